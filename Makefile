@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# towline: kernel module, library, tool, tests.  `make help` lists the targets.
+#
+# User code is built here; the module is built by kbuild from ./Kbuild in a
+# tree of symbolic links, one tree for each kernel release, so that objects of
+# different kernels never meet (scripts/make/modules.mk).
+
+SHELL		:= /bin/bash
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+ifneq ($(words $(CURDIR)),1)
+$(error kbuild cannot build below a folder with a space in its name: $(CURDIR))
+endif
+
+top		:= $(CURDIR)
+VERSION		:= $(shell cat VERSION)
+SOVERSION	:= 0
+
+# What a packager may set.  OUT takes another place for user code and test
+# programs (a coverage build, say).
+OUT		?= build
+KDIR		?= /lib/modules/$(shell uname -r)/build
+KERNELS		?= 6.1 6.12 debug
+PREFIX		?= /usr/local
+LIBDIR		?= $(PREFIX)/lib
+CFLAGS		?= -O2 -g
+WERROR		?= -Werror
+PKG_CONFIG	?= pkg-config
+
+all: lib tools modules
+
+# ---- flags ---------------------------------------------------------------
+warnings	:= -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+		   -Wwrite-strings -Wformat=2 -Wvla $(WERROR)
+user_flags	= -std=gnu11 $(warnings) -I$(OUT)/include -I$(top) \
+		  -DTOW_VERSION='"$(VERSION)"' $(CPPFLAGS) $(CFLAGS)
+deps		= -MMD -MP -MF $@.d
+
+# Objects depend on this file, and it changes only when a flag does.
+flags		:= $(OUT)/.flags
+$(flags): FORCE
+	@mkdir -p $(@D)
+	@echo '$(subst ','\'',$(CC) $(user_flags) $(LDFLAGS))' | cmp -s - $@ || \
+		echo '$(subst ','\'',$(CC) $(user_flags) $(LDFLAGS))' > $@
+
+# ---- headers: in the tree as they are when installed ----------------------
+public_headers	:= $(OUT)/include/towline/towline.h $(OUT)/include/towline/uapi.h
+
+$(OUT)/include/towline/towline.h: libshim/include/towline/towline.h
+$(OUT)/include/towline/uapi.h: uapi/towline.h
+$(public_headers):
+	@mkdir -p $(@D)
+	@ln -sfn $(top)/$< $@
+
+# ---- library -------------------------------------------------------------
+lib_sources	:= $(sort $(wildcard libshim/core/*.c))
+lib_objects	:= $(lib_sources:%.c=$(OUT)/obj/%.o)
+lib_map		:= libshim/core/libtowline.map
+lib_real	:= $(OUT)/lib/libtowline.so.$(VERSION)
+lib_soname	:= libtowline.so.$(SOVERSION)
+lib_shared	:= $(OUT)/lib/libtowline.so
+lib_static	:= $(OUT)/lib/libtowline.a
+
+lib: $(lib_shared) $(lib_static)
+
+$(OUT)/obj/libshim/%.o: libshim/%.c $(flags) VERSION | $(public_headers)
+	@mkdir -p $(@D)
+	$(CC) $(user_flags) -fPIC -fvisibility=hidden $(deps) -c -o $@ $<
+
+$(lib_real): $(lib_objects) $(lib_map)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(lib_soname) -Wl,-z,defs \
+		-Wl,--version-script=$(lib_map) -o $@ $(lib_objects) -lpthread
+
+$(OUT)/lib/$(lib_soname): $(lib_real)
+	@ln -sfn $(<F) $@
+
+$(lib_shared): $(OUT)/lib/$(lib_soname)
+	@ln -sfn $(<F) $@
+
+$(lib_static): $(lib_objects)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcs $@ $(lib_objects)
+
+# ---- tools ---------------------------------------------------------------
+# The tool finds the library beside itself, in the build tree and installed
+# (bin/ beside lib/), whatever ld.so's cache says.
+tool_libs	= $(shell $(PKG_CONFIG) --libs json-c)
+tool_flags	= $(shell $(PKG_CONFIG) --cflags json-c)
+
+tools: $(OUT)/bin/towline
+
+$(OUT)/obj/tools/%.o: tools/%.c $(flags) VERSION | $(public_headers)
+	@mkdir -p $(@D)
+	@$(PKG_CONFIG) --exists json-c || { \
+		echo "towline: json-c's headers are missing: apt-get install libjson-c-dev (make setup)" >&2; exit 2; }
+	$(CC) $(user_flags) $(tool_flags) $(deps) -c -o $@ $<
+
+$(OUT)/bin/towline: $(OUT)/obj/tools/towline.o $(lib_shared)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -L$(OUT)/lib -ltowline \
+		-Wl,-rpath,'$$ORIGIN/../lib' $(tool_libs)
+
+# ---- the rest ------------------------------------------------------------
+include scripts/make/modules.mk
+include scripts/make/tests.mk
+include scripts/make/install.mk
+-include scripts/make/check.mk
+
+# Kernels are the one thing that takes minutes to make again.
+clean:
+	@if [ -d build ]; then \
+		find build -mindepth 1 -maxdepth 1 ! -name kernels ! -name venv -exec rm -rf {} +; \
+	fi
+	@if [ "$(OUT)" != build ]; then rm -rf "$(OUT)"/{obj,lib,bin,include,tests,.flags}; fi
+
+help:
+	@sed -n 's/^#help //p' $(MAKEFILE_LIST)
+
+#help all            library, tool, and the module for KDIR (default: the running kernel)
+#help lib tools      only the library; only the towline command
+#help clean          removes what was built, but not build/kernels and build/venv
+
+FORCE:
+.PHONY: all lib tools clean help FORCE
+
+-include $(lib_objects:=.d) $(OUT)/obj/tools/towline.o.d

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The kernel module: build/modules/RELEASE/ is a tree of symbolic links to the
+# sources in which kbuild works, so that one checkout serves many kernels.
+# TOW_GCOV=1 (coverage) has trees of its own.
+
+#help modules        towline.ko for KDIR, in build/modules/RELEASE/
+#help test-modules   the same, and tests/modules/*.ko
+#help lab-modules    both, for every kernel in KERNELS (those the lab boots)
+
+kernel_release	= $(firstword $(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null))
+module_tree	= build/modules$(if $(TOW_GCOV),-gcov)/$(kernel_release)
+kdir_real	= $(realpath $(KDIR))
+
+# Everything that kbuild may see.  Kbuild, kmod/ and uapi/ are the module;
+# check-ofed is what Kbuild asks about foreign RDMA stacks.
+module_sources	:= Kbuild VERSION $(wildcard kmod/*.[ch] uapi/*.h) scripts/packaging/check-ofed
+test_mod_sources := $(wildcard tests/modules/*.[ch])
+kernel_inputs	= $(wildcard $(addprefix $(kdir_real)/,Module.symvers include/generated/autoconf.h \
+		  include/config/kernel.release))
+
+# Variables given to kbuild by hand (W=1, C=2, KCFLAGS=…) are not in any
+# stamp, so they always ask kbuild, which knows what to do again.
+kbuild_asked	= $(if $(strip $(W) $(C) $(KCFLAGS) $(CF) $(CHECK)),FORCE)
+kbuild		= $(MAKE) -C $(kdir_real) M=$(top)/$(module_tree) $(if $(TOW_GCOV),TOW_GCOV=1)
+
+# One kbuild at a time in one tree, whoever else runs make here.
+locked		= flock $(module_tree)/.lock
+
+# Without headers the only thing to build is the refusal.
+modules: $(if $(kernel_release),$(module_tree)/.modules-built,no-kernel-headers)
+
+# Both in one command line: one after the other, as they share a tree.
+test-modules: $(if $(filter modules all,$(MAKECMDGOALS)),modules)
+test-modules: $(if $(kernel_release),$(module_tree)/.test-modules-built,no-kernel-headers)
+
+no-kernel-headers:
+	@{ echo "towline: no kernel headers at $(KDIR)"; \
+	echo "  Install them (Debian: apt-get install linux-headers-$$(uname -r)), or name others:"; \
+	echo "  make KDIR=/path/to/headers.  Without them: make lib tools; for the lab: make lab-modules."; \
+	} >&2; exit 2
+
+ifneq ($(kernel_release),)
+$(module_tree)/.modules-built: $(module_sources) $(kernel_inputs) $(kbuild_asked)
+	@$(call link_tree,$(module_sources))
+	+$(locked) $(kbuild) modules
+	@touch $@
+
+$(module_tree)/.test-modules-built: $(module_sources) $(test_mod_sources) $(kernel_inputs) $(kbuild_asked)
+	@$(call link_tree,$(module_sources) $(test_mod_sources))
+	+$(locked) $(kbuild) TOW_TEST_MODULES=1 modules
+	@touch $(module_tree)/.modules-built $@
+endif
+
+# Links for $1 in the tree; links whose source is gone go too, or kbuild would
+# still find them.
+define link_tree
+mkdir -p $(module_tree) && \
+find $(module_tree) -xtype l -delete && \
+for f in $1; do \
+	mkdir -p $(module_tree)/$$(dirname $$f) && \
+	ln -sfn $(top)/$$f $(module_tree)/$$f || exit 1; \
+done
+endef
+
+lab-modules: $(KERNELS:%=lab-modules-%)
+
+lab-modules-%:
+	@[ -e build/kernels/$*/release ] || scripts/lab/kernel ensure $*
+	@$(MAKE) --no-print-directory KDIR=build/kernels/$*/kdir test-modules
+
+.PHONY: modules test-modules no-kernel-headers lab-modules

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Test programs: every tests/{kselftest,bench,unit}/*.c is one program.
+# A source may say, each in a comment line of its own:
+#	/* build: also 32-bit */		NAME.32 is built as well, with -m32
+#	/* build: link -libverbs … */		more for the linker
+
+#help test-programs  every tests/{kselftest,bench,unit}/*.c
+
+selftest_kernel	:= 6.12
+selftests	:= build/kernels/src-$(selftest_kernel)/tools/testing/selftests
+selftest_header	:= $(selftests)/kselftest_harness.h
+
+kselftests	:= $(patsubst tests/kselftest/%.c,$(OUT)/tests/kselftest/%,$(wildcard tests/kselftest/*.c))
+benches		:= $(patsubst tests/bench/%.c,$(OUT)/tests/bench/%,$(wildcard tests/bench/*.c))
+units		:= $(patsubst tests/unit/%.c,$(OUT)/tests/unit/%,$(wildcard tests/unit/*.c))
+also_32		:= $(patsubst tests/%.c,$(OUT)/tests/%.32,$(shell \
+		   grep -lFx '/* build: also 32-bit */' tests/kselftest/*.c tests/bench/*.c 2>/dev/null))
+test_programs	:= $(kselftests) $(benches) $(units) $(also_32)
+
+test-programs: $(test_programs)
+kselftest-programs: $(kselftests) $(filter $(OUT)/tests/kselftest/%,$(also_32))
+bench-programs: $(benches) $(filter $(OUT)/tests/bench/%,$(also_32))
+unit-programs: $(units)
+
+$(selftest_header):
+	scripts/lab/kernel source $(selftest_kernel) >/dev/null
+
+# The kernel's own headers are not ours to keep free of warnings.
+test_flags	= $(user_flags) -isystem $(selftests) -D_GNU_SOURCE
+linked		= $(shell sed -n 's,^/\* build: link \(.*\) \*/$$,\1,p' $<)
+link_program	= -L$(OUT)/lib -Wl,-rpath,'$$ORIGIN/../../lib' $(linked) -lpthread
+
+define program_rules
+$(OUT)/tests/$1/%.32: tests/$1/%.c $$(flags) | $$(public_headers) $(selftest_header)
+	@mkdir -p $$(@D)
+	$$(CC) -m32 $$(test_flags) $$(deps) $$(LDFLAGS) -o $$@ $$< $$(linked) -lpthread
+
+$(OUT)/tests/$1/%: tests/$1/%.c $$(flags) | $$(public_headers) $(selftest_header) $$(lib_shared)
+	@mkdir -p $$(@D)
+	$$(CC) $$(test_flags) $$(deps) $$(LDFLAGS) -o $$@ $$< $$(link_program)
+endef
+$(eval $(call program_rules,kselftest))
+$(eval $(call program_rules,bench))
+
+# Unit tests see the library's inside (static functions stay out of sight) and
+# run under the sanitizers.
+sanitize	:= -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+unit_objects	:= $(lib_sources:%.c=$(OUT)/obj/sanitized/%.o)
+
+$(OUT)/obj/sanitized/%.o: %.c $(flags) VERSION | $(public_headers)
+	@mkdir -p $(@D)
+	$(CC) $(user_flags) $(sanitize) $(deps) -c -o $@ $<
+
+$(OUT)/tests/unit/%: tests/unit/%.c $(unit_objects) $(flags) | $(public_headers) $(selftest_header)
+	@mkdir -p $(@D)
+	$(CC) $(test_flags) -Ilibshim/core $(sanitize) $(deps) $(LDFLAGS) -o $@ $< $(unit_objects) $(linked) -lpthread
+
+.PHONY: test-programs kselftest-programs bench-programs unit-programs
+.SECONDARY: $(unit_objects)
+
+-include $(unit_objects:=.d) $(test_programs:=.d)
