@@ -1,0 +1,679 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * lab-guest: what a lab guest runs besides the kernel.
+ *
+ *	agent		process 1: runs commands for the host over a
+ *			virtio-serial port, reaps orphans
+ *	lab-exec	NODE CMD...: run CMD on another node, as ssh would
+ *	lab-ctl		ARGS...: scripts/lab/ctl from inside a guest
+ *
+ * The console carries only the kernel's words, so commands and results have
+ * a channel of their own.  It carries frames: a type, a channel number and a
+ * length, then the payload.
+ *
+ * Host to guest:  E exec, I stdin, C end of stdin, K signal, L kernel log line
+ * Guest to host:  H hello, O stdout, R stderr, X exit status
+ * A program in the guest that asks the host for something (Q) has a channel
+ * with LOCAL set, on which the same letters run the other way.  D says that
+ * it went away.
+ *
+ * Single-threaded.  Writing to the port may block: the host always reads.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SOCK_PATH	"/run/towlab/sock"
+#define PORT_NAME	"towline.lab"
+#define LOCAL		0x80000000u
+#define MAX_PAYLOAD	(1u << 20)
+#define CHUNK		65536
+#define MAX_SESSIONS	256
+
+struct frame {
+	uint8_t type;
+	uint32_t chan;
+	uint32_t len;
+} __attribute__((packed));
+
+/* A command run for the host, or (pid 0) a client's request to it. */
+struct session {
+	bool used;
+	uint32_t chan;
+	pid_t pid;		/* group leader; 0 for a client */
+	bool exited;
+	bool pty;
+	int status;
+	int in, out, err;	/* a client has only in == out, its socket */
+	char *pending;		/* stdin not yet taken */
+	size_t npending;
+	bool in_eof;
+};
+
+static struct session sessions[MAX_SESSIONS];
+static int port = -1;
+
+static _Noreturn void die(const char *what)
+{
+	fprintf(stderr, "lab-guest: %s: %s\n", what, strerror(errno));
+	exit(125);
+}
+
+static void write_all(int fd, const void *buf, size_t len)
+{
+	const char *p = buf;
+
+	while (len) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+			struct pollfd pfd = { fd, POLLOUT, 0 };
+
+			poll(&pfd, 1, 1000);
+			continue;
+		}
+		if (n <= 0)
+			return;
+		p += n;
+		len -= n;
+	}
+}
+
+static bool read_all(int fd, void *buf, size_t len)
+{
+	char *p = buf;
+
+	while (len) {
+		ssize_t n = read(fd, p, len);
+
+		if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+			struct pollfd pfd = { fd, POLLIN, 0 };
+
+			poll(&pfd, 1, 1000);
+			continue;
+		}
+		if (n <= 0)
+			return false;
+		p += n;
+		len -= n;
+	}
+	return true;
+}
+
+static void send_frame(int fd, uint8_t type, uint32_t chan, const void *buf,
+		       uint32_t len)
+{
+	struct frame f = { type, chan, len };
+
+	write_all(fd, &f, sizeof(f));
+	write_all(fd, buf, len);
+}
+
+/* ------------------------------------------------------------- sessions */
+
+static struct session *session_new(uint32_t chan)
+{
+	for (int i = 0; i < MAX_SESSIONS; i++) {
+		struct session *s = &sessions[i];
+
+		if (s->used)
+			continue;
+		memset(s, 0, sizeof(*s));
+		s->used = true;
+		s->chan = chan;
+		s->in = s->out = s->err = -1;
+		return s;
+	}
+	return NULL;
+}
+
+static struct session *session_find(uint32_t chan)
+{
+	for (int i = 0; i < MAX_SESSIONS; i++)
+		if (sessions[i].used && sessions[i].chan == chan)
+			return &sessions[i];
+	return NULL;
+}
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void session_free(struct session *s)
+{
+	if (s->in == s->out)
+		s->in = -1;
+	close_fd(&s->in);
+	close_fd(&s->out);
+	close_fd(&s->err);
+	free(s->pending);
+	s->used = false;
+}
+
+/* Pass on what a stream holds; close it at its end. */
+static void session_drain(struct session *s, int *fd, uint8_t type)
+{
+	static char buf[CHUNK];
+	ssize_t n;
+
+	while (*fd >= 0) {
+		n = read(*fd, buf, sizeof(buf));
+		if (n > 0) {
+			send_frame(port, type, s->chan, buf, n);
+			continue;
+		}
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (s->in == *fd)
+			s->in = -1;
+		close_fd(fd);	/* end of file; EIO from a pty */
+	}
+}
+
+/*
+ * A command has ended when its first process has: a daemon that it leaves
+ * behind and that holds its output must not hang the test.
+ */
+static void session_finish(struct session *s)
+{
+	int32_t status = s->status;
+
+	session_drain(s, &s->out, 'O');
+	session_drain(s, &s->err, 'R');
+	send_frame(port, 'X', s->chan, &status, sizeof(status));
+	session_free(s);
+}
+
+static void session_feed(struct session *s)
+{
+	while (s->npending && s->in >= 0) {
+		ssize_t n = write(s->in, s->pending, s->npending);
+
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0) {
+			s->npending = 0;
+			break;
+		}
+		memmove(s->pending, s->pending + n, s->npending - n);
+		s->npending -= n;
+	}
+	if (s->in_eof && !s->npending && s->in != s->out)
+		close_fd(&s->in);
+}
+
+static void session_stdin(struct session *s, const char *buf, size_t len)
+{
+	char *p = realloc(s->pending, s->npending + len + 1);
+
+	if (!p)
+		return;
+	s->pending = p;
+	memcpy(p + s->npending, buf, len);
+	s->npending += len;
+	session_feed(s);
+}
+
+/* ------------------------------------------------------------- commands */
+
+static char *next_string(char **p, char *end)
+{
+	char *s = *p, *nul = memchr(s, 0, end - s);
+
+	if (!nul)
+		return NULL;
+	*p = nul + 1;
+	return s;
+}
+
+static void child_exec(const char *cwd, char **env, char **argv)
+{
+	sigset_t none;
+
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_DFL);
+	if (chdir(cwd) < 0) {
+		fprintf(stderr, "lab: cannot enter %s: %s\n", cwd, strerror(errno));
+		_exit(126);
+	}
+	environ = env;
+	execvp(argv[0], argv);
+	fprintf(stderr, "lab: cannot run %s: %s\n", argv[0], strerror(errno));
+	_exit(errno == ENOENT ? 127 : 126);
+}
+
+static int spawn_pipes(struct session *s, const char *cwd, char **env, char **argv)
+{
+	int in[2], out[2], err[2];
+
+	if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0 ||
+	    pipe2(err, O_CLOEXEC) < 0)
+		return -errno;
+	s->pid = fork();
+	if (s->pid < 0)
+		return -errno;
+	if (!s->pid) {
+		setsid();
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		dup2(err[1], 2);
+		child_exec(cwd, env, argv);
+	}
+	close(in[0]);
+	close(out[1]);
+	close(err[1]);
+	s->in = in[1];
+	s->out = out[0];
+	s->err = err[0];
+	fcntl(s->in, F_SETFL, O_NONBLOCK);
+	fcntl(s->out, F_SETFL, O_NONBLOCK);
+	fcntl(s->err, F_SETFL, O_NONBLOCK);
+	return 0;
+}
+
+static int spawn_pty(struct session *s, const char *cwd, char **env, char **argv,
+		     struct winsize *ws)
+{
+	int master;
+
+	s->pid = forkpty(&master, NULL, NULL, ws);
+	if (s->pid < 0)
+		return -errno;
+	if (!s->pid)
+		child_exec(cwd, env, argv);
+	s->pty = true;
+	s->in = s->out = master;
+	fcntl(master, F_SETFL, O_NONBLOCK);
+	fcntl(master, F_SETFD, FD_CLOEXEC);
+	return 0;
+}
+
+/* Payload: "ROWS COLS" (0 0: no terminal), cwd, environment count, argument
+ * count, then the strings, each ended by a NUL.
+ */
+static void command_start(uint32_t chan, char *buf, size_t len)
+{
+	char *p = buf, *end = buf + len, **strings, **argv;
+	char *size = next_string(&p, end), *cwd = next_string(&p, end);
+	char *nenv_s = next_string(&p, end), *narg_s = next_string(&p, end);
+	unsigned int nenv, narg, rows = 0, cols = 0;
+	int32_t status = 126 << 8;
+	struct session *s = NULL;
+	int ret = -EINVAL;
+
+	if (!narg_s)
+		goto refuse;
+	nenv = strtoul(nenv_s, NULL, 10);
+	narg = strtoul(narg_s, NULL, 10);
+	strings = calloc(nenv + narg + 2, sizeof(*strings));
+	if (!strings || !narg)
+		goto refuse;
+	argv = strings + nenv + 1;
+	for (unsigned int i = 0; i < nenv; i++)
+		strings[i] = next_string(&p, end);
+	for (unsigned int i = 0; i < narg; i++)
+		argv[i] = next_string(&p, end);
+	s = session_new(chan);
+	if (!s) {
+		ret = -EMFILE;
+		goto free_strings;
+	}
+	sscanf(size, "%u %u", &rows, &cols);
+	if (rows) {
+		struct winsize ws = { .ws_row = rows, .ws_col = cols };
+
+		ret = spawn_pty(s, cwd, strings, argv, &ws);
+	} else {
+		ret = spawn_pipes(s, cwd, strings, argv);
+	}
+	if (ret)
+		session_free(s);
+free_strings:
+	free(strings);
+refuse:
+	if (ret) {
+		const char *why = strerror(-ret);
+
+		send_frame(port, 'R', chan, why, strlen(why));
+		send_frame(port, 'X', chan, &status, sizeof(status));
+	}
+}
+
+static void signal_command(struct session *s, const char *buf, size_t len)
+{
+	int32_t sig = SIGKILL;
+
+	if (len == sizeof(sig))
+		memcpy(&sig, buf, sizeof(sig));
+	if (s->pid > 0)
+		kill(-s->pid, sig);
+}
+
+/* The host's markers: what a test did is told apart by them. */
+static void log_line(const char *buf, size_t len)
+{
+	int fd = open("/dev/kmsg", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	write_all(fd, buf, len);
+	close(fd);
+}
+
+/* A frame from the host. */
+static void host_frame(struct frame *f, char *buf)
+{
+	struct session *s = session_find(f->chan);
+
+	if (f->type == 'E') {
+		command_start(f->chan, buf, f->len);
+		return;
+	}
+	if (f->type == 'L') {
+		log_line(buf, f->len);
+		return;
+	}
+	if (!s)
+		return;		/* it ended while the frame was on its way */
+	if (!s->pid) {		/* a client: pass it on */
+		send_frame(s->in, f->type, f->chan, buf, f->len);
+		if (f->type == 'X')
+			session_free(s);
+		return;
+	}
+	switch (f->type) {
+	case 'I':
+		session_stdin(s, buf, f->len);
+		break;
+	case 'C':
+		s->in_eof = true;
+		session_feed(s);
+		break;
+	case 'K':
+		signal_command(s, buf, f->len);
+		break;
+	}
+}
+
+static void port_readable(void)
+{
+	static char buf[MAX_PAYLOAD];
+	struct frame f;
+
+	if (!read_all(port, &f, sizeof(f)) || f.len > MAX_PAYLOAD ||
+	    !read_all(port, buf, f.len)) {
+		sleep(1);	/* the host is gone: wait for it to come back */
+		return;
+	}
+	host_frame(&f, buf);
+}
+
+/* --------------------------------------------------------------- clients */
+
+static void client_accept(int listener)
+{
+	static uint32_t next;
+	struct session *s;
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	s = session_new(LOCAL | (next++ & 0x7fffffff));
+	if (!s) {
+		close(fd);
+		return;
+	}
+	s->in = s->out = fd;
+}
+
+static void client_readable(struct session *s)
+{
+	static char buf[MAX_PAYLOAD];
+	struct frame f;
+
+	if (!read_all(s->in, &f, sizeof(f)) || f.len > MAX_PAYLOAD ||
+	    !read_all(s->in, buf, f.len)) {
+		send_frame(port, 'D', s->chan, NULL, 0);
+		session_free(s);
+		return;
+	}
+	send_frame(port, f.type, s->chan, buf, f.len);
+}
+
+/* ----------------------------------------------------------------- agent */
+
+static void reap(void)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+		for (int i = 0; i < MAX_SESSIONS; i++)
+			if (sessions[i].used && sessions[i].pid == pid) {
+				sessions[i].status = status;
+				session_finish(&sessions[i]);
+			}
+}
+
+static int open_port(void)
+{
+	char path[512], name[64];
+	struct dirent *d;
+	DIR *dir;
+	int fd;
+
+	for (int tries = 0; tries < 200; tries++, usleep(50000)) {
+		dir = opendir("/sys/class/virtio-ports");
+		while (dir && (d = readdir(dir))) {
+			ssize_t n;
+
+			snprintf(path, sizeof(path),
+				 "/sys/class/virtio-ports/%s/name", d->d_name);
+			fd = open(path, O_RDONLY | O_CLOEXEC);
+			if (fd < 0)
+				continue;
+			n = read(fd, name, sizeof(name) - 1);
+			close(fd);
+			name[n > 0 ? n : 0] = 0;
+			if (strncmp(name, PORT_NAME, strlen(PORT_NAME)))
+				continue;
+			snprintf(path, sizeof(path), "/dev/%s", d->d_name);
+			closedir(dir);
+			return open(path, O_RDWR | O_CLOEXEC);
+		}
+		if (dir)
+			closedir(dir);
+	}
+	errno = ENODEV;
+	return -1;
+}
+
+static int open_listener(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = SOCK_PATH };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	unlink(SOCK_PATH);
+	if (fd < 0 || bind(fd, (void *)&addr, sizeof(addr)) < 0 || listen(fd, 64) < 0)
+		die(SOCK_PATH);
+	return fd;
+}
+
+static void agent_step(int listener, int sigfd)
+{
+	struct pollfd pfd[3 + 3 * MAX_SESSIONS];
+	struct session *owner[3 + 3 * MAX_SESSIONS];
+	struct signalfd_siginfo si;
+	int n = 0;
+
+	pfd[n++] = (struct pollfd){ port, POLLIN, 0 };
+	pfd[n++] = (struct pollfd){ listener, POLLIN, 0 };
+	pfd[n++] = (struct pollfd){ sigfd, POLLIN, 0 };
+	for (int i = 0; i < MAX_SESSIONS; i++) {
+		struct session *s = &sessions[i];
+
+		if (!s->used)
+			continue;
+		for (int k = 0; k < 3; k++) {
+			int fd = k == 0 ? s->out : k == 1 ? s->err : s->in;
+			short ev = k == 2 ? POLLOUT : POLLIN;
+
+			if (fd < 0 || (k == 2 && !s->npending))
+				continue;
+			owner[n] = s;
+			pfd[n++] = (struct pollfd){ fd, ev, 0 };
+		}
+	}
+	if (poll(pfd, n, -1) < 0)
+		return;
+	for (int i = 3; i < n; i++) {
+		struct session *s = owner[i];
+
+		if (!pfd[i].revents || !s->used)
+			continue;
+		if (!s->pid)
+			client_readable(s);
+		else if (pfd[i].events == POLLOUT)
+			session_feed(s);
+		else if (pfd[i].fd == s->out)
+			session_drain(s, &s->out, 'O');
+		else if (pfd[i].fd == s->err)
+			session_drain(s, &s->err, 'R');
+	}
+	if (pfd[1].revents)
+		client_accept(listener);
+	if (pfd[2].revents && read(sigfd, &si, sizeof(si)) > 0)
+		reap();
+	if (pfd[0].revents)
+		port_readable();
+}
+
+static _Noreturn void agent(void)
+{
+	sigset_t set;
+	int sigfd, listener;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	sigfd = signalfd(-1, &set, SFD_CLOEXEC);
+	port = open_port();
+	if (port < 0)
+		die("no port to the host");	/* the kernel panics: no init */
+	listener = open_listener();
+	send_frame(port, 'H', 0, "", 0);
+	for (;;)
+		agent_step(listener, sigfd);
+}
+
+/* --------------------------------------------------- lab-exec and lab-ctl */
+
+static int connect_agent(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = SOCK_PATH };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0 || connect(fd, (void *)&addr, sizeof(addr)) < 0)
+		die("this is not a lab guest (" SOCK_PATH ")");
+	return fd;
+}
+
+static int exit_code(int status)
+{
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int client(const char *verb, int argc, char **argv)
+{
+	static char buf[MAX_PAYLOAD];
+	struct pollfd pfd[2];
+	int fd = connect_agent(), status;
+	char *cwd = getcwd(NULL, 0);
+	size_t len = 0;
+	struct frame f;
+	ssize_t n;
+
+	len += snprintf(buf, sizeof(buf), "%s", verb) + 1;
+	len += snprintf(buf + len, sizeof(buf) - len, "%s", cwd ? cwd : "/") + 1;
+	for (int i = 1; i < argc; i++) {
+		size_t need = strlen(argv[i]) + 1;
+
+		if (len + need > sizeof(buf)) {
+			errno = E2BIG;
+			die(verb);
+		}
+		memcpy(buf + len, argv[i], need);
+		len += need;
+	}
+	send_frame(fd, 'Q', 0, buf, len);
+	pfd[0] = (struct pollfd){ fd, POLLIN, 0 };
+	pfd[1] = (struct pollfd){ 0, POLLIN, 0 };
+	for (;;) {
+		if (poll(pfd, 2, -1) < 0)
+			continue;
+		if (pfd[1].revents) {
+			n = read(0, buf, CHUNK);
+			send_frame(fd, n > 0 ? 'I' : 'C', 0, buf, n > 0 ? n : 0);
+			if (n <= 0)
+				pfd[1].fd = -1;
+		}
+		if (!pfd[0].revents)
+			continue;
+		if (!read_all(fd, &f, sizeof(f)) || f.len > MAX_PAYLOAD ||
+		    !read_all(fd, buf, f.len)) {
+			errno = ECONNRESET;
+			die("the host went away");
+		}
+		if (f.type == 'O')
+			write_all(1, buf, f.len);
+		else if (f.type == 'R')
+			write_all(2, buf, f.len);
+		else if (f.type == 'X' && f.len == sizeof(status)) {
+			memcpy(&status, buf, sizeof(status));
+			return exit_code(status);
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = strrchr(argv[0], '/');
+
+	name = name ? name + 1 : argv[0];
+	if (!strcmp(name, "lab-exec")) {
+		if (argc < 3) {
+			fprintf(stderr, "usage: lab-exec NODE CMD...\n");
+			return 2;
+		}
+		return client("exec", argc, argv);
+	}
+	if (!strcmp(name, "lab-ctl"))
+		return client("ctl", argc, argv);
+	if (argc == 2 && !strcmp(argv[1], "agent"))
+		agent();
+	fprintf(stderr, "usage: lab-guest agent | lab-exec NODE CMD... | lab-ctl ARGS...\n");
+	return 2;
+}
