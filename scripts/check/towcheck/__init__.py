@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What towline's runners (check, soak, coverage, bench) share."""
+
+import pathlib
+
+TOP = pathlib.Path(__file__).resolve().parents[3]
+BUILD = TOP / "build"
+DEFAULT_KERNELS = ("6.1", "6.12", "debug")
+EXTRA_KERNELS = ("debug-6.1", "kcsan")
+
+
+class UserError(Exception):
+    """Something the person at the keyboard can put right."""

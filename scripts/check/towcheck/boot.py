@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Lab tests: those that need the same machine share one boot."""
+
+import contextlib
+import shlex
+import shutil
+import sys
+import time
+
+from . import TOP, say
+from .judge import Outcome, judge
+
+sys.path.insert(0, str(TOP / "scripts/lab"))
+import towlab                                               # noqa: E402
+
+GUEST = "scripts/check/guest"
+# Loading, unloading and looking for leaks under the slowest kernel.
+AROUND_SECONDS = 120
+
+
+def _text(data):
+    return data.decode(errors="replace")
+
+
+class Boot:
+    """A machine that runs tests, and is booted again when it dies.
+
+    on_boot is called with the lab after each boot, on_end before it is
+    closed in good order: coverage puts its module in and takes its data out.
+    """
+
+    def __init__(self, machine, logs, on_boot=None, on_end=None):
+        self.machine = machine
+        self.logs = logs
+        self.on_boot, self.on_end = on_boot, on_end
+        self.lab = None
+        self.boots = 0
+        self.boot_seconds = 0.0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.lab is not None and self.on_end is not None:
+            with contextlib.suppress(towlab.ChannelClosed):
+                self.on_end(self.lab)
+        self.close()
+
+    def close(self):
+        """Power off."""
+        if self.lab is not None:
+            self.lab.close()
+            self.lab = None
+
+    def ready(self):
+        """The running lab; booted if there is none."""
+        if self.lab is not None and self.lab.alive:
+            return self.lab
+        self.close()
+        machine = self.machine
+        started = time.monotonic()
+        self.lab = towlab.Lab(kernel=machine.kernel, nodes=machine.nodes,
+                              smp=machine.smp, mem=machine.mem,
+                              provider=machine.provider, logdir=self.logs /
+                              f"boot-{str(machine).replace(', ', '-')}"
+                              f"-{self.boots + 1}".replace(" ", ""))
+        self.boots += 1
+        try:
+            self.lab.boot()
+            if self.on_boot is not None:
+                self.on_boot(self.lab)
+        except BaseException:
+            self.close()
+            raise
+        seconds = time.monotonic() - started
+        self.boot_seconds += seconds
+        say.result(machine.kernel, "boot", "", seconds,
+                   str(machine).partition(", ")[2])
+        return self.lab
+
+
+class _Steps:
+    """The commands of one test on a lab, and what they showed together."""
+
+    def __init__(self, lab, log):
+        self.lab, self.log = lab, log
+        self.trouble = []
+
+    def run(self, words, **how):
+        """One command; complaints of any node are the test's trouble."""
+        self.log.write(f"$ {shlex.join(words)}\n")
+        self.log.flush()
+
+        def output(data):
+            self.log.write(_text(data))
+            self.log.flush()
+        result = self.lab.run(list(words), output=output, **how)
+        for complaint in result.complaints:
+            self.log.write(f"--- kernel complaint\n{complaint.text}\n")
+            self.trouble.append(f"kernel complaint: {complaint}")
+        if result.allowed:
+            self.log.write(f"--- {result.allowed} allow-listed complaint(s)\n")
+        if result.node_died:
+            self.trouble.append("the machine died")
+        return result
+
+    def around(self, verb, test):
+        """Prepare or finish on every node; whether it went well."""
+        words = [GUEST, verb, "module" if test.module else "none"]
+        result = self.run(words, on="all", timeout=AROUND_SECONDS)
+        if result.rc == 0:
+            return True
+        if result.timed_out:
+            self.trouble.append(f"'{verb}' not done after {AROUND_SECONDS} s")
+        elif not result.node_died:
+            said = _text(result.stdout + result.stderr).strip().splitlines()
+            self.trouble.append("; ".join(line.strip() for line in said[:3])
+                                or f"{verb}: exit status {result.rc}")
+        return False
+
+
+def run_test(boot, test, log_path, env=None):
+    """Run one test on a machine: its outcome."""
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    try:
+        lab = boot.ready()
+    except towlab.BootError as error:
+        log_path.write_text(f"boot failed: {error}\n")
+        return Outcome(None, "", "", time.monotonic() - started,
+                       trouble=("boot failed: " +
+                                str(error).splitlines()[0],))
+    started = time.monotonic()
+    with open(log_path, "w") as log:
+        steps = _Steps(lab, log)
+        outcome = _run_steps(steps, test, env or {})
+    outcome.seconds = time.monotonic() - started
+    outcome.trouble = tuple(steps.trouble)
+    # A machine with a stuck or broken kernel serves no further test.
+    if outcome.rc is None or steps.trouble:
+        boot.close()
+    return outcome
+
+
+def _run_steps(steps, test, env):
+    if not steps.around("prepare", test):
+        return Outcome(None, "", "", 0)
+    result = steps.run(test.command, timeout=test.timeout, env=env)
+    if not result.node_died and not result.timed_out:
+        steps.around("finish", test)
+    return Outcome(result.rc, _text(result.stdout), _text(result.stderr), 0,
+                   result.timed_out)
+
+
+def run_group(machine, tests, logs, skips, **hooks):
+    """Run all tests of one machine: (results, what to say of the time)."""
+    results = []
+    with Boot(machine, logs, **hooks) as boot:
+        for test in tests:
+            log = logs / f"{test.name}-{machine.kernel}.log"
+            missing = absent(test)
+            outcome = missing or run_test(boot, test, log)
+            result = judge(test, machine.kernel, outcome, skips)
+            results.append(result)
+            say.result(machine.kernel, test.name, result.status,
+                       result.seconds, result.reason)
+        spent = sum(result.seconds for result in results)
+        note = (f"{machine}: {len(tests)} tests in {spent:.0f} s, "
+                f"{boot.boots} boot(s) in {boot.boot_seconds:.0f} s")
+    return results, note
+
+
+def absent(test):
+    """A test that is listed but not there: an outcome that fails; or None."""
+    program = test.command[0]
+    if "/" not in program and shutil.which(program):
+        return None
+    path = TOP / program
+    if path.is_file() and path.stat().st_mode & 0o111:
+        return None
+    return Outcome(None, "", "", 0, trouble=(f"{program} is missing",))
+
+
+def clear_logs(folder):
+    """A fresh folder for logs and results."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Commands on the host: builds and host tests."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+
+from . import TOP
+from .judge import Outcome
+
+# make's own variables would make a make inside a test or a build think that
+# it shares this one's job server and goals.
+_MAKE_OWN = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES",
+             "MAKE_TERMOUT", "MAKE_TERMERR", "TESTS", "BENCH", "SOAK",
+             "SOAK_MINUTES")
+GRACE_SECONDS = 10
+
+
+def environment(**more):
+    """The caller's environment without make's."""
+    clean = {name: value for name, value in os.environ.items()
+             if name not in _MAKE_OWN}
+    return dict(clean, **more)
+
+
+def _end(process):
+    """Stop a command and what it started, machines it booted included."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=GRACE_SECONDS)
+            break
+
+
+def run(command, log, timeout, env=None):
+    """Run a command from the top of the tree; its output goes to log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    out, err = log.with_suffix(".out"), log.with_suffix(".err")
+    timed_out = False
+    with open(out, "wb") as stdout, open(err, "wb") as stderr:
+        process = subprocess.Popen(
+            command, cwd=TOP, stdin=subprocess.DEVNULL, stdout=stdout,
+            stderr=stderr, env=env or environment(), start_new_session=True)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            timed_out = True
+        finally:
+            # Also what a finished test left running in its group.
+            _end(process)
+    texts = [path.read_text(errors="replace") for path in (out, err)]
+    out.unlink()
+    err.unlink()
+    log.write_text(f"$ {' '.join(map(str, command))}\n{texts[0]}"
+                   f"{'--- stderr' + chr(10) if texts[1] else ''}{texts[1]}")
+    return Outcome(None if timed_out else process.returncode, *texts,
+                   time.monotonic() - started, timed_out)

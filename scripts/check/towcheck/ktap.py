@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0
+"""KTAP, read by the kernel's own parser (tools/testing/kunit)."""
+
+import dataclasses
+import functools
+import importlib
+import io
+import re
+import subprocess
+import sys
+
+from . import TOP
+
+
+@dataclasses.dataclass
+class Verdict:
+    """What a KTAP log says."""
+    passed: int = 0
+    failed: list = dataclasses.field(default_factory=list)
+    skipped: list = dataclasses.field(default_factory=list)
+    errors: list = dataclasses.field(default_factory=list)
+
+
+@functools.cache
+def _parser():
+    source = subprocess.run(
+        [TOP / "scripts/lab/kernel", "source", "6.12"],
+        check=True, capture_output=True, text=True).stdout.strip()
+    sys.path.insert(0, f"{source}/tools/testing/kunit")
+    return importlib.import_module("kunit_parser")
+
+
+def _leaves(test, prefix=""):
+    for child in test.subtests:
+        name = prefix + (child.name or "?")
+        if child.subtests:
+            yield from _leaves(child, name + ".")
+        else:
+            yield name, child
+
+
+# A program that skips as a whole says so in place of its plan.
+_SKIPPED_WHOLE = re.compile(r"^1\.\.0 # SKIP ?(.*)$", re.MULTILINE)
+_SKIP_REASON = re.compile(
+    r"^\s*(?:not )?ok \d+ (?:- )?(.*?) # SKIP ?(.*)$", re.MULTILINE)
+
+
+def parse(text):
+    """Read one program's KTAP output."""
+    verdict = Verdict()
+    whole = _SKIPPED_WHOLE.search(text)
+    if whole and not re.search(r"^\s*(not )?ok ", text, re.MULTILINE):
+        verdict.skipped.append(("", whole.group(1)))
+        return verdict
+    parser = _parser()
+    report = io.StringIO()
+    # The parser explains its errors through this printer only.
+    parser.stdout = parser.stdout.__class__(report)
+    lines = parser.extract_tap_lines(text.splitlines())
+    if not lines:
+        verdict.errors.append("no KTAP output")
+        return verdict
+    main = parser.parse_test(lines, 0, [], False)
+    _sort(parser, main, verdict, dict(_SKIP_REASON.findall(text)))
+    if main.expected_count is None:
+        verdict.errors.append("no plan")
+    # The parser stops at the planned count and does not look behind it.
+    if any(parser.TEST_RESULT.match(line) for line in lines):
+        verdict.errors.append("more results than planned")
+    if main.counts.errors:
+        said = [line.partition("[ERROR] ")[2]
+                for line in report.getvalue().splitlines()
+                if "[ERROR]" in line]
+        verdict.errors += said or ["malformed KTAP"]
+    if not (verdict.passed or verdict.failed or verdict.skipped or
+            verdict.errors):
+        verdict.errors.append("no results")
+    return verdict
+
+
+def _sort(parser, main, verdict, reasons):
+    for name, leaf in _leaves(main):
+        if leaf.status == parser.TestStatus.SUCCESS:
+            verdict.passed += 1
+        elif leaf.status == parser.TestStatus.SKIPPED:
+            verdict.skipped.append((name, reasons.get(leaf.name, "")))
+        else:
+            verdict.failed.append(name)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Targets that run something: setup, checks, lint, measures.
+
+#help setup          packages (apt, as root or through sudo) and the lab's kernels
+#help check          build all, lint, test on the host and in virtual machines
+#help check-quick    the same in 5 minutes: 6.1 only
+#help check-host     only what needs no virtual machine
+#help                TESTS='GLOB…' chooses tests, KERNELS='6.1 6.12 debug' kernels
+#help lint           every linter over every file
+#help bench          measures, to build/bench/results.json; BENCH='GLOB…' chooses
+#help soak           the long tests, to build/soak/results.json; SOAK='GLOB…', SOAK_MINUTES=N
+#help coverage       tests on the debug kernel with gcov, to build/coverage
+
+# make hands on what was given to it; the runners have their own defaults.
+ifneq ($(filter command%,$(origin KERNELS)),)
+export KERNELS
+endif
+export TESTS BENCH SOAK SOAK_MINUTES
+
+setup:
+	@scripts/setup $(if $(filter command%,$(origin KERNELS)),$(KERNELS))
+
+check:
+	@scripts/check/check
+
+check-quick:
+	@scripts/check/check --quick
+
+check-host:
+	@scripts/check/check --host
+
+lint:
+	@scripts/lint
+
+bench:
+	@scripts/bench/bench
+
+soak:
+	@scripts/check/soak
+
+coverage:
+	@scripts/check/coverage
+
+.PHONY: setup check check-quick check-host lint bench soak coverage
