@@ -140,15 +140,13 @@ class Kernel:
 
     # --------------------------------------------------------- command line
 
-    def cmdline(self, checks, accel):
+    def cmdline(self, checks):
         words = ["console=ttyS0", "ignore_loglevel", "panic=-1", "net.ifnames=0",
                  # A busy host stretches guest time: these are for real hangs.
                  "watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=120",
                  "workqueue.watchdog_thresh=0"]
         if self.ours:
             words += ["kasan_multi_shot"]
-            if accel != "kvm":
-                words += ["acpi=off"]
         elif checks:
             words += ["slub_debug=FZPU", "page_poison=1"]
             if self.name != "6.1":

@@ -58,9 +58,9 @@ class Node:
                        "-smp", str(lab.smp)]
         return ["qemu-system-x86_64", *machine, "-m", str(lab.mem),
                 "-name", "towlab-node%d" % self.index,
-                "-nodefaults", "-nographic", "-no-reboot",
+                "-nodefaults", "-nographic", "-no-reboot", "-M", "q35",
                 "-kernel", str(kernel.image), "-initrd", str(kernel.initrd()),
-                "-append", kernel.cmdline(lab.checks, lab.accel),
+                "-append", kernel.cmdline(lab.checks),
                 "-chardev", "file,id=console,path=%s,append=on" % self.console,
                 "-serial", "chardev:console",
                 "-device", "virtio-serial-pci",
