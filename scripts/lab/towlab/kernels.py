@@ -144,7 +144,11 @@ class Kernel:
         words = ["console=ttyS0", "ignore_loglevel", "panic=-1", "net.ifnames=0",
                  # A busy host stretches guest time: these are for real hangs.
                  "watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=120",
-                 "workqueue.watchdog_thresh=0"]
+                 "workqueue.watchdog_thresh=0",
+                 # On a busy host the clock watchdog finds the TSC skewed and
+                 # switches it off by patching code; QEMU 7.2 can run into the
+                 # half-patched instruction on the other CPU and oops (int3).
+                 "tsc=reliable"]
         if self.ours:
             words += ["kasan_multi_shot"]
         elif checks:
