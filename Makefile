@@ -34,7 +34,7 @@ all: lib tools modules
 # ---- flags ---------------------------------------------------------------
 warnings	:= -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 		   -Wwrite-strings -Wformat=2 -Wvla $(WERROR)
-user_flags	= -std=gnu11 $(warnings) -I$(OUT)/include -I$(top) \
+user_flags	= -std=gnu11 $(warnings) -I$(OUT)/include -I. \
 		  -DTOW_VERSION='"$(VERSION)"' $(CPPFLAGS) $(CFLAGS)
 deps		= -MMD -MP -MF $@.d
 
@@ -88,6 +88,7 @@ $(lib_static): $(lib_objects)
 # ---- tools ---------------------------------------------------------------
 # The tool finds the library beside itself, in the build tree and installed
 # (bin/ beside lib/), whatever ld.so's cache says.
+tool_objects	:= $(patsubst %.c,$(OUT)/obj/%.o,$(sort $(wildcard tools/*.c)))
 tool_libs	= $(shell $(PKG_CONFIG) --libs json-c)
 tool_flags	= $(shell $(PKG_CONFIG) --cflags json-c)
 
@@ -99,9 +100,9 @@ $(OUT)/obj/tools/%.o: tools/%.c $(flags) VERSION | $(public_headers)
 		echo "towline: json-c's headers are missing: apt-get install libjson-c-dev (make setup)" >&2; exit 2; }
 	$(CC) $(user_flags) $(tool_flags) $(deps) -c -o $@ $<
 
-$(OUT)/bin/towline: $(OUT)/obj/tools/towline.o $(lib_shared)
+$(OUT)/bin/towline: $(tool_objects) $(lib_shared)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -L$(OUT)/lib -ltowline \
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(tool_objects) -L$(OUT)/lib -ltowline \
 		-Wl,-rpath,'$$ORIGIN/../lib' $(tool_libs)
 
 # ---- the rest ------------------------------------------------------------
@@ -127,4 +128,4 @@ help:
 FORCE:
 .PHONY: all lib tools clean help FORCE
 
--include $(lib_objects:=.d) $(OUT)/obj/tools/towline.o.d
+-include $(lib_objects:=.d) $(tool_objects:=.d)

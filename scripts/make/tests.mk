@@ -60,3 +60,13 @@ $(OUT)/tests/unit/%: tests/unit/%.c $(unit_objects) $(flags) | $(public_headers)
 .SECONDARY: $(unit_objects)
 
 -include $(unit_objects:=.d) $(test_programs:=.d)
+
+# ---- frozen interfaces -----------------------------------------------------
+#help abi-update     accept a change of uapi/towline.h or of the library's types
+
+# The deliberate act: the tests compare with these files and never write them.
+abi-update: lib
+	scripts/packaging/abi uapi uapi/towline.abi
+	scripts/packaging/abi lib libshim/towline.abi
+
+.PHONY: abi-update

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * A device is an open file of the kernel's; the library adds nothing to it but
+ * the choice of the file and the check that both speak the same language.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* The size of struct tow_device_attr when it was first published. */
+#define ATTR_SIZE_FIRST	(offsetof(struct tow_device_attr, maint_rebuilds) + sizeof(uint32_t))
+
+/* No structure is longer: a size above is one that was never set. */
+#define ATTR_SIZE_MAX	4096
+
+/* The oldest kernel interface that has every call made here. */
+#define UAPI_VERSION_NEEDED 1
+
+struct tow_device {
+	int fd;
+};
+
+static int query_kernel(int fd, struct tow_query *query)
+{
+	memset(query, 0, sizeof(*query));
+	query->size = sizeof(*query);
+	return ioctl(fd, TOW_IOCTL_QUERY, query) ? -errno : 0;
+}
+
+/* What errno of open(2) means for a file below TOWI_DEV_FOLDER. */
+static int open_error(int error)
+{
+	switch (error) {
+	case ENOENT:
+	case ENOTDIR:
+		return access(TOWI_SYSFS_CLASS, F_OK) ? -ENOPKG : -ENOENT;
+	case ENXIO:
+		/* The file is there, its device is not any more. */
+		return -ENODEV;
+	default:
+		return -error;
+	}
+}
+
+static int open_file(const char *name)
+{
+	char path[sizeof(TOWI_DEV_FOLDER "/") + TOW_DEVICE_NAME_MAX];
+	int fd;
+
+	snprintf(path, sizeof(path), TOWI_DEV_FOLDER "/%s", name);
+	do {
+		fd = open(path, O_RDWR | O_CLOEXEC);
+	} while (fd < 0 && errno == EINTR);
+	return fd < 0 ? open_error(errno) : fd;
+}
+
+static int check_language(int fd)
+{
+	struct tow_query query;
+	int ret;
+
+	ret = query_kernel(fd, &query);
+	if (ret == -ENOTTY)
+		return -EPROTONOSUPPORT;
+	if (ret)
+		return ret;
+	return query.uapi_version < UAPI_VERSION_NEEDED ? -EPROTONOSUPPORT : 0;
+}
+
+TOW_PUBLIC int tow_device_open(const char *name, uint32_t flags, struct tow_device **result)
+{
+	char chosen[TOW_DEVICE_NAME_MAX];
+	struct tow_device *dev;
+	int ret;
+
+	if (!result || flags)
+		return -EINVAL;
+	ret = towi_choose(TOWI_SYSFS_CLASS, name, secure_getenv("TOW_DEVICE"), chosen);
+	if (ret)
+		return ret;
+
+	dev = malloc(sizeof(*dev));
+	if (!dev)
+		return -ENOMEM;
+	dev->fd = open_file(chosen);
+	if (dev->fd < 0) {
+		ret = dev->fd;
+		goto free_dev;
+	}
+	ret = check_language(dev->fd);
+	if (ret)
+		goto close_fd;
+	*result = dev;
+	return 0;
+
+close_fd:
+	close(dev->fd);
+free_dev:
+	free(dev);
+	return ret;
+}
+
+TOW_PUBLIC void tow_device_close(struct tow_device *dev)
+{
+	if (!dev)
+		return;
+	close(dev->fd);
+	free(dev);
+}
+
+void towi_attr_from_query(const struct tow_query *query, struct tow_device_attr *attr)
+{
+	memset(attr, 0, sizeof(*attr));
+	attr->size = sizeof(*attr);
+	attr->uapi_version = query->uapi_version;
+	attr->driver_version = query->driver_version;
+	attr->transport = query->transport;
+	memcpy(attr->device_name, query->device_name, sizeof(attr->device_name));
+	memcpy(attr->incarnation, query->incarnation, sizeof(attr->incarnation));
+	attr->features = query->features;
+	attr->max_mr_size = query->max_mr_size;
+	attr->max_msg_size = query->max_msg_size;
+	attr->port = query->port;
+	attr->page_size = query->page_size;
+	attr->numa_node = query->numa_node;
+	attr->max_mr = query->max_mr;
+	attr->max_fast_reg_pages = query->max_fast_reg_pages;
+	attr->max_pd = query->max_pd;
+	attr->max_qp = query->max_qp;
+	attr->max_qp_wr = query->max_qp_wr;
+	attr->max_send_sge = query->max_send_sge;
+	attr->max_recv_sge = query->max_recv_sge;
+	attr->max_sge_rd = query->max_sge_rd;
+	attr->max_cq = query->max_cq;
+	attr->max_cqe = query->max_cqe;
+	attr->max_srq = query->max_srq;
+	attr->max_srq_wr = query->max_srq_wr;
+	attr->max_qp_rd_atom = query->max_qp_rd_atom;
+	attr->max_qp_init_rd_atom = query->max_qp_init_rd_atom;
+	attr->maint_state = query->maint_state;
+	attr->maint_error = query->maint_error;
+	attr->maint_rebuilds = query->maint_rebuilds;
+}
+
+int towi_attr_give(const struct tow_device_attr *known, struct tow_device_attr *attr)
+{
+	size_t room = attr->size;
+	size_t filled = room < sizeof(*known) ? room : sizeof(*known);
+
+	if (room < ATTR_SIZE_FIRST || room > ATTR_SIZE_MAX)
+		return -EINVAL;
+	memcpy(attr, known, filled);
+	memset((char *)attr + filled, 0, room - filled);
+	attr->size = (uint32_t)filled;
+	return 0;
+}
+
+TOW_PUBLIC int tow_device_query(const struct tow_device *dev, struct tow_device_attr *attr)
+{
+	struct tow_device_attr known;
+	struct tow_query query;
+	int ret;
+
+	if (!dev || !attr)
+		return -EINVAL;
+	ret = query_kernel(dev->fd, &query);
+	if (ret)
+		return ret;
+	towi_attr_from_query(&query, &known);
+	return towi_attr_give(&known, attr);
+}

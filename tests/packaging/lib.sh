@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For the packaging tests: KTAP output and a scratch folder.
+#
+#	plan N			first: how many checks there will be
+#	check NAME COMMAND…	one check; the command's output is shown when it fails
+#	finish			last: fails when a check failed or is missing
+#
+# Tests run from the top of the tree; $scratch goes away at the end.
+
+set -u
+export LC_ALL=C
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+planned=0
+number=0
+failed=0
+
+plan() {
+	planned=$1
+	echo "KTAP version 1"
+	echo "1..$planned"
+}
+
+check() {
+	local name=$1
+	shift
+	number=$((number + 1))
+	if "$@" > "$scratch/check.log" 2>&1; then
+		echo "ok $number $name"
+	else
+		sed 's/^/# /' "$scratch/check.log"
+		echo "not ok $number $name"
+		failed=$((failed + 1))
+	fi
+}
+
+# fails STATUS COMMAND…: the command must end with just this status
+fails() {
+	local want=$1 got=0
+	shift
+	"$@" || got=$?
+	[ "$got" = "$want" ] || { echo "exit status $got, not $want"; return 1; }
+}
+
+# says TEXT COMMAND…: the command's output must hold the text
+says() {
+	local text=$1
+	shift
+	"$@" > "$scratch/says.log" 2>&1
+	grep -qF -e "$text" "$scratch/says.log" || {
+		echo "no '$text' in:"
+		cat "$scratch/says.log"
+		return 1
+	}
+}
+
+finish() {
+	[ "$number" = "$planned" ] || echo "# planned $planned checks, made $number"
+	[ "$failed" = 0 ] && [ "$number" = "$planned" ]
+	exit
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * The subcommands.  Each gets its own arguments, argv[0] being its name, and
+ * returns the exit status of the program.
+ */
+#ifndef TOW_COMMANDS_H
+#define TOW_COMMANDS_H
+
+/* towline info [-d IBDEV] [--json] */
+int command_info(int argc, char **argv);
+
+#endif /* TOW_COMMANDS_H */
