@@ -7,6 +7,7 @@
 #help check-quick    the same in 5 minutes: 6.1 only
 #help check-host     only what needs no virtual machine
 #help                TESTS='GLOB…' chooses tests, KERNELS='6.1 6.12 debug' kernels
+#help demo           two virtual machines: load the module, look at it, an RDMA ping; KERNEL=6.12
 #help lint           every linter over every file
 #help bench          measures, to build/bench/results.json; BENCH='GLOB…' chooses
 #help soak           the long tests, to build/soak/results.json; SOAK='GLOB…', SOAK_MINUTES=N
@@ -16,7 +17,7 @@
 ifneq ($(filter command%,$(origin KERNELS)),)
 export KERNELS
 endif
-export TESTS BENCH SOAK SOAK_MINUTES
+export KERNEL TESTS BENCH SOAK SOAK_MINUTES
 
 setup:
 	@scripts/setup $(if $(filter command%,$(origin KERNELS)),$(KERNELS))
@@ -30,6 +31,9 @@ check-quick:
 check-host:
 	@scripts/check/check --host
 
+demo:
+	@scripts/demo
+
 lint:
 	@scripts/lint
 
@@ -42,4 +46,4 @@ soak:
 coverage:
 	@scripts/check/coverage
 
-.PHONY: setup check check-quick check-host lint bench soak coverage
+.PHONY: setup check check-quick check-host demo lint bench soak coverage
