@@ -8,7 +8,10 @@
 #help test-modules   the same, and tests/modules/*.ko
 #help lab-modules    both, for every kernel in KERNELS (those the lab boots)
 
-kernel_release	= $(firstword $(shell cat $(KDIR)/include/config/kernel.release 2>/dev/null))
+# What uname -r will say.  Not include/config/kernel.release: Debian's headers
+# have the upstream version there.
+kernel_release	= $(shell sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
+		  $(KDIR)/include/generated/utsrelease.h 2>/dev/null)
 module_tree	= build/modules$(if $(TOW_GCOV),-gcov)/$(kernel_release)
 kdir_real	= $(realpath $(KDIR))
 
@@ -17,7 +20,7 @@ kdir_real	= $(realpath $(KDIR))
 module_sources	:= Kbuild VERSION $(wildcard kmod/*.[ch] uapi/*.h) scripts/packaging/check-ofed
 test_mod_sources := $(wildcard tests/modules/*.[ch])
 kernel_inputs	= $(wildcard $(addprefix $(kdir_real)/,Module.symvers include/generated/autoconf.h \
-		  include/config/kernel.release))
+		  include/generated/utsrelease.h))
 
 # Variables given to kbuild by hand (W=1, C=2, KCFLAGS=…) are not in any
 # stamp, so they always ask kbuild, which knows what to do again.
