@@ -31,6 +31,9 @@ PKG_CONFIG	?= pkg-config
 
 all: lib tools modules
 
+# One short line for each command; V=1 shows the command.
+say		= $(if $(V),,@echo "  $1	$@";)
+
 # ---- flags ---------------------------------------------------------------
 warnings	:= -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 		   -Wwrite-strings -Wformat=2 -Wvla $(WERROR)
@@ -67,11 +70,11 @@ lib: $(lib_shared) $(lib_static)
 
 $(OUT)/obj/libshim/%.o: libshim/%.c $(flags) VERSION | $(public_headers)
 	@mkdir -p $(@D)
-	$(CC) $(user_flags) -fPIC -fvisibility=hidden $(deps) -c -o $@ $<
+	$(call say,CC)$(CC) $(user_flags) -fPIC -fvisibility=hidden $(deps) -c -o $@ $<
 
 $(lib_real): $(lib_objects) $(lib_map)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(lib_soname) -Wl,-z,defs \
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(lib_soname) -Wl,-z,defs \
 		-Wl,--version-script=$(lib_map) -o $@ $(lib_objects) -lpthread
 
 $(OUT)/lib/$(lib_soname): $(lib_real)
@@ -83,7 +86,7 @@ $(lib_shared): $(OUT)/lib/$(lib_soname)
 $(lib_static): $(lib_objects)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcs $@ $(lib_objects)
+	$(call say,AR)$(AR) rcs $@ $(lib_objects)
 
 # ---- tools ---------------------------------------------------------------
 # The tool finds the library beside itself, in the build tree and installed
@@ -98,11 +101,11 @@ $(OUT)/obj/tools/%.o: tools/%.c $(flags) VERSION | $(public_headers)
 	@mkdir -p $(@D)
 	@$(PKG_CONFIG) --exists json-c || { \
 		echo "towline: json-c's headers are missing: apt-get install libjson-c-dev (make setup)" >&2; exit 2; }
-	$(CC) $(user_flags) $(tool_flags) $(deps) -c -o $@ $<
+	$(call say,CC)$(CC) $(user_flags) $(tool_flags) $(deps) -c -o $@ $<
 
 $(OUT)/bin/towline: $(tool_objects) $(lib_shared)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(tool_objects) -L$(OUT)/lib -ltowline \
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(tool_objects) -L$(OUT)/lib -ltowline \
 		-Wl,-rpath,'$$ORIGIN/../lib' $(tool_libs)
 
 # ---- the rest ------------------------------------------------------------

@@ -23,8 +23,11 @@
  */
 bool towi_name_valid(const char *name);
 
-/* tow_device_list_get() for the sysfs class folder @class_dir. */
-int towi_list(const char *class_dir, struct tow_device_list **list);
+/*
+ * The list of the sysfs class folder @class_dir, or NULL with the reason, a
+ * negative errno, in @error.
+ */
+struct tow_device_list *towi_list(const char *class_dir, int *error);
 
 /*
  * The device to open: @asked if given, else @preferred (TOW_DEVICE) if given,

@@ -72,42 +72,42 @@ static int list_read(DIR *dir, struct tow_device_list *list)
 	}
 }
 
-int towi_list(const char *class_dir, struct tow_device_list **result)
+struct tow_device_list *towi_list(const char *class_dir, int *error)
 {
 	struct tow_device_list *list;
 	DIR *dir;
-	int ret;
 
 	list = calloc(1, sizeof(*list));
-	if (!list)
-		return -ENOMEM;
+	if (!list) {
+		*error = -ENOMEM;
+		return NULL;
+	}
 
 	dir = opendir(class_dir);
 	if (!dir) {
 		/* The module makes the folder when it loads. */
-		ret = errno == ENOENT ? -ENOPKG : -errno;
+		*error = errno == ENOENT ? -ENOPKG : -errno;
 		goto free_list;
 	}
-	ret = list_read(dir, list);
+	*error = list_read(dir, list);
 	closedir(dir);
-	if (ret)
+	if (*error)
 		goto free_list;
 
 	if (list->count)
 		qsort(list->names, list->count, sizeof(*list->names), compare_names);
-	*result = list;
-	return 0;
+	return list;
 
 free_list:
 	tow_device_list_free(list);
-	return ret;
+	return NULL;
 }
 
 int towi_choose(const char *class_dir, const char *asked, const char *preferred,
 		char name[TOW_DEVICE_NAME_MAX])
 {
 	struct tow_device_list *list;
-	int ret;
+	int ret = 0;
 
 	/* An empty TOW_DEVICE is one that was not set. */
 	if (!asked && preferred && *preferred)
@@ -119,8 +119,8 @@ int towi_choose(const char *class_dir, const char *asked, const char *preferred,
 		return 0;
 	}
 
-	ret = towi_list(class_dir, &list);
-	if (ret)
+	list = towi_list(class_dir, &ret);
+	if (!list)
 		return ret;
 	if (list->count == 1)
 		copy_name(name, list->names[0]);
@@ -130,11 +130,18 @@ int towi_choose(const char *class_dir, const char *asked, const char *preferred,
 	return ret;
 }
 
-TOW_PUBLIC int tow_device_list_get(struct tow_device_list **list)
+TOW_PUBLIC int tow_device_list_get(struct tow_device_list **result)
 {
-	if (!list)
+	struct tow_device_list *list;
+	int error;
+
+	if (!result)
 		return -EINVAL;
-	return towi_list(TOWI_SYSFS_CLASS, list);
+	list = towi_list(TOWI_SYSFS_CLASS, &error);
+	if (!list)
+		return error;
+	*result = list;
+	return 0;
 }
 
 TOW_PUBLIC size_t tow_device_list_count(const struct tow_device_list *list)

@@ -56,8 +56,8 @@ install-user: lib tools $(OUT)/towline.pc
 # runs here and not there, as it makes no sense in a DESTDIR.
 install-modules: modules
 	@$(call link_tree,$(module_sources))
-	+$(locked) $(kbuild) modules
-	+$(locked) $(kbuild) modules_install INSTALL_MOD_DIR=updates DEPMOD=true \
+	+@$(locked) $(kbuild) modules
+	+@$(locked) $(kbuild) modules_install INSTALL_MOD_DIR=updates DEPMOD=true \
 		$(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR))
 	@if [ -z "$(DESTDIR)" ]; then depmod -a $(module_release); fi
 

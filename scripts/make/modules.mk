@@ -10,8 +10,8 @@
 
 # What uname -r will say.  Not include/config/kernel.release: Debian's headers
 # have the upstream version there.
-kernel_release	= $(shell sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
-		  $(KDIR)/include/generated/utsrelease.h 2>/dev/null)
+kernel_release	:= $(shell sed -n 's/^.define UTS_RELEASE "\(.*\)"/\1/p' \
+		   $(KDIR)/include/generated/utsrelease.h 2>/dev/null)
 module_tree	= build/modules$(if $(TOW_GCOV),-gcov)/$(kernel_release)
 kdir_real	= $(realpath $(KDIR))
 
@@ -25,7 +25,7 @@ kernel_inputs	= $(wildcard $(addprefix $(kdir_real)/,Module.symvers include/gene
 # Variables given to kbuild by hand (W=1, C=2, KCFLAGS=…) are not in any
 # stamp, so they always ask kbuild, which knows what to do again.
 kbuild_asked	= $(if $(strip $(W) $(C) $(KCFLAGS) $(CF) $(CHECK)),FORCE)
-kbuild		= $(MAKE) -C $(kdir_real) M=$(top)/$(module_tree) $(if $(TOW_GCOV),TOW_GCOV=1)
+kbuild		= $(MAKE) --no-print-directory -C $(kdir_real) M=$(top)/$(module_tree) $(if $(TOW_GCOV),TOW_GCOV=1)
 
 # One kbuild at a time in one tree, whoever else runs make here.
 locked		= flock $(module_tree)/.lock
@@ -46,12 +46,12 @@ no-kernel-headers:
 ifneq ($(kernel_release),)
 $(module_tree)/.modules-built: $(module_sources) $(kernel_inputs) $(kbuild_asked)
 	@$(call link_tree,$(module_sources))
-	+$(locked) $(kbuild) modules
+	+$(call say,KBUILD)$(locked) $(kbuild) modules
 	@touch $@
 
 $(module_tree)/.test-modules-built: $(module_sources) $(test_mod_sources) $(kernel_inputs) $(kbuild_asked)
 	@$(call link_tree,$(module_sources) $(test_mod_sources))
-	+$(locked) $(kbuild) TOW_TEST_MODULES=1 modules
+	+$(call say,KBUILD)$(locked) $(kbuild) TOW_TEST_MODULES=1 modules
 	@touch $(module_tree)/.modules-built $@
 endif
 
@@ -66,10 +66,12 @@ for f in $1; do \
 done
 endef
 
+# What the lab boots has the modules unpacked there, whatever the host has.
 lab-modules: $(KERNELS:%=lab-modules-%)
 
 lab-modules-%:
 	@[ -e build/kernels/$*/release ] || scripts/lab/kernel ensure $*
-	@$(MAKE) --no-print-directory KDIR=build/kernels/$*/kdir test-modules
+	@TOW_OFED_ROOT=$(top)/build/kernels/$*/root \
+		$(MAKE) --no-print-directory KDIR=build/kernels/$*/kdir test-modules
 
 .PHONY: modules test-modules no-kernel-headers lab-modules

@@ -34,11 +34,11 @@ link_program	= -L$(OUT)/lib -Wl,-rpath,'$$ORIGIN/../../lib' $(linked) -lpthread
 define program_rules
 $(OUT)/tests/$1/%.32: tests/$1/%.c $$(flags) | $$(public_headers) $(selftest_header)
 	@mkdir -p $$(@D)
-	$$(CC) -m32 $$(test_flags) $$(deps) $$(LDFLAGS) -o $$@ $$< $$(linked) -lpthread
+	$$(call say,CC)$$(CC) -m32 $$(test_flags) $$(deps) $$(LDFLAGS) -o $$@ $$< $$(linked) -lpthread
 
 $(OUT)/tests/$1/%: tests/$1/%.c $$(flags) | $$(public_headers) $(selftest_header) $$(lib_shared)
 	@mkdir -p $$(@D)
-	$$(CC) $$(test_flags) $$(deps) $$(LDFLAGS) -o $$@ $$< $$(link_program)
+	$$(call say,CC)$$(CC) $$(test_flags) $$(deps) $$(LDFLAGS) -o $$@ $$< $$(link_program)
 endef
 $(eval $(call program_rules,kselftest))
 $(eval $(call program_rules,bench))
@@ -50,11 +50,11 @@ unit_objects	:= $(lib_sources:%.c=$(OUT)/obj/sanitized/%.o)
 
 $(OUT)/obj/sanitized/%.o: %.c $(flags) VERSION | $(public_headers)
 	@mkdir -p $(@D)
-	$(CC) $(user_flags) $(sanitize) $(deps) -c -o $@ $<
+	$(call say,CC)$(CC) $(user_flags) $(sanitize) $(deps) -c -o $@ $<
 
 $(OUT)/tests/unit/%: tests/unit/%.c $(unit_objects) $(flags) | $(public_headers) $(selftest_header)
 	@mkdir -p $(@D)
-	$(CC) $(test_flags) -Ilibshim/core $(sanitize) $(deps) $(LDFLAGS) -o $@ $< $(unit_objects) $(linked) -lpthread
+	$(call say,CC)$(CC) $(test_flags) -Ilibshim/core $(sanitize) $(deps) $(LDFLAGS) -o $@ $< $(unit_objects) $(linked) -lpthread
 
 .PHONY: test-programs kselftest-programs bench-programs unit-programs
 .SECONDARY: $(unit_objects)

@@ -39,7 +39,7 @@ static bool fields_match(void)
 
 #define SAME(field) do { \
 	if (sizeof(attr.field) != sizeof(query.field) || \
-	    memcmp(&attr.field, &query.field, sizeof(attr.field))) { \
+	    memcmp(&attr.field, &query.field, sizeof(attr.field)) != 0) { \
 		ksft_print_msg("%s differs\n", #field); \
 		same = false; \
 	} \
@@ -103,7 +103,7 @@ static bool gives(const struct tow_device_attr *known, uint32_t size, uint32_t f
 	memset(&room, 0xee, sizeof(room));
 	room.attr.size = size;
 	if (towi_attr_give(known, &room.attr) || room.attr.size != filled ||
-	    memcmp(room.bytes + from, (const unsigned char *)known + from, filled - from))
+	    memcmp(room.bytes + from, (const unsigned char *)known + from, filled - from) != 0)
 		return false;
 	for (size_t i = filled; i < size; i++)
 		if (room.bytes[i])
@@ -121,7 +121,8 @@ static bool refuses(const struct tow_device_attr *known, uint32_t size)
 	memset(&room, 0xee, sizeof(room));
 	room.attr.size = size;
 	before = room;
-	return towi_attr_give(known, &room.attr) == -EINVAL && !memcmp(&room, &before, sizeof(room));
+	return towi_attr_give(known, &room.attr) == -EINVAL &&
+	       memcmp(room.bytes, before.bytes, sizeof(room.bytes)) == 0;
 }
 
 int main(void)
