@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One life of one RDMA device: from ib_client.add to ib_client.remove, and the
+ * node in /dev and sysfs that goes with it.
+ *
+ * Removal never waits for user space.  It takes away the ways in (new opens,
+ * new users), waits for those inside, who hold nothing that user space could
+ * stretch, and takes down what was made on the device.  An open file keeps the
+ * structure, and gets -ENODEV from it for ever after.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cdev.h>
+#include <linux/device.h>
+#include <linux/module.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <linux/xarray.h>
+
+#include "compat.h"
+#include "device.h"
+#include "trace.h"
+
+static dev_t tow_devt;
+static struct cdev tow_cdev;
+
+/*
+ * Devices by minor number.  Its lock protects the way from a number to a
+ * reference: what is found there still has the ib_client's.  IPv6 tells of
+ * addresses in soft interrupts, so the lock keeps them away.
+ */
+static DEFINE_XARRAY_FLAGS(tow_devices, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
+
+/* Without a udev rule only root gets in; see scripts/packaging. */
+static char *tow_device_devnode(const struct device *node, umode_t *mode)
+{
+	if (mode)
+		*mode = 0600;
+	return kasprintf(GFP_KERNEL, "towline/%s", dev_name(node));
+}
+
+static char *__maybe_unused tow_device_devnode_plain(struct device *node,
+						     umode_t *mode)
+{
+	return tow_device_devnode(node, mode);
+}
+
+static struct class tow_class = {
+	.name		= "towline",
+	.dev_groups	= tow_sysfs_groups,
+	.devnode	= TOW_CLASS_DEVNODE(tow_device_devnode_plain,
+					    tow_device_devnode),
+};
+
+int tow_device_setup(void)
+{
+	int ret;
+
+	ret = alloc_chrdev_region(&tow_devt, 0, TOW_DEVICES_MAX, "towline");
+	if (ret)
+		return ret;
+	ret = class_register(&tow_class);
+	if (ret)
+		goto err_unregister_region;
+	cdev_init(&tow_cdev, &tow_client_fops);
+	tow_cdev.owner = THIS_MODULE;
+	ret = cdev_add(&tow_cdev, tow_devt, TOW_DEVICES_MAX);
+	if (ret)
+		goto err_unregister_class;
+	return 0;
+
+err_unregister_class:
+	class_unregister(&tow_class);
+err_unregister_region:
+	unregister_chrdev_region(tow_devt, TOW_DEVICES_MAX);
+	return ret;
+}
+
+void tow_device_cleanup(void)
+{
+	cdev_del(&tow_cdev);
+	class_unregister(&tow_class);
+	unregister_chrdev_region(tow_devt, TOW_DEVICES_MAX);
+	xa_destroy(&tow_devices);
+}
+
+/**
+ * tow_device_get - the device behind a minor number
+ * @minor: the number
+ *
+ * Return: the device with a reference for the caller, or NULL.
+ */
+struct tow_device *tow_device_get(unsigned int minor)
+{
+	struct tow_device *dev;
+
+	xa_lock_bh(&tow_devices);
+	dev = xa_load(&tow_devices, minor);
+	if (dev)
+		kref_get(&dev->refs);
+	xa_unlock_bh(&tow_devices);
+	return dev;
+}
+
+static void tow_device_release(struct kref *refs)
+{
+	struct tow_device *dev = container_of(refs, struct tow_device, refs);
+
+	percpu_ref_exit(&dev->users);
+	kfree(dev);
+}
+
+/**
+ * tow_device_put - give a reference back
+ * @dev: the device; may be gone afterwards
+ */
+void tow_device_put(struct tow_device *dev)
+{
+	kref_put(&dev->refs, tow_device_release);
+}
+
+/**
+ * tow_device_enter - be let in to what is made on the RDMA device
+ * @dev: the device
+ *
+ * Until tow_device_leave() removal waits for the caller, who must not wait for
+ * user space meanwhile.
+ *
+ * Return: false if the device is going or gone (-ENODEV to the user).
+ */
+bool tow_device_enter(struct tow_device *dev)
+{
+	return percpu_ref_tryget_live(&dev->users);
+}
+
+/**
+ * tow_device_leave - undo tow_device_enter()
+ * @dev: the device
+ */
+void tow_device_leave(struct tow_device *dev)
+{
+	percpu_ref_put(&dev->users);
+}
+
+static void tow_device_users_gone(struct percpu_ref *users)
+{
+	struct tow_device *dev = container_of(users, struct tow_device, users);
+
+	complete(&dev->users_gone);
+}
+
+/**
+ * tow_device_name - copy the RDMA device's name
+ * @dev: the device, which may be gone: then its last name
+ * @name: where to; filled up with zeroes
+ */
+void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX])
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->name_lock, flags);
+	memcpy(name, dev->name, TOW_DEVICE_NAME_MAX);
+	spin_unlock_irqrestore(&dev->name_lock, flags);
+}
+
+static void tow_device_take_name(struct tow_device *dev)
+{
+	unsigned long flags;
+
+	BUILD_BUG_ON(TOW_DEVICE_NAME_MAX != IB_DEVICE_NAME_MAX);
+
+	spin_lock_irqsave(&dev->name_lock, flags);
+	strscpy_pad(dev->name, dev_name(&dev->ibdev->dev), sizeof(dev->name));
+	spin_unlock_irqrestore(&dev->name_lock, flags);
+}
+
+/* Why towline cannot use an RDMA device; NULL if it can. */
+static const char *tow_device_unusable(struct ib_device *ibdev)
+{
+	const struct ib_device_attr *attrs = &ibdev->attrs;
+	u32 port = rdma_start_port(ibdev);
+
+	if (!ibdev->kverbs_provider)
+		return "its driver serves user space only";
+	if (!(attrs->device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS))
+		return "it cannot register memory by work request";
+	if (!attrs->max_fast_reg_page_list_len)
+		return "its fast registrations hold no pages";
+	if (!ibdev->ops.alloc_mr || !ibdev->ops.map_mr_sg)
+		return "its driver has no memory regions for fast registration";
+	if (!rdma_is_port_valid(ibdev, port))
+		return "it has no port";
+	if (!rdma_ib_or_roce(ibdev, port) && !rdma_protocol_iwarp(ibdev, port))
+		return "it speaks neither InfiniBand nor RoCE nor iWARP";
+	return NULL;
+}
+
+static enum tow_transport tow_device_find_transport(struct ib_device *ibdev,
+						    u32 port)
+{
+	if (rdma_protocol_iwarp(ibdev, port))
+		return TOW_TRANSPORT_IWARP;
+	if (rdma_protocol_roce(ibdev, port))
+		return TOW_TRANSPORT_ROCE;
+	return TOW_TRANSPORT_IB;
+}
+
+/* The first port that is up, else the first: one device, one port. */
+static int tow_device_choose_port(struct tow_device *dev)
+{
+	struct ib_device *ibdev = dev->ibdev;
+	struct ib_port_attr attr;
+	u32 port;
+	int ret;
+
+	dev->port = rdma_start_port(ibdev);
+	rdma_for_each_port(ibdev, port) {
+		ret = ib_query_port(ibdev, port, &attr);
+		if (!ret && attr.state == IB_PORT_ACTIVE) {
+			dev->port = port;
+			break;
+		}
+	}
+	ret = ib_query_port(ibdev, dev->port, &attr);
+	if (ret)
+		return ret;
+	dev->max_msg_bytes = attr.max_msg_sz;
+	dev->transport = tow_device_find_transport(ibdev, dev->port);
+	return 0;
+}
+
+/* Runs in the RDMA core's work queue. */
+static void tow_device_event(struct ib_event_handler *handler,
+			     struct ib_event *event)
+{
+	struct tow_device *dev = container_of(handler, struct tow_device,
+					      events);
+
+	switch (event->event) {
+	case IB_EVENT_DEVICE_FATAL:
+		tow_maint_broken(&dev->maint, -EIO);
+		break;
+	case IB_EVENT_PORT_ACTIVE:
+	case IB_EVENT_LID_CHANGE:
+	case IB_EVENT_GID_CHANGE:
+		tow_maint_changed(&dev->maint);
+		break;
+	default:
+		break;
+	}
+}
+
+/**
+ * tow_device_address_changed - some network interface has other addresses
+ *
+ * Gives iWARP devices, which hear of it in no other way, another try.  May be
+ * called in any context.
+ */
+void tow_device_address_changed(void)
+{
+	struct tow_device *dev;
+	unsigned long minor;
+
+	xa_lock_bh(&tow_devices);
+	xa_for_each(&tow_devices, minor, dev) {
+		if (dev->transport == TOW_TRANSPORT_IWARP)
+			tow_maint_changed(&dev->maint);
+	}
+	xa_unlock_bh(&tow_devices);
+}
+
+static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
+{
+	struct tow_device *dev;
+	int ret;
+
+	dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	if (!dev)
+		return ERR_PTR(-ENOMEM);
+	ret = percpu_ref_init(&dev->users, tow_device_users_gone, 0,
+			      GFP_KERNEL);
+	if (ret) {
+		kfree(dev);
+		return ERR_PTR(ret);
+	}
+	kref_init(&dev->refs);
+	init_completion(&dev->users_gone);
+	spin_lock_init(&dev->name_lock);
+	dev->ibdev = ibdev;
+	get_random_bytes(dev->incarnation, sizeof(dev->incarnation));
+	tow_device_take_name(dev);
+	tow_maint_init(&dev->maint);
+	INIT_IB_EVENT_HANDLER(&dev->events, ibdev, tow_device_event);
+	return dev;
+}
+
+static int tow_device_make_node(struct tow_device *dev)
+{
+	struct device *node;
+
+	node = device_create(&tow_class, dev->ibdev->dev.parent,
+			     MKDEV(MAJOR(tow_devt), dev->minor), dev, "%s",
+			     dev_name(&dev->ibdev->dev));
+	if (IS_ERR(node))
+		return PTR_ERR(node);
+	dev->node = node;
+	return 0;
+}
+
+/* Everything but the node: from here on open() works. */
+static int tow_device_bring_up(struct tow_device *dev)
+{
+	int ret;
+
+	ret = tow_device_choose_port(dev);
+	if (ret)
+		return ret;
+	dev->pd = ib_alloc_pd(dev->ibdev, 0);
+	if (IS_ERR(dev->pd))
+		return PTR_ERR(dev->pd);
+	ret = xa_alloc_bh(&tow_devices, &dev->minor, dev,
+			  XA_LIMIT(0, TOW_DEVICES_MAX - 1), GFP_KERNEL);
+	if (ret)
+		goto err_dealloc_pd;
+	ib_register_event_handler(&dev->events);
+	tow_maint_start(&dev->maint);
+	return 0;
+
+err_dealloc_pd:
+	ib_dealloc_pd(dev->pd);
+	return ret;
+}
+
+/* Undoes tow_device_bring_up(), waiting for those who are inside. */
+static void tow_device_take_down(struct tow_device *dev)
+{
+	xa_erase_bh(&tow_devices, dev->minor);
+	ib_unregister_event_handler(&dev->events);
+	percpu_ref_kill(&dev->users);
+	wait_for_completion(&dev->users_gone);
+	tow_maint_stop(&dev->maint);
+	ib_dealloc_pd(dev->pd);
+}
+
+/**
+ * tow_device_add - take an RDMA device into use
+ * @ibdev: the RDMA device, complete and not going
+ * @result: the device, with the caller's reference; for tow_device_remove()
+ *
+ * Return: 0; -EOPNOTSUPP if towline cannot use the device (logged with the
+ * reason); another negative errno if something failed (logged too).
+ */
+int tow_device_add(struct ib_device *ibdev, struct tow_device **result)
+{
+	const char *reason = tow_device_unusable(ibdev);
+	struct tow_device *dev;
+	int ret;
+
+	if (reason) {
+		trace_tow_device_skip(ibdev, reason);
+		pr_info("%s: left alone: %s\n", dev_name(&ibdev->dev), reason);
+		return -EOPNOTSUPP;
+	}
+	dev = tow_device_alloc(ibdev);
+	if (IS_ERR(dev)) {
+		ret = PTR_ERR(dev);
+		goto err_log;
+	}
+	ret = tow_device_bring_up(dev);
+	if (ret)
+		goto err_put;
+	ret = tow_device_make_node(dev);
+	if (ret)
+		goto err_take_down;
+	trace_tow_device_add(dev);
+	*result = dev;
+	return 0;
+
+err_take_down:
+	tow_device_take_down(dev);
+err_put:
+	tow_device_put(dev);
+err_log:
+	pr_err("%s: not taken into use: error %d\n", dev_name(&ibdev->dev),
+	       ret);
+	return ret;
+}
+
+/**
+ * tow_device_remove - an RDMA device goes away, or the module does
+ * @dev: the device; the reference that tow_device_add() gave ends here
+ *
+ * Returns within seconds whatever user space does.  Afterwards nothing of ours
+ * is left on the RDMA device.
+ */
+void tow_device_remove(struct tow_device *dev)
+{
+	if (dev->node)
+		device_unregister(dev->node);
+	tow_device_take_down(dev);
+	trace_tow_device_remove(dev);
+	tow_device_put(dev);
+}
+
+/**
+ * tow_device_rename - an RDMA device has another name now
+ * @dev: the device
+ *
+ * The node is made anew, as a node in /dev cannot be renamed.  Open files do
+ * not notice.
+ */
+void tow_device_rename(struct tow_device *dev)
+{
+	int ret;
+
+	tow_device_take_name(dev);
+	if (dev->node)
+		device_unregister(dev->node);
+	dev->node = NULL;
+	ret = tow_device_make_node(dev);
+	if (ret)
+		pr_err("%s: renamed, and left without a device node: error %d (rename it again, or load the module anew)\n",
+		       dev_name(&dev->ibdev->dev), ret);
+}

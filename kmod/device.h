@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One RDMA device as towline knows it.  Documentation/design/module.md says
+ * how long everything lives, and why.
+ */
+#ifndef TOW_DEVICE_H
+#define TOW_DEVICE_H
+
+#include <linux/completion.h>
+#include <linux/fs.h>
+#include <linux/kref.h>
+#include <linux/percpu-refcount.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include "maint.h"
+#include "uapi/towline.h"
+
+/* Minor numbers, hence devices at a time. */
+#define TOW_DEVICES_MAX		256
+
+/**
+ * struct tow_device - one life of one RDMA device
+ * @refs: held by the ib_client (from add to remove) and by each open file;
+ *	keeps this structure, and nothing of the RDMA device
+ * @users: held by whoever touches the RDMA device or anything made on it;
+ *	killed by remove, which waits for the last.  Never held while user
+ *	space can make us wait, so never around copy_{to,from}_user()
+ * @users_gone: the last of @users is
+ * @ibdev: the RDMA device; only for holders of @users
+ * @pd: where memory is registered
+ * @node: its entry in sysfs and in /dev; replaced when the device is renamed,
+ *	NULL if that failed; only for add, rename and remove, which ib_core
+ *	never lets run at once
+ * @minor: of the device node
+ * @port: the RDMA port in use, counted from 1
+ * @transport: what carries RDMA on that port
+ * @max_msg_bytes: largest message of that port
+ * @incarnation: what this life is called
+ * @events: our subscription to the RDMA device's events
+ * @name_lock: protects @name
+ * @name: the RDMA device's name, for logs and queries, also after it is gone
+ * @maint: its maintenance queue pair
+ */
+struct tow_device {
+	struct kref		refs;
+	struct percpu_ref	users;
+	struct completion	users_gone;
+	struct ib_device	*ibdev;
+	struct ib_pd		*pd;
+	struct device		*node;
+	u32			minor;
+	u32			port;
+	enum tow_transport	transport;
+	u32			max_msg_bytes;
+	u8			incarnation[TOW_INCARNATION_BYTES];
+	struct ib_event_handler	events;
+	/* protects name */
+	spinlock_t		name_lock;
+	char			name[TOW_DEVICE_NAME_MAX];
+	struct tow_maint	maint;
+};
+
+/* main.c */
+extern struct workqueue_struct *tow_wq;
+
+/* device.c */
+int tow_device_setup(void);
+void tow_device_cleanup(void);
+int tow_device_add(struct ib_device *ibdev, struct tow_device **result);
+void tow_device_remove(struct tow_device *dev);
+void tow_device_rename(struct tow_device *dev);
+void tow_device_address_changed(void);
+struct tow_device *tow_device_get(unsigned int minor);
+void tow_device_put(struct tow_device *dev);
+bool tow_device_enter(struct tow_device *dev);
+void tow_device_leave(struct tow_device *dev);
+void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
+
+/* client.c */
+extern const struct file_operations tow_client_fops;
+
+/* sysfs.c */
+extern const struct attribute_group *tow_sysfs_groups[];
+
+#endif /* TOW_DEVICE_H */

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Loading and unloading, and what the kernel tells us: RDMA devices that come,
+ * go and change their names, and addresses that do.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/inetdevice.h>
+#include <linux/module.h>
+#include <linux/notifier.h>
+#include <linux/workqueue.h>
+#include <net/addrconf.h>
+#include <rdma/ib_verbs.h>
+
+#include "device.h"
+
+struct workqueue_struct *tow_wq;
+
+static struct ib_client tow_ib_client;
+
+static int tow_main_add(struct ib_device *ibdev)
+{
+	struct tow_device *dev;
+	int ret;
+
+	ret = tow_device_add(ibdev, &dev);
+	if (ret)
+		return ret;
+	ib_set_client_data(ibdev, &tow_ib_client, dev);
+	return 0;
+}
+
+static void tow_main_remove(struct ib_device *ibdev, void *client_data)
+{
+	tow_device_remove(client_data);
+}
+
+static void tow_main_rename(struct ib_device *ibdev, void *client_data)
+{
+	tow_device_rename(client_data);
+}
+
+static struct ib_client tow_ib_client = {
+	.name		= KBUILD_MODNAME,
+	.add		= tow_main_add,
+	.remove		= tow_main_remove,
+	.rename		= tow_main_rename,
+	/* Devices without kernel verbs are refused by us, with a reason. */
+	.no_kverbs_req	= 1,
+};
+
+/*
+ * RoCE tells of its addresses by device events.  iWARP does not, so there the
+ * interfaces are watched.
+ */
+static int tow_main_inet_event(struct notifier_block *block,
+			       unsigned long event, void *address)
+{
+	tow_device_address_changed();
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block tow_inet4_notifier = {
+	.notifier_call = tow_main_inet_event,
+};
+
+#if IS_ENABLED(CONFIG_IPV6)
+static struct notifier_block tow_inet6_notifier = {
+	.notifier_call = tow_main_inet_event,
+};
+
+static int tow_main_watch_inet6(void)
+{
+	return register_inet6addr_notifier(&tow_inet6_notifier);
+}
+
+static void tow_main_unwatch_inet6(void)
+{
+	unregister_inet6addr_notifier(&tow_inet6_notifier);
+}
+#else
+static int tow_main_watch_inet6(void)
+{
+	return 0;
+}
+
+static void tow_main_unwatch_inet6(void)
+{
+}
+#endif
+
+static int __init tow_main_init(void)
+{
+	int ret;
+
+	tow_wq = alloc_workqueue("towline", WQ_UNBOUND, 0);
+	if (!tow_wq)
+		return -ENOMEM;
+	ret = tow_device_setup();
+	if (ret)
+		goto err_destroy_wq;
+	ret = register_inetaddr_notifier(&tow_inet4_notifier);
+	if (ret)
+		goto err_device_cleanup;
+	ret = tow_main_watch_inet6();
+	if (ret)
+		goto err_unwatch_inet4;
+	/* Last: devices are added from within. */
+	ret = ib_register_client(&tow_ib_client);
+	if (ret)
+		goto err_unwatch_inet6;
+	return 0;
+
+err_unwatch_inet6:
+	tow_main_unwatch_inet6();
+err_unwatch_inet4:
+	unregister_inetaddr_notifier(&tow_inet4_notifier);
+err_device_cleanup:
+	tow_device_cleanup();
+err_destroy_wq:
+	destroy_workqueue(tow_wq);
+	return ret;
+}
+
+static void __exit tow_main_exit(void)
+{
+	ib_unregister_client(&tow_ib_client);
+	tow_main_unwatch_inet6();
+	unregister_inetaddr_notifier(&tow_inet4_notifier);
+	tow_device_cleanup();
+	destroy_workqueue(tow_wq);
+}
+
+module_init(tow_main_init);
+module_exit(tow_main_exit);
+
+MODULE_DESCRIPTION("Tensors over the wire: shared RDMA memory and connections");
+MODULE_AUTHOR("The towline authors");
+MODULE_LICENSE("GPL");
+MODULE_VERSION(TOW_DRIVER_VERSION);

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The maintenance queue pair: the one that registers memory.
+ *
+ * A fast registration is a work request, so it needs a queue pair in the
+ * registration's protection domain that is ready to send.  Each device has
+ * one, connected to itself, over which no data ever goes.  It is made, and
+ * made again when it breaks, by a work item; nobody waits for it but the
+ * first attempt on a device that needs no connection manager.
+ */
+#ifndef TOW_MAINT_H
+#define TOW_MAINT_H
+
+#include <linux/scatterlist.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include "uapi/towline.h"
+
+struct tow_maint_pair;
+
+/* Work requests that may be posted at a time. */
+#define TOW_MAINT_SEND_WR	16
+#define TOW_MAINT_RECV_WR	1
+
+/**
+ * struct tow_maint - a device's maintenance queue pair
+ * @lock: protects the fields up to @stopping; taken in any context
+ * @state: see enum tow_maint_state for what leads where
+ * @error: what tow_query.maint_error shows
+ * @rebuilds: what tow_query.maint_rebuilds shows
+ * @broken: why the present queue pair is of no use any more; 0 if it is
+ * @changed: something happened that may help, or that moved our address
+ * @stopping: the device is going; set once, never cleared
+ * @wait: whoever waits in the work item; woken by events and by stopping
+ * @work: does everything below; never runs twice at a time, so what follows
+ *	needs no lock
+ * @attempts: how often it was tried since things last looked well
+ * @ready_at: when it became ready, in jiffies
+ * @was_ready: it was ready before
+ * @cq: polled directly, only from the work item
+ * @qp: what registrations are posted to
+ * @pair: iWARP: both ends and their connection; owns @qp then
+ * @gid: RoCE: our address at the time
+ * @gid_index: RoCE: where @gid stands in the port's table
+ * @lid: InfiniBand: our address at the time
+ * @probe: what the trial registration needs, while it goes on
+ */
+struct tow_maint {
+	/* protects state, error, rebuilds, broken, changed, stopping */
+	spinlock_t		lock;
+	enum tow_maint_state	state;
+	int			error;
+	u32			rebuilds;
+	int			broken;
+	bool			changed;
+	bool			stopping;
+
+	wait_queue_head_t	wait;
+	struct delayed_work	work;
+
+	unsigned int		attempts;
+	unsigned long		ready_at;
+	bool			was_ready;
+	struct ib_cq		*cq;
+	struct ib_qp		*qp;
+	struct tow_maint_pair	*pair;
+	union ib_gid		gid;
+	int			gid_index;
+	u32			lid;
+
+	struct {
+		struct ib_mr		*mr;
+		struct page		*page;
+		struct scatterlist	sg;
+		struct ib_cqe		cqe;
+		unsigned int		outstanding;
+		enum ib_wc_status	status;
+		bool			mapped;
+	} probe;
+};
+
+void tow_maint_init(struct tow_maint *maint);
+void tow_maint_start(struct tow_maint *maint);
+void tow_maint_stop(struct tow_maint *maint);
+void tow_maint_broken(struct tow_maint *maint, int error);
+void tow_maint_changed(struct tow_maint *maint);
+void tow_maint_describe(struct tow_maint *maint, struct tow_query *query);
+bool tow_maint_stopping(struct tow_maint *maint);
+void tow_maint_qp_attr(struct tow_maint *maint, struct ib_qp_init_attr *attr);
+
+int tow_iwarp_connect(struct tow_maint *maint);
+void tow_iwarp_disconnect(struct tow_maint *maint);
+void tow_iwarp_destroy(struct tow_maint *maint);
+
+#endif /* TOW_MAINT_H */
