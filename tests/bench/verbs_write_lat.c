@@ -40,7 +40,7 @@
 #define RNR_TIMER	12
 #define INLINE_BYTES	220
 #define SEND_DEPTH	1
-#define BUFFER_BYTES	4096
+#define BUFFER_BYTES	4096UL
 
 struct options {
 	const char *device;
@@ -270,7 +270,7 @@ static double now_us(void)
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1e6 + now.tv_nsec / 1e3;
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
 static int by_value(const void *left, const void *right)
