@@ -74,30 +74,46 @@ def kind_of(line):
     return None
 
 
+# Reports between two rulers.  Others (SLUB, lockdep) begin with one but do not
+# end with one.
+RULED = ("kasan", "kcsan", "kfence")
+# Reports of one line.
+ONE_LINE = ("kmemleak", "panic")
+
+
 class _Event:
-    def __init__(self, opened_by):
+    def __init__(self):
         self.kind = None
         self.lines = []
-        self.cut = opened_by == CUT_HERE
-        self.ruled = bool(RULER.match(opened_by))
+        self.cut = False
 
     def add(self, line, text):
         self.lines.append(line)
+        self.cut = self.cut or text == CUT_HERE
         kind = kind_of(text)
         if kind and (self.kind is None or RANK[kind] < RANK[self.kind]):
             self.kind = kind
 
-    def ends(self, text):
+    def ends_with(self, text):
+        """Is text its last line?"""
         if len(self.lines) >= MAX_LINES or END_TRACE.search(text):
             return True
         if self.kind is None:       # opened by a ruler or a cut, nothing in it yet
             return len(self.lines) > 8
-        if self.ruled:
+        if self.kind in RULED:
             return bool(RULER.match(text)) and len(self.lines) > 2
         if self.cut:
             return False
-        # No frame of its own: the call trace closes it, or its one line.
-        return text.strip() == "</TASK>" or self.kind in ("kmemleak", "panic")
+        return text == " </TASK>" or self.kind in ONE_LINE
+
+    def ends_before(self, text):
+        """Does text open another, though this one never reached its end?"""
+        if RULER.match(text):
+            return self.kind is not None and self.kind not in RULED
+        if text != CUT_HERE:
+            return False
+        # list_del says what it found just before its cut.
+        return self.cut or (self.kind is not None and self.kind != "list")
 
 
 def find(log, node):
@@ -107,16 +123,15 @@ def find(log, node):
         text = STAMP.sub("", line).rstrip()
         if text.startswith("towlab: "):
             continue
-        starts = text == CUT_HERE or RULER.match(text) or kind_of(text)
-        if event is None and starts:
-            event = _Event(text)
-        elif event is None:
-            continue
-        elif text == CUT_HERE and event.lines and not event.ruled and event.kind:
-            found.append(event)     # the last one never reached its end
-            event = _Event(text)
+        if event is not None and event.ends_before(text):
+            found.append(event)
+            event = None
+        if event is None:
+            if text != CUT_HERE and not RULER.match(text) and not kind_of(text):
+                continue
+            event = _Event()
         event.add(line, text)
-        if event.ends(text):
+        if event.ends_with(text):
             found.append(event)
             event = None
     if event is not None:
