@@ -117,8 +117,6 @@ def _parse(path, folder, number, table):
     for key in ("command", "kernels"):
         if key in fields:
             fields[key] = tuple(fields[key])
-    # Tests on the host are cheap unless they say otherwise.
-    fields.setdefault("quick", table["where"] == "host")
     return Test(**fields)
 
 

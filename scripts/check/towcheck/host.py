@@ -5,9 +5,10 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 
-from . import TOP
+from . import TOP, UserError
 from .judge import Outcome
 
 # make's own variables would make a make inside a test or a build think that
@@ -61,6 +62,24 @@ def run(command, log, timeout, env=None):
                    time.monotonic() - started, timed_out)
 
 
-def leave(number, _frame):
+def _leave(number, _frame):
     """kill ends a runner as Ctrl-C does: through its finally clauses."""
     raise SystemExit(128 + number)
+
+
+def guarded(name, main):
+    """Run a runner's main; the exit status for whatever ends it."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _leave)
+    try:
+        return main()
+    except UserError as problem:
+        print(f"{name}: {problem}", file=sys.stderr)
+        return 2
+    except subprocess.CalledProcessError as problem:
+        # What went wrong was printed by the command itself.
+        print(f"{name}: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        return 130
