@@ -44,22 +44,29 @@ no-kernel-headers:
 	} >&2; exit 2
 
 ifneq ($(kernel_release),)
-$(module_tree)/.modules-built: $(module_sources) $(kernel_inputs) $(kbuild_asked)
+# Changes only when a source appears or goes.
+$(module_tree)/.sources: FORCE
+	@mkdir -p $(@D)
+	@echo $(module_sources) $(test_mod_sources) | cmp -s - $@ || \
+		echo $(module_sources) $(test_mod_sources) > $@
+
+$(module_tree)/.modules-built: $(module_tree)/.sources $(module_sources) $(kernel_inputs) $(kbuild_asked)
 	@$(call link_tree,$(module_sources))
 	+$(call say,KBUILD)$(locked) $(kbuild) modules
 	@touch $@
 
-$(module_tree)/.test-modules-built: $(module_sources) $(test_mod_sources) $(kernel_inputs) $(kbuild_asked)
+$(module_tree)/.test-modules-built: $(module_tree)/.sources $(module_sources) $(test_mod_sources) $(kernel_inputs) $(kbuild_asked)
 	@$(call link_tree,$(module_sources) $(test_mod_sources))
 	+$(call say,KBUILD)$(locked) $(kbuild) TOW_TEST_MODULES=1 modules
 	@touch $(module_tree)/.modules-built $@
 endif
 
-# Links for $1 in the tree; links whose source is gone go too, or kbuild would
-# still find them.
+# Links for $1 in the tree.  Links whose source is gone go too, or kbuild would
+# still find them, and so do their modules, or somebody would still load them.
 define link_tree
 mkdir -p $(module_tree) && \
 find $(module_tree) -xtype l -delete && \
+{ for ko in $(module_tree)/tests/modules/*.ko; do [ -e $${ko%.ko}.c ] || rm -f $$ko; done; } && \
 for f in $1; do \
 	mkdir -p $(module_tree)/$$(dirname $$f) && \
 	ln -sfn $(top)/$$f $(module_tree)/$$f || exit 1; \

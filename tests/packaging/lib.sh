@@ -15,6 +15,16 @@ export LC_ALL=C
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
+# Fetch the headers that a test builds against, where setup was not asked for
+# all kernels.
+need_kernels() {
+	local kernel
+	for kernel in "$@"; do
+		[ -e "build/kernels/$kernel/release" ] || scripts/lab/kernel ensure "$kernel" ||
+			{ echo "# kernel $kernel cannot be had"; exit 1; }
+	done
+}
+
 planned=0
 number=0
 failed=0
