@@ -50,6 +50,11 @@ install-user: lib tools $(OUT)/towline.pc
 	@set -e; for p in $(installed_links); do ln -sfn "$${p%%=*}" "$(DESTDIR)$${p#*=}"; done
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
+# Distributions' headers ask for signing and come without the key.
+signing_key	= $(shell sed -n 's/^CONFIG_MODULE_SIG_KEY="\(..*\)"/\1/p' $(kdir_real)/.config)
+have_key	= $(filter pkcs11:%,$(signing_key))$(wildcard $(addprefix $(kdir_real)/,$(signing_key)) \
+		  $(filter /%,$(signing_key)))
+
 # kbuild's own modules_install signs and compresses as the kernel's
 # configuration asks.  It installs what modules.order lists, which names the
 # test modules after `make test-modules`: hence the build before it.  depmod
@@ -57,7 +62,8 @@ install-user: lib tools $(OUT)/towline.pc
 install-modules: modules
 	@$(call link_tree,$(module_sources))
 	+@$(locked) $(kbuild) modules
-	+@$(locked) $(kbuild) modules_install INSTALL_MOD_DIR=updates DEPMOD=true \
+	+@$(locked) $(kbuild) modules_install INSTALL_MOD_DIR=updates \
+		cmd_depmod=true quiet_cmd_depmod= $(if $(strip $(have_key)),,CONFIG_MODULE_SIG_ALL=) \
 		$(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR))
 	@if [ -z "$(DESTDIR)" ]; then depmod -a $(module_release); fi
 
