@@ -45,8 +45,8 @@ deps		= -MMD -MP -MF $@.d
 flags		:= $(OUT)/.flags
 $(flags): FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ','\'',$(CC) $(user_flags) $(LDFLAGS))' | cmp -s - $@ || \
-		echo '$(subst ','\'',$(CC) $(user_flags) $(LDFLAGS))' > $@
+	@echo '$(subst ','\'',$(CC) $(user_flags) $(LDFLAGS) $(RPATH))' | cmp -s - $@ || \
+		echo '$(subst ','\'',$(CC) $(user_flags) $(LDFLAGS) $(RPATH))' > $@
 
 # ---- headers: in the tree as they are when installed ----------------------
 public_headers	:= $(OUT)/include/towline/towline.h $(OUT)/include/towline/uapi.h
@@ -90,8 +90,10 @@ $(lib_static): $(lib_objects)
 
 # ---- tools ---------------------------------------------------------------
 # The tool finds the library beside itself, in the build tree and installed
-# (bin/ beside lib/), whatever ld.so's cache says.
+# (bin/ beside lib/), whatever ld.so's cache says.  Distributions that want no
+# search path in programs set RPATH= .
 tool_objects	:= $(patsubst %.c,$(OUT)/obj/%.o,$(sort $(wildcard tools/*.c)))
+RPATH		?= -Wl,-rpath,'$$ORIGIN/../lib'
 tool_libs	= $(shell $(PKG_CONFIG) --libs json-c)
 tool_flags	= $(shell $(PKG_CONFIG) --cflags json-c)
 
@@ -106,7 +108,7 @@ $(OUT)/obj/tools/%.o: tools/%.c $(flags) VERSION | $(public_headers)
 $(OUT)/bin/towline: $(tool_objects) $(lib_shared)
 	@mkdir -p $(@D)
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(tool_objects) -L$(OUT)/lib -ltowline \
-		-Wl,-rpath,'$$ORIGIN/../lib' $(tool_libs)
+		$(RPATH) $(tool_libs)
 
 # ---- the rest ------------------------------------------------------------
 include scripts/make/modules.mk
