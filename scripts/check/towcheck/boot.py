@@ -8,7 +8,7 @@ import sys
 import time
 
 from . import TOP, say
-from .judge import Outcome, judge
+from .judge import Outcome, Result, judge
 
 sys.path.insert(0, str(TOP / "scripts/lab"))
 import towlab                                               # noqa: E402
@@ -164,10 +164,36 @@ def run_group(machine, tests, logs, skips, **hooks):
             results.append(result)
             say.result(machine.kernel, test.name, result.status,
                        result.seconds, result.reason)
+        results += leaked(boot, logs)
         spent = sum(result.seconds for result in results)
         note = (f"{machine}: {len(tests)} tests in {spent:.0f} s, "
                 f"{boot.boots} boot(s) in {boot.boot_seconds:.0f} s")
     return results, note
+
+
+def leaked(boot, logs):
+    """What kmemleak finds after all tests of a boot: no result, or one.
+
+    A scan takes many seconds, too many to have one after each test.
+    """
+    lab = boot.lab
+    if lab is None or not lab.alive or not lab.kernel.has_kmemleak:
+        return []
+    started = time.monotonic()
+    places = lab.mark()
+    lab.scan_leaks()
+    lab.mark()
+    complaints, _ = lab.complaints_since(places)
+    machine = boot.machine
+    (logs / f"kmemleak-{machine.kernel}.log").write_text(
+        "\n".join(complaint.text for complaint in complaints))
+    result = Result("kmemleak", machine.kernel, machine.nodes,
+                    "fail" if complaints else "pass",
+                    round(time.monotonic() - started, 1),
+                    "; ".join(map(str, complaints)))
+    say.result(machine.kernel, result.name, result.status, result.seconds,
+               result.reason)
+    return [result]
 
 
 def absent(test):
