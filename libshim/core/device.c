@@ -74,36 +74,36 @@ static int check_language(int fd)
 	return query.uapi_version < UAPI_VERSION_NEEDED ? -EPROTONOSUPPORT : 0;
 }
 
-TOW_PUBLIC int tow_device_open(const char *name, uint32_t flags, struct tow_device **result)
+TOW_PUBLIC int tow_device_open(const char *name, uint32_t flags, struct tow_device **dev)
 {
 	char chosen[TOW_DEVICE_NAME_MAX];
-	struct tow_device *dev;
+	struct tow_device *opened;
 	int ret;
 
-	if (!result || flags)
+	if (!dev || flags)
 		return -EINVAL;
 	ret = towi_choose(TOWI_SYSFS_CLASS, name, secure_getenv("TOW_DEVICE"), chosen);
 	if (ret)
 		return ret;
 
-	dev = malloc(sizeof(*dev));
-	if (!dev)
+	opened = malloc(sizeof(*opened));
+	if (!opened)
 		return -ENOMEM;
-	dev->fd = open_file(chosen);
-	if (dev->fd < 0) {
-		ret = dev->fd;
+	opened->fd = open_file(chosen);
+	if (opened->fd < 0) {
+		ret = opened->fd;
 		goto free_dev;
 	}
-	ret = check_language(dev->fd);
+	ret = check_language(opened->fd);
 	if (ret)
 		goto close_fd;
-	*result = dev;
+	*dev = opened;
 	return 0;
 
 close_fd:
-	close(dev->fd);
+	close(opened->fd);
 free_dev:
-	free(dev);
+	free(opened);
 	return ret;
 }
 

@@ -130,17 +130,17 @@ int towi_choose(const char *class_dir, const char *asked, const char *preferred,
 	return ret;
 }
 
-TOW_PUBLIC int tow_device_list_get(struct tow_device_list **result)
+TOW_PUBLIC int tow_device_list_get(struct tow_device_list **list)
 {
-	struct tow_device_list *list;
+	struct tow_device_list *found;
 	int error;
 
-	if (!result)
-		return -EINVAL;
-	list = towi_list(TOWI_SYSFS_CLASS, &error);
 	if (!list)
+		return -EINVAL;
+	found = towi_list(TOWI_SYSFS_CLASS, &error);
+	if (!found)
 		return error;
-	*result = list;
+	*list = found;
 	return 0;
 }
 
