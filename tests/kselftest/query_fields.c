@@ -79,7 +79,7 @@ TEST_F(fields, versions)
 
 TEST_F(fields, incarnation)
 {
-	char path[256], line[64], hex[2 * TOW_INCARNATION_BYTES + 1];
+	char path[512], line[64], hex[2 * TOW_INCARNATION_BYTES + 1];
 	struct tow_query again;
 	int bits = 0;
 	size_t i;
@@ -168,7 +168,7 @@ TEST_F(fields, limits)
 
 TEST_F(fields, machine)
 {
-	char path[256], line[64];
+	char path[512], line[64];
 
 	EXPECT_EQ(sysconf(_SC_PAGESIZE), self->query.page_size);
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/numa_node",

@@ -30,6 +30,9 @@
 /* For each command its published size: what the first header had. */
 #define TOW_TEST_QUERY_PUBLISHED	208
 
+/*
+ * Looked up once; a test that has threads looks before it starts them.
+ */
 static inline const char *tow_test_device(void)
 {
 	static char found[NAME_MAX + 1];
@@ -39,10 +42,11 @@ static inline const char *tow_test_device(void)
 
 	if (chosen && *chosen)
 		return chosen;
+	if (found[0])
+		return found;
 	dir = opendir(TOW_TEST_DEVICES);
 	if (!dir)
 		return "none";
-	found[0] = '\0';
 	while (!found[0] && (entry = readdir(dir)))
 		if (entry->d_name[0] != '.')
 			snprintf(found, sizeof(found), "%s", entry->d_name);
@@ -54,7 +58,8 @@ static inline const char *tow_test_path(void)
 {
 	static char path[sizeof(TOW_TEST_DEVICES) + NAME_MAX + 1];
 
-	snprintf(path, sizeof(path), TOW_TEST_DEVICES "/%s", tow_test_device());
+	if (!path[0])
+		snprintf(path, sizeof(path), TOW_TEST_DEVICES "/%s", tow_test_device());
 	return path;
 }
 

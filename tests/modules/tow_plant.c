@@ -11,6 +11,10 @@
  *						kernel cannot show it, if so
  *	/sys/kernel/debug/tow_plant/leak	write "KIND IBDEV": KIND is leaked
  *						write "free": give all back
+ *	/sys/kernel/debug/tow_plant/slow	mmap: pages (zero) whose first
+ *						touch waits for a write here,
+ *						or 20 seconds; a read answers
+ *						how many are waiting now
  *
  * A write returns when the deed is done.  What kills the thread that does it
  * (BUG, oops) is done in a kernel thread of its own, so that the guest lives
@@ -41,6 +45,7 @@
 #include <linux/timer.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
+#include <linux/wait.h>
 #include <rdma/ib_verbs.h>
 
 /* More than the slab oracle takes for noise. */
@@ -653,6 +658,66 @@ static const struct file_operations leak_fops = {
 	.llseek = noop_llseek,
 };
 
+/* Who touches a slow page waits here until tow_plant_slow_turn moves on. */
+static DECLARE_WAIT_QUEUE_HEAD(tow_plant_slow_wait);
+static atomic_t tow_plant_slow_turn;
+static atomic_t tow_plant_slow_waiting;
+
+static vm_fault_t slow_fault(struct vm_fault *vmf)
+{
+	int turn = atomic_read(&tow_plant_slow_turn);
+	struct page *page;
+	long ret;
+
+	atomic_inc(&tow_plant_slow_waiting);
+	ret = wait_event_killable_timeout(tow_plant_slow_wait,
+					  atomic_read(&tow_plant_slow_turn) != turn, 20 * HZ);
+	atomic_dec(&tow_plant_slow_waiting);
+	if (ret < 0)
+		return VM_FAULT_SIGBUS;
+	page = alloc_page(GFP_KERNEL | __GFP_ZERO);
+	if (!page)
+		return VM_FAULT_OOM;
+	/* The reference is the mapping's now. */
+	vmf->page = page;
+	return 0;
+}
+
+static const struct vm_operations_struct slow_vm_ops = {
+	.fault = slow_fault,
+};
+
+static int slow_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	vma->vm_ops = &slow_vm_ops;
+	return 0;
+}
+
+static ssize_t slow_read(struct file *file, char __user *buf, size_t count, loff_t *pos)
+{
+	char text[16];
+	int length;
+
+	length = scnprintf(text, sizeof(text), "%d\n", atomic_read(&tow_plant_slow_waiting));
+	return simple_read_from_buffer(buf, count, pos, text, length);
+}
+
+static ssize_t slow_write(struct file *file, const char __user *buf, size_t count, loff_t *pos)
+{
+	atomic_inc(&tow_plant_slow_turn);
+	wake_up_all(&tow_plant_slow_wait);
+	return count;
+}
+
+static const struct file_operations slow_fops = {
+	.owner = THIS_MODULE,
+	.open = simple_open,
+	.read = slow_read,
+	.write = slow_write,
+	.mmap = slow_mmap,
+	.llseek = noop_llseek,
+};
+
 static int __init tow_plant_init(void)
 {
 	tow_plant_dir = debugfs_create_dir("tow_plant", NULL);
@@ -660,6 +725,8 @@ static int __init tow_plant_init(void)
 		return PTR_ERR(tow_plant_dir);
 	debugfs_create_file("plant", 0600, tow_plant_dir, NULL, &plant_fops);
 	debugfs_create_file("leak", 0200, tow_plant_dir, NULL, &leak_fops);
+	/* "unsafe": the safe variant passes no mmap on. */
+	debugfs_create_file_unsafe("slow", 0600, tow_plant_dir, NULL, &slow_fops);
 	return 0;
 }
 

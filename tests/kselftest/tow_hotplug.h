@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Making software RDMA devices and taking them away, with rdma(8).
+ */
+#ifndef TOW_HOTPLUG_H
+#define TOW_HOTPLUG_H
+
+#include <stdarg.h>
+#include "tow_test.h"
+
+/* Run a command line; true if it succeeded. */
+__attribute__((format(printf, 1, 2)))
+static inline bool tow_shell(const char *format, ...)
+{
+	char command[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	return !system(command);
+}
+
+/* "rxe" of "rxe0": the kind that `rdma link add` wants. */
+static inline const char *tow_link_type(const char *name)
+{
+	return strncmp(name, "siw", 3) ? "rxe" : "siw";
+}
+
+/* The interface under the lab's device; it stays when the device goes. */
+static inline const char *tow_link_interface(void)
+{
+	static char interface[64];
+	char path[512];
+
+	if (interface[0])
+		return interface;
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/gid_attrs/ndevs/0",
+		 tow_test_device());
+	tow_test_read_line(path, interface, sizeof(interface));
+	if (!interface[0])
+		snprintf(interface, sizeof(interface), "eth0");
+	return interface;
+}
+
+static inline bool tow_link_del(const char *name)
+{
+	return tow_shell("rdma link del %s", name);
+}
+
+static inline bool tow_link_add(const char *name, const char *interface)
+{
+	return tow_shell("rdma link add %s type %s netdev %s", name, tow_link_type(name),
+			 interface);
+}
+
+/* Wait for a path to be there, or to be gone. */
+static inline bool tow_wait_path(const char *path, bool there)
+{
+	int tries;
+
+	for (tries = 0; tries < 500; tries++) {
+		if (!access(path, F_OK) == there)
+			return true;
+		tow_test_sleep_ms(10);
+	}
+	return false;
+}
+
+static inline const char *tow_sysfs_dir(void)
+{
+	static char path[300];
+
+	if (!path[0])
+		snprintf(path, sizeof(path), "/sys/class/towline/%s", tow_test_device());
+	return path;
+}
+
+/*
+ * For the parent of a test program: whatever a case did, the next one finds
+ * the device as the lab made it.
+ */
+static inline bool tow_link_restore(const char *name, const char *interface)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s", name);
+	if (access(path, F_OK) && !tow_link_add(name, interface))
+		return false;
+	snprintf(path, sizeof(path), TOW_TEST_DEVICES "/%s", name);
+	return tow_wait_path(path, true);
+}
+
+#endif /* TOW_HOTPLUG_H */

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The RDMA device goes away while files are open on it, while calls run, while
+ * sysfs is read, while a call sleeps in a page fault; it comes back, under its
+ * name or another one.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include "tow_test.h"
+#include "tow_hotplug.h"
+#include "tow_identity.h"
+
+/* However busy the device is, it is gone within this time. */
+#define REMOVE_SECONDS	5.0
+
+FIXTURE(unplug)
+{
+	char name[NAME_MAX + 1];
+	char interface[64];
+	char incarnation_file[512];
+};
+
+FIXTURE_SETUP(unplug)
+{
+	/* Looked up while the device is there: the later calls remember. */
+	snprintf(self->name, sizeof(self->name), "%s", tow_test_device());
+	snprintf(self->interface, sizeof(self->interface), "%s", tow_link_interface());
+	snprintf(self->incarnation_file, sizeof(self->incarnation_file), "%s/incarnation",
+		 tow_sysfs_dir());
+	ASSERT_STRNE("none", self->name);
+	ASSERT_EQ(0, access(tow_test_path(), F_OK))
+		TH_LOG("%s is not there", tow_test_path());
+}
+
+FIXTURE_TEARDOWN_PARENT(unplug)
+{
+	if (!tow_link_restore(self->name, self->interface))
+		TH_LOG("%s does not come back", self->name);
+}
+
+static bool remove_timed(const char *name, double *seconds)
+{
+	double start = tow_test_now();
+	bool ok = tow_link_del(name);
+
+	*seconds = tow_test_now() - start;
+	return ok;
+}
+
+static int ask_dead(void *arg)
+{
+	struct tow_query query;
+
+	return tow_test_query(*(int *)arg, &query);
+}
+
+/* Whatever is asked of a file whose device is gone, the answer is ENODEV. */
+static int check_dead(struct __test_metadata *_metadata, int fd)
+{
+	struct pollfd waiter = { .fd = fd, .events = POLLIN | POLLOUT };
+	struct tow_query query = { .size = 4, .flags = 1 };
+	struct stat st;
+	int who;
+
+	for (who = 0; who < TOW_WHO_COUNT; who++) {
+		EXPECT_EQ(-ENODEV, tow_as(who, ask_dead, &fd))
+			TH_LOG("%s", tow_who_name[who]);
+	}
+	/* It comes before every other error. */
+	EXPECT_EQ(-ENODEV, tow_test_ioctl(fd, TOW_IOCTL_QUERY, &query));
+	EXPECT_EQ(-ENODEV, tow_test_ioctl(fd, TOW_IOCTL_QUERY, NULL));
+	EXPECT_EQ(-ENODEV, tow_test_ioctl(fd, _IO(TOW_IOCTL_TYPE, 255), NULL));
+	/* Other system calls neither hang nor succeed by mistake. */
+	EXPECT_EQ(-1, read(fd, &query, sizeof(query)));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0));
+	EXPECT_EQ(ENODEV, errno);
+	EXPECT_EQ(0, fstat(fd, &st));
+	EXPECT_LE(0, poll(&waiter, 1, 0));
+	return _metadata->exit_code;
+}
+
+TEST_F_TIMEOUT(unplug, with_the_file_open, 3600)
+{
+	unsigned char seen[8][TOW_INCARNATION_BYTES];
+	int count = tow_test_count(5);
+	struct tow_query query;
+	int fd, old, i, j;
+	double seconds;
+
+	memset(seen, 0, sizeof(seen));
+	for (i = 0; i < count; i++) {
+		fd = tow_test_open(O_RDWR);
+		ASSERT_LE(0, fd)
+			TH_LOG("round %d: %s", i, strerror(-fd));
+		ASSERT_EQ(0, tow_test_query(fd, &query));
+		for (j = 0; j < 8 && j < i; j++) {
+			EXPECT_NE(0, memcmp(seen[j], query.incarnation, sizeof(seen[j])))
+				TH_LOG("round %d: an incarnation came back", i);
+		}
+		memcpy(seen[i % 8], query.incarnation, sizeof(seen[0]));
+
+		ASSERT_TRUE(remove_timed(self->name, &seconds));
+		EXPECT_GT(REMOVE_SECONDS, seconds);
+		EXPECT_EQ(-1, access(tow_test_path(), F_OK));
+		EXPECT_EQ(-1, access(tow_sysfs_dir(), F_OK));
+		EXPECT_EQ(-ENOENT, tow_test_open(O_RDWR));
+		if (i < 5) {
+			check_dead(_metadata, fd);
+		} else {
+			EXPECT_EQ(-ENODEV, ask_dead(&fd));
+		}
+
+		ASSERT_TRUE(tow_link_add(self->name, self->interface));
+		ASSERT_TRUE(tow_wait_path(tow_test_path(), true));
+		/* The file stays with the life it was opened in. */
+		old = fd;
+		fd = tow_test_open(O_RDWR);
+		ASSERT_LE(0, fd);
+		EXPECT_EQ(0, tow_test_query(fd, &query));
+		EXPECT_EQ(-ENODEV, ask_dead(&old));
+		close(old);
+		EXPECT_EQ(0, tow_test_query(fd, &query));
+		close(fd);
+	}
+}
+
+/* The dead file still holds the module. */
+TEST_F(unplug, dead_file_holds_the_module)
+{
+	int fd = tow_test_open(O_RDWR);
+
+	ASSERT_LE(0, fd);
+	ASSERT_TRUE(tow_link_del(self->name));
+	EXPECT_EQ(-1, syscall(SYS_delete_module, "towline", O_NONBLOCK));
+	EXPECT_EQ(EWOULDBLOCK, errno);
+	EXPECT_EQ(-ENODEV, ask_dead(&fd));
+	close(fd);
+}
+
+struct hammer {
+	pthread_t thread;
+	const char *sysfs;
+	int fd;
+	atomic_int *stop;
+	int answers;	/* good ones */
+	int gone;	/* -ENODEV and the like */
+	int wrong;	/* anything else, or an answer after the end */
+	int last_wrong;
+};
+
+static void hammer_note(struct hammer *hammer, int ret)
+{
+	switch (ret) {
+	case 0:
+		hammer->answers++;
+		break;
+	case -ENODEV:
+	case -ENOENT:
+	case -ENXIO:
+		hammer->gone++;
+		break;
+	default:
+		hammer->wrong++;
+		hammer->last_wrong = ret;
+	}
+}
+
+static void *hammer_query(void *arg)
+{
+	struct hammer *hammer = arg;
+	struct tow_query query;
+	bool dead = false;
+	int ret;
+
+	while (!*hammer->stop) {
+		ret = tow_test_query(hammer->fd, &query);
+		hammer_note(hammer, ret);
+		if (ret)
+			dead = true;
+		else if (dead)
+			hammer->wrong++;
+	}
+	return NULL;
+}
+
+static void *hammer_open(void *arg)
+{
+	struct hammer *hammer = arg;
+	struct tow_query query;
+	int fd;
+
+	while (!*hammer->stop) {
+		fd = tow_test_open(O_RDWR);
+		hammer_note(hammer, fd < 0 ? fd : 0);
+		if (fd < 0)
+			continue;
+		hammer_note(hammer, tow_test_query(fd, &query));
+		close(fd);
+	}
+	return NULL;
+}
+
+static void *hammer_sysfs(void *arg)
+{
+	struct hammer *hammer = arg;
+	char line[64];
+	ssize_t got;
+	int fd;
+
+	while (!*hammer->stop) {
+		fd = open(hammer->sysfs, O_RDONLY | O_CLOEXEC);
+		if (fd < 0) {
+			hammer_note(hammer, -errno);
+			continue;
+		}
+		got = read(fd, line, sizeof(line));
+		if (got < 0)
+			hammer_note(hammer, -errno);
+		else
+			hammer_note(hammer, got == 2 * TOW_INCARNATION_BYTES + 1 ? 0 : -EBADMSG);
+		close(fd);
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(unplug, under_fire, 120)
+{
+	void *(*what[])(void *) = { hammer_query, hammer_query, hammer_open, hammer_sysfs };
+	struct hammer hammers[ARRAY_SIZE(what)];
+	int rounds = 3;
+	double seconds;
+	size_t i;
+
+	while (rounds--) {
+		atomic_int stop = 0;
+		int fd = tow_test_open(O_RDWR);
+
+		ASSERT_LE(0, fd);
+		for (i = 0; i < ARRAY_SIZE(what); i++) {
+			hammers[i] = (struct hammer){
+				.fd = fd, .stop = &stop, .sysfs = self->incarnation_file,
+			};
+			ASSERT_EQ(0, pthread_create(&hammers[i].thread, NULL, what[i],
+						    &hammers[i]));
+		}
+		tow_test_sleep_ms(100);
+		EXPECT_TRUE(remove_timed(self->name, &seconds));
+		EXPECT_GT(REMOVE_SECONDS, seconds);
+		EXPECT_TRUE(tow_link_add(self->name, self->interface));
+		EXPECT_TRUE(tow_wait_path(tow_test_path(), true));
+		tow_test_sleep_ms(50);
+		stop = 1;
+		for (i = 0; i < ARRAY_SIZE(what); i++) {
+			pthread_join(hammers[i].thread, NULL);
+			EXPECT_EQ(0, hammers[i].wrong)
+				TH_LOG("thread %zu: %s", i, strerror(-hammers[i].last_wrong));
+			EXPECT_LT(0, hammers[i].answers);
+			EXPECT_LT(0, hammers[i].gone);
+		}
+		close(fd);
+	}
+}
+
+/* A file of sysfs that was open all the while. */
+TEST_F(unplug, open_sysfs_file)
+{
+	char line[64];
+	int fd = open(self->incarnation_file, O_RDONLY | O_CLOEXEC);
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(2 * TOW_INCARNATION_BYTES + 1, pread(fd, line, sizeof(line), 0));
+	ASSERT_TRUE(tow_link_del(self->name));
+	EXPECT_EQ(-1, pread(fd, line, sizeof(line), 0));
+	EXPECT_EQ(ENODEV, errno);
+	close(fd);
+}
+
+static void *query_slowly(void *arg)
+{
+	struct hammer *hammer = arg;
+
+	hammer->last_wrong = tow_test_ioctl(hammer->fd, TOW_IOCTL_QUERY,
+					    (void *)(uintptr_t)hammer->sysfs);
+	return NULL;
+}
+
+static int slow_sleepers(int slow)
+{
+	char text[16] = "";
+
+	return pread(slow, text, sizeof(text) - 1, 0) > 0 ? atoi(text) : 0;
+}
+
+/*
+ * A process that removes the device when it is told, and says how long that
+ * took.  It is made beforehand: a process one of whose threads sleeps in a page
+ * fault cannot start others, as that needs its memory map for writing.
+ */
+static int start_remover(const char *name)
+{
+	double seconds = 1e9;
+	int ends[2];
+	char go;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+		return -1;
+	if (!fork()) {
+		close(ends[0]);
+		if (read(ends[1], &go, 1) == 1 && !remove_timed(name, &seconds))
+			seconds = 1e9;
+		_exit(write(ends[1], &seconds, sizeof(seconds)) != sizeof(seconds));
+	}
+	close(ends[1]);
+	return ends[0];
+}
+
+static double tell_remover(int remover)
+{
+	double seconds;
+
+	if (write(remover, "1", 1) != 1 ||
+	    read(remover, &seconds, sizeof(seconds)) != sizeof(seconds))
+		seconds = 1e9;
+	close(remover);
+	return seconds;
+}
+
+/*
+ * A call sleeps in a page fault, as it may for as long as user space likes:
+ * its argument lies half in ordinary memory, half in a page of tow_plant.ko
+ * that is not there before we say so.  Removal must not wait for it.
+ */
+TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct hammer sleeper = { .fd = tow_test_open(O_RDWR) };
+	int remover = start_remover(self->name);
+	int slow, tries;
+	char *area;
+
+	ASSERT_LE(0, remover);
+	ASSERT_LE(0, sleeper.fd);
+	ASSERT_TRUE(tow_shell("modprobe tow_plant"));
+	slow = open("/sys/kernel/debug/tow_plant/slow", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, slow);
+	area = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)area);
+	ASSERT_EQ(area + page, mmap(area + page, page, PROT_READ | PROT_WRITE,
+				    MAP_SHARED | MAP_FIXED, slow, 0));
+	sleeper.sysfs = area + page - 64;
+	memcpy(area + page - 64, &(__u32){ sizeof(struct tow_query) }, sizeof(__u32));
+	ASSERT_EQ(0, pthread_create(&sleeper.thread, NULL, query_slowly, &sleeper));
+	for (tries = 0; tries < 500 && !slow_sleepers(slow); tries++)
+		tow_test_sleep_ms(10);
+	ASSERT_EQ(1, slow_sleepers(slow));
+
+	EXPECT_GT(REMOVE_SECONDS, tell_remover(remover));
+	EXPECT_EQ(1, slow_sleepers(slow))
+		TH_LOG("the call no longer slept: nothing was shown");
+	EXPECT_EQ(1, write(slow, "1", 1));
+	pthread_join(sleeper.thread, NULL);
+	EXPECT_EQ(-ENODEV, sleeper.last_wrong);
+	close(sleeper.fd);
+	munmap(area, 2 * page);
+	close(slow);
+	EXPECT_TRUE(tow_shell("rmmod tow_plant"));
+}
+
+/* Open files and the incarnation survive a change of name; the node moves. */
+TEST_F(unplug, rename)
+{
+	struct tow_query before, after;
+	int fd = tow_test_open(O_RDWR);
+
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, tow_test_query(fd, &before));
+	ASSERT_TRUE(tow_shell("rdma dev set %s name %s_new", self->name, self->name));
+	EXPECT_EQ(0, tow_test_query(fd, &after));
+	EXPECT_EQ(0, memcmp(before.incarnation, after.incarnation, TOW_INCARNATION_BYTES));
+	EXPECT_EQ(0, strncmp(after.device_name, self->name, strlen(self->name)));
+	EXPECT_STREQ("_new", after.device_name + strlen(self->name));
+	EXPECT_EQ(-ENOENT, tow_test_open(O_RDWR));
+	EXPECT_TRUE(tow_shell("test -c %s_new && test -e %s_new/incarnation && test ! -e %s",
+			      tow_test_path(), tow_sysfs_dir(), tow_sysfs_dir()));
+
+	/* Back again, over an open file of the new name. */
+	EXPECT_TRUE(tow_shell("exec 3< %s_new && rdma dev set %s_new name %s",
+			      tow_test_path(), self->name, self->name));
+	EXPECT_EQ(0, tow_test_query(fd, &after));
+	EXPECT_STREQ(self->name, after.device_name);
+	EXPECT_TRUE(tow_wait_path(tow_test_path(), true));
+	close(fd);
+}
+
+/* The network interface under a second device is unplugged. */
+TEST_F(unplug, one_of_two_devices)
+{
+	char second[512];
+	struct tow_query one, two;
+	int fd, other;
+
+	ASSERT_TRUE(tow_shell("ip link add towdummy type dummy && ip link set towdummy up"));
+	ASSERT_TRUE(tow_shell("rdma link add %s_two type %s netdev towdummy", self->name,
+			      tow_link_type(self->name)));
+	snprintf(second, sizeof(second), "%s_two", tow_test_path());
+	EXPECT_TRUE(tow_wait_path(second, true));
+	fd = tow_test_open(O_RDWR);
+	other = open(second, O_RDWR | O_CLOEXEC);
+	EXPECT_LE(0, fd);
+	EXPECT_LE(0, other);
+	EXPECT_EQ(0, tow_test_query(fd, &one));
+	EXPECT_EQ(0, tow_test_query(other, &two));
+	EXPECT_NE(0, memcmp(one.incarnation, two.incarnation, TOW_INCARNATION_BYTES));
+	EXPECT_STRNE(one.device_name, two.device_name);
+
+	EXPECT_TRUE(tow_shell("ip link del towdummy"));
+	EXPECT_TRUE(tow_wait_path(second, false));
+	EXPECT_EQ(-ENODEV, ask_dead(&other));
+	EXPECT_EQ(0, tow_test_query(fd, &one));
+	close(other);
+	close(fd);
+}
+
+/* The driver itself is unloaded under an open file. */
+TEST_F_TIMEOUT(unplug, driver_unloaded, 60)
+{
+	const char *driver = strncmp(self->name, "siw", 3) ? "rdma_rxe" : "siw";
+	int fd = tow_test_open(O_RDWR);
+	double start;
+
+	ASSERT_LE(0, fd);
+	start = tow_test_now();
+	ASSERT_TRUE(tow_shell("rmmod %s", driver));
+	EXPECT_GT(REMOVE_SECONDS, tow_test_now() - start);
+	EXPECT_EQ(-ENODEV, ask_dead(&fd));
+	EXPECT_EQ(-1, access(tow_test_path(), F_OK));
+	ASSERT_TRUE(tow_shell("modprobe %s", driver));
+	close(fd);
+}
+
+TEST_HARNESS_MAIN
