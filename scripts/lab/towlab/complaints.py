@@ -112,8 +112,8 @@ class _Event:
             return self.kind is not None and self.kind not in RULED
         if text != CUT_HERE:
             return False
-        # list_del says what it found just before its cut.
-        return self.cut or (self.kind is not None and self.kind != "list")
+        # list_del, and SLUB on 6.12, say what they found before their cut.
+        return self.cut or self.kind not in (None, "list", "slab")
 
 
 def find(log, node):
