@@ -327,8 +327,10 @@ static void command_start(uint32_t chan, char *buf, size_t len)
 		goto refuse;
 	nenv = strtoul(nenv_s, NULL, 10);
 	narg = strtoul(narg_s, NULL, 10);
+	if (!narg)
+		goto refuse;
 	strings = calloc(nenv + narg + 2, sizeof(*strings));
-	if (!strings || !narg)
+	if (!strings)
 		goto refuse;
 	argv = strings + nenv + 1;
 	for (unsigned int i = 0; i < nenv; i++)

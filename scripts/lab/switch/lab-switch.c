@@ -253,7 +253,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: lab-switch SOCKET\n");
 		return 2;
 	}
-	strcpy(addr.sun_path, argv[1]);
+	memcpy(addr.sun_path, argv[1], strlen(argv[1]) + 1);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (listener < 0 || bind(listener, (void *)&addr, sizeof(addr)) < 0 ||
 	    listen(listener, 16) < 0) {
