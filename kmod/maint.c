@@ -647,7 +647,8 @@ void tow_maint_start(struct tow_maint *maint)
 void tow_maint_stop(struct tow_maint *maint)
 {
 	spin_lock_irq(&maint->lock);
-	maint->stopping = true;
+	/* Waiters look without the lock. */
+	WRITE_ONCE(maint->stopping, true);
 	spin_unlock_irq(&maint->lock);
 	wake_up(&maint->wait);
 	cancel_delayed_work_sync(&maint->work);

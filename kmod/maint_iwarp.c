@@ -61,6 +61,16 @@ static void tow_iwarp_note_error(struct tow_maint_pair *pair, int error)
 	tow_maint_broken(pair->maint, error);
 }
 
+static int tow_iwarp_error(struct tow_maint_pair *pair)
+{
+	int error;
+
+	spin_lock(&pair->lock);
+	error = pair->error;
+	spin_unlock(&pair->lock);
+	return error;
+}
+
 static void tow_iwarp_note(struct tow_maint_pair *pair, unsigned int *what)
 {
 	spin_lock(&pair->lock);
@@ -142,7 +152,7 @@ static int tow_iwarp_wait(struct tow_maint_pair *pair, unsigned int *what,
 		return -ETIMEDOUT;
 	if (tow_maint_stopping(pair->maint))
 		return -ENODEV;
-	return READ_ONCE(pair->error);
+	return tow_iwarp_error(pair);
 }
 
 static bool tow_iwarp_have_passive(struct tow_maint_pair *pair)
@@ -333,13 +343,17 @@ static int tow_iwarp_accept(struct tow_maint_pair *pair)
 		return -ETIMEDOUT;
 	if (tow_maint_stopping(pair->maint))
 		return -ENODEV;
-	ret = READ_ONCE(pair->error);
+	ret = tow_iwarp_error(pair);
 	if (ret)
 		return ret;
 	ret = tow_iwarp_make_qp(pair, pair->passive);
 	if (ret)
 		return ret;
-	return rdma_accept(pair->passive, &param);
+	/* Outside of its handler an accept must keep the handler out. */
+	rdma_lock_handler(pair->passive);
+	ret = rdma_accept(pair->passive, &param);
+	rdma_unlock_handler(pair->passive);
+	return ret;
 }
 
 static void tow_iwarp_stop_listening(struct tow_maint_pair *pair)
