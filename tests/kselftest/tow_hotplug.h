@@ -80,12 +80,20 @@ static inline const char *tow_sysfs_dir(void)
  * For the parent of a test program: whatever a case did, the next one finds
  * the device as the lab made it.
  */
-static inline bool tow_link_restore(const char *name, const char *interface)
+static inline bool tow_link_restore_device(const char *name, const char *interface)
 {
 	char path[512];
 
 	snprintf(path, sizeof(path), "/sys/class/infiniband/%s", name);
-	if (access(path, F_OK) && !tow_link_add(name, interface))
+	return !access(path, F_OK) || tow_link_add(name, interface);
+}
+
+/* The same where towline is loaded. */
+static inline bool tow_link_restore(const char *name, const char *interface)
+{
+	char path[512];
+
+	if (!tow_link_restore_device(name, interface))
 		return false;
 	snprintf(path, sizeof(path), TOW_TEST_DEVICES "/%s", name);
 	return tow_wait_path(path, true);

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory runs out at every point: while the module loads, while a device is
+ * added, in the work item that makes the maintenance queue pair, in open and
+ * QUERY.  For kernels with fault injection.
+ *
+ * Exactly one allocation fails in each round: the n-th that a task makes on
+ * towline's behalf, for n = 1, 2, ... until a round ends in which fewer were
+ * made.  "On towline's behalf" is said by the stack-trace filter: while the
+ * module loads its text has no address yet, so there it is do_one_initcall(),
+ * which has nothing but towline's init function above it; later it is the
+ * text of towline.ko.
+ *
+ * What fails may fail, with any errno that says so; the kernel must not
+ * complain (the lab looks), nothing may stay (the oracles and kmemleak look),
+ * and the same thing done again must succeed.
+ *
+ * $TOW_COUNT (soak) is unset in a usual run, which then leaves out most of the
+ * rounds, as each takes a good part of a second.
+ */
+#include <sys/syscall.h>
+#include "tow_test.h"
+#include "tow_hotplug.h"
+
+#define DEBUGFS		"/sys/kernel/debug/"
+#define ROUNDS_MAX	4000
+
+/* Which allocations fail; the others are filtered out by an empty range. */
+enum fault { FAIL_SLAB, FAIL_PAGE, FAIL_USERCOPY, FAULTS };
+
+static const char * const fault_dir[] = {
+	DEBUGFS "failslab", DEBUGFS "fail_page_alloc", DEBUGFS "fail_usercopy",
+};
+
+struct range {
+	unsigned long start, end;
+};
+
+static const struct range nothing = { 1, 2 };
+
+static bool put(const char *dir, const char *file, const char *format, unsigned long value)
+{
+	char path[320];
+	FILE *out;
+	bool ok;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	out = fopen(path, "we");
+	if (!out)
+		return false;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	ok = fprintf(out, format, value) > 0;
+#pragma GCC diagnostic pop
+	return !fclose(out) && ok;
+}
+
+/* Only @fault, only below functions in @range; armed by fail-nth. */
+static bool filter(enum fault fault, struct range range)
+{
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < FAULTS; i++) {
+		struct range want = i == (int)fault ? range : nothing;
+
+		ok &= put(fault_dir[i], "probability", "%lu\n", 0);
+		ok &= put(fault_dir[i], "verbose", "%lu\n", 0);
+		ok &= put(fault_dir[i], "stacktrace-depth", "%lu\n", 32);
+		ok &= put(fault_dir[i], "require-start", "0x%lx\n", want.start);
+		ok &= put(fault_dir[i], "require-end", "0x%lx\n", want.end);
+	}
+	ok &= put(fault_dir[FAIL_SLAB], "ignore-gfp-wait", "N\n", 0);
+	ok &= put(fault_dir[FAIL_PAGE], "ignore-gfp-wait", "N\n", 0);
+	ok &= put(fault_dir[FAIL_PAGE], "ignore-gfp-highmem", "N\n", 0);
+	ok &= put(fault_dir[FAIL_PAGE], "min-order", "%lu\n", 0);
+	return ok;
+}
+
+/*
+ * From the symbol @first up to the next one; with @module, from the module's
+ * lowest function to the end of the page that its highest one begins in.
+ */
+static struct range text_of(const char *first, const char *module)
+{
+	struct range range = { ULONG_MAX, 0 };
+	char line[512], name[256], owner[64];
+	unsigned long address, found = 0, next = ULONG_MAX;
+	FILE *symbols = fopen("/proc/kallsyms", "re");
+	char type;
+
+	while (symbols && fgets(line, sizeof(line), symbols)) {
+		owner[0] = '\0';
+		if (sscanf(line, "%lx %c %255s [%63[^]]", &address, &type, name, owner) < 3)
+			continue;
+		if (type != 't' && type != 'T')
+			continue;
+		if (module && !strcmp(owner, module)) {
+			if (address < range.start)
+				range.start = address;
+			if (address > range.end)
+				range.end = address;
+		} else if (!module && !owner[0]) {
+			if (!found && !strcmp(name, first))
+				found = address;
+		}
+	}
+	if (!module && symbols) {
+		rewind(symbols);
+		while (fgets(line, sizeof(line), symbols))
+			if (sscanf(line, "%lx %c", &address, &type) == 2 && address > found &&
+			    address < next)
+				next = address;
+		range = (struct range){ found, next };
+	} else {
+		range.end = (range.end | 4095) + 1;
+	}
+	if (symbols)
+		fclose(symbols);
+	return range;
+}
+
+static struct range module_text(void)
+{
+	return text_of(NULL, "towline");
+}
+
+/* A task's fail-nth; -1 if it has gone. */
+static long get_nth(const char *task)
+{
+	char path[300], line[32];
+
+	snprintf(path, sizeof(path), "/proc/%s/fail-nth", task);
+	tow_test_read_line(path, line, sizeof(line));
+	return line[0] ? atol(line) : -1;
+}
+
+static bool set_nth(const char *task, long nth)
+{
+	char dir[300];
+
+	snprintf(dir, sizeof(dir), "/proc/%s", task);
+	return put(dir, "fail-nth", "%lu", (unsigned long)nth);
+}
+
+/* Add the device in a task whose n-th allocation fails: did one? */
+static bool add_with_nth(long nth, int *rc)
+{
+	char task[16];
+	siginfo_t info;
+	bool injected;
+	int status;
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		if (freopen("/dev/null", "w", stderr) && set_nth("self", nth))
+			execlp("rdma", "rdma", "link", "add", "rxe0", "type", "rxe",
+			       "netdev", "eth0", NULL);
+		_exit(127);
+	}
+	/* Not reaped yet, so that it still has a fail-nth. */
+	waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
+	snprintf(task, sizeof(task), "%d", child);
+	injected = get_nth(task) == 0;
+	waitpid(child, &status, 0);
+	*rc = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	return injected;
+}
+
+/* set_nth() for all unbound workers: how many; get: whether one has failed. */
+static int each_worker(long nth, bool *hit)
+{
+	struct dirent *entry;
+	char path[300], line[64];
+	DIR *proc = opendir("/proc");
+	int workers = 0;
+
+	while (proc && (entry = readdir(proc))) {
+		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		tow_test_read_line(path, line, sizeof(line));
+		if (strncmp(line, "kworker/u", 9))
+			continue;
+		if (hit && get_nth(entry->d_name) == 0)
+			*hit = true;
+		if (set_nth(entry->d_name, nth))
+			workers++;
+	}
+	if (proc)
+		closedir(proc);
+	return workers;
+}
+
+static bool loaded(void)
+{
+	return !access("/sys/module/towline", F_OK);
+}
+
+static int load_module(void)
+{
+	static char path[512];
+	int fd, ret;
+
+	if (!path[0]) {
+		FILE *modinfo = popen("modinfo -n towline", "re");
+
+		if (!modinfo || !fgets(path, sizeof(path), modinfo))
+			path[0] = '\0';
+		if (modinfo)
+			pclose(modinfo);
+		path[strcspn(path, "\n")] = '\0';
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+static int unload_module(void)
+{
+	return syscall(SYS_delete_module, "towline", O_NONBLOCK) ? -errno : 0;
+}
+
+/* The device answers, and its maintenance queue pair gets ready. */
+static int device_works(void)
+{
+	double end = tow_test_now() + 15;
+	struct tow_query query;
+	int fd = open(TOW_TEST_DEVICES "/rxe0", O_RDWR | O_CLOEXEC);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	do {
+		ret = tow_test_query(fd, &query);
+		if (ret || query.maint_state == TOW_MAINT_READY)
+			break;
+		tow_test_sleep_ms(20);
+		ret = -ETIMEDOUT;
+	} while (tow_test_now() < end);
+	close(fd);
+	return ret;
+}
+
+FIXTURE(faults)
+{
+	struct range text;
+};
+
+/* Each case begins without the module, and with the lab's device. */
+FIXTURE_SETUP(faults)
+{
+	ASSERT_EQ(0, access(fault_dir[FAIL_SLAB], F_OK))
+		TH_LOG("this kernel has no fault injection");
+	ASSERT_FALSE(loaded());
+	ASSERT_TRUE(filter(FAIL_SLAB, nothing));
+	ASSERT_TRUE(tow_link_restore_device("rxe0", "eth0"));
+	self->text = nothing;
+}
+
+FIXTURE_TEARDOWN_PARENT(faults)
+{
+	filter(FAULTS, nothing);
+	if (loaded() && unload_module())
+		TH_LOG("towline does not unload");
+	tow_link_restore_device("rxe0", "eth0");
+}
+
+FIXTURE_VARIANT(faults)
+{
+	enum fault fault;
+	/* Of a usual run: every how-manieth allocation fails. */
+	int stride;
+};
+
+FIXTURE_VARIANT_ADD(faults, slab) { .fault = FAIL_SLAB, .stride = 7 };
+FIXTURE_VARIANT_ADD(faults, page) { .fault = FAIL_PAGE, .stride = 3 };
+
+/* 1, 1 + stride, ...; all in soak. */
+static long next_nth(long nth, int stride)
+{
+	return nth + (tow_test_count(0) ? 1 : stride);
+}
+
+static bool module_rounds(struct __test_metadata *_metadata, long nth)
+{
+	bool injected;
+	int ret;
+
+	EXPECT_TRUE(set_nth("self", nth));
+	ret = load_module();
+	injected = get_nth("self") == 0;
+	set_nth("self", 0);
+	if (!injected) {
+		EXPECT_EQ(0, ret);
+	} else if (ret) {
+		EXPECT_EQ(-ENOMEM, ret)
+			TH_LOG("allocation %ld: %s", nth, strerror(-ret));
+		EXPECT_FALSE(loaded());
+	}
+	/* Some failures cost one device, or only a pause: never the module. */
+	if (!ret) {
+		EXPECT_EQ(0, unload_module())
+			TH_LOG("allocation %ld", nth);
+	}
+	return injected;
+}
+
+TEST_F_TIMEOUT(faults, module_load, 3600)
+{
+	struct range init = text_of("do_one_initcall", NULL);
+	long nth, rounds = 0;
+
+	ASSERT_LT(0x1000, init.start);
+	ASSERT_GT(0x10000, init.end - init.start);
+	ASSERT_TRUE(filter(variant->fault, init));
+	for (nth = 1; nth < ROUNDS_MAX; nth = next_nth(nth, variant->stride)) {
+		if (!module_rounds(_metadata, nth))
+			break;
+		rounds++;
+	}
+	TH_LOG("%ld of about %ld allocations failed", rounds, nth - 1);
+	EXPECT_LT(2, rounds)
+		TH_LOG("nothing was injected: the filter does not match");
+	ASSERT_TRUE(filter(variant->fault, nothing));
+	ASSERT_EQ(0, load_module());
+	EXPECT_EQ(0, device_works());
+}
+
+static bool add_device_round(struct __test_metadata *_metadata, long nth)
+{
+	bool injected;
+	int rc;
+
+	ASSERT_TRUE(tow_link_del("rxe0"));
+	injected = add_with_nth(nth, &rc);
+	/* The RDMA core does not care whether towline takes the device. */
+	EXPECT_EQ(0, rc)
+		TH_LOG("allocation %ld", nth);
+	if (!injected) {
+		EXPECT_EQ(0, access(TOW_TEST_DEVICES "/rxe0", F_OK));
+	} else if (access(TOW_TEST_DEVICES "/rxe0", F_OK)) {
+		/* Refused: then entirely. */
+		EXPECT_EQ(-1, access("/sys/class/towline/rxe0", F_OK))
+			TH_LOG("allocation %ld", nth);
+	}
+	return injected;
+}
+
+TEST_F_TIMEOUT(faults, device_add, 3600)
+{
+	long nth, rounds = 0;
+
+	ASSERT_EQ(0, load_module());
+	ASSERT_TRUE(filter(variant->fault, module_text()));
+	for (nth = 1; nth < ROUNDS_MAX; nth = next_nth(nth, variant->stride)) {
+		if (!add_device_round(_metadata, nth))
+			break;
+		rounds++;
+	}
+	TH_LOG("%ld of about %ld allocations failed", rounds, nth - 1);
+	EXPECT_LT(0, rounds)
+		TH_LOG("nothing was injected: the filter does not match");
+	ASSERT_TRUE(filter(variant->fault, nothing));
+	ASSERT_TRUE(tow_link_del("rxe0"));
+	ASSERT_TRUE(tow_link_add("rxe0", "eth0"));
+	EXPECT_EQ(0, device_works());
+}
+
+/*
+ * The work item runs in some unbound worker: each gets a fail-nth.  Should a
+ * worker that was made just then run it, the round shows nothing.
+ */
+TEST_F_TIMEOUT(faults, maintenance_work, 3600)
+{
+	int misses = 0, rounds = 0;
+	long nth = 1;
+
+	ASSERT_EQ(0, load_module());
+	ASSERT_EQ(0, device_works());
+	ASSERT_TRUE(filter(variant->fault, module_text()));
+	while (nth < ROUNDS_MAX && misses < 2) {
+		bool hit = false;
+
+		ASSERT_TRUE(tow_link_del("rxe0"));
+		ASSERT_LT(0, each_worker(nth, NULL));
+		ASSERT_TRUE(tow_link_add("rxe0", "eth0"));
+		/* What failed is tried again, by itself. */
+		EXPECT_EQ(0, device_works())
+			TH_LOG("allocation %ld", nth);
+		each_worker(0, &hit);
+		rounds += hit;
+		misses = hit ? 0 : misses + 1;
+		if (hit)
+			nth = next_nth(nth, variant->stride);
+	}
+	TH_LOG("%d of about %ld allocations failed", rounds, nth - 1);
+	EXPECT_LT(0, rounds)
+		TH_LOG("nothing was injected: the filter does not match");
+}
+
+/* Whoever allocates, in whatever context: one of them fails. */
+TEST_F_TIMEOUT(faults, anywhere, 600)
+{
+	static const unsigned long intervals[] = { 1, 2, 3, 5, 8, 13, 21, 34 };
+	const char *dir = fault_dir[variant->fault];
+	char path[256], line[32];
+	int injected = 0;
+	size_t i;
+
+	ASSERT_EQ(0, load_module());
+	ASSERT_TRUE(filter(variant->fault, module_text()));
+	for (i = 0; i < ARRAY_SIZE(intervals); i += tow_test_count(0) ? 1 : 3) {
+		ASSERT_TRUE(tow_link_del("rxe0"));
+		ASSERT_TRUE(put(dir, "task-filter", "N\n", 0));
+		ASSERT_TRUE(put(dir, "interval", "%lu\n", intervals[i]));
+		ASSERT_TRUE(put(dir, "times", "%lu\n", 1));
+		ASSERT_TRUE(put(dir, "probability", "%lu\n", 100));
+		ASSERT_TRUE(tow_link_add("rxe0", "eth0"));
+		tow_test_sleep_ms(100);
+		ASSERT_TRUE(put(dir, "probability", "%lu\n", 0));
+		snprintf(path, sizeof(path), "%s/times", dir);
+		tow_test_read_line(path, line, sizeof(line));
+		injected += atoi(line) == 0;
+		/* If not taken into use, then the next time. */
+		if (access(TOW_TEST_DEVICES "/rxe0", F_OK)) {
+			ASSERT_TRUE(tow_link_del("rxe0"));
+			ASSERT_TRUE(tow_link_add("rxe0", "eth0"));
+		}
+		EXPECT_EQ(0, device_works())
+			TH_LOG("interval %lu", intervals[i]);
+	}
+	EXPECT_LT(0, injected);
+}
+
+static int open_and_query(long nth, bool *injected)
+{
+	struct tow_query query;
+	int fd, ret;
+
+	set_nth("self", nth);
+	fd = open(TOW_TEST_DEVICES "/rxe0", O_RDWR | O_CLOEXEC);
+	ret = fd < 0 ? -errno : tow_test_query(fd, &query);
+	*injected = get_nth("self") == 0;
+	set_nth("self", 0);
+	if (fd >= 0)
+		close(fd);
+	return ret;
+}
+
+/* Few, if any: but none may be forgotten when calls learn to allocate. */
+TEST_F(faults, open_and_query)
+{
+	bool injected;
+	long nth;
+	int ret;
+
+	ASSERT_EQ(0, load_module());
+	ASSERT_TRUE(filter(variant->fault, module_text()));
+	for (nth = 1; nth < ROUNDS_MAX; nth++) {
+		ret = open_and_query(nth, &injected);
+		EXPECT_EQ(injected ? -ENOMEM : 0, ret);
+		if (!injected)
+			break;
+	}
+	EXPECT_EQ(0, open_and_query(0, &injected));
+}
+
+/* Every copy from and to user space; not twice, hence not a variant's. */
+TEST(user_copies)
+{
+	bool injected;
+	long nth;
+	int ret;
+
+	ASSERT_FALSE(loaded());
+	ASSERT_EQ(0, load_module());
+	ASSERT_TRUE(filter(FAIL_USERCOPY, module_text()));
+	for (nth = 1; nth < ROUNDS_MAX; nth++) {
+		ret = open_and_query(nth, &injected);
+		EXPECT_EQ(injected ? -EFAULT : 0, ret);
+		if (!injected)
+			break;
+	}
+	/* At least one on the way in and one on the way out. */
+	EXPECT_LT(2, nth);
+	ASSERT_TRUE(filter(FAULTS, nothing));
+	EXPECT_EQ(0, open_and_query(0, &injected));
+	EXPECT_EQ(0, unload_module());
+}
+
+TEST_HARNESS_MAIN
