@@ -11,6 +11,8 @@
 
 set -u
 export LC_ALL=C
+# Where modinfo and dkms are, for an ordinary user of Debian.
+PATH=$PATH:/usr/sbin:/sbin
 
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -23,6 +25,14 @@ need_kernels() {
 		[ -e "build/kernels/$kernel/release" ] || scripts/lab/kernel ensure "$kernel" ||
 			{ echo "# kernel $kernel cannot be had"; exit 1; }
 	done
+}
+
+# The tool where any user of a guest may run it: the repository may lie in a
+# home that only its owner enters.  Prints the path.
+tool_for_all() {
+	local dir=/run/tow-test
+	mkdir -p "$dir" && cp -a build/bin build/lib "$dir" && chmod -R a+rX "$dir" &&
+		echo "$dir/bin/towline"
 }
 
 planned=0

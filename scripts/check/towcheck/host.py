@@ -20,9 +20,14 @@ GRACE_SECONDS = 10
 
 
 def environment(**more):
-    """The caller's environment without make's."""
+    """The caller's environment without make's.
+
+    An ordinary user of Debian does not have the folders of modinfo and dkms
+    in PATH.
+    """
     clean = {name: value for name, value in os.environ.items()
              if name not in _MAKE_OWN}
+    clean["PATH"] = clean.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
     return dict(clean, **more)
 
 
