@@ -136,8 +136,13 @@ class Lab:
     @staticmethod
     def _each(nodes, what):
         """what(node) for all nodes at once; the first exception is raised."""
-        with concurrent.futures.ThreadPoolExecutor(max_workers=len(nodes)) as pool:
+        pool = concurrent.futures.ThreadPoolExecutor(max_workers=len(nodes))
+        try:
             return list(pool.map(what, nodes))
+        finally:
+            # Whoever interrupts this closes the lab, which ends what the
+            # others wait for; waiting for them here would be for long.
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def close(self):
         for node in self.nodes:
