@@ -27,7 +27,8 @@ def build(kernels, log, extra=()):
     command = ["make", "--no-print-directory", f"-j{os.cpu_count()}",
                "-Oline", f"KERNELS={' '.join(kernels)}", "lib", "tools",
                "test-programs", "lab-modules", *extra]
-    say.say(f"building library, tool, tests, module for {', '.join(kernels)}")
+    say.say("building " + (f"for {', '.join(kernels)}" if kernels
+                           else " ".join(extra)))
     outcome = host.run(command, log, 1800)
     if outcome.rc:
         print("\n".join((outcome.stdout + outcome.stderr)
