@@ -185,9 +185,12 @@ def leaked(boot, logs):
     lab.mark()
     complaints, _ = lab.complaints_since(places)
     machine = boot.machine
-    (logs / f"kmemleak-{machine.kernel}.log").write_text(
+    # kmemleak for the machine most tests share, kmemleak-2-nodes and so on.
+    what = str(machine).partition(", ")[2].replace(",", "").replace(" ", "-")
+    name = "kmemleak" if what == "1-node" else f"kmemleak-{what}"
+    (logs / f"{name}-{machine.kernel}.log").write_text(
         "\n".join(complaint.text for complaint in complaints))
-    result = Result("kmemleak", machine.kernel, machine.nodes,
+    result = Result(name, machine.kernel, machine.nodes,
                     "fail" if complaints else "pass",
                     round(time.monotonic() - started, 1),
                     "; ".join(map(str, complaints)))
