@@ -45,6 +45,32 @@ _SKIP_REASON = re.compile(
     r"^\s*(?:not )?ok \d+ (?:- )?(.*?) # SKIP ?(.*)$", re.MULTILINE)
 
 
+class _Endless(Exception):
+    """The parser went round and round."""
+
+
+def _parse_bounded(parser, lines, count):
+    """parse_test(), given up when it makes more tests than there are lines.
+
+    It does not get past a plan or a header where it expects a result, and
+    makes a missing test of it again and again until memory runs out.
+    """
+    inner, calls = parser.parse_test, 0
+
+    def parse_test(*args):
+        nonlocal calls
+        calls += 1
+        if calls > count + 1:
+            raise _Endless
+        return inner(*args)
+
+    parser.parse_test = parse_test
+    try:
+        return parser.parse_test(lines, 0, [], False)
+    finally:
+        parser.parse_test = inner
+
+
 def parse(text):
     """Read one program's KTAP output."""
     verdict = Verdict()
@@ -60,7 +86,11 @@ def parse(text):
     if not lines:
         verdict.errors.append("no KTAP output")
         return verdict
-    main = parser.parse_test(lines, 0, [], False)
+    try:
+        main = _parse_bounded(parser, lines, len(text.splitlines()))
+    except _Endless:
+        verdict.errors.append("malformed KTAP: a plan or a header out of place")
+        return verdict
     _sort(parser, main, verdict, dict(_SKIP_REASON.findall(text)))
     if main.expected_count is None:
         verdict.errors.append("no plan")
