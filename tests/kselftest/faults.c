@@ -278,8 +278,8 @@ FIXTURE_VARIANT(faults)
 	int stride;
 };
 
-FIXTURE_VARIANT_ADD(faults, slab) { .fault = FAIL_SLAB, .stride = 7 };
-FIXTURE_VARIANT_ADD(faults, page) { .fault = FAIL_PAGE, .stride = 3 };
+FIXTURE_VARIANT_ADD(faults, slab) { .fault = FAIL_SLAB, .stride = 11 };
+FIXTURE_VARIANT_ADD(faults, page) { .fault = FAIL_PAGE, .stride = 5 };
 
 /* 1, 1 + stride, ...; all in soak. */
 static long next_nth(long nth, int stride)

@@ -243,6 +243,21 @@ free_page:
 	return ret;
 }
 
+/*
+ * Pages that claim to be mapped are given back.  Four orders up, they go past
+ * the per-CPU lists, which do not look in every configuration.
+ */
+static int tow_plant_bad_page(void)
+{
+	struct page *page = alloc_pages(GFP_KERNEL, 4);
+
+	if (!page)
+		return -ENOMEM;
+	atomic_set(&page->_mapcount, 0);
+	__free_pages(page, 4);
+	return 0;
+}
+
 /* A byte behind the object: its red zone is checked when it is freed. */
 static int tow_plant_slab(void)
 {
@@ -351,6 +366,7 @@ static const struct tow_plant_kind tow_plant_kinds[] = {
 	  .missing = MISSING_UNLESS(CONFIG_DEBUG_OBJECTS_TIMERS, "built without DEBUG_OBJECTS") },
 	{ "dma", tow_plant_dma,
 	  .missing = MISSING_UNLESS(CONFIG_DMA_API_DEBUG, "built without DMA_API_DEBUG") },
+	{ "bad_page", tow_plant_bad_page },
 	{ "slab", tow_plant_slab,
 	  .missing = IS_ENABLED(CONFIG_KASAN) ? "KASAN sees it first" :
 		MISSING_UNLESS(CONFIG_SLUB_DEBUG, "built without SLUB_DEBUG") },
