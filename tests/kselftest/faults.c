@@ -274,12 +274,16 @@ FIXTURE_TEARDOWN_PARENT(faults)
 FIXTURE_VARIANT(faults)
 {
 	enum fault fault;
-	/* Of a usual run: every how-manieth allocation fails. */
+	/*
+	 * Of a usual run: every how-manieth allocation fails while the module
+	 * loads.  Rounds that start programs take ten times as long, so there
+	 * it is every fourth of those.
+	 */
 	int stride;
 };
 
-FIXTURE_VARIANT_ADD(faults, slab) { .fault = FAIL_SLAB, .stride = 11 };
-FIXTURE_VARIANT_ADD(faults, page) { .fault = FAIL_PAGE, .stride = 5 };
+FIXTURE_VARIANT_ADD(faults, slab) { .fault = FAIL_SLAB, .stride = 5 };
+FIXTURE_VARIANT_ADD(faults, page) { .fault = FAIL_PAGE, .stride = 3 };
 
 /* 1, 1 + stride, ...; all in soak. */
 static long next_nth(long nth, int stride)
@@ -325,7 +329,7 @@ TEST_F_TIMEOUT(faults, module_load, 3600)
 		rounds++;
 	}
 	TH_LOG("%ld of about %ld allocations failed", rounds, nth - 1);
-	EXPECT_LT(2, rounds)
+	EXPECT_LT(0, rounds)
 		TH_LOG("nothing was injected: the filter does not match");
 	ASSERT_TRUE(filter(variant->fault, nothing));
 	ASSERT_EQ(0, load_module());
@@ -358,7 +362,7 @@ TEST_F_TIMEOUT(faults, device_add, 3600)
 
 	ASSERT_EQ(0, load_module());
 	ASSERT_TRUE(filter(variant->fault, module_text()));
-	for (nth = 1; nth < ROUNDS_MAX; nth = next_nth(nth, variant->stride)) {
+	for (nth = 1; nth < ROUNDS_MAX; nth = next_nth(nth, 4 * variant->stride)) {
 		if (!add_device_round(_metadata, nth))
 			break;
 		rounds++;
@@ -397,7 +401,7 @@ TEST_F_TIMEOUT(faults, maintenance_work, 3600)
 		rounds += hit;
 		misses = hit ? 0 : misses + 1;
 		if (hit)
-			nth = next_nth(nth, variant->stride);
+			nth = next_nth(nth, 4 * variant->stride);
 	}
 	TH_LOG("%d of about %ld allocations failed", rounds, nth - 1);
 	EXPECT_LT(0, rounds)
@@ -415,7 +419,7 @@ TEST_F_TIMEOUT(faults, anywhere, 600)
 
 	ASSERT_EQ(0, load_module());
 	ASSERT_TRUE(filter(variant->fault, module_text()));
-	for (i = 0; i < ARRAY_SIZE(intervals); i += tow_test_count(0) ? 1 : 3) {
+	for (i = 0; i < ARRAY_SIZE(intervals); i += tow_test_count(0) ? 1 : 4) {
 		ASSERT_TRUE(tow_link_del("rxe0"));
 		ASSERT_TRUE(put(dir, "task-filter", "N\n", 0));
 		ASSERT_TRUE(put(dir, "interval", "%lu\n", intervals[i]));
