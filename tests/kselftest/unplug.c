@@ -15,7 +15,7 @@
 #include "tow_hotplug.h"
 #include "tow_identity.h"
 
-/* However busy the device is, it is gone within this time. */
+/* With its file open, called or read, the device is gone within this time. */
 #define REMOVE_SECONDS	5.0
 /* The same with four threads that never rest on the guest's two processors. */
 #define REMOVE_BUSY_SECONDS	20.0
