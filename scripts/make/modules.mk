@@ -27,14 +27,12 @@ kernel_inputs	= $(wildcard $(addprefix $(kdir_real)/,Module.symvers include/gene
 kbuild_asked	= $(if $(strip $(W) $(C) $(KCFLAGS) $(CF) $(CHECK)),FORCE)
 kbuild		= $(MAKE) --no-print-directory -C $(kdir_real) M=$(top)/$(module_tree) $(if $(TOW_GCOV),TOW_GCOV=1)
 
-# One kbuild at a time in one tree, whoever else runs make here.
-locked		= flock $(module_tree)/.lock
+# One at a time in one tree, whoever else runs make here: links and kbuild both.
+locked		= exec 9> $(module_tree)/.lock && flock 9
 
 # Without headers the only thing to build is the refusal.
 modules: $(if $(kernel_release),$(module_tree)/.modules-built,no-kernel-headers)
 
-# Both in one command line: one after the other, as they share a tree.
-test-modules: $(if $(filter modules all,$(MAKECMDGOALS)),modules)
 test-modules: $(if $(kernel_release),$(module_tree)/.test-modules-built,no-kernel-headers)
 
 no-kernel-headers:
@@ -51,13 +49,15 @@ $(module_tree)/.sources: FORCE
 		echo $(module_sources) $(test_mod_sources) > $@
 
 $(module_tree)/.modules-built: $(module_tree)/.sources $(module_sources) $(kernel_inputs) $(kbuild_asked)
-	@$(call link_tree,$(module_sources))
-	+$(call say,KBUILD)$(locked) $(kbuild) modules
+	+$(call say,KBUILD)$(locked) && $(call link_tree,$(module_sources)) && $(kbuild) modules
 	@touch $@
 
+# Both in one command line: one after the other, as they share a tree.
+$(module_tree)/.test-modules-built: $(if $(filter modules all,$(MAKECMDGOALS)),| $(module_tree)/.modules-built)
+
 $(module_tree)/.test-modules-built: $(module_tree)/.sources $(module_sources) $(test_mod_sources) $(kernel_inputs) $(kbuild_asked)
-	@$(call link_tree,$(module_sources) $(test_mod_sources))
-	+$(call say,KBUILD)$(locked) $(kbuild) TOW_TEST_MODULES=1 modules
+	+$(call say,KBUILD)$(locked) && $(call link_tree,$(module_sources) $(test_mod_sources)) && \
+		$(kbuild) TOW_TEST_MODULES=1 modules
 	@touch $(module_tree)/.modules-built $@
 endif
 
@@ -66,7 +66,7 @@ endif
 define link_tree
 mkdir -p $(module_tree) && \
 find $(module_tree) -xtype l -delete && \
-{ for ko in $(module_tree)/tests/modules/*.ko; do [ -e $${ko%.ko}.c ] || rm -f $$ko; done; } && \
+for ko in $(module_tree)/tests/modules/*.ko; do [ -e $${ko%.ko}.c ] || rm -f $$ko; done && \
 for f in $1; do \
 	mkdir -p $(module_tree)/$$(dirname $$f) && \
 	ln -sfn $(top)/$$f $(module_tree)/$$f || exit 1; \
