@@ -293,7 +293,8 @@ static long next_nth(long nth, int stride)
 
 /*
  * Without a round in which something failed a case shows nothing.  Only pages
- * may all come out of slabs that are there already.
+ * may all come out of slabs that are there already, while loading and adding:
+ * that their filter matches is seen in maintenance_work and anywhere.
  */
 static void check_injected(struct __test_metadata *_metadata, enum fault fault, long rounds)
 {
