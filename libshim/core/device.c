@@ -17,21 +17,24 @@
 /* The size of struct tow_device_attr when it was first published. */
 #define ATTR_SIZE_FIRST	(offsetof(struct tow_device_attr, maint_rebuilds) + sizeof(uint32_t))
 
-/* No structure is longer: a size above is one that was never set. */
-#define ATTR_SIZE_MAX	4096
-
-/* The oldest kernel interface that has every call made here. */
+/*
+ * The oldest kernel interface that a device can be opened with; calls that it
+ * does not have say so when they are made.
+ */
 #define UAPI_VERSION_NEEDED 1
 
-struct tow_device {
-	int fd;
-};
+int towi_call(const struct tow_device *dev, unsigned long command, void *arg)
+{
+	if (!ioctl(dev->fd, command, arg))
+		return 0;
+	return errno == ENOTTY ? -EPROTONOSUPPORT : -errno;
+}
 
-static int query_kernel(int fd, struct tow_query *query)
+static int query_kernel(const struct tow_device *dev, struct tow_query *query)
 {
 	memset(query, 0, sizeof(*query));
 	query->size = sizeof(*query);
-	return ioctl(fd, TOW_IOCTL_QUERY, query) ? -errno : 0;
+	return towi_call(dev, TOW_IOCTL_QUERY, query);
 }
 
 /* What errno of open(2) means for a file below TOWI_DEV_FOLDER. */
@@ -61,40 +64,31 @@ static int open_file(const char *name)
 	return fd < 0 ? open_error(errno) : fd;
 }
 
-static int check_language(int fd)
+static int check_language(const struct tow_device *dev)
 {
 	struct tow_query query;
 	int ret;
 
-	ret = query_kernel(fd, &query);
-	if (ret == -ENOTTY)
-		return -EPROTONOSUPPORT;
+	ret = query_kernel(dev, &query);
 	if (ret)
 		return ret;
 	return query.uapi_version < UAPI_VERSION_NEEDED ? -EPROTONOSUPPORT : 0;
 }
 
-TOW_PUBLIC int tow_device_open(const char *name, uint32_t flags, struct tow_device **dev)
+static int open_device(const char *name, struct tow_device **dev)
 {
-	char chosen[TOW_DEVICE_NAME_MAX];
 	struct tow_device *opened;
 	int ret;
 
-	if (!dev || flags)
-		return -EINVAL;
-	ret = towi_choose(TOWI_SYSFS_CLASS, name, secure_getenv("TOW_DEVICE"), chosen);
-	if (ret)
-		return ret;
-
-	opened = malloc(sizeof(*opened));
+	opened = calloc(1, sizeof(*opened));
 	if (!opened)
 		return -ENOMEM;
-	opened->fd = open_file(chosen);
+	opened->fd = open_file(name);
 	if (opened->fd < 0) {
 		ret = opened->fd;
 		goto free_dev;
 	}
-	ret = check_language(opened->fd);
+	ret = check_language(opened);
 	if (ret)
 		goto close_fd;
 	*dev = opened;
@@ -105,6 +99,46 @@ close_fd:
 free_dev:
 	free(opened);
 	return ret;
+}
+
+/* Open a device and enter the job whose key is @job: 64 digits, or NULL. */
+static int open_in_job(const char *name, const char *job, struct tow_device **dev)
+{
+	uint8_t key[TOW_JOB_KEY_BYTES];
+	struct tow_device *opened;
+	int ret = 0;
+
+	if (job)
+		ret = towi_job_key(job, key);
+	if (ret)
+		return ret;
+	ret = open_device(name, &opened);
+	if (ret)
+		goto forget_key;
+	if (job)
+		ret = tow_job_join(opened, key);
+	if (ret)
+		tow_device_close(opened);
+	else
+		*dev = opened;
+forget_key:
+	explicit_bzero(key, sizeof(key));
+	return ret;
+}
+
+TOW_PUBLIC int tow_device_open(const char *name, uint32_t flags, struct tow_device **dev)
+{
+	const char *job = secure_getenv("TOW_JOB");
+	char chosen[TOW_DEVICE_NAME_MAX];
+	int ret;
+
+	if (!dev || flags)
+		return -EINVAL;
+	ret = towi_choose(TOWI_SYSFS_CLASS, name, secure_getenv("TOW_DEVICE"), chosen);
+	if (ret)
+		return ret;
+	/* An empty TOW_JOB is one that was not set. */
+	return open_in_job(chosen, job && *job ? job : NULL, dev);
 }
 
 TOW_PUBLIC void tow_device_close(struct tow_device *dev)
@@ -154,7 +188,7 @@ int towi_attr_give(const struct tow_device_attr *known, struct tow_device_attr *
 	size_t room = attr->size;
 	size_t filled = room < sizeof(*known) ? room : sizeof(*known);
 
-	if (room < ATTR_SIZE_FIRST || room > ATTR_SIZE_MAX)
+	if (room < ATTR_SIZE_FIRST || room > TOWI_SIZE_MAX)
 		return -EINVAL;
 	memcpy(attr, known, filled);
 	memset((char *)attr + filled, 0, room - filled);
@@ -170,7 +204,7 @@ TOW_PUBLIC int tow_device_query(const struct tow_device *dev, struct tow_device_
 
 	if (!dev || !attr)
 		return -EINVAL;
-	ret = query_kernel(dev->fd, &query);
+	ret = query_kernel(dev, &query);
 	if (ret)
 		return ret;
 	towi_attr_from_query(&query, &known);

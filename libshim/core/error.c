@@ -19,16 +19,25 @@ static const struct {
 	const char *words;
 } meanings[] = {
 	{ 0, "success" },
-	{ EACCES, "no permission to open the towline device (is this user in the group rdma?)" },
+	{ E2BIG, "this asks for something newer than the towline that is installed" },
+	{ EACCES, "no permission: to open the towline device (is this user in the group rdma?), or to write a read-only region" },
+	{ EBADF, "not an open descriptor" },
+	{ EBUSY, "taken: the region's owner lives, or this client is in another job" },
+	{ EDQUOT, "a limit of this client or its user is reached (the kernel log says which)" },
+	{ EEXIST, "there is a persistent region of that name already" },
+	{ EFAULT, "there is no such memory, or it cannot be written" },
 	{ EINVAL, "invalid argument" },
 	{ ENODEV, "the RDMA device was removed" },
-	{ ENOENT, "no towline device of that name" },
+	{ ENOENT, "no towline device, or region, of that name" },
+	{ ENOMEM, "out of the machine's memory, or of what this process may have or lock of it" },
 	{ ENOPKG, "the towline kernel module is not loaded" },
+	{ ENOSPC, "the device's pool is empty, or a limit of the device is reached (the kernel log says which)" },
 	{ ENOTUNIQ, "several towline devices, and none was named (set TOW_DEVICE)" },
 	{ ENXIO, "no towline device on this node" },
-	{ EOPNOTSUPP, "soft-RoCE works in the initial network namespace only" },
-	{ EPERM, "the RDMA device belongs to another network namespace" },
+	{ EOPNOTSUPP, "not possible with this device or memory: soft-RoCE outside the initial network namespace, or memory that cannot be pinned, passed on or mapped" },
+	{ EPERM, "not for this process: the device is another network namespace's, or another process opened it, or it takes CAP_NET_ADMIN" },
 	{ EPROTONOSUPPORT, "the towline kernel module is older than libtowline" },
+	{ EXDEV, "the region is another device's, or of an earlier life of this one" },
 };
 
 TOW_PUBLIC const char *tow_strerror(int error)

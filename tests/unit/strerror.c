@@ -13,8 +13,9 @@
 
 /* The errors that towline.h documents. */
 static const int documented[] = {
-	-EACCES, -EINVAL, -ENODEV, -ENOENT, -ENOMEM, -ENOPKG, -ENOTUNIQ, -ENXIO,
-	-EOPNOTSUPP, -EPERM, -EPROTONOSUPPORT,
+	-E2BIG, -EACCES, -EBADF, -EBUSY, -EDQUOT, -EEXIST, -EFAULT, -EINVAL, -EMFILE, -ENFILE,
+	-ENODEV, -ENOENT, -ENOMEM, -ENOPKG, -ENOSPC, -ENOTUNIQ, -ENXIO, -EOPNOTSUPP, -EPERM,
+	-EPROTONOSUPPORT, -EXDEV,
 };
 
 static bool documented_are_distinct(void)

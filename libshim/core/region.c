@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * Regions: how they are made, mapped, passed on and ended.
+ *
+ * A region is a handle of the kernel's.  The library adds the descriptor that it
+ * is mapped by, and the list of its mappings, so that ending a region leaves
+ * nothing of it in the process.
+ *
+ * Each call of the library is one call of the kernel's where that is enough.  A
+ * region that came as a descriptor gets a descriptor of its own, and is asked
+ * for its size, when it is first mapped.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+/* The size of struct tow_region_attr when it was first published. */
+#define ATTR_SIZE_FIRST	(offsetof(struct tow_region_attr, name) + sizeof(const char *))
+
+struct mapping {
+	struct mapping *next;
+	void *addr;
+	size_t length;		/* in bytes of the region */
+	size_t asked;		/* as the caller gave it */
+};
+
+struct tow_region {
+	struct tow_device *dev;
+	uint64_t handle;
+	/* The process's own memory, or a dma-buf: nothing to map or pass on. */
+	bool imported;
+	/* Protects everything below. */
+	pthread_mutex_t lock;
+	/* -1, and map_bytes 0: not known yet (or imported). */
+	int fd;
+	uint64_t map_bytes;
+	struct mapping *mappings;
+	/* Most regions are mapped once; in use while it has an address. */
+	struct mapping first;
+};
+
+int towi_region_name(const char *name, char to[TOW_REGION_NAME_MAX])
+{
+	size_t length = name ? strnlen(name, TOW_REGION_NAME_MAX) : 0;
+
+	if (length == TOW_REGION_NAME_MAX)
+		return -EINVAL;
+	memset(to, 0, TOW_REGION_NAME_MAX);
+	if (length)
+		memcpy(to, name, length);
+	return 0;
+}
+
+int towi_region_attr_take(const struct tow_region_attr *given, struct tow_region_attr *attr)
+{
+	size_t i;
+
+	memset(attr, 0, sizeof(*attr));
+	if (!given)
+		return 0;
+	if (given->size < ATTR_SIZE_FIRST || given->size > TOWI_SIZE_MAX || given->reserved)
+		return -EINVAL;
+	for (i = sizeof(*attr); i < given->size; i++)
+		if (((const unsigned char *)given)[i])
+			return -E2BIG;
+	memcpy(attr, given, given->size < sizeof(*attr) ? given->size : sizeof(*attr));
+	return 0;
+}
+
+static struct tow_region *new_region(struct tow_device *dev, bool imported)
+{
+	struct tow_region *region = calloc(1, sizeof(*region));
+
+	if (!region)
+		return NULL;
+	pthread_mutex_init(&region->lock, NULL);
+	region->dev = dev;
+	region->imported = imported;
+	region->fd = -1;
+	return region;
+}
+
+static void free_region(struct tow_region *region)
+{
+	pthread_mutex_destroy(&region->lock);
+	free(region);
+}
+
+/* What is common to the calls that make a region: the object, and its end. */
+static int make_region(struct tow_device *dev, bool imported, unsigned long command, void *arg,
+		       struct tow_region **region)
+{
+	struct tow_region *made;
+	int ret;
+
+	made = new_region(dev, imported);
+	if (!made)
+		return -ENOMEM;
+	ret = towi_call(dev, command, arg);
+	if (ret)
+		free_region(made);
+	else
+		*region = made;
+	return ret;
+}
+
+TOW_PUBLIC int tow_region_create(struct tow_device *dev, uint64_t bytes,
+				 const struct tow_region_attr *attr, struct tow_region **region)
+{
+	struct tow_region_create create = { .size = sizeof(create), .bytes = bytes };
+	struct tow_region_attr known;
+	struct tow_region *made;
+	int ret;
+
+	if (!dev || !region)
+		return -EINVAL;
+	ret = towi_region_attr_take(attr, &known);
+	if (ret)
+		return ret;
+	ret = towi_region_name(known.name, create.name);
+	if (ret)
+		return ret;
+	create.flags = known.flags;
+	create.linger_s = known.linger_s;
+	ret = make_region(dev, false, TOW_IOCTL_REGION_CREATE, &create, &made);
+	if (ret)
+		return ret;
+	made->handle = create.handle;
+	made->map_bytes = create.map_bytes;
+	made->fd = create.fd;
+	*region = made;
+	return 0;
+}
+
+TOW_PUBLIC int tow_region_attach(struct tow_device *dev, const char *name, uint32_t linger_s,
+				 struct tow_region **region)
+{
+	struct tow_region_attach attach = { .size = sizeof(attach), .linger_s = linger_s };
+	struct tow_region *made;
+	int ret;
+
+	if (!dev || !name || !region)
+		return -EINVAL;
+	ret = towi_region_name(name, attach.name);
+	if (ret)
+		return ret;
+	ret = make_region(dev, false, TOW_IOCTL_REGION_ATTACH, &attach, &made);
+	if (ret)
+		return ret;
+	made->handle = attach.handle;
+	made->map_bytes = attach.map_bytes;
+	made->fd = attach.fd;
+	*region = made;
+	return 0;
+}
+
+TOW_PUBLIC int tow_region_from_memory(struct tow_device *dev, void *addr, uint64_t bytes,
+				      uint32_t flags, struct tow_region **region)
+{
+	struct tow_region_import_user import = {
+		.size = sizeof(import),
+		.flags = flags,
+		.address = (uintptr_t)addr,
+		.bytes = bytes,
+	};
+	int ret;
+
+	if (!dev || !region)
+		return -EINVAL;
+	ret = make_region(dev, true, TOW_IOCTL_REGION_IMPORT_USER, &import, region);
+	if (!ret)
+		(*region)->handle = import.handle;
+	return ret;
+}
+
+TOW_PUBLIC int tow_region_from_dmabuf(struct tow_device *dev, int fd, uint64_t offset,
+				      uint64_t bytes, uint32_t flags, struct tow_region **region)
+{
+	struct tow_region_import_dmabuf import = {
+		.size = sizeof(import),
+		.flags = flags,
+		.fd = fd,
+		.offset = offset,
+		.bytes = bytes,
+	};
+	int ret;
+
+	if (!dev || !region)
+		return -EINVAL;
+	ret = make_region(dev, true, TOW_IOCTL_REGION_IMPORT_DMABUF, &import, region);
+	if (!ret)
+		(*region)->handle = import.handle;
+	return ret;
+}
+
+TOW_PUBLIC int tow_region_from_fd(struct tow_device *dev, int fd, struct tow_region **region)
+{
+	struct tow_region_from_fd from = { .size = sizeof(from), .fd = fd };
+	int ret;
+
+	if (!dev || !region)
+		return -EINVAL;
+	ret = make_region(dev, false, TOW_IOCTL_REGION_FROM_FD, &from, region);
+	if (!ret)
+		(*region)->handle = from.handle;
+	return ret;
+}
+
+static void free_mapping(struct tow_region *region, struct mapping *mapping)
+{
+	if (mapping == &region->first)
+		mapping->addr = NULL;
+	else
+		free(mapping);
+}
+
+/* Everything of the region's that this process has, but for its handle. */
+static void forget_region(struct tow_region *region)
+{
+	struct mapping *mapping;
+
+	while ((mapping = region->mappings)) {
+		region->mappings = mapping->next;
+		towi_unmap(&region->dev->map_hint, mapping->addr, mapping->length);
+		free_mapping(region, mapping);
+	}
+	if (region->fd >= 0)
+		close(region->fd);
+	free_region(region);
+}
+
+TOW_PUBLIC int tow_region_destroy(struct tow_region *region)
+{
+	struct tow_region_destroy destroy = { .size = sizeof(destroy) };
+	const struct tow_device *dev;
+
+	if (!region)
+		return 0;
+	dev = region->dev;
+	destroy.handle = region->handle;
+	forget_region(region);
+	return towi_call(dev, TOW_IOCTL_REGION_DESTROY, &destroy);
+}
+
+TOW_PUBLIC void tow_region_release(struct tow_region *region)
+{
+	if (region)
+		forget_region(region);
+}
+
+bool towi_info_size_valid(uint32_t size)
+{
+	return size >= TOWI_INFO_SIZE_FIRST && size <= TOWI_SIZE_MAX;
+}
+
+int towi_info_give(const struct tow_region_info *known, struct tow_region_info *info)
+{
+	size_t room = info->size;
+	size_t filled = room < known->size ? room : known->size;
+
+	if (!towi_info_size_valid(info->size))
+		return -EINVAL;
+	memcpy(info, known, filled);
+	memset((char *)info + filled, 0, room - filled);
+	info->size = (uint32_t)filled;
+	return 0;
+}
+
+static int query_region(const struct tow_region *region, struct tow_region_info *info)
+{
+	memset(info, 0, sizeof(*info));
+	info->size = sizeof(*info);
+	info->handle = region->handle;
+	return towi_call(region->dev, TOW_IOCTL_REGION_QUERY, info);
+}
+
+TOW_PUBLIC int tow_region_info(const struct tow_region *region, struct tow_region_info *info)
+{
+	struct tow_region_info known;
+	int ret;
+
+	if (!region || !info || !towi_info_size_valid(info->size))
+		return -EINVAL;
+	ret = query_region(region, &known);
+	return ret ? ret : towi_info_give(&known, info);
+}
+
+static int make_fd(const struct tow_region *region, uint32_t flags, int *fd)
+{
+	struct tow_region_fd make = {
+		.size = sizeof(make),
+		.flags = flags,
+		.handle = region->handle,
+	};
+	int ret = towi_call(region->dev, TOW_IOCTL_REGION_FD, &make);
+
+	if (!ret)
+		*fd = make.fd;
+	return ret;
+}
+
+TOW_PUBLIC int tow_region_fd(struct tow_region *region, uint32_t flags, int *fd)
+{
+	if (!region || !fd)
+		return -EINVAL;
+	return make_fd(region, flags, fd);
+}
+
+/* Called with the lock. */
+static int learn_region(struct tow_region *region)
+{
+	struct tow_region_info info;
+	int ret;
+
+	ret = query_region(region, &info);
+	if (ret)
+		return ret;
+	ret = make_fd(region, info.flags & TOW_REGION_READONLY, &region->fd);
+	if (!ret)
+		region->map_bytes = info.map_bytes;
+	return ret;
+}
+
+static int know_region(struct tow_region *region)
+{
+	int ret = 0;
+
+	if (region->imported)
+		return -EOPNOTSUPP;
+	pthread_mutex_lock(&region->lock);
+	if (region->fd < 0)
+		ret = learn_region(region);
+	pthread_mutex_unlock(&region->lock);
+	/* Whoever has had the lock after it was known may read it without. */
+	return ret;
+}
+
+/* The region's own record while it is free, or one more. */
+static struct mapping *take_record(struct tow_region *region, void *addr)
+{
+	struct mapping *mapping = &region->first;
+
+	if (mapping->addr)
+		mapping = malloc(sizeof(*mapping));
+	if (mapping)
+		mapping->addr = addr;
+	return mapping;
+}
+
+static int remember_mapping(struct tow_region *region, void *addr, size_t length, size_t asked)
+{
+	struct mapping *mapping;
+
+	pthread_mutex_lock(&region->lock);
+	mapping = take_record(region, addr);
+	if (mapping) {
+		mapping->length = length;
+		mapping->asked = asked;
+		mapping->next = region->mappings;
+		region->mappings = mapping;
+	}
+	pthread_mutex_unlock(&region->lock);
+	return mapping ? 0 : -ENOMEM;
+}
+
+TOW_PUBLIC int tow_region_map(struct tow_region *region, uint64_t offset, size_t length, int prot,
+			      void **addr)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint64_t left, wanted;
+	void *mapped;
+	int ret;
+
+	if (!region || !addr || offset % page)
+		return -EINVAL;
+	ret = know_region(region);
+	if (ret)
+		return ret;
+	if (offset >= region->map_bytes)
+		return -EINVAL;
+	left = region->map_bytes - offset;
+	wanted = length ? length : left;
+	if (wanted > left)
+		return -EINVAL;
+	if (wanted > SIZE_MAX)
+		return -ENOMEM;
+	ret = towi_map(&region->dev->map_hint, region->fd, prot, offset, wanted, &mapped);
+	if (ret)
+		return ret;
+	ret = remember_mapping(region, mapped, wanted, length);
+	if (ret)
+		towi_unmap(&region->dev->map_hint, mapped, wanted);
+	else
+		*addr = mapped;
+	return ret;
+}
+
+/* Take the mapping off the list; NULL when there is none such. */
+static struct mapping *find_mapping(struct tow_region *region, void *addr, size_t asked)
+{
+	struct mapping **link = &region->mappings, *mapping;
+
+	while ((mapping = *link) && (mapping->addr != addr || mapping->asked != asked))
+		link = &mapping->next;
+	if (mapping)
+		*link = mapping->next;
+	return mapping;
+}
+
+TOW_PUBLIC int tow_region_unmap(struct tow_region *region, void *addr, size_t length)
+{
+	struct mapping *mapping;
+	int ret = -EINVAL;
+
+	if (!region || !addr)
+		return -EINVAL;
+	pthread_mutex_lock(&region->lock);
+	mapping = find_mapping(region, addr, length);
+	if (mapping) {
+		ret = towi_unmap(&region->dev->map_hint, addr, mapping->length);
+		if (ret) {
+			mapping->next = region->mappings;
+			region->mappings = mapping;
+		} else {
+			free_mapping(region, mapping);
+		}
+	}
+	pthread_mutex_unlock(&region->lock);
+	return ret;
+}
