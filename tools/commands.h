@@ -9,4 +9,10 @@
 /* towline info [-d IBDEV] [--json] */
 int command_info(int argc, char **argv);
 
+/* towline pool [--set SIZE] [-d IBDEV] [--json] */
+int command_pool(int argc, char **argv);
+
+/* towline regions [--all] [-d IBDEV] [--json] */
+int command_regions(int argc, char **argv);
+
 #endif /* TOW_COMMANDS_H */

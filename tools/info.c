@@ -6,24 +6,12 @@
  * are two ways of going through it.  JSON keys that sysfs has a file for have
  * that file's name.
  */
-#include <argp.h>
-#include <errno.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <json-c/json.h>
-#include <towline/towline.h>
-
 #include "commands.h"
-
-struct options {
-	const char *device;
-	bool json;
-};
+#include "tool.h"
 
 /* How a field of struct tow_device_attr is read and shown. */
 enum kind { TEXT, HEX, U32, S32, U64, VERSION, FEATURES, TRANSPORT, STATE, ERROR };
@@ -84,8 +72,6 @@ static const char *const states[] = {
 /* By bit. */
 static const char *const features[] = { "write_imm", "atomics", "srq", "virt_dma" };
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
 static uint32_t get_u32(const void *value)
 {
 	uint32_t number;
@@ -126,16 +112,6 @@ static struct json_object *feature_names(uint64_t bits)
 	return names;
 }
 
-static struct json_object *hex(const uint8_t *bytes, size_t count)
-{
-	char text[2 * TOW_INCARNATION_BYTES + 1];
-	size_t i;
-
-	for (i = 0; i < count; i++)
-		snprintf(&text[2 * i], 3, "%02x", bytes[i]);
-	return json_object_new_string(text);
-}
-
 static struct json_object *version(uint32_t number)
 {
 	char text[32];
@@ -152,7 +128,7 @@ static struct json_object *field_value(const struct field *field, const struct t
 	case TEXT:
 		return json_object_new_string(value);
 	case HEX:
-		return hex(value, TOW_INCARNATION_BYTES);
+		return hex_object(value, TOW_INCARNATION_BYTES);
 	case U32:
 		return json_object_new_int64(get_u32(value));
 	case S32:
@@ -216,84 +192,27 @@ static void print_device(struct json_object *object)
 	}
 }
 
-static void complain(const char *device, int error)
-{
-	if (device && error == -EINVAL)
-		fprintf(stderr, "towline: '%s' cannot be the name of an RDMA device\n", device);
-	else if (device)
-		fprintf(stderr, "towline: %s: %s\n", device, tow_strerror(error));
-	else
-		fprintf(stderr, "towline: %s\n", tow_strerror(error));
-	if (error == -ENOPKG)
-		fprintf(stderr, "towline: load it with: modprobe towline\n");
-	if (error == -ENXIO)
-		fprintf(stderr, "towline: see the kernel log for RDMA devices that were left alone, and why\n");
-}
-
-/* 0 with the device's object, or a negative errno. */
-static int query_device(const char *name, struct json_object **object)
+static int ask_info(const char *name, const void *arg, struct json_object *answers)
 {
 	struct tow_device_attr attr = { .size = sizeof(attr) };
 	struct tow_device *dev;
 	int ret;
 
+	(void)arg;
 	ret = tow_device_open(name, 0, &dev);
 	if (ret)
 		return ret;
 	ret = tow_device_query(dev, &attr);
 	tow_device_close(dev);
 	if (!ret)
-		*object = device_object(&attr);
+		json_object_array_add(answers, device_object(&attr));
 	return ret;
 }
 
-static int add_device(struct json_object *devices, const char *name)
-{
-	struct json_object *object = NULL;
-	int ret;
-
-	ret = query_device(name, &object);
-	if (ret) {
-		complain(name, ret);
-		return ret;
-	}
-	json_object_array_add(devices, object);
-	return 0;
-}
-
-static int add_all_devices(struct json_object *devices)
-{
-	struct tow_device_list *list;
-	int ret, first_error = 0;
-	size_t i;
-
-	ret = tow_device_list_get(&list);
-	if (!ret && tow_device_list_count(list) == 0) {
-		tow_device_list_free(list);
-		ret = -ENXIO;
-	}
-	if (ret) {
-		complain(NULL, ret);
-		return ret;
-	}
-	for (i = 0; i < tow_device_list_count(list); i++) {
-		ret = add_device(devices, tow_device_list_name(list, i));
-		if (ret && !first_error)
-			first_error = ret;
-	}
-	tow_device_list_free(list);
-	return first_error;
-}
-
-static void print_all(struct json_object *devices, bool json)
+static void print_all(struct json_object *devices)
 {
 	size_t i, count = json_object_array_length(devices);
 
-	if (json) {
-		puts(json_object_to_json_string_ext(devices, JSON_C_TO_STRING_PRETTY |
-						    JSON_C_TO_STRING_NOSLASHESCAPE));
-		return;
-	}
 	for (i = 0; i < count; i++) {
 		if (i)
 			putchar('\n');
@@ -301,49 +220,36 @@ static void print_all(struct json_object *devices, bool json)
 	}
 }
 
+/* No options but those of all. */
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	struct options *options = state->input;
-
-	switch (key) {
-	case 'd':
-		options->device = arg;
-		return 0;
-	case 'j':
-		options->json = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		argp_error(state, "unexpected argument '%s'", arg);
-		return EINVAL;
-	default:
+	(void)arg;
+	if (key != ARGP_KEY_INIT)
 		return ARGP_ERR_UNKNOWN;
-	}
+	state->child_inputs[0] = state->input;
+	return 0;
 }
 
 int command_info(int argc, char **argv)
 {
-	static const struct argp_option known[] = {
-		{ "device", 'd', "IBDEV", 0, "only this RDMA device (default: all)", 0 },
-		{ "json", 'j', NULL, 0, "a JSON list with an object for each device", 0 },
-		{ 0 },
-	};
+	static const struct argp_child children[] = { { &choice_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
-		.options = known,
 		.parser = parse,
+		.children = children,
 		.doc = "What each device can do, and which instance it is.",
 	};
-	struct options options = { 0 };
+	struct choice choice = { 0 };
 	struct json_object *devices;
 	int ret;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &options))
+	if (argp_parse(&argp, argc, argv, 0, NULL, &choice))
 		return EXIT_FAILURE;
 	devices = json_object_new_array();
-	if (options.device)
-		ret = add_device(devices, options.device);
+	ret = ask_devices(&choice, ask_info, NULL, devices);
+	if (choice.json)
+		print_json(devices);
 	else
-		ret = add_all_devices(devices);
-	print_all(devices, options.json);
+		print_all(devices);
 	json_object_put(devices);
 	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -43,18 +43,20 @@ endef
 $(eval $(call program_rules,kselftest))
 $(eval $(call program_rules,bench))
 
-# Unit tests see the library's inside (static functions stay out of sight) and
-# run under the sanitizers.
+# Unit tests see the inside of the library and the tool (static functions stay
+# out of sight) and run under the sanitizers.
 sanitize	:= -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-unit_objects	:= $(lib_sources:%.c=$(OUT)/obj/sanitized/%.o)
+unit_sources	:= $(lib_sources) $(filter-out tools/towline.c,$(sort $(wildcard tools/*.c)))
+unit_objects	:= $(unit_sources:%.c=$(OUT)/obj/sanitized/%.o)
 
 $(OUT)/obj/sanitized/%.o: %.c $(flags) VERSION | $(public_headers)
 	@mkdir -p $(@D)
-	$(call say,CC)$(CC) $(user_flags) $(sanitize) $(deps) -c -o $@ $<
+	$(call say,CC)$(CC) $(user_flags) $(tool_flags) $(sanitize) $(deps) -c -o $@ $<
 
 $(OUT)/tests/unit/%: tests/unit/%.c $(unit_objects) $(flags) | $(public_headers) $(selftest_header)
 	@mkdir -p $(@D)
-	$(call say,CC)$(CC) $(test_flags) -Ilibshim/core $(sanitize) $(deps) $(LDFLAGS) -o $@ $< $(unit_objects) $(linked) -lpthread
+	$(call say,CC)$(CC) $(test_flags) $(tool_flags) -Ilibshim/core $(sanitize) $(deps) $(LDFLAGS) \
+		-o $@ $< $(unit_objects) $(linked) $(tool_libs) -lpthread
 
 .PHONY: test-programs kselftest-programs bench-programs unit-programs
 .SECONDARY: $(unit_objects)

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * towline regions: who has which memory.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "regions.h"
+#include "tool.h"
+
+struct options {
+	struct choice choice;
+	bool all;
+};
+
+/* By bit. */
+static const char *const flag_names[] = {
+	"readonly", "persistent", "lingering", "user_memory", "dmabuf",
+};
+
+static struct json_object *flags_object(uint32_t flags)
+{
+	struct json_object *names = json_object_new_array();
+	char unnamed[16];
+	size_t bit;
+
+	for (bit = 0; bit < 32; bit++) {
+		if (!(flags >> bit & 1))
+			continue;
+		/* A kernel newer than this program may know more. */
+		snprintf(unnamed, sizeof(unnamed), "bit_%zu", bit);
+		json_object_array_add(names, json_object_new_string(
+			bit < COUNT(flag_names) ? flag_names[bit] : unnamed));
+	}
+	return names;
+}
+
+struct json_object *region_object(const char *device, const struct tow_region_info *info)
+{
+	struct json_object *object = json_object_new_object();
+
+#define ADD(key, value) json_object_object_add(object, key, value)
+	ADD("device", json_object_new_string(device));
+	ADD("id", json_object_new_uint64(info->id));
+	ADD("name", json_object_new_string(info->name));
+	ADD("flags", flags_object(info->flags));
+	ADD("bytes", json_object_new_uint64(info->bytes));
+	ADD("map_bytes", json_object_new_uint64(info->map_bytes));
+	ADD("charged_bytes", json_object_new_uint64(info->charged_bytes));
+	ADD("mrs", json_object_new_int64(info->mrs));
+	ADD("slabs", json_object_new_int64(info->slabs));
+	ADD("uid", json_object_new_int64(info->uid));
+	ADD("pid", json_object_new_int64(info->pid));
+	ADD("cgroup_id", json_object_new_uint64(info->cgroup_id));
+	ADD("linger_s", json_object_new_int64(info->linger_s));
+	ADD("linger_left_ms", json_object_new_int64(info->linger_left_ms));
+	ADD("fds", json_object_new_int64(info->fds));
+	ADD("job_id", hex_object(info->job_id, sizeof(info->job_id)));
+#undef ADD
+	return object;
+}
+
+static int add_regions(const char *device, const struct tow_regions *list,
+		       struct json_object *answers)
+{
+	struct tow_region_info info;
+	size_t i;
+	int ret;
+
+	for (i = 0; i < tow_region_list_count(list); i++) {
+		info.size = sizeof(info);
+		ret = tow_region_list_entry(list, i, &info);
+		if (ret)
+			return ret;
+		json_object_array_add(answers, region_object(device, &info));
+	}
+	return 0;
+}
+
+static int ask_regions(const char *device, const void *arg, struct json_object *answers)
+{
+	const struct options *options = arg;
+	struct tow_regions *list;
+	struct tow_device *dev;
+	int ret;
+
+	ret = tow_device_open(device, 0, &dev);
+	if (ret)
+		return ret;
+	ret = tow_region_list_get(dev, options->all ? TOW_LIST_ALL : 0, &list);
+	tow_device_close(dev);
+	if (ret == -EPERM && options->all)
+		fprintf(stderr, "towline: --all takes CAP_NET_ADMIN: run it as root, outside any container\n");
+	if (ret)
+		return ret;
+	ret = add_regions(device, list, answers);
+	tow_region_list_free(list);
+	return ret;
+}
+
+/* ---- plain text ---- */
+
+#define ROW "%-10s %6s %10s %10s %6s %-10s %7s  %-22s %s\n"
+
+static const char *text_of(struct json_object *region, const char *key)
+{
+	return json_object_get_string(json_object_object_get(region, key));
+}
+
+static const char *size_of(struct json_object *region, const char *key, char text[SIZE_TEXT])
+{
+	return size_words(json_object_get_uint64(json_object_object_get(region, key)), text);
+}
+
+static const char *user_of(struct json_object *region)
+{
+	struct json_object *uid = json_object_object_get(region, "uid");
+	const struct passwd *user = getpwuid((uid_t)json_object_get_int64(uid));
+
+	return user ? user->pw_name : json_object_get_string(uid);
+}
+
+/* "persistent, lingering 12 s" */
+static void state_of(struct json_object *region, char *text, size_t room)
+{
+	struct json_object *names = json_object_object_get(region, "flags");
+	int64_t left = json_object_get_int64(json_object_object_get(region, "linger_left_ms"));
+	size_t i, used = 0;
+
+	text[0] = '\0';
+	for (i = 0; i < json_object_array_length(names) && used < room; i++) {
+		const char *name = json_object_get_string(json_object_array_get_idx(names, i));
+
+		used += (size_t)snprintf(text + used, room - used, "%s%s", i ? "," : "", name);
+		if (strcmp(name, "lingering") == 0 && used < room)
+			used += (size_t)snprintf(text + used, room - used, " %" PRId64 " s",
+						 (left + 999) / 1000);
+	}
+}
+
+static void print_region(struct json_object *region)
+{
+	char bytes[SIZE_TEXT], charged[SIZE_TEXT], state[80];
+
+	state_of(region, state, sizeof(state));
+	printf(ROW, text_of(region, "device"), text_of(region, "id"),
+	       size_of(region, "bytes", bytes), size_of(region, "charged_bytes", charged),
+	       text_of(region, "mrs"), user_of(region), text_of(region, "pid"),
+	       *state ? state : "-", text_of(region, "name"));
+}
+
+static void print_all(struct json_object *regions)
+{
+	size_t i, count = json_object_array_length(regions);
+
+	printf(ROW, "DEVICE", "ID", "SIZE", "CHARGED", "MRS", "USER", "PID", "STATE", "NAME");
+	for (i = 0; i < count; i++)
+		print_region(json_object_array_get_idx(regions, i));
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *options = state->input;
+
+	(void)arg;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &options->choice;
+		return 0;
+	case 'a':
+		options->all = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+int command_regions(int argc, char **argv)
+{
+	static const struct argp_option known[] = {
+		{ "all", 'a', NULL, 0, "everybody's regions, not only this user's", 0 },
+		{ 0 },
+	};
+	static const struct argp_child children[] = { { &choice_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp argp = {
+		.options = known,
+		.parser = parse,
+		.children = children,
+		.doc = "The regions that this user has, on each device.",
+	};
+	struct options options = { 0 };
+	struct json_object *regions;
+	int ret;
+
+	if (argp_parse(&argp, argc, argv, 0, NULL, &options))
+		return EXIT_FAILURE;
+	regions = json_object_new_array();
+	ret = ask_devices(&options.choice, ask_regions, &options, regions);
+	if (options.choice.json)
+		print_json(regions);
+	else if (!ret || json_object_array_length(regions))
+		print_all(regions);
+	json_object_put(regions);
+	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * The devices' files in sysfs: one value each.
+ *
+ * A path that is not there has one of three reasons, and each is an error of its
+ * own: the module is not loaded, it has no such device, or it is too old to have
+ * such a file.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+static bool is_name(const char *device)
+{
+	return *device && strlen(device) < TOW_DEVICE_NAME_MAX && !strchr(device, '/') &&
+	       strcmp(device, ".") != 0 && strcmp(device, "..") != 0;
+}
+
+static int missing(const char *class_dir, const char *device)
+{
+	char *folder;
+	int ret;
+
+	if (access(class_dir, F_OK))
+		return -ENOPKG;
+	if (asprintf(&folder, "%s/%s", class_dir, device) < 0)
+		return -ENOMEM;
+	ret = access(folder, F_OK) ? -ENOENT : -EPROTONOSUPPORT;
+	free(folder);
+	return ret;
+}
+
+/* A file descriptor or a negative errno. */
+static int open_file(const char *class_dir, const char *device, const char *file, int flags)
+{
+	char *path;
+	int fd, error;
+
+	if (!is_name(device))
+		return -EINVAL;
+	if (asprintf(&path, "%s/%s/%s", class_dir, device, file) < 0)
+		return -ENOMEM;
+	fd = open(path, flags | O_CLOEXEC);
+	error = errno;
+	free(path);
+	if (fd >= 0)
+		return fd;
+	return error == ENOENT ? missing(class_dir, device) : -error;
+}
+
+int sysfs_read(const char *class_dir, const char *device, const char *file,
+	       char text[SYSFS_TEXT])
+{
+	int fd = open_file(class_dir, device, file, O_RDONLY);
+	ssize_t length;
+	int error;
+
+	if (fd < 0)
+		return fd;
+	length = read(fd, text, SYSFS_TEXT - 1);
+	error = errno;
+	close(fd);
+	if (length < 0)
+		return -error;
+	text[length] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+	return 0;
+}
+
+int sysfs_write(const char *class_dir, const char *device, const char *file, const char *text)
+{
+	int fd = open_file(class_dir, device, file, O_WRONLY);
+	size_t length = strlen(text);
+	ssize_t written;
+	int error;
+
+	if (fd < 0)
+		return fd;
+	/* In one piece, or the kernel would take the rest for another value. */
+	written = write(fd, text, length);
+	error = errno;
+	close(fd);
+	if (written < 0)
+		return -error;
+	return (size_t)written == length ? 0 : -EIO;
+}
+
+/* A number as one, whatever else ("max") as it stands. */
+static struct json_object *value_object(const char *text)
+{
+	uint64_t number;
+
+	if (size_parse(text, &number) || strspn(text, "0123456789") != strlen(text))
+		return json_object_new_string(text);
+	return json_object_new_uint64(number);
+}
+
+int sysfs_add(const char *class_dir, const char *device, const char *const *files, size_t count,
+	      struct json_object *object)
+{
+	char text[SYSFS_TEXT];
+	const char *name;
+	size_t i;
+	int ret;
+
+	for (i = 0; i < count; i++) {
+		ret = sysfs_read(class_dir, device, files[i], text);
+		if (ret)
+			return ret;
+		name = strrchr(files[i], '/');
+		json_object_object_add(object, name ? name + 1 : files[i], value_object(text));
+	}
+	return 0;
+}

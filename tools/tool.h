@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * What the subcommands share: their common options, going over the devices,
+ * words about failures, sizes, and the devices' files in sysfs.
+ */
+#ifndef TOW_TOOL_H
+#define TOW_TOOL_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <json-c/json.h>
+#include <towline/towline.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#define SYSFS_CLASS "/sys/class/towline"
+
+/* ---- devices.c: which devices, and how their answers are shown ---- */
+
+/* The options that all subcommands have. */
+struct choice {
+	const char *device;
+	bool json;
+};
+
+/* Their parser, for argp's children; its input is a struct choice. */
+extern const struct argp choice_argp;
+
+/*
+ * Asks one device and adds what it says to the list @answers: 0 or a negative
+ * errno.  Leaves words about failures to its caller.
+ */
+typedef int ask_function(const char *device, const void *arg, struct json_object *answers);
+
+/*
+ * Ask the chosen device, or else all, and say which cannot be asked.  0, or the
+ * first failure; the answers of the others are there all the same.
+ */
+int ask_devices(const struct choice *choice, ask_function *ask, const void *arg,
+		struct json_object *answers);
+
+/*
+ * The one device that is meant: @asked, else that of TOW_DEVICE, else the only
+ * one there is.  0, or a negative errno, about which everything is said.
+ */
+int choose_one(const char *asked, char name[TOW_DEVICE_NAME_MAX]);
+
+/* Say on standard error what a negative errno of towline's means. */
+void complain(const char *device, int error);
+
+void print_json(struct json_object *value);
+
+/* Bytes as hexadecimal digits; at most 64 of them. */
+struct json_object *hex_object(const uint8_t *bytes, size_t count);
+
+/* ---- sizes.c ---- */
+
+#define SIZE_TEXT 32
+
+/* "64 MiB", "1.5 GiB", "1000 bytes": for people, so not more exact than that. */
+const char *size_words(uint64_t bytes, char text[SIZE_TEXT]);
+
+/*
+ * "4096", "64m", "2G": 0, -EINVAL when it is no size, or -ERANGE when it is too
+ * large for 64 bits.
+ */
+int size_parse(const char *text, uint64_t *bytes);
+
+/* ---- sysfs.c ---- */
+
+#define SYSFS_TEXT 64
+
+/* The line in a device's file: 0 or a negative errno of towline's. */
+int sysfs_read(const char *class_dir, const char *device, const char *file,
+	       char text[SYSFS_TEXT]);
+
+int sysfs_write(const char *class_dir, const char *device, const char *file, const char *text);
+
+/* Add some of a device's files to @object, each under its name. */
+int sysfs_add(const char *class_dir, const char *device, const char *const *files, size_t count,
+	      struct json_object *object);
+
+#endif /* TOW_TOOL_H */
