@@ -22,8 +22,7 @@ installed_data	= $(call pairs,$(LIBDIR),$(lib_static)) \
 		  $(call pairs,$(LIBDIR)/pkgconfig,$(OUT)/towline.pc) \
 		  libshim/include/towline/towline.h=$(INCLUDEDIR)/towline/towline.h \
 		  uapi/towline.h=$(INCLUDEDIR)/towline/uapi.h \
-		  $(call pairs,$(MANDIR)/man1,$(sort $(wildcard Documentation/man/*.1))) \
-		  $(call pairs,$(MANDIR)/man3,$(sort $(wildcard Documentation/man/*.3))) \
+		  $(foreach s,1 3 4 7,$(call pairs,$(MANDIR)/man$s,$(sort $(wildcard Documentation/man/*.$s)))) \
 		  $(call pairs,$(UDEVDIR),scripts/packaging/60-towline.rules) \
 		  $(call pairs,$(DOCDIR),LICENSE Documentation/packaging.md) \
 		  scripts/packaging/modules-load.d-towline.conf=$(DOCDIR)/examples/modules-load.d/towline.conf \
