@@ -220,21 +220,11 @@ static void print_all(struct json_object *devices)
 	}
 }
 
-/* No options but those of all. */
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	(void)arg;
-	if (key != ARGP_KEY_INIT)
-		return ARGP_ERR_UNKNOWN;
-	state->child_inputs[0] = state->input;
-	return 0;
-}
-
 int command_info(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &choice_argp, 0, NULL, 0 }, { 0 } };
+	/* No parser of its own: the input goes to the child's. */
 	static const struct argp argp = {
-		.parser = parse,
 		.children = children,
 		.doc = "What each device can do, and which instance it is.",
 	};

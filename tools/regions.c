@@ -163,6 +163,7 @@ static void print_all(struct json_object *regions)
 		print_region(json_object_array_get_idx(regions, i));
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): argp's type */
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct options *options = state->input;

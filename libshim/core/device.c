@@ -116,7 +116,7 @@ static int open_in_job(const char *name, const char *job, struct tow_device **de
 	if (ret)
 		goto forget_key;
 	if (job)
-		ret = tow_job_join(opened, key);
+		ret = towi_job_join(opened, key);
 	if (ret)
 		tow_device_close(opened);
 	else

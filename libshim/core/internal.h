@@ -73,6 +73,8 @@ int towi_attr_give(const struct tow_device_attr *known, struct tow_device_attr *
  */
 int towi_job_key(const char *text, uint8_t key[TOW_JOB_KEY_BYTES]);
 
+int towi_job_join(const struct tow_device *dev, const uint8_t key[TOW_JOB_KEY_BYTES]);
+
 /*
  * The caller's @given, which may be NULL, and of an older or newer version, as
  * today's @attr.  0, -EINVAL, or -E2BIG when it asks for what is not known here.

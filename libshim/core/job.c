@@ -40,15 +40,18 @@ forget:
 	return -EINVAL;
 }
 
-TOW_PUBLIC int tow_job_join(struct tow_device *dev, const uint8_t key[TOW_JOB_KEY_BYTES])
+int towi_job_join(const struct tow_device *dev, const uint8_t key[TOW_JOB_KEY_BYTES])
 {
 	struct tow_join join = { .size = sizeof(join) };
 	int ret;
 
-	if (!dev || !key)
-		return -EINVAL;
 	memcpy(join.job_key, key, sizeof(join.job_key));
 	ret = towi_call(dev, TOW_IOCTL_JOIN, &join);
 	explicit_bzero(&join, sizeof(join));
 	return ret;
+}
+
+TOW_PUBLIC int tow_job_join(struct tow_device *dev, const uint8_t key[TOW_JOB_KEY_BYTES])
+{
+	return dev && key ? towi_job_join(dev, key) : -EINVAL;
 }
