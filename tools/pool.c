@@ -25,13 +25,6 @@ static const char *const files[] = {
 	"linger_max_s",
 };
 
-static const char *const stats[] = {
-	"stats/slabs", "stats/free_slabs", "stats/dirty_slabs", "stats/draining_slabs",
-	"stats/small_slabs", "stats/dma_maps", "stats/dma_unmaps", "stats/registrations",
-	"stats/invalidations", "stats/retired_slabs", "stats/revokes", "stats/regions",
-	"stats/quota_refusals", "stats/pool_refusals", "stats/memory_refusals",
-};
-
 int pool_object(const char *class_dir, const char *device, struct json_object **object)
 {
 	struct json_object *pool = json_object_new_object();
@@ -41,7 +34,7 @@ int pool_object(const char *class_dir, const char *device, struct json_object **
 	json_object_object_add(pool, "device", json_object_new_string(device));
 	ret = sysfs_add(class_dir, device, files, COUNT(files), pool);
 	if (!ret)
-		ret = sysfs_add(class_dir, device, stats, COUNT(stats), counts);
+		ret = sysfs_add_folder(class_dir, device, "stats", counts);
 	json_object_object_add(pool, "stats", counts);
 	if (ret)
 		json_object_put(pool);
@@ -64,9 +57,12 @@ static int ask_pool(const char *device, const void *arg, struct json_object *ans
 
 /* ---- plain text ---- */
 
+/* A count that this kernel does not keep is a question mark. */
 static const char *text_of(struct json_object *pool, const char *key)
 {
-	return json_object_get_string(json_object_object_get(pool, key));
+	struct json_object *value = json_object_object_get(pool, key);
+
+	return value ? json_object_get_string(value) : "?";
 }
 
 static const char *size_of(struct json_object *pool, const char *key, char text[SIZE_TEXT])
@@ -118,9 +114,10 @@ static void print_pool(struct json_object *pool)
 	printf("  %-18s %s\n", "pool", size_of(pool, "pool_bytes", text));
 	printf("  %-18s %s", "in use", size_of(pool, "pool_used_bytes", text));
 	printf("; the most so far was %s\n", size_of(pool, "pool_high_water_bytes", text));
-	printf("  %-18s %s; %s free, %s to be zeroed, %s just given back\n", "slabs",
-	       text_of(counts, "slabs"), text_of(counts, "free_slabs"),
-	       text_of(counts, "dirty_slabs"), text_of(counts, "draining_slabs"));
+	printf("  %-18s %s, %s of them small; %s free, %s to be zeroed, %s just given back\n",
+	       "slabs", text_of(counts, "slabs"), text_of(counts, "small_slabs"),
+	       text_of(counts, "free_slabs"), text_of(counts, "dirty_slabs"),
+	       text_of(counts, "draining_slabs"));
 	printf("  %-18s %s\n", "regions", text_of(counts, "regions"));
 	printf("  %-18s %s\n", "memory regions", text_of(pool, "mr_used"));
 	print_limits(pool);
@@ -151,35 +148,38 @@ static int read_bytes(const char *class_dir, const char *device, uint64_t *bytes
 }
 
 /* What could be had is kept, so the failure is only half of what to say. */
-static void say_partial(const char *class_dir, const char *device, uint64_t wanted)
+static void say_partial(const char *class_dir, const char *device, uint64_t wanted, int error)
 {
 	char had[SIZE_TEXT], asked[SIZE_TEXT];
 	uint64_t bytes;
 
 	if (read_bytes(class_dir, device, &bytes))
 		return;
-	fprintf(stderr, "towline: %s: the machine had no more memory to give: the pool has %s of the %s asked for, and keeps them\n",
-		device, size_words(bytes, had), size_words(wanted, asked));
-	fprintf(stderr, "towline: free memory and set the size again, or set what there is\n");
+	fprintf(stderr, "towline: %s: %s: the pool has %s of the %s asked for, and keeps them\n",
+		device, error == -ENOMEM ? "the machine had no more memory to give" :
+					   "the device's memory regions are used up",
+		size_words(bytes, had), size_words(wanted, asked));
+	fprintf(stderr, "towline: to have more, %s and set the size again\n",
+		error == -ENOMEM ? "free memory" : "raise mr_limit");
+}
+
+/* Did a write fail after it had done some of what it was to do? */
+static bool is_partial(int error)
+{
+	return error == -ENOMEM || error == -ENOSPC;
 }
 
 static void say_why(const char *class_dir, const char *device, uint64_t wanted, int error)
 {
-	switch (error) {
-	case -ENOMEM:
-		say_partial(class_dir, device, wanted);
-		break;
-	case -EACCES:
-	case -EPERM:
+	if (is_partial(error))
+		say_partial(class_dir, device, wanted, error);
+	else if (error == -EACCES || error == -EPERM)
 		fprintf(stderr, "towline: %s: sizing the pool takes root, with CAP_NET_ADMIN outside any container\n",
 			device);
-		break;
-	case -ERANGE:
+	else if (error == -ERANGE)
 		fprintf(stderr, "towline: %s: the pool cannot be that large\n", device);
-		break;
-	default:
+	else
 		complain(device, error);
-	}
 }
 
 /* Memory that is in use leaves when it is freed; the write has succeeded. */
@@ -245,7 +245,7 @@ static int set_and_ask(const struct options *options, struct json_object *pools)
 	if (ret)
 		return ret;
 	ret = pool_set(SYSFS_CLASS, name, options->bytes);
-	if (ret && ret != -ENOMEM)
+	if (ret && !is_partial(ret))
 		return ret;
 	/* What there is now, also when it is less than what was asked for. */
 	shown = ask_pool(name, NULL, pools);

@@ -7,6 +7,7 @@
  * such a file.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -101,20 +102,65 @@ static struct json_object *value_object(const char *text)
 	return json_object_new_uint64(number);
 }
 
+static int add_file(const char *class_dir, const char *device, const char *file, const char *key,
+		    struct json_object *object)
+{
+	char text[SYSFS_TEXT];
+	int ret = sysfs_read(class_dir, device, file, text);
+
+	if (!ret)
+		json_object_object_add(object, key, value_object(text));
+	return ret;
+}
+
 int sysfs_add(const char *class_dir, const char *device, const char *const *files, size_t count,
 	      struct json_object *object)
 {
-	char text[SYSFS_TEXT];
-	const char *name;
 	size_t i;
+	int ret = 0;
+
+	for (i = 0; i < count && !ret; i++)
+		ret = add_file(class_dir, device, files[i], files[i], object);
+	return ret;
+}
+
+static int is_shown(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
+}
+
+static int add_entry(const char *class_dir, const char *device, const char *folder,
+		     const char *name, struct json_object *object)
+{
+	char *file;
 	int ret;
 
+	if (asprintf(&file, "%s/%s", folder, name) < 0)
+		return -ENOMEM;
+	ret = add_file(class_dir, device, file, name, object);
+	free(file);
+	return ret;
+}
+
+int sysfs_add_folder(const char *class_dir, const char *device, const char *folder,
+		     struct json_object *object)
+{
+	struct dirent **entries;
+	int fd, count, i, error, ret = 0;
+
+	fd = open_file(class_dir, device, folder, O_RDONLY | O_DIRECTORY);
+	if (fd < 0)
+		return fd;
+	count = scandirat(fd, ".", &entries, is_shown, alphasort);
+	error = errno;
+	close(fd);
+	if (count < 0)
+		return -error;
 	for (i = 0; i < count; i++) {
-		ret = sysfs_read(class_dir, device, files[i], text);
-		if (ret)
-			return ret;
-		name = strrchr(files[i], '/');
-		json_object_object_add(object, name ? name + 1 : files[i], value_object(text));
+		if (!ret)
+			ret = add_entry(class_dir, device, folder, entries[i]->d_name, object);
+		free(entries[i]);
 	}
-	return 0;
+	free(entries);
+	return ret;
 }

@@ -83,4 +83,8 @@ int sysfs_write(const char *class_dir, const char *device, const char *file, con
 int sysfs_add(const char *class_dir, const char *device, const char *const *files, size_t count,
 	      struct json_object *object);
 
+/* Add every file of a folder of a device's. */
+int sysfs_add_folder(const char *class_dir, const char *device, const char *folder,
+		     struct json_object *object);
+
 #endif /* TOW_TOOL_H */

@@ -194,7 +194,7 @@ static void test_pool_errors(void)
 	ksft_test_result(pool_object(scratch, "", &pool) == -EINVAL &&
 			 pool_object(scratch, "..", &pool) == -EINVAL &&
 			 pool_object(scratch, "rxe0/stats", &pool) == -EINVAL, "no device's name\n");
-	snprintf(path, sizeof(path), "%s/old0/stats/revokes", scratch);
+	snprintf(path, sizeof(path), "%s/old0/linger_max_s", scratch);
 	ksft_test_result(!unlink(path) && pool_object(scratch, "old0", &pool) == -EPROTONOSUPPORT,
 			 "a module that has no such file\n");
 	ksft_test_result(!pool, "on failure no object is left behind\n");

@@ -263,8 +263,8 @@ int tow_job_join(struct tow_device *dev, const uint8_t key[TOW_JOB_KEY_BYTES]);
  * @reserved: 0
  * @name: of a persistent region: its name, not empty, and not that of another
  *	one of the user in the job.  Otherwise NULL, or a name for people who
- *	list regions.  Printable ASCII characters but '/', less than
- *	TOW_REGION_NAME_MAX of them
+ *	list regions.  Less than TOW_REGION_NAME_MAX characters: printable ASCII,
+ *	but neither '/' nor a space
  *
  * Later versions of the library add fields at the end only.
  */
