@@ -9,6 +9,8 @@
 #define TOW_COMPAT_H
 
 #include <linux/device/class.h>
+#include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/stddef.h>
 #include <linux/types.h>
 
@@ -22,5 +24,35 @@
 			typeof(((struct class *)NULL)->devnode),	\
 			char *(*)(struct device *, umode_t *)),		\
 		plain, constant)
+
+/* Flags of a mapping are changed by functions since 6.3; Kbuild looks. */
+#ifdef TOW_HAVE_VM_FLAGS_SET
+static inline void tow_vm_flags_set(struct vm_area_struct *vma,
+				    vm_flags_t flags)
+{
+	vm_flags_set(vma, flags);
+}
+
+static inline void tow_vm_flags_clear(struct vm_area_struct *vma,
+				      vm_flags_t flags)
+{
+	vm_flags_clear(vma, flags);
+}
+#else
+static inline void tow_vm_flags_set(struct vm_area_struct *vma,
+				    vm_flags_t flags)
+{
+	vma->vm_flags |= flags;
+}
+
+static inline void tow_vm_flags_clear(struct vm_area_struct *vma,
+				      vm_flags_t flags)
+{
+	vma->vm_flags &= ~flags;
+}
+#endif
+
+/* Symbols of the dma-buf framework are in a namespace of their own. */
+#define TOW_IMPORT_DMA_BUF	MODULE_IMPORT_NS(DMA_BUF)
 
 #endif /* TOW_COMPAT_H */

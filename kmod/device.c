@@ -17,6 +17,7 @@
 #include <linux/slab.h>
 #include <linux/xarray.h>
 
+#include "client.h"
 #include "compat.h"
 #include "device.h"
 #include "trace.h"
@@ -62,7 +63,7 @@ int tow_device_setup(void)
 	ret = class_register(&tow_class);
 	if (ret)
 		goto err_unregister_region;
-	cdev_init(&tow_cdev, &tow_client_fops);
+	cdev_init(&tow_cdev, &tow_file_fops);
 	tow_cdev.owner = THIS_MODULE;
 	ret = cdev_add(&tow_cdev, tow_devt, TOW_DEVICES_MAX);
 	if (ret)
@@ -106,6 +107,7 @@ static void tow_device_release(struct kref *refs)
 {
 	struct tow_device *dev = container_of(refs, struct tow_device, refs);
 
+	tow_regions_cleanup(&dev->regions);
 	percpu_ref_exit(&dev->users);
 	kfree(dev);
 }
@@ -290,6 +292,10 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	get_random_bytes(dev->incarnation, sizeof(dev->incarnation));
 	tow_device_take_name(dev);
 	tow_maint_init(&dev->maint);
+	tow_limits_init(&dev->limits, ibdev->attrs.max_mr);
+	tow_pool_init(&dev->pool);
+	tow_regions_init(&dev->regions);
+	tow_imports_init(&dev->imports);
 	INIT_IB_EVENT_HANDLER(&dev->events, ibdev, tow_device_event);
 	return dev;
 }
@@ -337,7 +343,11 @@ static void tow_device_take_down(struct tow_device *dev)
 	xa_erase_bh(&tow_devices, dev->minor);
 	ib_unregister_event_handler(&dev->events);
 	percpu_ref_kill(&dev->users);
+	tow_maint_stop_begin(&dev->maint);
 	wait_for_completion(&dev->users_gone);
+	tow_regions_stop(&dev->regions);
+	tow_pool_stop(&dev->pool);
+	tow_imports_stop(&dev->imports);
 	tow_maint_stop(&dev->maint);
 	ib_dealloc_pd(dev->pd);
 }
@@ -395,6 +405,8 @@ err_log:
  */
 void tow_device_remove(struct tow_device *dev)
 {
+	/* Removing the node waits for those who write to its files. */
+	WRITE_ONCE(dev->going, true);
 	if (dev->node)
 		device_unregister(dev->node);
 	tow_device_take_down(dev);

@@ -6,6 +6,7 @@
 #ifndef TOW_DEVICE_H
 #define TOW_DEVICE_H
 
+#include <linux/atomic.h>
 #include <linux/completion.h>
 #include <linux/fs.h>
 #include <linux/kref.h>
@@ -14,16 +15,34 @@
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
+#include "limits.h"
 #include "maint.h"
+#include "pool.h"
+#include "region.h"
 #include "uapi/towline.h"
 
 /* Minor numbers, hence devices at a time. */
 #define TOW_DEVICES_MAX		256
 
+/* What is counted as it happens: files in stats/ of the names in sysfs.c. */
+enum tow_stat {
+	TOW_STAT_REGIONS,
+	TOW_STAT_DMA_MAPS,
+	TOW_STAT_DMA_UNMAPS,
+	TOW_STAT_REGISTRATIONS,
+	TOW_STAT_INVALIDATIONS,
+	TOW_STAT_RETIRED_SLABS,
+	TOW_STAT_QUOTA_REFUSALS,
+	TOW_STAT_POOL_REFUSALS,
+	TOW_STAT_MEMORY_REFUSALS,
+	TOW_STATS
+};
+
 /**
  * struct tow_device - one life of one RDMA device
- * @refs: held by the ib_client (from add to remove) and by each open file;
- *	keeps this structure, and nothing of the RDMA device
+ * @refs: held by the ib_client (from add to remove), by each open file and by
+ *	each region and import; keeps this structure, and nothing of the RDMA
+ *	device
  * @users: held by whoever touches the RDMA device or anything made on it;
  *	killed by remove, which waits for the last.  Never held while user
  *	space can make us wait, so never around copy_{to,from}_user()
@@ -41,7 +60,13 @@
  * @events: our subscription to the RDMA device's events
  * @name_lock: protects @name
  * @name: the RDMA device's name, for logs and queries, also after it is gone
+ * @going: removal has begun: what goes on for long ends early
  * @maint: its maintenance queue pair
+ * @limits: what its users may have
+ * @pool: its slabs
+ * @regions: its regions
+ * @imports: its imported memory
+ * @stats: what has happened
  */
 struct tow_device {
 	struct kref		refs;
@@ -59,8 +84,30 @@ struct tow_device {
 	/* protects name */
 	spinlock_t		name_lock;
 	char			name[TOW_DEVICE_NAME_MAX];
+	bool			going;
 	struct tow_maint	maint;
+	struct tow_limits	limits;
+	struct tow_pool		pool;
+	struct tow_regions	regions;
+	struct tow_imports	imports;
+	atomic64_t		stats[TOW_STATS];
 };
+
+static inline void tow_stat_inc(struct tow_device *dev, enum tow_stat stat)
+{
+	atomic64_inc(&dev->stats[stat]);
+}
+
+static inline void tow_stat_dec(struct tow_device *dev, enum tow_stat stat)
+{
+	atomic64_dec(&dev->stats[stat]);
+}
+
+/* Has removal begun?  For loops that would keep it waiting. */
+static inline bool tow_device_going(struct tow_device *dev)
+{
+	return READ_ONCE(dev->going);
+}
 
 /* main.c */
 extern struct workqueue_struct *tow_wq;
@@ -78,8 +125,8 @@ bool tow_device_enter(struct tow_device *dev);
 void tow_device_leave(struct tow_device *dev);
 void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
 
-/* client.c */
-extern const struct file_operations tow_client_fops;
+/* file.c */
+extern const struct file_operations tow_file_fops;
 
 /* sysfs.c */
 extern const struct attribute_group *tow_sysfs_groups[];

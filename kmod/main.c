@@ -12,6 +12,7 @@
 #include <net/addrconf.h>
 #include <rdma/ib_verbs.h>
 
+#include "client.h"
 #include "device.h"
 
 struct workqueue_struct *tow_wq;
@@ -128,6 +129,7 @@ static void __exit tow_main_exit(void)
 	tow_main_unwatch_inet6();
 	unregister_inetaddr_notifier(&tow_inet4_notifier);
 	tow_device_cleanup();
+	tow_process_cleanup();
 	destroy_workqueue(tow_wq);
 }
 

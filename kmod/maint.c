@@ -39,8 +39,14 @@
 #define TOW_MAINT_SOUND_MS	10000
 
 /* A registration takes microseconds; a debug kernel in an emulator, more. */
-#define TOW_MAINT_PROBE_MS	3000
+#define TOW_MAINT_REQUEST_MS	3000
 #define TOW_MAINT_DRAIN_MS	1000
+
+/* So often completions are looked for before we go to sleep between looks. */
+#define TOW_MAINT_LOOKS		200
+
+/* As long as it may take to make a queue pair anew, pauses included. */
+#define TOW_MAINT_READY_MS	6000
 
 /* Nobody is far away on the way to oneself. */
 #define TOW_MAINT_RETRIES	6
@@ -68,6 +74,7 @@ static void tow_maint_set_state(struct tow_maint *maint,
 	maint->state = state;
 	maint->error = error;
 	spin_unlock_irqrestore(&maint->lock, flags);
+	wake_up(&maint->wait);
 }
 
 /**
@@ -340,35 +347,84 @@ static int tow_maint_connect_self(struct tow_maint *maint)
 	return ret;
 }
 
-/* Called from tow_maint_poll(), in the work item. */
-static void tow_maint_probe_done(struct ib_cq *cq, struct ib_wc *wc)
+/* Called from tow_maint_poll(). */
+static void tow_maint_request_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct tow_maint *maint = cq->cq_context;
 
-	maint->probe.outstanding--;
-	if (maint->probe.status == IB_WC_SUCCESS)
-		maint->probe.status = wc->status;
+	maint->request.outstanding--;
+	if (maint->request.status == IB_WC_SUCCESS)
+		maint->request.status = wc->status;
 }
 
 /*
  * Wait for the completions of what was posted.  There is nobody else to wake
  * us: some providers call completion handlers with locks held that polling
- * needs, so none is used.
+ * needs, so none is used.  A registration is usually over when it was posted,
+ * or when another processor has had a moment.
  */
 static int tow_maint_poll(struct tow_maint *maint, unsigned int limit_ms)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(limit_ms);
+	unsigned int looks = 0;
 
 	for (;;) {
 		bool late = time_after(jiffies, end);
 
 		ib_process_cq_direct(maint->cq, TOW_MAINT_SEND_WR);
-		if (!maint->probe.outstanding)
+		if (!maint->request.outstanding)
 			return 0;
 		if (late)
 			return -ETIMEDOUT;
-		usleep_range(20, 100);
+		if (looks++ < TOW_MAINT_LOOKS && !need_resched())
+			cpu_relax();
+		else
+			usleep_range(20, 100);
 	}
+}
+
+/*
+ * Post a chain of signalled requests.  Those that were taken are outstanding,
+ * also after a failure.
+ */
+static int tow_maint_post(struct tow_maint *maint, struct ib_send_wr *first)
+{
+	const struct ib_send_wr *bad = NULL;
+	struct ib_send_wr *wr;
+	int ret;
+
+	maint->request.cqe.done = tow_maint_request_done;
+	maint->request.status = IB_WC_SUCCESS;
+	maint->request.outstanding = 0;
+	for (wr = first; wr; wr = (struct ib_send_wr *)wr->next) {
+		wr->wr_cqe = &maint->request.cqe;
+		maint->request.outstanding++;
+	}
+	/*
+	 * soft-RoCE of 6.1 works in a tasklet.  With soft interrupts held back
+	 * it runs here, when they are let loose, and not in some other thread.
+	 */
+	local_bh_disable();
+	ret = ib_post_send(maint->qp, first, &bad);
+	local_bh_enable();
+	if (ret) {
+		for (wr = (struct ib_send_wr *)bad; wr;
+		     wr = (struct ib_send_wr *)wr->next)
+			maint->request.outstanding--;
+	}
+	return ret;
+}
+
+static int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first)
+{
+	int ret;
+
+	ret = tow_maint_post(maint, first);
+	if (!ret)
+		ret = tow_maint_poll(maint, TOW_MAINT_REQUEST_MS);
+	if (!ret && maint->request.status != IB_WC_SUCCESS)
+		ret = -EIO;
+	return ret;
 }
 
 static void tow_maint_probe_free(struct tow_maint *maint)
@@ -410,34 +466,24 @@ static int tow_maint_probe_alloc(struct tow_maint *maint)
 	return 0;
 }
 
-static int tow_maint_probe_post(struct tow_maint *maint)
+static int tow_maint_probe_execute(struct tow_maint *maint)
 {
 	struct ib_mr *mr = maint->probe.mr;
 	struct ib_send_wr invalidate = {
-		.wr_cqe			= &maint->probe.cqe,
 		.opcode			= IB_WR_LOCAL_INV,
 		.send_flags		= IB_SEND_SIGNALED,
 		.ex.invalidate_rkey	= mr->rkey,
 	};
 	struct ib_reg_wr reg = {
 		.wr.next	= &invalidate,
-		.wr.wr_cqe	= &maint->probe.cqe,
 		.wr.opcode	= IB_WR_REG_MR,
 		.wr.send_flags	= IB_SEND_SIGNALED,
 		.mr		= mr,
 		.key		= mr->rkey,
 		.access		= IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ,
 	};
-	const struct ib_send_wr *bad = NULL;
-	int ret;
 
-	maint->probe.cqe.done = tow_maint_probe_done;
-	maint->probe.status = IB_WC_SUCCESS;
-	maint->probe.outstanding = 2;
-	ret = ib_post_send(maint->qp, &reg.wr, &bad);
-	if (ret)
-		maint->probe.outstanding = bad == &invalidate ? 1 : 0;
-	return ret;
+	return tow_maint_execute(maint, &reg.wr);
 }
 
 /* Register one page and take it back: what the queue pair is for. */
@@ -447,11 +493,7 @@ static int tow_maint_probe(struct tow_maint *maint)
 
 	ret = tow_maint_probe_alloc(maint);
 	if (!ret)
-		ret = tow_maint_probe_post(maint);
-	if (!ret)
-		ret = tow_maint_poll(maint, TOW_MAINT_PROBE_MS);
-	if (!ret && maint->probe.status != IB_WC_SUCCESS)
-		ret = -EIO;
+		ret = tow_maint_probe_execute(maint);
 	/* What is still outstanding needs all of it: see teardown. */
 	if (!ret)
 		tow_maint_probe_free(maint);
@@ -493,13 +535,14 @@ static void tow_maint_teardown(struct tow_maint *maint)
 		tow_iwarp_disconnect(maint);
 	else if (maint->qp)
 		ib_modify_qp(maint->qp, &attr, IB_QP_STATE);
-	if (maint->probe.outstanding)
+	if (maint->request.outstanding)
 		tow_maint_poll(maint, TOW_MAINT_DRAIN_MS);
 	if (maint->pair)
 		tow_iwarp_destroy(maint);
 	else if (maint->qp)
 		ib_destroy_qp(maint->qp);
 	maint->qp = NULL;
+	maint->request.outstanding = 0;
 	tow_maint_probe_free(maint);
 	if (maint->cq)
 		ib_free_cq(maint->cq);
@@ -508,6 +551,15 @@ static void tow_maint_teardown(struct tow_maint *maint)
 	/* What its end made it say must not be held against the next one. */
 	spin_lock_irq(&maint->lock);
 	maint->broken = 0;
+	spin_unlock_irq(&maint->lock);
+}
+
+/* Have the work item run at once. */
+static void tow_maint_kick(struct tow_maint *maint)
+{
+	spin_lock_irq(&maint->lock);
+	if (!maint->stopping)
+		mod_delayed_work(tow_wq, &maint->work, 0);
 	spin_unlock_irq(&maint->lock);
 }
 
@@ -532,25 +584,34 @@ static void tow_maint_retry(struct tow_maint *maint, int error)
 	spin_unlock_irq(&maint->lock);
 }
 
-/* The queue pair was READY.  Is it still, and if not, may it be made now? */
-static bool tow_maint_check(struct tow_maint *maint, int broken, bool changed)
+/*
+ * The queue pair was READY and is of no use any more.  Returns whether it may
+ * be made anew at once.
+ */
+static bool tow_maint_lost(struct tow_maint *maint, int error, bool changed)
 {
 	unsigned long sound = maint->ready_at +
 			      msecs_to_jiffies(TOW_MAINT_SOUND_MS);
 
-	if (!broken && changed && !tow_maint_address_valid(maint))
-		broken = -EADDRNOTAVAIL;
-	if (!broken)
-		return false;
 	if (changed || time_after(jiffies, sound))
 		maint->attempts = 0;
 	tow_maint_teardown(maint);
 	if (maint->attempts) {
-		tow_maint_retry(maint, broken);
+		tow_maint_retry(maint, error);
 		return false;
 	}
-	tow_maint_set_state(maint, TOW_MAINT_WAITING, broken);
+	tow_maint_set_state(maint, TOW_MAINT_WAITING, error);
 	return true;
+}
+
+/* The queue pair was READY.  Is it still, and if not, may it be made now? */
+static bool tow_maint_check(struct tow_maint *maint, int broken, bool changed)
+{
+	if (!broken && changed && !tow_maint_address_valid(maint))
+		broken = -EADDRNOTAVAIL;
+	if (!broken)
+		return false;
+	return tow_maint_lost(maint, broken, changed);
 }
 
 /* Take the notes that were left, and decide whether to make a queue pair. */
@@ -594,14 +655,10 @@ static int tow_maint_finish(struct tow_maint *maint)
 	return 0;
 }
 
-static void tow_maint_work(struct work_struct *work)
+static void tow_maint_make(struct tow_maint *maint)
 {
-	struct tow_maint *maint = container_of(to_delayed_work(work),
-					       struct tow_maint, work);
 	int ret;
 
-	if (!tow_maint_begin(maint))
-		return;
 	maint->attempts++;
 	tow_maint_set_state(maint, TOW_MAINT_CONNECTING, maint->error);
 	ret = tow_maint_build(maint);
@@ -613,6 +670,78 @@ static void tow_maint_work(struct work_struct *work)
 	}
 }
 
+static void tow_maint_work(struct work_struct *work)
+{
+	struct tow_maint *maint = container_of(to_delayed_work(work),
+					       struct tow_maint, work);
+
+	mutex_lock(&maint->use);
+	if (tow_maint_begin(maint))
+		tow_maint_make(maint);
+	mutex_unlock(&maint->use);
+}
+
+/* Wait until it is worth while to look again whether there is a queue pair. */
+static int tow_maint_wait_ready(struct tow_maint *maint)
+{
+	long left;
+
+	left = wait_event_killable_timeout(maint->wait,
+			READ_ONCE(maint->state) == TOW_MAINT_READY ||
+			READ_ONCE(maint->state) == TOW_MAINT_FAILED ||
+			tow_maint_stopping(maint),
+			msecs_to_jiffies(TOW_MAINT_READY_MS));
+	if (left < 0)
+		return -EINTR;
+	if (tow_maint_stopping(maint))
+		return -ENODEV;
+	return READ_ONCE(maint->state) == TOW_MAINT_READY ? 0 : -ENETDOWN;
+}
+
+/* Called with @use held, READY. */
+static int tow_maint_run_ready(struct tow_maint *maint,
+			       struct ib_send_wr *first)
+{
+	int ret = tow_maint_execute(maint, first);
+
+	/* Before the caller may do anything with what is still outstanding. */
+	if (ret && tow_maint_lost(maint, ret, false))
+		tow_maint_kick(maint);
+	return ret;
+}
+
+/**
+ * tow_maint_run - execute work requests, and wait for them
+ * @maint: the maintenance queue pair
+ * @first: a chain of at most TOW_MAINT_SEND_WR, each signalled; their wr_cqe is
+ *	filled in here
+ *
+ * For users of the device, and for work items that removal waits for.  Waits,
+ * bounded, for a queue pair that is being made anew.
+ *
+ * Return: 0: all have succeeded.  -ENODEV: the device is going; -ENETDOWN:
+ * there is no queue pair; -EINTR: the caller was killed while waiting for one:
+ * nothing was done.  Others: what was done is unknown, and nothing is in flight
+ * any more.
+ */
+int tow_maint_run(struct tow_maint *maint, struct ib_send_wr *first)
+{
+	int ret;
+
+	for (;;) {
+		mutex_lock(&maint->use);
+		if (maint->state == TOW_MAINT_READY) {
+			ret = tow_maint_run_ready(maint, first);
+			mutex_unlock(&maint->use);
+			return ret;
+		}
+		mutex_unlock(&maint->use);
+		ret = tow_maint_wait_ready(maint);
+		if (ret)
+			return ret;
+	}
+}
+
 /**
  * tow_maint_init - prepare the structure
  * @maint: zeroed memory inside a tow_device
@@ -620,6 +749,7 @@ static void tow_maint_work(struct work_struct *work)
 void tow_maint_init(struct tow_maint *maint)
 {
 	spin_lock_init(&maint->lock);
+	mutex_init(&maint->use);
 	init_waitqueue_head(&maint->wait);
 	INIT_DELAYED_WORK(&maint->work, tow_maint_work);
 }
@@ -639,18 +769,31 @@ void tow_maint_start(struct tow_maint *maint)
 }
 
 /**
- * tow_maint_stop - undo tow_maint_start(), for good
+ * tow_maint_stop_begin - nobody is to wait for the queue pair any more
  * @maint: the maintenance queue pair
  *
- * Bounded: waits in the work item end when stopping is set, or by themselves.
+ * Whoever does gets -ENODEV.  What is READY still works.
  */
-void tow_maint_stop(struct tow_maint *maint)
+void tow_maint_stop_begin(struct tow_maint *maint)
 {
 	spin_lock_irq(&maint->lock);
 	/* Waiters look without the lock. */
 	WRITE_ONCE(maint->stopping, true);
 	spin_unlock_irq(&maint->lock);
-	wake_up(&maint->wait);
+	wake_up_all(&maint->wait);
+}
+
+/**
+ * tow_maint_stop - undo tow_maint_start(), for good
+ * @maint: the maintenance queue pair; tow_maint_stop_begin() was called, and
+ *	nobody is a user of the device any more
+ *
+ * Bounded: waits in the work item end when stopping is set, or by themselves.
+ */
+void tow_maint_stop(struct tow_maint *maint)
+{
 	cancel_delayed_work_sync(&maint->work);
+	mutex_lock(&maint->use);
 	tow_maint_teardown(maint);
+	mutex_unlock(&maint->use);
 }

@@ -11,6 +11,7 @@
 #ifndef TOW_MAINT_H
 #define TOW_MAINT_H
 
+#include <linux/mutex.h>
 #include <linux/scatterlist.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
@@ -34,18 +35,21 @@ struct tow_maint_pair;
  * @broken: why the present queue pair is of no use any more; 0 if it is
  * @changed: something happened that may help, or that moved our address
  * @stopping: the device is going; set once, never cleared
- * @wait: whoever waits in the work item; woken by events and by stopping
- * @work: does everything below; never runs twice at a time, so what follows
- *	needs no lock
+ * @wait: whoever waits for the queue pair, or in the work item; woken by events,
+ *	by changes of the state and by stopping
+ * @work: makes the queue pair, and makes it anew
+ * @use: held by whoever makes, uses or destroys the queue pair; protects what
+ *	follows
  * @attempts: how often it was tried since things last looked well
  * @ready_at: when it became ready, in jiffies
  * @was_ready: it was ready before
- * @cq: polled directly, only from the work item
+ * @cq: polled directly, only with @use held
  * @qp: what registrations are posted to
  * @pair: iWARP: both ends and their connection; owns @qp then
  * @gid: RoCE: our address at the time
  * @gid_index: RoCE: where @gid stands in the port's table
  * @lid: InfiniBand: our address at the time
+ * @request: the work requests that are being executed
  * @probe: what the trial registration needs, while it goes on
  */
 struct tow_maint {
@@ -60,6 +64,8 @@ struct tow_maint {
 
 	wait_queue_head_t	wait;
 	struct delayed_work	work;
+	/* protects what follows */
+	struct mutex		use;
 
 	unsigned int		attempts;
 	unsigned long		ready_at;
@@ -72,19 +78,24 @@ struct tow_maint {
 	u32			lid;
 
 	struct {
-		struct ib_mr		*mr;
-		struct page		*page;
-		struct scatterlist	sg;
 		struct ib_cqe		cqe;
 		unsigned int		outstanding;
 		enum ib_wc_status	status;
+	} request;
+
+	struct {
+		struct ib_mr		*mr;
+		struct page		*page;
+		struct scatterlist	sg;
 		bool			mapped;
 	} probe;
 };
 
 void tow_maint_init(struct tow_maint *maint);
 void tow_maint_start(struct tow_maint *maint);
+void tow_maint_stop_begin(struct tow_maint *maint);
 void tow_maint_stop(struct tow_maint *maint);
+int tow_maint_run(struct tow_maint *maint, struct ib_send_wr *first);
 void tow_maint_broken(struct tow_maint *maint, int error);
 void tow_maint_changed(struct tow_maint *maint);
 void tow_maint_describe(struct tow_maint *maint, struct tow_query *query);

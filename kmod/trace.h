@@ -128,6 +128,152 @@ TRACE_EVENT(tow_maint_state,
 		      tow_show_maint_state(__entry->to), __entry->error)
 );
 
+/* A chunk of memory was taken from the machine. */
+TRACE_EVENT(tow_chunk_alloc,
+	    TP_PROTO(struct tow_device *dev, struct tow_chunk *chunk),
+	    TP_ARGS(dev, chunk),
+	    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+			     __field(unsigned long, pfn)
+			     __field(u64, bytes)
+	    ),
+	    TP_fast_assign(tow_device_name(dev, __entry->name);
+			   __entry->pfn = page_to_pfn(chunk->page);
+			   __entry->bytes = chunk->bytes;
+	    ),
+	    TP_printk("%s pfn=0x%lx bytes=%llu", __entry->name, __entry->pfn,
+		      __entry->bytes)
+);
+
+DECLARE_EVENT_CLASS(tow_slab,
+		    TP_PROTO(struct tow_slab *slab),
+		    TP_ARGS(slab),
+		    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+				     __field(const void *, slab)
+				     __field(u64, bytes)
+				     __field(unsigned int, chunks)
+		    ),
+		    TP_fast_assign(tow_device_name(slab->dev, __entry->name);
+				   __entry->slab = slab;
+				   __entry->bytes = slab->bytes;
+				   __entry->chunks = slab->chunk_count;
+		    ),
+		    TP_printk("%s slab=%p bytes=%llu chunks=%u", __entry->name,
+			      __entry->slab, __entry->bytes, __entry->chunks)
+);
+
+/* The pool has one more. */
+DEFINE_EVENT(tow_slab, tow_slab_make,
+	     TP_PROTO(struct tow_slab *slab),
+	     TP_ARGS(slab)
+);
+
+/* Its memory goes back to the machine. */
+DEFINE_EVENT(tow_slab, tow_slab_free,
+	     TP_PROTO(struct tow_slab *slab),
+	     TP_ARGS(slab)
+);
+
+/* Its pages are in use elsewhere: nobody gets them from us any more. */
+DEFINE_EVENT(tow_slab, tow_slab_retire,
+	     TP_PROTO(struct tow_slab *slab),
+	     TP_ARGS(slab)
+);
+
+DECLARE_EVENT_CLASS(tow_mr,
+		    TP_PROTO(struct tow_slab *slab, int rights, int error),
+		    TP_ARGS(slab, rights, error),
+		    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+				     __field(const void *, slab)
+				     __field(int, rights)
+				     __field(int, error)
+		    ),
+		    TP_fast_assign(tow_device_name(slab->dev, __entry->name);
+				   __entry->slab = slab;
+				   __entry->rights = rights;
+				   __entry->error = error;
+		    ),
+		    TP_printk("%s slab=%p rights=%s error=%d", __entry->name,
+			      __entry->slab,
+			      __entry->rights ? "WRITE" : "READ",
+			      __entry->error)
+);
+
+/* Peers that have the key may come; error is 0 or a negative errno. */
+DEFINE_EVENT(tow_mr, tow_mr_register,
+	     TP_PROTO(struct tow_slab *slab, int rights, int error),
+	     TP_ARGS(slab, rights, error)
+);
+
+/* The key is refused from now on. */
+DEFINE_EVENT(tow_mr, tow_mr_invalidate,
+	     TP_PROTO(struct tow_slab *slab, int rights, int error),
+	     TP_ARGS(slab, rights, error)
+);
+
+DECLARE_EVENT_CLASS(tow_region,
+		    TP_PROTO(struct tow_region *region),
+		    TP_ARGS(region),
+		    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+				     __field(u64, id)
+				     __field(u64, bytes)
+				     __field(u32, flags)
+		    ),
+		    TP_fast_assign(tow_device_name(region->dev, __entry->name);
+				   __entry->id = region->id;
+				   __entry->bytes = region->bytes;
+				   __entry->flags = region->flags;
+		    ),
+		    TP_printk("%s id=%llu bytes=%llu flags=0x%x",
+			      __entry->name, __entry->id, __entry->bytes,
+			      __entry->flags)
+);
+
+/* A client has it. */
+DEFINE_EVENT(tow_region, tow_region_create,
+	     TP_PROTO(struct tow_region *region),
+	     TP_ARGS(region)
+);
+
+/* Its client has ended; it waits for another. */
+DEFINE_EVENT(tow_region, tow_region_linger,
+	     TP_PROTO(struct tow_region *region),
+	     TP_ARGS(region)
+);
+
+/* Another client has it. */
+DEFINE_EVENT(tow_region, tow_region_take_over,
+	     TP_PROTO(struct tow_region *region),
+	     TP_ARGS(region)
+);
+
+/* Nobody has it any more. */
+DEFINE_EVENT(tow_region, tow_region_end,
+	     TP_PROTO(struct tow_region *region),
+	     TP_ARGS(region)
+);
+
+/* Something was refused: the limit's file, and what was asked for. */
+TRACE_EVENT(tow_limit,
+	    TP_PROTO(struct tow_device *dev, const char *file, u64 used,
+		     u64 max, u64 amount),
+	    TP_ARGS(dev, file, used, max, amount),
+	    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+			     __array(char, file, 32)
+			     __field(u64, used)
+			     __field(u64, max)
+			     __field(u64, amount)
+	    ),
+	    TP_fast_assign(tow_device_name(dev, __entry->name);
+			   strscpy(__entry->file, file, 32);
+			   __entry->used = used;
+			   __entry->max = max;
+			   __entry->amount = amount;
+	    ),
+	    TP_printk("%s %s used=%llu max=%llu amount=%llu", __entry->name,
+		      __entry->file, __entry->used, __entry->max,
+		      __entry->amount)
+);
+
 #endif /* TOW_TRACE_H */
 
 /* Found through -I, as this file is not below include/trace/events/. */

@@ -14,8 +14,8 @@
  * valid.
  *
  * open(2) with O_RDWR gives everything the caller's permissions allow; with
- * O_RDONLY it gives the calls that only look (TOW_IOCTL_QUERY).  Errors of
- * open(2) that are towline's own:
+ * O_RDONLY it gives the calls that only look (QUERY, REGION_QUERY,
+ * REGION_LIST).  Errors of open(2) that are towline's own:
  *
  *	EINVAL		O_WRONLY: no call could answer through such a file
  *	ENODEV		the RDMA device is gone, or is going
@@ -54,8 +54,48 @@
  *			else any more; close it
  *	ENOTTY		no such call
  *
- * Where several apply, the order is ENODEV, ENOTTY, then what is wrong with the
- * size, then what is wrong with the content.
+ * Errors that every call but those that only look can give:
+ *
+ *	EBADF		the file was opened with O_RDONLY
+ *	EPERM		this process did not open the file (it was inherited, or
+ *			passed on): a client is the process that opened it
+ *
+ * Where several apply, the order is ENODEV, ENOTTY, EBADF, EPERM, then what is
+ * wrong with the size, then what is wrong with the content.
+ *
+ * Clients
+ * -------
+ * A client is one open file and the process that opened it.  It ends when that
+ * process exits or executes another program, or when the file is closed,
+ * whichever comes first; who else still holds the file does not matter.  Its
+ * handles end with it.
+ *
+ * Regions
+ * -------
+ * A region is memory that RDMA can reach: taken from the device's pool, or
+ * imported.  A client names its regions by handles: numbers that are not used
+ * again when a region is destroyed, and that mean nothing to other clients.
+ *
+ * A region of the pool has file descriptors of its own, dma-bufs, for mmap(2)
+ * and for passing on (fork(2), SCM_RIGHTS).  It lives as long as a handle, a
+ * descriptor or a mapping of it does, or while it lingers (see
+ * TOW_REGION_PERSISTENT).  When it ends, its memory goes back to the pool, is
+ * zeroed, and only then goes to anybody else; memory that something else in
+ * the kernel still uses (a pipe, a direct write, a registration of other
+ * software) is never given to anybody else, but replaced.
+ *
+ * When the RDMA device is removed, mappings and their contents stay.
+ *
+ * Three errors say that there is no more memory, or no more of something else
+ * that is counted:
+ *
+ *	EDQUOT		the caller's own limit, of this client or this user
+ *	ENOSPC		the device's: the pool is empty, or a limit for the whole
+ *			device is reached
+ *	ENOMEM		the machine's
+ *
+ * The kernel log says (not more often than every few seconds) which file below
+ * /sys/class/towline/NAME/ raises the limit.
  */
 #ifndef _UAPI_TOWLINE_H
 #define _UAPI_TOWLINE_H
@@ -68,12 +108,22 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	1
+#define TOW_UAPI_VERSION	2
 
 #define TOW_IOCTL_TYPE		0xBA
 
 enum {
-	TOW_CMD_QUERY = 0x00
+	TOW_CMD_QUERY			= 0x00,
+	TOW_CMD_JOIN			= 0x01,
+	TOW_CMD_REGION_CREATE		= 0x10,
+	TOW_CMD_REGION_DESTROY		= 0x11,
+	TOW_CMD_REGION_QUERY		= 0x12,
+	TOW_CMD_REGION_LIST		= 0x13,
+	TOW_CMD_REGION_FD		= 0x14,
+	TOW_CMD_REGION_FROM_FD		= 0x15,
+	TOW_CMD_REGION_ATTACH		= 0x16,
+	TOW_CMD_REGION_IMPORT_USER	= 0x17,
+	TOW_CMD_REGION_IMPORT_DMABUF	= 0x18
 };
 
 /* With the terminating zero; the RDMA subsystem's limit on device names. */
@@ -81,6 +131,13 @@ enum {
 
 /* Bytes of the number that names one life of one RDMA device. */
 #define TOW_INCARNATION_BYTES	16
+
+/* A region's name, with the terminating zero. */
+#define TOW_REGION_NAME_MAX	64
+
+/* A job's secret, and the name that follows from it. */
+#define TOW_JOB_KEY_BYTES	32
+#define TOW_JOB_ID_BYTES	16
 
 /**
  * enum tow_transport - what carries RDMA on a device
@@ -213,5 +270,353 @@ struct tow_query {
  * Errors: none but those of every call (above).
  */
 #define TOW_IOCTL_QUERY		_IO(TOW_IOCTL_TYPE, TOW_CMD_QUERY)
+
+/**
+ * struct tow_join - enter a job
+ * @size: in: sizeof(struct tow_join); out: bytes filled in
+ * @flags: in: 0
+ * @job_key: in: the job's key: 32 random bytes that all of the job's processes
+ *	share and nobody else knows
+ * @job_id: out: the job's public name: the first 16 bytes of the SHA-256 of
+ *	the key
+ */
+struct tow_join {
+	__u32		size;
+	__u32		flags;
+	__u8		job_key[TOW_JOB_KEY_BYTES];
+	__u8		job_id[TOW_JOB_ID_BYTES];
+};
+
+/**
+ * TOW_IOCTL_JOIN - enter a job
+ *
+ * Names are looked up in the client's job.  A client that never joins is in
+ * its user's own job, whose id is all zero.  Names given before stay where they
+ * were.
+ *
+ * Errors: EBUSY: the client is in another job already.
+ */
+#define TOW_IOCTL_JOIN		_IO(TOW_IOCTL_TYPE, TOW_CMD_JOIN)
+
+/* Bits of the regions' flags. */
+enum tow_region_flag {
+	/* can be read and sent from, not written */
+	TOW_REGION_READONLY	= 1 << 0,
+	/*
+	 * Outlives its client by linger_s seconds, under its name, still charged
+	 * to its user; REGION_ATTACH takes it over.
+	 */
+	TOW_REGION_PERSISTENT	= 1 << 1,
+	/* its client has ended, and nobody took it over so far (only told) */
+	TOW_REGION_LINGERING	= 1 << 2,
+	/* a process's own memory (only told) */
+	TOW_REGION_USER_MEMORY	= 1 << 3,
+	/* somebody else's dma-buf (only told) */
+	TOW_REGION_DMABUF	= 1 << 4
+};
+
+/**
+ * struct tow_region_create - memory of the pool
+ * @size: in: sizeof(struct tow_region_create); out: bytes filled in
+ * @flags: in: 0 or TOW_REGION_PERSISTENT
+ * @bytes: in: how much, at least 1
+ * @handle: out: the region's handle
+ * @map_bytes: out: what can be mapped and used: @bytes rounded up to whole
+ *	slabs, which is what counts against the limits
+ * @fd: out: a new descriptor of the region, closed on exec
+ * @linger_s: in: PERSISTENT: seconds it outlives its client; 0 or more than the
+ *	device's linger_max_s: that many.  Otherwise 0
+ * @name: in: PERSISTENT: its name among the user's regions in this job, not
+ *	empty.  Otherwise only for people who list regions, and may be empty.
+ *	Terminated and filled up with zeroes, of printable ASCII characters but
+ *	'/'
+ */
+struct tow_region_create {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	bytes;
+	__aligned_u64	handle;
+	__aligned_u64	map_bytes;
+	__s32		fd;
+	__u32		linger_s;
+	char		name[TOW_REGION_NAME_MAX];
+};
+
+/**
+ * TOW_IOCTL_REGION_CREATE - take memory from the pool
+ *
+ * The memory is zeroed.
+ *
+ * Errors: EINVAL: @bytes is 0, or what the flags ask of @name and @linger_s is
+ * not so; EEXIST: PERSISTENT: the user has a region of that name in this job;
+ * EMFILE, ENFILE: no descriptor is left; EDQUOT, ENOSPC, ENOMEM: see above.
+ */
+#define TOW_IOCTL_REGION_CREATE	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_CREATE)
+
+/**
+ * struct tow_region_destroy - end a region
+ * @size: in: sizeof(struct tow_region_destroy)
+ * @flags: in: 0
+ * @handle: in: the region
+ */
+struct tow_region_destroy {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	handle;
+};
+
+/**
+ * TOW_IOCTL_REGION_DESTROY - give up a handle
+ *
+ * The region does not linger, even if it is PERSISTENT.  Its memory stays while
+ * descriptors or mappings of it do.
+ *
+ * Errors: ENOENT: this client has no such handle.
+ */
+#define TOW_IOCTL_REGION_DESTROY _IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_DESTROY)
+
+/**
+ * struct tow_region_info - what a region is
+ * @size: in: sizeof(struct tow_region_info); out: bytes filled in
+ * @flags: in: 0; out: bits of enum tow_region_flag
+ * @handle: REGION_QUERY: in: the region; REGION_LIST: 0
+ * @id: out: names the region on this device; never used again during the
+ *	device's life
+ * @bytes: out: as asked for
+ * @map_bytes: out: what can be mapped; 0: nothing (imported memory)
+ * @charged_bytes: out: what counts against the limits of bytes
+ * @cgroup_id: out: of the process that created it or took it over: the inode
+ *	number of its cgroup's folder; 0 where the kernel has no cgroups
+ * @mrs: out: memory regions of the RDMA device that it takes
+ * @slabs: out: slabs of the pool that it consists of
+ * @uid: out: the user it is charged to, as the caller's user namespace has it
+ * @pid: out: of the process that created it or took it over, as the caller's
+ *	PID namespace has it; 0: it is not there, or has ended
+ * @linger_s: out: PERSISTENT: seconds it outlives its client
+ * @linger_left_ms: out: LINGERING: time that is left of them
+ * @fds: out: descriptors of it that were made and are still open or mapped
+ * @reserved: 0
+ * @name: out: its name, terminated and filled up with zeroes
+ * @job_id: out: the job that its name belongs to
+ */
+struct tow_region_info {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	handle;
+	__aligned_u64	id;
+	__aligned_u64	bytes;
+	__aligned_u64	map_bytes;
+	__aligned_u64	charged_bytes;
+	__aligned_u64	cgroup_id;
+	__u32		mrs;
+	__u32		slabs;
+	__u32		uid;
+	__s32		pid;
+	__u32		linger_s;
+	__u32		linger_left_ms;
+	__u32		fds;
+	__u32		reserved;
+	char		name[TOW_REGION_NAME_MAX];
+	__u8		job_id[TOW_JOB_ID_BYTES];
+};
+
+/**
+ * TOW_IOCTL_REGION_QUERY - describe a region
+ *
+ * Takes a struct tow_region_info.  Only looks.
+ *
+ * Errors: ENOENT: this client has no such handle.
+ */
+#define TOW_IOCTL_REGION_QUERY	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_QUERY)
+
+/* Bits of tow_region_list.flags. */
+enum tow_list_flag {
+	/* everybody's regions, not only the caller's user's; CAP_NET_ADMIN */
+	TOW_LIST_ALL		= 1 << 0
+};
+
+/**
+ * struct tow_region_list - the regions of a device
+ * @size: in: sizeof(struct tow_region_list); out: bytes filled in
+ * @flags: in: 0 or TOW_LIST_ALL
+ * @cursor: in: 0, or what the last call left here; out: where to go on
+ * @entries: in: address of an array of struct tow_region_info
+ * @entry_size: in: bytes of one entry, as the caller was compiled; out: bytes
+ *	filled in of each
+ * @count: in: entries that the array has room for; out: entries filled in; 0:
+ *	there are no more
+ */
+struct tow_region_list {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	cursor;
+	__aligned_u64	entries;
+	__u32		entry_size;
+	__u32		count;
+};
+
+/**
+ * TOW_IOCTL_REGION_LIST - describe regions, in the order of their ids
+ *
+ * Only looks.  Regions that come and go between two calls may be missed, never
+ * told twice.
+ *
+ * Errors: EINVAL: @entry_size is below the published size of struct
+ * tow_region_info, above 4096 or no multiple of 8; EPERM: TOW_LIST_ALL without
+ * CAP_NET_ADMIN.
+ */
+#define TOW_IOCTL_REGION_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_LIST)
+
+/**
+ * struct tow_region_fd - another descriptor of a region
+ * @size: in: sizeof(struct tow_region_fd); out: bytes filled in
+ * @flags: in: 0, or TOW_REGION_READONLY: it cannot be mapped for writing, nor
+ *	attached to a device but for reading
+ * @handle: in: the region
+ * @fd: out: a new descriptor, closed on exec
+ * @reserved: in: 0
+ */
+struct tow_region_fd {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	handle;
+	__s32		fd;
+	__u32		reserved;
+};
+
+/**
+ * TOW_IOCTL_REGION_FD - make a descriptor of a region
+ *
+ * Errors: ENOENT: this client has no such handle; EOPNOTSUPP: imported memory
+ * has its own; EACCES: the handle is READONLY, and @flags is not; EMFILE,
+ * ENFILE, ENOMEM.
+ */
+#define TOW_IOCTL_REGION_FD	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_FD)
+
+/**
+ * struct tow_region_from_fd - the region behind a descriptor
+ * @size: in: sizeof(struct tow_region_from_fd); out: bytes filled in
+ * @flags: in: 0
+ * @fd: in: a region's descriptor, from whatever process
+ * @reserved: in: 0
+ * @handle: out: a handle of this client; READONLY if the descriptor is
+ */
+struct tow_region_from_fd {
+	__u32		size;
+	__u32		flags;
+	__s32		fd;
+	__u32		reserved;
+	__aligned_u64	handle;
+};
+
+/**
+ * TOW_IOCTL_REGION_FROM_FD - a handle for a region that was passed on
+ *
+ * The region stays charged to whom it was; the handle counts as one region of
+ * this client and its user.
+ *
+ * Errors: EBADF: @fd is not open; EINVAL: it is no region's; EXDEV: it is a
+ * region of another device, or of an earlier life of this one; EDQUOT, ENOSPC,
+ * ENOMEM.
+ */
+#define TOW_IOCTL_REGION_FROM_FD _IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_FROM_FD)
+
+/**
+ * struct tow_region_attach - take over a region that lingers
+ * @size: in: sizeof(struct tow_region_attach); out: bytes filled in
+ * @flags: in: 0
+ * @bytes: out: as in struct tow_region_create
+ * @handle: out: the region's handle
+ * @map_bytes: out: as in struct tow_region_create
+ * @fd: out: a new descriptor of the region, closed on exec
+ * @linger_s: in: as in struct tow_region_create
+ * @name: in: its name
+ */
+struct tow_region_attach {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	bytes;
+	__aligned_u64	handle;
+	__aligned_u64	map_bytes;
+	__s32		fd;
+	__u32		linger_s;
+	char		name[TOW_REGION_NAME_MAX];
+};
+
+/**
+ * TOW_IOCTL_REGION_ATTACH - take over a region whose client has ended
+ *
+ * For the same user (kuid and user namespace) in the same job.  The region, its
+ * contents unchanged, is this client's from now on, and charged to it.
+ *
+ * Errors: EINVAL: not a name; ENOENT: this user has no such region in this job;
+ * EBUSY: the client that has it lives; EDQUOT: it would exceed this client's
+ * limits; EMFILE, ENFILE, ENOMEM.
+ */
+#define TOW_IOCTL_REGION_ATTACH	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_ATTACH)
+
+/**
+ * struct tow_region_import_user - memory that the process has
+ * @size: in: sizeof(struct tow_region_import_user); out: bytes filled in
+ * @flags: in: 0 or TOW_REGION_READONLY
+ * @address: in: where it begins, at any byte
+ * @bytes: in: how much, at least 1
+ * @handle: out: the region's handle
+ */
+struct tow_region_import_user {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	address;
+	__aligned_u64	bytes;
+	__aligned_u64	handle;
+};
+
+/**
+ * TOW_IOCTL_REGION_IMPORT_USER - make a region of the process's own memory
+ *
+ * The pages are pinned until the region ends, and count against RLIMIT_MEMLOCK
+ * (unless the process has CAP_IPC_LOCK) as well as against the device's limits.
+ *
+ * Errors: EFAULT: there is no memory, or it cannot be written and the region is
+ * not READONLY; EINVAL: @bytes is 0, or it wraps around; EOPNOTSUPP: memory that
+ * cannot be pinned (a device's, a file's that must know of writes);
+ * ENOMEM: RLIMIT_MEMLOCK, or the machine; EDQUOT, ENOSPC.
+ */
+#define TOW_IOCTL_REGION_IMPORT_USER \
+	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_IMPORT_USER)
+
+/**
+ * struct tow_region_import_dmabuf - memory of another device
+ * @size: in: sizeof(struct tow_region_import_dmabuf); out: bytes filled in
+ * @flags: in: 0 or TOW_REGION_READONLY
+ * @fd: in: a dma-buf
+ * @reserved: in: 0
+ * @offset: in: where to begin in it, in bytes, a multiple of the page size
+ * @bytes: in: how much, at least 1
+ * @handle: out: the region's handle
+ */
+struct tow_region_import_dmabuf {
+	__u32		size;
+	__u32		flags;
+	__s32		fd;
+	__u32		reserved;
+	__aligned_u64	offset;
+	__aligned_u64	bytes;
+	__aligned_u64	handle;
+};
+
+/**
+ * TOW_IOCTL_REGION_IMPORT_DMABUF - make a region of a dma-buf's memory
+ *
+ * The dma-buf is pinned until the region ends.  For descriptors of towline's own
+ * regions there is REGION_FROM_FD.
+ *
+ * Errors: EBADF: @fd is not open; EINVAL: it is no dma-buf, or the range is not
+ * within it; EOPNOTSUPP: the RDMA device is software and reaches only the
+ * processor's memory, or the exporter's memory cannot stay in one place; EDQUOT,
+ * ENOSPC, ENOMEM; or what the exporter says.
+ */
+#define TOW_IOCTL_REGION_IMPORT_DMABUF \
+	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_IMPORT_DMABUF)
 
 #endif /* _UAPI_TOWLINE_H */

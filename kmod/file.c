@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What programs do with /dev/towline/<ibdev>: open, ioctl, close.
+ *
+ * An open file is a client (client.h).  It holds a reference to its tow_device
+ * and, through file_operations.owner, the module; nothing of the RDMA device.
+ */
+#include <crypto/sha2.h>
+#include <linux/compat.h>
+#include <linux/cred.h>
+#include <linux/fs.h>
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <linux/nsproxy.h>
+#include <linux/pid.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/user_namespace.h>
+#include <net/net_namespace.h>
+#include <rdma/ib_cache.h>
+#include <rdma/ib_verbs.h>
+
+#include "client.h"
+#include "device.h"
+#include "trace.h"
+
+/* No structure of the contract is ever larger. */
+#define TOW_STRUCT_MAX		4096
+
+/* Published sizes: of the first version that had the structure, for ever. */
+#define TOW_QUERY_PUBLISHED	208
+#define TOW_JOIN_PUBLISHED	56
+
+/* Does the device's network interface live in the initial namespace? */
+static bool tow_file_in_init_net(struct tow_device *dev)
+{
+	const struct ib_gid_attr *attr;
+	struct net_device *ndev;
+	bool result = true;
+
+	/* Every RoCE interface has a default GID, at the table's beginning. */
+	attr = rdma_get_gid_attr(dev->ibdev, dev->port, 0);
+	if (IS_ERR(attr))
+		return true;
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(attr);
+	if (!IS_ERR(ndev))
+		result = net_eq(dev_net(ndev), &init_net);
+	rcu_read_unlock();
+	rdma_put_gid_attr(attr);
+	return result;
+}
+
+/* Called by users of the device. */
+static int tow_file_check_net(struct tow_device *dev)
+{
+	struct ib_device *ibdev = dev->ibdev;
+
+	if (!rdma_dev_access_netns(ibdev, current->nsproxy->net_ns))
+		return -EPERM;
+	/* Its sockets are in the initial namespace, whatever the interface. */
+	if (ibdev->ops.driver_id == RDMA_DRIVER_RXE &&
+	    !tow_file_in_init_net(dev))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static int tow_file_may_open(struct tow_device *dev, struct file *file)
+{
+	int ret;
+
+	/* Every call answers, so it needs to read; see the contract. */
+	if (!(file->f_mode & FMODE_READ))
+		return -EINVAL;
+	if (!tow_device_enter(dev))
+		return -ENODEV;
+	ret = tow_file_check_net(dev);
+	tow_device_leave(dev);
+	return ret;
+}
+
+/*
+ * Whom a client is charged to: its user, but for containers their owner, or one
+ * user could have as many quotas as a user namespace has users.
+ */
+static kuid_t tow_client_key(void)
+{
+	struct user_namespace *ns = current_user_ns();
+
+	if (ns == &init_user_ns)
+		return current_euid();
+	while (ns->parent != &init_user_ns)
+		ns = ns->parent;
+	return ns->owner;
+}
+
+static struct tow_client *tow_client_new(struct tow_device *dev,
+					 struct file *file)
+{
+	struct tow_client *client;
+
+	client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
+	if (!client)
+		return ERR_PTR(-ENOMEM);
+	mutex_init(&client->lock);
+	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
+	client->dev = dev;
+	client->key = tow_client_key();
+	client->kuid = current_euid();
+	client->cgroup_id = tow_limits_cgroup();
+	client->writable = file->f_mode & FMODE_WRITE;
+	client->account = tow_account_new(&dev->limits, client->key);
+	if (!client->account) {
+		kfree(client);
+		return ERR_PTR(-ENOMEM);
+	}
+	client->process = tow_process_get();
+	if (IS_ERR(client->process)) {
+		int ret = PTR_ERR(client->process);
+
+		tow_account_put(client->account);
+		kfree(client);
+		return ERR_PTR(ret);
+	}
+	client->user_ns = get_user_ns(current_user_ns());
+	client->pid = get_pid(task_tgid(current));
+	tow_process_add(client->process, client);
+	return client;
+}
+
+static void tow_client_free(struct tow_client *client)
+{
+	tow_process_remove(client->process, client);
+	tow_client_end(client);
+	tow_process_put(client->process);
+	tow_account_put(client->account);
+	put_user_ns(client->user_ns);
+	put_pid(client->pid);
+	kfree(client);
+}
+
+static int tow_file_open(struct inode *inode, struct file *file)
+{
+	struct tow_device *dev = tow_device_get(iminor(inode));
+	struct tow_client *client;
+	int ret;
+
+	if (!dev)
+		return -ENODEV;
+	ret = tow_file_may_open(dev, file);
+	if (!ret) {
+		client = tow_client_new(dev, file);
+		ret = PTR_ERR_OR_ZERO(client);
+	}
+	trace_tow_client_open(dev, ret);
+	if (ret) {
+		tow_device_put(dev);
+		return ret;
+	}
+	file->private_data = client;
+	return nonseekable_open(inode, file);
+}
+
+static int tow_file_release(struct inode *inode, struct file *file)
+{
+	struct tow_client *client = file->private_data;
+	struct tow_device *dev = client->dev;
+
+	tow_client_free(client);
+	trace_tow_client_close(dev);
+	tow_device_put(dev);
+	return 0;
+}
+
+/**
+ * tow_file_copy_in - read a structure that begins with its size
+ * @to: where to
+ * @known: its size, as the module knows it
+ * @published: its published size; see the contract, whose rules hold
+ * @from: the user's
+ * @user_size: the size that the user said; he may have changed it since
+ *
+ * Return: 0, -EFAULT, -EINVAL or -E2BIG.
+ */
+int tow_file_copy_in(void *to, u32 known, u32 published,
+		     const void __user *from, u32 *user_size)
+{
+	u32 size;
+
+	if (get_user(size, (const u32 __user *)from))
+		return -EFAULT;
+	if (size < published)
+		return -EINVAL;
+	if (size > TOW_STRUCT_MAX)
+		return -E2BIG;
+	*user_size = size;
+	return copy_struct_from_user(to, known, from, size);
+}
+
+/**
+ * tow_file_copy_out - answer in a structure that begins with its size
+ * @user: the user's
+ * @from: the answer; its size is filled in here
+ * @known: its size, as the module knows it
+ * @user_size: from tow_file_copy_in()
+ *
+ * Return: 0 or -EFAULT.
+ */
+int tow_file_copy_out(void __user *user, void *from, u32 known, u32 user_size)
+{
+	u32 filled = min(user_size, known);
+
+	*(u32 *)from = filled;
+	return copy_to_user(user, from, filled) ? -EFAULT : 0;
+}
+
+static u64 tow_file_features(struct tow_device *dev)
+{
+	struct ib_device *ibdev = dev->ibdev;
+	u64 features = 0;
+
+	if (dev->transport != TOW_TRANSPORT_IWARP)
+		features |= TOW_FEATURE_WRITE_IMM;
+	if (ibdev->attrs.atomic_cap != IB_ATOMIC_NONE)
+		features |= TOW_FEATURE_ATOMICS;
+	if (ibdev->attrs.max_srq > 0)
+		features |= TOW_FEATURE_SRQ;
+	if (ib_uses_virt_dma(ibdev))
+		features |= TOW_FEATURE_VIRT_DMA;
+	return features;
+}
+
+static void tow_file_fill_limits(struct tow_device *dev,
+				   struct tow_query *query)
+{
+	const struct ib_device_attr *attrs = &dev->ibdev->attrs;
+
+	query->max_mr_size = attrs->max_mr_size;
+	query->max_msg_size = dev->max_msg_bytes;
+	query->max_mr = attrs->max_mr;
+	query->max_fast_reg_pages = attrs->max_fast_reg_page_list_len;
+	query->max_pd = attrs->max_pd;
+	query->max_qp = attrs->max_qp;
+	query->max_qp_wr = attrs->max_qp_wr;
+	query->max_send_sge = attrs->max_send_sge;
+	query->max_recv_sge = attrs->max_recv_sge;
+	query->max_sge_rd = attrs->max_sge_rd;
+	query->max_cq = attrs->max_cq;
+	query->max_cqe = attrs->max_cqe;
+	query->max_srq = attrs->max_srq;
+	query->max_srq_wr = attrs->max_srq_wr;
+	query->max_qp_rd_atom = attrs->max_qp_rd_atom;
+	query->max_qp_init_rd_atom = attrs->max_qp_init_rd_atom;
+}
+
+/* Called by users of the device. */
+static void tow_file_fill_query(struct tow_device *dev,
+				  struct tow_query *query)
+{
+	query->uapi_version = TOW_UAPI_VERSION;
+	query->driver_version = TOW_DRIVER_VERSION_CODE;
+	tow_device_name(dev, query->device_name);
+	memcpy(query->incarnation, dev->incarnation,
+	       sizeof(query->incarnation));
+	query->features = tow_file_features(dev);
+	query->transport = dev->transport;
+	query->port = dev->port;
+	query->page_size = PAGE_SIZE;
+	query->numa_node = ibdev_to_node(dev->ibdev);
+	tow_file_fill_limits(dev, query);
+	tow_maint_describe(&dev->maint, query);
+}
+
+static int tow_file_query(struct tow_device *dev, void __user *user)
+{
+	struct tow_query query;
+	u32 user_size;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(query) < TOW_QUERY_PUBLISHED);
+
+	ret = tow_file_copy_in(&query, sizeof(query), TOW_QUERY_PUBLISHED,
+				 user, &user_size);
+	if (ret)
+		return ret;
+	if (query.flags || query.reserved)
+		return -EINVAL;
+
+	memset(&query, 0, sizeof(query));
+	if (!tow_device_enter(dev))
+		return -ENODEV;
+	tow_file_fill_query(dev, &query);
+	tow_device_leave(dev);
+	return tow_file_copy_out(user, &query, sizeof(query), user_size);
+}
+
+/* The client is in the job from now on, unless it is in another one. */
+static int tow_client_join(struct tow_client *client,
+			   const u8 job_id[TOW_JOB_ID_BYTES])
+{
+	int ret = 0;
+
+	mutex_lock(&client->lock);
+	if (client->joined &&
+	    memcmp(client->job_id, job_id, sizeof(client->job_id)))
+		ret = -EBUSY;
+	memcpy(client->job_id, ret ? client->job_id : job_id,
+	       sizeof(client->job_id));
+	client->joined = true;
+	mutex_unlock(&client->lock);
+	return ret;
+}
+
+static int tow_file_join(struct tow_client *client, void __user *user)
+{
+	u8 digest[SHA256_DIGEST_SIZE];
+	struct tow_join join;
+	u32 user_size;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(join) < TOW_JOIN_PUBLISHED);
+
+	ret = tow_file_copy_in(&join, sizeof(join), TOW_JOIN_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (join.flags)
+		return -EINVAL;
+	sha256(join.job_key, sizeof(join.job_key), digest);
+	ret = tow_client_join(client, digest);
+	memcpy(join.job_id, digest, sizeof(join.job_id));
+	if (!ret)
+		ret = tow_file_copy_out(user, &join, sizeof(join), user_size);
+	/* The key stays nowhere. */
+	memzero_explicit(&join, sizeof(join));
+	return ret;
+}
+
+/* Calls that change nothing are for everybody who has the file. */
+static bool tow_file_only_looks(unsigned int cmd)
+{
+	return cmd == TOW_IOCTL_QUERY || cmd == TOW_IOCTL_REGION_QUERY ||
+	       cmd == TOW_IOCTL_REGION_LIST;
+}
+
+static bool tow_file_knows(unsigned int cmd)
+{
+	switch (cmd) {
+	case TOW_IOCTL_QUERY:
+	case TOW_IOCTL_JOIN:
+	case TOW_IOCTL_REGION_CREATE:
+	case TOW_IOCTL_REGION_DESTROY:
+	case TOW_IOCTL_REGION_QUERY:
+	case TOW_IOCTL_REGION_LIST:
+	case TOW_IOCTL_REGION_FD:
+	case TOW_IOCTL_REGION_FROM_FD:
+	case TOW_IOCTL_REGION_ATTACH:
+	case TOW_IOCTL_REGION_IMPORT_USER:
+	case TOW_IOCTL_REGION_IMPORT_DMABUF:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static long tow_file_call(struct tow_client *client, unsigned int cmd,
+			  void __user *user)
+{
+	struct tow_device *dev = client->dev;
+
+	/* Only for the order of errors: each call enters by itself. */
+	if (percpu_ref_is_dying(&dev->users))
+		return -ENODEV;
+	if (!tow_file_knows(cmd))
+		return -ENOTTY;
+	if (!tow_file_only_looks(cmd)) {
+		if (!client->writable)
+			return -EBADF;
+		if (!tow_process_is_current(client->process))
+			return -EPERM;
+	}
+	switch (cmd) {
+	case TOW_IOCTL_QUERY:
+		return tow_file_query(dev, user);
+	case TOW_IOCTL_JOIN:
+		return tow_file_join(client, user);
+	default:
+		return tow_region_call(client, cmd, user);
+	}
+}
+
+static long tow_file_ioctl(struct file *file, unsigned int cmd,
+			   unsigned long arg)
+{
+	struct tow_client *client = file->private_data;
+	long ret;
+
+	ret = tow_file_call(client, cmd, (void __user *)arg);
+	trace_tow_ioctl(client->dev, cmd, ret);
+	return ret;
+}
+
+const struct file_operations tow_file_fops = {
+	.owner		= THIS_MODULE,
+	.open		= tow_file_open,
+	.release	= tow_file_release,
+	.unlocked_ioctl	= tow_file_ioctl,
+	.compat_ioctl	= compat_ptr_ioctl,
+	.llseek		= noop_llseek,
+};

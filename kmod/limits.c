@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Limits: see limits.h.
+ *
+ * All numbers of a device are under one lock.  It is taken once when a region
+ * is made and once when it goes, never for an operation.
+ *
+ * A refusal says whose limit it was: -EDQUOT for the client's and the user's,
+ * -ENOSPC for the device's.  The kernel log names the file that raises it, at
+ * most ten times in five seconds.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cgroup.h>
+#include <linux/cred.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "trace.h"
+
+/*
+ * Each region costs the kernel some hundred bytes beside its memory.  That is
+ * accounted to its cgroup; these keep it within reason where cgroups do not.
+ */
+#define TOW_CLIENT_REGIONS_MAX	(1 << 16)
+#define TOW_USER_REGIONS_MAX	(1 << 18)
+#define TOW_DEVICE_REGIONS_MAX	(1 << 20)
+
+static const char * const tow_limits_files[TOW_LEVELS][TOW_RESOURCES] = {
+	[TOW_LEVEL_CLIENT] = {
+		[TOW_RES_BYTES]		= "client_bytes_limit",
+		[TOW_RES_MRS]		= "client_mr_limit",
+		[TOW_RES_REGIONS]	= "client_region_limit",
+	},
+	[TOW_LEVEL_USER] = {
+		[TOW_RES_BYTES]		= "user_bytes_limit",
+		[TOW_RES_MRS]		= "user_mr_limit",
+		[TOW_RES_REGIONS]	= "user_region_limit",
+	},
+	[TOW_LEVEL_DEVICE] = {
+		/* The pool has as many bytes as it has. */
+		[TOW_RES_BYTES]		= "pool_bytes",
+		[TOW_RES_MRS]		= "mr_limit",
+		[TOW_RES_REGIONS]	= "device_region_limit",
+	},
+};
+
+/**
+ * tow_limits_file - the file in sysfs that holds a limit
+ * @level: whose
+ * @resource: of what
+ *
+ * Return: its name.
+ */
+const char *tow_limits_file(enum tow_level level, enum tow_resource resource)
+{
+	return tow_limits_files[level][resource];
+}
+
+static struct tow_device *tow_limits_device(struct tow_limits *limits)
+{
+	return container_of(limits, struct tow_device, limits);
+}
+
+/**
+ * tow_limits_init - prepare the structure
+ * @limits: zeroed memory inside a tow_device
+ * @hardware_mrs: memory regions that the RDMA device has
+ */
+void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
+{
+	int level;
+
+	spin_lock_init(&limits->lock);
+	INIT_LIST_HEAD(&limits->users);
+	for (level = 0; level < TOW_LEVELS; level++) {
+		limits->max[level][TOW_RES_BYTES] = TOW_UNLIMITED;
+		limits->max[level][TOW_RES_MRS] = TOW_UNLIMITED;
+	}
+	/* Others use the device, too. */
+	limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS] =
+		hardware_mrs - hardware_mrs / 8;
+	limits->max[TOW_LEVEL_CLIENT][TOW_RES_REGIONS] = TOW_CLIENT_REGIONS_MAX;
+	limits->max[TOW_LEVEL_USER][TOW_RES_REGIONS] = TOW_USER_REGIONS_MAX;
+	limits->max[TOW_LEVEL_DEVICE][TOW_RES_REGIONS] = TOW_DEVICE_REGIONS_MAX;
+}
+
+static struct tow_account *tow_account_alloc(struct tow_limits *limits)
+{
+	struct tow_account *account;
+
+	account = kzalloc(sizeof(*account), GFP_KERNEL_ACCOUNT);
+	if (!account)
+		return NULL;
+	kref_init(&account->refs);
+	INIT_LIST_HEAD(&account->link);
+	account->limits = limits;
+	return account;
+}
+
+/* Called with the lock held: one that is not going. */
+static struct tow_account *tow_account_find_user(struct tow_limits *limits,
+						 kuid_t key)
+{
+	struct tow_account *user;
+
+	list_for_each_entry(user, &limits->users, link) {
+		if (uid_eq(user->key, key) && kref_get_unless_zero(&user->refs))
+			return user;
+	}
+	return NULL;
+}
+
+/* The account of a user, made if need be, with a reference; or NULL. */
+static struct tow_account *tow_account_user(struct tow_limits *limits,
+					    kuid_t key)
+{
+	struct tow_account *fresh = tow_account_alloc(limits);
+	struct tow_account *user;
+
+	if (!fresh)
+		return NULL;
+	fresh->key = key;
+	spin_lock(&limits->lock);
+	user = tow_account_find_user(limits, key);
+	if (!user) {
+		list_add(&fresh->link, &limits->users);
+		user = fresh;
+	}
+	spin_unlock(&limits->lock);
+	if (user != fresh)
+		kfree(fresh);
+	return user;
+}
+
+static void tow_account_release(struct kref *refs)
+{
+	struct tow_account *account = container_of(refs, struct tow_account,
+						   refs);
+	struct tow_account *user = account->user;
+	int i;
+
+	for (i = 0; i < TOW_RESOURCES; i++)
+		WARN_ON_ONCE(account->used[i]);
+	spin_lock(&account->limits->lock);
+	list_del(&account->link);
+	spin_unlock(&account->limits->lock);
+	kfree(account);
+	if (user)
+		tow_account_put(user);
+}
+
+/**
+ * tow_account_put - give a reference back
+ * @account: the account; the device must still have its structure
+ */
+void tow_account_put(struct tow_account *account)
+{
+	kref_put(&account->refs, tow_account_release);
+}
+
+/**
+ * tow_account_new - open a client's account
+ * @limits: the device's
+ * @key: the client's user
+ *
+ * Return: the account with a reference for the caller, or NULL: no memory.
+ */
+struct tow_account *tow_account_new(struct tow_limits *limits, kuid_t key)
+{
+	struct tow_account *account = tow_account_alloc(limits);
+
+	if (!account)
+		return NULL;
+	account->key = key;
+	account->user = tow_account_user(limits, key);
+	if (!account->user) {
+		kfree(account);
+		return NULL;
+	}
+	return account;
+}
+
+static u64 *tow_limits_used(struct tow_limits *limits,
+			    struct tow_account *account, enum tow_level level)
+{
+	switch (level) {
+	case TOW_LEVEL_CLIENT:
+		return account->used;
+	case TOW_LEVEL_USER:
+		return account->user->used;
+	default:
+		return limits->used;
+	}
+}
+
+/* What stood in the way of a charge. */
+struct tow_refusal {
+	enum tow_level		level;
+	enum tow_resource	resource;
+	u64			used;
+	u64			max;
+};
+
+/* MRs of the device are counted where they are made: tow_limits_take_mrs(). */
+static bool tow_limits_counted(enum tow_level level, enum tow_resource resource)
+{
+	return level != TOW_LEVEL_DEVICE || resource != TOW_RES_MRS;
+}
+
+/* Called with the lock held.  Does everything fit, on the levels up to @top? */
+static bool tow_limits_fit(struct tow_limits *limits,
+			   struct tow_account *account,
+			   const u64 amount[TOW_RESOURCES], enum tow_level top,
+			   struct tow_refusal *refusal)
+{
+	int level, i;
+
+	for (level = 0; level <= top; level++) {
+		const u64 *used = tow_limits_used(limits, account, level);
+
+		for (i = 0; i < TOW_RESOURCES; i++) {
+			u64 max = limits->max[level][i];
+
+			if (!tow_limits_counted(level, i) || !amount[i] ||
+			    (used[i] <= max && amount[i] <= max - used[i]))
+				continue;
+			*refusal = (struct tow_refusal){ level, i, used[i], max };
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Called with the lock held.  Takes away if @sign is negative. */
+static void tow_limits_adjust(struct tow_limits *limits,
+			      struct tow_account *account,
+			      const u64 amount[TOW_RESOURCES],
+			      enum tow_level top, int sign)
+{
+	int level, i;
+
+	for (level = 0; level <= top; level++) {
+		u64 *used = tow_limits_used(limits, account, level);
+
+		for (i = 0; i < TOW_RESOURCES; i++) {
+			if (!tow_limits_counted(level, i))
+				continue;
+			used[i] = sign < 0 ? used[i] - amount[i] :
+					     used[i] + amount[i];
+		}
+	}
+}
+
+/**
+ * tow_limits_cgroup - the cgroup of the process that calls
+ *
+ * Return: its id; 0 where the kernel has no cgroups.
+ */
+u64 tow_limits_cgroup(void)
+{
+#ifdef CONFIG_CGROUPS
+	u64 id;
+
+	rcu_read_lock();
+	id = cgroup_id(task_dfl_cgroup(current));
+	rcu_read_unlock();
+	return id;
+#else
+	return 0;
+#endif
+}
+
+static int tow_limits_refuse(struct tow_limits *limits,
+			     struct tow_account *account,
+			     const struct tow_refusal *refusal, u64 amount)
+{
+	struct tow_device *dev = tow_limits_device(limits);
+	const char *file = tow_limits_file(refusal->level, refusal->resource);
+	bool own = refusal->level != TOW_LEVEL_DEVICE;
+	char name[TOW_DEVICE_NAME_MAX];
+
+	tow_device_name(dev, name);
+	trace_tow_limit(dev, file, refusal->used, refusal->max, amount);
+	tow_stat_inc(dev, own ? TOW_STAT_QUOTA_REFUSALS :
+				TOW_STAT_POOL_REFUSALS);
+	pr_notice_ratelimited("%s: process %d of user %u (cgroup %llu) asked for %llu, with %llu used of %llu: raise /sys/class/towline/%s/%s\n",
+			      name, task_tgid_nr(current),
+			      from_kuid(&init_user_ns, account->key),
+			      tow_limits_cgroup(), amount, refusal->used,
+			      refusal->max, name, file);
+	return own ? -EDQUOT : -ENOSPC;
+}
+
+/**
+ * tow_charge - charge a client for something
+ * @charge: where to remember it; tow_uncharge() undoes it
+ * @account: the client's
+ * @amount: how much of each
+ *
+ * Return: 0; -EDQUOT at a limit of the client or its user, -ENOSPC at one of
+ * the device; then nothing is charged.
+ */
+int tow_charge(struct tow_charge *charge, struct tow_account *account,
+	       const u64 amount[TOW_RESOURCES])
+{
+	struct tow_limits *limits = account->limits;
+	struct tow_refusal refusal;
+	bool fits;
+
+	spin_lock(&limits->lock);
+	fits = tow_limits_fit(limits, account, amount, TOW_LEVEL_DEVICE,
+			      &refusal);
+	if (fits)
+		tow_limits_adjust(limits, account, amount, TOW_LEVEL_DEVICE, 1);
+	spin_unlock(&limits->lock);
+	if (!fits)
+		return tow_limits_refuse(limits, account, &refusal,
+					 amount[refusal.resource]);
+	kref_get(&account->refs);
+	charge->account = account;
+	memcpy(charge->amount, amount, sizeof(charge->amount));
+	return 0;
+}
+
+/**
+ * tow_uncharge - undo tow_charge()
+ * @charge: the charge; nothing happens if there is none
+ */
+void tow_uncharge(struct tow_charge *charge)
+{
+	struct tow_account *account = charge->account;
+
+	if (!account)
+		return;
+	spin_lock(&account->limits->lock);
+	tow_limits_adjust(account->limits, account, charge->amount,
+			  TOW_LEVEL_DEVICE, -1);
+	spin_unlock(&account->limits->lock);
+	charge->account = NULL;
+	tow_account_put(account);
+}
+
+/**
+ * tow_charge_move - charge another client of the same user instead
+ * @charge: the charge
+ * @to: that client's account
+ *
+ * The user's and the device's numbers do not change.
+ *
+ * Return: 0, or -EDQUOT: it would exceed that client's limits, and nothing has
+ * changed.
+ */
+int tow_charge_move(struct tow_charge *charge, struct tow_account *to)
+{
+	struct tow_account *from = charge->account;
+	struct tow_limits *limits = to->limits;
+	struct tow_refusal refusal;
+	bool fits;
+
+	if (WARN_ON_ONCE(from->user != to->user))
+		return -EDQUOT;
+	spin_lock(&limits->lock);
+	fits = tow_limits_fit(limits, to, charge->amount, TOW_LEVEL_CLIENT,
+			      &refusal);
+	if (fits) {
+		tow_limits_adjust(limits, to, charge->amount, TOW_LEVEL_CLIENT,
+				  1);
+		tow_limits_adjust(limits, from, charge->amount,
+				  TOW_LEVEL_CLIENT, -1);
+	}
+	spin_unlock(&limits->lock);
+	if (!fits)
+		return tow_limits_refuse(limits, to, &refusal,
+					 charge->amount[refusal.resource]);
+	kref_get(&to->refs);
+	charge->account = to;
+	tow_account_put(from);
+	return 0;
+}
+
+/**
+ * tow_limits_take_mrs - count memory regions that are about to be made
+ * @limits: the device's
+ * @count: how many
+ *
+ * Return: 0, or -ENOSPC: the device's limit is reached.
+ */
+int tow_limits_take_mrs(struct tow_limits *limits, unsigned int count)
+{
+	struct tow_device *dev = tow_limits_device(limits);
+	u64 *used = &limits->used[TOW_RES_MRS];
+	char name[TOW_DEVICE_NAME_MAX];
+	u64 had, max;
+
+	spin_lock(&limits->lock);
+	max = limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS];
+	had = *used;
+	if (had + count <= max) {
+		*used += count;
+		spin_unlock(&limits->lock);
+		return 0;
+	}
+	spin_unlock(&limits->lock);
+
+	tow_device_name(dev, name);
+	trace_tow_limit(dev, "mr_limit", had, max, count);
+	tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
+	pr_notice_ratelimited("%s: %llu memory regions used of %llu: raise /sys/class/towline/%s/mr_limit\n",
+			      name, had, max, name);
+	return -ENOSPC;
+}
+
+/**
+ * tow_limits_give_mrs - undo tow_limits_take_mrs()
+ * @limits: the device's
+ * @count: how many
+ */
+void tow_limits_give_mrs(struct tow_limits *limits, unsigned int count)
+{
+	spin_lock(&limits->lock);
+	limits->used[TOW_RES_MRS] -= count;
+	spin_unlock(&limits->lock);
+}
+
+/**
+ * tow_limits_mrs - how many memory regions there are
+ * @limits: the device's
+ *
+ * Return: their number.
+ */
+u64 tow_limits_mrs(struct tow_limits *limits)
+{
+	u64 used;
+
+	spin_lock(&limits->lock);
+	used = limits->used[TOW_RES_MRS];
+	spin_unlock(&limits->lock);
+	return used;
+}
+
+/**
+ * tow_limits_get - read a limit
+ * @limits: the device's
+ * @level: whose
+ * @resource: of what
+ *
+ * Return: the limit; TOW_UNLIMITED if there is none.
+ */
+u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
+		   enum tow_resource resource)
+{
+	u64 max;
+
+	spin_lock(&limits->lock);
+	max = limits->max[level][resource];
+	spin_unlock(&limits->lock);
+	return max;
+}
+
+/**
+ * tow_limits_set - change a limit
+ * @limits: the device's
+ * @level: whose
+ * @resource: of what
+ * @max: the new one; what is above it already stays
+ */
+void tow_limits_set(struct tow_limits *limits, enum tow_level level,
+		    enum tow_resource resource, u64 max)
+{
+	spin_lock(&limits->lock);
+	limits->max[level][resource] = max;
+	spin_unlock(&limits->lock);
+}

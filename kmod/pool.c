@@ -1,0 +1,677 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The pool: see pool.h, and slab.h for the states of a slab.
+ *
+ * Normal operation
+ *
+ * A region takes FREE slabs, which are zeroed, and gives them back when it
+ * ends.  They come back DRAINING.  The work item takes each one through what it
+ * needs before somebody else may have it:
+ *
+ *   1. no peer may have an operation on it in flight (tow_slab.remote is 0:
+ *      each was revoked and has acknowledged, or lost its queue pairs);
+ *   2. its registrations are invalidated;
+ *   3. nobody on this machine may use its pages (references are counted); if
+ *      somebody does, the slab is retired and a new one made in its place;
+ *   4. it is zeroed.
+ *
+ * The order matters.  Only after 1 is it safe to invalidate, as invalidation
+ * stops no operation that is past its check of the key; only after 2 is 3 the
+ * last word, and what somebody wrote before 3 is gone after 4.
+ *
+ * A region that finds too few FREE slabs takes DIRTY ones and zeroes them
+ * itself; then waits for the work item; then has free slabs of the other class
+ * exchanged for some of its own.
+ *
+ * Removal of the device
+ *
+ * tow_pool_stop() takes every slab off the RDMA device.  Those that regions
+ * have stay with them, as plain memory, until the regions end.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/sched/signal.h>
+
+#include "device.h"
+#include "trace.h"
+
+/*
+ * What one caller had made ready, another may have taken: so often we try again
+ * before we say that there is none.
+ */
+#define TOW_POOL_ROUNDS		3
+
+static struct tow_device *tow_pool_device(struct tow_pool *pool)
+{
+	return container_of(pool, struct tow_device, pool);
+}
+
+static void tow_pool_work(struct work_struct *work);
+
+/**
+ * tow_pool_init - prepare the structure
+ * @pool: zeroed memory inside a tow_device
+ */
+void tow_pool_init(struct tow_pool *pool)
+{
+	int class;
+
+	spin_lock_init(&pool->lock);
+	INIT_LIST_HEAD(&pool->all);
+	INIT_LIST_HEAD(&pool->draining);
+	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
+		INIT_LIST_HEAD(&pool->free[class]);
+		INIT_LIST_HEAD(&pool->dirty[class]);
+	}
+	mutex_init(&pool->resize);
+	INIT_WORK(&pool->work, tow_pool_work);
+}
+
+/* ---- which slabs there are ------------------------------------------------ */
+
+/* A slab that was just made, or one that was zeroed, is free. */
+static void tow_pool_put_free(struct tow_pool *pool, struct tow_slab *slab)
+{
+	lockdep_assert_held(&pool->lock);
+	slab->state = TOW_SLAB_FREE;
+	list_add_tail(&slab->list, &pool->free[slab->class]);
+	pool->free_count[slab->class]++;
+}
+
+static int tow_pool_make_one(struct tow_pool *pool, enum tow_slab_class class)
+{
+	struct tow_slab *slab;
+
+	lockdep_assert_held(&pool->resize);
+	slab = tow_slab_make(tow_pool_device(pool), class);
+	if (IS_ERR(slab))
+		return PTR_ERR(slab);
+	spin_lock(&pool->lock);
+	list_add_tail(&slab->all, &pool->all);
+	pool->bytes += slab->bytes;
+	pool->count[class]++;
+	tow_pool_put_free(pool, slab);
+	spin_unlock(&pool->lock);
+	return 0;
+}
+
+/* Called with the lock held: the slab is no part of the pool any more. */
+static void tow_pool_forget(struct tow_pool *pool, struct tow_slab *slab)
+{
+	lockdep_assert_held(&pool->lock);
+	list_del_init(&slab->all);
+	pool->bytes -= slab->bytes;
+	pool->count[slab->class]--;
+}
+
+/* A free slab of the class leaves the pool: its bytes, or 0 if there is none. */
+static u64 tow_pool_unmake_one(struct tow_pool *pool, enum tow_slab_class class)
+{
+	struct tow_slab *slab;
+	u64 bytes;
+
+	lockdep_assert_held(&pool->resize);
+	spin_lock(&pool->lock);
+	/* The one that was used longest ago. */
+	slab = list_first_entry_or_null(&pool->free[class], struct tow_slab,
+					list);
+	if (slab) {
+		list_del_init(&slab->list);
+		pool->free_count[class]--;
+		tow_pool_forget(pool, slab);
+	}
+	spin_unlock(&pool->lock);
+	if (!slab)
+		return 0;
+	bytes = slab->bytes;
+	tow_slab_detach(slab);
+	tow_slab_free(slab);
+	return bytes;
+}
+
+/* ---- slabs that come back ------------------------------------------------- */
+
+/* Its pages are in use elsewhere, for who knows how long. */
+static void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab)
+{
+	struct tow_device *dev = tow_pool_device(pool);
+	enum tow_slab_class class = slab->class;
+	int ret = 0;
+
+	mutex_lock(&pool->resize);
+	spin_lock(&pool->lock);
+	slab->state = TOW_SLAB_RETIRED;
+	pool->used_bytes -= slab->bytes;
+	tow_pool_forget(pool, slab);
+	spin_unlock(&pool->lock);
+	trace_tow_slab_retire(slab);
+	tow_stat_inc(dev, TOW_STAT_RETIRED_SLABS);
+	tow_slab_detach(slab);
+	tow_slab_free(slab);
+	if (!READ_ONCE(pool->stopped) && pool->bytes < pool->want_bytes)
+		ret = tow_pool_make_one(pool, class);
+	mutex_unlock(&pool->resize);
+	if (ret) {
+		char name[TOW_DEVICE_NAME_MAX];
+
+		tow_device_name(dev, name);
+		pr_notice_ratelimited("%s: a slab whose pages are in use elsewhere left the pool, and none could be had in its place: error %d (write pool_bytes to try again)\n",
+				      name, ret);
+	}
+}
+
+/* The next slab that no peer can have an operation on. */
+static struct tow_slab *tow_pool_next_drained(struct tow_pool *pool)
+{
+	struct tow_slab *slab, *found = NULL;
+
+	spin_lock(&pool->lock);
+	list_for_each_entry(slab, &pool->draining, list) {
+		if (!atomic_read(&slab->remote)) {
+			found = slab;
+			list_del_init(&slab->list);
+			pool->draining_count--;
+			break;
+		}
+	}
+	spin_unlock(&pool->lock);
+	return found;
+}
+
+static void tow_pool_drain(struct tow_pool *pool)
+{
+	struct tow_slab *slab;
+
+	while ((slab = tow_pool_next_drained(pool))) {
+		tow_slab_hide_all(slab);
+		if (slab->class == TOW_SLAB_IMPORTED) {
+			tow_import_drained(slab);
+			continue;
+		}
+		if (!tow_slab_ours_alone(slab)) {
+			tow_pool_retire(pool, slab);
+			continue;
+		}
+		spin_lock(&pool->lock);
+		slab->state = TOW_SLAB_DIRTY;
+		list_add_tail(&slab->list, &pool->dirty[slab->class]);
+		pool->dirty_count[slab->class]++;
+		pool->used_bytes -= slab->bytes;
+		spin_unlock(&pool->lock);
+	}
+}
+
+static struct tow_slab *tow_pool_next_dirty(struct tow_pool *pool,
+					    enum tow_slab_class class)
+{
+	struct tow_slab *slab;
+
+	spin_lock(&pool->lock);
+	slab = list_first_entry_or_null(&pool->dirty[class], struct tow_slab,
+					list);
+	if (slab) {
+		list_del_init(&slab->list);
+		pool->dirty_count[class]--;
+	}
+	spin_unlock(&pool->lock);
+	return slab;
+}
+
+static void tow_pool_zero(struct tow_pool *pool)
+{
+	struct tow_slab *slab;
+	int class;
+
+	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
+		while ((slab = tow_pool_next_dirty(pool, class))) {
+			tow_slab_zero(slab);
+			spin_lock(&pool->lock);
+			tow_pool_put_free(pool, slab);
+			spin_unlock(&pool->lock);
+		}
+	}
+}
+
+/* Free slabs leave until the pool has no more than is wanted. */
+static void tow_pool_trim(struct tow_pool *pool)
+{
+	int class;
+
+	mutex_lock(&pool->resize);
+	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
+		while (READ_ONCE(pool->bytes) > READ_ONCE(pool->want_bytes)) {
+			if (!tow_pool_unmake_one(pool, class))
+				break;
+		}
+	}
+	mutex_unlock(&pool->resize);
+}
+
+static void tow_pool_work(struct work_struct *work)
+{
+	struct tow_pool *pool = container_of(work, struct tow_pool, work);
+
+	tow_pool_drain(pool);
+	tow_pool_zero(pool);
+	if (READ_ONCE(pool->bytes) > READ_ONCE(pool->want_bytes))
+		tow_pool_trim(pool);
+}
+
+/* ---- remote users --------------------------------------------------------- */
+
+/**
+ * towk_slab_hold - a peer may have operations on a slab from now on
+ * @slab: a slab of a region that the caller holds
+ *
+ * While it is held the slab is not given to anybody else.  Who holds it calls
+ * towk_slab_drop() when the peer has acknowledged the revocation, or when the
+ * queue pairs by which it could reach the slab are destroyed.
+ *
+ * Return: false: the region has ended; nothing is held.
+ */
+bool towk_slab_hold(struct tow_slab *slab)
+{
+	return atomic_inc_not_zero(&slab->remote);
+}
+EXPORT_SYMBOL_GPL(towk_slab_hold);
+
+/**
+ * towk_slab_drop - undo towk_slab_hold()
+ * @slab: the slab; belongs to nobody the caller knows afterwards
+ *
+ * May be called in any context, until the device's peers are gone.
+ */
+void towk_slab_drop(struct tow_slab *slab)
+{
+	/* The slab may go as soon as it is at 0. */
+	struct tow_pool *pool = &slab->dev->pool;
+
+	if (atomic_dec_and_test(&slab->remote))
+		queue_work(tow_wq, &pool->work);
+}
+EXPORT_SYMBOL_GPL(towk_slab_drop);
+
+/* ---- for regions ---------------------------------------------------------- */
+
+/* Called with the lock held. */
+static void tow_pool_own(struct tow_pool *pool, struct tow_slab *slab)
+{
+	slab->state = TOW_SLAB_OWNED;
+	atomic_set(&slab->remote, 1);
+	pool->used_bytes += slab->bytes;
+	pool->high_water_bytes = max(pool->high_water_bytes, pool->used_bytes);
+}
+
+/*
+ * All or nothing.  The first @dirty of the slabs are dirty: the caller zeroes
+ * them.  They count as used from now on, so nobody else sees them.
+ */
+static int tow_pool_try_take(struct tow_pool *pool, enum tow_slab_class class,
+			     unsigned int count, struct tow_slab **slabs,
+			     unsigned int *dirty)
+{
+	unsigned int i;
+
+	*dirty = 0;
+	spin_lock(&pool->lock);
+	if (pool->stopped) {
+		spin_unlock(&pool->lock);
+		return -ENODEV;
+	}
+	if (pool->free_count[class] + pool->dirty_count[class] < count) {
+		spin_unlock(&pool->lock);
+		return -ENOSPC;
+	}
+	if (pool->free_count[class] < count)
+		*dirty = count - pool->free_count[class];
+	for (i = 0; i < count; i++) {
+		struct list_head *list = i < *dirty ? &pool->dirty[class] :
+						      &pool->free[class];
+
+		/* The one that was used last, which is the warmest. */
+		slabs[i] = list_last_entry(list, struct tow_slab, list);
+		list_del_init(&slabs[i]->list);
+		tow_pool_own(pool, slabs[i]);
+	}
+	pool->dirty_count[class] -= *dirty;
+	pool->free_count[class] -= count - *dirty;
+	spin_unlock(&pool->lock);
+	return 0;
+}
+
+/* Are there enough bytes of free slabs of the other class? */
+static bool tow_pool_can_exchange(struct tow_pool *pool,
+				  enum tow_slab_class class, u64 missing)
+{
+	enum tow_slab_class other = !class;
+
+	return READ_ONCE(pool->free_count[other]) * tow_pool_slab_bytes(other) >=
+	       missing;
+}
+
+/*
+ * Free slabs of the other class for some of this one.  Their memory goes back
+ * to the machine in between; if somebody else is faster, the pool shrinks by
+ * what he got.
+ */
+static int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
+			     unsigned int count)
+{
+	u64 bytes = tow_pool_slab_bytes(class), room = 0, missing = 0;
+	enum tow_slab_class other = !class;
+	unsigned long have;
+	int ret = 0;
+
+	mutex_lock(&pool->resize);
+	have = READ_ONCE(pool->free_count[class]) +
+	       READ_ONCE(pool->dirty_count[class]);
+	if (have < count)
+		missing = (count - have) * bytes;
+	if (!tow_pool_can_exchange(pool, class, missing))
+		ret = -ENOSPC;
+	while (!ret && missing) {
+		while (room < bytes && !ret) {
+			u64 got = tow_pool_unmake_one(pool, other);
+
+			room += got;
+			if (!got)
+				ret = -ENOSPC;
+		}
+		/* All that is there becomes slabs, lest the pool shrink. */
+		while (!ret && room >= bytes) {
+			ret = tow_pool_make_one(pool, class);
+			room -= bytes;
+			missing -= min(missing, bytes);
+		}
+	}
+	mutex_unlock(&pool->resize);
+	return ret;
+}
+
+static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
+{
+	struct tow_device *dev = tow_pool_device(pool);
+	char name[TOW_DEVICE_NAME_MAX];
+
+	tow_device_name(dev, name);
+	trace_tow_limit(dev, "pool_bytes", pool->used_bytes, pool->bytes,
+			bytes);
+	if (error == -ENOMEM) {
+		tow_stat_inc(dev, TOW_STAT_MEMORY_REFUSALS);
+		pr_notice_ratelimited("%s: the machine has no memory for slabs\n",
+				      name);
+		return error;
+	}
+	tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
+	pr_notice_ratelimited("%s: %llu bytes asked for, with %llu used of %llu: raise /sys/class/towline/%s/pool_bytes\n",
+			      name, bytes, READ_ONCE(pool->used_bytes),
+			      READ_ONCE(pool->bytes), name);
+	return error;
+}
+
+/* One round of everything that may help. */
+static int tow_pool_take_slowly(struct tow_pool *pool,
+				enum tow_slab_class class, unsigned int count,
+				struct tow_slab **slabs, unsigned int *dirty)
+{
+	int ret;
+
+	/* What came back lately may do. */
+	flush_work(&pool->work);
+	ret = tow_pool_try_take(pool, class, count, slabs, dirty);
+	if (ret != -ENOSPC)
+		return ret;
+	ret = tow_pool_exchange(pool, class, count);
+	if (ret)
+		return ret;
+	return tow_pool_try_take(pool, class, count, slabs, dirty);
+}
+
+/**
+ * tow_pool_too_small - refuse what is more than there is in all
+ * @pool: the pool
+ * @bytes: what was asked for
+ *
+ * Return: -ENOSPC.
+ */
+int tow_pool_too_small(struct tow_pool *pool, u64 bytes)
+{
+	return tow_pool_refuse(pool, bytes, -ENOSPC);
+}
+
+/**
+ * tow_pool_take - take slabs
+ * @pool: the pool; the caller is a user of the device
+ * @class: small or large
+ * @count: how many, at least 1
+ * @slabs: where to: zeroed slabs that are the caller's
+ *
+ * Usually takes a lock and nothing else.  tow_pool_give() undoes it.
+ *
+ * Return: 0; -ENOSPC: the pool has not enough (logged); -ENOMEM: the machine had
+ * no memory for slabs of this class (logged); -ENODEV: the device is going.
+ */
+int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
+		  unsigned int count, struct tow_slab **slabs)
+{
+	u64 bytes = count * tow_pool_slab_bytes(class);
+	int rounds = TOW_POOL_ROUNDS;
+	unsigned int dirty, i;
+	int ret;
+
+	ret = tow_pool_try_take(pool, class, count, slabs, &dirty);
+	while (ret == -ENOSPC && bytes <= READ_ONCE(pool->bytes) && rounds--)
+		ret = tow_pool_take_slowly(pool, class, count, slabs, &dirty);
+	if (ret == -ENODEV)
+		return ret;
+	if (ret)
+		return tow_pool_refuse(pool, bytes, ret);
+	for (i = 0; i < dirty; i++)
+		tow_slab_zero(slabs[i]);
+	return 0;
+}
+
+/* After removal: nobody but this region knows the slab. */
+static void tow_pool_give_memory(struct tow_pool *pool,
+				 struct tow_slab **slabs, unsigned int count)
+{
+	unsigned int i;
+
+	/* tow_pool_stop() may be at it just now. */
+	mutex_lock(&pool->resize);
+	spin_lock(&pool->lock);
+	for (i = 0; i < count; i++) {
+		pool->used_bytes -= slabs[i]->bytes;
+		tow_pool_forget(pool, slabs[i]);
+	}
+	spin_unlock(&pool->lock);
+	for (i = 0; i < count; i++)
+		tow_slab_free(slabs[i]);
+	mutex_unlock(&pool->resize);
+}
+
+/**
+ * tow_pool_give - give slabs back
+ * @pool: the pool; the caller need not be a user of the device
+ * @slabs: from tow_pool_take(); not the caller's any more
+ * @count: how many
+ *
+ * Waits for nobody: what must be waited for is left to the work item.
+ */
+void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
+		   unsigned int count)
+{
+	unsigned int i;
+
+	spin_lock(&pool->lock);
+	if (pool->stopped) {
+		spin_unlock(&pool->lock);
+		tow_pool_give_memory(pool, slabs, count);
+		return;
+	}
+	for (i = 0; i < count; i++) {
+		slabs[i]->state = TOW_SLAB_DRAINING;
+		atomic_dec(&slabs[i]->remote);
+		list_add_tail(&slabs[i]->list, &pool->draining);
+	}
+	pool->draining_count += count;
+	queue_work(tow_wq, &pool->work);
+	spin_unlock(&pool->lock);
+}
+
+/**
+ * tow_pool_drain_imported - the same for slabs that are not of the pool
+ * @pool: the pool
+ * @slabs: the slabs of an import whose region has ended
+ * @count: how many
+ *
+ * tow_import_drained() is called for each when no peer can reach it any more.
+ *
+ * Return: false: the device is gone, and with it everybody who could.
+ */
+bool tow_pool_drain_imported(struct tow_pool *pool, struct tow_slab **slabs,
+			     unsigned int count)
+{
+	bool stopped;
+	unsigned int i;
+
+	spin_lock(&pool->lock);
+	stopped = pool->stopped;
+	for (i = 0; i < count && !stopped; i++) {
+		atomic_dec(&slabs[i]->remote);
+		list_add_tail(&slabs[i]->list, &pool->draining);
+	}
+	if (!stopped) {
+		pool->draining_count += count;
+		queue_work(tow_wq, &pool->work);
+	}
+	spin_unlock(&pool->lock);
+	return !stopped;
+}
+
+/* ---- for the administrator ------------------------------------------------ */
+
+/* Grow, until there is enough, nothing is left, or something else is wanted. */
+static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
+{
+	int ret;
+
+	while (READ_ONCE(pool->bytes) + TOW_SLAB_LARGE_BYTES <= bytes &&
+	       READ_ONCE(pool->want_bytes) == bytes) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		if (tow_device_going(tow_pool_device(pool)))
+			return -ENODEV;
+		mutex_lock(&pool->resize);
+		ret = tow_pool_make_one(pool, TOW_SLAB_LARGE);
+		mutex_unlock(&pool->resize);
+		if (ret)
+			return ret;
+		cond_resched();
+	}
+	return 0;
+}
+
+static void tow_pool_say_how_far(struct tow_pool *pool, u64 bytes, int error)
+{
+	const char *reason = error == -ENOMEM ? "the machine has no more to give" :
+			     error == -ENOSPC ? "mr_limit is reached" :
+			     error == -EINTR ? "the writer was killed" :
+					       "see the error";
+	char name[TOW_DEVICE_NAME_MAX];
+
+	tow_device_name(tow_pool_device(pool), name);
+	pr_notice("%s: pool_bytes is %llu, not %llu: %s (error %d)\n", name,
+		  READ_ONCE(pool->bytes), bytes, reason, error);
+}
+
+/**
+ * tow_pool_resize - make the pool larger or smaller
+ * @pool: the pool; the caller is a user of the device
+ * @bytes: how large it is to be, rounded up to whole large slabs
+ *
+ * Growing stops when no more can be had; what was had stays.  Shrinking takes
+ * free slabs now, and those in use when they come back.
+ *
+ * Return: 0; -ENOMEM: the machine has no more; -ENOSPC: no more memory regions;
+ * -EINTR: the caller was killed; -ENODEV: the device is going.
+ */
+int tow_pool_resize(struct tow_pool *pool, u64 bytes)
+{
+	int ret;
+
+	bytes = round_up(bytes, TOW_SLAB_LARGE_BYTES);
+	WRITE_ONCE(pool->want_bytes, bytes);
+	if (bytes < READ_ONCE(pool->bytes)) {
+		flush_work(&pool->work);
+		tow_pool_trim(pool);
+		return 0;
+	}
+	ret = tow_pool_grow(pool, bytes);
+	if (ret) {
+		/* What could be had is what is wanted now. */
+		WRITE_ONCE(pool->want_bytes, READ_ONCE(pool->bytes));
+		tow_pool_say_how_far(pool, bytes, ret);
+	}
+	return ret;
+}
+
+/**
+ * tow_pool_numbers - how the pool is at this moment
+ * @pool: the pool
+ * @numbers: where to
+ */
+void tow_pool_numbers(struct tow_pool *pool, struct tow_pool_numbers *numbers)
+{
+	int class;
+
+	memset(numbers, 0, sizeof(*numbers));
+	spin_lock(&pool->lock);
+	numbers->bytes = pool->bytes;
+	numbers->used_bytes = pool->used_bytes;
+	numbers->high_water_bytes = pool->high_water_bytes;
+	numbers->draining = pool->draining_count;
+	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
+		numbers->slabs[class] = pool->count[class];
+		numbers->free += pool->free_count[class];
+		numbers->dirty += pool->dirty_count[class];
+	}
+	spin_unlock(&pool->lock);
+}
+
+/**
+ * tow_pool_stop - the RDMA device is going
+ * @pool: the pool; nobody is a user of the device any more
+ *
+ * Bounded: waits for nobody but the work item, which waits for nobody but the
+ * maintenance queue pair.
+ */
+void tow_pool_stop(struct tow_pool *pool)
+{
+	struct tow_slab *slab, *next;
+	LIST_HEAD(gone);
+
+	spin_lock(&pool->lock);
+	pool->stopped = true;
+	spin_unlock(&pool->lock);
+	cancel_work_sync(&pool->work);
+	/* Imports that have ended, among others; there are no peers any more. */
+	tow_pool_drain(pool);
+	WARN_ON_ONCE(pool->draining_count);
+
+	mutex_lock(&pool->resize);
+	list_for_each_entry(slab, &pool->all, all)
+		tow_slab_detach(slab);
+	spin_lock(&pool->lock);
+	list_for_each_entry_safe(slab, next, &pool->all, all) {
+		if (slab->state == TOW_SLAB_OWNED)
+			continue;
+		list_del_init(&slab->list);
+		tow_pool_forget(pool, slab);
+		list_add(&slab->all, &gone);
+	}
+	spin_unlock(&pool->lock);
+	list_for_each_entry_safe(slab, next, &gone, all)
+		tow_slab_free(slab);
+	mutex_unlock(&pool->resize);
+}

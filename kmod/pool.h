@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The pool: a device's slabs, made ahead of need.
+ */
+#ifndef TOW_POOL_H
+#define TOW_POOL_H
+
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+#include "slab.h"
+
+/**
+ * struct tow_pool - a device's slabs
+ * @lock: protects the lists, the numbers and the slabs' states
+ * @all: every slab, through tow_slab.all
+ * @free: FREE ones by class, through tow_slab.list
+ * @dirty: DIRTY ones by class
+ * @draining: DRAINING ones
+ * @bytes: of all slabs
+ * @used_bytes: of those that are OWNED or DRAINING
+ * @high_water_bytes: the most that @used_bytes ever was
+ * @want_bytes: what the administrator wants; @bytes is more while shrinking
+ *	waits for slabs that are in use
+ * @count: slabs by class
+ * @free_count: of those, the ones in @free
+ * @dirty_count: and in @dirty
+ * @draining_count: slabs in @draining
+ * @stopped: the RDMA device is going: slabs are not made any more, and those
+ *	that come back are freed
+ * @resize: serialises changes of which slabs there are; taken before @lock
+ * @work: makes slabs that come back fit for the next region
+ */
+struct tow_pool {
+	/* protects everything up to stopped */
+	spinlock_t		lock;
+	struct list_head	all;
+	struct list_head	free[TOW_SLAB_CLASSES];
+	struct list_head	dirty[TOW_SLAB_CLASSES];
+	struct list_head	draining;
+	u64			bytes;
+	u64			used_bytes;
+	u64			high_water_bytes;
+	u64			want_bytes;
+	unsigned long		count[TOW_SLAB_CLASSES];
+	unsigned long		free_count[TOW_SLAB_CLASSES];
+	unsigned long		dirty_count[TOW_SLAB_CLASSES];
+	unsigned long		draining_count;
+	bool			stopped;
+	/* one change of which slabs there are at a time */
+	struct mutex		resize;
+	struct work_struct	work;
+};
+
+/* What sysfs shows, of one moment. */
+struct tow_pool_numbers {
+	u64 bytes;
+	u64 used_bytes;
+	u64 high_water_bytes;
+	unsigned long slabs[TOW_SLAB_CLASSES];
+	unsigned long free;
+	unsigned long dirty;
+	unsigned long draining;
+};
+
+void tow_pool_init(struct tow_pool *pool);
+void tow_pool_stop(struct tow_pool *pool);
+int tow_pool_resize(struct tow_pool *pool, u64 bytes);
+int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
+		  unsigned int count, struct tow_slab **slabs);
+void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
+		   unsigned int count);
+
+static inline u64 tow_pool_slab_bytes(enum tow_slab_class class)
+{
+	return class == TOW_SLAB_SMALL ? TOW_SLAB_SMALL_BYTES :
+					 TOW_SLAB_LARGE_BYTES;
+}
+
+bool tow_pool_drain_imported(struct tow_pool *pool, struct tow_slab **slabs,
+			     unsigned int count);
+int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
+void tow_pool_numbers(struct tow_pool *pool, struct tow_pool_numbers *numbers);
+
+bool towk_slab_hold(struct tow_slab *slab);
+void towk_slab_drop(struct tow_slab *slab);
+
+#endif /* TOW_POOL_H */

@@ -1,0 +1,568 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Regions: see region.h.
+ *
+ * A region is held by handles, descriptors and mappings, each in its own right;
+ * the last one to go gives the slabs back.  A persistent region has a name in
+ * the table of its user and job.  When the client that has it ends it begins to
+ * linger: the table holds it, and a timer runs.  Whoever clears "lingering"
+ * under the lock (the next owner, the timer, the device's end) takes the
+ * table's reference over, so exactly one does.
+ */
+#include <linux/cred.h>
+#include <linux/jhash.h>
+#include <linux/mm.h>
+#include <linux/pid_namespace.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/user_namespace.h>
+
+#include "client.h"
+#include "device.h"
+#include "trace.h"
+
+/* Seconds, unless the administrator says otherwise. */
+#define TOW_LINGER_MAX_S	300
+
+/* Regions up to this size are made of small slabs. */
+#define TOW_SMALL_REGION_MAX	(4 * TOW_SLAB_SMALL_BYTES)
+
+static void tow_region_linger_over(struct work_struct *work);
+
+/**
+ * tow_regions_init - prepare the structure
+ * @regions: zeroed memory inside a tow_device
+ */
+void tow_regions_init(struct tow_regions *regions)
+{
+	mutex_init(&regions->lock);
+	hash_init(regions->named);
+	xa_init(&regions->by_id);
+	regions->linger_max_s = TOW_LINGER_MAX_S;
+}
+
+/**
+ * tow_regions_cleanup - the opposite
+ * @regions: without regions
+ */
+void tow_regions_cleanup(struct tow_regions *regions)
+{
+	xa_destroy(&regions->by_id);
+}
+
+/**
+ * tow_region_alloc - a region without slabs
+ * @client: whose it is to be
+ * @slab_count: how many slabs it will have
+ * @name: what it is called
+ * @gfp: how to allocate
+ *
+ * Return: the region with the caller's reference, or NULL.  It is charged
+ * nothing yet, and nobody finds it before tow_region_publish().
+ */
+struct tow_region *tow_region_alloc(struct tow_client *client,
+				    unsigned int slab_count,
+				    const char name[TOW_REGION_NAME_MAX],
+				    gfp_t gfp)
+{
+	struct tow_region *region;
+
+	region = kvzalloc(struct_size(region, slabs, slab_count), gfp);
+	if (!region)
+		return NULL;
+	kref_init(&region->refs);
+	INIT_HLIST_NODE(&region->hashed);
+	INIT_DELAYED_WORK(&region->linger_work, tow_region_linger_over);
+	kref_get(&client->dev->refs);
+	region->dev = client->dev;
+	memcpy(region->name, name, sizeof(region->name));
+	region->kuid = client->kuid;
+	region->user_ns = get_user_ns(client->user_ns);
+	tow_client_job(client, region->job_id);
+	region->owner = client;
+	region->pid = get_pid(client->pid);
+	region->cgroup_id = client->cgroup_id;
+	return region;
+}
+
+static void tow_region_give_memory(struct tow_region *region)
+{
+	if (region->import)
+		tow_import_release(region);
+	else if (region->slab_count)
+		tow_pool_give(&region->dev->pool, region->slabs,
+			      region->slab_count);
+}
+
+static void tow_region_release(struct kref *refs)
+{
+	struct tow_region *region = container_of(refs, struct tow_region, refs);
+	struct tow_device *dev = region->dev;
+
+	trace_tow_region_end(region);
+	if (region->id) {
+		xa_erase(&dev->regions.by_id, region->id);
+		tow_stat_dec(dev, TOW_STAT_REGIONS);
+	}
+	tow_region_give_memory(region);
+	tow_uncharge(&region->charge);
+	put_pid(region->pid);
+	put_user_ns(region->user_ns);
+	kvfree(region);
+	tow_device_put(dev);
+}
+
+/**
+ * tow_region_get - take another reference
+ * @region: the region; the caller has one
+ */
+void tow_region_get(struct tow_region *region)
+{
+	kref_get(&region->refs);
+}
+
+/**
+ * tow_region_put - give a reference back
+ * @region: the region; may be gone afterwards
+ *
+ * May sleep.
+ */
+void tow_region_put(struct tow_region *region)
+{
+	kref_put(&region->refs, tow_region_release);
+}
+
+/* ---- names ---------------------------------------------------------------- */
+
+static u32 tow_region_hash(kuid_t kuid, const u8 job_id[TOW_JOB_ID_BYTES],
+			   const char *name)
+{
+	u32 hash = jhash(job_id, TOW_JOB_ID_BYTES, __kuid_val(kuid));
+
+	return jhash(name, strnlen(name, TOW_REGION_NAME_MAX), hash);
+}
+
+/* Called with the lock held. */
+static struct tow_region *tow_region_find(struct tow_regions *regions,
+					  kuid_t kuid,
+					  struct user_namespace *user_ns,
+					  const u8 job_id[TOW_JOB_ID_BYTES],
+					  const char *name)
+{
+	struct tow_region *region;
+
+	lockdep_assert_held(&regions->lock);
+	hash_for_each_possible(regions->named, region, hashed,
+			       tow_region_hash(kuid, job_id, name)) {
+		if (uid_eq(region->kuid, kuid) && region->user_ns == user_ns &&
+		    !memcmp(region->job_id, job_id, TOW_JOB_ID_BYTES) &&
+		    !strncmp(region->name, name, TOW_REGION_NAME_MAX))
+			return region;
+	}
+	return NULL;
+}
+
+/* The name is free from now on.  Called with the lock held. */
+static void tow_region_unname(struct tow_region *region)
+{
+	lockdep_assert_held(&region->dev->regions.lock);
+	hash_del(&region->hashed);
+}
+
+static int tow_region_give_name(struct tow_region *region)
+{
+	struct tow_regions *regions = &region->dev->regions;
+	int ret = 0;
+
+	mutex_lock(&regions->lock);
+	if (regions->stopped)
+		ret = -ENODEV;
+	else if (tow_region_find(regions, region->kuid, region->user_ns,
+				 region->job_id, region->name))
+		ret = -EEXIST;
+	else
+		hash_add(regions->named, &region->hashed,
+			 tow_region_hash(region->kuid, region->job_id,
+					 region->name));
+	mutex_unlock(&regions->lock);
+	return ret;
+}
+
+/* ---- making --------------------------------------------------------------- */
+
+/**
+ * tow_region_publish - let the region be found by its number and its name
+ * @region: complete
+ * @client: whose it is
+ *
+ * Return: 0; -EEXIST: a persistent region's name is taken; -ENOMEM; -ENODEV.
+ */
+int tow_region_publish(struct tow_region *region, struct tow_client *client)
+{
+	struct tow_regions *regions = &region->dev->regions;
+	int ret;
+
+	if (region->flags & TOW_REGION_PERSISTENT) {
+		ret = tow_region_give_name(region);
+		if (ret)
+			return ret;
+	}
+	xa_lock(&regions->by_id);
+	region->id = ++regions->last_id;
+	ret = xa_err(__xa_store(&regions->by_id, region->id, region,
+				GFP_KERNEL_ACCOUNT));
+	if (ret)
+		region->id = 0;
+	xa_unlock(&regions->by_id);
+	if (ret) {
+		tow_region_disown(region);
+		return ret;
+	}
+	tow_stat_inc(region->dev, TOW_STAT_REGIONS);
+	trace_tow_region_create(region);
+	return 0;
+}
+
+static enum tow_slab_class tow_region_class(u64 bytes)
+{
+	return bytes <= TOW_SMALL_REGION_MAX ? TOW_SLAB_SMALL : TOW_SLAB_LARGE;
+}
+
+/* Charge first, then take: see limits.h. */
+static int tow_region_fill(struct tow_region *region, struct tow_client *client,
+			   enum tow_slab_class class, unsigned int count)
+{
+	u64 amount[TOW_RESOURCES] = {
+		[TOW_RES_BYTES]		= count * tow_pool_slab_bytes(class),
+		[TOW_RES_MRS]		= count * TOW_RIGHTS,
+		[TOW_RES_REGIONS]	= 1,
+	};
+	int ret;
+
+	ret = tow_charge(&region->charge, client->account, amount);
+	if (ret)
+		return ret;
+	ret = tow_pool_take(&region->dev->pool, class, count, region->slabs);
+	if (ret)
+		return ret;
+	region->slab_count = count;
+	region->slab_bytes = tow_pool_slab_bytes(class);
+	region->map_bytes = amount[TOW_RES_BYTES];
+	return 0;
+}
+
+/* Called with the lock held or before anybody else knows the region. */
+static u32 tow_region_linger_time(struct tow_regions *regions, u32 linger_s)
+{
+	u32 max = READ_ONCE(regions->linger_max_s);
+
+	return linger_s ? min(linger_s, max) : max;
+}
+
+/**
+ * tow_region_new - take a region from the pool
+ * @client: whose it is to be; a user of the device
+ * @bytes: how large, at least 1
+ * @flags: TOW_REGION_PERSISTENT or 0
+ * @linger_s: how long it lingers; 0: as long as it may
+ * @name: what it is called
+ *
+ * Return: the region with the caller's reference, or an ERR_PTR(): see
+ * TOW_IOCTL_REGION_CREATE.
+ */
+struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
+				  u32 flags, u32 linger_s,
+				  const char name[TOW_REGION_NAME_MAX])
+{
+	enum tow_slab_class class = tow_region_class(bytes);
+	u64 count = DIV_ROUND_UP_ULL(bytes, tow_pool_slab_bytes(class));
+	struct tow_region *region;
+	int ret;
+
+	/* Cheaper to see now than to find no room for the list of slabs. */
+	if (bytes > READ_ONCE(client->dev->pool.bytes))
+		return ERR_PTR(tow_pool_too_small(&client->dev->pool, bytes));
+	region = tow_region_alloc(client, count, name, GFP_KERNEL_ACCOUNT);
+	if (!region)
+		return ERR_PTR(-ENOMEM);
+	region->bytes = bytes;
+	region->flags = flags;
+	region->linger_s = tow_region_linger_time(&client->dev->regions,
+						  linger_s);
+	ret = tow_region_fill(region, client, class, count);
+	if (!ret)
+		ret = tow_region_publish(region, client);
+	if (ret) {
+		tow_region_put(region);
+		return ERR_PTR(ret);
+	}
+	return region;
+}
+
+/* ---- owners --------------------------------------------------------------- */
+
+/**
+ * tow_region_disown - its client gives it up
+ * @region: the region; the caller has a reference
+ *
+ * It has no owner and no name any more, and does not linger.
+ */
+void tow_region_disown(struct tow_region *region)
+{
+	struct tow_regions *regions = &region->dev->regions;
+
+	mutex_lock(&regions->lock);
+	region->owner = NULL;
+	tow_region_unname(region);
+	mutex_unlock(&regions->lock);
+}
+
+/**
+ * tow_region_orphan - its client has ended
+ * @region: the region; the caller has a reference
+ *
+ * A persistent region lingers from now on.
+ */
+void tow_region_orphan(struct tow_region *region)
+{
+	struct tow_regions *regions = &region->dev->regions;
+
+	mutex_lock(&regions->lock);
+	region->owner = NULL;
+	if (hash_hashed(&region->hashed) && !regions->stopped) {
+		unsigned long time = (unsigned long)region->linger_s * HZ;
+
+		region->lingering = true;
+		region->linger_end = jiffies + time;
+		tow_region_get(region);
+		queue_delayed_work(tow_wq, &region->linger_work, time);
+		trace_tow_region_linger(region);
+	} else {
+		tow_region_unname(region);
+	}
+	mutex_unlock(&regions->lock);
+}
+
+/* Called with the lock held: true if the table's reference is the caller's. */
+static bool tow_region_claim(struct tow_region *region)
+{
+	bool lingering = region->lingering;
+
+	lockdep_assert_held(&region->dev->regions.lock);
+	region->lingering = false;
+	return lingering;
+}
+
+static void tow_region_linger_over(struct work_struct *work)
+{
+	struct tow_region *region = container_of(to_delayed_work(work),
+						 struct tow_region,
+						 linger_work);
+	struct tow_regions *regions = &region->dev->regions;
+	bool claimed;
+
+	/* Whoever claimed it waits for us before the region can go. */
+	mutex_lock(&regions->lock);
+	claimed = tow_region_claim(region);
+	if (claimed)
+		tow_region_unname(region);
+	mutex_unlock(&regions->lock);
+	if (claimed)
+		tow_region_put(region);
+}
+
+/* Finds it and claims it, with the table's reference. */
+static struct tow_region *tow_region_claim_named(struct tow_client *client,
+						 const char *name)
+{
+	struct tow_regions *regions = &client->dev->regions;
+	u8 job_id[TOW_JOB_ID_BYTES];
+	struct tow_region *region;
+
+	tow_client_job(client, job_id);
+	mutex_lock(&regions->lock);
+	region = tow_region_find(regions, client->kuid, client->user_ns, job_id,
+				 name);
+	if (!region)
+		region = ERR_PTR(-ENOENT);
+	else if (!tow_region_claim(region))
+		region = ERR_PTR(-EBUSY);
+	mutex_unlock(&regions->lock);
+	return region;
+}
+
+static void tow_region_set_owner(struct tow_region *region,
+				 struct tow_client *client, u32 linger_s)
+{
+	struct tow_regions *regions = &region->dev->regions;
+	struct pid *old;
+
+	mutex_lock(&regions->lock);
+	region->owner = client;
+	old = region->pid;
+	region->pid = get_pid(client->pid);
+	region->cgroup_id = client->cgroup_id;
+	region->linger_s = tow_region_linger_time(regions, linger_s);
+	mutex_unlock(&regions->lock);
+	put_pid(old);
+}
+
+/**
+ * tow_region_take_over - become the owner of a region that lingers
+ * @client: who
+ * @name: its name
+ * @linger_s: how long it will linger after this client
+ *
+ * Return: the region with the caller's reference, or an ERR_PTR(): see
+ * TOW_IOCTL_REGION_ATTACH.
+ */
+struct tow_region *tow_region_take_over(struct tow_client *client,
+					const char name[TOW_REGION_NAME_MAX],
+					u32 linger_s)
+{
+	struct tow_region *region = tow_region_claim_named(client, name);
+	int ret;
+
+	if (IS_ERR(region))
+		return region;
+	cancel_delayed_work_sync(&region->linger_work);
+	ret = tow_charge_move(&region->charge, client->account);
+	if (ret) {
+		/* As before; it may linger as long again. */
+		tow_region_orphan(region);
+		tow_region_put(region);
+		return ERR_PTR(ret);
+	}
+	tow_region_set_owner(region, client, linger_s);
+	trace_tow_region_take_over(region);
+	return region;
+}
+
+/* One that lingers, claimed; or NULL. */
+static struct tow_region *tow_regions_claim_any(struct tow_regions *regions)
+{
+	struct tow_region *region, *found = NULL;
+	int bucket;
+
+	mutex_lock(&regions->lock);
+	hash_for_each(regions->named, bucket, region, hashed) {
+		if (tow_region_claim(region)) {
+			tow_region_unname(region);
+			found = region;
+			break;
+		}
+	}
+	mutex_unlock(&regions->lock);
+	return found;
+}
+
+/**
+ * tow_regions_stop - the device is going
+ * @regions: its regions
+ *
+ * What lingers ends; what is in use stays with its users, as plain memory.
+ */
+void tow_regions_stop(struct tow_regions *regions)
+{
+	struct tow_region *region;
+
+	mutex_lock(&regions->lock);
+	regions->stopped = true;
+	mutex_unlock(&regions->lock);
+	while ((region = tow_regions_claim_any(regions))) {
+		cancel_delayed_work_sync(&region->linger_work);
+		tow_region_put(region);
+	}
+}
+
+/* ---- looking -------------------------------------------------------------- */
+
+/**
+ * tow_region_is_of - is it the client's user's?
+ * @region: the region
+ * @client: the client
+ *
+ * Return: true if it is.
+ */
+bool tow_region_is_of(struct tow_region *region, struct tow_client *client)
+{
+	return uid_eq(region->kuid, client->kuid) &&
+	       region->user_ns == client->user_ns;
+}
+
+/**
+ * tow_region_next - go through the regions
+ * @regions: the device's
+ * @cursor: 0, or where the last call was; moved on
+ *
+ * Return: a region with a reference for the caller, or NULL: there are no more.
+ */
+struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor)
+{
+	unsigned long index = *cursor + 1;
+	struct tow_region *region;
+
+	xa_lock(&regions->by_id);
+	region = xa_find(&regions->by_id, &index, ULONG_MAX, XA_PRESENT);
+	while (region && !kref_get_unless_zero(&region->refs))
+		region = xa_find_after(&regions->by_id, &index, ULONG_MAX,
+				       XA_PRESENT);
+	xa_unlock(&regions->by_id);
+	if (region)
+		*cursor = index;
+	return region;
+}
+
+/* As the caller's PID namespace has it; 0 if it has ended or is not there. */
+static s32 tow_region_pid(struct tow_region *region)
+{
+	s32 number = 0;
+
+	rcu_read_lock();
+	if (pid_task(region->pid, PIDTYPE_TGID))
+		number = pid_vnr(region->pid);
+	rcu_read_unlock();
+	return number;
+}
+
+static void tow_region_describe_owner(struct tow_region *region,
+				      struct tow_region_info *info)
+{
+	info->cgroup_id = region->cgroup_id;
+	info->uid = from_kuid_munged(current_user_ns(), region->kuid);
+	info->pid = region->owner ? tow_region_pid(region) : 0;
+	info->linger_s = region->flags & TOW_REGION_PERSISTENT ?
+			 region->linger_s : 0;
+	if (!region->lingering)
+		return;
+	info->flags |= TOW_REGION_LINGERING;
+	if (time_before(jiffies, region->linger_end))
+		info->linger_left_ms = jiffies_to_msecs(region->linger_end -
+							jiffies);
+}
+
+/**
+ * tow_region_describe - fill in what REGION_QUERY and REGION_LIST tell
+ * @region: the region
+ * @info: where to, zeroed
+ */
+void tow_region_describe(struct tow_region *region,
+			 struct tow_region_info *info)
+{
+	struct tow_regions *regions = &region->dev->regions;
+
+	info->flags = region->flags;
+	info->id = region->id;
+	info->bytes = region->bytes;
+	info->map_bytes = region->map_bytes;
+	info->fds = atomic_read(&region->fds);
+	if (!region->import)
+		info->slabs = region->slab_count;
+	memcpy(info->name, region->name, sizeof(info->name));
+	memcpy(info->job_id, region->job_id, sizeof(info->job_id));
+	mutex_lock(&regions->lock);
+	info->charged_bytes = region->charge.amount[TOW_RES_BYTES];
+	info->mrs = region->charge.amount[TOW_RES_MRS];
+	tow_region_describe_owner(region, info);
+	mutex_unlock(&regions->lock);
+}

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Regions: what clients have.  Documentation/design/memory.md says how long
+ * they live.
+ */
+#ifndef TOW_REGION_H
+#define TOW_REGION_H
+
+#include <linux/hashtable.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/uidgid.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "limits.h"
+#include "slab.h"
+#include "uapi/towline.h"
+
+struct dma_buf;
+struct file;
+struct pid;
+struct tow_client;
+struct tow_device;
+struct tow_import;
+struct user_namespace;
+
+/**
+ * struct tow_region - memory of the pool, or imported
+ * @refs: held by each handle, each descriptor (hence each mapping), and by the
+ *	named table while the region lingers
+ * @dev: the device, with a reference
+ * @id: its number on the device
+ * @bytes: as asked for
+ * @map_bytes: what can be mapped
+ * @flags: those of enum tow_region_flag that never change
+ * @fds: descriptors that exist
+ * @charge: what its client is charged
+ * @import: where it is imported from; NULL: from the pool
+ * @name: its name
+ * @kuid: whose it is, and the name
+ * @user_ns: in which user namespace, with a reference
+ * @job_id: in which job
+ * @owner: the client that has it; NULL: ended.  This and the following are
+ *	under tow_regions.lock
+ * @pid: of its client, with a reference
+ * @cgroup_id: of its client
+ * @hashed: in tow_regions.named
+ * @lingering: it is there only for somebody to take it over; whoever clears
+ *	this takes over the table's reference
+ * @linger_s: seconds that it may be so
+ * @linger_end: when that is over, in jiffies
+ * @linger_work: then ends it
+ * @slab_bytes: of each slab, except that an import's last one may be smaller
+ * @slab_count: how many slabs
+ * @slabs: in the order of the region's bytes
+ */
+struct tow_region {
+	struct kref		refs;
+	struct tow_device	*dev;
+	u64			id;
+	u64			bytes;
+	u64			map_bytes;
+	u32			flags;
+	atomic_t		fds;
+	struct tow_charge	charge;
+	struct tow_import	*import;
+	char			name[TOW_REGION_NAME_MAX];
+	kuid_t			kuid;
+	struct user_namespace	*user_ns;
+	u8			job_id[TOW_JOB_ID_BYTES];
+
+	struct tow_client	*owner;
+	struct pid		*pid;
+	u64			cgroup_id;
+	struct hlist_node	hashed;
+	bool			lingering;
+	u32			linger_s;
+	unsigned long		linger_end;
+	struct delayed_work	linger_work;
+
+	u64			slab_bytes;
+	unsigned int		slab_count;
+	struct tow_slab		*slabs[];
+};
+
+#define TOW_REGIONS_HASH_BITS	8
+
+/**
+ * struct tow_regions - a device's regions
+ * @lock: protects @named, @stopped and what is marked so in struct tow_region
+ * @named: the persistent ones, by user, job and name
+ * @linger_max_s: what the administrator allows
+ * @stopped: the device is going: nothing lingers any more
+ * @by_id: every region, without a reference; has a lock of its own
+ * @last_id: of the youngest; under the lock of @by_id
+ */
+struct tow_regions {
+	/* protects named, linger_max_s, stopped and parts of tow_region */
+	struct mutex		lock;
+	DECLARE_HASHTABLE(named, TOW_REGIONS_HASH_BITS);
+	u32			linger_max_s;
+	bool			stopped;
+	struct xarray		by_id;
+	u64			last_id;
+};
+
+/* region.c */
+void tow_regions_init(struct tow_regions *regions);
+void tow_regions_stop(struct tow_regions *regions);
+void tow_regions_cleanup(struct tow_regions *regions);
+struct tow_region *tow_region_alloc(struct tow_client *client,
+				    unsigned int slab_count,
+				    const char name[TOW_REGION_NAME_MAX],
+				    gfp_t gfp);
+int tow_region_publish(struct tow_region *region, struct tow_client *client);
+struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
+				  u32 flags, u32 linger_s,
+				  const char name[TOW_REGION_NAME_MAX]);
+void tow_region_get(struct tow_region *region);
+void tow_region_put(struct tow_region *region);
+void tow_region_orphan(struct tow_region *region);
+void tow_region_disown(struct tow_region *region);
+struct tow_region *tow_region_take_over(struct tow_client *client,
+					const char name[TOW_REGION_NAME_MAX],
+					u32 linger_s);
+void tow_region_describe(struct tow_region *region,
+			 struct tow_region_info *info);
+struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor);
+bool tow_region_is_of(struct tow_region *region, struct tow_client *client);
+
+/* region_fd.c */
+struct dma_buf *tow_region_make_dmabuf(struct tow_region *region, bool readonly);
+struct tow_region *tow_region_from_dmabuf(struct dma_buf *dmabuf,
+					  bool *readonly);
+
+/* region_call.c */
+long tow_region_call(struct tow_client *client, unsigned int cmd,
+		     void __user *user);
+
+/* import.c */
+struct tow_region *tow_import_user(struct tow_client *client, u64 address,
+				   u64 bytes, bool readonly);
+struct tow_region *tow_import_dmabuf(struct tow_client *client,
+				     struct dma_buf *dmabuf, u64 offset,
+				     u64 bytes, bool readonly);
+void tow_import_release(struct tow_region *region);
+void tow_import_drained(struct tow_slab *slab);
+
+struct tow_imports {
+	/* protects list, stopped */
+	struct mutex		lock;
+	struct list_head	list;
+	bool			stopped;
+};
+
+void tow_imports_init(struct tow_imports *imports);
+void tow_imports_stop(struct tow_imports *imports);
+
+#endif /* TOW_REGION_H */

@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The calls about regions.  Each copies its structure in, does its work as a
+ * user of the device, and copies the answer out; what a failing copy leaves
+ * behind is undone.
+ */
+#include <linux/capability.h>
+#include <linux/dma-buf.h>
+#include <linux/file.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "client.h"
+#include "device.h"
+
+/* Published sizes: of the first version that had the structure, for ever. */
+#define TOW_CREATE_PUBLISHED		104
+#define TOW_DESTROY_PUBLISHED		16
+#define TOW_INFO_PUBLISHED		168
+#define TOW_LIST_PUBLISHED		32
+#define TOW_FD_PUBLISHED		24
+#define TOW_FROM_FD_PUBLISHED		24
+#define TOW_ATTACH_PUBLISHED		104
+#define TOW_IMPORT_USER_PUBLISHED	32
+#define TOW_IMPORT_DMABUF_PUBLISHED	40
+
+#define TOW_INFO_MAX			4096
+
+/*
+ * A name is terminated, printable, and fills up its field with zeroes, so that
+ * names can be compared, shown and put into a path.
+ */
+static bool tow_name_valid(const char name[TOW_REGION_NAME_MAX])
+{
+	size_t length = strnlen(name, TOW_REGION_NAME_MAX);
+	size_t i;
+
+	if (length == TOW_REGION_NAME_MAX)
+		return false;
+	for (i = 0; i < length; i++) {
+		if (name[i] <= ' ' || name[i] > '~' || name[i] == '/')
+			return false;
+	}
+	return !memchr_inv(name + length, 0, TOW_REGION_NAME_MAX - length);
+}
+
+/* A handle that the client will have, with a reference to the region. */
+static struct tow_handle *tow_handle_new(struct tow_region *region, u32 flags,
+					 bool owner)
+{
+	struct tow_handle *handle;
+
+	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
+	if (!handle)
+		return NULL;
+	tow_region_get(region);
+	handle->region = region;
+	handle->flags = flags;
+	handle->owner = owner;
+	return handle;
+}
+
+/* ---- create, attach ------------------------------------------------------- */
+
+/**
+ * struct tow_opening - a region that is being given to a program
+ * @region: the region, with a reference until it is finished
+ * @dmabuf: the descriptor's
+ * @fd: reserved, nothing behind it yet
+ * @number: the handle's
+ */
+struct tow_opening {
+	struct tow_region	*region;
+	struct dma_buf		*dmabuf;
+	int			fd;
+	u64			number;
+};
+
+/* The handle, which from now on ends with the client. */
+static int tow_opening_add_handle(struct tow_opening *opening,
+				  struct tow_client *client)
+{
+	struct tow_handle *handle = tow_handle_new(opening->region, 0, true);
+	int ret;
+
+	if (!handle)
+		return -ENOMEM;
+	ret = tow_client_add_handle(client, handle, &opening->number);
+	if (ret) {
+		tow_region_put(handle->region);
+		kfree(handle);
+	}
+	return ret;
+}
+
+/* A descriptor and a handle; the region itself is left to the caller. */
+static int tow_opening_begin(struct tow_opening *opening,
+			     struct tow_client *client)
+{
+	int ret;
+
+	opening->fd = get_unused_fd_flags(O_CLOEXEC);
+	if (opening->fd < 0)
+		return opening->fd;
+	opening->dmabuf = tow_region_make_dmabuf(opening->region, false);
+	if (IS_ERR(opening->dmabuf)) {
+		ret = PTR_ERR(opening->dmabuf);
+		goto err_put_fd;
+	}
+	ret = tow_opening_add_handle(opening, client);
+	if (ret)
+		goto err_put_dmabuf;
+	return 0;
+
+err_put_dmabuf:
+	dma_buf_put(opening->dmabuf);
+err_put_fd:
+	put_unused_fd(opening->fd);
+	return ret;
+}
+
+/* The program knows: nothing can fail any more.  Or it does not: undo. */
+static void tow_opening_end(struct tow_opening *opening,
+			    struct tow_client *client, bool success,
+			    bool destroy)
+{
+	struct tow_handle *handle;
+
+	if (success) {
+		fd_install(opening->fd, opening->dmabuf->file);
+	} else {
+		dma_buf_put(opening->dmabuf);
+		put_unused_fd(opening->fd);
+		/* Another thread may have guessed its number. */
+		handle = tow_client_take_handle(client, opening->number);
+		if (handle)
+			tow_client_drop_handle(client, handle, destroy);
+	}
+	tow_region_put(opening->region);
+}
+
+static int tow_create_check(const struct tow_region_create *create)
+{
+	bool persistent = create->flags & TOW_REGION_PERSISTENT;
+
+	if (create->flags & ~TOW_REGION_PERSISTENT || !create->bytes ||
+	    !tow_name_valid(create->name))
+		return -EINVAL;
+	if (persistent ? !create->name[0] : !!create->linger_s)
+		return -EINVAL;
+	return 0;
+}
+
+static int tow_create_open(struct tow_client *client,
+			   const struct tow_region_create *create,
+			   struct tow_opening *opening)
+{
+	int ret;
+
+	opening->region = tow_region_new(client, create->bytes, create->flags,
+					 create->linger_s, create->name);
+	if (IS_ERR(opening->region))
+		return PTR_ERR(opening->region);
+	ret = tow_opening_begin(opening, client);
+	if (ret) {
+		tow_region_disown(opening->region);
+		tow_region_put(opening->region);
+	}
+	return ret;
+}
+
+static int tow_call_create(struct tow_client *client, void __user *user)
+{
+	struct tow_region_create create;
+	struct tow_opening opening;
+	u32 user_size;
+	int ret;
+
+	ret = tow_file_copy_in(&create, sizeof(create), TOW_CREATE_PUBLISHED,
+			       user, &user_size);
+	if (!ret)
+		ret = tow_create_check(&create);
+	if (ret)
+		return ret;
+	if (!tow_device_enter(client->dev))
+		return -ENODEV;
+	ret = tow_create_open(client, &create, &opening);
+	tow_device_leave(client->dev);
+	if (ret)
+		return ret;
+	create.handle = opening.number;
+	create.map_bytes = opening.region->map_bytes;
+	create.fd = opening.fd;
+	ret = tow_file_copy_out(user, &create, sizeof(create), user_size);
+	tow_opening_end(&opening, client, !ret, true);
+	return ret;
+}
+
+static int tow_attach_open(struct tow_client *client,
+			   const struct tow_region_attach *attach,
+			   struct tow_opening *opening)
+{
+	int ret;
+
+	opening->region = tow_region_take_over(client, attach->name,
+					       attach->linger_s);
+	if (IS_ERR(opening->region))
+		return PTR_ERR(opening->region);
+	ret = tow_opening_begin(opening, client);
+	if (ret) {
+		tow_region_orphan(opening->region);
+		tow_region_put(opening->region);
+	}
+	return ret;
+}
+
+static int tow_call_attach(struct tow_client *client, void __user *user)
+{
+	struct tow_region_attach attach;
+	struct tow_opening opening;
+	u32 user_size;
+	int ret;
+
+	ret = tow_file_copy_in(&attach, sizeof(attach), TOW_ATTACH_PUBLISHED,
+			       user, &user_size);
+	if (ret)
+		return ret;
+	if (attach.flags || !tow_name_valid(attach.name) || !attach.name[0])
+		return -EINVAL;
+	if (!tow_device_enter(client->dev))
+		return -ENODEV;
+	ret = tow_attach_open(client, &attach, &opening);
+	tow_device_leave(client->dev);
+	if (ret)
+		return ret;
+	attach.bytes = opening.region->bytes;
+	attach.handle = opening.number;
+	attach.map_bytes = opening.region->map_bytes;
+	attach.fd = opening.fd;
+	ret = tow_file_copy_out(user, &attach, sizeof(attach), user_size);
+	/* If the program does not know of it, it lingers on. */
+	tow_opening_end(&opening, client, !ret, false);
+	return ret;
+}
+
+static int tow_call_destroy(struct tow_client *client, void __user *user)
+{
+	struct tow_region_destroy destroy;
+	struct tow_handle *handle;
+	u32 user_size;
+	int ret;
+
+	ret = tow_file_copy_in(&destroy, sizeof(destroy), TOW_DESTROY_PUBLISHED,
+			       user, &user_size);
+	if (ret)
+		return ret;
+	if (destroy.flags)
+		return -EINVAL;
+	handle = tow_client_take_handle(client, destroy.handle);
+	if (!handle)
+		return -ENOENT;
+	tow_client_drop_handle(client, handle, true);
+	return 0;
+}
+
+/* ---- query, list ---------------------------------------------------------- */
+
+static int tow_call_query(struct tow_client *client, void __user *user)
+{
+	struct tow_region_info info;
+	struct tow_region *region;
+	u32 user_size, flags;
+	u64 number;
+	int ret;
+
+	ret = tow_file_copy_in(&info, sizeof(info), TOW_INFO_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (info.flags || info.reserved)
+		return -EINVAL;
+	number = info.handle;
+	region = tow_client_get_region(client, number, &flags);
+	if (!region)
+		return -ENOENT;
+	memset(&info, 0, sizeof(info));
+	tow_region_describe(region, &info);
+	info.flags |= flags;
+	info.handle = number;
+	tow_region_put(region);
+	return tow_file_copy_out(user, &info, sizeof(info), user_size);
+}
+
+/* The next region that the caller may see, described. */
+static bool tow_list_next(struct tow_client *client,
+			  struct tow_region_list *list,
+			  struct tow_region_info *info)
+{
+	struct tow_region *region;
+	bool shown = false;
+
+	while (!shown && (region = tow_region_next(&client->dev->regions,
+						   &list->cursor))) {
+		shown = list->flags & TOW_LIST_ALL ||
+			tow_region_is_of(region, client);
+		if (shown) {
+			memset(info, 0, sizeof(*info));
+			tow_region_describe(region, info);
+		}
+		tow_region_put(region);
+		cond_resched();
+	}
+	return shown;
+}
+
+static int tow_list_fill(struct tow_client *client,
+			 struct tow_region_list *list, u32 entry_size)
+{
+	char __user *entries = u64_to_user_ptr(list->entries);
+	struct tow_region_info info;
+	u32 room = list->count;
+	int ret = 0;
+
+	list->count = 0;
+	while (list->count < room && tow_list_next(client, list, &info)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		ret = tow_file_copy_out(entries + (size_t)list->count *
+					entry_size, &info, sizeof(info),
+					entry_size);
+		if (ret)
+			return ret;
+		list->count++;
+	}
+	return 0;
+}
+
+static int tow_call_list(struct tow_client *client, void __user *user)
+{
+	struct tow_region_list list;
+	u32 user_size, entry_size;
+	int ret;
+
+	ret = tow_file_copy_in(&list, sizeof(list), TOW_LIST_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	entry_size = list.entry_size;
+	if (list.flags & ~TOW_LIST_ALL || entry_size < TOW_INFO_PUBLISHED ||
+	    entry_size > TOW_INFO_MAX || entry_size % sizeof(u64))
+		return -EINVAL;
+	if (list.flags & TOW_LIST_ALL && !capable(CAP_NET_ADMIN))
+		return -EPERM;
+	ret = tow_list_fill(client, &list, entry_size);
+	if (ret)
+		return ret;
+	list.entry_size = min_t(u32, entry_size, sizeof(struct tow_region_info));
+	return tow_file_copy_out(user, &list, sizeof(list), user_size);
+}
+
+/* ---- descriptors ---------------------------------------------------------- */
+
+static int tow_fd_open(struct tow_client *client, struct tow_region_fd *call,
+		       struct tow_opening *opening)
+{
+	bool readonly = call->flags & TOW_REGION_READONLY;
+	u32 flags;
+	int ret;
+
+	opening->region = tow_client_get_region(client, call->handle, &flags);
+	if (!opening->region)
+		return -ENOENT;
+	ret = -EOPNOTSUPP;
+	if (opening->region->import)
+		goto err_put_region;
+	ret = -EACCES;
+	if (flags & TOW_REGION_READONLY && !readonly)
+		goto err_put_region;
+	ret = get_unused_fd_flags(O_CLOEXEC);
+	if (ret < 0)
+		goto err_put_region;
+	opening->fd = ret;
+	opening->dmabuf = tow_region_make_dmabuf(opening->region, readonly);
+	if (IS_ERR(opening->dmabuf)) {
+		ret = PTR_ERR(opening->dmabuf);
+		goto err_put_fd;
+	}
+	return 0;
+
+err_put_fd:
+	put_unused_fd(opening->fd);
+err_put_region:
+	tow_region_put(opening->region);
+	return ret;
+}
+
+static int tow_call_fd(struct tow_client *client, void __user *user)
+{
+	struct tow_opening opening = {};
+	struct tow_region_fd call;
+	u32 user_size;
+	int ret;
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_FD_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (call.flags & ~TOW_REGION_READONLY || call.reserved)
+		return -EINVAL;
+	ret = tow_fd_open(client, &call, &opening);
+	if (ret)
+		return ret;
+	call.fd = opening.fd;
+	ret = tow_file_copy_out(user, &call, sizeof(call), user_size);
+	/* No handle was made: 0 is nobody's number. */
+	tow_opening_end(&opening, client, !ret, false);
+	return ret;
+}
+
+/* Somebody else's region: it is charged to him, its handle to us. */
+static int tow_from_fd_handle(struct tow_client *client,
+			      struct tow_region *region, bool readonly,
+			      u64 *number)
+{
+	const u64 amount[TOW_RESOURCES] = { [TOW_RES_REGIONS] = 1 };
+	struct tow_handle *handle;
+	int ret;
+
+	handle = tow_handle_new(region, readonly ? TOW_REGION_READONLY : 0,
+				false);
+	if (!handle)
+		return -ENOMEM;
+	ret = tow_charge(&handle->charge, client->account, amount);
+	if (!ret)
+		ret = tow_client_add_handle(client, handle, number);
+	if (ret)
+		tow_client_drop_handle(client, handle, false);
+	return ret;
+}
+
+static int tow_from_fd_find(struct tow_client *client, int fd, u64 *number)
+{
+	struct dma_buf *dmabuf = dma_buf_get(fd);
+	struct tow_region *region;
+	bool readonly;
+	int ret;
+
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	region = tow_region_from_dmabuf(dmabuf, &readonly);
+	if (!region)
+		ret = -EINVAL;
+	else if (region->dev != client->dev)
+		ret = -EXDEV;
+	else
+		ret = tow_from_fd_handle(client, region, readonly, number);
+	dma_buf_put(dmabuf);
+	return ret;
+}
+
+/* Answers a call that made a handle: without an answer there is none. */
+static int tow_answer_handle(struct tow_client *client, void __user *user,
+			     void *answer, u32 known, u32 user_size, u64 number)
+{
+	int ret = tow_file_copy_out(user, answer, known, user_size);
+	struct tow_handle *handle;
+
+	if (ret) {
+		handle = tow_client_take_handle(client, number);
+		if (handle)
+			tow_client_drop_handle(client, handle, true);
+	}
+	return ret;
+}
+
+static int tow_call_from_fd(struct tow_client *client, void __user *user)
+{
+	struct tow_region_from_fd call;
+	u32 user_size;
+	int ret;
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_FROM_FD_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (call.flags || call.reserved)
+		return -EINVAL;
+	ret = tow_from_fd_find(client, call.fd, &call.handle);
+	if (ret)
+		return ret;
+	return tow_answer_handle(client, user, &call, sizeof(call), user_size,
+				 call.handle);
+}
+
+/* ---- imports -------------------------------------------------------------- */
+
+/* Takes over the reference to @region, or finds an error in it. */
+static int tow_import_handle(struct tow_client *client,
+			     struct tow_region *region, bool readonly,
+			     u64 *number)
+{
+	struct tow_handle *handle;
+	int ret;
+
+	if (IS_ERR(region))
+		return PTR_ERR(region);
+	ret = -ENOMEM;
+	handle = tow_handle_new(region, readonly ? TOW_REGION_READONLY : 0,
+				true);
+	if (handle) {
+		ret = tow_client_add_handle(client, handle, number);
+		if (ret)
+			tow_client_drop_handle(client, handle, true);
+	}
+	tow_region_put(region);
+	return ret;
+}
+
+static int tow_call_import_user(struct tow_client *client, void __user *user)
+{
+	struct tow_region_import_user call;
+	struct tow_region *region;
+	u32 user_size;
+	bool readonly;
+	int ret;
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_IMPORT_USER_PUBLISHED,
+			       user, &user_size);
+	if (ret)
+		return ret;
+	if (call.flags & ~TOW_REGION_READONLY || !call.bytes)
+		return -EINVAL;
+	readonly = call.flags & TOW_REGION_READONLY;
+	/* Not a user of the device: the user's pages may keep us waiting. */
+	region = tow_import_user(client, call.address, call.bytes, readonly);
+	ret = tow_import_handle(client, region, readonly, &call.handle);
+	if (ret)
+		return ret;
+	return tow_answer_handle(client, user, &call, sizeof(call), user_size,
+				 call.handle);
+}
+
+static int tow_call_import_dmabuf(struct tow_client *client, void __user *user)
+{
+	struct tow_region_import_dmabuf call;
+	struct tow_region *region;
+	struct dma_buf *dmabuf;
+	u32 user_size;
+	bool readonly;
+	int ret;
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_IMPORT_DMABUF_PUBLISHED,
+			       user, &user_size);
+	if (ret)
+		return ret;
+	if (call.flags & ~TOW_REGION_READONLY || call.reserved || !call.bytes ||
+	    !PAGE_ALIGNED(call.offset))
+		return -EINVAL;
+	readonly = call.flags & TOW_REGION_READONLY;
+	dmabuf = dma_buf_get(call.fd);
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	region = tow_import_dmabuf(client, dmabuf, call.offset, call.bytes,
+				   readonly);
+	dma_buf_put(dmabuf);
+	ret = tow_import_handle(client, region, readonly, &call.handle);
+	if (ret)
+		return ret;
+	return tow_answer_handle(client, user, &call, sizeof(call), user_size,
+				 call.handle);
+}
+
+/**
+ * tow_region_call - a call about regions
+ * @client: who calls; it was checked that he may
+ * @cmd: which
+ * @user: its structure
+ *
+ * Return: 0 or a negative errno; -ENOTTY: it is none of these.
+ */
+long tow_region_call(struct tow_client *client, unsigned int cmd,
+		     void __user *user)
+{
+	BUILD_BUG_ON(sizeof(struct tow_region_create) < TOW_CREATE_PUBLISHED);
+	BUILD_BUG_ON(sizeof(struct tow_region_info) < TOW_INFO_PUBLISHED);
+
+	switch (cmd) {
+	case TOW_IOCTL_REGION_CREATE:
+		return tow_call_create(client, user);
+	case TOW_IOCTL_REGION_DESTROY:
+		return tow_call_destroy(client, user);
+	case TOW_IOCTL_REGION_QUERY:
+		return tow_call_query(client, user);
+	case TOW_IOCTL_REGION_LIST:
+		return tow_call_list(client, user);
+	case TOW_IOCTL_REGION_FD:
+		return tow_call_fd(client, user);
+	case TOW_IOCTL_REGION_FROM_FD:
+		return tow_call_from_fd(client, user);
+	case TOW_IOCTL_REGION_ATTACH:
+		return tow_call_attach(client, user);
+	case TOW_IOCTL_REGION_IMPORT_USER:
+		return tow_call_import_user(client, user);
+	case TOW_IOCTL_REGION_IMPORT_DMABUF:
+		return tow_call_import_dmabuf(client, user);
+	default:
+		return -ENOTTY;
+	}
+}

@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Slabs: see slab.h.
+ *
+ * Memory
+ *
+ * A chunk is one compound page of the page allocator (__GFP_COMP), so that all
+ * references to any part of it are counted in one place, its head.  The pool's
+ * own is one; tow_slab_ours_alone() is true when there is no other: no mapping,
+ * no pipe, no pin.  A slab should be one chunk; where memory is fragmented it
+ * is several smaller ones, and mappings of it cost more page faults.
+ *
+ * Registration
+ *
+ * A slab has two memory regions of the RDMA device, made with it: one for
+ * peers that only read, one for peers that write.  Each is registered, by a
+ * work request on the maintenance queue pair, when its first export comes, and
+ * invalidated when its last one goes; its key changes with each registration.
+ * The caller of towk_slab_hide() has made sure before that no peer uses the key
+ * any more: invalidation does not wait for anybody.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/dma-mapping.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+
+#include "compat.h"
+#include "device.h"
+#include "trace.h"
+
+/* So much of the machine's memory is never taken, that the machine may live. */
+#define TOW_SPARE_DIVISOR	16
+
+/* Between two looks whether somebody else wants the processor. */
+#define TOW_ZERO_PAGES		64
+
+static const int tow_slab_access[TOW_RIGHTS] = {
+	[TOW_RIGHTS_READ]  = IB_ACCESS_REMOTE_READ,
+	[TOW_RIGHTS_WRITE] = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ |
+			     IB_ACCESS_REMOTE_WRITE,
+};
+
+/* Atomics are allowed where there are any. */
+static int tow_slab_rights(struct tow_slab *slab, enum tow_rights rights)
+{
+	int access = tow_slab_access[rights];
+
+	if (rights == TOW_RIGHTS_WRITE &&
+	    slab->dev->ibdev->attrs.atomic_cap != IB_ATOMIC_NONE)
+		access |= IB_ACCESS_REMOTE_ATOMIC;
+	return access;
+}
+
+/**
+ * tow_slab_alloc - a slab without memory
+ * @dev: the device
+ * @class: of what kind
+ * @chunk_count: how many chunks there is room for
+ * @gfp: how to allocate: an import is accounted to its client
+ *
+ * Return: the slab, its chunks empty; or NULL.
+ */
+struct tow_slab *tow_slab_alloc(struct tow_device *dev,
+				enum tow_slab_class class,
+				unsigned int chunk_count, gfp_t gfp)
+{
+	struct tow_slab *slab;
+
+	slab = kvzalloc(struct_size(slab, chunks, chunk_count), gfp);
+	if (!slab)
+		return NULL;
+	INIT_LIST_HEAD(&slab->list);
+	INIT_LIST_HEAD(&slab->all);
+	mutex_init(&slab->lock);
+	slab->dev = dev;
+	slab->class = class;
+	return slab;
+}
+
+/* Would taking @bytes more leave the machine enough to live on? */
+static bool tow_slab_memory_left(u64 bytes)
+{
+	struct sysinfo info;
+	u64 spare;
+
+	si_meminfo(&info);
+	spare = (info.totalram / TOW_SPARE_DIVISOR) << PAGE_SHIFT;
+	return ((u64)si_mem_available() << PAGE_SHIFT) > spare + bytes;
+}
+
+static struct page *tow_slab_alloc_pages(struct tow_device *dev,
+					 unsigned int order)
+{
+	gfp_t gfp = GFP_KERNEL | __GFP_COMP | __GFP_ZERO | __GFP_NOWARN;
+
+	/* Big ones are nice to have; not at any price, and never at OOM's. */
+	gfp |= order > PAGE_ALLOC_COSTLY_ORDER ? __GFP_NORETRY :
+						 __GFP_RETRY_MAYFAIL;
+	return alloc_pages_node(ibdev_to_node(dev->ibdev), gfp, order);
+}
+
+static void tow_slab_free_pages(struct list_head *pages)
+{
+	struct page *page, *next;
+
+	list_for_each_entry_safe(page, next, pages, lru) {
+		list_del(&page->lru);
+		put_page(page);
+	}
+}
+
+/*
+ * Memory in as few chunks as there can be had: how many, with @pages holding
+ * their first pages; or a negative errno.
+ */
+static int tow_slab_find_pages(struct tow_device *dev, u64 bytes,
+			       struct list_head *pages)
+{
+	unsigned int order = get_order(min_t(u64, bytes, TOW_SLAB_LARGE_BYTES));
+	struct page *page;
+	int count = 0;
+
+	if (!tow_slab_memory_left(bytes))
+		return -ENOMEM;
+	while (bytes) {
+		page = tow_slab_alloc_pages(dev, order);
+		if (page) {
+			list_add_tail(&page->lru, pages);
+			bytes -= PAGE_SIZE << order;
+			count++;
+		} else if (order) {
+			order--;
+		} else {
+			tow_slab_free_pages(pages);
+			return -ENOMEM;
+		}
+	}
+	return count;
+}
+
+static struct tow_slab *tow_slab_find_memory(struct tow_device *dev,
+					     enum tow_slab_class class)
+{
+	struct page *page, *next;
+	struct tow_slab *slab;
+	LIST_HEAD(pages);
+	int count;
+
+	count = tow_slab_find_pages(dev, tow_pool_slab_bytes(class), &pages);
+	if (count < 0)
+		return ERR_PTR(count);
+	slab = tow_slab_alloc(dev, class, count, GFP_KERNEL);
+	if (!slab) {
+		tow_slab_free_pages(&pages);
+		return ERR_PTR(-ENOMEM);
+	}
+	list_for_each_entry_safe(page, next, &pages, lru) {
+		struct tow_chunk *chunk = &slab->chunks[slab->chunk_count++];
+
+		list_del(&page->lru);
+		chunk->page = page;
+		chunk->bytes = PAGE_SIZE << compound_order(page);
+		slab->bytes += chunk->bytes;
+		trace_tow_chunk_alloc(dev, chunk);
+	}
+	return slab;
+}
+
+static void tow_slab_unmap(struct tow_slab *slab)
+{
+	while (slab->mapped) {
+		struct tow_chunk *chunk = &slab->chunks[--slab->mapped];
+
+		ib_dma_unmap_page(slab->dev->ibdev, chunk->dma, chunk->bytes,
+				  DMA_BIDIRECTIONAL);
+		tow_stat_inc(slab->dev, TOW_STAT_DMA_UNMAPS);
+	}
+}
+
+/* Memory that must be copied for the device is no memory for us. */
+static bool tow_slab_needs_copies(struct tow_slab *slab, dma_addr_t dma)
+{
+	struct ib_device *ibdev = slab->dev->ibdev;
+
+	return !ib_uses_virt_dma(ibdev) && dma_need_sync(ibdev->dma_device, dma);
+}
+
+/**
+ * tow_slab_map - map a slab's chunks for the RDMA device
+ * @slab: the slab; the caller is a user of the device
+ *
+ * Return: 0; -ENOMEM; -EOPNOTSUPP: the device cannot reach the memory without
+ * copies.  tow_slab_detach() undoes it, also after a failure.
+ */
+int tow_slab_map(struct tow_slab *slab)
+{
+	struct ib_device *ibdev = slab->dev->ibdev;
+	while (slab->mapped < slab->chunk_count) {
+		struct tow_chunk *chunk = &slab->chunks[slab->mapped];
+		dma_addr_t dma;
+
+		dma = ib_dma_map_page(ibdev, chunk->page, 0, chunk->bytes,
+				      DMA_BIDIRECTIONAL);
+		if (ib_dma_mapping_error(ibdev, dma))
+			return -ENOMEM;
+		chunk->dma = dma;
+		slab->mapped++;
+		tow_stat_inc(slab->dev, TOW_STAT_DMA_MAPS);
+		if (tow_slab_needs_copies(slab, dma))
+			return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static void tow_slab_free_mrs(struct tow_slab *slab)
+{
+	int i;
+
+	for (i = 0; i < TOW_RIGHTS; i++) {
+		if (!slab->mr[i])
+			continue;
+		ib_dereg_mr(slab->mr[i]);
+		slab->mr[i] = NULL;
+		tow_limits_give_mrs(&slab->dev->limits, 1);
+	}
+}
+
+static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
+{
+	struct tow_device *dev = slab->dev;
+	struct ib_mr *mr;
+	int ret;
+
+	ret = tow_limits_take_mrs(&dev->limits, 1);
+	if (ret)
+		return ret;
+	mr = ib_alloc_mr(dev->pd, IB_MR_TYPE_MEM_REG, slab->bytes / PAGE_SIZE);
+	if (IS_ERR(mr)) {
+		tow_limits_give_mrs(&dev->limits, 1);
+		return PTR_ERR(mr);
+	}
+	slab->mr[rights] = mr;
+	return 0;
+}
+
+/**
+ * tow_slab_alloc_mrs - make a slab's memory regions
+ * @slab: the slab, its chunks filled in; the caller is a user of the device
+ *
+ * Return: 0; -ENOSPC at the device's limit; or what the device's driver said.
+ * tow_slab_detach() undoes it, also after a failure.
+ */
+int tow_slab_alloc_mrs(struct tow_slab *slab)
+{
+	int ret;
+
+	ret = tow_slab_alloc_mr(slab, TOW_RIGHTS_READ);
+	if (!ret)
+		ret = tow_slab_alloc_mr(slab, TOW_RIGHTS_WRITE);
+	return ret;
+}
+
+/**
+ * tow_slab_make - make a slab of the pool
+ * @dev: the device; the caller is a user of it
+ * @class: small or large
+ *
+ * Return: the slab, mapped, with memory regions, zeroed; or an ERR_PTR():
+ * -ENOMEM: the machine has no memory (or what is left is for others);
+ * -ENOSPC: no memory regions; -EOPNOTSUPP: the device cannot reach memory
+ * without copies; or what its driver said.
+ */
+struct tow_slab *tow_slab_make(struct tow_device *dev,
+			       enum tow_slab_class class)
+{
+	struct tow_slab *slab;
+	int ret;
+
+	slab = tow_slab_find_memory(dev, class);
+	if (IS_ERR(slab))
+		return slab;
+	ret = tow_slab_map(slab);
+	if (!ret)
+		ret = tow_slab_alloc_mrs(slab);
+	if (ret) {
+		tow_slab_detach(slab);
+		tow_slab_free(slab);
+		return ERR_PTR(ret);
+	}
+	trace_tow_slab_make(slab);
+	return slab;
+}
+
+/**
+ * tow_slab_detach - take a slab off the RDMA device
+ * @slab: the slab, not reached by any peer; the RDMA device is still there
+ *
+ * Its pages stay.
+ */
+void tow_slab_detach(struct tow_slab *slab)
+{
+	mutex_lock(&slab->lock);
+	tow_slab_free_mrs(slab);
+	tow_slab_unmap(slab);
+	mutex_unlock(&slab->lock);
+}
+
+/**
+ * tow_slab_free - give a slab's pages back to the machine
+ * @slab: a slab of the pool that was detached; gone afterwards
+ *
+ * Pages that somebody else still uses go when he lets go of them.
+ */
+void tow_slab_free(struct tow_slab *slab)
+{
+	unsigned int i;
+
+	trace_tow_slab_free(slab);
+	for (i = 0; i < slab->chunk_count; i++)
+		put_page(slab->chunks[i].page);
+	kvfree(slab);
+}
+
+/**
+ * tow_slab_zero - forget what is in a slab
+ * @slab: a slab of the pool that is in nobody's hands
+ */
+void tow_slab_zero(struct tow_slab *slab)
+{
+	unsigned int i;
+	u64 page;
+
+	for (i = 0; i < slab->chunk_count; i++) {
+		struct tow_chunk *chunk = &slab->chunks[i];
+
+		for (page = 0; page < chunk->bytes >> PAGE_SHIFT; page++) {
+			clear_highpage(chunk->page + page);
+			if (page % TOW_ZERO_PAGES == 0)
+				cond_resched();
+		}
+	}
+}
+
+/**
+ * tow_slab_ours_alone - does nobody else use its pages?
+ * @slab: a slab of the pool that no region has and no mapping shows
+ *
+ * Return: true if the pool's own reference to each chunk is the only one.
+ */
+bool tow_slab_ours_alone(struct tow_slab *slab)
+{
+	unsigned int i;
+
+	for (i = 0; i < slab->chunk_count; i++) {
+		if (page_count(slab->chunks[i].page) != 1)
+			return false;
+	}
+	return true;
+}
+
+/**
+ * tow_slab_page - the page at an offset
+ * @slab: a slab of the pool
+ * @offset: in bytes, below the slab's size
+ *
+ * Return: the page.
+ */
+struct page *tow_slab_page(struct tow_slab *slab, u64 offset)
+{
+	struct tow_chunk *chunk = slab->chunks;
+
+	while (offset >= chunk->bytes) {
+		offset -= chunk->bytes;
+		chunk++;
+	}
+	return chunk->page + (offset >> PAGE_SHIFT);
+}
+
+/* Tell a memory region where its slab's chunks are. */
+static int tow_slab_map_mr(struct tow_slab *slab, struct ib_mr *mr)
+{
+	struct scatterlist one, *list = &one;
+	unsigned int i;
+	int ret;
+
+	if (slab->chunk_count > 1) {
+		list = kvmalloc_array(slab->chunk_count, sizeof(*list),
+				      GFP_KERNEL);
+		if (!list)
+			return -ENOMEM;
+	}
+	sg_init_table(list, slab->chunk_count);
+	for (i = 0; i < slab->chunk_count; i++) {
+		struct tow_chunk *chunk = &slab->chunks[i];
+
+		if (chunk->page)
+			sg_set_page(&list[i], chunk->page, chunk->bytes, 0);
+		sg_dma_address(&list[i]) = chunk->dma;
+		sg_dma_len(&list[i]) = chunk->bytes;
+	}
+	ret = ib_map_mr_sg(mr, list, slab->chunk_count, NULL, PAGE_SIZE);
+	if (slab->chunk_count > 1)
+		kvfree(list);
+	if (ret == slab->chunk_count)
+		return 0;
+	return ret < 0 ? ret : -EIO;
+}
+
+static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
+{
+	struct ib_mr *mr = slab->mr[rights];
+	struct ib_reg_wr reg = {
+		.wr.opcode	= IB_WR_REG_MR,
+		.wr.send_flags	= IB_SEND_SIGNALED,
+		.mr		= mr,
+		.access		= tow_slab_rights(slab, rights),
+	};
+	int ret;
+
+	ret = tow_slab_map_mr(slab, mr);
+	if (ret)
+		return ret;
+	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	reg.key = mr->rkey;
+	ret = tow_maint_run(&slab->dev->maint, &reg.wr);
+	trace_tow_mr_register(slab, rights, ret);
+	if (!ret)
+		tow_stat_inc(slab->dev, TOW_STAT_REGISTRATIONS);
+	return ret;
+}
+
+/*
+ * A memory region that cannot be invalidated is destroyed, which ends its key
+ * as well; without a new one the slab cannot be exported in this way again.
+ */
+static void tow_slab_replace_mr(struct tow_slab *slab, enum tow_rights rights)
+{
+	ib_dereg_mr(slab->mr[rights]);
+	slab->mr[rights] = NULL;
+	tow_limits_give_mrs(&slab->dev->limits, 1);
+	tow_slab_alloc_mr(slab, rights);
+}
+
+static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
+{
+	struct ib_send_wr invalidate = {
+		.opcode			= IB_WR_LOCAL_INV,
+		.send_flags		= IB_SEND_SIGNALED,
+		.ex.invalidate_rkey	= slab->mr[rights]->rkey,
+	};
+	int ret;
+
+	ret = tow_maint_run(&slab->dev->maint, &invalidate);
+	trace_tow_mr_invalidate(slab, rights, ret);
+	if (ret)
+		tow_slab_replace_mr(slab, rights);
+	tow_stat_inc(slab->dev, TOW_STAT_INVALIDATIONS);
+}
+
+/**
+ * towk_slab_expose - let peers in
+ * @slab: a region's slab; the caller is a user of the device
+ * @rights: to do what
+ * @key: the key that peers need
+ * @address: the address of the slab's first byte that goes with the key
+ *
+ * May sleep.  One towk_slab_hide() for each success.
+ *
+ * Return: 0; -ENOSPC: no memory region, the device's limit is reached;
+ * -ENETDOWN: no maintenance queue pair; -ENODEV: the device is going; -EIO or
+ * what the device's driver said.
+ */
+int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
+		     u64 *address)
+{
+	int ret = 0;
+
+	mutex_lock(&slab->lock);
+	if (!slab->mr[rights])
+		ret = tow_slab_alloc_mr(slab, rights);
+	if (!ret && !slab->exposed[rights]) {
+		ret = tow_slab_register(slab, rights);
+		if (ret)
+			tow_slab_replace_mr(slab, rights);
+	}
+	if (!ret) {
+		slab->exposed[rights]++;
+		*key = slab->mr[rights]->rkey;
+		*address = slab->mr[rights]->iova;
+	}
+	mutex_unlock(&slab->lock);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(towk_slab_expose);
+
+/**
+ * towk_slab_hide - undo towk_slab_expose()
+ * @slab: the slab; the caller is a user of the device
+ * @rights: as they were given
+ *
+ * When this returns and there is no other exposure the key is refused.  No peer
+ * may have an operation with it in flight: invalidation is not a fence.
+ */
+void towk_slab_hide(struct tow_slab *slab, enum tow_rights rights)
+{
+	mutex_lock(&slab->lock);
+	if (!WARN_ON_ONCE(!slab->exposed[rights]) && !--slab->exposed[rights] &&
+	    slab->mr[rights])
+		tow_slab_invalidate(slab, rights);
+	mutex_unlock(&slab->lock);
+}
+EXPORT_SYMBOL_GPL(towk_slab_hide);
+
+/**
+ * tow_slab_hide_all - undo what exposures are left
+ * @slab: a slab whose region has ended
+ */
+void tow_slab_hide_all(struct tow_slab *slab)
+{
+	int i;
+
+	mutex_lock(&slab->lock);
+	for (i = 0; i < TOW_RIGHTS; i++) {
+		if (slab->exposed[i] && slab->mr[i])
+			tow_slab_invalidate(slab, i);
+		slab->exposed[i] = 0;
+	}
+	mutex_unlock(&slab->lock);
+}

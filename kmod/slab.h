@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A slab: memory that the RDMA device reaches under one registration.
+ *
+ * A slab of the pool consists of chunks from the page allocator; a slab of
+ * imported memory, of somebody else's pages.  Both are registered alike.
+ */
+#ifndef TOW_SLAB_H
+#define TOW_SLAB_H
+
+#include <linux/atomic.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+
+struct tow_device;
+struct tow_import;
+
+/* The classes of the pool, and what is not of the pool. */
+enum tow_slab_class {
+	TOW_SLAB_SMALL,
+	TOW_SLAB_LARGE,
+	TOW_SLAB_CLASSES,
+	TOW_SLAB_IMPORTED = TOW_SLAB_CLASSES
+};
+
+#define TOW_SLAB_SMALL_BYTES	(64UL << 10)
+#define TOW_SLAB_LARGE_BYTES	(2UL << 20)
+
+/**
+ * enum tow_slab_state - where a slab of the pool is
+ * @TOW_SLAB_FREE: zeroed, nobody's
+ * @TOW_SLAB_OWNED: a region's
+ * @TOW_SLAB_DRAINING: its region has ended; peers may still reach it, its
+ *	registrations may still be valid
+ * @TOW_SLAB_DIRTY: nobody reaches it any more; not zeroed yet
+ * @TOW_SLAB_RETIRED: its pages are in use elsewhere: on its way out of the pool
+ *
+ * FREE to OWNED; OWNED to DRAINING; DRAINING to DIRTY or RETIRED; DIRTY to FREE,
+ * or to OWNED if it is zeroed on the way.
+ */
+enum tow_slab_state {
+	TOW_SLAB_FREE,
+	TOW_SLAB_OWNED,
+	TOW_SLAB_DRAINING,
+	TOW_SLAB_DIRTY,
+	TOW_SLAB_RETIRED,
+	TOW_SLAB_STATES
+};
+
+/* Under what rights peers may be let in: one registration for each. */
+enum tow_rights {
+	TOW_RIGHTS_READ,	/* reads */
+	TOW_RIGHTS_WRITE,	/* reads, writes and atomics */
+	TOW_RIGHTS
+};
+
+/**
+ * struct tow_chunk - physically contiguous memory
+ * @page: its first page; NULL: imported memory that has none (peer-to-peer)
+ * @dma: where the RDMA device sees it
+ * @bytes: its size
+ */
+struct tow_chunk {
+	struct page	*page;
+	dma_addr_t	dma;
+	u64		bytes;
+};
+
+/**
+ * struct tow_slab - memory under one registration
+ * @list: in the pool's list of its state, if there is one; under the pool's lock
+ * @all: in the pool's list of all slabs; under the pool's lock
+ * @dev: the device; whoever has the slab keeps its structure
+ * @class: the pool's class, or that it is imported
+ * @import: the import that it is part of; NULL: of the pool
+ * @state: under the pool's lock
+ * @remote: peers that may have operations on it in flight, plus one while it is
+ *	OWNED; when it drops to 0 the slab may be invalidated
+ * @bytes: its size
+ * @lock: protects @mr and what is registered
+ * @mr: one memory region for each kind of rights; NULL after removal
+ * @exposed: how many exports of each kind there are
+ * @mapped: how many of its chunks, from the first on, we mapped for DMA
+ * @chunk_count: how many chunks
+ * @chunks: in the order of the slab's bytes
+ */
+struct tow_slab {
+	struct list_head	list;
+	struct list_head	all;
+	struct tow_device	*dev;
+	enum tow_slab_class	class;
+	struct tow_import	*import;
+	enum tow_slab_state	state;
+	atomic_t		remote;
+	u64			bytes;
+	/* protects mr, exposed */
+	struct mutex		lock;
+	struct ib_mr		*mr[TOW_RIGHTS];
+	unsigned int		exposed[TOW_RIGHTS];
+	unsigned int		mapped;
+	unsigned int		chunk_count;
+	struct tow_chunk	chunks[];
+};
+
+struct tow_slab *tow_slab_alloc(struct tow_device *dev,
+				enum tow_slab_class class,
+				unsigned int chunk_count, gfp_t gfp);
+struct tow_slab *tow_slab_make(struct tow_device *dev,
+			       enum tow_slab_class class);
+int tow_slab_map(struct tow_slab *slab);
+int tow_slab_alloc_mrs(struct tow_slab *slab);
+void tow_slab_detach(struct tow_slab *slab);
+void tow_slab_free(struct tow_slab *slab);
+void tow_slab_zero(struct tow_slab *slab);
+bool tow_slab_ours_alone(struct tow_slab *slab);
+void tow_slab_hide_all(struct tow_slab *slab);
+struct page *tow_slab_page(struct tow_slab *slab, u64 offset);
+
+int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
+		     u64 *address);
+void towk_slab_hide(struct tow_slab *slab, enum tow_rights rights);
+
+#endif /* TOW_SLAB_H */
