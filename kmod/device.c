@@ -136,6 +136,18 @@ bool tow_device_enter(struct tow_device *dev)
 }
 
 /**
+ * towk_device_enter - tow_device_enter() for other kernel modules
+ * @dev: the device
+ *
+ * Return: as there.
+ */
+bool towk_device_enter(struct tow_device *dev)
+{
+	return tow_device_enter(dev);
+}
+EXPORT_SYMBOL_GPL(towk_device_enter);
+
+/**
  * tow_device_leave - undo tow_device_enter()
  * @dev: the device
  */
@@ -143,6 +155,16 @@ void tow_device_leave(struct tow_device *dev)
 {
 	percpu_ref_put(&dev->users);
 }
+
+/**
+ * towk_device_leave - undo towk_device_enter()
+ * @dev: the device
+ */
+void towk_device_leave(struct tow_device *dev)
+{
+	tow_device_leave(dev);
+}
+EXPORT_SYMBOL_GPL(towk_device_leave);
 
 static void tow_device_users_gone(struct percpu_ref *users)
 {

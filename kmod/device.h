@@ -123,6 +123,8 @@ struct tow_device *tow_device_get(unsigned int minor);
 void tow_device_put(struct tow_device *dev);
 bool tow_device_enter(struct tow_device *dev);
 void tow_device_leave(struct tow_device *dev);
+bool towk_device_enter(struct tow_device *dev);
+void towk_device_leave(struct tow_device *dev);
 void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
 
 /* file.c */

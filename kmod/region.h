@@ -135,6 +135,9 @@ struct dma_buf *tow_region_make_dmabuf(struct tow_region *region, bool readonly)
 struct tow_region *tow_region_from_dmabuf(struct dma_buf *dmabuf,
 					  bool *readonly);
 
+struct tow_region *towk_region_get(int fd);
+void towk_region_put(struct tow_region *region);
+
 /* region_call.c */
 long tow_region_call(struct tow_client *client, unsigned int cmd,
 		     void __user *user);

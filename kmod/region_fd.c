@@ -190,4 +190,39 @@ struct tow_region *tow_region_from_dmabuf(struct dma_buf *dmabuf,
 	return dmabuf->priv;
 }
 
+/**
+ * towk_region_get - the region behind a descriptor of the current process
+ * @fd: the descriptor
+ *
+ * For other kernel modules.  towk_region_put() undoes it.
+ *
+ * Return: the region with the caller's reference; or an ERR_PTR(): -EBADF:
+ * nothing is open there; -EINVAL: it is no region's.
+ */
+struct tow_region *towk_region_get(int fd)
+{
+	struct dma_buf *dmabuf = dma_buf_get(fd);
+	struct tow_region *region;
+	bool readonly;
+
+	if (IS_ERR(dmabuf))
+		return ERR_CAST(dmabuf);
+	region = tow_region_from_dmabuf(dmabuf, &readonly);
+	if (region)
+		tow_region_get(region);
+	dma_buf_put(dmabuf);
+	return region ?: ERR_PTR(-EINVAL);
+}
+EXPORT_SYMBOL_GPL(towk_region_get);
+
+/**
+ * towk_region_put - undo towk_region_get()
+ * @region: the region; may be gone afterwards
+ */
+void towk_region_put(struct tow_region *region)
+{
+	tow_region_put(region);
+}
+EXPORT_SYMBOL_GPL(towk_region_put);
+
 TOW_IMPORT_DMA_BUF;
