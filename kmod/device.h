@@ -21,6 +21,10 @@
 #include "region.h"
 #include "uapi/towline.h"
 
+#ifndef CONFIG_64BIT
+#error "towline: pools are larger than what a 32-bit kernel can address"
+#endif
+
 /* Minor numbers, hence devices at a time. */
 #define TOW_DEVICES_MAX		256
 

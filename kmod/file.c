@@ -232,7 +232,7 @@ static u64 tow_file_features(struct tow_device *dev)
 }
 
 static void tow_file_fill_limits(struct tow_device *dev,
-				   struct tow_query *query)
+				 struct tow_query *query)
 {
 	const struct ib_device_attr *attrs = &dev->ibdev->attrs;
 
@@ -256,7 +256,7 @@ static void tow_file_fill_limits(struct tow_device *dev,
 
 /* Called by users of the device. */
 static void tow_file_fill_query(struct tow_device *dev,
-				  struct tow_query *query)
+				struct tow_query *query)
 {
 	query->uapi_version = TOW_UAPI_VERSION;
 	query->driver_version = TOW_DRIVER_VERSION_CODE;

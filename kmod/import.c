@@ -17,6 +17,7 @@
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 
 #include "client.h"
@@ -24,7 +25,7 @@
 #include "device.h"
 
 /* Of one slab: its list of chunks is an array. */
-#define TOW_IMPORT_SLAB_PAGES	(1 << 18)
+#define TOW_IMPORT_SLAB_PAGES	SZ_256K
 
 /* Pages pinned at a time: as many pointers as a page holds. */
 #define TOW_PIN_BATCH	(PAGE_SIZE / sizeof(struct page *))
@@ -50,7 +51,7 @@ struct tow_import {
 	struct tow_device		*dev;
 	struct list_head		link;
 	struct tow_charge		charge;
-	atomic_t			draining;
+	refcount_t			draining;
 	struct mm_struct		*mm;
 	struct page			**pages;
 	unsigned long			page_count;
@@ -155,7 +156,7 @@ void tow_import_drained(struct tow_slab *slab)
 {
 	struct tow_import *import = slab->import;
 
-	if (atomic_dec_and_test(&import->draining))
+	if (refcount_dec_and_test(&import->draining))
 		tow_import_free(import);
 }
 
@@ -171,7 +172,7 @@ void tow_import_release(struct tow_region *region)
 	/* What remains is the import's business. */
 	import->charge = region->charge;
 	region->charge.account = NULL;
-	atomic_set(&import->draining, import->slab_count);
+	refcount_set(&import->draining, import->slab_count);
 	if (!tow_pool_drain_imported(&dev->pool, import->slabs,
 				     import->slab_count))
 		tow_import_free(import);
@@ -303,7 +304,7 @@ static int tow_import_slabs_user(struct tow_import *import, u64 slab_pages)
 		if (!slab)
 			return -ENOMEM;
 		slab->import = import;
-		atomic_set(&slab->remote, 1);
+		refcount_set(&slab->remote, 1);
 		import->slabs[import->slab_count++] = slab;
 		done += count;
 	}
@@ -509,7 +510,7 @@ static struct tow_slab *tow_import_next_slab(struct tow_import *import,
 	if (!slab)
 		return NULL;
 	slab->import = import;
-	atomic_set(&slab->remote, 1);
+	refcount_set(&slab->remote, 1);
 	import->slabs[import->slab_count++] = slab;
 	return slab;
 }

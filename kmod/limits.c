@@ -13,6 +13,7 @@
 
 #include <linux/cgroup.h>
 #include <linux/cred.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 
 #include "device.h"
@@ -22,9 +23,9 @@
  * Each region costs the kernel some hundred bytes beside its memory.  That is
  * accounted to its cgroup; these keep it within reason where cgroups do not.
  */
-#define TOW_CLIENT_REGIONS_MAX	(1 << 16)
-#define TOW_USER_REGIONS_MAX	(1 << 18)
-#define TOW_DEVICE_REGIONS_MAX	(1 << 20)
+#define TOW_CLIENT_REGIONS_MAX	SZ_64K
+#define TOW_USER_REGIONS_MAX	SZ_256K
+#define TOW_DEVICE_REGIONS_MAX	SZ_1M
 
 static const char * const tow_limits_files[TOW_LEVELS][TOW_RESOURCES] = {
 	[TOW_LEVEL_CLIENT] = {

@@ -681,16 +681,23 @@ static void tow_maint_work(struct work_struct *work)
 	mutex_unlock(&maint->use);
 }
 
+/* Is it known whether there is, or will be, a queue pair? */
+static bool tow_maint_decided(struct tow_maint *maint)
+{
+	enum tow_maint_state state = READ_ONCE(maint->state);
+
+	return state == TOW_MAINT_READY || state == TOW_MAINT_FAILED ||
+	       tow_maint_stopping(maint);
+}
+
 /* Wait until it is worth while to look again whether there is a queue pair. */
 static int tow_maint_wait_ready(struct tow_maint *maint)
 {
+	unsigned long time = msecs_to_jiffies(TOW_MAINT_READY_MS);
 	long left;
 
-	left = wait_event_killable_timeout(maint->wait,
-			READ_ONCE(maint->state) == TOW_MAINT_READY ||
-			READ_ONCE(maint->state) == TOW_MAINT_FAILED ||
-			tow_maint_stopping(maint),
-			msecs_to_jiffies(TOW_MAINT_READY_MS));
+	left = wait_event_killable_timeout(maint->wait, tow_maint_decided(maint),
+					   time);
 	if (left < 0)
 		return -EINTR;
 	if (tow_maint_stopping(maint))

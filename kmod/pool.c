@@ -167,7 +167,7 @@ static struct tow_slab *tow_pool_next_drained(struct tow_pool *pool)
 
 	spin_lock(&pool->lock);
 	list_for_each_entry(slab, &pool->draining, list) {
-		if (!atomic_read(&slab->remote)) {
+		if (!refcount_read(&slab->remote)) {
 			found = slab;
 			list_del_init(&slab->list);
 			pool->draining_count--;
@@ -271,7 +271,7 @@ static void tow_pool_work(struct work_struct *work)
  */
 bool towk_slab_hold(struct tow_slab *slab)
 {
-	return atomic_inc_not_zero(&slab->remote);
+	return refcount_inc_not_zero(&slab->remote);
 }
 EXPORT_SYMBOL_GPL(towk_slab_hold);
 
@@ -286,7 +286,7 @@ void towk_slab_drop(struct tow_slab *slab)
 	/* The slab may go as soon as it is at 0. */
 	struct tow_pool *pool = &slab->dev->pool;
 
-	if (atomic_dec_and_test(&slab->remote))
+	if (refcount_dec_and_test(&slab->remote))
 		queue_work(tow_wq, &pool->work);
 }
 EXPORT_SYMBOL_GPL(towk_slab_drop);
@@ -297,7 +297,7 @@ EXPORT_SYMBOL_GPL(towk_slab_drop);
 static void tow_pool_own(struct tow_pool *pool, struct tow_slab *slab)
 {
 	slab->state = TOW_SLAB_OWNED;
-	atomic_set(&slab->remote, 1);
+	refcount_set(&slab->remote, 1);
 	pool->used_bytes += slab->bytes;
 	pool->high_water_bytes = max(pool->high_water_bytes, pool->used_bytes);
 }
@@ -471,6 +471,17 @@ int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 	return 0;
 }
 
+/* Called with the lock held: its region has ended. */
+static void tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab *slab)
+{
+	lockdep_assert_held(&pool->lock);
+	slab->state = TOW_SLAB_DRAINING;
+	list_add_tail(&slab->list, &pool->draining);
+	pool->draining_count++;
+	/* The region's own hold. */
+	towk_slab_drop(slab);
+}
+
 /* After removal: nobody but this region knows the slab. */
 static void tow_pool_give_memory(struct tow_pool *pool,
 				 struct tow_slab **slabs, unsigned int count)
@@ -509,13 +520,8 @@ void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
 		tow_pool_give_memory(pool, slabs, count);
 		return;
 	}
-	for (i = 0; i < count; i++) {
-		slabs[i]->state = TOW_SLAB_DRAINING;
-		atomic_dec(&slabs[i]->remote);
-		list_add_tail(&slabs[i]->list, &pool->draining);
-	}
-	pool->draining_count += count;
-	queue_work(tow_wq, &pool->work);
+	for (i = 0; i < count; i++)
+		tow_pool_begin_drain(pool, slabs[i]);
 	spin_unlock(&pool->lock);
 }
 
@@ -537,14 +543,8 @@ bool tow_pool_drain_imported(struct tow_pool *pool, struct tow_slab **slabs,
 
 	spin_lock(&pool->lock);
 	stopped = pool->stopped;
-	for (i = 0; i < count && !stopped; i++) {
-		atomic_dec(&slabs[i]->remote);
-		list_add_tail(&slabs[i]->list, &pool->draining);
-	}
-	if (!stopped) {
-		pool->draining_count += count;
-		queue_work(tow_wq, &pool->work);
-	}
+	for (i = 0; i < count && !stopped; i++)
+		tow_pool_begin_drain(pool, slabs[i]);
 	spin_unlock(&pool->lock);
 	return !stopped;
 }

@@ -197,6 +197,7 @@ static bool tow_slab_needs_copies(struct tow_slab *slab, dma_addr_t dma)
 int tow_slab_map(struct tow_slab *slab)
 {
 	struct ib_device *ibdev = slab->dev->ibdev;
+
 	while (slab->mapped < slab->chunk_count) {
 		struct tow_chunk *chunk = &slab->chunks[slab->mapped];
 		dma_addr_t dma;

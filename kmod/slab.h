@@ -8,9 +8,10 @@
 #ifndef TOW_SLAB_H
 #define TOW_SLAB_H
 
-#include <linux/atomic.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/sizes.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
@@ -25,8 +26,8 @@ enum tow_slab_class {
 	TOW_SLAB_IMPORTED = TOW_SLAB_CLASSES
 };
 
-#define TOW_SLAB_SMALL_BYTES	(64UL << 10)
-#define TOW_SLAB_LARGE_BYTES	(2UL << 20)
+#define TOW_SLAB_SMALL_BYTES	((u64)SZ_64K)
+#define TOW_SLAB_LARGE_BYTES	((u64)SZ_2M)
 
 /**
  * enum tow_slab_state - where a slab of the pool is
@@ -45,8 +46,7 @@ enum tow_slab_state {
 	TOW_SLAB_OWNED,
 	TOW_SLAB_DRAINING,
 	TOW_SLAB_DIRTY,
-	TOW_SLAB_RETIRED,
-	TOW_SLAB_STATES
+	TOW_SLAB_RETIRED
 };
 
 /* Under what rights peers may be let in: one registration for each. */
@@ -93,7 +93,7 @@ struct tow_slab {
 	enum tow_slab_class	class;
 	struct tow_import	*import;
 	enum tow_slab_state	state;
-	atomic_t		remote;
+	refcount_t		remote;
 	u64			bytes;
 	/* protects mr, exposed */
 	struct mutex		lock;

@@ -9,6 +9,7 @@
  * Whoever writes needs CAP_NET_ADMIN in the initial user namespace: the file's
  * permissions say who owns it, and the root of a container may.
  */
+#include <linux/bits.h>
 #include <linux/capability.h>
 #include <linux/ctype.h>
 #include <linux/device.h>
@@ -17,7 +18,7 @@
 #include "device.h"
 
 /* More than any machine has, and far from what u64 holds. */
-#define TOW_BYTES_MAX		(1ULL << 56)
+#define TOW_BYTES_MAX		BIT_ULL(56)
 
 /* Ten years. */
 #define TOW_LINGER_MAX_MAX_S	315360000
@@ -146,7 +147,7 @@ static DEVICE_ATTR_RO(pool_high_water_bytes);
 static ssize_t slab_bytes_show(struct device *node,
 			       struct device_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%lu\n", TOW_SLAB_LARGE_BYTES);
+	return sysfs_emit(buf, "%llu\n", TOW_SLAB_LARGE_BYTES);
 }
 static DEVICE_ATTR_RO(slab_bytes);
 
