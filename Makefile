@@ -110,6 +110,17 @@ $(OUT)/bin/towline: $(tool_objects) $(lib_shared)
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(tool_objects) -L$(OUT)/lib -ltowline \
 		$(RPATH) $(tool_libs)
 
+# ---- examples ------------------------------------------------------------
+# Programs as users write them: the demo runs them.
+examples	:= $(patsubst Documentation/examples/%.c,$(OUT)/examples/%, \
+		   $(sort $(wildcard Documentation/examples/*.c)))
+
+examples: $(examples)
+
+$(OUT)/examples/%: Documentation/examples/%.c $(lib_shared) $(flags) | $(public_headers)
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(user_flags) $(deps) $(LDFLAGS) -o $@ $< -L$(OUT)/lib -ltowline $(RPATH)
+
 # ---- the rest ------------------------------------------------------------
 include scripts/make/modules.mk
 include scripts/make/tests.mk
@@ -121,16 +132,17 @@ clean:
 	@if [ -d build ]; then \
 		find build -mindepth 1 -maxdepth 1 ! -name kernels ! -name venv -exec rm -rf {} +; \
 	fi
-	@if [ "$(OUT)" != build ]; then rm -rf "$(OUT)"/{obj,lib,bin,include,tests,.flags}; fi
+	@if [ "$(OUT)" != build ]; then rm -rf "$(OUT)"/{obj,lib,bin,include,tests,examples,.flags}; fi
 
 help:
 	@sed -n 's/^#help //p' $(MAKEFILE_LIST)
 
 #help all            library, tool, and the module for KDIR (default: the running kernel)
 #help lib tools      only the library; only the towline command
+#help examples       Documentation/examples/*.c, against the library
 #help clean          removes what was built, but not build/kernels and build/venv
 
 FORCE:
-.PHONY: all lib tools clean help FORCE
+.PHONY: all lib tools examples clean help FORCE
 
--include $(lib_objects:=.d) $(tool_objects:=.d)
+-include $(lib_objects:=.d) $(tool_objects:=.d) $(examples:=.d)

@@ -281,7 +281,7 @@ static int tow_file_query(struct tow_device *dev, void __user *user)
 	BUILD_BUG_ON(sizeof(query) < TOW_QUERY_PUBLISHED);
 
 	ret = tow_file_copy_in(&query, sizeof(query), TOW_QUERY_PUBLISHED,
-			user, &user_size);
+			       user, &user_size);
 	if (ret)
 		return ret;
 	if (query.flags || query.reserved)
