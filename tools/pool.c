@@ -74,19 +74,19 @@ static const char *size_of(struct json_object *pool, const char *key, char text[
 	return size_words(json_object_get_uint64(value), text);
 }
 
-/* "max" is no number of what it limits. */
+/* "max" in words that fit before what it limits. */
 static const char *limit_of(struct json_object *pool, const char *key)
 {
 	const char *text = text_of(pool, key);
 
-	return strcmp(text, "max") == 0 ? "any" : text;
+	return strcmp(text, "max") == 0 ? "any number of" : text;
 }
 
 static const char *bytes_limit_of(struct json_object *pool, const char *key, char text[SIZE_TEXT])
 {
 	const char *words = size_of(pool, key, text);
 
-	return strcmp(words, "max") == 0 ? "any" : words;
+	return strcmp(words, "max") == 0 ? "any amount" : words;
 }
 
 static void print_limits(struct json_object *pool)

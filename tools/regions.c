@@ -105,7 +105,7 @@ static int ask_regions(const char *device, const void *arg, struct json_object *
 
 /* ---- plain text ---- */
 
-#define ROW "%-10s %6s %10s %10s %6s %-10s %7s  %-22s %s\n"
+#define ROW "%-10s %6s %10s %10s %6s %-10s %7s  %-26s %s\n"
 
 static const char *text_of(struct json_object *region, const char *key)
 {
