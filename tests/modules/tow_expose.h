@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * tow_expose: what the tests ask of tow_expose.ko.
+ */
+#ifndef TOW_EXPOSE_H
+#define TOW_EXPOSE_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define TOW_EXPOSE_NODE		"/dev/tow_expose"
+
+/* Longest probe, in bytes. */
+#define TOW_EXPOSE_PROBE_MAX	4096
+
+/* tow_expose_slab.rights: those of enum tow_rights. */
+#define TOW_EXPOSE_READ		0
+#define TOW_EXPOSE_WRITE	1
+
+/* tow_expose_probe.op */
+#define TOW_EXPOSE_RDMA_READ	0
+#define TOW_EXPOSE_RDMA_WRITE	1
+#define TOW_EXPOSE_FETCH_ADD	2
+
+/* tow_expose_probe.status: of enum ib_wc_status, as verbs have it too. */
+#define TOW_EXPOSE_SUCCESS	0
+#define TOW_EXPOSE_REFUSED	10	/* IB_WC_REM_ACCESS_ERR */
+
+/**
+ * struct tow_expose_slab - a slab of a region
+ * @region_fd: in: a descriptor of the region
+ * @slab: in: which one of its slabs, from 0
+ * @rights: in: EXPOSE: what peers may do
+ * @id: out: what to undo it by
+ * @key: out: EXPOSE: the key that peers need
+ * @chunks: out: of how many chunks the slab consists
+ * @address: out: EXPOSE: of the slab's first byte, for use with the key
+ */
+struct tow_expose_slab {
+	__s32		region_fd;
+	__u32		slab;
+	__u32		rights;
+	__u32		id;
+	__u32		key;
+	__u32		chunks;
+	__aligned_u64	address;
+};
+
+/**
+ * struct tow_expose_probe - do what a peer would do
+ * @op: in: read, write, fetch and add
+ * @key: in: the key
+ * @address: in: where
+ * @data: in: address of the bytes to write, or of the room for what was read;
+ *	of the word to add, which what was there before replaces
+ * @bytes: in: how many; 8 for fetch and add
+ * @status: out: of the completion
+ */
+struct tow_expose_probe {
+	__u32		op;
+	__u32		key;
+	__aligned_u64	address;
+	__aligned_u64	data;
+	__u32		bytes;
+	__u32		status;
+};
+
+/*
+ * A file belongs to the device of the first region it is used with; the calls
+ * with an id take it as the argument itself.
+ *
+ * EXPOSE	towk_slab_expose(); keeps the region
+ * HIDE		towk_slab_hide(), and let the region go
+ * FORGET	let the region go without hiding: the pool must
+ * HOLD		towk_slab_hold(): somebody far away uses the slab; does not keep
+ *		the region
+ * DROP		towk_slab_drop()
+ * PROBE	with a queue pair in the same protection domain
+ * BREAK	the maintenance queue pair, as an error would
+ *
+ * Errors: EBADF, EINVAL, ENOENT (no such id), EXDEV (another device's region),
+ * ENODEV (the device is gone), EOPNOTSUPP (PROBE and BREAK on iWARP), ETIMEDOUT
+ * (PROBE: no completion), EAGAIN (BREAK: there is none just now), and what
+ * towline says.
+ */
+#define TOW_EXPOSE_EXPOSE	_IOWR('x', 0, struct tow_expose_slab)
+#define TOW_EXPOSE_HIDE		_IO('x', 1)
+#define TOW_EXPOSE_FORGET	_IO('x', 2)
+#define TOW_EXPOSE_HOLD		_IOWR('x', 3, struct tow_expose_slab)
+#define TOW_EXPOSE_DROP		_IO('x', 4)
+#define TOW_EXPOSE_PROBE	_IOWR('x', 5, struct tow_expose_probe)
+#define TOW_EXPOSE_BREAK	_IO('x', 6)
+
+#endif /* TOW_EXPOSE_H */
