@@ -329,7 +329,7 @@ enum tow_region_flag {
  * @name: in: PERSISTENT: its name among the user's regions in this job, not
  *	empty.  Otherwise only for people who list regions, and may be empty.
  *	Terminated and filled up with zeroes, of printable ASCII characters but
- *	'/'
+ *	'/' and the space
  */
 struct tow_region_create {
 	__u32		size;
