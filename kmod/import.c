@@ -184,7 +184,7 @@ static struct tow_import *tow_import_alloc(struct tow_device *dev,
 	struct tow_import *import;
 
 	import = kvzalloc(struct_size(import, slabs, slab_count),
-			  GFP_KERNEL_ACCOUNT);
+			  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!import)
 		return NULL;
 	INIT_LIST_HEAD(&import->link);
@@ -225,8 +225,9 @@ static int tow_import_pin(struct tow_import *import, unsigned long start,
 	unsigned int flags = FOLL_LONGTERM | (import->readonly ? 0 : FOLL_WRITE);
 	int got;
 
+	/* However much a program asks for, that is no reason to warn. */
 	import->pages = kvmalloc_array(count, sizeof(*import->pages),
-				       GFP_KERNEL_ACCOUNT);
+				       GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	if (!import->pages)
 		return -ENOMEM;
 	while (import->page_count < count) {

@@ -432,10 +432,16 @@ static int tow_pool_take_slowly(struct tow_pool *pool,
  * @pool: the pool
  * @bytes: what was asked for
  *
- * Return: -ENOSPC.
+ * Return: 0, or -ENOSPC (logged).
  */
 int tow_pool_too_small(struct tow_pool *pool, u64 bytes)
 {
+	if (bytes <= READ_ONCE(pool->bytes))
+		return 0;
+	/* A slab that is being replaced is missing for a moment. */
+	flush_work(&pool->work);
+	if (bytes <= READ_ONCE(pool->bytes))
+		return 0;
 	return tow_pool_refuse(pool, bytes, -ENOSPC);
 }
 
@@ -460,7 +466,10 @@ int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 	int ret;
 
 	ret = tow_pool_try_take(pool, class, count, slabs, &dirty);
-	while (ret == -ENOSPC && bytes <= READ_ONCE(pool->bytes) && rounds--)
+	/* While a slab is replaced there is less than wanted, for a moment. */
+	while (ret == -ENOSPC && rounds-- &&
+	       bytes <= max(READ_ONCE(pool->bytes),
+			    READ_ONCE(pool->want_bytes)))
 		ret = tow_pool_take_slowly(pool, class, count, slabs, &dirty);
 	if (ret == -ENODEV)
 		return ret;

@@ -77,6 +77,7 @@ struct tow_region *tow_region_alloc(struct tow_client *client,
 	region->dev = client->dev;
 	memcpy(region->name, name, sizeof(region->name));
 	region->kuid = client->kuid;
+	region->key = client->key;
 	region->user_ns = get_user_ns(client->user_ns);
 	tow_client_job(client, region->job_id);
 	region->owner = client;
@@ -280,8 +281,9 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 	int ret;
 
 	/* Cheaper to see now than to find no room for the list of slabs. */
-	if (bytes > READ_ONCE(client->dev->pool.bytes))
-		return ERR_PTR(tow_pool_too_small(&client->dev->pool, bytes));
+	ret = tow_pool_too_small(&client->dev->pool, bytes);
+	if (ret)
+		return ERR_PTR(ret);
 	region = tow_region_alloc(client, count, name, GFP_KERNEL_ACCOUNT);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
@@ -502,6 +504,9 @@ struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor)
 	unsigned long index = *cursor + 1;
 	struct tow_region *region;
 
+	/* No region has such an id; the next number is 0 again. */
+	if (!index)
+		return NULL;
 	xa_lock(&regions->by_id);
 	region = xa_find(&regions->by_id, &index, ULONG_MAX, XA_PRESENT);
 	while (region && !kref_get_unless_zero(&region->refs))
@@ -529,7 +534,7 @@ static void tow_region_describe_owner(struct tow_region *region,
 				      struct tow_region_info *info)
 {
 	info->cgroup_id = region->cgroup_id;
-	info->uid = from_kuid_munged(current_user_ns(), region->kuid);
+	info->uid = from_kuid_munged(current_user_ns(), region->key);
 	info->pid = region->owner ? tow_region_pid(region) : 0;
 	info->linger_s = region->flags & TOW_REGION_PERSISTENT ?
 			 region->linger_s : 0;

@@ -40,6 +40,7 @@ struct user_namespace;
  * @import: where it is imported from; NULL: from the pool
  * @name: its name
  * @kuid: whose it is, and the name
+ * @key: whom it is charged to; stays so when it is taken over
  * @user_ns: in which user namespace, with a reference
  * @job_id: in which job
  * @owner: the client that has it; NULL: ended.  This and the following are
@@ -68,6 +69,7 @@ struct tow_region {
 	struct tow_import	*import;
 	char			name[TOW_REGION_NAME_MAX];
 	kuid_t			kuid;
+	kuid_t			key;
 	struct user_namespace	*user_ns;
 	u8			job_id[TOW_JOB_ID_BYTES];
 

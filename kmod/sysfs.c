@@ -48,19 +48,25 @@ static int tow_sysfs_number(const char *buf, size_t count, bool suffixes,
 			    u64 max, u64 *result)
 {
 	char digits[24];
-	int shift = 0;
+	int shift = 0, ret;
+	size_t i;
 	u64 value;
 
 	if (count && buf[count - 1] == '\n')
 		count--;
 	if (count && suffixes && tow_sysfs_suffix(buf[count - 1]) > 0)
 		shift = tow_sysfs_suffix(buf[--count]);
-	if (!count || count >= sizeof(digits) || !isdigit(buf[0]))
+	if (!count || count >= sizeof(digits))
 		return -EINVAL;
+	for (i = 0; i < count; i++) {
+		if (!isdigit(buf[i]))
+			return -EINVAL;
+	}
 	memcpy(digits, buf, count);
 	digits[count] = '\0';
-	if (strlen(digits) != count || kstrtou64(digits, 10, &value))
-		return -EINVAL;
+	ret = kstrtou64(digits, 10, &value);
+	if (ret)
+		return ret;
 	if (value > max >> shift)
 		return -ERANGE;
 	*result = value << shift;
