@@ -14,8 +14,8 @@
 
 #define PUBLISHED	TOW_TEST_QUERY_PUBLISHED
 #define KERNEL_MAX	4096U	/* no call takes more */
-/* Above the last command there is: raise it with each new one. */
-#define FIRST_UNUSED	(TOW_CMD_QUERY + 1)
+/* A command that there is not. */
+#define UNUSED		255
 
 FIXTURE(query)
 {
@@ -227,7 +227,7 @@ TEST_F(query, order_of_errors)
 	self->area[sizeof(struct tow_query)] = 1;
 	EXPECT_EQ(-E2BIG, ask(self->fd, self->area));
 	/* No such call: the argument is not looked at. */
-	EXPECT_EQ(-ENOTTY, tow_test_ioctl(self->fd, _IO(TOW_IOCTL_TYPE, FIRST_UNUSED), NULL));
+	EXPECT_EQ(-ENOTTY, tow_test_ioctl(self->fd, _IO(TOW_IOCTL_TYPE, UNUSED), NULL));
 }
 
 TEST_F(query, refusals_write_nothing)
@@ -374,12 +374,21 @@ TEST_F(query, fault_behind_the_end_of_a_file)
 	close(file);
 }
 
+/* Every command that there is: add each new one. */
+static bool is_command(int nr)
+{
+	return nr <= TOW_CMD_JOIN ||
+	       (nr >= TOW_CMD_REGION_CREATE && nr <= TOW_CMD_REGION_IMPORT_DMABUF);
+}
+
 TEST_F(query, unknown_calls_are_enotty)
 {
 	struct tow_query query = { .size = sizeof(query) };
 	int nr;
 
-	for (nr = FIRST_UNUSED; nr < 256; nr++) {
+	for (nr = 0; nr < 256; nr++) {
+		if (is_command(nr))
+			continue;
 		EXPECT_EQ(-ENOTTY, tow_test_ioctl(self->fd, _IO(TOW_IOCTL_TYPE, nr), &query))
 			TH_LOG("number %d", nr);
 	}

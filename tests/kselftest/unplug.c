@@ -14,6 +14,7 @@
 #include "tow_test.h"
 #include "tow_hotplug.h"
 #include "tow_identity.h"
+#include "tow_region.h"
 
 /* With its file open, called or read, the device is gone within this time. */
 #define REMOVE_SECONDS	5.0
@@ -263,6 +264,119 @@ TEST_F_TIMEOUT(unplug, under_fire, 120)
 			EXPECT_LT(0, hammers[i].answers);
 			EXPECT_LT(0, hammers[i].gone);
 		}
+		close(fd);
+	}
+}
+
+/* A region of one's own that is there all the while, whatever the device does. */
+struct keeper {
+	char *at;
+	uint64_t seed;
+	int region_fd;
+};
+
+static int keep(struct keeper *keeper, int fd, uint64_t seed)
+{
+	struct tow_region_create made;
+	int ret = tow_region_create(fd, TOW_SLAB, &made);
+
+	if (ret)
+		return ret;
+	keeper->seed = seed;
+	keeper->region_fd = made.fd;
+	keeper->at = tow_region_map(made.fd, TOW_SLAB, PROT_READ | PROT_WRITE);
+	if (keeper->at == MAP_FAILED)
+		return -errno;
+	tow_fill(keeper->at, TOW_SLAB, seed);
+	return 0;
+}
+
+/* Make one, map it, touch it, give it up: the first step that goes wrong. */
+static int use_region(int fd, size_t bytes)
+{
+	struct tow_region_create made;
+	int ret = tow_region_create(fd, bytes, &made);
+	char *at;
+
+	if (ret)
+		return ret;
+	at = tow_region_map(made.fd, made.map_bytes, PROT_READ | PROT_WRITE);
+	if (at == MAP_FAILED) {
+		close(made.fd);
+		return -EBADMSG;
+	}
+	/* The device may go now: memory stays memory. */
+	if (!tow_is_zero(at, 8192))
+		ret = -EBADMSG;
+	tow_fill(at, 8192, bytes);
+	if (tow_differs(at, 8192, bytes))
+		ret = -EBADMSG;
+	munmap(at, made.map_bytes);
+	if (close(made.fd))
+		ret = -EBADMSG;
+	return ret ? ret : tow_region_destroy(fd, made.handle);
+}
+
+static void *hammer_regions(void *arg)
+{
+	static const size_t sizes[] = { TOW_SMALL_SLAB, TOW_SMALL_REGION, TOW_SLAB };
+	struct hammer *hammer = arg;
+	unsigned int turn = 0;
+	bool dead = false;
+	int ret;
+
+	while (!*hammer->stop) {
+		ret = use_region(hammer->fd, sizes[turn++ % ARRAY_SIZE(sizes)]);
+		/* Four at once may find the pool empty. */
+		hammer_note(hammer, ret == -ENOSPC ? 0 : ret);
+		if (ret)
+			dead = dead || ret == -ENODEV;
+		else if (dead)
+			hammer->wrong++;
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(unplug, while_regions_are_used, 3600)
+{
+	int rounds = tow_test_count(5), round;
+	struct hammer hammers[4];
+	double seconds;
+	size_t i;
+
+	for (round = 0; round < rounds; round++) {
+		int fd = tow_test_open(O_RDWR);
+		struct keeper keeper;
+		atomic_int stop = 0;
+
+		ASSERT_LE(0, fd);
+		ASSERT_EQ(0, tow_sysfs_put("pool_bytes", "12m"));
+		ASSERT_EQ(0, keep(&keeper, fd, (uint64_t)round + 1));
+		for (i = 0; i < ARRAY_SIZE(hammers); i++) {
+			hammers[i] = (struct hammer){ .fd = fd, .stop = &stop };
+			ASSERT_EQ(0, pthread_create(&hammers[i].thread, NULL, hammer_regions,
+						    &hammers[i]));
+		}
+		tow_test_sleep_ms(100);
+		EXPECT_TRUE(remove_timed(self->name, &seconds));
+		EXPECT_GT(REMOVE_SECONDS, seconds);
+		EXPECT_EQ(0, tow_differs(keeper.at, TOW_SLAB, keeper.seed));
+		tow_fill(keeper.at, TOW_SLAB, keeper.seed + 1);
+		tow_test_sleep_ms(20);
+		stop = 1;
+		for (i = 0; i < ARRAY_SIZE(hammers); i++) {
+			pthread_join(hammers[i].thread, NULL);
+			EXPECT_EQ(0, hammers[i].wrong)
+				TH_LOG("thread %zu: %s", i, strerror(-hammers[i].last_wrong));
+			EXPECT_LT(0, hammers[i].answers);
+			EXPECT_LT(0, hammers[i].gone);
+		}
+		EXPECT_TRUE(tow_link_add(self->name, self->interface));
+		EXPECT_TRUE(tow_wait_path(tow_test_path(), true));
+		EXPECT_EQ(0, tow_sysfs_get("pool_bytes"));
+		EXPECT_EQ(0, tow_differs(keeper.at, TOW_SLAB, keeper.seed + 1));
+		munmap(keeper.at, TOW_SLAB);
+		close(keeper.region_fd);
 		close(fd);
 	}
 }

@@ -1,0 +1,1087 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How long a region's memory lives, and whose it is: mappings, descriptors,
+ * children, users it was passed to, the kernel's own users of its pages (a
+ * pipe, direct I/O, a registration of other software), the end of the process
+ * in every way, the end of the device.  And that nobody ever sees what another
+ * has written.
+ */
+/* build: link -libverbs */
+
+#include <linux/io_uring.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <infiniband/verbs.h>
+#include "tow_test.h"
+#include "tow_hotplug.h"
+#include "tow_identity.h"
+#include "tow_region.h"
+
+#define POOL_SLABS	4
+#define POOL_BYTES	(POOL_SLABS * TOW_SLAB)
+
+/* Seeds of stamps: who wrote. */
+enum { FIRST = 1, SECOND, THIRD };
+
+FIXTURE(life)
+{
+	struct tow_knobs before;
+	char name[NAME_MAX + 1];
+	char interface[64];
+	int fd;
+	size_t page;
+};
+
+FIXTURE_SETUP(life)
+{
+	/* Looked up while the device is there: the later calls remember. */
+	snprintf(self->name, sizeof(self->name), "%s", tow_test_device());
+	snprintf(self->interface, sizeof(self->interface), "%s", tow_link_interface());
+	tow_knobs_save(&self->before);
+	ASSERT_EQ(0, tow_pool_fresh(POOL_BYTES));
+	self->page = (size_t)sysconf(_SC_PAGESIZE);
+	self->fd = tow_test_open(O_RDWR);
+	ASSERT_LE(0, self->fd)
+		TH_LOG("%s: %s", tow_test_path(), strerror(-self->fd));
+}
+
+FIXTURE_TEARDOWN_PARENT(life)
+{
+	if (!tow_link_restore(self->name, self->interface))
+		TH_LOG("%s does not come back", self->name);
+	if (!tow_pool_unused())
+		TH_LOG("regions of a process that has ended are still there");
+	if (tow_knobs_restore(&self->before))
+		TH_LOG("cannot restore the limits");
+}
+
+/* A region with its mapping. */
+struct mapped {
+	struct tow_region_create region;
+	char *at;
+	size_t bytes;
+};
+
+static int make_mapped(int fd, size_t bytes, struct mapped *mapped)
+{
+	int ret = tow_region_create(fd, bytes, &mapped->region);
+
+	if (ret)
+		return ret;
+	mapped->bytes = (size_t)mapped->region.map_bytes;
+	mapped->at = tow_region_map(mapped->region.fd, mapped->bytes, PROT_READ | PROT_WRITE);
+	return mapped->at == MAP_FAILED ? -errno : 0;
+}
+
+static int end_mapped(int fd, const struct mapped *mapped)
+{
+	int ret = munmap(mapped->at, mapped->bytes) ? -errno : 0;
+
+	return ret ? ret : tow_region_end(fd, &mapped->region);
+}
+
+/* ---- mappings --------------------------------------------------------------- */
+
+TEST_F(life, whole_and_part_many_times)
+{
+	size_t offset = TOW_SLAB + 5 * self->page, bytes = TOW_SLAB;
+	struct mapped whole;
+	char *again, *part, *small;
+	int status;
+	pid_t child;
+
+	ASSERT_EQ(0, make_mapped(self->fd, 3 * TOW_SLAB, &whole));
+	tow_fill(whole.at, whole.bytes, FIRST);
+	again = tow_region_map(whole.region.fd, whole.bytes, PROT_READ | PROT_WRITE);
+	ASSERT_NE(MAP_FAILED, (void *)again);
+	EXPECT_EQ(0, tow_differs(again, whole.bytes, FIRST));
+	/* Across a slab's end, from the middle. */
+	part = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, whole.region.fd,
+		    (off_t)offset);
+	ASSERT_NE(MAP_FAILED, (void *)part);
+	EXPECT_EQ(0, memcmp(part, whole.at + offset, bytes));
+	part[bytes - 1] = 77;
+	EXPECT_EQ(77, again[offset + bytes - 1]);
+	/* The last page alone. */
+	small = mmap(NULL, self->page, PROT_READ, MAP_SHARED, whole.region.fd,
+		     (off_t)(whole.bytes - self->page));
+	ASSERT_NE(MAP_FAILED, (void *)small);
+	EXPECT_EQ(0, memcmp(small, whole.at + whole.bytes - self->page, self->page));
+	/* A process of its own, with a mapping of its own. */
+	child = fork();
+	if (!child) {
+		char *theirs = tow_region_map(whole.region.fd, whole.bytes,
+					      PROT_READ | PROT_WRITE);
+
+		if (theirs == MAP_FAILED || theirs[offset + bytes - 1] != 77)
+			_exit(1);
+		theirs[0] = 78;
+		_exit(0);
+	}
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(78, whole.at[0]);
+	munmap(small, self->page);
+	munmap(part, bytes);
+	munmap(again, whole.bytes);
+	EXPECT_EQ(0, end_mapped(self->fd, &whole));
+	EXPECT_TRUE(tow_pool_unused());
+}
+
+TEST_F(life, small_regions_too)
+{
+	struct mapped small, other;
+
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SMALL_REGION, &small));
+	ASSERT_EQ(0, make_mapped(self->fd, 1, &other));
+	ASSERT_EQ(TOW_SMALL_REGION, small.bytes);
+	ASSERT_EQ(TOW_SMALL_SLAB, other.bytes);
+	EXPECT_TRUE(tow_is_zero(small.at, small.bytes));
+	EXPECT_TRUE(tow_is_zero(other.at, other.bytes));
+	tow_fill(small.at, small.bytes, FIRST);
+	tow_fill(other.at, other.bytes, SECOND);
+	EXPECT_EQ(0, tow_differs(small.at, small.bytes, FIRST));
+	EXPECT_EQ(0, tow_differs(other.at, other.bytes, SECOND));
+	EXPECT_EQ(0, end_mapped(self->fd, &small));
+	EXPECT_EQ(0, tow_differs(other.at, other.bytes, SECOND));
+	EXPECT_EQ(0, end_mapped(self->fd, &other));
+}
+
+static int map_error(int fd, size_t bytes, int protection, int flags, off_t offset)
+{
+	void *at = mmap(NULL, bytes, protection, flags, fd, offset);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	munmap(at, bytes);
+	return 0;
+}
+
+TEST_F(life, nothing_beyond_the_end)
+{
+	struct tow_region_create made;
+	int rw = PROT_READ | PROT_WRITE;
+
+	ASSERT_EQ(0, tow_region_create(self->fd, 1, &made));
+	EXPECT_EQ(0, map_error(made.fd, TOW_SMALL_SLAB, rw, MAP_SHARED, 0));
+	EXPECT_EQ(-EINVAL, map_error(made.fd, TOW_SMALL_SLAB + 1, rw, MAP_SHARED, 0));
+	EXPECT_EQ(-EINVAL, map_error(made.fd, TOW_SMALL_SLAB, rw, MAP_SHARED,
+				     (off_t)self->page));
+	EXPECT_EQ(-EINVAL, map_error(made.fd, self->page, rw, MAP_SHARED, TOW_SMALL_SLAB));
+	EXPECT_GT(0, map_error(made.fd, self->page, rw, MAP_SHARED,
+			       (off_t)(INT64_MAX & ~(self->page - 1))));
+	/* Neither longer nor shorter, and no bytes by read and write. */
+	EXPECT_EQ(-1, ftruncate(made.fd, 2 * TOW_SLAB));
+	EXPECT_EQ(-1, pwrite(made.fd, "x", 1, 0));
+	EXPECT_EQ(0, tow_region_end(self->fd, &made));
+}
+
+/* A private mapping would copy what it writes, unseen by the device. */
+TEST_F(life, private_mappings_are_refused)
+{
+	struct tow_region_create made;
+	int readonly;
+
+	ASSERT_EQ(0, tow_region_create(self->fd, TOW_SLAB, &made));
+	readonly = tow_region_fd(self->fd, made.handle, TOW_REGION_READONLY);
+	ASSERT_LE(0, readonly);
+	EXPECT_EQ(-EINVAL, map_error(made.fd, TOW_SLAB, PROT_READ | PROT_WRITE, MAP_PRIVATE, 0));
+	EXPECT_EQ(-EINVAL, map_error(made.fd, TOW_SLAB, PROT_READ, MAP_PRIVATE, 0));
+	EXPECT_EQ(-EINVAL, map_error(readonly, TOW_SLAB, PROT_READ, MAP_PRIVATE, 0));
+	EXPECT_GT(0, map_error(readonly, TOW_SLAB, PROT_READ | PROT_WRITE, MAP_PRIVATE, 0));
+	close(readonly);
+	EXPECT_EQ(0, tow_region_end(self->fd, &made));
+}
+
+/* Only the mapping is left, and it is enough. */
+TEST_F(life, mapping_outlives_handle_and_descriptors)
+{
+	struct mapped mapped;
+
+	ASSERT_EQ(0, make_mapped(self->fd, 2 * TOW_SLAB, &mapped));
+	tow_fill(mapped.at, TOW_SLAB, FIRST);
+	EXPECT_EQ(0, tow_region_end(self->fd, &mapped.region));
+	close(self->fd);
+	EXPECT_EQ(0, tow_differs(mapped.at, TOW_SLAB, FIRST));
+	/* This half is touched for the first time. */
+	EXPECT_TRUE(tow_is_zero(mapped.at + TOW_SLAB, TOW_SLAB));
+	tow_fill(mapped.at, mapped.bytes, SECOND);
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, SECOND));
+	EXPECT_EQ(2 * TOW_SLAB, tow_sysfs_get("pool_used_bytes"));
+	ASSERT_EQ(0, munmap(mapped.at, mapped.bytes));
+	EXPECT_TRUE(tow_pool_unused());
+}
+
+TEST_F(life, mremap)
+{
+	struct mapped mapped;
+	char *room, *moved;
+
+	ASSERT_EQ(0, make_mapped(self->fd, 2 * TOW_SLAB, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	room = mmap(NULL, 4 * TOW_SLAB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)room);
+	moved = mremap(mapped.at, mapped.bytes, mapped.bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		       room + self->page);
+	ASSERT_EQ(room + self->page, moved);
+	EXPECT_EQ(0, tow_differs(moved, mapped.bytes, FIRST));
+	tow_fill(moved, mapped.bytes, SECOND);
+	EXPECT_EQ(MAP_FAILED, mremap(moved, mapped.bytes, mapped.bytes + self->page,
+				     MREMAP_MAYMOVE));
+	EXPECT_EQ(EFAULT, errno);
+	EXPECT_EQ(MAP_FAILED, mremap(moved, mapped.bytes, mapped.bytes + self->page, 0));
+	/* A part moves, the rest stays. */
+	ASSERT_EQ(moved - self->page, mremap(moved, self->page, self->page,
+					     MREMAP_MAYMOVE | MREMAP_FIXED, moved - self->page));
+	EXPECT_EQ(0, tow_differs(moved - self->page, self->page, SECOND));
+	EXPECT_EQ(tow_stamp(SECOND, self->page), *(uint64_t *)(moved + self->page));
+	/* Shorter: what is left is unharmed. */
+	ASSERT_EQ(moved + self->page, mremap(moved + self->page, mapped.bytes - self->page,
+					     self->page, 0));
+	EXPECT_EQ(tow_stamp(SECOND, self->page), *(uint64_t *)(moved + self->page));
+	munmap(room, 4 * TOW_SLAB);
+	munmap(moved, mapped.bytes);
+	EXPECT_EQ(0, tow_region_end(self->fd, &mapped.region));
+	EXPECT_TRUE(tow_pool_unused());
+}
+
+TEST_F(life, partial_munmap)
+{
+	struct mapped mapped;
+	char *again;
+
+	ASSERT_EQ(0, make_mapped(self->fd, 2 * TOW_SLAB, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	EXPECT_EQ(0, tow_region_end(self->fd, &mapped.region));
+	/* Out of the middle of what may be one huge mapping. */
+	ASSERT_EQ(0, munmap(mapped.at + 10 * self->page, 3 * self->page));
+	EXPECT_EQ(0, tow_differs(mapped.at, 10 * self->page, FIRST));
+	EXPECT_EQ(tow_stamp(FIRST, 13 * self->page), *(uint64_t *)(mapped.at + 13 * self->page));
+	/* The hole can be filled with something else. */
+	again = mmap(mapped.at + 10 * self->page, 3 * self->page, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	ASSERT_EQ(mapped.at + 10 * self->page, again);
+	EXPECT_TRUE(tow_is_zero(again, 3 * self->page));
+	munmap(again, 3 * self->page);
+	munmap(mapped.at, 10 * self->page);
+	EXPECT_EQ(2 * TOW_SLAB, tow_sysfs_get("pool_used_bytes"));
+	munmap(mapped.at + 13 * self->page, TOW_SLAB - 13 * self->page);
+	EXPECT_EQ(tow_stamp(FIRST, TOW_SLAB), *(uint64_t *)(mapped.at + TOW_SLAB));
+	/* One page keeps the region. */
+	munmap(mapped.at + TOW_SLAB, TOW_SLAB - self->page);
+	EXPECT_EQ(2 * TOW_SLAB, tow_sysfs_get("pool_used_bytes"));
+	EXPECT_EQ(tow_stamp(FIRST, 2 * TOW_SLAB - self->page),
+		  *(uint64_t *)(mapped.at + 2 * TOW_SLAB - self->page));
+	munmap(mapped.at + 2 * TOW_SLAB - self->page, self->page);
+	EXPECT_TRUE(tow_pool_unused());
+}
+
+TEST_F(life, advice_forgets_nothing)
+{
+	int advice[] = { MADV_DONTNEED, MADV_FREE, MADV_REMOVE, MADV_COLD, MADV_PAGEOUT };
+	struct mapped mapped;
+	size_t i;
+
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SLAB, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	ASSERT_EQ(0, madvise(mapped.at, mapped.bytes, MADV_DONTNEED));
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, FIRST));
+	ASSERT_EQ(0, madvise(mapped.at + 4 * self->page, self->page, MADV_DONTNEED));
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, FIRST));
+	/* Those that are not for such memory may be refused. */
+	for (i = 0; i < ARRAY_SIZE(advice); i++) {
+		madvise(mapped.at, mapped.bytes, advice[i]);
+		EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, FIRST))
+			TH_LOG("advice %d", advice[i]);
+	}
+	/* Protection comes and goes, the contents do not. */
+	ASSERT_EQ(0, mprotect(mapped.at + self->page, self->page, PROT_NONE));
+	ASSERT_EQ(0, mprotect(mapped.at + self->page, self->page, PROT_READ | PROT_WRITE));
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, FIRST));
+	EXPECT_EQ(0, end_mapped(self->fd, &mapped));
+}
+
+static long minor_faults(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return usage.ru_minflt;
+}
+
+/* Bytes that smaps says are mapped 2 MiB at a time, at an address. */
+static size_t huge_mapped(const void *at)
+{
+	char line[256];
+	unsigned long start, kilobytes;
+	bool here = false;
+	size_t sum = 0;
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+
+	while (smaps && fgets(line, sizeof(line), smaps)) {
+		if (sscanf(line, "%lx-%*x %*4c", &start) == 1 && strchr(line, '-'))
+			here = start == (unsigned long)at;
+		else if (here && (sscanf(line, "FilePmdMapped: %lu", &kilobytes) == 1 ||
+				  sscanf(line, "ShmemPmdMapped: %lu", &kilobytes) == 1))
+			sum += kilobytes << 10;
+	}
+	if (smaps)
+		fclose(smaps);
+	return sum;
+}
+
+/* One fault maps a whole slab, and the kernel says so. */
+TEST_F(life, slabs_are_mapped_at_once)
+{
+	struct mapped mapped;
+	long before, after;
+	volatile char *at;
+	size_t offset;
+
+	ASSERT_EQ(0, make_mapped(self->fd, 2 * TOW_SLAB, &mapped));
+	at = mapped.at;
+	at[0] = 1;
+	before = minor_faults();
+	for (offset = 0; offset < TOW_SLAB; offset += self->page)
+		at[offset] = 1;
+	after = minor_faults();
+	EXPECT_GT(16, after - before)
+		TH_LOG("%ld faults in %llu pages", after - before, TOW_SLAB / self->page);
+	EXPECT_EQ(TOW_SLAB, huge_mapped(mapped.at));
+	EXPECT_EQ(0, end_mapped(self->fd, &mapped));
+}
+
+/* ---- other processes -------------------------------------------------------- */
+
+/* A pair of ends for two processes to wait for each other. */
+static void tell(int end)
+{
+	if (write(end, "1", 1) != 1)
+		_exit(9);
+}
+
+static bool hear(int end)
+{
+	char byte;
+
+	return read(end, &byte, 1) == 1;
+}
+
+TEST_F(life, fork_shares)
+{
+	struct mapped mapped;
+	int ends[2], status;
+	pid_t child;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SLAB, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	child = fork();
+	if (!child) {
+		close(ends[0]);
+		if (tow_differs(mapped.at, mapped.bytes, FIRST))
+			_exit(1);
+		tow_fill(mapped.at, mapped.bytes, SECOND);
+		tell(ends[1]);
+		if (!hear(ends[1]))
+			_exit(2);
+		/* The parent has given everything up. */
+		_exit(tow_differs(mapped.at, mapped.bytes, THIRD) ? 3 : 0);
+	}
+	ASSERT_TRUE(hear(ends[0]));
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, SECOND));
+	tow_fill(mapped.at, mapped.bytes, THIRD);
+	EXPECT_EQ(0, end_mapped(self->fd, &mapped));
+	close(self->fd);
+	EXPECT_EQ(TOW_SLAB, tow_sysfs_get("pool_used_bytes"));
+	tell(ends[0]);
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_TRUE(tow_pool_unused());
+}
+
+static int send_fd(int socket, int fd)
+{
+	char space[CMSG_SPACE(sizeof(int))] = "", byte = 0;
+	struct iovec part = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1,
+		.msg_control = space, .msg_controllen = sizeof(space),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	return sendmsg(socket, &message, 0) == 1 ? 0 : -errno;
+}
+
+static int receive_fd(int socket)
+{
+	char space[CMSG_SPACE(sizeof(int))] = "", byte = 0;
+	struct iovec part = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1,
+		.msg_control = space, .msg_controllen = sizeof(space),
+	};
+	struct cmsghdr *header;
+	int fd = -1;
+
+	if (recvmsg(socket, &message, 0) != 1)
+		return -1;
+	header = CMSG_FIRSTHDR(&message);
+	if (header)
+		memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+	return fd;
+}
+
+/* Nobody, who may not open the device, is given a region. */
+static int use_passed_region(void *arg)
+{
+	int fd = receive_fd(*(int *)arg);
+	char *at;
+
+	if (fd < 0)
+		return -1;
+	if (tow_test_open(O_RDWR) != -EACCES)
+		return -2;
+	at = tow_region_map(fd, TOW_SLAB, PROT_READ | PROT_WRITE);
+	if (at == MAP_FAILED)
+		return -3;
+	if (tow_differs(at, TOW_SLAB, FIRST))
+		return -4;
+	tow_fill(at, TOW_SLAB, SECOND);
+	close(fd);
+	return 0;
+}
+
+static int refuse_passed_readonly(void *arg)
+{
+	int fd = receive_fd(*(int *)arg);
+	char *at, path[64];
+
+	if (fd < 0)
+		return -1;
+	if (map_error(fd, TOW_SLAB, PROT_READ | PROT_WRITE, MAP_SHARED, 0) != -EACCES)
+		return -2;
+	at = mmap(NULL, TOW_SLAB, PROT_READ, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED || tow_differs(at, TOW_SLAB, SECOND))
+		return -3;
+	if (!mprotect(at, TOW_SLAB, PROT_READ | PROT_WRITE) || errno != EACCES)
+		return -4;
+	/* No way around it: the file cannot be opened anew for writing. */
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (open(path, O_RDWR | O_CLOEXEC) >= 0)
+		return -5;
+	return 0;
+}
+
+TEST_F(life, passed_to_another_user)
+{
+	struct mapped mapped;
+	int ends[2], readonly;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SLAB, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	ASSERT_EQ(0, send_fd(ends[0], mapped.region.fd));
+	EXPECT_EQ(0, tow_as(TOW_NOBODY, use_passed_region, &ends[1]));
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, SECOND));
+	readonly = tow_region_fd(self->fd, mapped.region.handle, TOW_REGION_READONLY);
+	ASSERT_LE(0, readonly);
+	ASSERT_EQ(0, send_fd(ends[0], readonly));
+	EXPECT_EQ(0, tow_as(TOW_NOBODY, refuse_passed_readonly, &ends[1]));
+	close(readonly);
+
+	/* In flight in a socket that nobody reads any more, it still holds. */
+	ASSERT_EQ(0, send_fd(ends[0], mapped.region.fd));
+	EXPECT_EQ(0, end_mapped(self->fd, &mapped));
+	EXPECT_EQ(TOW_SLAB, tow_sysfs_get("pool_used_bytes"));
+	close(ends[0]);
+	close(ends[1]);
+	EXPECT_TRUE(tow_pool_unused());
+}
+
+TEST_F(life, readonly_descriptor)
+{
+	struct mapped mapped;
+	int readonly, memory, program;
+	char path[64];
+	char *at;
+
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SLAB, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	readonly = tow_region_fd(self->fd, mapped.region.handle, TOW_REGION_READONLY);
+	ASSERT_LE(0, readonly);
+	EXPECT_EQ(-EACCES, map_error(readonly, TOW_SLAB, PROT_READ | PROT_WRITE, MAP_SHARED, 0));
+	EXPECT_EQ(-EACCES, map_error(readonly, TOW_SLAB, PROT_WRITE, MAP_SHARED, 0));
+	at = tow_region_map(readonly, TOW_SLAB, PROT_READ);
+	ASSERT_NE(MAP_FAILED, (void *)at);
+	EXPECT_EQ(0, tow_differs(at, TOW_SLAB, FIRST));
+	EXPECT_EQ(-1, mprotect(at, self->page, PROT_READ | PROT_WRITE));
+	EXPECT_EQ(EACCES, errno);
+	/* Not even a debugger may. */
+	memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	ASSERT_LE(0, memory);
+	EXPECT_EQ(-1, pwrite(memory, "x", 1, (off_t)(uintptr_t)at));
+	close(memory);
+	/* Neither does the kernel, on a user's behalf. */
+	program = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	EXPECT_EQ(-1, pread(program, at, 1, 0));
+	EXPECT_EQ(EFAULT, errno);
+	close(program);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", readonly);
+	EXPECT_EQ(-1, open(path, O_RDWR | O_CLOEXEC));
+	/* The other descriptors are as they were, and what they write is seen. */
+	tow_fill(mapped.at, mapped.bytes, SECOND);
+	EXPECT_EQ(0, tow_differs(at, TOW_SLAB, SECOND));
+	munmap(at, TOW_SLAB);
+	close(readonly);
+	EXPECT_EQ(0, end_mapped(self->fd, &mapped));
+}
+
+/* ---- new memory is zero ------------------------------------------------------ */
+
+/* All of the pool, in pieces of one size; whether each was zero, then filled. */
+static int fill_pool(int fd, size_t bytes, uint64_t seed, bool *zero)
+{
+	struct mapped pieces[POOL_BYTES / TOW_SMALL_SLAB];
+	size_t count = POOL_BYTES / bytes, i;
+	int ret = 0;
+
+	for (i = 0; i < count && !ret; i++) {
+		ret = make_mapped(fd, bytes, &pieces[i]);
+		if (ret)
+			break;
+		*zero &= tow_is_zero(pieces[i].at, pieces[i].bytes);
+		tow_fill(pieces[i].at, pieces[i].bytes, seed);
+	}
+	while (i-- > 0)
+		if (end_mapped(fd, &pieces[i]))
+			ret = -EIO;
+	return ret;
+}
+
+/* Large after small, small after large: every piece changes hands. */
+TEST_F_TIMEOUT(life, new_memory_is_zero, 120)
+{
+	static const size_t sizes[] = {
+		TOW_SLAB, POOL_BYTES, TOW_SMALL_REGION, TOW_SLAB, TOW_SMALL_SLAB, POOL_BYTES,
+	};
+	bool zero = true;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		ASSERT_EQ(0, fill_pool(self->fd, sizes[i], FIRST + i, &zero))
+			TH_LOG("pieces of %zu bytes", sizes[i]);
+		EXPECT_TRUE(zero)
+			TH_LOG("pieces of %zu bytes: old contents", sizes[i]);
+	}
+	EXPECT_TRUE(tow_pool_unused());
+}
+
+struct filler {
+	bool zero;
+	uint64_t seed;
+};
+
+static int fill_as_child(void *arg)
+{
+	struct filler *filler = arg;
+	int fd = tow_test_open(O_RDWR);
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	ret = fill_pool(fd, TOW_SLAB, filler->seed, &filler->zero);
+	if (!ret && !filler->zero)
+		ret = -EBADMSG;
+	close(fd);
+	return ret;
+}
+
+/* The same between users. */
+TEST_F_TIMEOUT(life, no_contents_pass_between_users, 60)
+{
+	struct filler filler = { .zero = true };
+	int i;
+
+	ASSERT_EQ(0, chmod(tow_test_path(), 0666));
+	for (i = 0; i < 4; i++) {
+		filler.seed = FIRST + i;
+		EXPECT_EQ(0, tow_as(i & 1 ? TOW_NOBODY : TOW_ROOT, fill_as_child, &filler));
+	}
+	chmod(tow_test_path(), 0600);
+}
+
+/* ---- pages that the kernel still uses ---------------------------------------- */
+
+/* The physical page at an address of ours; 0 if there is none. */
+static uint64_t frame_of(const void *at)
+{
+	uint64_t entry = 0;
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+
+	if (pread(fd, &entry, sizeof(entry), (off_t)((uintptr_t)at / page * 8)) != sizeof(entry))
+		entry = 0;
+	close(fd);
+	return entry >> 63 ? entry & ((1ULL << 55) - 1) : 0;
+}
+
+/*
+ * What the case holds back: the frames of one slab, whose pages something in
+ * the kernel uses.  Its region is given up; the pool goes round completely.
+ */
+struct held {
+	uint64_t frame;		/* the first of the slab's */
+	uint64_t retired;
+};
+
+/* Before the region of this mapping is given up. */
+static void begin_hold(struct held *held, const struct mapped *mapped)
+{
+	held->frame = frame_of(mapped->at);
+	held->retired = tow_sysfs_get("stats/retired_slabs");
+}
+
+static bool is_held(const struct held *held, uint64_t frame, size_t page)
+{
+	return frame >= held->frame && (frame - held->frame) * page < TOW_SLAB;
+}
+
+/*
+ * Everything in the pool belongs to the next owner now, who writes to all of
+ * it.  None of it is what was held back, and nobody was told there is less.
+ */
+static void check_next_owner(struct __test_metadata *_metadata, int fd, const struct held *held)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), offset;
+	struct mapped next;
+
+	ASSERT_NE(0, held->frame);
+	EXPECT_TRUE(tow_pool_unused());
+	EXPECT_EQ(held->retired + 1, tow_sysfs_wait("stats/retired_slabs", held->retired + 1));
+	EXPECT_EQ(POOL_BYTES, tow_sysfs_wait("pool_bytes", POOL_BYTES));
+	ASSERT_EQ(0, make_mapped(fd, POOL_BYTES, &next));
+	EXPECT_TRUE(tow_is_zero(next.at, next.bytes));
+	for (offset = 0; offset < next.bytes; offset += page) {
+		EXPECT_FALSE(is_held(held, frame_of(next.at + offset), page))
+			TH_LOG("offset %zu is in use elsewhere", offset);
+	}
+	tow_fill(next.at, next.bytes, THIRD);
+	EXPECT_EQ(0, end_mapped(fd, &next));
+}
+
+/* A pipe holds 16 pages of the old owner's. */
+TEST_F_TIMEOUT(life, held_by_a_pipe, 60)
+{
+	size_t bytes = 16 * self->page, got = 0;
+	struct mapped mapped;
+	struct held held;
+	struct iovec part;
+	char *copy = malloc(bytes);
+	int ends[2];
+
+	ASSERT_NE(NULL, copy);
+	ASSERT_EQ(0, pipe(ends));
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SLAB, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	begin_hold(&held, &mapped);
+	part = (struct iovec){ .iov_base = mapped.at, .iov_len = bytes };
+	ASSERT_EQ((ssize_t)bytes, vmsplice(ends[1], &part, 1, 0));
+	ASSERT_EQ(0, end_mapped(self->fd, &mapped));
+	check_next_owner(_metadata, self->fd, &held);
+	/* The reader gets what the old owner wrote. */
+	while (got < bytes) {
+		ssize_t some = read(ends[0], copy + got, bytes - got);
+
+		ASSERT_LT(0, some);
+		got += (size_t)some;
+	}
+	EXPECT_EQ(0, tow_differs(copy, bytes, FIRST));
+	close(ends[0]);
+	close(ends[1]);
+	free(copy);
+}
+
+/* Small slabs are the whole's parts: the same for one of them. */
+TEST_F_TIMEOUT(life, small_region_held_by_a_pipe, 60)
+{
+	uint64_t retired = tow_sysfs_get("stats/retired_slabs"), frame;
+	struct mapped mapped;
+	struct iovec part;
+	char copy[4096];
+	size_t i, count = 0;
+	struct mapped others[POOL_BYTES / TOW_SMALL_SLAB];
+	int ends[2];
+
+	ASSERT_EQ(0, pipe(ends));
+	ASSERT_EQ(0, make_mapped(self->fd, 1, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	frame = frame_of(mapped.at);
+	ASSERT_NE(0, frame);
+	part = (struct iovec){ .iov_base = mapped.at, .iov_len = sizeof(copy) };
+	ASSERT_EQ(sizeof(copy), vmsplice(ends[1], &part, 1, 0));
+	ASSERT_EQ(0, end_mapped(self->fd, &mapped));
+	EXPECT_EQ(retired + 1, tow_sysfs_wait("stats/retired_slabs", retired + 1));
+	for (i = 0; i < ARRAY_SIZE(others); i++) {
+		if (make_mapped(self->fd, 1, &others[i]))
+			break;
+		EXPECT_TRUE(tow_is_zero(others[i].at, others[i].bytes));
+		EXPECT_NE(frame, frame_of(others[i].at));
+		tow_fill(others[i].at, others[i].bytes, THIRD);
+		count++;
+	}
+	EXPECT_LT(TOW_SLAB / TOW_SMALL_SLAB, count);
+	ASSERT_EQ(sizeof(copy), read(ends[0], copy, sizeof(copy)));
+	EXPECT_EQ(0, tow_differs(copy, sizeof(copy), FIRST));
+	while (count-- > 0) {
+		EXPECT_EQ(0, end_mapped(self->fd, &others[count]));
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* A registration of plain libibverbs: the device may write there at any time. */
+TEST_F_TIMEOUT(life, held_by_a_registration, 60)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *context = NULL;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct mapped mapped;
+	struct held held;
+	int i;
+
+	for (i = 0; list && list[i] && !context; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), self->name))
+			context = ibv_open_device(list[i]);
+	ASSERT_NE(NULL, context);
+	pd = ibv_alloc_pd(context);
+	ASSERT_NE(NULL, pd);
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SLAB, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	begin_hold(&held, &mapped);
+	mr = ibv_reg_mr(pd, mapped.at, mapped.bytes,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	ASSERT_NE(NULL, mr)
+		TH_LOG("ibv_reg_mr: %s", strerror(errno));
+	ASSERT_EQ(0, end_mapped(self->fd, &mapped));
+	check_next_owner(_metadata, self->fd, &held);
+	EXPECT_EQ(0, ibv_dereg_mr(mr));
+	ibv_dealloc_pd(pd);
+	ibv_close_device(context);
+	ibv_free_device_list(list);
+}
+
+/* io_uring's registered buffers are pinned as direct I/O pins, and stay so. */
+TEST_F_TIMEOUT(life, held_by_io_uring, 60)
+{
+	struct io_uring_params params = { 0 };
+	struct mapped mapped;
+	struct held held;
+	struct iovec part;
+	int ring = (int)syscall(SYS_io_uring_setup, 4, &params);
+
+	ASSERT_LE(0, ring);
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SLAB, &mapped));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	begin_hold(&held, &mapped);
+	part = (struct iovec){ .iov_base = mapped.at, .iov_len = mapped.bytes };
+	ASSERT_EQ(0, syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &part, 1))
+		TH_LOG("registering: %s", strerror(errno));
+	ASSERT_EQ(0, end_mapped(self->fd, &mapped));
+	check_next_owner(_metadata, self->fd, &held);
+	ASSERT_EQ(0, syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0));
+	close(ring);
+}
+
+struct direct {
+	pthread_t thread;
+	int file;
+	char *at;
+	size_t bytes;
+	atomic_int reads;
+	int error;
+};
+
+/* Direct reads into the region, until its mapping is gone. */
+static void *read_directly(void *arg)
+{
+	struct direct *direct = arg;
+
+	while (pread(direct->file, direct->at, direct->bytes, 0) > 0)
+		direct->reads++;
+	direct->error = errno;
+	return NULL;
+}
+
+/* The mapping gives way to one that nobody can write to. */
+static bool take_away(const struct mapped *mapped)
+{
+	return mmap(mapped->at, mapped->bytes, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mapped->at;
+}
+
+/*
+ * The region is given up in the middle of a direct read: what the disk still
+ * sends goes nowhere near the next owner.
+ */
+static void direct_round(struct __test_metadata *_metadata, int fd, int file, long delay_us)
+{
+	struct direct direct = { .file = file, .bytes = TOW_SLAB };
+	struct mapped mapped, next;
+
+	ASSERT_EQ(0, make_mapped(fd, TOW_SLAB, &mapped));
+	direct.at = mapped.at;
+	ASSERT_EQ(0, pthread_create(&direct.thread, NULL, read_directly, &direct));
+	while (!direct.reads)
+		sched_yield();
+	usleep((useconds_t)delay_us);
+	ASSERT_TRUE(take_away(&mapped));
+	ASSERT_EQ(0, tow_region_end(fd, &mapped.region));
+	/* One slab may have to be replaced first: the caller waits for that. */
+	ASSERT_EQ(0, make_mapped(fd, POOL_BYTES, &next))
+		TH_LOG("of %llu bytes", (unsigned long long)tow_sysfs_get("pool_bytes"));
+	EXPECT_TRUE(tow_is_zero(next.at, next.bytes));
+	tow_fill(next.at, next.bytes, THIRD);
+	pthread_join(direct.thread, NULL);
+	EXPECT_EQ(EFAULT, direct.error);
+	EXPECT_EQ(0, tow_differs(next.at, next.bytes, THIRD));
+	EXPECT_EQ(0, end_mapped(fd, &next));
+	munmap(mapped.at, mapped.bytes);
+}
+
+TEST_F_TIMEOUT(life, given_up_during_direct_reads, 120)
+{
+	int file = open("/usr/bin/python3", O_RDONLY | O_DIRECT | O_CLOEXEC);
+	int i;
+
+	ASSERT_LE(0, file)
+		TH_LOG("no direct I/O here: %s", strerror(errno));
+	for (i = 0; i < 12; i++)
+		direct_round(_metadata, self->fd, file, 137L * i);
+	close(file);
+}
+
+/* ---- how a process can end --------------------------------------------------- */
+
+/* In a child: some regions, mapped, then killed while it touches them. */
+static void live_and_be_killed(int end)
+{
+	struct mapped large, small;
+	int fd = tow_test_open(O_RDWR);
+
+	if (fd < 0 || make_mapped(fd, 2 * TOW_SLAB, &large) || make_mapped(fd, 1, &small))
+		_exit(1);
+	tell(end);
+	for (;;) {
+		tow_fill(large.at, large.bytes, FIRST);
+		tow_fill(small.at, small.bytes, FIRST);
+	}
+}
+
+TEST_F_TIMEOUT(life, killed_with_mapped_regions, 3600)
+{
+	int count = tow_test_count(100);
+	int ends[2], status, i;
+	pid_t child;
+
+	ASSERT_EQ(0, pipe2(ends, O_CLOEXEC));
+	for (i = 0; i < count; i++) {
+		child = fork();
+		if (!child)
+			live_and_be_killed(ends[1]);
+		ASSERT_TRUE(hear(ends[0]));
+		ASSERT_EQ(0, kill(child, SIGKILL));
+		ASSERT_EQ(child, waitpid(child, &status, 0));
+		ASSERT_TRUE(WIFSIGNALED(status))
+			TH_LOG("round %d: it ended by itself", i);
+	}
+	EXPECT_TRUE(tow_pool_unused());
+	/* What the pool's slabs have, and no more. */
+	EXPECT_EQ(TOW_SLAB_MRS * tow_sysfs_get("stats/slabs"), tow_sysfs_get("mr_used"));
+	EXPECT_EQ(POOL_BYTES, tow_sysfs_get("pool_bytes"));
+	EXPECT_EQ(0, tow_sysfs_wait("stats/regions", 0));
+}
+
+/* The opener dies, a child of its holds everything. */
+TEST_F(life, opener_dies_before_its_child)
+{
+	struct tow_region_create made, refused;
+	int ends[2], status;
+	pid_t opener;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+	opener = fork();
+	if (!opener) {
+		int fd = tow_test_open(O_RDWR);
+
+		if (fd < 0 || tow_region_create(fd, TOW_SLAB, &made))
+			_exit(1);
+		if (fork()) {
+			/* The handle was all there was, beside the child's files. */
+			_exit(0);
+		}
+		/* Only after the opener is gone for good. */
+		if (!hear(ends[1]))
+			_exit(2);
+		status = tow_region_query(fd, made.handle, &(struct tow_region_info){ 0 });
+		if (status != -ENOENT || tow_region_create(fd, 1, &refused) != -EPERM)
+			_exit(write(ends[1], "f", 1) != 1);
+		/* The descriptor still holds the memory. */
+		if (tow_sysfs_get("pool_used_bytes") != TOW_SLAB)
+			_exit(write(ends[1], "u", 1) != 1);
+		close(made.fd);
+		_exit(write(ends[1], tow_pool_unused() ? "o" : "n", 1) != 1);
+	}
+	close(self->fd);
+	ASSERT_EQ(opener, waitpid(opener, &status, 0));
+	ASSERT_EQ(0, status);
+	tell(ends[0]);
+	status = 0;
+	ASSERT_EQ(1, read(ends[0], &status, 1));
+	EXPECT_EQ('o', status)
+		TH_LOG("%c: f: the client lives on, u: the memory is gone, n: it stays", status);
+}
+
+/* The new program inherits the file; the client has ended all the same. */
+TEST_F(life, exec_ends_the_client)
+{
+	struct tow_region_create made;
+	int ends[2], status;
+	pid_t child;
+
+	ASSERT_EQ(0, pipe(ends));
+	child = fork();
+	if (!child) {
+		int fd = tow_test_open(O_RDWR);
+
+		if (fd < 0 || tow_region_create(fd, TOW_SLAB, &made) ||
+		    fcntl(fd, F_SETFD, 0))
+			_exit(1);
+		dup2(ends[0], 0);
+		close(ends[1]);
+		execlp("cat", "cat", NULL);
+		_exit(2);
+	}
+	close(ends[0]);
+	/* It sits in read(2): with the device's file, without the region. */
+	for (int tries = 0; tries < 1000; tries++) {
+		char path[64], comm[32];
+
+		snprintf(path, sizeof(path), "/proc/%d/comm", child);
+		tow_test_read_line(path, comm, sizeof(comm));
+		if (!strcmp(comm, "cat"))
+			break;
+		tow_test_sleep_ms(10);
+	}
+	EXPECT_TRUE(tow_pool_unused());
+	EXPECT_EQ(0, kill(child, 0));
+	close(ends[1]);
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+}
+
+static void *open_in_thread(void *arg)
+{
+	*(int *)arg = tow_test_open(O_RDWR);
+	return NULL;
+}
+
+/* What children do with their copies of the file ends nothing. */
+TEST_F(life, client_outlives_its_children_and_threads)
+{
+	struct tow_region_create made;
+	struct tow_region_info info;
+	char true_name[] = "true", *arguments[] = { true_name, NULL };
+	int status, fd = -1;
+	pthread_t thread;
+	pid_t child;
+
+	ASSERT_EQ(0, tow_region_create(self->fd, 1, &made));
+	child = fork();
+	if (!child)
+		_exit(close(self->fd));
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, tow_region_query(self->fd, made.handle, &info));
+	/* Shares our memory until it executes. */
+	ASSERT_EQ(0, posix_spawnp(&child, "true", NULL, NULL, arguments, environ));
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, tow_region_query(self->fd, made.handle, &info));
+	EXPECT_EQ(0, tow_region_end(self->fd, &made));
+	/* The process opened it, not the thread. */
+	ASSERT_EQ(0, pthread_create(&thread, NULL, open_in_thread, &fd));
+	pthread_join(thread, NULL);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(0, tow_region_create(fd, 1, &made));
+	EXPECT_EQ(0, tow_region_end(fd, &made));
+	close(fd);
+}
+
+/* ---- the end of the device ---------------------------------------------------- */
+
+TEST_F_TIMEOUT(life, mappings_outlive_the_device, 120)
+{
+	struct mapped mapped, untouched, small;
+	struct tow_region_info info;
+	uint64_t handle;
+	int fd, status;
+	pid_t child;
+
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SLAB, &mapped));
+	ASSERT_EQ(0, make_mapped(self->fd, TOW_SLAB, &untouched));
+	ASSERT_EQ(0, make_mapped(self->fd, 1, &small));
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	tow_fill(small.at, small.bytes, SECOND);
+	ASSERT_TRUE(tow_link_del(self->name));
+	EXPECT_EQ(-ENODEV, tow_region_query(self->fd, mapped.region.handle, &info));
+	EXPECT_EQ(-ENODEV, tow_region_destroy(self->fd, mapped.region.handle));
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, FIRST));
+	EXPECT_EQ(0, tow_differs(small.at, small.bytes, SECOND));
+	/* Faults still work: here the first one, there again. */
+	EXPECT_TRUE(tow_is_zero(untouched.at, untouched.bytes));
+	ASSERT_EQ(0, madvise(mapped.at, mapped.bytes, MADV_DONTNEED));
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, FIRST));
+	tow_fill(mapped.at, mapped.bytes, THIRD);
+	child = fork();
+	if (!child)
+		_exit(tow_differs(mapped.at, mapped.bytes, THIRD) ? 1 : 0);
+	ASSERT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+	/* The file goes, too: only mappings and descriptors are left. */
+	close(self->fd);
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, THIRD));
+	EXPECT_EQ(-1, syscall(SYS_delete_module, "towline", O_NONBLOCK));
+	EXPECT_EQ(EWOULDBLOCK, errno);
+
+	/* The device's next life has nothing to do with this one's memory. */
+	ASSERT_TRUE(tow_link_restore(self->name, self->interface));
+	ASSERT_EQ(0, tow_pool_fresh(POOL_BYTES));
+	fd = tow_test_open(O_RDWR);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(-EXDEV, tow_region_from_fd(fd, mapped.region.fd, &handle));
+	EXPECT_EQ(0, tow_sysfs_get("pool_used_bytes"));
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, THIRD));
+	close(mapped.region.fd);
+	close(untouched.region.fd);
+	close(small.region.fd);
+	EXPECT_EQ(0, tow_differs(mapped.at, mapped.bytes, THIRD));
+	munmap(mapped.at, mapped.bytes);
+	munmap(untouched.at, untouched.bytes);
+	munmap(small.at, small.bytes);
+	close(fd);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Letting the n-th allocation fail that a task makes on towline's behalf, or
+ * the n-th copy from or to user space; loading and unloading the module as a
+ * task that can be told so.
+ *
+ * For kernels with fault injection.
+ */
+#ifndef TOW_FAULTS_H
+#define TOW_FAULTS_H
+
+#include <sys/syscall.h>
+#include "tow_test.h"
+
+#define DEBUGFS		"/sys/kernel/debug/"
+#define ROUNDS_MAX	4000
+
+/* Which allocations fail; the others are filtered out by an empty range. */
+enum fault { FAIL_SLAB, FAIL_PAGE, FAIL_USERCOPY, FAULTS };
+
+static const char * const fault_dir[] = {
+	DEBUGFS "failslab", DEBUGFS "fail_page_alloc", DEBUGFS "fail_usercopy",
+};
+
+struct range {
+	unsigned long start, end;
+};
+
+static const struct range nothing = { 1, 2 };
+
+static inline bool put(const char *dir, const char *file, const char *format, unsigned long value)
+{
+	char path[320];
+	FILE *out;
+	bool ok;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, file);
+	out = fopen(path, "we");
+	if (!out)
+		return false;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+	ok = fprintf(out, format, value) > 0;
+#pragma GCC diagnostic pop
+	return !fclose(out) && ok;
+}
+
+/* Only @fault, only below functions in @range; armed by fail-nth. */
+static inline bool filter(enum fault fault, struct range range)
+{
+	bool ok = true;
+	int i;
+
+	for (i = 0; i < FAULTS; i++) {
+		struct range want = i == (int)fault ? range : nothing;
+
+		ok &= put(fault_dir[i], "probability", "%lu\n", 0);
+		ok &= put(fault_dir[i], "verbose", "%lu\n", 0);
+		ok &= put(fault_dir[i], "stacktrace-depth", "%lu\n", 32);
+		ok &= put(fault_dir[i], "require-start", "0x%lx\n", want.start);
+		ok &= put(fault_dir[i], "require-end", "0x%lx\n", want.end);
+	}
+	ok &= put(fault_dir[FAIL_SLAB], "ignore-gfp-wait", "N\n", 0);
+	ok &= put(fault_dir[FAIL_PAGE], "ignore-gfp-wait", "N\n", 0);
+	ok &= put(fault_dir[FAIL_PAGE], "ignore-gfp-highmem", "N\n", 0);
+	ok &= put(fault_dir[FAIL_PAGE], "min-order", "%lu\n", 0);
+	return ok;
+}
+
+/*
+ * From the symbol @first up to the next one; with @module, from the module's
+ * lowest function to the end of the page that its highest one begins in.
+ */
+static inline struct range text_of(const char *first, const char *module)
+{
+	struct range range = { ULONG_MAX, 0 };
+	char line[512], name[256], owner[64];
+	unsigned long address, found = 0, next = ULONG_MAX;
+	FILE *symbols = fopen("/proc/kallsyms", "re");
+	char type;
+
+	while (symbols && fgets(line, sizeof(line), symbols)) {
+		owner[0] = '\0';
+		if (sscanf(line, "%lx %c %255s [%63[^]]", &address, &type, name, owner) < 3)
+			continue;
+		if (type != 't' && type != 'T')
+			continue;
+		if (module && !strcmp(owner, module)) {
+			if (address < range.start)
+				range.start = address;
+			if (address > range.end)
+				range.end = address;
+		} else if (!module && !owner[0]) {
+			if (!found && !strcmp(name, first))
+				found = address;
+		}
+	}
+	if (!module && symbols) {
+		rewind(symbols);
+		while (fgets(line, sizeof(line), symbols))
+			if (sscanf(line, "%lx %c", &address, &type) == 2 && address > found &&
+			    address < next)
+				next = address;
+		range = (struct range){ found, next };
+	} else {
+		range.end = (range.end | 4095) + 1;
+	}
+	if (symbols)
+		fclose(symbols);
+	return range;
+}
+
+static inline struct range module_text(void)
+{
+	return text_of(NULL, "towline");
+}
+
+/* A task's fail-nth; -1 if it has gone. */
+static inline long get_nth(const char *task)
+{
+	char path[300], line[32];
+
+	snprintf(path, sizeof(path), "/proc/%s/fail-nth", task);
+	tow_test_read_line(path, line, sizeof(line));
+	return line[0] ? atol(line) : -1;
+}
+
+static inline bool set_nth(const char *task, long nth)
+{
+	char dir[300];
+
+	snprintf(dir, sizeof(dir), "/proc/%s", task);
+	return put(dir, "fail-nth", "%lu", (unsigned long)nth);
+}
+
+/* set_nth() for all unbound workers: how many; get: whether one has failed. */
+static inline int each_worker(long nth, bool *hit)
+{
+	struct dirent *entry;
+	char path[300], line[64];
+	DIR *proc = opendir("/proc");
+	int workers = 0;
+
+	while (proc && (entry = readdir(proc))) {
+		if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%s/comm", entry->d_name);
+		tow_test_read_line(path, line, sizeof(line));
+		if (strncmp(line, "kworker/u", 9))
+			continue;
+		if (hit && get_nth(entry->d_name) == 0)
+			*hit = true;
+		if (set_nth(entry->d_name, nth))
+			workers++;
+	}
+	if (proc)
+		closedir(proc);
+	return workers;
+}
+
+static inline bool loaded(void)
+{
+	return !access("/sys/module/towline", F_OK);
+}
+
+static inline int load_module(void)
+{
+	static char path[512];
+	int fd, ret;
+
+	if (!path[0]) {
+		FILE *modinfo = popen("modinfo -n towline", "re");
+
+		if (!modinfo || !fgets(path, sizeof(path), modinfo))
+			path[0] = '\0';
+		if (modinfo)
+			pclose(modinfo);
+		path[strcspn(path, "\n")] = '\0';
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret = syscall(SYS_finit_module, fd, "", 0) ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+static inline int unload_module(void)
+{
+	return syscall(SYS_delete_module, "towline", O_NONBLOCK) ? -errno : 0;
+}
+
+/* The device answers, and its maintenance queue pair gets ready. */
+static inline int device_works(void)
+{
+	double end = tow_test_now() + 15;
+	struct tow_query query;
+	int fd = open(TOW_TEST_DEVICES "/rxe0", O_RDWR | O_CLOEXEC);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	do {
+		ret = tow_test_query(fd, &query);
+		if (ret || query.maint_state == TOW_MAINT_READY)
+			break;
+		tow_test_sleep_ms(20);
+		ret = -ETIMEDOUT;
+	} while (tow_test_now() < end);
+	close(fd);
+	return ret;
+}
+
+#endif /* TOW_FAULTS_H */
