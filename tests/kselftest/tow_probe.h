@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What tow_expose.ko does, as calls; and a region to do it to.
+ */
+#ifndef TOW_PROBE_H
+#define TOW_PROBE_H
+
+#include "tow_region.h"
+#include "tow_hotplug.h"
+#include "tests/modules/tow_expose.h"
+
+static inline int tow_expose_open(void)
+{
+	int fd;
+
+	if (access(TOW_EXPOSE_NODE, F_OK) && !tow_shell("modprobe tow_expose"))
+		return -ENOPKG;
+	if (!tow_wait_path(TOW_EXPOSE_NODE, true))
+		return -ENOENT;
+	fd = open(TOW_EXPOSE_NODE, O_RDWR | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+/* For the parent of a test program: true if it is not loaded any more. */
+static inline bool tow_expose_unload(void)
+{
+	return access("/sys/module/tow_expose", F_OK) || tow_shell("rmmod tow_expose");
+}
+
+static inline int tow_expose(int fd, int region_fd, uint32_t slab, uint32_t rights,
+			     struct tow_expose_slab *exposed)
+{
+	*exposed = (struct tow_expose_slab){
+		.region_fd = region_fd, .slab = slab, .rights = rights,
+	};
+	return tow_test_ioctl(fd, TOW_EXPOSE_EXPOSE, exposed);
+}
+
+static inline int tow_hold(int fd, int region_fd, uint32_t slab, struct tow_expose_slab *held)
+{
+	*held = (struct tow_expose_slab){ .region_fd = region_fd, .slab = slab };
+	return tow_test_ioctl(fd, TOW_EXPOSE_HOLD, held);
+}
+
+/* HIDE, FORGET, DROP. */
+static inline int tow_end(int fd, unsigned long command, const struct tow_expose_slab *made)
+{
+	return ioctl(fd, command, (unsigned long)made->id) < 0 ? -errno : 0;
+}
+
+static inline int tow_hide(int fd, const struct tow_expose_slab *exposed)
+{
+	return tow_end(fd, TOW_EXPOSE_HIDE, exposed);
+}
+
+/* What became of it, TOW_EXPOSE_SUCCESS or another status; or a negative errno. */
+static inline int tow_probe(int fd, uint32_t op, uint32_t key, uint64_t address, void *data,
+			    uint32_t bytes)
+{
+	struct tow_expose_probe probe = {
+		.op = op, .key = key, .address = address,
+		.data = (uintptr_t)data, .bytes = bytes,
+	};
+	int ret = tow_test_ioctl(fd, TOW_EXPOSE_PROBE, &probe);
+
+	return ret ? ret : (int)probe.status;
+}
+
+/* Words at an offset of the exposed slab. */
+static inline int tow_probe_write(int fd, const struct tow_expose_slab *to, uint64_t offset,
+				  uint64_t word)
+{
+	return tow_probe(fd, TOW_EXPOSE_RDMA_WRITE, to->key, to->address + offset, &word,
+			 sizeof(word));
+}
+
+static inline int tow_probe_read(int fd, const struct tow_expose_slab *from, uint64_t offset,
+				 uint64_t *word)
+{
+	return tow_probe(fd, TOW_EXPOSE_RDMA_READ, from->key, from->address + offset, word,
+			 sizeof(*word));
+}
+
+/* @word: in: what to add; out: what was there. */
+static inline int tow_probe_add(int fd, const struct tow_expose_slab *to, uint64_t offset,
+				uint64_t *word)
+{
+	return tow_probe(fd, TOW_EXPOSE_FETCH_ADD, to->key, to->address + offset, word,
+			 sizeof(*word));
+}
+
+/* The device's maintenance queue pair is ready: 0, or an errno after a while. */
+static inline int tow_maint_wait(int fd, struct tow_query *query)
+{
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	int ret;
+
+	while (!(ret = tow_test_query(fd, query)) && query->maint_state != TOW_MAINT_READY) {
+		if (tow_test_now() > end)
+			return -ETIMEDOUT;
+		tow_test_sleep_ms(10);
+	}
+	return ret;
+}
+
+/* A region that is mapped. */
+struct tow_mapped {
+	struct tow_region_create made;
+	uint64_t *words;
+	int client;
+};
+
+static inline int tow_mapped_make(int client, uint64_t bytes, struct tow_mapped *mapped)
+{
+	int ret = tow_region_create(client, bytes, &mapped->made);
+
+	mapped->client = client;
+	if (ret)
+		return ret;
+	mapped->words = tow_region_map(mapped->made.fd, mapped->made.map_bytes,
+				       PROT_READ | PROT_WRITE);
+	return mapped->words == MAP_FAILED ? -errno : 0;
+}
+
+static inline int tow_mapped_end(const struct tow_mapped *mapped)
+{
+	if (munmap(mapped->words, mapped->made.map_bytes))
+		return -errno;
+	return tow_region_end(mapped->client, &mapped->made);
+}
+
+#endif /* TOW_PROBE_H */
