@@ -799,8 +799,13 @@ TEST_F_TIMEOUT(life, held_by_io_uring, 60)
 	tow_fill(mapped.at, mapped.bytes, FIRST);
 	begin_hold(&held, &mapped);
 	part = (struct iovec){ .iov_base = mapped.at, .iov_len = mapped.bytes };
-	ASSERT_EQ(0, syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &part, 1))
-		TH_LOG("registering: %s", strerror(errno));
+	if (syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &part, 1)) {
+		/* 6.1's takes no memory of files but shmem's: then nothing holds it. */
+		EXPECT_EQ(EOPNOTSUPP, errno);
+		EXPECT_EQ(0, end_mapped(self->fd, &mapped));
+		close(ring);
+		return;
+	}
 	ASSERT_EQ(0, end_mapped(self->fd, &mapped));
 	check_next_owner(_metadata, self->fd, &held);
 	ASSERT_EQ(0, syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0));
