@@ -269,7 +269,7 @@ static int open_and_query(long nth, bool *injected)
 	return ret;
 }
 
-/* Few, if any: but none may be forgotten when calls learn to allocate. */
+/* What a client is made of. */
 TEST_F(faults, open_and_query)
 {
 	bool injected;
@@ -280,7 +280,9 @@ TEST_F(faults, open_and_query)
 	ASSERT_TRUE(filter(variant->fault, module_text()));
 	for (nth = 1; nth < ROUNDS_MAX; nth++) {
 		ret = open_and_query(nth, &injected);
-		EXPECT_EQ(injected ? -ENOMEM : 0, ret);
+		/* The kernel can do without some of what it asks for. */
+		EXPECT_TRUE(!ret || (injected && ret == -ENOMEM))
+			TH_LOG("allocation %ld: %s", nth, strerror(-ret));
 		if (!injected)
 			break;
 	}
