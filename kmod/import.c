@@ -61,7 +61,7 @@ struct tow_import {
 	struct dma_buf_attachment	*attachment;
 	struct sg_table			*table;
 	unsigned int			slab_count;
-	struct tow_slab			*slabs[];
+	struct tow_slab			**slabs;
 };
 
 /**
@@ -140,11 +140,12 @@ static void tow_import_free(struct tow_import *import)
 	mutex_unlock(&dev->imports.lock);
 	for (i = 0; i < import->slab_count; i++)
 		kvfree(import->slabs[i]);
+	kvfree(import->slabs);
 	tow_import_unpin(import);
 	if (import->dmabuf)
 		dma_buf_put(import->dmabuf);
 	tow_uncharge(&import->charge);
-	kvfree(import);
+	kfree(import);
 	tow_device_put(dev);
 }
 
@@ -178,19 +179,25 @@ void tow_import_release(struct tow_region *region)
 		tow_import_free(import);
 }
 
-static struct tow_import *tow_import_alloc(struct tow_device *dev,
-					   u64 slab_count)
+static struct tow_import *tow_import_alloc(struct tow_device *dev)
 {
 	struct tow_import *import;
 
-	import = kvzalloc(struct_size(import, slabs, slab_count),
-			  GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	import = kzalloc(sizeof(*import), GFP_KERNEL_ACCOUNT);
 	if (!import)
 		return NULL;
 	INIT_LIST_HEAD(&import->link);
 	kref_get(&dev->refs);
 	import->dev = dev;
 	return import;
+}
+
+/* Only after the import was charged: it is as long as the program asks for. */
+static int tow_import_alloc_slabs(struct tow_import *import, u64 count)
+{
+	import->slabs = kvcalloc(count, sizeof(*import->slabs),
+				 GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	return import->slabs ? 0 : -ENOMEM;
 }
 
 /* Bytes that one registration can hold. */
@@ -393,12 +400,14 @@ static int tow_import_user_fill(struct tow_import *import,
 				unsigned long pages, u64 slab_bytes)
 {
 	u64 bytes = (u64)pages << PAGE_SHIFT;
+	u64 slab_count = DIV_ROUND_UP_ULL(bytes, slab_bytes);
 	int ret;
 
-	ret = tow_import_charge(import, client, bytes,
-				DIV_ROUND_UP_ULL(bytes, slab_bytes));
+	ret = tow_import_charge(import, client, bytes, slab_count);
 	if (!ret)
 		ret = tow_import_account(import, pages);
+	if (!ret)
+		ret = tow_import_alloc_slabs(import, slab_count);
 	if (!ret)
 		ret = tow_import_pin(import, start, pages);
 	if (!ret)
@@ -406,6 +415,26 @@ static int tow_import_user_fill(struct tow_import *import,
 	if (!ret)
 		ret = tow_import_attach(import);
 	return ret;
+}
+
+static struct tow_import *tow_import_user_new(struct tow_client *client,
+					      u64 start, u64 end,
+					      u64 slab_bytes, bool readonly)
+{
+	struct tow_import *import = tow_import_alloc(client->dev);
+	int ret;
+
+	if (!import)
+		return ERR_PTR(-ENOMEM);
+	import->readonly = readonly;
+	ret = tow_import_user_fill(import, client, start,
+				   DIV_ROUND_UP_ULL(end - start, PAGE_SIZE),
+				   slab_bytes);
+	if (ret) {
+		tow_import_free(import);
+		return ERR_PTR(ret);
+	}
+	return import;
 }
 
 /**
@@ -423,7 +452,6 @@ struct tow_region *tow_import_user(struct tow_client *client, u64 address,
 {
 	u64 slab_bytes, start = address & PAGE_MASK, end;
 	struct tow_import *import;
-	int ret;
 
 	if (check_add_overflow(address, bytes, &end) ||
 	    end > ULONG_MAX - PAGE_SIZE)
@@ -434,18 +462,16 @@ struct tow_region *tow_import_user(struct tow_client *client, u64 address,
 		return ERR_PTR(-ENODEV);
 	slab_bytes = tow_import_slab_bytes(client->dev);
 	tow_device_leave(client->dev);
-	import = tow_import_alloc(client->dev,
-				  DIV_ROUND_UP_ULL(end - start, slab_bytes));
-	if (!import)
-		return ERR_PTR(-ENOMEM);
-	import->readonly = readonly;
-	ret = tow_import_user_fill(import, client, start,
-				   DIV_ROUND_UP_ULL(end - start, PAGE_SIZE),
-				   slab_bytes);
-	if (ret) {
-		tow_import_free(import);
-		return ERR_PTR(ret);
+	import = tow_import_user_new(client, start, end, slab_bytes, readonly);
+	if (import == ERR_PTR(-EDQUOT) || import == ERR_PTR(-ENOSPC) ||
+	    import == ERR_PTR(-ENOMEM)) {
+		/* What was destroyed lately may be charged still. */
+		flush_work(&client->dev->pool.work);
+		import = tow_import_user_new(client, start, end, slab_bytes,
+					     readonly);
 	}
+	if (IS_ERR(import))
+		return ERR_CAST(import);
 	return tow_import_region(client, import, bytes, TOW_REGION_USER_MEMORY |
 				 (readonly ? TOW_REGION_READONLY : 0));
 }
@@ -553,10 +579,12 @@ static int tow_import_dmabuf_fill(struct tow_import *import,
 				  u64 bytes, u64 slab_bytes)
 {
 	struct tow_imports *imports = &import->dev->imports;
+	u64 slab_count = DIV_ROUND_UP_ULL(bytes, slab_bytes);
 	int ret;
 
-	ret = tow_import_charge(import, client, bytes,
-				DIV_ROUND_UP_ULL(bytes, slab_bytes));
+	ret = tow_import_charge(import, client, bytes, slab_count);
+	if (!ret)
+		ret = tow_import_alloc_slabs(import, slab_count);
 	if (ret)
 		return ret;
 	mutex_lock(&imports->lock);
@@ -585,8 +613,7 @@ static struct tow_import *tow_import_dmabuf_new(struct tow_client *client,
 	ret = tow_import_can_attach(client->dev);
 	if (ret)
 		return ERR_PTR(ret);
-	import = tow_import_alloc(client->dev,
-				  DIV_ROUND_UP_ULL(bytes, slab_bytes));
+	import = tow_import_alloc(client->dev);
 	if (!import)
 		return ERR_PTR(-ENOMEM);
 	import->readonly = readonly;

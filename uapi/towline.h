@@ -431,7 +431,7 @@ struct tow_region_info {
 
 /* Bits of tow_region_list.flags. */
 enum tow_list_flag {
-	/* everybody's regions, not only the caller's user's; CAP_NET_ADMIN */
+	/* everybody's regions, not only the client's user's; CAP_NET_ADMIN */
 	TOW_LIST_ALL		= 1 << 0
 };
 

@@ -428,6 +428,23 @@ TEST_F(import, memlock)
 	EXPECT_EQ(0, import_error(self->fd, self->memory, self->bytes, 0));
 }
 
+/* What was just given up can be had at once, though unpinning takes its time. */
+TEST_F(import, again_at_once)
+{
+	uint64_t handle;
+	int i;
+
+	ASSERT_EQ(0, tow_sysfs_set("client_bytes_limit", 10 * self->page));
+	for (i = 0; i < 50; i++) {
+		ASSERT_EQ(0, tow_region_import(self->fd, self->memory, 10 * self->page, 0,
+					       &handle))
+			TH_LOG("round %d", i);
+		ASSERT_EQ(0, tow_region_destroy(self->fd, handle));
+	}
+	ASSERT_EQ(0, tow_sysfs_put("client_bytes_limit", "max"));
+	EXPECT_TRUE(nothing_pinned());
+}
+
 TEST_F(import, quotas)
 {
 	uint64_t handle, second;
