@@ -208,8 +208,8 @@ static const char *tow_device_unusable(struct ib_device *ibdev)
 		return "its driver serves user space only";
 	if (!(attrs->device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS))
 		return "it cannot register memory by work request";
-	if (!attrs->max_fast_reg_page_list_len)
-		return "its fast registrations hold no pages";
+	if (attrs->max_fast_reg_page_list_len < TOW_SLAB_SMALL_BYTES / PAGE_SIZE)
+		return "its fast registrations hold too few pages";
 	if (!ibdev->ops.alloc_mr || !ibdev->ops.map_mr_sg)
 		return "its driver has no memory regions for fast registration";
 	if (!rdma_is_port_valid(ibdev, port))
@@ -315,7 +315,7 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	tow_device_take_name(dev);
 	tow_maint_init(&dev->maint);
 	tow_limits_init(&dev->limits, ibdev->attrs.max_mr);
-	tow_pool_init(&dev->pool);
+	tow_pool_init(&dev->pool, ibdev->attrs.max_fast_reg_page_list_len);
 	tow_regions_init(&dev->regions);
 	tow_imports_init(&dev->imports);
 	INIT_IB_EVENT_HANDLER(&dev->events, ibdev, tow_device_event);

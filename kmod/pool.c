@@ -30,6 +30,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/log2.h>
 #include <linux/sched/signal.h>
 
 #include "device.h"
@@ -51,10 +52,15 @@ static void tow_pool_work(struct work_struct *work);
 /**
  * tow_pool_init - prepare the structure
  * @pool: zeroed memory inside a tow_device
+ * @registration_pages: what one registration of the device can hold, at least
+ *	TOW_SLAB_SMALL_BYTES
  */
-void tow_pool_init(struct tow_pool *pool)
+void tow_pool_init(struct tow_pool *pool, u32 registration_pages)
 {
+	u64 most = (u64)rounddown_pow_of_two(registration_pages) << PAGE_SHIFT;
 	int class;
+
+	pool->large_bytes = min(most, TOW_SLAB_LARGE_BYTES);
 
 	spin_lock_init(&pool->lock);
 	INIT_LIST_HEAD(&pool->all);
@@ -345,7 +351,7 @@ static bool tow_pool_can_exchange(struct tow_pool *pool,
 {
 	enum tow_slab_class other = !class;
 
-	return READ_ONCE(pool->free_count[other]) * tow_pool_slab_bytes(other) >=
+	return READ_ONCE(pool->free_count[other]) * tow_pool_slab_bytes(pool, other) >=
 	       missing;
 }
 
@@ -357,7 +363,7 @@ static bool tow_pool_can_exchange(struct tow_pool *pool,
 static int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 			     unsigned int count)
 {
-	u64 bytes = tow_pool_slab_bytes(class), room = 0, missing = 0;
+	u64 bytes = tow_pool_slab_bytes(pool, class), room = 0, missing = 0;
 	enum tow_slab_class other = !class;
 	unsigned long have;
 	int ret = 0;
@@ -460,7 +466,7 @@ int tow_pool_too_small(struct tow_pool *pool, u64 bytes)
 int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 		  unsigned int count, struct tow_slab **slabs)
 {
-	u64 bytes = count * tow_pool_slab_bytes(class);
+	u64 bytes = count * tow_pool_slab_bytes(pool, class);
 	int rounds = TOW_POOL_ROUNDS;
 	unsigned int dirty, i;
 	int ret;
@@ -560,19 +566,26 @@ bool tow_pool_drain_imported(struct tow_pool *pool, struct tow_slab **slabs,
 
 /* ---- for the administrator ------------------------------------------------ */
 
-/* Grow, until there is enough, nothing is left, or something else is wanted. */
+/*
+ * Grow, until there is enough, nothing is left, or something else is wanted.
+ * What remains where small slabs have left is filled up with small ones.
+ */
 static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
 {
+	enum tow_slab_class class;
+	u64 have;
 	int ret;
 
-	while (READ_ONCE(pool->bytes) + TOW_SLAB_LARGE_BYTES <= bytes &&
+	while ((have = READ_ONCE(pool->bytes)) + TOW_SLAB_SMALL_BYTES <= bytes &&
 	       READ_ONCE(pool->want_bytes) == bytes) {
+		class = have + pool->large_bytes <= bytes ? TOW_SLAB_LARGE :
+							    TOW_SLAB_SMALL;
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		if (tow_device_going(tow_pool_device(pool)))
 			return -ENODEV;
 		mutex_lock(&pool->resize);
-		ret = tow_pool_make_one(pool, TOW_SLAB_LARGE);
+		ret = tow_pool_make_one(pool, class);
 		mutex_unlock(&pool->resize);
 		if (ret)
 			return ret;
@@ -609,7 +622,7 @@ int tow_pool_resize(struct tow_pool *pool, u64 bytes)
 {
 	int ret;
 
-	bytes = round_up(bytes, TOW_SLAB_LARGE_BYTES);
+	bytes = round_up(bytes, pool->large_bytes);
 	WRITE_ONCE(pool->want_bytes, bytes);
 	if (bytes < READ_ONCE(pool->bytes)) {
 		flush_work(&pool->work);

@@ -15,6 +15,8 @@
 
 /**
  * struct tow_pool - a device's slabs
+ * @large_bytes: of a large slab: TOW_SLAB_LARGE_BYTES, or what one registration of
+ *	the device can hold
  * @lock: protects the lists, the numbers and the slabs' states
  * @all: every slab, through tow_slab.all
  * @free: FREE ones by class, through tow_slab.list
@@ -35,6 +37,7 @@
  * @work: makes slabs that come back fit for the next region
  */
 struct tow_pool {
+	u64			large_bytes;
 	/* protects everything up to stopped */
 	spinlock_t		lock;
 	struct list_head	all;
@@ -66,7 +69,7 @@ struct tow_pool_numbers {
 	unsigned long draining;
 };
 
-void tow_pool_init(struct tow_pool *pool);
+void tow_pool_init(struct tow_pool *pool, u32 registration_pages);
 void tow_pool_stop(struct tow_pool *pool);
 int tow_pool_resize(struct tow_pool *pool, u64 bytes);
 int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
@@ -74,10 +77,11 @@ int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
 		   unsigned int count);
 
-static inline u64 tow_pool_slab_bytes(enum tow_slab_class class)
+static inline u64 tow_pool_slab_bytes(struct tow_pool *pool,
+				      enum tow_slab_class class)
 {
 	return class == TOW_SLAB_SMALL ? TOW_SLAB_SMALL_BYTES :
-					 TOW_SLAB_LARGE_BYTES;
+					 pool->large_bytes;
 }
 
 bool tow_pool_drain_imported(struct tow_pool *pool, struct tow_slab **slabs,

@@ -233,8 +233,9 @@ static enum tow_slab_class tow_region_class(u64 bytes)
 static int tow_region_fill(struct tow_region *region, struct tow_client *client,
 			   enum tow_slab_class class, unsigned int count)
 {
+	struct tow_pool *pool = &region->dev->pool;
 	u64 amount[TOW_RESOURCES] = {
-		[TOW_RES_BYTES]		= count * tow_pool_slab_bytes(class),
+		[TOW_RES_BYTES]		= count * tow_pool_slab_bytes(pool, class),
 		[TOW_RES_MRS]		= count * TOW_RIGHTS,
 		[TOW_RES_REGIONS]	= 1,
 	};
@@ -243,11 +244,11 @@ static int tow_region_fill(struct tow_region *region, struct tow_client *client,
 	ret = tow_charge(&region->charge, client->account, amount);
 	if (ret)
 		return ret;
-	ret = tow_pool_take(&region->dev->pool, class, count, region->slabs);
+	ret = tow_pool_take(pool, class, count, region->slabs);
 	if (ret)
 		return ret;
 	region->slab_count = count;
-	region->slab_bytes = tow_pool_slab_bytes(class);
+	region->slab_bytes = tow_pool_slab_bytes(pool, class);
 	region->map_bytes = amount[TOW_RES_BYTES];
 	return 0;
 }
@@ -276,12 +277,13 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  const char name[TOW_REGION_NAME_MAX])
 {
 	enum tow_slab_class class = tow_region_class(bytes);
-	u64 count = DIV_ROUND_UP_ULL(bytes, tow_pool_slab_bytes(class));
+	struct tow_pool *pool = &client->dev->pool;
+	u64 count = DIV_ROUND_UP_ULL(bytes, tow_pool_slab_bytes(pool, class));
 	struct tow_region *region;
 	int ret;
 
 	/* Cheaper to see now than to find no room for the list of slabs. */
-	ret = tow_pool_too_small(&client->dev->pool, bytes);
+	ret = tow_pool_too_small(pool, bytes);
 	if (ret)
 		return ERR_PTR(ret);
 	region = tow_region_alloc(client, count, name, GFP_KERNEL_ACCOUNT);

@@ -118,7 +118,7 @@ static void tow_slab_free_pages(struct list_head *pages)
 static int tow_slab_find_pages(struct tow_device *dev, u64 bytes,
 			       struct list_head *pages)
 {
-	unsigned int order = get_order(min_t(u64, bytes, TOW_SLAB_LARGE_BYTES));
+	unsigned int order = get_order(min(bytes, TOW_SLAB_LARGE_BYTES));
 	struct page *page;
 	int count = 0;
 
@@ -148,7 +148,8 @@ static struct tow_slab *tow_slab_find_memory(struct tow_device *dev,
 	LIST_HEAD(pages);
 	int count;
 
-	count = tow_slab_find_pages(dev, tow_pool_slab_bytes(class), &pages);
+	count = tow_slab_find_pages(dev, tow_pool_slab_bytes(&dev->pool, class),
+				    &pages);
 	if (count < 0)
 		return ERR_PTR(count);
 	slab = tow_slab_alloc(dev, class, count, GFP_KERNEL);

@@ -27,6 +27,7 @@ enum tow_slab_class {
 };
 
 #define TOW_SLAB_SMALL_BYTES	((u64)SZ_64K)
+/* Less where a registration holds less: tow_pool.large_bytes. */
 #define TOW_SLAB_LARGE_BYTES	((u64)SZ_2M)
 
 /**

@@ -153,7 +153,9 @@ static DEVICE_ATTR_RO(pool_high_water_bytes);
 static ssize_t slab_bytes_show(struct device *node,
 			       struct device_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%llu\n", TOW_SLAB_LARGE_BYTES);
+	struct tow_device *dev = dev_get_drvdata(node);
+
+	return sysfs_emit(buf, "%llu\n", dev->pool.large_bytes);
 }
 static DEVICE_ATTR_RO(slab_bytes);
 

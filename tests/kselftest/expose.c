@@ -96,11 +96,12 @@ TEST_F(registration, module_refuses)
 	struct tow_expose_slab none = { .id = 77 }, exposed;
 	struct bench *b = &self->bench;
 	int region = b->region.made.fd;
+	unsigned int slabs = (unsigned int)(b->region.made.map_bytes / TOW_SLAB);
 
 	/* Nobody's file yet. */
 	EXPECT_EQ(-ENOENT, tow_hide(b->expose, &none));
 	EXPECT_EQ(-EBADF, tow_expose(b->expose, -1, 0, TOW_EXPOSE_READ, &exposed));
-	EXPECT_EQ(-EINVAL, tow_expose(b->expose, region, 2, TOW_EXPOSE_READ, &exposed));
+	EXPECT_EQ(-EINVAL, tow_expose(b->expose, region, slabs, TOW_EXPOSE_READ, &exposed));
 	EXPECT_EQ(-EINVAL, tow_expose(b->expose, region, 0, 2, &exposed));
 	ASSERT_EQ(0, tow_expose(b->expose, region, 0, TOW_EXPOSE_READ, &exposed));
 	EXPECT_EQ(-ENOENT, tow_hide(b->expose, &none));

@@ -46,9 +46,9 @@ TEST_F(pool, suffixes)
 		const char *text;
 		uint64_t bytes;
 	} good[] = {
-		{ "2097152", TOW_SLAB }, { "2097152\n", TOW_SLAB }, { "4096k", 2 * TOW_SLAB },
-		{ "2048K\n", TOW_SLAB }, { "6m", 3 * TOW_SLAB }, { "4M", 2 * TOW_SLAB },
-		{ "0g", 0 }, { "0G\n", 0 }, { "0", 0 }, { "0k", 0 }, { "002m", TOW_SLAB },
+		{ "2097152", 2 * TOW_MB }, { "2097152\n", 2 * TOW_MB }, { "4096k", 4 * TOW_MB },
+		{ "2048K\n", 2 * TOW_MB }, { "6m", 6 * TOW_MB }, { "4M", 4 * TOW_MB },
+		{ "0g", 0 }, { "0G\n", 0 }, { "0", 0 }, { "0k", 0 }, { "002m", 2 * TOW_MB },
 	};
 	size_t i;
 
@@ -98,10 +98,10 @@ TEST_F(pool, numbers_add_up)
 /* The whole pool can be had, in one piece, in small pieces, and in turns. */
 TEST_F_TIMEOUT(pool, all_of_it_can_be_had, 60)
 {
-	static const size_t sizes[] = {
+	const size_t sizes[] = {
 		4 * TOW_SLAB, TOW_SMALL_SLAB, TOW_SLAB, TOW_SMALL_REGION, 4 * TOW_SLAB,
 	};
-	struct tow_region_create made[4 * TOW_SLAB / TOW_SMALL_SLAB];
+	struct tow_region_create made[4 * TOW_SLAB_MOST / TOW_SMALL_SLAB];
 	size_t i, j, count;
 
 	ASSERT_EQ(0, tow_pool_fresh(4 * TOW_SLAB));
@@ -243,7 +243,7 @@ struct load {
 /* Random sizes; contents of one's own, from zero to the end. */
 static int load_once(struct load *load)
 {
-	static const size_t sizes[] = { 1, TOW_SMALL_REGION, TOW_SLAB, 2 * TOW_SLAB };
+	const size_t sizes[] = { 1, TOW_SMALL_REGION, TOW_SLAB, 2 * TOW_SLAB };
 	size_t bytes = sizes[rand_r(&load->seed) % ARRAY_SIZE(sizes)];
 	struct tow_region_create made;
 	uint64_t stamp = (uint64_t)rand_r(&load->seed) % 1000 + 1;

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include "tow_test.h"
 #include "tow_identity.h"
+#define TOW_ONLY_SOFT_ROCE
 #include "tow_region.h"
 
 #define KERNEL_MAX	4096U

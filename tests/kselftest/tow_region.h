@@ -17,8 +17,8 @@
 #define TOW_KB			1024ULL
 #define TOW_MB			(1024ULL * 1024)
 
-/* A large slab of soft-RoCE and soft-iWARP; a small one of every device. */
-#define TOW_SLAB		(2 * TOW_MB)
+/* The largest slab of any device, soft-RoCE's; a small one of every device. */
+#define TOW_SLAB_MOST		(2 * TOW_MB)
 #define TOW_SMALL_SLAB		(64 * TOW_KB)
 /* The largest region made of small slabs. */
 #define TOW_SMALL_REGION	(256 * TOW_KB)
@@ -90,6 +90,23 @@ static inline uint64_t tow_sysfs_get(const char *file)
 		return UINT64_MAX - 1;
 	return strcmp(line, "max") ? strtoull(line, NULL, 10) : TOW_SYSFS_MAX;
 }
+
+/* A large slab of this device: soft-iWARP's registrations hold 1 MiB. */
+static inline uint64_t tow_slab_bytes(void)
+{
+	static uint64_t bytes;
+
+	if (!bytes)
+		bytes = tow_sysfs_get("slab_bytes");
+	return bytes;
+}
+
+/* Programs that run on soft-RoCE only may have it as a constant. */
+#ifdef TOW_ONLY_SOFT_ROCE
+#define TOW_SLAB		TOW_SLAB_MOST
+#else
+#define TOW_SLAB		tow_slab_bytes()
+#endif
 
 /* Wait until a file says so; what it says in the end. */
 static inline uint64_t tow_sysfs_wait(const char *file, uint64_t wanted)

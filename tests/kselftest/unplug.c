@@ -319,7 +319,7 @@ static int use_region(int fd, size_t bytes)
 
 static void *hammer_regions(void *arg)
 {
-	static const size_t sizes[] = { TOW_SMALL_SLAB, TOW_SMALL_REGION, TOW_SLAB };
+	const size_t sizes[] = { TOW_SMALL_SLAB, TOW_SMALL_REGION, TOW_SLAB };
 	struct hammer *hammer = arg;
 	unsigned int turn = 0;
 	bool dead = false;
