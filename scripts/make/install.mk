@@ -59,9 +59,8 @@ have_key	= $(filter pkcs11:%,$(signing_key))$(wildcard $(addprefix $(kdir_real)/
 # test modules after `make test-modules`: hence the build before it.  depmod
 # runs here and not there, as it makes no sense in a DESTDIR.
 install-modules: modules
-	@$(call link_tree,$(module_sources))
-	+@$(locked) $(kbuild) modules
-	+@$(locked) $(kbuild) modules_install INSTALL_MOD_DIR=updates \
+	+@$(locked) && $(call link_tree,$(module_sources)) && $(kbuild) modules && \
+		$(kbuild) modules_install INSTALL_MOD_DIR=updates \
 		cmd_depmod=true quiet_cmd_depmod= $(if $(strip $(have_key)),,CONFIG_MODULE_SIG_ALL=) \
 		$(if $(DESTDIR),INSTALL_MOD_PATH=$(DESTDIR))
 	@if [ -z "$(DESTDIR)" ]; then depmod -a $(module_release); fi
