@@ -105,7 +105,7 @@ free_dev:
 static int open_in_job(const char *name, const char *job, struct tow_device **dev)
 {
 	uint8_t key[TOW_JOB_KEY_BYTES];
-	struct tow_device *opened;
+	struct tow_device *opened = NULL;
 	int ret = 0;
 
 	if (job)

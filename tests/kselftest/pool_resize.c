@@ -98,18 +98,22 @@ TEST_F(pool, numbers_add_up)
 /* The whole pool can be had, in one piece, in small pieces, and in turns. */
 TEST_F_TIMEOUT(pool, all_of_it_can_be_had, 60)
 {
-	const size_t sizes[] = {
-		4 * TOW_SLAB, TOW_SMALL_SLAB, TOW_SLAB, TOW_SMALL_REGION, 4 * TOW_SLAB,
+	const struct {
+		size_t bytes;
+		size_t count;
+	} pieces[] = {
+		{ 4 * TOW_SLAB, 1 }, { TOW_SMALL_SLAB, 4 * TOW_SLAB / TOW_SMALL_SLAB },
+		{ TOW_SLAB, 4 }, { TOW_SMALL_REGION, 4 * TOW_SLAB / TOW_SMALL_REGION },
+		{ 4 * TOW_SLAB, 1 },
 	};
 	struct tow_region_create made[4 * TOW_SLAB_MOST / TOW_SMALL_SLAB];
-	size_t i, j, count;
+	size_t i, j;
 
 	ASSERT_EQ(0, tow_pool_fresh(4 * TOW_SLAB));
-	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		count = 4 * TOW_SLAB / sizes[i];
-		for (j = 0; j < count; j++) {
-			ASSERT_EQ(0, tow_region_create(self->fd, sizes[i], &made[j]))
-				TH_LOG("piece %zu of %zu bytes", j, sizes[i]);
+	for (i = 0; i < ARRAY_SIZE(pieces); i++) {
+		for (j = 0; j < pieces[i].count; j++) {
+			ASSERT_EQ(0, tow_region_create(self->fd, pieces[i].bytes, &made[j]))
+				TH_LOG("piece %zu of %zu bytes", j, pieces[i].bytes);
 		}
 		EXPECT_EQ(4 * TOW_SLAB, tow_sysfs_get("pool_used_bytes"));
 		EXPECT_EQ(4 * TOW_SLAB, tow_sysfs_get("pool_bytes"));
