@@ -355,6 +355,17 @@ static bool tow_pool_can_exchange(struct tow_pool *pool,
 	       missing;
 }
 
+/* As many slabs as there is room for: the bytes that are left. */
+static u64 tow_pool_make_of(struct tow_pool *pool, enum tow_slab_class class,
+			    u64 room)
+{
+	u64 bytes = tow_pool_slab_bytes(pool, class);
+
+	while (room >= bytes && !tow_pool_make_one(pool, class))
+		room -= bytes;
+	return room;
+}
+
 /*
  * Free slabs of the other class for some of this one.  Their memory goes back
  * to the machine in between; if somebody else is faster, the pool shrinks by
@@ -386,10 +397,15 @@ static int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 		/* All that is there becomes slabs, lest the pool shrink. */
 		while (!ret && room >= bytes) {
 			ret = tow_pool_make_one(pool, class);
+			if (ret)
+				break;
 			room -= bytes;
 			missing -= min(missing, bytes);
 		}
 	}
+	/* What was too little, or could not be made, becomes what it was. */
+	room = tow_pool_make_of(pool, other, room);
+	tow_pool_make_of(pool, TOW_SLAB_SMALL, room);
 	mutex_unlock(&pool->resize);
 	return ret;
 }
