@@ -138,7 +138,10 @@ void tow_client_end(struct tow_client *client)
 	mutex_unlock(&client->lock);
 	/* Nobody adds to it now; two who end it both may be here. */
 	xa_for_each(&client->handles, index, handle) {
+		/* Others may look still, and look at a handle under the lock. */
+		mutex_lock(&client->lock);
 		handle = xa_erase(&client->handles, index);
+		mutex_unlock(&client->lock);
 		if (handle)
 			tow_client_drop_handle(client, handle, false);
 	}
