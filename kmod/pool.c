@@ -513,13 +513,16 @@ static void tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab *slab)
 	towk_slab_drop(slab);
 }
 
-/* After removal: nobody but this region knows the slab. */
+/*
+ * During removal and after it: nobody but this region knows the slab.  Removal
+ * may not have come as far as taking it off the RDMA device; it does not go on
+ * before we let go of the lock, and what is off already stays so.
+ */
 static void tow_pool_give_memory(struct tow_pool *pool,
 				 struct tow_slab **slabs, unsigned int count)
 {
 	unsigned int i;
 
-	/* tow_pool_stop() may be at it just now. */
 	mutex_lock(&pool->resize);
 	spin_lock(&pool->lock);
 	for (i = 0; i < count; i++) {
@@ -527,8 +530,10 @@ static void tow_pool_give_memory(struct tow_pool *pool,
 		tow_pool_forget(pool, slabs[i]);
 	}
 	spin_unlock(&pool->lock);
-	for (i = 0; i < count; i++)
+	for (i = 0; i < count; i++) {
+		tow_slab_detach(slabs[i]);
 		tow_slab_free(slabs[i]);
+	}
 	mutex_unlock(&pool->resize);
 }
 
