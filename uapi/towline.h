@@ -86,6 +86,20 @@
  *
  * When the RDMA device is removed, mappings and their contents stay.
  *
+ * Peers, exports, remote ranges
+ * -----------------------------
+ * A peer is another node, or this one as its own peer.  Connections to peers
+ * are the node's: they are made when the first process needs them, stay when
+ * processes end, and end when nobody has used them for peer_idle_s seconds.
+ * Nodes prove to each other that they hold the cluster key.
+ *
+ * An export publishes a range of a region under a name, in the client's job.
+ * Clients of the same job find it on their peer by that name, as a remote range:
+ * a handle that reads and writes will be addressed to.  An export ends with
+ * UNEXPORT, with its client, and with the connection to whoever found it.  When
+ * it ends, those who found it use it no more before its memory goes to anybody
+ * else.
+ *
  * Three errors say that there is no more memory, or no more of something else
  * that is counted:
  *
@@ -94,7 +108,7 @@
  *			device is reached
  *	ENOMEM		the machine's
  *
- * The kernel log says (not more often than every few seconds) which file below
+ * Exports are counted, too.  The kernel log says (not more often than every few seconds) which file below
  * /sys/class/towline/NAME/ raises the limit.
  */
 #ifndef _UAPI_TOWLINE_H
@@ -108,7 +122,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	2
+#define TOW_UAPI_VERSION	3
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -123,7 +137,15 @@ enum {
 	TOW_CMD_REGION_FROM_FD		= 0x15,
 	TOW_CMD_REGION_ATTACH		= 0x16,
 	TOW_CMD_REGION_IMPORT_USER	= 0x17,
-	TOW_CMD_REGION_IMPORT_DMABUF	= 0x18
+	TOW_CMD_REGION_IMPORT_DMABUF	= 0x18,
+	TOW_CMD_PEER_CONNECT		= 0x20,
+	TOW_CMD_PEER_DISCONNECT		= 0x21,
+	TOW_CMD_PEER_LIST		= 0x22,
+	TOW_CMD_EXPORT			= 0x30,
+	TOW_CMD_UNEXPORT		= 0x31,
+	TOW_CMD_EXPORT_LIST		= 0x32,
+	TOW_CMD_RESOLVE			= 0x33,
+	TOW_CMD_RELEASE			= 0x34
 };
 
 /* With the terminating zero; the RDMA subsystem's limit on device names. */
@@ -138,6 +160,12 @@ enum {
 /* A job's secret, and the name that follows from it. */
 #define TOW_JOB_KEY_BYTES	32
 #define TOW_JOB_ID_BYTES	16
+
+/* An export's name, without an end: it has a length. */
+#define TOW_EXPORT_NAME_MAX	255
+
+/* An address: IPv6, or IPv4 mapped into it (::ffff:192.0.2.1). */
+#define TOW_ADDRESS_BYTES	16
 
 /**
  * enum tow_transport - what carries RDMA on a device
@@ -618,5 +646,399 @@ struct tow_region_import_dmabuf {
  */
 #define TOW_IOCTL_REGION_IMPORT_DMABUF \
 	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_IMPORT_DMABUF)
+
+/**
+ * enum tow_peer_state - how we stand with a peer
+ * @TOW_PEER_IDLE: known, not connected; made anew when it is needed
+ * @TOW_PEER_CONNECTING: a session is being made
+ * @TOW_PEER_READY: connected
+ * @TOW_PEER_BROKEN: the session has ended; its queue pairs are being destroyed
+ * @TOW_PEER_DEAD: it failed, or never answered; made anew when it is needed
+ *
+ * From IDLE to CONNECTING; from CONNECTING to READY or BROKEN; from READY to
+ * BROKEN; from BROKEN to IDLE (an orderly end), to DEAD (any other), or to
+ * CONNECTING (the next session is being made already); from DEAD to CONNECTING.
+ */
+enum tow_peer_state {
+	TOW_PEER_IDLE		= 0,
+	TOW_PEER_CONNECTING	= 1,
+	TOW_PEER_READY		= 2,
+	TOW_PEER_BROKEN		= 3,
+	TOW_PEER_DEAD		= 4
+};
+
+/* Which of the settings in struct tow_peer_connect hold: bits of its flags. */
+enum tow_peer_setting {
+	TOW_PEER_SET_GID_INDEX		= 1 << 0,
+	TOW_PEER_SET_PKEY_INDEX		= 1 << 1,
+	TOW_PEER_SET_SL			= 1 << 2,
+	TOW_PEER_SET_TRAFFIC_CLASS	= 1 << 3,
+	TOW_PEER_SET_MTU		= 1 << 4,
+	TOW_PEER_SET_TIMEOUT		= 1 << 5,
+	TOW_PEER_SET_RETRY_COUNT	= 1 << 6,
+	TOW_PEER_SET_QUEUE_DEPTH	= 1 << 7,
+	TOW_PEER_SET_QPS		= 1 << 8
+};
+
+/**
+ * struct tow_peer_connect - a node at an address
+ * @size: in: sizeof(struct tow_peer_connect); out: bytes filled in
+ * @flags: in: bits of enum tow_peer_setting: of the device's settings (files of
+ *	the same names in sysfs), those that are to be different for this peer
+ * @peer: out: the peer's number on this device
+ * @address: in: where it listens
+ * @scope_id: in: for a link-local address: the index of the interface; else 0
+ * @port: in: where it listens; 0: the device's own listen_port
+ * @reserved: in: 0
+ * @timeout_ms: in: how long to wait; 0: the device's reconnect_timeout_ms
+ * @gid_index: in: TOW_PEER_SET_GID_INDEX; -1: the connection manager chooses
+ * @pkey_index: in: TOW_PEER_SET_PKEY_INDEX
+ * @sl: in: TOW_PEER_SET_SL: service level
+ * @traffic_class: in: TOW_PEER_SET_TRAFFIC_CLASS
+ * @mtu: in: TOW_PEER_SET_MTU: bytes; 0: the port's
+ * @timeout: in: TOW_PEER_SET_TIMEOUT: for acknowledgements, 4.096 us * 2^timeout
+ * @retry_count: in: TOW_PEER_SET_RETRY_COUNT
+ * @queue_depth: in: TOW_PEER_SET_QUEUE_DEPTH: work requests of one queue pair
+ * @qps: in: TOW_PEER_SET_QPS: data queue pairs
+ * @incarnation: out: the peer's
+ */
+struct tow_peer_connect {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	peer;
+	__u8		address[TOW_ADDRESS_BYTES];
+	__u32		scope_id;
+	__u16		port;
+	__u16		reserved;
+	__u32		timeout_ms;
+	__s32		gid_index;
+	__u32		pkey_index;
+	__u32		sl;
+	__u32		traffic_class;
+	__u32		mtu;
+	__u32		timeout;
+	__u32		retry_count;
+	__u32		queue_depth;
+	__u32		qps;
+	__u8		incarnation[TOW_INCARNATION_BYTES];
+};
+
+/**
+ * TOW_IOCTL_PEER_CONNECT - find the peer at an address, connecting if need be
+ *
+ * Where there is a connection already, whoever made it and to whatever address
+ * of the peer, it is the answer, and settings do not matter.
+ *
+ * Errors: EINVAL: @address is none that a node can have, or a setting is out of
+ * range; EPERM: @flags without CAP_NET_ADMIN; EADDRNOTAVAIL: the device has no
+ * address that leads there; ENETUNREACH, EHOSTUNREACH: no route, or no answer on
+ * the link; ECONNREFUSED: nobody listens; ETIMEDOUT: no answer;
+ * EPROTONOSUPPORT: the peer speaks another version; ENOKEY: this node or the
+ * peer has no cluster key, and that is not allowed; EKEYREJECTED: the cluster
+ * keys differ; EPROTO: what the peer said makes no sense; ENOSPC: no more queue
+ * pairs or completion queues, here or there; EAGAIN: the peer is busy with too
+ * many others; ECONNRESET: it went away meanwhile; EINTR, ENOMEM.
+ */
+#define TOW_IOCTL_PEER_CONNECT	_IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_CONNECT)
+
+/**
+ * struct tow_peer_disconnect - end a connection
+ * @size: in: sizeof(struct tow_peer_disconnect)
+ * @flags: in: 0
+ * @peer: in: the peer's number
+ */
+struct tow_peer_disconnect {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	peer;
+};
+
+/**
+ * TOW_IOCTL_PEER_DISCONNECT - end the connection to a peer
+ *
+ * For everybody who uses it; it is gone when the call returns.
+ *
+ * Errors: EPERM: without CAP_NET_ADMIN; ENOENT: no such peer; EINTR.
+ */
+#define TOW_IOCTL_PEER_DISCONNECT _IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_DISCONNECT)
+
+/* Bits of tow_peer_info.flags. */
+enum tow_peer_flag {
+	/* this node itself */
+	TOW_PEER_LOOPBACK	= 1 << 0,
+	/* both sides hold the cluster key */
+	TOW_PEER_AUTHENTICATED	= 1 << 1
+};
+
+/**
+ * struct tow_peer_info - how a peer is
+ * @size: as struct tow_peer_list.entry_size
+ * @flags: bits of enum tow_peer_flag
+ * @peer: its number on this device
+ * @address: where it was found, or where it came from
+ * @scope_id: as in struct tow_peer_connect
+ * @port: where it listens; 0: not known, it connected to us
+ * @reserved: 0
+ * @incarnation: names this life of its device
+ * @state: enum tow_peer_state
+ * @last_error: why the last session ended or could not be made: a negative
+ *	errno; 0: nothing was wrong
+ * @epoch: sessions that there were, the present one included
+ * @qps: data queue pairs of the present session
+ * @reconnects: sessions after the first
+ * @grants: remote ranges that it was given and has not given back
+ * @remotes: remote ranges that it gave us
+ * @reserved2: 0
+ * @messages_sent: control messages, of all sessions
+ * @messages_received: control messages, of all sessions
+ * @idle_ms: since something but heartbeats came or went
+ */
+struct tow_peer_info {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	peer;
+	__u8		address[TOW_ADDRESS_BYTES];
+	__u32		scope_id;
+	__u16		port;
+	__u16		reserved;
+	__u8		incarnation[TOW_INCARNATION_BYTES];
+	__u32		state;
+	__s32		last_error;
+	__u32		epoch;
+	__u32		qps;
+	__u32		reconnects;
+	__u32		grants;
+	__u32		remotes;
+	__u32		reserved2;
+	__aligned_u64	messages_sent;
+	__aligned_u64	messages_received;
+	__aligned_u64	idle_ms;
+};
+
+/**
+ * struct tow_peer_list - the peers of a device
+ * @size: in: sizeof(struct tow_peer_list); out: bytes filled in
+ * @flags: in: 0
+ * @cursor: in: 0, or what the last call left here; out: where to go on
+ * @entries: in: address of an array of struct tow_peer_info
+ * @entry_size: as in struct tow_region_list
+ * @count: as in struct tow_region_list
+ */
+struct tow_peer_list {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	cursor;
+	__aligned_u64	entries;
+	__u32		entry_size;
+	__u32		count;
+};
+
+/**
+ * TOW_IOCTL_PEER_LIST - describe peers, in the order of their numbers
+ *
+ * Only looks.
+ *
+ * Errors: EINVAL: as in REGION_LIST.
+ */
+#define TOW_IOCTL_PEER_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_LIST)
+
+/* What may be done with a range. */
+enum tow_right {
+	TOW_RIGHT_READ		= 1 << 0,
+	TOW_RIGHT_WRITE		= 1 << 1,
+	/* fetch-and-add, compare-and-swap; not without WRITE */
+	TOW_RIGHT_ATOMIC	= 1 << 2
+};
+
+/**
+ * struct tow_export - publish a range of a region
+ * @size: in: sizeof(struct tow_export); out: bytes filled in
+ * @flags: in: 0
+ * @region: in: handle of the region
+ * @offset: in: where the range begins in it, in bytes
+ * @bytes: in: the range's size, at least 1
+ * @handle: out: the export's handle
+ * @rights: in: bits of enum tow_right, at least one
+ * @name_bytes: in: 1 to TOW_EXPORT_NAME_MAX
+ * @name: in: the name: any bytes but control characters (0 to 31, and 127)
+ */
+struct tow_export {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	region;
+	__aligned_u64	offset;
+	__aligned_u64	bytes;
+	__aligned_u64	handle;
+	__u32		rights;
+	__u32		name_bytes;
+	__u8		name[TOW_EXPORT_NAME_MAX + 1];
+};
+
+/**
+ * TOW_IOCTL_EXPORT - let peers reach a range, under a name in the client's job
+ *
+ * Errors: ENOENT: this client has no such region; EINVAL: an empty range, or one
+ * that is not within the region's bytes; a name as it must not be; no rights, or
+ * ATOMIC without WRITE; EACCES: rights beyond READ for a region that is
+ * READONLY; EOPNOTSUPP: ATOMIC on a device that has no atomics; EEXIST: the job
+ * has an export of that name on this device; EAGAIN: the device cannot register
+ * memory at the moment (see tow_query.maint_state); EDQUOT, ENOSPC, ENOMEM.
+ */
+#define TOW_IOCTL_EXPORT	_IO(TOW_IOCTL_TYPE, TOW_CMD_EXPORT)
+
+/**
+ * struct tow_unexport - end an export
+ * @size: in: sizeof(struct tow_unexport)
+ * @flags: in: 0
+ * @handle: in: the export's handle
+ */
+struct tow_unexport {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	handle;
+};
+
+/**
+ * TOW_IOCTL_UNEXPORT - end an export
+ *
+ * When the call returns 0 no peer reads or writes the range by it any more,
+ * and none will.  Peers that do not say so within revoke_timeout_ms lose their
+ * connection.
+ *
+ * Errors: ENOENT: this client has no such export; EINTR: a signal came: the
+ * handle is gone, and the rest goes on without the caller.
+ */
+#define TOW_IOCTL_UNEXPORT	_IO(TOW_IOCTL_TYPE, TOW_CMD_UNEXPORT)
+
+/* Bits of tow_export_info.flags. */
+enum tow_export_flag {
+	/* it ends; peers that found it have not all said that they let go */
+	TOW_EXPORT_REVOKING	= 1 << 0
+};
+
+/**
+ * struct tow_export_info - what an export is
+ * @size: as struct tow_export_list.entry_size
+ * @flags: bits of enum tow_export_flag
+ * @id: names it on this device; never used again during the device's life
+ * @region_id: as in struct tow_region_info
+ * @offset: as in struct tow_export
+ * @bytes: as in struct tow_export
+ * @rights: as in struct tow_export
+ * @grants: how often peers found it and have not given it back
+ * @uid: the user, as the caller's user namespace has it
+ * @pid: of its client, as the caller's PID namespace has it; 0: not there
+ * @reserved: 0
+ * @name_bytes: as in struct tow_export
+ * @job_id: the job
+ * @name: as in struct tow_export; filled up with zeroes
+ */
+struct tow_export_info {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	id;
+	__aligned_u64	region_id;
+	__aligned_u64	offset;
+	__aligned_u64	bytes;
+	__u32		rights;
+	__u32		grants;
+	__u32		uid;
+	__s32		pid;
+	__u32		reserved;
+	__u32		name_bytes;
+	__u8		job_id[TOW_JOB_ID_BYTES];
+	__u8		name[TOW_EXPORT_NAME_MAX + 1];
+};
+
+/**
+ * struct tow_export_list - the exports of a device
+ * @size: in: sizeof(struct tow_export_list); out: bytes filled in
+ * @flags: in: 0: those of the client's user in the client's job; TOW_LIST_ALL
+ * @cursor: in: 0, or what the last call left here; out: where to go on
+ * @entries: in: address of an array of struct tow_export_info
+ * @entry_size: as in struct tow_region_list
+ * @count: as in struct tow_region_list
+ */
+struct tow_export_list {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	cursor;
+	__aligned_u64	entries;
+	__u32		entry_size;
+	__u32		count;
+};
+
+/**
+ * TOW_IOCTL_EXPORT_LIST - describe exports, in the order of their ids
+ *
+ * Only looks.
+ *
+ * Errors: EINVAL: as in REGION_LIST; EPERM: TOW_LIST_ALL without CAP_NET_ADMIN.
+ */
+#define TOW_IOCTL_EXPORT_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_EXPORT_LIST)
+
+/* Wait for a name until a signal comes. */
+#define TOW_WAIT_FOREVER	0xffffffffU
+
+/**
+ * struct tow_resolve - find an export on a peer
+ * @size: in: sizeof(struct tow_resolve); out: bytes filled in
+ * @flags: in: 0
+ * @peer: in: the peer's number, from PEER_CONNECT
+ * @handle: out: the remote range's handle
+ * @bytes: out: the range's size
+ * @rights: in: bits of enum tow_right: what the caller will do with it
+ * @timeout_ms: in: how long to wait for the name to be exported; 0: not at all;
+ *	TOW_WAIT_FOREVER
+ * @name_bytes: in: 1 to TOW_EXPORT_NAME_MAX
+ * @reserved: in: 0
+ * @name: in: as in struct tow_export
+ */
+struct tow_resolve {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	peer;
+	__aligned_u64	handle;
+	__aligned_u64	bytes;
+	__u32		rights;
+	__u32		timeout_ms;
+	__u32		name_bytes;
+	__u32		reserved;
+	__u8		name[TOW_EXPORT_NAME_MAX + 1];
+};
+
+/**
+ * TOW_IOCTL_RESOLVE - find an export on a peer by its name in the client's job
+ *
+ * A peer that is IDLE or DEAD is connected to anew.
+ *
+ * Errors: ENOENT: no such peer, or, with a @timeout_ms of 0, no such name;
+ * ETIMEDOUT: nobody exported the name in time; EACCES: the export does not have
+ * those rights; EINVAL: no rights, or a name as it must not be; ESTALE: the
+ * export ended meanwhile; ECONNRESET: the connection ended meanwhile; ENOSPC: too
+ * many requests wait at the peer; EINTR; EDQUOT, ENOMEM; and those of
+ * PEER_CONNECT.
+ */
+#define TOW_IOCTL_RESOLVE	_IO(TOW_IOCTL_TYPE, TOW_CMD_RESOLVE)
+
+/**
+ * struct tow_release - give up a remote range
+ * @size: in: sizeof(struct tow_release)
+ * @flags: in: 0
+ * @handle: in: the remote range's handle
+ */
+struct tow_release {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	handle;
+};
+
+/**
+ * TOW_IOCTL_RELEASE - give up a remote range
+ *
+ * Errors: ENOENT: this client has no such remote range; ESTALE: its export or
+ * its connection had ended (the handle is gone all the same).
+ */
+#define TOW_IOCTL_RELEASE	_IO(TOW_IOCTL_TYPE, TOW_CMD_RELEASE)
 
 #endif /* _UAPI_TOWLINE_H */

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Peers: the nodes that this one knows, and how it stands with them.
+ */
+#ifndef TOW_PEER_H
+#define TOW_PEER_H
+
+#include <linux/in6.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+#include "auth.h"
+#include "recorder.h"
+#include "uapi/towline.h"
+
+struct tow_client;
+struct tow_device;
+struct tow_session;
+
+/**
+ * struct tow_peer_settings - how to connect, and how to keep a connection
+ * @qps_per_peer: data queue pairs of a session
+ * @cqs: completion queues to begin with
+ * @queue_depth: work requests of one data queue pair
+ * @listen_port: where we listen
+ * @peer_idle_s: unused sessions end after so long; 0: never
+ * @heartbeat_ms: a peer says something at least so often
+ * @heartbeat_misses: so many times in a row it may fail to
+ * @reconnect_timeout_ms: how long an attempt to connect may take
+ * @revoke_timeout_ms: how long a peer may take to let go of what is revoked
+ * @gid_index: which of the port's addresses; -1: the connection manager chooses
+ * @pkey_index: partition
+ * @sl: service level
+ * @traffic_class: of the IP header
+ * @mtu: bytes; 0: the port's
+ * @timeout: for acknowledgements: 4.096 us * 2^timeout
+ * @retry_count: sends of one packet after the first
+ * @allow_unauthenticated: connect without cluster keys
+ *
+ * Each is a file in sysfs, read with READ_ONCE().
+ */
+struct tow_peer_settings {
+	u32	qps_per_peer;
+	u32	cqs;
+	u32	queue_depth;
+	u32	listen_port;
+	u32	peer_idle_s;
+	u32	heartbeat_ms;
+	u32	heartbeat_misses;
+	u32	reconnect_timeout_ms;
+	u32	revoke_timeout_ms;
+	s32	gid_index;
+	u32	pkey_index;
+	u32	sl;
+	u32	traffic_class;
+	u32	mtu;
+	u32	timeout;
+	u32	retry_count;
+	u32	allow_unauthenticated;
+};
+
+/**
+ * struct tow_address - where a node listens
+ * @in6: the address; IPv4 as IPv4-mapped
+ * @scope_id: interface of a link-local address; else 0
+ * @port: 0: not known
+ */
+struct tow_address {
+	struct in6_addr	in6;
+	u32		scope_id;
+	u16		port;
+};
+
+/* Addresses that one peer is known by. */
+#define TOW_PEER_ALIASES	8
+
+/**
+ * struct tow_peer - another node, or this one as its own peer
+ * @refs: held by tow_peers.by_id, by sessions, by attempts to connect, by
+ *	whoever looks
+ * @dev: the device, with a reference
+ * @id: its number
+ * @loopback: it is our own device
+ * @incarnation: names this life of its device
+ * @state: this and what follows is under tow_peers.lock; only
+ *	tow_peer_transition() changes @state
+ * @error: last_error
+ * @epoch: sessions that there were
+ * @aliases: how many of @addresses
+ * @addresses: where it was found, and where it came from; the first is its name
+ * @session: the present one, with a reference; NULL: none
+ * @other_end: loopback: the session of the passive end
+ * @removed: not in tow_peers.by_id any more
+ * @sent: control messages, of all sessions
+ * @received: likewise
+ * @recorder: what happened last
+ * @node: its folder in sysfs; NULL: it has none
+ */
+struct tow_peer {
+	struct kref		refs;
+	struct tow_device	*dev;
+	u64			id;
+	bool			loopback;
+	u8			incarnation[TOW_INCARNATION_BYTES];
+	enum tow_peer_state	state;
+	int			error;
+	u32			epoch;
+	unsigned int		aliases;
+	struct tow_address	addresses[TOW_PEER_ALIASES];
+	struct tow_session	*session;
+	struct tow_session	*other_end;
+	bool			removed;
+	atomic64_t		sent;
+	atomic64_t		received;
+	struct tow_recorder	recorder;
+	struct tow_peer_node	*node;
+};
+
+/**
+ * struct tow_peers - a device's peers
+ * @lock: protects all but @settings, @key and @cq_pool; a session's lock may be
+ *	taken within
+ * @by_id: with a reference
+ * @last_id: of the youngest
+ * @attempts: struct tow_attempt that go on
+ * @sessions: those that are not ENDED
+ * @half_open: those of them that came from outside and are not AUTHENTICATED
+ * @stopping: the device is going
+ * @wait: woken when the state of a peer, an attempt or a session changes
+ * @settings: see there
+ * @key: the cluster key
+ * @control_pd: for control queue pairs: nobody's memory is reachable by it
+ * @cq_pool: completion queues of data queue pairs
+ */
+struct tow_peers {
+	/* protects all but settings, key, cq_pool */
+	struct mutex			lock;
+	struct xarray			by_id;
+	u64				last_id;
+	struct list_head		attempts;
+	struct list_head		sessions;
+	unsigned int			half_open;
+	bool				stopping;
+	wait_queue_head_t		wait;
+	struct tow_peer_settings	settings;
+	struct tow_cluster_key		key;
+	struct ib_pd			*control_pd;
+	struct tow_cq_pool		*cq_pool;
+};
+
+void tow_peer_get(struct tow_peer *peer);
+void tow_peer_put(struct tow_peer *peer);
+struct tow_peer *tow_peer_find(struct tow_device *dev, u64 id);
+int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
+		 struct tow_session **result);
+struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
+void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
+long tow_peer_call(struct tow_client *client, unsigned int cmd,
+		   void __user *user);
+
+#endif /* TOW_PEER_H */

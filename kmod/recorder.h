@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The flight recorder: what happened last with a peer, kept in a bounded ring,
+ * to be read in debugfs, and written to the log when something times out.
+ */
+#ifndef TOW_RECORDER_H
+#define TOW_RECORDER_H
+
+#include <linux/seq_file.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+/* What is remembered of each peer. */
+#define TOW_RECORDER_EVENTS	64
+
+/**
+ * struct tow_event - something that happened
+ * @time_ns: when, by the clock that the log uses
+ * @epoch: in which session of the peer
+ * @stage: what: a string that is never freed, "connect: address resolved"
+ * @subject: an export's, grant's or request's number, or 0
+ * @error: a negative errno, or 0
+ */
+struct tow_event {
+	u64		time_ns;
+	u32		epoch;
+	const char	*stage;
+	u64		subject;
+	int		error;
+};
+
+/**
+ * struct tow_recorder - a ring of events
+ * @lock: protects the others; taken in any context
+ * @count: events that there were
+ * @events: the last of them
+ */
+struct tow_recorder {
+	/* protects count, events */
+	spinlock_t		lock;
+	u64			count;
+	struct tow_event	events[TOW_RECORDER_EVENTS];
+};
+
+void tow_recorder_init(struct tow_recorder *recorder);
+void tow_recorder_note(struct tow_recorder *recorder, u32 epoch,
+		       const char *stage, u64 subject, int error);
+void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file);
+void tow_recorder_dump(struct tow_recorder *recorder, const char *device,
+		       const char *peer, const char *why);
+
+#endif /* TOW_RECORDER_H */

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What nodes say to each other.  Documentation/protocol describes the order of
+ * it all; this file, every byte.  All numbers are little endian; all fields are
+ * naturally aligned; all padding is spelled out, sent as zero, and refused
+ * if it is not.
+ *
+ * Nothing here is trusted before it was checked, whoever sent it: a message has
+ * a valid MAC if its sender holds the cluster key, and may be wrong all the same.
+ */
+#ifndef TOW_WIRE_H
+#define TOW_WIRE_H
+
+#include <linux/build_bug.h>
+#include <linux/types.h>
+
+#include "uapi/towline.h"
+
+#define TOW_WIRE_MAGIC		0x4c574f54	/* "TOWL" */
+#define TOW_WIRE_VERSION	1
+
+#define TOW_WIRE_NONCE_BYTES	16
+#define TOW_WIRE_MAC_BYTES	32
+/* A MAC where there is little room, of what is worth one guess only. */
+#define TOW_WIRE_SHORT_MAC_BYTES 16
+
+/* ---- connecting ----------------------------------------------------------- */
+
+enum tow_wire_kind {
+	TOW_WIRE_CONTROL	= 1,	/* a control queue pair: begins a session */
+	TOW_WIRE_DATA		= 2	/* a data queue pair of a session */
+};
+
+/* What both ends must agree on to understand each other. */
+enum tow_wire_feature {
+	TOW_WIRE_AUTHENTICATED	= 1 << 0	/* the sender has a cluster key */
+};
+
+/**
+ * struct tow_wire_request - private data of a connection request
+ * @magic: TOW_WIRE_MAGIC
+ * @version: TOW_WIRE_VERSION
+ * @kind: enum tow_wire_kind
+ * @index: DATA: which of the session's data queue pairs; CONTROL: 0
+ * @incarnation: of the sender's device
+ * @control.nonce: random, new for each request
+ * @control.qp_num: the sender's control queue pair
+ * @control.features: bits of enum tow_wire_feature
+ * @control.qps: data queue pairs that the sender would like
+ * @data.session: as the reply to the control request had it
+ * @data.qp_num: the sender's data queue pair
+ * @data.mac: see tow_auth_data_mac()
+ *
+ * All that the connection manager leaves of 92 bytes.
+ */
+struct tow_wire_request {
+	__le32	magic;
+	__le16	version;
+	__u8	kind;
+	__u8	index;
+	__u8	incarnation[TOW_INCARNATION_BYTES];
+	union {
+		struct {
+			__u8	nonce[TOW_WIRE_NONCE_BYTES];
+			__le32	qp_num;
+			__le32	features;
+			__le16	qps;
+			__u8	reserved[6];
+		} control;
+		struct {
+			__le64	session;
+			__le32	qp_num;
+			__le32	reserved;
+			__u8	mac[TOW_WIRE_SHORT_MAC_BYTES];
+		} data;
+	};
+};
+
+/**
+ * struct tow_wire_reply - private data of an acceptance
+ * @magic: TOW_WIRE_MAGIC
+ * @version: TOW_WIRE_VERSION
+ * @kind: as in the request
+ * @index: as in the request
+ * @incarnation: of the sender's device
+ * @session: names the session at both ends; DATA: as in the request
+ * @nonce: CONTROL: random, new for each reply; DATA: zero
+ * @qp_num: the sender's queue pair
+ * @features: CONTROL: bits of enum tow_wire_feature; DATA: zero
+ * @qps: CONTROL: how many data queue pairs there will be; DATA: zero
+ * @reserved: zero
+ * @mac: of all of the above and of the request: see tow_auth_reply_mac()
+ */
+struct tow_wire_reply {
+	__le32	magic;
+	__le16	version;
+	__u8	kind;
+	__u8	index;
+	__u8	incarnation[TOW_INCARNATION_BYTES];
+	__le64	session;
+	__u8	nonce[TOW_WIRE_NONCE_BYTES];
+	__le32	qp_num;
+	__le32	features;
+	__le16	qps;
+	__u8	reserved[6];
+	__u8	mac[TOW_WIRE_MAC_BYTES];
+};
+
+/* Why a request is rejected, or why a session ends. */
+enum tow_wire_reason {
+	TOW_WIRE_MALFORMED	= 1,	/* not understood */
+	TOW_WIRE_BAD_VERSION	= 2,	/* the other version is in the answer */
+	TOW_WIRE_NO_KEY		= 3,	/* one of us has a cluster key, or neither
+					 * has, and that is not allowed here
+					 */
+	TOW_WIRE_BAD_MAC	= 4,	/* our keys differ */
+	TOW_WIRE_BUSY		= 5,	/* too many that are half open */
+	TOW_WIRE_NO_SESSION	= 6,	/* DATA: there is none of that name */
+	TOW_WIRE_CROSSED	= 7,	/* our own request goes on instead */
+	TOW_WIRE_GOING		= 8,	/* the device is going */
+	TOW_WIRE_NO_ROOM	= 9,	/* no more queue pairs, or no memory */
+	TOW_WIRE_IDLE		= 10,	/* nobody has used it for long */
+	TOW_WIRE_ADMIN		= 11,	/* an administrator wanted it to end */
+	TOW_WIRE_REPLACED	= 12,	/* a newer session takes its place */
+	TOW_WIRE_PROTOCOL	= 13,	/* a message that must not be */
+	TOW_WIRE_REVOKE_LATE	= 14,	/* a revoke was not acknowledged in time */
+	TOW_WIRE_FAILED		= 15	/* something else */
+};
+
+/**
+ * struct tow_wire_reject - private data of a rejection
+ * @magic: TOW_WIRE_MAGIC
+ * @version: TOW_WIRE_VERSION
+ * @reason: enum tow_wire_reason
+ *
+ * Not authenticated: it ends an attempt, and says nothing about sessions.
+ */
+struct tow_wire_reject {
+	__le32	magic;
+	__le16	version;
+	__le16	reason;
+};
+
+/* ---- messages on the control queue pair ----------------------------------- */
+
+#define TOW_WIRE_MESSAGE_BYTES	512
+
+/* Receives that each end keeps posted, hence messages on their way. */
+#define TOW_WIRE_CREDITS	32
+
+enum tow_wire_type {
+	TOW_WIRE_AUTH		= 1,	/* initiator: tow_wire_auth; the first */
+	TOW_WIRE_AUTHED		= 2,	/* responder: connect the data QPs */
+	TOW_WIRE_READY		= 3,	/* all data queue pairs are connected */
+	TOW_WIRE_HEARTBEAT	= 4,	/* nothing else was said for a while */
+	TOW_WIRE_CREDIT		= 5,	/* only for its header's credits */
+	TOW_WIRE_GOODBYE	= 6,	/* tow_wire_goodbye; the last */
+
+	TOW_WIRE_RESOLVE	= 16,	/* tow_wire_resolve */
+	TOW_WIRE_RESOLVE_MORE	= 17,	/* tow_wire_resolve_more */
+	TOW_WIRE_RESOLVED	= 18,	/* tow_wire_resolved: answers both */
+	TOW_WIRE_CANCEL		= 19,	/* nobody waits for that RESOLVE any more */
+	TOW_WIRE_REVOKE		= 20,	/* tow_wire_grants: owner to resolver */
+	TOW_WIRE_REVOKED	= 21,	/* tow_wire_grants: its acknowledgement */
+	TOW_WIRE_RELEASE	= 22	/* tow_wire_grants: not used any more */
+};
+
+/**
+ * struct tow_wire_header - how every message begins
+ * @bytes: of the whole message
+ * @type: enum tow_wire_type
+ * @reserved: zero
+ * @request: RESOLVE, RESOLVE_MORE: a number of the sender's choice; RESOLVED:
+ *	the request's; CANCEL: the one that is meant; others: zero
+ * @counter: 1 for a direction's first message of a session, one more for each
+ * @credits: how many of the receiver's messages the sender has dealt with in
+ *	this session, wrapping around
+ * @reserved2: zero
+ * @mac: of the message, with this field zero: see tow_auth_message_mac()
+ */
+struct tow_wire_header {
+	__le16	bytes;
+	__u8	type;
+	__u8	reserved;
+	__le32	request;
+	__le64	counter;
+	__le32	credits;
+	__le32	reserved2;
+	__u8	mac[TOW_WIRE_SHORT_MAC_BYTES];
+};
+
+#define TOW_WIRE_BODY_BYTES \
+	(TOW_WIRE_MESSAGE_BYTES - sizeof(struct tow_wire_header))
+
+/**
+ * struct tow_wire_auth - the initiator proves that it has the cluster key
+ * @mac: see tow_auth_initiator_mac()
+ */
+struct tow_wire_auth {
+	__u8	mac[TOW_WIRE_MAC_BYTES];
+};
+
+/**
+ * struct tow_wire_goodbye - this session ends
+ * @reason: enum tow_wire_reason
+ * @reserved: zero
+ */
+struct tow_wire_goodbye {
+	__le32	reason;
+	__le32	reserved;
+};
+
+/* Longest name, without an end. */
+#define TOW_WIRE_NAME_MAX	255
+
+/**
+ * struct tow_wire_resolve - what is behind a name?
+ * @job_id: the job, vouched for by the asking kernel; zero: of the user @uid
+ * @uid: the user whose own job it is, as the initial user namespace has it; with
+ *	a @job_id that is not zero: 0
+ * @rights: bits of enum tow_right that the asker wants
+ * @wait: 1: answer when the name is there; 0: now
+ * @name_bytes: 1 to TOW_WIRE_NAME_MAX
+ * @reserved: zero
+ * @name: the name, to the end of the message
+ */
+struct tow_wire_resolve {
+	__u8	job_id[TOW_JOB_ID_BYTES];
+	__le32	uid;
+	__le32	rights;
+	__u8	wait;
+	__u8	name_bytes;
+	__u8	reserved[6];
+	__u8	name[];
+};
+
+/**
+ * struct tow_wire_resolve_more - the segments that did not fit the answer
+ * @grant: from the answer
+ * @first: number of the first segment wanted
+ * @reserved: zero
+ */
+struct tow_wire_resolve_more {
+	__le64	grant;
+	__le32	first;
+	__le32	reserved;
+};
+
+/**
+ * struct tow_wire_segment - a range that one key opens
+ * @address: where it begins, as the key has it
+ * @key: the remote key
+ * @bytes: its size, not 0
+ */
+struct tow_wire_segment {
+	__le64	address;
+	__le32	key;
+	__le32	bytes;
+};
+
+enum tow_wire_status {
+	TOW_WIRE_OK		= 0,
+	TOW_WIRE_NOT_FOUND	= 1,	/* no such name in that job */
+	TOW_WIRE_FORBIDDEN	= 2,	/* the export does not have those rights */
+	TOW_WIRE_STALE		= 3,	/* the grant is gone, or going */
+	TOW_WIRE_TOO_MANY	= 4,	/* requests that wait, or grants */
+	TOW_WIRE_NO_MEMORY	= 5
+};
+
+/**
+ * struct tow_wire_resolved - the answer
+ * @grant: names what was given to this peer; never used again in this session;
+ *	not OK: 0
+ * @bytes: size of the export
+ * @status: enum tow_wire_status
+ * @rights: the rights that were granted: those asked for
+ * @total: segments of the export
+ * @first: number of the first segment here
+ * @count: segments here
+ * @reserved: zero
+ * @segments: in the order of the export's bytes
+ */
+struct tow_wire_resolved {
+	__le64	grant;
+	__le64	bytes;
+	__le32	status;
+	__le32	rights;
+	__le32	total;
+	__le32	first;
+	__le32	count;
+	__le32	reserved;
+	struct tow_wire_segment segments[];
+};
+
+#define TOW_WIRE_SEGMENTS_MAX \
+	((TOW_WIRE_BODY_BYTES - sizeof(struct tow_wire_resolved)) / \
+	 sizeof(struct tow_wire_segment))
+
+/**
+ * struct tow_wire_grants - REVOKE, REVOKED, RELEASE: which grants
+ * @count: how many, at least 1
+ * @reserved: zero
+ * @grants: their names
+ */
+struct tow_wire_grants {
+	__le32	count;
+	__le32	reserved;
+	__le64	grants[];
+};
+
+#define TOW_WIRE_GRANTS_MAX \
+	((TOW_WIRE_BODY_BYTES - sizeof(struct tow_wire_grants)) / \
+	 sizeof(__le64))
+
+/* What the connection manager leaves of its messages' private data. */
+static_assert(sizeof(struct tow_wire_request) == 56);
+static_assert(sizeof(struct tow_wire_reply) == 96);
+static_assert(sizeof(struct tow_wire_reject) == 8);
+static_assert(sizeof(struct tow_wire_header) == 40);
+static_assert(sizeof(struct tow_wire_resolve) == 32);
+static_assert(sizeof(struct tow_wire_resolve) + TOW_WIRE_NAME_MAX <=
+	      TOW_WIRE_BODY_BYTES);
+static_assert(sizeof(struct tow_wire_resolved) == 40);
+
+#endif /* TOW_WIRE_H */
