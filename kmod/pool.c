@@ -673,9 +673,10 @@ void tow_pool_numbers(struct tow_pool *pool, struct tow_pool_numbers *numbers)
 	numbers->bytes = pool->bytes;
 	numbers->used_bytes = pool->used_bytes;
 	numbers->high_water_bytes = pool->high_water_bytes;
+	numbers->small = pool->count[TOW_SLAB_SMALL];
 	numbers->draining = pool->draining_count;
 	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
-		numbers->slabs[class] = pool->count[class];
+		numbers->slabs += pool->count[class];
 		numbers->free += pool->free_count[class];
 		numbers->dirty += pool->dirty_count[class];
 	}

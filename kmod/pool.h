@@ -58,15 +58,26 @@ struct tow_pool {
 	struct work_struct	work;
 };
 
-/* What sysfs shows, of one moment. */
+/**
+ * struct tow_pool_numbers - a pool at one moment
+ * @bytes: of all slabs
+ * @used_bytes: of those that are OWNED or DRAINING
+ * @high_water_bytes: the most that @used_bytes ever was
+ * @slabs: how many slabs
+ * @small: of those, small ones
+ * @free: FREE ones
+ * @dirty: DIRTY ones
+ * @draining: DRAINING ones, those of imports too
+ */
 struct tow_pool_numbers {
 	u64 bytes;
 	u64 used_bytes;
 	u64 high_water_bytes;
-	unsigned long slabs[TOW_SLAB_CLASSES];
-	unsigned long free;
-	unsigned long dirty;
-	unsigned long draining;
+	u64 slabs;
+	u64 small;
+	u64 free;
+	u64 dirty;
+	u64 draining;
 };
 
 void tow_pool_init(struct tow_pool *pool, u32 registration_pages);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /sys/class/towline/<ibdev>/.  A new file is one attribute and one line in
- * the table; Documentation/ABI/testing/sysfs-class-towline describes each.
+ * /sys/class/towline/<ibdev>/.  A new file is one attribute (for most there is a
+ * macro: TOW_SETTING_ATTR() for a number with bounds, TOW_STAT_ATTR() for what is
+ * counted as it happens, TOW_POOL_ATTR(), TOW_LIMIT_ATTR()) and one line in the
+ * table; Documentation/ABI/testing/sysfs-class-towline describes each.
  *
  * The node's driver data is the tow_device, which outlives the node: removing
  * the node waits for readers and writers that are in these functions.
@@ -92,23 +94,40 @@ static DEVICE_ATTR_RO(incarnation);
 
 /* ---- the pool ------------------------------------------------------------- */
 
-static void tow_sysfs_pool(struct device *node, struct tow_pool_numbers *numbers)
+/**
+ * struct tow_pool_attr - a file that holds one of the pool's numbers
+ * @attr: the file
+ * @number: which
+ */
+struct tow_pool_attr {
+	struct device_attribute	attr;
+	u64 (*number)(const struct tow_pool_numbers *numbers);
+};
+
+static ssize_t tow_pool_show(struct device *node, struct device_attribute *attr,
+			     char *buf)
 {
+	struct tow_pool_attr *file = container_of(attr, struct tow_pool_attr,
+						  attr);
 	struct tow_device *dev = dev_get_drvdata(node);
-
-	tow_pool_numbers(&dev->pool, numbers);
-}
-
-static ssize_t pool_bytes_show(struct device *node,
-			       struct device_attribute *attr, char *buf)
-{
 	struct tow_pool_numbers numbers;
 
-	tow_sysfs_pool(node, &numbers);
-	return sysfs_emit(buf, "%llu\n", numbers.bytes);
+	tow_pool_numbers(&dev->pool, &numbers);
+	return sysfs_emit(buf, "%llu\n", file->number(&numbers));
 }
 
-static ssize_t pool_bytes_store(struct device *node,
+/* @_value: in terms of "numbers" */
+#define TOW_POOL_ATTR(_name, _mode, _store, _value)			\
+	static u64 tow_pool_number_##_name(const struct tow_pool_numbers *numbers) \
+	{								\
+		return _value;						\
+	}								\
+	static struct tow_pool_attr tow_pool_attr_##_name = {		\
+		.attr = __ATTR(_name, _mode, tow_pool_show, _store),	\
+		.number = tow_pool_number_##_name,			\
+	}
+
+static ssize_t tow_sysfs_resize(struct device *node,
 				struct device_attribute *attr, const char *buf,
 				size_t count)
 {
@@ -127,28 +146,9 @@ static ssize_t pool_bytes_store(struct device *node,
 	tow_device_leave(dev);
 	return ret ?: count;
 }
-static DEVICE_ATTR_RW(pool_bytes);
-
-static ssize_t pool_used_bytes_show(struct device *node,
-				    struct device_attribute *attr, char *buf)
-{
-	struct tow_pool_numbers numbers;
-
-	tow_sysfs_pool(node, &numbers);
-	return sysfs_emit(buf, "%llu\n", numbers.used_bytes);
-}
-static DEVICE_ATTR_RO(pool_used_bytes);
-
-static ssize_t pool_high_water_bytes_show(struct device *node,
-					  struct device_attribute *attr,
-					  char *buf)
-{
-	struct tow_pool_numbers numbers;
-
-	tow_sysfs_pool(node, &numbers);
-	return sysfs_emit(buf, "%llu\n", numbers.high_water_bytes);
-}
-static DEVICE_ATTR_RO(pool_high_water_bytes);
+TOW_POOL_ATTR(pool_bytes, 0644, tow_sysfs_resize, numbers->bytes);
+TOW_POOL_ATTR(pool_used_bytes, 0444, NULL, numbers->used_bytes);
+TOW_POOL_ATTR(pool_high_water_bytes, 0444, NULL, numbers->high_water_bytes);
 
 static ssize_t slab_bytes_show(struct device *node,
 			       struct device_attribute *attr, char *buf)
@@ -195,18 +195,22 @@ static ssize_t tow_limit_show(struct device *node,
 	return sysfs_emit(buf, "%llu\n", max);
 }
 
-/* The most that may be written: of the device's MRs, what the hardware has. */
-static u64 tow_limit_ceiling(struct tow_device *dev,
-			     struct tow_limit_attr *limit)
+/*
+ * The most that may be written: of the device's MRs, what the hardware has.
+ * False: the device is going, and with it who knows.
+ */
+static bool tow_limit_ceiling(struct tow_device *dev,
+			      struct tow_limit_attr *limit, u64 *ceiling)
 {
-	u64 ceiling = TOW_BYTES_MAX;
-
-	if (limit->level == TOW_LEVEL_DEVICE &&
-	    limit->resource == TOW_RES_MRS && tow_device_enter(dev)) {
-		ceiling = dev->ibdev->attrs.max_mr;
-		tow_device_leave(dev);
-	}
-	return ceiling;
+	*ceiling = TOW_BYTES_MAX;
+	if (limit->level != TOW_LEVEL_DEVICE ||
+	    limit->resource != TOW_RES_MRS)
+		return true;
+	if (!tow_device_enter(dev))
+		return false;
+	*ceiling = dev->ibdev->attrs.max_mr;
+	tow_device_leave(dev);
+	return true;
 }
 
 static ssize_t tow_limit_store(struct device *node,
@@ -216,12 +220,13 @@ static ssize_t tow_limit_store(struct device *node,
 	struct tow_limit_attr *limit = container_of(attr, struct tow_limit_attr,
 						    attr);
 	struct tow_device *dev = dev_get_drvdata(node);
-	u64 ceiling = tow_limit_ceiling(dev, limit);
-	u64 max;
+	u64 ceiling, max;
 	int ret;
 
 	if (!tow_sysfs_may_write())
 		return -EPERM;
+	if (!tow_limit_ceiling(dev, limit, &ceiling))
+		return -ENODEV;
 	if (sysfs_streq(buf, "max") && strlen(buf) == count) {
 		max = ceiling == TOW_BYTES_MAX ? TOW_UNLIMITED : ceiling;
 	} else {
@@ -252,38 +257,73 @@ TOW_LIMIT_ATTR(user_region_limit, TOW_LEVEL_USER, TOW_RES_REGIONS);
 TOW_LIMIT_ATTR(mr_limit, TOW_LEVEL_DEVICE, TOW_RES_MRS);
 TOW_LIMIT_ATTR(device_region_limit, TOW_LEVEL_DEVICE, TOW_RES_REGIONS);
 
-static ssize_t linger_max_s_show(struct device *node,
-				 struct device_attribute *attr, char *buf)
-{
-	struct tow_device *dev = dev_get_drvdata(node);
+/* ---- settings ------------------------------------------------------------- */
 
-	return sysfs_emit(buf, "%u\n", READ_ONCE(dev->regions.linger_max_s));
+/**
+ * struct tow_setting_attr - a file that holds a number of the administrator's
+ * @attr: the file
+ * @field: where the device has it; read and written in one go, without a lock
+ * @min: the least that may be written
+ * @max: the most
+ */
+struct tow_setting_attr {
+	struct device_attribute	attr;
+	u32 *(*field)(struct tow_device *dev);
+	u32			min;
+	u32			max;
+};
+
+static ssize_t tow_setting_show(struct device *node,
+				struct device_attribute *attr, char *buf)
+{
+	struct tow_setting_attr *setting =
+		container_of(attr, struct tow_setting_attr, attr);
+
+	return sysfs_emit(buf, "%u\n",
+			  READ_ONCE(*setting->field(dev_get_drvdata(node))));
 }
 
-static ssize_t linger_max_s_store(struct device *node,
-				  struct device_attribute *attr,
-				  const char *buf, size_t count)
+static ssize_t tow_setting_store(struct device *node,
+				 struct device_attribute *attr, const char *buf,
+				 size_t count)
 {
-	struct tow_device *dev = dev_get_drvdata(node);
-	u64 seconds;
+	struct tow_setting_attr *setting =
+		container_of(attr, struct tow_setting_attr, attr);
+	u64 value;
 	int ret;
 
 	if (!tow_sysfs_may_write())
 		return -EPERM;
-	ret = tow_sysfs_number(buf, count, false, TOW_LINGER_MAX_MAX_S,
-			       &seconds);
+	ret = tow_sysfs_number(buf, count, false, setting->max, &value);
 	if (ret)
 		return ret;
-	WRITE_ONCE(dev->regions.linger_max_s, seconds);
+	if (value < setting->min)
+		return -ERANGE;
+	WRITE_ONCE(*setting->field(dev_get_drvdata(node)), value);
 	return count;
 }
-static DEVICE_ATTR_RW(linger_max_s);
+
+/* @_field: in terms of "dev" */
+#define TOW_SETTING_ATTR(_name, _field, _min, _max)			\
+	static u32 *tow_setting_field_##_name(struct tow_device *dev)	\
+	{								\
+		return &(_field);					\
+	}								\
+	static struct tow_setting_attr tow_setting_attr_##_name = {	\
+		.attr = __ATTR(_name, 0644, tow_setting_show,		\
+			       tow_setting_store),			\
+		.field = tow_setting_field_##_name,			\
+		.min = _min,						\
+		.max = _max,						\
+	}
+
+TOW_SETTING_ATTR(linger_max_s, dev->regions.linger_max_s, 0, TOW_LINGER_MAX_MAX_S);
 
 static struct attribute *tow_sysfs_attrs[] = {
 	&dev_attr_incarnation.attr,
-	&dev_attr_pool_bytes.attr,
-	&dev_attr_pool_used_bytes.attr,
-	&dev_attr_pool_high_water_bytes.attr,
+	&tow_pool_attr_pool_bytes.attr.attr,
+	&tow_pool_attr_pool_used_bytes.attr.attr,
+	&tow_pool_attr_pool_high_water_bytes.attr.attr,
 	&dev_attr_slab_bytes.attr,
 	&dev_attr_mr_used.attr,
 	&tow_limit_attr_mr_limit.attr.attr,
@@ -294,7 +334,7 @@ static struct attribute *tow_sysfs_attrs[] = {
 	&tow_limit_attr_user_mr_limit.attr.attr,
 	&tow_limit_attr_user_region_limit.attr.attr,
 	&tow_limit_attr_device_region_limit.attr.attr,
-	&dev_attr_linger_max_s.attr,
+	&tow_setting_attr_linger_max_s.attr.attr,
 	NULL
 };
 
@@ -341,63 +381,18 @@ TOW_STAT_ATTR(quota_refusals, TOW_STAT_QUOTA_REFUSALS);
 TOW_STAT_ATTR(pool_refusals, TOW_STAT_POOL_REFUSALS);
 TOW_STAT_ATTR(memory_refusals, TOW_STAT_MEMORY_REFUSALS);
 
-static ssize_t slabs_show(struct device *node, struct device_attribute *attr,
-			  char *buf)
-{
-	struct tow_pool_numbers numbers;
-
-	tow_sysfs_pool(node, &numbers);
-	return sysfs_emit(buf, "%lu\n", numbers.slabs[TOW_SLAB_SMALL] +
-			  numbers.slabs[TOW_SLAB_LARGE]);
-}
-static DEVICE_ATTR_RO(slabs);
-
-static ssize_t small_slabs_show(struct device *node,
-				struct device_attribute *attr, char *buf)
-{
-	struct tow_pool_numbers numbers;
-
-	tow_sysfs_pool(node, &numbers);
-	return sysfs_emit(buf, "%lu\n", numbers.slabs[TOW_SLAB_SMALL]);
-}
-static DEVICE_ATTR_RO(small_slabs);
-
-static ssize_t free_slabs_show(struct device *node,
-			       struct device_attribute *attr, char *buf)
-{
-	struct tow_pool_numbers numbers;
-
-	tow_sysfs_pool(node, &numbers);
-	return sysfs_emit(buf, "%lu\n", numbers.free);
-}
-static DEVICE_ATTR_RO(free_slabs);
-
-static ssize_t dirty_slabs_show(struct device *node,
-				struct device_attribute *attr, char *buf)
-{
-	struct tow_pool_numbers numbers;
-
-	tow_sysfs_pool(node, &numbers);
-	return sysfs_emit(buf, "%lu\n", numbers.dirty);
-}
-static DEVICE_ATTR_RO(dirty_slabs);
-
-static ssize_t draining_slabs_show(struct device *node,
-				   struct device_attribute *attr, char *buf)
-{
-	struct tow_pool_numbers numbers;
-
-	tow_sysfs_pool(node, &numbers);
-	return sysfs_emit(buf, "%lu\n", numbers.draining);
-}
-static DEVICE_ATTR_RO(draining_slabs);
+TOW_POOL_ATTR(slabs, 0444, NULL, numbers->slabs);
+TOW_POOL_ATTR(small_slabs, 0444, NULL, numbers->small);
+TOW_POOL_ATTR(free_slabs, 0444, NULL, numbers->free);
+TOW_POOL_ATTR(dirty_slabs, 0444, NULL, numbers->dirty);
+TOW_POOL_ATTR(draining_slabs, 0444, NULL, numbers->draining);
 
 static struct attribute *tow_sysfs_stats[] = {
-	&dev_attr_slabs.attr,
-	&dev_attr_small_slabs.attr,
-	&dev_attr_free_slabs.attr,
-	&dev_attr_dirty_slabs.attr,
-	&dev_attr_draining_slabs.attr,
+	&tow_pool_attr_slabs.attr.attr,
+	&tow_pool_attr_small_slabs.attr.attr,
+	&tow_pool_attr_free_slabs.attr.attr,
+	&tow_pool_attr_dirty_slabs.attr.attr,
+	&tow_pool_attr_draining_slabs.attr.attr,
 	&tow_stat_attr_regions.attr.attr,
 	&tow_stat_attr_dma_maps.attr.attr,
 	&tow_stat_attr_dma_unmaps.attr.attr,
