@@ -174,8 +174,8 @@ void tow_import_release(struct tow_region *region)
 	import->charge = region->charge;
 	region->charge.account = NULL;
 	refcount_set(&import->draining, import->slab_count);
-	if (!tow_pool_drain_imported(&dev->pool, import->slabs,
-				     import->slab_count))
+	if (!tow_pool_begin_drain(&dev->pool, import->slabs,
+				  import->slab_count))
 		tow_import_free(import);
 }
 

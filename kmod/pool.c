@@ -20,8 +20,9 @@
  * last word, and what somebody wrote before 3 is gone after 4.
  *
  * A region that finds too few FREE slabs takes DIRTY ones and zeroes them
- * itself; then waits for the work item; then has free slabs of the other class
- * exchanged for some of its own.
+ * itself; then waits for the work item; then has slabs of the other class
+ * exchanged for some of its own.  Which slabs there are at all is the business
+ * of pool_resize.c.
  *
  * Removal of the device
  *
@@ -31,7 +32,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/log2.h>
-#include <linux/sched/signal.h>
+#include <linux/sizes.h>
 
 #include "device.h"
 #include "trace.h"
@@ -42,7 +43,19 @@
  */
 #define TOW_POOL_ROUNDS		3
 
-static struct tow_device *tow_pool_device(struct tow_pool *pool)
+/*
+ * Zeroed in one go by the work item.  Whoever finds the pool empty waits for it,
+ * so however much came back at once must not keep him.
+ */
+#define TOW_POOL_ZERO_BYTES	((u64)SZ_256M)
+
+/**
+ * tow_pool_device - whose pool is it?
+ * @pool: the pool
+ *
+ * Return: the device that it is part of.
+ */
+struct tow_device *tow_pool_device(struct tow_pool *pool)
 {
 	return container_of(pool, struct tow_device, pool);
 }
@@ -73,10 +86,12 @@ void tow_pool_init(struct tow_pool *pool, u32 registration_pages)
 	INIT_WORK(&pool->work, tow_pool_work);
 }
 
-/* ---- which slabs there are ------------------------------------------------ */
-
-/* A slab that was just made, or one that was zeroed, is free. */
-static void tow_pool_put_free(struct tow_pool *pool, struct tow_slab *slab)
+/**
+ * tow_pool_put_free - a slab was made, or zeroed: it is free
+ * @pool: the pool; the caller has the lock
+ * @slab: one of its slabs, in no list but that of all
+ */
+void tow_pool_put_free(struct tow_pool *pool, struct tow_slab *slab)
 {
 	lockdep_assert_held(&pool->lock);
 	slab->state = TOW_SLAB_FREE;
@@ -84,55 +99,18 @@ static void tow_pool_put_free(struct tow_pool *pool, struct tow_slab *slab)
 	pool->free_count[slab->class]++;
 }
 
-static int tow_pool_make_one(struct tow_pool *pool, enum tow_slab_class class)
-{
-	struct tow_slab *slab;
-
-	lockdep_assert_held(&pool->resize);
-	slab = tow_slab_make(tow_pool_device(pool), class);
-	if (IS_ERR(slab))
-		return PTR_ERR(slab);
-	spin_lock(&pool->lock);
-	list_add_tail(&slab->all, &pool->all);
-	pool->bytes += slab->bytes;
-	pool->count[class]++;
-	tow_pool_put_free(pool, slab);
-	spin_unlock(&pool->lock);
-	return 0;
-}
-
-/* Called with the lock held: the slab is no part of the pool any more. */
-static void tow_pool_forget(struct tow_pool *pool, struct tow_slab *slab)
+/**
+ * tow_pool_forget - a slab is no part of the pool any more
+ * @pool: the pool; the caller has the lock
+ * @slab: the slab; the caller has seen to the count of its state
+ */
+void tow_pool_forget(struct tow_pool *pool, struct tow_slab *slab)
 {
 	lockdep_assert_held(&pool->lock);
+	list_del_init(&slab->list);
 	list_del_init(&slab->all);
 	pool->bytes -= slab->bytes;
 	pool->count[slab->class]--;
-}
-
-/* A free slab of the class leaves the pool: its bytes, or 0 if there is none. */
-static u64 tow_pool_unmake_one(struct tow_pool *pool, enum tow_slab_class class)
-{
-	struct tow_slab *slab;
-	u64 bytes;
-
-	lockdep_assert_held(&pool->resize);
-	spin_lock(&pool->lock);
-	/* The one that was used longest ago. */
-	slab = list_first_entry_or_null(&pool->free[class], struct tow_slab,
-					list);
-	if (slab) {
-		list_del_init(&slab->list);
-		pool->free_count[class]--;
-		tow_pool_forget(pool, slab);
-	}
-	spin_unlock(&pool->lock);
-	if (!slab)
-		return 0;
-	bytes = slab->bytes;
-	tow_slab_detach(slab);
-	tow_slab_free(slab);
-	return bytes;
 }
 
 /* ---- slabs that come back ------------------------------------------------- */
@@ -140,9 +118,7 @@ static u64 tow_pool_unmake_one(struct tow_pool *pool, enum tow_slab_class class)
 /* Its pages are in use elsewhere, for who knows how long. */
 static void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab)
 {
-	struct tow_device *dev = tow_pool_device(pool);
 	enum tow_slab_class class = slab->class;
-	int ret = 0;
 
 	mutex_lock(&pool->resize);
 	spin_lock(&pool->lock);
@@ -151,59 +127,57 @@ static void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab)
 	tow_pool_forget(pool, slab);
 	spin_unlock(&pool->lock);
 	trace_tow_slab_retire(slab);
-	tow_stat_inc(dev, TOW_STAT_RETIRED_SLABS);
+	tow_stat_inc(tow_pool_device(pool), TOW_STAT_RETIRED_SLABS);
 	tow_slab_detach(slab);
 	tow_slab_free(slab);
-	if (!READ_ONCE(pool->stopped) && pool->bytes < pool->want_bytes)
-		ret = tow_pool_make_one(pool, class);
+	tow_pool_replace(pool, class);
 	mutex_unlock(&pool->resize);
-	if (ret) {
-		char name[TOW_DEVICE_NAME_MAX];
-
-		tow_device_name(dev, name);
-		pr_notice_ratelimited("%s: a slab whose pages are in use elsewhere left the pool, and none could be had in its place: error %d (write pool_bytes to try again)\n",
-				      name, ret);
-	}
 }
 
-/* The next slab that no peer can have an operation on. */
-static struct tow_slab *tow_pool_next_drained(struct tow_pool *pool)
+static void tow_pool_put_dirty(struct tow_pool *pool, struct tow_slab *slab)
 {
-	struct tow_slab *slab, *found = NULL;
+	spin_lock(&pool->lock);
+	slab->state = TOW_SLAB_DIRTY;
+	list_add_tail(&slab->list, &pool->dirty[slab->class]);
+	pool->dirty_count[slab->class]++;
+	pool->used_bytes -= slab->bytes;
+	spin_unlock(&pool->lock);
+}
+
+/* Those that no peer can have an operation on, in @drained. */
+static void tow_pool_take_drained(struct tow_pool *pool,
+				  struct list_head *drained)
+{
+	struct tow_slab *slab, *next;
 
 	spin_lock(&pool->lock);
-	list_for_each_entry(slab, &pool->draining, list) {
-		if (!refcount_read(&slab->remote)) {
-			found = slab;
-			list_del_init(&slab->list);
-			pool->draining_count--;
-			break;
-		}
+	list_for_each_entry_safe(slab, next, &pool->draining, list) {
+		if (refcount_read(&slab->remote))
+			continue;
+		list_move_tail(&slab->list, drained);
+		pool->draining_count--;
 	}
 	spin_unlock(&pool->lock);
-	return found;
 }
 
+/* What becomes ready meanwhile has the work item run again. */
 static void tow_pool_drain(struct tow_pool *pool)
 {
-	struct tow_slab *slab;
+	struct tow_slab *slab, *next;
+	LIST_HEAD(drained);
 
-	while ((slab = tow_pool_next_drained(pool))) {
+	tow_pool_take_drained(pool, &drained);
+	/* An import takes its slabs with it when the last one has drained. */
+	list_for_each_entry_safe(slab, next, &drained, list) {
+		list_del_init(&slab->list);
 		tow_slab_hide_all(slab);
-		if (slab->class == TOW_SLAB_IMPORTED) {
+		if (slab->class == TOW_SLAB_IMPORTED)
 			tow_import_drained(slab);
-			continue;
-		}
-		if (!tow_slab_ours_alone(slab)) {
+		else if (tow_slab_ours_alone(slab))
+			tow_pool_put_dirty(pool, slab);
+		else
 			tow_pool_retire(pool, slab);
-			continue;
-		}
-		spin_lock(&pool->lock);
-		slab->state = TOW_SLAB_DIRTY;
-		list_add_tail(&slab->list, &pool->dirty[slab->class]);
-		pool->dirty_count[slab->class]++;
-		pool->used_bytes -= slab->bytes;
-		spin_unlock(&pool->lock);
+		cond_resched();
 	}
 }
 
@@ -223,34 +197,28 @@ static struct tow_slab *tow_pool_next_dirty(struct tow_pool *pool,
 	return slab;
 }
 
+/*
+ * Makes dirty slabs free, some at a time.  Removal waits for us, and has no use
+ * for zeroes.
+ */
 static void tow_pool_zero(struct tow_pool *pool)
 {
+	u64 left = TOW_POOL_ZERO_BYTES;
 	struct tow_slab *slab;
 	int class;
 
 	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
-		while ((slab = tow_pool_next_dirty(pool, class))) {
+		while (left && !tow_device_going(tow_pool_device(pool)) &&
+		       (slab = tow_pool_next_dirty(pool, class))) {
+			left -= min(left, slab->bytes);
 			tow_slab_zero(slab);
 			spin_lock(&pool->lock);
 			tow_pool_put_free(pool, slab);
 			spin_unlock(&pool->lock);
 		}
 	}
-}
-
-/* Free slabs leave until the pool has no more than is wanted. */
-static void tow_pool_trim(struct tow_pool *pool)
-{
-	int class;
-
-	mutex_lock(&pool->resize);
-	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
-		while (READ_ONCE(pool->bytes) > READ_ONCE(pool->want_bytes)) {
-			if (!tow_pool_unmake_one(pool, class))
-				break;
-		}
-	}
-	mutex_unlock(&pool->resize);
+	if (!left)
+		queue_work(tow_wq, &pool->work);
 }
 
 static void tow_pool_work(struct work_struct *work)
@@ -258,9 +226,10 @@ static void tow_pool_work(struct work_struct *work)
 	struct tow_pool *pool = container_of(work, struct tow_pool, work);
 
 	tow_pool_drain(pool);
+	/* What is to leave need not be zeroed. */
+	tow_pool_trim(pool);
 	tow_pool_zero(pool);
-	if (READ_ONCE(pool->bytes) > READ_ONCE(pool->want_bytes))
-		tow_pool_trim(pool);
+	tow_pool_trim(pool);
 }
 
 /* ---- remote users --------------------------------------------------------- */
@@ -345,90 +314,36 @@ static int tow_pool_try_take(struct tow_pool *pool, enum tow_slab_class class,
 	return 0;
 }
 
-/* Are there enough bytes of free slabs of the other class? */
-static bool tow_pool_can_exchange(struct tow_pool *pool,
-				  enum tow_slab_class class, u64 missing)
-{
-	enum tow_slab_class other = !class;
-
-	return READ_ONCE(pool->free_count[other]) * tow_pool_slab_bytes(pool, other) >=
-	       missing;
-}
-
-/* As many slabs as there is room for: the bytes that are left. */
-static u64 tow_pool_make_of(struct tow_pool *pool, enum tow_slab_class class,
-			    u64 room)
-{
-	u64 bytes = tow_pool_slab_bytes(pool, class);
-
-	while (room >= bytes && !tow_pool_make_one(pool, class))
-		room -= bytes;
-	return room;
-}
-
-/*
- * Free slabs of the other class for some of this one.  Their memory goes back
- * to the machine in between; if somebody else is faster, the pool shrinks by
- * what he got.
- */
-static int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
-			     unsigned int count)
-{
-	u64 bytes = tow_pool_slab_bytes(pool, class), room = 0, missing = 0;
-	enum tow_slab_class other = !class;
-	unsigned long have;
-	int ret = 0;
-
-	mutex_lock(&pool->resize);
-	have = READ_ONCE(pool->free_count[class]) +
-	       READ_ONCE(pool->dirty_count[class]);
-	if (have < count)
-		missing = (count - have) * bytes;
-	if (!tow_pool_can_exchange(pool, class, missing))
-		ret = -ENOSPC;
-	while (!ret && missing) {
-		while (room < bytes && !ret) {
-			u64 got = tow_pool_unmake_one(pool, other);
-
-			room += got;
-			if (!got)
-				ret = -ENOSPC;
-		}
-		/* All that is there becomes slabs, lest the pool shrink. */
-		while (!ret && room >= bytes) {
-			ret = tow_pool_make_one(pool, class);
-			if (ret)
-				break;
-			room -= bytes;
-			missing -= min(missing, bytes);
-		}
-	}
-	/* What was too little, or could not be made, becomes what it was. */
-	room = tow_pool_make_of(pool, other, room);
-	tow_pool_make_of(pool, TOW_SLAB_SMALL, room);
-	mutex_unlock(&pool->resize);
-	return ret;
-}
-
+/* Says why there are no slabs; who has too many memory regions was told. */
 static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 {
 	struct tow_device *dev = tow_pool_device(pool);
+	struct tow_pool_numbers numbers;
 	char name[TOW_DEVICE_NAME_MAX];
 
 	tow_device_name(dev, name);
-	trace_tow_limit(dev, "pool_bytes", pool->used_bytes, pool->bytes,
-			bytes);
-	if (error == -ENOMEM) {
+	tow_pool_numbers(pool, &numbers);
+	switch (error) {
+	case -ENOBUFS:
+		return -ENOSPC;
+	case -ENOSPC:
+		trace_tow_limit(dev, "pool_bytes", numbers.used_bytes,
+				numbers.bytes, bytes);
+		tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
+		pr_notice_ratelimited("%s: %llu bytes asked for, with %llu used of %llu: raise /sys/class/towline/%s/pool_bytes\n",
+				      name, bytes, numbers.used_bytes,
+				      numbers.bytes, name);
+		return error;
+	case -ENOMEM:
 		tow_stat_inc(dev, TOW_STAT_MEMORY_REFUSALS);
 		pr_notice_ratelimited("%s: the machine has no memory for slabs\n",
 				      name);
 		return error;
+	default:
+		pr_notice_ratelimited("%s: no slab could be made: error %d\n",
+				      name, error);
+		return error;
 	}
-	tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
-	pr_notice_ratelimited("%s: %llu bytes asked for, with %llu used of %llu: raise /sys/class/towline/%s/pool_bytes\n",
-			      name, bytes, READ_ONCE(pool->used_bytes),
-			      READ_ONCE(pool->bytes), name);
-	return error;
 }
 
 /* One round of everything that may help. */
@@ -449,6 +364,27 @@ static int tow_pool_take_slowly(struct tow_pool *pool,
 	return tow_pool_try_take(pool, class, count, slabs, dirty);
 }
 
+static u64 tow_pool_bytes(struct tow_pool *pool)
+{
+	u64 bytes;
+
+	spin_lock(&pool->lock);
+	bytes = pool->bytes;
+	spin_unlock(&pool->lock);
+	return bytes;
+}
+
+/* Has the pool so much, or will it, once what is missing was replaced? */
+static bool tow_pool_reaches(struct tow_pool *pool, u64 bytes)
+{
+	bool reaches;
+
+	spin_lock(&pool->lock);
+	reaches = bytes <= max(pool->bytes, pool->want_bytes);
+	spin_unlock(&pool->lock);
+	return reaches;
+}
+
 /**
  * tow_pool_too_small - refuse what is more than there is in all
  * @pool: the pool
@@ -458,11 +394,11 @@ static int tow_pool_take_slowly(struct tow_pool *pool,
  */
 int tow_pool_too_small(struct tow_pool *pool, u64 bytes)
 {
-	if (bytes <= READ_ONCE(pool->bytes))
+	if (bytes <= tow_pool_bytes(pool))
 		return 0;
 	/* A slab that is being replaced is missing for a moment. */
 	flush_work(&pool->work);
-	if (bytes <= READ_ONCE(pool->bytes))
+	if (bytes <= tow_pool_bytes(pool))
 		return 0;
 	return tow_pool_refuse(pool, bytes, -ENOSPC);
 }
@@ -476,8 +412,10 @@ int tow_pool_too_small(struct tow_pool *pool, u64 bytes)
  *
  * Usually takes a lock and nothing else.  tow_pool_give() undoes it.
  *
- * Return: 0; -ENOSPC: the pool has not enough (logged); -ENOMEM: the machine had
- * no memory for slabs of this class (logged); -ENODEV: the device is going.
+ * Return: 0; -ENOSPC: the pool has not enough, or the device not enough memory
+ * regions to make slabs of this class (logged); -ENOMEM: the machine had no
+ * memory for slabs of this class (logged); -ENODEV: the device is going; or what
+ * its driver said (logged).
  */
 int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 		  unsigned int count, struct tow_slab **slabs)
@@ -489,9 +427,7 @@ int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 
 	ret = tow_pool_try_take(pool, class, count, slabs, &dirty);
 	/* While a slab is replaced there is less than wanted, for a moment. */
-	while (ret == -ENOSPC && rounds-- &&
-	       bytes <= max(READ_ONCE(pool->bytes),
-			    READ_ONCE(pool->want_bytes)))
+	while (ret == -ENOSPC && rounds-- && tow_pool_reaches(pool, bytes))
 		ret = tow_pool_take_slowly(pool, class, count, slabs, &dirty);
 	if (ret == -ENODEV)
 		return ret;
@@ -500,17 +436,6 @@ int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 	for (i = 0; i < dirty; i++)
 		tow_slab_zero(slabs[i]);
 	return 0;
-}
-
-/* Called with the lock held: its region has ended. */
-static void tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab *slab)
-{
-	lockdep_assert_held(&pool->lock);
-	slab->state = TOW_SLAB_DRAINING;
-	list_add_tail(&slab->list, &pool->draining);
-	pool->draining_count++;
-	/* The region's own hold. */
-	towk_slab_drop(slab);
 }
 
 /*
@@ -538,126 +463,50 @@ static void tow_pool_give_memory(struct tow_pool *pool,
 }
 
 /**
- * tow_pool_give - give slabs back
- * @pool: the pool; the caller need not be a user of the device
- * @slabs: from tow_pool_take(); not the caller's any more
- * @count: how many
- *
- * Waits for nobody: what must be waited for is left to the work item.
- */
-void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
-		   unsigned int count)
-{
-	unsigned int i;
-
-	spin_lock(&pool->lock);
-	if (pool->stopped) {
-		spin_unlock(&pool->lock);
-		tow_pool_give_memory(pool, slabs, count);
-		return;
-	}
-	for (i = 0; i < count; i++)
-		tow_pool_begin_drain(pool, slabs[i]);
-	spin_unlock(&pool->lock);
-}
-
-/**
- * tow_pool_drain_imported - the same for slabs that are not of the pool
+ * tow_pool_begin_drain - a region has ended: let go of its slabs
  * @pool: the pool
- * @slabs: the slabs of an import whose region has ended
+ * @slabs: the slabs, of the pool or of one import
  * @count: how many
  *
- * tow_import_drained() is called for each when no peer can reach it any more.
+ * Waits for nobody: the work item takes each one on when no peer can reach it any
+ * more, by way of tow_import_drained() if it is an import's.
  *
- * Return: false: the device is gone, and with it everybody who could.
+ * Return: false: the device is gone, and with it everybody who could reach them;
+ * they are the caller's still.
  */
-bool tow_pool_drain_imported(struct tow_pool *pool, struct tow_slab **slabs,
-			     unsigned int count)
+bool tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab **slabs,
+			  unsigned int count)
 {
 	bool stopped;
 	unsigned int i;
 
 	spin_lock(&pool->lock);
 	stopped = pool->stopped;
-	for (i = 0; i < count && !stopped; i++)
-		tow_pool_begin_drain(pool, slabs[i]);
+	for (i = 0; i < count && !stopped; i++) {
+		slabs[i]->state = TOW_SLAB_DRAINING;
+		list_add_tail(&slabs[i]->list, &pool->draining);
+		pool->draining_count++;
+		/* The region's own hold. */
+		towk_slab_drop(slabs[i]);
+	}
 	spin_unlock(&pool->lock);
 	return !stopped;
 }
 
-/* ---- for the administrator ------------------------------------------------ */
-
-/*
- * Grow, until there is enough, nothing is left, or something else is wanted.
- * What remains where small slabs have left is filled up with small ones.
- */
-static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
-{
-	enum tow_slab_class class;
-	u64 have;
-	int ret;
-
-	while ((have = READ_ONCE(pool->bytes)) + TOW_SLAB_SMALL_BYTES <= bytes &&
-	       READ_ONCE(pool->want_bytes) == bytes) {
-		class = have + pool->large_bytes <= bytes ? TOW_SLAB_LARGE :
-							    TOW_SLAB_SMALL;
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		if (tow_device_going(tow_pool_device(pool)))
-			return -ENODEV;
-		mutex_lock(&pool->resize);
-		ret = tow_pool_make_one(pool, class);
-		mutex_unlock(&pool->resize);
-		if (ret)
-			return ret;
-		cond_resched();
-	}
-	return 0;
-}
-
-static void tow_pool_say_how_far(struct tow_pool *pool, u64 bytes, int error)
-{
-	const char *reason = error == -ENOMEM ? "the machine has no more to give" :
-			     error == -ENOSPC ? "mr_limit is reached" :
-			     error == -EINTR ? "the writer was killed" :
-					       "see the error";
-	char name[TOW_DEVICE_NAME_MAX];
-
-	tow_device_name(tow_pool_device(pool), name);
-	pr_notice("%s: pool_bytes is %llu, not %llu: %s (error %d)\n", name,
-		  READ_ONCE(pool->bytes), bytes, reason, error);
-}
-
 /**
- * tow_pool_resize - make the pool larger or smaller
- * @pool: the pool; the caller is a user of the device
- * @bytes: how large it is to be, rounded up to whole large slabs
- *
- * Growing stops when no more can be had; what was had stays.  Shrinking takes
- * free slabs now, and those in use when they come back.
- *
- * Return: 0; -ENOMEM: the machine has no more; -ENOSPC: no more memory regions;
- * -EINTR: the caller was killed; -ENODEV: the device is going.
+ * tow_pool_give - give slabs back
+ * @pool: the pool; the caller need not be a user of the device
+ * @slabs: from tow_pool_take(); not the caller's any more
+ * @count: how many
  */
-int tow_pool_resize(struct tow_pool *pool, u64 bytes)
+void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
+		   unsigned int count)
 {
-	int ret;
-
-	bytes = round_up(bytes, pool->large_bytes);
-	WRITE_ONCE(pool->want_bytes, bytes);
-	if (bytes < READ_ONCE(pool->bytes)) {
-		flush_work(&pool->work);
-		tow_pool_trim(pool);
-		return 0;
-	}
-	ret = tow_pool_grow(pool, bytes);
-	if (ret) {
-		/* What could be had is what is wanted now. */
-		WRITE_ONCE(pool->want_bytes, READ_ONCE(pool->bytes));
-		tow_pool_say_how_far(pool, bytes, ret);
-	}
-	return ret;
+	if (!tow_pool_begin_drain(pool, slabs, count))
+		tow_pool_give_memory(pool, slabs, count);
 }
+
+/* ---- looking, stopping ---------------------------------------------------- */
 
 /**
  * tow_pool_numbers - how the pool is at this moment
@@ -710,7 +559,6 @@ void tow_pool_stop(struct tow_pool *pool)
 	list_for_each_entry_safe(slab, next, &pool->all, all) {
 		if (slab->state == TOW_SLAB_OWNED)
 			continue;
-		list_del_init(&slab->list);
 		tow_pool_forget(pool, slab);
 		list_add(&slab->all, &gone);
 	}

@@ -80,13 +80,20 @@ struct tow_pool_numbers {
 	u64 draining;
 };
 
+/* pool.c */
 void tow_pool_init(struct tow_pool *pool, u32 registration_pages);
 void tow_pool_stop(struct tow_pool *pool);
-int tow_pool_resize(struct tow_pool *pool, u64 bytes);
 int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 		  unsigned int count, struct tow_slab **slabs);
 void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
 		   unsigned int count);
+bool tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab **slabs,
+			  unsigned int count);
+int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
+void tow_pool_numbers(struct tow_pool *pool, struct tow_pool_numbers *numbers);
+struct tow_device *tow_pool_device(struct tow_pool *pool);
+void tow_pool_put_free(struct tow_pool *pool, struct tow_slab *slab);
+void tow_pool_forget(struct tow_pool *pool, struct tow_slab *slab);
 
 static inline u64 tow_pool_slab_bytes(struct tow_pool *pool,
 				      enum tow_slab_class class)
@@ -95,10 +102,12 @@ static inline u64 tow_pool_slab_bytes(struct tow_pool *pool,
 					 pool->large_bytes;
 }
 
-bool tow_pool_drain_imported(struct tow_pool *pool, struct tow_slab **slabs,
-			     unsigned int count);
-int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
-void tow_pool_numbers(struct tow_pool *pool, struct tow_pool_numbers *numbers);
+/* pool_resize.c */
+int tow_pool_resize(struct tow_pool *pool, u64 bytes);
+void tow_pool_trim(struct tow_pool *pool);
+void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class);
+int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
+		      unsigned int count);
 
 bool towk_slab_hold(struct tow_slab *slab);
 void towk_slab_drop(struct tow_slab *slab);
