@@ -108,12 +108,10 @@ struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
 
 /**
  * tow_client_drop_handle - the end of a handle
- * @client: whose it was
  * @handle: in no client's table; gone afterwards, with its reference
  * @destroy: its owner wants the region to end, even if it is persistent
  */
-void tow_client_drop_handle(struct tow_client *client,
-			    struct tow_handle *handle, bool destroy)
+void tow_client_drop_handle(struct tow_handle *handle, bool destroy)
 {
 	if (handle->owner && destroy)
 		tow_region_disown(handle->region);
@@ -143,7 +141,7 @@ void tow_client_end(struct tow_client *client)
 		handle = xa_erase(&client->handles, index);
 		mutex_unlock(&client->lock);
 		if (handle)
-			tow_client_drop_handle(client, handle, false);
+			tow_client_drop_handle(handle, false);
 	}
 }
 

@@ -84,8 +84,7 @@ struct tow_handle *tow_client_take_handle(struct tow_client *client,
 					  u64 number);
 struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
 					 u32 *flags);
-void tow_client_drop_handle(struct tow_client *client,
-			    struct tow_handle *handle, bool destroy);
+void tow_client_drop_handle(struct tow_handle *handle, bool destroy);
 void tow_client_end(struct tow_client *client);
 void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES]);
 

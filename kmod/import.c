@@ -359,8 +359,7 @@ static struct tow_region *tow_import_region(struct tow_client *client,
 	struct tow_region *region;
 	int ret;
 
-	region = tow_region_alloc(client, import->slab_count, no_name,
-				  GFP_KERNEL_ACCOUNT);
+	region = tow_region_alloc(client, import->slab_count, no_name);
 	if (!region) {
 		tow_import_free(import);
 		return ERR_PTR(-ENOMEM);
@@ -374,7 +373,7 @@ static struct tow_region *tow_import_region(struct tow_client *client,
 	region->import = import;
 	region->charge = import->charge;
 	import->charge.account = NULL;
-	ret = tow_region_publish(region, client);
+	ret = tow_region_publish(region);
 	if (ret) {
 		tow_region_put(region);
 		return ERR_PTR(ret);

@@ -55,19 +55,18 @@ void tow_regions_cleanup(struct tow_regions *regions)
  * @client: whose it is to be
  * @slab_count: how many slabs it will have
  * @name: what it is called
- * @gfp: how to allocate
  *
  * Return: the region with the caller's reference, or NULL.  It is charged
  * nothing yet, and nobody finds it before tow_region_publish().
  */
 struct tow_region *tow_region_alloc(struct tow_client *client,
 				    unsigned int slab_count,
-				    const char name[TOW_REGION_NAME_MAX],
-				    gfp_t gfp)
+				    const char name[TOW_REGION_NAME_MAX])
 {
 	struct tow_region *region;
 
-	region = kvzalloc(struct_size(region, slabs, slab_count), gfp);
+	region = kvzalloc(struct_size(region, slabs, slab_count),
+			  GFP_KERNEL_ACCOUNT);
 	if (!region)
 		return NULL;
 	kref_init(&region->refs);
@@ -194,11 +193,10 @@ static int tow_region_give_name(struct tow_region *region)
 /**
  * tow_region_publish - let the region be found by its number and its name
  * @region: complete
- * @client: whose it is
  *
  * Return: 0; -EEXIST: a persistent region's name is taken; -ENOMEM; -ENODEV.
  */
-int tow_region_publish(struct tow_region *region, struct tow_client *client)
+int tow_region_publish(struct tow_region *region)
 {
 	struct tow_regions *regions = &region->dev->regions;
 	int ret;
@@ -286,7 +284,7 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 	ret = tow_pool_too_small(pool, bytes);
 	if (ret)
 		return ERR_PTR(ret);
-	region = tow_region_alloc(client, count, name, GFP_KERNEL_ACCOUNT);
+	region = tow_region_alloc(client, count, name);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
 	region->bytes = bytes;
@@ -295,7 +293,7 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 						  linger_s);
 	ret = tow_region_fill(region, client, class, count);
 	if (!ret)
-		ret = tow_region_publish(region, client);
+		ret = tow_region_publish(region);
 	if (ret) {
 		tow_region_put(region);
 		return ERR_PTR(ret);

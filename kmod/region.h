@@ -114,9 +114,8 @@ void tow_regions_stop(struct tow_regions *regions);
 void tow_regions_cleanup(struct tow_regions *regions);
 struct tow_region *tow_region_alloc(struct tow_client *client,
 				    unsigned int slab_count,
-				    const char name[TOW_REGION_NAME_MAX],
-				    gfp_t gfp);
-int tow_region_publish(struct tow_region *region, struct tow_client *client);
+				    const char name[TOW_REGION_NAME_MAX]);
+int tow_region_publish(struct tow_region *region);
 struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  u32 flags, u32 linger_s,
 				  const char name[TOW_REGION_NAME_MAX]);

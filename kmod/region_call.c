@@ -134,7 +134,7 @@ static void tow_opening_end(struct tow_opening *opening,
 		/* Another thread may have guessed its number. */
 		handle = tow_client_take_handle(client, opening->number);
 		if (handle)
-			tow_client_drop_handle(client, handle, destroy);
+			tow_client_drop_handle(handle, destroy);
 	}
 	tow_region_put(opening->region);
 }
@@ -259,7 +259,7 @@ static int tow_call_destroy(struct tow_client *client, void __user *user)
 	handle = tow_client_take_handle(client, destroy.handle);
 	if (!handle)
 		return -ENOENT;
-	tow_client_drop_handle(client, handle, true);
+	tow_client_drop_handle(handle, true);
 	return 0;
 }
 
@@ -434,7 +434,7 @@ static int tow_from_fd_handle(struct tow_client *client,
 	if (!ret)
 		ret = tow_client_add_handle(client, handle, number);
 	if (ret)
-		tow_client_drop_handle(client, handle, false);
+		tow_client_drop_handle(handle, false);
 	return ret;
 }
 
@@ -468,7 +468,7 @@ static int tow_answer_handle(struct tow_client *client, void __user *user,
 	if (ret) {
 		handle = tow_client_take_handle(client, number);
 		if (handle)
-			tow_client_drop_handle(client, handle, true);
+			tow_client_drop_handle(handle, true);
 	}
 	return ret;
 }
@@ -510,7 +510,7 @@ static int tow_import_handle(struct tow_client *client,
 	if (handle) {
 		ret = tow_client_add_handle(client, handle, number);
 		if (ret)
-			tow_client_drop_handle(client, handle, true);
+			tow_client_drop_handle(handle, true);
 	}
 	tow_region_put(region);
 	return ret;
