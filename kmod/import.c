@@ -110,7 +110,6 @@ void tow_imports_stop(struct tow_imports *imports)
 	struct tow_import *import, *next;
 
 	mutex_lock(&imports->lock);
-	imports->stopped = true;
 	list_for_each_entry_safe(import, next, &imports->list, link)
 		tow_import_detach(import);
 	mutex_unlock(&imports->lock);
@@ -200,11 +199,39 @@ static int tow_import_alloc_slabs(struct tow_import *import, u64 count)
 	return import->slabs ? 0 : -ENOMEM;
 }
 
+/* One more slab, empty, with room for so many chunks; or NULL. */
+static struct tow_slab *tow_import_add_slab(struct tow_import *import,
+					    unsigned int chunks)
+{
+	struct tow_slab *slab;
+
+	slab = tow_slab_alloc(import->dev, TOW_SLAB_IMPORTED, chunks,
+			      GFP_KERNEL_ACCOUNT);
+	if (!slab)
+		return NULL;
+	slab->import = import;
+	refcount_set(&slab->remote, 1);
+	import->slabs[import->slab_count++] = slab;
+	return slab;
+}
+
 /* Bytes that one registration can hold. */
 static u64 tow_import_slab_bytes(struct tow_device *dev)
 {
 	return (u64)min_t(u32, dev->ibdev->attrs.max_fast_reg_page_list_len,
 			  TOW_IMPORT_SLAB_PAGES) << PAGE_SHIFT;
+}
+
+/* Was it refused for what may be given back in a moment?  That was waited for. */
+static bool tow_import_try_again(struct tow_device *dev,
+				 struct tow_import *import)
+{
+	if (import != ERR_PTR(-EDQUOT) && import != ERR_PTR(-ENOSPC) &&
+	    import != ERR_PTR(-ENOMEM))
+		return false;
+	/* What was destroyed lately may be charged still. */
+	flush_work(&dev->pool.work);
+	return true;
 }
 
 /* ---- a process's memory --------------------------------------------------- */
@@ -275,18 +302,15 @@ static unsigned int tow_import_runs(struct page **pages, unsigned int count)
 	return runs;
 }
 
-static struct tow_slab *tow_import_slab_user(struct tow_import *import,
-					     struct page **pages,
-					     unsigned int count)
+static int tow_import_slab_user(struct tow_import *import, struct page **pages,
+				unsigned int count)
 {
 	unsigned int i, length;
 	struct tow_slab *slab;
 
-	slab = tow_slab_alloc(import->dev, TOW_SLAB_IMPORTED,
-			      tow_import_runs(pages, count),
-			      GFP_KERNEL_ACCOUNT);
+	slab = tow_import_add_slab(import, tow_import_runs(pages, count));
 	if (!slab)
-		return NULL;
+		return -ENOMEM;
 	for (i = 0; i < count; i += length) {
 		struct tow_chunk *chunk = &slab->chunks[slab->chunk_count++];
 
@@ -295,7 +319,7 @@ static struct tow_slab *tow_import_slab_user(struct tow_import *import,
 		chunk->bytes = (u64)length << PAGE_SHIFT;
 		slab->bytes += chunk->bytes;
 	}
-	return slab;
+	return 0;
 }
 
 static int tow_import_slabs_user(struct tow_import *import, u64 slab_pages)
@@ -305,15 +329,11 @@ static int tow_import_slabs_user(struct tow_import *import, u64 slab_pages)
 	while (done < import->page_count) {
 		unsigned int count = min_t(u64, import->page_count - done,
 					   slab_pages);
-		struct tow_slab *slab;
+		int ret;
 
-		slab = tow_import_slab_user(import, import->pages + done,
-					    count);
-		if (!slab)
-			return -ENOMEM;
-		slab->import = import;
-		refcount_set(&slab->remote, 1);
-		import->slabs[import->slab_count++] = slab;
+		ret = tow_import_slab_user(import, import->pages + done, count);
+		if (ret)
+			return ret;
 		done += count;
 	}
 	return 0;
@@ -462,13 +482,9 @@ struct tow_region *tow_import_user(struct tow_client *client, u64 address,
 	slab_bytes = tow_import_slab_bytes(client->dev);
 	tow_device_leave(client->dev);
 	import = tow_import_user_new(client, start, end, slab_bytes, readonly);
-	if (import == ERR_PTR(-EDQUOT) || import == ERR_PTR(-ENOSPC) ||
-	    import == ERR_PTR(-ENOMEM)) {
-		/* What was destroyed lately may be charged still. */
-		flush_work(&client->dev->pool.work);
+	if (tow_import_try_again(client->dev, import))
 		import = tow_import_user_new(client, start, end, slab_bytes,
 					     readonly);
-	}
 	if (IS_ERR(import))
 		return ERR_CAST(import);
 	return tow_import_region(client, import, bytes, TOW_REGION_USER_MEMORY |
@@ -524,27 +540,13 @@ static u64 tow_import_add_segment(struct tow_slab *slab, dma_addr_t dma,
 	return chunk->bytes;
 }
 
-static struct tow_slab *tow_import_next_slab(struct tow_import *import,
-					     u64 slab_bytes)
-{
-	unsigned int chunks = min_t(u64, import->table->nents,
-				    slab_bytes >> PAGE_SHIFT);
-	struct tow_slab *slab;
-
-	slab = tow_slab_alloc(import->dev, TOW_SLAB_IMPORTED, chunks,
-			      GFP_KERNEL_ACCOUNT);
-	if (!slab)
-		return NULL;
-	slab->import = import;
-	refcount_set(&slab->remote, 1);
-	import->slabs[import->slab_count++] = slab;
-	return slab;
-}
-
 /* Slabs for @left bytes of the table from @skip on. */
 static int tow_import_slabs_dmabuf(struct tow_import *import, u64 skip,
 				   u64 left, u64 slab_bytes)
 {
+	/* Whole pages each, and each segment adds one at most. */
+	unsigned int chunks = min_t(u64, import->table->nents,
+				    slab_bytes >> PAGE_SHIFT);
 	struct tow_slab *slab = NULL;
 	struct scatterlist *sg;
 	int i;
@@ -560,7 +562,7 @@ static int tow_import_slabs_dmabuf(struct tow_import *import, u64 skip,
 			u64 added;
 
 			if (!slab || slab->bytes == slab_bytes)
-				slab = tow_import_next_slab(import, slab_bytes);
+				slab = tow_import_add_slab(import, chunks);
 			if (!slab)
 				return -ENOMEM;
 			added = tow_import_add_segment(slab, sg_dma_address(sg) + at,
@@ -650,6 +652,9 @@ struct tow_region *tow_import_dmabuf(struct tow_client *client,
 	/* dma-bufs are whole pages. */
 	import = tow_import_dmabuf_new(client, dmabuf, offset,
 				       PAGE_ALIGN(bytes), readonly);
+	if (tow_import_try_again(client->dev, import))
+		import = tow_import_dmabuf_new(client, dmabuf, offset,
+					       PAGE_ALIGN(bytes), readonly);
 	tow_device_leave(client->dev);
 	if (IS_ERR(import))
 		return ERR_CAST(import);

@@ -152,11 +152,16 @@ struct tow_region *tow_import_dmabuf(struct tow_client *client,
 void tow_import_release(struct tow_region *region);
 void tow_import_drained(struct tow_slab *slab);
 
+/**
+ * struct tow_imports - a device's imports
+ * @lock: protects @list; held by whoever puts imports on the RDMA device, or
+ *	takes them off
+ * @list: those that are on it
+ */
 struct tow_imports {
-	/* protects list, stopped */
+	/* protects list */
 	struct mutex		lock;
 	struct list_head	list;
-	bool			stopped;
 };
 
 void tow_imports_init(struct tow_imports *imports);
