@@ -52,6 +52,42 @@ static inline void tow_vm_flags_clear(struct vm_area_struct *vma,
 }
 #endif
 
+/*
+ * Pins pages for a long time that are only read, whatever the program may write
+ * to them meanwhile; otherwise as pin_user_pages_fast() does.
+ *
+ * Until 6.2 the zero page, and a file's pages in a private mapping, were pinned
+ * as they were, and what the program wrote later went to a copy.  Pinning as if
+ * to write, whatever the mapping allows, makes the copies at once.  It asks not
+ * even whether the memory may be read, so that is tried first; and it fails in
+ * a shared mapping that is only for reading, which has no copies.
+ */
+#ifdef TOW_PIN_TO_READ_IS_STALE
+static inline int tow_pin_to_read(unsigned long start, int count,
+				  struct page **pages)
+{
+	int got, ret;
+
+	got = pin_user_pages_fast(start, count, FOLL_LONGTERM, pages);
+	if (got <= 0)
+		return got;
+	unpin_user_pages(pages, got);
+	ret = pin_user_pages_fast(start, got,
+				  FOLL_LONGTERM | FOLL_WRITE | FOLL_FORCE,
+				  pages);
+	/* The next page may be of another mapping. */
+	if (ret == -EFAULT)
+		ret = pin_user_pages_fast(start, 1, FOLL_LONGTERM, pages);
+	return ret;
+}
+#else
+static inline int tow_pin_to_read(unsigned long start, int count,
+				  struct page **pages)
+{
+	return pin_user_pages_fast(start, count, FOLL_LONGTERM, pages);
+}
+#endif
+
 /* Symbols of the dma-buf framework are in a namespace of their own. */
 #define TOW_IMPORT_DMA_BUF	MODULE_IMPORT_NS(DMA_BUF)
 

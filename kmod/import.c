@@ -253,10 +253,27 @@ static int tow_import_account(struct tow_import *import, unsigned long pages)
 	return 0;
 }
 
+/* Pins some of what is left: how many pages, or a negative errno. */
+static int tow_import_pin_some(struct tow_import *import, unsigned long start,
+			       unsigned long left)
+{
+	struct page **pages = import->pages + import->page_count;
+	int count = min(left, TOW_PIN_BATCH);
+	int got;
+
+	start += import->page_count << PAGE_SHIFT;
+	if (import->readonly)
+		got = tow_pin_to_read(start, count, pages);
+	else
+		got = pin_user_pages_fast(start, count,
+					  FOLL_LONGTERM | FOLL_WRITE, pages);
+	/* Without progress we would try for ever. */
+	return got ?: -EFAULT;
+}
+
 static int tow_import_pin(struct tow_import *import, unsigned long start,
 			  unsigned long count)
 {
-	unsigned int flags = FOLL_LONGTERM | (import->readonly ? 0 : FOLL_WRITE);
 	int got;
 
 	/* However much a program asks for, that is no reason to warn. */
@@ -267,12 +284,8 @@ static int tow_import_pin(struct tow_import *import, unsigned long start,
 	while (import->page_count < count) {
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		got = pin_user_pages_fast(start + (import->page_count <<
-						   PAGE_SHIFT),
-					  min(count - import->page_count,
-					      TOW_PIN_BATCH),
-					  flags,
-					  import->pages + import->page_count);
+		got = tow_import_pin_some(import, start,
+					  count - import->page_count);
 		if (got < 0)
 			return got;
 		import->page_count += got;
