@@ -210,6 +210,7 @@ static struct tow_slab *tow_import_add_slab(struct tow_import *import,
 	if (!slab)
 		return NULL;
 	slab->import = import;
+	slab->readonly = import->readonly;
 	refcount_set(&slab->remote, 1);
 	import->slabs[import->slab_count++] = slab;
 	return slab;

@@ -169,13 +169,18 @@ static struct tow_slab *tow_slab_find_memory(struct tow_device *dev,
 	return slab;
 }
 
+static enum dma_data_direction tow_slab_direction(struct tow_slab *slab)
+{
+	return slab->readonly ? DMA_TO_DEVICE : DMA_BIDIRECTIONAL;
+}
+
 static void tow_slab_unmap(struct tow_slab *slab)
 {
 	while (slab->mapped) {
 		struct tow_chunk *chunk = &slab->chunks[--slab->mapped];
 
 		ib_dma_unmap_page(slab->dev->ibdev, chunk->dma, chunk->bytes,
-				  DMA_BIDIRECTIONAL);
+				  tow_slab_direction(slab));
 		tow_stat_inc(slab->dev, TOW_STAT_DMA_UNMAPS);
 	}
 }
@@ -204,7 +209,7 @@ int tow_slab_map(struct tow_slab *slab)
 		dma_addr_t dma;
 
 		dma = ib_dma_map_page(ibdev, chunk->page, 0, chunk->bytes,
-				      DMA_BIDIRECTIONAL);
+				      tow_slab_direction(slab));
 		if (ib_dma_mapping_error(ibdev, dma))
 			return -ENOMEM;
 		chunk->dma = dma;
@@ -470,15 +475,18 @@ static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
  *
  * May sleep.  One towk_slab_hide() for each success.
  *
- * Return: 0; -ENOSPC: no memory region, the device's limit is reached;
- * -ENETDOWN: no maintenance queue pair; -ENODEV: the device is going; -EIO or
- * what the device's driver said.
+ * Return: 0; -EACCES: to write what was imported for reading; -ENOSPC: no memory
+ * region, the device's limit is reached; -ENETDOWN: no maintenance queue pair;
+ * -ENODEV: the device is going; -EIO or what the device's driver said.
  */
 int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 		     u64 *address)
 {
 	int ret = 0;
 
+	/* Whoever has the region's handle may not, either. */
+	if (slab->readonly && rights == TOW_RIGHTS_WRITE)
+		return -EACCES;
 	mutex_lock(&slab->lock);
 	if (!slab->mr[rights])
 		ret = tow_slab_alloc_mr(slab, rights);

@@ -76,6 +76,7 @@ struct tow_chunk {
  * @dev: the device; whoever has the slab keeps its structure
  * @class: the pool's class, or that it is imported
  * @import: the import that it is part of; NULL: of the pool
+ * @readonly: an import that neither peers nor the device may write to
  * @state: under the pool's lock
  * @remote: peers that may have operations on it in flight, plus one while it is
  *	OWNED; when it drops to 0 the slab may be invalidated
@@ -93,6 +94,7 @@ struct tow_slab {
 	struct tow_device	*dev;
 	enum tow_slab_class	class;
 	struct tow_import	*import;
+	bool			readonly;
 	enum tow_slab_state	state;
 	refcount_t		remote;
 	u64			bytes;
