@@ -530,6 +530,14 @@ static s32 tow_region_pid(struct tow_region *region)
 	return number;
 }
 
+/* As much as the field holds: a linger time may be longer than 49 days. */
+static u32 tow_region_left_ms(unsigned long left)
+{
+	u64 left_ms = jiffies64_to_nsecs(left) / NSEC_PER_MSEC;
+
+	return min_t(u64, left_ms, U32_MAX);
+}
+
 static void tow_region_describe_owner(struct tow_region *region,
 				      struct tow_region_info *info)
 {
@@ -542,8 +550,8 @@ static void tow_region_describe_owner(struct tow_region *region,
 		return;
 	info->flags |= TOW_REGION_LINGERING;
 	if (time_before(jiffies, region->linger_end))
-		info->linger_left_ms = jiffies_to_msecs(region->linger_end -
-							jiffies);
+		info->linger_left_ms = tow_region_left_ms(region->linger_end -
+							  jiffies);
 }
 
 /**
