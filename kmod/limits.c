@@ -20,29 +20,35 @@
 #include "trace.h"
 
 /*
- * Each region costs the kernel some hundred bytes beside its memory.  That is
- * accounted to its cgroup; these keep it within reason where cgroups do not.
+ * Each region, and each export, costs the kernel some hundred bytes beside its
+ * memory.  That is accounted to its cgroup; these keep it within reason where
+ * cgroups do not.
  */
 #define TOW_CLIENT_REGIONS_MAX	SZ_64K
 #define TOW_USER_REGIONS_MAX	SZ_256K
 #define TOW_DEVICE_REGIONS_MAX	SZ_1M
+#define TOW_USER_EXPORTS_MAX	SZ_128K
+#define TOW_DEVICE_EXPORTS_MAX	SZ_1M
 
 static const char * const tow_limits_files[TOW_LEVELS][TOW_RESOURCES] = {
 	[TOW_LEVEL_CLIENT] = {
 		[TOW_RES_BYTES]		= "client_bytes_limit",
 		[TOW_RES_MRS]		= "client_mr_limit",
 		[TOW_RES_REGIONS]	= "client_region_limit",
+		[TOW_RES_EXPORTS]	= "client_export_limit",
 	},
 	[TOW_LEVEL_USER] = {
 		[TOW_RES_BYTES]		= "user_bytes_limit",
 		[TOW_RES_MRS]		= "user_mr_limit",
 		[TOW_RES_REGIONS]	= "user_region_limit",
+		[TOW_RES_EXPORTS]	= "user_export_limit",
 	},
 	[TOW_LEVEL_DEVICE] = {
 		/* The pool has as many bytes as it has. */
 		[TOW_RES_BYTES]		= "pool_bytes",
 		[TOW_RES_MRS]		= "mr_limit",
 		[TOW_RES_REGIONS]	= "device_region_limit",
+		[TOW_RES_EXPORTS]	= "export_limit",
 	},
 };
 
@@ -84,6 +90,9 @@ void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
 	limits->max[TOW_LEVEL_CLIENT][TOW_RES_REGIONS] = TOW_CLIENT_REGIONS_MAX;
 	limits->max[TOW_LEVEL_USER][TOW_RES_REGIONS] = TOW_USER_REGIONS_MAX;
 	limits->max[TOW_LEVEL_DEVICE][TOW_RES_REGIONS] = TOW_DEVICE_REGIONS_MAX;
+	limits->max[TOW_LEVEL_CLIENT][TOW_RES_EXPORTS] = TOW_UNLIMITED;
+	limits->max[TOW_LEVEL_USER][TOW_RES_EXPORTS] = TOW_USER_EXPORTS_MAX;
+	limits->max[TOW_LEVEL_DEVICE][TOW_RES_EXPORTS] = TOW_DEVICE_EXPORTS_MAX;
 }
 
 static struct tow_account *tow_account_alloc(struct tow_limits *limits)
