@@ -185,15 +185,7 @@ void towi_attr_from_query(const struct tow_query *query, struct tow_device_attr 
 
 int towi_attr_give(const struct tow_device_attr *known, struct tow_device_attr *attr)
 {
-	size_t room = attr->size;
-	size_t filled = room < sizeof(*known) ? room : sizeof(*known);
-
-	if (room < ATTR_SIZE_FIRST || room > TOWI_SIZE_MAX)
-		return -EINVAL;
-	memcpy(attr, known, filled);
-	memset((char *)attr + filled, 0, room - filled);
-	attr->size = (uint32_t)filled;
-	return 0;
+	return towi_give(known, ATTR_SIZE_FIRST, attr);
 }
 
 TOW_PUBLIC int tow_device_query(const struct tow_device *dev, struct tow_device_attr *attr)

@@ -22,9 +22,13 @@
 /* No structure is longer: a size above is one that was never set. */
 #define TOWI_SIZE_MAX	4096
 
-/* struct tow_region_info when it was first published. */
+/* Structures when they were first published. */
 #define TOWI_INFO_SIZE_FIRST \
 	(offsetof(struct tow_region_info, job_id) + TOW_JOB_ID_BYTES)
+#define TOWI_PEER_INFO_SIZE_FIRST \
+	(offsetof(struct tow_peer_info, idle_ms) + sizeof(uint64_t))
+#define TOWI_EXPORT_INFO_SIZE_FIRST \
+	(offsetof(struct tow_export_info, name) + TOW_EXPORT_NAME_MAX + 1)
 
 struct tow_device {
 	int fd;
@@ -60,12 +64,56 @@ int towi_choose(const char *class_dir, const char *asked, const char *preferred,
 /* The kernel's answer in the library's structure, its size filled in. */
 void towi_attr_from_query(const struct tow_query *query, struct tow_device_attr *attr);
 
-/*
- * Copy @known to the caller's @attr, whose size says how much room there is:
- * less than today's where the caller is older than the library, more where it
- * is newer.  0, or -EINVAL when no version ever had a structure of that size.
- */
+/* As towi_give(). */
 int towi_attr_give(const struct tow_device_attr *known, struct tow_device_attr *attr);
+
+/* ---- entries.c ---- */
+
+/*
+ * May a structure be of that size, which was of @first bytes when it was first
+ * published?
+ */
+bool towi_size_valid(uint32_t size, size_t first);
+
+/*
+ * What the caller asks for: @given, which may be NULL, and of an older or newer
+ * version, as @known, of @known_bytes.  0, -EINVAL, or -E2BIG when it asks for
+ * what is not known here.  Both begin with their size.
+ */
+int towi_take(const void *given, size_t first, void *known, size_t known_bytes);
+
+/*
+ * Copy @known to the caller's @answer, whose size says how much room there is:
+ * less than today's where the caller is older than the library, more where it
+ * is newer.  @known's says how much the kernel told.  0, or -EINVAL when no
+ * version ever had a structure of that size.
+ */
+int towi_give(const void *known, size_t first, void *answer);
+
+/* What one of the kernel's calls that list has told; each begins with its size. */
+struct towi_entries {
+	size_t count;
+	size_t room;
+	size_t entry_bytes;
+	unsigned char *bytes;
+};
+
+/*
+ * Ask for all entries, of @entry_bytes each.  0, and then they are freed with
+ * towi_entries_free(); or a negative errno.
+ */
+int towi_entries_ask(const struct tow_device *dev, unsigned long command, uint32_t flags,
+		     size_t entry_bytes, struct towi_entries *entries);
+
+/* NULL past the end. */
+const void *towi_entry(const struct towi_entries *entries, size_t index);
+
+/* As towi_give(); -EINVAL past the end, and without an @answer, too. */
+int towi_entry_give(const struct towi_entries *entries, size_t index, size_t first, void *answer);
+
+void towi_entries_free(struct towi_entries *entries);
+
+/* ---- job.c ---- */
 
 /*
  * The 64 hexadecimal digits of @text (TOW_JOB), as the key they are.  0, or
@@ -75,20 +123,18 @@ int towi_job_key(const char *text, uint8_t key[TOW_JOB_KEY_BYTES]);
 
 int towi_job_join(const struct tow_device *dev, const uint8_t key[TOW_JOB_KEY_BYTES]);
 
-/*
- * The caller's @given, which may be NULL, and of an older or newer version, as
- * today's @attr.  0, -EINVAL, or -E2BIG when it asks for what is not known here.
- */
+/* ---- region.c ---- */
+
+/* As towi_take(). */
 int towi_region_attr_take(const struct tow_region_attr *given, struct tow_region_attr *attr);
 
 /* @name, filled up with zeroes.  0, or -EINVAL when it is too long. */
 int towi_region_name(const char *name, char to[TOW_REGION_NAME_MAX]);
 
-/* Is @size what some version of struct tow_region_info may have? */
-bool towi_info_size_valid(uint32_t size);
+struct tow_device *towi_region_device(const struct tow_region *region);
+uint64_t towi_region_handle(const struct tow_region *region);
 
-/* As towi_attr_give(). */
-int towi_info_give(const struct tow_region_info *known, struct tow_region_info *info);
+/* ---- map.c ---- */
 
 /*
  * Map @length bytes of @fd from @offset on, so that address and offset are
@@ -100,5 +146,40 @@ int towi_map(_Atomic uintptr_t *hint, int fd, int prot, uint64_t offset, size_t 
 
 /* The reverse, for the same @length: 0 or a negative errno. */
 int towi_unmap(_Atomic uintptr_t *hint, void *addr, size_t length);
+
+/* ---- address.c ---- */
+
+/* Where a node listens, as the kernel is told. */
+struct towi_address {
+	uint8_t bytes[TOW_ADDRESS_BYTES];
+	uint32_t scope_id;
+	uint16_t port;		/* 0: not said */
+};
+
+/*
+ * @text as an address: see tow_peer_connect() for what it may be.  0, or a
+ * negative errno of towline's.
+ */
+int towi_address(const char *text, struct towi_address *address);
+
+/* ---- peer.c ---- */
+
+const struct tow_device *towi_peer_device(const struct tow_peer *peer);
+uint64_t towi_peer_number(const struct tow_peer *peer);
+
+/*
+ * Which of some peers, struct tow_peer_info, is the one at @address: NULL when
+ * none is.  Of several the one that is connected, or else the youngest.
+ */
+const struct tow_peer_info *towi_peer_at(const struct towi_entries *peers,
+					 const struct towi_address *address);
+
+/* ---- export.c ---- */
+
+/*
+ * An export's name, filled up with zeroes, and its length.  0, or -EINVAL when
+ * it is NULL, empty or too long.
+ */
+int towi_export_name(const char *name, uint8_t to[TOW_EXPORT_NAME_MAX + 1], uint32_t *bytes);
 
 #endif /* TOW_INTERNAL_H */

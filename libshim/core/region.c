@@ -58,18 +58,19 @@ int towi_region_name(const char *name, char to[TOW_REGION_NAME_MAX])
 
 int towi_region_attr_take(const struct tow_region_attr *given, struct tow_region_attr *attr)
 {
-	size_t i;
+	int ret = towi_take(given, ATTR_SIZE_FIRST, attr, sizeof(*attr));
 
-	memset(attr, 0, sizeof(*attr));
-	if (!given)
-		return 0;
-	if (given->size < ATTR_SIZE_FIRST || given->size > TOWI_SIZE_MAX || given->reserved)
-		return -EINVAL;
-	for (i = sizeof(*attr); i < given->size; i++)
-		if (((const unsigned char *)given)[i])
-			return -E2BIG;
-	memcpy(attr, given, given->size < sizeof(*attr) ? given->size : sizeof(*attr));
-	return 0;
+	return !ret && attr->reserved ? -EINVAL : ret;
+}
+
+struct tow_device *towi_region_device(const struct tow_region *region)
+{
+	return region->dev;
+}
+
+uint64_t towi_region_handle(const struct tow_region *region)
+{
+	return region->handle;
 }
 
 static struct tow_region *new_region(struct tow_device *dev, bool imported)
@@ -253,24 +254,6 @@ TOW_PUBLIC void tow_region_release(struct tow_region *region)
 		forget_region(region);
 }
 
-bool towi_info_size_valid(uint32_t size)
-{
-	return size >= TOWI_INFO_SIZE_FIRST && size <= TOWI_SIZE_MAX;
-}
-
-int towi_info_give(const struct tow_region_info *known, struct tow_region_info *info)
-{
-	size_t room = info->size;
-	size_t filled = room < known->size ? room : known->size;
-
-	if (!towi_info_size_valid(info->size))
-		return -EINVAL;
-	memcpy(info, known, filled);
-	memset((char *)info + filled, 0, room - filled);
-	info->size = (uint32_t)filled;
-	return 0;
-}
-
 static int query_region(const struct tow_region *region, struct tow_region_info *info)
 {
 	memset(info, 0, sizeof(*info));
@@ -284,10 +267,10 @@ TOW_PUBLIC int tow_region_info(const struct tow_region *region, struct tow_regio
 	struct tow_region_info known;
 	int ret;
 
-	if (!region || !info || !towi_info_size_valid(info->size))
+	if (!region || !info || !towi_size_valid(info->size, TOWI_INFO_SIZE_FIRST))
 		return -EINVAL;
 	ret = query_region(region, &known);
-	return ret ? ret : towi_info_give(&known, info);
+	return ret ? ret : towi_give(&known, TOWI_INFO_SIZE_FIRST, info);
 }
 
 static int make_fd(const struct tow_region *region, uint32_t flags, int *fd)

@@ -115,7 +115,7 @@ static bool gives(const struct tow_region_info *known, uint32_t size)
 
 	memset(&room, 0xee, sizeof(room));
 	room.info.size = size;
-	if (towi_info_give(known, &room.info) || room.info.size != filled ||
+	if (towi_give(known, INFO_FIRST, &room.info) || room.info.size != filled ||
 	    memcmp(room.bytes + from, (const unsigned char *)known + from, filled - from) != 0)
 		return false;
 	for (size_t i = filled; i < sizeof(room); i++)
@@ -130,7 +130,7 @@ static bool refuses(const struct tow_region_info *known, uint32_t size)
 
 	memset(&room, 0xee, sizeof(room));
 	room.info.size = size;
-	return towi_info_give(known, &room.info) == -EINVAL && room.info.size == size &&
+	return towi_give(known, INFO_FIRST, &room.info) == -EINVAL && room.info.size == size &&
 	       room.bytes[sizeof(size)] == 0xee;
 }
 
@@ -140,8 +140,9 @@ static void test_info(void)
 
 	fill(&known, sizeof(known));
 	known.size = sizeof(known);
-	ksft_test_result(sizeof(known) >= INFO_FIRST && towi_info_size_valid(INFO_FIRST) &&
-			 !towi_info_size_valid(INFO_FIRST - 1), "the first published size\n");
+	ksft_test_result(sizeof(known) >= INFO_FIRST && TOWI_INFO_SIZE_FIRST == INFO_FIRST &&
+			 towi_size_valid(INFO_FIRST, INFO_FIRST) &&
+			 !towi_size_valid(INFO_FIRST - 1, INFO_FIRST), "the first published size\n");
 	ksft_test_result(gives(&known, sizeof(known)) && gives(&known, INFO_FIRST) &&
 			 gives(&known, sizeof(known) + 64) && gives(&known, 4096),
 			 "callers of all ages\n");

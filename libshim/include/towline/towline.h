@@ -13,31 +13,50 @@
  * freed, or afterwards.
  *
  *  -E2BIG		the program asks for something newer than what is installed
- *  -EACCES		no permission: for the device file, or to write a region
- *			that is read-only
+ *  -EACCES		no permission: for the device file, to write a region
+ *			that is read-only, or beyond the rights of an export
+ *  -EADDRNOTAVAIL	this device has no address that leads there
+ *  -EAGAIN		not at this moment: the device cannot register memory, the
+ *			peer is busy, or names are not resolved; try again
  *  -EBADF		a descriptor is not open
  *  -EBUSY		taken: the region's client lives, or this client is in
  *			another job
+ *  -ECONNREFUSED	no towline listens at that address
+ *  -ECONNRESET		the connection to the peer ended meanwhile
  *  -EDQUOT		a limit of this client or its user is reached
- *  -EEXIST		the user has a persistent region of that name in this job
+ *  -EEXIST		there is a persistent region of the user's, or an export, of
+ *			that name in this job
  *  -EFAULT		there is no such memory, or it cannot be written
+ *  -EHOSTUNREACH	the network has a route to that address, and nobody
+ *			answers there
+ *  -EINTR		a signal came while the call waited
  *  -EINVAL		an argument is invalid
+ *  -EKEYREJECTED	the peer's cluster key is another one
  *  -EMFILE		this process has no descriptor left
  *  -ENFILE		the machine has no descriptor left
+ *  -ENETUNREACH	the network has no route to that address
  *  -ENODEV		the RDMA device was removed
- *  -ENOENT		there is no towline device, or region, of that name
+ *  -ENOENT		there is nothing of that name: no towline device, region,
+ *			peer, export or host
+ *  -ENOKEY		a cluster key is missing, here or at the peer
  *  -ENOMEM		out of the machine's memory, or of what this process may
  *			have of it
  *  -ENOPKG		the kernel module is not loaded
- *  -ENOSPC		the device's pool is empty, or a limit of the device is
- *			reached
+ *  -ENOSPC		the device's pool is empty, or a limit of the device, or of
+ *			the peer's, is reached
  *  -ENOTUNIQ		several devices, and none was named
  *  -ENXIO		the module is loaded, but no RDMA device is usable
  *  -EOPNOTSUPP		this device, or this memory, cannot do that
  *  -EPERM		not for this process: another network namespace's device,
  *			a device that another process opened, or an
  *			administrator's call
- *  -EPROTONOSUPPORT	the module is older than the library
+ *  -EPROTO		what the peer said makes no sense
+ *  -EPROTONOSUPPORT	versions do not fit: the module is older than the
+ *			library, or the peer's speaks another language
+ *  -ESTALE		what was exported is not any more, or the connection to it
+ *			ended
+ *  -ETIMEDOUT		nothing came in time: no answer of the peer's, or nobody
+ *			exported the name
  *  -EXDEV		the region is another device's, or of an earlier life of
  *			this one
  */
@@ -73,6 +92,31 @@ struct tow_region;
 
 /* What a device's regions were at one moment. */
 struct tow_regions;
+
+/*
+ * A node that this one knows through one device, or this node itself.  Made by
+ * tow_peer_connect() or tow_peer_find(), freed by tow_peer_release() or
+ * tow_peer_disconnect().
+ */
+struct tow_peer;
+
+/* What a device's peers were at one moment. */
+struct tow_peers;
+
+/*
+ * A range of a region that peers may reach.  Made by tow_export(), ended by
+ * tow_unexport().  (struct tow_export is the kernel's call.)
+ */
+struct tow_exported;
+
+/* What a device's exports were at one moment. */
+struct tow_exports;
+
+/*
+ * An export of a peer's.  Made by tow_resolve(), given up by
+ * tow_remote_release().
+ */
+struct tow_remote;
 
 /**
  * tow_strerror() - words for a result of this library
@@ -149,8 +193,8 @@ int tow_device_open(const char *name, uint32_t flags, struct tow_device **dev);
  * tow_device_close() - close a device
  * @dev: from tow_device_open(), or NULL
  *
- * Its regions must have been destroyed or released before.  The client ends:
- * persistent regions that were released linger from now on.
+ * Its regions, peers, exports and remote ranges must have been freed before.  The
+ * client ends: persistent regions that were released linger from now on.
  */
 void tow_device_close(struct tow_device *dev);
 
@@ -243,8 +287,8 @@ int tow_device_query(const struct tow_device *dev, struct tow_device_attr *attr)
  * @key: the job's key, 32 random bytes that all of the job's processes share
  *	and nobody else knows
  *
- * Names of regions are looked up in the client's job; without a job, among
- * those of the same user.  tow_device_open() enters the job of the environment's
+ * Names of regions and exports are looked up in the client's job; without a job,
+ * among those of the same user.  tow_device_open() enters the job of the environment's
  * TOW_JOB by itself.  The key is not kept.
  *
  * Return: 0, also when the client is in that job already; -EINVAL when @dev or
@@ -509,6 +553,288 @@ int tow_region_list_entry(const struct tow_regions *list, size_t index,
  * @list: from tow_region_list_get(), or NULL
  */
 void tow_region_list_free(struct tow_regions *list);
+
+/**
+ * struct tow_peer_attr - how a peer is to be connected, where it matters
+ * @size: sizeof(struct tow_peer_attr), as the caller was compiled
+ * @flags: bits of enum tow_peer_setting: which of the fields below hold.  The
+ *	others are 0; for them the device's settings hold, files of the same names
+ *	in sysfs (qps_per_peer for @qps)
+ * @gid_index: which of the port's addresses to use; -1: the connection manager
+ *	chooses
+ * @pkey_index: partition
+ * @sl: service level
+ * @traffic_class: of the IP header
+ * @mtu: bytes; 0: the port's
+ * @timeout: for acknowledgements: 4.096 us * 2^timeout
+ * @retry_count: sends of one packet after the first
+ * @queue_depth: work requests of one queue pair
+ * @qps: data queue pairs
+ *
+ * Later versions of the library add fields at the end only.
+ */
+struct tow_peer_attr {
+	uint32_t size;
+	uint32_t flags;
+	int32_t gid_index;
+	uint32_t pkey_index;
+	uint32_t sl;
+	uint32_t traffic_class;
+	uint32_t mtu;
+	uint32_t timeout;
+	uint32_t retry_count;
+	uint32_t queue_depth;
+	uint32_t qps;
+};
+
+/**
+ * tow_peer_connect() - find the node at an address, and connect if need be
+ * @dev: from tow_device_open()
+ * @address: where it listens: an IPv4 or IPv6 address or a host's name, and a
+ *	port if it is not the one that this device listens at: "192.0.2.1",
+ *	"192.0.2.1:18600", "[fe80::1%eth0]:18600", "node7".  An IPv6 address with
+ *	a port has brackets, a link-local one its interface's name or number.  Of
+ *	a host with several addresses the first is taken
+ * @attr: settings for this peer only, or NULL; takes CAP_NET_ADMIN
+ * @timeout_ms: how long to wait; 0: the device's reconnect_timeout_ms
+ * @peer: where to put the peer; the caller frees it with tow_peer_release().
+ *	Left alone on failure.
+ *
+ * The connection is the node's: where there is one, whoever made it, it is the
+ * answer, and @attr does not matter; and it stays when the process ends.  The
+ * node's own address gives the node as its own peer.
+ *
+ * Implements "create channel" of Xue et al., EuroSys '19, section 3, up to the
+ * queue pairs, which the paper makes per process.
+ *
+ * Return: 0; -EINVAL when @dev, @address or @peer is NULL, @address is none, or
+ * @attr is not as above; -E2BIG when @attr asks for what this library does not
+ * know; -ENOENT when there is no host of that name; -EPERM when another process
+ * opened the device, or @attr takes CAP_NET_ADMIN; -EADDRNOTAVAIL, -ENETUNREACH,
+ * -EHOSTUNREACH, -ECONNREFUSED or -ETIMEDOUT when nobody can be reached there;
+ * -ENOKEY or -EKEYREJECTED when the nodes do not trust each other;
+ * -EPROTONOSUPPORT when they do not understand each other, or this node's module
+ * has no peers; -EPROTO; -ENOSPC when queue pairs have run out, here or there;
+ * -EAGAIN; -ECONNRESET; -EINTR; -ENOMEM; -ENODEV.
+ */
+int tow_peer_connect(struct tow_device *dev, const char *address,
+		     const struct tow_peer_attr *attr, uint32_t timeout_ms,
+		     struct tow_peer **peer);
+
+/**
+ * tow_peer_find() - find the node at an address among those known
+ * @dev: from tow_device_open()
+ * @address: as for tow_peer_connect(); without a port any will do
+ * @peer: as for tow_peer_connect()
+ *
+ * Connects to nobody.  Of several peers that were seen at the address, the one
+ * that is connected is meant, or else the last.
+ *
+ * Return: 0; -EINVAL when @dev, @address or @peer is NULL, or @address is none;
+ * -ENOENT when there is no such peer, or no host of that name; -EAGAIN when
+ * names are not resolved at the moment; -ENOMEM; -ENODEV; -EPROTONOSUPPORT.
+ */
+int tow_peer_find(struct tow_device *dev, const char *address, struct tow_peer **peer);
+
+/**
+ * tow_peer_info() - ask how it stands with a peer
+ * @peer: from tow_peer_connect() or tow_peer_find()
+ * @info: answered here (struct tow_peer_info says what is in it); @info->size must
+ *	be set, as for tow_region_info()
+ *
+ * Return: 0; -EINVAL when @peer or @info is NULL, or @info->size is below that of
+ * the first version or above 4096; -ENOENT when the peer is not known any more;
+ * -ENOMEM; -ENODEV; -EPROTONOSUPPORT.
+ */
+int tow_peer_info(const struct tow_peer *peer, struct tow_peer_info *info);
+
+/**
+ * tow_peer_disconnect() - end the connection to a peer, and free the peer
+ * @peer: from tow_peer_connect() or tow_peer_find(), or NULL
+ *
+ * For everybody on this node who uses it: an administrator's call, for
+ * CAP_NET_ADMIN.  @peer is freed in any case.
+ *
+ * Return: 0: the connection is gone; -EPERM; -ENOENT when the peer is not known
+ * any more; -EINTR; -ENODEV; -EPROTONOSUPPORT.
+ */
+int tow_peer_disconnect(struct tow_peer *peer);
+
+/**
+ * tow_peer_release() - free a peer; the connection stays
+ * @peer: from tow_peer_connect() or tow_peer_find(), or NULL
+ *
+ * What was resolved through it stays, too.
+ */
+void tow_peer_release(struct tow_peer *peer);
+
+/**
+ * tow_peer_list_get() - the peers of a device
+ * @dev: from tow_device_open()
+ * @flags: 0; other values are kept for later
+ * @list: where to put the list; the caller frees it with tow_peer_list_free().
+ *	Left alone on failure.
+ *
+ * Peers that were connected once are in it, too.  It is right for about the
+ * moment it was made.
+ *
+ * Return: 0; -EINVAL when @dev or @list is NULL, or @flags are unknown; -ENOMEM;
+ * -ENODEV; -EPROTONOSUPPORT.
+ */
+int tow_peer_list_get(const struct tow_device *dev, uint32_t flags, struct tow_peers **list);
+
+/**
+ * tow_peer_list_count() - how many peers a list has
+ * @list: from tow_peer_list_get()
+ *
+ * Return: the number of peers.
+ */
+size_t tow_peer_list_count(const struct tow_peers *list);
+
+/**
+ * tow_peer_list_entry() - one peer of a list
+ * @list: from tow_peer_list_get()
+ * @index: from 0; peers are in the order of their numbers
+ * @info: answered here, as by tow_peer_info()
+ *
+ * Return: 0; -EINVAL when @index is past the end, @info is NULL, or @info->size
+ * is below that of the first version or above 4096.
+ */
+int tow_peer_list_entry(const struct tow_peers *list, size_t index, struct tow_peer_info *info);
+
+/**
+ * tow_peer_list_free() - free a list
+ * @list: from tow_peer_list_get(), or NULL
+ */
+void tow_peer_list_free(struct tow_peers *list);
+
+/**
+ * tow_export() - let peers reach a range of a region, under a name
+ * @region: what it is in
+ * @offset: where it begins in the region, in bytes
+ * @bytes: how much, at least 1
+ * @name: by which processes of the same job find it; 1 to TOW_EXPORT_NAME_MAX
+ *	bytes, any but control characters
+ * @rights: bits of enum tow_right: what may be done with it
+ * @exported: where to put the export; the caller ends it with tow_unexport().
+ *	Left alone on failure.
+ *
+ * The name is this device's, in the client's job.  The export ends with the
+ * client, if not before; @region may be destroyed while it is exported, and its
+ * memory stays until the export ends.
+ *
+ * Implements "get remote access to memory" of Xue et al., EuroSys '19, section 3,
+ * for the side that has the memory: the paper tells peers addresses and keys,
+ * and towline names.
+ *
+ * Return: 0; -EINVAL when @region or @exported is NULL, the range is empty or not
+ * within the region, or @name or @rights are not as above; -EACCES when the
+ * region is read-only and @rights are more than TOW_RIGHT_READ; -EOPNOTSUPP when
+ * the device has no atomics; -EEXIST when the name is taken; -EAGAIN when the
+ * device cannot register memory at the moment; -EDQUOT; -ENOSPC; -ENOMEM; -EPERM
+ * when another process opened the device; -ENODEV; -EPROTONOSUPPORT.
+ */
+int tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes, const char *name,
+	       uint32_t rights, struct tow_exported **exported);
+
+/**
+ * tow_unexport() - end an export
+ * @exported: from tow_export(), or NULL
+ *
+ * Waits until no peer can reach the range by it; a peer that does not let go
+ * within the device's revoke_timeout_ms loses its connection.  @exported is freed
+ * in any case.
+ *
+ * Return: 0: no peer reads or writes the range by it any more, and none will;
+ * -EINTR when a signal came: the export ends without the caller; -EPERM when
+ * another process opened the device, whose export it still is; -ENODEV when the
+ * device was removed.
+ */
+int tow_unexport(struct tow_exported *exported);
+
+/**
+ * tow_export_list_get() - the exports of a device
+ * @dev: from tow_device_open()
+ * @flags: 0: those of this user in this client's job; TOW_LIST_ALL:
+ *	everybody's, for who has CAP_NET_ADMIN
+ * @list: where to put the list; the caller frees it with
+ *	tow_export_list_free().  Left alone on failure.
+ *
+ * Return: 0; -EINVAL when @dev or @list is NULL, or @flags are unknown; -EPERM
+ * when TOW_LIST_ALL is not for this process; -ENOMEM; -ENODEV; -EPROTONOSUPPORT.
+ */
+int tow_export_list_get(const struct tow_device *dev, uint32_t flags,
+			struct tow_exports **list);
+
+/**
+ * tow_export_list_count() - how many exports a list has
+ * @list: from tow_export_list_get()
+ *
+ * Return: the number of exports.
+ */
+size_t tow_export_list_count(const struct tow_exports *list);
+
+/**
+ * tow_export_list_entry() - one export of a list
+ * @list: from tow_export_list_get()
+ * @index: from 0; exports are in the order of their ids
+ * @info: answered here (struct tow_export_info says what is in it); @info->size
+ *	must be set, as for tow_region_info()
+ *
+ * Return: 0; -EINVAL when @index is past the end, @info is NULL, or @info->size
+ * is below that of the first version or above 4096.
+ */
+int tow_export_list_entry(const struct tow_exports *list, size_t index,
+			  struct tow_export_info *info);
+
+/**
+ * tow_export_list_free() - free a list
+ * @list: from tow_export_list_get(), or NULL
+ */
+void tow_export_list_free(struct tow_exports *list);
+
+/**
+ * tow_resolve() - find an export on a peer by its name
+ * @peer: whose export it is; connected to anew if it is not connected
+ * @name: as for tow_export(); looked up in the client's job
+ * @rights: bits of enum tow_right: what the caller will do with it, at least one
+ * @timeout_ms: how long to wait for somebody to export the name; 0: not at all;
+ *	TOW_WAIT_FOREVER
+ * @remote: where to put the remote range; the caller gives it up with
+ *	tow_remote_release().  Left alone on failure.
+ *
+ * Implements "get remote access to memory" of Xue et al., EuroSys '19, section 3,
+ * for the side that uses it.
+ *
+ * Return: 0; -EINVAL when @peer, @name or @remote is NULL, or @name or @rights
+ * are not as above; -ENOENT when there is no such export and @timeout_ms is 0, or
+ * the peer is not known any more; -ETIMEDOUT when nobody exported the name in
+ * time; -EACCES when the export has not all of @rights; -ESTALE when it ended
+ * meanwhile; -ECONNRESET when the connection did; -ENOSPC when too many requests
+ * wait at the peer; -EINTR; -EDQUOT; -ENOMEM; -EPERM when another process opened
+ * the device; -ENODEV; and what tow_peer_connect() returns when it cannot connect.
+ */
+int tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights, uint32_t timeout_ms,
+		struct tow_remote **remote);
+
+/**
+ * tow_remote_bytes() - how large a remote range is
+ * @remote: from tow_resolve()
+ *
+ * Return: its size in bytes, as it was exported.
+ */
+uint64_t tow_remote_bytes(const struct tow_remote *remote);
+
+/**
+ * tow_remote_release() - give up a remote range
+ * @remote: from tow_resolve(), or NULL
+ *
+ * @remote is freed in any case.
+ *
+ * Return: 0; -ESTALE when its export, or the connection to it, had ended; -EPERM
+ * when another process opened the device; -ENODEV when the device was removed.
+ */
+int tow_remote_release(struct tow_remote *remote);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * Exports: ranges of regions that peers may reach, under a name.
+ *
+ * An export is a handle of the kernel's and nothing else.  It holds its region
+ * there, so the library's region may be gone before it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+
+struct tow_exported {
+	const struct tow_device *dev;
+	uint64_t handle;
+};
+
+int towi_export_name(const char *name, uint8_t to[TOW_EXPORT_NAME_MAX + 1], uint32_t *bytes)
+{
+	size_t length = name ? strnlen(name, TOW_EXPORT_NAME_MAX + 1) : 0;
+
+	if (!length || length > TOW_EXPORT_NAME_MAX)
+		return -EINVAL;
+	memset(to, 0, TOW_EXPORT_NAME_MAX + 1);
+	memcpy(to, name, length);
+	*bytes = (uint32_t)length;
+	return 0;
+}
+
+TOW_PUBLIC int tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes,
+			  const char *name, uint32_t rights, struct tow_exported **exported)
+{
+	struct tow_export call = {
+		.size = sizeof(call),
+		.offset = offset,
+		.bytes = bytes,
+		.rights = rights,
+	};
+	struct tow_exported *made;
+	int ret;
+
+	if (!region || !exported)
+		return -EINVAL;
+	ret = towi_export_name(name, call.name, &call.name_bytes);
+	if (ret)
+		return ret;
+	made = malloc(sizeof(*made));
+	if (!made)
+		return -ENOMEM;
+	made->dev = towi_region_device(region);
+	call.region = towi_region_handle(region);
+	ret = towi_call(made->dev, TOW_IOCTL_EXPORT, &call);
+	if (ret) {
+		free(made);
+		return ret;
+	}
+	made->handle = call.handle;
+	*exported = made;
+	return 0;
+}
+
+TOW_PUBLIC int tow_unexport(struct tow_exported *exported)
+{
+	struct tow_unexport call = { .size = sizeof(call) };
+	const struct tow_device *dev;
+
+	if (!exported)
+		return 0;
+	dev = exported->dev;
+	call.handle = exported->handle;
+	free(exported);
+	return towi_call(dev, TOW_IOCTL_UNEXPORT, &call);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * The peers of a device at one moment.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "internal.h"
+
+struct tow_peers {
+	struct towi_entries entries;
+};
+
+TOW_PUBLIC int tow_peer_list_get(const struct tow_device *dev, uint32_t flags,
+				 struct tow_peers **list)
+{
+	struct tow_peers *found;
+	int ret;
+
+	if (!dev || !list)
+		return -EINVAL;
+	found = malloc(sizeof(*found));
+	if (!found)
+		return -ENOMEM;
+	ret = towi_entries_ask(dev, TOW_IOCTL_PEER_LIST, flags, sizeof(struct tow_peer_info),
+			       &found->entries);
+	if (ret)
+		free(found);
+	else
+		*list = found;
+	return ret;
+}
+
+TOW_PUBLIC size_t tow_peer_list_count(const struct tow_peers *list)
+{
+	return list->entries.count;
+}
+
+TOW_PUBLIC int tow_peer_list_entry(const struct tow_peers *list, size_t index,
+				   struct tow_peer_info *info)
+{
+	return towi_entry_give(&list->entries, index, TOWI_PEER_INFO_SIZE_FIRST, info);
+}
+
+TOW_PUBLIC void tow_peer_list_free(struct tow_peers *list)
+{
+	if (!list)
+		return;
+	towi_entries_free(&list->entries);
+	free(list);
+}
