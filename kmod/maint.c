@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The maintenance queue pair: see maint.h for what it is for.
+ * The maintenance queue pair: see maint.h for what it is for.  This file decides
+ * when there is one, and lets others use it; maint_qp.c makes it.
  *
  * Normal operation
  *
- * One work item makes the queue pair, connects it to itself and tries one
- * registration on it; only if that goes through it is READY.  InfiniBand and
- * RoCE queue pairs are connected by hand to their own number and address;
- * iWARP can only be connected by the connection manager (maint_iwarp.c).
+ * One work item makes the queue pair and tries one registration on it; only if
+ * that goes through it is READY.
  *
  * Recovery
  *
@@ -21,12 +20,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/delay.h>
-#include <linux/etherdevice.h>
 #include <linux/jiffies.h>
-#include <net/ipv6.h>
-#include <rdma/ib_cache.h>
-#include <rdma/ib_verbs.h>
 
 #include "device.h"
 #include "trace.h"
@@ -38,29 +32,18 @@
 /* Whatever held this long was sound; what breaks now is something new. */
 #define TOW_MAINT_SOUND_MS	10000
 
-/* A registration takes microseconds; a debug kernel in an emulator, more. */
-#define TOW_MAINT_REQUEST_MS	3000
-#define TOW_MAINT_DRAIN_MS	1000
-
-/* So often completions are looked for before we go to sleep between looks. */
-#define TOW_MAINT_LOOKS		200
-
 /* As long as it may take to make a queue pair anew, pauses included. */
 #define TOW_MAINT_READY_MS	6000
 
-/* Nobody is far away on the way to oneself. */
-#define TOW_MAINT_RETRIES	6
-#define TOW_MAINT_TIMEOUT	14	/* 4.096 us * 2^14: 67 ms */
-#define TOW_MAINT_MIN_RNR	12	/* 0.64 ms */
-
-static struct tow_device *tow_maint_device(struct tow_maint *maint)
+/**
+ * tow_maint_device - whose maintenance queue pair is it?
+ * @maint: the maintenance queue pair
+ *
+ * Return: the device that it is part of.
+ */
+struct tow_device *tow_maint_device(struct tow_maint *maint)
 {
 	return container_of(maint, struct tow_device, maint);
-}
-
-static struct ib_device *tow_maint_ibdev(struct tow_maint *maint)
-{
-	return tow_maint_device(maint)->ibdev;
 }
 
 static void tow_maint_set_state(struct tow_maint *maint,
@@ -71,7 +54,8 @@ static void tow_maint_set_state(struct tow_maint *maint,
 	trace_tow_maint_state(tow_maint_device(maint), maint->state, state,
 			      error);
 	spin_lock_irqsave(&maint->lock, flags);
-	maint->state = state;
+	/* Waiters look without the lock. */
+	WRITE_ONCE(maint->state, state);
 	maint->error = error;
 	spin_unlock_irqrestore(&maint->lock, flags);
 	wake_up(&maint->wait);
@@ -143,415 +127,6 @@ void tow_maint_describe(struct tow_maint *maint, struct tow_query *query)
 	query->maint_error = maint->error;
 	query->maint_rebuilds = maint->rebuilds;
 	spin_unlock_irqrestore(&maint->lock, flags);
-}
-
-/* Called by providers in any context, maybe with their locks held. */
-static void tow_maint_qp_event(struct ib_event *event, void *context)
-{
-	switch (event->event) {
-	case IB_EVENT_QP_FATAL:
-	case IB_EVENT_QP_REQ_ERR:
-	case IB_EVENT_QP_ACCESS_ERR:
-		tow_maint_broken(context, -EIO);
-		break;
-	default:
-		break;
-	}
-}
-
-/**
- * tow_maint_qp_attr - what to ask for when a queue pair is made
- * @maint: the maintenance queue pair; its CQ is there
- * @attr: where to
- */
-void tow_maint_qp_attr(struct tow_maint *maint, struct ib_qp_init_attr *attr)
-{
-	memset(attr, 0, sizeof(*attr));
-	attr->event_handler = tow_maint_qp_event;
-	attr->qp_context = maint;
-	attr->send_cq = maint->cq;
-	attr->recv_cq = maint->cq;
-	attr->cap.max_send_wr = TOW_MAINT_SEND_WR;
-	attr->cap.max_recv_wr = TOW_MAINT_RECV_WR;
-	attr->cap.max_send_sge = 1;
-	attr->cap.max_recv_sge = 1;
-	attr->sq_sig_type = IB_SIGNAL_REQ_WR;
-	attr->qp_type = IB_QPT_RC;
-}
-
-/* How well a RoCE address serves: 0 is not at all. */
-static int tow_maint_rank_gid(const struct ib_gid_attr *attr)
-{
-	const struct in6_addr *addr = (const struct in6_addr *)attr->gid.raw;
-
-	if (attr->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
-		return 1;
-	if (ipv6_addr_v4mapped(addr))
-		return 4;
-	return ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL ? 2 : 3;
-}
-
-/* The best of the port's addresses, with a reference. */
-static const struct ib_gid_attr *tow_maint_find_gid(struct ib_device *ibdev,
-						    u32 port, int count)
-{
-	const struct ib_gid_attr *best = NULL, *attr;
-	int i;
-
-	for (i = 0; i < count; i++) {
-		attr = rdma_get_gid_attr(ibdev, port, i);
-		if (IS_ERR(attr))
-			continue;
-		if (best && tow_maint_rank_gid(best) >=
-			    tow_maint_rank_gid(attr)) {
-			rdma_put_gid_attr(attr);
-			continue;
-		}
-		if (best)
-			rdma_put_gid_attr(best);
-		best = attr;
-	}
-	return best ?: ERR_PTR(-EADDRNOTAVAIL);
-}
-
-/*
- * RoCE: the way to oneself.  Queue pairs that the kernel makes must bring the
- * Ethernet address along; nobody looks it up for them.
- */
-static int tow_maint_address_roce(struct tow_maint *maint,
-				  const struct ib_port_attr *port,
-				  struct rdma_ah_attr *ah)
-{
-	struct tow_device *dev = tow_maint_device(maint);
-	const struct ib_gid_attr *attr;
-	int ret;
-
-	attr = tow_maint_find_gid(dev->ibdev, dev->port, port->gid_tbl_len);
-	if (IS_ERR(attr))
-		return PTR_ERR(attr);
-	ret = rdma_read_gid_l2_fields(attr, NULL, ah->roce.dmac);
-	if (!ret) {
-		maint->gid = attr->gid;
-		maint->gid_index = attr->index;
-		rdma_ah_set_grh(ah, &maint->gid, 0, attr->index, 1, 0);
-	}
-	rdma_put_gid_attr(attr);
-	return ret;
-}
-
-/* InfiniBand: a port has a local identifier once a subnet manager was there. */
-static int tow_maint_address_ib(struct tow_maint *maint,
-				const struct ib_port_attr *port,
-				struct rdma_ah_attr *ah)
-{
-	if (!port->lid)
-		return -ENETDOWN;
-	maint->lid = port->lid;
-	rdma_ah_set_dlid(ah, port->lid);
-	return 0;
-}
-
-/* Is the address that the queue pair is connected to still ours? */
-static bool tow_maint_address_valid(struct tow_maint *maint)
-{
-	struct tow_device *dev = tow_maint_device(maint);
-	struct ib_port_attr port;
-	union ib_gid gid;
-
-	switch (dev->transport) {
-	case TOW_TRANSPORT_ROCE:
-		return !rdma_query_gid(dev->ibdev, dev->port, maint->gid_index,
-				       &gid) &&
-		       !memcmp(&gid, &maint->gid, sizeof(gid));
-	case TOW_TRANSPORT_IB:
-		return !ib_query_port(dev->ibdev, dev->port, &port) &&
-		       port.lid == maint->lid;
-	default:
-		/* The connection itself tells. */
-		return true;
-	}
-}
-
-static int tow_maint_to_init(struct tow_maint *maint)
-{
-	struct ib_qp_attr attr = {
-		.qp_state	= IB_QPS_INIT,
-		.port_num	= tow_maint_device(maint)->port,
-	};
-
-	return ib_modify_qp(maint->qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
-			    IB_QP_PORT | IB_QP_ACCESS_FLAGS);
-}
-
-static int tow_maint_to_rtr(struct tow_maint *maint)
-{
-	struct tow_device *dev = tow_maint_device(maint);
-	struct ib_qp_attr attr = {
-		.qp_state		= IB_QPS_RTR,
-		.dest_qp_num		= maint->qp->qp_num,
-		.max_dest_rd_atomic	= 1,
-		.min_rnr_timer		= TOW_MAINT_MIN_RNR,
-	};
-	struct ib_port_attr port;
-	int ret;
-
-	ret = ib_query_port(dev->ibdev, dev->port, &port);
-	if (ret)
-		return ret;
-	attr.path_mtu = port.active_mtu;
-	attr.ah_attr.type = rdma_ah_find_type(dev->ibdev, dev->port);
-	rdma_ah_set_port_num(&attr.ah_attr, dev->port);
-	if (dev->transport == TOW_TRANSPORT_ROCE)
-		ret = tow_maint_address_roce(maint, &port, &attr.ah_attr);
-	else
-		ret = tow_maint_address_ib(maint, &port, &attr.ah_attr);
-	if (ret)
-		return ret;
-	return ib_modify_qp(maint->qp, &attr, IB_QP_STATE | IB_QP_AV |
-			    IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN |
-			    IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER);
-}
-
-static int tow_maint_to_rts(struct tow_maint *maint)
-{
-	struct ib_qp_attr attr = {
-		.qp_state	= IB_QPS_RTS,
-		.timeout	= TOW_MAINT_TIMEOUT,
-		.retry_cnt	= TOW_MAINT_RETRIES,
-		.rnr_retry	= TOW_MAINT_RETRIES,
-		.max_rd_atomic	= 1,
-	};
-
-	return ib_modify_qp(maint->qp, &attr, IB_QP_STATE | IB_QP_SQ_PSN |
-			    IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
-			    IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC);
-}
-
-/* InfiniBand and RoCE; tow_maint_teardown() undoes what was done. */
-static int tow_maint_connect_self(struct tow_maint *maint)
-{
-	struct ib_qp_init_attr attr;
-	struct ib_qp *qp;
-	int ret;
-
-	tow_maint_qp_attr(maint, &attr);
-	qp = ib_create_qp(tow_maint_device(maint)->pd, &attr);
-	if (IS_ERR(qp))
-		return PTR_ERR(qp);
-	maint->qp = qp;
-	ret = tow_maint_to_init(maint);
-	if (!ret)
-		ret = tow_maint_to_rtr(maint);
-	if (!ret)
-		ret = tow_maint_to_rts(maint);
-	return ret;
-}
-
-/* Called from tow_maint_poll(). */
-static void tow_maint_request_done(struct ib_cq *cq, struct ib_wc *wc)
-{
-	struct tow_maint *maint = cq->cq_context;
-
-	maint->request.outstanding--;
-	if (maint->request.status == IB_WC_SUCCESS)
-		maint->request.status = wc->status;
-}
-
-/*
- * Wait for the completions of what was posted.  There is nobody else to wake
- * us: some providers call completion handlers with locks held that polling
- * needs, so none is used.  A registration is usually over when it was posted,
- * or when another processor has had a moment.
- */
-static int tow_maint_poll(struct tow_maint *maint, unsigned int limit_ms)
-{
-	unsigned long end = jiffies + msecs_to_jiffies(limit_ms);
-	unsigned int looks = 0;
-
-	for (;;) {
-		bool late = time_after(jiffies, end);
-
-		ib_process_cq_direct(maint->cq, TOW_MAINT_SEND_WR);
-		if (!maint->request.outstanding)
-			return 0;
-		if (late)
-			return -ETIMEDOUT;
-		if (looks++ < TOW_MAINT_LOOKS && !need_resched())
-			cpu_relax();
-		else
-			usleep_range(20, 100);
-	}
-}
-
-/*
- * Post a chain of signalled requests.  Those that were taken are outstanding,
- * also after a failure.
- */
-static int tow_maint_post(struct tow_maint *maint, struct ib_send_wr *first)
-{
-	const struct ib_send_wr *bad = NULL;
-	struct ib_send_wr *wr;
-	int ret;
-
-	maint->request.cqe.done = tow_maint_request_done;
-	maint->request.status = IB_WC_SUCCESS;
-	maint->request.outstanding = 0;
-	for (wr = first; wr; wr = (struct ib_send_wr *)wr->next) {
-		wr->wr_cqe = &maint->request.cqe;
-		maint->request.outstanding++;
-	}
-	/*
-	 * soft-RoCE of 6.1 works in a tasklet.  With soft interrupts held back
-	 * it runs here, when they are let loose, and not in some other thread.
-	 */
-	local_bh_disable();
-	ret = ib_post_send(maint->qp, first, &bad);
-	local_bh_enable();
-	if (ret) {
-		for (wr = (struct ib_send_wr *)bad; wr;
-		     wr = (struct ib_send_wr *)wr->next)
-			maint->request.outstanding--;
-	}
-	return ret;
-}
-
-static int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first)
-{
-	int ret;
-
-	ret = tow_maint_post(maint, first);
-	if (!ret)
-		ret = tow_maint_poll(maint, TOW_MAINT_REQUEST_MS);
-	if (!ret && maint->request.status != IB_WC_SUCCESS)
-		ret = -EIO;
-	return ret;
-}
-
-static void tow_maint_probe_free(struct tow_maint *maint)
-{
-	struct ib_device *ibdev = tow_maint_ibdev(maint);
-
-	if (maint->probe.mr)
-		ib_dereg_mr(maint->probe.mr);
-	if (maint->probe.mapped)
-		ib_dma_unmap_sg(ibdev, &maint->probe.sg, 1, DMA_BIDIRECTIONAL);
-	if (maint->probe.page)
-		__free_page(maint->probe.page);
-	memset(&maint->probe, 0, sizeof(maint->probe));
-}
-
-static int tow_maint_probe_alloc(struct tow_maint *maint)
-{
-	struct tow_device *dev = tow_maint_device(maint);
-	struct ib_mr *mr;
-	int ret;
-
-	maint->probe.page = alloc_page(GFP_KERNEL | __GFP_ZERO);
-	if (!maint->probe.page)
-		return -ENOMEM;
-	sg_init_table(&maint->probe.sg, 1);
-	sg_set_page(&maint->probe.sg, maint->probe.page, PAGE_SIZE, 0);
-	if (ib_dma_map_sg(dev->ibdev, &maint->probe.sg, 1,
-			  DMA_BIDIRECTIONAL) != 1)
-		return -ENOMEM;
-	maint->probe.mapped = true;
-	mr = ib_alloc_mr(dev->pd, IB_MR_TYPE_MEM_REG, 1);
-	if (IS_ERR(mr))
-		return PTR_ERR(mr);
-	maint->probe.mr = mr;
-	ret = ib_map_mr_sg(mr, &maint->probe.sg, 1, NULL, PAGE_SIZE);
-	if (ret != 1)
-		return ret < 0 ? ret : -EIO;
-	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
-	return 0;
-}
-
-static int tow_maint_probe_execute(struct tow_maint *maint)
-{
-	struct ib_mr *mr = maint->probe.mr;
-	struct ib_send_wr invalidate = {
-		.opcode			= IB_WR_LOCAL_INV,
-		.send_flags		= IB_SEND_SIGNALED,
-		.ex.invalidate_rkey	= mr->rkey,
-	};
-	struct ib_reg_wr reg = {
-		.wr.next	= &invalidate,
-		.wr.opcode	= IB_WR_REG_MR,
-		.wr.send_flags	= IB_SEND_SIGNALED,
-		.mr		= mr,
-		.key		= mr->rkey,
-		.access		= IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ,
-	};
-
-	return tow_maint_execute(maint, &reg.wr);
-}
-
-/* Register one page and take it back: what the queue pair is for. */
-static int tow_maint_probe(struct tow_maint *maint)
-{
-	int ret;
-
-	ret = tow_maint_probe_alloc(maint);
-	if (!ret)
-		ret = tow_maint_probe_execute(maint);
-	/* What is still outstanding needs all of it: see teardown. */
-	if (!ret)
-		tow_maint_probe_free(maint);
-	return ret;
-}
-
-static int tow_maint_build(struct tow_maint *maint)
-{
-	struct tow_device *dev = tow_maint_device(maint);
-	struct ib_cq *cq;
-	int ret;
-
-	/* Room for both ends of an iWARP pair. */
-	cq = ib_alloc_cq(dev->ibdev, maint,
-			 2 * (TOW_MAINT_SEND_WR + TOW_MAINT_RECV_WR), 0,
-			 IB_POLL_DIRECT);
-	if (IS_ERR(cq))
-		return PTR_ERR(cq);
-	maint->cq = cq;
-	if (dev->transport == TOW_TRANSPORT_IWARP)
-		ret = tow_iwarp_connect(maint);
-	else
-		ret = tow_maint_connect_self(maint);
-	if (ret)
-		return ret;
-	return tow_maint_probe(maint);
-}
-
-/*
- * Undoes as much of tow_maint_build() as was done.  In the error state every
- * request completes; those that do not in time are forgotten by destroying the
- * queue pair, and only then their memory may go.
- */
-static void tow_maint_teardown(struct tow_maint *maint)
-{
-	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
-
-	if (maint->pair)
-		tow_iwarp_disconnect(maint);
-	else if (maint->qp)
-		ib_modify_qp(maint->qp, &attr, IB_QP_STATE);
-	if (maint->request.outstanding)
-		tow_maint_poll(maint, TOW_MAINT_DRAIN_MS);
-	if (maint->pair)
-		tow_iwarp_destroy(maint);
-	else if (maint->qp)
-		ib_destroy_qp(maint->qp);
-	maint->qp = NULL;
-	maint->request.outstanding = 0;
-	tow_maint_probe_free(maint);
-	if (maint->cq)
-		ib_free_cq(maint->cq);
-	maint->cq = NULL;
-
-	/* What its end made it say must not be held against the next one. */
-	spin_lock_irq(&maint->lock);
-	maint->broken = 0;
-	spin_unlock_irq(&maint->lock);
 }
 
 /* Have the work item run at once. */

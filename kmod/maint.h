@@ -20,6 +20,7 @@
 
 #include "uapi/towline.h"
 
+struct tow_device;
 struct tow_maint_pair;
 
 /* Work requests that may be posted at a time. */
@@ -91,6 +92,7 @@ struct tow_maint {
 	} probe;
 };
 
+/* maint.c */
 void tow_maint_init(struct tow_maint *maint);
 void tow_maint_start(struct tow_maint *maint);
 void tow_maint_stop_begin(struct tow_maint *maint);
@@ -100,8 +102,16 @@ void tow_maint_broken(struct tow_maint *maint, int error);
 void tow_maint_changed(struct tow_maint *maint);
 void tow_maint_describe(struct tow_maint *maint, struct tow_query *query);
 bool tow_maint_stopping(struct tow_maint *maint);
+struct tow_device *tow_maint_device(struct tow_maint *maint);
+
+/* maint_qp.c */
+int tow_maint_build(struct tow_maint *maint);
+void tow_maint_teardown(struct tow_maint *maint);
+bool tow_maint_address_valid(struct tow_maint *maint);
+int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first);
 void tow_maint_qp_attr(struct tow_maint *maint, struct ib_qp_init_attr *attr);
 
+/* maint_iwarp.c */
 int tow_iwarp_connect(struct tow_maint *maint);
 void tow_iwarp_disconnect(struct tow_maint *maint);
 void tow_iwarp_destroy(struct tow_maint *maint);

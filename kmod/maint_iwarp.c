@@ -305,9 +305,8 @@ static int tow_iwarp_resolve(struct tow_maint_pair *pair,
 static int tow_iwarp_make_qp(struct tow_maint_pair *pair,
 			     struct rdma_cm_id *id)
 {
+	struct tow_device *dev = tow_maint_device(pair->maint);
 	struct ib_qp_init_attr attr;
-	struct tow_device *dev = container_of(pair->maint, struct tow_device,
-					      maint);
 
 	tow_maint_qp_attr(pair->maint, &attr);
 	return rdma_create_qp(id, dev->pd, &attr);
