@@ -135,6 +135,28 @@ void print_json(struct json_object *value)
 						   JSON_C_TO_STRING_NOSLASHESCAPE));
 }
 
+void print_apart(struct json_object *answers, void (*print_one)(struct json_object *answer))
+{
+	size_t i, count = json_object_array_length(answers);
+
+	for (i = 0; i < count; i++) {
+		if (i)
+			putchar('\n');
+		print_one(json_object_array_get_idx(answers, i));
+	}
+}
+
+int show_answers(const struct choice *choice, int ret, struct json_object *answers,
+		 void (*print)(struct json_object *answers))
+{
+	if (choice->json)
+		print_json(answers);
+	else if (!ret || json_object_array_length(answers))
+		print(answers);
+	json_object_put(answers);
+	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 struct json_object *hex_object(const uint8_t *bytes, size_t count)
 {
 	char text[2 * HEX_BYTES_MAX + 1] = "";

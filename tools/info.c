@@ -211,13 +211,7 @@ static int ask_info(const char *name, const void *arg, struct json_object *answe
 
 static void print_all(struct json_object *devices)
 {
-	size_t i, count = json_object_array_length(devices);
-
-	for (i = 0; i < count; i++) {
-		if (i)
-			putchar('\n');
-		print_device(json_object_array_get_idx(devices, i));
-	}
+	print_apart(devices, print_device);
 }
 
 int command_info(int argc, char **argv)
@@ -236,10 +230,5 @@ int command_info(int argc, char **argv)
 		return EXIT_FAILURE;
 	devices = json_object_new_array();
 	ret = ask_devices(&choice, ask_info, NULL, devices);
-	if (choice.json)
-		print_json(devices);
-	else
-		print_all(devices);
-	json_object_put(devices);
-	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+	return show_answers(&choice, ret, devices, print_all);
 }

@@ -128,13 +128,7 @@ static void print_pool(struct json_object *pool)
 
 static void print_all(struct json_object *pools)
 {
-	size_t i, count = json_object_array_length(pools);
-
-	for (i = 0; i < count; i++) {
-		if (i)
-			putchar('\n');
-		print_pool(json_object_array_get_idx(pools, i));
-	}
+	print_apart(pools, print_pool);
 }
 
 /* ---- --set ---- */
@@ -278,10 +272,5 @@ int command_pool(int argc, char **argv)
 		ret = set_and_ask(&options, pools);
 	else
 		ret = ask_devices(&options.choice, ask_pool, NULL, pools);
-	if (options.choice.json)
-		print_json(pools);
-	else
-		print_all(pools);
-	json_object_put(pools);
-	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+	return show_answers(&options.choice, ret, pools, print_all);
 }

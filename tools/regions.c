@@ -202,10 +202,5 @@ int command_regions(int argc, char **argv)
 		return EXIT_FAILURE;
 	regions = json_object_new_array();
 	ret = ask_devices(&options.choice, ask_regions, &options, regions);
-	if (options.choice.json)
-		print_json(regions);
-	else if (!ret || json_object_array_length(regions))
-		print_all(regions);
-	json_object_put(regions);
-	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+	return show_answers(&options.choice, ret, regions, print_all);
 }

@@ -51,6 +51,17 @@ int choose_one(const char *asked, char name[TOW_DEVICE_NAME_MAX]);
 /* Say on standard error what a negative errno of towline's means. */
 void complain(const char *device, int error);
 
+/*
+ * The end of a subcommand: the list @answers as JSON or, if there is anything in
+ * it or nothing went wrong, as @print shows it; they are given back.  Returns the
+ * exit status for @ret.
+ */
+int show_answers(const struct choice *choice, int ret, struct json_object *answers,
+		 void (*print)(struct json_object *answers));
+
+/* For @print: one after the other, with an empty line in between. */
+void print_apart(struct json_object *answers, void (*print_one)(struct json_object *answer));
+
 void print_json(struct json_object *value);
 
 /* Bytes as hexadecimal digits; at most 64 of them. */
