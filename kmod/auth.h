@@ -6,6 +6,8 @@
  * from what anybody else says by MACs (HMAC-SHA256).  Each MAC covers a label
  * of its own, so that none can be used for anything else, nor be sent back to
  * whom it came from; and both ends' nonces, so that none can be used again.
+ *
+ * What is covered, byte by byte, is in auth.c and in Documentation/security.md.
  */
 #ifndef TOW_AUTH_H
 #define TOW_AUTH_H
@@ -20,6 +22,10 @@ struct crypto_shash;
 
 /* A key's description, with the terminating zero. */
 #define TOW_KEY_NAME_MAX	128
+
+/* What a cluster key may consist of. */
+#define TOW_KEY_BYTES_MIN	16
+#define TOW_KEY_BYTES_MAX	1024
 
 /**
  * struct tow_cluster_key - a device's cluster key

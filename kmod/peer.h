@@ -14,9 +14,11 @@
 #include <linux/xarray.h>
 
 #include "auth.h"
+#include "peer_sysfs.h"
 #include "recorder.h"
 #include "uapi/towline.h"
 
+struct ib_device;
 struct tow_client;
 struct tow_device;
 struct tow_session;
@@ -97,8 +99,12 @@ struct tow_address {
  * @removed: not in tow_peers.by_id any more
  * @sent: control messages, of all sessions
  * @received: likewise
+ * @bytes_written: that operations wrote there, of all sessions
+ * @bytes_read: that operations read there, of all sessions
+ * @operations: of all sessions
  * @recorder: what happened last
- * @node: its folder in sysfs; NULL: it has none
+ * @node: how it is seen in sysfs and debugfs, under tow_peer_dirs.lock; NULL: it
+ *	is not
  */
 struct tow_peer {
 	struct kref		refs;
@@ -116,14 +122,17 @@ struct tow_peer {
 	bool			removed;
 	atomic64_t		sent;
 	atomic64_t		received;
+	atomic64_t		bytes_written;
+	atomic64_t		bytes_read;
+	atomic64_t		operations;
 	struct tow_recorder	recorder;
 	struct tow_peer_node	*node;
 };
 
 /**
  * struct tow_peers - a device's peers
- * @lock: protects all but @settings, @key and @cq_pool; a session's lock may be
- *	taken within
+ * @lock: protects all but @settings, @key, @cq_pool and @dirs; a session's lock
+ *	may be taken within
  * @by_id: with a reference
  * @last_id: of the youngest
  * @attempts: struct tow_attempt that go on
@@ -135,9 +144,10 @@ struct tow_peer {
  * @key: the cluster key
  * @control_pd: for control queue pairs: nobody's memory is reachable by it
  * @cq_pool: completion queues of data queue pairs
+ * @dirs: where they are to be seen
  */
 struct tow_peers {
-	/* protects all but settings, key, cq_pool */
+	/* protects all but settings, key, cq_pool, dirs */
 	struct mutex			lock;
 	struct xarray			by_id;
 	u64				last_id;
@@ -150,6 +160,7 @@ struct tow_peers {
 	struct tow_cluster_key		key;
 	struct ib_pd			*control_pd;
 	struct tow_cq_pool		*cq_pool;
+	struct tow_peer_dirs		dirs;
 };
 
 void tow_peer_get(struct tow_peer *peer);
@@ -161,5 +172,12 @@ struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
 long tow_peer_call(struct tow_client *client, unsigned int cmd,
 		   void __user *user);
+
+/* listen.c */
+int tow_listen_move(struct tow_device *dev, u16 port);
+
+/* peer_settings.c */
+void tow_peer_settings_init(struct tow_peer_settings *settings,
+			    struct ib_device *ibdev);
 
 #endif /* TOW_PEER_H */

@@ -10,8 +10,13 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
+struct tow_device;
+
 /* What is remembered of each peer. */
 #define TOW_RECORDER_EVENTS	64
+
+/* How many of them go to the log when something times out. */
+#define TOW_RECORDER_DUMPED	16
 
 /**
  * struct tow_event - something that happened
@@ -31,18 +36,23 @@ struct tow_event {
 
 /**
  * struct tow_recorder - a ring of events
- * @lock: protects the others; taken in any context
+ * @dev: the device, for the trace; whoever has the recorder keeps it
+ * @peer: the peer's number, for the trace
+ * @lock: protects what follows; taken in any context
  * @count: events that there were
  * @events: the last of them
  */
 struct tow_recorder {
+	struct tow_device	*dev;
+	u64			peer;
 	/* protects count, events */
 	spinlock_t		lock;
 	u64			count;
 	struct tow_event	events[TOW_RECORDER_EVENTS];
 };
 
-void tow_recorder_init(struct tow_recorder *recorder);
+void tow_recorder_init(struct tow_recorder *recorder, struct tow_device *dev,
+		       u64 peer);
 void tow_recorder_note(struct tow_recorder *recorder, u32 epoch,
 		       const char *stage, u64 subject, int error);
 void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file);

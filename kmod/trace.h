@@ -15,6 +15,7 @@
 #include <linux/tracepoint.h>
 
 #include "device.h"
+#include "recorder.h"
 
 TRACE_DEFINE_ENUM(TOW_MAINT_WAITING);
 TRACE_DEFINE_ENUM(TOW_MAINT_CONNECTING);
@@ -272,6 +273,32 @@ TRACE_EVENT(tow_limit,
 	    TP_printk("%s %s used=%llu max=%llu amount=%llu", __entry->name,
 		      __entry->file, __entry->used, __entry->max,
 		      __entry->amount)
+);
+
+/* ---- auth, recorder ------------------------------------------------------- */
+
+/* What the flight recorder notes of a peer; error is 0 or a negative errno. */
+TRACE_EVENT(tow_peer_event,
+	    TP_PROTO(struct tow_recorder *recorder, u32 epoch,
+		     const char *stage, u64 subject, int error),
+	    TP_ARGS(recorder, epoch, stage, subject, error),
+	    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+			     __array(char, stage, 64)
+			     __field(u64, peer)
+			     __field(u64, subject)
+			     __field(u32, epoch)
+			     __field(int, error)
+	    ),
+	    TP_fast_assign(tow_device_name(recorder->dev, __entry->name);
+			   strscpy(__entry->stage, stage, 64);
+			   __entry->peer = recorder->peer;
+			   __entry->subject = subject;
+			   __entry->epoch = epoch;
+			   __entry->error = error;
+	    ),
+	    TP_printk("%s peer=%llu epoch=%u stage=\"%s\" subject=%llu error=%d",
+		      __entry->name, __entry->peer, __entry->epoch,
+		      __entry->stage, __entry->subject, __entry->error)
 );
 
 #endif /* TOW_TRACE_H */

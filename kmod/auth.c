@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The cluster key, and what is proved with it.
+ *
+ * Every MAC is HMAC-SHA256 over a label, its terminating zero included (so no
+ * label is the beginning of another), and then over exactly these bytes:
+ *
+ *	key		label, each after "towline 1 "	then
+ *	cluster key	"responder"			transcript
+ *	cluster key	"initiator"			transcript
+ *	cluster key	"initiator to responder"	transcript
+ *	cluster key	"responder to initiator"	transcript
+ *	cluster key	"data"				transcript
+ *	data key	"data queue pair"		struct tow_auth_data
+ *	direction key	"message"			the message, MAC zero
+ *
+ * The first two prove who is who and travel in the handshake; the next three are
+ * the keys of one session and never leave this file.  Both ends' nonces are in
+ * the transcript, so nothing of one session is worth anything in another.
+ *
+ * Nodes without a cluster key, where that is allowed, do the same with a key that
+ * everybody knows: there is one way through the code, and mistakes of the wire
+ * are found either way.
+ */
+#include <crypto/algapi.h>
+#include <crypto/hash.h>
+#include <keys/user-type.h>
+#include <linux/ctype.h>
+#include <linux/err.h>
+#include <linux/key.h>
+#include <linux/rwsem.h>
+#include <linux/string.h>
+
+#include "auth.h"
+
+#if !IS_ENABLED(CONFIG_KEYS)
+#error "towline: the cluster key comes from the kernel's key service (CONFIG_KEYS)"
+#endif
+
+/* The key of those who have none. */
+static const u8 tow_auth_no_key[TOW_WIRE_MAC_BYTES];
+
+/* What both ends saw of each other.  No padding: every byte counts. */
+struct tow_auth_transcript {
+	struct tow_wire_request	request;
+	u8			reply[offsetof(struct tow_wire_reply, mac)];
+	struct in6_addr		initiator;
+	struct in6_addr		responder;
+};
+
+static_assert(sizeof(struct tow_auth_transcript) == 56 + 64 + 16 + 16);
+
+/* Whose MAC of a data queue pair it is. */
+enum tow_auth_role {
+	TOW_AUTH_INITIATOR	= 1,
+	TOW_AUTH_RESPONDER	= 2
+};
+
+/* What the MAC of a data queue pair's request or reply covers. */
+struct tow_auth_data {
+	u8	role;
+	__le64	session;
+	__le32	index;
+	__le32	qp_num;
+} __packed;
+
+static_assert(sizeof(struct tow_auth_data) == 17);
+
+/* ---- HMAC ----------------------------------------------------------------- */
+
+/* A transform with a key; or an ERR_PTR: -ENOMEM, -ENOENT if there is no SHA-256 */
+static struct crypto_shash *tow_auth_keyed(const void *key, size_t bytes)
+{
+	struct crypto_shash *hmac;
+	int ret;
+
+	hmac = crypto_alloc_shash("hmac(sha256)", 0, 0);
+	if (IS_ERR(hmac))
+		return hmac;
+	ret = crypto_shash_setkey(hmac, key, bytes);
+	if (ret) {
+		crypto_free_shash(hmac);
+		return ERR_PTR(ret);
+	}
+	return hmac;
+}
+
+/* The MAC of what a label says that it is. */
+static int tow_auth_mac(struct crypto_shash *hmac, const char *label,
+			const void *bytes, size_t count,
+			u8 mac[TOW_WIRE_MAC_BYTES])
+{
+	SHASH_DESC_ON_STACK(desc, hmac);
+	int ret;
+
+	desc->tfm = hmac;
+	ret = crypto_shash_init(desc);
+	if (!ret)
+		ret = crypto_shash_update(desc, label, strlen(label) + 1);
+	if (!ret)
+		ret = crypto_shash_finup(desc, bytes, count, mac);
+	shash_desc_zero(desc);
+	return ret;
+}
+
+/* A transform whose key is the MAC of a label and the transcript. */
+static int tow_auth_session_key(struct crypto_shash *cluster, const char *label,
+				const struct tow_auth_transcript *transcript,
+				struct crypto_shash **result)
+{
+	u8 key[TOW_WIRE_MAC_BYTES];
+	struct crypto_shash *hmac;
+	int ret;
+
+	ret = tow_auth_mac(cluster, label, transcript, sizeof(*transcript), key);
+	if (ret)
+		return ret;
+	hmac = tow_auth_keyed(key, sizeof(key));
+	memzero_explicit(key, sizeof(key));
+	if (IS_ERR(hmac))
+		return PTR_ERR(hmac);
+	*result = hmac;
+	return 0;
+}
+
+/* ---- the cluster key ------------------------------------------------------ */
+
+/**
+ * tow_cluster_key_init - there is none to begin with
+ * @key: the key
+ */
+void tow_cluster_key_init(struct tow_cluster_key *key)
+{
+	mutex_init(&key->lock);
+	key->hmac = NULL;
+	key->name[0] = '\0';
+}
+
+/**
+ * tow_cluster_key_cleanup - forget it
+ * @key: the key; nobody uses it any more
+ */
+void tow_cluster_key_cleanup(struct tow_cluster_key *key)
+{
+	crypto_free_shash(key->hmac);
+	key->hmac = NULL;
+	mutex_destroy(&key->lock);
+}
+
+/* As the key service wants it, "prefix:description", and fit for a line. */
+static bool tow_cluster_key_name_valid(const char *name)
+{
+	const char *c;
+
+	if (strlen(name) >= TOW_KEY_NAME_MAX)
+		return false;
+	for (c = name; *c; c++) {
+		if (iscntrl(*c))
+			return false;
+	}
+	return name[0] != ':' && strchr(name, ':');
+}
+
+/* Key material never leaves the key service but into the transform. */
+static struct crypto_shash *tow_cluster_key_use(struct key *key)
+{
+	const struct user_key_payload *payload;
+	struct crypto_shash *hmac;
+
+	down_read(&key->sem);
+	payload = user_key_payload_locked(key);
+	if (!payload)
+		hmac = ERR_PTR(-EKEYREVOKED);
+	else if (payload->datalen < TOW_KEY_BYTES_MIN ||
+		 payload->datalen > TOW_KEY_BYTES_MAX ||
+		 !memchr_inv(payload->data, 0, payload->datalen))
+		hmac = ERR_PTR(-EINVAL);
+	else
+		hmac = tow_auth_keyed(payload->data, payload->datalen);
+	up_read(&key->sem);
+	return hmac;
+}
+
+static struct crypto_shash *tow_cluster_key_fetch(const char *name)
+{
+	struct crypto_shash *hmac;
+	struct key *key;
+
+	if (!tow_cluster_key_name_valid(name))
+		return ERR_PTR(-EINVAL);
+	key = request_key(&key_type_logon, name, NULL);
+	if (IS_ERR(key))
+		return ERR_CAST(key);
+	hmac = tow_cluster_key_use(key);
+	key_put(key);
+	return hmac;
+}
+
+/**
+ * tow_cluster_key_set - take another key, or none
+ * @key: the key
+ * @name: description of a key of type "logon" that the calling process can find;
+ *	"" or "none": no key
+ *
+ * The key is read now: later changes to it in the key service do not matter.
+ * Sessions that exist keep their own keys.
+ *
+ * Return: 0; -EINVAL: @name is none that such a key can have, or the key has
+ * less than 16 or more than 1024 bytes, or consists of zeroes; -ENOKEY: there is
+ * no such key; -EKEYREVOKED, -EKEYEXPIRED, -EACCES: not for the caller any more,
+ * or not at all; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  The old key
+ * stays after an error.
+ */
+int tow_cluster_key_set(struct tow_cluster_key *key, const char *name)
+{
+	struct crypto_shash *hmac = NULL;
+
+	if (!strcmp(name, "none"))
+		name = "";
+	if (name[0]) {
+		hmac = tow_cluster_key_fetch(name);
+		if (IS_ERR(hmac))
+			return PTR_ERR(hmac);
+	}
+	mutex_lock(&key->lock);
+	swap(key->hmac, hmac);
+	strscpy_pad(key->name, name, sizeof(key->name));
+	mutex_unlock(&key->lock);
+	crypto_free_shash(hmac);
+	return 0;
+}
+
+/**
+ * tow_cluster_key_there - is there one?
+ * @key: the key
+ *
+ * Return: whether there is one at this moment.  tow_auth_derive() goes by what
+ * was said in the handshake, so there is no harm if that changes.
+ */
+bool tow_cluster_key_there(struct tow_cluster_key *key)
+{
+	bool there;
+
+	mutex_lock(&key->lock);
+	there = key->hmac;
+	mutex_unlock(&key->lock);
+	return there;
+}
+
+/**
+ * tow_cluster_key_name - what the key is called
+ * @key: the key
+ * @name: where to; "" if there is none
+ */
+void tow_cluster_key_name(struct tow_cluster_key *key,
+			  char name[TOW_KEY_NAME_MAX])
+{
+	mutex_lock(&key->lock);
+	memcpy(name, key->name, TOW_KEY_NAME_MAX);
+	mutex_unlock(&key->lock);
+}
+
+/* ---- a session's keys ----------------------------------------------------- */
+
+static void tow_auth_write_down(struct tow_auth_transcript *transcript,
+				const struct tow_handshake *handshake)
+{
+	transcript->request = handshake->request;
+	memcpy(transcript->reply, &handshake->reply, sizeof(transcript->reply));
+	transcript->initiator = handshake->initiator;
+	transcript->responder = handshake->responder;
+}
+
+static int tow_auth_derive_from(struct tow_auth *auth,
+				struct crypto_shash *cluster,
+				const struct tow_handshake *handshake,
+				bool initiator,
+				u8 reply_mac[TOW_WIRE_MAC_BYTES])
+{
+	struct tow_auth_transcript transcript;
+	int ret;
+
+	tow_auth_write_down(&transcript, handshake);
+	ret = tow_auth_mac(cluster, "towline 1 responder", &transcript,
+			   sizeof(transcript), reply_mac);
+	if (ret)
+		return ret;
+	ret = tow_auth_mac(cluster, "towline 1 initiator", &transcript,
+			   sizeof(transcript), auth->initiator_mac);
+	if (ret)
+		return ret;
+	ret = tow_auth_session_key(cluster, "towline 1 initiator to responder",
+				   &transcript,
+				   initiator ? &auth->send : &auth->receive);
+	if (ret)
+		return ret;
+	ret = tow_auth_session_key(cluster, "towline 1 responder to initiator",
+				   &transcript,
+				   initiator ? &auth->receive : &auth->send);
+	if (ret)
+		return ret;
+	return tow_auth_session_key(cluster, "towline 1 data", &transcript,
+				    &auth->data);
+}
+
+/*
+ * Which key it is follows from what both have said, not from whether there is one
+ * at this moment: an administrator who takes the key away meanwhile must not turn
+ * a session that calls itself authenticated into one that everybody can make.
+ */
+static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
+{
+	u32 initiator = le32_to_cpu(handshake->request.control.features);
+	u32 responder = le32_to_cpu(handshake->reply.features);
+
+	if ((initiator ^ responder) & TOW_WIRE_AUTHENTICATED)
+		return -ENOKEY;
+	*says = initiator & TOW_WIRE_AUTHENTICATED;
+	return 0;
+}
+
+/**
+ * tow_auth_derive - make the keys of a session
+ * @auth: where to; zeroed, or after tow_auth_cleanup()
+ * @key: the cluster key
+ * @handshake: complete, but for the MAC in its reply
+ * @initiator: we are
+ * @reply_mac: the MAC that belongs into the reply: the responder sends it, the
+ *	initiator compares it with tow_auth_equal()
+ *
+ * If both ends said that they have a cluster key (TOW_WIRE_AUTHENTICATED), it is
+ * used; if both said that they have none, zeroes are: whether that is allowed is
+ * for the caller to decide.
+ *
+ * Return: 0; -ENOKEY: only one of both said so, or there is no key any more;
+ * -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an error there are no
+ * keys in @auth.
+ */
+int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
+		    const struct tow_handshake *handshake, bool initiator,
+		    u8 reply_mac[TOW_WIRE_MAC_BYTES])
+{
+	struct crypto_shash *nobody;
+	bool keyed;
+	int ret;
+
+	ret = tow_auth_says_key(handshake, &keyed);
+	if (ret)
+		return ret;
+	if (keyed) {
+		mutex_lock(&key->lock);
+		ret = key->hmac ? tow_auth_derive_from(auth, key->hmac,
+						       handshake, initiator,
+						       reply_mac) : -ENOKEY;
+		mutex_unlock(&key->lock);
+	} else {
+		nobody = tow_auth_keyed(tow_auth_no_key,
+					sizeof(tow_auth_no_key));
+		if (IS_ERR(nobody))
+			return PTR_ERR(nobody);
+		ret = tow_auth_derive_from(auth, nobody, handshake, initiator,
+					   reply_mac);
+		crypto_free_shash(nobody);
+	}
+	if (ret)
+		tow_auth_cleanup(auth);
+	return ret;
+}
+
+/**
+ * tow_auth_cleanup - forget a session's keys
+ * @auth: the keys, if there are any; nobody uses them any more
+ */
+void tow_auth_cleanup(struct tow_auth *auth)
+{
+	crypto_free_shash(auth->send);
+	crypto_free_shash(auth->receive);
+	crypto_free_shash(auth->data);
+	memzero_explicit(auth, sizeof(*auth));
+}
+
+/* ---- what the keys are for ------------------------------------------------ */
+
+/**
+ * tow_auth_data_mac - the MAC of a data queue pair's request or reply
+ * @auth: the session's keys
+ * @initiator: the one who says it initiated the session
+ * @session: what both ends call the session
+ * @index: which of its data queue pairs
+ * @qp_num: the queue pair of the one who says it
+ * @mac: where to
+ *
+ * Return: 0; -ENOKEY: there are no keys yet; what the hash says, else.
+ */
+int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
+		      u32 index, u32 qp_num,
+		      u8 mac[TOW_WIRE_SHORT_MAC_BYTES])
+{
+	struct tow_auth_data data = {
+		.role		= initiator ? TOW_AUTH_INITIATOR :
+					      TOW_AUTH_RESPONDER,
+		.session	= cpu_to_le64(session),
+		.index		= cpu_to_le32(index),
+		.qp_num		= cpu_to_le32(qp_num),
+	};
+	u8 whole[TOW_WIRE_MAC_BYTES];
+	int ret;
+
+	if (!auth->data)
+		return -ENOKEY;
+	ret = tow_auth_mac(auth->data, "towline 1 data queue pair", &data,
+			   sizeof(data), whole);
+	if (!ret)
+		memcpy(mac, whole, TOW_WIRE_SHORT_MAC_BYTES);
+	memzero_explicit(whole, sizeof(whole));
+	return ret;
+}
+
+/* As if the MAC's bytes were zero, whatever is there. */
+static int tow_auth_message_mac(struct crypto_shash *hmac, const void *message,
+				size_t bytes, u8 mac[TOW_WIRE_MAC_BYTES])
+{
+	static const char label[] = "towline 1 message";
+	static const u8 zeroes[TOW_WIRE_SHORT_MAC_BYTES];
+	const size_t before = offsetof(struct tow_wire_header, mac);
+	const size_t after = before + sizeof(zeroes);
+	SHASH_DESC_ON_STACK(desc, hmac);
+	int ret;
+
+	if (!hmac)
+		return -ENOKEY;
+	if (bytes < sizeof(struct tow_wire_header))
+		return -EINVAL;
+	desc->tfm = hmac;
+	ret = crypto_shash_init(desc);
+	if (!ret)
+		ret = crypto_shash_update(desc, label, sizeof(label));
+	if (!ret)
+		ret = crypto_shash_update(desc, message, before);
+	if (!ret)
+		ret = crypto_shash_update(desc, zeroes, sizeof(zeroes));
+	if (!ret)
+		ret = crypto_shash_finup(desc, message + after, bytes - after,
+					 mac);
+	shash_desc_zero(desc);
+	return ret;
+}
+
+/**
+ * tow_auth_sign - put the MAC into a message that we send
+ * @auth: the session's keys
+ * @message: begins with a complete struct tow_wire_header
+ * @bytes: of the whole message
+ *
+ * Allocates nothing and does not sleep; any number at the same time.
+ *
+ * Return: 0; -ENOKEY: there are no keys yet; -EINVAL: shorter than a header; what
+ * the hash says, else.  The message must not be sent then.
+ */
+int tow_auth_sign(struct tow_auth *auth, void *message, size_t bytes)
+{
+	struct tow_wire_header *header = message;
+	u8 mac[TOW_WIRE_MAC_BYTES];
+	int ret;
+
+	ret = tow_auth_message_mac(auth->send, message, bytes, mac);
+	if (!ret)
+		memcpy(header->mac, mac, sizeof(header->mac));
+	return ret;
+}
+
+/**
+ * tow_auth_verify - is a message from the other end, and as it was sent?
+ * @auth: the session's keys
+ * @message: what came; left as it is
+ * @bytes: how much of it
+ *
+ * Says nothing about whether it makes sense, or came before: its counter tells
+ * that.  Allocates nothing and does not sleep.
+ *
+ * Return: whether it is; false also if there are no keys yet, and for what is
+ * shorter than a header.
+ */
+bool tow_auth_verify(struct tow_auth *auth, void *message, size_t bytes)
+{
+	const struct tow_wire_header *header = message;
+	u8 mac[TOW_WIRE_MAC_BYTES];
+
+	if (tow_auth_message_mac(auth->receive, message, bytes, mac))
+		return false;
+	return tow_auth_equal(header->mac, mac, sizeof(header->mac));
+}
+
+/**
+ * tow_auth_equal - are two MACs the same?
+ * @one: one
+ * @other: the other
+ * @bytes: of each
+ *
+ * Takes as long whether they are or not, so that nobody can find out how much of
+ * a guess was right.
+ *
+ * Return: whether they are.
+ */
+bool tow_auth_equal(const u8 *one, const u8 *other, size_t bytes)
+{
+	return !crypto_memneq(one, other, bytes);
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The flight recorder: what happened last with a peer.
+ *
+ * Noting takes a short lock and no memory, so it can be done anywhere.  Readers
+ * take out one event at a time: they never keep a writer waiting for longer than
+ * that, and miss what was overwritten meanwhile.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/math64.h>
+#include <linux/printk.h>
+#include <linux/ratelimit.h>
+#include <linux/sched/clock.h>
+#include <linux/string.h>
+#include <linux/time64.h>
+
+#include "recorder.h"
+#include "trace.h"
+
+/* What one line of the log, or of the file, may take. */
+#define TOW_RECORDER_LINE	160
+
+/* Dumps in so long; the log has other readers. */
+#define TOW_RECORDER_DUMPS	4
+#define TOW_RECORDER_INTERVAL	(10 * HZ)
+
+/**
+ * tow_recorder_init - nothing has happened yet
+ * @recorder: the recorder
+ * @dev: the device of the peer
+ * @peer: the peer's number
+ */
+void tow_recorder_init(struct tow_recorder *recorder, struct tow_device *dev,
+		       u64 peer)
+{
+	recorder->dev = dev;
+	recorder->peer = peer;
+	spin_lock_init(&recorder->lock);
+	recorder->count = 0;
+}
+
+/**
+ * tow_recorder_note - something happened
+ * @recorder: the recorder
+ * @epoch: in which session of the peer
+ * @stage: what: a string that is never freed
+ * @subject: an export's, grant's or request's number, or 0
+ * @error: a negative errno, or 0
+ *
+ * In any context.
+ */
+void tow_recorder_note(struct tow_recorder *recorder, u32 epoch,
+		       const char *stage, u64 subject, int error)
+{
+	struct tow_event event = {
+		.epoch		= epoch,
+		.stage		= stage,
+		.subject	= subject,
+		.error		= error,
+	};
+	unsigned long flags;
+
+	trace_tow_peer_event(recorder, epoch, stage, subject, error);
+	spin_lock_irqsave(&recorder->lock, flags);
+	/* Under the lock, so that times do not go backwards from line to line. */
+	event.time_ns = local_clock();
+	recorder->events[recorder->count % TOW_RECORDER_EVENTS] = event;
+	recorder->count++;
+	spin_unlock_irqrestore(&recorder->lock, flags);
+}
+
+static u64 tow_recorder_count(struct tow_recorder *recorder)
+{
+	unsigned long flags;
+	u64 count;
+
+	spin_lock_irqsave(&recorder->lock, flags);
+	count = recorder->count;
+	spin_unlock_irqrestore(&recorder->lock, flags);
+	return count;
+}
+
+/* The event of a number, if it was not overwritten. */
+static bool tow_recorder_get(struct tow_recorder *recorder, u64 number,
+			     struct tow_event *event)
+{
+	unsigned long flags;
+	bool there;
+
+	spin_lock_irqsave(&recorder->lock, flags);
+	there = recorder->count - number <= TOW_RECORDER_EVENTS;
+	if (there)
+		*event = recorder->events[number % TOW_RECORDER_EVENTS];
+	spin_unlock_irqrestore(&recorder->lock, flags);
+	return there;
+}
+
+/* As the log writes times: "12.345678". */
+static void tow_recorder_line(const struct tow_event *event,
+			      char line[TOW_RECORDER_LINE])
+{
+	u64 seconds;
+	u32 rest;
+	int used;
+
+	seconds = div_u64_rem(event->time_ns, NSEC_PER_SEC, &rest);
+	used = scnprintf(line, TOW_RECORDER_LINE, "%llu.%06u epoch=%u %s",
+			 seconds, rest / (u32)NSEC_PER_USEC, event->epoch,
+			 event->stage);
+	if (event->subject)
+		used += scnprintf(line + used, TOW_RECORDER_LINE - used,
+				  " subject=%llu", event->subject);
+	if (event->error)
+		scnprintf(line + used, TOW_RECORDER_LINE - used, " error=%d",
+			  event->error);
+}
+
+/**
+ * tow_recorder_show - write the events to a file, the oldest first
+ * @recorder: the recorder
+ * @file: where to; a line for each
+ */
+void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file)
+{
+	u64 count = tow_recorder_count(recorder);
+	char line[TOW_RECORDER_LINE];
+	struct tow_event event;
+	u64 number;
+
+	for (number = count - min_t(u64, count, TOW_RECORDER_EVENTS);
+	     number < count; number++) {
+		if (!tow_recorder_get(recorder, number, &event))
+			continue;
+		tow_recorder_line(&event, line);
+		seq_printf(file, "%s\n", line);
+	}
+}
+
+/**
+ * tow_recorder_dump - write the last events to the kernel log
+ * @recorder: the recorder
+ * @device: the device's name
+ * @peer: the peer's address
+ * @why: what went wrong: "revoke: not acknowledged in time"
+ *
+ * Not more than four in ten seconds, of all peers together: where a hundred
+ * peers fail at once, the first ones tell the story, and the others' events are
+ * in debugfs.
+ */
+void tow_recorder_dump(struct tow_recorder *recorder, const char *device,
+		       const char *peer, const char *why)
+{
+	static DEFINE_RATELIMIT_STATE(dumps, TOW_RECORDER_INTERVAL,
+				      TOW_RECORDER_DUMPS);
+	u64 count = tow_recorder_count(recorder);
+	char line[TOW_RECORDER_LINE];
+	struct tow_event event;
+	u64 number;
+
+	if (!__ratelimit(&dumps))
+		return;
+	pr_warn("%s: peer %s: %s; what happened before:\n", device, peer, why);
+	for (number = count - min_t(u64, count, TOW_RECORDER_DUMPED);
+	     number < count; number++) {
+		if (!tow_recorder_get(recorder, number, &event))
+			continue;
+		tow_recorder_line(&event, line);
+		pr_warn("%s: peer %s:   %s\n", device, peer, line);
+	}
+}
