@@ -6,8 +6,14 @@
 #ifndef TOW_COMMANDS_H
 #define TOW_COMMANDS_H
 
+/* towline exports [--all] [-d IBDEV] [--json] */
+int command_exports(int argc, char **argv);
+
 /* towline info [-d IBDEV] [--json] */
 int command_info(int argc, char **argv);
+
+/* towline peers [connect|disconnect ADDR] [-d IBDEV] [--json] */
+int command_peers(int argc, char **argv);
 
 /* towline pool [--set SIZE] [-d IBDEV] [--json] */
 int command_pool(int argc, char **argv);

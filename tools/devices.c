@@ -38,6 +38,31 @@ static const struct argp_option choice_options[] = {
 
 const struct argp choice_argp = { .options = choice_options, .parser = parse_choice };
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): argp's type */
+error_t parse_listing(int key, char *arg, struct argp_state *state)
+{
+	struct listing *listing = state->input;
+
+	(void)arg;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &listing->choice;
+		return 0;
+	case 'a':
+		listing->all = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+int say_listing(const struct listing *listing, int error)
+{
+	if (error == -EPERM && listing->all)
+		fprintf(stderr, "towline: --all takes CAP_NET_ADMIN: run it as root, outside any container\n");
+	return error;
+}
+
 void complain(const char *device, int error)
 {
 	if (device && error == -EINVAL)

@@ -88,30 +88,6 @@ static uint64_t get_u64(const void *value)
 	return number;
 }
 
-/* A kernel newer than this program may know values that have no name here. */
-static struct json_object *named(const char *const *names, size_t count, uint32_t value)
-{
-	if (value < count && names[value])
-		return json_object_new_string(names[value]);
-	return json_object_new_int64(value);
-}
-
-static struct json_object *feature_names(uint64_t bits)
-{
-	struct json_object *names = json_object_new_array();
-	char unnamed[16];
-	size_t bit;
-
-	for (bit = 0; bit < 64; bit++) {
-		if (!(bits >> bit & 1))
-			continue;
-		snprintf(unnamed, sizeof(unnamed), "bit_%zu", bit);
-		json_object_array_add(names, json_object_new_string(
-			bit < COUNT(features) ? features[bit] : unnamed));
-	}
-	return names;
-}
-
 static struct json_object *version(uint32_t number)
 {
 	char text[32];
@@ -139,11 +115,11 @@ static struct json_object *field_value(const struct field *field, const struct t
 	case VERSION:
 		return version(get_u32(value));
 	case FEATURES:
-		return feature_names(get_u64(value));
+		return bits_object(features, COUNT(features), get_u64(value));
 	case TRANSPORT:
-		return named(transports, COUNT(transports), get_u32(value));
+		return word_object(transports, COUNT(transports), get_u32(value));
 	case STATE:
-		return named(states, COUNT(states), get_u32(value));
+		return word_object(states, COUNT(states), get_u32(value));
 	}
 	return NULL;
 }

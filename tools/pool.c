@@ -57,23 +57,6 @@ static int ask_pool(const char *device, const void *arg, struct json_object *ans
 
 /* ---- plain text ---- */
 
-/* A count that this kernel does not keep is a question mark. */
-static const char *text_of(struct json_object *pool, const char *key)
-{
-	struct json_object *value = json_object_object_get(pool, key);
-
-	return value ? json_object_get_string(value) : "?";
-}
-
-static const char *size_of(struct json_object *pool, const char *key, char text[SIZE_TEXT])
-{
-	struct json_object *value = json_object_object_get(pool, key);
-
-	if (json_object_is_type(value, json_type_string))
-		return json_object_get_string(value);
-	return size_words(json_object_get_uint64(value), text);
-}
-
 /* "max" in words that fit before what it limits. */
 static const char *limit_of(struct json_object *pool, const char *key)
 {

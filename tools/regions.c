@@ -2,9 +2,7 @@
 /*
  * towline regions: who has which memory.
  */
-#include <errno.h>
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,32 +11,10 @@
 #include "regions.h"
 #include "tool.h"
 
-struct options {
-	struct choice choice;
-	bool all;
-};
-
 /* By bit. */
 static const char *const flag_names[] = {
 	"readonly", "persistent", "lingering", "user_memory", "dmabuf",
 };
-
-static struct json_object *flags_object(uint32_t flags)
-{
-	struct json_object *names = json_object_new_array();
-	char unnamed[16];
-	size_t bit;
-
-	for (bit = 0; bit < 32; bit++) {
-		if (!(flags >> bit & 1))
-			continue;
-		/* A kernel newer than this program may know more. */
-		snprintf(unnamed, sizeof(unnamed), "bit_%zu", bit);
-		json_object_array_add(names, json_object_new_string(
-			bit < COUNT(flag_names) ? flag_names[bit] : unnamed));
-	}
-	return names;
-}
 
 struct json_object *region_object(const char *device, const struct tow_region_info *info)
 {
@@ -48,7 +24,7 @@ struct json_object *region_object(const char *device, const struct tow_region_in
 	ADD("device", json_object_new_string(device));
 	ADD("id", json_object_new_uint64(info->id));
 	ADD("name", json_object_new_string(info->name));
-	ADD("flags", flags_object(info->flags));
+	ADD("flags", bits_object(flag_names, COUNT(flag_names), info->flags));
 	ADD("bytes", json_object_new_uint64(info->bytes));
 	ADD("map_bytes", json_object_new_uint64(info->map_bytes));
 	ADD("charged_bytes", json_object_new_uint64(info->charged_bytes));
@@ -84,7 +60,7 @@ static int add_regions(const char *device, const struct tow_regions *list,
 
 static int ask_regions(const char *device, const void *arg, struct json_object *answers)
 {
-	const struct options *options = arg;
+	const struct listing *listing = arg;
 	struct tow_regions *list;
 	struct tow_device *dev;
 	int ret;
@@ -92,12 +68,10 @@ static int ask_regions(const char *device, const void *arg, struct json_object *
 	ret = tow_device_open(device, 0, &dev);
 	if (ret)
 		return ret;
-	ret = tow_region_list_get(dev, options->all ? TOW_LIST_ALL : 0, &list);
+	ret = tow_region_list_get(dev, listing->all ? TOW_LIST_ALL : 0, &list);
 	tow_device_close(dev);
-	if (ret == -EPERM && options->all)
-		fprintf(stderr, "towline: --all takes CAP_NET_ADMIN: run it as root, outside any container\n");
 	if (ret)
-		return ret;
+		return say_listing(listing, ret);
 	ret = add_regions(device, list, answers);
 	tow_region_list_free(list);
 	return ret;
@@ -106,24 +80,6 @@ static int ask_regions(const char *device, const void *arg, struct json_object *
 /* ---- plain text ---- */
 
 #define ROW "%-10s %6s %10s %10s %6s %-10s %7s  %-26s %s\n"
-
-static const char *text_of(struct json_object *region, const char *key)
-{
-	return json_object_get_string(json_object_object_get(region, key));
-}
-
-static const char *size_of(struct json_object *region, const char *key, char text[SIZE_TEXT])
-{
-	return size_words(json_object_get_uint64(json_object_object_get(region, key)), text);
-}
-
-static const char *user_of(struct json_object *region)
-{
-	struct json_object *uid = json_object_object_get(region, "uid");
-	const struct passwd *user = getpwuid((uid_t)json_object_get_int64(uid));
-
-	return user ? user->pw_name : json_object_get_string(uid);
-}
 
 /* "persistent, lingering 12 s" */
 static void state_of(struct json_object *region, char *text, size_t room)
@@ -163,24 +119,6 @@ static void print_all(struct json_object *regions)
 		print_region(json_object_array_get_idx(regions, i));
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): argp's type */
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	struct options *options = state->input;
-
-	(void)arg;
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &options->choice;
-		return 0;
-	case 'a':
-		options->all = true;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
 int command_regions(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
@@ -190,17 +128,17 @@ int command_regions(int argc, char **argv)
 	static const struct argp_child children[] = { { &choice_argp, 0, NULL, 0 }, { 0 } };
 	static const struct argp argp = {
 		.options = known,
-		.parser = parse,
+		.parser = parse_listing,
 		.children = children,
 		.doc = "The regions that this user has, on each device.",
 	};
-	struct options options = { 0 };
+	struct listing listing = { 0 };
 	struct json_object *regions;
 	int ret;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &options))
+	if (argp_parse(&argp, argc, argv, 0, NULL, &listing))
 		return EXIT_FAILURE;
 	regions = json_object_new_array();
-	ret = ask_devices(&options.choice, ask_regions, &options, regions);
-	return show_answers(&options.choice, ret, regions, print_all);
+	ret = ask_devices(&listing.choice, ask_regions, &listing, regions);
+	return show_answers(&listing.choice, ret, regions, print_all);
 }

@@ -29,6 +29,18 @@ struct choice {
 /* Their parser, for argp's children; its input is a struct choice. */
 extern const struct argp choice_argp;
 
+/* The options of subcommands that list what somebody has, and can for all. */
+struct listing {
+	struct choice choice;
+	bool all;
+};
+
+/* Their parser: knows --all, and has choice_argp as its first child. */
+error_t parse_listing(int key, char *arg, struct argp_state *state);
+
+/* Words about --all if @error has to do with it; returns @error. */
+int say_listing(const struct listing *listing, int error);
+
 /*
  * Asks one device and adds what it says to the list @answers: 0 or a negative
  * errno.  Leaves words about failures to its caller.
@@ -79,6 +91,41 @@ const char *size_words(uint64_t bytes, char text[SIZE_TEXT]);
  * large for 64 bits.
  */
 int size_parse(const char *text, uint64_t *bytes);
+
+/* ---- words.c: what the kernel says in numbers and bytes, and JSON as words ---- */
+
+/* The name of @value; a kernel newer than this program may know more: a number. */
+struct json_object *word_object(const char *const *names, size_t count, uint32_t value);
+
+/* The names of the bits that are set, "bit_7" for those without. */
+struct json_object *bits_object(const char *const *names, size_t count, uint64_t bits);
+
+#define WORDS_TEXT 80
+
+/* A list of words with commas; "-" for an empty one. */
+const char *words_joined(struct json_object *list, char text[WORDS_TEXT]);
+
+/* An IPv6 address, "%", and a number; and its end. */
+#define ADDRESS_TEXT 64
+
+/* "192.0.2.1", "fe80::1%2": as the peers' folders in sysfs are called. */
+const char *address_words(const uint8_t address[TOW_ADDRESS_BYTES], uint32_t scope_id,
+			  char text[ADDRESS_TEXT]);
+
+/*
+ * Somebody's bytes as text that is safe to print: what is no UTF-8, and control
+ * characters, become U+FFFD.
+ */
+struct json_object *text_object(const uint8_t *bytes, size_t count);
+
+/* For plain text: what @object has under @key; "?" if this kernel does not say. */
+const char *text_of(struct json_object *object, const char *key);
+
+/* The same as a size, but for words ("max"). */
+const char *size_of(struct json_object *object, const char *key, char text[SIZE_TEXT]);
+
+/* The user whose number is under "uid": his name, if he has one here. */
+const char *user_of(struct json_object *object);
 
 /* ---- sysfs.c ---- */
 

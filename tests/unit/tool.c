@@ -15,6 +15,8 @@
 
 #include <kselftest.h>
 
+#include "tools/exports.h"
+#include "tools/peers.h"
 #include "tools/pool.h"
 #include "tools/regions.h"
 #include "tools/tool.h"
@@ -248,6 +250,200 @@ static void test_region_object(void)
 	json_object_put(region);
 }
 
+/* ---- words ---- */
+
+static bool shows(const char *bytes, size_t count, const char *want)
+{
+	struct json_object *text = text_object((const uint8_t *)bytes, count);
+	bool same = strcmp(json_object_get_string(text), want) == 0;
+
+	if (!same)
+		ksft_print_msg("got '%s', not '%s'\n", json_object_get_string(text), want);
+	json_object_put(text);
+	return same;
+}
+
+#define SHOWS(bytes, want) shows(bytes, sizeof(bytes) - 1, want)
+#define NO "\xef\xbf\xbd"
+
+static void test_text(void)
+{
+	ksft_test_result(SHOWS("layer 7/weights", "layer 7/weights") && SHOWS("", "") &&
+			 SHOWS("\xc2\xa0\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x90\x80\x80"
+			       "\xf4\x8f\xbf\xbf",
+			       "\xc2\xa0\xdf\xbf\xe0\xa0\x80\xef\xbf\xbf\xf0\x90\x80\x80"
+			       "\xf4\x8f\xbf\xbf"), "text stays as it is\n");
+	ksft_test_result(SHOWS("a\x1b[31m", "a" NO "[31m") && SHOWS("\n\x7f", NO NO) &&
+			 SHOWS("\xc2\x9b" "31m", NO NO "31m") && SHOWS("\x9b" "31m", NO "31m"),
+			 "what a terminal would obey is not shown\n");
+	ksft_test_result(SHOWS("\xff" "a", NO "a") && SHOWS("\xc0\x80", NO NO) &&
+			 SHOWS("\xe0\x9f\xbf", NO NO NO) && SHOWS("\xed\xa0\x80", NO NO NO) &&
+			 SHOWS("\xf4\x90\x80\x80", NO NO NO NO) &&
+			 SHOWS("\xf8\x88\x80\x80", NO NO NO NO), "bytes that are no text\n");
+	ksft_test_result(SHOWS("\xe2\x82", NO NO) && SHOWS("\xc3" "a", NO "a") &&
+			 shows("\xe2\x82\xac", 2, NO NO) && shows("ab", 1, "a"),
+			 "text that is cut off, and its end\n");
+}
+
+static bool is_called(const uint8_t *address, uint32_t scope_id, const char *want)
+{
+	char text[ADDRESS_TEXT];
+
+	return strcmp(address_words(address, scope_id, text), want) == 0;
+}
+
+static void test_address_words(void)
+{
+	static const uint8_t in[16] = { [10] = 0xff, [11] = 0xff, 192, 0, 2, 1 };
+	static const uint8_t in6[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 7 };
+	static const uint8_t link[16] = { 0xfe, 0x80, [15] = 1 };
+	uint8_t longest[16];
+
+	memset(longest, 0xff, sizeof(longest));
+	ksft_test_result(is_called(in, 0, "192.0.2.1") && is_called(in6, 0, "2001:db8::7") &&
+			 is_called(link, 2, "fe80::1%2") &&
+			 is_called(longest, UINT32_MAX,
+				   "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff%4294967295"),
+			 "addresses\n");
+}
+
+/* The words of a list, one after the other. */
+static bool lists(struct json_object *object, const char *key, const char *want)
+{
+	char text[WORDS_TEXT];
+
+	return strcmp(words_joined(json_object_object_get(object, key), text), want) == 0;
+}
+
+static void test_words_joined(void)
+{
+	static const char *const names[] = { "one", "two" };
+	struct json_object *many = bits_object(names, ARRAY_SIZE(names), UINT64_MAX);
+	struct json_object *none = bits_object(names, ARRAY_SIZE(names), 0);
+	char text[WORDS_TEXT];
+
+	ksft_test_result(json_object_array_length(many) == 64 &&
+			 strlen(words_joined(many, text)) == WORDS_TEXT - 1 &&
+			 !strncmp(text, "one,two,bit_2,", 14), "more words than there is room for\n");
+	ksft_test_result(!strcmp(words_joined(none, text), "-"), "no words\n");
+	json_object_put(many);
+	json_object_put(none);
+}
+
+/* ---- peers and exports ---- */
+
+static struct tow_peer_info a_peer(void)
+{
+	return (struct tow_peer_info){
+		.size = sizeof(struct tow_peer_info),
+		.flags = TOW_PEER_AUTHENTICATED | 1U << 30,
+		.peer = UINT64_MAX,
+		.address = { [10] = 0xff, [11] = 0xff, 192, 0, 2, 1 },
+		.port = 65535,
+		.incarnation = { 0xab, 0, 0xcd },
+		.state = TOW_PEER_READY,
+		.last_error = -ECONNRESET,
+		.epoch = 3,
+		.qps = 4,
+		.reconnects = 2,
+		.grants = 5,
+		.remotes = 6,
+		.messages_sent = 7,
+		.messages_received = UINT64_MAX,
+		.idle_ms = 9,
+	};
+}
+
+static void test_peer_object(void)
+{
+	struct tow_peer_info info = a_peer();
+	struct json_object *peer = peer_object("/nonexistent/class", "rxe0", &info);
+
+	ksft_test_result(has_text(peer, "device", "rxe0") && number(peer, "peer") == UINT64_MAX &&
+			 has_text(peer, "address", "192.0.2.1") && number(peer, "port") == 65535 &&
+			 number(peer, "epoch") == 3 && number(peer, "qps") == 4 &&
+			 number(peer, "reconnects") == 2 && number(peer, "grants") == 5 &&
+			 number(peer, "remotes") == 6 && number(peer, "messages_sent") == 7 &&
+			 number(peer, "messages_received") == UINT64_MAX &&
+			 number(peer, "idle_ms") == 9, "peer: its fields\n");
+	ksft_test_result(has_text(peer, "state", "ready") &&
+			 has_text(peer, "incarnation", "ab00cd00000000000000000000000000") &&
+			 lists(peer, "flags", "authenticated,bit_30") &&
+			 json_object_get_int(json_object_object_get(peer, "last_error")) ==
+				 -ECONNRESET, "peer: words\n");
+	ksft_test_result(!json_object_object_get(peer, "bytes_read"),
+			 "peer: what a kernel does not count is left out\n");
+	json_object_put(peer);
+	info.state = 77;
+	peer = peer_object("/nonexistent/class", "rxe0", &info);
+	ksft_test_result(number(peer, "state") == 77, "peer: a state without a name\n");
+	json_object_put(peer);
+}
+
+static void make_folder(const char *name)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", scratch, name);
+	if (mkdir(path, 0700))
+		ksft_exit_fail_perror("mkdir");
+}
+
+static void test_peer_counts(void)
+{
+	struct tow_peer_info info = a_peer();
+	struct json_object *peer;
+
+	make_folder("rxe0/peers");
+	make_folder("rxe0/peers/192.0.2.1");
+	write_file("rxe0/peers/192.0.2.1", "bytes_written", "18446744073709551615\n");
+	write_file("rxe0/peers/192.0.2.1", "bytes_read", "17\n");
+	write_file("rxe0/peers/192.0.2.1", "operations", "\n");
+	peer = peer_object(scratch, "rxe0", &info);
+	ksft_test_result(number(peer, "bytes_written") == UINT64_MAX &&
+			 number(peer, "bytes_read") == 17 &&
+			 !json_object_object_get(peer, "operations"),
+			 "peer: counts are sysfs's, and numbers\n");
+	json_object_put(peer);
+}
+
+static void test_export_object(void)
+{
+	struct tow_export_info info = {
+		.size = sizeof(info),
+		.flags = TOW_EXPORT_REVOKING,
+		.id = 7,
+		.region_id = 8,
+		.offset = 4096,
+		.bytes = UINT64_MAX,
+		.rights = TOW_RIGHT_READ | TOW_RIGHT_ATOMIC,
+		.grants = 9,
+		.uid = UINT32_MAX,
+		.pid = 11,
+		.name_bytes = 5,
+		.job_id = { 0xab, 0, 0xcd },
+		.name = "w \"1\"is cut off",
+	};
+	struct json_object *export = export_object("rxe0", &info);
+
+	ksft_test_result(has_text(export, "device", "rxe0") && number(export, "id") == 7 &&
+			 number(export, "region_id") == 8 && number(export, "offset") == 4096 &&
+			 number(export, "bytes") == UINT64_MAX && number(export, "grants") == 9 &&
+			 number(export, "uid") == UINT32_MAX && number(export, "pid") == 11,
+			 "export: its fields\n");
+	ksft_test_result(has_text(export, "name", "w \"1\"") &&
+			 lists(export, "flags", "revoking") && lists(export, "rights", "read,atomic") &&
+			 has_text(export, "job_id", "ab00cd00000000000000000000000000"),
+			 "export: words\n");
+	json_object_put(export);
+	memset(info.name, 'n', sizeof(info.name));
+	info.name_bytes = UINT32_MAX;
+	export = export_object("rxe0", &info);
+	ksft_test_result(strlen(json_object_get_string(json_object_object_get(export, "name"))) ==
+			 sizeof(info.name), "export: a length that cannot be\n");
+	json_object_put(export);
+}
+
 int main(void)
 {
 	if (!mkdtemp(scratch))
@@ -257,11 +453,17 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 4 + 1 + 2 + 4 + 1 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();
 	test_pool_set();
 	test_region_object();
+	test_text();
+	test_address_words();
+	test_words_joined();
+	test_peer_object();
+	test_peer_counts();
+	test_export_object();
 	ksft_finished();
 }
