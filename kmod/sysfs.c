@@ -18,6 +18,7 @@
 #include <linux/sysfs.h>
 
 #include "device.h"
+#include "sysfs.h"
 
 /* More than any machine has, and far from what u64 holds. */
 #define TOW_BYTES_MAX		BIT_ULL(56)
@@ -42,12 +43,21 @@ static int tow_sysfs_suffix(char suffix)
 	}
 }
 
-/*
+/**
+ * tow_sysfs_number - read what was written to a file that takes a number
+ * @buf: what was written
+ * @count: how many bytes
+ * @suffixes: k, m or g may follow
+ * @max: the most that it may be
+ * @result: where to
+ *
  * A decimal number, nothing before it, at most a newline after it.  A write may
  * hold a NUL, which ends what the C library's functions see: not here.
+ *
+ * Return: 0; -EINVAL: no number; -ERANGE: more than @max.
  */
-static int tow_sysfs_number(const char *buf, size_t count, bool suffixes,
-			    u64 max, u64 *result)
+int tow_sysfs_number(const char *buf, size_t count, bool suffixes, u64 max,
+		     u64 *result)
 {
 	char digits[24];
 	int shift = 0, ret;
@@ -75,7 +85,12 @@ static int tow_sysfs_number(const char *buf, size_t count, bool suffixes,
 	return 0;
 }
 
-static bool tow_sysfs_may_write(void)
+/**
+ * tow_sysfs_may_write - may the caller change settings?
+ *
+ * Return: whether; -EPERM is for those who may not.
+ */
+bool tow_sysfs_may_write(void)
 {
 	return capable(CAP_NET_ADMIN);
 }
@@ -251,30 +266,27 @@ static ssize_t tow_limit_store(struct device *node,
 TOW_LIMIT_ATTR(client_bytes_limit, TOW_LEVEL_CLIENT, TOW_RES_BYTES);
 TOW_LIMIT_ATTR(client_mr_limit, TOW_LEVEL_CLIENT, TOW_RES_MRS);
 TOW_LIMIT_ATTR(client_region_limit, TOW_LEVEL_CLIENT, TOW_RES_REGIONS);
+TOW_LIMIT_ATTR(client_export_limit, TOW_LEVEL_CLIENT, TOW_RES_EXPORTS);
 TOW_LIMIT_ATTR(user_bytes_limit, TOW_LEVEL_USER, TOW_RES_BYTES);
 TOW_LIMIT_ATTR(user_mr_limit, TOW_LEVEL_USER, TOW_RES_MRS);
 TOW_LIMIT_ATTR(user_region_limit, TOW_LEVEL_USER, TOW_RES_REGIONS);
+TOW_LIMIT_ATTR(user_export_limit, TOW_LEVEL_USER, TOW_RES_EXPORTS);
 TOW_LIMIT_ATTR(mr_limit, TOW_LEVEL_DEVICE, TOW_RES_MRS);
 TOW_LIMIT_ATTR(device_region_limit, TOW_LEVEL_DEVICE, TOW_RES_REGIONS);
+TOW_LIMIT_ATTR(export_limit, TOW_LEVEL_DEVICE, TOW_RES_EXPORTS);
 
 /* ---- settings ------------------------------------------------------------- */
 
 /**
- * struct tow_setting_attr - a file that holds a number of the administrator's
- * @attr: the file
- * @field: where the device has it; read and written in one go, without a lock
- * @min: the least that may be written
- * @max: the most
+ * tow_setting_show - read a number of the administrator's
+ * @node: the device's node
+ * @attr: in a struct tow_setting_attr
+ * @buf: where to
+ *
+ * Return: bytes written there.
  */
-struct tow_setting_attr {
-	struct device_attribute	attr;
-	u32 *(*field)(struct tow_device *dev);
-	u32			min;
-	u32			max;
-};
-
-static ssize_t tow_setting_show(struct device *node,
-				struct device_attribute *attr, char *buf)
+ssize_t tow_setting_show(struct device *node, struct device_attribute *attr,
+			 char *buf)
 {
 	struct tow_setting_attr *setting =
 		container_of(attr, struct tow_setting_attr, attr);
@@ -283,12 +295,22 @@ static ssize_t tow_setting_show(struct device *node,
 			  READ_ONCE(*setting->field(dev_get_drvdata(node))));
 }
 
-static ssize_t tow_setting_store(struct device *node,
-				 struct device_attribute *attr, const char *buf,
-				 size_t count)
+/**
+ * tow_setting_store - write it
+ * @node: the device's node
+ * @attr: in a struct tow_setting_attr
+ * @buf: what was written
+ * @count: how many bytes
+ *
+ * Return: @count; -EPERM: see tow_sysfs_may_write(); -EINVAL: no number;
+ * -ERANGE: not within the bounds; or what the setting's own function says.
+ */
+ssize_t tow_setting_store(struct device *node, struct device_attribute *attr,
+			  const char *buf, size_t count)
 {
 	struct tow_setting_attr *setting =
 		container_of(attr, struct tow_setting_attr, attr);
+	struct tow_device *dev = dev_get_drvdata(node);
 	u64 value;
 	int ret;
 
@@ -299,24 +321,13 @@ static ssize_t tow_setting_store(struct device *node,
 		return ret;
 	if (value < setting->min)
 		return -ERANGE;
-	WRITE_ONCE(*setting->field(dev_get_drvdata(node)), value);
+	if (setting->set)
+		return setting->set(dev, value) ?: count;
+	WRITE_ONCE(*setting->field(dev), value);
 	return count;
 }
 
 /* @_field: in terms of "dev" */
-#define TOW_SETTING_ATTR(_name, _field, _min, _max)			\
-	static u32 *tow_setting_field_##_name(struct tow_device *dev)	\
-	{								\
-		return &(_field);					\
-	}								\
-	static struct tow_setting_attr tow_setting_attr_##_name = {	\
-		.attr = __ATTR(_name, 0644, tow_setting_show,		\
-			       tow_setting_store),			\
-		.field = tow_setting_field_##_name,			\
-		.min = _min,						\
-		.max = _max,						\
-	}
-
 TOW_SETTING_ATTR(linger_max_s, dev->regions.linger_max_s, 0, TOW_LINGER_MAX_MAX_S);
 
 static struct attribute *tow_sysfs_attrs[] = {
@@ -330,10 +341,13 @@ static struct attribute *tow_sysfs_attrs[] = {
 	&tow_limit_attr_client_bytes_limit.attr.attr,
 	&tow_limit_attr_client_mr_limit.attr.attr,
 	&tow_limit_attr_client_region_limit.attr.attr,
+	&tow_limit_attr_client_export_limit.attr.attr,
 	&tow_limit_attr_user_bytes_limit.attr.attr,
 	&tow_limit_attr_user_mr_limit.attr.attr,
 	&tow_limit_attr_user_region_limit.attr.attr,
+	&tow_limit_attr_user_export_limit.attr.attr,
 	&tow_limit_attr_device_region_limit.attr.attr,
+	&tow_limit_attr_export_limit.attr.attr,
 	&tow_setting_attr_linger_max_s.attr.attr,
 	NULL
 };
@@ -380,6 +394,17 @@ TOW_STAT_ATTR(retired_slabs, TOW_STAT_RETIRED_SLABS);
 TOW_STAT_ATTR(quota_refusals, TOW_STAT_QUOTA_REFUSALS);
 TOW_STAT_ATTR(pool_refusals, TOW_STAT_POOL_REFUSALS);
 TOW_STAT_ATTR(memory_refusals, TOW_STAT_MEMORY_REFUSALS);
+TOW_STAT_ATTR(peers, TOW_STAT_PEERS);
+TOW_STAT_ATTR(sessions, TOW_STAT_SESSIONS);
+TOW_STAT_ATTR(handshakes, TOW_STAT_HANDSHAKES);
+TOW_STAT_ATTR(auth_refused, TOW_STAT_AUTH_REFUSED);
+TOW_STAT_ATTR(hostile_messages, TOW_STAT_HOSTILE);
+TOW_STAT_ATTR(exports, TOW_STAT_EXPORTS);
+TOW_STAT_ATTR(grants, TOW_STAT_GRANTS);
+TOW_STAT_ATTR(remotes, TOW_STAT_REMOTES);
+TOW_STAT_ATTR(resolves, TOW_STAT_RESOLVES);
+TOW_STAT_ATTR(revokes, TOW_STAT_REVOKES);
+TOW_STAT_ATTR(revokes_late, TOW_STAT_REVOKES_LATE);
 
 TOW_POOL_ATTR(slabs, 0444, NULL, numbers->slabs);
 TOW_POOL_ATTR(small_slabs, 0444, NULL, numbers->small);
@@ -402,6 +427,17 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_quota_refusals.attr.attr,
 	&tow_stat_attr_pool_refusals.attr.attr,
 	&tow_stat_attr_memory_refusals.attr.attr,
+	&tow_stat_attr_peers.attr.attr,
+	&tow_stat_attr_sessions.attr.attr,
+	&tow_stat_attr_handshakes.attr.attr,
+	&tow_stat_attr_auth_refused.attr.attr,
+	&tow_stat_attr_hostile_messages.attr.attr,
+	&tow_stat_attr_exports.attr.attr,
+	&tow_stat_attr_grants.attr.attr,
+	&tow_stat_attr_remotes.attr.attr,
+	&tow_stat_attr_resolves.attr.attr,
+	&tow_stat_attr_revokes.attr.attr,
+	&tow_stat_attr_revokes_late.attr.attr,
 	NULL
 };
 
