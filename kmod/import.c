@@ -16,7 +16,6 @@
 #include <linux/mm.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
@@ -283,14 +282,13 @@ static int tow_import_pin(struct tow_import *import, unsigned long start,
 	if (!import->pages)
 		return -ENOMEM;
 	while (import->page_count < count) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		got = tow_import_pin_some(import, start,
-					  count - import->page_count);
+		got = tow_slab_go_on(import->dev);
+		if (!got)
+			got = tow_import_pin_some(import, start,
+						  count - import->page_count);
 		if (got < 0)
 			return got;
 		import->page_count += got;
-		cond_resched();
 	}
 	return 0;
 }
@@ -358,8 +356,11 @@ static int tow_import_alloc_mrs(struct tow_import *import)
 	unsigned int i;
 	int ret = 0;
 
-	for (i = 0; i < import->slab_count && !ret; i++)
-		ret = tow_slab_alloc_mrs(import->slabs[i]);
+	for (i = 0; i < import->slab_count && !ret; i++) {
+		ret = tow_slab_go_on(import->dev);
+		if (!ret)
+			ret = tow_slab_alloc_mrs(import->slabs[i]);
+	}
 	return ret;
 }
 
@@ -375,8 +376,11 @@ static int tow_import_attach(struct tow_import *import)
 	mutex_lock(&imports->lock);
 	/* From here on removal knows about it. */
 	list_add_tail(&import->link, &imports->list);
-	for (i = 0; i < import->slab_count && !ret; i++)
-		ret = tow_slab_map(import->slabs[i]);
+	for (i = 0; i < import->slab_count && !ret; i++) {
+		ret = tow_slab_go_on(import->dev);
+		if (!ret)
+			ret = tow_slab_map(import->slabs[i]);
+	}
 	if (!ret)
 		ret = tow_import_alloc_mrs(import);
 	mutex_unlock(&imports->lock);

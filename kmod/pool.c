@@ -314,7 +314,10 @@ static int tow_pool_try_take(struct tow_pool *pool, enum tow_slab_class class,
 	return 0;
 }
 
-/* Says why there are no slabs; who has too many memory regions was told. */
+/*
+ * Says why there are no slabs, where that is not known: mr_limit was named when
+ * it was reached.
+ */
 static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 {
 	struct tow_device *dev = tow_pool_device(pool);
@@ -324,6 +327,9 @@ static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 	tow_device_name(dev, name);
 	tow_pool_numbers(pool, &numbers);
 	switch (error) {
+	case -ENODEV:
+	case -EINTR:
+		return error;
 	case -ENOBUFS:
 		return -ENOSPC;
 	case -ENOSPC:
@@ -414,8 +420,8 @@ int tow_pool_too_small(struct tow_pool *pool, u64 bytes)
  *
  * Return: 0; -ENOSPC: the pool has not enough, or the device not enough memory
  * regions to make slabs of this class (logged); -ENOMEM: the machine had no
- * memory for slabs of this class (logged); -ENODEV: the device is going; or what
- * its driver said (logged).
+ * memory for slabs of this class (logged); -ENODEV: the device is going; -EINTR:
+ * the caller was killed; or what the device's driver said (logged).
  */
 int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 		  unsigned int count, struct tow_slab **slabs)
@@ -429,13 +435,16 @@ int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 	/* While a slab is replaced there is less than wanted, for a moment. */
 	while (ret == -ENOSPC && rounds-- && tow_pool_reaches(pool, bytes))
 		ret = tow_pool_take_slowly(pool, class, count, slabs, &dirty);
-	if (ret == -ENODEV)
-		return ret;
 	if (ret)
 		return tow_pool_refuse(pool, bytes, ret);
-	for (i = 0; i < dirty; i++)
-		tow_slab_zero(slabs[i]);
-	return 0;
+	for (i = 0; i < dirty && !ret; i++) {
+		ret = tow_slab_go_on(tow_pool_device(pool));
+		if (!ret)
+			tow_slab_zero(slabs[i]);
+	}
+	if (ret)
+		tow_pool_give(pool, slabs, count);
+	return ret;
 }
 
 /*

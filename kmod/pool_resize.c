@@ -3,13 +3,11 @@
  * Which slabs a pool has: making it larger and smaller, replacing slabs that
  * were lost, and exchanging slabs of one class for the other.
  *
- * One change at a time: all of it is done with tow_pool.resize held, a slab at
- * a time, so that nobody waits long for it.  What is made is free at once, and
- * only what is free or dirty ever leaves; so regions come and go meanwhile.
+ * One change at a time: all of it is done with tow_pool.resize held, which only
+ * those who make slabs wait for.  What is made is free at once, and only what is
+ * free or dirty ever leaves; so regions come and go meanwhile.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
-#include <linux/sched/signal.h>
 
 #include "device.h"
 
@@ -232,7 +230,8 @@ static u64 tow_pool_missing(struct tow_pool *pool, enum tow_slab_class class,
  *
  * Return: 0: there were as many for a moment; -ENOSPC: too few slabs of the
  * other class are nobody's; -ENOBUFS: no memory regions (logged); -ENOMEM: no
- * memory; or what the device's driver said.
+ * memory; -ENODEV: the device is going; -EINTR: the caller was killed; or what the
+ * device's driver said.
  */
 int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 		      unsigned int count)
@@ -245,7 +244,9 @@ int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 	if (missing == U64_MAX)
 		ret = -ENOSPC;
 	while (!ret && missing) {
-		ret = tow_pool_turn(pool, class);
+		ret = tow_slab_go_on(tow_pool_device(pool));
+		if (!ret)
+			ret = tow_pool_turn(pool, class);
 		missing -= min(missing, pool->large_bytes);
 	}
 	mutex_unlock(&pool->resize);
@@ -285,12 +286,9 @@ static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
 	int ret;
 
 	do {
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		if (tow_device_going(tow_pool_device(pool)))
-			return -ENODEV;
-		ret = tow_pool_grow_one(pool, bytes);
-		cond_resched();
+		ret = tow_slab_go_on(tow_pool_device(pool));
+		if (!ret)
+			ret = tow_pool_grow_one(pool, bytes);
 	} while (ret > 0);
 	return ret;
 }

@@ -24,6 +24,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "compat.h"
@@ -51,6 +52,25 @@ static int tow_slab_rights(struct tow_slab *slab, enum tow_rights rights)
 	    slab->dev->ibdev->attrs.atomic_cap != IB_ATOMIC_NONE)
 		access |= IB_ACCESS_REMOTE_ATOMIC;
 	return access;
+}
+
+/**
+ * tow_slab_go_on - may what goes over many slabs go on?
+ * @dev: the device, which removal may be waiting to take from the caller
+ *
+ * A region may have all of a machine's memory; removal takes seconds at most,
+ * and whoever is killed goes.
+ *
+ * Return: 0; -ENODEV: the device is going; -EINTR: the caller was killed.
+ */
+int tow_slab_go_on(struct tow_device *dev)
+{
+	if (tow_device_going(dev))
+		return -ENODEV;
+	if (fatal_signal_pending(current))
+		return -EINTR;
+	cond_resched();
+	return 0;
 }
 
 /**

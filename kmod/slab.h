@@ -120,6 +120,7 @@ void tow_slab_zero(struct tow_slab *slab);
 bool tow_slab_ours_alone(struct tow_slab *slab);
 void tow_slab_hide_all(struct tow_slab *slab);
 struct page *tow_slab_page(struct tow_slab *slab, u64 offset);
+int tow_slab_go_on(struct tow_device *dev);
 
 int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 		     u64 *address);
