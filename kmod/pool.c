@@ -123,6 +123,7 @@ static void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab)
 	mutex_lock(&pool->resize);
 	spin_lock(&pool->lock);
 	slab->state = TOW_SLAB_RETIRED;
+	pool->draining_count--;
 	pool->used_bytes -= slab->bytes;
 	tow_pool_forget(pool, slab);
 	spin_unlock(&pool->lock);
@@ -140,8 +141,18 @@ static void tow_pool_put_dirty(struct tow_pool *pool, struct tow_slab *slab)
 	slab->state = TOW_SLAB_DIRTY;
 	list_add_tail(&slab->list, &pool->dirty[slab->class]);
 	pool->dirty_count[slab->class]++;
+	pool->draining_count--;
 	pool->used_bytes -= slab->bytes;
 	spin_unlock(&pool->lock);
+}
+
+/* The import's business from now on. */
+static void tow_pool_let_go(struct tow_pool *pool, struct tow_slab *slab)
+{
+	spin_lock(&pool->lock);
+	pool->draining_count--;
+	spin_unlock(&pool->lock);
+	tow_import_drained(slab);
 }
 
 /* Those that no peer can have an operation on, in @drained. */
@@ -152,10 +163,8 @@ static void tow_pool_take_drained(struct tow_pool *pool,
 
 	spin_lock(&pool->lock);
 	list_for_each_entry_safe(slab, next, &pool->draining, list) {
-		if (refcount_read(&slab->remote))
-			continue;
-		list_move_tail(&slab->list, drained);
-		pool->draining_count--;
+		if (!refcount_read(&slab->remote))
+			list_move_tail(&slab->list, drained);
 	}
 	spin_unlock(&pool->lock);
 }
@@ -172,7 +181,7 @@ static void tow_pool_drain(struct tow_pool *pool)
 		list_del_init(&slab->list);
 		tow_slab_hide_all(slab);
 		if (slab->class == TOW_SLAB_IMPORTED)
-			tow_import_drained(slab);
+			tow_pool_let_go(pool, slab);
 		else if (tow_slab_ours_alone(slab))
 			tow_pool_put_dirty(pool, slab);
 		else

@@ -30,7 +30,8 @@
  * @count: slabs by class
  * @free_count: of those, the ones in @free
  * @dirty_count: and in @dirty
- * @draining_count: slabs in @draining
+ * @draining_count: DRAINING slabs: those in @draining, and those that the work
+ *	item has taken from there
  * @stopped: the RDMA device is going: slabs are not made any more, and those
  *	that come back are freed
  * @resize: serialises changes of which slabs there are; taken before @lock

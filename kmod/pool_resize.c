@@ -80,6 +80,20 @@ static s64 tow_pool_excess(struct tow_pool *pool)
 	return excess;
 }
 
+/* As tow_pool_trim(); whoever trims just now is done, too. */
+static void tow_pool_shrink(struct tow_pool *pool)
+{
+	int class;
+
+	mutex_lock(&pool->resize);
+	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
+		while (tow_pool_excess(pool) > 0 &&
+		       tow_pool_unmake_one(pool, class))
+			cond_resched();
+	}
+	mutex_unlock(&pool->resize);
+}
+
 /**
  * tow_pool_trim - let go of slabs until there are no more than is wanted
  * @pool: the pool; the caller is a user of the device, or removal waits for it
@@ -88,17 +102,8 @@ static s64 tow_pool_excess(struct tow_pool *pool)
  */
 void tow_pool_trim(struct tow_pool *pool)
 {
-	int class;
-
-	if (tow_pool_excess(pool) <= 0)
-		return;
-	mutex_lock(&pool->resize);
-	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
-		while (tow_pool_excess(pool) > 0 &&
-		       tow_pool_unmake_one(pool, class))
-			cond_resched();
-	}
-	mutex_unlock(&pool->resize);
+	if (tow_pool_excess(pool) > 0)
+		tow_pool_shrink(pool);
 }
 
 static void tow_pool_say_lost(struct tow_pool *pool, int error)
@@ -334,7 +339,7 @@ int tow_pool_resize(struct tow_pool *pool, u64 bytes)
 	spin_unlock(&pool->lock);
 	if (tow_pool_excess(pool) > 0) {
 		flush_work(&pool->work);
-		tow_pool_trim(pool);
+		tow_pool_shrink(pool);
 		return 0;
 	}
 	ret = tow_pool_grow(pool, bytes);
