@@ -391,7 +391,7 @@ static int tow_import_attach(struct tow_import *import)
 /* A region around an import that is charged and complete. */
 static struct tow_region *tow_import_region(struct tow_client *client,
 					    struct tow_import *import,
-					    u64 bytes, u32 flags)
+					    u64 skip, u64 bytes, u32 flags)
 {
 	static const char no_name[TOW_REGION_NAME_MAX];
 	struct tow_region *region;
@@ -404,6 +404,7 @@ static struct tow_region *tow_import_region(struct tow_client *client,
 	}
 	region->bytes = bytes;
 	region->flags = flags;
+	region->skip = skip;
 	region->slab_bytes = tow_import_slab_bytes(client->dev);
 	region->slab_count = import->slab_count;
 	memcpy(region->slabs, import->slabs,
@@ -505,7 +506,8 @@ struct tow_region *tow_import_user(struct tow_client *client, u64 address,
 					     readonly);
 	if (IS_ERR(import))
 		return ERR_CAST(import);
-	return tow_import_region(client, import, bytes, TOW_REGION_USER_MEMORY |
+	return tow_import_region(client, import, address - start, bytes,
+				 TOW_REGION_USER_MEMORY |
 				 (readonly ? TOW_REGION_READONLY : 0));
 }
 
@@ -676,6 +678,6 @@ struct tow_region *tow_import_dmabuf(struct tow_client *client,
 	tow_device_leave(client->dev);
 	if (IS_ERR(import))
 		return ERR_CAST(import);
-	return tow_import_region(client, import, bytes, TOW_REGION_DMABUF |
+	return tow_import_region(client, import, 0, bytes, TOW_REGION_DMABUF |
 				 (readonly ? TOW_REGION_READONLY : 0));
 }

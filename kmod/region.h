@@ -53,6 +53,8 @@ struct user_namespace;
  * @linger_s: seconds that it may be so
  * @linger_end: when that is over, in jiffies
  * @linger_work: then ends it
+ * @skip: bytes of the first slab that come before the region: an import begins
+ *	where the program said, not where its page does
  * @slab_bytes: of each slab, except that an import's last one may be smaller
  * @slab_count: how many slabs
  * @slabs: in the order of the region's bytes
@@ -82,6 +84,7 @@ struct tow_region {
 	unsigned long		linger_end;
 	struct delayed_work	linger_work;
 
+	u64			skip;
 	u64			slab_bytes;
 	unsigned int		slab_count;
 	struct tow_slab		*slabs[];
