@@ -10,7 +10,6 @@
 #include <linux/device.h>
 #include <linux/log2.h>
 #include <linux/minmax.h>
-#include <linux/mutex.h>
 #include <linux/string.h>
 
 #include "device.h"
@@ -77,17 +76,12 @@ static int tow_peer_set_queue_depth(struct tow_device *dev, u32 value)
 
 static int tow_peer_set_listen_port(struct tow_device *dev, u32 value)
 {
-	/* Of two who write, the one whose port it is must be the one who is seen. */
-	static DEFINE_MUTEX(moving);
 	int ret;
 
 	if (!tow_device_enter(dev))
 		return -ENODEV;
-	mutex_lock(&moving);
+	/* Writes the setting, too: of two at a time, the one that it listens on. */
 	ret = tow_listen_move(dev, value);
-	if (!ret)
-		WRITE_ONCE(dev->peers.settings.listen_port, value);
-	mutex_unlock(&moving);
 	tow_device_leave(dev);
 	return ret;
 }

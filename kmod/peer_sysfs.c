@@ -296,29 +296,40 @@ void tow_peer_sysfs_device_remove(struct tow_device *dev)
 	mutex_unlock(&dirs->lock);
 }
 
-/**
- * tow_peer_sysfs_add - let a peer be seen
- * @peer: the peer; the caller has a reference.  Its first address must be there,
- *	and not change any more
- *
- * In process context, without tow_peers.lock.  If it cannot be shown, because
- * there is no memory or a folder of that name, that is logged and otherwise of
- * no consequence.
- */
-void tow_peer_sysfs_add(struct tow_peer *peer)
+static void tow_peer_node_new(struct tow_peer_dirs *dirs, struct tow_peer *peer)
 {
-	struct tow_peer_dirs *dirs = &peer->dev->peers.dirs;
-	struct tow_peer_node *node;
+	struct tow_peer_node *node = kzalloc(sizeof(*node), GFP_KERNEL);
 
-	node = kzalloc(sizeof(*node), GFP_KERNEL);
 	if (!node)
 		return;
 	node->peer = peer;
-	mutex_lock(&dirs->lock);
 	peer->node = node;
 	list_add_tail(&node->link, &dirs->nodes);
 	if (dirs->peers)
 		tow_peer_node_show(dirs, node);
+}
+
+/**
+ * tow_peer_sysfs_add - let a peer be seen
+ * @peer: the peer, seen or not; the caller has a reference.  Its first address
+ *	must be there, and not change any more
+ *
+ * In process context, without tow_peers.lock.  If it cannot be shown, because
+ * there is no memory or a folder of that name, that is of no other consequence.
+ * A peer that was removed meanwhile is not shown.
+ */
+void tow_peer_sysfs_add(struct tow_peer *peer)
+{
+	struct tow_peer_dirs *dirs = &peer->dev->peers.dirs;
+
+	mutex_lock(&dirs->lock);
+	/*
+	 * Whoever removes a peer says so first, and calls
+	 * tow_peer_sysfs_remove() then: either that finds the node, or this
+	 * finds out.
+	 */
+	if (!peer->node && !READ_ONCE(peer->removed))
+		tow_peer_node_new(dirs, peer);
 	mutex_unlock(&dirs->lock);
 }
 
@@ -326,7 +337,8 @@ void tow_peer_sysfs_add(struct tow_peer *peer)
  * tow_peer_sysfs_remove - let it not be seen any more
  * @peer: the peer, seen or not; the caller has a reference
  *
- * In process context, without tow_peers.lock.  Waits for those who read.
+ * In process context, without tow_peers.lock, and after @peer->removed is set.
+ * Waits for those who read.
  */
 void tow_peer_sysfs_remove(struct tow_peer *peer)
 {
