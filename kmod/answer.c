@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is said between a resolver, which we are here, and the owner of what we
+ * look for.  What the owner says is not trusted before it was checked; for what
+ * it must not say the session ends.
+ */
+#include <linux/mm.h>
+#include <linux/overflow.h>
+
+#include "device.h"
+#include "remote.h"
+#include "session.h"
+#include "wire.h"
+
+/*
+ * Of one session: requests on their way.  More than may wait there, so that those
+ * which need not wait get by; less than what the owner takes for an attack.
+ */
+#define TOW_ASKED_MAX		2048
+
+/* ---- RESOLVED ------------------------------------------------------------- */
+
+static int tow_answer_error(u32 status)
+{
+	switch (status) {
+	case TOW_WIRE_NOT_FOUND:
+		return -ENOENT;
+	case TOW_WIRE_FORBIDDEN:
+		return -EACCES;
+	case TOW_WIRE_STALE:
+		return -ESTALE;
+	case TOW_WIRE_TOO_MANY:
+		return -ENOSPC;
+	case TOW_WIRE_NO_MEMORY:
+		return -ENOMEM;
+	default:
+		return -EPROTO;
+	}
+}
+
+/* Is it well-formed, whatever was asked? */
+static int tow_answer_check(const struct tow_wire_resolved *body, size_t bytes)
+{
+	u32 total, first, count;
+
+	if (bytes < sizeof(*body) || body->reserved)
+		return -EPROTO;
+	total = le32_to_cpu(body->total);
+	first = le32_to_cpu(body->first);
+	count = le32_to_cpu(body->count);
+	if (count > TOW_WIRE_SEGMENTS_MAX ||
+	    bytes != struct_size(body, segments, count))
+		return -EPROTO;
+	if (body->status)
+		return le32_to_cpu(body->status) > TOW_WIRE_NO_MEMORY ||
+		       body->grant || body->bytes || body->rights || total ||
+		       first || count ? -EPROTO : 0;
+	if (!body->grant || !count || total > TOW_SEGMENTS_MAX ||
+	    first > total || count > total - first ||
+	    total > le64_to_cpu(body->bytes))
+		return -EPROTO;
+	return 0;
+}
+
+/* One more segment; there is room for it. */
+static int tow_answer_add(struct tow_remote *remote,
+			  const struct tow_wire_segment *from)
+{
+	struct tow_segment *segment = &remote->segments[remote->have];
+	u32 bytes = le32_to_cpu(from->bytes);
+	u64 end;
+
+	segment->address = le64_to_cpu(from->address);
+	segment->key = le32_to_cpu(from->key);
+	segment->offset = remote->known;
+	/* Its last byte may be the last there is. */
+	if (!bytes || bytes > remote->bytes - remote->known ||
+	    check_add_overflow(segment->address, (u64)bytes - 1, &end))
+		return -EPROTO;
+	remote->known += bytes;
+	remote->have++;
+	return 0;
+}
+
+/* All segments of an answer; and perhaps that is all. */
+static int tow_answer_add_all(struct tow_remote *remote,
+			      const struct tow_wire_resolved *body)
+{
+	u32 count = le32_to_cpu(body->count);
+	u32 i;
+	int ret = 0;
+
+	for (i = 0; i < count && !ret; i++)
+		ret = tow_answer_add(remote, &body->segments[i]);
+	if (ret)
+		return ret;
+	if (remote->have < remote->total)
+		return tow_remote_ask(remote);
+	if (remote->known != remote->bytes)
+		return -EPROTO;
+	tow_remote_make_valid(remote);
+	return 0;
+}
+
+static int tow_answer_first(struct tow_remote *remote,
+			    const struct tow_wire_resolved *body)
+{
+	int ret;
+
+	if (body->first || le32_to_cpu(body->rights) != remote->rights)
+		return -EPROTO;
+	ret = tow_remote_granted(remote, le64_to_cpu(body->grant));
+	if (ret)
+		return ret;
+	remote->bytes = le64_to_cpu(body->bytes);
+	remote->total = le32_to_cpu(body->total);
+	remote->segments = kvmalloc_array(remote->total,
+					  sizeof(*remote->segments),
+					  GFP_KERNEL);
+	return remote->segments ? 0 : -ENOMEM;
+}
+
+static int tow_answer_next(struct tow_remote *remote,
+			   const struct tow_wire_resolved *body)
+{
+	return le64_to_cpu(body->grant) != remote->grant ||
+	       le64_to_cpu(body->bytes) != remote->bytes ||
+	       le32_to_cpu(body->total) != remote->total ||
+	       le32_to_cpu(body->rights) != remote->rights ||
+	       le32_to_cpu(body->first) != remote->have ? -EPROTO : 0;
+}
+
+/* It was granted; is it what was asked for? */
+static int tow_answer_granted(struct tow_remote *remote,
+			      const struct tow_wire_resolved *body)
+{
+	int ret;
+
+	if (remote->have)
+		ret = tow_answer_next(remote, body);
+	else
+		ret = tow_answer_first(remote, body);
+	if (!ret)
+		ret = tow_answer_add_all(remote, body);
+	return ret;
+}
+
+static int tow_answer_refused(struct tow_remote *remote, u32 status)
+{
+	/* Who waits is not told that there is nothing to wait for. */
+	if (remote->wait && !remote->have && status == TOW_WIRE_NOT_FOUND)
+		return -EPROTO;
+	return tow_answer_error(status);
+}
+
+/*
+ * Nobody waits for the answer any more.  What was granted all the same is given
+ * back; if part of it was known, it was before.
+ */
+static int tow_answer_unwanted(struct tow_remote *remote,
+			       const struct tow_wire_resolved *body)
+{
+	int ret;
+
+	if (body->status || remote->have)
+		return 0;
+	ret = tow_remote_granted(remote, le64_to_cpu(body->grant));
+	if (!ret)
+		tow_remote_end(remote, true);
+	return ret;
+}
+
+/* Called with the lock held and a reference. */
+static int tow_answer_take(struct tow_remote *remote,
+			   const struct tow_wire_resolved *body)
+{
+	u32 status = le32_to_cpu(body->status);
+	bool forgotten;
+	int ret;
+
+	tow_remote_asked(remote);
+	if (remote->state != TOW_REMOTE_ASKING)
+		return tow_answer_unwanted(remote, body);
+	ret = status ? tow_answer_refused(remote, status) :
+		       tow_answer_granted(remote, body);
+	if (!ret)
+		return 0;
+	/* The peer thinks that we have it, and we could not even write that down. */
+	forgotten = !status && !remote->grant;
+	tow_remote_refuse(remote, ret);
+	/* All other errors are those of this one request. */
+	return ret == -EPROTO || forgotten ? ret : 0;
+}
+
+/* Called with the lock held: whose request that is, with a reference; or NULL. */
+static struct tow_remote *tow_answer_find(struct tow_session *session,
+					  u32 number)
+{
+	struct tow_remote *remote = xa_load(&session->dir.requests, number);
+
+	if (!remote)
+		return NULL;
+	/* What was not sent cannot be answered. */
+	if (remote->state == TOW_REMOTE_ASKING && !list_empty(&remote->link))
+		return NULL;
+	tow_remote_get(remote);
+	return remote;
+}
+
+static int tow_receive_resolved(struct tow_session *session, u32 number,
+				const struct tow_wire_resolved *body,
+				size_t bytes)
+{
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_remote *remote;
+	int ret;
+
+	ret = tow_answer_check(body, bytes);
+	if (ret)
+		return ret;
+	mutex_lock(&sdir->lock);
+	remote = tow_answer_find(session, number);
+	if (remote)
+		ret = tow_answer_take(remote, body);
+	else
+		ret = sdir->lost ? -ECONNRESET : -EPROTO;
+	mutex_unlock(&sdir->lock);
+	if (remote)
+		tow_remote_put(remote);
+	return ret;
+}
+
+/* ---- REVOKE --------------------------------------------------------------- */
+
+/*
+ * Called with the lock held.  What we do not know we have released, and the
+ * owner will read that; what we are about to release needs no more either.
+ */
+static void tow_revoke_one(struct tow_session *session, u64 grant)
+{
+	struct tow_remote *remote = xa_load(&session->dir.remotes, grant);
+	enum tow_remote_state state;
+
+	if (!remote)
+		return;
+	state = remote->state;
+	if (state != TOW_REMOTE_ASKING && state != TOW_REMOTE_VALID)
+		return;
+	tow_remote_get(remote);
+	tow_remote_end(remote, false);
+	if (state == TOW_REMOTE_ASKING)
+		tow_remote_settle(remote, -ESTALE);
+	tow_remote_put(remote);
+}
+
+static int tow_receive_revoke(struct tow_session *session,
+			      const struct tow_wire_grants *body, size_t bytes)
+{
+	u32 count, i;
+
+	if (bytes < sizeof(*body) || body->reserved)
+		return -EPROTO;
+	count = le32_to_cpu(body->count);
+	if (!count || count > TOW_WIRE_GRANTS_MAX ||
+	    bytes != struct_size(body, grants, count))
+		return -EPROTO;
+	tow_session_note(session, "revoke: received",
+			 le64_to_cpu(body->grants[0]), 0);
+	mutex_lock(&session->dir.lock);
+	for (i = 0; i < count; i++)
+		tow_revoke_one(session, le64_to_cpu(body->grants[i]));
+	mutex_unlock(&session->dir.lock);
+	return 0;
+}
+
+/**
+ * tow_answer_receive - an owner says something
+ * @session: its session
+ * @type: RESOLVED, REVOKE
+ * @number: of the request
+ * @body: what follows the header
+ * @bytes: its size
+ *
+ * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the session is
+ * lost.
+ */
+int tow_answer_receive(struct tow_session *session, u8 type, u32 number,
+		       void *body, size_t bytes)
+{
+	if (type == TOW_WIRE_RESOLVED)
+		return tow_receive_resolved(session, number, body, bytes);
+	return number ? -EPROTO : tow_receive_revoke(session, body, bytes);
+}
+
+/* ---- what is said to them ------------------------------------------------- */
+
+/* REVOKED, RELEASE: then the owner knows that we do not have them. */
+static size_t tow_fill_grants(struct tow_session *session,
+			      struct list_head *list,
+			      struct tow_wire_grants *body)
+{
+	struct tow_remote *remote, *next;
+	u32 count = 0;
+
+	list_for_each_entry_safe(remote, next, list, link) {
+		if (count == TOW_WIRE_GRANTS_MAX)
+			break;
+		body->grants[count++] = cpu_to_le64(remote->grant);
+		tow_remote_forget(remote);
+	}
+	body->count = cpu_to_le32(count);
+	body->reserved = 0;
+	return struct_size(body, grants, count);
+}
+
+static size_t tow_fill_resolve(struct tow_remote *remote,
+			       struct tow_wire_resolve *body)
+{
+	const struct tow_label *label = &remote->label;
+
+	memset(body, 0, sizeof(*body));
+	memcpy(body->job_id, label->job_id, sizeof(body->job_id));
+	body->uid = cpu_to_le32(label->uid);
+	body->rights = cpu_to_le32(remote->rights);
+	body->wait = remote->wait;
+	body->name_bytes = label->bytes;
+	memcpy(body->name, label->name, label->bytes);
+	return struct_size(body, name, label->bytes);
+}
+
+static size_t tow_fill_more(struct tow_remote *remote,
+			    struct tow_wire_resolve_more *body)
+{
+	body->grant = cpu_to_le64(remote->grant);
+	body->first = cpu_to_le32(remote->have);
+	body->reserved = 0;
+	return sizeof(*body);
+}
+
+static size_t tow_fill_ask(struct tow_session *session, u8 *type, u32 *number,
+			   void *body)
+{
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_remote *remote = list_first_entry(&sdir->asks,
+						     struct tow_remote, link);
+
+	list_del_init(&remote->link);
+	sdir->asked++;
+	*number = remote->number;
+	*type = remote->have ? TOW_WIRE_RESOLVE_MORE : TOW_WIRE_RESOLVE;
+	return remote->have ? tow_fill_more(remote, body) :
+			      tow_fill_resolve(remote, body);
+}
+
+static size_t tow_fill_cancel(struct tow_session *session, u8 *type,
+			      u32 *number)
+{
+	struct tow_remote *remote = list_first_entry(&session->dir.cancels,
+						     struct tow_remote, link);
+
+	list_del_init(&remote->link);
+	*type = TOW_WIRE_CANCEL;
+	*number = remote->number;
+	return 0;
+}
+
+/**
+ * tow_answer_fill - what is to be said to an owner?
+ * @session: its session; the caller has the lock of what the directory keeps of
+ *	it, and a reference
+ * @type: where to; left alone if there is nothing
+ * @number: where to: of the request
+ * @body: where to, TOW_WIRE_BODY_BYTES
+ *
+ * Return: the body's size.
+ */
+size_t tow_answer_fill(struct tow_session *session, u8 *type, u32 *number,
+		       void *body)
+{
+	struct tow_session_dir *sdir = &session->dir;
+
+	if (!list_empty(&sdir->acks)) {
+		*type = TOW_WIRE_REVOKED;
+		return tow_fill_grants(session, &sdir->acks, body);
+	}
+	if (!list_empty(&sdir->releases)) {
+		*type = TOW_WIRE_RELEASE;
+		return tow_fill_grants(session, &sdir->releases, body);
+	}
+	if (!list_empty(&sdir->cancels))
+		return tow_fill_cancel(session, type, number);
+	if (!list_empty(&sdir->asks) && sdir->asked < TOW_ASKED_MAX)
+		return tow_fill_ask(session, type, number, body);
+	return 0;
+}

@@ -1,0 +1,598 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The calls about exports and remote ranges, and a client's handles of them.
+ * As in region_call.c, each copies its structure in, does its work and copies
+ * the answer out; what a failing copy leaves behind is undone.  Nobody is a user
+ * of the device while he waits for a peer.
+ */
+#include <linux/capability.h>
+#include <linux/jiffies.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "client.h"
+#include "device.h"
+#include "export.h"
+#include "remote.h"
+#include "session.h"
+
+/* Published sizes: of the first version that had the structure, for ever. */
+#define TOW_EXPORT_PUBLISHED		304
+#define TOW_UNEXPORT_PUBLISHED		16
+#define TOW_EXPORT_INFO_PUBLISHED	336
+#define TOW_EXPORT_LIST_PUBLISHED	32
+#define TOW_RESOLVE_PUBLISHED		304
+#define TOW_RELEASE_PUBLISHED		16
+
+#define TOW_EXPORT_INFO_MAX		4096
+
+/* ---- handles -------------------------------------------------------------- */
+
+/**
+ * struct tow_dir_handle - a client's way to an export or a remote range
+ * @exported: the export, with a reference; NULL: it is a remote range
+ * @remote: the remote range, which it uses
+ * @generation: tells it from others that had its index
+ */
+struct tow_dir_handle {
+	struct tow_exported	*exported;
+	struct tow_remote	*remote;
+	u32			generation;
+};
+
+/**
+ * tow_directory_client_init - prepare a client's part
+ * @client: zeroed memory but for what others have prepared
+ */
+void tow_directory_client_init(struct tow_client *client)
+{
+	xa_init_flags(&client->dir.handles, XA_FLAGS_ALLOC);
+}
+
+/* Generations are those of all handles, so a number is never of two kinds. */
+static int tow_dir_add_handle(struct tow_client *client,
+			      struct tow_exported *exported,
+			      struct tow_remote *remote, u64 *number)
+{
+	struct tow_dir_handle *handle;
+	u32 index;
+	int ret;
+
+	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
+	if (!handle)
+		return -ENOMEM;
+	handle->exported = exported;
+	handle->remote = remote;
+	mutex_lock(&client->lock);
+	ret = client->ended ? -EPERM :
+	      xa_alloc(&client->dir.handles, &index, handle, xa_limit_31b,
+		       GFP_KERNEL_ACCOUNT);
+	if (!ret) {
+		/* Never 0, so that no number is. */
+		if (!++client->generation)
+			client->generation = 1;
+		handle->generation = client->generation;
+		*number = (u64)handle->generation << 32 | index;
+	}
+	mutex_unlock(&client->lock);
+	if (ret)
+		kfree(handle);
+	return ret;
+}
+
+/* Called with the lock held. */
+static struct tow_dir_handle *tow_dir_find(struct tow_client *client,
+					   u64 number, bool remote)
+{
+	struct tow_dir_handle *handle;
+
+	lockdep_assert_held(&client->lock);
+	handle = xa_load(&client->dir.handles, lower_32_bits(number));
+	if (!handle || handle->generation != upper_32_bits(number) ||
+	    !!handle->remote != remote)
+		return NULL;
+	return handle;
+}
+
+static struct tow_dir_handle *tow_dir_take_handle(struct tow_client *client,
+						  u64 number, bool remote)
+{
+	struct tow_dir_handle *handle;
+
+	mutex_lock(&client->lock);
+	handle = tow_dir_find(client, number, remote);
+	if (handle)
+		xa_erase(&client->dir.handles, lower_32_bits(number));
+	mutex_unlock(&client->lock);
+	return handle;
+}
+
+/* The export of a handle that is no more, with its reference; or NULL. */
+static struct tow_exported *tow_dir_take_exported(struct tow_client *client,
+						  u64 number)
+{
+	struct tow_dir_handle *handle = tow_dir_take_handle(client, number,
+							    false);
+	struct tow_exported *exported = handle ? handle->exported : NULL;
+
+	kfree(handle);
+	return exported;
+}
+
+static struct tow_remote *tow_dir_take_remote(struct tow_client *client,
+					      u64 number)
+{
+	struct tow_dir_handle *handle = tow_dir_take_handle(client, number,
+							    true);
+	struct tow_remote *remote = handle ? handle->remote : NULL;
+
+	kfree(handle);
+	return remote;
+}
+
+/**
+ * tow_client_get_remote - the remote range behind a handle
+ * @client: the client
+ * @number: what the program calls it
+ *
+ * Return: the remote range with a reference for the caller, or NULL.
+ */
+struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
+{
+	struct tow_remote *remote = NULL;
+	struct tow_dir_handle *handle;
+
+	mutex_lock(&client->lock);
+	handle = tow_dir_find(client, number, true);
+	if (handle) {
+		remote = handle->remote;
+		tow_remote_get(remote);
+	}
+	mutex_unlock(&client->lock);
+	return remote;
+}
+
+/* Does not wait for anybody, nor tell anybody yet. */
+static void tow_dir_drop_exported(struct tow_exported *exported)
+{
+	if (tow_exported_end(exported))
+		tow_directory_queue(&exported->dev->directory);
+	tow_exported_put(exported);
+}
+
+/**
+ * tow_directory_client_end - what a client has published, and found, ends
+ * @client: the client, ended: it gets no handles any more.  Perhaps called by two
+ *	at once
+ *
+ * Waits for no peer.
+ */
+void tow_directory_client_end(struct tow_client *client)
+{
+	struct tow_dir_handle *handle;
+	unsigned long index;
+
+	xa_for_each(&client->dir.handles, index, handle) {
+		/* Others may look still, and look at a handle under the lock. */
+		mutex_lock(&client->lock);
+		handle = xa_erase(&client->dir.handles, index);
+		mutex_unlock(&client->lock);
+		if (!handle)
+			continue;
+		if (handle->exported)
+			tow_dir_drop_exported(handle->exported);
+		else
+			tow_remote_close(handle->remote);
+		kfree(handle);
+		cond_resched();
+	}
+	tow_directory_kick(&client->dev->directory);
+}
+
+/* ---- export, unexport ----------------------------------------------------- */
+
+static bool tow_name_check(const u8 *name, u32 bytes)
+{
+	const struct tow_label label = { .name = name, .bytes = bytes };
+
+	return tow_label_valid(&label);
+}
+
+/* Called by users of the device. */
+static int tow_export_allowed(struct tow_client *client, u32 rights,
+			      u32 region_flags)
+{
+	if (region_flags & TOW_REGION_READONLY && rights != TOW_RIGHT_READ)
+		return -EACCES;
+	if (rights & TOW_RIGHT_ATOMIC &&
+	    client->dev->ibdev->attrs.atomic_cap == IB_ATOMIC_NONE)
+		return -EOPNOTSUPP;
+	return 0;
+}
+
+static struct tow_exported *tow_export_make(struct tow_client *client,
+					    const struct tow_export *call)
+{
+	struct tow_exported *exported;
+	struct tow_region *region;
+	u32 flags;
+	int ret;
+
+	region = tow_client_get_region(client, call->region, &flags);
+	if (!region)
+		return ERR_PTR(-ENOENT);
+	ret = tow_export_allowed(client, call->rights, flags | region->flags);
+	exported = ret ? ERR_PTR(ret) : tow_exported_new(client, region, call);
+	tow_region_put(region);
+	if (IS_ERR(exported))
+		return exported;
+	ret = tow_exported_publish(exported);
+	return ret ? ERR_PTR(ret) : exported;
+}
+
+/* The handle's, or nobody's. */
+static int tow_export_give(struct tow_client *client,
+			   struct tow_exported *exported, u64 *number)
+{
+	int ret = tow_dir_add_handle(client, exported, NULL, number);
+
+	if (ret)
+		tow_dir_drop_exported(exported);
+	return ret;
+}
+
+static int tow_export_begin(struct tow_client *client, struct tow_export *call)
+{
+	struct tow_exported *exported;
+	int ret;
+
+	if (!tow_device_enter(client->dev))
+		return -ENODEV;
+	exported = tow_export_make(client, call);
+	if (IS_ERR(exported))
+		ret = PTR_ERR(exported);
+	else
+		ret = tow_export_give(client, exported, &call->handle);
+	tow_device_leave(client->dev);
+	tow_directory_kick(&client->dev->directory);
+	return ret;
+}
+
+static int tow_call_export(struct tow_client *client, void __user *user)
+{
+	struct tow_exported *exported;
+	struct tow_export call;
+	u32 user_size;
+	int ret;
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_EXPORT_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (call.flags || !tow_rights_valid(call.rights) ||
+	    !tow_name_check(call.name, call.name_bytes))
+		return -EINVAL;
+	ret = tow_export_begin(client, &call);
+	if (ret)
+		return ret;
+	ret = tow_file_copy_out(user, &call, sizeof(call), user_size);
+	/* Another thread may have guessed its number. */
+	exported = ret ? tow_dir_take_exported(client, call.handle) : NULL;
+	if (exported) {
+		tow_dir_drop_exported(exported);
+		tow_directory_kick(&client->dev->directory);
+	}
+	return ret;
+}
+
+/* Called by users of the device: the export, which ends; or NULL. */
+static struct tow_exported *tow_unexport_begin(struct tow_client *client,
+					       u64 number)
+{
+	struct tow_exported *exported = tow_dir_take_exported(client, number);
+
+	/* Usually nobody has found it, or let go of it long ago. */
+	if (exported && tow_exported_end(exported) &&
+	    tow_exported_claim(exported))
+		tow_exported_finish(exported);
+	return exported;
+}
+
+static int tow_call_unexport(struct tow_client *client, void __user *user)
+{
+	struct tow_exported *exported;
+	struct tow_unexport call;
+	u32 user_size;
+	int ret;
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_UNEXPORT_PUBLISHED,
+			       user, &user_size);
+	if (ret)
+		return ret;
+	if (call.flags)
+		return -EINVAL;
+	if (!tow_device_enter(client->dev))
+		return -ENODEV;
+	exported = tow_unexport_begin(client, call.handle);
+	tow_device_leave(client->dev);
+	if (!exported)
+		return -ENOENT;
+	tow_directory_kick(&client->dev->directory);
+	if (wait_for_completion_interruptible(&exported->ended))
+		ret = -EINTR;
+	tow_exported_put(exported);
+	return ret;
+}
+
+/* ---- list ----------------------------------------------------------------- */
+
+/* The next export that the caller may see, described. */
+static bool tow_export_list_next(struct tow_client *client,
+				 struct tow_export_list *list,
+				 struct tow_export_info *info)
+{
+	struct tow_exported *exported;
+	bool shown = false;
+
+	while (!shown && (exported = tow_exported_next(&client->dev->directory,
+						       &list->cursor))) {
+		shown = list->flags & TOW_LIST_ALL ||
+			tow_exported_is_of(exported, client);
+		if (shown) {
+			memset(info, 0, sizeof(*info));
+			tow_exported_describe(exported, info);
+		}
+		tow_exported_put(exported);
+		if (fatal_signal_pending(current))
+			return false;
+		cond_resched();
+	}
+	return shown;
+}
+
+static int tow_export_list_fill(struct tow_client *client,
+				struct tow_export_list *list, u32 entry_size)
+{
+	char __user *entries = u64_to_user_ptr(list->entries);
+	struct tow_export_info info;
+	u32 room = list->count;
+	int ret;
+
+	list->count = 0;
+	while (list->count < room && tow_export_list_next(client, list, &info)) {
+		ret = tow_file_copy_out(entries + (size_t)list->count *
+					entry_size, &info, sizeof(info),
+					entry_size);
+		if (ret)
+			return ret;
+		list->count++;
+	}
+	return fatal_signal_pending(current) ? -EINTR : 0;
+}
+
+static int tow_call_export_list(struct tow_client *client, void __user *user)
+{
+	u32 user_size, entry_size;
+	struct tow_export_list list;
+	int ret;
+
+	ret = tow_file_copy_in(&list, sizeof(list), TOW_EXPORT_LIST_PUBLISHED,
+			       user, &user_size);
+	if (ret)
+		return ret;
+	entry_size = list.entry_size;
+	if (list.flags & ~TOW_LIST_ALL ||
+	    entry_size < TOW_EXPORT_INFO_PUBLISHED ||
+	    entry_size > TOW_EXPORT_INFO_MAX || entry_size % sizeof(u64))
+		return -EINVAL;
+	if (list.flags & TOW_LIST_ALL && !capable(CAP_NET_ADMIN))
+		return -EPERM;
+	ret = tow_export_list_fill(client, &list, entry_size);
+	if (ret)
+		return ret;
+	list.entry_size = min_t(u32, entry_size,
+				sizeof(struct tow_export_info));
+	return tow_file_copy_out(user, &list, sizeof(list), user_size);
+}
+
+/* ---- resolve, release ----------------------------------------------------- */
+
+/**
+ * struct tow_resolving - a call that looks for a name
+ * @label: the name
+ * @rights: what the caller will do
+ * @wait: wait for the name
+ * @deadline: how long, in jiffies; if @forever, for ever
+ * @forever: wait until the answer comes
+ * @remote: what was found
+ */
+struct tow_resolving {
+	struct tow_label	label;
+	u32			rights;
+	bool			wait;
+	unsigned long		deadline;
+	bool			forever;
+	struct tow_remote	*remote;
+};
+
+static unsigned long tow_resolve_time(const struct tow_resolving *resolving)
+{
+	unsigned long now = jiffies;
+
+	if (resolving->forever)
+		return MAX_SCHEDULE_TIMEOUT;
+	return time_after(resolving->deadline, now) ?
+	       resolving->deadline - now : 0;
+}
+
+static int tow_resolve_in_session(struct tow_session *session,
+				  struct tow_resolving *resolving)
+{
+	int ret;
+
+	ret = tow_remote_open(session, &resolving->label, resolving->rights,
+			      resolving->wait, &resolving->remote);
+	if (ret)
+		return ret;
+	ret = tow_remote_wait(resolving->remote, tow_resolve_time(resolving));
+	if (ret) {
+		tow_remote_close(resolving->remote);
+		tow_directory_kick(&session->dev->directory);
+	}
+	return ret;
+}
+
+/* Nothing went wrong: somebody thought that nobody needed the session. */
+static bool tow_resolve_again(struct tow_session *session, int error)
+{
+	u32 reason = READ_ONCE(session->reason);
+
+	if (!error || error == -EINTR || error == -ETIMEDOUT ||
+	    tow_session_alive(session))
+		return false;
+	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_REPLACED;
+}
+
+static int tow_resolve_at_peer(struct tow_peer *peer,
+			       struct tow_resolving *resolving)
+{
+	struct tow_peer_settings *settings = &peer->dev->peers.settings;
+	struct tow_session *session;
+	int tries = 2;
+	bool again;
+	int ret;
+
+	do {
+		ret = tow_peer_use(peer,
+				   READ_ONCE(settings->reconnect_timeout_ms),
+				   &session);
+		if (ret)
+			return ret;
+		ret = tow_resolve_in_session(session, resolving);
+		again = tow_resolve_again(session, ret);
+		tow_session_put(session);
+	} while (again && --tries);
+	return ret;
+}
+
+static int tow_resolve_find(struct tow_client *client,
+			    const struct tow_resolve *call,
+			    struct tow_resolving *resolving)
+{
+	struct tow_peer *peer;
+	int ret;
+
+	tow_label_of_client(&resolving->label, client, call->name,
+			    call->name_bytes);
+	resolving->rights = call->rights;
+	resolving->wait = call->timeout_ms;
+	/* An answer that need not wait comes, or the session ends. */
+	resolving->forever = !call->timeout_ms ||
+			     call->timeout_ms == TOW_WAIT_FOREVER;
+	resolving->deadline = jiffies + msecs_to_jiffies(call->timeout_ms);
+	peer = tow_peer_find(client->dev, call->peer);
+	if (!peer)
+		return -ENOENT;
+	ret = tow_resolve_at_peer(peer, resolving);
+	tow_peer_put(peer);
+	return ret;
+}
+
+static int tow_resolve_begin(struct tow_client *client,
+			     struct tow_resolve *call)
+{
+	struct tow_resolving resolving;
+	int ret;
+
+	ret = tow_resolve_find(client, call, &resolving);
+	if (ret)
+		return ret;
+	call->bytes = resolving.remote->bytes;
+	ret = tow_dir_add_handle(client, NULL, resolving.remote, &call->handle);
+	if (ret) {
+		tow_remote_close(resolving.remote);
+		tow_directory_kick(&client->dev->directory);
+	}
+	return ret;
+}
+
+static int tow_call_resolve(struct tow_client *client, void __user *user)
+{
+	struct tow_remote *remote;
+	struct tow_resolve call;
+	u32 user_size;
+	int ret;
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_RESOLVE_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (call.flags || call.reserved || !tow_rights_valid(call.rights) ||
+	    !tow_name_check(call.name, call.name_bytes))
+		return -EINVAL;
+	ret = tow_resolve_begin(client, &call);
+	if (ret)
+		return ret;
+	ret = tow_file_copy_out(user, &call, sizeof(call), user_size);
+	/* Another thread may have guessed its number. */
+	remote = ret ? tow_dir_take_remote(client, call.handle) : NULL;
+	if (remote) {
+		tow_remote_close(remote);
+		tow_directory_kick(&client->dev->directory);
+	}
+	return ret;
+}
+
+static int tow_call_release(struct tow_client *client, void __user *user)
+{
+	struct tow_remote *remote;
+	struct tow_release call;
+	u32 user_size;
+	int ret;
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_RELEASE_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (call.flags)
+		return -EINVAL;
+	remote = tow_dir_take_remote(client, call.handle);
+	if (!remote)
+		return -ENOENT;
+	ret = tow_remote_close(remote);
+	tow_directory_kick(&client->dev->directory);
+	return ret;
+}
+
+/**
+ * tow_directory_call - the calls about exports and remote ranges
+ * @client: who calls
+ * @cmd: which
+ * @user: its structure
+ *
+ * Return: see the contract; -ENOTTY: none of these calls.
+ */
+long tow_directory_call(struct tow_client *client, unsigned int cmd,
+			void __user *user)
+{
+	BUILD_BUG_ON(sizeof(struct tow_export) < TOW_EXPORT_PUBLISHED);
+	BUILD_BUG_ON(sizeof(struct tow_export_info) < TOW_EXPORT_INFO_PUBLISHED);
+	BUILD_BUG_ON(sizeof(struct tow_export_list) < TOW_EXPORT_LIST_PUBLISHED);
+	BUILD_BUG_ON(sizeof(struct tow_resolve) < TOW_RESOLVE_PUBLISHED);
+
+	switch (cmd) {
+	case TOW_IOCTL_EXPORT:
+		return tow_call_export(client, user);
+	case TOW_IOCTL_UNEXPORT:
+		return tow_call_unexport(client, user);
+	case TOW_IOCTL_EXPORT_LIST:
+		return tow_call_export_list(client, user);
+	case TOW_IOCTL_RESOLVE:
+		return tow_call_resolve(client, user);
+	case TOW_IOCTL_RELEASE:
+		return tow_call_release(client, user);
+	default:
+		return -ENOTTY;
+	}
+}

@@ -1,0 +1,572 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Exports: what this node lets peers reach.
+ *
+ * How an export ends
+ *
+ * First it loses its name: whoever asks from now on does not find it, and
+ * somebody else may use the name.  Then every grant is revoked (grant.c).  A
+ * grant goes when the peer has let go of it, or when the queue pairs by which it
+ * could reach us are destroyed.  When the last has gone the export is dead: its
+ * keys are invalidated, the region is let go, the charge given back.  That is
+ * done by the directory's work item, or by whoever waits for it.  Only from then
+ * on may its memory go to anybody else: an access error would break a queue pair
+ * that all tenants share, and invalidation stops no operation that is past its
+ * check of the key.
+ */
+#include <linux/atomic.h>
+#include <linux/pid.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "client.h"
+#include "device.h"
+#include "export.h"
+#include "trace.h"
+
+/* The narrowest registration that has those rights. */
+static enum tow_rights tow_exported_kind(u32 rights)
+{
+	return rights & ~TOW_RIGHT_READ ? TOW_RIGHTS_WRITE : TOW_RIGHTS_READ;
+}
+
+/* Whoever may read is also found by those who only want to read. */
+static unsigned int tow_exported_kinds(u32 rights)
+{
+	return rights & TOW_RIGHT_READ && rights & ~TOW_RIGHT_READ ? 2 : 1;
+}
+
+/* The kind of the n-th exposure of each slab. */
+static enum tow_rights tow_exported_nth_kind(struct tow_exported *exported,
+					     unsigned int n)
+{
+	if (tow_exported_kinds(exported->rights) == 1)
+		return tow_exported_kind(exported->rights);
+	return n ? TOW_RIGHTS_WRITE : TOW_RIGHTS_READ;
+}
+
+static struct tow_exposure *
+tow_exported_exposure(struct tow_exported *exported, enum tow_rights kind,
+		      unsigned int index)
+{
+	unsigned int n = tow_exported_nth_kind(exported, 0) == kind ? 0 : 1;
+
+	return &exported->exposures[n * exported->count + index];
+}
+
+/**
+ * tow_exported_segment - how a peer reaches part of an export
+ * @exported: the export
+ * @rights: bits of enum tow_right: some of the export's
+ * @index: the segment's number, below tow_exported.count
+ * @segment: where to
+ */
+void tow_exported_segment(struct tow_exported *exported, u32 rights,
+			  unsigned int index, struct tow_wire_segment *segment)
+{
+	struct tow_exposure *exposure =
+		tow_exported_exposure(exported, tow_exported_kind(rights),
+				      index);
+	u64 slab_bytes = exported->region->slab_bytes;
+	u64 begin = index ? 0 : exported->skip;
+	u64 before = index ? index * slab_bytes - exported->skip : 0;
+	u64 bytes = min(slab_bytes - begin, exported->bytes - before);
+
+	segment->address = cpu_to_le64(exposure->address + begin);
+	segment->key = cpu_to_le32(exposure->key);
+	segment->bytes = cpu_to_le32(bytes);
+}
+
+/* ---- making --------------------------------------------------------------- */
+
+/**
+ * tow_label_of_client - a name in a client's job
+ * @label: where to
+ * @client: the client
+ * @name: the name; the label points to it
+ * @bytes: its length
+ */
+void tow_label_of_client(struct tow_label *label, struct tow_client *client,
+			 const u8 *name, u32 bytes)
+{
+	memset(label, 0, sizeof(*label));
+	tow_client_job(client, label->job_id);
+	if (!memchr_inv(label->job_id, 0, TOW_JOB_ID_BYTES))
+		label->uid = from_kuid(&init_user_ns, client->kuid);
+	label->name = name;
+	label->bytes = bytes;
+}
+
+static void tow_exported_release(struct kref *refs)
+{
+	struct tow_exported *exported = container_of(refs, struct tow_exported,
+						     refs);
+	struct tow_device *dev = exported->dev;
+
+	if (exported->region)
+		tow_region_put(exported->region);
+	tow_uncharge(&exported->charge);
+	put_pid(exported->pid);
+	kvfree(exported);
+	tow_device_put(dev);
+}
+
+/**
+ * tow_exported_put - give a reference back
+ * @exported: the export; may be gone afterwards.  May sleep
+ */
+void tow_exported_put(struct tow_exported *exported)
+{
+	kref_put(&exported->refs, tow_exported_release);
+}
+
+static struct tow_exported *tow_exported_alloc(struct tow_client *client,
+					       const struct tow_export *call,
+					       unsigned int count)
+{
+	size_t exposures = (size_t)count * tow_exported_kinds(call->rights);
+	struct tow_exported *exported;
+	struct tow_label label;
+
+	/* The name follows the last exposure. */
+	exported = kvzalloc(struct_size(exported, exposures, exposures) +
+			    call->name_bytes, GFP_KERNEL_ACCOUNT);
+	if (!exported)
+		return NULL;
+	kref_init(&exported->refs);
+	INIT_LIST_HEAD(&exported->grants);
+	INIT_LIST_HEAD(&exported->dead);
+	init_completion(&exported->ended);
+	kref_get(&client->dev->refs);
+	exported->dev = client->dev;
+	tow_label_of_client(&label, client, call->name, call->name_bytes);
+	tow_label_copy(&exported->label, &label,
+		       (u8 *)&exported->exposures[exposures]);
+	exported->kuid = client->kuid;
+	exported->pid = get_pid(client->pid);
+	exported->offset = call->offset;
+	exported->bytes = call->bytes;
+	exported->rights = call->rights;
+	exported->count = count;
+	return exported;
+}
+
+/* What the maintenance queue pair may say, as the contract has it. */
+static int tow_exported_error(int error)
+{
+	switch (error) {
+	case 0:
+	case -ENOSPC:
+	case -ENOMEM:
+	case -ENODEV:
+	case -EINTR:
+		return error;
+	default:
+		return -EAGAIN;
+	}
+}
+
+/* The next slab in the next way. */
+static int tow_exported_expose_one(struct tow_exported *exported)
+{
+	unsigned int n = exported->exposed / exported->count;
+	unsigned int index = exported->exposed % exported->count;
+	struct tow_exposure *exposure = &exported->exposures[exported->exposed];
+	int ret;
+
+	/* Removal waits for us. */
+	if (tow_device_going(exported->dev))
+		return -ENODEV;
+	if (fatal_signal_pending(current))
+		return -EINTR;
+	ret = towk_slab_expose(exported->region->slabs[exported->first + index],
+			       tow_exported_nth_kind(exported, n),
+			       &exposure->key, &exposure->address);
+	if (!ret)
+		exported->exposed++;
+	return tow_exported_error(ret);
+}
+
+static void tow_exported_hide(struct tow_exported *exported)
+{
+	while (exported->exposed) {
+		unsigned int at = --exported->exposed;
+		unsigned int n = at / exported->count;
+		unsigned int index = at % exported->count;
+
+		towk_slab_hide(exported->region->slabs[exported->first + index],
+			       tow_exported_nth_kind(exported, n));
+		cond_resched();
+	}
+}
+
+static int tow_exported_expose(struct tow_exported *exported)
+{
+	unsigned int all = exported->count * tow_exported_kinds(exported->rights);
+	int ret = 0;
+
+	while (exported->exposed < all && !ret) {
+		ret = tow_exported_expose_one(exported);
+		cond_resched();
+	}
+	if (ret)
+		tow_exported_hide(exported);
+	return ret;
+}
+
+/* Called with the lock held. */
+static int tow_exported_may_be(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+
+	lockdep_assert_held(&dir->lock);
+	if (dir->stopping)
+		return -ENODEV;
+	return tow_labels_first(&dir->exports, &exported->label) ? -EEXIST : 0;
+}
+
+/* Charge and expose; not worth while if the name is taken. */
+static int tow_exported_prepare(struct tow_exported *exported,
+				struct tow_client *client)
+{
+	const u64 amount[TOW_RESOURCES] = { [TOW_RES_EXPORTS] = 1 };
+	struct tow_directory *dir = &exported->dev->directory;
+	int ret;
+
+	mutex_lock(&dir->lock);
+	ret = tow_exported_may_be(exported);
+	mutex_unlock(&dir->lock);
+	if (!ret)
+		ret = tow_charge(&exported->charge, client->account, amount);
+	if (!ret)
+		ret = tow_exported_expose(exported);
+	return ret;
+}
+
+/**
+ * tow_exported_new - an export that nobody finds yet
+ * @client: whose it is to be; a user of the device
+ * @region: where it is; it takes a reference
+ * @call: what the client wants; was checked, but for the range
+ *
+ * Return: the export, to be published; or an ERR_PTR(): see TOW_IOCTL_EXPORT.
+ */
+struct tow_exported *tow_exported_new(struct tow_client *client,
+				      struct tow_region *region,
+				      const struct tow_export *call)
+{
+	struct tow_exported *exported;
+	u64 begin, end;
+	int ret;
+
+	if (!call->bytes || call->bytes > region->bytes ||
+	    call->offset > region->bytes - call->bytes)
+		return ERR_PTR(-EINVAL);
+	begin = region->skip + call->offset;
+	end = div64_u64(begin + call->bytes - 1, region->slab_bytes) + 1;
+	begin = div64_u64(begin, region->slab_bytes);
+	if (end - begin > TOW_SEGMENTS_MAX)
+		return ERR_PTR(-ENOSPC);
+	exported = tow_exported_alloc(client, call, end - begin);
+	if (!exported)
+		return ERR_PTR(-ENOMEM);
+	tow_region_get(region);
+	exported->region = region;
+	exported->region_id = region->id;
+	exported->first = begin;
+	exported->skip = region->skip + call->offset -
+			 begin * region->slab_bytes;
+	ret = tow_exported_prepare(exported, client);
+	if (ret) {
+		tow_exported_put(exported);
+		return ERR_PTR(ret);
+	}
+	return exported;
+}
+
+static int tow_exported_number(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	int ret;
+
+	xa_lock(&dir->by_id);
+	exported->id = ++dir->last_id;
+	ret = xa_err(__xa_store(&dir->by_id, exported->id, exported,
+				GFP_KERNEL_ACCOUNT));
+	xa_unlock(&dir->by_id);
+	return ret;
+}
+
+/* Called with the lock held. */
+static int tow_exported_name(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	int ret;
+
+	ret = tow_exported_may_be(exported);
+	if (ret)
+		return ret;
+	ret = tow_exported_number(exported);
+	if (ret)
+		return ret;
+	ret = tow_labels_add(&dir->exports, &exported->label);
+	if (ret) {
+		xa_erase(&dir->by_id, exported->id);
+		return ret;
+	}
+	/* The table's reference by id. */
+	kref_get(&exported->refs);
+	tow_stat_inc(exported->dev, TOW_STAT_EXPORTS);
+	trace_tow_export_publish(exported);
+	tow_grant_answer_waiting(exported);
+	return 0;
+}
+
+/**
+ * tow_exported_publish - let an export be found
+ * @exported: from tow_exported_new(); its caller is still a user of the device.
+ *	The caller keeps his reference, unless this fails
+ *
+ * Who waits for the name is answered: tow_directory_kick() sends the answers.
+ *
+ * Return: 0; -EEXIST, -ENOMEM, -ENODEV: it is gone.
+ */
+int tow_exported_publish(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	int ret;
+
+	mutex_lock(&dir->lock);
+	ret = tow_exported_name(exported);
+	mutex_unlock(&dir->lock);
+	if (ret) {
+		tow_exported_hide(exported);
+		tow_exported_put(exported);
+	}
+	return ret;
+}
+
+/* ---- ending --------------------------------------------------------------- */
+
+/**
+ * tow_exported_quiet - is an export dead?
+ * @exported: the export; the caller has the directory's lock, and has just made
+ *	one of the two come true that it takes: it is ending, and has no grants
+ *
+ * Return: true if it is: the work item is to finish it, or who claims it.
+ */
+bool tow_exported_quiet(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+
+	lockdep_assert_held(&dir->lock);
+	if (!exported->ending || exported->grant_count)
+		return false;
+	list_add_tail(&exported->dead, &dir->dead);
+	return true;
+}
+
+/**
+ * tow_exported_end - begin to end an export
+ * @exported: the export, with the caller's reference; may have ended before
+ *
+ * Does not wait.  tow_directory_kick() tells those who have grants.
+ *
+ * Return: true: nobody had one, and the caller sees to it that it is finished:
+ * by tow_exported_claim() or tow_directory_queue().
+ */
+bool tow_exported_end(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_grant *grant;
+	bool dead = false;
+
+	mutex_lock(&dir->lock);
+	if (!exported->ending) {
+		exported->ending = true;
+		trace_tow_export_revoke(exported);
+		tow_labels_remove(&dir->exports, &exported->label);
+		/* There will be no others, and these stay while we look. */
+		list_for_each_entry(grant, &exported->grants, of_export) {
+			tow_grant_revoke(grant);
+			cond_resched();
+		}
+		dead = tow_exported_quiet(exported);
+	}
+	mutex_unlock(&dir->lock);
+	return dead;
+}
+
+/**
+ * tow_exported_claim - may the caller finish an export?
+ * @exported: the export, ending
+ *
+ * Return: true: tow_exported_finish() is the caller's to call.
+ */
+bool tow_exported_claim(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	bool dead;
+
+	mutex_lock(&dir->lock);
+	dead = !list_empty(&exported->dead);
+	list_del_init(&exported->dead);
+	mutex_unlock(&dir->lock);
+	return dead;
+}
+
+/**
+ * tow_exported_finish - the end of an export that nobody has a grant of
+ * @exported: dead, and in no list.  The caller is a user of the device, or
+ *	removal waits for him
+ */
+void tow_exported_finish(struct tow_exported *exported)
+{
+	struct tow_device *dev = exported->dev;
+
+	tow_exported_hide(exported);
+	trace_tow_export_end(exported);
+	tow_uncharge(&exported->charge);
+	xa_erase(&dev->directory.by_id, exported->id);
+	tow_stat_dec(dev, TOW_STAT_EXPORTS);
+	tow_stat_inc(dev, TOW_STAT_REVOKES);
+	/* Handles may keep the structure; the memory goes now. */
+	tow_region_put(exported->region);
+	exported->region = NULL;
+	complete_all(&exported->ended);
+	tow_exported_put(exported);
+}
+
+static struct tow_exported *tow_exported_next_dead(struct tow_directory *dir)
+{
+	struct tow_exported *exported;
+
+	mutex_lock(&dir->lock);
+	exported = list_first_entry_or_null(&dir->dead, struct tow_exported,
+					    dead);
+	if (exported)
+		list_del_init(&exported->dead);
+	mutex_unlock(&dir->lock);
+	return exported;
+}
+
+/**
+ * tow_exported_reap - finish what is dead
+ * @dir: the directory; the caller is its work item
+ */
+void tow_exported_reap(struct tow_directory *dir)
+{
+	struct tow_exported *exported;
+
+	while ((exported = tow_exported_next_dead(dir))) {
+		tow_exported_finish(exported);
+		cond_resched();
+	}
+}
+
+/**
+ * tow_exported_stop - end all exports
+ * @dir: the directory, stopping; nobody is a user of the device, and there are
+ *	no sessions
+ *
+ * Nobody has a grant, so this waits for nobody but the work item, and for clients
+ * that end at this moment.
+ */
+void tow_exported_stop(struct tow_directory *dir)
+{
+	struct tow_exported *exported;
+	u64 cursor = 0;
+
+	while ((exported = tow_exported_next(dir, &cursor))) {
+		tow_exported_end(exported);
+		if (tow_exported_claim(exported))
+			tow_exported_finish(exported);
+		wait_for_completion(&exported->ended);
+		tow_exported_put(exported);
+		cond_resched();
+	}
+}
+
+/* ---- looking -------------------------------------------------------------- */
+
+/**
+ * tow_exported_is_of - is it the client's user's, in the client's job?
+ * @exported: the export
+ * @client: the client
+ *
+ * Return: true if it is.
+ */
+bool tow_exported_is_of(struct tow_exported *exported,
+			struct tow_client *client)
+{
+	u8 job_id[TOW_JOB_ID_BYTES];
+
+	tow_client_job(client, job_id);
+	return uid_eq(exported->kuid, client->kuid) &&
+	       !memcmp(exported->label.job_id, job_id, TOW_JOB_ID_BYTES);
+}
+
+/**
+ * tow_exported_next - go through the exports
+ * @dir: the directory
+ * @cursor: 0, or where the last call was; moved on
+ *
+ * Return: an export with a reference for the caller, or NULL: there are no more.
+ */
+struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor)
+{
+	unsigned long index = *cursor + 1;
+	struct tow_exported *exported;
+
+	/* No export has such an id; the next number is 0 again. */
+	if (!index)
+		return NULL;
+	xa_lock(&dir->by_id);
+	exported = xa_find(&dir->by_id, &index, ULONG_MAX, XA_PRESENT);
+	if (exported) {
+		kref_get(&exported->refs);
+		*cursor = index;
+	}
+	xa_unlock(&dir->by_id);
+	return exported;
+}
+
+/* As the caller's PID namespace has it; 0 if it has ended or is not there. */
+static s32 tow_exported_pid(struct tow_exported *exported)
+{
+	s32 number = 0;
+
+	rcu_read_lock();
+	if (pid_task(exported->pid, PIDTYPE_TGID))
+		number = pid_vnr(exported->pid);
+	rcu_read_unlock();
+	return number;
+}
+
+/**
+ * tow_exported_describe - fill in what EXPORT_LIST tells
+ * @exported: the export
+ * @info: where to, zeroed
+ */
+void tow_exported_describe(struct tow_exported *exported,
+			   struct tow_export_info *info)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+
+	info->id = exported->id;
+	info->region_id = exported->region_id;
+	info->offset = exported->offset;
+	info->bytes = exported->bytes;
+	info->rights = exported->rights;
+	info->uid = from_kuid_munged(current_user_ns(), exported->kuid);
+	info->pid = tow_exported_pid(exported);
+	info->name_bytes = exported->label.bytes;
+	memcpy(info->job_id, exported->label.job_id, TOW_JOB_ID_BYTES);
+	memcpy(info->name, exported->label.name, exported->label.bytes);
+	mutex_lock(&dir->lock);
+	info->grants = exported->grant_count;
+	if (exported->ending)
+		info->flags |= TOW_EXPORT_REVOKING;
+	mutex_unlock(&dir->lock);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The owner's side of the directory: exports, and the grants that peers have.
+ */
+#ifndef TOW_EXPORT_H
+#define TOW_EXPORT_H
+
+#include <linux/completion.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/uidgid.h>
+
+#include "directory.h"
+#include "limits.h"
+#include "slab.h"
+#include "wire.h"
+
+struct pid;
+struct tow_region;
+
+/**
+ * struct tow_exposure - how peers reach one slab
+ * @address: of the slab's first byte
+ * @key: the key that goes with it
+ */
+struct tow_exposure {
+	u64	address;
+	u32	key;
+};
+
+/**
+ * struct tow_exported - a range that peers may reach
+ * @refs: held by tow_directory.by_id until it is finished, by its client's
+ *	handle, by each grant, and by whoever looks
+ * @dev: the device, with a reference
+ * @id: its number on the device
+ * @label: its name and job, in tow_directory.exports until it ends
+ * @kuid: whose it is
+ * @pid: of its client, with a reference
+ * @charge: what its client is charged
+ * @region: where it is, with a reference until it is finished
+ * @region_id: the region's number
+ * @offset: where in the region it begins
+ * @bytes: its size
+ * @rights: bits of enum tow_right
+ * @grants: struct tow_grant; this and what follows, up to @dead, is under
+ *	tow_directory.lock
+ * @grant_count: how many
+ * @ending: it has no name any more, gets no grants, and those are revoked
+ * @dead: in tow_directory.dead
+ * @ended: it is finished: no peer reaches it
+ * @skip: bytes of the first slab that come before it
+ * @first: its first slab's number in the region
+ * @count: slabs that it lies in
+ * @exposed: of @exposures, those that are there
+ * @exposures: for each kind of rights that it needs, for each slab
+ */
+struct tow_exported {
+	struct kref		refs;
+	struct tow_device	*dev;
+	u64			id;
+	struct tow_label	label;
+	kuid_t			kuid;
+	struct pid		*pid;
+	struct tow_charge	charge;
+	struct tow_region	*region;
+	u64			region_id;
+	u64			offset;
+	u64			bytes;
+	u32			rights;
+
+	struct list_head	grants;
+	u32			grant_count;
+	bool			ending;
+	struct list_head	dead;
+
+	struct completion	ended;
+	u64			skip;
+	unsigned int		first;
+	unsigned int		count;
+	unsigned int		exposed;
+	struct tow_exposure	exposures[];
+};
+
+/**
+ * struct tow_grant - an export that a peer has found
+ * @id: what the session calls it
+ * @rights: bits of enum tow_right: what the peer wanted, and got
+ * @exported: the export, with a reference
+ * @session: the peer's; outlives its grants
+ * @of_export: in tow_exported.grants
+ * @link: in tow_session_dir.revokes or .revoked; empty: it is not revoked
+ * @deadline: revoked: when the peer must have let go of it, in jiffies
+ *
+ * It goes when the peer has let go of it, or when the session is gone.
+ */
+struct tow_grant {
+	u64			id;
+	u32			rights;
+	struct tow_exported	*exported;
+	struct tow_session	*session;
+	struct list_head	of_export;
+	struct list_head	link;
+	unsigned long		deadline;
+};
+
+/* export.c */
+struct tow_exported *tow_exported_new(struct tow_client *client,
+				      struct tow_region *region,
+				      const struct tow_export *call);
+int tow_exported_publish(struct tow_exported *exported);
+void tow_exported_put(struct tow_exported *exported);
+bool tow_exported_end(struct tow_exported *exported);
+bool tow_exported_claim(struct tow_exported *exported);
+void tow_exported_finish(struct tow_exported *exported);
+void tow_exported_reap(struct tow_directory *dir);
+void tow_exported_stop(struct tow_directory *dir);
+bool tow_exported_quiet(struct tow_exported *exported);
+struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor);
+bool tow_exported_is_of(struct tow_exported *exported,
+			struct tow_client *client);
+void tow_exported_describe(struct tow_exported *exported,
+			   struct tow_export_info *info);
+void tow_exported_segment(struct tow_exported *exported, u32 rights,
+			  unsigned int index, struct tow_wire_segment *segment);
+void tow_label_of_client(struct tow_label *label, struct tow_client *client,
+			 const u8 *name, u32 bytes);
+
+/* grant.c */
+void tow_grant_session_init(struct tow_session *session);
+int tow_grant_receive(struct tow_session *session, u8 type, u32 number,
+		      void *body, size_t bytes);
+size_t tow_grant_fill(struct tow_session *session, u8 *type, u32 *number,
+		      void *body);
+void tow_grant_answer_waiting(struct tow_exported *exported);
+void tow_grant_revoke(struct tow_grant *grant);
+void tow_grant_session_lost(struct tow_session *session);
+void tow_grant_session_gone(struct tow_session *session);
+
+#endif /* TOW_EXPORT_H */

@@ -1,0 +1,687 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What peers ask for, and what they have of ours.
+ *
+ * Every RESOLVE and RESOLVE_MORE is answered exactly once: at once, when the name
+ * is exported, or when the peer cancels.  Answers, like all that this side says,
+ * wait in lists until the session can send something, so a peer that asks much
+ * and reads little fills its own session's lists up to a bound and no further.
+ *
+ * A grant is made with the answer and holds the slabs.  What a grant's segments
+ * are does not change, so an answer that waits to be sent may be sent even if
+ * the grant is revoked meanwhile: the REVOKE is sent after it.
+ */
+#include <linux/sizes.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "export.h"
+#include "session.h"
+
+/* Of one session: names that the peer waits for. */
+#define TOW_WAITING_MAX		1024
+
+/* Of one session: answers that it has not read.  Nobody asks so much at once. */
+#define TOW_ANSWERS_MAX		4096
+
+/* Of one session: what the peer may have. */
+#define TOW_GRANTS_MAX		SZ_1M
+
+/**
+ * struct tow_request - what a peer asks
+ * @label: RESOLVE: the name, in tow_directory.waiting while it waits
+ * @session: the peer's; outlives its requests
+ * @link: in tow_session_dir.answers, when there is one
+ * @number: what the peer calls it
+ * @rights: RESOLVE: what the peer wants to do
+ * @status: the answer: enum tow_wire_status
+ * @grant: the answer: what was granted; RESOLVE_MORE: what it is about
+ * @first: the first segment of the answer
+ * @name: of @label
+ */
+struct tow_request {
+	struct tow_label	label;
+	struct tow_session	*session;
+	struct list_head	link;
+	u32			number;
+	u32			rights;
+	u32			status;
+	u64			grant;
+	u32			first;
+	u8			name[];
+};
+
+static struct tow_directory *tow_grant_directory(struct tow_session *session)
+{
+	return &session->dev->directory;
+}
+
+/* ---- grants --------------------------------------------------------------- */
+
+/* The slabs do not go to anybody else before they are dropped as often. */
+static void tow_grant_hold(struct tow_exported *exported)
+{
+	unsigned int i;
+
+	/* The export holds the region. */
+	for (i = 0; i < exported->count; i++)
+		WARN_ON_ONCE(!towk_slab_hold(exported->region->slabs[exported->first + i]));
+}
+
+static void tow_grant_drop(struct tow_exported *exported)
+{
+	unsigned int i;
+
+	for (i = 0; i < exported->count; i++)
+		towk_slab_drop(exported->region->slabs[exported->first + i]);
+}
+
+/* Called with both locks held. */
+static u32 tow_grant_new(struct tow_session *session,
+			 struct tow_exported *exported, u32 rights, u64 *id)
+{
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_grant *grant;
+
+	if (rights & ~exported->rights)
+		return TOW_WIRE_FORBIDDEN;
+	if (sdir->grant_count >= TOW_GRANTS_MAX)
+		return TOW_WIRE_TOO_MANY;
+	grant = kzalloc(sizeof(*grant), GFP_KERNEL);
+	if (!grant)
+		return TOW_WIRE_NO_MEMORY;
+	grant->id = sdir->last_grant + 1;
+	if (xa_err(xa_store(&sdir->grants, grant->id, grant, GFP_KERNEL))) {
+		kfree(grant);
+		return TOW_WIRE_NO_MEMORY;
+	}
+	sdir->last_grant++;
+	sdir->grant_count++;
+	grant->rights = rights;
+	grant->session = session;
+	INIT_LIST_HEAD(&grant->link);
+	kref_get(&exported->refs);
+	grant->exported = exported;
+	list_add_tail(&grant->of_export, &exported->grants);
+	exported->grant_count++;
+	tow_grant_hold(exported);
+	atomic_inc(&session->users);
+	tow_stat_inc(session->dev, TOW_STAT_GRANTS);
+	*id = grant->id;
+	return TOW_WIRE_OK;
+}
+
+/*
+ * Called with both locks held: the peer has let go of it, or its queue pairs are
+ * destroyed.
+ */
+static void tow_grant_end(struct tow_grant *grant)
+{
+	struct tow_exported *exported = grant->exported;
+	struct tow_session *session = grant->session;
+
+	xa_erase(&session->dir.grants, grant->id);
+	session->dir.grant_count--;
+	list_del(&grant->link);
+	list_del(&grant->of_export);
+	exported->grant_count--;
+	atomic_dec(&session->users);
+	tow_stat_dec(session->dev, TOW_STAT_GRANTS);
+	tow_grant_drop(exported);
+	if (tow_exported_quiet(exported))
+		tow_directory_queue(tow_grant_directory(session));
+	/* Not the last: the directory's table has one until it is finished. */
+	tow_exported_put(exported);
+	kfree(grant);
+}
+
+/* ---- revoke --------------------------------------------------------------- */
+
+/* Called with the session's lock held. */
+static struct tow_grant *tow_revoke_oldest(struct tow_session_dir *sdir)
+{
+	struct list_head *list = list_empty(&sdir->revoked) ? &sdir->revokes :
+							      &sdir->revoked;
+
+	return list_first_entry_or_null(list, struct tow_grant, link);
+}
+
+/* Called with the session's lock held; a timer that runs is early enough. */
+static void tow_revoke_arm(struct tow_session *session, unsigned long deadline)
+{
+	unsigned long now = jiffies;
+	unsigned long delay = time_after(deadline, now) ? deadline - now : 0;
+
+	tow_session_get(session);
+	/* Not the last reference: the grant's session is there. */
+	if (!queue_delayed_work(tow_wq, &session->dir.revoke_timer, delay))
+		tow_session_put(session);
+}
+
+/**
+ * tow_grant_revoke - tell a peer to let go
+ * @grant: the grant, of an export that ends; the caller has the directory's lock
+ */
+void tow_grant_revoke(struct tow_grant *grant)
+{
+	struct tow_session *session = grant->session;
+	struct tow_session_dir *sdir = &session->dir;
+	u32 timeout_ms =
+		READ_ONCE(session->dev->peers.settings.revoke_timeout_ms);
+
+	mutex_lock(&sdir->lock);
+	/* What is lost needs no telling: its end is near. */
+	if (!sdir->lost) {
+		grant->deadline = jiffies + msecs_to_jiffies(timeout_ms);
+		list_add_tail(&grant->link, &sdir->revokes);
+		tow_revoke_arm(session, tow_revoke_oldest(sdir)->deadline);
+		tow_directory_want_kick(session);
+	}
+	mutex_unlock(&sdir->lock);
+}
+
+static void tow_revoke_say_late(struct tow_session *session, u64 exported,
+				u64 grant)
+{
+	char why[64];
+
+	snprintf(why, sizeof(why), "revoke of export %llu not acknowledged",
+		 exported);
+	tow_stat_inc(session->dev, TOW_STAT_REVOKES_LATE);
+	tow_session_note(session, "revoke: late", grant, -ETIMEDOUT);
+	tow_peer_dump(session->peer, why);
+}
+
+/* Something should have been let go of by now, or soon. */
+static void tow_revoke_time(struct work_struct *work)
+{
+	struct tow_session *session =
+		container_of(to_delayed_work(work), struct tow_session,
+			     dir.revoke_timer);
+	struct tow_session_dir *sdir = &session->dir;
+	u64 exported = 0, id = 0;
+	struct tow_grant *grant;
+
+	mutex_lock(&sdir->lock);
+	grant = sdir->lost ? NULL : tow_revoke_oldest(sdir);
+	if (grant && time_before(jiffies, grant->deadline)) {
+		tow_revoke_arm(session, grant->deadline);
+	} else if (grant) {
+		exported = grant->exported->id;
+		id = grant->id;
+	}
+	mutex_unlock(&sdir->lock);
+	if (id) {
+		tow_revoke_say_late(session, exported, id);
+		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_REVOKE_LATE,
+				 "a revoke was not acknowledged in time");
+	}
+	tow_session_put(session);
+}
+
+/* ---- requests ------------------------------------------------------------- */
+
+static struct tow_request *tow_request_new(struct tow_session *session,
+					   u32 number, size_t name_bytes)
+{
+	struct tow_request *request;
+
+	request = kzalloc(struct_size(request, name, name_bytes), GFP_KERNEL);
+	if (!request)
+		return NULL;
+	INIT_LIST_HEAD(&request->link);
+	request->session = session;
+	request->number = number;
+	return request;
+}
+
+/* Called with the session's lock held.  The request goes with the answer. */
+static void tow_request_answer(struct tow_request *request, u32 status)
+{
+	struct tow_session_dir *sdir = &request->session->dir;
+
+	lockdep_assert_held(&sdir->lock);
+	request->status = status;
+	list_add_tail(&request->link, &sdir->answers);
+	sdir->answer_count++;
+	tow_directory_want_kick(request->session);
+}
+
+/* Called with both locks held. */
+static void tow_request_grant(struct tow_request *request,
+			      struct tow_exported *exported)
+{
+	tow_request_answer(request, tow_grant_new(request->session, exported,
+						  request->rights,
+						  &request->grant));
+}
+
+/* Called with both locks held: wire status or, if it waits, OK. */
+static u32 tow_request_wait(struct tow_request *request)
+{
+	struct tow_session *session = request->session;
+	struct tow_session_dir *sdir = &session->dir;
+
+	if (sdir->waiting_count >= TOW_WAITING_MAX)
+		return TOW_WIRE_TOO_MANY;
+	if (xa_err(xa_store(&sdir->waiting, request->number, request,
+			    GFP_KERNEL)))
+		return TOW_WIRE_NO_MEMORY;
+	if (tow_labels_add(&tow_grant_directory(session)->waiting,
+			   &request->label)) {
+		xa_erase(&sdir->waiting, request->number);
+		return TOW_WIRE_NO_MEMORY;
+	}
+	sdir->waiting_count++;
+	atomic_inc(&session->users);
+	return TOW_WIRE_OK;
+}
+
+/* Called with both locks held. */
+static void tow_request_wait_no_more(struct tow_request *request)
+{
+	struct tow_session *session = request->session;
+
+	tow_labels_remove(&tow_grant_directory(session)->waiting,
+			  &request->label);
+	xa_erase(&session->dir.waiting, request->number);
+	session->dir.waiting_count--;
+	atomic_dec(&session->users);
+}
+
+/* Called with both locks held. */
+static void tow_request_resolve(struct tow_request *request, bool wait)
+{
+	struct tow_directory *dir = tow_grant_directory(request->session);
+	struct tow_label *found = tow_labels_first(&dir->exports,
+						   &request->label);
+	u32 status = TOW_WIRE_NOT_FOUND;
+
+	tow_stat_inc(request->session->dev, TOW_STAT_RESOLVES);
+	if (found) {
+		tow_request_grant(request,
+				  container_of(found, struct tow_exported,
+					       label));
+		return;
+	}
+	if (wait)
+		status = tow_request_wait(request);
+	if (status)
+		tow_request_answer(request, status);
+}
+
+/**
+ * tow_grant_answer_waiting - answer those who wait for an export
+ * @exported: the export, new; the caller has the directory's lock
+ */
+void tow_grant_answer_waiting(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_label *label;
+
+	lockdep_assert_held(&dir->lock);
+	while ((label = tow_labels_first(&dir->waiting, &exported->label))) {
+		struct tow_request *request =
+			container_of(label, struct tow_request, label);
+		struct tow_session_dir *sdir = &request->session->dir;
+
+		mutex_lock(&sdir->lock);
+		tow_request_wait_no_more(request);
+		tow_request_grant(request, exported);
+		mutex_unlock(&sdir->lock);
+		cond_resched();
+	}
+}
+
+/* ---- what peers say ------------------------------------------------------- */
+
+/* The label's name is the message's. */
+static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
+			     struct tow_label *label)
+{
+	if (bytes < sizeof(*body) || bytes != sizeof(*body) + body->name_bytes)
+		return -EPROTO;
+	memset(label, 0, sizeof(*label));
+	memcpy(label->job_id, body->job_id, sizeof(label->job_id));
+	label->uid = le32_to_cpu(body->uid);
+	label->bytes = body->name_bytes;
+	label->name = body->name;
+	if (body->wait > 1 ||
+	    memchr_inv(body->reserved, 0, sizeof(body->reserved)) ||
+	    !tow_rights_valid(le32_to_cpu(body->rights)) ||
+	    !tow_label_valid(label))
+		return -EPROTO;
+	return 0;
+}
+
+static int tow_receive_resolve(struct tow_session *session, u32 number,
+			       const struct tow_wire_resolve *body,
+			       size_t bytes)
+{
+	struct tow_directory *dir = tow_grant_directory(session);
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_request *request;
+	struct tow_label label;
+	int ret;
+
+	ret = tow_resolve_check(body, bytes, &label);
+	if (ret)
+		return ret;
+	request = tow_request_new(session, number, label.bytes);
+	if (!request)
+		return -ENOMEM;
+	tow_label_copy(&request->label, &label, request->name);
+	request->rights = le32_to_cpu(body->rights);
+	mutex_lock(&dir->lock);
+	mutex_lock(&sdir->lock);
+	if (sdir->lost)
+		ret = -ECONNRESET;
+	else if (sdir->answer_count >= TOW_ANSWERS_MAX ||
+		 xa_load(&sdir->waiting, number))
+		ret = -EPROTO;
+	else
+		tow_request_resolve(request, body->wait);
+	mutex_unlock(&sdir->lock);
+	mutex_unlock(&dir->lock);
+	if (ret)
+		kfree(request);
+	return ret;
+}
+
+static int tow_receive_more(struct tow_session *session, u32 number,
+			    const struct tow_wire_resolve_more *body,
+			    size_t bytes)
+{
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_request *request;
+	struct tow_grant *grant;
+	int ret = 0;
+
+	/* The first segment was in the first answer. */
+	if (bytes != sizeof(*body) || body->reserved || !body->first)
+		return -EPROTO;
+	request = tow_request_new(session, number, 0);
+	if (!request)
+		return -ENOMEM;
+	request->grant = le64_to_cpu(body->grant);
+	request->first = le32_to_cpu(body->first);
+	mutex_lock(&sdir->lock);
+	grant = xa_load(&sdir->grants, request->grant);
+	if (sdir->lost)
+		ret = -ECONNRESET;
+	else if (sdir->answer_count >= TOW_ANSWERS_MAX ||
+		 (grant && request->first >= grant->exported->count))
+		ret = -EPROTO;
+	else
+		tow_request_answer(request, TOW_WIRE_OK);
+	mutex_unlock(&sdir->lock);
+	if (ret)
+		kfree(request);
+	return ret;
+}
+
+/* It may have been answered already: then there is nothing to cancel. */
+static int tow_receive_cancel(struct tow_session *session, u32 number,
+			      size_t bytes)
+{
+	struct tow_directory *dir = tow_grant_directory(session);
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_request *request;
+
+	if (bytes)
+		return -EPROTO;
+	mutex_lock(&dir->lock);
+	mutex_lock(&sdir->lock);
+	request = xa_load(&sdir->waiting, number);
+	if (request) {
+		tow_request_wait_no_more(request);
+		tow_request_answer(request, TOW_WIRE_NOT_FOUND);
+	}
+	mutex_unlock(&sdir->lock);
+	mutex_unlock(&dir->lock);
+	return 0;
+}
+
+/* Called with both locks held. */
+static int tow_receive_let_go(struct tow_session *session, u8 type, u64 id)
+{
+	struct tow_grant *grant = xa_load(&session->dir.grants, id);
+
+	/* Revoked and released at the same time: one of them was enough. */
+	if (!grant)
+		return id && id <= session->dir.last_grant ? 0 : -EPROTO;
+	if (type == TOW_WIRE_REVOKED && list_empty(&grant->link))
+		return -EPROTO;
+	tow_grant_end(grant);
+	return 0;
+}
+
+/* REVOKED, RELEASE. */
+static int tow_receive_grants(struct tow_session *session, u8 type,
+			      const struct tow_wire_grants *body, size_t bytes)
+{
+	struct tow_directory *dir = tow_grant_directory(session);
+	u32 count, i;
+	int ret = 0;
+
+	if (bytes < sizeof(*body) || body->reserved)
+		return -EPROTO;
+	count = le32_to_cpu(body->count);
+	if (!count || count > TOW_WIRE_GRANTS_MAX ||
+	    bytes != struct_size(body, grants, count))
+		return -EPROTO;
+	mutex_lock(&dir->lock);
+	mutex_lock(&session->dir.lock);
+	for (i = 0; i < count && !ret; i++)
+		ret = tow_receive_let_go(session, type,
+					 le64_to_cpu(body->grants[i]));
+	mutex_unlock(&session->dir.lock);
+	mutex_unlock(&dir->lock);
+	if (type == TOW_WIRE_REVOKED)
+		tow_session_note(session, "revoke: acknowledged",
+				 le64_to_cpu(body->grants[0]), ret);
+	return ret;
+}
+
+/**
+ * tow_grant_receive - a resolver says something
+ * @session: its session
+ * @type: RESOLVE, RESOLVE_MORE, CANCEL, REVOKED, RELEASE
+ * @number: of the request
+ * @body: what follows the header
+ * @bytes: its size
+ *
+ * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the session is
+ * lost.
+ */
+int tow_grant_receive(struct tow_session *session, u8 type, u32 number,
+		      void *body, size_t bytes)
+{
+	switch (type) {
+	case TOW_WIRE_RESOLVE:
+		return tow_receive_resolve(session, number, body, bytes);
+	case TOW_WIRE_RESOLVE_MORE:
+		return tow_receive_more(session, number, body, bytes);
+	case TOW_WIRE_CANCEL:
+		return tow_receive_cancel(session, number, bytes);
+	default:
+		return number ? -EPROTO :
+		       tow_receive_grants(session, type, body, bytes);
+	}
+}
+
+/* ---- what is said to them ------------------------------------------------- */
+
+static void tow_fill_segments(struct tow_grant *grant, u32 first,
+			      struct tow_wire_resolved *body)
+{
+	struct tow_exported *exported = grant->exported;
+	u32 count = min_t(u32, exported->count - first, TOW_WIRE_SEGMENTS_MAX);
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		tow_exported_segment(exported, grant->rights, first + i,
+				     &body->segments[i]);
+	body->rights = cpu_to_le32(grant->rights);
+	body->grant = cpu_to_le64(grant->id);
+	body->bytes = cpu_to_le64(exported->bytes);
+	body->total = cpu_to_le32(exported->count);
+	body->first = cpu_to_le32(first);
+	body->count = cpu_to_le32(count);
+}
+
+/* Called with the lock held.  What is being revoked is not told any further. */
+static struct tow_grant *tow_fill_grant(struct tow_session *session,
+					struct tow_request *request)
+{
+	struct tow_grant *grant = xa_load(&session->dir.grants,
+					  request->grant);
+
+	if (!grant || (request->first && !list_empty(&grant->link)))
+		return NULL;
+	return request->first < grant->exported->count ? grant : NULL;
+}
+
+/* Called with the lock held; there is an answer to be sent. */
+static size_t tow_fill_answer(struct tow_session *session, u8 *type,
+			      u32 *number, struct tow_wire_resolved *body)
+{
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_request *request = list_first_entry(&sdir->answers,
+						       struct tow_request,
+						       link);
+	struct tow_grant *grant;
+	u32 status = request->status;
+
+	memset(body, 0, sizeof(*body));
+	if (status == TOW_WIRE_OK) {
+		grant = tow_fill_grant(session, request);
+		if (grant)
+			tow_fill_segments(grant, request->first, body);
+		else
+			status = TOW_WIRE_STALE;
+	}
+	body->status = cpu_to_le32(status);
+	*type = TOW_WIRE_RESOLVED;
+	*number = request->number;
+	list_del(&request->link);
+	sdir->answer_count--;
+	kfree(request);
+	return struct_size(body, segments, le32_to_cpu(body->count));
+}
+
+/* Called with the lock held. */
+static size_t tow_fill_revoke(struct tow_session *session, u8 *type,
+			      u32 *number, struct tow_wire_grants *body)
+{
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_grant *grant, *next;
+	u32 count = 0;
+
+	list_for_each_entry_safe(grant, next, &sdir->revokes, link) {
+		if (count == TOW_WIRE_GRANTS_MAX)
+			break;
+		body->grants[count++] = cpu_to_le64(grant->id);
+		list_move_tail(&grant->link, &sdir->revoked);
+	}
+	/* The first stands for all: the recorder is short. */
+	tow_session_note(session, "revoke: sent",
+			 le64_to_cpu(body->grants[0]), 0);
+	body->count = cpu_to_le32(count);
+	body->reserved = 0;
+	*type = TOW_WIRE_REVOKE;
+	*number = 0;
+	return struct_size(body, grants, count);
+}
+
+/**
+ * tow_grant_fill - what is to be said to a resolver?
+ * @session: its session; the caller has the lock of what the directory keeps of
+ *	it
+ * @type: where to; left alone if there is nothing
+ * @number: where to: of the request
+ * @body: where to, TOW_WIRE_BODY_BYTES
+ *
+ * Return: the body's size.
+ */
+size_t tow_grant_fill(struct tow_session *session, u8 *type, u32 *number,
+		      void *body)
+{
+	/* In this order: a grant is told before it is revoked. */
+	if (!list_empty(&session->dir.answers))
+		return tow_fill_answer(session, type, number, body);
+	if (!list_empty(&session->dir.revokes))
+		return tow_fill_revoke(session, type, number, body);
+	return 0;
+}
+
+/* ---- sessions ------------------------------------------------------------- */
+
+/**
+ * tow_grant_session_init - prepare the owner's side of a session
+ * @session: new
+ */
+void tow_grant_session_init(struct tow_session *session)
+{
+	struct tow_session_dir *sdir = &session->dir;
+
+	xa_init(&sdir->waiting);
+	xa_init(&sdir->grants);
+	INIT_LIST_HEAD(&sdir->answers);
+	INIT_LIST_HEAD(&sdir->revokes);
+	INIT_LIST_HEAD(&sdir->revoked);
+	INIT_DELAYED_WORK(&sdir->revoke_timer, tow_revoke_time);
+}
+
+/**
+ * tow_grant_session_lost - nobody is answered any more
+ * @session: the session; the caller has both locks
+ */
+void tow_grant_session_lost(struct tow_session *session)
+{
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_request *request, *next;
+	unsigned long number;
+
+	xa_for_each(&sdir->waiting, number, request) {
+		tow_request_wait_no_more(request);
+		kfree(request);
+	}
+	list_for_each_entry_safe(request, next, &sdir->answers, link) {
+		list_del(&request->link);
+		kfree(request);
+	}
+	sdir->answer_count = 0;
+}
+
+/* Some of them: true if there are more. */
+static bool tow_grant_end_some(struct tow_session *session)
+{
+	struct tow_directory *dir = tow_grant_directory(session);
+	struct tow_grant *grant;
+	unsigned long id;
+	int left = 64;
+
+	mutex_lock(&dir->lock);
+	mutex_lock(&session->dir.lock);
+	xa_for_each(&session->dir.grants, id, grant) {
+		if (!left--)
+			break;
+		tow_grant_end(grant);
+	}
+	mutex_unlock(&session->dir.lock);
+	mutex_unlock(&dir->lock);
+	return left < 0;
+}
+
+/**
+ * tow_grant_session_gone - the peer reaches nothing any more
+ * @session: lost, its queue pairs destroyed
+ */
+void tow_grant_session_gone(struct tow_session *session)
+{
+	while (tow_grant_end_some(session))
+		cond_resched();
+	if (cancel_delayed_work_sync(&session->dir.revoke_timer))
+		tow_session_put(session);
+}

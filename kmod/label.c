@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Labels: see label.h.
+ */
+#include <linux/jhash.h>
+#include <linux/string.h>
+
+#include "label.h"
+
+static u32 tow_label_hash(const void *data, u32 length, u32 seed)
+{
+	const struct tow_label *label = data;
+	u32 hash = jhash(label->job_id, TOW_JOB_ID_BYTES, seed ^ label->uid);
+
+	return jhash(label->name, label->bytes, hash);
+}
+
+/* 0: they are equal. */
+static int tow_label_compare(struct rhashtable_compare_arg *arg,
+			     const void *object)
+{
+	const struct tow_label *one = arg->key;
+	const struct tow_label *other = object;
+
+	return one->uid != other->uid || one->bytes != other->bytes ||
+	       memcmp(one->job_id, other->job_id, TOW_JOB_ID_BYTES) ||
+	       memcmp(one->name, other->name, one->bytes);
+}
+
+static const struct rhashtable_params tow_labels_params = {
+	.head_offset		= offsetof(struct tow_label, node),
+	.hashfn			= tow_label_hash,
+	.obj_hashfn		= tow_label_hash,
+	.obj_cmpfn		= tow_label_compare,
+	.automatic_shrinking	= true,
+};
+
+/**
+ * tow_labels_init - make a table
+ * @labels: zeroed memory
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_labels_init(struct tow_labels *labels)
+{
+	return rhltable_init(&labels->table, &tow_labels_params);
+}
+
+/**
+ * tow_labels_cleanup - the opposite
+ * @labels: empty.  May sleep
+ */
+void tow_labels_cleanup(struct tow_labels *labels)
+{
+	rhltable_destroy(&labels->table);
+}
+
+/**
+ * tow_labels_add - put a label into a table
+ * @labels: the table
+ * @label: the label, in no table
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_labels_add(struct tow_labels *labels, struct tow_label *label)
+{
+	/* Whatever it says, a table that cannot grow lacks memory. */
+	return rhltable_insert(&labels->table, &label->node,
+			       tow_labels_params) ? -ENOMEM : 0;
+}
+
+/**
+ * tow_labels_remove - take a label out of its table
+ * @labels: the table
+ * @label: the label
+ */
+void tow_labels_remove(struct tow_labels *labels, struct tow_label *label)
+{
+	WARN_ON_ONCE(rhltable_remove(&labels->table, &label->node,
+				     tow_labels_params));
+}
+
+/**
+ * tow_labels_first - find a label
+ * @labels: the table
+ * @key: what it must be equal to
+ *
+ * Return: the one that was added last, or NULL.
+ */
+struct tow_label *tow_labels_first(struct tow_labels *labels,
+				   const struct tow_label *key)
+{
+	struct rhlist_head *node;
+
+	/* For growth, which goes on beside us; the labels stay. */
+	rcu_read_lock();
+	node = rhltable_lookup(&labels->table, key, tow_labels_params);
+	rcu_read_unlock();
+	return node ? container_of(node, struct tow_label, node) : NULL;
+}
+
+/**
+ * tow_labels_next - find another
+ * @label: from tow_labels_first(), or from here
+ *
+ * Return: one that is equal, or NULL.
+ */
+struct tow_label *tow_labels_next(struct tow_label *label)
+{
+	struct rhlist_head *node = rcu_dereference_protected(label->node.next,
+							     true);
+
+	return node ? container_of(node, struct tow_label, node) : NULL;
+}
+
+/**
+ * tow_label_copy - make an equal one
+ * @label: where to
+ * @from: what to copy
+ * @name: room for the name
+ */
+void tow_label_copy(struct tow_label *label, const struct tow_label *from,
+		    u8 *name)
+{
+	memcpy(label->job_id, from->job_id, TOW_JOB_ID_BYTES);
+	label->uid = from->uid;
+	label->bytes = from->bytes;
+	label->name = name;
+	memcpy(name, from->name, from->bytes);
+}
+
+/**
+ * tow_label_valid - can there be such a label?
+ * @label: what somebody says
+ *
+ * Return: true if it is as the contract wants it.
+ */
+bool tow_label_valid(const struct tow_label *label)
+{
+	u32 i;
+
+	if (!label->bytes || label->bytes > TOW_EXPORT_NAME_MAX)
+		return false;
+	/* A job has no user, the own job of a user has no other name. */
+	if (label->uid && memchr_inv(label->job_id, 0, TOW_JOB_ID_BYTES))
+		return false;
+	for (i = 0; i < label->bytes; i++) {
+		if (label->name[i] < ' ' || label->name[i] == 0x7f)
+			return false;
+	}
+	return true;
+}

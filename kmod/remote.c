@@ -1,0 +1,655 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Remote ranges: see remote.h for their states, answer.c for what is said about
+ * them.
+ *
+ * Whoever asks for the same name in the same job with the same rights gets the
+ * same remote range, also while the peer has not answered yet.  When nobody uses
+ * it any more it is kept for the next one, unless there are too many of those.
+ *
+ * What is in flight
+ *
+ * "inflight" is 1 while the range is VALID, and 1 more for each operation.  It
+ * drops to 0 only after the range has ceased to be VALID, and never rises again:
+ * whoever brings it there has the range acknowledged or released.  A range with
+ * an operation that did not succeed is neither: that the operation came back says
+ * nothing about the peer's end, so the peer must go on thinking that we have it
+ * until the queue pairs are destroyed.
+ */
+#include <linux/slab.h>
+
+#include "device.h"
+#include "remote.h"
+#include "session.h"
+
+/* Of one session: remote ranges that are kept while nobody uses them. */
+#define TOW_IDLE_MAX		64
+
+static struct tow_session_dir *tow_remote_dir(struct tow_remote *remote)
+{
+	return &remote->session->dir;
+}
+
+static void tow_remote_release(struct kref *refs)
+{
+	struct tow_remote *remote = container_of(refs, struct tow_remote, refs);
+	struct tow_session *session = remote->session;
+
+	kvfree(remote->segments);
+	kfree(remote);
+	tow_session_put(session);
+}
+
+/**
+ * tow_remote_get - take another reference
+ * @remote: the remote range; the caller has one
+ */
+void tow_remote_get(struct tow_remote *remote)
+{
+	kref_get(&remote->refs);
+}
+
+/**
+ * tow_remote_put - give a reference back
+ * @remote: the remote range; may be gone afterwards.  May sleep
+ */
+void tow_remote_put(struct tow_remote *remote)
+{
+	kref_put(&remote->refs, tow_remote_release);
+}
+
+/* A session with busy remote ranges is in use. */
+static void tow_remote_set_busy(struct tow_remote *remote, bool busy)
+{
+	if (busy && !remote->busy)
+		atomic_inc(&remote->session->users);
+	else if (!busy && remote->busy)
+		atomic_dec(&remote->session->users);
+	remote->busy = busy;
+}
+
+/* Nobody else finds it from now on. */
+static void tow_remote_uncache(struct tow_remote *remote)
+{
+	if (remote->cached)
+		tow_labels_remove(&tow_remote_dir(remote)->cache,
+				  &remote->label);
+	remote->cached = false;
+}
+
+/* ---- on the way to VALID -------------------------------------------------- */
+
+/**
+ * tow_remote_settle - wake those who wait for the peer's answer
+ * @remote: not ASKING any more
+ * @error: why it is not VALID; 0: it is
+ */
+void tow_remote_settle(struct tow_remote *remote, int error)
+{
+	remote->error = error;
+	complete_all(&remote->settled);
+}
+
+/**
+ * tow_remote_make_valid - it can be used
+ * @remote: ASKING, and all of it is known
+ */
+void tow_remote_make_valid(struct tow_remote *remote)
+{
+	remote->quiet = false;
+	WRITE_ONCE(remote->state, TOW_REMOTE_VALID);
+	atomic_set(&remote->inflight, 1);
+	tow_remote_settle(remote, 0);
+}
+
+/**
+ * tow_remote_ask - ask the peer for it, or for more of it
+ * @remote: ASKING, with no request
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_remote_ask(struct tow_remote *remote)
+{
+	struct tow_session_dir *sdir = tow_remote_dir(remote);
+	int ret;
+
+	/* Never 0, so that no request is. */
+	ret = xa_alloc_cyclic(&sdir->requests, &remote->number, remote,
+			      XA_LIMIT(1, U32_MAX), &sdir->last_request,
+			      GFP_KERNEL_ACCOUNT);
+	if (ret < 0) {
+		remote->number = 0;
+		return -ENOMEM;
+	}
+	tow_remote_get(remote);
+	list_add_tail(&remote->link, &sdir->asks);
+	tow_directory_want_kick(remote->session);
+	return 0;
+}
+
+/* The request is over; its reference goes. */
+static void tow_remote_drop_request(struct tow_remote *remote)
+{
+	xa_erase(&tow_remote_dir(remote)->requests, remote->number);
+	remote->number = 0;
+	if (!remote->grant && remote->state == TOW_REMOTE_ENDED)
+		tow_remote_set_busy(remote, false);
+	tow_remote_put(remote);
+}
+
+/* A request that was not sent need not be. */
+static void tow_remote_unask(struct tow_remote *remote)
+{
+	if (remote->state != TOW_REMOTE_ASKING || list_empty(&remote->link))
+		return;
+	list_del_init(&remote->link);
+	tow_remote_drop_request(remote);
+}
+
+/**
+ * tow_remote_asked - its request was answered
+ * @remote: the remote range; the caller has a reference
+ */
+void tow_remote_asked(struct tow_remote *remote)
+{
+	/* It was to be cancelled: too late. */
+	if (remote->state == TOW_REMOTE_ENDED)
+		list_del_init(&remote->link);
+	tow_remote_dir(remote)->asked--;
+	tow_remote_drop_request(remote);
+}
+
+/**
+ * tow_remote_granted - the peer says what it calls it
+ * @remote: ASKING, or ENDED: nobody waits for it any more
+ * @grant: the peer's name for it
+ *
+ * Return: 0; -EPROTO: that is another one's; -ENOMEM.
+ */
+int tow_remote_granted(struct tow_remote *remote, u64 grant)
+{
+	struct tow_session_dir *sdir = tow_remote_dir(remote);
+	int ret;
+
+	ret = xa_insert(&sdir->remotes, grant, remote, GFP_KERNEL);
+	if (ret)
+		return ret == -EBUSY ? -EPROTO : ret;
+	tow_remote_get(remote);
+	remote->grant = grant;
+	sdir->remote_count++;
+	tow_remote_set_busy(remote, true);
+	tow_stat_inc(remote->session->dev, TOW_STAT_REMOTES);
+	return 0;
+}
+
+/**
+ * tow_remote_refuse - it will not be VALID
+ * @remote: ASKING, with no request; the caller has a reference
+ * @error: why
+ */
+void tow_remote_refuse(struct tow_remote *remote, int error)
+{
+	if (remote->grant) {
+		tow_remote_end(remote, true);
+	} else {
+		tow_remote_uncache(remote);
+		WRITE_ONCE(remote->state, TOW_REMOTE_ENDED);
+		tow_remote_set_busy(remote, false);
+	}
+	tow_remote_settle(remote, error);
+}
+
+/* ---- on the way from VALID ------------------------------------------------ */
+
+/**
+ * tow_remote_forget - the peer knows that we do not have it
+ * @remote: ENDING; may be gone afterwards
+ */
+void tow_remote_forget(struct tow_remote *remote)
+{
+	struct tow_session_dir *sdir = tow_remote_dir(remote);
+
+	list_del_init(&remote->link);
+	xa_erase(&sdir->remotes, remote->grant);
+	sdir->remote_count--;
+	tow_stat_dec(remote->session->dev, TOW_STAT_REMOTES);
+	remote->grant = 0;
+	WRITE_ONCE(remote->state, TOW_REMOTE_ENDED);
+	if (!remote->number)
+		tow_remote_set_busy(remote, false);
+	tow_remote_put(remote);
+}
+
+/* Nothing is in flight: tell the peer, if that is all there is to say. */
+static void tow_remote_is_quiet(struct tow_remote *remote)
+{
+	struct tow_session_dir *sdir = tow_remote_dir(remote);
+
+	remote->quiet = true;
+	if (sdir->gone) {
+		tow_remote_forget(remote);
+		return;
+	}
+	if (sdir->lost || READ_ONCE(remote->failed))
+		return;
+	list_add_tail(&remote->link, remote->given_up ? &sdir->releases :
+							&sdir->acks);
+	tow_directory_want_kick(remote->session);
+}
+
+/* Nobody uses it, and it is kept all the same. */
+static void tow_remote_unidle(struct tow_remote *remote)
+{
+	if (remote->state != TOW_REMOTE_VALID || remote->users)
+		return;
+	list_del_init(&remote->link);
+	tow_remote_dir(remote)->idle_count--;
+	tow_remote_set_busy(remote, true);
+}
+
+/**
+ * tow_remote_end - nobody uses it from now on
+ * @remote: known to the peer; the caller has a reference, beside that of
+ *	tow_session_dir.remotes, if he uses it any more
+ * @given_up: by us, not by the peer
+ */
+void tow_remote_end(struct tow_remote *remote, bool given_up)
+{
+	bool valid = remote->state == TOW_REMOTE_VALID;
+
+	tow_remote_uncache(remote);
+	tow_remote_unask(remote);
+	tow_remote_unidle(remote);
+	remote->given_up = given_up;
+	WRITE_ONCE(remote->state, TOW_REMOTE_ENDING);
+	/* Pairs with tow_remote_enter(): it sees the state, or we its count. */
+	if (!valid || atomic_dec_and_test(&remote->inflight))
+		tow_remote_is_quiet(remote);
+}
+
+/**
+ * tow_remote_reap - see to what has nothing in flight any more
+ * @dir: the directory; the caller is its work item
+ */
+void tow_remote_reap(struct tow_directory *dir)
+{
+	struct llist_node *all = llist_del_all(&dir->quiet);
+	struct tow_remote *remote, *next;
+
+	llist_for_each_entry_safe(remote, next, all, quiet_node) {
+		struct tow_session *session = remote->session;
+
+		tow_session_get(session);
+		mutex_lock(&session->dir.lock);
+		tow_remote_is_quiet(remote);
+		mutex_unlock(&session->dir.lock);
+		tow_session_put(session);
+		cond_resched();
+	}
+}
+
+/* ---- users ---------------------------------------------------------------- */
+
+/* Called with the lock held: one that will do, with the caller as a user. */
+static struct tow_remote *tow_remote_find(struct tow_session *session,
+					  const struct tow_label *label,
+					  u32 rights, bool wait)
+{
+	struct tow_label *found = tow_labels_first(&session->dir.cache, label);
+	struct tow_remote *remote;
+
+	for (; found; found = tow_labels_next(found)) {
+		remote = container_of(found, struct tow_remote, label);
+		if (remote->rights != rights ||
+		    (remote->state == TOW_REMOTE_ASKING && remote->wait != wait))
+			continue;
+		tow_remote_unidle(remote);
+		remote->users++;
+		tow_remote_get(remote);
+		return remote;
+	}
+	return NULL;
+}
+
+static struct tow_remote *tow_remote_new(struct tow_session *session,
+					 const struct tow_label *label,
+					 u32 rights, bool wait)
+{
+	struct tow_remote *remote;
+
+	remote = kzalloc(struct_size(remote, name, label->bytes),
+			 GFP_KERNEL_ACCOUNT);
+	if (!remote)
+		return NULL;
+	kref_init(&remote->refs);
+	tow_session_get(session);
+	remote->session = session;
+	tow_label_copy(&remote->label, label, remote->name);
+	remote->rights = rights;
+	remote->wait = wait;
+	remote->quiet = true;
+	remote->users = 1;
+	init_completion(&remote->settled);
+	INIT_LIST_HEAD(&remote->link);
+	return remote;
+}
+
+/* Called with the lock held: a new one, for which the peer is asked. */
+static int tow_remote_begin(struct tow_session *session,
+			    const struct tow_label *label, u32 rights,
+			    bool wait, struct tow_remote **result)
+{
+	struct tow_session_dir *sdir = &session->dir;
+	struct tow_remote *remote = tow_remote_new(session, label, rights,
+						   wait);
+	int ret;
+
+	if (!remote)
+		return -ENOMEM;
+	ret = tow_labels_add(&sdir->cache, &remote->label);
+	if (ret)
+		goto err_put;
+	remote->cached = true;
+	ret = tow_remote_ask(remote);
+	if (ret)
+		goto err_uncache;
+	tow_remote_set_busy(remote, true);
+	*result = remote;
+	return 0;
+
+err_uncache:
+	tow_remote_uncache(remote);
+err_put:
+	tow_remote_put(remote);
+	return ret;
+}
+
+/* Why nobody can ask this session any more. */
+static int tow_remote_lost_error(struct tow_session *session)
+{
+	return READ_ONCE(session->error) ?: -ECONNRESET;
+}
+
+/**
+ * tow_remote_open - begin to use a remote range, asking for it if need be
+ * @session: where; the caller has a reference
+ * @label: what it is called there
+ * @rights: bits of enum tow_right: what the caller will do
+ * @wait: the peer is to answer when the name is there; else at once
+ * @result: the remote range with a reference, until tow_remote_close(); see
+ *	tow_remote_wait()
+ *
+ * Return: 0; -ENOMEM; the session is lost: why.
+ */
+int tow_remote_open(struct tow_session *session, const struct tow_label *label,
+		    u32 rights, bool wait, struct tow_remote **result)
+{
+	struct tow_session_dir *sdir = &session->dir;
+	int ret = 0;
+
+	mutex_lock(&sdir->lock);
+	*result = NULL;
+	if (sdir->lost)
+		ret = tow_remote_lost_error(session);
+	else
+		*result = tow_remote_find(session, label, rights, wait);
+	if (!ret && !*result)
+		ret = tow_remote_begin(session, label, rights, wait, result);
+	mutex_unlock(&sdir->lock);
+	tow_directory_kick(&session->dev->directory);
+	return ret;
+}
+
+/**
+ * tow_remote_wait - wait until the peer has answered
+ * @remote: from tow_remote_open()
+ * @time: jiffies at most
+ *
+ * Return: 0: it is, or was, VALID; -ETIMEDOUT; -EINTR; what the peer said.
+ */
+int tow_remote_wait(struct tow_remote *remote, unsigned long time)
+{
+	long left;
+
+	left = wait_for_completion_interruptible_timeout(&remote->settled,
+							 time);
+	if (left < 0)
+		return -EINTR;
+	return left ? remote->error : -ETIMEDOUT;
+}
+
+/* Called with the lock held: nobody waits for the answer any more. */
+static void tow_remote_abandon(struct tow_remote *remote)
+{
+	struct tow_session_dir *sdir = tow_remote_dir(remote);
+
+	if (remote->grant) {
+		tow_remote_end(remote, true);
+		return;
+	}
+	tow_remote_uncache(remote);
+	tow_remote_unask(remote);
+	WRITE_ONCE(remote->state, TOW_REMOTE_ENDED);
+	if (remote->number) {
+		list_add_tail(&remote->link, &sdir->cancels);
+		tow_directory_want_kick(remote->session);
+	} else {
+		tow_remote_set_busy(remote, false);
+	}
+}
+
+/* Called with the lock held: nobody uses it at the moment. */
+static void tow_remote_make_idle(struct tow_remote *remote)
+{
+	struct tow_session_dir *sdir = tow_remote_dir(remote);
+
+	list_add_tail(&remote->link, &sdir->idle);
+	tow_remote_set_busy(remote, false);
+	if (++sdir->idle_count > TOW_IDLE_MAX)
+		tow_remote_end(list_first_entry(&sdir->idle, struct tow_remote,
+						link), true);
+}
+
+/**
+ * tow_remote_close - undo tow_remote_open()
+ * @remote: the remote range; may be gone afterwards.  May sleep
+ *
+ * tow_directory_kick() tells the peer.
+ *
+ * Return: 0; -ESTALE: it was not VALID any more.
+ */
+int tow_remote_close(struct tow_remote *remote)
+{
+	struct tow_session_dir *sdir = tow_remote_dir(remote);
+	int ret;
+
+	mutex_lock(&sdir->lock);
+	ret = remote->state == TOW_REMOTE_VALID ? 0 : -ESTALE;
+	if (!--remote->users) {
+		if (remote->state == TOW_REMOTE_VALID)
+			tow_remote_make_idle(remote);
+		else if (remote->state == TOW_REMOTE_ASKING)
+			tow_remote_abandon(remote);
+	}
+	mutex_unlock(&sdir->lock);
+	tow_remote_put(remote);
+	return ret;
+}
+
+/* ---- operations ----------------------------------------------------------- */
+
+/* The segment that a byte is in. */
+static struct tow_segment *tow_remote_segment(struct tow_remote *remote,
+					      u64 offset)
+{
+	u32 low = 0, high = remote->total - 1;
+
+	while (low < high) {
+		u32 middle = high - (high - low) / 2;
+
+		if (remote->segments[middle].offset <= offset)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return &remote->segments[low];
+}
+
+static void tow_remote_aim(struct tow_remote *remote, u64 offset, u64 bytes,
+			   struct tow_remote_target *target)
+{
+	struct tow_segment *segment = tow_remote_segment(remote, offset);
+	bool last = segment == &remote->segments[remote->total - 1];
+	u64 end = last ? remote->bytes : segment[1].offset;
+
+	target->address = segment->address + (offset - segment->offset);
+	target->key = segment->key;
+	target->bytes = min(bytes, end - offset);
+}
+
+/**
+ * tow_remote_enter - begin an operation
+ * @remote: was VALID once; the caller has a reference, which he need not keep
+ *	after success
+ * @offset: where in it
+ * @bytes: how much
+ * @rights: bits of enum tow_right: what is done
+ * @target: where that is; not all of it, if several keys open it
+ *
+ * tow_remote_leave() ends it.  Callable in any context.
+ *
+ * Return: 0; -ESTALE: the export or the connection has ended; -EACCES: it was not
+ * resolved with those rights; -ERANGE: it is not within the range.
+ */
+int tow_remote_enter(struct tow_remote *remote, u64 offset, u64 bytes,
+		     u32 rights, struct tow_remote_target *target)
+{
+	int ret = 0;
+
+	if (!atomic_inc_not_zero(&remote->inflight))
+		return -ESTALE;
+	if (READ_ONCE(remote->state) != TOW_REMOTE_VALID)
+		ret = -ESTALE;
+	else if (rights & ~remote->rights)
+		ret = -EACCES;
+	else if (!bytes || bytes > remote->bytes ||
+		 offset > remote->bytes - bytes)
+		ret = -ERANGE;
+	else
+		tow_remote_aim(remote, offset, bytes, target);
+	if (ret)
+		tow_remote_leave(remote, 0);
+	return ret;
+}
+
+/**
+ * tow_remote_leave - an operation has completed
+ * @remote: from tow_remote_enter(); may be gone afterwards, without a reference
+ *	of the caller's own
+ * @status: 0, or it did not succeed: then the caller sees to it that the
+ *	session ends
+ *
+ * In process context.
+ */
+void tow_remote_leave(struct tow_remote *remote, int status)
+{
+	struct tow_device *dev;
+
+	if (status)
+		WRITE_ONCE(remote->failed, true);
+	if (!atomic_dec_and_test(&remote->inflight))
+		return;
+	/* In the work item it may go, with all that it holds; not before. */
+	dev = remote->session->dev;
+	kref_get(&dev->refs);
+	llist_add(&remote->quiet_node, &dev->directory.quiet);
+	tow_directory_queue(&dev->directory);
+	tow_device_put(dev);
+}
+
+/* ---- sessions ------------------------------------------------------------- */
+
+/**
+ * tow_remote_session_init - prepare the resolver's side of a session
+ * @session: new
+ */
+void tow_remote_session_init(struct tow_session *session)
+{
+	struct tow_session_dir *sdir = &session->dir;
+
+	/* Fails with wrong parameters only; it takes what memory it needs. */
+	WARN_ON_ONCE(tow_labels_init(&sdir->cache));
+	xa_init_flags(&sdir->requests, XA_FLAGS_ALLOC);
+	xa_init(&sdir->remotes);
+	INIT_LIST_HEAD(&sdir->asks);
+	INIT_LIST_HEAD(&sdir->cancels);
+	INIT_LIST_HEAD(&sdir->acks);
+	INIT_LIST_HEAD(&sdir->releases);
+	INIT_LIST_HEAD(&sdir->idle);
+}
+
+/* What was not answered will not be. */
+static void tow_remote_lose_requests(struct tow_session *session)
+{
+	struct tow_remote *remote;
+	unsigned long number;
+
+	xa_for_each(&session->dir.requests, number, remote) {
+		list_del_init(&remote->link);
+		if (remote->state == TOW_REMOTE_ASKING) {
+			tow_remote_uncache(remote);
+			WRITE_ONCE(remote->state, remote->grant ?
+				   TOW_REMOTE_ENDING : TOW_REMOTE_ENDED);
+			tow_remote_settle(remote,
+					  tow_remote_lost_error(session));
+		}
+		tow_remote_drop_request(remote);
+		cond_resched();
+	}
+}
+
+/**
+ * tow_remote_session_lost - what the peer has can be used no more
+ * @session: the session; the caller has the lock of what the directory keeps of
+ *	it
+ */
+void tow_remote_session_lost(struct tow_session *session)
+{
+	struct tow_remote *remote;
+	unsigned long grant;
+
+	tow_remote_lose_requests(session);
+	xa_for_each(&session->dir.remotes, grant, remote) {
+		if (remote->state == TOW_REMOTE_VALID)
+			tow_remote_end(remote, false);
+		cond_resched();
+	}
+}
+
+/**
+ * tow_remote_session_gone - there is nobody whom we could tell anything
+ * @session: the session; the caller has the lock of what the directory keeps of
+ *	it, which says that it is gone
+ *
+ * What has operations in flight goes with the last of them.
+ */
+void tow_remote_session_gone(struct tow_session *session)
+{
+	struct tow_remote *remote;
+	unsigned long grant;
+
+	xa_for_each(&session->dir.remotes, grant, remote) {
+		if (remote->quiet)
+			tow_remote_forget(remote);
+		cond_resched();
+	}
+}
+
+/**
+ * tow_remote_session_cleanup - undo tow_remote_session_init()
+ * @session: without references
+ */
+void tow_remote_session_cleanup(struct tow_session *session)
+{
+	tow_labels_cleanup(&session->dir.cache);
+}

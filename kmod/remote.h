@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Remote ranges: exports of peers that were found here.
+ */
+#ifndef TOW_REMOTE_H
+#define TOW_REMOTE_H
+
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/llist.h>
+
+#include "directory.h"
+
+/**
+ * enum tow_remote_state - where a remote range is
+ * @TOW_REMOTE_ASKING: the peer was asked, or will be, and has not said all
+ * @TOW_REMOTE_VALID: it can be used
+ * @TOW_REMOTE_ENDING: not any more; operations may be in flight, and the peer
+ *	thinks that we have it
+ * @TOW_REMOTE_ENDED: the peer knows that we do not have it
+ *
+ * ASKING to VALID, or to ENDING (the peer had granted it already) or ENDED; VALID
+ * to ENDING; ENDING to ENDED; ENDED to ENDING: the answer came after nobody
+ * waited for it any more.
+ */
+enum tow_remote_state {
+	TOW_REMOTE_ASKING,
+	TOW_REMOTE_VALID,
+	TOW_REMOTE_ENDING,
+	TOW_REMOTE_ENDED
+};
+
+/**
+ * struct tow_segment - a range that one key opens
+ * @address: where it begins, as the key has it
+ * @offset: where it begins in the remote range
+ * @key: the remote key
+ */
+struct tow_segment {
+	u64	address;
+	u64	offset;
+	u32	key;
+};
+
+/**
+ * struct tow_remote - an export of a peer
+ * @refs: held by tow_session_dir.requests and .remotes, and by each user
+ * @session: where it was found, with a reference
+ * @label: its name and job, in tow_session_dir.cache if @cached
+ * @rights: bits of enum tow_right: what was asked for
+ * @wait: ASKING: the peer answers when the name is there
+ * @inflight: VALID: 1 for that; and 1 for each operation in flight
+ * @failed: an operation did not succeed
+ * @settled: it is not ASKING any more
+ * @error: then: why it is not VALID
+ * @quiet_node: in tow_directory.quiet
+ * @state: changed under tow_session_dir.lock, like what follows
+ * @cached: others may find it
+ * @busy: it counts in tow_session.users
+ * @quiet: nothing is in flight, nor will be
+ * @given_up: ENDING: by us, not by the peer
+ * @users: handles, and calls that wait
+ * @number: of its request, if it is in tow_session_dir.requests
+ * @grant: what the peer calls it; 0: it has not said
+ * @bytes: its size
+ * @total: its segments
+ * @have: those that are known
+ * @known: bytes in them
+ * @segments: in the order of its bytes
+ * @link: in one of the lists of tow_session_dir
+ * @name: of @label
+ */
+struct tow_remote {
+	struct kref		refs;
+	struct tow_session	*session;
+	struct tow_label	label;
+	u32			rights;
+	bool			wait;
+	atomic_t		inflight;
+	bool			failed;
+	struct completion	settled;
+	int			error;
+	struct llist_node	quiet_node;
+
+	enum tow_remote_state	state;
+	bool			cached;
+	bool			busy;
+	bool			quiet;
+	bool			given_up;
+	u32			users;
+	u32			number;
+	u64			grant;
+	u64			bytes;
+	u32			total;
+	u32			have;
+	u64			known;
+	struct tow_segment	*segments;
+	struct list_head	link;
+	u8			name[];
+};
+
+/**
+ * struct tow_remote_target - where an operation goes
+ * @address: as the key has it
+ * @key: the remote key
+ * @bytes: how much of the range the key opens there, as much as was asked at
+ *	most
+ */
+struct tow_remote_target {
+	u64	address;
+	u32	key;
+	u64	bytes;
+};
+
+/* remote.c */
+int tow_remote_open(struct tow_session *session, const struct tow_label *label,
+		    u32 rights, bool wait, struct tow_remote **result);
+int tow_remote_wait(struct tow_remote *remote, unsigned long time);
+int tow_remote_close(struct tow_remote *remote);
+void tow_remote_get(struct tow_remote *remote);
+void tow_remote_put(struct tow_remote *remote);
+int tow_remote_enter(struct tow_remote *remote, u64 offset, u64 bytes,
+		     u32 rights, struct tow_remote_target *target);
+void tow_remote_leave(struct tow_remote *remote, int status);
+void tow_remote_reap(struct tow_directory *dir);
+void tow_remote_session_init(struct tow_session *session);
+void tow_remote_session_lost(struct tow_session *session);
+void tow_remote_session_gone(struct tow_session *session);
+void tow_remote_session_cleanup(struct tow_session *session);
+
+/* Called by answer.c with tow_session_dir.lock held. */
+void tow_remote_settle(struct tow_remote *remote, int error);
+void tow_remote_make_valid(struct tow_remote *remote);
+int tow_remote_ask(struct tow_remote *remote);
+void tow_remote_asked(struct tow_remote *remote);
+int tow_remote_granted(struct tow_remote *remote, u64 grant);
+void tow_remote_refuse(struct tow_remote *remote, int error);
+void tow_remote_end(struct tow_remote *remote, bool given_up);
+void tow_remote_forget(struct tow_remote *remote);
+
+/* answer.c */
+int tow_answer_receive(struct tow_session *session, u8 type, u32 number,
+		       void *body, size_t bytes);
+size_t tow_answer_fill(struct tow_session *session, u8 *type, u32 *number,
+		       void *body);
+
+#endif /* TOW_REMOTE_H */
