@@ -208,8 +208,9 @@ static struct crypto_shash *tow_cluster_key_fetch(const char *name)
  * Return: 0; -EINVAL: @name is none that such a key can have, or the key has
  * less than 16 or more than 1024 bytes, or consists of zeroes; -ENOKEY: there is
  * no such key; -EKEYREVOKED, -EKEYEXPIRED, -EACCES: not for the caller any more,
- * or not at all; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  The old key
- * stays after an error.
+ * or not at all (the key service says -ENOKEY instead if it has looked in several
+ * keyrings); -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  The old key stays
+ * after an error.
  */
 int tow_cluster_key_set(struct tow_cluster_key *key, const char *name)
 {
