@@ -601,8 +601,9 @@ struct tow_peer_attr {
  *	Left alone on failure.
  *
  * The connection is the node's: where there is one, whoever made it, it is the
- * answer, and @attr does not matter; and it stays when the process ends.  The
- * node's own address gives the node as its own peer.
+ * answer, as it is; and it stays when the process ends.  @attr holds for
+ * connections to this peer that are made from now on.  The node's own address
+ * gives the node as its own peer.
  *
  * Implements "create channel" of Xue et al., EuroSys '19, section 3, up to the
  * queue pairs, which the paper makes per process.
