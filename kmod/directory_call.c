@@ -5,15 +5,14 @@
  * the answer out; what a failing copy leaves behind is undone.  Nobody is a user
  * of the device while he waits for a peer.
  */
-#include <linux/capability.h>
 #include <linux/jiffies.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
-#include <linux/uaccess.h>
 
 #include "client.h"
 #include "device.h"
 #include "export.h"
+#include "listing.h"
 #include "remote.h"
 #include "session.h"
 
@@ -21,11 +20,8 @@
 #define TOW_EXPORT_PUBLISHED		304
 #define TOW_UNEXPORT_PUBLISHED		16
 #define TOW_EXPORT_INFO_PUBLISHED	336
-#define TOW_EXPORT_LIST_PUBLISHED	32
 #define TOW_RESOLVE_PUBLISHED		304
 #define TOW_RELEASE_PUBLISHED		16
-
-#define TOW_EXPORT_INFO_MAX		4096
 
 /* ---- handles -------------------------------------------------------------- */
 
@@ -327,74 +323,32 @@ static int tow_call_unexport(struct tow_client *client, void __user *user)
 
 /* ---- list ----------------------------------------------------------------- */
 
-/* The next export that the caller may see, described. */
-static bool tow_export_list_next(struct tow_client *client,
-				 struct tow_export_list *list,
-				 struct tow_export_info *info)
+/* However many there are of others: a killed caller need not see them all. */
+static bool tow_export_list_next(struct tow_client *client, u32 flags,
+				 u64 *cursor, void *info)
 {
+	struct tow_directory *dir = &client->dev->directory;
 	struct tow_exported *exported;
 	bool shown = false;
 
-	while (!shown && (exported = tow_exported_next(&client->dev->directory,
-						       &list->cursor))) {
-		shown = list->flags & TOW_LIST_ALL ||
+	while (!shown && !fatal_signal_pending(current) &&
+	       (exported = tow_exported_next(dir, cursor))) {
+		shown = flags & TOW_LIST_ALL ||
 			tow_exported_is_of(exported, client);
-		if (shown) {
-			memset(info, 0, sizeof(*info));
+		if (shown)
 			tow_exported_describe(exported, info);
-		}
 		tow_exported_put(exported);
-		if (fatal_signal_pending(current))
-			return false;
 		cond_resched();
 	}
 	return shown;
 }
 
-static int tow_export_list_fill(struct tow_client *client,
-				struct tow_export_list *list, u32 entry_size)
-{
-	char __user *entries = u64_to_user_ptr(list->entries);
-	struct tow_export_info info;
-	u32 room = list->count;
-	int ret;
-
-	list->count = 0;
-	while (list->count < room && tow_export_list_next(client, list, &info)) {
-		ret = tow_file_copy_out(entries + (size_t)list->count *
-					entry_size, &info, sizeof(info),
-					entry_size);
-		if (ret)
-			return ret;
-		list->count++;
-	}
-	return fatal_signal_pending(current) ? -EINTR : 0;
-}
-
-static int tow_call_export_list(struct tow_client *client, void __user *user)
-{
-	u32 user_size, entry_size;
-	struct tow_export_list list;
-	int ret;
-
-	ret = tow_file_copy_in(&list, sizeof(list), TOW_EXPORT_LIST_PUBLISHED,
-			       user, &user_size);
-	if (ret)
-		return ret;
-	entry_size = list.entry_size;
-	if (list.flags & ~TOW_LIST_ALL ||
-	    entry_size < TOW_EXPORT_INFO_PUBLISHED ||
-	    entry_size > TOW_EXPORT_INFO_MAX || entry_size % sizeof(u64))
-		return -EINVAL;
-	if (list.flags & TOW_LIST_ALL && !capable(CAP_NET_ADMIN))
-		return -EPERM;
-	ret = tow_export_list_fill(client, &list, entry_size);
-	if (ret)
-		return ret;
-	list.entry_size = min_t(u32, entry_size,
-				sizeof(struct tow_export_info));
-	return tow_file_copy_out(user, &list, sizeof(list), user_size);
-}
+static const struct tow_listing tow_export_listing = {
+	.flags			= TOW_LIST_ALL,
+	.entry_published	= TOW_EXPORT_INFO_PUBLISHED,
+	.entry_bytes		= sizeof(struct tow_export_info),
+	.next			= tow_export_list_next,
+};
 
 /* ---- resolve, release ----------------------------------------------------- */
 
@@ -578,7 +532,6 @@ long tow_directory_call(struct tow_client *client, unsigned int cmd,
 {
 	BUILD_BUG_ON(sizeof(struct tow_export) < TOW_EXPORT_PUBLISHED);
 	BUILD_BUG_ON(sizeof(struct tow_export_info) < TOW_EXPORT_INFO_PUBLISHED);
-	BUILD_BUG_ON(sizeof(struct tow_export_list) < TOW_EXPORT_LIST_PUBLISHED);
 	BUILD_BUG_ON(sizeof(struct tow_resolve) < TOW_RESOLVE_PUBLISHED);
 
 	switch (cmd) {
@@ -587,7 +540,7 @@ long tow_directory_call(struct tow_client *client, unsigned int cmd,
 	case TOW_IOCTL_UNEXPORT:
 		return tow_call_unexport(client, user);
 	case TOW_IOCTL_EXPORT_LIST:
-		return tow_call_export_list(client, user);
+		return tow_listing_call(client, &tow_export_listing, user);
 	case TOW_IOCTL_RESOLVE:
 		return tow_call_resolve(client, user);
 	case TOW_IOCTL_RELEASE:
