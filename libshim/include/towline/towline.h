@@ -811,9 +811,10 @@ void tow_export_list_free(struct tow_exports *list);
  * are not as above; -ENOENT when there is no such export and @timeout_ms is 0, or
  * the peer is not known any more; -ETIMEDOUT when nobody exported the name in
  * time; -EACCES when the export has not all of @rights; -ESTALE when it ended
- * meanwhile; -ECONNRESET when the connection did; -ENOSPC when too many requests
- * wait at the peer; -EINTR; -EDQUOT; -ENOMEM; -EPERM when another process opened
- * the device; -ENODEV; and what tow_peer_connect() returns when it cannot connect.
+ * meanwhile, or another node is at the peer's address now; -ECONNRESET when the
+ * connection ended; -ENOSPC when too many requests wait at the peer; -EINTR;
+ * -EDQUOT; -ENOMEM; -EPERM when another process opened the device; -ENODEV; and
+ * what tow_peer_connect() returns when it cannot connect.
  */
 int tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights, uint32_t timeout_ms,
 		struct tow_remote **remote);
