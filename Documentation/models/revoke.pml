@@ -18,7 +18,8 @@
  *	a destroyed queue pair is quiet, and drops what arrives for it later.
  *
  * What must hold:
- *	(1) no remote write lands in memory of another owner	assert in responder
+ *	(1) no transfer lands in memory of another owner	assert in responder
+ *	    (a remote write) and module (an own read)
  *	(2) a stale key never reaches the wire			assert in responder
  *	(3) a slab is never given out before it is zeroed	assert in user
  *	(4) memory pinned elsewhere is never given out		assert in user
@@ -53,6 +54,7 @@ typedef Slab {
 	byte owner;		/* of its last life, until the next takes it */
 	byte content;		/* whose data it holds */
 	bool pinned;		/* a page is held by something else in A's kernel */
+	bool ours;		/* a transfer of the owner's own reads into it */
 	bool exposed;		/* the MR is valid under this key: */
 	bit key;
 	bool given;		/* B has the key */
@@ -145,6 +147,12 @@ end:
 		s == 0 && slab[s].state == OWNED && !slab[s].pinned ->
 		slab[s].pinned = true
 	}
+#ifdef OWN_TRANSFERS
+	:: atomic {
+		slab[s].state == OWNED && !slab[s].ours ->
+		slab[s].ours = true
+	}
+#endif
 	:: atomic {
 		slab[s].state == OWNED ->
 		slab[s].state = DRAINING
@@ -205,10 +213,12 @@ inline revoke(s)
 	hide(s)
 }
 
-#ifdef RELEASE_DOES_NOT_WAIT
-#define RELEASABLE(s)	true
-#else
+#if defined(RELEASE_DOES_NOT_WAIT)
+#define RELEASABLE(s)	(!slab[s].ours)
+#elif defined(OWN_TRANSFER_NOT_HELD)
 #define RELEASABLE(s)	(!slab[s].exposed)
+#else
+#define RELEASABLE(s)	(!slab[s].exposed && !slab[s].ours)
 #endif
 
 proctype module(byte s)
@@ -222,6 +232,15 @@ end:
 		slab[s].given = true;
 		control[s].to_b!KEY(slab[s].key, slab[s].owner)
 	}
+#ifdef OWN_TRANSFERS
+	/* What the owner asked for arrives, though it may have ended. */
+	:: atomic {
+		slab[s].ours ->
+		assert(slab[s].state == OWNED || slab[s].state == DRAINING);	/* (1) */
+		slab[s].content = slab[s].owner;
+		slab[s].ours = false
+	}
+#endif
 	/* The owner asked for it at some moment, or has ended. */
 	:: slab[s].exposed -> revoke(s)
 	:: atomic {
