@@ -44,7 +44,7 @@
  *			it has forgotten
  *
  * What must hold:
- *	(1) whoever is verified made that MAC, for this connection	verify()
+ *	(1) whoever is verified made that MAC, for this connection	REALLY
  *	(2) READY at both ends of a connection: the same session	establish()
  *	(3) nothing ends in anything but READY at both ends, or IDLE	monitor
  *	(4) no call waits for ever					monitor
@@ -59,7 +59,8 @@
  * early or a queue pair breaks, at one end, at any stage; a node dies, and comes
  * back as another incarnation (which is larger than the other's, or not).  With
  * -DATTACKS=n an attacker without the key acts n times: it takes messages away,
- * and makes its own of all that it has seen.
+ * and makes its own of all that it has seen; then (3) and (4) are not looked at,
+ * as it never rests.
  *
  * Left out: equal incarnations, the loopback peer.
  */
@@ -673,7 +674,8 @@ end:
 		node[i].alive && node[i].out == CROSSED && MAY_RETRY(i) ->
 		node[i].out = NONE
 	}
-	:: atomic { node[i].alive && node[i].st == BROKEN -> 
+	:: atomic {
+		node[i].alive && node[i].st == BROKEN ->
 		move(QUIET);
 		node[i].tries = TRIES
 	}
@@ -705,8 +707,12 @@ end:
 		wrong = true;
 		node[i].out = NONE
 	}
-	:: atomic { FAULT && node[i].alive && node[i].up -> faults--;
-		wrong = true; broke() }
+	:: atomic {
+		FAULT && node[i].alive && node[i].up ->
+		faults--;
+		wrong = true;
+		broke()
+	}
 	:: atomic {
 		EARLY && node[i].alive && HALF(i, 0).nr != 0 ->
 		faults--;
@@ -769,10 +775,9 @@ proctype attacker()
 end:
 	do
 	:: atomic {
-		i = 0; i = 1 - i;
 		if
 		:: i = 0
-		:: skip
+		:: i = 1
 		fi;
 		if
 		:: cm[i]?[REP, x, y, who, z, x, r, inc_i, inc_r] ->
@@ -813,7 +818,7 @@ end:
 			HALF(i, 0).mac_r = mac_r;
 			HALF(i, 0).mac_inc_i = mac_inc_i;
 			HALF(i, 0).mac_inc_r = mac_inc_r
-		:: else
+		:: skip
 		fi;
 		x = 0; y = 0; i = 0; who = 0; t = NOTHING
 	}
