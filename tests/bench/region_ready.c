@@ -41,6 +41,8 @@
 
 #include <infiniband/verbs.h>
 #include <towline/towline.h>
+#include "sample.h"
+#include "tests/kselftest/tow_verbs.h"
 #include "tests/modules/tow_expose.h"
 
 #define TOUCH_BYTES	4096UL
@@ -184,15 +186,7 @@ static void export_end(struct state *state, struct buffer *buffer)
 
 static void verbs_open(struct state *state)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-
-	if (!list)
-		die("list of RDMA devices", errno);
-	for (int i = 0; list[i] && !state->verbs; i++) {
-		if (!strcmp(ibv_get_device_name(list[i]), state->device))
-			state->verbs = ibv_open_device(list[i]);
-	}
-	ibv_free_device_list(list);
+	state->verbs = tow_verbs_open(state->device);
 	if (!state->verbs)
 		die(state->device, ENODEV);
 	state->pd = ibv_alloc_pd(state->verbs);
@@ -231,32 +225,6 @@ static const struct way ways[] = {
 };
 
 /* ---- what is done with it -------------------------------------------------- */
-
-static double now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
-
-static int by_value(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
-}
-
-static void report(double *sample, unsigned long count)
-{
-	double sum = 0;
-
-	for (unsigned long i = 0; i < count; i++)
-		sum += sample[i];
-	qsort(sample, count, sizeof(*sample), by_value);
-	printf("median_us %.2f p99_us %.2f mean_us %.2f\n", sample[count / 2],
-	       sample[count * 99 / 100], sum / (double)count);
-}
 
 static void make(struct state *state, struct buffer *buffer)
 {

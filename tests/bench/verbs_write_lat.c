@@ -27,10 +27,11 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <infiniband/verbs.h>
+#include "sample.h"
+#include "tests/kselftest/tow_verbs.h"
 
 /* What perftest uses, so that both ask the device for the same. */
 #define PORT		1
@@ -81,23 +82,6 @@ static void __attribute__((noreturn)) die(const char *what)
 	exit(1);
 }
 
-static struct ibv_context *open_device(const char *name)
-{
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *context = NULL;
-
-	if (!list)
-		die("list of RDMA devices");
-	for (int i = 0; list[i] && !context; i++) {
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			context = ibv_open_device(list[i]);
-	}
-	ibv_free_device_list(list);
-	if (!context)
-		die(name);
-	return context;
-}
-
 static void make_qp(struct side *side)
 {
 	struct ibv_qp_init_attr init = {
@@ -136,7 +120,9 @@ static void open_side(struct side *side, const struct options *options)
 	side->incoming = memory;
 	side->outgoing = memory + BUFFER_BYTES;
 	side->bytes = options->bytes;
-	side->context = open_device(options->device);
+	side->context = tow_verbs_open(options->device);
+	if (!side->context)
+		die(options->device);
 	side->pd = ibv_alloc_pd(side->context);
 	if (!side->pd)
 		die("ibv_alloc_pd");
@@ -263,32 +249,6 @@ static void await_write(const struct side *side, uint8_t mark)
 {
 	while (side->incoming[side->bytes - 1] != mark)
 		;
-}
-
-static double now_us(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
-}
-
-static int by_value(const void *left, const void *right)
-{
-	double a = *(const double *)left, b = *(const double *)right;
-
-	return (a > b) - (a < b);
-}
-
-static void report(double *sample, unsigned int count)
-{
-	double sum = 0;
-
-	for (unsigned int i = 0; i < count; i++)
-		sum += sample[i];
-	qsort(sample, count, sizeof(*sample), by_value);
-	printf("median_us %.2f p99_us %.2f mean_us %.2f\n", sample[count / 2],
-	       sample[count * 99 / 100], sum / count);
 }
 
 /* The side that measures. */
