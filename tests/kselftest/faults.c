@@ -22,32 +22,6 @@
 #include "tow_faults.h"
 #include "tow_hotplug.h"
 
-/* Add the device in a task whose n-th allocation fails: did one? */
-static bool add_with_nth(long nth, int *rc)
-{
-	char task[16];
-	siginfo_t info;
-	bool injected;
-	int status;
-	pid_t child;
-
-	fflush(NULL);
-	child = fork();
-	if (!child) {
-		if (freopen("/dev/null", "w", stderr) && set_nth("self", nth))
-			execlp("rdma", "rdma", "link", "add", "rxe0", "type", "rxe",
-			       "netdev", "eth0", NULL);
-		_exit(127);
-	}
-	/* Not reaped yet, so that it still has a fail-nth. */
-	waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
-	snprintf(task, sizeof(task), "%d", child);
-	injected = get_nth(task) == 0;
-	waitpid(child, &status, 0);
-	*rc = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-	return injected;
-}
-
 FIXTURE(faults)
 {
 	struct range text;
@@ -66,10 +40,11 @@ FIXTURE_SETUP(faults)
 
 FIXTURE_TEARDOWN_PARENT(faults)
 {
-	filter(FAULTS, nothing);
-	if (loaded() && unload_module())
-		TH_LOG("towline does not unload");
-	tow_link_restore_device("rxe0", "eth0");
+	EXPECT_TRUE(filter(FAULTS, nothing));
+	if (loaded()) {
+		EXPECT_EQ(0, unload_module());
+	}
+	EXPECT_TRUE(tow_link_restore_device("rxe0", "eth0"));
 }
 
 FIXTURE_VARIANT(faults)
@@ -110,10 +85,9 @@ static bool module_round(struct __test_metadata *_metadata, long nth)
 	bool injected;
 	int ret;
 
-	EXPECT_TRUE(set_nth("self", nth));
+	EXPECT_TRUE(begin_nth(nth));
 	ret = load_module();
-	injected = get_nth("self") == 0;
-	set_nth("self", 0);
+	injected = end_nth();
 	if (!injected) {
 		EXPECT_EQ(0, ret);
 	} else if (ret) {
@@ -155,7 +129,7 @@ static bool add_device_round(struct __test_metadata *_metadata, long nth)
 	int rc;
 
 	ASSERT_TRUE(tow_link_del("rxe0"));
-	injected = add_with_nth(nth, &rc);
+	injected = link_with_nth(true, nth, &rc);
 	/* The RDMA core does not care whether towline takes the device. */
 	EXPECT_EQ(0, rc)
 		TH_LOG("allocation %ld", nth);
@@ -259,11 +233,10 @@ static int open_and_query(long nth, bool *injected)
 	struct tow_query query;
 	int fd, ret;
 
-	set_nth("self", nth);
+	begin_nth(nth);
 	fd = open(TOW_TEST_DEVICES "/rxe0", O_RDWR | O_CLOEXEC);
 	ret = fd < 0 ? -errno : tow_test_query(fd, &query);
-	*injected = get_nth("self") == 0;
-	set_nth("self", 0);
+	*injected = end_nth();
 	if (fd >= 0)
 		close(fd);
 	return ret;
@@ -285,6 +258,11 @@ TEST_F(faults, open_and_query)
 			TH_LOG("allocation %ld: %s", nth, strerror(-ret));
 		if (!injected)
 			break;
+	}
+	EXPECT_LT(nth, ROUNDS_MAX);
+	if (variant->fault == FAIL_SLAB) {
+		EXPECT_LT(1, nth)
+			TH_LOG("nothing was injected: the filter does not match");
 	}
 	EXPECT_EQ(0, open_and_query(0, &injected));
 }

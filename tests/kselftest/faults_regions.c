@@ -8,8 +8,6 @@
  * happened: no memory is gone, what was there still is, and the same thing done
  * again succeeds.
  */
-#include <signal.h>
-#include <sys/wait.h>
 #include "tow_test.h"
 #include "tow_faults.h"
 #include "tow_hotplug.h"
@@ -18,6 +16,9 @@
 #define POOL_BYTES	(4 * TOW_SLAB)
 #define DEVICE		"rxe0"
 #define LONG_S		60
+
+/* So many fail in each round of "anywhere". */
+#define TIMES		4
 
 /* What the calls work on. */
 struct bench {
@@ -41,8 +42,14 @@ struct act {
 	int (*act)(struct bench *bench);
 	int (*undo)(struct bench *bench);
 	int (*mend)(struct bench *bench);
-	bool never_fails;
-	bool wide;		/* makes many allocations: every one only in soak */
+	unsigned int traits;
+};
+
+enum trait {
+	ALLOCATES	= 1,	/* small objects: one at least can fail */
+	COPIES		= 2,	/* from or to user space: the same */
+	NEVER_FAILS	= 4,	/* unless it is a copy that does */
+	WIDE		= 8,	/* makes many allocations: every one only in soak */
 };
 
 static int open_client(struct bench *bench)
@@ -145,6 +152,17 @@ static int import(struct bench *bench)
 	return tow_region_import(bench->fd, bench->user, sizeof(bench->user), 0, &bench->handle);
 }
 
+/* Refused by this device, and understood so far. */
+static int import_dmabuf(struct bench *bench)
+{
+	struct tow_region_import_dmabuf call = {
+		.size = sizeof(call), .fd = bench->region.fd, .bytes = 4096,
+	};
+	int ret = tow_test_ioctl(bench->fd, TOW_IOCTL_REGION_IMPORT_DMABUF, &call);
+
+	return ret == -EOPNOTSUPP ? 0 : ret;
+}
+
 /* A region that lingers, of another client of this process. */
 static int leave_behind(struct bench *bench)
 {
@@ -190,21 +208,23 @@ static int shrink(struct bench *bench)
 }
 
 static const struct act acts[] = {
-	{ "open", NULL, open_client, close_other, NULL, false, false },
-	{ "create small", NULL, create_small, end_made, NULL, false, true },
-	{ "create large", NULL, create_large, end_made, NULL, false, false },
-	{ "create persistent", NULL, create_persistent, end_made, NULL, false, false },
-	{ "fd", NULL, make_fd, close_other, NULL, false, false },
-	{ "from fd", NULL, from_fd, destroy_handle, NULL, false, false },
-	{ "query", NULL, query, NULL, NULL, false, false },
-	{ "list", NULL, list, NULL, NULL, false, false },
-	{ "join", open_client, join, close_other, close_other, false, false },
-	{ "map and touch", NULL, map_and_touch, unmap, NULL, false, false },
-	{ "import", NULL, import, destroy_handle, NULL, false, false },
-	{ "attach", leave_behind, attach, end_attached, attach_and_end, false, false },
-	{ "grow", NULL, grow, shrink, shrink, false, true },
+	{ "open", NULL, open_client, close_other, NULL, ALLOCATES },
+	{ "create small", NULL, create_small, end_made, NULL, ALLOCATES | COPIES | WIDE },
+	{ "create large", NULL, create_large, end_made, NULL, ALLOCATES | COPIES },
+	{ "create persistent", NULL, create_persistent, end_made, NULL, ALLOCATES | COPIES },
+	{ "fd", NULL, make_fd, close_other, NULL, ALLOCATES | COPIES },
+	{ "from fd", NULL, from_fd, destroy_handle, NULL, ALLOCATES | COPIES },
+	{ "query", NULL, query, NULL, NULL, COPIES },
+	{ "list", NULL, list, NULL, NULL, COPIES },
+	{ "join", open_client, join, close_other, close_other, COPIES },
+	{ "map and touch", NULL, map_and_touch, unmap, NULL, 0 },
+	{ "import", NULL, import, destroy_handle, NULL, ALLOCATES | COPIES },
+	{ "import a dma-buf", NULL, import_dmabuf, NULL, NULL, COPIES },
+	{ "attach", leave_behind, attach, end_attached, attach_and_end, ALLOCATES | COPIES },
+	{ "grow", NULL, grow, shrink, shrink, ALLOCATES | WIDE },
 	/* What takes away has no excuse; if it is a copy that fails, it has. */
-	{ "destroy", create_large, destroy_made, close_made, end_made, true, false },
+	{ "shrink", grow, shrink, NULL, shrink, NEVER_FAILS },
+	{ "destroy", create_large, destroy_made, close_made, end_made, COPIES | NEVER_FAILS },
 };
 
 FIXTURE(region_faults)
@@ -239,10 +259,11 @@ FIXTURE_SETUP(region_faults)
 
 FIXTURE_TEARDOWN_PARENT(region_faults)
 {
-	filter(FAULTS, nothing);
-	if (loaded() && unload_module())
-		TH_LOG("towline does not unload");
-	tow_link_restore_device(DEVICE, "eth0");
+	EXPECT_TRUE(filter(FAULTS, nothing));
+	if (loaded()) {
+		EXPECT_EQ(0, unload_module());
+	}
+	EXPECT_TRUE(tow_link_restore_device(DEVICE, "eth0"));
 }
 
 /* The n-th fails: did one? */
@@ -256,11 +277,10 @@ static bool act_round(struct __test_metadata *_metadata, struct bench *bench,
 		EXPECT_EQ(0, act->before(bench))
 			TH_LOG("before %s, %ld", act->name, nth);
 	}
-	set_nth("self", nth);
+	begin_nth(nth);
 	ret = act->act(bench);
-	injected = get_nth("self") == 0;
-	set_nth("self", 0);
-	if (!injected || (act->never_fails && fault != FAIL_USERCOPY)) {
+	injected = end_nth();
+	if (!injected || (act->traits & NEVER_FAILS && fault != FAIL_USERCOPY)) {
 		EXPECT_EQ(0, ret)
 			TH_LOG("%s, %ld", act->name, nth);
 	} else if (ret) {
@@ -277,11 +297,18 @@ static bool act_round(struct __test_metadata *_metadata, struct bench *bench,
 	return injected;
 }
 
+/* What shows that the filter matches: FAIL_PAGE may find all it needs in stock. */
+static bool must_be_hit(const struct act *act, enum fault fault)
+{
+	return (fault == FAIL_SLAB && act->traits & ALLOCATES) ||
+	       (fault == FAIL_USERCOPY && act->traits & COPIES);
+}
+
 /* Rounds in which something failed. */
 static long sweep(struct __test_metadata *_metadata, struct bench *bench, const struct act *act,
 		  enum fault fault)
 {
-	int stride = act->wide && !tow_test_count(0) ? 7 : 1;
+	int stride = act->traits & WIDE && !tow_test_count(0) ? 7 : 1;
 	long nth, rounds = 0;
 
 	for (nth = 1; nth < ROUNDS_MAX; nth += stride) {
@@ -299,6 +326,10 @@ static long sweep(struct __test_metadata *_metadata, struct bench *bench, const 
 		TH_LOG("%s", act->name);
 	EXPECT_FALSE(act_round(_metadata, bench, act, fault, ROUNDS_MAX));
 	TH_LOG("%s: %ld of about %ld failed", act->name, rounds, nth - 1);
+	if (must_be_hit(act, fault)) {
+		EXPECT_LT(0, rounds)
+			TH_LOG("nothing of %s failed: the filter does not match", act->name);
+	}
 	return rounds;
 }
 
@@ -315,36 +346,11 @@ TEST_F_TIMEOUT(region_faults, calls, 3600)
 	EXPECT_TRUE(tow_pool_unused());
 }
 
-/* Take the device away in a task whose n-th allocation fails: did one? */
-static bool remove_with_nth(long nth, int *rc)
-{
-	char task[16];
-	siginfo_t info;
-	bool injected;
-	int status;
-	pid_t child;
-
-	fflush(NULL);
-	child = fork();
-	if (!child) {
-		if (freopen("/dev/null", "w", stderr) && set_nth("self", nth))
-			execlp("rdma", "rdma", "link", "del", DEVICE, NULL);
-		_exit(127);
-	}
-	/* Not reaped yet, so that it still has a fail-nth. */
-	waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
-	snprintf(task, sizeof(task), "%d", child);
-	injected = get_nth(task) == 0;
-	waitpid(child, &status, 0);
-	*rc = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-	return injected;
-}
-
 /* Removal cannot fail: with a region mapped, one that lingers, and an import. */
 TEST_F_TIMEOUT(region_faults, removal, 3600)
 {
 	struct bench *bench = &self->bench;
-	long nth, stride = tow_test_count(0) ? 1 : 5;
+	long nth, failed = 0, stride = tow_test_count(0) ? 1 : 5;
 	bool injected = true;
 	int rc;
 
@@ -352,7 +358,8 @@ TEST_F_TIMEOUT(region_faults, removal, 3600)
 		ASSERT_EQ(0, leave_behind(bench));
 		ASSERT_EQ(0, map_and_touch(bench));
 		ASSERT_EQ(0, import(bench));
-		injected = remove_with_nth(nth, &rc);
+		injected = link_with_nth(false, nth, &rc);
+		failed += injected;
 		EXPECT_EQ(0, rc)
 			TH_LOG("allocation %ld", nth);
 		EXPECT_EQ(-1, access("/sys/class/towline/" DEVICE, F_OK));
@@ -368,7 +375,11 @@ TEST_F_TIMEOUT(region_faults, removal, 3600)
 		ASSERT_LE(0, bench->fd);
 		ASSERT_EQ(0, tow_region_create(bench->fd, TOW_SLAB, &bench->region));
 	}
-	TH_LOG("about %ld failed", nth - 1 - stride);
+	TH_LOG("%ld failed", failed);
+	if (variant->fault == FAIL_SLAB) {
+		EXPECT_LT(0, failed)
+			TH_LOG("nothing was injected: the filter does not match");
+	}
 }
 
 /*
@@ -380,12 +391,15 @@ TEST_F_TIMEOUT(region_faults, anywhere, 3600)
 	static const unsigned long intervals[] = { 1, 2, 3, 5, 8, 13, 21 };
 	const char *dir = fault_dir[variant->fault];
 	struct bench *bench = &self->bench;
+	char path[256], line[32];
+	int hit = 0;
 	size_t i, j;
 
+	snprintf(path, sizeof(path), "%s/times", dir);
 	for (i = 0; i < ARRAY_SIZE(intervals); i += tow_test_count(0) ? 1 : 3) {
 		ASSERT_TRUE(put(dir, "task-filter", "N\n", 0));
 		ASSERT_TRUE(put(dir, "interval", "%lu\n", intervals[i]));
-		ASSERT_TRUE(put(dir, "times", "%lu\n", 4));
+		ASSERT_TRUE(put(dir, "times", "%lu\n", TIMES));
 		ASSERT_TRUE(put(dir, "probability", "%lu\n", 100));
 		for (j = 0; j < ARRAY_SIZE(acts); j++) {
 			/* What failed before it is not there to be undone. */
@@ -395,6 +409,8 @@ TEST_F_TIMEOUT(region_faults, anywhere, 3600)
 				acts[j].undo(bench);
 		}
 		ASSERT_TRUE(put(dir, "probability", "%lu\n", 0));
+		tow_test_read_line(path, line, sizeof(line));
+		hit += TIMES - atoi(line);
 		/* An undoing that was interrupted ends with its client. */
 		close(bench->region.fd);
 		close(bench->fd);
@@ -408,6 +424,9 @@ TEST_F_TIMEOUT(region_faults, anywhere, 3600)
 					       ROUNDS_MAX));
 		}
 	}
+	TH_LOG("%d failed", hit);
+	EXPECT_LT(0, hit)
+		TH_LOG("nothing was injected: the filter does not match");
 }
 
 TEST_HARNESS_MAIN

@@ -9,7 +9,9 @@
 #ifndef TOW_FAULTS_H
 #define TOW_FAULTS_H
 
+#include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include "tow_test.h"
 
 #define DEBUGFS		"/sys/kernel/debug/"
@@ -131,6 +133,54 @@ static inline bool set_nth(const char *task, long nth)
 
 	snprintf(dir, sizeof(dir), "/proc/%s", task);
 	return put(dir, "fail-nth", "%lu", (unsigned long)nth);
+}
+
+/* From here on the n-th of one's own fails. */
+static inline bool begin_nth(long nth)
+{
+	return set_nth("self", nth);
+}
+
+/* No more: did one fail? */
+static inline bool end_nth(void)
+{
+	bool failed = get_nth("self") == 0;
+
+	set_nth("self", 0);
+	return failed;
+}
+
+/*
+ * Make the lab's device, or take it away, in a task of which the n-th
+ * allocation fails: did one?  @rc: the exit status of rdma(8).
+ */
+static inline bool link_with_nth(bool add, long nth, int *rc)
+{
+	char task[16];
+	siginfo_t info;
+	bool failed;
+	int status;
+	pid_t child;
+
+	fflush(NULL);
+	child = fork();
+	if (!child) {
+		if (!freopen("/dev/null", "w", stderr) || !begin_nth(nth))
+			_exit(127);
+		if (add)
+			execlp("rdma", "rdma", "link", "add", "rxe0", "type", "rxe",
+			       "netdev", "eth0", NULL);
+		else
+			execlp("rdma", "rdma", "link", "del", "rxe0", NULL);
+		_exit(127);
+	}
+	/* Not reaped yet, so that it still has a fail-nth. */
+	waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
+	snprintf(task, sizeof(task), "%d", child);
+	failed = get_nth(task) == 0;
+	waitpid(child, &status, 0);
+	*rc = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	return failed;
 }
 
 /* set_nth() for all unbound workers: how many; get: whether one has failed. */
