@@ -4,7 +4,13 @@
  * towk_slab_hide(), for what they were given for, and never after.  A queue pair
  * of tow_expose.ko in the slabs' protection domain asks, as a peer would.
  */
+/* build: link -libverbs */
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include "tow_identity.h"
 #include "tow_probe.h"
+#include "tow_verbs.h"
 
 #define POOL_BYTES	(8 * TOW_MB)
 #define REGION_BYTES	(2 * TOW_SLAB)
@@ -52,7 +58,8 @@ static bool bench_down(const struct bench *bench)
 {
 	bool ok = tow_link_restore(bench->name, bench->interface);
 
-	ok &= tow_expose_unload();
+	ok &= tow_pool_unused();
+	ok &= !chmod(tow_test_path(), 0600);
 	return !tow_knobs_restore(&bench->knobs) && ok;
 }
 
@@ -69,7 +76,7 @@ FIXTURE_SETUP(registration)
 
 FIXTURE_TEARDOWN_PARENT(registration)
 {
-	if (!bench_down(&self->bench))
+	EXPECT_TRUE(bench_down(&self->bench))
 		TH_LOG("the device is not as it was");
 }
 
@@ -85,7 +92,7 @@ FIXTURE_SETUP(probe)
 
 FIXTURE_TEARDOWN_PARENT(probe)
 {
-	if (!bench_down(&self->bench))
+	EXPECT_TRUE(bench_down(&self->bench))
 		TH_LOG("the device is not as it was");
 }
 
@@ -434,6 +441,9 @@ TEST_F_TIMEOUT(probe, stale_keys_are_refused, 600)
 			EXPECT_EQ(0, tow_probe_read(b->expose, &stale, 0, &word));
 			continue;
 		}
+		/* It came again, and has been tried already. */
+		if (i >= KEYS && keys[i] == keys[i - KEYS])
+			continue;
 		refused++;
 		ASSERT_EQ(TOW_EXPOSE_REFUSED, tow_probe_write(b->expose, &stale, 0, ~0ULL))
 			TH_LOG("key %#x of registration %d, the present one is %#x", keys[i], i,
@@ -536,6 +546,80 @@ TEST_F(probe, small_slabs)
 	EXPECT_EQ(0, tow_hide(b->expose, &to));
 	EXPECT_EQ(TOW_EXPOSE_REFUSED, tow_probe_write(b->expose, &to, 0, ~0ULL));
 }
+
+/* ---- RLIMIT_MEMLOCK -------------------------------------------------------- */
+
+#define BIG		(64 * TOW_MB)
+#define MEMLOCK		(8 * TOW_MB)
+
+/* All slabs of a region can be written by peers; the last one is. */
+static int register_all(int expose, const struct tow_mapped *region)
+{
+	struct tow_expose_slab to[BIG / TOW_SLAB_MOST];
+	uint32_t slab;
+
+	for (slab = 0; slab < ARRAY_SIZE(to); slab++) {
+		if (tow_expose(expose, region->made.fd, slab, TOW_EXPOSE_WRITE, &to[slab]))
+			return -1;
+	}
+	if (tow_probe_write(expose, &to[slab - 1], TOW_SLAB - 8, WORD) ||
+	    region->words[BIG / 8 - 1] != WORD)
+		return -2;
+	while (slab-- > 0)
+		if (tow_hide(expose, &to[slab]))
+			return -3;
+	return 0;
+}
+
+/* The same as programs do it today: what fits is registered, BIG is not. */
+static int register_with_verbs(struct ibv_pd *pd)
+{
+	struct ibv_mr *mr;
+	char *memory = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return -4;
+	/* It works, with less; so it is the limit that refuses. */
+	mr = ibv_reg_mr(pd, memory, MEMLOCK / 2, IBV_ACCESS_LOCAL_WRITE);
+	if (!mr || ibv_dereg_mr(mr))
+		return -5;
+	mr = ibv_reg_mr(pd, memory, BIG, IBV_ACCESS_LOCAL_WRITE);
+	return mr || errno != ENOMEM ? -6 : 0;
+}
+
+/* 0, or the negative number of what went wrong. */
+static int use_pool_and_verbs(void *arg)
+{
+	struct rlimit limit = { MEMLOCK, MEMLOCK };
+	struct ibv_context *context = tow_verbs_open(tow_test_device());
+	struct ibv_pd *pd = context ? ibv_alloc_pd(context) : NULL;
+	int expose = *(int *)arg, client = tow_test_open(O_RDWR), ret;
+	struct tow_mapped region;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || client < 0 || !pd)
+		return -7;
+	if (tow_mapped_make(client, BIG, &region))
+		return -8;
+	tow_fill(region.at, BIG, 1);
+	if (tow_differs(region.at, BIG, 1))
+		return -9;
+	ret = register_all(expose, &region);
+	return ret ? ret : register_with_verbs(pd);
+}
+
+/* The pool is the administrator's, and no user's locked memory. */
+TEST_F_TIMEOUT(probe, pool_needs_no_memlock, 120)
+{
+	struct bench *b = &self->bench;
+
+	ASSERT_EQ(0, tow_mapped_end(&b->region));
+	ASSERT_EQ(0, tow_pool_fresh(BIG));
+	ASSERT_EQ(0, chmod(tow_test_path(), 0666));
+	EXPECT_EQ(0, tow_as(TOW_NOBODY, use_pool_and_verbs, &b->expose))
+		TH_LOG("see the numbers in use_pool_and_verbs()");
+}
+
+/* ---- errors, and the end --------------------------------------------------- */
 
 /* An error on the maintenance queue pair costs the call that meets it, at most. */
 TEST_F_TIMEOUT(probe, maintenance_breaks, 120)

@@ -39,11 +39,12 @@ static int bench_up(struct bench *bench)
 	return tow_maint_wait(bench->client, &query);
 }
 
-static void bench_down(struct bench *bench)
+static bool bench_down(struct bench *bench)
 {
-	filter(FAULTS, nothing);
-	if (!tow_expose_unload() || tow_knobs_restore(&bench->knobs))
-		fprintf(stderr, "# the device is not as it was\n");
+	bool ok = filter(FAULTS, nothing);
+
+	ok &= tow_pool_unused();
+	return !tow_knobs_restore(&bench->knobs) && ok;
 }
 
 /* A pool for which no chunk of 2^order pages or more can be had. */
@@ -84,7 +85,8 @@ FIXTURE_SETUP(fragmented)
 
 FIXTURE_TEARDOWN_PARENT(fragmented)
 {
-	bench_down(&self->bench);
+	EXPECT_TRUE(bench_down(&self->bench))
+		TH_LOG("the device is not as it was");
 }
 
 FIXTURE_VARIANT(fragmented)
@@ -150,7 +152,8 @@ FIXTURE_SETUP(short_of_memory)
 
 FIXTURE_TEARDOWN_PARENT(short_of_memory)
 {
-	bench_down(&self->bench);
+	EXPECT_TRUE(bench_down(&self->bench))
+		TH_LOG("the device is not as it was");
 }
 
 FIXTURE_VARIANT(short_of_memory)
@@ -166,10 +169,9 @@ static int expose_with_nth(struct bench *bench, long nth, struct tow_expose_slab
 {
 	int ret;
 
-	set_nth("self", nth);
+	begin_nth(nth);
 	ret = tow_expose(bench->expose, bench->region.made.fd, 0, TOW_EXPOSE_WRITE, to);
-	*injected = get_nth("self") == 0;
-	set_nth("self", 0);
+	*injected = end_nth();
 	return ret;
 }
 
@@ -178,10 +180,9 @@ static int hide_with_nth(struct bench *bench, long nth, const struct tow_expose_
 {
 	int ret;
 
-	set_nth("self", nth);
+	begin_nth(nth);
 	ret = tow_hide(bench->expose, to);
-	*injected = get_nth("self") == 0;
-	set_nth("self", 0);
+	*injected = end_nth();
 	return ret;
 }
 
@@ -222,6 +223,7 @@ TEST_F_TIMEOUT(short_of_memory, expose, 300)
 		if (!injected)
 			break;
 	}
+	EXPECT_LT(nth, CALL_ROUNDS_MAX);
 	TH_LOG("%ld of %ld allocations made the call fail", failed, nth - 1);
 	if (variant->fault == FAIL_SLAB) {
 		EXPECT_LT(0, failed)
@@ -246,6 +248,7 @@ TEST_F_TIMEOUT(short_of_memory, hide, 300)
 		if (!injected)
 			break;
 	}
+	EXPECT_LT(nth, CALL_ROUNDS_MAX);
 }
 
 /*
@@ -274,6 +277,7 @@ TEST_F_TIMEOUT(short_of_memory, hide_when_broken, 300)
 			break;
 		rounds++;
 	}
+	EXPECT_LT(nth, BROKEN_ROUNDS_MAX);
 	TH_LOG("%ld allocations failed", rounds);
 	if (variant->fault == FAIL_SLAB) {
 		EXPECT_LT(0, rounds);

@@ -54,6 +54,23 @@ static inline bool tow_link_add(const char *name, const char *interface)
 			 interface);
 }
 
+/* A second device, over an interface of its own. */
+#define TOW_SECOND_INTERFACE	"towdummy"
+
+static inline bool tow_second_add(const char *name)
+{
+	return tow_shell("ip link add " TOW_SECOND_INTERFACE " type dummy && ip link set "
+			 TOW_SECOND_INTERFACE " up") &&
+	       tow_link_add(name, TOW_SECOND_INTERFACE);
+}
+
+/* The interface, and the device with it; true too if there is none. */
+static inline bool tow_second_del(void)
+{
+	return access("/sys/class/net/" TOW_SECOND_INTERFACE, F_OK) ||
+	       tow_shell("ip link del " TOW_SECOND_INTERFACE);
+}
+
 /* Wait for a path to be there, or to be gone. */
 static inline bool tow_wait_path(const char *path, bool there)
 {
