@@ -40,7 +40,8 @@ FIXTURE_SETUP(unplug)
 
 FIXTURE_TEARDOWN_PARENT(unplug)
 {
-	if (!tow_link_restore(self->name, self->interface))
+	EXPECT_TRUE(tow_second_del());
+	EXPECT_TRUE(tow_link_restore(self->name, self->interface))
 		TH_LOG("%s does not come back", self->name);
 }
 
@@ -149,8 +150,8 @@ struct hammer {
 	const char *sysfs;
 	int fd;
 	atomic_int *stop;
-	int answers;	/* good ones */
-	int gone;	/* -ENODEV and the like */
+	atomic_int answers;	/* good ones */
+	atomic_int gone;	/* -ENODEV and the like */
 	int wrong;	/* anything else, or an answer after the end */
 	int last_wrong;
 };
@@ -230,6 +231,36 @@ static void *hammer_sysfs(void *arg)
 	return NULL;
 }
 
+static bool all_answered(const struct hammer *hammers, size_t count)
+{
+	while (count-- > 0)
+		if (!hammers[count].answers)
+			return false;
+	return true;
+}
+
+static bool all_gone(const struct hammer *hammers, size_t count)
+{
+	while (count-- > 0)
+		if (!hammers[count].gone)
+			return false;
+	return true;
+}
+
+/* All threads have seen the device, or its end: also those that start late. */
+static bool wait_for_hammers(bool (*what)(const struct hammer *hammers, size_t count),
+			     const struct hammer *hammers, size_t count)
+{
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+
+	while (!what(hammers, count)) {
+		if (tow_test_now() > end)
+			return false;
+		tow_test_sleep_ms(10);
+	}
+	return true;
+}
+
 TEST_F_TIMEOUT(unplug, under_fire, 120)
 {
 	void *(*what[])(void *) = { hammer_query, hammer_query, hammer_open, hammer_sysfs };
@@ -250,9 +281,11 @@ TEST_F_TIMEOUT(unplug, under_fire, 120)
 			ASSERT_EQ(0, pthread_create(&hammers[i].thread, NULL, what[i],
 						    &hammers[i]));
 		}
-		tow_test_sleep_ms(100);
+		EXPECT_TRUE(wait_for_hammers(all_answered, hammers, ARRAY_SIZE(what)));
+		tow_test_sleep_ms(50);
 		EXPECT_TRUE(remove_timed(self->name, &seconds));
 		EXPECT_GT(REMOVE_SECONDS, seconds);
+		EXPECT_TRUE(wait_for_hammers(all_gone, hammers, ARRAY_SIZE(what)));
 		EXPECT_TRUE(tow_link_add(self->name, self->interface));
 		EXPECT_TRUE(tow_wait_path(tow_test_path(), true));
 		tow_test_sleep_ms(50);
@@ -261,60 +294,11 @@ TEST_F_TIMEOUT(unplug, under_fire, 120)
 			pthread_join(hammers[i].thread, NULL);
 			EXPECT_EQ(0, hammers[i].wrong)
 				TH_LOG("thread %zu: %s", i, strerror(-hammers[i].last_wrong));
-			EXPECT_LT(0, hammers[i].answers);
-			EXPECT_LT(0, hammers[i].gone);
+			EXPECT_LT(0, atomic_load(&hammers[i].answers));
+			EXPECT_LT(0, atomic_load(&hammers[i].gone));
 		}
 		close(fd);
 	}
-}
-
-/* A region of one's own that is there all the while, whatever the device does. */
-struct keeper {
-	char *at;
-	uint64_t seed;
-	int region_fd;
-};
-
-static int keep(struct keeper *keeper, int fd, uint64_t seed)
-{
-	struct tow_region_create made;
-	int ret = tow_region_create(fd, TOW_SLAB, &made);
-
-	if (ret)
-		return ret;
-	keeper->seed = seed;
-	keeper->region_fd = made.fd;
-	keeper->at = tow_region_map(made.fd, TOW_SLAB, PROT_READ | PROT_WRITE);
-	if (keeper->at == MAP_FAILED)
-		return -errno;
-	tow_fill(keeper->at, TOW_SLAB, seed);
-	return 0;
-}
-
-/* Make one, map it, touch it, give it up: the first step that goes wrong. */
-static int use_region(int fd, size_t bytes)
-{
-	struct tow_region_create made;
-	int ret = tow_region_create(fd, bytes, &made);
-	char *at;
-
-	if (ret)
-		return ret;
-	at = tow_region_map(made.fd, made.map_bytes, PROT_READ | PROT_WRITE);
-	if (at == MAP_FAILED) {
-		close(made.fd);
-		return -EBADMSG;
-	}
-	/* The device may go now: memory stays memory. */
-	if (!tow_is_zero(at, 8192))
-		ret = -EBADMSG;
-	tow_fill(at, 8192, bytes);
-	if (tow_differs(at, 8192, bytes))
-		ret = -EBADMSG;
-	munmap(at, made.map_bytes);
-	if (close(made.fd))
-		ret = -EBADMSG;
-	return ret ? ret : tow_region_destroy(fd, made.handle);
 }
 
 static void *hammer_regions(void *arg)
@@ -326,7 +310,9 @@ static void *hammer_regions(void *arg)
 	int ret;
 
 	while (!*hammer->stop) {
-		ret = use_region(hammer->fd, sizes[turn++ % ARRAY_SIZE(sizes)]);
+		/* The device may go meanwhile: memory stays memory. */
+		ret = tow_mapped_use(hammer->fd, sizes[turn % ARRAY_SIZE(sizes)], 8192, turn + 1);
+		turn++;
 		/* Four at once may find the pool empty. */
 		hammer_note(hammer, ret == -ENOSPC ? 0 : ret);
 		if (ret)
@@ -346,37 +332,39 @@ TEST_F_TIMEOUT(unplug, while_regions_are_used, 3600)
 
 	for (round = 0; round < rounds; round++) {
 		int fd = tow_test_open(O_RDWR);
-		struct keeper keeper;
+		struct tow_mapped kept;
 		atomic_int stop = 0;
 
 		ASSERT_LE(0, fd);
 		ASSERT_EQ(0, tow_sysfs_put("pool_bytes", "12m"));
-		ASSERT_EQ(0, keep(&keeper, fd, (uint64_t)round + 1));
+		/* Is there all the while, whatever the device does. */
+		ASSERT_EQ(0, tow_mapped_make(fd, TOW_SLAB, &kept));
+		tow_fill(kept.at, kept.bytes, (uint64_t)round + 1);
 		for (i = 0; i < ARRAY_SIZE(hammers); i++) {
 			hammers[i] = (struct hammer){ .fd = fd, .stop = &stop };
 			ASSERT_EQ(0, pthread_create(&hammers[i].thread, NULL, hammer_regions,
 						    &hammers[i]));
 		}
-		tow_test_sleep_ms(100);
+		EXPECT_TRUE(wait_for_hammers(all_answered, hammers, ARRAY_SIZE(hammers)));
+		tow_test_sleep_ms(50);
 		EXPECT_TRUE(remove_timed(self->name, &seconds));
 		EXPECT_GT(REMOVE_SECONDS, seconds);
-		EXPECT_EQ(0, tow_differs(keeper.at, TOW_SLAB, keeper.seed));
-		tow_fill(keeper.at, TOW_SLAB, keeper.seed + 1);
-		tow_test_sleep_ms(20);
+		EXPECT_EQ(0, tow_differs(kept.at, kept.bytes, (uint64_t)round + 1));
+		tow_fill(kept.at, kept.bytes, (uint64_t)round + 2);
+		EXPECT_TRUE(wait_for_hammers(all_gone, hammers, ARRAY_SIZE(hammers)));
 		stop = 1;
 		for (i = 0; i < ARRAY_SIZE(hammers); i++) {
 			pthread_join(hammers[i].thread, NULL);
 			EXPECT_EQ(0, hammers[i].wrong)
 				TH_LOG("thread %zu: %s", i, strerror(-hammers[i].last_wrong));
-			EXPECT_LT(0, hammers[i].answers);
-			EXPECT_LT(0, hammers[i].gone);
+			EXPECT_LT(0, atomic_load(&hammers[i].answers));
+			EXPECT_LT(0, atomic_load(&hammers[i].gone));
 		}
 		EXPECT_TRUE(tow_link_add(self->name, self->interface));
 		EXPECT_TRUE(tow_wait_path(tow_test_path(), true));
 		EXPECT_EQ(0, tow_sysfs_get("pool_bytes"));
-		EXPECT_EQ(0, tow_differs(keeper.at, TOW_SLAB, keeper.seed + 1));
-		munmap(keeper.at, TOW_SLAB);
-		close(keeper.region_fd);
+		EXPECT_EQ(0, tow_differs(kept.at, kept.bytes, (uint64_t)round + 2));
+		EXPECT_EQ(-ENODEV, tow_mapped_end(&kept));
 		close(fd);
 	}
 }
@@ -515,14 +503,13 @@ TEST_F(unplug, rename)
 /* The network interface under a second device is unplugged. */
 TEST_F(unplug, one_of_two_devices)
 {
-	char second[512];
+	char second[512], name[NAME_MAX + 8];
 	struct tow_query one, two;
 	int fd, other;
 
-	ASSERT_TRUE(tow_shell("ip link add towdummy type dummy && ip link set towdummy up"));
-	ASSERT_TRUE(tow_shell("rdma link add %s_two type %s netdev towdummy", self->name,
-			      tow_link_type(self->name)));
+	snprintf(name, sizeof(name), "%s_two", self->name);
 	snprintf(second, sizeof(second), "%s_two", tow_test_path());
+	ASSERT_TRUE(tow_second_add(name));
 	EXPECT_TRUE(tow_wait_path(second, true));
 	fd = tow_test_open(O_RDWR);
 	other = open(second, O_RDWR | O_CLOEXEC);
@@ -533,7 +520,7 @@ TEST_F(unplug, one_of_two_devices)
 	EXPECT_NE(0, memcmp(one.incarnation, two.incarnation, TOW_INCARNATION_BYTES));
 	EXPECT_STRNE(one.device_name, two.device_name);
 
-	EXPECT_TRUE(tow_shell("ip link del towdummy"));
+	EXPECT_TRUE(tow_second_del());
 	EXPECT_TRUE(tow_wait_path(second, false));
 	EXPECT_EQ(-ENODEV, ask_dead(&other));
 	EXPECT_EQ(0, tow_test_query(fd, &one));
