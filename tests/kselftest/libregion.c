@@ -17,7 +17,9 @@
 #include <sys/types.h>
 #include <sys/wait.h>
 
+#include "tow_hotplug.h"
 #include "tow_identity.h"
+#include "tow_sysfs.h"
 #include "tow_test.h"
 
 #define KIB		((size_t)1 << 10)
@@ -29,15 +31,6 @@
 #define THREADS		4
 #define ROUNDS		50
 #define KEY		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
-
-/* 0 or a negative errno. */
-static int set_file(const char *file, const char *text)
-{
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "/sys/class/towline/%s/%s", tow_test_device(), file);
-	return tow_write_file(path, text);
-}
 
 /* A process's mapping that begins at addr: how long it is, or 0. */
 static size_t mapped_at(const void *addr)
@@ -78,7 +71,7 @@ static int info_of(const struct tow_region *region, struct tow_region_info *info
 	return tow_region_info(region, info);
 }
 
-/* What a child's function says, as its exit status says it: 0 or an errno. */
+/* What a child's function answers: 0 or a negative errno. */
 static int in_child(int (*what)(void *arg), void *arg)
 {
 	return tow_as(TOW_ROOT, what, arg);
@@ -91,7 +84,7 @@ FIXTURE(region)
 
 FIXTURE_SETUP(region)
 {
-	ASSERT_EQ(0, set_file("pool_bytes", POOL));
+	ASSERT_EQ(0, tow_sysfs_put("pool_bytes", POOL));
 	ASSERT_EQ(0, tow_device_open(tow_test_device(), 0, &self->dev));
 }
 
@@ -662,11 +655,11 @@ TEST_F(region, each_shortage_has_its_error)
 
 	EXPECT_EQ(-ENOSPC, tow_region_create(self->dev, 1024 * MIB, NULL, &region));
 	EXPECT_EQ(NULL, region);
-	ASSERT_EQ(0, set_file("client_bytes_limit", "2m"));
+	ASSERT_EQ(0, tow_sysfs_put("client_bytes_limit", "2m"));
 	EXPECT_EQ(-EDQUOT, tow_region_create(self->dev, HUGE + 1, NULL, &region));
 	EXPECT_EQ(NULL, region);
 	EXPECT_EQ(0, tow_region_create(self->dev, HUGE, NULL, &region));
-	ASSERT_EQ(0, set_file("client_bytes_limit", "max"));
+	ASSERT_EQ(0, tow_sysfs_put("client_bytes_limit", "max"));
 	EXPECT_EQ(0, tow_region_destroy(region));
 
 	region = NULL;
@@ -726,16 +719,13 @@ TEST_F(region, threads_with_one_device)
 
 /* ---- the device goes ---- */
 
-static bool run(const char *command)
-{
-	return system(command) == 0;
-}
-
 TEST_F(region, a_device_that_goes_away)
 {
 	struct tow_region *region, *later = NULL;
 	struct tow_region_info info;
 	struct tow_device *again;
+	/* Looked up while the device is there. */
+	const char *interface = tow_link_interface(), *name = tow_test_device();
 	char *addr;
 	int fd;
 
@@ -743,15 +733,15 @@ TEST_F(region, a_device_that_goes_away)
 	ASSERT_EQ(0, tow_region_map(region, 0, 0, RW, (void **)&addr));
 	ASSERT_EQ(0, tow_region_fd(region, 0, &fd));
 	addr[5] = 'k';
-	ASSERT_TRUE(run("rdma link del rxe0"));
+	ASSERT_TRUE(tow_link_del(name));
 	EXPECT_EQ('k', addr[5]);
 	addr[5] = 'l';
 	EXPECT_EQ(-ENODEV, info_of(region, &info));
 	EXPECT_EQ(-ENODEV, tow_region_create(self->dev, 1, NULL, &later));
 	EXPECT_EQ(-ENODEV, tow_job_join(self->dev, (const uint8_t *)KEY));
 
-	ASSERT_TRUE(run("rdma link add rxe0 type rxe netdev eth0"));
-	ASSERT_EQ(0, tow_device_open("rxe0", 0, &again));
+	ASSERT_TRUE(tow_link_restore(name, interface));
+	ASSERT_EQ(0, tow_device_open(name, 0, &again));
 	EXPECT_EQ(-EXDEV, tow_region_from_fd(again, fd, &later));
 	EXPECT_EQ(NULL, later);
 	EXPECT_EQ('l', addr[5]);
