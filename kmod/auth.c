@@ -29,6 +29,7 @@
 #include <linux/err.h>
 #include <linux/key.h>
 #include <linux/rwsem.h>
+#include <linux/random.h>
 #include <linux/string.h>
 
 #include "auth.h"
@@ -133,7 +134,31 @@ void tow_cluster_key_init(struct tow_cluster_key *key)
 {
 	mutex_init(&key->lock);
 	key->hmac = NULL;
+	key->always = false;
 	key->name[0] = '\0';
+}
+
+/**
+ * tow_cluster_key_random - a key that nobody else has, always used
+ * @key: the key, without one so far
+ *
+ * What is proved with it was said by this device to itself.
+ *
+ * Return: 0; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.
+ */
+int tow_cluster_key_random(struct tow_cluster_key *key)
+{
+	u8 bytes[TOW_WIRE_MAC_BYTES];
+	struct crypto_shash *hmac;
+
+	get_random_bytes(bytes, sizeof(bytes));
+	hmac = tow_auth_keyed(bytes, sizeof(bytes));
+	memzero_explicit(bytes, sizeof(bytes));
+	if (IS_ERR(hmac))
+		return PTR_ERR(hmac);
+	key->hmac = hmac;
+	key->always = true;
+	return 0;
 }
 
 /**
@@ -323,13 +348,13 @@ static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
 /**
  * tow_auth_derive - make the keys of a session
  * @auth: where to; zeroed, or after tow_auth_cleanup()
- * @key: the cluster key
+ * @key: the cluster key, or the one for ourselves
  * @handshake: complete, but for the MAC in its reply
  * @initiator: we are
  * @reply_mac: the MAC that belongs into the reply: the responder sends it, the
  *	initiator compares it with tow_auth_equal()
  *
- * If both ends said that they have a cluster key (TOW_WIRE_AUTHENTICATED), it is
+ * A key for ourselves is used always.  If both ends said that they have a cluster key (TOW_WIRE_AUTHENTICATED), it is
  * used; if both said that they have none, zeroes are: whether that is allowed is
  * for the caller to decide.
  *
@@ -348,7 +373,7 @@ int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 	ret = tow_auth_says_key(handshake, &keyed);
 	if (ret)
 		return ret;
-	if (keyed) {
+	if (keyed || key->always) {
 		mutex_lock(&key->lock);
 		ret = key->hmac ? tow_auth_derive_from(auth, key->hmac,
 						       handshake, initiator,

@@ -31,12 +31,14 @@ struct crypto_shash;
  * struct tow_cluster_key - a device's cluster key
  * @lock: protects the others
  * @hmac: keyed with it; NULL: there is none.  The key itself is kept nowhere
+ * @always: it is used whatever both ends say that they have
  * @name: what it is called in the kernel's key service; empty: there is none
  */
 struct tow_cluster_key {
 	/* protects hmac, name */
 	struct mutex		lock;
 	struct crypto_shash	*hmac;
+	bool			always;
 	char			name[TOW_KEY_NAME_MAX];
 };
 
@@ -73,6 +75,7 @@ struct tow_auth {
 
 void tow_cluster_key_init(struct tow_cluster_key *key);
 void tow_cluster_key_cleanup(struct tow_cluster_key *key);
+int tow_cluster_key_random(struct tow_cluster_key *key);
 int tow_cluster_key_set(struct tow_cluster_key *key, const char *name);
 bool tow_cluster_key_there(struct tow_cluster_key *key);
 void tow_cluster_key_name(struct tow_cluster_key *key,

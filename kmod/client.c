@@ -134,6 +134,8 @@ void tow_client_end(struct tow_client *client)
 	mutex_lock(&client->lock);
 	client->ended = true;
 	mutex_unlock(&client->lock);
+	/* First: peers let go of what is exported before it is given up. */
+	tow_directory_client_end(client);
 	/* Nobody adds to it now; two who end it both may be here. */
 	xa_for_each(&client->handles, index, handle) {
 		/* Others may look still, and look at a handle under the lock. */

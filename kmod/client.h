@@ -11,6 +11,7 @@
 #include <linux/uidgid.h>
 #include <linux/xarray.h>
 
+#include "directory.h"
 #include "limits.h"
 #include "uapi/towline.h"
 
@@ -35,7 +36,8 @@ struct user_namespace;
  * @writable: opened with O_RDWR
  * @lock: protects what follows
  * @handles: struct tow_handle by index
- * @generation: of the handle that was made last
+ * @dir: its handles of exports and remote ranges
+ * @generation: of the handle that was made last, of whatever kind
  * @ended: its process has exited or executed another program, or the file is
  *	closed; there are no handles and there will be none
  * @joined: it is in a job of its choice
@@ -52,9 +54,10 @@ struct tow_client {
 	struct pid		*pid;
 	u64			cgroup_id;
 	bool			writable;
-	/* protects handles, generation, ended, joined, job_id */
+	/* protects handles, dir, generation, ended, joined, job_id */
 	struct mutex		lock;
 	struct xarray		handles;
+	struct tow_client_dir	dir;
 	u32			generation;
 	bool			ended;
 	bool			joined;

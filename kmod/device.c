@@ -103,10 +103,36 @@ struct tow_device *tow_device_get(unsigned int minor)
 	return dev;
 }
 
+/**
+ * tow_device_find - the device that an RDMA device is
+ * @ibdev: the RDMA device; the caller keeps it
+ *
+ * Return: the device with a reference for the caller, or NULL: it is none of
+ * ours, or going.
+ */
+struct tow_device *tow_device_find(struct ib_device *ibdev)
+{
+	struct tow_device *dev, *found = NULL;
+	unsigned long minor;
+
+	xa_lock_bh(&tow_devices);
+	xa_for_each(&tow_devices, minor, dev) {
+		if (dev->ibdev == ibdev) {
+			kref_get(&dev->refs);
+			found = dev;
+			break;
+		}
+	}
+	xa_unlock_bh(&tow_devices);
+	return found;
+}
+
 static void tow_device_release(struct kref *refs)
 {
 	struct tow_device *dev = container_of(refs, struct tow_device, refs);
 
+	tow_directory_cleanup(&dev->directory);
+	tow_peers_cleanup(&dev->peers);
 	tow_regions_cleanup(&dev->regions);
 	percpu_ref_exit(&dev->users);
 	kfree(dev);
@@ -318,6 +344,14 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	tow_pool_init(&dev->pool, ibdev->attrs.max_fast_reg_page_list_len);
 	tow_regions_init(&dev->regions);
 	tow_imports_init(&dev->imports);
+	tow_peers_init(&dev->peers, ibdev);
+	ret = tow_directory_init(&dev->directory);
+	if (ret) {
+		tow_peers_cleanup(&dev->peers);
+		percpu_ref_exit(&dev->users);
+		kfree(dev);
+		return ERR_PTR(ret);
+	}
 	INIT_IB_EVENT_HANDLER(&dev->events, ibdev, tow_device_event);
 	return dev;
 }
@@ -332,7 +366,18 @@ static int tow_device_make_node(struct tow_device *dev)
 	if (IS_ERR(node))
 		return PTR_ERR(node);
 	dev->node = node;
+	tow_peer_sysfs_device_add(dev);
 	return 0;
+}
+
+static void tow_device_drop_node(struct tow_device *dev)
+{
+	if (!dev->node)
+		return;
+	tow_peer_sysfs_device_remove(dev);
+	/* Waits for those who write to its files. */
+	device_unregister(dev->node);
+	dev->node = NULL;
 }
 
 /* Everything but the node: from here on open() works. */
@@ -346,14 +391,20 @@ static int tow_device_bring_up(struct tow_device *dev)
 	dev->pd = ib_alloc_pd(dev->ibdev, 0);
 	if (IS_ERR(dev->pd))
 		return PTR_ERR(dev->pd);
+	ret = tow_peers_start(dev);
+	if (ret)
+		goto err_dealloc_pd;
 	ret = xa_alloc_bh(&tow_devices, &dev->minor, dev,
 			  XA_LIMIT(0, TOW_DEVICES_MAX - 1), GFP_KERNEL);
 	if (ret)
-		goto err_dealloc_pd;
+		goto err_stop_peers;
 	ib_register_event_handler(&dev->events);
 	tow_maint_start(&dev->maint);
 	return 0;
 
+err_stop_peers:
+	tow_peers_stop_begin(dev);
+	tow_peers_stop(dev);
 err_dealloc_pd:
 	ib_dealloc_pd(dev->pd);
 	return ret;
@@ -364,9 +415,13 @@ static void tow_device_take_down(struct tow_device *dev)
 {
 	xa_erase_bh(&tow_devices, dev->minor);
 	ib_unregister_event_handler(&dev->events);
+	tow_peers_stop_begin(dev);
+	tow_directory_stop_begin(&dev->directory);
 	percpu_ref_kill(&dev->users);
 	tow_maint_stop_begin(&dev->maint);
 	wait_for_completion(&dev->users_gone);
+	tow_peers_stop(dev);
+	tow_directory_stop(&dev->directory);
 	tow_regions_stop(&dev->regions);
 	tow_pool_stop(&dev->pool);
 	tow_imports_stop(&dev->imports);
@@ -427,10 +482,8 @@ err_log:
  */
 void tow_device_remove(struct tow_device *dev)
 {
-	/* Removing the node waits for those who write to its files. */
 	WRITE_ONCE(dev->going, true);
-	if (dev->node)
-		device_unregister(dev->node);
+	tow_device_drop_node(dev);
 	tow_device_take_down(dev);
 	trace_tow_device_remove(dev);
 	tow_device_put(dev);
@@ -448,9 +501,7 @@ void tow_device_rename(struct tow_device *dev)
 	int ret;
 
 	tow_device_take_name(dev);
-	if (dev->node)
-		device_unregister(dev->node);
-	dev->node = NULL;
+	tow_device_drop_node(dev);
 	ret = tow_device_make_node(dev);
 	if (ret)
 		pr_err("%s: renamed, and left without a device node: error %d (rename it again, or load the module anew)\n",

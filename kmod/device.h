@@ -15,8 +15,10 @@
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
+#include "directory.h"
 #include "limits.h"
 #include "maint.h"
+#include "peer.h"
 #include "pool.h"
 #include "region.h"
 #include "uapi/towline.h"
@@ -83,6 +85,8 @@ enum tow_stat {
  * @pool: its slabs
  * @regions: its regions
  * @imports: its imported memory
+ * @peers: the nodes that it is connected to
+ * @directory: what it publishes
  * @stats: what has happened
  */
 struct tow_device {
@@ -107,6 +111,8 @@ struct tow_device {
 	struct tow_pool		pool;
 	struct tow_regions	regions;
 	struct tow_imports	imports;
+	struct tow_peers	peers;
+	struct tow_directory	directory;
 	atomic64_t		stats[TOW_STATS];
 };
 
@@ -128,6 +134,7 @@ static inline bool tow_device_going(struct tow_device *dev)
 
 /* main.c */
 extern struct workqueue_struct *tow_wq;
+extern struct workqueue_struct *tow_connect_wq;
 
 /* device.c */
 int tow_device_setup(void);
@@ -137,6 +144,7 @@ void tow_device_remove(struct tow_device *dev);
 void tow_device_rename(struct tow_device *dev);
 void tow_device_address_changed(void);
 struct tow_device *tow_device_get(unsigned int minor);
+struct tow_device *tow_device_find(struct ib_device *ibdev);
 void tow_device_put(struct tow_device *dev);
 bool tow_device_enter(struct tow_device *dev);
 void tow_device_leave(struct tow_device *dev);

@@ -105,6 +105,7 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 		return ERR_PTR(-ENOMEM);
 	mutex_init(&client->lock);
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
+	tow_directory_client_init(client);
 	client->dev = dev;
 	client->key = tow_client_key();
 	client->kuid = current_euid();
@@ -341,7 +342,8 @@ static int tow_file_join(struct tow_client *client, void __user *user)
 static bool tow_file_only_looks(unsigned int cmd)
 {
 	return cmd == TOW_IOCTL_QUERY || cmd == TOW_IOCTL_REGION_QUERY ||
-	       cmd == TOW_IOCTL_REGION_LIST;
+	       cmd == TOW_IOCTL_REGION_LIST || cmd == TOW_IOCTL_PEER_LIST ||
+	       cmd == TOW_IOCTL_EXPORT_LIST;
 }
 
 static bool tow_file_knows(unsigned int cmd)
@@ -358,6 +360,14 @@ static bool tow_file_knows(unsigned int cmd)
 	case TOW_IOCTL_REGION_ATTACH:
 	case TOW_IOCTL_REGION_IMPORT_USER:
 	case TOW_IOCTL_REGION_IMPORT_DMABUF:
+	case TOW_IOCTL_PEER_CONNECT:
+	case TOW_IOCTL_PEER_DISCONNECT:
+	case TOW_IOCTL_PEER_LIST:
+	case TOW_IOCTL_EXPORT:
+	case TOW_IOCTL_UNEXPORT:
+	case TOW_IOCTL_EXPORT_LIST:
+	case TOW_IOCTL_RESOLVE:
+	case TOW_IOCTL_RELEASE:
 		return true;
 	default:
 		return false;
@@ -385,6 +395,16 @@ static long tow_file_call(struct tow_client *client, unsigned int cmd,
 		return tow_file_query(dev, user);
 	case TOW_IOCTL_JOIN:
 		return tow_file_join(client, user);
+	case TOW_IOCTL_PEER_CONNECT:
+	case TOW_IOCTL_PEER_DISCONNECT:
+	case TOW_IOCTL_PEER_LIST:
+		return tow_peer_call(client, cmd, user);
+	case TOW_IOCTL_EXPORT:
+	case TOW_IOCTL_UNEXPORT:
+	case TOW_IOCTL_EXPORT_LIST:
+	case TOW_IOCTL_RESOLVE:
+	case TOW_IOCTL_RELEASE:
+		return tow_directory_call(client, cmd, user);
 	default:
 		return tow_region_call(client, cmd, user);
 	}

@@ -13,9 +13,12 @@
 #include <rdma/ib_verbs.h>
 
 #include "client.h"
+#include "debugfs.h"
 #include "device.h"
 
 struct workqueue_struct *tow_wq;
+/* Attempts to connect wait for work in the other one. */
+struct workqueue_struct *tow_connect_wq;
 
 static struct ib_client tow_ib_client;
 
@@ -97,9 +100,14 @@ static int __init tow_main_init(void)
 	tow_wq = alloc_workqueue("towline", WQ_UNBOUND, 0);
 	if (!tow_wq)
 		return -ENOMEM;
+	ret = -ENOMEM;
+	tow_connect_wq = alloc_workqueue("towline_connect", WQ_UNBOUND, 0);
+	if (!tow_connect_wq)
+		goto err_destroy_wq;
+	tow_debugfs_setup();
 	ret = tow_device_setup();
 	if (ret)
-		goto err_destroy_wq;
+		goto err_destroy_connect_wq;
 	ret = register_inetaddr_notifier(&tow_inet4_notifier);
 	if (ret)
 		goto err_device_cleanup;
@@ -118,6 +126,9 @@ err_unwatch_inet4:
 	unregister_inetaddr_notifier(&tow_inet4_notifier);
 err_device_cleanup:
 	tow_device_cleanup();
+err_destroy_connect_wq:
+	tow_debugfs_cleanup();
+	destroy_workqueue(tow_connect_wq);
 err_destroy_wq:
 	destroy_workqueue(tow_wq);
 	return ret;
@@ -130,7 +141,9 @@ static void __exit tow_main_exit(void)
 	unregister_inetaddr_notifier(&tow_inet4_notifier);
 	tow_device_cleanup();
 	tow_process_cleanup();
+	destroy_workqueue(tow_connect_wq);
 	destroy_workqueue(tow_wq);
+	tow_debugfs_cleanup();
 }
 
 module_init(tow_main_init);

@@ -20,6 +20,7 @@
 
 struct ib_device;
 struct tow_client;
+struct tow_cq_pool;
 struct tow_device;
 struct tow_session;
 
@@ -97,6 +98,8 @@ struct tow_address {
  * @session: the present one, with a reference; NULL: none
  * @other_end: loopback: the session of the passive end
  * @removed: not in tow_peers.by_id any more
+ * @overridden: @settings hold, and not the device's
+ * @settings: how to connect to it
  * @sent: control messages, of all sessions
  * @received: likewise
  * @bytes_written: that operations wrote there, of all sessions
@@ -120,6 +123,8 @@ struct tow_peer {
 	struct tow_session	*session;
 	struct tow_session	*other_end;
 	bool			removed;
+	bool			overridden;
+	struct tow_peer_settings settings;
 	atomic64_t		sent;
 	atomic64_t		received;
 	atomic64_t		bytes_written;
@@ -131,45 +136,83 @@ struct tow_peer {
 
 /**
  * struct tow_peers - a device's peers
- * @lock: protects all but @settings, @key, @cq_pool and @dirs; a session's lock
+ * @lock: protects all but @settings, @key, @self, @cq_pool and
+ *	@dirs; a session's lock
  *	may be taken within
  * @by_id: with a reference
  * @last_id: of the youngest
  * @attempts: struct tow_attempt that go on
- * @sessions: those that are not ENDED
+ * @sessions: those that are not ENDED, by number, with a reference
+ * @last_session: number of the youngest
+ * @clock: counts requests that came and sessions that became READY, to know which
+ *	was before which
  * @half_open: those of them that came from outside and are not AUTHENTICATED
  * @stopping: the device is going
  * @wait: woken when the state of a peer, an attempt or a session changes
  * @settings: see there
+ * @listening: the port that we listen on; 0: on none; under a lock of listen.c
  * @key: the cluster key
+ * @self: proves to the loopback peer that it is us: needs no cluster key
  * @control_pd: for control queue pairs: nobody's memory is reachable by it
  * @cq_pool: completion queues of data queue pairs
  * @dirs: where they are to be seen
  */
 struct tow_peers {
-	/* protects all but settings, key, cq_pool, dirs */
+	/* protects all but settings, key, self, cq_pool, dirs */
 	struct mutex			lock;
 	struct xarray			by_id;
 	u64				last_id;
 	struct list_head		attempts;
-	struct list_head		sessions;
+	struct xarray			sessions;
+	u64				last_session;
+	u64				clock;
 	unsigned int			half_open;
 	bool				stopping;
 	wait_queue_head_t		wait;
 	struct tow_peer_settings	settings;
+	u16				listening;
 	struct tow_cluster_key		key;
+	struct tow_cluster_key		self;
 	struct ib_pd			*control_pd;
 	struct tow_cq_pool		*cq_pool;
 	struct tow_peer_dirs		dirs;
 };
 
+/* peer.c */
+void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev);
+int tow_peers_start(struct tow_device *dev);
+void tow_peers_stop_begin(struct tow_device *dev);
+void tow_peers_stop(struct tow_device *dev);
+void tow_peers_cleanup(struct tow_peers *peers);
 void tow_peer_get(struct tow_peer *peer);
 void tow_peer_put(struct tow_peer *peer);
 struct tow_peer *tow_peer_find(struct tow_device *dev, u64 id);
+struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
+struct tow_peer *tow_peer_by_address(struct tow_device *dev,
+				     const struct tow_address *address);
+void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
+void tow_peer_dump(struct tow_peer *peer, const char *why);
+
+int tow_peer_session_add(struct tow_session *session);
+struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id);
+int tow_peer_begin(struct tow_session *session,
+		   const struct tow_address *address, struct tow_peer **result);
+int tow_peer_authenticated(struct tow_session *session);
+void tow_peer_session_ready(struct tow_session *session);
+void tow_peer_session_lost(struct tow_session *session, bool orderly);
+void tow_peer_session_gone(struct tow_session *session, bool orderly);
+
+/* attempt.c */
+int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
+		   const struct tow_peer_settings *settings, u32 timeout_ms,
+		   struct tow_peer **result);
 int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 		 struct tow_session **result);
-struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
-void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
+void tow_peer_remember(struct tow_peer *peer,
+		       const struct tow_peer_settings *settings);
+int tow_peer_disconnect(struct tow_peer *peer);
+
+/* peer_call.c */
 long tow_peer_call(struct tow_client *client, unsigned int cmd,
 		   void __user *user);
 

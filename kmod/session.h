@@ -9,7 +9,6 @@
 #ifndef TOW_SESSION_H
 #define TOW_SESSION_H
 
-#include <linux/completion.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
@@ -21,9 +20,11 @@
 
 #include "auth.h"
 #include "directory.h"
+#include "link.h"
+#include "peer.h"
 #include "wire.h"
 
-struct tow_cq;
+struct tow_buffer;
 struct tow_device;
 struct tow_peer;
 struct tow_session;
@@ -51,32 +52,8 @@ enum tow_session_state {
 	TOW_SESSION_ENDED
 };
 
-/**
- * struct tow_link - one queue pair of a session and its connection
- * @session: whose; the connection manager's identifier holds a reference to it
- * @index: of a data queue pair; -1: the control queue pair
- * @id: the connection manager's; NULL: not there
- * @cq: data: where it completes
- * @step: what the connection manager said last: see connect.c
- * @established: it is connected
- * @error: the first thing that went wrong with it
- * @lock: protects @ops and @closed
- * @ops: operations that the RDMA device has not completed
- * @closed: takes no more operations
- */
-struct tow_link {
-	struct tow_session	*session;
-	int			index;
-	struct rdma_cm_id	*id;
-	struct tow_cq		*cq;
-	unsigned int		step;
-	bool			established;
-	int			error;
-	/* protects ops, closed */
-	spinlock_t		lock;
-	struct list_head	ops;
-	bool			closed;
-};
+/* A session that is not READY after so long ends. */
+#define TOW_HANDSHAKE_MS	5000
 
 /* What may wait to be sent, beside what the directory keeps for itself. */
 #define TOW_SESSION_QUEUE_MAX	256
@@ -88,30 +65,42 @@ struct tow_link {
  *	whatever the directory keeps of it
  * @dev: the device, with a reference
  * @peer: whose it is; NULL before it is AUTHENTICATED; with a reference
- * @link_sessions: in tow_peers.sessions, under tow_peers.lock
- * @id: what both ends call it
+ * @index: its number in tow_peers.sessions
+ * @id: what both ends call it: the responder's @index
  * @initiator: our end made the request
  * @loopback: the other end is our own device
  * @handshake: who said what
+ * @data_reply: initiator: the answer to the last request for a data queue pair
  * @auth: the keys
- * @settings: see struct tow_peer_settings
+ * @settings: how it is connected and kept; a copy, as they may change
+ * @opened_at: when it was made, by tow_peers.clock
+ * @scope_id: initiator: as in struct tow_address
+ * @deadline: when it must be READY, in jiffies
+ * @hung_up: the connection manager says that the other end has gone
  *
  * @lock: protects what follows, up to @pump
  * @state: changed by tow_session_set_state() only
  * @error: why it ended
  * @reason: what the other end is told, or has told us: enum tow_wire_reason
+ * @why: the same, for people
  * @told: the other end said goodbye
+ * @ready_at: when it became READY, by tow_peers.clock; 0: not yet
+ * @half_open: it counts in tow_peers.half_open; under tow_peers.lock
  * @connected: data queue pairs that are
  * @ready_heard: the other end says that all are
  * @queue: struct tow_message that wait for credit
  * @queued: how many
  * @wait: woken when @state or a link's @step changes
  *
- * @pump: held by whoever sends; protects what follows, up to @received
+ * @setup: held by whoever makes, connects or accepts links, after a look whether
+ *	the session is alive.  Whoever accepts does so in the connection
+ *	manager's handler, so never destroy an identifier with it
+ * @pump: held by whoever sends; protects what follows, up to @closed
  * @counter_out: of the last message sent
  * @credits_used: messages sent, wrapping around
  * @credits_told: messages dealt with that the other end knows of
- * @free_buffers: bit mask of send buffers that are not in use
+ * @busy_buffers: bit mask of send buffers that are in use
+ * @closed: nothing is sent any more
  *
  * @received: messages dealt with, wrapping around; written by the receiving
  *	end's completions only, like @counter_in
@@ -130,38 +119,49 @@ struct tow_link {
  * @data: the data queue pairs
  * @timer: half open for too long; heartbeats; idleness
  * @end_work: from ENDING to ENDED
- * @ended: it is ENDED
  * @dir: what the directory keeps of it
  */
 struct tow_session {
 	struct kref		refs;
 	struct tow_device	*dev;
 	struct tow_peer		*peer;
-	struct list_head	link_sessions;
+	u64			index;
 	u64			id;
 	bool			initiator;
 	bool			loopback;
 	struct tow_handshake	handshake;
+	struct tow_wire_reply	data_reply;
 	struct tow_auth		auth;
+	struct tow_peer_settings settings;
+	u64			opened_at;
+	u32			scope_id;
+	unsigned long		deadline;
+	bool			hung_up;
 
 	/* protects state to queued */
 	spinlock_t		lock;
 	enum tow_session_state	state;
 	int			error;
 	u32			reason;
+	const char		*why;
 	bool			told;
+	u64			ready_at;
+	bool			half_open;
 	unsigned int		connected;
 	bool			ready_heard;
 	struct list_head	queue;
 	unsigned int		queued;
 	wait_queue_head_t	wait;
 
-	/* protects counter_out to free_buffers */
+	/* serialises the making of links with the session's end */
+	struct mutex		setup;
+	/* protects counter_out to closed */
 	struct mutex		pump;
 	u64			counter_out;
 	u32			credits_used;
 	u32			credits_told;
-	u64			free_buffers;
+	unsigned long		busy_buffers;
+	bool			closed;
 
 	u32			received;
 	u64			counter_in;
@@ -179,18 +179,52 @@ struct tow_session {
 	struct tow_link		*data;
 	struct delayed_work	timer;
 	struct work_struct	end_work;
-	struct completion	ended;
 	struct tow_session_dir	dir;
 };
 
 /* session.c */
+struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
+				    const struct tow_peer_settings *settings);
+int tow_session_set_qps(struct tow_session *session, unsigned int qps);
+int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id);
 void tow_session_get(struct tow_session *session);
 void tow_session_put(struct tow_session *session);
+bool tow_session_alive(struct tow_session *session);
+bool tow_session_set_state(struct tow_session *session,
+			   enum tow_session_state state);
+void tow_session_fail(struct tow_session *session, int error, u32 reason,
+		      const char *why);
+void tow_session_note(struct tow_session *session, const char *stage,
+		      u64 subject, int error);
+void tow_session_established(struct tow_link *link);
+void tow_session_hung_up(struct tow_session *session);
+int tow_session_error_of(u32 reason);
+const char *tow_session_explain(int error);
+u32 tow_session_reason_of(int error);
+
+/* message.c */
 int tow_session_send(struct tow_session *session, u8 type, u32 request,
 		     const void *body, size_t bytes);
 void tow_session_kick(struct tow_session *session);
-void tow_session_fail(struct tow_session *session, int error, u32 reason,
-		      const char *why);
-bool tow_session_alive(struct tow_session *session);
+int tow_session_post_receives(struct tow_session *session);
+void tow_session_close(struct tow_session *session);
+void tow_session_heartbeat(struct tow_session *session);
+void tow_session_say_ready(struct tow_session *session);
+int tow_buffers_make(struct tow_session *session);
+void tow_buffers_free(struct tow_session *session);
+
+/* accept.c */
+int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
+		       const struct rdma_conn_param *param);
+int tow_accept_auth(struct tow_session *session,
+		    const struct tow_wire_auth *auth);
+void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
+			int error);
+void tow_accept_check_ready(struct tow_session *session);
+
+/* connect.c */
+int tow_connect(struct tow_device *dev, const struct tow_address *address,
+		const struct tow_peer_settings *settings,
+		struct tow_peer **result);
 
 #endif /* TOW_SESSION_H */

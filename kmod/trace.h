@@ -15,7 +15,9 @@
 #include <linux/tracepoint.h>
 
 #include "device.h"
+#include "export.h"
 #include "recorder.h"
+#include "session.h"
 
 TRACE_DEFINE_ENUM(TOW_MAINT_WAITING);
 TRACE_DEFINE_ENUM(TOW_MAINT_CONNECTING);
@@ -275,6 +277,86 @@ TRACE_EVENT(tow_limit,
 		      __entry->amount)
 );
 
+/* ---- peers ---------------------------------------------------------------- */
+
+/* A peer goes from one state to another: enum tow_peer_state. */
+TRACE_EVENT(tow_peer_state,
+	    TP_PROTO(struct tow_peer *peer, int from, int to),
+	    TP_ARGS(peer, from, to),
+	    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+			     __field(u64, peer)
+			     __field(int, from)
+			     __field(int, to)
+	    ),
+	    TP_fast_assign(tow_device_name(peer->dev, __entry->name);
+			   __entry->peer = peer->id;
+			   __entry->from = from;
+			   __entry->to = to;
+	    ),
+	    TP_printk("%s peer=%llu from=%d to=%d", __entry->name,
+		      __entry->peer, __entry->from, __entry->to)
+);
+
+/* What happens to a session that has no peer so far. */
+TRACE_EVENT(tow_session,
+	    TP_PROTO(struct tow_session *session, const char *stage,
+		     u64 subject, int error),
+	    TP_ARGS(session, stage, subject, error),
+	    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+			     __array(char, stage, 64)
+			     __field(u64, session)
+			     __field(u64, subject)
+			     __field(int, error)
+	    ),
+	    TP_fast_assign(tow_device_name(session->dev, __entry->name);
+			   strscpy(__entry->stage, stage, 64);
+			   __entry->session = session->index;
+			   __entry->subject = subject;
+			   __entry->error = error;
+	    ),
+	    TP_printk("%s session=%llu stage=\"%s\" subject=%llu error=%d",
+		      __entry->name, __entry->session, __entry->stage,
+		      __entry->subject, __entry->error)
+);
+
+/* A control message: enum tow_wire_type. */
+TRACE_EVENT(tow_message,
+	    TP_PROTO(struct tow_session *session, bool sent, u8 type,
+		     u32 request, u32 bytes),
+	    TP_ARGS(session, sent, type, request, bytes),
+	    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+			     __field(u64, session)
+			     __field(bool, sent)
+			     __field(u8, type)
+			     __field(u32, request)
+			     __field(u32, bytes)
+	    ),
+	    TP_fast_assign(tow_device_name(session->dev, __entry->name);
+			   __entry->session = session->index;
+			   __entry->sent = sent;
+			   __entry->type = type;
+			   __entry->request = request;
+			   __entry->bytes = bytes;
+	    ),
+	    TP_printk("%s session=%llu %s type=%u request=%u bytes=%u",
+		      __entry->name, __entry->session,
+		      __entry->sent ? "sent" : "received", __entry->type,
+		      __entry->request, __entry->bytes)
+);
+
+/* A connection from outside was refused. */
+TRACE_EVENT(tow_refused,
+	    TP_PROTO(struct tow_device *dev, int error),
+	    TP_ARGS(dev, error),
+	    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+			     __field(int, error)
+	    ),
+	    TP_fast_assign(tow_device_name(dev, __entry->name);
+			   __entry->error = error;
+	    ),
+	    TP_printk("%s error=%d", __entry->name, __entry->error)
+);
+
 /* ---- auth, recorder ------------------------------------------------------- */
 
 /* What the flight recorder notes of a peer; error is 0 or a negative errno. */
@@ -299,6 +381,48 @@ TRACE_EVENT(tow_peer_event,
 	    TP_printk("%s peer=%llu epoch=%u stage=\"%s\" subject=%llu error=%d",
 		      __entry->name, __entry->peer, __entry->epoch,
 		      __entry->stage, __entry->subject, __entry->error)
+);
+
+/* ---- directory ------------------------------------------------------------ */
+
+DECLARE_EVENT_CLASS(tow_exported,
+		    TP_PROTO(struct tow_exported *exported),
+		    TP_ARGS(exported),
+		    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+				     __field(u64, id)
+				     __field(u64, region)
+				     __field(u64, bytes)
+				     __field(u32, rights)
+				     __field(u32, grants)
+		    ),
+		    TP_fast_assign(tow_device_name(exported->dev, __entry->name);
+				   __entry->id = exported->id;
+				   __entry->region = exported->region_id;
+				   __entry->bytes = exported->bytes;
+				   __entry->rights = exported->rights;
+				   __entry->grants = exported->grant_count;
+		    ),
+		    TP_printk("%s id=%llu region=%llu bytes=%llu rights=0x%x grants=%u",
+			      __entry->name, __entry->id, __entry->region,
+			      __entry->bytes, __entry->rights, __entry->grants)
+);
+
+/* Peers can find it. */
+DEFINE_EVENT(tow_exported, tow_export_publish,
+	     TP_PROTO(struct tow_exported *exported),
+	     TP_ARGS(exported)
+);
+
+/* They cannot any more; who has a grant is told to let go of it. */
+DEFINE_EVENT(tow_exported, tow_export_revoke,
+	     TP_PROTO(struct tow_exported *exported),
+	     TP_ARGS(exported)
+);
+
+/* Nobody reaches it any more. */
+DEFINE_EVENT(tow_exported, tow_export_end,
+	     TP_PROTO(struct tow_exported *exported),
+	     TP_ARGS(exported)
 );
 
 #endif /* TOW_TRACE_H */

@@ -49,7 +49,7 @@ enum tow_wire_feature {
  * @control.qps: data queue pairs that the sender would like
  * @data.session: as the reply to the control request had it
  * @data.qp_num: the sender's data queue pair
- * @data.mac: see tow_auth_data_mac()
+ * @data.mac: see auth.c
  *
  * All that the connection manager leaves of 92 bytes.
  */
@@ -89,7 +89,7 @@ struct tow_wire_request {
  * @features: CONTROL: bits of enum tow_wire_feature; DATA: zero
  * @qps: CONTROL: how many data queue pairs there will be; DATA: zero
  * @reserved: zero
- * @mac: of all of the above and of the request: see tow_auth_reply_mac()
+ * @mac: of all of the above and of the request: see auth.c
  */
 struct tow_wire_reply {
 	__le32	magic;
@@ -146,7 +146,7 @@ struct tow_wire_reject {
 #define TOW_WIRE_MESSAGE_BYTES	512
 
 /* Receives that each end keeps posted, hence messages on their way. */
-#define TOW_WIRE_CREDITS	32
+#define TOW_WIRE_CREDITS	16
 
 enum tow_wire_type {
 	TOW_WIRE_AUTH		= 1,	/* initiator: tow_wire_auth; the first */
@@ -159,7 +159,11 @@ enum tow_wire_type {
 	TOW_WIRE_RESOLVE	= 16,	/* tow_wire_resolve */
 	TOW_WIRE_RESOLVE_MORE	= 17,	/* tow_wire_resolve_more */
 	TOW_WIRE_RESOLVED	= 18,	/* tow_wire_resolved: answers both */
-	TOW_WIRE_CANCEL		= 19,	/* nobody waits for that RESOLVE any more */
+	/*
+	 * Nobody waits for that RESOLVE any more: answered by NOT_FOUND, unless
+	 * its answer is on its way; so each is answered once.
+	 */
+	TOW_WIRE_CANCEL		= 19,
 	TOW_WIRE_REVOKE		= 20,	/* tow_wire_grants: owner to resolver */
 	TOW_WIRE_REVOKED	= 21,	/* tow_wire_grants: its acknowledgement */
 	TOW_WIRE_RELEASE	= 22	/* tow_wire_grants: not used any more */
@@ -176,7 +180,7 @@ enum tow_wire_type {
  * @credits: how many of the receiver's messages the sender has dealt with in
  *	this session, wrapping around
  * @reserved2: zero
- * @mac: of the message, with this field zero: see tow_auth_message_mac()
+ * @mac: of the message, with this field zero: see auth.c
  */
 struct tow_wire_header {
 	__le16	bytes;
@@ -194,7 +198,7 @@ struct tow_wire_header {
 
 /**
  * struct tow_wire_auth - the initiator proves that it has the cluster key
- * @mac: see tow_auth_initiator_mac()
+ * @mac: see auth.c
  */
 struct tow_wire_auth {
 	__u8	mac[TOW_WIRE_MAC_BYTES];

@@ -15,7 +15,7 @@
  *
  * open(2) with O_RDWR gives everything the caller's permissions allow; with
  * O_RDONLY it gives the calls that only look (QUERY, REGION_QUERY,
- * REGION_LIST).  Errors of open(2) that are towline's own:
+ * REGION_LIST, PEER_LIST, EXPORT_LIST).  Errors of open(2) that are towline's own:
  *
  *	EINVAL		O_WRONLY: no call could answer through such a file
  *	ENODEV		the RDMA device is gone, or is going

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The responder: connections that other nodes make.
+ *
+ * A request for a control queue pair changes nothing but one of a bounded number
+ * of half-open sessions, which end soon: whoever it says it is from, it has not
+ * proved that.  Its proof is the first message, AUTH, which lets the node that
+ * has it replace what it had before.  Requests for data queue pairs carry a MAC
+ * that only the other end of an authenticated session can make.
+ *
+ * All of this but AUTH happens in the connection manager's handler of the new
+ * connection.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <rdma/ib_cm.h>
+
+#include "address.h"
+#include "device.h"
+#include "session.h"
+#include "trace.h"
+
+/* Tell the other end why, if it may be told. */
+static void tow_accept_reject(struct rdma_cm_id *id, int error)
+{
+	struct tow_wire_reject reject = {
+		.magic		= cpu_to_le32(TOW_WIRE_MAGIC),
+		.version	= cpu_to_le16(TOW_WIRE_VERSION),
+		.reason		= cpu_to_le16(tow_session_reason_of(error)),
+	};
+
+	rdma_reject(id, &reject, sizeof(reject),
+		    IB_CM_REJ_CONSUMER_DEFINED);
+}
+
+/* Is it one of ours, of a version that we know? */
+static int tow_accept_check(const struct tow_wire_request *request, u8 bytes)
+{
+	if (bytes < sizeof(*request) ||
+	    request->magic != cpu_to_le32(TOW_WIRE_MAGIC))
+		return -EPROTO;
+	if (request->version != cpu_to_le16(TOW_WIRE_VERSION))
+		return -EPROTONOSUPPORT;
+	if (request->kind != TOW_WIRE_CONTROL && request->kind != TOW_WIRE_DATA)
+		return -EPROTO;
+	return 0;
+}
+
+static bool tow_accept_is_us(struct tow_device *dev,
+			     const struct tow_wire_request *request)
+{
+	return !memcmp(request->incarnation, dev->incarnation,
+		       sizeof(dev->incarnation));
+}
+
+static int tow_accept_check_control(struct tow_device *dev,
+				    const struct tow_wire_request *request)
+{
+	u32 features = le32_to_cpu(request->control.features);
+	bool have_key = tow_cluster_key_there(&dev->peers.key);
+	u16 qps = le16_to_cpu(request->control.qps);
+
+	if (request->index || !qps || qps > TOW_QPS_MAX ||
+	    features & ~TOW_WIRE_AUTHENTICATED ||
+	    memchr_inv(request->control.reserved, 0,
+		       sizeof(request->control.reserved)))
+		return -EPROTO;
+	/* Who says that he is us proves it otherwise. */
+	if (tow_accept_is_us(dev, request))
+		return 0;
+	/* Both have a key, or neither has and that is allowed. */
+	if (have_key != !!(features & TOW_WIRE_AUTHENTICATED))
+		return -ENOKEY;
+	if (!have_key && !READ_ONCE(dev->peers.settings.allow_unauthenticated))
+		return -ENOKEY;
+	return 0;
+}
+
+/* What the transport knows must be what the request says. */
+static bool tow_accept_qp_num_fits(const struct rdma_conn_param *param,
+				   __le32 qp_num)
+{
+	return !param->qp_num || param->qp_num == le32_to_cpu(qp_num);
+}
+
+static int tow_accept_reply(struct tow_session *session)
+{
+	struct tow_handshake *handshake = &session->handshake;
+	struct tow_wire_reply *reply = &handshake->reply;
+	struct tow_device *dev = session->dev;
+
+	reply->magic = cpu_to_le32(TOW_WIRE_MAGIC);
+	reply->version = cpu_to_le16(TOW_WIRE_VERSION);
+	reply->kind = TOW_WIRE_CONTROL;
+	memcpy(reply->incarnation, dev->incarnation,
+	       sizeof(reply->incarnation));
+	reply->session = cpu_to_le64(session->id);
+	get_random_bytes(reply->nonce, sizeof(reply->nonce));
+	reply->qp_num = cpu_to_le32(session->control.id->qp->qp_num);
+	reply->features = handshake->request.control.features;
+	reply->qps = cpu_to_le16(session->qps);
+	return tow_auth_derive(&session->auth, session->loopback ?
+			       &dev->peers.self : &dev->peers.key, handshake,
+			       false, reply->mac);
+}
+
+/* With the session's setup lock. */
+static int tow_accept_control_setup(struct tow_session *session,
+				    struct rdma_cm_id *id,
+				    const struct rdma_conn_param *param)
+{
+	const struct tow_wire_request *request = &session->handshake.request;
+	struct rdma_conn_param answer;
+	unsigned int qps;
+	int ret;
+
+	tow_address_of(&id->route.addr.dst_addr, &session->handshake.initiator,
+		       NULL);
+	tow_address_of(&id->route.addr.src_addr, &session->handshake.responder,
+		       NULL);
+	session->control.id = id;
+	id->context = &session->control;
+	if (!tow_accept_qp_num_fits(param, request->control.qp_num))
+		return -EPROTO;
+	qps = min_t(u32, le16_to_cpu(request->control.qps),
+		    session->settings.qps_per_peer);
+	ret = tow_session_set_qps(session, qps);
+	if (!ret)
+		ret = tow_session_prepare(session, id);
+	if (!ret)
+		ret = tow_accept_reply(session);
+	if (ret)
+		return ret;
+	tow_link_conn_param(&session->control, &answer,
+			    &session->handshake.reply,
+			    sizeof(session->handshake.reply));
+	return rdma_accept(id, &answer);
+}
+
+/*
+ * The identifier is the session's, hence destroyed with it, from the moment that
+ * the setup takes it: 0 is returned then, after errors too.
+ */
+static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
+			      const struct rdma_conn_param *param)
+{
+	const struct tow_wire_request *request = param->private_data;
+	struct tow_peer_settings settings = dev->peers.settings;
+	struct tow_session *session;
+	int ret;
+
+	ret = tow_accept_check_control(dev, request);
+	if (ret)
+		return ret;
+	session = tow_session_new(dev, false, &settings);
+	if (IS_ERR(session))
+		return PTR_ERR(session);
+	mutex_lock(&session->setup);
+	if (!tow_session_alive(session)) {
+		mutex_unlock(&session->setup);
+		tow_session_put(session);
+		return -ENODEV;
+	}
+	session->handshake.request = *request;
+	session->loopback = tow_accept_is_us(dev, request);
+	ret = tow_accept_control_setup(session, id, param);
+	if (ret) {
+		tow_accept_reject(id, ret);
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "could not be accepted");
+	}
+	mutex_unlock(&session->setup);
+	tow_session_put(session);
+	return 0;
+}
+
+static int tow_accept_check_data(struct tow_session *session,
+				 const struct tow_wire_request *request)
+{
+	u8 mac[TOW_WIRE_SHORT_MAC_BYTES];
+	int ret;
+
+	if (READ_ONCE(session->state) != TOW_SESSION_AUTHENTICATED ||
+	    request->index >= session->qps || request->data.reserved ||
+	    session->data[request->index].id)
+		return -EPROTO;
+	ret = tow_auth_data_mac(&session->auth, true, session->id,
+				request->index,
+				le32_to_cpu(request->data.qp_num), mac);
+	if (ret)
+		return ret;
+	if (!tow_auth_equal(mac, request->data.mac, sizeof(mac)))
+		return -EKEYREJECTED;
+	return 0;
+}
+
+/* With the session's setup lock. */
+static int tow_accept_data_setup(struct tow_session *session,
+				 struct rdma_cm_id *id, unsigned int index)
+{
+	struct tow_link *link = &session->data[index];
+	struct tow_wire_reply reply = {
+		.magic		= cpu_to_le32(TOW_WIRE_MAGIC),
+		.version	= cpu_to_le16(TOW_WIRE_VERSION),
+		.kind		= TOW_WIRE_DATA,
+		.index		= index,
+		.session	= cpu_to_le64(session->id),
+	};
+	struct rdma_conn_param answer;
+	int ret;
+
+	link->id = id;
+	id->context = link;
+	ret = tow_link_create_qp(link);
+	if (ret)
+		return ret;
+	memcpy(reply.incarnation, session->dev->incarnation,
+	       sizeof(reply.incarnation));
+	reply.qp_num = cpu_to_le32(id->qp->qp_num);
+	ret = tow_auth_data_mac(&session->auth, false, session->id, index,
+				id->qp->qp_num, reply.mac);
+	if (ret)
+		return ret;
+	tow_link_conn_param(link, &answer, &reply, sizeof(reply));
+	return rdma_accept(id, &answer);
+}
+
+static int tow_accept_data(struct tow_device *dev, struct rdma_cm_id *id,
+			   const struct rdma_conn_param *param)
+{
+	const struct tow_wire_request *request = param->private_data;
+	struct tow_session *session;
+	int ret;
+
+	session = tow_peer_session_find(dev,
+					le64_to_cpu(request->data.session));
+	if (!session)
+		return -ECONNRESET;
+	mutex_lock(&session->setup);
+	if (!tow_session_alive(session))
+		ret = -ECONNRESET;
+	else if (!tow_accept_qp_num_fits(param, request->data.qp_num))
+		ret = -EPROTO;
+	else
+		ret = tow_accept_check_data(session, request);
+	if (ret)
+		goto out_unlock;
+	ret = tow_accept_data_setup(session, id, request->index);
+	if (ret) {
+		tow_accept_reject(id, ret);
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "a data queue pair could not be accepted");
+		ret = 0;
+	}
+out_unlock:
+	mutex_unlock(&session->setup);
+	tow_session_put(session);
+	return ret;
+}
+
+/**
+ * tow_accept_refused - a node was refused: it is counted and logged
+ * @dev: the device
+ * @from: where it is
+ * @error: why
+ *
+ * Not one line for each time that somebody tries.
+ */
+void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
+			int error)
+{
+	char name[TOW_DEVICE_NAME_MAX];
+
+	tow_stat_inc(dev, TOW_STAT_AUTH_REFUSED);
+	trace_tow_refused(dev, error);
+	tow_device_name(dev, name);
+	pr_warn_ratelimited("%s: a connection from %pI6c was refused: %s (error %d)\n",
+			    name, from, tow_session_explain(error), error);
+}
+
+/**
+ * tow_accept_request - somebody wants to connect
+ * @dev: the device; the caller is one of its users
+ * @id: the new connection
+ * @param: what came with the request
+ *
+ * In the connection manager's handler.
+ *
+ * Return: 0; another value: refused, and the connection manager is to destroy
+ * the identifier.
+ */
+int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
+		       const struct rdma_conn_param *param)
+{
+	const struct tow_wire_request *request = param->private_data;
+	struct in6_addr from;
+	int ret;
+
+	ret = request ? tow_accept_check(request, param->private_data_len) :
+			-EPROTO;
+	if (!ret)
+		ret = request->kind == TOW_WIRE_CONTROL ?
+		      tow_accept_control(dev, id, param) :
+		      tow_accept_data(dev, id, param);
+	if (ret) {
+		tow_address_of(&id->route.addr.dst_addr, &from, NULL);
+		tow_accept_refused(dev, &from, ret);
+		tow_accept_reject(id, ret);
+	}
+	return ret;
+}
+
+/**
+ * tow_accept_auth - the initiator proves that it holds the cluster key
+ * @session: the responder's session
+ * @auth: what it says
+ *
+ * Return: 0; -EKEYREJECTED: it does not.
+ */
+int tow_accept_auth(struct tow_session *session,
+		    const struct tow_wire_auth *auth)
+{
+	int ret;
+
+	if (!tow_auth_equal(auth->mac, session->auth.initiator_mac,
+			    sizeof(auth->mac)))
+		return -EKEYREJECTED;
+	ret = tow_peer_authenticated(session);
+	if (ret) {
+		/* Not the other end's fault: it is told why, and that is all. */
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "another connection goes on instead");
+		return 0;
+	}
+	if (!tow_session_set_state(session, TOW_SESSION_AUTHENTICATED))
+		return 0;
+	tow_session_note(session, "authenticated", session->id, 0);
+	tow_session_send(session, TOW_WIRE_AUTHED, 0, NULL, 0);
+	return 0;
+}
+
+/**
+ * tow_accept_check_ready - is the responder's session complete?
+ * @session: the session, of which a bit more is known now
+ */
+void tow_accept_check_ready(struct tow_session *session)
+{
+	unsigned long flags;
+	bool complete;
+
+	spin_lock_irqsave(&session->lock, flags);
+	complete = session->ready_heard && session->connected == session->qps;
+	spin_unlock_irqrestore(&session->lock, flags);
+	if (complete)
+		tow_session_say_ready(session);
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Attempts to connect: one for each address at a time, however many want the
+ * peer there.  An attempt is a work item's; those who want it wait, each as long
+ * as it likes, and the attempt goes on when they give up.
+ *
+ * An attempt that is refused because a connection is being made from the other
+ * side waits for that one, but not for ever: it may fail, so after a while the
+ * attempt begins anew.
+ */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "peer_state.h"
+#include "session.h"
+
+/* How long the other side's connection is waited for. */
+#define TOW_CROSSED_MS		2000
+
+/* Tries when connections end in the middle, as when the other side restarts. */
+#define TOW_RESET_TRIES		3
+
+/* Between tries at a peer that has too much to do. */
+#define TOW_BUSY_MS		100
+
+/**
+ * struct tow_attempt - somebody wants the peer at an address
+ * @refs: held by the work item and by each who waits
+ * @link: in tow_peers.attempts, until @done
+ * @dev: the device, with a reference
+ * @address: where
+ * @settings: how
+ * @deadline: when to give up, in jiffies
+ * @work: does it
+ * @done: the result is there; under tow_peers.lock
+ * @error: the result
+ * @peer: the result, with a reference
+ */
+struct tow_attempt {
+	struct kref			refs;
+	struct list_head		link;
+	struct tow_device		*dev;
+	struct tow_address		address;
+	struct tow_peer_settings	settings;
+	unsigned long			deadline;
+	struct work_struct		work;
+	bool				done;
+	int				error;
+	struct tow_peer			*peer;
+};
+
+static void tow_attempt_release(struct kref *refs)
+{
+	struct tow_attempt *attempt = container_of(refs, struct tow_attempt,
+						   refs);
+
+	if (attempt->peer)
+		tow_peer_put(attempt->peer);
+	tow_device_put(attempt->dev);
+	kfree(attempt);
+}
+
+static void tow_attempt_put(struct tow_attempt *attempt)
+{
+	kref_put(&attempt->refs, tow_attempt_release);
+}
+
+static bool tow_attempt_settled(struct tow_peer *peer)
+{
+	return READ_ONCE(peer->state) == TOW_PEER_READY ||
+	       READ_ONCE(peer->dev->peers.stopping);
+}
+
+/* Wait for the connection that is being made from the other side. */
+static int tow_attempt_wait_ready(struct tow_peer *peer)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+
+	wait_event_timeout(peers->wait, tow_attempt_settled(peer),
+			   msecs_to_jiffies(TOW_CROSSED_MS));
+	if (READ_ONCE(peers->stopping))
+		return -ENODEV;
+	return READ_ONCE(peer->state) == TOW_PEER_READY ? 0 : -EALREADY;
+}
+
+/* One try.  Return: as tow_connect(); -EALREADY and -EAGAIN: try again. */
+static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
+{
+	int ret;
+
+	ret = tow_connect(attempt->dev, &attempt->address, &attempt->settings,
+			  peer);
+	if (*peer && (!ret || ret == -EALREADY))
+		ret = tow_attempt_wait_ready(*peer);
+	if (ret == -EAGAIN)
+		msleep(TOW_BUSY_MS);
+	if (ret && *peer) {
+		tow_peer_put(*peer);
+		*peer = NULL;
+	}
+	return ret;
+}
+
+/* Is another try worth while?  Packets get lost, connections cross. */
+static bool tow_attempt_again(struct tow_attempt *attempt, int error,
+			      unsigned int *resets)
+{
+	if (READ_ONCE(attempt->dev->peers.stopping) ||
+	    !time_before(jiffies, attempt->deadline))
+		return false;
+	switch (error) {
+	case -EALREADY:
+	case -EAGAIN:
+	case -ETIMEDOUT:
+		return true;
+	case -ECONNRESET:
+		return ++*resets < TOW_RESET_TRIES;
+	default:
+		return false;
+	}
+}
+
+static void tow_attempt_work(struct work_struct *work)
+{
+	struct tow_attempt *attempt = container_of(work, struct tow_attempt,
+						   work);
+	struct tow_peers *peers = &attempt->dev->peers;
+	struct tow_peer *peer = NULL;
+	unsigned int resets = 0;
+	int ret;
+
+	do {
+		ret = tow_attempt_try(attempt, &peer);
+	} while (ret && tow_attempt_again(attempt, ret, &resets));
+	if (ret == -EALREADY)
+		ret = -ETIMEDOUT;
+	mutex_lock(&peers->lock);
+	attempt->error = ret;
+	attempt->peer = peer;
+	attempt->done = true;
+	list_del(&attempt->link);
+	mutex_unlock(&peers->lock);
+	wake_up_all(&peers->wait);
+	tow_attempt_put(attempt);
+}
+
+static bool tow_attempt_is_for(const struct tow_attempt *attempt,
+			       const struct tow_address *address)
+{
+	return ipv6_addr_equal(&attempt->address.in6, &address->in6) &&
+	       attempt->address.scope_id == address->scope_id &&
+	       attempt->address.port == address->port;
+}
+
+static struct tow_attempt *tow_attempt_find(struct tow_peers *peers,
+					    const struct tow_address *address)
+{
+	struct tow_attempt *attempt;
+
+	lockdep_assert_held(&peers->lock);
+	list_for_each_entry(attempt, &peers->attempts, link) {
+		if (tow_attempt_is_for(attempt, address))
+			return attempt;
+	}
+	return NULL;
+}
+
+static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
+					   const struct tow_address *address,
+					   const struct tow_peer_settings *how)
+{
+	struct tow_attempt *attempt;
+	u32 limit_ms = how->reconnect_timeout_ms;
+
+	attempt = kzalloc(sizeof(*attempt), GFP_KERNEL);
+	if (!attempt)
+		return NULL;
+	kref_init(&attempt->refs);
+	kref_get(&dev->refs);
+	attempt->dev = dev;
+	attempt->address = *address;
+	attempt->settings = *how;
+	attempt->deadline = jiffies + msecs_to_jiffies(limit_ms);
+	INIT_WORK(&attempt->work, tow_attempt_work);
+	return attempt;
+}
+
+/* The attempt that goes on, or a new one; with a reference for the caller. */
+static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
+					    const struct tow_address *address,
+					    const struct tow_peer_settings *how)
+{
+	struct tow_peers *peers = &dev->peers;
+	struct tow_attempt *attempt;
+
+	mutex_lock(&peers->lock);
+	attempt = tow_attempt_find(peers, address);
+	if (attempt) {
+		kref_get(&attempt->refs);
+		goto out_unlock;
+	}
+	if (peers->stopping) {
+		attempt = ERR_PTR(-ENODEV);
+		goto out_unlock;
+	}
+	attempt = tow_attempt_new(dev, address, how);
+	if (!attempt) {
+		attempt = ERR_PTR(-ENOMEM);
+		goto out_unlock;
+	}
+	list_add_tail(&attempt->link, &peers->attempts);
+	kref_get(&attempt->refs);
+	queue_work(tow_connect_wq, &attempt->work);
+out_unlock:
+	mutex_unlock(&peers->lock);
+	return attempt;
+}
+
+/**
+ * tow_peer_reach - the peer at an address, connected
+ * @dev: the device
+ * @address: the address, with its port
+ * @settings: how to connect, if need be
+ * @timeout_ms: how long to wait
+ * @result: the peer, with a reference for the caller
+ *
+ * Return: 0; the errors of TOW_IOCTL_PEER_CONNECT; -ENODEV: the device is going;
+ * -EINTR: a signal came.
+ */
+int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
+		   const struct tow_peer_settings *settings, u32 timeout_ms,
+		   struct tow_peer **result)
+{
+	struct tow_peers *peers = &dev->peers;
+	struct tow_attempt *attempt;
+	long left;
+	int ret;
+
+	*result = tow_peer_by_address(dev, address);
+	if (*result)
+		return 0;
+	attempt = tow_attempt_join(dev, address, settings);
+	if (IS_ERR(attempt))
+		return PTR_ERR(attempt);
+	left = wait_event_interruptible_timeout(peers->wait,
+						READ_ONCE(attempt->done),
+						msecs_to_jiffies(timeout_ms));
+	mutex_lock(&peers->lock);
+	if (attempt->done) {
+		ret = attempt->error;
+		*result = ret ? NULL : attempt->peer;
+		if (*result)
+			tow_peer_get(*result);
+	} else {
+		ret = left < 0 ? -EINTR : -ETIMEDOUT;
+	}
+	mutex_unlock(&peers->lock);
+	tow_attempt_put(attempt);
+	return ret;
+}
+
+/* The peer's session if it is READY, with a reference for the caller. */
+static struct tow_session *tow_peer_session(struct tow_peer *peer)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_session *session;
+
+	mutex_lock(&peers->lock);
+	session = peer->session;
+	if (session && peer->state == TOW_PEER_READY &&
+	    tow_session_alive(session))
+		tow_session_get(session);
+	else
+		session = NULL;
+	mutex_unlock(&peers->lock);
+	return session;
+}
+
+/**
+ * tow_peer_use - a peer's READY session, made anew if need be
+ * @peer: the peer
+ * @timeout_ms: how long to wait for that
+ * @result: the session, with a reference for the caller
+ *
+ * Return: 0; -ESTALE: that life of the node is over, and another has its address;
+ * otherwise as tow_peer_reach().
+ */
+int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
+		 struct tow_session **result)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peer_settings settings;
+	struct tow_address address;
+	struct tow_peer *found;
+	int ret;
+
+	*result = tow_peer_session(peer);
+	if (*result)
+		return 0;
+	mutex_lock(&peers->lock);
+	address = peer->addresses[0];
+	settings = peer->overridden ? peer->settings : peers->settings;
+	mutex_unlock(&peers->lock);
+	if (!address.port)
+		address.port = READ_ONCE(peers->settings.listen_port);
+	ret = tow_peer_reach(peer->dev, &address, &settings, timeout_ms,
+			     &found);
+	if (ret)
+		return ret;
+	ret = found == peer ? 0 : -ESTALE;
+	tow_peer_put(found);
+	if (ret)
+		return ret;
+	*result = tow_peer_session(peer);
+	return *result ? 0 : -ECONNRESET;
+}
+
+/**
+ * tow_peer_remember - connect to this peer with these settings from now on
+ * @peer: the peer
+ * @settings: the settings
+ */
+void tow_peer_remember(struct tow_peer *peer,
+		       const struct tow_peer_settings *settings)
+{
+	mutex_lock(&peer->dev->peers.lock);
+	peer->overridden = true;
+	peer->settings = *settings;
+	mutex_unlock(&peer->dev->peers.lock);
+}
+
+/**
+ * tow_peer_disconnect - end the connection to a peer
+ * @peer: the peer
+ *
+ * Return: 0: there is none any more; -EINTR: a signal came, it ends all the same.
+ */
+int tow_peer_disconnect(struct tow_peer *peer)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_session *session;
+	int ret;
+
+	mutex_lock(&peers->lock);
+	session = peer->session;
+	if (session)
+		tow_session_get(session);
+	mutex_unlock(&peers->lock);
+	if (!session)
+		return 0;
+	tow_session_fail(session, -ECONNRESET, TOW_WIRE_ADMIN,
+			 "an administrator disconnected it");
+	ret = wait_event_interruptible(session->wait,
+				       READ_ONCE(session->state) ==
+				       TOW_SESSION_ENDED);
+	tow_session_put(session);
+	return ret ? -EINTR : 0;
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The initiator: one attempt to connect to a node.
+ *
+ * An attempt is a work item's, so it may wait; whoever wants the peer waits for
+ * the attempt.  It goes step by step: address, route, control queue pair, the
+ * other end's proof, ours, then the data queue pairs one after the other.  Who
+ * the other end is turns out with its proof, and only then it can be seen that
+ * there is a connection to it already, or that one is being made from there.
+ */
+#include <linux/jiffies.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <linux/wait.h>
+#include <net/net_namespace.h>
+#include <rdma/ib_cache.h>
+
+#include "address.h"
+#include "device.h"
+#include "session.h"
+
+/* For one answer of the network or of the connection manager. */
+#define TOW_CONNECT_STEP_MS	2000
+
+static int tow_connect_result(struct tow_session *session,
+			      struct tow_link *link, enum tow_link_step step)
+{
+	unsigned long flags;
+	int ret = -EAGAIN;
+
+	spin_lock_irqsave(&session->lock, flags);
+	if (session->state >= TOW_SESSION_ENDING)
+		ret = session->error;
+	else if (link->error)
+		ret = link->error;
+	else if (link->step >= step)
+		ret = 0;
+	spin_unlock_irqrestore(&session->lock, flags);
+	return ret;
+}
+
+static int tow_connect_wait(struct tow_session *session, struct tow_link *link,
+			    enum tow_link_step step)
+{
+	int ret = -EAGAIN;
+
+	wait_event_timeout(session->wait,
+			   (ret = tow_connect_result(session, link, step)) !=
+			   -EAGAIN,
+			   msecs_to_jiffies(TOW_CONNECT_STEP_MS));
+	return ret == -EAGAIN ? -ETIMEDOUT : ret;
+}
+
+static int tow_connect_wait_state(struct tow_session *session,
+				  enum tow_session_state state)
+{
+	if (!wait_event_timeout(session->wait,
+				READ_ONCE(session->state) >= state,
+				msecs_to_jiffies(TOW_CONNECT_STEP_MS)))
+		return -ETIMEDOUT;
+	return tow_session_alive(session) ? 0 : session->error;
+}
+
+/* The address of one of the device's GIDs, to be connected from. */
+static int tow_connect_source(struct tow_session *session,
+			      struct sockaddr_storage *source)
+{
+	struct tow_device *dev = session->dev;
+	struct tow_address address = {};
+	union ib_gid gid;
+	int ret;
+
+	ret = rdma_query_gid(dev->ibdev, dev->port, session->settings.gid_index,
+			     &gid);
+	if (ret)
+		return -EADDRNOTAVAIL;
+	memcpy(&address.in6, gid.raw, sizeof(address.in6));
+	if (ipv6_addr_type(&address.in6) & IPV6_ADDR_LINKLOCAL)
+		address.scope_id = session->scope_id;
+	tow_address_to(&address, source);
+	return 0;
+}
+
+static int tow_connect_resolve_address(struct tow_link *link,
+				       const struct tow_address *address)
+{
+	struct tow_session *session = link->session;
+	struct sockaddr_storage source, target;
+	bool bound = session->settings.gid_index >= 0;
+	int ret = 0;
+
+	tow_address_to(address, &target);
+	if (bound)
+		ret = tow_connect_source(session, &source);
+	if (ret)
+		return ret;
+	rdma_set_service_type(link->id, session->settings.traffic_class);
+	return rdma_resolve_addr(link->id,
+				 bound ? (struct sockaddr *)&source : NULL,
+				 (struct sockaddr *)&target,
+				 TOW_CONNECT_STEP_MS);
+}
+
+/* What the administrator wants to be otherwise than the path says. */
+static void tow_connect_edit_path(struct tow_link *link)
+{
+	const struct tow_peer_settings *settings = &link->session->settings;
+	struct sa_path_rec *path = link->id->route.path_rec;
+	enum ib_mtu mtu = ib_mtu_int_to_enum(settings->mtu);
+
+	if (!path)
+		return;
+	if (settings->sl)
+		path->sl = settings->sl;
+	if (settings->mtu && mtu < path->mtu)
+		path->mtu = mtu;
+}
+
+/* A step of the setup, if the session still lives. */
+#define tow_connect_step(session, call) ({				\
+	int __ret;							\
+	mutex_lock(&(session)->setup);					\
+	__ret = tow_session_alive(session) ? (call) : (session)->error;	\
+	mutex_unlock(&(session)->setup);				\
+	__ret;								\
+})
+
+static int tow_connect_create_id(struct tow_link *link,
+				 const struct tow_address *address)
+{
+	struct rdma_cm_id *id;
+
+	id = rdma_create_id(&init_net, tow_link_event, link, RDMA_PS_TCP,
+			    IB_QPT_RC);
+	if (IS_ERR(id))
+		return PTR_ERR(id);
+	link->id = id;
+	return tow_connect_resolve_address(link, address);
+}
+
+static int tow_connect_resolve_route(struct tow_link *link)
+{
+	if (link->id->device != link->session->dev->ibdev)
+		return -EADDRNOTAVAIL;
+	rdma_set_ack_timeout(link->id, link->session->settings.timeout);
+	return rdma_resolve_route(link->id, TOW_CONNECT_STEP_MS);
+}
+
+static int tow_connect_request(struct tow_link *link,
+			       struct tow_wire_request *request)
+{
+	struct rdma_conn_param param;
+
+	request->magic = cpu_to_le32(TOW_WIRE_MAGIC);
+	request->version = cpu_to_le16(TOW_WIRE_VERSION);
+	memcpy(request->incarnation, link->session->dev->incarnation,
+	       sizeof(request->incarnation));
+	tow_link_conn_param(link, &param, request, sizeof(*request));
+	return rdma_connect(link->id, &param);
+}
+
+/* Address and route, which both kinds of links need. */
+static int tow_connect_reach(struct tow_link *link,
+			     const struct tow_address *address)
+{
+	struct tow_session *session = link->session;
+	int ret;
+
+	ret = tow_connect_step(session, tow_connect_create_id(link, address));
+	if (!ret)
+		ret = tow_connect_wait(session, link, TOW_LINK_ADDRESS);
+	if (!ret)
+		ret = tow_connect_step(session,
+				       tow_connect_resolve_route(link));
+	if (!ret)
+		ret = tow_connect_wait(session, link, TOW_LINK_ROUTE);
+	if (!ret)
+		tow_connect_edit_path(link);
+	return ret;
+}
+
+/* ---- the control queue pair ----------------------------------------------- */
+
+static int tow_connect_control_request(struct tow_link *link)
+{
+	struct tow_session *session = link->session;
+	struct tow_wire_request *request = &session->handshake.request;
+	int ret;
+
+	ret = tow_session_prepare(session, link->id);
+	if (ret)
+		return ret;
+	tow_address_of(&link->id->route.addr.src_addr,
+		       &session->handshake.initiator, NULL);
+	tow_address_of(&link->id->route.addr.dst_addr,
+		       &session->handshake.responder, NULL);
+	request->kind = TOW_WIRE_CONTROL;
+	get_random_bytes(request->control.nonce,
+			 sizeof(request->control.nonce));
+	request->control.qp_num = cpu_to_le32(link->id->qp->qp_num);
+	request->control.qps = cpu_to_le16(session->settings.qps_per_peer);
+	if (tow_cluster_key_there(&session->dev->peers.key))
+		request->control.features = cpu_to_le32(TOW_WIRE_AUTHENTICATED);
+	return tow_connect_request(link, request);
+}
+
+/* Does the answer make sense, and was it made with the cluster key? */
+static int tow_connect_check_reply(struct tow_session *session)
+{
+	const struct tow_wire_request *request = &session->handshake.request;
+	const struct tow_wire_reply *reply = &session->handshake.reply;
+	struct tow_device *dev = session->dev;
+	u8 mac[TOW_WIRE_MAC_BYTES];
+	unsigned int qps = le16_to_cpu(reply->qps);
+	int ret;
+
+	if (reply->magic != cpu_to_le32(TOW_WIRE_MAGIC) ||
+	    reply->kind != TOW_WIRE_CONTROL || reply->index)
+		return -EPROTO;
+	if (reply->version != cpu_to_le16(TOW_WIRE_VERSION))
+		return -EPROTONOSUPPORT;
+	if (reply->features != request->control.features)
+		return -ENOKEY;
+	if (!qps || qps > session->settings.qps_per_peer)
+		return -EPROTO;
+	session->loopback = !memcmp(reply->incarnation, dev->incarnation,
+				    sizeof(reply->incarnation));
+	/* It is us, who need no key to believe ourselves; or anybody else. */
+	if (!session->loopback &&
+	    !(request->control.features & cpu_to_le32(TOW_WIRE_AUTHENTICATED)) &&
+	    !READ_ONCE(dev->peers.settings.allow_unauthenticated))
+		return -ENOKEY;
+	ret = tow_auth_derive(&session->auth, session->loopback ?
+			      &dev->peers.self : &dev->peers.key,
+			      &session->handshake, true, mac);
+	if (ret)
+		return ret;
+	if (!tow_auth_equal(mac, reply->mac, sizeof(mac)))
+		return -EKEYREJECTED;
+	session->id = le64_to_cpu(reply->session);
+	return tow_session_set_qps(session, qps);
+}
+
+static int tow_connect_control(struct tow_session *session,
+			       const struct tow_address *address)
+{
+	struct tow_link *link = &session->control;
+	int ret;
+
+	ret = tow_connect_reach(link, address);
+	if (!ret)
+		ret = tow_connect_step(session,
+				       tow_connect_control_request(link));
+	if (!ret)
+		ret = tow_connect_wait(session, link, TOW_LINK_ESTABLISHED);
+	if (!ret)
+		ret = tow_connect_step(session,
+				       tow_connect_check_reply(session));
+	return ret;
+}
+
+static int tow_connect_prove(struct tow_session *session)
+{
+	struct tow_wire_auth auth;
+	int ret;
+
+	memcpy(auth.mac, session->auth.initiator_mac, sizeof(auth.mac));
+	ret = tow_session_send(session, TOW_WIRE_AUTH, 0, &auth, sizeof(auth));
+	if (!ret)
+		ret = tow_connect_wait_state(session,
+					     TOW_SESSION_AUTHENTICATED);
+	return ret;
+}
+
+/* ---- the data queue pairs ------------------------------------------------- */
+
+static int tow_connect_data_request(struct tow_link *link)
+{
+	struct tow_session *session = link->session;
+	struct tow_wire_request request = {
+		.kind		= TOW_WIRE_DATA,
+		.index		= link->index,
+		.data.session	= cpu_to_le64(session->id),
+	};
+	int ret;
+
+	ret = tow_link_create_qp(link);
+	if (ret)
+		return ret;
+	request.data.qp_num = cpu_to_le32(link->id->qp->qp_num);
+	ret = tow_auth_data_mac(&session->auth, true, session->id, link->index,
+				link->id->qp->qp_num, request.data.mac);
+	if (ret)
+		return ret;
+	return tow_connect_request(link, &request);
+}
+
+static int tow_connect_check_data_reply(struct tow_link *link)
+{
+	struct tow_session *session = link->session;
+	const struct tow_wire_reply *reply = &session->data_reply;
+	u8 mac[TOW_WIRE_SHORT_MAC_BYTES];
+	int ret;
+
+	if (reply->magic != cpu_to_le32(TOW_WIRE_MAGIC) ||
+	    reply->version != cpu_to_le16(TOW_WIRE_VERSION) ||
+	    reply->kind != TOW_WIRE_DATA || reply->index != link->index ||
+	    le64_to_cpu(reply->session) != session->id)
+		return -EPROTO;
+	ret = tow_auth_data_mac(&session->auth, false, session->id, link->index,
+				le32_to_cpu(reply->qp_num), mac);
+	if (ret)
+		return ret;
+	return tow_auth_equal(mac, reply->mac, sizeof(mac)) ? 0 : -EKEYREJECTED;
+}
+
+static int tow_connect_data(struct tow_link *link,
+			    const struct tow_address *address)
+{
+	struct tow_session *session = link->session;
+	int ret;
+
+	ret = tow_connect_reach(link, address);
+	if (!ret)
+		ret = tow_connect_step(session, tow_connect_data_request(link));
+	if (!ret)
+		ret = tow_connect_wait(session, link, TOW_LINK_ESTABLISHED);
+	if (!ret)
+		ret = tow_connect_check_data_reply(link);
+	return ret;
+}
+
+static int tow_connect_all(struct tow_session *session,
+			   const struct tow_address *address)
+{
+	unsigned int i;
+	int ret;
+
+	ret = tow_connect_prove(session);
+	for (i = 0; !ret && i < session->qps; i++)
+		ret = tow_connect_data(&session->data[i], address);
+	if (!ret)
+		ret = tow_session_send(session, TOW_WIRE_READY, 0, NULL, 0);
+	if (!ret)
+		ret = tow_connect_wait_state(session, TOW_SESSION_READY);
+	return ret;
+}
+
+/**
+ * tow_connect - one attempt to connect
+ * @dev: the device
+ * @address: where to
+ * @settings: how
+ * @result: the peer, with a reference for the caller.  Also with -EALREADY, when
+ *	it is known who is there but not connected to by us: it is connected, or
+ *	connects to us
+ *
+ * Return: 0: it is READY, or was a moment ago; -EALREADY: see @result; the errors
+ * of TOW_IOCTL_PEER_CONNECT; -ENODEV: the device is going.
+ */
+int tow_connect(struct tow_device *dev, const struct tow_address *address,
+		const struct tow_peer_settings *settings,
+		struct tow_peer **result)
+{
+	struct tow_session *session;
+	int ret;
+
+	*result = NULL;
+	session = tow_session_new(dev, true, settings);
+	if (IS_ERR(session))
+		return PTR_ERR(session);
+	session->scope_id = address->scope_id;
+	ret = tow_connect_control(session, address);
+	if (!ret) {
+		ret = tow_peer_begin(session, address, result);
+		if (!ret)
+			ret = tow_connect_all(session, address);
+	}
+	if (ret) {
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "could not be connected");
+		/* Nothing of it is left when the next attempt begins. */
+		wait_event(session->wait,
+			   READ_ONCE(session->state) == TOW_SESSION_ENDED);
+	}
+	tow_session_put(session);
+	return ret;
+}

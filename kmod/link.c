@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * One queue pair of a session: made, connected, and taken down.
+ *
+ * Normal operation
+ *
+ * Handlers of the connection manager only note how far it is, and wake whoever
+ * waits.  Who makes the connection (connect.c), or accepts it (accept.c), does
+ * the rest.
+ *
+ * The end
+ *
+ * A queue pair is moved to the error state first, where all of its work
+ * requests complete; then it is destroyed, which waits until the RDMA device has
+ * done with it: nothing that the other end has sent before takes effect after.
+ * Only then may anything that it reached be used for something else.
+ */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "ops.h"
+#include "session.h"
+
+/* Requests of a queue pair in the error state complete at once, or never. */
+#define TOW_LINK_DRAIN_MS	1000
+
+/* Reads in flight on one data queue pair, in each direction. */
+#define TOW_LINK_READS		16
+
+/* 7 would be for ever; who runs out of receives keeps to its credits. */
+#define TOW_LINK_RNR_RETRIES	6
+
+/**
+ * tow_link_init - a link without a queue pair
+ * @link: the link
+ * @session: whose it is
+ * @index: which: of a data queue pair, or TOW_LINK_CONTROL
+ */
+void tow_link_init(struct tow_link *link, struct tow_session *session,
+		   int index)
+{
+	memset(link, 0, sizeof(*link));
+	link->session = session;
+	link->index = index;
+	spin_lock_init(&link->lock);
+	INIT_LIST_HEAD(&link->ops);
+}
+
+/* Called in any context, maybe with the provider's locks held. */
+static void tow_link_qp_event(struct ib_event *event, void *context)
+{
+	struct tow_link *link = context;
+
+	switch (event->event) {
+	case IB_EVENT_QP_FATAL:
+	case IB_EVENT_QP_REQ_ERR:
+	case IB_EVENT_QP_ACCESS_ERR:
+		tow_session_fail(link->session, -EIO, TOW_WIRE_FAILED,
+				 "queue pair error");
+		break;
+	case IB_EVENT_COMM_EST:
+		/* The other end's last step got lost; its data did not. */
+		rdma_notify(link->id, IB_EVENT_COMM_EST);
+		break;
+	default:
+		break;
+	}
+}
+
+static int tow_link_create_control(struct tow_link *link)
+{
+	struct tow_session *session = link->session;
+	struct ib_qp_init_attr attr = {
+		.event_handler		= tow_link_qp_event,
+		.qp_context		= link,
+		.send_cq		= session->cq,
+		.recv_cq		= session->cq,
+		.cap.max_send_wr	= TOW_WIRE_CREDITS + 1,
+		.cap.max_recv_wr	= TOW_WIRE_CREDITS + 1,
+		.cap.max_send_sge	= 1,
+		.cap.max_recv_sge	= 1,
+		.sq_sig_type		= IB_SIGNAL_REQ_WR,
+		.qp_type		= IB_QPT_RC,
+	};
+
+	return rdma_create_qp(link->id, session->dev->peers.control_pd, &attr);
+}
+
+static int tow_link_create_data(struct tow_link *link)
+{
+	struct tow_session *session = link->session;
+	struct tow_device *dev = session->dev;
+	struct ib_qp_init_attr attr = {
+		.event_handler		= tow_link_qp_event,
+		.qp_context		= link,
+		.cap.max_recv_wr	= 1,
+		.cap.max_send_sge	= 1,
+		.cap.max_recv_sge	= 1,
+		.sq_sig_type		= IB_SIGNAL_REQ_WR,
+		.qp_type		= IB_QPT_RC,
+	};
+	u32 depth = min_t(u32, session->settings.queue_depth,
+			  dev->ibdev->attrs.max_qp_wr);
+	struct tow_cq *cq;
+	int ret;
+
+	cq = tow_cq_get(dev, depth + attr.cap.max_recv_wr);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	attr.send_cq = cq->cq;
+	attr.recv_cq = cq->cq;
+	attr.cap.max_send_wr = depth;
+	ret = rdma_create_qp(link->id, dev->pd, &attr);
+	if (ret) {
+		tow_cq_put(dev, cq, depth + attr.cap.max_recv_wr);
+		return ret;
+	}
+	link->cq = cq;
+	link->depth = depth;
+	return 0;
+}
+
+/**
+ * tow_link_create_qp - give a link its queue pair
+ * @link: the link; its identifier is there, and bound to our device
+ *
+ * tow_link_destroy() undoes it.
+ *
+ * Return: 0; -ENOSPC: the device has no more; -ENOMEM; what the provider says.
+ */
+int tow_link_create_qp(struct tow_link *link)
+{
+	if (link->index == TOW_LINK_CONTROL)
+		return tow_link_create_control(link);
+	return tow_link_create_data(link);
+}
+
+/**
+ * tow_link_conn_param - what to ask the connection manager for
+ * @link: the link
+ * @param: where to
+ * @data: private data
+ * @bytes: its size
+ */
+void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
+			 const void *data, u8 bytes)
+{
+	const struct ib_device_attr *attrs =
+		&link->session->dev->ibdev->attrs;
+	unsigned int reads = link->index == TOW_LINK_CONTROL ? 1 :
+			     TOW_LINK_READS;
+
+	memset(param, 0, sizeof(*param));
+	param->private_data = data;
+	param->private_data_len = bytes;
+	param->responder_resources = min_t(int, attrs->max_qp_rd_atom, reads);
+	param->initiator_depth = min_t(int, attrs->max_qp_init_rd_atom, reads);
+	param->retry_count = link->session->settings.retry_count;
+	param->rnr_retry_count = TOW_LINK_RNR_RETRIES;
+}
+
+static void tow_link_note_step(struct tow_link *link, enum tow_link_step step)
+{
+	struct tow_session *session = link->session;
+	unsigned long flags;
+
+	if (step == TOW_LINK_ESTABLISHED) {
+		spin_lock_irqsave(&link->lock, flags);
+		link->open = true;
+		spin_unlock_irqrestore(&link->lock, flags);
+	}
+	spin_lock_irqsave(&session->lock, flags);
+	link->step = step;
+	spin_unlock_irqrestore(&session->lock, flags);
+	wake_up_all(&session->wait);
+}
+
+static void tow_link_note_error(struct tow_link *link, int error)
+{
+	struct tow_session *session = link->session;
+	unsigned long flags;
+
+	spin_lock_irqsave(&session->lock, flags);
+	if (!link->error)
+		link->error = error;
+	spin_unlock_irqrestore(&session->lock, flags);
+	wake_up_all(&session->wait);
+}
+
+/* Who makes the connection says what it means; who accepts it cannot. */
+static void tow_link_failed(struct tow_link *link, int error)
+{
+	tow_link_note_error(link, error);
+	if (!link->session->initiator)
+		tow_session_fail(link->session, error, TOW_WIRE_FAILED,
+				 "connection manager error");
+}
+
+/* Keep what the other end said when it accepted; connect.c judges it. */
+static void tow_link_accepted(struct tow_link *link,
+			      const struct rdma_conn_param *param)
+{
+	struct tow_wire_reply *reply = &link->session->handshake.reply;
+
+	if (!param->private_data || param->private_data_len < sizeof(*reply)) {
+		tow_link_note_error(link, -EPROTO);
+		return;
+	}
+	/* Links are connected one after the other. */
+	if (link->index == TOW_LINK_CONTROL)
+		memcpy(reply, param->private_data, sizeof(*reply));
+	else
+		memcpy(&link->session->data_reply, param->private_data,
+		       sizeof(*reply));
+	tow_link_note_step(link, TOW_LINK_ESTABLISHED);
+}
+
+/* A consumer's rejection says why; any other, only that nobody is there. */
+static int tow_link_rejected(struct rdma_cm_id *id,
+			     struct rdma_cm_event *event)
+{
+	const struct tow_wire_reject *reject;
+	u8 bytes;
+
+	reject = rdma_consumer_reject_data(id, event, &bytes);
+	if (!reject || bytes < sizeof(*reject) ||
+	    reject->magic != cpu_to_le32(TOW_WIRE_MAGIC))
+		return -ECONNREFUSED;
+	if (reject->version != cpu_to_le16(TOW_WIRE_VERSION))
+		return -EPROTONOSUPPORT;
+	return tow_session_error_of(le16_to_cpu(reject->reason));
+}
+
+static int tow_link_status(struct rdma_cm_event *event, int otherwise)
+{
+	return event->status < 0 ? event->status : otherwise;
+}
+
+/**
+ * tow_link_event - the connection manager's handler
+ * @id: the link's identifier
+ * @event: what happened
+ *
+ * Return: 0 always: identifiers are destroyed with their links.
+ */
+int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct tow_link *link = id->context;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		tow_link_note_step(link, TOW_LINK_ADDRESS);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		tow_link_note_step(link, TOW_LINK_ROUTE);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		if (link->session->initiator) {
+			tow_link_accepted(link, &event->param.conn);
+		} else {
+			tow_link_note_step(link, TOW_LINK_ESTABLISHED);
+			tow_session_established(link);
+		}
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+		tow_link_failed(link, tow_link_status(event, -EHOSTUNREACH));
+		break;
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+		tow_link_failed(link, tow_link_status(event, -ECONNRESET));
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		tow_link_failed(link, tow_link_rejected(id, event));
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		tow_link_note_error(link, -ECONNRESET);
+		tow_session_hung_up(link->session);
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		tow_session_fail(link->session, -ENODEV, TOW_WIRE_GOING,
+				 "device removed");
+		break;
+	default:
+		break;
+	}
+	return 0;
+}
+
+/**
+ * tow_link_disconnect - let everything that was posted complete
+ * @link: the link; its queue pair may not be there
+ */
+void tow_link_disconnect(struct tow_link *link)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	unsigned long flags;
+
+	spin_lock_irqsave(&link->lock, flags);
+	link->open = false;
+	spin_unlock_irqrestore(&link->lock, flags);
+	if (!link->id || !link->id->qp)
+		return;
+	rdma_disconnect(link->id);
+	ib_modify_qp(link->id->qp, &attr, IB_QP_STATE);
+}
+
+static void tow_link_drain(struct tow_link *link)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
+
+	while (READ_ONCE(link->posted) && time_before(jiffies, end))
+		usleep_range(100, 1000);
+}
+
+/**
+ * tow_link_destroy - the end of a link's queue pair
+ * @link: the link, disconnected; its queue pair or identifier may not be there
+ *
+ * When it returns the other end reaches nothing by it any more, and all of its
+ * operations have ended.
+ */
+void tow_link_destroy(struct tow_link *link)
+{
+	struct tow_device *dev = link->session->dev;
+
+	tow_link_drain(link);
+	if (link->id) {
+		if (link->id->qp)
+			rdma_destroy_qp(link->id);
+		rdma_destroy_id(link->id);
+		link->id = NULL;
+	}
+	if (link->cq) {
+		tow_cq_flush(link->cq);
+		tow_ops_abandon(link);
+		tow_cq_put(dev, link->cq, link->depth + 1);
+		link->cq = NULL;
+	}
+}

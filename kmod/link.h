@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One queue pair of a session, and its connection.
+ */
+#ifndef TOW_LINK_H
+#define TOW_LINK_H
+
+#include <linux/list.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
+
+struct tow_cq;
+struct tow_device;
+struct tow_session;
+
+/**
+ * enum tow_link_step - how far connecting has come
+ * @TOW_LINK_NEW: nothing has happened
+ * @TOW_LINK_ADDRESS: the address is resolved (initiator)
+ * @TOW_LINK_ROUTE: the route is (initiator)
+ * @TOW_LINK_ESTABLISHED: it is connected
+ */
+enum tow_link_step {
+	TOW_LINK_NEW,
+	TOW_LINK_ADDRESS,
+	TOW_LINK_ROUTE,
+	TOW_LINK_ESTABLISHED
+};
+
+/* Of a data queue pair's index: it is the control queue pair. */
+#define TOW_LINK_CONTROL	(-1)
+
+/**
+ * struct tow_link - one queue pair of a session and its connection
+ * @session: whose; lives longer, as the session destroys its links
+ * @index: of a data queue pair, or TOW_LINK_CONTROL
+ * @id: the connection manager's; NULL: not there.  Its queue pair is ours
+ * @cq: data: where it completes; NULL: not there
+ * @depth: data: work requests that may be posted
+ * @step: how far it is; with @error under the session's lock
+ * @error: the first thing that went wrong before it was connected
+ * @lock: protects what follows; taken in any context
+ * @ops: struct tow_op that the RDMA device has not completed
+ * @posted: how many
+ * @open: takes operations
+ */
+struct tow_link {
+	struct tow_session	*session;
+	int			index;
+	struct rdma_cm_id	*id;
+	struct tow_cq		*cq;
+	u32			depth;
+	enum tow_link_step	step;
+	int			error;
+	/* protects ops, posted, open */
+	spinlock_t		lock;
+	struct list_head	ops;
+	unsigned int		posted;
+	bool			open;
+};
+
+void tow_link_init(struct tow_link *link, struct tow_session *session,
+		   int index);
+int tow_link_create_qp(struct tow_link *link);
+void tow_link_disconnect(struct tow_link *link);
+void tow_link_destroy(struct tow_link *link);
+int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
+void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
+			 const void *data, u8 bytes);
+
+/* cq.c: the completion queues of data queue pairs */
+struct tow_cq_pool;
+
+/**
+ * struct tow_cq - a completion queue that queue pairs share
+ * @link: in tow_cq_pool.list
+ * @cq: the RDMA device's
+ * @reserved: entries that queue pairs may fill
+ */
+struct tow_cq {
+	struct list_head	link;
+	struct ib_cq		*cq;
+	unsigned int		reserved;
+};
+
+struct tow_cq_pool *tow_cq_pool_new(void);
+void tow_cq_pool_free(struct tow_cq_pool *pool);
+struct tow_cq *tow_cq_get(struct tow_device *dev, unsigned int entries);
+void tow_cq_put(struct tow_device *dev, struct tow_cq *cq,
+		unsigned int entries);
+void tow_cq_flush(struct tow_cq *cq);
+
+#endif /* TOW_LINK_H */

@@ -1,0 +1,719 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Messages of a session: sending, receiving, credits.
+ *
+ * Each end keeps TOW_WIRE_CREDITS receives posted and tells, in every message,
+ * how many messages it has dealt with; so each knows how many it may send, and
+ * never more are on their way than there are receives.  The last credit is kept
+ * for the message that gives credit back, the last but one for heartbeats: two
+ * ends that have much to say cannot lock each other out.
+ *
+ * What comes in is dealt with one by one, by the completion queue's work item.
+ * Each step that a message has to take is refused if it is not its turn: a
+ * message is never believed because it was authenticated.
+ */
+#include <linux/jiffies.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "session.h"
+#include "trace.h"
+
+/* Credit is given back without anything else to say when so much is due. */
+#define TOW_CREDITS_DUE		(TOW_WIRE_CREDITS / 2)
+
+/* How long the last message may take before the queue pair goes. */
+#define TOW_GOODBYE_MS		200
+
+/**
+ * struct tow_buffer - one message that is being sent or received
+ * @cqe: its completion
+ * @session: whose
+ * @index: in the session's buffers
+ * @mapped: @dma holds
+ * @dma: of @data
+ * @data: the message
+ */
+struct tow_buffer {
+	struct ib_cqe		cqe;
+	struct tow_session	*session;
+	unsigned int		index;
+	bool			mapped;
+	u64			dma;
+	u8			data[TOW_WIRE_MESSAGE_BYTES]
+					__aligned(ARCH_DMA_MINALIGN);
+};
+
+/**
+ * struct tow_message - what waits to be sent
+ * @link: in tow_session.queue
+ * @type: enum tow_wire_type
+ * @request: as in the header
+ * @bytes: of @body
+ * @body: the message but its header
+ */
+struct tow_message {
+	struct list_head	link;
+	u8			type;
+	u32			request;
+	size_t			bytes;
+	u8			body[];
+};
+
+/* ---- what may be received ------------------------------------------------- */
+
+#define TOW_IN_OPENING		BIT(TOW_SESSION_OPENING)
+#define TOW_IN_AUTHENTICATED	BIT(TOW_SESSION_AUTHENTICATED)
+#define TOW_IN_READY		BIT(TOW_SESSION_READY)
+
+/**
+ * struct tow_rule - when a message is in its place
+ * @states: bits of the states that it may come in
+ * @from_initiator: the initiator may send it
+ * @from_responder: the responder may
+ * @least: bytes that its body has at least
+ * @most: bytes that its body has at most
+ */
+struct tow_rule {
+	u32	states;
+	bool	from_initiator;
+	bool	from_responder;
+	size_t	least;
+	size_t	most;
+};
+
+#define TOW_FIXED(type)		sizeof(type), sizeof(type)
+#define TOW_AT_LEAST(type)	sizeof(type), TOW_WIRE_BODY_BYTES
+
+static const struct tow_rule tow_rules[] = {
+	[TOW_WIRE_AUTH]		= { TOW_IN_OPENING, true, false,
+				    TOW_FIXED(struct tow_wire_auth) },
+	[TOW_WIRE_AUTHED]	= { TOW_IN_OPENING, false, true, 0, 0 },
+	[TOW_WIRE_READY]	= { TOW_IN_AUTHENTICATED, true, true, 0, 0 },
+	[TOW_WIRE_HEARTBEAT]	= { TOW_IN_AUTHENTICATED | TOW_IN_READY,
+				    true, true, 0, 0 },
+	[TOW_WIRE_CREDIT]	= { TOW_IN_AUTHENTICATED | TOW_IN_READY,
+				    true, true, 0, 0 },
+	[TOW_WIRE_GOODBYE]	= { TOW_IN_OPENING | TOW_IN_AUTHENTICATED |
+				    TOW_IN_READY, true, true,
+				    TOW_FIXED(struct tow_wire_goodbye) },
+	[TOW_WIRE_RESOLVE]	= { TOW_IN_READY, true, true,
+				    TOW_AT_LEAST(struct tow_wire_resolve) },
+	[TOW_WIRE_RESOLVE_MORE]	= { TOW_IN_READY, true, true,
+				    TOW_FIXED(struct tow_wire_resolve_more) },
+	[TOW_WIRE_RESOLVED]	= { TOW_IN_READY, true, true,
+				    TOW_AT_LEAST(struct tow_wire_resolved) },
+	[TOW_WIRE_CANCEL]	= { TOW_IN_READY, true, true, 0, 0 },
+	[TOW_WIRE_REVOKE]	= { TOW_IN_READY, true, true,
+				    TOW_AT_LEAST(struct tow_wire_grants) },
+	[TOW_WIRE_REVOKED]	= { TOW_IN_READY, true, true,
+				    TOW_AT_LEAST(struct tow_wire_grants) },
+	[TOW_WIRE_RELEASE]	= { TOW_IN_READY, true, true,
+				    TOW_AT_LEAST(struct tow_wire_grants) },
+};
+
+static bool tow_message_in_place(struct tow_session *session, u8 type,
+				 size_t bytes)
+{
+	enum tow_session_state state = READ_ONCE(session->state);
+	const struct tow_rule *rule;
+
+	if (type >= ARRAY_SIZE(tow_rules))
+		return false;
+	rule = &tow_rules[type];
+	if (!(rule->states & BIT(state)))
+		return false;
+	if (session->initiator ? !rule->from_responder : !rule->from_initiator)
+		return false;
+	return bytes >= rule->least && bytes <= rule->most;
+}
+
+/* ---- sending -------------------------------------------------------------- */
+
+static u32 tow_credits_left(struct tow_session *session)
+{
+	return TOW_WIRE_CREDITS -
+	       (session->credits_used - READ_ONCE(session->granted));
+}
+
+static struct tow_buffer *tow_buffer_get(struct tow_session *session)
+{
+	unsigned int index;
+
+	lockdep_assert_held(&session->pump);
+	index = find_first_zero_bit(&session->busy_buffers, TOW_WIRE_CREDITS);
+	if (index >= TOW_WIRE_CREDITS)
+		return NULL;
+	set_bit(index, &session->busy_buffers);
+	return &session->send[index];
+}
+
+static void tow_message_sent(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct tow_session *session = cq->cq_context;
+	struct tow_buffer *buffer = container_of(wc->wr_cqe, struct tow_buffer,
+						 cqe);
+
+	clear_bit(buffer->index, &session->busy_buffers);
+	if (wc->status == IB_WC_SUCCESS)
+		WRITE_ONCE(session->heard_at, jiffies);
+	else
+		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "a message could not be sent");
+	wake_up_all(&session->wait);
+	tow_session_kick(session);
+}
+
+/* Number it, sign it, post it. */
+static int tow_message_post(struct tow_session *session,
+			    struct tow_buffer *buffer, u8 type, u32 request,
+			    size_t bytes)
+{
+	struct ib_device *ibdev = session->dev->ibdev;
+	struct tow_wire_header *header = (void *)buffer->data;
+	struct ib_sge sge = {
+		.addr	= buffer->dma,
+		.length	= sizeof(*header) + bytes,
+		.lkey	= session->dev->peers.control_pd->local_dma_lkey,
+	};
+	struct ib_send_wr wr = {
+		.wr_cqe		= &buffer->cqe,
+		.sg_list	= &sge,
+		.num_sge	= 1,
+		.opcode		= IB_WR_SEND,
+		.send_flags	= IB_SEND_SIGNALED,
+	};
+	u32 received = READ_ONCE(session->received);
+	int ret;
+
+	lockdep_assert_held(&session->pump);
+	memset(header, 0, sizeof(*header));
+	header->bytes = cpu_to_le16(sge.length);
+	header->type = type;
+	header->request = cpu_to_le32(request);
+	header->counter = cpu_to_le64(++session->counter_out);
+	header->credits = cpu_to_le32(received);
+	ib_dma_sync_single_for_cpu(ibdev, buffer->dma, TOW_WIRE_MESSAGE_BYTES,
+				   DMA_TO_DEVICE);
+	ret = tow_auth_sign(&session->auth, buffer->data, sge.length);
+	ib_dma_sync_single_for_device(ibdev, buffer->dma,
+				      TOW_WIRE_MESSAGE_BYTES, DMA_TO_DEVICE);
+	if (!ret) {
+		buffer->cqe.done = tow_message_sent;
+		ret = ib_post_send(session->control.id->qp, &wr, NULL);
+	}
+	if (ret) {
+		clear_bit(buffer->index, &session->busy_buffers);
+		return ret;
+	}
+	session->credits_used++;
+	session->credits_told = received;
+	WRITE_ONCE(session->said_at, jiffies);
+	if (type != TOW_WIRE_HEARTBEAT && type != TOW_WIRE_CREDIT)
+		WRITE_ONCE(session->busy_at, jiffies);
+	if (session->peer)
+		atomic64_inc(&session->peer->sent);
+	trace_tow_message(session, true, type, request, sge.length);
+	return 0;
+}
+
+static struct tow_message *tow_message_next(struct tow_session *session)
+{
+	struct tow_message *message;
+	unsigned long flags;
+
+	spin_lock_irqsave(&session->lock, flags);
+	message = list_first_entry_or_null(&session->queue, struct tow_message,
+					   link);
+	if (message) {
+		list_del(&message->link);
+		session->queued--;
+	}
+	spin_unlock_irqrestore(&session->lock, flags);
+	return message;
+}
+
+/* Put what is to be sent next into a buffer.  Return: false: there is nothing. */
+static bool tow_message_take(struct tow_session *session,
+			     struct tow_buffer *buffer, u8 *type, u32 *request,
+			     size_t *bytes)
+{
+	void *body = buffer->data + sizeof(struct tow_wire_header);
+	struct tow_message *message = tow_message_next(session);
+
+	if (message) {
+		*type = message->type;
+		*request = message->request;
+		*bytes = message->bytes;
+		memcpy(body, message->body, message->bytes);
+		kfree(message);
+		return true;
+	}
+	if (READ_ONCE(session->state) != TOW_SESSION_READY)
+		return false;
+	*type = 0;
+	*request = 0;
+	*bytes = tow_directory_fill(session, type, request, body);
+	return *type;
+}
+
+static int tow_pump_messages(struct tow_session *session)
+{
+	struct tow_buffer *buffer;
+	size_t bytes;
+	u32 request;
+	u8 type;
+	int ret;
+
+	while (tow_credits_left(session) > 2) {
+		buffer = tow_buffer_get(session);
+		if (!buffer)
+			return 0;
+		if (!tow_message_take(session, buffer, &type, &request,
+				      &bytes)) {
+			clear_bit(buffer->index, &session->busy_buffers);
+			return 0;
+		}
+		ret = tow_message_post(session, buffer, type, request, bytes);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/* A message without a body, that leaves @reserve credits. */
+static int tow_pump_bare(struct tow_session *session, u8 type, u32 reserve)
+{
+	struct tow_buffer *buffer;
+
+	if (tow_credits_left(session) <= reserve)
+		return 0;
+	buffer = tow_buffer_get(session);
+	if (!buffer)
+		return 0;
+	return tow_message_post(session, buffer, type, 0, 0);
+}
+
+static int tow_pump_credit(struct tow_session *session)
+{
+	if (READ_ONCE(session->received) - session->credits_told <
+	    TOW_CREDITS_DUE)
+		return 0;
+	return tow_pump_bare(session, TOW_WIRE_CREDIT, 0);
+}
+
+/**
+ * tow_session_kick - send what there is to send
+ * @session: the session
+ *
+ * In process context.  Not with locks that tow_directory_fill() takes.
+ */
+void tow_session_kick(struct tow_session *session)
+{
+	int ret = 0;
+
+	mutex_lock(&session->pump);
+	if (!session->closed) {
+		ret = tow_pump_messages(session);
+		if (!ret)
+			ret = tow_pump_credit(session);
+	}
+	mutex_unlock(&session->pump);
+	if (ret)
+		tow_session_fail(session, ret, TOW_WIRE_FAILED,
+				 "a message could not be posted");
+}
+
+/**
+ * tow_session_heartbeat - say that we are there
+ * @session: the session
+ */
+void tow_session_heartbeat(struct tow_session *session)
+{
+	mutex_lock(&session->pump);
+	if (!session->closed)
+		tow_pump_bare(session, TOW_WIRE_HEARTBEAT, 1);
+	mutex_unlock(&session->pump);
+}
+
+/**
+ * tow_session_say_ready - the responder's session is READY, and says so
+ * @session: the session, AUTHENTICATED or further
+ *
+ * At once for everybody who sends: nothing that needs a READY session goes out
+ * before READY does, and nothing comes in before we are.
+ */
+void tow_session_say_ready(struct tow_session *session)
+{
+	bool done;
+	int ret = 0;
+
+	mutex_lock(&session->pump);
+	done = !session->closed &&
+	       tow_session_set_state(session, TOW_SESSION_READY);
+	if (done)
+		ret = tow_pump_bare(session, TOW_WIRE_READY, 0);
+	mutex_unlock(&session->pump);
+	if (ret)
+		tow_session_fail(session, ret, TOW_WIRE_FAILED,
+				 "READY could not be posted");
+	if (done)
+		tow_peer_session_ready(session);
+}
+
+/**
+ * tow_session_send - send a message
+ * @session: the session
+ * @type: enum tow_wire_type
+ * @request: for the header
+ * @body: the message but its header
+ * @bytes: of @body; at most TOW_WIRE_BODY_BYTES
+ *
+ * It is sent, in order, as soon as the other end has room for it.  In process
+ * context; see tow_session_kick() for locks.
+ *
+ * Return: 0; -ECONNRESET: the session has ended; -ENOBUFS: too much waits to be
+ * sent already; -ENOMEM.
+ */
+int tow_session_send(struct tow_session *session, u8 type, u32 request,
+		     const void *body, size_t bytes)
+{
+	struct tow_message *message;
+	unsigned long flags;
+	int ret = 0;
+
+	if (WARN_ON_ONCE(bytes > TOW_WIRE_BODY_BYTES))
+		return -EINVAL;
+	message = kmalloc(struct_size(message, body, bytes), GFP_KERNEL);
+	if (!message)
+		return -ENOMEM;
+	message->type = type;
+	message->request = request;
+	message->bytes = bytes;
+	if (bytes)
+		memcpy(message->body, body, bytes);
+	spin_lock_irqsave(&session->lock, flags);
+	if (session->state >= TOW_SESSION_ENDING) {
+		ret = -ECONNRESET;
+	} else if (session->queued >= TOW_SESSION_QUEUE_MAX) {
+		ret = -ENOBUFS;
+	} else {
+		list_add_tail(&message->link, &session->queue);
+		session->queued++;
+	}
+	spin_unlock_irqrestore(&session->lock, flags);
+	if (ret) {
+		kfree(message);
+		return ret;
+	}
+	tow_session_kick(session);
+	return 0;
+}
+
+static void tow_session_say_goodbye(struct tow_session *session)
+{
+	struct tow_wire_goodbye *goodbye;
+	struct tow_buffer *buffer;
+
+	lockdep_assert_held(&session->pump);
+	if (!tow_credits_left(session))
+		return;
+	buffer = tow_buffer_get(session);
+	if (!buffer)
+		return;
+	goodbye = (void *)(buffer->data + sizeof(struct tow_wire_header));
+	goodbye->reason = cpu_to_le32(session->reason);
+	goodbye->reserved = 0;
+	tow_message_post(session, buffer, TOW_WIRE_GOODBYE, 0,
+			 sizeof(*goodbye));
+}
+
+/**
+ * tow_session_close - the last message, and none after it
+ * @session: the session, ENDING
+ *
+ * Waits, not for long, until the other end has it.
+ */
+void tow_session_close(struct tow_session *session)
+{
+	bool connected = session->control.step == TOW_LINK_ESTABLISHED &&
+			 session->auth.send;
+	struct tow_message *message;
+
+	mutex_lock(&session->pump);
+	if (connected && !session->told && !session->hung_up &&
+	    session->error != -ETIMEDOUT)
+		tow_session_say_goodbye(session);
+	session->closed = true;
+	mutex_unlock(&session->pump);
+	wait_event_timeout(session->wait, !READ_ONCE(session->busy_buffers),
+			   msecs_to_jiffies(TOW_GOODBYE_MS));
+	while ((message = tow_message_next(session)))
+		kfree(message);
+}
+
+/* ---- receiving ------------------------------------------------------------ */
+
+static void tow_message_received(struct ib_cq *cq, struct ib_wc *wc);
+
+static int tow_buffer_post_receive(struct tow_session *session,
+				   struct tow_buffer *buffer)
+{
+	struct ib_sge sge = {
+		.addr	= buffer->dma,
+		.length	= TOW_WIRE_MESSAGE_BYTES,
+		.lkey	= session->dev->peers.control_pd->local_dma_lkey,
+	};
+	struct ib_recv_wr wr = {
+		.wr_cqe		= &buffer->cqe,
+		.sg_list	= &sge,
+		.num_sge	= 1,
+	};
+
+	buffer->cqe.done = tow_message_received;
+	return ib_post_recv(session->control.id->qp, &wr, NULL);
+}
+
+/**
+ * tow_session_post_receives - be ready for the other end's first messages
+ * @session: the session; its control queue pair was just made
+ *
+ * Return: 0, or what the provider says.
+ */
+int tow_session_post_receives(struct tow_session *session)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < TOW_WIRE_CREDITS && !ret; i++)
+		ret = tow_buffer_post_receive(session, &session->receive[i]);
+	return ret;
+}
+
+static int tow_message_goodbye(struct tow_session *session,
+			       const struct tow_wire_goodbye *goodbye)
+{
+	u32 reason = le32_to_cpu(goodbye->reason);
+
+	if (goodbye->reserved)
+		return -EPROTO;
+	WRITE_ONCE(session->told, true);
+	tow_session_fail(session, tow_session_error_of(reason), reason,
+			 "the other end said goodbye");
+	return 0;
+}
+
+static int tow_message_ready(struct tow_session *session)
+{
+	unsigned long flags;
+
+	if (session->initiator) {
+		if (tow_session_set_state(session, TOW_SESSION_READY))
+			tow_peer_session_ready(session);
+		return 0;
+	}
+	spin_lock_irqsave(&session->lock, flags);
+	session->ready_heard = true;
+	spin_unlock_irqrestore(&session->lock, flags);
+	tow_accept_check_ready(session);
+	return 0;
+}
+
+static int tow_message_dispatch(struct tow_session *session, u8 type,
+				u32 request, void *body, size_t bytes)
+{
+	if (!tow_message_in_place(session, type, bytes))
+		return -EPROTO;
+	if (request && (type < TOW_WIRE_RESOLVE || type > TOW_WIRE_CANCEL))
+		return -EPROTO;
+	switch (type) {
+	case TOW_WIRE_AUTH:
+		return tow_accept_auth(session, body);
+	case TOW_WIRE_AUTHED:
+		tow_session_set_state(session, TOW_SESSION_AUTHENTICATED);
+		return 0;
+	case TOW_WIRE_READY:
+		return tow_message_ready(session);
+	case TOW_WIRE_HEARTBEAT:
+	case TOW_WIRE_CREDIT:
+		return 0;
+	case TOW_WIRE_GOODBYE:
+		return tow_message_goodbye(session, body);
+	default:
+		return tow_directory_receive(session, type, request, body,
+					     bytes);
+	}
+}
+
+/* Is the header as it must be?  Takes the credits that it gives. */
+static int tow_message_check(struct tow_session *session,
+			     struct tow_wire_header *header, size_t bytes)
+{
+	u32 credits;
+
+	if (bytes < sizeof(*header) || le16_to_cpu(header->bytes) != bytes)
+		return -EPROTO;
+	if (!tow_auth_verify(&session->auth, header, bytes))
+		return -EKEYREJECTED;
+	if (le64_to_cpu(header->counter) != session->counter_in + 1)
+		return -EPROTO;
+	session->counter_in++;
+	if (header->reserved || header->reserved2)
+		return -EPROTO;
+	/* Not more than was sent, and never less than before. */
+	credits = le32_to_cpu(header->credits);
+	if (credits - session->granted >
+	    READ_ONCE(session->credits_used) - session->granted)
+		return -EPROTO;
+	WRITE_ONCE(session->granted, credits);
+	return 0;
+}
+
+static int tow_message_handle(struct tow_session *session,
+			      struct tow_buffer *buffer, size_t bytes)
+{
+	struct tow_wire_header *header = (void *)buffer->data;
+	int ret;
+
+	ret = tow_message_check(session, header, bytes);
+	if (ret)
+		return ret;
+	if (header->type != TOW_WIRE_HEARTBEAT &&
+	    header->type != TOW_WIRE_CREDIT)
+		WRITE_ONCE(session->busy_at, jiffies);
+	if (session->peer)
+		atomic64_inc(&session->peer->received);
+	trace_tow_message(session, false, header->type,
+			  le32_to_cpu(header->request), bytes);
+	return tow_message_dispatch(session, header->type,
+				    le32_to_cpu(header->request), header + 1,
+				    bytes - sizeof(*header));
+}
+
+/* Of the first message it says that the other end has not our cluster key. */
+static void tow_message_refused(struct tow_session *session, int error)
+{
+	if (error == -EKEYREJECTED && !session->peer)
+		tow_accept_refused(session->dev, &session->handshake.initiator,
+				   error);
+	else
+		tow_stat_inc(session->dev, TOW_STAT_HOSTILE);
+	tow_session_fail(session, error, error == -EKEYREJECTED ?
+			 TOW_WIRE_BAD_MAC : TOW_WIRE_PROTOCOL,
+			 "a message that must not be");
+}
+
+static void tow_message_received(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct tow_session *session = cq->cq_context;
+	struct ib_device *ibdev = session->dev->ibdev;
+	struct tow_buffer *buffer = container_of(wc->wr_cqe, struct tow_buffer,
+						 cqe);
+	int ret;
+
+	if (wc->status != IB_WC_SUCCESS) {
+		if (wc->status != IB_WC_WR_FLUSH_ERR)
+			tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL,
+					 "a message that could not be received");
+		return;
+	}
+	/* What comes after the end is nobody's. */
+	if (!tow_session_alive(session))
+		return;
+	WRITE_ONCE(session->heard_at, jiffies);
+	ib_dma_sync_single_for_cpu(ibdev, buffer->dma, TOW_WIRE_MESSAGE_BYTES,
+				   DMA_FROM_DEVICE);
+	ret = tow_message_handle(session, buffer, wc->byte_len);
+	ib_dma_sync_single_for_device(ibdev, buffer->dma,
+				      TOW_WIRE_MESSAGE_BYTES, DMA_FROM_DEVICE);
+	if (ret) {
+		tow_message_refused(session, ret);
+		return;
+	}
+	ret = tow_buffer_post_receive(session, buffer);
+	if (ret) {
+		tow_session_fail(session, ret, TOW_WIRE_FAILED,
+				 "a receive could not be posted");
+		return;
+	}
+	WRITE_ONCE(session->received, session->received + 1);
+	tow_session_kick(session);
+}
+
+/* ---- buffers -------------------------------------------------------------- */
+
+static int tow_buffers_map(struct tow_session *session,
+			   struct tow_buffer *buffers,
+			   enum dma_data_direction direction)
+{
+	struct ib_device *ibdev = session->dev->ibdev;
+	unsigned int i;
+
+	for (i = 0; i < TOW_WIRE_CREDITS; i++) {
+		struct tow_buffer *buffer = &buffers[i];
+
+		buffer->session = session;
+		buffer->index = i;
+		buffer->dma = ib_dma_map_single(ibdev, buffer->data,
+						TOW_WIRE_MESSAGE_BYTES,
+						direction);
+		if (ib_dma_mapping_error(ibdev, buffer->dma))
+			return -ENOMEM;
+		buffer->mapped = true;
+	}
+	return 0;
+}
+
+static void tow_buffers_unmap(struct tow_session *session,
+			      struct tow_buffer *buffers,
+			      enum dma_data_direction direction)
+{
+	unsigned int i;
+
+	if (!buffers)
+		return;
+	for (i = 0; i < TOW_WIRE_CREDITS; i++) {
+		if (buffers[i].mapped)
+			ib_dma_unmap_single(session->dev->ibdev,
+					    buffers[i].dma,
+					    TOW_WIRE_MESSAGE_BYTES, direction);
+	}
+	kfree(buffers);
+}
+
+/**
+ * tow_buffers_make - memory for a session's messages
+ * @session: the session
+ *
+ * tow_buffers_free() undoes it, after errors too.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_buffers_make(struct tow_session *session)
+{
+	int ret;
+
+	session->send = kcalloc(TOW_WIRE_CREDITS, sizeof(struct tow_buffer),
+				GFP_KERNEL);
+	session->receive = kcalloc(TOW_WIRE_CREDITS, sizeof(struct tow_buffer),
+				   GFP_KERNEL);
+	if (!session->send || !session->receive)
+		return -ENOMEM;
+	ret = tow_buffers_map(session, session->send, DMA_TO_DEVICE);
+	if (!ret)
+		ret = tow_buffers_map(session, session->receive,
+				      DMA_FROM_DEVICE);
+	return ret;
+}
+
+/**
+ * tow_buffers_free - undo tow_buffers_make()
+ * @session: the session; its control queue pair is destroyed
+ */
+void tow_buffers_free(struct tow_session *session)
+{
+	tow_buffers_unmap(session, session->send, DMA_TO_DEVICE);
+	tow_buffers_unmap(session, session->receive, DMA_FROM_DEVICE);
+	session->send = NULL;
+	session->receive = NULL;
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Programs' calls about peers.
+ */
+#include <linux/capability.h>
+#include <linux/limits.h>
+#include <linux/log2.h>
+#include <linux/uaccess.h>
+#include <net/ipv6.h>
+
+#include "client.h"
+#include "device.h"
+#include "listing.h"
+#include "session.h"
+
+/* Published sizes: see file.c. */
+#define TOW_PEER_CONNECT_PUBLISHED	96
+#define TOW_PEER_DISCONNECT_PUBLISHED	16
+#define TOW_PEER_INFO_PUBLISHED		112
+
+#define TOW_PEER_SETTINGS						\
+	(TOW_PEER_SET_GID_INDEX | TOW_PEER_SET_PKEY_INDEX |		\
+	 TOW_PEER_SET_SL | TOW_PEER_SET_TRAFFIC_CLASS |			\
+	 TOW_PEER_SET_MTU | TOW_PEER_SET_TIMEOUT |			\
+	 TOW_PEER_SET_RETRY_COUNT | TOW_PEER_SET_QUEUE_DEPTH |		\
+	 TOW_PEER_SET_QPS)
+
+/* A node's address: not many nodes', not nobody's. */
+static int tow_connect_address(const struct tow_peer_connect *call,
+			       struct tow_address *address)
+{
+	int type;
+
+	memcpy(&address->in6, call->address, sizeof(address->in6));
+	address->scope_id = call->scope_id;
+	address->port = call->port;
+	if (ipv6_addr_v4mapped(&address->in6)) {
+		__be32 in = address->in6.s6_addr32[3];
+
+		if (!in || ipv4_is_multicast(in) || ipv4_is_lbcast(in))
+			return -EINVAL;
+		return call->scope_id ? -EINVAL : 0;
+	}
+	type = ipv6_addr_type(&address->in6);
+	if (type == IPV6_ADDR_ANY || type & IPV6_ADDR_MULTICAST)
+		return -EINVAL;
+	if (!!(type & IPV6_ADDR_LINKLOCAL) != !!call->scope_id)
+		return -EINVAL;
+	return 0;
+}
+
+/* The same bounds as those of the files in sysfs: see peer_settings.c. */
+static int tow_connect_check(const struct tow_peer_settings *settings,
+			     struct ib_device *ibdev)
+{
+	if (settings->gid_index < -1 || settings->gid_index > 255 ||
+	    settings->pkey_index > U16_MAX || settings->sl > 15 ||
+	    settings->traffic_class > U8_MAX || settings->timeout > 31 ||
+	    settings->retry_count > 6 || !settings->qps_per_peer ||
+	    settings->qps_per_peer > TOW_QPS_MAX)
+		return -EINVAL;
+	if (settings->mtu && (settings->mtu < 256 || settings->mtu > 4096 ||
+			      !is_power_of_2(settings->mtu)))
+		return -EINVAL;
+	if (settings->queue_depth < 16 ||
+	    settings->queue_depth > ibdev->attrs.max_qp_wr)
+		return -EINVAL;
+	return 0;
+}
+
+/* The device's settings, but for those that the call has. */
+static int tow_connect_settings(struct tow_device *dev,
+				const struct tow_peer_connect *call,
+				struct tow_peer_settings *settings)
+{
+	u32 flags = call->flags;
+
+	*settings = dev->peers.settings;
+	if (flags & TOW_PEER_SET_GID_INDEX)
+		settings->gid_index = call->gid_index;
+	if (flags & TOW_PEER_SET_PKEY_INDEX)
+		settings->pkey_index = call->pkey_index;
+	if (flags & TOW_PEER_SET_SL)
+		settings->sl = call->sl;
+	if (flags & TOW_PEER_SET_TRAFFIC_CLASS)
+		settings->traffic_class = call->traffic_class;
+	if (flags & TOW_PEER_SET_MTU)
+		settings->mtu = call->mtu;
+	if (flags & TOW_PEER_SET_TIMEOUT)
+		settings->timeout = call->timeout;
+	if (flags & TOW_PEER_SET_RETRY_COUNT)
+		settings->retry_count = call->retry_count;
+	if (flags & TOW_PEER_SET_QUEUE_DEPTH)
+		settings->queue_depth = call->queue_depth;
+	if (flags & TOW_PEER_SET_QPS)
+		settings->qps_per_peer = call->qps;
+	return tow_connect_check(settings, dev->ibdev);
+}
+
+static int tow_call_connect_reach(struct tow_device *dev,
+				  struct tow_peer_connect *call)
+{
+	struct tow_peer_settings settings;
+	struct tow_address address;
+	struct tow_peer *peer;
+	u32 timeout_ms;
+	int ret;
+
+	ret = tow_connect_address(call, &address);
+	if (ret)
+		return ret;
+	if (!tow_device_enter(dev))
+		return -ENODEV;
+	ret = tow_connect_settings(dev, call, &settings);
+	tow_device_leave(dev);
+	if (ret)
+		return ret;
+	if (!address.port)
+		address.port = settings.listen_port;
+	timeout_ms = min_t(u32, call->timeout_ms ?:
+			   settings.reconnect_timeout_ms, INT_MAX);
+	ret = tow_peer_reach(dev, &address, &settings, timeout_ms, &peer);
+	if (ret)
+		return ret;
+	if (call->flags)
+		tow_peer_remember(peer, &settings);
+	call->peer = peer->id;
+	memcpy(call->incarnation, peer->incarnation,
+	       sizeof(call->incarnation));
+	tow_peer_put(peer);
+	return 0;
+}
+
+static int tow_call_connect(struct tow_client *client, void __user *user)
+{
+	struct tow_peer_connect call;
+	u32 user_size;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(call) < TOW_PEER_CONNECT_PUBLISHED);
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_PEER_CONNECT_PUBLISHED,
+			       user, &user_size);
+	if (ret)
+		return ret;
+	if (call.flags & ~TOW_PEER_SETTINGS || call.reserved)
+		return -EINVAL;
+	if (call.flags && !capable(CAP_NET_ADMIN))
+		return -EPERM;
+	ret = tow_call_connect_reach(client->dev, &call);
+	if (ret)
+		return ret;
+	return tow_file_copy_out(user, &call, sizeof(call), user_size);
+}
+
+static int tow_call_disconnect(struct tow_client *client, void __user *user)
+{
+	struct tow_peer_disconnect call;
+	struct tow_peer *peer;
+	u32 user_size;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(call) < TOW_PEER_DISCONNECT_PUBLISHED);
+
+	ret = tow_file_copy_in(&call, sizeof(call),
+			       TOW_PEER_DISCONNECT_PUBLISHED, user, &user_size);
+	if (ret)
+		return ret;
+	if (call.flags)
+		return -EINVAL;
+	if (!capable(CAP_NET_ADMIN))
+		return -EPERM;
+	peer = tow_peer_find(client->dev, call.peer);
+	if (!peer)
+		return -ENOENT;
+	ret = tow_peer_disconnect(peer);
+	tow_peer_put(peer);
+	return ret;
+}
+
+static bool tow_peer_list_next(struct tow_client *client, u32 flags,
+			       u64 *cursor, void *info)
+{
+	struct tow_peer *peer = tow_peer_next(client->dev, cursor);
+
+	if (!peer)
+		return false;
+	tow_peer_describe(peer, info);
+	tow_peer_put(peer);
+	return true;
+}
+
+static const struct tow_listing tow_peer_listing = {
+	.entry_published	= TOW_PEER_INFO_PUBLISHED,
+	.entry_bytes		= sizeof(struct tow_peer_info),
+	.next			= tow_peer_list_next,
+};
+
+/**
+ * tow_peer_call - a call about peers
+ * @client: who calls; it was checked that he may
+ * @cmd: which
+ * @user: its structure
+ *
+ * Return: 0 or a negative errno; -ENOTTY: it is none of these.
+ */
+long tow_peer_call(struct tow_client *client, unsigned int cmd,
+		   void __user *user)
+{
+	switch (cmd) {
+	case TOW_IOCTL_PEER_CONNECT:
+		return tow_call_connect(client, user);
+	case TOW_IOCTL_PEER_DISCONNECT:
+		return tow_call_disconnect(client, user);
+	case TOW_IOCTL_PEER_LIST:
+		return tow_listing_call(client, &tow_peer_listing, user);
+	default:
+		return -ENOTTY;
+	}
+}

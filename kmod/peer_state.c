@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The one table of what leads from one state of a peer to another.
+ * tests/unit/peer_state.c keeps it in step with Documentation/models/connect.pml.
+ */
+#include "peer_state.h"
+
+const struct tow_peer_rule tow_peer_rules[] = {
+	{ TOW_PEER_IDLE,	TOW_EVENT_CONNECT,	TOW_PEER_CONNECTING },
+	{ TOW_PEER_DEAD,	TOW_EVENT_CONNECT,	TOW_PEER_CONNECTING },
+	{ TOW_PEER_BROKEN,	TOW_EVENT_CONNECT,	TOW_PEER_CONNECTING },
+	{ TOW_PEER_CONNECTING,	TOW_EVENT_ESTABLISHED,	TOW_PEER_READY },
+	{ TOW_PEER_CONNECTING,	TOW_EVENT_BROKE,	TOW_PEER_BROKEN },
+	{ TOW_PEER_READY,	TOW_EVENT_BROKE,	TOW_PEER_BROKEN },
+	{ TOW_PEER_BROKEN,	TOW_EVENT_CLOSED,	TOW_PEER_IDLE },
+	{ TOW_PEER_BROKEN,	TOW_EVENT_FAILED,	TOW_PEER_DEAD },
+};
+
+const unsigned int tow_peer_rule_count =
+	sizeof(tow_peer_rules) / sizeof(tow_peer_rules[0]);
+
+/**
+ * tow_peer_next_state - where an event leads
+ * @state: enum tow_peer_state
+ * @event: enum tow_peer_event
+ *
+ * Return: enum tow_peer_state; -1: that event cannot happen in that state.
+ */
+int tow_peer_next_state(int state, int event)
+{
+	unsigned int i;
+
+	for (i = 0; i < tow_peer_rule_count; i++) {
+		if (tow_peer_rules[i].from == state &&
+		    tow_peer_rules[i].event == event)
+			return tow_peer_rules[i].to;
+	}
+	return -1;
+}
+
+/**
+ * tow_peer_state_name - a state, for people and for sysfs
+ * @state: enum tow_peer_state
+ *
+ * Return: a string that is never freed.
+ */
+const char *tow_peer_state_name(int state)
+{
+	switch (state) {
+	case TOW_PEER_IDLE:
+		return "idle";
+	case TOW_PEER_CONNECTING:
+		return "connecting";
+	case TOW_PEER_READY:
+		return "ready";
+	case TOW_PEER_BROKEN:
+		return "broken";
+	case TOW_PEER_DEAD:
+		return "dead";
+	default:
+		return "unknown";
+	}
+}

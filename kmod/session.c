@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A session's life: made, watched, ended.
+ *
+ * Normal operation
+ *
+ * A session is made by whoever connects (connect.c) or is connected to
+ * (accept.c).  From then on its timer watches over it: a session that is not
+ * READY by its deadline ends, and so does one whose other end has not been heard
+ * for too long.  The connection manager's own time-outs, about a minute, are not
+ * waited for.
+ *
+ * The end
+ *
+ * Whoever finds that a session cannot go on says so (tow_session_fail()), from
+ * any context.  The first one counts.  A work item does the rest: the directory
+ * lets nothing new begin, the other end is told, the queue pairs are destroyed,
+ * and only then is given up what the other end could reach by them.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/jiffies.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "session.h"
+#include "trace.h"
+
+/* The other end's goodbye may be just behind the connection manager's. */
+#define TOW_HANG_UP_MS		50
+
+/**
+ * tow_session_error_of - what an enum tow_wire_reason means to a caller
+ * @reason: the reason, as the other end said it
+ *
+ * Return: a negative errno.
+ */
+int tow_session_error_of(u32 reason)
+{
+	switch (reason) {
+	case TOW_WIRE_BAD_VERSION:
+		return -EPROTONOSUPPORT;
+	case TOW_WIRE_NO_KEY:
+		return -ENOKEY;
+	case TOW_WIRE_BAD_MAC:
+		return -EKEYREJECTED;
+	case TOW_WIRE_BUSY:
+		return -EAGAIN;
+	case TOW_WIRE_CROSSED:
+		return -EALREADY;
+	case TOW_WIRE_NO_ROOM:
+		return -ENOSPC;
+	case TOW_WIRE_MALFORMED:
+	case TOW_WIRE_PROTOCOL:
+		return -EPROTO;
+	case TOW_WIRE_REVOKE_LATE:
+		return -ETIMEDOUT;
+	default:
+		return -ECONNRESET;
+	}
+}
+
+/**
+ * tow_session_reason_of - what the other end is told of an error
+ * @error: a negative errno
+ *
+ * Return: an enum tow_wire_reason.
+ */
+u32 tow_session_reason_of(int error)
+{
+	switch (error) {
+	case -EPROTONOSUPPORT:
+		return TOW_WIRE_BAD_VERSION;
+	case -ENOKEY:
+		return TOW_WIRE_NO_KEY;
+	case -EKEYREJECTED:
+		return TOW_WIRE_BAD_MAC;
+	case -EAGAIN:
+		return TOW_WIRE_BUSY;
+	case -EALREADY:
+		return TOW_WIRE_CROSSED;
+	case -ENOSPC:
+	case -ENOMEM:
+		return TOW_WIRE_NO_ROOM;
+	case -EPROTO:
+		return TOW_WIRE_PROTOCOL;
+	case -ENODEV:
+		return TOW_WIRE_GOING;
+	default:
+		return TOW_WIRE_FAILED;
+	}
+}
+
+/* Not failures, whoever says so: nobody needs to know why. */
+static bool tow_session_orderly(u32 reason)
+{
+	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_ADMIN ||
+	       reason == TOW_WIRE_GOING || reason == TOW_WIRE_REPLACED ||
+	       reason == TOW_WIRE_CROSSED;
+}
+
+/**
+ * tow_session_explain - an error of connecting, for people
+ * @error: a negative errno
+ *
+ * Return: a string that is never freed.
+ */
+const char *tow_session_explain(int error)
+{
+	switch (error) {
+	case -EPROTONOSUPPORT:
+		return "another version of the protocol";
+	case -ENOKEY:
+		return "no cluster key on one side";
+	case -EKEYREJECTED:
+		return "another cluster key";
+	case -EAGAIN:
+		return "too many half-open connections";
+	case -ENOSPC:
+	case -ENOMEM:
+		return "no room for another connection";
+	case -EPROTO:
+		return "not understood";
+	case -ECONNRESET:
+		return "no such session";
+	case -ENODEV:
+		return "the device is going";
+	default:
+		return "failed";
+	}
+}
+
+/**
+ * tow_session_note - remember what happened
+ * @session: the session; before it has a peer only trace events are left
+ * @stage: a string that is never freed
+ * @subject: a number that says what it was about, or 0
+ * @error: a negative errno, or 0
+ */
+void tow_session_note(struct tow_session *session, const char *stage,
+		      u64 subject, int error)
+{
+	struct tow_peer *peer = session->peer;
+
+	if (peer)
+		tow_recorder_note(&peer->recorder, READ_ONCE(peer->epoch),
+				  stage, subject, error);
+	else
+		trace_tow_session(session, stage, subject, error);
+}
+
+/**
+ * tow_session_get - take a reference
+ * @session: the session
+ */
+void tow_session_get(struct tow_session *session)
+{
+	kref_get(&session->refs);
+}
+
+static void tow_session_release(struct kref *refs)
+{
+	struct tow_session *session = container_of(refs, struct tow_session,
+						   refs);
+
+	tow_directory_session_cleanup(session);
+	tow_auth_cleanup(&session->auth);
+	if (session->peer)
+		tow_peer_put(session->peer);
+	tow_device_put(session->dev);
+	kfree(session->data);
+	kfree(session);
+}
+
+/**
+ * tow_session_put - give a reference back
+ * @session: the session; may be gone afterwards
+ */
+void tow_session_put(struct tow_session *session)
+{
+	kref_put(&session->refs, tow_session_release);
+}
+
+/**
+ * tow_session_alive - may something still begin?
+ * @session: the session
+ *
+ * Return: false from ENDING on.
+ */
+bool tow_session_alive(struct tow_session *session)
+{
+	return READ_ONCE(session->state) < TOW_SESSION_ENDING;
+}
+
+/**
+ * tow_session_set_state - the next state
+ * @session: the session
+ * @state: one that the present one leads to
+ *
+ * Return: true; or false: the session is ENDING, and stays so.
+ */
+bool tow_session_set_state(struct tow_session *session,
+			   enum tow_session_state state)
+{
+	unsigned long flags;
+	bool result = false;
+
+	spin_lock_irqsave(&session->lock, flags);
+	if (session->state < TOW_SESSION_ENDING && session->state < state) {
+		session->state = state;
+		result = true;
+	}
+	spin_unlock_irqrestore(&session->lock, flags);
+	if (result)
+		wake_up_all(&session->wait);
+	return result;
+}
+
+/**
+ * tow_session_fail - the session cannot go on
+ * @session: the session; may be ENDING already
+ * @error: what whoever waits is told, a negative errno
+ * @reason: what the other end is told: enum tow_wire_reason
+ * @why: for the log, a string that is never freed
+ *
+ * In any context, with whatever locks but the session's.
+ */
+void tow_session_fail(struct tow_session *session, int error, u32 reason,
+		      const char *why)
+{
+	unsigned long flags;
+	bool first = false;
+
+	spin_lock_irqsave(&session->lock, flags);
+	if (session->state < TOW_SESSION_ENDING) {
+		session->state = TOW_SESSION_ENDING;
+		session->error = error;
+		session->reason = reason;
+		session->why = why;
+		first = true;
+		/* The list's reference is there until the work is done. */
+		queue_work(tow_wq, &session->end_work);
+	}
+	spin_unlock_irqrestore(&session->lock, flags);
+	if (!first)
+		return;
+	tow_session_note(session, why, reason, error);
+	wake_up_all(&session->wait);
+}
+
+/**
+ * tow_session_hung_up - the connection manager says that the other end has gone
+ * @session: the session
+ *
+ * What it said last is given the time to be heard first.
+ */
+void tow_session_hung_up(struct tow_session *session)
+{
+	WRITE_ONCE(session->hung_up, true);
+	if (tow_session_alive(session))
+		mod_delayed_work(tow_wq, &session->timer,
+				 msecs_to_jiffies(TOW_HANG_UP_MS));
+}
+
+/**
+ * tow_session_established - one more data queue pair is connected
+ * @link: it, or the control queue pair; responder's
+ */
+void tow_session_established(struct tow_link *link)
+{
+	struct tow_session *session = link->session;
+	unsigned long flags;
+
+	if (link->index == TOW_LINK_CONTROL)
+		return;
+	spin_lock_irqsave(&session->lock, flags);
+	session->connected++;
+	spin_unlock_irqrestore(&session->lock, flags);
+	tow_accept_check_ready(session);
+}
+
+/* ---- the timer ------------------------------------------------------------ */
+
+static void tow_session_watch_opening(struct tow_session *session)
+{
+	if (time_after(jiffies, session->deadline))
+		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
+				 "not ready in time");
+}
+
+static void tow_session_watch_ready(struct tow_session *session)
+{
+	struct tow_peer_settings *settings = &session->dev->peers.settings;
+	unsigned long beat = msecs_to_jiffies(READ_ONCE(settings->heartbeat_ms));
+	u32 misses = READ_ONCE(settings->heartbeat_misses);
+	u32 idle_s = READ_ONCE(settings->peer_idle_s);
+
+	if (time_after(jiffies, READ_ONCE(session->heard_at) + beat * misses)) {
+		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
+				 "silent for too long");
+		tow_peer_dump(session->peer, "silent for too long");
+	} else if (idle_s && !atomic_read(&session->users) &&
+		   time_after(jiffies, READ_ONCE(session->busy_at) +
+			      idle_s * HZ)) {
+		tow_session_fail(session, -ECONNRESET, TOW_WIRE_IDLE, "idle");
+	} else if (time_after_eq(jiffies, READ_ONCE(session->said_at) +
+				 beat / 2)) {
+		tow_session_heartbeat(session);
+	}
+}
+
+static void tow_session_tick(struct work_struct *work)
+{
+	struct tow_session *session = container_of(to_delayed_work(work),
+						   struct tow_session, timer);
+	u32 beat_ms = READ_ONCE(session->dev->peers.settings.heartbeat_ms);
+	bool ready = READ_ONCE(session->state) == TOW_SESSION_READY;
+
+	if (READ_ONCE(session->hung_up))
+		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "the other end hung up");
+	else if (ready)
+		tow_session_watch_ready(session);
+	else
+		tow_session_watch_opening(session);
+	/* Not after the end has begun, which waits for us. */
+	if (tow_session_alive(session))
+		queue_delayed_work(tow_wq, &session->timer,
+				   msecs_to_jiffies(beat_ms / 2));
+}
+
+/* ---- the end -------------------------------------------------------------- */
+
+static void tow_session_destroy_links(struct tow_session *session)
+{
+	unsigned int i;
+
+	/* Whoever makes links has finished, and nobody begins any more. */
+	mutex_lock(&session->setup);
+	mutex_unlock(&session->setup);
+	for (i = 0; i < session->qps; i++)
+		tow_link_disconnect(&session->data[i]);
+	tow_link_disconnect(&session->control);
+	for (i = 0; i < session->qps; i++)
+		tow_link_destroy(&session->data[i]);
+	tow_link_destroy(&session->control);
+	/* Waits for the last completion. */
+	if (session->cq)
+		ib_free_cq(session->cq);
+	session->cq = NULL;
+	tow_buffers_free(session);
+}
+
+static void tow_session_log_end(struct tow_session *session)
+{
+	char name[TOW_DEVICE_NAME_MAX];
+
+	if (!session->peer || tow_session_orderly(session->reason))
+		return;
+	tow_device_name(session->dev, name);
+	pr_warn_ratelimited("%s: connection to %pI6c ended: %s (error %d)\n",
+			    name, session->initiator ?
+			    &session->handshake.responder :
+			    &session->handshake.initiator,
+			    session->why, session->error);
+}
+
+static void tow_session_end(struct work_struct *work)
+{
+	struct tow_session *session = container_of(work, struct tow_session,
+						   end_work);
+
+	tow_session_log_end(session);
+	tow_peer_session_lost(session, tow_session_orderly(session->reason));
+	tow_directory_session_lost(session);
+	tow_session_close(session);
+	tow_session_destroy_links(session);
+	/* Only now: handlers of the connection manager start it, too. */
+	cancel_delayed_work_sync(&session->timer);
+	tow_directory_session_gone(session);
+	tow_session_note(session, "queue pairs destroyed", 0, 0);
+	spin_lock_irq(&session->lock);
+	session->state = TOW_SESSION_ENDED;
+	spin_unlock_irq(&session->lock);
+	wake_up_all(&session->wait);
+	/* Takes the list's reference. */
+	tow_peer_session_gone(session, tow_session_orderly(session->reason));
+}
+
+/* ---- the beginning -------------------------------------------------------- */
+
+/**
+ * tow_session_new - a session, OPENING, in the device's list
+ * @dev: the device
+ * @initiator: our end makes the request
+ * @settings: how to connect and to keep it
+ *
+ * tow_session_fail() ends it, whatever became of it.
+ *
+ * Return: the session with a reference for the caller; -ENODEV: the device is
+ * going; -EAGAIN: too many are half open; -ENOMEM.
+ */
+struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
+				    const struct tow_peer_settings *settings)
+{
+	struct tow_session *session;
+	int ret;
+
+	session = kzalloc(sizeof(*session), GFP_KERNEL);
+	if (!session)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&session->refs);
+	kref_get(&dev->refs);
+	session->dev = dev;
+	session->initiator = initiator;
+	session->settings = *settings;
+	session->deadline = jiffies + msecs_to_jiffies(TOW_HANDSHAKE_MS);
+	session->heard_at = jiffies;
+	session->said_at = jiffies;
+	session->busy_at = jiffies;
+	spin_lock_init(&session->lock);
+	mutex_init(&session->pump);
+	/*
+	 * Two classes for lockdep: only the responder's is taken within the
+	 * connection manager's handlers, and only the initiator's around calls
+	 * that take the handlers' lock.
+	 */
+	if (initiator)
+		mutex_init(&session->setup);
+	else
+		mutex_init(&session->setup);
+	INIT_LIST_HEAD(&session->queue);
+	init_waitqueue_head(&session->wait);
+	tow_link_init(&session->control, session, TOW_LINK_CONTROL);
+	INIT_DELAYED_WORK(&session->timer, tow_session_tick);
+	INIT_WORK(&session->end_work, tow_session_end);
+	tow_directory_session_init(session);
+	ret = tow_peer_session_add(session);
+	if (ret) {
+		tow_session_put(session);
+		return ERR_PTR(ret);
+	}
+	queue_delayed_work(tow_wq, &session->timer,
+			   msecs_to_jiffies(TOW_HANDSHAKE_MS) / 4);
+	return session;
+}
+
+/**
+ * tow_session_prepare - the control queue pair, ready to receive
+ * @session: the session
+ * @id: its connection; the session's from now on, whatever is returned
+ *
+ * Return: 0; -ENOSPC, -ENOMEM; what the provider says.
+ */
+int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
+{
+	struct ib_cq *cq;
+	int ret;
+
+	lockdep_assert_held(&session->setup);
+	session->control.id = id;
+	ret = tow_buffers_make(session);
+	if (ret)
+		return ret;
+	cq = ib_alloc_cq_any(session->dev->ibdev, session,
+			     2 * (TOW_WIRE_CREDITS + 1),
+			     IB_POLL_UNBOUND_WORKQUEUE);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	session->cq = cq;
+	ret = tow_link_create_qp(&session->control);
+	if (ret)
+		return ret;
+	return tow_session_post_receives(session);
+}
+
+/**
+ * tow_session_set_qps - how many data queue pairs there will be
+ * @session: the session, without any so far
+ * @qps: how many, at least 1
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_session_set_qps(struct tow_session *session, unsigned int qps)
+{
+	unsigned int i;
+
+	session->data = kcalloc(qps, sizeof(*session->data), GFP_KERNEL);
+	if (!session->data)
+		return -ENOMEM;
+	for (i = 0; i < qps; i++)
+		tow_link_init(&session->data[i], session, i);
+	session->qps = qps;
+	return 0;
+}
