@@ -623,6 +623,16 @@ void tow_peer_dump(struct tow_peer *peer, const char *why)
 	tow_recorder_dump(&peer->recorder, device, name, why);
 }
 
+static void tow_peer_add_numbers(struct tow_session *session,
+				 struct tow_peer_info *info)
+{
+	u32 grants, remotes;
+
+	tow_directory_session_numbers(session, &grants, &remotes);
+	info->grants += grants;
+	info->remotes += remotes;
+}
+
 /**
  * tow_peer_describe - what can be seen of a peer
  * @peer: the peer
@@ -631,7 +641,7 @@ void tow_peer_dump(struct tow_peer *peer, const char *why)
 void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 {
 	struct tow_peers *peers = &peer->dev->peers;
-	struct tow_session *session;
+	struct tow_session *session, *other;
 	u32 size = info->size;
 
 	memset(info, 0, sizeof(*info));
@@ -653,7 +663,15 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	session = peer->session;
 	if (session)
 		tow_session_get(session);
+	other = peer->other_end;
+	if (other)
+		tow_session_get(other);
 	mutex_unlock(&peers->lock);
+	if (other) {
+		/* The grants are its, as it is the one that is asked. */
+		tow_peer_add_numbers(other, info);
+		tow_session_put(other);
+	}
 	if (!session)
 		return;
 	info->qps = session->qps;
@@ -662,7 +680,7 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	if (session->handshake.request.control.features &
 	    cpu_to_le32(TOW_WIRE_AUTHENTICATED))
 		info->flags |= TOW_PEER_AUTHENTICATED;
-	tow_directory_session_numbers(session, &info->grants, &info->remotes);
+	tow_peer_add_numbers(session, info);
 	tow_session_put(session);
 }
 
@@ -739,14 +757,11 @@ void tow_peers_stop_begin(struct tow_device *dev)
 	tow_listen_move(dev, 0);
 }
 
+/* Without the lock, as whoever waits cannot take it while it looks. */
 static bool tow_peers_quiet(struct tow_peers *peers)
 {
-	bool quiet;
-
-	mutex_lock(&peers->lock);
-	quiet = xa_empty(&peers->sessions) && list_empty(&peers->attempts);
-	mutex_unlock(&peers->lock);
-	return quiet;
+	return xa_empty(&peers->sessions) &&
+	       list_empty_careful(&peers->attempts);
 }
 
 /**
@@ -762,6 +777,9 @@ void tow_peers_stop(struct tow_device *dev)
 	unsigned long index;
 
 	wait_event(peers->wait, tow_peers_quiet(peers));
+	/* Whoever made it quiet has let go of the lock. */
+	mutex_lock(&peers->lock);
+	mutex_unlock(&peers->lock);
 	xa_for_each(&peers->by_id, index, peer) {
 		mutex_lock(&peers->lock);
 		tow_peer_take_out(peer);
