@@ -377,8 +377,6 @@ TEST_F(import, huge_pages)
 {
 	char *at, count[16];
 
-	/* Several small chunks make a large one again, if they must. */
-	tow_write_file("/proc/sys/vm/compact_memory", "1");
 	ASSERT_EQ(0, tow_write_file("/proc/sys/vm/nr_hugepages", "2"));
 	tow_test_read_line("/proc/sys/vm/nr_hugepages", count, sizeof(count));
 	EXPECT_STREQ("2", count);
