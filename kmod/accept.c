@@ -28,7 +28,9 @@ static void tow_accept_reject(struct rdma_cm_id *id, int error)
 	struct tow_wire_reject reject = {
 		.magic		= cpu_to_le32(TOW_WIRE_MAGIC),
 		.version	= cpu_to_le16(TOW_WIRE_VERSION),
-		.reason		= cpu_to_le16(tow_session_reason_of(error)),
+		.reason		= cpu_to_le16(error == -EPROTO ?
+					      TOW_WIRE_MALFORMED :
+					      tow_session_reason_of(error)),
 	};
 
 	rdma_reject(id, &reject, sizeof(reject),
@@ -118,6 +120,9 @@ static int tow_accept_control_setup(struct tow_session *session,
 
 	tow_address_of(&id->route.addr.dst_addr, &session->handshake.initiator,
 		       NULL);
+	/* The connection manager tells where it came in, not in the address. */
+	if (ipv6_addr_type(&session->handshake.initiator) & IPV6_ADDR_LINKLOCAL)
+		session->scope_id = id->route.addr.dev_addr.bound_dev_if;
 	tow_address_of(&id->route.addr.src_addr, &session->handshake.responder,
 		       NULL);
 	session->control.id = id;
@@ -237,10 +242,10 @@ static int tow_accept_data(struct tow_device *dev, struct rdma_cm_id *id,
 	session = tow_peer_session_find(dev,
 					le64_to_cpu(request->data.session));
 	if (!session)
-		return -ECONNRESET;
+		return -ENOENT;
 	mutex_lock(&session->setup);
 	if (!tow_session_alive(session))
-		ret = -ECONNRESET;
+		ret = -ENOENT;
 	else if (!tow_accept_qp_num_fits(param, request->data.qp_num))
 		ret = -EPROTO;
 	else
@@ -331,13 +336,18 @@ int tow_accept_auth(struct tow_session *session,
 	if (ret) {
 		/* Not the other end's fault: it is told why, and that is all. */
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
-				 "another connection goes on instead");
+				 ret == -EALREADY ?
+				 "another connection goes on instead" :
+				 "not accepted");
 		return 0;
 	}
 	if (!tow_session_set_state(session, TOW_SESSION_AUTHENTICATED))
 		return 0;
 	tow_session_note(session, "authenticated", session->id, 0);
-	tow_session_send(session, TOW_WIRE_AUTHED, 0, NULL, 0);
+	ret = tow_session_send(session, TOW_WIRE_AUTHED, 0, NULL, 0);
+	if (ret)
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "AUTHED could not be sent");
 	return 0;
 }
 

@@ -22,6 +22,9 @@
 /* Tries when connections end in the middle, as when the other side restarts. */
 #define TOW_RESET_TRIES		3
 
+/* Attempts at a time: each is a thread's work. */
+#define TOW_ATTEMPTS_MAX	64
+
 /* Between tries at a peer that has too much to do. */
 #define TOW_BUSY_MS		100
 
@@ -141,6 +144,7 @@ static void tow_attempt_work(struct work_struct *work)
 	attempt->peer = peer;
 	attempt->done = true;
 	list_del(&attempt->link);
+	peers->attempt_count--;
 	mutex_unlock(&peers->lock);
 	wake_up_all(&peers->wait);
 	tow_attempt_put(attempt);
@@ -205,12 +209,17 @@ static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
 		attempt = ERR_PTR(-ENODEV);
 		goto out_unlock;
 	}
+	if (peers->attempt_count >= TOW_ATTEMPTS_MAX) {
+		attempt = ERR_PTR(-EAGAIN);
+		goto out_unlock;
+	}
 	attempt = tow_attempt_new(dev, address, how);
 	if (!attempt) {
 		attempt = ERR_PTR(-ENOMEM);
 		goto out_unlock;
 	}
 	list_add_tail(&attempt->link, &peers->attempts);
+	peers->attempt_count++;
 	kref_get(&attempt->refs);
 	queue_work(tow_connect_wq, &attempt->work);
 out_unlock:
@@ -332,8 +341,8 @@ void tow_peer_remember(struct tow_peer *peer,
 }
 
 /**
- * tow_peer_disconnect - end the connection to a peer
- * @peer: the peer
+ * tow_peer_disconnect - end the connection to a peer, or forget it
+ * @peer: the peer; without a connection it is forgotten
  *
  * Return: 0: there is none any more; -EINTR: a signal came, it ends all the same.
  */
@@ -348,8 +357,10 @@ int tow_peer_disconnect(struct tow_peer *peer)
 	if (session)
 		tow_session_get(session);
 	mutex_unlock(&peers->lock);
-	if (!session)
+	if (!session) {
+		tow_peer_forget_idle(peer);
 		return 0;
+	}
 	tow_session_fail(session, -ECONNRESET, TOW_WIRE_ADMIN,
 			 "an administrator disconnected it");
 	ret = wait_event_interruptible(session->wait,

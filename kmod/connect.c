@@ -55,10 +55,14 @@ static int tow_connect_wait_state(struct tow_session *session,
 				  enum tow_session_state state)
 {
 	if (!wait_event_timeout(session->wait,
-				READ_ONCE(session->state) >= state,
+				READ_ONCE(session->state) >= state ||
+				READ_ONCE(session->control.error),
 				msecs_to_jiffies(TOW_CONNECT_STEP_MS)))
 		return -ETIMEDOUT;
-	return tow_session_alive(session) ? 0 : session->error;
+	if (!tow_session_alive(session))
+		return session->error;
+	/* Once it is connected, only the session itself counts. */
+	return READ_ONCE(session->state) >= state ? 0 : session->control.error;
 }
 
 /* The address of one of the device's GIDs, to be connected from. */
@@ -102,18 +106,19 @@ static int tow_connect_resolve_address(struct tow_link *link,
 }
 
 /* What the administrator wants to be otherwise than the path says. */
-static void tow_connect_edit_path(struct tow_link *link)
+static int tow_connect_edit_path(struct tow_link *link)
 {
 	const struct tow_peer_settings *settings = &link->session->settings;
 	struct sa_path_rec *path = link->id->route.path_rec;
 	enum ib_mtu mtu = ib_mtu_int_to_enum(settings->mtu);
 
 	if (!path)
-		return;
+		return 0;
 	if (settings->sl)
 		path->sl = settings->sl;
 	if (settings->mtu && mtu < path->mtu)
 		path->mtu = mtu;
+	return 0;
 }
 
 /* A step of the setup, if the session still lives. */
@@ -138,10 +143,31 @@ static int tow_connect_create_id(struct tow_link *link,
 	return tow_connect_resolve_address(link, address);
 }
 
+/* The partition is part of what an InfiniBand path is found by. */
+static int tow_connect_set_pkey(struct tow_link *link)
+{
+	struct tow_device *dev = link->session->dev;
+	u16 pkey;
+
+	if (!link->session->settings.pkey_index)
+		return 0;
+	if (ib_query_pkey(dev->ibdev, dev->port,
+			  link->session->settings.pkey_index, &pkey))
+		return -EINVAL;
+	if (dev->transport == TOW_TRANSPORT_IB)
+		ib_addr_set_pkey(&link->id->route.addr.dev_addr, pkey);
+	return 0;
+}
+
 static int tow_connect_resolve_route(struct tow_link *link)
 {
+	int ret;
+
 	if (link->id->device != link->session->dev->ibdev)
 		return -EADDRNOTAVAIL;
+	ret = tow_connect_set_pkey(link);
+	if (ret)
+		return ret;
 	rdma_set_ack_timeout(link->id, link->session->settings.timeout);
 	return rdma_resolve_route(link->id, TOW_CONNECT_STEP_MS);
 }
@@ -175,7 +201,7 @@ static int tow_connect_reach(struct tow_link *link,
 	if (!ret)
 		ret = tow_connect_wait(session, link, TOW_LINK_ROUTE);
 	if (!ret)
-		tow_connect_edit_path(link);
+		ret = tow_connect_step(session, tow_connect_edit_path(link));
 	return ret;
 }
 
@@ -215,7 +241,8 @@ static int tow_connect_check_reply(struct tow_session *session)
 	int ret;
 
 	if (reply->magic != cpu_to_le32(TOW_WIRE_MAGIC) ||
-	    reply->kind != TOW_WIRE_CONTROL || reply->index)
+	    reply->kind != TOW_WIRE_CONTROL || reply->index ||
+	    memchr_inv(reply->reserved, 0, sizeof(reply->reserved)))
 		return -EPROTO;
 	if (reply->version != cpu_to_le16(TOW_WIRE_VERSION))
 		return -EPROTONOSUPPORT;
@@ -305,7 +332,8 @@ static int tow_connect_check_data_reply(struct tow_link *link)
 	if (reply->magic != cpu_to_le32(TOW_WIRE_MAGIC) ||
 	    reply->version != cpu_to_le16(TOW_WIRE_VERSION) ||
 	    reply->kind != TOW_WIRE_DATA || reply->index != link->index ||
-	    le64_to_cpu(reply->session) != session->id)
+	    le64_to_cpu(reply->session) != session->id || reply->features ||
+	    reply->qps || memchr_inv(reply->reserved, 0, sizeof(reply->reserved)))
 		return -EPROTO;
 	ret = tow_auth_data_mac(&session->auth, false, session->id, link->index,
 				le32_to_cpu(reply->qp_num), mac);

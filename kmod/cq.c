@@ -154,6 +154,8 @@ void tow_cq_put(struct tow_device *dev, struct tow_cq *cq, unsigned int entries)
  */
 void tow_cq_flush(struct tow_cq *cq)
 {
+	/* The provider may be just about to queue it; it does no harm twice. */
+	queue_work(cq->cq->comp_wq, &cq->cq->work);
 	/* A full budget makes the work queue itself again. */
 	do {
 		flush_work(&cq->cq->work);

@@ -204,16 +204,19 @@ static void tow_link_accepted(struct tow_link *link,
 {
 	struct tow_wire_reply *reply = &link->session->handshake.reply;
 
+	/* Links are connected one after the other. */
+	if (link->index != TOW_LINK_CONTROL)
+		reply = &link->session->data_reply;
 	if (!param->private_data || param->private_data_len < sizeof(*reply)) {
 		tow_link_note_error(link, -EPROTO);
 		return;
 	}
-	/* Links are connected one after the other. */
-	if (link->index == TOW_LINK_CONTROL)
-		memcpy(reply, param->private_data, sizeof(*reply));
-	else
-		memcpy(&link->session->data_reply, param->private_data,
-		       sizeof(*reply));
+	memcpy(reply, param->private_data, sizeof(*reply));
+	/* What the transport knows must be what the answer says. */
+	if (param->qp_num && param->qp_num != le32_to_cpu(reply->qp_num)) {
+		tow_link_note_error(link, -EPROTO);
+		return;
+	}
 	tow_link_note_step(link, TOW_LINK_ESTABLISHED);
 }
 

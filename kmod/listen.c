@@ -117,13 +117,13 @@ static struct tow_listener *tow_listener_new(u16 port)
 	listener->port = port;
 	for (i = 0; i < ARRAY_SIZE(addresses); i++) {
 		id = tow_listen_on(addresses[i]);
-		if (IS_ERR(id))
-			ret = PTR_ERR(id);
-		else
+		if (!IS_ERR(id))
 			listener->ids[i] = id;
+		else if (ret != -EADDRINUSE)
+			ret = PTR_ERR(id);
 	}
-	/* One family is enough: a machine may have no other. */
-	if (!listener->ids[0] && !listener->ids[1]) {
+	/* One family is enough if the machine has no other, or the device. */
+	if (ret == -EADDRINUSE || (!listener->ids[0] && !listener->ids[1])) {
 		tow_listener_free(listener);
 		return ERR_PTR(ret);
 	}

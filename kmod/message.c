@@ -5,8 +5,9 @@
  * Each end keeps TOW_WIRE_CREDITS receives posted and tells, in every message,
  * how many messages it has dealt with; so each knows how many it may send, and
  * never more are on their way than there are receives.  The last credit is kept
- * for the message that gives credit back, the last but one for heartbeats: two
- * ends that have much to say cannot lock each other out.
+ * for the message that gives credit back (and for a session's last one), the last
+ * but one for heartbeats: two ends that have much to say cannot lock each other
+ * out.
  *
  * What comes in is dealt with one by one, by the completion queue's work item.
  * Each step that a message has to take is refused if it is not its turn: a
@@ -32,7 +33,8 @@
  * @index: in the session's buffers
  * @mapped: @dma holds
  * @dma: of @data
- * @data: the message
+ * @data: the message, TOW_WIRE_MESSAGE_BYTES; those of all buffers are one piece
+ *	of memory, the first one's
  */
 struct tow_buffer {
 	struct ib_cqe		cqe;
@@ -40,8 +42,7 @@ struct tow_buffer {
 	unsigned int		index;
 	bool			mapped;
 	u64			dma;
-	u8			data[TOW_WIRE_MESSAGE_BYTES]
-					__aligned(ARCH_DMA_MINALIGN);
+	u8			*data;
 };
 
 /**
@@ -191,22 +192,22 @@ static int tow_message_post(struct tow_session *session,
 	header->bytes = cpu_to_le16(sge.length);
 	header->type = type;
 	header->request = cpu_to_le32(request);
-	header->counter = cpu_to_le64(++session->counter_out);
+	header->counter = cpu_to_le64(session->counter_out + 1);
 	header->credits = cpu_to_le32(received);
 	ib_dma_sync_single_for_cpu(ibdev, buffer->dma, TOW_WIRE_MESSAGE_BYTES,
 				   DMA_TO_DEVICE);
 	ret = tow_auth_sign(&session->auth, buffer->data, sge.length);
 	ib_dma_sync_single_for_device(ibdev, buffer->dma,
 				      TOW_WIRE_MESSAGE_BYTES, DMA_TO_DEVICE);
-	if (!ret) {
-		buffer->cqe.done = tow_message_sent;
-		ret = ib_post_send(session->control.id->qp, &wr, NULL);
-	}
-	if (ret) {
-		clear_bit(buffer->index, &session->busy_buffers);
-		return ret;
-	}
-	session->credits_used++;
+	if (ret)
+		goto err_free_buffer;
+	buffer->cqe.done = tow_message_sent;
+	/* Before it is posted: its answer may be there before we are back. */
+	WRITE_ONCE(session->credits_used, session->credits_used + 1);
+	ret = ib_post_send(session->control.id->qp, &wr, NULL);
+	if (ret)
+		goto err_take_credit;
+	session->counter_out++;
 	session->credits_told = received;
 	WRITE_ONCE(session->said_at, jiffies);
 	if (type != TOW_WIRE_HEARTBEAT && type != TOW_WIRE_CREDIT)
@@ -215,6 +216,12 @@ static int tow_message_post(struct tow_session *session,
 		atomic64_inc(&session->peer->sent);
 	trace_tow_message(session, true, type, request, sge.length);
 	return 0;
+
+err_take_credit:
+	WRITE_ONCE(session->credits_used, session->credits_used - 1);
+err_free_buffer:
+	clear_bit(buffer->index, &session->busy_buffers);
+	return ret;
 }
 
 static struct tow_message *tow_message_next(struct tow_session *session)
@@ -281,25 +288,32 @@ static int tow_pump_messages(struct tow_session *session)
 	return 0;
 }
 
-/* A message without a body, that leaves @reserve credits. */
+/*
+ * A message without a body, that leaves @reserve credits.  Return: -ENOBUFS: it
+ * cannot be sent now.
+ */
 static int tow_pump_bare(struct tow_session *session, u8 type, u32 reserve)
 {
 	struct tow_buffer *buffer;
 
 	if (tow_credits_left(session) <= reserve)
-		return 0;
+		return -ENOBUFS;
 	buffer = tow_buffer_get(session);
 	if (!buffer)
-		return 0;
+		return -ENOBUFS;
 	return tow_message_post(session, buffer, type, 0, 0);
 }
 
 static int tow_pump_credit(struct tow_session *session)
 {
+	int ret;
+
 	if (READ_ONCE(session->received) - session->credits_told <
 	    TOW_CREDITS_DUE)
 		return 0;
-	return tow_pump_bare(session, TOW_WIRE_CREDIT, 0);
+	ret = tow_pump_bare(session, TOW_WIRE_CREDIT, 0);
+	/* There will be a buffer, and then we are called again. */
+	return ret == -ENOBUFS ? 0 : ret;
 }
 
 /**
@@ -330,10 +344,16 @@ void tow_session_kick(struct tow_session *session)
  */
 void tow_session_heartbeat(struct tow_session *session)
 {
+	int ret = 0;
+
 	mutex_lock(&session->pump);
 	if (!session->closed)
-		tow_pump_bare(session, TOW_WIRE_HEARTBEAT, 1);
+		ret = tow_pump_bare(session, TOW_WIRE_HEARTBEAT, 1);
 	mutex_unlock(&session->pump);
+	/* What is on its way says that we are there as well. */
+	if (ret && ret != -ENOBUFS)
+		tow_session_fail(session, ret, TOW_WIRE_FAILED,
+				 "a heartbeat could not be posted");
 }
 
 /**
@@ -436,13 +456,16 @@ static void tow_session_say_goodbye(struct tow_session *session)
  */
 void tow_session_close(struct tow_session *session)
 {
-	bool connected = session->control.step == TOW_LINK_ESTABLISHED &&
-			 session->auth.send;
+	/* What comes in may overtake the connection manager's word of it. */
+	bool connected = (session->control.step == TOW_LINK_ESTABLISHED ||
+			  session->counter_in) && session->auth.send;
+	/* Somebody who does not answer is not told why. */
+	bool silent = session->error == -ETIMEDOUT &&
+		      session->reason == TOW_WIRE_FAILED;
 	struct tow_message *message;
 
 	mutex_lock(&session->pump);
-	if (connected && !session->told && !session->hung_up &&
-	    session->error != -ETIMEDOUT)
+	if (connected && !session->told && !session->hung_up && !silent)
 		tow_session_say_goodbye(session);
 	session->closed = true;
 	mutex_unlock(&session->pump);
@@ -590,13 +613,10 @@ static int tow_message_handle(struct tow_session *session,
 				    bytes - sizeof(*header));
 }
 
-/* Of the first message it says that the other end has not our cluster key. */
+/* Who has not proved himself is counted when his session ends. */
 static void tow_message_refused(struct tow_session *session, int error)
 {
-	if (error == -EKEYREJECTED && !session->peer)
-		tow_accept_refused(session->dev, &session->handshake.initiator,
-				   error);
-	else
+	if (session->peer)
 		tow_stat_inc(session->dev, TOW_STAT_HOSTILE);
 	tow_session_fail(session, error, error == -EKEYREJECTED ?
 			 TOW_WIRE_BAD_MAC : TOW_WIRE_PROTOCOL,
@@ -620,6 +640,12 @@ static void tow_message_received(struct ib_cq *cq, struct ib_wc *wc)
 	/* What comes after the end is nobody's. */
 	if (!tow_session_alive(session))
 		return;
+	/* The responder has nothing to say before we have proved ourselves. */
+	if (session->initiator && !smp_load_acquire(&session->peer)) {
+		tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL,
+				 "a message before its time");
+		return;
+	}
 	WRITE_ONCE(session->heard_at, jiffies);
 	ib_dma_sync_single_for_cpu(ibdev, buffer->dma, TOW_WIRE_MESSAGE_BYTES,
 				   DMA_FROM_DEVICE);
@@ -641,6 +667,24 @@ static void tow_message_received(struct ib_cq *cq, struct ib_wc *wc)
 }
 
 /* ---- buffers -------------------------------------------------------------- */
+
+static struct tow_buffer *tow_buffers_alloc(void)
+{
+	struct tow_buffer *buffers;
+	unsigned int i;
+	u8 *data;
+
+	buffers = kcalloc(TOW_WIRE_CREDITS, sizeof(*buffers), GFP_KERNEL);
+	data = kcalloc(TOW_WIRE_CREDITS, TOW_WIRE_MESSAGE_BYTES, GFP_KERNEL);
+	if (!buffers || !data) {
+		kfree(buffers);
+		kfree(data);
+		return NULL;
+	}
+	for (i = 0; i < TOW_WIRE_CREDITS; i++)
+		buffers[i].data = data + i * TOW_WIRE_MESSAGE_BYTES;
+	return buffers;
+}
 
 static int tow_buffers_map(struct tow_session *session,
 			   struct tow_buffer *buffers,
@@ -678,6 +722,7 @@ static void tow_buffers_unmap(struct tow_session *session,
 					    buffers[i].dma,
 					    TOW_WIRE_MESSAGE_BYTES, direction);
 	}
+	kfree(buffers[0].data);
 	kfree(buffers);
 }
 
@@ -693,10 +738,8 @@ int tow_buffers_make(struct tow_session *session)
 {
 	int ret;
 
-	session->send = kcalloc(TOW_WIRE_CREDITS, sizeof(struct tow_buffer),
-				GFP_KERNEL);
-	session->receive = kcalloc(TOW_WIRE_CREDITS, sizeof(struct tow_buffer),
-				   GFP_KERNEL);
+	session->send = tow_buffers_alloc();
+	session->receive = tow_buffers_alloc();
 	if (!session->send || !session->receive)
 		return -ENOMEM;
 	ret = tow_buffers_map(session, session->send, DMA_TO_DEVICE);

@@ -29,6 +29,9 @@
 #include "session.h"
 #include "trace.h"
 
+/* Lives of nodes that are remembered; those that ended are taken out by hand. */
+#define TOW_PEERS_MAX		65536
+
 /* Connections from outside that have not proved anything so far. */
 #define TOW_HALF_OPEN_MAX	64
 
@@ -236,6 +239,8 @@ static struct tow_peer *tow_peer_obtain(struct tow_device *dev,
 	peer = tow_peer_by_incarnation(peers, incarnation);
 	if (peer)
 		return peer;
+	if (peers->count >= TOW_PEERS_MAX)
+		return ERR_PTR(-ENOSPC);
 	peer = tow_peer_alloc(dev, incarnation);
 	if (!peer)
 		return ERR_PTR(-ENOMEM);
@@ -247,6 +252,7 @@ static struct tow_peer *tow_peer_obtain(struct tow_device *dev,
 		return ERR_PTR(ret);
 	}
 	peers->last_id++;
+	peers->count++;
 	tow_stat_inc(dev, TOW_STAT_PEERS);
 	return peer;
 }
@@ -259,6 +265,7 @@ static void tow_peer_take_out(struct tow_peer *peer)
 	lockdep_assert_held(&peers->lock);
 	xa_erase(&peers->by_id, peer->id);
 	peer->removed = true;
+	peers->count--;
 	tow_stat_dec(peer->dev, TOW_STAT_PEERS);
 }
 
@@ -394,7 +401,8 @@ static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 	tow_session_get(session);
 	peer->session = session;
 	tow_peer_get(peer);
-	session->peer = peer;
+	/* From now on messages are dealt with: after the keys. */
+	smp_store_release(&session->peer, peer);
 	peer->epoch++;
 	tow_peer_transition(peer, TOW_EVENT_CONNECT);
 }
@@ -406,7 +414,8 @@ static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
  * @result: the peer with a reference for the caller, also with -EALREADY
  *
  * Return: 0: @session is the peer's present one; -EALREADY: there is another,
- * or one is being made; -ENODEV: the device is going; -ENOMEM.
+ * or one is being made; -ENODEV: the device is going; -ENOSPC: there are too many
+ * peers; -ENOMEM; the session's error if it is ENDING.
  */
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result)
@@ -420,6 +429,11 @@ int tow_peer_begin(struct tow_session *session,
 			       session->handshake.reply.incarnation);
 	if (IS_ERR(peer)) {
 		ret = PTR_ERR(peer);
+		goto out_unlock;
+	}
+	/* Whoever ends it later will find it installed. */
+	if (!tow_session_alive(session)) {
+		ret = session->error;
 		goto out_unlock;
 	}
 	tow_peer_add_address(peer, address);
@@ -462,7 +476,7 @@ static void tow_peer_install_other_end(struct tow_peer *peer,
 	tow_session_get(session);
 	peer->other_end = session;
 	tow_peer_get(peer);
-	session->peer = peer;
+	smp_store_release(&session->peer, peer);
 }
 
 /**
@@ -485,6 +499,10 @@ int tow_peer_authenticated(struct tow_session *session)
 			       session->handshake.request.incarnation);
 	if (IS_ERR(peer)) {
 		ret = PTR_ERR(peer);
+		goto out_unlock;
+	}
+	if (!tow_session_alive(session)) {
+		ret = session->error;
 		goto out_unlock;
 	}
 	peers->half_open -= session->half_open;
@@ -550,10 +568,11 @@ void tow_peer_session_ready(struct tow_session *session)
 void tow_peer_session_lost(struct tow_session *session, bool orderly)
 {
 	struct tow_peers *peers = &session->dev->peers;
-	struct tow_peer *peer = session->peer;
 	struct tow_session *other = NULL;
+	struct tow_peer *peer;
 
 	mutex_lock(&peers->lock);
+	peer = session->peer;
 	peers->half_open -= session->half_open;
 	session->half_open = false;
 	if (peer && peer->session == session) {
@@ -581,10 +600,11 @@ void tow_peer_session_lost(struct tow_session *session, bool orderly)
 void tow_peer_session_gone(struct tow_session *session, bool orderly)
 {
 	struct tow_peers *peers = &session->dev->peers;
-	struct tow_peer *peer = session->peer;
 	struct tow_session *drop = NULL;
+	struct tow_peer *peer;
 
 	mutex_lock(&peers->lock);
+	peer = session->peer;
 	xa_erase(&peers->sessions, session->index);
 	tow_stat_dec(session->dev, TOW_STAT_SESSIONS);
 	if (peer && peer->session == session) {
@@ -631,6 +651,26 @@ static void tow_peer_add_numbers(struct tow_session *session,
 	tow_directory_session_numbers(session, &grants, &remotes);
 	info->grants += grants;
 	info->remotes += remotes;
+}
+
+/**
+ * tow_peer_forget_idle - forget a peer that is not connected
+ * @peer: the peer
+ */
+void tow_peer_forget_idle(struct tow_peer *peer)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+	bool idle;
+
+	mutex_lock(&peers->lock);
+	idle = !peer->session && !peer->removed;
+	if (idle)
+		tow_peer_take_out(peer);
+	mutex_unlock(&peers->lock);
+	if (!idle)
+		return;
+	tow_peer_sysfs_remove(peer);
+	tow_peer_put(peer);
 }
 
 /**

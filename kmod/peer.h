@@ -141,7 +141,9 @@ struct tow_peer {
  *	may be taken within
  * @by_id: with a reference
  * @last_id: of the youngest
+ * @count: how many
  * @attempts: struct tow_attempt that go on
+ * @attempt_count: how many
  * @sessions: those that are not ENDED, by number, with a reference
  * @last_session: number of the youngest
  * @clock: counts requests that came and sessions that became READY, to know which
@@ -162,7 +164,9 @@ struct tow_peers {
 	struct mutex			lock;
 	struct xarray			by_id;
 	u64				last_id;
+	unsigned int			count;
 	struct list_head		attempts;
+	unsigned int			attempt_count;
 	struct xarray			sessions;
 	u64				last_session;
 	u64				clock;
@@ -191,6 +195,7 @@ struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address);
 void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
+void tow_peer_forget_idle(struct tow_peer *peer);
 void tow_peer_dump(struct tow_peer *peer, const char *why);
 
 int tow_peer_session_add(struct tow_session *session);

@@ -42,8 +42,9 @@ void tow_peer_settings_init(struct tow_peer_settings *settings,
 	*settings = (struct tow_peer_settings){
 		.qps_per_peer		= 4,
 		.cqs			= 4,
+		/* Soft-RoCE keeps one entry of a power of two free. */
 		.queue_depth		= clamp_t(u32, ibdev->attrs.max_qp_wr, 1,
-						  128),
+						  127),
 		.listen_port		= 18600,
 		.peer_idle_s		= 600,
 		.heartbeat_ms		= 1000,

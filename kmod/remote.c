@@ -367,7 +367,10 @@ err_put:
 /* Why nobody can ask this session any more. */
 static int tow_remote_lost_error(struct tow_session *session)
 {
-	return READ_ONCE(session->error) ?: -ECONNRESET;
+	int error = READ_ONCE(session->error);
+
+	/* Why a connection ended is the peer's last_error, not the call's. */
+	return error == -ENODEV || error == -ESTALE ? error : -ECONNRESET;
 }
 
 /**

@@ -84,6 +84,8 @@ u32 tow_session_reason_of(int error)
 		return TOW_WIRE_NO_ROOM;
 	case -EPROTO:
 		return TOW_WIRE_PROTOCOL;
+	case -ENOENT:
+		return TOW_WIRE_NO_SESSION;
 	case -ENODEV:
 		return TOW_WIRE_GOING;
 	default:
@@ -121,10 +123,12 @@ const char *tow_session_explain(int error)
 		return "no room for another connection";
 	case -EPROTO:
 		return "not understood";
-	case -ECONNRESET:
+	case -ENOENT:
 		return "no such session";
 	case -ENODEV:
 		return "the device is going";
+	case -ETIMEDOUT:
+		return "nothing was proved in time";
 	default:
 		return "failed";
 	}
@@ -208,6 +212,10 @@ bool tow_session_set_state(struct tow_session *session,
 	spin_lock_irqsave(&session->lock, flags);
 	if (session->state < TOW_SESSION_ENDING && session->state < state) {
 		session->state = state;
+		/* There may be many data queue pairs. */
+		if (state == TOW_SESSION_AUTHENTICATED)
+			session->deadline = jiffies +
+				msecs_to_jiffies(session->settings.reconnect_timeout_ms);
 		result = true;
 	}
 	spin_unlock_irqrestore(&session->lock, flags);
@@ -283,7 +291,7 @@ void tow_session_established(struct tow_link *link)
 
 static void tow_session_watch_opening(struct tow_session *session)
 {
-	if (time_after(jiffies, session->deadline))
+	if (time_after(jiffies, READ_ONCE(session->deadline)))
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "not ready in time");
 }
@@ -315,6 +323,7 @@ static void tow_session_tick(struct work_struct *work)
 						   struct tow_session, timer);
 	u32 beat_ms = READ_ONCE(session->dev->peers.settings.heartbeat_ms);
 	bool ready = READ_ONCE(session->state) == TOW_SESSION_READY;
+	u32 next_ms = ready ? beat_ms / 2 : TOW_HANDSHAKE_MS / 4;
 
 	if (READ_ONCE(session->hung_up))
 		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
@@ -326,7 +335,7 @@ static void tow_session_tick(struct work_struct *work)
 	/* Not after the end has begun, which waits for us. */
 	if (tow_session_alive(session))
 		queue_delayed_work(tow_wq, &session->timer,
-				   msecs_to_jiffies(beat_ms / 2));
+				   msecs_to_jiffies(next_ms));
 }
 
 /* ---- the end -------------------------------------------------------------- */
@@ -341,10 +350,13 @@ static void tow_session_destroy_links(struct tow_session *session)
 	for (i = 0; i < session->qps; i++)
 		tow_link_disconnect(&session->data[i]);
 	tow_link_disconnect(&session->control);
+	/* Who deals with a message now may post; who comes later sees the end. */
+	if (session->cq)
+		flush_work(&session->cq->work);
 	for (i = 0; i < session->qps; i++)
 		tow_link_destroy(&session->data[i]);
 	tow_link_destroy(&session->control);
-	/* Waits for the last completion. */
+	/* Waits for whoever deals with a completion; others are forgotten. */
 	if (session->cq)
 		ib_free_cq(session->cq);
 	session->cq = NULL;
@@ -365,12 +377,23 @@ static void tow_session_log_end(struct tow_session *session)
 			    session->why, session->error);
 }
 
+/* It was we who ended it, before the other end had proved itself. */
+static bool tow_session_refused(struct tow_session *session)
+{
+	return !session->initiator && !session->peer && !session->told &&
+	       session->error != -ECONNRESET &&
+	       !tow_session_orderly(session->reason);
+}
+
 static void tow_session_end(struct work_struct *work)
 {
 	struct tow_session *session = container_of(work, struct tow_session,
 						   end_work);
 
 	tow_session_log_end(session);
+	if (tow_session_refused(session))
+		tow_accept_refused(session->dev, &session->handshake.initiator,
+				   session->error);
 	tow_peer_session_lost(session, tow_session_orderly(session->reason));
 	tow_directory_session_lost(session);
 	tow_session_close(session);

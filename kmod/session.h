@@ -52,7 +52,7 @@ enum tow_session_state {
 	TOW_SESSION_ENDED
 };
 
-/* A session that is not READY after so long ends. */
+/* Who does not prove himself in so long, is not waited for. */
 #define TOW_HANDSHAKE_MS	5000
 
 /* What may wait to be sent, beside what the directory keeps for itself. */
@@ -75,7 +75,7 @@ enum tow_session_state {
  * @settings: how it is connected and kept; a copy, as they may change
  * @opened_at: when it was made, by tow_peers.clock
  * @scope_id: initiator: as in struct tow_address
- * @deadline: when it must be READY, in jiffies
+ * @deadline: when it must have come to the next state, in jiffies
  * @hung_up: the connection manager says that the other end has gone
  *
  * @lock: protects what follows, up to @pump

@@ -653,7 +653,7 @@ struct tow_region_import_dmabuf {
  * @TOW_PEER_CONNECTING: a session is being made
  * @TOW_PEER_READY: connected
  * @TOW_PEER_BROKEN: the session has ended; its queue pairs are being destroyed
- * @TOW_PEER_DEAD: it failed, or never answered; made anew when it is needed
+ * @TOW_PEER_DEAD: the last session failed; made anew when it is needed
  *
  * From IDLE to CONNECTING; from CONNECTING to READY or BROKEN; from READY to
  * BROKEN; from BROKEN to IDLE (an orderly end), to DEAD (any other), or to
@@ -727,7 +727,8 @@ struct tow_peer_connect {
  * TOW_IOCTL_PEER_CONNECT - find the peer at an address, connecting if need be
  *
  * Where there is a connection already, whoever made it and to whatever address
- * of the peer, it is the answer, and settings do not matter.
+ * of the peer, it is the answer.  Settings hold for connections that are made to
+ * that peer later.
  *
  * Errors: EINVAL: @address is none that a node can have, or a setting is out of
  * range; EPERM: @flags without CAP_NET_ADMIN; EADDRNOTAVAIL: the device has no
@@ -736,8 +737,8 @@ struct tow_peer_connect {
  * EPROTONOSUPPORT: the peer speaks another version; ENOKEY: this node or the
  * peer has no cluster key, and that is not allowed; EKEYREJECTED: the cluster
  * keys differ; EPROTO: what the peer said makes no sense; ENOSPC: no more queue
- * pairs or completion queues, here or there; EAGAIN: the peer is busy with too
- * many others; ECONNRESET: it went away meanwhile; EINTR, ENOMEM.
+ * pairs, completion queues or peers, here or there; EAGAIN: this node or the peer
+ * is busy with too many others; ECONNRESET: it went away meanwhile; EINTR, ENOMEM.
  */
 #define TOW_IOCTL_PEER_CONNECT	_IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_CONNECT)
 
@@ -756,7 +757,8 @@ struct tow_peer_disconnect {
 /**
  * TOW_IOCTL_PEER_DISCONNECT - end the connection to a peer
  *
- * For everybody who uses it; it is gone when the call returns.
+ * For everybody who uses it; it is gone when the call returns.  A peer that is
+ * not connected is forgotten.
  *
  * Errors: EPERM: without CAP_NET_ADMIN; ENOENT: no such peer; EINTR.
  */
@@ -781,8 +783,8 @@ enum tow_peer_flag {
  * @reserved: 0
  * @incarnation: names this life of its device
  * @state: enum tow_peer_state
- * @last_error: why the last session ended or could not be made: a negative
- *	errno; 0: nothing was wrong
+ * @last_error: why the last session ended: a negative errno; 0: nothing was
+ *	wrong
  * @epoch: sessions that there were, the present one included
  * @qps: data queue pairs of the present session
  * @reconnects: sessions after the first
@@ -1015,7 +1017,8 @@ struct tow_resolve {
  * Errors: ENOENT: no such peer, or, with a @timeout_ms of 0, no such name;
  * ETIMEDOUT: nobody exported the name in time; EACCES: the export does not have
  * those rights; EINVAL: no rights, or a name as it must not be; ESTALE: the
- * export ended meanwhile; ECONNRESET: the connection ended meanwhile; ENOSPC: too
+ * export ended meanwhile, or that life of the peer is over and another node has
+ * its address; ECONNRESET: the connection ended meanwhile; ENOSPC: too
  * many requests wait at the peer; EINTR; EDQUOT, ENOMEM; and those of
  * PEER_CONNECT.
  */
