@@ -1,0 +1,582 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * tow_hostile: a node that says whatever it is told to.
+ *
+ * It connects to a node's listener as any other would, its own included, with
+ * whatever private data; knows the keys that it is given; and sends and receives
+ * messages as they are.  What it says is made by the test: tow_hostile.h lists
+ * the calls of /dev/tow_hostile.
+ *
+ * A file is one connection, and ends with it.  While there is one, the RDMA
+ * device must not go: it would wait for the file.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/jiffies.h>
+#include <linux/list.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/wait.h>
+#include <net/net_namespace.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/rdma_cm.h>
+
+#include "kmod/address.h"
+#include "kmod/auth.c"
+#include "tow_hostile.h"
+
+/* For one answer of the connection manager or of the network. */
+#define HOSTILE_MS	10000
+
+/* More than towline.ko ever has on its way. */
+#define HOSTILE_RECEIVES	20
+
+/* How far a connection is. */
+enum hostile_step { HOSTILE_NEW, HOSTILE_ADDRESS, HOSTILE_ROUTE, HOSTILE_UP };
+
+/**
+ * struct hostile_buffer - a message that is received, or was
+ * @cqe: its completion
+ * @link: in hostile_file.received
+ * @dma: of @data
+ * @mapped: @dma holds
+ * @bytes: that came
+ * @data: the message
+ */
+struct hostile_buffer {
+	struct ib_cqe		cqe;
+	struct list_head	link;
+	u64			dma;
+	bool			mapped;
+	u32			bytes;
+	u8			data[TOW_HOSTILE_BYTES_MAX];
+};
+
+/**
+ * struct hostile_file - an open file, and its connection
+ * @calls: held by each call
+ * @id: the connection manager's; NULL: none
+ * @pd: for the queue pair
+ * @cq: for the queue pair
+ * @auth: the session's keys
+ * @wait: woken when something of what follows changes
+ * @lock: protects what follows
+ * @step: how far it is
+ * @error: why not further
+ * @down: the other end has gone
+ * @sent: the message has completed
+ * @send_status: how: enum ib_wc_status
+ * @answer: what came with the answer
+ * @answer_bytes: its size
+ * @received: struct hostile_buffer that nobody has asked for
+ * @out: the message that is being sent
+ * @in: what is received
+ */
+struct hostile_file {
+	/* serialises calls */
+	struct mutex		calls;
+	struct rdma_cm_id	*id;
+	struct ib_pd		*pd;
+	struct ib_cq		*cq;
+	struct tow_auth		auth;
+	wait_queue_head_t	wait;
+	/* protects step to received */
+	spinlock_t		lock;
+	enum hostile_step	step;
+	int			error;
+	bool			down;
+	bool			sent;
+	int			send_status;
+	u8			answer[TOW_HOSTILE_DATA_MAX];
+	u32			answer_bytes;
+	struct list_head	received;
+	struct hostile_buffer	out;
+	struct hostile_buffer	in[HOSTILE_RECEIVES];
+};
+
+/* ---- the connection ------------------------------------------------------- */
+
+static void hostile_note(struct hostile_file *file, enum hostile_step step,
+			 int error, bool down)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&file->lock, flags);
+	if (step > file->step)
+		file->step = step;
+	if (error && !file->error)
+		file->error = error;
+	file->down |= down;
+	spin_unlock_irqrestore(&file->lock, flags);
+	wake_up_all(&file->wait);
+}
+
+static void hostile_answer(struct hostile_file *file, const void *data, u8 bytes)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&file->lock, flags);
+	file->answer_bytes = data ? min_t(u32, bytes, TOW_HOSTILE_DATA_MAX) : 0;
+	memcpy(file->answer, data, file->answer_bytes);
+	spin_unlock_irqrestore(&file->lock, flags);
+}
+
+static int hostile_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct hostile_file *file = id->context;
+	const void *data;
+	u8 bytes = 0;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		hostile_note(file, HOSTILE_ADDRESS, 0, false);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		hostile_note(file, HOSTILE_ROUTE, 0, false);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		hostile_answer(file, event->param.conn.private_data,
+			       event->param.conn.private_data_len);
+		hostile_note(file, HOSTILE_UP, 0, false);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		data = rdma_consumer_reject_data(id, event, &bytes);
+		hostile_answer(file, data, bytes);
+		hostile_note(file, HOSTILE_NEW, -ECONNREFUSED, true);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		hostile_note(file, HOSTILE_NEW, 0, true);
+		break;
+	case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+		break;
+	default:
+		hostile_note(file, HOSTILE_NEW, event->status < 0 ?
+			     event->status : -EHOSTUNREACH, true);
+		break;
+	}
+	return 0;
+}
+
+static bool hostile_reached(struct hostile_file *file, enum hostile_step step)
+{
+	return READ_ONCE(file->error) || READ_ONCE(file->step) >= step;
+}
+
+static int hostile_wait(struct hostile_file *file, enum hostile_step step,
+			u32 timeout_ms)
+{
+	if (!wait_event_timeout(file->wait, hostile_reached(file, step),
+				msecs_to_jiffies(timeout_ms)))
+		return -ETIMEDOUT;
+	return READ_ONCE(file->error);
+}
+
+/* ---- messages ------------------------------------------------------------- */
+
+static void hostile_received(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct hostile_buffer *buffer = container_of(wc->wr_cqe,
+						     struct hostile_buffer,
+						     cqe);
+	struct hostile_file *file = cq->cq_context;
+	unsigned long flags;
+
+	if (wc->status != IB_WC_SUCCESS) {
+		hostile_note(file, HOSTILE_NEW, 0, true);
+		return;
+	}
+	spin_lock_irqsave(&file->lock, flags);
+	buffer->bytes = wc->byte_len;
+	list_add_tail(&buffer->link, &file->received);
+	spin_unlock_irqrestore(&file->lock, flags);
+	wake_up_all(&file->wait);
+}
+
+static int hostile_post_receive(struct hostile_file *file,
+				struct hostile_buffer *buffer)
+{
+	struct ib_sge sge = {
+		.addr	= buffer->dma,
+		.length	= sizeof(buffer->data),
+		.lkey	= file->pd->local_dma_lkey,
+	};
+	struct ib_recv_wr wr = {
+		.wr_cqe		= &buffer->cqe,
+		.sg_list	= &sge,
+		.num_sge	= 1,
+	};
+
+	buffer->cqe.done = hostile_received;
+	ib_dma_sync_single_for_device(file->id->device, buffer->dma,
+				      sizeof(buffer->data), DMA_FROM_DEVICE);
+	return ib_post_recv(file->id->qp, &wr, NULL);
+}
+
+static void hostile_sent(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct hostile_file *file = cq->cq_context;
+	unsigned long flags;
+
+	spin_lock_irqsave(&file->lock, flags);
+	file->send_status = wc->status;
+	file->sent = true;
+	spin_unlock_irqrestore(&file->lock, flags);
+	wake_up_all(&file->wait);
+}
+
+static int hostile_post_send(struct hostile_file *file, u32 bytes)
+{
+	struct hostile_buffer *buffer = &file->out;
+	struct ib_sge sge = {
+		.addr	= buffer->dma,
+		.length	= bytes,
+		.lkey	= file->pd->local_dma_lkey,
+	};
+	struct ib_send_wr wr = {
+		.wr_cqe		= &buffer->cqe,
+		.sg_list	= &sge,
+		.num_sge	= 1,
+		.opcode		= IB_WR_SEND,
+		.send_flags	= IB_SEND_SIGNALED,
+	};
+
+	buffer->cqe.done = hostile_sent;
+	WRITE_ONCE(file->sent, false);
+	ib_dma_sync_single_for_device(file->id->device, buffer->dma,
+				      sizeof(buffer->data), DMA_TO_DEVICE);
+	return ib_post_send(file->id->qp, &wr, NULL);
+}
+
+static int hostile_map(struct hostile_file *file, struct hostile_buffer *buffer,
+		       enum dma_data_direction direction)
+{
+	buffer->dma = ib_dma_map_single(file->id->device, buffer->data,
+					sizeof(buffer->data), direction);
+	if (ib_dma_mapping_error(file->id->device, buffer->dma))
+		return -ENOMEM;
+	buffer->mapped = true;
+	return 0;
+}
+
+static void hostile_unmap(struct hostile_file *file,
+			  struct hostile_buffer *buffer,
+			  enum dma_data_direction direction)
+{
+	if (buffer->mapped)
+		ib_dma_unmap_single(file->id->device, buffer->dma,
+				    sizeof(buffer->data), direction);
+	buffer->mapped = false;
+}
+
+/* ---- making and ending it ------------------------------------------------- */
+
+static int hostile_make_buffers(struct hostile_file *file)
+{
+	unsigned int i;
+	int ret;
+
+	ret = hostile_map(file, &file->out, DMA_TO_DEVICE);
+	for (i = 0; !ret && i < HOSTILE_RECEIVES; i++)
+		ret = hostile_map(file, &file->in[i], DMA_FROM_DEVICE);
+	for (i = 0; !ret && i < HOSTILE_RECEIVES; i++)
+		ret = hostile_post_receive(file, &file->in[i]);
+	return ret;
+}
+
+static int hostile_make_qp(struct hostile_file *file)
+{
+	struct ib_qp_init_attr attr = {
+		.cap.max_send_wr	= 2,
+		.cap.max_recv_wr	= HOSTILE_RECEIVES,
+		.cap.max_send_sge	= 1,
+		.cap.max_recv_sge	= 1,
+		.sq_sig_type		= IB_SIGNAL_REQ_WR,
+		.qp_type		= IB_QPT_RC,
+	};
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	int ret;
+
+	pd = ib_alloc_pd(file->id->device, 0);
+	if (IS_ERR(pd))
+		return PTR_ERR(pd);
+	file->pd = pd;
+	cq = ib_alloc_cq_any(file->id->device, file, HOSTILE_RECEIVES + 2,
+			     IB_POLL_WORKQUEUE);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	file->cq = cq;
+	attr.send_cq = cq;
+	attr.recv_cq = cq;
+	ret = rdma_create_qp(file->id, pd, &attr);
+	return ret ?: hostile_make_buffers(file);
+}
+
+static void hostile_end(struct hostile_file *file)
+{
+	unsigned int i;
+
+	tow_auth_cleanup(&file->auth);
+	if (!file->id)
+		return;
+	if (file->id->qp) {
+		rdma_disconnect(file->id);
+		rdma_destroy_qp(file->id);
+	}
+	if (file->cq)
+		ib_free_cq(file->cq);
+	hostile_unmap(file, &file->out, DMA_TO_DEVICE);
+	for (i = 0; i < HOSTILE_RECEIVES; i++)
+		hostile_unmap(file, &file->in[i], DMA_FROM_DEVICE);
+	if (file->pd)
+		ib_dealloc_pd(file->pd);
+	rdma_destroy_id(file->id);
+}
+
+static int hostile_resolve(struct hostile_file *file,
+			   const struct tow_hostile_prepare *call)
+{
+	struct tow_address address = {
+		.scope_id	= call->scope_id,
+		.port		= call->port,
+	};
+	struct sockaddr_storage target;
+	struct rdma_cm_id *id;
+	int ret;
+
+	memcpy(&address.in6, call->address, sizeof(address.in6));
+	tow_address_to(&address, &target);
+	id = rdma_create_id(&init_net, hostile_event, file, RDMA_PS_TCP,
+			    IB_QPT_RC);
+	if (IS_ERR(id))
+		return PTR_ERR(id);
+	file->id = id;
+	ret = rdma_resolve_addr(id, NULL, (struct sockaddr *)&target,
+				HOSTILE_MS);
+	if (!ret)
+		ret = hostile_wait(file, HOSTILE_ADDRESS, HOSTILE_MS);
+	if (!ret)
+		ret = rdma_resolve_route(id, HOSTILE_MS);
+	if (!ret)
+		ret = hostile_wait(file, HOSTILE_ROUTE, HOSTILE_MS);
+	return ret;
+}
+
+/* ---- calls ---------------------------------------------------------------- */
+
+static int hostile_prepare(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_prepare *call = arg;
+	struct in6_addr source;
+	int ret;
+
+	if (file->id)
+		return -EBUSY;
+	ret = hostile_resolve(file, call);
+	if (!ret)
+		ret = hostile_make_qp(file);
+	if (ret)
+		return ret;
+	tow_address_of(&file->id->route.addr.src_addr, &source, NULL);
+	memcpy(call->source, &source, sizeof(source));
+	call->qp_num = file->id->qp->qp_num;
+	return 0;
+}
+
+static int hostile_connect(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_connect *call = arg;
+	struct rdma_conn_param param = {
+		.private_data		= call->data,
+		.private_data_len	= call->bytes,
+		.responder_resources	= 1,
+		.initiator_depth	= 1,
+		.retry_count		= 6,
+		.rnr_retry_count	= 6,
+	};
+	int ret;
+
+	if (!file->id || !file->id->qp || call->bytes > TOW_HOSTILE_DATA_MAX)
+		return -EINVAL;
+	ret = rdma_connect(file->id, &param);
+	if (!ret)
+		ret = hostile_wait(file, HOSTILE_UP, call->timeout_ms);
+	spin_lock_irq(&file->lock);
+	call->bytes = file->answer_bytes;
+	memcpy(call->data, file->answer, sizeof(call->data));
+	spin_unlock_irq(&file->lock);
+	return ret;
+}
+
+static int hostile_derive(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_derive *call = arg;
+	struct tow_handshake handshake;
+	struct crypto_shash *hmac;
+	int ret;
+
+	if (call->key_bytes > sizeof(call->key))
+		return -EINVAL;
+	memcpy(&handshake.request, call->request, sizeof(call->request));
+	memcpy(&handshake.reply, call->reply, sizeof(call->reply));
+	memcpy(&handshake.initiator, call->initiator, sizeof(call->initiator));
+	memcpy(&handshake.responder, call->responder, sizeof(call->responder));
+	if (call->key_bytes)
+		hmac = tow_auth_keyed(call->key, call->key_bytes);
+	else
+		hmac = tow_auth_keyed(tow_auth_no_key, sizeof(tow_auth_no_key));
+	if (IS_ERR(hmac))
+		return PTR_ERR(hmac);
+	tow_auth_cleanup(&file->auth);
+	ret = tow_auth_derive_from(&file->auth, hmac, &handshake, true,
+				   call->reply_mac);
+	crypto_free_shash(hmac);
+	if (ret)
+		tow_auth_cleanup(&file->auth);
+	memcpy(call->initiator_mac, file->auth.initiator_mac,
+	       sizeof(call->initiator_mac));
+	return ret;
+}
+
+static int hostile_data_mac(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_data *call = arg;
+
+	return tow_auth_data_mac(&file->auth, true, call->session, call->index,
+				 call->qp_num, call->mac);
+}
+
+static int hostile_send(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_message *call = arg;
+	int ret = 0;
+
+	if (!file->id || !file->id->qp || !call->bytes ||
+	    call->bytes > TOW_HOSTILE_BYTES_MAX)
+		return -EINVAL;
+	memcpy(file->out.data, call->data, call->bytes);
+	if (call->sign)
+		ret = tow_auth_sign(&file->auth, file->out.data, call->bytes);
+	if (!ret)
+		ret = hostile_post_send(file, call->bytes);
+	if (ret)
+		return ret;
+	if (!wait_event_timeout(file->wait, READ_ONCE(file->sent),
+				msecs_to_jiffies(HOSTILE_MS)))
+		return -ETIMEDOUT;
+	return file->send_status == IB_WC_SUCCESS ? 0 : -EIO;
+}
+
+static struct hostile_buffer *hostile_next(struct hostile_file *file)
+{
+	struct hostile_buffer *buffer;
+
+	spin_lock_irq(&file->lock);
+	buffer = list_first_entry_or_null(&file->received,
+					  struct hostile_buffer, link);
+	if (buffer)
+		list_del(&buffer->link);
+	spin_unlock_irq(&file->lock);
+	return buffer;
+}
+
+static int hostile_receive(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_message *call = arg;
+	struct hostile_buffer *buffer;
+
+	if (!file->id || !file->id->qp)
+		return -EINVAL;
+	wait_event_timeout(file->wait, READ_ONCE(file->down) ||
+			   !list_empty_careful(&file->received),
+			   msecs_to_jiffies(call->timeout_ms));
+	buffer = hostile_next(file);
+	if (!buffer)
+		return READ_ONCE(file->down) ? -ENOTCONN : -ETIMEDOUT;
+	ib_dma_sync_single_for_cpu(file->id->device, buffer->dma,
+				   sizeof(buffer->data), DMA_FROM_DEVICE);
+	call->bytes = buffer->bytes;
+	memcpy(call->data, buffer->data, buffer->bytes);
+	call->sign = tow_auth_verify(&file->auth, buffer->data, buffer->bytes);
+	return READ_ONCE(file->down) ? 0 : hostile_post_receive(file, buffer);
+}
+
+static const struct {
+	int (*call)(struct hostile_file *file, void *arg);
+	size_t bytes;
+} hostile_calls[] = {
+	{ hostile_prepare, sizeof(struct tow_hostile_prepare) },
+	{ hostile_connect, sizeof(struct tow_hostile_connect) },
+	{ hostile_derive, sizeof(struct tow_hostile_derive) },
+	{ hostile_data_mac, sizeof(struct tow_hostile_data) },
+	{ hostile_send, sizeof(struct tow_hostile_message) },
+	{ hostile_receive, sizeof(struct tow_hostile_message) },
+};
+
+static long hostile_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
+{
+	struct hostile_file *file = filp->private_data;
+	void __user *user = (void __user *)arg;
+	unsigned int number = _IOC_NR(cmd);
+	void *room;
+	int ret;
+
+	if (_IOC_TYPE(cmd) != TOW_HOSTILE_TYPE ||
+	    number >= ARRAY_SIZE(hostile_calls))
+		return -ENOTTY;
+	room = memdup_user(user, hostile_calls[number].bytes);
+	if (IS_ERR(room))
+		return PTR_ERR(room);
+	mutex_lock(&file->calls);
+	ret = hostile_calls[number].call(file, room);
+	mutex_unlock(&file->calls);
+	/* After errors too: a rejection says why. */
+	if (copy_to_user(user, room, hostile_calls[number].bytes))
+		ret = -EFAULT;
+	kfree_sensitive(room);
+	return ret;
+}
+
+static int hostile_open(struct inode *inode, struct file *filp)
+{
+	struct hostile_file *file = kzalloc(sizeof(*file), GFP_KERNEL);
+
+	if (!file)
+		return -ENOMEM;
+	mutex_init(&file->calls);
+	init_waitqueue_head(&file->wait);
+	spin_lock_init(&file->lock);
+	INIT_LIST_HEAD(&file->received);
+	filp->private_data = file;
+	return 0;
+}
+
+static int hostile_release(struct inode *inode, struct file *filp)
+{
+	struct hostile_file *file = filp->private_data;
+
+	hostile_end(file);
+	kfree(file);
+	return 0;
+}
+
+static const struct file_operations hostile_fops = {
+	.owner		= THIS_MODULE,
+	.open		= hostile_open,
+	.release	= hostile_release,
+	.unlocked_ioctl	= hostile_ioctl,
+};
+
+static struct miscdevice hostile_misc = {
+	.minor	= MISC_DYNAMIC_MINOR,
+	.name	= "tow_hostile",
+	.fops	= &hostile_fops,
+};
+
+module_misc_device(hostile_misc);
+
+MODULE_DESCRIPTION("a node that says whatever it is told to, for towline's tests");
+MODULE_LICENSE("GPL");

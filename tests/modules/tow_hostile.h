@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * tow_hostile: what the tests ask of tow_hostile.ko, a node that says whatever
+ * it is told to.  Each open file is one connection.
+ */
+#ifndef TOW_HOSTILE_H
+#define TOW_HOSTILE_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+
+#define TOW_HOSTILE_NODE	"/dev/tow_hostile"
+
+/* Of a message; twice what towline.ko takes. */
+#define TOW_HOSTILE_BYTES_MAX	1024
+
+/* Of what travels with a request or its answer; RoCE carries 56, iWARP more. */
+#define TOW_HOSTILE_DATA_MAX	240
+
+/**
+ * struct tow_hostile_prepare - find the way, and have a queue pair
+ * @address: in: where to; IPv4 as IPv4-mapped
+ * @source: out: our address on that way
+ * @scope_id: in: interface of a link-local address
+ * @port: in: where it listens
+ * @reserved: not used
+ * @qp_num: out: our queue pair
+ */
+struct tow_hostile_prepare {
+	__u8		address[16];
+	__u8		source[16];
+	__u32		scope_id;
+	__u16		port;
+	__u16		reserved;
+	__u32		qp_num;
+};
+
+/**
+ * struct tow_hostile_connect - make the request
+ * @timeout_ms: in: how long to wait for its answer
+ * @bytes: in: of @data; out: likewise
+ * @data: in: what travels with the request; out: with its answer
+ *
+ * 0: connected; ECONNREFUSED: rejected, @data says why; ETIMEDOUT; or what the
+ * connection manager says.
+ */
+struct tow_hostile_connect {
+	__u32		timeout_ms;
+	__u32		bytes;
+	__u8		data[TOW_HOSTILE_DATA_MAX];
+};
+
+/**
+ * struct tow_hostile_derive - make the keys of the session
+ * @key_bytes: in: of @key; 0: those without a cluster key
+ * @reserved: not used
+ * @key: in: the cluster key
+ * @request: in: struct tow_wire_request
+ * @reply: in: struct tow_wire_reply
+ * @initiator: in: whose request it was
+ * @responder: in: who answered
+ * @reply_mac: out: what must be in the reply
+ * @initiator_mac: out: what belongs into AUTH
+ */
+struct tow_hostile_derive {
+	__u32		key_bytes;
+	__u32		reserved;
+	__u8		key[64];
+	__u8		request[56];
+	__u8		reply[96];
+	__u8		initiator[16];
+	__u8		responder[16];
+	__u8		reply_mac[32];
+	__u8		initiator_mac[32];
+};
+
+/**
+ * struct tow_hostile_data - the MAC of a request for a data queue pair
+ * @session: in: what both ends call the session
+ * @index: in: which data queue pair
+ * @qp_num: in: ours
+ * @mac: out: the MAC, by the keys of this file's session
+ */
+struct tow_hostile_data {
+	__aligned_u64	session;
+	__u32		index;
+	__u32		qp_num;
+	__u8		mac[16];
+};
+
+/**
+ * struct tow_hostile_message - say or hear something
+ * @timeout_ms: in: RECEIVE: how long to wait
+ * @bytes: in: SEND: of @data; out: RECEIVE: likewise
+ * @sign: in: SEND: put the MAC there; out: RECEIVE: there was a good one
+ * @reserved: not used
+ * @data: the message
+ *
+ * SEND: 0: the other end's queue pair has it; EIO: it did not take it.
+ * RECEIVE: ETIMEDOUT: nothing came; ENOTCONN: nothing will come any more.
+ */
+struct tow_hostile_message {
+	__u32		timeout_ms;
+	__u32		bytes;
+	__u32		sign;
+	__u32		reserved;
+	__u8		data[TOW_HOSTILE_BYTES_MAX];
+};
+
+#define TOW_HOSTILE_TYPE	0xBC
+#define TOW_HOSTILE_PREPARE	_IO(TOW_HOSTILE_TYPE, 0)
+#define TOW_HOSTILE_CONNECT	_IO(TOW_HOSTILE_TYPE, 1)
+#define TOW_HOSTILE_DERIVE	_IO(TOW_HOSTILE_TYPE, 2)
+#define TOW_HOSTILE_DATA_MAC	_IO(TOW_HOSTILE_TYPE, 3)
+#define TOW_HOSTILE_SEND	_IO(TOW_HOSTILE_TYPE, 4)
+#define TOW_HOSTILE_RECEIVE	_IO(TOW_HOSTILE_TYPE, 5)
+
+#endif /* TOW_HOSTILE_H */
