@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Two-phase revoke against a resolver that does what it likes (tow_hostile.ko): it
+ * lets go late, never, in another way than it was asked to, or dies.  Until it has
+ * let go, or its queue pairs are destroyed, UNEXPORT waits and nothing of the
+ * memory is used for anything else.
+ */
+#include <pthread.h>
+
+#define TOW_ONLY_SOFT_ROCE
+#include "tow_evil.h"
+#include "tow_region.h"
+#include "tow_peer.h"
+
+#define POOL_BYTES	(4 * TOW_SLAB)
+#define REVOKE_MS	2000
+#define R_REVOKE_LATE	14
+
+struct revoke_grants {
+	uint32_t count;
+	uint32_t reserved;
+	uint64_t grant;
+};
+
+FIXTURE(revoke)
+{
+	int fd;
+	struct tow_region_create region;
+	__u64 exported;
+	struct evil e;
+	uint64_t grant;
+	long long late;
+};
+
+/* It has found the export: the number of its grant; 0: something is wrong. */
+static uint64_t find(struct evil *e, char name, uint32_t request)
+{
+	uint8_t body[33] = { [20] = TOW_RIGHT_READ, [25] = 1, [32] = (uint8_t)name };
+	uint32_t status;
+	uint64_t grant;
+
+	if (evil_say(e, T_RESOLVE, request, body, sizeof(body)) ||
+	    evil_hear(e, EVIL_WAIT_MS) != T_RESOLVED)
+		return 0;
+	memcpy(&grant, e->last.data + EVIL_HEADER, sizeof(grant));
+	memcpy(&status, e->last.data + EVIL_HEADER + 16, sizeof(status));
+	return status ? 0 : grant;
+}
+
+FIXTURE_SETUP(revoke)
+{
+	char text[16];
+
+	ASSERT_EQ(0, system("modprobe tow_hostile"));
+	ASSERT_EQ(0, evil_share_key());
+	snprintf(text, sizeof(text), "%d", REVOKE_MS);
+	ASSERT_EQ(0, evil_set("revoke_timeout_ms", text));
+	ASSERT_EQ(0, tow_pool_fresh(POOL_BYTES));
+	self->late = evil_count("revokes_late");
+	self->fd = tow_test_open(O_RDWR);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, tow_region_create(self->fd, TOW_SLAB, &self->region));
+	ASSERT_EQ(0, tow_publish(self->fd, self->region.handle, "w", TOW_SLAB, &self->exported));
+	ASSERT_EQ(0, evil_ready(&self->e, 1));
+	self->grant = find(&self->e, 'w', 1);
+	ASSERT_NE(0, self->grant);
+	ASSERT_EQ(1, evil_count("grants"));
+	/* The export alone keeps the memory. */
+	ASSERT_EQ(0, tow_region_end(self->fd, &self->region));
+}
+
+/* All of it is over, the memory included. */
+FIXTURE_TEARDOWN(revoke)
+{
+	EXPECT_EQ(0, evil_count("grants"));
+	EXPECT_EQ(0, evil_count("exports"));
+	EXPECT_TRUE(tow_pool_unused());
+	evil_end(&self->e);
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+	EXPECT_EQ(0, system("rmmod tow_hostile"));
+}
+
+/* ---- UNEXPORT, by somebody else ------------------------------------------------ */
+
+struct unexporting {
+	int fd;
+	__u64 handle;
+	int ret;
+	double seconds;
+	pthread_t thread;
+};
+
+static void *unexport(void *arg)
+{
+	struct unexporting *work = arg;
+	double start = tow_test_now();
+
+	work->ret = tow_end_handle(work->fd, TOW_IOCTL_UNEXPORT, work->handle);
+	work->seconds = tow_test_now() - start;
+	return NULL;
+}
+
+/* It has begun, and the resolver was told. */
+static int begin(FIXTURE_DATA(revoke) *self, struct unexporting *work)
+{
+	struct revoke_grants said;
+
+	*work = (struct unexporting) { .fd = self->fd, .handle = self->exported };
+	if (pthread_create(&work->thread, NULL, unexport, work))
+		return -EAGAIN;
+	if (evil_hear(&self->e, EVIL_WAIT_MS) != T_REVOKE ||
+	    self->e.last.bytes != EVIL_HEADER + sizeof(said))
+		return -EPROTO;
+	memcpy(&said, self->e.last.data + EVIL_HEADER, sizeof(said));
+	return said.count == 1 && said.grant == self->grant ? 0 : -EPROTO;
+}
+
+static int let_go(FIXTURE_DATA(revoke) *self, int type, uint64_t grant)
+{
+	struct revoke_grants says = { .count = 1, .grant = grant };
+
+	return evil_say(&self->e, type, 0, &says, sizeof(says));
+}
+
+static void end(struct __test_metadata *_metadata, struct unexporting *work)
+{
+	ASSERT_EQ(0, pthread_join(work->thread, NULL));
+	EXPECT_EQ(0, work->ret);
+}
+
+/* Late, but in time; the memory is nobody else's until then. */
+TEST_F(revoke, slow)
+{
+	struct unexporting work;
+
+	ASSERT_EQ(0, begin(self, &work));
+	tow_test_sleep_ms(REVOKE_MS / 2);
+	EXPECT_EQ(TOW_SLAB, tow_sysfs_get("pool_used_bytes"));
+	EXPECT_EQ(1, evil_count("exports"));
+	/* Who asks now is told that it is not there. */
+	EXPECT_EQ(0, find(&self->e, 'w', 2));
+	ASSERT_EQ(0, let_go(self, T_REVOKED, self->grant));
+	end(_metadata, &work);
+	EXPECT_LE(REVOKE_MS / 2e3, work.seconds);
+	EXPECT_EQ(self->late, evil_count("revokes_late"));
+	EXPECT_EQ(1, evil_count("sessions"));
+}
+
+/* It says that it does not need it any more, and never heard of the revoke. */
+TEST_F(revoke, released_instead)
+{
+	struct unexporting work;
+
+	ASSERT_EQ(0, begin(self, &work));
+	ASSERT_EQ(0, let_go(self, T_RELEASE, self->grant));
+	end(_metadata, &work);
+	/* Both at the same time: the second is not wrong. */
+	ASSERT_EQ(0, let_go(self, T_REVOKED, self->grant));
+	EXPECT_EQ(0, find(&self->e, 'w', 2));
+	EXPECT_EQ(1, evil_count("sessions"));
+}
+
+TEST_F(revoke, never)
+{
+	struct unexporting work;
+
+	ASSERT_EQ(0, begin(self, &work));
+	end(_metadata, &work);
+	EXPECT_LE(REVOKE_MS / 1e3, work.seconds);
+	EXPECT_GT(REVOKE_MS / 1e3 + 5, work.seconds);
+	EXPECT_EQ(self->late + 1, evil_count("revokes_late"));
+	EXPECT_EQ(R_REVOKE_LATE, evil_how_it_ends(&self->e));
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+}
+
+TEST_F(revoke, dead)
+{
+	struct unexporting work;
+
+	ASSERT_EQ(0, begin(self, &work));
+	evil_end(&self->e);
+	end(_metadata, &work);
+	EXPECT_GT(REVOKE_MS / 1e3, work.seconds);
+	EXPECT_EQ(self->late, evil_count("revokes_late"));
+}
+
+/* What was not asked for cannot be acknowledged. */
+TEST_F(revoke, acknowledged_before)
+{
+	ASSERT_EQ(0, let_go(self, T_REVOKED, self->grant));
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&self->e));
+	EXPECT_EQ(0, evil_wait("grants", 0));
+	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
+}
+
+/* The exporter is killed while it waits: what it had ends all the same. */
+TEST_F(revoke, the_exporter_goes)
+{
+	close(self->fd);
+	EXPECT_EQ(T_REVOKE, evil_hear(&self->e, EVIL_WAIT_MS));
+	EXPECT_EQ(TOW_SLAB, tow_sysfs_get("pool_used_bytes"));
+	ASSERT_EQ(0, let_go(self, T_REVOKED, self->grant));
+	EXPECT_EQ(0, evil_wait("exports", 0));
+	EXPECT_EQ(1, evil_count("sessions"));
+}
+
+TEST_HARNESS_MAIN
