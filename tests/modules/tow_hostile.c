@@ -31,6 +31,9 @@
 /* For one answer of the connection manager or of the network. */
 #define HOSTILE_MS	10000
 
+/* What was said last may be just behind the connection manager's word. */
+#define HOSTILE_LAST_MS	200
+
 /* More than towline.ko ever has on its way. */
 #define HOSTILE_RECEIVES	20
 
@@ -493,6 +496,10 @@ static int hostile_receive(struct hostile_file *file, void *arg)
 	wait_event_timeout(file->wait, READ_ONCE(file->down) ||
 			   !list_empty_careful(&file->received),
 			   msecs_to_jiffies(call->timeout_ms));
+	if (READ_ONCE(file->down))
+		wait_event_timeout(file->wait,
+				   !list_empty_careful(&file->received),
+				   msecs_to_jiffies(HOSTILE_LAST_MS));
 	buffer = hostile_next(file);
 	if (!buffer)
 		return READ_ONCE(file->down) ? -ENOTCONN : -ETIMEDOUT;

@@ -1,0 +1,595 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A node that lies (tow_hostile.ko) against the real one: handshakes that must be
+ * refused, proofs that are none, and messages that must not be, from outside and
+ * from who holds the cluster key.  Whatever it says, it is told no, counted, and
+ * forgotten, and the next honest node is served.
+ */
+#include "tow_evil.h"
+
+#define HANDSHAKES	200
+#define SILENT		100
+#define MESSAGES	10000
+/* How many sessions may be half open: kmod/peer.c. */
+#define HALF_OPEN	64
+
+static bool is_slow(void)
+{
+	const char *kernel = getenv("TOW_LAB_KERNEL");
+
+	return kernel && strncmp(kernel, "6.", 2) != 0;
+}
+
+/* What the node counted before, and that nothing stays. */
+FIXTURE(hostile)
+{
+	long long refused;
+	long long lies;
+};
+
+FIXTURE_SETUP(hostile)
+{
+	ASSERT_EQ(0, system("modprobe tow_hostile"));
+	ASSERT_EQ(0, evil_share_key());
+	ASSERT_EQ(0, evil_set("allow_unauthenticated", "0"));
+	ASSERT_EQ(0, evil_set("pool_bytes", "16m"));
+	self->refused = evil_count("auth_refused");
+	self->lies = evil_count("hostile_messages");
+	ASSERT_LE(0, self->refused);
+	ASSERT_LE(0, self->lies);
+}
+
+/* An honest session works, and is the only one. */
+FIXTURE_TEARDOWN(hostile)
+{
+	struct evil honest;
+
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+	EXPECT_EQ(0, evil_ready(&honest, 1));
+	EXPECT_EQ(1, evil_count("sessions"));
+	evil_end(&honest);
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+	EXPECT_EQ(0, system("rmmod tow_hostile"));
+}
+
+/* ---- handshakes ------------------------------------------------------------ */
+
+struct spoilt {
+	const char *name;
+	size_t offset;		/* of the bytes in the request that are other ones */
+	size_t bytes;
+	uint64_t value;
+	int reason;
+};
+
+#define SPOILT(field, to, why) { #field " is " #to, offsetof(struct evil_request, field), \
+		sizeof(((struct evil_request *)0)->field), to, why }
+
+static const struct spoilt spoilt[] = {
+	SPOILT(magic, 0, R_MALFORMED),
+	SPOILT(magic, 0x4c574f55, R_MALFORMED),
+	SPOILT(version, 0, R_BAD_VERSION),
+	SPOILT(version, 2, R_BAD_VERSION),
+	SPOILT(version, 0x100, R_BAD_VERSION),
+	SPOILT(kind, 0, R_MALFORMED),
+	SPOILT(kind, 3, R_MALFORMED),
+	SPOILT(kind, 255, R_MALFORMED),
+	SPOILT(index, 1, R_MALFORMED),
+	SPOILT(control.qps, 0, R_MALFORMED),
+	SPOILT(control.qps, 65, R_MALFORMED),
+	SPOILT(control.qps, 0xffff, R_MALFORMED),
+	SPOILT(control.features, 2 | EVIL_KEYED, R_MALFORMED),
+	SPOILT(control.features, 0x80000001, R_MALFORMED),
+	SPOILT(control.features, 0, R_NO_KEY),
+	SPOILT(control.reserved[0], 1, R_MALFORMED),
+	SPOILT(control.reserved[5], 1, R_MALFORMED),
+};
+
+static int spoil(const struct spoilt *how, int *reason)
+{
+	struct evil_reply reply;
+	struct evil e;
+	int ret = evil_prepare(&e, 1);
+
+	if (ret)
+		return ret;
+	memcpy((char *)&e.request + how->offset, &how->value, how->bytes);
+	ret = evil_connect(e.fd, &e.request, sizeof(e.request), &reply, sizeof(reply), reason);
+	evil_end(&e);
+	return ret;
+}
+
+TEST_F_TIMEOUT(hostile, bad_handshakes, 1000)
+{
+	int count = tow_test_count(is_slow() ? 60 : HANDSHAKES);
+
+	for (int i = 0; i < count; i++) {
+		const struct spoilt *how = &spoilt[(size_t)i % ARRAY_SIZE(spoilt)];
+		int reason = -1;
+
+		ASSERT_EQ(-ECONNREFUSED, spoil(how, &reason)) {
+			TH_LOG("%s", how->name);
+		}
+		ASSERT_EQ(how->reason, reason) {
+			TH_LOG("%s", how->name);
+		}
+	}
+	EXPECT_EQ(self->refused + count, evil_count("auth_refused"));
+	EXPECT_EQ(0, evil_count("sessions"));
+}
+
+/* RoCE fills up with zeroes what is short; iWARP says how long it was. */
+TEST_F(hostile, requests_of_other_lengths)
+{
+	static const size_t lengths[] = { 0, 1, 7, 8, 24, 55 };
+	struct evil_reply reply;
+	struct evil e;
+	int reason;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
+		ASSERT_EQ(0, evil_prepare(&e, 1));
+		/* So that what is cut off was not zero. */
+		memset(e.request.control.reserved, 0, sizeof(e.request.control.reserved));
+		EXPECT_GT(0, evil_connect(e.fd, &e.request, lengths[i], &reply, sizeof(reply),
+					  &reason)) {
+			TH_LOG("%zu bytes", lengths[i]);
+		}
+		evil_end(&e);
+		if (lengths[i] == 24)
+			break;
+	}
+	EXPECT_LT(self->refused, evil_count("auth_refused"));
+}
+
+/* What is behind the end of a request is not looked at, and does no harm. */
+TEST_F(hostile, a_long_request)
+{
+	uint8_t data[TOW_HOSTILE_DATA_MAX];
+	struct evil_reply reply;
+	struct evil e;
+	int ret, reason;
+
+	ASSERT_EQ(0, evil_prepare(&e, 1));
+	memset(data, 0xa5, sizeof(data));
+	memcpy(data, &e.request, sizeof(e.request));
+	ret = evil_connect(e.fd, data, sizeof(data), &reply, sizeof(reply), &reason);
+	/* RoCE's connection manager does not even send it. */
+	EXPECT_TRUE(!ret || ret == -EINVAL || ret == -ECONNREFUSED) {
+		TH_LOG("%d", ret);
+	}
+	evil_end(&e);
+}
+
+/* ---- proofs ---------------------------------------------------------------- */
+
+static int prove_with(struct __test_metadata *_metadata, struct evil *e, const uint8_t mac[32])
+{
+	ASSERT_EQ(0, evil_say(e, T_AUTH, 0, mac, 32));
+	return evil_how_it_ends(e);
+}
+
+/* Told why, or not worth an answer: the connection is hardly made. */
+static bool is_refused(int ended)
+{
+	return ended == R_BAD_MAC || ended == -ENOTCONN;
+}
+
+TEST_F(hostile, proofs_that_are_none)
+{
+	struct evil e, old;
+
+	/* One bit is another. */
+	for (int bit = 0; bit < 256; bit += 85) {
+		ASSERT_EQ(0, evil_begin(&e, 1));
+		e.auth[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		EXPECT_TRUE(is_refused(prove_with(_metadata, &e, e.auth)));
+		evil_end(&e);
+	}
+	/* What the other end said, sent back. */
+	ASSERT_EQ(0, evil_begin(&e, 1));
+	EXPECT_TRUE(is_refused(prove_with(_metadata, &e, e.reply.mac)));
+	evil_end(&e);
+	/* What was good once, with the request that it was good for. */
+	ASSERT_EQ(0, evil_begin(&old, 1));
+	ASSERT_EQ(0, evil_prove(&old));
+	ASSERT_EQ(0, evil_begin(&e, 1));
+	EXPECT_TRUE(is_refused(prove_with(_metadata, &e, old.auth)));
+	evil_end(&e);
+	evil_end(&old);
+	EXPECT_EQ(self->refused + 6, evil_wait("auth_refused", self->refused + 6));
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+}
+
+/* Who says that he is the node itself is believed as little, with the key or not. */
+TEST_F(hostile, the_nodes_own_name)
+{
+	char path[PATH_MAX], line[64];
+	struct evil e;
+	int reason;
+
+	snprintf(path, sizeof(path), "/sys/class/towline/%s/incarnation", tow_test_device());
+	tow_test_read_line(path, line, sizeof(line));
+	ASSERT_EQ(32, strlen(line));
+	for (uint32_t features = 0; features <= EVIL_KEYED; features++) {
+		ASSERT_EQ(0, evil_prepare(&e, 1));
+		for (size_t i = 0; i < 16; i++)
+			ASSERT_EQ(1, sscanf(line + 2 * i, "%2hhx", &e.request.incarnation[i]));
+		e.request.control.features = features;
+		ASSERT_EQ(0, evil_connect(e.fd, &e.request, sizeof(e.request), &e.reply,
+					  sizeof(e.reply), &reason));
+		EXPECT_EQ(-EKEYREJECTED, evil_derive(&e));
+		/* Not even its goodbye can be understood. */
+		EXPECT_GT(0, prove_with(_metadata, &e, e.auth));
+		evil_end(&e);
+	}
+	EXPECT_EQ(self->refused + 2, evil_wait("auth_refused", self->refused + 2));
+}
+
+/* Everything of a connection that was good, once more. */
+TEST_F(hostile, a_replayed_request)
+{
+	struct evil old, e;
+	int reason, ret;
+
+	ASSERT_EQ(0, evil_ready(&old, 1));
+	ASSERT_EQ(0, evil_prepare(&e, 1));
+	e.request = old.request;
+	ret = evil_connect(e.fd, &e.request, sizeof(e.request), &e.reply, sizeof(e.reply),
+			   &reason);
+	if (ret) {
+		/* The queue pair is another, and RoCE says so. */
+		EXPECT_EQ(-ECONNREFUSED, ret);
+		EXPECT_EQ(R_MALFORMED, reason);
+	} else {
+		EXPECT_NE(0, memcmp(e.reply.nonce, old.reply.nonce, sizeof(e.reply.nonce)));
+		ASSERT_EQ(0, evil_derive(&e));
+		EXPECT_TRUE(is_refused(prove_with(_metadata, &e, old.auth)));
+	}
+	evil_end(&e);
+	/* The good one did not notice. */
+	EXPECT_EQ(0, evil_say(&old, T_HEARTBEAT, 0, NULL, 0));
+	EXPECT_EQ(1, evil_wait("sessions", 1));
+	evil_end(&old);
+}
+
+TEST_F(hostile, two_proofs)
+{
+	struct evil e;
+
+	ASSERT_EQ(0, evil_begin(&e, 1));
+	ASSERT_EQ(0, evil_prove(&e));
+	EXPECT_EQ(R_PROTOCOL, prove_with(_metadata, &e, e.auth));
+	evil_end(&e);
+	EXPECT_EQ(self->lies + 1, evil_wait("hostile_messages", self->lies + 1));
+}
+
+/* Before it has proved anything, and before it says that it is ready. */
+TEST_F(hostile, out_of_turn)
+{
+	static const int early[] = { T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_CANCEL };
+	struct evil e;
+	int ret;
+
+	for (size_t i = 0; i < ARRAY_SIZE(early); i++) {
+		ASSERT_EQ(0, evil_begin(&e, 1));
+		ASSERT_EQ(0, evil_say(&e, early[i], early[i] == T_CANCEL, NULL, 0));
+		ret = evil_how_it_ends(&e);
+		EXPECT_TRUE(ret == R_PROTOCOL || ret == -ENOTCONN) {
+			TH_LOG("type %d, not authenticated: %d", early[i], ret);
+		}
+		evil_end(&e);
+	}
+	ASSERT_EQ(0, evil_begin(&e, 1));
+	ASSERT_EQ(0, evil_prove(&e));
+	ASSERT_EQ(0, evil_say(&e, T_CANCEL, 1, NULL, 0));
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
+	evil_end(&e);
+}
+
+/* ---- data queue pairs ------------------------------------------------------ */
+
+struct bad_data {
+	const char *name;
+	size_t offset;
+	size_t bytes;
+	uint64_t value;
+};
+
+#define BAD_DATA(field, to) { #field " is " #to, offsetof(struct evil_request, field), \
+		sizeof(((struct evil_request *)0)->field), to }
+
+static const struct bad_data bad_data[] = {
+	BAD_DATA(data.session, 0),
+	BAD_DATA(data.session, 0xffffffffffffffff),
+	BAD_DATA(data.mac, 0),
+	BAD_DATA(data.reserved, 1),
+	BAD_DATA(data.qp_num, 0),
+	BAD_DATA(index, 1),
+	BAD_DATA(index, 255),
+};
+
+static int data_refused(struct evil *e, const struct bad_data *how)
+{
+	struct evil_request request;
+	struct evil_reply reply;
+	int fd = evil_data_request(e, 0, &request);
+	int ret, reason;
+
+	if (fd < 0)
+		return fd;
+	if (how)
+		memset((char *)&request + how->offset, (int)how->value, how->bytes);
+	ret = evil_connect(fd, &request, sizeof(request), &reply, sizeof(reply), &reason);
+	close(fd);
+	return ret;
+}
+
+TEST_F(hostile, bad_data_queue_pairs)
+{
+	struct evil e;
+
+	/* Its control queue pair has proved nothing. */
+	ASSERT_EQ(0, evil_begin(&e, 1));
+	EXPECT_EQ(-ECONNREFUSED, data_refused(&e, NULL));
+	evil_end(&e);
+	ASSERT_EQ(0, evil_begin(&e, 1));
+	ASSERT_EQ(0, evil_prove(&e));
+	for (size_t i = 0; i < ARRAY_SIZE(bad_data); i++) {
+		EXPECT_EQ(-ECONNREFUSED, data_refused(&e, &bad_data[i])) {
+			TH_LOG("%s", bad_data[i].name);
+		}
+	}
+	/* None of that has harmed it; but twice is once too often. */
+	ASSERT_EQ(0, evil_connect_data(&e, 0));
+	EXPECT_EQ(-ECONNREFUSED, data_refused(&e, NULL));
+	EXPECT_EQ(0, evil_say(&e, T_READY, 0, NULL, 0));
+	EXPECT_EQ(T_READY, evil_hear(&e, EVIL_WAIT_MS));
+	evil_end(&e);
+	EXPECT_EQ(self->refused + 2 + (long long)ARRAY_SIZE(bad_data),
+		  evil_count("auth_refused"));
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+}
+
+/* ---- silence --------------------------------------------------------------- */
+
+TEST_F_TIMEOUT(hostile, who_says_nothing, 300)
+{
+	static struct evil silent[SILENT];
+	int accepted = 0, busy = 0, reason;
+
+	for (int i = 0; i < SILENT; i++) {
+		int ret = evil_prepare(&silent[i], 1);
+
+		ASSERT_EQ(0, ret);
+		ret = evil_connect(silent[i].fd, &silent[i].request, sizeof(silent[i].request),
+				   &silent[i].reply, sizeof(silent[i].reply), &reason);
+		if (!ret) {
+			accepted++;
+		} else {
+			ASSERT_EQ(-ECONNREFUSED, ret);
+			ASSERT_EQ(R_BUSY, reason);
+			busy++;
+		}
+		ASSERT_GE(HALF_OPEN, evil_count("sessions"));
+	}
+	TH_LOG("%d accepted, %d too many", accepted, busy);
+	EXPECT_LE(HALF_OPEN / 2, accepted);
+	/* All of them are counted, those that were waited for as well. */
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+	EXPECT_EQ(self->refused + SILENT, evil_wait("auth_refused", self->refused + SILENT));
+	for (int i = 0; i < SILENT; i++)
+		evil_end(&silent[i]);
+}
+
+/* ---- messages: those that end it ------------------------------------------- */
+
+struct lie {
+	const char *name;
+	int type;
+	uint32_t request;
+	size_t bytes;
+	uint8_t body[48];
+};
+
+/* RESOLVE: job 16, uid 4, rights 4, wait 1, name_bytes 1, reserved 6, name. */
+#define RIGHTS(value)	[20] = (value)
+#define WAIT(value)	[24] = (value)
+#define NAME(bytes, ...) [25] = (bytes), [32] = __VA_ARGS__
+
+static const struct lie lies[] = {
+	{ "no type", 0, 0, 0, {} },
+	{ "a type that there is not", 7, 0, 0, {} },
+	{ "another", 15, 0, 0, {} },
+	{ "another", 23, 0, 0, {} },
+	{ "the last type", 255, 0, 0, {} },
+	{ "AUTH", T_AUTH, 0, 32, {} },
+	{ "AUTHED", T_AUTHED, 0, 0, {} },
+	{ "READY", T_READY, 0, 0, {} },
+	{ "a heartbeat with a body", T_HEARTBEAT, 0, 1, {} },
+	{ "a heartbeat with a request", T_HEARTBEAT, 1, 0, {} },
+	{ "a goodbye that is short", T_GOODBYE, 0, 4, {} },
+	{ "a goodbye with more", T_GOODBYE, 0, 8, { 11, 0, 0, 0, 1 } },
+	{ "RESOLVE that is short", T_RESOLVE, 1, 31, { RIGHTS(1) } },
+	{ "RESOLVE without a name", T_RESOLVE, 1, 32, { RIGHTS(1) } },
+	{ "RESOLVE of a short name", T_RESOLVE, 1, 33, { RIGHTS(1), NAME(2, 'w') } },
+	{ "RESOLVE of a long name", T_RESOLVE, 1, 35, { RIGHTS(1), NAME(2, 'w') } },
+	{ "RESOLVE of a control character", T_RESOLVE, 1, 33, { RIGHTS(1), NAME(1, '\n') } },
+	{ "RESOLVE without rights", T_RESOLVE, 1, 33, { RIGHTS(0), NAME(1, 'w') } },
+	{ "RESOLVE with other rights", T_RESOLVE, 1, 33, { RIGHTS(8), NAME(1, 'w') } },
+	{ "RESOLVE with atomics alone", T_RESOLVE, 1, 33, { RIGHTS(4), NAME(1, 'w') } },
+	{ "RESOLVE that waits twice", T_RESOLVE, 1, 33, { RIGHTS(1), WAIT(2), NAME(1, 'w') } },
+	{ "RESOLVE with more", T_RESOLVE, 1, 33, { RIGHTS(1), [26] = 1, NAME(1, 'w') } },
+	{ "RESOLVE with more", T_RESOLVE, 1, 33, { RIGHTS(1), [31] = 1, NAME(1, 'w') } },
+	{ "RESOLVE of a job and a user", T_RESOLVE, 1, 33, { 1, [16] = 1, RIGHTS(1), NAME(1, 'w') } },
+	{ "RESOLVE_MORE of the first", T_RESOLVE_MORE, 1, 16, { 1 } },
+	{ "RESOLVE_MORE with more", T_RESOLVE_MORE, 1, 16, { 1, [8] = 1, [12] = 1 } },
+	{ "RESOLVE_MORE that is long", T_RESOLVE_MORE, 1, 17, { 1, [8] = 1 } },
+	{ "CANCEL with a body", T_CANCEL, 1, 1, {} },
+	{ "an answer to nothing", T_RESOLVED, 1, 40, { [16] = 1 } },
+	{ "an answer that is short", T_RESOLVED, 1, 39, {} },
+	{ "REVOKE of none", T_REVOKE, 0, 8, {} },
+	{ "REVOKE of more than there are", T_REVOKE, 0, 16, { 2 } },
+	{ "REVOKE of fewer than there are", T_REVOKE, 0, 24, { 1 } },
+	{ "REVOKE of very many", T_REVOKE, 0, 16, { 255, 255, 255, 255 } },
+	{ "REVOKE with a request", T_REVOKE, 1, 16, { 1, [8] = 1 } },
+	{ "REVOKE with more", T_REVOKE, 0, 16, { 1, [4] = 1, [8] = 1 } },
+	{ "REVOKED of none", T_REVOKED, 0, 8, {} },
+	{ "REVOKED of what was not given", T_REVOKED, 0, 16, { 1, [8] = 1 } },
+	{ "REVOKED of no name", T_REVOKED, 0, 16, { 1 } },
+	{ "RELEASE of what was not given", T_RELEASE, 0, 16, { 1, [8] = 7 } },
+	{ "RELEASE of the largest number", T_RELEASE, 0, 16,
+	  { 1, [8] = 255, 255, 255, 255, 255, 255, 255, 255 } },
+	{ "RELEASE that overflows", T_RELEASE, 0, 16, { [3] = 0x20, [8] = 1 } },
+};
+
+static int tell(struct evil *e, const struct lie *lie)
+{
+	int ret = evil_say(e, lie->type, lie->request, lie->body, lie->bytes);
+
+	return ret ? ret : evil_how_it_ends(e);
+}
+
+TEST_F_TIMEOUT(hostile, lies_end_it, 600)
+{
+	struct evil e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+		ASSERT_EQ(0, evil_ready(&e, 1)) {
+			TH_LOG("before: %s", lies[i].name);
+		}
+		EXPECT_EQ(R_PROTOCOL, tell(&e, &lies[i])) {
+			TH_LOG("%s", lies[i].name);
+		}
+		evil_end(&e);
+	}
+	EXPECT_EQ(self->lies + (long long)ARRAY_SIZE(lies),
+		  evil_wait("hostile_messages", self->lies + (long long)ARRAY_SIZE(lies)));
+}
+
+enum twist { LENGTH, RESERVED, RESERVED2, AGAIN, AHEAD, MORE_CREDIT, LESS_CREDIT, NO_MAC, BIT, TWISTS };
+
+static const char * const twist_name[TWISTS] = {
+	"another length", "the first reserved byte", "the last reserved bytes",
+	"the counter of before", "a counter ahead", "credit for what was not said",
+	"credit taken back", "no MAC", "one bit",
+};
+
+static int twisted(struct evil *e, enum twist twist)
+{
+	struct evil_header header = evil_header(e, T_HEARTBEAT, 0, 0);
+	struct tow_hostile_message call = { .bytes = sizeof(header), .sign = twist != NO_MAC };
+	int ret;
+
+	header.bytes = (uint16_t)(header.bytes + (twist == LENGTH));
+	header.reserved = twist == RESERVED;
+	header.reserved2 = twist == RESERVED2 ? 1U << 31 : 0;
+	header.counter += twist == AHEAD ? 1 : twist == AGAIN ? -1ULL : 0;
+	if (twist == MORE_CREDIT)
+		header.credits += 1000;
+	if (twist == LESS_CREDIT)
+		header.credits -= 2;
+	memcpy(call.data, &header, sizeof(header));
+	/* It says what it had signed before. */
+	if (twist == BIT) {
+		call.sign = false;
+		memcpy(call.data, e->last.data, sizeof(header));
+	}
+	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_SEND, &call);
+	return ret ? ret : evil_how_it_ends(e);
+}
+
+TEST_F_TIMEOUT(hostile, headers_that_lie, 300)
+{
+	struct evil e;
+
+	for (int i = 0; i < TWISTS; i++) {
+		ASSERT_EQ(0, evil_ready(&e, 1));
+		EXPECT_EQ(i < NO_MAC ? R_PROTOCOL : R_BAD_MAC, twisted(&e, (enum twist)i)) {
+			TH_LOG("%s", twist_name[i]);
+		}
+		evil_end(&e);
+	}
+	EXPECT_EQ(self->lies + TWISTS, evil_wait("hostile_messages", self->lies + TWISTS));
+}
+
+/* Less than a header; more than there is room for. */
+TEST_F(hostile, messages_of_other_sizes)
+{
+	static const size_t sizes[] = { 1, 39, 513, 1024 };
+	static const uint8_t nonsense[TOW_HOSTILE_BYTES_MAX];
+	struct evil e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		ASSERT_EQ(0, evil_ready(&e, 1));
+		/* A queue pair that takes no such message may say so itself. */
+		(void)evil_say_raw(&e, nonsense, sizes[i], false);
+		EXPECT_NE(-ETIMEDOUT, evil_how_it_ends(&e)) {
+			TH_LOG("%zu bytes", sizes[i]);
+		}
+		evil_end(&e);
+		EXPECT_EQ(0, evil_wait("sessions", 0));
+	}
+}
+
+/* ---- messages: those that are answered, or let pass ------------------------ */
+
+/* Answers come later; those that are there are taken, so that there is room. */
+static int drain(struct evil *e)
+{
+	int type = 0;
+
+	while (type >= 0)
+		type = evil_hear(e, 0);
+	return type == -ETIMEDOUT ? 0 : type;
+}
+
+static int say_nonsense(struct evil *e, uint32_t round)
+{
+	uint8_t body[48] = { 1, [8] = (uint8_t)round, (uint8_t)(round >> 8), 1 };
+	static const uint8_t name[33] = { RIGHTS(1), NAME(1, 'w') };
+	uint8_t waits[33];
+
+	memcpy(waits, name, sizeof(waits));
+	waits[24] = 1;
+	waits[32] = (uint8_t)('a' + round % 26);
+	switch (round % 6) {
+	case 0:
+		return evil_say(e, T_HEARTBEAT, 0, NULL, 0);
+	case 1:
+		return evil_say(e, T_RESOLVE, round, name, sizeof(name));
+	case 2:
+		return evil_say(e, T_RESOLVE, round, waits, sizeof(waits));
+	case 3:
+		return evil_say(e, T_CANCEL, round - 1, NULL, 0);
+	case 4:
+		return evil_say(e, T_CANCEL, round * 77, NULL, 0);
+	default:
+		return evil_say(e, T_RESOLVE_MORE, round, body, 16);
+	}
+}
+
+TEST_F_TIMEOUT(hostile, many_messages, 1000)
+{
+	uint32_t count = (uint32_t)tow_test_count(is_slow() ? MESSAGES / 5 : MESSAGES);
+	uint32_t said = 0, sessions = 0;
+	struct evil e;
+
+	while (said < count) {
+		ASSERT_EQ(0, evil_ready(&e, 1));
+		for (int i = 0; i < 250 && said < count; i++, said++) {
+			ASSERT_EQ(0, say_nonsense(&e, said)) {
+				TH_LOG("message %u", said);
+			}
+			ASSERT_EQ(0, drain(&e)) {
+				TH_LOG("message %u", said);
+			}
+		}
+		EXPECT_EQ(R_PROTOCOL, tell(&e, &lies[sessions % ARRAY_SIZE(lies)]));
+		evil_end(&e);
+		sessions++;
+	}
+	EXPECT_EQ(self->lies + sessions, evil_wait("hostile_messages", self->lies + sessions));
+	EXPECT_EQ(0, evil_wait("grants", 0));
+}
+
+TEST_HARNESS_MAIN
