@@ -269,20 +269,39 @@ static void tow_peer_take_out(struct tow_peer *peer)
 	tow_stat_dec(peer->dev, TOW_STAT_PEERS);
 }
 
-/*
- * Another peer that an address of @peer leads to: an earlier life of the same
- * node, whether or not we have noticed its end.  Taken out, with its reference.
- */
-static struct tow_peer *tow_peer_take_predecessor(struct tow_peer *peer)
+static bool tow_peer_session_present(const struct tow_session *session)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	return session && tow_session_alive(session);
+}
+
+/* What that life of the node said last may be dealt with after it has ended. */
+static bool tow_peer_came_later(const struct tow_peer *other,
+				const struct tow_session *session)
+{
+	const struct tow_session *present = other->session;
+
+	return tow_peer_session_present(present) &&
+	       present->opened_at > session->opened_at;
+}
+
+/*
+ * Another peer that an address of @session's leads to: an earlier life of the
+ * same node, whether or not we have noticed its end.  Taken out, with its
+ * reference.
+ */
+static struct tow_peer *
+tow_peer_take_predecessor(const struct tow_session *session)
+{
+	struct tow_peer *peer = session->peer;
+	struct tow_peers *peers = &session->dev->peers;
 	struct tow_peer *other;
 	unsigned long index;
 	unsigned int i;
 
 	lockdep_assert_held(&peers->lock);
 	xa_for_each(&peers->by_id, index, other) {
-		if (other == peer || other->loopback || peer->loopback)
+		if (other == peer || other->loopback || peer->loopback ||
+		    tow_peer_came_later(other, session))
 			continue;
 		for (i = 0; i < peer->aliases; i++) {
 			if (tow_peer_has_address(other, &peer->addresses[i])) {
@@ -313,14 +332,14 @@ static void tow_peer_forget(struct tow_peer *peer)
 	tow_peer_put(peer);
 }
 
-static void tow_peer_forget_predecessors(struct tow_peer *peer)
+static void tow_peer_forget_predecessors(const struct tow_session *session)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = &session->dev->peers;
 	struct tow_peer *other;
 
 	do {
 		mutex_lock(&peers->lock);
-		other = tow_peer_take_predecessor(peer);
+		other = tow_peer_take_predecessor(session);
 		mutex_unlock(&peers->lock);
 		if (other)
 			tow_peer_forget(other);
@@ -385,11 +404,6 @@ struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id)
 	return session;
 }
 
-static bool tow_peer_session_present(struct tow_session *session)
-{
-	return session && tow_session_alive(session);
-}
-
 /* @session is the present one from now on. */
 static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 {
@@ -437,6 +451,8 @@ int tow_peer_begin(struct tow_session *session,
 		goto out_unlock;
 	}
 	tow_peer_add_address(peer, address);
+	/* Not before: who is there now may not have been when we began. */
+	session->opened_at = ++peers->clock;
 	tow_peer_get(peer);
 	*result = peer;
 	if (tow_peer_session_present(peer->session))
@@ -556,7 +572,7 @@ void tow_peer_session_ready(struct tow_session *session)
 	mutex_unlock(&peers->lock);
 	if (!present)
 		return;
-	tow_peer_forget_predecessors(peer);
+	tow_peer_forget_predecessors(session);
 	tow_peer_sysfs_add(peer);
 }
 

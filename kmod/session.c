@@ -191,7 +191,7 @@ void tow_session_put(struct tow_session *session)
  *
  * Return: false from ENDING on.
  */
-bool tow_session_alive(struct tow_session *session)
+bool tow_session_alive(const struct tow_session *session)
 {
 	return READ_ONCE(session->state) < TOW_SESSION_ENDING;
 }

@@ -73,7 +73,8 @@ enum tow_session_state {
  * @data_reply: initiator: the answer to the last request for a data queue pair
  * @auth: the keys
  * @settings: how it is connected and kept; a copy, as they may change
- * @opened_at: when it was made, by tow_peers.clock
+ * @opened_at: responder: when the request came; initiator: when the other end had
+ *	proved itself; by tow_peers.clock
  * @scope_id: initiator: as in struct tow_address
  * @deadline: when it must have come to the next state, in jiffies
  * @hung_up: the connection manager says that the other end has gone
@@ -189,7 +190,7 @@ int tow_session_set_qps(struct tow_session *session, unsigned int qps);
 int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id);
 void tow_session_get(struct tow_session *session);
 void tow_session_put(struct tow_session *session);
-bool tow_session_alive(struct tow_session *session);
+bool tow_session_alive(const struct tow_session *session);
 bool tow_session_set_state(struct tow_session *session,
 			   enum tow_session_state state);
 void tow_session_fail(struct tow_session *session, int error, u32 reason,
