@@ -48,6 +48,7 @@ class Test:
     module: bool = False
     timeout: int = 120
     quick: bool = False
+    alone: bool = False
     check: bool = True
     soak: dict = dataclasses.field(default_factory=dict, hash=False)
 
@@ -59,8 +60,8 @@ class Test:
 _TYPES = {
     "name": str, "where": str, "command": list, "protocol": str,
     "kernels": list, "nodes": int, "smp": int, "mem": int, "provider": str,
-    "module": bool, "timeout": int, "quick": bool, "check": bool,
-    "soak": dict,
+    "module": bool, "timeout": int, "quick": bool, "alone": bool,
+    "check": bool, "soak": dict,
 }
 _SOAK_TYPES = {"count": int, "round": int, "timeout": int, "kernels": list}
 
@@ -136,7 +137,7 @@ def load_file(path, folder):
 def load(top=TOP):
     """All declared tests, in the order of their folders."""
     tests = [Test(name="lint", where="host", command=("scripts/lint",),
-                  timeout=600, quick=True)]
+                  timeout=600, quick=True, alone=True)]
     for path in sorted(top.glob("tests/*/tests.toml")):
         tests += load_file(path, path.parent.name)
     names = [test.name for test in tests]

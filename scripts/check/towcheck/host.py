@@ -17,6 +17,8 @@ _MAKE_OWN = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES",
              "MAKE_TERMOUT", "MAKE_TERMERR", "TESTS", "BENCH", "SOAK",
              "SOAK_MINUTES")
 GRACE_SECONDS = 10
+# What runs at the moment, maybe in several threads.
+_running = set()
 
 
 def environment(**more):
@@ -41,6 +43,12 @@ def _end(process):
             break
 
 
+def end_all():
+    """Stop every command that run() waits for in some thread."""
+    for process in list(_running):
+        _end(process)
+
+
 def run(command, log, timeout, env=None):
     """Run a command from the top of the tree; its output goes to log."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -51,6 +59,7 @@ def run(command, log, timeout, env=None):
         process = subprocess.Popen(
             command, cwd=TOP, stdin=subprocess.DEVNULL, stdout=stdout,
             stderr=stderr, env=env or environment(), start_new_session=True)
+        _running.add(process)
         try:
             process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -58,6 +67,7 @@ def run(command, log, timeout, env=None):
         finally:
             # Also what a finished test left running in its group.
             _end(process)
+            _running.discard(process)
     texts = [path.read_text(errors="replace") for path in (out, err)]
     out.unlink()
     err.unlink()
