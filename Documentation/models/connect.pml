@@ -1,826 +1,819 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Connect: two nodes become peers, whoever asks first, and become peers again
- * when the connection breaks or one of them starts anew.
+ * Connect: two nodes become peers, whoever asks first, and anew when the session
+ * breaks or one of them starts again.  This is what kmod/peer.c does, and
+ * Documentation/protocol.md says.
  *
  *	initiator				responder
- *	REQ: nonce, incarnation		->
+ *	REQ: nonce, incarnation		->	a half-open session
  *					<-	REP: nonce, incarnation, MAC
- *	AUTH: MAC, session		->	each knows now who the other is
- *					<-	SYNC: session
- *	data REQ			->
- *					<-	data REP
- *	DONE				->	READY
- *	READY				<-	DONE
+ *	begin()
+ *	AUTH: MAC			->	authenticated()
+ *					<-	AUTHED
+ *	data queue pairs, which are left out
+ *	SAY_READY			->	READY
+ *	READY				<-	SAY_READY
  *
- * REQ, REP, REJ and those for data are rdma_cm's; AUTH (the first SEND), SYNC
- * and DONE travel on the control queue pair.  A connection goes by the nonce of
- * its responder here.  A session is what both ends remember of each other; it
- * goes on over a new connection if both still have it, and it has the name of
- * its first connection.
- *
- * At each end one object stands for the other node.  When it is DEAD another
- * takes its place, IDLE.  The transitions are those of the module:
+ * A session is one connection, and nothing outlives it.  Each end has a state of
+ * its own for it (st), and at each node one object stands for each incarnation
+ * of the other one, with the session that is present.  The transitions are those
+ * of kmod/peer_state.c, which tests/unit/peer_state.c compares:
  */
 #define TRANSITIONS \
 	T(IDLE, CONNECT, CONNECTING) \
-	T(IDLE, VERIFIED, CONNECTING) \
+	T(DEAD, CONNECT, CONNECTING) \
+	T(BROKEN, CONNECT, CONNECTING) \
 	T(CONNECTING, ESTABLISHED, READY) \
-	T(CONNECTING, FAILED, IDLE) \
+	T(CONNECTING, BROKE, BROKEN) \
 	T(READY, BROKE, BROKEN) \
-	T(BROKEN, QUIET, RECONNECTING) \
-	T(RECONNECTING, ESTABLISHED, READY) \
-	T(RECONNECTING, EXPIRED, DEAD) \
-	T(RECONNECTING, STRANGER, DEAD)
+	T(BROKEN, CLOSED, IDLE) \
+	T(BROKEN, FAILED, DEAD)
 /*
- *	CONNECT		somebody here wants the peer
- *	VERIFIED	the other end's request has proved itself
- *	ESTABLISHED	DONE was received
- *	FAILED		no request is left to try, and none of the other end's came
- *	BROKE		queue pair error, silence, or a newer connection
- *	QUIET		the old queue pairs are destroyed
- *	EXPIRED		as FAILED, when there was a session: it is over
- *	STRANGER	the other end has no such session: another incarnation, or
- *			it has forgotten
- *
  * What must hold:
- *	(1) whoever is verified made that MAC, for this connection	REALLY
- *	(2) READY at both ends of a connection: the same session	establish()
- *	(3) nothing ends in anything but READY at both ends, or IDLE	monitor
- *	(4) no call waits for ever					monitor
- *	(5) no call fails, no session ends, unless a node died or more went
- *	    wrong than the tries a call has: CROSSED is no failure	give_up()
- *	(6) nothing breaks while nothing went wrong, whatever an attacker
- *	    without the key says					broke()
- *	(7) a data queue pair belongs to the connection that asked for it
+ *	(1) whoever is believed made that MAC, for this connection	REALLY
+ *	(2) when all is quiet: READY at both ends, of the same session, or at
+ *	    neither; and no call still waits				monitor
+ *	(3) no call fails unless a node died: the faults are fewer than the
+ *	    tries, and CROSSED uses up none				ended()
+ *	(4) nor is a call told CROSSED again and again: each time takes up to
+ *	    2 s of its 10						ended()
+ *	(5) no READY session is replaced while its other end has it, nor one
+ *	    that the same node is making				authenticated()
+ *	(6) nothing READY breaks while nothing went wrong, whatever an attacker
+ *	    without the key says					move()
+ *	(7) another life of a node takes the place of an earlier one, never of a
+ *	    later one							established()
  *	(8) no transition but those above				move()
  *
- * What may happen, MAX_FAULTS times: a message of rdma_cm is lost; a timer is
+ * What may happen, MAX_FAULTS times: a request or its answer is lost; a timer is
  * early or a queue pair breaks, at one end, at any stage; a node dies, and comes
- * back as another incarnation (which is larger than the other's, or not).  With
- * -DATTACKS=n an attacker without the key acts n times: it takes messages away,
- * and makes its own of all that it has seen; then (3) and (4) are not looked at,
- * as it never rests.
+ * back once as another incarnation (which is larger than the other's, or not).
+ * Ends of sessions, and messages of different connections, are dealt with at any
+ * time and in any order.  With -DATTACKS=n an attacker without the key acts n
+ * times: it takes messages away, and asks; and it says whatever it has seen.
  *
- * Left out: equal incarnations, the loopback peer.
+ * -DADDRESSES=2: each node is known by two addresses, and asked at both.
+ *
+ * Left out: the loopback peer, data queue pairs (which fail as connections
+ * break), and that too many half-open sessions are refused.
  */
-
 #ifndef MAX_FAULTS
-#define MAX_FAULTS 2
+#define MAX_FAULTS	2
 #endif
 #ifndef TRIES
-#define TRIES	3
+#define TRIES		3
+#endif
+#ifndef CROSSINGS
+#define CROSSINGS	3
 #endif
 #ifndef ATTACKS
-#define ATTACKS	0
+#define ATTACKS		0
 #endif
-#ifndef CALLS
-#define CALLS	1
+#ifndef ADDRESSES
+#define ADDRESSES	1
 #endif
 #ifndef CALLS_0
-#define CALLS_0	CALLS
+#define CALLS_0		1
 #endif
+#ifndef CALLS_1
+#define CALLS_1		1
+#endif
+#ifndef CONNS
+#define CONNS		4
+#endif
+#ifndef DEATH
+#define DEATH		FAULT
+#endif
+#ifndef EARLY
+#define EARLY		FAULT
+#endif
+#define FAULT		(faults > 0)
 
-#define OTHER(i)	(1 - (i))
+mtype:state = { IDLE, CONNECTING, READY, BROKEN, DEAD };
+mtype:event = { CONNECT, ESTABLISHED, BROKE, CLOSED, FAILED };
+mtype:msg = { NOTHING, REQ, REP, AUTH, AUTHED, SAY_READY };
 
-mtype:state = { IDLE, CONNECTING, READY, BROKEN, RECONNECTING, DEAD };
-mtype:event = { CONNECT, VERIFIED, ESTABLISHED, FAILED, BROKE, QUIET, EXPIRED, STRANGER };
-mtype:msg = { NOTHING, REQ, REP, REJ, AUTH, SYNC, DONE, DATA_REQ, DATA_REP, SORRY };
+/*
+ * One end of a session.  ENTERED: the session is READY, the peer is not told yet.
+ * ENDING: it is the present one, and cannot go on.
+ */
+mtype:stage = { NONE, DIALLED, HALF, PROVEN, AUTHENTICATED, ENTERED, UP, ENDING, EVIL };
+mtype:why = { FINE, CROSSED, REPLACED, OTHER };
+mtype:attempt = { OFF, DIAL, TRY, WAIT };
 
-/* How far a request is, then a connection. */
-mtype:stage = { NONE, SENT, CROSSED, PROVEN, SYNCED, DATA };
+/* Index 0 of each array: the initiator's end; 1: the responder's. */
+typedef Conn {
+	bit by;			/* the node that is the initiator */
+	bit address;		/* that it asked at */
+	bit life[2];		/* which life of each node */
+	mtype:stage st[2];
+	mtype:msg mail[2];	/* arrived, and not dealt with */
+	mtype:why bye[2];	/* GOODBYE, behind it */
+	mtype:why error[2];	/* of an end that is ENDING */
+	byte opened[2];
+	byte ready[2];
+#if ATTACKS
+	byte ni;
+	byte nr;
+#endif
+}
+Conn conn[CONNS];
 
 typedef Node {
 	bool alive;
 	bool returns;		/* dead, but not for ever */
-	byte inc;		/* this incarnation */
-	byte fresh;		/* for nonces */
+	bit life;
+	byte inc;		/* of this life: larger wins */
 	byte calls;		/* that users will still make */
-	bool wanted;		/* a call waits */
-	byte tries;		/* requests that may still be sent */
-
-	mtype:state st;		/* the object for the other node: */
-	byte session;		/* 0: none */
-
-	mtype:stage out;	/* own request: NONE, SENT, CROSSED (waits for theirs) */
-	byte out_n;
-
-	bool up;		/* the connection, verified here */
-	bool mine;		/* initiator of it */
-	byte nr;		/* its name */
-	byte who;		/* the incarnation at its other end */
-	byte theirs;		/* the session that its other end has */
-	byte upto;		/* the last request that it has given up */
-	mtype:stage at;
-	mtype:msg mail;		/* arrived on its control queue pair */
+	mtype:state st[2];	/* the object for each life of the other node */
+	byte present[2];	/* its connection, plus 1 */
 }
 Node node[2];
 
-/* Requests of others, answered and not yet verified: two for each node. */
-typedef Half {
-	byte nr;		/* 0: free */
-	byte ni;
-	byte who;		/* says the request */
-	bool auth;		/* AUTH has arrived: */
-	byte theirs;
-	bit role;		/* what its MAC covers, and who made it */
-	byte mac_i;
-	byte mac_r;
-	byte mac_inc_i;
-	byte mac_inc_r;
+/* Somebody wants the peer at an address. */
+typedef Attempt {
+	mtype:attempt at;
+	byte on;		/* a connection */
+	bit life;		/* whose READY it waits for */
+	byte tries;
+	byte crossed;
 }
-Half half[4];
-#define HALF(i, k)	half[2 * (i) + (k)]
-
-#define ROLE_R	0
-#define ROLE_I	1
-
-/* rdma_cm: message, nonces, incarnation; for REP what the MAC covers. */
-chan cm[2] = [4] of { mtype:msg, byte, byte, byte, bit, byte, byte, byte, byte };
-
-/* The same for data queue pairs: connection, session. */
-chan data[2] = [3] of { mtype:msg, byte, byte };
+Attempt attempts[4];
 
 byte faults;			/* that may still happen */
 bool wrong;			/* one has happened */
 bool died;			/* a node has died */
-byte used;			/* incarnations, as bits */
+#if ATTACKS
+byte fresh;			/* nonces */
+#endif
 
-/* An own request that may still come to something. */
-#define IN_FLIGHT(i) \
-	(node[i].alive && (node[i].out == SENT || \
-			   (node[i].up && node[i].mine && node[i].st != READY)))
+#define OTHERS(i)	(1 - (i))
+#define NODE(c, e)	((e) == 0 -> conn[c].by : 1 - conn[c].by)
+#define END(c, i)	(conn[c].by == (i) -> 0 : 1)
+#define ALIVE(c, e) \
+	(conn[c].st[e] != NONE && conn[c].st[e] != ENDING && conn[c].st[e] != EVIL)
+#define FREE(c) \
+	(conn[c].st[0] == NONE && conn[c].st[1] == NONE && conn[c].mail[1] == NOTHING)
 
-#define HAS_HALF(i, n) \
-	(node[i].alive && (HALF(i, 0).nr == (n) || HALF(i, 1).nr == (n)))
-#define HOLDS(i, n) \
-	(node[i].alive && node[i].up && node[i].nr == (n))
+/* The attempt that is behind the initiator's end. */
+#define BEHIND(c)	attempts[2 * conn[c].by + conn[c].address]
 
-/* ---- the object for the other node ---------------------------------------- */
+#define T(from, event, to) \
+	:: node[n].st[l] == from && what == event -> node[n].st[l] = to
 
-#define T(from, event, to) :: node[i].st == from && e == event -> node[i].st = to
-
-inline move(what)
+inline move(happens)
 {
-	e = what;
+	what = happens;
+	if
+	:: what == BROKE && node[n].st[l] == READY -> assert(wrong)	/* (6) */
+	:: else
+	fi;
 	if
 	TRANSITIONS
 	:: else -> assert(false)	/* (8) */
 	fi
 }
 
-inline forget_half(k)
+/* One more than all that is remembered: the order is all that counts. */
+inline stamp(time)
 {
-	HALF(i, k).nr = 0;
-	HALF(i, k).ni = 0;
-	HALF(i, k).who = 0;
-	HALF(i, k).auth = false;
-	HALF(i, k).theirs = 0;
-	HALF(i, k).role = 0;
-	HALF(i, k).mac_i = 0;
-	HALF(i, k).mac_r = 0;
-	HALF(i, k).mac_inc_i = 0;
-	HALF(i, k).mac_inc_r = 0
-}
-
-/*
- * The other end has given up what it asked for before this, though an AUTH of
- * it may come yet.
- */
-inline forget_halves(number)
-{
-#ifdef KEEP_OLD_HALF
-	skip
-#else
-	if
-	:: HALF(i, 0).who == node[i].who && HALF(i, 0).ni <= number -> forget_half(0)
-	:: else
-	fi;
-	if
-	:: HALF(i, 1).who == node[i].who && HALF(i, 1).ni <= number -> forget_half(1)
-	:: else
-	fi
-#endif
-}
-
-inline drop()
-{
-	node[i].up = false;
-	node[i].mine = false;
-	node[i].nr = 0;
-	node[i].who = 0;
-	node[i].theirs = 0;
-	node[i].upto = 0;
-	node[i].at = NONE;
-	node[i].mail = NOTHING
-}
-
-/* The connection is no more; the state says what that means. */
-inline broke()
-{
-	if
-	:: node[i].st == READY ->
-		assert(wrong);		/* (6) */
-		move(BROKE)
-	:: else
-	fi;
-	drop()
-}
-
-/* The session is over; whoever waited for the peer waits for the next. */
-inline bury()
-{
-	assert(node[i].st == DEAD);
-	node[i].st = IDLE;
-	node[i].session = 0
-}
-
-/* No request is left. */
-inline give_up()
-{
-	assert(died || MAX_FAULTS + ATTACKS >= TRIES);	/* (5) */
-	if
-	:: node[i].st == CONNECTING -> move(FAILED)
-	:: else -> move(EXPIRED); bury()
-	fi;
-	node[i].wanted = false
-}
-
-/*
- * Both have said which session they have.  If it is not the same both begin a
- * new one.
- */
-#ifdef NO_SYNC
-#define GOES_ON	(node[i].session != 0)
-#else
-#define GOES_ON	(node[i].session != 0 && node[i].session == node[i].theirs)
-#endif
-inline synced()
-{
-	if
-	:: GOES_ON
-	:: else ->
+	time = 0;
+	k = 0;
+	do
+	:: k < CONNS ->
 		if
-		:: node[i].st == RECONNECTING ->
-			assert(died || wrong);
-			move(STRANGER);
-			bury()
+		:: conn[k].opened[END(k, n)] > time -> time = conn[k].opened[END(k, n)]
 		:: else
 		fi;
 		if
-		:: node[i].st == IDLE -> move(VERIFIED)
+		:: conn[k].ready[END(k, n)] > time -> time = conn[k].ready[END(k, n)]
 		:: else
-		fi
-	fi;
-	node[i].at = SYNCED
+		fi;
+		k++
+	:: else -> break
+	od;
+	time++;
+	k = 0
 }
 
-inline establish()
+/* Nobody remembers it. */
+inline sweep(c)
 {
 	if
-	:: !GOES_ON -> node[i].session = node[i].nr
-	:: else
-	fi;
-	node[i].theirs = 0;
-	move(ESTABLISHED);
-	node[i].wanted = false;
-	node[i].tries = 0;
-	assert(!(HOLDS(OTHER(i), node[i].nr) && node[OTHER(i)].st == READY) ||
-	       node[OTHER(i)].session == node[i].session)	/* (2) */
-}
-
-/*
- * Spares states: where nothing else is left, and nobody remembers, names start
- * again.
- */
-inline rename()
-{
-	if
-#if !ATTACKS
-	:: HOLDS(OTHER(i), node[i].nr) && node[OTHER(i)].st == READY &&
-	   empty(cm[0]) && empty(cm[1]) && empty(data[0]) && empty(data[1]) &&
-	   half[0].nr == 0 && half[1].nr == 0 && half[2].nr == 0 && half[3].nr == 0 &&
-	   node[0].session == node[1].session ->
-		node[0].nr = 1;
-		node[1].nr = 1;
-		node[0].session = 1;
-		node[1].session = 1;
-		node[0].fresh = 0;
-		node[1].fresh = 0
-#endif
-	:: else
-	fi
-}
-
-/* ---- requests -------------------------------------------------------------- */
-
-/* Larger incarnation, and a request of its own: theirs is not needed. */
-#ifdef NO_CROSSING
-#define WINS(theirs)	false
-#else
-#define WINS(theirs)	(IN_FLIGHT(i) && node[i].inc > (theirs))
-#endif
-
-#define NEW_NONCE	(2 * node[i].fresh + i)
-
-/*
- * Honest nodes do not ask twice with one nonce, so without an attacker that
- * does for both, and spares states.
- */
-inline answer(k)
-{
+	:: FREE(c) ->
+		conn[c].by = 0;
+		conn[c].address = 0;
+		conn[c].life[0] = 0;
+		conn[c].life[1] = 0;
+		conn[c].mail[0] = NOTHING;
+		conn[c].bye[0] = FINE;
+		conn[c].bye[1] = FINE;
 #if ATTACKS
-	node[i].fresh++;
-	m_nr = NEW_NONCE;
-#else
-	m_nr = m_ni;
+		conn[c].ni = 0;
+		conn[c].nr = 0
 #endif
-	HALF(i, k).nr = m_nr;
-	HALF(i, k).ni = m_ni;
-	HALF(i, k).who = m_who;
-	cm[OTHER(i)]!REP, m_ni, m_nr, node[i].inc,
-		ROLE_R, m_ni, m_nr, m_who, node[i].inc
-}
-
-/* What a MAC must cover: who says it, both nonces, both incarnations. */
-#ifdef NO_ROLE
-#define SAME_ROLE(role)	true
-#else
-#define SAME_ROLE(role)	(m_role == (role))
-#endif
-#ifdef NO_RESPONDER_NONCE
-#define SAME_NR(nr)	true
-#else
-#define SAME_NR(nr)	(m_mac_r == (nr))
-#endif
-#ifdef NO_INITIATOR_NONCE
-#define SAME_NI(ni)	true
-#else
-#define SAME_NI(ni)	(m_mac_i == (ni))
-#endif
-#ifdef NO_INCARNATIONS
-#define SAME_INC(a, b)	true
-#else
-#define SAME_INC(a, b)	(m_inc_i == (a) && m_inc_r == (b))
-#endif
-#define MAC_IS(role, ni, nr, inc_i, inc_r) \
-	(SAME_ROLE(role) && SAME_NI(ni) && SAME_NR(nr) && SAME_INC(inc_i, inc_r))
-
-/* (1): what the check must have made sure of */
-#define REALLY(role, ni, nr, inc_i, inc_r) \
-	(m_role == (role) && m_mac_i == (ni) && m_mac_r == (nr) && \
-	 m_inc_i == (inc_i) && m_inc_r == (inc_r))
-
-inline receive_cm()
-{
-	cm[i]?t, m_ni, m_nr, m_who, m_role, m_mac_i, m_mac_r, m_inc_i, m_inc_r;
-	if
-	:: !node[i].alive
-	:: else ->
-	   if
-	   :: t == REQ ->
-		if
-		:: m_who == node[i].inc		/* says that it is us */
-		:: m_who != node[i].inc && WINS(m_who) ->
-			cm[OTHER(i)]!REJ, m_ni, 0, 0, 0, 0, 0, 0, 0
-		:: else ->
-#ifdef BELIEVE_REQ
-			/* must be another: the one we knew is gone */
-			node[i].out = NONE;
-			node[i].out_n = 0;
-			if
-			:: node[i].up -> broke()
-			:: else
-			fi;
-#endif
-			if
-			:: HALF(i, 0).nr == 0 -> answer(0)
-			:: HALF(i, 0).nr != 0 && HALF(i, 1).nr == 0 -> answer(1)
-			:: else ->	/* no room: come again */
-				cm[OTHER(i)]!REJ, m_ni, 0, 0, 0, 0, 0, 0, 0
-			fi
-		fi
-	   :: t == REP ->
-		if
-		:: node[i].out == SENT && node[i].out_n == m_ni ->
-			node[i].out = NONE;
-			node[i].out_n = 0;
-			if
-			:: MAC_IS(ROLE_R, m_ni, m_nr, node[i].inc, m_who) ->
-				assert(REALLY(ROLE_R, m_ni, m_nr, node[i].inc, m_who));
-				verified_theirs()
-			:: else
-			fi
-		:: else
-		fi
-	   :: t == REJ ->
-		if
-		:: node[i].out == SENT && node[i].out_n == m_ni ->
-			node[i].out_n = 0;
-#ifdef CROSSED_FAILS
-			node[i].out = NONE
-#else
-			node[i].out = CROSSED;
-			node[i].tries++
-#endif
-		:: else
-		fi
-	   fi
-	fi;
-	t = NOTHING;
-	m_ni = 0; m_nr = 0; m_who = 0; m_role = 0;
-	m_mac_i = 0; m_mac_r = 0; m_inc_i = 0; m_inc_r = 0
-}
-
-#define POST_AUTH(k) \
-	HALF(OTHER(i), k).auth = true; \
-	HALF(OTHER(i), k).theirs = node[i].session; \
-	HALF(OTHER(i), k).role = ROLE_I; \
-	HALF(OTHER(i), k).mac_i = m_ni; \
-	HALF(OTHER(i), k).mac_r = m_nr; \
-	HALF(OTHER(i), k).mac_inc_i = node[i].inc; \
-	HALF(OTHER(i), k).mac_inc_r = m_who
-
-/* The responder has proved itself: the connection is up, as seen from here. */
-inline verified_theirs()
-{
-	node[i].up = true;
-	node[i].mine = true;
-	node[i].nr = m_nr;
-	node[i].who = m_who;
-	node[i].at = PROVEN;
-	if
-	:: HALF(OTHER(i), 0).nr == m_nr -> POST_AUTH(0)
-	:: HALF(OTHER(i), 1).nr == m_nr -> POST_AUTH(1)
-	:: else		/* gone again */
+	:: else
 	fi
 }
 
-/*
- * AUTH has arrived for a request that was answered.  It shows that its sender
- * has nothing better: whatever was there before goes, unless the own request
- * wins.
- */
-#ifdef CROSSED_AT_REQ_ONLY
-#define WINS_NOW(k)	false
+#ifdef CROSSED_FAILS
+#define COUNTS_NOT	false
 #else
-#define WINS_NOW(k)	WINS(HALF(i, k).who)
+#define COUNTS_NOT	true
 #endif
-inline receive_auth(k)
+/* Nothing is left of that end; what an attempt does then. */
+inline ended(c, e, error_)
 {
-	m_role = HALF(i, k).role;
-	m_mac_i = HALF(i, k).mac_i; m_mac_r = HALF(i, k).mac_r;
-	m_inc_i = HALF(i, k).mac_inc_i; m_inc_r = HALF(i, k).mac_inc_r;
+	conn[c].st[e] = NONE;
+	conn[c].mail[e] = NOTHING;
+	conn[c].bye[e] = FINE;
+	conn[c].opened[e] = 0;
+	conn[c].ready[e] = 0;
 	if
-	:: !MAC_IS(ROLE_I, HALF(i, k).ni, HALF(i, k).nr, HALF(i, k).who, node[i].inc) ->
-		forget_half(k)
-	:: else ->
-		assert(REALLY(ROLE_I, HALF(i, k).ni, HALF(i, k).nr, HALF(i, k).who,
-			      node[i].inc));
+	:: e == 0 && BEHIND(c).at == TRY && BEHIND(c).on == c ->
+		BEHIND(c).on = 0;
 		if
-		:: WINS_NOW(k) ->
-			if
-			:: HOLDS(OTHER(i), HALF(i, k).nr) ->
-				node[OTHER(i)].mail = SORRY
-			:: else
-			fi;
-			forget_half(k)
+		:: error_ == CROSSED && COUNTS_NOT ->
+			BEHIND(c).crossed++;
+			assert(BEHIND(c).crossed <= CROSSINGS);	/* (4) */
+			BEHIND(c).at = WAIT
 		:: else ->
-			node[i].out = NONE;
-			node[i].out_n = 0;
+			BEHIND(c).tries--;
+			BEHIND(c).life = 0;
 			if
-			:: node[i].up -> broke()
-			:: else
-			fi;
-			if
-			:: node[i].st == IDLE -> move(VERIFIED)
-			:: else
-			fi;
-			node[i].up = true;
-			node[i].mine = false;
-			node[i].nr = HALF(i, k).nr;
-			node[i].who = HALF(i, k).who;
-			node[i].theirs = HALF(i, k).theirs;
-			node[i].at = PROVEN;
-			m_ni = HALF(i, k).ni;
-			forget_half(k);
-			forget_halves(m_ni);
-			m_ni = 0
+			:: BEHIND(c).tries == 0 ->
+				assert(died);			/* (3) */
+				BEHIND(c).at = OFF;
+				BEHIND(c).crossed = 0
+			:: else ->
+				BEHIND(c).at = DIAL
+			fi
 		fi
+	:: else
 	fi;
-	m_role = 0;
-	m_mac_i = 0; m_mac_r = 0; m_inc_i = 0; m_inc_r = 0
+	conn[c].error[e] = FINE;
+	sweep(c)
 }
 
-inline receive_data()
+#define PRESENT(c, e) \
+	(node[NODE(c, e)].present[conn[c].life[1 - (e)]] == (c) + 1)
+
+/*
+ * tow_session_fail(): an error for whoever waits here, a reason for the other
+ * end (FINE: it is told nothing).  A present session takes its time.
+ */
+inline fail(c, e, error_, reason)
 {
-	data[i]?t, m_nr, m_ni;
 	if
-	:: t == DATA_REQ && node[i].up && !node[i].mine && node[i].at == SYNCED &&
-#ifdef DATA_BY_SESSION
-	   (GOES_ON -> m_ni == node[i].session : m_ni == node[i].nr) ->
+	:: reason != FINE && ALIVE(c, 1 - e) -> conn[c].bye[1 - e] = reason
+	:: else
+	fi;
+	if
+	:: PRESENT(c, e) && conn[c].st[e] != DIALLED && conn[c].st[e] != HALF ->
+		conn[c].st[e] = ENDING;
+		conn[c].error[e] = error_;
+		conn[c].mail[e] = NOTHING;
+		conn[c].bye[e] = FINE
+	:: else -> ended(c, e, error_)
+	fi
+}
+
+/* tow_peer_install(): end @e of @c; whatever was there before is out. */
+inline install(c, e)
+{
+	if
+	:: node[n].st[l] == READY || node[n].st[l] == CONNECTING -> move(BROKE)
+	:: else
+	fi;
+	node[n].present[l] = c + 1;
+	move(CONNECT)
+}
+
+#define PRESENT_ALIVE	(p != 0 && ALIVE(p - 1, END(p - 1, n)))
+#ifdef NO_BEGIN
+#define MAY_BEGIN	true
 #else
-	   m_nr == node[i].nr ->
+#define MAY_BEGIN	!PRESENT_ALIVE
 #endif
-		assert(m_nr == node[i].nr);		/* (7) */
-		node[i].at = DATA;
-		data[OTHER(i)]!DATA_REP, m_nr, m_ni
-	:: t == DATA_REP && node[i].up && node[i].mine && node[i].at == SYNCED &&
-	   m_nr == node[i].nr ->
-		node[i].at = DATA;
+
+/* tow_peer_begin(): the responder has proved itself. */
+inline begin(c)
+{
+	n = conn[c].by;
+	l = conn[c].life[1];
+	p = node[n].present[l];
+	BEHIND(c).life = l;
+	if
+	:: MAY_BEGIN ->
+		install(c, 0);
+		conn[c].st[0] = PROVEN;
+#ifndef OPENED_AT_REQUEST
+		stamp(conn[c].opened[0]);
+#endif
 		if
-		:: HOLDS(OTHER(i), m_nr) -> node[OTHER(i)].mail = DONE
+		:: ALIVE(c, 1) -> conn[c].mail[1] = AUTH
+		:: else
+		fi
+	:: else -> fail(c, 0, CROSSED, CROSSED)
+	fi;
+	n = 0; l = 0; p = 0
+}
+
+/* tow_peer_may_replace(): q is the present session's end, p - 1 the session. */
+#ifdef NO_CROSSING
+#define WE_WIN		false
+#else
+#define WE_WIN		(q == 0 && conn[p - 1].ready[0] == 0 && \
+			 node[n].inc > node[OTHERS(n)].inc)
+#endif
+#ifdef NO_READY_ORDER
+#define OF_BEFORE(c)	false
+#else
+#define OF_BEFORE(c)	(conn[p - 1].ready[q] > conn[c].opened[1])
+#endif
+#ifdef NO_ENTERED
+#define JUST_READY	false
+#else
+#define JUST_READY	(conn[p - 1].st[q] == ENTERED)
+#endif
+#ifdef NO_REQUEST_ORDER
+#define IS_NEWER(c)	true
+#else
+#define IS_NEWER(c)	(q == 0 || conn[p - 1].opened[1] < conn[c].opened[1])
+#endif
+#ifdef READY_STAYS
+#define STAYS		(conn[p - 1].st[q] == UP)
+#else
+#define STAYS		false
+#endif
+#define MAY_REPLACE(c) \
+	(!WE_WIN && !OF_BEFORE(c) && !JUST_READY && !STAYS && IS_NEWER(c))
+
+/* tow_peer_authenticated(): the initiator has proved itself. */
+inline authenticated(c)
+{
+	n = 1 - conn[c].by;
+	l = conn[c].life[0];
+	p = node[n].present[l];
+	if
+	:: PRESENT_ALIVE -> q = END(p - 1, n)
+	:: else -> p = 0
+	fi;
+	if
+	:: p != 0 && !MAY_REPLACE(c) -> fail(c, 1, CROSSED, CROSSED)
+	:: else ->
+		if
+		:: p != 0 && ((q == 1 && ADDRESSES == 1) || conn[p - 1].st[q] == UP || conn[p - 1].st[q] == ENTERED) ->
+			assert(!ALIVE(p - 1, 1 - q))		/* (5) */
+		:: else
+		fi;
+		install(c, 1);
+		conn[c].st[1] = AUTHENTICATED;
+		if
+		:: ALIVE(c, 0) -> conn[c].mail[0] = AUTHED
+		:: else
+		fi;
+		if
+		:: p != 0 -> p--; fail(p, q, CROSSED, REPLACED)
+		:: else
+		fi
+	fi;
+	n = 0; l = 0; p = 0; q = 0
+}
+
+#ifdef FORGET_ALL
+#define EARLIER(c, e)	true
+#else
+#define EARLIER(c, e)	(conn[p - 1].opened[q] < conn[c].opened[e])
+#endif
+
+/* tow_peer_session_ready() */
+inline established(c, e)
+{
+	n = NODE(c, e);
+	l = conn[c].life[1 - e];
+	conn[c].st[e] = UP;
+	stamp(conn[c].ready[e]);
+	move(ESTABLISHED);
+	if
+	:: e == 0 && BEHIND(c).at == TRY && BEHIND(c).on == c ->
+		BEHIND(c).at = OFF;
+		BEHIND(c).on = 0;
+		BEHIND(c).life = 0;
+		BEHIND(c).tries = 0;
+		BEHIND(c).crossed = 0
+	:: else
+	fi;
+	/* Another life of that node is over. */
+	p = node[n].present[1 - l];
+	if
+	:: PRESENT_ALIVE ->
+		q = END(p - 1, n);
+		if
+		:: EARLIER(c, e) ->
+			assert(l == 1);				/* (7) */
+			p--;
+			fail(p, q, OTHER, REPLACED)
 		:: else
 		fi
 	:: else
 	fi;
-	t = NOTHING;
-	m_nr = 0; m_ni = 0
+	n = 0; l = 0; p = 0; q = 0
 }
 
-#ifdef CROSSED_WAITS
-#define MAY_RETRY(i)	false
-#else
-#define MAY_RETRY(i) \
-	(!node[OTHER(i)].alive || \
-	 (!IN_FLIGHT(OTHER(i)) && HAS_HALF(OTHER(i), 0)))
-#endif
-
-#define ON_ITS_WAY(i) \
-	(cm[OTHER(i)]??[REQ, eval(node[i].out_n), x, x, y, x, x, x, x] || \
-	 cm[i]??[REP, eval(node[i].out_n), x, x, y, x, x, x, x] || \
-	 cm[i]??[REJ, eval(node[i].out_n), x, x, y, x, x, x, x])
-
-/* What is going on at the other end for a request that was answered there. */
-#define ABANDONED(i, k) \
-	(HALF(i, k).nr != 0 && !HALF(i, k).auth && \
-	 !(node[OTHER(i)].alive && node[OTHER(i)].out == SENT && \
-	   node[OTHER(i)].out_n == HALF(i, k).ni) && \
-	 !HOLDS(OTHER(i), HALF(i, k).nr))
-
-#define FAULT	(faults > 0)
-#ifndef EARLY
-#define EARLY	FAULT
-#endif
-#ifndef DEATH
-#define DEATH	FAULT
-#endif
-
-proctype peer(byte i)
+/* A request of the other node, or of who says that he is it. */
+inline request(c)
 {
-	mtype:event e;
-	mtype:msg t;
-	byte m_ni, m_nr, m_who, m_mac_i, m_mac_r, m_inc_i, m_inc_r, x;
-	bit m_role, y;
+	conn[c].mail[1] = NOTHING;
+	n = 1 - conn[c].by;
+	if
+	:: !node[n].alive -> ended(c, 1, FINE)
+	:: else ->
+		conn[c].st[1] = HALF;
+		conn[c].life[1] = node[n].life;
+		stamp(conn[c].opened[1]);
+#if ATTACKS
+		fresh++;
+		conn[c].nr = fresh;
+#endif
+#ifdef BELIEVE_REQ
+		p = node[n].present[conn[c].life[0]];
+		if
+		:: PRESENT_ALIVE -> q = END(p - 1, n); p--; fail(p, q, CROSSED, REPLACED)
+		:: else
+		fi;
+		p = 0; q = 0;
+#endif
+		if
+		:: conn[c].st[0] == DIALLED -> conn[c].mail[0] = REP
+		:: else
+		fi
+	fi;
+	n = 0
+}
+
+/* The other end is gone, and says nothing any more. */
+#define SILENT(e) \
+	(ALIVE(c, e) && conn[c].mail[e] == NOTHING && conn[c].bye[e] == FINE && \
+	 conn[c].st[1 - (e)] == NONE && conn[c].mail[1] != REQ)
+
+/* What an end of a session does. */
+#define STEPS(e) \
+	:: atomic { SILENT(e) -> fail(c, e, OTHER, FINE) } \
+	:: atomic { \
+		ALIVE(c, e) && conn[c].mail[e] == NOTHING && conn[c].bye[e] != FINE && \
+		conn[c].st[e] != DIALLED -> \
+		fail(c, e, conn[c].bye[e], FINE) \
+	} \
+	:: atomic { conn[c].st[e] == ENTERED && PRESENT(c, e) -> established(c, e) } \
+	:: atomic { \
+		conn[c].st[e] == ENDING && PRESENT(c, e) && \
+		node[NODE(c, e)].st[conn[c].life[1 - e]] != BROKEN -> \
+		n = NODE(c, e); \
+		l = conn[c].life[1 - e]; \
+		move(BROKE); \
+		n = 0; l = 0 \
+	} \
+	:: atomic { \
+		conn[c].st[e] == ENDING && \
+		(!PRESENT(c, e) || \
+		 node[NODE(c, e)].st[conn[c].life[1 - e]] == BROKEN) -> \
+		n = NODE(c, e); \
+		l = conn[c].life[1 - e]; \
+		if \
+		:: PRESENT(c, e) -> \
+			node[n].present[l] = 0; \
+			if \
+			:: conn[c].error[e] == CROSSED || \
+			   conn[c].error[e] == REPLACED -> move(CLOSED) \
+			:: else -> move(FAILED) \
+			fi \
+		:: else \
+		fi; \
+		n = 0; l = 0; \
+		ended(c, e, conn[c].error[e]) \
+	} \
+	:: atomic {	/* a fault: a timer is early, a queue pair breaks */ \
+		EARLY && ALIVE(c, e) -> \
+		faults--; \
+		wrong = true; \
+		fail(c, e, OTHER, FINE) \
+	}
+
+proctype session(byte c)
+{
+	mtype:event what;
+	byte k, p;
+	bit n, l, q;
 end:
 	do
-	/* A process wants the peer. */
+	:: atomic { conn[c].mail[1] == REQ -> request(c) }
 	:: atomic {
-		node[i].alive && node[i].calls > 0 && node[i].st == IDLE ->
-		node[i].calls--;
-		node[i].wanted = true;
-		node[i].tries = TRIES;
-		move(CONNECT)
+		conn[c].st[0] == DIALLED && conn[c].mail[0] == REP ->
+		conn[c].mail[0] = NOTHING;
+		begin(c)
 	}
 	:: atomic {
-		node[i].alive && node[i].calls > 0 && node[i].st == CONNECTING &&
-		!node[i].wanted ->
-		node[i].calls--;
-		node[i].wanted = true;
-		node[i].tries = TRIES
+		conn[c].st[1] == HALF && conn[c].mail[1] == AUTH ->
+		conn[c].mail[1] = NOTHING;
+		authenticated(c)
 	}
 	:: atomic {
-		node[i].alive && node[i].calls > 0 &&
-		(node[i].st == BROKEN || node[i].st == RECONNECTING) ->
-		node[i].calls--;
-		node[i].wanted = true
-	}
-
-	:: atomic {
-		node[i].alive && node[i].tries > 0 && node[i].out == NONE &&
-		!node[i].up && nfull(cm[OTHER(i)]) &&
-		(node[i].st == CONNECTING || node[i].st == RECONNECTING) ->
-		node[i].tries--;
-		node[i].fresh++;
-		assert(node[i].fresh < 60);
-		node[i].out = SENT;
-		node[i].out_n = NEW_NONCE;
-		cm[OTHER(i)]!REQ, NEW_NONCE, 0, node[i].inc, 0, 0, 0, 0, 0
-	}
-	:: atomic { nempty(cm[i]) && nfull(cm[OTHER(i)]) -> receive_cm() }
-	:: atomic { node[i].alive && HALF(i, 0).auth -> receive_auth(0) }
-	:: atomic { node[i].alive && HALF(i, 1).auth -> receive_auth(1) }
-	:: atomic {
-		/* not before the old queue pairs are gone, and counted */
-		node[i].alive && node[i].up && !node[i].mine && node[i].at == PROVEN &&
-		node[i].st != BROKEN ->
+		conn[c].st[0] == PROVEN && conn[c].mail[0] == AUTHED ->
+		conn[c].mail[0] = NOTHING;
+		conn[c].st[0] = AUTHENTICATED;
 		if
-		:: HOLDS(OTHER(i), node[i].nr) ->
-			node[OTHER(i)].mail = SYNC;
-			node[OTHER(i)].theirs = node[i].session;
-			node[OTHER(i)].upto = NEW_NONCE
+		:: ALIVE(c, 1) -> conn[c].mail[1] = SAY_READY
 		:: else
-		fi;
-		synced()
+		fi
 	}
 	:: atomic {
-		node[i].mail == SYNC && nfull(data[OTHER(i)]) ->
-		node[i].mail = NOTHING;
-		forget_halves(node[i].upto);
-		node[i].upto = 0;
-		synced();
-		data[OTHER(i)]!DATA_REQ, node[i].nr,
-			(GOES_ON -> node[i].session : node[i].nr)
-	}
-	:: atomic {	/* our request lost after all */
-		node[i].mail == SORRY ->
-		broke();
-		node[i].out = CROSSED;
-		node[i].tries++
-	}
-	:: atomic { nempty(data[i]) && nfull(data[OTHER(i)]) -> receive_data() }
-	:: atomic {
-		node[i].mail == DONE && !node[i].mine ->
-		assert(node[i].at == DATA);
-		node[i].mail = NOTHING;
+		conn[c].st[1] == AUTHENTICATED && conn[c].mail[1] == SAY_READY ->
+		conn[c].mail[1] = NOTHING;
+		conn[c].st[1] = ENTERED;
 		if
-		:: HOLDS(OTHER(i), node[i].nr) -> node[OTHER(i)].mail = DONE
+		:: ALIVE(c, 0) -> conn[c].mail[0] = SAY_READY
 		:: else
-		fi;
-		establish()
+		fi
 	}
 	:: atomic {
-		node[i].mail == DONE && node[i].mine ->
-		assert(node[i].at == DATA);
-		node[i].mail = NOTHING;
-		establish();
-		rename()
+		conn[c].st[0] == AUTHENTICATED && conn[c].mail[0] == SAY_READY ->
+		conn[c].mail[0] = NOTHING;
+		conn[c].st[0] = ENTERED
 	}
-
-	/* Silence, for as long as each of them lasts. */
+	STEPS(0)
+	STEPS(1)
 	:: atomic {
-		node[i].alive && node[i].up && node[i].mail == NOTHING &&
-		!HOLDS(OTHER(i), node[i].nr) && !HAS_HALF(OTHER(i), node[i].nr) ->
-		broke()
-	}
-	:: atomic { node[i].alive && ABANDONED(i, 0) -> forget_half(0) }
-	:: atomic { node[i].alive && ABANDONED(i, 1) -> forget_half(1) }
-	:: atomic {
-		node[i].alive && node[i].out == SENT && !ON_ITS_WAY(i) ->
-		node[i].out = NONE;
-		node[i].out_n = 0
-	}
-	:: atomic {
-		node[i].alive && node[i].out == CROSSED && MAY_RETRY(i) ->
-		node[i].out = NONE
-	}
-	:: atomic {
-		node[i].alive && node[i].st == BROKEN ->
-		move(QUIET);
-		node[i].tries = TRIES
-	}
-	:: atomic {
-		node[i].alive && node[i].out == NONE && !node[i].up &&
-		!IN_FLIGHT(OTHER(i)) && node[i].tries == 0 &&
-		(node[i].st == RECONNECTING ||
-		 (node[i].st == CONNECTING && node[i].wanted)) ->
-		give_up()
-	}
-	:: atomic {	/* it was theirs, and nobody here asked */
-		node[i].alive && node[i].out == NONE && !node[i].up &&
-		node[i].st == CONNECTING && !node[i].wanted ->
-		move(FAILED);
-		node[i].tries = 0
-	}
-
-	/* Faults: a timer is early, a queue pair breaks. */
-	:: atomic {
-		EARLY && node[i].alive && node[i].out == SENT ->
+		FAULT && (conn[c].mail[1] == REQ || conn[c].mail[0] == REP) ->
 		faults--;
 		wrong = true;
-		node[i].out = NONE;
-		node[i].out_n = 0
-	}
-	:: atomic {
-		EARLY && node[i].alive && node[i].out == CROSSED ->
-		faults--;
-		wrong = true;
-		node[i].out = NONE
-	}
-	:: atomic {
-		FAULT && node[i].alive && node[i].up ->
-		faults--;
-		wrong = true;
-		broke()
-	}
-	:: atomic {
-		EARLY && node[i].alive && HALF(i, 0).nr != 0 ->
-		faults--;
-		wrong = true;
-		forget_half(0)
-	}
-	:: atomic {
-		FAULT && nempty(cm[i]) ->
-		faults--;
-		wrong = true;
-		cm[i]?_, _, _, _, _, _, _, _, _
-	}
-	:: atomic {
-		DEATH && node[i].alive ->
-		faults--;
-		wrong = true;
-		died = true;
-		drop();
-		forget_half(0);
-		forget_half(1);
-		node[i].alive = false;
 		if
-		:: node[i].returns = true
-		:: skip
-		fi;
-		node[i].inc = 0;
-		node[i].calls = 0;
-		node[i].wanted = false;
-		node[i].tries = 0;
-		node[i].st = IDLE;
-		node[i].session = 0;
-		node[i].out = NONE;
-		node[i].out_n = 0
-	}
-	:: atomic {
-		node[i].returns ->
-		node[i].returns = false;
-		node[i].alive = true;
-		node[i].calls = 1;
-		if
-		:: !(used & 2) -> node[i].inc = 1; used = used | 2
-		:: !(used & 16) -> node[i].inc = 4; used = used | 16
+		:: conn[c].mail[1] == REQ ->
+			conn[c].mail[1] = NOTHING;
+			if
+			:: conn[c].st[0] == NONE -> ended(c, 0, FINE)
+			:: else
+			fi
+		:: else ->
+			conn[c].mail[0] = NOTHING;
+			fail(c, 0, OTHER, FINE)
 		fi
 	}
 	od
 }
 
 /*
- * Sees everything, and repeats any of it; has one MAC at a time, and never the
- * key.  A taken message counts as something that went wrong, a made one not.
+ * Who waits for the other node's session waits 2 s: long enough for whatever
+ * takes no time by itself.
+ */
+#define AT_ONCE(c) \
+	(conn[c].mail[0] != NOTHING || conn[c].mail[1] != NOTHING || \
+	 conn[c].bye[0] != FINE || conn[c].bye[1] != FINE || \
+	 conn[c].st[0] == ENTERED || conn[c].st[1] == ENTERED || \
+	 conn[c].st[0] == ENDING || conn[c].st[1] == ENDING)
+#define COMING(c) \
+	(AT_ONCE(c) || \
+	 (conn[c].by == OTHERS(i) && ALIVE(c, 0) && conn[c].st[0] != UP))
+#define ANY_COMING	(COMING(0) || COMING(1) || COMING(2) || COMING(CONNS - 1))
+#define WAITED_FOR(a) \
+	(node[i].present[attempts[2 * i + a].life] != 0 && \
+	 ALIVE(node[i].present[attempts[2 * i + a].life] - 1, \
+	       END(node[i].present[attempts[2 * i + a].life] - 1, i)))
+#ifdef CROSSED_WAITS
+#define MAY_RETRY(a)	false
+#else
+#define MAY_RETRY(a)	(!WAITED_FOR(a) && !ANY_COMING)
+#endif
+
+#define ATTEMPTS(a) \
+	:: atomic { \
+		node[i].alive && node[i].calls > 0 && attempts[2 * i + a].at == OFF && \
+		node[i].st[0] != READY && node[i].st[1] != READY -> \
+		node[i].calls--; \
+		attempts[2 * i + a].at = DIAL; \
+		attempts[2 * i + a].tries = TRIES \
+	} \
+	:: atomic { \
+		attempts[2 * i + a].at == DIAL && \
+		(FREE(0) || FREE(1) || FREE(2) || FREE(CONNS - 1)) -> \
+		do \
+		:: FREE(c) -> break \
+		:: else -> c++ \
+		od; \
+		conn[c].by = i; \
+		conn[c].address = a; \
+		conn[c].life[0] = node[i].life; \
+		conn[c].st[0] = DIALLED; \
+		conn[c].mail[1] = REQ; \
+		DIALLING; \
+		attempts[2 * i + a].at = TRY; \
+		attempts[2 * i + a].on = c; \
+		c = 0 \
+	} \
+	:: atomic { \
+		attempts[2 * i + a].at == WAIT && \
+		node[i].st[attempts[2 * i + a].life] == READY -> \
+		attempts[2 * i + a].at = OFF; \
+		attempts[2 * i + a].tries = 0; \
+		attempts[2 * i + a].life = 0; \
+		attempts[2 * i + a].crossed = 0 \
+	} \
+	:: atomic { \
+		attempts[2 * i + a].at == WAIT && \
+		node[i].st[attempts[2 * i + a].life] != READY && MAY_RETRY(a) -> \
+		attempts[2 * i + a].at = DIAL; \
+		attempts[2 * i + a].life = 0 \
+	} \
+	:: atomic { \
+		EARLY && attempts[2 * i + a].at == WAIT && \
+		node[i].st[attempts[2 * i + a].life] != READY && !MAY_RETRY(a) -> \
+		faults--; \
+		wrong = true; \
+		attempts[2 * i + a].at = DIAL; \
+		attempts[2 * i + a].life = 0 \
+	}
+
+#if ATTACKS
+#define DIALLING \
+	fresh++; \
+	assert(fresh < 60); \
+	conn[c].ni = fresh
+#elif defined(OPENED_AT_REQUEST)
+#define DIALLING	n = i; stamp(conn[c].opened[0]); n = 0
+#else
+#define DIALLING	skip
+#endif
+
+inline end_of(c, e)
+{
+	if
+	:: NODE(c, e) == i && conn[c].st[e] != NONE && conn[c].st[e] != EVIL ->
+		ended(c, e, FINE)
+	:: else
+	fi
+}
+
+inline forget(a)
+{
+	attempts[2 * i + a].at = OFF;
+	attempts[2 * i + a].on = 0;
+	attempts[2 * i + a].life = 0;
+	attempts[2 * i + a].tries = 0;
+	attempts[2 * i + a].crossed = 0
+}
+
+proctype peer(bit i)
+{
+	byte c;
+#ifdef OPENED_AT_REQUEST
+	byte k;
+	bit n;
+#endif
+end:
+	do
+	ATTEMPTS(0)
+#if ADDRESSES > 1
+	ATTEMPTS(1)
+#endif
+	:: atomic {
+		DEATH && node[i].alive ->
+		faults--;
+		wrong = true;
+		died = true;
+		forget(0);
+		forget(1);
+		do
+		:: c < CONNS -> end_of(c, 0); end_of(c, 1); c++
+		:: else -> break
+		od;
+		c = 0;
+		node[i].alive = false;
+		node[i].calls = 0;
+		node[i].st[0] = IDLE;
+		node[i].st[1] = IDLE;
+		node[i].present[0] = 0;
+		node[i].present[1] = 0;
+		node[i].inc = 0;
+		if
+		:: node[i].life == 0 -> node[i].returns = true
+		:: true
+		fi
+	}
+	:: atomic {
+		node[i].returns ->
+		node[i].returns = false;
+		node[i].alive = true;
+		node[i].life = 1;
+		node[i].calls = 1;
+		if
+		:: node[OTHERS(i)].inc != 1 -> node[i].inc = 1
+		:: node[OTHERS(i)].inc != 4 -> node[i].inc = 4
+		fi
+	}
+	od
+}
+
+/*
+ * Sees everything, has one MAC at a time, and never the key.  Its requests have
+ * no other end that dials; a proof of its own that is accepted must be true, and
+ * changes nothing then: who only hands on what others say is the network.
  */
 #if ATTACKS
+#define ROLE_R		0
+#define ROLE_I		1
+#define ID(c, e)	(2 * NODE(c, e) + conn[c].life[e])
+
+/* What a MAC must cover: who says it, both nonces, both incarnations. */
+#ifdef NO_ROLE
+#define SAME_ROLE(r)	true
+#else
+#define SAME_ROLE(r)	(role == (r))
+#endif
+#ifdef NO_RESPONDER_NONCE
+#define SAME_NR(n)	true
+#else
+#define SAME_NR(n)	(nr == (n))
+#endif
+#ifdef NO_INITIATOR_NONCE
+#define SAME_NI(n)	true
+#else
+#define SAME_NI(n)	(ni == (n))
+#endif
+#ifdef NO_INCARNATIONS
+#define SAME_IDS(i, r)	true
+#else
+#define SAME_IDS(i, r)	(id_i == (i) && id_r == (r))
+#endif
+#define MAC_IS(r, a, b, i, j) \
+	(nr != 0 && SAME_ROLE(r) && SAME_NI(a) && SAME_NR(b) && SAME_IDS(i, j))
+
+/* (1): what the check must have made sure of */
+#define REALLY(r, a, b, i, j) \
+	(role == (r) && ni == (a) && nr == (b) && id_i == (i) && id_r == (j))
+
+#define SEEN(r) \
+	role = r; \
+	ni = conn[c].ni; \
+	nr = conn[c].nr; \
+	id_i = ID(c, 0); \
+	id_r = ID(c, 1)
+
 proctype attacker()
 {
-	byte acts, x, y, r, inc_i, inc_r;
-	bit role, z;
-	byte mac_i, mac_r, mac_inc_i, mac_inc_r;
-	byte i, who;
-	mtype:msg t;
+	byte acts, c, ni, nr, id_i, id_r, x, who;
+	bit role, b;
 end:
 	do
 	:: atomic {
 		if
-		:: i = 0
-		:: i = 1
+		:: c = 0
+		:: c = 1
+		:: c = 2
+		:: c = 3
 		fi;
 		if
-		:: cm[i]?[REP, x, y, who, z, x, r, inc_i, inc_r] ->
-			cm[i]?<t, x, y, who, role, mac_i, mac_r, mac_inc_i, mac_inc_r>
-		:: HALF(i, 0).auth ->
-			role = HALF(i, 0).role;
-			mac_i = HALF(i, 0).mac_i;
-			mac_r = HALF(i, 0).mac_r;
-			mac_inc_i = HALF(i, 0).mac_inc_i;
-			mac_inc_r = HALF(i, 0).mac_inc_r
-		:: acts < ATTACKS && nempty(cm[i]) ->
+		:: conn[c].mail[0] == REP -> SEEN(ROLE_R)
+		:: conn[c].st[0] == EVIL && conn[c].st[1] == HALF -> SEEN(ROLE_R)
+		:: conn[c].mail[1] == AUTH -> SEEN(ROLE_I)
+		:: acts < ATTACKS && conn[c].mail[1] == REQ && conn[c].st[0] == DIALLED ->
 			acts++;
 			wrong = true;
-			cm[i]?_, _, _, _, _, _, _, _, _
-		:: acts < ATTACKS && nfull(cm[i]) ->
+			conn[c].mail[1] = NOTHING
+		:: acts < ATTACKS && FREE(c) ->
 			acts++;
 			if
-			:: who = 2
-			:: who = 3
-			:: who = 4
+			:: b = 0
+			:: b = 1
+			fi;
+			conn[c].by = b;
+			if
+			:: conn[c].life[0] = 0
+			:: conn[c].life[0] = 1
 			fi;
 			if
-			:: x = node[0].out_n
-			:: x = node[1].out_n
-			:: x = mac_i
+			:: x = ni
+			:: x = conn[0].ni
+			:: x = conn[1].ni
 			fi;
+			conn[c].ni = x;
+			conn[c].st[0] = EVIL;
+			conn[c].mail[1] = REQ;
+			x = 0; b = 0
+		:: conn[c].st[0] == EVIL -> conn[c].mail[1] = NOTHING; conn[c].st[0] = NONE; sweep(c)
+		:: conn[c].st[0] == EVIL && conn[c].st[1] == HALF &&
+		   MAC_IS(ROLE_I, conn[c].ni, conn[c].nr, ID(c, 0), ID(c, 1)) ->
+			assert(REALLY(ROLE_I, conn[c].ni, conn[c].nr, ID(c, 0), ID(c, 1)))
+		:: conn[c].st[0] == DIALLED ->
 			if
-			:: cm[i]!REQ, x, 0, who, 0, 0, 0, 0, 0
-			:: mac_i != 0 -> cm[i]!REP, x, mac_r, who,
-				role, mac_i, mac_r, mac_inc_i, mac_inc_r
-			fi
-		:: acts < ATTACKS && mac_i != 0 && HALF(i, 0).nr != 0 && !HALF(i, 0).auth ->
-			acts++;
-			HALF(i, 0).auth = true;
-			HALF(i, 0).theirs = 0;
-			HALF(i, 0).role = role;
-			HALF(i, 0).mac_i = mac_i;
-			HALF(i, 0).mac_r = mac_r;
-			HALF(i, 0).mac_inc_i = mac_inc_i;
-			HALF(i, 0).mac_inc_r = mac_inc_r
-		:: skip
+			:: who = 2 * (1 - conn[c].by)
+			:: who = 2 * (1 - conn[c].by) + 1
+			fi;
+			assert(!MAC_IS(ROLE_R, conn[c].ni, nr, ID(c, 0), who) ||
+			       REALLY(ROLE_R, conn[c].ni, nr, ID(c, 0), who));
+			who = 0
+		:: else
 		fi;
-		x = 0; y = 0; i = 0; who = 0; t = NOTHING
+		c = 0
 	}
 	od
 }
@@ -829,30 +822,52 @@ end:
 /* When nothing more can happen. */
 proctype monitor()
 {
+	byte c;
 	timeout;
-	assert(empty(cm[0]) && empty(cm[1]));
-	assert(!node[0].wanted && !node[1].wanted);		/* (4) */
-	assert(node[0].st == IDLE || node[0].st == READY);	/* (3) */
-	assert(node[1].st == IDLE || node[1].st == READY);
-	assert((node[0].st == READY) == (node[1].st == READY));
-	assert(node[0].st != READY ||
-	       (node[0].session == node[1].session && node[0].nr == node[1].nr &&
-		node[0].who == node[1].inc && node[1].who == node[0].inc));
+	assert(attempts[0].at == OFF && attempts[1].at == OFF &&	/* (2) */
+	       attempts[2].at == OFF && attempts[3].at == OFF);
+	assert(node[0].st[OTHERS(node[1].life)] != READY);
+	assert(node[1].st[OTHERS(node[0].life)] != READY);
+	assert(node[0].st[node[1].life] != READY || node[1].alive);
+	assert(node[1].st[node[0].life] != READY || node[0].alive);
+	assert((node[0].st[node[1].life] == READY) == (node[1].st[node[0].life] == READY));
+	assert(node[0].present[node[1].life] == node[1].present[node[0].life]);
+	do
+	:: c < CONNS ->
+		assert(FREE(c) || c + 1 == node[0].present[node[1].life]);
+		c++
+	:: else -> break
+	od
 }
 
 init {
 	atomic {
+		byte c;
 		do
 		:: faults < MAX_FAULTS -> faults++
 		:: break
 		od;
-		node[0].inc = 2; node[1].inc = 3; used = 12;
+		node[0].inc = 2; node[1].inc = 3;
 		node[0].alive = true; node[1].alive = true;
-		node[0].calls = CALLS_0; node[1].calls = CALLS;
-		node[0].st = IDLE; node[1].st = IDLE;
-		node[0].out = NONE; node[1].out = NONE;
-		node[0].at = NONE; node[1].at = NONE;
-		node[0].mail = NOTHING; node[1].mail = NOTHING;
+		node[0].calls = CALLS_0; node[1].calls = CALLS_1;
+		node[0].st[0] = IDLE; node[0].st[1] = IDLE;
+		node[1].st[0] = IDLE; node[1].st[1] = IDLE;
+		do
+		:: c < 4 -> attempts[c].at = OFF; c++
+		:: else -> break
+		od;
+		c = 0;
+		do
+		:: c < CONNS ->
+			conn[c].st[0] = NONE; conn[c].st[1] = NONE;
+			conn[c].mail[0] = NOTHING; conn[c].mail[1] = NOTHING;
+			conn[c].bye[0] = FINE; conn[c].bye[1] = FINE;
+			conn[c].error[0] = FINE; conn[c].error[1] = FINE;
+			run session(c);
+			c++
+		:: else -> break
+		od;
+		c = 0;
 		run peer(0); run peer(1); run monitor()
 #if ATTACKS
 		; run attacker()

@@ -7,6 +7,8 @@
 #	model NAME
 #	sound TITLE KIND PAN-OPTIONS -- SPIN-OPTIONS
 #			nothing is wrong, after every state was looked at
+#	thorough ...	the same, only if TOW_COUNT is set, as make soak does: it
+#			takes long
 #	broken TITLE FINDING KIND PAN-OPTIONS -- SPIN-OPTIONS
 #			the search finds FINDING: "assertion violated" and the like
 #	verdict		last: does it all, a search on each processor, and prints it.  No
@@ -28,6 +30,10 @@ sound() {
 	jobs+=("$1")
 	printf '%s\n' "${@:2}" > "$scratch/${#jobs[@]}.options"
 	echo "errors: 0" > "$scratch/${#jobs[@]}.finding"
+}
+
+thorough() {
+	[ -z "${TOW_COUNT-}" ] || sound "$@"
 }
 
 broken() {
@@ -55,7 +61,7 @@ search() {
 	mkdir "$dir"
 	(cd "$dir" && spin -a "${words[@]}" "$model" > /dev/null &&
 		gcc "${kind[@]}" -DCOLLAPSE -DMEMLIM=1024 -o pan pan.c &&
-		timeout 100 ./pan -m500000 "${options[@]}") > "$scratch/$1.log" 2>&1
+		timeout 300 ./pan -m500000 "${options[@]}") > "$scratch/$1.log" 2>&1
 	rm -rf "$dir"
 }
 
