@@ -354,9 +354,9 @@ static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
  * @reply_mac: the MAC that belongs into the reply: the responder sends it, the
  *	initiator compares it with tow_auth_equal()
  *
- * A key for ourselves is used always.  If both ends said that they have a cluster key (TOW_WIRE_AUTHENTICATED), it is
- * used; if both said that they have none, zeroes are: whether that is allowed is
- * for the caller to decide.
+ * A key for ourselves is used always.  If both ends said that they have a cluster
+ * key (TOW_WIRE_AUTHENTICATED), it is used; if both said that they have none,
+ * zeroes are: whether that is allowed is for the caller to decide.
  *
  * Return: 0; -ENOKEY: only one of both said so, or there is no key any more;
  * -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an error there are no

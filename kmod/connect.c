@@ -22,6 +22,13 @@
 /* For one answer of the network or of the connection manager. */
 #define TOW_CONNECT_STEP_MS	2000
 
+/*
+ * For an address on the link.  ib_core asks the neighbour first and then puts
+ * itself on the list of those who wait for it: if the answer is faster, it looks
+ * again only when its time is over.
+ */
+#define TOW_CONNECT_ADDRESS_MS	200
+
 static int tow_connect_result(struct tow_session *session,
 			      struct tow_link *link, enum tow_link_step step)
 {
@@ -80,20 +87,19 @@ static int tow_connect_source(struct tow_session *session,
 		return -EADDRNOTAVAIL;
 	memcpy(&address.in6, gid.raw, sizeof(address.in6));
 	if (ipv6_addr_type(&address.in6) & IPV6_ADDR_LINKLOCAL)
-		address.scope_id = session->scope_id;
+		address.scope_id = session->target.scope_id;
 	tow_address_to(&address, source);
 	return 0;
 }
 
-static int tow_connect_resolve_address(struct tow_link *link,
-				       const struct tow_address *address)
+static int tow_connect_resolve_address(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
 	struct sockaddr_storage source, target;
 	bool bound = session->settings.gid_index >= 0;
 	int ret = 0;
 
-	tow_address_to(address, &target);
+	tow_address_to(&session->target, &target);
 	if (bound)
 		ret = tow_connect_source(session, &source);
 	if (ret)
@@ -102,7 +108,7 @@ static int tow_connect_resolve_address(struct tow_link *link,
 	return rdma_resolve_addr(link->id,
 				 bound ? (struct sockaddr *)&source : NULL,
 				 (struct sockaddr *)&target,
-				 TOW_CONNECT_STEP_MS);
+				 TOW_CONNECT_ADDRESS_MS);
 }
 
 /* What the administrator wants to be otherwise than the path says. */
@@ -122,16 +128,19 @@ static int tow_connect_edit_path(struct tow_link *link)
 }
 
 /* A step of the setup, if the session still lives. */
-#define tow_connect_step(session, call) ({				\
-	int __ret;							\
-	mutex_lock(&(session)->setup);					\
-	__ret = tow_session_alive(session) ? (call) : (session)->error;	\
-	mutex_unlock(&(session)->setup);				\
-	__ret;								\
-})
+static int tow_connect_step(struct tow_link *link,
+			    int (*step)(struct tow_link *link))
+{
+	struct tow_session *session = link->session;
+	int ret;
 
-static int tow_connect_create_id(struct tow_link *link,
-				 const struct tow_address *address)
+	mutex_lock(&session->setup);
+	ret = tow_session_alive(session) ? step(link) : session->error;
+	mutex_unlock(&session->setup);
+	return ret;
+}
+
+static int tow_connect_create_id(struct tow_link *link)
 {
 	struct rdma_cm_id *id;
 
@@ -140,7 +149,7 @@ static int tow_connect_create_id(struct tow_link *link,
 	if (IS_ERR(id))
 		return PTR_ERR(id);
 	link->id = id;
-	return tow_connect_resolve_address(link, address);
+	return tow_connect_resolve_address(link);
 }
 
 /* The partition is part of what an InfiniBand path is found by. */
@@ -186,22 +195,20 @@ static int tow_connect_request(struct tow_link *link,
 }
 
 /* Address and route, which both kinds of links need. */
-static int tow_connect_reach(struct tow_link *link,
-			     const struct tow_address *address)
+static int tow_connect_reach(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
 	int ret;
 
-	ret = tow_connect_step(session, tow_connect_create_id(link, address));
+	ret = tow_connect_step(link, tow_connect_create_id);
 	if (!ret)
 		ret = tow_connect_wait(session, link, TOW_LINK_ADDRESS);
 	if (!ret)
-		ret = tow_connect_step(session,
-				       tow_connect_resolve_route(link));
+		ret = tow_connect_step(link, tow_connect_resolve_route);
 	if (!ret)
 		ret = tow_connect_wait(session, link, TOW_LINK_ROUTE);
 	if (!ret)
-		ret = tow_connect_step(session, tow_connect_edit_path(link));
+		ret = tow_connect_step(link, tow_connect_edit_path);
 	return ret;
 }
 
@@ -231,8 +238,9 @@ static int tow_connect_control_request(struct tow_link *link)
 }
 
 /* Does the answer make sense, and was it made with the cluster key? */
-static int tow_connect_check_reply(struct tow_session *session)
+static int tow_connect_check_reply(struct tow_link *link)
 {
+	struct tow_session *session = link->session;
 	const struct tow_wire_request *request = &session->handshake.request;
 	const struct tow_wire_reply *reply = &session->handshake.reply;
 	struct tow_device *dev = session->dev;
@@ -268,21 +276,18 @@ static int tow_connect_check_reply(struct tow_session *session)
 	return tow_session_set_qps(session, qps);
 }
 
-static int tow_connect_control(struct tow_session *session,
-			       const struct tow_address *address)
+static int tow_connect_control(struct tow_session *session)
 {
 	struct tow_link *link = &session->control;
 	int ret;
 
-	ret = tow_connect_reach(link, address);
+	ret = tow_connect_reach(link);
 	if (!ret)
-		ret = tow_connect_step(session,
-				       tow_connect_control_request(link));
+		ret = tow_connect_step(link, tow_connect_control_request);
 	if (!ret)
 		ret = tow_connect_wait(session, link, TOW_LINK_ESTABLISHED);
 	if (!ret)
-		ret = tow_connect_step(session,
-				       tow_connect_check_reply(session));
+		ret = tow_connect_step(link, tow_connect_check_reply);
 	return ret;
 }
 
@@ -342,31 +347,29 @@ static int tow_connect_check_data_reply(struct tow_link *link)
 	return tow_auth_equal(mac, reply->mac, sizeof(mac)) ? 0 : -EKEYREJECTED;
 }
 
-static int tow_connect_data(struct tow_link *link,
-			    const struct tow_address *address)
+static int tow_connect_data(struct tow_link *link)
 {
-	struct tow_session *session = link->session;
 	int ret;
 
-	ret = tow_connect_reach(link, address);
+	ret = tow_connect_reach(link);
 	if (!ret)
-		ret = tow_connect_step(session, tow_connect_data_request(link));
+		ret = tow_connect_step(link, tow_connect_data_request);
 	if (!ret)
-		ret = tow_connect_wait(session, link, TOW_LINK_ESTABLISHED);
+		ret = tow_connect_wait(link->session, link,
+				       TOW_LINK_ESTABLISHED);
 	if (!ret)
 		ret = tow_connect_check_data_reply(link);
 	return ret;
 }
 
-static int tow_connect_all(struct tow_session *session,
-			   const struct tow_address *address)
+static int tow_connect_all(struct tow_session *session)
 {
 	unsigned int i;
 	int ret;
 
 	ret = tow_connect_prove(session);
 	for (i = 0; !ret && i < session->qps; i++)
-		ret = tow_connect_data(&session->data[i], address);
+		ret = tow_connect_data(&session->data[i]);
 	if (!ret)
 		ret = tow_session_send(session, TOW_WIRE_READY, 0, NULL, 0);
 	if (!ret)
@@ -397,12 +400,12 @@ int tow_connect(struct tow_device *dev, const struct tow_address *address,
 	session = tow_session_new(dev, true, settings);
 	if (IS_ERR(session))
 		return PTR_ERR(session);
-	session->scope_id = address->scope_id;
-	ret = tow_connect_control(session, address);
+	session->target = *address;
+	ret = tow_connect_control(session);
 	if (!ret) {
 		ret = tow_peer_begin(session, address, result);
 		if (!ret)
-			ret = tow_connect_all(session, address);
+			ret = tow_connect_all(session);
 	}
 	if (ret) {
 		tow_session_fail(session, ret, tow_session_reason_of(ret),

@@ -72,45 +72,50 @@ struct tow_message {
  * @states: bits of the states that it may come in
  * @from_initiator: the initiator may send it
  * @from_responder: the responder may
- * @least: bytes that its body has at least
- * @most: bytes that its body has at most
+ * @bytes: of its body
+ * @more: it may have more
  */
 struct tow_rule {
 	u32	states;
 	bool	from_initiator;
 	bool	from_responder;
-	size_t	least;
-	size_t	most;
+	size_t	bytes;
+	bool	more;
 };
 
-#define TOW_FIXED(type)		sizeof(type), sizeof(type)
-#define TOW_AT_LEAST(type)	sizeof(type), TOW_WIRE_BODY_BYTES
+/* A body of one size, or of one at least; who sends it is told by the others. */
+#define TOW_FIXED(where, initiator, responder, size)			\
+	{ .states = (where), .from_initiator = (initiator),		\
+	  .from_responder = (responder), .bytes = (size) }
+#define TOW_AT_LEAST(where, size)					\
+	{ .states = (where), .from_initiator = true,			\
+	  .from_responder = true, .bytes = (size), .more = true }
 
 static const struct tow_rule tow_rules[] = {
-	[TOW_WIRE_AUTH]		= { TOW_IN_OPENING, true, false,
-				    TOW_FIXED(struct tow_wire_auth) },
-	[TOW_WIRE_AUTHED]	= { TOW_IN_OPENING, false, true, 0, 0 },
-	[TOW_WIRE_READY]	= { TOW_IN_AUTHENTICATED, true, true, 0, 0 },
-	[TOW_WIRE_HEARTBEAT]	= { TOW_IN_AUTHENTICATED | TOW_IN_READY,
-				    true, true, 0, 0 },
-	[TOW_WIRE_CREDIT]	= { TOW_IN_AUTHENTICATED | TOW_IN_READY,
-				    true, true, 0, 0 },
-	[TOW_WIRE_GOODBYE]	= { TOW_IN_OPENING | TOW_IN_AUTHENTICATED |
-				    TOW_IN_READY, true, true,
-				    TOW_FIXED(struct tow_wire_goodbye) },
-	[TOW_WIRE_RESOLVE]	= { TOW_IN_READY, true, true,
-				    TOW_AT_LEAST(struct tow_wire_resolve) },
-	[TOW_WIRE_RESOLVE_MORE]	= { TOW_IN_READY, true, true,
-				    TOW_FIXED(struct tow_wire_resolve_more) },
-	[TOW_WIRE_RESOLVED]	= { TOW_IN_READY, true, true,
-				    TOW_AT_LEAST(struct tow_wire_resolved) },
-	[TOW_WIRE_CANCEL]	= { TOW_IN_READY, true, true, 0, 0 },
-	[TOW_WIRE_REVOKE]	= { TOW_IN_READY, true, true,
-				    TOW_AT_LEAST(struct tow_wire_grants) },
-	[TOW_WIRE_REVOKED]	= { TOW_IN_READY, true, true,
-				    TOW_AT_LEAST(struct tow_wire_grants) },
-	[TOW_WIRE_RELEASE]	= { TOW_IN_READY, true, true,
-				    TOW_AT_LEAST(struct tow_wire_grants) },
+	[TOW_WIRE_AUTH] = TOW_FIXED(TOW_IN_OPENING, true, false,
+				    sizeof(struct tow_wire_auth)),
+	[TOW_WIRE_AUTHED] = TOW_FIXED(TOW_IN_OPENING, false, true, 0),
+	[TOW_WIRE_READY] = TOW_FIXED(TOW_IN_AUTHENTICATED, true, true, 0),
+	[TOW_WIRE_HEARTBEAT] = TOW_FIXED(TOW_IN_AUTHENTICATED | TOW_IN_READY,
+					 true, true, 0),
+	[TOW_WIRE_CREDIT] = TOW_FIXED(TOW_IN_AUTHENTICATED | TOW_IN_READY,
+				      true, true, 0),
+	[TOW_WIRE_GOODBYE] = TOW_FIXED(TOW_IN_OPENING | TOW_IN_AUTHENTICATED |
+				       TOW_IN_READY, true, true,
+				       sizeof(struct tow_wire_goodbye)),
+	[TOW_WIRE_RESOLVE] = TOW_AT_LEAST(TOW_IN_READY,
+					  sizeof(struct tow_wire_resolve)),
+	[TOW_WIRE_RESOLVE_MORE] = TOW_FIXED(TOW_IN_READY, true, true,
+					    sizeof(struct tow_wire_resolve_more)),
+	[TOW_WIRE_RESOLVED] = TOW_AT_LEAST(TOW_IN_READY,
+					   sizeof(struct tow_wire_resolved)),
+	[TOW_WIRE_CANCEL] = TOW_FIXED(TOW_IN_READY, true, true, 0),
+	[TOW_WIRE_REVOKE] = TOW_AT_LEAST(TOW_IN_READY,
+					 sizeof(struct tow_wire_grants)),
+	[TOW_WIRE_REVOKED] = TOW_AT_LEAST(TOW_IN_READY,
+					  sizeof(struct tow_wire_grants)),
+	[TOW_WIRE_RELEASE] = TOW_AT_LEAST(TOW_IN_READY,
+					  sizeof(struct tow_wire_grants)),
 };
 
 static bool tow_message_in_place(struct tow_session *session, u8 type,
@@ -126,7 +131,7 @@ static bool tow_message_in_place(struct tow_session *session, u8 type,
 		return false;
 	if (session->initiator ? !rule->from_responder : !rule->from_initiator)
 		return false;
-	return bytes >= rule->least && bytes <= rule->most;
+	return rule->more ? bytes >= rule->bytes : bytes == rule->bytes;
 }
 
 /* ---- sending -------------------------------------------------------------- */

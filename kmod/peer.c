@@ -492,6 +492,7 @@ static void tow_peer_install_other_end(struct tow_peer *peer,
 	tow_session_get(session);
 	peer->other_end = session;
 	tow_peer_get(peer);
+	/* As in tow_peer_install(). */
 	smp_store_release(&session->peer, peer);
 }
 

@@ -14,10 +14,8 @@ const struct tow_peer_rule tow_peer_rules[] = {
 	{ TOW_PEER_READY,	TOW_EVENT_BROKE,	TOW_PEER_BROKEN },
 	{ TOW_PEER_BROKEN,	TOW_EVENT_CLOSED,	TOW_PEER_IDLE },
 	{ TOW_PEER_BROKEN,	TOW_EVENT_FAILED,	TOW_PEER_DEAD },
+	{ -1, -1, -1 }
 };
-
-const unsigned int tow_peer_rule_count =
-	sizeof(tow_peer_rules) / sizeof(tow_peer_rules[0]);
 
 /**
  * tow_peer_next_state - where an event leads
@@ -28,14 +26,13 @@ const unsigned int tow_peer_rule_count =
  */
 int tow_peer_next_state(int state, int event)
 {
-	unsigned int i;
+	const struct tow_peer_rule *rule;
 
-	for (i = 0; i < tow_peer_rule_count; i++) {
-		if (tow_peer_rules[i].from == state &&
-		    tow_peer_rules[i].event == event)
-			return tow_peer_rules[i].to;
+	for (rule = tow_peer_rules; rule->from >= 0; rule++) {
+		if (rule->from == state && rule->event == event)
+			break;
 	}
-	return -1;
+	return rule->to;
 }
 
 /**

@@ -35,8 +35,8 @@ struct tow_peer_rule {
 	int	to;
 };
 
+/* Ends with one that has -1 everywhere. */
 extern const struct tow_peer_rule tow_peer_rules[];
-extern const unsigned int tow_peer_rule_count;
 
 int tow_peer_next_state(int state, int event);
 const char *tow_peer_state_name(int state);

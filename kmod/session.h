@@ -75,7 +75,8 @@ enum tow_session_state {
  * @settings: how it is connected and kept; a copy, as they may change
  * @opened_at: responder: when the request came; initiator: when the other end had
  *	proved itself; by tow_peers.clock
- * @scope_id: initiator: as in struct tow_address
+ * @target: initiator: where the other end listens
+ * @scope_id: responder: as in struct tow_address
  * @deadline: when it must have come to the next state, in jiffies
  * @hung_up: the connection manager says that the other end has gone
  *
@@ -135,6 +136,7 @@ struct tow_session {
 	struct tow_auth		auth;
 	struct tow_peer_settings settings;
 	u64			opened_at;
+	struct tow_address	target;
 	u32			scope_id;
 	unsigned long		deadline;
 	bool			hung_up;

@@ -43,10 +43,12 @@ enum tow_wire_feature {
  * @kind: enum tow_wire_kind
  * @index: DATA: which of the session's data queue pairs; CONTROL: 0
  * @incarnation: of the sender's device
+ * @control: the rest of a CONTROL request
  * @control.nonce: random, new for each request
  * @control.qp_num: the sender's control queue pair
  * @control.features: bits of enum tow_wire_feature
  * @control.qps: data queue pairs that the sender would like
+ * @data: the rest of a DATA request
  * @data.session: as the reply to the control request had it
  * @data.qp_num: the sender's data queue pair
  * @data.mac: see auth.c
@@ -165,7 +167,7 @@ enum tow_wire_type {
 	 */
 	TOW_WIRE_CANCEL		= 19,
 	TOW_WIRE_REVOKE		= 20,	/* tow_wire_grants: owner to resolver */
-	TOW_WIRE_REVOKED	= 21,	/* tow_wire_grants: its acknowledgement */
+	TOW_WIRE_REVOKED	= 21,	/* tow_wire_grants: we let go of it */
 	TOW_WIRE_RELEASE	= 22	/* tow_wire_grants: not used any more */
 };
 

@@ -108,8 +108,8 @@
  *			device is reached
  *	ENOMEM		the machine's
  *
- * Exports are counted, too.  The kernel log says (not more often than every few seconds) which file below
- * /sys/class/towline/NAME/ raises the limit.
+ * Exports are counted, too.  The kernel log says (not more often than every few
+ * seconds) which file below /sys/class/towline/NAME/ raises the limit.
  */
 #ifndef _UAPI_TOWLINE_H
 #define _UAPI_TOWLINE_H
