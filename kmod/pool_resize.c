@@ -313,6 +313,8 @@ static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
 	if (pool->want_bytes == bytes)
 		pool->want_bytes = have;
 	spin_unlock(&pool->lock);
+	if (error == -ENOMEM)
+		tow_stat_inc(tow_pool_device(pool), TOW_STAT_MEMORY_REFUSALS);
 	tow_device_name(tow_pool_device(pool), name);
 	pr_notice("%s: pool_bytes is %llu, not %llu: %s (error %d)\n", name,
 		  have, bytes, reason, error);
