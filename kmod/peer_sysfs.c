@@ -23,6 +23,7 @@
 
 #include "device.h"
 #include "peer.h"
+#include "peer_state.h"
 #include "peer_sysfs.h"
 
 /**
@@ -62,18 +63,10 @@ struct tow_peer_attr {
 			char *buf);
 };
 
-static const char *const tow_peer_state_names[] = {
-	[TOW_PEER_IDLE]		= "idle",
-	[TOW_PEER_CONNECTING]	= "connecting",
-	[TOW_PEER_READY]	= "ready",
-	[TOW_PEER_BROKEN]	= "broken",
-	[TOW_PEER_DEAD]		= "dead",
-};
-
 static ssize_t tow_peer_show_state(struct tow_peer *peer,
 				   const struct tow_peer_info *info, char *buf)
 {
-	return sysfs_emit(buf, "%s\n", tow_peer_state_names[info->state]);
+	return sysfs_emit(buf, "%s\n", tow_peer_state_name(info->state));
 }
 
 static ssize_t tow_peer_show_incarnation(struct tow_peer *peer,
