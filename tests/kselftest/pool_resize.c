@@ -122,6 +122,35 @@ TEST_F_TIMEOUT(pool, all_of_it_can_be_had, 60)
 	EXPECT_TRUE(tow_pool_unused());
 }
 
+/*
+ * Where a large slab cannot become small ones, as they need more memory regions
+ * than there are left, it stays what it was.
+ */
+TEST_F(pool, exchange_that_fails_is_undone)
+{
+	struct tow_region_create made;
+	int log = tow_log_open();
+	uint64_t mrs;
+
+	ASSERT_LE(0, log);
+	ASSERT_EQ(0, tow_pool_fresh(2 * TOW_SLAB));
+	mrs = tow_sysfs_get("mr_used");
+	ASSERT_EQ(0, tow_sysfs_set("mr_limit", mrs + 2 * TOW_SLAB_MRS));
+	EXPECT_EQ(-ENOSPC, tow_region_create(self->fd, 1, &made));
+	EXPECT_EQ(2 * TOW_SLAB, tow_sysfs_get("pool_bytes"));
+	EXPECT_EQ(mrs, tow_sysfs_get("mr_used"));
+	EXPECT_EQ(0, tow_sysfs_get("stats/small_slabs"));
+	EXPECT_EQ(0, tow_sysfs_get("pool_used_bytes"));
+	/* What to raise is said, and it is not what did not matter. */
+	EXPECT_EQ(0, tow_log_count(log, "towline", "/pool_bytes"));
+	ASSERT_EQ(0, tow_sysfs_set("mr_limit",
+				   mrs + TOW_SLAB_MRS * (TOW_SLAB / TOW_SMALL_SLAB)));
+	ASSERT_EQ(0, tow_region_create(self->fd, 1, &made));
+	EXPECT_EQ(2 * TOW_SLAB, tow_sysfs_get("pool_bytes"));
+	EXPECT_EQ(0, tow_region_end(self->fd, &made));
+	close(log);
+}
+
 /* ---- less than is in use ----------------------------------------------------------- */
 
 TEST_F(pool, shrinks_as_memory_is_freed)
@@ -352,6 +381,51 @@ TEST_F_TIMEOUT(pool, resized_by_several, 60)
 	EXPECT_EQ(3 * TOW_SLAB, tow_sysfs_get("pool_bytes"));
 	EXPECT_EQ(3, tow_sysfs_get("stats/slabs"));
 	EXPECT_EQ(3 * TOW_SLAB_MRS, tow_sysfs_get("mr_used"));
+}
+
+struct write_size {
+	pthread_t thread;
+	uint64_t bytes;
+	int ret;
+};
+
+static void *write_size(void *arg)
+{
+	struct write_size *size = arg;
+
+	size->ret = tow_sysfs_set("pool_bytes", size->bytes);
+	return NULL;
+}
+
+/* While one grows the pool from nothing, and has made some slabs, empty it. */
+static void change_ones_mind(struct __test_metadata *_metadata, struct write_size *size,
+			     uint64_t made)
+{
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+
+	ASSERT_EQ(0, pthread_create(&size->thread, NULL, write_size, size));
+	while (tow_sysfs_get("pool_bytes") < made && tow_test_now() < end)
+		;
+	EXPECT_EQ(0, tow_sysfs_set("pool_bytes", 0));
+	pthread_join(size->thread, NULL);
+	EXPECT_EQ(0, tow_sysfs_get("pool_bytes"))
+		TH_LOG("after %llu MiB were there", (unsigned long long)made >> 20);
+	EXPECT_EQ(0, tow_sysfs_get("mr_used"));
+}
+
+#define MIND_SLABS	12
+
+/* The later of two writes counts, also while the earlier one is under way. */
+TEST_F_TIMEOUT(pool, emptied_while_it_grows, 60)
+{
+	struct write_size size = { .bytes = MIND_SLABS * TOW_SLAB };
+	uint64_t round;
+
+	ASSERT_EQ(0, tow_pool_fresh(0));
+	for (round = 0; round < MIND_SLABS; round++) {
+		change_ones_mind(_metadata, &size, (1 + round) * TOW_SLAB);
+		EXPECT_EQ(0, size.ret);
+	}
 }
 
 /* ---- whatever is written to the files ----------------------------------------------------- */
