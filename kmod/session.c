@@ -26,6 +26,9 @@
 #include "session.h"
 #include "trace.h"
 
+/* For lockdep: see tow_session_new(). */
+static struct lock_class_key tow_session_responder;
+
 /* The other end's goodbye may be just behind the connection manager's. */
 #define TOW_HANG_UP_MS		50
 
@@ -448,10 +451,9 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	 * connection manager's handlers, and only the initiator's around calls
 	 * that take the handlers' lock.
 	 */
-	if (initiator)
-		mutex_init(&session->setup);
-	else
-		mutex_init(&session->setup);
+	mutex_init(&session->setup);
+	if (!initiator)
+		lockdep_set_class(&session->setup, &tow_session_responder);
 	INIT_LIST_HEAD(&session->queue);
 	init_waitqueue_head(&session->wait);
 	tow_link_init(&session->control, session, TOW_LINK_CONTROL);
