@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include "tow_identity.h"
+#include "tow_peer.h"
 #include "tow_probe.h"
 #include "tow_verbs.h"
 
@@ -545,6 +546,69 @@ TEST_F(probe, small_slabs)
 	EXPECT_EQ(0, small.words[2 * TOW_SMALL_SLAB / 8]);
 	EXPECT_EQ(0, tow_hide(b->expose, &to));
 	EXPECT_EQ(TOW_EXPOSE_REFUSED, tow_probe_write(b->expose, &to, 0, ~0ULL));
+}
+
+/* ---- remote ranges --------------------------------------------------------- */
+
+/* What a peer needs to reach an export of ours: the node is its own. */
+static int reach(const struct bench *bench, uint64_t peer, const char *name,
+		 struct tow_resolve *found, struct tow_expose_remote *remote)
+{
+	int ret = tow_find(bench->client, peer, name, found);
+
+	return ret ? ret : tow_test_ioctl(bench->expose, TOW_EXPOSE_REMOTE, remote);
+}
+
+/*
+ * Memory of the process is pinned in whole pages; what a peer is told begins at
+ * the byte that the process said, however many pages and slabs there are.
+ */
+TEST_F_TIMEOUT(probe, imports_begin_where_they_should, 60)
+{
+	const struct {
+		size_t skip, offset, bytes;
+	} cases[] = {
+		{ 0, 0, 64 }, { 8, 0, 64 }, { 8, 8, 64 }, { 4088, 0, 64 }, { 4088, 4096, 64 },
+		{ 24, TOW_SLAB_MOST - 32, 64 }, { 24, TOW_SLAB_MOST, 64 },
+		{ 1000, 2 * TOW_SLAB_MOST - 1000, 4096 },
+	};
+	size_t room = 3 * TOW_SLAB_MOST, i;
+	char *memory = mmap(NULL, room, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct bench *b = &self->bench;
+	struct tow_expose_remote remote;
+	uint64_t region, word, *words;
+	struct tow_expose_slab bound;
+	struct tow_resolve found;
+	__u64 exported, peer;
+
+	ASSERT_NE(MAP_FAILED, (void *)memory);
+	words = (uint64_t *)memory;
+	for (i = 0; i < room / sizeof(*words); i++)
+		words[i] = WORD + i;
+	ASSERT_EQ(0, tow_sysfs_put("allow_unauthenticated", "1"));
+	ASSERT_EQ(0, tow_connect_self(b->client, &peer));
+	/* The module's file is the device's from now on. */
+	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 0, TOW_EXPOSE_READ, &bound));
+	EXPECT_EQ(-ENOENT, tow_test_ioctl(b->expose, TOW_EXPOSE_REMOTE, &remote));
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		ASSERT_EQ(0, tow_region_import(b->client, memory + cases[i].skip,
+					       room - cases[i].skip, TOW_REGION_READONLY,
+					       &region));
+		ASSERT_EQ(0, tow_publish_part(b->client, region, "part", cases[i].offset,
+					      cases[i].bytes, &exported));
+		ASSERT_EQ(0, reach(b, peer, "part", &found, &remote));
+		EXPECT_EQ(0, tow_probe(b->expose, TOW_EXPOSE_RDMA_READ, remote.key,
+				       remote.address, &word, sizeof(word)));
+		EXPECT_EQ(WORD + (cases[i].skip + cases[i].offset) / sizeof(word), word)
+			TH_LOG("case %zu: it began at byte %llu", i,
+			       (unsigned long long)(word - WORD) * sizeof(word));
+		EXPECT_GE(cases[i].bytes, remote.bytes);
+		EXPECT_EQ(0, tow_end_handle(b->client, TOW_IOCTL_RELEASE, found.handle));
+		EXPECT_EQ(0, tow_end_handle(b->client, TOW_IOCTL_UNEXPORT, exported));
+		EXPECT_EQ(0, tow_region_destroy(b->client, region));
+	}
+	munmap(memory, room);
 }
 
 /* ---- RLIMIT_MEMLOCK -------------------------------------------------------- */

@@ -219,6 +219,7 @@ static uint64_t memory_kb(const char *name)
 TEST_F_TIMEOUT(pool, more_than_the_machine_has, 120)
 {
 	uint64_t total = memory_kb("MemTotal") * 1024, had;
+	uint64_t refusals = tow_sysfs_get("stats/memory_refusals");
 	int log = tow_log_open(), killer = tow_log_open();
 	char *memory;
 
@@ -233,6 +234,7 @@ TEST_F_TIMEOUT(pool, more_than_the_machine_has, 120)
 	EXPECT_GT(total, had);
 	EXPECT_EQ(0, had % TOW_SMALL_SLAB);
 	EXPECT_TRUE(tow_log_says(log, "the machine has no more to give"));
+	EXPECT_EQ(refusals + 1, tow_sysfs_get("stats/memory_refusals"));
 	memory = mmap(NULL, 4 * TOW_MB, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	EXPECT_NE(MAP_FAILED, (void *)memory);
@@ -425,6 +427,21 @@ TEST_F_TIMEOUT(pool, emptied_while_it_grows, 60)
 	for (round = 0; round < MIND_SLABS; round++) {
 		change_ones_mind(_metadata, &size, (1 + round) * TOW_SLAB);
 		EXPECT_EQ(0, size.ret);
+	}
+}
+
+/* The same while the earlier one fails. */
+TEST_F_TIMEOUT(pool, emptied_while_it_fails_to_grow, 60)
+{
+	struct write_size size = { .bytes = 2ULL * MIND_SLABS * TOW_SLAB };
+	uint64_t round;
+
+	ASSERT_EQ(0, tow_pool_fresh(0));
+	ASSERT_EQ(0, tow_sysfs_set("mr_limit", MIND_SLABS * TOW_SLAB_MRS));
+	for (round = 0; round < MIND_SLABS; round++) {
+		change_ones_mind(_metadata, &size, (MIND_SLABS - round % 2) * TOW_SLAB);
+		EXPECT_TRUE(!size.ret || size.ret == -ENOSPC)
+			TH_LOG("%s", strerror(-size.ret));
 	}
 }
 

@@ -245,6 +245,74 @@ TEST_F(import, read_only_memory)
 	EXPECT_EQ(0, wait_pinned(getpid(), 0));
 }
 
+/*
+ * Memory that was imported for reading before the program first touched it is
+ * the memory that it writes to afterwards, and no copy: of its own pages, and of
+ * a file's in a private mapping.
+ */
+TEST_F(import, read_only_follows_what_is_written)
+{
+	char *text = mmap(NULL, self->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE,
+			  open("/proc/self/exe", O_RDONLY | O_CLOEXEC), 0);
+	char *places[] = { self->memory, text };
+	uint64_t before[4], after[4], handle;
+	size_t i, offset;
+
+	ASSERT_NE(MAP_FAILED, (void *)text);
+	for (i = 0; i < ARRAY_SIZE(places); i++) {
+		ASSERT_EQ(0, tow_region_import(self->fd, places[i], 4 * self->page,
+					       TOW_REGION_READONLY, &handle));
+		ASSERT_TRUE(tow_frames_of(places[i], 4, before));
+		for (offset = 0; offset < 4 * self->page; offset += self->page)
+			places[i][offset]++;
+		ASSERT_TRUE(tow_frames_of(places[i], 4, after));
+		EXPECT_EQ(0, memcmp(before, after, sizeof(before)))
+			TH_LOG("case %zu: page 0x%llx became 0x%llx", i,
+			       (unsigned long long)before[0], (unsigned long long)after[0]);
+		EXPECT_EQ(0, tow_region_destroy(self->fd, handle));
+	}
+	EXPECT_TRUE(nothing_pinned());
+	munmap(text, self->bytes);
+}
+
+static int export_error(int fd, uint64_t region, uint64_t bytes, uint32_t rights)
+{
+	struct tow_export call = {
+		.size = sizeof(call), .region = region, .bytes = bytes, .rights = rights,
+		.name_bytes = 6, .name = "import",
+	};
+	struct tow_unexport end = { .size = sizeof(end) };
+	int ret = tow_test_ioctl(fd, TOW_IOCTL_EXPORT, &call);
+
+	end.handle = call.handle;
+	return ret ? ret : tow_test_ioctl(fd, TOW_IOCTL_UNEXPORT, &end);
+}
+
+/* No peer may write what was imported for reading, by whatever right. */
+TEST_F(import, read_only_is_exported_for_reading)
+{
+	const uint32_t beyond[] = {
+		TOW_RIGHT_WRITE, TOW_RIGHT_READ | TOW_RIGHT_WRITE,
+		TOW_RIGHT_WRITE | TOW_RIGHT_ATOMIC,
+		TOW_RIGHT_READ | TOW_RIGHT_WRITE | TOW_RIGHT_ATOMIC,
+	};
+	uint64_t readonly, handle;
+	size_t i;
+
+	ASSERT_EQ(0, tow_region_import(self->fd, self->memory, self->bytes,
+				       TOW_REGION_READONLY, &readonly));
+	ASSERT_EQ(0, tow_region_import(self->fd, self->memory, self->bytes, 0, &handle));
+	for (i = 0; i < ARRAY_SIZE(beyond); i++) {
+		EXPECT_EQ(-EACCES, export_error(self->fd, readonly, self->bytes, beyond[i]))
+			TH_LOG("rights %u", beyond[i]);
+	}
+	EXPECT_EQ(0, export_error(self->fd, readonly, self->bytes, TOW_RIGHT_READ));
+	EXPECT_EQ(0, export_error(self->fd, handle, self->bytes, TOW_RIGHT_WRITE));
+	EXPECT_EQ(0, tow_region_destroy(self->fd, readonly));
+	EXPECT_EQ(0, tow_region_destroy(self->fd, handle));
+	EXPECT_TRUE(nothing_pinned());
+}
+
 TEST_F(import, memory_that_is_not_there)
 {
 	char *end = self->memory + self->bytes;

@@ -641,6 +641,77 @@ TEST_F(life, exec_ends_the_client)
 	EXPECT_EQ(0, status);
 }
 
+#define MANY_HANDLES	1000
+
+/*
+ * Look at the handles in the order in which their end comes, each until it has
+ * come: 0, or the errno of anything but that.
+ */
+static int watch_the_end(int fd, const uint64_t *handles, int end)
+{
+	struct tow_region_info info;
+	int i, ret;
+
+	tell(end);
+	for (i = 0; i < MANY_HANDLES; i++) {
+		while (!(ret = tow_region_query(fd, handles[i], &info)))
+			;
+		if (ret != -ENOENT)
+			return -ret;
+	}
+	return 0;
+}
+
+/* In a child: a client with many handles, that ends while its own child looks. */
+static int end_while_watched(int ends[2])
+{
+	uint64_t handles[MANY_HANDLES];
+	struct tow_region_create made;
+	int fd = tow_test_open(O_RDWR), i;
+	char wrong;
+
+	if (fd < 0 || tow_region_create(fd, 1, &made))
+		return 1;
+	for (i = 0; i < MANY_HANDLES; i++)
+		if (tow_region_from_fd(fd, made.fd, &handles[i]))
+			return 2;
+	if (!fork()) {
+		/* Its end is the pipe's. */
+		close(ends[0]);
+		wrong = (char)watch_the_end(fd, handles, ends[1]);
+		return wrong && write(ends[1], &wrong, 1) != 1;
+	}
+	close(ends[1]);
+	return hear(ends[0]) ? 0 : 4;
+}
+
+/*
+ * Whoever has the file may look at handles, also while they end: what is seen
+ * is there, or is not.  The debug kernels see it if it is neither.
+ */
+TEST_F_TIMEOUT(life, watched_while_the_client_ends, 3600)
+{
+	int count = tow_test_count(25), ends[2], status, i;
+	char wrong;
+	pid_t opener;
+
+	ASSERT_EQ(0, tow_sysfs_set("client_region_limit", MANY_HANDLES + 1));
+	for (i = 0; i < count; i++) {
+		ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends));
+		opener = fork();
+		if (!opener)
+			_exit(end_while_watched(ends));
+		close(ends[1]);
+		ASSERT_EQ(opener, waitpid(opener, &status, 0));
+		ASSERT_EQ(0, status);
+		/* Until its child has ended: nothing, or what was wrong. */
+		ASSERT_EQ(0, read(ends[0], &wrong, 1))
+			TH_LOG("round %d: %s", i, strerror(wrong));
+		close(ends[0]);
+	}
+	EXPECT_EQ(0, tow_sysfs_wait("stats/regions", 0));
+}
+
 static void *open_in_thread(void *arg)
 {
 	*(int *)arg = tow_test_open(O_RDWR);

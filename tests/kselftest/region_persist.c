@@ -505,6 +505,20 @@ TEST_F_TIMEOUT(persist, administrator_bounds_lingering, 60)
 	EXPECT_EQ(-ENOENT, tow_region_attach(self->fd, NAME, &made));
 }
 
+/* Some months are more milliseconds than are told: as many as can be are. */
+TEST_F(persist, long_time_left)
+{
+	const uint32_t months_s = 5000000;
+	struct tow_region_info info;
+
+	ASSERT_EQ(0, tow_sysfs_set("linger_max_s", months_s));
+	ASSERT_EQ(0, leave_behind(TOW_ROOT, NO_JOB, months_s, 1));
+	ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &info));
+	EXPECT_EQ(months_s, info.linger_s);
+	EXPECT_EQ(UINT32_MAX, info.linger_left_ms);
+	EXPECT_EQ(0, take_over_as(TOW_ROOT, NO_JOB, 1));
+}
+
 /* What lingers is paid for by its user, and counts for nobody else. */
 TEST_F(persist, charged_meanwhile)
 {

@@ -125,25 +125,6 @@ TEST_F_TIMEOUT(reuse, no_contents_pass_between_users, 60)
 
 /* ---- pages that the kernel still uses ---------------------------------------- */
 
-/* The physical pages from an address of ours on; false if one is not there. */
-static bool frames_of(const void *at, size_t count, uint64_t *frames)
-{
-	uintptr_t first = (uintptr_t)at / (uintptr_t)sysconf(_SC_PAGESIZE);
-	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	ssize_t bytes = (ssize_t)(count * sizeof(*frames));
-	bool all = pread(fd, frames, (size_t)bytes, (off_t)(first * sizeof(*frames))) == bytes;
-	size_t i;
-
-	close(fd);
-	for (i = 0; i < count && all; i++) {
-		all = frames[i] >> 63;
-		frames[i] &= (1ULL << 55) - 1;
-		/* Whoever may not know is told 0. */
-		all = all && frames[i];
-	}
-	return all;
-}
-
 /*
  * What the case holds back: the frames of one slab, whose pages something in
  * the kernel uses.  Its region is given up; the pool goes round completely.
@@ -157,7 +138,7 @@ struct held {
 static void begin_hold(struct __test_metadata *_metadata, struct held *held,
 		       const struct tow_mapped *mapped)
 {
-	ASSERT_TRUE(frames_of(mapped->at, 1, &held->frame));
+	ASSERT_TRUE(tow_frames_of(mapped->at, 1, &held->frame));
 	held->retired = tow_sysfs_get("stats/retired_slabs");
 }
 
@@ -176,7 +157,7 @@ static void check_next_owner(struct __test_metadata *_metadata, int fd, const st
 	EXPECT_EQ(POOL_BYTES, tow_sysfs_wait("pool_bytes", POOL_BYTES));
 	ASSERT_EQ(0, tow_mapped_make(fd, POOL_BYTES, &next));
 	EXPECT_TRUE(tow_is_zero(next.at, next.bytes));
-	ASSERT_TRUE(frames_of(next.at, next.bytes / page, frames));
+	ASSERT_TRUE(tow_frames_of(next.at, next.bytes / page, frames));
 	for (i = 0; i < next.bytes / page; i++) {
 		EXPECT_FALSE(frames[i] >= held->frame &&
 			     (frames[i] - held->frame) * page < TOW_SLAB)
@@ -232,7 +213,7 @@ TEST_F_TIMEOUT(reuse, small_region_held_by_a_pipe, 60)
 	ASSERT_EQ(0, pipe(ends));
 	ASSERT_EQ(0, tow_mapped_make(self->fd, 1, &mapped));
 	tow_fill(mapped.at, mapped.bytes, FIRST);
-	ASSERT_TRUE(frames_of(mapped.at, 1, &frame));
+	ASSERT_TRUE(tow_frames_of(mapped.at, 1, &frame));
 	part = (struct iovec){ .iov_base = mapped.at, .iov_len = sizeof(copy) };
 	ASSERT_EQ(sizeof(copy), vmsplice(ends[1], &part, 1, 0));
 	ASSERT_EQ(0, tow_mapped_end(&mapped));
@@ -241,7 +222,7 @@ TEST_F_TIMEOUT(reuse, small_region_held_by_a_pipe, 60)
 		if (tow_mapped_make(self->fd, 1, &others[i]))
 			break;
 		EXPECT_TRUE(tow_is_zero(others[i].at, others[i].bytes));
-		ASSERT_TRUE(frames_of(others[i].at, 1, &other));
+		ASSERT_TRUE(tow_frames_of(others[i].at, 1, &other));
 		EXPECT_NE(frame, other);
 		tow_fill(others[i].at, others[i].bytes, THIRD);
 		count++;

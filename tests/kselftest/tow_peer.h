@@ -38,10 +38,12 @@ static inline int tow_connect_self(int fd, __u64 *peer)
 	return ret;
 }
 
-static inline int tow_publish(int fd, __u64 region, const char *name, __u64 bytes, __u64 *handle)
+/* To be read. */
+static inline int tow_publish_part(int fd, __u64 region, const char *name, __u64 offset,
+				   __u64 bytes, __u64 *handle)
 {
 	struct tow_export call = {
-		.size = sizeof(call), .region = region, .bytes = bytes,
+		.size = sizeof(call), .region = region, .offset = offset, .bytes = bytes,
 		.rights = TOW_RIGHT_READ, .name_bytes = (__u32)strlen(name),
 	};
 	int ret;
@@ -50,6 +52,12 @@ static inline int tow_publish(int fd, __u64 region, const char *name, __u64 byte
 	ret = tow_test_ioctl(fd, TOW_IOCTL_EXPORT, &call);
 	*handle = call.handle;
 	return ret;
+}
+
+/* From its beginning. */
+static inline int tow_publish(int fd, __u64 region, const char *name, __u64 bytes, __u64 *handle)
+{
+	return tow_publish_part(fd, region, name, 0, bytes, handle);
 }
 
 static inline int tow_end_handle(int fd, unsigned long command, __u64 handle)

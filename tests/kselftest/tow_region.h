@@ -233,6 +233,25 @@ static inline bool tow_is_zero(const void *at, size_t bytes)
 	return !sum;
 }
 
+/* The physical pages from an address of ours on; false if one is not there. */
+static inline bool tow_frames_of(const void *at, size_t count, uint64_t *frames)
+{
+	uintptr_t first = (uintptr_t)at / (uintptr_t)sysconf(_SC_PAGESIZE);
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	ssize_t bytes = (ssize_t)(count * sizeof(*frames));
+	bool all = pread(fd, frames, (size_t)bytes, (off_t)(first * sizeof(*frames))) == bytes;
+	size_t i;
+
+	close(fd);
+	for (i = 0; i < count && all; i++) {
+		all = frames[i] >> 63;
+		frames[i] &= (1ULL << 55) - 1;
+		/* Whoever may not know is told 0. */
+		all = all && frames[i];
+	}
+	return all;
+}
+
 /* ---- regions that are mapped ------------------------------------------------- */
 
 struct tow_mapped {

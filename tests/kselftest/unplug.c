@@ -369,6 +369,151 @@ TEST_F_TIMEOUT(unplug, while_regions_are_used, 3600)
 	}
 }
 
+#define ENDERS		4
+#define ENDER_REGIONS	16
+
+/* Has mapped regions, and gives them up when the device is going. */
+struct ender {
+	pthread_t thread;
+	struct tow_mapped mapped[ENDER_REGIONS];
+	int client;
+	long pause_us;
+};
+
+/* Nothing but the last munmap and the last close: the client is left as it is. */
+static void *end_regions(void *arg)
+{
+	struct ender *ender = arg;
+	int i;
+
+	/* Whoever asks now is refused: the device's end has begun. */
+	while (ask_dead(&ender->client) != -ENODEV)
+		;
+	for (i = 0; i < ENDER_REGIONS; i++) {
+		munmap(ender->mapped[i].at, ender->mapped[i].bytes);
+		close(ender->mapped[i].made.fd);
+		usleep((unsigned int)ender->pause_us);
+	}
+	return NULL;
+}
+
+static void start_ender(struct __test_metadata *_metadata, struct ender *ender, int client)
+{
+	int owner = tow_test_open(O_RDWR), i;
+
+	ASSERT_LE(0, owner);
+	for (i = 0; i < ENDER_REGIONS; i++) {
+		ASSERT_EQ(0, tow_mapped_make(owner, i & 1 ? TOW_SLAB : 1, &ender->mapped[i]));
+		ender->mapped[i].at[0] = 1;
+	}
+	/* Mappings and descriptors are all that holds them from here on. */
+	close(owner);
+	ender->client = client;
+	ASSERT_EQ(0, pthread_create(&ender->thread, NULL, end_regions, ender));
+}
+
+/*
+ * Regions end while removal takes slabs off the RDMA device: each of them is
+ * taken off it, by one or the other.
+ */
+TEST_F_TIMEOUT(unplug, while_regions_end, 3600)
+{
+	int rounds = tow_test_count(5), round, client, log = tow_log_open();
+	static struct ender enders[ENDERS];
+	double seconds;
+	size_t i;
+
+	ASSERT_LE(0, log);
+	for (round = 0; round < rounds; round++) {
+		client = tow_test_open(O_RDWR);
+		ASSERT_LE(0, client);
+		ASSERT_EQ(0, tow_sysfs_set("pool_bytes", (ENDERS * ENDER_REGIONS / 2 + 4) *
+							 TOW_SLAB));
+		for (i = 0; i < ENDERS; i++) {
+			enders[i].pause_us = 100L * (round % 5) * (long)i;
+			start_ender(_metadata, &enders[i], client);
+		}
+		EXPECT_TRUE(remove_timed(self->name, &seconds));
+		EXPECT_GT(REMOVE_SECONDS, seconds);
+		for (i = 0; i < ENDERS; i++)
+			pthread_join(enders[i].thread, NULL);
+		close(client);
+		ASSERT_TRUE(tow_link_add(self->name, self->interface));
+		ASSERT_TRUE(tow_wait_path(tow_test_path(), true));
+	}
+	/* What the RDMA core finds on a device that goes, it says. */
+	EXPECT_EQ(0, tow_log_count(log, "RESTRACK", "leak"));
+	close(log);
+}
+
+#define TRACING		"/sys/kernel/debug/tracing/"
+
+/* Note when removal comes to the pool, and each slab that is zeroed. */
+static bool trace_begin(void)
+{
+	return tow_shell("cd " TRACING " && echo > trace && "
+			 "echo p:tow_test/stop towline:tow_pool_stop > kprobe_events && "
+			 "echo p:tow_test/zero towline:tow_slab_zero >> kprobe_events && "
+			 "echo 1 > events/tow_test/enable");
+}
+
+/* How many were zeroed after removal had come to the pool; -1: it never did. */
+static int trace_end(void)
+{
+	FILE *trace = fopen(TRACING "trace", "re");
+	int zeroed = -1;
+	char line[256];
+
+	while (trace && fgets(line, sizeof(line), trace)) {
+		if (strstr(line, " stop: "))
+			zeroed = 0;
+		else if (zeroed >= 0 && strstr(line, " zero: "))
+			zeroed++;
+	}
+	if (trace)
+		fclose(trace);
+	tow_shell("cd " TRACING " && echo 0 > events/tow_test/enable && echo > kprobe_events");
+	return zeroed;
+}
+
+/* Most of what the machine can spare, in bytes; 0: it did not work. */
+static uint64_t fill_machine(void)
+{
+	uint64_t bytes;
+
+	/* More than any machine of the lab has; what could be had stays. */
+	if (tow_sysfs_put("pool_bytes", "64g") != -ENOMEM)
+		return 0;
+	bytes = tow_sysfs_get("pool_bytes") * 3 / 4 / TOW_SLAB * TOW_SLAB;
+	return tow_sysfs_set("pool_bytes", bytes) ? 0 : bytes;
+}
+
+/* Nobody needs zeroes when the device goes: however much is dirty, it goes. */
+TEST_F_TIMEOUT(unplug, with_much_to_zero, 120)
+{
+	struct tow_region_create made;
+	int fd = tow_test_open(O_RDWR), zeroed;
+	uint64_t bytes = fill_machine();
+	double seconds;
+	bool removed;
+
+	ASSERT_LE(0, fd);
+	ASSERT_LT(0, bytes);
+	ASSERT_EQ(0, tow_region_create(fd, bytes, &made));
+	ASSERT_TRUE(trace_begin());
+	EXPECT_EQ(0, tow_region_end(fd, &made));
+	removed = remove_timed(self->name, &seconds);
+	zeroed = trace_end();
+	EXPECT_TRUE(removed);
+	EXPECT_GT(REMOVE_SECONDS, seconds);
+	EXPECT_LE(0, zeroed);
+	/* The one that was begun. */
+	EXPECT_GE(1, zeroed);
+	TH_LOG("with %llu MiB: %.2f s, %d slabs zeroed", (unsigned long long)bytes >> 20,
+	       seconds, zeroed);
+	close(fd);
+}
+
 /* A file of sysfs that was open all the while. */
 TEST_F(unplug, open_sysfs_file)
 {

@@ -33,6 +33,8 @@
 #include <rdma/ib_verbs.h>
 
 #include "device.h"
+#include "remote.h"
+#include "session.h"
 #include "tow_expose.h"
 
 /* A debug kernel in an emulator takes its time; a lost packet, some retries. */
@@ -538,6 +540,41 @@ static int tow_expose_break(struct tow_device *dev)
 	return ret;
 }
 
+static bool tow_expose_describe(struct tow_session *session, struct tow_expose_remote *found)
+{
+	struct tow_remote *remote;
+	unsigned long grant;
+
+	xa_for_each(&session->dir.remotes, grant, remote) {
+		if (remote->state != TOW_REMOTE_VALID)
+			continue;
+		found->address = remote->segments[0].address;
+		found->bytes = remote->total > 1 ? remote->segments[1].offset : remote->bytes;
+		found->key = remote->segments[0].key;
+		found->segments = remote->total;
+		return true;
+	}
+	return false;
+}
+
+/* Sessions stay while we look; what is in them, as the caller lets it be. */
+static int tow_expose_remote(struct tow_device *dev, struct tow_expose_remote *found)
+{
+	struct tow_session *session;
+	unsigned long index;
+	int ret = -ENOENT;
+
+	mutex_lock(&dev->peers.lock);
+	xa_for_each(&dev->peers.sessions, index, session) {
+		if (!tow_expose_describe(session, found))
+			continue;
+		ret = 0;
+		break;
+	}
+	mutex_unlock(&dev->peers.lock);
+	return ret;
+}
+
 /* ---- calls ----------------------------------------------------------------- */
 
 struct tow_expose_work {
@@ -545,6 +582,7 @@ struct tow_expose_work {
 	u32			id;
 	struct tow_expose_probe	*probe;
 	void			*data;
+	struct tow_expose_remote remote;
 };
 
 static int tow_expose_do(struct tow_expose_file *file, struct tow_expose_work *work)
@@ -554,6 +592,8 @@ static int tow_expose_do(struct tow_expose_file *file, struct tow_expose_work *w
 		return tow_prober_run(file->dev, &file->prober, work->probe, work->data);
 	case TOW_EXPOSE_BREAK:
 		return tow_expose_break(file->dev);
+	case TOW_EXPOSE_REMOTE:
+		return tow_expose_remote(file->dev, &work->remote);
 	default:
 		return tow_expose_unuse(file, work->cmd, work->id);
 	}
@@ -634,6 +674,7 @@ static long tow_expose_ioctl(struct file *filp, unsigned int cmd, unsigned long 
 	struct tow_expose_file *file = filp->private_data;
 	struct tow_expose_work work = { .cmd = cmd, .id = arg };
 	void __user *user = (void __user *)arg;
+	int ret;
 
 	switch (cmd) {
 	case TOW_EXPOSE_EXPOSE:
@@ -647,6 +688,11 @@ static long tow_expose_ioctl(struct file *filp, unsigned int cmd, unsigned long 
 	case TOW_EXPOSE_DROP:
 	case TOW_EXPOSE_BREAK:
 		return tow_expose_on_device(file, &work);
+	case TOW_EXPOSE_REMOTE:
+		ret = tow_expose_on_device(file, &work);
+		if (!ret && copy_to_user(user, &work.remote, sizeof(work.remote)))
+			ret = -EFAULT;
+		return ret;
 	default:
 		return -ENOTTY;
 	}

@@ -65,6 +65,20 @@ struct tow_expose_probe {
 	__u32		status;
 };
 
+/**
+ * struct tow_expose_remote - where a remote range begins
+ * @address: out: of its first byte, for use with the key
+ * @bytes: out: how much of it the key opens
+ * @key: out: the key
+ * @segments: out: of how many such parts the range consists
+ */
+struct tow_expose_remote {
+	__aligned_u64	address;
+	__aligned_u64	bytes;
+	__u32		key;
+	__u32		segments;
+};
+
 /*
  * A file belongs to the device of the first region it is used with; the calls
  * with an id take it as the argument itself.
@@ -77,8 +91,11 @@ struct tow_expose_probe {
  * DROP		towk_slab_drop()
  * PROBE	with a queue pair in the same protection domain
  * BREAK	the maintenance queue pair, as an error would
+ * REMOTE	a remote range that was found through the device: there must be one,
+ *		and nobody who finds others or lets go of it meanwhile
  *
- * Errors: EBADF, EINVAL, ENOENT (no such id), EXDEV (another device's region),
+ * Errors: EBADF, EINVAL, ENOENT (no such id, no
+ * remote range), EXDEV (another device's region),
  * ENODEV (the device is gone), EOPNOTSUPP (PROBE and BREAK on iWARP), ETIMEDOUT
  * (PROBE: no completion), EAGAIN (BREAK: there is none just now), and what
  * towline says.
@@ -90,5 +107,6 @@ struct tow_expose_probe {
 #define TOW_EXPOSE_DROP		_IO('x', 4)
 #define TOW_EXPOSE_PROBE	_IOWR('x', 5, struct tow_expose_probe)
 #define TOW_EXPOSE_BREAK	_IO('x', 6)
+#define TOW_EXPOSE_REMOTE	_IOR('x', 7, struct tow_expose_remote)
 
 #endif /* TOW_EXPOSE_H */
