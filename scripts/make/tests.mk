@@ -44,9 +44,11 @@ $(eval $(call program_rules,kselftest))
 $(eval $(call program_rules,bench))
 
 # Unit tests see the inside of the library and the tool (static functions stay
-# out of sight) and run under the sanitizers.
+# out of sight), and what of the module needs nothing of the kernel; they run
+# under the sanitizers.
 sanitize	:= -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-unit_sources	:= $(lib_sources) $(filter-out tools/towline.c,$(sort $(wildcard tools/*.c)))
+kmod_sources	:= kmod/peer_state.c
+unit_sources	:= $(lib_sources) $(kmod_sources) $(filter-out tools/towline.c,$(sort $(wildcard tools/*.c)))
 unit_objects	:= $(unit_sources:%.c=$(OUT)/obj/sanitized/%.o)
 
 $(OUT)/obj/sanitized/%.o: %.c $(flags) VERSION | $(public_headers)

@@ -10,7 +10,7 @@
 
 #include <kselftest.h>
 
-#include "../../kmod/peer_state.c"
+#include "kmod/peer_state.h"
 
 #define MODEL	"Documentation/models/connect.pml"
 #define ABI	"Documentation/ABI/testing/sysfs-class-towline"
