@@ -7,8 +7,8 @@
 #	model NAME
 #	sound TITLE KIND PAN-OPTIONS -- SPIN-OPTIONS
 #			nothing is wrong, after every state was looked at
-#	thorough ...	the same, only if TOW_COUNT is set, as make soak does: it
-#			takes long
+#	thorough ...	the same, only if TOW_COUNT is set (by hand): it takes
+#			long
 #	broken TITLE FINDING KIND PAN-OPTIONS -- SPIN-OPTIONS
 #			the search finds FINDING: "assertion violated" and the like
 #	verdict		last: does it all, a search on each processor, and prints it.  No
