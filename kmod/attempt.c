@@ -363,9 +363,9 @@ int tow_peer_disconnect(struct tow_peer *peer)
 	}
 	tow_session_fail(session, -ECONNRESET, TOW_WIRE_ADMIN,
 			 "an administrator disconnected it");
-	ret = wait_event_interruptible(session->wait,
-				       READ_ONCE(session->state) ==
-				       TOW_SESSION_ENDED);
+	/* Not only ENDED: nobody sees it any more. */
+	ret = wait_event_interruptible(peers->wait,
+				       READ_ONCE(peer->session) != session);
 	tow_session_put(session);
 	return ret ? -EINTR : 0;
 }
