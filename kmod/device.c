@@ -158,7 +158,8 @@ void tow_device_put(struct tow_device *dev)
  */
 bool tow_device_enter(struct tow_device *dev)
 {
-	return percpu_ref_tryget_live(&dev->users);
+	/* From the first word of its end on: nobody gets in after an -ENODEV. */
+	return !tow_device_going(dev) && percpu_ref_tryget_live(&dev->users);
 }
 
 /**

@@ -380,7 +380,7 @@ static long tow_file_call(struct tow_client *client, unsigned int cmd,
 	struct tow_device *dev = client->dev;
 
 	/* Only for the order of errors: each call enters by itself. */
-	if (percpu_ref_is_dying(&dev->users))
+	if (tow_device_going(dev))
 		return -ENODEV;
 	if (!tow_file_knows(cmd))
 		return -ENOTTY;
