@@ -536,9 +536,48 @@ TEST_F(pool, limits_read_back)
 	EXPECT_EQ(100, tow_sysfs_get("mr_limit"));
 }
 
+/* Written, too, but not as a number of this kind. */
+static const char * const other_knobs[] = { "gid_index", "cluster_key" };
+
+TEST_F(pool, other_knobs_take_nothing_malformed)
+{
+	static const struct text malformed_gids[] = {
+		TEXT("-2"), TEXT("256"), TEXT("x"), TEXT("1 "), TEXT("--1"), TEXT("0x1"), TEXT("1\0"),
+		TEXT("18446744073709551615"),
+	};
+	static const struct text malformed_keys[] = {
+		TEXT("nothing"), TEXT(":nothing"), TEXT("tow:a\nb"), TEXT("tow:a\0b"),
+	};
+	static char letters[4095];
+	char before[64], after[64];
+	size_t i;
+
+	memset(letters, 'a', sizeof(letters));
+	for (i = 0; i < ARRAY_SIZE(malformed_gids); i++)
+		EXPECT_GT(0, tow_sysfs_put_bytes("gid_index", malformed_gids[i].bytes,
+						 malformed_gids[i].count))
+			TH_LOG("%s", malformed_gids[i].bytes);
+	for (i = 0; i < ARRAY_SIZE(malformed_keys); i++)
+		EXPECT_GT(0, tow_sysfs_put_bytes("cluster_key", malformed_keys[i].bytes,
+						 malformed_keys[i].count))
+			TH_LOG("%s", malformed_keys[i].bytes);
+	for (i = 0; i < ARRAY_SIZE(other_knobs); i++) {
+		tow_sysfs_line(other_knobs[i], before, sizeof(before));
+		EXPECT_EQ(-EINVAL, tow_sysfs_put_bytes(other_knobs[i], letters, sizeof(letters)));
+		tow_sysfs_line(other_knobs[i], after, sizeof(after));
+		EXPECT_STREQ(before, after);
+	}
+	EXPECT_EQ(0, tow_sysfs_put("gid_index", "0"));
+	EXPECT_EQ(0, tow_sysfs_put("gid_index", "-1"));
+}
+
 static bool is_knob(const char *file)
 {
 	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(other_knobs); i++)
+		if (!strcmp(other_knobs[i], file))
+			return true;
 
 	for (i = 0; i < ARRAY_SIZE(tow_knobs); i++)
 		if (!strcmp(tow_knobs[i], file))
@@ -595,7 +634,7 @@ TEST_F(pool, knobs_are_all_that_can_be_written)
 
 	EXPECT_LT(ARRAY_SIZE(tow_knobs) + 4, check_files(_metadata, "", &knobs));
 	EXPECT_LT(10, check_files(_metadata, "stats/", &knobs));
-	EXPECT_EQ(ARRAY_SIZE(tow_knobs), knobs);
+	EXPECT_EQ(ARRAY_SIZE(tow_knobs) + ARRAY_SIZE(other_knobs), knobs);
 }
 
 TEST_HARNESS_MAIN

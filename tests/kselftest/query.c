@@ -378,7 +378,9 @@ TEST_F(query, fault_behind_the_end_of_a_file)
 static bool is_command(int nr)
 {
 	return nr <= TOW_CMD_JOIN ||
-	       (nr >= TOW_CMD_REGION_CREATE && nr <= TOW_CMD_REGION_IMPORT_DMABUF);
+	       (nr >= TOW_CMD_REGION_CREATE && nr <= TOW_CMD_REGION_IMPORT_DMABUF) ||
+	       (nr >= TOW_CMD_PEER_CONNECT && nr <= TOW_CMD_PEER_LIST) ||
+	       (nr >= TOW_CMD_EXPORT && nr <= TOW_CMD_RELEASE);
 }
 
 TEST_F(query, unknown_calls_are_enotty)

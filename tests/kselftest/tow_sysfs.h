@@ -93,11 +93,15 @@ static inline uint64_t tow_sysfs_wait(const char *file, uint64_t wanted)
 	return seen;
 }
 
-/* Everything that may be written, and what it held. */
+/* Every number that may be written, and what it held. */
 static const char * const tow_knobs[] = {
 	"pool_bytes", "mr_limit", "client_bytes_limit", "user_bytes_limit", "client_mr_limit",
 	"user_mr_limit", "client_region_limit", "user_region_limit", "device_region_limit",
 	"linger_max_s",
+	"client_export_limit", "user_export_limit", "export_limit", "qps_per_peer", "cqs",
+	"queue_depth", "listen_port", "peer_idle_s", "heartbeat_ms", "heartbeat_misses",
+	"reconnect_timeout_ms", "revoke_timeout_ms", "pkey_index", "sl", "traffic_class", "mtu",
+	"timeout", "retry_count", "allow_unauthenticated",
 };
 
 struct tow_knobs {
