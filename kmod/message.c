@@ -647,7 +647,8 @@ static void tow_message_received(struct ib_cq *cq, struct ib_wc *wc)
 		return;
 	/* The responder has nothing to say before we have proved ourselves. */
 	if (session->initiator && !smp_load_acquire(&session->peer)) {
-		tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL,
+		/* Its goodbye, most likely: then another try is worth while. */
+		tow_session_fail(session, -ECONNRESET, TOW_WIRE_PROTOCOL,
 				 "a message before its time");
 		return;
 	}

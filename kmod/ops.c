@@ -23,6 +23,13 @@ static void tow_op_end(struct tow_op *op, int status)
 	op->done(op);
 }
 
+static void tow_op_count(struct tow_op *op, struct tow_peer *peer)
+{
+	atomic64_inc(&peer->operations);
+	atomic64_add(op->sge.length, op->wr.wr.opcode == IB_WR_RDMA_READ ?
+		     &peer->bytes_read : &peer->bytes_written);
+}
+
 static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct tow_op *op = container_of(wc->wr_cqe, struct tow_op, cqe);
@@ -34,6 +41,7 @@ static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 	if (wc->status == IB_WC_SUCCESS) {
 		WRITE_ONCE(session->heard_at, jiffies);
 		WRITE_ONCE(session->busy_at, jiffies);
+		tow_op_count(op, session->peer);
 	} else {
 		status = wc->status == IB_WC_REM_ACCESS_ERR ||
 			 wc->status == IB_WC_REM_INV_REQ_ERR ||

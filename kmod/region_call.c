@@ -4,7 +4,6 @@
  * user of the device, and copies the answer out; what a failing copy leaves
  * behind is undone.
  */
-#include <linux/capability.h>
 #include <linux/dma-buf.h>
 #include <linux/file.h>
 #include <linux/slab.h>
@@ -12,19 +11,17 @@
 
 #include "client.h"
 #include "device.h"
+#include "listing.h"
 
 /* Published sizes: of the first version that had the structure, for ever. */
 #define TOW_CREATE_PUBLISHED		104
 #define TOW_DESTROY_PUBLISHED		16
 #define TOW_INFO_PUBLISHED		168
-#define TOW_LIST_PUBLISHED		32
 #define TOW_FD_PUBLISHED		24
 #define TOW_FROM_FD_PUBLISHED		24
 #define TOW_ATTACH_PUBLISHED		104
 #define TOW_IMPORT_USER_PUBLISHED	32
 #define TOW_IMPORT_DMABUF_PUBLISHED	40
-
-#define TOW_INFO_MAX			4096
 
 /*
  * A name is terminated, printable, and fills up its field with zeroes, so that
@@ -292,71 +289,30 @@ static int tow_call_query(struct tow_client *client, void __user *user)
 }
 
 /* The next region that the caller may see, described. */
-static bool tow_list_next(struct tow_client *client,
-			  struct tow_region_list *list,
-			  struct tow_region_info *info)
+static bool tow_region_list_next(struct tow_client *client, u32 flags,
+				 u64 *cursor, void *info)
 {
 	struct tow_region *region;
 	bool shown = false;
 
 	while (!shown && (region = tow_region_next(&client->dev->regions,
-						   &list->cursor))) {
-		shown = list->flags & TOW_LIST_ALL ||
+						   cursor))) {
+		shown = flags & TOW_LIST_ALL ||
 			tow_region_is_of(region, client);
-		if (shown) {
-			memset(info, 0, sizeof(*info));
+		if (shown)
 			tow_region_describe(region, info);
-		}
 		tow_region_put(region);
 		cond_resched();
 	}
 	return shown;
 }
 
-static int tow_list_fill(struct tow_client *client,
-			 struct tow_region_list *list, u32 entry_size)
-{
-	char __user *entries = u64_to_user_ptr(list->entries);
-	struct tow_region_info info;
-	u32 room = list->count;
-	int ret = 0;
-
-	list->count = 0;
-	while (list->count < room && tow_list_next(client, list, &info)) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		ret = tow_file_copy_out(entries + (size_t)list->count *
-					entry_size, &info, sizeof(info),
-					entry_size);
-		if (ret)
-			return ret;
-		list->count++;
-	}
-	return 0;
-}
-
-static int tow_call_list(struct tow_client *client, void __user *user)
-{
-	struct tow_region_list list;
-	u32 user_size, entry_size;
-	int ret;
-
-	ret = tow_file_copy_in(&list, sizeof(list), TOW_LIST_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	entry_size = list.entry_size;
-	if (list.flags & ~TOW_LIST_ALL || entry_size < TOW_INFO_PUBLISHED ||
-	    entry_size > TOW_INFO_MAX || entry_size % sizeof(u64))
-		return -EINVAL;
-	if (list.flags & TOW_LIST_ALL && !capable(CAP_NET_ADMIN))
-		return -EPERM;
-	ret = tow_list_fill(client, &list, entry_size);
-	if (ret)
-		return ret;
-	list.entry_size = min_t(u32, entry_size, sizeof(struct tow_region_info));
-	return tow_file_copy_out(user, &list, sizeof(list), user_size);
-}
+static const struct tow_listing tow_region_listing = {
+	.flags			= TOW_LIST_ALL,
+	.entry_published	= TOW_INFO_PUBLISHED,
+	.entry_bytes		= sizeof(struct tow_region_info),
+	.next			= tow_region_list_next,
+};
 
 /* ---- descriptors ---------------------------------------------------------- */
 
@@ -592,7 +548,7 @@ long tow_region_call(struct tow_client *client, unsigned int cmd,
 	case TOW_IOCTL_REGION_QUERY:
 		return tow_call_query(client, user);
 	case TOW_IOCTL_REGION_LIST:
-		return tow_call_list(client, user);
+		return tow_listing_call(client, &tow_region_listing, user);
 	case TOW_IOCTL_REGION_FD:
 		return tow_call_fd(client, user);
 	case TOW_IOCTL_REGION_FROM_FD:

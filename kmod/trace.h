@@ -71,17 +71,22 @@ TRACE_EVENT(tow_device_skip,
 	    TP_printk("%s reason=\"%s\"", __entry->name, __entry->reason)
 );
 
+DECLARE_EVENT_CLASS(tow_device_error,
+		    TP_PROTO(struct tow_device *dev, int error),
+		    TP_ARGS(dev, error),
+		    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+				     __field(int, error)
+		    ),
+		    TP_fast_assign(tow_device_name(dev, __entry->name);
+				   __entry->error = error;
+		    ),
+		    TP_printk("%s error=%d", __entry->name, __entry->error)
+);
+
 /* open() with its result; error is 0 or a negative errno. */
-TRACE_EVENT(tow_client_open,
-	    TP_PROTO(struct tow_device *dev, int error),
-	    TP_ARGS(dev, error),
-	    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
-			     __field(int, error)
-	    ),
-	    TP_fast_assign(tow_device_name(dev, __entry->name);
-			   __entry->error = error;
-	    ),
-	    TP_printk("%s error=%d", __entry->name, __entry->error)
+DEFINE_EVENT(tow_device_error, tow_client_open,
+	     TP_PROTO(struct tow_device *dev, int error),
+	     TP_ARGS(dev, error)
 );
 
 /* The last close of an open file. */
@@ -345,16 +350,9 @@ TRACE_EVENT(tow_message,
 );
 
 /* A connection from outside was refused. */
-TRACE_EVENT(tow_refused,
-	    TP_PROTO(struct tow_device *dev, int error),
-	    TP_ARGS(dev, error),
-	    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
-			     __field(int, error)
-	    ),
-	    TP_fast_assign(tow_device_name(dev, __entry->name);
-			   __entry->error = error;
-	    ),
-	    TP_printk("%s error=%d", __entry->name, __entry->error)
+DEFINE_EVENT(tow_device_error, tow_refused,
+	     TP_PROTO(struct tow_device *dev, int error),
+	     TP_ARGS(dev, error)
 );
 
 /* ---- auth, recorder ------------------------------------------------------- */
