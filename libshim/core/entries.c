@@ -140,6 +140,33 @@ int towi_entries_ask(const struct tow_device *dev, unsigned long command, uint32
 	return ret;
 }
 
+int towi_list_new(const struct tow_device *dev, unsigned long command, uint32_t flags,
+		  size_t entry_bytes, struct towi_entries **list)
+{
+	struct towi_entries *found;
+	int ret;
+
+	if (!dev)
+		return -EINVAL;
+	found = malloc(sizeof(*found));
+	if (!found)
+		return -ENOMEM;
+	ret = towi_entries_ask(dev, command, flags, entry_bytes, found);
+	if (ret)
+		free(found);
+	else
+		*list = found;
+	return ret;
+}
+
+void towi_list_free(struct towi_entries *list)
+{
+	if (!list)
+		return;
+	towi_entries_free(list);
+	free(list);
+}
+
 const void *towi_entry(const struct towi_entries *entries, size_t index)
 {
 	return index < entries->count ? entry_at(entries, index) : NULL;

@@ -3,7 +3,6 @@
  * The exports of a device at one moment.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "internal.h"
 
@@ -14,20 +13,15 @@ struct tow_exports {
 TOW_PUBLIC int tow_export_list_get(const struct tow_device *dev, uint32_t flags,
 				   struct tow_exports **list)
 {
-	struct tow_exports *found;
+	struct towi_entries *found;
 	int ret;
 
-	if (!dev || !list)
+	if (!list)
 		return -EINVAL;
-	found = malloc(sizeof(*found));
-	if (!found)
-		return -ENOMEM;
-	ret = towi_entries_ask(dev, TOW_IOCTL_EXPORT_LIST, flags, sizeof(struct tow_export_info),
-			       &found->entries);
-	if (ret)
-		free(found);
-	else
-		*list = found;
+	ret = towi_list_new(dev, TOW_IOCTL_EXPORT_LIST, flags, sizeof(struct tow_export_info), &found);
+	/* Its only field. */
+	if (!ret)
+		*list = (struct tow_exports *)found;
 	return ret;
 }
 
@@ -44,8 +38,5 @@ TOW_PUBLIC int tow_export_list_entry(const struct tow_exports *list, size_t inde
 
 TOW_PUBLIC void tow_export_list_free(struct tow_exports *list)
 {
-	if (!list)
-		return;
-	towi_entries_free(&list->entries);
-	free(list);
+	towi_list_free(list ? &list->entries : NULL);
 }

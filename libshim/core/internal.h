@@ -113,6 +113,11 @@ int towi_entry_give(const struct towi_entries *entries, size_t index, size_t fir
 
 void towi_entries_free(struct towi_entries *entries);
 
+/* The same in memory of its own, for towi_list_free(), which takes NULL, too. */
+int towi_list_new(const struct tow_device *dev, unsigned long command, uint32_t flags,
+		  size_t entry_bytes, struct towi_entries **list);
+void towi_list_free(struct towi_entries *list);
+
 /* ---- job.c ---- */
 
 /*

@@ -3,7 +3,6 @@
  * The regions of a device at one moment.
  */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "internal.h"
 
@@ -14,20 +13,15 @@ struct tow_regions {
 TOW_PUBLIC int tow_region_list_get(const struct tow_device *dev, uint32_t flags,
 				   struct tow_regions **list)
 {
-	struct tow_regions *found;
+	struct towi_entries *found;
 	int ret;
 
-	if (!dev || !list)
+	if (!list)
 		return -EINVAL;
-	found = malloc(sizeof(*found));
-	if (!found)
-		return -ENOMEM;
-	ret = towi_entries_ask(dev, TOW_IOCTL_REGION_LIST, flags, sizeof(struct tow_region_info),
-			       &found->entries);
-	if (ret)
-		free(found);
-	else
-		*list = found;
+	ret = towi_list_new(dev, TOW_IOCTL_REGION_LIST, flags, sizeof(struct tow_region_info), &found);
+	/* Its only field. */
+	if (!ret)
+		*list = (struct tow_regions *)found;
 	return ret;
 }
 
@@ -44,8 +38,5 @@ TOW_PUBLIC int tow_region_list_entry(const struct tow_regions *list, size_t inde
 
 TOW_PUBLIC void tow_region_list_free(struct tow_regions *list)
 {
-	if (!list)
-		return;
-	towi_entries_free(&list->entries);
-	free(list);
+	towi_list_free(list ? &list->entries : NULL);
 }
