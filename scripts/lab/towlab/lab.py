@@ -53,6 +53,14 @@ class Result:
     allowed: int = 0
 
 
+def age(path):
+    """When a folder was changed; of one that is gone already: long ago."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0
+
+
 def new_logdir():
     """build/lab/run-…, with build/lab/last pointing at it; old ones go."""
     base = kernels.BUILD / "lab"
@@ -60,11 +68,11 @@ def new_logdir():
     stamp = time.strftime("run-%Y%m%d-%H%M%S-") + str(os.getpid())
     path = pathlib.Path(tempfile.mkdtemp(prefix=stamp + "-", dir=base))
     path.chmod(0o755)
-    link = base / (".last-%d" % os.getpid())
-    link.unlink(missing_ok=True)
+    # Named like the folder: one process may begin several labs at once.
+    link = base / (".last-" + path.name)
     link.symlink_to(path.name)
     link.rename(base / "last")
-    for old in sorted(base.glob("run-*"), key=lambda p: p.stat().st_mtime)[:-RUNS_KEPT]:
+    for old in sorted(base.glob("run-*"), key=age)[:-RUNS_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
     return path
 
