@@ -14,6 +14,7 @@
 #include <linux/xarray.h>
 
 #include "auth.h"
+#include "peer_state.h"
 #include "peer_sysfs.h"
 #include "recorder.h"
 #include "uapi/towline.h"
@@ -182,12 +183,14 @@ struct tow_peers {
 	struct tow_peer_dirs		dirs;
 };
 
-/* peer.c */
+/* peer_device.c */
 void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev);
 int tow_peers_start(struct tow_device *dev);
 void tow_peers_stop_begin(struct tow_device *dev);
 void tow_peers_stop(struct tow_device *dev);
 void tow_peers_cleanup(struct tow_peers *peers);
+
+/* peer.c */
 void tow_peer_get(struct tow_peer *peer);
 void tow_peer_put(struct tow_peer *peer);
 struct tow_peer *tow_peer_find(struct tow_device *dev, u64 id);
@@ -198,6 +201,16 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
 void tow_peer_forget_idle(struct tow_peer *peer);
 void tow_peer_dump(struct tow_peer *peer, const char *why);
 
+/* peer.c, for those who have tow_peers.lock */
+void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event);
+struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation);
+void tow_peer_take_out(struct tow_peer *peer);
+bool tow_peer_has_address(const struct tow_peer *peer,
+			  const struct tow_address *address);
+void tow_peer_add_address(struct tow_peer *peer,
+			  const struct tow_address *address);
+
+/* peer_present.c */
 int tow_peer_session_add(struct tow_session *session);
 struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id);
 int tow_peer_begin(struct tow_session *session,

@@ -23,6 +23,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
+#include "message.h"
 #include "session.h"
 #include "trace.h"
 

@@ -205,16 +205,16 @@ int tow_session_error_of(u32 reason);
 const char *tow_session_explain(int error);
 u32 tow_session_reason_of(int error);
 
-/* message.c */
+/* message_send.c */
 int tow_session_send(struct tow_session *session, u8 type, u32 request,
 		     const void *body, size_t bytes);
 void tow_session_kick(struct tow_session *session);
-int tow_session_post_receives(struct tow_session *session);
 void tow_session_close(struct tow_session *session);
 void tow_session_heartbeat(struct tow_session *session);
 void tow_session_say_ready(struct tow_session *session);
-int tow_buffers_make(struct tow_session *session);
-void tow_buffers_free(struct tow_session *session);
+
+/* message_receive.c */
+int tow_session_post_receives(struct tow_session *session);
 
 /* accept.c */
 int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Connect: two nodes become peers, whoever asks first, and anew when the session
- * breaks or one of them starts again.  This is what kmod/peer.c does, and
- * Documentation/protocol.md says.
+ * breaks or one of them starts again.  This is what kmod/peer_present.c does,
+ * and Documentation/protocol.md says.
  *
  *	initiator				responder
  *	REQ: nonce, incarnation		->	a half-open session
