@@ -1,110 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The calls about peers, exports and remote ranges: sizes, flags, reserved fields
- * and memory that is not there, by the same rules for each (region_calls.c has
- * them for regions); permissions; handles of another kind, stale, somebody else's
+ * and memory that is not there, by the same rules for each (tow_calls.h);
+ * permissions; handles of another kind, stale, somebody else's
  * or made up; names; limits, exactly; and that jobs see nothing of each other.
  * The node is its own peer.
  */
 /* build: also 32-bit */
 
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include "tow_test.h"
+#include "tow_calls.h"
 #include "tow_identity.h"
 #define TOW_ONLY_SOFT_ROCE
 #include "tow_region.h"
 #include "tow_peer.h"
 
-#define KERNEL_MAX	4096U
 #define POOL_BYTES	(8 * TOW_SLAB)
 #define REGION_BYTES	(64 * TOW_KB)
 
 FIXTURE(peers)
 {
 	struct tow_knobs before;
-	int fd;
-	int looking;			/* O_RDONLY */
+	struct tow_calls set;
 	struct tow_region_create region;
 	__u64 peer;
 	__u64 exported;			/* "there" */
 	int named;			/* names that were made up */
 	struct tow_peer_info nodes[4];
 	struct tow_export_info exports[4];
-	size_t page;
-	/* Three pages that can be read and written, then one that is not there. */
-	unsigned char *area;
-	unsigned char *end;
 };
-
-FIXTURE_SETUP(peers)
-{
-	tow_knobs_save(&self->before);
-	ASSERT_EQ(0, tow_pool_fresh(POOL_BYTES));
-	ASSERT_EQ(0, tow_sysfs_put("allow_unauthenticated", "1"));
-	self->named = 0;
-	self->page = (size_t)sysconf(_SC_PAGESIZE);
-	self->fd = tow_test_open(O_RDWR);
-	ASSERT_LE(0, self->fd);
-	self->looking = tow_test_open(O_RDONLY);
-	ASSERT_LE(0, self->looking);
-	ASSERT_EQ(0, tow_region_create(self->fd, REGION_BYTES, &self->region));
-	ASSERT_EQ(0, tow_connect_self(self->fd, &self->peer));
-	ASSERT_EQ(0, tow_publish(self->fd, self->region.handle, "there", 100, &self->exported));
-	self->area = mmap(NULL, 4 * self->page, PROT_READ | PROT_WRITE,
-			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	ASSERT_NE(MAP_FAILED, (void *)self->area);
-	self->end = self->area + 3 * self->page;
-	ASSERT_EQ(0, munmap(self->end, self->page));
-}
-
-FIXTURE_TEARDOWN_PARENT(peers)
-{
-	if (!tow_pool_unused() || tow_sysfs_wait("stats/exports", 0))
-		TH_LOG("what a process had that has ended is still there");
-	if (tow_knobs_restore(&self->before))
-		TH_LOG("cannot restore the limits");
-}
 
 /* ---- every call, and a good request of each ---------------------------------- */
 
-enum { CONNECT, DISCONNECT, PEERS, EXPORT, UNEXPORT, EXPORTS, RESOLVE, RELEASE };
+enum { CONNECT, DISCONNECT, PEERS, EXPORT, UNEXPORT, EXPORTS, RESOLVE, RELEASE, CALLS };
 
-struct call {
-	const char *name;
-	unsigned long command;
-	__u32 published;	/* for ever */
-	__u32 size;		/* as this was compiled */
-	__u32 flags;		/* that mean something on the way in */
-	__u32 reserved;		/* offset of the reserved field; 0: none */
-	__u32 reserved_bits;
-	bool looks;
-	bool answers;
-};
-
-#define CALL(NAME, PUBLISHED, TYPE) \
-	.name = #NAME, .command = TOW_IOCTL_##NAME, .published = (PUBLISHED), \
-	.size = sizeof(struct TYPE)
-
-static const struct call calls[] = {
-	[CONNECT] = { CALL(PEER_CONNECT, 96, tow_peer_connect), .flags = (1 << 9) - 1,
-		.reserved = offsetof(struct tow_peer_connect, reserved), .reserved_bits = 16,
-		.answers = true },
-	[DISCONNECT] = { CALL(PEER_DISCONNECT, 16, tow_peer_disconnect) },
-	[PEERS] = { CALL(PEER_LIST, 32, tow_peer_list), .looks = true, .answers = true },
-	[EXPORT] = { CALL(EXPORT, 304, tow_export), .answers = true },
-	[UNEXPORT] = { CALL(UNEXPORT, 16, tow_unexport) },
-	[EXPORTS] = { CALL(EXPORT_LIST, 32, tow_export_list), .flags = TOW_LIST_ALL,
+static const struct tow_call calls[CALLS] = {
+	[CONNECT] = { TOW_CALL(PEER_CONNECT, 96, tow_peer_connect), .flags = (1 << 9) - 1,
+		TOW_RESERVED(tow_peer_connect, reserved), .answers = true },
+	[DISCONNECT] = { TOW_CALL(PEER_DISCONNECT, 16, tow_peer_disconnect) },
+	[PEERS] = { TOW_CALL(PEER_LIST, 32, tow_peer_list), .looks = true, .answers = true },
+	[EXPORT] = { TOW_CALL(EXPORT, 304, tow_export), .answers = true },
+	[UNEXPORT] = { TOW_CALL(UNEXPORT, 16, tow_unexport) },
+	[EXPORTS] = { TOW_CALL(EXPORT_LIST, 32, tow_export_list), .flags = TOW_LIST_ALL,
 		.looks = true, .answers = true },
-	[RESOLVE] = { CALL(RESOLVE, 304, tow_resolve), .answers = true,
-		.reserved = offsetof(struct tow_resolve, reserved), .reserved_bits = 32 },
-	[RELEASE] = { CALL(RELEASE, 16, tow_release) },
+	[RESOLVE] = { TOW_CALL(RESOLVE, 304, tow_resolve), TOW_RESERVED(tow_resolve, reserved),
+		.answers = true },
+	[RELEASE] = { TOW_CALL(RELEASE, 16, tow_release) },
 };
 
-/* Room for a request of any length that the kernel takes. */
+/* A request as each of them. */
 union request {
-	__u32 size;
-	unsigned char bytes[2 * KERNEL_MAX];
+	union tow_request any;
 	struct tow_peer_connect connect;
 	struct tow_peer_disconnect disconnect;
 	struct tow_peer_list peers;
@@ -116,13 +63,13 @@ union request {
 };
 
 /* A request that succeeds, or what it is answered: no peer has the number 0. */
-static int prepare(FIXTURE_DATA(peers) *self, size_t call, union request *request)
+static int prepare(void *arg, size_t call, union tow_request *any)
 {
+	FIXTURE_DATA(peers) *self = arg;
+	union request *request = (union request *)any;
 	struct tow_resolve found;
 	char name[32];
 
-	memset(request, 0, sizeof(*request));
-	request->size = calls[call].size;
 	switch (call) {
 	case CONNECT:
 		tow_own_address(request->connect.address);
@@ -145,7 +92,7 @@ static int prepare(FIXTURE_DATA(peers) *self, size_t call, union request *reques
 		return 0;
 	case UNEXPORT:
 		snprintf(name, sizeof(name), "name %d", self->named++);
-		return tow_publish(self->fd, self->region.handle, name, 1, (__u64 *)
+		return tow_publish(self->set.fd, self->region.handle, name, 1, (__u64 *)
 			      &request->unexport.handle) ? -EIO : 0;
 	case EXPORTS:
 		request->exports.entries = (uintptr_t)self->exports;
@@ -159,7 +106,7 @@ static int prepare(FIXTURE_DATA(peers) *self, size_t call, union request *reques
 		memcpy(request->resolve.name, "there", 5);
 		return 0;
 	default:
-		if (tow_find(self->fd, self->peer, "there", &found))
+		if (tow_find(self->set.fd, self->peer, "there", &found))
 			return -EIO;
 		request->release.handle = found.handle;
 		return 0;
@@ -167,193 +114,77 @@ static int prepare(FIXTURE_DATA(peers) *self, size_t call, union request *reques
 }
 
 /* What a request that succeeded has made. */
-static int undo(FIXTURE_DATA(peers) *self, size_t call, const union request *request)
+static int undo(void *arg, size_t call, const union tow_request *any)
 {
+	const union request *request = (const union request *)any;
+	FIXTURE_DATA(peers) *self = arg;
+
 	if (call == EXPORT)
-		return tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, request->export.handle);
+		return tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, request->export.handle);
 	if (call == RESOLVE)
-		return tow_end_handle(self->fd, TOW_IOCTL_RELEASE, request->resolve.handle);
+		return tow_end_handle(self->set.fd, TOW_IOCTL_RELEASE, request->resolve.handle);
 	return 0;
 }
 
-static int ask(FIXTURE_DATA(peers) *self, size_t call, void *request)
+FIXTURE_SETUP(peers)
 {
-	return tow_test_ioctl(self->fd, calls[call].command, request);
+	tow_knobs_save(&self->before);
+	ASSERT_EQ(0, tow_pool_fresh(POOL_BYTES));
+	ASSERT_EQ(0, tow_sysfs_put("allow_unauthenticated", "1"));
+	self->named = 0;
+	self->set = (struct tow_calls){
+		.calls = calls, .count = CALLS, .self = self, .prepare = prepare, .undo = undo,
+		.fd = tow_test_open(O_RDWR), .looking = tow_test_open(O_RDONLY),
+	};
+	ASSERT_LE(0, self->set.fd);
+	ASSERT_LE(0, self->set.looking);
+	ASSERT_EQ(0, tow_area_make(&self->set.area));
+	ASSERT_EQ(0, tow_region_create(self->set.fd, REGION_BYTES, &self->region));
+	ASSERT_EQ(0, tow_connect_self(self->set.fd, &self->peer));
+	ASSERT_EQ(0, tow_publish(self->set.fd, self->region.handle, "there", 100,
+				 &self->exported));
 }
 
-#define EACH_CALL(CALL)	for ((CALL) = 0; (CALL) < ARRAY_SIZE(calls); (CALL)++)
-
-TEST(published_sizes_never_change)
+FIXTURE_TEARDOWN_PARENT(peers)
 {
-	size_t call;
+	if (!tow_pool_unused() || tow_sysfs_wait("stats/exports", 0))
+		TH_LOG("what a process had that has ended is still there");
+	if (tow_knobs_restore(&self->before))
+		TH_LOG("cannot restore the limits");
+}
 
-	EACH_CALL(call) {
-		EXPECT_LE(calls[call].published, calls[call].size)
-			TH_LOG("%s", calls[call].name);
-		EXPECT_EQ(0, calls[call].size % 8);
-	}
+static int ready(FIXTURE_DATA(peers) *self, size_t call, union request *request)
+{
+	return tow_call_prepare(&self->set, call, &request->any);
+}
+
+static int ask(FIXTURE_DATA(peers) *self, size_t call, union request *request)
+{
+	return tow_call_ask(&self->set, call, request);
+}
+
+TEST(the_longest_answers)
+{
 	EXPECT_EQ(112, sizeof(struct tow_peer_info));
 	EXPECT_EQ(336, sizeof(struct tow_export_info));
 }
 
-/* Otherwise no case below shows anything; and a program of the first header. */
-TEST_F(peers, good_requests_are_good)
-{
-	union request request;
-	int good, published;
-	size_t call;
-
-	EACH_CALL(call) {
-		for (published = 0; published < 2; published++) {
-			__u32 size = published ? calls[call].published : calls[call].size;
-
-			good = prepare(self, call, &request);
-			request.size = size;
-			ASSERT_EQ(good, ask(self, call, &request))
-				TH_LOG("%s", calls[call].name);
-			if (calls[call].answers) {
-				EXPECT_EQ(size, request.size);
-			}
-			if (!good) {
-				EXPECT_EQ(0, undo(self, call, &request));
-			}
-		}
-	}
-}
-
-/* ---- sizes -------------------------------------------------------------------- */
-
-TEST_F(peers, short_is_einval_and_huge_is_e2big)
-{
-	__u32 huge[] = { KERNEL_MAX + 1, 1U << 20, INT_MAX, 1U << 31, UINT_MAX };
-	unsigned char *at = self->end - sizeof(__u32);
-	union request request, before;
-	size_t call, i;
-	__u32 size;
-
-	EACH_CALL(call) {
-		prepare(self, call, &request);
-		for (size = 0; size < calls[call].published; size++) {
-			request.size = size;
-			before = request;
-			EXPECT_EQ(-EINVAL, ask(self, call, &request))
-				TH_LOG("%s, size %u", calls[call].name, size);
-			EXPECT_EQ(0, memcmp(before.bytes, request.bytes, sizeof(before.bytes)));
-		}
-		/* Nothing but the size is read. */
-		for (i = 0; i < ARRAY_SIZE(huge); i++) {
-			memcpy(at, &huge[i], sizeof(size));
-			EXPECT_EQ(-E2BIG, ask(self, call, at))
-				TH_LOG("%s, size %u", calls[call].name, huge[i]);
-		}
-	}
-}
-
-TEST_F(peers, long_needs_a_zero_tail)
-{
-	union request request;
-	size_t call, byte;
-	int good;
-
-	EACH_CALL(call) {
-		good = prepare(self, call, &request);
-		request.size = KERNEL_MAX;
-		for (byte = calls[call].size; byte < KERNEL_MAX;
-		     byte += byte < calls[call].size + 16 ? 1 : 499) {
-			request.bytes[byte] = 1;
-			EXPECT_EQ(-E2BIG, ask(self, call, &request))
-				TH_LOG("%s, byte %zu", calls[call].name, byte);
-			request.bytes[byte] = 0;
-		}
-		ASSERT_EQ(good, ask(self, call, &request))
-			TH_LOG("%s", calls[call].name);
-		if (!good) {
-			EXPECT_EQ(0, undo(self, call, &request));
-		}
-	}
-}
-
-/* ---- flags and reserved fields ------------------------------------------------ */
-
-TEST_F(peers, unknown_bits_are_einval)
-{
-	union request request;
-	size_t call;
-	__u32 bit;
-
-	EACH_CALL(call) {
-		prepare(self, call, &request);
-		for (bit = 0; bit < 32; bit++) {
-			__u32 flag = 1U << bit;
-
-			if (flag & calls[call].flags)
-				continue;
-			memcpy(request.bytes + 4, &flag, sizeof(flag));
-			EXPECT_EQ(-EINVAL, ask(self, call, &request))
-				TH_LOG("%s, flag %u", calls[call].name, bit);
-		}
-		memset(request.bytes + 4, 0, sizeof(__u32));
-		for (bit = 0; bit < calls[call].reserved_bits; bit++) {
-			memset(request.bytes + calls[call].reserved, 0,
-			       calls[call].reserved_bits / 8);
-			request.bytes[calls[call].reserved + bit / 8] = (__u8)(1 << bit % 8);
-			EXPECT_EQ(-EINVAL, ask(self, call, &request))
-				TH_LOG("%s, reserved bit %u", calls[call].name, bit);
-		}
-	}
-}
-
-/* ---- memory that is not there --------------------------------------------------- */
-
-/* The structure ends k bytes too late, for every k. */
-TEST_F(peers, missing_page_at_every_offset)
-{
-	union request request;
-	size_t call, there;
-
-	EACH_CALL(call) {
-		prepare(self, call, &request);
-		EXPECT_EQ(-EFAULT, ask(self, call, NULL));
-		EXPECT_EQ(-EFAULT, ask(self, call, (void *)-4096L));
-		for (there = 0; there < calls[call].size; there++) {
-			memcpy(self->end - there, &request, there);
-			EXPECT_EQ(-EFAULT, ask(self, call, self->end - there))
-				TH_LOG("%s, %zu bytes there", calls[call].name, there);
-		}
-	}
-}
+TOW_CALL_CASES(peers)
 
 /* Where the answer cannot be written, nothing may stay. */
 TEST_F(peers, answer_cannot_be_written)
 {
 	union request request;
-	size_t call, split;
 
-	EACH_CALL(call) {
-		if (!calls[call].answers)
-			continue;
-		for (split = 0; split < 3; split++) {
-			size_t writable = split ? calls[call].size - (split == 1 ?
-					  calls[call].size / 2 & ~7UL : 4) : 0;
-			unsigned char *at = self->area + self->page - writable;
-
-			prepare(self, call, &request);
-			memcpy(at, &request, calls[call].size);
-			ASSERT_EQ(0, mprotect(self->area + self->page, self->page, PROT_READ));
-			EXPECT_EQ(-EFAULT, ask(self, call, at))
-				TH_LOG("%s, %zu bytes writable", calls[call].name, writable);
-			ASSERT_EQ(0, mprotect(self->area + self->page, self->page,
-					      PROT_READ | PROT_WRITE));
-		}
-	}
+	tow_calls_unwritable(_metadata, &self->set);
 	EXPECT_EQ(1, tow_sysfs_wait("stats/exports", 1));
-	EXPECT_EQ(1, tow_count_exports(self->fd, 0));
+	EXPECT_EQ(1, tow_count_exports(self->set.fd, 0));
 	/* The name of the export that nobody knows is free again. */
-	prepare(self, EXPORT, &request);
+	ready(self, EXPORT, &request);
 	snprintf((char *)request.export.name, sizeof(request.export.name), "name %d",
 		 self->named - 2);
 	EXPECT_EQ(0, ask(self, EXPORT, &request));
-	EXPECT_EQ(0, undo(self, EXPORT, &request));
+	EXPECT_EQ(0, undo(self, EXPORT, &request.any));
 }
 
 /* ---- who may -------------------------------------------------------------------- */
@@ -363,11 +194,11 @@ TEST_F(peers, read_only_file)
 	union request request;
 	size_t call;
 
-	EACH_CALL(call) {
-		int good = prepare(self, call, &request);
+	TOW_EACH_CALL(&self->set, call) {
+		int good = ready(self, call, &request);
 
 		EXPECT_EQ(calls[call].looks ? good : -EBADF,
-			  tow_test_ioctl(self->looking, calls[call].command, &request))
+			  tow_test_ioctl(self->set.looking, calls[call].command, &request))
 			TH_LOG("%s", calls[call].name);
 	}
 }
@@ -379,16 +210,16 @@ static int ask_as_child(void *arg)
 	union request request;
 	size_t call;
 
-	EACH_CALL(call) {
+	TOW_EACH_CALL(&self->set, call) {
 		int good = 0;
 
 		/* What takes a call to prepare: any number serves. */
 		if (call == UNEXPORT || call == RELEASE) {
 			memset(&request, 0, sizeof(request));
-			request.size = calls[call].size;
+			request.any.size = calls[call].size;
 			request.unexport.handle = self->exported;
 		} else {
-			good = prepare(self, call, &request);
+			good = ready(self, call, &request);
 		}
 		if (!calls[call].looks)
 			good = -EPERM;
@@ -408,7 +239,7 @@ TEST_F(peers, other_process)
 		EXPECT_EQ(0, ret)
 			TH_LOG("as %d: call %d was answered wrongly", who, -ret - 1);
 	}
-	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
+	EXPECT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, self->exported));
 }
 
 /* ---- handles ---------------------------------------------------------------------- */
@@ -421,25 +252,25 @@ TEST_F(peers, handles_of_another_kind)
 	__u64 handle;
 	size_t i;
 
-	ASSERT_EQ(0, tow_find(self->fd, self->peer, "there", &found));
-	EXPECT_EQ(-ENOENT, tow_end_handle(self->fd, TOW_IOCTL_RELEASE, self->exported));
-	EXPECT_EQ(-ENOENT, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, found.handle));
-	EXPECT_EQ(-ENOENT, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->region.handle));
-	EXPECT_EQ(-ENOENT, tow_end_handle(self->fd, TOW_IOCTL_RELEASE, self->region.handle));
-	EXPECT_EQ(-ENOENT, tow_region_destroy(self->fd, self->exported));
-	EXPECT_EQ(-ENOENT, tow_region_destroy(self->fd, found.handle));
-	EXPECT_EQ(-ENOENT, tow_region_query(self->fd, self->exported, &info));
-	EXPECT_EQ(-ENOENT, tow_publish(self->fd, self->exported, "x", 1, &handle));
-	EXPECT_EQ(-ENOENT, tow_publish(self->fd, found.handle, "x", 1, &handle));
+	ASSERT_EQ(0, tow_find(self->set.fd, self->peer, "there", &found));
+	EXPECT_EQ(-ENOENT, tow_end_handle(self->set.fd, TOW_IOCTL_RELEASE, self->exported));
+	EXPECT_EQ(-ENOENT, tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, found.handle));
+	EXPECT_EQ(-ENOENT, tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, self->region.handle));
+	EXPECT_EQ(-ENOENT, tow_end_handle(self->set.fd, TOW_IOCTL_RELEASE, self->region.handle));
+	EXPECT_EQ(-ENOENT, tow_region_destroy(self->set.fd, self->exported));
+	EXPECT_EQ(-ENOENT, tow_region_destroy(self->set.fd, found.handle));
+	EXPECT_EQ(-ENOENT, tow_region_query(self->set.fd, self->exported, &info));
+	EXPECT_EQ(-ENOENT, tow_publish(self->set.fd, self->exported, "x", 1, &handle));
+	EXPECT_EQ(-ENOENT, tow_publish(self->set.fd, found.handle, "x", 1, &handle));
 	for (i = 0; i < ARRAY_SIZE(made_up); i++) {
 		if (made_up[i] == self->exported || made_up[i] == found.handle)
 			continue;
-		EXPECT_EQ(-ENOENT, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, made_up[i]));
-		EXPECT_EQ(-ENOENT, tow_end_handle(self->fd, TOW_IOCTL_RELEASE, made_up[i]));
+		EXPECT_EQ(-ENOENT, tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, made_up[i]));
+		EXPECT_EQ(-ENOENT, tow_end_handle(self->set.fd, TOW_IOCTL_RELEASE, made_up[i]));
 	}
-	EXPECT_EQ(-ENOENT, tow_find(self->fd, 0, "there", &found));
-	EXPECT_EQ(-ENOENT, tow_find(self->fd, self->peer + 1, "there", &found));
-	EXPECT_EQ(-ENOENT, tow_find(self->fd, ~0ULL, "there", &found));
+	EXPECT_EQ(-ENOENT, tow_find(self->set.fd, 0, "there", &found));
+	EXPECT_EQ(-ENOENT, tow_find(self->set.fd, self->peer + 1, "there", &found));
+	EXPECT_EQ(-ENOENT, tow_find(self->set.fd, ~0ULL, "there", &found));
 }
 
 TEST_F(peers, stale_and_somebody_elses_handles)
@@ -448,22 +279,23 @@ TEST_F(peers, stale_and_somebody_elses_handles)
 	__u64 handle;
 	int fd, i;
 
-	ASSERT_EQ(0, tow_find(self->fd, self->peer, "there", &found));
+	ASSERT_EQ(0, tow_find(self->set.fd, self->peer, "there", &found));
 	fd = tow_test_open(O_RDWR);
 	ASSERT_LE(0, fd);
 	EXPECT_EQ(-ENOENT, tow_end_handle(fd, TOW_IOCTL_UNEXPORT, self->exported));
 	EXPECT_EQ(-ENOENT, tow_end_handle(fd, TOW_IOCTL_RELEASE, found.handle));
 	EXPECT_EQ(-ENOENT, tow_publish(fd, self->region.handle, "x", 1, &handle));
 	close(fd);
-	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_RELEASE, found.handle));
-	EXPECT_EQ(-ENOENT, tow_end_handle(self->fd, TOW_IOCTL_RELEASE, found.handle));
-	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
+	EXPECT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_RELEASE, found.handle));
+	EXPECT_EQ(-ENOENT, tow_end_handle(self->set.fd, TOW_IOCTL_RELEASE, found.handle));
+	EXPECT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, self->exported));
 	/* Its place is taken again and again, its number never. */
 	for (i = 0; i < 300; i++) {
-		ASSERT_EQ(0, tow_publish(self->fd, self->region.handle, "x", 1, &handle));
+		ASSERT_EQ(0, tow_publish(self->set.fd, self->region.handle, "x", 1, &handle));
 		EXPECT_NE(self->exported, handle);
-		EXPECT_EQ(-ENOENT, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
-		ASSERT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, handle));
+		EXPECT_EQ(-ENOENT,
+			  tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, self->exported));
+		ASSERT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, handle));
 	}
 }
 
@@ -477,31 +309,31 @@ TEST_F(peers, names_of_every_length)
 	int byte;
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		prepare(self, EXPORT, &request);
+		ready(self, EXPORT, &request);
 		memset(request.export.name, 'n', sizeof(request.export.name));
 		request.export.name_bytes = bad[i];
 		EXPECT_EQ(-EINVAL, ask(self, EXPORT, &request));
-		prepare(self, RESOLVE, &request);
+		ready(self, RESOLVE, &request);
 		memset(request.resolve.name, 'n', sizeof(request.resolve.name));
 		request.resolve.name_bytes = bad[i];
 		EXPECT_EQ(-EINVAL, ask(self, RESOLVE, &request));
 	}
-	prepare(self, EXPORT, &request);
+	ready(self, EXPORT, &request);
 	memset(request.export.name, 'n', TOW_EXPORT_NAME_MAX);
 	request.export.name_bytes = TOW_EXPORT_NAME_MAX;
 	ASSERT_EQ(0, ask(self, EXPORT, &request));
-	EXPECT_EQ(0, undo(self, EXPORT, &request));
+	EXPECT_EQ(0, undo(self, EXPORT, &request.any));
 	for (byte = 0; byte < 256; byte++) {
 		bool control = byte < 32 || byte == 127;
 
-		prepare(self, EXPORT, &request);
+		ready(self, EXPORT, &request);
 		request.export.name[1] = (__u8)byte;
 		EXPECT_EQ(control ? -EINVAL : 0, ask(self, EXPORT, &request))
 			TH_LOG("byte %d", byte);
 		if (!control) {
-			EXPECT_EQ(0, undo(self, EXPORT, &request));
+			EXPECT_EQ(0, undo(self, EXPORT, &request.any));
 		}
-		prepare(self, RESOLVE, &request);
+		ready(self, RESOLVE, &request);
 		request.resolve.name[1] = (__u8)byte;
 		EXPECT_EQ(control ? -EINVAL : byte == 'h' ? 0 : -ENOENT,
 			  ask(self, RESOLVE, &request));
@@ -610,9 +442,9 @@ TEST_F(peers, jobs)
 	EXPECT_EQ(-ENOENT, tow_find(fds[0], self->peer, "same", &found));
 	ASSERT_EQ(0, tow_find(fds[1], self->peer, "same", &found));
 	EXPECT_EQ(11, found.bytes);
-	EXPECT_EQ(-ENOENT, tow_find(self->fd, self->peer, "same", &found));
+	EXPECT_EQ(-ENOENT, tow_find(self->set.fd, self->peer, "same", &found));
 	/* The zero job is the user's own, and no key leads there. */
-	ASSERT_EQ(0, tow_find(self->fd, self->peer, "there", &found));
+	ASSERT_EQ(0, tow_find(self->set.fd, self->peer, "there", &found));
 	EXPECT_EQ(-EBUSY, tow_enter_job(fds[1], 9));
 	for (i = 0; i < JOBS; i++) {
 		close(regions[i].fd);
