@@ -322,7 +322,7 @@ int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
  * @session: the responder's session
  * @auth: what it says
  *
- * Return: 0; -EKEYREJECTED: it does not.
+ * Return: 0; -EKEYREJECTED: it does not; -EPROTO: it does, and says nonsense.
  */
 int tow_accept_auth(struct tow_session *session,
 		    const struct tow_wire_auth *auth)
@@ -332,7 +332,9 @@ int tow_accept_auth(struct tow_session *session,
 	if (!tow_auth_equal(auth->mac, session->auth.initiator_mac,
 			    sizeof(auth->mac)))
 		return -EKEYREJECTED;
-	ret = tow_peer_authenticated(session);
+	if (!auth->order)
+		return -EPROTO;
+	ret = tow_peer_authenticated(session, le64_to_cpu(auth->order));
 	if (ret) {
 		/* Not the other end's fault: it is told why, and that is all. */
 		tow_session_fail(session, ret, tow_session_reason_of(ret),

@@ -297,6 +297,8 @@ static int tow_connect_prove(struct tow_session *session)
 	int ret;
 
 	memcpy(auth.mac, session->auth.initiator_mac, sizeof(auth.mac));
+	/* Counted when it was seen that there is no other connection. */
+	auth.order = cpu_to_le64(session->opened_at);
 	ret = tow_session_send(session, TOW_WIRE_AUTH, 0, &auth, sizeof(auth));
 	if (!ret)
 		ret = tow_connect_wait_state(session,

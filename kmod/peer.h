@@ -94,6 +94,7 @@ struct tow_address {
  *	tow_peer_transition() changes @state
  * @error: last_error
  * @epoch: sessions that there were
+ * @order: of the newest proof that it has sent, by its own count; 0: none so far
  * @aliases: how many of @addresses
  * @addresses: where it was found, and where it came from; the first is its name
  * @session: the present one, with a reference; NULL: none
@@ -119,6 +120,7 @@ struct tow_peer {
 	enum tow_peer_state	state;
 	int			error;
 	u32			epoch;
+	u64			order;
 	unsigned int		aliases;
 	struct tow_address	addresses[TOW_PEER_ALIASES];
 	struct tow_session	*session;
@@ -215,7 +217,7 @@ int tow_peer_session_add(struct tow_session *session);
 struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id);
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result);
-int tow_peer_authenticated(struct tow_session *session);
+int tow_peer_authenticated(struct tow_session *session, u64 order);
 void tow_peer_session_ready(struct tow_session *session);
 void tow_peer_session_lost(struct tow_session *session, bool orderly);
 void tow_peer_session_gone(struct tow_session *session, bool orderly);

@@ -5,10 +5,10 @@
  * Two nodes may connect to each other at the same time, or one twice, over two
  * addresses.  What decides is the first message (AUTH), under one lock at each
  * node: who sends it has given up whatever connection there was before, so who
- * gets it lets it take the place of what there is; except that the node with
- * the larger incarnation, once it has sent its own, refuses the other's
- * (CROSSED), and that a request which is older than the present connection is
- * refused as well.  Documentation/models/connect.pml looks through all of it.
+ * gets it lets it take the place of what there is.  Refused (CROSSED) is what its
+ * sender has given up since: it sends numbers, and ours that is READY was asked
+ * for later; and the node with the larger incarnation, once it has sent its own,
+ * refuses the other's.  Documentation/models/connect.pml looks through all of it.
  */
 #include <linux/slab.h>
 
@@ -144,23 +144,27 @@ out_unlock:
 	return ret;
 }
 
-/* May an authenticated request take the place of the present session? */
+/*
+ * May an authenticated request, the newest, take the place of the present
+ * session?
+ */
 static bool tow_peer_may_replace(struct tow_peer *peer,
 				 struct tow_session *present,
 				 struct tow_session *session)
 {
+	/* Theirs as well, and given up when they sent this one. */
+	if (!present->initiator)
+		return true;
 	/* Ours is on its way, and we are the larger: theirs has to yield. */
-	if (present->initiator && !present->ready_at &&
+	if (!present->ready_at &&
 	    memcmp(peer->dev->incarnation, peer->incarnation,
 		   sizeof(peer->incarnation)) > 0)
 		return false;
 	/* A request from before: its sender has given it up since. */
 	if (present->ready_at > session->opened_at)
 		return false;
-	if (READ_ONCE(present->state) == TOW_SESSION_READY &&
-	    !present->ready_at)
-		return false;
-	return present->initiator || present->opened_at < session->opened_at;
+	return READ_ONCE(present->state) != TOW_SESSION_READY ||
+	       present->ready_at;
 }
 
 /* The passive end of the loopback peer. */
@@ -179,11 +183,13 @@ static void tow_peer_install_other_end(struct tow_peer *peer,
 /**
  * tow_peer_authenticated - the responder knows who is there: may it go on?
  * @session: the responder's, whose other end has proved itself
+ * @order: the proof's, as its sender counts them
  *
  * Return: 0: it is the peer's present session; -EALREADY: another goes on
- * instead; -ENODEV: the device is going; -ENOMEM.
+ * instead, or did; -ENODEV: the device is going; -ENOSPC: there are too many
+ * peers; -ENOMEM; the session's error if it is ENDING.
  */
-int tow_peer_authenticated(struct tow_session *session)
+int tow_peer_authenticated(struct tow_session *session, u64 order)
 {
 	struct tow_peers *peers = &session->dev->peers;
 	struct tow_session *present = NULL;
@@ -204,6 +210,11 @@ int tow_peer_authenticated(struct tow_session *session)
 	}
 	peers->half_open -= session->half_open;
 	session->half_open = false;
+	if (order <= peer->order) {
+		ret = -EALREADY;
+		goto out_unlock;
+	}
+	peer->order = order;
 	present = session->loopback ? peer->other_end : peer->session;
 	if (!tow_peer_session_present(present))
 		present = NULL;

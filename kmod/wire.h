@@ -17,7 +17,7 @@
 #include "uapi/towline.h"
 
 #define TOW_WIRE_MAGIC		0x4c574f54	/* "TOWL" */
-#define TOW_WIRE_VERSION	1
+#define TOW_WIRE_VERSION	2
 
 #define TOW_WIRE_NONCE_BYTES	16
 #define TOW_WIRE_MAC_BYTES	32
@@ -201,9 +201,14 @@ struct tow_wire_header {
 /**
  * struct tow_wire_auth - the initiator proves that it has the cluster key
  * @mac: see auth.c
+ * @order: larger than in whatever this device has proved to the same one before
+ *
+ * Who sends it has given up every connection that it has proved itself for
+ * before; but that says nothing about the order in which proofs arrive.
  */
 struct tow_wire_auth {
 	__u8	mac[TOW_WIRE_MAC_BYTES];
+	__le64	order;
 };
 
 /**
@@ -323,6 +328,7 @@ static_assert(sizeof(struct tow_wire_request) == 56);
 static_assert(sizeof(struct tow_wire_reply) == 96);
 static_assert(sizeof(struct tow_wire_reject) == 8);
 static_assert(sizeof(struct tow_wire_header) == 40);
+static_assert(sizeof(struct tow_wire_auth) == 40);
 static_assert(sizeof(struct tow_wire_resolve) == 32);
 static_assert(sizeof(struct tow_wire_resolve) + TOW_WIRE_NAME_MAX <=
 	      TOW_WIRE_BODY_BYTES);

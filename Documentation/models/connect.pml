@@ -8,7 +8,7 @@
  *	REQ: nonce, incarnation		->	a half-open session
  *					<-	REP: nonce, incarnation, MAC
  *	begin()
- *	AUTH: MAC			->	authenticated()
+ *	AUTH: MAC, order		->	authenticated()
  *					<-	AUTHED
  *	data queue pairs, which are left out
  *	SAY_READY			->	READY
@@ -38,7 +38,8 @@
  *	(4) nor is a call told CROSSED again and again: each time takes up to
  *	    2 s of its 10						ended()
  *	(5) no READY session is replaced while its other end has it, nor one
- *	    that the same node is making				authenticated()
+ *	    that the same node is making; what is refused as old was
+ *	    given up						authenticated()
  *	(6) nothing READY breaks while nothing went wrong, whatever an attacker
  *	    without the key says					move()
  *	(7) another life of a node takes the place of an earlier one, never of a
@@ -112,6 +113,7 @@ typedef Conn {
 	mtype:why error[2];	/* of an end that is ENDING */
 	byte opened[2];
 	byte ready[2];
+	byte order;		/* in AUTH; 0: not sent, or not the newest any more */
 #if ATTACKS
 	byte ni;
 	byte nr;
@@ -208,6 +210,7 @@ inline sweep(c)
 		conn[c].mail[0] = NOTHING;
 		conn[c].bye[0] = FINE;
 		conn[c].bye[1] = FINE;
+		conn[c].order = 0;
 #if ATTACKS
 		conn[c].ni = 0;
 		conn[c].nr = 0
@@ -289,6 +292,48 @@ inline install(c, e)
 	move(CONNECT)
 }
 
+#define SAME_LIFE(c) \
+	(conn[k].by == conn[c].by && conn[k].life[0] == conn[c].life[0])
+
+/*
+ * AUTH tells how many that life of the node has sent: one more than the last.
+ * Those that are not on their way any more need no number of their own.
+ */
+inline number(c)
+{
+	k = 0;
+	do
+	:: k < CONNS ->
+		if
+		:: SAME_LIFE(c) && conn[k].order > o -> o = conn[k].order
+		:: else
+		fi;
+		k++
+	:: else -> break
+	od;
+	conn[c].order = o + 1;
+	o = 0;
+	k = 0
+}
+
+/* The responder has seen that one: what was sent before is not believed. */
+inline newest(c)
+{
+	o = conn[c].order;
+	k = 0;
+	do
+	:: k < CONNS ->
+		if
+		:: SAME_LIFE(c) && conn[k].order <= o -> conn[k].order = 0
+		:: else
+		fi;
+		k++
+	:: else -> break
+	od;
+	o = 0;
+	k = 0
+}
+
 #define PRESENT_ALIVE	(p != 0 && ALIVE(p - 1, END(p - 1, n)))
 #ifdef NO_BEGIN
 #define MAY_BEGIN	true
@@ -307,6 +352,7 @@ inline begin(c)
 	:: MAY_BEGIN ->
 		install(c, 0);
 		conn[c].st[0] = PROVEN;
+		number(c);
 #ifndef OPENED_AT_REQUEST
 		stamp(conn[c].opened[0]);
 #endif
@@ -329,17 +375,20 @@ inline begin(c)
 #ifdef NO_READY_ORDER
 #define OF_BEFORE(c)	false
 #else
-#define OF_BEFORE(c)	(conn[p - 1].ready[q] > conn[c].opened[1])
+#define OF_BEFORE(c)	(q == 0 && conn[p - 1].ready[0] > conn[c].opened[1])
 #endif
 #ifdef NO_ENTERED
 #define JUST_READY	false
 #else
-#define JUST_READY	(conn[p - 1].st[q] == ENTERED)
+#define JUST_READY	(q == 0 && conn[p - 1].st[0] == ENTERED)
 #endif
-#ifdef NO_REQUEST_ORDER
-#define IS_NEWER(c)	true
+#if defined(NO_AUTH_ORDER)
+#define IS_OLD(c)	false
+#elif defined(REQUEST_ORDER)
+#define IS_OLD(c)	(p != 0 && q == 1 && \
+			 conn[p - 1].opened[1] > conn[c].opened[1])
 #else
-#define IS_NEWER(c)	(q == 0 || conn[p - 1].opened[1] < conn[c].opened[1])
+#define IS_OLD(c)	(conn[c].order == 0)
 #endif
 #ifdef READY_STAYS
 #define STAYS		(conn[p - 1].st[q] == UP)
@@ -347,7 +396,26 @@ inline begin(c)
 #define STAYS		false
 #endif
 #define MAY_REPLACE(c) \
-	(!WE_WIN && !OF_BEFORE(c) && !JUST_READY && !STAYS && IS_NEWER(c))
+	(!WE_WIN && !OF_BEFORE(c) && !JUST_READY && !STAYS)
+
+inline replace(c)
+{
+	if
+	:: p != 0 && (q == 1 || conn[p - 1].st[q] == UP || conn[p - 1].st[q] == ENTERED) ->
+		assert(!ALIVE(p - 1, 1 - q))			/* (5) */
+	:: else
+	fi;
+	install(c, 1);
+	conn[c].st[1] = AUTHENTICATED;
+	if
+	:: ALIVE(c, 0) -> conn[c].mail[0] = AUTHED
+	:: else
+	fi;
+	if
+	:: p != 0 -> p--; fail(p, q, CROSSED, REPLACED)
+	:: else
+	fi
+}
 
 /* tow_peer_authenticated(): the initiator has proved itself. */
 inline authenticated(c)
@@ -360,22 +428,14 @@ inline authenticated(c)
 	:: else -> p = 0
 	fi;
 	if
-	:: p != 0 && !MAY_REPLACE(c) -> fail(c, 1, CROSSED, CROSSED)
+	:: IS_OLD(c) ->
+		assert(!ALIVE(c, 0));				/* (5) */
+		fail(c, 1, CROSSED, CROSSED)
 	:: else ->
+		newest(c);
 		if
-		:: p != 0 && ((q == 1 && ADDRESSES == 1) || conn[p - 1].st[q] == UP || conn[p - 1].st[q] == ENTERED) ->
-			assert(!ALIVE(p - 1, 1 - q))		/* (5) */
-		:: else
-		fi;
-		install(c, 1);
-		conn[c].st[1] = AUTHENTICATED;
-		if
-		:: ALIVE(c, 0) -> conn[c].mail[0] = AUTHED
-		:: else
-		fi;
-		if
-		:: p != 0 -> p--; fail(p, q, CROSSED, REPLACED)
-		:: else
+		:: p != 0 && !MAY_REPLACE(c) -> fail(c, 1, CROSSED, CROSSED)
+		:: else -> replace(c)
 		fi
 	fi;
 	n = 0; l = 0; p = 0; q = 0
@@ -503,7 +563,7 @@ inline request(c)
 proctype session(byte c)
 {
 	mtype:event what;
-	byte k, p;
+	byte k, o, p;
 	bit n, l, q;
 end:
 	do

@@ -10,7 +10,7 @@
 #define HANDSHAKES	200
 #define SILENT		100
 #define MESSAGES	10000
-/* How many sessions may be half open: kmod/peer.c. */
+/* How many sessions may be half open: kmod/peer_present.c. */
 #define HALF_OPEN	64
 
 static bool is_slow(void)
@@ -69,7 +69,8 @@ static const struct spoilt spoilt[] = {
 	SPOILT(magic, 0, R_MALFORMED),
 	SPOILT(magic, 0x4c574f55, R_MALFORMED),
 	SPOILT(version, 0, R_BAD_VERSION),
-	SPOILT(version, 2, R_BAD_VERSION),
+	SPOILT(version, 1, R_BAD_VERSION),
+	SPOILT(version, 3, R_BAD_VERSION),
 	SPOILT(version, 0x100, R_BAD_VERSION),
 	SPOILT(kind, 0, R_MALFORMED),
 	SPOILT(kind, 3, R_MALFORMED),
@@ -164,7 +165,10 @@ TEST_F(hostile, a_long_request)
 
 static int prove_with(struct __test_metadata *_metadata, struct evil *e, const uint8_t mac[32])
 {
-	ASSERT_EQ(0, evil_say(e, T_AUTH, 0, mac, 32));
+	struct evil_auth auth = { .order = e->auth.order };
+
+	memcpy(auth.mac, mac, sizeof(auth.mac));
+	ASSERT_EQ(0, evil_say(e, T_AUTH, 0, &auth, sizeof(auth)));
 	return evil_how_it_ends(e);
 }
 
@@ -181,8 +185,8 @@ TEST_F(hostile, proofs_that_are_none)
 	/* One bit is another. */
 	for (int bit = 0; bit < 256; bit += 85) {
 		ASSERT_EQ(0, evil_begin(&e, 1));
-		e.auth[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		EXPECT_TRUE(is_refused(prove_with(_metadata, &e, e.auth)));
+		e.auth.mac[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		EXPECT_TRUE(is_refused(prove_with(_metadata, &e, e.auth.mac)));
 		evil_end(&e);
 	}
 	/* What the other end said, sent back. */
@@ -193,7 +197,7 @@ TEST_F(hostile, proofs_that_are_none)
 	ASSERT_EQ(0, evil_begin(&old, 1));
 	ASSERT_EQ(0, evil_prove(&old));
 	ASSERT_EQ(0, evil_begin(&e, 1));
-	EXPECT_TRUE(is_refused(prove_with(_metadata, &e, old.auth)));
+	EXPECT_TRUE(is_refused(prove_with(_metadata, &e, old.auth.mac)));
 	evil_end(&e);
 	evil_end(&old);
 	EXPECT_EQ(self->refused + 6, evil_wait("auth_refused", self->refused + 6));
@@ -219,7 +223,7 @@ TEST_F(hostile, the_nodes_own_name)
 					  sizeof(e.reply), &reason));
 		EXPECT_EQ(-EKEYREJECTED, evil_derive(&e));
 		/* Not even its goodbye can be understood. */
-		EXPECT_GT(0, prove_with(_metadata, &e, e.auth));
+		EXPECT_GT(0, prove_with(_metadata, &e, e.auth.mac));
 		evil_end(&e);
 	}
 	EXPECT_EQ(self->refused + 2, evil_wait("auth_refused", self->refused + 2));
@@ -243,7 +247,7 @@ TEST_F(hostile, a_replayed_request)
 	} else {
 		EXPECT_NE(0, memcmp(e.reply.nonce, old.reply.nonce, sizeof(e.reply.nonce)));
 		ASSERT_EQ(0, evil_derive(&e));
-		EXPECT_TRUE(is_refused(prove_with(_metadata, &e, old.auth)));
+		EXPECT_TRUE(is_refused(prove_with(_metadata, &e, old.auth.mac)));
 	}
 	evil_end(&e);
 	/* The good one did not notice. */
@@ -258,7 +262,7 @@ TEST_F(hostile, two_proofs)
 
 	ASSERT_EQ(0, evil_begin(&e, 1));
 	ASSERT_EQ(0, evil_prove(&e));
-	EXPECT_EQ(R_PROTOCOL, prove_with(_metadata, &e, e.auth));
+	EXPECT_EQ(R_PROTOCOL, prove_with(_metadata, &e, e.auth.mac));
 	evil_end(&e);
 	EXPECT_EQ(self->lies + 1, evil_wait("hostile_messages", self->lies + 1));
 }
@@ -402,7 +406,7 @@ static const struct lie lies[] = {
 	{ "another", 15, 0, 0, {} },
 	{ "another", 23, 0, 0, {} },
 	{ "the last type", 255, 0, 0, {} },
-	{ "AUTH", T_AUTH, 0, 32, {} },
+	{ "AUTH", T_AUTH, 0, 40, { [32] = 1 } },
 	{ "AUTHED", T_AUTHED, 0, 0, {} },
 	{ "READY", T_READY, 0, 0, {} },
 	{ "a heartbeat with a body", T_HEARTBEAT, 0, 1, {} },

@@ -22,12 +22,14 @@
 #define EVIL_WAIT_MS	10000
 #define EVIL_QPS_MAX	4
 #define EVIL_MAGIC	0x4c574f54
+#define EVIL_VERSION	2
 #define EVIL_CONTROL	1
 #define EVIL_DATA	2
 #define EVIL_KEYED	1
 #define EVIL_HEADER	40
 
-enum { R_MALFORMED = 1, R_BAD_VERSION, R_NO_KEY, R_BAD_MAC, R_BUSY, R_PROTOCOL = 13 };
+enum { R_MALFORMED = 1, R_BAD_VERSION, R_NO_KEY, R_BAD_MAC, R_BUSY, R_CROSSED = 7,
+       R_PROTOCOL = 13 };
 
 enum {
 	T_AUTH = 1, T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_GOODBYE,
@@ -85,6 +87,11 @@ struct evil_header {
 	uint8_t mac[16];
 };
 
+struct evil_auth {
+	uint8_t mac[32];
+	uint64_t order;
+};
+
 _Static_assert(sizeof(struct evil_request) == 56, "a request");
 _Static_assert(sizeof(struct evil_reply) == 96, "a reply");
 _Static_assert(sizeof(struct evil_header) == EVIL_HEADER, "a header");
@@ -97,7 +104,7 @@ struct evil {
 	struct tow_hostile_prepare way;
 	struct evil_request request;
 	struct evil_reply reply;
-	uint8_t auth[32];
+	struct evil_auth auth;
 	uint64_t counter;
 	uint32_t heard;			/* messages that came */
 	struct tow_hostile_message last;	/* of those */
@@ -211,7 +218,7 @@ static inline int evil_prepare(struct evil *e, int qps)
 	if (e->fd < 0)
 		return e->fd;
 	e->request = (struct evil_request) {
-		.magic = EVIL_MAGIC, .version = 1, .kind = EVIL_CONTROL,
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_CONTROL,
 		.incarnation = "an evil node",
 		.control = { .nonce = "a nonce", .qp_num = e->way.qp_num, .features = EVIL_KEYED,
 			     .qps = (uint16_t)qps },
@@ -241,7 +248,9 @@ static inline int evil_derive(struct evil *e)
 	memcpy(call.initiator, e->way.source, sizeof(call.initiator));
 	memcpy(call.responder, e->way.address, sizeof(call.responder));
 	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_DERIVE, &call);
-	memcpy(e->auth, call.initiator_mac, sizeof(e->auth));
+	memcpy(e->auth.mac, call.initiator_mac, sizeof(e->auth.mac));
+	/* Of one life of a node, however many processes play it. */
+	e->auth.order = (uint64_t)(tow_test_now() * 1e9);
 	if (!ret && memcmp(call.reply_mac, e->reply.mac, sizeof(call.reply_mac)))
 		return -EKEYREJECTED;
 	return ret;
@@ -331,7 +340,7 @@ static inline int evil_how_it_ends(struct evil *e)
 
 static inline int evil_prove(struct evil *e)
 {
-	int ret = evil_say(e, T_AUTH, 0, e->auth, sizeof(e->auth));
+	int ret = evil_say(e, T_AUTH, 0, &e->auth, sizeof(e->auth));
 
 	if (!ret)
 		ret = evil_hear(e, EVIL_WAIT_MS);
@@ -357,7 +366,8 @@ static inline int evil_data_request(struct evil *e, int index, struct evil_reque
 		return ret;
 	}
 	*request = (struct evil_request) {
-		.magic = EVIL_MAGIC, .version = 1, .kind = EVIL_DATA, .index = (uint8_t)index,
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_DATA,
+		.index = (uint8_t)index,
 		.data = { .session = e->reply.session, .qp_num = way.qp_num },
 	};
 	memcpy(request->incarnation, e->request.incarnation, sizeof(request->incarnation));
@@ -379,13 +389,11 @@ static inline int evil_connect_data(struct evil *e, int index)
 	return ret;
 }
 
-/* All of it: a session that is READY. */
-static inline int evil_ready(struct evil *e, int qps)
+/* From AUTHENTICATED to READY. */
+static inline int evil_complete(struct evil *e)
 {
-	int ret = evil_begin(e, qps);
+	int ret = 0;
 
-	if (!ret)
-		ret = evil_prove(e);
 	for (int i = 0; !ret && i < e->qps; i++)
 		ret = evil_connect_data(e, i);
 	if (!ret)
@@ -393,6 +401,16 @@ static inline int evil_ready(struct evil *e, int qps)
 	if (!ret)
 		ret = evil_hear(e, EVIL_WAIT_MS);
 	return ret < 0 ? ret : !ret || ret == T_READY ? 0 : -EPROTO;
+}
+
+/* All of it: a session that is READY. */
+static inline int evil_ready(struct evil *e, int qps)
+{
+	int ret = evil_begin(e, qps);
+
+	if (!ret)
+		ret = evil_prove(e);
+	return ret ? ret : evil_complete(e);
 }
 
 #endif /* TOW_EVIL_H */
