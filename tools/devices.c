@@ -38,31 +38,6 @@ static const struct argp_option choice_options[] = {
 
 const struct argp choice_argp = { .options = choice_options, .parser = parse_choice };
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): argp's type */
-error_t parse_listing(int key, char *arg, struct argp_state *state)
-{
-	struct listing *listing = state->input;
-
-	(void)arg;
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &listing->choice;
-		return 0;
-	case 'a':
-		listing->all = true;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-int say_listing(const struct listing *listing, int error)
-{
-	if (error == -EPERM && listing->all)
-		fprintf(stderr, "towline: --all takes CAP_NET_ADMIN: run it as root, outside any container\n");
-	return error;
-}
-
 void complain(const char *device, int error)
 {
 	if (device && error == -EINVAL)
@@ -158,6 +133,16 @@ void print_json(struct json_object *value)
 {
 	puts(json_object_to_json_string_ext(value, JSON_C_TO_STRING_PRETTY |
 						   JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+void print_rows(struct json_object *answers, void (*print_head)(void),
+		void (*print_one)(struct json_object *answer))
+{
+	size_t i, count = json_object_array_length(answers);
+
+	print_head();
+	for (i = 0; i < count; i++)
+		print_one(json_object_array_get_idx(answers, i));
 }
 
 void print_apart(struct json_object *answers, void (*print_one)(struct json_object *answer))

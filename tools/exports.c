@@ -3,7 +3,6 @@
  * towline exports: which memory peers may reach, and by which names.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "commands.h"
 #include "exports.h"
@@ -37,41 +36,7 @@ struct json_object *export_object(const char *device, const struct tow_export_in
 	return object;
 }
 
-static int add_exports(const char *device, const struct tow_exports *list,
-		       struct json_object *answers)
-{
-	struct tow_export_info info;
-	size_t i;
-	int ret;
-
-	for (i = 0; i < tow_export_list_count(list); i++) {
-		info.size = sizeof(info);
-		ret = tow_export_list_entry(list, i, &info);
-		if (ret)
-			return ret;
-		json_object_array_add(answers, export_object(device, &info));
-	}
-	return 0;
-}
-
-static int ask_exports(const char *device, const void *arg, struct json_object *answers)
-{
-	const struct listing *listing = arg;
-	struct tow_exports *list;
-	struct tow_device *dev;
-	int ret;
-
-	ret = tow_device_open(device, 0, &dev);
-	if (ret)
-		return ret;
-	ret = tow_export_list_get(dev, listing->all ? TOW_LIST_ALL : 0, &list);
-	tow_device_close(dev);
-	if (ret)
-		return say_listing(listing, ret);
-	ret = add_exports(device, list, answers);
-	tow_export_list_free(list);
-	return ret;
-}
+DEFINE_ASK_LIST(export, export_object)
 
 /* ---- plain text ---- */
 
@@ -89,36 +54,25 @@ static void print_export(struct json_object *export)
 	       text_of(export, "name"));
 }
 
-static void print_all(struct json_object *exports)
+static void print_head(void)
 {
-	size_t i, count = json_object_array_length(exports);
-
 	printf(ROW, "DEVICE", "ID", "REGION", "OFFSET", "SIZE", "RIGHTS", "GRANTS", "USER", "PID",
 	       "STATE", "NAME");
-	for (i = 0; i < count; i++)
-		print_export(json_object_array_get_idx(exports, i));
+}
+
+static void print_all(struct json_object *exports)
+{
+	print_rows(exports, print_head, print_export);
 }
 
 int command_exports(int argc, char **argv)
 {
-	static const struct argp_option known[] = {
-		{ "all", 'a', NULL, 0, "everybody's exports, not only this user's in this job", 0 },
-		{ 0 },
-	};
-	static const struct argp_child children[] = { { &choice_argp, 0, NULL, 0 }, { 0 } };
-	static const struct argp argp = {
-		.options = known,
-		.parser = parse_listing,
-		.children = children,
+	static const struct listing_command command = {
 		.doc = "The exports that this user has in this job (TOW_JOB), on each device.",
+		.all = "everybody's exports, not only this user's in this job",
+		.ask = ask_exports,
+		.print = print_all,
 	};
-	struct listing listing = { 0 };
-	struct json_object *exports;
-	int ret;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &listing))
-		return EXIT_FAILURE;
-	exports = json_object_new_array();
-	ret = ask_devices(&listing.choice, ask_exports, &listing, exports);
-	return show_answers(&listing.choice, ret, exports, print_all);
+	return run_listing(argc, argv, &command);
 }

@@ -80,40 +80,12 @@ struct json_object *peer_object(const char *class_dir, const char *device,
 	return object;
 }
 
-static int add_peers(const char *device, const struct tow_peers *list, struct json_object *answers)
+static struct json_object *peer_here(const char *device, const struct tow_peer_info *info)
 {
-	struct tow_peer_info info;
-	size_t i;
-	int ret;
-
-	for (i = 0; i < tow_peer_list_count(list); i++) {
-		info.size = sizeof(info);
-		ret = tow_peer_list_entry(list, i, &info);
-		if (ret)
-			return ret;
-		json_object_array_add(answers, peer_object(SYSFS_CLASS, device, &info));
-	}
-	return 0;
+	return peer_object(SYSFS_CLASS, device, info);
 }
 
-static int ask_peers(const char *device, const void *arg, struct json_object *answers)
-{
-	struct tow_peers *list;
-	struct tow_device *dev;
-	int ret;
-
-	(void)arg;
-	ret = tow_device_open(device, 0, &dev);
-	if (ret)
-		return ret;
-	ret = tow_peer_list_get(dev, 0, &list);
-	tow_device_close(dev);
-	if (ret)
-		return ret;
-	ret = add_peers(device, list, answers);
-	tow_peer_list_free(list);
-	return ret;
-}
+DEFINE_ASK_LIST(peer, peer_here)
 
 /* ---- plain text ---- */
 
@@ -144,14 +116,15 @@ static void print_peer(struct json_object *peer)
 	       error ? tow_strerror(error) : "-");
 }
 
-static void print_all(struct json_object *peers)
+static void print_head(void)
 {
-	size_t i, count = json_object_array_length(peers);
-
 	printf(ROW, "DEVICE", "ADDRESS", "STATE", "QPS", "EPOCH", "GRANTS", "REMOTES", "IDLE",
 	       "FLAGS", "LAST ERROR");
-	for (i = 0; i < count; i++)
-		print_peer(json_object_array_get_idx(peers, i));
+}
+
+static void print_all(struct json_object *peers)
+{
+	print_rows(peers, print_head, print_peer);
 }
 
 /* What went well needs no words. */
@@ -169,7 +142,7 @@ static int add_peer(const char *device, const struct tow_peer *peer, struct json
 	int ret = tow_peer_info(peer, &info);
 
 	if (!ret)
-		json_object_array_add(answers, peer_object(SYSFS_CLASS, device, &info));
+		json_object_array_add(answers, peer_here(device, &info));
 	return ret;
 }
 

@@ -4,7 +4,6 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "commands.h"
@@ -41,41 +40,7 @@ struct json_object *region_object(const char *device, const struct tow_region_in
 	return object;
 }
 
-static int add_regions(const char *device, const struct tow_regions *list,
-		       struct json_object *answers)
-{
-	struct tow_region_info info;
-	size_t i;
-	int ret;
-
-	for (i = 0; i < tow_region_list_count(list); i++) {
-		info.size = sizeof(info);
-		ret = tow_region_list_entry(list, i, &info);
-		if (ret)
-			return ret;
-		json_object_array_add(answers, region_object(device, &info));
-	}
-	return 0;
-}
-
-static int ask_regions(const char *device, const void *arg, struct json_object *answers)
-{
-	const struct listing *listing = arg;
-	struct tow_regions *list;
-	struct tow_device *dev;
-	int ret;
-
-	ret = tow_device_open(device, 0, &dev);
-	if (ret)
-		return ret;
-	ret = tow_region_list_get(dev, listing->all ? TOW_LIST_ALL : 0, &list);
-	tow_device_close(dev);
-	if (ret)
-		return say_listing(listing, ret);
-	ret = add_regions(device, list, answers);
-	tow_region_list_free(list);
-	return ret;
-}
+DEFINE_ASK_LIST(region, region_object)
 
 /* ---- plain text ---- */
 
@@ -110,35 +75,24 @@ static void print_region(struct json_object *region)
 	       *state ? state : "-", text_of(region, "name"));
 }
 
+static void print_head(void)
+{
+	printf(ROW, "DEVICE", "ID", "SIZE", "CHARGED", "MRS", "USER", "PID", "STATE", "NAME");
+}
+
 static void print_all(struct json_object *regions)
 {
-	size_t i, count = json_object_array_length(regions);
-
-	printf(ROW, "DEVICE", "ID", "SIZE", "CHARGED", "MRS", "USER", "PID", "STATE", "NAME");
-	for (i = 0; i < count; i++)
-		print_region(json_object_array_get_idx(regions, i));
+	print_rows(regions, print_head, print_region);
 }
 
 int command_regions(int argc, char **argv)
 {
-	static const struct argp_option known[] = {
-		{ "all", 'a', NULL, 0, "everybody's regions, not only this user's", 0 },
-		{ 0 },
-	};
-	static const struct argp_child children[] = { { &choice_argp, 0, NULL, 0 }, { 0 } };
-	static const struct argp argp = {
-		.options = known,
-		.parser = parse_listing,
-		.children = children,
+	static const struct listing_command command = {
 		.doc = "The regions that this user has, on each device.",
+		.all = "everybody's regions, not only this user's",
+		.ask = ask_regions,
+		.print = print_all,
 	};
-	struct listing listing = { 0 };
-	struct json_object *regions;
-	int ret;
 
-	if (argp_parse(&argp, argc, argv, 0, NULL, &listing))
-		return EXIT_FAILURE;
-	regions = json_object_new_array();
-	ret = ask_devices(&listing.choice, ask_regions, &listing, regions);
-	return show_answers(&listing.choice, ret, regions, print_all);
+	return run_listing(argc, argv, &command);
 }

@@ -29,18 +29,6 @@ struct choice {
 /* Their parser, for argp's children; its input is a struct choice. */
 extern const struct argp choice_argp;
 
-/* The options of subcommands that list what somebody has, and can for all. */
-struct listing {
-	struct choice choice;
-	bool all;
-};
-
-/* Their parser: knows --all, and has choice_argp as its first child. */
-error_t parse_listing(int key, char *arg, struct argp_state *state);
-
-/* Words about --all if @error has to do with it; returns @error. */
-int say_listing(const struct listing *listing, int error);
-
 /*
  * Asks one device and adds what it says to the list @answers: 0 or a negative
  * errno.  Leaves words about failures to its caller.
@@ -71,6 +59,10 @@ void complain(const char *device, int error);
 int show_answers(const struct choice *choice, int ret, struct json_object *answers,
 		 void (*print)(struct json_object *answers));
 
+/* For @print: a line of words over the columns, then one for each answer. */
+void print_rows(struct json_object *answers, void (*print_head)(void),
+		void (*print_one)(struct json_object *answer));
+
 /* For @print: one after the other, with an empty line in between. */
 void print_apart(struct json_object *answers, void (*print_one)(struct json_object *answer));
 
@@ -78,6 +70,66 @@ void print_json(struct json_object *value);
 
 /* Bytes as hexadecimal digits; at most 64 of them. */
 struct json_object *hex_object(const uint8_t *bytes, size_t count);
+
+/* ---- listing.c: subcommands that list what somebody has, and can for all ---- */
+
+/* What is different from one of them to the next. */
+struct listing_command {
+	const char *doc;
+	const char *all;	/* what --all is good for */
+	ask_function *ask;	/* made by DEFINE_ASK_LIST() */
+	void (*print)(struct json_object *answers);
+};
+
+/* Parse the options, ask, show: the exit status. */
+int run_listing(int argc, char **argv, const struct listing_command *command);
+
+/* Of a listing, or NULL: what the library's calls are to be given. */
+uint32_t listing_flags(const void *listing);
+
+/* Words about --all if @error has to do with it; returns @error. */
+int say_listing(const void *listing, int error);
+
+/*
+ * An ask_function ask_KINDs(), over the library's calls tow_KIND_list_*():
+ * OBJECT(device, info) makes JSON of a struct tow_KIND_info.
+ */
+#define DEFINE_ASK_LIST(KIND, OBJECT)							\
+static int add_##KIND##s(const char *device, const struct tow_##KIND##s *list,		\
+			 struct json_object *answers)					\
+{											\
+	struct tow_##KIND##_info info;							\
+	size_t i;									\
+	int ret;									\
+											\
+	for (i = 0; i < tow_##KIND##_list_count(list); i++) {				\
+		info.size = sizeof(info);						\
+		ret = tow_##KIND##_list_entry(list, i, &info);				\
+		if (ret)								\
+			return ret;							\
+		json_object_array_add(answers, OBJECT(device, &info));			\
+	}										\
+	return 0;									\
+}											\
+											\
+static int ask_##KIND##s(const char *device, const void *listing,			\
+			 struct json_object *answers)					\
+{											\
+	struct tow_##KIND##s *list;							\
+	struct tow_device *dev;								\
+	int ret;									\
+											\
+	ret = tow_device_open(device, 0, &dev);						\
+	if (ret)									\
+		return ret;								\
+	ret = tow_##KIND##_list_get(dev, listing_flags(listing), &list);		\
+	tow_device_close(dev);								\
+	if (ret)									\
+		return say_listing(listing, ret);					\
+	ret = add_##KIND##s(device, list, answers);					\
+	tow_##KIND##_list_free(list);							\
+	return ret;									\
+}
 
 /* ---- sizes.c ---- */
 
