@@ -90,7 +90,7 @@ struct tow_exported {
  * @session: the peer's; outlives its grants
  * @of_export: in tow_exported.grants
  * @link: in tow_session_dir.revokes or .revoked; empty: it is not revoked
- * @deadline: revoked: when the peer must have let go of it, in jiffies
+ * @revoked_at: when its peer's time to let go of it began, in jiffies
  *
  * It goes when the peer has let go of it, or when the session is gone.
  */
@@ -101,7 +101,7 @@ struct tow_grant {
 	struct tow_session	*session;
 	struct list_head	of_export;
 	struct list_head	link;
-	unsigned long		deadline;
+	unsigned long		revoked_at;
 };
 
 /* export.c */
@@ -133,8 +133,15 @@ int tow_grant_receive(struct tow_session *session, u8 type, u32 number,
 size_t tow_grant_fill(struct tow_session *session, u8 *type, u32 *number,
 		      void *body);
 void tow_grant_answer_waiting(struct tow_exported *exported);
-void tow_grant_revoke(struct tow_grant *grant);
 void tow_grant_session_lost(struct tow_session *session);
 void tow_grant_session_gone(struct tow_session *session);
+
+/* revoke.c */
+void tow_revoke_session_init(struct tow_session *session);
+void tow_grant_revoke(struct tow_grant *grant);
+void tow_revoke_watch(struct tow_device *dev);
+size_t tow_revoke_fill(struct tow_session *session, u8 *type, u32 *number,
+		       struct tow_wire_grants *body);
+void tow_revoke_session_gone(struct tow_session *session);
 
 #endif /* TOW_EXPORT_H */

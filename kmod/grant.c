@@ -135,90 +135,6 @@ static void tow_grant_end(struct tow_grant *grant)
 	kfree(grant);
 }
 
-/* ---- revoke --------------------------------------------------------------- */
-
-/* Called with the session's lock held. */
-static struct tow_grant *tow_revoke_oldest(struct tow_session_dir *sdir)
-{
-	struct list_head *list = list_empty(&sdir->revoked) ? &sdir->revokes :
-							      &sdir->revoked;
-
-	return list_first_entry_or_null(list, struct tow_grant, link);
-}
-
-/* Called with the session's lock held; a timer that runs is early enough. */
-static void tow_revoke_arm(struct tow_session *session, unsigned long deadline)
-{
-	unsigned long now = jiffies;
-	unsigned long delay = time_after(deadline, now) ? deadline - now : 0;
-
-	tow_session_get(session);
-	/* Not the last reference: the grant's session is there. */
-	if (!queue_delayed_work(tow_wq, &session->dir.revoke_timer, delay))
-		tow_session_put(session);
-}
-
-/**
- * tow_grant_revoke - tell a peer to let go
- * @grant: the grant, of an export that ends; the caller has the directory's lock
- */
-void tow_grant_revoke(struct tow_grant *grant)
-{
-	struct tow_session *session = grant->session;
-	struct tow_session_dir *sdir = &session->dir;
-	u32 timeout_ms =
-		READ_ONCE(session->dev->peers.settings.revoke_timeout_ms);
-
-	mutex_lock(&sdir->lock);
-	/* What is lost needs no telling: its end is near. */
-	if (!sdir->lost) {
-		grant->deadline = jiffies + msecs_to_jiffies(timeout_ms);
-		list_add_tail(&grant->link, &sdir->revokes);
-		tow_revoke_arm(session, tow_revoke_oldest(sdir)->deadline);
-		tow_directory_want_kick(session);
-	}
-	mutex_unlock(&sdir->lock);
-}
-
-static void tow_revoke_say_late(struct tow_session *session, u64 exported,
-				u64 grant)
-{
-	char why[64];
-
-	snprintf(why, sizeof(why), "revoke of export %llu not acknowledged",
-		 exported);
-	tow_stat_inc(session->dev, TOW_STAT_REVOKES_LATE);
-	tow_session_note(session, "revoke: late", grant, -ETIMEDOUT);
-	tow_peer_dump(session->peer, why);
-}
-
-/* Something should have been let go of by now, or soon. */
-static void tow_revoke_time(struct work_struct *work)
-{
-	struct tow_session *session =
-		container_of(to_delayed_work(work), struct tow_session,
-			     dir.revoke_timer);
-	struct tow_session_dir *sdir = &session->dir;
-	u64 exported = 0, id = 0;
-	struct tow_grant *grant;
-
-	mutex_lock(&sdir->lock);
-	grant = sdir->lost ? NULL : tow_revoke_oldest(sdir);
-	if (grant && time_before(jiffies, grant->deadline)) {
-		tow_revoke_arm(session, grant->deadline);
-	} else if (grant) {
-		exported = grant->exported->id;
-		id = grant->id;
-	}
-	mutex_unlock(&sdir->lock);
-	if (id) {
-		tow_revoke_say_late(session, exported, id);
-		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_REVOKE_LATE,
-				 "a revoke was not acknowledged in time");
-	}
-	tow_session_put(session);
-}
-
 /* ---- requests ------------------------------------------------------------- */
 
 static struct tow_request *tow_request_new(struct tow_session *session,
@@ -570,30 +486,6 @@ static size_t tow_fill_answer(struct tow_session *session, u8 *type,
 	return struct_size(body, segments, le32_to_cpu(body->count));
 }
 
-/* Called with the lock held. */
-static size_t tow_fill_revoke(struct tow_session *session, u8 *type,
-			      u32 *number, struct tow_wire_grants *body)
-{
-	struct tow_session_dir *sdir = &session->dir;
-	struct tow_grant *grant, *next;
-	u32 count = 0;
-
-	list_for_each_entry_safe(grant, next, &sdir->revokes, link) {
-		if (count == TOW_WIRE_GRANTS_MAX)
-			break;
-		body->grants[count++] = cpu_to_le64(grant->id);
-		list_move_tail(&grant->link, &sdir->revoked);
-	}
-	/* The first stands for all: the recorder is short. */
-	tow_session_note(session, "revoke: sent",
-			 le64_to_cpu(body->grants[0]), 0);
-	body->count = cpu_to_le32(count);
-	body->reserved = 0;
-	*type = TOW_WIRE_REVOKE;
-	*number = 0;
-	return struct_size(body, grants, count);
-}
-
 /**
  * tow_grant_fill - what is to be said to a resolver?
  * @session: its session; the caller has the lock of what the directory keeps of
@@ -611,7 +503,7 @@ size_t tow_grant_fill(struct tow_session *session, u8 *type, u32 *number,
 	if (!list_empty(&session->dir.answers))
 		return tow_fill_answer(session, type, number, body);
 	if (!list_empty(&session->dir.revokes))
-		return tow_fill_revoke(session, type, number, body);
+		return tow_revoke_fill(session, type, number, body);
 	return 0;
 }
 
@@ -628,9 +520,7 @@ void tow_grant_session_init(struct tow_session *session)
 	xa_init(&sdir->waiting);
 	xa_init(&sdir->grants);
 	INIT_LIST_HEAD(&sdir->answers);
-	INIT_LIST_HEAD(&sdir->revokes);
-	INIT_LIST_HEAD(&sdir->revoked);
-	INIT_DELAYED_WORK(&sdir->revoke_timer, tow_revoke_time);
+	tow_revoke_session_init(session);
 }
 
 /**
@@ -682,6 +572,5 @@ void tow_grant_session_gone(struct tow_session *session)
 {
 	while (tow_grant_end_some(session))
 		cond_resched();
-	if (cancel_delayed_work_sync(&session->dir.revoke_timer))
-		tow_session_put(session);
+	tow_revoke_session_gone(session);
 }

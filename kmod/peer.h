@@ -215,6 +215,7 @@ void tow_peer_add_address(struct tow_peer *peer,
 /* peer_present.c */
 int tow_peer_session_add(struct tow_session *session);
 struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id);
+struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result);
 int tow_peer_authenticated(struct tow_session *session, u64 order);

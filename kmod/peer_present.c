@@ -77,6 +77,30 @@ struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id)
 	return session;
 }
 
+/**
+ * tow_peer_session_next - go through all sessions
+ * @dev: the device
+ * @cursor: the number of the last one, or 0; the next one's afterwards
+ *
+ * Return: the session with a reference for the caller, or NULL: there is none.
+ */
+struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor)
+{
+	struct tow_peers *peers = &dev->peers;
+	unsigned long index = *cursor;
+	struct tow_session *session;
+
+	mutex_lock(&peers->lock);
+	session = xa_find_after(&peers->sessions, &index, ULONG_MAX,
+				XA_PRESENT);
+	if (session) {
+		*cursor = index;
+		tow_session_get(session);
+	}
+	mutex_unlock(&peers->lock);
+	return session;
+}
+
 /* ---- who may go on? ------------------------------------------------------- */
 
 static bool tow_peer_session_present(const struct tow_session *session)

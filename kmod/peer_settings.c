@@ -13,6 +13,7 @@
 #include <linux/string.h>
 
 #include "device.h"
+#include "export.h"
 #include "peer.h"
 #include "session.h"
 #include "sysfs.h"
@@ -87,6 +88,14 @@ static int tow_peer_set_listen_port(struct tow_device *dev, u32 value)
 	return ret;
 }
 
+/* It holds for what is being revoked already, too. */
+static int tow_peer_set_revoke_timeout(struct tow_device *dev, u32 value)
+{
+	WRITE_ONCE(dev->peers.settings.revoke_timeout_ms, value);
+	tow_revoke_watch(dev);
+	return 0;
+}
+
 /* Of a port there are the powers of two from 256 to 4096. */
 static int tow_peer_set_mtu(struct tow_device *dev, u32 value)
 {
@@ -111,8 +120,8 @@ TOW_SETTING_ATTR(heartbeat_misses, dev->peers.settings.heartbeat_misses, 2,
 		 100);
 TOW_SETTING_ATTR(reconnect_timeout_ms, dev->peers.settings.reconnect_timeout_ms,
 		 100, TOW_TIMEOUT_MAX_MS);
-TOW_SETTING_ATTR(revoke_timeout_ms, dev->peers.settings.revoke_timeout_ms, 10,
-		 TOW_TIMEOUT_MAX_MS);
+TOW_SETTING_ATTR_SET(revoke_timeout_ms, dev->peers.settings.revoke_timeout_ms,
+		     10, TOW_TIMEOUT_MAX_MS, tow_peer_set_revoke_timeout);
 TOW_SETTING_ATTR(pkey_index, dev->peers.settings.pkey_index, 0, 65535);
 TOW_SETTING_ATTR(sl, dev->peers.settings.sl, 0, 15);
 TOW_SETTING_ATTR(traffic_class, dev->peers.settings.traffic_class, 0, 255);

@@ -173,6 +173,39 @@ TEST_F(revoke, never)
 	EXPECT_EQ(0, evil_wait("sessions", 0));
 }
 
+/* Who has lost patience need not wait for what was allowed before. */
+TEST_F(revoke, less_time_than_it_had)
+{
+	struct unexporting work;
+
+	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "600000"));
+	ASSERT_EQ(0, begin(self, &work));
+	tow_test_sleep_ms(100);
+	EXPECT_EQ(1, evil_count("exports"));
+	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "500"));
+	end(_metadata, &work);
+	EXPECT_LE(0.5, work.seconds);
+	EXPECT_GT(0.5 + 5, work.seconds);
+	EXPECT_EQ(self->late + 1, evil_count("revokes_late"));
+	EXPECT_EQ(R_REVOKE_LATE, evil_how_it_ends(&self->e));
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+}
+
+TEST_F(revoke, more_time_than_it_had)
+{
+	struct unexporting work;
+
+	ASSERT_EQ(0, begin(self, &work));
+	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "600000"));
+	tow_test_sleep_ms(REVOKE_MS + 500);
+	EXPECT_EQ(1, evil_count("exports"));
+	ASSERT_EQ(0, let_go(self, T_REVOKED, self->grant));
+	end(_metadata, &work);
+	EXPECT_LE(REVOKE_MS / 1e3, work.seconds);
+	EXPECT_EQ(self->late, evil_count("revokes_late"));
+	EXPECT_EQ(1, evil_count("sessions"));
+}
+
 TEST_F(revoke, dead)
 {
 	struct unexporting work;
