@@ -29,16 +29,20 @@
  */
 #define TOW_CONNECT_ADDRESS_MS	200
 
+/*
+ * What becomes of a link once it is connected is the session's to say: the
+ * connection manager's word may overtake the other end's, which tells why.
+ */
 static int tow_connect_result(struct tow_session *session,
 			      struct tow_link *link, enum tow_link_step step)
 {
 	unsigned long flags;
-	int ret = -EAGAIN;
+	int ret = -EINPROGRESS;
 
 	spin_lock_irqsave(&session->lock, flags);
 	if (session->state >= TOW_SESSION_ENDING)
 		ret = session->error;
-	else if (link->error)
+	else if (link->error && link->step < TOW_LINK_ESTABLISHED)
 		ret = link->error;
 	else if (link->step >= step)
 		ret = 0;
@@ -49,27 +53,23 @@ static int tow_connect_result(struct tow_session *session,
 static int tow_connect_wait(struct tow_session *session, struct tow_link *link,
 			    enum tow_link_step step)
 {
-	int ret = -EAGAIN;
+	int ret = -EINPROGRESS;
 
 	wait_event_timeout(session->wait,
 			   (ret = tow_connect_result(session, link, step)) !=
-			   -EAGAIN,
+			   -EINPROGRESS,
 			   msecs_to_jiffies(TOW_CONNECT_STEP_MS));
-	return ret == -EAGAIN ? -ETIMEDOUT : ret;
+	return ret == -EINPROGRESS ? -ETIMEDOUT : ret;
 }
 
 static int tow_connect_wait_state(struct tow_session *session,
 				  enum tow_session_state state)
 {
 	if (!wait_event_timeout(session->wait,
-				READ_ONCE(session->state) >= state ||
-				READ_ONCE(session->control.error),
+				READ_ONCE(session->state) >= state,
 				msecs_to_jiffies(TOW_CONNECT_STEP_MS)))
 		return -ETIMEDOUT;
-	if (!tow_session_alive(session))
-		return session->error;
-	/* Once it is connected, only the session itself counts. */
-	return READ_ONCE(session->state) >= state ? 0 : session->control.error;
+	return tow_session_alive(session) ? 0 : session->error;
 }
 
 /* The address of one of the device's GIDs, to be connected from. */
