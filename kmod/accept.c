@@ -87,6 +87,17 @@ static bool tow_accept_qp_num_fits(const struct rdma_conn_param *param,
 	return !param->qp_num || param->qp_num == le32_to_cpu(qp_num);
 }
 
+/*
+ * No room with us: who comes back soon will find some, if there is a connection
+ * that nobody uses.
+ */
+static int tow_accept_error(struct tow_session *session, int error)
+{
+	if (session->full && tow_evict_soon(session->dev))
+		return -EAGAIN;
+	return error;
+}
+
 static int tow_accept_reply(struct tow_session *session)
 {
 	struct tow_handshake *handshake = &session->handshake;
@@ -172,6 +183,7 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 	session->loopback = tow_accept_is_us(dev, request);
 	ret = tow_accept_control_setup(session, id, param);
 	if (ret) {
+		ret = tow_accept_error(session, ret);
 		tow_accept_reject(id, ret);
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "could not be accepted");
@@ -218,7 +230,7 @@ static int tow_accept_data_setup(struct tow_session *session,
 
 	link->id = id;
 	id->context = link;
-	ret = tow_link_create_qp(link);
+	ret = tow_session_create_qp(link);
 	if (ret)
 		return ret;
 	memcpy(reply.incarnation, session->dev->incarnation,
@@ -254,6 +266,7 @@ static int tow_accept_data(struct tow_device *dev, struct rdma_cm_id *id,
 		goto out_unlock;
 	ret = tow_accept_data_setup(session, id, request->index);
 	if (ret) {
+		ret = tow_accept_error(session, ret);
 		tow_accept_reject(id, ret);
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "a data queue pair could not be accepted");
@@ -336,6 +349,7 @@ int tow_accept_auth(struct tow_session *session,
 		return -EPROTO;
 	ret = tow_peer_authenticated(session, le64_to_cpu(auth->order));
 	if (ret) {
+		ret = tow_accept_error(session, ret);
 		/* Not the other end's fault: it is told why, and that is all. */
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 ret == -EALREADY ?

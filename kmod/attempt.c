@@ -25,6 +25,9 @@
 /* Attempts at a time: each is a thread's work. */
 #define TOW_ATTEMPTS_MAX	64
 
+/* Connections that one attempt ends for want of room: two queue pairs of each. */
+#define TOW_ATTEMPT_DROPS	(TOW_QPS_MAX / 2 + 1)
+
 /* Between tries at a peer that has too much to do. */
 #define TOW_BUSY_MS		100
 
@@ -36,6 +39,8 @@
  * @address: where
  * @settings: how
  * @deadline: when to give up, in jiffies
+ * @full: the last try failed because our own device had no room
+ * @drops: connections that were ended to make some
  * @work: does it
  * @done: the result is there; under tow_peers.lock
  * @error: the result
@@ -48,6 +53,8 @@ struct tow_attempt {
 	struct tow_address		address;
 	struct tow_peer_settings	settings;
 	unsigned long			deadline;
+	bool				full;
+	unsigned int			drops;
 	struct work_struct		work;
 	bool				done;
 	int				error;
@@ -94,7 +101,7 @@ static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 	int ret;
 
 	ret = tow_connect(attempt->dev, &attempt->address, &attempt->settings,
-			  peer);
+			  peer, &attempt->full);
 	if (*peer && (!ret || ret == -EALREADY))
 		ret = tow_attempt_wait_ready(*peer);
 	if (ret == -EAGAIN)
@@ -113,6 +120,9 @@ static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 	if (READ_ONCE(attempt->dev->peers.stopping) ||
 	    !time_before(jiffies, attempt->deadline))
 		return false;
+	if (attempt->full)
+		return attempt->drops++ < TOW_ATTEMPT_DROPS &&
+		       tow_evict_wait(attempt->dev);
 	switch (error) {
 	case -EALREADY:
 	case -EAGAIN:

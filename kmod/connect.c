@@ -318,7 +318,7 @@ static int tow_connect_data_request(struct tow_link *link)
 	};
 	int ret;
 
-	ret = tow_link_create_qp(link);
+	ret = tow_session_create_qp(link);
 	if (ret)
 		return ret;
 	request.data.qp_num = cpu_to_le32(link->id->qp->qp_num);
@@ -387,18 +387,20 @@ static int tow_connect_all(struct tow_session *session)
  * @result: the peer, with a reference for the caller.  Also with -EALREADY, when
  *	it is known who is there but not connected to by us: it is connected, or
  *	connects to us
+ * @full: it failed because our own device had no room
  *
  * Return: 0: it is READY, or was a moment ago; -EALREADY: see @result; the errors
  * of TOW_IOCTL_PEER_CONNECT; -ENODEV: the device is going.
  */
 int tow_connect(struct tow_device *dev, const struct tow_address *address,
 		const struct tow_peer_settings *settings,
-		struct tow_peer **result)
+		struct tow_peer **result, bool *full)
 {
 	struct tow_session *session;
 	int ret;
 
 	*result = NULL;
+	*full = false;
 	session = tow_session_new(dev, true, settings);
 	if (IS_ERR(session))
 		return PTR_ERR(session);
@@ -415,6 +417,7 @@ int tow_connect(struct tow_device *dev, const struct tow_address *address,
 		/* Nothing of it is left when the next attempt begins. */
 		wait_event(session->wait,
 			   READ_ONCE(session->state) == TOW_SESSION_ENDED);
+		*full = session->full;
 	}
 	tow_session_put(session);
 	return ret;

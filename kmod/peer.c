@@ -18,9 +18,6 @@
 #include "session.h"
 #include "trace.h"
 
-/* Lives of nodes that are remembered; those that ended are taken out by hand. */
-#define TOW_PEERS_MAX		65536
-
 /* ---- states --------------------------------------------------------------- */
 
 /**
@@ -221,6 +218,7 @@ static struct tow_peer *tow_peer_alloc(struct tow_device *dev,
 	kref_init(&peer->refs);
 	kref_get(&dev->refs);
 	peer->dev = dev;
+	peer->used_at = jiffies;
 	memcpy(peer->incarnation, incarnation, sizeof(peer->incarnation));
 	peer->loopback = !memcmp(incarnation, dev->incarnation,
 				 sizeof(peer->incarnation));
@@ -247,7 +245,7 @@ struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation)
 	peer = tow_peer_by_incarnation(peers, incarnation);
 	if (peer)
 		return peer;
-	if (peers->count >= TOW_PEERS_MAX)
+	if (peers->count >= READ_ONCE(peers->settings.peer_limit))
 		return ERR_PTR(-ENOSPC);
 	peer = tow_peer_alloc(dev, incarnation);
 	if (!peer)
@@ -283,8 +281,10 @@ void tow_peer_take_out(struct tow_peer *peer)
 /**
  * tow_peer_forget_idle - forget a peer that is not connected
  * @peer: the peer
+ *
+ * Return: true; false: it is connected, or forgotten already.
  */
-void tow_peer_forget_idle(struct tow_peer *peer)
+bool tow_peer_forget_idle(struct tow_peer *peer)
 {
 	struct tow_peers *peers = &peer->dev->peers;
 	bool idle;
@@ -295,9 +295,10 @@ void tow_peer_forget_idle(struct tow_peer *peer)
 		tow_peer_take_out(peer);
 	mutex_unlock(&peers->lock);
 	if (!idle)
-		return;
+		return false;
 	tow_peer_sysfs_remove(peer);
 	tow_peer_put(peer);
+	return true;
 }
 
 /* ---- what can be seen ------------------------------------------------------ */

@@ -27,6 +27,7 @@ struct tow_session;
 
 /**
  * struct tow_peer_settings - how to connect, and how to keep a connection
+ * @peer_limit: peers that are remembered, connected or not
  * @qps_per_peer: data queue pairs of a session
  * @cqs: completion queues to begin with
  * @queue_depth: work requests of one data queue pair
@@ -48,6 +49,7 @@ struct tow_session;
  * Each is a file in sysfs, read with READ_ONCE().
  */
 struct tow_peer_settings {
+	u32	peer_limit;
 	u32	qps_per_peer;
 	u32	cqs;
 	u32	queue_depth;
@@ -79,6 +81,9 @@ struct tow_address {
 	u16		port;
 };
 
+/* Peers that one device can remember. */
+#define TOW_PEERS_MAX		65536
+
 /* Addresses that one peer is known by. */
 #define TOW_PEER_ALIASES	8
 
@@ -97,6 +102,7 @@ struct tow_address {
  * @order: of the newest proof that it has sent, by its own count; 0: none so far
  * @aliases: how many of @addresses
  * @addresses: where it was found, and where it came from; the first is its name
+ * @used_at: when it was used last, in jiffies; of the time before @session
  * @session: the present one, with a reference; NULL: none
  * @other_end: loopback: the session of the passive end
  * @removed: not in tow_peers.by_id any more
@@ -123,6 +129,7 @@ struct tow_peer {
 	u64			order;
 	unsigned int		aliases;
 	struct tow_address	addresses[TOW_PEER_ALIASES];
+	unsigned long		used_at;
 	struct tow_session	*session;
 	struct tow_session	*other_end;
 	bool			removed;
@@ -149,9 +156,10 @@ struct tow_peer {
  * @attempt_count: how many
  * @sessions: those that are not ENDED, by number, with a reference
  * @last_session: number of the youngest
- * @clock: counts requests that came and sessions that became READY, to know which
- *	was before which
+ * @clock: counts requests that came, sessions that became READY, and proofs that
+ *	were sent, to know which was before which
  * @half_open: those of them that came from outside and are not AUTHENTICATED
+ * @evicting: those of them that end to make room for others
  * @stopping: the device is going
  * @wait: woken when the state of a peer, an attempt or a session changes
  * @settings: see there
@@ -174,6 +182,7 @@ struct tow_peers {
 	u64				last_session;
 	u64				clock;
 	unsigned int			half_open;
+	unsigned int			evicting;
 	bool				stopping;
 	wait_queue_head_t		wait;
 	struct tow_peer_settings	settings;
@@ -200,7 +209,7 @@ struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address);
 void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
-void tow_peer_forget_idle(struct tow_peer *peer);
+bool tow_peer_forget_idle(struct tow_peer *peer);
 void tow_peer_dump(struct tow_peer *peer, const char *why);
 
 /* peer.c, for those who have tow_peers.lock */
@@ -222,6 +231,11 @@ int tow_peer_authenticated(struct tow_session *session, u64 order);
 void tow_peer_session_ready(struct tow_session *session);
 void tow_peer_session_lost(struct tow_session *session, bool orderly);
 void tow_peer_session_gone(struct tow_session *session, bool orderly);
+
+/* evict.c */
+bool tow_evict_wait(struct tow_device *dev);
+bool tow_evict_soon(struct tow_device *dev);
+bool tow_evict_forget(struct tow_device *dev);
 
 /* attempt.c */
 int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,

@@ -108,6 +108,29 @@ static bool tow_peer_session_present(const struct tow_session *session)
 	return session && tow_session_alive(session);
 }
 
+/*
+ * As tow_peer_obtain(), and who is not connected makes room in a full table.
+ * Called with the lock, which is let go of meanwhile.
+ */
+static struct tow_peer *tow_peer_obtain_for(struct tow_session *session,
+					    const u8 *incarnation)
+{
+	struct tow_device *dev = session->dev;
+	struct tow_peer *peer;
+	bool forgotten;
+
+	while ((peer = tow_peer_obtain(dev, incarnation)) == ERR_PTR(-ENOSPC)) {
+		mutex_unlock(&dev->peers.lock);
+		forgotten = tow_evict_forget(dev);
+		mutex_lock(&dev->peers.lock);
+		if (!forgotten) {
+			session->full = true;
+			break;
+		}
+	}
+	return peer;
+}
+
 /* @session is the present one from now on. */
 static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 {
@@ -143,8 +166,8 @@ int tow_peer_begin(struct tow_session *session,
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
-	peer = tow_peer_obtain(session->dev,
-			       session->handshake.reply.incarnation);
+	peer = tow_peer_obtain_for(session,
+				   session->handshake.reply.incarnation);
 	if (IS_ERR(peer)) {
 		ret = PTR_ERR(peer);
 		goto out_unlock;
@@ -222,8 +245,8 @@ int tow_peer_authenticated(struct tow_session *session, u64 order)
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
-	peer = tow_peer_obtain(session->dev,
-			       session->handshake.request.incarnation);
+	peer = tow_peer_obtain_for(session,
+				   session->handshake.request.incarnation);
 	if (IS_ERR(peer)) {
 		ret = PTR_ERR(peer);
 		goto out_unlock;
@@ -414,10 +437,12 @@ void tow_peer_session_gone(struct tow_session *session, bool orderly)
 	mutex_lock(&peers->lock);
 	peer = session->peer;
 	xa_erase(&peers->sessions, session->index);
+	peers->evicting -= session->evicted;
 	tow_stat_dec(session->dev, TOW_STAT_SESSIONS);
 	if (peer && peer->session == session) {
 		drop = session;
-		peer->session = NULL;
+		WRITE_ONCE(peer->session, NULL);
+		peer->used_at = READ_ONCE(session->busy_at);
 		tow_peer_transition(peer, orderly ? TOW_EVENT_CLOSED :
 						    TOW_EVENT_FAILED);
 	} else if (peer && peer->other_end == session) {

@@ -41,6 +41,7 @@ void tow_peer_settings_init(struct tow_peer_settings *settings,
 			    struct ib_device *ibdev)
 {
 	*settings = (struct tow_peer_settings){
+		.peer_limit		= TOW_PEERS_MAX,
 		.qps_per_peer		= 4,
 		.cqs			= 4,
 		/* Soft-RoCE keeps one entry of a power of two free. */
@@ -105,6 +106,7 @@ static int tow_peer_set_mtu(struct tow_device *dev, u32 value)
 	return 0;
 }
 
+TOW_SETTING_ATTR(peer_limit, dev->peers.settings.peer_limit, 1, TOW_PEERS_MAX);
 TOW_SETTING_ATTR(qps_per_peer, dev->peers.settings.qps_per_peer, 1,
 		 TOW_QPS_MAX);
 TOW_SETTING_ATTR(cqs, dev->peers.settings.cqs, 1, TOW_CQS_MAX);
@@ -196,6 +198,7 @@ static ssize_t cluster_key_store(struct device *node,
 static DEVICE_ATTR_RW(cluster_key);
 
 static struct attribute *tow_peer_settings_attrs[] = {
+	&tow_setting_attr_peer_limit.attr.attr,
 	&tow_setting_attr_qps_per_peer.attr.attr,
 	&tow_setting_attr_cqs.attr.attr,
 	&tow_setting_attr_queue_depth.attr.attr,

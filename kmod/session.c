@@ -121,7 +121,7 @@ const char *tow_session_explain(int error)
 	case -EKEYREJECTED:
 		return "another cluster key";
 	case -EAGAIN:
-		return "too many half-open connections";
+		return "too much to do for now";
 	case -ENOSPC:
 	case -ENOMEM:
 		return "no room for another connection";
@@ -471,6 +471,32 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	return session;
 }
 
+/*
+ * Providers say in many ways that they have no more of something, and there is
+ * little else that can go wrong.
+ */
+static int tow_session_full(struct tow_session *session, int error)
+{
+	if (error == -ENODEV || error == -EIO)
+		return error;
+	session->full = true;
+	return error == -ENOMEM ? -ENOMEM : -ENOSPC;
+}
+
+/**
+ * tow_session_create_qp - tow_link_create_qp(), and what it means if it fails
+ * @link: the link, of a session
+ *
+ * Return: 0; -ENOSPC, -ENOMEM: our device has no room, as the session remembers;
+ * -ENODEV, -EIO: it is going.
+ */
+int tow_session_create_qp(struct tow_link *link)
+{
+	int ret = tow_link_create_qp(link);
+
+	return ret ? tow_session_full(link->session, ret) : 0;
+}
+
 /**
  * tow_session_prepare - the control queue pair, ready to receive
  * @session: the session
@@ -492,9 +518,9 @@ int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
 			     2 * (TOW_WIRE_CREDITS + 1),
 			     IB_POLL_UNBOUND_WORKQUEUE);
 	if (IS_ERR(cq))
-		return PTR_ERR(cq);
+		return tow_session_full(session, PTR_ERR(cq));
 	session->cq = cq;
-	ret = tow_link_create_qp(&session->control);
+	ret = tow_session_create_qp(&session->control);
 	if (ret)
 		return ret;
 	return tow_session_post_receives(session);

@@ -79,6 +79,7 @@ enum tow_session_state {
  * @scope_id: responder: as in struct tow_address
  * @deadline: when it must have come to the next state, in jiffies
  * @hung_up: the connection manager says that the other end has gone
+ * @full: our own device had no room for it
  *
  * @lock: protects what follows, up to @pump
  * @state: changed by tow_session_set_state() only
@@ -88,6 +89,7 @@ enum tow_session_state {
  * @told: the other end said goodbye
  * @ready_at: when it became READY, by tow_peers.clock; 0: not yet
  * @half_open: it counts in tow_peers.half_open; under tow_peers.lock
+ * @evicted: it counts in tow_peers.evicting; under tow_peers.lock
  * @connected: data queue pairs that are
  * @ready_heard: the other end says that all are
  * @queue: struct tow_message that wait for credit
@@ -140,6 +142,7 @@ struct tow_session {
 	u32			scope_id;
 	unsigned long		deadline;
 	bool			hung_up;
+	bool			full;
 
 	/* protects state to queued */
 	spinlock_t		lock;
@@ -150,6 +153,7 @@ struct tow_session {
 	bool			told;
 	u64			ready_at;
 	bool			half_open;
+	bool			evicted;
 	unsigned int		connected;
 	bool			ready_heard;
 	struct list_head	queue;
@@ -190,6 +194,7 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 				    const struct tow_peer_settings *settings);
 int tow_session_set_qps(struct tow_session *session, unsigned int qps);
 int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id);
+int tow_session_create_qp(struct tow_link *link);
 void tow_session_get(struct tow_session *session);
 void tow_session_put(struct tow_session *session);
 bool tow_session_alive(const struct tow_session *session);
@@ -228,6 +233,6 @@ void tow_accept_check_ready(struct tow_session *session);
 /* connect.c */
 int tow_connect(struct tow_device *dev, const struct tow_address *address,
 		const struct tow_peer_settings *settings,
-		struct tow_peer **result);
+		struct tow_peer **result, bool *full);
 
 #endif /* TOW_SESSION_H */

@@ -399,6 +399,7 @@ TOW_STAT_ATTR(sessions, TOW_STAT_SESSIONS);
 TOW_STAT_ATTR(handshakes, TOW_STAT_HANDSHAKES);
 TOW_STAT_ATTR(auth_refused, TOW_STAT_AUTH_REFUSED);
 TOW_STAT_ATTR(hostile_messages, TOW_STAT_HOSTILE);
+TOW_STAT_ATTR(evictions, TOW_STAT_EVICTIONS);
 TOW_STAT_ATTR(exports, TOW_STAT_EXPORTS);
 TOW_STAT_ATTR(grants, TOW_STAT_GRANTS);
 TOW_STAT_ATTR(remotes, TOW_STAT_REMOTES);
@@ -432,6 +433,7 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_handshakes.attr.attr,
 	&tow_stat_attr_auth_refused.attr.attr,
 	&tow_stat_attr_hostile_messages.attr.attr,
+	&tow_stat_attr_evictions.attr.attr,
 	&tow_stat_attr_exports.attr.attr,
 	&tow_stat_attr_grants.attr.attr,
 	&tow_stat_attr_remotes.attr.attr,

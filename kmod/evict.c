@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Room for another peer, where there is none.
+ *
+ * When the device has no more queue pairs, or the table of peers is full, the
+ * connection that was idle for the longest is ended in good order, if nobody uses
+ * it; and from a full table goes the peer without a connection that was not used
+ * for the longest.  What is used is never touched, so it may be that there is no
+ * room: then whoever wants it is told so.
+ *
+ * Who makes a connection waits until the other one is gone, and tries again
+ * (attempt.c).  Who accepts one must not wait: the other end is told to come back
+ * soon (accept.c).  That holds for those who have proved nothing, too: as no more
+ * than 64 of them can be there, no more than so many queue pairs are
+ * taken from others for them.
+ */
+#include <linux/jiffies.h>
+
+#include "device.h"
+#include "session.h"
+
+/*
+ * What was used a moment ago will be used again: two that push each other out
+ * get nothing done.
+ */
+#define TOW_EVICT_IDLE_MS	1000
+
+static bool tow_evict_may(const struct tow_peer *peer)
+{
+	const struct tow_session *session = peer->session;
+
+	return peer->state == TOW_PEER_READY && session &&
+	       tow_session_alive(session) && !atomic_read(&session->users) &&
+	       time_after(jiffies, READ_ONCE(session->busy_at) +
+			  msecs_to_jiffies(TOW_EVICT_IDLE_MS));
+}
+
+/* The session to be missed least, with a reference; or NULL. */
+static struct tow_session *tow_evict_pick(struct tow_peers *peers)
+{
+	struct tow_session *found = NULL;
+	struct tow_peer *peer;
+	unsigned long index;
+
+	mutex_lock(&peers->lock);
+	xa_for_each(&peers->by_id, index, peer) {
+		if (!tow_evict_may(peer))
+			continue;
+		if (!found || time_before(READ_ONCE(peer->session->busy_at),
+					  READ_ONCE(found->busy_at)))
+			found = peer->session;
+	}
+	if (found) {
+		tow_session_get(found);
+		found->evicted = true;
+		peers->evicting++;
+	}
+	mutex_unlock(&peers->lock);
+	return found;
+}
+
+/* With a reference, and ENDING; or NULL. */
+static struct tow_session *tow_evict_drop(struct tow_device *dev)
+{
+	struct tow_session *session = tow_evict_pick(&dev->peers);
+
+	if (!session)
+		return NULL;
+	tow_stat_inc(dev, TOW_STAT_EVICTIONS);
+	tow_session_fail(session, -ECONNRESET, TOW_WIRE_IDLE,
+			 "it made room for another");
+	return session;
+}
+
+/**
+ * tow_evict_wait - end a connection that nobody uses
+ * @dev: the device; it has no room
+ *
+ * Return: true: nothing is left of it; false: there is none.
+ */
+bool tow_evict_wait(struct tow_device *dev)
+{
+	struct tow_session *session = tow_evict_drop(dev);
+
+	if (!session)
+		return false;
+	/* Not only ENDED: the table may be what is full. */
+	wait_event(dev->peers.wait,
+		   READ_ONCE(session->peer->session) != session);
+	tow_session_put(session);
+	return true;
+}
+
+/**
+ * tow_evict_soon - begin to end a connection that nobody uses
+ * @dev: the device; it has no room
+ *
+ * One after another, so that no more go than have to.  Does not wait.
+ *
+ * Return: true: there will be room soon; false: there is no such connection.
+ */
+bool tow_evict_soon(struct tow_device *dev)
+{
+	struct tow_peers *peers = &dev->peers;
+	struct tow_session *session;
+	bool soon;
+
+	mutex_lock(&peers->lock);
+	soon = peers->evicting;
+	mutex_unlock(&peers->lock);
+	if (soon)
+		return true;
+	session = tow_evict_drop(dev);
+	if (!session)
+		return false;
+	tow_session_put(session);
+	return true;
+}
+
+/**
+ * tow_evict_forget - forget a peer that is not connected
+ * @dev: the device; its table of peers is full
+ *
+ * In process context, without tow_peers.lock.
+ *
+ * Return: true: one was forgotten, the one that was not used for the longest;
+ * false: all are connected, or about to be.
+ */
+bool tow_evict_forget(struct tow_device *dev)
+{
+	struct tow_peers *peers = &dev->peers;
+	struct tow_peer *peer, *found = NULL;
+	unsigned long index;
+	bool forgotten;
+
+	mutex_lock(&peers->lock);
+	xa_for_each(&peers->by_id, index, peer) {
+		if (!peer->session &&
+		    (!found || time_before(peer->used_at, found->used_at)))
+			found = peer;
+	}
+	if (found)
+		tow_peer_get(found);
+	mutex_unlock(&peers->lock);
+	if (!found)
+		return false;
+	forgotten = tow_peer_forget_idle(found);
+	if (forgotten)
+		tow_stat_inc(dev, TOW_STAT_EVICTIONS);
+	tow_peer_put(found);
+	/* Somebody else was faster, or connects to it: who asks looks again. */
+	return true;
+}
