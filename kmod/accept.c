@@ -3,8 +3,8 @@
  * The responder: connections that other nodes make.
  *
  * A request for a control queue pair changes nothing but one of a bounded number
- * of half-open sessions, which end soon: whoever it says it is from, it has not
- * proved that.  Its proof is the first message, AUTH, which lets the node that
+ * of half-open sessions, which end soon, and may push out a session that nobody
+ * uses (evict.c): whoever it says it is from, it has not proved that.  Its proof is the first message, AUTH, which lets the node that
  * has it replace what it had before.  Requests for data queue pairs carry a MAC
  * that only the other end of an authenticated session can make.
  *

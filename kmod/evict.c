@@ -10,9 +10,9 @@
  *
  * Who makes a connection waits until the other one is gone, and tries again
  * (attempt.c).  Who accepts one must not wait: the other end is told to come back
- * soon (accept.c).  That holds for those who have proved nothing, too: as no more
- * than 64 of them can be there, no more than so many queue pairs are
- * taken from others for them.
+ * soon (accept.c).  That holds for those who have proved nothing, too: no more than
+ * 64 of them are there at a time, so they have no more than 64 queue pairs that
+ * nobody used.
  */
 #include <linux/jiffies.h>
 
