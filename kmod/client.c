@@ -4,8 +4,9 @@
  *
  * A handle is an index and a generation: the index finds it, the generation
  * tells it from what had the index before.  Handles are made and given up under
- * the client's lock; whoever uses one takes a reference to its region and lets
- * go of the lock.
+ * the client's lock.  They are looked up without it, by RCU, as each entry of a
+ * queue names one: whoever uses one takes a reference to its region, if that is
+ * not about to go.
  */
 #include <linux/slab.h>
 
@@ -43,7 +44,8 @@ int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 	/* Never 0, so that no number is. */
 	if (!++client->generation)
 		client->generation = 1;
-	handle->generation = client->generation;
+	/* Pairs with tow_handle_is(). */
+	smp_store_release(&handle->generation, client->generation);
 	*number = tow_client_number(index, handle->generation);
 out_unlock:
 	mutex_unlock(&client->lock);
@@ -95,14 +97,14 @@ struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
 	struct tow_region *region = NULL;
 	struct tow_handle *handle;
 
-	mutex_lock(&client->lock);
-	handle = tow_client_find(client, number);
-	if (handle) {
+	rcu_read_lock();
+	handle = xa_load(&client->handles, lower_32_bits(number));
+	if (handle && tow_handle_is(&handle->generation, number) &&
+	    tow_region_try_get(handle->region)) {
 		region = handle->region;
 		*flags = handle->flags;
-		tow_region_get(region);
 	}
-	mutex_unlock(&client->lock);
+	rcu_read_unlock();
 	return region;
 }
 
@@ -119,7 +121,7 @@ void tow_client_drop_handle(struct tow_handle *handle, bool destroy)
 		tow_region_orphan(handle->region);
 	tow_uncharge(&handle->charge);
 	tow_region_put(handle->region);
-	kfree(handle);
+	kfree_rcu(handle, rcu);
 }
 
 /**
@@ -134,6 +136,7 @@ void tow_client_end(struct tow_client *client)
 	mutex_lock(&client->lock);
 	client->ended = true;
 	mutex_unlock(&client->lock);
+	tow_queue_client_end(client);
 	/* First: peers let go of what is exported before it is given up. */
 	tow_directory_client_end(client);
 	/* Nobody adds to it now; two who end it both may be here. */

@@ -37,6 +37,7 @@ struct user_namespace;
  * @lock: protects what follows
  * @handles: struct tow_handle by index
  * @dir: its handles of exports and remote ranges
+ * @queues: struct tow_queue, each with a reference
  * @generation: of the handle that was made last, of whatever kind
  * @ended: its process has exited or executed another program, or the file is
  *	closed; there are no handles and there will be none
@@ -54,10 +55,11 @@ struct tow_client {
 	struct pid		*pid;
 	u64			cgroup_id;
 	bool			writable;
-	/* protects handles, dir, generation, ended, joined, job_id */
+	/* protects handles, dir, queues, generation, ended, joined, job_id */
 	struct mutex		lock;
 	struct xarray		handles;
 	struct tow_client_dir	dir;
+	struct list_head	queues;
 	u32			generation;
 	bool			ended;
 	bool			joined;
@@ -71,6 +73,7 @@ struct tow_client {
  * @generation: tells it from others that had its index
  * @owner: the client made the region, or took it over
  * @charge: if it did not: one region
+ * @rcu: frees it: handles are looked up without the lock
  */
 struct tow_handle {
 	struct tow_region	*region;
@@ -78,7 +81,18 @@ struct tow_handle {
 	u32			generation;
 	bool			owner;
 	struct tow_charge	charge;
+	struct rcu_head		rcu;
 };
+
+/*
+ * Does a number name the handle with this generation, for those who look without
+ * the lock?  Until a handle is complete it has one that no number has.
+ */
+static inline bool tow_handle_is(const u32 *generation, u64 number)
+{
+	/* Pairs with the release that completes it. */
+	return smp_load_acquire(generation) == upper_32_bits(number);
+}
 
 /* client.c */
 int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,

@@ -6,7 +6,16 @@
  * have room for all that its queue pairs may have posted: the room is reserved
  * when a queue pair is made.  Queue pairs are spread round-robin; when no queue
  * has room another one is made.  A queue that nobody has room in is freed.
+ *
+ * Who deals with completions
+ *
+ * One at a time, in process context: the holder of tow_cq.poll.  That is the work
+ * item which the RDMA device's word of a completion starts; or a call that waits
+ * for one and looks by itself, which spares the way through a work queue.  While
+ * somebody looks, the device's word is only noted: who is the last to stop
+ * looking deals with what is there, and asks the device for its word again.
  */
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
@@ -15,6 +24,35 @@
 
 /* Queue pairs that a completion queue has room for, if the device lets it. */
 #define TOW_CQ_QPS		8
+
+/* Completions that are taken at once, and before others have their turn. */
+#define TOW_CQ_BATCH		16
+#define TOW_CQ_BUDGET		256
+
+/**
+ * struct tow_cq - a completion queue that queue pairs share
+ * @refs: held by the pool while it is in use, and by those who look at it
+ * @link: in tow_cq_pool.list
+ * @reserved: entries that queue pairs may fill; under tow_cq_pool.lock
+ * @poll: held by whoever deals with completions; protects @cq and @wcs
+ * @cq: the RDMA device's; NULL: it is gone
+ * @wcs: completions that are being dealt with
+ * @lookers: how many look by themselves
+ * @noted: the device has said that there is something, and nobody was started
+ * @work: deals with it
+ */
+struct tow_cq {
+	struct kref		refs;
+	struct list_head	link;
+	unsigned int		reserved;
+	/* protects cq, wcs */
+	struct mutex		poll;
+	struct ib_cq		*cq;
+	struct ib_wc		wcs[TOW_CQ_BATCH];
+	atomic_t		lookers;
+	int			noted;
+	struct work_struct	work;
+};
 
 /**
  * struct tow_cq_pool - a device's completion queues
@@ -56,6 +94,153 @@ void tow_cq_pool_free(struct tow_cq_pool *pool)
 	kfree(pool);
 }
 
+/* ---- completions ---------------------------------------------------------- */
+
+/* Called with the lock held.  Return: how many there were; @budget: maybe more. */
+static int tow_cq_deal(struct tow_cq *cq, int budget)
+{
+	int done = 0, got, i;
+
+	lockdep_assert_held(&cq->poll);
+	while (cq->cq && done < budget) {
+		got = ib_poll_cq(cq->cq, min(TOW_CQ_BATCH, budget - done),
+				 cq->wcs);
+		if (got <= 0)
+			break;
+		for (i = 0; i < got; i++)
+			cq->wcs[i].wr_cqe->done(cq->cq, &cq->wcs[i]);
+		done += got;
+	}
+	return done;
+}
+
+/*
+ * Deal with what is there, and have the device tell of what comes.  Return: false:
+ * there is more.
+ */
+static bool tow_cq_serve(struct tow_cq *cq)
+{
+	bool done;
+
+	mutex_lock(&cq->poll);
+	done = tow_cq_deal(cq, TOW_CQ_BUDGET) < TOW_CQ_BUDGET;
+	if (done && cq->cq)
+		done = ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP |
+					IB_CQ_REPORT_MISSED_EVENTS) <= 0;
+	mutex_unlock(&cq->poll);
+	return done;
+}
+
+static void tow_cq_work(struct work_struct *work)
+{
+	struct tow_cq *cq = container_of(work, struct tow_cq, work);
+
+	if (!tow_cq_serve(cq))
+		queue_work(tow_cq_wq, &cq->work);
+}
+
+/* Called in any context, with the provider's locks held. */
+static void tow_cq_event(struct ib_cq *ibcq, void *context)
+{
+	struct tow_cq *cq = context;
+
+	if (atomic_read(&cq->lookers)) {
+		/* Pairs with tow_cq_look_end(): it sees this, or we its end. */
+		xchg(&cq->noted, 1);
+		if (atomic_read(&cq->lookers) || !xchg(&cq->noted, 0))
+			return;
+	}
+	queue_work(tow_cq_wq, &cq->work);
+}
+
+/**
+ * tow_cq_look_begin - the caller looks for completions by himself
+ * @cq: the queue; the caller has a reference
+ */
+void tow_cq_look_begin(struct tow_cq *cq)
+{
+	atomic_inc(&cq->lookers);
+}
+
+/**
+ * tow_cq_look - deal with completions, unless somebody does already
+ * @cq: the queue, after tow_cq_look_begin()
+ */
+void tow_cq_look(struct tow_cq *cq)
+{
+	if (!mutex_trylock(&cq->poll))
+		return;
+	tow_cq_deal(cq, TOW_CQ_BATCH);
+	mutex_unlock(&cq->poll);
+}
+
+/**
+ * tow_cq_look_end - undo tow_cq_look_begin()
+ * @cq: the queue
+ */
+void tow_cq_look_end(struct tow_cq *cq)
+{
+	if (atomic_dec_and_test(&cq->lookers) && xchg(&cq->noted, 0) &&
+	    !tow_cq_serve(cq))
+		queue_work(tow_cq_wq, &cq->work);
+}
+
+/**
+ * tow_cq_flush - deal with all that has completed so far
+ * @cq: the queue
+ *
+ * Not from a completion.
+ */
+void tow_cq_flush(struct tow_cq *cq)
+{
+	int done;
+
+	do {
+		mutex_lock(&cq->poll);
+		done = tow_cq_deal(cq, TOW_CQ_BUDGET);
+		mutex_unlock(&cq->poll);
+	} while (done == TOW_CQ_BUDGET);
+}
+
+/* ---- room ----------------------------------------------------------------- */
+
+/**
+ * tow_cq_device_cq - the RDMA device's queue
+ * @cq: the queue; the caller has room in it
+ *
+ * Return: it.
+ */
+struct ib_cq *tow_cq_device_cq(struct tow_cq *cq)
+{
+	return cq->cq;
+}
+
+/**
+ * tow_cq_ref - take a reference, to look
+ * @cq: the queue; the caller has room in it, or a reference
+ */
+void tow_cq_ref(struct tow_cq *cq)
+{
+	kref_get(&cq->refs);
+}
+
+static void tow_cq_release(struct kref *refs)
+{
+	struct tow_cq *cq = container_of(refs, struct tow_cq, refs);
+
+	mutex_destroy(&cq->poll);
+	kfree(cq);
+}
+
+/**
+ * tow_cq_unref - give a reference back
+ * @cq: the queue; may be gone afterwards
+ */
+void tow_cq_unref(struct tow_cq *cq)
+{
+	kref_put(&cq->refs, tow_cq_release);
+}
+
 static struct tow_cq *tow_cq_find(struct tow_cq_pool *pool,
 				  unsigned int entries)
 {
@@ -71,23 +256,28 @@ static struct tow_cq *tow_cq_find(struct tow_cq_pool *pool,
 static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
 {
 	unsigned int most = dev->ibdev->attrs.max_cqe;
+	struct ib_cq_init_attr attr = {};
 	struct tow_cq *cq;
+	int ret;
 
 	if (entries > most)
 		return ERR_PTR(-ENOSPC);
 	cq = kzalloc(sizeof(*cq), GFP_KERNEL);
 	if (!cq)
 		return ERR_PTR(-ENOMEM);
-	cq->cq = ib_alloc_cq(dev->ibdev, NULL, min(entries * TOW_CQ_QPS, most),
-			     dev->peers.cq_pool->count %
-			     dev->ibdev->num_comp_vectors,
-			     IB_POLL_UNBOUND_WORKQUEUE);
+	kref_init(&cq->refs);
+	mutex_init(&cq->poll);
+	INIT_WORK(&cq->work, tow_cq_work);
+	attr.cqe = min(entries * TOW_CQ_QPS, most);
+	attr.comp_vector = dev->peers.cq_pool->count %
+			   dev->ibdev->num_comp_vectors;
+	cq->cq = ib_create_cq(dev->ibdev, tow_cq_event, NULL, cq, &attr);
 	if (IS_ERR(cq->cq)) {
-		int ret = PTR_ERR(cq->cq);
-
-		kfree(cq);
+		ret = PTR_ERR(cq->cq);
+		tow_cq_unref(cq);
 		return ERR_PTR(ret == -ENOMEM ? -ENOMEM : -ENOSPC);
 	}
+	ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP);
 	return cq;
 }
 
@@ -125,11 +315,26 @@ struct tow_cq *tow_cq_get(struct tow_device *dev, unsigned int entries)
 	return cq;
 }
 
+static void tow_cq_destroy(struct tow_cq *cq)
+{
+	struct ib_cq *ibcq;
+
+	mutex_lock(&cq->poll);
+	ibcq = cq->cq;
+	cq->cq = NULL;
+	mutex_unlock(&cq->poll);
+	ib_destroy_cq(ibcq);
+	cancel_work_sync(&cq->work);
+	tow_cq_unref(cq);
+}
+
 /**
  * tow_cq_put - undo tow_cq_get()
  * @dev: the device
  * @cq: the queue; nothing of what was reserved will complete any more
  * @entries: as there
+ *
+ * Not from a completion.
  */
 void tow_cq_put(struct tow_device *dev, struct tow_cq *cq, unsigned int entries)
 {
@@ -140,24 +345,7 @@ void tow_cq_put(struct tow_device *dev, struct tow_cq *cq, unsigned int entries)
 	if (!cq->reserved) {
 		list_del(&cq->link);
 		pool->count--;
-		ib_free_cq(cq->cq);
-		kfree(cq);
+		tow_cq_destroy(cq);
 	}
 	mutex_unlock(&pool->lock);
-}
-
-/**
- * tow_cq_flush - wait until what has completed so far is dealt with
- * @cq: the queue
- *
- * Not from a completion.
- */
-void tow_cq_flush(struct tow_cq *cq)
-{
-	/* The provider may be just about to queue it; it does no harm twice. */
-	queue_work(cq->cq->comp_wq, &cq->cq->work);
-	/* A full budget makes the work queue itself again. */
-	do {
-		flush_work(&cq->cq->work);
-	} while (work_pending(&cq->cq->work));
 }

@@ -131,6 +131,7 @@ static void tow_device_release(struct kref *refs)
 {
 	struct tow_device *dev = container_of(refs, struct tow_device, refs);
 
+	tow_queues_cleanup(&dev->queues);
 	tow_directory_cleanup(&dev->directory);
 	tow_peers_cleanup(&dev->peers);
 	tow_regions_cleanup(&dev->regions);
@@ -353,6 +354,7 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 		kfree(dev);
 		return ERR_PTR(ret);
 	}
+	tow_queues_init(&dev->queues);
 	INIT_IB_EVENT_HANDLER(&dev->events, ibdev, tow_device_event);
 	return dev;
 }
@@ -418,6 +420,7 @@ static void tow_device_take_down(struct tow_device *dev)
 	ib_unregister_event_handler(&dev->events);
 	tow_peers_stop_begin(dev);
 	tow_directory_stop_begin(&dev->directory);
+	tow_queues_stop(&dev->queues);
 	percpu_ref_kill(&dev->users);
 	tow_maint_stop_begin(&dev->maint);
 	wait_for_completion(&dev->users_gone);

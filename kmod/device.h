@@ -20,6 +20,7 @@
 #include "maint.h"
 #include "peer.h"
 #include "pool.h"
+#include "queue.h"
 #include "region.h"
 #include "uapi/towline.h"
 
@@ -55,6 +56,8 @@ enum tow_stat {
 	TOW_STAT_RESOLVES,
 	TOW_STAT_REVOKES,
 	TOW_STAT_REVOKES_LATE,
+	/* queues */
+	TOW_STAT_QUEUES,
 	TOW_STATS
 };
 
@@ -88,6 +91,7 @@ enum tow_stat {
  * @imports: its imported memory
  * @peers: the nodes that it is connected to
  * @directory: what it publishes
+ * @queues: what programs submit operations with
  * @stats: what has happened
  */
 struct tow_device {
@@ -114,6 +118,7 @@ struct tow_device {
 	struct tow_imports	imports;
 	struct tow_peers	peers;
 	struct tow_directory	directory;
+	struct tow_queues	queues;
 	atomic64_t		stats[TOW_STATS];
 };
 
@@ -136,6 +141,7 @@ static inline bool tow_device_going(struct tow_device *dev)
 /* main.c */
 extern struct workqueue_struct *tow_wq;
 extern struct workqueue_struct *tow_connect_wq;
+extern struct workqueue_struct *tow_cq_wq;
 
 /* device.c */
 int tow_device_setup(void);

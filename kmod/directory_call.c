@@ -30,11 +30,13 @@
  * @exported: the export, with a reference; NULL: it is a remote range
  * @remote: the remote range, which it uses
  * @generation: tells it from others that had its index
+ * @rcu: frees it: handles are looked up without the lock
  */
 struct tow_dir_handle {
 	struct tow_exported	*exported;
 	struct tow_remote	*remote;
 	u32			generation;
+	struct rcu_head		rcu;
 };
 
 /**
@@ -68,7 +70,8 @@ static int tow_dir_add_handle(struct tow_client *client,
 		/* Never 0, so that no number is. */
 		if (!++client->generation)
 			client->generation = 1;
-		handle->generation = client->generation;
+		/* Pairs with tow_handle_is(). */
+		smp_store_release(&handle->generation, client->generation);
 		*number = (u64)handle->generation << 32 | index;
 	}
 	mutex_unlock(&client->lock);
@@ -110,9 +113,12 @@ static struct tow_exported *tow_dir_take_exported(struct tow_client *client,
 {
 	struct tow_dir_handle *handle = tow_dir_take_handle(client, number,
 							    false);
-	struct tow_exported *exported = handle ? handle->exported : NULL;
+	struct tow_exported *exported;
 
-	kfree(handle);
+	if (!handle)
+		return NULL;
+	exported = handle->exported;
+	kfree_rcu(handle, rcu);
 	return exported;
 }
 
@@ -121,9 +127,12 @@ static struct tow_remote *tow_dir_take_remote(struct tow_client *client,
 {
 	struct tow_dir_handle *handle = tow_dir_take_handle(client, number,
 							    true);
-	struct tow_remote *remote = handle ? handle->remote : NULL;
+	struct tow_remote *remote;
 
-	kfree(handle);
+	if (!handle)
+		return NULL;
+	remote = handle->remote;
+	kfree_rcu(handle, rcu);
 	return remote;
 }
 
@@ -139,13 +148,12 @@ struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
 	struct tow_remote *remote = NULL;
 	struct tow_dir_handle *handle;
 
-	mutex_lock(&client->lock);
-	handle = tow_dir_find(client, number, true);
-	if (handle) {
+	rcu_read_lock();
+	handle = xa_load(&client->dir.handles, lower_32_bits(number));
+	if (handle && tow_handle_is(&handle->generation, number) &&
+	    handle->remote && tow_remote_try_get(handle->remote))
 		remote = handle->remote;
-		tow_remote_get(remote);
-	}
-	mutex_unlock(&client->lock);
+	rcu_read_unlock();
 	return remote;
 }
 
@@ -180,7 +188,7 @@ void tow_directory_client_end(struct tow_client *client)
 			tow_dir_drop_exported(handle->exported);
 		else
 			tow_remote_close(handle->remote);
-		kfree(handle);
+		kfree_rcu(handle, rcu);
 		cond_resched();
 	}
 	tow_directory_kick(&client->dev->directory);

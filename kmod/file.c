@@ -106,6 +106,7 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	mutex_init(&client->lock);
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
 	tow_directory_client_init(client);
+	INIT_LIST_HEAD(&client->queues);
 	client->dev = dev;
 	client->key = tow_client_key();
 	client->kuid = current_euid();
@@ -368,6 +369,7 @@ static bool tow_file_knows(unsigned int cmd)
 	case TOW_IOCTL_EXPORT_LIST:
 	case TOW_IOCTL_RESOLVE:
 	case TOW_IOCTL_RELEASE:
+	case TOW_IOCTL_QUEUE_CREATE:
 		return true;
 	default:
 		return false;
@@ -405,6 +407,8 @@ static long tow_file_call(struct tow_client *client, unsigned int cmd,
 	case TOW_IOCTL_RESOLVE:
 	case TOW_IOCTL_RELEASE:
 		return tow_directory_call(client, cmd, user);
+	case TOW_IOCTL_QUEUE_CREATE:
+		return tow_queue_call(client, user);
 	default:
 		return tow_region_call(client, cmd, user);
 	}

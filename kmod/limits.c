@@ -30,18 +30,25 @@
 #define TOW_USER_EXPORTS_MAX	SZ_128K
 #define TOW_DEVICE_EXPORTS_MAX	SZ_1M
 
+/* An entry of a queue costs a third of a KiB. */
+#define TOW_CLIENT_QUEUE_ENTRIES_MAX	SZ_256K
+#define TOW_USER_QUEUE_ENTRIES_MAX	SZ_1M
+#define TOW_DEVICE_QUEUE_ENTRIES_MAX	SZ_4M
+
 static const char * const tow_limits_files[TOW_LEVELS][TOW_RESOURCES] = {
 	[TOW_LEVEL_CLIENT] = {
 		[TOW_RES_BYTES]		= "client_bytes_limit",
 		[TOW_RES_MRS]		= "client_mr_limit",
 		[TOW_RES_REGIONS]	= "client_region_limit",
 		[TOW_RES_EXPORTS]	= "client_export_limit",
+		[TOW_RES_QUEUE_ENTRIES]	= "client_queue_entries_limit",
 	},
 	[TOW_LEVEL_USER] = {
 		[TOW_RES_BYTES]		= "user_bytes_limit",
 		[TOW_RES_MRS]		= "user_mr_limit",
 		[TOW_RES_REGIONS]	= "user_region_limit",
 		[TOW_RES_EXPORTS]	= "user_export_limit",
+		[TOW_RES_QUEUE_ENTRIES]	= "user_queue_entries_limit",
 	},
 	[TOW_LEVEL_DEVICE] = {
 		/* The pool has as many bytes as it has. */
@@ -49,6 +56,7 @@ static const char * const tow_limits_files[TOW_LEVELS][TOW_RESOURCES] = {
 		[TOW_RES_MRS]		= "mr_limit",
 		[TOW_RES_REGIONS]	= "device_region_limit",
 		[TOW_RES_EXPORTS]	= "export_limit",
+		[TOW_RES_QUEUE_ENTRIES]	= "queue_entries_limit",
 	},
 };
 
@@ -93,6 +101,12 @@ void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
 	limits->max[TOW_LEVEL_CLIENT][TOW_RES_EXPORTS] = TOW_UNLIMITED;
 	limits->max[TOW_LEVEL_USER][TOW_RES_EXPORTS] = TOW_USER_EXPORTS_MAX;
 	limits->max[TOW_LEVEL_DEVICE][TOW_RES_EXPORTS] = TOW_DEVICE_EXPORTS_MAX;
+	limits->max[TOW_LEVEL_CLIENT][TOW_RES_QUEUE_ENTRIES] =
+		TOW_CLIENT_QUEUE_ENTRIES_MAX;
+	limits->max[TOW_LEVEL_USER][TOW_RES_QUEUE_ENTRIES] =
+		TOW_USER_QUEUE_ENTRIES_MAX;
+	limits->max[TOW_LEVEL_DEVICE][TOW_RES_QUEUE_ENTRIES] =
+		TOW_DEVICE_QUEUE_ENTRIES_MAX;
 }
 
 static struct tow_account *tow_account_alloc(struct tow_limits *limits)

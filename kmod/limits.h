@@ -21,6 +21,7 @@ enum tow_resource {
 	TOW_RES_MRS,		/* memory regions of the RDMA device */
 	TOW_RES_REGIONS,	/* regions, and handles of others' regions */
 	TOW_RES_EXPORTS,	/* exports, until peers have let go of them */
+	TOW_RES_QUEUE_ENTRIES,	/* of completion rings: what may be in flight */
 	TOW_RESOURCES
 };
 

@@ -45,7 +45,7 @@ void tow_link_init(struct tow_link *link, struct tow_session *session,
 	link->session = session;
 	link->index = index;
 	spin_lock_init(&link->lock);
-	INIT_LIST_HEAD(&link->ops);
+	INIT_LIST_HEAD(&link->flows);
 }
 
 /* Called in any context, maybe with the provider's locks held. */
@@ -106,20 +106,29 @@ static int tow_link_create_data(struct tow_link *link)
 	struct tow_cq *cq;
 	int ret;
 
+	ret = tow_ops_prepare(link, depth);
+	if (ret)
+		return ret;
 	cq = tow_cq_get(dev, depth + attr.cap.max_recv_wr);
-	if (IS_ERR(cq))
-		return PTR_ERR(cq);
-	attr.send_cq = cq->cq;
-	attr.recv_cq = cq->cq;
+	if (IS_ERR(cq)) {
+		ret = PTR_ERR(cq);
+		goto err_cleanup_ops;
+	}
+	attr.send_cq = tow_cq_device_cq(cq);
+	attr.recv_cq = attr.send_cq;
 	attr.cap.max_send_wr = depth;
 	ret = rdma_create_qp(link->id, dev->pd, &attr);
-	if (ret) {
-		tow_cq_put(dev, cq, depth + attr.cap.max_recv_wr);
-		return ret;
-	}
+	if (ret)
+		goto err_put_cq;
 	link->cq = cq;
 	link->depth = depth;
 	return 0;
+
+err_put_cq:
+	tow_cq_put(dev, cq, depth + attr.cap.max_recv_wr);
+err_cleanup_ops:
+	tow_ops_cleanup(link);
+	return ret;
 }
 
 /**
@@ -167,9 +176,9 @@ static void tow_link_note_step(struct tow_link *link, enum tow_link_step step)
 	unsigned long flags;
 
 	if (step == TOW_LINK_ESTABLISHED) {
-		spin_lock_irqsave(&link->lock, flags);
+		spin_lock_bh(&link->lock);
 		link->open = true;
-		spin_unlock_irqrestore(&link->lock, flags);
+		spin_unlock_bh(&link->lock);
 	}
 	spin_lock_irqsave(&session->lock, flags);
 	link->step = step;
@@ -299,11 +308,11 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 void tow_link_disconnect(struct tow_link *link)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
-	unsigned long flags;
 
-	spin_lock_irqsave(&link->lock, flags);
+	spin_lock_bh(&link->lock);
 	link->open = false;
-	spin_unlock_irqrestore(&link->lock, flags);
+	spin_unlock_bh(&link->lock);
+	tow_ops_cancel(link);
 	if (!link->id || !link->id->qp)
 		return;
 	rdma_disconnect(link->id);
@@ -314,7 +323,8 @@ static void tow_link_drain(struct tow_link *link)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
 
-	while (READ_ONCE(link->posted) && time_before(jiffies, end))
+	while (READ_ONCE(link->posted) != READ_ONCE(link->retired) &&
+	       time_before(jiffies, end))
 		usleep_range(100, 1000);
 }
 
@@ -342,4 +352,5 @@ void tow_link_destroy(struct tow_link *link)
 		tow_cq_put(dev, link->cq, link->depth + 1);
 		link->cq = NULL;
 	}
+	tow_ops_cleanup(link);
 }

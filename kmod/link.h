@@ -13,7 +13,9 @@
 
 struct tow_cq;
 struct tow_device;
+struct tow_post;
 struct tow_session;
+struct tow_work;
 
 /**
  * enum tow_link_step - how far connecting has come
@@ -41,10 +43,17 @@ enum tow_link_step {
  * @depth: data: work requests that may be posted
  * @step: how far it is; with @error under the session's lock
  * @error: the first thing that went wrong before it was connected
- * @lock: protects what follows; taken in any context
- * @ops: struct tow_op that the RDMA device has not completed
- * @posted: how many
+ * @lock: protects what follows; in process context only.  Bottom halves are off
+ *	while it is held: what a provider does in one, when something was posted,
+ *	it does at once when the lock is let go of
  * @open: takes operations
+ * @flows: struct tow_flow that have something to post; the first one's turn it is
+ * @posts: what was posted, by number, and what completes; a power of two of them
+ * @post_mask: their number less one
+ * @posted: work requests that were posted, wrapping around
+ * @retired: those of them that have completed
+ * @inflight: bytes of the others
+ * @works: work requests that are about to be posted
  */
 struct tow_link {
 	struct tow_session	*session;
@@ -54,11 +63,16 @@ struct tow_link {
 	u32			depth;
 	enum tow_link_step	step;
 	int			error;
-	/* protects ops, posted, open */
+	/* protects everything below */
 	spinlock_t		lock;
-	struct list_head	ops;
-	unsigned int		posted;
 	bool			open;
+	struct list_head	flows;
+	struct tow_post		*posts;
+	u32			post_mask;
+	u32			posted;
+	u32			retired;
+	u64			inflight;
+	struct tow_work		*works;
 };
 
 void tow_link_init(struct tow_link *link, struct tow_session *session,
@@ -73,23 +87,17 @@ void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
 /* cq.c: the completion queues of data queue pairs */
 struct tow_cq_pool;
 
-/**
- * struct tow_cq - a completion queue that queue pairs share
- * @link: in tow_cq_pool.list
- * @cq: the RDMA device's
- * @reserved: entries that queue pairs may fill
- */
-struct tow_cq {
-	struct list_head	link;
-	struct ib_cq		*cq;
-	unsigned int		reserved;
-};
-
 struct tow_cq_pool *tow_cq_pool_new(void);
 void tow_cq_pool_free(struct tow_cq_pool *pool);
 struct tow_cq *tow_cq_get(struct tow_device *dev, unsigned int entries);
 void tow_cq_put(struct tow_device *dev, struct tow_cq *cq,
 		unsigned int entries);
+struct ib_cq *tow_cq_device_cq(struct tow_cq *cq);
+void tow_cq_ref(struct tow_cq *cq);
+void tow_cq_unref(struct tow_cq *cq);
+void tow_cq_look_begin(struct tow_cq *cq);
+void tow_cq_look(struct tow_cq *cq);
+void tow_cq_look_end(struct tow_cq *cq);
 void tow_cq_flush(struct tow_cq *cq);
 
 #endif /* TOW_LINK_H */

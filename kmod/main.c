@@ -19,6 +19,8 @@
 struct workqueue_struct *tow_wq;
 /* Attempts to connect wait for work in the other one. */
 struct workqueue_struct *tow_connect_wq;
+/* Completions: others wait for what these bring. */
+struct workqueue_struct *tow_cq_wq;
 
 static struct ib_client tow_ib_client;
 
@@ -93,21 +95,44 @@ static void tow_main_unwatch_inet6(void)
 }
 #endif
 
+static int __init tow_main_make_workqueues(void)
+{
+	tow_wq = alloc_workqueue("towline", WQ_UNBOUND, 0);
+	if (!tow_wq)
+		return -ENOMEM;
+	tow_connect_wq = alloc_workqueue("towline_connect", WQ_UNBOUND, 0);
+	if (!tow_connect_wq)
+		goto err_destroy_wq;
+	tow_cq_wq = alloc_workqueue("towline_cq", WQ_UNBOUND | WQ_HIGHPRI, 0);
+	if (!tow_cq_wq)
+		goto err_destroy_connect_wq;
+	return 0;
+
+err_destroy_connect_wq:
+	destroy_workqueue(tow_connect_wq);
+err_destroy_wq:
+	destroy_workqueue(tow_wq);
+	return -ENOMEM;
+}
+
+static void tow_main_destroy_workqueues(void)
+{
+	destroy_workqueue(tow_cq_wq);
+	destroy_workqueue(tow_connect_wq);
+	destroy_workqueue(tow_wq);
+}
+
 static int __init tow_main_init(void)
 {
 	int ret;
 
-	tow_wq = alloc_workqueue("towline", WQ_UNBOUND, 0);
-	if (!tow_wq)
-		return -ENOMEM;
-	ret = -ENOMEM;
-	tow_connect_wq = alloc_workqueue("towline_connect", WQ_UNBOUND, 0);
-	if (!tow_connect_wq)
-		goto err_destroy_wq;
+	ret = tow_main_make_workqueues();
+	if (ret)
+		return ret;
 	tow_debugfs_setup();
 	ret = tow_device_setup();
 	if (ret)
-		goto err_destroy_connect_wq;
+		goto err_destroy_workqueues;
 	ret = register_inetaddr_notifier(&tow_inet4_notifier);
 	if (ret)
 		goto err_device_cleanup;
@@ -126,11 +151,9 @@ err_unwatch_inet4:
 	unregister_inetaddr_notifier(&tow_inet4_notifier);
 err_device_cleanup:
 	tow_device_cleanup();
-err_destroy_connect_wq:
+err_destroy_workqueues:
 	tow_debugfs_cleanup();
-	destroy_workqueue(tow_connect_wq);
-err_destroy_wq:
-	destroy_workqueue(tow_wq);
+	tow_main_destroy_workqueues();
 	return ret;
 }
 
@@ -141,8 +164,7 @@ static void __exit tow_main_exit(void)
 	unregister_inetaddr_notifier(&tow_inet4_notifier);
 	tow_device_cleanup();
 	tow_process_cleanup();
-	destroy_workqueue(tow_connect_wq);
-	destroy_workqueue(tow_wq);
+	tow_main_destroy_workqueues();
 	tow_debugfs_cleanup();
 }
 

@@ -1,14 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Operations on remote ranges: one read or write, one work request.
+ * Operations on remote ranges, and how they share a queue pair.
  *
- * An operation ends in one of three ways: the RDMA device completes it; it
- * completes it as flushed, because the queue pair broke; or the queue pair is
- * destroyed without.  A failed one breaks the session: what the queue pair
- * carries for others cannot be told from it.
+ * Normal operation
+ *
+ * An operation joins its flow: those of one user on one queue pair, in order.
+ * Flows with something to post take turns (deficit round robin, by bytes); what
+ * is on its way on a queue pair is bounded by inflight_bytes and by the queue
+ * pair's depth, so who comes late waits for no more than that.  A large operation
+ * is cut where memory is not contiguous on one of the sides, and into pieces that
+ * leave others their turn; neighbours become one work request.  What is posted at
+ * once is one chain, of which the last one tells that it has completed, and with
+ * it all before.
+ *
+ * The end of an operation
+ *
+ * It has ended when nothing more of it will be posted and each piece of it has
+ * completed: with success; as flushed, because the queue pair broke; or not at
+ * all, and the queue pair is destroyed.  A failed piece breaks the session: what
+ * the queue pair carries for others cannot be told from it.
+ *
+ * A remote range that is revoked ends its operations: what has not been posted
+ * never is.  Each operation counts as in flight until it has ended, and the
+ * revoke is acknowledged after that.
  */
 #include <linux/jiffies.h>
-#include <linux/module.h>
+#include <linux/log2.h>
 #include <linux/slab.h>
 
 #include "device.h"
@@ -16,44 +33,641 @@
 #include "remote.h"
 #include "session.h"
 
-static void tow_op_end(struct tow_op *op, int status)
+/* Work requests that are posted at once. */
+#define TOW_OPS_BATCH		32
+
+/* What a flow posts before it is another one's turn, in bytes. */
+#define TOW_OPS_QUANTUM		SZ_64K
+
+/* What even the smallest work request counts. */
+#define TOW_OPS_LEAST		SZ_4K
+
+/* A piece is at most this part of inflight_bytes. */
+#define TOW_OPS_PIECES		4
+
+/**
+ * struct tow_post - a work request that was posted
+ * @cqe: its completion
+ * @link: where
+ * @ops: what it is for: one operation, or those that were merged
+ * @last: the last one of them
+ * @bytes: what it counts
+ */
+struct tow_post {
+	struct ib_cqe	cqe;
+	struct tow_link	*link;
+	struct tow_op	*ops;
+	struct tow_op	*last;
+	u32		bytes;
+};
+
+/**
+ * struct tow_work - a work request that is about to be posted
+ * @rdma: a read or write
+ * @atomic: or this
+ * @sge: our memory
+ */
+struct tow_work {
+	union {
+		struct ib_rdma_wr	rdma;
+		struct ib_atomic_wr	atomic;
+	};
+	struct ib_sge	sge;
+};
+
+/**
+ * struct tow_piece - what the next work request of an operation does
+ * @target: the peer's memory
+ * @local: ours, as the RDMA device sees it
+ * @bytes: how much
+ */
+struct tow_piece {
+	struct tow_remote_target	target;
+	u64				local;
+	u32				bytes;
+};
+
+/* ---- flows, plugs --------------------------------------------------------- */
+
+/**
+ * tow_flow_init - a flow with nothing in it
+ * @flow: where to
+ * @peer: the peer; the flow takes a reference
+ * @index: which of its data queue pairs; if there are fewer, they are counted
+ *	through again
+ */
+void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
+		   unsigned int index)
 {
-	op->status = status;
-	tow_remote_leave(op->remote, status);
-	op->done(op);
+	memset(flow, 0, sizeof(*flow));
+	tow_peer_get(peer);
+	flow->peer = peer;
+	flow->index = index;
+	INIT_LIST_HEAD(&flow->link);
+	INIT_LIST_HEAD(&flow->ops);
 }
 
-static void tow_op_count(struct tow_op *op, struct tow_peer *peer)
+/**
+ * tow_flow_cleanup - undo tow_flow_init()
+ * @flow: the flow; all its operations have ended
+ */
+void tow_flow_cleanup(struct tow_flow *flow)
 {
-	atomic64_inc(&peer->operations);
-	atomic64_add(op->sge.length, op->wr.wr.opcode == IB_WR_RDMA_READ ?
-		     &peer->bytes_read : &peer->bytes_written);
+	WARN_ON_ONCE(!list_empty(&flow->ops));
+	tow_peer_put(flow->peer);
+}
+
+/**
+ * tow_ops_stop - nothing more of a flow is posted
+ * @flow: the flow
+ * @error: what its operations end with
+ *
+ * Those that wait end when it would be their turn: something of others, or of
+ * this flow, is on its way, or they would not wait.
+ */
+void tow_ops_stop(struct tow_flow *flow, int error)
+{
+	WRITE_ONCE(flow->stopped, error);
+}
+
+/**
+ * tow_plug_init - nothing begins so far
+ * @plug: where to
+ */
+void tow_plug_init(struct tow_plug *plug)
+{
+	plug->link = NULL;
+	plug->session = NULL;
+	INIT_LIST_HEAD(&plug->ops);
+}
+
+/* ---- the end -------------------------------------------------------------- */
+
+static bool tow_op_is_read(const struct tow_op *op)
+{
+	return op->opcode == TOW_OP_READ;
+}
+
+static bool tow_op_is_atomic(const struct tow_op *op)
+{
+	return op->opcode == TOW_OP_FETCH_ADD ||
+	       op->opcode == TOW_OP_COMPARE_SWAP;
+}
+
+static void tow_op_end(struct tow_op *op)
+{
+	struct tow_peer *peer = op->flow->peer;
+	int status = op->status;
+
+	if (!status) {
+		atomic64_inc(&peer->operations);
+		atomic64_add(op->bytes, tow_op_is_read(op) ?
+			     &peer->bytes_read : &peer->bytes_written);
+	}
+	/* Whose pieces all came back has let go, whatever else went wrong. */
+	tow_remote_leave(op->remote, op->lost ? status : 0);
+	op->done(op, status);
+}
+
+/* Without locks: whoever is told may begin another one. */
+static void tow_ops_end(struct list_head *ended)
+{
+	struct tow_op *op, *next;
+
+	list_for_each_entry_safe(op, next, ended, link)
+		tow_op_end(op);
+}
+
+/* Called with the lock held: a flow with nothing left to post. */
+static void tow_flow_leave(struct tow_flow *flow)
+{
+	list_del_init(&flow->link);
+	/* Pairs with tow_flow_join(): somebody may add it elsewhere. */
+	smp_store_release(&flow->via, NULL);
+}
+
+/* Called with the lock held: nothing more of it is posted. */
+static void tow_op_cut(struct tow_op *op, int error, struct list_head *ended)
+{
+	struct tow_flow *flow = op->flow;
+
+	list_del(&op->link);
+	if (list_empty(&flow->ops))
+		tow_flow_leave(flow);
+	if (!op->status)
+		op->status = error;
+	op->cursor = op->bytes;
+	if (!op->pieces)
+		list_add_tail(&op->link, ended);
+}
+
+/* Called with the lock held: a work request is over. */
+static void tow_post_end(struct tow_post *post, int status,
+			 struct list_head *ended)
+{
+	struct tow_op *op = post->ops, *next;
+
+	post->link->inflight -= post->bytes;
+	for (; op; op = next) {
+		next = op == post->last ? NULL : op->merged;
+		op->pieces--;
+		if (status) {
+			op->lost = true;
+			if (!op->status)
+				op->status = status;
+		}
+		if (!op->pieces && op->cursor == op->bytes)
+			list_add_tail(&op->link, ended);
+	}
+}
+
+/* ---- posting -------------------------------------------------------------- */
+
+/* Called with the lock held.  What completes tells of all before it. */
+static void tow_works_post(struct tow_link *link, u32 *count)
+{
+	struct tow_session *session = link->session;
+	const struct ib_send_wr *bad;
+	u32 i;
+	int ret;
+
+	lockdep_assert_held(&link->lock);
+	if (!*count)
+		return;
+	for (i = 0; i + 1 < *count; i++)
+		link->works[i].rdma.wr.next = &link->works[i + 1].rdma.wr;
+	link->works[i].rdma.wr.next = NULL;
+	link->works[i].rdma.wr.send_flags |= IB_SEND_SIGNALED;
+	*count = 0;
+	ret = ib_post_send(link->id->qp, &link->works[0].rdma.wr, &bad);
+	if (ret) {
+		/* What was not posted ends with the queue pair. */
+		link->open = false;
+		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "operations could not be posted");
+	}
+}
+
+static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc);
+
+static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
+{
+	switch (op->opcode) {
+	case TOW_OP_READ:
+		return IB_WR_RDMA_READ;
+	case TOW_OP_FETCH_ADD:
+		return IB_WR_ATOMIC_FETCH_AND_ADD;
+	case TOW_OP_COMPARE_SWAP:
+		return IB_WR_ATOMIC_CMP_AND_SWP;
+	default:
+		return IB_WR_RDMA_WRITE;
+	}
+}
+
+static void tow_work_fill(struct tow_work *work, struct tow_link *link,
+			  const struct tow_op *op,
+			  const struct tow_piece *piece, struct ib_cqe *cqe)
+{
+	struct ib_send_wr *wr = &work->rdma.wr;
+
+	memset(work, 0, sizeof(*work));
+	work->sge.addr = piece->local;
+	work->sge.length = piece->bytes;
+	work->sge.lkey = link->session->dev->pd->local_dma_lkey;
+	wr->wr_cqe = cqe;
+	wr->sg_list = &work->sge;
+	wr->num_sge = 1;
+	wr->opcode = tow_op_wr(op);
+	if (!tow_op_is_atomic(op)) {
+		work->rdma.remote_addr = piece->target.address;
+		work->rdma.rkey = piece->target.key;
+		return;
+	}
+	work->atomic.remote_addr = piece->target.address;
+	work->atomic.rkey = piece->target.key;
+	work->atomic.compare_add = op->opcode == TOW_OP_FETCH_ADD ?
+				   op->operand : op->compare;
+	work->atomic.swap = op->operand;
+}
+
+/* Called with the lock held: a work request of its own. */
+static void tow_piece_add(struct tow_link *link, struct tow_op *op,
+			  const struct tow_piece *piece, u32 *count)
+{
+	struct tow_post *post = &link->posts[link->posted & link->post_mask];
+
+	post->cqe.done = tow_op_completed;
+	post->link = link;
+	post->ops = op;
+	post->last = op;
+	post->bytes = max_t(u32, piece->bytes, TOW_OPS_LEAST);
+	WRITE_ONCE(link->posted, link->posted + 1);
+	link->inflight += post->bytes;
+	op->flow->credit -= post->bytes;
+	tow_work_fill(&link->works[(*count)++], link, op, piece, &post->cqe);
+}
+
+/*
+ * Called with the lock held: may a whole operation go with the last work request,
+ * which is not posted yet?  Then it does.
+ */
+static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
+			    const struct tow_piece *piece, u32 most, u32 count)
+{
+	struct tow_post *post;
+	struct tow_work *work;
+
+	if (!count || tow_op_is_atomic(op) || op->bytes != piece->bytes)
+		return false;
+	post = &link->posts[(link->posted - 1) & link->post_mask];
+	work = &link->works[count - 1];
+	if (post->last->flow != op->flow ||
+	    /* A part of a larger one is not merged. */
+	    post->ops->bytes > work->sge.length ||
+	    post->ops->cursor != post->ops->bytes ||
+	    work->rdma.wr.opcode != tow_op_wr(op) ||
+	    work->rdma.rkey != piece->target.key ||
+	    work->rdma.remote_addr + work->sge.length !=
+		    piece->target.address ||
+	    work->sge.addr + work->sge.length != piece->local ||
+	    piece->bytes > most - min(most, work->sge.length))
+		return false;
+	work->sge.length += piece->bytes;
+	post->last->merged = op;
+	post->last = op;
+	link->inflight -= post->bytes;
+	post->bytes = max_t(u32, work->sge.length, TOW_OPS_LEAST);
+	link->inflight += post->bytes;
+	op->flow->credit -= piece->bytes;
+	return true;
+}
+
+/* Called with the lock held: how far does the next work request reach? */
+static void tow_piece_find(struct tow_op *op, u32 most,
+			   struct tow_piece *piece)
+{
+	u64 left = min_t(u64, op->bytes - op->cursor, most);
+	u64 here;
+
+	tow_remote_aim(op->remote, op->remote_offset + op->cursor, left,
+		       &piece->target);
+	here = tow_region_aim(op->region, op->offset + op->cursor,
+			      &piece->local);
+	piece->bytes = min3(left, here, piece->target.bytes);
+}
+
+/* Called with the lock held: post something of a flow. */
+static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
+			   u32 most, u32 *count, struct list_head *ended)
+{
+	struct tow_op *op = list_first_entry(&flow->ops, struct tow_op, link);
+	int error = READ_ONCE(flow->stopped);
+	struct tow_piece piece;
+
+	if (!error && !tow_remote_usable(op->remote))
+		error = -ESTALE;
+	if (error) {
+		tow_op_cut(op, error, ended);
+		return;
+	}
+	tow_piece_find(op, most, &piece);
+	if (!tow_piece_merge(link, op, &piece, most, *count))
+		tow_piece_add(link, op, &piece, count);
+	op->pieces++;
+	op->cursor += piece.bytes;
+	if (op->cursor < op->bytes)
+		return;
+	list_del_init(&op->link);
+	if (list_empty(&flow->ops))
+		tow_flow_leave(flow);
+}
+
+/* Called with the lock held: post what may be posted, in turns. */
+static void tow_link_push(struct tow_link *link, struct list_head *ended)
+{
+	struct tow_device *dev = link->session->dev;
+	u32 limit = READ_ONCE(dev->queues.inflight_bytes);
+	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
+	struct tow_flow *flow;
+	u32 count = 0;
+
+	lockdep_assert_held(&link->lock);
+	while (link->open && link->inflight < limit &&
+	       link->posted - link->retired < link->depth) {
+		flow = list_first_entry_or_null(&link->flows, struct tow_flow,
+						link);
+		if (!flow)
+			break;
+		if (flow->credit <= 0) {
+			flow->credit += TOW_OPS_QUANTUM;
+			list_move_tail(&flow->link, &link->flows);
+			continue;
+		}
+		tow_flow_go_on(link, flow, most, &count, ended);
+		if (count == TOW_OPS_BATCH)
+			tow_works_post(link, &count);
+	}
+	tow_works_post(link, &count);
+}
+
+/* ---- completions ---------------------------------------------------------- */
+
+static int tow_op_status(const struct ib_wc *wc)
+{
+	switch (wc->status) {
+	case IB_WC_SUCCESS:
+		return 0;
+	case IB_WC_REM_ACCESS_ERR:
+	case IB_WC_REM_INV_REQ_ERR:
+	case IB_WC_REM_OP_ERR:
+		return -EIO;
+	default:
+		return -ECONNRESET;
+	}
+}
+
+/* Called with the lock held: all up to a work request are over. */
+static void tow_link_retire(struct tow_link *link, struct tow_post *last,
+			    int status, struct list_head *ended)
+{
+	struct tow_post *post;
+
+	do {
+		post = &link->posts[link->retired & link->post_mask];
+		/* Of those before a failed one it is not known. */
+		tow_post_end(post, post == last || !status ? status :
+			     -ECONNRESET, ended);
+		WRITE_ONCE(link->retired, link->retired + 1);
+	} while (post != last && link->retired != link->posted);
 }
 
 static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 {
-	struct tow_op *op = container_of(wc->wr_cqe, struct tow_op, cqe);
-	struct tow_link *link = op->via;
+	struct tow_post *post = container_of(wc->wr_cqe, struct tow_post, cqe);
+	struct tow_link *link = post->link;
 	struct tow_session *session = link->session;
-	unsigned long flags;
-	int status = 0;
+	int status = tow_op_status(wc);
+	LIST_HEAD(ended);
 
-	if (wc->status == IB_WC_SUCCESS) {
-		WRITE_ONCE(session->heard_at, jiffies);
-		WRITE_ONCE(session->busy_at, jiffies);
-		tow_op_count(op, session->peer);
-	} else {
-		status = wc->status == IB_WC_REM_ACCESS_ERR ||
-			 wc->status == IB_WC_REM_INV_REQ_ERR ||
-			 wc->status == IB_WC_REM_OP_ERR ? -EIO : -ECONNRESET;
+	if (status) {
 		tow_session_fail(session, status, TOW_WIRE_FAILED,
 				 "an operation failed");
+	} else {
+		WRITE_ONCE(session->heard_at, jiffies);
+		WRITE_ONCE(session->busy_at, jiffies);
 	}
-	spin_lock_irqsave(&link->lock, flags);
-	list_del(&op->link);
-	link->posted--;
-	spin_unlock_irqrestore(&link->lock, flags);
-	tow_op_end(op, status);
+	spin_lock_bh(&link->lock);
+	tow_link_retire(link, post, status, &ended);
+	if (status)
+		link->open = false;
+	tow_link_push(link, &ended);
+	spin_unlock_bh(&link->lock);
+	tow_ops_end(&ended);
+}
+
+/* ---- beginning ------------------------------------------------------------ */
+
+static u32 tow_op_right(const struct tow_op *op)
+{
+	if (tow_op_is_atomic(op))
+		return TOW_RIGHT_ATOMIC;
+	return tow_op_is_read(op) ? TOW_RIGHT_READ : TOW_RIGHT_WRITE;
+}
+
+/* An atomic is for eight bytes that are aligned, at either end. */
+static bool tow_op_aligned(struct tow_op *op,
+			   const struct tow_remote_target *target)
+{
+	u64 local;
+
+	if (!tow_op_is_atomic(op))
+		return true;
+	return tow_region_aim(op->region, op->offset, &local) >= op->bytes &&
+	       target->bytes >= op->bytes && IS_ALIGNED(local, op->bytes) &&
+	       IS_ALIGNED(target->address, op->bytes);
+}
+
+/**
+ * tow_ops_check - is it an operation that could be done?
+ * @op: the operation, complete; its range is within its region
+ *
+ * Return: 0; -EINVAL: another peer's range, or an atomic that is not aligned;
+ * -EACCES: the range was not resolved with that right; -ERANGE: not within it.
+ */
+int tow_ops_check(struct tow_op *op)
+{
+	struct tow_remote *remote = op->remote;
+	struct tow_remote_target target;
+	int ret;
+
+	if (remote->session->peer != op->flow->peer)
+		return -EINVAL;
+	ret = tow_remote_check(remote, op->remote_offset, op->bytes,
+			       tow_op_right(op));
+	if (ret || !op->bytes)
+		return ret;
+	tow_remote_aim(remote, op->remote_offset, op->bytes, &target);
+	return tow_op_aligned(op, &target) ? 0 : -EINVAL;
+}
+
+/**
+ * tow_ops_begin - begin an operation
+ * @op: the operation, complete, that tow_ops_check() found right.  @done may be
+ *	called before this returns
+ * @plug: it begins with others, when this is flushed; which happens here if they
+ *	are on another queue pair
+ *
+ * In process context, like all that follows.  What @done is called with:
+ * 0; -ESTALE: the export or the connection had ended before; -ECONNRESET: the
+ * connection has ended meanwhile; -EIO: the peer has refused it; what
+ * tow_ops_stop() says.
+ */
+void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
+{
+	struct tow_session *session = op->remote->session;
+	struct tow_link *link;
+	int ret;
+
+	op->merged = NULL;
+	op->cursor = 0;
+	op->pieces = 0;
+	op->status = 0;
+	op->lost = false;
+	ret = tow_remote_enter(op->remote);
+	if (ret) {
+		op->done(op, ret);
+		return;
+	}
+	if (!op->bytes) {
+		tow_op_end(op);
+		return;
+	}
+	link = &session->data[op->flow->index % session->qps];
+	if (plug->link != link) {
+		tow_ops_flush(plug);
+		tow_session_get(session);
+		plug->session = session;
+		plug->link = link;
+	}
+	list_add_tail(&op->link, &plug->ops);
+}
+
+/* Called with the lock held.  Return: false: it is busy on another queue pair. */
+static bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
+{
+	/* Pairs with tow_flow_leave(). */
+	struct tow_link *via = smp_load_acquire(&flow->via);
+
+	if (via)
+		return via == link;
+	flow->via = link;
+	flow->credit = min_t(s64, flow->credit, TOW_OPS_QUANTUM);
+	list_add_tail(&flow->link, &link->flows);
+	return true;
+}
+
+/* Called with the lock held. */
+static void tow_link_join(struct tow_link *link, struct list_head *ops,
+			  struct list_head *ended)
+{
+	struct tow_op *op, *next;
+
+	list_for_each_entry_safe(op, next, ops, link) {
+		if (link->open && tow_flow_join(op->flow, link)) {
+			list_move_tail(&op->link, &op->flow->ops);
+			continue;
+		}
+		op->status = -ESTALE;
+		op->cursor = op->bytes;
+		list_move_tail(&op->link, ended);
+	}
+}
+
+/**
+ * tow_ops_flush - what was begun is posted, or waits for its turn
+ * @plug: what was; nothing any more
+ *
+ * Of one flow it must be called by one at a time.
+ *
+ * Return: where it will complete, with a reference; NULL: there was nothing, or
+ * the connection has ended.
+ */
+struct tow_cq *tow_ops_flush(struct tow_plug *plug)
+{
+	struct tow_link *link = plug->link;
+	struct tow_cq *cq = NULL;
+	LIST_HEAD(ended);
+
+	if (!link)
+		return NULL;
+	spin_lock_bh(&link->lock);
+	if (link->open) {
+		cq = link->cq;
+		tow_cq_ref(cq);
+	}
+	tow_link_join(link, &plug->ops, &ended);
+	tow_link_push(link, &ended);
+	spin_unlock_bh(&link->lock);
+	tow_ops_end(&ended);
+	plug->link = NULL;
+	tow_session_put(plug->session);
+	return cq;
+}
+
+/* ---- links ---------------------------------------------------------------- */
+
+/**
+ * tow_ops_prepare - what posting on a link needs
+ * @link: the link
+ * @depth: work requests of its queue pair
+ *
+ * tow_ops_cleanup() undoes it.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_ops_prepare(struct tow_link *link, u32 depth)
+{
+	u32 count = roundup_pow_of_two(depth);
+
+	link->posts = kvcalloc(count, sizeof(*link->posts), GFP_KERNEL);
+	link->works = kcalloc(TOW_OPS_BATCH, sizeof(*link->works), GFP_KERNEL);
+	link->post_mask = count - 1;
+	if (link->posts && link->works)
+		return 0;
+	tow_ops_cleanup(link);
+	return -ENOMEM;
+}
+
+/**
+ * tow_ops_cleanup - undo tow_ops_prepare()
+ * @link: the link; nothing is posted; may not have been prepared
+ */
+void tow_ops_cleanup(struct tow_link *link)
+{
+	kfree(link->works);
+	link->works = NULL;
+	kvfree(link->posts);
+	link->posts = NULL;
+}
+
+/**
+ * tow_ops_cancel - end what waits for its turn
+ * @link: the link, not open any more
+ */
+void tow_ops_cancel(struct tow_link *link)
+{
+	struct tow_flow *flow;
+	struct tow_op *op;
+	LIST_HEAD(ended);
+
+	spin_lock_bh(&link->lock);
+	while ((flow = list_first_entry_or_null(&link->flows, struct tow_flow,
+						link))) {
+		op = list_first_entry(&flow->ops, struct tow_op, link);
+		tow_op_cut(op, op->cursor ? -ECONNRESET : -ESTALE, &ended);
+	}
+	spin_unlock_bh(&link->lock);
+	tow_ops_end(&ended);
 }
 
 /**
@@ -62,122 +676,14 @@ static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
  */
 void tow_ops_abandon(struct tow_link *link)
 {
-	struct tow_op *op, *next;
-	unsigned long flags;
-	LIST_HEAD(ops);
+	struct tow_post *last;
+	LIST_HEAD(ended);
 
-	spin_lock_irqsave(&link->lock, flags);
-	list_splice_init(&link->ops, &ops);
-	link->posted = 0;
-	spin_unlock_irqrestore(&link->lock, flags);
-	list_for_each_entry_safe(op, next, &ops, link)
-		tow_op_end(op, -ECONNRESET);
-}
-
-static void tow_op_prepare(struct tow_op *op, bool read, u64 local, u32 bytes,
-			   const struct tow_remote_target *target, u32 lkey)
-{
-	memset(&op->wr, 0, sizeof(op->wr));
-	op->cqe.done = tow_op_completed;
-	op->sge.addr = local;
-	op->sge.length = bytes;
-	op->sge.lkey = lkey;
-	op->wr.wr.wr_cqe = &op->cqe;
-	op->wr.wr.sg_list = &op->sge;
-	op->wr.wr.num_sge = 1;
-	op->wr.wr.opcode = read ? IB_WR_RDMA_READ : IB_WR_RDMA_WRITE;
-	op->wr.wr.send_flags = IB_SEND_SIGNALED;
-	op->wr.remote_addr = target->address;
-	op->wr.rkey = target->key;
-}
-
-static int tow_op_post(struct tow_op *op, struct tow_link *link)
-{
-	unsigned long flags;
-	int ret = 0;
-
-	op->via = link;
-	spin_lock_irqsave(&link->lock, flags);
-	if (!link->open)
-		ret = -ECONNRESET;
-	else if (link->posted >= link->depth)
-		ret = -EAGAIN;
-	if (!ret) {
-		list_add_tail(&op->link, &link->ops);
-		link->posted++;
-		ret = ib_post_send(link->id->qp, &op->wr.wr, NULL);
-		if (ret) {
-			list_del(&op->link);
-			link->posted--;
-		}
+	spin_lock_bh(&link->lock);
+	if (link->posted != link->retired) {
+		last = &link->posts[(link->posted - 1) & link->post_mask];
+		tow_link_retire(link, last, -ECONNRESET, &ended);
 	}
-	spin_unlock_irqrestore(&link->lock, flags);
-	return ret;
+	spin_unlock_bh(&link->lock);
+	tow_ops_end(&ended);
 }
-
-/**
- * tow_op_start - read from or write to a remote range
- * @op: the operation; the caller's again when its @done is called
- * @remote: the range; the operation holds it until it has ended
- * @channel: which data queue pair; operations on one are executed in order
- * @read: read; else write
- * @offset: in the range, in bytes
- * @local: our memory, as the RDMA device sees it
- * @bytes: how much, at least 1; within one segment of the range
- *
- * In process context.
- *
- * Return: 0: @done will be called; -ESTALE: the export or the connection has
- * ended; -EACCES: without the right; -ERANGE: not within the range, or over the
- * end of a segment; -EINVAL: no such channel; -EAGAIN: the queue pair is full;
- * -ECONNRESET: the connection is ending.
- */
-int tow_op_start(struct tow_op *op, struct tow_remote *remote,
-		 unsigned int channel, bool read, u64 offset, u64 local,
-		 u32 bytes)
-{
-	struct tow_session *session = remote->session;
-	struct tow_remote_target target;
-	int ret;
-
-	if (channel >= session->qps || !bytes)
-		return -EINVAL;
-	ret = tow_remote_enter(remote, offset, bytes, read ? TOW_RIGHT_READ :
-			       TOW_RIGHT_WRITE, &target);
-	if (ret)
-		return ret;
-	if (target.bytes < bytes) {
-		ret = -ERANGE;
-		goto err_leave;
-	}
-	op->remote = remote;
-	tow_op_prepare(op, read, local, bytes, &target,
-		       session->dev->pd->local_dma_lkey);
-	ret = tow_op_post(op, &session->data[channel]);
-	if (!ret)
-		return 0;
-err_leave:
-	/* Nothing of it is on its way. */
-	tow_remote_leave(remote, 0);
-	return ret;
-}
-
-/**
- * towk_op_start - tow_op_start() for other kernel modules
- * @op: as there
- * @remote: as there
- * @channel: as there
- * @read: as there
- * @offset: as there
- * @local: as there
- * @bytes: as there
- *
- * Return: as there.
- */
-int towk_op_start(struct tow_op *op, struct tow_remote *remote,
-		  unsigned int channel, bool read, u64 offset, u64 local,
-		  u32 bytes)
-{
-	return tow_op_start(op, remote, channel, read, offset, local, bytes);
-}
-EXPORT_SYMBOL_GPL(towk_op_start);

@@ -108,7 +108,8 @@ static void tow_region_release(struct kref *refs)
 	tow_uncharge(&region->charge);
 	put_pid(region->pid);
 	put_user_ns(region->user_ns);
-	kvfree(region);
+	/* tow_client_get_region() may look at it. */
+	kvfree_rcu(region, rcu);
 	tow_device_put(dev);
 }
 
@@ -122,6 +123,17 @@ void tow_region_get(struct tow_region *region)
 }
 
 /**
+ * tow_region_try_get - take a reference, if it is not about to go
+ * @region: the region; the caller is in an RCU read-side critical section
+ *
+ * Return: whether there is one.
+ */
+bool tow_region_try_get(struct tow_region *region)
+{
+	return kref_get_unless_zero(&region->refs);
+}
+
+/**
  * tow_region_put - give a reference back
  * @region: the region; may be gone afterwards
  *
@@ -130,6 +142,30 @@ void tow_region_get(struct tow_region *region)
 void tow_region_put(struct tow_region *region)
 {
 	kref_put(&region->refs, tow_region_release);
+}
+
+/**
+ * tow_region_aim - where does the RDMA device see a region's byte?
+ * @region: the region; the device is not gone
+ * @offset: of the byte in the region
+ * @dma: where to
+ *
+ * Return: how many bytes from there on it sees one after the other.
+ */
+u64 tow_region_aim(const struct tow_region *region, u64 offset, u64 *dma)
+{
+	const struct tow_chunk *chunk;
+	u64 rest;
+
+	chunk = region->slabs[div64_u64_rem(region->skip + offset,
+					    region->slab_bytes,
+					    &rest)]->chunks;
+	while (rest >= chunk->bytes) {
+		rest -= chunk->bytes;
+		chunk++;
+	}
+	*dma = chunk->dma + rest;
+	return chunk->bytes - rest;
 }
 
 /* ---- names ---------------------------------------------------------------- */

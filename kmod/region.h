@@ -53,6 +53,7 @@ struct user_namespace;
  * @linger_s: seconds that it may be so
  * @linger_end: when that is over, in jiffies
  * @linger_work: then ends it
+ * @rcu: frees it
  * @skip: bytes of the first slab that come before the region: an import begins
  *	where the program said, not where its page does
  * @slab_bytes: of each slab, except that an import's last one may be smaller
@@ -83,6 +84,8 @@ struct tow_region {
 	u32			linger_s;
 	unsigned long		linger_end;
 	struct delayed_work	linger_work;
+
+	struct rcu_head		rcu;
 
 	u64			skip;
 	u64			slab_bytes;
@@ -123,7 +126,9 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  u32 flags, u32 linger_s,
 				  const char name[TOW_REGION_NAME_MAX]);
 void tow_region_get(struct tow_region *region);
+bool tow_region_try_get(struct tow_region *region);
 void tow_region_put(struct tow_region *region);
+u64 tow_region_aim(const struct tow_region *region, u64 offset, u64 *dma);
 void tow_region_orphan(struct tow_region *region);
 void tow_region_disown(struct tow_region *region);
 struct tow_region *tow_region_take_over(struct tow_client *client,

@@ -36,7 +36,8 @@ static void tow_remote_release(struct kref *refs)
 	struct tow_session *session = remote->session;
 
 	kvfree(remote->segments);
-	kfree(remote);
+	/* tow_client_get_remote() may look at it. */
+	kfree_rcu(remote, rcu);
 	tow_session_put(session);
 }
 
@@ -47,6 +48,17 @@ static void tow_remote_release(struct kref *refs)
 void tow_remote_get(struct tow_remote *remote)
 {
 	kref_get(&remote->refs);
+}
+
+/**
+ * tow_remote_try_get - take a reference, if it is not about to go
+ * @remote: the remote range; the caller is in an RCU read-side critical section
+ *
+ * Return: whether there is one.
+ */
+bool tow_remote_try_get(struct tow_remote *remote)
+{
+	return kref_get_unless_zero(&remote->refs);
 }
 
 /**
@@ -482,8 +494,8 @@ int tow_remote_close(struct tow_remote *remote)
 /* ---- operations ----------------------------------------------------------- */
 
 /* The segment that a byte is in. */
-static struct tow_segment *tow_remote_segment(struct tow_remote *remote,
-					      u64 offset)
+static const struct tow_segment *
+tow_remote_segment(const struct tow_remote *remote, u64 offset)
 {
 	u32 low = 0, high = remote->total - 1;
 
@@ -498,10 +510,28 @@ static struct tow_segment *tow_remote_segment(struct tow_remote *remote,
 	return &remote->segments[low];
 }
 
-static void tow_remote_aim(struct tow_remote *remote, u64 offset, u64 bytes,
-			   struct tow_remote_target *target)
+/**
+ * tow_remote_usable - has neither the export nor the connection ended so far?
+ * @remote: was VALID once
+ *
+ * Return: whether it may be used.
+ */
+bool tow_remote_usable(const struct tow_remote *remote)
 {
-	struct tow_segment *segment = tow_remote_segment(remote, offset);
+	return READ_ONCE(remote->state) == TOW_REMOTE_VALID;
+}
+
+/**
+ * tow_remote_aim - where is a part of a range?
+ * @remote: was VALID once
+ * @offset: where the part begins
+ * @bytes: its size, at least 1; the part is within the range
+ * @target: where that is; not all of it, if several keys open it
+ */
+void tow_remote_aim(const struct tow_remote *remote, u64 offset, u64 bytes,
+		    struct tow_remote_target *target)
+{
+	const struct tow_segment *segment = tow_remote_segment(remote, offset);
 	bool last = segment == &remote->segments[remote->total - 1];
 	u64 end = last ? remote->bytes : segment[1].offset;
 
@@ -511,38 +541,42 @@ static void tow_remote_aim(struct tow_remote *remote, u64 offset, u64 bytes,
 }
 
 /**
+ * tow_remote_check - may that be done with a part of a range?
+ * @remote: was VALID once
+ * @offset: where the part begins
+ * @bytes: its size
+ * @rights: bits of enum tow_right: what is done
+ *
+ * Return: 0; -EACCES: it was not resolved with those rights; -ERANGE: it is not
+ * within the range.
+ */
+int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
+		     u32 rights)
+{
+	if (rights & ~remote->rights)
+		return -EACCES;
+	if (bytes > remote->bytes || offset > remote->bytes - bytes)
+		return -ERANGE;
+	return 0;
+}
+
+/**
  * tow_remote_enter - begin an operation
  * @remote: was VALID once; the caller has a reference, which he need not keep
  *	after success
- * @offset: where in it
- * @bytes: how much
- * @rights: bits of enum tow_right: what is done
- * @target: where that is; not all of it, if several keys open it
  *
  * tow_remote_leave() ends it.  Callable in any context.
  *
- * Return: 0; -ESTALE: the export or the connection has ended; -EACCES: it was not
- * resolved with those rights; -ERANGE: it is not within the range.
+ * Return: 0; -ESTALE: the export or the connection has ended.
  */
-int tow_remote_enter(struct tow_remote *remote, u64 offset, u64 bytes,
-		     u32 rights, struct tow_remote_target *target)
+int tow_remote_enter(struct tow_remote *remote)
 {
-	int ret = 0;
-
 	if (!atomic_inc_not_zero(&remote->inflight))
 		return -ESTALE;
-	if (READ_ONCE(remote->state) != TOW_REMOTE_VALID)
-		ret = -ESTALE;
-	else if (rights & ~remote->rights)
-		ret = -EACCES;
-	else if (!bytes || bytes > remote->bytes ||
-		 offset > remote->bytes - bytes)
-		ret = -ERANGE;
-	else
-		tow_remote_aim(remote, offset, bytes, target);
-	if (ret)
-		tow_remote_leave(remote, 0);
-	return ret;
+	if (tow_remote_usable(remote))
+		return 0;
+	tow_remote_leave(remote, 0);
+	return -ESTALE;
 }
 
 /**

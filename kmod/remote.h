@@ -70,6 +70,7 @@ struct tow_segment {
  * @known: bytes in them
  * @segments: in the order of its bytes
  * @link: in one of the lists of tow_session_dir
+ * @rcu: frees it
  * @name: of @label
  */
 struct tow_remote {
@@ -98,6 +99,7 @@ struct tow_remote {
 	u64			known;
 	struct tow_segment	*segments;
 	struct list_head	link;
+	struct rcu_head		rcu;
 	u8			name[];
 };
 
@@ -120,9 +122,14 @@ int tow_remote_open(struct tow_session *session, const struct tow_label *label,
 int tow_remote_wait(struct tow_remote *remote, unsigned long time);
 int tow_remote_close(struct tow_remote *remote);
 void tow_remote_get(struct tow_remote *remote);
+bool tow_remote_try_get(struct tow_remote *remote);
 void tow_remote_put(struct tow_remote *remote);
-int tow_remote_enter(struct tow_remote *remote, u64 offset, u64 bytes,
-		     u32 rights, struct tow_remote_target *target);
+int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
+		     u32 rights);
+int tow_remote_enter(struct tow_remote *remote);
+void tow_remote_aim(const struct tow_remote *remote, u64 offset, u64 bytes,
+		    struct tow_remote_target *target);
+bool tow_remote_usable(const struct tow_remote *remote);
 void tow_remote_leave(struct tow_remote *remote, int status);
 void tow_remote_reap(struct tow_directory *dir);
 void tow_remote_session_init(struct tow_session *session);

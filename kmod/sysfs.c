@@ -267,13 +267,18 @@ TOW_LIMIT_ATTR(client_bytes_limit, TOW_LEVEL_CLIENT, TOW_RES_BYTES);
 TOW_LIMIT_ATTR(client_mr_limit, TOW_LEVEL_CLIENT, TOW_RES_MRS);
 TOW_LIMIT_ATTR(client_region_limit, TOW_LEVEL_CLIENT, TOW_RES_REGIONS);
 TOW_LIMIT_ATTR(client_export_limit, TOW_LEVEL_CLIENT, TOW_RES_EXPORTS);
+TOW_LIMIT_ATTR(client_queue_entries_limit, TOW_LEVEL_CLIENT,
+	       TOW_RES_QUEUE_ENTRIES);
 TOW_LIMIT_ATTR(user_bytes_limit, TOW_LEVEL_USER, TOW_RES_BYTES);
 TOW_LIMIT_ATTR(user_mr_limit, TOW_LEVEL_USER, TOW_RES_MRS);
 TOW_LIMIT_ATTR(user_region_limit, TOW_LEVEL_USER, TOW_RES_REGIONS);
 TOW_LIMIT_ATTR(user_export_limit, TOW_LEVEL_USER, TOW_RES_EXPORTS);
+TOW_LIMIT_ATTR(user_queue_entries_limit, TOW_LEVEL_USER,
+	       TOW_RES_QUEUE_ENTRIES);
 TOW_LIMIT_ATTR(mr_limit, TOW_LEVEL_DEVICE, TOW_RES_MRS);
 TOW_LIMIT_ATTR(device_region_limit, TOW_LEVEL_DEVICE, TOW_RES_REGIONS);
 TOW_LIMIT_ATTR(export_limit, TOW_LEVEL_DEVICE, TOW_RES_EXPORTS);
+TOW_LIMIT_ATTR(queue_entries_limit, TOW_LEVEL_DEVICE, TOW_RES_QUEUE_ENTRIES);
 
 /* ---- settings ------------------------------------------------------------- */
 
@@ -330,6 +335,8 @@ ssize_t tow_setting_store(struct device *node, struct device_attribute *attr,
 /* @_field: in terms of "dev" */
 TOW_SETTING_ATTR(linger_max_s, dev->regions.linger_max_s, 0, TOW_LINGER_MAX_MAX_S);
 
+TOW_SETTING_ATTR(inflight_bytes, dev->queues.inflight_bytes, SZ_64K, SZ_1G);
+
 static struct attribute *tow_sysfs_attrs[] = {
 	&dev_attr_incarnation.attr,
 	&tow_pool_attr_pool_bytes.attr.attr,
@@ -342,12 +349,16 @@ static struct attribute *tow_sysfs_attrs[] = {
 	&tow_limit_attr_client_mr_limit.attr.attr,
 	&tow_limit_attr_client_region_limit.attr.attr,
 	&tow_limit_attr_client_export_limit.attr.attr,
+	&tow_limit_attr_client_queue_entries_limit.attr.attr,
 	&tow_limit_attr_user_bytes_limit.attr.attr,
 	&tow_limit_attr_user_mr_limit.attr.attr,
 	&tow_limit_attr_user_region_limit.attr.attr,
 	&tow_limit_attr_user_export_limit.attr.attr,
+	&tow_limit_attr_user_queue_entries_limit.attr.attr,
 	&tow_limit_attr_device_region_limit.attr.attr,
 	&tow_limit_attr_export_limit.attr.attr,
+	&tow_limit_attr_queue_entries_limit.attr.attr,
+	&tow_setting_attr_inflight_bytes.attr.attr,
 	&tow_setting_attr_linger_max_s.attr.attr,
 	NULL
 };
@@ -406,6 +417,7 @@ TOW_STAT_ATTR(remotes, TOW_STAT_REMOTES);
 TOW_STAT_ATTR(resolves, TOW_STAT_RESOLVES);
 TOW_STAT_ATTR(revokes, TOW_STAT_REVOKES);
 TOW_STAT_ATTR(revokes_late, TOW_STAT_REVOKES_LATE);
+TOW_STAT_ATTR(queues, TOW_STAT_QUEUES);
 
 TOW_POOL_ATTR(slabs, 0444, NULL, numbers->slabs);
 TOW_POOL_ATTR(small_slabs, 0444, NULL, numbers->small);
@@ -440,6 +452,7 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_resolves.attr.attr,
 	&tow_stat_attr_revokes.attr.attr,
 	&tow_stat_attr_revokes_late.attr.attr,
+	&tow_stat_attr_queues.attr.attr,
 	NULL
 };
 

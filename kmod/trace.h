@@ -423,6 +423,54 @@ DEFINE_EVENT(tow_exported, tow_export_end,
 	     TP_ARGS(exported)
 );
 
+DECLARE_EVENT_CLASS(tow_queue,
+		    TP_PROTO(struct tow_queue *queue),
+		    TP_ARGS(queue),
+		    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+				     __field(u32, sq_entries)
+				     __field(u32, cq_entries)
+		    ),
+		    TP_fast_assign(tow_device_name(queue->dev, __entry->name);
+				   __entry->sq_entries = queue->sq_entries;
+				   __entry->cq_entries = queue->cq_entries;
+		    ),
+		    TP_printk("%s sq_entries=%u cq_entries=%u", __entry->name,
+			      __entry->sq_entries, __entry->cq_entries)
+);
+
+DEFINE_EVENT(tow_queue, tow_queue_create,
+	     TP_PROTO(struct tow_queue *queue),
+	     TP_ARGS(queue)
+);
+
+/* The last of its entries has completed. */
+DEFINE_EVENT(tow_queue, tow_queue_end,
+	     TP_PROTO(struct tow_queue *queue),
+	     TP_ARGS(queue)
+);
+
+/* An entry of a queue has ended. */
+TRACE_EVENT(tow_entry,
+	    TP_PROTO(const struct tow_entry *ended, int status),
+	    TP_ARGS(ended, status),
+	    TP_STRUCT__entry(__field(u64, user_data)
+			     __field(u64, bytes)
+			     __field(u8, opcode)
+			     __field(u8, flags)
+			     __field(int, status)
+	    ),
+	    TP_fast_assign(__entry->user_data = ended->user_data;
+			   __entry->bytes = ended->opcode == TOW_OP_NOP ? 0 :
+					    ended->op.bytes;
+			   __entry->opcode = ended->opcode;
+			   __entry->flags = ended->flags;
+			   __entry->status = status;
+	    ),
+	    TP_printk("user_data=0x%llx opcode=%u flags=0x%x bytes=%llu status=%d",
+		      __entry->user_data, __entry->opcode, __entry->flags,
+		      __entry->bytes, __entry->status)
+);
+
 #endif /* TOW_TRACE_H */
 
 /* Found through -I, as this file is not below include/trace/events/. */

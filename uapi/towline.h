@@ -100,6 +100,13 @@
  * it ends, those who found it use it no more before its memory goes to anybody
  * else.
  *
+ * Queues
+ * ------
+ * A queue carries a client's operations on remote ranges: entries of a submission
+ * ring, which the program fills, and of a completion ring, which the kernel does,
+ * in memory that both share.  It is a descriptor of its own, for mmap(2), poll(2)
+ * and ENTER.  The section "Rings" below has all of it.
+ *
  * Three errors say that there is no more memory, or no more of something else
  * that is counted:
  *
@@ -108,8 +115,9 @@
  *			device is reached
  *	ENOMEM		the machine's
  *
- * Exports are counted, too.  The kernel log says (not more often than every few
- * seconds) which file below /sys/class/towline/NAME/ raises the limit.
+ * Exports and entries of queues are counted, too.  The kernel log says (not more
+ * often than every few seconds) which file below /sys/class/towline/NAME/ raises
+ * the limit.
  */
 #ifndef _UAPI_TOWLINE_H
 #define _UAPI_TOWLINE_H
@@ -122,7 +130,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	3
+#define TOW_UAPI_VERSION	4
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -145,7 +153,10 @@ enum {
 	TOW_CMD_UNEXPORT		= 0x31,
 	TOW_CMD_EXPORT_LIST		= 0x32,
 	TOW_CMD_RESOLVE			= 0x33,
-	TOW_CMD_RELEASE			= 0x34
+	TOW_CMD_RELEASE			= 0x34,
+	TOW_CMD_QUEUE_CREATE		= 0x40,
+	TOW_CMD_CHANNEL_OPEN		= 0x41,
+	TOW_CMD_ENTER			= 0x42
 };
 
 /* With the terminating zero; the RDMA subsystem's limit on device names. */
@@ -1043,5 +1054,295 @@ struct tow_release {
  * its connection had ended (the handle is gone all the same).
  */
 #define TOW_IOCTL_RELEASE	_IO(TOW_IOCTL_TYPE, TOW_CMD_RELEASE)
+
+/*
+ * Rings
+ * -----
+ * The memory of a queue is mapped once, whole, from offset 0 of its descriptor:
+ *
+ *	at 0			struct tow_ring: the indices
+ *	at @sqes_offset		@sq_entries times struct tow_sqe
+ *	at @cqes_offset		@cq_entries times struct tow_cqe
+ *
+ * Indices count from 0 and wrap around at 2^32; entry number I is at index
+ * I & (entries - 1), as the numbers of entries are powers of two.
+ *
+ *	sq_tail		entries that the program has filled in.  It writes them
+ *			first, then this, with release order
+ *	sq_head		entries that the kernel has taken.  It reads each one once;
+ *			when this has passed it the program may write it again
+ *	cq_tail		completions that the kernel has written, with release
+ *			order; the program reads this with acquire order
+ *	cq_head		completions that the program has dealt with, written with
+ *			release order
+ *
+ * The kernel trusts none of what a program can write.  It takes an entry only
+ * when there is room for its completion, so completions are never lost: an entry
+ * in flight counts as one, and so does a completion that is not dealt with.
+ *
+ * An entry completes once, with what it brought in struct tow_cqe.status: 0, or
+ *
+ *	EBADF		no such region, remote range or channel of this client
+ *	EINVAL		an opcode, flag or channel as it must not be; a field that is
+ *			not used and not 0; an atomic whose 8 bytes are not aligned,
+ *			at either end; the remote range is not the channel's peer's
+ *	ERANGE		not within the region, or not within the remote range
+ *	EACCES		the remote range was not resolved with that right, or the
+ *			region is READONLY and would be written to
+ *	EOPNOTSUPP	the device has no atomics
+ *	ESTALE		the export or its connection had ended before; what was
+ *			not on its way yet has not taken place
+ *	ECONNRESET	the connection ended meanwhile; how much of it has taken
+ *			place is not known
+ *	EIO		the peer's RDMA device refused it; the connection ends
+ *	ECANCELED	not begun: an entry that it was to wait for has failed, or
+ *			the client ended
+ *	ENODEV		the RDMA device is gone
+ *
+ * Order.  Entries of one channel are sent in their order, and writes take effect
+ * at the peer in that order.  A read may take effect later than a write that
+ * follows it.  Completions come in no order that is promised; what must follow
+ * something else says so by LINK or FENCE.
+ *
+ * A write may take effect more than once until it completes, so its target is not
+ * used for anything else before; and in any order within, so no byte of it
+ * tells that the others are there.
+ */
+
+/**
+ * struct tow_ring - the indices of a queue
+ * @sq_tail: the program's
+ * @reserved1: 0
+ * @cq_head: the program's
+ * @reserved2: 0
+ * @sq_head: the kernel's
+ * @reserved3: 0
+ * @cq_tail: the kernel's
+ * @reserved4: 0
+ *
+ * Each has a cache line of its own.
+ */
+struct tow_ring {
+	__u32		sq_tail;
+	__u32		reserved1[15];
+	__u32		cq_head;
+	__u32		reserved2[15];
+	__u32		sq_head;
+	__u32		reserved3[15];
+	__u32		cq_tail;
+	__u32		reserved4[15];
+};
+
+/**
+ * enum tow_opcode - what an entry does
+ * @TOW_OP_NOP: nothing; completes
+ * @TOW_OP_WRITE: write @bytes of a region to a remote range
+ * @TOW_OP_READ: read @bytes of a remote range to a region
+ * @TOW_OP_FETCH_ADD: add @operand to 8 bytes of a remote range, as one 64-bit
+ *	number in the peer's byte order; what was there before comes to 8 bytes of
+ *	the region, in this node's
+ * @TOW_OP_COMPARE_SWAP: put @operand into 8 bytes of a remote range, if they are
+ *	@compare; what was there before comes to the region
+ */
+enum tow_opcode {
+	TOW_OP_NOP		= 0,
+	TOW_OP_WRITE		= 1,
+	TOW_OP_READ		= 2,
+	TOW_OP_FETCH_ADD	= 3,
+	TOW_OP_COMPARE_SWAP	= 4
+};
+
+/* Bits of tow_sqe.flags. */
+enum tow_sqe_flag {
+	/*
+	 * Begins when all earlier entries of the queue have completed; later ones
+	 * do not begin before it.  Of an entry in a chain: the chain does.  If
+	 * one of those that had not completed when it was taken fails, it ends
+	 * with ECANCELED.
+	 */
+	TOW_SQE_FENCE		= 1 << 0,
+	/*
+	 * The next entry begins when this one has succeeded; if it fails the rest
+	 * of the chain ends with ECANCELED.  A chain ends with the first entry
+	 * without LINK, or with the last that one ENTER takes.  A chain with an
+	 * entry as it must not be is not begun: that entry says why, the others
+	 * end with ECANCELED.
+	 */
+	TOW_SQE_LINK		= 1 << 1,
+	/* no completion if it succeeds */
+	TOW_SQE_SILENT		= 1 << 2
+};
+
+/**
+ * struct tow_sqe - an entry of the submission ring
+ * @opcode: enum tow_opcode
+ * @flags: bits of enum tow_sqe_flag
+ * @channel: from CHANNEL_OPEN
+ * @reserved: 0
+ * @user_data: comes back in the completion
+ * @region: handle of a region
+ * @offset: in the region, in bytes
+ * @remote: handle of a remote range
+ * @remote_offset: in the remote range, in bytes
+ * @bytes: WRITE, READ: how much; 0: only checked
+ * @compare: COMPARE_SWAP
+ * @operand: FETCH_ADD, COMPARE_SWAP; else 0
+ *
+ * NOP: all but @opcode, @flags and @user_data is 0.
+ */
+struct tow_sqe {
+	__u8		opcode;
+	__u8		flags;
+	__u16		channel;
+	__u32		reserved;
+	__aligned_u64	user_data;
+	__aligned_u64	region;
+	__aligned_u64	offset;
+	__aligned_u64	remote;
+	__aligned_u64	remote_offset;
+
+	__extension__ union {
+		__aligned_u64	bytes;
+		__aligned_u64	compare;
+	};
+	__aligned_u64	operand;
+};
+
+/**
+ * struct tow_cqe - an entry of the completion ring
+ * @user_data: of the entry that has completed
+ * @status: 0, or a negative errno
+ * @flags: 0
+ */
+struct tow_cqe {
+	__aligned_u64	user_data;
+	__s32		status;
+	__u32		flags;
+};
+
+/* Entries of a submission ring, and of a completion ring, at most. */
+#define TOW_SQ_ENTRIES_MAX	32768
+#define TOW_CQ_ENTRIES_MAX	65536
+
+/* Channels of a queue, at most. */
+#define TOW_CHANNELS_MAX	1024
+
+/**
+ * struct tow_queue_create - a queue
+ * @size: in: sizeof(struct tow_queue_create); out: bytes filled in
+ * @flags: in: 0
+ * @sq_entries: in: entries of the submission ring, 1 to TOW_SQ_ENTRIES_MAX; out:
+ *	the same, rounded up to a power of two
+ * @cq_entries: in: entries of the completion ring, @sq_entries to
+ *	TOW_CQ_ENTRIES_MAX; 0: twice @sq_entries; out: rounded up, too.  What may
+ *	be in flight, and what counts against the limits
+ * @map_bytes: out: what is to be mapped
+ * @sqes_offset: out: where the submission ring begins
+ * @cqes_offset: out: where the completion ring begins
+ * @fd: out: the queue: a new descriptor, closed on exec
+ * @reserved: in: 0
+ */
+struct tow_queue_create {
+	__u32		size;
+	__u32		flags;
+	__u32		sq_entries;
+	__u32		cq_entries;
+	__aligned_u64	map_bytes;
+	__u32		sqes_offset;
+	__u32		cqes_offset;
+	__s32		fd;
+	__u32		reserved;
+};
+
+/**
+ * TOW_IOCTL_QUEUE_CREATE - make a queue
+ *
+ * It belongs to the client, and ends with it, or when its descriptor is closed:
+ * then what has not begun ends with ECANCELED, and what has is waited for by the
+ * kernel alone.  A child of the process does not get the mapping, and its calls
+ * are refused with EPERM.  mmap(2) takes all of it, from offset 0, with
+ * MAP_SHARED (EINVAL otherwise).
+ *
+ * poll(2) of the descriptor says POLLIN when there are completions, and POLLERR
+ * and POLLHUP when the client has ended or the RDMA device is gone.
+ *
+ * Errors: EINVAL: a number of entries as it must not be; EMFILE, ENFILE: no
+ * descriptor is left; EDQUOT, ENOSPC, ENOMEM.
+ */
+#define TOW_IOCTL_QUEUE_CREATE	_IO(TOW_IOCTL_TYPE, TOW_CMD_QUEUE_CREATE)
+
+/* Any queue pair: the kernel takes one after the other. */
+#define TOW_CHANNEL_ANY		0xffffffffU
+
+/**
+ * struct tow_channel_open - a channel to a peer
+ * @size: in: sizeof(struct tow_channel_open); out: bytes filled in
+ * @flags: in: 0
+ * @peer: in: the peer's number, from PEER_CONNECT
+ * @qp: in: which of its data queue pairs, counted from 0, or TOW_CHANNEL_ANY;
+ *	out: which
+ * @channel: out: for tow_sqe.channel
+ * @qps: out: how many data queue pairs there are
+ * @reserved: in: 0
+ */
+struct tow_channel_open {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	peer;
+	__u32		qp;
+	__u32		channel;
+	__u32		qps;
+	__u32		reserved;
+};
+
+/**
+ * TOW_IOCTL_CHANNEL_OPEN - a way to a peer, for a queue's entries
+ *
+ * A call on the queue's descriptor.  The same queue, peer and queue pair give the
+ * same channel; it is there for as long as the queue is.  It stays when the
+ * connection is made anew; if there are fewer queue pairs then, channels share
+ * them.  A peer that is IDLE or DEAD is connected to anew.
+ *
+ * Errors: ENOENT: no such peer; EINVAL: @qp is beyond its queue pairs; ESTALE:
+ * that life of the peer is over; EPERM: the client has ended; ENOSPC:
+ * TOW_CHANNELS_MAX are open; ENOMEM; and those of PEER_CONNECT.
+ */
+#define TOW_IOCTL_CHANNEL_OPEN	_IO(TOW_IOCTL_TYPE, TOW_CMD_CHANNEL_OPEN)
+
+/**
+ * struct tow_enter - submit entries, and wait for completions
+ * @size: in: sizeof(struct tow_enter)
+ * @flags: in: 0
+ * @to_submit: in: entries to take, at most; those between sq_head and sq_tail
+ *	are there to be taken
+ * @min_complete: in: completions to wait for: until as many are there that the
+ *	program has not dealt with; 0: not at all.  At most the entries of the
+ *	completion ring
+ * @timeout_us: in: how long to wait, in microseconds; TOW_WAIT_FOREVER
+ * @reserved: in: 0
+ */
+struct tow_enter {
+	__u32		size;
+	__u32		flags;
+	__u32		to_submit;
+	__u32		min_complete;
+	__u32		timeout_us;
+	__u32		reserved;
+};
+
+/**
+ * TOW_IOCTL_ENTER - submit entries, and wait for completions
+ *
+ * A call on the queue's descriptor.  Answers the number of entries that were
+ * taken, which is less than @to_submit if there were no more, or if there was no
+ * room for more completions.  If one was taken, that number is the answer also
+ * where waiting ends with one of the errors below.
+ *
+ * Errors: EBUSY: none was taken, as there is no room for its completion;
+ * ETIMEDOUT: none was to be taken, and there were not enough completions in
+ * time; EINTR: the same, and a signal came; EINVAL: @min_complete is beyond the
+ * completion ring; EPERM: the client has ended.
+ */
+#define TOW_IOCTL_ENTER		_IO(TOW_IOCTL_TYPE, TOW_CMD_ENTER)
 
 #endif /* _UAPI_TOWLINE_H */

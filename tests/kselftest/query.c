@@ -380,7 +380,8 @@ static bool is_command(int nr)
 	return nr <= TOW_CMD_JOIN ||
 	       (nr >= TOW_CMD_REGION_CREATE && nr <= TOW_CMD_REGION_IMPORT_DMABUF) ||
 	       (nr >= TOW_CMD_PEER_CONNECT && nr <= TOW_CMD_PEER_LIST) ||
-	       (nr >= TOW_CMD_EXPORT && nr <= TOW_CMD_RELEASE);
+	       (nr >= TOW_CMD_EXPORT && nr <= TOW_CMD_RELEASE) ||
+	       nr == TOW_CMD_QUEUE_CREATE;
 }
 
 TEST_F(query, unknown_calls_are_enotty)

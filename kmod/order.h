@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * In what order a queue's entries begin: chains and fences.
+ *
+ * Knows nothing of what entries do, and takes no lock; its user has one.
+ */
+#ifndef TOW_ORDER_H
+#define TOW_ORDER_H
+
+#include <linux/types.h>
+
+/**
+ * struct tow_step - an entry, as far as its order goes
+ * @next: the next one of its chain; NULL: it is the last
+ * @later: of a chain's first: the chain after it; of others, the next one that
+ *	may begin
+ * @fence: of a chain's first: the chain begins when all before it has ended
+ * @failures: of a fenced chain's first: tow_order.failures when it was added
+ *
+ * Who adds a chain sets @next and @fence.
+ */
+struct tow_step {
+	struct tow_step	*next;
+	struct tow_step	*later;
+	bool		fence;
+	u32		failures;
+};
+
+/**
+ * struct tow_steps - steps one after the other
+ * @first: NULL: there are none
+ * @end: where the next one goes
+ */
+struct tow_steps {
+	struct tow_step	*first;
+	struct tow_step	**end;
+};
+
+/**
+ * struct tow_order - what is to begin
+ * @chains: those that have not begun, oldest first
+ * @ready: steps whose chain goes on with them
+ * @active: chains that have begun and not ended
+ * @failures: steps that have failed, wrapping around
+ */
+struct tow_order {
+	struct tow_steps	chains;
+	struct tow_steps	ready;
+	u32			active;
+	u32			failures;
+};
+
+void tow_order_init(struct tow_order *order);
+void tow_order_add(struct tow_order *order, struct tow_step *chain);
+struct tow_step *tow_order_next(struct tow_order *order, bool *cancel);
+void tow_order_done(struct tow_order *order, struct tow_step *step,
+		    bool failed);
+
+#endif /* TOW_ORDER_H */

@@ -1,0 +1,631 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Queues: made, mapped, and ended.
+ *
+ * A queue's descriptor is a file of its own.  The queue ends with that file or
+ * with its client, whichever comes first; its memory stays until the last entry
+ * has completed, which may be later than both.
+ */
+#include <linux/anon_inodes.h>
+#include <linux/compat.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "client.h"
+#include "compat.h"
+#include "device.h"
+#include "link.h"
+#include "queue.h"
+#include "session.h"
+#include "trace.h"
+
+/* Published sizes: of the first version that had the structure, for ever. */
+#define TOW_QUEUE_PUBLISHED	40
+#define TOW_CHANNEL_PUBLISHED	32
+
+/* What may be on its way on one queue pair, to begin with. */
+#define TOW_INFLIGHT_BYTES	SZ_2M
+
+/* ---- memory --------------------------------------------------------------- */
+
+static u64 tow_queue_sqes_offset(void)
+{
+	return sizeof(struct tow_ring);
+}
+
+static u64 tow_queue_cqes_offset(const struct tow_queue *queue)
+{
+	return tow_queue_sqes_offset() +
+	       (u64)queue->sq_entries * sizeof(struct tow_sqe);
+}
+
+static u64 tow_queue_map_bytes(const struct tow_queue *queue)
+{
+	return PAGE_ALIGN(tow_queue_cqes_offset(queue) +
+			  (u64)queue->cq_entries * sizeof(struct tow_cqe));
+}
+
+static void tow_queue_free_ring(struct tow_queue *queue)
+{
+	unsigned int i;
+
+	vunmap(queue->ring);
+	for (i = 0; queue->pages && i < queue->page_count; i++) {
+		if (queue->pages[i])
+			__free_page(queue->pages[i]);
+	}
+	kvfree(queue->pages);
+}
+
+/* Charged to the cgroup, page by page, which vmalloc_user() would not do. */
+static int tow_queue_make_ring(struct tow_queue *queue)
+{
+	unsigned int i;
+
+	queue->page_count = tow_queue_map_bytes(queue) >> PAGE_SHIFT;
+	queue->pages = kvcalloc(queue->page_count, sizeof(*queue->pages),
+				GFP_KERNEL_ACCOUNT);
+	if (!queue->pages)
+		return -ENOMEM;
+	for (i = 0; i < queue->page_count; i++) {
+		queue->pages[i] = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+		if (!queue->pages[i])
+			return -ENOMEM;
+	}
+	queue->ring = vmap(queue->pages, queue->page_count,
+			   VM_MAP | VM_USERMAP, PAGE_KERNEL);
+	if (!queue->ring)
+		return -ENOMEM;
+	queue->sqes = (void *)queue->ring + tow_queue_sqes_offset();
+	queue->cqes = (void *)queue->ring + tow_queue_cqes_offset(queue);
+	return 0;
+}
+
+static int tow_queue_make_entries(struct tow_queue *queue)
+{
+	u32 i;
+
+	queue->entries = kvcalloc(queue->cq_entries, sizeof(*queue->entries),
+				  GFP_KERNEL_ACCOUNT);
+	if (!queue->entries)
+		return -ENOMEM;
+	for (i = queue->cq_entries; i--; ) {
+		queue->entries[i].queue = queue;
+		queue->entries[i].free = queue->free;
+		queue->free = &queue->entries[i];
+	}
+	return 0;
+}
+
+/* ---- life ----------------------------------------------------------------- */
+
+static void tow_queue_free(struct tow_queue *queue)
+{
+	struct tow_flow *flow;
+	unsigned long number;
+
+	xa_for_each(&queue->flows, number, flow) {
+		tow_flow_cleanup(flow);
+		kfree(flow);
+	}
+	xa_destroy(&queue->flows);
+	if (queue->cq)
+		tow_cq_unref(queue->cq);
+	kvfree(queue->entries);
+	tow_queue_free_ring(queue);
+	tow_uncharge(&queue->charge);
+	mutex_destroy(&queue->submit);
+	tow_process_put(queue->process);
+	tow_device_put(queue->dev);
+	kfree(queue);
+}
+
+static void tow_queue_release(struct kref *refs)
+{
+	struct tow_queue *queue = container_of(refs, struct tow_queue, refs);
+	struct tow_queues *queues = &queue->dev->queues;
+
+	mutex_lock(&queues->lock);
+	list_del(&queue->link);
+	mutex_unlock(&queues->lock);
+	trace_tow_queue_end(queue);
+	tow_stat_dec(queue->dev, TOW_STAT_QUEUES);
+	tow_queue_free(queue);
+}
+
+/**
+ * tow_queue_put - give a reference back
+ * @queue: the queue; may be gone afterwards.  May sleep
+ */
+void tow_queue_put(struct tow_queue *queue)
+{
+	kref_put(&queue->refs, tow_queue_release);
+}
+
+/* Of the device's list from here on. */
+static int tow_queue_publish(struct tow_queue *queue)
+{
+	struct tow_queues *queues = &queue->dev->queues;
+	int ret = 0;
+
+	mutex_lock(&queues->lock);
+	if (queues->stopped)
+		ret = -ENODEV;
+	else
+		list_add_tail(&queue->link, &queues->list);
+	mutex_unlock(&queues->lock);
+	if (!ret)
+		tow_stat_inc(queue->dev, TOW_STAT_QUEUES);
+	return ret;
+}
+
+/* The client has it from here on, with a reference. */
+static int tow_queue_give(struct tow_queue *queue, struct tow_client *client)
+{
+	int ret = 0;
+
+	mutex_lock(&client->lock);
+	if (client->ended) {
+		ret = -EPERM;
+	} else {
+		kref_get(&queue->refs);
+		queue->client = client;
+		list_add_tail(&queue->client_link, &client->queues);
+	}
+	mutex_unlock(&client->lock);
+	return ret;
+}
+
+/* Called with @submit held.  Return: the client's reference is the caller's. */
+static bool tow_queue_take_away(struct tow_queue *queue)
+{
+	struct tow_client *client = queue->client;
+	bool had;
+
+	if (!client)
+		return false;
+	mutex_lock(&client->lock);
+	had = !list_empty(&queue->client_link);
+	list_del_init(&queue->client_link);
+	mutex_unlock(&client->lock);
+	/* Else whoever ends the client has taken it, and waits for @submit. */
+	if (had)
+		queue->client = NULL;
+	return had;
+}
+
+static struct tow_queue *tow_client_take_queue(struct tow_client *client)
+{
+	struct tow_queue *queue;
+
+	mutex_lock(&client->lock);
+	queue = list_first_entry_or_null(&client->queues, struct tow_queue,
+					 client_link);
+	if (queue)
+		list_del_init(&queue->client_link);
+	mutex_unlock(&client->lock);
+	return queue;
+}
+
+/**
+ * tow_queue_client_end - a client's queues end
+ * @client: the client, ended.  Perhaps called by two at once
+ *
+ * Waits for calls that take entries, not for entries.
+ */
+void tow_queue_client_end(struct tow_client *client)
+{
+	struct tow_queue *queue;
+
+	while ((queue = tow_client_take_queue(client))) {
+		mutex_lock(&queue->submit);
+		queue->client = NULL;
+		mutex_unlock(&queue->submit);
+		tow_queue_end(queue, -ECANCELED);
+		tow_queue_put(queue);
+	}
+}
+
+/* ---- the device's --------------------------------------------------------- */
+
+/**
+ * tow_queues_init - prepare the structure
+ * @queues: zeroed memory inside a tow_device
+ */
+void tow_queues_init(struct tow_queues *queues)
+{
+	mutex_init(&queues->lock);
+	INIT_LIST_HEAD(&queues->list);
+	queues->inflight_bytes = TOW_INFLIGHT_BYTES;
+}
+
+static struct tow_queue *tow_queues_next(struct tow_queues *queues)
+{
+	struct tow_queue *queue;
+
+	mutex_lock(&queues->lock);
+	queues->stopped = true;
+	list_for_each_entry(queue, &queues->list, link) {
+		if (!READ_ONCE(queue->gone) &&
+		    kref_get_unless_zero(&queue->refs)) {
+			queue->gone = true;
+			mutex_unlock(&queues->lock);
+			return queue;
+		}
+	}
+	mutex_unlock(&queues->lock);
+	return NULL;
+}
+
+/**
+ * tow_queues_stop - the device is going: nothing begins any more
+ * @queues: the device's queues
+ *
+ * Wakes whoever waits.  What is on its way ends with its connection.
+ */
+void tow_queues_stop(struct tow_queues *queues)
+{
+	struct tow_queue *queue;
+
+	while ((queue = tow_queues_next(queues))) {
+		tow_queue_end(queue, -ENODEV);
+		tow_queue_put(queue);
+	}
+}
+
+/**
+ * tow_queues_cleanup - undo tow_queues_init()
+ * @queues: the device's queues, all gone
+ */
+void tow_queues_cleanup(struct tow_queues *queues)
+{
+	WARN_ON_ONCE(!list_empty(&queues->list));
+	mutex_destroy(&queues->lock);
+}
+
+/* ---- the descriptor ------------------------------------------------------- */
+
+static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
+			      unsigned int index, u32 *number)
+{
+	struct tow_flow *flow;
+	int ret;
+
+	flow = kzalloc(sizeof(*flow), GFP_KERNEL_ACCOUNT);
+	if (!flow)
+		return -ENOMEM;
+	tow_flow_init(flow, peer, index);
+	ret = xa_alloc(&queue->flows, number, flow,
+		       XA_LIMIT(0, TOW_CHANNELS_MAX - 1), GFP_KERNEL_ACCOUNT);
+	if (ret) {
+		tow_flow_cleanup(flow);
+		kfree(flow);
+		return ret == -EBUSY ? -ENOSPC : ret;
+	}
+	/* It ended meanwhile, and has not seen this one. */
+	if (READ_ONCE(queue->ended))
+		tow_ops_stop(flow, queue->ended);
+	return 0;
+}
+
+static int tow_queue_find_flow(struct tow_queue *queue, struct tow_peer *peer,
+			       unsigned int index, u32 *result)
+{
+	struct tow_flow *flow;
+	unsigned long number;
+
+	xa_for_each(&queue->flows, number, flow) {
+		if (flow->peer == peer && flow->index == index) {
+			*result = number;
+			return 0;
+		}
+	}
+	return tow_queue_add_flow(queue, peer, index, result);
+}
+
+static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,
+			    struct tow_channel_open *call)
+{
+	struct tow_device *dev = queue->dev;
+	struct tow_session *session;
+	int ret;
+
+	ret = tow_peer_use(peer,
+			   READ_ONCE(dev->peers.settings.reconnect_timeout_ms),
+			   &session);
+	if (ret)
+		return ret;
+	call->qps = session->qps;
+	tow_session_put(session);
+	mutex_lock(&queue->submit);
+	if (call->qp == TOW_CHANNEL_ANY)
+		call->qp = queue->next_qp++ % call->qps;
+	if (!queue->client)
+		ret = -EPERM;
+	else if (call->qp >= call->qps)
+		ret = -EINVAL;
+	else
+		ret = tow_queue_find_flow(queue, peer, call->qp,
+					  &call->channel);
+	mutex_unlock(&queue->submit);
+	return ret;
+}
+
+static int tow_queue_open_channel(struct tow_queue *queue, void __user *user)
+{
+	struct tow_channel_open call;
+	struct tow_peer *peer;
+	u32 user_size;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(call) < TOW_CHANNEL_PUBLISHED);
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_CHANNEL_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (call.flags || call.reserved)
+		return -EINVAL;
+	peer = tow_peer_find(queue->dev, call.peer);
+	if (!peer)
+		return -ENOENT;
+	ret = tow_channel_open(queue, peer, &call);
+	tow_peer_put(peer);
+	/* A channel that nobody was told of is found again. */
+	return ret ?: tow_file_copy_out(user, &call, sizeof(call), user_size);
+}
+
+static long tow_queue_ioctl(struct file *file, unsigned int cmd,
+			    unsigned long arg)
+{
+	struct tow_queue *queue = file->private_data;
+	void __user *user = (void __user *)arg;
+
+	if (tow_device_going(queue->dev))
+		return -ENODEV;
+	if (cmd != TOW_IOCTL_ENTER && cmd != TOW_IOCTL_CHANNEL_OPEN)
+		return -ENOTTY;
+	if (!tow_process_is_current(queue->process))
+		return -EPERM;
+	if (cmd == TOW_IOCTL_ENTER)
+		return tow_queue_enter(queue, user);
+	return tow_queue_open_channel(queue, user);
+}
+
+static int tow_queue_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct tow_queue *queue = file->private_data;
+
+	if (!tow_process_is_current(queue->process))
+		return -EPERM;
+	if (vma->vm_pgoff || !(vma->vm_flags & VM_SHARED) ||
+	    vma->vm_end - vma->vm_start != tow_queue_map_bytes(queue))
+		return -EINVAL;
+	/* Data, never a program. */
+	if (vma->vm_flags & VM_EXEC)
+		return -EINVAL;
+	tow_vm_flags_clear(vma, VM_MAYEXEC);
+	tow_vm_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	return remap_vmalloc_range(vma, queue->ring, 0);
+}
+
+static __poll_t tow_queue_poll(struct file *file, poll_table *table)
+{
+	struct tow_queue *queue = file->private_data;
+	__poll_t events = 0;
+
+	WRITE_ONCE(queue->polled, true);
+	poll_wait(file, &queue->wait, table);
+	/* Pairs with tow_queue_should_wake(). */
+	smp_mb();
+	if (tow_queue_completions(queue))
+		events |= EPOLLIN | EPOLLRDNORM;
+	if (READ_ONCE(queue->ended))
+		events |= EPOLLERR | EPOLLHUP;
+	return events;
+}
+
+static int tow_queue_close(struct inode *inode, struct file *file)
+{
+	struct tow_queue *queue = file->private_data;
+	bool had;
+
+	mutex_lock(&queue->submit);
+	had = tow_queue_take_away(queue);
+	mutex_unlock(&queue->submit);
+	tow_queue_end(queue, -ECANCELED);
+	if (had)
+		tow_queue_put(queue);
+	tow_queue_put(queue);
+	return 0;
+}
+
+static const struct file_operations tow_queue_fops = {
+	.owner		= THIS_MODULE,
+	.release	= tow_queue_close,
+	.unlocked_ioctl	= tow_queue_ioctl,
+	.compat_ioctl	= compat_ptr_ioctl,
+	.mmap		= tow_queue_mmap,
+	.poll		= tow_queue_poll,
+	.llseek		= noop_llseek,
+};
+
+/* ---- the call ------------------------------------------------------------- */
+
+static struct tow_queue *tow_queue_alloc(struct tow_client *client)
+{
+	struct tow_queue *queue;
+	struct tow_process *process;
+
+	queue = kzalloc(sizeof(*queue), GFP_KERNEL_ACCOUNT);
+	if (!queue)
+		return ERR_PTR(-ENOMEM);
+	process = tow_process_get();
+	if (IS_ERR(process)) {
+		kfree(queue);
+		return ERR_CAST(process);
+	}
+	queue->process = process;
+	queue->dev = client->dev;
+	kref_get(&queue->dev->refs);
+	kref_init(&queue->refs);
+	INIT_LIST_HEAD(&queue->link);
+	INIT_LIST_HEAD(&queue->client_link);
+	xa_init_flags(&queue->flows, XA_FLAGS_ALLOC);
+	mutex_init(&queue->submit);
+	spin_lock_init(&queue->lock);
+	tow_order_init(&queue->order);
+	queue->wanted = U32_MAX;
+	init_waitqueue_head(&queue->wait);
+	return queue;
+}
+
+static struct tow_queue *tow_queue_new(struct tow_client *client,
+				       const struct tow_queue_create *call)
+{
+	const u64 amount[TOW_RESOURCES] = {
+		[TOW_RES_QUEUE_ENTRIES] = call->cq_entries,
+	};
+	struct tow_queue *queue;
+	int ret;
+
+	queue = tow_queue_alloc(client);
+	if (IS_ERR(queue))
+		return queue;
+	queue->sq_entries = call->sq_entries;
+	queue->cq_entries = call->cq_entries;
+	ret = tow_charge(&queue->charge, client->account, amount);
+	if (!ret)
+		ret = tow_queue_make_ring(queue);
+	if (!ret)
+		ret = tow_queue_make_entries(queue);
+	if (!ret)
+		ret = tow_queue_publish(queue);
+	if (ret) {
+		tow_queue_free(queue);
+		return ERR_PTR(ret);
+	}
+	return queue;
+}
+
+static int tow_queue_check_sizes(struct tow_queue_create *call)
+{
+	if (!call->sq_entries || call->sq_entries > TOW_SQ_ENTRIES_MAX)
+		return -EINVAL;
+	if (!call->cq_entries)
+		call->cq_entries = 2 * call->sq_entries;
+	if (call->cq_entries < call->sq_entries ||
+	    call->cq_entries > TOW_CQ_ENTRIES_MAX)
+		return -EINVAL;
+	call->sq_entries = roundup_pow_of_two(call->sq_entries);
+	call->cq_entries = roundup_pow_of_two(call->cq_entries);
+	return 0;
+}
+
+static bool tow_queue_has_atomics(struct tow_device *dev, bool *result)
+{
+	if (!tow_device_enter(dev))
+		return false;
+	*result = dev->ibdev->attrs.atomic_cap != IB_ATOMIC_NONE;
+	tow_device_leave(dev);
+	return true;
+}
+
+/* The descriptor is not installed yet. */
+static int tow_queue_make_file(struct tow_queue *queue, struct file **file)
+{
+	int fd = get_unused_fd_flags(O_CLOEXEC);
+
+	if (fd < 0)
+		return fd;
+	*file = anon_inode_getfile("[towline-queue]", &tow_queue_fops, queue,
+				   O_RDWR | O_CLOEXEC);
+	if (IS_ERR(*file)) {
+		put_unused_fd(fd);
+		return PTR_ERR(*file);
+	}
+	return fd;
+}
+
+static int tow_queue_answer(struct tow_queue *queue,
+			    struct tow_queue_create *call, void __user *user,
+			    u32 user_size)
+{
+	struct file *file;
+	int ret;
+
+	call->map_bytes = tow_queue_map_bytes(queue);
+	call->sqes_offset = tow_queue_sqes_offset();
+	call->cqes_offset = tow_queue_cqes_offset(queue);
+	call->fd = tow_queue_make_file(queue, &file);
+	if (call->fd < 0) {
+		ret = call->fd;
+		goto err_end;
+	}
+	ret = tow_file_copy_out(user, call, sizeof(*call), user_size);
+	if (ret) {
+		put_unused_fd(call->fd);
+		/* Ends it: the file has the caller's reference. */
+		fput(file);
+		return ret;
+	}
+	fd_install(call->fd, file);
+	return 0;
+
+err_end:
+	mutex_lock(&queue->submit);
+	if (tow_queue_take_away(queue))
+		tow_queue_put(queue);
+	mutex_unlock(&queue->submit);
+	tow_queue_put(queue);
+	return ret;
+}
+
+/**
+ * tow_queue_call - QUEUE_CREATE
+ * @client: who calls; it was checked that he may
+ * @user: struct tow_queue_create
+ *
+ * Return: 0 or a negative errno.
+ */
+int tow_queue_call(struct tow_client *client, void __user *user)
+{
+	struct tow_queue_create call;
+	struct tow_queue *queue;
+	u32 user_size;
+	bool atomics;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(call) < TOW_QUEUE_PUBLISHED);
+	BUILD_BUG_ON(sizeof(struct tow_ring) != 256);
+	BUILD_BUG_ON(sizeof(struct tow_cqe) != 16);
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_QUEUE_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (call.flags || call.reserved)
+		return -EINVAL;
+	ret = tow_queue_check_sizes(&call);
+	if (ret)
+		return ret;
+	if (!tow_queue_has_atomics(client->dev, &atomics))
+		return -ENODEV;
+	queue = tow_queue_new(client, &call);
+	if (IS_ERR(queue))
+		return PTR_ERR(queue);
+	queue->atomics = atomics;
+	trace_tow_queue_create(queue);
+	ret = tow_queue_give(queue, client);
+	if (ret) {
+		tow_queue_put(queue);
+		return ret;
+	}
+	return tow_queue_answer(queue, &call, user, user_size);
+}

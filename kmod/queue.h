@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Queues: rings of operations that a program and the kernel share.
+ *
+ *	queue.c		making a queue, its descriptor, its end
+ *	submit.c	ENTER: entries are taken, checked, and waited for
+ *	entry.c		an entry from its beginning to its completion
+ *	order.c		which entry may begin
+ *	ops.c		entries that are on their way to a peer
+ *
+ * Documentation/design/rings.md says who holds what.
+ */
+#ifndef TOW_QUEUE_H
+#define TOW_QUEUE_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/wait.h>
+#include <linux/xarray.h>
+
+#include "limits.h"
+#include "ops.h"
+#include "order.h"
+#include "uapi/towline.h"
+
+struct page;
+struct tow_client;
+struct tow_cq;
+struct tow_device;
+struct tow_process;
+struct tow_queue;
+struct tow_region;
+struct tow_remote;
+
+/**
+ * struct tow_entry - an entry that was taken and has not completed
+ * @step: its place in the order
+ * @free: nobody has it: the next such one
+ * @op: what is on its way, if it is an operation on a remote range
+ * @queue: whose
+ * @user_data: as the program said
+ * @opcode: as the program said
+ * @flags: as the program said
+ * @error: it must not begin: why
+ */
+struct tow_entry {
+	union {
+		struct tow_step		step;
+		struct tow_entry	*free;
+	};
+	struct tow_op		op;
+	struct tow_queue	*queue;
+	u64			user_data;
+	u8			opcode;
+	u8			flags;
+	int			error;
+};
+
+/**
+ * struct tow_queue - a queue
+ * @refs: held by its descriptor, by its client until that ends, and by each entry
+ *	that has not completed
+ * @dev: the device, with a reference
+ * @link: in tow_queues.list
+ * @gone: tow_queues_stop() has dealt with it; under tow_queues.lock
+ * @sq_entries: of the submission ring
+ * @cq_entries: of the completion ring; entries that may be in flight
+ * @charge: for the latter
+ * @atomics: the device has them
+ * @process: the client's
+ * @pages: the rings' memory
+ * @page_count: how many
+ * @ring: the same, mapped; the program writes to it whenever it likes
+ * @sqes: the submission ring in it
+ * @cqes: the completion ring in it
+ * @entries: as many as @cq_entries
+ * @flows: its channels: struct tow_flow by number; they stay; made under @submit
+ * @next_qp: the queue pair for who does not care; under @submit
+ * @submit: held by whoever takes entries; protects @client, too
+ * @client: whose; NULL: it has ended
+ * @client_link: in tow_client.queues, under tow_client.lock
+ * @sq_head: entries that were taken
+ *
+ * @lock: protects what follows; in process context only
+ * @order: what is to begin
+ * @running: somebody is at it
+ * @ended: nothing begins any more: why, a negative errno; 0: it does
+ * @free: entries that nobody has
+ * @busy: those that somebody has
+ * @cq_tail: completions that were written
+ * @waiters: calls that wait
+ * @wanted: completions that the least demanding of them waits for
+ * @polled: poll(2) was called: one completion is enough
+ * @cq: where the last operation completes, with a reference; or NULL
+ * @wait: woken when there are @wanted completions, and when it ends
+ */
+struct tow_queue {
+	struct kref		refs;
+	struct tow_device	*dev;
+	struct list_head	link;
+	bool			gone;
+	u32			sq_entries;
+	u32			cq_entries;
+	struct tow_charge	charge;
+	bool			atomics;
+	struct tow_process	*process;
+	struct page		**pages;
+	unsigned int		page_count;
+	struct tow_ring		*ring;
+	struct tow_sqe		*sqes;
+	struct tow_cqe		*cqes;
+	struct tow_entry	*entries;
+	struct xarray		flows;
+	unsigned int		next_qp;
+	/* protects flows, next_qp, client, sq_head */
+	struct mutex		submit;
+	struct tow_client	*client;
+	struct list_head	client_link;
+	u32			sq_head;
+
+	/* protects everything below */
+	spinlock_t		lock;
+	struct tow_order	order;
+	bool			running;
+	int			ended;
+	struct tow_entry	*free;
+	u32			busy;
+	u32			cq_tail;
+	unsigned int		waiters;
+	u32			wanted;
+	bool			polled;
+	struct tow_cq		*cq;
+	wait_queue_head_t	wait;
+};
+
+/**
+ * struct tow_queues - a device's queues
+ * @lock: protects @list and @stopped
+ * @list: all of them, without a reference
+ * @stopped: the device is going
+ * @inflight_bytes: what may be on its way on one queue pair; a file in sysfs,
+ *	read with READ_ONCE()
+ */
+struct tow_queues {
+	/* protects list, stopped */
+	struct mutex		lock;
+	struct list_head	list;
+	bool			stopped;
+	u32			inflight_bytes;
+};
+
+/* queue.c */
+void tow_queues_init(struct tow_queues *queues);
+void tow_queues_stop(struct tow_queues *queues);
+void tow_queues_cleanup(struct tow_queues *queues);
+void tow_queue_client_end(struct tow_client *client);
+void tow_queue_put(struct tow_queue *queue);
+int tow_queue_call(struct tow_client *client, void __user *user);
+
+/* submit.c */
+long tow_queue_enter(struct tow_queue *queue, void __user *user);
+
+/* entry.c */
+u32 tow_queue_completions(struct tow_queue *queue);
+u32 tow_entries_take(struct tow_queue *queue, u32 count,
+		     struct tow_entry **first);
+void tow_entry_complete(struct tow_entry *entry, int status);
+void tow_queue_run(struct tow_queue *queue);
+void tow_queue_end(struct tow_queue *queue, int error);
+
+#endif /* TOW_QUEUE_H */

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * ENTER: entries are taken from the submission ring, checked, and waited for.
+ *
+ * The program may write to the ring at any time.  Each entry is copied once, and
+ * only the copy is looked at; of the indices only the program's are read, and
+ * believed no further than they can be true.
+ */
+#include <linux/hrtimer.h>
+#include <linux/ktime.h>
+#include <linux/sched/signal.h>
+
+#include "client.h"
+#include "device.h"
+#include "link.h"
+#include "queue.h"
+#include "remote.h"
+
+#define TOW_ENTER_PUBLISHED	24
+
+#define TOW_SQE_FLAGS		(TOW_SQE_FENCE | TOW_SQE_LINK | TOW_SQE_SILENT)
+
+/* How long a call looks for completions by itself before it sleeps. */
+#define TOW_LOOK_US		20
+
+/* ---- taking --------------------------------------------------------------- */
+
+static bool tow_sqe_is_atomic(const struct tow_sqe *sqe)
+{
+	return sqe->opcode == TOW_OP_FETCH_ADD ||
+	       sqe->opcode == TOW_OP_COMPARE_SWAP;
+}
+
+/* Does it have what its opcode does not use? */
+static bool tow_sqe_well_formed(const struct tow_sqe *sqe)
+{
+	if (sqe->flags & ~TOW_SQE_FLAGS || sqe->reserved)
+		return false;
+	switch (sqe->opcode) {
+	case TOW_OP_NOP:
+		return !sqe->channel && !sqe->region && !sqe->offset &&
+		       !sqe->remote && !sqe->remote_offset && !sqe->bytes &&
+		       !sqe->operand;
+	case TOW_OP_WRITE:
+	case TOW_OP_READ:
+		return !sqe->operand;
+	case TOW_OP_FETCH_ADD:
+		return !sqe->compare;
+	case TOW_OP_COMPARE_SWAP:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Our side of an operation: may it, and is there so much? */
+static int tow_entry_check_region(const struct tow_entry *entry,
+				  const struct tow_region *region, u32 flags)
+{
+	const struct tow_op *op = &entry->op;
+	u64 size = max(region->bytes, region->map_bytes);
+
+	if (entry->opcode != TOW_OP_WRITE &&
+	    (flags | region->flags) & TOW_REGION_READONLY)
+		return -EACCES;
+	if (op->bytes > size || op->offset > size - op->bytes)
+		return -ERANGE;
+	return 0;
+}
+
+/* Called with @submit held, of a queue whose client is there. */
+static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe)
+{
+	struct tow_queue *queue = entry->queue;
+	struct tow_op *op = &entry->op;
+	u32 flags;
+	int ret;
+
+	if (tow_sqe_is_atomic(sqe) && !queue->atomics)
+		return -EOPNOTSUPP;
+	op->flow = xa_load(&queue->flows, sqe->channel);
+	if (!op->flow)
+		return -EBADF;
+	op->region = tow_client_get_region(queue->client, sqe->region, &flags);
+	if (!op->region)
+		return -EBADF;
+	op->remote = tow_client_get_remote(queue->client, sqe->remote);
+	if (!op->remote)
+		return -EBADF;
+	ret = tow_entry_check_region(entry, op->region, flags);
+	return ret ?: tow_ops_check(op);
+}
+
+static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe)
+{
+	struct tow_op *op = &entry->op;
+
+	entry->step.next = NULL;
+	entry->step.fence = sqe->flags & TOW_SQE_FENCE;
+	entry->user_data = sqe->user_data;
+	entry->opcode = sqe->opcode;
+	entry->flags = sqe->flags;
+	op->region = NULL;
+	op->remote = NULL;
+	if (!tow_sqe_well_formed(sqe)) {
+		entry->error = -EINVAL;
+		return;
+	}
+	entry->error = 0;
+	if (sqe->opcode == TOW_OP_NOP)
+		return;
+	op->opcode = sqe->opcode;
+	op->offset = sqe->offset;
+	op->remote_offset = sqe->remote_offset;
+	op->bytes = tow_sqe_is_atomic(sqe) ? sizeof(u64) : sqe->bytes;
+	op->operand = sqe->operand;
+	op->compare = sqe->compare;
+	entry->error = tow_entry_find(entry, sqe);
+}
+
+/* Called with @submit held: the copy, each word of it read once. */
+static void tow_sqe_read(struct tow_queue *queue, struct tow_sqe *sqe)
+{
+	const u64 *from = (const u64 *)&queue->sqes[queue->sq_head &
+						    (queue->sq_entries - 1)];
+	u64 *to = (u64 *)sqe;
+	unsigned int i;
+
+	BUILD_BUG_ON(sizeof(*sqe) != 64);
+
+	for (i = 0; i < sizeof(*sqe) / sizeof(u64); i++)
+		to[i] = READ_ONCE(from[i]);
+}
+
+/**
+ * struct tow_taking - entries that are being taken
+ * @chains: those that are complete, linked by @later
+ * @end: where the next one goes
+ * @first: of the chain that is not complete yet; NULL: there is none
+ * @last: of the same
+ * @bad: it has an entry as it must not be
+ */
+struct tow_taking {
+	struct tow_step		*chains;
+	struct tow_step		**end;
+	struct tow_entry	*first;
+	struct tow_entry	*last;
+	bool			bad;
+};
+
+static void tow_taking_close(struct tow_taking *taking)
+{
+	struct tow_step *step;
+
+	if (!taking->first)
+		return;
+	for (step = &taking->first->step; step && taking->bad;
+	     step = step->next) {
+		struct tow_entry *entry = container_of(step, struct tow_entry,
+						       step);
+
+		if (!entry->error)
+			entry->error = -ECANCELED;
+	}
+	taking->first->step.later = NULL;
+	*taking->end = &taking->first->step;
+	taking->end = &taking->first->step.later;
+	taking->first = NULL;
+	taking->bad = false;
+}
+
+static void tow_taking_add(struct tow_taking *taking, struct tow_entry *entry)
+{
+	if (taking->first) {
+		taking->last->step.next = &entry->step;
+		taking->first->step.fence |= entry->step.fence;
+	} else {
+		taking->first = entry;
+	}
+	taking->last = entry;
+	taking->bad |= entry->error;
+	if (!(entry->flags & TOW_SQE_LINK))
+		tow_taking_close(taking);
+}
+
+/* Nobody begins the chains before all are there. */
+static void tow_taking_add_to(struct tow_taking *taking,
+			      struct tow_queue *queue)
+{
+	struct tow_step *chain, *next;
+
+	spin_lock(&queue->lock);
+	for (chain = taking->chains; chain; chain = next) {
+		next = chain->later;
+		tow_order_add(&queue->order, chain);
+	}
+	spin_unlock(&queue->lock);
+}
+
+/* Called with @submit held: take entries.  Return: how many, or -EBUSY. */
+static long tow_queue_take(struct tow_queue *queue, u32 count)
+{
+	struct tow_taking taking = {};
+	struct tow_entry *entry, *next;
+	struct tow_sqe sqe;
+	u32 taken, i;
+
+	taking.end = &taking.chains;
+	/* Pairs with the program's release: the entries are there. */
+	taken = smp_load_acquire(&queue->ring->sq_tail) - queue->sq_head;
+	count = min3(count, taken, queue->sq_entries);
+	taken = tow_entries_take(queue, count, &next);
+	for (i = 0; i < taken; i++) {
+		entry = next;
+		next = entry->free;
+		tow_sqe_read(queue, &sqe);
+		queue->sq_head++;
+		tow_entry_fill(entry, &sqe);
+		tow_taking_add(&taking, entry);
+	}
+	tow_taking_close(&taking);
+	if (!taken)
+		return count ? -EBUSY : 0;
+	/* Now the program may write there again. */
+	smp_store_release(&queue->ring->sq_head, queue->sq_head);
+	tow_taking_add_to(&taking, queue);
+	return taken;
+}
+
+static long tow_queue_submit(struct tow_queue *queue, u32 count)
+{
+	long ret = -EPERM;
+
+	mutex_lock(&queue->submit);
+	if (queue->client)
+		ret = tow_queue_take(queue, count);
+	mutex_unlock(&queue->submit);
+	if (ret > 0)
+		tow_queue_run(queue);
+	return ret;
+}
+
+/* ---- waiting -------------------------------------------------------------- */
+
+static bool tow_queue_has(struct tow_queue *queue, u32 wanted)
+{
+	return tow_queue_completions(queue) >= wanted ||
+	       READ_ONCE(queue->ended);
+}
+
+/* Look where the last operation completes, for a while. */
+static bool tow_queue_look(struct tow_queue *queue, u32 wanted)
+{
+	ktime_t end = ktime_add_us(ktime_get(), TOW_LOOK_US);
+	struct tow_cq *cq;
+
+	spin_lock(&queue->lock);
+	cq = queue->cq;
+	if (cq)
+		tow_cq_ref(cq);
+	spin_unlock(&queue->lock);
+	if (!cq)
+		return tow_queue_has(queue, wanted);
+	tow_cq_look_begin(cq);
+	while (!tow_queue_has(queue, wanted)) {
+		tow_cq_look(cq);
+		if (signal_pending(current) || ktime_after(ktime_get(), end))
+			break;
+		/* Who sends or receives for us may need this processor. */
+		cond_resched();
+		cpu_relax();
+	}
+	tow_cq_look_end(cq);
+	tow_cq_unref(cq);
+	return tow_queue_has(queue, wanted);
+}
+
+static int tow_queue_sleep(struct tow_queue *queue, u32 wanted, u32 timeout_us)
+{
+	u64 ns = (u64)timeout_us * NSEC_PER_USEC;
+	int ret;
+
+	if (timeout_us == TOW_WAIT_FOREVER)
+		ret = wait_event_interruptible(queue->wait,
+					       tow_queue_has(queue, wanted));
+	else
+		ret = wait_event_interruptible_hrtimeout(queue->wait,
+							 tow_queue_has(queue, wanted),
+							 ns_to_ktime(ns));
+	if (ret == -ETIME)
+		return -ETIMEDOUT;
+	return ret ? -EINTR : 0;
+}
+
+/* What a completion must bring to wake somebody; called when one comes or goes. */
+static void tow_queue_count_waiter(struct tow_queue *queue, u32 wanted, int by)
+{
+	spin_lock(&queue->lock);
+	queue->waiters += by;
+	if (!queue->waiters)
+		WRITE_ONCE(queue->wanted, U32_MAX);
+	else if (by > 0 && wanted < queue->wanted)
+		WRITE_ONCE(queue->wanted, wanted);
+	spin_unlock(&queue->lock);
+}
+
+static int tow_queue_wait(struct tow_queue *queue, u32 wanted, u32 timeout_us)
+{
+	int ret = 0;
+
+	if (!tow_queue_has(queue, wanted) && !tow_queue_look(queue, wanted)) {
+		tow_queue_count_waiter(queue, wanted, 1);
+		ret = tow_queue_sleep(queue, wanted, timeout_us);
+		tow_queue_count_waiter(queue, wanted, -1);
+	}
+	if (tow_queue_completions(queue) >= wanted)
+		return 0;
+	if (READ_ONCE(queue->ended))
+		return queue->ended == -ENODEV ? -ENODEV : -EPERM;
+	return ret;
+}
+
+/**
+ * tow_queue_enter - the call
+ * @queue: the queue; the caller's process is its client's
+ * @user: struct tow_enter
+ *
+ * Return: how many entries were taken, or a negative errno; see the contract.
+ */
+long tow_queue_enter(struct tow_queue *queue, void __user *user)
+{
+	struct tow_enter call;
+	u32 user_size;
+	int error;
+	long ret;
+
+	BUILD_BUG_ON(sizeof(call) < TOW_ENTER_PUBLISHED);
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_ENTER_PUBLISHED, user,
+			       &user_size);
+	if (ret)
+		return ret;
+	if (call.flags || call.reserved ||
+	    call.min_complete > queue->cq_entries)
+		return -EINVAL;
+	if (call.to_submit)
+		ret = tow_queue_submit(queue, call.to_submit);
+	if (ret < 0 || !call.min_complete)
+		return ret;
+	error = tow_queue_wait(queue, call.min_complete, call.timeout_us);
+	return ret ?: error;
+}
