@@ -47,9 +47,12 @@ $(eval $(call program_rules,bench))
 # out of sight), and what of the module needs nothing of the kernel; they run
 # under the sanitizers.
 sanitize	:= -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-kmod_sources	:= kmod/peer_state.c
+kmod_sources	:= kmod/order.c kmod/peer_state.c
 unit_sources	:= $(lib_sources) $(kmod_sources) $(filter-out tools/towline.c,$(sort $(wildcard tools/*.c)))
 unit_objects	:= $(unit_sources:%.c=$(OUT)/obj/sanitized/%.o)
+
+# What the kernel's <linux/types.h> has.
+$(OUT)/obj/sanitized/kmod/%.o: private user_flags += -include tests/unit/tow_kernel.h
 
 $(OUT)/obj/sanitized/%.o: %.c $(flags) VERSION | $(public_headers)
 	@mkdir -p $(@D)

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The order in which a queue's entries begin, compiled from the module's own source:
+ * what the contract says of LINK and FENCE, for sequences written down and for
+ * hundreds of thousands that chance brings, each step of which is held against the
+ * rules.
+ */
+#include <string.h>
+
+#include <kselftest.h>
+
+#include "tests/unit/tow_kernel.h"
+#include "kmod/order.h"
+
+#define CHAIN_MAX	5
+#define CHAINS_MAX	24
+#define SEQUENCES	20000
+#define MOVES		60
+
+/* ---- what the rules say of what happens -------------------------------------------- */
+
+enum state { WAITS, RUNS, SUCCEEDED, FAILED, CUT };
+
+/* A chain, and what has become of its steps. */
+struct chain {
+	struct tow_step steps[CHAIN_MAX];
+	enum state states[CHAIN_MAX];
+	unsigned int length;
+	bool fence;
+	bool doomed;		/* one that was there when it was added has failed since */
+};
+
+struct world {
+	struct tow_order order;
+	struct chain chains[CHAINS_MAX];
+	unsigned int count;
+	const char *wrong;	/* the first rule that was broken */
+};
+
+static void expect(struct world *world, bool good, const char *rule)
+{
+	if (!good && !world->wrong)
+		world->wrong = rule;
+}
+
+static bool has_ended(const struct chain *chain)
+{
+	enum state last = chain->states[chain->length - 1];
+
+	return last != WAITS && last != RUNS;
+}
+
+/* The step that is the chain's turn; -1: one of them runs, or all have ended. */
+static int turn_of(const struct chain *chain)
+{
+	for (unsigned int i = 0; i < chain->length; i++) {
+		if (chain->states[i] == RUNS)
+			return -1;
+		if (chain->states[i] == WAITS)
+			return (int)i;
+	}
+	return -1;
+}
+
+static bool has_begun(const struct chain *chain)
+{
+	return chain->states[0] != WAITS;
+}
+
+static bool all_before_ended(const struct world *world, unsigned int number)
+{
+	for (unsigned int i = 0; i < number; i++)
+		if (!has_ended(&world->chains[i]))
+			return false;
+	return true;
+}
+
+/* May the chain's next step begin, as the contract has it? */
+static bool may_begin(const struct world *world, unsigned int number)
+{
+	const struct chain *chain = &world->chains[number];
+
+	if (turn_of(chain) < 0)
+		return false;
+	if (has_begun(chain))
+		return true;
+	for (unsigned int i = 0; i < number; i++)
+		if (!has_begun(&world->chains[i]))
+			return false;
+	return !chain->fence || all_before_ended(world, number);
+}
+
+/* ---- moves -------------------------------------------------------------------------- */
+
+static void begin_world(struct world *world)
+{
+	memset(world, 0, sizeof(*world));
+	tow_order_init(&world->order);
+}
+
+static void add(struct world *world, unsigned int length, bool fence)
+{
+	struct chain *chain = &world->chains[world->count++];
+
+	chain->length = length;
+	chain->fence = fence;
+	for (unsigned int i = 0; i < length; i++) {
+		/* What is not set must not matter. */
+		memset(&chain->steps[i], 0xa5, sizeof(chain->steps[i]));
+		chain->steps[i].next = i + 1 < length ? &chain->steps[i + 1] : NULL;
+		chain->steps[i].fence = !i && fence;
+	}
+	tow_order_add(&world->order, &chain->steps[0]);
+}
+
+static bool find(const struct world *world, const struct tow_step *step, unsigned int *number,
+		 unsigned int *place)
+{
+	for (unsigned int i = 0; i < world->count; i++) {
+		for (unsigned int j = 0; j < world->chains[i].length; j++) {
+			if (step != &world->chains[i].steps[j])
+				continue;
+			*number = i;
+			*place = j;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What begins is what may, and if anything may something does. */
+static struct tow_step *next(struct world *world, bool *cancel)
+{
+	struct tow_step *step = tow_order_next(&world->order, cancel);
+	unsigned int number, place;
+	struct chain *chain;
+
+	if (!step) {
+		for (unsigned int i = 0; i < world->count; i++)
+			expect(world, !may_begin(world, i), "nothing begins, and something may");
+		return NULL;
+	}
+	if (!find(world, step, &number, &place)) {
+		expect(world, false, "a step that there is not");
+		return NULL;
+	}
+	chain = &world->chains[number];
+	expect(world, may_begin(world, number), "it may not begin");
+	expect(world, (int)place == turn_of(chain), "it is not its turn");
+	expect(world, *cancel == (!place && chain->fence && chain->doomed),
+	       "what a fence waited for has failed, or has not");
+	chain->states[place] = RUNS;
+	return step;
+}
+
+/* With a step that fails the rest of its chain ends, unbegun. */
+static void done(struct world *world, struct tow_step *step, bool failed)
+{
+	unsigned int number, place;
+	struct chain *chain;
+
+	if (!find(world, step, &number, &place))
+		return;
+	chain = &world->chains[number];
+	chain->states[place] = failed ? FAILED : SUCCEEDED;
+	for (unsigned int i = place + 1; failed && i < chain->length; i++) {
+		chain->states[i] = CUT;
+		/* It is somebody else's by now. */
+		memset(&chain->steps[i], 0x5a, sizeof(chain->steps[i]));
+	}
+	tow_order_done(&world->order, step, failed);
+	for (unsigned int i = 0; failed && i < world->count; i++)
+		if (!has_begun(&world->chains[i]))
+			world->chains[i].doomed = true;
+}
+
+/* ---- by chance ------------------------------------------------------------------------ */
+
+static uint64_t state = 0x6f72646572;
+
+static unsigned int chance(unsigned int end)
+{
+	state ^= state << 13;
+	state ^= state >> 7;
+	state ^= state << 17;
+	return (unsigned int)(state >> 20) % end;
+}
+
+/* Steps that have begun and not ended. */
+struct running {
+	struct tow_step *steps[CHAINS_MAX];
+	bool cancel[CHAINS_MAX];
+	unsigned int count;
+};
+
+static bool begin_one(struct world *world, struct running *running)
+{
+	bool cancel;
+	struct tow_step *step = next(world, &cancel);
+
+	if (!step || world->wrong)
+		return false;
+	running->steps[running->count] = step;
+	running->cancel[running->count++] = cancel;
+	return true;
+}
+
+static void end_one(struct world *world, struct running *running)
+{
+	unsigned int which = chance(running->count);
+	struct tow_step *step = running->steps[which];
+	bool failed = running->cancel[which] || !chance(6);
+
+	running->count--;
+	running->steps[which] = running->steps[running->count];
+	running->cancel[which] = running->cancel[running->count];
+	done(world, step, failed);
+}
+
+static const char *one_sequence(void)
+{
+	static struct world world;
+	struct running running = { .count = 0 };
+
+	begin_world(&world);
+	for (int i = 0; i < MOVES && !world.wrong; i++) {
+		unsigned int roll = chance(3);
+
+		if (roll == 0 && world.count < CHAINS_MAX)
+			add(&world, 1 + chance(2) * chance(CHAIN_MAX), !chance(4));
+		else if (roll == 1 && running.count)
+			end_one(&world, &running);
+		else
+			begin_one(&world, &running);
+	}
+	/* All of it comes to an end. */
+	while (!world.wrong && (begin_one(&world, &running) || running.count))
+		if (running.count)
+			end_one(&world, &running);
+	expect(&world, all_before_ended(&world, world.count), "a chain that never ends");
+	return world.wrong;
+}
+
+static bool chance_breaks_no_rule(void)
+{
+	for (int i = 0; i < SEQUENCES; i++) {
+		const char *wrong = one_sequence();
+
+		if (!wrong)
+			continue;
+		ksft_print_msg("sequence %d: %s\n", i, wrong);
+		return false;
+	}
+	return true;
+}
+
+/* ---- written down ---------------------------------------------------------------------- */
+
+static bool empty_order_has_nothing(void)
+{
+	struct tow_order order;
+	bool cancel = true;
+
+	tow_order_init(&order);
+	return !tow_order_next(&order, &cancel) && !cancel;
+}
+
+/* Without LINK and FENCE all begin at once, in their order. */
+static bool single_steps_begin_in_order(void)
+{
+	static struct world world;
+	bool cancel;
+
+	begin_world(&world);
+	for (int i = 0; i < 10; i++)
+		add(&world, 1, false);
+	for (int i = 0; i < 10; i++)
+		if (next(&world, &cancel) != &world.chains[i].steps[0] || cancel)
+			return false;
+	return !next(&world, &cancel) && !world.wrong;
+}
+
+static bool chains_go_on_one_by_one(void)
+{
+	static struct world world;
+	bool cancel;
+
+	begin_world(&world);
+	add(&world, 3, false);
+	for (int i = 0; i < 3; i++) {
+		if (next(&world, &cancel) != &world.chains[0].steps[i] ||
+		    next(&world, &cancel))
+			return false;
+		done(&world, &world.chains[0].steps[i], false);
+	}
+	return !next(&world, &cancel) && !world.wrong;
+}
+
+static bool failures_cut_chains(void)
+{
+	static struct world world;
+	bool cancel;
+
+	begin_world(&world);
+	add(&world, 4, false);
+	next(&world, &cancel);
+	done(&world, &world.chains[0].steps[0], false);
+	next(&world, &cancel);
+	done(&world, &world.chains[0].steps[1], true);
+	return !next(&world, &cancel) && world.chains[0].states[2] == CUT &&
+	       world.chains[0].states[3] == CUT && !world.wrong;
+}
+
+/* Those behind it do not begin before it; then they do not wait for it. */
+static bool fences_hold_back(void)
+{
+	static struct world world;
+	bool cancel;
+
+	begin_world(&world);
+	add(&world, 2, false);
+	add(&world, 1, true);
+	add(&world, 1, false);
+	if (next(&world, &cancel) != &world.chains[0].steps[0] || next(&world, &cancel))
+		return false;
+	done(&world, &world.chains[0].steps[0], false);
+	if (next(&world, &cancel) != &world.chains[0].steps[1] || next(&world, &cancel))
+		return false;
+	done(&world, &world.chains[0].steps[1], false);
+	return next(&world, &cancel) == &world.chains[1].steps[0] && !cancel &&
+	       next(&world, &cancel) == &world.chains[2].steps[0] && !world.wrong;
+}
+
+/* A failure before it was added is no concern of it; one after is. */
+static bool fences_behind_failures(void)
+{
+	static struct world world;
+	bool cancel;
+
+	begin_world(&world);
+	add(&world, 1, false);
+	next(&world, &cancel);
+	done(&world, &world.chains[0].steps[0], true);
+	add(&world, 1, true);
+	if (next(&world, &cancel) != &world.chains[1].steps[0] || cancel)
+		return false;
+	add(&world, 2, true);
+	add(&world, 1, true);
+	done(&world, &world.chains[1].steps[0], true);
+	if (next(&world, &cancel) != &world.chains[2].steps[0] || !cancel)
+		return false;
+	done(&world, &world.chains[2].steps[0], true);
+	return next(&world, &cancel) == &world.chains[3].steps[0] && cancel && !world.wrong;
+}
+
+/* However many have failed: the number wraps around. */
+static bool failures_wrap_around(void)
+{
+	static struct world world;
+	bool cancel;
+
+	begin_world(&world);
+	world.order.failures = UINT32_MAX;
+	add(&world, 1, false);
+	add(&world, 1, true);
+	next(&world, &cancel);
+	done(&world, &world.chains[0].steps[0], true);
+	return next(&world, &cancel) == &world.chains[1].steps[0] && cancel &&
+	       world.order.failures == 0 && !world.wrong;
+}
+
+int main(void)
+{
+	ksft_print_header();
+	ksft_set_plan(8);
+	ksft_test_result(empty_order_has_nothing(), "nothing begins where there is nothing\n");
+	ksft_test_result(single_steps_begin_in_order(), "single steps begin in their order\n");
+	ksft_test_result(chains_go_on_one_by_one(), "chains go on one by one\n");
+	ksft_test_result(failures_cut_chains(), "failures cut chains\n");
+	ksft_test_result(fences_hold_back(), "fences hold back\n");
+	ksft_test_result(fences_behind_failures(), "fences know of failures\n");
+	ksft_test_result(failures_wrap_around(), "failures wrap around\n");
+	ksft_test_result(chance_breaks_no_rule(), "chance breaks no rule\n");
+	ksft_finished();
+}
