@@ -4,9 +4,10 @@
  *
  * A request for a control queue pair changes nothing but one of a bounded number
  * of half-open sessions, which end soon, and may push out a session that nobody
- * uses (evict.c): whoever it says it is from, it has not proved that.  Its proof is the first message, AUTH, which lets the node that
- * has it replace what it had before.  Requests for data queue pairs carry a MAC
- * that only the other end of an authenticated session can make.
+ * uses (evict.c): whoever it says it is from, it has not proved that.  Its proof
+ * is the first message, AUTH, which lets the node that has it replace what it had
+ * before.  Requests for data queue pairs carry a MAC that only the other end of an
+ * authenticated session can make.
  *
  * All of this but AUTH happens in the connection manager's handler of the new
  * connection.
