@@ -49,9 +49,10 @@ $(flags): FORCE
 		echo '$(subst ','\'',$(CC) $(user_flags) $(LDFLAGS) $(RPATH))' > $@
 
 # ---- headers: in the tree as they are when installed ----------------------
-public_headers	:= $(OUT)/include/towline/towline.h $(OUT)/include/towline/uapi.h
+lib_headers	:= $(sort $(wildcard libshim/include/towline/*.h))
+public_headers	:= $(lib_headers:libshim/%=$(OUT)/%) $(OUT)/include/towline/uapi.h
 
-$(OUT)/include/towline/towline.h: libshim/include/towline/towline.h
+$(lib_headers:libshim/%=$(OUT)/%): $(OUT)/%: libshim/%
 $(OUT)/include/towline/uapi.h: uapi/towline.h
 $(public_headers):
 	@mkdir -p $(@D)

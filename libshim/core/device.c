@@ -23,11 +23,18 @@
  */
 #define UAPI_VERSION_NEEDED 1
 
+int towi_ioctl(int fd, unsigned long command, void *arg)
+{
+	int ret = ioctl(fd, command, arg);
+
+	if (ret >= 0)
+		return ret;
+	return errno == ENOTTY ? -EPROTONOSUPPORT : -errno;
+}
+
 int towi_call(const struct tow_device *dev, unsigned long command, void *arg)
 {
-	if (!ioctl(dev->fd, command, arg))
-		return 0;
-	return errno == ENOTTY ? -EPROTONOSUPPORT : -errno;
+	return towi_ioctl(dev->fd, command, arg);
 }
 
 static int query_kernel(const struct tow_device *dev, struct tow_query *query)

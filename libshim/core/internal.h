@@ -37,9 +37,12 @@ struct tow_device {
 };
 
 /*
- * A call of the kernel's: 0 or a negative errno.  A call that the kernel does
- * not have is -EPROTONOSUPPORT.
+ * A call of the kernel's: what it answers, 0 for most, or a negative errno.  A call
+ * that the kernel does not have is -EPROTONOSUPPORT.
  */
+int towi_ioctl(int fd, unsigned long command, void *arg);
+
+/* The same on a device. */
 int towi_call(const struct tow_device *dev, unsigned long command, void *arg);
 
 /*

@@ -30,8 +30,9 @@ struct mapping {
 };
 
 struct tow_region {
-	struct tow_device *dev;
+	/* First: tow_handle_of() reads it in programs, too. */
 	uint64_t handle;
+	struct tow_device *dev;
 	/* The process's own memory, or a dma-buf: nothing to map or pass on. */
 	bool imported;
 	/* Protects everything below. */
@@ -67,6 +68,8 @@ struct tow_device *towi_region_device(const struct tow_region *region)
 {
 	return region->dev;
 }
+
+_Static_assert(offsetof(struct tow_region, handle) == 0, "programs read it there");
 
 uint64_t towi_region_handle(const struct tow_region *region)
 {

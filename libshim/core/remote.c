@@ -8,10 +8,13 @@
 #include "internal.h"
 
 struct tow_remote {
-	const struct tow_device *dev;
+	/* First: tow_handle_of() reads it in programs, too. */
 	uint64_t handle;
+	const struct tow_device *dev;
 	uint64_t bytes;
 };
+
+_Static_assert(offsetof(struct tow_remote, handle) == 0, "programs read it there");
 
 TOW_PUBLIC int tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights,
 			   uint32_t timeout_ms, struct tow_remote **remote)

@@ -20,7 +20,7 @@ installed_programs = $(call pairs,$(PREFIX)/bin,$(OUT)/bin/towline)
 installed_libs	= $(call pairs,$(LIBDIR),$(lib_real))
 installed_data	= $(call pairs,$(LIBDIR),$(lib_static)) \
 		  $(call pairs,$(LIBDIR)/pkgconfig,$(OUT)/towline.pc) \
-		  libshim/include/towline/towline.h=$(INCLUDEDIR)/towline/towline.h \
+		  $(call pairs,$(INCLUDEDIR)/towline,$(lib_headers)) \
 		  uapi/towline.h=$(INCLUDEDIR)/towline/uapi.h \
 		  $(foreach s,1 3 4 7,$(call pairs,$(MANDIR)/man$s,$(sort $(wildcard Documentation/man/*.$s)))) \
 		  $(call pairs,$(UDEVDIR),scripts/packaging/60-towline.rules) \

@@ -12,15 +12,23 @@
  * object too, except that nothing may use an object while it is closed or
  * freed, or afterwards.
  *
+ * <towline/queue.h> has the rest: queues, which carry reads and writes to peers, and
+ * what is different about them.
+ *
  *  -E2BIG		the program asks for something newer than what is installed
  *  -EACCES		no permission: for the device file, to write a region
- *			that is read-only, or beyond the rights of an export
+ *			that is read-only, or beyond the rights of an export or a
+ *			remote range
  *  -EADDRNOTAVAIL	this device has no address that leads there
  *  -EAGAIN		not at this moment: the device cannot register memory, the
- *			peer is busy, or names are not resolved; try again
- *  -EBADF		a descriptor is not open
- *  -EBUSY		taken: the region's client lives, or this client is in
- *			another job
+ *			peer is busy, names are not resolved, or nothing has
+ *			completed; try again
+ *  -EBADF		a descriptor is not open; there is no such region, remote
+ *			range or channel of this client
+ *  -EBUSY		taken: the region's client lives, this client is in
+ *			another job, or the queue is full
+ *  -ECANCELED		not begun: what it was to wait for has failed, or its client
+ *			ended
  *  -ECONNREFUSED	no towline listens at that address
  *  -ECONNRESET		the connection to the peer ended meanwhile
  *  -EDQUOT		a limit of this client or its user is reached
@@ -31,6 +39,7 @@
  *			answers there
  *  -EINTR		a signal came while the call waited
  *  -EINVAL		an argument is invalid
+ *  -EIO		the peer's RDMA device refused it
  *  -EKEYREJECTED	the peer's cluster key is another one
  *  -EMFILE		this process has no descriptor left
  *  -ENFILE		the machine has no descriptor left
@@ -53,10 +62,11 @@
  *  -EPROTO		what the peer said makes no sense
  *  -EPROTONOSUPPORT	versions do not fit: the module is older than the
  *			library, or the peer's speaks another language
+ *  -ERANGE		not within the region, or not within the remote range
  *  -ESTALE		what was exported is not any more, or the connection to it
  *			ended
- *  -ETIMEDOUT		nothing came in time: no answer of the peer's, or nobody
- *			exported the name
+ *  -ETIMEDOUT		nothing came in time: no answer of the peer's, nobody
+ *			exported the name, or nothing completed
  *  -EXDEV		the region is another device's, or of an earlier life of
  *			this one
  */

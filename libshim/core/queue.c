@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * Queues and channels: how they are made and ended, and the calls that the inline
+ * functions of <towline/queue.h> cannot do without.
+ *
+ * The kernel does not give a queue's rings to children, which must not touch them.
+ * What programs' inline functions read, struct tow_queue, is in memory that is
+ * zeroes in a child; they find out there, where they would otherwise find the ring
+ * full or empty, and so at no cost.  What the library has to remember about a queue
+ * is behind it, in memory that children do have.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "queue.h"
+
+/* What is a page, on any machine: what is zeroed in children is whole pages. */
+#define WIPED_BYTES	((size_t)64 << 10)
+#define QUEUE_BYTES	(WIPED_BYTES + sizeof(struct towi_queue))
+
+struct channel {
+	struct tow_channel shown;
+	struct channel *next;
+};
+
+struct towi_queue *towi_queue_of(const struct tow_queue *queue)
+{
+	return (struct towi_queue *)((char *)queue + WIPED_BYTES);
+}
+
+/* ---- making, ending ---- */
+
+static struct tow_queue *new_queue(void)
+{
+	void *memory = mmap(NULL, QUEUE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			    -1, 0);
+	struct towi_queue *own;
+
+	if (memory == MAP_FAILED)
+		return NULL;
+	if (madvise(memory, WIPED_BYTES, MADV_WIPEONFORK)) {
+		munmap(memory, QUEUE_BYTES);
+		return NULL;
+	}
+	own = towi_queue_of(memory);
+	own->fd = -1;
+	pthread_mutex_init(&own->lock, NULL);
+	return memory;
+}
+
+static void free_queue(struct tow_queue *queue)
+{
+	struct towi_queue *own = towi_queue_of(queue);
+	struct channel *channel;
+
+	while ((channel = own->channels)) {
+		own->channels = channel->next;
+		free(channel);
+	}
+	free(own->copies);
+	if (own->fd >= 0)
+		close(own->fd);
+	pthread_mutex_destroy(&own->lock);
+	munmap(queue, QUEUE_BYTES);
+}
+
+static int map_rings(struct tow_queue *queue, const struct tow_queue_create *create)
+{
+	struct towi_queue *own = towi_queue_of(queue);
+	void *rings;
+
+	if (create->map_bytes > SIZE_MAX)
+		return -ENOMEM;
+	rings = mmap(NULL, (size_t)create->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, own->fd,
+		     0);
+	if (rings == MAP_FAILED)
+		return -errno;
+	own->map_bytes = (size_t)create->map_bytes;
+	queue->ring = rings;
+	queue->sqes = (struct tow_sqe *)((char *)rings + create->sqes_offset);
+	queue->cqes = (struct tow_cqe *)((char *)rings + create->cqes_offset);
+	queue->sq_entries = create->sq_entries;
+	queue->cq_entries = create->cq_entries;
+	return 0;
+}
+
+TOW_PUBLIC int tow_queue_create(struct tow_device *dev, uint32_t sq_entries, uint32_t cq_entries,
+				struct tow_queue **queue)
+{
+	struct tow_queue_create create = {
+		.size = sizeof(create),
+		.sq_entries = sq_entries,
+		.cq_entries = cq_entries,
+	};
+	struct tow_queue *made;
+	int ret;
+
+	if (!dev || !queue)
+		return -EINVAL;
+	made = new_queue();
+	if (!made)
+		return -ENOMEM;
+	ret = towi_call(dev, TOW_IOCTL_QUEUE_CREATE, &create);
+	if (ret)
+		goto free_made;
+	towi_queue_of(made)->fd = create.fd;
+	towi_queue_of(made)->dev = dev;
+	ret = map_rings(made, &create);
+	if (ret)
+		goto free_made;
+	*queue = made;
+	return 0;
+
+free_made:
+	free_queue(made);
+	return ret;
+}
+
+TOW_PUBLIC void tow_queue_destroy(struct tow_queue *queue)
+{
+	if (!queue)
+		return;
+	/* In a child there is nothing, or something else by now. */
+	if (queue->ring)
+		munmap(queue->ring, towi_queue_of(queue)->map_bytes);
+	free_queue(queue);
+}
+
+TOW_PUBLIC int tow_queue_fd(const struct tow_queue *queue)
+{
+	return queue ? towi_queue_of(queue)->fd : -EINVAL;
+}
+
+/* ---- channels ---- */
+
+/* Called with the lock. */
+static struct channel *find_channel(const struct towi_queue *own, uint32_t number)
+{
+	struct channel *channel;
+
+	for (channel = own->channels; channel; channel = channel->next)
+		if (channel->shown.number == number)
+			break;
+	return channel;
+}
+
+/* The channel that the kernel has opened, once in the list; @fresh is taken or freed. */
+static struct channel *keep_channel(struct tow_queue *queue, const struct tow_channel_open *open,
+				    struct channel *fresh)
+{
+	struct towi_queue *own = towi_queue_of(queue);
+	struct channel *channel;
+
+	pthread_mutex_lock(&own->lock);
+	channel = find_channel(own, open->channel);
+	if (!channel) {
+		channel = fresh;
+		channel->shown.queue = queue;
+		channel->shown.number = open->channel;
+		channel->shown.qp = open->qp;
+		channel->shown.qps = open->qps;
+		channel->next = own->channels;
+		own->channels = channel;
+		fresh = NULL;
+	}
+	pthread_mutex_unlock(&own->lock);
+	free(fresh);
+	return channel;
+}
+
+TOW_PUBLIC int tow_channel_get(struct tow_queue *queue, const struct tow_peer *peer, uint32_t qp,
+			       struct tow_channel **channel)
+{
+	struct tow_channel_open open = { .size = sizeof(open), .qp = qp };
+	struct channel *fresh;
+	int ret;
+
+	if (!queue || !peer || !channel || towi_peer_device(peer) != towi_queue_of(queue)->dev)
+		return -EINVAL;
+	if (!queue->ring)
+		return -EPERM;
+	fresh = malloc(sizeof(*fresh));
+	if (!fresh)
+		return -ENOMEM;
+	open.peer = towi_peer_number(peer);
+	ret = towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_CHANNEL_OPEN, &open);
+	if (ret < 0) {
+		free(fresh);
+		return ret;
+	}
+	*channel = &keep_channel(queue, &open, fresh)->shown;
+	return 0;
+}
+
+/* ---- submitting, waiting ---- */
+
+TOW_PUBLIC int tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint32_t min_complete,
+			       uint32_t timeout_us)
+{
+	struct tow_enter enter = {
+		.size = sizeof(enter),
+		.to_submit = to_submit,
+		.min_complete = min_complete,
+		.timeout_us = timeout_us,
+	};
+
+	return towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_ENTER, &enter);
+}
+
+/* Are there so many?  As the other side of the queue may be another thread's, asks the ring. */
+static int has_completions(const struct tow_queue *queue, uint32_t count)
+{
+	return tow_load_acquire(&queue->ring->cq_tail) -
+	       tow_load_acquire(&queue->ring->cq_head) >= count;
+}
+
+TOW_PUBLIC int tow_queue_submit_and_wait(struct tow_queue *queue, uint32_t count)
+{
+	uint32_t to_submit;
+
+	if (!queue->ring)
+		return -EPERM;
+	queue->sq_head = tow_load_acquire(&queue->ring->sq_head);
+	to_submit = queue->sq_tail - queue->sq_head;
+	if (!to_submit && has_completions(queue, count))
+		return 0;
+	tow_store_release(&queue->ring->sq_tail, queue->sq_tail);
+	return tow_queue_enter(queue, to_submit, count, TOW_WAIT_FOREVER);
+}
+
+TOW_PUBLIC int tow_queue_submit(struct tow_queue *queue)
+{
+	return tow_queue_submit_and_wait(queue, 0);
+}

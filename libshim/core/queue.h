@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * What the library remembers about a queue: queue.c makes and ends it, copy.c has
+ * the copies.
+ */
+#ifndef TOW_CORE_QUEUE_H
+#define TOW_CORE_QUEUE_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <towline/queue.h>
+
+struct channel;
+struct copies;
+struct tow_device;
+
+struct towi_queue {
+	const struct tow_device *dev;
+	int fd;
+	size_t map_bytes;
+	/* Protects everything below, and of a queue that copies the rest of it, too. */
+	pthread_mutex_t lock;
+	struct channel *channels;
+	/* NULL until the first copy. */
+	struct copies *copies;
+};
+
+/* Also in a child, where the queue is empty and this is not. */
+struct towi_queue *towi_queue_of(const struct tow_queue *queue);
+
+#endif /* TOW_CORE_QUEUE_H */
