@@ -15,6 +15,9 @@ int command_info(int argc, char **argv);
 /* towline peers [connect|disconnect ADDR] [-d IBDEV] [--json] */
 int command_peers(int argc, char **argv);
 
+/* towline perf [--listen | ADDR] [OPTION...] [-d IBDEV] [--json] */
+int command_perf(int argc, char **argv);
+
 /* towline pool [--set SIZE] [-d IBDEV] [--json] */
 int command_pool(int argc, char **argv);
 

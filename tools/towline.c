@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /*
- * towline: look at a node's devices, size their pools, and connect them.
+ * towline: look at a node's devices, size their pools, connect and measure them.
  *
  * The first argument that is no option names a subcommand, which parses the
  * rest with an argp of its own.  Results go to stdout, words about failures to
@@ -27,6 +27,7 @@ static const struct {
 	{ "regions", command_regions },
 	{ "exports", command_exports },
 	{ "peers", command_peers },
+	{ "perf", command_perf },
 };
 
 static void print_version(FILE *stream, struct argp_state *state)
@@ -74,13 +75,14 @@ int main(int argc, char **argv)
 	static const struct argp argp = {
 		.parser = parse,
 		.args_doc = "SUBCOMMAND [OPTION...]",
-		.doc = "Look at towline's devices on this node, size their pools, and connect them."
+		.doc = "Look at towline's devices on this node, size their pools, connect and measure them."
 		       "\vSubcommands:\n"
 		       "  info     what each device can do, and which instance it is\n"
 		       "  pool     the memory of each device's pool, and its limits; --set sizes it\n"
 		       "  regions  who has which memory\n"
 		       "  exports  which memory peers may reach, and by which names\n"
 		       "  peers    which nodes this one knows; connect and disconnect\n"
+		       "  perf     how fast reads, writes and atomics to a node are\n"
 		       "\n"
 		       "towline SUBCOMMAND --help says more.  "
 		       "Exit status: 0 success, 1 failure, 2 wrong usage.",

@@ -17,6 +17,7 @@
 
 #include "tools/exports.h"
 #include "tools/peers.h"
+#include "tools/perf.h"
 #include "tools/pool.h"
 #include "tools/regions.h"
 #include "tools/tool.h"
@@ -444,6 +445,80 @@ static void test_export_object(void)
 	json_object_put(export);
 }
 
+/* ---- perf ---- */
+
+/* Each of a window's places is within the room, and touches no other one. */
+static bool are_apart(uint64_t bytes, uint64_t room, uint32_t window)
+{
+	for (uint32_t i = 0; i < window; i++) {
+		uint64_t place = perf_place(i, bytes, room, window);
+
+		if (place + bytes > perf_room(bytes, room, window))
+			return false;
+		/* What comes next goes behind, with something in between. */
+		if (i + 1 < window && perf_place(i + 1, bytes, room, window) <= place + bytes)
+			return false;
+	}
+	return perf_room(bytes, room, window) <= room;
+}
+
+static void test_perf_places(void)
+{
+	bool aligned = true;
+
+	for (uint64_t i = 0; i < 100; i++)
+		aligned = aligned && perf_place(i, 8, 1 << 20, 64) % 8 == 0;
+	ksft_test_result(are_apart(1, 1 << 20, 128) && are_apart(4096, 1 << 20, 128) &&
+			 are_apart(65536, 16 << 20, 2) && are_apart(100, 164, 1) && aligned,
+			 "perf: places are apart, and aligned\n");
+	ksft_test_result(perf_place(128, 4096, 1 << 20, 128) == 0 &&
+			 perf_place(5, 4096, 2 * (4096ULL + 64), 128) == 4096 + 64,
+			 "perf: and begin again when there are no more\n");
+	ksft_test_result(perf_place(7, 1 << 20, 1 << 20, 128) == 0 &&
+			 perf_room(1 << 20, 1 << 20, 128) == 1 << 20,
+			 "perf: room for one only\n");
+}
+
+static bool is_about(double value, double want)
+{
+	return value > want * 0.999999 && value < want * 1.000001;
+}
+
+static double measured(struct json_object *object, const char *key)
+{
+	return json_object_get_double(json_object_object_get(object, key));
+}
+
+static void test_perf_numbers(void)
+{
+	struct perf_plan plan = { .type = PERF_READ, .bytes = 4096, .batch = 16, .qps = 2 };
+	uint64_t times[200], one = 5000;
+	struct perf_result result;
+	struct json_object *run;
+
+	/* In no order: 1000 ns, 2000 ns and so on. */
+	for (uint64_t i = 0; i < 200; i++)
+		times[i] = (i * 73 % 200 + 1) * 1000;
+	perf_sum_up(times, 200, 4096, 0.5, &result);
+	ksft_test_result(is_about(result.latency_min_us, 1) &&
+			 is_about(result.latency_median_us, 101) &&
+			 is_about(result.latency_p99_us, 199) &&
+			 is_about(result.operations_per_s, 400) &&
+			 is_about(result.bytes_per_s, 400 * 4096), "perf: what times come to\n");
+	plan.iterations = 200;
+	run = perf_object("rxe0", "192.0.2.1", &plan, &result);
+	ksft_test_result(has_text(run, "device", "rxe0") && has_text(run, "address", "192.0.2.1") &&
+			 has_text(run, "type", "read") && number(run, "bytes") == 4096 &&
+			 number(run, "iterations") == 200 && number(run, "batch") == 16 &&
+			 number(run, "qps") == 2 &&
+			 is_about(measured(run, "latency_p99_us"), 199) &&
+			 is_about(measured(run, "bytes_per_s"), 400 * 4096), "perf: its fields\n");
+	json_object_put(run);
+	perf_sum_up(&one, 1, 1, 1, &result);
+	ksft_test_result(is_about(result.latency_min_us, 5) && is_about(result.latency_median_us, 5) &&
+			 is_about(result.latency_p99_us, 5), "perf: a single one\n");
+}
+
 int main(void)
 {
 	if (!mkdtemp(scratch))
@@ -453,7 +528,7 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 4 + 1 + 2 + 4 + 1 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 4 + 1 + 2 + 4 + 1 + 3 + 3 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();
@@ -465,5 +540,7 @@ int main(void)
 	test_peer_object();
 	test_peer_counts();
 	test_export_object();
+	test_perf_places();
+	test_perf_numbers();
 	ksft_finished();
 }
