@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How long reads and writes take through a queue.
+ *
+ * The node at ADDRESS (-a) has the other end of them; without, it is our own.
+ * work.h has the other options.  What is done (-m):
+ *
+ *	each	one after the other, each timed: the median, the 99th percentile
+ *		and the mean in microseconds
+ *	many	as many at a time as the window has: what one takes, and how much
+ *		that makes in a second
+ *	among	the same with EXPORTS (-e) exports over at most 500 regions, of which
+ *		1,000 are used (all, if there are fewer), by chance
+ *	serve	be the other end, until killed
+ */
+#include <getopt.h>
+#include "ring.h"
+#include "work.h"
+
+#define NAME		"bench"
+#define REGIONS_MAX	500U
+#define REGION_BYTES	((uint64_t)64 << 10)
+#define EXPORT_BYTES	((uint64_t)4 << 10)
+#define REMOTES_MAX	1000U
+
+struct state {
+	struct work work;
+	const char *address;
+	uint32_t exports;
+	int device;
+	struct ring ring;
+	int channel;
+	__u64 peer;
+	/* "among" has many of both, the others one. */
+	__u64 regions[REGIONS_MAX], remotes[REMOTES_MAX];
+	uint32_t region_count, remote_count;
+	uint32_t random;
+};
+
+static int must(const char *what, int ret)
+{
+	if (ret < 0)
+		die(what, -ret);
+	return ret;
+}
+
+/* ---- the parts ------------------------------------------------------------- */
+
+/* TOW_LAB_ADDRS begins with it. */
+static const char *own_address(void)
+{
+	static char own[64];
+	const char *all = getenv("TOW_LAB_ADDRS");
+
+	if (!all)
+		die("TOW_LAB_ADDRS", ENOENT);
+	snprintf(own, sizeof(own), "%.*s", (int)strcspn(all, ","), all);
+	return own;
+}
+
+static void open_device(struct state *state)
+{
+	state->device = must(state->work.device, ring_open_device(state->work.device));
+}
+
+static void make_memory(struct state *state)
+{
+	must("region", ring_region(state->device, WORK_MEMORY, &state->regions[0]));
+	state->region_count = 1;
+}
+
+static void publish(struct state *state)
+{
+	__u64 region = 0;
+
+	must("region", ring_region(state->device, WORK_MEMORY, &region));
+	must("export", ring_export(state->device, region, 0, WORK_MEMORY, NAME));
+}
+
+static void connect_peer(struct state *state)
+{
+	const char *address = state->address ? state->address : own_address();
+
+	must("connect", ring_connect(state->device, address, &state->peer));
+}
+
+static void make_queue(struct state *state)
+{
+	must("queue", ring_make(state->device, 2 * WORK_WINDOW_MAX, &state->ring));
+	state->channel = must("channel", ring_channel(&state->ring, state->peer, 0));
+}
+
+/* One region at each end. */
+static void make_ends(struct state *state)
+{
+	open_device(state);
+	make_memory(state);
+	if (!state->address)
+		publish(state);
+	connect_peer(state);
+	must("resolve", ring_resolve(state->device, state->peer, NAME, &state->remotes[0]));
+	state->remote_count = 1;
+	make_queue(state);
+}
+
+static uint32_t any_of(struct state *state, uint32_t count)
+{
+	if (count == 1)
+		return 0;
+	state->random = state->random * 1664525 + 1013904223;
+	return (uint32_t)(((uint64_t)state->random * count) >> 32);
+}
+
+/* The operation of a number; @last of those that are submitted together. */
+static void prepare(struct state *state, uint32_t number, bool last)
+{
+	uint64_t offset = work_offset(&state->work, number);
+	struct tow_sqe *sqe = ring_next(&state->ring);
+
+	*sqe = (struct tow_sqe){
+		.opcode = state->work.read ? TOW_OP_READ : TOW_OP_WRITE,
+		.flags = last ? 0 : TOW_SQE_SILENT,
+		.channel = (__u16)state->channel,
+		.user_data = number,
+		.region = state->regions[any_of(state, state->region_count)],
+		.offset = offset,
+		.remote = state->remotes[any_of(state, state->remote_count)],
+		.remote_offset = offset,
+		.bytes = state->work.bytes,
+	};
+}
+
+static void reap(struct state *state, uint32_t *completed)
+{
+	int status = 0;
+
+	*completed += ring_reap(&state->ring, &status) * state->work.batch;
+	must("operation", status);
+}
+
+/* One call for each batch; it waits where the window has no room for another. */
+static void run(struct state *state, uint32_t count)
+{
+	const struct work *work = &state->work;
+	uint32_t posted = 0, completed = 0;
+
+	while (completed < count) {
+		bool room = posted < count && posted - completed + work->batch <= work->window;
+
+		for (uint32_t i = 0; room && i < work->batch; i++)
+			prepare(state, posted++, i == work->batch - 1);
+		room = posted < count && posted - completed + work->batch <= work->window;
+		must("enter", ring_enter(&state->ring, room ? 0 : 1));
+		reap(state, &completed);
+	}
+}
+
+/* ---- what is done ---------------------------------------------------------- */
+
+static void run_each(struct state *state)
+{
+	double *sample = calloc(state->work.count, sizeof(*sample));
+	uint32_t completed = 0;
+	double before, after;
+
+	if (!sample)
+		die("memory", ENOMEM);
+	make_ends(state);
+	run(state, state->work.window);
+	before = now_us();
+	for (uint32_t i = 0; i < state->work.count; i++) {
+		prepare(state, i, true);
+		must("enter", ring_enter(&state->ring, 1));
+		reap(state, &completed);
+		after = now_us();
+		sample[i] = after - before;
+		before = after;
+	}
+	report(sample, state->work.count);
+	free(sample);
+}
+
+static void time_many(struct state *state)
+{
+	double before;
+
+	run(state, state->work.window);
+	before = now_us();
+	run(state, state->work.count);
+	work_report(now_us() - before, state->work.count, state->work.bytes);
+}
+
+static void run_many(struct state *state)
+{
+	make_ends(state);
+	time_many(state);
+}
+
+static const char *name_of(uint32_t number)
+{
+	static char name[48];
+
+	snprintf(name, sizeof(name), "model.layers.%010u.gradient", number);
+	return name;
+}
+
+static void publish_many(struct state *state)
+{
+	state->region_count = state->exports < REGIONS_MAX ? state->exports : REGIONS_MAX;
+	for (uint32_t i = 0; i < state->region_count; i++)
+		must("region", ring_region(state->device, REGION_BYTES, &state->regions[i]));
+	for (uint32_t i = 0; i < state->exports; i++)
+		must("export", ring_export(state->device, state->regions[i % state->region_count],
+					   i / state->region_count * EXPORT_BYTES % REGION_BYTES,
+					   EXPORT_BYTES, name_of(i)));
+}
+
+static void run_among(struct state *state)
+{
+	open_device(state);
+	publish_many(state);
+	connect_peer(state);
+	state->remote_count = state->exports < REMOTES_MAX ? state->exports : REMOTES_MAX;
+	for (uint32_t i = 0; i < state->remote_count; i++) {
+		uint32_t number = (uint32_t)((uint64_t)i * state->exports / state->remote_count);
+
+		must("resolve", ring_resolve(state->device, state->peer, name_of(number),
+					     &state->remotes[i]));
+	}
+	make_queue(state);
+	time_many(state);
+}
+
+static void run_serve(struct state *state)
+{
+	open_device(state);
+	publish(state);
+	for (;;)
+		pause();
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct state *state);
+} modes[] = {
+	{ "each", run_each }, { "many", run_many }, { "among", run_among },
+	{ "serve", run_serve },
+};
+
+/* ---- the program ----------------------------------------------------------- */
+
+static void __attribute__((noreturn)) usage(void)
+{
+	fputs("usage: ring -m each|many|among|serve [-a ADDRESS] [-e EXPORTS]\n"
+	      "            " WORK_USAGE "\n", stderr);
+	exit(2);
+}
+
+static size_t mode_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		if (!strcmp(modes[i].name, name))
+			return i + 1;
+	}
+	usage();
+}
+
+int main(int argc, char **argv)
+{
+	static struct state state = { .work = WORK_DEFAULT, .exports = 1 };
+	size_t mode = 0;
+	int option;
+
+	while ((option = getopt(argc, argv, WORK_OPTIONS "m:a:e:")) != -1) {
+		if (option == 'm')
+			mode = mode_of(optarg);
+		else if (option == 'a')
+			state.address = optarg;
+		else if (option == 'e' ? !work_number(optarg, 1, 10000000, &state.exports) :
+			 !work_option(&state.work, option, optarg))
+			usage();
+	}
+	if (!mode || optind != argc || !work_valid(&state.work))
+		usage();
+	modes[mode - 1].run(&state);
+	return 0;
+}
