@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Queues and copies of the library, with a kernel that is played here: ioctl(2) is
+ * this file's.  It takes entries, keeps them until it is told to complete them, in
+ * any order, and refuses what it is told to refuse.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kselftest.h>
+
+#include "internal.h"
+#include "libshim/core/queue.h"
+
+#define DEVICE_FD	1000
+#define SQ_ENTRIES	4U
+#define CQ_ENTRIES	8U
+#define SQES_OFFSET	sizeof(struct tow_ring)
+#define CQES_OFFSET	(SQES_OFFSET + SQ_ENTRIES * sizeof(struct tow_sqe))
+#define MAP_BYTES	4096
+#define CHANNEL		17
+#define REGION		0x111
+#define REMOTE		0x222
+#define ROUNDS		1000
+
+/* ---- the kernel ---- */
+
+static struct {
+	int queue_fd;
+	/* A negative errno for the next ENTER, or 0. */
+	int refuse;
+	struct tow_ring *ring;
+	struct tow_sqe *sqes;
+	struct tow_cqe *cqes;
+	/* Taken, and not completed. */
+	struct tow_sqe taken[CQ_ENTRIES];
+	uint32_t count;
+	uint32_t channels;
+} kernel;
+
+static int create_queue(struct tow_queue_create *create)
+{
+	unsigned char *rings;
+
+	kernel.queue_fd = memfd_create("queue", MFD_CLOEXEC);
+	if (kernel.queue_fd < 0 || ftruncate(kernel.queue_fd, MAP_BYTES))
+		ksft_exit_fail_perror("memfd");
+	rings = mmap(NULL, MAP_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, kernel.queue_fd, 0);
+	if (rings == MAP_FAILED)
+		ksft_exit_fail_perror("mmap");
+	kernel.ring = (struct tow_ring *)rings;
+	kernel.sqes = (struct tow_sqe *)(rings + SQES_OFFSET);
+	kernel.cqes = (struct tow_cqe *)(rings + CQES_OFFSET);
+	kernel.count = 0;
+	create->sq_entries = SQ_ENTRIES;
+	create->cq_entries = CQ_ENTRIES;
+	create->map_bytes = MAP_BYTES;
+	create->sqes_offset = SQES_OFFSET;
+	create->cqes_offset = CQES_OFFSET;
+	create->fd = kernel.queue_fd;
+	return 0;
+}
+
+static uint32_t unseen(void)
+{
+	return kernel.ring->cq_tail - tow_load_acquire(&kernel.ring->cq_head);
+}
+
+static int take_entries(uint32_t count)
+{
+	uint32_t taken = 0;
+
+	while (taken < count &&
+	       kernel.ring->sq_head != tow_load_acquire(&kernel.ring->sq_tail)) {
+		if (kernel.count + unseen() == CQ_ENTRIES)
+			break;
+		kernel.taken[kernel.count++] = kernel.sqes[kernel.ring->sq_head % SQ_ENTRIES];
+		tow_store_release(&kernel.ring->sq_head, kernel.ring->sq_head + 1);
+		taken++;
+	}
+	return taken || !count ? (int)taken : -EBUSY;
+}
+
+static int enter(const struct tow_enter *call)
+{
+	int ret = kernel.refuse;
+
+	kernel.refuse = 0;
+	if (!ret && call->to_submit)
+		ret = take_entries(call->to_submit);
+	if (!ret && call->min_complete > unseen())
+		ret = -ETIMEDOUT;
+	return ret;
+}
+
+static int open_channel(struct tow_channel_open *open)
+{
+	/* ANY: two queue pairs, one after the other. */
+	if (open->qp == TOW_CHANNEL_ANY)
+		open->qp = kernel.channels++ % 2;
+	open->channel = CHANNEL + open->qp;
+	open->qps = 2;
+	return 0;
+}
+
+static int answer(int fd, unsigned long command, void *arg)
+{
+	if (fd == DEVICE_FD && command == TOW_IOCTL_QUEUE_CREATE)
+		return create_queue(arg);
+	if (fd == kernel.queue_fd && command == TOW_IOCTL_ENTER)
+		return enter(arg);
+	if (fd == kernel.queue_fd && command == TOW_IOCTL_CHANNEL_OPEN)
+		return open_channel(arg);
+	if (fd == DEVICE_FD && command == TOW_IOCTL_PEER_CONNECT)
+		return 0;
+	return -ENOTTY;
+}
+
+/* Instead of the C library's, for everything in this program. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
+int ioctl(int fd, unsigned long command, ...)
+{
+	va_list arguments;
+	int ret;
+
+	va_start(arguments, command);
+	ret = answer(fd, command, va_arg(arguments, void *));
+	va_end(arguments);
+	if (ret >= 0)
+		return ret;
+	errno = -ret;
+	return -1;
+}
+
+/* Complete the @index-th of what is in flight. */
+static void complete(uint32_t index, int status)
+{
+	struct tow_cqe *cqe;
+
+	if (!kernel.ring || index >= kernel.count)
+		ksft_exit_fail_msg("nothing to complete\n");
+	cqe = &kernel.cqes[kernel.ring->cq_tail % CQ_ENTRIES];
+	cqe->user_data = kernel.taken[index].user_data;
+	cqe->status = status;
+	kernel.count--;
+	memmove(&kernel.taken[index], &kernel.taken[index + 1],
+		(kernel.count - index) * sizeof(kernel.taken[0]));
+	tow_store_release(&kernel.ring->cq_tail, kernel.ring->cq_tail + 1);
+}
+
+/* ---- the program ---- */
+
+struct object {
+	uint64_t handle;
+};
+
+static struct object region_object = { REGION }, remote_object = { REMOTE };
+static struct tow_device device = { .fd = DEVICE_FD };
+static struct tow_peer *peer;
+static struct tow_queue *queue;
+static struct tow_channel *channel;
+
+static void make_queue(void)
+{
+	if (tow_queue_create(&device, SQ_ENTRIES, CQ_ENTRIES, &queue) ||
+	    tow_channel_get(queue, peer, 0, &channel))
+		ksft_exit_fail_msg("no queue\n");
+}
+
+/* Both sides of it. */
+static void end_queue(void)
+{
+	tow_queue_destroy(queue);
+	munmap(kernel.ring, MAP_BYTES);
+}
+
+struct told {
+	int calls;
+	int status;
+};
+
+static void tell(void *arg, int status)
+{
+	struct told *told = arg;
+
+	told->calls++;
+	told->status = status;
+}
+
+static int copy(uint64_t offset, enum tow_direction direction, struct told *told)
+{
+	return tow_memcpy(channel, (struct tow_region *)&region_object, offset,
+			  (struct tow_remote *)&remote_object, offset + 1, offset + 2, direction,
+			  tell, told);
+}
+
+static bool was_told(const struct told *told, int status)
+{
+	return told->calls == 1 && told->status == status;
+}
+
+/* ---- tests ---- */
+
+static void test_channels(void)
+{
+	struct tow_channel *again = NULL, *any[3] = { NULL };
+	bool good;
+
+	make_queue();
+	good = tow_channel_get(queue, peer, 0, &again) == 0;
+	for (int i = 0; i < 3; i++)
+		good = good && tow_channel_get(queue, peer, TOW_CHANNEL_ANY, &any[i]) == 0;
+	ksft_test_result(good && again == channel && any[0] == channel && any[1] != channel &&
+			 any[2] == channel && any[1]->number == CHANNEL + 1 && any[1]->qp == 1 &&
+			 any[1]->qps == 2 && any[1]->queue == queue,
+			 "one object for each channel\n");
+	ksft_test_result(tow_queue_fd(queue) == kernel.queue_fd, "the descriptor\n");
+	end_queue();
+}
+
+static void test_entry(void)
+{
+	const struct tow_sqe *sqe = &kernel.taken[0];
+	struct told told = { 0 };
+	bool good;
+
+	make_queue();
+	good = copy(40, TOW_TO_REMOTE, &told) == 0 && kernel.count == 1 &&
+	       sqe->opcode == TOW_OP_WRITE && sqe->flags == 0 && sqe->channel == CHANNEL &&
+	       sqe->region == REGION && sqe->offset == 40 && sqe->remote == REMOTE &&
+	       sqe->remote_offset == 41 && sqe->bytes == 42;
+	ksft_test_result(good && told.calls == 0, "a copy is an entry, handed over at once\n");
+	ksft_test_result(tow_queue_progress(queue, 1) == 0 && told.calls == 0,
+			 "nothing is told before it has ended\n");
+	complete(0, -EIO);
+	ksft_test_result(tow_queue_progress(queue, 0) == 1 && was_told(&told, -EIO) &&
+			 tow_queue_progress(queue, 0) == 0 && was_told(&told, -EIO),
+			 "and then once\n");
+	good = copy(40, TOW_FROM_REMOTE, &told) == 0 && sqe->opcode == TOW_OP_READ;
+	ksft_test_result(good, "the other way\n");
+	end_queue();
+}
+
+static void test_room(void)
+{
+	struct told told[CQ_ENTRIES + 1] = { { 0 } };
+	bool good = true;
+
+	make_queue();
+	for (uint32_t i = 0; i < CQ_ENTRIES; i++)
+		good = good && copy(i, TOW_TO_REMOTE, &told[i]) == 0;
+	ksft_test_result(good && copy(0, TOW_TO_REMOTE, &told[CQ_ENTRIES]) == -EBUSY,
+			 "as many copies as completions\n");
+	/* In another order than they began. */
+	for (uint32_t i = CQ_ENTRIES; i > 0; i--)
+		complete(i - 1, -(int)i);
+	good = copy(0, TOW_TO_REMOTE, &told[CQ_ENTRIES]) == -EBUSY &&
+	       tow_queue_progress(queue, 1) == CQ_ENTRIES;
+	for (uint32_t i = 0; i < CQ_ENTRIES; i++)
+		good = good && was_told(&told[i], -(int)(i + 1));
+	ksft_test_result(good, "who ended in which order does not matter\n");
+	ksft_test_result(copy(0, TOW_TO_REMOTE, &told[CQ_ENTRIES]) == 0 &&
+			 told[CQ_ENTRIES].calls == 0, "there is room again\n");
+	end_queue();
+}
+
+static void test_refused(void)
+{
+	struct told refused = { 0 }, told = { 0 };
+	bool good;
+
+	make_queue();
+	kernel.refuse = -ENODEV;
+	good = copy(1, TOW_TO_REMOTE, &refused) == -ENODEV && kernel.count == 0 &&
+	       queue->sq_tail == 0 && kernel.ring->sq_tail == 0;
+	ksft_test_result(good, "what the kernel refuses leaves the ring\n");
+	good = copy(2, TOW_TO_REMOTE, &told) == 0 && kernel.count == 1 &&
+	       kernel.taken[0].offset == 2;
+	complete(0, 0);
+	/* Waiting fails, and something has ended all the same. */
+	kernel.refuse = -EINTR;
+	good = good && tow_queue_progress(queue, 1) == 1 && was_told(&told, 0);
+	ksft_test_result(good && refused.calls == 0, "and is not told\n");
+	kernel.refuse = -EINTR;
+	ksft_test_result(tow_queue_progress(queue, 1) == -EINTR, "a signal\n");
+	end_queue();
+}
+
+/* A completion that is no copy's, as of a program that breaks the rule. */
+static void test_foreign(void)
+{
+	struct told told = { 0 };
+	struct tow_sqe *sqe;
+	bool good;
+
+	make_queue();
+	good = copy(1, TOW_TO_REMOTE, &told) == 0;
+	for (uint64_t data = 5; data < UINT64_MAX / 4; data *= 1000000) {
+		sqe = tow_queue_get_sqe(queue);
+		if (!sqe)
+			ksft_exit_fail_msg("no entry\n");
+		tow_prep_nop(sqe);
+		tow_sqe_set_data(sqe, data);
+		good = good && tow_queue_submit(queue) == 1;
+		complete(1, 0);
+	}
+	complete(0, 0);
+	ksft_test_result(good && tow_queue_progress(queue, 0) == 1 && was_told(&told, 0),
+			 "what is no copy's is passed over\n");
+	end_queue();
+}
+
+/* More copies than indices and records, some of them always in flight. */
+static void test_many(void)
+{
+	static struct told told[ROUNDS];
+	uint64_t ended = 0;
+	bool good = true;
+
+	make_queue();
+	for (uint32_t i = 0; i < ROUNDS; i++) {
+		good = good && copy(i, TOW_TO_REMOTE, &told[i]) == 0;
+		if (kernel.count < CQ_ENTRIES - 1)
+			continue;
+		complete(i % kernel.count, 0);
+		complete(i / 2 % kernel.count, 0);
+		ended += (uint64_t)tow_queue_progress(queue, 0);
+	}
+	while (kernel.count)
+		complete(0, 0);
+	ended += (uint64_t)tow_queue_progress(queue, 0);
+	for (uint32_t i = 0; i < ROUNDS; i++)
+		good = good && was_told(&told[i], 0);
+	ksft_test_result(good && ended == ROUNDS, "each of many is told once\n");
+	end_queue();
+}
+
+static struct told chain;
+
+static void again(void *arg, int status)
+{
+	tell(&chain, status);
+	if (chain.calls < ROUNDS)
+		tow_memcpy(arg, (struct tow_region *)&region_object, 0,
+			   (struct tow_remote *)&remote_object, 0, 1, TOW_TO_REMOTE, again, arg);
+}
+
+static void test_again(void)
+{
+	bool good;
+
+	make_queue();
+	good = tow_memcpy(channel, (struct tow_region *)&region_object, 0,
+			  (struct tow_remote *)&remote_object, 0, 1, TOW_TO_REMOTE, again,
+			  channel) == 0;
+	for (int i = 0; i < ROUNDS && good; i++) {
+		complete(0, 0);
+		good = tow_queue_progress(queue, 0) == 1;
+	}
+	ksft_test_result(good && chain.calls == ROUNDS && kernel.count == 0,
+			 "a function that is called may copy\n");
+	end_queue();
+}
+
+/* In a child the library must not even look at the rings: here they are unmapped. */
+static bool has_no_part(void)
+{
+	struct told told = { 0 };
+	const struct tow_cqe *cqe;
+	bool good;
+
+	munmap(kernel.ring, MAP_BYTES);
+	good = !tow_queue_get_sqe(queue) && tow_queue_submit(queue) == -EPERM &&
+	       tow_queue_peek_cqe(queue, &cqe) == -EPERM &&
+	       copy(1, TOW_TO_REMOTE, &told) == -EPERM &&
+	       tow_queue_progress(queue, 0) == -EPERM && queue->sq_entries == 0;
+	tow_queue_destroy(queue);
+	return good && told.calls == 0;
+}
+
+static void test_child(void)
+{
+	struct told told = { 0 };
+	int status = -1;
+	pid_t child;
+	bool good;
+
+	make_queue();
+	/* As the kernel has it. */
+	if (madvise(queue->ring, MAP_BYTES, MADV_DONTFORK))
+		ksft_exit_fail_perror("madvise");
+	good = copy(1, TOW_TO_REMOTE, &told) == 0;
+	child = fork();
+	if (!child)
+		_exit(has_no_part() ? 0 : 1);
+	good = good && waitpid(child, &status, 0) == child && status == 0;
+	complete(0, 0);
+	ksft_test_result(good && tow_queue_progress(queue, 0) == 1 && was_told(&told, 0),
+			 "a child has no part in it, and harms nobody\n");
+	end_queue();
+}
+
+int main(void)
+{
+	ksft_print_header();
+	ksft_set_plan(2 + 4 + 3 + 3 + 1 + 1 + 1 + 1);
+	if (tow_peer_connect(&device, "192.0.2.1", NULL, 0, &peer))
+		ksft_exit_fail_msg("no peer\n");
+	test_channels();
+	test_entry();
+	test_room();
+	test_refused();
+	test_foreign();
+	test_many();
+	test_again();
+	test_child();
+	tow_peer_release(peer);
+	ksft_finished();
+}
