@@ -237,9 +237,12 @@ static inline void evil_end(struct evil *e)
 	e->fd = -1;
 }
 
-static inline int evil_derive(struct evil *e)
+/* The session's keys, of the end that made the request or of that which answered. */
+static inline int evil_make_keys(struct evil *e, bool answered, uint8_t reply_mac[32])
 {
-	struct tow_hostile_derive call = { .key_bytes = sizeof(evil_key) };
+	struct tow_hostile_derive call = {
+		.key_bytes = sizeof(evil_key), .answered = answered,
+	};
 	int ret;
 
 	memcpy(call.key, evil_key, sizeof(evil_key));
@@ -249,11 +252,18 @@ static inline int evil_derive(struct evil *e)
 	memcpy(call.responder, e->way.address, sizeof(call.responder));
 	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_DERIVE, &call);
 	memcpy(e->auth.mac, call.initiator_mac, sizeof(e->auth.mac));
+	memcpy(reply_mac, call.reply_mac, sizeof(call.reply_mac));
+	return ret;
+}
+
+static inline int evil_derive(struct evil *e)
+{
+	uint8_t mac[32];
+	int ret = evil_make_keys(e, false, mac);
+
 	/* Of one life of a node, however many processes play it. */
 	e->auth.order = (uint64_t)(tow_test_now() * 1e9);
-	if (!ret && memcmp(call.reply_mac, e->reply.mac, sizeof(call.reply_mac)))
-		return -EKEYREJECTED;
-	return ret;
+	return ret ? ret : memcmp(mac, e->reply.mac, sizeof(mac)) ? -EKEYREJECTED : 0;
 }
 
 /* To where the other end has proved itself. */

@@ -3,15 +3,17 @@
  * tow_hostile: a node that says whatever it is told to.
  *
  * It connects to a node's listener as any other would, its own included, with
- * whatever private data; knows the keys that it is given; and sends and receives
- * messages as they are.  What it says is made by the test: tow_hostile.h lists
- * the calls of /dev/tow_hostile.
+ * whatever private data, or listens itself; knows the keys that it is given; and
+ * sends and receives messages as they are.  What it says is made by the test:
+ * tow_hostile.h lists the calls of /dev/tow_hostile.
  *
- * A file is one connection, and ends with it.  While there is one, the RDMA
- * device must not go: it would wait for the file.
+ * A file is one connection, and ends with it; or it listens, and others take from
+ * it the connections that somebody made.  While there is one, the RDMA device
+ * must not go: it would wait for the file.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/file.h>
 #include <linux/jiffies.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -21,6 +23,7 @@
 #include <linux/uaccess.h>
 #include <linux/wait.h>
 #include <net/net_namespace.h>
+#include <rdma/ib_cm.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
@@ -58,6 +61,23 @@ struct hostile_buffer {
 	u8			data[TOW_HOSTILE_BYTES_MAX];
 };
 
+/* Connections that nobody has taken yet; more are not let in. */
+#define HOSTILE_CALLERS		16
+
+/**
+ * struct hostile_caller - somebody wants to connect
+ * @link: in hostile_file.callers
+ * @id: the connection
+ * @bytes: of @data
+ * @data: what came with the request
+ */
+struct hostile_caller {
+	struct list_head	link;
+	struct rdma_cm_id	*id;
+	u32			bytes;
+	u8			data[TOW_HOSTILE_DATA_MAX];
+};
+
 /**
  * struct hostile_file - an open file, and its connection
  * @calls: held by each call
@@ -65,6 +85,7 @@ struct hostile_buffer {
  * @pd: for the queue pair
  * @cq: for the queue pair
  * @auth: the session's keys
+ * @responder: they are those of the end that answered
  * @wait: woken when something of what follows changes
  * @lock: protects what follows
  * @step: how far it is
@@ -75,6 +96,8 @@ struct hostile_buffer {
  * @answer: what came with the answer
  * @answer_bytes: its size
  * @received: struct hostile_buffer that nobody has asked for
+ * @callers: of a file that listens: struct hostile_caller
+ * @caller_count: how many
  * @out: the message that is being sent
  * @in: what is received
  */
@@ -85,8 +108,9 @@ struct hostile_file {
 	struct ib_pd		*pd;
 	struct ib_cq		*cq;
 	struct tow_auth		auth;
+	bool			responder;
 	wait_queue_head_t	wait;
-	/* protects step to received */
+	/* protects step to caller_count */
 	spinlock_t		lock;
 	enum hostile_step	step;
 	int			error;
@@ -96,6 +120,8 @@ struct hostile_file {
 	u8			answer[TOW_HOSTILE_DATA_MAX];
 	u32			answer_bytes;
 	struct list_head	received;
+	struct list_head	callers;
+	unsigned int		caller_count;
 	struct hostile_buffer	out;
 	struct hostile_buffer	in[HOSTILE_RECEIVES];
 };
@@ -161,6 +187,58 @@ static int hostile_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		break;
 	}
 	return 0;
+}
+
+/*
+ * Of a file that listens: somebody comes, or what came has gone meanwhile, as
+ * whoever takes it will find.
+ */
+static int hostile_called(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	const struct rdma_conn_param *param = &event->param.conn;
+	struct hostile_file *file = id->context;
+	struct hostile_caller *caller;
+	unsigned long flags;
+	bool room;
+
+	if (event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
+		return 0;
+	caller = kzalloc(sizeof(*caller), GFP_KERNEL);
+	if (!caller)
+		return -ENOMEM;
+	caller->id = id;
+	if (param->private_data)
+		caller->bytes = min_t(u32, param->private_data_len,
+				      TOW_HOSTILE_DATA_MAX);
+	memcpy(caller->data, param->private_data, caller->bytes);
+	spin_lock_irqsave(&file->lock, flags);
+	room = file->caller_count < HOSTILE_CALLERS;
+	if (room) {
+		list_add_tail(&caller->link, &file->callers);
+		file->caller_count++;
+	}
+	spin_unlock_irqrestore(&file->lock, flags);
+	if (!room) {
+		kfree(caller);
+		return -ENOSPC;
+	}
+	wake_up_all(&file->wait);
+	return 0;
+}
+
+static struct hostile_caller *hostile_next_caller(struct hostile_file *file)
+{
+	struct hostile_caller *caller;
+
+	spin_lock_irq(&file->lock);
+	caller = list_first_entry_or_null(&file->callers,
+					  struct hostile_caller, link);
+	if (caller) {
+		list_del(&caller->link);
+		file->caller_count--;
+	}
+	spin_unlock_irq(&file->lock);
+	return caller;
 }
 
 static bool hostile_reached(struct hostile_file *file, enum hostile_step step)
@@ -318,6 +396,17 @@ static int hostile_make_qp(struct hostile_file *file)
 	return ret ?: hostile_make_buffers(file);
 }
 
+/* Nobody comes any more when the identifier that listens is gone. */
+static void hostile_send_away(struct hostile_file *file)
+{
+	struct hostile_caller *caller;
+
+	while ((caller = hostile_next_caller(file))) {
+		rdma_destroy_id(caller->id);
+		kfree(caller);
+	}
+}
+
 static void hostile_end(struct hostile_file *file)
 {
 	unsigned int i;
@@ -325,6 +414,11 @@ static void hostile_end(struct hostile_file *file)
 	tow_auth_cleanup(&file->auth);
 	if (!file->id)
 		return;
+	if (file->id->event_handler == hostile_called) {
+		rdma_destroy_id(file->id);
+		hostile_send_away(file);
+		return;
+	}
 	if (file->id->qp) {
 		rdma_disconnect(file->id);
 		rdma_destroy_qp(file->id);
@@ -434,8 +528,9 @@ static int hostile_derive(struct hostile_file *file, void *arg)
 	if (IS_ERR(hmac))
 		return PTR_ERR(hmac);
 	tow_auth_cleanup(&file->auth);
-	ret = tow_auth_derive_from(&file->auth, hmac, &handshake, true,
-				   call->reply_mac);
+	file->responder = call->answered;
+	ret = tow_auth_derive_from(&file->auth, hmac, &handshake,
+				   !file->responder, call->reply_mac);
 	crypto_free_shash(hmac);
 	if (ret)
 		tow_auth_cleanup(&file->auth);
@@ -448,8 +543,8 @@ static int hostile_data_mac(struct hostile_file *file, void *arg)
 {
 	struct tow_hostile_data *call = arg;
 
-	return tow_auth_data_mac(&file->auth, true, call->session, call->index,
-				 call->qp_num, call->mac);
+	return tow_auth_data_mac(&file->auth, !file->responder, call->session,
+				 call->index, call->qp_num, call->mac);
 }
 
 static int hostile_send(struct hostile_file *file, void *arg)
@@ -511,6 +606,113 @@ static int hostile_receive(struct hostile_file *file, void *arg)
 	return READ_ONCE(file->down) ? 0 : hostile_post_receive(file, buffer);
 }
 
+static int hostile_listen(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_listen *call = arg;
+	struct tow_address address = { .port = call->port };
+	struct sockaddr_storage source;
+	struct rdma_cm_id *id;
+	int ret;
+
+	if (file->id)
+		return -EBUSY;
+	memcpy(&address.in6, call->address, sizeof(address.in6));
+	tow_address_to(&address, &source);
+	id = rdma_create_id(&init_net, hostile_called, file, RDMA_PS_TCP,
+			    IB_QPT_RC);
+	if (IS_ERR(id))
+		return PTR_ERR(id);
+	file->id = id;
+	ret = rdma_bind_addr(id, (struct sockaddr *)&source);
+	return ret ?: rdma_listen(id, HOSTILE_CALLERS);
+}
+
+/* The connection is this file's from now on, and so is what happens to it. */
+static void hostile_adopt(struct hostile_file *file, struct rdma_cm_id *id)
+{
+	rdma_lock_handler(id);
+	id->event_handler = hostile_event;
+	id->context = file;
+	rdma_unlock_handler(id);
+	file->id = id;
+}
+
+static int hostile_take_from(struct hostile_file *file,
+			     struct hostile_file *listener,
+			     struct tow_hostile_take *call)
+{
+	struct hostile_caller *caller;
+	struct in6_addr address;
+
+	wait_event_timeout(listener->wait,
+			   !list_empty_careful(&listener->callers),
+			   msecs_to_jiffies(call->timeout_ms));
+	caller = hostile_next_caller(listener);
+	if (!caller)
+		return -ETIMEDOUT;
+	hostile_adopt(file, caller->id);
+	call->bytes = caller->bytes;
+	memcpy(call->data, caller->data, caller->bytes);
+	kfree(caller);
+	tow_address_of(&file->id->route.addr.dst_addr, &address, NULL);
+	memcpy(call->source, &address, sizeof(address));
+	tow_address_of(&file->id->route.addr.src_addr, &address, NULL);
+	memcpy(call->address, &address, sizeof(address));
+	return 0;
+}
+
+static const struct file_operations hostile_fops;
+
+static int hostile_take(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_take *call = arg;
+	struct file *filp;
+	int ret = -EINVAL;
+
+	if (file->id)
+		return -EBUSY;
+	filp = fget(call->listener);
+	if (!filp)
+		return -EBADF;
+	if (filp->f_op == &hostile_fops && filp->private_data != file)
+		ret = hostile_take_from(file, filp->private_data, call);
+	fput(filp);
+	if (ret)
+		return ret;
+	ret = hostile_make_qp(file);
+	/* The connection manager makes no queue pair for what is over. */
+	if (ret)
+		return ret == -EINVAL ? -ENOTCONN : ret;
+	call->qp_num = file->id->qp->qp_num;
+	return 0;
+}
+
+static int hostile_reply(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_answer *call = arg;
+	struct rdma_conn_param param = {
+		.private_data		= call->data,
+		.private_data_len	= call->bytes,
+		.responder_resources	= 1,
+		.initiator_depth	= 1,
+		.retry_count		= 6,
+		.rnr_retry_count	= 6,
+	};
+	int ret;
+
+	if (!file->id || !file->id->qp || call->bytes > TOW_HOSTILE_DATA_MAX)
+		return -EINVAL;
+	if (call->reject)
+		return rdma_reject(file->id, call->data, call->bytes,
+				   IB_CM_REJ_CONSUMER_DEFINED);
+	rdma_lock_handler(file->id);
+	ret = rdma_accept(file->id, &param);
+	rdma_unlock_handler(file->id);
+	if (!ret && call->timeout_ms)
+		ret = hostile_wait(file, HOSTILE_UP, call->timeout_ms);
+	return ret;
+}
+
 static const struct {
 	int (*call)(struct hostile_file *file, void *arg);
 	size_t bytes;
@@ -521,6 +723,9 @@ static const struct {
 	{ hostile_data_mac, sizeof(struct tow_hostile_data) },
 	{ hostile_send, sizeof(struct tow_hostile_message) },
 	{ hostile_receive, sizeof(struct tow_hostile_message) },
+	{ hostile_listen, sizeof(struct tow_hostile_listen) },
+	{ hostile_take, sizeof(struct tow_hostile_take) },
+	{ hostile_reply, sizeof(struct tow_hostile_answer) },
 };
 
 static long hostile_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
@@ -557,6 +762,7 @@ static int hostile_open(struct inode *inode, struct file *filp)
 	init_waitqueue_head(&file->wait);
 	spin_lock_init(&file->lock);
 	INIT_LIST_HEAD(&file->received);
+	INIT_LIST_HEAD(&file->callers);
 	filp->private_data = file;
 	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * tow_hostile: what the tests ask of tow_hostile.ko, a node that says whatever
- * it is told to.  Each open file is one connection.
+ * it is told to.  Each open file is one connection, made by it or by others, or
+ * listens for those.
  */
 #ifndef TOW_HOSTILE_H
 #define TOW_HOSTILE_H
@@ -53,7 +54,7 @@ struct tow_hostile_connect {
 /**
  * struct tow_hostile_derive - make the keys of the session
  * @key_bytes: in: of @key; 0: those without a cluster key
- * @reserved: not used
+ * @answered: in: 1: this end answered the request; 0: it made it
  * @key: in: the cluster key
  * @request: in: struct tow_wire_request
  * @reply: in: struct tow_wire_reply
@@ -64,7 +65,7 @@ struct tow_hostile_connect {
  */
 struct tow_hostile_derive {
 	__u32		key_bytes;
-	__u32		reserved;
+	__u32		answered;
 	__u8		key[64];
 	__u8		request[56];
 	__u8		reply[96];
@@ -75,7 +76,8 @@ struct tow_hostile_derive {
 };
 
 /**
- * struct tow_hostile_data - the MAC of a request for a data queue pair
+ * struct tow_hostile_data - the MAC of a request for a data queue pair, or of
+ *	the answer, by the end that this file is
  * @session: in: what both ends call the session
  * @index: in: which data queue pair
  * @qp_num: in: ours
@@ -107,6 +109,56 @@ struct tow_hostile_message {
 	__u8		data[TOW_HOSTILE_BYTES_MAX];
 };
 
+/**
+ * struct tow_hostile_listen - take connections that others make
+ * @address: in: of ours; IPv4 as IPv4-mapped
+ * @port: in: where
+ * @reserved: not used
+ */
+struct tow_hostile_listen {
+	__u8		address[16];
+	__u16		port;
+	__u16		reserved[3];
+};
+
+/**
+ * struct tow_hostile_take - have the next connection that somebody makes
+ * @listener: in: the file that listens
+ * @timeout_ms: in: how long to wait for it
+ * @source: out: whose it is
+ * @address: out: ours
+ * @qp_num: out: our queue pair
+ * @bytes: out: of @data
+ * @data: out: what came with the request
+ *
+ * ETIMEDOUT: nobody came; ENOTCONN: who came has gone again.
+ */
+struct tow_hostile_take {
+	__s32		listener;
+	__u32		timeout_ms;
+	__u8		source[16];
+	__u8		address[16];
+	__u32		qp_num;
+	__u32		bytes;
+	__u8		data[TOW_HOSTILE_DATA_MAX];
+};
+
+/**
+ * struct tow_hostile_answer - answer the request that was taken
+ * @reject: in: 1: no, and @data says why; 0: yes
+ * @bytes: in: of @data
+ * @timeout_ms: in: yes: how long to wait until the other end knows; 0: not at all
+ * @reserved: not used
+ * @data: in: what travels with the answer
+ */
+struct tow_hostile_answer {
+	__u32		reject;
+	__u32		bytes;
+	__u32		timeout_ms;
+	__u32		reserved;
+	__u8		data[TOW_HOSTILE_DATA_MAX];
+};
+
 #define TOW_HOSTILE_TYPE	0xBC
 #define TOW_HOSTILE_PREPARE	_IO(TOW_HOSTILE_TYPE, 0)
 #define TOW_HOSTILE_CONNECT	_IO(TOW_HOSTILE_TYPE, 1)
@@ -114,5 +166,8 @@ struct tow_hostile_message {
 #define TOW_HOSTILE_DATA_MAC	_IO(TOW_HOSTILE_TYPE, 3)
 #define TOW_HOSTILE_SEND	_IO(TOW_HOSTILE_TYPE, 4)
 #define TOW_HOSTILE_RECEIVE	_IO(TOW_HOSTILE_TYPE, 5)
+#define TOW_HOSTILE_LISTEN	_IO(TOW_HOSTILE_TYPE, 6)
+#define TOW_HOSTILE_TAKE	_IO(TOW_HOSTILE_TYPE, 7)
+#define TOW_HOSTILE_ANSWER	_IO(TOW_HOSTILE_TYPE, 8)
 
 #endif /* TOW_HOSTILE_H */

@@ -1,0 +1,579 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The node connects to one that lies (tow_hostile.ko): its answer makes no sense, is
+ * another's or an old one, was changed on the way or is missing; it says nothing at
+ * each stage, hangs up at each, or says what must not be.  Whoever wanted the peer is
+ * told by the documented errno, nothing is left behind, and the same node is connected
+ * to as soon as it is honest.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "tow_evil_host.h"
+
+#define HOST_PORT	18700
+/* One try, where tries are repeated; and long enough for an honest one. */
+#define SHORT_MS	"1500"
+#define LONG_MS		"10000"
+/* As many as the module makes when connections end in the middle. */
+#define RESET_TRIES	3
+/* More than there are of any kind. */
+#define TRIES_MOST	100
+
+/* ---- what the node under test does ------------------------------------------------ */
+
+/* PEER_CONNECT, by a thread. */
+struct connecting {
+	int fd;
+	struct tow_peer_connect call;
+	int ret;
+	atomic_bool done;
+	pthread_t thread;
+};
+
+static void *connect_there(void *arg)
+{
+	struct connecting *work = arg;
+
+	work->ret = tow_test_ioctl(work->fd, TOW_IOCTL_PEER_CONNECT, &work->call);
+	atomic_store(&work->done, true);
+	return NULL;
+}
+
+static int begin(struct connecting *work, int fd)
+{
+	*work = (struct connecting) {
+		.fd = fd,
+		.call = { .size = sizeof(work->call), .port = HOST_PORT, .timeout_ms = 60000 },
+	};
+	evil_address(work->call.address);
+	return -pthread_create(&work->thread, NULL, connect_there, work);
+}
+
+static int disconnect(int fd, __u64 peer)
+{
+	struct tow_peer_disconnect call = { .size = sizeof(call), .peer = peer };
+
+	return tow_test_ioctl(fd, TOW_IOCTL_PEER_DISCONNECT, &call);
+}
+
+/* The peers that it knows, and the last of them; or a negative errno. */
+static int count_peers(int fd, struct tow_peer_info *last)
+{
+	static struct tow_peer_info entries[16];
+	struct tow_peer_list call = {
+		.size = sizeof(call), .entries = (uintptr_t)entries,
+		.entry_size = sizeof(entries[0]), .count = ARRAY_SIZE(entries),
+	};
+	int ret = tow_test_ioctl(fd, TOW_IOCTL_PEER_LIST, &call);
+
+	if (ret)
+		return ret;
+	if (call.count)
+		*last = entries[call.count - 1];
+	return (int)call.count;
+}
+
+/* ---- what the lying one does --------------------------------------------------------- */
+
+enum act {
+	SILENT,		/* say nothing more */
+	HANG_UP,
+	REPLY,		/* a field of the answer is another one, and proved so */
+	FORGE,		/* bits of a field are others, and the proof is not of that */
+	CUT,		/* only the first @bytes of the answer */
+	REJECT,		/* the request: @type is the reason */
+	SAY,		/* a message: @type */
+	SAY_UNSIGNED,
+	SAY_AHEAD	/* with a counter that is not the next */
+};
+
+struct lie {
+	const char *name;
+	enum evil_stage stage;	/* up to here it is honest */
+	enum act act;
+	int error;		/* for the caller */
+	size_t offset;		/* of the field in struct evil_reply */
+	size_t bytes;
+	uint64_t value;
+	int type;
+	uint32_t reason;	/* of T_GOODBYE */
+	bool counted;		/* in hostile_messages */
+};
+
+static void spoil(struct evil_reply *reply, const struct lie *lie)
+{
+	uint8_t *at = (uint8_t *)reply + lie->offset;
+
+	if (lie->act == CUT)
+		memset((char *)reply + lie->bytes, 0, sizeof(*reply) - lie->bytes);
+	else if (lie->act == REPLY)
+		memcpy(at, &lie->value, lie->bytes);
+	else
+		*at ^= (uint8_t)lie->value;
+}
+
+static int tell_reply(struct evil *e, const struct lie *lie)
+{
+	int ret;
+
+	if (lie->act == REPLY)
+		spoil(&e->reply, lie);
+	ret = evil_make_keys(e, true, e->reply.mac);
+	if (lie->act != REPLY)
+		spoil(&e->reply, lie);
+	/* It may be refused before it is established. */
+	(void)evil_accept(e->fd, &e->reply, lie->act == CUT ? lie->bytes : sizeof(e->reply));
+	return ret;
+}
+
+static int tell_reject(int fd, const struct lie *lie)
+{
+	struct {
+		uint32_t magic;
+		uint16_t version;
+		uint16_t reason;
+	} said = {
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .reason = (uint16_t)lie->type,
+	};
+
+	memcpy((char *)&said + lie->offset, &lie->value, lie->bytes);
+	return evil_reject(fd, &said, sizeof(said));
+}
+
+static int tell_message(struct evil *e, const struct lie *lie)
+{
+	uint32_t body[2] = { lie->reason, 0 };
+	size_t bytes = lie->type == T_GOODBYE ? sizeof(body) : lie->bytes;
+	uint8_t message[EVIL_HEADER + sizeof(body)];
+	struct evil_header header = evil_header(e, lie->type, 0, bytes);
+
+	header.counter += lie->act == SAY_AHEAD;
+	memcpy(message, &header, sizeof(header));
+	memcpy(message + sizeof(header), body, sizeof(body));
+	return evil_say_raw(e, message, sizeof(header) + bytes, lie->act != SAY_UNSIGNED);
+}
+
+/* A connection that has been taken, to its end. */
+static int tell(struct evil *e, int listener, const struct lie *lie)
+{
+	struct evil_reply data;
+	int ret = evil_serve(e, listener, lie->stage, &data);
+	bool of_data = lie->stage == EVIL_DATA_CALLED;
+
+	if (ret || lie->act == HANG_UP)
+		return ret;
+	switch (lie->act) {
+	case REPLY:
+	case FORGE:
+	case CUT:
+		if (of_data) {
+			spoil(&data, lie);
+			(void)evil_accept(e->data[0], &data, sizeof(data));
+		} else {
+			ret = tell_reply(e, lie);
+		}
+		break;
+	case REJECT:
+		ret = tell_reject(of_data ? e->data[0] : e->fd, lie);
+		/* Who rejects is not told any more of it. */
+		if (!of_data)
+			return ret;
+		break;
+	case SAY:
+	case SAY_UNSIGNED:
+	case SAY_AHEAD:
+		ret = tell_message(e, lie);
+		break;
+	default:
+		break;
+	}
+	/* Not before the other end has judged it. */
+	(void)evil_how_it_ends(e);
+	return ret;
+}
+
+FIXTURE(responder)
+{
+	int fd;
+	int listener;
+	long long refused;
+	long long lies;
+	struct connecting work;
+};
+
+/* As often as the node tries; @tries, and what its caller is told. */
+static int play(FIXTURE_DATA(responder) *self, const struct lie *lie, int *tries)
+{
+	struct connecting *work = &self->work;
+	int left[TRIES_MOST], ret;
+	size_t count = 0;
+	struct evil e;
+
+	*tries = 0;
+	ret = begin(work, self->fd);
+	while (!ret && !atomic_load(&work->done)) {
+		ret = evil_called(&e, self->listener, 100);
+		if (!ret) {
+			ret = tell(&e, self->listener, lie);
+			++*tries;
+		} else if (ret == -EPROTO && count < TRIES_MOST) {
+			/* A data queue pair of the last try: neither yes nor no. */
+			left[count++] = e.fd;
+			e.fd = -1;
+			ret = 0;
+		} else if (ret == -ETIMEDOUT || ret == -ENOTCONN) {
+			ret = 0;
+		}
+		evil_end(&e);
+	}
+	pthread_join(work->thread, NULL);
+	while (count)
+		close(left[--count]);
+	return ret ? ret : work->ret;
+}
+
+/* Both ends are honest: the connection, READY; it keeps the incarnation @life. */
+static int serve(FIXTURE_DATA(responder) *self, struct evil *e, uint8_t life)
+{
+	struct evil_reply data;
+	int ret = begin(&self->work, self->fd);
+
+	if (ret)
+		return ret;
+	do {
+		ret = evil_called(e, self->listener, EVIL_WAIT_MS);
+		if (ret == -EPROTO)
+			evil_end(e);
+	} while (ret == -EPROTO || ret == -ENOTCONN);
+	e->reply.incarnation[15] = life;
+	if (!ret)
+		ret = evil_serve(e, self->listener, EVIL_READY, &data);
+	pthread_join(self->work.thread, NULL);
+	return ret ? ret : self->work.ret;
+}
+
+FIXTURE_SETUP(responder)
+{
+	struct tow_peer_info info;
+
+	ASSERT_EQ(0, system("modprobe tow_hostile"));
+	ASSERT_EQ(0, evil_share_key());
+	ASSERT_EQ(0, evil_set("allow_unauthenticated", "0"));
+	ASSERT_EQ(0, evil_set("qps_per_peer", "2"));
+	self->listener = evil_listen(HOST_PORT);
+	ASSERT_LE(0, self->listener);
+	self->fd = tow_test_open(O_RDWR);
+	ASSERT_LE(0, self->fd);
+	ASSERT_EQ(0, count_peers(self->fd, &info));
+	self->refused = evil_count("auth_refused");
+	self->lies = evil_count("hostile_messages");
+}
+
+/* Now it is honest; and it is forgotten in the end. */
+FIXTURE_TEARDOWN(responder)
+{
+	struct tow_peer_info info = {};
+	struct evil e;
+
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+	EXPECT_EQ(0, evil_set("reconnect_timeout_ms", LONG_MS));
+	EXPECT_EQ(0, serve(self, &e, 0));
+	EXPECT_EQ(1, count_peers(self->fd, &info));
+	EXPECT_EQ(TOW_PEER_READY, info.state);
+	EXPECT_EQ(self->work.call.peer, info.peer);
+	/* Nobody asked us for anything, hence nobody was refused. */
+	EXPECT_EQ(self->refused, evil_count("auth_refused"));
+	EXPECT_EQ(0, disconnect(self->fd, info.peer));
+	evil_end(&e);
+	EXPECT_EQ(0, disconnect(self->fd, info.peer));
+	EXPECT_EQ(0, count_peers(self->fd, &info));
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+	close(self->fd);
+	close(self->listener);
+	EXPECT_EQ(0, system("rmmod tow_hostile"));
+}
+
+static void play_all(struct __test_metadata *_metadata, FIXTURE_DATA(responder) *self,
+		     const struct lie *lies, size_t count)
+{
+	long long counted = 0;
+	int tries;
+
+	for (size_t i = 0; i < count; i++) {
+		EXPECT_EQ(lies[i].error, play(self, &lies[i], &tries)) {
+			TH_LOG("%s", lies[i].name);
+		}
+		EXPECT_EQ(lies[i].error == -ECONNRESET ? RESET_TRIES : 1, tries) {
+			TH_LOG("%s", lies[i].name);
+		}
+		counted += lies[i].counted;
+	}
+	EXPECT_EQ(self->lies + counted, evil_wait("hostile_messages", self->lies + counted));
+}
+
+/* ---- answers ------------------------------------------------------------------------ */
+
+#define FIELD(field)	.offset = offsetof(struct evil_reply, field), \
+			.bytes = sizeof(((struct evil_reply *)0)->field)
+
+#define PROVED_AS(field, to, why) \
+	{ #field " is " #to, EVIL_CALLED, REPLY, why, FIELD(field), .value = (to) }
+#define FORGED(field, to) \
+	{ #field " was changed", EVIL_CALLED, FORGE, -EKEYREJECTED, FIELD(field), .value = (to) }
+#define CUT_TO(size, why) \
+	{ #size " bytes", EVIL_CALLED, CUT, why, .bytes = (size) }
+
+/* RoCE fills up with zeroes what is cut off. */
+static const struct lie bad_replies[] = {
+	PROVED_AS(magic, 0, -EPROTO),
+	PROVED_AS(magic, 0x4c574f55, -EPROTO),
+	PROVED_AS(version, 0, -EPROTONOSUPPORT),
+	PROVED_AS(version, EVIL_VERSION - 1, -EPROTONOSUPPORT),
+	PROVED_AS(version, EVIL_VERSION + 1, -EPROTONOSUPPORT),
+	PROVED_AS(kind, EVIL_DATA, -EPROTO),
+	PROVED_AS(kind, 0, -EPROTO),
+	PROVED_AS(index, 1, -EPROTO),
+	PROVED_AS(qp_num, 1, -EPROTO),
+	PROVED_AS(features, 0, -ENOKEY),
+	PROVED_AS(features, EVIL_KEYED | 2, -ENOKEY),
+	PROVED_AS(qps, 0, -EPROTO),
+	PROVED_AS(qps, 3, -EPROTO),
+	PROVED_AS(qps, 0xffff, -EPROTO),
+	PROVED_AS(reserved[0], 1, -EPROTO),
+	PROVED_AS(reserved[5], 1, -EPROTO),
+	FORGED(incarnation[0], 1),
+	FORGED(session, 1),
+	FORGED(nonce[0], 1),
+	FORGED(qps, 3),
+	FORGED(mac[0], 1),
+	FORGED(mac[31], 1),
+	CUT_TO(0, -EPROTO),
+	CUT_TO(8, -EPROTO),
+	CUT_TO(64, -EKEYREJECTED),
+	CUT_TO(80, -EKEYREJECTED),
+};
+
+TEST_F_TIMEOUT(responder, replies_that_are_none, 300)
+{
+	play_all(_metadata, self, bad_replies, ARRAY_SIZE(bad_replies));
+}
+
+/* All of an answer that was good once, for the queue pair of now. */
+TEST_F_TIMEOUT(responder, a_replayed_reply, 100)
+{
+	struct evil_reply old;
+	struct evil e;
+
+	ASSERT_EQ(0, serve(self, &e, 0));
+	old = e.reply;
+	ASSERT_EQ(0, disconnect(self->fd, self->work.call.peer));
+	evil_end(&e);
+	ASSERT_EQ(0, begin(&self->work, self->fd));
+	ASSERT_EQ(0, evil_called(&e, self->listener, EVIL_WAIT_MS));
+	old.qp_num = e.reply.qp_num;
+	(void)evil_accept(e.fd, &old, sizeof(old));
+	/* Not even its goodbye is for us. */
+	EXPECT_GT(0, evil_how_it_ends(&e));
+	evil_end(&e);
+	pthread_join(self->work.thread, NULL);
+	EXPECT_EQ(-EKEYREJECTED, self->work.ret);
+}
+
+/* What the initiator would prove with; and what only the node itself can. */
+TEST_F_TIMEOUT(responder, proofs_of_others, 100)
+{
+	char path[PATH_MAX], line[64];
+	uint8_t mac[32];
+	struct evil e;
+
+	snprintf(path, sizeof(path), "/sys/class/towline/%s/incarnation", tow_test_device());
+	tow_test_read_line(path, line, sizeof(line));
+	ASSERT_EQ(32, strlen(line));
+	for (int own = 0; own < 2; own++) {
+		ASSERT_EQ(0, begin(&self->work, self->fd));
+		ASSERT_EQ(0, evil_called(&e, self->listener, EVIL_WAIT_MS));
+		for (size_t i = 0; own && i < 16; i++)
+			ASSERT_EQ(1, sscanf(line + 2 * i, "%2hhx", &e.reply.incarnation[i]));
+		ASSERT_EQ(0, evil_make_keys(&e, true, mac));
+		memcpy(e.reply.mac, own ? mac : e.auth.mac, sizeof(mac));
+		(void)evil_accept(e.fd, &e.reply, sizeof(e.reply));
+		(void)evil_how_it_ends(&e);
+		evil_end(&e);
+		pthread_join(self->work.thread, NULL);
+		EXPECT_EQ(-EKEYREJECTED, self->work.ret);
+	}
+}
+
+/* ---- rejections ----------------------------------------------------------------------- */
+
+#define REJECTED(why, error) { "rejected: " #why, EVIL_CALLED, REJECT, error, .type = (why) }
+
+static const struct lie rejections[] = {
+	REJECTED(R_MALFORMED, -EPROTO),
+	REJECTED(R_BAD_VERSION, -EPROTONOSUPPORT),
+	REJECTED(R_NO_KEY, -ENOKEY),
+	REJECTED(R_BAD_MAC, -EKEYREJECTED),
+	REJECTED(R_PROTOCOL, -EPROTO),
+	REJECTED(9, -ENOSPC),
+	REJECTED(0, -ECONNRESET),
+	REJECTED(999, -ECONNRESET),
+	{ "rejected by who knows what", EVIL_CALLED, REJECT, -ECONNREFUSED,
+	  .offset = 0, .bytes = 4, .value = 0x1234 },
+	{ "rejected in another version", EVIL_CALLED, REJECT, -EPROTONOSUPPORT,
+	  .offset = 4, .bytes = 2, .value = 9, .type = R_NO_KEY },
+	{ "a data queue pair is rejected", EVIL_DATA_CALLED, REJECT, -EKEYREJECTED,
+	  .type = R_BAD_MAC },
+};
+
+TEST_F_TIMEOUT(responder, rejections_with_reasons, 200)
+{
+	play_all(_metadata, self, rejections, ARRAY_SIZE(rejections));
+}
+
+/* It has too much to do, each time it is asked. */
+TEST_F_TIMEOUT(responder, busy_for_ever, 100)
+{
+	static const struct lie busy = REJECTED(R_BUSY, -EAGAIN);
+	int tries;
+
+	ASSERT_EQ(0, evil_set("reconnect_timeout_ms", SHORT_MS));
+	EXPECT_EQ(busy.error, play(self, &busy, &tries));
+	EXPECT_LT(1, tries);
+	EXPECT_GE(1500 / 100 + 1, tries);
+}
+
+/* ---- data queue pairs ----------------------------------------------------------------- */
+
+#define DATA(field, to, why) \
+	{ "data: " #field " is " #to, EVIL_DATA_CALLED, REPLY, why, FIELD(field), .value = (to) }
+
+static const struct lie bad_data[] = {
+	DATA(magic, 0, -EPROTO),
+	DATA(version, EVIL_VERSION + 1, -EPROTO),
+	DATA(kind, EVIL_CONTROL, -EPROTO),
+	DATA(index, 1, -EPROTO),
+	DATA(session, 0, -EPROTO),
+	DATA(features, 1, -EPROTO),
+	DATA(qps, 1, -EPROTO),
+	DATA(reserved[5], 1, -EPROTO),
+	DATA(qp_num, 1, -EPROTO),
+	{ "data: the first bit of the MAC", EVIL_DATA_CALLED, FORGE, -EKEYREJECTED, FIELD(mac[0]),
+	  .value = 1 },
+	{ "data: the last one", EVIL_DATA_CALLED, FORGE, -EKEYREJECTED, FIELD(mac[15]),
+	  .value = 0x80 },
+};
+
+TEST_F_TIMEOUT(responder, data_queue_pairs_that_are_none, 300)
+{
+	play_all(_metadata, self, bad_data, ARRAY_SIZE(bad_data));
+}
+
+/* ---- silence, and hanging up ------------------------------------------------------------ */
+
+#define SILENCE(at)	{ .name = "silent at " #at, .stage = (at), .act = SILENT, \
+			  .error = -ETIMEDOUT }
+#define HANGS_UP(at, why) { .name = "hangs up at " #at, .stage = (at), .act = HANG_UP, \
+			    .error = (why) }
+
+static const struct lie silences[] = {
+	SILENCE(EVIL_CALLED),
+	SILENCE(EVIL_ACCEPTED),
+	SILENCE(EVIL_AUTHED),
+	SILENCE(EVIL_DATA_CALLED),
+	SILENCE(EVIL_HEARD),
+};
+
+static const struct lie hang_ups[] = {
+	HANGS_UP(EVIL_CALLED, -ECONNREFUSED),
+	HANGS_UP(EVIL_ACCEPTED, -ECONNRESET),
+	HANGS_UP(EVIL_PROVED, -ECONNRESET),
+	HANGS_UP(EVIL_AUTHED, -ECONNRESET),
+	HANGS_UP(EVIL_DATA_ACCEPTED, -ECONNRESET),
+	HANGS_UP(EVIL_HEARD, -ECONNRESET),
+};
+
+TEST_F_TIMEOUT(responder, silent_at_every_stage, 200)
+{
+	ASSERT_EQ(0, evil_set("reconnect_timeout_ms", SHORT_MS));
+	play_all(_metadata, self, silences, ARRAY_SIZE(silences));
+}
+
+TEST_F_TIMEOUT(responder, hangs_up_at_every_stage, 300)
+{
+	play_all(_metadata, self, hang_ups, ARRAY_SIZE(hang_ups));
+}
+
+/* ---- messages ----------------------------------------------------------------------------- */
+
+#define SAYS(stage, what, size) \
+	{ #what " at " #stage, stage, SAY, -EPROTO, .type = (what), .bytes = (size), \
+	  .counted = true }
+#define GOODBYE(why, error) \
+	{ "goodbye: " #why, EVIL_PROVED, SAY, error, .type = T_GOODBYE, .reason = (why) }
+
+static const struct lie messages[] = {
+	SAYS(EVIL_PROVED, 0, 0),
+	SAYS(EVIL_PROVED, 255, 0),
+	SAYS(EVIL_PROVED, T_AUTH, 0),
+	SAYS(EVIL_PROVED, T_AUTHED, 1),
+	SAYS(EVIL_PROVED, T_READY, 0),
+	SAYS(EVIL_PROVED, T_HEARTBEAT, 0),
+	SAYS(EVIL_PROVED, T_CREDIT, 0),
+	SAYS(EVIL_PROVED, T_CANCEL, 0),
+	SAYS(EVIL_AUTHED, T_AUTHED, 0),
+	SAYS(EVIL_AUTHED, T_CANCEL, 0),
+	SAYS(EVIL_HEARD, T_READY, 1),
+	{ "not signed", EVIL_PROVED, SAY_UNSIGNED, -EKEYREJECTED, .type = T_AUTHED,
+	  .counted = true },
+	{ "one message too many", EVIL_PROVED, SAY_AHEAD, -EPROTO, .type = T_AUTHED,
+	  .counted = true },
+	GOODBYE(R_BAD_VERSION, -EPROTONOSUPPORT),
+	GOODBYE(R_NO_KEY, -ENOKEY),
+	GOODBYE(R_BAD_MAC, -EKEYREJECTED),
+	GOODBYE(R_PROTOCOL, -EPROTO),
+	GOODBYE(9, -ENOSPC),
+};
+
+TEST_F_TIMEOUT(responder, messages_that_must_not_be, 300)
+{
+	play_all(_metadata, self, messages, ARRAY_SIZE(messages));
+}
+
+/* Before it has heard the other end's proof; nothing of ours may be believed yet. */
+TEST_F_TIMEOUT(responder, garbage_as_the_first_message, 100)
+{
+	static const struct lie garbage = {
+		"garbage", EVIL_ACCEPTED, SAY_UNSIGNED, 0, .type = 0xa5, .bytes = 8,
+	};
+	int tries, ret = play(self, &garbage, &tries);
+
+	/* It depends on whether it was known by then who we are. */
+	EXPECT_TRUE(ret == -EKEYREJECTED || ret == -ECONNRESET) {
+		TH_LOG("%d", ret);
+	}
+	EXPECT_GE(RESET_TRIES, tries);
+}
+
+/* ---- who it is --------------------------------------------------------------------------- */
+
+/* Another life of the node at that address: the earlier one is taken out. */
+TEST_F_TIMEOUT(responder, another_incarnation, 100)
+{
+	struct tow_peer_info info;
+	struct evil e;
+	__u64 first;
+
+	ASSERT_EQ(0, serve(self, &e, 1));
+	first = self->work.call.peer;
+	evil_end(&e);
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+	ASSERT_EQ(0, serve(self, &e, 2));
+	EXPECT_NE(first, self->work.call.peer);
+	EXPECT_EQ(1, count_peers(self->fd, &info));
+	EXPECT_EQ(2, info.incarnation[15]);
+	EXPECT_EQ(-ENOENT, disconnect(self->fd, first));
+	evil_end(&e);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The other role of a node that keeps to the protocol as far as the test wants: it
+ * listens (tow_hostile.ko), and the node under test connects to it.
+ */
+#ifndef TOW_EVIL_HOST_H
+#define TOW_EVIL_HOST_H
+
+#include "tow_evil.h"
+
+/* How far it keeps to the protocol. */
+enum evil_stage {
+	EVIL_CALLED,		/* there is a request */
+	EVIL_ACCEPTED,		/* it was answered, with a proof */
+	EVIL_PROVED,		/* the other end has proved itself */
+	EVIL_AUTHED,		/* and was told so */
+	EVIL_DATA_CALLED,	/* there is a request for a data queue pair */
+	EVIL_DATA_ACCEPTED,	/* it was answered */
+	EVIL_HEARD,		/* the other end has said READY */
+	EVIL_READY		/* and so have we */
+};
+
+/* A file that takes connections to a port of ours; or a negative errno. */
+static inline int evil_listen(uint16_t port)
+{
+	struct tow_hostile_listen call = { .port = port };
+	int fd = open(TOW_HOSTILE_NODE, O_RDWR | O_CLOEXEC);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	evil_address(call.address);
+	ret = tow_test_ioctl(fd, TOW_HOSTILE_LISTEN, &call);
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+/* The next connection: a file, and what came with it; or a negative errno. */
+static inline int evil_take(int listener, uint32_t timeout_ms, struct tow_hostile_take *call)
+{
+	int fd = open(TOW_HOSTILE_NODE, O_RDWR | O_CLOEXEC);
+	int ret;
+
+	if (fd < 0)
+		return -errno;
+	*call = (struct tow_hostile_take) { .listener = listener, .timeout_ms = timeout_ms };
+	ret = tow_test_ioctl(fd, TOW_HOSTILE_TAKE, call);
+	if (!ret)
+		return fd;
+	close(fd);
+	return ret;
+}
+
+/*
+ * EVIL_CALLED: 0, and the answer as it should be but for its MAC; -EPROTO: somebody
+ * called for something else than a session, and is left waiting in the file.
+ */
+static inline int evil_called(struct evil *e, int listener, uint32_t timeout_ms)
+{
+	static uint64_t life;
+	struct tow_hostile_take call;
+
+	memset(e, 0, sizeof(*e));
+	for (int i = 0; i < EVIL_QPS_MAX; i++)
+		e->data[i] = -1;
+	e->fd = evil_take(listener, timeout_ms, &call);
+	if (e->fd < 0)
+		return e->fd;
+	memcpy(&e->request, call.data, sizeof(e->request));
+	memcpy(e->way.source, call.source, sizeof(call.source));
+	memcpy(e->way.address, call.address, sizeof(call.address));
+	e->qps = 1;
+	e->reply = (struct evil_reply) {
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_CONTROL,
+		.incarnation = "an evil host", .session = ++life << 32, .nonce = "its nonce",
+		.qp_num = call.qp_num, .features = e->request.control.features, .qps = 1,
+	};
+	e->reply.nonce[15] = (uint8_t)life;
+	return e->request.kind == EVIL_CONTROL ? 0 : -EPROTO;
+}
+
+/* Yes, and what travels with it; it is known over there when this returns. */
+static inline int evil_accept(int fd, const void *data, size_t bytes)
+{
+	struct tow_hostile_answer call = {
+		.timeout_ms = EVIL_WAIT_MS, .bytes = (uint32_t)bytes,
+	};
+
+	memcpy(call.data, data, bytes);
+	return tow_test_ioctl(fd, TOW_HOSTILE_ANSWER, &call);
+}
+
+static inline int evil_reject(int fd, const void *data, size_t bytes)
+{
+	struct tow_hostile_answer call = { .reject = 1, .bytes = (uint32_t)bytes };
+
+	memcpy(call.data, data, bytes);
+	return tow_test_ioctl(fd, TOW_HOSTILE_ANSWER, &call);
+}
+
+/* The other end's proof. */
+static inline int evil_hear_proof(struct evil *e)
+{
+	int type = evil_hear(e, EVIL_WAIT_MS);
+
+	if (type != T_AUTH)
+		return type < 0 ? type : -EPROTO;
+	return memcmp(e->last.data + EVIL_HEADER, e->auth.mac, sizeof(e->auth.mac)) ?
+	       -EKEYREJECTED : 0;
+}
+
+/* EVIL_DATA_CALLED: the answer as it should be. */
+static inline int evil_data_called(struct evil *e, int listener, struct evil_reply *reply)
+{
+	struct tow_hostile_data mac = { .session = e->reply.session };
+	struct tow_hostile_take call;
+	struct evil_request request = {};
+	int ret;
+
+	/* Those of sessions before it have waited in vain. */
+	do {
+		if (e->data[0] >= 0)
+			close(e->data[0]);
+		e->data[0] = evil_take(listener, EVIL_WAIT_MS, &call);
+		if (e->data[0] >= 0)
+			memcpy(&request, call.data, sizeof(request));
+	} while (e->data[0] == -ENOTCONN ||
+		 (e->data[0] >= 0 && request.data.session != e->reply.session));
+	if (e->data[0] < 0)
+		return e->data[0];
+	if (request.kind != EVIL_DATA || request.index)
+		return -EPROTO;
+	mac.qp_num = call.qp_num;
+	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_DATA_MAC, &mac);
+	*reply = (struct evil_reply) {
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_DATA,
+		.session = e->reply.session, .qp_num = call.qp_num,
+	};
+	memcpy(reply->incarnation, e->reply.incarnation, sizeof(reply->incarnation));
+	memcpy(reply->mac, mac.mac, sizeof(mac.mac));
+	return ret;
+}
+
+static inline int evil_serve_step(struct evil *e, int listener, enum evil_stage stage,
+				  struct evil_reply *data)
+{
+	int ret;
+
+	switch (stage) {
+	case EVIL_ACCEPTED:
+		ret = evil_make_keys(e, true, e->reply.mac);
+		return ret ? ret : evil_accept(e->fd, &e->reply, sizeof(e->reply));
+	case EVIL_PROVED:
+		return evil_hear_proof(e);
+	case EVIL_AUTHED:
+		return evil_say(e, T_AUTHED, 0, NULL, 0);
+	case EVIL_DATA_CALLED:
+		return evil_data_called(e, listener, data);
+	case EVIL_DATA_ACCEPTED:
+		return evil_accept(e->data[0], data, sizeof(*data));
+	case EVIL_HEARD:
+		ret = evil_hear(e, EVIL_WAIT_MS);
+		return ret < 0 ? ret : ret == T_READY ? 0 : -EPROTO;
+	case EVIL_READY:
+		return evil_say(e, T_READY, 0, NULL, 0);
+	default:
+		return 0;
+	}
+}
+
+/* From EVIL_CALLED on, honestly, up to a stage. */
+static inline int evil_serve(struct evil *e, int listener, enum evil_stage until,
+			     struct evil_reply *data)
+{
+	int ret = 0;
+
+	for (int stage = EVIL_ACCEPTED; !ret && stage <= (int)until; stage++)
+		ret = evil_serve_step(e, listener, (enum evil_stage)stage, data);
+	return ret;
+}
+
+#endif /* TOW_EVIL_HOST_H */
