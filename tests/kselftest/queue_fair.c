@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Two clients on one queue pair: one of them floods it with writes, as deep as his
+ * queue is; the other one's write of 8 bytes waits for what is on its way
+ * (inflight_bytes), not for all that waits.
+ *
+ * Measured by the flood itself: how long it takes to move inflight_bytes, on this
+ * machine, while the other one disturbs it.  With inflight_bytes as large as the
+ * flood is deep the same measure is far beyond the bound: so it can be seen.
+ */
+#include <pthread.h>
+#define TOW_ONLY_SOFT_ROCE
+#include "tow_queue.h"
+
+#define POOL_BYTES	(6 * TOW_SLAB)
+#define FLOOD_BYTES	(2 * TOW_SLAB)
+#define SAMPLES		15
+#define INFLIGHT	(512 * TOW_KB)
+
+/* What waits in the flood's queue: so many times inflight_bytes. */
+#define DEPTH		24
+
+/*
+ * In units of the time that inflight_bytes take.  Ahead of the small one: what is on
+ * its way, a turn of the flood's, and the scheduling of four processes on two
+ * processors; without turns it would be DEPTH.
+ */
+#define BOUND		4.0
+
+FIXTURE(fair)
+{
+	struct tow_knobs before;
+	struct tow_user flood;
+	struct tow_mapped from, to;
+	__u64 flooded;
+	struct tow_user small;
+	struct tow_mapped word;
+	__u64 remote;
+	bool stop;
+	int error;
+	uint64_t moved;			/* bytes, by the flood */
+	size_t piece;
+	pthread_t thread;
+};
+
+FIXTURE_SETUP(fair)
+{
+	__u64 exported;
+
+	tow_knobs_save(&self->before);
+	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
+	ASSERT_EQ(0, tow_user_make(&self->flood, 1024, 0));
+	ASSERT_EQ(0, tow_mapped_make(self->flood.fd, FLOOD_BYTES, &self->from));
+	ASSERT_EQ(0, tow_mapped_make(self->flood.fd, FLOOD_BYTES, &self->to));
+	ASSERT_EQ(0, tow_publish_for(self->flood.fd, self->to.made.handle, "flooded", FLOOD_BYTES,
+				     TOW_RIGHT_WRITE, &exported));
+	ASSERT_EQ(0, tow_find_for(self->flood.fd, self->flood.peer, "flooded", TOW_RIGHT_WRITE,
+				  &self->flooded));
+	/* The same queue pair: the first one. */
+	ASSERT_EQ(0, tow_user_make(&self->small, 4, 0));
+	ASSERT_EQ(0, tow_mapped_make(self->small.fd, 64, &self->word));
+	ASSERT_EQ(0, tow_publish_for(self->small.fd, self->word.made.handle, "word", 64,
+				     TOW_RIGHT_WRITE, &exported));
+	ASSERT_EQ(0, tow_find_for(self->small.fd, self->small.peer, "word", TOW_RIGHT_WRITE,
+				  &self->remote));
+	self->stop = false;
+	self->error = 0;
+	self->moved = 0;
+}
+
+FIXTURE_TEARDOWN_PARENT(fair)
+{
+	EXPECT_EQ(0, tow_knobs_restore(&self->before));
+}
+
+/* ---- the flood ------------------------------------------------------------------------- */
+
+/* The queue is never less than DEPTH times inflight_bytes deep. */
+static void *flood(void *arg)
+{
+	FIXTURE_DATA(fair) *self = arg;
+	struct tow_rings *rings = &self->flood.rings;
+	const uint64_t depth = DEPTH * INFLIGHT / self->piece;
+	uint64_t submitted = 0, ended = 0;
+	struct tow_cqe cqe;
+	int ret;
+
+	while (!self->error && (ended < submitted || !self->stop)) {
+		bool stop = __atomic_load_n(&self->stop, __ATOMIC_RELAXED);
+
+		for (; !stop && submitted - ended < depth; submitted++) {
+			struct tow_sqe sqe = tow_move(&self->flood, TOW_OP_WRITE,
+						      self->from.made.handle,
+						      submitted % 2 * (FLOOD_BYTES - self->piece),
+						      self->flooded, 0, self->piece);
+
+			if (!tow_rings_put(rings, &sqe))
+				break;
+		}
+		/* Wakes up for every one, so that what is moved is known well. */
+		ret = tow_rings_enter(rings, 1, TOW_LONG_US);
+		if (ret < 0)
+			self->error = ret;
+		for (; tow_rings_take(rings, &cqe); ended++)
+			if (cqe.status)
+				self->error = cqe.status;
+		__atomic_store_n(&self->moved, ended * self->piece, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static int flood_start(FIXTURE_DATA(fair) *self, size_t piece)
+{
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+
+	self->piece = piece;
+	if (pthread_create(&self->thread, NULL, flood, self))
+		return -EAGAIN;
+	/* Until it has moved all that can wait at once. */
+	while (__atomic_load_n(&self->moved, __ATOMIC_RELAXED) < DEPTH * INFLIGHT &&
+	       tow_test_now() < end)
+		tow_test_sleep_ms(1);
+	return tow_test_now() < end ? 0 : -ETIMEDOUT;
+}
+
+static void flood_stop(struct __test_metadata *_metadata, FIXTURE_DATA(fair) *self)
+{
+	__atomic_store_n(&self->stop, true, __ATOMIC_RELAXED);
+	ASSERT_EQ(0, pthread_join(self->thread, NULL));
+	EXPECT_EQ(0, self->error);
+}
+
+/* ---- the small one ------------------------------------------------------------------------ */
+
+static int compare(const void *a, const void *b)
+{
+	double one = *(const double *)a, other = *(const double *)b;
+
+	return one < other ? -1 : one > other;
+}
+
+/*
+ * How long its writes take beside the flood, half of them at most: in units of the time
+ * in which the flood moves INFLIGHT bytes meanwhile.  Below 0: it failed.
+ */
+static double measure(FIXTURE_DATA(fair) *self, int samples)
+{
+	struct tow_sqe sqe = tow_move(&self->small, TOW_OP_WRITE, self->word.made.handle, 0,
+				      self->remote, 8, 8);
+	uint64_t before = __atomic_load_n(&self->moved, __ATOMIC_RELAXED), moved;
+	double took[SAMPLES], begin = tow_test_now(), start, unit;
+	int i;
+
+	for (i = 0; i < samples; i++) {
+		self->word.words[0] = (uint64_t)i + 1;
+		start = tow_test_now();
+		if (tow_rings_do(&self->small.rings, &sqe))
+			return -1;
+		took[i] = tow_test_now() - start;
+		if (self->word.words[1] != (uint64_t)i + 1)
+			return -2;
+		tow_test_sleep_ms(2);
+	}
+	moved = __atomic_load_n(&self->moved, __ATOMIC_RELAXED) - before;
+	unit = (tow_test_now() - begin) * (double)INFLIGHT / (double)(moved ? moved : 1);
+	qsort(took, (size_t)samples, sizeof(took[0]), compare);
+	return took[samples / 2] / unit;
+}
+
+FIXTURE_VARIANT(fair)
+{
+	size_t piece;
+};
+
+FIXTURE_VARIANT_ADD(fair, flood_64_KiB) { .piece = 64 * TOW_KB };
+FIXTURE_VARIANT_ADD(fair, flood_256_KiB) { .piece = 256 * TOW_KB };
+FIXTURE_VARIANT_ADD(fair, flood_2_MiB) { .piece = 2 * TOW_MB };
+
+TEST_F_TIMEOUT(fair, small_beside_flood, 120)
+{
+	double waited;
+
+	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", INFLIGHT));
+	ASSERT_EQ(0, flood_start(self, variant->piece));
+	waited = measure(self, SAMPLES);
+	flood_stop(_metadata, self);
+	TH_LOG("waited for %.2f times inflight_bytes", waited);
+	EXPECT_LE(0, waited);
+	EXPECT_GT(BOUND, waited);
+}
+
+/* With all of the flood on its way there is no turn to be had: the bound can fail. */
+TEST_F_TIMEOUT(fair, the_bound_is_seen_to_fail, 120)
+{
+	double waited;
+
+	if (variant->piece != 256 * TOW_KB)
+		return;
+	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", DEPTH * INFLIGHT));
+	ASSERT_EQ(0, flood_start(self, variant->piece));
+	waited = measure(self, 5);
+	flood_stop(_metadata, self);
+	TH_LOG("waited for %.2f times as much", waited);
+	EXPECT_LT(2 * BOUND, waited);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What comes after what on a queue: chains (LINK), fences, entries of one channel;
+ * several threads that submit and wait at the same time; poll().
+ *
+ * tests/unit/order.c has the rules alone, for every sequence that chance brings.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include "tow_queue.h"
+
+#define POOL_BYTES	(12 * TOW_SLAB)
+#define ENTRIES		64
+/* Takes far longer than submitting what follows. */
+#define LONG_BYTES	(2 * TOW_SLAB)
+
+FIXTURE(order)
+{
+	struct tow_user user;
+	struct tow_mapped ours;
+	struct tow_mapped theirs;
+	__u64 remote;
+	__u64 stale;
+};
+
+FIXTURE_SETUP(order)
+{
+	struct tow_user *user = &self->user;
+	__u32 rights = TOW_RIGHT_READ | TOW_RIGHT_WRITE;
+	__u64 exported;
+
+	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
+	ASSERT_EQ(0, tow_user_make(user, ENTRIES, 0));
+	ASSERT_EQ(0, tow_mapped_make(user->fd, 2 * LONG_BYTES, &self->ours));
+	ASSERT_EQ(0, tow_mapped_make(user->fd, LONG_BYTES, &self->theirs));
+	ASSERT_EQ(0, tow_publish_for(user->fd, self->theirs.made.handle, "x", LONG_BYTES, rights,
+				     &exported));
+	ASSERT_EQ(0, tow_find_for(user->fd, user->peer, "x", rights, &self->remote));
+	ASSERT_EQ(0, tow_publish_for(user->fd, self->ours.made.handle, "gone", 64, rights,
+				     &exported));
+	ASSERT_EQ(0, tow_find_for(user->fd, user->peer, "gone", rights, &self->stale));
+	ASSERT_EQ(0, tow_end_handle(user->fd, TOW_IOCTL_UNEXPORT, exported));
+}
+
+FIXTURE_TEARDOWN(order)
+{
+	struct tow_sqe nop = { .user_data = 99 };
+
+	if (self->user.rings.ring) {
+		EXPECT_EQ(0, tow_rings_do(&self->user.rings, &nop));
+	}
+}
+
+/* ---- entries, in short ----------------------------------------------------------------- */
+
+enum what {
+	NOP,
+	LONG,		/* takes a while */
+	STALE,		/* begins, and fails */
+	BAD,		/* cannot begin */
+};
+
+static struct tow_sqe entry(const FIXTURE_DATA(order) *self, enum what what)
+{
+	switch (what) {
+	case LONG:
+		return tow_move(&self->user, TOW_OP_WRITE, self->ours.made.handle, 0, self->remote,
+				0, LONG_BYTES);
+	case STALE:
+		return tow_move(&self->user, TOW_OP_WRITE, self->ours.made.handle, 0, self->stale,
+				0, 8);
+	case BAD:
+		return tow_move(&self->user, TOW_OP_WRITE, 0, 0, self->remote, 0, 8);
+	default:
+		return (struct tow_sqe){ .opcode = TOW_OP_NOP };
+	}
+}
+
+/* An entry of a case, and what it must end with. */
+struct step {
+	enum what what;
+	__u8 flags;
+	int status;
+};
+
+#define STEPS_MAX	8
+#define LINK		TOW_SQE_LINK
+#define FENCE		TOW_SQE_FENCE
+#define SILENT		TOW_SQE_SILENT
+#define NO_STATUS	1	/* says nothing */
+
+/* Fill in, from @first on; nothing is submitted. */
+static void fill(struct __test_metadata *_metadata, FIXTURE_DATA(order) *self,
+		 const struct step *steps, unsigned int count, unsigned int first)
+{
+	unsigned int i;
+
+	for (i = 0; i < count; i++) {
+		struct tow_sqe sqe = entry(self, steps[i].what);
+
+		sqe.flags = steps[i].flags;
+		sqe.user_data = first + i;
+		ASSERT_TRUE(tow_rings_put(&self->user.rings, &sqe));
+	}
+}
+
+/* All of them have ended, once each, as they must; @place: when each one did. */
+static void collect(struct __test_metadata *_metadata, FIXTURE_DATA(order) *self,
+		    const struct step *steps, unsigned int count, unsigned int *place)
+{
+	struct tow_rings *rings = &self->user.rings;
+	struct tow_sqe last = { .flags = FENCE, .user_data = count };
+	unsigned int i, seen = 0, when;
+	struct tow_cqe cqe;
+
+	ASSERT_TRUE(tow_rings_put(rings, &last));
+	ASSERT_EQ(1, tow_rings_enter(rings, 0, 0));
+	for (when = 0; !(seen & 1U << count); when++) {
+		ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
+		ASSERT_GE(count, cqe.user_data);
+		ASSERT_EQ(0, seen & 1U << cqe.user_data)
+			TH_LOG("entry %llu ended twice", cqe.user_data);
+		seen |= 1U << cqe.user_data;
+		if (cqe.user_data == count)
+			continue;
+		EXPECT_EQ(steps[cqe.user_data].status, cqe.status)
+			TH_LOG("entry %llu", cqe.user_data);
+		place[cqe.user_data] = when;
+	}
+	for (i = 0; i < count; i++) {
+		EXPECT_EQ(steps[i].status == NO_STATUS, !(seen & 1U << i))
+			TH_LOG("entry %u", i);
+	}
+	EXPECT_EQ(0, tow_rings_ready(rings));
+}
+
+/* All in one batch. */
+static void check(struct __test_metadata *_metadata, FIXTURE_DATA(order) *self,
+		  const struct step *steps, unsigned int count, unsigned int *place)
+{
+	fill(_metadata, self, steps, count, 0);
+	ASSERT_EQ(count, tow_rings_enter(&self->user.rings, 0, 0));
+	collect(_metadata, self, steps, count, place);
+}
+
+#define CHECK(STEPS) \
+	check(_metadata, self, STEPS, ARRAY_SIZE(STEPS), place)
+
+/* ---- chains ------------------------------------------------------------------------------- */
+
+TEST_F(order, chains_that_succeed)
+{
+	const struct step chain[] = {
+		{ LONG, LINK, 0 }, { NOP, LINK, 0 }, { LONG, LINK, 0 }, { NOP, 0, 0 },
+	};
+	const struct step beside[] = { { LONG, LINK, 0 }, { NOP, 0, 0 }, { NOP, 0, 0 } };
+	unsigned int place[STEPS_MAX];
+
+	CHECK(chain);
+	EXPECT_LT(place[0], place[1]);
+	EXPECT_LT(place[1], place[2]);
+	EXPECT_LT(place[2], place[3]);
+	/* Who is not in it does not wait for it. */
+	CHECK(beside);
+	EXPECT_LT(place[2], place[1]);
+}
+
+TEST_F(order, chains_that_fail_in_the_middle)
+{
+	const struct step first[] = {
+		{ STALE, LINK, -ESTALE }, { NOP, LINK, -ECANCELED }, { LONG, 0, -ECANCELED },
+		{ NOP, 0, 0 },
+	};
+	const struct step middle[] = {
+		{ NOP, LINK, 0 }, { LONG, LINK, 0 }, { STALE, LINK, -ESTALE },
+		{ NOP, LINK, -ECANCELED }, { NOP, 0, -ECANCELED }, { NOP, 0, 0 },
+	};
+	const struct step last[] = { { LONG, LINK, 0 }, { STALE, 0, -ESTALE }, { NOP, 0, 0 } };
+	const struct step two[] = {
+		{ STALE, LINK, -ESTALE }, { NOP, 0, -ECANCELED }, { NOP, LINK, 0 }, { NOP, 0, 0 },
+	};
+	unsigned int place[STEPS_MAX];
+
+	CHECK(first);
+	CHECK(middle);
+	CHECK(last);
+	CHECK(two);
+}
+
+/* None of it has begun, wherever the bad one is. */
+TEST_F(order, chains_with_a_bad_entry)
+{
+	const struct step first[] = {
+		{ BAD, LINK, -EBADF }, { LONG, LINK, -ECANCELED }, { NOP, 0, -ECANCELED },
+	};
+	const struct step last[] = {
+		{ LONG, LINK, -ECANCELED }, { NOP, LINK, -ECANCELED }, { BAD, 0, -EBADF },
+		{ NOP, 0, 0 },
+	};
+	const struct step both[] = {
+		{ NOP, LINK, -ECANCELED }, { BAD, LINK, -EBADF }, { NOP, LINK, -ECANCELED },
+		{ BAD, LINK, -EBADF }, { LONG, 0, -ECANCELED },
+	};
+	unsigned int place[STEPS_MAX];
+
+	tow_fill(self->ours.at, LONG_BYTES, 1);
+	tow_fill(self->theirs.at, LONG_BYTES, 2);
+	CHECK(first);
+	CHECK(last);
+	CHECK(both);
+	EXPECT_EQ(0, tow_differs(self->theirs.at, LONG_BYTES, 2));
+}
+
+/* Silent ones: who succeeds says nothing, who was cancelled does. */
+TEST_F(order, silent_chains)
+{
+	const struct step good[] = {
+		{ NOP, LINK | SILENT, NO_STATUS }, { LONG, LINK | SILENT, NO_STATUS },
+		{ NOP, 0, 0 },
+	};
+	const struct step stale[] = {
+		{ NOP, LINK | SILENT, NO_STATUS }, { STALE, LINK | SILENT, -ESTALE },
+		{ NOP, LINK | SILENT, -ECANCELED }, { NOP, SILENT, -ECANCELED },
+	};
+	unsigned int place[STEPS_MAX];
+
+	CHECK(good);
+	CHECK(stale);
+}
+
+/* The last one that a call takes ends a chain, whatever it says. */
+TEST_F(order, chains_end_with_the_batch)
+{
+	const struct step two[] = { { STALE, LINK, -ESTALE }, { NOP, 0, 0 } };
+	const struct step bad[] = { { LONG, LINK, 0 }, { BAD, 0, -EBADF } };
+	unsigned int place[STEPS_MAX];
+	struct tow_rings *rings = &self->user.rings;
+
+	fill(_metadata, self, two, 2, 0);
+	tow_rings_publish(rings);
+	ASSERT_EQ(1, tow_enter(rings->made.fd, 1, 0, 0));
+	ASSERT_EQ(1, tow_enter(rings->made.fd, 1, 0, 0));
+	collect(_metadata, self, two, 2, place);
+	fill(_metadata, self, bad, 2, 0);
+	tow_rings_publish(rings);
+	ASSERT_EQ(1, tow_enter(rings->made.fd, 1, 0, 0));
+	ASSERT_EQ(1, tow_enter(rings->made.fd, 1, 0, 0));
+	collect(_metadata, self, bad, 2, place);
+}
+
+/* So does the last one for whose completion there is room. */
+TEST_F(order, chains_end_where_there_is_no_room)
+{
+	struct tow_sqe sqe = { .flags = LINK };
+	struct tow_rings rings;
+	struct tow_cqe cqe;
+	unsigned int i;
+
+	ASSERT_EQ(0, tow_rings_make(self->user.fd, 4, 4, &rings));
+	for (i = 0; i < 2; i++)
+		ASSERT_EQ(0, tow_rings_put(&rings, &sqe) ? 0 : -EXFULL);
+	ASSERT_EQ(2, tow_rings_enter(&rings, 2, TOW_LONG_US));
+	for (i = 0; i < 4; i++) {
+		sqe.user_data = i;
+		/* Had it been of the first two's chain, they would not have begun. */
+		sqe.reserved = i == 2;
+		ASSERT_TRUE(tow_rings_put(&rings, &sqe));
+	}
+	ASSERT_EQ(2, tow_rings_enter(&rings, 4, TOW_LONG_US));
+	tow_rings_seen(&rings, 2);
+	ASSERT_EQ(2, tow_rings_enter(&rings, 4, TOW_LONG_US));
+	for (i = 0; i < 4; i++) {
+		ASSERT_TRUE(tow_rings_take(&rings, &cqe));
+		EXPECT_EQ(cqe.user_data == 2 ? -EINVAL : cqe.user_data == 3 ? -ECANCELED : 0,
+			  cqe.status);
+	}
+	tow_rings_end(&rings);
+}
+
+/* A chain as long as the ring. */
+TEST_F(order, long_chains)
+{
+	struct tow_rings *rings = &self->user.rings;
+	struct tow_cqe cqe;
+	unsigned int i;
+
+	for (i = 0; i < ENTRIES; i++) {
+		struct tow_sqe sqe = entry(self, i % 2 ? NOP : LONG);
+
+		if (i % 2 == 0)
+			sqe.bytes = 4096;
+		sqe.flags = LINK;
+		sqe.user_data = i;
+		ASSERT_TRUE(tow_rings_put(rings, &sqe));
+	}
+	ASSERT_EQ(ENTRIES, tow_rings_enter(rings, ENTRIES, TOW_LONG_US));
+	for (i = 0; i < ENTRIES; i++) {
+		ASSERT_TRUE(tow_rings_take(rings, &cqe));
+		EXPECT_EQ(0, cqe.status);
+		EXPECT_EQ(i, cqe.user_data);
+	}
+}
+
+/* ---- fences -------------------------------------------------------------------------------- */
+
+TEST_F(order, fences)
+{
+	const struct step waits[] = { { LONG, 0, 0 }, { LONG, 0, 0 }, { NOP, FENCE, 0 } };
+	const struct step holds[] = {
+		{ LONG, 0, 0 }, { NOP, FENCE, 0 }, { NOP, 0, 0 }, { NOP, FENCE, 0 },
+	};
+	const struct step chain[] = {
+		{ LONG, 0, 0 }, { NOP, LINK, 0 }, { NOP, FENCE | LINK, 0 }, { NOP, 0, 0 },
+		{ NOP, 0, 0 },
+	};
+	unsigned int place[STEPS_MAX];
+
+	CHECK(waits);
+	EXPECT_EQ(2, place[2]);
+	/* Those behind it do not begin before it. */
+	CHECK(holds);
+	EXPECT_EQ(0, place[0]);
+	EXPECT_LT(place[0], place[1]);
+	EXPECT_LT(place[0], place[2]);
+	EXPECT_EQ(3, place[3]);
+	/* Wherever in a chain it stands, the chain waits. */
+	CHECK(chain);
+	EXPECT_EQ(0, place[0]);
+}
+
+TEST_F(order, fences_behind_failures)
+{
+	const struct step stale[] = {
+		{ STALE, 0, -ESTALE }, { NOP, FENCE, -ECANCELED }, { NOP, 0, 0 },
+	};
+	const struct step bad[] = {
+		{ BAD, 0, -EBADF }, { LONG, 0, 0 }, { LONG, FENCE, -ECANCELED }, { NOP, 0, 0 },
+	};
+	const struct step chain[] = {
+		{ LONG, LINK, 0 }, { STALE, 0, -ESTALE }, { NOP, FENCE | LINK, -ECANCELED },
+		{ NOP, 0, -ECANCELED }, { NOP, FENCE, -ECANCELED }, { NOP, 0, 0 },
+	};
+	const struct step later[] = { { NOP, FENCE, 0 }, { LONG, 0, 0 }, { NOP, FENCE, 0 } };
+	unsigned int place[STEPS_MAX];
+
+	/* collect() ends with a fence: a failure may still be on its way to it. */
+	fill(_metadata, self, stale, 3, 0);
+	ASSERT_EQ(3, tow_rings_enter(&self->user.rings, 3, TOW_LONG_US));
+	collect(_metadata, self, stale, 3, place);
+	fill(_metadata, self, bad, 4, 0);
+	ASSERT_EQ(4, tow_rings_enter(&self->user.rings, 4, TOW_LONG_US));
+	collect(_metadata, self, bad, 4, place);
+	fill(_metadata, self, chain, 6, 0);
+	ASSERT_EQ(6, tow_rings_enter(&self->user.rings, 6, TOW_LONG_US));
+	collect(_metadata, self, chain, 6, place);
+	/* What had ended before it was taken does not matter any more. */
+	CHECK(later);
+}
+
+/* A failure that is seen only when the fence waits already. */
+TEST_F(order, fences_taken_before_the_failure)
+{
+	const struct step first[] = {
+		{ LONG, LINK, 0 }, { LONG, LINK, 0 }, { LONG, LINK, 0 }, { LONG, LINK, 0 },
+		{ STALE, 0, -ESTALE }, { NOP, FENCE, -ECANCELED },
+	};
+	struct tow_rings *rings = &self->user.rings;
+	unsigned int place[STEPS_MAX];
+
+	fill(_metadata, self, first, 6, 0);
+	tow_rings_publish(rings);
+	ASSERT_EQ(5, tow_enter(rings->made.fd, 5, 0, 0));
+	ASSERT_EQ(1, tow_enter(rings->made.fd, 1, 6, TOW_LONG_US));
+	collect(_metadata, self, first, 6, place);
+}
+
+static void mark(struct tow_mapped *mapped, size_t offset, size_t bytes, unsigned char with)
+{
+	memset(mapped->at + offset, with, bytes);
+}
+
+/* A read behind a fence, or linked to the write, brings what was written. */
+TEST_F_TIMEOUT(order, reads_see_writes, 60)
+{
+	struct tow_rings *rings = &self->user.rings;
+	unsigned int round;
+
+	for (round = 0; round < 20; round++) {
+		bool fenced = round & 1;
+		unsigned char with = (unsigned char)(round + 1);
+		size_t bytes = round < 16 ? 4096 * (round + 1) - 5 : LONG_BYTES;
+		struct tow_sqe write = entry(self, LONG);
+		struct tow_sqe read = entry(self, LONG);
+
+		write.bytes = bytes;
+		write.flags = fenced ? 0 : LINK;
+		read.opcode = TOW_OP_READ;
+		read.offset = LONG_BYTES;
+		read.bytes = bytes;
+		read.flags = fenced ? FENCE : 0;
+		mark(&self->ours, 0, bytes, with);
+		mark(&self->ours, LONG_BYTES, bytes, 0xee);
+		mark(&self->theirs, 0, bytes, 0xdd);
+		ASSERT_TRUE(tow_rings_put(rings, &write));
+		ASSERT_TRUE(tow_rings_put(rings, &read));
+		ASSERT_EQ(2, tow_rings_enter(rings, 2, TOW_LONG_US));
+		EXPECT_EQ(0, tow_rings_look(rings, 0).status);
+		EXPECT_EQ(0, tow_rings_look(rings, 1).status);
+		tow_rings_seen(rings, 2);
+		ASSERT_EQ(0, memcmp(self->ours.at, self->ours.at + LONG_BYTES, bytes))
+			TH_LOG("round %u: %zu bytes", round, bytes);
+	}
+}
+
+/* Entries of one channel take effect in their order, without a word. */
+TEST_F_TIMEOUT(order, one_channel, 60)
+{
+	struct tow_rings *rings = &self->user.rings;
+	unsigned int round, i;
+
+	for (round = 0; round < 10; round++) {
+		for (i = 0; i < ENTRIES; i++) {
+			struct tow_sqe sqe = entry(self, LONG);
+
+			/* Of every size, all over the same bytes. */
+			sqe.bytes = 1U << (i * 7 + round) % 18;
+			sqe.offset = (__u64)i * 64;
+			self->ours.at[sqe.offset] = (char)(i + round);
+			sqe.flags = i < ENTRIES - 1 ? SILENT : 0;
+			ASSERT_TRUE(tow_rings_put(rings, &sqe));
+		}
+		ASSERT_EQ(ENTRIES, tow_rings_enter(rings, 1, TOW_LONG_US));
+		EXPECT_EQ(0, tow_rings_look(rings, 0).status);
+		tow_rings_seen(rings, 1);
+		EXPECT_EQ((char)(ENTRIES - 1 + round), self->theirs.at[0]);
+	}
+}
+
+/* ---- several threads on one queue ------------------------------------------------------------ */
+
+#define THREADS		4
+#define EACH		500
+
+struct crowd {
+	struct tow_rings *rings;
+	pthread_mutex_t lock;		/* of the program's side of the rings */
+	struct tow_sqe write;
+	unsigned char seen[THREADS * EACH];
+	unsigned int count;
+	int wrong;
+};
+
+struct member {
+	struct crowd *crowd;
+	unsigned int first;
+	pthread_t thread;
+};
+
+/* Called with the lock held. */
+static void crowd_collect(struct crowd *crowd)
+{
+	struct tow_cqe cqe;
+
+	while (tow_rings_take(crowd->rings, &cqe)) {
+		if (cqe.user_data >= (__u64)THREADS * EACH || cqe.status) {
+			crowd->wrong++;
+			continue;
+		}
+		crowd->seen[cqe.user_data]++;
+		crowd->count++;
+	}
+}
+
+/* One after the other fills in; all of them submit, and wait, whenever they like. */
+static void *submit(void *arg)
+{
+	struct member *member = arg;
+	struct crowd *crowd = member->crowd;
+	unsigned int i = 0;
+	int ret;
+
+	while (i < EACH) {
+		pthread_mutex_lock(&crowd->lock);
+		crowd->write.user_data = member->first + i;
+		crowd->write.offset = ((__u64)member->first + i) * 8;
+		crowd->write.remote_offset = ((__u64)member->first + i) * 8;
+		if (tow_rings_put(crowd->rings, &crowd->write)) {
+			tow_rings_publish(crowd->rings);
+			i++;
+		}
+		crowd_collect(crowd);
+		pthread_mutex_unlock(&crowd->lock);
+		ret = tow_enter(crowd->rings->made.fd, 1 + i % 3, i % 2, 1000);
+		if (ret < 0 && ret != -EBUSY && ret != -ETIMEDOUT)
+			__atomic_fetch_add(&crowd->wrong, 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+TEST_F_TIMEOUT(order, threads, 60)
+{
+	struct member members[THREADS];
+	static struct crowd crowd = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	double end = tow_test_now() + 30;
+	unsigned int i;
+
+	crowd.rings = &self->user.rings;
+	crowd.write = entry(self, LONG);
+	crowd.write.bytes = 8;
+	for (i = 0; i < THREADS * EACH; i++)
+		self->ours.words[i] = tow_stamp(3, i);
+	for (i = 0; i < THREADS; i++) {
+		members[i] = (struct member){ .crowd = &crowd, .first = i * EACH };
+		ASSERT_EQ(0, pthread_create(&members[i].thread, NULL, submit, &members[i]));
+	}
+	for (i = 0; i < THREADS; i++)
+		ASSERT_EQ(0, pthread_join(members[i].thread, NULL));
+	while (crowd.count < THREADS * EACH && tow_test_now() < end) {
+		tow_enter(crowd.rings->made.fd, ENTRIES, 1, 1000);
+		crowd_collect(&crowd);
+	}
+	EXPECT_EQ(0, crowd.wrong);
+	EXPECT_EQ(THREADS * EACH, crowd.count);
+	for (i = 0; i < THREADS * EACH; i++) {
+		ASSERT_EQ(1, crowd.seen[i])
+			TH_LOG("entry %u", i);
+		ASSERT_EQ(tow_stamp(3, i), self->theirs.words[i])
+			TH_LOG("entry %u", i);
+	}
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------- */
+
+static void *submit_later(void *arg)
+{
+	struct tow_rings *rings = arg;
+
+	tow_test_sleep_ms(100);
+	return (void *)(intptr_t)tow_rings_enter(rings, 0, 0);
+}
+
+static short polled(const struct tow_rings *rings, int timeout_ms)
+{
+	struct pollfd waiter = { .fd = rings->made.fd, .events = POLLIN };
+
+	return poll(&waiter, 1, timeout_ms) < 0 ? -1 : waiter.revents;
+}
+
+TEST_F(order, polling)
+{
+	struct tow_rings *rings = &self->user.rings;
+	struct tow_sqe sqe = entry(self, LONG);
+	pthread_t thread;
+	void *ret;
+
+	EXPECT_EQ(0, polled(rings, 0));
+	EXPECT_EQ(0, polled(rings, 50));
+	ASSERT_TRUE(tow_rings_put(rings, &sqe));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, submit_later, rings));
+	EXPECT_EQ(POLLIN, polled(rings, TOW_WAIT_MS));
+	ASSERT_EQ(0, pthread_join(thread, &ret));
+	EXPECT_EQ(1, (intptr_t)ret);
+	EXPECT_EQ(1, tow_rings_ready(rings));
+	/* As long as it is not dealt with. */
+	EXPECT_EQ(POLLIN, polled(rings, 0));
+	tow_rings_seen(rings, 1);
+	EXPECT_EQ(0, polled(rings, 0));
+}
+
+/* Another thread waits for more than there are; each is woken when it is time. */
+static void *wait_for_three(void *arg)
+{
+	struct tow_rings *rings = arg;
+
+	return (void *)(intptr_t)tow_enter(rings->made.fd, 0, 3, TOW_LONG_US);
+}
+
+TEST_F(order, each_waits_for_his_own)
+{
+	struct tow_rings *rings = &self->user.rings;
+	struct tow_sqe nop = { 0 };
+	double start = tow_test_now();
+	pthread_t thread;
+	void *ret;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, wait_for_three, rings));
+	tow_test_sleep_ms(50);
+	ASSERT_TRUE(tow_rings_put(rings, &nop));
+	ASSERT_EQ(1, tow_rings_enter(rings, 1, TOW_LONG_US));
+	EXPECT_EQ(-ETIMEDOUT, tow_enter(rings->made.fd, 0, 2, 10000));
+	ASSERT_TRUE(tow_rings_put(rings, &nop));
+	ASSERT_TRUE(tow_rings_put(rings, &nop));
+	ASSERT_EQ(2, tow_rings_enter(rings, 0, 0));
+	ASSERT_EQ(0, pthread_join(thread, &ret));
+	EXPECT_EQ(0, (intptr_t)ret);
+	EXPECT_GT(10, tow_test_now() - start);
+	tow_rings_seen(rings, 3);
+}
+
+TEST_HARNESS_MAIN

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An export ends while others write to it, and read, as much as they can: UNEXPORT
+ * does not wait for what has not begun; what is on its way ends before it returns,
+ * and from then on no byte changes; the connection stays.
+ */
+#include <pthread.h>
+#define TOW_ONLY_SOFT_ROCE
+#include "tow_queue.h"
+
+#define POOL_BYTES	(12 * TOW_SLAB)
+#define RANGE_BYTES	(2 * TOW_SLAB)
+#define ENTRIES		64U
+#define PIECE		(256 * TOW_KB)
+#define RESOLVERS	2
+#define ROUNDS		4
+
+FIXTURE(revoke)
+{
+	int owner;
+	struct tow_mapped range;
+	struct resolver {
+		struct tow_user user;
+		struct tow_mapped own;
+	} resolvers[RESOLVERS];
+};
+
+FIXTURE_SETUP(revoke)
+{
+	int i;
+
+	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
+	self->owner = tow_test_open(O_RDWR);
+	ASSERT_LE(0, self->owner);
+	ASSERT_EQ(0, tow_mapped_make(self->owner, RANGE_BYTES, &self->range));
+	for (i = 0; i < RESOLVERS; i++) {
+		ASSERT_EQ(0, tow_user_make(&self->resolvers[i].user, ENTRIES, 0));
+		ASSERT_EQ(0, tow_mapped_make(self->resolvers[i].user.fd, RANGE_BYTES,
+					     &self->resolvers[i].own));
+	}
+}
+
+FIXTURE_TEARDOWN(revoke)
+{
+	struct tow_sqe nop = { .user_data = 1 };
+	int i;
+
+	for (i = 0; i < RESOLVERS; i++) {
+		EXPECT_EQ(0, tow_rings_do(&self->resolvers[i].user.rings, &nop));
+	}
+}
+
+/* 16 MiB each, of which a small part can be on its way. */
+static int submit_all(struct resolver *resolver, __u8 opcode, __u64 remote)
+{
+	const __u32 places = RANGE_BYTES / PIECE;
+	__u32 i;
+
+	for (i = 0; i < ENTRIES; i++) {
+		struct tow_sqe sqe = tow_move(&resolver->user, opcode,
+					      resolver->own.made.handle, i % places * PIECE,
+					      remote, (i * 7 + 3) % places * PIECE, PIECE);
+
+		sqe.user_data = i;
+		if (!tow_rings_put(&resolver->user.rings, &sqe))
+			return -EXFULL;
+	}
+	return tow_rings_enter(&resolver->user.rings, 0, 0) == (int)ENTRIES ? 0 : -EXFULL;
+}
+
+/* Each of them has ended, well or because it was too late: how many of the latter. */
+static void count_stale(struct __test_metadata *_metadata, struct tow_rings *rings,
+			unsigned int *stale)
+{
+	unsigned char seen[ENTRIES] = { 0 };
+	struct tow_cqe cqe;
+	unsigned int i;
+
+	*stale = 0;
+	for (i = 0; i < ENTRIES; i++) {
+		ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
+		ASSERT_GT(ENTRIES, cqe.user_data);
+		ASSERT_EQ(0, seen[cqe.user_data]++);
+		EXPECT_TRUE(!cqe.status || cqe.status == -ESTALE)
+			TH_LOG("entry %llu: %s", cqe.user_data, strerror(-cqe.status));
+		*stale += cqe.status == -ESTALE;
+	}
+}
+
+/*
+ * How long moving all of it takes when nothing ends; what UNEXPORT may take is
+ * measured by that, whatever the machine.
+ */
+static double time_all(struct __test_metadata *_metadata, FIXTURE_DATA(revoke) *self, __u8 opcode,
+		       const __u64 *remotes)
+{
+	double start = tow_test_now();
+	unsigned int stale;
+	int i;
+
+	for (i = 0; i < RESOLVERS; i++)
+		EXPECT_EQ(0, submit_all(&self->resolvers[i], opcode, remotes[i]));
+	for (i = 0; i < RESOLVERS; i++) {
+		count_stale(_metadata, &self->resolvers[i].user.rings, &stale);
+		EXPECT_EQ(0, stale);
+	}
+	return tow_test_now() - start;
+}
+
+static int publish(FIXTURE_DATA(revoke) *self, __u64 *exported, __u64 *remotes)
+{
+	__u32 rights = TOW_RIGHT_READ | TOW_RIGHT_WRITE;
+	int ret, i;
+
+	ret = tow_publish_for(self->owner, self->range.made.handle, "range", RANGE_BYTES, rights,
+			      exported);
+	for (i = 0; i < RESOLVERS && !ret; i++)
+		ret = tow_find_for(self->resolvers[i].user.fd, self->resolvers[i].user.peer,
+				   "range", rights, &remotes[i]);
+	return ret;
+}
+
+/* Ends in the middle of it, and what was there then stays. */
+static void end_in_the_middle(struct __test_metadata *_metadata, FIXTURE_DATA(revoke) *self,
+			      __u8 opcode, __u64 exported, const __u64 *remotes, double all)
+{
+	unsigned int stale, sum = 0;
+	double start;
+	int i;
+
+	for (i = 0; i < RESOLVERS; i++) {
+		tow_fill(self->resolvers[i].own.at, RANGE_BYTES, 77);
+		ASSERT_EQ(0, submit_all(&self->resolvers[i], opcode, remotes[i]));
+	}
+	start = tow_test_now();
+	ASSERT_EQ(0, tow_end_handle(self->owner, TOW_IOCTL_UNEXPORT, exported));
+	/* What is on its way is a tenth of it at most; it has time for half. */
+	EXPECT_GT(all / 2 + 0.05, tow_test_now() - start)
+		TH_LOG("all of it takes %.3f s", all);
+	tow_fill(self->range.at, RANGE_BYTES, 99);
+	for (i = 0; i < RESOLVERS; i++) {
+		count_stale(_metadata, &self->resolvers[i].user.rings, &stale);
+		sum += stale;
+	}
+	EXPECT_EQ(0, tow_differs(self->range.at, RANGE_BYTES, 99));
+	/* It was in the middle. */
+	EXPECT_LT(0, sum);
+	EXPECT_GE(ENTRIES * RESOLVERS, sum);
+}
+
+FIXTURE_VARIANT(revoke)
+{
+	__u8 opcode;
+};
+
+FIXTURE_VARIANT_ADD(revoke, write) { .opcode = TOW_OP_WRITE };
+FIXTURE_VARIANT_ADD(revoke, read) { .opcode = TOW_OP_READ };
+
+TEST_F_TIMEOUT(revoke, while_all_are_at_it, 120)
+{
+	struct tow_user *first = &self->resolvers[0].user;
+	uint64_t late = tow_sysfs_get("stats/revokes_late");
+	__u32 epoch = tow_peer_epoch(first->fd, first->peer);
+	__u64 exported, remotes[RESOLVERS];
+	double all = 0;
+	int round;
+
+	ASSERT_NE(0, epoch);
+	for (round = 0; round < ROUNDS; round++) {
+		ASSERT_EQ(0, publish(self, &exported, remotes));
+		if (!round)
+			all = time_all(_metadata, self, variant->opcode, remotes);
+		end_in_the_middle(_metadata, self, variant->opcode, exported, remotes, all);
+	}
+	EXPECT_EQ(epoch, tow_peer_epoch(first->fd, first->peer));
+	EXPECT_EQ(late, tow_sysfs_get("stats/revokes_late"));
+}
+
+/* The owner's region is gone, too, and its memory another's, with other bytes in it. */
+TEST_F_TIMEOUT(revoke, and_the_memory_is_anothers, 120)
+{
+	__u64 exported, remotes[RESOLVERS];
+	struct tow_mapped next;
+	unsigned int stale;
+	int i;
+
+	ASSERT_EQ(0, publish(self, &exported, remotes));
+	for (i = 0; i < RESOLVERS; i++) {
+		tow_fill(self->resolvers[i].own.at, RANGE_BYTES, 77);
+		ASSERT_EQ(0, submit_all(&self->resolvers[i], variant->opcode, remotes[i]));
+	}
+	/* The client ends, and its export with it; nobody waits for that. */
+	munmap(self->range.at, self->range.bytes);
+	close(self->range.made.fd);
+	close(self->owner);
+	self->owner = tow_test_open(O_RDWR);
+	ASSERT_LE(0, self->owner);
+	/* All that there is: the memory is in it, as soon as it can be had. */
+	for (i = 0; i < 2000; i++) {
+		if (!tow_mapped_make(self->owner, POOL_BYTES - RESOLVERS * RANGE_BYTES, &next))
+			break;
+		tow_test_sleep_ms(10);
+	}
+	ASSERT_GT(2000, i);
+	EXPECT_TRUE(tow_is_zero(next.at, next.bytes));
+	tow_fill(next.at, next.bytes, 5);
+	for (i = 0; i < RESOLVERS; i++)
+		count_stale(_metadata, &self->resolvers[i].user.rings, &stale);
+	EXPECT_EQ(0, tow_differs(next.at, next.bytes, 5));
+	EXPECT_EQ(0, tow_mapped_end(&next));
+}
+
+TEST_HARNESS_MAIN

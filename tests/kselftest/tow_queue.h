@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Queues by raw calls: rings in shared memory, and what they work on, with the node
+ * as its own peer.
+ */
+#ifndef TOW_QUEUE_H
+#define TOW_QUEUE_H
+
+#include <stdint.h>
+#include <sys/mman.h>
+#include "tow_test.h"
+#include "tow_peer.h"
+#include "tow_region.h"
+
+/* Nothing takes so long, also on an emulated debug kernel. */
+#define TOW_LONG_US	30000000U
+
+/* ---- rings ------------------------------------------------------------------- */
+
+/* A queue, mapped; used by one thread at a time. */
+struct tow_rings {
+	struct tow_queue_create made;
+	struct tow_ring *ring;		/* NULL: not mapped */
+	struct tow_sqe *sqes;
+	struct tow_cqe *cqes;
+	__u32 tail;			/* entries filled in */
+	__u32 head;			/* completions dealt with */
+};
+
+/* Not mapped; @cq may be 0. */
+static inline int tow_queue_make(int client, __u32 sq, __u32 cq, struct tow_queue_create *made)
+{
+	*made = (struct tow_queue_create) {
+		.size = sizeof(*made), .sq_entries = sq, .cq_entries = cq, .fd = -1,
+	};
+	return tow_test_ioctl(client, TOW_IOCTL_QUEUE_CREATE, made);
+}
+
+static inline int tow_rings_map(struct tow_rings *rings)
+{
+	char *at = mmap(NULL, rings->made.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+			rings->made.fd, 0);
+
+	if (at == MAP_FAILED)
+		return -errno;
+	rings->ring = (struct tow_ring *)at;
+	rings->sqes = (struct tow_sqe *)(at + rings->made.sqes_offset);
+	rings->cqes = (struct tow_cqe *)(at + rings->made.cqes_offset);
+	return 0;
+}
+
+static inline int tow_rings_make(int client, __u32 sq, __u32 cq, struct tow_rings *rings)
+{
+	int ret;
+
+	memset(rings, 0, sizeof(*rings));
+	ret = tow_queue_make(client, sq, cq, &rings->made);
+	if (ret)
+		return ret;
+	ret = tow_rings_map(rings);
+	if (ret)
+		close(rings->made.fd);
+	return ret;
+}
+
+static inline void tow_rings_end(struct tow_rings *rings)
+{
+	if (rings->ring)
+		munmap(rings->ring, rings->made.map_bytes);
+	close(rings->made.fd);
+	rings->ring = NULL;
+}
+
+static inline int tow_channel_open(int queue, __u64 peer, __u32 qp, struct tow_channel_open *call)
+{
+	*call = (struct tow_channel_open) { .size = sizeof(*call), .peer = peer, .qp = qp };
+	return tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_OPEN, call);
+}
+
+/* How many were taken, or a negative errno. */
+static inline int tow_enter(int queue, __u32 submit, __u32 complete, __u32 timeout_us)
+{
+	struct tow_enter call = {
+		.size = sizeof(call), .to_submit = submit, .min_complete = complete,
+		.timeout_us = timeout_us,
+	};
+	int ret = ioctl(queue, TOW_IOCTL_ENTER, &call);
+
+	return ret < 0 ? -errno : ret;
+}
+
+/* The next entry, zeroed; NULL: the ring is full. */
+static inline struct tow_sqe *tow_rings_next(struct tow_rings *rings)
+{
+	__u32 taken = __atomic_load_n(&rings->ring->sq_head, __ATOMIC_ACQUIRE);
+	struct tow_sqe *sqe;
+
+	if (rings->tail - taken >= rings->made.sq_entries)
+		return NULL;
+	sqe = &rings->sqes[rings->tail++ & (rings->made.sq_entries - 1)];
+	memset(sqe, 0, sizeof(*sqe));
+	return sqe;
+}
+
+/* A copy of an entry: was there room? */
+static inline bool tow_rings_put(struct tow_rings *rings, const struct tow_sqe *entry)
+{
+	struct tow_sqe *sqe = tow_rings_next(rings);
+
+	if (sqe)
+		*sqe = *entry;
+	return sqe;
+}
+
+/* What was filled in can be taken. */
+static inline void tow_rings_publish(struct tow_rings *rings)
+{
+	__atomic_store_n(&rings->ring->sq_tail, rings->tail, __ATOMIC_RELEASE);
+}
+
+/* All that was filled in; as tow_enter(). */
+static inline int tow_rings_enter(struct tow_rings *rings, __u32 complete, __u32 timeout_us)
+{
+	__u32 taken = __atomic_load_n(&rings->ring->sq_head, __ATOMIC_RELAXED);
+
+	tow_rings_publish(rings);
+	return tow_enter(rings->made.fd, rings->tail - taken, complete, timeout_us);
+}
+
+/* Completions that are there. */
+static inline __u32 tow_rings_ready(const struct tow_rings *rings)
+{
+	return __atomic_load_n(&rings->ring->cq_tail, __ATOMIC_ACQUIRE) - rings->head;
+}
+
+/* Without dealing with it. */
+static inline struct tow_cqe tow_rings_look(const struct tow_rings *rings, __u32 number)
+{
+	return rings->cqes[(rings->head + number) & (rings->made.cq_entries - 1)];
+}
+
+static inline void tow_rings_seen(struct tow_rings *rings, __u32 count)
+{
+	rings->head += count;
+	__atomic_store_n(&rings->ring->cq_head, rings->head, __ATOMIC_RELEASE);
+}
+
+/* A completion; false: there is none. */
+static inline bool tow_rings_take(struct tow_rings *rings, struct tow_cqe *cqe)
+{
+	if (!tow_rings_ready(rings))
+		return false;
+	*cqe = tow_rings_look(rings, 0);
+	tow_rings_seen(rings, 1);
+	return true;
+}
+
+/* Wait for one: 0 or a negative errno. */
+static inline int tow_rings_wait(struct tow_rings *rings, struct tow_cqe *cqe)
+{
+	int ret = 0;
+
+	if (!tow_rings_ready(rings))
+		ret = tow_enter(rings->made.fd, 0, 1, TOW_LONG_US);
+	if (ret < 0)
+		return ret;
+	return tow_rings_take(rings, cqe) ? 0 : -ENOMSG;
+}
+
+/*
+ * Submit one entry on an empty queue, and wait for it: its status.  What is no
+ * status of an entry: EILSEQ: another's completion; ENOMSG: none; EXFULL: it was
+ * not taken.
+ */
+static inline int tow_rings_do(struct tow_rings *rings, const struct tow_sqe *entry)
+{
+	struct tow_cqe cqe;
+	int ret;
+
+	if (!tow_rings_put(rings, entry))
+		return -EXFULL;
+	ret = tow_rings_enter(rings, 1, TOW_LONG_US);
+	if (ret != 1)
+		return ret < 0 ? ret : -EXFULL;
+	if (!tow_rings_take(rings, &cqe))
+		return -ENOMSG;
+	if (cqe.user_data != entry->user_data || cqe.flags)
+		return -EILSEQ;
+	return cqe.status;
+}
+
+/* ---- what entries work on ------------------------------------------------------ */
+
+#define TOW_ALL_RIGHTS	(TOW_RIGHT_READ | TOW_RIGHT_WRITE | TOW_RIGHT_ATOMIC)
+
+static inline bool tow_has_atomics(int client)
+{
+	struct tow_query query;
+
+	return !tow_test_query(client, &query) && query.features & TOW_FEATURE_ATOMICS;
+}
+
+/* With these rights; the device may still be getting ready to register memory. */
+static inline int tow_publish_for(int client, __u64 region, const char *name, __u64 bytes,
+				  __u32 rights, __u64 *handle)
+{
+	struct tow_export call = {
+		.size = sizeof(call), .region = region, .bytes = bytes, .rights = rights,
+		.name_bytes = (__u32)strlen(name),
+	};
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	int ret;
+
+	memcpy(call.name, name, strlen(name));
+	while ((ret = tow_test_ioctl(client, TOW_IOCTL_EXPORT, &call)) == -EAGAIN &&
+	       tow_test_now() < end)
+		tow_test_sleep_ms(10);
+	*handle = call.handle;
+	return ret;
+}
+
+static inline int tow_find_for(int client, __u64 peer, const char *name, __u32 rights,
+			       __u64 *handle)
+{
+	struct tow_resolve call = {
+		.size = sizeof(call), .peer = peer, .rights = rights, .timeout_ms = TOW_WAIT_MS,
+		.name_bytes = (__u32)strlen(name),
+	};
+	int ret;
+
+	memcpy(call.name, name, strlen(name));
+	ret = tow_test_ioctl(client, TOW_IOCTL_RESOLVE, &call);
+	*handle = call.handle;
+	return ret;
+}
+
+/* A peer as PEER_LIST has it: 0, -ENOENT, … */
+static inline int tow_peer_look(int client, __u64 peer, struct tow_peer_info *info)
+{
+	struct tow_peer_info entries[16];
+	struct tow_peer_list call = {
+		.size = sizeof(call), .entries = (uintptr_t)entries,
+		.entry_size = sizeof(entries[0]), .count = 16,
+	};
+	int ret = tow_test_ioctl(client, TOW_IOCTL_PEER_LIST, &call);
+	__u32 i;
+
+	for (i = 0; !ret && i < call.count; i++) {
+		if (entries[i].peer != peer)
+			continue;
+		*info = entries[i];
+		return 0;
+	}
+	return ret ? ret : -ENOENT;
+}
+
+/* Sessions that there were; 0: it cannot be seen. */
+static inline __u32 tow_peer_epoch(int client, __u64 peer)
+{
+	struct tow_peer_info info;
+
+	return tow_peer_look(client, peer, &info) ? 0 : info.epoch;
+}
+
+/*
+ * An empty pool, then one of this size, and nothing left of earlier queues: 0, or
+ * a negative errno.
+ */
+static inline int tow_queue_fresh(uint64_t pool_bytes)
+{
+	int ret = tow_pool_fresh(pool_bytes);
+
+	if (ret)
+		return ret;
+	if (tow_sysfs_wait("stats/queues", 0))
+		return -EUCLEAN;
+	return tow_sysfs_put("allow_unauthenticated", "1");
+}
+
+/* A client with a queue, and a channel of it to the node itself. */
+struct tow_user {
+	int fd;
+	__u64 peer;
+	struct tow_rings rings;
+	__u16 channel;
+};
+
+static inline int tow_user_make(struct tow_user *user, __u32 sq, __u32 cq)
+{
+	struct tow_channel_open channel = { .size = sizeof(channel) };
+	int ret;
+
+	memset(user, 0, sizeof(*user));
+	user->fd = tow_test_open(O_RDWR);
+	if (user->fd < 0)
+		return user->fd;
+	ret = tow_connect_self(user->fd, &user->peer);
+	if (!ret)
+		ret = tow_rings_make(user->fd, sq, cq, &user->rings);
+	if (!ret)
+		ret = tow_channel_open(user->rings.made.fd, user->peer, 0, &channel);
+	user->channel = (__u16)channel.channel;
+	return ret;
+}
+
+static inline void tow_user_end(struct tow_user *user)
+{
+	tow_rings_end(&user->rings);
+	close(user->fd);
+}
+
+/* A WRITE or READ. */
+static inline struct tow_sqe tow_move(const struct tow_user *user, __u8 opcode, __u64 region,
+				      __u64 offset, __u64 remote, __u64 remote_offset,
+				      __u64 bytes)
+{
+	return (struct tow_sqe) {
+		.opcode = opcode, .channel = user->channel, .region = region, .offset = offset,
+		.remote = remote, .remote_offset = remote_offset, .bytes = bytes,
+	};
+}
+
+#endif /* TOW_QUEUE_H */
