@@ -35,6 +35,24 @@ static bool tow_evict_may(const struct tow_peer *peer)
 			  msecs_to_jiffies(TOW_EVICT_IDLE_MS));
 }
 
+/* A session of a peer that ends already, with a reference; or NULL. */
+static struct tow_session *tow_evict_ending(struct tow_peers *peers)
+{
+	struct tow_session *session, *found = NULL;
+	unsigned long index;
+
+	mutex_lock(&peers->lock);
+	xa_for_each(&peers->sessions, index, session) {
+		if (session->peer && !tow_session_alive(session)) {
+			tow_session_get(session);
+			found = session;
+			break;
+		}
+	}
+	mutex_unlock(&peers->lock);
+	return found;
+}
+
 /* The session to be missed least, with a reference; or NULL. */
 static struct tow_session *tow_evict_pick(struct tow_peers *peers)
 {
@@ -50,20 +68,23 @@ static struct tow_session *tow_evict_pick(struct tow_peers *peers)
 					  READ_ONCE(found->busy_at)))
 			found = peer->session;
 	}
-	if (found) {
+	if (found)
 		tow_session_get(found);
-		found->evicted = true;
-		peers->evicting++;
-	}
 	mutex_unlock(&peers->lock);
 	return found;
 }
 
-/* With a reference, and ENDING; or NULL. */
-static struct tow_session *tow_evict_drop(struct tow_device *dev)
+/*
+ * A session whose end makes room, with a reference; or NULL.  One after another,
+ * so that no more go than have to.
+ */
+static struct tow_session *tow_evict_begin(struct tow_device *dev)
 {
-	struct tow_session *session = tow_evict_pick(&dev->peers);
+	struct tow_session *session = tow_evict_ending(&dev->peers);
 
+	if (session)
+		return session;
+	session = tow_evict_pick(&dev->peers);
 	if (!session)
 		return NULL;
 	tow_stat_inc(dev, TOW_STAT_EVICTIONS);
@@ -73,44 +94,36 @@ static struct tow_session *tow_evict_drop(struct tow_device *dev)
 }
 
 /**
- * tow_evict_wait - end a connection that nobody uses
+ * tow_evict_wait - wait for the end of a connection that nobody uses
  * @dev: the device; it has no room
  *
  * Return: true: nothing is left of it; false: there is none.
  */
 bool tow_evict_wait(struct tow_device *dev)
 {
-	struct tow_session *session = tow_evict_drop(dev);
+	struct tow_session *session = tow_evict_begin(dev);
 
 	if (!session)
 		return false;
 	/* Not only ENDED: the table may be what is full. */
-	wait_event(dev->peers.wait,
-		   READ_ONCE(session->peer->session) != session);
+	wait_event(dev->peers.wait, xa_load(&dev->peers.sessions,
+					    session->index) != session);
 	tow_session_put(session);
 	return true;
 }
 
 /**
- * tow_evict_soon - begin to end a connection that nobody uses
+ * tow_evict_soon - see that a connection that nobody uses ends
  * @dev: the device; it has no room
  *
- * One after another, so that no more go than have to.  Does not wait.
+ * Does not wait.
  *
  * Return: true: there will be room soon; false: there is no such connection.
  */
 bool tow_evict_soon(struct tow_device *dev)
 {
-	struct tow_peers *peers = &dev->peers;
-	struct tow_session *session;
-	bool soon;
+	struct tow_session *session = tow_evict_begin(dev);
 
-	mutex_lock(&peers->lock);
-	soon = peers->evicting;
-	mutex_unlock(&peers->lock);
-	if (soon)
-		return true;
-	session = tow_evict_drop(dev);
 	if (!session)
 		return false;
 	tow_session_put(session);

@@ -159,7 +159,6 @@ struct tow_peer {
  * @clock: counts requests that came, sessions that became READY, and proofs that
  *	were sent, to know which was before which
  * @half_open: those of them that came from outside and are not AUTHENTICATED
- * @evicting: those of them that end to make room for others
  * @stopping: the device is going
  * @wait: woken when the state of a peer, an attempt or a session changes
  * @settings: see there
@@ -182,7 +181,6 @@ struct tow_peers {
 	u64				last_session;
 	u64				clock;
 	unsigned int			half_open;
-	unsigned int			evicting;
 	bool				stopping;
 	wait_queue_head_t		wait;
 	struct tow_peer_settings	settings;

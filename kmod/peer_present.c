@@ -437,7 +437,6 @@ void tow_peer_session_gone(struct tow_session *session, bool orderly)
 	mutex_lock(&peers->lock);
 	peer = session->peer;
 	xa_erase(&peers->sessions, session->index);
-	peers->evicting -= session->evicted;
 	tow_stat_dec(session->dev, TOW_STAT_SESSIONS);
 	if (peer && peer->session == session) {
 		drop = session;

@@ -89,7 +89,6 @@ enum tow_session_state {
  * @told: the other end said goodbye
  * @ready_at: when it became READY, by tow_peers.clock; 0: not yet
  * @half_open: it counts in tow_peers.half_open; under tow_peers.lock
- * @evicted: it counts in tow_peers.evicting; under tow_peers.lock
  * @connected: data queue pairs that are
  * @ready_heard: the other end says that all are
  * @queue: struct tow_message that wait for credit
@@ -153,7 +152,6 @@ struct tow_session {
 	bool			told;
 	u64			ready_at;
 	bool			half_open;
-	bool			evicted;
 	unsigned int		connected;
 	bool			ready_heard;
 	struct list_head	queue;
