@@ -86,12 +86,14 @@ struct tow_handle {
 
 /*
  * Does a number name the handle with this generation, for those who look without
- * the lock?  Until a handle is complete it has one that no number has.
+ * the lock?  Until a handle is complete that is 0, as in no number.
  */
 static inline bool tow_handle_is(const u32 *generation, u64 number)
 {
 	/* Pairs with the release that completes it. */
-	return smp_load_acquire(generation) == upper_32_bits(number);
+	u32 complete = smp_load_acquire(generation);
+
+	return complete && complete == upper_32_bits(number);
 }
 
 /* client.c */

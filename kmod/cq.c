@@ -114,11 +114,8 @@ static int tow_cq_deal(struct tow_cq *cq, int budget)
 	return done;
 }
 
-/*
- * Deal with what is there, and have the device tell of what comes.  Return: false:
- * there is more.
- */
-static bool tow_cq_serve(struct tow_cq *cq)
+/* Deal with what is there, and have the device tell of what comes. */
+static void tow_cq_serve(struct tow_cq *cq)
 {
 	bool done;
 
@@ -127,16 +124,15 @@ static bool tow_cq_serve(struct tow_cq *cq)
 	if (done && cq->cq)
 		done = ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP |
 					IB_CQ_REPORT_MISSED_EVENTS) <= 0;
+	/* With the lock: tow_cq_destroy() waits for it after it took the queue. */
+	if (!done && cq->cq)
+		queue_work(tow_cq_wq, &cq->work);
 	mutex_unlock(&cq->poll);
-	return done;
 }
 
 static void tow_cq_work(struct work_struct *work)
 {
-	struct tow_cq *cq = container_of(work, struct tow_cq, work);
-
-	if (!tow_cq_serve(cq))
-		queue_work(tow_cq_wq, &cq->work);
+	tow_cq_serve(container_of(work, struct tow_cq, work));
 }
 
 /* Called in any context, with the provider's locks held. */
@@ -180,9 +176,8 @@ void tow_cq_look(struct tow_cq *cq)
  */
 void tow_cq_look_end(struct tow_cq *cq)
 {
-	if (atomic_dec_and_test(&cq->lookers) && xchg(&cq->noted, 0) &&
-	    !tow_cq_serve(cq))
-		queue_work(tow_cq_wq, &cq->work);
+	if (atomic_dec_and_test(&cq->lookers) && xchg(&cq->noted, 0))
+		tow_cq_serve(cq);
 }
 
 /**

@@ -16,6 +16,9 @@
 #include "remote.h"
 #include "trace.h"
 
+/* Entries that are begun before others have their turn. */
+#define TOW_RUN_BUDGET		256
+
 /* Called with the lock held.  Completions that the program has not dealt with. */
 static u32 tow_queue_unseen(struct tow_queue *queue)
 {
@@ -32,7 +35,8 @@ static u32 tow_queue_unseen(struct tow_queue *queue)
  */
 u32 tow_queue_completions(struct tow_queue *queue)
 {
-	u32 tail = READ_ONCE(queue->cq_tail);
+	/* Pairs with tow_cqe_write(). */
+	u32 tail = smp_load_acquire(&queue->cq_tail);
 
 	return min(tail - READ_ONCE(queue->ring->cq_head), queue->cq_entries);
 }
@@ -77,9 +81,10 @@ static void tow_cqe_write(struct tow_queue *queue, u64 user_data, int status)
 	WRITE_ONCE(cqe->user_data, user_data);
 	WRITE_ONCE(cqe->status, status);
 	WRITE_ONCE(cqe->flags, 0);
-	WRITE_ONCE(queue->cq_tail, queue->cq_tail + 1);
 	/* The program sees what the tail says is there. */
-	smp_store_release(&queue->ring->cq_tail, queue->cq_tail);
+	smp_store_release(&queue->ring->cq_tail, queue->cq_tail + 1);
+	/* Pairs with tow_queue_completions(): the program sees what we told. */
+	smp_store_release(&queue->cq_tail, queue->cq_tail + 1);
 }
 
 /* Called with the lock held. */
@@ -95,57 +100,61 @@ static void tow_entry_give_back(struct tow_entry *entry)
 /* Called with the lock held: what a completion wakes. */
 static bool tow_queue_should_wake(struct tow_queue *queue)
 {
-	u32 wanted = READ_ONCE(queue->polled) ? 1 : queue->wanted;
-
 	/* Has a barrier: who is about to sleep sees the completion, or we him. */
-	return wq_has_sleeper(&queue->wait) &&
-	       tow_queue_unseen(queue) >= wanted;
+	if (!wq_has_sleeper(&queue->wait))
+		return false;
+	return tow_queue_unseen(queue) >=
+	       (READ_ONCE(queue->polled) ? 1 : queue->wanted);
 }
 
-/* Called with the lock held.  Return: somebody waits for this. */
-static bool tow_entry_tell(struct tow_entry *entry, int status)
+/* Called with the lock held: is there what may begin, and nobody at it? */
+static bool tow_queue_may_begin(const struct tow_queue *queue)
 {
-	struct tow_queue *queue = entry->queue;
-
-	trace_tow_entry(entry, status);
-	if (status || !(entry->flags & TOW_SQE_SILENT))
-		tow_cqe_write(queue, entry->user_data, status);
-	return tow_queue_should_wake(queue);
+	return !queue->running &&
+	       (queue->order.ready.first || queue->order.chains.first);
 }
 
-/* The end of an entry that has been told of, with what it holds but the queue. */
-static void tow_entry_free(struct tow_entry *entry, bool begun, int status)
+/* What an entry holds, but the queue. */
+static void tow_entry_let_go(struct tow_region *region,
+			     struct tow_remote *remote)
 {
-	struct tow_queue *queue = entry->queue;
-	struct tow_region *region = entry->op.region;
-	struct tow_remote *remote = entry->op.remote;
-
-	spin_lock(&queue->lock);
-	if (begun)
-		tow_order_done(&queue->order, &entry->step, status);
-	tow_entry_give_back(entry);
-	spin_unlock(&queue->lock);
 	if (region)
 		tow_region_put(region);
 	if (remote)
 		tow_remote_put(remote);
 }
 
-/* What was to follow an entry that has failed. */
+/* Called with the lock held; it is not there any more afterwards. */
+static void tow_entry_tell(struct tow_entry *entry, int status)
+{
+	struct tow_queue *queue = entry->queue;
+
+	trace_tow_entry(entry, status);
+	if (status || !(entry->flags & TOW_SQE_SILENT))
+		tow_cqe_write(queue, entry->user_data, status);
+	tow_entry_give_back(entry);
+}
+
+/* The rest of a chain of which an entry has failed. */
 static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 {
 	while (rest) {
 		struct tow_entry *entry = container_of(rest, struct tow_entry,
 						       step);
+		struct tow_region *region = entry->op.region;
+		struct tow_remote *remote = entry->op.remote;
 
 		rest = rest->next;
 		spin_lock(&queue->lock);
 		tow_entry_tell(entry, entry->error ?: -ECANCELED);
 		spin_unlock(&queue->lock);
-		tow_entry_free(entry, false, 0);
+		tow_entry_let_go(region, remote);
 		/* Never the last: the first one's is still there. */
 		tow_queue_put(queue);
 	}
+	spin_lock(&queue->lock);
+	tow_order_end(&queue->order);
+	spin_unlock(&queue->lock);
 }
 
 /**
@@ -158,20 +167,28 @@ static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 void tow_entry_complete(struct tow_entry *entry, int status)
 {
 	struct tow_queue *queue = entry->queue;
-	bool wake;
+	struct tow_region *region = entry->op.region;
+	struct tow_remote *remote = entry->op.remote;
+	struct tow_step *rest;
+	bool wake, more;
 
 	spin_lock(&queue->lock);
-	wake = tow_entry_tell(entry, status);
+	/* At once: a program that sees it finds room, and nothing to fail of. */
+	rest = tow_order_done(&queue->order, &entry->step, status);
+	tow_entry_tell(entry, status);
+	wake = tow_queue_should_wake(queue);
+	more = tow_queue_may_begin(queue);
 	spin_unlock(&queue->lock);
-	/* A fence waits for all of the chain: only then may it end. */
-	if (status && entry->step.next) {
-		tow_chain_cancel(queue, entry->step.next);
+	tow_entry_let_go(region, remote);
+	if (rest) {
+		tow_chain_cancel(queue, rest);
 		wake = true;
+		more = true;
 	}
-	tow_entry_free(entry, true, status);
 	if (wake)
 		wake_up_all(&queue->wait);
-	tow_queue_run(queue);
+	if (more)
+		tow_queue_run(queue);
 	tow_queue_put(queue);
 }
 
@@ -208,20 +225,25 @@ static void tow_queue_flush(struct tow_queue *queue, struct tow_plug *plug)
 		tow_cq_unref(old);
 }
 
-/* Called with the lock held, which is let go of meanwhile. */
-static void tow_queue_begin_all(struct tow_queue *queue)
+/*
+ * Called with the lock held, which is let go of meanwhile.  Return: false: there
+ * is more, but it is time for others.
+ */
+static bool tow_queue_begin_some(struct tow_queue *queue)
 {
 	struct tow_plug plug;
 	bool plugged = false;
-	struct tow_step *step;
-	bool cancel;
+	struct tow_step *step = NULL;
+	int left = TOW_RUN_BUDGET;
+	bool cancel = false;
 	int error;
 
 	tow_plug_init(&plug);
 	for (;;) {
-		step = tow_order_next(&queue->order, &cancel);
+		step = left-- > 0 ? tow_order_next(&queue->order, &cancel) :
+				    NULL;
 		if (!step && !plugged)
-			return;
+			return left >= 0;
 		error = cancel ? -ECANCELED : queue->ended;
 		spin_unlock(&queue->lock);
 		if (step)
@@ -232,6 +254,29 @@ static void tow_queue_begin_all(struct tow_queue *queue)
 		plugged = step;
 		spin_lock(&queue->lock);
 	}
+}
+
+/* Somebody else goes on: a completion's context is not one program's alone. */
+static void tow_queue_run_later(struct work_struct *work)
+{
+	struct tow_queue *queue = container_of(work, struct tow_queue, run);
+
+	spin_lock(&queue->lock);
+	queue->running = false;
+	spin_unlock(&queue->lock);
+	tow_queue_run(queue);
+	tow_queue_put(queue);
+}
+
+/**
+ * tow_queue_init_run - prepare a queue's part of this file
+ * @queue: new
+ */
+void tow_queue_init_run(struct tow_queue *queue)
+{
+	spin_lock_init(&queue->lock);
+	tow_order_init(&queue->order);
+	INIT_WORK(&queue->run, tow_queue_run_later);
 }
 
 /**
@@ -245,8 +290,12 @@ void tow_queue_run(struct tow_queue *queue)
 	spin_lock(&queue->lock);
 	if (!queue->running) {
 		queue->running = true;
-		tow_queue_begin_all(queue);
-		queue->running = false;
+		if (tow_queue_begin_some(queue)) {
+			queue->running = false;
+		} else {
+			kref_get(&queue->refs);
+			queue_work(tow_wq, &queue->run);
+		}
 	}
 	spin_unlock(&queue->lock);
 }

@@ -309,10 +309,7 @@ void tow_link_disconnect(struct tow_link *link)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 
-	spin_lock_bh(&link->lock);
-	link->open = false;
-	spin_unlock_bh(&link->lock);
-	tow_ops_cancel(link);
+	tow_ops_close(link);
 	if (!link->id || !link->id->qp)
 		return;
 	rdma_disconnect(link->id);

@@ -278,6 +278,13 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 	wr->sg_list = &work->sge;
 	wr->num_sge = 1;
 	wr->opcode = tow_op_wr(op);
+	/*
+	 * On iWARP a write completes before a read that was posted earlier, and
+	 * one that does not tell is sent from its memory after that.
+	 */
+	if (link->session->dev->transport == TOW_TRANSPORT_IWARP)
+		wr->send_flags = IB_SEND_SIGNALED |
+				 (tow_op_is_read(op) ? 0 : IB_SEND_FENCE);
 	if (!tow_op_is_atomic(op)) {
 		work->rdma.remote_addr = piece->target.address;
 		work->rdma.rkey = piece->target.key;
@@ -426,19 +433,36 @@ static int tow_op_status(const struct ib_wc *wc)
 	}
 }
 
+/* Called with the lock held: is that work request under way? */
+static bool tow_post_under_way(const struct tow_post *post)
+{
+	const struct tow_link *link = post->link;
+	u32 number = post - link->posts;
+
+	return ((number - link->retired) & link->post_mask) <
+	       link->posted - link->retired;
+}
+
 /* Called with the lock held: all up to a work request are over. */
 static void tow_link_retire(struct tow_link *link, struct tow_post *last,
 			    int status, struct list_head *ended)
 {
 	struct tow_post *post;
 
+	/* Completions of a queue pair come in order, or memory is lost. */
+	if (WARN_ON_ONCE(!tow_post_under_way(last))) {
+		link->open = false;
+		tow_session_fail(link->session, -EIO, TOW_WIRE_FAILED,
+				 "a completion came twice");
+		return;
+	}
 	do {
 		post = &link->posts[link->retired & link->post_mask];
 		/* Of those before a failed one it is not known. */
 		tow_post_end(post, post == last || !status ? status :
 			     -ECONNRESET, ended);
 		WRITE_ONCE(link->retired, link->retired + 1);
-	} while (post != last && link->retired != link->posted);
+	} while (post != last);
 }
 
 static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
@@ -474,14 +498,12 @@ static u32 tow_op_right(const struct tow_op *op)
 	return tow_op_is_read(op) ? TOW_RIGHT_READ : TOW_RIGHT_WRITE;
 }
 
-/* An atomic is for eight bytes that are aligned, at either end. */
+/* Are an atomic's eight bytes aligned, at either end? */
 static bool tow_op_aligned(struct tow_op *op,
 			   const struct tow_remote_target *target)
 {
 	u64 local;
 
-	if (!tow_op_is_atomic(op))
-		return true;
 	return tow_region_aim(op->region, op->offset, &local) >= op->bytes &&
 	       target->bytes >= op->bytes && IS_ALIGNED(local, op->bytes) &&
 	       IS_ALIGNED(target->address, op->bytes);
@@ -504,7 +526,7 @@ int tow_ops_check(struct tow_op *op)
 		return -EINVAL;
 	ret = tow_remote_check(remote, op->remote_offset, op->bytes,
 			       tow_op_right(op));
-	if (ret || !op->bytes)
+	if (ret || !tow_op_is_atomic(op))
 		return ret;
 	tow_remote_aim(remote, op->remote_offset, op->bytes, &target);
 	return tow_op_aligned(op, &target) ? 0 : -EINVAL;
@@ -526,6 +548,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 {
 	struct tow_session *session = op->remote->session;
 	struct tow_link *link;
+	struct tow_cq *cq;
 	int ret;
 
 	op->merged = NULL;
@@ -544,7 +567,9 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	}
 	link = &session->data[op->flow->index % session->qps];
 	if (plug->link != link) {
-		tow_ops_flush(plug);
+		cq = tow_ops_flush(plug);
+		if (cq)
+			tow_cq_unref(cq);
 		tow_session_get(session);
 		plug->session = session;
 		plug->link = link;
@@ -651,16 +676,19 @@ void tow_ops_cleanup(struct tow_link *link)
 }
 
 /**
- * tow_ops_cancel - end what waits for its turn
- * @link: the link, not open any more
+ * tow_ops_close - nothing more is posted
+ * @link: the link; may have been closed before
+ *
+ * What waits for its turn ends.
  */
-void tow_ops_cancel(struct tow_link *link)
+void tow_ops_close(struct tow_link *link)
 {
 	struct tow_flow *flow;
 	struct tow_op *op;
 	LIST_HEAD(ended);
 
 	spin_lock_bh(&link->lock);
+	link->open = false;
 	while ((flow = list_first_entry_or_null(&link->flows, struct tow_flow,
 						link))) {
 		op = list_first_entry(&flow->ops, struct tow_op, link);

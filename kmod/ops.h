@@ -103,7 +103,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug);
 struct tow_cq *tow_ops_flush(struct tow_plug *plug);
 void tow_ops_stop(struct tow_flow *flow, int error);
 int tow_ops_prepare(struct tow_link *link, u32 depth);
-void tow_ops_cancel(struct tow_link *link);
+void tow_ops_close(struct tow_link *link);
 void tow_ops_abandon(struct tow_link *link);
 void tow_ops_cleanup(struct tow_link *link);
 

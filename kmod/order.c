@@ -83,19 +83,35 @@ struct tow_step *tow_order_next(struct tow_order *order, bool *cancel)
 /**
  * tow_order_done - a step has ended
  * @order: the order
- * @step: from tow_order_next()
+ * @step: from tow_order_next(); the caller's afterwards
  * @failed: it did not succeed
  *
- * If it has failed, the rest of its chain, linked by @next, has ended before, and
- * is nobody's any more.
+ * Return: what ends with it without having begun: the rest of its chain, linked
+ * by @next, after which tow_order_end() is due; NULL: nothing.
  */
-void tow_order_done(struct tow_order *order, struct tow_step *step, bool failed)
+struct tow_step *tow_order_done(struct tow_order *order, struct tow_step *step,
+				bool failed)
 {
-	if (!failed && step->next) {
-		tow_steps_add(&order->ready, step->next);
-		return;
-	}
+	struct tow_step *rest = step->next;
+
 	if (failed)
 		order->failures++;
+	if (failed && rest)
+		return rest;
+	if (rest)
+		tow_steps_add(&order->ready, rest);
+	else
+		tow_order_end(order);
+	return NULL;
+}
+
+/**
+ * tow_order_end - a chain has ended, of which not all has begun
+ * @order: the order
+ *
+ * Fences waited for that.
+ */
+void tow_order_end(struct tow_order *order)
+{
 	order->active--;
 }

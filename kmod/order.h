@@ -53,7 +53,8 @@ struct tow_order {
 void tow_order_init(struct tow_order *order);
 void tow_order_add(struct tow_order *order, struct tow_step *chain);
 struct tow_step *tow_order_next(struct tow_order *order, bool *cancel);
-void tow_order_done(struct tow_order *order, struct tow_step *step,
-		    bool failed);
+struct tow_step *tow_order_done(struct tow_order *order, struct tow_step *step,
+				bool failed);
+void tow_order_end(struct tow_order *order);
 
 #endif /* TOW_ORDER_H */

@@ -479,11 +479,27 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	INIT_LIST_HEAD(&queue->client_link);
 	xa_init_flags(&queue->flows, XA_FLAGS_ALLOC);
 	mutex_init(&queue->submit);
-	spin_lock_init(&queue->lock);
-	tow_order_init(&queue->order);
+	tow_queue_init_run(queue);
 	queue->wanted = U32_MAX;
 	init_waitqueue_head(&queue->wait);
 	return queue;
+}
+
+/*
+ * What the device can do.  A read needs memory on our side that peers may write
+ * to, where the transport is iWARP: soft-iWARP does not look at that.
+ */
+static int tow_queue_find_features(struct tow_queue *queue)
+{
+	struct tow_device *dev = queue->dev;
+
+	if (!tow_device_enter(dev))
+		return -ENODEV;
+	queue->atomics = dev->ibdev->attrs.atomic_cap != IB_ATOMIC_NONE;
+	queue->reads = dev->transport != TOW_TRANSPORT_IWARP ||
+		       dev->ibdev->ops.driver_id == RDMA_DRIVER_SIW;
+	tow_device_leave(dev);
+	return 0;
 }
 
 static struct tow_queue *tow_queue_new(struct tow_client *client,
@@ -500,7 +516,9 @@ static struct tow_queue *tow_queue_new(struct tow_client *client,
 		return queue;
 	queue->sq_entries = call->sq_entries;
 	queue->cq_entries = call->cq_entries;
-	ret = tow_charge(&queue->charge, client->account, amount);
+	ret = tow_queue_find_features(queue);
+	if (!ret)
+		ret = tow_charge(&queue->charge, client->account, amount);
 	if (!ret)
 		ret = tow_queue_make_ring(queue);
 	if (!ret)
@@ -526,15 +544,6 @@ static int tow_queue_check_sizes(struct tow_queue_create *call)
 	call->sq_entries = roundup_pow_of_two(call->sq_entries);
 	call->cq_entries = roundup_pow_of_two(call->cq_entries);
 	return 0;
-}
-
-static bool tow_queue_has_atomics(struct tow_device *dev, bool *result)
-{
-	if (!tow_device_enter(dev))
-		return false;
-	*result = dev->ibdev->attrs.atomic_cap != IB_ATOMIC_NONE;
-	tow_device_leave(dev);
-	return true;
 }
 
 /* The descriptor is not installed yet. */
@@ -599,7 +608,6 @@ int tow_queue_call(struct tow_client *client, void __user *user)
 	struct tow_queue_create call;
 	struct tow_queue *queue;
 	u32 user_size;
-	bool atomics;
 	int ret;
 
 	BUILD_BUG_ON(sizeof(call) < TOW_QUEUE_PUBLISHED);
@@ -615,12 +623,9 @@ int tow_queue_call(struct tow_client *client, void __user *user)
 	ret = tow_queue_check_sizes(&call);
 	if (ret)
 		return ret;
-	if (!tow_queue_has_atomics(client->dev, &atomics))
-		return -ENODEV;
 	queue = tow_queue_new(client, &call);
 	if (IS_ERR(queue))
 		return PTR_ERR(queue);
-	queue->atomics = atomics;
 	trace_tow_queue_create(queue);
 	ret = tow_queue_give(queue, client);
 	if (ret) {

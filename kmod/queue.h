@@ -19,6 +19,7 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 
 #include "limits.h"
@@ -70,6 +71,7 @@ struct tow_entry {
  * @cq_entries: of the completion ring; entries that may be in flight
  * @charge: for the latter
  * @atomics: the device has them
+ * @reads: the device reads to where we let it
  * @process: the client's
  * @pages: the rings' memory
  * @page_count: how many
@@ -87,6 +89,7 @@ struct tow_entry {
  * @lock: protects what follows; in process context only
  * @order: what is to begin
  * @running: somebody is at it
+ * @run: goes on with it; has a reference to the queue while it is queued
  * @ended: nothing begins any more: why, a negative errno; 0: it does
  * @free: entries that nobody has
  * @busy: those that somebody has
@@ -106,6 +109,7 @@ struct tow_queue {
 	u32			cq_entries;
 	struct tow_charge	charge;
 	bool			atomics;
+	bool			reads;
 	struct tow_process	*process;
 	struct page		**pages;
 	unsigned int		page_count;
@@ -125,6 +129,7 @@ struct tow_queue {
 	spinlock_t		lock;
 	struct tow_order	order;
 	bool			running;
+	struct work_struct	run;
 	int			ended;
 	struct tow_entry	*free;
 	u32			busy;
@@ -168,6 +173,7 @@ u32 tow_queue_completions(struct tow_queue *queue);
 u32 tow_entries_take(struct tow_queue *queue, u32 count,
 		     struct tow_entry **first);
 void tow_entry_complete(struct tow_entry *entry, int status);
+void tow_queue_init_run(struct tow_queue *queue);
 void tow_queue_run(struct tow_queue *queue);
 void tow_queue_end(struct tow_queue *queue, int error);
 

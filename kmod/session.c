@@ -24,6 +24,7 @@
 
 #include "device.h"
 #include "message.h"
+#include "ops.h"
 #include "session.h"
 #include "trace.h"
 
@@ -389,6 +390,15 @@ static bool tow_session_refused(struct tow_session *session)
 	       !tow_session_orderly(session->reason);
 }
 
+/* Operations that wait on it end; their flows are free for another session. */
+static void tow_session_close_links(struct tow_session *session)
+{
+	unsigned int i;
+
+	for (i = 0; i < session->qps; i++)
+		tow_ops_close(&session->data[i]);
+}
+
 static void tow_session_end(struct work_struct *work)
 {
 	struct tow_session *session = container_of(work, struct tow_session,
@@ -398,6 +408,8 @@ static void tow_session_end(struct work_struct *work)
 	if (tow_session_refused(session))
 		tow_accept_refused(session->dev, &session->handshake.initiator,
 				   session->error);
+	/* First: what follows lets the next session begin. */
+	tow_session_close_links(session);
 	tow_peer_session_lost(session, tow_session_orderly(session->reason));
 	tow_directory_session_lost(session);
 	tow_session_close(session);

@@ -68,30 +68,75 @@ static int tow_entry_check_region(const struct tow_entry *entry,
 	return 0;
 }
 
+/**
+ * struct tow_known - what the entry before has named
+ * @region: its region; NULL: none.  That entry holds it until all are taken
+ * @region_number: the program's name for it
+ * @flags: of that handle
+ * @remote: its remote range, likewise
+ * @remote_number: the program's name for it
+ *
+ * Most entries name the same as the one before.
+ */
+struct tow_known {
+	struct tow_region	*region;
+	u64			region_number;
+	u32			flags;
+	struct tow_remote	*remote;
+	u64			remote_number;
+};
+
+static struct tow_region *tow_known_region(struct tow_queue *queue, u64 number,
+					   struct tow_known *known)
+{
+	if (known->region && known->region_number == number) {
+		tow_region_get(known->region);
+		return known->region;
+	}
+	known->region = tow_client_get_region(queue->client, number,
+					      &known->flags);
+	known->region_number = number;
+	return known->region;
+}
+
+static struct tow_remote *tow_known_remote(struct tow_queue *queue, u64 number,
+					   struct tow_known *known)
+{
+	if (known->remote && known->remote_number == number) {
+		tow_remote_get(known->remote);
+		return known->remote;
+	}
+	known->remote = tow_client_get_remote(queue->client, number);
+	known->remote_number = number;
+	return known->remote;
+}
+
 /* Called with @submit held, of a queue whose client is there. */
-static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe)
+static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe,
+			  struct tow_known *known)
 {
 	struct tow_queue *queue = entry->queue;
 	struct tow_op *op = &entry->op;
-	u32 flags;
 	int ret;
 
-	if (tow_sqe_is_atomic(sqe) && !queue->atomics)
+	if ((tow_sqe_is_atomic(sqe) && !queue->atomics) ||
+	    (sqe->opcode == TOW_OP_READ && !queue->reads))
 		return -EOPNOTSUPP;
 	op->flow = xa_load(&queue->flows, sqe->channel);
 	if (!op->flow)
 		return -EBADF;
-	op->region = tow_client_get_region(queue->client, sqe->region, &flags);
+	op->region = tow_known_region(queue, sqe->region, known);
 	if (!op->region)
 		return -EBADF;
-	op->remote = tow_client_get_remote(queue->client, sqe->remote);
+	op->remote = tow_known_remote(queue, sqe->remote, known);
 	if (!op->remote)
 		return -EBADF;
-	ret = tow_entry_check_region(entry, op->region, flags);
+	ret = tow_entry_check_region(entry, op->region, known->flags);
 	return ret ?: tow_ops_check(op);
 }
 
-static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe)
+static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
+			   struct tow_known *known)
 {
 	struct tow_op *op = &entry->op;
 
@@ -115,7 +160,7 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe)
 	op->bytes = tow_sqe_is_atomic(sqe) ? sizeof(u64) : sqe->bytes;
 	op->operand = sqe->operand;
 	op->compare = sqe->compare;
-	entry->error = tow_entry_find(entry, sqe);
+	entry->error = tow_entry_find(entry, sqe, known);
 }
 
 /* Called with @submit held: the copy, each word of it read once. */
@@ -201,6 +246,7 @@ static void tow_taking_add_to(struct tow_taking *taking,
 static long tow_queue_take(struct tow_queue *queue, u32 count)
 {
 	struct tow_taking taking = {};
+	struct tow_known known = {};
 	struct tow_entry *entry, *next;
 	struct tow_sqe sqe;
 	u32 taken, i;
@@ -215,7 +261,7 @@ static long tow_queue_take(struct tow_queue *queue, u32 count)
 		next = entry->free;
 		tow_sqe_read(queue, &sqe);
 		queue->sq_head++;
-		tow_entry_fill(entry, &sqe);
+		tow_entry_fill(entry, &sqe, &known);
 		tow_taking_add(&taking, entry);
 	}
 	tow_taking_close(&taking);
@@ -235,8 +281,6 @@ static long tow_queue_submit(struct tow_queue *queue, u32 count)
 	if (queue->client)
 		ret = tow_queue_take(queue, count);
 	mutex_unlock(&queue->submit);
-	if (ret > 0)
-		tow_queue_run(queue);
 	return ret;
 }
 
@@ -248,10 +292,13 @@ static bool tow_queue_has(struct tow_queue *queue, u32 wanted)
 	       READ_ONCE(queue->ended);
 }
 
-/* Look where the last operation completes, for a while. */
-static bool tow_queue_look(struct tow_queue *queue, u32 wanted)
+/*
+ * The caller looks from now on where the queue's last operation completes: before
+ * it posts, as soft-RoCE of 6.1 completes operations while they are posted.  It
+ * must not sleep meanwhile.
+ */
+static struct tow_cq *tow_queue_look_begin(struct tow_queue *queue)
 {
-	ktime_t end = ktime_add_us(ktime_get(), TOW_LOOK_US);
 	struct tow_cq *cq;
 
 	spin_lock(&queue->lock);
@@ -259,20 +306,51 @@ static bool tow_queue_look(struct tow_queue *queue, u32 wanted)
 	if (cq)
 		tow_cq_ref(cq);
 	spin_unlock(&queue->lock);
-	if (!cq)
-		return tow_queue_has(queue, wanted);
-	tow_cq_look_begin(cq);
-	while (!tow_queue_has(queue, wanted)) {
-		tow_cq_look(cq);
-		if (signal_pending(current) || ktime_after(ktime_get(), end))
-			break;
-		/* Who sends or receives for us may need this processor. */
-		cond_resched();
-		cpu_relax();
-	}
+	if (cq)
+		tow_cq_look_begin(cq);
+	return cq;
+}
+
+static void tow_queue_look_end(struct tow_cq *cq)
+{
 	tow_cq_look_end(cq);
 	tow_cq_unref(cq);
-	return tow_queue_has(queue, wanted);
+}
+
+/* Look once; and for a while, if there is not what is wanted. */
+static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
+			   u32 wanted)
+{
+	ktime_t end;
+
+	tow_cq_look(cq);
+	if (tow_queue_has(queue, wanted))
+		return;
+	end = ktime_add_us(ktime_get(), TOW_LOOK_US);
+	/*
+	 * Who sends or receives for us may need this processor; and others must
+	 * not wait while we look and do not run.
+	 */
+	while (!need_resched() && !signal_pending(current) &&
+	       ktime_before(ktime_get(), end)) {
+		cpu_relax();
+		tow_cq_look(cq);
+		if (tow_queue_has(queue, wanted))
+			return;
+	}
+}
+
+/* Begin what was taken, and look whether it completes. */
+static void tow_queue_go(struct tow_queue *queue, bool taken, u32 wanted)
+{
+	struct tow_cq *cq = tow_queue_look_begin(queue);
+
+	if (taken)
+		tow_queue_run(queue);
+	if (!cq)
+		return;
+	tow_queue_look(queue, cq, wanted);
+	tow_queue_look_end(cq);
 }
 
 static int tow_queue_sleep(struct tow_queue *queue, u32 wanted, u32 timeout_us)
@@ -304,20 +382,25 @@ static void tow_queue_count_waiter(struct tow_queue *queue, u32 wanted, int by)
 	spin_unlock(&queue->lock);
 }
 
+/* What a call says to an ended queue; 0: it has not ended. */
+static int tow_queue_over(struct tow_queue *queue)
+{
+	int ended = READ_ONCE(queue->ended);
+
+	return ended && ended != -ENODEV ? -EPERM : ended;
+}
+
 static int tow_queue_wait(struct tow_queue *queue, u32 wanted, u32 timeout_us)
 {
 	int ret = 0;
 
-	if (!tow_queue_has(queue, wanted) && !tow_queue_look(queue, wanted)) {
+	if (!tow_queue_has(queue, wanted)) {
 		tow_queue_count_waiter(queue, wanted, 1);
 		ret = tow_queue_sleep(queue, wanted, timeout_us);
 		tow_queue_count_waiter(queue, wanted, -1);
 	}
-	if (tow_queue_completions(queue) >= wanted)
-		return 0;
-	if (READ_ONCE(queue->ended))
-		return queue->ended == -ENODEV ? -ENODEV : -EPERM;
-	return ret;
+	return tow_queue_completions(queue) >= wanted ? 0 :
+	       tow_queue_over(queue) ?: ret;
 }
 
 /**
@@ -343,9 +426,14 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user)
 	if (call.flags || call.reserved ||
 	    call.min_complete > queue->cq_entries)
 		return -EINVAL;
-	if (call.to_submit)
+	ret = tow_queue_over(queue);
+	if (!ret && call.to_submit)
 		ret = tow_queue_submit(queue, call.to_submit);
-	if (ret < 0 || !call.min_complete)
+	if (ret < 0)
+		return ret;
+	if (ret || !tow_queue_has(queue, call.min_complete))
+		tow_queue_go(queue, ret, call.min_complete);
+	if (!call.min_complete)
 		return ret;
 	error = tow_queue_wait(queue, call.min_complete, call.timeout_us);
 	return ret ?: error;

@@ -1089,7 +1089,8 @@ struct tow_release {
  *	ERANGE		not within the region, or not within the remote range
  *	EACCES		the remote range was not resolved with that right, or the
  *			region is READONLY and would be written to
- *	EOPNOTSUPP	the device has no atomics
+ *	EOPNOTSUPP	the device has no atomics; or it is iWARP hardware, and does
+ *			not read to memory that peers may not write to
  *	ESTALE		the export or its connection had ended before; what was
  *			not on its way yet has not taken place
  *	ECONNRESET	the connection ended meanwhile; how much of it has taken
