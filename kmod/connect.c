@@ -372,8 +372,11 @@ static int tow_connect_all(struct tow_session *session)
 	ret = tow_connect_prove(session);
 	for (i = 0; !ret && i < session->qps; i++)
 		ret = tow_connect_data(&session->data[i]);
-	if (!ret)
-		ret = tow_session_send(session, TOW_WIRE_READY, 0, NULL, 0);
+	if (ret)
+		return ret;
+	/* Before it is said: the answer may be faster than we are. */
+	WRITE_ONCE(session->ready_said, true);
+	ret = tow_session_send(session, TOW_WIRE_READY, 0, NULL, 0);
 	if (!ret)
 		ret = tow_connect_wait_state(session, TOW_SESSION_READY);
 	return ret;

@@ -142,6 +142,9 @@ static int tow_message_ready(struct tow_session *session)
 	unsigned long flags;
 
 	if (session->initiator) {
+		/* The responder answers ours with its own. */
+		if (!READ_ONCE(session->ready_said))
+			return -EPROTO;
 		if (tow_session_set_state(session, TOW_SESSION_READY))
 			tow_peer_session_ready(session);
 		return 0;

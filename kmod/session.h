@@ -90,7 +90,8 @@ enum tow_session_state {
  * @ready_at: when it became READY, by tow_peers.clock; 0: not yet
  * @half_open: it counts in tow_peers.half_open; under tow_peers.lock
  * @connected: data queue pairs that are
- * @ready_heard: the other end says that all are
+ * @ready_heard: responder: the other end says that all are
+ * @ready_said: initiator: we say so
  * @queue: struct tow_message that wait for credit
  * @queued: how many
  * @wait: woken when @state or a link's @step changes
@@ -154,6 +155,7 @@ struct tow_session {
 	bool			half_open;
 	unsigned int		connected;
 	bool			ready_heard;
+	bool			ready_said;
 	struct list_head	queue;
 	unsigned int		queued;
 	wait_queue_head_t	wait;

@@ -522,6 +522,8 @@ static const struct lie messages[] = {
 	SAYS(EVIL_PROVED, T_CREDIT, 0),
 	SAYS(EVIL_PROVED, T_CANCEL, 0),
 	SAYS(EVIL_AUTHED, T_AUTHED, 0),
+	/* The answer to READY, and there was none. */
+	SAYS(EVIL_AUTHED, T_READY, 0),
 	SAYS(EVIL_AUTHED, T_CANCEL, 0),
 	SAYS(EVIL_HEARD, T_READY, 1),
 	{ "not signed", EVIL_PROVED, SAY_UNSIGNED, -EKEYREJECTED, .type = T_AUTHED,
