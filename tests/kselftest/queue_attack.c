@@ -5,7 +5,8 @@
  * Nothing of anybody else changes, the kernel keeps quiet (the lab looks), the next
  * queue works, and nothing stays.
  *
- * $TOW_COUNT (soak): how many entries the kernel is to take.
+ * $TOW_COUNT (soak): how many entries the kernel is to take; a usual run has a part
+ * of a million.
  */
 #include <pthread.h>
 #include "tow_places.h"
@@ -14,7 +15,7 @@
 #define SQ_ENTRIES	256U
 #define ENTERERS	2
 #define SCRIBBLERS	1
-#define USUAL_ENTRIES	1000000
+#define USUAL_ENTRIES	150000
 
 /* One queue is attacked so long, or until it stands still for so long. */
 #define QUEUE_SECONDS	1.0
