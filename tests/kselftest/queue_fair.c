@@ -18,7 +18,7 @@
 #define INFLIGHT	(512 * TOW_KB)
 
 /* What waits in the flood's queue: so many times inflight_bytes. */
-#define DEPTH		24
+#define DEPTH		16
 
 /*
  * In units of the time that inflight_bytes take.  Ahead of the small one: what is on
