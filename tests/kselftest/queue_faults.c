@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory runs out, and copies fail, at every point of making a queue, of opening a
+ * channel, of submitting and waiting.  For kernels with fault injection.
+ *
+ * What fails may fail, with the one error that says so.  Then nothing has happened,
+ * nothing stays, and the same thing done again succeeds.  Entries allocate nothing:
+ * they do not fail at all, even if every allocation does.
+ */
+#include "tow_calls.h"
+#include "tow_faults.h"
+#define TOW_ONLY_SOFT_ROCE
+#include "tow_queue.h"
+
+#define POOL_BYTES	(4 * TOW_SLAB)
+#define REGION_BYTES	(64 * TOW_KB)
+#define ENTRIES		64U
+
+FIXTURE(queue_faults)
+{
+	struct tow_user user;
+	struct tow_mapped own, target;
+	__u64 remote;
+	struct tow_rings made;		/* what an act makes */
+};
+
+FIXTURE_SETUP(queue_faults)
+{
+	__u64 exported;
+
+	ASSERT_EQ(0, access(fault_dir[FAIL_SLAB], F_OK))
+		TH_LOG("this kernel has no fault injection");
+	ASSERT_TRUE(filter(FAULTS, nothing));
+	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
+	ASSERT_EQ(0, tow_user_make(&self->user, ENTRIES, 0));
+	ASSERT_EQ(0, tow_mapped_make(self->user.fd, REGION_BYTES, &self->own));
+	ASSERT_EQ(0, tow_mapped_make(self->user.fd, REGION_BYTES, &self->target));
+	ASSERT_EQ(0, tow_publish_for(self->user.fd, self->target.made.handle, "target",
+				     REGION_BYTES, TOW_ALL_RIGHTS, &exported));
+	ASSERT_EQ(0, tow_find_for(self->user.fd, self->user.peer, "target", TOW_ALL_RIGHTS,
+				  &self->remote));
+	ASSERT_EQ(0, tow_rings_make(self->user.fd, 1, 0, &self->made));
+}
+
+FIXTURE_TEARDOWN_PARENT(queue_faults)
+{
+	if (!filter(FAULTS, nothing))
+		TH_LOG("faults are still injected");
+}
+
+FIXTURE_VARIANT(queue_faults)
+{
+	enum fault fault;
+};
+
+FIXTURE_VARIANT_ADD(queue_faults, slab) { .fault = FAIL_SLAB };
+FIXTURE_VARIANT_ADD(queue_faults, page) { .fault = FAIL_PAGE };
+FIXTURE_VARIANT_ADD(queue_faults, user_copy) { .fault = FAIL_USERCOPY };
+
+static int act_create(FIXTURE_DATA(queue_faults) *self)
+{
+	return tow_queue_make(self->user.fd, 256, 0, &self->made.made);
+}
+
+static int undo_create(FIXTURE_DATA(queue_faults) *self)
+{
+	return close(self->made.made.fd) ? -errno : 0;
+}
+
+/* Of a new queue, which has none. */
+static int act_open(FIXTURE_DATA(queue_faults) *self)
+{
+	struct tow_channel_open call;
+
+	return tow_channel_open(self->made.made.fd, self->user.peer, 0, &call);
+}
+
+static int undo_open(FIXTURE_DATA(queue_faults) *self)
+{
+	tow_rings_end(&self->made);
+	return tow_rings_make(self->user.fd, 1, 0, &self->made);
+}
+
+/* Of every kind, in a batch. */
+static int act_enter(FIXTURE_DATA(queue_faults) *self)
+{
+	struct tow_rings *rings = &self->user.rings;
+	int i, ret;
+
+	/* Those of the last time may not have been taken. */
+	for (i = (int)(rings->tail - rings->ring->sq_head); i < 32; i++) {
+		struct tow_sqe sqe = tow_move(&self->user, (__u8)(i % 5), self->own.made.handle,
+					      (__u64)i * 2048, self->remote, (__u64)i * 2048, 2040);
+
+		if (sqe.opcode == TOW_OP_NOP)
+			sqe = (struct tow_sqe){ .opcode = TOW_OP_NOP };
+		if (sqe.opcode >= TOW_OP_FETCH_ADD)
+			sqe.compare = 0;
+		sqe.flags = i % 7 == 3 ? TOW_SQE_LINK : i % 11 == 5 ? TOW_SQE_FENCE : 0;
+		tow_rings_put(rings, &sqe);
+	}
+	ret = tow_rings_enter(rings, 32, TOW_LONG_US);
+	return ret == 32 ? 0 : ret < 0 ? ret : -EXFULL;
+}
+
+/* All of them have ended well. */
+static int undo_enter(FIXTURE_DATA(queue_faults) *self)
+{
+	struct tow_cqe cqe;
+	int count;
+
+	for (count = 0; tow_rings_take(&self->user.rings, &cqe); count++)
+		if (cqe.status)
+			return cqe.status;
+	return count == 32 ? 0 : -ENOMSG;
+}
+
+struct action {
+	const char *name;
+	int (*act)(FIXTURE_DATA(queue_faults) *self);
+	int (*undo)(FIXTURE_DATA(queue_faults) *self);
+	bool allocates[FAULTS];		/* or copies: one at least makes it fail */
+};
+
+static const struct action actions[] = {
+	{ "create", act_create, undo_create, { true, true, true } },
+	{ "open", act_open, undo_open, { true, false, true } },
+	{ "enter", act_enter, undo_enter, { false, false, true } },
+};
+
+static void all_rounds(struct __test_metadata *_metadata, FIXTURE_DATA(queue_faults) *self,
+		       const struct action *action, enum fault fault)
+{
+	const int error = fault == FAIL_USERCOPY ? -EFAULT : -ENOMEM;
+	int fds = tow_count_fds(), rounds = 0, failures = 0, ret;
+	uint64_t queues = tow_sysfs_get("stats/queues");
+	bool injected;
+	long nth;
+
+	for (nth = 1; nth < ROUNDS_MAX; nth++) {
+		ASSERT_TRUE(filter(fault, module_text()));
+		ASSERT_TRUE(begin_nth(nth));
+		ret = action->act(self);
+		injected = end_nth();
+		ASSERT_TRUE(filter(FAULTS, nothing));
+		/* Some shortages are got round: smaller pages, a retry. */
+		EXPECT_TRUE(!ret || (injected && ret == error))
+			TH_LOG("%s, %ld: %s", action->name, nth, strerror(-ret));
+		rounds += injected;
+		failures += ret != 0;
+		if (ret) {
+			EXPECT_EQ(queues, tow_sysfs_wait("stats/queues", queues));
+			EXPECT_EQ(fds, tow_count_fds());
+			ASSERT_EQ(0, action->act(self))
+				TH_LOG("%s, after %ld failed", action->name, nth);
+		}
+		ASSERT_EQ(0, action->undo(self))
+			TH_LOG("%s, %ld", action->name, nth);
+		if (!injected)
+			break;
+	}
+	TH_LOG("%s: %d were made to fail, %d calls failed", action->name, rounds, failures);
+	EXPECT_GT(ROUNDS_MAX, nth);
+	if (action->allocates[fault]) {
+		EXPECT_LT(0, failures);
+	}
+}
+
+TEST_F_TIMEOUT(queue_faults, create, 600)
+{
+	tow_rings_end(&self->made);
+	all_rounds(_metadata, self, &actions[0], variant->fault);
+}
+
+TEST_F_TIMEOUT(queue_faults, open, 600)
+{
+	all_rounds(_metadata, self, &actions[1], variant->fault);
+}
+
+TEST_F_TIMEOUT(queue_faults, enter, 600)
+{
+	all_rounds(_metadata, self, &actions[2], variant->fault);
+}
+
+/* How many may still be made to fail; -1: it cannot be read. */
+static long times_left(enum fault fault)
+{
+	char path[256], line[32];
+
+	snprintf(path, sizeof(path), "%s/times", fault_dir[fault]);
+	tow_test_read_line(path, line, sizeof(line));
+	return line[0] ? atol(line) : -1;
+}
+
+/* Anybody's allocation on towline's behalf fails, in whatever context: entries go on. */
+TEST_F_TIMEOUT(queue_faults, entries_allocate_nothing, 120)
+{
+	const char *dir = fault_dir[variant->fault];
+	int round;
+
+	if (variant->fault == FAIL_USERCOPY)
+		return;
+	ASSERT_EQ(0, act_enter(self));
+	ASSERT_EQ(0, undo_enter(self));
+	ASSERT_TRUE(filter(variant->fault, module_text()));
+	ASSERT_TRUE(put(dir, "task-filter", "N\n", 0));
+	ASSERT_TRUE(put(dir, "interval", "%lu\n", 1));
+	ASSERT_TRUE(put(dir, "times", "%lu\n", 1000000));
+	ASSERT_TRUE(put(dir, "probability", "%lu\n", 100));
+	for (round = 0; round < 100; round++) {
+		EXPECT_EQ(0, act_enter(self));
+		EXPECT_EQ(0, undo_enter(self));
+	}
+	ASSERT_TRUE(put(dir, "probability", "%lu\n", 0));
+	/* None of them was let fail: there were none. */
+	EXPECT_EQ(1000000, times_left(variant->fault));
+	ASSERT_TRUE(filter(FAULTS, nothing));
+}
+
+TEST_HARNESS_MAIN
