@@ -153,22 +153,48 @@ static struct tow_step *next(struct world *world, bool *cancel)
 	return step;
 }
 
-/* With a step that fails the rest of its chain ends, unbegun. */
+/*
+ * With a step that fails the rest of its chain ends, unbegun: it comes back whole and
+ * in its order, and until that is said to be over nothing fenced begins.
+ */
+static void expect_rest(struct world *world, struct chain *chain, unsigned int place,
+			struct tow_step *rest)
+{
+	bool cancel;
+
+	for (unsigned int i = place + 1; i < chain->length; i++) {
+		expect(world, rest == &chain->steps[i], "the rest of a chain is another");
+		if (world->wrong)
+			return;
+		rest = rest->next;
+		/* It is somebody else's by now. */
+		memset(&chain->steps[i], 0x5a, sizeof(chain->steps[i]));
+	}
+	expect(world, !rest, "more than the rest of a chain");
+	if (world->order.chains.first && world->order.chains.first->fence &&
+	    !world->order.ready.first)
+		expect(world, !tow_order_next(&world->order, &cancel),
+		       "a fence does not wait for what is cut off");
+	for (unsigned int i = place + 1; i < chain->length; i++)
+		chain->states[i] = CUT;
+	tow_order_end(&world->order);
+}
+
 static void done(struct world *world, struct tow_step *step, bool failed)
 {
 	unsigned int number, place;
 	struct chain *chain;
+	struct tow_step *rest;
 
 	if (!find(world, step, &number, &place))
 		return;
 	chain = &world->chains[number];
+	rest = tow_order_done(&world->order, step, failed);
 	chain->states[place] = failed ? FAILED : SUCCEEDED;
-	for (unsigned int i = place + 1; failed && i < chain->length; i++) {
-		chain->states[i] = CUT;
-		/* It is somebody else's by now. */
-		memset(&chain->steps[i], 0x5a, sizeof(chain->steps[i]));
-	}
-	tow_order_done(&world->order, step, failed);
+	if (failed && place + 1 < chain->length)
+		expect_rest(world, chain, place, rest);
+	else
+		expect(world, !rest, "the rest of a chain that goes on, or has none");
 	for (unsigned int i = 0; failed && i < world->count; i++)
 		if (!has_begun(&world->chains[i]))
 			world->chains[i].doomed = true;
