@@ -226,34 +226,45 @@ static void tow_queue_flush(struct tow_queue *queue, struct tow_plug *plug)
 }
 
 /*
- * Called with the lock held, which is let go of meanwhile.  Return: false: there
- * is more, but it is time for others.
+ * What begins next, and with what it ends if it must not; NULL: nothing.  Then,
+ * with @stop, nobody is at it any more.
  */
+static struct tow_entry *tow_queue_next(struct tow_queue *queue, bool stop,
+					int *error)
+{
+	struct tow_step *step;
+	bool cancel;
+
+	spin_lock(&queue->lock);
+	step = tow_order_next(&queue->order, &cancel);
+	*error = cancel ? -ECANCELED : queue->ended;
+	if (!step && stop)
+		queue->running = false;
+	spin_unlock(&queue->lock);
+	return step ? container_of(step, struct tow_entry, step) : NULL;
+}
+
+/* Called by the one who is at it.  Return: false: it is time for others. */
 static bool tow_queue_begin_some(struct tow_queue *queue)
 {
+	int left = TOW_RUN_BUDGET, error;
+	struct tow_entry *entry;
 	struct tow_plug plug;
 	bool plugged = false;
-	struct tow_step *step = NULL;
-	int left = TOW_RUN_BUDGET;
-	bool cancel = false;
-	int error;
 
 	tow_plug_init(&plug);
-	for (;;) {
-		step = left-- > 0 ? tow_order_next(&queue->order, &cancel) :
-				    NULL;
-		if (!step && !plugged)
-			return left >= 0;
-		error = cancel ? -ECANCELED : queue->ended;
-		spin_unlock(&queue->lock);
-		if (step)
-			tow_entry_begin(container_of(step, struct tow_entry,
-						     step), error, &plug);
+	while (left--) {
+		entry = tow_queue_next(queue, !plugged, &error);
+		if (!entry && !plugged)
+			return true;
+		if (entry)
+			tow_entry_begin(entry, error, &plug);
 		else
 			tow_queue_flush(queue, &plug);
-		plugged = step;
-		spin_lock(&queue->lock);
+		plugged = entry;
 	}
+	tow_queue_flush(queue, &plug);
+	return false;
 }
 
 /* Somebody else goes on: a completion's context is not one program's alone. */
@@ -287,17 +298,16 @@ void tow_queue_init_run(struct tow_queue *queue)
  */
 void tow_queue_run(struct tow_queue *queue)
 {
+	bool running;
+
 	spin_lock(&queue->lock);
-	if (!queue->running) {
-		queue->running = true;
-		if (tow_queue_begin_some(queue)) {
-			queue->running = false;
-		} else {
-			kref_get(&queue->refs);
-			queue_work(tow_wq, &queue->run);
-		}
-	}
+	running = queue->running;
+	queue->running = true;
 	spin_unlock(&queue->lock);
+	if (running || tow_queue_begin_some(queue))
+		return;
+	kref_get(&queue->refs);
+	queue_work(tow_wq, &queue->run);
 }
 
 /**

@@ -1202,7 +1202,10 @@ struct tow_sqe {
 	__aligned_u64	remote;
 	__aligned_u64	remote_offset;
 
-	__extension__ union {
+	/* private: for C99, which has no unnamed unions */
+	__extension__
+	/* public: */
+	union {
 		__aligned_u64	bytes;
 		__aligned_u64	compare;
 	};
