@@ -340,10 +340,13 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	}
 }
 
-/* Begin what was taken, and look whether it completes. */
+/*
+ * Begin what was taken, and look whether it completes.  Who does not wait does not
+ * look: all that his completions let begin would be done in his call.
+ */
 static void tow_queue_go(struct tow_queue *queue, bool taken, u32 wanted)
 {
-	struct tow_cq *cq = tow_queue_look_begin(queue);
+	struct tow_cq *cq = wanted ? tow_queue_look_begin(queue) : NULL;
 
 	if (taken)
 		tow_queue_run(queue);
