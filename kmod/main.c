@@ -163,8 +163,9 @@ static void __exit tow_main_exit(void)
 	tow_main_unwatch_inet6();
 	unregister_inetaddr_notifier(&tow_inet4_notifier);
 	tow_device_cleanup();
-	tow_process_cleanup();
+	/* What is left of queues may hold processes: those come after. */
 	tow_main_destroy_workqueues();
+	tow_process_cleanup();
 	tow_debugfs_cleanup();
 }
 
