@@ -145,9 +145,14 @@ class Kernel:
                  # A busy host stretches guest time: these are for real hangs.
                  "watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=120",
                  "workqueue.watchdog_thresh=0",
-                 # On a busy host the clock watchdog finds the TSC skewed and
-                 # switches it off by patching code; QEMU 7.2 can run into the
-                 # half-patched instruction on the other CPU and oops (int3).
+                 # QEMU 7.2 emulating two processors may go on running an int3
+                 # that one of them has patched in and out again while the other
+                 # runs there, and the guest oopses (int3).  Most patching is at
+                 # boot, most often seen where the scheduler's clock is found
+                 # stable: so one processor boots and guest/init adds the others.
+                 "maxcpus=1", "noreplace-smp",
+                 # For the same reason: on a busy host the clock watchdog would
+                 # find the TSC skewed and switch it off by patching code.
                  "tsc=reliable"]
         if self.ours:
             words += ["kasan_multi_shot"]
