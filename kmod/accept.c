@@ -164,13 +164,14 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 			      const struct rdma_conn_param *param)
 {
 	const struct tow_wire_request *request = param->private_data;
-	struct tow_peer_settings settings = dev->peers.settings;
+	struct tow_peer_settings settings;
 	struct tow_session *session;
 	int ret;
 
 	ret = tow_accept_check_control(dev, request);
 	if (ret)
 		return ret;
+	tow_peer_settings_read(&dev->peers, &settings);
 	session = tow_session_new(dev, false, &settings);
 	if (IS_ERR(session))
 		return PTR_ERR(session);

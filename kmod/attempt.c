@@ -320,7 +320,10 @@ int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 		return 0;
 	mutex_lock(&peers->lock);
 	address = peer->addresses[0];
-	settings = peer->overridden ? peer->settings : peers->settings;
+	if (peer->overridden)
+		settings = peer->settings;
+	else
+		tow_peer_settings_read(peers, &settings);
 	mutex_unlock(&peers->lock);
 	if (!address.port)
 		address.port = READ_ONCE(peers->settings.listen_port);

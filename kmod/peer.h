@@ -46,7 +46,8 @@ struct tow_session;
  * @retry_count: sends of one packet after the first
  * @allow_unauthenticated: connect without cluster keys
  *
- * Each is a file in sysfs, read with READ_ONCE().
+ * Each is a file in sysfs, which may be written at any time: the device's are read
+ * with READ_ONCE(), or all together by tow_peer_settings_read().
  */
 struct tow_peer_settings {
 	u32	peer_limit;
@@ -255,5 +256,7 @@ int tow_listen_move(struct tow_device *dev, u16 port);
 /* peer_settings.c */
 void tow_peer_settings_init(struct tow_peer_settings *settings,
 			    struct ib_device *ibdev);
+void tow_peer_settings_read(const struct tow_peers *peers,
+			    struct tow_peer_settings *settings);
 
 #endif /* TOW_PEER_H */

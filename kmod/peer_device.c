@@ -36,6 +36,7 @@ void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev)
 int tow_peers_start(struct tow_device *dev)
 {
 	struct tow_peers *peers = &dev->peers;
+	u16 port;
 	int ret;
 
 	peers->cq_pool = tow_cq_pool_new();
@@ -50,11 +51,11 @@ int tow_peers_start(struct tow_device *dev)
 	if (ret)
 		pr_err("%s: no peer can be authenticated: error %d (the kernel needs hmac and sha256)\n",
 		       dev_name(&dev->ibdev->dev), ret);
-	ret = tow_listen_move(dev, peers->settings.listen_port);
+	port = READ_ONCE(peers->settings.listen_port);
+	ret = tow_listen_move(dev, port);
 	if (ret)
 		pr_err("%s: cannot listen on port %u: error %d (write another one to listen_port)\n",
-		       dev_name(&dev->ibdev->dev), peers->settings.listen_port,
-		       ret);
+		       dev_name(&dev->ibdev->dev), port, ret);
 	return 0;
 }
 

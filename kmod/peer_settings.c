@@ -61,6 +61,26 @@ void tow_peer_settings_init(struct tow_peer_settings *settings,
 	};
 }
 
+/**
+ * tow_peer_settings_read - a copy of a device's settings
+ * @peers: the device's peers
+ * @settings: the copy
+ *
+ * An administrator may write to them meanwhile: each is the one before or the one
+ * after, and stays what it is while the copy is checked and used.
+ */
+void tow_peer_settings_read(const struct tow_peers *peers,
+			    struct tow_peer_settings *settings)
+{
+	const u32 *from = (const u32 *)&peers->settings;
+	u32 *to = (u32 *)settings;
+	size_t i;
+
+	BUILD_BUG_ON(sizeof(*settings) % sizeof(*to));
+	for (i = 0; i < sizeof(*settings) / sizeof(*to); i++)
+		to[i] = READ_ONCE(from[i]);
+}
+
 /* ---- numbers with rules of their own -------------------------------------- */
 
 static int tow_peer_set_queue_depth(struct tow_device *dev, u32 value)
