@@ -171,7 +171,9 @@ struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 
 	mutex_lock(&peers->lock);
 	xa_for_each(&peers->by_id, index, peer) {
-		if (peer->state == TOW_PEER_READY &&
+		/* Its session may be ENDING, and nobody has told the peer yet. */
+		if (peer->state == TOW_PEER_READY && peer->session &&
+		    tow_session_alive(peer->session) &&
 		    tow_peer_has_address(peer, address)) {
 			tow_peer_get(peer);
 			found = peer;

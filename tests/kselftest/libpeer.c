@@ -7,7 +7,11 @@
 /* build: link -ltowline */
 #include <sys/stat.h>
 
+#include "tow_hotplug.h"
 #include "tow_libpeer.h"
+
+/* Connections that are lost for want of use, each after a second. */
+#define DROPS		4
 
 TEST_F(peer, the_own_address_is_the_own_peer)
 {
@@ -237,12 +241,44 @@ TEST_F(peer, an_administrators_calls)
 	EXPECT_EQ(TOW_PEER_READY, info.state);
 }
 
-/* ---- the device goes ---- */
-
-static bool run(const char *command)
+/*
+ * What was found before is found again without a word to the other end, so the
+ * connection is idle, and is dropped again and again.  Whoever wants it at that
+ * moment, before all know of it, gets another.
+ */
+TEST_F(peer, found_while_the_connection_is_dropped)
 {
-	return system(command) == 0;
+	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_exported *exported;
+	struct tow_peer_info info;
+	struct tow_remote *remote;
+	__u32 epoch;
+
+	ASSERT_EQ(0, tow_info_of(self->peer, &info));
+	epoch = info.epoch;
+	ASSERT_EQ(0, tow_export(self->region, 0, 1, "w", TOW_RIGHT_READ, &exported));
+	/* It is looked for idleness twice in a beat; silence is not what ends it. */
+	ASSERT_EQ(0, tow_set_file("heartbeat_misses", "100"));
+	ASSERT_EQ(0, tow_set_file("heartbeat_ms", "50"));
+	ASSERT_EQ(0, tow_set_file("peer_idle_s", "1"));
+	while (info.epoch < epoch + DROPS && tow_test_now() < end) {
+		for (int i = 0; i < 100; i++) {
+			ASSERT_EQ(0, tow_resolve(self->peer, "w", TOW_RIGHT_READ, 0, &remote)) {
+				TH_LOG("epoch %u after %u", info.epoch, epoch);
+			}
+			/* It may be stale by now. */
+			(void)tow_remote_release(remote);
+		}
+		ASSERT_EQ(0, tow_info_of(self->peer, &info));
+	}
+	EXPECT_EQ(epoch + DROPS, info.epoch);
+	EXPECT_EQ(0, tow_set_file("peer_idle_s", "600"));
+	EXPECT_EQ(0, tow_set_file("heartbeat_ms", "1000"));
+	EXPECT_EQ(0, tow_set_file("heartbeat_misses", "5"));
+	EXPECT_EQ(0, tow_unexport(exported));
 }
+
+/* ---- the device goes ---- */
 
 TEST_F(peer, a_device_that_goes_away)
 {
@@ -250,11 +286,12 @@ TEST_F(peer, a_device_that_goes_away)
 	struct tow_remote *remote, *found = NULL;
 	struct tow_peers *peers = NULL;
 	struct tow_peer *peer = NULL;
+	const char *interface = tow_link_interface(), *name = tow_test_device();
 	struct tow_peer_info info;
 
 	ASSERT_EQ(0, tow_export(self->region, 0, 1, "w", TOW_RIGHT_READ, &exported));
 	ASSERT_EQ(0, tow_resolve(self->peer, "w", TOW_RIGHT_READ, 0, &remote));
-	ASSERT_TRUE(run("rdma link del rxe0"));
+	ASSERT_TRUE(tow_link_del(name));
 	EXPECT_EQ(-ENODEV, tow_peer_connect(self->dev, tow_own_address(), NULL, 0, &peer));
 	EXPECT_EQ(-ENODEV, tow_peer_find(self->dev, tow_own_address(), &peer));
 	EXPECT_EQ(NULL, peer);
@@ -268,7 +305,7 @@ TEST_F(peer, a_device_that_goes_away)
 	EXPECT_EQ(-ENODEV, tow_unexport(exported));
 	EXPECT_EQ(-ENODEV, tow_peer_disconnect(self->peer));
 	self->peer = NULL;
-	ASSERT_TRUE(run("rdma link add rxe0 type rxe netdev eth0"));
+	ASSERT_TRUE(tow_link_add(name, interface));
 }
 
 TEST_HARNESS_MAIN
