@@ -229,6 +229,20 @@ static void tow_link_accepted(struct tow_link *link,
 	tow_link_note_step(link, TOW_LINK_ESTABLISHED);
 }
 
+/*
+ * What came with a rejection.  Over iWARP there are no others than a consumer's,
+ * but the connection manager believes that of one error of two that providers
+ * report: soft-iWARP's is the other.
+ */
+static const void *tow_link_reject_data(struct rdma_cm_id *id,
+					struct rdma_cm_event *event, u8 *bytes)
+{
+	if (!rdma_protocol_iwarp(id->device, id->port_num))
+		return rdma_consumer_reject_data(id, event, bytes);
+	*bytes = event->param.conn.private_data_len;
+	return event->param.conn.private_data;
+}
+
 /* A consumer's rejection says why; any other, only that nobody is there. */
 static int tow_link_rejected(struct rdma_cm_id *id,
 			     struct rdma_cm_event *event)
@@ -236,7 +250,7 @@ static int tow_link_rejected(struct rdma_cm_id *id,
 	const struct tow_wire_reject *reject;
 	u8 bytes;
 
-	reject = rdma_consumer_reject_data(id, event, &bytes);
+	reject = tow_link_reject_data(id, event, &bytes);
 	if (!reject || bytes < sizeof(*reject) ||
 	    reject->magic != cpu_to_le32(TOW_WIRE_MAGIC))
 		return -ECONNREFUSED;

@@ -12,7 +12,6 @@
 #include "tow_test.h"
 #include "tow_calls.h"
 #include "tow_identity.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_region.h"
 #include "tow_peer.h"
 

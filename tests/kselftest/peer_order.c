@@ -4,7 +4,6 @@
  * the newest proof counts, whatever order proofs and requests arrive in, and none
  * that was given up costs one that goes on.
  */
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_evil.h"
 
 #define R_REPLACED	12

@@ -7,7 +7,6 @@
  */
 #include <pthread.h>
 
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_evil.h"
 #include "tow_region.h"
 #include "tow_peer.h"

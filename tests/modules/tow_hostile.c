@@ -172,7 +172,12 @@ static int hostile_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		hostile_note(file, HOSTILE_UP, 0, false);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		data = rdma_consumer_reject_data(id, event, &bytes);
+		if (rdma_protocol_iwarp(id->device, id->port_num)) {
+			data = event->param.conn.private_data;
+			bytes = event->param.conn.private_data_len;
+		} else {
+			data = rdma_consumer_reject_data(id, event, &bytes);
+		}
 		hostile_answer(file, data, bytes);
 		hostile_note(file, HOSTILE_NEW, -ECONNREFUSED, true);
 		break;
