@@ -101,11 +101,14 @@ static int tow_link_create_data(struct tow_link *link)
 		.sq_sig_type		= IB_SIGNAL_REQ_WR,
 		.qp_type		= IB_QPT_RC,
 	};
-	u32 depth = min_t(u32, session->settings.queue_depth,
-			  dev->ibdev->attrs.max_qp_wr);
 	struct tow_cq *cq;
+	u32 depth;
 	int ret;
 
+	/* All of it, and the receive, must find room in one completion queue. */
+	depth = min_t(u32, dev->ibdev->attrs.max_qp_wr,
+		      dev->ibdev->attrs.max_cqe - attr.cap.max_recv_wr);
+	depth = min(depth, session->settings.queue_depth);
 	ret = tow_ops_prepare(link, depth);
 	if (ret)
 		return ret;

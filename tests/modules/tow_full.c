@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * tow_full: an RDMA device that soon has no more queue pairs.
+ * tow_full: an RDMA device that soon has no more queue pairs, or completion queues.
  *
  *	modprobe tow_full device=rxe0
  *	echo 4 > /sys/module/tow_full/parameters/limit
+ *	echo 2 > /sys/module/tow_full/parameters/cq_limit
+ *	echo 128 > /sys/module/tow_full/parameters/cqe
  *
- * Counts the queue pairs that work items make: towline.ko's, as initiator and as
- * responder; the tests' own are made by their processes.  Beyond the limit it
- * says what soft-RoCE says, whose own limit is a million.
+ * Counts what work items make: towline.ko's, as initiator and as responder; the
+ * tests' own are made by their processes.  Beyond the limit it says what soft-RoCE
+ * says, whose own limits are a million.  With cqe the device says that no
+ * completion queue has room for more.
  */
 
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -19,50 +22,111 @@
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
+/**
+ * struct full_kind - what there is soon no more of
+ * @limit: how many work items may have
+ * @count: how many there are
+ * @refused: how many were one too many
+ * @made: those that were counted
+ */
+struct full_kind {
+	unsigned int	limit;
+	unsigned int	count;
+	unsigned int	refused;
+	struct xarray	made;
+};
+
 static char *device = "rxe0";
 module_param(device, charp, 0444);
 MODULE_PARM_DESC(device, "which RDMA device");
 
-static unsigned int limit = UINT_MAX;
-module_param(limit, uint, 0644);
-MODULE_PARM_DESC(limit, "queue pairs that work items may have");
+/* protects count and refused of both */
+static DEFINE_MUTEX(full_lock);
 
-static unsigned int refused;
-module_param(refused, uint, 0444);
+static struct full_kind full_qps = {
+	.limit	= UINT_MAX,
+	.made	= XARRAY_INIT(full_qps.made, 0),
+};
+module_param_named(limit, full_qps.limit, uint, 0644);
+MODULE_PARM_DESC(limit, "queue pairs that work items may have");
+module_param_named(count, full_qps.count, uint, 0444);
+MODULE_PARM_DESC(count, "how many there are");
+module_param_named(refused, full_qps.refused, uint, 0444);
 MODULE_PARM_DESC(refused, "how many were one too many");
 
-/* protects count, refused */
-static DEFINE_MUTEX(full_lock);
-static unsigned int count;
-module_param(count, uint, 0444);
-MODULE_PARM_DESC(count, "how many there are");
+static struct full_kind full_cqs = {
+	.limit	= UINT_MAX,
+	.made	= XARRAY_INIT(full_cqs.made, 0),
+};
+module_param_named(cq_limit, full_cqs.limit, uint, 0644);
+MODULE_PARM_DESC(cq_limit, "completion queues that work items may have");
+module_param_named(cq_count, full_cqs.count, uint, 0444);
+MODULE_PARM_DESC(cq_count, "how many there are");
+module_param_named(cq_refused, full_cqs.refused, uint, 0444);
+MODULE_PARM_DESC(cq_refused, "how many were one too many");
 
-/* Those that were counted. */
-static DEFINE_XARRAY(full_made);
+/* The last parameter has another type since 6.11: here it is none's. */
+typedef int (*full_create_cq_t)(struct ib_cq *cq,
+				const struct ib_cq_init_attr *attr, void *more);
 
 static struct ib_device *full_device;
+static int full_real_cqe;
+static int cqe;
 static int (*full_real_create)(struct ib_qp *qp, struct ib_qp_init_attr *attr,
 			       struct ib_udata *udata);
 static int (*full_real_destroy)(struct ib_qp *qp, struct ib_udata *udata);
+static full_create_cq_t full_real_create_cq;
+static int (*full_real_destroy_cq)(struct ib_cq *cq, struct ib_udata *udata);
 
-static bool full_take(void)
+/* The device says so from now on; 0: as much as without us. */
+static int full_set_cqe(const char *text, const struct kernel_param *param)
 {
-	bool room;
+	int ret = param_set_int(text, param);
 
-	mutex_lock(&full_lock);
-	room = count < READ_ONCE(limit);
-	if (room)
-		count++;
-	else
-		refused++;
-	mutex_unlock(&full_lock);
-	return room;
+	if (!ret && full_device)
+		WRITE_ONCE(full_device->attrs.max_cqe, cqe ?: full_real_cqe);
+	return ret;
 }
 
-static void full_give_back(void)
+static const struct kernel_param_ops full_cqe_ops = {
+	.set	= full_set_cqe,
+	.get	= param_get_int,
+};
+module_param_cb(cqe, &full_cqe_ops, &cqe, 0644);
+MODULE_PARM_DESC(cqe, "entries that a completion queue may have; 0: as many as before");
+
+/* One more, if that is not one too many.  Return: 0, -EINVAL, -ENOMEM. */
+static int full_take(struct full_kind *kind, void *object)
 {
+	bool room;
+	int ret;
+
 	mutex_lock(&full_lock);
-	count--;
+	room = kind->count < READ_ONCE(kind->limit);
+	if (room)
+		kind->count++;
+	else
+		kind->refused++;
+	mutex_unlock(&full_lock);
+	if (!room)
+		return -EINVAL;
+	ret = xa_err(xa_store(&kind->made, (unsigned long)object, object,
+			      GFP_KERNEL));
+	if (ret) {
+		mutex_lock(&full_lock);
+		kind->count--;
+		mutex_unlock(&full_lock);
+	}
+	return ret;
+}
+
+/* One less, if it was counted. */
+static void full_give_back(struct full_kind *kind, void *object)
+{
+	if (!xa_erase(&kind->made, (unsigned long)object))
+		return;
+	mutex_lock(&full_lock);
+	kind->count--;
 	mutex_unlock(&full_lock);
 }
 
@@ -73,23 +137,41 @@ static int full_create(struct ib_qp *qp, struct ib_qp_init_attr *attr,
 
 	if (!(current->flags & PF_WQ_WORKER))
 		return full_real_create(qp, attr, udata);
-	if (!full_take())
-		return -EINVAL;
-	ret = xa_err(xa_store(&full_made, (unsigned long)qp, qp, GFP_KERNEL));
-	if (!ret)
-		ret = full_real_create(qp, attr, udata);
-	if (ret) {
-		xa_erase(&full_made, (unsigned long)qp);
-		full_give_back();
-	}
+	ret = full_take(&full_qps, qp);
+	if (ret)
+		return ret;
+	ret = full_real_create(qp, attr, udata);
+	if (ret)
+		full_give_back(&full_qps, qp);
 	return ret;
 }
 
 static int full_destroy(struct ib_qp *qp, struct ib_udata *udata)
 {
-	if (xa_erase(&full_made, (unsigned long)qp))
-		full_give_back();
+	full_give_back(&full_qps, qp);
 	return full_real_destroy(qp, udata);
+}
+
+static int full_create_cq(struct ib_cq *cq, const struct ib_cq_init_attr *attr,
+			  void *more)
+{
+	int ret;
+
+	if (!(current->flags & PF_WQ_WORKER))
+		return full_real_create_cq(cq, attr, more);
+	ret = full_take(&full_cqs, cq);
+	if (ret)
+		return ret;
+	ret = full_real_create_cq(cq, attr, more);
+	if (ret)
+		full_give_back(&full_cqs, cq);
+	return ret;
+}
+
+static int full_destroy_cq(struct ib_cq *cq, struct ib_udata *udata)
+{
+	full_give_back(&full_cqs, cq);
+	return full_real_destroy_cq(cq, udata);
 }
 
 static int __init full_init(void)
@@ -99,22 +181,31 @@ static int __init full_init(void)
 		return -ENODEV;
 	full_real_create = full_device->ops.create_qp;
 	full_real_destroy = full_device->ops.destroy_qp;
+	full_real_create_cq = (void *)full_device->ops.create_cq;
+	full_real_destroy_cq = full_device->ops.destroy_cq;
+	full_real_cqe = full_device->attrs.max_cqe;
 	WRITE_ONCE(full_device->ops.create_qp, full_create);
 	WRITE_ONCE(full_device->ops.destroy_qp, full_destroy);
+	WRITE_ONCE(full_device->ops.create_cq, (void *)full_create_cq);
+	WRITE_ONCE(full_device->ops.destroy_cq, full_destroy_cq);
 	return 0;
 }
 module_init(full_init);
 
 static void __exit full_exit(void)
 {
+	WRITE_ONCE(full_device->attrs.max_cqe, full_real_cqe);
 	WRITE_ONCE(full_device->ops.create_qp, full_real_create);
 	WRITE_ONCE(full_device->ops.destroy_qp, full_real_destroy);
+	WRITE_ONCE(full_device->ops.create_cq, (void *)full_real_create_cq);
+	WRITE_ONCE(full_device->ops.destroy_cq, full_real_destroy_cq);
 	/* The tests have ended what they began; nobody is far behind them. */
 	msleep(100);
 	ib_device_put(full_device);
-	xa_destroy(&full_made);
+	xa_destroy(&full_qps.made);
+	xa_destroy(&full_cqs.made);
 }
 module_exit(full_exit);
 
-MODULE_DESCRIPTION("An RDMA device that soon has no more queue pairs");
+MODULE_DESCRIPTION("An RDMA device that soon has no more queues");
 MODULE_LICENSE("GPL");

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Completion queues that run out (tow_full.ko): as long as those that there are have
+ * room, queue pairs share them; each has room for all that its queue pairs may have
+ * in flight; and where there is none left, whoever wants it is told so, or who needs
+ * his least makes room, and nothing is kept of what was begun.  (To be run by
+ * tests/lab/evil-nodes.)
+ */
+#include "tow_evil.h"
+#include "tow_peer.h"
+
+#define FULL		"/sys/module/tow_full/parameters/"
+#define R_NO_ROOM	9
+#define R_IDLE		10
+/* Data queue pairs of a connection, and as many completion queues for them. */
+#define QPS		4
+/* Work requests of one; soft-RoCE's default, and one receive. */
+#define DEPTH		"127"
+#define ENTRIES		"128"
+/* Longer than what counts as just used: see peer_evict.c. */
+#define IDLE_MS		1200
+
+FIXTURE(cqs)
+{
+	int fd;
+	long refused;
+	struct evil e;
+};
+
+static long count_of(const char *what)
+{
+	char path[PATH_MAX], line[32];
+
+	snprintf(path, sizeof(path), FULL "%s", what);
+	tow_test_read_line(path, line, sizeof(line));
+	return line[0] ? strtol(line, NULL, 10) : -1;
+}
+
+/* Completion queues that there may be, for control and for data. */
+static int allow(const char *limit)
+{
+	return tow_write_file(FULL "cq_limit", limit);
+}
+
+/* Whose completion queues have so many entries; "0": as many as ever. */
+static int device_has(const char *entries)
+{
+	return tow_write_file(FULL "cqe", entries);
+}
+
+/* Nothing is left of whatever there was. */
+static bool all_gone(void)
+{
+	return !evil_wait("sessions", 0) && !count_of("cq_count") && !count_of("count");
+}
+
+FIXTURE_SETUP(cqs)
+{
+	self->e.fd = -1;
+	self->refused = count_of("cq_refused");
+	ASSERT_LE(0, self->refused);
+	ASSERT_EQ(0, evil_share_key());
+	ASSERT_EQ(0, evil_set("qps_per_peer", "4"));
+	ASSERT_EQ(0, evil_set("queue_depth", DEPTH));
+	/* Who is played says nothing by himself. */
+	ASSERT_EQ(0, evil_set("heartbeat_ms", "60000"));
+	self->fd = tow_test_open(O_RDWR);
+	ASSERT_LE(0, self->fd);
+}
+
+FIXTURE_TEARDOWN(cqs)
+{
+	if (self->e.fd >= 0)
+		evil_end(&self->e);
+	EXPECT_TRUE(all_gone());
+	for (__u64 peer = 1; evil_count("peers") && peer < 100; peer++)
+		tow_disconnect(self->fd, peer);
+	EXPECT_EQ(0, evil_count("peers"));
+	close(self->fd);
+	EXPECT_EQ(0, evil_set("cqs", "4"));
+	EXPECT_EQ(0, device_has("0"));
+	EXPECT_EQ(0, allow("1000000"));
+}
+
+/* ---- room ---------------------------------------------------------------------- */
+
+/* As many as were asked for, and one for control. */
+TEST_F(cqs, one_for_each_queue_pair)
+{
+	ASSERT_EQ(0, evil_ready(&self->e, QPS));
+	EXPECT_EQ(1 + QPS, count_of("cq_count"));
+	EXPECT_EQ(self->refused, count_of("cq_refused"));
+}
+
+TEST_F(cqs, shared_where_the_device_has_no_more)
+{
+	ASSERT_EQ(0, allow("3"));
+	ASSERT_EQ(0, evil_ready(&self->e, QPS));
+	EXPECT_EQ(3, count_of("cq_count"));
+	EXPECT_EQ(self->refused + QPS - 2, count_of("cq_refused"));
+}
+
+/* One is wanted, and it has no room for a second queue pair. */
+TEST_F(cqs, more_than_wanted_where_none_has_room)
+{
+	ASSERT_EQ(0, device_has(ENTRIES));
+	ASSERT_EQ(0, evil_set("cqs", "1"));
+	ASSERT_EQ(0, evil_ready(&self->e, QPS));
+	EXPECT_EQ(1 + QPS, count_of("cq_count"));
+}
+
+/* And it is as many as wanted where it has. */
+TEST_F(cqs, one_where_it_has_room)
+{
+	ASSERT_EQ(0, evil_set("cqs", "1"));
+	ASSERT_EQ(0, evil_ready(&self->e, QPS));
+	EXPECT_EQ(2, count_of("cq_count"));
+}
+
+/* Smaller than what a queue pair may have in flight: then it may have less. */
+TEST_F(cqs, smaller_than_a_queue_pair)
+{
+	__u64 peer;
+
+	ASSERT_EQ(0, device_has("64"));
+	ASSERT_EQ(0, evil_ready(&self->e, QPS));
+	evil_end(&self->e);
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
+	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
+}
+
+/* ---- none ---------------------------------------------------------------------- */
+
+/* The last data queue pair of somebody who comes finds none. */
+TEST_F(cqs, no_room_for_who_comes)
+{
+	struct evil_request request;
+	struct evil_reply reply;
+	int fd, i, reason = -1;
+
+	ASSERT_EQ(0, device_has(ENTRIES));
+	ASSERT_EQ(0, allow("4"));
+	ASSERT_EQ(0, evil_begin(&self->e, QPS));
+	ASSERT_EQ(0, evil_prove(&self->e));
+	for (i = 0; i < QPS - 1; i++)
+		ASSERT_EQ(0, evil_connect_data(&self->e, i));
+	fd = evil_data_request(&self->e, i, &request);
+	ASSERT_LE(0, fd);
+	EXPECT_EQ(-ECONNREFUSED, evil_connect(fd, &request, sizeof(request), &reply,
+					      sizeof(reply), &reason));
+	EXPECT_EQ(R_NO_ROOM, reason);
+	close(fd);
+	evil_end(&self->e);
+	EXPECT_TRUE(all_gone());
+	/* Now there is. */
+	ASSERT_EQ(0, allow("5"));
+	EXPECT_EQ(0, evil_ready(&self->e, QPS));
+}
+
+/* Not even for what is said. */
+TEST_F(cqs, no_room_for_control)
+{
+	int reason = -1;
+	__u64 peer;
+
+	ASSERT_EQ(0, allow("0"));
+	ASSERT_EQ(0, evil_prepare(&self->e, 1));
+	EXPECT_EQ(-ECONNREFUSED, evil_connect(self->e.fd, &self->e.request,
+					      sizeof(self->e.request), &self->e.reply,
+					      sizeof(self->e.reply), &reason));
+	EXPECT_EQ(R_NO_ROOM, reason);
+	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
+	EXPECT_TRUE(all_gone());
+}
+
+/* To itself: each end has one for control, and one for each data queue pair. */
+TEST_F(cqs, no_room_for_a_connection_that_we_make)
+{
+	__u64 peer;
+
+	ASSERT_EQ(0, device_has(ENTRIES));
+	ASSERT_EQ(0, evil_set("qps_per_peer", "1"));
+	ASSERT_EQ(0, allow("3"));
+	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
+	EXPECT_TRUE(all_gone());
+	ASSERT_EQ(0, allow("4"));
+	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
+	EXPECT_EQ(4, count_of("cq_count"));
+	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
+}
+
+/* Who is connected and does nothing makes room. */
+TEST_F(cqs, who_is_idle_makes_room)
+{
+	long long evictions = evil_count("evictions");
+	__u64 peer;
+
+	ASSERT_EQ(0, device_has(ENTRIES));
+	ASSERT_EQ(0, evil_set("qps_per_peer", "1"));
+	ASSERT_EQ(0, evil_ready(&self->e, 1));
+	ASSERT_EQ(0, allow("4"));
+	tow_test_sleep_ms(IDLE_MS);
+	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
+	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->e));
+	EXPECT_EQ(evictions + 1, evil_count("evictions"));
+	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
+}
+
+TEST_HARNESS_MAIN
