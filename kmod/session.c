@@ -349,9 +349,6 @@ static void tow_session_destroy_links(struct tow_session *session)
 {
 	unsigned int i;
 
-	/* Whoever makes links has finished, and nobody begins any more. */
-	mutex_lock(&session->setup);
-	mutex_unlock(&session->setup);
 	for (i = 0; i < session->qps; i++)
 		tow_link_disconnect(&session->data[i]);
 	tow_link_disconnect(&session->control);
@@ -412,6 +409,12 @@ static void tow_session_end(struct work_struct *work)
 	tow_session_close_links(session);
 	tow_peer_session_lost(session, tow_session_orderly(session->reason));
 	tow_directory_session_lost(session);
+	/*
+	 * Whoever makes links, or the keys that the last message is signed with,
+	 * has finished, and nobody begins any more.
+	 */
+	mutex_lock(&session->setup);
+	mutex_unlock(&session->setup);
 	tow_session_close(session);
 	tow_session_destroy_links(session);
 	/* Only now: handlers of the connection manager start it, too. */
