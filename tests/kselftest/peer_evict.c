@@ -2,7 +2,7 @@
 /*
  * Room for another peer, where there is none: no more queue pairs (tow_full.ko), or
  * a full table of peers.  The connection that was idle for the longest goes, and
- * nothing that anybody uses.
+ * nothing that anybody uses.  (To be run by tests/lab/evil-nodes.)
  */
 #define TOW_ONLY_SOFT_ROCE
 #include "tow_evil.h"
@@ -11,7 +11,7 @@
 
 #define LIMIT		"/sys/module/tow_full/parameters/limit"
 #define COUNT		"/sys/module/tow_full/parameters/count"
-/* For documents only; a node is 198.51.100.'a', and so on. */
+/* A node is 198.51.100.'a', and so on: see tests/lab/evil-nodes. */
 #define NETWORK		"198.51.100"
 #define R_NO_ROOM	9
 #define R_IDLE		10
@@ -119,17 +119,6 @@ static int come_back(struct evil *e, char name)
 	return ret ? ret : told;
 }
 
-/* Those of a, b and c.  The device has them a moment after the interface. */
-static int addresses(const char *verb)
-{
-	char line[128];
-
-	snprintf(line, sizeof(line),
-		 "for n in 97 98 99; do ip address %s " NETWORK ".$n/32 dev eth0 || exit; done; sleep 0.2",
-		 verb);
-	return system(line);
-}
-
 static bool goes_on(struct evil *e)
 {
 	return !use(e);
@@ -148,8 +137,6 @@ FIXTURE_SETUP(evict)
 	int reason;
 
 	tow_knobs_save(&self->knobs);
-	ASSERT_EQ(0, system("modprobe tow_hostile"));
-	ASSERT_EQ(0, system("modprobe tow_full"));
 	ASSERT_EQ(0, evil_share_key());
 	ASSERT_EQ(0, evil_set("qps_per_peer", "1"));
 	/* Those that are played say nothing by themselves. */
@@ -159,7 +146,6 @@ FIXTURE_SETUP(evict)
 	ASSERT_LE(0, self->fd);
 	ASSERT_EQ(0, tow_region_create(self->fd, TOW_SLAB, &self->region));
 	ASSERT_EQ(0, tow_publish(self->fd, self->region.handle, "w", TOW_SLAB, &self->exported));
-	ASSERT_EQ(0, addresses("add"));
 	self->evictions = evil_count("evictions");
 	ASSERT_LE(0, self->evictions);
 	ASSERT_EQ(0, come(&self->a, 'a', &reason));
@@ -182,12 +168,8 @@ FIXTURE_TEARDOWN(evict)
 	EXPECT_TRUE(forgotten(self->fd));
 	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
 	close(self->fd);
-	EXPECT_EQ(0, addresses("del"));
 	EXPECT_EQ(0, tow_knobs_restore(&self->knobs));
-	EXPECT_EQ(0, system("rmmod tow_full"));
-	EXPECT_EQ(0, system("rmmod tow_hostile"));
 }
-
 
 /* ---- somebody comes ---------------------------------------------------------- */
 
