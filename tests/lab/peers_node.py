@@ -175,6 +175,28 @@ class Actor:
             found.append(peer)
         return found
 
+    def settled(self, address, seconds):
+        """Wait for one connection, to the node there: what there is, if not."""
+        end = time.monotonic() + seconds
+        while True:
+            sessions = int(self.get("stats/sessions"))
+            mine = [peer for peer in self.peers()
+                    if not peer["flags"] & LOOPBACK]
+            if (sessions == 1 and
+                    [peer["address"] for peer in mine
+                     if peer["state"] == "ready"] == [address] and
+                    sum(peer["address"] == address for peer in mine) == 1):
+                return None
+            if time.monotonic() >= end:
+                return [sessions, mine]
+            time.sleep(0.01)
+
+    def disconnect_from(self, address):
+        """End the connection to the node there."""
+        for peer in self.peers():
+            if peer["address"] == address:
+                self.disconnect(peer["peer"])
+
     def export(self, name, size=65536, rights=READ, offset=0):
         """Publish something: the handle."""
         if not self.region:
