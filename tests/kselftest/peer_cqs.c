@@ -195,10 +195,17 @@ TEST_F(cqs, who_is_idle_makes_room)
 {
 	long long evictions = evil_count("evictions");
 	__u64 peer;
+	int reason;
 
 	ASSERT_EQ(0, device_has(ENTRIES));
 	ASSERT_EQ(0, evil_set("qps_per_peer", "1"));
-	ASSERT_EQ(0, evil_ready(&self->e, 1));
+	/* Not at our address: that would be who is connected there. */
+	ASSERT_EQ(0, evil_appear(&self->e, 'a'));
+	ASSERT_EQ(0, evil_connect(self->e.fd, &self->e.request, sizeof(self->e.request),
+				  &self->e.reply, sizeof(self->e.reply), &reason));
+	ASSERT_EQ(0, evil_derive(&self->e));
+	ASSERT_EQ(0, evil_prove(&self->e));
+	ASSERT_EQ(0, evil_complete(&self->e));
 	ASSERT_EQ(0, allow("4"));
 	tow_test_sleep_ms(IDLE_MS);
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));

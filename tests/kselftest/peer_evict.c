@@ -11,8 +11,6 @@
 
 #define LIMIT		"/sys/module/tow_full/parameters/limit"
 #define COUNT		"/sys/module/tow_full/parameters/count"
-/* A node is 198.51.100.'a', and so on: see tests/lab/evil-nodes. */
-#define NETWORK		"198.51.100"
 #define R_NO_ROOM	9
 #define R_IDLE		10
 
@@ -56,32 +54,10 @@ static int keep(struct evil *e)
 	return status ? -ENOENT : 0;
 }
 
-/* A node with a name and an address of its own, to be connected. */
-static int appear(struct evil *e, char name)
-{
-	int ret = evil_prepare(e, 1);
-
-	if (ret)
-		return ret;
-	close(e->fd);
-	e->fd = open(TOW_HOSTILE_NODE, O_RDWR | O_CLOEXEC);
-	if (e->fd < 0)
-		return -errno;
-	/* To ourselves, as each of our addresses is. */
-	inet_pton(AF_INET, NETWORK ".0", e->way.address + 12);
-	e->way.address[15] = (uint8_t)name;
-	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_PREPARE, &e->way);
-	if (ret)
-		evil_end(e);
-	e->request.control.qp_num = e->way.qp_num;
-	e->request.incarnation[15] = (uint8_t)name;
-	return ret;
-}
-
 /* As a node of its own.  0; -ECONNREFUSED, and why; what else there is. */
 static int come(struct evil *e, char name, int *reason)
 {
-	int ret = appear(e, name);
+	int ret = evil_appear(e, name);
 
 	*reason = -1;
 	if (ret)

@@ -237,6 +237,31 @@ static inline void evil_end(struct evil *e)
 	e->fd = -1;
 }
 
+/*
+ * A node with a name and an address of its own, 198.51.100.'a' and so on, to be
+ * connected: see tests/lab/evil-nodes.
+ */
+static inline int evil_appear(struct evil *e, char name)
+{
+	int ret = evil_prepare(e, 1);
+
+	if (ret)
+		return ret;
+	close(e->fd);
+	e->fd = open(TOW_HOSTILE_NODE, O_RDWR | O_CLOEXEC);
+	if (e->fd < 0)
+		return -errno;
+	/* To ourselves, as each of our addresses is. */
+	inet_pton(AF_INET, "198.51.100.0", e->way.address + 12);
+	e->way.address[15] = (uint8_t)name;
+	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_PREPARE, &e->way);
+	if (ret)
+		evil_end(e);
+	e->request.control.qp_num = e->way.qp_num;
+	e->request.incarnation[15] = (uint8_t)name;
+	return ret;
+}
+
 /* The session's keys, of the end that made the request or of that which answered. */
 static inline int evil_make_keys(struct evil *e, bool answered, uint8_t reply_mac[32])
 {
