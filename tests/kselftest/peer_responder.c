@@ -4,7 +4,7 @@
  * another's or an old one, was changed on the way or is missing; it says nothing at
  * each stage, hangs up at each, or says what must not be.  Whoever wanted the peer is
  * told by the documented errno, nothing is left behind, and the same node is connected
- * to as soon as it is honest.
+ * to as soon as it is honest.  (To be run by tests/lab/evil-nodes.)
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -257,7 +257,6 @@ FIXTURE_SETUP(responder)
 {
 	struct tow_peer_info info;
 
-	ASSERT_EQ(0, system("modprobe tow_hostile"));
 	ASSERT_EQ(0, evil_share_key());
 	ASSERT_EQ(0, evil_set("allow_unauthenticated", "0"));
 	ASSERT_EQ(0, evil_set("qps_per_peer", "2"));
@@ -291,7 +290,6 @@ FIXTURE_TEARDOWN(responder)
 	EXPECT_EQ(0, evil_wait("sessions", 0));
 	close(self->fd);
 	close(self->listener);
-	EXPECT_EQ(0, system("rmmod tow_hostile"));
 }
 
 static void play_all(struct __test_metadata *_metadata, FIXTURE_DATA(responder) *self,
