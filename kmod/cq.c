@@ -21,6 +21,7 @@
 
 #include "device.h"
 #include "link.h"
+#include "settle.h"
 
 /* Queue pairs that a completion queue has room for, if the device lets it. */
 #define TOW_CQ_QPS		8
@@ -318,6 +319,7 @@ static void tow_cq_destroy(struct tow_cq *cq)
 	ibcq = cq->cq;
 	cq->cq = NULL;
 	mutex_unlock(&cq->poll);
+	tow_settle(ibcq->device);
 	ib_destroy_cq(ibcq);
 	cancel_work_sync(&cq->work);
 	tow_cq_unref(cq);

@@ -26,6 +26,7 @@
 #include "message.h"
 #include "ops.h"
 #include "session.h"
+#include "settle.h"
 #include "trace.h"
 
 /* For lockdep: see tow_session_new(). */
@@ -359,8 +360,10 @@ static void tow_session_destroy_links(struct tow_session *session)
 		tow_link_destroy(&session->data[i]);
 	tow_link_destroy(&session->control);
 	/* Waits for whoever deals with a completion; others are forgotten. */
-	if (session->cq)
+	if (session->cq) {
+		tow_settle(session->cq->device);
 		ib_free_cq(session->cq);
+	}
 	session->cq = NULL;
 	tow_buffers_free(session);
 }

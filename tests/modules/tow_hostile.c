@@ -29,6 +29,7 @@
 
 #include "kmod/address.h"
 #include "kmod/auth.c"
+#include "kmod/settle.h"
 #include "tow_hostile.h"
 
 /* For one answer of the connection manager or of the network. */
@@ -428,8 +429,10 @@ static void hostile_end(struct hostile_file *file)
 		rdma_disconnect(file->id);
 		rdma_destroy_qp(file->id);
 	}
-	if (file->cq)
+	if (file->cq) {
+		tow_settle(file->cq->device);
 		ib_free_cq(file->cq);
+	}
 	hostile_unmap(file, &file->out, DMA_TO_DEVICE);
 	for (i = 0; i < HOSTILE_RECEIVES; i++)
 		hostile_unmap(file, &file->in[i], DMA_FROM_DEVICE);
