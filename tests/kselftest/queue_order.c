@@ -58,6 +58,7 @@ enum what {
 	LONG,		/* takes a while */
 	STALE,		/* begins, and fails */
 	BAD,		/* cannot begin */
+	BEYOND,		/* nor can this: it is not within the remote range */
 };
 
 static struct tow_sqe entry(const FIXTURE_DATA(order) *self, enum what what)
@@ -71,6 +72,9 @@ static struct tow_sqe entry(const FIXTURE_DATA(order) *self, enum what what)
 				0, 8);
 	case BAD:
 		return tow_move(&self->user, TOW_OP_WRITE, 0, 0, self->remote, 0, 8);
+	case BEYOND:
+		return tow_move(&self->user, TOW_OP_WRITE, self->ours.made.handle, 0, self->remote,
+				LONG_BYTES - 7, 8);
 	default:
 		return (struct tow_sqe){ .opcode = TOW_OP_NOP };
 	}
@@ -201,6 +205,13 @@ TEST_F(order, chains_with_a_bad_entry)
 		{ NOP, LINK, -ECANCELED }, { BAD, LINK, -EBADF }, { NOP, LINK, -ECANCELED },
 		{ BAD, LINK, -EBADF }, { LONG, 0, -ECANCELED },
 	};
+	const struct step beyond[] = {
+		{ LONG, LINK, -ECANCELED }, { BEYOND, LINK | SILENT, -ERANGE },
+		{ LONG, 0, -ECANCELED }, { NOP, 0, 0 },
+	};
+	const struct step two_kinds[] = {
+		{ BEYOND, LINK, -ERANGE }, { BAD, LINK, -EBADF }, { LONG, 0, -ECANCELED },
+	};
 	unsigned int place[STEPS_MAX];
 
 	tow_fill(self->ours.at, LONG_BYTES, 1);
@@ -208,6 +219,8 @@ TEST_F(order, chains_with_a_bad_entry)
 	CHECK(first);
 	CHECK(last);
 	CHECK(both);
+	CHECK(beyond);
+	CHECK(two_kinds);
 	EXPECT_EQ(0, tow_differs(self->theirs.at, LONG_BYTES, 2));
 }
 
