@@ -272,9 +272,8 @@ class Actor:
         return done
 
 
-def serve():
+def serve(actor):
     """Take calls, one thread for each, until there are no more."""
-    actor = Actor()
     lock = threading.Lock()
 
     def do(line):
@@ -300,6 +299,7 @@ class Node:
     """A node, seen from node 0."""
 
     every = []
+    program = "tests/lab/peers_node.py"
 
     def __init__(self, index):
         self.every.append(self)
@@ -307,7 +307,7 @@ class Node:
         self.address = os.environ["TOW_LAB_ADDRS"].split(",")[index]
         self.waiting = {}
         self.lock = threading.Lock()
-        command = ["python3", "tests/lab/peers_node.py"]
+        command = ["python3", self.program]
         if index:
             # lab-exec starts a shell that has none of our variables.
             variable = "TOW_LAB_PROVIDER"
@@ -366,4 +366,4 @@ class Node:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(Actor())
