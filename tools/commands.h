@@ -24,4 +24,7 @@ int command_pool(int argc, char **argv);
 /* towline regions [--all] [-d IBDEV] [--json] */
 int command_regions(int argc, char **argv);
 
+/* towline top [--cluster | --serve] [--interval SECONDS] [--count N] [-d IBDEV] [--json] */
+int command_top(int argc, char **argv);
+
 #endif /* TOW_COMMANDS_H */

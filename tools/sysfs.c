@@ -142,25 +142,66 @@ static int add_entry(const char *class_dir, const char *device, const char *fold
 	return ret;
 }
 
-int sysfs_add_folder(const char *class_dir, const char *device, const char *folder,
-		     struct json_object *object)
+/* Copies of their names, which are given back: NULL if there is no memory. */
+static char **take_names(struct dirent **entries, size_t count)
 {
-	struct dirent **entries;
-	int fd, count, i, error, ret = 0;
+	char **names = calloc(count + 1, sizeof(*names));
+	bool whole = names;
+	size_t i;
 
-	fd = open_file(class_dir, device, folder, O_RDONLY | O_DIRECTORY);
-	if (fd < 0)
-		return fd;
-	count = scandirat(fd, ".", &entries, is_shown, alphasort);
-	error = errno;
-	close(fd);
-	if (count < 0)
-		return -error;
 	for (i = 0; i < count; i++) {
-		if (!ret)
-			ret = add_entry(class_dir, device, folder, entries[i]->d_name, object);
+		if (names)
+			names[i] = strdup(entries[i]->d_name);
+		whole = whole && names[i];
 		free(entries[i]);
 	}
 	free(entries);
+	if (whole)
+		return names;
+	for (i = 0; names && i < count; i++)
+		free(names[i]);
+	free(names);
+	return NULL;
+}
+
+int sysfs_list(const char *class_dir, const char *device, const char *folder, char ***names,
+	       size_t *count)
+{
+	struct dirent **entries;
+	int fd, found, error;
+
+	*names = NULL;
+	*count = 0;
+	fd = open_file(class_dir, device, folder, O_RDONLY | O_DIRECTORY);
+	if (fd < 0)
+		return fd;
+	found = scandirat(fd, ".", &entries, is_shown, alphasort);
+	error = errno;
+	close(fd);
+	if (found < 0)
+		return -error;
+	*names = take_names(entries, (size_t)found);
+	if (!*names)
+		return -ENOMEM;
+	*count = (size_t)found;
+	return 0;
+}
+
+int sysfs_add_folder(const char *class_dir, const char *device, const char *folder,
+		     struct json_object *object)
+{
+	size_t i, count;
+	char **names;
+	int ret;
+
+	ret = sysfs_list(class_dir, device, folder, &names, &count);
+	if (ret)
+		return ret;
+	for (i = 0; i < count; i++) {
+		if (!ret)
+			ret = add_entry(class_dir, device, folder, names[i], object);
+		free(names[i]);
+	}
+	free(names);
 	return ret;
 }

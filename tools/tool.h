@@ -193,6 +193,13 @@ int sysfs_write(const char *class_dir, const char *device, const char *file, con
 int sysfs_add(const char *class_dir, const char *device, const char *const *files, size_t count,
 	      struct json_object *object);
 
+/*
+ * What a folder of a device's has: 0, with *@count sorted names in *@names, all of which
+ * are to be given to free(), as is the list; or a negative errno of towline's.
+ */
+int sysfs_list(const char *class_dir, const char *device, const char *folder, char ***names,
+	       size_t *count);
+
 /* Add every file of a folder of a device's. */
 int sysfs_add_folder(const char *class_dir, const char *device, const char *folder,
 		     struct json_object *object);

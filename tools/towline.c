@@ -28,6 +28,7 @@ static const struct {
 	{ "exports", command_exports },
 	{ "peers", command_peers },
 	{ "perf", command_perf },
+	{ "top", command_top },
 };
 
 static void print_version(FILE *stream, struct argp_state *state)
@@ -83,6 +84,7 @@ int main(int argc, char **argv)
 		       "  exports  which memory peers may reach, and by which names\n"
 		       "  peers    which nodes this one knows; connect and disconnect\n"
 		       "  perf     how fast reads, writes and atomics to a node are\n"
+		       "  top      what this node, or several, do every second\n"
 		       "\n"
 		       "towline SUBCOMMAND --help says more.  "
 		       "Exit status: 0 success, 1 failure, 2 wrong usage.",
