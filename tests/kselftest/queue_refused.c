@@ -87,15 +87,25 @@ static __u64 number_of_evil(int fd)
 	return 0;
 }
 
-/* It connects, and something of it is found. */
+/*
+ * It connects, and something of it is found.  Not before it is READY: who is not is
+ * looked for at his address, which is ours.
+ */
 static int meet(FIXTURE_DATA(refused) *self)
 {
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_peer_info info = {};
 	int ret = evil_ready(&self->e, 1);
 
 	if (ret)
 		return ret;
 	self->peer = number_of_evil(self->user.fd);
-	return self->peer ? find_evil(self) : -ENOENT;
+	if (!self->peer)
+		return -ENOENT;
+	do {
+		ret = tow_peer_look(self->user.fd, self->peer, &info);
+	} while (!ret && info.state != TOW_PEER_READY && tow_test_now() < end);
+	return ret ? ret : find_evil(self);
 }
 
 FIXTURE_SETUP(refused)
