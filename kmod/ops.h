@@ -6,8 +6,11 @@
 #define TOW_OPS_H
 
 #include <linux/list.h>
+#include <linux/sizes.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
+
+#include "uapi/towline.h"
 
 struct tow_cq;
 struct tow_flow;
@@ -16,6 +19,9 @@ struct tow_peer;
 struct tow_region;
 struct tow_remote;
 struct tow_session;
+
+/* What a flow posts before it is another one's turn, in bytes. */
+#define TOW_OPS_QUANTUM		SZ_64K
 
 /**
  * struct tow_op - one operation on a remote range
@@ -94,6 +100,18 @@ struct tow_plug {
 	struct list_head	ops;
 };
 
+static inline bool tow_op_is_read(const struct tow_op *op)
+{
+	return op->opcode == TOW_OP_READ;
+}
+
+static inline bool tow_op_is_atomic(const struct tow_op *op)
+{
+	return op->opcode == TOW_OP_FETCH_ADD ||
+	       op->opcode == TOW_OP_COMPARE_SWAP;
+}
+
+/* ops.c */
 void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 		   unsigned int index);
 void tow_flow_cleanup(struct tow_flow *flow);
@@ -102,8 +120,13 @@ int tow_ops_check(struct tow_op *op);
 void tow_ops_begin(struct tow_op *op, struct tow_plug *plug);
 struct tow_cq *tow_ops_flush(struct tow_plug *plug);
 void tow_ops_stop(struct tow_flow *flow, int error);
-int tow_ops_prepare(struct tow_link *link, u32 depth);
 void tow_ops_close(struct tow_link *link);
+void tow_ops_end(struct list_head *ended);
+
+/* post.c */
+int tow_ops_prepare(struct tow_link *link, u32 depth);
+void tow_op_cut(struct tow_op *op, int error, struct list_head *ended);
+void tow_link_push(struct tow_link *link, struct list_head *ended);
 void tow_ops_abandon(struct tow_link *link);
 void tow_ops_cleanup(struct tow_link *link);
 

@@ -7,6 +7,7 @@
  *	entry.c		an entry from its beginning to its completion
  *	order.c		which entry may begin
  *	ops.c		entries that are on their way to a peer
+ *	post.c		how they share a queue pair
  *
  * Documentation/design/rings.md says who holds what.
  */

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Posting: what flows have to do becomes work requests of a queue pair, and those
+ * complete.  See ops.c.
+ */
+#include <linux/jiffies.h>
+#include <linux/log2.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "ops.h"
+#include "remote.h"
+#include "session.h"
+
+/* Work requests that are posted at once. */
+#define TOW_OPS_BATCH		32
+
+/* What even the smallest work request counts. */
+#define TOW_OPS_LEAST		SZ_4K
+
+/* A piece is at most this part of inflight_bytes. */
+#define TOW_OPS_PIECES		4
+
+/**
+ * struct tow_post - a work request that was posted
+ * @cqe: its completion
+ * @link: where
+ * @ops: what it is for: one operation, or those that were merged
+ * @last: the last one of them
+ * @bytes: what it counts
+ */
+struct tow_post {
+	struct ib_cqe	cqe;
+	struct tow_link	*link;
+	struct tow_op	*ops;
+	struct tow_op	*last;
+	u32		bytes;
+};
+
+/**
+ * struct tow_work - a work request that is about to be posted
+ * @rdma: a read or write
+ * @atomic: or this
+ * @sge: our memory
+ */
+struct tow_work {
+	union {
+		struct ib_rdma_wr	rdma;
+		struct ib_atomic_wr	atomic;
+	};
+	struct ib_sge	sge;
+};
+
+/**
+ * struct tow_piece - what the next work request of an operation does
+ * @target: the peer's memory
+ * @local: ours, as the RDMA device sees it
+ * @bytes: how much
+ */
+struct tow_piece {
+	struct tow_remote_target	target;
+	u64				local;
+	u32				bytes;
+};
+
+/* ---- posting -------------------------------------------------------------- */
+
+/* Called with the lock held: a flow with nothing left to post. */
+static void tow_flow_leave(struct tow_flow *flow)
+{
+	list_del_init(&flow->link);
+	/* Pairs with tow_flow_join(): somebody may add it elsewhere. */
+	smp_store_release(&flow->via, NULL);
+}
+
+/**
+ * tow_op_cut - nothing more of an operation is posted
+ * @op: the operation, in its flow; the caller has the lock of its link
+ * @error: what it ends with, if nothing went wrong before
+ * @ended: where to, if it has ended with that; for tow_ops_end()
+ */
+void tow_op_cut(struct tow_op *op, int error, struct list_head *ended)
+{
+	struct tow_flow *flow = op->flow;
+
+	list_del(&op->link);
+	if (list_empty(&flow->ops))
+		tow_flow_leave(flow);
+	if (!op->status)
+		op->status = error;
+	op->cursor = op->bytes;
+	if (!op->pieces)
+		list_add_tail(&op->link, ended);
+}
+
+/* Called with the lock held.  What completes tells of all before it. */
+static void tow_works_post(struct tow_link *link, u32 *count)
+{
+	struct tow_session *session = link->session;
+	const struct ib_send_wr *bad;
+	u32 i;
+	int ret;
+
+	lockdep_assert_held(&link->lock);
+	if (!*count)
+		return;
+	for (i = 0; i + 1 < *count; i++)
+		link->works[i].rdma.wr.next = &link->works[i + 1].rdma.wr;
+	link->works[i].rdma.wr.next = NULL;
+	link->works[i].rdma.wr.send_flags |= IB_SEND_SIGNALED;
+	*count = 0;
+	ret = ib_post_send(link->id->qp, &link->works[0].rdma.wr, &bad);
+	if (ret) {
+		/* What was not posted ends with the queue pair. */
+		link->open = false;
+		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "operations could not be posted");
+	}
+}
+
+static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc);
+
+static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
+{
+	switch (op->opcode) {
+	case TOW_OP_READ:
+		return IB_WR_RDMA_READ;
+	case TOW_OP_FETCH_ADD:
+		return IB_WR_ATOMIC_FETCH_AND_ADD;
+	case TOW_OP_COMPARE_SWAP:
+		return IB_WR_ATOMIC_CMP_AND_SWP;
+	default:
+		return IB_WR_RDMA_WRITE;
+	}
+}
+
+static void tow_work_fill(struct tow_work *work, struct tow_link *link,
+			  const struct tow_op *op,
+			  const struct tow_piece *piece, struct ib_cqe *cqe)
+{
+	struct ib_send_wr *wr = &work->rdma.wr;
+
+	memset(work, 0, sizeof(*work));
+	work->sge.addr = piece->local;
+	work->sge.length = piece->bytes;
+	work->sge.lkey = link->session->dev->pd->local_dma_lkey;
+	wr->wr_cqe = cqe;
+	wr->sg_list = &work->sge;
+	wr->num_sge = 1;
+	wr->opcode = tow_op_wr(op);
+	/*
+	 * On iWARP a write completes before a read that was posted earlier, and
+	 * one that does not tell is sent from its memory after that.
+	 */
+	if (link->session->dev->transport == TOW_TRANSPORT_IWARP)
+		wr->send_flags = IB_SEND_SIGNALED |
+				 (tow_op_is_read(op) ? 0 : IB_SEND_FENCE);
+	if (!tow_op_is_atomic(op)) {
+		work->rdma.remote_addr = piece->target.address;
+		work->rdma.rkey = piece->target.key;
+		return;
+	}
+	work->atomic.remote_addr = piece->target.address;
+	work->atomic.rkey = piece->target.key;
+	work->atomic.compare_add = op->opcode == TOW_OP_FETCH_ADD ?
+				   op->operand : op->compare;
+	work->atomic.swap = op->operand;
+}
+
+/* Called with the lock held: a work request of its own. */
+static void tow_piece_add(struct tow_link *link, struct tow_op *op,
+			  const struct tow_piece *piece, u32 *count)
+{
+	struct tow_post *post = &link->posts[link->posted & link->post_mask];
+
+	post->cqe.done = tow_op_completed;
+	post->link = link;
+	post->ops = op;
+	post->last = op;
+	post->bytes = max_t(u32, piece->bytes, TOW_OPS_LEAST);
+	WRITE_ONCE(link->posted, link->posted + 1);
+	link->inflight += post->bytes;
+	op->flow->credit -= post->bytes;
+	tow_work_fill(&link->works[(*count)++], link, op, piece, &post->cqe);
+}
+
+/*
+ * Called with the lock held: may a whole operation go with the last work request,
+ * which is not posted yet?  Then it does.
+ */
+static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
+			    const struct tow_piece *piece, u32 most, u32 count)
+{
+	struct tow_post *post;
+	struct tow_work *work;
+
+	if (!count || tow_op_is_atomic(op) || op->bytes != piece->bytes)
+		return false;
+	post = &link->posts[(link->posted - 1) & link->post_mask];
+	work = &link->works[count - 1];
+	if (post->last->flow != op->flow ||
+	    /* A part of a larger one is not merged. */
+	    post->ops->bytes > work->sge.length ||
+	    post->ops->cursor != post->ops->bytes ||
+	    work->rdma.wr.opcode != tow_op_wr(op) ||
+	    work->rdma.rkey != piece->target.key ||
+	    work->rdma.remote_addr + work->sge.length !=
+		    piece->target.address ||
+	    work->sge.addr + work->sge.length != piece->local ||
+	    piece->bytes > most - min(most, work->sge.length))
+		return false;
+	work->sge.length += piece->bytes;
+	post->last->merged = op;
+	post->last = op;
+	link->inflight -= post->bytes;
+	post->bytes = max_t(u32, work->sge.length, TOW_OPS_LEAST);
+	link->inflight += post->bytes;
+	op->flow->credit -= piece->bytes;
+	return true;
+}
+
+/* Called with the lock held: how far does the next work request reach? */
+static void tow_piece_find(struct tow_op *op, u32 most,
+			   struct tow_piece *piece)
+{
+	u64 left = min_t(u64, op->bytes - op->cursor, most);
+	u64 here;
+
+	tow_remote_aim(op->remote, op->remote_offset + op->cursor, left,
+		       &piece->target);
+	here = tow_region_aim(op->region, op->offset + op->cursor,
+			      &piece->local);
+	piece->bytes = min3(left, here, piece->target.bytes);
+}
+
+/* Called with the lock held: post something of a flow. */
+static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
+			   u32 most, u32 *count, struct list_head *ended)
+{
+	struct tow_op *op = list_first_entry(&flow->ops, struct tow_op, link);
+	int error = READ_ONCE(flow->stopped);
+	struct tow_piece piece;
+
+	if (!error && !tow_remote_usable(op->remote))
+		error = -ESTALE;
+	if (error) {
+		tow_op_cut(op, error, ended);
+		return;
+	}
+	tow_piece_find(op, most, &piece);
+	if (!tow_piece_merge(link, op, &piece, most, *count))
+		tow_piece_add(link, op, &piece, count);
+	op->pieces++;
+	op->cursor += piece.bytes;
+	if (op->cursor < op->bytes)
+		return;
+	list_del_init(&op->link);
+	if (list_empty(&flow->ops))
+		tow_flow_leave(flow);
+}
+
+/**
+ * tow_link_push - post what may be posted, in turns
+ * @link: the link; the caller has its lock
+ * @ended: where to: operations that have ended; for tow_ops_end()
+ */
+void tow_link_push(struct tow_link *link, struct list_head *ended)
+{
+	struct tow_device *dev = link->session->dev;
+	u32 limit = READ_ONCE(dev->queues.inflight_bytes);
+	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
+	struct tow_flow *flow;
+	u32 count = 0;
+
+	lockdep_assert_held(&link->lock);
+	while (link->open && link->inflight < limit &&
+	       link->posted - link->retired < link->depth) {
+		flow = list_first_entry_or_null(&link->flows, struct tow_flow,
+						link);
+		if (!flow)
+			break;
+		if (flow->credit <= 0) {
+			flow->credit += TOW_OPS_QUANTUM;
+			list_move_tail(&flow->link, &link->flows);
+			continue;
+		}
+		tow_flow_go_on(link, flow, most, &count, ended);
+		if (count == TOW_OPS_BATCH)
+			tow_works_post(link, &count);
+	}
+	tow_works_post(link, &count);
+}
+
+/* ---- completions ---------------------------------------------------------- */
+
+static int tow_op_status(const struct ib_wc *wc)
+{
+	switch (wc->status) {
+	case IB_WC_SUCCESS:
+		return 0;
+	case IB_WC_REM_ACCESS_ERR:
+	case IB_WC_REM_INV_REQ_ERR:
+	case IB_WC_REM_OP_ERR:
+		return -EIO;
+	default:
+		return -ECONNRESET;
+	}
+}
+
+/* Called with the lock held: a work request is over. */
+static void tow_post_end(struct tow_post *post, int status,
+			 struct list_head *ended)
+{
+	struct tow_op *op = post->ops, *next;
+
+	post->link->inflight -= post->bytes;
+	for (; op; op = next) {
+		next = op == post->last ? NULL : op->merged;
+		op->pieces--;
+		if (status) {
+			op->lost = true;
+			if (!op->status)
+				op->status = status;
+		}
+		if (!op->pieces && op->cursor == op->bytes)
+			list_add_tail(&op->link, ended);
+	}
+}
+
+/* Called with the lock held: is that work request under way? */
+static bool tow_post_under_way(const struct tow_post *post)
+{
+	const struct tow_link *link = post->link;
+	u32 number = post - link->posts;
+
+	return ((number - link->retired) & link->post_mask) <
+	       link->posted - link->retired;
+}
+
+/* Called with the lock held: all up to a work request are over. */
+static void tow_link_retire(struct tow_link *link, struct tow_post *last,
+			    int status, struct list_head *ended)
+{
+	struct tow_post *post;
+
+	/* Completions of a queue pair come in order, or memory is lost. */
+	if (WARN_ON_ONCE(!tow_post_under_way(last))) {
+		link->open = false;
+		tow_session_fail(link->session, -EIO, TOW_WIRE_FAILED,
+				 "a completion came twice");
+		return;
+	}
+	do {
+		post = &link->posts[link->retired & link->post_mask];
+		/* Of those before a failed one it is not known. */
+		tow_post_end(post, post == last || !status ? status :
+			     -ECONNRESET, ended);
+		WRITE_ONCE(link->retired, link->retired + 1);
+	} while (post != last);
+}
+
+static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct tow_post *post = container_of(wc->wr_cqe, struct tow_post, cqe);
+	struct tow_link *link = post->link;
+	struct tow_session *session = link->session;
+	int status = tow_op_status(wc);
+	LIST_HEAD(ended);
+
+	if (status) {
+		tow_session_fail(session, status, TOW_WIRE_FAILED,
+				 "an operation failed");
+	} else {
+		WRITE_ONCE(session->heard_at, jiffies);
+		WRITE_ONCE(session->busy_at, jiffies);
+	}
+	spin_lock_bh(&link->lock);
+	tow_link_retire(link, post, status, &ended);
+	if (status)
+		link->open = false;
+	tow_link_push(link, &ended);
+	spin_unlock_bh(&link->lock);
+	tow_ops_end(&ended);
+}
+
+/* ---- links ---------------------------------------------------------------- */
+
+/**
+ * tow_ops_prepare - what posting on a link needs
+ * @link: the link
+ * @depth: work requests of its queue pair
+ *
+ * tow_ops_cleanup() undoes it.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_ops_prepare(struct tow_link *link, u32 depth)
+{
+	u32 count = roundup_pow_of_two(depth);
+
+	link->posts = kvcalloc(count, sizeof(*link->posts), GFP_KERNEL);
+	link->works = kcalloc(TOW_OPS_BATCH, sizeof(*link->works), GFP_KERNEL);
+	link->post_mask = count - 1;
+	if (link->posts && link->works)
+		return 0;
+	tow_ops_cleanup(link);
+	return -ENOMEM;
+}
+
+/**
+ * tow_ops_cleanup - undo tow_ops_prepare()
+ * @link: the link; nothing is posted; may not have been prepared
+ */
+void tow_ops_cleanup(struct tow_link *link)
+{
+	kfree(link->works);
+	link->works = NULL;
+	kvfree(link->posts);
+	link->posts = NULL;
+}
+
+/**
+ * tow_ops_abandon - end what the RDMA device did not complete
+ * @link: the link; its queue pair is destroyed, its completions dealt with
+ */
+void tow_ops_abandon(struct tow_link *link)
+{
+	struct tow_post *last;
+	LIST_HEAD(ended);
+
+	spin_lock_bh(&link->lock);
+	if (link->posted != link->retired) {
+		last = &link->posts[(link->posted - 1) & link->post_mask];
+		tow_link_retire(link, last, -ECONNRESET, &ended);
+	}
+	spin_unlock_bh(&link->lock);
+	tow_ops_end(&ended);
+}
