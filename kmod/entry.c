@@ -47,7 +47,8 @@ u32 tow_queue_completions(struct tow_queue *queue)
  * @count: how many, at most
  * @first: where to: the first one; the others follow by @free
  *
- * Each holds the queue, and ends in tow_entry_complete().
+ * They hold the queue, with one reference for all that are busy; each ends in
+ * tow_entries_end().
  *
  * Return: how many there are.
  */
@@ -62,11 +63,11 @@ u32 tow_entries_take(struct tow_queue *queue, u32 count,
 	room -= min(room, queue->busy);
 	count = min(count, room);
 	*first = queue->free;
-	for (i = 0, entry = queue->free; i < count; i++) {
-		kref_get(&queue->refs);
+	for (i = 0, entry = queue->free; i < count; i++)
 		entry = entry->free;
-	}
 	queue->free = entry;
+	if (count && !queue->busy)
+		kref_get(&queue->refs);
 	queue->busy += count;
 	spin_unlock(&queue->lock);
 	return count;
@@ -114,16 +115,6 @@ static bool tow_queue_may_begin(const struct tow_queue *queue)
 	       (queue->order.ready.first || queue->order.chains.first);
 }
 
-/* What an entry holds, but the queue. */
-static void tow_entry_let_go(struct tow_region *region,
-			     struct tow_remote *remote)
-{
-	if (region)
-		tow_region_put(region);
-	if (remote)
-		tow_remote_put(remote);
-}
-
 /* Called with the lock held; it is not there any more afterwards. */
 static void tow_entry_tell(struct tow_entry *entry, int status)
 {
@@ -135,78 +126,134 @@ static void tow_entry_tell(struct tow_entry *entry, int status)
 	tow_entry_give_back(entry);
 }
 
+/* What an entry holds, but the queue. */
+static void tow_entry_let_go(const struct tow_entry *entry)
+{
+	if (entry->op.region)
+		tow_region_put(entry->op.region);
+	if (entry->op.remote)
+		tow_remote_put(entry->op.remote);
+}
+
+static struct tow_entry *tow_entry_of(struct tow_op *op)
+{
+	return container_of(op, struct tow_entry, op);
+}
+
+/* The same of several: most name what the one before has named. */
+static void tow_entries_let_go(struct tow_op *ops)
+{
+	u32 regions = 0, remotes = 0;
+	struct tow_op *op, *next;
+
+	for (op = ops; op; op = next) {
+		next = op->next;
+		regions++;
+		remotes++;
+		if (op->region && (!next || next->region != op->region))
+			tow_region_put_many(op->region, regions);
+		if (!next || next->region != op->region)
+			regions = 0;
+		if (op->remote && (!next || next->remote != op->remote))
+			tow_remote_put_many(op->remote, remotes);
+		if (!next || next->remote != op->remote)
+			remotes = 0;
+	}
+}
+
 /* The rest of a chain of which an entry has failed. */
 static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 {
+	bool last;
+
 	while (rest) {
 		struct tow_entry *entry = container_of(rest, struct tow_entry,
 						       step);
-		struct tow_region *region = entry->op.region;
-		struct tow_remote *remote = entry->op.remote;
 
 		rest = rest->next;
+		tow_entry_let_go(entry);
 		spin_lock(&queue->lock);
 		tow_entry_tell(entry, entry->error ?: -ECANCELED);
+		last = !queue->busy;
 		spin_unlock(&queue->lock);
-		tow_entry_let_go(region, remote);
-		/* Never the last: the first one's is still there. */
-		tow_queue_put(queue);
+		/* Not the last reference: the caller has one. */
+		if (last)
+			tow_queue_put(queue);
 	}
 	spin_lock(&queue->lock);
 	tow_order_end(&queue->order);
 	spin_unlock(&queue->lock);
 }
 
+/*
+ * Called with the lock held: entries have ended, each with tow_op.status.  Return:
+ * chains of which the rest ends with them, linked by @later.
+ */
+static struct tow_step *tow_entries_tell(struct tow_queue *queue,
+					 struct tow_op *ops)
+{
+	struct tow_step *failed = NULL, *rest;
+	struct tow_op *op, *next;
+
+	for (op = ops; op; op = next) {
+		struct tow_entry *entry = tow_entry_of(op);
+
+		next = op->next;
+		rest = tow_order_done(&queue->order, &entry->step, op->status);
+		if (rest) {
+			rest->later = failed;
+			failed = rest;
+		}
+		tow_entry_tell(entry, op->status);
+	}
+	return failed;
+}
+
 /**
- * tow_entry_complete - an entry has ended
- * @entry: the entry, that tow_queue_run() began; gone afterwards
- * @status: 0 or a negative errno, for the program
+ * tow_entries_end - entries have ended
+ * @ops: theirs, linked by @next, each with its status for the program; all of one
+ *	queue, whose tow_queue_run() began them; gone afterwards
  *
  * In process context, without a link's lock.
  */
-void tow_entry_complete(struct tow_entry *entry, int status)
+void tow_entries_end(struct tow_op *ops)
 {
-	struct tow_queue *queue = entry->queue;
-	struct tow_region *region = entry->op.region;
-	struct tow_remote *remote = entry->op.remote;
-	struct tow_step *rest;
-	bool wake, more;
+	struct tow_queue *queue = tow_entry_of(ops)->queue;
+	struct tow_step *failed, *rest;
+	bool wake, more, last;
 
+	/* First: a program that sees the end finds that nothing is held. */
+	tow_entries_let_go(ops);
 	spin_lock(&queue->lock);
-	/* At once: a program that sees it finds room, and nothing to fail of. */
-	rest = tow_order_done(&queue->order, &entry->step, status);
-	tow_entry_tell(entry, status);
-	wake = tow_queue_should_wake(queue);
-	more = tow_queue_may_begin(queue);
+	/* All at once: it finds room, too, and nothing to fail of. */
+	failed = tow_entries_tell(queue, ops);
+	wake = failed || tow_queue_should_wake(queue);
+	more = failed || tow_queue_may_begin(queue);
+	last = !queue->busy;
+	/* The entries' reference goes with the last one; or is others'. */
+	if ((wake || more) && !last)
+		kref_get(&queue->refs);
 	spin_unlock(&queue->lock);
-	tow_entry_let_go(region, remote);
-	if (rest) {
-		tow_chain_cancel(queue, rest);
-		wake = true;
-		more = true;
+	for (; failed; failed = rest) {
+		rest = failed->later;
+		tow_chain_cancel(queue, failed);
 	}
 	if (wake)
 		wake_up_all(&queue->wait);
 	if (more)
 		tow_queue_run(queue);
-	tow_queue_put(queue);
+	if (wake || more || last)
+		tow_queue_put(queue);
 }
 
-static void tow_entry_done(struct tow_op *op, int status)
+static void tow_entry_begin(struct tow_entry *entry, struct tow_plug *plug)
 {
-	tow_entry_complete(container_of(op, struct tow_entry, op), status);
-}
-
-static void tow_entry_begin(struct tow_entry *entry, int error,
-			    struct tow_plug *plug)
-{
-	if (entry->error)
-		error = entry->error;
-	if (error || entry->opcode == TOW_OP_NOP) {
-		tow_entry_complete(entry, error);
+	if (entry->error || entry->opcode == TOW_OP_NOP) {
+		entry->op.status = entry->error;
+		entry->op.next = NULL;
+		tow_entries_end(&entry->op);
 		return;
 	}
-	entry->op.done = tow_entry_done;
 	tow_ops_begin(&entry->op, plug);
 }
 
@@ -226,57 +273,76 @@ static void tow_queue_flush(struct tow_queue *queue, struct tow_plug *plug)
 }
 
 /*
- * What begins next, and with what it ends if it must not; NULL: nothing.  Then,
- * with @stop, nobody is at it any more.
+ * Called with the lock held: what may begin now, at most @most of it, linked by
+ * @later; NULL: nothing.  What must not begin has an error.
  */
-static struct tow_entry *tow_queue_next(struct tow_queue *queue, bool stop,
-					int *error)
+static struct tow_step *tow_queue_next(struct tow_queue *queue, int most)
 {
-	struct tow_step *step;
+	struct tow_step *first = NULL, **end = &first, *step;
 	bool cancel;
 
-	spin_lock(&queue->lock);
-	step = tow_order_next(&queue->order, &cancel);
-	*error = cancel ? -ECANCELED : queue->ended;
-	if (!step && stop)
-		queue->running = false;
-	spin_unlock(&queue->lock);
-	return step ? container_of(step, struct tow_entry, step) : NULL;
+	while (most-- && (step = tow_order_next(&queue->order, &cancel))) {
+		struct tow_entry *entry = container_of(step, struct tow_entry,
+						       step);
+
+		if (!entry->error)
+			entry->error = cancel ? -ECANCELED : queue->ended;
+		*end = step;
+		end = &step->later;
+	}
+	*end = NULL;
+	return first;
 }
 
-/* Called by the one who is at it.  Return: false: it is time for others. */
-static bool tow_queue_begin_some(struct tow_queue *queue)
+/* Begin it.  Return: how much it was. */
+static int tow_steps_begin(struct tow_queue *queue, struct tow_step *step)
 {
-	int left = TOW_RUN_BUDGET, error;
-	struct tow_entry *entry;
+	struct tow_step *next;
 	struct tow_plug plug;
-	bool plugged = false;
+	int count = 0;
 
 	tow_plug_init(&plug);
-	while (left--) {
-		entry = tow_queue_next(queue, !plugged, &error);
-		if (!entry && !plugged)
-			return true;
-		if (entry)
-			tow_entry_begin(entry, error, &plug);
-		else
-			tow_queue_flush(queue, &plug);
-		plugged = entry;
+	for (; step; step = next) {
+		next = step->later;
+		tow_entry_begin(container_of(step, struct tow_entry, step),
+				&plug);
+		count++;
 	}
 	tow_queue_flush(queue, &plug);
-	return false;
+	return count;
 }
 
-/* Somebody else goes on: a completion's context is not one program's alone. */
+/*
+ * Called with the lock held, which is let go of, by the one who is at it: nobody
+ * is at it any more when nothing may begin.  Return: false: it is time for others.
+ */
+static bool tow_queue_begin_some(struct tow_queue *queue)
+{
+	int left = TOW_RUN_BUDGET;
+	struct tow_step *step;
+
+	while ((step = tow_queue_next(queue, left))) {
+		spin_unlock(&queue->lock);
+		left -= tow_steps_begin(queue, step);
+		if (!left)
+			return false;
+		spin_lock(&queue->lock);
+	}
+	queue->running = false;
+	spin_unlock(&queue->lock);
+	return true;
+}
+
+/* The work item is at it from here on: a completion's context is not one program's alone. */
 static void tow_queue_run_later(struct work_struct *work)
 {
 	struct tow_queue *queue = container_of(work, struct tow_queue, run);
 
 	spin_lock(&queue->lock);
-	queue->running = false;
-	spin_unlock(&queue->lock);
-	tow_queue_run(queue);
-	tow_queue_put(queue);
+	if (tow_queue_begin_some(queue))
+		tow_queue_put(queue);
+	else
+		queue_work(tow_wq, &queue->run);
 }
 
 /**
@@ -298,13 +364,13 @@ void tow_queue_init_run(struct tow_queue *queue)
  */
 void tow_queue_run(struct tow_queue *queue)
 {
-	bool running;
-
 	spin_lock(&queue->lock);
-	running = queue->running;
+	if (queue->running) {
+		spin_unlock(&queue->lock);
+		return;
+	}
 	queue->running = true;
-	spin_unlock(&queue->lock);
-	if (running || tow_queue_begin_some(queue))
+	if (tow_queue_begin_some(queue))
 		return;
 	kref_get(&queue->refs);
 	queue_work(tow_wq, &queue->run);

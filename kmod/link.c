@@ -45,7 +45,8 @@ void tow_link_init(struct tow_link *link, struct tow_session *session,
 	link->session = session;
 	link->index = index;
 	spin_lock_init(&link->lock);
-	INIT_LIST_HEAD(&link->flows);
+	link->flows = NULL;
+	link->flows_end = &link->flows;
 }
 
 /* Called in any context, maybe with the provider's locks held. */

@@ -5,7 +5,6 @@
 #ifndef TOW_LINK_H
 #define TOW_LINK_H
 
-#include <linux/list.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
@@ -13,6 +12,7 @@
 
 struct tow_cq;
 struct tow_device;
+struct tow_flow;
 struct tow_post;
 struct tow_session;
 struct tow_work;
@@ -47,7 +47,9 @@ enum tow_link_step {
  *	while it is held: what a provider does in one, when something was posted,
  *	it does at once when the lock is let go of
  * @open: takes operations
- * @flows: struct tow_flow that have something to post; the first one's turn it is
+ * @flows: those that have something to post; the first one's turn it is; NULL:
+ *	none
+ * @flows_end: where the next one goes
  * @posts: what was posted, by number, and what completes; a power of two of them
  * @post_mask: their number less one
  * @posted: work requests that were posted, wrapping around
@@ -66,7 +68,8 @@ struct tow_link {
 	/* protects everything below */
 	spinlock_t		lock;
 	bool			open;
-	struct list_head	flows;
+	struct tow_flow		*flows;
+	struct tow_flow		**flows_end;
 	struct tow_post		*posts;
 	u32			post_mask;
 	u32			posted;

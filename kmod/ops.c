@@ -37,16 +37,17 @@
  * @peer: the peer; the flow takes a reference
  * @index: which of its data queue pairs; if there are fewer, they are counted
  *	through again
+ * @done: see struct tow_flow
  */
 void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
-		   unsigned int index)
+		   unsigned int index, void (*done)(struct tow_op *ops))
 {
 	memset(flow, 0, sizeof(*flow));
 	tow_peer_get(peer);
 	flow->peer = peer;
 	flow->index = index;
-	INIT_LIST_HEAD(&flow->link);
-	INIT_LIST_HEAD(&flow->ops);
+	flow->done = done;
+	tow_op_list_init(&flow->ops);
 }
 
 /**
@@ -55,7 +56,7 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
  */
 void tow_flow_cleanup(struct tow_flow *flow)
 {
-	WARN_ON_ONCE(!list_empty(&flow->ops));
+	WARN_ON_ONCE(flow->ops.first);
 	tow_peer_put(flow->peer);
 }
 
@@ -80,24 +81,64 @@ void tow_plug_init(struct tow_plug *plug)
 {
 	plug->link = NULL;
 	plug->session = NULL;
-	INIT_LIST_HEAD(&plug->ops);
+	tow_op_list_init(&plug->ops);
 }
 
 /* ---- the end -------------------------------------------------------------- */
 
-static void tow_op_end(struct tow_op *op)
-{
-	struct tow_peer *peer = op->flow->peer;
-	int status = op->status;
+/* Operations that their user is told of together: he has a lock meanwhile. */
+#define TOW_OPS_TOLD		256
 
-	if (!status) {
-		atomic64_inc(&peer->operations);
-		atomic64_add(op->bytes, tow_op_is_read(op) ?
-			     &peer->bytes_read : &peer->bytes_written);
+/* What peers are told to have carried. */
+static void tow_op_count(struct tow_peer *peer, u64 count, u64 read,
+			 u64 written)
+{
+	if (count)
+		atomic64_add(count, &peer->operations);
+	if (read)
+		atomic64_add(read, &peer->bytes_read);
+	if (written)
+		atomic64_add(written, &peer->bytes_written);
+}
+
+/*
+ * The remote range of some operations of a flow is let go of by all those that
+ * follow each other and name it.  Return: the last of these.
+ */
+static struct tow_op *tow_ops_leave(struct tow_op *op)
+{
+	struct tow_remote *remote = op->remote;
+	int count = 1;
+
+	while (op->next && op->next->remote == remote &&
+	       !op->lost && !op->next->lost) {
+		op = op->next;
+		count++;
 	}
 	/* Whose pieces all came back has let go, whatever else went wrong. */
-	tow_remote_leave(op->remote, op->lost ? status : 0);
-	op->done(op, status);
+	tow_remote_leave(remote, count, op->lost ? op->status : 0);
+	return op;
+}
+
+/* Operations of one flow have ended. */
+static void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
+{
+	u64 count = 0, read = 0, written = 0;
+	struct tow_op *op;
+
+	for (op = ops; op; op = op->next) {
+		if (op->status)
+			continue;
+		count++;
+		if (tow_op_is_read(op))
+			read += op->bytes;
+		else
+			written += op->bytes;
+	}
+	tow_op_count(flow->peer, count, read, written);
+	for (op = ops; op; op = op->next)
+		op = tow_ops_leave(op);
+	flow->done(ops);
 }
 
 /**
@@ -106,12 +147,21 @@ static void tow_op_end(struct tow_op *op)
  *
  * Without locks: whoever is told may begin another one.
  */
-void tow_ops_end(struct list_head *ended)
+void tow_ops_end(struct tow_op_list *ended)
 {
-	struct tow_op *op, *next;
+	struct tow_op *first, *last, *next;
+	int left;
 
-	list_for_each_entry_safe(op, next, ended, link)
-		tow_op_end(op);
+	for (first = ended->first; first; first = next) {
+		left = TOW_OPS_TOLD;
+		for (last = first; last->next && --left; last = last->next) {
+			if (last->next->flow != first->flow)
+				break;
+		}
+		next = last->next;
+		last->next = NULL;
+		tow_flow_end(first->flow, first);
+	}
 }
 
 /* ---- beginning ------------------------------------------------------------ */
@@ -159,8 +209,8 @@ int tow_ops_check(struct tow_op *op)
 
 /**
  * tow_ops_begin - begin an operation
- * @op: the operation, complete, that tow_ops_check() found right.  @done may be
- *	called before this returns
+ * @op: the operation, complete, that tow_ops_check() found right.  Its flow's
+ *	@done may be called before this returns
  * @plug: it begins with others, when this is flushed; which happens here if they
  *	are on another queue pair
  *
@@ -174,20 +224,18 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	struct tow_session *session = op->remote->session;
 	struct tow_link *link;
 	struct tow_cq *cq;
-	int ret;
 
-	op->merged = NULL;
+	op->next = NULL;
 	op->cursor = 0;
 	op->pieces = 0;
-	op->status = 0;
 	op->lost = false;
-	ret = tow_remote_enter(op->remote);
-	if (ret) {
-		op->done(op, ret);
+	op->status = tow_remote_enter(op->remote);
+	if (op->status) {
+		op->flow->done(op);
 		return;
 	}
 	if (!op->bytes) {
-		tow_op_end(op);
+		tow_flow_end(op->flow, op);
 		return;
 	}
 	link = &session->data[op->flow->index % session->qps];
@@ -199,7 +247,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 		plug->session = session;
 		plug->link = link;
 	}
-	list_add_tail(&op->link, &plug->ops);
+	tow_op_list_add(&plug->ops, op, op);
 }
 
 /* Called with the lock held.  Return: false: it is busy on another queue pair. */
@@ -212,25 +260,27 @@ static bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
 		return via == link;
 	flow->via = link;
 	flow->credit = min_t(s64, flow->credit, TOW_OPS_QUANTUM);
-	list_add_tail(&flow->link, &link->flows);
+	tow_flow_add(link, flow);
 	return true;
 }
 
 /* Called with the lock held. */
-static void tow_link_join(struct tow_link *link, struct list_head *ops,
-			  struct list_head *ended)
+static void tow_link_join(struct tow_link *link, struct tow_op_list *ops,
+			  struct tow_op_list *ended)
 {
 	struct tow_op *op, *next;
 
-	list_for_each_entry_safe(op, next, ops, link) {
+	for (op = ops->first; op; op = next) {
+		next = op->next;
 		if (link->open && tow_flow_join(op->flow, link)) {
-			list_move_tail(&op->link, &op->flow->ops);
+			tow_op_list_add(&op->flow->ops, op, op);
 			continue;
 		}
 		op->status = -ESTALE;
 		op->cursor = op->bytes;
-		list_move_tail(&op->link, ended);
+		tow_op_list_add(ended, op, op);
 	}
+	tow_op_list_init(ops);
 }
 
 /**
@@ -246,10 +296,11 @@ struct tow_cq *tow_ops_flush(struct tow_plug *plug)
 {
 	struct tow_link *link = plug->link;
 	struct tow_cq *cq = NULL;
-	LIST_HEAD(ended);
+	struct tow_op_list ended;
 
 	if (!link)
 		return NULL;
+	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
 	if (link->open) {
 		cq = link->cq;
@@ -274,15 +325,14 @@ struct tow_cq *tow_ops_flush(struct tow_plug *plug)
  */
 void tow_ops_close(struct tow_link *link)
 {
-	struct tow_flow *flow;
+	struct tow_op_list ended;
 	struct tow_op *op;
-	LIST_HEAD(ended);
 
+	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
 	link->open = false;
-	while ((flow = list_first_entry_or_null(&link->flows, struct tow_flow,
-						link))) {
-		op = list_first_entry(&flow->ops, struct tow_op, link);
+	while (link->flows) {
+		op = link->flows->ops.first;
 		tow_op_cut(op, op->cursor ? -ECONNRESET : -ESTALE, &ended);
 	}
 	spin_unlock_bh(&link->lock);

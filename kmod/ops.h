@@ -5,7 +5,6 @@
 #ifndef TOW_OPS_H
 #define TOW_OPS_H
 
-#include <linux/list.h>
 #include <linux/sizes.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
@@ -25,29 +24,25 @@ struct tow_session;
 
 /**
  * struct tow_op - one operation on a remote range
- * @done: called when it has ended, in process context, with no lock of a link;
- *	the operation is the caller's again
  * @flow: whose turn it takes
- * @region: memory on our side, kept by the caller until @done
+ * @region: memory on our side, kept by the caller until tow_flow.done
  * @offset: where in it, in bytes
- * @remote: memory on the peer's side, kept by the caller until @done
+ * @remote: memory on the peer's side, kept by the caller until tow_flow.done
  * @remote_offset: where in it, in bytes
  * @bytes: how much
  * @operand: of an atomic
  * @compare: of a compare-and-swap
  * @opcode: enum tow_opcode: one of the operations
  *
- * @link: in tow_flow.ops, or in a list of those that begin, or have ended
- * @merged: the next one in the same work request
+ * @next: in a struct tow_op_list, or in the same work request
  * @cursor: bytes that are on their way, or were
  * @pieces: work requests of it in flight
- * @status: what went wrong
+ * @status: what went wrong; 0 at its end: it has succeeded
  * @lost: some of it was on its way when the queue pair broke
  *
- * The caller sets those before @link; the others are tow_ops_begin()'s.
+ * The caller sets those before @next; the others are tow_ops_begin()'s.
  */
 struct tow_op {
-	void			(*done)(struct tow_op *op, int status);
 	struct tow_flow		*flow;
 	struct tow_region	*region;
 	u64			offset;
@@ -58,8 +53,7 @@ struct tow_op {
 	u64			compare;
 	u8			opcode;
 
-	struct list_head	link;
-	struct tow_op		*merged;
+	struct tow_op		*next;
 	u64			cursor;
 	u32			pieces;
 	int			status;
@@ -67,11 +61,23 @@ struct tow_op {
 };
 
 /**
+ * struct tow_op_list - operations one after the other
+ * @first: NULL: there are none
+ * @end: where the next one goes
+ */
+struct tow_op_list {
+	struct tow_op	*first;
+	struct tow_op	**end;
+};
+
+/**
  * struct tow_flow - the operations of one user on one queue pair
  * @peer: whose queue pair, with a reference
  * @index: which of its data queue pairs
+ * @done: called with operations that have ended, linked by @next, which are the
+ *	caller's again; in process context, with no lock of a link
  *
- * @link: in tow_link.flows while @ops is not empty; this and what follows is under
+ * @next: in tow_link.flows while @ops is not empty; this and what follows is under
  *	the lock of @via
  * @via: where @ops wait; changed only while there are none
  * @ops: those that wait, or are partly on their way, in order
@@ -81,9 +87,10 @@ struct tow_op {
 struct tow_flow {
 	struct tow_peer		*peer;
 	unsigned int		index;
-	struct list_head	link;
+	void			(*done)(struct tow_op *ops);
+	struct tow_flow		*next;
 	struct tow_link		*via;
-	struct list_head	ops;
+	struct tow_op_list	ops;
 	s64			credit;
 	int			stopped;
 };
@@ -97,8 +104,31 @@ struct tow_flow {
 struct tow_plug {
 	struct tow_link		*link;
 	struct tow_session	*session;
-	struct list_head	ops;
+	struct tow_op_list	ops;
 };
+
+static inline void tow_op_list_init(struct tow_op_list *list)
+{
+	list->first = NULL;
+	list->end = &list->first;
+}
+
+/* Those from @first to @last, which are linked already. */
+static inline void tow_op_list_add(struct tow_op_list *list,
+				   struct tow_op *first, struct tow_op *last)
+{
+	last->next = NULL;
+	*list->end = first;
+	list->end = &last->next;
+}
+
+/* The first one goes, of those that there are. */
+static inline void tow_op_list_drop(struct tow_op_list *list)
+{
+	list->first = list->first->next;
+	if (!list->first)
+		list->end = &list->first;
+}
 
 static inline bool tow_op_is_read(const struct tow_op *op)
 {
@@ -113,7 +143,7 @@ static inline bool tow_op_is_atomic(const struct tow_op *op)
 
 /* ops.c */
 void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
-		   unsigned int index);
+		   unsigned int index, void (*done)(struct tow_op *ops));
 void tow_flow_cleanup(struct tow_flow *flow);
 void tow_plug_init(struct tow_plug *plug);
 int tow_ops_check(struct tow_op *op);
@@ -121,12 +151,13 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug);
 struct tow_cq *tow_ops_flush(struct tow_plug *plug);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link);
-void tow_ops_end(struct list_head *ended);
+void tow_ops_end(struct tow_op_list *ended);
 
 /* post.c */
 int tow_ops_prepare(struct tow_link *link, u32 depth);
-void tow_op_cut(struct tow_op *op, int error, struct list_head *ended);
-void tow_link_push(struct tow_link *link, struct list_head *ended);
+void tow_flow_add(struct tow_link *link, struct tow_flow *flow);
+void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
+void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
 void tow_ops_abandon(struct tow_link *link);
 void tow_ops_cleanup(struct tow_link *link);
 

@@ -65,32 +65,58 @@ struct tow_piece {
 
 /* ---- posting -------------------------------------------------------------- */
 
-/* Called with the lock held: a flow with nothing left to post. */
-static void tow_flow_leave(struct tow_flow *flow)
+/**
+ * tow_flow_add - a flow has something to post
+ * @link: where; the caller has its lock
+ * @flow: the flow, which is on no link
+ */
+void tow_flow_add(struct tow_link *link, struct tow_flow *flow)
 {
-	list_del_init(&flow->link);
+	flow->next = NULL;
+	*link->flows_end = flow;
+	link->flows_end = &flow->next;
+}
+
+/* Called with the lock held: the flow whose turn it is leaves. */
+static struct tow_flow *tow_flow_take(struct tow_link *link)
+{
+	struct tow_flow *flow = link->flows;
+
+	link->flows = flow->next;
+	if (!link->flows)
+		link->flows_end = &link->flows;
+	return flow;
+}
+
+/*
+ * Called with the lock held: the first operation of the flow whose turn it is has
+ * nothing left to post.
+ */
+static void tow_op_leave(struct tow_flow *flow)
+{
+	tow_op_list_drop(&flow->ops);
+	if (flow->ops.first)
+		return;
+	tow_flow_take(flow->via);
 	/* Pairs with tow_flow_join(): somebody may add it elsewhere. */
 	smp_store_release(&flow->via, NULL);
 }
 
 /**
  * tow_op_cut - nothing more of an operation is posted
- * @op: the operation, in its flow; the caller has the lock of its link
+ * @op: the operation, the first one of the flow whose turn it is; the caller has
+ *	the lock of its link
  * @error: what it ends with, if nothing went wrong before
  * @ended: where to, if it has ended with that; for tow_ops_end()
  */
-void tow_op_cut(struct tow_op *op, int error, struct list_head *ended)
+void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended)
 {
-	struct tow_flow *flow = op->flow;
-
-	list_del(&op->link);
-	if (list_empty(&flow->ops))
-		tow_flow_leave(flow);
+	tow_op_leave(op->flow);
 	if (!op->status)
 		op->status = error;
 	op->cursor = op->bytes;
 	if (!op->pieces)
-		list_add_tail(&op->link, ended);
+		tow_op_list_add(ended, op, op);
 }
 
 /* Called with the lock held.  What completes tells of all before it. */
@@ -210,7 +236,8 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	    piece->bytes > most - min(most, work->sge.length))
 		return false;
 	work->sge.length += piece->bytes;
-	post->last->merged = op;
+	/* What was merged has left its flow: the link is free. */
+	post->last->next = op;
 	post->last = op;
 	link->inflight -= post->bytes;
 	post->bytes = max_t(u32, work->sge.length, TOW_OPS_LEAST);
@@ -233,11 +260,11 @@ static void tow_piece_find(struct tow_op *op, u32 most,
 	piece->bytes = min3(left, here, piece->target.bytes);
 }
 
-/* Called with the lock held: post something of a flow. */
+/* Called with the lock held: post something of the flow whose turn it is. */
 static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
-			   u32 most, u32 *count, struct list_head *ended)
+			   u32 most, u32 *count, struct tow_op_list *ended)
 {
-	struct tow_op *op = list_first_entry(&flow->ops, struct tow_op, link);
+	struct tow_op *op = flow->ops.first;
 	int error = READ_ONCE(flow->stopped);
 	struct tow_piece piece;
 
@@ -252,11 +279,8 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 		tow_piece_add(link, op, &piece, count);
 	op->pieces++;
 	op->cursor += piece.bytes;
-	if (op->cursor < op->bytes)
-		return;
-	list_del_init(&op->link);
-	if (list_empty(&flow->ops))
-		tow_flow_leave(flow);
+	if (op->cursor == op->bytes)
+		tow_op_leave(flow);
 }
 
 /**
@@ -264,7 +288,7 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
  * @link: the link; the caller has its lock
  * @ended: where to: operations that have ended; for tow_ops_end()
  */
-void tow_link_push(struct tow_link *link, struct list_head *ended)
+void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 {
 	struct tow_device *dev = link->session->dev;
 	u32 limit = READ_ONCE(dev->queues.inflight_bytes);
@@ -275,13 +299,12 @@ void tow_link_push(struct tow_link *link, struct list_head *ended)
 	lockdep_assert_held(&link->lock);
 	while (link->open && link->inflight < limit &&
 	       link->posted - link->retired < link->depth) {
-		flow = list_first_entry_or_null(&link->flows, struct tow_flow,
-						link);
+		flow = link->flows;
 		if (!flow)
 			break;
 		if (flow->credit <= 0) {
 			flow->credit += TOW_OPS_QUANTUM;
-			list_move_tail(&flow->link, &link->flows);
+			tow_flow_add(link, tow_flow_take(link));
 			continue;
 		}
 		tow_flow_go_on(link, flow, most, &count, ended);
@@ -309,22 +332,24 @@ static int tow_op_status(const struct ib_wc *wc)
 
 /* Called with the lock held: a work request is over. */
 static void tow_post_end(struct tow_post *post, int status,
-			 struct list_head *ended)
+			 struct tow_op_list *ended)
 {
-	struct tow_op *op = post->ops, *next;
+	struct tow_op *op = post->ops;
 
 	post->link->inflight -= post->bytes;
-	for (; op; op = next) {
-		next = op == post->last ? NULL : op->merged;
-		op->pieces--;
-		if (status) {
+	if (status) {
+		for (;; op = op->next) {
 			op->lost = true;
 			if (!op->status)
 				op->status = status;
+			if (op == post->last)
+				break;
 		}
-		if (!op->pieces && op->cursor == op->bytes)
-			list_add_tail(&op->link, ended);
+		op = post->ops;
 	}
+	/* Those that were merged have no other piece. */
+	if (op != post->last || (!--op->pieces && op->cursor == op->bytes))
+		tow_op_list_add(ended, op, post->last);
 }
 
 /* Called with the lock held: is that work request under way? */
@@ -339,7 +364,7 @@ static bool tow_post_under_way(const struct tow_post *post)
 
 /* Called with the lock held: all up to a work request are over. */
 static void tow_link_retire(struct tow_link *link, struct tow_post *last,
-			    int status, struct list_head *ended)
+			    int status, struct tow_op_list *ended)
 {
 	struct tow_post *post;
 
@@ -365,7 +390,7 @@ static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 	struct tow_link *link = post->link;
 	struct tow_session *session = link->session;
 	int status = tow_op_status(wc);
-	LIST_HEAD(ended);
+	struct tow_op_list ended;
 
 	if (status) {
 		tow_session_fail(session, status, TOW_WIRE_FAILED,
@@ -374,6 +399,7 @@ static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 		WRITE_ONCE(session->heard_at, jiffies);
 		WRITE_ONCE(session->busy_at, jiffies);
 	}
+	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
 	tow_link_retire(link, post, status, &ended);
 	if (status)
@@ -425,9 +451,10 @@ void tow_ops_cleanup(struct tow_link *link)
  */
 void tow_ops_abandon(struct tow_link *link)
 {
+	struct tow_op_list ended;
 	struct tow_post *last;
-	LIST_HEAD(ended);
 
+	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
 	if (link->posted != link->retired) {
 		last = &link->posts[(link->posted - 1) & link->post_mask];

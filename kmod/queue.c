@@ -300,7 +300,7 @@ static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
 	flow = kzalloc(sizeof(*flow), GFP_KERNEL_ACCOUNT);
 	if (!flow)
 		return -ENOMEM;
-	tow_flow_init(flow, peer, index);
+	tow_flow_init(flow, peer, index, tow_entries_end);
 	ret = xa_alloc(&queue->flows, number, flow,
 		       XA_LIMIT(0, TOW_CHANNELS_MAX - 1), GFP_KERNEL_ACCOUNT);
 	if (ret) {

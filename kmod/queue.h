@@ -63,8 +63,8 @@ struct tow_entry {
 
 /**
  * struct tow_queue - a queue
- * @refs: held by its descriptor, by its client until that ends, and by each entry
- *	that has not completed
+ * @refs: held by its descriptor, by its client until that ends, and by those
+ *	entries together that have not completed
  * @dev: the device, with a reference
  * @link: in tow_queues.list
  * @gone: tow_queues_stop() has dealt with it; under tow_queues.lock
@@ -173,7 +173,7 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user);
 u32 tow_queue_completions(struct tow_queue *queue);
 u32 tow_entries_take(struct tow_queue *queue, u32 count,
 		     struct tow_entry **first);
-void tow_entry_complete(struct tow_entry *entry, int status);
+void tow_entries_end(struct tow_op *ops);
 void tow_queue_init_run(struct tow_queue *queue);
 void tow_queue_run(struct tow_queue *queue);
 void tow_queue_end(struct tow_queue *queue, int error);

@@ -123,6 +123,16 @@ void tow_region_get(struct tow_region *region)
 }
 
 /**
+ * tow_region_get_many - take more references
+ * @region: the region; the caller has one
+ * @count: how many
+ */
+void tow_region_get_many(struct tow_region *region, u32 count)
+{
+	refcount_add(count, &region->refs.refcount);
+}
+
+/**
  * tow_region_try_get - take a reference, if it is not about to go
  * @region: the region; the caller is in an RCU read-side critical section
  *
@@ -142,6 +152,19 @@ bool tow_region_try_get(struct tow_region *region)
 void tow_region_put(struct tow_region *region)
 {
 	kref_put(&region->refs, tow_region_release);
+}
+
+/**
+ * tow_region_put_many - give references back
+ * @region: the region; may be gone afterwards
+ * @count: how many
+ *
+ * May sleep.
+ */
+void tow_region_put_many(struct tow_region *region, u32 count)
+{
+	if (refcount_sub_and_test(count, &region->refs.refcount))
+		tow_region_release(&region->refs);
 }
 
 /**

@@ -126,8 +126,10 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  u32 flags, u32 linger_s,
 				  const char name[TOW_REGION_NAME_MAX]);
 void tow_region_get(struct tow_region *region);
+void tow_region_get_many(struct tow_region *region, u32 count);
 bool tow_region_try_get(struct tow_region *region);
 void tow_region_put(struct tow_region *region);
+void tow_region_put_many(struct tow_region *region, u32 count);
 u64 tow_region_aim(const struct tow_region *region, u64 offset, u64 *dma);
 void tow_region_orphan(struct tow_region *region);
 void tow_region_disown(struct tow_region *region);

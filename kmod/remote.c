@@ -51,6 +51,16 @@ void tow_remote_get(struct tow_remote *remote)
 }
 
 /**
+ * tow_remote_get_many - take more references
+ * @remote: the remote range; the caller has one
+ * @count: how many
+ */
+void tow_remote_get_many(struct tow_remote *remote, u32 count)
+{
+	refcount_add(count, &remote->refs.refcount);
+}
+
+/**
  * tow_remote_try_get - take a reference, if it is not about to go
  * @remote: the remote range; the caller is in an RCU read-side critical section
  *
@@ -68,6 +78,17 @@ bool tow_remote_try_get(struct tow_remote *remote)
 void tow_remote_put(struct tow_remote *remote)
 {
 	kref_put(&remote->refs, tow_remote_release);
+}
+
+/**
+ * tow_remote_put_many - give references back
+ * @remote: the remote range; may be gone afterwards.  May sleep
+ * @count: how many
+ */
+void tow_remote_put_many(struct tow_remote *remote, u32 count)
+{
+	if (refcount_sub_and_test(count, &remote->refs.refcount))
+		tow_remote_release(&remote->refs);
 }
 
 /* A session with busy remote ranges is in use. */
@@ -575,26 +596,27 @@ int tow_remote_enter(struct tow_remote *remote)
 		return -ESTALE;
 	if (tow_remote_usable(remote))
 		return 0;
-	tow_remote_leave(remote, 0);
+	tow_remote_leave(remote, 1, 0);
 	return -ESTALE;
 }
 
 /**
- * tow_remote_leave - an operation has completed
+ * tow_remote_leave - operations have completed
  * @remote: from tow_remote_enter(); may be gone afterwards, without a reference
  *	of the caller's own
- * @status: 0, or it did not succeed: then the caller sees to it that the
+ * @count: how many
+ * @status: 0, or one did not succeed: then the caller sees to it that the
  *	session ends
  *
  * In process context.
  */
-void tow_remote_leave(struct tow_remote *remote, int status)
+void tow_remote_leave(struct tow_remote *remote, int count, int status)
 {
 	struct tow_device *dev;
 
 	if (status)
 		WRITE_ONCE(remote->failed, true);
-	if (!atomic_dec_and_test(&remote->inflight))
+	if (!atomic_sub_and_test(count, &remote->inflight))
 		return;
 	/* In the work item it may go, with all that it holds; not before. */
 	dev = remote->session->dev;

@@ -122,15 +122,17 @@ int tow_remote_open(struct tow_session *session, const struct tow_label *label,
 int tow_remote_wait(struct tow_remote *remote, unsigned long time);
 int tow_remote_close(struct tow_remote *remote);
 void tow_remote_get(struct tow_remote *remote);
+void tow_remote_get_many(struct tow_remote *remote, u32 count);
 bool tow_remote_try_get(struct tow_remote *remote);
 void tow_remote_put(struct tow_remote *remote);
+void tow_remote_put_many(struct tow_remote *remote, u32 count);
 int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
 		     u32 rights);
 int tow_remote_enter(struct tow_remote *remote);
 void tow_remote_aim(const struct tow_remote *remote, u64 offset, u64 bytes,
 		    struct tow_remote_target *target);
 bool tow_remote_usable(const struct tow_remote *remote);
-void tow_remote_leave(struct tow_remote *remote, int status);
+void tow_remote_leave(struct tow_remote *remote, int count, int status);
 void tow_remote_reap(struct tow_directory *dir);
 void tow_remote_session_init(struct tow_session *session);
 void tow_remote_session_lost(struct tow_session *session);

@@ -70,42 +70,76 @@ static int tow_entry_check_region(const struct tow_entry *entry,
 
 /**
  * struct tow_known - what the entry before has named
+ * @channel: its channel
+ * @flow: the same; NULL: none was named
  * @region: its region; NULL: none.  That entry holds it until all are taken
  * @region_number: the program's name for it
+ * @region_more: references that others are to have, which are taken all at once
  * @flags: of that handle
  * @remote: its remote range, likewise
  * @remote_number: the program's name for it
+ * @remote_more: as of the region
  *
  * Most entries name the same as the one before.
  */
 struct tow_known {
+	u16			channel;
+	struct tow_flow		*flow;
 	struct tow_region	*region;
 	u64			region_number;
+	u32			region_more;
 	u32			flags;
 	struct tow_remote	*remote;
 	u64			remote_number;
+	u32			remote_more;
 };
+
+static struct tow_flow *tow_known_flow(struct tow_queue *queue, u16 channel,
+				       struct tow_known *known)
+{
+	if (!known->flow || known->channel != channel) {
+		known->flow = xa_load(&queue->flows, channel);
+		known->channel = channel;
+	}
+	return known->flow;
+}
+
+static void tow_known_hold_region(struct tow_known *known)
+{
+	if (known->region_more)
+		tow_region_get_many(known->region, known->region_more);
+	known->region_more = 0;
+}
 
 static struct tow_region *tow_known_region(struct tow_queue *queue, u64 number,
 					   struct tow_known *known)
 {
 	if (known->region && known->region_number == number) {
-		tow_region_get(known->region);
+		known->region_more++;
 		return known->region;
 	}
+	tow_known_hold_region(known);
 	known->region = tow_client_get_region(queue->client, number,
 					      &known->flags);
 	known->region_number = number;
 	return known->region;
 }
 
+static void tow_known_hold_remote(struct tow_known *known)
+{
+	if (known->remote_more)
+		tow_remote_get_many(known->remote, known->remote_more);
+	known->remote_more = 0;
+}
+
 static struct tow_remote *tow_known_remote(struct tow_queue *queue, u64 number,
 					   struct tow_known *known)
 {
 	if (known->remote && known->remote_number == number) {
-		tow_remote_get(known->remote);
+		known->remote_more++;
 		return known->remote;
 	}
+	tow_known_hold_remote(known);
 	known->remote = tow_client_get_remote(queue->client, number);
 	known->remote_number = number;
 	return known->remote;
@@ -122,7 +156,7 @@ static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe,
 	if ((tow_sqe_is_atomic(sqe) && !queue->atomics) ||
 	    (sqe->opcode == TOW_OP_READ && !queue->reads))
 		return -EOPNOTSUPP;
-	op->flow = xa_load(&queue->flows, sqe->channel);
+	op->flow = tow_known_flow(queue, sqe->channel, known);
 	if (!op->flow)
 		return -EBADF;
 	op->region = tow_known_region(queue, sqe->region, known);
@@ -267,6 +301,9 @@ static long tow_queue_take(struct tow_queue *queue, u32 count)
 	tow_taking_close(&taking);
 	if (!taken)
 		return count ? -EBUSY : 0;
+	/* Before any of them begins, and may end. */
+	tow_known_hold_region(&known);
+	tow_known_hold_remote(&known);
 	/* Now the program may write there again. */
 	smp_store_release(&queue->ring->sq_head, queue->sq_head);
 	tow_taking_add_to(&taking, queue);
@@ -379,9 +416,9 @@ static void tow_queue_count_waiter(struct tow_queue *queue, u32 wanted, int by)
 	spin_lock(&queue->lock);
 	queue->waiters += by;
 	if (!queue->waiters)
-		WRITE_ONCE(queue->wanted, U32_MAX);
+		queue->wanted = U32_MAX;
 	else if (by > 0 && wanted < queue->wanted)
-		WRITE_ONCE(queue->wanted, wanted);
+		queue->wanted = wanted;
 	spin_unlock(&queue->lock);
 }
 
