@@ -13,7 +13,7 @@
 #include "session.h"
 
 /* Work requests that are posted at once. */
-#define TOW_OPS_BATCH		32
+#define TOW_OPS_BATCH		64
 
 /* What even the smallest work request counts. */
 #define TOW_OPS_LEAST		SZ_4K
@@ -124,18 +124,19 @@ static void tow_works_post(struct tow_link *link, u32 *count)
 {
 	struct tow_session *session = link->session;
 	const struct ib_send_wr *bad;
-	u32 i;
+	struct ib_send_wr *last, *next;
 	int ret;
 
 	lockdep_assert_held(&link->lock);
 	if (!*count)
 		return;
-	for (i = 0; i + 1 < *count; i++)
-		link->works[i].rdma.wr.next = &link->works[i + 1].rdma.wr;
-	link->works[i].rdma.wr.next = NULL;
-	link->works[i].rdma.wr.send_flags |= IB_SEND_SIGNALED;
+	last = &link->works[*count - 1].rdma.wr;
+	last->send_flags |= IB_SEND_SIGNALED;
+	next = last->next;
+	last->next = NULL;
 	*count = 0;
 	ret = ib_post_send(link->id->qp, &link->works[0].rdma.wr, &bad);
+	last->next = next;
 	if (ret) {
 		/* What was not posted ends with the queue pair. */
 		link->open = false;
@@ -143,8 +144,6 @@ static void tow_works_post(struct tow_link *link, u32 *count)
 				 "operations could not be posted");
 	}
 }
-
-static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc);
 
 static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
 {
@@ -160,20 +159,18 @@ static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
 	}
 }
 
+/* All but what tow_works_prepare() has set. */
 static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 			  const struct tow_op *op,
 			  const struct tow_piece *piece, struct ib_cqe *cqe)
 {
 	struct ib_send_wr *wr = &work->rdma.wr;
 
-	memset(work, 0, sizeof(*work));
 	work->sge.addr = piece->local;
 	work->sge.length = piece->bytes;
-	work->sge.lkey = link->session->dev->pd->local_dma_lkey;
 	wr->wr_cqe = cqe;
-	wr->sg_list = &work->sge;
-	wr->num_sge = 1;
 	wr->opcode = tow_op_wr(op);
+	wr->send_flags = 0;
 	/*
 	 * On iWARP a write completes before a read that was posted earlier, and
 	 * one that does not tell is sent from its memory after that.
@@ -199,8 +196,6 @@ static void tow_piece_add(struct tow_link *link, struct tow_op *op,
 {
 	struct tow_post *post = &link->posts[link->posted & link->post_mask];
 
-	post->cqe.done = tow_op_completed;
-	post->link = link;
 	post->ops = op;
 	post->last = op;
 	post->bytes = max_t(u32, piece->bytes, TOW_OPS_LEAST);
@@ -411,6 +406,26 @@ static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 
 /* ---- links ---------------------------------------------------------------- */
 
+/* What no operation changes; all else is zero. */
+static void tow_works_prepare(struct tow_link *link, u32 posts)
+{
+	struct tow_work *work;
+	u32 i;
+
+	for (i = 0; i < posts; i++) {
+		link->posts[i].cqe.done = tow_op_completed;
+		link->posts[i].link = link;
+	}
+	for (i = 0; i < TOW_OPS_BATCH; i++) {
+		work = &link->works[i];
+		work->sge.lkey = link->session->dev->pd->local_dma_lkey;
+		work->rdma.wr.sg_list = &work->sge;
+		work->rdma.wr.num_sge = 1;
+		if (i + 1 < TOW_OPS_BATCH)
+			work->rdma.wr.next = &link->works[i + 1].rdma.wr;
+	}
+}
+
 /**
  * tow_ops_prepare - what posting on a link needs
  * @link: the link
@@ -427,10 +442,12 @@ int tow_ops_prepare(struct tow_link *link, u32 depth)
 	link->posts = kvcalloc(count, sizeof(*link->posts), GFP_KERNEL);
 	link->works = kcalloc(TOW_OPS_BATCH, sizeof(*link->works), GFP_KERNEL);
 	link->post_mask = count - 1;
-	if (link->posts && link->works)
-		return 0;
-	tow_ops_cleanup(link);
-	return -ENOMEM;
+	if (!link->posts || !link->works) {
+		tow_ops_cleanup(link);
+		return -ENOMEM;
+	}
+	tow_works_prepare(link, count);
+	return 0;
 }
 
 /**
