@@ -11,9 +11,14 @@
  *
  * One at a time, in process context: the holder of tow_cq.poll.  That is the work
  * item which the RDMA device's word of a completion starts; or a call that waits
- * for one and looks by itself, which spares the way through a work queue.  While
- * somebody looks, the device's word is only noted: who is the last to stop
- * looking deals with what is there, and asks the device for its word again.
+ * for one and looks by itself, which spares the way through a work queue.
+ *
+ * The device is asked for its word when something is in flight and nobody looks,
+ * which is seen by the one who posts and by the last one who stops looking.  Each
+ * of the two first says what he did, and then looks at what the other one says, so
+ * one of them at least sees both.  It is not asked twice: until it has given its
+ * word it may still give it, and who hears it while somebody looks leaves the rest
+ * to him.
  */
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -39,8 +44,9 @@
  * @cq: the RDMA device's; NULL: it is gone
  * @wcs: completions that are being dealt with
  * @lookers: how many look by themselves
- * @noted: the device has said that there is something, and nobody was started
- * @work: deals with it
+ * @inflight: work requests that are posted and have not completed
+ * @armed: the device was asked for its word, which was not heard so far
+ * @work: deals with what is there
  */
 struct tow_cq {
 	struct kref		refs;
@@ -51,7 +57,8 @@ struct tow_cq {
 	struct ib_cq		*cq;
 	struct ib_wc		wcs[TOW_CQ_BATCH];
 	atomic_t		lookers;
-	int			noted;
+	atomic_t		inflight;
+	int			armed;
 	struct work_struct	work;
 };
 
@@ -100,40 +107,45 @@ void tow_cq_pool_free(struct tow_cq_pool *pool)
 /* Called with the lock held.  Return: how many there were; @budget: maybe more. */
 static int tow_cq_deal(struct tow_cq *cq, int budget)
 {
-	int done = 0, got, i;
+	int done = 0, most, got, i;
 
 	lockdep_assert_held(&cq->poll);
 	while (cq->cq && done < budget) {
-		got = ib_poll_cq(cq->cq, min(TOW_CQ_BATCH, budget - done),
-				 cq->wcs);
-		if (got <= 0)
-			break;
+		most = min(TOW_CQ_BATCH, budget - done);
+		got = ib_poll_cq(cq->cq, most, cq->wcs);
 		for (i = 0; i < got; i++)
 			cq->wcs[i].wr_cqe->done(cq->cq, &cq->wcs[i]);
+		if (got < most)
+			return done + max(got, 0);
 		done += got;
 	}
 	return done;
 }
 
-/* Deal with what is there, and have the device tell of what comes. */
-static void tow_cq_serve(struct tow_cq *cq)
+/* Have the device tell of what comes.  It must not go meanwhile. */
+static void tow_cq_arm(struct tow_cq *cq)
 {
-	bool done;
-
-	mutex_lock(&cq->poll);
-	done = tow_cq_deal(cq, TOW_CQ_BUDGET) < TOW_CQ_BUDGET;
-	if (done && cq->cq)
-		done = ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP |
-					IB_CQ_REPORT_MISSED_EVENTS) <= 0;
-	/* With the lock: tow_cq_destroy() waits for it after it took the queue. */
-	if (!done && cq->cq)
-		queue_work(tow_cq_wq, &cq->work);
-	mutex_unlock(&cq->poll);
+	if (xchg(&cq->armed, 1))
+		return;
+	if (ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP |
+			     IB_CQ_REPORT_MISSED_EVENTS) <= 0)
+		return;
+	/* There is something that it may not tell of. */
+	WRITE_ONCE(cq->armed, 0);
+	queue_work(tow_cq_wq, &cq->work);
 }
 
 static void tow_cq_work(struct work_struct *work)
 {
-	tow_cq_serve(container_of(work, struct tow_cq, work));
+	struct tow_cq *cq = container_of(work, struct tow_cq, work);
+
+	tow_cq_look_begin(cq);
+	mutex_lock(&cq->poll);
+	/* With the lock: tow_cq_destroy() waits for it after it took the queue. */
+	if (tow_cq_deal(cq, TOW_CQ_BUDGET) == TOW_CQ_BUDGET)
+		queue_work(tow_cq_wq, &cq->work);
+	mutex_unlock(&cq->poll);
+	tow_cq_look_end(cq);
 }
 
 /* Called in any context, with the provider's locks held. */
@@ -141,13 +153,10 @@ static void tow_cq_event(struct ib_cq *ibcq, void *context)
 {
 	struct tow_cq *cq = context;
 
-	if (atomic_read(&cq->lookers)) {
-		/* Pairs with tow_cq_look_end(): it sees this, or we its end. */
-		xchg(&cq->noted, 1);
-		if (atomic_read(&cq->lookers) || !xchg(&cq->noted, 0))
-			return;
-	}
-	queue_work(tow_cq_wq, &cq->work);
+	/* Pairs with tow_cq_look_end(): it sees this, or we its end. */
+	xchg(&cq->armed, 0);
+	if (!atomic_read(&cq->lookers))
+		queue_work(tow_cq_wq, &cq->work);
 }
 
 /**
@@ -177,8 +186,50 @@ void tow_cq_look(struct tow_cq *cq)
  */
 void tow_cq_look_end(struct tow_cq *cq)
 {
-	if (atomic_dec_and_test(&cq->lookers) && xchg(&cq->noted, 0))
-		tow_cq_serve(cq);
+	/* Has a barrier: pairs with tow_cq_event() and tow_cq_posted(). */
+	if (!atomic_dec_and_test(&cq->lookers))
+		return;
+	if (!atomic_read(&cq->inflight) || READ_ONCE(cq->armed))
+		return;
+	/* With the lock, too: it may be about to go. */
+	mutex_lock(&cq->poll);
+	if (cq->cq)
+		tow_cq_arm(cq);
+	mutex_unlock(&cq->poll);
+}
+
+/**
+ * tow_cq_post - work requests are about to be posted
+ * @cq: the queue; the caller has room in it
+ * @count: how many
+ *
+ * tow_cq_posted() is due afterwards.
+ */
+void tow_cq_post(struct tow_cq *cq, u32 count)
+{
+	atomic_add(count, &cq->inflight);
+	/* Pairs with tow_cq_look_end(): it sees this, or we its end. */
+	smp_mb__after_atomic();
+}
+
+/**
+ * tow_cq_posted - they are posted
+ * @cq: the queue, after tow_cq_post()
+ */
+void tow_cq_posted(struct tow_cq *cq)
+{
+	if (!atomic_read(&cq->lookers) && !READ_ONCE(cq->armed))
+		tow_cq_arm(cq);
+}
+
+/**
+ * tow_cq_retired - work requests are over
+ * @cq: the queue
+ * @count: how many
+ */
+void tow_cq_retired(struct tow_cq *cq, u32 count)
+{
+	atomic_sub(count, &cq->inflight);
 }
 
 /**
@@ -273,7 +324,6 @@ static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
 		tow_cq_unref(cq);
 		return ERR_PTR(ret == -ENOMEM ? -ENOMEM : -ENOSPC);
 	}
-	ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP);
 	return cq;
 }
 

@@ -134,8 +134,10 @@ static void tow_works_post(struct tow_link *link, u32 *count)
 	last->send_flags |= IB_SEND_SIGNALED;
 	next = last->next;
 	last->next = NULL;
+	tow_cq_post(link->cq, *count);
 	*count = 0;
 	ret = ib_post_send(link->id->qp, &link->works[0].rdma.wr, &bad);
+	tow_cq_posted(link->cq);
 	last->next = next;
 	if (ret) {
 		/* What was not posted ends with the queue pair. */
@@ -361,6 +363,7 @@ static bool tow_post_under_way(const struct tow_post *post)
 static void tow_link_retire(struct tow_link *link, struct tow_post *last,
 			    int status, struct tow_op_list *ended)
 {
+	u32 before = link->retired;
 	struct tow_post *post;
 
 	/* Completions of a queue pair come in order, or memory is lost. */
@@ -377,6 +380,7 @@ static void tow_link_retire(struct tow_link *link, struct tow_post *last,
 			     -ECONNRESET, ended);
 		WRITE_ONCE(link->retired, link->retired + 1);
 	} while (post != last);
+	tow_cq_retired(link->cq, link->retired - before);
 }
 
 static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
