@@ -260,8 +260,10 @@ static void tow_entry_begin(struct tow_entry *entry, struct tow_plug *plug)
 /* Remember where the last operation completes: who waits looks there. */
 static void tow_queue_flush(struct tow_queue *queue, struct tow_plug *plug)
 {
-	struct tow_cq *cq = tow_ops_flush(plug), *old;
+	/* Changed by the one who is at it, which is us. */
+	struct tow_cq *cq = tow_ops_flush(plug, queue->cq), *old;
 
+	WRITE_ONCE(queue->waits, plug->waits);
 	if (!cq)
 		return;
 	spin_lock(&queue->lock);

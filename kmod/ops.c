@@ -81,6 +81,7 @@ void tow_plug_init(struct tow_plug *plug)
 {
 	plug->link = NULL;
 	plug->session = NULL;
+	plug->waits = false;
 	tow_op_list_init(&plug->ops);
 }
 
@@ -240,7 +241,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	}
 	link = &session->data[op->flow->index % session->qps];
 	if (plug->link != link) {
-		cq = tow_ops_flush(plug);
+		cq = tow_ops_flush(plug, NULL);
 		if (cq)
 			tow_cq_unref(cq);
 		tow_session_get(session);
@@ -286,13 +287,14 @@ static void tow_link_join(struct tow_link *link, struct tow_op_list *ops,
 /**
  * tow_ops_flush - what was begun is posted, or waits for its turn
  * @plug: what was; nothing any more
+ * @known: where the caller knows that operations complete, or NULL
  *
  * Of one flow it must be called by one at a time.
  *
- * Return: where it will complete, with a reference; NULL: there was nothing, or
- * the connection has ended.
+ * Return: where it will complete, with a reference; NULL: as @known says; or there
+ * was nothing, or the connection has ended.
  */
-struct tow_cq *tow_ops_flush(struct tow_plug *plug)
+struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known)
 {
 	struct tow_link *link = plug->link;
 	struct tow_cq *cq = NULL;
@@ -302,12 +304,14 @@ struct tow_cq *tow_ops_flush(struct tow_plug *plug)
 		return NULL;
 	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
-	if (link->open) {
+	if (link->open && link->cq != known) {
 		cq = link->cq;
 		tow_cq_ref(cq);
 	}
 	tow_link_join(link, &plug->ops, &ended);
 	tow_link_push(link, &ended);
+	if (link->flows)
+		plug->waits = true;
 	spin_unlock_bh(&link->lock);
 	tow_ops_end(&ended);
 	plug->link = NULL;

@@ -99,11 +99,13 @@ struct tow_flow {
  * struct tow_plug - operations that begin together
  * @link: on this queue pair; NULL: there are none
  * @session: its session, with a reference
+ * @waits: not all that was flushed could be posted at once
  * @ops: in order
  */
 struct tow_plug {
 	struct tow_link		*link;
 	struct tow_session	*session;
+	bool			waits;
 	struct tow_op_list	ops;
 };
 
@@ -148,7 +150,7 @@ void tow_flow_cleanup(struct tow_flow *flow);
 void tow_plug_init(struct tow_plug *plug);
 int tow_ops_check(struct tow_op *op);
 void tow_ops_begin(struct tow_op *op, struct tow_plug *plug);
-struct tow_cq *tow_ops_flush(struct tow_plug *plug);
+struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link);
 void tow_ops_end(struct tow_op_list *ended);

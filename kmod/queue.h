@@ -98,7 +98,9 @@ struct tow_entry {
  * @waiters: calls that wait
  * @wanted: completions that the least demanding of them waits for
  * @polled: poll(2) was called: one completion is enough
- * @cq: where the last operation completes, with a reference; or NULL
+ * @cq: where the last operation completes, with a reference; or NULL.  Changed by
+ *	the one who is at it, under the lock
+ * @waits: some of what began last waits for its turn; read without the lock
  * @wait: woken when there are @wanted completions, and when it ends
  */
 struct tow_queue {
@@ -139,6 +141,7 @@ struct tow_queue {
 	u32			wanted;
 	bool			polled;
 	struct tow_cq		*cq;
+	bool			waits;
 	wait_queue_head_t	wait;
 };
 

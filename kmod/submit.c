@@ -378,18 +378,22 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 }
 
 /*
- * Begin what was taken, and look whether it completes.  Who does not wait does not
- * look: all that his completions let begin would be done in his call.
+ * Begin what was taken, and look whether it completes.  Who does not wait looks
+ * once, and only if nothing waits for its turn: else all that his completions let
+ * begin would be done in his call.
  */
 static void tow_queue_go(struct tow_queue *queue, bool taken, u32 wanted)
 {
-	struct tow_cq *cq = wanted ? tow_queue_look_begin(queue) : NULL;
+	struct tow_cq *cq = tow_queue_look_begin(queue);
 
 	if (taken)
 		tow_queue_run(queue);
 	if (!cq)
 		return;
-	tow_queue_look(queue, cq, wanted);
+	if (wanted)
+		tow_queue_look(queue, cq, wanted);
+	else if (!READ_ONCE(queue->waits))
+		tow_cq_look(cq);
 	tow_queue_look_end(cq);
 }
 
