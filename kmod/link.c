@@ -89,6 +89,17 @@ static int tow_link_create_control(struct tow_link *link)
 	return rdma_create_qp(link->id, session->dev->peers.control_pd, &attr);
 }
 
+/*
+ * What goes along with a work request, so that the provider need not look up our
+ * memory when it sends: it takes that from a kernel address, which only software
+ * is told.  Soft-RoCE's work requests have room for this much.
+ */
+static u32 tow_link_inline_bytes(struct tow_device *dev)
+{
+	return ib_uses_virt_dma(dev->ibdev) &&
+	       dev->transport != TOW_TRANSPORT_IWARP ? 64 : 0;
+}
+
 static int tow_link_create_data(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
@@ -121,11 +132,13 @@ static int tow_link_create_data(struct tow_link *link)
 	attr.send_cq = tow_cq_device_cq(cq);
 	attr.recv_cq = attr.send_cq;
 	attr.cap.max_send_wr = depth;
+	attr.cap.max_inline_data = tow_link_inline_bytes(dev);
 	ret = rdma_create_qp(link->id, dev->pd, &attr);
 	if (ret)
 		goto err_put_cq;
 	link->cq = cq;
 	link->depth = depth;
+	link->inline_bytes = tow_link_inline_bytes(dev);
 	return 0;
 
 err_put_cq:

@@ -41,6 +41,7 @@ enum tow_link_step {
  * @id: the connection manager's; NULL: not there.  Its queue pair is ours
  * @cq: data: where it completes; NULL: not there
  * @depth: data: work requests that may be posted
+ * @inline_bytes: data: writes up to that size go along with their work request
  * @step: how far it is; with @error under the session's lock
  * @error: the first thing that went wrong before it was connected
  * @lock: protects what follows; in process context only.  Bottom halves are off
@@ -63,6 +64,7 @@ struct tow_link {
 	struct rdma_cm_id	*id;
 	struct tow_cq		*cq;
 	u32			depth;
+	u32			inline_bytes;
 	enum tow_link_step	step;
 	int			error;
 	/* protects everything below */

@@ -172,7 +172,9 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 	work->sge.length = piece->bytes;
 	wr->wr_cqe = cqe;
 	wr->opcode = tow_op_wr(op);
-	wr->send_flags = 0;
+	wr->send_flags = wr->opcode == IB_WR_RDMA_WRITE &&
+			 piece->bytes <= link->inline_bytes ?
+			 IB_SEND_INLINE : 0;
 	/*
 	 * On iWARP a write completes before a read that was posted earlier, and
 	 * one that does not tell is sent from its memory after that.
@@ -233,6 +235,8 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	    piece->bytes > most - min(most, work->sge.length))
 		return false;
 	work->sge.length += piece->bytes;
+	if (work->sge.length > link->inline_bytes)
+		work->rdma.wr.send_flags &= ~IB_SEND_INLINE;
 	/* What was merged has left its flow: the link is free. */
 	post->last->next = op;
 	post->last = op;
