@@ -481,6 +481,7 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	mutex_init(&queue->submit);
 	tow_queue_init_run(queue);
 	queue->wanted = U32_MAX;
+	queue->look_us = TOW_LOOK_US;
 	init_waitqueue_head(&queue->wait);
 	return queue;
 }

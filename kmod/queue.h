@@ -28,6 +28,13 @@
 #include "order.h"
 #include "uapi/towline.h"
 
+/*
+ * How long a call looks for completions by itself before it sleeps: so long at
+ * least; and at most, if calls have found theirs in that time.
+ */
+#define TOW_LOOK_US		20
+#define TOW_LOOK_MAX_US		400
+
 struct page;
 struct tow_client;
 struct tow_cq;
@@ -100,6 +107,9 @@ struct tow_entry {
  * @polled: poll(2) was called: one completion is enough
  * @cq: where the last operation completes, with a reference; or NULL.  Changed by
  *	the one who is at it, under the lock
+ * @look_us: how long a call looks for completions before it sleeps; read and
+ *	written without the lock, like @penance
+ * @penance: waits that it shall not look longer than it must
  * @waits: some of what began last waits for its turn; read without the lock
  * @wait: woken when there are @wanted completions, and when it ends
  */
@@ -141,6 +151,8 @@ struct tow_queue {
 	u32			wanted;
 	bool			polled;
 	struct tow_cq		*cq;
+	u32			look_us;
+	u8			penance;
 	bool			waits;
 	wait_queue_head_t	wait;
 };

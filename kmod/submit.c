@@ -20,8 +20,8 @@
 
 #define TOW_SQE_FLAGS		(TOW_SQE_FENCE | TOW_SQE_LINK | TOW_SQE_SILENT)
 
-/* How long a call looks for completions by itself before it sleeps. */
-#define TOW_LOOK_US		20
+/* Waits that a queue looks no longer than it must after that was in vain. */
+#define TOW_LOOK_PENANCE	16
 
 /* ---- taking --------------------------------------------------------------- */
 
@@ -354,16 +354,56 @@ static void tow_queue_look_end(struct tow_cq *cq)
 	tow_cq_unref(cq);
 }
 
+/**
+ * struct tow_wait - a call that waits
+ * @wanted: for so many completions
+ * @timeout_us: so long at most
+ * @looked_us: so long it was to look for them; 0: it did not look
+ * @since: from then on
+ */
+struct tow_wait {
+	u32	wanted;
+	u32	timeout_us;
+	u32	looked_us;
+	ktime_t	since;
+};
+
+/*
+ * How long to look: half as long again as the last wait took, if that is not too
+ * long.  If it was in vain, something else needed the processor, or it is not to be
+ * foreseen: then no longer than one must for some time.
+ */
+static void tow_queue_learn(struct tow_queue *queue,
+			    const struct tow_wait *wait, bool found)
+{
+	s64 us = ktime_us_delta(ktime_get(), wait->since) * 3 / 2;
+	u8 penance = READ_ONCE(queue->penance);
+
+	if (us < TOW_LOOK_US || us > TOW_LOOK_MAX_US)
+		us = TOW_LOOK_US;
+	if (!found && wait->looked_us > TOW_LOOK_US)
+		penance = TOW_LOOK_PENANCE;
+	else if (penance)
+		penance--;
+	if (penance)
+		us = TOW_LOOK_US;
+	WRITE_ONCE(queue->penance, penance);
+	WRITE_ONCE(queue->look_us, us);
+}
+
 /* Look once; and for a while, if there is not what is wanted. */
 static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
-			   u32 wanted)
+			   struct tow_wait *wait)
 {
 	ktime_t end;
 
 	tow_cq_look(cq);
-	if (tow_queue_has(queue, wanted))
+	if (tow_queue_has(queue, wait->wanted))
 		return;
-	end = ktime_add_us(ktime_get(), TOW_LOOK_US);
+	wait->looked_us = READ_ONCE(queue->look_us);
+	wait->since = ktime_get();
+	end = ktime_add_us(wait->since,
+			   min(wait->looked_us, wait->timeout_us));
 	/*
 	 * Who sends or receives for us may need this processor; and others must
 	 * not wait while we look and do not run.
@@ -372,8 +412,10 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	       ktime_before(ktime_get(), end)) {
 		cpu_relax();
 		tow_cq_look(cq);
-		if (tow_queue_has(queue, wanted))
+		if (tow_queue_has(queue, wait->wanted)) {
+			tow_queue_learn(queue, wait, true);
 			return;
+		}
 	}
 }
 
@@ -382,7 +424,8 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
  * once, and only if nothing waits for its turn: else all that his completions let
  * begin would be done in his call.
  */
-static void tow_queue_go(struct tow_queue *queue, bool taken, u32 wanted)
+static void tow_queue_go(struct tow_queue *queue, bool taken,
+			 struct tow_wait *wait)
 {
 	struct tow_cq *cq = tow_queue_look_begin(queue);
 
@@ -390,8 +433,8 @@ static void tow_queue_go(struct tow_queue *queue, bool taken, u32 wanted)
 		tow_queue_run(queue);
 	if (!cq)
 		return;
-	if (wanted)
-		tow_queue_look(queue, cq, wanted);
+	if (wait->wanted)
+		tow_queue_look(queue, cq, wait);
 	else if (!READ_ONCE(queue->waits))
 		tow_cq_look(cq);
 	tow_queue_look_end(cq);
@@ -434,16 +477,18 @@ static int tow_queue_over(struct tow_queue *queue)
 	return ended && ended != -ENODEV ? -EPERM : ended;
 }
 
-static int tow_queue_wait(struct tow_queue *queue, u32 wanted, u32 timeout_us)
+static int tow_queue_wait(struct tow_queue *queue, const struct tow_wait *wait)
 {
 	int ret = 0;
 
-	if (!tow_queue_has(queue, wanted)) {
-		tow_queue_count_waiter(queue, wanted, 1);
-		ret = tow_queue_sleep(queue, wanted, timeout_us);
-		tow_queue_count_waiter(queue, wanted, -1);
+	if (!tow_queue_has(queue, wait->wanted)) {
+		tow_queue_count_waiter(queue, wait->wanted, 1);
+		ret = tow_queue_sleep(queue, wait->wanted, wait->timeout_us);
+		tow_queue_count_waiter(queue, wait->wanted, -1);
+		if (wait->looked_us)
+			tow_queue_learn(queue, wait, false);
 	}
-	return tow_queue_completions(queue) >= wanted ? 0 :
+	return tow_queue_completions(queue) >= wait->wanted ? 0 :
 	       tow_queue_over(queue) ?: ret;
 }
 
@@ -456,6 +501,7 @@ static int tow_queue_wait(struct tow_queue *queue, u32 wanted, u32 timeout_us)
  */
 long tow_queue_enter(struct tow_queue *queue, void __user *user)
 {
+	struct tow_wait wait = {};
 	struct tow_enter call;
 	u32 user_size;
 	int error;
@@ -475,10 +521,12 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user)
 		ret = tow_queue_submit(queue, call.to_submit);
 	if (ret < 0)
 		return ret;
-	if (ret || !tow_queue_has(queue, call.min_complete))
-		tow_queue_go(queue, ret, call.min_complete);
-	if (!call.min_complete)
+	wait.wanted = call.min_complete;
+	wait.timeout_us = call.timeout_us;
+	if (ret || !tow_queue_has(queue, wait.wanted))
+		tow_queue_go(queue, ret, &wait);
+	if (!wait.wanted)
 		return ret;
-	error = tow_queue_wait(queue, call.min_complete, call.timeout_us);
+	error = tow_queue_wait(queue, &wait);
 	return ret ?: error;
 }
