@@ -315,23 +315,34 @@ static int tow_steps_begin(struct tow_queue *queue, struct tow_step *step)
 }
 
 /*
- * Called with the lock held, which is let go of, by the one who is at it: nobody
- * is at it any more when nothing may begin.  Return: false: it is time for others.
+ * Called with the lock held: somebody is at it from now on; nobody, if there is
+ * nothing.
  */
-static bool tow_queue_begin_some(struct tow_queue *queue)
+static struct tow_step *tow_queue_claim(struct tow_queue *queue)
+{
+	struct tow_step *step = tow_queue_next(queue, TOW_RUN_BUDGET);
+
+	queue->running = step;
+	return step;
+}
+
+/*
+ * Called by the one who is at it, with what begins first; or NULL, if he is not.
+ * Return: false: it is time for others.
+ */
+static bool tow_queue_begin_some(struct tow_queue *queue,
+				 struct tow_step *step)
 {
 	int left = TOW_RUN_BUDGET;
-	struct tow_step *step;
 
-	while ((step = tow_queue_next(queue, left))) {
-		spin_unlock(&queue->lock);
+	while (step) {
 		left -= tow_steps_begin(queue, step);
-		if (!left)
+		if (left <= 0)
 			return false;
 		spin_lock(&queue->lock);
+		step = tow_queue_claim(queue);
+		spin_unlock(&queue->lock);
 	}
-	queue->running = false;
-	spin_unlock(&queue->lock);
 	return true;
 }
 
@@ -339,9 +350,12 @@ static bool tow_queue_begin_some(struct tow_queue *queue)
 static void tow_queue_run_later(struct work_struct *work)
 {
 	struct tow_queue *queue = container_of(work, struct tow_queue, run);
+	struct tow_step *step;
 
 	spin_lock(&queue->lock);
-	if (tow_queue_begin_some(queue))
+	step = tow_queue_claim(queue);
+	spin_unlock(&queue->lock);
+	if (tow_queue_begin_some(queue, step))
 		tow_queue_put(queue);
 	else
 		queue_work(tow_wq, &queue->run);
@@ -359,6 +373,48 @@ void tow_queue_init_run(struct tow_queue *queue)
 }
 
 /**
+ * tow_queue_add - chains are to begin
+ * @queue: the queue
+ * @chains: linked by tow_step.later
+ * @cq: where to: where the last operation completes, with a reference; or NULL
+ *
+ * Return: what is to begin now, for tow_queue_begin(); NULL: nothing, or somebody
+ * else does it.
+ */
+struct tow_step *tow_queue_add(struct tow_queue *queue,
+			       struct tow_step *chains, struct tow_cq **cq)
+{
+	struct tow_step *chain, *next;
+
+	spin_lock(&queue->lock);
+	for (chain = chains; chain; chain = next) {
+		next = chain->later;
+		tow_order_add(&queue->order, chain);
+	}
+	chain = queue->running ? NULL : tow_queue_claim(queue);
+	*cq = queue->cq;
+	if (*cq)
+		tow_cq_ref(*cq);
+	spin_unlock(&queue->lock);
+	return chain;
+}
+
+/**
+ * tow_queue_begin - begin what may begin
+ * @queue: the queue; the caller has a reference
+ * @step: from tow_queue_add()
+ *
+ * In process context, without a link's lock.
+ */
+void tow_queue_begin(struct tow_queue *queue, struct tow_step *step)
+{
+	if (tow_queue_begin_some(queue, step))
+		return;
+	kref_get(&queue->refs);
+	queue_work(tow_wq, &queue->run);
+}
+
+/**
  * tow_queue_run - begin what may begin
  * @queue: the queue; the caller has a reference
  *
@@ -366,16 +422,12 @@ void tow_queue_init_run(struct tow_queue *queue)
  */
 void tow_queue_run(struct tow_queue *queue)
 {
+	struct tow_step *step;
+
 	spin_lock(&queue->lock);
-	if (queue->running) {
-		spin_unlock(&queue->lock);
-		return;
-	}
-	queue->running = true;
-	if (tow_queue_begin_some(queue))
-		return;
-	kref_get(&queue->refs);
-	queue_work(tow_wq, &queue->run);
+	step = queue->running ? NULL : tow_queue_claim(queue);
+	spin_unlock(&queue->lock);
+	tow_queue_begin(queue, step);
 }
 
 /**

@@ -262,22 +262,21 @@ static void tow_taking_add(struct tow_taking *taking, struct tow_entry *entry)
 		tow_taking_close(taking);
 }
 
-/* Nobody begins the chains before all are there. */
-static void tow_taking_add_to(struct tow_taking *taking,
-			      struct tow_queue *queue)
-{
-	struct tow_step *chain, *next;
+/**
+ * struct tow_taken - what comes of entries that were taken
+ * @count: how many there are
+ * @step: from tow_queue_add()
+ * @cq: the same
+ */
+struct tow_taken {
+	u32		count;
+	struct tow_step	*step;
+	struct tow_cq	*cq;
+};
 
-	spin_lock(&queue->lock);
-	for (chain = taking->chains; chain; chain = next) {
-		next = chain->later;
-		tow_order_add(&queue->order, chain);
-	}
-	spin_unlock(&queue->lock);
-}
-
-/* Called with @submit held: take entries.  Return: how many, or -EBUSY. */
-static long tow_queue_take(struct tow_queue *queue, u32 count)
+/* Called with @submit held: take entries.  Return: 0 or -EBUSY. */
+static int tow_queue_take(struct tow_queue *queue, u32 count,
+			  struct tow_taken *result)
 {
 	struct tow_taking taking = {};
 	struct tow_known known = {};
@@ -306,17 +305,20 @@ static long tow_queue_take(struct tow_queue *queue, u32 count)
 	tow_known_hold_remote(&known);
 	/* Now the program may write there again. */
 	smp_store_release(&queue->ring->sq_head, queue->sq_head);
-	tow_taking_add_to(&taking, queue);
-	return taken;
+	/* Nobody begins the chains before all are there. */
+	result->step = tow_queue_add(queue, taking.chains, &result->cq);
+	result->count = taken;
+	return 0;
 }
 
-static long tow_queue_submit(struct tow_queue *queue, u32 count)
+static int tow_queue_submit(struct tow_queue *queue, u32 count,
+			    struct tow_taken *result)
 {
-	long ret = -EPERM;
+	int ret = -EPERM;
 
 	mutex_lock(&queue->submit);
 	if (queue->client)
-		ret = tow_queue_take(queue, count);
+		ret = tow_queue_take(queue, count, result);
 	mutex_unlock(&queue->submit);
 	return ret;
 }
@@ -329,12 +331,8 @@ static bool tow_queue_has(struct tow_queue *queue, u32 wanted)
 	       READ_ONCE(queue->ended);
 }
 
-/*
- * The caller looks from now on where the queue's last operation completes: before
- * it posts, as soft-RoCE of 6.1 completes operations while they are posted.  It
- * must not sleep meanwhile.
- */
-static struct tow_cq *tow_queue_look_begin(struct tow_queue *queue)
+/* Where the queue's last operation completes, with a reference. */
+static struct tow_cq *tow_queue_cq(struct tow_queue *queue)
 {
 	struct tow_cq *cq;
 
@@ -343,15 +341,7 @@ static struct tow_cq *tow_queue_look_begin(struct tow_queue *queue)
 	if (cq)
 		tow_cq_ref(cq);
 	spin_unlock(&queue->lock);
-	if (cq)
-		tow_cq_look_begin(cq);
 	return cq;
-}
-
-static void tow_queue_look_end(struct tow_cq *cq)
-{
-	tow_cq_look_end(cq);
-	tow_cq_unref(cq);
 }
 
 /**
@@ -423,21 +413,26 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
  * Begin what was taken, and look whether it completes.  Who does not wait looks
  * once, and only if nothing waits for its turn: else all that his completions let
  * begin would be done in his call.
+ *
+ * He counts as one who looks from before he posts, as soft-RoCE of 6.1 completes
+ * operations while they are posted; and must not sleep meanwhile.
  */
-static void tow_queue_go(struct tow_queue *queue, bool taken,
+static void tow_queue_go(struct tow_queue *queue, struct tow_taken *taken,
 			 struct tow_wait *wait)
 {
-	struct tow_cq *cq = tow_queue_look_begin(queue);
+	struct tow_cq *cq = taken->cq;
 
-	if (taken)
-		tow_queue_run(queue);
+	if (cq)
+		tow_cq_look_begin(cq);
+	tow_queue_begin(queue, taken->step);
 	if (!cq)
 		return;
 	if (wait->wanted)
 		tow_queue_look(queue, cq, wait);
 	else if (!READ_ONCE(queue->waits))
 		tow_cq_look(cq);
-	tow_queue_look_end(cq);
+	tow_cq_look_end(cq);
+	tow_cq_unref(cq);
 }
 
 static int tow_queue_sleep(struct tow_queue *queue, u32 wanted, u32 timeout_us)
@@ -501,11 +496,11 @@ static int tow_queue_wait(struct tow_queue *queue, const struct tow_wait *wait)
  */
 long tow_queue_enter(struct tow_queue *queue, void __user *user)
 {
+	struct tow_taken taken = {};
 	struct tow_wait wait = {};
 	struct tow_enter call;
 	u32 user_size;
-	int error;
-	long ret;
+	int ret;
 
 	BUILD_BUG_ON(sizeof(call) < TOW_ENTER_PUBLISHED);
 
@@ -518,15 +513,14 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user)
 		return -EINVAL;
 	ret = tow_queue_over(queue);
 	if (!ret && call.to_submit)
-		ret = tow_queue_submit(queue, call.to_submit);
-	if (ret < 0)
+		ret = tow_queue_submit(queue, call.to_submit, &taken);
+	if (ret)
 		return ret;
 	wait.wanted = call.min_complete;
 	wait.timeout_us = call.timeout_us;
-	if (ret || !tow_queue_has(queue, wait.wanted))
-		tow_queue_go(queue, ret, &wait);
-	if (!wait.wanted)
-		return ret;
-	error = tow_queue_wait(queue, &wait);
-	return ret ?: error;
+	if (!taken.count && !tow_queue_has(queue, wait.wanted))
+		taken.cq = tow_queue_cq(queue);
+	tow_queue_go(queue, &taken, &wait);
+	ret = tow_queue_wait(queue, &wait);
+	return taken.count ?: ret;
 }
