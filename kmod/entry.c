@@ -372,31 +372,57 @@ void tow_queue_init_run(struct tow_queue *queue)
 	INIT_WORK(&queue->run, tow_queue_run_later);
 }
 
+/*
+ * Called with the lock held: may chains begin at once, which is what most do?  Then
+ * they have, and their first steps are linked as they must be.
+ */
+static bool tow_queue_passes(struct tow_queue *queue, u32 plain)
+{
+	return plain && plain <= TOW_RUN_BUDGET && !queue->running &&
+	       !queue->ended && tow_order_pass(&queue->order, plain);
+}
+
+/* Called with the lock held. */
+static void tow_queue_line_up(struct tow_queue *queue, struct tow_step *chains)
+{
+	struct tow_step *next;
+
+	for (; chains; chains = next) {
+		next = chains->later;
+		tow_order_add(&queue->order, chains);
+	}
+}
+
 /**
  * tow_queue_add - chains are to begin
  * @queue: the queue
  * @chains: linked by tow_step.later
+ * @plain: how many, if none of them is fenced; or 0
  * @cq: where to: where the last operation completes, with a reference; or NULL
  *
  * Return: what is to begin now, for tow_queue_begin(); NULL: nothing, or somebody
  * else does it.
  */
 struct tow_step *tow_queue_add(struct tow_queue *queue,
-			       struct tow_step *chains, struct tow_cq **cq)
+			       struct tow_step *chains, u32 plain,
+			       struct tow_cq **cq)
 {
-	struct tow_step *chain, *next;
+	struct tow_step *begin = NULL;
 
 	spin_lock(&queue->lock);
-	for (chain = chains; chain; chain = next) {
-		next = chain->later;
-		tow_order_add(&queue->order, chain);
+	if (tow_queue_passes(queue, plain)) {
+		queue->running = true;
+		begin = chains;
+	} else {
+		tow_queue_line_up(queue, chains);
+		if (!queue->running)
+			begin = tow_queue_claim(queue);
 	}
-	chain = queue->running ? NULL : tow_queue_claim(queue);
 	*cq = queue->cq;
 	if (*cq)
 		tow_cq_ref(*cq);
 	spin_unlock(&queue->lock);
-	return chain;
+	return begin;
 }
 
 /**

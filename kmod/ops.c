@@ -82,6 +82,7 @@ void tow_plug_init(struct tow_plug *plug)
 	plug->link = NULL;
 	plug->session = NULL;
 	plug->waits = false;
+	plug->last = NULL;
 	tow_op_list_init(&plug->ops);
 }
 
@@ -208,6 +209,20 @@ int tow_ops_check(struct tow_op *op)
 	return tow_op_aligned(op, &target) ? 0 : -EINVAL;
 }
 
+static void tow_plug_add(struct tow_plug *plug, struct tow_op *op)
+{
+	tow_op_list_add(&plug->ops, op, op);
+	plug->last = op;
+}
+
+/* Is the last one there of the same flow and on the same remote range? */
+static bool tow_plug_has_such(const struct tow_plug *plug,
+			      const struct tow_op *op)
+{
+	return plug->last && plug->last->flow == op->flow &&
+	       plug->last->remote == op->remote && op->bytes;
+}
+
 /**
  * tow_ops_begin - begin an operation
  * @op: the operation, complete, that tow_ops_check() found right.  Its flow's
@@ -230,6 +245,12 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	op->cursor = 0;
 	op->pieces = 0;
 	op->lost = false;
+	op->status = 0;
+	if (tow_plug_has_such(plug, op)) {
+		tow_remote_enter_again(op->remote);
+		tow_plug_add(plug, op);
+		return;
+	}
 	op->status = tow_remote_enter(op->remote);
 	if (op->status) {
 		op->flow->done(op);
@@ -248,7 +269,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 		plug->session = session;
 		plug->link = link;
 	}
-	tow_op_list_add(&plug->ops, op, op);
+	tow_plug_add(plug, op);
 }
 
 /* Called with the lock held.  Return: false: it is busy on another queue pair. */
@@ -315,6 +336,7 @@ struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known)
 	spin_unlock_bh(&link->lock);
 	tow_ops_end(&ended);
 	plug->link = NULL;
+	plug->last = NULL;
 	tow_session_put(plug->session);
 	return cq;
 }

@@ -101,12 +101,14 @@ struct tow_flow {
  * @session: its session, with a reference
  * @waits: not all that was flushed could be posted at once
  * @ops: in order
+ * @last: of @ops; NULL: there are none
  */
 struct tow_plug {
 	struct tow_link		*link;
 	struct tow_session	*session;
 	bool			waits;
 	struct tow_op_list	ops;
+	struct tow_op		*last;
 };
 
 static inline void tow_op_list_init(struct tow_op_list *list)

@@ -57,6 +57,22 @@ void tow_order_add(struct tow_order *order, struct tow_step *chain)
 }
 
 /**
+ * tow_order_pass - do chains begin at once?
+ * @order: the order
+ * @count: chains that would be added otherwise, none of them fenced
+ *
+ * Return: true: nothing is to begin before them, and they have begun: each first
+ * step is for tow_order_done(); false: they are to be added.
+ */
+bool tow_order_pass(struct tow_order *order, u32 count)
+{
+	if (order->ready.first || order->chains.first)
+		return false;
+	order->active += count;
+	return true;
+}
+
+/**
  * tow_order_next - what may begin now?
  * @order: the order
  * @cancel: where to: it must not be done, but fail, as something that it was to

@@ -52,6 +52,7 @@ struct tow_order {
 
 void tow_order_init(struct tow_order *order);
 void tow_order_add(struct tow_order *order, struct tow_step *chain);
+bool tow_order_pass(struct tow_order *order, u32 count);
 struct tow_step *tow_order_next(struct tow_order *order, bool *cancel);
 struct tow_step *tow_order_done(struct tow_order *order, struct tow_step *step,
 				bool failed);

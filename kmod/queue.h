@@ -191,7 +191,8 @@ u32 tow_entries_take(struct tow_queue *queue, u32 count,
 void tow_entries_end(struct tow_op *ops);
 void tow_queue_init_run(struct tow_queue *queue);
 struct tow_step *tow_queue_add(struct tow_queue *queue,
-			       struct tow_step *chains, struct tow_cq **cq);
+			       struct tow_step *chains, u32 plain,
+			       struct tow_cq **cq);
 void tow_queue_begin(struct tow_queue *queue, struct tow_step *step);
 void tow_queue_run(struct tow_queue *queue);
 void tow_queue_end(struct tow_queue *queue, int error);

@@ -116,6 +116,15 @@ struct tow_remote_target {
 	u64	bytes;
 };
 
+/*
+ * As tow_remote_enter(), while an operation that the caller began is in flight: what
+ * ends meanwhile waits for both.
+ */
+static inline void tow_remote_enter_again(struct tow_remote *remote)
+{
+	atomic_inc(&remote->inflight);
+}
+
 /* remote.c */
 int tow_remote_open(struct tow_session *session, const struct tow_label *label,
 		    u32 rights, bool wait, struct tow_remote **result);

@@ -218,6 +218,8 @@ static void tow_sqe_read(struct tow_queue *queue, struct tow_sqe *sqe)
  * @first: of the chain that is not complete yet; NULL: there is none
  * @last: of the same
  * @bad: it has an entry as it must not be
+ * @count: those that are complete
+ * @fenced: one of them is
  */
 struct tow_taking {
 	struct tow_step		*chains;
@@ -225,6 +227,8 @@ struct tow_taking {
 	struct tow_entry	*first;
 	struct tow_entry	*last;
 	bool			bad;
+	u32			count;
+	bool			fenced;
 };
 
 static void tow_taking_close(struct tow_taking *taking)
@@ -244,6 +248,8 @@ static void tow_taking_close(struct tow_taking *taking)
 	taking->first->step.later = NULL;
 	*taking->end = &taking->first->step;
 	taking->end = &taking->first->step.later;
+	taking->count++;
+	taking->fenced |= taking->first->step.fence;
 	taking->first = NULL;
 	taking->bad = false;
 }
@@ -306,7 +312,9 @@ static int tow_queue_take(struct tow_queue *queue, u32 count,
 	/* Now the program may write there again. */
 	smp_store_release(&queue->ring->sq_head, queue->sq_head);
 	/* Nobody begins the chains before all are there. */
-	result->step = tow_queue_add(queue, taking.chains, &result->cq);
+	result->step = tow_queue_add(queue, taking.chains,
+				     taking.fenced ? 0 : taking.count,
+				     &result->cq);
 	result->count = taken;
 	return 0;
 }

@@ -98,7 +98,7 @@ static void begin_world(struct world *world)
 	tow_order_init(&world->order);
 }
 
-static void add(struct world *world, unsigned int length, bool fence)
+static struct chain *make(struct world *world, unsigned int length, bool fence)
 {
 	struct chain *chain = &world->chains[world->count++];
 
@@ -110,7 +110,34 @@ static void add(struct world *world, unsigned int length, bool fence)
 		chain->steps[i].next = i + 1 < length ? &chain->steps[i + 1] : NULL;
 		chain->steps[i].fence = !i && fence;
 	}
-	tow_order_add(&world->order, &chain->steps[0]);
+	return chain;
+}
+
+static void add(struct world *world, unsigned int length, bool fence)
+{
+	tow_order_add(&world->order, &make(world, length, fence)->steps[0]);
+}
+
+/* Chains without a fence that begin at once, if they may.  Return: their number. */
+static unsigned int pass(struct world *world, unsigned int count)
+{
+	unsigned int first = world->count;
+	bool passed;
+
+	for (unsigned int i = 0; i < count; i++)
+		make(world, 1 + i % CHAIN_MAX, false);
+	passed = tow_order_pass(&world->order, count);
+	expect(world, passed == may_begin(world, first) ||
+	       (!passed && world->order.ready.first), "they begin at once, and may not; or wait");
+	for (unsigned int i = 0; i < count; i++) {
+		struct chain *chain = &world->chains[first + i];
+
+		if (passed)
+			chain->states[0] = RUNS;
+		else
+			tow_order_add(&world->order, &chain->steps[0]);
+	}
+	return passed ? count : 0;
 }
 
 static bool find(const struct world *world, const struct tow_step *step, unsigned int *number,
@@ -231,6 +258,22 @@ static bool begin_one(struct world *world, struct running *running)
 	return true;
 }
 
+static void pass_some(struct world *world, struct running *running)
+{
+	unsigned int room = CHAINS_MAX - world->count;
+	unsigned int count = 1 + chance(3);
+
+	if (count > room)
+		count = room;
+	if (!count)
+		return;
+	count = pass(world, count);
+	for (unsigned int i = world->count - count; i < world->count; i++) {
+		running->steps[running->count] = &world->chains[i].steps[0];
+		running->cancel[running->count++] = false;
+	}
+}
+
 static void end_one(struct world *world, struct running *running)
 {
 	unsigned int which = chance(running->count);
@@ -250,12 +293,14 @@ static const char *one_sequence(void)
 
 	begin_world(&world);
 	for (int i = 0; i < MOVES && !world.wrong; i++) {
-		unsigned int roll = chance(3);
+		unsigned int roll = chance(4);
 
 		if (roll == 0 && world.count < CHAINS_MAX)
 			add(&world, 1 + chance(2) * chance(CHAIN_MAX), !chance(4));
 		else if (roll == 1 && running.count)
 			end_one(&world, &running);
+		else if (roll == 2)
+			pass_some(&world, &running);
 		else
 			begin_one(&world, &running);
 	}
@@ -304,6 +349,30 @@ static bool single_steps_begin_in_order(void)
 		if (next(&world, &cancel) != &world.chains[i].steps[0] || cancel)
 			return false;
 	return !next(&world, &cancel) && !world.wrong;
+}
+
+/* Those that need not wait pass by; behind a chain that waits they queue up. */
+static bool chains_pass_by_nobody(void)
+{
+	static struct world world;
+	bool cancel;
+
+	begin_world(&world);
+	if (pass(&world, 2) != 2 || next(&world, &cancel))
+		return false;
+	add(&world, 1, true);
+	if (pass(&world, 1) || next(&world, &cancel))
+		return false;
+	done(&world, &world.chains[0].steps[0], false);
+	/* The fence waits for all of those that passed. */
+	if (next(&world, &cancel))
+		return false;
+	done(&world, &world.chains[1].steps[0], false);
+	if (next(&world, &cancel) != &world.chains[1].steps[1])
+		return false;
+	done(&world, &world.chains[1].steps[1], false);
+	return next(&world, &cancel) == &world.chains[2].steps[0] &&
+	       next(&world, &cancel) == &world.chains[3].steps[0] && !world.wrong;
 }
 
 static bool chains_go_on_one_by_one(void)
@@ -398,9 +467,10 @@ static bool failures_wrap_around(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(8);
+	ksft_set_plan(9);
 	ksft_test_result(empty_order_has_nothing(), "nothing begins where there is nothing\n");
 	ksft_test_result(single_steps_begin_in_order(), "single steps begin in their order\n");
+	ksft_test_result(chains_pass_by_nobody(), "chains pass by nobody\n");
 	ksft_test_result(chains_go_on_one_by_one(), "chains go on one by one\n");
 	ksft_test_result(failures_cut_chains(), "failures cut chains\n");
 	ksft_test_result(fences_hold_back(), "fences hold back\n");
