@@ -92,7 +92,7 @@ static int tow_link_create_control(struct tow_link *link)
 /*
  * What goes along with a work request, so that the provider need not look up our
  * memory when it sends: it takes that from a kernel address, which only software
- * is told.  Soft-RoCE's work requests have room for this much.
+ * is told.
  */
 static u32 tow_link_inline_bytes(struct tow_device *dev)
 {
