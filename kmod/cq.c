@@ -18,7 +18,7 @@
  * of the two first says what he did, and then looks at what the other one says, so
  * one of them at least sees both.  It is not asked twice: until it has given its
  * word it may still give it, and who hears it while somebody looks leaves the rest
- * to him.
+ * to him.  Who meant to look and did not asks as well, though others may look.
  */
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -145,7 +145,7 @@ static void tow_cq_work(struct work_struct *work)
 	if (tow_cq_deal(cq, TOW_CQ_BUDGET) == TOW_CQ_BUDGET)
 		queue_work(tow_cq_wq, &cq->work);
 	mutex_unlock(&cq->poll);
-	tow_cq_look_end(cq);
+	tow_cq_look_end(cq, true);
 }
 
 /* Called in any context, with the provider's locks held. */
@@ -183,11 +183,15 @@ void tow_cq_look(struct tow_cq *cq)
 /**
  * tow_cq_look_end - undo tow_cq_look_begin()
  * @cq: the queue
+ * @looked: he did look, after all that he has posted
+ *
+ * Who did not look leaves nothing to others who look: they may be like him, one
+ * after the other, and nobody would hear the device.
  */
-void tow_cq_look_end(struct tow_cq *cq)
+void tow_cq_look_end(struct tow_cq *cq, bool looked)
 {
 	/* Has a barrier: pairs with tow_cq_event() and tow_cq_posted(). */
-	if (!atomic_dec_and_test(&cq->lookers))
+	if (!atomic_dec_and_test(&cq->lookers) && looked)
 		return;
 	if (!atomic_read(&cq->inflight) || READ_ONCE(cq->armed))
 		return;

@@ -102,7 +102,7 @@ void tow_cq_ref(struct tow_cq *cq);
 void tow_cq_unref(struct tow_cq *cq);
 void tow_cq_look_begin(struct tow_cq *cq);
 void tow_cq_look(struct tow_cq *cq);
-void tow_cq_look_end(struct tow_cq *cq);
+void tow_cq_look_end(struct tow_cq *cq, bool looked);
 void tow_cq_post(struct tow_cq *cq, u32 count);
 void tow_cq_posted(struct tow_cq *cq);
 void tow_cq_retired(struct tow_cq *cq, u32 count);

@@ -429,17 +429,19 @@ static void tow_queue_go(struct tow_queue *queue, struct tow_taken *taken,
 			 struct tow_wait *wait)
 {
 	struct tow_cq *cq = taken->cq;
+	bool looks;
 
 	if (cq)
 		tow_cq_look_begin(cq);
 	tow_queue_begin(queue, taken->step);
 	if (!cq)
 		return;
+	looks = wait->wanted || !READ_ONCE(queue->waits);
 	if (wait->wanted)
 		tow_queue_look(queue, cq, wait);
-	else if (!READ_ONCE(queue->waits))
+	else if (looks)
 		tow_cq_look(cq);
-	tow_cq_look_end(cq);
+	tow_cq_look_end(cq, looks);
 	tow_cq_unref(cq);
 }
 
