@@ -268,7 +268,7 @@ static void tow_queue_flush(struct tow_queue *queue, struct tow_plug *plug)
 		return;
 	spin_lock(&queue->lock);
 	old = queue->cq;
-	queue->cq = cq;
+	WRITE_ONCE(queue->cq, cq);
 	spin_unlock(&queue->lock);
 	if (old)
 		tow_cq_unref(old);

@@ -106,7 +106,7 @@ struct tow_entry {
  * @wanted: completions that the least demanding of them waits for
  * @polled: poll(2) was called: one completion is enough
  * @cq: where the last operation completes, with a reference; or NULL.  Changed by
- *	the one who is at it, under the lock
+ *	the one who is at it, under the lock; compared without
  * @look_us: how long a call looks for completions before it sleeps; read and
  *	written without the lock, like @penance
  * @penance: waits that it shall not look longer than it must

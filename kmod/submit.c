@@ -418,12 +418,34 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 }
 
 /*
+ * What has begun may complete elsewhere than what began before it: that is where to
+ * look then.  Return: where, with a reference; or NULL.
+ */
+static struct tow_cq *tow_queue_turn(struct tow_queue *queue,
+				     struct tow_cq *cq)
+{
+	/* Ours cannot have been replaced by another one at the same address. */
+	if (READ_ONCE(queue->cq) == cq)
+		return cq;
+	/* First, as it may sleep. */
+	if (cq) {
+		tow_cq_look_end(cq, false);
+		tow_cq_unref(cq);
+	}
+	cq = tow_queue_cq(queue);
+	if (cq)
+		tow_cq_look_begin(cq);
+	return cq;
+}
+
+/*
  * Begin what was taken, and look whether it completes.  Who does not wait looks
  * once, and only if nothing waits for its turn: else all that his completions let
  * begin would be done in his call.
  *
  * He counts as one who looks from before he posts, as soft-RoCE of 6.1 completes
- * operations while they are posted; and must not sleep meanwhile.
+ * operations while they are posted; and must not sleep meanwhile.  The
+ * completion queue is that of the operation before, until it turns out otherwise.
  */
 static void tow_queue_go(struct tow_queue *queue, struct tow_taken *taken,
 			 struct tow_wait *wait)
@@ -434,6 +456,8 @@ static void tow_queue_go(struct tow_queue *queue, struct tow_taken *taken,
 	if (cq)
 		tow_cq_look_begin(cq);
 	tow_queue_begin(queue, taken->step);
+	if (taken->step)
+		cq = tow_queue_turn(queue, cq);
 	if (!cq)
 		return;
 	looks = wait->wanted || !READ_ONCE(queue->waits);
