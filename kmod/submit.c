@@ -356,7 +356,7 @@ static struct tow_cq *tow_queue_cq(struct tow_queue *queue)
  * struct tow_wait - a call that waits
  * @wanted: for so many completions
  * @timeout_us: so long at most
- * @looked_us: so long it was to look for them; 0: it did not look
+ * @looked_us: so long at most it looked for them; 0: it did not look
  * @since: from then on
  */
 struct tow_wait {
@@ -398,10 +398,9 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	tow_cq_look(cq);
 	if (tow_queue_has(queue, wait->wanted))
 		return;
-	wait->looked_us = READ_ONCE(queue->look_us);
+	wait->looked_us = min(READ_ONCE(queue->look_us), wait->timeout_us);
 	wait->since = ktime_get();
-	end = ktime_add_us(wait->since,
-			   min(wait->looked_us, wait->timeout_us));
+	end = ktime_add_us(wait->since, wait->looked_us);
 	/*
 	 * Who sends or receives for us may need this processor; and others must
 	 * not wait while we look and do not run.
@@ -514,7 +513,8 @@ static int tow_queue_wait(struct tow_queue *queue, const struct tow_wait *wait)
 		tow_queue_count_waiter(queue, wait->wanted, 1);
 		ret = tow_queue_sleep(queue, wait->wanted, wait->timeout_us);
 		tow_queue_count_waiter(queue, wait->wanted, -1);
-		if (wait->looked_us)
+		/* Who gave up says nothing about how long it takes. */
+		if (!ret && wait->looked_us)
 			tow_queue_learn(queue, wait, false);
 	}
 	return tow_queue_completions(queue) >= wait->wanted ? 0 :
@@ -556,5 +556,5 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user)
 		taken.cq = tow_queue_cq(queue);
 	tow_queue_go(queue, &taken, &wait);
 	ret = tow_queue_wait(queue, &wait);
-	return taken.count ?: ret;
+	return taken.count ? (long)taken.count : ret;
 }
