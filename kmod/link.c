@@ -138,7 +138,9 @@ static int tow_link_create_data(struct tow_link *link)
 		goto err_put_cq;
 	link->cq = cq;
 	link->depth = depth;
-	link->inline_bytes = tow_link_inline_bytes(dev);
+	/* As much as the provider grants. */
+	link->inline_bytes = min(tow_link_inline_bytes(dev),
+				 attr.cap.max_inline_data);
 	return 0;
 
 err_put_cq:

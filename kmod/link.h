@@ -57,6 +57,7 @@ enum tow_link_step {
  * @retired: those of them that have completed
  * @inflight: bytes of the others
  * @works: work requests that are about to be posted
+ * @batch: how many there may be
  */
 struct tow_link {
 	struct tow_session	*session;
@@ -78,6 +79,7 @@ struct tow_link {
 	u32			retired;
 	u64			inflight;
 	struct tow_work		*works;
+	u32			batch;
 };
 
 void tow_link_init(struct tow_link *link, struct tow_session *session,

@@ -10,8 +10,8 @@
  * pair's depth, so who comes late waits for no more than that.  A large operation
  * is cut where memory is not contiguous on one of the sides, and into pieces that
  * leave others their turn; neighbours become one work request.  What is posted at
- * once is one chain, of which the last one tells that it has completed, and with
- * it all before.
+ * once is one chain, or a few, of each of which the last one tells that it has
+ * completed, and with it all before.
  *
  * The end of an operation
  *
@@ -275,7 +275,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 /* Called with the lock held.  Return: false: it is busy on another queue pair. */
 static bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
 {
-	/* Pairs with tow_flow_leave(). */
+	/* Pairs with tow_op_leave(). */
 	struct tow_link *via = smp_load_acquire(&flow->via);
 
 	if (via)

@@ -12,8 +12,13 @@
 #include "remote.h"
 #include "session.h"
 
-/* Work requests that are posted at once. */
+/*
+ * Work requests that are posted at once, of which the last one tells; and no more
+ * than this part of what may be on its way, in number or bytes: the next ones are
+ * posted while these are on their way.
+ */
 #define TOW_OPS_BATCH		64
+#define TOW_OPS_CHAINS		2
 
 /* What even the smallest work request counts. */
 #define TOW_OPS_LEAST		SZ_4K
@@ -296,6 +301,8 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
 	struct tow_flow *flow;
 	u32 count = 0;
+	/* Where what is on its way ends a chain. */
+	u64 enough = link->inflight + limit / TOW_OPS_CHAINS;
 
 	lockdep_assert_held(&link->lock);
 	while (link->open && link->inflight < limit &&
@@ -309,8 +316,10 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 			continue;
 		}
 		tow_flow_go_on(link, flow, most, &count, ended);
-		if (count == TOW_OPS_BATCH)
+		if (count == link->batch || link->inflight >= enough) {
 			tow_works_post(link, &count);
+			enough = link->inflight + limit / TOW_OPS_CHAINS;
+		}
 	}
 	tow_works_post(link, &count);
 }
@@ -424,12 +433,12 @@ static void tow_works_prepare(struct tow_link *link, u32 posts)
 		link->posts[i].cqe.done = tow_op_completed;
 		link->posts[i].link = link;
 	}
-	for (i = 0; i < TOW_OPS_BATCH; i++) {
+	for (i = 0; i < link->batch; i++) {
 		work = &link->works[i];
 		work->sge.lkey = link->session->dev->pd->local_dma_lkey;
 		work->rdma.wr.sg_list = &work->sge;
 		work->rdma.wr.num_sge = 1;
-		if (i + 1 < TOW_OPS_BATCH)
+		if (i + 1 < link->batch)
 			work->rdma.wr.next = &link->works[i + 1].rdma.wr;
 	}
 }
@@ -448,7 +457,9 @@ int tow_ops_prepare(struct tow_link *link, u32 depth)
 	u32 count = roundup_pow_of_two(depth);
 
 	link->posts = kvcalloc(count, sizeof(*link->posts), GFP_KERNEL);
-	link->works = kcalloc(TOW_OPS_BATCH, sizeof(*link->works), GFP_KERNEL);
+	link->batch = min_t(u32, DIV_ROUND_UP(depth, TOW_OPS_CHAINS),
+			    TOW_OPS_BATCH);
+	link->works = kcalloc(link->batch, sizeof(*link->works), GFP_KERNEL);
 	link->post_mask = count - 1;
 	if (!link->posts || !link->works) {
 		tow_ops_cleanup(link);
