@@ -275,15 +275,16 @@ static void tow_queue_flush(struct tow_queue *queue, struct tow_plug *plug)
 }
 
 /*
- * Called with the lock held: what may begin now, at most @most of it, linked by
- * @later; NULL: nothing.  What must not begin has an error.
+ * Called with the lock held: what may begin now, at most TOW_RUN_BUDGET of it, goes
+ * to @end, linked by @later.  What must not begin has an error.
  */
-static struct tow_step *tow_queue_next(struct tow_queue *queue, int most)
+static void tow_queue_next(struct tow_queue *queue, struct tow_step **end)
 {
-	struct tow_step *first = NULL, **end = &first, *step;
+	int left = TOW_RUN_BUDGET;
+	struct tow_step *step;
 	bool cancel;
 
-	while (most-- && (step = tow_order_next(&queue->order, &cancel))) {
+	while (left-- && (step = tow_order_next(&queue->order, &cancel))) {
 		struct tow_entry *entry = container_of(step, struct tow_entry,
 						       step);
 
@@ -293,7 +294,6 @@ static struct tow_step *tow_queue_next(struct tow_queue *queue, int most)
 		end = &step->later;
 	}
 	*end = NULL;
-	return first;
 }
 
 /* Begin it.  Return: how much it was. */
@@ -320,8 +320,9 @@ static int tow_steps_begin(struct tow_queue *queue, struct tow_step *step)
  */
 static struct tow_step *tow_queue_claim(struct tow_queue *queue)
 {
-	struct tow_step *step = tow_queue_next(queue, TOW_RUN_BUDGET);
+	struct tow_step *step;
 
+	tow_queue_next(queue, &step);
 	queue->running = step;
 	return step;
 }
