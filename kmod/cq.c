@@ -47,6 +47,8 @@
  * @inflight: work requests that are posted and have not completed
  * @armed: the device was asked for its word, which was not heard so far
  * @work: deals with what is there
+ * @later: the same, for who found somebody else at it; has a reference while it is
+ *	queued
  */
 struct tow_cq {
 	struct kref		refs;
@@ -60,6 +62,7 @@ struct tow_cq {
 	atomic_t		inflight;
 	int			armed;
 	struct work_struct	work;
+	struct work_struct	later;
 };
 
 /**
@@ -180,6 +183,17 @@ void tow_cq_look(struct tow_cq *cq)
 	mutex_unlock(&cq->poll);
 }
 
+/*
+ * Whoever has the lock may be dealing with a lot, and the caller may be one who is not
+ * to wait.  The queue may go before the work item runs, so that has a reference.
+ */
+static void tow_cq_look_later(struct tow_cq *cq)
+{
+	tow_cq_ref(cq);
+	if (!queue_work(tow_cq_wq, &cq->later))
+		tow_cq_unref(cq);
+}
+
 /**
  * tow_cq_look_end - undo tow_cq_look_begin()
  * @cq: the queue
@@ -196,10 +210,25 @@ void tow_cq_look_end(struct tow_cq *cq, bool looked)
 	if (!atomic_read(&cq->inflight) || READ_ONCE(cq->armed))
 		return;
 	/* With the lock, too: it may be about to go. */
-	mutex_lock(&cq->poll);
+	if (!mutex_trylock(&cq->poll)) {
+		tow_cq_look_later(cq);
+		return;
+	}
 	if (cq->cq)
 		tow_cq_arm(cq);
 	mutex_unlock(&cq->poll);
+}
+
+static void tow_cq_later_work(struct work_struct *work)
+{
+	struct tow_cq *cq = container_of(work, struct tow_cq, later);
+
+	tow_cq_look_begin(cq);
+	mutex_lock(&cq->poll);
+	tow_cq_deal(cq, TOW_CQ_BATCH);
+	mutex_unlock(&cq->poll);
+	tow_cq_look_end(cq, true);
+	tow_cq_unref(cq);
 }
 
 /**
@@ -319,6 +348,7 @@ static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
 	kref_init(&cq->refs);
 	mutex_init(&cq->poll);
 	INIT_WORK(&cq->work, tow_cq_work);
+	INIT_WORK(&cq->later, tow_cq_later_work);
 	attr.cqe = min(entries * TOW_CQ_QPS, most);
 	attr.comp_vector = dev->peers.cq_pool->count %
 			   dev->ibdev->num_comp_vectors;
