@@ -1108,6 +1108,9 @@ struct tow_release {
  * A write may take effect more than once until it completes, so its target is not
  * used for anything else before; and in any order within, so no byte of it
  * tells that the others are there.
+ *
+ * On iWARP a write completes when it is on its way: it has been placed when a read
+ * of the same channel that was submitted after it has completed.
  */
 
 /**
