@@ -23,6 +23,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -36,6 +37,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <linux/udp.h>
 
 #define SOCK_PATH	"/run/towlab/sock"
 #define PORT_NAME	"towline.lab"
@@ -572,6 +575,20 @@ static void agent_step(int listener, int sigfd)
 		port_readable();
 }
 
+/*
+ * Have the kernel's UDP receive path patched once, now, while nobody runs there.
+ * It is patched whenever the first tunnel over UDP comes or the last one goes,
+ * and soft-RoCE's is one: beside traffic, QEMU 7.2 may emulate an int3 that is no
+ * longer there, and the guest oopses.  A socket that stays keeps the path as it is.
+ */
+static void hold_udp_path(void)
+{
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), type = UDP_ENCAP_L2TPINUDP;
+
+	if (fd < 0 || setsockopt(fd, IPPROTO_UDP, UDP_ENCAP, &type, sizeof(type)))
+		fprintf(stderr, "lab-guest: UDP_ENCAP: %s\n", strerror(errno));
+}
+
 static _Noreturn void agent(void)
 {
 	sigset_t set;
@@ -586,6 +603,7 @@ static _Noreturn void agent(void)
 	if (port < 0)
 		die("no port to the host");	/* the kernel panics: no init */
 	listener = open_listener();
+	hold_udp_path();
 	send_frame(port, 'H', 0, "", 0);
 	for (;;)
 		agent_step(listener, sigfd);
