@@ -138,10 +138,8 @@ static void tow_cq_arm(struct tow_cq *cq)
 	queue_work(tow_cq_wq, &cq->work);
 }
 
-static void tow_cq_work(struct work_struct *work)
+static void tow_cq_serve(struct tow_cq *cq)
 {
-	struct tow_cq *cq = container_of(work, struct tow_cq, work);
-
 	tow_cq_look_begin(cq);
 	mutex_lock(&cq->poll);
 	/* With the lock: tow_cq_destroy() waits for it after it took the queue. */
@@ -149,6 +147,19 @@ static void tow_cq_work(struct work_struct *work)
 		queue_work(tow_cq_wq, &cq->work);
 	mutex_unlock(&cq->poll);
 	tow_cq_look_end(cq, true);
+}
+
+static void tow_cq_work(struct work_struct *work)
+{
+	tow_cq_serve(container_of(work, struct tow_cq, work));
+}
+
+static void tow_cq_later_work(struct work_struct *work)
+{
+	struct tow_cq *cq = container_of(work, struct tow_cq, later);
+
+	tow_cq_serve(cq);
+	tow_cq_unref(cq);
 }
 
 /* Called in any context, with the provider's locks held. */
@@ -217,18 +228,6 @@ void tow_cq_look_end(struct tow_cq *cq, bool looked)
 	if (cq->cq)
 		tow_cq_arm(cq);
 	mutex_unlock(&cq->poll);
-}
-
-static void tow_cq_later_work(struct work_struct *work)
-{
-	struct tow_cq *cq = container_of(work, struct tow_cq, later);
-
-	tow_cq_look_begin(cq);
-	mutex_lock(&cq->poll);
-	tow_cq_deal(cq, TOW_CQ_BATCH);
-	mutex_unlock(&cq->poll);
-	tow_cq_look_end(cq, true);
-	tow_cq_unref(cq);
 }
 
 /**

@@ -26,19 +26,13 @@ FIXTURE(queue_faults)
 
 FIXTURE_SETUP(queue_faults)
 {
-	__u64 exported;
-
 	ASSERT_EQ(0, access(fault_dir[FAIL_SLAB], F_OK))
 		TH_LOG("this kernel has no fault injection");
 	ASSERT_TRUE(filter(FAULTS, nothing));
 	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
 	ASSERT_EQ(0, tow_user_make(&self->user, ENTRIES, 0));
-	ASSERT_EQ(0, tow_mapped_make(self->user.fd, REGION_BYTES, &self->own));
-	ASSERT_EQ(0, tow_mapped_make(self->user.fd, REGION_BYTES, &self->target));
-	ASSERT_EQ(0, tow_publish_for(self->user.fd, self->target.made.handle, "target",
-				     REGION_BYTES, TOW_ALL_RIGHTS, &exported));
-	ASSERT_EQ(0, tow_find_for(self->user.fd, self->user.peer, "target", TOW_ALL_RIGHTS,
-				  &self->remote));
+	ASSERT_EQ(0, tow_make_target(&self->user, REGION_BYTES, &self->own, &self->target,
+				     &self->remote));
 	ASSERT_EQ(0, tow_rings_make(self->user.fd, 1, 0, &self->made));
 }
 

@@ -56,16 +56,10 @@ FIXTURE(trace)
 
 FIXTURE_SETUP(trace)
 {
-	__u64 exported;
-
 	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
 	ASSERT_EQ(0, tow_user_make(&self->user, ENTRIES, 0));
-	ASSERT_EQ(0, tow_mapped_make(self->user.fd, REGION_BYTES, &self->own));
-	ASSERT_EQ(0, tow_mapped_make(self->user.fd, REGION_BYTES, &self->target));
-	ASSERT_EQ(0, tow_publish_for(self->user.fd, self->target.made.handle, "target",
-				     REGION_BYTES, TOW_ALL_RIGHTS, &exported));
-	ASSERT_EQ(0, tow_find_for(self->user.fd, self->user.peer, "target", TOW_ALL_RIGHTS,
-				  &self->remote));
+	ASSERT_EQ(0, tow_make_target(&self->user, REGION_BYTES, &self->own, &self->target,
+				     &self->remote));
 }
 
 FIXTURE_TEARDOWN_PARENT(trace)

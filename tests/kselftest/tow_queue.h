@@ -309,6 +309,22 @@ static inline void tow_user_end(struct tow_user *user)
 	close(user->fd);
 }
 
+/* Two regions, and the second of them found at ourselves, as "target". */
+static inline int tow_make_target(const struct tow_user *user, __u64 bytes,
+				  struct tow_mapped *own, struct tow_mapped *target,
+				  __u64 *remote)
+{
+	__u64 exported;
+	int ret = tow_mapped_make(user->fd, bytes, own);
+
+	if (!ret)
+		ret = tow_mapped_make(user->fd, bytes, target);
+	if (!ret)
+		ret = tow_publish_for(user->fd, target->made.handle, "target", bytes,
+				      TOW_ALL_RIGHTS, &exported);
+	return ret ? ret : tow_find_for(user->fd, user->peer, "target", TOW_ALL_RIGHTS, remote);
+}
+
 /* A WRITE or READ. */
 static inline struct tow_sqe tow_move(const struct tow_user *user, __u8 opcode, __u64 region,
 				      __u64 offset, __u64 remote, __u64 remote_offset,

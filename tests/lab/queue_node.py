@@ -18,7 +18,6 @@ NOP, WRITE, READ, FETCH_ADD, COMPARE_SWAP = range(5)
 FENCE, LINK, SILENT = 1, 2, 4
 ALL_RIGHTS = 7
 
-REGION = struct.Struct("<IIQQQiI64s")
 QUEUE = struct.Struct("<IIIIQIIiI")
 CHANNEL = struct.Struct("<IIQIIII")
 ENTER = struct.Struct("<IIIIII")
@@ -57,8 +56,8 @@ class Actor(peers_node.Actor):
 
     def have(self, size):
         """A region, mapped; export() is of it."""
-        room = REGION.unpack(self.ioctl(0x10, REGION.pack(
-            REGION.size, 0, size, 0, 0, -1, 0, bytes(64))))
+        room = peers_node.REGION.unpack(self.ioctl(0x10, peers_node.REGION.pack(
+            peers_node.REGION.size, 0, size, 0, 0, -1, 0, bytes(64))))
         self.region = room[3]
         self.memory = mmap.mmap(room[5], room[4])
         os.close(room[5])

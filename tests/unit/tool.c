@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,27 +14,14 @@
 
 #include <kselftest.h>
 
+#include "tow_scratch.h"
+
 #include "tools/exports.h"
 #include "tools/peers.h"
 #include "tools/perf.h"
 #include "tools/pool.h"
 #include "tools/regions.h"
 #include "tools/tool.h"
-
-static char scratch[] = "/tmp/towline-tool.XXXXXX";
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
-{
-	(void)status;
-	(void)type;
-	(void)where;
-	return remove(path);
-}
-
-static void cleanup(void)
-{
-	nftw(scratch, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
 
 /* ---- sizes ---- */
 
@@ -104,17 +90,6 @@ static const char *const stats[] = {
 	"dma_unmaps", "registrations", "invalidations", "retired_slabs", "revokes", "regions",
 	"quota_refusals", "pool_refusals", "memory_refusals",
 };
-
-static void write_file(const char *folder, const char *name, const char *text)
-{
-	char path[256];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s/%s", scratch, folder, name);
-	file = fopen(path, "we");
-	if (!file || fputs(text, file) < 0 || fclose(file))
-		ksft_exit_fail_perror(path);
-}
 
 /* Each file holds a number of its own. */
 static void make_device(const char *name)
@@ -381,15 +356,6 @@ static void test_peer_object(void)
 	json_object_put(peer);
 }
 
-static void make_folder(const char *name)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", scratch, name);
-	if (mkdir(path, 0700))
-		ksft_exit_fail_perror("mkdir");
-}
-
 static void test_peer_counts(void)
 {
 	struct tow_peer_info info = a_peer();
@@ -521,9 +487,7 @@ static void test_perf_numbers(void)
 
 int main(void)
 {
-	if (!mkdtemp(scratch))
-		ksft_exit_fail_perror("mkdtemp");
-	atexit(cleanup);
+	scratch_make();
 	make_device("rxe0");
 	make_device("old0");
 

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,54 +14,13 @@
 
 #include <kselftest.h>
 
+#include "tow_scratch.h"
+
 #include "tools/tool.h"
 #include "tools/top.h"
 #include "tools/top_page.h"
 
-static char scratch[] = "/tmp/towline-top.XXXXXX";
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
-{
-	(void)status;
-	(void)type;
-	(void)where;
-	return remove(path);
-}
-
-static void remove_all(const char *folder)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", scratch, folder);
-	nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static void cleanup(void)
-{
-	remove_all("");
-}
-
 /* ---- a made-up sysfs ---- */
-
-static void make_folder(const char *name)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "%s/%s", scratch, name);
-	if (mkdir(path, 0700))
-		ksft_exit_fail_perror("mkdir");
-}
-
-static void write_file(const char *folder, const char *name, const char *text)
-{
-	char path[256];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s/%s", scratch, folder, name);
-	file = fopen(path, "we");
-	if (!file || fputs(text, file) < 0 || fclose(file))
-		ksft_exit_fail_perror(path);
-}
 
 /* Everything but notifications, which this kernel does not count. */
 static void make_device(const char *incarnation)
@@ -185,7 +143,7 @@ static void test_rates(void)
 	top_sample_free(&before);
 
 	/* It changed its address only. */
-	remove_all("rxe0/peers/192.0.2.1");
+	scratch_remove("rxe0/peers/192.0.2.1");
 	set_peer("192.0.2.9", "aa\n", "151\n", "3000\n");
 	before = now;
 	object = difference(&before, &now);
@@ -217,11 +175,11 @@ static void test_gone(void)
 	ksft_test_result(!top_sample_take(scratch, "rxe0", NULL, &sample) &&
 			 sample.peer_count == 1, "a peer that goes in between\n");
 	top_sample_free(&sample);
-	remove_all("rxe0/peers");
+	scratch_remove("rxe0/peers");
 	ksft_test_result(!top_sample_take(scratch, "rxe0", NULL, &sample) && !sample.peer_count,
 			 "a module without peers\n");
 	top_sample_free(&sample);
-	remove_all("rxe0");
+	scratch_remove("rxe0");
 	ksft_test_result(top_gone(top_sample_take(scratch, "rxe0", NULL, &sample)) == -ENODEV,
 			 "a device that has gone\n");
 }
@@ -373,9 +331,7 @@ static void test_report_rates(void)
 
 int main(void)
 {
-	if (!mkdtemp(scratch))
-		ksft_exit_fail_perror("mkdtemp");
-	atexit(cleanup);
+	scratch_make();
 	make_device(LIFE);
 	set_peer("192.0.2.1", "aa\n", "100\n", "2000\n");
 	set_peer("192.0.2.2", "bb\n", "200\n", "5000\n");
