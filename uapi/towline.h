@@ -100,6 +100,10 @@
  * it ends, those who found it use it no more before its memory goes to anybody
  * else.
  *
+ * An export may be a slot instead of a range of memory: a number in which
+ * notifications of a peer are counted.  The section "Notification" below has all
+ * of it.
+ *
  * Queues
  * ------
  * A queue carries a client's operations on remote ranges: entries of a submission
@@ -130,7 +134,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	4
+#define TOW_UAPI_VERSION	5
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -860,7 +864,9 @@ enum tow_right {
 	TOW_RIGHT_READ		= 1 << 0,
 	TOW_RIGHT_WRITE		= 1 << 1,
 	/* fetch-and-add, compare-and-swap; not without WRITE */
-	TOW_RIGHT_ATOMIC	= 1 << 2
+	TOW_RIGHT_ATOMIC	= 1 << 2,
+	/* notifications, and nothing else: a slot.  Not with other rights */
+	TOW_RIGHT_NOTIFY	= 1 << 3
 };
 
 /**
@@ -869,7 +875,8 @@ enum tow_right {
  * @flags: in: 0
  * @region: in: handle of the region
  * @offset: in: where the range begins in it, in bytes
- * @bytes: in: the range's size, at least 1
+ * @bytes: in: the range's size, at least 1; NOTIFY: 8, and @offset is a multiple
+ *	of it
  * @handle: out: the export's handle
  * @rights: in: bits of enum tow_right, at least one
  * @name_bytes: in: 1 to TOW_EXPORT_NAME_MAX
@@ -892,10 +899,13 @@ struct tow_export {
  *
  * Errors: ENOENT: this client has no such region; EINVAL: an empty range, or one
  * that is not within the region's bytes; a name as it must not be; no rights, or
- * ATOMIC without WRITE; EACCES: rights beyond READ for a region that is
- * READONLY; EOPNOTSUPP: ATOMIC on a device that has no atomics; EEXIST: the job
- * has an export of that name on this device; EAGAIN: the device cannot register
- * memory at the moment (see tow_query.maint_state); EDQUOT, ENOSPC, ENOMEM.
+ * ATOMIC without WRITE, or NOTIFY with others; NOTIFY with a size that is not 8,
+ * or not aligned; EACCES: rights beyond READ for a region that is READONLY;
+ * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY on one without
+ * shared receive queues, or for a dma-buf; EEXIST: the job has an export of that
+ * name on this device; EAGAIN: the device cannot register memory at the moment
+ * (see tow_query.maint_state; not NOTIFY); EDQUOT, ENOSPC (NOTIFY: also if the
+ * device has TOW_SLOTS_MAX of them), ENOMEM.
  */
 #define TOW_IOCTL_EXPORT	_IO(TOW_IOCTL_TYPE, TOW_CMD_EXPORT)
 
@@ -1027,11 +1037,11 @@ struct tow_resolve {
  *
  * Errors: ENOENT: no such peer, or, with a @timeout_ms of 0, no such name;
  * ETIMEDOUT: nobody exported the name in time; EACCES: the export does not have
- * those rights; EINVAL: no rights, or a name as it must not be; ESTALE: the
- * export ended meanwhile, or that life of the peer is over and another node has
- * its address; ECONNRESET: the connection ended meanwhile; ENOSPC: too
- * many requests wait at the peer; EINTR; EDQUOT, ENOMEM; and those of
- * PEER_CONNECT.
+ * those rights; EBUSY: NOTIFY: somebody else has the slot; EINVAL: rights as they
+ * must not be, or a name; ESTALE: the export ended meanwhile, or that life of the
+ * peer is over and another node has its address; ECONNRESET: the connection ended
+ * meanwhile; ENOSPC: too many requests wait at the peer, or it has no room to
+ * receive notifications; EINTR; EDQUOT, ENOMEM; and those of PEER_CONNECT.
  */
 #define TOW_IOCTL_RESOLVE	_IO(TOW_IOCTL_TYPE, TOW_CMD_RESOLVE)
 
@@ -1082,17 +1092,21 @@ struct tow_release {
  *
  * An entry completes once, with what it brought in struct tow_cqe.status: 0, or
  *
- *	EBADF		no such region, remote range or channel of this client
+ *	EBADF		no such region, remote range, export or channel of this
+ *			client
  *	EINVAL		an opcode, flag or channel as it must not be; a field that is
  *			not used and not 0; an atomic whose 8 bytes are not aligned,
- *			at either end; the remote range is not the channel's peer's
+ *			at either end; the remote range, or slot, is not the
+ *			channel's peer's; the slot was used on another queue pair
  *	ERANGE		not within the region, or not within the remote range
  *	EACCES		the remote range was not resolved with that right, or the
- *			region is READONLY and would be written to
+ *			region is READONLY and would be written to; what should be
+ *			a slot is none
  *	EOPNOTSUPP	the device has no atomics; or it is iWARP hardware, and does
  *			not read to memory that peers may not write to
  *	ESTALE		the export or its connection had ended before; what was
- *			not on its way yet has not taken place
+ *			not on its way yet has not taken place.  WAIT: the export
+ *			has ended
  *	ECONNRESET	the connection ended meanwhile; how much of it has taken
  *			place is not known
  *	EIO		the peer's RDMA device refused it; the connection ends
@@ -1111,6 +1125,37 @@ struct tow_release {
  *
  * On iWARP a write completes when it is on its way: it has been placed when a read
  * of the same channel that was submitted after it has completed.
+ *
+ * Notification
+ * ------------
+ * A slot is an export with TOW_RIGHT_NOTIFY: 8 bytes of a region that hold one
+ * number, in the processor's byte order: how many notifications have arrived.
+ * EXPORT puts 0 there.  The kernel adds one for each, with release order, after
+ * all data that came with it, or before it on the same channel, has been placed:
+ * a consumer reads the number with acquire order, and then the data.  The number
+ * never goes back, and no notification is counted twice.  The kernel never reads
+ * it, so a program that writes there deceives only itself.  It stays as it is when
+ * the slot ends.
+ *
+ * RESOLVE with TOW_RIGHT_NOTIFY finds it.  One at a time has a slot: others get
+ * EBUSY until it was given back, by RELEASE, or by the end of that client or its
+ * connection.  The count goes on from where it was.  Nobody else writes to the
+ * number: READ, WRITE and atomics with such a handle are EACCES.
+ *
+ * WRITE_NOTIFY writes as WRITE does, and then counts one in a slot.  It has
+ * succeeded when the peer's RDMA device has all of it; its kernel counts without
+ * waiting for a consumer.  A slot's notifications travel on one queue pair, that
+ * of the channel it was used with first.  After ECONNRESET it is not known whether
+ * it was counted.
+ *
+ * WAIT completes when a slot of the client is at a number or beyond; at once, if it
+ * is there already.  It holds back only what LINK or FENCE say: a WRITE that it is
+ * linked to begins in the kernel, while the program sleeps.  ECONNRESET says that a
+ * peer had the slot, and that the connection has ended before the number was
+ * reached; a WAIT that begins after that waits for the next one to have it.
+ *
+ * Who sends more than the peer's kernel has room for waits, in the sending kernel;
+ * other queues' operations do not.
  */
 
 /**
@@ -1147,13 +1192,20 @@ struct tow_ring {
  *	the region, in this node's
  * @TOW_OP_COMPARE_SWAP: put @operand into 8 bytes of a remote range, if they are
  *	@compare; what was there before comes to the region
+ * @TOW_OP_WRITE_NOTIFY: write, as WRITE, and then count one in the slot that
+ *	@operand names, a handle from RESOLVE.  With @bytes 0 it only counts, and
+ *	@region, @offset, @remote and @remote_offset are 0
+ * @TOW_OP_WAIT: wait until a slot of this client, the handle @region from EXPORT,
+ *	is at @operand or beyond.  All else is 0
  */
 enum tow_opcode {
 	TOW_OP_NOP		= 0,
 	TOW_OP_WRITE		= 1,
 	TOW_OP_READ		= 2,
 	TOW_OP_FETCH_ADD	= 3,
-	TOW_OP_COMPARE_SWAP	= 4
+	TOW_OP_COMPARE_SWAP	= 4,
+	TOW_OP_WRITE_NOTIFY	= 5,
+	TOW_OP_WAIT		= 6
 };
 
 /* Bits of tow_sqe.flags. */
@@ -1184,13 +1236,14 @@ enum tow_sqe_flag {
  * @channel: from CHANNEL_OPEN
  * @reserved: 0
  * @user_data: comes back in the completion
- * @region: handle of a region
+ * @region: handle of a region; WAIT: of an export
  * @offset: in the region, in bytes
  * @remote: handle of a remote range
  * @remote_offset: in the remote range, in bytes
- * @bytes: WRITE, READ: how much; 0: only checked
+ * @bytes: WRITE, READ: how much; 0: only checked.  WRITE_NOTIFY: how much
  * @compare: COMPARE_SWAP
- * @operand: FETCH_ADD, COMPARE_SWAP; else 0
+ * @operand: FETCH_ADD, COMPARE_SWAP; WRITE_NOTIFY: handle of a slot; WAIT: the
+ *	number; else 0
  *
  * NOP: all but @opcode, @flags and @user_data is 0.
  */
@@ -1233,6 +1286,9 @@ struct tow_cqe {
 
 /* Channels of a queue, at most. */
 #define TOW_CHANNELS_MAX	1024
+
+/* Slots of a device, at most. */
+#define TOW_SLOTS_MAX		1048576
 
 /**
  * struct tow_queue_create - a queue
