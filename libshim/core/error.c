@@ -24,7 +24,7 @@ static const struct {
 	{ EADDRNOTAVAIL, "this device has no address that leads there" },
 	{ EAGAIN, "not at this moment: the device cannot register memory, the peer is busy, names are not resolved, or nothing has completed; try again" },
 	{ EBADF, "not an open descriptor, or no region, remote range or channel of this client" },
-	{ EBUSY, "taken: the region's owner lives, this client is in another job, or the queue is full" },
+	{ EBUSY, "taken: the region's owner lives, this client is in another job, somebody else has the slot, or the queue is full" },
 	{ ECANCELED, "not begun: what it was to wait for has failed, or its client ended" },
 	{ ECONNREFUSED, "no towline listens at that address" },
 	{ ECONNRESET, "the connection to the peer ended" },

@@ -28,8 +28,8 @@ int towi_export_name(const char *name, uint8_t to[TOW_EXPORT_NAME_MAX + 1], uint
 	return 0;
 }
 
-TOW_PUBLIC int tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes,
-			  const char *name, uint32_t rights, struct tow_exported **exported)
+int towi_export(const struct tow_region *region, uint64_t offset, uint64_t bytes,
+		const char *name, uint32_t rights, uint64_t *handle)
 {
 	struct tow_export call = {
 		.size = sizeof(call),
@@ -37,38 +37,55 @@ TOW_PUBLIC int tow_export(struct tow_region *region, uint64_t offset, uint64_t b
 		.bytes = bytes,
 		.rights = rights,
 	};
+	int ret;
+
+	ret = towi_export_name(name, call.name, &call.name_bytes);
+	if (ret)
+		return ret;
+	call.region = towi_region_handle(region);
+	ret = towi_call(towi_region_device(region), TOW_IOCTL_EXPORT, &call);
+	if (!ret)
+		*handle = call.handle;
+	return ret;
+}
+
+int towi_unexport(const struct tow_device *dev, uint64_t handle)
+{
+	struct tow_unexport call = { .size = sizeof(call), .handle = handle };
+
+	return towi_call(dev, TOW_IOCTL_UNEXPORT, &call);
+}
+
+TOW_PUBLIC int tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes,
+			  const char *name, uint32_t rights, struct tow_exported **exported)
+{
 	struct tow_exported *made;
 	int ret;
 
 	if (!region || !exported)
 		return -EINVAL;
-	ret = towi_export_name(name, call.name, &call.name_bytes);
-	if (ret)
-		return ret;
 	made = malloc(sizeof(*made));
 	if (!made)
 		return -ENOMEM;
-	made->dev = towi_region_device(region);
-	call.region = towi_region_handle(region);
-	ret = towi_call(made->dev, TOW_IOCTL_EXPORT, &call);
+	ret = towi_export(region, offset, bytes, name, rights, &made->handle);
 	if (ret) {
 		free(made);
 		return ret;
 	}
-	made->handle = call.handle;
+	made->dev = towi_region_device(region);
 	*exported = made;
 	return 0;
 }
 
 TOW_PUBLIC int tow_unexport(struct tow_exported *exported)
 {
-	struct tow_unexport call = { .size = sizeof(call) };
 	const struct tow_device *dev;
+	uint64_t handle;
 
 	if (!exported)
 		return 0;
 	dev = exported->dev;
-	call.handle = exported->handle;
+	handle = exported->handle;
 	free(exported);
-	return towi_call(dev, TOW_IOCTL_UNEXPORT, &call);
+	return towi_unexport(dev, handle);
 }

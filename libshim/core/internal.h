@@ -142,6 +142,20 @@ int towi_region_name(const char *name, char to[TOW_REGION_NAME_MAX]);
 struct tow_device *towi_region_device(const struct tow_region *region);
 uint64_t towi_region_handle(const struct tow_region *region);
 
+/* A number in a region, to be read by this process. */
+struct towi_word {
+	const uint64_t *at;
+	void *mapped;		/* NULL: the process has it anyway */
+	size_t bytes;
+};
+
+/*
+ * The 8 bytes at @offset, a multiple of 8: 0 or a negative errno.  They stay when
+ * @region is destroyed, until towi_word_end().
+ */
+int towi_region_word(struct tow_region *region, uint64_t offset, struct towi_word *word);
+void towi_word_end(const struct towi_word *word);
+
 /* ---- map.c ---- */
 
 /*
@@ -189,5 +203,12 @@ const struct tow_peer_info *towi_peer_at(const struct towi_entries *peers,
  * it is NULL, empty or too long.
  */
 int towi_export_name(const char *name, uint8_t to[TOW_EXPORT_NAME_MAX + 1], uint32_t *bytes);
+
+/* Export a range: 0 and the kernel's handle, or a negative errno. */
+int towi_export(const struct tow_region *region, uint64_t offset, uint64_t bytes,
+		const char *name, uint32_t rights, uint64_t *handle);
+
+/* End that. */
+int towi_unexport(const struct tow_device *dev, uint64_t handle);
 
 #endif /* TOW_INTERNAL_H */

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -35,6 +36,8 @@ struct tow_region {
 	struct tow_device *dev;
 	/* The process's own memory, or a dma-buf: nothing to map or pass on. */
 	bool imported;
+	/* Of the former. */
+	char *memory;
 	/* Protects everything below. */
 	pthread_mutex_t lock;
 	/* -1, and map_bytes 0: not known yet (or imported). */
@@ -177,8 +180,10 @@ TOW_PUBLIC int tow_region_from_memory(struct tow_device *dev, void *addr, uint64
 	if (!dev || !region)
 		return -EINVAL;
 	ret = make_region(dev, true, TOW_IOCTL_REGION_IMPORT_USER, &import, region);
-	if (!ret)
+	if (!ret) {
 		(*region)->handle = import.handle;
+		(*region)->memory = addr;
+	}
 	return ret;
 }
 
@@ -354,16 +359,13 @@ static int remember_mapping(struct tow_region *region, void *addr, size_t length
 	return mapping ? 0 : -ENOMEM;
 }
 
-TOW_PUBLIC int tow_region_map(struct tow_region *region, uint64_t offset, size_t length, int prot,
-			      void **addr)
+/* Map a part, of @length bytes, or 0: all that is left.  How much that is, in @mapped. */
+static int map_part(struct tow_region *region, uint64_t offset, size_t length, int prot,
+		    size_t *mapped, void **addr)
 {
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	uint64_t left, wanted;
-	void *mapped;
 	int ret;
 
-	if (!region || !addr || offset % page)
-		return -EINVAL;
 	ret = know_region(region);
 	if (ret)
 		return ret;
@@ -375,15 +377,55 @@ TOW_PUBLIC int tow_region_map(struct tow_region *region, uint64_t offset, size_t
 		return -EINVAL;
 	if (wanted > SIZE_MAX)
 		return -ENOMEM;
-	ret = towi_map(&region->dev->map_hint, region->fd, prot, offset, wanted, &mapped);
+	*mapped = (size_t)wanted;
+	return towi_map(&region->dev->map_hint, region->fd, prot, offset, *mapped, addr);
+}
+
+TOW_PUBLIC int tow_region_map(struct tow_region *region, uint64_t offset, size_t length, int prot,
+			      void **addr)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes;
+	void *mapped;
+	int ret;
+
+	if (!region || !addr || offset % page)
+		return -EINVAL;
+	ret = map_part(region, offset, length, prot, &bytes, &mapped);
 	if (ret)
 		return ret;
-	ret = remember_mapping(region, mapped, wanted, length);
+	ret = remember_mapping(region, mapped, bytes, length);
 	if (ret)
-		towi_unmap(&region->dev->map_hint, mapped, wanted);
+		towi_unmap(&region->dev->map_hint, mapped, bytes);
 	else
 		*addr = mapped;
 	return ret;
+}
+
+int towi_region_word(struct tow_region *region, uint64_t offset, struct towi_word *word)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t within = (size_t)(offset % page);
+	void *mapped;
+	int ret;
+
+	if (region->memory) {
+		/* That it is within the region, the kernel looks. */
+		word->at = (const uint64_t *)(const void *)(region->memory + offset);
+		word->mapped = NULL;
+		return 0;
+	}
+	ret = map_part(region, offset - within, page, PROT_READ, &word->bytes, &mapped);
+	if (ret)
+		return ret;
+	word->mapped = mapped;
+	word->at = (const uint64_t *)(const void *)((const char *)mapped + within);
+	return 0;
+}
+
+void towi_word_end(const struct towi_word *word)
+{
+	if (word->mapped)
+		munmap(word->mapped, word->bytes);
 }
 
 /* Take the mapping off the list; NULL when there is none such. */

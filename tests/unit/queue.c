@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <kselftest.h>
+#include <towline/slot.h>
 
 #include "internal.h"
 #include "libshim/core/queue.h"
@@ -138,6 +139,36 @@ static void test_prepare(void)
 	tow_sqe_set_data(&sqe, UINT64_MAX);
 	tow_sqe_set_flags(&sqe, TOW_SQE_LINK | TOW_SQE_SILENT);
 	ksft_test_result(is(&sqe, &want), "data and flags\n");
+}
+
+static void test_prepare_notify(void)
+{
+	static const struct tow_slot slot = { .handle = 0x0fedcba987654321 };
+	struct tow_channel channel = { .number = 0xfedc };
+	struct object counts = { 0x123456789abcdef0 };
+	struct tow_sqe sqe = filled_with(0xa5);
+	struct tow_sqe want = { .opcode = TOW_OP_WRITE_NOTIFY, .channel = 0xfedc };
+
+	want.operand = counts.handle;
+	tow_prep_notify(&sqe, &channel, (const struct tow_remote *)&counts);
+	ksft_test_result(is(&sqe, &want), "notify: nothing is written\n");
+
+	want.region = region_object.handle;
+	want.offset = 1ULL << 40;
+	want.remote = remote_object.handle;
+	want.remote_offset = 3;
+	want.bytes = 1ULL << 35;
+	sqe = filled_with(0xa5);
+	tow_prep_write_notify(&sqe, &channel, a_region(), 1ULL << 40, a_remote(), 3, 1ULL << 35,
+			      (const struct tow_remote *)&counts);
+	ksft_test_result(is(&sqe, &want), "write_notify\n");
+
+	want = (struct tow_sqe){ .opcode = TOW_OP_WAIT };
+	want.region = slot.handle;
+	want.operand = UINT64_MAX;
+	sqe = filled_with(0xa5);
+	tow_prep_wait(&sqe, &slot, UINT64_MAX);
+	ksft_test_result(is(&sqe, &want), "wait: a slot and a number, and no channel\n");
 }
 
 /* ---- the submission ring ---- */
@@ -325,8 +356,9 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(6 + 3 + 4 + 2 + 5 + 3);
+	ksft_set_plan(6 + 3 + 3 + 4 + 2 + 5 + 3);
 	test_prepare();
+	test_prepare_notify();
 	test_submission();
 	test_completion();
 	test_many();

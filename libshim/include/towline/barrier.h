@@ -26,6 +26,17 @@ static inline uint32_t tow_load_acquire(const uint32_t *index)
 }
 
 /**
+ * tow_load_acquire64() - the same of a number of 64 bits, that of a slot
+ * @number: which only the kernel writes
+ *
+ * Return: the number; what was written before it was stored is seen from now on.
+ */
+static inline uint64_t tow_load_acquire64(const uint64_t *number)
+{
+	return __atomic_load_n(number, __ATOMIC_ACQUIRE);
+}
+
+/**
  * tow_store_release() - write an index that the other side reads
  * @index: in a ring
  * @value: what it is now; who sees it sees all that was written before

@@ -13,7 +13,7 @@
  * freed, or afterwards.
  *
  * <towline/queue.h> has the rest: queues, which carry reads and writes to peers, and
- * what is different about them.
+ * what is different about them; <towline/slot.h> how a peer tells that they arrived.
  *
  *  -E2BIG		the program asks for something newer than what is installed
  *  -EACCES		no permission: for the device file, to write a region
@@ -26,7 +26,8 @@
  *  -EBADF		a descriptor is not open; there is no such region, remote
  *			range or channel of this client
  *  -EBUSY		taken: the region's client lives, this client is in
- *			another job, or the queue is full
+ *			another job, somebody else has the slot, or the queue is
+ *			full
  *  -ECANCELED		not begun: what it was to wait for has failed, or its client
  *			ended
  *  -ECONNREFUSED	no towline listens at that address
@@ -821,8 +822,9 @@ void tow_export_list_free(struct tow_exports *list);
  * are not as above; -ENOENT when there is no such export and @timeout_ms is 0, or
  * the peer is not known any more; -ETIMEDOUT when nobody exported the name in
  * time; -EACCES when the export has not all of @rights; -ESTALE when it ended
- * meanwhile, or another node is at the peer's address now; -ECONNRESET when the
- * connection ended; -ENOSPC when too many requests wait at the peer; -EINTR;
+ * meanwhile, or another node is at the peer's address now; -EBUSY when it is a slot
+ * that somebody else has; -ECONNRESET when the connection ended; -ENOSPC when too many
+ * requests wait at the peer, or it has no room to receive notifications; -EINTR;
  * -EDQUOT; -ENOMEM; -EPERM when another process opened the device; -ENODEV; and
  * what tow_peer_connect() returns when it cannot connect.
  */
