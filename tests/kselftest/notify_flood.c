@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * More notifications than a connection lets travel at a time: as nobody has to take
+ * them, all of them arrive; and while one client sends as many as it can, others that
+ * use the same queue pair are not held up, neither their notifications nor their
+ * writes.
+ */
+#include <pthread.h>
+#include "tow_notify.h"
+
+#define POOL_BYTES	(6 * TOW_SLAB)
+#define ENTRIES		2048U
+#define BYTES		(64 * TOW_KB)
+#define USUAL		10000
+#define USUAL_SLOW	2000
+#define SAMPLES		40
+/* In units of the time in which the flood sends as much as may be on its way. */
+#define BOUND		8.0
+
+FIXTURE(flood)
+{
+	struct tow_ends flood;
+	struct tow_ends small;
+	pthread_t thread;
+	bool stop;
+	int error;
+	__u64 sent;			/* that have completed */
+};
+
+FIXTURE_SETUP(flood)
+{
+	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
+	ASSERT_EQ(0, tow_ends_make_named(&self->flood, "flood", "flood data", ENTRIES, BYTES));
+	ASSERT_EQ(0, tow_ends_make_named(&self->small, "small", "small data", 8, BYTES));
+	self->stop = false;
+	self->error = 0;
+	self->sent = 0;
+}
+
+FIXTURE_TEARDOWN(flood)
+{
+	EXPECT_EQ(0, tow_ends_notify(&self->small));
+	tow_ends_end(&self->flood);
+	tow_ends_end(&self->small);
+}
+
+static int usual_count(void)
+{
+	const char *kernel = getenv("TOW_LAB_KERNEL");
+	bool slow = kernel && strncmp(kernel, "6.", 2) != 0;
+
+	return tow_test_count(slow ? USUAL_SLOW : USUAL);
+}
+
+/* Nobody looks at the number, or waits for it, until all are there. */
+TEST_F_TIMEOUT(flood, nobody_takes_them, 120)
+{
+	struct tow_rings *rings = &self->flood.from.rings;
+	struct tow_sqe sqe = tow_notify(&self->flood.from, self->flood.found);
+	__u64 count = (__u64)usual_count(), put = 0, ended = 0;
+	struct tow_cqe cqe;
+
+	while (ended < count) {
+		while (put < count && tow_rings_put(rings, &sqe))
+			put++;
+		ASSERT_LE(0, tow_rings_enter(rings, 1, TOW_LONG_US));
+		for (; tow_rings_take(rings, &cqe); ended++)
+			ASSERT_EQ(0, cqe.status);
+	}
+	EXPECT_EQ(count, tow_slot_await(tow_ends_word(&self->flood), count));
+	tow_test_sleep_ms(20);
+	EXPECT_EQ(count, tow_ends_number(&self->flood));
+}
+
+/* ---- beside it --------------------------------------------------------------------- */
+
+static void *flood_on(void *arg)
+{
+	FIXTURE_DATA(flood) *self = arg;
+	struct tow_rings *rings = &self->flood.from.rings;
+	struct tow_sqe sqe = tow_notify(&self->flood.from, self->flood.found);
+	__u64 put = 0, ended = 0;
+	struct tow_cqe cqe;
+	int ret;
+
+	while (!self->error && (ended < put || !self->stop)) {
+		while (!__atomic_load_n(&self->stop, __ATOMIC_RELAXED) && put - ended < ENTRIES &&
+		       tow_rings_put(rings, &sqe))
+			put++;
+		ret = tow_rings_enter(rings, 1, TOW_LONG_US);
+		if (ret < 0)
+			self->error = ret;
+		for (; tow_rings_take(rings, &cqe); ended++)
+			if (cqe.status)
+				self->error = cqe.status;
+		__atomic_store_n(&self->sent, ended, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double one = *(const double *)a, other = *(const double *)b;
+
+	return one < other ? -1 : one > other;
+}
+
+/*
+ * How long an entry of the small one takes beside the flood, half of them at most, in
+ * units of what a window of the flood takes meanwhile.  Below 0: it failed.
+ */
+static double measure(FIXTURE_DATA(flood) *self, const struct tow_sqe *sqe)
+{
+	double took[SAMPLES], begin = tow_test_now(), start, unit;
+	__u64 before = __atomic_load_n(&self->sent, __ATOMIC_RELAXED), sent;
+	int i;
+
+	for (i = 0; i < SAMPLES; i++) {
+		start = tow_test_now();
+		if (tow_rings_do(&self->small.from.rings, sqe))
+			return -1;
+		took[i] = tow_test_now() - start;
+		tow_test_sleep_ms(2);
+	}
+	sent = __atomic_load_n(&self->sent, __ATOMIC_RELAXED) - before;
+	unit = (tow_test_now() - begin) * TOW_NOTIFY_WINDOW / (double)(sent ? sent : 1);
+	qsort(took, SAMPLES, sizeof(took[0]), compare);
+	return took[SAMPLES / 2] / unit;
+}
+
+static void start_flood(struct __test_metadata *_metadata, FIXTURE_DATA(flood) *self)
+{
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+
+	ASSERT_EQ(0, pthread_create(&self->thread, NULL, flood_on, self));
+	while (__atomic_load_n(&self->sent, __ATOMIC_RELAXED) < 4 * TOW_NOTIFY_WINDOW &&
+	       tow_test_now() < end)
+		tow_test_sleep_ms(1);
+	ASSERT_GT(end, tow_test_now());
+}
+
+static void stop_flood(struct __test_metadata *_metadata, FIXTURE_DATA(flood) *self)
+{
+	__atomic_store_n(&self->stop, true, __ATOMIC_RELAXED);
+	ASSERT_EQ(0, pthread_join(self->thread, NULL));
+	EXPECT_EQ(0, self->error);
+	EXPECT_EQ(self->sent, tow_slot_await(tow_ends_word(&self->flood), self->sent));
+}
+
+TEST_F_TIMEOUT(flood, a_notification_beside_it, 120)
+{
+	struct tow_sqe sqe = tow_notify(&self->small.from, self->small.found);
+	double waited;
+
+	start_flood(_metadata, self);
+	waited = measure(self, &sqe);
+	EXPECT_EQ(SAMPLES, tow_slot_await(tow_ends_word(&self->small), SAMPLES));
+	stop_flood(_metadata, self);
+	TH_LOG("a notification waited for %.2f windows", waited);
+	EXPECT_LE(0, waited);
+	EXPECT_GT(BOUND, waited);
+}
+
+TEST_F_TIMEOUT(flood, a_write_beside_it, 120)
+{
+	struct tow_sqe sqe = tow_move(&self->small.from, TOW_OP_WRITE,
+				      self->small.own.made.handle, 0, self->small.remote, 0, 8);
+	double waited;
+
+	start_flood(_metadata, self);
+	waited = measure(self, &sqe);
+	stop_flood(_metadata, self);
+	TH_LOG("a write waited for %.2f windows", waited);
+	EXPECT_LE(0, waited);
+	EXPECT_GT(BOUND, waited);
+}
+
+TEST_HARNESS_MAIN
