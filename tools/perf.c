@@ -19,6 +19,7 @@
 #define RUN_BYTES	(64ULL << 10)
 #define RUN_ITERATIONS	1000
 #define ATOMIC_BYTES	8
+#define NOTIFY_BYTES	8
 
 struct options {
 	struct choice choice;
@@ -34,6 +35,7 @@ static const char *const types[] = {
 	[PERF_WRITE] = "write",
 	[PERF_READ] = "read",
 	[PERF_ATOMIC] = "atomic",
+	[PERF_NOTIFY] = "notify",
 };
 
 /* With three digits behind the point: what is measured is not more exact. */
@@ -59,6 +61,7 @@ struct json_object *perf_object(const char *device, const char *address,
 	ADD("qps", json_object_new_int64(plan->qps));
 	ADD("batch", json_object_new_int64(plan->batch));
 	ADD("bidir", json_object_new_boolean(plan->bidir));
+	ADD("sleep", json_object_new_boolean(plan->sleeps));
 	ADD("seconds", rounded_object(result->seconds));
 	ADD("latency_min_us", rounded_object(result->latency_min_us));
 	ADD("latency_median_us", rounded_object(result->latency_median_us));
@@ -80,12 +83,13 @@ static void print_run(struct json_object *run)
 {
 	char bytes[SIZE_TEXT], bandwidth[SIZE_TEXT];
 	bool bidir = json_object_get_boolean(json_object_object_get(run, "bidir"));
+	bool sleeps = json_object_get_boolean(json_object_object_get(run, "sleep"));
 
-	printf("%s to %s: %s, %s, %s times, %s at a time, %s queue pair%s%s\n",
+	printf("%s to %s: %s, %s, %s times, %s at a time, %s queue pair%s%s%s\n",
 	       text_of(run, "device"), text_of(run, "address"), text_of(run, "type"),
 	       size_of(run, "bytes", bytes), text_of(run, "iterations"), text_of(run, "batch"),
 	       text_of(run, "qps"), number_of(run, "qps") > 1 ? "s" : "",
-	       bidir ? ", both directions" : "");
+	       bidir ? ", both directions" : "", sleeps ? ", asleep" : "");
 	printf("  latency    median %.2f us, 99 %% within %.2f us, least %.2f us\n",
 	       number_of(run, "latency_median_us"), number_of(run, "latency_p99_us"),
 	       number_of(run, "latency_min_us"));
@@ -118,8 +122,14 @@ static int measure(const struct options *options, struct tow_device *dev, const 
 {
 	struct perf_failure failure;
 	struct perf_result result;
+	bool good;
 
-	if (!perf_measure(dev, options->address, &options->plan, &result, &failure)) {
+	if (options->plan.type == PERF_NOTIFY)
+		good = perf_measure_notify(dev, options->address, &options->plan, &result,
+					   &failure);
+	else
+		good = perf_measure(dev, options->address, &options->plan, &result, &failure);
+	if (!good) {
 		say_failure(options, device, &failure);
 		return failure.error;
 	}
@@ -140,19 +150,11 @@ static struct json_object *listener_object(const char *device, uint64_t bytes)
 	return object;
 }
 
-/* Says that it is ready, and waits for a signal. */
-static void wait_for_the_end(const struct options *options, const char *device)
+static void say_ready(const struct options *options, const char *device)
 {
 	struct json_object *object = listener_object(device, options->plan.bytes);
 	char bytes[SIZE_TEXT];
-	sigset_t ends;
-	int came;
 
-	sigemptyset(&ends);
-	sigaddset(&ends, SIGINT);
-	sigaddset(&ends, SIGTERM);
-	sigaddset(&ends, SIGHUP);
-	sigprocmask(SIG_BLOCK, &ends, NULL);
 	if (options->choice.json)
 		print_json(object);
 	else
@@ -160,7 +162,29 @@ static void wait_for_the_end(const struct options *options, const char *device)
 		       size_of(object, "bytes", bytes));
 	fflush(stdout);
 	json_object_put(object);
+}
+
+/* Until a signal comes; where there are notifications they are answered. */
+static int wait_for_the_end(const struct options *options, struct tow_device *dev,
+			    struct tow_region *region, const char *device)
+{
+	struct answerer *answerer;
+	sigset_t ends;
+	int came, ret;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, NULL);
+	ret = perf_answer_make(dev, region, options->plan.bytes, &ends, &answerer);
+	if (ret && ret != -EOPNOTSUPP)
+		return ret;
+	say_ready(options, device);
+	if (!ret)
+		return perf_answer(answerer);
 	sigwait(&ends, &came);
+	return 0;
 }
 
 static int may_be_done(struct tow_device *dev, uint32_t *rights)
@@ -174,17 +198,18 @@ static int may_be_done(struct tow_device *dev, uint32_t *rights)
 	return ret;
 }
 
-static int listen_with(const struct options *options, struct tow_region *region, uint32_t rights,
-		       const char *device)
+static int listen_with(const struct options *options, struct tow_device *dev,
+		       struct tow_region *region, uint32_t rights, const char *device)
 {
 	struct tow_exported *exported;
-	int ret;
+	int ret, end;
 
 	ret = tow_export(region, 0, options->plan.bytes, PERF_NAME, rights, &exported);
 	if (ret)
 		return ret;
-	wait_for_the_end(options, device);
-	return tow_unexport(exported);
+	ret = wait_for_the_end(options, dev, region, device);
+	end = tow_unexport(exported);
+	return ret ? ret : end;
 }
 
 static int listen_on(const struct options *options, struct tow_device *dev, const char *device)
@@ -199,7 +224,7 @@ static int listen_on(const struct options *options, struct tow_device *dev, cons
 	ret = tow_region_create(dev, options->plan.bytes, NULL, &region);
 	if (ret)
 		goto out;
-	ret = listen_with(options, region, rights, device);
+	ret = listen_with(options, dev, region, rights, device);
 	tow_region_destroy(region);
 out:
 	if (ret == -EEXIST)
@@ -238,7 +263,7 @@ static enum perf_type parse_type(const char *text, struct argp_state *state)
 	for (size_t i = 0; i < COUNT(types); i++)
 		if (strcmp(text, types[i]) == 0)
 			return (enum perf_type)i;
-	argp_error(state, "'%s' cannot be measured: write, read or atomic", text);
+	argp_error(state, "'%s' cannot be measured: write, read, atomic or notify", text);
 	return PERF_WRITE;
 }
 
@@ -272,11 +297,36 @@ static error_t parse_run_option(int key, const char *arg, struct argp_state *sta
 	case 'B':
 		options->plan.bidir = true;
 		break;
+	case 'w':
+		options->plan.sleeps = true;
+		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 	options->of_a_run = true;
 	return 0;
+}
+
+/* Notifications go to and fro, one by one. */
+static void check_notify(const struct perf_plan *plan, struct argp_state *state)
+{
+	if (plan->type != PERF_NOTIFY && plan->sleeps)
+		argp_error(state, "--sleep is for -t notify");
+	if (plan->type != PERF_NOTIFY)
+		return;
+	if (plan->batch != 1 || plan->qps != 1)
+		argp_error(state, "a notification is answered before there is another");
+	if (plan->bidir)
+		argp_error(state, "notifications go both ways already");
+}
+
+static uint64_t usual_bytes(const struct options *options)
+{
+	if (options->listens)
+		return LISTEN_BYTES;
+	if (options->plan.type == PERF_ATOMIC)
+		return ATOMIC_BYTES;
+	return options->plan.type == PERF_NOTIFY ? NOTIFY_BYTES : RUN_BYTES;
 }
 
 /* What was said must fit together; what was not said gets its default. */
@@ -292,12 +342,9 @@ static void check_options(struct options *options, struct argp_state *state)
 		argp_error(state, "an atomic has %d bytes", ATOMIC_BYTES);
 	if (atomic && options->plan.bidir)
 		argp_error(state, "an atomic goes both ways already");
-	if (options->sized)
-		return;
-	if (atomic)
-		options->plan.bytes = ATOMIC_BYTES;
-	else
-		options->plan.bytes = options->listens ? LISTEN_BYTES : RUN_BYTES;
+	check_notify(&options->plan, state);
+	if (!options->sized)
+		options->plan.bytes = usual_bytes(options);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -330,12 +377,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option known[] = {
 	{ "listen", 'l', NULL, 0, "be the side that has the memory, until a signal comes", 0 },
-	{ "type", 't', "write|read|atomic", 0, "what is measured (write)", 0 },
+	{ "type", 't', "write|read|atomic|notify", 0, "what is measured (write)", 0 },
 	{ "size", 's', "BYTES", 0, "of one operation (64k); of the memory that is listened with (16m)",
 	  0 },
 	{ "iterations", 'n', "ITERS", 0, "how often (1000)", 0 },
 	{ "qps", 'q', "QPS", 0, "over so many queue pairs, in turn (1)", 0 },
 	{ "batch", 'b', "N", 0, "hand over N at a time, and have as many on their way (1)", 0 },
+	{ "sleep", 'w', NULL, 0, "notify: both sides sleep, instead of looking at memory", 0 },
 	{ "bidir", 'B', NULL, 0, "writes and reads in turn: data goes both ways", 0 },
 	{ 0 },
 };

@@ -5,12 +5,15 @@
 #ifndef TOW_PERF_H
 #define TOW_PERF_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct answerer;
 struct json_object;
 struct tow_device;
+struct tow_region;
 
 /* By which name the one side finds the other's memory. */
 #define PERF_NAME	"towline.perf"
@@ -20,12 +23,12 @@ struct tow_device;
 #define PERF_QPS_MAX		256
 #define PERF_ITERATIONS_MAX	10000000
 
-enum perf_type { PERF_WRITE, PERF_READ, PERF_ATOMIC };
+enum perf_type { PERF_WRITE, PERF_READ, PERF_ATOMIC, PERF_NOTIFY };
 
 /*
  * What is measured: @iterations operations of @bytes each, @batch handed over at a
  * time, over @qps queue pairs in turn; @bidir: every other one in the other
- * direction.
+ * direction.  Notifications go one by one, and both sides sleep for them if @sleeps.
  */
 struct perf_plan {
 	enum perf_type type;
@@ -34,6 +37,7 @@ struct perf_plan {
 	uint32_t batch;
 	uint32_t qps;
 	bool bidir;
+	bool sleeps;
 };
 
 struct perf_result {
@@ -57,6 +61,20 @@ struct perf_failure {
  */
 bool perf_measure(struct tow_device *dev, const char *address, const struct perf_plan *plan,
 		  struct perf_result *result, struct perf_failure *failure);
+
+/* The same of notifications, there and back. */
+bool perf_measure_notify(struct tow_device *dev, const char *address,
+			 const struct perf_plan *plan, struct perf_result *result,
+			 struct perf_failure *failure);
+
+/*
+ * Who answers notifications, with @bytes of @memory: 0, and then perf_answer() does it
+ * until one of the signals @ends comes, which are blocked, and ends him; -EOPNOTSUPP
+ * where the device cannot; or another negative errno.
+ */
+int perf_answer_make(struct tow_device *dev, struct tow_region *memory, uint64_t bytes,
+		     const sigset_t *ends, struct answerer **result);
+int perf_answer(struct answerer *answerer);
 
 /* ---- what needs no peer ---- */
 
