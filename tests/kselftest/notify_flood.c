@@ -133,7 +133,7 @@ static void start_flood(struct __test_metadata *_metadata, FIXTURE_DATA(flood) *
 	double end = tow_test_now() + TOW_SETTLE_SECONDS;
 
 	ASSERT_EQ(0, pthread_create(&self->thread, NULL, flood_on, self));
-	while (__atomic_load_n(&self->sent, __ATOMIC_RELAXED) < 4 * TOW_NOTIFY_WINDOW &&
+	while (__atomic_load_n(&self->sent, __ATOMIC_RELAXED) < 4ULL * TOW_NOTIFY_WINDOW &&
 	       tow_test_now() < end)
 		tow_test_sleep_ms(1);
 	ASSERT_GT(end, tow_test_now());

@@ -12,7 +12,7 @@
 #define POOL_BYTES	(4 * TOW_SLAB)
 #define ENTRIES		256U
 #define BYTES		(64 * TOW_KB)
-#define SLEEP_SECONDS	5
+#define SLEEP_SECONDS	5L
 /* Of a processor, while asleep. */
 #define IDLE_SHARE	0.01
 #define ROUNDS		100U
@@ -328,7 +328,7 @@ TEST_F_TIMEOUT(wait, asleep, 60)
 	EXPECT_EQ(0, sleeper.ret);
 	EXPECT_LE(notified, sleeper.woken);
 	EXPECT_GT(2, sleeper.woken - notified);
-	TH_LOG("%.4f s of a processor in %d s; awake after %.0f us", sleeper.cpu, SLEEP_SECONDS,
+	TH_LOG("%.4f s of a processor in %ld s; awake after %.0f us", sleeper.cpu, SLEEP_SECONDS,
 	       (sleeper.woken - notified) * 1e6);
 	EXPECT_GE(IDLE_SHARE * SLEEP_SECONDS, sleeper.cpu);
 }

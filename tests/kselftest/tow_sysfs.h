@@ -103,7 +103,7 @@ static const char * const tow_knobs[] = {
 	"peer_limit",
 	"queue_depth", "listen_port", "peer_idle_s", "heartbeat_ms", "heartbeat_misses",
 	"reconnect_timeout_ms", "revoke_timeout_ms", "pkey_index", "sl", "traffic_class", "mtu",
-	"timeout", "retry_count", "allow_unauthenticated",
+	"timeout", "retry_count", "allow_unauthenticated", "srq_depth",
 };
 
 struct tow_knobs {
