@@ -33,6 +33,8 @@ static int tow_answer_error(u32 status)
 		return -ENOSPC;
 	case TOW_WIRE_NO_MEMORY:
 		return -ENOMEM;
+	case TOW_WIRE_TAKEN:
+		return -EBUSY;
 	default:
 		return -EPROTO;
 	}
@@ -52,7 +54,7 @@ static int tow_answer_check(const struct tow_wire_resolved *body, size_t bytes)
 	    bytes != struct_size(body, segments, count))
 		return -EPROTO;
 	if (body->status)
-		return le32_to_cpu(body->status) > TOW_WIRE_NO_MEMORY ||
+		return le32_to_cpu(body->status) > TOW_WIRE_TAKEN ||
 		       body->grant || body->bytes || body->rights || total ||
 		       first || count ? -EPROTO : 0;
 	if (!body->grant || !count || total > TOW_SEGMENTS_MAX ||
@@ -82,6 +84,15 @@ static int tow_answer_add(struct tow_remote *remote,
 	return 0;
 }
 
+/* Is it a slot, if that was asked for? */
+static bool tow_answer_is_slot(const struct tow_remote *remote)
+{
+	if (!tow_remote_is_slot(remote))
+		return true;
+	return remote->total == 1 && remote->bytes == sizeof(u64) &&
+	       remote->segments[0].key < TOW_SLOTS_MAX;
+}
+
 /* All segments of an answer; and perhaps that is all. */
 static int tow_answer_add_all(struct tow_remote *remote,
 			      const struct tow_wire_resolved *body)
@@ -96,7 +107,7 @@ static int tow_answer_add_all(struct tow_remote *remote,
 		return ret;
 	if (remote->have < remote->total)
 		return tow_remote_ask(remote);
-	if (remote->known != remote->bytes)
+	if (remote->known != remote->bytes || !tow_answer_is_slot(remote))
 		return -EPROTO;
 	tow_remote_make_valid(remote);
 	return 0;
@@ -149,6 +160,9 @@ static int tow_answer_refused(struct tow_remote *remote, u32 status)
 {
 	/* Who waits is not told that there is nothing to wait for. */
 	if (remote->wait && !remote->have && status == TOW_WIRE_NOT_FOUND)
+		return -EPROTO;
+	/* Others are shared. */
+	if (status == TOW_WIRE_TAKEN && !tow_remote_is_slot(remote))
 		return -EPROTO;
 	return tow_answer_error(status);
 }

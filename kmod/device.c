@@ -132,6 +132,7 @@ static void tow_device_release(struct kref *refs)
 	struct tow_device *dev = container_of(refs, struct tow_device, refs);
 
 	tow_queues_cleanup(&dev->queues);
+	tow_notify_cleanup(&dev->notify);
 	tow_directory_cleanup(&dev->directory);
 	tow_peers_cleanup(&dev->peers);
 	tow_regions_cleanup(&dev->regions);
@@ -355,6 +356,7 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 		return ERR_PTR(ret);
 	}
 	tow_queues_init(&dev->queues);
+	tow_notify_init(&dev->notify);
 	INIT_IB_EVENT_HANDLER(&dev->events, ibdev, tow_device_event);
 	return dev;
 }

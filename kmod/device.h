@@ -18,6 +18,7 @@
 #include "directory.h"
 #include "limits.h"
 #include "maint.h"
+#include "notify.h"
 #include "peer.h"
 #include "pool.h"
 #include "queue.h"
@@ -58,6 +59,10 @@ enum tow_stat {
 	TOW_STAT_REVOKES_LATE,
 	/* queues */
 	TOW_STAT_QUEUES,
+	/* notifications */
+	TOW_STAT_NOTIFICATIONS,
+	TOW_STAT_NOTIFICATIONS_SENT,
+	TOW_STAT_NOTIFICATIONS_IGNORED,
 	TOW_STATS
 };
 
@@ -92,6 +97,7 @@ enum tow_stat {
  * @peers: the nodes that it is connected to
  * @directory: what it publishes
  * @queues: what programs submit operations with
+ * @notify: notifications: where they come in, and where they are counted
  * @stats: what has happened
  */
 struct tow_device {
@@ -119,6 +125,7 @@ struct tow_device {
 	struct tow_peers	peers;
 	struct tow_directory	directory;
 	struct tow_queues	queues;
+	struct tow_notify	notify;
 	atomic64_t		stats[TOW_STATS];
 };
 

@@ -6,6 +6,7 @@
  *	directory.c		what all of it shares; what sessions call
  *	export.c grant.c	the owner's side: exports; requests and grants
  *	remote.c answer.c	the resolver's side: remote ranges; what peers say
+ *	target.c		remote ranges as operations see them
  *	directory_call.c	programs' calls and handles
  *	label.c			names
  *
@@ -35,6 +36,7 @@ struct tow_device;
 struct tow_exported;
 struct tow_remote;
 struct tow_session;
+struct tow_slot;
 
 /* Segments of one export; more than a TiB, whatever the device's slabs. */
 #define TOW_SEGMENTS_MAX	SZ_1M
@@ -144,9 +146,11 @@ struct tow_client_dir {
 	struct xarray		handles;
 };
 
-/* What can be done with a range, and only that? */
+/* What can be done with a range, or a slot, and only that? */
 static inline bool tow_rights_valid(u32 rights)
 {
+	if (rights == TOW_RIGHT_NOTIFY)
+		return true;
 	return rights && !(rights & ~(TOW_RIGHT_READ | TOW_RIGHT_WRITE |
 				      TOW_RIGHT_ATOMIC)) &&
 	       (!(rights & TOW_RIGHT_ATOMIC) || rights & TOW_RIGHT_WRITE);
@@ -201,5 +205,6 @@ void tow_directory_client_end(struct tow_client *client);
 long tow_directory_call(struct tow_client *client, unsigned int cmd,
 			void __user *user);
 struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number);
+struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number);
 
 #endif /* TOW_DIRECTORY_H */

@@ -15,6 +15,7 @@
 #include "listing.h"
 #include "remote.h"
 #include "session.h"
+#include "slot.h"
 
 /* Published sizes: of the first version that had the structure, for ever. */
 #define TOW_EXPORT_PUBLISHED		304
@@ -157,6 +158,32 @@ struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
 	return remote;
 }
 
+/**
+ * tow_client_get_slot - the slot behind an export's handle
+ * @client: the client
+ * @number: what the program calls it
+ *
+ * May sleep.
+ *
+ * Return: the slot with a reference for the caller; -EBADF: there is no such
+ * export; -EACCES: it is no slot.
+ */
+struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
+{
+	struct tow_slot *slot = ERR_PTR(-EBADF);
+	struct tow_dir_handle *handle;
+
+	mutex_lock(&client->lock);
+	handle = tow_dir_find(client, number, false);
+	if (handle) {
+		slot = handle->exported->slot ?: ERR_PTR(-EACCES);
+		if (!IS_ERR(slot))
+			tow_slot_get(slot);
+	}
+	mutex_unlock(&client->lock);
+	return slot;
+}
+
 /* Does not wait for anybody, nor tell anybody yet. */
 static void tow_dir_drop_exported(struct tow_exported *exported)
 {
@@ -211,6 +238,11 @@ static int tow_export_allowed(struct tow_client *client, u32 rights,
 		return -EACCES;
 	if (rights & TOW_RIGHT_ATOMIC &&
 	    client->dev->ibdev->attrs.atomic_cap == IB_ATOMIC_NONE)
+		return -EOPNOTSUPP;
+	/* A dma-buf may be memory that the processor does not reach. */
+	if (rights == TOW_RIGHT_NOTIFY &&
+	    (client->dev->ibdev->attrs.max_srq <= 0 ||
+	     region_flags & TOW_REGION_DMABUF))
 		return -EOPNOTSUPP;
 	return 0;
 }

@@ -126,6 +126,15 @@ static void tow_entry_tell(struct tow_entry *entry, int status)
 	tow_entry_give_back(entry);
 }
 
+/* What is notified at the peer; what is waited for. */
+static void tow_entry_let_go_slots(const struct tow_entry *entry)
+{
+	if (entry->op.slot)
+		tow_remote_put(entry->op.slot);
+	if (entry->wait.slot)
+		tow_slot_put(entry->wait.slot);
+}
+
 /* What an entry holds, but the queue. */
 static void tow_entry_let_go(const struct tow_entry *entry)
 {
@@ -133,6 +142,7 @@ static void tow_entry_let_go(const struct tow_entry *entry)
 		tow_region_put(entry->op.region);
 	if (entry->op.remote)
 		tow_remote_put(entry->op.remote);
+	tow_entry_let_go_slots(entry);
 }
 
 static struct tow_entry *tow_entry_of(struct tow_op *op)
@@ -148,6 +158,7 @@ static void tow_entries_let_go(struct tow_op *ops)
 
 	for (op = ops; op; op = next) {
 		next = op->next;
+		tow_entry_let_go_slots(tow_entry_of(op));
 		regions++;
 		remotes++;
 		if (op->region && (!next || next->region != op->region))
@@ -246,12 +257,28 @@ void tow_entries_end(struct tow_op *ops)
 		tow_queue_put(queue);
 }
 
+/**
+ * tow_entry_end - an entry has ended that was no operation
+ * @entry: the entry, that tow_queue_run() began; gone afterwards
+ * @status: 0 or a negative errno, for the program
+ *
+ * In process context, without a link's lock.
+ */
+void tow_entry_end(struct tow_entry *entry, int status)
+{
+	entry->op.status = status;
+	entry->op.next = NULL;
+	tow_entries_end(&entry->op);
+}
+
 static void tow_entry_begin(struct tow_entry *entry, struct tow_plug *plug)
 {
 	if (entry->error || entry->opcode == TOW_OP_NOP) {
-		entry->op.status = entry->error;
-		entry->op.next = NULL;
-		tow_entries_end(&entry->op);
+		tow_entry_end(entry, entry->error);
+		return;
+	}
+	if (entry->opcode == TOW_OP_WAIT) {
+		tow_entry_wait(entry);
 		return;
 	}
 	tow_ops_begin(&entry->op, plug);
@@ -476,6 +503,7 @@ void tow_queue_end(struct tow_queue *queue, int error)
 	/* They stay until the queue goes. */
 	xa_for_each(&queue->flows, number, flow)
 		tow_ops_stop(flow, error);
+	tow_queue_end_waits(queue, error);
 	tow_queue_run(queue);
 	wake_up_all(&queue->wait);
 }

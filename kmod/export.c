@@ -23,6 +23,7 @@
 #include "client.h"
 #include "device.h"
 #include "export.h"
+#include "slot.h"
 #include "trace.h"
 
 /* The narrowest registration that has those rights. */
@@ -56,23 +57,47 @@ tow_exported_exposure(struct tow_exported *exported, enum tow_rights kind,
 }
 
 /**
+ * tow_exported_segments - how many segments are there?
+ * @exported: the export
+ *
+ * Return: the number.
+ */
+u32 tow_exported_segments(const struct tow_exported *exported)
+{
+	return exported->slot ? 1 : exported->count;
+}
+
+/* No key: what is told is where to go on counting. */
+static void tow_exported_slot_segment(struct tow_exported *exported,
+				      struct tow_wire_segment *segment)
+{
+	segment->address = cpu_to_le64(tow_slot_count(exported->slot));
+	segment->key = cpu_to_le32(exported->slot->number);
+	segment->bytes = cpu_to_le32(exported->bytes);
+}
+
+/**
  * tow_exported_segment - how a peer reaches part of an export
  * @exported: the export
  * @rights: bits of enum tow_right: some of the export's
- * @index: the segment's number, below tow_exported.count
+ * @index: the segment's number, below tow_exported_segments()
  * @segment: where to
  */
 void tow_exported_segment(struct tow_exported *exported, u32 rights,
 			  unsigned int index, struct tow_wire_segment *segment)
 {
-	struct tow_exposure *exposure =
-		tow_exported_exposure(exported, tow_exported_kind(rights),
-				      index);
 	u64 slab_bytes = exported->region->slab_bytes;
 	u64 begin = index ? 0 : exported->skip;
 	u64 before = index ? index * slab_bytes - exported->skip : 0;
 	u64 bytes = min(slab_bytes - begin, exported->bytes - before);
+	struct tow_exposure *exposure;
 
+	if (exported->slot) {
+		tow_exported_slot_segment(exported, segment);
+		return;
+	}
+	exposure = tow_exported_exposure(exported, tow_exported_kind(rights),
+					 index);
 	segment->address = cpu_to_le64(exposure->address + begin);
 	segment->key = cpu_to_le32(exposure->key);
 	segment->bytes = cpu_to_le32(bytes);
@@ -104,6 +129,8 @@ static void tow_exported_release(struct kref *refs)
 						     refs);
 	struct tow_device *dev = exported->dev;
 
+	if (exported->slot)
+		tow_slot_put(exported->slot);
 	if (exported->region)
 		tow_region_put(exported->region);
 	tow_uncharge(&exported->charge);
@@ -190,6 +217,9 @@ static int tow_exported_expose_one(struct tow_exported *exported)
 
 static void tow_exported_hide(struct tow_exported *exported)
 {
+	/* Nobody writes to its memory any more. */
+	if (exported->slot)
+		tow_slot_end(exported->slot, exported->dev);
 	while (exported->exposed) {
 		unsigned int at = --exported->exposed;
 		unsigned int n = at / exported->count;
@@ -226,6 +256,19 @@ static int tow_exported_may_be(struct tow_exported *exported)
 	return tow_labels_first(&dir->exports, &exported->label) ? -EEXIST : 0;
 }
 
+/* The 8 bytes where the number is, which are in one page. */
+static int tow_exported_make_slot(struct tow_exported *exported)
+{
+	struct tow_slab *slab = exported->region->slabs[exported->first];
+	u64 offset = exported->skip;
+	u8 *page;
+
+	page = page_address(tow_slab_page(slab, offset));
+	return tow_slot_new(exported->dev,
+			    (u64 *)(page + offset_in_page(offset)),
+			    &exported->slot);
+}
+
 /* Charge and expose; not worth while if the name is taken. */
 static int tow_exported_prepare(struct tow_exported *exported,
 				struct tow_client *client)
@@ -240,7 +283,9 @@ static int tow_exported_prepare(struct tow_exported *exported,
 	if (!ret)
 		ret = tow_charge(&exported->charge, client->account, amount);
 	if (!ret)
-		ret = tow_exported_expose(exported);
+		ret = exported->rights == TOW_RIGHT_NOTIFY ?
+		      tow_exported_make_slot(exported) :
+		      tow_exported_expose(exported);
 	return ret;
 }
 
@@ -264,11 +309,19 @@ struct tow_exported *tow_exported_new(struct tow_client *client,
 	    call->offset > region->bytes - call->bytes)
 		return ERR_PTR(-EINVAL);
 	begin = region->skip + call->offset;
+	/* Imported memory may begin at any byte. */
+	if (call->rights == TOW_RIGHT_NOTIFY &&
+	    (call->bytes != sizeof(u64) ||
+	     !IS_ALIGNED(call->offset, sizeof(u64)) ||
+	     !IS_ALIGNED(begin, sizeof(u64))))
+		return ERR_PTR(-EINVAL);
 	end = div64_u64(begin + call->bytes - 1, region->slab_bytes) + 1;
 	begin = div64_u64(begin, region->slab_bytes);
 	if (end - begin > TOW_SEGMENTS_MAX)
 		return ERR_PTR(-ENOSPC);
-	exported = tow_exported_alloc(client, call, end - begin);
+	exported = tow_exported_alloc(client, call,
+				      call->rights == TOW_RIGHT_NOTIFY ? 0 :
+				      end - begin);
 	if (!exported)
 		return ERR_PTR(-ENOMEM);
 	tow_region_get(region);
@@ -387,6 +440,8 @@ bool tow_exported_end(struct tow_exported *exported)
 		exported->ending = true;
 		trace_tow_export_revoke(exported);
 		tow_labels_remove(&dir->exports, &exported->label);
+		if (exported->slot)
+			tow_slot_close(exported->slot);
 		/* There will be no others, and these stay while we look. */
 		list_for_each_entry(grant, &exported->grants, of_export) {
 			tow_grant_revoke(grant);

@@ -17,6 +17,7 @@
 
 struct pid;
 struct tow_region;
+struct tow_slot;
 
 /**
  * struct tow_exposure - how peers reach one slab
@@ -43,6 +44,7 @@ struct tow_exposure {
  * @offset: where in the region it begins
  * @bytes: its size
  * @rights: bits of enum tow_right
+ * @slot: NOTIFY: what is counted there, with a reference; else NULL
  * @grants: struct tow_grant; this and what follows, up to @dead, is under
  *	tow_directory.lock
  * @grant_count: how many
@@ -51,7 +53,7 @@ struct tow_exposure {
  * @ended: it is finished: no peer reaches it
  * @skip: bytes of the first slab that come before it
  * @first: its first slab's number in the region
- * @count: slabs that it lies in
+ * @count: slabs that it lies in, of those that peers reach: of a slot, none
  * @exposed: of @exposures, those that are there
  * @exposures: for each kind of rights that it needs, for each slab
  */
@@ -68,6 +70,7 @@ struct tow_exported {
 	u64			offset;
 	u64			bytes;
 	u32			rights;
+	struct tow_slot		*slot;
 
 	struct list_head	grants;
 	u32			grant_count;
@@ -121,6 +124,7 @@ bool tow_exported_is_of(struct tow_exported *exported,
 			struct tow_client *client);
 void tow_exported_describe(struct tow_exported *exported,
 			   struct tow_export_info *info);
+u32 tow_exported_segments(const struct tow_exported *exported);
 void tow_exported_segment(struct tow_exported *exported, u32 rights,
 			  unsigned int index, struct tow_wire_segment *segment);
 void tow_label_of_client(struct tow_label *label, struct tow_client *client,

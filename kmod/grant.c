@@ -17,6 +17,7 @@
 #include "device.h"
 #include "export.h"
 #include "session.h"
+#include "slot.h"
 
 /* Of one session: names that the peer waits for. */
 #define TOW_WAITING_MAX		1024
@@ -76,17 +77,30 @@ static void tow_grant_drop(struct tow_exported *exported)
 		towk_slab_drop(exported->region->slabs[exported->first + i]);
 }
 
+/* Called with both locks held: may the peer have it, and is there room for it? */
+static u32 tow_grant_allowed(struct tow_session *session,
+			     struct tow_exported *exported, u32 rights)
+{
+	if (rights & ~exported->rights)
+		return TOW_WIRE_FORBIDDEN;
+	if (exported->slot && exported->grant_count)
+		return TOW_WIRE_TAKEN;
+	if (session->dir.grant_count >= TOW_GRANTS_MAX ||
+	    (exported->slot && !tow_window_open(session)))
+		return TOW_WIRE_TOO_MANY;
+	return TOW_WIRE_OK;
+}
+
 /* Called with both locks held. */
 static u32 tow_grant_new(struct tow_session *session,
 			 struct tow_exported *exported, u32 rights, u64 *id)
 {
 	struct tow_session_dir *sdir = &session->dir;
+	u32 status = tow_grant_allowed(session, exported, rights);
 	struct tow_grant *grant;
 
-	if (rights & ~exported->rights)
-		return TOW_WIRE_FORBIDDEN;
-	if (sdir->grant_count >= TOW_GRANTS_MAX)
-		return TOW_WIRE_TOO_MANY;
+	if (status)
+		return status;
 	grant = kzalloc(sizeof(*grant), GFP_KERNEL);
 	if (!grant)
 		return TOW_WIRE_NO_MEMORY;
@@ -105,6 +119,8 @@ static u32 tow_grant_new(struct tow_session *session,
 	list_add_tail(&grant->of_export, &exported->grants);
 	exported->grant_count++;
 	tow_grant_hold(exported);
+	if (exported->slot)
+		tow_slot_give(exported->slot, session);
 	atomic_inc(&session->users);
 	tow_stat_inc(session->dev, TOW_STAT_GRANTS);
 	*id = grant->id;
@@ -120,6 +136,8 @@ static void tow_grant_end(struct tow_grant *grant)
 	struct tow_exported *exported = grant->exported;
 	struct tow_session *session = grant->session;
 
+	if (exported->slot)
+		tow_slot_take_back(exported->slot, session->dir.lost);
 	xa_erase(&session->dir.grants, grant->id);
 	session->dir.grant_count--;
 	list_del(&grant->link);
@@ -326,7 +344,8 @@ static int tow_receive_more(struct tow_session *session, u32 number,
 	if (sdir->lost)
 		ret = -ECONNRESET;
 	else if (sdir->answer_count >= TOW_ANSWERS_MAX ||
-		 (grant && request->first >= grant->exported->count))
+		 (grant && request->first >=
+			   tow_exported_segments(grant->exported)))
 		ret = -EPROTO;
 	else
 		tow_request_answer(request, TOW_WIRE_OK);
@@ -386,6 +405,8 @@ static int tow_receive_grants(struct tow_session *session, u8 type,
 	if (!count || count > TOW_WIRE_GRANTS_MAX ||
 	    bytes != struct_size(body, grants, count))
 		return -EPROTO;
+	/* What came before counts, before somebody else gets the slot. */
+	tow_srq_drain(session->notify.srq);
 	mutex_lock(&dir->lock);
 	mutex_lock(&session->dir.lock);
 	for (i = 0; i < count && !ret; i++)
@@ -432,7 +453,8 @@ static void tow_fill_segments(struct tow_grant *grant, u32 first,
 			      struct tow_wire_resolved *body)
 {
 	struct tow_exported *exported = grant->exported;
-	u32 count = min_t(u32, exported->count - first, TOW_WIRE_SEGMENTS_MAX);
+	u32 total = tow_exported_segments(exported);
+	u32 count = min_t(u32, total - first, TOW_WIRE_SEGMENTS_MAX);
 	u32 i;
 
 	for (i = 0; i < count; i++)
@@ -441,7 +463,7 @@ static void tow_fill_segments(struct tow_grant *grant, u32 first,
 	body->rights = cpu_to_le32(grant->rights);
 	body->grant = cpu_to_le64(grant->id);
 	body->bytes = cpu_to_le64(exported->bytes);
-	body->total = cpu_to_le32(exported->count);
+	body->total = cpu_to_le32(total);
 	body->first = cpu_to_le32(first);
 	body->count = cpu_to_le32(count);
 }
@@ -455,7 +477,8 @@ static struct tow_grant *tow_fill_grant(struct tow_session *session,
 
 	if (!grant || (request->first && !list_empty(&grant->link)))
 		return NULL;
-	return request->first < grant->exported->count ? grant : NULL;
+	return request->first < tow_exported_segments(grant->exported) ? grant :
+								NULL;
 }
 
 /* Called with the lock held; there is an answer to be sent. */

@@ -47,6 +47,8 @@ void tow_link_init(struct tow_link *link, struct tow_session *session,
 	spin_lock_init(&link->lock);
 	link->flows = NULL;
 	link->flows_end = &link->flows;
+	link->starved = NULL;
+	link->starved_end = &link->starved;
 }
 
 /* Called in any context, maybe with the provider's locks held. */
@@ -113,6 +115,7 @@ static int tow_link_create_data(struct tow_link *link)
 		.sq_sig_type		= IB_SIGNAL_REQ_WR,
 		.qp_type		= IB_QPT_RC,
 	};
+	struct tow_srq *srq;
 	struct tow_cq *cq;
 	u32 depth;
 	int ret;
@@ -121,18 +124,25 @@ static int tow_link_create_data(struct tow_link *link)
 	depth = min_t(u32, dev->ibdev->attrs.max_qp_wr,
 		      dev->ibdev->attrs.max_cqe - attr.cap.max_recv_wr);
 	depth = min(depth, session->settings.queue_depth);
-	ret = tow_ops_prepare(link, depth);
+	ret = tow_srq_get(session);
+	if (!ret)
+		ret = tow_ops_prepare(link, depth);
 	if (ret)
 		return ret;
+	srq = session->notify.srq;
 	cq = tow_cq_get(dev, depth + attr.cap.max_recv_wr);
 	if (IS_ERR(cq)) {
 		ret = PTR_ERR(cq);
 		goto err_cleanup_ops;
 	}
 	attr.send_cq = tow_cq_device_cq(cq);
-	attr.recv_cq = attr.send_cq;
+	attr.recv_cq = srq ? tow_srq_device_cq(srq) : attr.send_cq;
+	attr.srq = srq ? tow_srq_device_srq(srq) : NULL;
 	attr.cap.max_send_wr = depth;
 	attr.cap.max_inline_data = tow_link_inline_bytes(dev);
+	/* What goes with a notification there is sent as it is. */
+	if (dev->transport == TOW_TRANSPORT_IWARP)
+		attr.cap.max_inline_data = sizeof(__be32);
 	ret = rdma_create_qp(link->id, dev->pd, &attr);
 	if (ret)
 		goto err_put_cq;
@@ -141,6 +151,8 @@ static int tow_link_create_data(struct tow_link *link)
 	/* As much as the provider grants. */
 	link->inline_bytes = min(tow_link_inline_bytes(dev),
 				 attr.cap.max_inline_data);
+	if (srq)
+		tow_srq_add_link(srq, link);
 	return 0;
 
 err_put_cq:
@@ -368,14 +380,20 @@ static void tow_link_drain(struct tow_link *link)
 void tow_link_destroy(struct tow_link *link)
 {
 	struct tow_device *dev = link->session->dev;
+	struct tow_srq *srq = link->srq_qp ? link->session->notify.srq : NULL;
 
 	tow_link_drain(link);
+	if (srq)
+		tow_srq_remove_link(srq, link);
 	if (link->id) {
 		if (link->id->qp)
 			rdma_destroy_qp(link->id);
 		rdma_destroy_id(link->id);
 		link->id = NULL;
 	}
+	/* It may have been in the middle of a notification. */
+	if (srq && link->session->notify.window)
+		tow_srq_link_gone(srq);
 	if (link->cq) {
 		tow_cq_flush(link->cq);
 		tow_ops_abandon(link);

@@ -51,6 +51,8 @@ enum tow_link_step {
  * @flows: those that have something to post; the first one's turn it is; NULL:
  *	none
  * @flows_end: where the next one goes
+ * @starved: those that have a notification to send first, and no room for it
+ * @starved_end: where the next one goes
  * @posts: what was posted, by number, and what completes; a power of two of them
  * @post_mask: their number less one
  * @posted: work requests that were posted, wrapping around
@@ -58,6 +60,9 @@ enum tow_link_step {
  * @inflight: bytes of the others
  * @works: work requests that are about to be posted
  * @batch: how many there may be
+ * @srq_node: where notifications come in, in its table; this and what follows is
+ *	under the lock of that
+ * @srq_qp: its queue pair; NULL: nothing of it is looked for there
  */
 struct tow_link {
 	struct tow_session	*session;
@@ -73,6 +78,8 @@ struct tow_link {
 	bool			open;
 	struct tow_flow		*flows;
 	struct tow_flow		**flows_end;
+	struct tow_flow		*starved;
+	struct tow_flow		**starved_end;
 	struct tow_post		*posts;
 	u32			post_mask;
 	u32			posted;
@@ -80,6 +87,8 @@ struct tow_link {
 	u64			inflight;
 	struct tow_work		*works;
 	u32			batch;
+	struct hlist_node	srq_node;
+	struct ib_qp		*srq_qp;
 };
 
 void tow_link_init(struct tow_link *link, struct tow_session *session,

@@ -68,6 +68,8 @@ static const struct tow_rule tow_rules[] = {
 					  sizeof(struct tow_wire_grants)),
 	[TOW_WIRE_RELEASE] = TOW_AT_LEAST(TOW_IN_READY,
 					  sizeof(struct tow_wire_grants)),
+	[TOW_WIRE_NOTIFIED] = TOW_FIXED(TOW_IN_READY, true, true,
+					sizeof(struct tow_wire_notified)),
 };
 
 static bool tow_message_in_place(struct tow_session *session, u8 type,
@@ -176,6 +178,8 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 		return 0;
 	case TOW_WIRE_GOODBYE:
 		return tow_message_goodbye(session, body);
+	case TOW_WIRE_NOTIFIED:
+		return tow_window_told(session, body);
 	default:
 		return tow_directory_receive(session, type, request, body,
 					     bytes);

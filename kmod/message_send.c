@@ -168,7 +168,9 @@ static bool tow_message_take(struct tow_session *session,
 		return false;
 	*type = 0;
 	*request = 0;
-	*bytes = tow_directory_fill(session, type, request, body);
+	*bytes = tow_window_fill(session, type, body);
+	if (!*type)
+		*bytes = tow_directory_fill(session, type, request, body);
 	return *type;
 }
 

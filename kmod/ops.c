@@ -66,11 +66,19 @@ void tow_flow_cleanup(struct tow_flow *flow)
  * @error: what its operations end with
  *
  * Those that wait end when it would be their turn: something of others, or of
- * this flow, is on its way, or they would not wait.
+ * this flow, is on its way, or they would not wait.  But for notifications that
+ * there is no room for: these are looked at once more.
  */
 void tow_ops_stop(struct tow_flow *flow, int error)
 {
+	struct tow_session *session;
+
 	WRITE_ONCE(flow->stopped, error);
+	session = tow_peer_present(flow->peer);
+	if (!session)
+		return;
+	tow_window_go_on(session);
+	tow_session_put(session);
 }
 
 /**
@@ -122,6 +130,14 @@ static struct tow_op *tow_ops_leave(struct tow_op *op)
 	return op;
 }
 
+/* One that notified has ended. */
+static void tow_op_leave_slot(struct tow_op *op)
+{
+	if (!op->status)
+		tow_stat_inc(op->flow->peer->dev, TOW_STAT_NOTIFICATIONS_SENT);
+	tow_remote_leave(op->slot, 1, op->lost ? op->status : 0);
+}
+
 /* Operations of one flow have ended. */
 static void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
 {
@@ -129,6 +145,8 @@ static void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
 	struct tow_op *op;
 
 	for (op = ops; op; op = op->next) {
+		if (op->slot)
+			tow_op_leave_slot(op);
 		if (op->status)
 			continue;
 		count++;
@@ -220,7 +238,41 @@ static bool tow_plug_has_such(const struct tow_plug *plug,
 			      const struct tow_op *op)
 {
 	return plug->last && plug->last->flow == op->flow &&
-	       plug->last->remote == op->remote && op->bytes;
+	       plug->last->remote == op->remote && op->bytes && !op->slot;
+}
+
+/**
+ * tow_ops_check_slot - can its slot be notified?
+ * @op: the operation, complete
+ *
+ * Return: 0; -EACCES: that is no slot; -EINVAL: another peer's, or one that
+ * another queue pair was used for before.
+ */
+int tow_ops_check_slot(struct tow_op *op)
+{
+	struct tow_session *session = op->slot->session;
+	struct tow_flow *flow = op->flow;
+
+	if (!tow_remote_is_slot(op->slot))
+		return -EACCES;
+	if (session->peer != flow->peer)
+		return -EINVAL;
+	return tow_remote_check_slot(op->slot, flow->index % session->qps);
+}
+
+/* What it writes to, and what it notifies, count it as in flight. */
+static int tow_op_enter(struct tow_op *op)
+{
+	int ret = tow_remote_enter(op->remote);
+
+	if (ret || !op->slot)
+		return ret;
+	/* Of two sessions one has ended. */
+	ret = op->slot->session == op->remote->session ?
+	      tow_remote_enter(op->slot) : -ESTALE;
+	if (ret)
+		tow_remote_leave(op->remote, 1, 0);
+	return ret;
 }
 
 /**
@@ -243,6 +295,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 
 	op->next = NULL;
 	op->cursor = 0;
+	op->to_tell = op->slot;
 	op->pieces = 0;
 	op->lost = false;
 	op->status = 0;
@@ -251,12 +304,12 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 		tow_plug_add(plug, op);
 		return;
 	}
-	op->status = tow_remote_enter(op->remote);
+	op->status = tow_op_enter(op);
 	if (op->status) {
 		op->flow->done(op);
 		return;
 	}
-	if (!op->bytes) {
+	if (!op->bytes && !op->slot) {
 		tow_flow_end(op->flow, op);
 		return;
 	}
@@ -357,10 +410,34 @@ void tow_ops_close(struct tow_link *link)
 	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
 	link->open = false;
+	tow_flows_feed(link);
 	while (link->flows) {
 		op = link->flows->ops.first;
 		tow_op_cut(op, op->cursor ? -ECONNRESET : -ESTALE, &ended);
 	}
 	spin_unlock_bh(&link->lock);
 	tow_ops_end(&ended);
+}
+
+/**
+ * tow_ops_go_on - flows that had no room for a notification go on
+ * @session: the session
+ *
+ * In turns, like others.
+ */
+void tow_ops_go_on(struct tow_session *session)
+{
+	unsigned int i;
+
+	for (i = 0; i < session->qps; i++) {
+		struct tow_link *link = &session->data[i];
+		struct tow_op_list ended;
+
+		tow_op_list_init(&ended);
+		spin_lock_bh(&link->lock);
+		tow_flows_feed(link);
+		tow_link_push(link, &ended);
+		spin_unlock_bh(&link->lock);
+		tow_ops_end(&ended);
+	}
 }

@@ -30,12 +30,15 @@ struct tow_session;
  * @remote: memory on the peer's side, kept by the caller until tow_flow.done
  * @remote_offset: where in it, in bytes
  * @bytes: how much
+ * @slot: a slot of the peer's that is notified then, kept by the caller until
+ *	tow_flow.done; NULL: none.  Without data it is @remote, too, and @bytes is 0
  * @operand: of an atomic
  * @compare: of a compare-and-swap
  * @opcode: enum tow_opcode: one of the operations
  *
  * @next: in a struct tow_op_list, or in the same work request
  * @cursor: bytes that are on their way, or were
+ * @to_tell: @slot is to be notified yet
  * @pieces: work requests of it in flight
  * @status: what went wrong; 0 at its end: it has succeeded
  * @lost: some of it was on its way when the queue pair broke
@@ -49,12 +52,14 @@ struct tow_op {
 	struct tow_remote	*remote;
 	u64			remote_offset;
 	u64			bytes;
+	struct tow_remote	*slot;
 	u64			operand;
 	u64			compare;
 	u8			opcode;
 
 	struct tow_op		*next;
 	u64			cursor;
+	bool			to_tell;
 	u32			pieces;
 	int			status;
 	bool			lost;
@@ -77,8 +82,8 @@ struct tow_op_list {
  * @done: called with operations that have ended, linked by @next, which are the
  *	caller's again; in process context, with no lock of a link
  *
- * @next: in tow_link.flows while @ops is not empty; this and what follows is under
- *	the lock of @via
+ * @next: in tow_link.flows or .starved while @ops is not empty; this and what
+ *	follows is under the lock of @via
  * @via: where @ops wait; changed only while there are none
  * @ops: those that wait, or are partly on their way, in order
  * @credit: bytes that it may post before it is the others' turn
@@ -151,16 +156,19 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 void tow_flow_cleanup(struct tow_flow *flow);
 void tow_plug_init(struct tow_plug *plug);
 int tow_ops_check(struct tow_op *op);
+int tow_ops_check_slot(struct tow_op *op);
 void tow_ops_begin(struct tow_op *op, struct tow_plug *plug);
 struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link);
+void tow_ops_go_on(struct tow_session *session);
 void tow_ops_end(struct tow_op_list *ended);
 
 /* post.c */
 int tow_ops_prepare(struct tow_link *link, u32 depth);
 void tow_flow_add(struct tow_link *link, struct tow_flow *flow);
 void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
+void tow_flows_feed(struct tow_link *link);
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
 void tow_ops_abandon(struct tow_link *link);
 void tow_ops_cleanup(struct tow_link *link);

@@ -227,6 +227,7 @@ struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result);
 int tow_peer_authenticated(struct tow_session *session, u64 order);
+struct tow_session *tow_peer_present(struct tow_peer *peer);
 void tow_peer_session_ready(struct tow_session *session);
 void tow_peer_session_lost(struct tow_session *session, bool orderly);
 void tow_peer_session_gone(struct tow_session *session, bool orderly);

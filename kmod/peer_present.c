@@ -367,6 +367,25 @@ static void tow_peer_forget_predecessors(const struct tow_session *session)
 /* ---- ready, lost, gone ---------------------------------------------------- */
 
 /**
+ * tow_peer_present - a peer's present session
+ * @peer: the peer
+ *
+ * Return: the session with a reference for the caller; NULL: there is none.
+ */
+struct tow_session *tow_peer_present(struct tow_peer *peer)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_session *session;
+
+	mutex_lock(&peers->lock);
+	session = peer->session;
+	if (session)
+		tow_session_get(session);
+	mutex_unlock(&peers->lock);
+	return session;
+}
+
+/**
  * tow_peer_session_ready - a session is READY
  * @session: it
  */

@@ -47,6 +47,7 @@ struct tow_post {
  * @rdma: a read or write
  * @atomic: or this
  * @sge: our memory
+ * @imm: iWARP: what a notification sends
  */
 struct tow_work {
 	union {
@@ -54,18 +55,21 @@ struct tow_work {
 		struct ib_atomic_wr	atomic;
 	};
 	struct ib_sge	sge;
+	__be32		imm;
 };
 
 /**
  * struct tow_piece - what the next work request of an operation does
  * @target: the peer's memory
  * @local: ours, as the RDMA device sees it
- * @bytes: how much
+ * @bytes: how much; 0: nothing, it only notifies
+ * @tells: it notifies the operation's slot
  */
 struct tow_piece {
 	struct tow_remote_target	target;
 	u64				local;
 	u32				bytes;
+	bool				tells;
 };
 
 /* ---- posting -------------------------------------------------------------- */
@@ -91,6 +95,30 @@ static struct tow_flow *tow_flow_take(struct tow_link *link)
 	if (!link->flows)
 		link->flows_end = &link->flows;
 	return flow;
+}
+
+/* Called with the lock held: the flow whose turn it is has to wait for room. */
+static void tow_flow_starve(struct tow_link *link)
+{
+	struct tow_flow *flow = tow_flow_take(link);
+
+	flow->next = NULL;
+	*link->starved_end = flow;
+	link->starved_end = &flow->next;
+}
+
+/**
+ * tow_flows_feed - flows that had no room for a notification take turns again
+ * @link: theirs; the caller has its lock
+ */
+void tow_flows_feed(struct tow_link *link)
+{
+	if (!link->starved)
+		return;
+	*link->flows_end = link->starved;
+	link->flows_end = link->starved_end;
+	link->starved = NULL;
+	link->starved_end = &link->starved;
 }
 
 /*
@@ -120,6 +148,7 @@ void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended)
 	if (!op->status)
 		op->status = error;
 	op->cursor = op->bytes;
+	op->to_tell = false;
 	if (!op->pieces)
 		tow_op_list_add(ended, op, op);
 }
@@ -166,6 +195,34 @@ static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
 	}
 }
 
+static bool tow_link_is_iwarp(const struct tow_link *link)
+{
+	return link->session->dev->transport == TOW_TRANSPORT_IWARP;
+}
+
+/*
+ * Called with the lock held.  iWARP has no writes that bring a number: there it is
+ * sent, by the same stream, so it arrives after what was written.
+ */
+static void tow_work_notify(struct tow_work *work, struct tow_link *link,
+			    const struct tow_op *op)
+{
+	struct ib_send_wr *wr = &work->rdma.wr;
+	__be32 imm = cpu_to_be32(tow_remote_notify(op->slot));
+
+	if (tow_link_is_iwarp(link)) {
+		work->imm = imm;
+		work->sge.addr = (uintptr_t)&work->imm;
+		work->sge.length = sizeof(work->imm);
+		wr->opcode = IB_WR_SEND;
+		wr->send_flags |= IB_SEND_INLINE;
+		return;
+	}
+	wr->opcode = IB_WR_RDMA_WRITE_WITH_IMM;
+	wr->ex.imm_data = imm;
+	wr->num_sge = work->sge.length ? 1 : 0;
+}
+
 /* All but what tow_works_prepare() has set. */
 static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 			  const struct tow_op *op,
@@ -176,6 +233,7 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 	work->sge.addr = piece->local;
 	work->sge.length = piece->bytes;
 	wr->wr_cqe = cqe;
+	wr->num_sge = 1;
 	wr->opcode = tow_op_wr(op);
 	wr->send_flags = wr->opcode == IB_WR_RDMA_WRITE &&
 			 piece->bytes <= link->inline_bytes ?
@@ -184,12 +242,14 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 	 * On iWARP a write completes before a read that was posted earlier, and
 	 * one that does not tell is sent from its memory after that.
 	 */
-	if (link->session->dev->transport == TOW_TRANSPORT_IWARP)
+	if (tow_link_is_iwarp(link))
 		wr->send_flags = IB_SEND_SIGNALED |
 				 (tow_op_is_read(op) ? 0 : IB_SEND_FENCE);
 	if (!tow_op_is_atomic(op)) {
 		work->rdma.remote_addr = piece->target.address;
 		work->rdma.rkey = piece->target.key;
+		if (piece->tells)
+			tow_work_notify(work, link, op);
 		return;
 	}
 	work->atomic.remote_addr = piece->target.address;
@@ -224,7 +284,7 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	struct tow_post *post;
 	struct tow_work *work;
 
-	if (!count || tow_op_is_atomic(op) || op->bytes != piece->bytes)
+	if (!count || tow_op_is_atomic(op) || op->slot || op->bytes != piece->bytes)
 		return false;
 	post = &link->posts[(link->posted - 1) & link->post_mask];
 	work = &link->works[count - 1];
@@ -252,6 +312,17 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	return true;
 }
 
+/*
+ * Called with the lock held: what does the next work request of an operation with a
+ * slot do?  The last one that writes notifies; on iWARP, the one after that.
+ */
+static bool tow_piece_tells(const struct tow_link *link, const struct tow_op *op,
+			    const struct tow_piece *piece)
+{
+	return op->to_tell && op->cursor + piece->bytes == op->bytes &&
+	       !(piece->bytes && tow_link_is_iwarp(link));
+}
+
 /* Called with the lock held: how far does the next work request reach? */
 static void tow_piece_find(struct tow_op *op, u32 most,
 			   struct tow_piece *piece)
@@ -274,18 +345,30 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 	int error = READ_ONCE(flow->stopped);
 	struct tow_piece piece;
 
-	if (!error && !tow_remote_usable(op->remote))
+	if (!error && (!tow_remote_usable(op->remote) ||
+		       (op->slot && !tow_remote_usable(op->slot))))
 		error = -ESTALE;
 	if (error) {
 		tow_op_cut(op, error, ended);
 		return;
 	}
-	tow_piece_find(op, most, &piece);
+	if (op->cursor < op->bytes)
+		tow_piece_find(op, most, &piece);
+	else
+		memset(&piece, 0, sizeof(piece));
+	piece.tells = tow_piece_tells(link, op, &piece);
+	if (piece.tells && !tow_window_take(link->session)) {
+		/* Not its turn before the peer has room. */
+		tow_flow_starve(link);
+		return;
+	}
 	if (!tow_piece_merge(link, op, &piece, most, *count))
 		tow_piece_add(link, op, &piece, count);
 	op->pieces++;
 	op->cursor += piece.bytes;
-	if (op->cursor == op->bytes)
+	if (piece.tells)
+		op->to_tell = false;
+	if (op->cursor == op->bytes && !op->to_tell)
 		tow_op_leave(flow);
 }
 
@@ -358,7 +441,8 @@ static void tow_post_end(struct tow_post *post, int status,
 		op = post->ops;
 	}
 	/* Those that were merged have no other piece. */
-	if (op != post->last || (!--op->pieces && op->cursor == op->bytes))
+	if (op != post->last || (!--op->pieces && op->cursor == op->bytes &&
+				 !op->to_tell))
 		tow_op_list_add(ended, op, post->last);
 }
 
@@ -437,7 +521,6 @@ static void tow_works_prepare(struct tow_link *link, u32 posts)
 		work = &link->works[i];
 		work->sge.lkey = link->session->dev->pd->local_dma_lkey;
 		work->rdma.wr.sg_list = &work->sge;
-		work->rdma.wr.num_sge = 1;
 		if (i + 1 < link->batch)
 			work->rdma.wr.next = &link->works[i + 1].rdma.wr;
 	}

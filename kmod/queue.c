@@ -148,6 +148,32 @@ void tow_queue_put(struct tow_queue *queue)
 	kref_put(&queue->refs, tow_queue_release);
 }
 
+static void tow_queue_free_later(struct work_struct *work)
+{
+	struct tow_queue *queue = container_of(work, struct tow_queue,
+					       free_work);
+
+	tow_queue_release(&queue->refs);
+}
+
+static void tow_queue_release_later(struct kref *refs)
+{
+	struct tow_queue *queue = container_of(refs, struct tow_queue, refs);
+
+	queue_work(tow_wq, &queue->free_work);
+}
+
+/**
+ * tow_queue_put_later - give a reference back
+ * @queue: the queue; may be gone afterwards
+ *
+ * In any context.
+ */
+void tow_queue_put_later(struct tow_queue *queue)
+{
+	kref_put(&queue->refs, tow_queue_release_later);
+}
+
 /* Of the device's list from here on. */
 static int tow_queue_publish(struct tow_queue *queue)
 {
@@ -480,6 +506,8 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	xa_init_flags(&queue->flows, XA_FLAGS_ALLOC);
 	mutex_init(&queue->submit);
 	tow_queue_init_run(queue);
+	tow_queue_init_waits(queue);
+	INIT_WORK(&queue->free_work, tow_queue_free_later);
 	queue->wanted = U32_MAX;
 	queue->look_us = TOW_LOOK_US;
 	init_waitqueue_head(&queue->wait);

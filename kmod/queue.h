@@ -5,6 +5,7 @@
  *	queue.c		making a queue, its descriptor, its end
  *	submit.c	ENTER: entries are taken, checked, and waited for
  *	entry.c		an entry from its beginning to its completion
+ *	wait.c		entries that wait for a slot
  *	order.c		which entry may begin
  *	ops.c		entries that are on their way to a peer
  *	post.c		how they share a queue pair
@@ -16,6 +17,7 @@
 
 #include <linux/kref.h>
 #include <linux/list.h>
+#include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
@@ -26,6 +28,7 @@
 #include "limits.h"
 #include "ops.h"
 #include "order.h"
+#include "slot.h"
 #include "uapi/towline.h"
 
 /*
@@ -49,6 +52,7 @@ struct tow_remote;
  * @step: its place in the order
  * @free: nobody has it: the next such one
  * @op: what is on its way, if it is an operation on a remote range
+ * @wait: what it waits for, if it is a WAIT; else only its @wait.slot is looked at
  * @queue: whose
  * @user_data: as the program said
  * @opcode: as the program said
@@ -61,6 +65,7 @@ struct tow_entry {
 		struct tow_entry	*free;
 	};
 	struct tow_op		op;
+	struct tow_waiter	wait;
 	struct tow_queue	*queue;
 	u64			user_data;
 	u8			opcode;
@@ -93,6 +98,11 @@ struct tow_entry {
  * @client: whose; NULL: it has ended
  * @client_link: in tow_client.queues, under tow_client.lock
  * @sq_head: entries that were taken
+ * @due: struct tow_waiter that have ended
+ * @callers: calls that will look there again
+ * @deal: deals with @due where there is none; has a reference to the queue while
+ *	it is queued
+ * @free_work: for who gives the last reference back where nobody may sleep
  *
  * @lock: protects what follows; in process context only
  * @order: what is to begin
@@ -105,6 +115,8 @@ struct tow_entry {
  * @waiters: calls that wait
  * @wanted: completions that the least demanding of them waits for
  * @polled: poll(2) was called: one completion is enough
+ * @waiting: struct tow_waiter of entries that have begun
+ * @waited: the same, of those that the queue's end has dealt with
  * @cq: where the last operation completes, with a reference; or NULL.  Changed by
  *	the one who is at it, under the lock; compared without
  * @look_us: how long a call looks for completions before it sleeps; read and
@@ -137,6 +149,10 @@ struct tow_queue {
 	struct tow_client	*client;
 	struct list_head	client_link;
 	u32			sq_head;
+	struct llist_head	due;
+	atomic_t		callers;
+	struct work_struct	deal;
+	struct work_struct	free_work;
 
 	/* protects everything below */
 	spinlock_t		lock;
@@ -150,6 +166,8 @@ struct tow_queue {
 	unsigned int		waiters;
 	u32			wanted;
 	bool			polled;
+	struct list_head	waiting;
+	struct list_head	waited;
 	struct tow_cq		*cq;
 	u32			look_us;
 	u8			penance;
@@ -179,6 +197,7 @@ void tow_queues_stop(struct tow_queues *queues);
 void tow_queues_cleanup(struct tow_queues *queues);
 void tow_queue_client_end(struct tow_client *client);
 void tow_queue_put(struct tow_queue *queue);
+void tow_queue_put_later(struct tow_queue *queue);
 int tow_queue_call(struct tow_client *client, void __user *user);
 
 /* submit.c */
@@ -189,6 +208,7 @@ u32 tow_queue_completions(struct tow_queue *queue);
 u32 tow_entries_take(struct tow_queue *queue, u32 count,
 		     struct tow_entry **first);
 void tow_entries_end(struct tow_op *ops);
+void tow_entry_end(struct tow_entry *entry, int status);
 void tow_queue_init_run(struct tow_queue *queue);
 struct tow_step *tow_queue_add(struct tow_queue *queue,
 			       struct tow_step *chains, u32 plain,
@@ -196,5 +216,14 @@ struct tow_step *tow_queue_add(struct tow_queue *queue,
 void tow_queue_begin(struct tow_queue *queue, struct tow_step *step);
 void tow_queue_run(struct tow_queue *queue);
 void tow_queue_end(struct tow_queue *queue, int error);
+
+/* wait.c */
+void tow_queue_init_waits(struct tow_queue *queue);
+void tow_queue_wait_ended(struct tow_waiter *wait);
+void tow_queue_deal(struct tow_queue *queue);
+void tow_queue_call_begin(struct tow_queue *queue);
+void tow_queue_call_end(struct tow_queue *queue);
+void tow_entry_wait(struct tow_entry *entry);
+void tow_queue_end_waits(struct tow_queue *queue, int error);
 
 #endif /* TOW_QUEUE_H */

@@ -5,16 +5,8 @@
  *
  * Whoever asks for the same name in the same job with the same rights gets the
  * same remote range, also while the peer has not answered yet.  When nobody uses
- * it any more it is kept for the next one, unless there are too many of those.
- *
- * What is in flight
- *
- * "inflight" is 1 while the range is VALID, and 1 more for each operation.  It
- * drops to 0 only after the range has ceased to be VALID, and never rises again:
- * whoever brings it there has the range acknowledged or released.  A range with
- * an operation that did not succeed is neither: that the operation came back says
- * nothing about the peer's end, so the peer must go on thinking that we have it
- * until the queue pairs are destroyed.
+ * it any more it is kept for the next one, unless there are too many of those.  A
+ * slot is one user's alone: the peer says whether it is to be had.
  */
 #include <linux/slab.h>
 
@@ -130,6 +122,8 @@ void tow_remote_settle(struct tow_remote *remote, int error)
 void tow_remote_make_valid(struct tow_remote *remote)
 {
 	remote->quiet = false;
+	if (tow_remote_is_slot(remote))
+		remote->notified = remote->segments[0].address;
 	WRITE_ONCE(remote->state, TOW_REMOTE_VALID);
 	atomic_set(&remote->inflight, 1);
 	tow_remote_settle(remote, 0);
@@ -273,7 +267,8 @@ static void tow_remote_is_quiet(struct tow_remote *remote)
 /* Nobody uses it, and it is kept all the same. */
 static void tow_remote_unidle(struct tow_remote *remote)
 {
-	if (remote->state != TOW_REMOTE_VALID || remote->users)
+	if (remote->state != TOW_REMOTE_VALID || remote->users ||
+	    tow_remote_is_slot(remote))
 		return;
 	list_del_init(&remote->link);
 	tow_remote_dir(remote)->idle_count--;
@@ -298,6 +293,8 @@ void tow_remote_end(struct tow_remote *remote, bool given_up)
 	/* Pairs with tow_remote_enter(): it sees the state, or we its count. */
 	if (!valid || atomic_dec_and_test(&remote->inflight))
 		tow_remote_is_quiet(remote);
+	else
+		tow_window_go_on(remote->session);
 }
 
 /**
@@ -379,10 +376,11 @@ static int tow_remote_begin(struct tow_session *session,
 
 	if (!remote)
 		return -ENOMEM;
-	ret = tow_labels_add(&sdir->cache, &remote->label);
+	ret = tow_remote_is_slot(remote) ? 0 :
+	      tow_labels_add(&sdir->cache, &remote->label);
 	if (ret)
 		goto err_put;
-	remote->cached = true;
+	remote->cached = !tow_remote_is_slot(remote);
 	ret = tow_remote_ask(remote);
 	if (ret)
 		goto err_uncache;
@@ -427,7 +425,7 @@ int tow_remote_open(struct tow_session *session, const struct tow_label *label,
 	*result = NULL;
 	if (sdir->lost)
 		ret = tow_remote_lost_error(session);
-	else
+	else if (rights != TOW_RIGHT_NOTIFY)
 		*result = tow_remote_find(session, label, rights, wait);
 	if (!ret && !*result)
 		ret = tow_remote_begin(session, label, rights, wait, result);
@@ -502,7 +500,10 @@ int tow_remote_close(struct tow_remote *remote)
 	mutex_lock(&sdir->lock);
 	ret = remote->state == TOW_REMOTE_VALID ? 0 : -ESTALE;
 	if (!--remote->users) {
-		if (remote->state == TOW_REMOTE_VALID)
+		if (remote->state == TOW_REMOTE_VALID &&
+		    tow_remote_is_slot(remote))
+			tow_remote_end(remote, true);
+		else if (remote->state == TOW_REMOTE_VALID)
 			tow_remote_make_idle(remote);
 		else if (remote->state == TOW_REMOTE_ASKING)
 			tow_remote_abandon(remote);
@@ -510,120 +511,6 @@ int tow_remote_close(struct tow_remote *remote)
 	mutex_unlock(&sdir->lock);
 	tow_remote_put(remote);
 	return ret;
-}
-
-/* ---- operations ----------------------------------------------------------- */
-
-/* The segment that a byte is in. */
-static const struct tow_segment *
-tow_remote_segment(const struct tow_remote *remote, u64 offset)
-{
-	u32 low = 0, high = remote->total - 1;
-
-	while (low < high) {
-		u32 middle = high - (high - low) / 2;
-
-		if (remote->segments[middle].offset <= offset)
-			low = middle;
-		else
-			high = middle - 1;
-	}
-	return &remote->segments[low];
-}
-
-/**
- * tow_remote_usable - has neither the export nor the connection ended so far?
- * @remote: was VALID once
- *
- * Return: whether it may be used.
- */
-bool tow_remote_usable(const struct tow_remote *remote)
-{
-	return READ_ONCE(remote->state) == TOW_REMOTE_VALID;
-}
-
-/**
- * tow_remote_aim - where is a part of a range?
- * @remote: was VALID once
- * @offset: where the part begins
- * @bytes: its size, at least 1; the part is within the range
- * @target: where that is; not all of it, if several keys open it
- */
-void tow_remote_aim(const struct tow_remote *remote, u64 offset, u64 bytes,
-		    struct tow_remote_target *target)
-{
-	const struct tow_segment *segment = tow_remote_segment(remote, offset);
-	bool last = segment == &remote->segments[remote->total - 1];
-	u64 end = last ? remote->bytes : segment[1].offset;
-
-	target->address = segment->address + (offset - segment->offset);
-	target->key = segment->key;
-	target->bytes = min(bytes, end - offset);
-}
-
-/**
- * tow_remote_check - may that be done with a part of a range?
- * @remote: was VALID once
- * @offset: where the part begins
- * @bytes: its size
- * @rights: bits of enum tow_right: what is done
- *
- * Return: 0; -EACCES: it was not resolved with those rights; -ERANGE: it is not
- * within the range.
- */
-int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
-		     u32 rights)
-{
-	if (rights & ~remote->rights)
-		return -EACCES;
-	if (bytes > remote->bytes || offset > remote->bytes - bytes)
-		return -ERANGE;
-	return 0;
-}
-
-/**
- * tow_remote_enter - begin an operation
- * @remote: was VALID once; the caller has a reference, which he need not keep
- *	after success
- *
- * tow_remote_leave() ends it.  Callable in any context.
- *
- * Return: 0; -ESTALE: the export or the connection has ended.
- */
-int tow_remote_enter(struct tow_remote *remote)
-{
-	if (!atomic_inc_not_zero(&remote->inflight))
-		return -ESTALE;
-	if (tow_remote_usable(remote))
-		return 0;
-	tow_remote_leave(remote, 1, 0);
-	return -ESTALE;
-}
-
-/**
- * tow_remote_leave - operations have completed
- * @remote: from tow_remote_enter(); may be gone afterwards, without a reference
- *	of the caller's own
- * @count: how many
- * @status: 0, or one did not succeed: then the caller sees to it that the
- *	session ends
- *
- * In process context.
- */
-void tow_remote_leave(struct tow_remote *remote, int count, int status)
-{
-	struct tow_device *dev;
-
-	if (status)
-		WRITE_ONCE(remote->failed, true);
-	if (!atomic_sub_and_test(count, &remote->inflight))
-		return;
-	/* In the work item it may go, with all that it holds; not before. */
-	dev = remote->session->dev;
-	kref_get(&dev->refs);
-	llist_add(&remote->quiet_node, &dev->directory.quiet);
-	tow_directory_queue(&dev->directory);
-	tow_device_put(dev);
 }
 
 /* ---- sessions ------------------------------------------------------------- */

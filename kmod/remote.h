@@ -70,6 +70,9 @@ struct tow_segment {
  * @known: bytes in them
  * @segments: in the order of its bytes
  * @link: in one of the lists of tow_session_dir
+ * @notified: of a slot: notifications that were sent, those of others before
+ *	included; under the lock of the queue pair
+ * @via: of a slot: which queue pair they go by, counted from 1; 0: any
  * @rcu: frees it
  * @name: of @label
  */
@@ -99,6 +102,8 @@ struct tow_remote {
 	u64			known;
 	struct tow_segment	*segments;
 	struct list_head	link;
+	u64			notified;
+	atomic_t		via;
 	struct rcu_head		rcu;
 	u8			name[];
 };
@@ -115,6 +120,11 @@ struct tow_remote_target {
 	u32	key;
 	u64	bytes;
 };
+
+static inline bool tow_remote_is_slot(const struct tow_remote *remote)
+{
+	return remote->rights == TOW_RIGHT_NOTIFY;
+}
 
 /*
  * As tow_remote_enter(), while an operation that the caller began is in flight: what
@@ -135,18 +145,22 @@ void tow_remote_get_many(struct tow_remote *remote, u32 count);
 bool tow_remote_try_get(struct tow_remote *remote);
 void tow_remote_put(struct tow_remote *remote);
 void tow_remote_put_many(struct tow_remote *remote, u32 count);
-int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
-		     u32 rights);
-int tow_remote_enter(struct tow_remote *remote);
-void tow_remote_aim(const struct tow_remote *remote, u64 offset, u64 bytes,
-		    struct tow_remote_target *target);
-bool tow_remote_usable(const struct tow_remote *remote);
-void tow_remote_leave(struct tow_remote *remote, int count, int status);
 void tow_remote_reap(struct tow_directory *dir);
 void tow_remote_session_init(struct tow_session *session);
 void tow_remote_session_lost(struct tow_session *session);
 void tow_remote_session_gone(struct tow_session *session);
 void tow_remote_session_cleanup(struct tow_session *session);
+
+/* target.c */
+int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
+		     u32 rights);
+int tow_remote_enter(struct tow_remote *remote);
+int tow_remote_check_slot(struct tow_remote *remote, unsigned int link);
+u32 tow_remote_notify(struct tow_remote *remote);
+void tow_remote_aim(const struct tow_remote *remote, u64 offset, u64 bytes,
+		    struct tow_remote_target *target);
+bool tow_remote_usable(const struct tow_remote *remote);
+void tow_remote_leave(struct tow_remote *remote, int count, int status);
 
 /* Called by answer.c with tow_session_dir.lock held. */
 void tow_remote_settle(struct tow_remote *remote, int error);

@@ -420,6 +420,7 @@ static void tow_session_end(struct work_struct *work)
 	mutex_unlock(&session->setup);
 	tow_session_close(session);
 	tow_session_destroy_links(session);
+	tow_window_gone(session);
 	/* Only now: handlers of the connection manager start it, too. */
 	cancel_delayed_work_sync(&session->timer);
 	tow_directory_session_gone(session);
@@ -479,6 +480,7 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	INIT_DELAYED_WORK(&session->timer, tow_session_tick);
 	INIT_WORK(&session->end_work, tow_session_end);
 	tow_directory_session_init(session);
+	tow_window_init(session);
 	ret = tow_peer_session_add(session);
 	if (ret) {
 		tow_session_put(session);

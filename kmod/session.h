@@ -21,6 +21,7 @@
 #include "auth.h"
 #include "directory.h"
 #include "link.h"
+#include "notify.h"
 #include "peer.h"
 #include "wire.h"
 
@@ -124,6 +125,7 @@ enum tow_session_state {
  * @timer: half open for too long; heartbeats; idleness
  * @end_work: from ENDING to ENDED
  * @dir: what the directory keeps of it
+ * @notify: what notifications need
  */
 struct tow_session {
 	struct kref		refs;
@@ -187,6 +189,7 @@ struct tow_session {
 	struct delayed_work	timer;
 	struct work_struct	end_work;
 	struct tow_session_dir	dir;
+	struct tow_session_notify notify;
 };
 
 /* session.c */

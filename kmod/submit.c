@@ -48,6 +48,13 @@ static bool tow_sqe_well_formed(const struct tow_sqe *sqe)
 		return !sqe->compare;
 	case TOW_OP_COMPARE_SWAP:
 		return true;
+	case TOW_OP_WRITE_NOTIFY:
+		return sqe->bytes ||
+		       (!sqe->region && !sqe->offset && !sqe->remote &&
+			!sqe->remote_offset);
+	case TOW_OP_WAIT:
+		return !sqe->channel && !sqe->offset && !sqe->remote &&
+		       !sqe->remote_offset && !sqe->bytes;
 	default:
 		return false;
 	}
@@ -61,6 +68,7 @@ static int tow_entry_check_region(const struct tow_entry *entry,
 	u64 size = max(region->bytes, region->map_bytes);
 
 	if (entry->opcode != TOW_OP_WRITE &&
+	    entry->opcode != TOW_OP_WRITE_NOTIFY &&
 	    (flags | region->flags) & TOW_REGION_READONLY)
 		return -EACCES;
 	if (op->bytes > size || op->offset > size - op->bytes)
@@ -169,6 +177,45 @@ static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe,
 	return ret ?: tow_ops_check(op);
 }
 
+/* Called with @submit held: what is waited for. */
+static int tow_entry_find_slot(struct tow_entry *entry,
+			       const struct tow_sqe *sqe)
+{
+	struct tow_slot *slot = tow_client_get_slot(entry->queue->client,
+						    sqe->region);
+
+	if (IS_ERR(slot))
+		return PTR_ERR(slot);
+	entry->op.bytes = 0;
+	entry->wait.slot = slot;
+	entry->wait.number = sqe->operand;
+	return 0;
+}
+
+/* Called with @submit held: what is written, if anything is, and notified. */
+static int tow_entry_find_notify(struct tow_entry *entry,
+				 const struct tow_sqe *sqe,
+				 struct tow_known *known)
+{
+	struct tow_queue *queue = entry->queue;
+	struct tow_op *op = &entry->op;
+	int ret = 0;
+
+	op->slot = tow_client_get_remote(queue->client, sqe->operand);
+	if (!op->slot)
+		return -EBADF;
+	if (sqe->bytes) {
+		ret = tow_entry_find(entry, sqe, known);
+	} else {
+		op->flow = tow_known_flow(queue, sqe->channel, known);
+		if (!op->flow)
+			return -EBADF;
+		tow_remote_get(op->slot);
+		op->remote = op->slot;
+	}
+	return ret ?: tow_ops_check_slot(op);
+}
+
 static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 			   struct tow_known *known)
 {
@@ -181,6 +228,8 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 	entry->flags = sqe->flags;
 	op->region = NULL;
 	op->remote = NULL;
+	op->slot = NULL;
+	entry->wait.slot = NULL;
 	if (!tow_sqe_well_formed(sqe)) {
 		entry->error = -EINVAL;
 		return;
@@ -188,13 +237,19 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 	entry->error = 0;
 	if (sqe->opcode == TOW_OP_NOP)
 		return;
+	if (sqe->opcode == TOW_OP_WAIT) {
+		entry->error = tow_entry_find_slot(entry, sqe);
+		return;
+	}
 	op->opcode = sqe->opcode;
 	op->offset = sqe->offset;
 	op->remote_offset = sqe->remote_offset;
 	op->bytes = tow_sqe_is_atomic(sqe) ? sizeof(u64) : sqe->bytes;
 	op->operand = sqe->operand;
 	op->compare = sqe->compare;
-	entry->error = tow_entry_find(entry, sqe, known);
+	entry->error = sqe->opcode == TOW_OP_WRITE_NOTIFY ?
+		       tow_entry_find_notify(entry, sqe, known) :
+		       tow_entry_find(entry, sqe, known);
 }
 
 /* Called with @submit held: the copy, each word of it read once. */
@@ -339,6 +394,12 @@ static bool tow_queue_has(struct tow_queue *queue, u32 wanted)
 	       READ_ONCE(queue->ended);
 }
 
+/* The same; or entries have ended that the caller is to complete. */
+static bool tow_queue_stirs(struct tow_queue *queue, u32 wanted)
+{
+	return !llist_empty(&queue->due) || tow_queue_has(queue, wanted);
+}
+
 /* Where the queue's last operation completes, with a reference. */
 static struct tow_cq *tow_queue_cq(struct tow_queue *queue)
 {
@@ -396,7 +457,7 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	ktime_t end;
 
 	tow_cq_look(cq);
-	if (tow_queue_has(queue, wait->wanted))
+	if (tow_queue_stirs(queue, wait->wanted))
 		return;
 	wait->looked_us = min(READ_ONCE(queue->look_us), wait->timeout_us);
 	wait->since = ktime_get();
@@ -409,7 +470,7 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	       ktime_before(ktime_get(), end)) {
 		cpu_relax();
 		tow_cq_look(cq);
-		if (tow_queue_has(queue, wait->wanted)) {
+		if (tow_queue_stirs(queue, wait->wanted)) {
 			tow_queue_learn(queue, wait, true);
 			return;
 		}
@@ -468,18 +529,20 @@ static void tow_queue_go(struct tow_queue *queue, struct tow_taken *taken,
 	tow_cq_unref(cq);
 }
 
-static int tow_queue_sleep(struct tow_queue *queue, u32 wanted, u32 timeout_us)
+/* @end: when to stop; 0: never */
+static int tow_queue_sleep(struct tow_queue *queue, u32 wanted, ktime_t end)
 {
-	u64 ns = (u64)timeout_us * NSEC_PER_USEC;
+	ktime_t now = end ? ktime_get() : 0;
 	int ret;
 
-	if (timeout_us == TOW_WAIT_FOREVER)
+	if (!end)
 		ret = wait_event_interruptible(queue->wait,
-					       tow_queue_has(queue, wanted));
+					       tow_queue_stirs(queue, wanted));
 	else
 		ret = wait_event_interruptible_hrtimeout(queue->wait,
-							 tow_queue_has(queue, wanted),
-							 ns_to_ktime(ns));
+							 tow_queue_stirs(queue, wanted),
+							 ktime_after(end, now) ?
+							 ktime_sub(end, now) : 0);
 	if (ret == -ETIME)
 		return -ETIMEDOUT;
 	return ret ? -EINTR : 0;
@@ -507,16 +570,25 @@ static int tow_queue_over(struct tow_queue *queue)
 
 static int tow_queue_wait(struct tow_queue *queue, const struct tow_wait *wait)
 {
+	ktime_t end = 0;
+	bool slept = false;
 	int ret = 0;
 
-	if (!tow_queue_has(queue, wait->wanted)) {
+	for (;;) {
+		if (!llist_empty(&queue->due))
+			tow_queue_deal(queue);
+		if (ret || tow_queue_has(queue, wait->wanted))
+			break;
+		if (!end && wait->timeout_us != TOW_WAIT_FOREVER)
+			end = ktime_add_us(ktime_get(), wait->timeout_us);
 		tow_queue_count_waiter(queue, wait->wanted, 1);
-		ret = tow_queue_sleep(queue, wait->wanted, wait->timeout_us);
+		ret = tow_queue_sleep(queue, wait->wanted, end);
 		tow_queue_count_waiter(queue, wait->wanted, -1);
-		/* Who gave up says nothing about how long it takes. */
-		if (!ret && wait->looked_us)
-			tow_queue_learn(queue, wait, false);
+		slept = true;
 	}
+	/* Who gave up says nothing about how long it takes. */
+	if (slept && !ret && wait->looked_us)
+		tow_queue_learn(queue, wait, false);
 	return tow_queue_completions(queue) >= wait->wanted ? 0 :
 	       tow_queue_over(queue) ?: ret;
 }
@@ -554,7 +626,12 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user)
 	wait.timeout_us = call.timeout_us;
 	if (!taken.count && !tow_queue_has(queue, wait.wanted))
 		taken.cq = tow_queue_cq(queue);
+	if (wait.wanted)
+		tow_queue_call_begin(queue);
 	tow_queue_go(queue, &taken, &wait);
+	if (!wait.wanted)
+		return taken.count;
 	ret = tow_queue_wait(queue, &wait);
+	tow_queue_call_end(queue);
 	return taken.count ? (long)taken.count : ret;
 }

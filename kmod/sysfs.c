@@ -337,6 +337,9 @@ TOW_SETTING_ATTR(linger_max_s, dev->regions.linger_max_s, 0, TOW_LINGER_MAX_MAX_
 
 TOW_SETTING_ATTR(inflight_bytes, dev->queues.inflight_bytes, SZ_64K, SZ_1G);
 
+TOW_SETTING_ATTR(srq_depth, dev->notify.srq_depth, TOW_SRQ_DEPTH_MIN,
+		 TOW_SRQ_DEPTH_MAX);
+
 static struct attribute *tow_sysfs_attrs[] = {
 	&dev_attr_incarnation.attr,
 	&tow_pool_attr_pool_bytes.attr.attr,
@@ -359,6 +362,7 @@ static struct attribute *tow_sysfs_attrs[] = {
 	&tow_limit_attr_export_limit.attr.attr,
 	&tow_limit_attr_queue_entries_limit.attr.attr,
 	&tow_setting_attr_inflight_bytes.attr.attr,
+	&tow_setting_attr_srq_depth.attr.attr,
 	&tow_setting_attr_linger_max_s.attr.attr,
 	NULL
 };
@@ -418,6 +422,9 @@ TOW_STAT_ATTR(resolves, TOW_STAT_RESOLVES);
 TOW_STAT_ATTR(revokes, TOW_STAT_REVOKES);
 TOW_STAT_ATTR(revokes_late, TOW_STAT_REVOKES_LATE);
 TOW_STAT_ATTR(queues, TOW_STAT_QUEUES);
+TOW_STAT_ATTR(notifications, TOW_STAT_NOTIFICATIONS);
+TOW_STAT_ATTR(notifications_sent, TOW_STAT_NOTIFICATIONS_SENT);
+TOW_STAT_ATTR(notifications_ignored, TOW_STAT_NOTIFICATIONS_IGNORED);
 
 TOW_POOL_ATTR(slabs, 0444, NULL, numbers->slabs);
 TOW_POOL_ATTR(small_slabs, 0444, NULL, numbers->small);
@@ -453,6 +460,9 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_revokes.attr.attr,
 	&tow_stat_attr_revokes_late.attr.attr,
 	&tow_stat_attr_queues.attr.attr,
+	&tow_stat_attr_notifications.attr.attr,
+	&tow_stat_attr_notifications_sent.attr.attr,
+	&tow_stat_attr_notifications_ignored.attr.attr,
 	NULL
 };
 

@@ -17,7 +17,7 @@
 #include "uapi/towline.h"
 
 #define TOW_WIRE_MAGIC		0x4c574f54	/* "TOWL" */
-#define TOW_WIRE_VERSION	2
+#define TOW_WIRE_VERSION	3
 
 #define TOW_WIRE_NONCE_BYTES	16
 #define TOW_WIRE_MAC_BYTES	32
@@ -168,7 +168,8 @@ enum tow_wire_type {
 	TOW_WIRE_CANCEL		= 19,
 	TOW_WIRE_REVOKE		= 20,	/* tow_wire_grants: owner to resolver */
 	TOW_WIRE_REVOKED	= 21,	/* tow_wire_grants: we let go of it */
-	TOW_WIRE_RELEASE	= 22	/* tow_wire_grants: not used any more */
+	TOW_WIRE_RELEASE	= 22,	/* tow_wire_grants: not used any more */
+	TOW_WIRE_NOTIFIED	= 23	/* tow_wire_notified */
 };
 
 /**
@@ -262,6 +263,9 @@ struct tow_wire_resolve_more {
  * @address: where it begins, as the key has it
  * @key: the remote key
  * @bytes: its size, not 0
+ *
+ * Of a slot there is one: @address: how many notifications were counted so far;
+ * @key: its number, below TOW_SLOTS_MAX; @bytes: 8.
  */
 struct tow_wire_segment {
 	__le64	address;
@@ -275,7 +279,8 @@ enum tow_wire_status {
 	TOW_WIRE_FORBIDDEN	= 2,	/* the export does not have those rights */
 	TOW_WIRE_STALE		= 3,	/* the grant is gone, or going */
 	TOW_WIRE_TOO_MANY	= 4,	/* requests that wait, or grants */
-	TOW_WIRE_NO_MEMORY	= 5
+	TOW_WIRE_NO_MEMORY	= 5,
+	TOW_WIRE_TAKEN		= 6	/* somebody has that slot */
 };
 
 /**
@@ -322,6 +327,23 @@ struct tow_wire_grants {
 #define TOW_WIRE_GRANTS_MAX \
 	((TOW_WIRE_BODY_BYTES - sizeof(struct tow_wire_grants)) / \
 	 sizeof(__le64))
+
+/*
+ * Notifications are not messages: they come with RDMA writes, or by themselves, on
+ * data queue pairs.  sequence.h has their numbers, and how many may be on their
+ * way.
+ */
+
+/**
+ * struct tow_wire_notified - notifications were dealt with
+ * @count: how many of the receiver's in this session, wrapping around; at least one
+ *	more than was said before
+ * @reserved: zero
+ */
+struct tow_wire_notified {
+	__le32	count;
+	__le32	reserved;
+};
 
 /* What the connection manager leaves of its messages' private data. */
 static_assert(sizeof(struct tow_wire_request) == 56);

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Shared receive queues: where notifications come in.
+ *
+ * Normal operation
+ *
+ * All data queue pairs of a device receive from one queue and complete to one
+ * completion queue, which is as deep, so it cannot overflow.  Receives carry
+ * nothing: the immediate is in the completion, or, on iWARP, in four bytes that a
+ * send brings.  A tasklet deals with them, as a consumer that sleeps is to be woken
+ * at once; each receive is posted again before anything else.  The queue is made
+ * when there is a session, and goes with the last one.
+ *
+ * Which session
+ *
+ * A completion names a queue pair by its address, which is never followed: the
+ * queue pair may be gone, and what the RDMA device completed for it may be there
+ * still.  The address is looked for among those of links.  A link is taken out
+ * before its queue pair is destroyed; and what is there is dealt with before one is
+ * entered, as its queue pair may have the address of an earlier one.
+ *
+ * What gets lost
+ *
+ * A queue pair that dies in mid-message may keep a receive.  Nobody says so, so
+ * one is posted for each that may have: there is a reserve for that.  When that is
+ * used up new sessions get a new queue, and this one goes with its last session.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/hashtable.h>
+#include <linux/interrupt.h>
+#include <linux/slab.h>
+#include <rdma/ib_verbs.h>
+
+#include "device.h"
+#include "notify.h"
+#include "sequence.h"
+#include "session.h"
+#include "slot.h"
+
+#define TOW_SRQ_DEPTH		4096
+
+/* The reserve is this part of the depth. */
+#define TOW_SRQ_RESERVE		4
+
+/* Completions that are taken at once, and before others have their turn. */
+#define TOW_SRQ_BATCH		16
+#define TOW_SRQ_BUDGET		256
+
+#define TOW_SRQ_HASH_BITS	8
+
+/**
+ * struct tow_srq - a shared receive queue and its completions
+ * @dev: whose
+ * @users: sessions; under tow_notify.lock, like @promised
+ * @promised: receives that peers may use
+ * @depth: those that may be promised
+ * @count: receives that there are, with the reserve
+ * @srq: the RDMA device's
+ * @data: iWARP: what was sent, for each receive; else NULL
+ * @dma: where the RDMA device sees it
+ * @tasklet: deals with completions
+ * @lock: held by whoever does; protects what follows
+ * @cq: where its receives complete; NULL: it is going
+ * @used: receives that were posted at least once; they have numbers
+ * @worn: a receive may be lost that was not replaced; read without the lock
+ * @links: struct tow_link by the address of their queue pair
+ * @wcs: completions that are being dealt with
+ */
+struct tow_srq {
+	struct tow_device	*dev;
+	unsigned int		users;
+	u32			promised;
+	u32			depth;
+	u32			count;
+	struct ib_srq		*srq;
+	__be32			*data;
+	u64			dma;
+	struct tasklet_struct	tasklet;
+	/* protects everything below */
+	spinlock_t		lock;
+	struct ib_cq		*cq;
+	u32			used;
+	bool			worn;
+	DECLARE_HASHTABLE(links, TOW_SRQ_HASH_BITS);
+	struct ib_wc		wcs[TOW_SRQ_BATCH];
+};
+
+/* ---- receives ------------------------------------------------------------- */
+
+/* Called with the lock held, or before anybody else knows the queue. */
+static int tow_receive_post(struct tow_srq *srq, u32 index)
+{
+	struct ib_sge sge = {
+		.addr	= srq->dma + index * sizeof(*srq->data),
+		.length	= sizeof(*srq->data),
+		.lkey	= srq->dev->pd->local_dma_lkey,
+	};
+	struct ib_recv_wr wr = {
+		.wr_id		= index,
+		.sg_list	= &sge,
+		.num_sge	= srq->data ? 1 : 0,
+	};
+
+	return ib_post_srq_recv(srq->srq, &wr, NULL);
+}
+
+/* Called with the lock held: is that what a notification looks like? */
+static bool tow_receive_imm(struct tow_srq *srq, const struct ib_wc *wc,
+			    u32 index, u32 *imm)
+{
+	if (!srq->data) {
+		*imm = be32_to_cpu(wc->ex.imm_data);
+		return wc->opcode == IB_WC_RECV_RDMA_WITH_IMM &&
+		       wc->wc_flags & IB_WC_WITH_IMM;
+	}
+	ib_dma_sync_single_for_cpu(srq->dev->ibdev,
+				   srq->dma + index * sizeof(*srq->data),
+				   sizeof(*srq->data), DMA_FROM_DEVICE);
+	*imm = be32_to_cpu(srq->data[index]);
+	return wc->opcode == IB_WC_RECV && wc->byte_len == sizeof(*srq->data);
+}
+
+/* Called with the lock held: whose queue pair is that? */
+static struct tow_link *tow_srq_find_link(struct tow_srq *srq,
+					  const struct ib_qp *qp)
+{
+	struct tow_link *link;
+
+	hash_for_each_possible(srq->links, link, srq_node, (unsigned long)qp) {
+		if (link->srq_qp == qp)
+			return link;
+	}
+	return NULL;
+}
+
+/* Called with the lock held. */
+static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
+{
+	struct tow_link *link = tow_srq_find_link(srq, wc->qp);
+	struct tow_device *dev = srq->dev;
+	u32 index = wc->wr_id;
+	bool valid = false;
+	u32 imm = 0;
+
+	if (wc->status == IB_WC_SUCCESS)
+		valid = tow_receive_imm(srq, wc, index, &imm);
+	if (tow_receive_post(srq, index))
+		WRITE_ONCE(srq->worn, true);
+	if (!link)
+		return;
+	if (!valid) {
+		/* It is flushed when the session has ended already. */
+		tow_session_fail(link->session, -EPROTO, TOW_WIRE_PROTOCOL,
+				 "what came was no notification");
+		return;
+	}
+	if (tow_slot_notify(dev, link->session, imm))
+		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS);
+	else
+		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS_IGNORED);
+	tow_window_arrived(link->session);
+}
+
+/* ---- completions ---------------------------------------------------------- */
+
+/* Called with the lock held.  Return: how many there were; @budget: maybe more. */
+static u32 tow_srq_deal(struct tow_srq *srq, u32 budget)
+{
+	u32 done = 0;
+	int got, i;
+
+	lockdep_assert_held(&srq->lock);
+	while (srq->cq && done < budget) {
+		got = ib_poll_cq(srq->cq, min_t(u32, TOW_SRQ_BATCH,
+						budget - done), srq->wcs);
+		if (got <= 0)
+			break;
+		for (i = 0; i < got; i++)
+			tow_receive_complete(srq, &srq->wcs[i]);
+		done += got;
+	}
+	return done;
+}
+
+static void tow_srq_tasklet(struct tasklet_struct *tasklet)
+{
+	struct tow_srq *srq = container_of(tasklet, struct tow_srq, tasklet);
+	bool done;
+
+	spin_lock(&srq->lock);
+	done = tow_srq_deal(srq, TOW_SRQ_BUDGET) < TOW_SRQ_BUDGET;
+	if (done && srq->cq)
+		done = ib_req_notify_cq(srq->cq, IB_CQ_NEXT_COMP |
+					IB_CQ_REPORT_MISSED_EVENTS) <= 0;
+	spin_unlock(&srq->lock);
+	if (!done)
+		tasklet_schedule(tasklet);
+}
+
+/* Called in any context, with the provider's locks held. */
+static void tow_srq_event(struct ib_cq *cq, void *context)
+{
+	struct tow_srq *srq = context;
+
+	tasklet_schedule(&srq->tasklet);
+}
+
+/**
+ * tow_srq_drain - deal with all that has come so far
+ * @srq: the queue; NULL: nothing can have come
+ *
+ * In process context.
+ */
+void tow_srq_drain(struct tow_srq *srq)
+{
+	u32 left, done;
+
+	if (!srq)
+		return;
+	/* No more can have been there, however much comes meanwhile. */
+	for (left = srq->count; left; left -= done) {
+		spin_lock_bh(&srq->lock);
+		done = tow_srq_deal(srq, min_t(u32, left, TOW_SRQ_BUDGET));
+		spin_unlock_bh(&srq->lock);
+		if (!done)
+			break;
+	}
+}
+
+/* ---- links ---------------------------------------------------------------- */
+
+/**
+ * tow_srq_device_srq - the RDMA device's shared receive queue
+ * @srq: the queue; the caller's session is a user
+ *
+ * Return: it.
+ */
+struct ib_srq *tow_srq_device_srq(struct tow_srq *srq)
+{
+	return srq->srq;
+}
+
+/**
+ * tow_srq_device_cq - where its receives complete
+ * @srq: the queue; the caller's session is a user
+ *
+ * Return: the RDMA device's completion queue.
+ */
+struct ib_cq *tow_srq_device_cq(struct tow_srq *srq)
+{
+	return srq->cq;
+}
+
+/**
+ * tow_srq_add_link - what comes to a link's queue pair is its session's
+ * @srq: the queue
+ * @link: the link; its queue pair was just made
+ */
+void tow_srq_add_link(struct tow_srq *srq, struct tow_link *link)
+{
+	/* What is there may be of an earlier one at the same address. */
+	tow_srq_drain(srq);
+	spin_lock_bh(&srq->lock);
+	link->srq_qp = link->id->qp;
+	hash_add(srq->links, &link->srq_node, (unsigned long)link->srq_qp);
+	spin_unlock_bh(&srq->lock);
+}
+
+/**
+ * tow_srq_remove_link - undo tow_srq_add_link()
+ * @srq: the queue
+ * @link: the link; its queue pair is in the error state, not destroyed
+ *
+ * What has come so far is dealt with; what comes after is nobody's.
+ */
+void tow_srq_remove_link(struct tow_srq *srq, struct tow_link *link)
+{
+	tow_srq_drain(srq);
+	spin_lock_bh(&srq->lock);
+	hash_del(&link->srq_node);
+	link->srq_qp = NULL;
+	spin_unlock_bh(&srq->lock);
+}
+
+/**
+ * tow_srq_link_gone - a queue pair is destroyed that may have kept a receive
+ * @srq: the queue
+ */
+void tow_srq_link_gone(struct tow_srq *srq)
+{
+	spin_lock_bh(&srq->lock);
+	if (srq->used < srq->count && !tow_receive_post(srq, srq->used))
+		srq->used++;
+	else
+		WRITE_ONCE(srq->worn, true);
+	spin_unlock_bh(&srq->lock);
+}
+
+/* ---- life ----------------------------------------------------------------- */
+
+/* The queue pairs are gone: what completed and was not dealt with is nobody's. */
+static void tow_srq_free(struct tow_srq *srq)
+{
+	struct ib_device *ibdev = srq->dev->ibdev;
+	struct ib_cq *cq;
+
+	spin_lock_bh(&srq->lock);
+	cq = srq->cq;
+	srq->cq = NULL;
+	spin_unlock_bh(&srq->lock);
+	if (srq->srq)
+		ib_destroy_srq(srq->srq);
+	if (cq)
+		ib_destroy_cq(cq);
+	tasklet_kill(&srq->tasklet);
+	if (srq->dma)
+		ib_dma_unmap_single(ibdev, srq->dma,
+				    srq->count * sizeof(*srq->data),
+				    DMA_FROM_DEVICE);
+	kfree(srq->data);
+	kfree(srq);
+}
+
+/* What is sent on iWARP needs a place. */
+static int tow_srq_make_data(struct tow_srq *srq)
+{
+	struct ib_device *ibdev = srq->dev->ibdev;
+	size_t bytes = srq->count * sizeof(*srq->data);
+	u64 dma;
+
+	srq->data = kzalloc(bytes, GFP_KERNEL);
+	if (!srq->data)
+		return -ENOMEM;
+	dma = ib_dma_map_single(ibdev, srq->data, bytes, DMA_FROM_DEVICE);
+	if (ib_dma_mapping_error(ibdev, dma))
+		return -ENOMEM;
+	srq->dma = dma;
+	return 0;
+}
+
+static int tow_srq_make_queues(struct tow_srq *srq)
+{
+	struct ib_srq_init_attr srq_attr = {
+		.attr.max_wr	= srq->count,
+		.attr.max_sge	= 1,
+		.srq_type	= IB_SRQT_BASIC,
+	};
+	struct ib_cq_init_attr cq_attr = { .cqe = srq->count };
+	struct ib_device *ibdev = srq->dev->ibdev;
+	struct ib_cq *cq;
+
+	cq = ib_create_cq(ibdev, tow_srq_event, NULL, srq, &cq_attr);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	srq->cq = cq;
+	srq->srq = ib_create_srq(srq->dev->pd, &srq_attr);
+	if (IS_ERR(srq->srq)) {
+		int ret = PTR_ERR(srq->srq);
+
+		srq->srq = NULL;
+		return ret;
+	}
+	return ib_req_notify_cq(cq, IB_CQ_NEXT_COMP) < 0 ? -EIO : 0;
+}
+
+static int tow_srq_post_all(struct tow_srq *srq)
+{
+	u32 posted = 0;
+	int ret = 0;
+
+	while (srq->used < srq->depth && !ret) {
+		ret = tow_receive_post(srq, srq->used);
+		if (!ret)
+			srq->used++;
+		if (!(++posted % TOW_SRQ_BUDGET))
+			cond_resched();
+	}
+	return ret;
+}
+
+static int tow_srq_prepare(struct tow_srq *srq)
+{
+	const struct ib_device_attr *attrs = &srq->dev->ibdev->attrs;
+	u32 depth = READ_ONCE(srq->dev->notify.srq_depth);
+	int ret = 0;
+
+	srq->count = min3(depth + depth / TOW_SRQ_RESERVE,
+			  (u32)max(attrs->max_srq_wr, 1),
+			  (u32)max(attrs->max_cqe, 1));
+	srq->depth = min(depth, srq->count);
+	if (srq->dev->transport == TOW_TRANSPORT_IWARP)
+		ret = tow_srq_make_data(srq);
+	if (!ret)
+		ret = tow_srq_make_queues(srq);
+	return ret ?: tow_srq_post_all(srq);
+}
+
+static struct tow_srq *tow_srq_make(struct tow_device *dev)
+{
+	struct tow_srq *srq = kzalloc(sizeof(*srq), GFP_KERNEL);
+	int ret;
+
+	if (!srq)
+		return ERR_PTR(-ENOMEM);
+	srq->dev = dev;
+	spin_lock_init(&srq->lock);
+	hash_init(srq->links);
+	tasklet_setup(&srq->tasklet, tow_srq_tasklet);
+	ret = tow_srq_prepare(srq);
+	if (ret) {
+		tow_srq_free(srq);
+		return ERR_PTR(ret == -ENOMEM ? -ENOMEM : -ENOSPC);
+	}
+	return srq;
+}
+
+/* Called with the lock held: what a new session uses. */
+static struct tow_srq *tow_srq_choose(struct tow_device *dev)
+{
+	struct tow_srq *now = dev->notify.srq, *srq;
+
+	if (now && !READ_ONCE(now->worn))
+		return now;
+	srq = tow_srq_make(dev);
+	/* Better one that gets smaller than none. */
+	if (IS_ERR(srq))
+		return now ?: srq;
+	dev->notify.srq = srq;
+	return srq;
+}
+
+/**
+ * tow_srq_get - a session is to have data queue pairs
+ * @session: the session; the caller is making or accepting links
+ *
+ * Return: 0: it has a shared receive queue, if the device has such; -ENOSPC,
+ * -ENOMEM.
+ */
+int tow_srq_get(struct tow_session *session)
+{
+	struct tow_device *dev = session->dev;
+	struct tow_srq *srq;
+	int ret = 0;
+
+	lockdep_assert_held(&session->setup);
+	if (session->notify.srq || dev->ibdev->attrs.max_srq <= 0)
+		return 0;
+	mutex_lock(&dev->notify.lock);
+	srq = tow_srq_choose(dev);
+	if (IS_ERR(srq)) {
+		ret = PTR_ERR(srq);
+	} else {
+		srq->users++;
+		session->notify.srq = srq;
+	}
+	mutex_unlock(&dev->notify.lock);
+	return ret;
+}
+
+/**
+ * tow_srq_put - undo tow_srq_get(), and what was promised
+ * @session: the session; its queue pairs are destroyed
+ */
+void tow_srq_put(struct tow_session *session)
+{
+	struct tow_notify *notify = &session->dev->notify;
+	struct tow_srq *srq = session->notify.srq;
+
+	if (!srq)
+		return;
+	mutex_lock(&notify->lock);
+	session->notify.srq = NULL;
+	srq->promised -= session->notify.window;
+	if (!--srq->users) {
+		if (notify->srq == srq)
+			notify->srq = NULL;
+		tow_srq_free(srq);
+	}
+	mutex_unlock(&notify->lock);
+}
+
+/**
+ * tow_srq_promise - may a peer use receives?
+ * @srq: the queue; the caller's session is a user
+ * @receives: how many
+ *
+ * Return: false: so many are not left.
+ */
+bool tow_srq_promise(struct tow_srq *srq, u32 receives)
+{
+	struct tow_notify *notify = &srq->dev->notify;
+	bool enough;
+
+	mutex_lock(&notify->lock);
+	enough = srq->depth - srq->promised >= receives;
+	if (enough)
+		srq->promised += receives;
+	mutex_unlock(&notify->lock);
+	return enough;
+}
+
+/**
+ * tow_notify_init - prepare the structure
+ * @notify: zeroed memory inside a tow_device
+ */
+void tow_notify_init(struct tow_notify *notify)
+{
+	xa_init_flags(&notify->slots, XA_FLAGS_ALLOC);
+	mutex_init(&notify->lock);
+	notify->srq_depth = TOW_SRQ_DEPTH;
+}
+
+/**
+ * tow_notify_cleanup - undo tow_notify_init()
+ * @notify: the structure; there are neither slots nor sessions
+ */
+void tow_notify_cleanup(struct tow_notify *notify)
+{
+	WARN_ON_ONCE(notify->srq);
+	WARN_ON_ONCE(!xa_empty(&notify->slots));
+	mutex_destroy(&notify->lock);
+	xa_destroy(&notify->slots);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Notifications: how they come in, and how many may be on their way.
+ *
+ *	notify.c	shared receive queues and their completions
+ *	window.c	what may be on its way in a session, in both directions
+ *	slot.c		what is counted, and who waits for it
+ *	wait.c		entries of queues that wait
+ *	sequence.h	the numbers
+ */
+#ifndef TOW_NOTIFY_H
+#define TOW_NOTIFY_H
+
+#include <linux/atomic.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+
+struct tow_device;
+struct tow_link;
+struct tow_session;
+struct tow_srq;
+struct tow_wire_notified;
+
+/* Receives of a shared receive queue. */
+#define TOW_SRQ_DEPTH_MIN	256
+#define TOW_SRQ_DEPTH_MAX	32768
+
+/**
+ * struct tow_notify - a device's part
+ * @slots: struct tow_slot by number; looked up by RCU
+ * @next_slot: where to look for the next free number
+ * @srq_depth: receives of the next shared receive queue; a file in sysfs, read
+ *	with READ_ONCE()
+ * @lock: protects the others, and what is marked so in struct tow_srq
+ * @srq: what new sessions use; NULL: one is to be made
+ */
+struct tow_notify {
+	struct xarray	slots;
+	u32		next_slot;
+	u32		srq_depth;
+	/* protects srq, and parts of it */
+	struct mutex	lock;
+	struct tow_srq	*srq;
+};
+
+/**
+ * struct tow_session_notify - a session's part
+ * @srq: where its data queue pairs receive, of which it is a user; NULL: the
+ *	device has none, or there is no data queue pair so far
+ * @window: notifications that the peer may have on their way: none, or
+ *	TOW_NOTIFY_WINDOW; read in softirqs
+ * @arrived: those that have come, wrapping around; written under the lock of @srq
+ * @told: those that the peer knows are dealt with; under tow_session.pump
+ * @tell: tells it
+ * @room: how many more we may send
+ * @dealt: of ours, those that the peer has dealt with, as it says
+ * @go_on: flows that have waited for room go on; has a reference to the session
+ *	while it is queued
+ */
+struct tow_session_notify {
+	struct tow_srq		*srq;
+	u32			window;
+	u32			arrived;
+	u32			told;
+	struct work_struct	tell;
+	atomic_t		room;
+	u32			dealt;
+	struct work_struct	go_on;
+};
+
+/* notify.c: called by device.c, link.c, session.c */
+void tow_notify_init(struct tow_notify *notify);
+void tow_notify_cleanup(struct tow_notify *notify);
+int tow_srq_get(struct tow_session *session);
+void tow_srq_put(struct tow_session *session);
+struct ib_srq *tow_srq_device_srq(struct tow_srq *srq);
+struct ib_cq *tow_srq_device_cq(struct tow_srq *srq);
+void tow_srq_add_link(struct tow_srq *srq, struct tow_link *link);
+void tow_srq_remove_link(struct tow_srq *srq, struct tow_link *link);
+void tow_srq_link_gone(struct tow_srq *srq);
+void tow_srq_drain(struct tow_srq *srq);
+bool tow_srq_promise(struct tow_srq *srq, u32 receives);
+
+/* window.c */
+void tow_window_init(struct tow_session *session);
+bool tow_window_open(struct tow_session *session);
+void tow_window_arrived(struct tow_session *session);
+size_t tow_window_fill(struct tow_session *session, u8 *type, void *body);
+int tow_window_told(struct tow_session *session,
+		    const struct tow_wire_notified *body);
+bool tow_window_take(struct tow_session *session);
+void tow_window_go_on(struct tow_session *session);
+void tow_window_gone(struct tow_session *session);
+
+#endif /* TOW_NOTIFY_H */

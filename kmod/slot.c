@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Slots: see slot.h.
+ *
+ * Notifications are counted in a softirq, which finds a slot by RCU and takes its
+ * lock only.  The word in the region's memory is written under that lock, so
+ * tow_slot_end() is the last that can.  Who waits is taken off the list under the
+ * lock, by whoever finds first how it ends: the softirq, the slot's end, the peer's
+ * or the queue's; and is then handed to his queue, which completes the entry in
+ * process context.
+ */
+#include <linux/slab.h>
+
+#include "device.h"
+#include "notify.h"
+#include "queue.h"
+#include "sequence.h"
+#include "slot.h"
+
+/* Those that are ended before others have their turn. */
+#define TOW_SLOT_BATCH		64
+
+/**
+ * tow_slot_new - a slot that nobody has
+ * @dev: the device
+ * @word: where programs see the number; becomes 0
+ * @result: where to: the slot with a reference, until tow_slot_end() and
+ *	tow_slot_put()
+ *
+ * Return: 0; -ENOSPC: the device has TOW_SLOTS_MAX of them; -ENOMEM.
+ */
+int tow_slot_new(struct tow_device *dev, u64 *word, struct tow_slot **result)
+{
+	struct tow_notify *notify = &dev->notify;
+	struct tow_slot *slot;
+	int ret;
+
+	slot = kzalloc(sizeof(*slot), GFP_KERNEL_ACCOUNT);
+	if (!slot)
+		return -ENOMEM;
+	kref_init(&slot->refs);
+	spin_lock_init(&slot->lock);
+	INIT_LIST_HEAD(&slot->waits);
+	slot->word = word;
+	/* Not the number of one that ended just now, if it can be helped. */
+	ret = xa_alloc_cyclic(&notify->slots, &slot->number, slot,
+			      XA_LIMIT(0, TOW_SLOTS_MAX - 1), &notify->next_slot,
+			      GFP_KERNEL_ACCOUNT);
+	if (ret < 0) {
+		kfree(slot);
+		return ret == -EBUSY ? -ENOSPC : ret;
+	}
+	WRITE_ONCE(*word, 0);
+	*result = slot;
+	return 0;
+}
+
+/**
+ * tow_slot_get - take another reference
+ * @slot: the slot; the caller has one
+ */
+void tow_slot_get(struct tow_slot *slot)
+{
+	kref_get(&slot->refs);
+}
+
+static void tow_slot_release(struct kref *refs)
+{
+	struct tow_slot *slot = container_of(refs, struct tow_slot, refs);
+
+	kfree_rcu(slot, rcu);
+}
+
+/**
+ * tow_slot_put - give a reference back
+ * @slot: the slot; may be gone afterwards
+ */
+void tow_slot_put(struct tow_slot *slot)
+{
+	kref_put(&slot->refs, tow_slot_release);
+}
+
+/**
+ * tow_slot_count - how many notifications have arrived?
+ * @slot: the slot
+ *
+ * Return: the number.
+ */
+u64 tow_slot_count(struct tow_slot *slot)
+{
+	u64 count;
+
+	spin_lock_bh(&slot->lock);
+	count = slot->count;
+	spin_unlock_bh(&slot->lock);
+	return count;
+}
+
+/**
+ * tow_slot_give - a peer has it from now on
+ * @slot: the slot, that nobody has
+ * @session: the peer's
+ */
+void tow_slot_give(struct tow_slot *slot, struct tow_session *session)
+{
+	spin_lock_bh(&slot->lock);
+	slot->session = session;
+	spin_unlock_bh(&slot->lock);
+}
+
+/* Called with the lock held. */
+static void tow_wait_end(struct tow_waiter *wait, int status)
+{
+	list_del_init(&wait->of_slot);
+	wait->status = status;
+	tow_queue_wait_ended(wait);
+}
+
+/* End who waits now; who comes meanwhile does not count. */
+static void tow_slot_end_waits(struct tow_slot *slot, int status)
+{
+	struct tow_waiter *wait;
+	LIST_HEAD(all);
+	int left;
+
+	spin_lock_bh(&slot->lock);
+	list_splice_init(&slot->waits, &all);
+	spin_unlock_bh(&slot->lock);
+	do {
+		left = TOW_SLOT_BATCH;
+		/* Others may take theirs off our list, too. */
+		spin_lock_bh(&slot->lock);
+		while (left && !list_empty(&all)) {
+			wait = list_first_entry(&all, struct tow_waiter, of_slot);
+			tow_wait_end(wait, status);
+			left--;
+		}
+		spin_unlock_bh(&slot->lock);
+	} while (!left);
+}
+
+/**
+ * tow_slot_take_back - the peer does not have it any more
+ * @slot: the slot
+ * @lost: its connection has ended; who waits for its notifications is told
+ */
+void tow_slot_take_back(struct tow_slot *slot, bool lost)
+{
+	spin_lock_bh(&slot->lock);
+	slot->session = NULL;
+	spin_unlock_bh(&slot->lock);
+	if (lost)
+		tow_slot_end_waits(slot, -ECONNRESET);
+}
+
+/**
+ * tow_slot_close - the export is ending: nobody waits any more
+ * @slot: the slot; who has it may still notify
+ */
+void tow_slot_close(struct tow_slot *slot)
+{
+	spin_lock_bh(&slot->lock);
+	slot->ended = -ESTALE;
+	spin_unlock_bh(&slot->lock);
+	tow_slot_end_waits(slot, -ESTALE);
+}
+
+/**
+ * tow_slot_end - undo tow_slot_new(), but for the reference
+ * @slot: the slot; nobody has it
+ * @dev: as there
+ *
+ * When it returns nobody writes to the word any more.
+ */
+void tow_slot_end(struct tow_slot *slot, struct tow_device *dev)
+{
+	xa_erase(&dev->notify.slots, slot->number);
+	spin_lock_bh(&slot->lock);
+	slot->word = NULL;
+	spin_unlock_bh(&slot->lock);
+	tow_slot_close(slot);
+}
+
+/* Called with the lock held: count up to a notification. */
+static bool tow_slot_advance(struct tow_slot *slot,
+			     struct tow_session *session, u32 imm)
+{
+	u32 ahead = tow_imm_ahead(imm, slot->count);
+	struct tow_waiter *wait;
+
+	if (slot->session != session || !slot->word || !ahead)
+		return false;
+	slot->count += ahead;
+	/* Pairs with the program's acquire: it sees the data, too. */
+	smp_store_release(slot->word, slot->count);
+	while ((wait = list_first_entry_or_null(&slot->waits, struct tow_waiter,
+						of_slot)) &&
+	       wait->number <= slot->count)
+		tow_wait_end(wait, 0);
+	return true;
+}
+
+/**
+ * tow_slot_notify - a notification has arrived
+ * @dev: where
+ * @session: whose
+ * @imm: what came with it
+ *
+ * In a softirq, or with bottom halves off.
+ *
+ * Return: whether it was counted.
+ */
+bool tow_slot_notify(struct tow_device *dev, struct tow_session *session,
+		     u32 imm)
+{
+	struct tow_slot *slot;
+	bool counted = false;
+
+	rcu_read_lock();
+	slot = xa_load(&dev->notify.slots, tow_imm_slot(imm));
+	if (slot) {
+		spin_lock(&slot->lock);
+		counted = tow_slot_advance(slot, session, imm);
+		spin_unlock(&slot->lock);
+	}
+	rcu_read_unlock();
+	return counted;
+}
+
+/* Called with the lock held: behind those that wait for less, or the same. */
+static void tow_slot_queue(struct tow_slot *slot, struct tow_waiter *wait)
+{
+	struct list_head *at;
+
+	list_for_each_prev(at, &slot->waits) {
+		if (list_entry(at, struct tow_waiter, of_slot)->number <=
+		    wait->number)
+			break;
+	}
+	list_add(&wait->of_slot, at);
+}
+
+/**
+ * tow_slot_wait - wait until a slot is at a number
+ * @slot: the slot
+ * @wait: who waits, and what for
+ *
+ * Return: 0: it is; -EINPROGRESS: tow_queue_wait_ended() will tell; -ESTALE: the
+ * export has ended.
+ */
+int tow_slot_wait(struct tow_slot *slot, struct tow_waiter *wait)
+{
+	int ret = -EINPROGRESS;
+
+	INIT_LIST_HEAD(&wait->of_slot);
+	spin_lock_bh(&slot->lock);
+	if (slot->count >= wait->number)
+		ret = 0;
+	else if (slot->ended)
+		ret = slot->ended;
+	else
+		tow_slot_queue(slot, wait);
+	spin_unlock_bh(&slot->lock);
+	return ret;
+}
+
+/**
+ * tow_slot_wait_no_more - who waits must not any more
+ * @wait: after tow_slot_wait(); may have ended by itself
+ * @status: what it ends with, otherwise
+ */
+void tow_slot_wait_no_more(struct tow_waiter *wait, int status)
+{
+	struct tow_slot *slot = wait->slot;
+
+	spin_lock_bh(&slot->lock);
+	if (!list_empty(&wait->of_slot))
+		tow_wait_end(wait, status);
+	spin_unlock_bh(&slot->lock);
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Remote ranges as operations see them.
+ *
+ * What is in flight
+ *
+ * "inflight" is 1 while the range is VALID, and 1 more for each operation.  It
+ * drops to 0 only after the range has ceased to be VALID, and never rises again:
+ * whoever brings it there has the range acknowledged or released.  A range with
+ * an operation that did not succeed is neither: that the operation came back says
+ * nothing about the peer's end, so the peer must go on thinking that we have it
+ * until the queue pairs are destroyed.
+ */
+#include "device.h"
+#include "remote.h"
+#include "sequence.h"
+#include "session.h"
+
+/* The segment that a byte is in. */
+static const struct tow_segment *
+tow_remote_segment(const struct tow_remote *remote, u64 offset)
+{
+	u32 low = 0, high = remote->total - 1;
+
+	while (low < high) {
+		u32 middle = high - (high - low) / 2;
+
+		if (remote->segments[middle].offset <= offset)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return &remote->segments[low];
+}
+
+/**
+ * tow_remote_usable - has neither the export nor the connection ended so far?
+ * @remote: was VALID once
+ *
+ * Return: whether it may be used.
+ */
+bool tow_remote_usable(const struct tow_remote *remote)
+{
+	return READ_ONCE(remote->state) == TOW_REMOTE_VALID;
+}
+
+/**
+ * tow_remote_aim - where is a part of a range?
+ * @remote: was VALID once
+ * @offset: where the part begins
+ * @bytes: its size, at least 1; the part is within the range
+ * @target: where that is; not all of it, if several keys open it
+ */
+void tow_remote_aim(const struct tow_remote *remote, u64 offset, u64 bytes,
+		    struct tow_remote_target *target)
+{
+	const struct tow_segment *segment = tow_remote_segment(remote, offset);
+	bool last = segment == &remote->segments[remote->total - 1];
+	u64 end = last ? remote->bytes : segment[1].offset;
+
+	target->address = segment->address + (offset - segment->offset);
+	target->key = segment->key;
+	target->bytes = min(bytes, end - offset);
+}
+
+/**
+ * tow_remote_check - may that be done with a part of a range?
+ * @remote: was VALID once
+ * @offset: where the part begins
+ * @bytes: its size
+ * @rights: bits of enum tow_right: what is done
+ *
+ * Return: 0; -EACCES: it was not resolved with those rights; -ERANGE: it is not
+ * within the range.
+ */
+int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
+		     u32 rights)
+{
+	if (rights & ~remote->rights)
+		return -EACCES;
+	if (bytes > remote->bytes || offset > remote->bytes - bytes)
+		return -ERANGE;
+	return 0;
+}
+
+/**
+ * tow_remote_check_slot - may a slot be notified by a queue pair?
+ * @remote: was VALID once
+ * @link: which of the session's data queue pairs; the slot's from now on
+ *
+ * Return: 0; -EACCES: it is no slot; -EINVAL: it was used by another one before.
+ */
+int tow_remote_check_slot(struct tow_remote *remote, unsigned int link)
+{
+	int via;
+
+	if (!tow_remote_is_slot(remote))
+		return -EACCES;
+	via = atomic_cmpxchg(&remote->via, 0, link + 1);
+	return !via || via == link + 1 ? 0 : -EINVAL;
+}
+
+/**
+ * tow_remote_notify - the next notification of a slot
+ * @remote: the slot; the caller has the lock of the queue pair that all go by
+ *
+ * Return: the immediate that goes with it.
+ */
+u32 tow_remote_notify(struct tow_remote *remote)
+{
+	return tow_imm(remote->segments[0].key, ++remote->notified);
+}
+
+/**
+ * tow_remote_enter - begin an operation
+ * @remote: was VALID once; the caller has a reference, which he need not keep
+ *	after success
+ *
+ * tow_remote_leave() ends it.  Callable in any context.
+ *
+ * Return: 0; -ESTALE: the export or the connection has ended.
+ */
+int tow_remote_enter(struct tow_remote *remote)
+{
+	if (!atomic_inc_not_zero(&remote->inflight))
+		return -ESTALE;
+	if (tow_remote_usable(remote))
+		return 0;
+	tow_remote_leave(remote, 1, 0);
+	return -ESTALE;
+}
+
+/**
+ * tow_remote_leave - operations have completed
+ * @remote: from tow_remote_enter(); may be gone afterwards, without a reference
+ *	of the caller's own
+ * @count: how many
+ * @status: 0, or one did not succeed: then the caller sees to it that the
+ *	session ends
+ *
+ * In process context.
+ */
+void tow_remote_leave(struct tow_remote *remote, int count, int status)
+{
+	struct tow_device *dev;
+
+	if (status)
+		WRITE_ONCE(remote->failed, true);
+	if (!atomic_sub_and_test(count, &remote->inflight))
+		return;
+	/* In the work item it may go, with all that it holds; not before. */
+	dev = remote->session->dev;
+	kref_get(&dev->refs);
+	llist_add(&remote->quiet_node, &dev->directory.quiet);
+	tow_directory_queue(&dev->directory);
+	tow_device_put(dev);
+}

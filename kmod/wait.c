@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Entries that wait for a slot.
+ *
+ * How a WAIT ends is found out in a softirq, or by somebody who ends something,
+ * and completing an entry takes a process: it begins others.  So what has ended is
+ * left in a list of its queue without a lock.  A call that waits for completions of
+ * that queue is woken, and deals with the list itself: a notification wakes the one
+ * who waits for it, and nobody else.  Where there is no such call a work item does.
+ *
+ * Who calls says so before he looks at the list for the last time, and looks again
+ * when he has said that he does not any more; who puts something there looks at that
+ * afterwards.  So one of the two sees the other.
+ */
+#include "device.h"
+#include "queue.h"
+#include "slot.h"
+
+/* Those that are ended before others have their turn. */
+#define TOW_WAIT_BATCH		64
+
+static struct tow_entry *tow_wait_entry(struct tow_waiter *wait)
+{
+	return container_of(wait, struct tow_entry, wait);
+}
+
+/**
+ * tow_queue_wait_ended - an entry does not wait any more
+ * @wait: of an entry; how it has ended is in there.  Maybe gone afterwards
+ *
+ * In any context.
+ */
+void tow_queue_wait_ended(struct tow_waiter *wait)
+{
+	struct tow_queue *queue = tow_wait_entry(wait)->queue;
+
+	/* The entry's reference may go as soon as it is in the list. */
+	kref_get(&queue->refs);
+	/* Has a barrier: see above. */
+	llist_add(&wait->due, &queue->due);
+	if (atomic_read(&queue->callers))
+		wake_up_all(&queue->wait);
+	else if (queue_work(tow_cq_wq, &queue->deal))
+		return;
+	tow_queue_put_later(queue);
+}
+
+/**
+ * tow_queue_deal - complete the entries that do not wait any more
+ * @queue: the queue; the caller has a reference
+ *
+ * In process context, without a lock.
+ */
+void tow_queue_deal(struct tow_queue *queue)
+{
+	struct llist_node *all = llist_del_all(&queue->due);
+	struct tow_waiter *wait, *next;
+
+	all = llist_reverse_order(all);
+	llist_for_each_entry_safe(wait, next, all, due) {
+		spin_lock(&queue->lock);
+		list_del(&wait->of_queue);
+		spin_unlock(&queue->lock);
+		tow_entry_end(tow_wait_entry(wait), wait->status);
+	}
+}
+
+static void tow_queue_deal_work(struct work_struct *work)
+{
+	struct tow_queue *queue = container_of(work, struct tow_queue, deal);
+
+	tow_queue_deal(queue);
+	tow_queue_put(queue);
+}
+
+/**
+ * tow_queue_call_begin - the caller deals with what has ended, until he says else
+ * @queue: the queue
+ */
+void tow_queue_call_begin(struct tow_queue *queue)
+{
+	atomic_inc(&queue->callers);
+	/* Pairs with tow_queue_wait_ended(). */
+	smp_mb__after_atomic();
+}
+
+/**
+ * tow_queue_call_end - undo tow_queue_call_begin()
+ * @queue: the queue; the caller has a reference
+ */
+void tow_queue_call_end(struct tow_queue *queue)
+{
+	atomic_dec(&queue->callers);
+	/* Pairs with tow_queue_wait_ended(). */
+	smp_mb__after_atomic();
+	if (!llist_empty(&queue->due))
+		tow_queue_deal(queue);
+}
+
+/**
+ * tow_entry_wait - begin an entry that waits
+ * @entry: a WAIT
+ *
+ * In process context, without a link's lock.
+ */
+void tow_entry_wait(struct tow_entry *entry)
+{
+	struct tow_queue *queue = entry->queue;
+	struct tow_waiter *wait = &entry->wait;
+	int status;
+
+	/* All under the lock: tow_queue_end_waits() finds it, or it sees the end. */
+	spin_lock(&queue->lock);
+	status = queue->ended ?: tow_slot_wait(wait->slot, wait);
+	if (status == -EINPROGRESS)
+		list_add_tail(&wait->of_queue, &queue->waiting);
+	spin_unlock(&queue->lock);
+	if (status != -EINPROGRESS)
+		tow_entry_end(entry, status);
+}
+
+/* Return: whether there may be more. */
+static bool tow_queue_end_some_waits(struct tow_queue *queue, int error)
+{
+	struct tow_waiter *wait;
+	int left = TOW_WAIT_BATCH;
+
+	spin_lock(&queue->lock);
+	while (left && !list_empty(&queue->waiting)) {
+		wait = list_first_entry(&queue->waiting, struct tow_waiter,
+					of_queue);
+		/* It is there until tow_queue_deal(), which takes the lock. */
+		list_move_tail(&wait->of_queue, &queue->waited);
+		tow_slot_wait_no_more(wait, error);
+		left--;
+	}
+	spin_unlock(&queue->lock);
+	return !left;
+}
+
+/**
+ * tow_queue_end_waits - nobody waits any more
+ * @queue: the queue, ended; the caller has a reference
+ * @error: what those who do end with
+ */
+void tow_queue_end_waits(struct tow_queue *queue, int error)
+{
+	while (tow_queue_end_some_waits(queue, error))
+		cond_resched();
+}
+
+/**
+ * tow_queue_init_waits - prepare a queue's part of this file
+ * @queue: new
+ */
+void tow_queue_init_waits(struct tow_queue *queue)
+{
+	INIT_LIST_HEAD(&queue->waiting);
+	INIT_LIST_HEAD(&queue->waited);
+	init_llist_head(&queue->due);
+	atomic_set(&queue->callers, 0);
+	INIT_WORK(&queue->deal, tow_queue_deal_work);
+}
