@@ -96,6 +96,8 @@ struct hostile_caller {
  * @send_status: how: enum ib_wc_status
  * @answer: what came with the answer
  * @answer_bytes: its size
+ * @noted: notifications that have come
+ * @immediate: the last one's
  * @received: struct hostile_buffer that nobody has asked for
  * @callers: of a file that listens: struct hostile_caller
  * @caller_count: how many
@@ -120,6 +122,8 @@ struct hostile_file {
 	int			send_status;
 	u8			answer[TOW_HOSTILE_DATA_MAX];
 	u32			answer_bytes;
+	u32			noted;
+	u32			immediate;
 	struct list_head	received;
 	struct list_head	callers;
 	unsigned int		caller_count;
@@ -263,6 +267,23 @@ static int hostile_wait(struct hostile_file *file, enum hostile_step step,
 
 /* ---- messages ------------------------------------------------------------- */
 
+static int hostile_post_receive(struct hostile_file *file,
+				struct hostile_buffer *buffer);
+
+/* Nobody has to ask for it; the receive is there for the next one. */
+static void hostile_notified(struct hostile_file *file,
+			     struct hostile_buffer *buffer, u32 immediate)
+{
+	unsigned long flags;
+
+	hostile_post_receive(file, buffer);
+	spin_lock_irqsave(&file->lock, flags);
+	file->noted++;
+	file->immediate = immediate;
+	spin_unlock_irqrestore(&file->lock, flags);
+	wake_up_all(&file->wait);
+}
+
 static void hostile_received(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct hostile_buffer *buffer = container_of(wc->wr_cqe,
@@ -273,6 +294,10 @@ static void hostile_received(struct ib_cq *cq, struct ib_wc *wc)
 
 	if (wc->status != IB_WC_SUCCESS) {
 		hostile_note(file, HOSTILE_NEW, 0, true);
+		return;
+	}
+	if (wc->wc_flags & IB_WC_WITH_IMM) {
+		hostile_notified(file, buffer, be32_to_cpu(wc->ex.imm_data));
 		return;
 	}
 	spin_lock_irqsave(&file->lock, flags);
@@ -335,6 +360,32 @@ static int hostile_post_send(struct hostile_file *file, u32 bytes)
 	ib_dma_sync_single_for_device(file->id->device, buffer->dma,
 				      sizeof(buffer->data), DMA_TO_DEVICE);
 	return ib_post_send(file->id->qp, &wr, NULL);
+}
+
+/* A write of nothing, with an immediate. */
+static int hostile_post_notify(struct hostile_file *file, u32 immediate)
+{
+	struct ib_rdma_wr wr = {
+		.wr = {
+			.wr_cqe		= &file->out.cqe,
+			.opcode		= IB_WR_RDMA_WRITE_WITH_IMM,
+			.send_flags	= IB_SEND_SIGNALED,
+			.ex.imm_data	= cpu_to_be32(immediate),
+		},
+	};
+
+	file->out.cqe.done = hostile_sent;
+	WRITE_ONCE(file->sent, false);
+	return ib_post_send(file->id->qp, &wr.wr, NULL);
+}
+
+/* Until the other end has said whether it took it. */
+static int hostile_wait_sent(struct hostile_file *file)
+{
+	if (!wait_event_timeout(file->wait, READ_ONCE(file->sent),
+				msecs_to_jiffies(HOSTILE_MS)))
+		return -ETIMEDOUT;
+	return file->send_status == IB_WC_SUCCESS ? 0 : -EIO;
 }
 
 static int hostile_map(struct hostile_file *file, struct hostile_buffer *buffer,
@@ -568,12 +619,39 @@ static int hostile_send(struct hostile_file *file, void *arg)
 		ret = tow_auth_sign(&file->auth, file->out.data, call->bytes);
 	if (!ret)
 		ret = hostile_post_send(file, call->bytes);
-	if (ret)
-		return ret;
-	if (!wait_event_timeout(file->wait, READ_ONCE(file->sent),
-				msecs_to_jiffies(HOSTILE_MS)))
-		return -ETIMEDOUT;
-	return file->send_status == IB_WC_SUCCESS ? 0 : -EIO;
+	return ret ?: hostile_wait_sent(file);
+}
+
+static int hostile_notify(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_notify *call = arg;
+	u32 taken, immediate = call->immediate;
+	int ret = 0;
+
+	if (!file->id || !file->id->qp)
+		return -EINVAL;
+	for (taken = 0; !ret && taken < call->count; taken += !ret) {
+		ret = hostile_post_notify(file, immediate);
+		if (!ret)
+			ret = hostile_wait_sent(file);
+		immediate += call->step;
+	}
+	call->count = taken;
+	return ret;
+}
+
+static int hostile_noted(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_noted *call = arg;
+
+	wait_event_timeout(file->wait, READ_ONCE(file->down) ||
+			   READ_ONCE(file->noted) >= call->count,
+			   msecs_to_jiffies(call->timeout_ms));
+	spin_lock_irq(&file->lock);
+	call->count = file->noted;
+	call->immediate = file->immediate;
+	spin_unlock_irq(&file->lock);
+	return 0;
 }
 
 static struct hostile_buffer *hostile_next(struct hostile_file *file)
@@ -734,6 +812,8 @@ static const struct {
 	{ hostile_listen, sizeof(struct tow_hostile_listen) },
 	{ hostile_take, sizeof(struct tow_hostile_take) },
 	{ hostile_reply, sizeof(struct tow_hostile_answer) },
+	{ hostile_notify, sizeof(struct tow_hostile_notify) },
+	{ hostile_noted, sizeof(struct tow_hostile_noted) },
 };
 
 static long hostile_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)

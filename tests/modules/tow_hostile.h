@@ -159,6 +159,36 @@ struct tow_hostile_answer {
 	__u8		data[TOW_HOSTILE_DATA_MAX];
 };
 
+/**
+ * struct tow_hostile_notify - notify on a data queue pair, as on InfiniBand
+ * @immediate: in: of the first one
+ * @step: in: the next one's is larger by so much
+ * @count: in: how many, one after the other; out: those that the other end took
+ * @reserved: not used
+ *
+ * 0; EIO: one was not taken.
+ */
+struct tow_hostile_notify {
+	__u32		immediate;
+	__u32		step;
+	__u32		count;
+	__u32		reserved;
+};
+
+/**
+ * struct tow_hostile_noted - notifications that have come on a data queue pair
+ * @timeout_ms: in: how long to wait for them
+ * @count: in: for how many in all; out: how many there were
+ * @immediate: out: the last one's
+ * @reserved: not used
+ */
+struct tow_hostile_noted {
+	__u32		timeout_ms;
+	__u32		count;
+	__u32		immediate;
+	__u32		reserved;
+};
+
 #define TOW_HOSTILE_TYPE	0xBC
 #define TOW_HOSTILE_PREPARE	_IO(TOW_HOSTILE_TYPE, 0)
 #define TOW_HOSTILE_CONNECT	_IO(TOW_HOSTILE_TYPE, 1)
@@ -169,5 +199,7 @@ struct tow_hostile_answer {
 #define TOW_HOSTILE_LISTEN	_IO(TOW_HOSTILE_TYPE, 6)
 #define TOW_HOSTILE_TAKE	_IO(TOW_HOSTILE_TYPE, 7)
 #define TOW_HOSTILE_ANSWER	_IO(TOW_HOSTILE_TYPE, 8)
+#define TOW_HOSTILE_NOTIFY	_IO(TOW_HOSTILE_TYPE, 9)
+#define TOW_HOSTILE_NOTED	_IO(TOW_HOSTILE_TYPE, 10)
 
 #endif /* TOW_HOSTILE_H */

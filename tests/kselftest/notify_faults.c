@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory runs out, and copies fail, at every point of making a slot, of finding it, and
+ * of notifying and waiting.  For kernels with fault injection.
+ *
+ * What fails may fail, with the one error that says so; then nothing has happened, the
+ * slot is nobody's, and the same thing done again succeeds.  Entries allocate nothing,
+ * and nor does what a notification does where it arrives.
+ */
+#include "tow_calls.h"
+#include "tow_faults.h"
+#define TOW_ONLY_SOFT_ROCE
+#include "tow_notify.h"
+
+#define POOL_BYTES	(4 * TOW_SLAB)
+#define BYTES		(64 * TOW_KB)
+#define ENTRIES		64U
+#define BATCH		16
+
+FIXTURE(notify_faults)
+{
+	struct tow_ends ends;
+	__u64 made;			/* by an act */
+	__u64 number;			/* of notifications so far */
+	uint64_t exports, grants;
+};
+
+FIXTURE_SETUP(notify_faults)
+{
+	ASSERT_EQ(0, access(fault_dir[FAIL_SLAB], F_OK))
+		TH_LOG("this kernel has no fault injection");
+	ASSERT_TRUE(filter(FAULTS, nothing));
+	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
+	ASSERT_EQ(0, tow_ends_make(&self->ends, ENTRIES, BYTES));
+	self->number = 0;
+}
+
+FIXTURE_TEARDOWN_PARENT(notify_faults)
+{
+	if (!filter(FAULTS, nothing))
+		TH_LOG("faults are still injected");
+}
+
+FIXTURE_VARIANT(notify_faults)
+{
+	enum fault fault;
+};
+
+FIXTURE_VARIANT_ADD(notify_faults, slab) { .fault = FAIL_SLAB };
+FIXTURE_VARIANT_ADD(notify_faults, page) { .fault = FAIL_PAGE };
+FIXTURE_VARIANT_ADD(notify_faults, user_copy) { .fault = FAIL_USERCOPY };
+
+static int act_make(FIXTURE_DATA(notify_faults) *self)
+{
+	return tow_slot_make(self->ends.to.fd, self->ends.memory.made.handle, 64, "made",
+			     &self->made);
+}
+
+static int undo_make(FIXTURE_DATA(notify_faults) *self)
+{
+	return tow_end_handle(self->ends.to.fd, TOW_IOCTL_UNEXPORT, self->made);
+}
+
+/* Whoever had it last has given it back before. */
+static int act_find(FIXTURE_DATA(notify_faults) *self)
+{
+	return tow_slot_ask(self->ends.from.fd, self->ends.from.peer, "slot", &self->ends.found);
+}
+
+static int undo_find(FIXTURE_DATA(notify_faults) *self)
+{
+	return tow_end_handle(self->ends.from.fd, TOW_IOCTL_RELEASE, self->ends.found);
+}
+
+/* Some with data, some without. */
+static int act_notify(FIXTURE_DATA(notify_faults) *self)
+{
+	struct tow_ends *ends = &self->ends;
+	struct tow_rings *rings = &ends->from.rings;
+	int i, ret;
+
+	/* Those of the last time may not have been taken. */
+	for (i = (int)(rings->tail - rings->ring->sq_head); i < BATCH; i++) {
+		struct tow_sqe sqe = tow_notify(&ends->from, ends->found);
+
+		if (i % 3)
+			sqe = tow_write_notify(&ends->from, ends->own.made.handle,
+					       (__u64)i * 2048, ends->remote, (__u64)i * 2048,
+					       2040, ends->found);
+		sqe.flags = i % 5 == 3 ? TOW_SQE_LINK : 0;
+		tow_rings_put(rings, &sqe);
+	}
+	ret = tow_rings_enter(rings, BATCH, TOW_LONG_US);
+	return ret == BATCH ? 0 : ret < 0 ? ret : -EXFULL;
+}
+
+/* All have ended well, and were counted. */
+static int undo_notify(FIXTURE_DATA(notify_faults) *self)
+{
+	struct tow_cqe cqe;
+	int count;
+
+	for (count = 0; tow_rings_take(&self->ends.from.rings, &cqe); count++)
+		if (cqe.status)
+			return cqe.status;
+	self->number += (__u64)count;
+	if (tow_slot_await(tow_ends_word(&self->ends), self->number) != self->number)
+		return -EBADMSG;
+	return count == BATCH ? 0 : -ENOMSG;
+}
+
+/* For what is there, and for what comes when they were handed over. */
+static int act_wait(FIXTURE_DATA(notify_faults) *self)
+{
+	struct tow_rings *rings = &self->ends.to.rings;
+	__u64 number = tow_ends_number(&self->ends);
+	int i, ret;
+
+	for (i = (int)(rings->tail - rings->ring->sq_head); i < BATCH; i++) {
+		struct tow_sqe sqe = tow_wait_for(self->ends.slot, number + (__u64)(i & 1));
+
+		tow_rings_put(rings, &sqe);
+	}
+	ret = tow_rings_enter(rings, BATCH / 2, TOW_LONG_US);
+	return ret == BATCH ? 0 : ret < 0 ? ret : -EXFULL;
+}
+
+static int undo_wait(FIXTURE_DATA(notify_faults) *self)
+{
+	struct tow_cqe cqe;
+	int count, ret;
+
+	ret = tow_ends_notify(&self->ends);
+	for (count = 0; !ret && count < BATCH; count++) {
+		ret = tow_rings_wait(&self->ends.to.rings, &cqe);
+		if (!ret)
+			ret = cqe.status;
+	}
+	return ret;
+}
+
+struct action {
+	const char *name;
+	int (*act)(FIXTURE_DATA(notify_faults) *self);
+	int (*undo)(FIXTURE_DATA(notify_faults) *self);
+	bool allocates[FAULTS];		/* or copies: one at least makes it fail */
+};
+
+static const struct action actions[] = {
+	{ "make", act_make, undo_make, { true, false, true } },
+	{ "find", act_find, undo_find, { true, false, true } },
+	{ "notify", act_notify, undo_notify, { false, false, true } },
+	{ "wait", act_wait, undo_wait, { false, false, true } },
+};
+
+/* Nothing is left of what was done last. */
+static bool is_settled(const FIXTURE_DATA(notify_faults) *self)
+{
+	return tow_sysfs_wait("stats/exports", self->exports) == self->exports &&
+	       tow_sysfs_wait("stats/grants", self->grants) == self->grants;
+}
+
+static void all_rounds(struct __test_metadata *_metadata, FIXTURE_DATA(notify_faults) *self,
+		       const struct action *action, enum fault fault)
+{
+	const int error = fault == FAIL_USERCOPY ? -EFAULT : -ENOMEM;
+	int rounds = 0, failures = 0, ret;
+	bool injected;
+	long nth;
+
+	self->exports = tow_sysfs_get("stats/exports");
+	self->grants = tow_sysfs_get("stats/grants");
+	for (nth = 1; nth < ROUNDS_MAX; nth++) {
+		ASSERT_TRUE(filter(fault, module_text()));
+		ASSERT_TRUE(begin_nth(nth));
+		ret = action->act(self);
+		injected = end_nth();
+		ASSERT_TRUE(filter(FAULTS, nothing));
+		EXPECT_TRUE(!ret || (injected && ret == error))
+			TH_LOG("%s, %ld: %s", action->name, nth, strerror(-ret));
+		rounds += injected;
+		failures += ret != 0;
+		if (ret) {
+			ASSERT_TRUE(is_settled(self))
+				TH_LOG("%s, %ld leaves something", action->name, nth);
+			ASSERT_EQ(0, action->act(self))
+				TH_LOG("%s, after %ld failed", action->name, nth);
+		}
+		ASSERT_EQ(0, action->undo(self))
+			TH_LOG("%s, %ld", action->name, nth);
+		ASSERT_TRUE(is_settled(self));
+		if (!injected)
+			break;
+	}
+	TH_LOG("%s: %d were made to fail, %d calls failed", action->name, rounds, failures);
+	EXPECT_GT(ROUNDS_MAX, nth);
+	if (action->allocates[fault]) {
+		EXPECT_LT(0, failures);
+	}
+}
+
+TEST_F_TIMEOUT(notify_faults, make, 600)
+{
+	all_rounds(_metadata, self, &actions[0], variant->fault);
+}
+
+TEST_F_TIMEOUT(notify_faults, find, 600)
+{
+	uint64_t grants = tow_sysfs_get("stats/grants");
+
+	ASSERT_EQ(0, undo_find(self));
+	ASSERT_EQ(grants - 1, tow_sysfs_wait("stats/grants", grants - 1));
+	all_rounds(_metadata, self, &actions[1], variant->fault);
+}
+
+TEST_F_TIMEOUT(notify_faults, notify, 600)
+{
+	all_rounds(_metadata, self, &actions[2], variant->fault);
+}
+
+TEST_F_TIMEOUT(notify_faults, wait, 600)
+{
+	all_rounds(_metadata, self, &actions[3], variant->fault);
+}
+
+/* How many may still be made to fail; -1: it cannot be read. */
+static long times_left(enum fault fault)
+{
+	char path[256], line[32];
+
+	snprintf(path, sizeof(path), "%s/times", fault_dir[fault]);
+	tow_test_read_line(path, line, sizeof(line));
+	return line[0] ? atol(line) : -1;
+}
+
+/* Anybody's allocation on towline's behalf fails, in whatever context: they go on. */
+TEST_F_TIMEOUT(notify_faults, nothing_is_allocated, 120)
+{
+	const char *dir = fault_dir[variant->fault];
+	int round;
+
+	if (variant->fault == FAIL_USERCOPY)
+		return;
+	ASSERT_EQ(0, act_notify(self));
+	ASSERT_EQ(0, undo_notify(self));
+	ASSERT_TRUE(filter(variant->fault, module_text()));
+	ASSERT_TRUE(put(dir, "task-filter", "N\n", 0));
+	ASSERT_TRUE(put(dir, "interval", "%lu\n", 1));
+	ASSERT_TRUE(put(dir, "times", "%lu\n", 1000000));
+	ASSERT_TRUE(put(dir, "probability", "%lu\n", 100));
+	for (round = 0; round < 50; round++) {
+		EXPECT_EQ(0, act_notify(self));
+		EXPECT_EQ(0, undo_notify(self));
+		EXPECT_EQ(0, act_wait(self));
+		EXPECT_EQ(0, undo_wait(self));
+		self->number++;
+	}
+	ASSERT_TRUE(put(dir, "probability", "%lu\n", 0));
+	/* None of them was let fail: there were none. */
+	EXPECT_EQ(1000000, times_left(variant->fault));
+	ASSERT_TRUE(filter(FAULTS, nothing));
+}
+
+TEST_HARNESS_MAIN
