@@ -26,7 +26,7 @@ def build(kernels, log, extra=()):
     """Everything that tests need; raises where it does not build."""
     command = ["make", "--no-print-directory", f"-j{os.cpu_count()}",
                "-Oline", f"KERNELS={' '.join(kernels)}", "lib", "tools",
-               "test-programs", "lab-modules", *extra]
+               "examples", "test-programs", "lab-modules", *extra]
     say.say("building " + (f"for {', '.join(kernels)}" if kernels
                            else " ".join(extra)))
     outcome = host.run(command, log, 1800)
