@@ -333,6 +333,8 @@ TEST_F(notify, handles_that_are_none)
 		sqe = good(ends);
 		sqe.remote = made_up[i];
 		refused(_metadata, ends, -EBADF, &sqe);
+		if (made_up[i] == ends->own.made.handle)
+			continue;
 		sqe = good(ends);
 		sqe.region = made_up[i];
 		refused(_metadata, ends, -EBADF, &sqe);
@@ -528,8 +530,10 @@ TEST_F(notify, waits_for_no_slot)
 	__u64 gone;
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(made_up); i++)
-		wait_refused(_metadata, ends, -EBADF, tow_wait_for(made_up[i], 0));
+	for (i = 0; i < ARRAY_SIZE(made_up); i++) {
+		if (made_up[i] != ends->slot && made_up[i] != ends->data)
+			wait_refused(_metadata, ends, -EBADF, tow_wait_for(made_up[i], 0));
+	}
 	wait_refused(_metadata, ends, -EACCES, tow_wait_for(ends->data, 0));
 	wait_refused(_metadata, ends, -EACCES, tow_wait_for(ends->data, 1));
 	ASSERT_EQ(0, tow_slot_make(ends->to.fd, ends->memory.made.handle, 64, "gone", &gone));
@@ -622,22 +626,18 @@ TEST_F(settings, limits)
 TEST_F(settings, srq_depth)
 {
 	const uint64_t bad[] = { 0, 1, 255, 32769, 1ULL << 32 };
-	struct tow_query query;
 	size_t i;
 
 	EXPECT_EQ(4096, tow_sysfs_get("srq_depth"));
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		EXPECT_EQ(-EINVAL, tow_sysfs_set("srq_depth", bad[i]))
+		EXPECT_EQ(-ERANGE, tow_sysfs_set("srq_depth", bad[i]))
 			TH_LOG("%llu", (unsigned long long)bad[i]);
 	}
 	EXPECT_EQ(0, tow_sysfs_set("srq_depth", 256));
 	EXPECT_EQ(256, tow_sysfs_get("srq_depth"));
-	ASSERT_EQ(0, tow_test_query(self->ends.to.fd, &query));
-	if (query.max_srq_wr >= 32768) {
-		EXPECT_EQ(0, tow_sysfs_set("srq_depth", 32768));
-	} else {
-		EXPECT_EQ(-EINVAL, tow_sysfs_set("srq_depth", query.max_srq_wr + 1ULL));
-	}
+	/* Of a device that has fewer, all. */
+	EXPECT_EQ(0, tow_sysfs_set("srq_depth", 32768));
+	EXPECT_EQ(32768, tow_sysfs_get("srq_depth"));
 }
 
 TEST_HARNESS_MAIN

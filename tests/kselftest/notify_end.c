@@ -311,6 +311,7 @@ TEST_F_TIMEOUT(end, disconnected, 120)
 	sqe = tow_wait_for(nobodys, 1);
 	sqe.user_data = 77;
 	ASSERT_TRUE(tow_rings_put(&ends->to.rings, &sqe));
+	ASSERT_EQ(1, tow_rings_enter(&ends->to.rings, 0, 0));
 	for (round = 0; round < 3; round++) {
 		__u64 before = settled(ends);
 

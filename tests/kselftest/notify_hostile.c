@@ -344,7 +344,8 @@ TEST_F_TIMEOUT(hostile, one_that_deals_with_nothing, 60)
 		ASSERT_TRUE(tow_rings_put(&user->rings, &sqe));
 	ASSERT_EQ(WAITING, tow_rings_enter(&user->rings, 0, 0));
 	/* As many as the window has, from where it said that the count is. */
-	EXPECT_EQ(TOW_NOTIFY_WINDOW, noted(&self->e, WAITING, 500, &immediate));
+	EXPECT_EQ(TOW_NOTIFY_WINDOW, noted(&self->e, TOW_NOTIFY_WINDOW, EVIL_WAIT_MS, &immediate));
+	EXPECT_EQ(TOW_NOTIFY_WINDOW, noted(&self->e, WAITING, 300, &immediate));
 	EXPECT_EQ(77U << NUMBER_BITS | (5 + TOW_NOTIFY_WINDOW), immediate);
 	EXPECT_EQ(TOW_NOTIFY_WINDOW, await_ready(&user->rings, TOW_NOTIFY_WINDOW));
 	/* Nobody else waits. */

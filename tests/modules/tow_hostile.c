@@ -438,6 +438,8 @@ static int hostile_make_qp(struct hostile_file *file)
 	struct ib_cq *cq;
 	int ret;
 
+	/* Who finds no receive here tries again soon; on iWARP it is done otherwise. */
+	rdma_set_min_rnr_timer(file->id, 1);
 	pd = ib_alloc_pd(file->id->device, 0);
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
