@@ -120,7 +120,7 @@ static u32 tow_grant_new(struct tow_session *session,
 	exported->grant_count++;
 	tow_grant_hold(exported);
 	if (exported->slot)
-		tow_slot_give(exported->slot, session);
+		tow_slot_give(exported->slot, session->index);
 	atomic_inc(&session->users);
 	tow_stat_inc(session->dev, TOW_STAT_GRANTS);
 	*id = grant->id;
@@ -136,8 +136,12 @@ static void tow_grant_end(struct tow_grant *grant)
 	struct tow_exported *exported = grant->exported;
 	struct tow_session *session = grant->session;
 
-	if (exported->slot)
-		tow_slot_take_back(exported->slot, session->dir.lost);
+	if (exported->slot && session->dir.lost)
+		tow_slot_lost(exported->slot);
+	/* On iWARP what was sent before may come later, and counts then. */
+	else if (exported->slot &&
+		 session->dev->transport != TOW_TRANSPORT_IWARP)
+		tow_slot_take_back(exported->slot);
 	xa_erase(&session->dir.grants, grant->id);
 	session->dir.grant_count--;
 	list_del(&grant->link);

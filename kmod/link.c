@@ -124,9 +124,8 @@ static int tow_link_create_data(struct tow_link *link)
 	depth = min_t(u32, dev->ibdev->attrs.max_qp_wr,
 		      dev->ibdev->attrs.max_cqe - attr.cap.max_recv_wr);
 	depth = min(depth, session->settings.queue_depth);
-	ret = tow_srq_get(session);
-	if (!ret)
-		ret = tow_ops_prepare(link, depth);
+	tow_srq_get(session);
+	ret = tow_ops_prepare(link, depth);
 	if (ret)
 		return ret;
 	srq = session->notify.srq;
@@ -391,8 +390,8 @@ void tow_link_destroy(struct tow_link *link)
 		rdma_destroy_id(link->id);
 		link->id = NULL;
 	}
-	/* It may have been in the middle of a notification. */
-	if (srq && link->session->notify.window)
+	/* It may have been in the middle of a message. */
+	if (srq)
 		tow_srq_link_gone(srq);
 	if (link->cq) {
 		tow_cq_flush(link->cq);

@@ -62,7 +62,10 @@
  * @lock: held by whoever does; protects what follows
  * @cq: where its receives complete; NULL: it is going
  * @used: receives that were posted at least once; they have numbers
- * @worn: a receive may be lost that was not replaced; read without the lock
+ * @worn: a receive may be lost that was not replaced, or it is @broken; read
+ *	without the lock
+ * @broken: the RDMA device says that it is of no use any more; likewise
+ * @lost: receives that may be lost and were not replaced; likewise
  * @links: struct tow_link by the address of their queue pair
  * @wcs: completions that are being dealt with
  */
@@ -81,6 +84,8 @@ struct tow_srq {
 	struct ib_cq		*cq;
 	u32			used;
 	bool			worn;
+	bool			broken;
+	u32			lost;
 	DECLARE_HASHTABLE(links, TOW_SRQ_HASH_BITS);
 	struct ib_wc		wcs[TOW_SRQ_BATCH];
 };
@@ -102,6 +107,13 @@ static int tow_receive_post(struct tow_srq *srq, u32 index)
 	};
 
 	return ib_post_srq_recv(srq->srq, &wr, NULL);
+}
+
+/* Called with the lock held: there may be one less. */
+static void tow_srq_lose(struct tow_srq *srq)
+{
+	WRITE_ONCE(srq->lost, srq->lost + 1);
+	WRITE_ONCE(srq->worn, true);
 }
 
 /* Called with the lock held: is that what a notification looks like? */
@@ -145,16 +157,16 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 	if (wc->status == IB_WC_SUCCESS)
 		valid = tow_receive_imm(srq, wc, index, &imm);
 	if (tow_receive_post(srq, index))
-		WRITE_ONCE(srq->worn, true);
-	if (!link)
+		tow_srq_lose(srq);
+	/* It is flushed when the queue pair breaks: others say why. */
+	if (!link || wc->status == IB_WC_WR_FLUSH_ERR)
 		return;
 	if (!valid) {
-		/* It is flushed when the session has ended already. */
-		tow_session_fail(link->session, -EPROTO, TOW_WIRE_PROTOCOL,
-				 "what came was no notification");
+		tow_window_refuse(link->session,
+				  "what came was no notification");
 		return;
 	}
-	if (tow_slot_notify(dev, link->session, imm))
+	if (tow_slot_notify(dev, link->session->index, imm))
 		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS);
 	else
 		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS_IGNORED);
@@ -182,12 +194,25 @@ static u32 tow_srq_deal(struct tow_srq *srq, u32 budget)
 	return done;
 }
 
+/* Called with the lock held: nobody's notifications come in any more. */
+static void tow_srq_fail_links(struct tow_srq *srq)
+{
+	struct tow_link *link;
+	int bucket;
+
+	hash_for_each(srq->links, bucket, link, srq_node)
+		tow_session_fail(link->session, -EIO, TOW_WIRE_FAILED,
+				 "the shared receive queue broke");
+}
+
 static void tow_srq_tasklet(struct tasklet_struct *tasklet)
 {
 	struct tow_srq *srq = container_of(tasklet, struct tow_srq, tasklet);
 	bool done;
 
 	spin_lock(&srq->lock);
+	if (READ_ONCE(srq->broken))
+		tow_srq_fail_links(srq);
 	done = tow_srq_deal(srq, TOW_SRQ_BUDGET) < TOW_SRQ_BUDGET;
 	if (done && srq->cq)
 		done = ib_req_notify_cq(srq->cq, IB_CQ_NEXT_COMP |
@@ -202,6 +227,18 @@ static void tow_srq_event(struct ib_cq *cq, void *context)
 {
 	struct tow_srq *srq = context;
 
+	tasklet_schedule(&srq->tasklet);
+}
+
+/* The same: something is wrong with one of the queues. */
+static void tow_srq_broke(struct ib_event *event, void *context)
+{
+	struct tow_srq *srq = context;
+
+	if (event->event != IB_EVENT_SRQ_ERR && event->event != IB_EVENT_CQ_ERR)
+		return;
+	WRITE_ONCE(srq->broken, true);
+	WRITE_ONCE(srq->worn, true);
 	tasklet_schedule(&srq->tasklet);
 }
 
@@ -292,7 +329,7 @@ void tow_srq_link_gone(struct tow_srq *srq)
 	if (srq->used < srq->count && !tow_receive_post(srq, srq->used))
 		srq->used++;
 	else
-		WRITE_ONCE(srq->worn, true);
+		tow_srq_lose(srq);
 	spin_unlock_bh(&srq->lock);
 }
 
@@ -343,13 +380,15 @@ static int tow_srq_make_queues(struct tow_srq *srq)
 	struct ib_srq_init_attr srq_attr = {
 		.attr.max_wr	= srq->count,
 		.attr.max_sge	= 1,
+		.event_handler	= tow_srq_broke,
+		.srq_context	= srq,
 		.srq_type	= IB_SRQT_BASIC,
 	};
 	struct ib_cq_init_attr cq_attr = { .cqe = srq->count };
 	struct ib_device *ibdev = srq->dev->ibdev;
 	struct ib_cq *cq;
 
-	cq = ib_create_cq(ibdev, tow_srq_event, NULL, srq, &cq_attr);
+	cq = ib_create_cq(ibdev, tow_srq_event, tow_srq_broke, srq, &cq_attr);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	srq->cq = cq;
@@ -387,7 +426,9 @@ static int tow_srq_prepare(struct tow_srq *srq)
 	srq->count = min3(depth + depth / TOW_SRQ_RESERVE,
 			  (u32)max(attrs->max_srq_wr, 1),
 			  (u32)max(attrs->max_cqe, 1));
-	srq->depth = min(depth, srq->count);
+	/* The same part, if the device has no more. */
+	srq->depth = min(depth, srq->count -
+			 srq->count / (TOW_SRQ_RESERVE + 1));
 	if (srq->dev->transport == TOW_TRANSPORT_IWARP)
 		ret = tow_srq_make_data(srq);
 	if (!ret)
@@ -433,28 +474,26 @@ static struct tow_srq *tow_srq_choose(struct tow_device *dev)
  * tow_srq_get - a session is to have data queue pairs
  * @session: the session; the caller is making or accepting links
  *
- * Return: 0: it has a shared receive queue, if the device has such; -ENOSPC,
- * -ENOMEM.
+ * It has a shared receive queue then, if one is to be had.  If not, no peer gets a
+ * slot by it, and all else works.
  */
-int tow_srq_get(struct tow_session *session)
+void tow_srq_get(struct tow_session *session)
 {
 	struct tow_device *dev = session->dev;
 	struct tow_srq *srq;
-	int ret = 0;
 
 	lockdep_assert_held(&session->setup);
-	if (session->notify.srq || dev->ibdev->attrs.max_srq <= 0)
-		return 0;
+	/* All of its queue pairs are alike. */
+	if (session->notify.chosen || dev->ibdev->attrs.max_srq <= 0)
+		return;
+	session->notify.chosen = true;
 	mutex_lock(&dev->notify.lock);
 	srq = tow_srq_choose(dev);
-	if (IS_ERR(srq)) {
-		ret = PTR_ERR(srq);
-	} else {
+	if (!IS_ERR(srq)) {
 		srq->users++;
 		session->notify.srq = srq;
 	}
 	mutex_unlock(&dev->notify.lock);
-	return ret;
 }
 
 /**
@@ -492,7 +531,7 @@ bool tow_srq_promise(struct tow_srq *srq, u32 receives)
 	bool enough;
 
 	mutex_lock(&notify->lock);
-	enough = srq->depth - srq->promised >= receives;
+	enough = srq->promised + receives + READ_ONCE(srq->lost) <= srq->depth;
 	if (enough)
 		srq->promised += receives;
 	mutex_unlock(&notify->lock);

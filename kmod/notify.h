@@ -49,7 +49,8 @@ struct tow_notify {
 /**
  * struct tow_session_notify - a session's part
  * @srq: where its data queue pairs receive, of which it is a user; NULL: the
- *	device has none, or there is no data queue pair so far
+ *	device has none, or has no more, or there is no data queue pair so far
+ * @chosen: @srq is what it will be
  * @window: notifications that the peer may have on their way: none, or
  *	TOW_NOTIFY_WINDOW; read in softirqs
  * @arrived: those that have come, wrapping around; written under the lock of @srq
@@ -57,24 +58,27 @@ struct tow_notify {
  * @tell: tells it
  * @room: how many more we may send
  * @dealt: of ours, those that the peer has dealt with, as it says
+ * @turn: whose flows are the first to go on, when there is room
  * @go_on: flows that have waited for room go on; has a reference to the session
  *	while it is queued
  */
 struct tow_session_notify {
 	struct tow_srq		*srq;
+	bool			chosen;
 	u32			window;
 	u32			arrived;
 	u32			told;
 	struct work_struct	tell;
 	atomic_t		room;
 	u32			dealt;
+	atomic_t		turn;
 	struct work_struct	go_on;
 };
 
 /* notify.c: called by device.c, link.c, session.c */
 void tow_notify_init(struct tow_notify *notify);
 void tow_notify_cleanup(struct tow_notify *notify);
-int tow_srq_get(struct tow_session *session);
+void tow_srq_get(struct tow_session *session);
 void tow_srq_put(struct tow_session *session);
 struct ib_srq *tow_srq_device_srq(struct tow_srq *srq);
 struct ib_cq *tow_srq_device_cq(struct tow_srq *srq);
@@ -87,6 +91,7 @@ bool tow_srq_promise(struct tow_srq *srq, u32 receives);
 /* window.c */
 void tow_window_init(struct tow_session *session);
 bool tow_window_open(struct tow_session *session);
+void tow_window_refuse(struct tow_session *session, const char *why);
 void tow_window_arrived(struct tow_session *session);
 size_t tow_window_fill(struct tow_session *session, u8 *type, void *body);
 int tow_window_told(struct tow_session *session,

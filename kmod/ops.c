@@ -423,14 +423,17 @@ void tow_ops_close(struct tow_link *link)
  * tow_ops_go_on - flows that had no room for a notification go on
  * @session: the session
  *
- * In turns, like others.
+ * In turns, like others; queue pairs take turns, too, as the first of them may take
+ * all the room there is.
  */
 void tow_ops_go_on(struct tow_session *session)
 {
+	unsigned int turn = atomic_inc_return(&session->notify.turn);
 	unsigned int i;
 
 	for (i = 0; i < session->qps; i++) {
-		struct tow_link *link = &session->data[i];
+		struct tow_link *link = &session->data[(turn + i) %
+						       session->qps];
 		struct tow_op_list ended;
 
 		tow_op_list_init(&ended);

@@ -20,6 +20,51 @@
 /* Those that are ended before others have their turn. */
 #define TOW_SLOT_BATCH		64
 
+/* Called with the lock held. */
+static void tow_wait_end(struct tow_slot *slot, struct tow_waiter *wait,
+			 int status)
+{
+	rb_erase_cached(&wait->node, &slot->waits);
+	list_del_init(&wait->of_slot);
+	wait->status = status;
+	tow_queue_wait_ended(wait);
+}
+
+/*
+ * Called with the lock held: end those whose number is there, up to a batch.  Return:
+ * whether there may be more.
+ */
+static bool tow_slot_end_due(struct tow_slot *slot)
+{
+	struct rb_node *first;
+	int left = TOW_SLOT_BATCH;
+
+	while (left && (first = rb_first_cached(&slot->waits))) {
+		struct tow_waiter *wait = rb_entry(first, struct tow_waiter,
+						   node);
+
+		if (wait->number > slot->count)
+			return false;
+		tow_wait_end(slot, wait, 0);
+		left--;
+	}
+	return !left;
+}
+
+static void tow_slot_work(struct work_struct *work)
+{
+	struct tow_slot *slot = container_of(work, struct tow_slot, work);
+	bool more;
+
+	do {
+		spin_lock_bh(&slot->lock);
+		more = tow_slot_end_due(slot);
+		spin_unlock_bh(&slot->lock);
+		cond_resched();
+	} while (more);
+	tow_slot_put(slot);
+}
+
 /**
  * tow_slot_new - a slot that nobody has
  * @dev: the device
@@ -40,7 +85,9 @@ int tow_slot_new(struct tow_device *dev, u64 *word, struct tow_slot **result)
 		return -ENOMEM;
 	kref_init(&slot->refs);
 	spin_lock_init(&slot->lock);
-	INIT_LIST_HEAD(&slot->waits);
+	slot->waits = RB_ROOT_CACHED;
+	INIT_LIST_HEAD(&slot->all);
+	INIT_WORK(&slot->work, tow_slot_work);
 	slot->word = word;
 	/* Not the number of one that ended just now, if it can be helped. */
 	ret = xa_alloc_cyclic(&notify->slots, &slot->number, slot,
@@ -99,21 +146,13 @@ u64 tow_slot_count(struct tow_slot *slot)
 /**
  * tow_slot_give - a peer has it from now on
  * @slot: the slot, that nobody has
- * @session: the peer's
+ * @holder: tow_session.index of the peer
  */
-void tow_slot_give(struct tow_slot *slot, struct tow_session *session)
+void tow_slot_give(struct tow_slot *slot, u64 holder)
 {
 	spin_lock_bh(&slot->lock);
-	slot->session = session;
+	slot->holder = holder;
 	spin_unlock_bh(&slot->lock);
-}
-
-/* Called with the lock held. */
-static void tow_wait_end(struct tow_waiter *wait, int status)
-{
-	list_del_init(&wait->of_slot);
-	wait->status = status;
-	tow_queue_wait_ended(wait);
 }
 
 /* End who waits now; who comes meanwhile does not count. */
@@ -124,33 +163,44 @@ static void tow_slot_end_waits(struct tow_slot *slot, int status)
 	int left;
 
 	spin_lock_bh(&slot->lock);
-	list_splice_init(&slot->waits, &all);
+	list_splice_init(&slot->all, &all);
 	spin_unlock_bh(&slot->lock);
 	do {
 		left = TOW_SLOT_BATCH;
 		/* Others may take theirs off our list, too. */
 		spin_lock_bh(&slot->lock);
 		while (left && !list_empty(&all)) {
-			wait = list_first_entry(&all, struct tow_waiter, of_slot);
-			tow_wait_end(wait, status);
+			wait = list_first_entry(&all, struct tow_waiter,
+						of_slot);
+			tow_wait_end(slot, wait, status);
 			left--;
 		}
 		spin_unlock_bh(&slot->lock);
+		cond_resched();
 	} while (!left);
 }
 
 /**
  * tow_slot_take_back - the peer does not have it any more
  * @slot: the slot
- * @lost: its connection has ended; who waits for its notifications is told
  */
-void tow_slot_take_back(struct tow_slot *slot, bool lost)
+void tow_slot_take_back(struct tow_slot *slot)
 {
 	spin_lock_bh(&slot->lock);
-	slot->session = NULL;
+	slot->holder = 0;
 	spin_unlock_bh(&slot->lock);
-	if (lost)
-		tow_slot_end_waits(slot, -ECONNRESET);
+}
+
+/**
+ * tow_slot_lost - the connection to the peer that had it has ended
+ * @slot: the slot
+ *
+ * Who waits for its notifications is told.
+ */
+void tow_slot_lost(struct tow_slot *slot)
+{
+	tow_slot_take_back(slot);
+	tow_slot_end_waits(slot, -ECONNRESET);
 }
 
 /**
@@ -181,37 +231,39 @@ void tow_slot_end(struct tow_slot *slot, struct tow_device *dev)
 	tow_slot_close(slot);
 }
 
-/* Called with the lock held: count up to a notification. */
-static bool tow_slot_advance(struct tow_slot *slot,
-			     struct tow_session *session, u32 imm)
+/*
+ * Called with the lock held: count up to a notification.  Those who wait for it are
+ * ended here, as far as there are not too many: this is a softirq.
+ */
+static bool tow_slot_advance(struct tow_slot *slot, u64 holder, u32 imm)
 {
 	u32 ahead = tow_imm_ahead(imm, slot->count);
-	struct tow_waiter *wait;
 
-	if (slot->session != session || !slot->word || !ahead)
+	if (slot->holder != holder || !slot->word || !ahead)
 		return false;
 	slot->count += ahead;
 	/* Pairs with the program's acquire: it sees the data, too. */
 	smp_store_release(slot->word, slot->count);
-	while ((wait = list_first_entry_or_null(&slot->waits, struct tow_waiter,
-						of_slot)) &&
-	       wait->number <= slot->count)
-		tow_wait_end(wait, 0);
+	if (!tow_slot_end_due(slot))
+		return true;
+	/* Its export has one, as long as there is a word. */
+	tow_slot_get(slot);
+	if (!queue_work(tow_wq, &slot->work))
+		tow_slot_put(slot);
 	return true;
 }
 
 /**
  * tow_slot_notify - a notification has arrived
  * @dev: where
- * @session: whose
+ * @holder: tow_session.index of the peer it is from
  * @imm: what came with it
  *
  * In a softirq, or with bottom halves off.
  *
  * Return: whether it was counted.
  */
-bool tow_slot_notify(struct tow_device *dev, struct tow_session *session,
-		     u32 imm)
+bool tow_slot_notify(struct tow_device *dev, u64 holder, u32 imm)
 {
 	struct tow_slot *slot;
 	bool counted = false;
@@ -220,24 +272,24 @@ bool tow_slot_notify(struct tow_device *dev, struct tow_session *session,
 	slot = xa_load(&dev->notify.slots, tow_imm_slot(imm));
 	if (slot) {
 		spin_lock(&slot->lock);
-		counted = tow_slot_advance(slot, session, imm);
+		counted = tow_slot_advance(slot, holder, imm);
 		spin_unlock(&slot->lock);
 	}
 	rcu_read_unlock();
 	return counted;
 }
 
-/* Called with the lock held: behind those that wait for less, or the same. */
-static void tow_slot_queue(struct tow_slot *slot, struct tow_waiter *wait)
+static bool tow_waiter_less(struct rb_node *node, const struct rb_node *other)
 {
-	struct list_head *at;
+	return rb_entry(node, struct tow_waiter, node)->number <
+	       rb_entry(other, struct tow_waiter, node)->number;
+}
 
-	list_for_each_prev(at, &slot->waits) {
-		if (list_entry(at, struct tow_waiter, of_slot)->number <=
-		    wait->number)
-			break;
-	}
-	list_add(&wait->of_slot, at);
+/* Called with the lock held. */
+static void tow_slot_enter(struct tow_slot *slot, struct tow_waiter *wait)
+{
+	rb_add_cached(&wait->node, &slot->waits, tow_waiter_less);
+	list_add_tail(&wait->of_slot, &slot->all);
 }
 
 /**
@@ -259,7 +311,7 @@ int tow_slot_wait(struct tow_slot *slot, struct tow_waiter *wait)
 	else if (slot->ended)
 		ret = slot->ended;
 	else
-		tow_slot_queue(slot, wait);
+		tow_slot_enter(slot, wait);
 	spin_unlock_bh(&slot->lock);
 	return ret;
 }
@@ -275,6 +327,6 @@ void tow_slot_wait_no_more(struct tow_waiter *wait, int status)
 
 	spin_lock_bh(&slot->lock);
 	if (!list_empty(&wait->of_slot))
-		tow_wait_end(wait, status);
+		tow_wait_end(slot, wait, status);
 	spin_unlock_bh(&slot->lock);
 }

@@ -9,11 +9,12 @@
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/llist.h>
+#include <linux/rbtree.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 struct tow_device;
-struct tow_session;
 
 /**
  * struct tow_slot - a slot
@@ -22,9 +23,13 @@ struct tow_session;
  * @lock: protects what follows; taken in softirqs
  * @word: where programs see @count; NULL: the export has ended
  * @count: notifications that have arrived
- * @session: whose notifications count: of the peer that has it; NULL: nobody has
+ * @holder: tow_session.index of the peer that has it, whose notifications count; 0:
+ *	nobody has
  * @ended: nobody can wait any more: why, a negative errno; 0: one can
- * @waits: struct tow_waiter, the smallest number first
+ * @waits: struct tow_waiter by number
+ * @all: the same, in the order in which they came
+ * @work: goes on with those that a softirq has left; has a reference while it is
+ *	queued
  * @rcu: frees it: it is looked up without a lock
  */
 struct tow_slot {
@@ -34,9 +39,11 @@ struct tow_slot {
 	spinlock_t		lock;
 	u64			*word;
 	u64			count;
-	struct tow_session	*session;
+	u64			holder;
 	int			ended;
-	struct list_head	waits;
+	struct rb_root_cached	waits;
+	struct list_head	all;
+	struct work_struct	work;
 	struct rcu_head		rcu;
 };
 
@@ -44,7 +51,8 @@ struct tow_slot {
  * struct tow_waiter - somebody waits until a slot is at a number
  * @slot: which, with a reference
  * @number: what for
- * @of_slot: in tow_slot.waits while it waits; under tow_slot.lock, like @status
+ * @node: in tow_slot.waits while it waits; under tow_slot.lock, like @status
+ * @of_slot: in tow_slot.all meanwhile; empty: it waits no more
  * @status: how it has ended: 0 or a negative errno
  * @of_queue: in one of the lists of the queue whose entry it is
  * @due: in tow_queue.due when it has ended
@@ -52,6 +60,7 @@ struct tow_slot {
 struct tow_waiter {
 	struct tow_slot		*slot;
 	u64			number;
+	struct rb_node		node;
 	struct list_head	of_slot;
 	int			status;
 	struct list_head	of_queue;
@@ -62,12 +71,12 @@ int tow_slot_new(struct tow_device *dev, u64 *word, struct tow_slot **result);
 void tow_slot_get(struct tow_slot *slot);
 void tow_slot_put(struct tow_slot *slot);
 u64 tow_slot_count(struct tow_slot *slot);
-void tow_slot_give(struct tow_slot *slot, struct tow_session *session);
-void tow_slot_take_back(struct tow_slot *slot, bool lost);
+void tow_slot_give(struct tow_slot *slot, u64 holder);
+void tow_slot_take_back(struct tow_slot *slot);
+void tow_slot_lost(struct tow_slot *slot);
 void tow_slot_close(struct tow_slot *slot);
 void tow_slot_end(struct tow_slot *slot, struct tow_device *dev);
-bool tow_slot_notify(struct tow_device *dev, struct tow_session *session,
-		     u32 imm);
+bool tow_slot_notify(struct tow_device *dev, u64 holder, u32 imm);
 int tow_slot_wait(struct tow_slot *slot, struct tow_waiter *wait);
 void tow_slot_wait_no_more(struct tow_waiter *wait, int status);
 

@@ -186,7 +186,6 @@ static int tow_entry_find_slot(struct tow_entry *entry,
 
 	if (IS_ERR(slot))
 		return PTR_ERR(slot);
-	entry->op.bytes = 0;
 	entry->wait.slot = slot;
 	entry->wait.number = sqe->operand;
 	return 0;
@@ -229,6 +228,7 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 	op->region = NULL;
 	op->remote = NULL;
 	op->slot = NULL;
+	op->bytes = 0;
 	entry->wait.slot = NULL;
 	if (!tow_sqe_well_formed(sqe)) {
 		entry->error = -EINVAL;

@@ -62,6 +62,7 @@ void tow_queue_deal(struct tow_queue *queue)
 		list_del(&wait->of_queue);
 		spin_unlock(&queue->lock);
 		tow_entry_end(tow_wait_entry(wait), wait->status);
+		cond_resched();
 	}
 }
 

@@ -40,6 +40,21 @@ bool tow_window_open(struct tow_session *session)
 }
 
 /**
+ * tow_window_refuse - what has come must not be
+ * @session: whose
+ * @why: for the log, a string that is never freed
+ *
+ * In any context.
+ */
+void tow_window_refuse(struct tow_session *session, const char *why)
+{
+	if (!tow_session_alive(session))
+		return;
+	tow_stat_inc(session->dev, TOW_STAT_HOSTILE);
+	tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL, why);
+}
+
+/**
  * tow_window_arrived - a notification has come
  * @session: its session; the caller has the lock of its shared receive queue.  What
  *	it took is posted again
@@ -54,8 +69,8 @@ void tow_window_arrived(struct tow_session *session)
 	WRITE_ONCE(session->busy_at, jiffies);
 	if (tow_window_exceeded(notify->arrived, told,
 				READ_ONCE(notify->window)))
-		tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL,
-				 "more notifications than it may send");
+		tow_window_refuse(session,
+				  "more notifications than it may send");
 	else if (tow_window_due(notify->arrived, told))
 		queue_work(tow_cq_wq, &notify->tell);
 }

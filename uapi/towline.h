@@ -1143,10 +1143,10 @@ struct tow_release {
  * number: READ, WRITE and atomics with such a handle are EACCES.
  *
  * WRITE_NOTIFY writes as WRITE does, and then counts one in a slot.  It has
- * succeeded when the peer's RDMA device has all of it; its kernel counts without
- * waiting for a consumer.  A slot's notifications travel on one queue pair, that
- * of the channel it was used with first.  After ECONNRESET it is not known whether
- * it was counted.
+ * succeeded when the peer's RDMA device has all of it (iWARP: when it is sent);
+ * its kernel counts without waiting for a consumer.  A slot's notifications
+ * travel on one queue pair, that of the channel it was used with first.  After
+ * ECONNRESET it is not known whether it was counted.
  *
  * WAIT completes when a slot of the client is at a number or beyond; at once, if it
  * is there already.  It holds back only what LINK or FENCE say: a WRITE that it is
