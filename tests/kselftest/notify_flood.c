@@ -175,4 +175,48 @@ TEST_F_TIMEOUT(flood, a_write_beside_it, 120)
 	EXPECT_GT(BOUND, waited);
 }
 
+/* ---- two of them ------------------------------------------------------------------ */
+
+static __u64 sent_by(const FIXTURE_DATA(flood) *self)
+{
+	return __atomic_load_n(&self->sent, __ATOMIC_RELAXED);
+}
+
+/*
+ * The window is the session's, whichever queue pair is used: who floods one of them
+ * takes no more of it than who floods another.
+ */
+TEST_F_TIMEOUT(flood, two_queue_pairs, 120)
+{
+	FIXTURE_DATA(flood) other = { .small = self->small };
+	struct tow_channel_open channel;
+	__u64 before[2], sent[2];
+	double end;
+
+	ASSERT_EQ(0, tow_ends_make_named(&other.flood, "other", "other data", ENTRIES, BYTES));
+	ASSERT_EQ(0, tow_channel_open(other.flood.from.rings.made.fd, other.flood.from.peer, 1,
+				      &channel));
+	ASSERT_EQ(1, channel.qp);
+	other.flood.from.channel = (__u16)channel.channel;
+	start_flood(_metadata, self);
+	ASSERT_EQ(0, pthread_create(&other.thread, NULL, flood_on, &other));
+	/* Both are at it; then for a while. */
+	end = tow_test_now() + TOW_SETTLE_SECONDS;
+	while (sent_by(&other) < TOW_NOTIFY_WINDOW && tow_test_now() < end)
+		tow_test_sleep_ms(1);
+	EXPECT_LE(TOW_NOTIFY_WINDOW, sent_by(&other));
+	before[0] = sent_by(self);
+	before[1] = sent_by(&other);
+	tow_test_sleep_ms(1000);
+	sent[0] = sent_by(self) - before[0];
+	sent[1] = sent_by(&other) - before[1];
+	stop_flood(_metadata, self);
+	stop_flood(_metadata, &other);
+	TH_LOG("%llu beside %llu", (unsigned long long)sent[0], (unsigned long long)sent[1]);
+	/* Half of it each, but for the scheduler of two threads. */
+	EXPECT_LT(sent[0] / 4, sent[1]);
+	EXPECT_LT(sent[1] / 4, sent[0]);
+	tow_ends_end(&other.flood);
+}
+
 TEST_HARNESS_MAIN

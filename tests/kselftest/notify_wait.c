@@ -117,6 +117,63 @@ TEST_F(wait, many_at_once)
 	EXPECT_TRUE(still_waits(ends));
 }
 
+/* As many as a queue can have in flight, handed over in any order. */
+#define CROWD		TOW_SQ_ENTRIES_MAX
+#define CROWD_SLOW	4096U
+/* Each of them at once: what is bounded is that nobody has to look at all others. */
+#define CROWD_SECONDS	20.0
+
+static void hand_over_crowd(struct __test_metadata *_metadata, struct tow_rings *rings,
+			    __u64 slot, __u32 count, bool falling)
+{
+	__u32 i;
+
+	for (i = 0; i < count; i++) {
+		struct tow_sqe sqe = tow_wait_for(slot, falling ? count - i + 1 : 1);
+
+		sqe.user_data = sqe.operand;
+		ASSERT_TRUE(tow_rings_put(rings, &sqe));
+	}
+	ASSERT_EQ(count, tow_rings_enter(rings, 0, 0));
+	ASSERT_EQ(0, tow_rings_ready(rings));
+}
+
+TEST_F_TIMEOUT(wait, crowds, 120)
+{
+	const char *kernel = getenv("TOW_LAB_KERNEL");
+	__u32 count = kernel && strncmp(kernel, "6.", 2) ? CROWD_SLOW : CROWD, i;
+	struct tow_ends *ends = &self->ends;
+	double start = tow_test_now();
+	struct tow_rings rings;
+	struct tow_cqe cqe;
+
+	ASSERT_EQ(0, tow_rings_make(ends->to.fd, count, count, &rings));
+	/* All for the same number: one notification ends them. */
+	hand_over_crowd(_metadata, &rings, ends->slot, count, false);
+	ASSERT_EQ(0, tow_ends_notify(ends));
+	ASSERT_EQ(0, tow_enter(rings.made.fd, 0, count, TOW_LONG_US));
+	for (i = 0; i < count; i++) {
+		ASSERT_TRUE(tow_rings_take(&rings, &cqe));
+		ASSERT_EQ(0, cqe.status);
+	}
+	TH_LOG("%u for one number: %.2f s", count, tow_test_now() - start);
+	EXPECT_GT(CROWD_SECONDS, tow_test_now() - start);
+	/* Each for another one, the last ones first; and they are told in turn. */
+	start = tow_test_now();
+	hand_over_crowd(_metadata, &rings, ends->slot, count, true);
+	TH_LOG("%u falling numbers: %.2f s", count, tow_test_now() - start);
+	EXPECT_GT(CROWD_SECONDS, tow_test_now() - start);
+	for (i = 2; i <= 4; i++) {
+		ASSERT_EQ(0, tow_ends_notify(ends));
+		ASSERT_EQ(0, tow_rings_wait(&rings, &cqe));
+		EXPECT_EQ(i, cqe.user_data);
+		EXPECT_EQ(0, cqe.status);
+	}
+	/* The rest ends with the queue. */
+	tow_rings_end(&rings);
+	EXPECT_EQ(2, tow_sysfs_wait("stats/queues", 2));
+}
+
 /* Queues of one client, and slots of its. */
 TEST_F(wait, two_queues_and_two_slots)
 {
