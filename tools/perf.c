@@ -178,7 +178,11 @@ static int wait_for_the_end(const struct options *options, struct tow_device *de
 	sigaddset(&ends, SIGHUP);
 	sigprocmask(SIG_BLOCK, &ends, NULL);
 	ret = perf_answer_make(dev, region, options->plan.bytes, &ends, &answerer);
-	if (ret && ret != -EOPNOTSUPP)
+	/* Reads and writes need nothing of that. */
+	if (ret == -ENOSPC || ret == -EDQUOT)
+		fprintf(stderr, "towline: %s: notifications are not answered: %s\n", device,
+			tow_strerror(ret));
+	else if (ret && ret != -EOPNOTSUPP)
 		return ret;
 	say_ready(options, device);
 	if (!ret)
