@@ -35,6 +35,7 @@
 #include "notify.h"
 #include "sequence.h"
 #include "session.h"
+#include "settle.h"
 #include "slot.h"
 
 #define TOW_SRQ_DEPTH		4096
@@ -347,8 +348,10 @@ static void tow_srq_free(struct tow_srq *srq)
 	spin_unlock_bh(&srq->lock);
 	if (srq->srq)
 		ib_destroy_srq(srq->srq);
-	if (cq)
+	if (cq) {
+		tow_settle(ibdev);
 		ib_destroy_cq(cq);
+	}
 	tasklet_kill(&srq->tasklet);
 	if (srq->dma)
 		ib_dma_unmap_single(ibdev, srq->dma,
