@@ -254,7 +254,7 @@ static void *find_its_slot(void *arg)
 	return NULL;
 }
 
-/* The other peer: not the node itself. */
+/* The other peer, not the node itself; 0: it is not READY. */
 static __u64 its_number(int client)
 {
 	struct tow_peer_info entries[16];
@@ -272,6 +272,17 @@ static __u64 its_number(int client)
 	return 0;
 }
 
+/* The node says READY before it lists it so. */
+static __u64 await_its_number(int client)
+{
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	__u64 peer;
+
+	while (!(peer = its_number(client)) && tow_test_now() < end)
+		tow_test_sleep_ms(1);
+	return peer;
+}
+
 /* It says that it has a slot, of number 77, at @count. */
 static int give(struct evil *e, struct finding *work, struct resolved answer)
 {
@@ -279,7 +290,9 @@ static int give(struct evil *e, struct finding *work, struct resolved answer)
 	pthread_t thread;
 	int ret;
 
-	work->peer = its_number(work->self->honest.from.fd);
+	work->peer = await_its_number(work->self->honest.from.fd);
+	if (!work->peer)
+		return -ENOENT;
 	if (pthread_create(&thread, NULL, find_its_slot, work))
 		return -EAGAIN;
 	ret = evil_hear(e, EVIL_WAIT_MS);
@@ -405,6 +418,7 @@ TEST_F_TIMEOUT(hostile, answers_that_are_no_slot, 120)
 {
 	struct resolved answers[5];
 	size_t i;
+	int ret;
 
 	for (i = 0; i < ARRAY_SIZE(answers); i++)
 		answers[i] = good_answer;
@@ -417,7 +431,8 @@ TEST_F_TIMEOUT(hostile, answers_that_are_no_slot, 120)
 	for (i = 0; i < ARRAY_SIZE(answers); i++) {
 		struct finding work = { .self = self };
 
-		ASSERT_EQ(0, give(&self->e, &work, answers[i]))
+		ret = give(&self->e, &work, answers[i]);
+		ASSERT_EQ(0, ret)
 			TH_LOG("%zu: %s", i, strerror(-work.ret));
 		EXPECT_TRUE(work.ret == -EPROTO || work.ret == -ECONNRESET)
 			TH_LOG("%zu: %s", i, strerror(-work.ret));
