@@ -161,7 +161,9 @@ TEST_F(peer, export_checks_its_arguments)
 	REFUSED(-EINVAL, UINT64_MAX, 2, TOW_RIGHT_READ);
 	REFUSED(-EINVAL, 2, UINT64_MAX, TOW_RIGHT_READ);
 	REFUSED(-EINVAL, 0, 1, 0);
-	REFUSED(-EINVAL, 0, 1, TOW_RIGHT_READ | 1U << 3);
+	REFUSED(-EINVAL, 0, 1, TOW_RIGHT_READ | TOW_RIGHT_NOTIFY);
+	REFUSED(-EINVAL, 0, 1, TOW_RIGHT_READ | 1U << 4);
+	REFUSED(-EINVAL, 0, 1, 1U << 4);
 	REFUSED(-EINVAL, 0, 1, TOW_RIGHT_ATOMIC);
 	REFUSED(-EINVAL, 0, 1, TOW_RIGHT_ATOMIC | TOW_RIGHT_READ);
 	ASSERT_EQ(0, tow_export(self->region, TOW_PEER_REGION - 1, 1, "w", TOW_RIGHT_WRITE,
@@ -220,7 +222,9 @@ TEST_F(peer, resolve_checks_rights)
 	EXPECT_EQ(-EACCES, tow_resolve(self->peer, "read", TOW_RIGHT_WRITE, 0, &remote));
 	EXPECT_EQ(-EACCES, tow_resolve(self->peer, "read", ALL_RIGHTS, TOW_PEER_WAIT_MS, &remote));
 	EXPECT_EQ(-EINVAL, tow_resolve(self->peer, "read", 0, 0, &remote));
-	EXPECT_EQ(-EINVAL, tow_resolve(self->peer, "read", TOW_RIGHT_READ | 1U << 3, 0, &remote));
+	EXPECT_EQ(-EINVAL, tow_resolve(self->peer, "read", TOW_RIGHT_READ | TOW_RIGHT_NOTIFY, 0,
+				       &remote));
+	EXPECT_EQ(-EINVAL, tow_resolve(self->peer, "read", TOW_RIGHT_READ | 1U << 4, 0, &remote));
 	EXPECT_EQ(-EINVAL, tow_resolve(self->peer, "read", TOW_RIGHT_ATOMIC, 0, &remote));
 	EXPECT_EQ(NULL, remote);
 	EXPECT_EQ(0, tow_unexport(exported));

@@ -117,7 +117,7 @@ TEST_F(status, unknown_opcodes)
 	struct tow_sqe sqe;
 	int opcode;
 
-	for (opcode = TOW_OP_COMPARE_SWAP + 1; opcode < 256; opcode++) {
+	for (opcode = TOW_OP_WAIT + 1; opcode < 256; opcode++) {
 		sqe = good(self, TOW_OP_WRITE);
 		sqe.opcode = (__u8)opcode;
 		refused(_metadata, self, -EINVAL, &sqe);
