@@ -47,14 +47,17 @@ struct tow_segment {
 /**
  * struct tow_remote - an export of a peer
  * @refs: held by tow_session_dir.requests and .remotes, and by each user
+ * @rights: bits of enum tow_right: what was asked for
  * @session: where it was found, with a reference
  * @label: its name and job, in tow_session_dir.cache if @cached
- * @rights: bits of enum tow_right: what was asked for
  * @wait: ASKING: the peer answers when the name is there
- * @inflight: VALID: 1 for that; and 1 for each operation in flight
  * @failed: an operation did not succeed
+ * @inflight: VALID: 1 for that; and 1 for each operation in flight
  * @settled: it is not ASKING any more
  * @error: then: why it is not VALID
+ * @via: of a slot: which queue pair its notifications go by, counted from 1; 0: any
+ * @notified: of a slot: notifications that were sent, those of others before
+ *	included; under the lock of the queue pair
  * @quiet_node: in tow_directory.quiet
  * @state: changed under tow_session_dir.lock, like what follows
  * @cached: others may find it
@@ -70,22 +73,23 @@ struct tow_segment {
  * @known: bytes in them
  * @segments: in the order of its bytes
  * @link: in one of the lists of tow_session_dir
- * @notified: of a slot: notifications that were sent, those of others before
- *	included; under the lock of the queue pair
- * @via: of a slot: which queue pair they go by, counted from 1; 0: any
  * @rcu: frees it
  * @name: of @label
+ *
+ * One with a name of 32 bytes takes 256, so it has no room to give away.
  */
 struct tow_remote {
 	struct kref		refs;
+	u32			rights;
 	struct tow_session	*session;
 	struct tow_label	label;
-	u32			rights;
 	bool			wait;
-	atomic_t		inflight;
 	bool			failed;
+	atomic_t		inflight;
 	struct completion	settled;
 	int			error;
+	atomic_t		via;
+	u64			notified;
 	struct llist_node	quiet_node;
 
 	enum tow_remote_state	state;
@@ -102,8 +106,6 @@ struct tow_remote {
 	u64			known;
 	struct tow_segment	*segments;
 	struct list_head	link;
-	u64			notified;
-	atomic_t		via;
 	struct rcu_head		rcu;
 	u8			name[];
 };
