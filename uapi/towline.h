@@ -1152,7 +1152,9 @@ struct tow_release {
  * is there already.  It holds back only what LINK or FENCE say: a WRITE that it is
  * linked to begins in the kernel, while the program sleeps.  ECONNRESET says that a
  * peer had the slot, and that the connection has ended before the number was
- * reached; a WAIT that begins after that waits for the next one to have it.
+ * reached; a WAIT that begins after that waits for the next one to have it.  So does
+ * one whose slot is given back while the connection stays: when whoever had it is
+ * killed, or has released it, nobody is told, and the next one counts on.
  *
  * Who sends more than the peer's kernel has room for waits, in the sending kernel;
  * other queues' operations do not.

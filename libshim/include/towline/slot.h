@@ -135,7 +135,9 @@ static inline void tow_prep_notify(struct tow_sqe *sqe, const struct tow_channel
  * @number: how many; at once if there are as many already
  *
  * Holds back no other entry, but for those that LINK or FENCE let wait for it: what is
- * linked behind it begins in the kernel, while the process sleeps.
+ * linked behind it begins in the kernel, while the process sleeps.  Goes on waiting
+ * when whoever notified dies and the connection to his node stays: the next one to
+ * find the slot counts on.
  */
 static inline void tow_prep_wait(struct tow_sqe *sqe, const struct tow_slot *slot,
 				 uint64_t number)
