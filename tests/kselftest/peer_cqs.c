@@ -36,7 +36,11 @@ static long count_of(const char *what)
 	return line[0] ? strtol(line, NULL, 10) : -1;
 }
 
-/* Completion queues that there may be, for control and for data. */
+/* What each connection has for control, and the device for all that comes in. */
+#define CONTROL		1
+#define SHARED		1
+
+/* Completion queues that there may be, for all of that and for data. */
 static int allow(const char *limit)
 {
 	return tow_write_file(FULL "cq_limit", limit);
@@ -84,19 +88,19 @@ FIXTURE_TEARDOWN(cqs)
 
 /* ---- room ---------------------------------------------------------------------- */
 
-/* As many as were asked for, and one for control. */
+/* As many as were asked for, and those for control and for what comes in. */
 TEST_F(cqs, one_for_each_queue_pair)
 {
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
-	EXPECT_EQ(1 + QPS, count_of("cq_count"));
+	EXPECT_EQ(CONTROL + SHARED + QPS, count_of("cq_count"));
 	EXPECT_EQ(self->refused, count_of("cq_refused"));
 }
 
 TEST_F(cqs, shared_where_the_device_has_no_more)
 {
-	ASSERT_EQ(0, allow("3"));
+	ASSERT_EQ(0, allow("4"));
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
-	EXPECT_EQ(3, count_of("cq_count"));
+	EXPECT_EQ(4, count_of("cq_count"));
 	EXPECT_EQ(self->refused + QPS - 2, count_of("cq_refused"));
 }
 
@@ -106,7 +110,7 @@ TEST_F(cqs, more_than_wanted_where_none_has_room)
 	ASSERT_EQ(0, device_has(ENTRIES));
 	ASSERT_EQ(0, evil_set("cqs", "1"));
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
-	EXPECT_EQ(1 + QPS, count_of("cq_count"));
+	EXPECT_EQ(CONTROL + SHARED + QPS, count_of("cq_count"));
 }
 
 /* And it is as many as wanted where it has. */
@@ -114,7 +118,7 @@ TEST_F(cqs, one_where_it_has_room)
 {
 	ASSERT_EQ(0, evil_set("cqs", "1"));
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
-	EXPECT_EQ(2, count_of("cq_count"));
+	EXPECT_EQ(CONTROL + SHARED + 1, count_of("cq_count"));
 }
 
 /* Smaller than what a queue pair may have in flight: then it may have less. */
@@ -140,7 +144,7 @@ TEST_F(cqs, no_room_for_who_comes)
 	int fd, i, reason = -1;
 
 	ASSERT_EQ(0, device_has(ENTRIES));
-	ASSERT_EQ(0, allow("4"));
+	ASSERT_EQ(0, allow("5"));
 	ASSERT_EQ(0, evil_begin(&self->e, QPS));
 	ASSERT_EQ(0, evil_prove(&self->e));
 	for (i = 0; i < QPS - 1; i++)
@@ -154,7 +158,7 @@ TEST_F(cqs, no_room_for_who_comes)
 	evil_end(&self->e);
 	EXPECT_TRUE(all_gone());
 	/* Now there is. */
-	ASSERT_EQ(0, allow("5"));
+	ASSERT_EQ(0, allow("6"));
 	EXPECT_EQ(0, evil_ready(&self->e, QPS));
 }
 
@@ -174,19 +178,19 @@ TEST_F(cqs, no_room_for_control)
 	EXPECT_TRUE(all_gone());
 }
 
-/* To itself: each end has one for control, and one for each data queue pair. */
+/* To itself: each end has one for control, and one for each data queue pair; one both. */
 TEST_F(cqs, no_room_for_a_connection_that_we_make)
 {
 	__u64 peer;
 
 	ASSERT_EQ(0, device_has(ENTRIES));
 	ASSERT_EQ(0, evil_set("qps_per_peer", "1"));
-	ASSERT_EQ(0, allow("3"));
+	ASSERT_EQ(0, allow("4"));
 	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
 	EXPECT_TRUE(all_gone());
-	ASSERT_EQ(0, allow("4"));
+	ASSERT_EQ(0, allow("5"));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
-	EXPECT_EQ(4, count_of("cq_count"));
+	EXPECT_EQ(5, count_of("cq_count"));
 	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
 }
 
@@ -206,7 +210,7 @@ TEST_F(cqs, who_is_idle_makes_room)
 	ASSERT_EQ(0, evil_derive(&self->e));
 	ASSERT_EQ(0, evil_prove(&self->e));
 	ASSERT_EQ(0, evil_complete(&self->e));
-	ASSERT_EQ(0, allow("4"));
+	ASSERT_EQ(0, allow("5"));
 	tow_test_sleep_ms(IDLE_MS);
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->e));
