@@ -36,6 +36,7 @@ struct stream {
 	__u64 count;
 	size_t piece;			/* 0: of many lengths */
 	unsigned int batch;
+	unsigned int ahead;		/* how many at most that were not looked at */
 	/* The sender's. */
 	int error;
 	/* The consumer's; read by the sender. */
@@ -123,8 +124,8 @@ static bool may_put(const struct stream *stream, __u64 number, __u64 completed)
 {
 	__u64 checked = __atomic_load_n(&stream->checked, __ATOMIC_ACQUIRE);
 
-	return number <= stream->count && number <= completed + PLACES - 1 &&
-	       number <= checked + PLACES - 1;
+	return number <= stream->count && number <= completed + stream->ahead &&
+	       number <= checked + stream->ahead;
 }
 
 static void *produce(void *arg)
@@ -189,11 +190,12 @@ FIXTURE_TEARDOWN(order)
 }
 
 static void start(struct __test_metadata *_metadata, struct stream *stream, int share,
-		  size_t piece, unsigned int batch)
+		  size_t piece, unsigned int batch, unsigned int ahead)
 {
 	stream->count = (__u64)usual_count(share);
 	stream->piece = piece;
 	stream->batch = batch;
+	stream->ahead = ahead;
 	ASSERT_EQ(0, pthread_create(&stream->consumer, NULL, consume, stream));
 	ASSERT_EQ(0, pthread_create(&stream->sender, NULL, produce, stream));
 }
@@ -227,7 +229,7 @@ static void expect_counted(struct __test_metadata *_metadata, FIXTURE_DATA(order
 
 TEST_F_TIMEOUT(order, one_stream, 600)
 {
-	start(_metadata, &self->streams[0], 1, 64, 16);
+	start(_metadata, &self->streams[0], 1, 64, 16, PLACES - 1);
 	finish(_metadata, &self->streams[0]);
 	expect_counted(_metadata, self, self->streams[0].count);
 }
@@ -235,23 +237,24 @@ TEST_F_TIMEOUT(order, one_stream, 600)
 /* One at a time: each is looked for before there is another. */
 TEST_F_TIMEOUT(order, one_by_one, 600)
 {
-	start(_metadata, &self->streams[0], 20, 1024, 1);
+	start(_metadata, &self->streams[0], 25, 1024, 1, 1);
 	finish(_metadata, &self->streams[0]);
+	EXPECT_EQ(self->streams[0].count, self->streams[0].sightings);
 	expect_counted(_metadata, self, self->streams[0].count);
 }
 
 /* Over several packets; the next one may overtake none of them. */
 TEST_F_TIMEOUT(order, many_lengths, 600)
 {
-	start(_metadata, &self->streams[0], 20, 0, 16);
+	start(_metadata, &self->streams[0], 20, 0, 16, PLACES - 1);
 	finish(_metadata, &self->streams[0]);
 	expect_counted(_metadata, self, self->streams[0].count);
 }
 
 TEST_F_TIMEOUT(order, two_streams, 600)
 {
-	start(_metadata, &self->streams[0], 10, 64, 16);
-	start(_metadata, &self->streams[1], 10, 512, 8);
+	start(_metadata, &self->streams[0], 10, 64, 16, PLACES - 1);
+	start(_metadata, &self->streams[1], 10, 512, 8, PLACES - 1);
 	finish(_metadata, &self->streams[0]);
 	finish(_metadata, &self->streams[1]);
 	expect_counted(_metadata, self,
