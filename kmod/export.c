@@ -433,15 +433,14 @@ bool tow_exported_end(struct tow_exported *exported)
 {
 	struct tow_directory *dir = &exported->dev->directory;
 	struct tow_grant *grant;
-	bool dead = false;
+	bool begins, dead = false;
 
 	mutex_lock(&dir->lock);
-	if (!exported->ending) {
+	begins = !exported->ending;
+	if (begins) {
 		exported->ending = true;
 		trace_tow_export_revoke(exported);
 		tow_labels_remove(&dir->exports, &exported->label);
-		if (exported->slot)
-			tow_slot_close(exported->slot);
 		/* There will be no others, and these stay while we look. */
 		list_for_each_entry(grant, &exported->grants, of_export) {
 			tow_grant_revoke(grant);
@@ -450,6 +449,9 @@ bool tow_exported_end(struct tow_exported *exported)
 		dead = tow_exported_quiet(exported);
 	}
 	mutex_unlock(&dir->lock);
+	/* Many may wait, and we may be slow: nobody else waits for that. */
+	if (begins && exported->slot)
+		tow_slot_close(exported->slot);
 	return dead;
 }
 

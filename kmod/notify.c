@@ -47,7 +47,8 @@
 #define TOW_SRQ_BATCH		16
 #define TOW_SRQ_BUDGET		256
 
-#define TOW_SRQ_HASH_BITS	8
+/* 10,000 peers with four queue pairs each have ten of them in a bucket. */
+#define TOW_SRQ_HASH_BITS	12
 
 /**
  * struct tow_srq - a shared receive queue and its completions
@@ -302,6 +303,9 @@ void tow_srq_add_link(struct tow_srq *srq, struct tow_link *link)
 	link->srq_qp = link->id->qp;
 	hash_add(srq->links, &link->srq_node, (unsigned long)link->srq_qp);
 	spin_unlock_bh(&srq->lock);
+	/* It may have failed the links there were, and will not do so again. */
+	if (READ_ONCE(srq->broken))
+		tasklet_schedule(&srq->tasklet);
 }
 
 /**
@@ -358,7 +362,7 @@ static void tow_srq_free(struct tow_srq *srq)
 				    srq->count * sizeof(*srq->data),
 				    DMA_FROM_DEVICE);
 	kfree(srq->data);
-	kfree(srq);
+	kvfree(srq);
 }
 
 /* What is sent on iWARP needs a place. */
@@ -441,7 +445,7 @@ static int tow_srq_prepare(struct tow_srq *srq)
 
 static struct tow_srq *tow_srq_make(struct tow_device *dev)
 {
-	struct tow_srq *srq = kzalloc(sizeof(*srq), GFP_KERNEL);
+	struct tow_srq *srq = kvzalloc(sizeof(*srq), GFP_KERNEL);
 	int ret;
 
 	if (!srq)
@@ -468,7 +472,7 @@ static struct tow_srq *tow_srq_choose(struct tow_device *dev)
 	srq = tow_srq_make(dev);
 	/* Better one that gets smaller than none. */
 	if (IS_ERR(srq))
-		return now ?: srq;
+		return now && !READ_ONCE(now->broken) ? now : srq;
 	dev->notify.srq = srq;
 	return srq;
 }

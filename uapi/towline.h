@@ -1156,8 +1156,9 @@ struct tow_release {
  * one whose slot is given back while the connection stays: when whoever had it is
  * killed, or has released it, nobody is told, and the next one counts on.
  *
- * Who sends more than the peer's kernel has room for waits, in the sending kernel;
- * other queues' operations do not.
+ * Who sends more than the peer's kernel has room for waits, in the sending kernel.
+ * Other queues' operations do not, but for notifications over the same connection,
+ * which take turns.
  */
 
 /**
