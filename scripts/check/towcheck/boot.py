@@ -5,7 +5,6 @@ import contextlib
 import shlex
 import shutil
 import sys
-import threading
 import time
 
 from . import TOP, say
@@ -17,9 +16,6 @@ import towlab                                               # noqa: E402
 GUEST = "scripts/check/guest"
 # Loading, unloading and looking for leaks under the slowest kernel.
 AROUND_SECONDS = 120
-# The machines there are, maybe in several threads; set: there shall be no more.
-_running = set()
-_ending = threading.Event()
 
 
 def _text(data):
@@ -52,16 +48,9 @@ class Boot:
 
     def close(self):
         """Power off."""
-        _running.discard(self)
         if self.lab is not None:
             self.lab.close()
             self.lab = None
-
-    def cut(self):
-        """Power off from another thread; the one that uses it sees it die."""
-        lab = self.lab
-        if lab is not None:
-            lab.close()
 
     def ready(self):
         """The running lab; booted if there is none."""
@@ -76,10 +65,7 @@ class Boot:
                               f"boot-{str(machine).replace(', ', '-')}"
                               f"-{self.boots + 1}".replace(" ", ""))
         self.boots += 1
-        _running.add(self)
         try:
-            if _ending.is_set():
-                raise SystemExit
             self.lab.boot()
             if self.on_boot is not None:
                 self.on_boot(self.lab)
@@ -164,13 +150,6 @@ def _run_steps(steps, test, env):
         steps.around("finish", test)
     return Outcome(result.rc, _text(result.stdout), _text(result.stderr), 0,
                    result.timed_out)
-
-
-def end_all():
-    """Power off every machine, and let no thread boot another."""
-    _ending.set()
-    for boot in list(_running):
-        boot.cut()
 
 
 def run_group(machine, tests, logs, skips, **hooks):

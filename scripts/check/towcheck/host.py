@@ -49,19 +49,15 @@ def end_all():
         _end(process)
 
 
-def run(command, log, timeout, env=None, nice=0):
-    """Run a command from the top of the tree; its output goes to log.
-
-    nice: as nice(1) has it, for what shall not disturb what runs beside it.
-    """
+def run(command, log, timeout, env=None):
+    """Run a command from the top of the tree; its output goes to log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     out, err = log.with_suffix(".out"), log.with_suffix(".err")
     timed_out = False
     with open(out, "wb") as stdout, open(err, "wb") as stderr:
         process = subprocess.Popen(
-            ["nice", "-n", str(nice), *command] if nice else command,
-            cwd=TOP, stdin=subprocess.DEVNULL, stdout=stdout,
+            command, cwd=TOP, stdin=subprocess.DEVNULL, stdout=stdout,
             stderr=stderr, env=env or environment(), start_new_session=True)
         _running.add(process)
         try:
