@@ -114,11 +114,19 @@ static struct page *tow_slab_alloc_pages(struct tow_device *dev,
 					 unsigned int order)
 {
 	gfp_t gfp = GFP_KERNEL | __GFP_COMP | __GFP_ZERO | __GFP_NOWARN;
+	struct page *page;
 
 	/* Big ones are nice to have; not at any price, and never at OOM's. */
 	gfp |= order > PAGE_ALLOC_COSTLY_ORDER ? __GFP_NORETRY :
 						 __GFP_RETRY_MAYFAIL;
-	return alloc_pages_node(ibdev_to_node(dev->ibdev), gfp, order);
+	page = alloc_pages_node(ibdev_to_node(dev->ibdev), gfp, order);
+	/*
+	 * Its last owner's number may be there yet.  6.12's finish_fault() takes it
+	 * for the place in the file, and maps nothing at once beyond a file's end.
+	 */
+	if (page)
+		page->index = 0;
+	return page;
 }
 
 static void tow_slab_free_pages(struct list_head *pages)
