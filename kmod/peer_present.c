@@ -331,7 +331,13 @@ tow_peer_take_predecessor(const struct tow_session *session)
 	return NULL;
 }
 
-static void tow_peer_forget(struct tow_peer *peer)
+/**
+ * tow_peer_present - a peer's present session
+ * @peer: the peer
+ *
+ * Return: the session with a reference for the caller; NULL: there is none.
+ */
+struct tow_session *tow_peer_present(struct tow_peer *peer)
 {
 	struct tow_peers *peers = &peer->dev->peers;
 	struct tow_session *session;
@@ -341,6 +347,13 @@ static void tow_peer_forget(struct tow_peer *peer)
 	if (session)
 		tow_session_get(session);
 	mutex_unlock(&peers->lock);
+	return session;
+}
+
+static void tow_peer_forget(struct tow_peer *peer)
+{
+	struct tow_session *session = tow_peer_present(peer);
+
 	if (session) {
 		tow_session_fail(session, -ESTALE, TOW_WIRE_REPLACED,
 				 "another life of that node has come");
@@ -365,25 +378,6 @@ static void tow_peer_forget_predecessors(const struct tow_session *session)
 }
 
 /* ---- ready, lost, gone ---------------------------------------------------- */
-
-/**
- * tow_peer_present - a peer's present session
- * @peer: the peer
- *
- * Return: the session with a reference for the caller; NULL: there is none.
- */
-struct tow_session *tow_peer_present(struct tow_peer *peer)
-{
-	struct tow_peers *peers = &peer->dev->peers;
-	struct tow_session *session;
-
-	mutex_lock(&peers->lock);
-	session = peer->session;
-	if (session)
-		tow_session_get(session);
-	mutex_unlock(&peers->lock);
-	return session;
-}
 
 /**
  * tow_peer_session_ready - a session is READY

@@ -223,31 +223,16 @@ TEST_F_TIMEOUT(notify_faults, wait, 600)
 	all_rounds(_metadata, self, &actions[3], variant->fault);
 }
 
-/* How many may still be made to fail; -1: it cannot be read. */
-static long times_left(enum fault fault)
-{
-	char path[256], line[32];
-
-	snprintf(path, sizeof(path), "%s/times", fault_dir[fault]);
-	tow_test_read_line(path, line, sizeof(line));
-	return line[0] ? atol(line) : -1;
-}
-
 /* Anybody's allocation on towline's behalf fails, in whatever context: they go on. */
 TEST_F_TIMEOUT(notify_faults, nothing_is_allocated, 120)
 {
-	const char *dir = fault_dir[variant->fault];
 	int round;
 
 	if (variant->fault == FAIL_USERCOPY)
 		return;
 	ASSERT_EQ(0, act_notify(self));
 	ASSERT_EQ(0, undo_notify(self));
-	ASSERT_TRUE(filter(variant->fault, module_text()));
-	ASSERT_TRUE(put(dir, "task-filter", "N\n", 0));
-	ASSERT_TRUE(put(dir, "interval", "%lu\n", 1));
-	ASSERT_TRUE(put(dir, "times", "%lu\n", 1000000));
-	ASSERT_TRUE(put(dir, "probability", "%lu\n", 100));
+	ASSERT_TRUE(begin_all(variant->fault));
 	for (round = 0; round < 50; round++) {
 		EXPECT_EQ(0, act_notify(self));
 		EXPECT_EQ(0, undo_notify(self));
@@ -255,9 +240,8 @@ TEST_F_TIMEOUT(notify_faults, nothing_is_allocated, 120)
 		EXPECT_EQ(0, undo_wait(self));
 		self->number++;
 	}
-	ASSERT_TRUE(put(dir, "probability", "%lu\n", 0));
-	/* None of them was let fail: there were none. */
-	EXPECT_EQ(1000000, times_left(variant->fault));
+	/* There were none to fail. */
+	EXPECT_EQ(0, end_all(variant->fault));
 	ASSERT_TRUE(filter(FAULTS, nothing));
 }
 

@@ -150,6 +150,31 @@ static inline bool end_nth(void)
 	return failed;
 }
 
+#define TOW_ALL_TIMES	1000000
+
+/* From here on everybody's fail that are made on towline's behalf, in any context. */
+static inline bool begin_all(enum fault fault)
+{
+	const char *dir = fault_dir[fault];
+
+	return filter(fault, module_text()) && put(dir, "task-filter", "N\n", 0) &&
+	       put(dir, "interval", "%lu\n", 1) &&
+	       put(dir, "times", "%lu\n", TOW_ALL_TIMES) &&
+	       put(dir, "probability", "%lu\n", 100);
+}
+
+/* No more: how many have failed?  -1: it cannot be read. */
+static inline long end_all(enum fault fault)
+{
+	char path[256], line[32];
+
+	if (!put(fault_dir[fault], "probability", "%lu\n", 0))
+		return -1;
+	snprintf(path, sizeof(path), "%s/times", fault_dir[fault]);
+	tow_test_read_line(path, line, sizeof(line));
+	return line[0] ? TOW_ALL_TIMES - atol(line) : -1;
+}
+
 /*
  * Make the lab's device, or take it away, in a task of which the n-th
  * allocation fails: did one?  @rc: the exit status of rdma(8).
