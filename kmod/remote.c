@@ -257,7 +257,12 @@ static void tow_remote_is_quiet(struct tow_remote *remote)
 		tow_remote_forget(remote);
 		return;
 	}
-	if (sdir->lost || READ_ONCE(remote->failed))
+	/*
+	 * The end of the connection says it, if that is near; and then the peer's
+	 * WAITs end with it, as they do not when a slot is merely given back.
+	 */
+	if (sdir->lost || READ_ONCE(remote->failed) ||
+	    tow_device_going(remote->session->dev))
 		return;
 	list_add_tail(&remote->link, remote->given_up ? &sdir->releases :
 							&sdir->acks);
