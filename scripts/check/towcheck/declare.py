@@ -137,7 +137,7 @@ def load_file(path, folder):
 def load(top=TOP):
     """All declared tests, in the order of their folders."""
     tests = [Test(name="lint", where="host", command=("scripts/lint",),
-                  timeout=600, quick=True, alone=True)]
+                  timeout=900, quick=True, alone=True)]
     for path in sorted(top.glob("tests/*/tests.toml")):
         tests += load_file(path, path.parent.name)
     names = [test.name for test in tests]
