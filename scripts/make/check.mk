@@ -4,6 +4,7 @@
 
 #help setup          packages (apt, as root or through sudo) and the lab's kernels
 #help check          build all, lint, test on the host and in virtual machines
+#help check-full     the same, each test on every kernel it is for
 #help check-quick    the same in 5 minutes: 6.1 only
 #help check-host     only what needs no virtual machine
 #help                TESTS='GLOB…' chooses tests, KERNELS='6.1 6.12 debug' kernels
@@ -24,6 +25,9 @@ setup:
 
 check:
 	@scripts/check/check
+
+check-full:
+	@scripts/check/check --full
 
 check-quick:
 	@scripts/check/check --quick
@@ -46,4 +50,4 @@ soak:
 coverage:
 	@scripts/check/coverage
 
-.PHONY: setup check check-quick check-host demo lint bench soak coverage
+.PHONY: setup check check-full check-quick check-host demo lint bench soak coverage

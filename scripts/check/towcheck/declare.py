@@ -41,6 +41,7 @@ class Test:
     command: tuple
     protocol: str = "exit"
     kernels: tuple = DEFAULT_KERNELS
+    full: tuple = ()
     nodes: int = 1
     smp: int = 2
     mem: int = 2048
@@ -59,7 +60,7 @@ class Test:
 
 _TYPES = {
     "name": str, "where": str, "command": list, "protocol": str,
-    "kernels": list, "nodes": int, "smp": int, "mem": int, "provider": str,
+    "kernels": list, "full": list, "nodes": int, "smp": int, "mem": int, "provider": str,
     "module": bool, "timeout": int, "quick": bool, "alone": bool,
     "check": bool, "soak": dict,
 }
@@ -88,6 +89,11 @@ def _check_values(where, table):
             raise UserError(f"{where}: '{key}' must be one of "
                             f"{', '.join(allowed)}")
     _check_kernels(where, table.get("kernels", ()))
+    others = set(table.get("full", ())) - set(table.get("kernels",
+                                                        DEFAULT_KERNELS))
+    if others:
+        raise UserError(f"{where}: 'full' has '{min(others)}', which is not "
+                        "one of its kernels")
     _check_kernels(where, table.get("soak", {}).get("kernels", ()))
     for key in ("nodes", "smp", "mem", "timeout"):
         if table.get(key, 1) < 1:
@@ -96,7 +102,7 @@ def _check_values(where, table):
                                        for word in table["command"]):
         raise UserError(f"{where}: 'command' must be a list of words")
     if table["where"] == "host":
-        for key in ("kernels", "nodes", "smp", "mem", "provider", "module",
+        for key in ("kernels", "full", "nodes", "smp", "mem", "provider", "module",
                     "soak"):
             if key in table:
                 raise UserError(f"{where}: '{key}' is for lab tests")
@@ -115,7 +121,7 @@ def _parse(path, folder, number, table):
         raise UserError(f"{where}: soak needs a positive 'count'")
     fields = dict(table, name=f"{folder}/{table['name']}" if folder
                   else table["name"])
-    for key in ("command", "kernels"):
+    for key in ("command", "kernels", "full"):
         if key in fields:
             fields[key] = tuple(fields[key])
     return Test(**fields)
@@ -156,6 +162,13 @@ def select(tests, globs):
             raise UserError(f"no test is named like '{glob}'")
     return [test for test in tests
             if any(fnmatch.fnmatchcase(test.name, glob) for glob in globs)]
+
+
+def without_full(tests):
+    """The tests without the kernels that only a full check takes."""
+    return [dataclasses.replace(test, kernels=tuple(
+        kernel for kernel in test.kernels if kernel not in test.full))
+            for test in tests]
 
 
 def words_of(variable):
