@@ -58,7 +58,7 @@ FIXTURE_VARIANT(faults)
 	int stride;
 };
 
-FIXTURE_VARIANT_ADD(faults, slab) { .fault = FAIL_SLAB, .stride = 5 };
+FIXTURE_VARIANT_ADD(faults, slab) { .fault = FAIL_SLAB, .stride = 10 };
 FIXTURE_VARIANT_ADD(faults, page) { .fault = FAIL_PAGE, .stride = 1 };
 
 /* 1, 1 + stride, ...; all in soak. */
