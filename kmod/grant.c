@@ -141,7 +141,7 @@ static void tow_grant_end(struct tow_grant *grant)
 	/* On iWARP what was sent before may come later, and counts then. */
 	else if (exported->slot &&
 		 session->dev->transport != TOW_TRANSPORT_IWARP)
-		tow_slot_take_back(exported->slot);
+		tow_slot_give(exported->slot, 0);
 	xa_erase(&session->dir.grants, grant->id);
 	session->dir.grant_count--;
 	list_del(&grant->link);

@@ -144,9 +144,9 @@ u64 tow_slot_count(struct tow_slot *slot)
 }
 
 /**
- * tow_slot_give - a peer has it from now on
- * @slot: the slot, that nobody has
- * @holder: tow_session.index of the peer
+ * tow_slot_give - a peer has it from now on, or nobody
+ * @slot: the slot
+ * @holder: tow_session.index of the peer; 0: nobody
  */
 void tow_slot_give(struct tow_slot *slot, u64 holder)
 {
@@ -181,17 +181,6 @@ static void tow_slot_end_waits(struct tow_slot *slot, int status)
 }
 
 /**
- * tow_slot_take_back - the peer does not have it any more
- * @slot: the slot
- */
-void tow_slot_take_back(struct tow_slot *slot)
-{
-	spin_lock_bh(&slot->lock);
-	slot->holder = 0;
-	spin_unlock_bh(&slot->lock);
-}
-
-/**
  * tow_slot_lost - the connection to the peer that had it has ended
  * @slot: the slot
  *
@@ -199,7 +188,7 @@ void tow_slot_take_back(struct tow_slot *slot)
  */
 void tow_slot_lost(struct tow_slot *slot)
 {
-	tow_slot_take_back(slot);
+	tow_slot_give(slot, 0);
 	tow_slot_end_waits(slot, -ECONNRESET);
 }
 

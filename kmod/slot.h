@@ -72,7 +72,6 @@ void tow_slot_get(struct tow_slot *slot);
 void tow_slot_put(struct tow_slot *slot);
 u64 tow_slot_count(struct tow_slot *slot);
 void tow_slot_give(struct tow_slot *slot, u64 holder);
-void tow_slot_take_back(struct tow_slot *slot);
 void tow_slot_lost(struct tow_slot *slot);
 void tow_slot_close(struct tow_slot *slot);
 void tow_slot_end(struct tow_slot *slot, struct tow_device *dev);

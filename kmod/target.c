@@ -85,18 +85,15 @@ int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
 
 /**
  * tow_remote_check_slot - may a slot be notified by a queue pair?
- * @remote: was VALID once
+ * @remote: the slot; was VALID once
  * @link: which of the session's data queue pairs; the slot's from now on
  *
- * Return: 0; -EACCES: it is no slot; -EINVAL: it was used by another one before.
+ * Return: 0; -EINVAL: it was used by another one before.
  */
 int tow_remote_check_slot(struct tow_remote *remote, unsigned int link)
 {
-	int via;
+	int via = atomic_cmpxchg(&remote->via, 0, link + 1);
 
-	if (!tow_remote_is_slot(remote))
-		return -EACCES;
-	via = atomic_cmpxchg(&remote->via, 0, link + 1);
 	return !via || via == link + 1 ? 0 : -EINVAL;
 }
 

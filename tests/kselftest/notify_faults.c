@@ -50,31 +50,40 @@ FIXTURE_VARIANT_ADD(notify_faults, slab) { .fault = FAIL_SLAB };
 FIXTURE_VARIANT_ADD(notify_faults, page) { .fault = FAIL_PAGE };
 FIXTURE_VARIANT_ADD(notify_faults, user_copy) { .fault = FAIL_USERCOPY };
 
-static int act_make(FIXTURE_DATA(notify_faults) *self)
+static int act_make(void *data)
 {
+	FIXTURE_DATA(notify_faults) *self = data;
+
 	return tow_slot_make(self->ends.to.fd, self->ends.memory.made.handle, 64, "made",
 			     &self->made);
 }
 
-static int undo_make(FIXTURE_DATA(notify_faults) *self)
+static int undo_make(void *data)
 {
+	FIXTURE_DATA(notify_faults) *self = data;
+
 	return tow_end_handle(self->ends.to.fd, TOW_IOCTL_UNEXPORT, self->made);
 }
 
 /* Whoever had it last has given it back before. */
-static int act_find(FIXTURE_DATA(notify_faults) *self)
+static int act_find(void *data)
 {
+	FIXTURE_DATA(notify_faults) *self = data;
+
 	return tow_slot_ask(self->ends.from.fd, self->ends.from.peer, "slot", &self->ends.found);
 }
 
-static int undo_find(FIXTURE_DATA(notify_faults) *self)
+static int undo_find(void *data)
 {
+	FIXTURE_DATA(notify_faults) *self = data;
+
 	return tow_end_handle(self->ends.from.fd, TOW_IOCTL_RELEASE, self->ends.found);
 }
 
 /* Some with data, some without. */
-static int act_notify(FIXTURE_DATA(notify_faults) *self)
+static int act_notify(void *data)
 {
+	FIXTURE_DATA(notify_faults) *self = data;
 	struct tow_ends *ends = &self->ends;
 	struct tow_rings *rings = &ends->from.rings;
 	int i, ret;
@@ -95,8 +104,9 @@ static int act_notify(FIXTURE_DATA(notify_faults) *self)
 }
 
 /* All have ended well, and were counted. */
-static int undo_notify(FIXTURE_DATA(notify_faults) *self)
+static int undo_notify(void *data)
 {
+	FIXTURE_DATA(notify_faults) *self = data;
 	struct tow_cqe cqe;
 	int count;
 
@@ -110,8 +120,9 @@ static int undo_notify(FIXTURE_DATA(notify_faults) *self)
 }
 
 /* For what is there, and for what comes when they were handed over. */
-static int act_wait(FIXTURE_DATA(notify_faults) *self)
+static int act_wait(void *data)
 {
+	FIXTURE_DATA(notify_faults) *self = data;
 	struct tow_rings *rings = &self->ends.to.rings;
 	__u64 number = tow_ends_number(&self->ends);
 	int i, ret;
@@ -125,8 +136,9 @@ static int act_wait(FIXTURE_DATA(notify_faults) *self)
 	return ret == BATCH ? 0 : ret < 0 ? ret : -EXFULL;
 }
 
-static int undo_wait(FIXTURE_DATA(notify_faults) *self)
+static int undo_wait(void *data)
 {
+	FIXTURE_DATA(notify_faults) *self = data;
 	struct tow_cqe cqe;
 	int count, ret;
 
@@ -139,12 +151,14 @@ static int undo_wait(FIXTURE_DATA(notify_faults) *self)
 	return ret;
 }
 
-struct action {
-	const char *name;
-	int (*act)(FIXTURE_DATA(notify_faults) *self);
-	int (*undo)(FIXTURE_DATA(notify_faults) *self);
-	bool allocates[FAULTS];		/* or copies: one at least makes it fail */
-};
+/* Nothing is left of what was done last. */
+static bool is_settled(void *data)
+{
+	const FIXTURE_DATA(notify_faults) *self = data;
+
+	return tow_sysfs_wait("stats/exports", self->exports) == self->exports &&
+	       tow_sysfs_wait("stats/grants", self->grants) == self->grants;
+}
 
 static const struct action actions[] = {
 	{ "make", act_make, undo_make, { true, false, true } },
@@ -153,55 +167,17 @@ static const struct action actions[] = {
 	{ "wait", act_wait, undo_wait, { false, false, true } },
 };
 
-/* Nothing is left of what was done last. */
-static bool is_settled(const FIXTURE_DATA(notify_faults) *self)
+static void sweep(struct __test_metadata *_metadata, FIXTURE_DATA(notify_faults) *self,
+		  const struct action *action, enum fault fault)
 {
-	return tow_sysfs_wait("stats/exports", self->exports) == self->exports &&
-	       tow_sysfs_wait("stats/grants", self->grants) == self->grants;
-}
-
-static void all_rounds(struct __test_metadata *_metadata, FIXTURE_DATA(notify_faults) *self,
-		       const struct action *action, enum fault fault)
-{
-	const int error = fault == FAIL_USERCOPY ? -EFAULT : -ENOMEM;
-	int rounds = 0, failures = 0, ret;
-	bool injected;
-	long nth;
-
 	self->exports = tow_sysfs_get("stats/exports");
 	self->grants = tow_sysfs_get("stats/grants");
-	for (nth = 1; nth < ROUNDS_MAX; nth++) {
-		ASSERT_TRUE(filter(fault, module_text()));
-		ASSERT_TRUE(begin_nth(nth));
-		ret = action->act(self);
-		injected = end_nth();
-		ASSERT_TRUE(filter(FAULTS, nothing));
-		EXPECT_TRUE(!ret || (injected && ret == error))
-			TH_LOG("%s, %ld: %s", action->name, nth, strerror(-ret));
-		rounds += injected;
-		failures += ret != 0;
-		if (ret) {
-			ASSERT_TRUE(is_settled(self))
-				TH_LOG("%s, %ld leaves something", action->name, nth);
-			ASSERT_EQ(0, action->act(self))
-				TH_LOG("%s, after %ld failed", action->name, nth);
-		}
-		ASSERT_EQ(0, action->undo(self))
-			TH_LOG("%s, %ld", action->name, nth);
-		ASSERT_TRUE(is_settled(self));
-		if (!injected)
-			break;
-	}
-	TH_LOG("%s: %d were made to fail, %d calls failed", action->name, rounds, failures);
-	EXPECT_GT(ROUNDS_MAX, nth);
-	if (action->allocates[fault]) {
-		EXPECT_LT(0, failures);
-	}
+	all_rounds(_metadata, self, action, fault, is_settled);
 }
 
 TEST_F_TIMEOUT(notify_faults, make, 600)
 {
-	all_rounds(_metadata, self, &actions[0], variant->fault);
+	sweep(_metadata, self, &actions[0], variant->fault);
 }
 
 TEST_F_TIMEOUT(notify_faults, find, 600)
@@ -210,17 +186,17 @@ TEST_F_TIMEOUT(notify_faults, find, 600)
 
 	ASSERT_EQ(0, undo_find(self));
 	ASSERT_EQ(grants - 1, tow_sysfs_wait("stats/grants", grants - 1));
-	all_rounds(_metadata, self, &actions[1], variant->fault);
+	sweep(_metadata, self, &actions[1], variant->fault);
 }
 
 TEST_F_TIMEOUT(notify_faults, notify, 600)
 {
-	all_rounds(_metadata, self, &actions[2], variant->fault);
+	sweep(_metadata, self, &actions[2], variant->fault);
 }
 
 TEST_F_TIMEOUT(notify_faults, wait, 600)
 {
-	all_rounds(_metadata, self, &actions[3], variant->fault);
+	sweep(_metadata, self, &actions[3], variant->fault);
 }
 
 /* Anybody's allocation on towline's behalf fails, in whatever context: they go on. */

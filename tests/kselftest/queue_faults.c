@@ -22,6 +22,8 @@ FIXTURE(queue_faults)
 	struct tow_mapped own, target;
 	__u64 remote;
 	struct tow_rings made;		/* what an act makes */
+	uint64_t queues;
+	int fds;
 };
 
 FIXTURE_SETUP(queue_faults)
@@ -51,33 +53,41 @@ FIXTURE_VARIANT_ADD(queue_faults, slab) { .fault = FAIL_SLAB };
 FIXTURE_VARIANT_ADD(queue_faults, page) { .fault = FAIL_PAGE };
 FIXTURE_VARIANT_ADD(queue_faults, user_copy) { .fault = FAIL_USERCOPY };
 
-static int act_create(FIXTURE_DATA(queue_faults) *self)
+static int act_create(void *data)
 {
+	FIXTURE_DATA(queue_faults) *self = data;
+
 	return tow_queue_make(self->user.fd, 256, 0, &self->made.made);
 }
 
-static int undo_create(FIXTURE_DATA(queue_faults) *self)
+static int undo_create(void *data)
 {
+	FIXTURE_DATA(queue_faults) *self = data;
+
 	return close(self->made.made.fd) ? -errno : 0;
 }
 
 /* Of a new queue, which has none. */
-static int act_open(FIXTURE_DATA(queue_faults) *self)
+static int act_open(void *data)
 {
+	FIXTURE_DATA(queue_faults) *self = data;
 	struct tow_channel_open call;
 
 	return tow_channel_open(self->made.made.fd, self->user.peer, 0, &call);
 }
 
-static int undo_open(FIXTURE_DATA(queue_faults) *self)
+static int undo_open(void *data)
 {
+	FIXTURE_DATA(queue_faults) *self = data;
+
 	tow_rings_end(&self->made);
 	return tow_rings_make(self->user.fd, 1, 0, &self->made);
 }
 
 /* Of every kind, in a batch. */
-static int act_enter(FIXTURE_DATA(queue_faults) *self)
+static int act_enter(void *data)
 {
+	FIXTURE_DATA(queue_faults) *self = data;
 	struct tow_rings *rings = &self->user.rings;
 	int i, ret;
 
@@ -98,8 +108,9 @@ static int act_enter(FIXTURE_DATA(queue_faults) *self)
 }
 
 /* All of them have ended well. */
-static int undo_enter(FIXTURE_DATA(queue_faults) *self)
+static int undo_enter(void *data)
 {
+	FIXTURE_DATA(queue_faults) *self = data;
 	struct tow_cqe cqe;
 	int count;
 
@@ -109,12 +120,14 @@ static int undo_enter(FIXTURE_DATA(queue_faults) *self)
 	return count == 32 ? 0 : -ENOMSG;
 }
 
-struct action {
-	const char *name;
-	int (*act)(FIXTURE_DATA(queue_faults) *self);
-	int (*undo)(FIXTURE_DATA(queue_faults) *self);
-	bool allocates[FAULTS];		/* or copies: one at least makes it fail */
-};
+/* Nothing is left of what was done last. */
+static bool is_settled(void *data)
+{
+	const FIXTURE_DATA(queue_faults) *self = data;
+
+	return tow_sysfs_wait("stats/queues", self->queues) == self->queues &&
+	       tow_count_fds() == self->fds;
+}
 
 static const struct action actions[] = {
 	{ "create", act_create, undo_create, { true, true, true } },
@@ -122,58 +135,28 @@ static const struct action actions[] = {
 	{ "enter", act_enter, undo_enter, { false, false, true } },
 };
 
-static void all_rounds(struct __test_metadata *_metadata, FIXTURE_DATA(queue_faults) *self,
-		       const struct action *action, enum fault fault)
+static void sweep(struct __test_metadata *_metadata, FIXTURE_DATA(queue_faults) *self,
+		  const struct action *action, enum fault fault)
 {
-	const int error = fault == FAIL_USERCOPY ? -EFAULT : -ENOMEM;
-	int fds = tow_count_fds(), rounds = 0, failures = 0, ret;
-	uint64_t queues = tow_sysfs_get("stats/queues");
-	bool injected;
-	long nth;
-
-	for (nth = 1; nth < ROUNDS_MAX; nth++) {
-		ASSERT_TRUE(filter(fault, module_text()));
-		ASSERT_TRUE(begin_nth(nth));
-		ret = action->act(self);
-		injected = end_nth();
-		ASSERT_TRUE(filter(FAULTS, nothing));
-		/* Some shortages are got round: smaller pages, a retry. */
-		EXPECT_TRUE(!ret || (injected && ret == error))
-			TH_LOG("%s, %ld: %s", action->name, nth, strerror(-ret));
-		rounds += injected;
-		failures += ret != 0;
-		if (ret) {
-			EXPECT_EQ(queues, tow_sysfs_wait("stats/queues", queues));
-			EXPECT_EQ(fds, tow_count_fds());
-			ASSERT_EQ(0, action->act(self))
-				TH_LOG("%s, after %ld failed", action->name, nth);
-		}
-		ASSERT_EQ(0, action->undo(self))
-			TH_LOG("%s, %ld", action->name, nth);
-		if (!injected)
-			break;
-	}
-	TH_LOG("%s: %d were made to fail, %d calls failed", action->name, rounds, failures);
-	EXPECT_GT(ROUNDS_MAX, nth);
-	if (action->allocates[fault]) {
-		EXPECT_LT(0, failures);
-	}
+	self->queues = tow_sysfs_get("stats/queues");
+	self->fds = tow_count_fds();
+	all_rounds(_metadata, self, action, fault, is_settled);
 }
 
 TEST_F_TIMEOUT(queue_faults, create, 600)
 {
 	tow_rings_end(&self->made);
-	all_rounds(_metadata, self, &actions[0], variant->fault);
+	sweep(_metadata, self, &actions[0], variant->fault);
 }
 
 TEST_F_TIMEOUT(queue_faults, open, 600)
 {
-	all_rounds(_metadata, self, &actions[1], variant->fault);
+	sweep(_metadata, self, &actions[1], variant->fault);
 }
 
 TEST_F_TIMEOUT(queue_faults, enter, 600)
 {
-	all_rounds(_metadata, self, &actions[2], variant->fault);
+	sweep(_metadata, self, &actions[2], variant->fault);
 }
 
 /* Anybody's allocation on towline's behalf fails, in whatever context: entries go on. */

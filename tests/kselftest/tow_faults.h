@@ -150,6 +150,57 @@ static inline bool end_nth(void)
 	return failed;
 }
 
+/* What fails now and then; all of it is handed a test's fixture. */
+struct action {
+	const char *name;
+	int (*act)(void *self);
+	int (*undo)(void *self);
+	bool allocates[FAULTS];		/* or copies: one at least makes it fail */
+};
+
+/*
+ * The first, then the second, … of what it needs fails, until none is left to fail.
+ * @settled: nothing is left of what was done last.
+ */
+static inline void all_rounds(struct __test_metadata *_metadata, void *self,
+			      const struct action *action, enum fault fault,
+			      bool (*settled)(void *self))
+{
+	const int error = fault == FAIL_USERCOPY ? -EFAULT : -ENOMEM;
+	int rounds = 0, failures = 0, ret;
+	bool injected;
+	long nth;
+
+	for (nth = 1; nth < ROUNDS_MAX; nth++) {
+		ASSERT_TRUE(filter(fault, module_text()));
+		ASSERT_TRUE(begin_nth(nth));
+		ret = action->act(self);
+		injected = end_nth();
+		ASSERT_TRUE(filter(FAULTS, nothing));
+		/* Some shortages are got round: smaller pages, a retry. */
+		EXPECT_TRUE(!ret || (injected && ret == error))
+			TH_LOG("%s, %ld: %s", action->name, nth, strerror(-ret));
+		rounds += injected;
+		failures += ret != 0;
+		if (ret) {
+			ASSERT_TRUE(settled(self))
+				TH_LOG("%s, %ld leaves something", action->name, nth);
+			ASSERT_EQ(0, action->act(self))
+				TH_LOG("%s, after %ld failed", action->name, nth);
+		}
+		ASSERT_EQ(0, action->undo(self))
+			TH_LOG("%s, %ld", action->name, nth);
+		ASSERT_TRUE(settled(self));
+		if (!injected)
+			break;
+	}
+	TH_LOG("%s: %d were made to fail, %d calls failed", action->name, rounds, failures);
+	EXPECT_GT(ROUNDS_MAX, nth);
+	if (action->allocates[fault]) {
+		EXPECT_LT(0, failures);
+	}
+}
+
 #define TOW_ALL_TIMES	1000000
 
 /* From here on everybody's fail that are made on towline's behalf, in any context. */
