@@ -107,6 +107,7 @@ struct tow_address {
  * @session: the present one, with a reference; NULL: none
  * @other_end: loopback: the session of the passive end
  * @removed: not in tow_peers.by_id any more
+ * @taken: in a list of whoever took it out
  * @overridden: @settings hold, and not the device's
  * @settings: how to connect to it
  * @sent: control messages, of all sessions
@@ -134,6 +135,7 @@ struct tow_peer {
 	struct tow_session	*session;
 	struct tow_session	*other_end;
 	bool			removed;
+	struct list_head	taken;
 	bool			overridden;
 	struct tow_peer_settings settings;
 	atomic64_t		sent;

@@ -302,33 +302,55 @@ static bool tow_peer_came_later(const struct tow_peer *other,
 	       present->opened_at > session->opened_at;
 }
 
-/*
- * Another peer that an address of @session's leads to: an earlier life of the
- * same node, whether or not we have noticed its end.  Taken out, with its
- * reference.
- */
-static struct tow_peer *
-tow_peer_take_predecessor(const struct tow_session *session)
+/* Is another peer an earlier life of @session's, by an address of both? */
+static bool tow_peer_precedes(const struct tow_peer *other,
+			      const struct tow_session *session)
 {
-	struct tow_peer *peer = session->peer;
+	const struct tow_peer *peer = session->peer;
+	unsigned int i;
+
+	if (other == peer || other->loopback || peer->loopback ||
+	    tow_peer_came_later(other, session))
+		return false;
+	for (i = 0; i < peer->aliases; i++) {
+		if (tow_peer_has_address(other, &peer->addresses[i]))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Earlier lives of the node of @session's peer, whether or not we have noticed
+ * their end: taken out, with their references, and their sessions end.
+ */
+static void tow_peer_take_predecessors(const struct tow_session *session,
+				       struct list_head *taken)
+{
 	struct tow_peers *peers = &session->dev->peers;
 	struct tow_peer *other;
 	unsigned long index;
-	unsigned int i;
 
 	lockdep_assert_held(&peers->lock);
 	xa_for_each(&peers->by_id, index, other) {
-		if (other == peer || other->loopback || peer->loopback ||
-		    tow_peer_came_later(other, session))
+		if (!tow_peer_precedes(other, session))
 			continue;
-		for (i = 0; i < peer->aliases; i++) {
-			if (tow_peer_has_address(other, &peer->addresses[i])) {
-				tow_peer_take_out(other);
-				return other;
-			}
-		}
+		tow_peer_take_out(other);
+		list_add_tail(&other->taken, taken);
+		if (other->session)
+			tow_session_fail(other->session, -ESTALE,
+					 TOW_WIRE_REPLACED,
+					 "another life of that node has come");
 	}
-	return NULL;
+}
+
+static void tow_peer_forget(struct list_head *taken)
+{
+	struct tow_peer *peer, *next;
+
+	list_for_each_entry_safe(peer, next, taken, taken) {
+		tow_peer_sysfs_remove(peer);
+		tow_peer_put(peer);
+	}
 }
 
 /**
@@ -350,33 +372,6 @@ struct tow_session *tow_peer_present(struct tow_peer *peer)
 	return session;
 }
 
-static void tow_peer_forget(struct tow_peer *peer)
-{
-	struct tow_session *session = tow_peer_present(peer);
-
-	if (session) {
-		tow_session_fail(session, -ESTALE, TOW_WIRE_REPLACED,
-				 "another life of that node has come");
-		tow_session_put(session);
-	}
-	tow_peer_sysfs_remove(peer);
-	tow_peer_put(peer);
-}
-
-static void tow_peer_forget_predecessors(const struct tow_session *session)
-{
-	struct tow_peers *peers = &session->dev->peers;
-	struct tow_peer *other;
-
-	do {
-		mutex_lock(&peers->lock);
-		other = tow_peer_take_predecessor(session);
-		mutex_unlock(&peers->lock);
-		if (other)
-			tow_peer_forget(other);
-	} while (other);
-}
-
 /* ---- ready, lost, gone ---------------------------------------------------- */
 
 /**
@@ -387,6 +382,7 @@ void tow_peer_session_ready(struct tow_session *session)
 {
 	struct tow_peer *peer = session->peer;
 	struct tow_peers *peers = &session->dev->peers;
+	LIST_HEAD(earlier);
 	bool present;
 
 	tow_stat_inc(session->dev, TOW_STAT_HANDSHAKES);
@@ -394,13 +390,15 @@ void tow_peer_session_ready(struct tow_session *session)
 	session->ready_at = ++peers->clock;
 	present = peer->session == session && tow_session_alive(session);
 	if (present) {
+		/* In one step: who knows that it is READY finds no other. */
+		tow_peer_take_predecessors(session, &earlier);
 		peer->error = 0;
 		tow_peer_transition(peer, TOW_EVENT_ESTABLISHED);
 	}
 	mutex_unlock(&peers->lock);
 	if (!present)
 		return;
-	tow_peer_forget_predecessors(session);
+	tow_peer_forget(&earlier);
 	tow_peer_sysfs_add(peer);
 }
 

@@ -19,6 +19,8 @@
 #define RESET_TRIES	3
 /* More than there are of any kind. */
 #define TRIES_MOST	100
+/* A node's lives, one after the other. */
+#define LIVES		20
 
 /* ---- what the node under test does ------------------------------------------------ */
 
@@ -60,7 +62,7 @@ static int disconnect(int fd, __u64 peer)
 /* The peers that it knows, and the last of them; or a negative errno. */
 static int count_peers(int fd, struct tow_peer_info *last)
 {
-	static struct tow_peer_info entries[16];
+	struct tow_peer_info entries[16];
 	struct tow_peer_list call = {
 		.size = sizeof(call), .entries = (uintptr_t)entries,
 		.entry_size = sizeof(entries[0]), .count = ARRAY_SIZE(entries),
@@ -574,6 +576,55 @@ TEST_F_TIMEOUT(responder, another_incarnation, 100)
 	EXPECT_EQ(2, info.incarnation[15]);
 	EXPECT_EQ(-ENOENT, disconnect(self->fd, first));
 	evil_end(&e);
+}
+
+/* Who looks which peers there are, again and again. */
+struct looker {
+	int fd;
+	atomic_bool stop;
+	int looks;
+	int wrong;
+	pthread_t thread;
+};
+
+/* Once a life is READY, whoever looks then finds no other beside it. */
+static void *look(void *arg)
+{
+	struct tow_peer_info before, after;
+	struct looker *looker = arg;
+	int count;
+
+	while (!atomic_load(&looker->stop)) {
+		count = count_peers(looker->fd, &before);
+		looker->looks++;
+		if (count < 2 || before.state != TOW_PEER_READY)
+			continue;
+		/* What was listed first may have gone since. */
+		count = count_peers(looker->fd, &after);
+		looker->wrong += count > 1 && after.peer == before.peer;
+	}
+	return NULL;
+}
+
+/* Nobody sees the new life READY and an earlier one there. */
+TEST_F_TIMEOUT(responder, one_life_at_a_time, 100)
+{
+	struct looker looker = { .fd = self->fd };
+	struct tow_peer_info info;
+	struct evil e;
+
+	ASSERT_EQ(0, pthread_create(&looker.thread, NULL, look, &looker));
+	for (int life = 1; life <= LIVES; life++) {
+		EXPECT_EQ(0, serve(self, &e, (uint8_t)life));
+		EXPECT_EQ(1, count_peers(self->fd, &info));
+		EXPECT_EQ(self->work.call.peer, info.peer);
+		evil_end(&e);
+		EXPECT_EQ(0, evil_wait("sessions", 0));
+	}
+	atomic_store(&looker.stop, true);
+	pthread_join(looker.thread, NULL);
+	EXPECT_LT(LIVES, looker.looks);
+	EXPECT_EQ(0, looker.wrong);
 }
 
 TEST_HARNESS_MAIN
