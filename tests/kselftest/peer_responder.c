@@ -590,7 +590,7 @@ struct looker {
 /* Once a life is READY, whoever looks then finds no other beside it. */
 static void *look(void *arg)
 {
-	struct tow_peer_info before, after;
+	struct tow_peer_info before = {}, after = {};
 	struct looker *looker = arg;
 	int count;
 
