@@ -60,8 +60,8 @@ class Test:
 
 _TYPES = {
     "name": str, "where": str, "command": list, "protocol": str,
-    "kernels": list, "full": list, "nodes": int, "smp": int, "mem": int, "provider": str,
-    "module": bool, "timeout": int, "quick": bool, "alone": bool,
+    "kernels": list, "full": list, "nodes": int, "smp": int, "mem": int,
+    "provider": str, "module": bool, "timeout": int, "quick": bool, "alone": bool,
     "check": bool, "soak": dict,
 }
 _SOAK_TYPES = {"count": int, "round": int, "timeout": int, "kernels": list}
@@ -102,8 +102,8 @@ def _check_values(where, table):
                                        for word in table["command"]):
         raise UserError(f"{where}: 'command' must be a list of words")
     if table["where"] == "host":
-        for key in ("kernels", "full", "nodes", "smp", "mem", "provider", "module",
-                    "soak"):
+        for key in ("kernels", "full", "nodes", "smp", "mem", "provider",
+                    "module", "soak"):
             if key in table:
                 raise UserError(f"{where}: '{key}' is for lab tests")
 
