@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# Test programs: every tests/{kselftest,bench,unit}/*.c is one program.
+# Test programs: every tests/{kselftest,bench,unit,lab}/*.c is one program.
 # A source may say, each in a comment line of its own:
 #	/* build: also 32-bit */		NAME.32 is built as well, with -m32
 #	/* build: link -libverbs … */		more for the linker
 
-#help test-programs  every tests/{kselftest,bench,unit}/*.c
+#help test-programs  every tests/{kselftest,bench,unit,lab}/*.c
 
 selftest_kernel	:= 6.12
 selftests	:= build/kernels/src-$(selftest_kernel)/tools/testing/selftests
@@ -16,7 +16,9 @@ benches		:= $(patsubst tests/bench/%.c,$(OUT)/tests/bench/%,$(wildcard tests/ben
 units		:= $(patsubst tests/unit/%.c,$(OUT)/tests/unit/%,$(wildcard tests/unit/*.c))
 also_32		:= $(patsubst tests/%.c,$(OUT)/tests/%.32,$(shell \
 		   grep -lFx '/* build: also 32-bit */' tests/kselftest/*.c tests/bench/*.c 2>/dev/null))
-test_programs	:= $(kselftests) $(benches) $(units) $(also_32)
+# What runs around tests: linked statically, as that starts sooner.
+arounds		:= $(patsubst tests/lab/%.c,$(OUT)/tests/lab/%,$(wildcard tests/lab/*.c))
+test_programs	:= $(kselftests) $(benches) $(units) $(also_32) $(arounds)
 
 test-programs: $(test_programs)
 kselftest-programs: $(kselftests) $(filter $(OUT)/tests/kselftest/%,$(also_32))
@@ -42,6 +44,10 @@ $(OUT)/tests/$1/%: tests/$1/%.c $$(flags) | $$(public_headers) $(selftest_header
 endef
 $(eval $(call program_rules,kselftest))
 $(eval $(call program_rules,bench))
+
+$(OUT)/tests/lab/%: tests/lab/%.c $(flags)
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(user_flags) -D_GNU_SOURCE -static $(deps) $(LDFLAGS) -o $@ $<
 
 # Unit tests see the inside of the library and the tool (static functions stay
 # out of sight), and what of the module needs nothing of the kernel; they run

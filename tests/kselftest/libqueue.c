@@ -17,6 +17,7 @@
 #include <towline/queue.h>
 
 #include "tow_libpeer.h"
+#include "tow_rdma.h"
 
 #define MIB		((size_t)1 << 20)
 #define HERE		(1 * MIB)
@@ -871,11 +872,6 @@ TEST_F(queue, a_child_has_no_part_in_it)
 	EXPECT_EQ(0, memcmp(self->here, self->there, 4096));
 }
 
-static bool run(const char *command)
-{
-	return system(command) == 0;
-}
-
 TEST_F(queue, a_device_that_goes_away)
 {
 	struct pollfd fd = { .fd = tow_queue_fd(self->queue), .events = POLLIN };
@@ -884,7 +880,7 @@ TEST_F(queue, a_device_that_goes_away)
 	struct tow_queue *queue = NULL;
 	struct told told = { 0 };
 
-	ASSERT_TRUE(run("rdma link del rxe0"));
+	ASSERT_EQ(0, tow_rdma_link_del("rxe0"));
 	EXPECT_EQ(-ENODEV, tow_queue_create(self->dev, 1, 0, &queue));
 	EXPECT_EQ(NULL, queue);
 	EXPECT_EQ(-ENODEV, tow_channel_get(self->queue, self->peer, 0, &channel));
@@ -898,7 +894,7 @@ TEST_F(queue, a_device_that_goes_away)
 	EXPECT_EQ(-ENODEV, tow_queue_submit(self->queue));
 	EXPECT_EQ(1, poll(&fd, 1, (int)(LATE_US / 1000)));
 	EXPECT_EQ(POLLERR | POLLHUP, fd.revents);
-	ASSERT_TRUE(run("rdma link add rxe0 type rxe netdev eth0"));
+	ASSERT_EQ(0, tow_rdma_link_add("rxe0", "rxe", "eth0"));
 }
 
 TEST_HARNESS_MAIN

@@ -10,6 +10,7 @@
 
 #define TOW_ONLY_SOFT_ROCE
 #include "tow_evil.h"
+#include "tow_rdma.h"
 #include "tow_notify.h"
 
 #define POOL_BYTES	(4 * TOW_SLAB)
@@ -41,7 +42,7 @@ FIXTURE(hostile)
 
 FIXTURE_SETUP(hostile)
 {
-	ASSERT_EQ(0, system("modprobe tow_hostile"));
+	ASSERT_EQ(0, tow_module_load("tow_hostile", ""));
 	ASSERT_EQ(0, evil_share_key());
 	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
 	ASSERT_EQ(0, tow_ends_make(&self->honest, ENTRIES, BYTES));
@@ -61,7 +62,7 @@ FIXTURE_TEARDOWN(hostile)
 	evil_end(&self->e);
 	/* The node as its own peer has two ends, and stays. */
 	EXPECT_EQ(2, evil_wait("sessions", 2));
-	EXPECT_EQ(0, system("rmmod tow_hostile"));
+	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
 }
 
 /* ---- as who notifies ----------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  * forgotten, and the next honest node is served.
  */
 #include "tow_evil.h"
+#include "tow_rdma.h"
 
 #define HANDSHAKES	200
 #define SILENT		100
@@ -29,7 +30,7 @@ FIXTURE(hostile)
 
 FIXTURE_SETUP(hostile)
 {
-	ASSERT_EQ(0, system("modprobe tow_hostile"));
+	ASSERT_EQ(0, tow_module_load("tow_hostile", ""));
 	ASSERT_EQ(0, evil_share_key());
 	ASSERT_EQ(0, evil_set("allow_unauthenticated", "0"));
 	ASSERT_EQ(0, evil_set("pool_bytes", "16m"));
@@ -49,7 +50,7 @@ FIXTURE_TEARDOWN(hostile)
 	EXPECT_EQ(1, evil_count("sessions"));
 	evil_end(&honest);
 	EXPECT_EQ(0, evil_wait("sessions", 0));
-	EXPECT_EQ(0, system("rmmod tow_hostile"));
+	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
 }
 
 /* ---- handshakes ------------------------------------------------------------ */

@@ -5,6 +5,7 @@
  * that was given up costs one that goes on.
  */
 #include "tow_evil.h"
+#include "tow_rdma.h"
 
 #define R_REPLACED	12
 
@@ -17,7 +18,7 @@ FIXTURE(order)
 
 FIXTURE_SETUP(order)
 {
-	ASSERT_EQ(0, system("modprobe tow_hostile"));
+	ASSERT_EQ(0, tow_module_load("tow_hostile", ""));
 	ASSERT_EQ(0, evil_share_key());
 	ASSERT_EQ(0, evil_begin(&self->first, 1));
 	ASSERT_EQ(0, evil_begin(&self->second, 1));
@@ -29,7 +30,7 @@ FIXTURE_TEARDOWN(order)
 	evil_end(&self->first);
 	evil_end(&self->second);
 	EXPECT_EQ(0, evil_wait("sessions", 0));
-	EXPECT_EQ(0, system("rmmod tow_hostile"));
+	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
 }
 
 /* @older was sent before @newer. */

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "tow_evil.h"
+#include "tow_rdma.h"
 #include "tow_region.h"
 #include "tow_peer.h"
 
@@ -50,7 +51,7 @@ FIXTURE_SETUP(revoke)
 {
 	char text[16];
 
-	ASSERT_EQ(0, system("modprobe tow_hostile"));
+	ASSERT_EQ(0, tow_module_load("tow_hostile", ""));
 	ASSERT_EQ(0, evil_share_key());
 	snprintf(text, sizeof(text), "%d", REVOKE_MS);
 	ASSERT_EQ(0, evil_set("revoke_timeout_ms", text));
@@ -76,7 +77,7 @@ FIXTURE_TEARDOWN(revoke)
 	EXPECT_TRUE(tow_pool_unused());
 	evil_end(&self->e);
 	EXPECT_EQ(0, evil_wait("sessions", 0));
-	EXPECT_EQ(0, system("rmmod tow_hostile"));
+	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
 }
 
 /* ---- UNEXPORT, by somebody else ------------------------------------------------ */

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #define TOW_ONLY_SOFT_ROCE
 #include "tow_evil.h"
+#include "tow_rdma.h"
 #include "tow_queue.h"
 
 #define POOL_BYTES	(8 * TOW_SLAB)
@@ -113,7 +114,7 @@ FIXTURE_SETUP(refused)
 	struct tow_channel_open channel;
 	__u64 exported;
 
-	ASSERT_EQ(0, system("modprobe tow_hostile"));
+	ASSERT_EQ(0, tow_module_load("tow_hostile", ""));
 	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
 	ASSERT_EQ(0, evil_share_key());
 	ASSERT_EQ(0, tow_user_make(&self->user, ENTRIES, 0));
@@ -144,7 +145,7 @@ FIXTURE_TEARDOWN(refused)
 	EXPECT_EQ(0, memcmp(self->ours.at, self->theirs.at, BYTES));
 	tow_user_end(&self->user);
 	evil_end(&self->e);
-	EXPECT_EQ(0, system("rmmod tow_hostile"));
+	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
 }
 
 /* One of each opcode, over the channel to the evil one. */

@@ -598,7 +598,7 @@ TEST_F_TIMEOUT(persist, freed_with_the_module, 60)
 	close(self->fd);
 	EXPECT_EQ(0, syscall(SYS_delete_module, "towline", O_NONBLOCK))
 		TH_LOG("%s", strerror(errno));
-	ASSERT_TRUE(tow_shell("modprobe towline"));
+	ASSERT_EQ(0, tow_module_load("towline", ""));
 	ASSERT_TRUE(tow_wait_path(tow_test_path(), true));
 	fd = tow_test_open(O_RDWR);
 	ASSERT_LE(0, fd);

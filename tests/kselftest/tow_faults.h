@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include "tow_rdma.h"
 #include "tow_test.h"
 
 #define DEBUGFS		"/sys/kernel/debug/"
@@ -228,7 +229,7 @@ static inline long end_all(enum fault fault)
 
 /*
  * Make the lab's device, or take it away, in a task of which the n-th
- * allocation fails: did one?  @rc: the exit status of rdma(8).
+ * allocation fails: did one?  @rc: 0: it succeeded; 1: not.
  */
 static inline bool link_with_nth(bool add, long nth, int *rc)
 {
@@ -243,12 +244,8 @@ static inline bool link_with_nth(bool add, long nth, int *rc)
 	if (!child) {
 		if (!freopen("/dev/null", "w", stderr) || !begin_nth(nth))
 			_exit(127);
-		if (add)
-			execlp("rdma", "rdma", "link", "add", "rxe0", "type", "rxe",
-			       "netdev", "eth0", NULL);
-		else
-			execlp("rdma", "rdma", "link", "del", "rxe0", NULL);
-		_exit(127);
+		_exit(add ? tow_rdma_link_add("rxe0", "rxe", "eth0") != 0 :
+		      tow_rdma_link_del("rxe0") != 0);
 	}
 	/* Not reaped yet, so that it still has a fail-nth. */
 	waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);

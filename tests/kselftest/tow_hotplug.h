@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Making software RDMA devices and taking them away, with rdma(8).
+ * Making software RDMA devices and taking them away.
  */
 #ifndef TOW_HOTPLUG_H
 #define TOW_HOTPLUG_H
 
 #include <stdarg.h>
+#include "tow_rdma.h"
 #include "tow_test.h"
 
 /* Run a command line; true if it succeeded. */
@@ -45,13 +46,12 @@ static inline const char *tow_link_interface(void)
 
 static inline bool tow_link_del(const char *name)
 {
-	return tow_shell("rdma link del %s", name);
+	return !tow_rdma_link_del(name);
 }
 
 static inline bool tow_link_add(const char *name, const char *interface)
 {
-	return tow_shell("rdma link add %s type %s netdev %s", name, tow_link_type(name),
-			 interface);
+	return !tow_rdma_link_add(name, tow_link_type(name), interface);
 }
 
 /* A second device, over an interface of its own. */

@@ -13,7 +13,7 @@ static inline int tow_expose_open(void)
 {
 	int fd;
 
-	if (access(TOW_EXPOSE_NODE, F_OK) && !tow_shell("modprobe tow_expose"))
+	if (access(TOW_EXPOSE_NODE, F_OK) && tow_module_load("tow_expose", ""))
 		return -ENOPKG;
 	if (!tow_wait_path(TOW_EXPOSE_NODE, true))
 		return -ENOENT;
@@ -29,7 +29,7 @@ __attribute__((destructor))
 static void tow_expose_unload(void)
 {
 	if (!access("/sys/module/tow_expose", F_OK))
-		tow_shell("rmmod tow_expose");
+		tow_module_unload("tow_expose");
 }
 
 static inline int tow_expose(int fd, int region_fd, uint32_t slab, uint32_t rights,

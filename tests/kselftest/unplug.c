@@ -593,7 +593,7 @@ TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
 
 	ASSERT_LE(0, remover);
 	ASSERT_LE(0, sleeper.fd);
-	ASSERT_TRUE(tow_shell("modprobe tow_plant"));
+	ASSERT_EQ(0, tow_module_load("tow_plant", ""));
 	slow = open("/sys/kernel/debug/tow_plant/slow", O_RDWR | O_CLOEXEC);
 	ASSERT_LE(0, slow);
 	area = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -616,7 +616,7 @@ TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
 	close(sleeper.fd);
 	munmap(area, 2 * page);
 	close(slow);
-	EXPECT_TRUE(tow_shell("rmmod tow_plant"));
+	EXPECT_EQ(0, tow_module_unload("tow_plant"));
 }
 
 /* Open files and the incarnation survive a change of name; the node moves. */

@@ -13,7 +13,7 @@ from .judge import Outcome, Result, judge
 sys.path.insert(0, str(TOP / "scripts/lab"))
 import towlab                                               # noqa: E402
 
-GUEST = "scripts/check/guest"
+AROUND = "build/tests/lab/around"
 # Loading, unloading and looking for leaks under the slowest kernel.
 AROUND_SECONDS = 120
 
@@ -106,7 +106,7 @@ class _Steps:
 
     def around(self, verb, test):
         """Prepare or finish on every node; whether it went well."""
-        words = [GUEST, verb, "module" if test.module else "none"]
+        words = [AROUND, verb, "module" if test.module else "none"]
         result = self.run(words, on="all", timeout=AROUND_SECONDS)
         if result.rc == 0:
             return True
