@@ -12,6 +12,7 @@
 
 #include "client.h"
 #include "device.h"
+#include "poller.h"
 
 static u64 tow_client_number(u32 index, u32 generation)
 {
@@ -134,8 +135,9 @@ void tow_client_end(struct tow_client *client)
 	unsigned long index;
 
 	mutex_lock(&client->lock);
-	client->ended = true;
+	WRITE_ONCE(client->ended, true);
 	mutex_unlock(&client->lock);
+	tow_poller_client_end(client);
 	tow_queue_client_end(client);
 	/* First: peers let go of what is exported before it is given up. */
 	tow_directory_client_end(client);

@@ -18,6 +18,7 @@
 struct file;
 struct pid;
 struct tow_device;
+struct tow_poller;
 struct tow_process;
 struct tow_region;
 struct user_namespace;
@@ -34,6 +35,8 @@ struct user_namespace;
  * @pid: the opener, with a reference
  * @cgroup_id: the opener's cgroup
  * @writable: opened with O_RDWR
+ * @poll_lock: held by who makes @poller
+ * @poller: takes the entries of its polled queues, with a reference; NULL: none
  * @lock: protects what follows
  * @handles: struct tow_handle by index
  * @dir: its handles of exports and remote ranges
@@ -55,6 +58,9 @@ struct tow_client {
 	struct pid		*pid;
 	u64			cgroup_id;
 	bool			writable;
+	/* protects poller */
+	struct mutex		poll_lock;
+	struct tow_poller	*poller;
 	/* protects handles, dir, queues, generation, ended, joined, job_id */
 	struct mutex		lock;
 	struct xarray		handles;

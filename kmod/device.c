@@ -20,6 +20,7 @@
 #include "client.h"
 #include "compat.h"
 #include "device.h"
+#include "poller.h"
 #include "trace.h"
 
 static dev_t tow_devt;
@@ -423,6 +424,7 @@ static void tow_device_take_down(struct tow_device *dev)
 	tow_peers_stop_begin(dev);
 	tow_directory_stop_begin(&dev->directory);
 	tow_queues_stop(&dev->queues);
+	tow_pollers_stop(&dev->queues);
 	percpu_ref_kill(&dev->users);
 	tow_maint_stop_begin(&dev->maint);
 	wait_for_completion(&dev->users_gone);

@@ -11,6 +11,7 @@
 
 #include "device.h"
 #include "link.h"
+#include "poller.h"
 #include "queue.h"
 #include "region.h"
 #include "remote.h"
@@ -41,6 +42,31 @@ u32 tow_queue_completions(struct tow_queue *queue)
 	return min(tail - READ_ONCE(queue->ring->cq_head), queue->cq_entries);
 }
 
+/* Called with the lock held: entries that may be taken. */
+static u32 tow_queue_room(struct tow_queue *queue)
+{
+	u32 room = queue->cq_entries - tow_queue_unseen(queue);
+
+	return room - min(room, queue->busy);
+}
+
+/**
+ * tow_queue_has_room - could another entry be taken?
+ * @queue: the queue, of a poller, which is woken when there is room, if there is none
+ *
+ * Return: whether there is room for its completion beside those that are to come.
+ */
+bool tow_queue_has_room(struct tow_queue *queue)
+{
+	bool has;
+
+	spin_lock(&queue->lock);
+	has = tow_queue_room(queue);
+	queue->starved = !has;
+	spin_unlock(&queue->lock);
+	return has;
+}
+
 /**
  * tow_entries_take - take entries, each with room for its completion
  * @queue: the queue
@@ -59,8 +85,8 @@ u32 tow_entries_take(struct tow_queue *queue, u32 count,
 	u32 room, i;
 
 	spin_lock(&queue->lock);
-	room = queue->cq_entries - tow_queue_unseen(queue);
-	room -= min(room, queue->busy);
+	room = tow_queue_room(queue);
+	queue->starved = count > room;
 	count = min(count, room);
 	*first = queue->free;
 	for (i = 0, entry = queue->free; i < count; i++)
@@ -172,6 +198,18 @@ static void tow_entries_let_go(struct tow_op *ops)
 	}
 }
 
+/*
+ * Called with the lock held: silent entries make room that nobody else knows of, and
+ * somebody who sleeps may need it.
+ */
+static void tow_queue_frees(struct tow_queue *queue)
+{
+	if (!queue->starved || !queue->poller)
+		return;
+	queue->starved = false;
+	tow_poller_wake(queue->poller);
+}
+
 /* The rest of a chain of which an entry has failed. */
 static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 {
@@ -238,6 +276,7 @@ void tow_entries_end(struct tow_op *ops)
 	spin_lock(&queue->lock);
 	/* All at once: it finds room, too, and nothing to fail of. */
 	failed = tow_entries_tell(queue, ops);
+	tow_queue_frees(queue);
 	wake = failed || tow_queue_should_wake(queue);
 	more = failed || tow_queue_may_begin(queue);
 	last = !queue->busy;
@@ -504,6 +543,10 @@ void tow_queue_end(struct tow_queue *queue, int error)
 	xa_for_each(&queue->flows, number, flow)
 		tow_ops_stop(flow, error);
 	tow_queue_end_waits(queue, error);
+	if (queue->poller) {
+		tow_queue_cut(queue);
+		tow_poller_leave(queue);
+	}
 	tow_queue_run(queue);
 	wake_up_all(&queue->wait);
 }

@@ -23,6 +23,7 @@
 
 #include "client.h"
 #include "device.h"
+#include "poller.h"
 #include "trace.h"
 
 /* No structure of the contract is ever larger. */
@@ -103,6 +104,7 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
 	if (!client)
 		return ERR_PTR(-ENOMEM);
+	mutex_init(&client->poll_lock);
 	mutex_init(&client->lock);
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
 	tow_directory_client_init(client);
@@ -135,6 +137,8 @@ static void tow_client_free(struct tow_client *client)
 {
 	tow_process_remove(client->process, client);
 	tow_client_end(client);
+	if (client->poller)
+		tow_poller_put(client->poller);
 	tow_process_put(client->process);
 	tow_account_put(client->account);
 	put_user_ns(client->user_ns);

@@ -57,6 +57,7 @@ static const char * const tow_limits_files[TOW_LEVELS][TOW_RESOURCES] = {
 		[TOW_RES_REGIONS]	= "device_region_limit",
 		[TOW_RES_EXPORTS]	= "export_limit",
 		[TOW_RES_QUEUE_ENTRIES]	= "queue_entries_limit",
+		[TOW_RES_POLLERS]	= "poller_limit",
 	},
 };
 
@@ -91,7 +92,10 @@ void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
 	for (level = 0; level < TOW_LEVELS; level++) {
 		limits->max[level][TOW_RES_BYTES] = TOW_UNLIMITED;
 		limits->max[level][TOW_RES_MRS] = TOW_UNLIMITED;
+		limits->max[level][TOW_RES_POLLERS] = TOW_UNLIMITED;
 	}
+	/* A processor for whoever asks is the administrator's to give. */
+	limits->max[TOW_LEVEL_DEVICE][TOW_RES_POLLERS] = 0;
 	/* Others use the device, too. */
 	limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS] =
 		hardware_mrs - hardware_mrs / 8;

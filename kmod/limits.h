@@ -22,6 +22,7 @@ enum tow_resource {
 	TOW_RES_REGIONS,	/* regions, and handles of others' regions */
 	TOW_RES_EXPORTS,	/* exports, until peers have let go of them */
 	TOW_RES_QUEUE_ENTRIES,	/* of completion rings: what may be in flight */
+	TOW_RES_POLLERS,	/* of clients without CAP_SYS_NICE */
 	TOW_RESOURCES
 };
 

@@ -21,6 +21,7 @@
 #include "compat.h"
 #include "device.h"
 #include "link.h"
+#include "poller.h"
 #include "queue.h"
 #include "session.h"
 #include "trace.h"
@@ -110,6 +111,9 @@ static void tow_queue_free(struct tow_queue *queue)
 	struct tow_flow *flow;
 	unsigned long number;
 
+	/* First: it writes to the rings of what it serves. */
+	if (queue->poller)
+		tow_poller_remove(queue);
 	xa_for_each(&queue->flows, number, flow) {
 		tow_flow_cleanup(flow);
 		kfree(flow);
@@ -120,6 +124,8 @@ static void tow_queue_free(struct tow_queue *queue)
 	kvfree(queue->entries);
 	tow_queue_free_ring(queue);
 	tow_uncharge(&queue->charge);
+	if (queue->poller)
+		tow_poller_put(queue->poller);
 	mutex_destroy(&queue->submit);
 	tow_process_put(queue->process);
 	tow_device_put(queue->dev);
@@ -268,6 +274,7 @@ void tow_queues_init(struct tow_queues *queues)
 {
 	mutex_init(&queues->lock);
 	INIT_LIST_HEAD(&queues->list);
+	INIT_LIST_HEAD(&queues->pollers);
 	queues->inflight_bytes = TOW_INFLIGHT_BYTES;
 }
 
@@ -503,6 +510,7 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	kref_init(&queue->refs);
 	INIT_LIST_HEAD(&queue->link);
 	INIT_LIST_HEAD(&queue->client_link);
+	INIT_LIST_HEAD(&queue->poll_link);
 	xa_init_flags(&queue->flows, XA_FLAGS_ALLOC);
 	mutex_init(&queue->submit);
 	tow_queue_init_run(queue);
@@ -531,6 +539,22 @@ static int tow_queue_find_features(struct tow_queue *queue)
 	return 0;
 }
 
+static int tow_queue_find_poller(struct tow_queue *queue,
+				 struct tow_client *client,
+				 const struct tow_queue_create *call)
+{
+	struct tow_poller *poller;
+
+	if (!(call->flags & TOW_QUEUE_POLL))
+		return 0;
+	poller = tow_poller_get(client);
+	if (IS_ERR(poller))
+		return PTR_ERR(poller);
+	queue->poller = poller;
+	queue->idle_us = call->idle_us;
+	return 0;
+}
+
 static struct tow_queue *tow_queue_new(struct tow_client *client,
 				       const struct tow_queue_create *call)
 {
@@ -553,12 +577,28 @@ static struct tow_queue *tow_queue_new(struct tow_client *client,
 	if (!ret)
 		ret = tow_queue_make_entries(queue);
 	if (!ret)
+		ret = tow_queue_find_poller(queue, client, call);
+	if (!ret)
 		ret = tow_queue_publish(queue);
 	if (ret) {
 		tow_queue_free(queue);
 		return ERR_PTR(ret);
 	}
+	if (queue->poller)
+		tow_poller_add(queue);
 	return queue;
+}
+
+static int tow_queue_check_poll(struct tow_queue_create *call)
+{
+	bool polls = call->flags & TOW_QUEUE_POLL;
+
+	if (call->flags & ~TOW_QUEUE_POLL || (!polls && call->idle_us) ||
+	    call->idle_us > TOW_POLL_IDLE_MAX_US)
+		return -EINVAL;
+	if (polls && !call->idle_us)
+		call->idle_us = TOW_POLL_IDLE_US;
+	return 0;
 }
 
 static int tow_queue_check_sizes(struct tow_queue_create *call)
@@ -647,9 +687,7 @@ int tow_queue_call(struct tow_client *client, void __user *user)
 			       &user_size);
 	if (ret)
 		return ret;
-	if (call.flags || call.reserved)
-		return -EINVAL;
-	ret = tow_queue_check_sizes(&call);
+	ret = tow_queue_check_poll(&call) ?: tow_queue_check_sizes(&call);
 	if (ret)
 		return ret;
 	queue = tow_queue_new(client, &call);

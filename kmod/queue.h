@@ -3,7 +3,9 @@
  * Queues: rings of operations that a program and the kernel share.
  *
  *	queue.c		making a queue, its descriptor, its end
- *	submit.c	ENTER: entries are taken, checked, and waited for
+ *	take.c		entries are taken, and checked
+ *	submit.c	ENTER: they begin, and are waited for
+ *	poller.c	the thread that takes entries without a call
  *	entry.c		an entry from its beginning to its completion
  *	wait.c		entries that wait for a slot
  *	order.c		which entry may begin
@@ -42,6 +44,7 @@ struct page;
 struct tow_client;
 struct tow_cq;
 struct tow_device;
+struct tow_poller;
 struct tow_process;
 struct tow_queue;
 struct tow_region;
@@ -74,6 +77,18 @@ struct tow_entry {
 };
 
 /**
+ * struct tow_chain - a chain of which not all entries were taken so far
+ * @first: NULL: there is none
+ * @last: the entry that was taken last
+ * @bad: it has an entry as it must not be
+ */
+struct tow_chain {
+	struct tow_entry	*first;
+	struct tow_entry	*last;
+	bool			bad;
+};
+
+/**
  * struct tow_queue - a queue
  * @refs: held by its descriptor, by its client until that ends, and by those
  *	entries together that have not completed
@@ -94,10 +109,15 @@ struct tow_entry {
  * @entries: as many as @cq_entries
  * @flows: its channels: struct tow_flow by number; they stay; made under @submit
  * @next_qp: the queue pair for who does not care; under @submit
+ * @poller: takes its entries, with a reference; NULL: ENTER does
+ * @poll_link: in tow_poller.queues, until the last reference is given back
+ * @idle_us: how long the poller looks for more
  * @submit: held by whoever takes entries; protects @client, too
  * @client: whose; NULL: it has ended
  * @client_link: in tow_client.queues, under tow_client.lock
- * @sq_head: entries that were taken
+ * @sq_head: entries that were taken; written under @submit
+ * @sq_seen: POLL: up to where they are taken together; under @submit
+ * @chain: POLL: that goes on with what is taken next; under @submit
  * @due: struct tow_waiter that have ended
  * @callers: calls that will look there again
  * @deal: deals with @due where there is none; has a reference to the queue while
@@ -110,7 +130,8 @@ struct tow_entry {
  * @run: goes on with it; has a reference to the queue while it is queued
  * @ended: nothing begins any more: why, a negative errno; 0: it does
  * @free: entries that nobody has
- * @busy: those that somebody has
+ * @busy: those that somebody has; the poller reads it without the lock
+ * @starved: POLL: some of what was there was not taken, as there was no room
  * @cq_tail: completions that were written
  * @waiters: calls that wait
  * @wanted: completions that the least demanding of them waits for
@@ -144,11 +165,16 @@ struct tow_queue {
 	struct tow_entry	*entries;
 	struct xarray		flows;
 	unsigned int		next_qp;
-	/* protects flows, next_qp, client, sq_head */
+	struct tow_poller	*poller;
+	struct list_head	poll_link;
+	u32			idle_us;
+	/* protects flows, next_qp, client, sq_head, sq_seen, chain */
 	struct mutex		submit;
 	struct tow_client	*client;
 	struct list_head	client_link;
 	u32			sq_head;
+	u32			sq_seen;
+	struct tow_chain	chain;
 	struct llist_head	due;
 	atomic_t		callers;
 	struct work_struct	deal;
@@ -162,6 +188,7 @@ struct tow_queue {
 	int			ended;
 	struct tow_entry	*free;
 	u32			busy;
+	bool			starved;
 	u32			cq_tail;
 	unsigned int		waiters;
 	u32			wanted;
@@ -179,16 +206,30 @@ struct tow_queue {
  * struct tow_queues - a device's queues
  * @lock: protects @list and @stopped
  * @list: all of them, without a reference
+ * @pollers: struct tow_poller that have not stopped, without a reference
  * @stopped: the device is going
  * @inflight_bytes: what may be on its way on one queue pair; a file in sysfs,
  *	read with READ_ONCE()
  */
 struct tow_queues {
-	/* protects list, stopped */
+	/* protects list, pollers, stopped */
 	struct mutex		lock;
 	struct list_head	list;
+	struct list_head	pollers;
 	bool			stopped;
 	u32			inflight_bytes;
+};
+
+/**
+ * struct tow_taken - what comes of entries that were taken
+ * @count: how many there are
+ * @step: from tow_queue_add()
+ * @cq: the same
+ */
+struct tow_taken {
+	u32		count;
+	struct tow_step	*step;
+	struct tow_cq	*cq;
 };
 
 /* queue.c */
@@ -200,11 +241,20 @@ void tow_queue_put(struct tow_queue *queue);
 void tow_queue_put_later(struct tow_queue *queue);
 int tow_queue_call(struct tow_client *client, void __user *user);
 
+/* take.c */
+int tow_queue_over(struct tow_queue *queue);
+int tow_queue_submit(struct tow_queue *queue, u32 count,
+		     struct tow_taken *result);
+void tow_queue_cut(struct tow_queue *queue);
+
 /* submit.c */
 long tow_queue_enter(struct tow_queue *queue, void __user *user);
+bool tow_queue_can_take(struct tow_queue *queue);
+bool tow_queue_serve(struct tow_queue *queue);
 
 /* entry.c */
 u32 tow_queue_completions(struct tow_queue *queue);
+bool tow_queue_has_room(struct tow_queue *queue);
 u32 tow_entries_take(struct tow_queue *queue, u32 count,
 		     struct tow_entry **first);
 void tow_entries_end(struct tow_op *ops);

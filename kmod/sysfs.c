@@ -279,6 +279,7 @@ TOW_LIMIT_ATTR(mr_limit, TOW_LEVEL_DEVICE, TOW_RES_MRS);
 TOW_LIMIT_ATTR(device_region_limit, TOW_LEVEL_DEVICE, TOW_RES_REGIONS);
 TOW_LIMIT_ATTR(export_limit, TOW_LEVEL_DEVICE, TOW_RES_EXPORTS);
 TOW_LIMIT_ATTR(queue_entries_limit, TOW_LEVEL_DEVICE, TOW_RES_QUEUE_ENTRIES);
+TOW_LIMIT_ATTR(poller_limit, TOW_LEVEL_DEVICE, TOW_RES_POLLERS);
 
 /* ---- settings ------------------------------------------------------------- */
 
@@ -361,6 +362,7 @@ static struct attribute *tow_sysfs_attrs[] = {
 	&tow_limit_attr_device_region_limit.attr.attr,
 	&tow_limit_attr_export_limit.attr.attr,
 	&tow_limit_attr_queue_entries_limit.attr.attr,
+	&tow_limit_attr_poller_limit.attr.attr,
 	&tow_setting_attr_inflight_bytes.attr.attr,
 	&tow_setting_attr_srq_depth.attr.attr,
 	&tow_setting_attr_linger_max_s.attr.attr,
@@ -422,6 +424,8 @@ TOW_STAT_ATTR(resolves, TOW_STAT_RESOLVES);
 TOW_STAT_ATTR(revokes, TOW_STAT_REVOKES);
 TOW_STAT_ATTR(revokes_late, TOW_STAT_REVOKES_LATE);
 TOW_STAT_ATTR(queues, TOW_STAT_QUEUES);
+TOW_STAT_ATTR(pollers, TOW_STAT_POLLERS);
+TOW_STAT_ATTR(poller_wakeups, TOW_STAT_POLLER_WAKEUPS);
 TOW_STAT_ATTR(notifications, TOW_STAT_NOTIFICATIONS);
 TOW_STAT_ATTR(notifications_sent, TOW_STAT_NOTIFICATIONS_SENT);
 TOW_STAT_ATTR(notifications_ignored, TOW_STAT_NOTIFICATIONS_IGNORED);
@@ -460,6 +464,8 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_revokes.attr.attr,
 	&tow_stat_attr_revokes_late.attr.attr,
 	&tow_stat_attr_queues.attr.attr,
+	&tow_stat_attr_pollers.attr.attr,
+	&tow_stat_attr_poller_wakeups.attr.attr,
 	&tow_stat_attr_notifications.attr.attr,
 	&tow_stat_attr_notifications_sent.attr.attr,
 	&tow_stat_attr_notifications_ignored.attr.attr,

@@ -449,6 +449,41 @@ DEFINE_EVENT(tow_queue, tow_queue_end,
 	     TP_ARGS(queue)
 );
 
+DECLARE_EVENT_CLASS(tow_poller,
+		    TP_PROTO(struct tow_device *dev, int pid),
+		    TP_ARGS(dev, pid),
+		    TP_STRUCT__entry(__array(char, name, TOW_DEVICE_NAME_MAX)
+				     __field(int, pid)
+		    ),
+		    TP_fast_assign(tow_device_name(dev, __entry->name);
+				   __entry->pid = pid;
+		    ),
+		    TP_printk("%s pid=%d", __entry->name, __entry->pid)
+);
+
+/* A client has a thread that takes entries. */
+DEFINE_EVENT(tow_poller, tow_poller_start,
+	     TP_PROTO(struct tow_device *dev, int pid),
+	     TP_ARGS(dev, pid)
+);
+
+/* It is told to stop. */
+DEFINE_EVENT(tow_poller, tow_poller_stop,
+	     TP_PROTO(struct tow_device *dev, int pid),
+	     TP_ARGS(dev, pid)
+);
+
+/* It has found nothing to take, and said so. */
+DEFINE_EVENT(tow_poller, tow_poller_sleep,
+	     TP_PROTO(struct tow_device *dev, int pid),
+	     TP_ARGS(dev, pid)
+);
+
+DEFINE_EVENT(tow_poller, tow_poller_wake,
+	     TP_PROTO(struct tow_device *dev, int pid),
+	     TP_ARGS(dev, pid)
+);
+
 /* An entry of a queue has ended. */
 TRACE_EVENT(tow_entry,
 	    TP_PROTO(const struct tow_entry *ended, int status),

@@ -134,7 +134,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	5
+#define TOW_UAPI_VERSION	6
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -1085,6 +1085,8 @@ struct tow_release {
  *			order; the program reads this with acquire order
  *	cq_head		completions that the program has dealt with, written with
  *			release order
+ *	sq_flags	bits of enum tow_ring_flag, which the kernel writes; for a
+ *			queue with TOW_QUEUE_POLL.  See "Polling" below
  *
  * The kernel trusts none of what a program can write.  It takes an entry only
  * when there is room for its completion, so completions are never lost: an entry
@@ -1125,6 +1127,37 @@ struct tow_release {
  *
  * On iWARP a write completes when it is on its way: it has been placed when a read
  * of the same channel that was submitted after it has completed.
+ *
+ * Polling
+ * -------
+ * A queue made with TOW_QUEUE_POLL needs no call to submit: a thread of the kernel's,
+ * one for each client and in the caller's cgroups, looks at sq_tail and takes what is
+ * there.  ENTER takes nothing of such a queue: its @to_submit is 0.
+ *
+ * When it has found no entry for a while (tow_queue_create.idle_us) the thread sets
+ * TOW_RING_NEED_WAKEUP in sq_flags of all its queues, and sleeps, also when there are
+ * operations on their way.  The kernel sets the bit, has a full barrier, and looks at
+ * sq_tail once more.  The program
+ *
+ *	writes sq_tail, with release order,
+ *	has a full barrier (C11: atomic_thread_fence(memory_order_seq_cst)),
+ *	reads sq_flags, and calls ENTER if NEED_WAKEUP is set.
+ *
+ * So one of the two sees the other.  ENTER wakes the thread if there is an entry that
+ * was not taken, whatever else it was called for.
+ *
+ * What has no room for its completion is not taken, and the thread may sleep
+ * meanwhile.  So who has dealt with completions while there are entries that were not
+ * taken does the same: cq_head, barrier, sq_flags.
+ *
+ * All entries that the thread sees by one look at sq_tail are taken as if by one
+ * ENTER, however long it takes: a chain (LINK) whose entries the program has published
+ * by one write to sq_tail is one chain.
+ *
+ * The bit stays set when there is no thread any more, as the client has ended or the
+ * RDMA device is gone: ENTER says which (EPERM, ENODEV), and poll(2) says POLLERR and
+ * POLLHUP.  What was not taken then never is, so who looks for completions without a
+ * call looks at the bit now and then, too.
  *
  * Notification
  * ------------
@@ -1168,11 +1201,12 @@ struct tow_release {
  * @cq_head: the program's
  * @reserved2: 0
  * @sq_head: the kernel's
+ * @sq_flags: the kernel's: bits of enum tow_ring_flag
  * @reserved3: 0
  * @cq_tail: the kernel's
  * @reserved4: 0
  *
- * Each has a cache line of its own.
+ * Each has a cache line of its own, but @sq_flags.
  */
 struct tow_ring {
 	__u32		sq_tail;
@@ -1180,9 +1214,16 @@ struct tow_ring {
 	__u32		cq_head;
 	__u32		reserved2[15];
 	__u32		sq_head;
-	__u32		reserved3[15];
+	__u32		sq_flags;
+	__u32		reserved3[14];
 	__u32		cq_tail;
 	__u32		reserved4[15];
+};
+
+/* Bits of tow_ring.sq_flags. */
+enum tow_ring_flag {
+	/* nobody looks for entries: ENTER wakes who does */
+	TOW_RING_NEED_WAKEUP	= 1 << 0
 };
 
 /**
@@ -1223,7 +1264,8 @@ enum tow_sqe_flag {
 	/*
 	 * The next entry begins when this one has succeeded; if it fails the rest
 	 * of the chain ends with ECANCELED.  A chain ends with the first entry
-	 * without LINK, or with the last that one ENTER takes.  A chain with an
+	 * without LINK, or with the last that one ENTER takes (see "Polling" for
+	 * queues that need none).  A chain with an
 	 * entry as it must not be is not begun: that entry says why, the others
 	 * end with ECANCELED.
 	 */
@@ -1293,10 +1335,20 @@ struct tow_cqe {
 /* Slots of a device, at most. */
 #define TOW_SLOTS_MAX		1048576
 
+/* Bits of tow_queue_create.flags. */
+enum tow_queue_flag {
+	/* entries are taken without a call: see "Polling" above */
+	TOW_QUEUE_POLL		= 1 << 0
+};
+
+/* How long a thread looks for entries in vain, in microseconds: by default, at most. */
+#define TOW_POLL_IDLE_US	1000
+#define TOW_POLL_IDLE_MAX_US	1000000
+
 /**
  * struct tow_queue_create - a queue
  * @size: in: sizeof(struct tow_queue_create); out: bytes filled in
- * @flags: in: 0
+ * @flags: in: bits of enum tow_queue_flag
  * @sq_entries: in: entries of the submission ring, 1 to TOW_SQ_ENTRIES_MAX; out:
  *	the same, rounded up to a power of two
  * @cq_entries: in: entries of the completion ring, @sq_entries to
@@ -1306,7 +1358,10 @@ struct tow_cqe {
  * @sqes_offset: out: where the submission ring begins
  * @cqes_offset: out: where the completion ring begins
  * @fd: out: the queue: a new descriptor, closed on exec
- * @reserved: in: 0
+ * @idle_us: in: POLL: how long after the last entry of this queue the thread goes on
+ *	looking, in microseconds, at most TOW_POLL_IDLE_MAX_US; 0: TOW_POLL_IDLE_US.
+ *	It looks for as long as one of its queues wants it to.  Otherwise 0.  out: the
+ *	same, with the default filled in
  */
 struct tow_queue_create {
 	__u32		size;
@@ -1317,7 +1372,7 @@ struct tow_queue_create {
 	__u32		sqes_offset;
 	__u32		cqes_offset;
 	__s32		fd;
-	__u32		reserved;
+	__u32		idle_us;
 };
 
 /**
@@ -1332,8 +1387,15 @@ struct tow_queue_create {
  * poll(2) of the descriptor says POLLIN when there are completions, and POLLERR
  * and POLLHUP when the client has ended or the RDMA device is gone.
  *
- * Errors: EINVAL: a number of entries as it must not be; EMFILE, ENFILE: no
- * descriptor is left; EDQUOT, ENOSPC, ENOMEM.
+ * POLL is for who has CAP_SYS_NICE in the initial user namespace.  Clients without it
+ * may have as many threads together as the device's file poller_limit says, at first
+ * none.  The thread is made with the client's first such queue, and ends with the
+ * client.
+ *
+ * Errors: EINVAL: a number of entries, or @idle_us, as it must not be; EPERM: POLL:
+ * the caller does not have CAP_SYS_NICE, and poller_limit is 0; EMFILE, ENFILE: no
+ * descriptor is left; EDQUOT, ENOSPC (POLL: also where poller_limit is reached), ENOMEM;
+ * EINTR: POLL: the caller was killed meanwhile.
  */
 #define TOW_IOCTL_QUEUE_CREATE	_IO(TOW_IOCTL_TYPE, TOW_CMD_QUEUE_CREATE)
 
@@ -1380,7 +1442,7 @@ struct tow_channel_open {
  * @size: in: sizeof(struct tow_enter)
  * @flags: in: 0
  * @to_submit: in: entries to take, at most; those between sq_head and sq_tail
- *	are there to be taken
+ *	are there to be taken.  0 for a queue with TOW_QUEUE_POLL
  * @min_complete: in: completions to wait for: until as many are there that the
  *	program has not dealt with; 0: not at all.  At most the entries of the
  *	completion ring
@@ -1404,10 +1466,14 @@ struct tow_enter {
  * room for more completions.  If one was taken, that number is the answer also
  * where waiting ends with one of the errors below.
  *
+ * Of a queue with TOW_QUEUE_POLL nothing is taken here: if there are entries that were
+ * not taken, the thread that takes them is woken, and waiting is as for others.
+ *
  * Errors: EBUSY: none was taken, as there is no room for its completion;
  * ETIMEDOUT: none was to be taken, and there were not enough completions in
  * time; EINTR: the same, and a signal came; EINVAL: @min_complete is beyond the
- * completion ring; EPERM: the client has ended.
+ * completion ring, or @to_submit is not 0 and the queue has TOW_QUEUE_POLL; EPERM: the
+ * client has ended.
  */
 #define TOW_IOCTL_ENTER		_IO(TOW_IOCTL_TYPE, TOW_CMD_ENTER)
 

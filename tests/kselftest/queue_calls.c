@@ -31,7 +31,8 @@ enum { CHANNEL_OPEN, ENTER };
 
 static const struct tow_call device_calls[] = {
 	[QUEUE_CREATE] = { TOW_CALL(QUEUE_CREATE, 40, tow_queue_create), .answers = true,
-		TOW_RESERVED(tow_queue_create, reserved) },
+		.flags = TOW_QUEUE_POLL,
+		TOW_RESERVED(tow_queue_create, idle_us) },
 };
 
 static const struct tow_call queue_calls[] = {
@@ -146,6 +147,7 @@ TEST(layouts_never_change)
 	EXPECT_EQ(0, offsetof(struct tow_ring, sq_tail));
 	EXPECT_EQ(64, offsetof(struct tow_ring, cq_head));
 	EXPECT_EQ(128, offsetof(struct tow_ring, sq_head));
+	EXPECT_EQ(132, offsetof(struct tow_ring, sq_flags));
 	EXPECT_EQ(192, offsetof(struct tow_ring, cq_tail));
 	EXPECT_EQ(48, offsetof(struct tow_sqe, bytes));
 	EXPECT_EQ(48, offsetof(struct tow_sqe, compare));

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A client's poller: the thread that takes the entries of its polled queues.
+ */
+#ifndef TOW_POLLER_H
+#define TOW_POLLER_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/types.h>
+#include <linux/wait.h>
+
+#include "limits.h"
+
+struct task_struct;
+struct tow_client;
+struct tow_device;
+struct tow_queue;
+struct tow_queues;
+
+/**
+ * struct tow_poller - a thread, and the queues that it serves
+ * @refs: held by its client and by each of its queues
+ * @dev: the device, with a reference
+ * @link: in tow_queues.pollers, under tow_queues.lock; empty: it is not there
+ * @charge: for one, until it has stopped; none for those who may have any number
+ * @stop: held by whoever stops it; protects @thread and @charge from then on
+ * @thread: the thread; NULL: it has stopped
+ * @kicked: there is something to take, perhaps: it must not sleep
+ * @wait: where it sleeps
+ *
+ * @lock: protects what follows; the thread has it while it chooses a queue
+ * @queues: struct tow_queue, without references; whose turn it is comes first
+ * @count: how many; read without the lock
+ */
+struct tow_poller {
+	struct kref		refs;
+	struct tow_device	*dev;
+	struct list_head	link;
+	struct tow_charge	charge;
+	/* protects thread, charge */
+	struct mutex		stop;
+	struct task_struct	*thread;
+	bool			kicked;
+	wait_queue_head_t	wait;
+
+	/* protects queues, count */
+	struct mutex		lock;
+	struct list_head	queues;
+	unsigned int		count;
+};
+
+struct tow_poller *tow_poller_get(struct tow_client *client);
+void tow_poller_put(struct tow_poller *poller);
+void tow_poller_add(struct tow_queue *queue);
+void tow_poller_leave(struct tow_queue *queue);
+void tow_poller_remove(struct tow_queue *queue);
+void tow_poller_wake(struct tow_poller *poller);
+void tow_poller_client_end(struct tow_client *client);
+void tow_pollers_stop(struct tow_queues *queues);
+
+#endif /* TOW_POLLER_H */

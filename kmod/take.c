@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Entries are taken from the submission ring, and checked: by ENTER, or by a poller.
+ *
+ * The program may write to the ring at any time.  Each entry is copied once, and
+ * only the copy is looked at; of the indices only the program's are read, and
+ * believed no further than they can be true.
+ */
+#include "client.h"
+#include "device.h"
+#include "link.h"
+#include "queue.h"
+#include "remote.h"
+
+#define TOW_SQE_FLAGS		(TOW_SQE_FENCE | TOW_SQE_LINK | TOW_SQE_SILENT)
+
+static bool tow_sqe_is_atomic(const struct tow_sqe *sqe)
+{
+	return sqe->opcode == TOW_OP_FETCH_ADD ||
+	       sqe->opcode == TOW_OP_COMPARE_SWAP;
+}
+
+/* Does it have what its opcode does not use? */
+static bool tow_sqe_well_formed(const struct tow_sqe *sqe)
+{
+	if (sqe->flags & ~TOW_SQE_FLAGS || sqe->reserved)
+		return false;
+	switch (sqe->opcode) {
+	case TOW_OP_NOP:
+		return !sqe->channel && !sqe->region && !sqe->offset &&
+		       !sqe->remote && !sqe->remote_offset && !sqe->bytes &&
+		       !sqe->operand;
+	case TOW_OP_WRITE:
+	case TOW_OP_READ:
+		return !sqe->operand;
+	case TOW_OP_FETCH_ADD:
+		return !sqe->compare;
+	case TOW_OP_COMPARE_SWAP:
+		return true;
+	case TOW_OP_WRITE_NOTIFY:
+		return sqe->bytes ||
+		       (!sqe->region && !sqe->offset && !sqe->remote &&
+			!sqe->remote_offset);
+	case TOW_OP_WAIT:
+		return !sqe->channel && !sqe->offset && !sqe->remote &&
+		       !sqe->remote_offset && !sqe->bytes;
+	default:
+		return false;
+	}
+}
+
+/* Our side of an operation: may it, and is there so much? */
+static int tow_entry_check_region(const struct tow_entry *entry,
+				  const struct tow_region *region, u32 flags)
+{
+	const struct tow_op *op = &entry->op;
+	u64 size = max(region->bytes, region->map_bytes);
+
+	if (entry->opcode != TOW_OP_WRITE &&
+	    entry->opcode != TOW_OP_WRITE_NOTIFY &&
+	    (flags | region->flags) & TOW_REGION_READONLY)
+		return -EACCES;
+	if (op->bytes > size || op->offset > size - op->bytes)
+		return -ERANGE;
+	return 0;
+}
+
+/**
+ * struct tow_known - what the entry before has named
+ * @channel: its channel
+ * @flow: the same; NULL: none was named
+ * @region: its region; NULL: none.  That entry holds it until all are taken
+ * @region_number: the program's name for it
+ * @region_more: references that others are to have, which are taken all at once
+ * @flags: of that handle
+ * @remote: its remote range, likewise
+ * @remote_number: the program's name for it
+ * @remote_more: as of the region
+ *
+ * Most entries name the same as the one before.
+ */
+struct tow_known {
+	u16			channel;
+	struct tow_flow		*flow;
+	struct tow_region	*region;
+	u64			region_number;
+	u32			region_more;
+	u32			flags;
+	struct tow_remote	*remote;
+	u64			remote_number;
+	u32			remote_more;
+};
+
+static struct tow_flow *tow_known_flow(struct tow_queue *queue, u16 channel,
+				       struct tow_known *known)
+{
+	if (!known->flow || known->channel != channel) {
+		known->flow = xa_load(&queue->flows, channel);
+		known->channel = channel;
+	}
+	return known->flow;
+}
+
+static void tow_known_hold_region(struct tow_known *known)
+{
+	if (known->region_more)
+		tow_region_get_many(known->region, known->region_more);
+	known->region_more = 0;
+}
+
+static struct tow_region *tow_known_region(struct tow_queue *queue, u64 number,
+					   struct tow_known *known)
+{
+	if (known->region && known->region_number == number) {
+		known->region_more++;
+		return known->region;
+	}
+	tow_known_hold_region(known);
+	known->region = tow_client_get_region(queue->client, number,
+					      &known->flags);
+	known->region_number = number;
+	return known->region;
+}
+
+static void tow_known_hold_remote(struct tow_known *known)
+{
+	if (known->remote_more)
+		tow_remote_get_many(known->remote, known->remote_more);
+	known->remote_more = 0;
+}
+
+static struct tow_remote *tow_known_remote(struct tow_queue *queue, u64 number,
+					   struct tow_known *known)
+{
+	if (known->remote && known->remote_number == number) {
+		known->remote_more++;
+		return known->remote;
+	}
+	tow_known_hold_remote(known);
+	known->remote = tow_client_get_remote(queue->client, number);
+	known->remote_number = number;
+	return known->remote;
+}
+
+/* Called with @submit held, of a queue whose client is there. */
+static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe,
+			  struct tow_known *known)
+{
+	struct tow_queue *queue = entry->queue;
+	struct tow_op *op = &entry->op;
+	int ret;
+
+	if ((tow_sqe_is_atomic(sqe) && !queue->atomics) ||
+	    (sqe->opcode == TOW_OP_READ && !queue->reads))
+		return -EOPNOTSUPP;
+	op->flow = tow_known_flow(queue, sqe->channel, known);
+	if (!op->flow)
+		return -EBADF;
+	op->region = tow_known_region(queue, sqe->region, known);
+	if (!op->region)
+		return -EBADF;
+	op->remote = tow_known_remote(queue, sqe->remote, known);
+	if (!op->remote)
+		return -EBADF;
+	ret = tow_entry_check_region(entry, op->region, known->flags);
+	return ret ?: tow_ops_check(op);
+}
+
+/* Called with @submit held: what is waited for. */
+static int tow_entry_find_slot(struct tow_entry *entry,
+			       const struct tow_sqe *sqe)
+{
+	struct tow_slot *slot = tow_client_get_slot(entry->queue->client,
+						    sqe->region);
+
+	if (IS_ERR(slot))
+		return PTR_ERR(slot);
+	entry->wait.slot = slot;
+	entry->wait.number = sqe->operand;
+	return 0;
+}
+
+/* Called with @submit held: what is written, if anything is, and notified. */
+static int tow_entry_find_notify(struct tow_entry *entry,
+				 const struct tow_sqe *sqe,
+				 struct tow_known *known)
+{
+	struct tow_queue *queue = entry->queue;
+	struct tow_op *op = &entry->op;
+	int ret = 0;
+
+	op->slot = tow_client_get_remote(queue->client, sqe->operand);
+	if (!op->slot)
+		return -EBADF;
+	if (sqe->bytes) {
+		ret = tow_entry_find(entry, sqe, known);
+	} else {
+		op->flow = tow_known_flow(queue, sqe->channel, known);
+		if (!op->flow)
+			return -EBADF;
+		tow_remote_get(op->slot);
+		op->remote = op->slot;
+	}
+	return ret ?: tow_ops_check_slot(op);
+}
+
+static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
+			   struct tow_known *known)
+{
+	struct tow_op *op = &entry->op;
+
+	entry->step.next = NULL;
+	entry->step.fence = sqe->flags & TOW_SQE_FENCE;
+	entry->user_data = sqe->user_data;
+	entry->opcode = sqe->opcode;
+	entry->flags = sqe->flags;
+	op->region = NULL;
+	op->remote = NULL;
+	op->slot = NULL;
+	op->bytes = 0;
+	entry->wait.slot = NULL;
+	if (!tow_sqe_well_formed(sqe)) {
+		entry->error = -EINVAL;
+		return;
+	}
+	entry->error = 0;
+	if (sqe->opcode == TOW_OP_NOP)
+		return;
+	if (sqe->opcode == TOW_OP_WAIT) {
+		entry->error = tow_entry_find_slot(entry, sqe);
+		return;
+	}
+	op->opcode = sqe->opcode;
+	op->offset = sqe->offset;
+	op->remote_offset = sqe->remote_offset;
+	op->bytes = tow_sqe_is_atomic(sqe) ? sizeof(u64) : sqe->bytes;
+	op->operand = sqe->operand;
+	op->compare = sqe->compare;
+	entry->error = sqe->opcode == TOW_OP_WRITE_NOTIFY ?
+		       tow_entry_find_notify(entry, sqe, known) :
+		       tow_entry_find(entry, sqe, known);
+}
+
+/* Called with @submit held: the copy, each word of it read once. */
+static void tow_sqe_read(struct tow_queue *queue, struct tow_sqe *sqe)
+{
+	const u64 *from = (const u64 *)&queue->sqes[queue->sq_head &
+						    (queue->sq_entries - 1)];
+	u64 *to = (u64 *)sqe;
+	unsigned int i;
+
+	BUILD_BUG_ON(sizeof(*sqe) != 64);
+
+	for (i = 0; i < sizeof(*sqe) / sizeof(u64); i++)
+		to[i] = READ_ONCE(from[i]);
+}
+
+/**
+ * struct tow_taking - entries that are being taken
+ * @chains: those that are complete, linked by @later
+ * @end: where the next one goes
+ * @open: the chain that is not complete yet
+ * @count: those that are complete
+ * @fenced: one of them is
+ */
+struct tow_taking {
+	struct tow_step		*chains;
+	struct tow_step		**end;
+	struct tow_chain	open;
+	u32			count;
+	bool			fenced;
+};
+
+static void tow_taking_close(struct tow_taking *taking)
+{
+	struct tow_chain *open = &taking->open;
+	struct tow_step *step;
+
+	if (!open->first)
+		return;
+	for (step = &open->first->step; step && open->bad; step = step->next) {
+		struct tow_entry *entry = container_of(step, struct tow_entry,
+						       step);
+
+		if (!entry->error)
+			entry->error = -ECANCELED;
+	}
+	open->first->step.later = NULL;
+	*taking->end = &open->first->step;
+	taking->end = &open->first->step.later;
+	taking->count++;
+	taking->fenced |= open->first->step.fence;
+	open->first = NULL;
+	open->bad = false;
+}
+
+static void tow_taking_add(struct tow_taking *taking, struct tow_entry *entry)
+{
+	struct tow_chain *open = &taking->open;
+
+	if (open->first) {
+		open->last->step.next = &entry->step;
+		open->first->step.fence |= entry->step.fence;
+	} else {
+		open->first = entry;
+	}
+	open->last = entry;
+	open->bad |= entry->error;
+	if (!(entry->flags & TOW_SQE_LINK))
+		tow_taking_close(taking);
+}
+
+/*
+ * Called with @submit held: how many entries are there to be taken?  A poller takes
+ * those that it has seen at once as one ENTER would, though it may need several turns.
+ */
+static u32 tow_queue_there(struct tow_queue *queue)
+{
+	u32 there;
+
+	if (!queue->poller || queue->sq_seen == queue->sq_head) {
+		/* Pairs with the program's release: the entries are there. */
+		there = smp_load_acquire(&queue->ring->sq_tail) -
+			queue->sq_head;
+		queue->sq_seen = queue->sq_head + min(there, queue->sq_entries);
+	}
+	return queue->sq_seen - queue->sq_head;
+}
+
+/* Called with @submit held: take entries.  Return: 0 or -EBUSY. */
+static int tow_queue_take(struct tow_queue *queue, u32 count,
+			  struct tow_taken *result)
+{
+	struct tow_taking taking = {};
+	struct tow_known known = {};
+	struct tow_entry *entry, *next;
+	struct tow_sqe sqe;
+	u32 taken, i;
+
+	taking.end = &taking.chains;
+	taking.open = queue->chain;
+	count = min(count, tow_queue_there(queue));
+	taken = tow_entries_take(queue, count, &next);
+	for (i = 0; i < taken; i++) {
+		entry = next;
+		next = entry->free;
+		tow_sqe_read(queue, &sqe);
+		WRITE_ONCE(queue->sq_head, queue->sq_head + 1);
+		tow_entry_fill(entry, &sqe, &known);
+		tow_taking_add(&taking, entry);
+	}
+	if (!queue->poller || queue->sq_head == queue->sq_seen)
+		tow_taking_close(&taking);
+	queue->chain = taking.open;
+	if (!taken)
+		return count ? -EBUSY : 0;
+	/* Before any of them begins, and may end. */
+	tow_known_hold_region(&known);
+	tow_known_hold_remote(&known);
+	/* Now the program may write there again. */
+	smp_store_release(&queue->ring->sq_head, queue->sq_head);
+	/* Nobody begins the chains before all are there. */
+	result->step = tow_queue_add(queue, taking.chains,
+				     taking.fenced ? 0 : taking.count,
+				     &result->cq);
+	result->count = taken;
+	return 0;
+}
+
+/**
+ * tow_queue_over - what a call says to an ended queue
+ * @queue: the queue
+ *
+ * Return: a negative errno; 0: it has not ended.
+ */
+int tow_queue_over(struct tow_queue *queue)
+{
+	int ended = READ_ONCE(queue->ended);
+
+	return ended && ended != -ENODEV ? -EPERM : ended;
+}
+
+/**
+ * tow_queue_submit - take entries
+ * @queue: the queue
+ * @count: how many, at most
+ * @result: what comes of them, for tow_queue_begin(); zeroed, and left alone if
+ *	nothing was taken
+ *
+ * Return: 0; -EBUSY: there was no room for any; -EPERM, -ENODEV: the queue has ended.
+ */
+int tow_queue_submit(struct tow_queue *queue, u32 count,
+		     struct tow_taken *result)
+{
+	int ret = -EPERM;
+
+	mutex_lock(&queue->submit);
+	if (queue->client)
+		ret = tow_queue_over(queue) ?:
+		      tow_queue_take(queue, count, result);
+	mutex_unlock(&queue->submit);
+	return ret;
+}
+
+/**
+ * tow_queue_cut - the chain that would go on with what is taken next ends
+ * @queue: the queue, of a poller, ended
+ *
+ * Nothing is taken any more on return.  May sleep.
+ */
+void tow_queue_cut(struct tow_queue *queue)
+{
+	struct tow_taking taking = {};
+	struct tow_step *step = NULL;
+	struct tow_cq *cq = NULL;
+
+	mutex_lock(&queue->submit);
+	taking.end = &taking.chains;
+	taking.open = queue->chain;
+	queue->chain.first = NULL;
+	tow_taking_close(&taking);
+	if (taking.chains)
+		step = tow_queue_add(queue, taking.chains, 0, &cq);
+	mutex_unlock(&queue->submit);
+	if (cq)
+		tow_cq_unref(cq);
+	tow_queue_begin(queue, step);
+}
