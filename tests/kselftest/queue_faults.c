@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory runs out, and copies fail, at every point of making a queue, of opening a
- * channel, of submitting and waiting.  For kernels with fault injection.
+ * Memory runs out, and copies fail, at every point of making a queue, and a poller, of
+ * opening a channel, of submitting and waiting.  For kernels with fault injection.
  *
  * What fails may fail, with the one error that says so.  Then nothing has happened,
  * nothing stays, and the same thing done again succeeds.  Entries allocate nothing:
@@ -22,6 +22,7 @@ FIXTURE(queue_faults)
 	struct tow_mapped own, target;
 	__u64 remote;
 	struct tow_rings made;		/* what an act makes */
+	int client;			/* has no poller before an act */
 	uint64_t queues;
 	int fds;
 };
@@ -58,6 +59,13 @@ static int act_create(void *data)
 	FIXTURE_DATA(queue_faults) *self = data;
 
 	return tow_queue_make(self->user.fd, 256, 0, &self->made.made);
+}
+
+static int act_create_polled(void *data)
+{
+	FIXTURE_DATA(queue_faults) *self = data;
+
+	return tow_polled_make(self->client, 256, 0, 0, &self->made.made);
 }
 
 static int undo_create(void *data)
@@ -129,24 +137,52 @@ static bool is_settled(void *data)
 	       tow_count_fds() == self->fds;
 }
 
+/* The poller is the client's, whatever came of the queue. */
+static bool is_settled_polled(void *data)
+{
+	FIXTURE_DATA(queue_faults) *self = data;
+
+	if (!is_settled(data) || close(self->client))
+		return false;
+	self->client = tow_test_open(O_RDWR);
+	return self->client >= 0 && !tow_sysfs_wait("stats/pollers", 0);
+}
+
 static const struct action actions[] = {
 	{ "create", act_create, undo_create, { true, true, true } },
 	{ "open", act_open, undo_open, { true, false, true } },
 	{ "enter", act_enter, undo_enter, { false, false, true } },
+	{ "create polled", act_create_polled, undo_create, { true, true, true } },
 };
+
+static void sweep_until(struct __test_metadata *_metadata, FIXTURE_DATA(queue_faults) *self,
+			const struct action *action, enum fault fault,
+			bool (*settled)(void *data))
+{
+	self->queues = tow_sysfs_get("stats/queues");
+	self->fds = tow_count_fds();
+	all_rounds(_metadata, self, action, fault, settled);
+}
 
 static void sweep(struct __test_metadata *_metadata, FIXTURE_DATA(queue_faults) *self,
 		  const struct action *action, enum fault fault)
 {
-	self->queues = tow_sysfs_get("stats/queues");
-	self->fds = tow_count_fds();
-	all_rounds(_metadata, self, action, fault, is_settled);
+	sweep_until(_metadata, self, action, fault, is_settled);
 }
 
 TEST_F_TIMEOUT(queue_faults, create, 600)
 {
 	tow_rings_end(&self->made);
 	sweep(_metadata, self, &actions[0], variant->fault);
+}
+
+TEST_F_TIMEOUT(queue_faults, create_polled, 600)
+{
+	tow_rings_end(&self->made);
+	self->client = tow_test_open(O_RDWR);
+	ASSERT_LE(0, self->client);
+	sweep_until(_metadata, self, &actions[3], variant->fault, is_settled_polled);
+	close(self->client);
 }
 
 TEST_F_TIMEOUT(queue_faults, open, 600)

@@ -2,10 +2,14 @@
 /*
  * Queues by raw calls: rings in shared memory, and what they work on, with the node
  * as its own peer.
+ *
+ * $TOW_POLLED: a poller takes the entries of every queue, whatever test it is: then
+ * tow_rings_enter() publishes them and waits until they were taken.
  */
 #ifndef TOW_QUEUE_H
 #define TOW_QUEUE_H
 
+#include <sched.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include "tow_test.h"
@@ -32,6 +36,18 @@ static inline int tow_queue_make(int client, __u32 sq, __u32 cq, struct tow_queu
 {
 	*made = (struct tow_queue_create) {
 		.size = sizeof(*made), .sq_entries = sq, .cq_entries = cq, .fd = -1,
+		.flags = getenv("TOW_POLLED") ? TOW_QUEUE_POLL : 0,
+	};
+	return tow_test_ioctl(client, TOW_IOCTL_QUEUE_CREATE, made);
+}
+
+/* With a poller, which looks so long for more; 0: as long as it likes. */
+static inline int tow_polled_make(int client, __u32 sq, __u32 cq, __u32 idle_us,
+				  struct tow_queue_create *made)
+{
+	*made = (struct tow_queue_create) {
+		.size = sizeof(*made), .sq_entries = sq, .cq_entries = cq, .fd = -1,
+		.flags = TOW_QUEUE_POLL, .idle_us = idle_us,
 	};
 	return tow_test_ioctl(client, TOW_IOCTL_QUEUE_CREATE, made);
 }
@@ -49,18 +65,28 @@ static inline int tow_rings_map(struct tow_rings *rings)
 	return 0;
 }
 
-static inline int tow_rings_make(int client, __u32 sq, __u32 cq, struct tow_rings *rings)
+/* @ret: what came of making them. */
+static inline int tow_rings_made(struct tow_rings *rings, int ret)
 {
-	int ret;
-
-	memset(rings, 0, sizeof(*rings));
-	ret = tow_queue_make(client, sq, cq, &rings->made);
 	if (ret)
 		return ret;
 	ret = tow_rings_map(rings);
 	if (ret)
 		close(rings->made.fd);
 	return ret;
+}
+
+static inline int tow_rings_make(int client, __u32 sq, __u32 cq, struct tow_rings *rings)
+{
+	memset(rings, 0, sizeof(*rings));
+	return tow_rings_made(rings, tow_queue_make(client, sq, cq, &rings->made));
+}
+
+static inline int tow_rings_make_polled(int client, __u32 sq, __u32 cq, __u32 idle_us,
+					struct tow_rings *rings)
+{
+	memset(rings, 0, sizeof(*rings));
+	return tow_rings_made(rings, tow_polled_make(client, sq, cq, idle_us, &rings->made));
 }
 
 static inline void tow_rings_end(struct tow_rings *rings)
@@ -118,11 +144,55 @@ static inline void tow_rings_publish(struct tow_rings *rings)
 	__atomic_store_n(&rings->ring->sq_tail, rings->tail, __ATOMIC_RELEASE);
 }
 
+/* Does the poller sleep?  After an index was written. */
+static inline bool tow_rings_need_wakeup(const struct tow_rings *rings)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(&rings->ring->sq_flags, __ATOMIC_RELAXED) & TOW_RING_NEED_WAKEUP;
+}
+
+/* Entries that were published, or are about to be, and not taken. */
+static inline __u32 tow_rings_untaken(const struct tow_rings *rings)
+{
+	return rings->tail - __atomic_load_n(&rings->ring->sq_head, __ATOMIC_ACQUIRE);
+}
+
+/* All that was filled in, to a poller: 1: it had to be woken; 0: not; a negative errno. */
+static inline int tow_rings_offer(struct tow_rings *rings)
+{
+	int ret;
+
+	tow_rings_publish(rings);
+	if (!tow_rings_need_wakeup(rings))
+		return 0;
+	ret = tow_enter(rings->made.fd, 0, 0, 0);
+	return ret ? ret : 1;
+}
+
+/* As if it were no poller that takes them, if there is room for all. */
+static inline int tow_rings_enter_polled(struct tow_rings *rings, __u32 complete,
+					 __u32 timeout_us)
+{
+	int count = (int)tow_rings_untaken(rings), ret = tow_rings_offer(rings);
+	double end = tow_test_now() + 30;
+
+	while (ret >= 0 && tow_rings_untaken(rings)) {
+		if (tow_test_now() > end)
+			return -EBUSY;
+		sched_yield();
+	}
+	if (ret >= 0 && complete)
+		ret = tow_enter(rings->made.fd, 0, complete, timeout_us);
+	return ret < 0 ? ret : count;
+}
+
 /* All that was filled in; as tow_enter(). */
 static inline int tow_rings_enter(struct tow_rings *rings, __u32 complete, __u32 timeout_us)
 {
 	__u32 taken = __atomic_load_n(&rings->ring->sq_head, __ATOMIC_RELAXED);
 
+	if (rings->made.flags & TOW_QUEUE_POLL)
+		return tow_rings_enter_polled(rings, complete, timeout_us);
 	tow_rings_publish(rings);
 	return tow_enter(rings->made.fd, rings->tail - taken, complete, timeout_us);
 }
