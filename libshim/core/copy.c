@@ -70,13 +70,25 @@ static void give_copy(struct copies *copies, struct copy *copy)
 	copies->free = copy;
 }
 
+/* Who fails to wake somebody knows that nobody will take the entry, if nobody has. */
+static int submit_one_polled(struct tow_queue *queue)
+{
+	int ret = towi_queue_publish(queue);
+
+	return !ret || tow_load_acquire(&queue->ring->sq_head) == queue->sq_tail ? 1 : ret;
+}
+
 /* One entry, all by itself: 0, or a negative errno, and it is not in the ring. */
 static int submit_one(struct tow_queue *queue)
 {
 	int ret;
 
-	tow_store_release(&queue->ring->sq_tail, queue->sq_tail);
-	ret = tow_queue_enter(queue, 1, 0, 0);
+	if (queue->flags & TOW_QUEUE_POLL) {
+		ret = submit_one_polled(queue);
+	} else {
+		tow_store_release(&queue->ring->sq_tail, queue->sq_tail);
+		ret = tow_queue_enter(queue, 1, 0, 0);
+	}
 	if (ret > 0)
 		return 0;
 	queue->sq_tail--;

@@ -23,6 +23,9 @@
 #define WIPED_BYTES	((size_t)64 << 10)
 #define QUEUE_BYTES	(WIPED_BYTES + sizeof(struct towi_queue))
 
+/* struct tow_queue_attr when it was first published. */
+#define ATTR_SIZE_FIRST	(offsetof(struct tow_queue_attr, idle_us) + sizeof(uint32_t))
+
 struct channel {
 	struct tow_channel shown;
 	struct channel *next;
@@ -86,22 +89,30 @@ static int map_rings(struct tow_queue *queue, const struct tow_queue_create *cre
 	queue->cqes = (struct tow_cqe *)((char *)rings + create->cqes_offset);
 	queue->sq_entries = create->sq_entries;
 	queue->cq_entries = create->cq_entries;
+	queue->flags = create->flags;
 	return 0;
 }
 
-TOW_PUBLIC int tow_queue_create(struct tow_device *dev, uint32_t sq_entries, uint32_t cq_entries,
-				struct tow_queue **queue)
+TOW_PUBLIC int tow_queue_create_with(struct tow_device *dev, uint32_t sq_entries,
+				     uint32_t cq_entries, const struct tow_queue_attr *attr,
+				     struct tow_queue **queue)
 {
 	struct tow_queue_create create = {
 		.size = sizeof(create),
 		.sq_entries = sq_entries,
 		.cq_entries = cq_entries,
 	};
+	struct tow_queue_attr known;
 	struct tow_queue *made;
 	int ret;
 
 	if (!dev || !queue)
 		return -EINVAL;
+	ret = towi_take(attr, ATTR_SIZE_FIRST, &known, sizeof(known));
+	if (ret)
+		return ret;
+	create.flags = known.flags;
+	create.idle_us = known.idle_us;
 	made = new_queue();
 	if (!made)
 		return -ENOMEM;
@@ -119,6 +130,12 @@ TOW_PUBLIC int tow_queue_create(struct tow_device *dev, uint32_t sq_entries, uin
 free_made:
 	free_queue(made);
 	return ret;
+}
+
+TOW_PUBLIC int tow_queue_create(struct tow_device *dev, uint32_t sq_entries, uint32_t cq_entries,
+				struct tow_queue **queue)
+{
+	return tow_queue_create_with(dev, sq_entries, cq_entries, NULL, queue);
 }
 
 TOW_PUBLIC void tow_queue_destroy(struct tow_queue *queue)
@@ -219,12 +236,42 @@ static int has_completions(const struct tow_queue *queue, uint32_t count)
 	       tow_load_acquire(&queue->ring->cq_head) >= count;
 }
 
+/* Entries that nobody has taken. */
+static uint32_t untaken(const struct tow_queue *queue)
+{
+	return queue->sq_tail - tow_load_acquire(&queue->ring->sq_head);
+}
+
+int towi_queue_publish(struct tow_queue *queue)
+{
+	tow_store_release(&queue->ring->sq_tail, queue->sq_tail);
+	if (!tow_queue_need_wakeup(queue) || !untaken(queue))
+		return 0;
+	return tow_queue_enter(queue, 0, 0, 0);
+}
+
+static int submit_polled(struct tow_queue *queue, uint32_t count)
+{
+	/* Only we write there. */
+	uint32_t fresh = queue->sq_tail - queue->ring->sq_tail;
+	int ret = towi_queue_publish(queue);
+
+	if (!ret && count && !has_completions(queue, count))
+		ret = tow_queue_enter(queue, 0, count, TOW_WAIT_FOREVER);
+	/* Whoever waits in vain has handed over, though. */
+	if (ret < 0 && (ret != -EINTR || !fresh))
+		return ret;
+	return (int)fresh;
+}
+
 TOW_PUBLIC int tow_queue_submit_and_wait(struct tow_queue *queue, uint32_t count)
 {
 	uint32_t to_submit;
 
 	if (!queue->ring)
 		return -EPERM;
+	if (queue->flags & TOW_QUEUE_POLL)
+		return submit_polled(queue, count);
 	queue->sq_head = tow_load_acquire(&queue->ring->sq_head);
 	to_submit = queue->sq_tail - queue->sq_head;
 	if (!to_submit && has_completions(queue, count))

@@ -30,4 +30,10 @@ struct towi_queue {
 /* Also in a child, where the queue is empty and this is not. */
 struct towi_queue *towi_queue_of(const struct tow_queue *queue);
 
+/*
+ * Publish the entries that were taken, and see that somebody looks: 0 or a negative
+ * errno.  With TOW_QUEUE_POLL.
+ */
+int towi_queue_publish(struct tow_queue *queue);
+
 #endif /* TOW_CORE_QUEUE_H */

@@ -46,4 +46,15 @@ static inline void tow_store_release(uint32_t *index, uint32_t value)
 	__atomic_store_n(index, value, __ATOMIC_RELEASE);
 }
 
+/**
+ * tow_full_barrier() - between an index that is stored and a flag that is loaded
+ *
+ * For who tells somebody who may be falling asleep: each of the two says what he has
+ * done, has this, and looks at what the other one says; so one of them sees the other.
+ */
+static inline void tow_full_barrier(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
 #endif /* TOW_BARRIER_H */

@@ -11,7 +11,8 @@
  *	taken with tow_queue_submit(), and find completions with
  *	tow_queue_wait_cqe() or tow_queue_peek_cqe(); say with tow_queue_cqe_seen()
  *	that one has been dealt with.  All but submitting and waiting happens in
- *	this header and makes no call.
+ *	this header and makes no call.  With TOW_QUEUE_POLL submitting makes none,
+ *	either, while the kernel's thread that takes entries is awake.
  *
  *	tow_memcpy(), which calls a function of the program's when a copy has ended;
  *	tow_queue_progress() is where that happens.
@@ -61,6 +62,7 @@ extern "C" {
  * @reserved1: 0
  * @cq_head: the completion that is dealt with next
  * @cq_tail: up to where the kernel had written when somebody last looked
+ * @flags: bits of enum tow_queue_flag
  *
  * Made by tow_queue_create(), ended by tow_queue_destroy().  The fields are for the
  * functions of this header; later versions add some at the end only.  In a child
@@ -78,6 +80,22 @@ struct tow_queue {
 	uint32_t reserved1[6];
 	uint32_t cq_head;
 	uint32_t cq_tail;
+	uint32_t flags;
+};
+
+/**
+ * struct tow_queue_attr - what a queue is to be like
+ * @size: sizeof(struct tow_queue_attr), as the caller was compiled
+ * @flags: TOW_QUEUE_POLL: a thread of the kernel's takes its entries; or 0
+ * @idle_us: POLL: how long after the last entry it goes on looking for more, in
+ *	microseconds, at most TOW_POLL_IDLE_MAX_US; 0: TOW_POLL_IDLE_US.  Otherwise 0
+ *
+ * Later versions of the library add fields at the end only.
+ */
+struct tow_queue_attr {
+	uint32_t size;
+	uint32_t flags;
+	uint32_t idle_us;
 };
 
 /**
@@ -119,6 +137,27 @@ struct tow_channel {
  */
 int tow_queue_create(struct tow_device *dev, uint32_t sq_entries, uint32_t cq_entries,
 		     struct tow_queue **queue);
+
+/**
+ * tow_queue_create_with() - make a queue that is not as others are
+ * @dev: as for tow_queue_create()
+ * @sq_entries: as there
+ * @cq_entries: as there
+ * @attr: how it is to be; NULL: as one of tow_queue_create()
+ * @queue: as there
+ *
+ * With TOW_QUEUE_POLL tow_queue_submit() makes a call only if the kernel's thread has
+ * to be woken: it sleeps when it has found nothing for @attr->idle_us.  The thread is
+ * one for each open device, takes its time from the caller's cgroups, and ends with
+ * tow_device_close() or the process.  Waiting is as for other queues.
+ *
+ * Return: as tow_queue_create(); also -EINVAL when @attr is not as above, or the module
+ * is older than this; -E2BIG when @attr asks for what this library does not know;
+ * -EPERM when the caller has no CAP_SYS_NICE, and the administrator gave pollers to
+ * nobody without it (poller_limit in sysfs); -ENOSPC when others have all of them.
+ */
+int tow_queue_create_with(struct tow_device *dev, uint32_t sq_entries, uint32_t cq_entries,
+			  const struct tow_queue_attr *attr, struct tow_queue **queue);
 
 /**
  * tow_queue_destroy() - end a queue, and its channels
@@ -362,7 +401,8 @@ static inline void tow_sqe_set_flags(struct tow_sqe *sqe, uint8_t flags)
  * Return: how many the kernel has taken now, which are fewer than there are when
  * there is no room for more completions; -EBUSY when it has taken none of them, for
  * that reason: deal with some; -EPERM when another process opened the device;
- * -ENODEV when the RDMA device is gone.
+ * -ENODEV when the RDMA device is gone.  With TOW_QUEUE_POLL: how many are there to be
+ * taken now that were not before, whether there is room for them or not.
  */
 int tow_queue_submit(struct tow_queue *queue);
 
@@ -383,7 +423,7 @@ int tow_queue_submit_and_wait(struct tow_queue *queue, uint32_t count);
 /**
  * tow_queue_enter() - the kernel's call, as it is
  * @queue: from tow_queue_create()
- * @to_submit: entries to take, at most
+ * @to_submit: entries to take, at most; 0 with TOW_QUEUE_POLL
  * @min_complete: completions to wait for, those included that nobody has dealt with;
  *	0: none
  * @timeout_us: how long, in microseconds; TOW_WAIT_FOREVER
@@ -396,6 +436,22 @@ int tow_queue_submit_and_wait(struct tow_queue *queue, uint32_t count);
  */
 int tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint32_t min_complete,
 		    uint32_t timeout_us);
+
+/**
+ * tow_queue_need_wakeup() - does nobody look for entries at the moment?
+ * @queue: with TOW_QUEUE_POLL, not in a child that was forked
+ *
+ * For those who write the indices themselves: asked after one was stored, as this has
+ * the barrier between.  If so, and there are entries that were not taken,
+ * tow_queue_enter() wakes who takes them.
+ *
+ * Return: not 0 if so.
+ */
+static inline int tow_queue_need_wakeup(const struct tow_queue *queue)
+{
+	tow_full_barrier();
+	return (tow_load_acquire(&queue->ring->sq_flags) & TOW_RING_NEED_WAKEUP) != 0;
+}
 
 /* ---- completions ---- */
 
@@ -484,12 +540,16 @@ static inline int tow_queue_wait_cqe(struct tow_queue *queue, const struct tow_c
  * @queue: from tow_queue_create()
  * @count: how many, the oldest; not more than were seen
  *
- * The kernel may write over them from now on.
+ * The kernel may write over them from now on.  With TOW_QUEUE_POLL, makes a call if
+ * entries wait for this room, and nobody is awake to see it.
  */
 static inline void tow_queue_advance(struct tow_queue *queue, uint32_t count)
 {
 	queue->cq_head += count;
 	tow_store_release(&queue->ring->cq_head, queue->cq_head);
+	if (queue->flags & TOW_QUEUE_POLL && tow_queue_need_wakeup(queue) &&
+	    tow_load_acquire(&queue->ring->sq_tail) != tow_load_acquire(&queue->ring->sq_head))
+		tow_queue_enter(queue, 0, 0, 0);
 }
 
 /**
