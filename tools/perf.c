@@ -61,6 +61,7 @@ struct json_object *perf_object(const char *device, const char *address,
 	ADD("qps", json_object_new_int64(plan->qps));
 	ADD("batch", json_object_new_int64(plan->batch));
 	ADD("bidir", json_object_new_boolean(plan->bidir));
+	ADD("poller", json_object_new_boolean(plan->polls));
 	ADD("sleep", json_object_new_boolean(plan->sleeps));
 	ADD("seconds", rounded_object(result->seconds));
 	ADD("latency_min_us", rounded_object(result->latency_min_us));
@@ -301,6 +302,9 @@ static error_t parse_run_option(int key, const char *arg, struct argp_state *sta
 	case 'B':
 		options->plan.bidir = true;
 		break;
+	case 'p':
+		options->plan.polls = true;
+		break;
 	case 'w':
 		options->plan.sleeps = true;
 		break;
@@ -322,6 +326,8 @@ static void check_notify(const struct perf_plan *plan, struct argp_state *state)
 		argp_error(state, "a notification is answered before there is another");
 	if (plan->bidir)
 		argp_error(state, "notifications go both ways already");
+	if (plan->polls)
+		argp_error(state, "--poller is not for -t notify");
 }
 
 static uint64_t usual_bytes(const struct options *options)
@@ -387,6 +393,7 @@ static const struct argp_option known[] = {
 	{ "iterations", 'n', "ITERS", 0, "how often (1000)", 0 },
 	{ "qps", 'q', "QPS", 0, "over so many queue pairs, in turn (1)", 0 },
 	{ "batch", 'b', "N", 0, "hand over N at a time, and have as many on their way (1)", 0 },
+	{ "poller", 'p', NULL, 0, "hand over without a call: a thread of the kernel's looks", 0 },
 	{ "sleep", 'w', NULL, 0, "notify: both sides sleep, instead of looking at memory", 0 },
 	{ "bidir", 'B', NULL, 0, "writes and reads in turn: data goes both ways", 0 },
 	{ 0 },

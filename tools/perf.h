@@ -28,7 +28,8 @@ enum perf_type { PERF_WRITE, PERF_READ, PERF_ATOMIC, PERF_NOTIFY };
 /*
  * What is measured: @iterations operations of @bytes each, @batch handed over at a
  * time, over @qps queue pairs in turn; @bidir: every other one in the other
- * direction.  Notifications go one by one, and both sides sleep for them if @sleeps.
+ * direction.  @polls: the kernel takes entries without a call.  Notifications go one by
+ * one, and both sides sleep for them if @sleeps.
  */
 struct perf_plan {
 	enum perf_type type;
@@ -37,6 +38,7 @@ struct perf_plan {
 	uint32_t batch;
 	uint32_t qps;
 	bool bidir;
+	bool polls;
 	bool sleeps;
 };
 

@@ -233,6 +233,17 @@ static int make_memory(struct bench *bench)
 				 NULL, &bench->region);
 }
 
+static int make_queue(struct bench *bench)
+{
+	const struct tow_queue_attr attr = {
+		.size = sizeof(attr),
+		.flags = bench->plan->polls ? TOW_QUEUE_POLL : 0,
+	};
+
+	return tow_queue_create_with(bench->dev, bench->plan->batch, bench->window, &attr,
+				     &bench->queue);
+}
+
 static int make_channels(struct bench *bench)
 {
 	int ret = 0;
@@ -274,9 +285,10 @@ static const char *make_bench(struct bench *bench, const char *address, int *err
 	if (*error)
 		return *error == -ERANGE ? "more than who listens has: start it with -s, too" :
 					   "no memory";
-	*error = tow_queue_create(bench->dev, bench->plan->batch, bench->window, &bench->queue);
+	*error = make_queue(bench);
 	if (*error)
-		return "no queue";
+		return bench->plan->polls && *error == -EPERM ?
+		       "no poller: that takes CAP_SYS_NICE, or a poller_limit" : "no queue";
 	*error = make_channels(bench);
 	if (*error)
 		return *error == -EINVAL ? "there are not as many queue pairs (see qps_per_peer)" :
