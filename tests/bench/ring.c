@@ -2,7 +2,8 @@
 /*
  * How long reads and writes take through a queue.
  *
- * The node at ADDRESS (-a) has the other end of them; without, it is our own.
+ * The node at ADDRESS (-a) has the other end of them; without, it is our own.  With -k
+ * the kernel's poller takes entries, and there are no calls.
  * work.h has the other options.  What is done (-m):
  *
  *	each	one after the other, each timed: the median, the 99th percentile
@@ -26,6 +27,7 @@
 struct state {
 	struct work work;
 	const char *address;
+	bool polled;
 	uint32_t exports;
 	int device;
 	struct ring ring;
@@ -86,7 +88,8 @@ static void connect_peer(struct state *state)
 
 static void make_queue(struct state *state)
 {
-	must("queue", ring_make(state->device, 2 * WORK_WINDOW_MAX, &state->ring));
+	must("queue", ring_make(state->device, 2 * WORK_WINDOW_MAX, state->polled,
+				&state->ring));
 	state->channel = must("channel", ring_channel(&state->ring, state->peer, 0));
 }
 
@@ -251,7 +254,7 @@ static const struct {
 
 static void __attribute__((noreturn)) usage(void)
 {
-	fputs("usage: ring -m each|many|among|serve [-a ADDRESS] [-e EXPORTS]\n"
+	fputs("usage: ring -m each|many|among|serve [-k] [-a ADDRESS] [-e EXPORTS]\n"
 	      "            " WORK_USAGE "\n", stderr);
 	exit(2);
 }
@@ -271,11 +274,13 @@ int main(int argc, char **argv)
 	size_t mode = 0;
 	int option;
 
-	while ((option = getopt(argc, argv, WORK_OPTIONS "m:a:e:")) != -1) {
+	while ((option = getopt(argc, argv, WORK_OPTIONS "km:a:e:")) != -1) {
 		if (option == 'm')
 			mode = mode_of(optarg);
 		else if (option == 'a')
 			state.address = optarg;
+		else if (option == 'k')
+			state.polled = true;
 		else if (option == 'e' ? !work_number(optarg, 1, 10000000, &state.exports) :
 			 !work_option(&state.work, option, optarg))
 			usage();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A queue by raw calls, as a program uses it that wants to be quick: entries go
- * into the ring, one call submits and waits.
+ * into the ring, one call submits and waits.  Or none does: a poller takes them, and
+ * the program looks for completions.
  */
 #ifndef TOW_RING_H
 #define TOW_RING_H
@@ -9,6 +10,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,6 +24,7 @@
 
 struct ring {
 	int fd;
+	bool polled;
 	__u32 sq_mask, cq_mask;
 	__u32 tail;		/* entries that are filled in */
 	__u32 submitted;
@@ -49,9 +52,14 @@ static inline int ring_open_device(const char *name)
 	return fd < 0 ? -errno : fd;
 }
 
-static inline int ring_make(int device, __u32 entries, struct ring *ring)
+/* A poller does not sleep while something is measured. */
+static inline int ring_make(int device, __u32 entries, bool polled, struct ring *ring)
 {
-	struct tow_queue_create call = { .size = sizeof(call), .sq_entries = entries };
+	struct tow_queue_create call = {
+		.size = sizeof(call), .sq_entries = entries,
+		.flags = polled ? TOW_QUEUE_POLL : 0,
+		.idle_us = polled ? TOW_POLL_IDLE_MAX_US : 0,
+	};
 	int ret = ring_call(device, TOW_IOCTL_QUEUE_CREATE, &call);
 	char *at;
 
@@ -62,6 +70,7 @@ static inline int ring_make(int device, __u32 entries, struct ring *ring)
 		return -errno;
 	*ring = (struct ring){
 		.fd = call.fd,
+		.polled = polled,
 		.sq_mask = call.sq_entries - 1,
 		.cq_mask = call.cq_entries - 1,
 		.shared = (struct tow_ring *)at,
@@ -86,6 +95,22 @@ static inline struct tow_sqe *ring_next(struct ring *ring)
 	return &ring->sqes[ring->tail++ & ring->sq_mask];
 }
 
+/* The same as below, without a call but to wake the poller. */
+static inline int ring_offer(struct ring *ring, __u32 wait_for)
+{
+	struct tow_enter call = { .size = sizeof(call) };
+	int ret = 0;
+
+	__atomic_store_n(&ring->shared->sq_tail, ring->tail, __ATOMIC_RELEASE);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&ring->shared->sq_flags, __ATOMIC_RELAXED) & TOW_RING_NEED_WAKEUP)
+		ret = ring_call(ring->fd, TOW_IOCTL_ENTER, &call);
+	while (!ret && __atomic_load_n(&ring->shared->cq_tail, __ATOMIC_ACQUIRE) - ring->head <
+			       wait_for)
+		;
+	return ret;
+}
+
 /* Submit what was filled in, and wait for completions: 0 or a negative errno. */
 static inline int ring_enter(struct ring *ring, __u32 wait_for)
 {
@@ -95,6 +120,8 @@ static inline int ring_enter(struct ring *ring, __u32 wait_for)
 	};
 	int ret;
 
+	if (ring->polled)
+		return ring_offer(ring, wait_for);
 	__atomic_store_n(&ring->shared->sq_tail, ring->tail, __ATOMIC_RELEASE);
 	ret = ring_call(ring->fd, TOW_IOCTL_ENTER, &call);
 	if (ret < 0)

@@ -32,7 +32,7 @@ static void write_once(const char *device, const char *address, int done)
 	must("region", ring_region(fd, BYTES, &region));
 	must("connect", ring_connect(fd, address, &peer));
 	must("resolve", ring_resolve(fd, peer, NAME, &remote));
-	must("queue", ring_make(fd, 1, &ring));
+	must("queue", ring_make(fd, 1, false, &ring));
 	channel = must("channel", ring_channel(&ring, peer, 0));
 	*ring_next(&ring) = (struct tow_sqe){
 		.opcode = TOW_OP_WRITE, .channel = (__u16)channel,
