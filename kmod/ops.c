@@ -9,7 +9,8 @@
  * is on its way on a queue pair is bounded by inflight_bytes and by the queue
  * pair's depth, so who comes late waits for no more than that.  A large operation
  * is cut where memory is not contiguous on one of the sides, and into pieces that
- * leave others their turn; neighbours become one work request.  What is posted at
+ * leave others their turn; neighbours become one work request.  A very large one
+ * goes by several queue pairs (stripe.c).  What is posted at
  * once is one chain, or a few, of each of which the last one tells that it has
  * completed, and with it all before.
  *
@@ -47,7 +48,9 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 	flow->peer = peer;
 	flow->index = index;
 	flow->done = done;
+	flow->quantum = TOW_OPS_QUANTUM;
 	tow_op_list_init(&flow->ops);
+	flow->stripes = tow_stripes_new(peer, index);
 }
 
 /**
@@ -57,6 +60,7 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 void tow_flow_cleanup(struct tow_flow *flow)
 {
 	WARN_ON_ONCE(flow->ops.first);
+	tow_stripes_free(flow->stripes);
 	tow_peer_put(flow->peer);
 }
 
@@ -67,13 +71,15 @@ void tow_flow_cleanup(struct tow_flow *flow)
  *
  * Those that wait end when it would be their turn: something of others, or of
  * this flow, is on its way, or they would not wait.  But for notifications that
- * there is no room for: these are looked at once more.
+ * there is no room for: these are looked at once more.  Parts of striped ones end
+ * like others.
  */
 void tow_ops_stop(struct tow_flow *flow, int error)
 {
 	struct tow_session *session;
 
 	WRITE_ONCE(flow->stopped, error);
+	tow_stripes_stop(flow->stripes, error);
 	session = tow_peer_present(flow->peer);
 	if (!session)
 		return;
@@ -161,26 +167,43 @@ static void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
 	flow->done(ops);
 }
 
+/* The first ones that are of one flow, at most TOW_OPS_TOLD. */
+static struct tow_op *tow_ops_take(struct tow_op_list *list)
+{
+	struct tow_op *first = list->first, *last;
+	int left = TOW_OPS_TOLD;
+
+	for (last = first; last->next && --left; last = last->next) {
+		if (last->next->flow != first->flow)
+			break;
+	}
+	list->first = last->next;
+	if (!list->first)
+		list->end = &list->first;
+	last->next = NULL;
+	return first;
+}
+
 /**
  * tow_ops_end - tell those whose operations have ended
- * @ended: the operations
+ * @ended: the operations; and parts of striped ones, which are to begin, or have
+ *	ended.  Empty afterwards
  *
- * Without locks: whoever is told may begin another one.
+ * Without locks: whoever is told may begin another one.  What comes of the parts is
+ * dealt with here, one after the other, not each within the one before.
  */
 void tow_ops_end(struct tow_op_list *ended)
 {
-	struct tow_op *first, *last, *next;
-	int left;
+	struct tow_op *op;
 
-	for (first = ended->first; first; first = next) {
-		left = TOW_OPS_TOLD;
-		for (last = first; last->next && --left; last = last->next) {
-			if (last->next->flow != first->flow)
-				break;
+	while ((op = ended->first)) {
+		if (op->flow->done) {
+			op = tow_ops_take(ended);
+			tow_flow_end(op->flow, op);
+		} else {
+			tow_op_list_drop(ended);
+			tow_part_go(op, ended);
 		}
-		next = last->next;
-		last->next = NULL;
-		tow_flow_end(first->flow, first);
 	}
 }
 
@@ -298,6 +321,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	op->to_tell = op->slot;
 	op->pieces = 0;
 	op->lost = false;
+	op->stripe = NULL;
 	op->status = 0;
 	if (tow_plug_has_such(plug, op)) {
 		tow_remote_enter_again(op->remote);
@@ -325,8 +349,14 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	tow_plug_add(plug, op);
 }
 
-/* Called with the lock held.  Return: false: it is busy on another queue pair. */
-static bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
+/**
+ * tow_flow_join - a flow is to have operations on a link
+ * @flow: the flow
+ * @link: where, of its peer's present session; the caller has its lock
+ *
+ * Return: false: it is busy on another queue pair.
+ */
+bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
 {
 	/* Pairs with tow_op_leave(). */
 	struct tow_link *via = smp_load_acquire(&flow->via);

@@ -18,9 +18,17 @@ struct tow_peer;
 struct tow_region;
 struct tow_remote;
 struct tow_session;
+struct tow_stripe;
+struct tow_stripes;
 
 /* What a flow posts before it is another one's turn, in bytes. */
 #define TOW_OPS_QUANTUM		SZ_64K
+
+/* A work request is at most this part of inflight_bytes. */
+#define TOW_OPS_PIECES		4
+
+/* Operations of that many bytes are striped, until the administrator says otherwise. */
+#define TOW_STRIPE_BYTES	SZ_4M
 
 /**
  * struct tow_op - one operation on a remote range
@@ -39,9 +47,13 @@ struct tow_session;
  * @next: in a struct tow_op_list, or in the same work request
  * @cursor: bytes that are on their way, or were
  * @to_tell: @slot is to be notified yet
- * @pieces: work requests of it in flight
+ * @pieces: work requests of it in flight; if it is striped, its parts that have not
+ *	ended count, too
  * @status: what went wrong; 0 at its end: it has succeeded
  * @lost: some of it was on its way when the queue pair broke
+ * @stripe: it is striped, or a part of one that is; else NULL
+ * @taken: striped: bytes up to which @cursor may go; what follows is to be taken
+ *	first, as others may have it
  *
  * The caller sets those before @next; the others are tow_ops_begin()'s.
  */
@@ -63,6 +75,8 @@ struct tow_op {
 	u32			pieces;
 	int			status;
 	bool			lost;
+	struct tow_stripe	*stripe;
+	u64			taken;
 };
 
 /**
@@ -80,23 +94,33 @@ struct tow_op_list {
  * @peer: whose queue pair, with a reference
  * @index: which of its data queue pairs
  * @done: called with operations that have ended, linked by @next, which are the
- *	caller's again; in process context, with no lock of a link
+ *	caller's again; in process context, with no lock of a link.  NULL: they are
+ *	parts of striped ones
+ * @quantum: bytes that it may post more, when it is its turn again
+ * @stripes: what striping needs; NULL: nothing of it is striped
  *
  * @next: in tow_link.flows or .starved while @ops is not empty; this and what
  *	follows is under the lock of @via
  * @via: where @ops wait; changed only while there are none
  * @ops: those that wait, or are partly on their way, in order
  * @credit: bytes that it may post before it is the others' turn
+ * @last: the number of the last work request of what is not striped, or the one after
+ * @striped: bit mask of @stripes in use: what follows may have to wait for them; of
+ *	parts never 0.  Atomic
  * @stopped: nothing more of it is posted: why; read without the lock
  */
 struct tow_flow {
 	struct tow_peer		*peer;
 	unsigned int		index;
 	void			(*done)(struct tow_op *ops);
+	s64			quantum;
+	struct tow_stripes	*stripes;
 	struct tow_flow		*next;
 	struct tow_link		*via;
 	struct tow_op_list	ops;
 	s64			credit;
+	u32			last;
+	unsigned long		striped;
 	int			stopped;
 };
 
@@ -154,6 +178,7 @@ static inline bool tow_op_is_atomic(const struct tow_op *op)
 void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 		   unsigned int index, void (*done)(struct tow_op *ops));
 void tow_flow_cleanup(struct tow_flow *flow);
+bool tow_flow_join(struct tow_flow *flow, struct tow_link *link);
 void tow_plug_init(struct tow_plug *plug);
 int tow_ops_check(struct tow_op *op);
 int tow_ops_check_slot(struct tow_op *op);
@@ -167,10 +192,23 @@ void tow_ops_end(struct tow_op_list *ended);
 /* post.c */
 int tow_ops_prepare(struct tow_link *link, u32 depth);
 void tow_flow_add(struct tow_link *link, struct tow_flow *flow);
+void tow_flow_starve(struct tow_link *link);
+void tow_op_leave(struct tow_flow *flow);
+void tow_op_settle(struct tow_op *op, struct tow_op_list *ended);
 void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
 void tow_flows_feed(struct tow_link *link);
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
 void tow_ops_abandon(struct tow_link *link);
 void tow_ops_cleanup(struct tow_link *link);
+
+/* stripe.c */
+struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index);
+void tow_stripes_free(struct tow_stripes *stripes);
+void tow_stripes_stop(struct tow_stripes *stripes, int error);
+u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
+		    struct tow_op_list *ended);
+bool tow_stripe_cut(struct tow_op *op);
+void tow_stripe_end(struct tow_op *op);
+void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
 
 #endif /* TOW_OPS_H */

@@ -23,9 +23,6 @@
 /* What even the smallest work request counts. */
 #define TOW_OPS_LEAST		SZ_4K
 
-/* A piece is at most this part of inflight_bytes. */
-#define TOW_OPS_PIECES		4
-
 /**
  * struct tow_post - a work request that was posted
  * @cqe: its completion
@@ -97,8 +94,13 @@ static struct tow_flow *tow_flow_take(struct tow_link *link)
 	return flow;
 }
 
-/* Called with the lock held: the flow whose turn it is has to wait for room. */
-static void tow_flow_starve(struct tow_link *link)
+/**
+ * tow_flow_starve - the flow whose turn it is can post nothing for now
+ * @link: its link; the caller has its lock
+ *
+ * Until tow_flows_feed().
+ */
+void tow_flow_starve(struct tow_link *link)
 {
 	struct tow_flow *flow = tow_flow_take(link);
 
@@ -108,7 +110,7 @@ static void tow_flow_starve(struct tow_link *link)
 }
 
 /**
- * tow_flows_feed - flows that had no room for a notification take turns again
+ * tow_flows_feed - flows that could post nothing take turns again
  * @link: theirs; the caller has its lock
  */
 void tow_flows_feed(struct tow_link *link)
@@ -121,11 +123,12 @@ void tow_flows_feed(struct tow_link *link)
 	link->starved_end = &link->starved;
 }
 
-/*
- * Called with the lock held: the first operation of the flow whose turn it is has
- * nothing left to post.
+/**
+ * tow_op_leave - nothing is left to post of an operation
+ * @flow: its flow, of which it is the first one, and whose turn it is; the caller has
+ *	the lock of its link
  */
-static void tow_op_leave(struct tow_flow *flow)
+void tow_op_leave(struct tow_flow *flow)
 {
 	tow_op_list_drop(&flow->ops);
 	if (flow->ops.first)
@@ -133,6 +136,21 @@ static void tow_op_leave(struct tow_flow *flow)
 	tow_flow_take(flow->via);
 	/* Pairs with tow_flow_join(): somebody may add it elsewhere. */
 	smp_store_release(&flow->via, NULL);
+}
+
+/**
+ * tow_op_settle - has an operation ended?
+ * @op: the operation, of which nothing is about to be posted; the caller has the lock
+ *	of its link
+ * @ended: where to, if it has; for tow_ops_end()
+ */
+void tow_op_settle(struct tow_op *op, struct tow_op_list *ended)
+{
+	if (op->pieces || op->cursor != op->bytes || op->to_tell)
+		return;
+	if (op->stripe)
+		tow_stripe_end(op);
+	tow_op_list_add(ended, op, op);
 }
 
 /**
@@ -145,12 +163,13 @@ static void tow_op_leave(struct tow_flow *flow)
 void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended)
 {
 	tow_op_leave(op->flow);
+	if (op->stripe && !tow_stripe_cut(op))
+		error = 0;
 	if (!op->status)
 		op->status = error;
 	op->cursor = op->bytes;
 	op->to_tell = false;
-	if (!op->pieces)
-		tow_op_list_add(ended, op, op);
+	tow_op_settle(op, ended);
 }
 
 /* Called with the lock held.  What completes tells of all before it. */
@@ -314,13 +333,14 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 
 /*
  * Called with the lock held: what does the next work request of an operation with a
- * slot do?  The last one that writes notifies; on iWARP, the one after that.
+ * slot do?  The last one that writes notifies; on iWARP, and if others write, too, the
+ * one after that.
  */
 static bool tow_piece_tells(const struct tow_link *link, const struct tow_op *op,
 			    const struct tow_piece *piece)
 {
 	return op->to_tell && op->cursor + piece->bytes == op->bytes &&
-	       !(piece->bytes && tow_link_is_iwarp(link));
+	       !(piece->bytes && (op->stripe || tow_link_is_iwarp(link)));
 }
 
 /* Called with the lock held: how far does the next work request reach? */
@@ -337,9 +357,13 @@ static void tow_piece_find(struct tow_op *op, u32 most,
 	piece->bytes = min3(left, here, piece->target.bytes);
 }
 
-/* Called with the lock held: post something of the flow whose turn it is. */
+/*
+ * Called with the lock held: post something of the flow whose turn it is.  Operations of
+ * more than @plain bytes are striped.
+ */
 static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
-			   u32 most, u32 *count, struct tow_op_list *ended)
+			   u32 most, u64 plain, u32 *count,
+			   struct tow_op_list *ended)
 {
 	struct tow_op *op = flow->ops.first;
 	int error = READ_ONCE(flow->stopped);
@@ -351,6 +375,14 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 	if (error) {
 		tow_op_cut(op, error, ended);
 		return;
+	}
+	/* Most are small, and not after large ones. */
+	if (unlikely(READ_ONCE(flow->striped) || op->bytes > plain)) {
+		most = tow_stripe_turn(link, op, most, ended);
+		if (!most)
+			return;
+	} else {
+		flow->last = link->posted;
 	}
 	if (op->cursor < op->bytes)
 		tow_piece_find(op, most, &piece);
@@ -382,6 +414,8 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 	struct tow_device *dev = link->session->dev;
 	u32 limit = READ_ONCE(dev->queues.inflight_bytes);
 	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
+	/* 0, for never, becomes more than there can be. */
+	u64 plain = (u64)READ_ONCE(dev->queues.stripe_bytes) - 1;
 	struct tow_flow *flow;
 	u32 count = 0;
 	/* Where what is on its way ends a chain. */
@@ -394,11 +428,11 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 		if (!flow)
 			break;
 		if (flow->credit <= 0) {
-			flow->credit += TOW_OPS_QUANTUM;
+			flow->credit += flow->quantum;
 			tow_flow_add(link, tow_flow_take(link));
 			continue;
 		}
-		tow_flow_go_on(link, flow, most, &count, ended);
+		tow_flow_go_on(link, flow, most, plain, &count, ended);
 		if (count == link->batch || link->inflight >= enough) {
 			tow_works_post(link, &count);
 			enough = link->inflight + limit / TOW_OPS_CHAINS;
@@ -441,9 +475,15 @@ static void tow_post_end(struct tow_post *post, int status,
 		op = post->ops;
 	}
 	/* Those that were merged have no other piece. */
-	if (op != post->last || (!--op->pieces && op->cursor == op->bytes &&
-				 !op->to_tell))
+	if (op != post->last) {
 		tow_op_list_add(ended, op, post->last);
+		return;
+	}
+	op->pieces--;
+	/* It may take more. */
+	if (unlikely(op->stripe))
+		tow_flows_feed(post->link);
+	tow_op_settle(op, ended);
 }
 
 /* Called with the lock held: is that work request under way? */

@@ -210,6 +210,8 @@ struct tow_queue {
  * @stopped: the device is going
  * @inflight_bytes: what may be on its way on one queue pair; a file in sysfs,
  *	read with READ_ONCE()
+ * @stripe_bytes: operations of so many bytes go by several queue pairs; 0: none do;
+ *	likewise
  */
 struct tow_queues {
 	/* protects list, pollers, stopped */
@@ -218,6 +220,7 @@ struct tow_queues {
 	struct list_head	pollers;
 	bool			stopped;
 	u32			inflight_bytes;
+	u32			stripe_bytes;
 };
 
 /**

@@ -338,6 +338,8 @@ TOW_SETTING_ATTR(linger_max_s, dev->regions.linger_max_s, 0, TOW_LINGER_MAX_MAX_
 
 TOW_SETTING_ATTR(inflight_bytes, dev->queues.inflight_bytes, SZ_64K, SZ_1G);
 
+TOW_SETTING_ATTR(stripe_bytes, dev->queues.stripe_bytes, 0, SZ_1G);
+
 TOW_SETTING_ATTR(srq_depth, dev->notify.srq_depth, TOW_SRQ_DEPTH_MIN,
 		 TOW_SRQ_DEPTH_MAX);
 
@@ -364,6 +366,7 @@ static struct attribute *tow_sysfs_attrs[] = {
 	&tow_limit_attr_queue_entries_limit.attr.attr,
 	&tow_limit_attr_poller_limit.attr.attr,
 	&tow_setting_attr_inflight_bytes.attr.attr,
+	&tow_setting_attr_stripe_bytes.attr.attr,
 	&tow_setting_attr_srq_depth.attr.attr,
 	&tow_setting_attr_linger_max_s.attr.attr,
 	NULL
@@ -426,6 +429,8 @@ TOW_STAT_ATTR(revokes_late, TOW_STAT_REVOKES_LATE);
 TOW_STAT_ATTR(queues, TOW_STAT_QUEUES);
 TOW_STAT_ATTR(pollers, TOW_STAT_POLLERS);
 TOW_STAT_ATTR(poller_wakeups, TOW_STAT_POLLER_WAKEUPS);
+TOW_STAT_ATTR(striped, TOW_STAT_STRIPED);
+TOW_STAT_ATTR(striped_parts, TOW_STAT_STRIPED_PARTS);
 TOW_STAT_ATTR(notifications, TOW_STAT_NOTIFICATIONS);
 TOW_STAT_ATTR(notifications_sent, TOW_STAT_NOTIFICATIONS_SENT);
 TOW_STAT_ATTR(notifications_ignored, TOW_STAT_NOTIFICATIONS_IGNORED);
@@ -466,6 +471,8 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_queues.attr.attr,
 	&tow_stat_attr_pollers.attr.attr,
 	&tow_stat_attr_poller_wakeups.attr.attr,
+	&tow_stat_attr_striped.attr.attr,
+	&tow_stat_attr_striped_parts.attr.attr,
 	&tow_stat_attr_notifications.attr.attr,
 	&tow_stat_attr_notifications_sent.attr.attr,
 	&tow_stat_attr_notifications_ignored.attr.attr,

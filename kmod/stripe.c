@@ -1,0 +1,521 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Striping: an operation of stripe_bytes or more goes by several queue pairs of its
+ * peer at once.
+ *
+ * Normal operation
+ *
+ * When its turn comes on its own queue pair, an operation gets a struct tow_stripe,
+ * and sends out parts: an operation each for other queue pairs, where it takes turns
+ * like others, in a flow of its own.  There is one cursor for all.  Whoever has its
+ * turn, the operation itself or a part, takes the next bytes there, posts them, and
+ * comes back for more when some of them have completed.  So a queue pair that others
+ * keep busy does less, and none has more on its way than its share.  Who finds
+ * nothing left ends.  A part's end is counted by the operation, as a work request is;
+ * the operation has ended when all of that has.
+ *
+ * Locks of two links are never held together: parts travel in the lists of what has
+ * ended, and are dealt with in tow_ops_end().
+ *
+ * Order
+ *
+ * Nobody sees that there are several queue pairs.  Parts begin when all has completed
+ * that the flow had posted before, but for other striped ones.  What follows in the
+ * flow waits, if it must, until the parts of those before it have ended: if it
+ * notifies, is an atomic, or touches what they touch.  Two remote ranges may be the
+ * same memory, and so may two regions: only of one range or region can it be said that
+ * two places in it are different.  A notification of the operation's own is posted
+ * after its parts have ended.
+ *
+ * On iWARP nothing is striped: a completion there does not say that what was written
+ * has been placed.
+ *
+ * Failure
+ *
+ * A part that fails breaks its queue pair and so the session.  The operation's own
+ * queue pair is closed with the same lock in which the part is counted: nothing that
+ * waited for it is posted.
+ */
+#include <linux/bitops.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "ops.h"
+#include "remote.h"
+#include "session.h"
+
+/* Queue pairs that one operation goes by. */
+#define TOW_STRIPE_QPS		8
+
+/* Operations of one flow that are striped at the same time. */
+#define TOW_STRIPES		3
+
+/* What is taken at once, at least; and a multiple of what. */
+#define TOW_STRIPE_LEAST	SZ_64K
+#define TOW_STRIPE_ALIGN	SZ_4K
+
+/*
+ * What a flow of parts may post more when it is its turn again.  A queue with channels
+ * on all queue pairs has less than twice the turns of others then.
+ */
+#define TOW_STRIPE_QUANTUM	(TOW_OPS_QUANTUM / TOW_STRIPE_QPS)
+
+/**
+ * struct tow_stripe - an operation that is striped
+ * @whole: the operation
+ * @link: its own queue pair; the lock of that protects what follows, but @cursor and
+ *	@parts
+ * @number: its bit in tow_flow.striped
+ * @launched: the parts were sent out
+ * @left: those of them that have not ended
+ * @count: queue pairs that it goes by
+ * @share: work requests that each of them may have on their way
+ * @chunk: what is taken at once
+ * @cursor: bytes of @whole that were taken
+ * @parts: for queue pairs other than its own; each under the lock of that
+ */
+struct tow_stripe {
+	struct tow_op		*whole;
+	struct tow_link		*link;
+	unsigned int		number;
+	bool			launched;
+	u32			left;
+	u32			count;
+	u32			share;
+	u32			chunk;
+	atomic64_t		cursor;
+	struct tow_op		parts[TOW_STRIPE_QPS - 1];
+};
+
+/**
+ * struct tow_stripes - what a flow needs for striping
+ * @flows: of the parts: one for each queue pair that is not the flow's own
+ * @stripes: used as tow_flow.striped says
+ */
+struct tow_stripes {
+	struct tow_flow		flows[TOW_STRIPE_QPS - 1];
+	struct tow_stripe	stripes[TOW_STRIPES];
+};
+
+/* ---- flows ---------------------------------------------------------------- */
+
+/**
+ * tow_stripes_new - what a flow needs for striping
+ * @peer: its peer; the flow has a reference, for as long as this is there
+ * @index: which of its data queue pairs
+ *
+ * Return: it; NULL: no memory, and nothing will be striped.
+ */
+struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index)
+{
+	struct tow_stripes *stripes;
+	struct tow_flow *flow;
+	unsigned int i;
+
+	stripes = kzalloc(sizeof(*stripes), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!stripes)
+		return NULL;
+	for (i = 0; i < ARRAY_SIZE(stripes->flows); i++) {
+		flow = &stripes->flows[i];
+		flow->peer = peer;
+		flow->index = index + 1 + i;
+		flow->quantum = TOW_STRIPE_QUANTUM;
+		flow->striped = 1;
+		tow_op_list_init(&flow->ops);
+	}
+	for (i = 0; i < TOW_STRIPES; i++)
+		stripes->stripes[i].number = i;
+	return stripes;
+}
+
+/**
+ * tow_stripes_free - undo tow_stripes_new()
+ * @stripes: may be NULL; all operations have ended
+ */
+void tow_stripes_free(struct tow_stripes *stripes)
+{
+	kfree(stripes);
+}
+
+/**
+ * tow_stripes_stop - nothing more of the parts is posted
+ * @stripes: may be NULL
+ * @error: what the operations end with
+ */
+void tow_stripes_stop(struct tow_stripes *stripes, int error)
+{
+	unsigned int i;
+
+	for (i = 0; stripes && i < ARRAY_SIZE(stripes->flows); i++)
+		WRITE_ONCE(stripes->flows[i].stopped, error);
+}
+
+/* ---- order ---------------------------------------------------------------- */
+
+static bool tow_ranges_meet(u64 one, u64 one_bytes, u64 other, u64 other_bytes)
+{
+	return one < other + other_bytes && other < one + one_bytes;
+}
+
+/* May two operations touch the same bytes at the peer? */
+static bool tow_ops_meet_there(const struct tow_op *one,
+			       const struct tow_op *other)
+{
+	return one->remote != other->remote ||
+	       tow_ranges_meet(one->remote_offset, one->bytes,
+			       other->remote_offset, other->bytes);
+}
+
+/* The same on our side. */
+static bool tow_ops_meet_here(const struct tow_op *one,
+			      const struct tow_op *other)
+{
+	return one->region != other->region ||
+	       tow_ranges_meet(one->offset, one->bytes, other->offset,
+			       other->bytes);
+}
+
+/*
+ * Must an operation wait for the parts of one before it?  A read may take effect later
+ * than a write that follows; but two reads to one place take effect there in order,
+ * and a write has sent what was there before a read that follows it.
+ */
+static bool tow_op_must_follow(const struct tow_op *op,
+			       const struct tow_op *before)
+{
+	if (op->slot || tow_op_is_atomic(op))
+		return true;
+	if (tow_op_is_read(before))
+		return tow_op_is_read(op) && tow_ops_meet_here(before, op);
+	return tow_ops_meet_there(before, op) ||
+	       (tow_op_is_read(op) && tow_ops_meet_here(before, op));
+}
+
+/* Called with the lock held: has it to wait for any? */
+static bool tow_stripe_holds(struct tow_link *link, const struct tow_op *op)
+{
+	struct tow_flow *flow = op->flow;
+	unsigned long striped = READ_ONCE(flow->striped);
+	struct tow_stripe *stripe;
+	unsigned int i;
+
+	for_each_set_bit(i, &striped, TOW_STRIPES) {
+		stripe = &flow->stripes->stripes[i];
+		/* Those of a session before are not ours to look at. */
+		if (stripe->link == link && stripe->left &&
+		    tow_op_must_follow(op, stripe->whole))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Called with the lock held: has all completed that was posted before, and is not
+ * striped?  What was is the work request of this number, or the one before it.
+ */
+static bool tow_flow_is_settled(const struct tow_flow *flow,
+				const struct tow_link *link)
+{
+	u32 inflight = link->posted - link->retired;
+
+	return !inflight || flow->last - link->retired > inflight;
+}
+
+/* ---- beginning ------------------------------------------------------------ */
+
+/* What is taken at once: each queue pair comes back a few times. */
+static u32 tow_stripe_chunk(const struct tow_op *op, u32 count, u32 most)
+{
+	u64 chunk = div_u64(op->bytes, count * TOW_OPS_PIECES);
+
+	chunk = max_t(u64, round_down(chunk, TOW_STRIPE_ALIGN),
+		      TOW_STRIPE_LEAST);
+	return min_t(u64, chunk, most);
+}
+
+static bool tow_link_stripes(const struct tow_link *link)
+{
+	return link->session->qps > 1 &&
+	       link->session->dev->transport != TOW_TRANSPORT_IWARP;
+}
+
+/*
+ * Called with the lock held.  Return: NULL: all are in use; then @wait says whether one
+ * of them ends on this link, whose lock it takes to end.
+ */
+static struct tow_stripe *tow_stripe_find(struct tow_flow *flow,
+					  const struct tow_link *link,
+					  bool *wait)
+{
+	struct tow_stripe *stripe;
+	unsigned int i;
+
+	*wait = false;
+	for (i = 0; i < TOW_STRIPES; i++) {
+		stripe = &flow->stripes->stripes[i];
+		/* Pairs with tow_stripe_end(). */
+		if (!test_and_set_bit(i, &flow->striped))
+			return stripe;
+		*wait |= stripe->link == link;
+	}
+	return NULL;
+}
+
+/*
+ * Called with the lock held: stripe an operation that it is worth while for.  Chunks
+ * are smaller than the whole, so none is merged with what others post.
+ *
+ * Return: false: it has to wait.
+ */
+static bool tow_stripe_begin(struct tow_link *link, struct tow_op *op, u32 most)
+{
+	struct tow_device *dev = link->session->dev;
+	u64 plain = (u64)READ_ONCE(dev->queues.stripe_bytes) - 1;
+	struct tow_stripe *stripe;
+	u32 count, chunk;
+	bool wait;
+
+	if (op->bytes <= plain || !op->flow->stripes || !tow_link_stripes(link))
+		return true;
+	count = min_t(u32, link->session->qps, TOW_STRIPE_QPS);
+	chunk = tow_stripe_chunk(op, count, most);
+	if (op->bytes <= chunk)
+		return true;
+	stripe = tow_stripe_find(op->flow, link, &wait);
+	if (!stripe)
+		return !wait;
+	stripe->whole = op;
+	stripe->link = link;
+	stripe->launched = false;
+	stripe->left = 0;
+	stripe->count = count;
+	stripe->chunk = chunk;
+	stripe->share = clamp_t(u64, div_u64(op->bytes, count * chunk), 1,
+				TOW_OPS_PIECES);
+	atomic64_set(&stripe->cursor, 0);
+	op->stripe = stripe;
+	op->taken = 0;
+	return true;
+}
+
+/* Called with the lock held: send the parts out. */
+static void tow_stripe_launch(struct tow_stripe *stripe,
+			      struct tow_op_list *ended)
+{
+	struct tow_op *whole = stripe->whole, *part;
+	u32 i;
+
+	stripe->launched = true;
+	stripe->left = stripe->count - 1;
+	whole->pieces += stripe->left;
+	for (i = 0; i < stripe->left; i++) {
+		part = &stripe->parts[i];
+		memset(part, 0, sizeof(*part));
+		part->flow = &whole->flow->stripes->flows[i];
+		part->region = whole->region;
+		part->offset = whole->offset;
+		part->remote = whole->remote;
+		part->remote_offset = whole->remote_offset;
+		part->bytes = whole->bytes;
+		part->opcode = whole->opcode;
+		part->stripe = stripe;
+		tow_op_list_add(ended, part, part);
+	}
+	tow_stat_inc(stripe->link->session->dev, TOW_STAT_STRIPED);
+}
+
+/* ---- turns ---------------------------------------------------------------- */
+
+static bool tow_op_is_whole(const struct tow_op *op)
+{
+	return op->stripe->whole == op;
+}
+
+/* Called with the lock held: has it enough on its way? */
+static bool tow_stripe_has_share(const struct tow_op *op)
+{
+	u32 parts = tow_op_is_whole(op) ? op->stripe->left : 0;
+
+	return op->pieces - parts >= op->stripe->share;
+}
+
+static bool tow_stripe_has_more(const struct tow_op *op)
+{
+	return atomic64_read(&op->stripe->cursor) < op->bytes;
+}
+
+/* Called with the lock held.  Return: false: there is nothing left. */
+static bool tow_stripe_take(struct tow_link *link, struct tow_op *op)
+{
+	struct tow_stripe *stripe = op->stripe;
+	s64 from = atomic64_read(&stripe->cursor), to;
+
+	do {
+		if (from >= op->bytes)
+			return false;
+		to = min_t(s64, from + stripe->chunk, op->bytes);
+	} while (!atomic64_try_cmpxchg(&stripe->cursor, &from, to));
+	/* The first bytes are the whole's. */
+	if (!op->taken && from)
+		tow_stat_inc(link->session->dev, TOW_STAT_STRIPED_PARTS);
+	op->cursor = from;
+	op->taken = to;
+	return true;
+}
+
+/* Called with the lock held: nothing is left to take, but it may have to notify. */
+static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op,
+			     struct tow_op_list *ended)
+{
+	op->cursor = op->bytes;
+	op->taken = op->bytes;
+	if (!op->to_tell) {
+		tow_op_leave(op->flow);
+		tow_op_settle(op, ended);
+		return 0;
+	}
+	if (!op->stripe->left)
+		return 1;
+	tow_flow_starve(link);
+	return 0;
+}
+
+/* Called with the lock held: of one that is striped, or a part. */
+static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
+			    struct tow_op_list *ended)
+{
+	struct tow_stripe *stripe = op->stripe;
+
+	if (op->status) {
+		tow_op_cut(op, op->status, ended);
+		return 0;
+	}
+	if (tow_op_is_whole(op) && !stripe->launched &&
+	    tow_stripe_has_more(op) && tow_flow_is_settled(op->flow, link))
+		tow_stripe_launch(stripe, ended);
+	if (op->cursor == op->taken) {
+		if (tow_stripe_has_more(op) && tow_stripe_has_share(op)) {
+			tow_flow_starve(link);
+			return 0;
+		}
+		if (!tow_stripe_take(link, op))
+			return tow_stripe_finish(link, op, ended);
+	}
+	return min_t(u64, most, op->taken - op->cursor);
+}
+
+/**
+ * tow_stripe_turn - it is the turn of an operation that striping may concern
+ * @link: where; the caller has its lock
+ * @op: the operation: a large one, a part, or one after others that are striped
+ * @most: what a work request may be
+ * @ended: as of tow_link_push()
+ *
+ * Return: what its next work request may be; 0: there is none for now.
+ */
+u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
+		    struct tow_op_list *ended)
+{
+	/* One that has begun otherwise goes on like that. */
+	if (!op->stripe && !op->pieces && !op->cursor &&
+	    (tow_stripe_holds(link, op) || !tow_stripe_begin(link, op, most))) {
+		tow_flow_starve(link);
+		return 0;
+	}
+	if (op->stripe)
+		return tow_stripe_go_on(link, op, most, ended);
+	op->flow->last = link->posted;
+	return most;
+}
+
+/* ---- ends ----------------------------------------------------------------- */
+
+/**
+ * tow_stripe_cut - nothing more of a striped operation, or of a part, is posted
+ * @op: it; the caller has the lock of its link
+ *
+ * Return: whether anything was left of it.
+ */
+bool tow_stripe_cut(struct tow_op *op)
+{
+	bool left = op->cursor < op->taken || op->to_tell;
+
+	/* What nobody has taken is the whole's. */
+	if (tow_op_is_whole(op) &&
+	    atomic64_xchg(&op->stripe->cursor, op->bytes) < op->bytes)
+		left = true;
+	return left;
+}
+
+/**
+ * tow_stripe_end - a striped operation has ended
+ * @op: it, or a part, of which nothing is to be done; the caller has the lock of its
+ *	link
+ */
+void tow_stripe_end(struct tow_op *op)
+{
+	struct tow_stripe *stripe = op->stripe;
+	struct tow_link *link = stripe->link;
+
+	if (!tow_op_is_whole(op))
+		return;
+	/* Others may use it from here on: pairs with tow_stripe_find(). */
+	clear_bit_unlock(stripe->number, &op->flow->striped);
+	tow_flows_feed(link);
+}
+
+static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
+{
+	struct tow_stripe *stripe = part->stripe;
+	struct tow_op *whole = stripe->whole;
+	struct tow_link *link = stripe->link;
+
+	/* They are there until this part is counted. */
+	spin_lock_bh(&link->lock);
+	stripe->left--;
+	whole->pieces--;
+	if (part->status) {
+		whole->lost |= part->lost;
+		if (!whole->status)
+			whole->status = part->status;
+		atomic64_set(&stripe->cursor, whole->bytes);
+	}
+	/* What waited for it must not follow. */
+	if (part->lost)
+		link->open = false;
+	tow_flows_feed(link);
+	tow_op_settle(whole, ended);
+	tow_link_push(link, ended);
+	spin_unlock_bh(&link->lock);
+}
+
+static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
+{
+	struct tow_session *session = part->stripe->link->session;
+	struct tow_flow *flow = part->flow;
+	struct tow_link *link = &session->data[flow->index % session->qps];
+	bool joined;
+
+	spin_lock_bh(&link->lock);
+	joined = link->open && tow_flow_join(flow, link);
+	if (joined) {
+		tow_op_list_add(&flow->ops, part, part);
+		tow_link_push(link, ended);
+	}
+	spin_unlock_bh(&link->lock);
+	return joined;
+}
+
+/**
+ * tow_part_go - a part begins, or has ended
+ * @part: the part; not in a list
+ * @ended: as of tow_link_push()
+ *
+ * Without locks.
+ */
+void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
+{
+	/* One that cannot begin leaves its bytes to the others. */
+	if (part->cursor == part->bytes || !tow_part_join(part, ended))
+		tow_part_end(part, ended);
+}
