@@ -12,9 +12,10 @@
 #define TOW_ONLY_SOFT_ROCE
 #include "tow_queue.h"
 
-#define POOL_BYTES	(4 * TOW_SLAB)
+#define POOL_BYTES	(6 * TOW_SLAB)
 #define REGION_BYTES	(64 * TOW_KB)
 #define ENTRIES		64U
+#define LARGE_BYTES	(512 * TOW_KB)
 
 FIXTURE(queue_faults)
 {
@@ -193,6 +194,49 @@ TEST_F_TIMEOUT(queue_faults, open, 600)
 TEST_F_TIMEOUT(queue_faults, enter, 600)
 {
 	sweep(_metadata, self, &actions[2], variant->fault);
+}
+
+/* A channel without the memory that striping takes: what is large goes by one queue pair. */
+TEST_F_TIMEOUT(queue_faults, open_without_striping, 120)
+{
+	struct tow_mapped own, target;
+	bool injected = true;
+	struct tow_sqe sqe;
+	uint64_t striped;
+	__u64 remote;
+	long nth = 0;
+	int ret = -1;
+
+	if (variant->fault != FAIL_SLAB)
+		return;
+	ASSERT_EQ(0, tow_sysfs_set("stripe_bytes", LARGE_BYTES));
+	ASSERT_EQ(0, tow_mapped_make(self->user.fd, LARGE_BYTES, &own));
+	ASSERT_EQ(0, tow_mapped_make(self->user.fd, LARGE_BYTES, &target));
+	ASSERT_EQ(0, tow_publish_for(self->user.fd, target.made.handle, "large", LARGE_BYTES,
+				     TOW_ALL_RIGHTS, &remote));
+	ASSERT_EQ(0, tow_find_for(self->user.fd, self->user.peer, "large", TOW_ALL_RIGHTS,
+				  &remote));
+	/* The one failure that is got round. */
+	while (ret && injected) {
+		ASSERT_TRUE(filter(FAIL_SLAB, module_text()));
+		ASSERT_TRUE(begin_nth(++nth));
+		ret = act_open(self);
+		injected = end_nth();
+		ASSERT_TRUE(filter(FAULTS, nothing));
+	}
+	ASSERT_TRUE(injected);
+	striped = tow_sysfs_get("stats/striped");
+	tow_fill(own.at, LARGE_BYTES, 5);
+	sqe = tow_move(&self->user, TOW_OP_WRITE, own.made.handle, 0, remote, 0, LARGE_BYTES);
+	sqe.channel = 0;
+	EXPECT_EQ(0, tow_rings_do(&self->made, &sqe));
+	EXPECT_EQ(0, tow_differs(target.at, LARGE_BYTES, 5));
+	EXPECT_EQ(striped, tow_sysfs_get("stats/striped"));
+	/* The other one has it. */
+	sqe.channel = self->user.channel;
+	EXPECT_EQ(0, tow_rings_do(&self->user.rings, &sqe));
+	EXPECT_EQ(striped + 1, tow_sysfs_get("stats/striped"));
+	EXPECT_EQ(0, tow_sysfs_set("stripe_bytes", 4 * TOW_MB));
 }
 
 /* Anybody's allocation on towline's behalf fails, in whatever context: entries go on. */
