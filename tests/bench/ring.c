@@ -67,7 +67,8 @@ static void open_device(struct state *state)
 
 static void make_memory(struct state *state)
 {
-	must("region", ring_region(state->device, WORK_MEMORY, &state->regions[0]));
+	must("region", ring_region(state->device, work_memory(&state->work),
+			   &state->regions[0]));
 	state->region_count = 1;
 }
 
@@ -75,8 +76,9 @@ static void publish(struct state *state)
 {
 	__u64 region = 0;
 
-	must("region", ring_region(state->device, WORK_MEMORY, &region));
-	must("export", ring_export(state->device, region, 0, WORK_MEMORY, NAME));
+	must("region", ring_region(state->device, work_memory(&state->work), &region));
+	must("export", ring_export(state->device, region, 0, work_memory(&state->work),
+			   NAME));
 }
 
 static void connect_peer(struct state *state)

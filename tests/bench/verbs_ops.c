@@ -52,12 +52,13 @@ struct state {
 
 static void make_memory(struct state *state, enum end end)
 {
-	void *memory = aligned_alloc(PAGE, WORK_MEMORY);
+	size_t bytes = (work_memory(&state->work) + PAGE - 1) / PAGE * PAGE;
+	void *memory = aligned_alloc(PAGE, bytes);
 
 	if (!memory)
 		die("memory", ENOMEM);
-	memset(memory, 0, WORK_MEMORY);
-	state->mr[end] = ibv_reg_mr(state->pd, memory, WORK_MEMORY, IBV_ACCESS_LOCAL_WRITE |
+	memset(memory, 0, bytes);
+	state->mr[end] = ibv_reg_mr(state->pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE |
 				    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	if (!state->mr[end])
 		die("ibv_reg_mr", errno);

@@ -28,8 +28,9 @@
 #define WORK_USAGE	"-d DEVICE [-o write|read] [-s BYTES] [-g GAP] [-p PLACES]\n" \
 			"            [-n COUNT] [-b BATCH] [-w WINDOW]"
 
-/* Memory at each end. */
+/* Memory at each end: so much at least, and as much as the work takes. */
 #define WORK_MEMORY	((size_t)2 << 20)
+#define WORK_MEMORY_MAX	((size_t)64 << 20)
 
 #define WORK_WINDOW_MAX	1024U
 
@@ -69,9 +70,9 @@ static inline bool work_option(struct work *work, int option, const char *value)
 	case 'o':
 		work->read = !strcmp(value, "read");
 		return work->read || !strcmp(value, "write");
-	case 's': return work_number(value, 1, WORK_MEMORY, &work->bytes);
-	case 'g': return work_number(value, 0, WORK_MEMORY, &work->gap);
-	case 'p': return work_number(value, 1, WORK_MEMORY, &work->places);
+	case 's': return work_number(value, 1, WORK_MEMORY_MAX, &work->bytes);
+	case 'g': return work_number(value, 0, WORK_MEMORY_MAX, &work->gap);
+	case 'p': return work_number(value, 1, WORK_MEMORY_MAX, &work->places);
 	case 'n': return work_number(value, 1, 100000000, &work->count);
 	case 'b': return work_number(value, 1, WORK_WINDOW_MAX, &work->batch);
 	case 'w': return work_number(value, 1, WORK_WINDOW_MAX, &work->window);
@@ -79,12 +80,24 @@ static inline bool work_option(struct work *work, int option, const char *value)
 	}
 }
 
+/* From the first place to the end of the last one. */
+static inline uint64_t work_span(const struct work *work)
+{
+	return ((uint64_t)work->bytes + work->gap) * (work->places - 1) + work->bytes;
+}
+
+static inline size_t work_memory(const struct work *work)
+{
+	uint64_t span = work_span(work);
+
+	return span > WORK_MEMORY ? (size_t)span : WORK_MEMORY;
+}
+
 /* Does it all fit together? */
 static inline bool work_valid(const struct work *work)
 {
 	return work->device && !(work->window % work->batch) && !(work->count % work->batch) &&
-	       ((uint64_t)work->bytes + work->gap) * (work->places - 1) + work->bytes <=
-		       WORK_MEMORY;
+	       work_span(work) <= WORK_MEMORY_MAX;
 }
 
 /* Where the operation of a number is, at both ends. */
