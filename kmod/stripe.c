@@ -19,13 +19,14 @@
  *
  * Order
  *
- * Nobody sees that there are several queue pairs.  Parts begin when all has completed
- * that the flow had posted before, but for other striped ones.  What follows in the
- * flow waits, if it must, until the parts of those before it have ended: if it
- * notifies, is an atomic, or touches what they touch.  Two remote ranges may be the
- * same memory, and so may two regions: only of one range or region can it be said that
- * two places in it are different.  A notification of the operation's own is posted
- * after its parts have ended.
+ * Parts begin when all has completed that the flow had posted before, but for other
+ * striped ones that do not concern them.  What follows in the flow waits, if it must,
+ * until the parts of those before it have ended: if it notifies, is an atomic, or a
+ * write that is not striped, by which the peer might tell that they are there; or if
+ * it touches what they touch.  Two remote ranges may be the same memory, and so may
+ * two regions: only of one range or region can it be said that two places in it are
+ * different.  A notification of the operation's own is posted after its parts have
+ * ended.
  *
  * On iWARP nothing is striped: a completion there does not say that what was written
  * has been placed.
@@ -176,23 +177,30 @@ static bool tow_ops_meet_here(const struct tow_op *one,
 }
 
 /*
- * Must an operation wait for the parts of one before it?  A read may take effect later
- * than a write that follows; but two reads to one place take effect there in order,
- * and a write has sent what was there before a read that follows it.
+ * Must an operation, which is to be striped or not, come after one before it that is?
+ * A read may take effect later than a write that follows; but two reads to one place
+ * take effect there in order, and a write has sent what was there before a read that
+ * follows it.
  */
-static bool tow_op_must_follow(const struct tow_op *op,
+static bool tow_op_must_follow(const struct tow_op *op, bool large,
 			       const struct tow_op *before)
 {
 	if (op->slot || tow_op_is_atomic(op))
 		return true;
 	if (tow_op_is_read(before))
 		return tow_op_is_read(op) && tow_ops_meet_here(before, op);
-	return tow_ops_meet_there(before, op) ||
-	       (tow_op_is_read(op) && tow_ops_meet_here(before, op));
+	if (tow_op_is_read(op))
+		return tow_ops_meet_there(before, op) ||
+		       tow_ops_meet_here(before, op);
+	return !large || tow_ops_meet_there(before, op);
 }
 
-/* Called with the lock held: has it to wait for any? */
-static bool tow_stripe_holds(struct tow_link *link, const struct tow_op *op)
+/*
+ * Called with the lock held: has an operation to wait for striped ones before it?  What
+ * they have posted on this queue pair counts only for its parts, which are @apart.
+ */
+static bool tow_stripe_holds(struct tow_link *link, const struct tow_op *op,
+			     bool large, bool apart)
 {
 	struct tow_flow *flow = op->flow;
 	unsigned long striped = READ_ONCE(flow->striped);
@@ -202,23 +210,26 @@ static bool tow_stripe_holds(struct tow_link *link, const struct tow_op *op)
 	for_each_set_bit(i, &striped, TOW_STRIPES) {
 		stripe = &flow->stripes->stripes[i];
 		/* Those of a session before are not ours to look at. */
-		if (stripe->link == link && stripe->left &&
-		    tow_op_must_follow(op, stripe->whole))
+		if (stripe->link != link || stripe == op->stripe)
+			continue;
+		if ((apart ? stripe->whole->pieces : stripe->left) &&
+		    tow_op_must_follow(op, large, stripe->whole))
 			return true;
 	}
 	return false;
 }
 
 /*
- * Called with the lock held: has all completed that was posted before, and is not
- * striped?  What was is the work request of this number, or the one before it.
+ * Called with the lock held: may parts go out?  Of what is not striped all must have
+ * completed: the last was the work request of this number, or the one before it.
  */
-static bool tow_flow_is_settled(const struct tow_flow *flow,
-				const struct tow_link *link)
+static bool tow_stripe_may_launch(struct tow_link *link,
+				  const struct tow_op *whole)
 {
 	u32 inflight = link->posted - link->retired;
 
-	return !inflight || flow->last - link->retired > inflight;
+	return (!inflight || whole->flow->last - link->retired > inflight) &&
+	       !tow_stripe_holds(link, whole, true, true);
 }
 
 /* ---- beginning ------------------------------------------------------------ */
@@ -261,26 +272,34 @@ static struct tow_stripe *tow_stripe_find(struct tow_flow *flow,
 	return NULL;
 }
 
+static u32 tow_stripe_count(const struct tow_link *link)
+{
+	return min_t(u32, link->session->qps, TOW_STRIPE_QPS);
+}
+
 /*
- * Called with the lock held: stripe an operation that it is worth while for.  Chunks
- * are smaller than the whole, so none is merged with what others post.
- *
- * Return: false: it has to wait.
+ * Called with the lock held: is it worth while?  Chunks are smaller than the whole, so
+ * none is merged with what others post.
  */
-static bool tow_stripe_begin(struct tow_link *link, struct tow_op *op, u32 most)
+static bool tow_stripe_suits(const struct tow_link *link,
+			     const struct tow_op *op, u32 most)
 {
 	struct tow_device *dev = link->session->dev;
 	u64 plain = (u64)READ_ONCE(dev->queues.stripe_bytes) - 1;
+
+	return op->bytes > plain && op->flow->stripes &&
+	       tow_link_stripes(link) &&
+	       op->bytes > tow_stripe_chunk(op, tow_stripe_count(link), most);
+}
+
+/* Called with the lock held: stripe an operation.  Return: false: it has to wait. */
+static bool tow_stripe_begin(struct tow_link *link, struct tow_op *op, u32 most)
+{
+	u32 count = tow_stripe_count(link);
+	u32 chunk = tow_stripe_chunk(op, count, most);
 	struct tow_stripe *stripe;
-	u32 count, chunk;
 	bool wait;
 
-	if (op->bytes <= plain || !op->flow->stripes || !tow_link_stripes(link))
-		return true;
-	count = min_t(u32, link->session->qps, TOW_STRIPE_QPS);
-	chunk = tow_stripe_chunk(op, count, most);
-	if (op->bytes <= chunk)
-		return true;
 	stripe = tow_stripe_find(op->flow, link, &wait);
 	if (!stripe)
 		return !wait;
@@ -391,7 +410,7 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 		return 0;
 	}
 	if (tow_op_is_whole(op) && !stripe->launched &&
-	    tow_stripe_has_more(op) && tow_flow_is_settled(op->flow, link))
+	    tow_stripe_has_more(op) && tow_stripe_may_launch(link, op))
 		tow_stripe_launch(stripe, ended);
 	if (op->cursor == op->taken) {
 		if (tow_stripe_has_more(op) && tow_stripe_has_share(op)) {
@@ -416,11 +435,16 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
 		    struct tow_op_list *ended)
 {
+	bool large;
+
 	/* One that has begun otherwise goes on like that. */
-	if (!op->stripe && !op->pieces && !op->cursor &&
-	    (tow_stripe_holds(link, op) || !tow_stripe_begin(link, op, most))) {
-		tow_flow_starve(link);
-		return 0;
+	if (!op->stripe && !op->pieces && !op->cursor) {
+		large = tow_stripe_suits(link, op, most);
+		if (tow_stripe_holds(link, op, large, false) ||
+		    (large && !tow_stripe_begin(link, op, most))) {
+			tow_flow_starve(link);
+			return 0;
+		}
 	}
 	if (op->stripe)
 		return tow_stripe_go_on(link, op, most, ended);

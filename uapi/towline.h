@@ -1119,8 +1119,12 @@ struct tow_release {
  * Order.  Entries of one channel are sent in their order, and writes take effect
  * at the peer in that order.  A read may take effect later than a write that
  * follows it.  Completions come in no order that is promised; what must follow
- * something else says so by LINK or FENCE.  That a large read or write may travel on
- * several queue pairs of the peer at once (stripe_bytes in sysfs) changes none of this.
+ * something else says so by LINK or FENCE.
+ *
+ * A read or write of stripe_bytes (sysfs, 4 MiB) or more may travel on several queue
+ * pairs of the peer at once.  Then of two such writes, one after the other, to places
+ * of one remote range that do not overlap, the later may take effect first.  All
+ * else is as before.
  *
  * A write may take effect more than once until it completes, so its target is not
  * used for anything else before; and in any order within, so no byte of it

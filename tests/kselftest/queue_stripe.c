@@ -226,7 +226,7 @@ static void *turn(void *arg)
 
 TEST_F_TIMEOUT(stripe, while_the_knob_is_turned, 120)
 {
-	const unsigned int rounds = slow() ? 2 : 6, count = WORK_BYTES / PIECE;
+	const unsigned int rounds = slow() ? 2 : 3, count = WORK_BYTES / PIECE;
 	pthread_t thread;
 	bool stop = false;
 	unsigned int round, i;
@@ -454,7 +454,7 @@ TEST_F_TIMEOUT(stripe, revoked_in_the_middle, 120)
 /* All queue pairs break; the next connection is as good. */
 TEST_F_TIMEOUT(stripe, cut_off_in_the_middle, 120)
 {
-	const unsigned int rounds = slow() ? 1 : 3;
+	const unsigned int rounds = slow() ? 1 : 2;
 	unsigned int round, failed = 0;
 	struct tow_sqe sqe;
 
@@ -508,7 +508,7 @@ static int be_ended(__u8 opcode, bool killed)
 /* What its owner left in the middle ends, and the connection stays. */
 TEST_F_TIMEOUT(stripe, whose_owner_has_gone, 120)
 {
-	const unsigned int rounds = slow() ? 2 : 3;
+	const unsigned int rounds = 2;
 	__u32 epoch = tow_peer_epoch(self->user.fd, self->user.peer);
 	uint64_t used = tow_sysfs_get("pool_used_bytes");
 	struct tow_sqe sqe = move(self, variant->opcode, 0, 0, PIECE);
@@ -560,7 +560,7 @@ FIXTURE_SETUP(told)
 	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
 	ASSERT_EQ(0, tow_sysfs_set("stripe_bytes", STRIPE));
 	ASSERT_EQ(0, tow_ends_make(&self->ends, ENTRIES, PLACES * PIECE));
-	self->count = slow() ? 20 : 60;
+	self->count = slow() ? 15 : 40;
 	self->wrong = 0;
 	self->checked = 0;
 	self->stop = false;
