@@ -5,7 +5,8 @@
  *	calls_of COUNT PROGRAM ARGS...
  *
  * Runs PROGRAM ARGS -n COUNT, and with twice as many, each with all its calls counted;
- * the difference is those of COUNT operations, without what it takes to start.
+ * the difference is those of COUNT operations, without what it takes to start, which
+ * is a call more or less each time: so the answer may be a little below 0, too.
  */
 #include <errno.h>
 #include <signal.h>
