@@ -273,6 +273,8 @@ TEST_F(polled, children)
 /* The client's end, with the queue still there. */
 TEST_F(polled, device_closed)
 {
+	struct tow_sqe *sqe;
+
 	ASSERT_EQ(0, make(self, ENTRIES, 0, TOW_POLL_IDLE_MAX_US));
 	tow_remote_release(self->remote);
 	tow_unexport(self->exported);
@@ -286,7 +288,9 @@ TEST_F(polled, device_closed)
 	self->region = NULL;
 	self->peer = NULL;
 	self->dev = NULL;
-	tow_prep_nop(tow_queue_get_sqe(self->queue));
+	sqe = tow_queue_get_sqe(self->queue);
+	ASSERT_NE(NULL, sqe);
+	tow_prep_nop(sqe);
 	EXPECT_EQ(-EPERM, tow_queue_submit(self->queue));
 }
 

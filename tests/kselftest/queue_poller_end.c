@@ -60,7 +60,8 @@ static int polled_user_make(struct tow_user *user)
 					    &user->rings);
 	if (!ret)
 		ret = tow_channel_open(user->rings.made.fd, user->peer, 0, &channel);
-	user->channel = (__u16)channel.channel;
+	if (!ret)
+		user->channel = (__u16)channel.channel;
 	return ret;
 }
 

@@ -318,6 +318,7 @@ TEST_F_TIMEOUT(stripe, reads_see_writes_before, 120)
 	for (round = 1; round <= rounds; round++) {
 		bool large_read = variant->opcode == TOW_OP_READ;
 		size_t at = PIECE;		/* of our region: the large one */
+		char *read = self->own.at + small + 8;
 
 		tow_fill(self->own.at + at, PIECE, round);
 		set_word(self->own.at + small, round);
@@ -326,14 +327,15 @@ TEST_F_TIMEOUT(stripe, reads_see_writes_before, 120)
 		for (i = 0; i < SPOTS; i++)
 			put(_metadata, self,
 			    large_read ? move(self, TOW_OP_WRITE, small, spot(i), 8) :
-					 move(self, TOW_OP_READ, small + 8 + 8 * i, spot(i), 8));
+					 move(self, TOW_OP_READ, small + (i + 1ULL) * 8, spot(i),
+					      8));
 		if (large_read)
 			put(_metadata, self, move(self, TOW_OP_READ, at, 0, PIECE));
 		ASSERT_EQ(0, do_all(&self->user.rings, SPOTS + 1));
 		for (i = 0; i < SPOTS; i++)
 			EXPECT_EQ(large_read ? round : word(self->own.at + at + spot(i)),
 				  word(large_read ? self->own.at + at + spot(i) :
-						    self->own.at + small + 8 + 8 * i))
+						    read + (size_t)8 * i))
 				TH_LOG("round %u, spot %u", round, i);
 	}
 }
@@ -395,8 +397,9 @@ static int submit_many(struct tow_user *user, __u8 opcode, __u64 region, __u64 r
 	unsigned int i;
 
 	for (i = 0; i < MANY; i++) {
-		struct tow_sqe sqe = tow_move(user, opcode, region, i % places * PIECE, remote,
-					      i * 7 % places * PIECE, PIECE);
+		size_t here = i % places, there = (size_t)i * 7 % places;
+		struct tow_sqe sqe = tow_move(user, opcode, region, here * PIECE, remote,
+					      there * PIECE, PIECE);
 
 		sqe.user_data = i;
 		if (!tow_rings_put(&user->rings, &sqe))
@@ -438,7 +441,7 @@ TEST_F_TIMEOUT(stripe, revoked_in_the_middle, 120)
 		ASSERT_EQ(0, submit_many(&self->user, variant->opcode, self->own.made.handle,
 					 self->remote));
 		/* Not always as early. */
-		tow_test_sleep_ms(round % 3 * 5);
+		tow_test_sleep_ms((long)(round % 3) * 5);
 		ASSERT_EQ(0, tow_end_handle(self->user.fd, TOW_IOCTL_UNEXPORT, self->exported));
 		tow_fill(self->target.at, WORK_BYTES, 99);
 		failed += count_failed(_metadata, &self->user.rings, -ESTALE, -ESTALE);
@@ -461,7 +464,7 @@ TEST_F_TIMEOUT(stripe, cut_off_in_the_middle, 120)
 	for (round = 0; round < rounds; round++) {
 		ASSERT_EQ(0, submit_many(&self->user, variant->opcode, self->own.made.handle,
 					 self->remote));
-		tow_test_sleep_ms(round % 3 * 5);
+		tow_test_sleep_ms((long)(round % 3) * 5);
 		ASSERT_EQ(0, tow_disconnect(self->user.fd, self->user.peer));
 		failed += count_failed(_metadata, &self->user.rings, -ESTALE, -ECONNRESET);
 		ASSERT_EQ(0, tow_connect_self(self->user.fd, &self->user.peer));
