@@ -2,6 +2,7 @@
 """Lab tests: those that need the same machine share one boot."""
 
 import contextlib
+import itertools
 import shlex
 import shutil
 import sys
@@ -16,6 +17,21 @@ import towlab                                               # noqa: E402
 AROUND = "build/tests/lab/around"
 # Loading, unloading and looking for leaks under the slowest kernel.
 AROUND_SECONDS = 120
+# Machines of this process, maybe of several threads; none begins any more.
+_machines = set()
+_ending = False
+
+
+class Ended(Exception):
+    """end_all() was called: what a machine's test showed is not its fault."""
+
+
+def end_all():
+    """Power every machine off, and let none boot again."""
+    global _ending                      # pylint: disable=global-statement
+    _ending = True
+    for boot in list(_machines):
+        boot.close()
 
 
 def _text(data):
@@ -38,9 +54,11 @@ class Boot:
         self.boot_seconds = 0.0
 
     def __enter__(self):
+        _machines.add(self)
         return self
 
     def __exit__(self, *_):
+        _machines.discard(self)
         if self.lab is not None and self.on_end is not None:
             with contextlib.suppress(towlab.ChannelClosed):
                 self.on_end(self.lab)
@@ -48,9 +66,9 @@ class Boot:
 
     def close(self):
         """Power off."""
-        if self.lab is not None:
-            self.lab.close()
-            self.lab = None
+        lab, self.lab = self.lab, None
+        if lab is not None:
+            lab.close()
 
     def ready(self):
         """The running lab; booted if there is none."""
@@ -59,16 +77,19 @@ class Boot:
         self.close()
         machine = self.machine
         started = time.monotonic()
-        self.lab = towlab.Lab(kernel=machine.kernel, nodes=machine.nodes,
-                              smp=machine.smp, mem=machine.mem,
-                              provider=machine.provider, logdir=self.logs /
-                              f"boot-{str(machine).replace(', ', '-')}"
-                              f"-{self.boots + 1}".replace(" ", ""))
         self.boots += 1
+        name = f"boot-{machine}-{self.boots}".replace(", ", "-")
+        lab = self.lab = towlab.Lab(
+            kernel=machine.kernel, nodes=machine.nodes, smp=machine.smp,
+            mem=machine.mem, provider=machine.provider,
+            logdir=self.logs / name.replace(" ", ""))
         try:
-            self.lab.boot()
+            # end_all() has seen this machine, or is seen here.
+            if _ending:
+                raise Ended
+            lab.boot()
             if self.on_boot is not None:
-                self.on_boot(self.lab)
+                self.on_boot(lab)
         except BaseException:
             self.close()
             raise
@@ -76,7 +97,7 @@ class Boot:
         self.boot_seconds += seconds
         say.result(machine.kernel, "boot", "", seconds,
                    str(machine).partition(", ")[2])
-        return self.lab
+        return lab
 
 
 class _Steps:
@@ -152,19 +173,37 @@ def _run_steps(steps, test, env):
                    result.timed_out)
 
 
-def run_group(machine, tests, logs, skips, **hooks):
-    """Run all tests of one machine: (results, what to say of the time)."""
+def _run_one(boot, test, logs, skips):
+    kernel = boot.machine.kernel
+    log = logs / f"{test.name}-{kernel}.log"
+    outcome = absent(test) or run_test(boot, test, log)
+    if _ending:
+        raise Ended
+    result = judge(test, kernel, outcome, skips)
+    say.result(kernel, test.name, result.status, result.seconds,
+               result.reason)
+    return result
+
+
+def run_group(machine, tests, logs, skips, turn, **hooks):
+    """Run all tests of one machine: (results, what to say of the time).
+
+    Those that want no other machine's beside them come first, in one turn.
+    """
     results = []
+    tests = sorted(tests, key=lambda test: not test.alone)
     with Boot(machine, logs, **hooks) as boot:
-        for test in tests:
-            log = logs / f"{test.name}-{machine.kernel}.log"
-            missing = absent(test)
-            outcome = missing or run_test(boot, test, log)
-            result = judge(test, machine.kernel, outcome, skips)
-            results.append(result)
-            say.result(machine.kernel, test.name, result.status,
-                       result.seconds, result.reason)
-        results += leaked(boot, logs)
+        for alone, some in itertools.groupby(tests, lambda test: test.alone):
+            if alone:
+                with turn.taken(alone=True):
+                    results += [_run_one(boot, test, logs, skips)
+                                for test in some]
+                continue
+            for test in some:
+                with turn.taken(alone=False):
+                    results.append(_run_one(boot, test, logs, skips))
+        with turn.taken(alone=False):
+            results += leaked(boot, logs)
         spent = sum(result.seconds for result in results)
         note = (f"{machine}: {len(tests)} tests in {spent:.0f} s, "
                 f"{boot.boots} boot(s) in {boot.boot_seconds:.0f} s")

@@ -8,8 +8,13 @@ import io
 import re
 import subprocess
 import sys
+import threading
 
 from . import TOP
+
+
+# The parser prints to where its module says.
+_parsing = threading.Lock()
 
 
 @dataclasses.dataclass
@@ -78,6 +83,11 @@ def parse(text):
     if whole and not re.search(r"^\s*(not )?ok ", text, re.MULTILINE):
         verdict.skipped.append(("", whole.group(1)))
         return verdict
+    with _parsing:
+        return _parse(text, verdict)
+
+
+def _parse(text, verdict):
     parser = _parser()
     report = io.StringIO()
     # The parser explains its errors through this printer only.
