@@ -142,6 +142,7 @@ TEST_F(end, program_goes_on)
 {
 	int status, ends[2];
 	pid_t child;
+	char seen;
 
 	ASSERT_EQ(0, pipe(ends));
 	child = fork();
@@ -150,12 +151,14 @@ TEST_F(end, program_goes_on)
 
 		close(ends[1]);
 		dup2(ends[0], 0);
-		if (!polled_user_make(&user))
+		/* The poller is there until it has been seen. */
+		if (!polled_user_make(&user) && read(0, &seen, 1) == 1)
 			execl("/bin/sh", "sh", "-c", "read line", NULL);
 		_exit(1);
 	}
 	close(ends[0]);
 	EXPECT_EQ(1, tow_sysfs_wait("stats/pollers", 1));
+	ASSERT_EQ(1, write(ends[1], "", 1));
 	expect_gone(_metadata, child);
 	EXPECT_EQ(0, waitpid(child, &status, WNOHANG));
 	close(ends[1]);
