@@ -27,6 +27,20 @@ need_kernels() {
 	done
 }
 
+# Compile through a cache, for tests that build the same sources again and again:
+# what they ask is what make(1) and dkms(8) do, not whether gcc works.  Paths are
+# part of what it knows a file by, so they work in a folder that has a name: prints it.
+cached_folder() {
+	local folder=$PWD/build/tests/packaging/$1
+	rm -rf "$folder"
+	mkdir -p "$folder"
+	echo "$folder"
+}
+use_cache() {
+	export CCACHE_DIR=$PWD/build/ccache CCACHE_MAXSIZE=500M
+	PATH=/usr/lib/ccache:$PATH
+}
+
 # The tool where any user of a guest may run it: the repository may lie in a
 # home that only its owner enters.  Prints the path.
 tool_for_all() {
