@@ -5,6 +5,10 @@
  * Chains begin in their order.  A fenced one waits until all that began before
  * it has ended, and holds back those after it.  Of a chain one step is under way
  * at a time; the next one becomes ready when it has succeeded.
+ *
+ * A step may fail before it ends (tow_order_fail()), even before it begins: the
+ * program is told at once, and it keeps its place.  Those that come after it find out
+ * when it ends; what was added after the program was told is not concerned.
  */
 #include "order.h"
 
@@ -42,7 +46,8 @@ void tow_order_init(struct tow_order *order)
 	tow_steps_init(&order->chains);
 	tow_steps_init(&order->ready);
 	order->active = 0;
-	order->failures = 0;
+	order->added = 0;
+	order->failed = 0;
 }
 
 /**
@@ -52,7 +57,10 @@ void tow_order_init(struct tow_order *order)
  */
 void tow_order_add(struct tow_order *order, struct tow_step *chain)
 {
-	chain->failures = order->failures;
+	order->added++;
+	/* Of one that has failed it says something else. */
+	if (!chain->failed)
+		chain->number = order->added;
 	tow_steps_add(&order->chains, chain);
 }
 
@@ -75,8 +83,8 @@ bool tow_order_pass(struct tow_order *order, u32 count)
 /**
  * tow_order_next - what may begin now?
  * @order: the order
- * @cancel: where to: it must not be done, but fail, as something that it was to
- *	wait for did
+ * @cancel: where to: it must not be done, but fail, as it has failed before, or
+ *	something that it was to wait for has
  *
  * Return: the step, for tow_order_done(); NULL: nothing.
  */
@@ -84,7 +92,7 @@ struct tow_step *tow_order_next(struct tow_order *order, bool *cancel)
 {
 	struct tow_step *step = tow_steps_take(&order->ready);
 
-	*cancel = false;
+	*cancel = step && step->failed;
 	if (step)
 		return step;
 	step = order->chains.first;
@@ -92,15 +100,32 @@ struct tow_step *tow_order_next(struct tow_order *order, bool *cancel)
 		return NULL;
 	tow_steps_take(&order->chains);
 	order->active++;
-	*cancel = step->fence && step->failures != order->failures;
+	*cancel = step->failed ||
+		  (step->fence && step->number <= order->failed);
 	return step;
+}
+
+/* So many chains were there when a step failed. */
+static void tow_order_note(struct tow_order *order, u64 chains)
+{
+	if (order->failed < chains)
+		order->failed = chains;
+}
+
+/* The same of a step, and of those after it that have failed since. */
+static void tow_order_note_all(struct tow_order *order, struct tow_step *step)
+{
+	for (; step; step = step->next) {
+		if (step->failed)
+			tow_order_note(order, step->number);
+	}
 }
 
 /**
  * tow_order_done - a step has ended
  * @order: the order
  * @step: from tow_order_next(); the caller's afterwards
- * @failed: it did not succeed
+ * @failed: it did not succeed; or has failed before
  *
  * Return: what ends with it without having begun: the rest of its chain, linked
  * by @next, after which tow_order_end() is due; NULL: nothing.
@@ -110,15 +135,40 @@ struct tow_step *tow_order_done(struct tow_order *order, struct tow_step *step,
 {
 	struct tow_step *rest = step->next;
 
-	if (failed)
-		order->failures++;
-	if (failed && rest)
+	if (step->failed)
+		tow_order_note_all(order, step);
+	else if (failed)
+		tow_order_note(order, order->added);
+	if ((failed || step->failed) && rest)
 		return rest;
 	if (rest)
 		tow_steps_add(&order->ready, rest);
 	else
 		tow_order_end(order);
 	return NULL;
+}
+
+/**
+ * tow_order_fail - a step has failed, and has not ended
+ * @order: the order
+ * @step: the step: of a chain that is to be added, that was added, or that passed;
+ *	tow_order_done() is due all the same, when its turn has come or it has ended
+ * @begun: it is from tow_order_next(), or has passed
+ *
+ * Return: what ends with it without having begun, if it had @begun: the rest of its
+ * chain, linked by @next, of which tow_order_done() says no more; NULL: nothing.
+ */
+struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
+				bool begun)
+{
+	struct tow_step *rest = step->next;
+
+	step->failed = true;
+	step->number = order->added;
+	if (!begun)
+		return NULL;
+	step->next = NULL;
+	return rest;
 }
 
 /**

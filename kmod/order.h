@@ -15,15 +15,18 @@
  * @later: of a chain's first: the chain after it; of others, the next one that
  *	may begin
  * @fence: of a chain's first: the chain begins when all before it has ended
- * @failures: of a fenced chain's first: tow_order.failures when it was added
+ * @failed: it has failed before its end: tow_order_fail()
+ * @number: of a chain's first: its number among those that were added; of one that
+ *	has @failed: how many there were then
  *
- * Who adds a chain sets @next and @fence.
+ * Who adds a chain sets @next, @fence and @failed.
  */
 struct tow_step {
 	struct tow_step	*next;
 	struct tow_step	*later;
 	bool		fence;
-	u32		failures;
+	bool		failed;
+	u64		number;
 };
 
 /**
@@ -41,13 +44,15 @@ struct tow_steps {
  * @chains: those that have not begun, oldest first
  * @ready: steps whose chain goes on with them
  * @active: chains that have begun and not ended
- * @failures: steps that have failed, wrapping around
+ * @added: chains that were added
+ * @failed: the first so many of these were there when a step failed
  */
 struct tow_order {
 	struct tow_steps	chains;
 	struct tow_steps	ready;
 	u32			active;
-	u32			failures;
+	u64			added;
+	u64			failed;
 };
 
 void tow_order_init(struct tow_order *order);
@@ -56,6 +61,8 @@ bool tow_order_pass(struct tow_order *order, u32 count);
 struct tow_step *tow_order_next(struct tow_order *order, bool *cancel);
 struct tow_step *tow_order_done(struct tow_order *order, struct tow_step *step,
 				bool failed);
+struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
+				bool begun);
 void tow_order_end(struct tow_order *order);
 
 #endif /* TOW_ORDER_H */

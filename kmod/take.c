@@ -211,6 +211,7 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 
 	entry->step.next = NULL;
 	entry->step.fence = sqe->flags & TOW_SQE_FENCE;
+	entry->step.failed = false;
 	entry->user_data = sqe->user_data;
 	entry->opcode = sqe->opcode;
 	entry->flags = sqe->flags;

@@ -25,9 +25,10 @@ enum state { WAITS, RUNS, SUCCEEDED, FAILED, CUT };
 struct chain {
 	struct tow_step steps[CHAIN_MAX];
 	enum state states[CHAIN_MAX];
+	bool told[CHAIN_MAX];	/* it has failed before its end */
 	unsigned int length;
 	bool fence;
-	bool doomed;		/* one that was there when it was added has failed since */
+	bool doomed;		/* one before it, that had not failed when it was added, has */
 };
 
 struct world {
@@ -45,9 +46,10 @@ static void expect(struct world *world, bool good, const char *rule)
 
 static bool has_ended(const struct chain *chain)
 {
-	enum state last = chain->states[chain->length - 1];
-
-	return last != WAITS && last != RUNS;
+	for (unsigned int i = 0; i < chain->length; i++)
+		if (chain->states[i] == WAITS || chain->states[i] == RUNS)
+			return false;
+	return true;
 }
 
 /* The step that is the chain's turn; -1: one of them runs, or all have ended. */
@@ -109,6 +111,7 @@ static struct chain *make(struct world *world, unsigned int length, bool fence)
 		memset(&chain->steps[i], 0xa5, sizeof(chain->steps[i]));
 		chain->steps[i].next = i + 1 < length ? &chain->steps[i + 1] : NULL;
 		chain->steps[i].fence = !i && fence;
+		chain->steps[i].failed = false;
 	}
 	return chain;
 }
@@ -174,21 +177,20 @@ static struct tow_step *next(struct world *world, bool *cancel)
 	chain = &world->chains[number];
 	expect(world, may_begin(world, number), "it may not begin");
 	expect(world, (int)place == turn_of(chain), "it is not its turn");
-	expect(world, *cancel == (!place && chain->fence && chain->doomed),
-	       "what a fence waited for has failed, or has not");
+	expect(world, *cancel == (chain->told[place] ||
+				  (!place && chain->fence && chain->doomed)),
+	       "it, or what a fence waited for, has failed, or has not");
 	chain->states[place] = RUNS;
 	return step;
 }
 
 /*
  * With a step that fails the rest of its chain ends, unbegun: it comes back whole and
- * in its order, and until that is said to be over nothing fenced begins.
+ * in its order.
  */
-static void expect_rest(struct world *world, struct chain *chain, unsigned int place,
-			struct tow_step *rest)
+static void expect_whole(struct world *world, struct chain *chain, unsigned int place,
+			 struct tow_step *rest)
 {
-	bool cancel;
-
 	for (unsigned int i = place + 1; i < chain->length; i++) {
 		expect(world, rest == &chain->steps[i], "the rest of a chain is another");
 		if (world->wrong)
@@ -198,13 +200,52 @@ static void expect_rest(struct world *world, struct chain *chain, unsigned int p
 		memset(&chain->steps[i], 0x5a, sizeof(chain->steps[i]));
 	}
 	expect(world, !rest, "more than the rest of a chain");
+}
+
+static void cut(struct chain *chain, unsigned int place)
+{
+	for (unsigned int i = place + 1; i < chain->length; i++)
+		chain->states[i] = CUT;
+}
+
+/* Until that is said to be over nothing fenced begins. */
+static void expect_rest(struct world *world, struct chain *chain, unsigned int place,
+			struct tow_step *rest)
+{
+	bool cancel;
+
+	expect_whole(world, chain, place, rest);
 	if (world->order.chains.first && world->order.chains.first->fence &&
 	    !world->order.ready.first)
 		expect(world, !tow_order_next(&world->order, &cancel),
 		       "a fence does not wait for what is cut off");
-	for (unsigned int i = place + 1; i < chain->length; i++)
-		chain->states[i] = CUT;
+	cut(chain, place);
 	tow_order_end(&world->order);
+}
+
+/* Chains after this one that had not begun when one of its steps failed. */
+static void doom(struct world *world, unsigned int number)
+{
+	for (unsigned int i = number + 1; i < world->count; i++)
+		if (!has_begun(&world->chains[i]))
+			world->chains[i].doomed = true;
+}
+
+/* A step fails, and keeps its place. */
+static void fail(struct world *world, unsigned int number, unsigned int place)
+{
+	struct chain *chain = &world->chains[number];
+	bool begun = chain->states[place] == RUNS;
+	struct tow_step *rest = tow_order_fail(&world->order, &chain->steps[place], begun);
+
+	chain->told[place] = true;
+	if (begun) {
+		expect_whole(world, chain, place, rest);
+		cut(chain, place);
+	} else {
+		expect(world, !rest, "a chain ends before it has come so far");
+	}
+	doom(world, number);
 }
 
 static void done(struct world *world, struct tow_step *step, bool failed)
@@ -217,14 +258,14 @@ static void done(struct world *world, struct tow_step *step, bool failed)
 		return;
 	chain = &world->chains[number];
 	rest = tow_order_done(&world->order, step, failed);
+	failed |= chain->told[place];
 	chain->states[place] = failed ? FAILED : SUCCEEDED;
-	if (failed && place + 1 < chain->length)
+	if (failed && place + 1 < chain->length && chain->states[place + 1] != CUT)
 		expect_rest(world, chain, place, rest);
 	else
 		expect(world, !rest, "the rest of a chain that goes on, or has none");
-	for (unsigned int i = 0; failed && i < world->count; i++)
-		if (!has_begun(&world->chains[i]))
-			world->chains[i].doomed = true;
+	if (failed && !chain->told[place])
+		doom(world, number);
 }
 
 /* ---- by chance ------------------------------------------------------------------------ */
@@ -286,6 +327,29 @@ static void end_one(struct world *world, struct running *running)
 	done(world, step, failed);
 }
 
+/* One that has not ended: it may run, or be where nothing has begun. */
+static void fail_one(struct world *world)
+{
+	unsigned int number = chance(world->count);
+	struct chain *chain = &world->chains[number];
+	unsigned int place = chance(chain->length);
+
+	if (!chain->told[place] &&
+	    (chain->states[place] == WAITS || chain->states[place] == RUNS))
+		fail(world, number, place);
+}
+
+/* One of its steps may have failed before the chain is complete. */
+static void add_one(struct world *world)
+{
+	unsigned int length = 1 + chance(2) * chance(CHAIN_MAX);
+	struct chain *chain = make(world, length, !chance(4));
+
+	if (!chance(8))
+		fail(world, world->count - 1, chance(length));
+	tow_order_add(&world->order, &chain->steps[0]);
+}
+
 static const char *one_sequence(void)
 {
 	static struct world world;
@@ -293,14 +357,16 @@ static const char *one_sequence(void)
 
 	begin_world(&world);
 	for (int i = 0; i < MOVES && !world.wrong; i++) {
-		unsigned int roll = chance(4);
+		unsigned int roll = chance(9) / 2;
 
 		if (roll == 0 && world.count < CHAINS_MAX)
-			add(&world, 1 + chance(2) * chance(CHAIN_MAX), !chance(4));
+			add_one(&world);
 		else if (roll == 1 && running.count)
 			end_one(&world, &running);
 		else if (roll == 2)
 			pass_some(&world, &running);
+		else if (roll == 4 && world.count)
+			fail_one(&world);
 		else
 			begin_one(&world, &running);
 	}
@@ -448,26 +514,70 @@ static bool fences_behind_failures(void)
 	return next(&world, &cancel) == &world.chains[3].steps[0] && cancel && !world.wrong;
 }
 
-/* However many have failed: the number wraps around. */
-static bool failures_wrap_around(void)
+/*
+ * One that fails before it begins keeps its place: it is not done when that comes, the
+ * rest of its chain ends then, and those before it know of nothing.  Nor do those that
+ * were added after it.
+ */
+static bool failures_before_the_beginning(void)
 {
 	static struct world world;
 	bool cancel;
 
 	begin_world(&world);
-	world.order.failures = UINT32_MAX;
 	add(&world, 1, false);
+	next(&world, &cancel);
+	add(&world, 1, true);
+	add(&world, 3, true);
+	add(&world, 1, true);
+	fail(&world, 2, 1);
+	add(&world, 1, true);
+	done(&world, &world.chains[0].steps[0], false);
+	if (next(&world, &cancel) != &world.chains[1].steps[0] || cancel)
+		return false;
+	done(&world, &world.chains[1].steps[0], false);
+	if (next(&world, &cancel) != &world.chains[2].steps[0] || cancel)
+		return false;
+	done(&world, &world.chains[2].steps[0], false);
+	if (next(&world, &cancel) != &world.chains[2].steps[1] || !cancel)
+		return false;
+	done(&world, &world.chains[2].steps[1], true);
+	if (next(&world, &cancel) != &world.chains[3].steps[0] || !cancel)
+		return false;
+	/* If it failed, too, the last one would have waited for that. */
+	done(&world, &world.chains[3].steps[0], false);
+	return next(&world, &cancel) == &world.chains[4].steps[0] && !cancel && !world.wrong;
+}
+
+/*
+ * One that fails while it is done: its chain ends at once, and a fence waits for it all
+ * the same.  Whatever it says at its end, it has failed.
+ */
+static bool failures_before_the_end(void)
+{
+	static struct world world;
+	bool cancel;
+
+	begin_world(&world);
+	add(&world, 3, false);
 	add(&world, 1, true);
 	next(&world, &cancel);
-	done(&world, &world.chains[0].steps[0], true);
-	return next(&world, &cancel) == &world.chains[1].steps[0] && cancel &&
-	       world.order.failures == 0 && !world.wrong;
+	fail(&world, 0, 0);
+	add(&world, 1, true);
+	if (world.chains[0].states[1] != CUT || world.chains[0].states[2] != CUT ||
+	    next(&world, &cancel))
+		return false;
+	done(&world, &world.chains[0].steps[0], false);
+	if (next(&world, &cancel) != &world.chains[1].steps[0] || !cancel)
+		return false;
+	done(&world, &world.chains[1].steps[0], false);
+	return next(&world, &cancel) == &world.chains[2].steps[0] && !cancel && !world.wrong;
 }
 
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(9);
+	ksft_set_plan(10);
 	ksft_test_result(empty_order_has_nothing(), "nothing begins where there is nothing\n");
 	ksft_test_result(single_steps_begin_in_order(), "single steps begin in their order\n");
 	ksft_test_result(chains_pass_by_nobody(), "chains pass by nobody\n");
@@ -475,7 +585,8 @@ int main(void)
 	ksft_test_result(failures_cut_chains(), "failures cut chains\n");
 	ksft_test_result(fences_hold_back(), "fences hold back\n");
 	ksft_test_result(fences_behind_failures(), "fences know of failures\n");
-	ksft_test_result(failures_wrap_around(), "failures wrap around\n");
+	ksft_test_result(failures_before_the_beginning(), "failures before the beginning\n");
+	ksft_test_result(failures_before_the_end(), "failures before the end\n");
 	ksft_test_result(chance_breaks_no_rule(), "chance breaks no rule\n");
 	ksft_finished();
 }
