@@ -61,7 +61,7 @@ bool tow_queue_has_room(struct tow_queue *queue)
 	bool has;
 
 	spin_lock(&queue->lock);
-	has = tow_queue_room(queue);
+	has = tow_queue_room(queue) >= queue->needed;
 	queue->starved = !has;
 	spin_unlock(&queue->lock);
 	return has;
@@ -74,7 +74,7 @@ bool tow_queue_has_room(struct tow_queue *queue)
  * @first: where to: the first one; the others follow by @free
  *
  * They hold the queue, with one reference for all that are busy; each ends in
- * tow_entries_end().
+ * tow_entries_end(), or in tow_entry_return().
  *
  * Return: how many there are.
  */
@@ -95,27 +95,59 @@ u32 tow_entries_take(struct tow_queue *queue, u32 count,
 	if (count && !queue->busy)
 		kref_get(&queue->refs);
 	queue->busy += count;
+	queue->needed = 1;
 	spin_unlock(&queue->lock);
 	return count;
 }
 
-/* Called with the lock held. */
-static void tow_cqe_write(struct tow_queue *queue, u64 user_data, int status)
+/**
+ * tow_entry_return - an entry is not taken after all: there is not room enough
+ * @entry: the entry; the caller has a reference to its queue
+ * @needed: how much it needs
+ */
+void tow_entry_return(struct tow_entry *entry, u32 needed)
+{
+	struct tow_queue *queue = entry->queue;
+	bool last;
+
+	spin_lock(&queue->lock);
+	tow_entry_give_back(entry);
+	queue->needed = needed;
+	last = !queue->busy;
+	spin_unlock(&queue->lock);
+	if (last)
+		tow_queue_put(queue);
+}
+
+/**
+ * tow_cqe_write - write a completion
+ * @queue: the queue; the caller has its lock, and room was taken before
+ * @user_data: of the entry
+ * @status: 0 or a negative errno
+ * @flags: bits of enum tow_cqe_flag
+ */
+void tow_cqe_write(struct tow_queue *queue, u64 user_data, int status,
+		   u32 flags)
 {
 	struct tow_cqe *cqe = &queue->cqes[queue->cq_tail &
 					   (queue->cq_entries - 1)];
 
 	WRITE_ONCE(cqe->user_data, user_data);
 	WRITE_ONCE(cqe->status, status);
-	WRITE_ONCE(cqe->flags, 0);
+	WRITE_ONCE(cqe->flags, flags);
 	/* The program sees what the tail says is there. */
 	smp_store_release(&queue->ring->cq_tail, queue->cq_tail + 1);
 	/* Pairs with tow_queue_completions(): the program sees what we told. */
 	smp_store_release(&queue->cq_tail, queue->cq_tail + 1);
 }
 
-/* Called with the lock held. */
-static void tow_entry_give_back(struct tow_entry *entry)
+/**
+ * tow_entry_give_back - nobody has it any more
+ * @entry: the entry; the caller has its queue's lock
+ *
+ * The reference of those that are busy is the caller's if this was the last.
+ */
+void tow_entry_give_back(struct tow_entry *entry)
 {
 	struct tow_queue *queue = entry->queue;
 
@@ -124,8 +156,13 @@ static void tow_entry_give_back(struct tow_entry *entry)
 	queue->busy--;
 }
 
-/* Called with the lock held: what a completion wakes. */
-static bool tow_queue_should_wake(struct tow_queue *queue)
+/**
+ * tow_queue_should_wake - is there what somebody waits for?
+ * @queue: the queue; the caller has its lock, and has written completions
+ *
+ * Return: whether to wake who sleeps.
+ */
+bool tow_queue_should_wake(struct tow_queue *queue)
 {
 	/* Has a barrier: who is about to sleep sees the completion, or we him. */
 	if (!wq_has_sleeper(&queue->wait))
@@ -145,10 +182,14 @@ static bool tow_queue_may_begin(const struct tow_queue *queue)
 static void tow_entry_tell(struct tow_entry *entry, int status)
 {
 	struct tow_queue *queue = entry->queue;
+	bool told = unlikely(entry->op.claim) &&
+		    tow_deadline_told(entry, status);
 
-	trace_tow_entry(entry, status);
-	if (status || !(entry->flags & TOW_SQE_SILENT))
-		tow_cqe_write(queue, entry->user_data, status);
+	if (!told) {
+		trace_tow_entry(entry, status);
+		if (status || !(entry->flags & TOW_SQE_SILENT))
+			tow_cqe_write(queue, entry->user_data, status, 0);
+	}
 	tow_entry_give_back(entry);
 }
 
@@ -162,8 +203,10 @@ static void tow_entry_let_go_slots(const struct tow_entry *entry)
 }
 
 /* What an entry holds, but the queue. */
-static void tow_entry_let_go(const struct tow_entry *entry)
+static void tow_entry_let_go(struct tow_entry *entry)
 {
+	if (unlikely(entry->op.claim))
+		tow_deadline_leave(entry);
 	if (entry->op.region)
 		tow_region_put(entry->op.region);
 	if (entry->op.remote)
@@ -184,6 +227,8 @@ static void tow_entries_let_go(struct tow_op *ops)
 
 	for (op = ops; op; op = next) {
 		next = op->next;
+		if (unlikely(op->claim))
+			tow_deadline_leave(tow_entry_of(op));
 		tow_entry_let_go_slots(tow_entry_of(op));
 		regions++;
 		remotes++;
@@ -210,8 +255,14 @@ static void tow_queue_frees(struct tow_queue *queue)
 	tow_poller_wake(queue->poller);
 }
 
-/* The rest of a chain of which an entry has failed. */
-static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
+/**
+ * tow_chain_cancel - the rest of a chain ends of which an entry has failed
+ * @queue: the queue; the caller has a reference
+ * @rest: what has not begun
+ *
+ * In process context, without a link's lock.
+ */
+void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 {
 	bool last;
 
@@ -223,12 +274,19 @@ static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 		tow_entry_let_go(entry);
 		spin_lock(&queue->lock);
 		tow_entry_tell(entry, entry->error ?: -ECANCELED);
+		tow_queue_frees(queue);
 		last = !queue->busy;
 		spin_unlock(&queue->lock);
 		/* Not the last reference: the caller has one. */
 		if (last)
 			tow_queue_put(queue);
 	}
+}
+
+/* The same at the end of that entry: the chain has ended, too. */
+static void tow_chain_end(struct tow_queue *queue, struct tow_step *rest)
+{
+	tow_chain_cancel(queue, rest);
 	spin_lock(&queue->lock);
 	tow_order_end(&queue->order);
 	spin_unlock(&queue->lock);
@@ -286,7 +344,7 @@ void tow_entries_end(struct tow_op *ops)
 	spin_unlock(&queue->lock);
 	for (; failed; failed = rest) {
 		rest = failed->later;
-		tow_chain_cancel(queue, failed);
+		tow_chain_end(queue, failed);
 	}
 	if (wake)
 		wake_up_all(&queue->wait);
@@ -314,6 +372,10 @@ static void tow_entry_begin(struct tow_entry *entry, struct tow_plug *plug)
 {
 	if (entry->error || entry->opcode == TOW_OP_NOP) {
 		tow_entry_end(entry, entry->error);
+		return;
+	}
+	if (!tow_op_claim(&entry->op, TOW_CLAIM_BEGUN)) {
+		tow_entry_end(entry, -ETIMEDOUT);
 		return;
 	}
 	if (entry->opcode == TOW_OP_WAIT) {

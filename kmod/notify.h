@@ -97,6 +97,7 @@ size_t tow_window_fill(struct tow_session *session, u8 *type, void *body);
 int tow_window_told(struct tow_session *session,
 		    const struct tow_wire_notified *body);
 bool tow_window_take(struct tow_session *session);
+void tow_window_untake(struct tow_session *session);
 void tow_window_go_on(struct tow_session *session);
 void tow_window_gone(struct tow_session *session);
 

@@ -24,6 +24,9 @@
  * A remote range that is revoked ends its operations: what has not been posted
  * never is.  Each operation counts as in flight until it has ended, and the
  * revoke is acknowledged after that.
+ *
+ * One that is late (enum tow_claim) keeps its place: nothing more of it is posted, and
+ * it ends when its turn comes, or when what was posted before has come back.
  */
 #include "device.h"
 #include "ops.h"
@@ -307,8 +310,8 @@ static int tow_op_enter(struct tow_op *op)
  *
  * In process context, like all that follows.  What @done is called with:
  * 0; -ESTALE: the export or the connection had ended before; -ECONNRESET: the
- * connection has ended meanwhile; -EIO: the peer has refused it; what
- * tow_ops_stop() says.
+ * connection has ended meanwhile; -EIO: the peer has refused it; -ETIMEDOUT: it was
+ * late; what tow_ops_stop() says.
  */
 void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 {

@@ -5,6 +5,7 @@
 #ifndef TOW_OPS_H
 #define TOW_OPS_H
 
+#include <linux/atomic.h>
 #include <linux/sizes.h>
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
@@ -31,6 +32,21 @@ struct tow_stripes;
 #define TOW_STRIPE_BYTES	SZ_4M
 
 /**
+ * enum tow_claim - what has become of an operation that has a deadline; bits
+ * @TOW_CLAIM_BEGUN: it has begun
+ * @TOW_CLAIM_POSTED: some of it is on its way, or was
+ * @TOW_CLAIM_LATE: its deadline has passed: nothing more of it is posted
+ *
+ * Who sets one sees which of the others were set before: so it is known of what is
+ * late whether any of it was posted.
+ */
+enum tow_claim {
+	TOW_CLAIM_BEGUN		= 1 << 0,
+	TOW_CLAIM_POSTED	= 1 << 1,
+	TOW_CLAIM_LATE		= 1 << 2
+};
+
+/**
  * struct tow_op - one operation on a remote range
  * @flow: whose turn it takes
  * @region: memory on our side, kept by the caller until tow_flow.done
@@ -42,6 +58,7 @@ struct tow_stripes;
  *	tow_flow.done; NULL: none.  Without data it is @remote, too, and @bytes is 0
  * @operand: of an atomic
  * @compare: of a compare-and-swap
+ * @claim: it has a deadline: bits of enum tow_claim; NULL: it has none
  * @opcode: enum tow_opcode: one of the operations
  *
  * @next: in a struct tow_op_list, or in the same work request
@@ -67,6 +84,7 @@ struct tow_op {
 	struct tow_remote	*slot;
 	u64			operand;
 	u64			compare;
+	atomic_t		*claim;
 	u8			opcode;
 
 	struct tow_op		*next;
@@ -172,6 +190,19 @@ static inline bool tow_op_is_atomic(const struct tow_op *op)
 {
 	return op->opcode == TOW_OP_FETCH_ADD ||
 	       op->opcode == TOW_OP_COMPARE_SWAP;
+}
+
+/* Has its deadline passed? */
+static inline bool tow_op_is_late(const struct tow_op *op)
+{
+	return unlikely(op->claim) && atomic_read(op->claim) & TOW_CLAIM_LATE;
+}
+
+/* Something is about to be done with it.  Return: false: it must not, it is late. */
+static inline bool tow_op_claim(const struct tow_op *op, enum tow_claim claim)
+{
+	return likely(!op->claim) ||
+	       !(atomic_fetch_or(claim, op->claim) & TOW_CLAIM_LATE);
 }
 
 /* ops.c */

@@ -357,6 +357,19 @@ static void tow_piece_find(struct tow_op *op, u32 most,
 	piece->bytes = min3(left, here, piece->target.bytes);
 }
 
+/* Called with the lock held: why nothing more of an operation is posted; 0: it is. */
+static int tow_op_barred(const struct tow_flow *flow, const struct tow_op *op)
+{
+	int stopped = READ_ONCE(flow->stopped);
+
+	if (stopped)
+		return stopped;
+	if (!tow_remote_usable(op->remote) ||
+	    (op->slot && !tow_remote_usable(op->slot)))
+		return -ESTALE;
+	return tow_op_is_late(op) ? -ETIMEDOUT : 0;
+}
+
 /*
  * Called with the lock held: post something of the flow whose turn it is.  Operations of
  * more than @plain bytes are striped.
@@ -366,12 +379,9 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 			   struct tow_op_list *ended)
 {
 	struct tow_op *op = flow->ops.first;
-	int error = READ_ONCE(flow->stopped);
+	int error = tow_op_barred(flow, op);
 	struct tow_piece piece;
 
-	if (!error && (!tow_remote_usable(op->remote) ||
-		       (op->slot && !tow_remote_usable(op->slot))))
-		error = -ESTALE;
 	if (error) {
 		tow_op_cut(op, error, ended);
 		return;
@@ -392,6 +402,12 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 	if (piece.tells && !tow_window_take(link->session)) {
 		/* Not its turn before the peer has room. */
 		tow_flow_starve(link);
+		return;
+	}
+	if (!tow_op_claim(op, TOW_CLAIM_POSTED)) {
+		if (piece.tells)
+			tow_window_untake(link->session);
+		tow_op_cut(op, -ETIMEDOUT, ended);
 		return;
 	}
 	if (!tow_piece_merge(link, op, &piece, most, *count))

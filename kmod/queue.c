@@ -114,6 +114,7 @@ static void tow_queue_free(struct tow_queue *queue)
 	/* First: it writes to the rings of what it serves. */
 	if (queue->poller)
 		tow_poller_remove(queue);
+	tow_queue_stop_deadlines(queue);
 	xa_for_each(&queue->flows, number, flow) {
 		tow_flow_cleanup(flow);
 		kfree(flow);
@@ -516,8 +517,10 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	mutex_init(&queue->submit);
 	tow_queue_init_run(queue);
 	tow_queue_init_waits(queue);
+	tow_queue_init_deadlines(queue);
 	INIT_WORK(&queue->free_work, tow_queue_free_later);
 	queue->wanted = U32_MAX;
+	queue->needed = 1;
 	queue->look_us = TOW_LOOK_US;
 	init_waitqueue_head(&queue->wait);
 	return queue;

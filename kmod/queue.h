@@ -8,6 +8,7 @@
  *	poller.c	the thread that takes entries without a call
  *	entry.c		an entry from its beginning to its completion
  *	wait.c		entries that wait for a slot
+ *	deadline.c	entries that shall not take longer than so long
  *	order.c		which entry may begin
  *	ops.c		entries that are on their way to a peer
  *	post.c		how they share a queue pair
@@ -17,11 +18,13 @@
 #ifndef TOW_QUEUE_H
 #define TOW_QUEUE_H
 
+#include <linux/hrtimer.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
+#include <linux/timerqueue.h>
 #include <linux/types.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -51,15 +54,34 @@ struct tow_region;
 struct tow_remote;
 
 /**
+ * struct tow_deadline - when an entry is late
+ * @node: in tow_queue.deadlines, until it is late or ends
+ * @entry: the entry
+ * @next: those that are about to be there
+ */
+struct tow_deadline {
+	struct timerqueue_node	node;
+	struct tow_entry	*entry;
+	struct tow_deadline	*next;
+};
+
+/**
  * struct tow_entry - an entry that was taken and has not completed
  * @step: its place in the order
  * @free: nobody has it: the next such one
- * @op: what is on its way, if it is an operation on a remote range
+ * @op: what is on its way, if it is an operation on a remote range; @op.claim says of
+ *	all whether they have a deadline
+ * @deadline: it is another one's @spare, and only that: the other one's deadline
  * @wait: what it waits for, if it is a WAIT; else only its @wait.slot is looked at
  * @queue: whose
+ * @spare: it has a deadline: one that stands for its second completion; NULL: that is
+ *	there, or not needed any more
+ * @claim: what @op.claim points to
  * @user_data: as the program said
  * @opcode: as the program said
  * @flags: as the program said
+ * @told: the program was told that it is late; with @spare under the queue's lock
+ * @held: it was told, too, that some of it was on its way
  * @error: it must not begin: why
  */
 struct tow_entry {
@@ -67,12 +89,19 @@ struct tow_entry {
 		struct tow_step		step;
 		struct tow_entry	*free;
 	};
-	struct tow_op		op;
+	union {
+		struct tow_op		op;
+		struct tow_deadline	deadline;
+	};
 	struct tow_waiter	wait;
 	struct tow_queue	*queue;
+	struct tow_entry	*spare;
+	atomic_t		claim;
 	u64			user_data;
 	u8			opcode;
 	u8			flags;
+	bool			told;
+	bool			held;
 	int			error;
 };
 
@@ -80,11 +109,13 @@ struct tow_entry {
  * struct tow_chain - a chain of which not all entries were taken so far
  * @first: NULL: there is none
  * @last: the entry that was taken last
+ * @room: completions that room was taken for
  * @bad: it has an entry as it must not be
  */
 struct tow_chain {
 	struct tow_entry	*first;
 	struct tow_entry	*last;
+	u32			room;
 	bool			bad;
 };
 
@@ -122,6 +153,8 @@ struct tow_chain {
  * @callers: calls that will look there again
  * @deal: deals with @due where there is none; has a reference to the queue while
  *	it is queued
+ * @timer: goes off when an entry is late, or would have been
+ * @late: deals with that
  * @free_work: for who gives the last reference back where nobody may sleep
  *
  * @lock: protects what follows; in process context only
@@ -132,6 +165,9 @@ struct tow_chain {
  * @free: entries that nobody has
  * @busy: those that somebody has; the poller reads it without the lock
  * @starved: POLL: some of what was there was not taken, as there was no room
+ * @needed: how much the next one to be taken needs, as far as is known
+ * @deadlines: struct tow_deadline by time
+ * @alarm: when @timer goes off, if it is before the first of them; else KTIME_MAX
  * @cq_tail: completions that were written
  * @waiters: calls that wait
  * @wanted: completions that the least demanding of them waits for
@@ -178,6 +214,8 @@ struct tow_queue {
 	struct llist_head	due;
 	atomic_t		callers;
 	struct work_struct	deal;
+	struct hrtimer		timer;
+	struct work_struct	late;
 	struct work_struct	free_work;
 
 	/* protects everything below */
@@ -189,6 +227,9 @@ struct tow_queue {
 	struct tow_entry	*free;
 	u32			busy;
 	bool			starved;
+	u32			needed;
+	struct timerqueue_head	deadlines;
+	ktime_t			alarm;
 	u32			cq_tail;
 	unsigned int		waiters;
 	u32			wanted;
@@ -260,6 +301,12 @@ u32 tow_queue_completions(struct tow_queue *queue);
 bool tow_queue_has_room(struct tow_queue *queue);
 u32 tow_entries_take(struct tow_queue *queue, u32 count,
 		     struct tow_entry **first);
+void tow_entry_return(struct tow_entry *entry, u32 needed);
+void tow_cqe_write(struct tow_queue *queue, u64 user_data, int status,
+		   u32 flags);
+void tow_entry_give_back(struct tow_entry *entry);
+bool tow_queue_should_wake(struct tow_queue *queue);
+void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest);
 void tow_entries_end(struct tow_op *ops);
 void tow_entry_end(struct tow_entry *entry, int status);
 void tow_queue_init_run(struct tow_queue *queue);
@@ -278,5 +325,15 @@ void tow_queue_call_begin(struct tow_queue *queue);
 void tow_queue_call_end(struct tow_queue *queue);
 void tow_entry_wait(struct tow_entry *entry);
 void tow_queue_end_waits(struct tow_queue *queue, int error);
+
+/* deadline.c */
+void tow_queue_init_deadlines(struct tow_queue *queue);
+void tow_queue_stop_deadlines(struct tow_queue *queue);
+void tow_deadline_set(struct tow_entry *entry, struct tow_entry *spare,
+		      ktime_t end);
+void tow_deadlines_start(struct tow_queue *queue,
+			 struct tow_deadline *deadlines);
+void tow_deadline_leave(struct tow_entry *entry);
+bool tow_deadline_told(struct tow_entry *entry, int status);
 
 #endif /* TOW_QUEUE_H */

@@ -336,6 +336,7 @@ static void tow_stripe_launch(struct tow_stripe *stripe,
 		part->remote = whole->remote;
 		part->remote_offset = whole->remote_offset;
 		part->bytes = whole->bytes;
+		part->claim = whole->claim;
 		part->opcode = whole->opcode;
 		part->stripe = stripe;
 		tow_op_list_add(ended, part, part);
@@ -410,7 +411,8 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 		return 0;
 	}
 	if (tow_op_is_whole(op) && !stripe->launched &&
-	    tow_stripe_has_more(op) && tow_stripe_may_launch(link, op))
+	    tow_stripe_has_more(op) && tow_stripe_may_launch(link, op) &&
+	    tow_op_claim(op, TOW_CLAIM_POSTED))
 		tow_stripe_launch(stripe, ended);
 	if (op->cursor == op->taken) {
 		if (tow_stripe_has_more(op) && tow_stripe_has_share(op)) {

@@ -256,7 +256,7 @@ bool tow_queue_serve(struct tow_queue *queue)
 
 	if (tow_queue_untaken(queue))
 		tow_queue_submit(queue, TOW_POLL_BUDGET, &taken);
-	if (!taken.count && READ_ONCE(queue->busy))
+	if (!taken.count && !taken.cq && READ_ONCE(queue->busy))
 		taken.cq = tow_queue_cq(queue);
 	tow_queue_go(queue, &taken, &wait);
 	return taken.count;

@@ -429,6 +429,7 @@ TOW_STAT_ATTR(revokes_late, TOW_STAT_REVOKES_LATE);
 TOW_STAT_ATTR(queues, TOW_STAT_QUEUES);
 TOW_STAT_ATTR(pollers, TOW_STAT_POLLERS);
 TOW_STAT_ATTR(poller_wakeups, TOW_STAT_POLLER_WAKEUPS);
+TOW_STAT_ATTR(timeouts, TOW_STAT_TIMEOUTS);
 TOW_STAT_ATTR(striped, TOW_STAT_STRIPED);
 TOW_STAT_ATTR(striped_parts, TOW_STAT_STRIPED_PARTS);
 TOW_STAT_ATTR(notifications, TOW_STAT_NOTIFICATIONS);
@@ -471,6 +472,7 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_queues.attr.attr,
 	&tow_stat_attr_pollers.attr.attr,
 	&tow_stat_attr_poller_wakeups.attr.attr,
+	&tow_stat_attr_timeouts.attr.attr,
 	&tow_stat_attr_striped.attr.attr,
 	&tow_stat_attr_striped_parts.attr.attr,
 	&tow_stat_attr_notifications.attr.attr,

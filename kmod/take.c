@@ -20,10 +20,18 @@ static bool tow_sqe_is_atomic(const struct tow_sqe *sqe)
 	       sqe->opcode == TOW_OP_COMPARE_SWAP;
 }
 
-/* Does it have what its opcode does not use? */
-static bool tow_sqe_well_formed(const struct tow_sqe *sqe)
+/* A time-out takes two completions. */
+static bool tow_queue_times(const struct tow_queue *queue)
 {
-	if (sqe->flags & ~TOW_SQE_FLAGS || sqe->reserved)
+	return queue->cq_entries > 1;
+}
+
+/* Does it have what its opcode does not use, or its queue has not? */
+static bool tow_sqe_well_formed(const struct tow_queue *queue,
+				const struct tow_sqe *sqe)
+{
+	if (sqe->flags & ~TOW_SQE_FLAGS ||
+	    (sqe->timeout_ms && !tow_queue_times(queue)))
 		return false;
 	switch (sqe->opcode) {
 	case TOW_OP_NOP:
@@ -177,6 +185,7 @@ static int tow_entry_find_slot(struct tow_entry *entry,
 		return PTR_ERR(slot);
 	entry->wait.slot = slot;
 	entry->wait.number = sqe->operand;
+	INIT_LIST_HEAD(&entry->wait.of_slot);
 	return 0;
 }
 
@@ -218,9 +227,10 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 	op->region = NULL;
 	op->remote = NULL;
 	op->slot = NULL;
+	op->claim = NULL;
 	op->bytes = 0;
 	entry->wait.slot = NULL;
-	if (!tow_sqe_well_formed(sqe)) {
+	if (!tow_sqe_well_formed(entry->queue, sqe)) {
 		entry->error = -EINVAL;
 		return;
 	}
@@ -263,6 +273,12 @@ static void tow_sqe_read(struct tow_queue *queue, struct tow_sqe *sqe)
  * @open: the chain that is not complete yet
  * @count: those that are complete
  * @fenced: one of them is
+ * @known: what the last entry has named
+ * @free: entries that are to be used
+ * @left: how many
+ * @now: when it is; 0: nobody has asked so far
+ * @deadlines: those that are to count, linked by @next
+ * @last: where the next one goes
  */
 struct tow_taking {
 	struct tow_step		*chains;
@@ -270,6 +286,12 @@ struct tow_taking {
 	struct tow_chain	open;
 	u32			count;
 	bool			fenced;
+	struct tow_known	known;
+	struct tow_entry	*free;
+	u32			left;
+	ktime_t			now;
+	struct tow_deadline	*deadlines;
+	struct tow_deadline	**last;
 };
 
 static void tow_taking_close(struct tow_taking *taking)
@@ -292,6 +314,7 @@ static void tow_taking_close(struct tow_taking *taking)
 	taking->count++;
 	taking->fenced |= open->first->step.fence;
 	open->first = NULL;
+	open->room = 0;
 	open->bad = false;
 }
 
@@ -306,6 +329,7 @@ static void tow_taking_add(struct tow_taking *taking, struct tow_entry *entry)
 		open->first = entry;
 	}
 	open->last = entry;
+	open->room += entry->op.claim ? 2 : 1;
 	open->bad |= entry->error;
 	if (!(entry->flags & TOW_SQE_LINK))
 		tow_taking_close(taking);
@@ -328,38 +352,102 @@ static u32 tow_queue_there(struct tow_queue *queue)
 	return queue->sq_seen - queue->sq_head;
 }
 
+static struct tow_entry *tow_taking_use(struct tow_taking *taking)
+{
+	struct tow_entry *entry = taking->free;
+
+	if (!taking->left)
+		return NULL;
+	taking->free = entry->free;
+	taking->left--;
+	return entry;
+}
+
+/* Called with @submit held: one for a second completion; NULL: there is no room. */
+static struct tow_entry *tow_taking_spare(struct tow_queue *queue,
+					  struct tow_taking *taking)
+{
+	struct tow_entry *spare;
+
+	/* First what else there is: so as many as possible are taken. */
+	if (tow_entries_take(queue, 1, &spare))
+		return spare;
+	return tow_taking_use(taking);
+}
+
+static void tow_taking_time(struct tow_taking *taking, struct tow_entry *entry,
+			    struct tow_entry *spare, u32 timeout_ms)
+{
+	if (!taking->now)
+		taking->now = ktime_get();
+	tow_deadline_set(entry, spare, ktime_add_ms(taking->now, timeout_ms));
+	spare->deadline.next = NULL;
+	*taking->last = &spare->deadline;
+	taking->last = &spare->deadline.next;
+}
+
+/* Called with @submit held: take an entry.  Return: false: there is no more room. */
+static bool tow_queue_take_one(struct tow_queue *queue,
+			       struct tow_taking *taking)
+{
+	struct tow_entry *entry = tow_taking_use(taking), *spare = NULL;
+	struct tow_sqe sqe;
+
+	if (!entry)
+		return false;
+	tow_sqe_read(queue, &sqe);
+	if (unlikely(sqe.timeout_ms) && tow_queue_times(queue)) {
+		spare = tow_taking_spare(queue, taking);
+		if (!spare) {
+			tow_entry_return(entry, 2);
+			return false;
+		}
+	}
+	WRITE_ONCE(queue->sq_head, queue->sq_head + 1);
+	tow_entry_fill(entry, &sqe, &taking->known);
+	if (spare)
+		tow_taking_time(taking, entry, spare, sqe.timeout_ms);
+	tow_taking_add(taking, entry);
+	return true;
+}
+
+/*
+ * Called with @submit held: does the chain end here that is not complete?  It must also
+ * where there never will be room for its next entry, as none of it has begun.
+ */
+static bool tow_taking_ends(struct tow_queue *queue,
+			    const struct tow_taking *taking)
+{
+	return !queue->poller || queue->sq_head == queue->sq_seen ||
+	       taking->open.room + READ_ONCE(queue->needed) > queue->cq_entries;
+}
+
 /* Called with @submit held: take entries.  Return: 0 or -EBUSY. */
 static int tow_queue_take(struct tow_queue *queue, u32 count,
 			  struct tow_taken *result)
 {
 	struct tow_taking taking = {};
-	struct tow_known known = {};
-	struct tow_entry *entry, *next;
-	struct tow_sqe sqe;
-	u32 taken, i;
+	u32 taken = 0;
 
 	taking.end = &taking.chains;
+	taking.last = &taking.deadlines;
 	taking.open = queue->chain;
 	count = min(count, tow_queue_there(queue));
-	taken = tow_entries_take(queue, count, &next);
-	for (i = 0; i < taken; i++) {
-		entry = next;
-		next = entry->free;
-		tow_sqe_read(queue, &sqe);
-		WRITE_ONCE(queue->sq_head, queue->sq_head + 1);
-		tow_entry_fill(entry, &sqe, &known);
-		tow_taking_add(&taking, entry);
-	}
-	if (!queue->poller || queue->sq_head == queue->sq_seen)
+	taking.left = tow_entries_take(queue, count, &taking.free);
+	while (tow_queue_take_one(queue, &taking))
+		taken++;
+	if (tow_taking_ends(queue, &taking))
 		tow_taking_close(&taking);
 	queue->chain = taking.open;
-	if (!taken)
+	if (!taken && !taking.chains)
 		return count ? -EBUSY : 0;
 	/* Before any of them begins, and may end. */
-	tow_known_hold_region(&known);
-	tow_known_hold_remote(&known);
+	tow_known_hold_region(&taking.known);
+	tow_known_hold_remote(&taking.known);
 	/* Now the program may write there again. */
 	smp_store_release(&queue->ring->sq_head, queue->sq_head);
+	if (unlikely(taking.deadlines))
+		tow_deadlines_start(queue, taking.deadlines);
 	/* Nobody begins the chains before all are there. */
 	result->step = tow_queue_add(queue, taking.chains,
 				     taking.fenced ? 0 : taking.count,

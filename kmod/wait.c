@@ -112,7 +112,10 @@ void tow_entry_wait(struct tow_entry *entry)
 
 	/* All under the lock: tow_queue_end_waits() finds it, or it sees the end. */
 	spin_lock(&queue->lock);
-	status = queue->ended ?: tow_slot_wait(wait->slot, wait);
+	status = queue->ended;
+	if (!status)
+		status = tow_op_is_late(&entry->op) ? -ETIMEDOUT :
+			 tow_slot_wait(wait->slot, wait);
 	if (status == -EINPROGRESS)
 		list_add_tail(&wait->of_queue, &queue->waiting);
 	spin_unlock(&queue->lock);

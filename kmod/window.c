@@ -119,6 +119,18 @@ bool tow_window_take(struct tow_session *session)
 }
 
 /**
+ * tow_window_untake - it is not sent after all
+ * @session: the session, after tow_window_take()
+ *
+ * Who found no room meanwhile goes on when the peer tells next: there is so much on its
+ * way then that it will.
+ */
+void tow_window_untake(struct tow_session *session)
+{
+	atomic_inc(&session->notify.room);
+}
+
+/**
  * tow_window_told - the peer has dealt with notifications
  * @session: the session
  * @body: what it says

@@ -134,7 +134,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	6
+#define TOW_UAPI_VERSION	7
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -1090,9 +1090,11 @@ struct tow_release {
  *
  * The kernel trusts none of what a program can write.  It takes an entry only
  * when there is room for its completion, so completions are never lost: an entry
- * in flight counts as one, and so does a completion that is not dealt with.
+ * in flight counts as one, one with a time-out as two, and a completion that is not
+ * dealt with as one.
  *
- * An entry completes once, with what it brought in struct tow_cqe.status: 0, or
+ * An entry completes once (or twice: see "Deadlines" below), with what it brought in
+ * struct tow_cqe.status: 0, or
  *
  *	EBADF		no such region, remote range, export or channel of this
  *			client
@@ -1104,6 +1106,7 @@ struct tow_release {
  *	EACCES		the remote range was not resolved with that right, or the
  *			region is READONLY and would be written to; what should be
  *			a slot is none
+ *	ETIMEDOUT	it took longer than its @timeout_ms
  *	EOPNOTSUPP	the device has no atomics; or it is iWARP hardware, and does
  *			not read to memory that peers may not write to
  *	ESTALE		the export or its connection had ended before; what was
@@ -1132,6 +1135,39 @@ struct tow_release {
  *
  * On iWARP a write completes when it is on its way: it has been placed when a read
  * of the same channel that was submitted after it has completed.
+ *
+ * Deadlines
+ * ---------
+ * An entry with a @timeout_ms that has not completed so many milliseconds after it was
+ * taken completes with ETIMEDOUT, soon after.  That says nothing of the connection, and
+ * does nothing to it: other entries do not notice.
+ *
+ *	Nothing of it was sent		It never will be.  It completes once.
+ *	Some of it was, or all		TOW_CQE_HELD is set in tow_cqe.flags: the RDMA
+ *			device may still read from the region, or write to it, and the
+ *			peer's memory may still change.  No more of it is sent.  When
+ *			that is over there is a second completion, with the same
+ *			@user_data and TOW_CQE_RELEASED: its @status says what has
+ *			become of it in the end, and is 0 if all of it has taken place,
+ *			ETIMEDOUT if a part was not sent.  It comes when the peer's
+ *			device has answered, or when the connection ends.
+ *
+ * There is one first completion, and one second after it if the first says HELD.  The
+ * second comes for a SILENT entry, too, whatever its status.
+ *
+ * What is linked to it ends with ECANCELED: at once if it had begun; else when those
+ * before it are done with.  To a FENCE it has failed if it had not completed, for the
+ * first time, when the fence was taken; and until its second completion it is one that
+ * the fence waits for.
+ *
+ * An entry that never was sent keeps its place: so much of the completion ring, what it
+ * has of regions that were destroyed meanwhile, and its part in holding up a FENCE are
+ * given back when its turn comes.
+ *
+ * WAIT: ETIMEDOUT says that the slot was not at the number in time.  A queue whose
+ * completion ring has one entry takes no time-outs: EINVAL.  A chain in a queue with
+ * TOW_QUEUE_POLL ends, too, where the completion ring would have no room for more of it,
+ * however much is dealt with.
  *
  * Polling
  * -------
@@ -1284,7 +1320,8 @@ enum tow_sqe_flag {
  * @opcode: enum tow_opcode
  * @flags: bits of enum tow_sqe_flag
  * @channel: from CHANNEL_OPEN
- * @reserved: 0
+ * @timeout_ms: how long it may take, in milliseconds from when it is taken: see
+ *	"Deadlines" above; 0: as long as it takes.  (Before version 7 of this header: 0)
  * @user_data: comes back in the completion
  * @region: handle of a region; WAIT: of an export
  * @offset: in the region, in bytes
@@ -1295,13 +1332,13 @@ enum tow_sqe_flag {
  * @operand: FETCH_ADD, COMPARE_SWAP; WRITE_NOTIFY: handle of a slot; WAIT: the
  *	number; else 0
  *
- * NOP: all but @opcode, @flags and @user_data is 0.
+ * NOP: all but @opcode, @flags, @timeout_ms and @user_data is 0.
  */
 struct tow_sqe {
 	__u8		opcode;
 	__u8		flags;
 	__u16		channel;
-	__u32		reserved;
+	__u32		timeout_ms;
 	__aligned_u64	user_data;
 	__aligned_u64	region;
 	__aligned_u64	offset;
@@ -1318,11 +1355,19 @@ struct tow_sqe {
 	__aligned_u64	operand;
 };
 
+/* Bits of tow_cqe.flags: see "Deadlines" above. */
+enum tow_cqe_flag {
+	/* it was late and is not over: another completion will say that it is */
+	TOW_CQE_HELD		= 1 << 0,
+	/* that other completion */
+	TOW_CQE_RELEASED	= 1 << 1
+};
+
 /**
  * struct tow_cqe - an entry of the completion ring
  * @user_data: of the entry that has completed
  * @status: 0, or a negative errno
- * @flags: 0
+ * @flags: bits of enum tow_cqe_flag; 0 for an entry without a time-out
  */
 struct tow_cqe {
 	__aligned_u64	user_data;

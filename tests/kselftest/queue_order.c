@@ -276,7 +276,7 @@ TEST_F(order, chains_end_where_there_is_no_room)
 	for (i = 0; i < 4; i++) {
 		sqe.user_data = i;
 		/* Had it been of the first two's chain, they would not have begun. */
-		sqe.reserved = i == 2;
+		sqe.operand = i == 2;
 		ASSERT_TRUE(tow_rings_put(&rings, &sqe));
 	}
 	ASSERT_EQ(2, tow_rings_enter(&rings, 4, TOW_LONG_US));

@@ -477,13 +477,13 @@ TEST_F(poller, chains_are_whole)
 
 	ASSERT_EQ(0, make(self, 256, 256, RESTLESS_US));
 	ASSERT_TRUE(put_nops(&self->rings, 256, TOW_SQE_LINK));
-	self->rings.sqes[255].reserved = 1;
+	self->rings.sqes[255].operand = 1;
 	ASSERT_LE(0, tow_rings_offer(&self->rings));
 	ASSERT_TRUE(come(&self->rings, 256));
 	/* These fill up the ring, but for some: half of the chain is not taken. */
 	tow_rings_seen(&self->rings, 128);
 	ASSERT_TRUE(put_nops(&self->rings, 256, TOW_SQE_LINK));
-	self->rings.sqes[255].reserved = 1;
+	self->rings.sqes[255].operand = 1;
 	ASSERT_LE(0, tow_rings_offer(&self->rings));
 	expect_asleep(_metadata, &self->rings);
 	EXPECT_EQ(128, tow_rings_untaken(&self->rings));

@@ -250,7 +250,7 @@ static inline void tow_prep_nop(struct tow_sqe *sqe)
 	sqe->opcode = TOW_OP_NOP;
 	sqe->flags = 0;
 	sqe->channel = 0;
-	sqe->reserved = 0;
+	sqe->timeout_ms = 0;
 	sqe->user_data = 0;
 	sqe->region = 0;
 	sqe->offset = 0;
@@ -281,7 +281,7 @@ static inline void tow_prep_transfer(struct tow_sqe *sqe, uint8_t opcode,
 	sqe->opcode = opcode;
 	sqe->flags = 0;
 	sqe->channel = (uint16_t)channel->number;
-	sqe->reserved = 0;
+	sqe->timeout_ms = 0;
 	sqe->user_data = 0;
 	sqe->region = tow_handle_of(region);
 	sqe->offset = offset;
@@ -390,6 +390,24 @@ static inline void tow_sqe_set_data(struct tow_sqe *sqe, uint64_t data)
 static inline void tow_sqe_set_flags(struct tow_sqe *sqe, uint8_t flags)
 {
 	sqe->flags = flags;
+}
+
+/**
+ * tow_sqe_set_timeout() - how long the entry may take
+ * @sqe: prepared
+ * @timeout_ms: so many milliseconds from when the kernel has taken it; 0: as long as it
+ *	takes, as it is prepared
+ *
+ * After that it completes with -ETIMEDOUT.  If TOW_CQE_HELD is set in that completion's
+ * flags its memory is still in use, and another completion with the same data follows,
+ * with TOW_CQE_RELEASED, when it is not any more.  The entry takes room for two
+ * completions.
+ *
+ * With a module older than version 7 of <towline/uapi.h> it completes with -EINVAL.
+ */
+static inline void tow_sqe_set_timeout(struct tow_sqe *sqe, uint32_t timeout_ms)
+{
+	sqe->timeout_ms = timeout_ms;
 }
 
 /**
