@@ -139,6 +139,10 @@ static void test_prepare(void)
 	tow_sqe_set_data(&sqe, UINT64_MAX);
 	tow_sqe_set_flags(&sqe, TOW_SQE_LINK | TOW_SQE_SILENT);
 	ksft_test_result(is(&sqe, &want), "data and flags\n");
+
+	want.timeout_ms = UINT32_MAX - 1;
+	tow_sqe_set_timeout(&sqe, UINT32_MAX - 1);
+	ksft_test_result(is(&sqe, &want), "a time-out\n");
 }
 
 static void test_prepare_notify(void)
@@ -356,7 +360,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(6 + 3 + 3 + 4 + 2 + 5 + 3);
+	ksft_set_plan(7 + 3 + 3 + 4 + 2 + 5 + 3);
 	test_prepare();
 	test_prepare_notify();
 	test_submission();
