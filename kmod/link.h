@@ -58,6 +58,9 @@ enum tow_link_step {
  * @posted: work requests that were posted, wrapping around
  * @retired: those of them that have completed
  * @inflight: bytes of the others
+ * @watched: what @retired was when somebody last looked whether it moves
+ * @watched_at: since when it has been that while something was on its way, in
+ *	jiffies; 0: nothing was
  * @works: work requests that are about to be posted
  * @batch: how many there may be
  * @srq_node: where notifications come in, in its table; this and what follows is
@@ -85,6 +88,8 @@ struct tow_link {
 	u32			posted;
 	u32			retired;
 	u64			inflight;
+	u32			watched;
+	unsigned long		watched_at;
 	struct tow_work		*works;
 	u32			batch;
 	struct hlist_node	srq_node;

@@ -28,6 +28,8 @@
  * One that is late (enum tow_claim) keeps its place: nothing more of it is posted, and
  * it ends when its turn comes, or when what was posted before has come back.
  */
+#include <linux/jiffies.h>
+
 #include "device.h"
 #include "ops.h"
 #include "remote.h"
@@ -476,4 +478,46 @@ void tow_ops_go_on(struct tow_session *session)
 		spin_unlock_bh(&link->lock);
 		tow_ops_end(&ended);
 	}
+}
+
+/* Called with the lock held: is nothing coming back of what is on its way? */
+static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
+{
+	if (link->posted == link->retired) {
+		link->watched_at = 0;
+		return false;
+	}
+	if (!link->watched_at || link->watched != link->retired) {
+		link->watched = link->retired;
+		/* Never 0: that has a meaning. */
+		link->watched_at = jiffies | 1;
+		return false;
+	}
+	return time_after(jiffies, link->watched_at + limit);
+}
+
+/**
+ * tow_ops_stall - has nothing come back on a queue pair for too long?
+ * @session: the session, READY
+ * @limit_ms: what is too long, in milliseconds; 0: nothing is
+ *
+ * To be called every now and then: it counts from the first time that it sees what is
+ * on its way.
+ *
+ * Return: whether it is so on one of them.
+ */
+bool tow_ops_stall(struct tow_session *session, u32 limit_ms)
+{
+	unsigned long limit = msecs_to_jiffies(limit_ms);
+	bool stalls = false;
+	unsigned int i;
+
+	for (i = 0; limit_ms && !stalls && i < session->qps; i++) {
+		struct tow_link *link = &session->data[i];
+
+		spin_lock_bh(&link->lock);
+		stalls = tow_link_stalls(link, limit);
+		spin_unlock_bh(&link->lock);
+	}
+	return stalls;
 }

@@ -31,6 +31,14 @@ struct tow_stripes;
 /* Operations of that many bytes are striped, until the administrator says otherwise. */
 #define TOW_STRIPE_BYTES	SZ_4M
 
+/*
+ * A queue pair of which nothing completes for that long is given up, until the
+ * administrator says otherwise.  Long after the RDMA device has given up by itself, if it
+ * can, which it does in a second or two; and what is on its way at once is megabytes.
+ */
+#define TOW_OP_STALL_MS		30000
+#define TOW_OP_STALL_MAX_MS	3600000
+
 /**
  * enum tow_claim - what has become of an operation that has a deadline; bits
  * @TOW_CLAIM_BEGUN: it has begun
@@ -218,6 +226,7 @@ struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link);
 void tow_ops_go_on(struct tow_session *session);
+bool tow_ops_stall(struct tow_session *session, u32 limit_ms);
 void tow_ops_end(struct tow_op_list *ended);
 
 /* post.c */

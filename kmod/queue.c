@@ -278,6 +278,7 @@ void tow_queues_init(struct tow_queues *queues)
 	INIT_LIST_HEAD(&queues->pollers);
 	queues->inflight_bytes = TOW_INFLIGHT_BYTES;
 	queues->stripe_bytes = TOW_STRIPE_BYTES;
+	queues->op_stall_ms = TOW_OP_STALL_MS;
 }
 
 static struct tow_queue *tow_queues_next(struct tow_queues *queues)

@@ -253,6 +253,8 @@ struct tow_queue {
  *	read with READ_ONCE()
  * @stripe_bytes: operations of so many bytes go by several queue pairs; 0: none do;
  *	likewise
+ * @op_stall_ms: a session ends when nothing of it completes for so long, in
+ *	milliseconds; 0: it does not; likewise
  */
 struct tow_queues {
 	/* protects list, pollers, stopped */
@@ -262,6 +264,7 @@ struct tow_queues {
 	bool			stopped;
 	u32			inflight_bytes;
 	u32			stripe_bytes;
+	u32			op_stall_ms;
 };
 
 /**

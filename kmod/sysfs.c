@@ -340,6 +340,8 @@ TOW_SETTING_ATTR(inflight_bytes, dev->queues.inflight_bytes, SZ_64K, SZ_1G);
 
 TOW_SETTING_ATTR(stripe_bytes, dev->queues.stripe_bytes, 0, SZ_1G);
 
+TOW_SETTING_ATTR(op_stall_ms, dev->queues.op_stall_ms, 0, TOW_OP_STALL_MAX_MS);
+
 TOW_SETTING_ATTR(srq_depth, dev->notify.srq_depth, TOW_SRQ_DEPTH_MIN,
 		 TOW_SRQ_DEPTH_MAX);
 
@@ -367,6 +369,7 @@ static struct attribute *tow_sysfs_attrs[] = {
 	&tow_limit_attr_poller_limit.attr.attr,
 	&tow_setting_attr_inflight_bytes.attr.attr,
 	&tow_setting_attr_stripe_bytes.attr.attr,
+	&tow_setting_attr_op_stall_ms.attr.attr,
 	&tow_setting_attr_srq_depth.attr.attr,
 	&tow_setting_attr_linger_max_s.attr.attr,
 	NULL
@@ -430,6 +433,7 @@ TOW_STAT_ATTR(queues, TOW_STAT_QUEUES);
 TOW_STAT_ATTR(pollers, TOW_STAT_POLLERS);
 TOW_STAT_ATTR(poller_wakeups, TOW_STAT_POLLER_WAKEUPS);
 TOW_STAT_ATTR(timeouts, TOW_STAT_TIMEOUTS);
+TOW_STAT_ATTR(stalls, TOW_STAT_STALLS);
 TOW_STAT_ATTR(striped, TOW_STAT_STRIPED);
 TOW_STAT_ATTR(striped_parts, TOW_STAT_STRIPED_PARTS);
 TOW_STAT_ATTR(notifications, TOW_STAT_NOTIFICATIONS);
@@ -473,6 +477,7 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_pollers.attr.attr,
 	&tow_stat_attr_poller_wakeups.attr.attr,
 	&tow_stat_attr_timeouts.attr.attr,
+	&tow_stat_attr_stalls.attr.attr,
 	&tow_stat_attr_striped.attr.attr,
 	&tow_stat_attr_striped_parts.attr.attr,
 	&tow_stat_attr_notifications.attr.attr,
