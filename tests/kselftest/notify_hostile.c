@@ -386,6 +386,48 @@ TEST_F_TIMEOUT(hostile, one_that_deals_with_nothing, 60)
 	EXPECT_EQ(TOW_NOTIFY_WINDOW + 50, noted(&self->e, 0, 0, &immediate));
 }
 
+/*
+ * They are late while they wait: they are told, and leave their places, though nobody has
+ * told that there is room.
+ */
+TEST_F_TIMEOUT(hostile, deadlines_of_those_that_wait, 60)
+{
+	struct tow_user *user = &self->honest.from;
+	struct finding work = { .self = self };
+	struct tow_sqe sqe, last = { .flags = TOW_SQE_FENCE, .user_data = 1 };
+	struct tow_channel_open channel;
+	uint32_t i, immediate = 0;
+	struct tow_cqe cqe;
+
+	ASSERT_EQ(0, give(&self->e, &work, good_answer));
+	ASSERT_EQ(0, work.ret);
+	ASSERT_EQ(0, tow_channel_open(user->rings.made.fd, work.peer, 0, &channel));
+	sqe = tow_notify(user, work.handle);
+	sqe.channel = (__u16)channel.channel;
+	for (i = 0; i < TOW_NOTIFY_WINDOW; i++)
+		ASSERT_TRUE(tow_rings_put(&user->rings, &sqe));
+	ASSERT_EQ(TOW_NOTIFY_WINDOW, tow_rings_enter(&user->rings, TOW_NOTIFY_WINDOW,
+						     TOW_LONG_US));
+	tow_rings_seen(&user->rings, TOW_NOTIFY_WINDOW);
+	sqe.timeout_ms = 50;
+	for (i = 0; i < WAITING; i++)
+		ASSERT_TRUE(tow_rings_put(&user->rings, &sqe));
+	ASSERT_EQ(WAITING, tow_rings_enter(&user->rings, WAITING, TOW_LONG_US));
+	EXPECT_EQ(WAITING, await_ready(&user->rings, WAITING));
+	for (i = 0; tow_rings_take(&user->rings, &cqe); i++) {
+		EXPECT_EQ(-ETIMEDOUT, cqe.status);
+		EXPECT_EQ(0, cqe.flags);
+	}
+	/* It waits for all of them. */
+	EXPECT_EQ(0, tow_rings_do(&user->rings, &last));
+	/* What is sent now are others. */
+	ASSERT_EQ(0, dealt_with(&self->e, TOW_NOTIFY_WINDOW));
+	sqe.timeout_ms = 0;
+	EXPECT_EQ(0, tow_rings_do(&user->rings, &sqe));
+	EXPECT_EQ(TOW_NOTIFY_WINDOW + 1,
+		  noted(&self->e, TOW_NOTIFY_WINDOW + 1, EVIL_WAIT_MS, &immediate));
+}
+
 /* The connection ends while they wait. */
 TEST_F_TIMEOUT(hostile, one_that_hangs_up, 60)
 {

@@ -104,14 +104,14 @@ class Actor(peers_node.Actor):
             struct.pack_into("<I", self.rings, place, value & 0xffffffff)
         return struct.unpack_from("<I", self.rings, place)[0]
 
-    def submit(self, channel, entries, wait=0, seconds=30):
+    def submit(self, channel, entries, wait=0, seconds=30, timeout_ms=0):
         """Fill them in, and ENTER: how many were taken."""
         _, count, _, sqes, _ = self.queue
         tail = self.index(SQ_TAIL)
         for opcode, flags, place, remote, there, size, operand in entries:
             region = self.region if opcode != NOP else 0
             SQE.pack_into(self.rings, sqes + tail % count * SQE.size, opcode,
-                          flags, channel if opcode != NOP else 0, 0,
+                          flags, channel if opcode != NOP else 0, timeout_ms,
                           self.number, region, place, remote, there, size,
                           operand)
             self.number += 1
@@ -121,8 +121,9 @@ class Actor(peers_node.Actor):
             ENTER.size, 0, len(entries), wait, int(seconds * 1e6), 0))
         return taken
 
-    def collect(self, wanted, seconds=30):
-        """So many completions: number and status of each; and how long."""
+    def collect(self, wanted, seconds=30, flagged=False):
+        """So many completions: number and status of each, and flags if asked for; and
+        how long."""
         _, _, count, _, cqes = self.queue
         begin = time.monotonic()
         try:
@@ -134,9 +135,9 @@ class Actor(peers_node.Actor):
         head, tail = self.index(CQ_HEAD), self.index(CQ_TAIL)
         found = []
         while head != tail:
-            data, status, _ = CQE.unpack_from(self.rings,
-                                              cqes + head % count * CQE.size)
-            found.append([data, status])
+            data, status, flags = CQE.unpack_from(
+                self.rings, cqes + head % count * CQE.size)
+            found.append([data, status, flags] if flagged else [data, status])
             head = (head + 1) & 0xffffffff
         self.index(CQ_HEAD, head)
         return [found, took]

@@ -656,6 +656,16 @@ static int hostile_noted(struct hostile_file *file, void *arg)
 	return 0;
 }
 
+/* The connection manager is not told. */
+static int hostile_deaf(struct hostile_file *file, void *arg)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
+
+	if (!file->id || !file->id->qp)
+		return -EINVAL;
+	return ib_modify_qp(file->id->qp, &attr, IB_QP_STATE);
+}
+
 static struct hostile_buffer *hostile_next(struct hostile_file *file)
 {
 	struct hostile_buffer *buffer;
@@ -816,6 +826,7 @@ static const struct {
 	{ hostile_reply, sizeof(struct tow_hostile_answer) },
 	{ hostile_notify, sizeof(struct tow_hostile_notify) },
 	{ hostile_noted, sizeof(struct tow_hostile_noted) },
+	{ hostile_deaf, sizeof(u32) },
 };
 
 static long hostile_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)

@@ -201,5 +201,7 @@ struct tow_hostile_noted {
 #define TOW_HOSTILE_ANSWER	_IO(TOW_HOSTILE_TYPE, 8)
 #define TOW_HOSTILE_NOTIFY	_IO(TOW_HOSTILE_TYPE, 9)
 #define TOW_HOSTILE_NOTED	_IO(TOW_HOSTILE_TYPE, 10)
+/* Say nothing on this queue pair any more, not even that something has come; __u32: not used */
+#define TOW_HOSTILE_DEAF	_IO(TOW_HOSTILE_TYPE, 11)
 
 #endif /* TOW_HOSTILE_H */

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A peer that is there, and whose queue pair does not answer any more (tow_hostile.ko):
+ * what is on its way to it stays so until the node gives that connection up, after
+ * op_stall_ms; what is late meanwhile is HELD; and connections that move are not given
+ * up, nor those that have nothing to do.
+ */
+#define TOW_ONLY_SOFT_ROCE
+#include "tow_rdma.h"
+#include "tow_evil_range.h"
+
+#define POOL_BYTES	(8 * TOW_SLAB)
+#define ENTRIES		64U
+#define BYTES		(2 * TOW_MB)
+/* On its way at once; work requests count 4096 bytes at least. */
+#define LITTLE		65536U
+#define ON_ITS_WAY	(LITTLE / 4096U)
+#define STALL_MS	2500U
+
+FIXTURE(stall)
+{
+	struct tow_knobs before;
+	struct tow_user user;
+	struct tow_mapped own, target;
+	__u64 remote;			/* of the node itself */
+	struct evil_range evil;
+	__u32 epoch;			/* of the connection to itself */
+	uint64_t stalls;
+};
+
+FIXTURE_SETUP(stall)
+{
+	struct tow_user *user = &self->user;
+	__u32 unused = 0;
+	char usual[32];
+
+	tow_knobs_save(&self->before);
+	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", LITTLE));
+	ASSERT_EQ(0, tow_module_load("tow_hostile", ""));
+	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
+	ASSERT_EQ(0, evil_share_key());
+	ASSERT_EQ(0, tow_user_make(user, ENTRIES, 0));
+	ASSERT_EQ(0, tow_make_target(user, BYTES, &self->own, &self->target, &self->remote));
+	self->epoch = tow_peer_epoch(user->fd, user->peer);
+	tow_sysfs_line("timeout", usual, sizeof(usual));
+	/* The RDMA device tries for half a minute: on that connection, and on no other one. */
+	ASSERT_EQ(0, tow_sysfs_set("timeout", 20));
+	ASSERT_EQ(0, evil_range_make(&self->evil, user));
+	ASSERT_EQ(0, tow_sysfs_put("timeout", usual));
+	ASSERT_EQ(0, tow_test_ioctl(self->evil.e.data[0], TOW_HOSTILE_DEAF, &unused));
+	self->stalls = tow_sysfs_get("stats/stalls");
+}
+
+FIXTURE_TEARDOWN_PARENT(stall)
+{
+	EXPECT_EQ(0, tow_knobs_restore(&self->before));
+	/* The processes are gone that had it open. */
+	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
+}
+
+/* To the one that does not answer. */
+static struct tow_sqe entry(const FIXTURE_DATA(stall) *self, __u32 timeout_ms, __u64 number)
+{
+	struct tow_sqe sqe = tow_move(&self->user, TOW_OP_WRITE, self->own.made.handle,
+				      (number & 31) * 8192, self->evil.remote, 0, EVIL_BYTES);
+
+	sqe.channel = self->evil.channel;
+	sqe.timeout_ms = timeout_ms;
+	sqe.user_data = number;
+	return sqe;
+}
+
+/* The next completion is that. */
+static void expect_next(struct __test_metadata *_metadata, FIXTURE_DATA(stall) *self,
+			__u64 number, int status, __u32 flags)
+{
+	struct tow_cqe cqe = { .status = 1 };
+
+	ASSERT_EQ(0, tow_rings_wait(&self->user.rings, &cqe));
+	EXPECT_EQ(number, cqe.user_data);
+	EXPECT_EQ(status, cqe.status);
+	EXPECT_EQ(flags, cqe.flags);
+}
+
+/* The connection to itself is as it was, and works. */
+static void expect_others_well(struct __test_metadata *_metadata, FIXTURE_DATA(stall) *self)
+{
+	struct tow_sqe sqe = tow_move(&self->user, TOW_OP_WRITE, self->own.made.handle, 0,
+				      self->remote, 0, BYTES);
+
+	EXPECT_EQ(0, tow_rings_do(&self->user.rings, &sqe));
+	EXPECT_EQ(self->epoch, tow_peer_epoch(self->user.fd, self->user.peer));
+}
+
+/*
+ * Deadlines from 1 ms on, each told in its time; those for which there was no room on the
+ * way are not HELD.  The connection goes on as if nothing were, until the node has
+ * waited long enough.
+ */
+TEST_F_TIMEOUT(stall, given_up, 60)
+{
+	const __u32 times[] = { 1, 20, 100, 1000 };
+	struct tow_rings *rings = &self->user.rings;
+	struct tow_peer_info info;
+	double begin = tow_test_now();
+	unsigned int i, lost = 0;
+	struct tow_cqe cqe;
+	struct tow_sqe sqe;
+
+	ASSERT_EQ(0, tow_sysfs_set("op_stall_ms", STALL_MS));
+	for (i = 0; i < ON_ITS_WAY + 2; i++) {
+		sqe = entry(self, i < ARRAY_SIZE(times) ? times[i] :
+			    i < ON_ITS_WAY ? 0 : 10000, i);
+		ASSERT_TRUE(tow_rings_put(rings, &sqe));
+	}
+	/* Neighbours of which nothing goes with the one before. */
+	sqe = entry(self, 50, i);
+	ASSERT_TRUE(tow_rings_put(rings, &sqe));
+	ASSERT_EQ(i + 1, tow_rings_enter(rings, 0, 0));
+	expect_next(_metadata, self, 0, -ETIMEDOUT, TOW_CQE_HELD);
+	expect_next(_metadata, self, 1, -ETIMEDOUT, TOW_CQE_HELD);
+	expect_next(_metadata, self, i, -ETIMEDOUT, 0);
+	expect_next(_metadata, self, 2, -ETIMEDOUT, TOW_CQE_HELD);
+	expect_others_well(_metadata, self);
+	expect_next(_metadata, self, 3, -ETIMEDOUT, TOW_CQE_HELD);
+	EXPECT_LE(1.0, tow_test_now() - begin);
+	EXPECT_EQ(self->stalls, tow_sysfs_get("stats/stalls"));
+	ASSERT_EQ(0, tow_peer_look(self->user.fd, self->evil.peer, &info));
+	EXPECT_EQ(TOW_PEER_READY, info.state);
+	for (i = 0; i < ON_ITS_WAY + 2; i++) {
+		ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
+		EXPECT_EQ(cqe.user_data < ARRAY_SIZE(times) ? TOW_CQE_RELEASED : 0, cqe.flags);
+		EXPECT_TRUE(cqe.status == -ECONNRESET ||
+			    (cqe.user_data >= ON_ITS_WAY && cqe.status == -ESTALE))
+			TH_LOG("%llu: %d", cqe.user_data, cqe.status);
+		lost += cqe.status == -ECONNRESET;
+	}
+	EXPECT_EQ(ON_ITS_WAY, lost);
+	TH_LOG("given up after %.1f s", tow_test_now() - begin);
+	EXPECT_LE(STALL_MS / 1e3, tow_test_now() - begin);
+	EXPECT_EQ(self->stalls + 1, tow_sysfs_get("stats/stalls"));
+	ASSERT_EQ(0, tow_peer_look(self->user.fd, self->evil.peer, &info));
+	EXPECT_EQ(-ETIMEDOUT, info.last_error);
+	expect_others_well(_metadata, self);
+	evil_end(&self->evil.e);
+}
+
+/* Unless the administrator says never; then it ends with the connection. */
+TEST_F_TIMEOUT(stall, never, 60)
+{
+	struct tow_sqe sqe = entry(self, 1, 0);
+
+	ASSERT_EQ(0, tow_sysfs_set("op_stall_ms", 0));
+	ASSERT_TRUE(tow_rings_put(&self->user.rings, &sqe));
+	ASSERT_EQ(1, tow_rings_enter(&self->user.rings, 0, 0));
+	expect_next(_metadata, self, 0, -ETIMEDOUT, TOW_CQE_HELD);
+	tow_test_sleep_ms(STALL_MS);
+	EXPECT_EQ(0, tow_rings_ready(&self->user.rings));
+	EXPECT_EQ(self->stalls, tow_sysfs_get("stats/stalls"));
+	evil_end(&self->evil.e);
+	expect_next(_metadata, self, 0, -ECONNRESET, TOW_CQE_RELEASED);
+	expect_others_well(_metadata, self);
+}
+
+/* What moves is not given up, however long it takes; nor what has nothing to do. */
+TEST_F_TIMEOUT(stall, what_moves, 60)
+{
+	double end = tow_test_now() + 3;
+
+	evil_end(&self->evil.e);
+	ASSERT_EQ(0, tow_sysfs_set("op_stall_ms", 2000));
+	while (tow_test_now() < end)
+		expect_others_well(_metadata, self);
+	ASSERT_EQ(0, tow_sysfs_set("op_stall_ms", 1));
+	tow_test_sleep_ms(1500);
+	ASSERT_EQ(0, tow_sysfs_set("op_stall_ms", 0));
+	expect_others_well(_metadata, self);
+	EXPECT_EQ(self->stalls, tow_sysfs_get("stats/stalls"));
+}
+
+TEST_HARNESS_MAIN
