@@ -327,7 +327,7 @@ TEST_F_TIMEOUT(deadline, before_its_turn, 60)
 	EXPECT_EQ(0, fates[5].status);
 	EXPECT_TRUE(silence(rings));
 	EXPECT_EQ(0, memcmp(timed->own.at + 4096, timed->target.at + 4096, BULK_BYTES - 4096));
-	EXPECT_TRUE(tow_is_zero(timed->target.at + place, 4 * 4096));
+	EXPECT_TRUE(tow_is_zero(timed->target.at + place, (size_t)4 * 4096));
 	EXPECT_EQ(0x66, timed->own.at[place + 4096]);
 	EXPECT_EQ(0, tow_slot_number(timed->own.at));
 	EXPECT_EQ(4, late_now(timed));
