@@ -431,6 +431,7 @@ TOW_STAT_ATTR(pollers, TOW_STAT_POLLERS);
 TOW_STAT_ATTR(poller_wakeups, TOW_STAT_POLLER_WAKEUPS);
 TOW_STAT_ATTR(striped, TOW_STAT_STRIPED);
 TOW_STAT_ATTR(striped_parts, TOW_STAT_STRIPED_PARTS);
+TOW_STAT_ATTR(replayed, TOW_STAT_REPLAYED);
 TOW_STAT_ATTR(notifications, TOW_STAT_NOTIFICATIONS);
 TOW_STAT_ATTR(notifications_sent, TOW_STAT_NOTIFICATIONS_SENT);
 TOW_STAT_ATTR(notifications_ignored, TOW_STAT_NOTIFICATIONS_IGNORED);
@@ -473,6 +474,7 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_poller_wakeups.attr.attr,
 	&tow_stat_attr_striped.attr.attr,
 	&tow_stat_attr_striped_parts.attr.attr,
+	&tow_stat_attr_replayed.attr.attr,
 	&tow_stat_attr_notifications.attr.attr,
 	&tow_stat_attr_notifications_sent.attr.attr,
 	&tow_stat_attr_notifications_ignored.attr.attr,
