@@ -20,7 +20,7 @@
 
 #include "address.h"
 #include "device.h"
-#include "session.h"
+#include "tie.h"
 #include "trace.h"
 
 /* Tell the other end why, if it may be told. */
@@ -127,7 +127,6 @@ static int tow_accept_control_setup(struct tow_session *session,
 {
 	const struct tow_wire_request *request = &session->handshake.request;
 	struct rdma_conn_param answer;
-	unsigned int qps;
 	int ret;
 
 	tow_address_of(&id->route.addr.dst_addr, &session->handshake.initiator,
@@ -141,11 +140,9 @@ static int tow_accept_control_setup(struct tow_session *session,
 	id->context = &session->control;
 	if (!tow_accept_qp_num_fits(param, request->control.qp_num))
 		return -EPROTO;
-	qps = min_t(u32, le16_to_cpu(request->control.qps),
-		    session->settings.qps_per_peer);
-	ret = tow_session_set_qps(session, qps);
-	if (!ret)
-		ret = tow_session_prepare(session, id);
+	session->qps = min_t(u32, le16_to_cpu(request->control.qps),
+			     session->settings.qps_per_peer);
+	ret = tow_session_prepare(session, id);
 	if (!ret)
 		ret = tow_accept_reply(session);
 	if (ret)
@@ -342,6 +339,7 @@ int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
 int tow_accept_auth(struct tow_session *session,
 		    const struct tow_wire_auth *auth)
 {
+	struct tow_wire_authed authed;
 	int ret;
 
 	if (!tow_auth_equal(auth->mac, session->auth.initiator_mac,
@@ -350,6 +348,10 @@ int tow_accept_auth(struct tow_session *session,
 	if (!auth->order)
 		return -EPROTO;
 	ret = tow_peer_authenticated(session, le64_to_cpu(auth->order));
+	if (!ret)
+		ret = tow_tie_asked(session, auth, &authed);
+	if (ret == -EPROTO)
+		return ret;
 	if (ret) {
 		ret = tow_accept_error(session, ret);
 		/* Not the other end's fault: it is told why, and that is all. */
@@ -362,7 +364,8 @@ int tow_accept_auth(struct tow_session *session,
 	if (!tow_session_set_state(session, TOW_SESSION_AUTHENTICATED))
 		return 0;
 	tow_session_note(session, "authenticated", session->id, 0);
-	ret = tow_session_send(session, TOW_WIRE_AUTHED, 0, NULL, 0);
+	ret = tow_session_send(session, TOW_WIRE_AUTHED, 0, &authed,
+			       sizeof(authed));
 	if (ret)
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "AUTHED could not be sent");

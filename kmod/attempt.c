@@ -14,7 +14,7 @@
 
 #include "device.h"
 #include "peer_state.h"
-#include "session.h"
+#include "tie.h"
 
 /* How long the other side's connection is waited for. */
 #define TOW_CROSSED_MS		2000
@@ -118,7 +118,7 @@ static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 			      unsigned int *resets)
 {
 	if (READ_ONCE(attempt->dev->peers.stopping) ||
-	    !time_before(jiffies, attempt->deadline))
+	    !time_before(jiffies, READ_ONCE(attempt->deadline)))
 		return false;
 	if (attempt->full)
 		return attempt->drops++ < TOW_ATTEMPT_DROPS &&
@@ -183,10 +183,10 @@ static struct tow_attempt *tow_attempt_find(struct tow_peers *peers,
 
 static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
 					   const struct tow_address *address,
-					   const struct tow_peer_settings *how)
+					   const struct tow_peer_settings *how,
+					   u32 limit_ms)
 {
 	struct tow_attempt *attempt;
-	u32 limit_ms = how->reconnect_timeout_ms;
 
 	attempt = kzalloc(sizeof(*attempt), GFP_KERNEL);
 	if (!attempt)
@@ -204,14 +204,19 @@ static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
 /* The attempt that goes on, or a new one; with a reference for the caller. */
 static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
 					    const struct tow_address *address,
-					    const struct tow_peer_settings *how)
+					    const struct tow_peer_settings *how,
+					    u32 limit_ms)
 {
+	unsigned long deadline = jiffies + msecs_to_jiffies(limit_ms);
 	struct tow_peers *peers = &dev->peers;
 	struct tow_attempt *attempt;
 
 	mutex_lock(&peers->lock);
 	attempt = tow_attempt_find(peers, address);
 	if (attempt) {
+		/* Whoever waits the longest may see another try. */
+		if (time_after(deadline, attempt->deadline))
+			WRITE_ONCE(attempt->deadline, deadline);
 		kref_get(&attempt->refs);
 		goto out_unlock;
 	}
@@ -223,7 +228,7 @@ static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
 		attempt = ERR_PTR(-EAGAIN);
 		goto out_unlock;
 	}
-	attempt = tow_attempt_new(dev, address, how);
+	attempt = tow_attempt_new(dev, address, how, limit_ms);
 	if (!attempt) {
 		attempt = ERR_PTR(-ENOMEM);
 		goto out_unlock;
@@ -260,7 +265,8 @@ int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
 	*result = tow_peer_by_address(dev, address);
 	if (*result)
 		return 0;
-	attempt = tow_attempt_join(dev, address, settings);
+	attempt = tow_attempt_join(dev, address, settings,
+				   settings->reconnect_timeout_ms);
 	if (IS_ERR(attempt))
 		return PTR_ERR(attempt);
 	left = wait_event_interruptible_timeout(peers->wait,
@@ -297,6 +303,43 @@ static struct tow_session *tow_peer_session(struct tow_peer *peer)
 	return session;
 }
 
+/* Where a peer is to be asked, and how. */
+static void tow_peer_way(struct tow_peer *peer, struct tow_address *address,
+			 struct tow_peer_settings *settings)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+
+	mutex_lock(&peers->lock);
+	*address = peer->addresses[0];
+	if (peer->overridden)
+		*settings = peer->settings;
+	else
+		tow_peer_settings_read(peers, settings);
+	mutex_unlock(&peers->lock);
+	if (!address->port)
+		address->port = READ_ONCE(peers->settings.listen_port);
+}
+
+/**
+ * tow_peer_seek - have a peer asked to connect, if nobody does already
+ * @peer: the peer
+ * @limit_ms: how long that may take
+ *
+ * Waits for nothing.  What comes of it is seen by the peer's state.
+ */
+void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
+{
+	struct tow_peer_settings settings;
+	struct tow_attempt *attempt;
+	struct tow_address address;
+
+	tow_peer_way(peer, &address, &settings);
+	attempt = tow_attempt_join(peer->dev, &address, &settings, limit_ms);
+	/* Whoever wants it asks again. */
+	if (!IS_ERR(attempt))
+		tow_attempt_put(attempt);
+}
+
 /**
  * tow_peer_use - a peer's READY session, made anew if need be
  * @peer: the peer
@@ -309,7 +352,6 @@ static struct tow_session *tow_peer_session(struct tow_peer *peer)
 int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 		 struct tow_session **result)
 {
-	struct tow_peers *peers = &peer->dev->peers;
 	struct tow_peer_settings settings;
 	struct tow_address address;
 	struct tow_peer *found;
@@ -318,15 +360,7 @@ int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 	*result = tow_peer_session(peer);
 	if (*result)
 		return 0;
-	mutex_lock(&peers->lock);
-	address = peer->addresses[0];
-	if (peer->overridden)
-		settings = peer->settings;
-	else
-		tow_peer_settings_read(peers, &settings);
-	mutex_unlock(&peers->lock);
-	if (!address.port)
-		address.port = READ_ONCE(peers->settings.listen_port);
+	tow_peer_way(peer, &address, &settings);
 	ret = tow_peer_reach(peer->dev, &address, &settings, timeout_ms,
 			     &found);
 	if (ret)
@@ -365,11 +399,21 @@ int tow_peer_disconnect(struct tow_peer *peer)
 	struct tow_session *session;
 	int ret;
 
+	bool waits;
+
 	mutex_lock(&peers->lock);
 	session = peer->session;
 	if (session)
 		tow_session_get(session);
+	waits = peer->state == TOW_PEER_RECONNECTING;
+	tow_peer_drop_tie(peer, -ECONNRESET, true);
 	mutex_unlock(&peers->lock);
+	if (!session && waits) {
+		ret = wait_event_interruptible(peers->wait,
+					       READ_ONCE(peer->state) !=
+					       TOW_PEER_RECONNECTING);
+		return ret ? -EINTR : 0;
+	}
 	if (!session) {
 		tow_peer_forget_idle(peer);
 		return 0;

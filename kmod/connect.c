@@ -17,7 +17,7 @@
 
 #include "address.h"
 #include "device.h"
-#include "session.h"
+#include "tie.h"
 
 /* For one answer of the network or of the connection manager. */
 #define TOW_CONNECT_STEP_MS	2000
@@ -273,7 +273,8 @@ static int tow_connect_check_reply(struct tow_link *link)
 	if (!tow_auth_equal(mac, reply->mac, sizeof(mac)))
 		return -EKEYREJECTED;
 	session->id = le64_to_cpu(reply->session);
-	return tow_session_set_qps(session, qps);
+	session->qps = qps;
+	return 0;
 }
 
 static int tow_connect_control(struct tow_session *session)
@@ -293,13 +294,16 @@ static int tow_connect_control(struct tow_session *session)
 
 static int tow_connect_prove(struct tow_session *session)
 {
-	struct tow_wire_auth auth;
+	struct tow_wire_auth auth = {};
 	int ret;
 
 	memcpy(auth.mac, session->auth.initiator_mac, sizeof(auth.mac));
 	/* Counted when it was seen that there is no other connection. */
 	auth.order = cpu_to_le64(session->opened_at);
-	ret = tow_session_send(session, TOW_WIRE_AUTH, 0, &auth, sizeof(auth));
+	ret = tow_tie_ask(session, &auth);
+	if (!ret)
+		ret = tow_session_send(session, TOW_WIRE_AUTH, 0, &auth,
+				       sizeof(auth));
 	if (!ret)
 		ret = tow_connect_wait_state(session,
 					     TOW_SESSION_AUTHENTICATED);

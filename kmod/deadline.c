@@ -89,7 +89,7 @@ static struct tow_step *tow_entry_is_late(struct tow_entry *entry)
 	}
 	/* Perhaps nobody looks at what has no room for a notification. */
 	if (entry->op.slot && claims & TOW_CLAIM_BEGUN)
-		tow_window_go_on(entry->op.slot->session);
+		tow_window_go_on(entry->op.slot->tie);
 	entry->told = true;
 	entry->held = claims & TOW_CLAIM_POSTED;
 	trace_tow_entry(entry, -ETIMEDOUT);

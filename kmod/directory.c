@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The directory: what its two sides share, and what sessions and devices call.
+ * The directory: what its two sides share, and what ties and devices call.
  *
- * Both sides leave what is to be said in lists, and the session on a list of
+ * Both sides leave what is to be said in lists, and the tie on a list of
  * those to be kicked; whoever did so calls tow_directory_kick() when he holds no
  * lock any more.  So what a program's end sets free goes out together, as many
  * as a message holds.
@@ -10,7 +10,7 @@
 #include "device.h"
 #include "export.h"
 #include "remote.h"
-#include "session.h"
+#include "tie.h"
 
 /**
  * tow_directory_device - whose directory is it?
@@ -50,32 +50,32 @@ void tow_directory_queue(struct tow_directory *dir)
 }
 
 /**
- * tow_directory_want_kick - a session has something to say
- * @session: the session; the caller knows of a reference
+ * tow_directory_want_kick - a tie has something to say
+ * @tie: the tie; the caller knows of a reference
  */
-void tow_directory_want_kick(struct tow_session *session)
+void tow_directory_want_kick(struct tow_tie *tie)
 {
-	struct tow_directory *dir = &session->dev->directory;
+	struct tow_directory *dir = &tie->dev->directory;
 
 	spin_lock(&dir->kick_lock);
-	if (list_empty(&session->dir.kick)) {
-		tow_session_get(session);
-		list_add_tail(&session->dir.kick, &dir->kicks);
+	if (list_empty(&tie->dir.kick)) {
+		tow_tie_get(tie);
+		list_add_tail(&tie->dir.kick, &dir->kicks);
 	}
 	spin_unlock(&dir->kick_lock);
 }
 
-static struct tow_session *tow_directory_next_kick(struct tow_directory *dir)
+static struct tow_tie *tow_directory_next_kick(struct tow_directory *dir)
 {
-	struct tow_session *session;
+	struct tow_tie *tie;
 
 	spin_lock(&dir->kick_lock);
-	session = list_first_entry_or_null(&dir->kicks, struct tow_session,
-					   dir.kick);
-	if (session)
-		list_del_init(&session->dir.kick);
+	tie = list_first_entry_or_null(&dir->kicks, struct tow_tie,
+				       dir.kick);
+	if (tie)
+		list_del_init(&tie->dir.kick);
 	spin_unlock(&dir->kick_lock);
-	return session;
+	return tie;
 }
 
 /**
@@ -85,40 +85,40 @@ static struct tow_session *tow_directory_next_kick(struct tow_directory *dir)
  */
 void tow_directory_kick(struct tow_directory *dir)
 {
-	struct tow_session *session;
+	struct tow_tie *tie;
 
-	while ((session = tow_directory_next_kick(dir))) {
-		tow_session_kick(session);
-		tow_session_put(session);
+	while ((tie = tow_directory_next_kick(dir))) {
+		tow_tie_kick(tie);
+		tow_tie_put(tie);
 	}
 }
 
-/* ---- sessions ------------------------------------------------------------- */
+/* ---- ties ----------------------------------------------------------------- */
 
 /**
- * tow_directory_session_init - a session was made
- * @session: the session
+ * tow_directory_tie_init - a tie was made
+ * @tie: the tie
  */
-void tow_directory_session_init(struct tow_session *session)
+void tow_directory_tie_init(struct tow_tie *tie)
 {
-	INIT_LIST_HEAD(&session->dir.kick);
-	mutex_init(&session->dir.lock);
-	tow_grant_session_init(session);
-	tow_remote_session_init(session);
+	INIT_LIST_HEAD(&tie->dir.kick);
+	mutex_init(&tie->dir.lock);
+	tow_grant_tie_init(tie);
+	tow_remote_tie_init(tie);
 }
 
 /**
  * tow_directory_receive - a message of the directory came
- * @session: the session, READY
+ * @tie: the tie, READY
  * @type: enum tow_wire_type
  * @request: from the header
  * @body: what follows the header
  * @bytes: its size
  *
  * Return: 0; -EPROTO: the other end must not have sent that; -ENOMEM;
- * -ECONNRESET: the session is lost.
+ * -ECONNRESET: the tie is lost.
  */
-int tow_directory_receive(struct tow_session *session, u8 type, u32 request,
+int tow_directory_receive(struct tow_tie *tie, u8 type, u32 request,
 			  void *body, size_t bytes)
 {
 	int ret;
@@ -129,96 +129,97 @@ int tow_directory_receive(struct tow_session *session, u8 type, u32 request,
 	case TOW_WIRE_CANCEL:
 	case TOW_WIRE_REVOKED:
 	case TOW_WIRE_RELEASE:
-		ret = tow_grant_receive(session, type, request, body, bytes);
+		ret = tow_grant_receive(tie, type, request, body, bytes);
 		break;
 	case TOW_WIRE_RESOLVED:
 	case TOW_WIRE_REVOKE:
-		ret = tow_answer_receive(session, type, request, body, bytes);
+		ret = tow_answer_receive(tie, type, request, body, bytes);
 		break;
 	default:
 		return -EPROTO;
 	}
-	tow_directory_kick(&session->dev->directory);
+	tow_directory_kick(&tie->dev->directory);
 	return ret;
 }
 
 /**
  * tow_directory_fill - what is to be said next?
- * @session: the session, which can send something
+ * @tie: the tie, whose session can send something
+ * @all: not only to a resolver
  * @type: where to; 0: nothing
  * @request: where to
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: the body's size.
  */
-size_t tow_directory_fill(struct tow_session *session, u8 *type, u32 *request,
+size_t tow_directory_fill(struct tow_tie *tie, bool all, u8 *type, u32 *request,
 			  void *body)
 {
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie_dir *sdir = &tie->dir;
 	size_t bytes = 0;
 
 	*type = 0;
 	*request = 0;
 	mutex_lock(&sdir->lock);
 	if (!sdir->lost) {
-		bytes = tow_grant_fill(session, type, request, body);
-		if (!*type)
-			bytes = tow_answer_fill(session, type, request, body);
+		bytes = tow_grant_fill(tie, type, request, body);
+		if (!*type && all)
+			bytes = tow_answer_fill(tie, type, request, body);
 	}
 	mutex_unlock(&sdir->lock);
 	return bytes;
 }
 
 /**
- * tow_directory_session_lost - nothing begins in this session any more
- * @session: the session, ENDING
+ * tow_directory_tie_lost - nothing begins in this tie any more
+ * @tie: the tie, ENDING
  */
-void tow_directory_session_lost(struct tow_session *session)
+void tow_directory_tie_lost(struct tow_tie *tie)
 {
-	struct tow_directory *dir = &session->dev->directory;
+	struct tow_directory *dir = &tie->dev->directory;
 
 	mutex_lock(&dir->lock);
-	mutex_lock(&session->dir.lock);
-	session->dir.lost = true;
-	tow_grant_session_lost(session);
-	tow_remote_session_lost(session);
-	mutex_unlock(&session->dir.lock);
+	mutex_lock(&tie->dir.lock);
+	tie->dir.lost = true;
+	tow_grant_tie_lost(tie);
+	tow_remote_tie_lost(tie);
+	mutex_unlock(&tie->dir.lock);
 	mutex_unlock(&dir->lock);
 }
 
 /**
- * tow_directory_session_gone - the queue pairs of a session are destroyed
- * @session: the session, lost
+ * tow_directory_tie_gone - the queue pairs of a tie are destroyed
+ * @tie: the tie, lost
  */
-void tow_directory_session_gone(struct tow_session *session)
+void tow_directory_tie_gone(struct tow_tie *tie)
 {
-	tow_grant_session_gone(session);
-	mutex_lock(&session->dir.lock);
-	session->dir.gone = true;
-	tow_remote_session_gone(session);
-	mutex_unlock(&session->dir.lock);
+	tow_grant_tie_gone(tie);
+	mutex_lock(&tie->dir.lock);
+	tie->dir.gone = true;
+	tow_remote_tie_gone(tie);
+	mutex_unlock(&tie->dir.lock);
 }
 
 /**
- * tow_directory_session_cleanup - undo tow_directory_session_init()
- * @session: without references
+ * tow_directory_tie_cleanup - undo tow_directory_tie_init()
+ * @tie: without references
  */
-void tow_directory_session_cleanup(struct tow_session *session)
+void tow_directory_tie_cleanup(struct tow_tie *tie)
 {
-	tow_remote_session_cleanup(session);
+	tow_remote_tie_cleanup(tie);
 }
 
 /**
- * tow_directory_session_numbers - what goes on in a session
- * @session: the session
+ * tow_directory_tie_numbers - what goes on in a tie
+ * @tie: the tie
  * @grants: what the other end has of ours
  * @remotes: what we have of the other end's
  */
-void tow_directory_session_numbers(struct tow_session *session, u32 *grants,
-				   u32 *remotes)
+void tow_directory_tie_numbers(struct tow_tie *tie, u32 *grants,
+			       u32 *remotes)
 {
-	*grants = READ_ONCE(session->dir.grant_count);
-	*remotes = READ_ONCE(session->dir.remote_count);
+	*grants = READ_ONCE(tie->dir.grant_count);
+	*remotes = READ_ONCE(tie->dir.remote_count);
 }
 
 /* ---- the device ----------------------------------------------------------- */
@@ -253,7 +254,7 @@ int tow_directory_init(struct tow_directory *dir)
  * tow_directory_stop_begin - nothing is published any more
  * @dir: the directory of a device that is going
  *
- * Who waits for a peer's answer is woken when the session ends.
+ * Who waits for a peer's answer is woken when the tie ends.
  */
 void tow_directory_stop_begin(struct tow_directory *dir)
 {
@@ -264,7 +265,7 @@ void tow_directory_stop_begin(struct tow_directory *dir)
 
 /**
  * tow_directory_stop - end all exports
- * @dir: the directory, stopping; nobody is a user of the device, and its sessions
+ * @dir: the directory, stopping; nobody is a user of the device, and its ties
  *	have ended
  */
 void tow_directory_stop(struct tow_directory *dir)

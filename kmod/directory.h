@@ -3,7 +3,7 @@
  * The directory: what this node publishes (exports, to which peers hold grants)
  * and what it found on others (remote ranges).
  *
- *	directory.c		what all of it shares; what sessions call
+ *	directory.c		what all of it shares; what ties call
  *	export.c grant.c	the owner's side: exports; requests and grants
  *	remote.c answer.c	the resolver's side: remote ranges; what peers say
  *	target.c		remote ranges as operations see them
@@ -13,7 +13,7 @@
  * Locks, in this order; nothing is sent while one of them is held:
  *
  *	tow_directory.lock
- *	tow_session_dir.lock	nobody holds two of them
+ *	tow_tie_dir.lock	nobody holds two of them
  *	tow_directory.kick_lock
  */
 #ifndef TOW_DIRECTORY_H
@@ -35,7 +35,7 @@ struct tow_client;
 struct tow_device;
 struct tow_exported;
 struct tow_remote;
-struct tow_session;
+struct tow_tie;
 struct tow_slot;
 
 /* Segments of one export; more than a TiB, whatever the device's slabs. */
@@ -55,8 +55,8 @@ struct tow_slot;
  * @quiet: struct tow_remote on which nothing is in flight any more, for @work
  * @work: what cannot be done at once; holds a reference to the device while it
  *	is queued
- * @kick_lock: protects @kicks and tow_session_dir.kick
- * @kicks: sessions that have something to say, each with a reference
+ * @kick_lock: protects @kicks and tow_tie_dir.kick
+ * @kicks: ties that have something to say, each with a reference
  */
 struct tow_directory {
 	/* protects exports to stopping, and parts of tow_exported */
@@ -69,17 +69,18 @@ struct tow_directory {
 	u64			last_id;
 	struct llist_head	quiet;
 	struct work_struct	work;
-	/* protects kicks and tow_session_dir.kick */
+	/* protects kicks and tow_tie_dir.kick */
 	spinlock_t		kick_lock;
 	struct list_head	kicks;
 };
 
 /**
- * struct tow_session_dir - what the directory keeps of a session
+ * struct tow_tie_dir - what the directory keeps of a tie
  * @kick: in tow_directory.kicks
  * @lock: protects what follows
- * @lost: the session is ENDING: nothing begins any more
- * @gone: its queue pairs are destroyed
+ * @lost: the tie ends: nothing begins any more
+ * @gone: its queue pairs are destroyed, and there will be no others
+ * @apart: no session carries it: no peer reaches anything by it
  * @waiting: struct tow_request that wait for a name, by the peer's number
  * @waiting_count: how many
  * @answers: struct tow_request that are to be answered
@@ -89,7 +90,9 @@ struct tow_directory {
  * @last_grant: id of the youngest
  * @revokes: grants that the peer is to be told to let go of, oldest first
  * @revoked: those that it was told of, oldest first; all older than @revokes
- * @revoke_timer: waits for the oldest of both; holds a reference to the session
+ * @bygone: grants that were revoked while @apart, and have ended; the peer is to be told
+ *	first
+ * @revoke_timer: waits for the oldest of both; holds a reference to the tie
  *	while it is queued
  * @cache: struct tow_remote by label: those that may be found
  * @requests: struct tow_remote by the number of the request that is or will be on
@@ -106,12 +109,13 @@ struct tow_directory {
  * @idle: remotes that nobody uses at the moment, the one used last at the end
  * @idle_count: how many
  */
-struct tow_session_dir {
+struct tow_tie_dir {
 	struct list_head	kick;
 	/* protects everything below */
 	struct mutex		lock;
 	bool			lost;
 	bool			gone;
+	bool			apart;
 	/* the owner's side */
 	struct xarray		waiting;
 	unsigned int		waiting_count;
@@ -122,6 +126,7 @@ struct tow_session_dir {
 	u64			last_grant;
 	struct list_head	revokes;
 	struct list_head	revoked;
+	struct list_head	bygone;
 	struct delayed_work	revoke_timer;
 	/* the resolver's side */
 	struct tow_labels	cache;
@@ -157,33 +162,33 @@ static inline bool tow_rights_valid(u32 rights)
 }
 
 /*
- * Called by sessions.  All in process context; may sleep, but not for long, as
- * nothing else of the session goes on meanwhile.
+ * Called by ties.  All in process context; may sleep, but not for long, as
+ * nothing else of the tie goes on meanwhile.
  *
- *	init	the session was made
+ *	init	the tie was made
  *	receive	a message of a type from TOW_WIRE_RESOLVE on came: only in a READY
  *		session, one at a time, in order; @body is the receiver's to change.
  *		0, or a negative errno: the other end must not have sent
- *		that: the session ends
+ *		that: the tie ends
  *	fill	something can be sent: put a message's type, request and body
  *		there and return its bytes, or 0 if there is nothing.  The way of
  *		all that the directory says.  Called by one at a time, again after
- *		tow_session_kick()
- *	lost	the session is ENDING: nothing may begin any more, whoever waits
- *		gets session->error; operations may still be in flight
+ *		tow_tie_kick()
+ *	lost	the tie ends: nothing may begin any more, whoever waits
+ *		gets tie->error; operations may still be in flight
  *	gone	the queue pairs are destroyed: the other end reaches nothing
  *	cleanup	the last reference is gone
  */
-void tow_directory_session_init(struct tow_session *session);
-int tow_directory_receive(struct tow_session *session, u8 type, u32 request,
+void tow_directory_tie_init(struct tow_tie *tie);
+int tow_directory_receive(struct tow_tie *tie, u8 type, u32 request,
 			  void *body, size_t bytes);
-size_t tow_directory_fill(struct tow_session *session, u8 *type, u32 *request,
+size_t tow_directory_fill(struct tow_tie *tie, bool all, u8 *type, u32 *request,
 			  void *body);
-void tow_directory_session_lost(struct tow_session *session);
-void tow_directory_session_gone(struct tow_session *session);
-void tow_directory_session_cleanup(struct tow_session *session);
-void tow_directory_session_numbers(struct tow_session *session, u32 *grants,
-				   u32 *remotes);
+void tow_directory_tie_lost(struct tow_tie *tie);
+void tow_directory_tie_gone(struct tow_tie *tie);
+void tow_directory_tie_cleanup(struct tow_tie *tie);
+void tow_directory_tie_numbers(struct tow_tie *tie, u32 *grants,
+			       u32 *remotes);
 
 /* Called by device.c. */
 int tow_directory_init(struct tow_directory *dir);
@@ -194,7 +199,7 @@ void tow_directory_cleanup(struct tow_directory *dir);
 /* Called by the directory's own files. */
 struct tow_device *tow_directory_device(struct tow_directory *dir);
 void tow_directory_queue(struct tow_directory *dir);
-void tow_directory_want_kick(struct tow_session *session);
+void tow_directory_want_kick(struct tow_tie *tie);
 void tow_directory_kick(struct tow_directory *dir);
 
 /* Called by client.c and file.c, when a client begins and when it has ended. */

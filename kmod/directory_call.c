@@ -425,8 +425,9 @@ static int tow_resolve_in_session(struct tow_session *session,
 {
 	int ret;
 
-	ret = tow_remote_open(session, &resolving->label, resolving->rights,
-			      resolving->wait, &resolving->remote);
+	ret = tow_remote_open(session->tie, &resolving->label,
+			      resolving->rights, resolving->wait,
+			      &resolving->remote);
 	if (ret)
 		return ret;
 	ret = tow_remote_wait(resolving->remote, tow_resolve_time(resolving));

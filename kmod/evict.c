@@ -17,7 +17,7 @@
 #include <linux/jiffies.h>
 
 #include "device.h"
-#include "session.h"
+#include "tie.h"
 
 /*
  * What was used a moment ago will be used again: two that push each other out
@@ -30,7 +30,7 @@ static bool tow_evict_may(const struct tow_peer *peer)
 	const struct tow_session *session = peer->session;
 
 	return peer->state == TOW_PEER_READY && session &&
-	       tow_session_alive(session) && !atomic_read(&session->users) &&
+	       tow_session_alive(session) && !tow_session_used(session) &&
 	       time_after(jiffies, READ_ONCE(session->busy_at) +
 			  msecs_to_jiffies(TOW_EVICT_IDLE_MS));
 }
@@ -148,7 +148,7 @@ bool tow_evict_forget(struct tow_device *dev)
 
 	mutex_lock(&peers->lock);
 	xa_for_each(&peers->by_id, index, peer) {
-		if (!peer->session &&
+		if (!peer->session && !peer->tie &&
 		    (!found || time_before(peer->used_at, found->used_at)))
 			found = peer;
 	}

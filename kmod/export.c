@@ -416,7 +416,9 @@ bool tow_exported_quiet(struct tow_exported *exported)
 	lockdep_assert_held(&dir->lock);
 	if (!exported->ending || exported->grant_count)
 		return false;
-	list_add_tail(&exported->dead, &dir->dead);
+	/* It is there already if the last one ended while they were revoked. */
+	if (list_empty(&exported->dead))
+		list_add_tail(&exported->dead, &dir->dead);
 	return true;
 }
 
@@ -432,7 +434,7 @@ bool tow_exported_quiet(struct tow_exported *exported)
 bool tow_exported_end(struct tow_exported *exported)
 {
 	struct tow_directory *dir = &exported->dev->directory;
-	struct tow_grant *grant;
+	struct tow_grant *grant, *next;
 	bool begins, dead = false;
 
 	mutex_lock(&dir->lock);
@@ -441,8 +443,9 @@ bool tow_exported_end(struct tow_exported *exported)
 		exported->ending = true;
 		trace_tow_export_revoke(exported);
 		tow_labels_remove(&dir->exports, &exported->label);
-		/* There will be no others, and these stay while we look. */
-		list_for_each_entry(grant, &exported->grants, of_export) {
+		/* There will be no others; some may end here. */
+		list_for_each_entry_safe(grant, next, &exported->grants,
+					 of_export) {
 			tow_grant_revoke(grant);
 			cond_resched();
 		}

@@ -87,21 +87,21 @@ struct tow_exported {
 
 /**
  * struct tow_grant - an export that a peer has found
- * @id: what the session calls it
+ * @id: what the tie calls it
  * @rights: bits of enum tow_right: what the peer wanted, and got
  * @exported: the export, with a reference
- * @session: the peer's; outlives its grants
+ * @tie: the peer's; outlives its grants
  * @of_export: in tow_exported.grants
- * @link: in tow_session_dir.revokes or .revoked; empty: it is not revoked
+ * @link: in tow_tie_dir.revokes, .revoked or .bygone; empty: it is not revoked
  * @revoked_at: when its peer's time to let go of it began, in jiffies
  *
- * It goes when the peer has let go of it, or when the session is gone.
+ * It goes when the peer has let go of it, or when the tie is gone.
  */
 struct tow_grant {
 	u64			id;
 	u32			rights;
 	struct tow_exported	*exported;
-	struct tow_session	*session;
+	struct tow_tie	*tie;
 	struct list_head	of_export;
 	struct list_head	link;
 	unsigned long		revoked_at;
@@ -131,21 +131,24 @@ void tow_label_of_client(struct tow_label *label, struct tow_client *client,
 			 const u8 *name, u32 bytes);
 
 /* grant.c */
-void tow_grant_session_init(struct tow_session *session);
-int tow_grant_receive(struct tow_session *session, u8 type, u32 number,
+void tow_grant_tie_init(struct tow_tie *tie);
+int tow_grant_receive(struct tow_tie *tie, u8 type, u32 number,
 		      void *body, size_t bytes);
-size_t tow_grant_fill(struct tow_session *session, u8 *type, u32 *number,
+size_t tow_grant_fill(struct tow_tie *tie, u8 *type, u32 *number,
 		      void *body);
 void tow_grant_answer_waiting(struct tow_exported *exported);
-void tow_grant_session_lost(struct tow_session *session);
-void tow_grant_session_gone(struct tow_session *session);
+void tow_grant_end_apart(struct tow_grant *grant);
+void tow_grant_tie_apart(struct tow_tie *tie);
+void tow_grant_tie_carried(struct tow_tie *tie);
+void tow_grant_tie_lost(struct tow_tie *tie);
+void tow_grant_tie_gone(struct tow_tie *tie);
 
 /* revoke.c */
-void tow_revoke_session_init(struct tow_session *session);
+void tow_revoke_tie_init(struct tow_tie *tie);
 void tow_grant_revoke(struct tow_grant *grant);
 void tow_revoke_watch(struct tow_device *dev);
-size_t tow_revoke_fill(struct tow_session *session, u8 *type, u32 *number,
+size_t tow_revoke_fill(struct tow_tie *tie, u8 *type, u32 *number,
 		       struct tow_wire_grants *body);
-void tow_revoke_session_gone(struct tow_session *session);
+void tow_revoke_tie_gone(struct tow_tie *tie);
 
 #endif /* TOW_EXPORT_H */

@@ -4,8 +4,8 @@
  *
  * Every RESOLVE and RESOLVE_MORE is answered exactly once: at once, when the name
  * is exported, or when the peer cancels.  Answers, like all that this side says,
- * wait in lists until the session can send something, so a peer that asks much
- * and reads little fills its own session's lists up to a bound and no further.
+ * wait in lists until the tie can send something, so a peer that asks much
+ * and reads little fills its own tie's lists up to a bound and no further.
  *
  * A grant is made with the answer and holds the slabs.  What a grant's segments
  * are does not change, so an answer that waits to be sent may be sent even if
@@ -16,23 +16,23 @@
 
 #include "device.h"
 #include "export.h"
-#include "session.h"
+#include "tie.h"
 #include "slot.h"
 
-/* Of one session: names that the peer waits for. */
+/* Of one tie: names that the peer waits for. */
 #define TOW_WAITING_MAX		1024
 
-/* Of one session: answers that it has not read.  Nobody asks so much at once. */
+/* Of one tie: answers that it has not read.  Nobody asks so much at once. */
 #define TOW_ANSWERS_MAX		4096
 
-/* Of one session: what the peer may have. */
+/* Of one tie: what the peer may have. */
 #define TOW_GRANTS_MAX		SZ_1M
 
 /**
  * struct tow_request - what a peer asks
  * @label: RESOLVE: the name, in tow_directory.waiting while it waits
- * @session: the peer's; outlives its requests
- * @link: in tow_session_dir.answers, when there is one
+ * @tie: the peer's; outlives its requests
+ * @link: in tow_tie_dir.answers, when there is one
  * @number: what the peer calls it
  * @rights: RESOLVE: what the peer wants to do
  * @status: the answer: enum tow_wire_status
@@ -42,7 +42,7 @@
  */
 struct tow_request {
 	struct tow_label	label;
-	struct tow_session	*session;
+	struct tow_tie	*tie;
 	struct list_head	link;
 	u32			number;
 	u32			rights;
@@ -52,9 +52,9 @@ struct tow_request {
 	u8			name[];
 };
 
-static struct tow_directory *tow_grant_directory(struct tow_session *session)
+static struct tow_directory *tow_grant_directory(struct tow_tie *tie)
 {
-	return &session->dev->directory;
+	return &tie->dev->directory;
 }
 
 /* ---- grants --------------------------------------------------------------- */
@@ -78,25 +78,25 @@ static void tow_grant_drop(struct tow_exported *exported)
 }
 
 /* Called with both locks held: may the peer have it, and is there room for it? */
-static u32 tow_grant_allowed(struct tow_session *session,
+static u32 tow_grant_allowed(struct tow_tie *tie,
 			     struct tow_exported *exported, u32 rights)
 {
 	if (rights & ~exported->rights)
 		return TOW_WIRE_FORBIDDEN;
 	if (exported->slot && exported->grant_count)
 		return TOW_WIRE_TAKEN;
-	if (session->dir.grant_count >= TOW_GRANTS_MAX ||
-	    (exported->slot && !tow_window_open(session)))
+	if (tie->dir.grant_count >= TOW_GRANTS_MAX ||
+	    (exported->slot && !tow_window_open(tie)))
 		return TOW_WIRE_TOO_MANY;
 	return TOW_WIRE_OK;
 }
 
 /* Called with both locks held. */
-static u32 tow_grant_new(struct tow_session *session,
+static u32 tow_grant_new(struct tow_tie *tie,
 			 struct tow_exported *exported, u32 rights, u64 *id)
 {
-	struct tow_session_dir *sdir = &session->dir;
-	u32 status = tow_grant_allowed(session, exported, rights);
+	struct tow_tie_dir *sdir = &tie->dir;
+	u32 status = tow_grant_allowed(tie, exported, rights);
 	struct tow_grant *grant;
 
 	if (status)
@@ -112,7 +112,7 @@ static u32 tow_grant_new(struct tow_session *session,
 	sdir->last_grant++;
 	sdir->grant_count++;
 	grant->rights = rights;
-	grant->session = session;
+	grant->tie = tie;
 	INIT_LIST_HEAD(&grant->link);
 	kref_get(&exported->refs);
 	grant->exported = exported;
@@ -120,11 +120,37 @@ static u32 tow_grant_new(struct tow_session *session,
 	exported->grant_count++;
 	tow_grant_hold(exported);
 	if (exported->slot)
-		tow_slot_give(exported->slot, session->index);
-	atomic_inc(&session->users);
-	tow_stat_inc(session->dev, TOW_STAT_GRANTS);
+		tow_slot_give(exported->slot, tie->index);
+	atomic_inc(&tie->users);
+	tow_stat_inc(tie->dev, TOW_STAT_GRANTS);
 	*id = grant->id;
 	return TOW_WIRE_OK;
+}
+
+/* Called with both locks held: the peer does not reach it any more. */
+static void tow_grant_let_go(struct tow_grant *grant)
+{
+	struct tow_exported *exported = grant->exported;
+	struct tow_tie *tie = grant->tie;
+
+	if (exported->slot && tie->dir.lost)
+		tow_slot_lost(exported->slot);
+	/* On iWARP what was sent before may come later, and counts then. */
+	else if (exported->slot &&
+		 tie->dev->transport != TOW_TRANSPORT_IWARP)
+		tow_slot_give(exported->slot, 0);
+	xa_erase(&tie->dir.grants, grant->id);
+	tie->dir.grant_count--;
+	list_del(&grant->link);
+	list_del(&grant->of_export);
+	exported->grant_count--;
+	atomic_dec(&tie->users);
+	tow_stat_dec(tie->dev, TOW_STAT_GRANTS);
+	tow_grant_drop(exported);
+	if (tow_exported_quiet(exported))
+		tow_directory_queue(tow_grant_directory(tie));
+	/* Not the last: the directory's table has one until it is finished. */
+	tow_exported_put(exported);
 }
 
 /*
@@ -133,33 +159,27 @@ static u32 tow_grant_new(struct tow_session *session,
  */
 static void tow_grant_end(struct tow_grant *grant)
 {
-	struct tow_exported *exported = grant->exported;
-	struct tow_session *session = grant->session;
-
-	if (exported->slot && session->dir.lost)
-		tow_slot_lost(exported->slot);
-	/* On iWARP what was sent before may come later, and counts then. */
-	else if (exported->slot &&
-		 session->dev->transport != TOW_TRANSPORT_IWARP)
-		tow_slot_give(exported->slot, 0);
-	xa_erase(&session->dir.grants, grant->id);
-	session->dir.grant_count--;
-	list_del(&grant->link);
-	list_del(&grant->of_export);
-	exported->grant_count--;
-	atomic_dec(&session->users);
-	tow_stat_dec(session->dev, TOW_STAT_GRANTS);
-	tow_grant_drop(exported);
-	if (tow_exported_quiet(exported))
-		tow_directory_queue(tow_grant_directory(session));
-	/* Not the last: the directory's table has one until it is finished. */
-	tow_exported_put(exported);
+	tow_grant_let_go(grant);
 	kfree(grant);
+}
+
+/**
+ * tow_grant_end_apart - a grant is revoked while no session carries its tie
+ * @grant: the grant; the caller has both locks
+ *
+ * It ends here, and the peer is told when there is a session.
+ */
+void tow_grant_end_apart(struct tow_grant *grant)
+{
+	struct tow_tie_dir *sdir = &grant->tie->dir;
+
+	tow_grant_let_go(grant);
+	list_add_tail(&grant->link, &sdir->bygone);
 }
 
 /* ---- requests ------------------------------------------------------------- */
 
-static struct tow_request *tow_request_new(struct tow_session *session,
+static struct tow_request *tow_request_new(struct tow_tie *tie,
 					   u32 number, size_t name_bytes)
 {
 	struct tow_request *request;
@@ -168,28 +188,28 @@ static struct tow_request *tow_request_new(struct tow_session *session,
 	if (!request)
 		return NULL;
 	INIT_LIST_HEAD(&request->link);
-	request->session = session;
+	request->tie = tie;
 	request->number = number;
 	return request;
 }
 
-/* Called with the session's lock held.  The request goes with the answer. */
+/* Called with the tie's lock held.  The request goes with the answer. */
 static void tow_request_answer(struct tow_request *request, u32 status)
 {
-	struct tow_session_dir *sdir = &request->session->dir;
+	struct tow_tie_dir *sdir = &request->tie->dir;
 
 	lockdep_assert_held(&sdir->lock);
 	request->status = status;
 	list_add_tail(&request->link, &sdir->answers);
 	sdir->answer_count++;
-	tow_directory_want_kick(request->session);
+	tow_directory_want_kick(request->tie);
 }
 
 /* Called with both locks held. */
 static void tow_request_grant(struct tow_request *request,
 			      struct tow_exported *exported)
 {
-	tow_request_answer(request, tow_grant_new(request->session, exported,
+	tow_request_answer(request, tow_grant_new(request->tie, exported,
 						  request->rights,
 						  &request->grant));
 }
@@ -197,45 +217,45 @@ static void tow_request_grant(struct tow_request *request,
 /* Called with both locks held: wire status or, if it waits, OK. */
 static u32 tow_request_wait(struct tow_request *request)
 {
-	struct tow_session *session = request->session;
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie *tie = request->tie;
+	struct tow_tie_dir *sdir = &tie->dir;
 
 	if (sdir->waiting_count >= TOW_WAITING_MAX)
 		return TOW_WIRE_TOO_MANY;
 	if (xa_err(xa_store(&sdir->waiting, request->number, request,
 			    GFP_KERNEL)))
 		return TOW_WIRE_NO_MEMORY;
-	if (tow_labels_add(&tow_grant_directory(session)->waiting,
+	if (tow_labels_add(&tow_grant_directory(tie)->waiting,
 			   &request->label)) {
 		xa_erase(&sdir->waiting, request->number);
 		return TOW_WIRE_NO_MEMORY;
 	}
 	sdir->waiting_count++;
-	atomic_inc(&session->users);
+	atomic_inc(&tie->users);
 	return TOW_WIRE_OK;
 }
 
 /* Called with both locks held. */
 static void tow_request_wait_no_more(struct tow_request *request)
 {
-	struct tow_session *session = request->session;
+	struct tow_tie *tie = request->tie;
 
-	tow_labels_remove(&tow_grant_directory(session)->waiting,
+	tow_labels_remove(&tow_grant_directory(tie)->waiting,
 			  &request->label);
-	xa_erase(&session->dir.waiting, request->number);
-	session->dir.waiting_count--;
-	atomic_dec(&session->users);
+	xa_erase(&tie->dir.waiting, request->number);
+	tie->dir.waiting_count--;
+	atomic_dec(&tie->users);
 }
 
 /* Called with both locks held. */
 static void tow_request_resolve(struct tow_request *request, bool wait)
 {
-	struct tow_directory *dir = tow_grant_directory(request->session);
+	struct tow_directory *dir = tow_grant_directory(request->tie);
 	struct tow_label *found = tow_labels_first(&dir->exports,
 						   &request->label);
 	u32 status = TOW_WIRE_NOT_FOUND;
 
-	tow_stat_inc(request->session->dev, TOW_STAT_RESOLVES);
+	tow_stat_inc(request->tie->dev, TOW_STAT_RESOLVES);
 	if (found) {
 		tow_request_grant(request,
 				  container_of(found, struct tow_exported,
@@ -261,7 +281,7 @@ void tow_grant_answer_waiting(struct tow_exported *exported)
 	while ((label = tow_labels_first(&dir->waiting, &exported->label))) {
 		struct tow_request *request =
 			container_of(label, struct tow_request, label);
-		struct tow_session_dir *sdir = &request->session->dir;
+		struct tow_tie_dir *sdir = &request->tie->dir;
 
 		mutex_lock(&sdir->lock);
 		tow_request_wait_no_more(request);
@@ -292,12 +312,12 @@ static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
 	return 0;
 }
 
-static int tow_receive_resolve(struct tow_session *session, u32 number,
+static int tow_receive_resolve(struct tow_tie *tie, u32 number,
 			       const struct tow_wire_resolve *body,
 			       size_t bytes)
 {
-	struct tow_directory *dir = tow_grant_directory(session);
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_request *request;
 	struct tow_label label;
 	int ret;
@@ -305,7 +325,7 @@ static int tow_receive_resolve(struct tow_session *session, u32 number,
 	ret = tow_resolve_check(body, bytes, &label);
 	if (ret)
 		return ret;
-	request = tow_request_new(session, number, label.bytes);
+	request = tow_request_new(tie, number, label.bytes);
 	if (!request)
 		return -ENOMEM;
 	tow_label_copy(&request->label, &label, request->name);
@@ -326,11 +346,11 @@ static int tow_receive_resolve(struct tow_session *session, u32 number,
 	return ret;
 }
 
-static int tow_receive_more(struct tow_session *session, u32 number,
+static int tow_receive_more(struct tow_tie *tie, u32 number,
 			    const struct tow_wire_resolve_more *body,
 			    size_t bytes)
 {
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_request *request;
 	struct tow_grant *grant;
 	int ret = 0;
@@ -338,7 +358,7 @@ static int tow_receive_more(struct tow_session *session, u32 number,
 	/* The first segment was in the first answer. */
 	if (bytes != sizeof(*body) || body->reserved || !body->first)
 		return -EPROTO;
-	request = tow_request_new(session, number, 0);
+	request = tow_request_new(tie, number, 0);
 	if (!request)
 		return -ENOMEM;
 	request->grant = le64_to_cpu(body->grant);
@@ -360,11 +380,11 @@ static int tow_receive_more(struct tow_session *session, u32 number,
 }
 
 /* It may have been answered already: then there is nothing to cancel. */
-static int tow_receive_cancel(struct tow_session *session, u32 number,
+static int tow_receive_cancel(struct tow_tie *tie, u32 number,
 			      size_t bytes)
 {
-	struct tow_directory *dir = tow_grant_directory(session);
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_request *request;
 
 	if (bytes)
@@ -382,13 +402,13 @@ static int tow_receive_cancel(struct tow_session *session, u32 number,
 }
 
 /* Called with both locks held. */
-static int tow_receive_let_go(struct tow_session *session, u8 type, u64 id)
+static int tow_receive_let_go(struct tow_tie *tie, u8 type, u64 id)
 {
-	struct tow_grant *grant = xa_load(&session->dir.grants, id);
+	struct tow_grant *grant = xa_load(&tie->dir.grants, id);
 
 	/* Revoked and released at the same time: one of them was enough. */
 	if (!grant)
-		return id && id <= session->dir.last_grant ? 0 : -EPROTO;
+		return id && id <= tie->dir.last_grant ? 0 : -EPROTO;
 	if (type == TOW_WIRE_REVOKED && list_empty(&grant->link))
 		return -EPROTO;
 	tow_grant_end(grant);
@@ -396,10 +416,10 @@ static int tow_receive_let_go(struct tow_session *session, u8 type, u64 id)
 }
 
 /* REVOKED, RELEASE. */
-static int tow_receive_grants(struct tow_session *session, u8 type,
+static int tow_receive_grants(struct tow_tie *tie, u8 type,
 			      const struct tow_wire_grants *body, size_t bytes)
 {
-	struct tow_directory *dir = tow_grant_directory(session);
+	struct tow_directory *dir = tow_grant_directory(tie);
 	u32 count, i;
 	int ret = 0;
 
@@ -410,44 +430,44 @@ static int tow_receive_grants(struct tow_session *session, u8 type,
 	    bytes != struct_size(body, grants, count))
 		return -EPROTO;
 	/* What came before counts, before somebody else gets the slot. */
-	tow_srq_drain(session->notify.srq);
+	tow_window_drain(tie);
 	mutex_lock(&dir->lock);
-	mutex_lock(&session->dir.lock);
+	mutex_lock(&tie->dir.lock);
 	for (i = 0; i < count && !ret; i++)
-		ret = tow_receive_let_go(session, type,
+		ret = tow_receive_let_go(tie, type,
 					 le64_to_cpu(body->grants[i]));
-	mutex_unlock(&session->dir.lock);
+	mutex_unlock(&tie->dir.lock);
 	mutex_unlock(&dir->lock);
 	if (type == TOW_WIRE_REVOKED)
-		tow_session_note(session, "revoke: acknowledged",
-				 le64_to_cpu(body->grants[0]), ret);
+		tow_tie_note(tie, "revoke: acknowledged",
+			     le64_to_cpu(body->grants[0]), ret);
 	return ret;
 }
 
 /**
  * tow_grant_receive - a resolver says something
- * @session: its session
+ * @tie: its tie
  * @type: RESOLVE, RESOLVE_MORE, CANCEL, REVOKED, RELEASE
  * @number: of the request
  * @body: what follows the header
  * @bytes: its size
  *
- * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the session is
+ * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the tie is
  * lost.
  */
-int tow_grant_receive(struct tow_session *session, u8 type, u32 number,
+int tow_grant_receive(struct tow_tie *tie, u8 type, u32 number,
 		      void *body, size_t bytes)
 {
 	switch (type) {
 	case TOW_WIRE_RESOLVE:
-		return tow_receive_resolve(session, number, body, bytes);
+		return tow_receive_resolve(tie, number, body, bytes);
 	case TOW_WIRE_RESOLVE_MORE:
-		return tow_receive_more(session, number, body, bytes);
+		return tow_receive_more(tie, number, body, bytes);
 	case TOW_WIRE_CANCEL:
-		return tow_receive_cancel(session, number, bytes);
+		return tow_receive_cancel(tie, number, bytes);
 	default:
 		return number ? -EPROTO :
-		       tow_receive_grants(session, type, body, bytes);
+		       tow_receive_grants(tie, type, body, bytes);
 	}
 }
 
@@ -473,10 +493,10 @@ static void tow_fill_segments(struct tow_grant *grant, u32 first,
 }
 
 /* Called with the lock held.  What is being revoked is not told any further. */
-static struct tow_grant *tow_fill_grant(struct tow_session *session,
+static struct tow_grant *tow_fill_grant(struct tow_tie *tie,
 					struct tow_request *request)
 {
-	struct tow_grant *grant = xa_load(&session->dir.grants,
+	struct tow_grant *grant = xa_load(&tie->dir.grants,
 					  request->grant);
 
 	if (!grant || (request->first && !list_empty(&grant->link)))
@@ -486,10 +506,10 @@ static struct tow_grant *tow_fill_grant(struct tow_session *session,
 }
 
 /* Called with the lock held; there is an answer to be sent. */
-static size_t tow_fill_answer(struct tow_session *session, u8 *type,
+static size_t tow_fill_answer(struct tow_tie *tie, u8 *type,
 			      u32 *number, struct tow_wire_resolved *body)
 {
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_request *request = list_first_entry(&sdir->answers,
 						       struct tow_request,
 						       link);
@@ -498,7 +518,7 @@ static size_t tow_fill_answer(struct tow_session *session, u8 *type,
 
 	memset(body, 0, sizeof(*body));
 	if (status == TOW_WIRE_OK) {
-		grant = tow_fill_grant(session, request);
+		grant = tow_fill_grant(tie, request);
 		if (grant)
 			tow_fill_segments(grant, request->first, body);
 		else
@@ -515,7 +535,7 @@ static size_t tow_fill_answer(struct tow_session *session, u8 *type,
 
 /**
  * tow_grant_fill - what is to be said to a resolver?
- * @session: its session; the caller has the lock of what the directory keeps of
+ * @tie: its tie; the caller has the lock of what the directory keeps of
  *	it
  * @type: where to; left alone if there is nothing
  * @number: where to: of the request
@@ -523,40 +543,40 @@ static size_t tow_fill_answer(struct tow_session *session, u8 *type,
  *
  * Return: the body's size.
  */
-size_t tow_grant_fill(struct tow_session *session, u8 *type, u32 *number,
+size_t tow_grant_fill(struct tow_tie *tie, u8 *type, u32 *number,
 		      void *body)
 {
 	/* In this order: a grant is told before it is revoked. */
-	if (!list_empty(&session->dir.answers))
-		return tow_fill_answer(session, type, number, body);
-	if (!list_empty(&session->dir.revokes))
-		return tow_revoke_fill(session, type, number, body);
+	if (!list_empty(&tie->dir.answers))
+		return tow_fill_answer(tie, type, number, body);
+	if (!list_empty(&tie->dir.bygone) || !list_empty(&tie->dir.revokes))
+		return tow_revoke_fill(tie, type, number, body);
 	return 0;
 }
 
-/* ---- sessions ------------------------------------------------------------- */
+/* ---- ties ----------------------------------------------------------------- */
 
 /**
- * tow_grant_session_init - prepare the owner's side of a session
- * @session: new
+ * tow_grant_tie_init - prepare the owner's side of a tie
+ * @tie: new
  */
-void tow_grant_session_init(struct tow_session *session)
+void tow_grant_tie_init(struct tow_tie *tie)
 {
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie_dir *sdir = &tie->dir;
 
 	xa_init(&sdir->waiting);
 	xa_init(&sdir->grants);
 	INIT_LIST_HEAD(&sdir->answers);
-	tow_revoke_session_init(session);
+	tow_revoke_tie_init(tie);
 }
 
 /**
- * tow_grant_session_lost - nobody is answered any more
- * @session: the session; the caller has both locks
+ * tow_grant_tie_lost - nobody is answered any more
+ * @tie: the tie; the caller has both locks
  */
-void tow_grant_session_lost(struct tow_session *session)
+void tow_grant_tie_lost(struct tow_tie *tie)
 {
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_request *request, *next;
 	unsigned long number;
 
@@ -572,32 +592,88 @@ void tow_grant_session_lost(struct tow_session *session)
 }
 
 /* Some of them: true if there are more. */
-static bool tow_grant_end_some(struct tow_session *session)
+static bool tow_grant_end_some(struct tow_tie *tie)
 {
-	struct tow_directory *dir = tow_grant_directory(session);
+	struct tow_directory *dir = tow_grant_directory(tie);
 	struct tow_grant *grant;
 	unsigned long id;
 	int left = 64;
 
 	mutex_lock(&dir->lock);
-	mutex_lock(&session->dir.lock);
-	xa_for_each(&session->dir.grants, id, grant) {
+	mutex_lock(&tie->dir.lock);
+	xa_for_each(&tie->dir.grants, id, grant) {
 		if (!left--)
 			break;
 		tow_grant_end(grant);
 	}
-	mutex_unlock(&session->dir.lock);
+	mutex_unlock(&tie->dir.lock);
 	mutex_unlock(&dir->lock);
 	return left < 0;
 }
 
-/**
- * tow_grant_session_gone - the peer reaches nothing any more
- * @session: lost, its queue pairs destroyed
- */
-void tow_grant_session_gone(struct tow_session *session)
+/* The same of those that are being revoked. */
+static bool tow_grant_end_revoked(struct tow_tie *tie)
 {
-	while (tow_grant_end_some(session))
+	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_tie_dir *sdir = &tie->dir;
+	int left = 64;
+
+	mutex_lock(&dir->lock);
+	mutex_lock(&sdir->lock);
+	sdir->apart = true;
+	/* The peer was told, or will be: that message is said again. */
+	while (left && !list_empty(&sdir->revoked)) {
+		tow_grant_end(list_first_entry(&sdir->revoked,
+					       struct tow_grant, link));
+		left--;
+	}
+	while (left && !list_empty(&sdir->revokes)) {
+		tow_grant_end_apart(list_first_entry(&sdir->revokes,
+						     struct tow_grant, link));
+		left--;
+	}
+	mutex_unlock(&sdir->lock);
+	mutex_unlock(&dir->lock);
+	return !left;
+}
+
+/**
+ * tow_grant_tie_apart - the peer reaches nothing until there is another session
+ * @tie: the tie; the queue pairs of the session that carried it are destroyed
+ */
+void tow_grant_tie_apart(struct tow_tie *tie)
+{
+	while (tow_grant_end_revoked(tie))
 		cond_resched();
-	tow_revoke_session_gone(session);
+	tow_revoke_tie_gone(tie);
+}
+
+/**
+ * tow_grant_tie_carried - the peer will reach again what it has
+ * @tie: the tie, of which a session has no data queue pairs so far
+ */
+void tow_grant_tie_carried(struct tow_tie *tie)
+{
+	mutex_lock(&tie->dir.lock);
+	tie->dir.apart = false;
+	mutex_unlock(&tie->dir.lock);
+}
+
+/**
+ * tow_grant_tie_gone - the peer reaches nothing any more
+ * @tie: lost, its queue pairs destroyed
+ */
+void tow_grant_tie_gone(struct tow_tie *tie)
+{
+	struct tow_grant *grant, *next;
+
+	while (tow_grant_end_some(tie))
+		cond_resched();
+	tow_revoke_tie_gone(tie);
+	mutex_lock(&tie->dir.lock);
+	list_for_each_entry_safe(grant, next, &tie->dir.bygone, link) {
+		list_del(&grant->link);
+		kfree(grant);
+	}
+	mutex_unlock(&tie->dir.lock);
 }

@@ -21,7 +21,7 @@
 
 #include "device.h"
 #include "ops.h"
-#include "session.h"
+#include "tie.h"
 
 /* Requests of a queue pair in the error state complete at once, or never. */
 #define TOW_LINK_DRAIN_MS	1000
@@ -33,22 +33,45 @@
 #define TOW_LINK_RNR_RETRIES	6
 
 /**
- * tow_link_init - a link without a queue pair
+ * tow_link_init - a data queue pair's link, without one so far
  * @link: the link
- * @session: whose it is
- * @index: which: of a data queue pair, or TOW_LINK_CONTROL
+ * @tie: whose it is
+ * @index: which of its data queue pairs
  */
-void tow_link_init(struct tow_link *link, struct tow_session *session,
-		   int index)
+void tow_link_init(struct tow_link *link, struct tow_tie *tie, int index)
 {
 	memset(link, 0, sizeof(*link));
-	link->session = session;
+	link->tie = tie;
 	link->index = index;
 	spin_lock_init(&link->lock);
-	link->flows = NULL;
 	link->flows_end = &link->flows;
-	link->starved = NULL;
 	link->starved_end = &link->starved;
+}
+
+/**
+ * tow_link_init_control - a control queue pair's link, without one so far
+ * @link: the link
+ * @session: whose it is
+ */
+void tow_link_init_control(struct tow_link *link, struct tow_session *session)
+{
+	tow_link_init(link, NULL, TOW_LINK_CONTROL);
+	link->session = session;
+}
+
+/**
+ * tow_link_carry - a link's next queue pair will be a session's
+ * @link: the link, of a data queue pair; it has none
+ * @session: the session
+ */
+void tow_link_carry(struct tow_link *link, struct tow_session *session)
+{
+	spin_lock_bh(&link->lock);
+	link->session = session;
+	link->step = TOW_LINK_NEW;
+	link->error = 0;
+	link->silent = false;
+	spin_unlock_bh(&link->lock);
 }
 
 /* Called in any context, maybe with the provider's locks held. */
@@ -62,6 +85,9 @@ static void tow_link_qp_event(struct ib_event *event, void *context)
 	case IB_EVENT_QP_ACCESS_ERR:
 		tow_session_fail(link->session, -EIO, TOW_WIRE_FAILED,
 				 "queue pair error");
+		break;
+	case IB_EVENT_QP_LAST_WQE_REACHED:
+		WRITE_ONCE(link->silent, true);
 		break;
 	case IB_EVENT_COMM_EST:
 		/* The other end's last step got lost; its data did not. */
@@ -125,15 +151,15 @@ static int tow_link_create_data(struct tow_link *link)
 		      dev->ibdev->attrs.max_cqe - attr.cap.max_recv_wr);
 	depth = min(depth, session->settings.queue_depth);
 	tow_srq_get(session);
-	ret = tow_ops_prepare(link, depth);
+	if (!tow_window_keep(session))
+		return -ENOSPC;
+	ret = tow_ops_prepare(link, &depth);
 	if (ret)
 		return ret;
 	srq = session->notify.srq;
 	cq = tow_cq_get(dev, depth + attr.cap.max_recv_wr);
-	if (IS_ERR(cq)) {
-		ret = PTR_ERR(cq);
-		goto err_cleanup_ops;
-	}
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
 	attr.send_cq = tow_cq_device_cq(cq);
 	attr.recv_cq = srq ? tow_srq_device_cq(srq) : attr.send_cq;
 	attr.srq = srq ? tow_srq_device_srq(srq) : NULL;
@@ -143,8 +169,10 @@ static int tow_link_create_data(struct tow_link *link)
 	if (dev->transport == TOW_TRANSPORT_IWARP)
 		attr.cap.max_inline_data = sizeof(__be32);
 	ret = rdma_create_qp(link->id, dev->pd, &attr);
-	if (ret)
-		goto err_put_cq;
+	if (ret) {
+		tow_cq_put(dev, cq, depth + attr.cap.max_recv_wr);
+		return ret;
+	}
 	link->cq = cq;
 	link->depth = depth;
 	/* As much as the provider grants. */
@@ -153,12 +181,6 @@ static int tow_link_create_data(struct tow_link *link)
 	if (srq)
 		tow_srq_add_link(srq, link);
 	return 0;
-
-err_put_cq:
-	tow_cq_put(dev, cq, depth + attr.cap.max_recv_wr);
-err_cleanup_ops:
-	tow_ops_cleanup(link);
-	return ret;
 }
 
 /**
@@ -205,9 +227,10 @@ static void tow_link_note_step(struct tow_link *link, enum tow_link_step step)
 	struct tow_session *session = link->session;
 	unsigned long flags;
 
-	if (step == TOW_LINK_ESTABLISHED) {
+	/* What was posted before another session is dealt with first: replay.c. */
+	if (step == TOW_LINK_ESTABLISHED && !session->syncs) {
 		spin_lock_bh(&link->lock);
-		link->open = true;
+		link->open = !link->over;
 		spin_unlock_bh(&link->lock);
 	}
 	spin_lock_irqsave(&session->lock, flags);
@@ -348,12 +371,13 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 /**
  * tow_link_disconnect - let everything that was posted complete
  * @link: the link; its queue pair may not be there
+ * @over: it takes no operations any more, and will not get another queue pair
  */
-void tow_link_disconnect(struct tow_link *link)
+void tow_link_disconnect(struct tow_link *link, bool over)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 
-	tow_ops_close(link);
+	tow_ops_close(link, over);
 	if (!link->id || !link->id->qp)
 		return;
 	rdma_disconnect(link->id);
@@ -364,8 +388,25 @@ static void tow_link_drain(struct tow_link *link)
 {
 	unsigned long end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
 
-	while (READ_ONCE(link->posted) != READ_ONCE(link->retired) &&
+	while (READ_ONCE(link->posted) != READ_ONCE(link->drained) &&
 	       time_before(jiffies, end))
+		usleep_range(100, 1000);
+}
+
+/*
+ * Nothing comes in any more.  Soft-RoCE has no event for that; there the queue pair's
+ * tasks are stopped, and what has completed stays to be looked at.
+ */
+static void tow_link_silence(struct tow_link *link)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
+
+	if (ib_uses_virt_dma(link->session->dev->ibdev)) {
+		ib_modify_qp(link->id->qp, &attr, IB_QP_STATE);
+		return;
+	}
+	while (!READ_ONCE(link->silent) && time_before(jiffies, end))
 		usleep_range(100, 1000);
 }
 
@@ -373,8 +414,8 @@ static void tow_link_drain(struct tow_link *link)
  * tow_link_destroy - the end of a link's queue pair
  * @link: the link, disconnected; its queue pair or identifier may not be there
  *
- * When it returns the other end reaches nothing by it any more, and all of its
- * operations have ended.
+ * When it returns the other end reaches nothing by it any more.  Operations that
+ * have not completed are its tie's to deal with.
  */
 void tow_link_destroy(struct tow_link *link)
 {
@@ -382,6 +423,9 @@ void tow_link_destroy(struct tow_link *link)
 	struct tow_srq *srq = link->srq_qp ? link->session->notify.srq : NULL;
 
 	tow_link_drain(link);
+	/* What is counted now is all that ever came. */
+	if (srq && link->tie->lasts && link->step == TOW_LINK_ESTABLISHED)
+		tow_link_silence(link);
 	if (srq)
 		tow_srq_remove_link(srq, link);
 	if (link->id) {
@@ -395,9 +439,11 @@ void tow_link_destroy(struct tow_link *link)
 		tow_srq_link_gone(srq);
 	if (link->cq) {
 		tow_cq_flush(link->cq);
-		tow_ops_abandon(link);
+		tow_cq_retired(link->cq,
+			       link->posted - link->retired - link->kept);
 		tow_cq_put(dev, link->cq, link->depth + 1);
 		link->cq = NULL;
 	}
-	tow_ops_cleanup(link);
+	link->kept = link->posted - link->retired;
+	WRITE_ONCE(link->drained, link->posted);
 }

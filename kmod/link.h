@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One queue pair of a session, and its connection.
+ * One queue pair of a session, and its connection.  A data queue pair's link stays
+ * when the queue pair goes, with what its tie has to do there (tie.h).
  */
 #ifndef TOW_LINK_H
 #define TOW_LINK_H
@@ -15,6 +16,7 @@ struct tow_device;
 struct tow_flow;
 struct tow_post;
 struct tow_session;
+struct tow_tie;
 struct tow_work;
 
 /**
@@ -36,7 +38,9 @@ enum tow_link_step {
 
 /**
  * struct tow_link - one queue pair of a session and its connection
- * @session: whose; lives longer, as the session destroys its links
+ * @session: whose queue pair it has, or had last; lives longer, as the session destroys
+ *	it.  Data: NULL before the first; changed under @lock, while there is none
+ * @tie: data: whose; lives longer
  * @index: of a data queue pair, or TOW_LINK_CONTROL
  * @id: the connection manager's; NULL: not there.  Its queue pair is ours
  * @cq: data: where it completes; NULL: not there
@@ -44,10 +48,12 @@ enum tow_link_step {
  * @inline_bytes: data: writes up to that size go along with their work request
  * @step: how far it is; with @error under the session's lock
  * @error: the first thing that went wrong before it was connected
+ * @silent: data: the RDMA device says that nothing comes any more
  * @lock: protects what follows; in process context only.  Bottom halves are off
  *	while it is held: what a provider does in one, when something was posted,
  *	it does at once when the lock is let go of
- * @open: takes operations
+ * @open: posts operations
+ * @over: takes none, nor ever will
  * @flows: those that have something to post; the first one's turn it is; NULL:
  *	none
  * @flows_end: where the next one goes
@@ -56,8 +62,12 @@ enum tow_link_step {
  * @posts: what was posted, by number, and what completes; a power of two of them
  * @post_mask: their number less one
  * @posted: work requests that were posted, wrapping around
- * @retired: those of them that have completed
- * @inflight: bytes of the others
+ * @retired: those of them that have completed; what came back otherwise has not
+ * @drained: those of them that have come back
+ * @kept: those that were posted to an earlier queue pair, and are not @retired
+ * @notified: notifications that were posted, in the tie, but for those whose number
+ *	was taken back; wrapping around
+ * @inflight: bytes of those that are not @retired
  * @watched: what @retired was when somebody last looked whether it moves
  * @watched_at: since when it has been that while something was on its way, in
  *	jiffies; 0: nothing was
@@ -66,9 +76,11 @@ enum tow_link_step {
  * @srq_node: where notifications come in, in its table; this and what follows is
  *	under the lock of that
  * @srq_qp: its queue pair; NULL: nothing of it is looked for there
+ * @arrived: notifications that have come, in the tie, wrapping around
  */
 struct tow_link {
 	struct tow_session	*session;
+	struct tow_tie		*tie;
 	int			index;
 	struct rdma_cm_id	*id;
 	struct tow_cq		*cq;
@@ -76,9 +88,11 @@ struct tow_link {
 	u32			inline_bytes;
 	enum tow_link_step	step;
 	int			error;
+	bool			silent;
 	/* protects everything below */
 	spinlock_t		lock;
 	bool			open;
+	bool			over;
 	struct tow_flow		*flows;
 	struct tow_flow		**flows_end;
 	struct tow_flow		*starved;
@@ -87,6 +101,9 @@ struct tow_link {
 	u32			post_mask;
 	u32			posted;
 	u32			retired;
+	u32			drained;
+	u32			kept;
+	u32			notified;
 	u64			inflight;
 	u32			watched;
 	unsigned long		watched_at;
@@ -94,12 +111,14 @@ struct tow_link {
 	u32			batch;
 	struct hlist_node	srq_node;
 	struct ib_qp		*srq_qp;
+	u32			arrived;
 };
 
-void tow_link_init(struct tow_link *link, struct tow_session *session,
-		   int index);
+void tow_link_init_control(struct tow_link *link, struct tow_session *session);
+void tow_link_init(struct tow_link *link, struct tow_tie *tie, int index);
+void tow_link_carry(struct tow_link *link, struct tow_session *session);
 int tow_link_create_qp(struct tow_link *link);
-void tow_link_disconnect(struct tow_link *link);
+void tow_link_disconnect(struct tow_link *link, bool over);
 void tow_link_destroy(struct tow_link *link);
 int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
 void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,

@@ -10,7 +10,7 @@
 
 #include "device.h"
 #include "message.h"
-#include "session.h"
+#include "tie.h"
 #include "trace.h"
 
 /* ---- what may be received ------------------------------------------------- */
@@ -46,7 +46,8 @@ struct tow_rule {
 static const struct tow_rule tow_rules[] = {
 	[TOW_WIRE_AUTH] = TOW_FIXED(TOW_IN_OPENING, true, false,
 				    sizeof(struct tow_wire_auth)),
-	[TOW_WIRE_AUTHED] = TOW_FIXED(TOW_IN_OPENING, false, true, 0),
+	[TOW_WIRE_AUTHED] = TOW_FIXED(TOW_IN_OPENING, false, true,
+				      sizeof(struct tow_wire_authed)),
 	[TOW_WIRE_READY] = TOW_FIXED(TOW_IN_AUTHENTICATED, true, true, 0),
 	[TOW_WIRE_HEARTBEAT] = TOW_FIXED(TOW_IN_AUTHENTICATED | TOW_IN_READY,
 					 true, true, 0),
@@ -70,6 +71,8 @@ static const struct tow_rule tow_rules[] = {
 					  sizeof(struct tow_wire_grants)),
 	[TOW_WIRE_NOTIFIED] = TOW_FIXED(TOW_IN_READY, true, true,
 					sizeof(struct tow_wire_notified)),
+	[TOW_WIRE_SYNC] = TOW_AT_LEAST(TOW_IN_READY,
+				       sizeof(struct tow_wire_sync)),
 };
 
 static bool tow_message_in_place(struct tow_session *session, u8 type,
@@ -139,6 +142,21 @@ static int tow_message_goodbye(struct tow_session *session,
 	return 0;
 }
 
+static int tow_message_authed(struct tow_session *session,
+			      const struct tow_wire_authed *authed)
+{
+	int ret = tow_tie_answered(session, authed);
+
+	if (ret == -EPROTO)
+		return ret;
+	if (ret)
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "it cannot go on");
+	else
+		tow_session_set_state(session, TOW_SESSION_AUTHENTICATED);
+	return 0;
+}
+
 static int tow_message_ready(struct tow_session *session)
 {
 	unsigned long flags;
@@ -169,8 +187,7 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 	case TOW_WIRE_AUTH:
 		return tow_accept_auth(session, body);
 	case TOW_WIRE_AUTHED:
-		tow_session_set_state(session, TOW_SESSION_AUTHENTICATED);
-		return 0;
+		return tow_message_authed(session, body);
 	case TOW_WIRE_READY:
 		return tow_message_ready(session);
 	case TOW_WIRE_HEARTBEAT:
@@ -180,8 +197,10 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 		return tow_message_goodbye(session, body);
 	case TOW_WIRE_NOTIFIED:
 		return tow_window_told(session, body);
+	case TOW_WIRE_SYNC:
+		return tow_replay_receive(session, body, bytes);
 	default:
-		return tow_directory_receive(session, type, request, body,
+		return tow_directory_receive(session->tie, type, request, body,
 					     bytes);
 	}
 }
@@ -226,9 +245,12 @@ static int tow_message_handle(struct tow_session *session,
 		atomic64_inc(&session->peer->received);
 	trace_tow_message(session, false, header->type,
 			  le32_to_cpu(header->request), bytes);
-	return tow_message_dispatch(session, header->type,
-				    le32_to_cpu(header->request), header + 1,
-				    bytes - sizeof(*header));
+	ret = tow_message_dispatch(session, header->type,
+				   le32_to_cpu(header->request), header + 1,
+				   bytes - sizeof(*header));
+	if (!ret)
+		tow_tie_log_received(session, header->type);
+	return ret;
 }
 
 /* Who has not proved himself is counted when his session ends. */

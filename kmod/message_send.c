@@ -14,7 +14,7 @@
 
 #include "device.h"
 #include "message.h"
-#include "session.h"
+#include "tie.h"
 #include "trace.h"
 
 /* Credit is given back without anything else to say when so much is due. */
@@ -148,6 +148,27 @@ static struct tow_message *tow_message_next(struct tow_session *session)
 	return message;
 }
 
+/*
+ * What the directory has to say.  SYNC comes after what it says to resolvers, by
+ * which these know what was revoked.
+ */
+static size_t tow_message_of_tie(struct tow_session *session, u8 *type,
+				 u32 *request, void *body)
+{
+	struct tow_tie *tie = session->tie;
+	size_t bytes;
+
+	bytes = tow_directory_fill(tie, session->synced, type, request, body);
+	if (*type) {
+		tow_tie_log_add(session, *type, *request, body, bytes);
+	} else if (!session->synced) {
+		session->synced = true;
+		*type = TOW_WIRE_SYNC;
+		bytes = tow_replay_fill(tie, body);
+	}
+	return bytes;
+}
+
 /* Put what is to be sent next into a buffer.  Return: false: there is nothing. */
 static bool tow_message_take(struct tow_session *session,
 			     struct tow_buffer *buffer, u8 *type, u32 *request,
@@ -166,11 +187,13 @@ static bool tow_message_take(struct tow_session *session,
 	}
 	if (READ_ONCE(session->state) != TOW_SESSION_READY)
 		return false;
+	if (tow_tie_log_next(session, type, request, body, bytes))
+		return true;
 	*type = 0;
 	*request = 0;
 	*bytes = tow_window_fill(session, type, body);
-	if (!*type)
-		*bytes = tow_directory_fill(session, type, request, body);
+	if (!*type && tow_tie_log_has_room(session))
+		*bytes = tow_message_of_tie(session, type, request, body);
 	return *type;
 }
 
@@ -194,6 +217,8 @@ static int tow_pump_messages(struct tow_session *session)
 		ret = tow_message_post(session, buffer, type, request, bytes);
 		if (ret)
 			return ret;
+		if (tow_wire_lasts(type))
+			tow_tie_log_posted(session);
 	}
 	return 0;
 }
@@ -287,8 +312,11 @@ void tow_session_say_ready(struct tow_session *session)
 	if (ret)
 		tow_session_fail(session, ret, TOW_WIRE_FAILED,
 				 "READY could not be posted");
-	if (done)
-		tow_peer_session_ready(session);
+	if (!done)
+		return;
+	tow_peer_session_ready(session);
+	/* What is said again need not wait until the other end says something. */
+	tow_session_kick(session);
 }
 
 /**

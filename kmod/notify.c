@@ -34,9 +34,9 @@
 #include "device.h"
 #include "notify.h"
 #include "sequence.h"
-#include "session.h"
 #include "settle.h"
 #include "slot.h"
+#include "tie.h"
 
 #define TOW_SRQ_DEPTH		4096
 
@@ -168,7 +168,8 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 				  "what came was no notification");
 		return;
 	}
-	if (tow_slot_notify(dev, link->session->index, imm))
+	WRITE_ONCE(link->arrived, link->arrived + 1);
+	if (tow_slot_notify(dev, link->tie->index, imm))
 		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS);
 	else
 		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS_IGNORED);

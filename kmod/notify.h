@@ -22,6 +22,7 @@ struct tow_device;
 struct tow_link;
 struct tow_session;
 struct tow_srq;
+struct tow_tie;
 struct tow_wire_notified;
 
 /* Receives of a shared receive queue. */
@@ -58,7 +59,6 @@ struct tow_notify {
  * @tell: tells it
  * @room: how many more we may send
  * @dealt: of ours, those that the peer has dealt with, as it says
- * @turn: whose flows are the first to go on, when there is room
  * @go_on: flows that have waited for room go on; has a reference to the session
  *	while it is queued
  */
@@ -71,7 +71,6 @@ struct tow_session_notify {
 	struct work_struct	tell;
 	atomic_t		room;
 	u32			dealt;
-	atomic_t		turn;
 	struct work_struct	go_on;
 };
 
@@ -90,7 +89,9 @@ bool tow_srq_promise(struct tow_srq *srq, u32 receives);
 
 /* window.c */
 void tow_window_init(struct tow_session *session);
-bool tow_window_open(struct tow_session *session);
+bool tow_window_open(struct tow_tie *tie);
+bool tow_window_keep(struct tow_session *session);
+void tow_window_drain(struct tow_tie *tie);
 void tow_window_refuse(struct tow_session *session, const char *why);
 void tow_window_arrived(struct tow_session *session);
 size_t tow_window_fill(struct tow_session *session, u8 *type, void *body);
@@ -98,7 +99,7 @@ int tow_window_told(struct tow_session *session,
 		    const struct tow_wire_notified *body);
 bool tow_window_take(struct tow_session *session);
 void tow_window_untake(struct tow_session *session);
-void tow_window_go_on(struct tow_session *session);
+void tow_window_go_on(struct tow_tie *tie);
 void tow_window_gone(struct tow_session *session);
 
 #endif /* TOW_NOTIFY_H */

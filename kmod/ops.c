@@ -17,9 +17,10 @@
  * The end of an operation
  *
  * It has ended when nothing more of it will be posted and each piece of it has
- * completed: with success; as flushed, because the queue pair broke; or not at
- * all, and the queue pair is destroyed.  A failed piece breaks the session: what
- * the queue pair carries for others cannot be told from it.
+ * completed with success.  A failed piece breaks the session: what the queue pair
+ * carries for others cannot be told from it.  What was on its way then stays where
+ * it is, and what begins waits in its flow, until there is another session and it
+ * is known what came of it (replay.c); or until there will be none.
  *
  * A remote range that is revoked ends its operations: what has not been posted
  * never is.  Each operation counts as in flight until it has ended, and the
@@ -33,7 +34,7 @@
 #include "device.h"
 #include "ops.h"
 #include "remote.h"
-#include "session.h"
+#include "tie.h"
 
 /* ---- flows, plugs --------------------------------------------------------- */
 
@@ -76,20 +77,20 @@ void tow_flow_cleanup(struct tow_flow *flow)
  *
  * Those that wait end when it would be their turn: something of others, or of
  * this flow, is on its way, or they would not wait.  But for notifications that
- * there is no room for: these are looked at once more.  Parts of striped ones end
- * like others.
+ * there is no room for, and for those that wait for another session: these are
+ * looked at once more.  Parts of striped ones end like others.
  */
 void tow_ops_stop(struct tow_flow *flow, int error)
 {
-	struct tow_session *session;
+	struct tow_tie *tie;
 
 	WRITE_ONCE(flow->stopped, error);
 	tow_stripes_stop(flow->stripes, error);
-	session = tow_peer_present(flow->peer);
-	if (!session)
+	tie = tow_peer_tie(flow->peer);
+	if (!tie)
 		return;
-	tow_window_go_on(session);
-	tow_session_put(session);
+	tow_window_go_on(tie);
+	tow_tie_put(tie);
 }
 
 /**
@@ -99,7 +100,7 @@ void tow_ops_stop(struct tow_flow *flow, int error)
 void tow_plug_init(struct tow_plug *plug)
 {
 	plug->link = NULL;
-	plug->session = NULL;
+	plug->tie = NULL;
 	plug->waits = false;
 	plug->last = NULL;
 	tow_op_list_init(&plug->ops);
@@ -245,7 +246,7 @@ int tow_ops_check(struct tow_op *op)
 	struct tow_remote_target target;
 	int ret;
 
-	if (remote->session->peer != op->flow->peer)
+	if (remote->tie->peer != op->flow->peer)
 		return -EINVAL;
 	ret = tow_remote_check(remote, op->remote_offset, op->bytes,
 			       tow_op_right(op));
@@ -278,14 +279,14 @@ static bool tow_plug_has_such(const struct tow_plug *plug,
  */
 int tow_ops_check_slot(struct tow_op *op)
 {
-	struct tow_session *session = op->slot->session;
+	struct tow_tie *tie = op->slot->tie;
 	struct tow_flow *flow = op->flow;
 
 	if (!tow_remote_is_slot(op->slot))
 		return -EACCES;
-	if (session->peer != flow->peer)
+	if (tie->peer != flow->peer)
 		return -EINVAL;
-	return tow_remote_check_slot(op->slot, flow->index % session->qps);
+	return tow_remote_check_slot(op->slot, flow->index % tie->qps);
 }
 
 /* What it writes to, and what it notifies, count it as in flight. */
@@ -295,8 +296,8 @@ static int tow_op_enter(struct tow_op *op)
 
 	if (ret || !op->slot)
 		return ret;
-	/* Of two sessions one has ended. */
-	ret = op->slot->session == op->remote->session ?
+	/* Of two ties one has ended. */
+	ret = op->slot->tie == op->remote->tie ?
 	      tow_remote_enter(op->slot) : -ESTALE;
 	if (ret)
 		tow_remote_leave(op->remote, 1, 0);
@@ -317,7 +318,7 @@ static int tow_op_enter(struct tow_op *op)
  */
 void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 {
-	struct tow_session *session = op->remote->session;
+	struct tow_tie *tie = op->remote->tie;
 	struct tow_link *link;
 	struct tow_cq *cq;
 
@@ -326,6 +327,9 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	op->to_tell = op->slot;
 	op->pieces = 0;
 	op->lost = false;
+	op->again = false;
+	op->tried = false;
+	op->told = false;
 	op->stripe = NULL;
 	op->status = 0;
 	if (tow_plug_has_such(plug, op)) {
@@ -342,13 +346,13 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 		tow_flow_end(op->flow, op);
 		return;
 	}
-	link = &session->data[op->flow->index % session->qps];
+	link = &tie->data[op->flow->index % tie->qps];
 	if (plug->link != link) {
 		cq = tow_ops_flush(plug, NULL);
 		if (cq)
 			tow_cq_unref(cq);
-		tow_session_get(session);
-		plug->session = session;
+		tow_tie_get(tie);
+		plug->tie = tie;
 		plug->link = link;
 	}
 	tow_plug_add(plug, op);
@@ -357,7 +361,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 /**
  * tow_flow_join - a flow is to have operations on a link
  * @flow: the flow
- * @link: where, of its peer's present session; the caller has its lock
+ * @link: where, of its peer's present tie; the caller has its lock
  *
  * Return: false: it is busy on another queue pair.
  */
@@ -382,7 +386,7 @@ static void tow_link_join(struct tow_link *link, struct tow_op_list *ops,
 
 	for (op = ops->first; op; op = next) {
 		next = op->next;
-		if (link->open && tow_flow_join(op->flow, link)) {
+		if (!link->over && tow_flow_join(op->flow, link)) {
 			tow_op_list_add(&op->flow->ops, op, op);
 			continue;
 		}
@@ -425,56 +429,89 @@ struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known)
 	tow_ops_end(&ended);
 	plug->link = NULL;
 	plug->last = NULL;
-	tow_session_put(plug->session);
+	tow_tie_put(plug->tie);
 	return cq;
 }
 
 /* ---- links ---------------------------------------------------------------- */
 
+/* Called with the lock held: all that waits for its turn ends. */
+static void tow_link_cut(struct tow_link *link, struct tow_op_list *ended)
+{
+	struct tow_op *op;
+
+	tow_flows_feed(link);
+	while (link->flows) {
+		op = link->flows->ops.first;
+		tow_op_cut(op, op->cursor || op->tried ? -ECONNRESET : -ESTALE,
+			   ended);
+	}
+}
+
 /**
  * tow_ops_close - nothing more is posted
  * @link: the link; may have been closed before
- *
- * What waits for its turn ends.
+ * @over: nor will be: what waits for its turn ends
  */
-void tow_ops_close(struct tow_link *link)
+void tow_ops_close(struct tow_link *link, bool over)
 {
 	struct tow_op_list ended;
-	struct tow_op *op;
 
 	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
 	link->open = false;
-	tow_flows_feed(link);
-	while (link->flows) {
-		op = link->flows->ops.first;
-		tow_op_cut(op, op->cursor ? -ECONNRESET : -ESTALE, &ended);
+	if (over) {
+		link->over = true;
+		tow_link_cut(link, &ended);
 	}
 	spin_unlock_bh(&link->lock);
 	tow_ops_end(&ended);
 }
 
+/*
+ * Called with the lock held, of a link where nothing is posted: those end that would
+ * not be posted if it were their turn.
+ */
+static void tow_link_sweep(struct tow_link *link, struct tow_op_list *ended)
+{
+	struct tow_flow *flow, *last = NULL;
+	int error;
+
+	while ((flow = link->flows) && flow != last) {
+		error = tow_op_refused(flow->ops.first);
+		if (error) {
+			tow_op_cut(flow->ops.first, error, ended);
+			continue;
+		}
+		tow_flow_turn(link);
+		if (!last)
+			last = flow;
+	}
+}
+
 /**
  * tow_ops_go_on - flows that had no room for a notification go on
- * @session: the session
+ * @tie: whose
  *
  * In turns, like others; queue pairs take turns, too, as the first of them may take
  * all the room there is.
  */
-void tow_ops_go_on(struct tow_session *session)
+void tow_ops_go_on(struct tow_tie *tie)
 {
-	unsigned int turn = atomic_inc_return(&session->notify.turn);
+	unsigned int turn = atomic_inc_return(&tie->turn);
 	unsigned int i;
 
-	for (i = 0; i < session->qps; i++) {
-		struct tow_link *link = &session->data[(turn + i) %
-						       session->qps];
+	for (i = 0; i < tie->qps; i++) {
+		struct tow_link *link = &tie->data[(turn + i) % tie->qps];
 		struct tow_op_list ended;
 
 		tow_op_list_init(&ended);
 		spin_lock_bh(&link->lock);
 		tow_flows_feed(link);
-		tow_link_push(link, &ended);
+		if (link->open)
+			tow_link_push(link, &ended);
+		else
+			tow_link_sweep(link, &ended);
 		spin_unlock_bh(&link->lock);
 		tow_ops_end(&ended);
 	}
@@ -483,7 +520,8 @@ void tow_ops_go_on(struct tow_session *session)
 /* Called with the lock held: is nothing coming back of what is on its way? */
 static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
 {
-	if (link->posted == link->retired) {
+	/* Closed: while there is no connection nothing can. */
+	if (!link->open || link->posted == link->retired) {
 		link->watched_at = 0;
 		return false;
 	}
@@ -509,11 +547,12 @@ static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
 bool tow_ops_stall(struct tow_session *session, u32 limit_ms)
 {
 	unsigned long limit = msecs_to_jiffies(limit_ms);
+	struct tow_tie *tie = session->tie;
 	bool stalls = false;
 	unsigned int i;
 
-	for (i = 0; limit_ms && !stalls && i < session->qps; i++) {
-		struct tow_link *link = &session->data[i];
+	for (i = 0; limit_ms && !stalls && i < tie->qps; i++) {
+		struct tow_link *link = &tie->data[i];
 
 		spin_lock_bh(&link->lock);
 		stalls = tow_link_stalls(link, limit);

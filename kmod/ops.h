@@ -21,6 +21,7 @@ struct tow_remote;
 struct tow_session;
 struct tow_stripe;
 struct tow_stripes;
+struct tow_tie;
 
 /* What a flow posts before it is another one's turn, in bytes. */
 #define TOW_OPS_QUANTUM		SZ_64K
@@ -75,7 +76,11 @@ enum tow_claim {
  * @pieces: work requests of it in flight; if it is striped, its parts that have not
  *	ended count, too
  * @status: what went wrong; 0 at its end: it has succeeded
- * @lost: some of it was on its way when the queue pair broke
+ * @lost: some of it was on its way when the queue pair broke, for good
+ * @again: some of it was, and all of it is to be posted once more: replay.c
+ * @tried: that is so, or was before
+ * @told: its notification had a number, which was taken back
+ * @mark: the number of its last work request that broke, while that is dealt with
  * @stripe: it is striped, or a part of one that is; else NULL
  * @taken: striped: bytes up to which @cursor may go; what follows is to be taken
  *	first, as others may have it
@@ -101,6 +106,10 @@ struct tow_op {
 	u32			pieces;
 	int			status;
 	bool			lost;
+	bool			again;
+	bool			tried;
+	bool			told;
+	u32			mark;
 	struct tow_stripe	*stripe;
 	u64			taken;
 };
@@ -151,16 +160,36 @@ struct tow_flow {
 };
 
 /**
+ * struct tow_post - a work request that was posted
+ * @cqe: its completion
+ * @link: where
+ * @ops: what it is for: one operation, or those that were merged
+ * @last: the last one of them
+ * @bytes: what it counts
+ * @tells: it notifies the operation's slot
+ * @status: it must not be posted again: why
+ */
+struct tow_post {
+	struct ib_cqe	cqe;
+	struct tow_link	*link;
+	struct tow_op	*ops;
+	struct tow_op	*last;
+	u32		bytes;
+	bool		tells;
+	int		status;
+};
+
+/**
  * struct tow_plug - operations that begin together
  * @link: on this queue pair; NULL: there are none
- * @session: its session, with a reference
+ * @tie: whose it is, with a reference
  * @waits: not all that was flushed could be posted at once
  * @ops: in order
  * @last: of @ops; NULL: there are none
  */
 struct tow_plug {
 	struct tow_link		*link;
-	struct tow_session	*session;
+	struct tow_tie		*tie;
 	bool			waits;
 	struct tow_op_list	ops;
 	struct tow_op		*last;
@@ -224,15 +253,17 @@ int tow_ops_check_slot(struct tow_op *op);
 void tow_ops_begin(struct tow_op *op, struct tow_plug *plug);
 struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known);
 void tow_ops_stop(struct tow_flow *flow, int error);
-void tow_ops_close(struct tow_link *link);
-void tow_ops_go_on(struct tow_session *session);
+void tow_ops_close(struct tow_link *link, bool over);
+void tow_ops_go_on(struct tow_tie *tie);
 bool tow_ops_stall(struct tow_session *session, u32 limit_ms);
 void tow_ops_end(struct tow_op_list *ended);
 
 /* post.c */
-int tow_ops_prepare(struct tow_link *link, u32 depth);
+int tow_ops_prepare(struct tow_link *link, u32 *depth);
 void tow_flow_add(struct tow_link *link, struct tow_flow *flow);
+void tow_flow_turn(struct tow_link *link);
 void tow_flow_starve(struct tow_link *link);
+int tow_op_refused(const struct tow_op *op);
 void tow_op_leave(struct tow_flow *flow);
 void tow_op_settle(struct tow_op *op, struct tow_op_list *ended);
 void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
@@ -241,6 +272,9 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
 void tow_ops_abandon(struct tow_link *link);
 void tow_ops_cleanup(struct tow_link *link);
 
+/* replay.c */
+bool tow_op_returns(struct tow_op *op);
+
 /* stripe.c */
 struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index);
 void tow_stripes_free(struct tow_stripes *stripes);
@@ -248,6 +282,7 @@ void tow_stripes_stop(struct tow_stripes *stripes, int error);
 u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
 		    struct tow_op_list *ended);
 bool tow_stripe_cut(struct tow_op *op);
+struct tow_link *tow_stripe_link(const struct tow_op *op);
 void tow_stripe_end(struct tow_op *op);
 void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
 

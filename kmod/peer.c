@@ -15,7 +15,7 @@
 
 #include "device.h"
 #include "peer_state.h"
-#include "session.h"
+#include "tie.h"
 #include "trace.h"
 
 /* ---- states --------------------------------------------------------------- */
@@ -292,7 +292,7 @@ bool tow_peer_forget_idle(struct tow_peer *peer)
 	bool idle;
 
 	mutex_lock(&peers->lock);
-	idle = !peer->session && !peer->removed;
+	idle = !peer->session && !peer->tie && !peer->removed;
 	if (idle)
 		tow_peer_take_out(peer);
 	mutex_unlock(&peers->lock);
@@ -301,6 +301,60 @@ bool tow_peer_forget_idle(struct tow_peer *peer)
 	tow_peer_sysfs_remove(peer);
 	tow_peer_put(peer);
 	return true;
+}
+
+/**
+ * tow_peer_drop_tie - what we have of a peer shall not be kept for another session
+ * @peer: the peer; the caller has tow_peers.lock
+ * @error: as of tow_tie_give_up()
+ * @orderly: likewise
+ */
+void tow_peer_drop_tie(struct tow_peer *peer, int error, bool orderly)
+{
+	struct tow_tie *tie = peer->tie;
+
+	if (!tie)
+		return;
+	tow_tie_get(tie);
+	tow_tie_give_up(tie, error, orderly);
+	tow_tie_put(tie);
+}
+
+/**
+ * tow_peer_waits_no_more - is a peer waited for in vain?
+ * @peer: the peer; the caller has tow_peers.lock, and a tie or a session has ended
+ * @orderly: that was wanted
+ */
+void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly)
+{
+	/* Another session is being made, or another tie is waited for. */
+	if (peer->state != TOW_PEER_RECONNECTING || peer->session || peer->tie)
+		return;
+	tow_peer_transition(peer, orderly ? TOW_EVENT_CLOSED :
+					    TOW_EVENT_FAILED);
+}
+
+/**
+ * tow_peer_tie - what we have of a peer
+ * @peer: the peer
+ *
+ * Return: it, with a reference for the caller; NULL: nothing.
+ */
+struct tow_tie *tow_peer_tie(struct tow_peer *peer)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_tie *tie;
+
+	mutex_lock(&peers->lock);
+	tie = peer->tie;
+	/* One that does not last is its session's alone. */
+	if (!tie && peer->session)
+		/* Pairs with tow_tie_carry(). */
+		tie = smp_load_acquire(&peer->session->tie);
+	if (tie)
+		tow_tie_get(tie);
+	mutex_unlock(&peers->lock);
+	return tie;
 }
 
 /* ---- what can be seen ------------------------------------------------------ */
@@ -325,12 +379,14 @@ void tow_peer_dump(struct tow_peer *peer, const char *why)
 	tow_recorder_dump(&peer->recorder, device, name, why);
 }
 
-static void tow_peer_add_numbers(struct tow_session *session,
+static void tow_peer_add_numbers(struct tow_tie *tie,
 				 struct tow_peer_info *info)
 {
 	u32 grants, remotes;
 
-	tow_directory_session_numbers(session, &grants, &remotes);
+	if (!tie)
+		return;
+	tow_directory_tie_numbers(tie, &grants, &remotes);
 	info->grants += grants;
 	info->remotes += remotes;
 }
@@ -344,6 +400,7 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 {
 	struct tow_peers *peers = &peer->dev->peers;
 	struct tow_session *session, *other;
+	struct tow_tie *tie = tow_peer_tie(peer);
 	u32 size = info->size;
 
 	memset(info, 0, sizeof(*info));
@@ -371,9 +428,13 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	mutex_unlock(&peers->lock);
 	if (other) {
 		/* The grants are its, as it is the one that is asked. */
-		tow_peer_add_numbers(other, info);
+		/* Pairs with tow_tie_carry(). */
+		tow_peer_add_numbers(smp_load_acquire(&other->tie), info);
 		tow_session_put(other);
 	}
+	tow_peer_add_numbers(tie, info);
+	if (tie)
+		tow_tie_put(tie);
 	if (!session)
 		return;
 	info->qps = session->qps;
@@ -382,6 +443,5 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	if (session->handshake.request.control.features &
 	    cpu_to_le32(TOW_WIRE_AUTHENTICATED))
 		info->flags |= TOW_PEER_AUTHENTICATED;
-	tow_peer_add_numbers(session, info);
 	tow_session_put(session);
 }

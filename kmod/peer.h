@@ -24,6 +24,7 @@ struct tow_client;
 struct tow_cq_pool;
 struct tow_device;
 struct tow_session;
+struct tow_tie;
 
 /**
  * struct tow_peer_settings - how to connect, and how to keep a connection
@@ -35,7 +36,8 @@ struct tow_session;
  * @peer_idle_s: unused sessions end after so long; 0: never
  * @heartbeat_ms: a peer says something at least so often
  * @heartbeat_misses: so many times in a row it may fail to
- * @reconnect_timeout_ms: how long an attempt to connect may take
+ * @reconnect_timeout_ms: how long an attempt to connect may take; and how long it is
+ *	waited for a session that goes on where another has ended
  * @revoke_timeout_ms: how long a peer may take to let go of what is revoked
  * @gid_index: which of the port's addresses; -1: the connection manager chooses
  * @pkey_index: partition
@@ -105,6 +107,7 @@ struct tow_address {
  * @addresses: where it was found, and where it came from; the first is its name
  * @used_at: when it was used last, in jiffies; of the time before @session
  * @session: the present one, with a reference; NULL: none
+ * @tie: what we have of it, and outlives sessions, with a reference; NULL: nothing
  * @other_end: loopback: the session of the passive end
  * @removed: not in tow_peers.by_id any more
  * @taken: in a list of whoever took it out
@@ -133,6 +136,7 @@ struct tow_peer {
 	struct tow_address	addresses[TOW_PEER_ALIASES];
 	unsigned long		used_at;
 	struct tow_session	*session;
+	struct tow_tie		*tie;
 	struct tow_session	*other_end;
 	bool			removed;
 	struct list_head	taken;
@@ -161,6 +165,7 @@ struct tow_peer {
  * @last_session: number of the youngest
  * @clock: counts requests that came, sessions that became READY, and proofs that
  *	were sent, to know which was before which
+ * @ties: those that have not ended
  * @half_open: those of them that came from outside and are not AUTHENTICATED
  * @stopping: the device is going
  * @wait: woken when the state of a peer, an attempt or a session changes
@@ -183,6 +188,7 @@ struct tow_peers {
 	struct xarray			sessions;
 	u64				last_session;
 	u64				clock;
+	unsigned int			ties;
 	unsigned int			half_open;
 	bool				stopping;
 	wait_queue_head_t		wait;
@@ -221,6 +227,8 @@ bool tow_peer_has_address(const struct tow_peer *peer,
 			  const struct tow_address *address);
 void tow_peer_add_address(struct tow_peer *peer,
 			  const struct tow_address *address);
+void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly);
+void tow_peer_drop_tie(struct tow_peer *peer, int error, bool orderly);
 
 /* peer_present.c */
 int tow_peer_session_add(struct tow_session *session);
@@ -229,10 +237,11 @@ struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result);
 int tow_peer_authenticated(struct tow_session *session, u64 order);
-struct tow_session *tow_peer_present(struct tow_peer *peer);
+struct tow_tie *tow_peer_tie(struct tow_peer *peer);
 void tow_peer_session_ready(struct tow_session *session);
 void tow_peer_session_lost(struct tow_session *session, bool orderly);
-void tow_peer_session_gone(struct tow_session *session, bool orderly);
+void tow_peer_session_gone(struct tow_session *session, bool orderly,
+			   bool keep);
 
 /* evict.c */
 bool tow_evict_wait(struct tow_device *dev);
@@ -245,6 +254,7 @@ int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
 		   struct tow_peer **result);
 int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 		 struct tow_session **result);
+void tow_peer_seek(struct tow_peer *peer, u32 limit_ms);
 void tow_peer_remember(struct tow_peer *peer,
 		       const struct tow_peer_settings *settings);
 int tow_peer_disconnect(struct tow_peer *peer);

@@ -5,7 +5,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include "device.h"
-#include "session.h"
+#include "tie.h"
 
 /**
  * tow_peers_init - no peers, on no RDMA device so far
@@ -68,9 +68,12 @@ void tow_peers_stop_begin(struct tow_device *dev)
 	struct tow_peers *peers = &dev->peers;
 	struct tow_session *session;
 	unsigned long index;
+	struct tow_peer *peer;
 
 	mutex_lock(&peers->lock);
 	WRITE_ONCE(peers->stopping, true);
+	xa_for_each(&peers->by_id, index, peer)
+		tow_peer_drop_tie(peer, -ENODEV, true);
 	xa_for_each(&peers->sessions, index, session)
 		tow_session_fail(session, -ENODEV, TOW_WIRE_GOING,
 				 "the device is going");
@@ -82,7 +85,7 @@ void tow_peers_stop_begin(struct tow_device *dev)
 /* Without the lock, as whoever waits cannot take it while it looks. */
 static bool tow_peers_quiet(struct tow_peers *peers)
 {
-	return xa_empty(&peers->sessions) &&
+	return xa_empty(&peers->sessions) && !READ_ONCE(peers->ties) &&
 	       list_empty_careful(&peers->attempts);
 }
 

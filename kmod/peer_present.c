@@ -14,7 +14,7 @@
 
 #include "device.h"
 #include "peer_state.h"
-#include "session.h"
+#include "tie.h"
 
 /* Connections from outside that have not proved anything so far. */
 #define TOW_HALF_OPEN_MAX	64
@@ -336,6 +336,7 @@ static void tow_peer_take_predecessors(const struct tow_session *session,
 			continue;
 		tow_peer_take_out(other);
 		list_add_tail(&other->taken, taken);
+		tow_peer_drop_tie(other, -ESTALE, false);
 		if (other->session)
 			tow_session_fail(other->session, -ESTALE,
 					 TOW_WIRE_REPLACED,
@@ -351,25 +352,6 @@ static void tow_peer_forget(struct list_head *taken)
 		tow_peer_sysfs_remove(peer);
 		tow_peer_put(peer);
 	}
-}
-
-/**
- * tow_peer_present - a peer's present session
- * @peer: the peer
- *
- * Return: the session with a reference for the caller; NULL: there is none.
- */
-struct tow_session *tow_peer_present(struct tow_peer *peer)
-{
-	struct tow_peers *peers = &peer->dev->peers;
-	struct tow_session *session;
-
-	mutex_lock(&peers->lock);
-	session = peer->session;
-	if (session)
-		tow_session_get(session);
-	mutex_unlock(&peers->lock);
-	return session;
 }
 
 /* ---- ready, lost, gone ---------------------------------------------------- */
@@ -389,6 +371,7 @@ void tow_peer_session_ready(struct tow_session *session)
 	mutex_lock(&peers->lock);
 	session->ready_at = ++peers->clock;
 	present = peer->session == session && tow_session_alive(session);
+	session->tie->settled = true;
 	if (present) {
 		/* In one step: who knows that it is READY finds no other. */
 		tow_peer_take_predecessors(session, &earlier);
@@ -434,12 +417,22 @@ void tow_peer_session_lost(struct tow_session *session, bool orderly)
 	}
 }
 
+/* Called with the lock: its present session is ENDED. */
+static enum tow_peer_event tow_peer_end_event(struct tow_peer *peer, bool orderly)
+{
+	if (peer->tie)
+		return TOW_EVENT_KEPT;
+	return orderly ? TOW_EVENT_CLOSED : TOW_EVENT_FAILED;
+}
+
 /**
  * tow_peer_session_gone - a session is ENDED
  * @session: it; the list's reference ends here
  * @orderly: as in tow_peer_session_lost()
+ * @keep: another one may carry its tie
  */
-void tow_peer_session_gone(struct tow_session *session, bool orderly)
+void tow_peer_session_gone(struct tow_session *session, bool orderly,
+			   bool keep)
 {
 	struct tow_peers *peers = &session->dev->peers;
 	struct tow_session *drop = NULL;
@@ -447,17 +440,21 @@ void tow_peer_session_gone(struct tow_session *session, bool orderly)
 
 	mutex_lock(&peers->lock);
 	peer = session->peer;
+	if (keep)
+		tow_tie_pause(session->tie);
 	xa_erase(&peers->sessions, session->index);
 	tow_stat_dec(session->dev, TOW_STAT_SESSIONS);
 	if (peer && peer->session == session) {
 		drop = session;
 		WRITE_ONCE(peer->session, NULL);
 		peer->used_at = READ_ONCE(session->busy_at);
-		tow_peer_transition(peer, orderly ? TOW_EVENT_CLOSED :
-						    TOW_EVENT_FAILED);
+		tow_peer_transition(peer,
+				    tow_peer_end_event(peer, orderly));
 	} else if (peer && peer->other_end == session) {
 		drop = session;
 		peer->other_end = NULL;
+	} else if (peer) {
+		tow_peer_waits_no_more(peer, orderly);
 	}
 	mutex_unlock(&peers->lock);
 	wake_up_all(&peers->wait);

@@ -14,6 +14,10 @@ const struct tow_peer_rule tow_peer_rules[] = {
 	{ TOW_PEER_READY,	TOW_EVENT_BROKE,	TOW_PEER_BROKEN },
 	{ TOW_PEER_BROKEN,	TOW_EVENT_CLOSED,	TOW_PEER_IDLE },
 	{ TOW_PEER_BROKEN,	TOW_EVENT_FAILED,	TOW_PEER_DEAD },
+	{ TOW_PEER_BROKEN,	TOW_EVENT_KEPT,		TOW_PEER_RECONNECTING },
+	{ TOW_PEER_RECONNECTING, TOW_EVENT_CONNECT,	TOW_PEER_CONNECTING },
+	{ TOW_PEER_RECONNECTING, TOW_EVENT_CLOSED,	TOW_PEER_IDLE },
+	{ TOW_PEER_RECONNECTING, TOW_EVENT_FAILED,	TOW_PEER_DEAD },
 	{ -1, -1, -1 }
 };
 
@@ -54,6 +58,8 @@ const char *tow_peer_state_name(int state)
 		return "broken";
 	case TOW_PEER_DEAD:
 		return "dead";
+	case TOW_PEER_RECONNECTING:
+		return "reconnecting";
 	default:
 		return "unknown";
 	}

@@ -12,15 +12,17 @@
  * @TOW_EVENT_CONNECT: a session of the peer is being made
  * @TOW_EVENT_ESTABLISHED: it is READY
  * @TOW_EVENT_BROKE: it is ENDING
- * @TOW_EVENT_CLOSED: it is ENDED, and that was wanted
- * @TOW_EVENT_FAILED: it is ENDED, and that was not wanted
+ * @TOW_EVENT_CLOSED: it is ENDED, and that was wanted; or the tie that was waiting
+ * @TOW_EVENT_FAILED: likewise, and that was not wanted
+ * @TOW_EVENT_KEPT: it is ENDED, and its tie waits for another session
  */
 enum tow_peer_event {
 	TOW_EVENT_CONNECT,
 	TOW_EVENT_ESTABLISHED,
 	TOW_EVENT_BROKE,
 	TOW_EVENT_CLOSED,
-	TOW_EVENT_FAILED
+	TOW_EVENT_FAILED,
+	TOW_EVENT_KEPT
 };
 
 /**

@@ -10,7 +10,7 @@
 #include "device.h"
 #include "ops.h"
 #include "remote.h"
-#include "session.h"
+#include "tie.h"
 
 /*
  * Work requests that are posted at once, of which the last one tells; and no more
@@ -22,22 +22,6 @@
 
 /* What even the smallest work request counts. */
 #define TOW_OPS_LEAST		SZ_4K
-
-/**
- * struct tow_post - a work request that was posted
- * @cqe: its completion
- * @link: where
- * @ops: what it is for: one operation, or those that were merged
- * @last: the last one of them
- * @bytes: what it counts
- */
-struct tow_post {
-	struct ib_cqe	cqe;
-	struct tow_link	*link;
-	struct tow_op	*ops;
-	struct tow_op	*last;
-	u32		bytes;
-};
 
 /**
  * struct tow_work - a work request that is about to be posted
@@ -92,6 +76,15 @@ static struct tow_flow *tow_flow_take(struct tow_link *link)
 	if (!link->flows)
 		link->flows_end = &link->flows;
 	return flow;
+}
+
+/**
+ * tow_flow_turn - it is the next flow's turn
+ * @link: of one flow at least; the caller has its lock
+ */
+void tow_flow_turn(struct tow_link *link)
+{
+	tow_flow_add(link, tow_flow_take(link));
 }
 
 /**
@@ -150,7 +143,8 @@ void tow_op_settle(struct tow_op *op, struct tow_op_list *ended)
 		return;
 	if (op->stripe)
 		tow_stripe_end(op);
-	tow_op_list_add(ended, op, op);
+	if (!tow_op_returns(op))
+		tow_op_list_add(ended, op, op);
 }
 
 /**
@@ -169,6 +163,9 @@ void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended)
 		op->status = error;
 	op->cursor = op->bytes;
 	op->to_tell = false;
+	/* Who waits for its number must not take the next one for it. */
+	if (op->told)
+		WRITE_ONCE(op->slot->closed, true);
 	tow_op_settle(op, ended);
 }
 
@@ -216,7 +213,7 @@ static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
 
 static bool tow_link_is_iwarp(const struct tow_link *link)
 {
-	return link->session->dev->transport == TOW_TRANSPORT_IWARP;
+	return link->tie->dev->transport == TOW_TRANSPORT_IWARP;
 }
 
 /*
@@ -287,6 +284,9 @@ static void tow_piece_add(struct tow_link *link, struct tow_op *op,
 	post->ops = op;
 	post->last = op;
 	post->bytes = max_t(u32, piece->bytes, TOW_OPS_LEAST);
+	post->tells = piece->tells;
+	post->status = 0;
+	link->notified += piece->tells;
 	WRITE_ONCE(link->posted, link->posted + 1);
 	link->inflight += post->bytes;
 	op->flow->credit -= post->bytes;
@@ -357,16 +357,23 @@ static void tow_piece_find(struct tow_op *op, u32 most,
 	piece->bytes = min3(left, here, piece->target.bytes);
 }
 
-/* Called with the lock held: why nothing more of an operation is posted; 0: it is. */
-static int tow_op_barred(const struct tow_flow *flow, const struct tow_op *op)
+/**
+ * tow_op_refused - must nothing more of an operation be posted?
+ * @op: the operation; the caller has the lock of its link
+ *
+ * Return: why not; 0: it may.
+ */
+int tow_op_refused(const struct tow_op *op)
 {
-	int stopped = READ_ONCE(flow->stopped);
+	int error = READ_ONCE(op->flow->stopped) ?: op->status;
 
-	if (stopped)
-		return stopped;
+	if (error)
+		return error;
 	if (!tow_remote_usable(op->remote) ||
 	    (op->slot && !tow_remote_usable(op->slot)))
 		return -ESTALE;
+	if (op->slot && READ_ONCE(op->slot->closed))
+		return -ECANCELED;
 	return tow_op_is_late(op) ? -ETIMEDOUT : 0;
 }
 
@@ -379,7 +386,7 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 			   struct tow_op_list *ended)
 {
 	struct tow_op *op = flow->ops.first;
-	int error = tow_op_barred(flow, op);
+	int error = tow_op_refused(op);
 	struct tow_piece piece;
 
 	if (error) {
@@ -427,7 +434,7 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
  */
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 {
-	struct tow_device *dev = link->session->dev;
+	struct tow_device *dev = link->tie->dev;
 	u32 limit = READ_ONCE(dev->queues.inflight_bytes);
 	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
 	/* 0, for never, becomes more than there can be. */
@@ -445,7 +452,7 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 			break;
 		if (flow->credit <= 0) {
 			flow->credit += flow->quantum;
-			tow_flow_add(link, tow_flow_take(link));
+			tow_flow_turn(link);
 			continue;
 		}
 		tow_flow_go_on(link, flow, most, plain, &count, ended);
@@ -512,11 +519,31 @@ static bool tow_post_under_way(const struct tow_post *post)
 	       link->posted - link->retired;
 }
 
+/* Called with the lock held: the number of a work request that is under way. */
+static u32 tow_post_number(const struct tow_post *post)
+{
+	const struct tow_link *link = post->link;
+	u32 number = post - link->posts;
+
+	return link->retired + ((number - link->retired) & link->post_mask);
+}
+
+/*
+ * May a work request be posted once more, by another queue pair?  Those that failed by
+ * themselves would fail again.
+ */
+static bool tow_post_may_again(const struct ib_wc *wc)
+{
+	return wc->status == IB_WC_WR_FLUSH_ERR ||
+	       wc->status == IB_WC_RETRY_EXC_ERR ||
+	       wc->status == IB_WC_RNR_RETRY_EXC_ERR ||
+	       wc->status == IB_WC_RESP_TIMEOUT_ERR;
+}
+
 /* Called with the lock held: all up to a work request are over. */
 static void tow_link_retire(struct tow_link *link, struct tow_post *last,
 			    int status, struct tow_op_list *ended)
 {
-	u32 before = link->retired;
 	struct tow_post *post;
 
 	/* Completions of a queue pair come in order, or memory is lost. */
@@ -528,12 +555,26 @@ static void tow_link_retire(struct tow_link *link, struct tow_post *last,
 	}
 	do {
 		post = &link->posts[link->retired & link->post_mask];
-		/* Of those before a failed one it is not known. */
-		tow_post_end(post, post == last || !status ? status :
-			     -ECONNRESET, ended);
-		WRITE_ONCE(link->retired, link->retired + 1);
+		tow_post_end(post, post->status ?: status, ended);
+		link->retired++;
 	} while (post != last);
-	tow_cq_retired(link->cq, link->retired - before);
+	WRITE_ONCE(link->drained, link->retired);
+}
+
+/*
+ * Called with the lock held: a work request has come back, and not with success.  What
+ * becomes of it, and of those before it that did not tell, is seen later.
+ */
+static void tow_post_broke(struct tow_post *post, const struct ib_wc *wc)
+{
+	struct tow_link *link = post->link;
+
+	link->open = false;
+	if (WARN_ON_ONCE(!tow_post_under_way(post)))
+		return;
+	if (!tow_post_may_again(wc))
+		post->status = tow_op_status(wc);
+	WRITE_ONCE(link->drained, tow_post_number(post) + 1);
 }
 
 static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
@@ -543,19 +584,23 @@ static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 	struct tow_session *session = link->session;
 	int status = tow_op_status(wc);
 	struct tow_op_list ended;
+	u32 before;
 
 	if (status) {
 		tow_session_fail(session, status, TOW_WIRE_FAILED,
 				 "an operation failed");
-	} else {
-		WRITE_ONCE(session->heard_at, jiffies);
-		WRITE_ONCE(session->busy_at, jiffies);
+		spin_lock_bh(&link->lock);
+		tow_post_broke(post, wc);
+		spin_unlock_bh(&link->lock);
+		return;
 	}
+	WRITE_ONCE(session->heard_at, jiffies);
+	WRITE_ONCE(session->busy_at, jiffies);
 	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
-	tow_link_retire(link, post, status, &ended);
-	if (status)
-		link->open = false;
+	before = link->retired;
+	tow_link_retire(link, post, 0, &ended);
+	tow_cq_retired(link->cq, link->retired - before);
 	tow_link_push(link, &ended);
 	spin_unlock_bh(&link->lock);
 	tow_ops_end(&ended);
@@ -575,7 +620,7 @@ static void tow_works_prepare(struct tow_link *link, u32 posts)
 	}
 	for (i = 0; i < link->batch; i++) {
 		work = &link->works[i];
-		work->sge.lkey = link->session->dev->pd->local_dma_lkey;
+		work->sge.lkey = link->tie->dev->pd->local_dma_lkey;
 		work->rdma.wr.sg_list = &work->sge;
 		if (i + 1 < link->batch)
 			work->rdma.wr.next = &link->works[i + 1].rdma.wr;
@@ -585,18 +630,24 @@ static void tow_works_prepare(struct tow_link *link, u32 posts)
 /**
  * tow_ops_prepare - what posting on a link needs
  * @link: the link
- * @depth: work requests of its queue pair
+ * @depth: work requests of its queue pair; fewer afterwards, if there is not so much
+ *	from one before
  *
- * tow_ops_cleanup() undoes it.
+ * tow_ops_cleanup() undoes it, when there will be no queue pair any more.
  *
  * Return: 0 or -ENOMEM.
  */
-int tow_ops_prepare(struct tow_link *link, u32 depth)
+int tow_ops_prepare(struct tow_link *link, u32 *depth)
 {
-	u32 count = roundup_pow_of_two(depth);
+	u32 count = roundup_pow_of_two(*depth);
 
+	/* What was posted by the one before may be there. */
+	if (link->posts) {
+		*depth = min(*depth, link->post_mask + 1);
+		return 0;
+	}
 	link->posts = kvcalloc(count, sizeof(*link->posts), GFP_KERNEL);
-	link->batch = min_t(u32, DIV_ROUND_UP(depth, TOW_OPS_CHAINS),
+	link->batch = min_t(u32, DIV_ROUND_UP(*depth, TOW_OPS_CHAINS),
 			    TOW_OPS_BATCH);
 	link->works = kcalloc(link->batch, sizeof(*link->works), GFP_KERNEL);
 	link->post_mask = count - 1;
@@ -621,8 +672,9 @@ void tow_ops_cleanup(struct tow_link *link)
 }
 
 /**
- * tow_ops_abandon - end what the RDMA device did not complete
- * @link: the link; its queue pair is destroyed, its completions dealt with
+ * tow_ops_abandon - end what did not complete with success
+ * @link: the link, closed for good; its queue pair is destroyed, its completions
+ *	dealt with
  */
 void tow_ops_abandon(struct tow_link *link)
 {

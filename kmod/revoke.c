@@ -4,18 +4,19 @@
  * so long for it.  The grant ends when it says that it has (grant.c), or with its
  * queue pairs; who takes too long loses those.
  *
- * A session's grants that are being revoked are in the order in which that began:
+ * A tie's grants that are being revoked are in the order in which that began:
  * the timer waits for the oldest, as long as there is one.
  */
 #include <linux/jiffies.h>
 #include <linux/kernel.h>
+#include <linux/slab.h>
 
 #include "device.h"
 #include "export.h"
-#include "session.h"
+#include "tie.h"
 
-/* Called with the session's lock held. */
-static struct tow_grant *tow_revoke_oldest(struct tow_session_dir *sdir)
+/* Called with the tie's lock held. */
+static struct tow_grant *tow_revoke_oldest(struct tow_tie_dir *sdir)
 {
 	struct list_head *list = list_empty(&sdir->revoked) ? &sdir->revokes :
 							      &sdir->revoked;
@@ -27,26 +28,26 @@ static struct tow_grant *tow_revoke_oldest(struct tow_session_dir *sdir)
 static unsigned long tow_revoke_deadline(const struct tow_grant *grant)
 {
 	const struct tow_peer_settings *settings =
-		&grant->session->dev->peers.settings;
+		&grant->tie->dev->peers.settings;
 
 	return grant->revoked_at +
 	       msecs_to_jiffies(READ_ONCE(settings->revoke_timeout_ms));
 }
 
-/* Called with the session's lock held. */
-static void tow_revoke_arm(struct tow_session *session)
+/* Called with the tie's lock held. */
+static void tow_revoke_arm(struct tow_tie *tie)
 {
-	struct tow_grant *oldest = tow_revoke_oldest(&session->dir);
+	struct tow_grant *oldest = tow_revoke_oldest(&tie->dir);
 	unsigned long deadline, now = jiffies;
 
 	if (!oldest)
 		return;
 	deadline = tow_revoke_deadline(oldest);
-	tow_session_get(session);
-	/* Not the last reference: the grant's session is there. */
-	if (mod_delayed_work(tow_wq, &session->dir.revoke_timer,
+	tow_tie_get(tie);
+	/* Not the last reference: the grant's tie is there. */
+	if (mod_delayed_work(tow_wq, &tie->dir.revoke_timer,
 			     time_after(deadline, now) ? deadline - now : 0))
-		tow_session_put(session);
+		tow_tie_put(tie);
 }
 
 /**
@@ -55,19 +56,21 @@ static void tow_revoke_arm(struct tow_session *session)
  */
 void tow_grant_revoke(struct tow_grant *grant)
 {
-	struct tow_session *session = grant->session;
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie *tie = grant->tie;
+	struct tow_tie_dir *sdir = &tie->dir;
 	bool watched;
 
 	mutex_lock(&sdir->lock);
 	/* What is lost needs no telling: its end is near. */
-	if (!sdir->lost) {
+	if (!sdir->lost && sdir->apart) {
+		tow_grant_end_apart(grant);
+	} else if (!sdir->lost) {
 		watched = tow_revoke_oldest(sdir);
 		grant->revoked_at = jiffies;
 		list_add_tail(&grant->link, &sdir->revokes);
 		if (!watched)
-			tow_revoke_arm(session);
-		tow_directory_want_kick(session);
+			tow_revoke_arm(tie);
+		tow_directory_want_kick(tie);
 	}
 	mutex_unlock(&sdir->lock);
 }
@@ -81,59 +84,64 @@ void tow_grant_revoke(struct tow_grant *grant)
 void tow_revoke_watch(struct tow_device *dev)
 {
 	struct tow_session *session;
+	struct tow_tie *tie;
 	u64 cursor = 0;
 
 	while ((session = tow_peer_session_next(dev, &cursor))) {
-		mutex_lock(&session->dir.lock);
-		if (!session->dir.lost)
-			tow_revoke_arm(session);
-		mutex_unlock(&session->dir.lock);
+		/* Pairs with tow_tie_carry(). */
+		tie = smp_load_acquire(&session->tie);
+		if (tie) {
+			mutex_lock(&tie->dir.lock);
+			if (!tie->dir.lost)
+				tow_revoke_arm(tie);
+			mutex_unlock(&tie->dir.lock);
+		}
 		tow_session_put(session);
 	}
 }
 
-static void tow_revoke_say_late(struct tow_session *session, u64 exported,
+static void tow_revoke_say_late(struct tow_tie *tie, u64 exported,
 				u64 grant)
 {
 	char why[64];
 
 	snprintf(why, sizeof(why), "revoke of export %llu not acknowledged",
 		 exported);
-	tow_stat_inc(session->dev, TOW_STAT_REVOKES_LATE);
-	tow_session_note(session, "revoke: late", grant, -ETIMEDOUT);
-	tow_peer_dump(session->peer, why);
+	tow_stat_inc(tie->dev, TOW_STAT_REVOKES_LATE);
+	tow_tie_note(tie, "revoke: late", grant, -ETIMEDOUT);
+	tow_peer_dump(tie->peer, why);
 }
 
 /* Something should have been let go of by now, or soon. */
 static void tow_revoke_time(struct work_struct *work)
 {
-	struct tow_session *session =
-		container_of(to_delayed_work(work), struct tow_session,
+	struct tow_tie *tie =
+		container_of(to_delayed_work(work), struct tow_tie,
 			     dir.revoke_timer);
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie_dir *sdir = &tie->dir;
 	u64 exported = 0, id = 0;
 	struct tow_grant *grant;
 
 	mutex_lock(&sdir->lock);
 	grant = sdir->lost ? NULL : tow_revoke_oldest(sdir);
 	if (grant && time_before(jiffies, tow_revoke_deadline(grant))) {
-		tow_revoke_arm(session);
+		tow_revoke_arm(tie);
 	} else if (grant) {
 		exported = grant->exported->id;
 		id = grant->id;
 	}
 	mutex_unlock(&sdir->lock);
 	if (id) {
-		tow_revoke_say_late(session, exported, id);
-		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_REVOKE_LATE,
-				 "a revoke was not acknowledged in time");
+		tow_revoke_say_late(tie, exported, id);
+		tow_tie_fail(tie, -ETIMEDOUT, TOW_WIRE_REVOKE_LATE,
+			     "a revoke was not acknowledged in time");
 	}
-	tow_session_put(session);
+	tow_tie_put(tie);
 }
 
 /**
  * tow_revoke_fill - tell a resolver what to let go of
- * @session: its session, of which grants are to be revoked; the caller has the
+ * @tie: its tie, of which grants are to be revoked; the caller has the
  *	lock of what the directory keeps of it
  * @type: where to
  * @number: where to: of the request
@@ -141,13 +149,20 @@ static void tow_revoke_time(struct work_struct *work)
  *
  * Return: the body's size.
  */
-size_t tow_revoke_fill(struct tow_session *session, u8 *type, u32 *number,
+size_t tow_revoke_fill(struct tow_tie *tie, u8 *type, u32 *number,
 		       struct tow_wire_grants *body)
 {
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_grant *grant, *next;
 	u32 count = 0;
 
+	list_for_each_entry_safe(grant, next, &sdir->bygone, link) {
+		if (count == TOW_WIRE_GRANTS_MAX)
+			break;
+		body->grants[count++] = cpu_to_le64(grant->id);
+		list_del(&grant->link);
+		kfree(grant);
+	}
 	list_for_each_entry_safe(grant, next, &sdir->revokes, link) {
 		if (count == TOW_WIRE_GRANTS_MAX)
 			break;
@@ -155,8 +170,8 @@ size_t tow_revoke_fill(struct tow_session *session, u8 *type, u32 *number,
 		list_move_tail(&grant->link, &sdir->revoked);
 	}
 	/* The first stands for all: the recorder is short. */
-	tow_session_note(session, "revoke: sent",
-			 le64_to_cpu(body->grants[0]), 0);
+	tow_tie_note(tie, "revoke: sent",
+		     le64_to_cpu(body->grants[0]), 0);
 	body->count = cpu_to_le32(count);
 	body->reserved = 0;
 	*type = TOW_WIRE_REVOKE;
@@ -165,24 +180,25 @@ size_t tow_revoke_fill(struct tow_session *session, u8 *type, u32 *number,
 }
 
 /**
- * tow_revoke_session_init - nothing is being revoked
- * @session: new
+ * tow_revoke_tie_init - nothing is being revoked
+ * @tie: new
  */
-void tow_revoke_session_init(struct tow_session *session)
+void tow_revoke_tie_init(struct tow_tie *tie)
 {
-	struct tow_session_dir *sdir = &session->dir;
+	struct tow_tie_dir *sdir = &tie->dir;
 
 	INIT_LIST_HEAD(&sdir->revokes);
 	INIT_LIST_HEAD(&sdir->revoked);
+	INIT_LIST_HEAD(&sdir->bygone);
 	INIT_DELAYED_WORK(&sdir->revoke_timer, tow_revoke_time);
 }
 
 /**
- * tow_revoke_session_gone - nothing is waited for any more
- * @session: lost, its grants ended
+ * tow_revoke_tie_gone - nothing is waited for any more
+ * @tie: no session carries it, and its grants that were being revoked have ended
  */
-void tow_revoke_session_gone(struct tow_session *session)
+void tow_revoke_tie_gone(struct tow_tie *tie)
 {
-	if (cancel_delayed_work_sync(&session->dir.revoke_timer))
-		tow_session_put(session);
+	if (cancel_delayed_work_sync(&tie->dir.revoke_timer))
+		tow_tie_put(tie);
 }

@@ -27,6 +27,7 @@
 #include "ops.h"
 #include "session.h"
 #include "settle.h"
+#include "tie.h"
 #include "trace.h"
 
 /* For lockdep: see tow_session_new(). */
@@ -108,6 +109,25 @@ static bool tow_session_orderly(u32 reason)
 }
 
 /**
+ * tow_session_may_pass - may another session go on where this one has ended?
+ * @session: ENDING
+ *
+ * Return: false: what ended it is final, whoever said so.
+ */
+bool tow_session_may_pass(struct tow_session *session)
+{
+	/* The device is going; another life of the other node has come. */
+	if (session->error == -ENODEV || session->error == -ESTALE)
+		return false;
+	/* Which connection goes on is no question of what both ends have. */
+	return session->reason == TOW_WIRE_FAILED ||
+	       session->reason == TOW_WIRE_BUSY ||
+	       session->reason == TOW_WIRE_REVOKE_LATE ||
+	       session->reason == TOW_WIRE_REPLACED ||
+	       session->reason == TOW_WIRE_CROSSED;
+}
+
+/**
  * tow_session_explain - an error of connecting, for people
  * @error: a negative errno
  *
@@ -173,12 +193,14 @@ static void tow_session_release(struct kref *refs)
 	struct tow_session *session = container_of(refs, struct tow_session,
 						   refs);
 
-	tow_directory_session_cleanup(session);
 	tow_auth_cleanup(&session->auth);
+	if (session->asked)
+		tow_tie_put(session->asked);
+	if (session->tie)
+		tow_tie_put(session->tie);
 	if (session->peer)
 		tow_peer_put(session->peer);
 	tow_device_put(session->dev);
-	kfree(session->data);
 	kfree(session);
 }
 
@@ -318,7 +340,11 @@ static void tow_session_watch_ready(struct tow_session *session)
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "nothing completes for too long");
 		tow_peer_dump(session->peer, "nothing completes for too long");
-	} else if (idle_s && !atomic_read(&session->users) &&
+	} else if (READ_ONCE(session->syncs) &&
+		   time_after(jiffies, READ_ONCE(session->deadline))) {
+		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
+				 "the other end does not go on");
+	} else if (idle_s && !tow_session_used(session) &&
 		   time_after(jiffies, READ_ONCE(session->busy_at) +
 			      idle_s * HZ)) {
 		tow_session_fail(session, -ECONNRESET, TOW_WIRE_IDLE, "idle");
@@ -351,17 +377,23 @@ static void tow_session_tick(struct work_struct *work)
 
 /* ---- the end -------------------------------------------------------------- */
 
-static void tow_session_destroy_links(struct tow_session *session)
+/* Data queue pairs that it may have. */
+static unsigned int tow_session_links(const struct tow_session *session)
+{
+	return session->data ? session->qps : 0;
+}
+
+static void tow_session_destroy_links(struct tow_session *session, bool keep)
 {
 	unsigned int i;
 
-	for (i = 0; i < session->qps; i++)
-		tow_link_disconnect(&session->data[i]);
-	tow_link_disconnect(&session->control);
+	for (i = 0; i < tow_session_links(session); i++)
+		tow_link_disconnect(&session->data[i], !keep);
+	tow_link_disconnect(&session->control, true);
 	/* Who deals with a message now may post; who comes later sees the end. */
 	if (session->cq)
 		flush_work(&session->cq->work);
-	for (i = 0; i < session->qps; i++)
+	for (i = 0; i < tow_session_links(session); i++)
 		tow_link_destroy(&session->data[i]);
 	tow_link_destroy(&session->control);
 	/* Waits for whoever deals with a completion; others are forgotten. */
@@ -395,47 +427,54 @@ static bool tow_session_refused(struct tow_session *session)
 	       !tow_session_orderly(session->reason);
 }
 
-/* Operations that wait on it end; their flows are free for another session. */
-static void tow_session_close_links(struct tow_session *session)
+/*
+ * Nothing more is posted.  What waits for its turn goes on in another session; or it
+ * ends, and its flows are free for another tie.
+ */
+static void tow_session_close_links(struct tow_session *session, bool keep)
 {
 	unsigned int i;
 
-	for (i = 0; i < session->qps; i++)
-		tow_ops_close(&session->data[i]);
+	for (i = 0; i < tow_session_links(session); i++)
+		tow_ops_close(&session->data[i], !keep);
 }
 
 static void tow_session_end(struct work_struct *work)
 {
 	struct tow_session *session = container_of(work, struct tow_session,
 						   end_work);
+	bool keep;
 
 	tow_session_log_end(session);
 	if (tow_session_refused(session))
 		tow_accept_refused(session->dev, &session->handshake.initiator,
 				   session->error);
-	/* First: what follows lets the next session begin. */
-	tow_session_close_links(session);
-	tow_peer_session_lost(session, tow_session_orderly(session->reason));
-	tow_directory_session_lost(session);
 	/*
-	 * Whoever makes links, or the keys that the last message is signed with,
-	 * has finished, and nobody begins any more.
+	 * Whoever makes links, takes a tie, or makes the keys that the last message
+	 * is signed with, has finished, and nobody begins any more.
 	 */
 	mutex_lock(&session->setup);
 	mutex_unlock(&session->setup);
+	keep = tow_tie_keeps(session);
+	/* First: what follows lets the next session begin. */
+	tow_session_close_links(session, keep);
+	tow_peer_session_lost(session, tow_session_orderly(session->reason));
+	if (session->tie && !keep)
+		tow_directory_tie_lost(session->tie);
 	tow_session_close(session);
-	tow_session_destroy_links(session);
+	tow_session_destroy_links(session, keep);
 	tow_window_gone(session);
 	/* Only now: handlers of the connection manager start it, too. */
 	cancel_delayed_work_sync(&session->timer);
-	tow_directory_session_gone(session);
+	tow_tie_leave(session, keep);
 	tow_session_note(session, "queue pairs destroyed", 0, 0);
 	spin_lock_irq(&session->lock);
 	session->state = TOW_SESSION_ENDED;
 	spin_unlock_irq(&session->lock);
 	wake_up_all(&session->wait);
 	/* Takes the list's reference. */
-	tow_peer_session_gone(session, tow_session_orderly(session->reason));
+	tow_peer_session_gone(session, tow_session_orderly(session->reason),
+			      keep);
 }
 
 /* ---- the beginning -------------------------------------------------------- */
@@ -481,10 +520,9 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 		lockdep_set_class(&session->setup, &tow_session_responder);
 	INIT_LIST_HEAD(&session->queue);
 	init_waitqueue_head(&session->wait);
-	tow_link_init(&session->control, session, TOW_LINK_CONTROL);
+	tow_link_init_control(&session->control, session);
 	INIT_DELAYED_WORK(&session->timer, tow_session_tick);
 	INIT_WORK(&session->end_work, tow_session_end);
-	tow_directory_session_init(session);
 	tow_window_init(session);
 	ret = tow_peer_session_add(session);
 	if (ret) {
@@ -549,24 +587,4 @@ int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
 	if (ret)
 		return ret;
 	return tow_session_post_receives(session);
-}
-
-/**
- * tow_session_set_qps - how many data queue pairs there will be
- * @session: the session, without any so far
- * @qps: how many, at least 1
- *
- * Return: 0 or -ENOMEM.
- */
-int tow_session_set_qps(struct tow_session *session, unsigned int qps)
-{
-	unsigned int i;
-
-	session->data = kcalloc(qps, sizeof(*session->data), GFP_KERNEL);
-	if (!session->data)
-		return -ENOMEM;
-	for (i = 0; i < qps; i++)
-		tow_link_init(&session->data[i], session, i);
-	session->qps = qps;
-	return 0;
 }

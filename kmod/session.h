@@ -3,8 +3,9 @@
  * A session: one life of the connection to a peer, as one of its ends has it.
  *
  * It consists of a control queue pair, which carries messages (wire.h), and of
- * the data queue pairs.  The loopback peer has two sessions here, one for each
- * end.  Documentation/protocol tells how a session begins and ends.
+ * the data queue pairs, whose links are those of the tie that it carries (tie.h).
+ * The loopback peer has two sessions here, one for each end.  Documentation/protocol
+ * tells how a session begins and ends.
  */
 #ifndef TOW_SESSION_H
 #define TOW_SESSION_H
@@ -19,7 +20,6 @@
 #include <rdma/rdma_cm.h>
 
 #include "auth.h"
-#include "directory.h"
 #include "link.h"
 #include "notify.h"
 #include "peer.h"
@@ -29,6 +29,7 @@ struct tow_buffer;
 struct tow_device;
 struct tow_peer;
 struct tow_session;
+struct tow_tie;
 
 /* Data queue pairs of one session. */
 #define TOW_QPS_MAX		64
@@ -62,8 +63,8 @@ enum tow_session_state {
 /**
  * struct tow_session - one end of one connection
  * @refs: held by the device's list until ENDED, by the connection manager's
- *	identifiers, by queued work, by a peer for its present session, and by
- *	whatever the directory keeps of it
+ *	identifiers, by queued work, by a peer for its present session, and by the
+ *	tie that it carries or carried last
  * @dev: the device, with a reference
  * @peer: whose it is; NULL before it is AUTHENTICATED; with a reference
  * @index: its number in tow_peers.sessions
@@ -81,6 +82,11 @@ enum tow_session_state {
  * @deadline: when it must have come to the next state, in jiffies
  * @hung_up: the connection manager says that the other end has gone
  * @full: our own device had no room for it
+ * @asked: initiator: the tie that it was to carry, with a reference; or NULL
+ * @tie: the tie that it carries, or did, with a reference; NULL before it is
+ *	AUTHENTICATED
+ * @syncs: the tie was carried by another one before: SYNC is due from the other end
+ * @synced: SYNC was sent, or is not due; under @pump
  *
  * @lock: protects what follows, up to @pump
  * @state: changed by tow_session_set_state() only
@@ -114,17 +120,15 @@ enum tow_session_state {
  * @heard_at: when something came, in jiffies
  * @said_at: when something was sent, in jiffies
  * @busy_at: when something but a heartbeat came or went, in jiffies
- * @users: remote ranges and grants: while there are any it is not idle
  *
  * @control: the control queue pair
  * @cq: its completion queue
  * @send: send buffers
  * @receive: receive buffers
  * @qps: how many data queue pairs
- * @data: the data queue pairs
+ * @data: the data queue pairs: the tie's; NULL before there is one
  * @timer: half open for too long; heartbeats; idleness
  * @end_work: from ENDING to ENDED
- * @dir: what the directory keeps of it
  * @notify: what notifications need
  */
 struct tow_session {
@@ -145,6 +149,10 @@ struct tow_session {
 	unsigned long		deadline;
 	bool			hung_up;
 	bool			full;
+	struct tow_tie		*asked;
+	struct tow_tie		*tie;
+	bool			syncs;
+	bool			synced;
 
 	/* protects state to queued */
 	spinlock_t		lock;
@@ -178,7 +186,6 @@ struct tow_session {
 	unsigned long		heard_at;
 	unsigned long		said_at;
 	unsigned long		busy_at;
-	atomic_t		users;
 
 	struct tow_link		control;
 	struct ib_cq		*cq;
@@ -188,14 +195,12 @@ struct tow_session {
 	struct tow_link		*data;
 	struct delayed_work	timer;
 	struct work_struct	end_work;
-	struct tow_session_dir	dir;
 	struct tow_session_notify notify;
 };
 
 /* session.c */
 struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 				    const struct tow_peer_settings *settings);
-int tow_session_set_qps(struct tow_session *session, unsigned int qps);
 int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id);
 int tow_session_create_qp(struct tow_link *link);
 void tow_session_get(struct tow_session *session);
@@ -212,6 +217,7 @@ void tow_session_hung_up(struct tow_session *session);
 int tow_session_error_of(u32 reason);
 const char *tow_session_explain(int error);
 u32 tow_session_reason_of(int error);
+bool tow_session_may_pass(struct tow_session *session);
 
 /* message_send.c */
 int tow_session_send(struct tow_session *session, u8 type, u32 request,

@@ -146,7 +146,7 @@ u64 tow_slot_count(struct tow_slot *slot)
 /**
  * tow_slot_give - a peer has it from now on, or nobody
  * @slot: the slot
- * @holder: tow_session.index of the peer; 0: nobody
+ * @holder: tow_tie.index of the peer; 0: nobody
  */
 void tow_slot_give(struct tow_slot *slot, u64 holder)
 {
@@ -245,7 +245,7 @@ static bool tow_slot_advance(struct tow_slot *slot, u64 holder, u32 imm)
 /**
  * tow_slot_notify - a notification has arrived
  * @dev: where
- * @holder: tow_session.index of the peer it is from
+ * @holder: tow_tie.index of the peer it is from
  * @imm: what came with it
  *
  * In a softirq, or with bottom halves off.

@@ -23,7 +23,7 @@ struct tow_device;
  * @lock: protects what follows; taken in softirqs
  * @word: where programs see @count; NULL: the export has ended
  * @count: notifications that have arrived
- * @holder: tow_session.index of the peer that has it, whose notifications count; 0:
+ * @holder: tow_tie.index of the peer that has it, whose notifications count; 0:
  *	nobody has
  * @ended: nobody can wait any more: why, a negative errno; 0: one can
  * @waits: struct tow_waiter by number

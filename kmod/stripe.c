@@ -35,7 +35,8 @@
  *
  * A part that fails breaks its queue pair and so the session.  The operation's own
  * queue pair is closed with the same lock in which the part is counted: nothing that
- * waited for it is posted.
+ * waited for it is posted.  If there is another session the parts come back, and when
+ * all have, the operation begins once more.
  */
 #include <linux/bitops.h>
 #include <linux/slab.h>
@@ -43,7 +44,7 @@
 #include "device.h"
 #include "ops.h"
 #include "remote.h"
-#include "session.h"
+#include "tie.h"
 
 /* Queue pairs that one operation goes by. */
 #define TOW_STRIPE_QPS		8
@@ -246,8 +247,8 @@ static u32 tow_stripe_chunk(const struct tow_op *op, u32 count, u32 most)
 
 static bool tow_link_stripes(const struct tow_link *link)
 {
-	return link->session->qps > 1 &&
-	       link->session->dev->transport != TOW_TRANSPORT_IWARP;
+	return link->tie->qps > 1 &&
+	       link->tie->dev->transport != TOW_TRANSPORT_IWARP;
 }
 
 /*
@@ -274,7 +275,7 @@ static struct tow_stripe *tow_stripe_find(struct tow_flow *flow,
 
 static u32 tow_stripe_count(const struct tow_link *link)
 {
-	return min_t(u32, link->session->qps, TOW_STRIPE_QPS);
+	return min_t(u32, link->tie->qps, TOW_STRIPE_QPS);
 }
 
 /*
@@ -284,7 +285,7 @@ static u32 tow_stripe_count(const struct tow_link *link)
 static bool tow_stripe_suits(const struct tow_link *link,
 			     const struct tow_op *op, u32 most)
 {
-	struct tow_device *dev = link->session->dev;
+	struct tow_device *dev = link->tie->dev;
 	u64 plain = (u64)READ_ONCE(dev->queues.stripe_bytes) - 1;
 
 	return op->bytes > plain && op->flow->stripes &&
@@ -341,7 +342,7 @@ static void tow_stripe_launch(struct tow_stripe *stripe,
 		part->stripe = stripe;
 		tow_op_list_add(ended, part, part);
 	}
-	tow_stat_inc(stripe->link->session->dev, TOW_STAT_STRIPED);
+	tow_stat_inc(stripe->link->tie->dev, TOW_STAT_STRIPED);
 }
 
 /* ---- turns ---------------------------------------------------------------- */
@@ -377,7 +378,7 @@ static bool tow_stripe_take(struct tow_link *link, struct tow_op *op)
 	} while (!atomic64_try_cmpxchg(&stripe->cursor, &from, to));
 	/* The first bytes are the whole's. */
 	if (!op->taken && from)
-		tow_stat_inc(link->session->dev, TOW_STAT_STRIPED_PARTS);
+		tow_stat_inc(link->tie->dev, TOW_STAT_STRIPED_PARTS);
 	op->cursor = from;
 	op->taken = to;
 	return true;
@@ -389,6 +390,9 @@ static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op,
 {
 	op->cursor = op->bytes;
 	op->taken = op->bytes;
+	/* It is notified when all of it has been posted once more. */
+	if (op->again)
+		op->to_tell = false;
 	if (!op->to_tell) {
 		tow_op_leave(op->flow);
 		tow_op_settle(op, ended);
@@ -410,6 +414,8 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 		tow_op_cut(op, op->status, ended);
 		return 0;
 	}
+	if (op->again)
+		return tow_stripe_finish(link, op, ended);
 	if (tow_op_is_whole(op) && !stripe->launched &&
 	    tow_stripe_has_more(op) && tow_stripe_may_launch(link, op) &&
 	    tow_op_claim(op, TOW_CLAIM_POSTED))
@@ -474,6 +480,17 @@ bool tow_stripe_cut(struct tow_op *op)
 }
 
 /**
+ * tow_stripe_link - where a striped operation is
+ * @op: it, or a part
+ *
+ * Return: its own queue pair.
+ */
+struct tow_link *tow_stripe_link(const struct tow_op *op)
+{
+	return op->stripe->link;
+}
+
+/**
  * tow_stripe_end - a striped operation has ended
  * @op: it, or a part, of which nothing is to be done; the caller has the lock of its
  *	link
@@ -500,6 +517,10 @@ static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 	spin_lock_bh(&link->lock);
 	stripe->left--;
 	whole->pieces--;
+	if (part->again) {
+		whole->again = true;
+		atomic64_set(&stripe->cursor, whole->bytes);
+	}
 	if (part->status) {
 		whole->lost |= part->lost;
 		if (!whole->status)
@@ -517,13 +538,13 @@ static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 
 static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
 {
-	struct tow_session *session = part->stripe->link->session;
+	struct tow_tie *tie = part->stripe->link->tie;
 	struct tow_flow *flow = part->flow;
-	struct tow_link *link = &session->data[flow->index % session->qps];
+	struct tow_link *link = &tie->data[flow->index % tie->qps];
 	bool joined;
 
 	spin_lock_bh(&link->lock);
-	joined = link->open && tow_flow_join(flow, link);
+	joined = !link->over && tow_flow_join(flow, link);
 	if (joined) {
 		tow_op_list_add(&flow->ops, part, part);
 		tow_link_push(link, ended);

@@ -14,7 +14,7 @@
 #include "device.h"
 #include "remote.h"
 #include "sequence.h"
-#include "session.h"
+#include "tie.h"
 
 /* The segment that a byte is in. */
 static const struct tow_segment *
@@ -86,7 +86,7 @@ int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
 /**
  * tow_remote_check_slot - may a slot be notified by a queue pair?
  * @remote: the slot; was VALID once
- * @link: which of the session's data queue pairs; the slot's from now on
+ * @link: which of the tie's data queue pairs; the slot's from now on
  *
  * Return: 0; -EINVAL: it was used by another one before.
  */
@@ -133,7 +133,7 @@ int tow_remote_enter(struct tow_remote *remote)
  *	of the caller's own
  * @count: how many
  * @status: 0, or one did not succeed: then the caller sees to it that the
- *	session ends
+ *	tie ends
  *
  * In process context.
  */
@@ -146,7 +146,7 @@ void tow_remote_leave(struct tow_remote *remote, int count, int status)
 	if (!atomic_sub_and_test(count, &remote->inflight))
 		return;
 	/* In the work item it may go, with all that it holds; not before. */
-	dev = remote->session->dev;
+	dev = remote->tie->dev;
 	kref_get(&dev->refs);
 	llist_add(&remote->quiet_node, &dev->directory.quiet);
 	tow_directory_queue(&dev->directory);

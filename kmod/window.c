@@ -15,28 +15,85 @@
 #include "notify.h"
 #include "ops.h"
 #include "sequence.h"
-#include "session.h"
+#include "tie.h"
 
 /* ---- what comes in -------------------------------------------------------- */
 
-/**
- * tow_window_open - the peer may send notifications
- * @session: the session; the caller has the lock of what the directory keeps of
- *	it, and it is not lost
- *
- * Return: false: there are not enough receives.
- */
-bool tow_window_open(struct tow_session *session)
+/* Called with the lock of what the directory keeps of its tie. */
+static bool tow_window_promise(struct tow_session *session)
 {
 	struct tow_session_notify *notify = &session->notify;
 
-	lockdep_assert_held(&session->dir.lock);
 	if (notify->window)
 		return true;
 	if (!notify->srq || !tow_srq_promise(notify->srq, TOW_NOTIFY_WINDOW))
 		return false;
 	WRITE_ONCE(notify->window, TOW_NOTIFY_WINDOW);
 	return true;
+}
+
+/* Called with the same lock: has it no queue pairs so far, or none any more? */
+static bool tow_window_apart(struct tow_session *session)
+{
+	return !READ_ONCE(session->notify.chosen) ||
+	       (!session->notify.srq && !tow_session_alive(session));
+}
+
+/**
+ * tow_window_open - the peer may send notifications
+ * @tie: what we have of it; the caller has the lock of what the directory keeps
+ *	of it, and it is not lost
+ *
+ * While no session has queue pairs for it the next one is to have enough.
+ *
+ * Return: false: there are not enough receives.
+ */
+bool tow_window_open(struct tow_tie *tie)
+{
+	struct tow_session *session;
+
+	lockdep_assert_held(&tie->dir.lock);
+	if (tie->windowed)
+		return true;
+	session = tow_tie_session(tie);
+	if (!session)
+		return false;
+	tie->windowed = tow_window_promise(session) ||
+			(tow_window_apart(session) &&
+			 tie->dev->ibdev->attrs.max_srq > 0);
+	tow_session_put(session);
+	return tie->windowed;
+}
+
+/**
+ * tow_window_keep - what the peer was promised before holds in this session
+ * @session: which is about to have data queue pairs, and has a shared receive queue
+ *
+ * Return: false: there are not enough receives.
+ */
+bool tow_window_keep(struct tow_session *session)
+{
+	struct tow_tie *tie = session->tie;
+	bool enough;
+
+	mutex_lock(&tie->dir.lock);
+	enough = !tie->windowed || tow_window_promise(session);
+	mutex_unlock(&tie->dir.lock);
+	return enough;
+}
+
+/**
+ * tow_window_drain - deal with notifications that have come so far
+ * @tie: what we have of their sender; the caller deals with a message of its session
+ */
+void tow_window_drain(struct tow_tie *tie)
+{
+	struct tow_session *session = tow_tie_session(tie);
+
+	if (!session)
+		return;
+	tow_srq_drain(session->notify.srq);
+	tow_session_put(session);
 }
 
 /**
@@ -152,7 +209,7 @@ int tow_window_told(struct tow_session *session,
 		return -EPROTO;
 	notify->dealt = count;
 	atomic_add(gain, &notify->room);
-	tow_ops_go_on(session);
+	tow_ops_go_on(session->tie);
 	return 0;
 }
 
@@ -161,21 +218,22 @@ static void tow_window_go_on_work(struct work_struct *work)
 	struct tow_session *session = container_of(work, struct tow_session,
 						   notify.go_on);
 
-	tow_ops_go_on(session);
+	tow_ops_go_on(session->tie);
 	tow_session_put(session);
 }
 
 /**
- * tow_window_go_on - have those looked at that wait for room
- * @session: the session; the caller has a reference
+ * tow_window_go_on - have those looked at that wait for room, or for a session
+ * @tie: the tie; the caller has a reference
  *
  * Called when they may end instead: nobody else may come to tell them.  With any
  * lock.
  */
-void tow_window_go_on(struct tow_session *session)
+void tow_window_go_on(struct tow_tie *tie)
 {
-	tow_session_get(session);
-	if (!queue_work(tow_wq, &session->notify.go_on))
+	struct tow_session *session = tow_tie_session(tie);
+
+	if (session && !queue_work(tow_wq, &session->notify.go_on))
 		tow_session_put(session);
 }
 
@@ -200,6 +258,13 @@ void tow_window_init(struct tow_session *session)
  */
 void tow_window_gone(struct tow_session *session)
 {
+	struct tow_tie *tie = session->tie;
+
 	cancel_work_sync(&session->notify.tell);
+	if (!tie)
+		return;
+	/* Others may look whether it has one. */
+	mutex_lock(&tie->dir.lock);
 	tow_srq_put(session);
+	mutex_unlock(&tie->dir.lock);
 }

@@ -17,12 +17,13 @@
 #include "uapi/towline.h"
 
 #define TOW_WIRE_MAGIC		0x4c574f54	/* "TOWL" */
-#define TOW_WIRE_VERSION	3
+#define TOW_WIRE_VERSION	4
 
 #define TOW_WIRE_NONCE_BYTES	16
 #define TOW_WIRE_MAC_BYTES	32
 /* A MAC where there is little room, of what is worth one guess only. */
 #define TOW_WIRE_SHORT_MAC_BYTES 16
+#define TOW_WIRE_TIE_BYTES	16
 
 /* ---- connecting ----------------------------------------------------------- */
 
@@ -152,7 +153,9 @@ struct tow_wire_reject {
 
 enum tow_wire_type {
 	TOW_WIRE_AUTH		= 1,	/* initiator: tow_wire_auth; the first */
-	TOW_WIRE_AUTHED		= 2,	/* responder: connect the data QPs */
+	TOW_WIRE_AUTHED		= 2,	/* responder: tow_wire_authed: connect the
+					 * data queue pairs
+					 */
 	TOW_WIRE_READY		= 3,	/* all data queue pairs are connected */
 	TOW_WIRE_HEARTBEAT	= 4,	/* nothing else was said for a while */
 	TOW_WIRE_CREDIT		= 5,	/* only for its header's credits */
@@ -169,8 +172,18 @@ enum tow_wire_type {
 	TOW_WIRE_REVOKE		= 20,	/* tow_wire_grants: owner to resolver */
 	TOW_WIRE_REVOKED	= 21,	/* tow_wire_grants: we let go of it */
 	TOW_WIRE_RELEASE	= 22,	/* tow_wire_grants: not used any more */
-	TOW_WIRE_NOTIFIED	= 23	/* tow_wire_notified */
+	TOW_WIRE_NOTIFIED	= 23,	/* tow_wire_notified */
+	TOW_WIRE_SYNC		= 24	/* tow_wire_sync: the tie goes on */
 };
+
+/*
+ * Is a message one of those that are dealt with once, in order, whichever session
+ * they come by?
+ */
+static inline bool tow_wire_lasts(u8 type)
+{
+	return type >= TOW_WIRE_RESOLVE && type <= TOW_WIRE_RELEASE;
+}
 
 /**
  * struct tow_wire_header - how every message begins
@@ -203,6 +216,10 @@ struct tow_wire_header {
  * struct tow_wire_auth - the initiator proves that it has the cluster key
  * @mac: see auth.c
  * @order: larger than in whatever this device has proved to the same one before
+ * @tie: the tie that it has with the responder; zeroes: none
+ * @dealt: messages of that tie that it has dealt with (tow_wire_lasts())
+ * @lasts: 1: a tie may outlive the session; 0: it may not
+ * @reserved: zero
  *
  * Who sends it has given up every connection that it has proved itself for
  * before; but that says nothing about the order in which proofs arrive.
@@ -210,6 +227,24 @@ struct tow_wire_header {
 struct tow_wire_auth {
 	__u8	mac[TOW_WIRE_MAC_BYTES];
 	__le64	order;
+	__u8	tie[TOW_WIRE_TIE_BYTES];
+	__le64	dealt;
+	__le32	lasts;
+	__le32	reserved;
+};
+
+/**
+ * struct tow_wire_authed - the responder's answer
+ * @tie: the initiator's, which goes on; zeroes: a new one begins, and others end
+ * @dealt: as in struct tow_wire_auth
+ * @lasts: likewise
+ * @reserved: zero
+ */
+struct tow_wire_authed {
+	__u8	tie[TOW_WIRE_TIE_BYTES];
+	__le64	dealt;
+	__le32	lasts;
+	__le32	reserved;
 };
 
 /**
@@ -345,12 +380,28 @@ struct tow_wire_notified {
 	__le32	reserved;
 };
 
+/**
+ * struct tow_wire_sync - a tie goes on in this session
+ * @epoch: sessions that the sender has had with the receiver
+ * @count: data queue pairs
+ * @notified: of each: notifications of the receiver's that have ever come in the tie
+ *	on it, wrapping around
+ *
+ * Once from each end, after whatever is or was revoked meanwhile.
+ */
+struct tow_wire_sync {
+	__le32	epoch;
+	__le32	count;
+	__le32	notified[];
+};
+
 /* What the connection manager leaves of its messages' private data. */
 static_assert(sizeof(struct tow_wire_request) == 56);
 static_assert(sizeof(struct tow_wire_reply) == 96);
 static_assert(sizeof(struct tow_wire_reject) == 8);
 static_assert(sizeof(struct tow_wire_header) == 40);
-static_assert(sizeof(struct tow_wire_auth) == 40);
+static_assert(sizeof(struct tow_wire_auth) == 72);
+static_assert(sizeof(struct tow_wire_authed) == 32);
 static_assert(sizeof(struct tow_wire_resolve) == 32);
 static_assert(sizeof(struct tow_wire_resolve) + TOW_WIRE_NAME_MAX <=
 	      TOW_WIRE_BODY_BYTES);

@@ -27,6 +27,7 @@ static const char *const states[] = {
 	[TOW_PEER_CONNECTING] = "connecting",
 	[TOW_PEER_READY] = "ready",
 	[TOW_PEER_BROKEN] = "broken",
+	[TOW_PEER_RECONNECTING] = "reconnecting",
 	[TOW_PEER_DEAD] = "dead",
 };
 

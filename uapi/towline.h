@@ -669,17 +669,22 @@ struct tow_region_import_dmabuf {
  * @TOW_PEER_READY: connected
  * @TOW_PEER_BROKEN: the session has ended; its queue pairs are being destroyed
  * @TOW_PEER_DEAD: the last session failed; made anew when it is needed
+ * @TOW_PEER_RECONNECTING: the session has ended, and what was found and begun in it
+ *	waits for the next one
  *
  * From IDLE to CONNECTING; from CONNECTING to READY or BROKEN; from READY to
- * BROKEN; from BROKEN to IDLE (an orderly end), to DEAD (any other), or to
- * CONNECTING (the next session is being made already); from DEAD to CONNECTING.
+ * BROKEN; from BROKEN to IDLE (an orderly end), to RECONNECTING (one that may pass), to
+ * DEAD (any other), or to CONNECTING (the next session is being made already); from
+ * RECONNECTING to CONNECTING, to DEAD (nobody came back in time), or to IDLE; from
+ * DEAD to CONNECTING.
  */
 enum tow_peer_state {
 	TOW_PEER_IDLE		= 0,
 	TOW_PEER_CONNECTING	= 1,
 	TOW_PEER_READY		= 2,
 	TOW_PEER_BROKEN		= 3,
-	TOW_PEER_DEAD		= 4
+	TOW_PEER_DEAD		= 4,
+	TOW_PEER_RECONNECTING	= 5
 };
 
 /* Which of the settings in struct tow_peer_connect hold: bits of its flags. */
@@ -1112,11 +1117,12 @@ struct tow_release {
  *	ESTALE		the export or its connection had ended before; what was
  *			not on its way yet has not taken place.  WAIT: the export
  *			has ended
- *	ECONNRESET	the connection ended meanwhile; how much of it has taken
- *			place is not known
+ *	ECONNRESET	the connection ended meanwhile, and see "Connections that
+ *			fail" below; how much of it has taken place is not known
  *	EIO		the peer's RDMA device refused it; the connection ends
  *	ECANCELED	not begun: an entry that it was to wait for has failed, or
- *			the client ended
+ *			the client ended.  WRITE_NOTIFY: its slot is closed, see
+ *			"Connections that fail"
  *	ENODEV		the RDMA device is gone
  *
  * Order.  Entries of one channel are sent in their order, and writes take effect
@@ -1168,6 +1174,26 @@ struct tow_release {
  * completion ring has one entry takes no time-outs: EINVAL.  A chain in a queue with
  * TOW_QUEUE_POLL ends, too, where the completion ring would have no room for more of it,
  * however much is dealt with.
+ *
+ * Connections that fail
+ * ---------------------
+ * When the connection to a peer fails for a reason that may pass, the nodes make
+ * another one, for reconnect_timeout_ms (sysfs, 10 s).  Entries wait meanwhile, those
+ * that were begun and those that are submitted; what was found stays found.  Then all
+ * goes on: what is known to have taken place completes, and what is not is sent
+ * again, in its order, but for atomics, which end with ECONNRESET.  A notification
+ * is counted once, however often it was sent.  Exports that were revoked meanwhile end
+ * as ever (ESTALE).
+ *
+ * A notification that was on its way, and cannot be sent again, as what it was to
+ * write to was revoked, or its queue has ended, closes its slot: later ones end with
+ * ECANCELED, so that nobody takes their numbers for the one that is missing.  RELEASE,
+ * and RESOLVE anew, opens it.
+ *
+ * When nobody comes back in time, or another life of the peer does, what was on its way
+ * ends with ECONNRESET, what was not with ESTALE.  So it does at once with iWARP and
+ * with the node itself as its peer, and when the connection ends for good: idle, by an
+ * administrator, as the device goes, or as one end does what it must not.
  *
  * Polling
  * -------
@@ -1226,9 +1252,10 @@ struct tow_release {
  * is there already.  It holds back only what LINK or FENCE say: a WRITE that it is
  * linked to begins in the kernel, while the program sleeps.  ECONNRESET says that a
  * peer had the slot, and that the connection has ended before the number was
- * reached; a WAIT that begins after that waits for the next one to have it.  So does
- * one whose slot is given back while the connection stays: when whoever had it is
- * killed, or has released it, nobody is told, and the next one counts on.
+ * reached, and no other one took its place; a WAIT that begins after that waits for
+ * the next one to have it.  So does one whose slot is given back while the connection
+ * stays: when whoever had it is killed, or has released it, nobody is told, and the
+ * next one counts on.
  *
  * Who sends more than the peer's kernel has room for waits, in the sending kernel.
  * Other queues' operations do not, but for notifications over the same connection,

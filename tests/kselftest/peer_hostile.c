@@ -71,8 +71,8 @@ static const struct spoilt spoilt[] = {
 	SPOILT(magic, 0x4c574f55, R_MALFORMED),
 	SPOILT(version, 0, R_BAD_VERSION),
 	SPOILT(version, 1, R_BAD_VERSION),
-	SPOILT(version, 2, R_BAD_VERSION),
-	SPOILT(version, 4, R_BAD_VERSION),
+	SPOILT(version, 3, R_BAD_VERSION),
+	SPOILT(version, 5, R_BAD_VERSION),
 	SPOILT(version, 0x100, R_BAD_VERSION),
 	SPOILT(kind, 0, R_MALFORMED),
 	SPOILT(kind, 3, R_MALFORMED),
@@ -269,6 +269,44 @@ TEST_F(hostile, two_proofs)
 	EXPECT_EQ(self->lies + 1, evil_wait("hostile_messages", self->lies + 1));
 }
 
+/* A tie that it cannot have: the proof is right. */
+TEST_F(hostile, ties_that_are_none)
+{
+	static const struct {
+		const char *name;
+		struct evil_auth auth;
+	} lies[] = {
+		{ "may last twice", { .lasts = 2 } },
+		{ "more", { .reserved = 1 } },
+		{ "messages of no tie", { .dealt = 1 } },
+	};
+	struct evil_authed authed;
+	struct evil e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++) {
+		ASSERT_EQ(0, evil_begin(&e, 1));
+		e.auth.lasts = lies[i].auth.lasts;
+		e.auth.reserved = lies[i].auth.reserved;
+		e.auth.dealt = lies[i].auth.dealt;
+		ASSERT_EQ(0, evil_say(&e, T_AUTH, 0, &e.auth, sizeof(e.auth)));
+		EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e)) {
+			TH_LOG("%s", lies[i].name);
+		}
+		evil_end(&e);
+	}
+	/* One that nobody knows: a new one begins, and it is told so. */
+	ASSERT_EQ(0, evil_begin(&e, 1));
+	memset(e.auth.tie, 7, sizeof(e.auth.tie));
+	e.auth.dealt = 3;
+	EXPECT_EQ(0, evil_prove(&e));
+	memcpy(&authed, e.last.data + EVIL_HEADER, sizeof(authed));
+	for (size_t i = 0; i < sizeof(authed.tie); i++)
+		EXPECT_EQ(0, authed.tie[i]);
+	EXPECT_EQ(0, authed.dealt);
+	EXPECT_EQ(1, authed.lasts);
+	evil_end(&e);
+}
+
 /* Before it has proved anything, and before it says that it is ready. */
 TEST_F(hostile, out_of_turn)
 {
@@ -394,7 +432,7 @@ struct lie {
 	int type;
 	uint32_t request;
 	size_t bytes;
-	uint8_t body[48];
+	uint8_t body[sizeof(struct evil_auth)];
 };
 
 /* RESOLVE: job 16, uid 4, rights 4, wait 1, name_bytes 1, reserved 6, name. */
@@ -406,10 +444,10 @@ static const struct lie lies[] = {
 	{ "no type", 0, 0, 0, {} },
 	{ "a type that there is not", 7, 0, 0, {} },
 	{ "another", 15, 0, 0, {} },
-	{ "another", 24, 0, 0, {} },
+	{ "another", 25, 0, 0, {} },
 	{ "the last type", 255, 0, 0, {} },
-	{ "AUTH", T_AUTH, 0, 40, { [32] = 1 } },
-	{ "AUTHED", T_AUTHED, 0, 0, {} },
+	{ "AUTH", T_AUTH, 0, sizeof(struct evil_auth), { [32] = 1 } },
+	{ "AUTHED", T_AUTHED, 0, sizeof(struct evil_authed), {} },
 	{ "READY", T_READY, 0, 0, {} },
 	{ "a heartbeat with a body", T_HEARTBEAT, 0, 1, {} },
 	{ "a heartbeat with a request", T_HEARTBEAT, 1, 0, {} },
@@ -453,6 +491,9 @@ static const struct lie lies[] = {
 	{ "NOTIFIED that is long", T_NOTIFIED, 0, 9, { 1 } },
 	{ "NOTIFIED with more", T_NOTIFIED, 0, 8, { 1, [4] = 1 } },
 	{ "NOTIFIED with a request", T_NOTIFIED, 1, 8, { 1 } },
+	{ "SYNC, and nothing was before", T_SYNC, 0, 12, { [4] = 1 } },
+	{ "SYNC that is short", T_SYNC, 0, 7, {} },
+	{ "SYNC with a request", T_SYNC, 1, 12, { [4] = 1 } },
 	{ "RELEASE that overflows", T_RELEASE, 0, 16, { [3] = 0x20, [8] = 1 } },
 };
 

@@ -22,7 +22,7 @@
 #define EVIL_WAIT_MS	10000
 #define EVIL_QPS_MAX	4
 #define EVIL_MAGIC	0x4c574f54
-#define EVIL_VERSION	3
+#define EVIL_VERSION	4
 #define EVIL_CONTROL	1
 #define EVIL_DATA	2
 #define EVIL_KEYED	1
@@ -34,7 +34,7 @@ enum { R_MALFORMED = 1, R_BAD_VERSION, R_NO_KEY, R_BAD_MAC, R_BUSY, R_CROSSED = 
 enum {
 	T_AUTH = 1, T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_GOODBYE,
 	T_RESOLVE = 16, T_RESOLVE_MORE, T_RESOLVED, T_CANCEL, T_REVOKE, T_REVOKED, T_RELEASE,
-	T_NOTIFIED
+	T_NOTIFIED, T_SYNC
 };
 
 static const uint8_t evil_key[32] = "the key of the cluster, 32 bytes";
@@ -91,6 +91,17 @@ struct evil_header {
 struct evil_auth {
 	uint8_t mac[32];
 	uint64_t order;
+	uint8_t tie[16];
+	uint64_t dealt;
+	uint32_t lasts;
+	uint32_t reserved;
+};
+
+struct evil_authed {
+	uint8_t tie[16];
+	uint64_t dealt;
+	uint32_t lasts;
+	uint32_t reserved;
 };
 
 _Static_assert(sizeof(struct evil_request) == 56, "a request");

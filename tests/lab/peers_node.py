@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 
-STATES = ("idle", "connecting", "ready", "broken", "dead")
+STATES = ("idle", "connecting", "ready", "broken", "dead", "reconnecting")
 LOOPBACK, AUTHENTICATED = 1, 2
 READ, WRITE = 1, 2
 FOREVER = 0xffffffff

@@ -34,7 +34,7 @@
 
 #include "device.h"
 #include "remote.h"
-#include "session.h"
+#include "tie.h"
 #include "tow_expose.h"
 
 /* A debug kernel in an emulator takes its time; a lost packet, some retries. */
@@ -542,10 +542,14 @@ static int tow_expose_break(struct tow_device *dev)
 
 static bool tow_expose_describe(struct tow_session *session, struct tow_expose_remote *found)
 {
+	/* Pairs with tow_tie_carry(). */
+	struct tow_tie *tie = smp_load_acquire(&session->tie);
 	struct tow_remote *remote;
 	unsigned long grant;
 
-	xa_for_each(&session->dir.remotes, grant, remote) {
+	if (!tie)
+		return false;
+	xa_for_each(&tie->dir.remotes, grant, remote) {
 		if (remote->state != TOW_REMOTE_VALID)
 			continue;
 		found->address = remote->segments[0].address;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The module's table of a peer's states, compiled from its own source, is the one
- * that spin has looked through, line by line; and its states have the names that
- * programs and people see.
+ * that spin has looked through, with what another page adds, line by line; and its
+ * states have the names that programs and people see.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -13,10 +13,11 @@
 #include "kmod/peer_state.h"
 
 #define MODEL	"Documentation/models/connect.pml"
+#define ADDED	"Documentation/design/failure.md"
 #define ABI	"Documentation/ABI/testing/sysfs-class-towline"
 
-#define STATES	(TOW_PEER_DEAD + 1)
-#define EVENTS	(TOW_EVENT_FAILED + 1)
+#define STATES	(TOW_PEER_RECONNECTING + 1)
+#define EVENTS	(TOW_EVENT_KEPT + 1)
 
 static const char *const states[STATES] = {
 	[TOW_PEER_IDLE]		= "IDLE",
@@ -24,6 +25,7 @@ static const char *const states[STATES] = {
 	[TOW_PEER_READY]	= "READY",
 	[TOW_PEER_BROKEN]	= "BROKEN",
 	[TOW_PEER_DEAD]		= "DEAD",
+	[TOW_PEER_RECONNECTING]	= "RECONNECTING",
 };
 
 static const char *const events[EVENTS] = {
@@ -32,9 +34,10 @@ static const char *const events[EVENTS] = {
 	[TOW_EVENT_BROKE]	= "BROKE",
 	[TOW_EVENT_CLOSED]	= "CLOSED",
 	[TOW_EVENT_FAILED]	= "FAILED",
+	[TOW_EVENT_KEPT]	= "KEPT",
 };
 
-/* What the model says, as tow_peer_next_state() would. */
+/* What the model and the page say, as tow_peer_next_state() would. */
 static int model[STATES][EVENTS];
 
 static int index_of(const char *name, const char *const *names, int count)
@@ -46,16 +49,11 @@ static int index_of(const char *name, const char *const *names, int count)
 	return -1;
 }
 
-/* One line of the model: 1: a rule; 0: something else; -1: a rule not understood. */
-static int read_line(const char *line)
+/* 1: it is one more rule; -1: not understood, or another rule says so. */
+static int add_rule(const char *from, const char *event, const char *to)
 {
-	char from[32], event[32], to[32];
-	int f, e, t, end = 0;
+	int f, e, t;
 
-	if (strncmp(line, "\tT(", 3))
-		return 0;
-	if (sscanf(line, "\tT(%31[A-Z], %31[A-Z], %31[A-Z])%n", from, event, to, &end) != 3 || !end)
-		return -1;
 	f = index_of(from, states, STATES);
 	e = index_of(event, events, EVENTS);
 	t = index_of(to, states, STATES);
@@ -65,18 +63,41 @@ static int read_line(const char *line)
 	return 1;
 }
 
-static bool read_model(void)
+/* One line of the model: 1: a rule; 0: something else; -1: a rule not understood. */
+static int read_line(const char *line)
 {
-	FILE *file = fopen(MODEL, "r");
+	char from[32], event[32], to[32];
+	int end = 0;
+
+	if (strncmp(line, "\tT(", 3))
+		return 0;
+	if (sscanf(line, "\tT(%31[A-Z], %31[A-Z], %31[A-Z])%n", from, event, to, &end) != 3 || !end)
+		return -1;
+	return add_rule(from, event, to);
+}
+
+/* The same of the page: a line of the table whose first column is a state. */
+static int read_added(const char *line)
+{
+	char from[32], event[32], to[32];
+	int end = 0;
+
+	if (sscanf(line, "| %31[A-Z] | %31[A-Z]: %*[^|]| %31[A-Z] |%n", from, event, to, &end) != 3 || !end)
+		return 0;
+	return add_rule(from, event, to);
+}
+
+static bool read_rules(const char *path, int (*read)(const char *line))
+{
+	FILE *file = fopen(path, "r");
 	bool good = true;
 	int rules = 0;
 	char line[512];
 
-	memset(model, -1, sizeof(model));
 	if (!file)
 		return false;
 	while (fgets(line, sizeof(line), file)) {
-		int found = read_line(line);
+		int found = read(line);
 
 		if (found < 0) {
 			ksft_print_msg("not understood: %s", line);
@@ -86,6 +107,12 @@ static bool read_model(void)
 	}
 	fclose(file);
 	return good && rules > 0;
+}
+
+static bool read_model(void)
+{
+	memset(model, -1, sizeof(model));
+	return read_rules(MODEL, read_line) && read_rules(ADDED, read_added);
 }
 
 static bool every_pair_agrees(void)
@@ -190,7 +217,7 @@ int main(void)
 	ksft_print_header();
 	ksft_set_plan(6);
 	ksft_test_result(read_model(), "the model's table is understood\n");
-	ksft_test_result(every_pair_agrees(), "every state and event lead where the model says\n");
+	ksft_test_result(every_pair_agrees(), "every state and event lead where the model and the page say\n");
 	ksft_test_result(nothing_else_leads_anywhere(), "nothing else leads anywhere\n");
 	ksft_test_result(no_state_is_a_trap(), "every state is reached, and leads to READY\n");
 	ksft_test_result(names_are_the_states(), "the names are the states'\n");

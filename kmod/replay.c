@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What becomes of operations when another session carries their tie.
+ *
+ * Work requests that had not completed with success when a queue pair broke are in
+ * their link's list still.  The other end says how many notifications have ever
+ * come there (SYNC): all up to the last of them were executed.  So writes up to it
+ * are complete.  Reads are posted once more, as their data has not arrived, and so
+ * is whatever was after it.  An atomic is never posted again, and of one without an
+ * answer nobody knows.  What a work request is part of is posted again as a whole,
+ * before what comes after it in its flow.  Documentation/models/epochs.pml looks
+ * through the rules, and what happens without each.
+ *
+ * Both ends' queue pairs were destroyed before: nothing of it is on its way, and
+ * nothing arrives any more in memory that is let go of here.
+ */
+#include "device.h"
+#include "ops.h"
+#include "remote.h"
+#include "tie.h"
+
+/* ---- once more ------------------------------------------------------------- */
+
+/*
+ * Called with the lock held: operations are to be posted once more, before others of
+ * their flow, which has none of them.  They are linked.
+ */
+static void tow_flow_return(struct tow_link *link, struct tow_op *first,
+			    struct tow_op *last)
+{
+	struct tow_flow *flow = first->flow;
+
+	last->next = flow->ops.first;
+	flow->ops.first = first;
+	if (last->next)
+		return;
+	flow->ops.end = &last->next;
+	flow->via = link;
+	tow_flow_add(link, flow);
+}
+
+/* Called with the lock held, when nothing is on its way: it is as if nothing was. */
+static void tow_op_begin_again(struct tow_op *op)
+{
+	op->again = false;
+	op->tried = true;
+	op->stripe = NULL;
+	op->cursor = 0;
+	op->pieces = 0;
+	op->to_tell = op->slot;
+	tow_stat_inc(op->flow->peer->dev, TOW_STAT_REPLAYED);
+}
+
+/**
+ * tow_op_returns - is an operation that was striped to be posted once more?
+ * @op: the operation, of which nothing is on its way; the caller has the lock of its
+ *	link.  Others return at once
+ *
+ * Return: true: it waits for its turn; false: it ends.
+ */
+bool tow_op_returns(struct tow_op *op)
+{
+	struct tow_link *link;
+
+	if (!op->again || op->status || !op->flow->done)
+		return false;
+	link = tow_stripe_link(op);
+	if (link->over) {
+		op->status = -ECONNRESET;
+		return false;
+	}
+	tow_op_begin_again(op);
+	tow_flow_return(link, op, op);
+	return true;
+}
+
+/* ---- what came of it ---------------------------------------------------------- */
+
+/* Called with the lock held. */
+static struct tow_post *tow_replay_post(struct tow_link *link, u32 number)
+{
+	return &link->posts[number & link->post_mask];
+}
+
+/*
+ * Called with the lock held: where what was executed for certain ends, if so many
+ * notifications have come in the tie.
+ */
+static int tow_replay_find(struct tow_link *link, u32 count, u32 *known)
+{
+	u32 number, sent = link->notified;
+
+	for (number = link->retired; number != link->posted; number++)
+		sent -= tow_replay_post(link, number)->tells;
+	*known = link->retired;
+	/* Those that completed have come; more than were sent cannot have. */
+	if (count - sent > link->notified - sent)
+		return -EPROTO;
+	for (number = link->retired; sent != count; number++) {
+		sent += tow_replay_post(link, number)->tells;
+		*known = number + 1;
+	}
+	return 0;
+}
+
+/* Called with the lock held: a work request of an operation has come back. */
+static void tow_replay_note(struct tow_link *link, struct tow_post *post,
+			    struct tow_op *op, u32 number, bool known)
+{
+	op->mark = number;
+	if (op->pieces)
+		op->pieces--;
+	if (post->tells && !known) {
+		/* The next one has its number, or it itself once more. */
+		link->notified--;
+		op->slot->notified--;
+		op->told = true;
+	}
+	if (op->status)
+		return;
+	if (post->status)
+		op->status = post->status;
+	else if (tow_op_is_atomic(op))
+		op->status = -ECONNRESET;
+	else if (!known || tow_op_is_read(op))
+		op->again = true;
+}
+
+/* Called with the lock held. */
+static void tow_replay_note_all(struct tow_link *link, u32 known)
+{
+	struct tow_post *post;
+	struct tow_op *op;
+	u32 number;
+
+	for (number = link->retired; number != link->posted; number++) {
+		post = tow_replay_post(link, number);
+		for (op = post->ops; ; op = op->next) {
+			tow_replay_note(link, post, op, number,
+					(s32)(number - known) < 0);
+			if (op == post->last)
+				break;
+		}
+	}
+}
+
+/* Called with the lock held: has something of it not been posted so far? */
+static bool tow_replay_in_flow(const struct tow_link *link,
+			       const struct tow_op *op)
+{
+	return op->flow->via == link && op->flow->ops.first == op;
+}
+
+/*
+ * Called with the lock held: nothing of an operation is on its way.  Return: true: it
+ * is to be put back into its flow.
+ */
+static bool tow_replay_decide(struct tow_link *link, struct tow_op *op,
+			      struct tow_op_list *ended)
+{
+	bool in_flow = tow_replay_in_flow(link, op);
+
+	if (op->again && !op->status && !op->stripe) {
+		if (in_flow || !tow_op_refused(op)) {
+			tow_op_begin_again(op);
+			return !in_flow;
+		}
+		op->status = tow_op_refused(op);
+	}
+	/* It begins again when its parts have come back. */
+	if (op->again && op->stripe)
+		tow_stripe_cut(op);
+	/* What is in its flow ends, or goes on, when it is its turn. */
+	if (in_flow)
+		return false;
+	if (op->told && op->status)
+		WRITE_ONCE(op->slot->closed, true);
+	tow_op_settle(op, ended);
+	return false;
+}
+
+/* Called with the lock held: a work request, of whose operations it is the last. */
+static void tow_replay_decide_post(struct tow_link *link, struct tow_post *post,
+				   u32 number, struct tow_op_list *ended)
+{
+	struct tow_op *op = post->ops, *next, *last = NULL;
+	struct tow_op_list back;
+	bool more;
+
+	tow_op_list_init(&back);
+	do {
+		more = op != post->last;
+		next = op->next;
+		if (op->mark == number && tow_replay_decide(link, op, ended)) {
+			tow_op_list_add(&back, op, op);
+			last = op;
+		}
+		op = next;
+	} while (more);
+	if (last)
+		tow_flow_return(link, back.first, last);
+}
+
+/* All of a link. */
+static int tow_replay_link(struct tow_link *link, u32 count)
+{
+	struct tow_op_list ended;
+	u32 known, number;
+	int ret;
+
+	tow_op_list_init(&ended);
+	spin_lock_bh(&link->lock);
+	ret = tow_replay_find(link, count, &known);
+	if (ret)
+		goto out_unlock;
+	tow_replay_note_all(link, known);
+	/* From the end: each goes before what comes after it in its flow. */
+	for (number = link->posted; number != link->retired; number--)
+		tow_replay_decide_post(link, tow_replay_post(link, number - 1),
+				       number - 1, &ended);
+	link->retired = link->posted;
+	link->kept = 0;
+	link->inflight = 0;
+out_unlock:
+	spin_unlock_bh(&link->lock);
+	tow_ops_end(&ended);
+	return ret;
+}
+
+static void tow_replay_open(struct tow_link *link, struct tow_session *session)
+{
+	struct tow_op_list ended;
+
+	tow_op_list_init(&ended);
+	spin_lock_bh(&link->lock);
+	/* Who ends it closes the link after that can be seen. */
+	if (tow_session_alive(session))
+		link->open = !link->over;
+	tow_flows_feed(link);
+	tow_link_push(link, &ended);
+	spin_unlock_bh(&link->lock);
+	tow_ops_end(&ended);
+}
+
+/**
+ * tow_replay_receive - the other end says what has come before this session
+ * @session: that carries the tie
+ * @body: what it says
+ * @bytes: its size
+ *
+ * Operations go on, or have ended.
+ *
+ * Return: 0; -EPROTO: it must not say that.
+ */
+int tow_replay_receive(struct tow_session *session,
+		       const struct tow_wire_sync *body, size_t bytes)
+{
+	struct tow_tie *tie = session->tie;
+	unsigned int i;
+	int ret = 0;
+
+	if (!session->syncs || le32_to_cpu(body->count) != tie->qps ||
+	    bytes != struct_size(body, notified, tie->qps))
+		return -EPROTO;
+	WRITE_ONCE(session->syncs, false);
+	for (i = 0; i < tie->qps && !ret; i++)
+		ret = tow_replay_link(&tie->data[i],
+				      le32_to_cpu(body->notified[i]));
+	if (ret)
+		return ret;
+	tow_tie_went_on(tie);
+	for (i = 0; i < tie->qps; i++)
+		tow_replay_open(&tie->data[i], session);
+	return 0;
+}
+
+/**
+ * tow_replay_fill - tell the other end what has come before
+ * @tie: the tie
+ * @body: where to, TOW_WIRE_BODY_BYTES
+ *
+ * Return: the body's size.
+ */
+size_t tow_replay_fill(struct tow_tie *tie, void *body)
+{
+	struct tow_wire_sync *sync = body;
+	unsigned int i;
+
+	sync->epoch = cpu_to_le32(READ_ONCE(tie->peer->epoch));
+	sync->count = cpu_to_le32(tie->qps);
+	/* Nothing has come by this session: the other end waits for this. */
+	for (i = 0; i < tie->qps; i++)
+		sync->notified[i] =
+			cpu_to_le32(READ_ONCE(tie->data[i].arrived));
+	return struct_size(sync, notified, tie->qps);
+}
