@@ -145,7 +145,7 @@ static const struct planted planted[] = {
 	{ "DEAD without BROKEN", 1, { LINE("rxe0", 1, 0, 1), LINE("rxe0", 1, 1, 2),
 		LINE("rxe0", 1, 2, 4) } },
 	{ "no change at all", 1, { LINE("rxe0", 1, 2, 2) } },
-	{ "a state that there is not", 2, { LINE("rxe0", 1, 3, 5), LINE("rxe0", 1, -1, 1) } },
+	{ "a state that there is not", 2, { LINE("rxe0", 1, 3, 6), LINE("rxe0", 1, -1, 1) } },
 	{ "a change that nobody told of", 1, { LINE("rxe0", 1, 1, 2), LINE("rxe0", 1, 3, 0) } },
 	{ "a line of another shape", 1, { "  x-1 [0] 1: tow_peer_state: rxe0 peer=1\n" } },
 	{ "events that were lost", 1, { LINE("rxe0", 1, 0, 1), "CPU:1 [LOST 3 EVENTS]\n" } },

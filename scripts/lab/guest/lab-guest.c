@@ -656,7 +656,10 @@ static int client(const char *verb, int argc, char **argv)
 			continue;
 		if (pfd[1].revents) {
 			n = read(0, buf, CHUNK);
+			/* It may have been answered already, and need no input. */
+			signal(SIGPIPE, SIG_IGN);
 			send_frame(fd, n > 0 ? 'I' : 'C', 0, buf, n > 0 ? n : 0);
+			signal(SIGPIPE, SIG_DFL);
 			if (n <= 0)
 				pfd[1].fd = -1;
 		}
