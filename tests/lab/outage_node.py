@@ -8,7 +8,7 @@ import time
 
 import peers_node
 import queue_node
-from queue_node import WRITE, READ, FETCH_ADD
+from queue_node import WRITE, READ, FETCH_ADD, CQE, CQ_HEAD, CQ_TAIL
 
 WRITE_NOTIFY = 5
 NOTIFY = 8
@@ -185,6 +185,19 @@ class Actor(queue_node.Actor):
                 break
             time.sleep(0.002)
         return [seen, wrong]
+
+    def rest(self, wanted, seconds):
+        """Statuses of so many, or what there is by then, of a queue that takes no
+        calls any more."""
+        _, _, count, _, cqes = self.queue
+        head = self.index(CQ_HEAD)
+        end = time.monotonic() + seconds
+        while (self.index(CQ_TAIL) - head < wanted and
+               time.monotonic() < end):
+            time.sleep(0.01)
+        return [CQE.unpack_from(self.rings,
+                                cqes + at % count * CQE.size)[1]
+                for at in range(head, self.index(CQ_TAIL))]
 
     def written(self, last, large):
         """Is that what was written last?"""
