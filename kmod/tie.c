@@ -134,6 +134,9 @@ static void tow_tie_end(struct tow_tie *tie)
 	struct tow_session *session;
 	unsigned int i;
 
+	/* Nobody queues it any more; the caller has a reference. */
+	if (cancel_delayed_work(&tie->work))
+		tow_tie_put(tie);
 	tow_directory_tie_lost(tie);
 	for (i = 0; i < tie->qps; i++)
 		tow_ops_close(&tie->data[i], true);
