@@ -424,7 +424,7 @@ TEST_F_TIMEOUT(held, killed, 60)
 /* As many as a queue has: each is late in its time. */
 TEST_F_TIMEOUT(held, many, 120)
 {
-	unsigned int count = slow() ? 4096 : TOW_CQ_ENTRIES_MAX / 2, i, early = 0, other = 0;
+	unsigned int count = tow_test_slow() ? 4096 : TOW_CQ_ENTRIES_MAX / 2, i, early = 0, other = 0;
 	struct fate *fates = calloc(count, sizeof(*fates));
 	struct tow_random random = { .state = 5 };
 	struct tow_timed *timed = &self->timed;
@@ -550,7 +550,7 @@ static void one_round(struct __test_metadata *_metadata, struct chances *chances
 
 TEST_F_TIMEOUT(held, by_chance, 120)
 {
-	int left = 1000 * tow_test_count(slow() ? 1 : USUAL_THOUSANDS), rounds = 0;
+	int left = 1000 * tow_test_count(tow_test_slow() ? 1 : USUAL_THOUSANDS), rounds = 0;
 	struct chances *chances = calloc(1, sizeof(*chances));
 	unsigned int held = 0, late = 0, failed = 0, i, count;
 	struct tow_timed *timed = &self->timed;

@@ -21,13 +21,6 @@
 /* One operation, for the cases with many. */
 #define PIECE		(384 * TOW_KB)
 
-static bool slow(void)
-{
-	const char *kernel = getenv("TOW_LAB_KERNEL");
-
-	return kernel && strncmp(kernel, "6.", 2) != 0;
-}
-
 FIXTURE(stripe)
 {
 	struct tow_knobs before;
@@ -226,7 +219,7 @@ static void *turn(void *arg)
 
 TEST_F_TIMEOUT(stripe, while_the_knob_is_turned, 120)
 {
-	const unsigned int rounds = slow() ? 2 : 3, count = WORK_BYTES / PIECE;
+	const unsigned int rounds = tow_test_slow() ? 2 : 3, count = WORK_BYTES / PIECE;
 	pthread_t thread;
 	bool stop = false;
 	unsigned int round, i;
@@ -275,7 +268,7 @@ static uint64_t word(const char *at)
 /* Small ones, then a large one over them, then small ones over that. */
 TEST_F_TIMEOUT(stripe, small_large_small, 120)
 {
-	const unsigned int rounds = slow() ? 5 : 30;
+	const unsigned int rounds = tow_test_slow() ? 5 : 30;
 	const size_t small = PIECE + 4096;	/* of our region: what the small ones write */
 	unsigned int round, i;
 	uint64_t parts;
@@ -311,7 +304,7 @@ TEST_F_TIMEOUT(stripe, small_large_small, 120)
 /* A large read sees the small writes before it, a small read the large write before it. */
 TEST_F_TIMEOUT(stripe, reads_see_writes_before, 120)
 {
-	const unsigned int rounds = slow() ? 5 : 30;
+	const unsigned int rounds = tow_test_slow() ? 5 : 30;
 	const size_t small = 2 * PIECE;		/* of our region */
 	unsigned int round, i;
 
@@ -343,7 +336,7 @@ TEST_F_TIMEOUT(stripe, reads_see_writes_before, 120)
 /* A large write sends what was there before a read behind it puts something there. */
 TEST_F_TIMEOUT(stripe, a_read_to_where_a_write_is_from, 120)
 {
-	const unsigned int rounds = slow() ? 5 : 30;
+	const unsigned int rounds = tow_test_slow() ? 5 : 30;
 	const size_t away = 4 * TOW_SLAB;	/* of the target: what is read */
 	unsigned int round, i;
 
@@ -365,7 +358,7 @@ TEST_F_TIMEOUT(stripe, a_read_to_where_a_write_is_from, 120)
 /* Large ones, one over the other: the last one is what is left. */
 TEST_F_TIMEOUT(stripe, large_over_large, 120)
 {
-	const unsigned int rounds = slow() ? 2 : 5, deep = 8;
+	const unsigned int rounds = tow_test_slow() ? 2 : 5, deep = 8;
 	bool write = variant->opcode == TOW_OP_WRITE;
 	char *from = write ? self->own.at : self->target.at;
 	char *to = write ? self->target.at : self->own.at;
@@ -431,7 +424,7 @@ static unsigned int count_failed(struct __test_metadata *_metadata, struct tow_r
 /* The connection stays, and not a byte changes once UNEXPORT is over. */
 TEST_F_TIMEOUT(stripe, revoked_in_the_middle, 120)
 {
-	const unsigned int rounds = slow() ? 2 : 3;
+	const unsigned int rounds = tow_test_slow() ? 2 : 3;
 	__u32 epoch = tow_peer_epoch(self->user.fd, self->user.peer);
 	uint64_t late = tow_sysfs_get("stats/revokes_late"), parts;
 	unsigned int round, failed = 0;
@@ -457,7 +450,7 @@ TEST_F_TIMEOUT(stripe, revoked_in_the_middle, 120)
 /* All queue pairs break; the next connection is as good. */
 TEST_F_TIMEOUT(stripe, cut_off_in_the_middle, 120)
 {
-	const unsigned int rounds = slow() ? 1 : 2;
+	const unsigned int rounds = tow_test_slow() ? 1 : 2;
 	unsigned int round, failed = 0;
 	struct tow_sqe sqe;
 
@@ -563,7 +556,7 @@ FIXTURE_SETUP(told)
 	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
 	ASSERT_EQ(0, tow_sysfs_set("stripe_bytes", STRIPE));
 	ASSERT_EQ(0, tow_ends_make(&self->ends, ENTRIES, PLACES * PIECE));
-	self->count = slow() ? 15 : 40;
+	self->count = tow_test_slow() ? 15 : 40;
 	self->wrong = 0;
 	self->checked = 0;
 	self->stop = false;

@@ -19,13 +19,6 @@
 /* A machine that does much else is no reason to fail. */
 #define SLACK_S		5.0
 
-static inline bool slow(void)
-{
-	const char *kernel = getenv("TOW_LAB_KERNEL");
-
-	return kernel && strncmp(kernel, "6.", 2) != 0;
-}
-
 /* What entries are of: the connection's first queue pair; who notifies has another one. */
 struct tow_timed {
 	struct tow_knobs before;

@@ -28,6 +28,8 @@ from .node import BootError, Node, die_with_parent
 
 BOOT_TIMEOUT = {"tcg": 180, "kvm": 60}
 RUNS_KEPT = 8
+# Others may be about to use theirs.
+YOUNG_SECONDS = 60
 CTL_USAGE = """\
 usage: ctl kill NODE              power cut
        ctl start NODE             boot it again
@@ -73,6 +75,8 @@ def new_logdir():
     link.symlink_to(path.name)
     link.rename(base / "last")
     for old in sorted(base.glob("run-*"), key=age)[:-RUNS_KEPT]:
+        if age(old) > time.time() - YOUNG_SECONDS:
+            break
         shutil.rmtree(old, ignore_errors=True)
     return path
 
