@@ -397,9 +397,8 @@ int tow_peer_disconnect(struct tow_peer *peer)
 {
 	struct tow_peers *peers = &peer->dev->peers;
 	struct tow_session *session;
-	int ret;
-
 	bool waits;
+	int ret;
 
 	mutex_lock(&peers->lock);
 	session = peer->session;

@@ -536,7 +536,7 @@ static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
 
 /**
  * tow_ops_stall - has nothing come back on a queue pair for too long?
- * @session: the session, READY
+ * @tie: whose; its session is READY
  * @limit_ms: what is too long, in milliseconds; 0: nothing is
  *
  * To be called every now and then: it counts from the first time that it sees what is
@@ -544,10 +544,9 @@ static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
  *
  * Return: whether it is so on one of them.
  */
-bool tow_ops_stall(struct tow_session *session, u32 limit_ms)
+bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms)
 {
 	unsigned long limit = msecs_to_jiffies(limit_ms);
-	struct tow_tie *tie = session->tie;
 	bool stalls = false;
 	unsigned int i;
 

@@ -255,7 +255,7 @@ struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link, bool over);
 void tow_ops_go_on(struct tow_tie *tie);
-bool tow_ops_stall(struct tow_session *session, u32 limit_ms);
+bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms);
 void tow_ops_end(struct tow_op_list *ended);
 
 /* post.c */

@@ -335,7 +335,8 @@ static void tow_session_watch_ready(struct tow_session *session)
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "silent for too long");
 		tow_peer_dump(session->peer, "silent for too long");
-	} else if (tow_ops_stall(session, READ_ONCE(session->dev->queues.op_stall_ms))) {
+	} else if (tow_ops_stall(session->tie,
+				 READ_ONCE(session->dev->queues.op_stall_ms))) {
 		tow_stat_inc(session->dev, TOW_STAT_STALLS);
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "nothing completes for too long");

@@ -19,6 +19,9 @@
 #include "tow_test.h"
 
 #define EVIL_PORT	18600
+/* Its incarnation; the last byte tells several apart. */
+#define EVIL_LIFE	"an evil node"
+
 #define EVIL_WAIT_MS	10000
 #define EVIL_QPS_MAX	4
 #define EVIL_MAGIC	0x4c574f54
@@ -231,7 +234,7 @@ static inline int evil_prepare(struct evil *e, int qps)
 		return e->fd;
 	e->request = (struct evil_request) {
 		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_CONTROL,
-		.incarnation = "an evil node",
+		.incarnation = EVIL_LIFE,
 		.control = { .nonce = "a nonce", .qp_num = e->way.qp_num, .features = EVIL_KEYED,
 			     .qps = (uint16_t)qps },
 	};

@@ -13,7 +13,6 @@
 
 #define EVIL_BYTES	4096U
 #define EVIL_WRONG_KEY	0x00abcd00U
-#define EVIL_LIFE	"an evil node"
 
 /* What it answers to RESOLVE. */
 struct evil_resolved {
