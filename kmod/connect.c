@@ -21,6 +21,8 @@
 
 /* For one answer of the network or of the connection manager. */
 #define TOW_CONNECT_STEP_MS	2000
+/* At least, for acknowledgements of our own device: 1.07 s. */
+#define TOW_CONNECT_SELF_TIMEOUT	18
 
 /*
  * For an address on the link.  ib_core asks the neighbour first and then puts
@@ -168,6 +170,20 @@ static int tow_connect_set_pkey(struct tow_link *link)
 	return 0;
 }
 
+/*
+ * Nothing is lost on the way to oneself, where an acknowledgement is late because a
+ * processor is: who sends again gains nothing, and soft-RoCE may then break the
+ * connection (Documentation/design/rings.md).  0 is for ever.
+ */
+static u8 tow_connect_ack_timeout(const struct tow_session *session)
+{
+	u8 timeout = session->settings.timeout;
+
+	if (!session->loopback || !timeout)
+		return timeout;
+	return max_t(u8, timeout, TOW_CONNECT_SELF_TIMEOUT);
+}
+
 static int tow_connect_resolve_route(struct tow_link *link)
 {
 	int ret;
@@ -177,7 +193,8 @@ static int tow_connect_resolve_route(struct tow_link *link)
 	ret = tow_connect_set_pkey(link);
 	if (ret)
 		return ret;
-	rdma_set_ack_timeout(link->id, link->session->settings.timeout);
+	rdma_set_ack_timeout(link->id,
+			     tow_connect_ack_timeout(link->session));
 	return rdma_resolve_route(link->id, TOW_CONNECT_STEP_MS);
 }
 
