@@ -21,7 +21,7 @@
 
 /* For one answer of the network or of the connection manager. */
 #define TOW_CONNECT_STEP_MS	2000
-/* At least, for acknowledgements of our own device: 1.07 s. */
+/* At least, until our own device has answered: 1.07 s. */
 #define TOW_CONNECT_SELF_TIMEOUT	18
 
 /*
@@ -171,9 +171,9 @@ static int tow_connect_set_pkey(struct tow_link *link)
 }
 
 /*
- * Nothing is lost on the way to oneself, where an acknowledgement is late because a
- * processor is: who sends again gains nothing, and soft-RoCE may then break the
- * connection (Documentation/design/rings.md).  0 is for ever.
+ * Nothing is lost on the way to oneself, where an answer is late because a processor
+ * is: who sends again gains nothing, and soft-RoCE may then break the connection
+ * (Documentation/design/rings.md).  0 is for ever.
  */
 static u8 tow_connect_ack_timeout(const struct tow_session *session)
 {
