@@ -77,6 +77,8 @@ enum tow_link_step {
  *	under the lock of that
  * @srq_qp: its queue pair; NULL: nothing of it is looked for there
  * @arrived: notifications that have come, in the tie, wrapping around
+ * @last_imm: the immediate of the one that came last to its queue pair; U64_MAX: none
+ *	has
  */
 struct tow_link {
 	struct tow_session	*session;
@@ -112,6 +114,7 @@ struct tow_link {
 	struct hlist_node	srq_node;
 	struct ib_qp		*srq_qp;
 	u32			arrived;
+	u64			last_imm;
 };
 
 void tow_link_init_control(struct tow_link *link, struct tow_session *session);

@@ -168,6 +168,12 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 				  "what came was no notification");
 		return;
 	}
+	if (link->last_imm == imm) {
+		/* It was sent once: Documentation/design/rings.md. */
+		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS_IGNORED);
+		return;
+	}
+	link->last_imm = imm;
 	WRITE_ONCE(link->arrived, link->arrived + 1);
 	if (tow_slot_notify(dev, link->tie->index, imm))
 		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS);
@@ -302,6 +308,7 @@ void tow_srq_add_link(struct tow_srq *srq, struct tow_link *link)
 	tow_srq_drain(srq);
 	spin_lock_bh(&srq->lock);
 	link->srq_qp = link->id->qp;
+	link->last_imm = U64_MAX;
 	hash_add(srq->links, &link->srq_node, (unsigned long)link->srq_qp);
 	spin_unlock_bh(&srq->lock);
 	/* It may have failed the links there were, and will not do so again. */

@@ -138,6 +138,24 @@ TEST_F(hostile, its_own_slot)
 	EXPECT_EQ(4097, tow_slot_await(word, 4097));
 }
 
+/* What comes again is not counted, here nor in the window: its provider does that, too. */
+TEST_F(hostile, one_that_comes_again)
+{
+	const void *word = self->honest.memory.at + 64;
+	const uint32_t again = 64 * TOW_NOTIFY_WINDOW;
+	struct resolved mine;
+	__u64 slot;
+
+	ASSERT_EQ(0, make(self, 's', 64, &slot));
+	ASSERT_EQ(0, find(&self->e, 's', &mine));
+	EXPECT_EQ(1, notify(&self->e, mine.key, 1, 0, 1));
+	EXPECT_EQ(again, notify(&self->e, mine.key, 1, 0, again));
+	EXPECT_EQ(self->ignored + again,
+		  evil_wait("notifications_ignored", self->ignored + again));
+	EXPECT_EQ(1, notify(&self->e, mine.key, 2, 0, 1));
+	EXPECT_EQ(2, tow_slot_await(word, 2));
+}
+
 /* With a slot of its own it may notify; others' do not move, whatever their numbers. */
 TEST_F(hostile, slots_of_others)
 {
