@@ -15,6 +15,7 @@
 #include "tow_hotplug.h"
 #include "tow_identity.h"
 #include "tow_region.h"
+#include "tow_tracing.h"
 
 /* With its file open, called or read, the device is gone within this time. */
 #define REMOVE_SECONDS	5.0
@@ -448,13 +449,21 @@ TEST_F_TIMEOUT(unplug, while_regions_end, 3600)
 
 #define TRACING		"/sys/kernel/debug/tracing/"
 
+/* With one processor meanwhile: tow_tracing.h tells why. */
+static bool trace_switch(const char *how)
+{
+	bool done = !tow_tracing_processors("0") && tow_shell("cd " TRACING " && %s", how);
+
+	return !tow_tracing_processors("1") && done;
+}
+
 /* Note when removal comes to the pool, and each slab that is zeroed. */
 static bool trace_begin(void)
 {
-	return tow_shell("cd " TRACING " && echo > trace && "
-			 "echo p:tow_test/stop towline:tow_pool_stop > kprobe_events && "
-			 "echo p:tow_test/zero towline:tow_slab_zero >> kprobe_events && "
-			 "echo 1 > events/tow_test/enable");
+	return trace_switch("echo > trace && "
+			    "echo p:tow_test/stop towline:tow_pool_stop > kprobe_events && "
+			    "echo p:tow_test/zero towline:tow_slab_zero >> kprobe_events && "
+			    "echo 1 > events/tow_test/enable");
 }
 
 /* How many were zeroed after removal had come to the pool; -1: it never did. */
@@ -472,7 +481,7 @@ static int trace_end(void)
 	}
 	if (trace)
 		fclose(trace);
-	tow_shell("cd " TRACING " && echo 0 > events/tow_test/enable && echo > kprobe_events");
+	trace_switch("echo 0 > events/tow_test/enable && echo > kprobe_events");
 	return zeroed;
 }
 
