@@ -142,7 +142,7 @@ TEST_F(hostile, its_own_slot)
 TEST_F(hostile, one_that_comes_again)
 {
 	const void *word = self->honest.memory.at + 64;
-	const uint32_t again = 64 * TOW_NOTIFY_WINDOW;
+	const uint32_t again = 16 * TOW_NOTIFY_WINDOW;
 	struct resolved mine;
 	__u64 slot;
 
