@@ -153,7 +153,7 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 	struct tow_link *link = tow_srq_find_link(srq, wc->qp);
 	struct tow_device *dev = srq->dev;
 	u32 index = wc->wr_id;
-	bool valid = false;
+	bool valid = false, counted;
 	u32 imm = 0;
 
 	if (wc->status == IB_WC_SUCCESS)
@@ -168,17 +168,14 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 				  "what came was no notification");
 		return;
 	}
-	if (link->last_imm == imm) {
-		/* It was sent once: Documentation/design/rings.md. */
-		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS_IGNORED);
+	counted = tow_slot_notify(dev, link->tie->index, imm);
+	tow_stat_inc(dev, counted ? TOW_STAT_NOTIFICATIONS :
+		     TOW_STAT_NOTIFICATIONS_IGNORED);
+	/* It was sent once: Documentation/design/rings.md. */
+	if (!counted && link->last_imm == imm)
 		return;
-	}
 	link->last_imm = imm;
 	WRITE_ONCE(link->arrived, link->arrived + 1);
-	if (tow_slot_notify(dev, link->tie->index, imm))
-		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS);
-	else
-		tow_stat_inc(dev, TOW_STAT_NOTIFICATIONS_IGNORED);
 	tow_window_arrived(link->session);
 }
 

@@ -44,25 +44,20 @@ no-kernel-headers:
 	} >&2; exit 2
 
 ifneq ($(kernel_release),)
-# Changes only when a source appears or goes.
-$(module_tree)/.sources: FORCE
+# Changes only when a source appears or goes, or the other kind is asked for.
+made_of		= $(if $(TOW_LEAN),lean) $(module_sources) $(test_mod_sources)
+$(module_tree)/.made-of: FORCE
 	@mkdir -p $(@D)
-	@echo $(module_sources) $(test_mod_sources) | cmp -s - $@ || \
-		echo $(module_sources) $(test_mod_sources) > $@
+	@echo $(made_of) | cmp -s - $@ || echo $(made_of) > $@
 
-# Changes only when the other kind is asked for.
-$(module_tree)/.lean: FORCE
-	@mkdir -p $(@D)
-	@echo "$(TOW_LEAN)" | cmp -s - $@ || echo "$(TOW_LEAN)" > $@
-
-$(module_tree)/.modules-built: $(module_tree)/.sources $(module_tree)/.lean $(module_sources) $(kernel_inputs) $(kbuild_asked)
+$(module_tree)/.modules-built: $(module_tree)/.made-of $(module_sources) $(kernel_inputs) $(kbuild_asked)
 	+$(call say,KBUILD)$(locked) && $(call link_tree,$(module_sources)) && $(kbuild) modules
 	@touch $@
 
 # Both in one command line: one after the other, as they share a tree.
 $(module_tree)/.test-modules-built: $(if $(filter modules all,$(MAKECMDGOALS)),| $(module_tree)/.modules-built)
 
-$(module_tree)/.test-modules-built: $(module_tree)/.sources $(module_tree)/.lean $(module_sources) $(test_mod_sources) $(kernel_inputs) $(kbuild_asked)
+$(module_tree)/.test-modules-built: $(module_tree)/.made-of $(module_sources) $(test_mod_sources) $(kernel_inputs) $(kbuild_asked)
 	+$(call say,KBUILD)$(locked) && $(call link_tree,$(module_sources) $(test_mod_sources)) && \
 		$(kbuild) TOW_TEST_MODULES=1 modules
 	@touch $(module_tree)/.modules-built $@

@@ -46,7 +46,7 @@ FIXTURE_SETUP(hostile)
 	ASSERT_EQ(0, evil_share_key());
 	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
 	ASSERT_EQ(0, tow_ends_make(&self->honest, ENTRIES, BYTES));
-	ASSERT_EQ(0, evil_ready(&self->e, 1));
+	ASSERT_EQ(0, evil_ready(&self->e, 2));
 	self->ignored = evil_count("notifications_ignored");
 	ASSERT_LE(0, self->ignored);
 }
@@ -82,17 +82,23 @@ static int find(struct evil *e, char name, struct resolved *answer)
 	return (int)answer->status;
 }
 
-/* How many it could send: as many as asked for, if nothing else is expected. */
-static uint32_t notify(struct evil *e, uint32_t slot, uint32_t number, uint32_t step,
-		       uint32_t count)
+static uint32_t notify_by(int data, uint32_t slot, uint32_t number, uint32_t step,
+			  uint32_t count)
 {
 	struct tow_hostile_notify call = {
 		.immediate = slot << NUMBER_BITS | (number & ((1U << NUMBER_BITS) - 1)),
 		.step = step, .count = count,
 	};
 
-	tow_test_ioctl(e->data[0], TOW_HOSTILE_NOTIFY, &call);
+	tow_test_ioctl(data, TOW_HOSTILE_NOTIFY, &call);
 	return call.count;
+}
+
+/* How many it could send: as many as asked for, if nothing else is expected. */
+static uint32_t notify(struct evil *e, uint32_t slot, uint32_t number, uint32_t step,
+		       uint32_t count)
+{
+	return notify_by(e->data[0], slot, number, step, count);
 }
 
 /* Of the honest one's client, at a word of its memory. */
@@ -154,6 +160,27 @@ TEST_F(hostile, one_that_comes_again)
 		  evil_wait("notifications_ignored", self->ignored + again));
 	EXPECT_EQ(1, notify(&self->e, mine.key, 2, 0, 1));
 	EXPECT_EQ(2, tow_slot_await(word, 2));
+}
+
+/* It has come round, and only looks like the one before it on the queue pair. */
+TEST_F(hostile, one_that_looks_like_the_last)
+{
+	const void *word = self->honest.memory.at + 64;
+	static const uint32_t others[] = { 2048, 4095, 4096 };
+	struct resolved mine;
+	__u64 slot;
+	size_t i;
+
+	ASSERT_EQ(0, make(self, 's', 64, &slot));
+	ASSERT_EQ(0, find(&self->e, 's', &mine));
+	EXPECT_EQ(1, notify(&self->e, mine.key, 1, 0, 1));
+	EXPECT_EQ(1, tow_slot_await(word, 1));
+	for (i = 0; i < ARRAY_SIZE(others); i++) {
+		EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, others[i], 0, 1));
+		EXPECT_EQ(others[i], tow_slot_await(word, others[i]));
+	}
+	EXPECT_EQ(1, notify(&self->e, mine.key, 4097, 0, 1));
+	EXPECT_EQ(4097, tow_slot_await(word, 4097));
 }
 
 /* With a slot of its own it may notify; others' do not move, whatever their numbers. */

@@ -447,12 +447,10 @@ TEST_F_TIMEOUT(unplug, while_regions_end, 3600)
 	close(log);
 }
 
-#define TRACING		"/sys/kernel/debug/tracing/"
-
 /* With one processor meanwhile: tow_tracing.h tells why. */
 static bool trace_switch(const char *how)
 {
-	bool done = !tow_tracing_processors("0") && tow_shell("cd " TRACING " && %s", how);
+	bool done = !tow_tracing_processors("0") && tow_shell("cd " TOW_TRACEFS " && %s", how);
 
 	return !tow_tracing_processors("1") && done;
 }
@@ -469,7 +467,7 @@ static bool trace_begin(void)
 /* How many were zeroed after removal had come to the pool; -1: it never did. */
 static int trace_end(void)
 {
-	FILE *trace = fopen(TRACING "trace", "re");
+	FILE *trace = fopen(TOW_TRACEFS "/trace", "re");
 	int zeroed = -1;
 	char line[256];
 
