@@ -23,6 +23,9 @@
 #define EVIL_LIFE	"an evil node"
 
 #define EVIL_WAIT_MS	10000
+
+/* The window of the protocol: who keeps to it finds a receive. */
+#define EVIL_NOTIFICATIONS	128
 #define EVIL_QPS_MAX	4
 #define EVIL_MAGIC	0x4c574f54
 #define EVIL_VERSION	4
@@ -180,8 +183,11 @@ static inline void evil_address(uint8_t address[16])
 
 /* ---- connecting ------------------------------------------------------------ */
 
-/* A file with a queue pair that can be connected; or a negative errno. */
-static inline int evil_open(struct tow_hostile_prepare *way)
+/*
+ * A file with a queue pair that can be connected, where so many notifications may come
+ * at once; or a negative errno.
+ */
+static inline int evil_open(struct tow_hostile_prepare *way, uint16_t notifications)
 {
 	int fd = open(TOW_HOSTILE_NODE, O_RDWR | O_CLOEXEC);
 	int ret;
@@ -191,6 +197,7 @@ static inline int evil_open(struct tow_hostile_prepare *way)
 		return -errno;
 	evil_address(way->address);
 	way->port = EVIL_PORT;
+	way->notifications = notifications;
 	ret = tow_test_ioctl(fd, TOW_HOSTILE_PREPARE, way);
 	if (!ret)
 		return fd;
@@ -229,7 +236,7 @@ static inline int evil_prepare(struct evil *e, int qps)
 	e->qps = qps;
 	for (int i = 0; i < EVIL_QPS_MAX; i++)
 		e->data[i] = -1;
-	e->fd = evil_open(&e->way);
+	e->fd = evil_open(&e->way, 0);
 	if (e->fd < 0)
 		return e->fd;
 	e->request = (struct evil_request) {
@@ -407,7 +414,7 @@ static inline int evil_data_request(struct evil *e, int index, struct evil_reque
 	struct tow_hostile_data call = {
 		.session = e->reply.session, .index = (uint32_t)index,
 	};
-	int fd = evil_open(&way);
+	int fd = evil_open(&way, EVIL_NOTIFICATIONS);
 	int ret;
 
 	if (fd < 0)

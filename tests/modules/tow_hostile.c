@@ -411,7 +411,7 @@ static void hostile_unmap(struct hostile_file *file,
 
 /* ---- making and ending it ------------------------------------------------- */
 
-static int hostile_make_buffers(struct hostile_file *file)
+static int hostile_make_buffers(struct hostile_file *file, u32 receives)
 {
 	unsigned int i;
 	int ret;
@@ -419,16 +419,19 @@ static int hostile_make_buffers(struct hostile_file *file)
 	ret = hostile_map(file, &file->out, DMA_TO_DEVICE);
 	for (i = 0; !ret && i < HOSTILE_RECEIVES; i++)
 		ret = hostile_map(file, &file->in[i], DMA_FROM_DEVICE);
-	for (i = 0; !ret && i < HOSTILE_RECEIVES; i++)
-		ret = hostile_post_receive(file, &file->in[i]);
+	/* A notification brings nothing, so that some may have the same one. */
+	for (i = 0; !ret && i < receives; i++)
+		ret = hostile_post_receive(file,
+					   &file->in[i % HOSTILE_RECEIVES]);
 	return ret;
 }
 
-static int hostile_make_qp(struct hostile_file *file)
+static int hostile_make_qp(struct hostile_file *file, u32 notifications)
 {
+	u32 receives = HOSTILE_RECEIVES + notifications;
 	struct ib_qp_init_attr attr = {
 		.cap.max_send_wr	= 2,
-		.cap.max_recv_wr	= HOSTILE_RECEIVES,
+		.cap.max_recv_wr	= receives,
 		.cap.max_send_sge	= 1,
 		.cap.max_recv_sge	= 1,
 		.sq_sig_type		= IB_SIGNAL_REQ_WR,
@@ -444,7 +447,7 @@ static int hostile_make_qp(struct hostile_file *file)
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
 	file->pd = pd;
-	cq = ib_alloc_cq_any(file->id->device, file, HOSTILE_RECEIVES + 2,
+	cq = ib_alloc_cq_any(file->id->device, file, receives + 2,
 			     IB_POLL_WORKQUEUE);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
@@ -452,7 +455,7 @@ static int hostile_make_qp(struct hostile_file *file)
 	attr.send_cq = cq;
 	attr.recv_cq = cq;
 	ret = rdma_create_qp(file->id, pd, &attr);
-	return ret ?: hostile_make_buffers(file);
+	return ret ?: hostile_make_buffers(file, receives);
 }
 
 /* Nobody comes any more when the identifier that listens is gone. */
@@ -533,9 +536,11 @@ static int hostile_prepare(struct hostile_file *file, void *arg)
 
 	if (file->id)
 		return -EBUSY;
+	if (call->notifications > TOW_HOSTILE_NOTIFICATIONS_MAX)
+		return -EINVAL;
 	ret = hostile_resolve(file, call);
 	if (!ret)
-		ret = hostile_make_qp(file);
+		ret = hostile_make_qp(file, call->notifications);
 	if (ret)
 		return ret;
 	tow_address_of(&file->id->route.addr.src_addr, &source, NULL);
@@ -777,7 +782,7 @@ static int hostile_take(struct hostile_file *file, void *arg)
 	fput(filp);
 	if (ret)
 		return ret;
-	ret = hostile_make_qp(file);
+	ret = hostile_make_qp(file, 0);
 	/* The connection manager makes no queue pair for what is over. */
 	if (ret)
 		return ret == -EINVAL ? -ENOTCONN : ret;

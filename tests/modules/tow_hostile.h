@@ -15,6 +15,9 @@
 /* Of a message; twice what towline.ko takes. */
 #define TOW_HOSTILE_BYTES_MAX	1024
 
+/* What a queue pair of soft-RoCE takes, and a few messages. */
+#define TOW_HOSTILE_NOTIFICATIONS_MAX	1000
+
 /* Of what travels with a request or its answer; RoCE carries 56, iWARP more. */
 #define TOW_HOSTILE_DATA_MAX	240
 
@@ -24,7 +27,8 @@
  * @source: out: our address on that way
  * @scope_id: in: interface of a link-local address
  * @port: in: where it listens
- * @reserved: not used
+ * @notifications: in: how many may come at once, besides messages; up to
+ *	TOW_HOSTILE_NOTIFICATIONS_MAX
  * @qp_num: out: our queue pair
  */
 struct tow_hostile_prepare {
@@ -32,7 +36,7 @@ struct tow_hostile_prepare {
 	__u8		source[16];
 	__u32		scope_id;
 	__u16		port;
-	__u16		reserved;
+	__u16		notifications;
 	__u32		qp_num;
 };
 
