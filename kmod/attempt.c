@@ -10,6 +10,7 @@
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
+#include <linux/minmax.h>
 #include <linux/slab.h>
 
 #include "device.h"
@@ -28,6 +29,13 @@
 /* Connections that one attempt ends for want of room: two queue pairs of each. */
 #define TOW_ATTEMPT_DROPS	(TOW_QPS_MAX / 2 + 1)
 
+/*
+ * For the answer to a request, after an outage: so long, or that part of the time for
+ * which it was tried.
+ */
+#define TOW_ANSWER_MS		300
+#define TOW_ANSWER_PART		4
+
 /* Between tries at a peer that has too much to do. */
 #define TOW_BUSY_MS		100
 
@@ -38,6 +46,8 @@
  * @dev: the device, with a reference
  * @address: where
  * @settings: how
+ * @begun: since when, in jiffies
+ * @again: the peer was connected before, and something waits for it
  * @deadline: when to give up, in jiffies
  * @full: the last try failed because our own device had no room
  * @drops: connections that were ended to make some
@@ -52,6 +62,8 @@ struct tow_attempt {
 	struct tow_device		*dev;
 	struct tow_address		address;
 	struct tow_peer_settings	settings;
+	unsigned long			begun;
+	bool				again;
 	unsigned long			deadline;
 	bool				full;
 	unsigned int			drops;
@@ -95,13 +107,30 @@ static int tow_attempt_wait_ready(struct tow_peer *peer)
 	return READ_ONCE(peer->state) == TOW_PEER_READY ? 0 : -EALREADY;
 }
 
+/*
+ * How long the answer to the first request is waited for.  The connection manager says a
+ * request again after 4.3 s only: if it got lost in an outage, another try is faster.
+ */
+static unsigned int tow_attempt_answer_ms(const struct tow_attempt *attempt)
+{
+	unsigned int sought_ms = jiffies_to_msecs(jiffies - attempt->begun);
+
+	/* The last try takes all the time that a slow peer may need. */
+	if (!attempt->again ||
+	    time_after(jiffies + msecs_to_jiffies(TOW_CONNECT_STEP_MS),
+		       READ_ONCE(attempt->deadline)))
+		return TOW_CONNECT_STEP_MS;
+	return clamp_t(unsigned int, sought_ms / TOW_ANSWER_PART,
+		       TOW_ANSWER_MS, TOW_CONNECT_STEP_MS);
+}
+
 /* One try.  Return: as tow_connect(); -EALREADY and -EAGAIN: try again. */
 static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 {
 	int ret;
 
 	ret = tow_connect(attempt->dev, &attempt->address, &attempt->settings,
-			  peer, &attempt->full);
+			  tow_attempt_answer_ms(attempt), peer, &attempt->full);
 	if (*peer && (!ret || ret == -EALREADY))
 		ret = tow_attempt_wait_ready(*peer);
 	if (ret == -EAGAIN)
@@ -184,7 +213,7 @@ static struct tow_attempt *tow_attempt_find(struct tow_peers *peers,
 static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
 					   const struct tow_address *address,
 					   const struct tow_peer_settings *how,
-					   u32 limit_ms)
+					   u32 limit_ms, bool again)
 {
 	struct tow_attempt *attempt;
 
@@ -196,7 +225,9 @@ static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
 	attempt->dev = dev;
 	attempt->address = *address;
 	attempt->settings = *how;
-	attempt->deadline = jiffies + msecs_to_jiffies(limit_ms);
+	attempt->begun = jiffies;
+	attempt->again = again;
+	attempt->deadline = attempt->begun + msecs_to_jiffies(limit_ms);
 	INIT_WORK(&attempt->work, tow_attempt_work);
 	return attempt;
 }
@@ -205,7 +236,7 @@ static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
 static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
 					    const struct tow_address *address,
 					    const struct tow_peer_settings *how,
-					    u32 limit_ms)
+					    u32 limit_ms, bool again)
 {
 	unsigned long deadline = jiffies + msecs_to_jiffies(limit_ms);
 	struct tow_peers *peers = &dev->peers;
@@ -228,7 +259,7 @@ static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
 		attempt = ERR_PTR(-EAGAIN);
 		goto out_unlock;
 	}
-	attempt = tow_attempt_new(dev, address, how, limit_ms);
+	attempt = tow_attempt_new(dev, address, how, limit_ms, again);
 	if (!attempt) {
 		attempt = ERR_PTR(-ENOMEM);
 		goto out_unlock;
@@ -266,7 +297,7 @@ int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
 	if (*result)
 		return 0;
 	attempt = tow_attempt_join(dev, address, settings,
-				   settings->reconnect_timeout_ms);
+				   settings->reconnect_timeout_ms, false);
 	if (IS_ERR(attempt))
 		return PTR_ERR(attempt);
 	left = wait_event_interruptible_timeout(peers->wait,
@@ -334,7 +365,8 @@ void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 	struct tow_address address;
 
 	tow_peer_way(peer, &address, &settings);
-	attempt = tow_attempt_join(peer->dev, &address, &settings, limit_ms);
+	attempt = tow_attempt_join(peer->dev, &address, &settings, limit_ms,
+				   true);
 	/* Whoever wants it asks again. */
 	if (!IS_ERR(attempt))
 		tow_attempt_put(attempt);

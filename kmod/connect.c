@@ -19,8 +19,6 @@
 #include "device.h"
 #include "tie.h"
 
-/* For one answer of the network or of the connection manager. */
-#define TOW_CONNECT_STEP_MS	2000
 /* At least, until our own device has answered: 1.07 s. */
 #define TOW_CONNECT_SELF_TIMEOUT	18
 
@@ -52,16 +50,22 @@ static int tow_connect_result(struct tow_session *session,
 	return ret;
 }
 
-static int tow_connect_wait(struct tow_session *session, struct tow_link *link,
-			    enum tow_link_step step)
+static int tow_connect_wait_for(struct tow_session *session,
+				struct tow_link *link, enum tow_link_step step,
+				unsigned int limit_ms)
 {
 	int ret = -EINPROGRESS;
 
 	wait_event_timeout(session->wait,
 			   (ret = tow_connect_result(session, link, step)) !=
-			   -EINPROGRESS,
-			   msecs_to_jiffies(TOW_CONNECT_STEP_MS));
+			   -EINPROGRESS, msecs_to_jiffies(limit_ms));
 	return ret == -EINPROGRESS ? -ETIMEDOUT : ret;
+}
+
+static int tow_connect_wait(struct tow_session *session, struct tow_link *link,
+			    enum tow_link_step step)
+{
+	return tow_connect_wait_for(session, link, step, TOW_CONNECT_STEP_MS);
 }
 
 static int tow_connect_wait_state(struct tow_session *session,
@@ -294,7 +298,8 @@ static int tow_connect_check_reply(struct tow_link *link)
 	return 0;
 }
 
-static int tow_connect_control(struct tow_session *session)
+static int tow_connect_control(struct tow_session *session,
+			       unsigned int answer_ms)
 {
 	struct tow_link *link = &session->control;
 	int ret;
@@ -303,7 +308,8 @@ static int tow_connect_control(struct tow_session *session)
 	if (!ret)
 		ret = tow_connect_step(link, tow_connect_control_request);
 	if (!ret)
-		ret = tow_connect_wait(session, link, TOW_LINK_ESTABLISHED);
+		ret = tow_connect_wait_for(session, link, TOW_LINK_ESTABLISHED,
+					   answer_ms);
 	if (!ret)
 		ret = tow_connect_step(link, tow_connect_check_reply);
 	return ret;
@@ -408,6 +414,7 @@ static int tow_connect_all(struct tow_session *session)
  * @dev: the device
  * @address: where to
  * @settings: how
+ * @answer_ms: how long the answer to the first request is waited for
  * @result: the peer, with a reference for the caller.  Also with -EALREADY, when
  *	it is known who is there but not connected to by us: it is connected, or
  *	connects to us
@@ -418,7 +425,7 @@ static int tow_connect_all(struct tow_session *session)
  */
 int tow_connect(struct tow_device *dev, const struct tow_address *address,
 		const struct tow_peer_settings *settings,
-		struct tow_peer **result, bool *full)
+		unsigned int answer_ms, struct tow_peer **result, bool *full)
 {
 	struct tow_session *session;
 	int ret;
@@ -429,7 +436,7 @@ int tow_connect(struct tow_device *dev, const struct tow_address *address,
 	if (IS_ERR(session))
 		return PTR_ERR(session);
 	session->target = *address;
-	ret = tow_connect_control(session);
+	ret = tow_connect_control(session, answer_ms);
 	if (!ret) {
 		ret = tow_peer_begin(session, address, result);
 		if (!ret)

@@ -66,6 +66,7 @@ enum tow_stat {
 	TOW_STAT_STRIPED,
 	TOW_STAT_STRIPED_PARTS,
 	TOW_STAT_REPLAYED,
+	TOW_STAT_COPIED_BYTES,
 	/* notifications */
 	TOW_STAT_NOTIFICATIONS,
 	TOW_STAT_NOTIFICATIONS_SENT,
@@ -139,6 +140,12 @@ struct tow_device {
 static inline void tow_stat_inc(struct tow_device *dev, enum tow_stat stat)
 {
 	atomic64_inc(&dev->stats[stat]);
+}
+
+static inline void tow_stat_add(struct tow_device *dev, enum tow_stat stat,
+				u64 more)
+{
+	atomic64_add(more, &dev->stats[stat]);
 }
 
 static inline void tow_stat_dec(struct tow_device *dev, enum tow_stat stat)

@@ -10,6 +10,7 @@
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
+#include "event.h"
 #include "uapi/towline.h"
 
 struct tow_cq;
@@ -143,6 +144,8 @@ struct tow_op_list {
  * @striped: bit mask of @stripes in use: what follows may have to wait for them; of
  *	parts never 0.  Atomic
  * @stopped: nothing more of it is posted: why; read without the lock
+ *
+ * @told: what the program was told of the peer; under tow_peers.lock
  */
 struct tow_flow {
 	struct tow_peer		*peer;
@@ -157,6 +160,7 @@ struct tow_flow {
 	u32			last;
 	unsigned long		striped;
 	int			stopped;
+	struct tow_peer_events	told;
 };
 
 /**

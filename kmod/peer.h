@@ -14,6 +14,7 @@
 #include <linux/xarray.h>
 
 #include "auth.h"
+#include "event.h"
 #include "peer_state.h"
 #include "peer_sysfs.h"
 #include "recorder.h"
@@ -101,6 +102,7 @@ struct tow_address {
  * @state: this and what follows is under tow_peers.lock; only
  *	tow_peer_transition() changes @state
  * @error: last_error
+ * @events: what programs are told of
  * @epoch: sessions that there were
  * @order: of the newest proof that it has sent, by its own count; 0: none so far
  * @aliases: how many of @addresses
@@ -130,6 +132,7 @@ struct tow_peer {
 	u8			incarnation[TOW_INCARNATION_BYTES];
 	enum tow_peer_state	state;
 	int			error;
+	struct tow_peer_events	events;
 	u32			epoch;
 	u64			order;
 	unsigned int		aliases;
@@ -239,7 +242,8 @@ int tow_peer_begin(struct tow_session *session,
 int tow_peer_authenticated(struct tow_session *session, u64 order);
 struct tow_tie *tow_peer_tie(struct tow_peer *peer);
 void tow_peer_session_ready(struct tow_session *session);
-void tow_peer_session_lost(struct tow_session *session, bool orderly);
+void tow_peer_session_lost(struct tow_session *session, bool orderly,
+			   bool keep);
 void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep);
 

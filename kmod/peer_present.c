@@ -135,6 +135,9 @@ static struct tow_peer *tow_peer_obtain_for(struct tow_session *session,
 static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 {
 	lockdep_assert_held(&peer->dev->peers.lock);
+	/* That it has broken was seen at the other end only. */
+	if (peer->state == TOW_PEER_READY && peer->tie)
+		tow_event_broken(peer, -ECONNRESET);
 	if (peer->state == TOW_PEER_READY || peer->state == TOW_PEER_CONNECTING)
 		tow_peer_transition(peer, TOW_EVENT_BROKE);
 	if (peer->session)
@@ -389,8 +392,9 @@ void tow_peer_session_ready(struct tow_session *session)
  * tow_peer_session_lost - a session is ENDING
  * @session: it
  * @orderly: it does not count as a failure
+ * @keep: another one may carry its tie
  */
-void tow_peer_session_lost(struct tow_session *session, bool orderly)
+void tow_peer_session_lost(struct tow_session *session, bool orderly, bool keep)
 {
 	struct tow_peers *peers = &session->dev->peers;
 	struct tow_session *other = NULL;
@@ -402,6 +406,8 @@ void tow_peer_session_lost(struct tow_session *session, bool orderly)
 	session->half_open = false;
 	if (peer && peer->session == session) {
 		peer->error = orderly ? 0 : session->error;
+		if (keep && peer->state == TOW_PEER_READY)
+			tow_event_broken(peer, session->error);
 		tow_peer_transition(peer, TOW_EVENT_BROKE);
 		other = peer->other_end;
 	} else if (peer && peer->other_end == session) {

@@ -80,14 +80,19 @@ static s64 tow_pool_excess(struct tow_pool *pool)
 	return excess;
 }
 
-/* As tow_pool_trim(); whoever trims just now is done, too. */
+/*
+ * As tow_pool_trim(); whoever trims just now is done, too.  Small slabs in use may be
+ * what is too much: then a large one stays, and they go as they come back.
+ */
 static void tow_pool_shrink(struct tow_pool *pool)
 {
 	int class;
 
 	mutex_lock(&pool->resize);
 	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
-		while (tow_pool_excess(pool) > 0 &&
+		s64 each = tow_pool_slab_bytes(pool, class);
+
+		while (tow_pool_excess(pool) >= each &&
 		       tow_pool_unmake_one(pool, class))
 			cond_resched();
 	}

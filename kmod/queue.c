@@ -330,6 +330,7 @@ void tow_queues_cleanup(struct tow_queues *queues)
 static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
 			      unsigned int index, u32 *number)
 {
+	struct tow_peers *peers = &peer->dev->peers;
 	struct tow_flow *flow;
 	int ret;
 
@@ -337,8 +338,11 @@ static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
 	if (!flow)
 		return -ENOMEM;
 	tow_flow_init(flow, peer, index, tow_entries_end);
+	mutex_lock(&peers->lock);
+	flow->told = peer->events;
 	ret = xa_alloc(&queue->flows, number, flow,
 		       XA_LIMIT(0, TOW_CHANNELS_MAX - 1), GFP_KERNEL_ACCOUNT);
+	mutex_unlock(&peers->lock);
 	if (ret) {
 		tow_flow_cleanup(flow);
 		kfree(flow);
@@ -425,12 +429,15 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 
 	if (tow_device_going(queue->dev))
 		return -ENODEV;
-	if (cmd != TOW_IOCTL_ENTER && cmd != TOW_IOCTL_CHANNEL_OPEN)
+	if (cmd != TOW_IOCTL_ENTER && cmd != TOW_IOCTL_CHANNEL_OPEN &&
+	    cmd != TOW_IOCTL_QUEUE_EVENT)
 		return -ENOTTY;
 	if (!tow_process_is_current(queue->process))
 		return -EPERM;
 	if (cmd == TOW_IOCTL_ENTER)
 		return tow_queue_enter(queue, user);
+	if (cmd == TOW_IOCTL_QUEUE_EVENT)
+		return tow_queue_event(queue, user);
 	return tow_queue_open_channel(queue, user);
 }
 
@@ -464,6 +471,8 @@ static __poll_t tow_queue_poll(struct file *file, poll_table *table)
 		events |= EPOLLIN | EPOLLRDNORM;
 	if (READ_ONCE(queue->ended))
 		events |= EPOLLERR | EPOLLHUP;
+	else if (tow_queue_has_event(queue))
+		events |= EPOLLPRI;
 	return events;
 }
 

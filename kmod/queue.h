@@ -9,6 +9,7 @@
  *	entry.c		an entry from its beginning to its completion
  *	wait.c		entries that wait for a slot
  *	deadline.c	entries that shall not take longer than so long
+ *	event.c		what happens to peers
  *	order.c		which entry may begin
  *	ops.c		entries that are on their way to a peer
  *	post.c		how they share a queue pair
@@ -139,6 +140,7 @@ struct tow_chain {
  * @cqes: the completion ring in it
  * @entries: as many as @cq_entries
  * @flows: its channels: struct tow_flow by number; they stay; made under @submit
+ *	and tow_peers.lock
  * @next_qp: the queue pair for who does not care; under @submit
  * @poller: takes its entries, with a reference; NULL: ENTER does
  * @poll_link: in tow_poller.queues, until the last reference is given back
@@ -181,6 +183,9 @@ struct tow_chain {
  * @penance: waits that it shall not look longer than it must
  * @waits: some of what began last waits for its turn; read without the lock
  * @wait: woken when there are @wanted completions, and when it ends
+ * @events: what has happened to peers that it has channels to; this and what follows
+ *	is written under tow_peers.lock
+ * @events_told: what @events was when there was nothing to tell
  */
 struct tow_queue {
 	struct kref		refs;
@@ -241,6 +246,8 @@ struct tow_queue {
 	u8			penance;
 	bool			waits;
 	wait_queue_head_t	wait;
+	u32			events;
+	u32			events_told;
 };
 
 /**
@@ -338,5 +345,9 @@ void tow_deadlines_start(struct tow_queue *queue,
 			 struct tow_deadline *deadlines);
 void tow_deadline_leave(struct tow_entry *entry);
 bool tow_deadline_told(struct tow_entry *entry, int status);
+
+/* event.c */
+bool tow_queue_has_event(const struct tow_queue *queue);
+int tow_queue_event(struct tow_queue *queue, void __user *user);
 
 #endif /* TOW_QUEUE_H */

@@ -268,7 +268,7 @@ int tow_replay_receive(struct tow_session *session,
 				      le32_to_cpu(body->notified[i]));
 	if (ret)
 		return ret;
-	tow_tie_went_on(tie);
+	tow_tie_went_on(session);
 	for (i = 0; i < tie->qps; i++)
 		tow_replay_open(&tie->data[i], session);
 	return 0;

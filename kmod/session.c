@@ -459,7 +459,8 @@ static void tow_session_end(struct work_struct *work)
 	keep = tow_tie_keeps(session);
 	/* First: what follows lets the next session begin. */
 	tow_session_close_links(session, keep);
-	tow_peer_session_lost(session, tow_session_orderly(session->reason));
+	tow_peer_session_lost(session, tow_session_orderly(session->reason),
+			      keep);
 	if (session->tie && !keep)
 		tow_directory_tie_lost(session->tie);
 	tow_session_close(session);

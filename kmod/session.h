@@ -240,8 +240,12 @@ void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
 void tow_accept_check_ready(struct tow_session *session);
 
 /* connect.c */
+
+/* For one answer of the network or of the connection manager. */
+#define TOW_CONNECT_STEP_MS	2000
+
 int tow_connect(struct tow_device *dev, const struct tow_address *address,
 		const struct tow_peer_settings *settings,
-		struct tow_peer **result, bool *full);
+		unsigned int answer_ms, struct tow_peer **result, bool *full);
 
 #endif /* TOW_SESSION_H */

@@ -437,6 +437,7 @@ TOW_STAT_ATTR(stalls, TOW_STAT_STALLS);
 TOW_STAT_ATTR(striped, TOW_STAT_STRIPED);
 TOW_STAT_ATTR(striped_parts, TOW_STAT_STRIPED_PARTS);
 TOW_STAT_ATTR(replayed, TOW_STAT_REPLAYED);
+TOW_STAT_ATTR(copied_bytes, TOW_STAT_COPIED_BYTES);
 TOW_STAT_ATTR(notifications, TOW_STAT_NOTIFICATIONS);
 TOW_STAT_ATTR(notifications_sent, TOW_STAT_NOTIFICATIONS_SENT);
 TOW_STAT_ATTR(notifications_ignored, TOW_STAT_NOTIFICATIONS_IGNORED);
@@ -482,6 +483,7 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_striped.attr.attr,
 	&tow_stat_attr_striped_parts.attr.attr,
 	&tow_stat_attr_replayed.attr.attr,
+	&tow_stat_attr_copied_bytes.attr.attr,
 	&tow_stat_attr_notifications.attr.attr,
 	&tow_stat_attr_notifications_sent.attr.attr,
 	&tow_stat_attr_notifications_ignored.attr.attr,

@@ -12,12 +12,20 @@
 #include "queue.h"
 #include "remote.h"
 
-#define TOW_SQE_FLAGS		(TOW_SQE_FENCE | TOW_SQE_LINK | TOW_SQE_SILENT)
+#define TOW_SQE_FLAGS		(TOW_SQE_FENCE | TOW_SQE_LINK | TOW_SQE_SILENT | \
+				 TOW_SQE_COPIED)
 
 static bool tow_sqe_is_atomic(const struct tow_sqe *sqe)
 {
 	return sqe->opcode == TOW_OP_FETCH_ADD ||
 	       sqe->opcode == TOW_OP_COMPARE_SWAP;
+}
+
+/* What moves nothing of a region's has copied nothing either. */
+static bool tow_sqe_moves(const struct tow_sqe *sqe)
+{
+	return sqe->opcode == TOW_OP_WRITE || sqe->opcode == TOW_OP_READ ||
+	       (sqe->opcode == TOW_OP_WRITE_NOTIFY && sqe->bytes);
 }
 
 /* A time-out takes two completions. */
@@ -31,6 +39,7 @@ static bool tow_sqe_well_formed(const struct tow_queue *queue,
 				const struct tow_sqe *sqe)
 {
 	if (sqe->flags & ~TOW_SQE_FLAGS ||
+	    (sqe->flags & TOW_SQE_COPIED && !tow_sqe_moves(sqe)) ||
 	    (sqe->timeout_ms && !tow_queue_times(queue)))
 		return false;
 	switch (sqe->opcode) {
@@ -250,6 +259,9 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 	entry->error = sqe->opcode == TOW_OP_WRITE_NOTIFY ?
 		       tow_entry_find_notify(entry, sqe, known) :
 		       tow_entry_find(entry, sqe, known);
+	if (sqe->flags & TOW_SQE_COPIED && !entry->error)
+		tow_stat_add(entry->queue->dev, TOW_STAT_COPIED_BYTES,
+			     sqe->bytes);
 }
 
 /* Called with @submit held: the copy, each word of it read once. */

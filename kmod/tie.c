@@ -165,6 +165,16 @@ static void tow_tie_unregister(struct tow_tie *tie)
 	tow_tie_put(tie);
 }
 
+/*
+ * Called with tow_peers.lock: programs are told that it is lost.  Before what they have of
+ * it ends, so it cannot be taken for what they find in the next one.
+ */
+static void tow_tie_tell(struct tow_tie *tie)
+{
+	if (tie->settled && tie->tells && !tie->dev->peers.stopping)
+		tow_event_lost(tie->peer, tie->orderly ? 0 : tie->error);
+}
+
 static void tow_tie_queue(struct tow_tie *tie, unsigned int ms)
 {
 	tow_tie_get(tie);
@@ -186,7 +196,10 @@ void tow_tie_give_up(struct tow_tie *tie, int error, bool orderly)
 	if (!tie->giving_up) {
 		WRITE_ONCE(tie->giving_up, error);
 		tie->orderly = orderly;
-		WRITE_ONCE(tie->error, error);
+		/* How it was lost, not how it was found out. */
+		WRITE_ONCE(tie->error, error == -EALREADY ? -ECONNRESET :
+							    error);
+		tow_tie_tell(tie);
 	}
 	if (tie->idle)
 		tow_tie_queue(tie, 0);
@@ -211,8 +224,13 @@ bool tow_tie_keeps(struct tow_session *session)
 	mutex_lock(&peers->lock);
 	keep = tie->lasts && tie->settled && !tie->giving_up &&
 	       !peers->stopping && tow_session_may_pass(session);
+	/* That what nobody has used is gone is no news. */
+	if (session->reason == TOW_WIRE_IDLE && !atomic_read(&tie->users))
+		tie->tells = false;
 	if (!keep)
-		tow_tie_give_up(tie, session->error, false);
+		tow_tie_give_up(tie, session->error,
+				session->reason == TOW_WIRE_ADMIN ||
+				session->reason == TOW_WIRE_GOING);
 	mutex_unlock(&peers->lock);
 	return keep;
 }
@@ -312,15 +330,20 @@ static void tow_tie_work(struct work_struct *work)
 
 /**
  * tow_tie_went_on - a tie is what it was, in another session
- * @tie: the tie
+ * @session: that session
  */
-void tow_tie_went_on(struct tow_tie *tie)
+void tow_tie_went_on(struct tow_session *session)
 {
-	struct tow_peers *peers = &tie->dev->peers;
+	struct tow_peers *peers = &session->dev->peers;
+	struct tow_tie *tie = session->tie;
 
 	mutex_lock(&peers->lock);
-	tie->waiting = false;
-	tie->pause_ms = 0;
+	/* Else it waits for the next one, or is about to. */
+	if (tow_session_alive(session)) {
+		tie->waiting = false;
+		tie->pause_ms = 0;
+		tow_event_back(tie->peer);
+	}
 	mutex_unlock(&peers->lock);
 	tow_tie_note(tie, "goes on", tie->index, 0);
 }
@@ -365,6 +388,8 @@ struct tow_tie *tow_tie_new(struct tow_session *session, bool lasts)
 	spin_lock_init(&tie->lock);
 	tie->index = session->index;
 	tie->lasts = lasts;
+	/* A node that is its own peer has a tie at each end. */
+	tie->tells = !session->loopback || session->initiator;
 	tie->qps = session->qps;
 	ret = tow_auth_tie_name(&session->auth, tie->name);
 	if (ret)

@@ -82,6 +82,7 @@ struct tow_tie_log {
  *
  * @settled: a session that carried it was READY; this and what follows is under
  *	tow_peers.lock
+ * @tells: programs are told when it ends
  * @idle: none carries it, and nothing of the last one is left
  * @waiting: it was idle, and has not gone on since
  * @giving_up: it shall not be carried any more: why; 0: it may be
@@ -110,6 +111,7 @@ struct tow_tie {
 	bool			windowed;
 
 	bool			settled;
+	bool			tells;
 	bool			idle;
 	bool			waiting;
 	int			giving_up;
@@ -144,7 +146,7 @@ void tow_tie_note(struct tow_tie *tie, const char *stage, u64 subject,
 void tow_tie_kick(struct tow_tie *tie);
 bool tow_tie_keeps(struct tow_session *session);
 void tow_tie_leave(struct tow_session *session, bool keep);
-void tow_tie_went_on(struct tow_tie *tie);
+void tow_tie_went_on(struct tow_session *session);
 
 /* tie_carry.c */
 int tow_tie_ask(struct tow_session *session, struct tow_wire_auth *auth);

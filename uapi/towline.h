@@ -134,7 +134,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	7
+#define TOW_UAPI_VERSION	9
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -160,7 +160,8 @@ enum {
 	TOW_CMD_RELEASE			= 0x34,
 	TOW_CMD_QUEUE_CREATE		= 0x40,
 	TOW_CMD_CHANNEL_OPEN		= 0x41,
-	TOW_CMD_ENTER			= 0x42
+	TOW_CMD_ENTER			= 0x42,
+	TOW_CMD_QUEUE_EVENT		= 0x43
 };
 
 /* With the terminating zero; the RDMA subsystem's limit on device names. */
@@ -1339,7 +1340,14 @@ enum tow_sqe_flag {
 	 */
 	TOW_SQE_LINK		= 1 << 1,
 	/* no completion if it succeeds */
-	TOW_SQE_SILENT		= 1 << 2
+	TOW_SQE_SILENT		= 1 << 2,
+	/*
+	 * What it moves was copied to where it is sent from, or will be copied from
+	 * where it comes: not zero-copy.  Nothing follows from it but that its bytes
+	 * are counted when it is taken (stats/copied_bytes in sysfs).  WRITE, READ,
+	 * and WRITE_NOTIFY that writes.  (Before version 9 of this header: EINVAL)
+	 */
+	TOW_SQE_COPIED		= 1 << 3
 };
 
 /**
@@ -1461,8 +1469,9 @@ struct tow_queue_create {
  * are refused with EPERM.  mmap(2) takes all of it, from offset 0, with
  * MAP_SHARED (EINVAL otherwise).
  *
- * poll(2) of the descriptor says POLLIN when there are completions, and POLLERR
- * and POLLHUP when the client has ended or the RDMA device is gone.
+ * poll(2) of the descriptor says POLLIN when there are completions, POLLPRI when
+ * something has happened to a peer (QUEUE_EVENT), and POLLERR and POLLHUP when the
+ * client has ended or the RDMA device is gone.
  *
  * POLL is for who has CAP_SYS_NICE in the initial user namespace.  Clients without it
  * may have as many threads together as the device's file poller_limit says, at first
@@ -1553,5 +1562,69 @@ struct tow_enter {
  * client has ended.
  */
 #define TOW_IOCTL_ENTER		_IO(TOW_IOCTL_TYPE, TOW_CMD_ENTER)
+
+/**
+ * enum tow_queue_event_what - what has happened to a peer
+ * @TOW_QUEUE_EVENT_BROKEN: its connection failed, or it has been silent for too long.
+ *	Operations wait, for reconnect_timeout_ms at most
+ * @TOW_QUEUE_EVENT_BACK: they go on, over another connection
+ * @TOW_QUEUE_EVENT_LOST: they have ended, ECONNRESET or ESTALE, or are about to, and
+ *	all that was resolved there until @lost_ns is stale
+ */
+enum tow_queue_event_what {
+	TOW_QUEUE_EVENT_BROKEN	= 1 << 0,
+	TOW_QUEUE_EVENT_BACK	= 1 << 1,
+	TOW_QUEUE_EVENT_LOST	= 1 << 2
+};
+
+/**
+ * struct tow_queue_event - something has happened to a peer
+ * @size: in: sizeof(struct tow_queue_event); out: bytes filled in
+ * @flags: in: 0
+ * @peer: out: its number; 0: nothing has happened, and what follows is 0
+ * @what: out: bits of enum tow_queue_event_what: all that has happened since the
+ *	program was told last
+ * @error: out: why, the last time, a negative errno.  ETIMEDOUT: it was silent;
+ *	ECONNRESET: the connection failed, or no other one took its place in time; 0:
+ *	that was wanted; and others of tow_peer_info.last_error
+ * @state: out: enum tow_peer_state, now: whether operations wait, if it has broken and
+ *	come back more than once
+ * @scope_id: out: as in struct tow_peer_connect
+ * @broken_ns: out: when it broke last, CLOCK_MONOTONIC in nanoseconds; 0: never
+ * @lost_ns: out: when it was lost last; likewise
+ * @address: out: where it was found, or where it came from
+ * @incarnation: out: names that life of its device
+ * @port: out: where it listens; 0: not known
+ * @reserved: out: 0
+ */
+struct tow_queue_event {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	peer;
+	__u32		what;
+	__s32		error;
+	__u32		state;
+	__u32		scope_id;
+	__aligned_u64	broken_ns;
+	__aligned_u64	lost_ns;
+	__u8		address[TOW_ADDRESS_BYTES];
+	__u8		incarnation[TOW_INCARNATION_BYTES];
+	__u16		port;
+	__u16		reserved[3];
+};
+
+/**
+ * TOW_IOCTL_QUEUE_EVENT - has something happened to a peer?
+ *
+ * A call on the queue's descriptor, about peers that it has channels to; it does not
+ * wait, poll(2) does (POLLPRI).  Each call tells of one peer, what happened first is
+ * not told first, and what happened twice since the last time is told once.  If two
+ * threads call at once both may be told the same.  What happened before the first
+ * channel to a peer was opened is not told, nor that an idle connection went that
+ * nobody used, nor what becomes of this node's own RDMA device (POLLERR).
+ *
+ * Errors: EPERM: the caller is not the client's process.
+ */
+#define TOW_IOCTL_QUEUE_EVENT	_IO(TOW_IOCTL_TYPE, TOW_CMD_QUEUE_EVENT)
 
 #endif /* _UAPI_TOWLINE_H */

@@ -153,6 +153,19 @@ TOW_PUBLIC int tow_queue_fd(const struct tow_queue *queue)
 	return queue ? towi_queue_of(queue)->fd : -EINVAL;
 }
 
+TOW_PUBLIC int tow_queue_event(struct tow_queue *queue, struct tow_queue_event *event)
+{
+	int ret;
+
+	if (!queue || !event)
+		return -EINVAL;
+	if (!queue->ring)
+		return -EPERM;
+	event->flags = 0;
+	ret = towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_QUEUE_EVENT, event);
+	return ret < 0 ? ret : event->peer != 0;
+}
+
 /* ---- channels ---- */
 
 /* Called with the lock. */

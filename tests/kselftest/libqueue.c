@@ -387,6 +387,27 @@ TEST_F(queue, the_descriptor_can_be_polled)
 	EXPECT_EQ(0, poll(&fd, 1, 0));
 }
 
+TEST_F(queue, the_peer_is_lost)
+{
+	struct pollfd fd = { .fd = tow_queue_fd(self->queue), .events = POLLPRI };
+	struct tow_queue_event event = { .size = sizeof(event), .flags = ~0U };
+
+	EXPECT_EQ(0, tow_queue_event(self->queue, &event));
+	EXPECT_EQ(0, event.peer);
+	event.size--;
+	EXPECT_EQ(-EINVAL, tow_queue_event(self->queue, &event));
+	event.size++;
+	ASSERT_EQ(0, tow_peer_disconnect(self->peer));
+	self->peer = NULL;
+	ASSERT_EQ(1, poll(&fd, 1, (int)(LATE_US / 1000)));
+	EXPECT_EQ(POLLPRI, fd.revents);
+	ASSERT_EQ(1, tow_queue_event(self->queue, &event));
+	EXPECT_NE(0, event.peer);
+	EXPECT_EQ(TOW_QUEUE_EVENT_LOST, event.what);
+	EXPECT_EQ(0, tow_queue_event(self->queue, &event));
+	EXPECT_EQ(0, poll(&fd, 1, 0));
+}
+
 /* ---- what entries do ---- */
 
 TEST_F(queue, write_and_read)
@@ -823,6 +844,7 @@ struct family {
 
 static int use_as_child(void *arg)
 {
+	struct tow_queue_event event = { .size = sizeof(event) };
 	struct family *family = arg;
 	const struct tow_cqe *cqe = NULL;
 	struct tow_channel *channel;
@@ -840,6 +862,8 @@ static int use_as_child(void *arg)
 		return -5;
 	if (tow_queue_enter(family->queue, 1, 0, 0) != -EPERM)
 		return -6;
+	if (tow_queue_event(family->queue, &event) != -EPERM)
+		return -10;
 	if (tow_channel_get(family->queue, family->peer, 0, &channel) != -EPERM)
 		return -7;
 	if (tow_memcpy(family->channel, family->region, 0, family->remote, 0, 1, TOW_TO_REMOTE,

@@ -404,7 +404,7 @@ TEST_F(notify, fields_of_write_notify)
 	sqe = good(ends);
 	sqe.bytes = 0;
 	refused(_metadata, ends, -EINVAL, &sqe);
-	for (bit = 3; bit < 8; bit++) {
+	for (bit = 4; bit < 8; bit++) {
 		sqe = good(ends);
 		sqe.flags = (__u8)(1U << bit);
 		refused(_metadata, ends, -EINVAL, &sqe);

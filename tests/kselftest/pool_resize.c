@@ -176,6 +176,29 @@ TEST_F(pool, shrinks_as_memory_is_freed)
 	EXPECT_EQ(1, tow_sysfs_get("stats/slabs"));
 }
 
+/* Small slabs in use are too much: no large one goes in their place. */
+TEST_F(pool, shrinks_no_further)
+{
+	struct tow_region_create made[2];
+	uint64_t small = 0;
+	int i;
+
+	ASSERT_EQ(0, tow_pool_fresh(2 * TOW_SLAB));
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, tow_region_create(self->fd, TOW_SMALL_REGION, &made[i]));
+		small += TOW_SMALL_REGION;
+	}
+	ASSERT_EQ(0, tow_sysfs_set("pool_bytes", TOW_SLAB));
+	EXPECT_EQ(TOW_SLAB + small, tow_sysfs_wait("pool_bytes", TOW_SLAB + small));
+	for (i = 0; i < 2; i++) {
+		EXPECT_EQ(0, tow_region_end(self->fd, &made[i]));
+		small -= TOW_SMALL_REGION;
+		EXPECT_EQ(TOW_SLAB + small, tow_sysfs_wait("pool_bytes", TOW_SLAB + small));
+	}
+	EXPECT_TRUE(tow_pool_unused());
+	EXPECT_EQ(1, tow_sysfs_get("stats/slabs"));
+}
+
 /* Changed one's mind before it had shrunk. */
 TEST_F(pool, grows_while_it_shrinks)
 {

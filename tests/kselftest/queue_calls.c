@@ -27,7 +27,7 @@ FIXTURE(queues)
 };
 
 enum { QUEUE_CREATE };
-enum { CHANNEL_OPEN, ENTER };
+enum { CHANNEL_OPEN, ENTER, QUEUE_EVENT };
 
 static const struct tow_call device_calls[] = {
 	[QUEUE_CREATE] = { TOW_CALL(QUEUE_CREATE, 40, tow_queue_create), .answers = true,
@@ -39,6 +39,8 @@ static const struct tow_call queue_calls[] = {
 	[CHANNEL_OPEN] = { TOW_CALL(CHANNEL_OPEN, 32, tow_channel_open), .answers = true,
 		.stays = true, TOW_RESERVED(tow_channel_open, reserved) },
 	[ENTER] = { TOW_CALL(ENTER, 24, tow_enter), TOW_RESERVED(tow_enter, reserved) },
+	[QUEUE_EVENT] = { TOW_CALL(QUEUE_EVENT, 88, tow_queue_event), .answers = true,
+		.stays = true },
 };
 
 static int prepare_queue(void *arg, size_t call, union tow_request *request)
@@ -162,7 +164,7 @@ TEST_F(queues, calls_on_the_wrong_descriptor)
 	const unsigned long devices[] = {
 		TOW_IOCTL_QUERY, TOW_IOCTL_JOIN, TOW_IOCTL_REGION_CREATE, TOW_IOCTL_REGION_LIST,
 		TOW_IOCTL_PEER_LIST, TOW_IOCTL_EXPORT, TOW_IOCTL_RESOLVE, TOW_IOCTL_QUEUE_CREATE,
-		_IO(TOW_IOCTL_TYPE, 0x43), _IO(TOW_IOCTL_TYPE, 0x7f), 0,
+		_IO(TOW_IOCTL_TYPE, 0x44), _IO(TOW_IOCTL_TYPE, 0x7f), 0,
 	};
 	union tow_request request;
 	size_t i;

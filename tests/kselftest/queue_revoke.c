@@ -14,6 +14,8 @@
 #define PIECE		(256 * TOW_KB)
 #define RESOLVERS	2
 #define ROUNDS		4
+/* 4.096 us * 2^18, after which an ACK to one's own node is missed; and the next one. */
+#define ACK_SECONDS	(2 * 1.074)
 
 FIXTURE(revoke)
 {
@@ -120,6 +122,12 @@ static int publish(FIXTURE_DATA(revoke) *self, __u64 *exported, __u64 *remotes)
 	return ret;
 }
 
+/* A device that loses ACKs may lose the last one of what was on its way. */
+static double ack_seconds(void)
+{
+	return access("/sys/module/rxe_hostile", F_OK) ? 0 : ACK_SECONDS;
+}
+
 /* Ends in the middle of it, and what was there then stays. */
 static void end_in_the_middle(struct __test_metadata *_metadata, FIXTURE_DATA(revoke) *self,
 			      __u8 opcode, __u64 exported, const __u64 *remotes, double all)
@@ -135,7 +143,7 @@ static void end_in_the_middle(struct __test_metadata *_metadata, FIXTURE_DATA(re
 	start = tow_test_now();
 	ASSERT_EQ(0, tow_end_handle(self->owner, TOW_IOCTL_UNEXPORT, exported));
 	/* What is on its way is a tenth of it at most; it has time for half. */
-	EXPECT_GT(all / 2 + 0.05, tow_test_now() - start)
+	EXPECT_GT(all / 2 + 0.05 + ack_seconds(), tow_test_now() - start)
 		TH_LOG("all of it takes %.3f s", all);
 	tow_fill(self->range.at, RANGE_BYTES, 99);
 	for (i = 0; i < RESOLVERS; i++) {

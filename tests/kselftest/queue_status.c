@@ -133,7 +133,7 @@ TEST_F(status, unknown_flags)
 	int opcode, bit;
 
 	EACH_OPCODE(opcode) {
-		for (bit = 3; bit < 8; bit++) {
+		for (bit = 4; bit < 8; bit++) {
 			sqe = good(self, (__u8)opcode);
 			sqe.flags = (__u8)(1 << bit);
 			refused(_metadata, self, -EINVAL, &sqe);
@@ -141,6 +141,29 @@ TEST_F(status, unknown_flags)
 			refused(_metadata, self, -EINVAL, &sqe);
 		}
 	}
+}
+
+/* What a program says that it copied is counted, if anything is moved. */
+TEST_F(status, copied)
+{
+	uint64_t copied = tow_sysfs_get("stats/copied_bytes");
+	struct tow_sqe sqe;
+	int opcode;
+
+	EACH_OPCODE(opcode) {
+		sqe = good(self, (__u8)opcode);
+		sqe.flags = TOW_SQE_COPIED;
+		if (opcode != TOW_OP_WRITE && opcode != TOW_OP_READ) {
+			refused(_metadata, self, -EINVAL, &sqe);
+			continue;
+		}
+		copied += sqe.bytes;
+		EXPECT_EQ(0, tow_rings_do(&self->user.rings, &sqe));
+		/* Not of what is refused. */
+		sqe.offset = 1ULL << 40;
+		refused(_metadata, self, -ERANGE, &sqe);
+	}
+	EXPECT_EQ(copied, tow_sysfs_get("stats/copied_bytes"));
 }
 
 /* What is not used is zero, every bit of it. */

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 """Nodes of tests/lab/outage: those of queue_node.py, with a load of all kinds of
-operations that checks what comes of each, and a consumer that looks at each step.
+operations that checks what comes of each, operations that may not take long, and a
+consumer that looks at each step.
 """
 
+import errno
 import struct
 import time
 
 import peers_node
 import queue_node
-from queue_node import WRITE, READ, FETCH_ADD, CQE, CQ_HEAD, CQ_TAIL
+from queue_node import (WRITE, READ, FETCH_ADD, CQE, CQ_HEAD, CQ_TAIL, HELD,
+                        RELEASED)
 
 WRITE_NOTIFY = 5
 NOTIFY = 8
@@ -25,6 +28,12 @@ HOME_STEPS, HOME_OLD, HOME_READS, HOME_WRITES, HOME_LARGE, SLOT = (
 PIECE, PLACES_COUNT = 4096, 8
 LARGE_BYTES = 256 << 10
 IN_FLIGHT = 48
+# What those that are timed may take.  There is a new one of each kind after a fifth of
+# that, or after this pause.
+TIMES_MS = (1, 10, 100, 1000, 10000)
+TIMED_PAUSE = 0.1
+TIMED_PLACES = 256
+TIMED_ENTRIES = 2048
 # One of each in turns.
 TURN = ("step", "write", "read", "step", "add", "large", "step", "fetch")
 
@@ -37,14 +46,18 @@ def stuff(seed, size):
 class Load:
     """What one run of the load has submitted, and what came of it."""
 
-    def __init__(self, node, channel, remote, slot):
-        self.node, self.channel = node, channel
+    def __init__(self, node, channel, remote, slot, at_once):
+        self.node, self.channel, self.at_once = node, channel, at_once
         self.remote, self.slot = remote, slot
         self.busy = {}
         self.free = {"write": list(range(32)), "read": list(range(32)),
                      "large": [0], "fetch": [0]}
         self.told = {}
         self.turn = self.steps = self.writes = 0
+        # When the first one failed.
+        self.failed_at = 0
+        # The device has: what was not taken is not.
+        self.gone = self.cut = False
         self.last = [0] * PLACES_COUNT
         self.large = 0
         self.wrong = []
@@ -97,19 +110,37 @@ class Load:
             kind, what, entry = chosen
             self.busy[first + len(entries)] = (kind, what)
             entries.append(entry)
-        if entries and self.node.submit(self.channel, entries) != len(entries):
-            self.wrong.append("not all were taken")
+        if not entries:
+            return
+        taken = self.take(entries)
+        if taken == len(entries):
+            return
+        self.cut = True
+        for number in range(first + taken, first + len(entries)):
+            del self.busy[number]
+
+    def take(self, entries):
+        """Have them taken: how many were."""
+        try:
+            return self.node.submit(self.channel, entries)
+        except OSError as error:
+            if error.errno != errno.ENODEV:
+                raise
+        self.gone = True
+        return 0
 
     def collect(self, seconds):
         """What has ended by then, or a few of them."""
-        for number, status in self.node.collect(min(8, len(self.busy)),
-                                                seconds)[0]:
+        for number, status in self.node.found(
+                min(self.at_once, len(self.busy)), seconds):
             if number not in self.busy:
                 self.wrong.append(f"completion {number} twice")
                 continue
             kind, what = self.busy.pop(number)
             key = f"{kind} {status}"
             self.told[key] = self.told.get(key, 0) + 1
+            if status and not self.failed_at:
+                self.failed_at = time.monotonic()
             self.end(kind, what, status)
 
     def end(self, kind, what, status):
@@ -136,12 +167,85 @@ class Load:
                                     max(seed, self.last[place]))
 
 
+class Timed:
+    """Reads that may take so long each, and what came of them."""
+
+    def __init__(self, node, channel, remote):
+        self.node, self.channel, self.remote = node, channel, remote
+        self.begun, self.held = {}, {}
+        self.free = list(range(TIMED_PLACES))
+        self.next = dict.fromkeys(TIMES_MS, 0)
+        self.told = {}
+        self.late = 0
+        self.gone = False
+        self.wrong = []
+
+    def submit(self):
+        """One of each that has waited long enough."""
+        now = time.monotonic()
+        for allowed in TIMES_MS:
+            if now < self.next[allowed] or not self.free:
+                continue
+            self.next[allowed] = now + max(TIMED_PAUSE, allowed / 5000)
+            place = self.free.pop()
+            number = self.node.number
+            self.begun[number] = (allowed, place, time.monotonic())
+            try:
+                taken = self.node.submit(
+                    self.channel, [[READ, 0, place * PIECE, self.remote, SOURCE,
+                                    PIECE, 0]], timeout_ms=allowed)
+            except OSError as error:
+                if error.errno != errno.ENODEV:
+                    raise
+                del self.begun[number]
+                self.gone = True
+                return
+            if taken != 1:
+                self.wrong.append("it was not taken")
+
+    def collect(self):
+        """What has ended by now."""
+        for number, status, flags in self.node.found(0, 0, flagged=True):
+            if flags & RELEASED:
+                self.over(number)
+            else:
+                self.end(number, status, flags & HELD)
+
+    def over(self, number):
+        """One that was late is over."""
+        if number in self.held:
+            self.free.append(self.held.pop(number))
+        else:
+            self.wrong.append(f"{number} is over, and was not late")
+
+    def end(self, number, status, held):
+        """One has ended for who waits for it."""
+        if number not in self.begun:
+            self.wrong.append(f"completion {number} twice")
+            return
+        allowed, place, begin = self.begun.pop(number)
+        late = time.monotonic() - begin - allowed / 1000
+        self.late = max(self.late, late)
+        self.told[status] = self.told.get(status, 0) + 1
+        if status == -errno.ETIMEDOUT and late < 0:
+            self.wrong.append(f"{allowed} ms were over {-late} s before")
+        if held:
+            self.held[number] = place
+            return
+        at = place * PIECE
+        if not status and self.node.memory[at:at + PIECE] != stuff(77, PIECE):
+            self.wrong.append("other bytes in time")
+        self.node.memory[at:at + PIECE] = bytes(PIECE)
+        self.free.append(place)
+
+
 class Actor(queue_node.Actor):
-    """A load, a consumer."""
+    """A load, timed operations, a consumer."""
 
     def __init__(self):
         super().__init__()
         self.stopping = False
+        self.loading = None
 
     def source(self):
         """What is to be read here, and nothing else yet."""
@@ -152,12 +256,12 @@ class Actor(queue_node.Actor):
         """The load, or the consumer, ends soon."""
         self.stopping = True
 
-    def load(self, channel, remote, slot):
+    def load(self, channel, remote, slot, at_once):
         """All kinds of operations until it is stopped, and then until all have
         ended: what came of them."""
-        load = Load(self, channel, remote, slot)
+        self.loading = load = Load(self, channel, remote, slot, at_once)
         self.stopping = False
-        while not self.stopping and not load.wrong:
+        while not (self.stopping or load.wrong or load.gone):
             load.submit()
             load.collect(0.5)
         end = time.monotonic() + 60
@@ -165,8 +269,46 @@ class Actor(queue_node.Actor):
             load.collect(5)
         if load.busy:
             load.wrong.append(f"{len(load.busy)} have not ended")
+        if load.cut and not load.gone:
+            load.wrong.append("some were not taken")
         return {"told": load.told, "steps": load.steps, "last": load.last,
-                "large": load.large, "wrong": load.wrong}
+                "large": load.large, "wrong": load.wrong,
+                "failed_at": load.failed_at}
+
+    def ended(self, *how):
+        """How many operations of the load have; or in these ways."""
+        told = self.loading.told
+        return sum(told.get(key, 0) for key in how or list(told))
+
+    def found(self, wanted, seconds, flagged=False):
+        """Completions, also where the device has gone."""
+        try:
+            return self.collect(wanted, seconds, flagged)[0]
+        except OSError as error:
+            if error.errno != errno.ENODEV:
+                raise
+        time.sleep(0.01)
+        return self.completions(flagged)
+
+    def timed(self, channel, remote):
+        """Timed operations until it is stopped, and then until all are over: what
+        came of them."""
+        timed = Timed(self, channel, remote)
+        self.stopping = False
+        while not (self.stopping or timed.wrong or timed.gone):
+            timed.submit()
+            timed.collect()
+            time.sleep(0.002)
+        end = time.monotonic() + 60
+        while ((timed.begun or timed.held) and time.monotonic() < end and
+               not timed.wrong):
+            timed.collect()
+            time.sleep(0.002)
+        if timed.begun or timed.held:
+            timed.wrong.append(f"{len(timed.begun)} have not ended, "
+                               f"{len(timed.held)} are not over")
+        return {"told": list(timed.told.items()), "late": timed.late,
+                "wrong": timed.wrong}
 
     def consume(self):
         """Each step as it comes: how many, and what was wrong."""

@@ -30,6 +30,8 @@ STATES = ("idle", "connecting", "ready", "broken", "dead", "reconnecting")
 LOOPBACK, AUTHENTICATED = 1, 2
 READ, WRITE = 1, 2
 FOREVER = 0xffffffff
+# Peers that are listed by one call.
+AT_ONCE = 64
 # System calls of x86-64; the session's keyring, which a child inherits.
 ADD_KEY, SESSION_KEYRING = 248, -3
 SET_DEATH_SIGNAL = 1
@@ -158,22 +160,29 @@ class Actor:
 
     def peers(self):
         """All that there are."""
-        buffer = ctypes.create_string_buffer(PEER.size * 64)
-        answer = LIST.unpack(self.ioctl(0x22, LIST.pack(
-            LIST.size, 0, 0, ctypes.addressof(buffer), PEER.size, 64)))
+        buffer = ctypes.create_string_buffer(PEER.size * AT_ONCE)
+        found, cursor, count = [], 0, AT_ONCE
+        while count == AT_ONCE:
+            _, _, cursor, _, _, count = LIST.unpack(self.ioctl(0x22, LIST.pack(
+                LIST.size, 0, cursor, ctypes.addressof(buffer), PEER.size,
+                AT_ONCE)))
+            found += [self.a_peer(buffer, at * PEER.size)
+                      for at in range(count)]
+        return found
+
+    @staticmethod
+    def a_peer(buffer, place):
+        """What is there, by the names of <towline/uapi.h>."""
         names = ("size", "flags", "peer", "address", "scope_id", "port",
                  "reserved", "incarnation", "state", "last_error", "epoch",
                  "qps", "reconnects", "grants", "remotes", "reserved2",
                  "sent", "received", "idle_ms")
-        found = []
-        for at in range(answer[5]):
-            peer = dict(zip(names, PEER.unpack_from(buffer, at * PEER.size)))
-            peer["incarnation"] = peer["incarnation"].hex()
-            address = ipaddress.IPv6Address(peer["address"])
-            peer["address"] = str(address.ipv4_mapped or address)
-            peer["state"] = STATES[peer["state"]]
-            found.append(peer)
-        return found
+        peer = dict(zip(names, PEER.unpack_from(buffer, place)))
+        peer["incarnation"] = peer["incarnation"].hex()
+        address = ipaddress.IPv6Address(peer["address"])
+        peer["address"] = str(address.ipv4_mapped or address)
+        peer["state"] = STATES[peer["state"]]
+        return peer
 
     def settled(self, address, seconds):
         """Wait for one connection, to the node there: what there is, if not."""

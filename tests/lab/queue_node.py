@@ -16,15 +16,19 @@ import peers_node
 
 NOP, WRITE, READ, FETCH_ADD, COMPARE_SWAP = range(5)
 FENCE, LINK, SILENT = 1, 2, 4
+HELD, RELEASED = 1, 2
+BROKEN, BACK, LOST = 1, 2, 4
 ALL_RIGHTS = 7
 
 QUEUE = struct.Struct("<IIIIQIIiI")
 CHANNEL = struct.Struct("<IIQIIII")
 ENTER = struct.Struct("<IIIIII")
+EVENT = struct.Struct("<IIQIiIIQQ16s16s4H")
 SQE = struct.Struct("<BBHIQQQQQQQ")
 CQE = struct.Struct("<QiI")
 # Of struct tow_ring.
-SQ_TAIL, CQ_HEAD, SQ_HEAD, CQ_TAIL = 0, 64, 128, 192
+SQ_TAIL, CQ_HEAD, SQ_HEAD, SQ_FLAGS, CQ_TAIL = 0, 64, 128, 132, 192
+POLL, NEED_WAKEUP = 1, 1
 
 
 def pattern(seed, size):
@@ -38,6 +42,7 @@ class Actor(peers_node.Actor):
     def __init__(self):
         super().__init__()
         self.memory = self.rings = self.queue = None
+        self.polled = False
         self.channels = {}
         self.number = 0
 
@@ -84,10 +89,11 @@ class Actor(peers_node.Actor):
         answer = fcntl.ioctl(self.queue[0], 0xBA00 | command, room, True)
         return answer, bytes(room)
 
-    def make_queue(self, entries):
-        """With that many entries."""
+    def make_queue(self, entries, polled=False):
+        """With that many entries; taken by a thread of the kernel's."""
         made = QUEUE.unpack(self.ioctl(0x40, QUEUE.pack(
-            QUEUE.size, 0, entries, 0, 0, 0, 0, -1, 0)))
+            QUEUE.size, POLL if polled else 0, entries, 0, 0, 0, 0, -1, 0)))
+        self.polled = polled
         self.queue = (made[7], made[2], made[3], made[5], made[6])
         self.rings = mmap.mmap(made[7], made[4])
         self.number = 0
@@ -105,7 +111,7 @@ class Actor(peers_node.Actor):
         return struct.unpack_from("<I", self.rings, place)[0]
 
     def submit(self, channel, entries, wait=0, seconds=30, timeout_ms=0):
-        """Fill them in, and ENTER: how many were taken."""
+        """Fill them in, and ENTER: how many were taken, or will be."""
         _, count, _, sqes, _ = self.queue
         tail = self.index(SQ_TAIL)
         for opcode, flags, place, remote, there, size, operand in entries:
@@ -117,6 +123,10 @@ class Actor(peers_node.Actor):
             self.number += 1
             tail += 1
         self.index(SQ_TAIL, tail)
+        if self.polled:
+            if self.index(SQ_FLAGS) & NEED_WAKEUP:
+                self.on_queue(0x42, ENTER.pack(ENTER.size, *[0] * 5))
+            return len(entries)
         taken, _ = self.on_queue(0x42, ENTER.pack(
             ENTER.size, 0, len(entries), wait, int(seconds * 1e6), 0))
         return taken
@@ -124,14 +134,17 @@ class Actor(peers_node.Actor):
     def collect(self, wanted, seconds=30, flagged=False):
         """So many completions: number and status of each, and flags if asked for; and
         how long."""
-        _, _, count, _, cqes = self.queue
         begin = time.monotonic()
         try:
             self.on_queue(0x42, ENTER.pack(ENTER.size, 0, 0, wanted,
                                            int(seconds * 1e6), 0))
         except TimeoutError:
             pass
-        took = time.monotonic() - begin
+        return [self.completions(flagged), time.monotonic() - begin]
+
+    def completions(self, flagged=False):
+        """Those that are there, as collect(), without a call."""
+        _, _, count, _, cqes = self.queue
         head, tail = self.index(CQ_HEAD), self.index(CQ_TAIL)
         found = []
         while head != tail:
@@ -140,7 +153,19 @@ class Actor(peers_node.Actor):
             found.append([data, status, flags] if flagged else [data, status])
             head = (head + 1) & 0xffffffff
         self.index(CQ_HEAD, head)
-        return [found, took]
+        return found
+
+    def events(self):
+        """What has happened to peers: number, what, why, and when it broke and was
+        lost, in seconds."""
+        found = []
+        while True:
+            told = EVENT.unpack(self.on_queue(0x43, EVENT.pack(
+                EVENT.size, *[0] * 8, bytes(16), bytes(16), *[0] * 4))[1])
+            if not told[2]:
+                return found
+            found.append([told[2], told[3], told[4], told[7] / 1e9,
+                          told[8] / 1e9])
 
     def do(self, channel, entries):
         """All of them, from the first to the last: their statuses, None for

@@ -306,6 +306,7 @@ static void done(void *arg, int status)
 static void test_refused(void)
 {
 	struct tow_device dev = { .fd = -1 };
+	struct tow_queue_event event = { .size = sizeof(event) };
 	struct tow_channel *channel = NULL, some = { 0 };
 	struct tow_queue *queue = NULL;
 	struct tow_queue ring;
@@ -316,8 +317,9 @@ static void test_refused(void)
 			 tow_queue_create(&dev, 1, 0, NULL) == -EINVAL &&
 			 tow_queue_create(&dev, 1, 0, &queue) == -EBADF && !queue, "create\n");
 	tow_queue_destroy(NULL);
-	ksft_test_result(tow_queue_fd(NULL) == -EINVAL && tow_queue_progress(NULL, 0) == -EINVAL,
-			 "no queue\n");
+	ksft_test_result(tow_queue_fd(NULL) == -EINVAL && tow_queue_progress(NULL, 0) == -EINVAL &&
+			 tow_queue_event(NULL, &event) == -EINVAL &&
+			 tow_queue_event(&ring, NULL) == -EINVAL, "no queue\n");
 	ksft_test_result(tow_channel_get(&ring, NULL, 0, &channel) == -EINVAL &&
 			 tow_channel_get(NULL, NULL, 0, &channel) == -EINVAL && !channel,
 			 "no peer\n");

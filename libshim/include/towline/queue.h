@@ -174,12 +174,29 @@ void tow_queue_destroy(struct tow_queue *queue);
  * tow_queue_fd() - a queue's descriptor, for poll(2)
  * @queue: from tow_queue_create()
  *
- * POLLIN: there are completions; POLLERR and POLLHUP: the client has ended, or the
- * RDMA device is gone.  The descriptor stays the queue's.
+ * POLLIN: there are completions; POLLPRI: tow_queue_event() has something to tell;
+ * POLLERR and POLLHUP: the client has ended, or the RDMA device is gone.  The descriptor
+ * stays the queue's.
  *
  * Return: the descriptor; -EINVAL when @queue is NULL.
  */
 int tow_queue_fd(const struct tow_queue *queue);
+
+/**
+ * tow_queue_event() - has something happened to a peer?
+ * @queue: from tow_queue_create()
+ * @event: where to tell it; @event->size is sizeof(struct tow_queue_event)
+ *
+ * Peers that @queue has channels to: their connections break, what was begun goes on
+ * over another one, or has ended and all that was resolved there is stale.  Does not wait;
+ * poll(2) of the descriptor does, for POLLPRI.  <towline/uapi.h> says what an event is.
+ * May be called by any number of threads, of which several may be told the same.
+ *
+ * Return: 1: @event tells of one peer; there may be more to tell; 0: nothing has happened;
+ * -EINVAL when @queue or @event is NULL, or @event->size too small; -EPERM in a child;
+ * -ENODEV; -EPROTONOSUPPORT.
+ */
+int tow_queue_event(struct tow_queue *queue, struct tow_queue_event *event);
 
 /**
  * tow_channel_get() - a way to a peer

@@ -61,6 +61,7 @@ class Kernel:
         ours = sorted((BUILD / "modules" / self.release).glob("*.ko"))
         ours += sorted((BUILD / "modules" / self.release / "tests/modules").glob("*.ko"))
         ours += sorted((self.dir / "siw").glob("siw.ko"))
+        ours += sorted((self.dir / "hostile").glob("rxe_hostile.ko"))
         stamp = "\n".join([(self.dir / "version").read_text()] +
                           ["%s %d" % (ko, ko.stat().st_mtime_ns) for ko in ours])
         with _locked(BUILD / "lab" / "modroot" / (self.name + ".lock")):

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What happens to peers, told to queues that have channels to them.
+ *
+ * Nothing is kept for a program that does not ask.  A peer counts what has happened to
+ * it, each channel knows what was told of it, and the difference is an event: what
+ * happens twice before the program asks is told once, and nothing is missed.
+ */
+#include <linux/ktime.h>
+#include <linux/string.h>
+
+#include "client.h"
+#include "device.h"
+#include "queue.h"
+#include "tie.h"
+
+/* Published size: of the first version that had the structure, for ever. */
+#define TOW_QUEUE_EVENT_PUBLISHED	88
+
+/* ---- what happens --------------------------------------------------------- */
+
+static bool tow_queue_knows(struct tow_queue *queue, const struct tow_peer *peer)
+{
+	struct tow_flow *flow;
+	unsigned long number;
+
+	xa_for_each(&queue->flows, number, flow) {
+		if (flow->peer == peer)
+			return true;
+	}
+	return false;
+}
+
+static void tow_queues_tell(struct tow_queues *queues,
+			    const struct tow_peer *peer)
+{
+	struct tow_queue *queue;
+
+	mutex_lock(&queues->lock);
+	list_for_each_entry(queue, &queues->list, link) {
+		if (!tow_queue_knows(queue, peer))
+			continue;
+		WRITE_ONCE(queue->events, queue->events + 1);
+		wake_up_all(&queue->wait);
+	}
+	mutex_unlock(&queues->lock);
+}
+
+/**
+ * tow_event_broken - a peer's connection has failed
+ * @peer: the peer; the caller has tow_peers.lock
+ * @error: why
+ */
+void tow_event_broken(struct tow_peer *peer, int error)
+{
+	lockdep_assert_held(&peer->dev->peers.lock);
+	peer->events.broken++;
+	peer->events.broken_ns = ktime_get_ns();
+	peer->events.error = error;
+	tow_queues_tell(&peer->dev->queues, peer);
+}
+
+/**
+ * tow_event_back - what was found on a peer and begun there goes on
+ * @peer: the peer; the caller has tow_peers.lock
+ */
+void tow_event_back(struct tow_peer *peer)
+{
+	lockdep_assert_held(&peer->dev->peers.lock);
+	peer->events.back++;
+	tow_queues_tell(&peer->dev->queues, peer);
+}
+
+/**
+ * tow_event_lost - what was found on a peer and begun there has ended
+ * @peer: the peer; the caller has tow_peers.lock
+ * @error: why
+ */
+void tow_event_lost(struct tow_peer *peer, int error)
+{
+	lockdep_assert_held(&peer->dev->peers.lock);
+	peer->events.lost++;
+	peer->events.lost_ns = ktime_get_ns();
+	peer->events.error = error;
+	tow_queues_tell(&peer->dev->queues, peer);
+}
+
+/* ---- who is told ---------------------------------------------------------- */
+
+static u32 tow_flow_news(const struct tow_flow *flow)
+{
+	const struct tow_peer_events *now = &flow->peer->events;
+	u32 what = 0;
+
+	if (now->broken != flow->told.broken)
+		what |= TOW_QUEUE_EVENT_BROKEN;
+	if (now->back != flow->told.back)
+		what |= TOW_QUEUE_EVENT_BACK;
+	if (now->lost != flow->told.lost)
+		what |= TOW_QUEUE_EVENT_LOST;
+	return what;
+}
+
+static void tow_event_describe(const struct tow_peer *peer, u32 what,
+			       struct tow_queue_event *event)
+{
+	const struct tow_address *address = &peer->addresses[0];
+
+	event->what = what;
+	event->peer = peer->id;
+	event->error = peer->events.error;
+	event->broken_ns = peer->events.broken_ns;
+	event->lost_ns = peer->events.lost_ns;
+	event->state = peer->state;
+	event->scope_id = address->scope_id;
+	event->port = address->port;
+	memcpy(event->address, &address->in6, sizeof(event->address));
+	memcpy(event->incarnation, peer->incarnation,
+	       sizeof(event->incarnation));
+}
+
+/*
+ * Return: a peer of which there is something to tell, with a reference for the caller;
+ * NULL: there is none.
+ */
+static struct tow_peer *tow_queue_find_event(struct tow_queue *queue,
+					     struct tow_queue_event *event,
+					     struct tow_peer_events *now)
+{
+	struct tow_peers *peers = &queue->dev->peers;
+	struct tow_peer *peer = NULL;
+	struct tow_flow *flow;
+	unsigned long number;
+	u32 what;
+
+	mutex_lock(&peers->lock);
+	xa_for_each(&queue->flows, number, flow) {
+		what = tow_flow_news(flow);
+		if (!what)
+			continue;
+		peer = flow->peer;
+		tow_peer_get(peer);
+		tow_event_describe(peer, what, event);
+		*now = peer->events;
+		break;
+	}
+	if (!peer)
+		WRITE_ONCE(queue->events_told, queue->events);
+	mutex_unlock(&peers->lock);
+	return peer;
+}
+
+/* Somebody else may have been told more meanwhile. */
+static void tow_event_told(u32 *told, u32 now)
+{
+	if ((s32)(now - *told) > 0)
+		*told = now;
+}
+
+/* The program knows. */
+static void tow_queue_told(struct tow_queue *queue, const struct tow_peer *peer,
+			   const struct tow_peer_events *now)
+{
+	struct tow_peers *peers = &queue->dev->peers;
+	struct tow_flow *flow;
+	unsigned long number;
+	bool more = false;
+
+	mutex_lock(&peers->lock);
+	xa_for_each(&queue->flows, number, flow) {
+		if (flow->peer == peer) {
+			tow_event_told(&flow->told.broken, now->broken);
+			tow_event_told(&flow->told.back, now->back);
+			tow_event_told(&flow->told.lost, now->lost);
+		}
+		more |= tow_flow_news(flow);
+	}
+	if (!more)
+		WRITE_ONCE(queue->events_told, queue->events);
+	mutex_unlock(&peers->lock);
+}
+
+/**
+ * tow_queue_has_event - is there something to tell?
+ * @queue: the queue
+ *
+ * Return: false: there is not.
+ */
+bool tow_queue_has_event(const struct tow_queue *queue)
+{
+	return READ_ONCE(queue->events) != READ_ONCE(queue->events_told);
+}
+
+/**
+ * tow_queue_event - QUEUE_EVENT
+ * @queue: the queue; it was checked that the caller may
+ * @user: struct tow_queue_event
+ *
+ * Return: 0 or a negative errno.
+ */
+int tow_queue_event(struct tow_queue *queue, void __user *user)
+{
+	struct tow_queue_event call;
+	struct tow_peer_events now;
+	struct tow_peer *peer;
+	u32 user_size;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(call) < TOW_QUEUE_EVENT_PUBLISHED);
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_QUEUE_EVENT_PUBLISHED,
+			       user, &user_size);
+	if (ret)
+		return ret;
+	if (call.flags)
+		return -EINVAL;
+	memset(&call, 0, sizeof(call));
+	peer = tow_queue_find_event(queue, &call, &now);
+	ret = tow_file_copy_out(user, &call, sizeof(call), user_size);
+	if (!peer)
+		return ret;
+	/* Who could not be told is told the next time. */
+	if (!ret)
+		tow_queue_told(queue, peer, &now);
+	tow_peer_put(peer);
+	return ret;
+}
