@@ -59,7 +59,7 @@ $(public_headers):
 	@ln -sfn $(top)/$< $@
 
 # ---- library -------------------------------------------------------------
-lib_sources	:= $(sort $(wildcard libshim/core/*.c))
+lib_sources	:= $(sort $(wildcard libshim/core/*.c libshim/alloc/*.c libshim/tensor/*.c))
 lib_objects	:= $(lib_sources:%.c=$(OUT)/obj/%.o)
 lib_map		:= libshim/core/libtowline.map
 lib_real	:= $(OUT)/lib/libtowline.so.$(VERSION)
@@ -69,8 +69,11 @@ lib_static	:= $(OUT)/lib/libtowline.a
 
 lib: $(lib_shared) $(lib_static)
 
+# libbsd is headers alone: <bsd/sys/tree.h>.  Nothing of it is linked.
 $(OUT)/obj/libshim/%.o: libshim/%.c $(flags) VERSION | $(public_headers)
 	@mkdir -p $(@D)
+	@$(PKG_CONFIG) --exists libbsd || { \
+		echo "towline: libbsd's headers are missing: apt-get install libbsd-dev (make setup)" >&2; exit 2; }
 	$(call say,CC)$(CC) $(user_flags) -fPIC -fvisibility=hidden $(deps) -c -o $@ $<
 
 $(lib_real): $(lib_objects) $(lib_map)

@@ -3,6 +3,7 @@
 # Test programs: every tests/{kselftest,bench,unit,lab}/*.c is one program.
 # A source may say, each in a comment line of its own:
 #	/* build: also 32-bit */		NAME.32 is built as well, with -m32
+#	/* build: also tsan */			of a unit: NAME.tsan, which looks for races, as well
 #	/* build: link -libverbs … */		more for the linker
 
 #help test-programs  every tests/{kselftest,bench,unit,lab}/*.c
@@ -18,12 +19,14 @@ also_32		:= $(patsubst tests/%.c,$(OUT)/tests/%.32,$(shell \
 		   grep -lFx '/* build: also 32-bit */' tests/kselftest/*.c tests/bench/*.c 2>/dev/null))
 # What runs around tests: linked statically, as that starts sooner.
 arounds		:= $(patsubst tests/lab/%.c,$(OUT)/tests/lab/%,$(wildcard tests/lab/*.c))
-test_programs	:= $(kselftests) $(benches) $(units) $(also_32) $(arounds)
+tsan_units	:= $(patsubst tests/%.c,$(OUT)/tests/%.tsan,$(shell \
+		   grep -lFx '/* build: also tsan */' tests/unit/*.c 2>/dev/null))
+test_programs	:= $(kselftests) $(benches) $(units) $(tsan_units) $(also_32) $(arounds)
 
 test-programs: $(test_programs)
 kselftest-programs: $(kselftests) $(filter $(OUT)/tests/kselftest/%,$(also_32))
 bench-programs: $(benches) $(filter $(OUT)/tests/bench/%,$(also_32))
-unit-programs: $(units)
+unit-programs: $(units) $(tsan_units)
 
 $(selftest_header):
 	scripts/lab/kernel source $(selftest_kernel) >/dev/null
@@ -69,7 +72,30 @@ $(OUT)/tests/unit/%: tests/unit/%.c $(unit_objects) $(flags) | $(public_headers)
 	$(call say,CC)$(CC) $(test_flags) $(tool_flags) -Ilibshim/core $(sanitize) $(deps) $(LDFLAGS) \
 		-o $@ $< $(unit_objects) $(linked) $(tool_libs) -lpthread
 
-.PHONY: test-programs kselftest-programs bench-programs unit-programs
+# Races are looked for in the library alone, built as one with the test; its sources
+# say _GNU_SOURCE, as empty as it is said here.  Fences, of which it knows nothing, are those
+# of queues.
+$(OUT)/tests/unit/%.tsan: tests/unit/%.c $(lib_sources) $(lib_headers) \
+		$(wildcard libshim/*/*.h tests/unit/*.h) $(flags) | $(public_headers) $(selftest_header)
+	@mkdir -p $(@D)
+	$(call say,CC)$(CC) $(filter-out -D_GNU_SOURCE,$(test_flags)) -Ilibshim/core -fsanitize=thread -Wno-tsan \
+		$(LDFLAGS) -o $@ -D_GNU_SOURCE= $< $(lib_sources) $(linked) -lpthread
+
+# ---- fuzzing ------------------------------------------------------------------
+#help fuzz           look for inputs that break the allocator, for FUZZ_SECONDS (clang)
+
+FUZZ_SECONDS	?= 60
+fuzz_flags	= $(filter-out -D_GNU_SOURCE,$(test_flags)) -D_GNU_SOURCE= -DTOW_LIBFUZZER -Ilibshim/core \
+		  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all
+
+fuzz: $(public_headers) $(selftest_header)
+	@command -v clang >/dev/null || { \
+		echo "towline: clang is missing: apt-get install clang libclang-rt-dev" >&2; exit 2; }
+	@mkdir -p $(OUT)/tests/fuzz/corpus
+	$(call say,CC)clang $(fuzz_flags) -o $(OUT)/tests/fuzz/arena tests/unit/fuzz_arena.c $(lib_sources) -lpthread
+	$(OUT)/tests/fuzz/arena -max_total_time=$(FUZZ_SECONDS) $(OUT)/tests/fuzz/corpus
+
+.PHONY: fuzz test-programs kselftest-programs bench-programs unit-programs
 .SECONDARY: $(unit_objects)
 
 -include $(unit_objects:=.d) $(test_programs:=.d)

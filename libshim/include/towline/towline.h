@@ -13,7 +13,9 @@
  * freed, or afterwards.
  *
  * <towline/queue.h> has the rest: queues, which carry reads and writes to peers, and
- * what is different about them; <towline/slot.h> how a peer tells that they arrived.
+ * what is different about them; <towline/slot.h> how a peer tells that they arrived;
+ * <towline/arena.h> and <towline/tracer.h> the memory of tensors, and <towline/tensor.h>
+ * how they move.
  *
  *  -E2BIG		the program asks for something newer than what is installed
  *  -EACCES		no permission: for the device file, to write a region
@@ -25,6 +27,7 @@
  *			completed; try again
  *  -EBADF		a descriptor is not open; there is no such region, remote
  *			range or channel of this client
+ *  -EBADMSG		a file is not what it should be
  *  -EBUSY		taken: the region's client lives, this client is in
  *			another job, somebody else has the slot, or the queue is
  *			full
@@ -43,6 +46,7 @@
  *  -EIO		the peer's RDMA device refused it
  *  -EKEYREJECTED	the peer's cluster key is another one
  *  -EMFILE		this process has no descriptor left
+ *  -EMSGSIZE		the other end's tensors have another shape
  *  -ENFILE		the machine has no descriptor left
  *  -ENETUNREACH	the network has no route to that address
  *  -ENODEV		the RDMA device was removed
@@ -54,13 +58,16 @@
  *  -ENOPKG		the kernel module is not loaded
  *  -ENOSPC		the device's pool is empty, or a limit of the device, or of
  *			the peer's, is reached
+ *  -ENOTCONN		not connected so far
  *  -ENOTUNIQ		several devices, and none was named
  *  -ENXIO		the module is loaded, but no RDMA device is usable
  *  -EOPNOTSUPP		this device, or this memory, cannot do that
+ *  -EOVERFLOW		larger than anything can be
  *  -EPERM		not for this process: another network namespace's device,
  *			a device that another process opened, or an
  *			administrator's call
  *  -EPROTO		what the peer said makes no sense
+ *  -EPROTOTYPE		the other end's tensors have elements of another type
  *  -EPROTONOSUPPORT	versions do not fit: the module is older than the
  *			library, or the peer's speaks another language
  *  -ERANGE		not within the region, or not within the remote range
@@ -68,6 +75,8 @@
  *			ended
  *  -ETIMEDOUT		nothing came in time: no answer of the peer's, nobody
  *			exported the name, or nothing completed
+ *  -EUCLEAN		something was written before the begin of this memory, or behind
+ *			its end
  *  -EXDEV		the region is another device's, or of an earlier life of
  *			this one
  */

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * An arena's inside: what its tests and the other files of this folder see.
+ */
+#ifndef TOW_ARENA_INSIDE_H
+#define TOW_ARENA_INSIDE_H
+
+#include <towline/arena.h>
+
+/*
+ * Where an arena's memory comes from.
+ *
+ * @get: @bytes, a multiple of 2 MiB, or more: what it is, where it is mapped, at a
+ *	multiple of 2 MiB, how much it is.  0 or a negative errno.
+ * @put: the reverse: 0 or a negative errno, and it is gone
+ */
+struct towi_source {
+	int (*get)(void *from, size_t *bytes, void **at, struct tow_region **region);
+	int (*put)(void *from, struct tow_region *region);
+	void *from;
+};
+
+/* As tow_arena_create(). */
+int towi_arena_create(const struct towi_source *source, const struct tow_arena_attr *attr,
+		      struct tow_arena **arena);
+
+#endif /* TOW_ARENA_INSIDE_H */

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * libtowline: an allocator of memory that is ready for the wire.
+ *
+ * An arena cuts tensors out of large regions, so that a program registers little and
+ * seldom, and each tensor may be sent from where it was computed.  Best fit with
+ * coalescing; what is known of the blocks is kept outside the regions, where no peer
+ * writes.  The allocator on top of one large registered buffer is that of "Fast
+ * Distributed Deep Learning over RDMA" (EuroSys '19), section 3.4.
+ *
+ * All functions may be called by any number of threads at once; but what is not allocated
+ * any more is not to be asked about, or freed again, while another thread trims.
+ */
+#ifndef TOW_ARENA_H
+#define TOW_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <towline/towline.h>
+
+#ifdef __cplusplus
+/* One function is called like the structure that it fills in. */
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"
+#endif
+extern "C" {
+#endif
+
+/* Made by tow_arena_create(), ended by tow_arena_destroy(). */
+struct tow_arena;
+
+/* What all memory of an arena is aligned to, in bytes. */
+#define TOW_ARENA_ALIGNMENT	64U
+
+/* Each block has red zones, and freed memory is poisoned; both are looked at. */
+#define TOW_ARENA_DEBUG		(1U << 0)
+/* Where the pool has nothing left, ordinary memory, which no peer can reach. */
+#define TOW_ARENA_FALLBACK	(1U << 1)
+
+/**
+ * struct tow_arena_attr - what an arena is to be like
+ * @size: sizeof(struct tow_arena_attr)
+ * @flags: TOW_ARENA_*
+ * @region_bytes: of each region that the arena takes, in bytes: rounded up to 2 MiB; 0:
+ *	64 MiB.  Larger blocks get a region of their size; where the pool has less, the
+ *	arena is content with what the block needs.
+ * @limit_bytes: what all regions together may have, in bytes; 0: what the device's
+ *	limits and its pool give
+ * @warn: told what went wrong where no function could say so: once that ordinary memory
+ *	is given out, and each time freed memory was found changed, or tow_arena_realloc()
+ *	found that something was written around a block.  It must not call the arena.
+ *	NULL: one line on the standard error.
+ * @grown: told of each new region, before anything in it is given out: to export it,
+ *	say.  A negative errno refuses it.  It must not call the arena.  NULL: nobody
+ * @shrinks: told of each region that was accepted before it is destroyed.  It must not
+ *	call the arena.  NULL: nobody
+ * @data: for those three
+ */
+struct tow_arena_attr {
+	uint32_t size;
+	uint32_t flags;
+	uint64_t region_bytes;
+	uint64_t limit_bytes;
+	void (*warn)(void *data, const char *what);
+	int (*grown)(void *data, struct tow_region *region, void *addr, uint64_t bytes);
+	void (*shrinks)(void *data, struct tow_region *region, void *addr, uint64_t bytes);
+	void *data;
+};
+
+/**
+ * tow_arena_create() - make an arena
+ * @dev: whose pool it takes regions from; it must stay open as long as the arena lives
+ * @attr: what it is to be like, or NULL: no flags, no limit of its own
+ * @arena: stored here; ended with tow_arena_destroy()
+ *
+ * Nothing is taken from the pool before something is allocated.
+ *
+ * Return: 0, or
+ *  -E2BIG: @attr asks for what this library does not know;
+ *  -EINVAL: an argument is NULL, @attr's size is none that there ever was, or a flag is
+ *	unknown;
+ *  -ENOMEM: out of memory.
+ */
+int tow_arena_create(struct tow_device *dev, const struct tow_arena_attr *attr,
+		     struct tow_arena **arena);
+
+/**
+ * tow_arena_destroy() - end an arena, and all of its memory with it
+ * @arena: the arena, which no thread may use any more; NULL is nothing
+ *
+ * What is still allocated is gone, as are the regions and their mappings.
+ *
+ * Return: 0, or what tow_region_destroy() said of the first region that it could not
+ * end.  The arena is gone in any case.
+ */
+int tow_arena_destroy(struct tow_arena *arena);
+
+/**
+ * tow_arena_alloc() - allocate
+ * @arena: the arena
+ * @bytes: how many; 0 is as good as 1, and gets an address of its own
+ *
+ * Return: the memory, aligned to 64 bytes, with any contents, freed with
+ * tow_arena_free(); or NULL with errno:
+ *  EDQUOT: @limit_bytes, or a limit of this client or its user, is reached;
+ *  EINVAL: @arena is NULL;
+ *  ENODEV: there is no room left, and the device was removed;
+ *  ENOMEM: out of the machine's memory, or @bytes is more than there can be;
+ *  ENOSPC: the device's pool is empty, or a limit of the device is reached; and what
+ *	else tow_region_create() and tow_region_map() fail with.
+ */
+void *tow_arena_alloc(struct tow_arena *arena, size_t bytes);
+
+/**
+ * tow_arena_aligned() - the same, at a multiple of @alignment
+ * @arena: the arena
+ * @alignment: any power of two, in bytes; less than 64 is as good as 64
+ * @bytes: how many
+ *
+ * Return: as tow_arena_alloc(); EINVAL also when @alignment is no power of two.
+ */
+void *tow_arena_aligned(struct tow_arena *arena, size_t alignment, size_t bytes);
+
+/**
+ * tow_arena_zeroed() - the same, of zeroes
+ * @arena: the arena
+ * @count: how many things
+ * @bytes: of each
+ *
+ * Return: as tow_arena_alloc(); ENOMEM also when @count times @bytes is more than there
+ * can be.
+ */
+void *tow_arena_zeroed(struct tow_arena *arena, size_t count, size_t bytes);
+
+/**
+ * tow_arena_realloc() - have more of it, or less
+ * @arena: the arena
+ * @ptr: what was allocated there; or NULL, as tow_arena_alloc()
+ * @bytes: how many there are to be; 0 is as good as 1, and frees nothing
+ *
+ * It stays where it is if there is room behind it; otherwise it is moved, and is aligned
+ * to 64 bytes then.
+ *
+ * Return: the memory, with the contents it had as far as both sizes reach (of what was
+ * there: tow_arena_usable()); or NULL with
+ * errno, and nothing has changed: as tow_arena_alloc(), EINVAL also when @ptr is
+ * nothing that is allocated there.
+ */
+void *tow_arena_realloc(struct tow_arena *arena, void *ptr, size_t bytes);
+
+/**
+ * tow_arena_free() - free
+ * @arena: the arena
+ * @ptr: what was allocated there, by any thread; NULL is nothing
+ *
+ * Return: 0, or
+ *  -EINVAL: @ptr is nothing that is allocated there, maybe not any more; nothing has
+ *	changed;
+ *  -EUCLEAN: with TOW_ARENA_DEBUG, somebody wrote before its begin or behind its end;
+ *	it is freed.
+ */
+int tow_arena_free(struct tow_arena *arena, void *ptr);
+
+/**
+ * tow_arena_usable() - how much of it there is
+ * @arena: the arena
+ * @ptr: what was allocated there
+ *
+ * Return: bytes from @ptr on that may be used, at least what was asked for; with
+ * TOW_ARENA_DEBUG no more; 0: @ptr is nothing that is allocated there.
+ */
+size_t tow_arena_usable(struct tow_arena *arena, const void *ptr);
+
+/**
+ * tow_arena_find() - where an address is
+ * @arena: the arena
+ * @ptr: any address; that of something allocated there, or within it
+ * @region: the region that it is in is stored here; it is the arena's, which may destroy
+ *	it when nothing is allocated in it any more
+ * @offset: its offset in that region is stored here, in bytes
+ *
+ * Takes two steps, however many regions there are, and no lock.
+ *
+ * Return: 0, or
+ *  -EINVAL: an argument is NULL;
+ *  -ENOENT: it is in none of the arena's regions.  So is what TOW_ARENA_FALLBACK gave.
+ */
+int tow_arena_find(struct tow_arena *arena, const void *ptr, struct tow_region **region,
+		   uint64_t *offset);
+
+/**
+ * tow_arena_trim() - give regions back in which nothing is allocated
+ * @arena: the arena
+ * @keep_bytes: how much is to be kept for later, in bytes, at least
+ *
+ * Return: how many bytes went back to the pool.
+ */
+uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes);
+
+/**
+ * tow_arena_check() - with TOW_ARENA_DEBUG, look at all red zones and freed memory
+ * @arena: the arena
+ *
+ * Return: how many blocks, allocated or free, somebody wrote around or into who may not;
+ * 0 without TOW_ARENA_DEBUG.
+ */
+size_t tow_arena_check(struct tow_arena *arena);
+
+/**
+ * struct tow_arena_stats - how an arena is
+ * @size: sizeof(struct tow_arena_stats)
+ * @flags: the arena's
+ * @in_use_bytes: allocated now, each block rounded up to 64 bytes; without @fallback_bytes
+ * @reserved_bytes: of all regions
+ * @peak_bytes: the most that was in use, or kept by a processor's cache, at once
+ * @largest_free_bytes: the largest block that there is room for without another region
+ * @regions: how many
+ * @allocations: that succeeded, moves of tow_arena_realloc() too
+ * @frees: that succeeded
+ * @failures: allocations that failed
+ * @fallbacks: allocations that were given ordinary memory
+ * @fallback_bytes: of those that are not freed yet, as they were asked for
+ * @damaged: with TOW_ARENA_DEBUG: blocks that were found written around when they were
+ *	freed, or into after that
+ * @fragmentation: 1 - the largest free block / all that is free: 0 when it is in one
+ *	piece, or nothing is free
+ */
+struct tow_arena_stats {
+	uint32_t size;
+	uint32_t flags;
+	uint64_t in_use_bytes;
+	uint64_t reserved_bytes;
+	uint64_t peak_bytes;
+	uint64_t largest_free_bytes;
+	uint64_t regions;
+	uint64_t allocations;
+	uint64_t frees;
+	uint64_t failures;
+	uint64_t fallbacks;
+	uint64_t fallback_bytes;
+	uint64_t damaged;
+	double fragmentation;
+};
+
+/**
+ * tow_arena_stats() - ask how an arena is
+ * @arena: the arena
+ * @stats: answered here; @stats->size must be set.  While other threads allocate, its
+ *	numbers are of slightly different moments.
+ *
+ * Return: 0, or -EINVAL: an argument is NULL, or its size is none that there ever was.
+ */
+int tow_arena_stats(struct tow_arena *arena, struct tow_arena_stats *stats);
+
+#ifdef __cplusplus
+}
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif
+#endif
+
+#endif /* TOW_ARENA_H */

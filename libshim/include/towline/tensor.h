@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * libtowline: tensors that move from a producer on one node to a consumer on another.
+ *
+ * An edge carries a tensor a step, from where it was computed, by one write of the
+ * sender's.  Both ends have a worker, which drives any number of edges: nothing is done
+ * for them but in the calls of this header, and no call waits unless it says so.
+ *
+ *	static edge	type and shape are known before, and the receiver has memory for
+ *			some steps: section 3.2 of "Fast Distributed Deep Learning over
+ *			RDMA" (EuroSys '19).  A step is one WRITE_NOTIFY; a slot's number
+ *			takes the place of the paper's flag byte, and a second one, at
+ *			the sender, says how many steps were read, so that none is
+ *			overwritten before.
+ *
+ *	receiver	tow_static_receiver(), tow_edge_connect(), then for each step
+ *			tow_edge_test() or tow_edge_wait(), and tow_edge_consumed() when
+ *			it was read
+ *	sender		tow_static_sender(), tow_edge_connect(), then tow_edge_send() for
+ *			each step; the tensor is the edge's until that has ended
+ *
+ * All functions may be called by any number of threads at once.
+ */
+#ifndef TOW_TENSOR_H
+#define TOW_TENSOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <towline/arena.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- types ---- */
+
+/* The most dimensions that a tensor has. */
+#define TOW_DIMS_MAX	8U
+
+/* What tow_dtype.code says: the numbers of DLPack 1.1's DLDataTypeCode. */
+enum tow_dtype_code {
+	TOW_DTYPE_INT			= 0,
+	TOW_DTYPE_UINT			= 1,
+	TOW_DTYPE_FLOAT			= 2,
+	TOW_DTYPE_OPAQUE		= 3,
+	TOW_DTYPE_BFLOAT		= 4,
+	TOW_DTYPE_COMPLEX		= 5,
+	TOW_DTYPE_BOOL			= 6,
+	TOW_DTYPE_FLOAT8_E3M4		= 7,
+	TOW_DTYPE_FLOAT8_E4M3		= 8,
+	TOW_DTYPE_FLOAT8_E4M3B11FNUZ	= 9,
+	TOW_DTYPE_FLOAT8_E4M3FN		= 10,
+	TOW_DTYPE_FLOAT8_E4M3FNUZ	= 11,
+	TOW_DTYPE_FLOAT8_E5M2		= 12,
+	TOW_DTYPE_FLOAT8_E5M2FNUZ	= 13,
+	TOW_DTYPE_FLOAT8_E8M0FNU	= 14,
+	TOW_DTYPE_FLOAT6_E2M3FN		= 15,
+	TOW_DTYPE_FLOAT6_E3M2FN		= 16,
+	TOW_DTYPE_FLOAT4_E2M1FN		= 17
+};
+
+/**
+ * struct tow_dtype - what an element is: DLPack's DLDataType, byte for byte
+ * @code: enum tow_dtype_code; others are carried as they are
+ * @bits: of one of its lanes
+ * @lanes: how many it has: 1, or more for vectors
+ */
+struct tow_dtype {
+	uint8_t code;
+	uint8_t bits;
+	uint16_t lanes;
+};
+
+/**
+ * struct tow_tensor_type - what a tensor is, but for its elements
+ * @dtype: of the elements
+ * @ndim: how many dimensions: 0 (one element) to TOW_DIMS_MAX
+ * @dims: how many elements in each, 0 or more, the slowest first; row by row, without
+ *	gaps
+ */
+struct tow_tensor_type {
+	struct tow_dtype dtype;
+	uint32_t ndim;
+	int64_t dims[TOW_DIMS_MAX];
+};
+
+/**
+ * tow_tensor_bytes() - how large a tensor is
+ * @type: what it is
+ * @bytes: stored here; elements of less than a byte are packed, and the last byte of the
+ *	tensor filled up
+ *
+ * Return: 0; -EINVAL: an argument is NULL, an element has no bits or lanes, @ndim is
+ * more than TOW_DIMS_MAX, or a dimension is negative; -EOVERFLOW: it is larger than 2^62
+ * bytes.
+ */
+int tow_tensor_bytes(const struct tow_tensor_type *type, uint64_t *bytes);
+
+/* ---- workers ---- */
+
+/* Drives edges.  Made by tow_worker_create(), ended by tow_worker_destroy(). */
+struct tow_worker;
+
+struct tow_edge;
+
+/**
+ * struct tow_worker_attr - what a worker is to be like
+ * @size: sizeof(struct tow_worker_attr)
+ * @entries: of its queue: how many operations may be on their way at once, 16 at least; 0:
+ *	256.  As many edges may wait for something.
+ * @timeout_ms: how long a step may be on its way, in milliseconds; 0: as long as it takes.
+ *	A late one ends its edge with -ETIMEDOUT, in the second after that if somebody is
+ *	there: what follows is not begun, and what is on its way may still arrive.
+ */
+struct tow_worker_attr {
+	uint32_t size;
+	uint32_t entries;
+	uint32_t timeout_ms;
+};
+
+/**
+ * tow_worker_create() - make a worker
+ * @dev: the device
+ * @arena: where edges' buffers are; of @dev.  Both outlive the worker.
+ * @attr: what it is to be like, or NULL
+ * @worker: stored here
+ *
+ * Return: 0; -E2BIG, -EINVAL: @attr, or an argument, is none that there is; -EMFILE,
+ * -ENFILE; and what tow_queue_create() returns.
+ */
+int tow_worker_create(struct tow_device *dev, struct tow_arena *arena,
+		      const struct tow_worker_attr *attr, struct tow_worker **worker);
+
+/**
+ * tow_worker_destroy() - end a worker
+ * @worker: the worker, or NULL
+ *
+ * Return: 0; -EBUSY: it has edges still, and nothing has changed.
+ */
+int tow_worker_destroy(struct tow_worker *worker);
+
+/**
+ * tow_worker_fd() - a worker's descriptor, for poll(2)
+ * @worker: the worker
+ *
+ * POLLIN, POLLPRI: tow_worker_progress() has something to do.  For a tensor to make it
+ * readable, ask for it with tow_edge_arm().
+ *
+ * Return: the descriptor, which stays the worker's; -EINVAL: @worker is NULL.
+ */
+int tow_worker_fd(const struct tow_worker *worker);
+
+/**
+ * tow_worker_progress() - see to what has ended, and begin what may begin
+ * @worker: the worker
+ * @timeout_us: how long to wait until something has ended, in microseconds; 0: not at
+ *	all; TOW_WAIT_FOREVER
+ *
+ * Functions given to tow_edge_send() are called from here.  Waiting takes no processor
+ * time.
+ *
+ * Return: how many operations have ended; -EINTR: a signal came; -ENODEV: the device is
+ * gone; -EPERM: another process opened it; -EINVAL: @worker is NULL.
+ */
+int tow_worker_progress(struct tow_worker *worker, uint32_t timeout_us);
+
+/**
+ * tow_worker_copied() - how many bytes were copied before they were sent
+ * @worker: the worker
+ *
+ * Tensors that are in none of the arena's regions are.  The device counts those of all
+ * its programs (stats/copied_bytes in sysfs).
+ *
+ * Return: their sum, in bytes.
+ */
+uint64_t tow_worker_copied(const struct tow_worker *worker);
+
+/* ---- edges ---- */
+
+/* The most steps that a static edge has memory for. */
+#define TOW_EDGE_SLOTS_MAX	64U
+/* The longest name, without the 0 at its end. */
+#define TOW_EDGE_NAME_MAX	240U
+
+/**
+ * tow_static_receiver() - the consumer's end of a static edge
+ * @worker: what drives it
+ * @peer: where the producer is; it must not be released before the edge is closed
+ * @name: by which the producer finds it: the same at both ends, and of no other edge of
+ *	the job between these nodes; 1 to TOW_EDGE_NAME_MAX bytes
+ * @type: of the tensors
+ * @slots: how many steps there is memory for, 1 to TOW_EDGE_SLOTS_MAX
+ * @edge: stored here; ended with tow_edge_close()
+ *
+ * The producer may come now, or later.
+ *
+ * Return: 0; -EINVAL: an argument is NULL, or not as above; -EOVERFLOW: the tensors are
+ * larger than anything; -EDQUOT, -ENOSPC, -ENOMEM: no memory, as tow_arena_alloc(), and
+ * -ENOSPC also when that was ordinary memory; and what tow_export(), tow_slot_create() and
+ * tow_channel_get() return.
+ */
+int tow_static_receiver(struct tow_worker *worker, struct tow_peer *peer, const char *name,
+			const struct tow_tensor_type *type, uint32_t slots,
+			struct tow_edge **edge);
+
+/**
+ * tow_static_sender() - the producer's end of a static edge
+ * @worker: what drives it
+ * @peer: where the consumer is, as tow_static_receiver()
+ * @name: as tow_static_receiver()
+ * @type: of the tensors; as the consumer has it
+ * @edge: stored here; ended with tow_edge_close()
+ *
+ * Return: as tow_static_receiver().
+ */
+int tow_static_sender(struct tow_worker *worker, struct tow_peer *peer, const char *name,
+		      const struct tow_tensor_type *type, struct tow_edge **edge);
+
+/**
+ * tow_edge_connect() - find the other end
+ * @edge: the edge
+ * @timeout_ms: how long to wait for it, in milliseconds
+ *
+ * Waits; while it looks for the other end nothing is done for the worker's other edges but
+ * by other threads.  Who has both ends makes both before connecting one.
+ *
+ * Return: 0, also when it is connected; -ETIMEDOUT: nobody came; -EPROTOTYPE: the other
+ * end's tensors have elements of another type; -EMSGSIZE: they have another shape; -EBUSY:
+ * the receiver had a sender before, and it is to be made anew; -EPROTO:
+ * what is there is no edge, or of another version; -EINVAL; and what tow_resolve() and
+ * operations on remote ranges return.  After a time-out it may be called again; after
+ * other errors the edge is of no use.  After -EPROTOTYPE and -EMSGSIZE the other end knows
+ * it, too.
+ */
+int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms);
+
+/**
+ * typedef tow_edge_done - a step was sent
+ * @arg: as it was given to tow_edge_send()
+ * @step: its number
+ * @status: 0: the receiver has it; or a negative errno, and it has it not, or not all of
+ *	it, or nobody knows
+ *
+ * The tensor is the caller's again.  It may call any function of this header but those
+ * that wait.
+ */
+typedef void tow_edge_done(void *arg, uint64_t step, int status);
+
+/**
+ * tow_edge_send() - send the next step
+ * @edge: a sender that is connected
+ * @data: the tensor, which nobody changes before it was sent.  In a region of the
+ *	worker's arena it is sent from there; elsewhere it is copied first, and counted
+ *	(tow_worker_copied()).
+ * @done: called when it was sent, by who calls tow_worker_progress(); or NULL
+ * @arg: passed to @done
+ *
+ * Steps count from 1, and arrive in their order.  One that finds all of the receiver's
+ * memory unread waits, and is begun by who calls tow_worker_progress().
+ *
+ * Return: 0; -EAGAIN: TOW_EDGE_SLOTS_MAX steps are on their way already; -ENOTCONN:
+ * tow_edge_connect() comes first; -EINVAL: it is a receiver, or an argument is NULL;
+ * -EPERM: another process opened the device;
+ * -EDQUOT, -ENOSPC, -ENOMEM: there is no room for a copy; or the error that has ended the
+ * edge, which all later steps have, too.
+ */
+int tow_edge_send(struct tow_edge *edge, const void *data, tow_edge_done *done, void *arg);
+
+/**
+ * tow_edge_pending() - how many steps are on their way
+ * @edge: a sender
+ *
+ * Return: how many were sent and have not ended.
+ */
+uint32_t tow_edge_pending(const struct tow_edge *edge);
+
+/**
+ * tow_edge_test() - has the next step come?
+ * @edge: a receiver
+ * @data: the tensor is stored here: the edge's memory, to be read until
+ *	tow_edge_consumed(), and changed if one likes
+ * @step: its number, from 1, is stored here; or NULL
+ *
+ * Reads memory; makes no call.
+ *
+ * Return: 1: it has; the same one until it was consumed; 0: not yet; -EINVAL;
+ * -EPROTOTYPE or -EMSGSIZE: the sender's tensors are of another type, or another shape;
+ * or the error that has ended the edge.
+ */
+int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step);
+
+/**
+ * tow_edge_wait() - wait for the next step
+ * @edge: a receiver
+ * @timeout_us: how long, in microseconds; TOW_WAIT_FOREVER
+ * @data: as tow_edge_test()
+ * @step: as tow_edge_test()
+ *
+ * Waits without taking processor time, and drives the worker's other edges meanwhile.  A
+ * sender's process that ends while its node stays sends nothing more, and nobody is told.
+ *
+ * Return: 0: it has come; -ETIMEDOUT; -EINTR; -ESTALE or -ECONNRESET: the peer is lost;
+ * and as tow_edge_test() and tow_worker_progress().
+ */
+int tow_edge_wait(struct tow_edge *edge, uint32_t timeout_us, void **data, uint64_t *step);
+
+/**
+ * tow_edge_arm() - have the worker's descriptor say when the next step comes
+ * @edge: a receiver
+ *
+ * Also if it is there already.  Once for each step.
+ *
+ * Return: 0; -EINVAL; -EBUSY: too many operations are on their way; or the error that has
+ * ended the edge.
+ */
+int tow_edge_arm(struct tow_edge *edge);
+
+/**
+ * tow_edge_consumed() - the step was read: its memory may be written again
+ * @edge: a receiver, of which tow_edge_test() or tow_edge_wait() has shown a step
+ *
+ * Return: 0; -EINVAL: it is a sender, or no step has come; -ENOTCONN: tow_edge_connect()
+ * comes first; -EBUSY: too many operations are on their way; or the error that has ended
+ * the edge.
+ */
+int tow_edge_consumed(struct tow_edge *edge);
+
+/**
+ * tow_edge_close() - end an edge
+ * @edge: the edge, or NULL; no other thread uses it any more
+ *
+ * Waits until what is on its way has ended, and nobody can reach its memory any more.
+ * Steps that were sent are carried out if the receiver is there; those that wait for
+ * room fail with -ECANCELED.
+ *
+ * Return: 0; or what ending its exports returned.  The edge is gone in any case, but for
+ * -EPERM: in a child that was forked, where nothing has changed.
+ */
+int tow_edge_close(struct tow_edge *edge);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TOW_TENSOR_H */

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * Workers, as edges see them.
+ *
+ * An operation is a record that an entry's user_data points to.  Everything here is
+ * called with the worker's lock, but for what says otherwise.
+ */
+#ifndef TOW_WORKER_INSIDE_H
+#define TOW_WORKER_INSIDE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <towline/slot.h>
+#include <towline/tensor.h>
+
+struct towi_op {
+	/* It has ended.  Whoever began it has the record again. */
+	void (*ended)(struct towi_op *op, int status);
+	struct tow_edge *edge;
+	bool busy;
+};
+
+/*
+ * A function of the program's that is to be called without the lock.  Busy from when it is
+ * asked for until it has returned.
+ */
+struct towi_call {
+	struct towi_call *next;
+	tow_edge_done *done;
+	void *arg;
+	uint64_t step;
+	int status;
+	_Atomic bool busy;
+};
+
+struct towi_edge_ops {
+	/* Begin what may begin. */
+	void (*go_on)(struct tow_edge *edge);
+	/* What was found at its peer until then (CLOCK_MONOTONIC) is stale. */
+	void (*lost)(struct tow_edge *edge, int error, uint64_t lost_ns);
+	/* Time has passed: worker->tick_us at least, if anybody is there. */
+	void (*tick)(struct tow_edge *edge, uint64_t now_us);
+	/* Its memory, at last. */
+	void (*bury)(struct tow_edge *edge);
+};
+
+/* What a worker knows of an edge: its first member. */
+struct towi_edge {
+	const struct towi_edge_ops *ops;
+	struct tow_worker *worker;
+	struct towi_edge *next;
+	uint64_t peer;
+};
+
+struct tow_worker {
+	struct tow_device *dev;
+	struct tow_arena *arena;
+	struct tow_queue *queue;
+	uint32_t timeout_ms;
+	/* For entries whose bytes were copied: TOW_SQE_COPIED, if the module knows it. */
+	uint8_t copied_flag;
+	pthread_mutex_t lock;
+	/* Somebody waits for the queue; others wait for this, until he has looked. */
+	pthread_cond_t looked;
+	bool waited_for;
+	int wake_fd;			/* an eventfd that he looks at, too */
+	struct towi_edge *edges;
+	/* Closed with operations that never ended; freed when the queue is. */
+	struct towi_edge *graves;
+	struct towi_call *calls, **last_call;
+	uint64_t asked_us;		/* when somebody last asked for lost peers */
+	uint64_t ticked_us, tick_us;
+	uint32_t waits;			/* entries that wait for slots */
+	uint64_t ended;			/* operations, ever */
+	_Atomic uint64_t copied;
+};
+
+void towi_worker_lock(struct tow_worker *worker);
+
+/* Hands over what was begun, and calls what is to be called. */
+void towi_worker_unlock(struct tow_worker *worker);
+
+/*
+ * Room for an entry of @op, which is not busy: to be prepared, and then given to
+ * towi_worker_begun().  NULL: there is none at the moment.
+ */
+struct tow_sqe *towi_worker_entry(struct tow_worker *worker);
+void towi_worker_begun(struct tow_sqe *sqe, struct towi_op *op);
+
+/* May another entry wait for a slot?  Those take room from others' completions. */
+bool towi_worker_may_wait(const struct tow_worker *worker);
+
+/*
+ * After -ENODEV or -EPERM: what was taken ends by itself, and nobody can wait for it.
+ * Looks for a while whether @busy(@edge) still.
+ */
+void towi_worker_settle(struct tow_worker *worker, bool (*busy)(const struct tow_edge *edge),
+			const struct tow_edge *edge);
+
+/* Not in a child that was forked. */
+bool towi_worker_usable(const struct tow_worker *worker);
+
+/* Something is to be called when the lock is let go of. */
+void towi_worker_call(struct tow_worker *worker, struct towi_call *call);
+
+/*
+ * Wait, until @until (CLOCK_MONOTONIC in microseconds; UINT64_MAX: for ever), for
+ * anything to end; lets go of the lock meanwhile, and calls what is to be called.  0:
+ * something may have; -ETIMEDOUT; -EINTR; -ENODEV; -EPERM.
+ */
+int towi_worker_wait(struct tow_worker *worker, uint64_t until);
+
+/* Now, in nanoseconds. */
+uint64_t towi_now_ns(void);
+
+/* Now, and a time-out after it, as @until. */
+uint64_t towi_until(uint64_t timeout_us);
+
+/* Wait until @op has ended, as towi_worker_wait(). */
+int towi_worker_wait_for(struct tow_worker *worker, const struct towi_op *op, uint64_t until);
+
+#endif /* TOW_WORKER_INSIDE_H */

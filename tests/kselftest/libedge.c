@@ -1,0 +1,717 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Static edges on one node, which is its own peer: every byte of every step, in order,
+ * for sizes and numbers of slots; what is unread is not overwritten; ends that do not
+ * fit, do not come, or go; waiting of every kind.
+ */
+/* build: link -ltowline */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <towline/queue.h>
+#include <towline/tensor.h>
+
+#include "tow_libpeer.h"
+
+#define MIB		((size_t)1 << 20)
+#define REGION_BYTES	(8 * MIB)
+#define SOON_US		20000U
+#define LATE_US		30000000U
+#define LATE_MS		30000U
+#define FLOATS(...)	{ { TOW_DTYPE_FLOAT, 32, 1 }, __VA_ARGS__ }
+
+struct side {
+	struct tow_device *dev;
+	struct tow_arena *arena;
+	struct tow_worker *worker;
+	struct tow_peer *peer;
+};
+
+static int make_side(struct side *side)
+{
+	struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = REGION_BYTES };
+	int ret;
+
+	ret = tow_device_open(tow_test_device(), 0, &side->dev);
+	if (!ret)
+		ret = tow_arena_create(side->dev, &attr, &side->arena);
+	if (!ret)
+		ret = tow_worker_create(side->dev, side->arena, NULL, &side->worker);
+	if (!ret)
+		ret = tow_peer_connect(side->dev, tow_own_address(), NULL, TOW_PEER_WAIT_MS,
+				       &side->peer);
+	return ret;
+}
+
+static int end_side(struct side *side)
+{
+	int ret = tow_worker_destroy(side->worker);
+
+	tow_peer_release(side->peer);
+	tow_arena_destroy(side->arena);
+	tow_device_close(side->dev);
+	return ret;
+}
+
+FIXTURE(edge)
+{
+	struct side side;
+	struct tow_edge *sender, *receiver;
+};
+
+FIXTURE_SETUP(edge)
+{
+	ASSERT_EQ(0, tow_set_file("pool_bytes", "128m"));
+	ASSERT_EQ(0, tow_set_file("allow_unauthenticated", "1"));
+	ASSERT_EQ(0, make_side(&self->side));
+}
+
+FIXTURE_TEARDOWN(edge)
+{
+	struct tow_arena_stats stats = { .size = sizeof(stats) };
+
+	EXPECT_EQ(0, tow_edge_close(self->sender));
+	EXPECT_EQ(0, tow_edge_close(self->receiver));
+	EXPECT_EQ(0, tow_arena_stats(self->side.arena, &stats));
+	EXPECT_EQ(0, stats.in_use_bytes);
+	EXPECT_EQ(0, end_side(&self->side));
+}
+
+/* Both ends of an edge, connected: 0 or a negative errno. */
+static int make_edge(struct side *side, const char *name, const struct tow_tensor_type *type,
+		     uint32_t slots, struct tow_edge **sender, struct tow_edge **receiver)
+{
+	int ret;
+
+	ret = tow_static_receiver(side->worker, side->peer, name, type, slots, receiver);
+	if (!ret)
+		ret = tow_static_sender(side->worker, side->peer, name, type, sender);
+	if (!ret)
+		ret = tow_edge_connect(*sender, LATE_MS);
+	if (!ret)
+		ret = tow_edge_connect(*receiver, LATE_MS);
+	return ret;
+}
+
+static unsigned char value_of(uint64_t step, size_t at)
+{
+	return (unsigned char)(step * 37 + at * 11 + (at >> 8));
+}
+
+static void fill(unsigned char *tensor, size_t bytes, uint64_t step)
+{
+	for (size_t i = 0; i < bytes; i++)
+		tensor[i] = value_of(step, i);
+}
+
+static bool holds(const unsigned char *tensor, size_t bytes, uint64_t step)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (tensor[i] != value_of(step, i))
+			return false;
+	return true;
+}
+
+/* What tow_edge_send()'s function was told. */
+struct sent {
+	uint64_t last;
+	int count, wrong;
+	int status;
+};
+
+static void note_sent(void *arg, uint64_t step, int status)
+{
+	struct sent *sent = arg;
+
+	sent->wrong += step != sent->last + 1;
+	sent->last = step;
+	sent->count++;
+	if (status)
+		sent->status = status;
+}
+
+static int finish(struct side *side, const struct tow_edge *edge)
+{
+	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+
+	while (tow_edge_pending(edge) && tow_test_now() < end)
+		if (tow_worker_progress(side->worker, SOON_US) < 0)
+			return -EIO;
+	return tow_edge_pending(edge) ? -ETIMEDOUT : 0;
+}
+
+FIXTURE_VARIANT(edge)
+{
+	struct tow_tensor_type type;
+	uint32_t slots;
+	int steps;
+};
+
+FIXTURE_VARIANT_ADD(edge, nothing) { .type = FLOATS(2, { 5, 0 }), .slots = 2, .steps = 10 };
+FIXTURE_VARIANT_ADD(edge, scalar) { .type = FLOATS(0, { 0 }), .slots = 1, .steps = 20 };
+FIXTURE_VARIANT_ADD(edge, bits) {
+	.type = { { TOW_DTYPE_FLOAT4_E2M1FN, 4, 1 }, 1, { 77 } }, .slots = 3, .steps = 20,
+};
+FIXTURE_VARIANT_ADD(edge, eight_dims) {
+	.type = FLOATS(8, { 1, 2, 3, 2, 1, 2, 3, 2 }), .slots = 4, .steps = 30,
+};
+FIXTURE_VARIANT_ADD(edge, large) { .type = FLOATS(2, { 512, 1024 }), .slots = 2, .steps = 6 };
+
+/* Each step is read by who waits for it, and sent from where it is. */
+TEST_F_TIMEOUT(edge, every_byte_in_order, 120)
+{
+	long long copied = tow_get_count("stats/copied_bytes");
+	struct sent sent = { 0 };
+	unsigned char *tensor;
+	uint64_t bytes, step;
+	void *data;
+
+	ASSERT_EQ(0, tow_tensor_bytes(&variant->type, &bytes));
+	ASSERT_EQ(0, make_edge(&self->side, "steps", &variant->type, variant->slots, &self->sender,
+			       &self->receiver));
+	tensor = tow_arena_alloc(self->side.arena, bytes);
+	ASSERT_NE(NULL, tensor);
+	EXPECT_EQ(0, tow_edge_test(self->receiver, &data, NULL));
+	for (int i = 1; i <= variant->steps; i++) {
+		fill(tensor, bytes, (uint64_t)i);
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, note_sent, &sent));
+		ASSERT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, &step));
+		EXPECT_EQ((uint64_t)i, step);
+		EXPECT_TRUE(holds(data, bytes, step));
+		EXPECT_EQ(1, tow_edge_test(self->receiver, &data, &step));
+		EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+		EXPECT_EQ(0, finish(&self->side, self->sender));
+	}
+	EXPECT_EQ(variant->steps, sent.count);
+	EXPECT_EQ(0, sent.wrong);
+	EXPECT_EQ(0, sent.status);
+	EXPECT_EQ(0, tow_worker_copied(self->side.worker));
+	ASSERT_LE(0, copied);
+	EXPECT_EQ(copied, tow_get_count("stats/copied_bytes"));
+	EXPECT_EQ(-EINVAL, tow_edge_consumed(self->receiver));
+	EXPECT_EQ(0, tow_arena_free(self->side.arena, tensor));
+}
+
+/* All steps at once: the receiver's memory is not written before it was read. */
+TEST_F_TIMEOUT(edge, what_is_unread_stays, 120)
+{
+	const int ahead = (int)variant->slots + 5;
+	struct sent sent = { 0 };
+	unsigned char *tensors[16];
+	uint64_t bytes, step;
+	void *data;
+
+	ASSERT_EQ(0, tow_tensor_bytes(&variant->type, &bytes));
+	ASSERT_EQ(0, make_edge(&self->side, "ahead", &variant->type, variant->slots, &self->sender,
+			       &self->receiver));
+	for (int i = 0; i < ahead; i++) {
+		tensors[i] = tow_arena_alloc(self->side.arena, bytes);
+		ASSERT_NE(NULL, tensors[i]);
+		fill(tensors[i], bytes, (uint64_t)i + 1);
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensors[i], note_sent, &sent));
+	}
+	for (int i = 0; i < ahead; i++) {
+		ASSERT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, &step));
+		/* Whatever comes meanwhile. */
+		tow_worker_progress(self->side.worker, SOON_US);
+		EXPECT_GE(i + (int)variant->slots, sent.count);
+		EXPECT_EQ((uint64_t)i + 1, step);
+		EXPECT_TRUE(holds(data, bytes, step));
+		EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	}
+	EXPECT_EQ(0, finish(&self->side, self->sender));
+	EXPECT_EQ(ahead, sent.count);
+	EXPECT_EQ(0, sent.wrong);
+	EXPECT_EQ(0, sent.status);
+	for (int i = 0; i < ahead; i++)
+		EXPECT_EQ(0, tow_arena_free(self->side.arena, tensors[i]));
+}
+
+/* ---- one kind of tensor is enough ---- */
+
+FIXTURE(pair)
+{
+	struct side side;
+	struct tow_edge *sender, *receiver;
+	struct tow_tensor_type type;
+	uint64_t bytes;
+};
+
+FIXTURE_SETUP(pair)
+{
+	self->type = (struct tow_tensor_type)FLOATS(2, { 10, 100 });
+	ASSERT_EQ(0, tow_set_file("pool_bytes", "64m"));
+	ASSERT_EQ(0, tow_set_file("allow_unauthenticated", "1"));
+	ASSERT_EQ(0, make_side(&self->side));
+	ASSERT_EQ(0, tow_tensor_bytes(&self->type, &self->bytes));
+	ASSERT_EQ(4000, self->bytes);
+}
+
+FIXTURE_TEARDOWN(pair)
+{
+	struct tow_arena_stats stats = { .size = sizeof(stats) };
+
+	tow_edge_close(self->sender);
+	tow_edge_close(self->receiver);
+	EXPECT_EQ(0, tow_arena_stats(self->side.arena, &stats));
+	EXPECT_EQ(0, stats.in_use_bytes);
+	EXPECT_EQ(0, end_side(&self->side));
+}
+
+TEST_F(pair, arguments)
+{
+	struct tow_tensor_type bad = self->type;
+	struct tow_edge *none = NULL;
+	char name[TOW_EDGE_NAME_MAX + 2];
+	void *data;
+
+	memset(name, 'n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	bad.ndim = 9;
+	EXPECT_EQ(-EINVAL, tow_static_receiver(self->side.worker, self->side.peer, "bad", &bad, 1,
+					       &none));
+	EXPECT_EQ(-EINVAL, tow_static_receiver(self->side.worker, self->side.peer, name,
+					       &self->type, 1, &none));
+	EXPECT_EQ(-EINVAL, tow_static_receiver(self->side.worker, self->side.peer, "none",
+					       &self->type, 0, &none));
+	EXPECT_EQ(-EINVAL, tow_static_receiver(self->side.worker, self->side.peer, "many",
+					       &self->type, TOW_EDGE_SLOTS_MAX + 1, &none));
+	EXPECT_EQ(-EINVAL, tow_static_sender(self->side.worker, NULL, "none", &self->type, &none));
+	EXPECT_EQ(-EINVAL, tow_static_sender(self->side.worker, self->side.peer, "", &self->type,
+					     &none));
+	EXPECT_EQ(NULL, none);
+	ASSERT_EQ(0, tow_static_receiver(self->side.worker, self->side.peer, "good", &self->type,
+					 1, &self->receiver));
+	EXPECT_EQ(-EEXIST, tow_static_receiver(self->side.worker, self->side.peer, "good",
+					       &self->type, 1, &none));
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "good", &self->type,
+				       &self->sender));
+	EXPECT_EQ(-ENOTCONN, tow_edge_send(self->sender, name, NULL, NULL));
+	EXPECT_EQ(-EINVAL, tow_edge_send(self->receiver, name, NULL, NULL));
+	EXPECT_EQ(-EINVAL, tow_edge_send(self->sender, NULL, NULL, NULL));
+	EXPECT_EQ(-EINVAL, tow_edge_test(self->sender, &data, NULL));
+	EXPECT_EQ(-EINVAL, tow_edge_wait(self->sender, 0, &data, NULL));
+	EXPECT_EQ(-EINVAL, tow_edge_consumed(self->sender));
+	EXPECT_EQ(-EINVAL, tow_edge_arm(self->sender));
+	EXPECT_EQ(-EBUSY, tow_worker_destroy(self->side.worker));
+}
+
+/* Ordinary memory is copied, at once, and that is counted. */
+TEST_F(pair, copied_where_it_must_be)
+{
+	long long copied = tow_get_count("stats/copied_bytes");
+	unsigned char *tensor = malloc(self->bytes);
+	struct tow_arena_stats stats = { .size = sizeof(stats) };
+	uint64_t before;
+	void *data;
+
+	ASSERT_NE(NULL, tensor);
+	ASSERT_EQ(0, make_edge(&self->side, "copied", &self->type, 2, &self->sender,
+			       &self->receiver));
+	ASSERT_EQ(0, tow_arena_stats(self->side.arena, &stats));
+	before = stats.in_use_bytes;
+	for (uint64_t step = 1; step <= 2; step++) {
+		fill(tensor, self->bytes, step);
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+	}
+	memset(tensor, 0, self->bytes);
+	for (uint64_t step = 1; step <= 2; step++) {
+		ASSERT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+		EXPECT_TRUE(holds(data, self->bytes, step));
+		EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	}
+	EXPECT_EQ(0, finish(&self->side, self->sender));
+	EXPECT_EQ(2 * self->bytes, tow_worker_copied(self->side.worker));
+	EXPECT_EQ(copied + 2 * (long long)self->bytes, tow_get_count("stats/copied_bytes"));
+	ASSERT_EQ(0, tow_arena_stats(self->side.arena, &stats));
+	EXPECT_EQ(before, stats.in_use_bytes);
+	free(tensor);
+}
+
+static void mismatch(struct __test_metadata *_metadata, FIXTURE_DATA(pair) *self,
+		     const struct tow_tensor_type *other, int error)
+{
+	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	void *data;
+	int ret;
+
+	ASSERT_EQ(0, tow_static_receiver(self->side.worker, self->side.peer, "mismatch",
+					 &self->type, 1, &self->receiver));
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "mismatch", other,
+				       &self->sender));
+	EXPECT_EQ(error, tow_edge_connect(self->sender, LATE_MS));
+	EXPECT_EQ(error, tow_edge_connect(self->sender, LATE_MS));
+	EXPECT_EQ(error, tow_edge_send(self->sender, self, NULL, NULL));
+	while (!(ret = tow_edge_test(self->receiver, &data, NULL)) && tow_test_now() < end)
+		tow_test_sleep_ms(5);
+	EXPECT_EQ(error, ret);
+	EXPECT_EQ(error, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+}
+
+TEST_F(pair, another_shape)
+{
+	struct tow_tensor_type other = self->type;
+
+	other.dims[0] = 100;
+	other.dims[1] = 10;
+	mismatch(_metadata, self, &other, -EMSGSIZE);
+}
+
+TEST_F(pair, another_type)
+{
+	struct tow_tensor_type other = self->type;
+
+	other.dtype.code = TOW_DTYPE_INT;
+	mismatch(_metadata, self, &other, -EPROTOTYPE);
+}
+
+TEST_F(pair, nobody_comes_and_then_somebody)
+{
+	void *data;
+
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "late", &self->type,
+				       &self->sender));
+	EXPECT_EQ(-ETIMEDOUT, tow_edge_connect(self->sender, 50));
+	ASSERT_EQ(0, tow_static_receiver(self->side.worker, self->side.peer, "late", &self->type,
+					 1, &self->receiver));
+	EXPECT_EQ(-ETIMEDOUT, tow_edge_wait(self->receiver, SOON_US, &data, NULL));
+	EXPECT_EQ(0, tow_edge_connect(self->sender, LATE_MS));
+	EXPECT_EQ(0, tow_edge_connect(self->sender, LATE_MS));
+	EXPECT_EQ(-ETIMEDOUT, tow_edge_wait(self->receiver, SOON_US, &data, NULL));
+}
+
+static void *send_soon(void *arg)
+{
+	struct tow_edge *sender = arg;
+	static unsigned char tensor[4000];
+
+	tow_test_sleep_ms(50);
+	fill(tensor, sizeof(tensor), 1);
+	return tow_edge_send(sender, tensor, NULL, NULL) ? sender : NULL;
+}
+
+/* Another thread sends while this one sleeps. */
+TEST_F(pair, waits_for_a_thread)
+{
+	pthread_t thread;
+	void *data, *failed;
+
+	ASSERT_EQ(0, make_edge(&self->side, "thread", &self->type, 1, &self->sender,
+			       &self->receiver));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, send_soon, self->sender));
+	EXPECT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+	EXPECT_TRUE(holds(data, self->bytes, 1));
+	pthread_join(thread, &failed);
+	EXPECT_EQ(NULL, failed);
+}
+
+/* Its descriptor says that there is something to do, and then there is. */
+TEST_F(pair, a_descriptor_says_when)
+{
+	struct pollfd look = { .events = POLLIN };
+	static unsigned char tensor[4000];
+	void *data;
+
+	ASSERT_EQ(0, make_edge(&self->side, "poll", &self->type, 2, &self->sender,
+			       &self->receiver));
+	look.fd = tow_worker_fd(self->side.worker);
+	for (uint64_t step = 1; step <= 3; step++) {
+		ASSERT_EQ(0, tow_edge_arm(self->receiver));
+		ASSERT_EQ(0, tow_edge_arm(self->receiver));
+		/* Until what was said before has arrived. */
+		while (tow_worker_progress(self->side.worker, 10 * SOON_US) > 0)
+			;
+		EXPECT_EQ(0, poll(&look, 1, 20));
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+		while (!tow_edge_test(self->receiver, &data, NULL)) {
+			ASSERT_EQ(1, poll(&look, 1, LATE_MS));
+			ASSERT_LE(0, tow_worker_progress(self->side.worker, 0));
+		}
+		EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+		EXPECT_EQ(0, finish(&self->side, self->sender));
+	}
+}
+
+/* Steps that wait for room are told that they will not be sent. */
+TEST_F(pair, closed_before_it_was_read)
+{
+	static unsigned char tensor[4000];
+	struct sent sent = { 0 };
+
+	ASSERT_EQ(0, make_edge(&self->side, "closed", &self->type, 2, &self->sender,
+			       &self->receiver));
+	for (int i = 0; i < 5; i++)
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, note_sent, &sent));
+	EXPECT_EQ(0, tow_edge_close(self->sender));
+	self->sender = NULL;
+	EXPECT_EQ(5, sent.count);
+	EXPECT_EQ(0, sent.wrong);
+	EXPECT_EQ(-ECANCELED, sent.status);
+}
+
+TEST_F(pair, too_far_ahead)
+{
+	static unsigned char tensor[4000];
+	struct sent sent = { 0 };
+
+	ASSERT_EQ(0, make_edge(&self->side, "far", &self->type, 1, &self->sender,
+			       &self->receiver));
+	for (uint32_t i = 0; i < TOW_EDGE_SLOTS_MAX; i++)
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, note_sent, &sent));
+	for (int i = 0; i < 20 && !sent.count; i++)
+		tow_worker_progress(self->side.worker, SOON_US);
+	EXPECT_EQ(1, sent.count);
+	EXPECT_EQ(0, tow_edge_send(self->sender, tensor, note_sent, &sent));
+	EXPECT_EQ(-EAGAIN, tow_edge_send(self->sender, tensor, note_sent, &sent));
+}
+
+/* One worker, one thread, many edges: each gets its turn. */
+TEST_F_TIMEOUT(pair, many_edges, 120)
+{
+	enum { EDGES = 20, STEPS = 10 };
+	struct tow_edge *senders[EDGES], *receivers[EDGES];
+	static unsigned char tensor[4000];
+	int seen[EDGES] = { 0 }, left = EDGES * STEPS;
+	double end = tow_test_now() + 60;
+	char name[32];
+	void *data;
+
+	for (int i = 0; i < EDGES; i++) {
+		snprintf(name, sizeof(name), "many-%d", i);
+		ASSERT_EQ(0, make_edge(&self->side, name, &self->type, 2, &senders[i],
+				       &receivers[i]));
+		for (int step = 0; step < STEPS; step++)
+			ASSERT_EQ(0, tow_edge_send(senders[i], tensor, NULL, NULL));
+	}
+	while (left && tow_test_now() < end) {
+		ASSERT_LE(0, tow_worker_progress(self->side.worker, SOON_US));
+		for (int i = 0; i < EDGES; i++) {
+			if (tow_edge_test(receivers[i], &data, NULL) != 1)
+				continue;
+			EXPECT_EQ(0, tow_edge_consumed(receivers[i]));
+			seen[i]++;
+			left--;
+		}
+	}
+	EXPECT_EQ(0, left);
+	for (int i = 0; i < EDGES; i++) {
+		EXPECT_EQ(STEPS, seen[i]);
+		EXPECT_EQ(0, tow_edge_close(senders[i]));
+		EXPECT_EQ(0, tow_edge_close(receivers[i]));
+	}
+}
+
+/* A receiver in a process of its own, until it is killed. */
+static void receive(const struct tow_tensor_type *type, bool consumes)
+{
+	struct tow_edge *receiver;
+	struct side side;
+	void *data;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (make_side(&side) || tow_static_receiver(side.worker, side.peer, "process", type, 2,
+						    &receiver) ||
+	    tow_edge_connect(receiver, LATE_MS))
+		_exit(1);
+	while (consumes && !tow_edge_wait(receiver, TOW_WAIT_FOREVER, &data, NULL))
+		tow_edge_consumed(receiver);
+	if (consumes)
+		_exit(2);
+	for (;;)
+		pause();
+}
+
+TEST_F_TIMEOUT(pair, the_receiver_dies, 60)
+{
+	static unsigned char tensor[4000];
+	struct sent sent = { 0 };
+	double end;
+	pid_t child = fork();
+	int status, ret = 0;
+
+	ASSERT_LE(0, child);
+	if (!child)
+		receive(&self->type, true);
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "process", &self->type,
+				       &self->sender));
+	ASSERT_EQ(0, tow_edge_connect(self->sender, LATE_MS));
+	for (int i = 0; i < 20; i++) {
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, note_sent, &sent));
+		EXPECT_EQ(0, finish(&self->side, self->sender));
+	}
+	EXPECT_EQ(0, sent.status);
+	kill(child, SIGKILL);
+	EXPECT_EQ(child, waitpid(child, &status, 0));
+	end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	while (!ret && tow_test_now() < end) {
+		ret = tow_edge_send(self->sender, tensor, note_sent, &sent);
+		if (ret == -EAGAIN)
+			ret = 0;
+		tow_worker_progress(self->side.worker, SOON_US);
+	}
+	EXPECT_EQ(-ESTALE, ret);
+	EXPECT_EQ(-ESTALE, sent.status);
+	EXPECT_EQ(0, sent.wrong);
+	EXPECT_EQ(0, finish(&self->side, self->sender));
+}
+
+/* While the sender waits for room, and nothing is on its way that would fail. */
+TEST_F_TIMEOUT(pair, the_receiver_dies_without_reading, 60)
+{
+	static unsigned char tensor[4000];
+	struct sent sent = { 0 };
+	pid_t child = fork();
+	int status;
+
+	ASSERT_LE(0, child);
+	if (!child)
+		receive(&self->type, false);
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "process", &self->type,
+				       &self->sender));
+	ASSERT_EQ(0, tow_edge_connect(self->sender, LATE_MS));
+	for (int i = 0; i < 5; i++)
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, note_sent, &sent));
+	while (sent.count < 2)
+		ASSERT_LE(0, tow_worker_progress(self->side.worker, LATE_US));
+	/* The clock's looks find it alive. */
+	tow_test_sleep_ms(1200);
+	ASSERT_LE(0, tow_worker_progress(self->side.worker, SOON_US));
+	EXPECT_EQ(2, sent.count);
+	EXPECT_EQ(0, sent.status);
+	kill(child, SIGKILL);
+	EXPECT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, finish(&self->side, self->sender));
+	EXPECT_EQ(5, sent.count);
+	EXPECT_EQ(0, sent.wrong);
+	EXPECT_EQ(-ESTALE, sent.status);
+}
+
+static void *wait_for_step(void *arg)
+{
+	struct tow_edge *receiver = arg;
+	void *data;
+
+	return tow_edge_wait(receiver, LATE_US, &data, NULL) ? NULL : data;
+}
+
+/* Two threads sleep by one worker, each for another edge. */
+TEST_F(pair, two_threads_wait)
+{
+	struct tow_edge *sender = NULL, *receiver = NULL;
+	static unsigned char tensor[4000];
+	double start = tow_test_now();
+	pthread_t threads[2];
+	void *data;
+
+	ASSERT_EQ(0, make_edge(&self->side, "one", &self->type, 1, &self->sender,
+			       &self->receiver));
+	ASSERT_EQ(0, make_edge(&self->side, "other", &self->type, 1, &sender, &receiver));
+	for (int round = 0; round < 10; round++) {
+		ASSERT_EQ(0, pthread_create(&threads[0], NULL, wait_for_step, self->receiver));
+		ASSERT_EQ(0, pthread_create(&threads[1], NULL, wait_for_step, receiver));
+		tow_test_sleep_ms(round * 3L);
+		/* The one that began to wait first is the last to get something. */
+		ASSERT_EQ(0, tow_edge_send(round & 1 ? self->sender : sender, tensor, NULL, NULL));
+		pthread_join(threads[!(round & 1)], &data);
+		EXPECT_NE(NULL, data);
+		ASSERT_EQ(0, tow_edge_send(round & 1 ? sender : self->sender, tensor, NULL, NULL));
+		pthread_join(threads[round & 1], &data);
+		EXPECT_NE(NULL, data);
+		EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+		EXPECT_EQ(0, tow_edge_consumed(receiver));
+		EXPECT_EQ(0, finish(&self->side, sender));
+		EXPECT_EQ(0, finish(&self->side, self->sender));
+	}
+	EXPECT_GT(LATE_US / 1e6, tow_test_now() - start);
+	EXPECT_EQ(0, tow_edge_close(sender));
+	EXPECT_EQ(0, tow_edge_close(receiver));
+}
+
+/* It would count on from the first one's steps. */
+TEST_F(pair, another_sender)
+{
+	static unsigned char tensor[4000];
+	void *data;
+
+	ASSERT_EQ(0, make_edge(&self->side, "again", &self->type, 2, &self->sender,
+			       &self->receiver));
+	ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+	EXPECT_EQ(0, finish(&self->side, self->sender));
+	EXPECT_EQ(0, tow_edge_close(self->sender));
+	self->sender = NULL;
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "again", &self->type,
+				       &self->sender));
+	EXPECT_EQ(-EBUSY, tow_edge_connect(self->sender, LATE_MS));
+	EXPECT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+	/* Nobody is there to be told of that. */
+	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	EXPECT_EQ(-ESTALE, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+}
+
+/* For the next step before the last one's completion was seen to. */
+TEST_F(pair, armed_again)
+{
+	struct pollfd look = { .events = POLLIN };
+	static unsigned char tensor[4000];
+	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	void *data;
+
+	ASSERT_EQ(0, make_edge(&self->side, "armed", &self->type, 2, &self->sender,
+			       &self->receiver));
+	look.fd = tow_worker_fd(self->side.worker);
+	ASSERT_EQ(0, tow_edge_arm(self->receiver));
+	ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+	while (!tow_edge_test(self->receiver, &data, NULL) && tow_test_now() < end)
+		;
+	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	ASSERT_EQ(0, tow_edge_arm(self->receiver));
+	while (tow_worker_progress(self->side.worker, 10 * SOON_US) > 0)
+		;
+	EXPECT_EQ(0, poll(&look, 1, 20));
+	ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+	while (!tow_edge_test(self->receiver, &data, NULL)) {
+		ASSERT_EQ(1, poll(&look, 1, LATE_MS));
+		ASSERT_LE(0, tow_worker_progress(self->side.worker, 0));
+	}
+}
+
+TEST_F(pair, larger_than_anything)
+{
+	struct tow_tensor_type large = { { TOW_DTYPE_INT, 8, 1 }, 1, { 1LL << 62 } };
+
+	EXPECT_EQ(-EOVERFLOW, tow_static_receiver(self->side.worker, self->side.peer, "large",
+						  &large, 4, &self->receiver));
+	large.dims[0] = 1LL << 50;
+	EXPECT_EQ(-ENOSPC, tow_static_receiver(self->side.worker, self->side.peer, "large",
+					       &large, 4, &self->receiver));
+	EXPECT_EQ(NULL, self->receiver);
+}
+
+/* A child has the parent's edges, and can do nothing with them. */
+TEST_F(pair, in_a_child)
+{
+	static unsigned char tensor[4000];
+	int status = -1;
+	pid_t child;
+	void *data;
+
+	ASSERT_EQ(0, make_edge(&self->side, "child", &self->type, 2, &self->sender,
+			       &self->receiver));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(tow_edge_send(self->sender, tensor, NULL, NULL) != -EPERM ||
+		      tow_edge_test(self->receiver, &data, NULL) != -EPERM ||
+		      tow_edge_wait(self->receiver, LATE_US, &data, NULL) != -EPERM ||
+		      tow_edge_close(self->sender) != -EPERM ||
+		      tow_worker_progress(self->side.worker, LATE_US) != -EPERM);
+	EXPECT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+	ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+	EXPECT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+}
+
+TEST_HARNESS_MAIN

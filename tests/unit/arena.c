@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Arenas on memory of the process: what is given out is nobody else's, errors and
+ * numbers are the right ones, mistakes are noticed; with several threads, too.
+ */
+/* build: also tsan */
+#include <pthread.h>
+
+#include <kselftest.h>
+
+#include "tow_source.h"
+
+#define KIB		((size_t)1 << 10)
+#define THREADS		4
+#define LIVE_MAX	400
+/* Each takes ten times as long where races are looked for. */
+#ifdef __SANITIZE_THREAD__
+#define ROUNDS		40000
+#else
+#define ROUNDS		250000
+#endif
+
+static void result(bool good, const char *what)
+{
+	ksft_test_result(good, "%s\n", what);
+}
+
+static struct tow_arena_stats stats_of(struct tow_arena *arena)
+{
+	struct tow_arena_stats stats = { .size = sizeof(stats) };
+
+	if (tow_arena_stats(arena, &stats))
+		ksft_exit_fail_msg("no numbers\n");
+	return stats;
+}
+
+/* What was allocated, which there is. */
+static char *had(void *ptr)
+{
+	if (!ptr)
+		ksft_exit_fail_msg("no memory\n");
+	return ptr;
+}
+
+static bool refused(const void *ptr, int error)
+{
+	return !ptr && errno == error;
+}
+
+/* ---- arguments -------------------------------------------------------------- */
+
+static void test_arguments(void)
+{
+	struct source source = { 0 };
+	struct towi_source from = { source_get, source_put, &source };
+	struct tow_arena_attr attr = { .size = sizeof(attr), .flags = 4 };
+	struct tow_arena *arena = NULL;
+	struct tow_region *region;
+	uint64_t offset;
+	int local;
+
+	result(towi_arena_create(&from, &attr, &arena) == -EINVAL && !arena, "an unknown flag");
+	attr.flags = 0;
+	attr.size = 4;
+	result(towi_arena_create(&from, &attr, &arena) == -EINVAL && !arena,
+	       "a size that there never was");
+	result(towi_arena_create(&from, NULL, NULL) == -EINVAL &&
+	       tow_arena_create(NULL, NULL, &arena) == -EINVAL, "nothing to store it in, no device");
+	arena = source_arena(&source, NULL);
+	result(!source.regions, "nothing is taken before it is wanted");
+	result(refused(tow_arena_alloc(NULL, 1), EINVAL) &&
+	       refused(tow_arena_zeroed(NULL, 1, 1), EINVAL) &&
+	       refused(tow_arena_aligned(arena, 0, 1), EINVAL) &&
+	       refused(tow_arena_aligned(arena, 96, 1), EINVAL), "no arena, no alignment");
+	result(refused(tow_arena_alloc(arena, SIZE_MAX), ENOMEM) &&
+	       refused(tow_arena_aligned(arena, SIZE_MAX / 2 + 1, 1), ENOMEM) &&
+	       refused(tow_arena_zeroed(arena, SIZE_MAX / 2, 3), ENOMEM), "more than there can be");
+	result(tow_arena_free(arena, &local) == -EINVAL && !tow_arena_free(arena, NULL) &&
+	       tow_arena_free(NULL, &local) == -EINVAL, "what was never allocated is not freed");
+	result(tow_arena_find(arena, &local, &region, &offset) == -ENOENT &&
+	       tow_arena_find(arena, &local, NULL, &offset) == -EINVAL &&
+	       !tow_arena_usable(arena, &local), "nor found");
+	result(refused(tow_arena_realloc(arena, &local, 9), EINVAL), "nor made larger");
+	result(stats_of(arena).failures == 4 && !stats_of(arena).allocations,
+	       "failures are counted");
+	result(!tow_arena_destroy(arena) && !tow_arena_destroy(NULL), "an end");
+}
+
+/* ---- memory ----------------------------------------------------------------- */
+
+static void test_places(void)
+{
+	struct source source = { 0 };
+	struct tow_arena *arena = source_arena(&source, NULL);
+	char *zero = tow_arena_alloc(arena, 0), *other = tow_arena_alloc(arena, 0), *ptr;
+	bool aligned = true, zeroes;
+
+	result(zero && other && zero != other, "no bytes have an address of their own");
+	for (size_t alignment = 1; alignment <= 8 * MIB; alignment *= 2) {
+		ptr = tow_arena_aligned(arena, alignment, 100);
+		aligned &= ptr && !((uintptr_t)ptr % alignment) && !((uintptr_t)ptr % 64);
+		memset(ptr, 1, 100);
+	}
+	result(aligned, "any power of two");
+	ptr = tow_arena_alloc(arena, 1000);
+	memset(ptr, 1, 1000);
+	result(!tow_arena_free(arena, ptr), "freed");
+	ptr = tow_arena_zeroed(arena, 10, 100);
+	zeroes = ptr && !ptr[0] && !memcmp(ptr, ptr + 1, 999);
+	result(zeroes, "zeroes where there were none");
+	result(tow_arena_usable(arena, ptr) == 1024 && tow_arena_usable(arena, zero) == 64,
+	       "all of a block may be used");
+	result(tow_arena_usable(arena, ptr + 64) == 0 && tow_arena_free(arena, ptr + 64) == -EINVAL &&
+	       tow_arena_free(arena, ptr + 1) == -EINVAL, "its middle is no block");
+	result(!tow_arena_free(arena, ptr) && tow_arena_free(arena, ptr) == -EINVAL,
+	       "small ones are freed once");
+	ptr = tow_arena_alloc(arena, MIB);
+	result(!tow_arena_free(arena, ptr) && tow_arena_free(arena, ptr) == -EINVAL,
+	       "large ones are freed once");
+	tow_arena_destroy(arena);
+	result(!source.regions && !source.out, "all regions have ended");
+}
+
+static void test_regions(void)
+{
+	struct source source = { 0 };
+	struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = 3 * MIB };
+	struct tow_arena *arena = source_arena(&source, &attr);
+	char *first = tow_arena_alloc(arena, 4 * MIB), *second = tow_arena_alloc(arena, 4 * MIB);
+	char *large = tow_arena_alloc(arena, 9 * MIB);
+	struct tow_region *one = NULL, *other = NULL;
+	uint64_t offset = 0, within = 0;
+
+	result(first && second && large && source.regions == 3 && source.out == 18 * MIB,
+	       "regions of 2 MiB, and larger ones for what is larger");
+	result(!tow_arena_find(arena, first, &one, &offset) && !offset &&
+	       !tow_arena_find(arena, first + 4 * MIB - 1, &other, &within) && one == other &&
+	       within == 4 * MIB - 1 &&
+	       !tow_arena_find(arena, large + 9 * MIB, &other, &within) && other != one &&
+	       ((struct source_region *)other)->bytes == 10 * MIB, "each address is found");
+	tow_arena_free(arena, second);
+	tow_arena_free(arena, large);
+	result(tow_arena_trim(arena, 14 * MIB) == 4 * MIB && source.out == 14 * MIB &&
+	       tow_arena_find(arena, second, &other, &within) == -ENOENT &&
+	       tow_arena_free(arena, second) == -EINVAL,
+	       "trimmed no further than asked; what is gone is not found");
+	result(tow_arena_trim(arena, 0) == 10 * MIB && source.regions == 1 &&
+	       !tow_arena_trim(arena, 0), "nor further than what is in use");
+	tow_arena_free(arena, first);
+	first = tow_arena_alloc(arena, 10);
+	tow_arena_free(arena, first);
+	result(tow_arena_trim(arena, 0) == 4 * MIB && !source.regions && !stats_of(arena).regions,
+	       "what caches keep does not hold a region");
+	tow_arena_destroy(arena);
+}
+
+static void test_realloc(void)
+{
+	struct source source = { 0 };
+	struct tow_arena *arena = source_arena(&source, NULL);
+	char *first = tow_arena_realloc(arena, NULL, 100 * KIB), *second, *moved;
+	struct tow_arena_stats stats;
+
+	second = tow_arena_alloc(arena, 100 * KIB);
+	memset(first, 7, 100 * KIB);
+	result(first && second, "nothing made larger is something");
+	result(tow_arena_realloc(arena, second, 300 * KIB) == second &&
+	       tow_arena_usable(arena, second) == 300 * KIB, "in place, where there is room");
+	moved = tow_arena_realloc(arena, first, 200 * KIB);
+	result(moved && moved != first && moved[0] == 7 && !memcmp(moved, moved + 1,
+								   100 * KIB - 1),
+	       "moved, where there is none, with what is in it");
+	result(tow_arena_realloc(arena, moved, 10) == moved && tow_arena_usable(arena, moved) == 64,
+	       "and smaller in place");
+	first = had(tow_arena_alloc(arena, 1000));
+	memset(first, 8, tow_arena_usable(arena, first));
+	second = tow_arena_realloc(arena, second, 350 * KIB);
+	first = had(tow_arena_realloc(arena, first, 5000));
+	result(first[1023] == 8 && !memcmp(first, first + 1, 1023),
+	       "with all that could be used of it");
+	tow_arena_free(arena, first);
+	result(refused(tow_arena_realloc(arena, first, 10), EINVAL),
+	       "what was moved away is not there any more");
+	result(tow_arena_realloc(arena, moved, 0) == moved && !tow_arena_free(arena, moved),
+	       "of no bytes it is still something");
+	tow_arena_free(arena, second);
+	stats = stats_of(arena);
+	result(!stats.in_use_bytes && stats.allocations == stats.frees, "the numbers add up");
+	tow_arena_destroy(arena);
+}
+
+/* ---- too little ------------------------------------------------------------- */
+
+static void test_limits(void)
+{
+	struct source source = { .pool = 14 * MIB };
+	struct tow_arena_attr attr = {
+		.size = sizeof(attr), .region_bytes = 8 * MIB, .limit_bytes = 12 * MIB,
+	};
+	struct tow_arena *arena = source_arena(&source, &attr);
+	char *first, *second;
+
+	first = tow_arena_alloc(arena, 8 * MIB);
+	result(refused(tow_arena_alloc(arena, 6 * MIB), EDQUOT), "a limit of the arena's own");
+	second = tow_arena_alloc(arena, 3 * MIB);
+	result(first && second && source.out == 12 * MIB, "what is left below it is had");
+	result(refused(tow_arena_alloc(arena, 2 * MIB), EDQUOT), "and no more");
+	tow_arena_free(arena, second);
+	tow_arena_trim(arena, 0);
+	result(!!tow_arena_aligned(arena, 2 * MIB, 4 * MIB), "regions are aligned anyway");
+	tow_arena_destroy(arena);
+
+	attr.limit_bytes = 0;
+	arena = source_arena(&source, &attr);
+	first = tow_arena_alloc(arena, 8 * MIB);
+	second = tow_arena_alloc(arena, 5 * MIB);
+	result(first && second && source.out == 14 * MIB, "what the pool has left does");
+	result(refused(tow_arena_alloc(arena, 2 * MIB), ENOSPC), "until there is nothing");
+	source.error = -ENODEV;
+	result(refused(tow_arena_alloc(arena, 2 * MIB), ENODEV), "or no device");
+	source.error = 0;
+	tow_arena_free(arena, second);
+	result(!!tow_arena_alloc(arena, 6 * MIB), "what is freed is there again");
+	tow_arena_destroy(arena);
+}
+
+/* All of it is in a cache, in small pieces; nobody else would get any of it. */
+static void test_caches_give_back(void)
+{
+	struct source source = { .pool = 2 * MIB };
+	struct tow_arena *arena = source_arena(&source, NULL);
+	char *small[256];
+	bool all = true;
+
+	for (int i = 0; i < 256; i++)
+		all &= !!(small[i] = tow_arena_alloc(arena, 1 * KIB));
+	for (int i = 0; i < 256; i++)
+		tow_arena_free(arena, small[i]);
+	result(all && !stats_of(arena).in_use_bytes, "many small ones come and go");
+	result(!!tow_arena_alloc(arena, 2 * MIB), "caches are emptied for a large one");
+	tow_arena_destroy(arena);
+}
+
+struct told {
+	int warned, grown, shrunk, refuse;
+};
+
+static void note_warning(void *data, const char *what)
+{
+	((struct told *)data)->warned += !!*what;
+}
+
+static int note_grown(void *data, struct tow_region *region, void *addr, uint64_t bytes)
+{
+	struct told *told = data;
+
+	if (told->refuse)
+		return told->refuse;
+	told->grown += region && addr && bytes;
+	return 0;
+}
+
+static void note_shrinks(void *data, struct tow_region *region, void *addr, uint64_t bytes)
+{
+	((struct told *)data)->shrunk += region && addr && bytes;
+}
+
+static void test_told(void)
+{
+	struct told told = { .refuse = -EKEYREJECTED };
+	struct source source = { 0 };
+	struct tow_arena_attr attr = {
+		.size = sizeof(attr), .grown = note_grown, .shrinks = note_shrinks, .data = &told,
+	};
+	struct tow_arena *arena = source_arena(&source, &attr);
+
+	result(refused(tow_arena_alloc(arena, 1), EKEYREJECTED) && !source.regions,
+	       "a region that is refused is none");
+	told.refuse = 0;
+	tow_arena_free(arena, tow_arena_alloc(arena, 1));
+	result(told.grown == 1 && tow_arena_trim(arena, 0) && told.shrunk == 1,
+	       "regions come and go, and it is told");
+	result(tow_arena_alloc(arena, 1) && !tow_arena_destroy(arena) && told.grown == 2 &&
+	       told.shrunk == 2, "at the end, too");
+}
+
+static void test_fallback(void)
+{
+	struct told told = { 0 };
+	struct source source = { .pool = 2 * MIB };
+	struct tow_arena_attr attr = {
+		.size = sizeof(attr), .flags = TOW_ARENA_FALLBACK, .warn = note_warning,
+		.data = &told,
+	};
+	struct tow_arena *arena = source_arena(&source, &attr);
+	char *inside = tow_arena_alloc(arena, 2 * MIB), *outside, *other;
+	struct tow_region *region;
+	struct tow_arena_stats stats;
+	uint64_t offset;
+
+	outside = had(tow_arena_aligned(arena, 4096, 100));
+	other = tow_arena_alloc(arena, 5000);
+	stats = stats_of(arena);
+	result(outside && other && !((uintptr_t)outside % 4096) && stats.fallbacks == 2 &&
+	       stats.fallback_bytes == 5100 && !stats.failures, "ordinary memory is counted");
+	result(told.warned == 1, "and told of once");
+	result(tow_arena_find(arena, outside, &region, &offset) == -ENOENT &&
+	       tow_arena_usable(arena, outside) == 100, "it is in no region");
+	memset(outside, 3, 100);
+	tow_arena_free(arena, inside);
+	outside = tow_arena_realloc(arena, outside, 200);
+	result(outside && outside[99] == 3 && !tow_arena_find(arena, outside, &region, &offset),
+	       "it moves in when there is room");
+	result(!tow_arena_free(arena, other) && tow_arena_free(arena, other) == -EINVAL &&
+	       !stats_of(arena).fallback_bytes, "and is freed once");
+	source.pool = 1;
+	result(!!tow_arena_alloc(arena, 3 * MIB), "at the end some is left, which goes, too");
+	tow_arena_destroy(arena);
+}
+
+/* ---- mistakes --------------------------------------------------------------- */
+
+static void test_debug(void)
+{
+	struct told told = { 0 };
+	struct source source = { 0 };
+	struct tow_arena_attr attr = {
+		.size = sizeof(attr), .flags = TOW_ARENA_DEBUG, .region_bytes = 2 * MIB,
+		.warn = note_warning, .data = &told,
+	};
+	struct tow_arena *arena = source_arena(&source, &attr);
+	char *ptr = had(tow_arena_alloc(arena, 100));
+	char *other = had(tow_arena_aligned(arena, 4096, 10));
+
+	result(!((uintptr_t)other % 4096) && tow_arena_usable(arena, ptr) == 100,
+	       "no more than was asked for may be used");
+	memset(ptr, 1, 100);
+	memset(other, 1, 10);
+	result(!tow_arena_check(arena) && !tow_arena_free(arena, other), "and all of that");
+	ptr[100] = 1;
+	result(tow_arena_check(arena) == 1 && tow_arena_free(arena, ptr) == -EUCLEAN &&
+	       !tow_arena_check(arena), "a byte behind it");
+	ptr = had(tow_arena_alloc(arena, 100));
+	ptr[-1] = 1;
+	result(tow_arena_free(arena, ptr) == -EUCLEAN && stats_of(arena).damaged == 2,
+	       "a byte before it");
+	ptr = had(tow_arena_alloc(arena, 100));
+	result(!tow_arena_free(arena, ptr) && tow_arena_free(arena, ptr) == -EINVAL, "freed twice");
+	ptr[50] = 1;
+	result(tow_arena_check(arena) == 1 && !told.warned, "written after it was freed");
+	ptr = had(tow_arena_alloc(arena, 100));
+	result(told.warned == 1 && stats_of(arena).damaged == 3,
+	       "which whoever gets it next is told of");
+	memset(ptr, 2, 100);
+	other = tow_arena_realloc(arena, ptr, 200);
+	result(other != ptr && other[99] == 2 && told.warned == 1, "moved in any case");
+	other[200] = 1;
+	other = tow_arena_realloc(arena, other, 300);
+	result(told.warned == 2 && !tow_arena_free(arena, other), "and looked at then");
+	ptr = had(tow_arena_alloc(arena, 0));
+	*ptr = 1;
+	result(!tow_arena_free(arena, ptr), "nothing is as good as a byte");
+	tow_arena_destroy(arena);
+}
+
+/* ---- threads ---------------------------------------------------------------- */
+
+static struct shared {
+	struct tow_arena *arena;
+	/* What one thread allocated and another frees. */
+	_Atomic(char *) passed[16];
+	_Atomic int wrong;
+} shared;
+
+struct own {
+	char *at;
+	size_t bytes;
+};
+
+/* Its size at the begin, and that of who wrote it at the end. */
+static void stamp(char *at, size_t bytes)
+{
+	if (bytes < 16)
+		return;
+	memcpy(at, &bytes, 8);
+	memcpy(at + bytes - 8, &bytes, 8);
+}
+
+static bool stamped(const char *at, size_t bytes)
+{
+	size_t first = bytes, last = bytes;
+
+	if (bytes >= 16) {
+		memcpy(&first, at, 8);
+		memcpy(&last, at + bytes - 8, 8);
+	}
+	return first == bytes && last == bytes;
+}
+
+static size_t some_bytes(unsigned int *seed)
+{
+	unsigned int kind = (unsigned int)rand_r(seed) % 16;
+	size_t most = kind < 10 ? 4 * KIB : kind < 14 ? 100 * KIB : 2 * MIB;
+
+	return (size_t)rand_r(seed) % most + 16;
+}
+
+static void pass_on(struct own *own, unsigned int *seed)
+{
+	char *before = atomic_exchange(&shared.passed[(size_t)rand_r(seed) % 16], own->at);
+	size_t bytes;
+
+	own->at = before;
+	if (!before)
+		return;
+	memcpy(&bytes, before, 8);
+	own->bytes = bytes;
+}
+
+static void one_round(struct own *live, unsigned int *seed)
+{
+	struct own *own = &live[(size_t)rand_r(seed) % LIVE_MAX];
+	struct tow_region *region;
+	uint64_t offset;
+	size_t bytes;
+	char *moved;
+
+	if (!own->at) {
+		own->bytes = some_bytes(seed);
+		own->at = tow_arena_alloc(shared.arena, own->bytes);
+		if (own->at)
+			stamp(own->at, own->bytes);
+		return;
+	}
+	shared.wrong += !stamped(own->at, own->bytes) ||
+			tow_arena_find(shared.arena, own->at, &region, &offset) ||
+			tow_arena_usable(shared.arena, own->at) < own->bytes;
+	switch (rand_r(seed) % 8) {
+	case 0:
+		bytes = some_bytes(seed);
+		moved = tow_arena_realloc(shared.arena, own->at, bytes);
+		if (!moved)
+			break;
+		own->at = moved;
+		own->bytes = bytes;
+		stamp(moved, bytes);
+		break;
+	case 1:
+		pass_on(own, seed);
+		break;
+	default:
+		shared.wrong += !!tow_arena_free(shared.arena, own->at);
+		own->at = NULL;
+	}
+	if (rand_r(seed) % 1000 == 0)
+		tow_arena_trim(shared.arena, 0);
+}
+
+static void *many_rounds(void *arg)
+{
+	struct own *live = calloc(LIVE_MAX, sizeof(*live));
+	unsigned int seed = (unsigned int)(uintptr_t)arg;
+
+	for (int i = 0; live && i < ROUNDS && !shared.wrong; i++)
+		one_round(live, &seed);
+	for (int i = 0; live && i < LIVE_MAX; i++)
+		shared.wrong += !!tow_arena_free(shared.arena, live[i].at);
+	free(live);
+	return NULL;
+}
+
+static void test_threads(uint32_t flags, size_t pool, const char *what)
+{
+	struct source source = { .pool = pool };
+	struct tow_arena_attr attr = {
+		.size = sizeof(attr), .flags = flags, .region_bytes = 8 * MIB,
+	};
+	pthread_t threads[THREADS];
+	struct tow_arena_stats stats;
+
+	shared.arena = source_arena(&source, &attr);
+	for (uintptr_t i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, many_rounds, (void *)(i + 1)))
+			ksft_exit_fail_msg("no thread\n");
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (int i = 0; i < 16; i++)
+		shared.wrong += !!tow_arena_free(shared.arena,
+						 atomic_exchange(&shared.passed[i], NULL));
+	stats = stats_of(shared.arena);
+	ksft_print_msg("%llu allocated, %llu times there was no room, %llu MiB at most\n",
+		       (unsigned long long)stats.allocations, (unsigned long long)stats.failures,
+		       (unsigned long long)(stats.peak_bytes / MIB));
+	result(!shared.wrong && !stats.in_use_bytes && stats.allocations == stats.frees &&
+	       !stats.damaged && !tow_arena_check(shared.arena) && (!pool || stats.failures), what);
+	result(tow_arena_trim(shared.arena, 0) == stats.reserved_bytes && !source.regions,
+	       "and then all of it goes back");
+	tow_arena_destroy(shared.arena);
+}
+
+int main(void)
+{
+	ksft_print_header();
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 3 + 6 + 10 + 6);
+	test_arguments();
+	test_places();
+	test_regions();
+	test_realloc();
+	test_limits();
+	test_caches_give_back();
+	test_told();
+	test_fallback();
+	test_debug();
+	test_threads(0, 0, "threads, each with its own, and what others had");
+	test_threads(0, 64 * MIB, "threads, and not enough for all");
+	test_threads(TOW_ARENA_DEBUG, 0, "threads, each block with its surroundings");
+	ksft_finished();
+}
