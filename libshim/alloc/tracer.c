@@ -566,25 +566,23 @@ static int write_file(const struct tow_tracer *tracer, int fd)
 	return ret;
 }
 
-/* A new file beside @path, with the rights that any file gets: 0 or a negative errno. */
-static int new_file(const char *path, char **name, int *made)
+/* A new file beside @path, with the rights that any file gets; or -1, and errno. */
+static int new_file(const char *path, char **name)
 {
 	static _Atomic unsigned int number;
-	int fd, error;
+	int fd;
 
 	do {
 		if (asprintf(name, "%s.%d.%u", path, (int)getpid(),
 			     atomic_fetch_add(&number, 1)) < 0)
-			return -ENOMEM;
+			return -1;
 		fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-		if (fd >= 0) {
-			*made = fd;
-			return 0;
-		}
-		error = errno;
+		if (fd >= 0)
+			return fd;
+		/* Leaves errno alone. */
 		free(*name);
-	} while (error == EEXIST);
-	return error ? -error : -EIO;
+	} while (errno == EEXIST);
+	return -1;
 }
 
 TOW_PUBLIC int tow_tracer_save(struct tow_tracer *tracer, const char *path)
@@ -594,9 +592,9 @@ TOW_PUBLIC int tow_tracer_save(struct tow_tracer *tracer, const char *path)
 
 	if (!tracer || !path)
 		return -EINVAL;
-	ret = new_file(path, &other, &fd);
-	if (ret)
-		return ret;
+	fd = new_file(path, &other);
+	if (fd < 0)
+		return -errno;
 	ret = write_file(tracer, fd);
 	if (!ret && rename(other, path))
 		ret = -errno;
