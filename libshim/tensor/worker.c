@@ -58,6 +58,21 @@ static void submit(struct tow_worker *worker)
 		tow_queue_submit(worker->queue);
 }
 
+static uint32_t room(struct tow_queue *queue)
+{
+	queue->sq_head = tow_load_acquire(&queue->ring->sq_head);
+	return queue->sq_entries - (queue->sq_tail - queue->sq_head);
+}
+
+bool towi_worker_room(struct tow_worker *worker, uint32_t entries)
+{
+	if (!worker->queue->ring)
+		return false;
+	if (room(worker->queue) < entries)
+		submit(worker);
+	return room(worker->queue) >= entries;
+}
+
 struct tow_sqe *towi_worker_entry(struct tow_worker *worker)
 {
 	struct tow_sqe *sqe = tow_queue_get_sqe(worker->queue);
@@ -105,7 +120,7 @@ static void go_on_all(struct tow_worker *worker)
 	struct towi_edge *edge;
 
 	for (edge = worker->edges; edge; edge = edge->next)
-		edge->ops->go_on((struct tow_edge *)edge);
+		edge->ops->go_on(edge);
 }
 
 static void tell_lost(struct tow_worker *worker, const struct tow_queue_event *event)
@@ -114,7 +129,7 @@ static void tell_lost(struct tow_worker *worker, const struct tow_queue_event *e
 
 	for (edge = worker->edges; edge; edge = edge->next) {
 		if (edge->peer == event->peer)
-			edge->ops->lost((struct tow_edge *)edge,
+			edge->ops->lost(edge,
 					event->error ? event->error : -ECONNRESET,
 					event->lost_ns);
 	}
@@ -144,7 +159,7 @@ static void tick(struct tow_worker *worker, uint64_t now)
 		return;
 	worker->ticked_us = now;
 	for (edge = worker->edges; edge; edge = edge->next)
-		edge->ops->tick((struct tow_edge *)edge, now);
+		edge->ops->tick(edge, now);
 	go_on_all(worker);
 }
 
@@ -214,10 +229,7 @@ static void call_all(struct towi_call *calls)
 
 	for (; calls; calls = next) {
 		next = calls->next;
-		if (calls->done)
-			calls->done(calls->arg, calls->step, calls->status);
-		/* The last that is done to it: its edge may be closed, and it is gone. */
-		atomic_store_explicit(&calls->busy, false, memory_order_release);
+		calls->run(calls);
 	}
 }
 
@@ -439,7 +451,7 @@ TOW_PUBLIC int tow_worker_destroy(struct tow_worker *worker)
 	tow_queue_destroy(worker->queue);
 	while ((grave = worker->graves)) {
 		worker->graves = grave->next;
-		grave->ops->bury((struct tow_edge *)grave);
+		grave->ops->bury(grave);
 	}
 	close(worker->wake_fd);
 	pthread_cond_destroy(&worker->looked);

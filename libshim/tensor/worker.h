@@ -23,28 +23,23 @@ struct towi_op {
 	bool busy;
 };
 
-/*
- * A function of the program's that is to be called without the lock.  Busy from when it is
- * asked for until it has returned.
- */
+/* Something that is to be done without the lock: a function of the program's is called. */
 struct towi_call {
 	struct towi_call *next;
-	tow_edge_done *done;
-	void *arg;
-	uint64_t step;
-	int status;
-	_Atomic bool busy;
+	void (*run)(struct towi_call *call);
 };
+
+struct towi_edge;
 
 struct towi_edge_ops {
 	/* Begin what may begin. */
-	void (*go_on)(struct tow_edge *edge);
+	void (*go_on)(struct towi_edge *edge);
 	/* What was found at its peer until then (CLOCK_MONOTONIC) is stale. */
-	void (*lost)(struct tow_edge *edge, int error, uint64_t lost_ns);
+	void (*lost)(struct towi_edge *edge, int error, uint64_t lost_ns);
 	/* Time has passed: worker->tick_us at least, if anybody is there. */
-	void (*tick)(struct tow_edge *edge, uint64_t now_us);
+	void (*tick)(struct towi_edge *edge, uint64_t now_us);
 	/* Its memory, at last. */
-	void (*bury)(struct tow_edge *edge);
+	void (*bury)(struct towi_edge *edge);
 };
 
 /* What a worker knows of an edge: its first member. */
@@ -88,6 +83,9 @@ void towi_worker_unlock(struct tow_worker *worker);
  * towi_worker_begun().  NULL: there is none at the moment.
  */
 struct tow_sqe *towi_worker_entry(struct tow_worker *worker);
+
+/* Is there room for that many, which are handed over together? */
+bool towi_worker_room(struct tow_worker *worker, uint32_t entries);
 void towi_worker_begun(struct tow_sqe *sqe, struct towi_op *op);
 
 /* May another entry wait for a slot?  Those take room from others' completions. */

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * What all kinds of edges have in common, inside.
+ *
+ * A receiver exports a range, NAME: a header that says what it is, room for the sender's
+ * header, and letters, which the sender writes; and a slot, NAME/arrived, which it
+ * notifies.  A sender has a slot NAME/read; of some kinds it exports a range, too, NAME/back.
+ * The sender reads the receiver's header and writes its own behind it, which is the first
+ * notification.
+ *
+ * Everything is called with the worker's lock, but for what says otherwise.
+ */
+#ifndef TOW_EDGE_INSIDE_H
+#define TOW_EDGE_INSIDE_H
+
+#include "worker.h"
+
+/* Notifications of a receiver before the first letter's. */
+#define TOWI_HELLO		1U
+/* Where letters begin in a range. */
+#define TOWI_LETTERS_AT		512U
+/* Where what is a kind's own begins in the memory that nobody reaches. */
+#define TOWI_OWN_AT		1024U
+#define TOWI_LINE		64U
+
+/* What an end says of itself. */
+struct towi_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t kind;
+	uint32_t slots;		/* letters in its range */
+	uint32_t reserved;
+	uint64_t stride;	/* of one */
+	uint64_t bytes;		/* of a static edge's tensor */
+	struct tow_tensor_type type;
+};
+
+enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC, TOWI_RENDEZVOUS };
+
+struct towi_kind {
+	enum towi_kind_number number;	/* in headers */
+	bool back;		/* the sender has a range of letters, too */
+	/* Does the other end fit this one?  0; -EPROTO: it cannot be; or what differs. */
+	int (*compare)(const struct tow_edge *edge, const struct towi_header *header);
+	/* Begin what may begin. */
+	void (*go_on)(struct tow_edge *edge);
+	/* Time has passed; NULL: what of it. */
+	void (*tick)(struct tow_edge *edge, uint64_t now_us);
+	/* As the public functions; NULL: -EINVAL, or 0. */
+	int (*show)(struct tow_edge *edge, void **data, uint64_t *step);
+	int (*arm)(struct tow_edge *edge);
+	int (*consumed)(struct tow_edge *edge);
+	uint32_t (*pending)(const struct tow_edge *edge);
+	/* Is anything of it in flight that is bound to end? */
+	bool (*in_flight)(const struct tow_edge *edge);
+	/* What has not begun, and what the device did not end: it does not any more. */
+	void (*give_up)(struct tow_edge *edge);
+	/* Does a thread call a function for it?  Called without the lock. */
+	bool (*calling)(const struct tow_edge *edge);
+	/* Its own memory.  Called without the lock. */
+	void (*free)(struct tow_edge *edge);
+};
+
+/* A range's letters: the one with number n, from 0, is the (n % slots)th. */
+struct towi_letters {
+	uint32_t slots;
+	uint64_t stride;
+};
+
+/* How far the sender has come in tow_edge_connect(). */
+enum towi_meeting {
+	TOWI_NOTHING,
+	TOWI_READING,		/* the receiver's header */
+	TOWI_GREETING		/* with its own */
+};
+
+struct tow_edge {
+	struct towi_edge common;		/* first */
+	const struct towi_kind *kind;
+	bool sends;
+	bool connected;
+	bool greeted;				/* the receiver: by a sender that fits */
+	uint64_t found_ns;			/* when the other end was found */
+	int error;				/* what has ended it */
+	struct tow_peer *peer;
+	struct tow_channel *channel;
+	struct tow_tensor_type type;		/* of a static edge's tensors, and their size */
+	uint64_t bytes;
+	struct towi_letters mine, theirs;	/* without slots: there is no range */
+	char *own;				/* memory that nobody reaches */
+	uint64_t own_bytes;			/* of a kind's own */
+	struct tow_slot *slot;			/* that the other end notifies */
+	struct tow_remote *other;		/* the slot that this end does */
+	struct tow_remote *range;		/* of the other end */
+	char *letters;				/* this end's range, or NULL */
+	struct tow_exported *exported;
+	struct towi_op wait;			/* for the slot */
+	uint64_t wanted;			/* what its number is waited for to be */
+	struct towi_op once;			/* of tow_edge_connect() */
+	int once_status;
+	enum towi_meeting meeting;
+	int fits;				/* how the other end differs, or 0 */
+	struct towi_op probe;			/* is the other end there? */
+	struct towi_op nudge;			/* somebody is to look */
+	char name[TOW_EDGE_NAME_MAX + 16];
+	size_t name_length;
+};
+
+/* The first error counts. */
+void towi_edge_fail(struct tow_edge *edge, int error);
+
+/* Where in the arena @ptr is: 0 or -ENOENT. */
+int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_region **region,
+		    uint64_t *offset);
+
+/*
+ * @bytes of @data in a region, which others can reach: as they are (NULL is stored), or as
+ * a copy, which is counted, and freed with tow_arena_free().  0, or a negative errno.
+ */
+int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy);
+
+/* An operation that does nothing when it has ended but to fail the edge if it did. */
+void towi_edge_op(struct tow_edge *edge, struct towi_op *op);
+
+/* Be told when the slot's number is @number; it may be by now.  0 or -EBUSY. */
+int towi_edge_wait_for(struct tow_edge *edge, uint64_t number);
+
+/* Go on waiting, if one that has ended waited for less. */
+void towi_edge_wait_on(struct tow_edge *edge);
+
+/* The worker's descriptor becomes readable: 0 or -EBUSY. */
+int towi_edge_nudge(struct tow_edge *edge);
+
+/* An other end that has gone while its node is there tells nobody: find out. */
+void towi_edge_probe(struct tow_edge *edge);
+
+/* Where letter @number of this end's range is, and in the other end's. */
+char *towi_letter(const struct tow_edge *edge, uint64_t number);
+uint64_t towi_letter_at(const struct tow_edge *edge, uint64_t number);
+
+/* The receiver: 1: the sender has said what it is, and it fits; 0: not yet; its error. */
+int towi_edge_greeted(struct tow_edge *edge);
+
+/*
+ * The rest of @edge, of which the kind has filled in kind, sends, type, bytes, mine and
+ * own_bytes; all else is 0.  Called without the lock.  0, or a negative errno, and it is
+ * gone.
+ */
+int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_peer *peer,
+		   const char *name, struct tow_edge **made);
+
+/* What public functions must be given. */
+bool towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *peer,
+		      const char *name, struct tow_edge **edge);
+
+#endif /* TOW_EDGE_INSIDE_H */

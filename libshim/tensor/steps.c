@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/* What a sender has on its way. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "../core/internal.h"
+#include "steps.h"
+
+/* Without the lock. */
+static void tell(struct towi_call *call)
+{
+	struct towi_step *step =
+		(struct towi_step *)(void *)((char *)call - offsetof(struct towi_step, call));
+
+	if (step->done)
+		step->done(step->arg, step->number, step->status);
+	/* The last that is done to it: its edge may be closed, and it is gone. */
+	atomic_store_explicit(&step->calling, false, memory_order_release);
+}
+
+int towi_steps_make(struct tow_edge *edge, struct towi_steps *steps,
+		    void (*ended)(struct towi_op *op, int status))
+{
+	steps->all = calloc(TOW_EDGE_SLOTS_MAX, sizeof(*steps->all));
+	if (!steps->all)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < TOW_EDGE_SLOTS_MAX; i++) {
+		steps->all[i].op.edge = edge;
+		steps->all[i].op.ended = ended;
+		steps->all[i].call.run = tell;
+	}
+	return 0;
+}
+
+void towi_steps_free(struct towi_steps *steps)
+{
+	free(steps->all);
+}
+
+struct towi_step *towi_steps_next(const struct towi_steps *steps)
+{
+	struct towi_step *step = towi_step(steps, steps->given + 1);
+
+	if (steps->given - steps->ended >= TOW_EDGE_SLOTS_MAX || step->op.busy ||
+	    atomic_load_explicit(&step->calling, memory_order_acquire))
+		return NULL;
+	return step;
+}
+
+void towi_steps_give(struct towi_steps *steps, struct towi_step *step, tow_edge_done *done,
+		     void *arg)
+{
+	step->number = ++steps->given;
+	step->done = done;
+	step->arg = arg;
+	step->over = false;
+	atomic_store_explicit(&step->calling, true, memory_order_relaxed);
+}
+
+void towi_steps_begun(struct towi_steps *steps, struct towi_step *step)
+{
+	step->begun_us = towi_now_ns() / 1000;
+	steps->begun++;
+}
+
+static void end_oldest(struct tow_edge *edge, struct towi_steps *steps)
+{
+	struct tow_worker *worker = edge->common.worker;
+	struct towi_step *step = towi_step(steps, ++steps->ended);
+
+	tow_arena_free(worker->arena, step->staged);
+	step->staged = NULL;
+	towi_worker_call(worker, &step->call);
+}
+
+void towi_steps_over(struct tow_edge *edge, struct towi_steps *steps, struct towi_step *step,
+		     int status)
+{
+	step->status = status;
+	step->over = true;
+	while (steps->ended < steps->begun && towi_step(steps, steps->ended + 1)->over)
+		end_oldest(edge, steps);
+}
+
+void towi_steps_cancel(struct tow_edge *edge, struct towi_steps *steps)
+{
+	while (edge->error && steps->begun < steps->given && steps->begun == steps->ended) {
+		steps->begun++;
+		towi_steps_over(edge, steps, towi_step(steps, steps->begun), edge->error);
+	}
+}
+
+void towi_steps_look(struct tow_edge *edge, const struct towi_steps *steps, uint64_t now_us)
+{
+	uint64_t most = edge->common.worker->timeout_ms * 1000ULL;
+
+	if (most && steps->ended < steps->begun &&
+	    now_us - towi_step(steps, steps->ended + 1)->begun_us > most)
+		towi_edge_fail(edge, -ETIMEDOUT);
+}
+
+bool towi_steps_in_flight(const struct towi_steps *steps)
+{
+	for (uint32_t i = 0; steps->all && i < TOW_EDGE_SLOTS_MAX; i++)
+		if (steps->all[i].op.busy)
+			return true;
+	return false;
+}
+
+/* Its operation may still end, and then it is nobody's. */
+static void ignore(struct towi_op *op, int status)
+{
+	(void)op;
+	(void)status;
+}
+
+void towi_steps_give_up(struct tow_edge *edge, struct towi_steps *steps)
+{
+	struct towi_step *step;
+
+	while (steps->all && steps->ended < steps->given) {
+		step = towi_step(steps, steps->ended + 1);
+		step->op.ended = ignore;
+		if (!step->over)
+			step->status = edge->error;
+		end_oldest(edge, steps);
+	}
+}
+
+bool towi_steps_calling(const struct towi_steps *steps)
+{
+	for (uint32_t i = 0; steps->all && i < TOW_EDGE_SLOTS_MAX; i++)
+		if (atomic_load_explicit(&steps->all[i].calling, memory_order_acquire))
+			return true;
+	return false;
+}

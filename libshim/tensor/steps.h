@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * What a sender has on its way: steps that count from 1, begin in order, and end in order.
+ *
+ * With the worker's lock, but for what says otherwise.
+ */
+#ifndef TOW_STEPS_INSIDE_H
+#define TOW_STEPS_INSIDE_H
+
+#include "edge.h"
+
+struct towi_step {
+	struct towi_op op;			/* first */
+	struct towi_call call;
+	_Atomic bool calling;
+	uint64_t number;
+	uint64_t begun_us;
+	const void *data;
+	void *staged;				/* a copy of it */
+	tow_edge_done *done;
+	void *arg;
+	bool over;				/* with that status */
+	int status;
+};
+
+struct towi_steps {
+	uint64_t given, begun, ended;
+	struct towi_step *all;			/* TOW_EDGE_SLOTS_MAX */
+};
+
+/* 0 or -ENOMEM; @ended is called when a step's operation has. */
+int towi_steps_make(struct tow_edge *edge, struct towi_steps *steps,
+		    void (*ended)(struct towi_op *op, int status));
+
+/* Without the lock. */
+void towi_steps_free(struct towi_steps *steps);
+
+static inline struct towi_step *towi_step(const struct towi_steps *steps, uint64_t number)
+{
+	return &steps->all[(number - 1) % TOW_EDGE_SLOTS_MAX];
+}
+
+/*
+ * The record for one more: NULL: there are too many, or the last one's function is being
+ * called.  The caller fills in data and staged, and then gives it.
+ */
+struct towi_step *towi_steps_next(const struct towi_steps *steps);
+void towi_steps_give(struct towi_steps *steps, struct towi_step *step, tow_edge_done *done,
+		     void *arg);
+
+/* It has begun, or will not. */
+void towi_steps_begun(struct towi_steps *steps, struct towi_step *step);
+
+/*
+ * One is over, and ends when those before it have: then whoever is to be told will be.
+ */
+void towi_steps_over(struct tow_edge *edge, struct towi_steps *steps, struct towi_step *step,
+		     int status);
+
+/* With an error all that have not begun end, once those that have begun did. */
+void towi_steps_cancel(struct tow_edge *edge, struct towi_steps *steps);
+
+/* Has the oldest one taken too long?  Then the edge fails. */
+void towi_steps_look(struct tow_edge *edge, const struct towi_steps *steps, uint64_t now_us);
+
+bool towi_steps_in_flight(const struct towi_steps *steps);
+
+/* All that the device did not end. */
+void towi_steps_give_up(struct tow_edge *edge, struct towi_steps *steps);
+
+/* Without the lock: does a thread call a function for one of them? */
+bool towi_steps_calling(const struct towi_steps *steps);
+
+#endif /* TOW_STEPS_INSIDE_H */
