@@ -66,6 +66,7 @@ struct tow_arena {
 	bool debug;
 	/* Around regions that come and go. */
 	pthread_mutex_t growing;
+	struct towi_watch *watches;
 	/* Around everything of fit but towi_fit_find() and towi_fit_span(). */
 	pthread_mutex_t lock;
 	struct towi_fit fit;
@@ -317,8 +318,11 @@ static bool empty_caches(struct tow_arena *arena)
 /* Called with arena->growing. */
 static void end_part(struct tow_arena *arena, struct part *part, int *error)
 {
+	struct towi_watch *watch;
 	int ret;
 
+	for (watch = arena->watches; watch; watch = watch->next)
+		watch->gone(watch, part->region);
 	if (arena->attr.shrinks)
 		arena->attr.shrinks(arena->attr.data, part->region, part->at, part->bytes);
 	ret = arena->source.put(arena->source.from, part->region);
@@ -763,6 +767,25 @@ TOW_PUBLIC uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes)
 	} while (any);
 	pthread_mutex_unlock(&arena->growing);
 	return sum;
+}
+
+void towi_arena_watch(struct tow_arena *arena, struct towi_watch *watch)
+{
+	pthread_mutex_lock(&arena->growing);
+	watch->next = arena->watches;
+	arena->watches = watch;
+	pthread_mutex_unlock(&arena->growing);
+}
+
+void towi_arena_unwatch(struct tow_arena *arena, struct towi_watch *watch)
+{
+	struct towi_watch **link;
+
+	pthread_mutex_lock(&arena->growing);
+	for (link = &arena->watches; *link != watch;)
+		link = &(*link)->next;
+	*link = watch->next;
+	pthread_mutex_unlock(&arena->growing);
 }
 
 TOW_PUBLIC size_t tow_arena_check(struct tow_arena *arena)

@@ -24,4 +24,14 @@ struct towi_source {
 int towi_arena_create(const struct towi_source *source, const struct tow_arena_attr *attr,
 		      struct tow_arena **arena);
 
+/* Who wants to know of regions that go.  @gone must not call the arena. */
+struct towi_watch {
+	struct towi_watch *next;
+	void (*gone)(struct towi_watch *watch, struct tow_region *region);
+};
+
+/* From now on, and not any more; @watch is the caller's. */
+void towi_arena_watch(struct tow_arena *arena, struct towi_watch *watch);
+void towi_arena_unwatch(struct tow_arena *arena, struct towi_watch *watch);
+
 #endif /* TOW_ARENA_INSIDE_H */

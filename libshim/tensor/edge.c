@@ -151,18 +151,20 @@ void towi_edge_probe(struct tow_edge *edge)
 
 /* ---- what the worker asks --------------------------------------------------- */
 
+/* Of one that is being made, or closed, there is no slot. */
 static void go_on(struct towi_edge *common)
 {
 	struct tow_edge *edge = edge_of(common);
 
-	edge->kind->go_on(edge);
+	if (edge->slot)
+		edge->kind->go_on(edge);
 }
 
 static void tick(struct towi_edge *common, uint64_t now_us)
 {
 	struct tow_edge *edge = edge_of(common);
 
-	if (edge->kind->tick)
+	if (edge->slot && edge->kind->tick)
 		edge->kind->tick(edge, now_us);
 }
 
@@ -655,16 +657,25 @@ static void until_not(struct tow_edge *edge, bool (*busy)(const struct tow_edge 
 		towi_worker_settle(worker, busy, edge);
 }
 
-/* Nothing of it is on its way any more, and whoever is to be told is told. */
+/* Nothing of it is on its way any more. */
 static void drain(struct tow_edge *edge)
 {
 	struct tow_worker *worker = edge->common.worker;
 
 	towi_worker_lock(worker);
 	towi_edge_fail(edge, -ECANCELED);
-	edge->kind->go_on(edge);
+	go_on(&edge->common);
 	until_not(edge, in_flight);
-	edge->kind->go_on(edge);
+	towi_worker_unlock(worker);
+}
+
+/* Whoever is to be told is told, as nobody reaches anything any more. */
+static void tell_rest(struct tow_edge *edge)
+{
+	struct tow_worker *worker = edge->common.worker;
+
+	towi_worker_lock(worker);
+	go_on(&edge->common);
 	/* What the device has not ended, and it is gone; nobody is told a second time. */
 	edge->kind->give_up(edge);
 	towi_worker_unlock(worker);
@@ -681,24 +692,50 @@ static void drain_wait(struct tow_edge *edge)
 	towi_worker_unlock(edge->common.worker);
 }
 
-/* Nobody reaches its memory any more; a signal must not end the waiting for that. */
-static int end_exports(struct tow_edge *edge)
+/* A signal must not end the waiting for whoever reaches this end's memory. */
+static void block_signals(sigset_t *before)
 {
-	sigset_t all, before;
-	int ret, error;
+	sigset_t all;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_sigmask(SIG_SETMASK, &all, before);
+}
+
+/* Nobody reaches what this end has exported any more. */
+static int end_exports(struct tow_edge *edge)
+{
+	sigset_t before;
+	int ret;
+
+	block_signals(&before);
+	if (edge->kind->hide)
+		edge->kind->hide(edge);
 	ret = tow_unexport(edge->exported);
-	error = tow_slot_destroy(edge->slot);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return ret ? ret : error;
+	return ret;
+}
+
+/* From now on nothing is done for it. */
+static int end_slot(struct tow_edge *edge)
+{
+	struct tow_slot *slot;
+	sigset_t before;
+	int ret;
+
+	towi_worker_lock(edge->common.worker);
+	slot = edge->slot;
+	edge->slot = NULL;
+	towi_worker_unlock(edge->common.worker);
+	block_signals(&before);
+	ret = tow_slot_destroy(slot);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ret;
 }
 
 TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 {
 	struct tow_worker *worker;
-	int ret;
+	int ret, error;
 
 	if (!edge)
 		return 0;
@@ -708,18 +745,20 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 		return -EPERM;
 	drain(edge);
 	ret = end_exports(edge);
+	tell_rest(edge);
+	error = end_slot(edge);
 	drain_wait(edge);
 	tow_remote_release(edge->range);
 	tow_remote_release(edge->other);
 	unlink_edge(edge);
 	if (!in_flight(edge) && !waits(edge)) {
 		bury(&edge->common);
-		return ret;
+		return ret ? ret : error;
 	}
 	/* Its records are still known to the queue. */
 	towi_worker_lock(worker);
 	edge->common.next = worker->graves;
 	worker->graves = &edge->common;
 	towi_worker_unlock(worker);
-	return ret;
+	return ret ? ret : error;
 }

@@ -53,6 +53,8 @@ struct towi_kind {
 	uint32_t (*pending)(const struct tow_edge *edge);
 	/* Is anything of it in flight that is bound to end? */
 	bool (*in_flight)(const struct tow_edge *edge);
+	/* What else of this end's can be reached cannot any more; without the lock.  NULL. */
+	void (*hide)(struct tow_edge *edge);
 	/* What has not begun, and what the device did not end: it does not any more. */
 	void (*give_up)(struct tow_edge *edge);
 	/* Does a thread call a function for it?  Called without the lock. */

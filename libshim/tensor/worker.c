@@ -195,6 +195,16 @@ static int reap(struct tow_worker *worker)
 	return count;
 }
 
+void towi_worker_noticed(struct tow_worker *worker, struct tow_edge *edge)
+{
+	struct towi_edge *common = (struct towi_edge *)edge;
+
+	worker->ended++;
+	common->ops->go_on(common);
+	pthread_cond_broadcast(&worker->looked);
+	wake(worker);
+}
+
 /* ---- the lock --------------------------------------------------------------- */
 
 bool towi_worker_usable(const struct tow_worker *worker)
@@ -396,6 +406,20 @@ static uint8_t copied_flag(struct tow_device *dev)
 		       TOW_SQE_COPIED : 0;
 }
 
+static int make_queue(struct tow_worker *worker, uint32_t entries)
+{
+	int ret;
+
+	worker->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (worker->wake_fd < 0)
+		return -errno;
+	ret = tow_queue_create(worker->dev, entries > ENTRIES_MIN ? entries : ENTRIES_MIN, 0,
+			       &worker->queue);
+	if (ret)
+		close(worker->wake_fd);
+	return ret;
+}
+
 TOW_PUBLIC int tow_worker_create(struct tow_device *dev, struct tow_arena *arena,
 				 const struct tow_worker_attr *attr, struct tow_worker **worker)
 {
@@ -419,23 +443,16 @@ TOW_PUBLIC int tow_worker_create(struct tow_device *dev, struct tow_arena *arena
 	made->tick_us = TICK_US;
 	if (known.timeout_ms && known.timeout_ms * 250ULL < TICK_US)
 		made->tick_us = known.timeout_ms * 250ULL;
-	if (!known.entries)
-		known.entries = ENTRIES;
-	made->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (made->wake_fd < 0) {
-		ret = -errno;
-		free(made);
-		return ret;
-	}
-	ret = tow_queue_create(dev, known.entries > ENTRIES_MIN ? known.entries : ENTRIES_MIN, 0,
-			       &made->queue);
+	ret = towi_crc32c_wanted(&made->crc32c);
+	if (!ret)
+		ret = make_queue(made, known.entries ? known.entries : ENTRIES);
 	if (ret) {
-		close(made->wake_fd);
 		free(made);
 		return ret;
 	}
 	pthread_mutex_init(&made->lock, NULL);
 	init_cond(&made->looked);
+	towi_finder_begin(&made->finder);
 	*worker = made;
 	return 0;
 }
@@ -448,6 +465,9 @@ TOW_PUBLIC int tow_worker_destroy(struct tow_worker *worker)
 		return 0;
 	if (worker->edges)
 		return -EBUSY;
+	/* A child has no such thread. */
+	if (towi_worker_usable(worker))
+		towi_finder_end(worker);
 	tow_queue_destroy(worker->queue);
 	while ((grave = worker->graves)) {
 		worker->graves = grave->next;

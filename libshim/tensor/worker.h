@@ -16,6 +16,9 @@
 #include <towline/slot.h>
 #include <towline/tensor.h>
 
+#include "check.h"
+#include "windows.h"
+
 struct towi_op {
 	/* It has ended.  Whoever began it has the record again. */
 	void (*ended)(struct towi_op *op, int status);
@@ -57,6 +60,9 @@ struct tow_worker {
 	uint32_t timeout_ms;
 	/* For entries whose bytes were copied: TOW_SQE_COPIED, if the module knows it. */
 	uint8_t copied_flag;
+	/* Tensors travel with their sums, and those are compared; or NULL. */
+	towi_crc32c *crc32c;
+	struct towi_finder finder;
 	pthread_mutex_t lock;
 	/* Somebody waits for the queue; others wait for this, until he has looked. */
 	pthread_cond_t looked;
@@ -100,6 +106,9 @@ void towi_worker_settle(struct tow_worker *worker, bool (*busy)(const struct tow
 
 /* Not in a child that was forked. */
 bool towi_worker_usable(const struct tow_worker *worker);
+
+/* Something has ended of which no completion tells: @edge goes on, and who waits looks. */
+void towi_worker_noticed(struct tow_worker *worker, struct tow_edge *edge);
 
 /* Something is to be called when the lock is let go of. */
 void towi_worker_call(struct tow_worker *worker, struct towi_call *call);

@@ -13,11 +13,23 @@
  *			the sender, says how many steps were read, so that none is
  *			overwritten before.
  *
+ *	dynamic edge	type and shape are known when the tensor is: section 3.3.  The sender
+ *			writes what it is and where it is, the receiver allocates in its
+ *			arena, reads it from there, and says so; until then the sender's
+ *			tensor stays as it is.
+ *
  *	receiver	tow_static_receiver(), tow_edge_connect(), then for each step
  *			tow_edge_test() or tow_edge_wait(), and tow_edge_consumed() when
  *			it was read
  *	sender		tow_static_sender(), tow_edge_connect(), then tow_edge_send() for
  *			each step; the tensor is the edge's until that has ended
+ *
+ * With dynamic edges, whose ends are made by tow_dynamic_receiver() and tow_dynamic_sender(),
+ * tow_edge_type() says what has come, tow_edge_take() keeps it, and tow_dynamic_send() sends.
+ *
+ * With TOW_VALIDATE=1 in the environment of both ends when their workers are made, tensors of
+ * dynamic edges travel with their CRC32C (as iSCSI has it, RFC 3720), of what they
+ * were when they were given to the library.  It takes libisal2 of Debian.
  *
  * All functions may be called by any number of threads at once.
  */
@@ -127,7 +139,7 @@ struct tow_worker_attr {
  * @worker: stored here
  *
  * Return: 0; -E2BIG, -EINVAL: @attr, or an argument, is none that there is; -EMFILE,
- * -ENFILE; and what tow_queue_create() returns.
+ * -ENFILE; -ELIBACC: TOW_VALIDATE is set, and ISA-L is not there; and what tow_queue_create() returns.
  */
 int tow_worker_create(struct tow_device *dev, struct tow_arena *arena,
 		      const struct tow_worker_attr *attr, struct tow_worker **worker);
@@ -178,7 +190,7 @@ uint64_t tow_worker_copied(const struct tow_worker *worker);
 
 /* ---- edges ---- */
 
-/* The most steps that a static edge has memory for. */
+/* The most steps that an edge has memory for. */
 #define TOW_EDGE_SLOTS_MAX	64U
 /* The longest name, without the 0 at its end. */
 #define TOW_EDGE_NAME_MAX	240U
@@ -218,12 +230,46 @@ int tow_static_sender(struct tow_worker *worker, struct tow_peer *peer, const ch
 		      const struct tow_tensor_type *type, struct tow_edge **edge);
 
 /**
+ * tow_dynamic_receiver() - the consumer's end of a dynamic edge
+ * @worker: what drives it
+ * @peer: where the producer is, as tow_static_receiver()
+ * @name: as tow_static_receiver()
+ * @slots: how many tensors may be there, or on their way, before the first of them was
+ *	consumed: 1 to TOW_EDGE_SLOTS_MAX
+ * @edge: stored here; ended with tow_edge_close()
+ *
+ * Tensors come by themselves, into memory of the worker's arena, as long as somebody calls
+ * tow_worker_progress(), tow_edge_test() or tow_edge_wait().  A read goes over each region of
+ * the sender's arena that a tensor was in, which this end finds once, by a thread of its own.
+ *
+ * Return: as tow_static_receiver().
+ */
+int tow_dynamic_receiver(struct tow_worker *worker, struct tow_peer *peer, const char *name,
+			 uint32_t slots, struct tow_edge **edge);
+
+/**
+ * tow_dynamic_sender() - the producer's end of a dynamic edge
+ * @worker: what drives it
+ * @peer: where the consumer is, as tow_static_receiver()
+ * @name: as tow_static_receiver()
+ * @edge: stored here; ended with tow_edge_close()
+ *
+ * Regions of the arena that a tensor was sent from may be read, as a whole, by processes of
+ * the same job on any node, until the edge is closed or the region goes back to the pool.
+ *
+ * Return: as tow_static_receiver().
+ */
+int tow_dynamic_sender(struct tow_worker *worker, struct tow_peer *peer, const char *name,
+		       struct tow_edge **edge);
+
+/**
  * tow_edge_connect() - find the other end
  * @edge: the edge
  * @timeout_ms: how long to wait for it, in milliseconds
  *
  * Waits; while it looks for the other end nothing is done for the worker's other edges but
- * by other threads.  Who has both ends makes both before connecting one.
+ * by other threads.  Who has both ends makes both before connecting one, and connects
+ * the sender first: a dynamic receiver waits until its sender has connected.
  *
  * Return: 0, also when it is connected; -ETIMEDOUT: nobody came; -EPROTOTYPE: the other
  * end's tensors have elements of another type; -EMSGSIZE: they have another shape; -EBUSY:
@@ -268,6 +314,27 @@ typedef void tow_edge_done(void *arg, uint64_t step, int status);
 int tow_edge_send(struct tow_edge *edge, const void *data, tow_edge_done *done, void *arg);
 
 /**
+ * tow_dynamic_send() - send the next tensor
+ * @edge: a dynamic sender that is connected
+ * @type: what it is, this time
+ * @data: the tensor, as tow_edge_send(); NULL will do for one without elements
+ * @done: called when the receiver has read it, or will not; or NULL.  It is told what went
+ *	wrong there, too: -ENOSPC, -EDQUOT, -ENOMEM: it had no memory, and has left the tensor
+ *	out; -EBADMSG: what it read is not what was sent (TOW_VALIDATE).  After those the edge
+ *	goes on.
+ * @arg: passed to @done
+ *
+ * As tow_edge_send() in all else.  When the edge has failed and the receiver may still be
+ * reading (-ETIMEDOUT, -EPROTO) the tensor is the caller's again, and @done is called, when
+ * it is closed.
+ *
+ * Return: as tow_edge_send(); -EOVERFLOW: it is larger than anything; and what tow_export()
+ * returns, of the region that @data is in.
+ */
+int tow_dynamic_send(struct tow_edge *edge, const struct tow_tensor_type *type, const void *data,
+		     tow_edge_done *done, void *arg);
+
+/**
  * tow_edge_pending() - how many steps are on their way
  * @edge: a sender
  *
@@ -282,11 +349,14 @@ uint32_t tow_edge_pending(const struct tow_edge *edge);
  *	tow_edge_consumed(), and changed if one likes
  * @step: its number, from 1, is stored here; or NULL
  *
- * Reads memory; makes no call.
+ * Never waits.  Of a static edge it reads memory and makes no call.
  *
- * Return: 1: it has; the same one until it was consumed; 0: not yet; -EINVAL;
- * -EPROTOTYPE or -EMSGSIZE: the sender's tensors are of another type, or another shape;
- * or the error that has ended the edge.
+ * Return: 1: it has; the same one until it was consumed; 0: not yet; -EINVAL; or the error
+ * that has ended the edge.  Of a static edge -EPROTOTYPE or -EMSGSIZE: the sender's tensors
+ * are of another type, or another shape.  Of a dynamic one -ENOSPC, -EDQUOT, -ENOMEM: there is
+ * no memory for it, as tow_arena_alloc(); it is tried again each time, and tow_edge_consumed()
+ * leaves it out; -EBADMSG: it is not what was sent (TOW_VALIDATE), and tow_edge_consumed() goes
+ * on to the next one.
  */
 int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step);
 
@@ -306,10 +376,33 @@ int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step);
 int tow_edge_wait(struct tow_edge *edge, uint32_t timeout_us, void **data, uint64_t *step);
 
 /**
+ * tow_edge_type() - what a tensor is
+ * @edge: a receiver or sender of a static edge; or a dynamic receiver, of which
+ *	tow_edge_test() or tow_edge_wait() has shown a tensor: it is told of that one
+ * @type: stored here
+ *
+ * Return: 0; -EINVAL: an argument is NULL, or no tensor was shown; -EPERM.
+ */
+int tow_edge_type(struct tow_edge *edge, struct tow_tensor_type *type);
+
+/**
+ * tow_edge_take() - keep a tensor
+ * @edge: a dynamic receiver, of which tow_edge_test() or tow_edge_wait() has shown one
+ * @data: the tensor is stored here: the caller's, in the worker's arena, freed with
+ *	tow_arena_free()
+ *
+ * All else as tow_edge_consumed().
+ *
+ * Return: as tow_edge_consumed(); -EINVAL also when there is an error in its place.
+ */
+int tow_edge_take(struct tow_edge *edge, void **data);
+
+/**
  * tow_edge_arm() - have the worker's descriptor say when the next step comes
  * @edge: a receiver
  *
- * Also if it is there already.  Once for each step.
+ * Also if it is there already.  Once for each step; with a dynamic edge it is readable before,
+ * too, when tow_worker_progress() has something to do for that to come.
  *
  * Return: 0; -EINVAL; -EBUSY: too many operations are on their way; or the error that has
  * ended the edge.
@@ -317,7 +410,7 @@ int tow_edge_wait(struct tow_edge *edge, uint32_t timeout_us, void **data, uint6
 int tow_edge_arm(struct tow_edge *edge);
 
 /**
- * tow_edge_consumed() - the step was read: its memory may be written again
+ * tow_edge_consumed() - the step was read: its memory may be written again, or is freed
  * @edge: a receiver, of which tow_edge_test() or tow_edge_wait() has shown a step
  *
  * Return: 0; -EINVAL: it is a sender, or no step has come; -ENOTCONN: tow_edge_connect()
@@ -332,7 +425,7 @@ int tow_edge_consumed(struct tow_edge *edge);
  *
  * Waits until what is on its way has ended, and nobody can reach its memory any more.
  * Steps that were sent are carried out if the receiver is there; those that wait for
- * room fail with -ECANCELED.
+ * room, and tensors of a dynamic edge that were not read yet, fail with -ECANCELED.
  *
  * Return: 0; or what ending its exports returned.  The edge is gone in any case, but for
  * -EPERM: in a child that was forked, where nothing has changed.

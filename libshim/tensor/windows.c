@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * Windows and views.
+ *
+ * Finding a view waits for the other node, and nobody who only looks whether a tensor has
+ * come may wait: a thread of the worker's does it, which begins with the first that is to
+ * be found.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "../core/internal.h"
+#include "edge.h"
+
+/* Whoever told of a window has it: it is found at once, or the other node has gone. */
+#define FIND_MS		10000U
+#define NAME_BYTES	64
+
+struct towi_window {
+	struct towi_window *next;
+	struct tow_region *region;
+	uint64_t number;
+	struct tow_exported *exported;
+};
+
+static void name_window(char name[NAME_BYTES], uint64_t edge, uint64_t window, uint32_t rights)
+{
+	snprintf(name, NAME_BYTES, "tow/%016" PRIx64 "/%" PRIu64 "/%c", edge, window,
+		 rights & TOW_RIGHT_WRITE ? 'w' : 'r');
+}
+
+/* ---- windows ---------------------------------------------------------------- */
+
+/* One of @region, or any, which is not in the list any more. */
+static struct towi_window *take_window(struct towi_windows *windows,
+				       const struct tow_region *region)
+{
+	struct towi_window **link, *window;
+
+	pthread_mutex_lock(&windows->lock);
+	for (link = &windows->first; *link; link = &(*link)->next)
+		if (!region || (*link)->region == region)
+			break;
+	window = *link;
+	if (window)
+		*link = window->next;
+	pthread_mutex_unlock(&windows->lock);
+	return window;
+}
+
+static void end_windows(struct towi_windows *windows, const struct tow_region *region)
+{
+	struct towi_window *window;
+
+	while ((window = take_window(windows, region))) {
+		/* Nobody else could do better; the region's end says more. */
+		tow_unexport(window->exported);
+		free(window);
+	}
+}
+
+static void gone(struct towi_watch *watch, struct tow_region *region)
+{
+	end_windows((struct towi_windows *)watch, region);
+}
+
+int towi_windows_begin(struct towi_windows *windows, struct tow_arena *arena, uint32_t rights)
+{
+	if (getrandom(&windows->number, sizeof(windows->number), 0) < 0)
+		return -errno;
+	/* 0 is nowhere. */
+	windows->number |= 1;
+	windows->rights = rights;
+	windows->watch.gone = gone;
+	pthread_mutex_init(&windows->lock, NULL);
+	windows->arena = arena;
+	towi_arena_watch(arena, &windows->watch);
+	return 0;
+}
+
+void towi_windows_end(struct towi_windows *windows)
+{
+	if (!windows->arena)
+		return;
+	towi_arena_unwatch(windows->arena, &windows->watch);
+	end_windows(windows, NULL);
+	pthread_mutex_destroy(&windows->lock);
+	windows->arena = NULL;
+}
+
+static int make_window(struct towi_windows *windows, struct tow_region *region,
+		       struct towi_window **made)
+{
+	struct tow_region_info info = { .size = sizeof(info) };
+	struct towi_window *window;
+	char name[NAME_BYTES];
+	int ret;
+
+	ret = tow_region_info(region, &info);
+	if (ret)
+		return ret;
+	window = malloc(sizeof(*window));
+	if (!window)
+		return -ENOMEM;
+	*window = (struct towi_window){ windows->first, region, ++windows->last, NULL };
+	name_window(name, windows->number, window->number, windows->rights);
+	ret = tow_export(region, 0, info.map_bytes, name, windows->rights, &window->exported);
+	if (ret) {
+		free(window);
+		return ret;
+	}
+	windows->first = window;
+	*made = window;
+	return 0;
+}
+
+int towi_window(struct towi_windows *windows, const void *ptr, struct towi_place *place)
+{
+	struct towi_window *window;
+	struct tow_region *region;
+	int ret;
+
+	ret = tow_arena_find(windows->arena, ptr, &region, &place->offset);
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&windows->lock);
+	for (window = windows->first; window; window = window->next)
+		if (window->region == region)
+			break;
+	if (!window)
+		ret = make_window(windows, region, &window);
+	if (!ret) {
+		place->edge = windows->number;
+		place->window = window->number;
+	}
+	pthread_mutex_unlock(&windows->lock);
+	return ret;
+}
+
+/* ---- views ------------------------------------------------------------------ */
+
+/* One that nothing needs, the oldest; NULL: there is none. */
+static struct towi_view *idle_view(struct towi_views *views)
+{
+	struct towi_view *view, *oldest = NULL;
+
+	for (view = views->all; view < views->all + TOWI_VIEWS; view++)
+		if (!view->busy && !view->looking && (!oldest || view->used < oldest->used))
+			oldest = view;
+	return oldest;
+}
+
+static void look_for(struct tow_edge *edge, struct towi_view *view, uint32_t rights)
+{
+	struct towi_finder *finder = &edge->common.worker->finder;
+
+	view->looking = true;
+	view->rights = rights;
+	view->edge = edge;
+	view->next = NULL;
+	*finder->last = view;
+	finder->last = &view->next;
+	pthread_cond_signal(&finder->called);
+}
+
+/* Found; or it could not be, which is told once. */
+static int result_of(struct towi_view *view, const struct towi_place *place, uint64_t bytes)
+{
+	int error = view->error;
+
+	if (view->looking)
+		return -EAGAIN;
+	if (error) {
+		*view = (struct towi_view){ 0 };
+		return error;
+	}
+	if (place->offset > tow_remote_bytes(view->remote) ||
+	    bytes > tow_remote_bytes(view->remote) - place->offset)
+		return -ERANGE;
+	return 0;
+}
+
+static int begin_finder(struct tow_worker *worker);
+
+int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi_place *place,
+	      uint64_t bytes, uint32_t rights, struct towi_view **found)
+{
+	struct towi_view *view;
+	int ret;
+
+	for (view = views->all; view < views->all + TOWI_VIEWS; view++) {
+		if (view->number != place->edge || view->window != place->window)
+			continue;
+		view->used = ++views->uses;
+		*found = view;
+		return result_of(view, place, bytes);
+	}
+	view = idle_view(views);
+	if (!view)
+		return -EAGAIN;
+	ret = begin_finder(edge->common.worker);
+	if (ret)
+		return ret;
+	tow_remote_release(view->remote);
+	*view = (struct towi_view){ .number = place->edge, .window = place->window,
+				    .used = ++views->uses };
+	look_for(edge, view, rights);
+	return -EAGAIN;
+}
+
+bool towi_views_busy(const struct towi_views *views)
+{
+	for (const struct towi_view *view = views->all; view < views->all + TOWI_VIEWS; view++)
+		if (view->looking)
+			return true;
+	return false;
+}
+
+void towi_views_free(struct towi_views *views)
+{
+	for (struct towi_view *view = views->all; view < views->all + TOWI_VIEWS; view++)
+		tow_remote_release(view->remote);
+}
+
+/* ---- the thread that finds them --------------------------------------------- */
+
+/* Called with the lock, which it lets go of meanwhile. */
+static void find(struct tow_worker *worker, struct towi_view *view)
+{
+	struct tow_remote *remote = NULL;
+	char name[NAME_BYTES];
+	int ret;
+
+	name_window(name, view->number, view->window, view->rights);
+	towi_worker_unlock(worker);
+	ret = tow_resolve(view->edge->peer, name, view->rights, FIND_MS, &remote);
+	towi_worker_lock(worker);
+	view->remote = remote;
+	view->error = ret == -ENOENT || ret == -ETIMEDOUT ? -ESTALE : ret;
+	view->looking = false;
+	towi_worker_noticed(worker, view->edge);
+	/* What was begun is handed over. */
+	towi_worker_unlock(worker);
+	towi_worker_lock(worker);
+}
+
+static void *find_all(void *arg)
+{
+	struct tow_worker *worker = arg;
+	struct towi_finder *finder = &worker->finder;
+	struct towi_view *view;
+
+	towi_worker_lock(worker);
+	while (!finder->ends) {
+		view = finder->first;
+		if (!view) {
+			pthread_cond_wait(&finder->called, &worker->lock);
+			continue;
+		}
+		finder->first = view->next;
+		if (!finder->first)
+			finder->last = &finder->first;
+		find(worker, view);
+	}
+	towi_worker_unlock(worker);
+	return NULL;
+}
+
+void towi_finder_begin(struct towi_finder *finder)
+{
+	finder->last = &finder->first;
+	pthread_cond_init(&finder->called, NULL);
+}
+
+/* Signals are the program's. */
+static int begin_finder(struct tow_worker *worker)
+{
+	struct towi_finder *finder = &worker->finder;
+	sigset_t all, before;
+	int ret;
+
+	if (finder->runs)
+		return 0;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&finder->thread, NULL, find_all, worker);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	finder->runs = !ret;
+	return -ret;
+}
+
+void towi_finder_end(struct tow_worker *worker)
+{
+	struct towi_finder *finder = &worker->finder;
+
+	if (finder->runs) {
+		towi_worker_lock(worker);
+		finder->ends = true;
+		pthread_cond_signal(&finder->called);
+		towi_worker_unlock(worker);
+		pthread_join(finder->thread, NULL);
+	}
+	pthread_cond_destroy(&finder->called);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * Windows: regions of an arena that an edge's other end may read, or write; and views: those
+ * of the other end, as this one has found them.
+ *
+ * A region becomes a window when something in it is first to be reached, and is one until
+ * the edge ends or the region goes back to the pool.  Each edge has its own: when they end,
+ * what the other end has begun is over, and nobody else's is disturbed.  A window's name is
+ * made of its edge's number, which is random, and its own, which is never used again; those
+ * numbers travel, and who gets them finds it by its name, once.
+ */
+#ifndef TOW_WINDOWS_INSIDE_H
+#define TOW_WINDOWS_INSIDE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "../alloc/arena.h"
+
+/* Which views an edge keeps. */
+#define TOWI_VIEWS	32U
+
+struct tow_edge;
+struct tow_worker;
+struct towi_window;
+
+/* What an edge shows: part of it. */
+struct towi_windows {
+	struct towi_watch watch;		/* first */
+	struct tow_arena *arena;		/* NULL: it has not begun */
+	uint32_t rights;
+	pthread_mutex_t lock;			/* innermost */
+	struct towi_window *first;
+	uint64_t number, last;
+};
+
+/* A place that an edge has told of. */
+struct towi_place {
+	uint64_t edge, window;			/* numbers; 0: nowhere */
+	uint64_t offset;
+};
+
+/*
+ * To be read (TOW_RIGHT_READ), or written (TOW_RIGHT_WRITE).  Without the worker's lock: 0 or
+ * a negative errno.
+ */
+int towi_windows_begin(struct towi_windows *windows, struct tow_arena *arena, uint32_t rights);
+
+/* Nobody reaches anything by them any more.  Without the worker's lock. */
+void towi_windows_end(struct towi_windows *windows);
+
+/*
+ * Where @ptr is, for the other end: 0; -ENOENT: in none of the arena's regions; and what
+ * tow_export() returns.
+ */
+int towi_window(struct towi_windows *windows, const void *ptr, struct towi_place *place);
+
+/* A window of the other end's. */
+struct towi_view {
+	uint64_t number, window;
+	struct tow_remote *remote;		/* once it was found */
+	int error;
+	bool looking;				/* for it */
+	uint32_t busy;				/* operations on it */
+	uint64_t used;				/* when, for who looks for the oldest */
+	uint32_t rights;
+	struct tow_edge *edge;
+	struct towi_view *next;			/* to be looked for */
+};
+
+struct towi_views {
+	struct towi_view all[TOWI_VIEWS];
+	uint64_t uses;
+};
+
+/* Finds views: part of a worker. */
+struct towi_finder {
+	pthread_t thread;
+	bool runs, ends;
+	pthread_cond_t called;
+	struct towi_view *first, **last;
+};
+
+/*
+ * The view of @place, of @bytes: 0; -EAGAIN: it is looked for, by a thread of its own, and
+ * the edge goes on when that is over, or there are too many at the moment; -ERANGE: there is
+ * no such place; and what tow_resolve() returns, once.
+ */
+int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi_place *place,
+	      uint64_t bytes, uint32_t rights, struct towi_view **view);
+
+/* Is one looked for? */
+bool towi_views_busy(const struct towi_views *views);
+
+/* Without the lock. */
+void towi_views_free(struct towi_views *views);
+
+/* Without the lock, when there are no edges any more. */
+void towi_finder_begin(struct towi_finder *finder);
+void towi_finder_end(struct tow_worker *worker);
+
+#endif /* TOW_WINDOWS_INSIDE_H */

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the tests of edges have in common: a node that is its own peer, tensors, notes. */
+#ifndef TOW_LIBEDGE_H
+#define TOW_LIBEDGE_H
+
+#include <towline/queue.h>
+#include <towline/tensor.h>
+
+#include "tow_libpeer.h"
+
+#define MIB		((size_t)1 << 20)
+#define REGION_BYTES	(8 * MIB)
+#define SOON_US		20000U
+#define LATE_US		30000000U
+#define LATE_MS		30000U
+#define FLOATS(...)	{ { TOW_DTYPE_FLOAT, 32, 1 }, __VA_ARGS__ }
+
+struct side {
+	struct tow_device *dev;
+	struct tow_arena *arena;
+	struct tow_worker *worker;
+	struct tow_peer *peer;
+};
+
+static inline int make_side(struct side *side)
+{
+	struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = REGION_BYTES };
+	int ret;
+
+	ret = tow_device_open(tow_test_device(), 0, &side->dev);
+	if (!ret)
+		ret = tow_arena_create(side->dev, &attr, &side->arena);
+	if (!ret)
+		ret = tow_worker_create(side->dev, side->arena, NULL, &side->worker);
+	if (!ret)
+		ret = tow_peer_connect(side->dev, tow_own_address(), NULL, TOW_PEER_WAIT_MS,
+				       &side->peer);
+	return ret;
+}
+
+static inline int end_side(struct side *side)
+{
+	int ret = tow_worker_destroy(side->worker);
+
+	tow_peer_release(side->peer);
+	tow_arena_destroy(side->arena);
+	tow_device_close(side->dev);
+	return ret;
+}
+
+static inline unsigned char value_of(uint64_t step, size_t at)
+{
+	return (unsigned char)(step * 37 + at * 11 + (at >> 8));
+}
+
+static inline void fill(unsigned char *tensor, size_t bytes, uint64_t step)
+{
+	for (size_t i = 0; i < bytes; i++)
+		tensor[i] = value_of(step, i);
+}
+
+static inline bool holds(const unsigned char *tensor, size_t bytes, uint64_t step)
+{
+	for (size_t i = 0; i < bytes; i++)
+		if (tensor[i] != value_of(step, i))
+			return false;
+	return true;
+}
+
+/* What tow_edge_send()'s function was told. */
+struct sent {
+	uint64_t last;
+	int count, wrong;
+	int status;
+};
+
+static inline void note_sent(void *arg, uint64_t step, int status)
+{
+	struct sent *sent = arg;
+
+	sent->wrong += step != sent->last + 1;
+	sent->last = step;
+	sent->count++;
+	if (status)
+		sent->status = status;
+}
+
+static inline int finish(struct side *side, const struct tow_edge *edge)
+{
+	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+
+	while (tow_edge_pending(edge) && tow_test_now() < end)
+		if (tow_worker_progress(side->worker, SOON_US) < 0)
+			return -EIO;
+	return tow_edge_pending(edge) ? -ETIMEDOUT : 0;
+}
+
+#endif /* TOW_LIBEDGE_H */
