@@ -50,14 +50,14 @@ int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_reg
 	return tow_arena_find(edge->common.worker->arena, ptr, region, offset);
 }
 
-int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy)
+int towi_edge_clone(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy)
 {
 	struct tow_worker *worker = edge->common.worker;
 	struct tow_region *region;
 	uint64_t offset;
 
 	*copy = NULL;
-	if (!bytes || !towi_edge_place(edge, data, &region, &offset))
+	if (!bytes)
 		return 0;
 	*copy = tow_arena_alloc(worker->arena, bytes);
 	if (!*copy)
@@ -70,6 +70,17 @@ int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, voi
 	memcpy(*copy, data, bytes);
 	atomic_fetch_add_explicit(&worker->copied, bytes, memory_order_relaxed);
 	return 0;
+}
+
+int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy)
+{
+	struct tow_region *region;
+	uint64_t offset;
+
+	*copy = NULL;
+	if (!bytes || !towi_edge_place(edge, data, &region, &offset))
+		return 0;
+	return towi_edge_clone(edge, data, bytes, copy);
 }
 
 /* ---- waiting ---------------------------------------------------------------- */

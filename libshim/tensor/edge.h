@@ -121,6 +121,9 @@ int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_reg
  */
 int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy);
 
+/* A copy in any case. */
+int towi_edge_clone(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy);
+
 /* An operation that does nothing when it has ended but to fail the edge if it did. */
 void towi_edge_op(struct tow_edge *edge, struct towi_op *op);
 

@@ -104,6 +104,12 @@ static void wake(struct tow_worker *worker)
 		return;
 }
 
+void towi_worker_wake(struct tow_worker *worker)
+{
+	pthread_cond_broadcast(&worker->looked);
+	wake(worker);
+}
+
 /* ---- completions ------------------------------------------------------------ */
 
 static void end_op(const struct tow_cqe *cqe)
@@ -134,8 +140,7 @@ static void tell_lost(struct tow_worker *worker, const struct tow_queue_event *e
 					event->lost_ns);
 	}
 	go_on_all(worker);
-	pthread_cond_broadcast(&worker->looked);
-	wake(worker);
+	towi_worker_wake(worker);
 }
 
 /* No completion tells of a peer that is lost while nothing is on its way to it. */
@@ -190,8 +195,7 @@ static int reap(struct tow_worker *worker)
 		return 0;
 	worker->ended += (uint64_t)count;
 	go_on_all(worker);
-	pthread_cond_broadcast(&worker->looked);
-	wake(worker);
+	towi_worker_wake(worker);
 	return count;
 }
 
@@ -201,8 +205,7 @@ void towi_worker_noticed(struct tow_worker *worker, struct tow_edge *edge)
 
 	worker->ended++;
 	common->ops->go_on(common);
-	pthread_cond_broadcast(&worker->looked);
-	wake(worker);
+	towi_worker_wake(worker);
 }
 
 /* ---- the lock --------------------------------------------------------------- */

@@ -107,6 +107,9 @@ void towi_worker_settle(struct tow_worker *worker, bool (*busy)(const struct tow
 /* Not in a child that was forked. */
 bool towi_worker_usable(const struct tow_worker *worker);
 
+/* Whoever waits looks. */
+void towi_worker_wake(struct tow_worker *worker);
+
 /* Something has ended of which no completion tells: @edge goes on, and who waits looks. */
 void towi_worker_noticed(struct tow_worker *worker, struct tow_edge *edge);
 

@@ -18,6 +18,10 @@
  *			arena, reads it from there, and says so; until then the sender's
  *			tensor stays as it is.
  *
+ *	rendezvous	the receiver asks, by key and step, for what it is about to need, and
+ *			gets it when there is such a tensor: the contract of TensorFlow's
+ *			rendezvous, as its verbs transport has it
+ *
  *	receiver	tow_static_receiver(), tow_edge_connect(), then for each step
  *			tow_edge_test() or tow_edge_wait(), and tow_edge_consumed() when
  *			it was read
@@ -27,8 +31,12 @@
  * With dynamic edges, whose ends are made by tow_dynamic_receiver() and tow_dynamic_sender(),
  * tow_edge_type() says what has come, tow_edge_take() keeps it, and tow_dynamic_send() sends.
  *
+ * With a rendezvous, whose ends are made by tow_rendezvous_receiver() and
+ * tow_rendezvous_sender(), tow_rendezvous_put() offers, and tow_rendezvous_get() or
+ * tow_rendezvous_wait() asks.
+ *
  * With TOW_VALIDATE=1 in the environment of both ends when their workers are made, tensors of
- * dynamic edges travel with their CRC32C (as iSCSI has it, RFC 3720), of what they
+ * dynamic edges and rendezvous travel with their CRC32C (as iSCSI has it, RFC 3720), of what they
  * were when they were given to the library.  It takes libisal2 of Debian.
  *
  * All functions may be called by any number of threads at once.
@@ -194,6 +202,10 @@ uint64_t tow_worker_copied(const struct tow_worker *worker);
 #define TOW_EDGE_SLOTS_MAX	64U
 /* The longest name, without the 0 at its end. */
 #define TOW_EDGE_NAME_MAX	240U
+/* The longest key of a rendezvous, likewise. */
+#define TOW_KEY_MAX		255U
+/* The most requests of a rendezvous that are on their way at once. */
+#define TOW_REQUESTS_MAX	1024U
 
 /**
  * tow_static_receiver() - the consumer's end of a static edge
@@ -263,13 +275,45 @@ int tow_dynamic_sender(struct tow_worker *worker, struct tow_peer *peer, const c
 		       struct tow_edge **edge);
 
 /**
+ * tow_rendezvous_receiver() - the end of a rendezvous that asks
+ * @worker: what drives it
+ * @peer: where the other end is, as tow_static_receiver()
+ * @name: as tow_static_receiver()
+ * @requests: how many are on their way at once, at most: 1 to TOW_REQUESTS_MAX; more wait
+ *	here
+ * @edge: stored here; ended with tow_edge_close()
+ *
+ * Tensors come into memory of the worker's arena.  Regions in which it was may be
+ * written, as a whole, by processes of the same job on any node, until the edge is closed or
+ * the region goes back to the pool.
+ *
+ * Return: as tow_static_receiver().
+ */
+int tow_rendezvous_receiver(struct tow_worker *worker, struct tow_peer *peer, const char *name,
+			    uint32_t requests, struct tow_edge **edge);
+
+/**
+ * tow_rendezvous_sender() - the end of a rendezvous that offers
+ * @worker: what drives it
+ * @peer: where the other end is, as tow_static_receiver()
+ * @name: as tow_static_receiver()
+ * @requests: as tow_rendezvous_receiver(); of both ends' the smaller one counts
+ * @edge: stored here; ended with tow_edge_close()
+ *
+ * Return: as tow_static_receiver().
+ */
+int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer *peer, const char *name,
+			  uint32_t requests, struct tow_edge **edge);
+
+/**
  * tow_edge_connect() - find the other end
  * @edge: the edge
  * @timeout_ms: how long to wait for it, in milliseconds
  *
  * Waits; while it looks for the other end nothing is done for the worker's other edges but
  * by other threads.  Who has both ends makes both before connecting one, and connects
- * the sender first: a dynamic receiver waits until its sender has connected.
+ * the sender first: the receiver of a dynamic edge or a rendezvous waits until its sender has
+ * connected.
  *
  * Return: 0, also when it is connected; -ETIMEDOUT: nobody came; -EPROTOTYPE: the other
  * end's tensors have elements of another type; -EMSGSIZE: they have another shape; -EBUSY:
@@ -334,11 +378,124 @@ int tow_edge_send(struct tow_edge *edge, const void *data, tow_edge_done *done, 
 int tow_dynamic_send(struct tow_edge *edge, const struct tow_tensor_type *type, const void *data,
 		     tow_edge_done *done, void *arg);
 
+/* A copy is offered, and the tensor stays the caller's. */
+#define TOW_PUT_CLONE		(1U << 0)
+
+/**
+ * tow_rendezvous_put() - offer a tensor
+ * @edge: a rendezvous' sender, connected or not
+ * @key: what it is called, 1 to TOW_KEY_MAX bytes
+ * @step: of which step it is; any number
+ * @type: what it is
+ * @data: the tensor, which nobody changes before it was sent, as tow_edge_send(); with
+ *	TOW_PUT_CLONE it is copied at once, and counted, wherever it is
+ * @flags: TOW_PUT_CLONE, or 0
+ * @done: called when the receiver has it, or will not, as tow_edge_send(); or NULL
+ * @arg: passed to @done
+ *
+ * It waits for being asked for, or for how long the edge lives.  Once it was sent there may
+ * be another one of the same key and step.
+ *
+ * Return: 0; -EEXIST: there is one, which has not ended; -EOVERFLOW; -EINVAL; -EPERM;
+ * -EDQUOT, -ENOSPC, -ENOMEM: there is no room for a copy, or a record; or the error that has
+ * ended the edge.
+ */
+int tow_rendezvous_put(struct tow_edge *edge, const char *key, uint64_t step,
+		       const struct tow_tensor_type *type, const void *data, uint32_t flags,
+		       tow_edge_done *done, void *arg);
+
+/**
+ * tow_rendezvous_fail() - offer an error: there will be no such tensor
+ * @edge: as tow_rendezvous_put()
+ * @key: as tow_rendezvous_put()
+ * @step: as tow_rendezvous_put()
+ * @status: a negative errno, which who asks gets in its place
+ *
+ * Return: as tow_rendezvous_put().
+ */
+int tow_rendezvous_fail(struct tow_edge *edge, const char *key, uint64_t step, int status);
+
+/**
+ * struct tow_rendezvous_tensor - what has come
+ * @key: as it was asked for
+ * @step: as it was asked for
+ * @status: 0; or why there is none: what tow_rendezvous_fail() was given; -ECANCELED:
+ *	tow_rendezvous_cancel(), or the edge was closed; -EDQUOT, -ENOSPC, -ENOMEM: there is no
+ *	memory for it here, as tow_arena_alloc(); -EBADMSG: it is not what was offered
+ *	(TOW_VALIDATE); or what has ended the edge
+ * @type: what it is
+ * @data: the tensor: the caller's, in the worker's arena, freed with tow_arena_free(); NULL
+ *	if there is none
+ */
+struct tow_rendezvous_tensor {
+	const char *key;
+	uint64_t step;
+	int status;
+	struct tow_tensor_type type;
+	void *data;
+};
+
+/**
+ * typedef tow_rendezvous_got - what was asked for has come, or will not
+ * @arg: as it was given to tow_rendezvous_get()
+ * @got: what it is, until the function returns
+ *
+ * Called by who calls tow_worker_progress().  It may call any function of this header but
+ * those that wait.
+ */
+typedef void tow_rendezvous_got(void *arg, const struct tow_rendezvous_tensor *got);
+
+/**
+ * tow_rendezvous_get() - ask for a tensor
+ * @edge: a rendezvous' receiver that is connected
+ * @key: which one, as it is or will be offered
+ * @step: which one
+ * @got: called once
+ * @arg: passed to @got
+ *
+ * Of which type and shape the last tensor of that @key was is remembered, of 65,536 keys:
+ * memory for one like it is allocated, and where that is goes with the request.  If it is
+ * another one, or nothing is known, that takes one more request.
+ *
+ * Return: 0; -EEXIST: it was asked for already, or that was cancelled and has not ended;
+ * -ENOTCONN: tow_edge_connect() comes first; -EINVAL; -ENOMEM; -EPERM; or the error that has
+ * ended the edge.
+ */
+int tow_rendezvous_get(struct tow_edge *edge, const char *key, uint64_t step,
+		       tow_rendezvous_got *got, void *arg);
+
+/**
+ * tow_rendezvous_wait() - the same, and wait for it
+ * @edge: as tow_rendezvous_get()
+ * @key: as tow_rendezvous_get()
+ * @step: as tow_rendezvous_get()
+ * @timeout_us: how long, in microseconds; TOW_WAIT_FOREVER.  What was not there then is
+ *	cancelled.
+ * @type: what it is is stored here; or NULL
+ * @data: the tensor is stored here, as tow_rendezvous_tensor.data
+ *
+ * Return: as tow_rendezvous_get(); tow_rendezvous_tensor.status; -ETIMEDOUT; -EINTR.
+ */
+int tow_rendezvous_wait(struct tow_edge *edge, const char *key, uint64_t step, uint32_t timeout_us,
+			struct tow_tensor_type *type, void **data);
+
+/**
+ * tow_rendezvous_cancel() - do without a tensor
+ * @edge: as tow_rendezvous_get()
+ * @key: as tow_rendezvous_get()
+ * @step: as tow_rendezvous_get()
+ *
+ * Whoever was to be told is: -ECANCELED; or that it has come, if it was on its way.
+ *
+ * Return: 0; -ENOENT: it was not asked for, or that has ended; -EINVAL; -EPERM.
+ */
+int tow_rendezvous_cancel(struct tow_edge *edge, const char *key, uint64_t step);
+
 /**
  * tow_edge_pending() - how many steps are on their way
- * @edge: a sender
+ * @edge: a static or dynamic sender; or an end of a rendezvous
  *
- * Return: how many were sent and have not ended.
+ * Return: how many were sent, offered, or asked for, and have not ended.
  */
 uint32_t tow_edge_pending(const struct tow_edge *edge);
 

@@ -1,0 +1,717 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/* Rendezvous, the receiver's end: it asks. */
+#define _GNU_SOURCE
+#include <bsd/sys/tree.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../core/internal.h"
+#include "rendezvous.h"
+
+/* Of how many keys is remembered what their tensors were. */
+#define KNOWN_MAX	65536U
+
+/* Who waits in tow_rendezvous_wait(). */
+struct waiter {
+	bool over;
+	struct tow_rendezvous_tensor got;
+};
+
+/* A tensor that is wanted. */
+struct want {
+	RB_ENTRY(want) by_name;
+	struct towi_name name;
+	struct want *next;			/* in the line for asking, or held */
+	bool asked;
+	uint32_t tag;				/* of its request */
+	bool cancelled;
+	bool placed;				/* somebody knows where its memory is */
+	bool typed;
+	struct tow_tensor_type type;
+	uint64_t bytes;
+	void *data;
+	int status;
+	tow_rendezvous_got *got;
+	void *arg;
+	struct waiter *waiter;
+	struct towi_call call;
+	struct tow_edge *edge;
+};
+
+RB_HEAD(wants, want);
+
+static int compare_wants(struct want *one, struct want *other)
+{
+	return towi_compare_names(&one->name, &other->name);
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+RB_GENERATE_INTERNAL(wants, want, by_name, compare_wants, static)
+#pragma GCC diagnostic pop
+
+/* What a key's tensor was the last time. */
+struct known {
+	RB_ENTRY(known) by_key;
+	struct tow_tensor_type type;
+	char key[TOW_KEY_MAX + 1];
+};
+
+RB_HEAD(knowns, known);
+
+static int compare_knowns(struct known *one, struct known *other)
+{
+	return strcmp(one->key, other->key);
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+RB_GENERATE_INTERNAL(knowns, known, by_key, compare_knowns, static)
+#pragma GCC diagnostic pop
+
+struct line {
+	struct want *first, **last;
+};
+
+struct asker {
+	struct tow_edge edge;			/* first */
+	struct towi_windows windows;
+	struct wants wants;
+	uint32_t count;				/* of them */
+	struct line to_ask, to_cancel;
+	uint32_t requests;			/* asked at once, at most */
+	uint32_t asked, cancelling;		/* without a reply */
+	uint64_t sent, taken;			/* requests, replies */
+	struct want **of_tag;			/* requests */
+	uint32_t *tags, tags_count;		/* that are free */
+	struct towi_op *ops;			/* of requests, by number: mine.slots */
+	struct knowns knowns;
+	uint32_t knowns_count;
+	struct want *held;			/* others may still write their memory */
+	_Atomic uint32_t calling;
+};
+
+static struct asker *asker_of(struct tow_edge *edge)
+{
+	return (struct asker *)edge;
+}
+
+static const struct asker *const_asker_of(const struct tow_edge *edge)
+{
+	return (const struct asker *)edge;
+}
+
+static void join(struct line *line, struct want *want)
+{
+	want->next = NULL;
+	*line->last = want;
+	line->last = &want->next;
+}
+
+static struct want *leave(struct line *line)
+{
+	struct want *want = line->first;
+
+	line->first = want->next;
+	if (!line->first)
+		line->last = &line->first;
+	return want;
+}
+
+/* Wherever in the line it is. */
+static void leave_early(struct line *line, const struct want *want)
+{
+	struct want **link;
+
+	for (link = &line->first; *link && *link != want;)
+		link = &(*link)->next;
+	if (!*link)
+		return;
+	*link = want->next;
+	for (line->last = &line->first; *line->last;)
+		line->last = &(*line->last)->next;
+}
+
+/* ---- what tensors were ------------------------------------------------------ */
+
+static struct known *find_known(struct asker *own, const char *key)
+{
+	struct known look;
+
+	memcpy(look.key, key, strlen(key) + 1);
+	return RB_FIND(knowns, &own->knowns, &look);
+}
+
+/* Forgetting costs a letter the next time, and nothing else. */
+static void remember(struct asker *own, const char *key, const struct tow_tensor_type *type)
+{
+	struct known *known = find_known(own, key);
+
+	if (!known && own->knowns_count < KNOWN_MAX) {
+		known = malloc(sizeof(*known));
+		if (!known)
+			return;
+		memcpy(known->key, key, strlen(key) + 1);
+		RB_INSERT(knowns, &own->knowns, known);
+		own->knowns_count++;
+	}
+	if (known)
+		known->type = *type;
+}
+
+/* ---- the end of a want ------------------------------------------------------ */
+
+/* Without the lock. */
+static void tell(struct towi_call *call)
+{
+	struct want *want = (struct want *)(void *)((char *)call - offsetof(struct want, call));
+	struct asker *own = asker_of(want->edge);
+	struct tow_rendezvous_tensor got = {
+		.key = want->name.key, .step = want->name.step, .status = want->status,
+		.type = want->type, .data = want->data,
+	};
+
+	want->got(want->arg, &got);
+	free(want);
+	/* The last that is done: the edge may be closed, and it is gone. */
+	atomic_fetch_sub_explicit(&own->calling, 1, memory_order_release);
+}
+
+static void drop_data(struct want *want)
+{
+	tow_arena_free(want->edge->common.worker->arena, want->data);
+	want->data = NULL;
+}
+
+/* Its memory is freed, or kept while somebody may write to it. */
+static void drop(struct asker *own, struct want *want)
+{
+	struct want *held;
+
+	if (want->data && want->placed) {
+		held = malloc(sizeof(*held));
+		/* Lost rather than written to by others. */
+		if (held) {
+			*held = *want;
+			held->next = own->held;
+			own->held = held;
+		}
+		want->data = NULL;
+	}
+	drop_data(want);
+}
+
+static void end_want(struct want *want, int status)
+{
+	struct asker *own = asker_of(want->edge);
+
+	RB_REMOVE(wants, &own->wants, want);
+	own->count--;
+	want->status = status;
+	if (status)
+		drop(own, want);
+	if (want->waiter) {
+		want->waiter->got.status = status;
+		want->waiter->got.type = want->type;
+		want->waiter->got.data = want->data;
+		want->waiter->over = true;
+		towi_worker_wake(want->edge->common.worker);
+	} else if (want->got) {
+		atomic_fetch_add_explicit(&own->calling, 1, memory_order_relaxed);
+		want->call.run = tell;
+		towi_worker_call(want->edge->common.worker, &want->call);
+		return;
+	} else {
+		/* Nobody waits any more. */
+		drop_data(want);
+	}
+	free(want);
+}
+
+/* ---- requests --------------------------------------------------------------- */
+
+static struct towi_request *own_request(const struct tow_edge *edge, uint64_t number)
+{
+	return (struct towi_request *)(void *)(edge->own + TOWI_OWN_AT +
+					       number % edge->mine.slots * TOWI_REQUEST_BYTES);
+}
+
+static bool may_send(const struct asker *own)
+{
+	return !own->ops[(own->sent + 1) % own->edge.mine.slots].busy &&
+	       towi_worker_room(own->edge.common.worker, 1);
+}
+
+/* There is room for it. */
+static void send_request(struct asker *own, const struct want *want, uint32_t tag, uint32_t flags,
+			 const struct towi_place *target)
+{
+	struct tow_edge *edge = &own->edge;
+	uint64_t number = ++own->sent, offset;
+	struct towi_request *request = own_request(edge, number);
+	struct tow_region *region;
+	struct tow_sqe *sqe;
+
+	*request = (struct towi_request){
+		.number = number, .tag = tag, .flags = flags, .name = want->name,
+		.target = *target, .type = want->type,
+	};
+	sqe = towi_worker_entry(edge->common.worker);
+	if (!towi_edge_place(edge, request, &region, &offset))
+		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
+				      towi_letter_at(edge, number - 1), TOWI_REQUEST_BYTES,
+				      edge->other);
+	towi_worker_begun(sqe, &own->ops[number % edge->mine.slots]);
+}
+
+/* Memory for what it is thought to be: 0 or a negative errno. */
+static int make_room(struct asker *own, struct want *want, struct towi_place *target)
+{
+	int ret;
+
+	if (!want->data)
+		want->data = tow_arena_alloc(own->edge.common.worker->arena, want->bytes);
+	if (!want->data)
+		return -errno;
+	if (!want->bytes)
+		return 0;
+	ret = towi_window(&own->windows, want->data, target);
+	/* Ordinary memory. */
+	return ret == -ENOENT ? -ENOSPC : ret;
+}
+
+/* As many as there are letters for, at both ends. */
+static uint32_t at_once(const struct asker *own)
+{
+	uint32_t theirs = own->edge.theirs.slots / 2;
+
+	return own->requests < theirs ? own->requests : theirs;
+}
+
+/* False: not at the moment. */
+static bool ask(struct asker *own, struct want *want)
+{
+	struct known *known = want->typed ? NULL : find_known(own, want->name.key);
+	struct towi_place target = { 0 };
+	int ret;
+
+	if (own->asked >= at_once(own) || !may_send(own))
+		return false;
+	leave(&own->to_ask);
+	if (known) {
+		want->type = known->type;
+		want->typed = true;
+	}
+	if (want->typed) {
+		/* Looked at when it was told. */
+		tow_tensor_bytes(&want->type, &want->bytes);
+		ret = make_room(own, want, &target);
+		if (ret) {
+			end_want(want, ret);
+			return true;
+		}
+		want->placed = want->bytes;
+	}
+	want->tag = own->tags[--own->tags_count];
+	own->of_tag[want->tag] = want;
+	want->asked = true;
+	own->asked++;
+	send_request(own, want, want->tag, want->typed ? TOWI_REQUEST_TARGET : 0, &target);
+	return true;
+}
+
+/* The sender replies to the request, and to this one. */
+static bool send_cancel(struct asker *own)
+{
+	static const struct towi_place nowhere;
+
+	if (own->cancelling >= at_once(own) || !may_send(own))
+		return false;
+	own->cancelling++;
+	send_request(own, leave(&own->to_cancel), TOWI_NO_TAG, TOWI_REQUEST_CANCEL, &nowhere);
+	return true;
+}
+
+/* ---- replies ---------------------------------------------------------------- */
+
+static int check(const struct asker *own, const struct want *want, const struct towi_reply *reply)
+{
+	towi_crc32c *crc32c = own->edge.common.worker->crc32c;
+
+	if (!crc32c || !(reply->flags & TOWI_REPLY_CRC32C))
+		return 0;
+	return towi_crc32c_of(crc32c, want->data, want->bytes) == reply->crc32c ? 0 : -EBADMSG;
+}
+
+/* It is another one than was thought, or was not known: ask again. */
+static void take_type(struct asker *own, struct want *want, const struct towi_reply *reply)
+{
+	uint64_t bytes;
+
+	if (tow_tensor_bytes(&reply->type, &bytes)) {
+		towi_edge_fail(&own->edge, -EPROTO);
+		return;
+	}
+	drop_data(want);
+	want->type = reply->type;
+	want->typed = true;
+	remember(own, want->name.key, &reply->type);
+	if (want->cancelled)
+		end_want(want, -ECANCELED);
+	else
+		join(&own->to_ask, want);
+}
+
+/* The want that it is about; NULL: there is none, and the edge has failed. */
+static struct want *wanted(struct asker *own, const struct towi_reply *reply)
+{
+	struct want *want = reply->tag < own->requests ? own->of_tag[reply->tag] : NULL;
+
+	if (!want) {
+		towi_edge_fail(&own->edge, -EPROTO);
+		return NULL;
+	}
+	own->of_tag[want->tag] = NULL;
+	own->tags[own->tags_count++] = want->tag;
+	own->asked--;
+	want->asked = false;
+	if (want->cancelled)
+		leave_early(&own->to_cancel, want);
+	/* Nobody writes there any more. */
+	want->placed = false;
+	return want;
+}
+
+static void take_reply(struct asker *own, const struct towi_reply *reply)
+{
+	struct want *want;
+
+	if (reply->number != own->taken || reply->status > 0 || reply->status < -4095 ||
+	    (reply->tag == TOWI_NO_TAG && !own->cancelling)) {
+		towi_edge_fail(&own->edge, -EPROTO);
+		return;
+	}
+	if (reply->tag == TOWI_NO_TAG) {
+		own->cancelling--;
+		return;
+	}
+	want = wanted(own, reply);
+	if (!want)
+		return;
+	if (reply->status)
+		end_want(want, reply->status);
+	else if (reply->flags & TOWI_REPLY_TYPE)
+		take_type(own, want, reply);
+	else if (want->typed)
+		end_want(want, check(own, want, reply));
+	else
+		towi_edge_fail(&own->edge, -EPROTO);
+}
+
+static void take_replies(struct asker *own)
+{
+	struct tow_edge *edge = &own->edge;
+	uint64_t count = tow_slot_value(edge->slot), come = count > TOWI_HELLO ? count - TOWI_HELLO : 0;
+	struct towi_reply reply;
+
+	while (!edge->error && own->taken < come) {
+		memcpy(&reply, towi_letter(edge, own->taken), sizeof(reply));
+		own->taken++;
+		take_reply(own, &reply);
+	}
+}
+
+/* ---- what the edge is asked ------------------------------------------------- */
+
+/* After an error everybody is told; the memory stays until nobody can write to it. */
+static void end_all(struct asker *own)
+{
+	struct want *want;
+
+	while ((want = RB_MIN(wants, &own->wants)))
+		end_want(want, own->edge.error);
+	own->to_ask = (struct line){ NULL, &own->to_ask.first };
+	own->to_cancel = (struct line){ NULL, &own->to_cancel.first };
+	memset(own->of_tag, 0, own->requests * sizeof(*own->of_tag));
+}
+
+static void asker_goes_on(struct tow_edge *edge)
+{
+	struct asker *own = asker_of(edge);
+
+	if (!edge->connected) {
+		towi_edge_wait_on(edge);
+		if (edge->error)
+			end_all(own);
+		return;
+	}
+	take_replies(own);
+	while (!edge->error && own->to_cancel.first && send_cancel(own))
+		;
+	while (!edge->error && own->to_ask.first && ask(own, own->to_ask.first))
+		;
+	if (edge->error)
+		end_all(own);
+	else if ((own->asked || own->cancelling) &&
+		 tow_slot_value(edge->slot) < TOWI_HELLO + own->taken + 1)
+		towi_edge_wait_for(edge, TOWI_HELLO + own->taken + 1);
+}
+
+static void asker_ticks(struct tow_edge *edge, uint64_t now_us)
+{
+	(void)now_us;
+	if (edge->connected && !edge->error && asker_of(edge)->count)
+		towi_edge_probe(edge);
+}
+
+static uint32_t asker_pending(const struct tow_edge *edge)
+{
+	return const_asker_of(edge)->count;
+}
+
+static bool asker_in_flight(const struct tow_edge *edge)
+{
+	for (uint32_t i = 0; i < edge->mine.slots; i++)
+		if (const_asker_of(edge)->ops[i].busy)
+			return true;
+	return false;
+}
+
+static void asker_hides(struct tow_edge *edge)
+{
+	towi_windows_end(&asker_of(edge)->windows);
+}
+
+static void asker_gives_up(struct tow_edge *edge)
+{
+	end_all(asker_of(edge));
+}
+
+static bool asker_calling(const struct tow_edge *edge)
+{
+	return atomic_load_explicit(&const_asker_of(edge)->calling, memory_order_acquire);
+}
+
+static void free_tables(const struct asker *own)
+{
+	free(own->of_tag);
+	free(own->tags);
+	free(own->ops);
+}
+
+static void asker_free(struct tow_edge *edge)
+{
+	struct asker *own = asker_of(edge);
+	struct known *known;
+	struct want *held;
+
+	while ((held = own->held)) {
+		own->held = held->next;
+		drop_data(held);
+		free(held);
+	}
+	while ((known = RB_ROOT(&own->knowns))) {
+		RB_REMOVE(knowns, &own->knowns, known);
+		free(known);
+	}
+	free_tables(own);
+}
+
+static const struct towi_kind asker_kind = {
+	.number = TOWI_RENDEZVOUS,
+	.back = true,
+	.go_on = asker_goes_on,
+	.tick = asker_ticks,
+	.pending = asker_pending,
+	.in_flight = asker_in_flight,
+	.hide = asker_hides,
+	.give_up = asker_gives_up,
+	.calling = asker_calling,
+	.free = asker_free,
+};
+
+/* ---- what programs ask ------------------------------------------------------ */
+
+/* Called with the lock: 0 and one more want, or a negative errno. */
+static int begin_want(struct tow_edge *edge, const struct towi_name *name, struct want **made)
+{
+	struct asker *own = asker_of(edge);
+	struct want *want;
+
+	if (edge->error)
+		return edge->error;
+	if (!edge->connected)
+		return -ENOTCONN;
+	want = calloc(1, sizeof(*want));
+	if (!want)
+		return -ENOMEM;
+	want->name = *name;
+	want->edge = edge;
+	if (RB_INSERT(wants, &own->wants, want)) {
+		free(want);
+		return -EEXIST;
+	}
+	own->count++;
+	join(&own->to_ask, want);
+	*made = want;
+	return 0;
+}
+
+static bool is_asker(const struct tow_edge *edge)
+{
+	return edge && edge->kind == &asker_kind;
+}
+
+TOW_PUBLIC int tow_rendezvous_get(struct tow_edge *edge, const char *key, uint64_t step,
+				  tow_rendezvous_got *got, void *arg)
+{
+	struct towi_name name;
+	struct want *want;
+	int ret;
+
+	if (!is_asker(edge) || !got || towi_name_of(key, step, &name))
+		return -EINVAL;
+	if (!towi_worker_usable(edge->common.worker))
+		return -EPERM;
+	towi_worker_lock(edge->common.worker);
+	ret = begin_want(edge, &name, &want);
+	if (!ret) {
+		want->got = got;
+		want->arg = arg;
+		asker_goes_on(edge);
+	}
+	towi_worker_unlock(edge->common.worker);
+	return ret;
+}
+
+/* Called with the lock. */
+static void cancel(struct want *want)
+{
+	struct asker *own = asker_of(want->edge);
+
+	if (!want->asked) {
+		leave_early(&own->to_ask, want);
+		end_want(want, -ECANCELED);
+		return;
+	}
+	if (!want->cancelled)
+		join(&own->to_cancel, want);
+	want->cancelled = true;
+	asker_goes_on(want->edge);
+}
+
+TOW_PUBLIC int tow_rendezvous_cancel(struct tow_edge *edge, const char *key, uint64_t step)
+{
+	struct want look = { 0 }, *want;
+	int ret = 0;
+
+	if (!is_asker(edge) || towi_name_of(key, step, &look.name))
+		return -EINVAL;
+	if (!towi_worker_usable(edge->common.worker))
+		return -EPERM;
+	towi_worker_lock(edge->common.worker);
+	want = RB_FIND(wants, &asker_of(edge)->wants, &look);
+	if (want)
+		cancel(want);
+	else
+		ret = -ENOENT;
+	towi_worker_unlock(edge->common.worker);
+	return ret;
+}
+
+/* Called with the lock. */
+static int wait_for(struct tow_edge *edge, const struct towi_name *name, uint64_t until,
+		    struct waiter *waiter)
+{
+	struct want *want;
+	int ret;
+
+	ret = begin_want(edge, name, &want);
+	if (ret)
+		return ret;
+	want->waiter = waiter;
+	asker_goes_on(edge);
+	while (!waiter->over && !ret)
+		ret = towi_worker_wait(edge->common.worker, until);
+	if (waiter->over)
+		return waiter->got.status;
+	want->waiter = NULL;
+	cancel(want);
+	return ret;
+}
+
+TOW_PUBLIC int tow_rendezvous_wait(struct tow_edge *edge, const char *key, uint64_t step,
+				   uint32_t timeout_us, struct tow_tensor_type *type, void **data)
+{
+	struct waiter waiter = { 0 };
+	struct towi_name name;
+	uint64_t until;
+	int ret;
+
+	if (!is_asker(edge) || !data || towi_name_of(key, step, &name))
+		return -EINVAL;
+	if (!towi_worker_usable(edge->common.worker))
+		return -EPERM;
+	until = towi_until(timeout_us);
+	towi_worker_lock(edge->common.worker);
+	ret = wait_for(edge, &name, until, &waiter);
+	towi_worker_unlock(edge->common.worker);
+	if (ret)
+		return ret;
+	*data = waiter.got.data;
+	if (type)
+		*type = waiter.got.type;
+	return 0;
+}
+
+/* ---- begin ------------------------------------------------------------------ */
+
+static int make_asker(struct asker *own, uint32_t requests, struct tow_arena *arena)
+{
+	uint32_t letters = TOWI_LETTERS_OF(requests);
+	int ret;
+
+	own->edge.kind = &asker_kind;
+	own->edge.mine = (struct towi_letters){ letters, TOWI_REPLY_BYTES };
+	own->edge.own_bytes = (uint64_t)letters * TOWI_REQUEST_BYTES;
+	own->requests = requests;
+	own->to_ask.last = &own->to_ask.first;
+	own->to_cancel.last = &own->to_cancel.first;
+	RB_INIT(&own->wants);
+	RB_INIT(&own->knowns);
+	own->of_tag = calloc(requests, sizeof(*own->of_tag));
+	own->tags = calloc(requests, sizeof(*own->tags));
+	own->ops = calloc(letters, sizeof(*own->ops));
+	ret = own->of_tag && own->tags && own->ops ? 0 : -ENOMEM;
+	if (!ret)
+		ret = towi_windows_begin(&own->windows, arena, TOW_RIGHT_WRITE);
+	if (ret)
+		return ret;
+	for (uint32_t tag = 0; tag < requests; tag++)
+		own->tags[own->tags_count++] = tag;
+	for (uint32_t i = 0; i < letters; i++)
+		towi_edge_op(&own->edge, &own->ops[i]);
+	return 0;
+}
+
+TOW_PUBLIC int tow_rendezvous_receiver(struct tow_worker *worker, struct tow_peer *peer,
+				       const char *name, uint32_t requests, struct tow_edge **edge)
+{
+	struct asker *made;
+	int ret;
+
+	if (!towi_edge_may_be(worker, peer, name, edge) || !requests ||
+	    requests > TOW_REQUESTS_MAX)
+		return -EINVAL;
+	made = calloc(1, sizeof(*made));
+	if (!made)
+		return -ENOMEM;
+	ret = make_asker(made, requests, worker->arena);
+	if (ret) {
+		free_tables(made);
+		free(made);
+		return ret;
+	}
+	return towi_edge_make(&made->edge, worker, peer, name, edge);
+}

@@ -1,0 +1,640 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/* Rendezvous, the sender's end: it offers. */
+#define _GNU_SOURCE
+#include <bsd/sys/tree.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../core/internal.h"
+#include "rendezvous.h"
+
+/* A tensor that is offered, or was asked for, or both. */
+struct match {
+	RB_ENTRY(match) by_name;
+	struct towi_name name;
+	struct match *next;			/* in the line for replies */
+	bool offered, asked, served;
+	bool replied;				/* before its write was seen to end */
+	bool kept;				/* the queue knows it still */
+	struct towi_request request;		/* if it was asked for */
+	struct tow_tensor_type type;
+	uint64_t bytes;
+	const void *data;
+	void *staged;				/* a copy of it */
+	int error;				/* that is offered in its place */
+	uint32_t crc32c;
+	struct towi_op write;
+	struct towi_view *view;
+	tow_edge_done *done;
+	void *arg;
+	int status;
+	struct towi_call call;
+};
+
+RB_HEAD(matches, match);
+
+static int compare_matches(struct match *one, struct match *other)
+{
+	return towi_compare_names(&one->name, &other->name);
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+RB_GENERATE_INTERNAL(matches, match, by_name, compare_matches, static)
+#pragma GCC diagnostic pop
+
+/* A reply that moves nothing. */
+struct note {
+	struct note *next;
+	uint32_t tag;
+	int status;
+};
+
+/* A reply's operation. */
+struct cell {
+	struct towi_op op;			/* first */
+	struct match *match;			/* which ends with it, or NULL */
+};
+
+struct offerer {
+	struct tow_edge edge;			/* first */
+	struct towi_views views;
+	struct matches matches;
+	uint32_t offers;			/* of them */
+	struct match *first, **last;		/* to be replied to */
+	struct note *first_note, **last_note;
+	uint64_t sent, taken;			/* replies, requests */
+	uint32_t cells_count;
+	struct cell *cells;			/* of replies, by number */
+	struct match *kept;
+	_Atomic uint32_t calling;
+};
+
+static struct offerer *offerer_of(struct tow_edge *edge)
+{
+	return (struct offerer *)edge;
+}
+
+static const struct offerer *const_offerer_of(const struct tow_edge *edge)
+{
+	return (const struct offerer *)edge;
+}
+
+static struct match *find_match(struct offerer *own, const struct towi_name *name)
+{
+	struct match look;
+
+	look.name = *name;
+	return RB_FIND(matches, &own->matches, &look);
+}
+
+/* ---- the end of a match ----------------------------------------------------- */
+
+/* Without the lock. */
+static void tell(struct towi_call *call)
+{
+	struct match *match = (struct match *)(void *)((char *)call - offsetof(struct match, call));
+	struct offerer *own = offerer_of(match->write.edge);
+
+	match->done(match->arg, match->name.step, match->status);
+	if (!match->kept)
+		free(match);
+	/* The last that is done: the edge may be closed, and it is gone. */
+	atomic_fetch_sub_explicit(&own->calling, 1, memory_order_release);
+}
+
+static void end_match(struct offerer *own, struct match *match, int status)
+{
+	struct tow_worker *worker = own->edge.common.worker;
+
+	RB_REMOVE(matches, &own->matches, match);
+	own->offers -= match->offered;
+	tow_arena_free(worker->arena, match->staged);
+	match->staged = NULL;
+	if (match->kept) {
+		match->next = own->kept;
+		own->kept = match;
+	}
+	if (!match->offered || !match->done) {
+		if (!match->kept)
+			free(match);
+		return;
+	}
+	match->status = status;
+	match->call.run = tell;
+	atomic_fetch_add_explicit(&own->calling, 1, memory_order_relaxed);
+	towi_worker_call(worker, &match->call);
+}
+
+static void write_ended(struct towi_op *op, int status);
+
+/* One that is in the tree, new or not; NULL: no memory. */
+static struct match *get_match(struct offerer *own, const struct towi_name *name)
+{
+	struct match *match = find_match(own, name);
+
+	if (match)
+		return match;
+	match = calloc(1, sizeof(*match));
+	if (!match)
+		return NULL;
+	match->name = *name;
+	match->write = (struct towi_op){ .ended = write_ended, .edge = &own->edge };
+	RB_INSERT(matches, &own->matches, match);
+	return match;
+}
+
+/* ---- replies ---------------------------------------------------------------- */
+
+static struct towi_reply *own_reply(const struct offerer *own, uint64_t number)
+{
+	return (struct towi_reply *)(void *)(own->edge.own + TOWI_OWN_AT +
+					     number % own->cells_count * TOWI_REPLY_BYTES);
+}
+
+static bool may_reply(const struct offerer *own, uint32_t entries)
+{
+	return !own->cells[(own->sent + 1) % own->cells_count].op.busy &&
+	       towi_worker_room(own->edge.common.worker, entries);
+}
+
+/* There is room for it; @match ends with it. */
+static void send_reply(struct offerer *own, struct towi_reply *reply, struct match *match)
+{
+	struct tow_edge *edge = &own->edge;
+	uint64_t number = ++own->sent, offset;
+	struct cell *cell = &own->cells[number % own->cells_count];
+	struct tow_region *region;
+	struct tow_sqe *sqe;
+
+	reply->number = number;
+	*own_reply(own, number) = *reply;
+	cell->match = match;
+	sqe = towi_worker_entry(edge->common.worker);
+	if (!towi_edge_place(edge, own_reply(own, number), &region, &offset))
+		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
+				      towi_letter_at(edge, number - 1), TOWI_REPLY_BYTES,
+				      edge->other);
+	towi_worker_begun(sqe, &cell->op);
+}
+
+static void add_note(struct offerer *own, uint32_t tag, int status)
+{
+	struct note *note = malloc(sizeof(*note));
+
+	if (!note) {
+		towi_edge_fail(&own->edge, -ENOMEM);
+		return;
+	}
+	*note = (struct note){ .tag = tag, .status = status };
+	*own->last_note = note;
+	own->last_note = &note->next;
+}
+
+/* The next one of that name was asked for: it waits for its offer. */
+static void ask_for(struct offerer *own, const struct towi_request *request)
+{
+	struct match *match = get_match(own, &request->name);
+
+	if (!match) {
+		add_note(own, request->tag, -ENOMEM);
+		return;
+	}
+	match->request = *request;
+	match->asked = true;
+}
+
+/* Its reply has ended, and its write. */
+static void finish(struct offerer *own, struct match *match)
+{
+	struct towi_request request = match->request;
+	bool again = match->asked;
+
+	end_match(own, match, match->status);
+	if (again)
+		ask_for(own, &request);
+}
+
+static void reply_ended(struct towi_op *op, int status)
+{
+	struct cell *cell = (struct cell *)op;
+	struct offerer *own = offerer_of(op->edge);
+	struct match *match = cell->match;
+
+	/* If its write has failed that says why. */
+	if (status && status != -ECANCELED)
+		towi_edge_fail(op->edge, status);
+	cell->match = NULL;
+	if (!match)
+		return;
+	match->status = status;
+	match->replied = true;
+	if (!match->write.busy)
+		finish(own, match);
+}
+
+static void write_ended(struct towi_op *op, int status)
+{
+	struct match *match = (struct match *)(void *)((char *)op - offsetof(struct match, write));
+
+	match->view->busy--;
+	if (status)
+		towi_edge_fail(op->edge, status);
+	if (!match->replied)
+		return;
+	if (status)
+		match->status = status;
+	finish(offerer_of(op->edge), match);
+}
+
+/* A write of the tensor, to be followed by the reply; there is room. */
+static void send_tensor(struct offerer *own, struct match *match)
+{
+	struct tow_edge *edge = &own->edge;
+	struct tow_region *region;
+	struct tow_sqe *sqe;
+	uint64_t offset;
+
+	sqe = towi_worker_entry(edge->common.worker);
+	if (!towi_edge_place(edge, match->staged ? match->staged : match->data, &region, &offset))
+		tow_prep_write(sqe, edge->channel, region, offset, match->view->remote,
+			       match->request.target.offset, match->bytes);
+	tow_sqe_set_flags(sqe, TOW_SQE_LINK |
+			  (match->staged ? edge->common.worker->copied_flag : 0));
+	match->view->busy++;
+	towi_worker_begun(sqe, &match->write);
+}
+
+/* It is what the receiver has made room for. */
+static bool fits(const struct match *match)
+{
+	return match->request.flags & TOWI_REQUEST_TARGET &&
+	       towi_same_type(&match->request.type, &match->type);
+}
+
+/* 0: the reply has begun; -EAGAIN: not at the moment; or what has ended the edge. */
+static int serve(struct offerer *own, struct match *match)
+{
+	struct towi_reply reply = { .tag = match->request.tag, .status = match->error };
+	bool whole = !match->error && fits(match), moves = whole && match->bytes;
+	int ret = 0;
+
+	if (moves)
+		ret = towi_view(&own->edge, &own->views, &match->request.target, match->bytes,
+				TOW_RIGHT_WRITE, &match->view);
+	if (!ret && !may_reply(own, 2))
+		ret = -EAGAIN;
+	if (ret)
+		return ret;
+	reply.type = match->type;
+	if (whole && own->edge.common.worker->crc32c) {
+		reply.flags = TOWI_REPLY_CRC32C;
+		reply.crc32c = match->crc32c;
+	}
+	if (!match->error && !whole)
+		reply.flags = TOWI_REPLY_TYPE;
+	match->asked = false;
+	match->served = match->error || whole;
+	if (moves)
+		send_tensor(own, match);
+	send_reply(own, &reply, match->served ? match : NULL);
+	return 0;
+}
+
+/* It is offered and asked for. */
+static void line_up(struct offerer *own, struct match *match)
+{
+	match->next = NULL;
+	*own->last = match;
+	own->last = &match->next;
+}
+
+static bool reply_first(struct offerer *own)
+{
+	struct match *match = own->first;
+	int ret = serve(own, match);
+
+	if (ret == -EAGAIN)
+		return false;
+	if (ret) {
+		towi_edge_fail(&own->edge, ret == -ERANGE ? -EPROTO : ret);
+		return false;
+	}
+	own->first = match->next;
+	if (!own->first)
+		own->last = &own->first;
+	return true;
+}
+
+static bool send_note(struct offerer *own)
+{
+	struct note *note = own->first_note;
+	struct towi_reply reply = { .tag = note->tag, .status = note->status };
+
+	if (!may_reply(own, 1))
+		return false;
+	send_reply(own, &reply, NULL);
+	own->first_note = note->next;
+	if (!own->first_note)
+		own->last_note = &own->first_note;
+	free(note);
+	return true;
+}
+
+/* ---- requests --------------------------------------------------------------- */
+
+/* The one that is asked for is not any more, if it is not on its way; and that is noted. */
+static void take_cancel(struct offerer *own, const struct towi_request *request)
+{
+	struct match *match = find_match(own, &request->name);
+
+	if (match && match->asked && (!match->offered || match->served)) {
+		add_note(own, match->request.tag, -ECANCELED);
+		match->asked = false;
+		if (!match->offered)
+			end_match(own, match, 0);
+	}
+	add_note(own, TOWI_NO_TAG, 0);
+}
+
+static void take_request(struct offerer *own, const struct towi_request *request)
+{
+	struct match *match;
+
+	if (request->flags & TOWI_REQUEST_CANCEL) {
+		take_cancel(own, request);
+		return;
+	}
+	match = find_match(own, &request->name);
+	/* The receiver asks for nothing twice. */
+	if (match && match->asked) {
+		add_note(own, request->tag, -EPROTO);
+		return;
+	}
+	ask_for(own, request);
+	if (match && match->offered && !match->served)
+		line_up(own, match);
+}
+
+static void take_requests(struct offerer *own)
+{
+	struct tow_edge *edge = &own->edge;
+	uint64_t come = tow_slot_value(edge->slot);
+	struct towi_request request;
+
+	while (!edge->error && own->taken < come) {
+		memcpy(&request, towi_letter(edge, own->taken), sizeof(request));
+		own->taken++;
+		if (request.number != own->taken ||
+		    !memchr(request.name.key, 0, sizeof(request.name.key)))
+			towi_edge_fail(edge, -EPROTO);
+		else
+			take_request(own, &request);
+	}
+}
+
+/* ---- what the edge is asked ------------------------------------------------- */
+
+/* After an error whoever offered is told, but for what is on its way still. */
+static void end_all(struct offerer *own)
+{
+	struct match *match, *next;
+	struct note *note;
+
+	own->first = NULL;
+	own->last = &own->first;
+	while ((note = own->first_note)) {
+		own->first_note = note->next;
+		free(note);
+	}
+	own->last_note = &own->first_note;
+	for (match = RB_MIN(matches, &own->matches); match; match = next) {
+		next = RB_NEXT(matches, &own->matches, match);
+		if (!match->served)
+			end_match(own, match, own->edge.error);
+	}
+}
+
+static void offerer_goes_on(struct tow_edge *edge)
+{
+	struct offerer *own = offerer_of(edge);
+
+	if (edge->connected && !edge->error) {
+		take_requests(own);
+		while (!edge->error && own->first_note && send_note(own))
+			;
+		while (!edge->error && own->first && reply_first(own))
+			;
+	}
+	if (edge->error)
+		end_all(own);
+	else if (edge->connected && tow_slot_value(edge->slot) < own->taken + 1)
+		towi_edge_wait_for(edge, own->taken + 1);
+}
+
+static void offerer_ticks(struct tow_edge *edge, uint64_t now_us)
+{
+	(void)now_us;
+	if (edge->connected && !edge->error)
+		towi_edge_probe(edge);
+}
+
+static uint32_t offerer_pending(const struct tow_edge *edge)
+{
+	return const_offerer_of(edge)->offers;
+}
+
+static bool offerer_in_flight(const struct tow_edge *edge)
+{
+	const struct offerer *own = const_offerer_of(edge);
+
+	for (uint32_t i = 0; i < own->cells_count; i++)
+		if (own->cells[i].op.busy)
+			return true;
+	for (uint32_t i = 0; i < TOWI_VIEWS; i++)
+		if (own->views.all[i].busy)
+			return true;
+	return towi_views_busy(&own->views);
+}
+
+/* What the device did not end stays with the queue; nobody is told a second time. */
+static void ignore(struct towi_op *op, int status)
+{
+	(void)op;
+	(void)status;
+}
+
+static void offerer_gives_up(struct tow_edge *edge)
+{
+	struct offerer *own = offerer_of(edge);
+	struct match *match;
+
+	for (uint32_t i = 0; i < own->cells_count; i++)
+		own->cells[i].op.ended = ignore;
+	end_all(own);
+	while ((match = RB_MIN(matches, &own->matches))) {
+		match->write.ended = ignore;
+		match->kept = match->write.busy;
+		end_match(own, match, edge->error);
+	}
+}
+
+static bool offerer_calling(const struct tow_edge *edge)
+{
+	return atomic_load_explicit(&const_offerer_of(edge)->calling, memory_order_acquire);
+}
+
+static void offerer_free(struct tow_edge *edge)
+{
+	struct offerer *own = offerer_of(edge);
+	struct match *match;
+
+	while ((match = own->kept)) {
+		own->kept = match->next;
+		free(match);
+	}
+	towi_views_free(&own->views);
+	free(own->cells);
+}
+
+static const struct towi_kind offerer_kind = {
+	.number = TOWI_RENDEZVOUS,
+	.back = true,
+	.go_on = offerer_goes_on,
+	.tick = offerer_ticks,
+	.pending = offerer_pending,
+	.in_flight = offerer_in_flight,
+	.give_up = offerer_gives_up,
+	.calling = offerer_calling,
+	.free = offerer_free,
+};
+
+/* ---- what programs ask ------------------------------------------------------ */
+
+static bool is_offerer(const struct tow_edge *edge)
+{
+	return edge && edge->kind == &offerer_kind;
+}
+
+/* What is offered, before it is: its own record. */
+static int stage(struct offerer *own, struct match *match, uint32_t flags)
+{
+	struct tow_worker *worker = own->edge.common.worker;
+	int ret;
+
+	ret = flags & TOW_PUT_CLONE ?
+		      towi_edge_clone(&own->edge, match->data, match->bytes, &match->staged) :
+		      towi_edge_stage(&own->edge, match->data, match->bytes, &match->staged);
+	if (!ret && worker->crc32c)
+		match->crc32c = towi_crc32c_of(worker->crc32c, match->data, match->bytes);
+	return ret;
+}
+
+/* Called with the lock: what @wanted says becomes an offer. */
+static int offer(struct offerer *own, const struct match *wanted, uint32_t flags)
+{
+	struct match *match;
+	bool known;
+	int ret = 0;
+
+	if (own->edge.error)
+		return own->edge.error;
+	known = find_match(own, &wanted->name);
+	match = get_match(own, &wanted->name);
+	if (!match)
+		return -ENOMEM;
+	if (match->offered)
+		return -EEXIST;
+	match->type = wanted->type;
+	match->bytes = wanted->bytes;
+	match->data = wanted->data;
+	match->error = wanted->error;
+	match->done = wanted->done;
+	match->arg = wanted->arg;
+	if (!match->error)
+		ret = stage(own, match, flags);
+	if (ret) {
+		if (!known)
+			end_match(own, match, ret);
+		return ret;
+	}
+	match->offered = true;
+	own->offers++;
+	if (match->asked)
+		line_up(own, match);
+	offerer_goes_on(&own->edge);
+	return 0;
+}
+
+static int offer_locked(struct tow_edge *edge, const struct match *wanted, uint32_t flags)
+{
+	int ret;
+
+	if (!towi_worker_usable(edge->common.worker))
+		return -EPERM;
+	towi_worker_lock(edge->common.worker);
+	ret = offer(offerer_of(edge), wanted, flags);
+	towi_worker_unlock(edge->common.worker);
+	return ret;
+}
+
+TOW_PUBLIC int tow_rendezvous_put(struct tow_edge *edge, const char *key, uint64_t step,
+				  const struct tow_tensor_type *type, const void *data,
+				  uint32_t flags, tow_edge_done *done, void *arg)
+{
+	struct match wanted = { .data = data, .done = done, .arg = arg };
+	int ret;
+
+	if (!is_offerer(edge) || flags & ~TOW_PUT_CLONE || towi_name_of(key, step, &wanted.name))
+		return -EINVAL;
+	ret = tow_tensor_bytes(type, &wanted.bytes);
+	if (ret)
+		return ret;
+	if (!data && wanted.bytes)
+		return -EINVAL;
+	wanted.type = *type;
+	return offer_locked(edge, &wanted, flags);
+}
+
+TOW_PUBLIC int tow_rendezvous_fail(struct tow_edge *edge, const char *key, uint64_t step,
+				   int status)
+{
+	struct match wanted = { .error = status };
+
+	if (!is_offerer(edge) || status >= 0 || status < -4095 ||
+	    towi_name_of(key, step, &wanted.name))
+		return -EINVAL;
+	return offer_locked(edge, &wanted, 0);
+}
+
+/* ---- begin ------------------------------------------------------------------ */
+
+TOW_PUBLIC int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer *peer,
+				     const char *name, uint32_t requests, struct tow_edge **edge)
+{
+	struct offerer *made;
+
+	if (!towi_edge_may_be(worker, peer, name, edge) || !requests ||
+	    requests > TOW_REQUESTS_MAX)
+		return -EINVAL;
+	made = calloc(1, sizeof(*made));
+	if (!made)
+		return -ENOMEM;
+	made->edge.kind = &offerer_kind;
+	made->edge.sends = true;
+	made->cells_count = TOWI_LETTERS_OF(requests);
+	made->edge.mine = (struct towi_letters){ made->cells_count, TOWI_REQUEST_BYTES };
+	made->edge.own_bytes = (uint64_t)made->cells_count * TOWI_REPLY_BYTES;
+	made->last = &made->first;
+	made->last_note = &made->first_note;
+	RB_INIT(&made->matches);
+	made->cells = calloc(made->cells_count, sizeof(*made->cells));
+	if (!made->cells) {
+		free(made);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < made->cells_count; i++)
+		made->cells[i].op = (struct towi_op){ .ended = reply_ended, .edge = &made->edge };
+	return towi_edge_make(&made->edge, worker, peer, name, edge);
+}
