@@ -27,7 +27,7 @@
  *			completed; try again
  *  -EBADF		a descriptor is not open; there is no such region, remote
  *			range or channel of this client
- *  -EBADMSG		a file is not what it should be
+ *  -EBADMSG		a file, or a tensor, is not what it should be
  *  -EBUSY		taken: the region's client lives, this client is in
  *			another job, somebody else has the slot, or the queue is
  *			full
@@ -46,6 +46,7 @@
  *  -EIO		the peer's RDMA device refused it
  *  -EKEYREJECTED	the peer's cluster key is another one
  *  -EMFILE		this process has no descriptor left
+ *  -ELIBACC		a library that this needs is not installed
  *  -EMSGSIZE		the other end's tensors have another shape
  *  -ENFILE		the machine has no descriptor left
  *  -ENETUNREACH	the network has no route to that address
