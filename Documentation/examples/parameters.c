@@ -120,7 +120,7 @@ static void sent(void *arg, uint64_t step, int status)
 static int offer_step(struct program *program, float **tensors, uint64_t step)
 {
 	struct tow_tensor_type type;
-	char name[32];
+	char name[48];
 	int ret = 0;
 
 	program->left = program->keys;
@@ -171,7 +171,7 @@ static void got(void *arg, const struct tow_rendezvous_tensor *tensor)
 
 static int fetch(struct program *program)
 {
-	char name[32];
+	char name[48];
 	int ret = 0;
 
 	for (uint64_t step = 1; step <= program->steps && !ret; step++) {

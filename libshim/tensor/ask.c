@@ -387,7 +387,7 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 {
 	struct want *want;
 
-	if (reply->number != own->taken || reply->status > 0 || reply->status < -4095 ||
+	if (reply->status > 0 || reply->status < -4095 ||
 	    (reply->tag == TOWI_NO_TAG && !own->cancelling)) {
 		towi_edge_fail(&own->edge, -EPROTO);
 		return;
@@ -409,14 +409,19 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 		towi_edge_fail(&own->edge, -EPROTO);
 }
 
+/* The next one, if it is there. */
+static bool look_at_reply(const struct asker *own, struct towi_reply *reply)
+{
+	memcpy(reply, towi_letter(&own->edge, own->taken), sizeof(*reply));
+	return reply->number == own->taken + 1 && reply->check == towi_check_of(reply);
+}
+
 static void take_replies(struct asker *own)
 {
-	struct tow_edge *edge = &own->edge;
-	uint64_t count = tow_slot_value(edge->slot), come = count > TOWI_HELLO ? count - TOWI_HELLO : 0;
 	struct towi_reply reply;
 
-	while (!edge->error && own->taken < come) {
-		memcpy(&reply, towi_letter(edge, own->taken), sizeof(reply));
+	while (!own->edge.error && (own->asked || own->cancelling) &&
+	       look_at_reply(own, &reply)) {
 		own->taken++;
 		take_reply(own, &reply);
 	}
@@ -439,6 +444,7 @@ static void end_all(struct asker *own)
 static void asker_goes_on(struct tow_edge *edge)
 {
 	struct asker *own = asker_of(edge);
+	uint64_t seen = tow_slot_value(edge->slot);
 
 	if (!edge->connected) {
 		towi_edge_wait_on(edge);
@@ -453,9 +459,9 @@ static void asker_goes_on(struct tow_edge *edge)
 		;
 	if (edge->error)
 		end_all(own);
-	else if ((own->asked || own->cancelling) &&
-		 tow_slot_value(edge->slot) < TOWI_HELLO + own->taken + 1)
-		towi_edge_wait_for(edge, TOWI_HELLO + own->taken + 1);
+	/* More than was seen before looking. */
+	else if (own->asked || own->cancelling)
+		towi_edge_wait_for(edge, seen + 1);
 }
 
 static void asker_ticks(struct tow_edge *edge, uint64_t now_us)

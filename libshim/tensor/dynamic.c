@@ -29,6 +29,7 @@ struct letter {
 
 #define LETTER_BYTES	192U
 #define LETTER_CRC32C	(1U << 0)
+#define LETTER_COPIED	(1U << 1)	/* what is read is a copy */
 
 /* The receiver's: what is written partly fits not together. */
 struct answer {
@@ -196,8 +197,10 @@ static int write_letter(struct tow_edge *edge, const struct towi_step *step, uin
 		ret = towi_window(&dynamic_of(edge)->windows, data, &letter.source);
 	if (ret)
 		return ret;
+	if (step->staged)
+		letter.flags |= LETTER_COPIED;
 	if (crc32c) {
-		letter.flags = LETTER_CRC32C;
+		letter.flags |= LETTER_CRC32C;
 		letter.crc32c = towi_crc32c_of(crc32c, data, bytes);
 	}
 	*own_letter(edge, letter.step) = letter;
@@ -364,13 +367,14 @@ static bool begin_read(struct tow_edge *edge, struct intake *intake)
 	    towi_edge_place(edge, intake->data, &region, &offset))
 		return false;
 	sqe = towi_worker_entry(edge->common.worker);
-	tow_prep_read(sqe, edge->channel, region, offset, intake->view->remote,
+	tow_prep_read(sqe, edge->bulk, region, offset, intake->view->remote,
 		      intake->letter.source.offset, intake->letter.bytes);
+	tow_sqe_set_flags(sqe, (uint8_t)((look ? 0 : TOW_SQE_LINK) |
+					 (intake->letter.flags & LETTER_COPIED ?
+						  edge->common.worker->copied_flag : 0)));
 	towi_worker_begun(sqe, &intake->read);
-	if (!look) {
-		tow_sqe_set_flags(sqe, TOW_SQE_LINK);
+	if (!look)
 		towi_worker_begun(prepare_answer(edge, intake, 0), &intake->reply);
-	}
 	intake->view->busy++;
 	intake->status = 0;
 	intake->state = READING;

@@ -584,10 +584,13 @@ static int make_range(struct tow_edge *edge, const char *end, uint32_t rights)
 /* The rest of an edge, whose worker knows it. */
 static int make_rest(struct tow_edge *edge)
 {
+	struct tow_queue *queue = edge->common.worker->queue;
 	int ret;
 
-	ret = tow_channel_get(edge->common.worker->queue, edge->peer, TOW_CHANNEL_ANY,
-			      &edge->channel);
+	ret = tow_channel_get(queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
+	if (!ret)
+		ret = tow_channel_get(queue, edge->peer,
+				      (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
 	if (!ret)
 		ret = make_slot(edge, edge->sends ? "/read" : "/arrived");
 	/* Last: who finds it finds all of it. */

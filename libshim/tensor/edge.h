@@ -85,7 +85,12 @@ struct tow_edge {
 	uint64_t found_ns;			/* when the other end was found */
 	int error;				/* what has ended it */
 	struct tow_peer *peer;
-	struct tow_channel *channel;
+	struct tow_channel *channel;		/* for all that notifies */
+	/*
+	 * For tensors behind which something else is linked: what follows on the one above
+	 * does not wait for them.
+	 */
+	struct tow_channel *bulk;
 	struct tow_tensor_type type;		/* of a static edge's tensors, and their size */
 	uint64_t bytes;
 	struct towi_letters mine, theirs;	/* without slots: there is no range */

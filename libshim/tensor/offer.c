@@ -169,6 +169,7 @@ static void send_reply(struct offerer *own, struct towi_reply *reply, struct mat
 	struct tow_sqe *sqe;
 
 	reply->number = number;
+	reply->check = towi_check_of(reply);
 	*own_reply(own, number) = *reply;
 	cell->match = match;
 	sqe = towi_worker_entry(edge->common.worker);
@@ -258,10 +259,10 @@ static void send_tensor(struct offerer *own, struct match *match)
 
 	sqe = towi_worker_entry(edge->common.worker);
 	if (!towi_edge_place(edge, match->staged ? match->staged : match->data, &region, &offset))
-		tow_prep_write(sqe, edge->channel, region, offset, match->view->remote,
+		tow_prep_write(sqe, edge->bulk, region, offset, match->view->remote,
 			       match->request.target.offset, match->bytes);
-	tow_sqe_set_flags(sqe, TOW_SQE_LINK |
-			  (match->staged ? edge->common.worker->copied_flag : 0));
+	tow_sqe_set_flags(sqe, (uint8_t)(TOW_SQE_LINK |
+					 (match->staged ? edge->common.worker->copied_flag : 0)));
 	match->view->busy++;
 	towi_worker_begun(sqe, &match->write);
 }

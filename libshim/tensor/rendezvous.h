@@ -11,6 +11,9 @@
  * Letters are counted, and need no credits: the receiver has no more requests without a reply
  * than there are letters, the sender takes requests in their order, and the receiver replies.
  * So who replies to a request has taken all before it, and who asks again the replies.
+ *
+ * Requests are notified in their order.  A reply follows its tensor, so one may come before
+ * an earlier one: the receiver takes each when it is there, as its number and its check say.
  */
 #ifndef TOW_RENDEZVOUS_INSIDE_H
 #define TOW_RENDEZVOUS_INSIDE_H
@@ -50,6 +53,7 @@ struct towi_reply {
 	uint32_t flags;
 	int32_t status;
 	uint32_t crc32c;
+	uint64_t check;				/* of all else */
 	struct tow_tensor_type type;
 };
 
@@ -60,6 +64,7 @@ struct towi_reply {
 /* Letters for so many requests: each may be cancelled, which is one more. */
 #define TOWI_LETTERS_OF(requests) (2 * (requests))
 
+_Static_assert(sizeof(struct towi_reply) == 104, "without gaps");
 _Static_assert(sizeof(struct towi_request) <= TOWI_REQUEST_BYTES, "each has its place");
 _Static_assert(sizeof(struct towi_reply) <= TOWI_REPLY_BYTES, "each has its place");
 
@@ -80,6 +85,19 @@ static inline int towi_name_of(const char *key, uint64_t step, struct towi_name 
 	*name = (struct towi_name){ .step = step };
 	memcpy(name->key, key, length);
 	return 0;
+}
+
+/* A reply that is written partly has another one. */
+static inline uint64_t towi_check_of(const struct towi_reply *reply)
+{
+	struct towi_reply look = *reply;
+	uint64_t words[sizeof(look) / sizeof(uint64_t)], check = 1;
+
+	look.check = 0;
+	memcpy(words, &look, sizeof(words));
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		check = (check ^ words[i]) * 0x9e3779b97f4a7c15ULL;
+	return check;
 }
 
 static inline bool towi_same_type(const struct tow_tensor_type *one,

@@ -486,6 +486,29 @@ TEST_F(pair, another_byte)
 	EXPECT_EQ(0, tow_arena_free(self->ends.from.arena, tensor));
 }
 
+/* Ordinary memory is copied, at once, and that is counted. */
+TEST_F(pair, copied_where_it_must_be)
+{
+	long long copied = tow_get_count("stats/copied_bytes");
+	struct sent sent = { 0 };
+	unsigned char *tensor = malloc(5000);
+	void *data;
+
+	ASSERT_NE(NULL, tensor);
+	ASSERT_EQ(0, make_ends(&self->ends, 0));
+	ASSERT_EQ(0, connect_ends(&self->ends, "copied", 2));
+	ASSERT_EQ(0, tow_edge_connect(self->ends.receiver, LATE_MS));
+	fill(tensor, 5000, 1);
+	ASSERT_EQ(0, send_bytes(&self->ends, tensor, 5000, &sent));
+	memset(tensor, 0, 5000);
+	ASSERT_EQ(0, tow_edge_wait(self->ends.receiver, LATE_US, &data, NULL));
+	EXPECT_TRUE(holds(data, 5000, 1));
+	EXPECT_EQ(0, finish_both(&self->ends));
+	EXPECT_EQ(5000, tow_worker_copied(self->ends.from.worker));
+	EXPECT_EQ(copied + 5000, tow_get_count("stats/copied_bytes"));
+	free(tensor);
+}
+
 /* What was not read is told of; ordinary memory is copied at once. */
 TEST_F(pair, closed_before_it_was_read)
 {

@@ -311,6 +311,7 @@ TEST_F_TIMEOUT(rendezvous, one_is_late, 60)
 TEST_F(rendezvous, cloned)
 {
 	struct tow_tensor_type type = bytes_type(5000);
+	long long copied = tow_get_count("stats/copied_bytes");
 	struct got got = { 0 };
 	unsigned char *tensor;
 
@@ -329,6 +330,7 @@ TEST_F(rendezvous, cloned)
 	EXPECT_EQ(1, got.count);
 	EXPECT_EQ(0, got.wrong);
 	EXPECT_EQ(5000, tow_worker_copied(self->from.worker));
+	EXPECT_EQ(copied + 5000, tow_get_count("stats/copied_bytes"));
 }
 
 TEST_F(rendezvous, errors_travel)

@@ -189,8 +189,9 @@ int tow_worker_progress(struct tow_worker *worker, uint32_t timeout_us);
  * tow_worker_copied() - how many bytes were copied before they were sent
  * @worker: the worker
  *
- * Tensors that are in none of the arena's regions are.  The device counts those of all
- * its programs (stats/copied_bytes in sysfs).
+ * Tensors that are in none of the arena's regions are.  The devices that move them count
+ * those of all programs (stats/copied_bytes in sysfs): the sender's, but the receiver's
+ * those of dynamic edges.
  *
  * Return: their sum, in bytes.
  */
