@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /* Rendezvous, the receiver's end: it asks. */
-#define _GNU_SOURCE
-#include <bsd/sys/tree.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +18,7 @@ struct waiter {
 
 /* A tensor that is wanted. */
 struct want {
-	RB_ENTRY(want) by_name;
-	struct towi_name name;
+	struct towi_named named;		/* first */
 	struct want *next;			/* in the line for asking, or held */
 	bool asked;
 	uint32_t tag;				/* of its request */
@@ -39,36 +36,16 @@ struct want {
 	struct tow_edge *edge;
 };
 
-RB_HEAD(wants, want);
-
-static int compare_wants(struct want *one, struct want *other)
-{
-	return towi_compare_names(&one->name, &other->name);
-}
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-RB_GENERATE_INTERNAL(wants, want, by_name, compare_wants, static)
-#pragma GCC diagnostic pop
-
 /* What a key's tensor was the last time. */
 struct known {
-	RB_ENTRY(known) by_key;
+	struct towi_named named;		/* first; of step 0 */
 	struct tow_tensor_type type;
-	char key[TOW_KEY_MAX + 1];
 };
 
-RB_HEAD(knowns, known);
-
-static int compare_knowns(struct known *one, struct known *other)
-{
-	return strcmp(one->key, other->key);
-}
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-RB_GENERATE_INTERNAL(knowns, known, by_key, compare_knowns, static)
-#pragma GCC diagnostic pop
+/* A request that is on its way. */
+struct tag {
+	struct want *want;			/* or NULL */
+};
 
 struct line {
 	struct want *first, **last;
@@ -77,16 +54,16 @@ struct line {
 struct asker {
 	struct tow_edge edge;			/* first */
 	struct towi_windows windows;
-	struct wants wants;
+	struct towi_names wants;
 	uint32_t count;				/* of them */
 	struct line to_ask, to_cancel;
 	uint32_t requests;			/* asked at once, at most */
 	uint32_t asked, cancelling;		/* without a reply */
 	uint64_t sent, taken;			/* requests, replies */
-	struct want **of_tag;			/* requests */
-	uint32_t *tags, tags_count;		/* that are free */
+	struct tag *tags;			/* as many as requests */
+	uint32_t *free_tags, free_count;
 	struct towi_op *ops;			/* of requests, by number: mine.slots */
-	struct knowns knowns;
+	struct towi_names knowns;
 	uint32_t knowns_count;
 	struct want *held;			/* others may still write their memory */
 	_Atomic uint32_t calling;
@@ -135,29 +112,37 @@ static void leave_early(struct line *line, const struct want *want)
 
 /* ---- what tensors were ------------------------------------------------------ */
 
-static struct known *find_known(struct asker *own, const char *key)
+static struct towi_name key_of(const struct want *want)
 {
-	struct known look;
+	struct towi_name name = want->named.name;
 
-	memcpy(look.key, key, strlen(key) + 1);
-	return RB_FIND(knowns, &own->knowns, &look);
+	name.step = 0;
+	return name;
+}
+
+static struct known *find_known(struct asker *own, const struct want *want)
+{
+	struct towi_name key = key_of(want);
+
+	return (struct known *)towi_names_find(&own->knowns, &key);
 }
 
 /* Forgetting costs a letter the next time, and nothing else. */
-static void remember(struct asker *own, const char *key, const struct tow_tensor_type *type)
+static void remember(struct asker *own, const struct want *want)
 {
-	struct known *known = find_known(own, key);
+	struct known *known = find_known(own, want);
 
-	if (!known && own->knowns_count < KNOWN_MAX) {
-		known = malloc(sizeof(*known));
-		if (!known)
-			return;
-		memcpy(known->key, key, strlen(key) + 1);
-		RB_INSERT(knowns, &own->knowns, known);
-		own->knowns_count++;
+	if (known) {
+		known->type = want->type;
+		return;
 	}
-	if (known)
-		known->type = *type;
+	known = own->knowns_count < KNOWN_MAX ? calloc(1, sizeof(*known)) : NULL;
+	if (!known)
+		return;
+	known->named.name = key_of(want);
+	known->type = want->type;
+	towi_names_add(&own->knowns, (struct towi_named *)known);
+	own->knowns_count++;
 }
 
 /* ---- the end of a want ------------------------------------------------------ */
@@ -168,7 +153,7 @@ static void tell(struct towi_call *call)
 	struct want *want = (struct want *)(void *)((char *)call - offsetof(struct want, call));
 	struct asker *own = asker_of(want->edge);
 	struct tow_rendezvous_tensor got = {
-		.key = want->name.key, .step = want->name.step, .status = want->status,
+		.key = want->named.name.key, .step = want->named.name.step, .status = want->status,
 		.type = want->type, .data = want->data,
 	};
 
@@ -206,7 +191,7 @@ static void end_want(struct want *want, int status)
 {
 	struct asker *own = asker_of(want->edge);
 
-	RB_REMOVE(wants, &own->wants, want);
+	towi_names_remove(&own->wants, &want->named);
 	own->count--;
 	want->status = status;
 	if (status)
@@ -254,7 +239,7 @@ static void send_request(struct asker *own, const struct want *want, uint32_t ta
 	struct tow_sqe *sqe;
 
 	*request = (struct towi_request){
-		.number = number, .tag = tag, .flags = flags, .name = want->name,
+		.number = number, .tag = tag, .flags = flags, .name = want->named.name,
 		.target = *target, .type = want->type,
 	};
 	sqe = towi_worker_entry(edge->common.worker);
@@ -292,7 +277,7 @@ static uint32_t at_once(const struct asker *own)
 /* False: not at the moment. */
 static bool ask(struct asker *own, struct want *want)
 {
-	struct known *known = want->typed ? NULL : find_known(own, want->name.key);
+	struct known *known = want->typed ? NULL : find_known(own, want);
 	struct towi_place target = { 0 };
 	int ret;
 
@@ -313,8 +298,8 @@ static bool ask(struct asker *own, struct want *want)
 		}
 		want->placed = want->bytes;
 	}
-	want->tag = own->tags[--own->tags_count];
-	own->of_tag[want->tag] = want;
+	want->tag = own->free_tags[--own->free_count];
+	own->tags[want->tag].want = want;
 	want->asked = true;
 	own->asked++;
 	send_request(own, want, want->tag, want->typed ? TOWI_REQUEST_TARGET : 0, &target);
@@ -356,7 +341,7 @@ static void take_type(struct asker *own, struct want *want, const struct towi_re
 	drop_data(want);
 	want->type = reply->type;
 	want->typed = true;
-	remember(own, want->name.key, &reply->type);
+	remember(own, want);
 	if (want->cancelled)
 		end_want(want, -ECANCELED);
 	else
@@ -366,14 +351,14 @@ static void take_type(struct asker *own, struct want *want, const struct towi_re
 /* The want that it is about; NULL: there is none, and the edge has failed. */
 static struct want *wanted(struct asker *own, const struct towi_reply *reply)
 {
-	struct want *want = reply->tag < own->requests ? own->of_tag[reply->tag] : NULL;
+	struct want *want = reply->tag < own->requests ? own->tags[reply->tag].want : NULL;
 
 	if (!want) {
 		towi_edge_fail(&own->edge, -EPROTO);
 		return NULL;
 	}
-	own->of_tag[want->tag] = NULL;
-	own->tags[own->tags_count++] = want->tag;
+	own->tags[want->tag].want = NULL;
+	own->free_tags[own->free_count++] = want->tag;
 	own->asked--;
 	want->asked = false;
 	if (want->cancelled)
@@ -434,11 +419,11 @@ static void end_all(struct asker *own)
 {
 	struct want *want;
 
-	while ((want = RB_MIN(wants, &own->wants)))
+	while ((want = (struct want *)towi_names_first(&own->wants)))
 		end_want(want, own->edge.error);
 	own->to_ask = (struct line){ NULL, &own->to_ask.first };
 	own->to_cancel = (struct line){ NULL, &own->to_cancel.first };
-	memset(own->of_tag, 0, own->requests * sizeof(*own->of_tag));
+	memset(own->tags, 0, own->requests * sizeof(*own->tags));
 }
 
 static void asker_goes_on(struct tow_edge *edge)
@@ -501,8 +486,8 @@ static bool asker_calling(const struct tow_edge *edge)
 
 static void free_tables(const struct asker *own)
 {
-	free(own->of_tag);
 	free(own->tags);
+	free(own->free_tags);
 	free(own->ops);
 }
 
@@ -517,8 +502,8 @@ static void asker_free(struct tow_edge *edge)
 		drop_data(held);
 		free(held);
 	}
-	while ((known = RB_ROOT(&own->knowns))) {
-		RB_REMOVE(knowns, &own->knowns, known);
+	while ((known = (struct known *)towi_names_first(&own->knowns))) {
+		towi_names_remove(&own->knowns, &known->named);
 		free(known);
 	}
 	free_tables(own);
@@ -549,15 +534,14 @@ static int begin_want(struct tow_edge *edge, const struct towi_name *name, struc
 		return edge->error;
 	if (!edge->connected)
 		return -ENOTCONN;
+	if (towi_names_find(&own->wants, name))
+		return -EEXIST;
 	want = calloc(1, sizeof(*want));
 	if (!want)
 		return -ENOMEM;
-	want->name = *name;
+	want->named.name = *name;
 	want->edge = edge;
-	if (RB_INSERT(wants, &own->wants, want)) {
-		free(want);
-		return -EEXIST;
-	}
+	towi_names_add(&own->wants, &want->named);
 	own->count++;
 	join(&own->to_ask, want);
 	*made = want;
@@ -609,15 +593,16 @@ static void cancel(struct want *want)
 
 TOW_PUBLIC int tow_rendezvous_cancel(struct tow_edge *edge, const char *key, uint64_t step)
 {
-	struct want look = { 0 }, *want;
+	struct towi_name name;
+	struct want *want;
 	int ret = 0;
 
-	if (!is_asker(edge) || towi_name_of(key, step, &look.name))
+	if (!is_asker(edge) || towi_name_of(key, step, &name))
 		return -EINVAL;
 	if (!towi_worker_usable(edge->common.worker))
 		return -EPERM;
 	towi_worker_lock(edge->common.worker);
-	want = RB_FIND(wants, &asker_of(edge)->wants, &look);
+	want = (struct want *)towi_names_find(&asker_of(edge)->wants, &name);
 	if (want)
 		cancel(want);
 	else
@@ -684,18 +669,16 @@ static int make_asker(struct asker *own, uint32_t requests, struct tow_arena *ar
 	own->requests = requests;
 	own->to_ask.last = &own->to_ask.first;
 	own->to_cancel.last = &own->to_cancel.first;
-	RB_INIT(&own->wants);
-	RB_INIT(&own->knowns);
-	own->of_tag = calloc(requests, sizeof(*own->of_tag));
 	own->tags = calloc(requests, sizeof(*own->tags));
+	own->free_tags = calloc(requests, sizeof(*own->free_tags));
 	own->ops = calloc(letters, sizeof(*own->ops));
-	ret = own->of_tag && own->tags && own->ops ? 0 : -ENOMEM;
+	ret = own->tags && own->free_tags && own->ops ? 0 : -ENOMEM;
 	if (!ret)
 		ret = towi_windows_begin(&own->windows, arena, TOW_RIGHT_WRITE);
 	if (ret)
 		return ret;
 	for (uint32_t tag = 0; tag < requests; tag++)
-		own->tags[own->tags_count++] = tag;
+		own->free_tags[own->free_count++] = tag;
 	for (uint32_t i = 0; i < letters; i++)
 		towi_edge_op(&own->edge, &own->ops[i]);
 	return 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /* Rendezvous, the sender's end: it offers. */
 #define _GNU_SOURCE
-#include <bsd/sys/tree.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +10,7 @@
 
 /* A tensor that is offered, or was asked for, or both. */
 struct match {
-	RB_ENTRY(match) by_name;
-	struct towi_name name;
+	struct towi_named named;		/* first */
 	struct match *next;			/* in the line for replies */
 	bool offered, asked, served;
 	bool replied;				/* before its write was seen to end */
@@ -32,18 +30,6 @@ struct match {
 	struct towi_call call;
 };
 
-RB_HEAD(matches, match);
-
-static int compare_matches(struct match *one, struct match *other)
-{
-	return towi_compare_names(&one->name, &other->name);
-}
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-RB_GENERATE_INTERNAL(matches, match, by_name, compare_matches, static)
-#pragma GCC diagnostic pop
-
 /* A reply that moves nothing. */
 struct note {
 	struct note *next;
@@ -60,7 +46,7 @@ struct cell {
 struct offerer {
 	struct tow_edge edge;			/* first */
 	struct towi_views views;
-	struct matches matches;
+	struct towi_names matches;
 	uint32_t offers;			/* of them */
 	struct match *first, **last;		/* to be replied to */
 	struct note *first_note, **last_note;
@@ -83,10 +69,7 @@ static const struct offerer *const_offerer_of(const struct tow_edge *edge)
 
 static struct match *find_match(struct offerer *own, const struct towi_name *name)
 {
-	struct match look;
-
-	look.name = *name;
-	return RB_FIND(matches, &own->matches, &look);
+	return (struct match *)towi_names_find(&own->matches, name);
 }
 
 /* ---- the end of a match ----------------------------------------------------- */
@@ -97,7 +80,7 @@ static void tell(struct towi_call *call)
 	struct match *match = (struct match *)(void *)((char *)call - offsetof(struct match, call));
 	struct offerer *own = offerer_of(match->write.edge);
 
-	match->done(match->arg, match->name.step, match->status);
+	match->done(match->arg, match->named.name.step, match->status);
 	if (!match->kept)
 		free(match);
 	/* The last that is done: the edge may be closed, and it is gone. */
@@ -108,7 +91,7 @@ static void end_match(struct offerer *own, struct match *match, int status)
 {
 	struct tow_worker *worker = own->edge.common.worker;
 
-	RB_REMOVE(matches, &own->matches, match);
+	towi_names_remove(&own->matches, &match->named);
 	own->offers -= match->offered;
 	tow_arena_free(worker->arena, match->staged);
 	match->staged = NULL;
@@ -139,9 +122,9 @@ static struct match *get_match(struct offerer *own, const struct towi_name *name
 	match = calloc(1, sizeof(*match));
 	if (!match)
 		return NULL;
-	match->name = *name;
+	match->named.name = *name;
 	match->write = (struct towi_op){ .ended = write_ended, .edge = &own->edge };
-	RB_INSERT(matches, &own->matches, match);
+	towi_names_add(&own->matches, &match->named);
 	return match;
 }
 
@@ -410,8 +393,8 @@ static void end_all(struct offerer *own)
 		free(note);
 	}
 	own->last_note = &own->first_note;
-	for (match = RB_MIN(matches, &own->matches); match; match = next) {
-		next = RB_NEXT(matches, &own->matches, match);
+	for (match = (struct match *)towi_names_first(&own->matches); match; match = next) {
+		next = (struct match *)towi_names_next(&match->named);
 		if (!match->served)
 			end_match(own, match, own->edge.error);
 	}
@@ -474,7 +457,7 @@ static void offerer_gives_up(struct tow_edge *edge)
 	for (uint32_t i = 0; i < own->cells_count; i++)
 		own->cells[i].op.ended = ignore;
 	end_all(own);
-	while ((match = RB_MIN(matches, &own->matches))) {
+	while ((match = (struct match *)towi_names_first(&own->matches))) {
 		match->write.ended = ignore;
 		match->kept = match->write.busy;
 		end_match(own, match, edge->error);
@@ -541,8 +524,8 @@ static int offer(struct offerer *own, const struct match *wanted, uint32_t flags
 
 	if (own->edge.error)
 		return own->edge.error;
-	known = find_match(own, &wanted->name);
-	match = get_match(own, &wanted->name);
+	known = find_match(own, &wanted->named.name);
+	match = get_match(own, &wanted->named.name);
 	if (!match)
 		return -ENOMEM;
 	if (match->offered)
@@ -587,7 +570,7 @@ TOW_PUBLIC int tow_rendezvous_put(struct tow_edge *edge, const char *key, uint64
 	struct match wanted = { .data = data, .done = done, .arg = arg };
 	int ret;
 
-	if (!is_offerer(edge) || flags & ~TOW_PUT_CLONE || towi_name_of(key, step, &wanted.name))
+	if (!is_offerer(edge) || flags & ~TOW_PUT_CLONE || towi_name_of(key, step, &wanted.named.name))
 		return -EINVAL;
 	ret = tow_tensor_bytes(type, &wanted.bytes);
 	if (ret)
@@ -604,7 +587,7 @@ TOW_PUBLIC int tow_rendezvous_fail(struct tow_edge *edge, const char *key, uint6
 	struct match wanted = { .error = status };
 
 	if (!is_offerer(edge) || status >= 0 || status < -4095 ||
-	    towi_name_of(key, step, &wanted.name))
+	    towi_name_of(key, step, &wanted.named.name))
 		return -EINVAL;
 	return offer_locked(edge, &wanted, 0);
 }
@@ -629,7 +612,6 @@ TOW_PUBLIC int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer 
 	made->edge.own_bytes = (uint64_t)made->cells_count * TOWI_REPLY_BYTES;
 	made->last = &made->first;
 	made->last_note = &made->first_note;
-	RB_INIT(&made->matches);
 	made->cells = calloc(made->cells_count, sizeof(*made->cells));
 	if (!made->cells) {
 		free(made);

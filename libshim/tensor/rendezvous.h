@@ -18,16 +18,10 @@
 #ifndef TOW_RENDEZVOUS_INSIDE_H
 #define TOW_RENDEZVOUS_INSIDE_H
 
-#include <errno.h>
 #include <string.h>
 
 #include "edge.h"
-
-/* Which tensor. */
-struct towi_name {
-	uint64_t step;
-	char key[TOW_KEY_MAX + 1];
-};
+#include "names.h"
 
 /* The receiver's letter. */
 struct towi_request {
@@ -67,25 +61,6 @@ struct towi_reply {
 _Static_assert(sizeof(struct towi_reply) == 104, "without gaps");
 _Static_assert(sizeof(struct towi_request) <= TOWI_REQUEST_BYTES, "each has its place");
 _Static_assert(sizeof(struct towi_reply) <= TOWI_REPLY_BYTES, "each has its place");
-
-static inline int towi_compare_names(const struct towi_name *one, const struct towi_name *other)
-{
-	if (one->step != other->step)
-		return one->step < other->step ? -1 : 1;
-	return strcmp(one->key, other->key);
-}
-
-/* 0 or -EINVAL. */
-static inline int towi_name_of(const char *key, uint64_t step, struct towi_name *name)
-{
-	size_t length = key ? strnlen(key, TOW_KEY_MAX + 1) : 0;
-
-	if (!length || length > TOW_KEY_MAX)
-		return -EINVAL;
-	*name = (struct towi_name){ .step = step };
-	memcpy(name->key, key, length);
-	return 0;
-}
 
 /* A reply that is written partly has another one. */
 static inline uint64_t towi_check_of(const struct towi_reply *reply)

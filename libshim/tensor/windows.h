@@ -88,7 +88,7 @@ struct towi_finder {
  * no such place; and what tow_resolve() returns, once.
  */
 int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi_place *place,
-	      uint64_t bytes, uint32_t rights, struct towi_view **view);
+	      uint64_t bytes, uint32_t rights, struct towi_view **found);
 
 /* Is one looked for? */
 bool towi_views_busy(const struct towi_views *views);
