@@ -690,9 +690,11 @@ TOW_PUBLIC int tow_rendezvous_receiver(struct tow_worker *worker, struct tow_pee
 	struct asker *made;
 	int ret;
 
-	if (!towi_edge_may_be(worker, peer, name, edge) || !requests ||
-	    requests > TOW_REQUESTS_MAX)
+	if (!requests || requests > TOW_REQUESTS_MAX)
 		return -EINVAL;
+	ret = towi_edge_may_be(worker, peer, name, edge);
+	if (ret)
+		return ret;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;

@@ -532,8 +532,9 @@ static int show(struct tow_edge *edge, void **data, uint64_t *step)
 {
 	struct dynamic_edge *own = dynamic_of(edge);
 	struct intake *intake = intake_of(edge, own->consumed + 1);
-	int ret;
 
+	if (!edge->connected)
+		return edge->error ? edge->error : -ENOTCONN;
 	take_in(edge, true);
 	/* A step that came before the end did come. */
 	if (own->consumed < own->taken &&
@@ -545,8 +546,7 @@ static int show(struct tow_edge *edge, void **data, uint64_t *step)
 			*step = own->consumed + 1;
 		return 1;
 	}
-	ret = edge->error ? edge->error : towi_edge_greeted(edge);
-	return ret < 0 ? ret : 0;
+	return edge->error;
 }
 
 /* Has show() something to say? */
@@ -563,6 +563,8 @@ static int arm(struct tow_edge *edge)
 {
 	const struct dynamic_edge *own = dynamic_of(edge);
 
+	if (!edge->connected)
+		return -ENOTCONN;
 	if (shows(edge))
 		return towi_edge_nudge(edge);
 	/* What is being read says so when it was. */
@@ -716,8 +718,11 @@ TOW_PUBLIC int tow_dynamic_receiver(struct tow_worker *worker, struct tow_peer *
 	struct dynamic_edge *made;
 	int ret;
 
-	if (!towi_edge_may_be(worker, peer, name, edge) || !slots || slots > STEPS)
+	if (!slots || slots > STEPS)
 		return -EINVAL;
+	ret = towi_edge_may_be(worker, peer, name, edge);
+	if (ret)
+		return ret;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;
@@ -738,8 +743,9 @@ TOW_PUBLIC int tow_dynamic_sender(struct tow_worker *worker, struct tow_peer *pe
 	struct dynamic_edge *made;
 	int ret;
 
-	if (!towi_edge_may_be(worker, peer, name, edge))
-		return -EINVAL;
+	ret = towi_edge_may_be(worker, peer, name, edge);
+	if (ret)
+		return ret;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;

@@ -5,11 +5,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../core/internal.h"
 #include "edge.h"
@@ -263,10 +263,19 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 /* The same, and wait for it; after a time-out it goes on where it was. */
 static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until)
 {
-	int ret = edge->meeting < meeting ? begin_meeting(edge, meeting) : 0;
+	struct tow_worker *worker = edge->common.worker;
+	int ret = 0, waited = 0;
 
+	while (edge->meeting < meeting && !waited) {
+		ret = begin_meeting(edge, meeting);
+		if (ret != -EBUSY)
+			break;
+		/* Until there is room. */
+		waited = edge->error ? edge->error : towi_worker_wait(worker, until);
+		ret = waited;
+	}
 	if (!ret)
-		ret = towi_worker_wait_for(edge->common.worker, &edge->once, until);
+		ret = towi_worker_wait_for(worker, &edge->once, until);
 	return ret ? ret : edge->once_status;
 }
 
@@ -414,9 +423,23 @@ static int meet_other(struct tow_edge *edge, uint64_t until)
 	return edge->kind->back && !holds(edge->range, &header) ? -EPROTO : 0;
 }
 
+/* Called with the lock. */
+static int end_meeting(struct tow_edge *edge, int ret)
+{
+	/* Another time it would be no better. */
+	if (ret && ret != -ETIMEDOUT && ret != -EINTR)
+		towi_edge_fail(edge, ret);
+	if (!ret) {
+		edge->connected = true;
+		edge->kind->go_on(edge);
+	}
+	return ret;
+}
+
 TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 {
 	struct tow_worker *worker;
+	bool connecting;
 	uint64_t until;
 	int ret;
 
@@ -426,19 +449,18 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 	if (!towi_worker_usable(worker))
 		return -EPERM;
 	until = towi_until((uint64_t)timeout_ms * 1000);
+	towi_worker_lock(worker);
+	connecting = edge->connecting;
+	edge->connecting = true;
+	towi_worker_unlock(worker);
+	if (connecting)
+		return -EALREADY;
 	/* Waits in the kernel, and keeps nobody out meanwhile. */
 	ret = edge->connected ? 0 : find_other(edge, until);
-	if (ret)
-		return ret;
 	towi_worker_lock(worker);
-	ret = meet_other(edge, until);
-	/* Another time it would be no better. */
-	if (ret && ret != -ETIMEDOUT && ret != -EINTR)
-		towi_edge_fail(edge, ret);
-	if (!ret) {
-		edge->connected = true;
-		edge->kind->go_on(edge);
-	}
+	if (!ret)
+		ret = end_meeting(edge, meet_other(edge, until));
+	edge->connecting = false;
 	towi_worker_unlock(worker);
 	return ret;
 }
@@ -526,11 +548,13 @@ TOW_PUBLIC uint32_t tow_edge_pending(const struct tow_edge *edge)
 
 /* ---- begin and end ---------------------------------------------------------- */
 
-bool towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *peer,
-		      const char *name, struct tow_edge **edge)
+int towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *peer,
+		     const char *name, struct tow_edge **edge)
 {
-	return worker && peer && edge && name && *name &&
-	       strnlen(name, TOW_EDGE_NAME_MAX + 1) <= TOW_EDGE_NAME_MAX;
+	if (!worker || !peer || !edge || !name || !*name ||
+	    strnlen(name, TOW_EDGE_NAME_MAX + 1) > TOW_EDGE_NAME_MAX)
+		return -EINVAL;
+	return towi_worker_usable(worker) ? 0 : -EPERM;
 }
 
 /* Memory of the arena that is in a region; zeroed. */
@@ -588,7 +612,9 @@ static int make_rest(struct tow_edge *edge)
 	int ret;
 
 	ret = tow_channel_get(queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
-	if (!ret)
+	edge->bulk = edge->channel;
+	/* There a write has ended when it is on its way, and only its own channel knows more. */
+	if (!ret && !edge->common.worker->iwarp)
 		ret = tow_channel_get(queue, edge->peer,
 				      (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
 	if (!ret)
@@ -608,18 +634,6 @@ static void link_edge(struct tow_edge *edge)
 	towi_worker_lock(worker);
 	edge->common.next = worker->edges;
 	worker->edges = &edge->common;
-	towi_worker_unlock(worker);
-}
-
-static void unlink_edge(struct tow_edge *edge)
-{
-	struct tow_worker *worker = edge->common.worker;
-	struct towi_edge **link;
-
-	towi_worker_lock(worker);
-	for (link = &worker->edges; edge_of(*link) != edge;)
-		link = &(*link)->next;
-	*link = edge->common.next;
 	towi_worker_unlock(worker);
 }
 
@@ -695,7 +709,7 @@ static void tell_rest(struct tow_edge *edge)
 	towi_worker_unlock(worker);
 	/* Another thread may be telling. */
 	while (edge->kind->calling(edge))
-		sched_yield();
+		usleep(50);
 }
 
 /* An entry that waits for a slot ends with the slot. */
@@ -746,6 +760,26 @@ static int end_slot(struct tow_edge *edge)
 	return ret;
 }
 
+/* True: nothing knows its records any more; else it is buried with the queue. */
+static bool unlink_edge(struct tow_edge *edge)
+{
+	struct tow_worker *worker = edge->common.worker;
+	struct towi_edge **link;
+	bool free;
+
+	towi_worker_lock(worker);
+	for (link = &worker->edges; edge_of(*link) != edge;)
+		link = &(*link)->next;
+	*link = edge->common.next;
+	free = !in_flight(edge) && !waits(edge);
+	if (!free) {
+		edge->common.next = worker->graves;
+		worker->graves = &edge->common;
+	}
+	towi_worker_unlock(worker);
+	return free;
+}
+
 TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 {
 	struct tow_worker *worker;
@@ -764,15 +798,7 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 	drain_wait(edge);
 	tow_remote_release(edge->range);
 	tow_remote_release(edge->other);
-	unlink_edge(edge);
-	if (!in_flight(edge) && !waits(edge)) {
+	if (unlink_edge(edge))
 		bury(&edge->common);
-		return ret ? ret : error;
-	}
-	/* Its records are still known to the queue. */
-	towi_worker_lock(worker);
-	edge->common.next = worker->graves;
-	worker->graves = &edge->common;
-	towi_worker_unlock(worker);
 	return ret ? ret : error;
 }

@@ -80,7 +80,7 @@ struct tow_edge {
 	struct towi_edge common;		/* first */
 	const struct towi_kind *kind;
 	bool sends;
-	bool connected;
+	bool connecting, connected;
 	bool greeted;				/* the receiver: by a sender that fits */
 	uint64_t found_ns;			/* when the other end was found */
 	int error;				/* what has ended it */
@@ -159,8 +159,8 @@ int towi_edge_greeted(struct tow_edge *edge);
 int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_peer *peer,
 		   const char *name, struct tow_edge **made);
 
-/* What public functions must be given. */
-bool towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *peer,
+/* Is it what public functions must be given?  0, -EINVAL; -EPERM: in a child. */
+int towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *peer,
 		      const char *name, struct tow_edge **edge);
 
 #endif /* TOW_EDGE_INSIDE_H */

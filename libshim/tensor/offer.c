@@ -212,7 +212,9 @@ static void reply_ended(struct towi_op *op, int status)
 	cell->match = NULL;
 	if (!match)
 		return;
-	match->status = status;
+	/* What has become of the write says more. */
+	if (!match->status)
+		match->status = status;
 	match->replied = true;
 	if (!match->write.busy)
 		finish(own, match);
@@ -223,13 +225,12 @@ static void write_ended(struct towi_op *op, int status)
 	struct match *match = (struct match *)(void *)((char *)op - offsetof(struct match, write));
 
 	match->view->busy--;
-	if (status)
+	if (status) {
 		towi_edge_fail(op->edge, status);
-	if (!match->replied)
-		return;
-	if (status)
 		match->status = status;
-	finish(offerer_of(op->edge), match);
+	}
+	if (match->replied)
+		finish(offerer_of(op->edge), match);
 }
 
 /* A write of the tensor, to be followed by the reply; there is room. */
@@ -370,7 +371,8 @@ static void take_requests(struct offerer *own)
 	while (!edge->error && own->taken < come) {
 		memcpy(&request, towi_letter(edge, own->taken), sizeof(request));
 		own->taken++;
-		if (request.number != own->taken ||
+		/* A receiver has as many without a reply as there are letters. */
+		if (request.number != own->taken || own->taken - own->sent > own->cells_count ||
 		    !memchr(request.name.key, 0, sizeof(request.name.key)))
 			towi_edge_fail(edge, -EPROTO);
 		else
@@ -598,10 +600,13 @@ TOW_PUBLIC int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer 
 				     const char *name, uint32_t requests, struct tow_edge **edge)
 {
 	struct offerer *made;
+	int ret;
 
-	if (!towi_edge_may_be(worker, peer, name, edge) || !requests ||
-	    requests > TOW_REQUESTS_MAX)
+	if (!requests || requests > TOW_REQUESTS_MAX)
 		return -EINVAL;
+	ret = towi_edge_may_be(worker, peer, name, edge);
+	if (ret)
+		return ret;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;

@@ -284,9 +284,11 @@ TOW_PUBLIC int tow_static_receiver(struct tow_worker *worker, struct tow_peer *p
 	uint64_t bytes, stride;
 	int ret;
 
-	if (!towi_edge_may_be(worker, peer, name, edge) || !slots || slots > TOW_EDGE_SLOTS_MAX)
+	if (!slots || slots > TOW_EDGE_SLOTS_MAX)
 		return -EINVAL;
-	ret = tow_tensor_bytes(type, &bytes);
+	ret = towi_edge_may_be(worker, peer, name, edge);
+	if (!ret)
+		ret = tow_tensor_bytes(type, &bytes);
 	if (ret)
 		return ret;
 	stride = (bytes + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;
@@ -310,9 +312,9 @@ TOW_PUBLIC int tow_static_sender(struct tow_worker *worker, struct tow_peer *pee
 	uint64_t bytes;
 	int ret;
 
-	if (!towi_edge_may_be(worker, peer, name, edge))
-		return -EINVAL;
-	ret = tow_tensor_bytes(type, &bytes);
+	ret = towi_edge_may_be(worker, peer, name, edge);
+	if (!ret)
+		ret = tow_tensor_bytes(type, &bytes);
 	if (ret)
 		return ret;
 	made = calloc(1, sizeof(*made));

@@ -17,8 +17,6 @@
 #include "../core/internal.h"
 #include "edge.h"
 
-/* Whoever told of a window has it: it is found at once, or the other node has gone. */
-#define FIND_MS		10000U
 #define NAME_BYTES	64
 
 struct towi_window {
@@ -193,6 +191,9 @@ int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi
 	struct towi_view *view;
 	int ret;
 
+	/* Nowhere. */
+	if (!place->edge || !place->window)
+		return -ERANGE;
 	for (view = views->all; view < views->all + TOWI_VIEWS; view++) {
 		if (view->number != place->edge || view->window != place->window)
 			continue;
@@ -232,20 +233,30 @@ void towi_views_free(struct towi_views *views)
 /* Called with the lock, which it lets go of meanwhile. */
 static void find(struct tow_worker *worker, struct towi_view *view)
 {
+	struct tow_edge *edge = view->edge;
 	struct tow_remote *remote = NULL;
 	char name[NAME_BYTES];
 	int ret;
 
-	name_window(name, view->number, view->window, view->rights);
-	towi_worker_unlock(worker);
-	ret = tow_resolve(view->edge->peer, name, view->rights, FIND_MS, &remote);
-	towi_worker_lock(worker);
+	/* Of an edge that is over, or is to be closed, nothing is to be found. */
+	ret = edge->error;
+	if (!ret) {
+		name_window(name, view->number, view->window, view->rights);
+		towi_worker_unlock_quietly(worker);
+		/* Whoever told of it has it: nobody waits for it to come. */
+		ret = tow_resolve(edge->peer, name, view->rights, 0, &remote);
+		towi_worker_lock(worker);
+	}
 	view->remote = remote;
 	view->error = ret == -ENOENT || ret == -ETIMEDOUT ? -ESTALE : ret;
 	view->looking = false;
-	towi_worker_noticed(worker, view->edge);
+	/* Whoever looks for the view takes it, and what has become of it. */
+	towi_worker_noticed(worker, edge);
+	/* Nothing else may tell of it. */
+	if (ret)
+		towi_edge_nudge(edge);
 	/* What was begun is handed over. */
-	towi_worker_unlock(worker);
+	towi_worker_unlock_quietly(worker);
 	towi_worker_lock(worker);
 }
 
@@ -267,7 +278,7 @@ static void *find_all(void *arg)
 			finder->last = &finder->first;
 		find(worker, view);
 	}
-	towi_worker_unlock(worker);
+	towi_worker_unlock_quietly(worker);
 	return NULL;
 }
 
@@ -291,7 +302,8 @@ static int begin_finder(struct tow_worker *worker)
 	ret = pthread_create(&finder->thread, NULL, find_all, worker);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	finder->runs = !ret;
-	return -ret;
+	/* -EAGAIN would be another thing here. */
+	return ret ? -ENOMEM : 0;
 }
 
 void towi_finder_end(struct tow_worker *worker)

@@ -51,36 +51,77 @@ uint64_t towi_until(uint64_t timeout_us)
 
 /* ---- entries ---------------------------------------------------------------- */
 
-static void submit(struct tow_worker *worker)
+static struct towi_op *op_of(uint64_t user_data)
 {
-	/* What finds no room is handed over with what comes next. */
-	if (worker->queue->ring)
-		tow_queue_submit(worker->queue);
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel carries it as a number */
+	return (struct towi_op *)(uintptr_t)user_data;
 }
 
-static uint32_t room(struct tow_queue *queue)
+static void end_op(struct tow_worker *worker, uint64_t user_data, int status)
 {
+	struct towi_op *op = op_of(user_data);
+
+	worker->in_flight--;
+	op->busy = false;
+	op->ended(op, status);
+}
+
+/* What was not taken never is; what was ends with completions. */
+static void end_untaken(struct tow_worker *worker, int error)
+{
+	struct tow_queue *queue = worker->queue;
+	struct towi_edge *edge;
+	uint32_t from, to = queue->sq_tail;
+
+	worker->over = error;
+	for (edge = worker->edges; edge; edge = edge->next)
+		edge->ops->lost(edge, error, UINT64_MAX);
+	from = tow_load_acquire(&queue->ring->sq_head);
+	queue->sq_tail = from;
+	for (; from != to; from++)
+		end_op(worker, queue->sqes[from & (queue->sq_entries - 1)].user_data, error);
+	worker->ended++;
+}
+
+static void submit(struct tow_worker *worker)
+{
+	int ret;
+
+	if (!worker->queue->ring || worker->over)
+		return;
+	/* What finds no room is handed over with what comes next. */
+	ret = tow_queue_submit(worker->queue);
+	if (ret == -ENODEV || ret == -EPERM)
+		end_untaken(worker, ret);
+}
+
+static bool room(const struct tow_worker *worker, uint32_t entries)
+{
+	struct tow_queue *queue = worker->queue;
+
 	queue->sq_head = tow_load_acquire(&queue->ring->sq_head);
-	return queue->sq_entries - (queue->sq_tail - queue->sq_head);
+	return queue->sq_tail - queue->sq_head + entries <= queue->sq_entries &&
+	       worker->in_flight + entries <= queue->cq_entries;
 }
 
 bool towi_worker_room(struct tow_worker *worker, uint32_t entries)
 {
-	if (!worker->queue->ring)
+	if (!worker->queue->ring || worker->over)
 		return false;
-	if (room(worker->queue) < entries)
+	if (!room(worker, entries))
 		submit(worker);
-	return room(worker->queue) >= entries;
+	return !worker->over && room(worker, entries);
 }
 
 struct tow_sqe *towi_worker_entry(struct tow_worker *worker)
 {
-	struct tow_sqe *sqe = tow_queue_get_sqe(worker->queue);
+	struct tow_sqe *sqe;
 
-	if (sqe || !worker->queue->ring)
-		return sqe;
-	submit(worker);
-	return tow_queue_get_sqe(worker->queue);
+	if (!towi_worker_room(worker, 1))
+		return NULL;
+	sqe = tow_queue_get_sqe(worker->queue);
+	worker->in_flight += !!sqe;
+	return sqe;
 }
 
 void towi_worker_begun(struct tow_sqe *sqe, struct towi_op *op)
@@ -111,15 +152,6 @@ void towi_worker_wake(struct tow_worker *worker)
 }
 
 /* ---- completions ------------------------------------------------------------ */
-
-static void end_op(const struct tow_cqe *cqe)
-{
-	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel carries it as a number */
-	struct towi_op *op = (struct towi_op *)(uintptr_t)cqe->user_data;
-
-	op->busy = false;
-	op->ended(op, cqe->status);
-}
 
 static void go_on_all(struct tow_worker *worker)
 {
@@ -173,6 +205,9 @@ static void look_around(struct tow_worker *worker)
 {
 	uint64_t now = now_us();
 
+	/* Edges that have failed with what was not taken. */
+	if (worker->over)
+		go_on_all(worker);
 	if (now - worker->asked_us >= ASK_US)
 		ask_for_lost(worker);
 	tick(worker, now);
@@ -188,7 +223,7 @@ static int reap(struct tow_worker *worker)
 	while (!tow_queue_peek_cqe(worker->queue, &cqe) && cqe) {
 		own = *cqe;
 		tow_queue_cqe_seen(worker->queue);
-		end_op(&own);
+		end_op(worker, own.user_data, own.status);
 		count++;
 	}
 	if (!count)
@@ -248,11 +283,18 @@ static void call_all(struct towi_call *calls)
 
 void towi_worker_unlock(struct tow_worker *worker)
 {
-	struct towi_call *calls = take_calls(worker);
+	struct towi_call *calls;
 
 	submit(worker);
+	calls = take_calls(worker);
 	pthread_mutex_unlock(&worker->lock);
 	call_all(calls);
+}
+
+void towi_worker_unlock_quietly(struct tow_worker *worker)
+{
+	submit(worker);
+	pthread_mutex_unlock(&worker->lock);
 }
 
 /* ---- waiting ---------------------------------------------------------------- */
@@ -307,9 +349,10 @@ static int wait_for_other(struct tow_worker *worker, uint64_t until)
 /* Nobody waits with entries that were not handed over, or functions not called. */
 static bool called(struct tow_worker *worker)
 {
-	struct towi_call *calls = take_calls(worker);
+	struct towi_call *calls;
 
 	submit(worker);
+	calls = take_calls(worker);
 	if (!calls)
 		return false;
 	pthread_mutex_unlock(&worker->lock);
@@ -400,13 +443,15 @@ static int init_cond(pthread_cond_t *cond)
 	return 0;
 }
 
-/* 0 where that cannot be said to the kernel. */
-static uint8_t copied_flag(struct tow_device *dev)
+static void ask_device(struct tow_worker *worker)
 {
 	struct tow_device_attr attr = { .size = sizeof(attr) };
 
-	return !tow_device_query(dev, &attr) && attr.uapi_version >= COPIED_SINCE ?
-		       TOW_SQE_COPIED : 0;
+	if (tow_device_query(worker->dev, &attr))
+		return;
+	if (attr.uapi_version >= COPIED_SINCE)
+		worker->copied_flag = TOW_SQE_COPIED;
+	worker->iwarp = attr.transport == TOW_TRANSPORT_IWARP;
 }
 
 static int make_queue(struct tow_worker *worker, uint32_t entries)
@@ -441,7 +486,7 @@ TOW_PUBLIC int tow_worker_create(struct tow_device *dev, struct tow_arena *arena
 	made->dev = dev;
 	made->arena = arena;
 	made->timeout_ms = known.timeout_ms;
-	made->copied_flag = copied_flag(dev);
+	ask_device(made);
 	made->last_call = &made->calls;
 	made->tick_us = TICK_US;
 	if (known.timeout_ms && known.timeout_ms * 250ULL < TICK_US)

@@ -60,6 +60,7 @@ struct tow_worker {
 	uint32_t timeout_ms;
 	/* For entries whose bytes were copied: TOW_SQE_COPIED, if the module knows it. */
 	uint8_t copied_flag;
+	bool iwarp;
 	/* Tensors travel with their sums, and those are compared; or NULL. */
 	towi_crc32c *crc32c;
 	struct towi_finder finder;
@@ -67,6 +68,8 @@ struct tow_worker {
 	/* Somebody waits for the queue; others wait for this, until he has looked. */
 	pthread_cond_t looked;
 	bool waited_for;
+	/* The device has gone, or the client ended: nothing is begun any more. */
+	int over;
 	int wake_fd;			/* an eventfd that he looks at, too */
 	struct towi_edge *edges;
 	/* Closed with operations that never ended; freed when the queue is. */
@@ -76,6 +79,7 @@ struct tow_worker {
 	uint64_t ticked_us, tick_us;
 	uint32_t waits;			/* entries that wait for slots */
 	uint64_t ended;			/* operations, ever */
+	uint32_t in_flight;		/* entries whose completion nobody has seen */
 	_Atomic uint64_t copied;
 };
 
@@ -84,13 +88,19 @@ void towi_worker_lock(struct tow_worker *worker);
 /* Hands over what was begun, and calls what is to be called. */
 void towi_worker_unlock(struct tow_worker *worker);
 
+/* For a thread that is not the program's: somebody else calls. */
+void towi_worker_unlock_quietly(struct tow_worker *worker);
+
 /*
  * Room for an entry of @op, which is not busy: to be prepared, and then given to
  * towi_worker_begun().  NULL: there is none at the moment.
  */
 struct tow_sqe *towi_worker_entry(struct tow_worker *worker);
 
-/* Is there room for that many, which are handed over together? */
+/*
+ * Is there room for that many, and for their completions?  Then they are taken together: a
+ * chain ends with what one call takes, and what was linked would go alone.
+ */
 bool towi_worker_room(struct tow_worker *worker, uint32_t entries);
 void towi_worker_begun(struct tow_sqe *sqe, struct towi_op *op);
 

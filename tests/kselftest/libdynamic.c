@@ -287,6 +287,8 @@ TEST_F(pair, arguments)
 	EXPECT_EQ(-ENOTCONN, tow_dynamic_send(ends->sender, &type, self, NULL, NULL));
 	/* Its sender has not said anything yet. */
 	EXPECT_EQ(-ETIMEDOUT, tow_edge_connect(ends->receiver, 20));
+	EXPECT_EQ(-ENOTCONN, tow_edge_test(ends->receiver, &data, NULL));
+	EXPECT_EQ(-ENOTCONN, tow_edge_wait(ends->receiver, LATE_US, &data, NULL));
 	EXPECT_EQ(-EINVAL, tow_dynamic_send(ends->receiver, &type, self, NULL, NULL));
 	EXPECT_EQ(-EINVAL, tow_dynamic_send(ends->sender, &bad, self, NULL, NULL));
 	EXPECT_EQ(-EINVAL, tow_dynamic_send(ends->sender, &type, NULL, NULL, NULL));
@@ -563,6 +565,91 @@ TEST_F(pair, a_descriptor_says_when)
 		EXPECT_EQ(0, tow_edge_consumed(self->ends.receiver));
 		EXPECT_EQ(0, finish_both(&self->ends));
 	}
+	EXPECT_EQ(0, tow_arena_free(self->ends.from.arena, tensor));
+}
+
+/* Its window is gone before it was looked for: whoever sleeps by the descriptor is told. */
+TEST_F(pair, the_sender_was_closed)
+{
+	struct pollfd look = { .events = POLLIN };
+	unsigned char tensor[1000] = { 0 };
+	struct sent sent = { 0 };
+	double start;
+	void *data;
+	int ret;
+
+	ASSERT_EQ(0, make_ends(&self->ends, 0));
+	ASSERT_EQ(0, connect_ends(&self->ends, "gone", 2));
+	ASSERT_EQ(0, send_bytes(&self->ends, tensor, sizeof(tensor), &sent));
+	ASSERT_EQ(0, tow_edge_connect(self->ends.receiver, LATE_MS));
+	start = tow_test_now();
+	EXPECT_EQ(0, tow_edge_close(self->ends.sender));
+	self->ends.sender = NULL;
+	look.fd = tow_worker_fd(self->ends.to.worker);
+	tow_edge_arm(self->ends.receiver);
+	while (!(ret = tow_edge_test(self->ends.receiver, &data, NULL))) {
+		ASSERT_EQ(1, poll(&look, 1, LATE_MS));
+		ASSERT_LE(0, tow_worker_progress(self->ends.to.worker, 0));
+	}
+	/* It was read before, or not. */
+	EXPECT_TRUE(ret == 1 || ret == -ESTALE);
+	EXPECT_EQ(0, tow_edge_close(self->ends.receiver));
+	self->ends.receiver = NULL;
+	EXPECT_GT(TOW_PEER_SETTLE_SECONDS, tow_test_now() - start);
+	EXPECT_EQ(1, sent.count);
+}
+
+/* In a child nothing is begun. */
+TEST_F(pair, in_a_child)
+{
+	struct tow_edge *none = NULL;
+	int status = -1;
+	pid_t child;
+
+	ASSERT_EQ(0, make_ends(&self->ends, 0));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		_exit(tow_dynamic_sender(self->ends.from.worker, self->ends.from.peer, "child",
+					 &none) != -EPERM ||
+		      tow_dynamic_receiver(self->ends.to.worker, self->ends.to.peer, "child", 1,
+					   &none) != -EPERM || none);
+	EXPECT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_EQ(0, status);
+}
+
+/* A letter that tells of no place at all. */
+TEST_F(pair, nowhere)
+{
+	struct sent sent = { 0 };
+	unsigned char *tensor;
+	uint64_t *word, *end;
+	void *data;
+	int found = 0;
+
+	ASSERT_EQ(0, make_ends(&self->ends, 0));
+	ASSERT_EQ(0, connect_ends(&self->ends, "nowhere", 1));
+	tensor = tow_arena_alloc(self->ends.from.arena, 4321);
+	ASSERT_NE(NULL, tensor);
+	ASSERT_EQ(0, send_bytes(&self->ends, tensor, 4321, &sent));
+	while (tow_worker_progress(self->ends.from.worker, SOON_US) > 0)
+		;
+	/* The letter, in the receiver's arena: step 1, 4321 bytes, and then the place. */
+	end = tow_arena_alloc(self->ends.to.arena, 64);
+	ASSERT_NE(NULL, end);
+	for (word = (uint64_t *)((uintptr_t)end & ~(uintptr_t)(2 * MIB - 1)); word < end; word++) {
+		if (word[0] == 1 && word[1] == 4321 && word[2] && word[3] == 1) {
+			word[2] = 0;
+			word[3] = 0;
+			found++;
+		}
+	}
+	EXPECT_EQ(0, tow_arena_free(self->ends.to.arena, end));
+	EXPECT_EQ(1, found);
+	ASSERT_EQ(0, tow_edge_connect(self->ends.receiver, LATE_MS));
+	EXPECT_EQ(-EPROTO, tow_edge_wait(self->ends.receiver, LATE_US, &data, NULL));
+	EXPECT_EQ(0, tow_edge_close(self->ends.sender));
+	self->ends.sender = NULL;
 	EXPECT_EQ(0, tow_arena_free(self->ends.from.arena, tensor));
 }
 

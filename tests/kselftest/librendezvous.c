@@ -275,6 +275,55 @@ TEST_F_TIMEOUT(rendezvous, a_thousand_keys, 240)
 		EXPECT_EQ(0, tow_arena_free(self->from.arena, tensor[i]));
 }
 
+/*
+ * More than the sender's queue has room for: no reply comes before its tensor.  Of a ring of
+ * 32 completions one is a WAIT's, so that half a pair is left over.
+ */
+TEST_F_TIMEOUT(rendezvous, a_full_queue, 120)
+{
+	enum { KEYS = 48, ROUNDS = 8 };
+	const size_t bytes = 65536;
+	struct tow_worker_attr attr = { .size = sizeof(attr), .entries = 16 };
+	struct got got = { 0 };
+	struct sent sent = { 0 };
+	unsigned char *tensors[KEYS];
+	char key[32];
+
+	ASSERT_EQ(0, make_side(&self->from));
+	ASSERT_EQ(0, tow_worker_destroy(self->from.worker));
+	ASSERT_EQ(0, tow_worker_create(self->from.dev, self->from.arena, &attr,
+				       &self->from.worker));
+	ASSERT_EQ(0, make_to(&self->from, &self->to, 0));
+	ASSERT_EQ(0, tow_rendezvous_receiver(self->to.worker, self->to.peer, "meet", KEYS,
+					     &self->receiver));
+	ASSERT_EQ(0, tow_rendezvous_sender(self->from.worker, self->from.peer, "meet", KEYS,
+					   &self->sender));
+	ASSERT_EQ(0, tow_edge_connect(self->sender, LATE_MS));
+	ASSERT_EQ(0, tow_edge_connect(self->receiver, LATE_MS));
+	got.arena = self->to.arena;
+	got.bytes = bytes;
+	for (int i = 0; i < KEYS; i++) {
+		tensors[i] = tow_arena_alloc(self->from.arena, bytes);
+		ASSERT_NE(NULL, tensors[i]);
+	}
+	for (uint64_t step = 0; step < ROUNDS; step++) {
+		for (int i = 0; i < KEYS; i++) {
+			snprintf(key, sizeof(key), "%d", i);
+			fill(tensors[i], bytes, step);
+			ASSERT_EQ(0, tow_rendezvous_get(self->receiver, key, step, note_got, &got));
+			ASSERT_EQ(0, put(self, key, step, tensors[i], bytes, &sent));
+		}
+		while (tow_edge_pending(self->sender) || tow_edge_pending(self->receiver))
+			turn(self, 1);
+	}
+	EXPECT_EQ(KEYS * ROUNDS, got.count);
+	EXPECT_EQ(0, got.wrong);
+	EXPECT_EQ(0, got.status);
+	EXPECT_EQ(0, sent.status);
+	for (int i = 0; i < KEYS; i++)
+		EXPECT_EQ(0, tow_arena_free(self->from.arena, tensors[i]));
+}
+
 /* One that is late holds up no other one. */
 TEST_F_TIMEOUT(rendezvous, one_is_late, 60)
 {

@@ -129,7 +129,8 @@ struct tow_edge;
  * @size: sizeof(struct tow_worker_attr)
  * @entries: of its queue: how many operations may be on their way at once, 16 at least; 0:
  *	256.  As many edges may wait for something.
- * @timeout_ms: how long a step may be on its way, in milliseconds; 0: as long as it takes.
+ * @timeout_ms: how long a step of a static or dynamic edge may be on its way, in
+ *	milliseconds; 0: as long as it takes.
  *	A late one ends its edge with -ETIMEDOUT, in the second after that if somebody is
  *	there: what follows is not begun, and what is on its way may still arrive.
  */
@@ -177,8 +178,9 @@ int tow_worker_fd(const struct tow_worker *worker);
  * @timeout_us: how long to wait until something has ended, in microseconds; 0: not at
  *	all; TOW_WAIT_FOREVER
  *
- * Functions given to tow_edge_send() are called from here.  Waiting takes no processor
- * time.
+ * Functions of the program's are called from here, or from whichever other function of this
+ * header is called for the worker or one of its edges, by that thread, before it returns; one
+ * after the other as long as one thread does so.  Waiting takes no processor time.
  *
  * Return: how many operations have ended; -EINTR: a signal came; -ENODEV: the device is
  * gone; -EPERM: another process opened it; -EINVAL: @worker is NULL.
@@ -318,7 +320,8 @@ int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer *peer, cons
  *
  * Return: 0, also when it is connected; -ETIMEDOUT: nobody came; -EPROTOTYPE: the other
  * end's tensors have elements of another type; -EMSGSIZE: they have another shape; -EBUSY:
- * the receiver had a sender before, and it is to be made anew; -EPROTO:
+ * the receiver had a sender before, and it is to be made anew; -EALREADY: another thread is
+ * connecting it; -EPROTO:
  * what is there is no edge, or of another version; -EINVAL; and what tow_resolve() and
  * operations on remote ranges return.  After a time-out it may be called again; after
  * other errors the edge is of no use.  After -EPROTOTYPE and -EMSGSIZE the other end knows
@@ -333,8 +336,8 @@ int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms);
  * @status: 0: the receiver has it; or a negative errno, and it has it not, or not all of
  *	it, or nobody knows
  *
- * The tensor is the caller's again.  It may call any function of this header but those
- * that wait.
+ * The tensor is the caller's again.  tow_worker_progress() says who calls it.  It may call any
+ * function of this header but those that wait.
  */
 typedef void tow_edge_done(void *arg, uint64_t step, int status);
 
@@ -350,7 +353,8 @@ typedef void tow_edge_done(void *arg, uint64_t step, int status);
  * Steps count from 1, and arrive in their order.  One that finds all of the receiver's
  * memory unread waits, and is begun by who calls tow_worker_progress().
  *
- * Return: 0; -EAGAIN: TOW_EDGE_SLOTS_MAX steps are on their way already; -ENOTCONN:
+ * Return: 0; -EAGAIN: TOW_EDGE_SLOTS_MAX steps are on their way already, or @done of the one
+ * so many before is being called; -ENOTCONN:
  * tow_edge_connect() comes first; -EINVAL: it is a receiver, or an argument is NULL;
  * -EPERM: another process opened the device;
  * -EDQUOT, -ENOSPC, -ENOMEM: there is no room for a copy; or the error that has ended the
@@ -441,7 +445,7 @@ struct tow_rendezvous_tensor {
  * @arg: as it was given to tow_rendezvous_get()
  * @got: what it is, until the function returns
  *
- * Called by who calls tow_worker_progress().  It may call any function of this header but
+ * tow_worker_progress() says who calls it.  It may call any function of this header but
  * those that wait.
  */
 typedef void tow_rendezvous_got(void *arg, const struct tow_rendezvous_tensor *got);
@@ -509,8 +513,8 @@ uint32_t tow_edge_pending(const struct tow_edge *edge);
  *
  * Never waits.  Of a static edge it reads memory and makes no call.
  *
- * Return: 1: it has; the same one until it was consumed; 0: not yet; -EINVAL; or the error
- * that has ended the edge.  Of a static edge -EPROTOTYPE or -EMSGSIZE: the sender's tensors
+ * Return: 1: it has; the same one until it was consumed; 0: not yet; -EINVAL; -ENOTCONN: of a
+ * dynamic edge tow_edge_connect() comes first; or the error that has ended the edge.  Of a static edge -EPROTOTYPE or -EMSGSIZE: the sender's tensors
  * are of another type, or another shape.  Of a dynamic one -ENOSPC, -EDQUOT, -ENOMEM: there is
  * no memory for it, as tow_arena_alloc(); it is tried again each time, and tow_edge_consumed()
  * leaves it out; -EBADMSG: it is not what was sent (TOW_VALIDATE), and tow_edge_consumed() goes
