@@ -232,6 +232,11 @@ static int consume(struct tow_edge *edge)
 		return -EINVAL;
 	if (!edge->connected)
 		return edge->error ? edge->error : -ENOTCONN;
+	/* Nobody is there to be told; but there may be more steps that came before. */
+	if (edge->error) {
+		own->consumed++;
+		return 0;
+	}
 	sqe = op->busy ? NULL : towi_worker_entry(edge->common.worker);
 	if (!sqe)
 		return -EBUSY;
