@@ -260,6 +260,11 @@ TOW_PUBLIC int tow_dynamic_send(struct tow_edge *edge, const struct tow_tensor_t
 	return ret;
 }
 
+static uint64_t sender_next(const struct tow_edge *edge)
+{
+	return const_dynamic_of(edge)->steps.given + 1;
+}
+
 static uint32_t pending(const struct tow_edge *edge)
 {
 	const struct towi_steps *steps = &const_dynamic_of(edge)->steps;
@@ -295,6 +300,7 @@ static void sender_free(struct tow_edge *edge)
 static const struct towi_kind sender_kind = {
 	.number = TOWI_DYNAMIC,
 	.back = true,
+	.next = sender_next,
 	.go_on = sender_goes_on,
 	.tick = sender_ticks,
 	.pending = pending,
@@ -593,6 +599,11 @@ static int consume(struct tow_edge *edge)
 	return 0;
 }
 
+static uint64_t receiver_next(const struct tow_edge *edge)
+{
+	return const_dynamic_of(edge)->consumed + 1;
+}
+
 static bool receiver_in_flight(const struct tow_edge *edge)
 {
 	const struct dynamic_edge *own = const_dynamic_of(edge);
@@ -627,6 +638,7 @@ static void receiver_free(struct tow_edge *edge)
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_DYNAMIC,
 	.back = true,
+	.next = receiver_next,
 	.go_on = receiver_goes_on,
 	.tick = receiver_ticks,
 	.show = show,

@@ -9,13 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../core/internal.h"
 #include "edge.h"
 
 #define MAGIC		0x65676465776f74ULL	/* "towedge" */
-#define VERSION		2U
+#define VERSION		3U
+#define KEPT_MAGIC	0x7470656b776f74ULL	/* "towkept" */
 /* Where things are in a range: lines of the cache of their own. */
 #define HEADER_AT	0U
 #define HELLO_AT	256U
@@ -47,7 +49,13 @@ static const char *name_of(struct tow_edge *edge, const char *end)
 int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_region **region,
 		    uint64_t *offset)
 {
-	return tow_arena_find(edge->common.worker->arena, ptr, region, offset);
+	uint64_t at = (uint64_t)((uintptr_t)ptr - (uintptr_t)edge->kept);
+
+	if (!edge->kept || at >= edge->kept_bytes)
+		return tow_arena_find(edge->common.worker->arena, ptr, region, offset);
+	*region = edge->kept_region;
+	*offset = at;
+	return 0;
 }
 
 int towi_edge_clone(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy)
@@ -193,7 +201,10 @@ static void bury(struct towi_edge *common)
 	struct tow_arena *arena = common->worker->arena;
 
 	edge->kind->free(edge);
-	tow_arena_free(arena, edge->letters);
+	if (edge->kept)
+		tow_region_unmap(edge->kept_region, edge->kept, (size_t)edge->kept_bytes);
+	else
+		tow_arena_free(arena, edge->letters);
 	tow_arena_free(arena, edge->own);
 	free(edge);
 }
@@ -225,7 +236,8 @@ static struct towi_header own_header(const struct tow_edge *edge)
 	return (struct towi_header){
 		.magic = MAGIC, .version = VERSION, .kind = edge->kind->number,
 		.slots = edge->mine.slots, .stride = edge->mine.stride, .bytes = edge->bytes,
-		.type = edge->type,
+		.type = edge->type, .before = edge->before,
+		.consumed = edge->kept ? edge->kept->consumed : 0,
 	};
 }
 
@@ -300,6 +312,8 @@ static int take_header(struct tow_edge *edge)
 		return -EPROTO;
 	edge->theirs = (struct towi_letters){ header.slots, header.stride };
 	edge->fits = fits;
+	if (!fits && edge->kind->resume && header.before)
+		edge->kind->resume(edge, &header);
 	*hello = own_header(edge);
 	return 0;
 }
@@ -546,6 +560,18 @@ TOW_PUBLIC uint32_t tow_edge_pending(const struct tow_edge *edge)
 	return pending;
 }
 
+TOW_PUBLIC int tow_edge_next(struct tow_edge *edge, uint64_t *step)
+{
+	if (!edge || !step || !edge->kind->next)
+		return -EINVAL;
+	if (!towi_worker_usable(edge->common.worker))
+		return -EPERM;
+	towi_worker_lock(edge->common.worker);
+	*step = edge->kind->next(edge);
+	towi_worker_unlock(edge->common.worker);
+	return 0;
+}
+
 /* ---- begin and end ---------------------------------------------------------- */
 
 int towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *peer,
@@ -586,7 +612,8 @@ static int make_slot(struct tow_edge *edge, const char *end)
 	ret = take_memory(edge->common.worker->arena, TOWI_OWN_AT + edge->own_bytes, &edge->own);
 	if (ret)
 		return ret;
-	ret = towi_edge_place(edge, edge->own + NUMBER_AT, &region, &offset);
+	ret = towi_edge_place(edge, edge->kept ? (char *)&edge->kept->number :
+					    edge->own + NUMBER_AT, &region, &offset);
 	return ret ? ret : tow_slot_create(region, offset, name_of(edge, end), &edge->slot);
 }
 
@@ -594,15 +621,73 @@ static int make_range(struct tow_edge *edge, const char *end, uint32_t rights)
 {
 	uint64_t size = TOWI_LETTERS_AT + edge->mine.slots * edge->mine.stride, offset;
 	struct tow_region *region;
-	int ret;
+	int ret = 0;
 
-	ret = take_memory(edge->common.worker->arena, size, &edge->letters);
+	if (edge->kept)
+		edge->letters = (char *)edge->kept + TOWI_KEPT_BYTES;
+	else
+		ret = take_memory(edge->common.worker->arena, size, &edge->letters);
 	if (ret)
 		return ret;
+	/* Nobody has greeted yet. */
+	memset(edge->letters + HELLO_AT, 0, HELLO_AT);
 	*(struct towi_header *)(void *)(edge->letters + HEADER_AT) = own_header(edge);
+	if (edge->kept)
+		__atomic_store_n(&edge->kept->magic, KEPT_MAGIC, __ATOMIC_SEQ_CST);
 	ret = towi_edge_place(edge, edge->letters, &region, &offset);
 	return ret ? ret : tow_export(region, offset, size, name_of(edge, end), rights,
 				      &edge->exported);
+}
+
+/*
+ * What an end before this one has left, or a beginning: 0; -EPROTO, -EPROTOTYPE, -EMSGSIZE: it
+ * was of another edge.
+ */
+static int take_over(struct tow_edge *edge)
+{
+	struct towi_kept *kept = edge->kept;
+	struct towi_header header;
+	int ret;
+
+	if (kept->magic != KEPT_MAGIC) {
+		*kept = (struct towi_kept){ 0 };
+		return 0;
+	}
+	memcpy(&header, (char *)kept + TOWI_KEPT_BYTES + HEADER_AT, sizeof(header));
+	ret = compare(edge, &header);
+	if (!ret && header.slots != edge->mine.slots)
+		ret = -EMSGSIZE;
+	if (ret)
+		return ret;
+	/* The first notification is no step. */
+	if (kept->number)
+		edge->before = kept->before + kept->number - TOWI_HELLO;
+	else
+		edge->before = kept->next;
+	/* Whenever this process is killed, the next one finds the same. */
+	__atomic_store_n(&kept->next, edge->before, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&kept->number, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&kept->before, edge->before, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+static int map_kept(struct tow_edge *edge)
+{
+	uint64_t size = TOWI_KEPT_BYTES + TOWI_LETTERS_AT + edge->mine.slots * edge->mine.stride;
+	struct tow_region_info info = { .size = sizeof(info) };
+	void *mapped;
+	int ret;
+
+	ret = tow_region_info(edge->kept_region, &info);
+	if (!ret && info.map_bytes < size)
+		ret = -ERANGE;
+	if (!ret)
+		ret = tow_region_map(edge->kept_region, 0, 0, PROT_READ | PROT_WRITE, &mapped);
+	if (ret)
+		return ret;
+	edge->kept = mapped;
+	edge->kept_bytes = info.map_bytes;
+	return take_over(edge);
 }
 
 /* The rest of an edge, whose worker knows it. */
@@ -612,6 +697,8 @@ static int make_rest(struct tow_edge *edge)
 	int ret;
 
 	ret = tow_channel_get(queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
+	if (!ret && edge->kept_region)
+		ret = map_kept(edge);
 	edge->bulk = edge->channel;
 	/* There a write has ended when it is on its way, and only its own channel knows more. */
 	if (!ret && !edge->common.worker->iwarp)

@@ -15,6 +15,21 @@
 
 #include "worker.h"
 
+/*
+ * A receiver's memory that outlives it: struct towi_kept, then its range.  The number of
+ * NAME/arrived is there, too, so that whoever takes it over knows what had come.
+ */
+struct towi_kept {
+	uint64_t magic;
+	uint64_t number;	/* the slot's */
+	uint64_t before;	/* steps that had come before that was 0 */
+	uint64_t next;		/* what that is becoming, while it does */
+	uint64_t consumed;
+};
+
+/* Where the range begins behind that. */
+#define TOWI_KEPT_BYTES		512U
+
 /* Notifications of a receiver before the first letter's. */
 #define TOWI_HELLO		1U
 /* Where letters begin in a range. */
@@ -33,6 +48,8 @@ struct towi_header {
 	uint64_t stride;	/* of one */
 	uint64_t bytes;		/* of a static edge's tensor */
 	struct tow_tensor_type type;
+	uint64_t before;	/* steps that had come, and that were read, before this */
+	uint64_t consumed;
 };
 
 enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC, TOWI_RENDEZVOUS };
@@ -42,6 +59,8 @@ struct towi_kind {
 	bool back;		/* the sender has a range of letters, too */
 	/* Does the other end fit this one?  0; -EPROTO: it cannot be; or what differs. */
 	int (*compare)(const struct tow_edge *edge, const struct towi_header *header);
+	/* The receiver had steps before; NULL: it has none. */
+	void (*resume)(struct tow_edge *edge, const struct towi_header *header);
 	/* Begin what may begin. */
 	void (*go_on)(struct tow_edge *edge);
 	/* Time has passed; NULL: what of it. */
@@ -51,6 +70,8 @@ struct towi_kind {
 	int (*arm)(struct tow_edge *edge);
 	int (*consumed)(struct tow_edge *edge);
 	uint32_t (*pending)(const struct tow_edge *edge);
+	/* The number of the step that is sent, or shown, next. */
+	uint64_t (*next)(const struct tow_edge *edge);
 	/* Is anything of it in flight that is bound to end? */
 	bool (*in_flight)(const struct tow_edge *edge);
 	/* What else of this end's can be reached cannot any more; without the lock.  NULL. */
@@ -100,6 +121,10 @@ struct tow_edge {
 	struct tow_remote *other;		/* the slot that this end does */
 	struct tow_remote *range;		/* of the other end */
 	char *letters;				/* this end's range, or NULL */
+	struct tow_region *kept_region;		/* it is the program's: whole, from 0 on */
+	struct towi_kept *kept;			/* mapped */
+	uint64_t kept_bytes;
+	uint64_t before;			/* steps that came before this end did */
 	struct tow_exported *exported;
 	struct towi_op wait;			/* for the slot */
 	uint64_t wanted;			/* what its number is waited for to be */

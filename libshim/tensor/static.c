@@ -18,6 +18,7 @@
 struct static_edge {
 	struct tow_edge edge;			/* first */
 	struct towi_steps steps;		/* the sender's */
+	uint64_t read_before;			/* steps, by a receiver before this one */
 	uint64_t consumed;			/* the receiver's */
 	struct towi_op credit[STEPS];
 };
@@ -44,7 +45,8 @@ static int compare(const struct tow_edge *edge, const struct towi_header *header
 		return -EMSGSIZE;
 	/* Only a receiver's letters have a size. */
 	if (header->bytes != edge->bytes || (edge->sends && header->stride < edge->bytes) ||
-	    header->slots > TOW_EDGE_SLOTS_MAX)
+	    header->slots > TOW_EDGE_SLOTS_MAX ||
+	    header->before - header->consumed > header->slots)
 		return -EPROTO;
 	return 0;
 }
@@ -53,7 +55,7 @@ static int compare(const struct tow_edge *edge, const struct towi_header *header
 
 static uint64_t read_steps(const struct tow_edge *edge)
 {
-	return tow_slot_value(edge->slot);
+	return const_static_of(edge)->read_before + tow_slot_value(edge->slot);
 }
 
 static void step_ended(struct towi_op *op, int status)
@@ -107,7 +109,8 @@ static void sender_goes_on(struct tow_edge *edge)
 	towi_steps_cancel(edge, steps);
 	/* What finds no room to wait is begun when something has ended, or by the clock. */
 	if (!edge->error && steps->begun < steps->given && steps->begun >= edge->theirs.slots)
-		towi_edge_wait_for(edge, steps->begun + 1 - edge->theirs.slots);
+		towi_edge_wait_for(edge, steps->begun + 1 - edge->theirs.slots -
+						 static_of(edge)->read_before);
 }
 
 static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
@@ -159,6 +162,22 @@ TOW_PUBLIC int tow_edge_send(struct tow_edge *edge, const void *data, tow_edge_d
 	return ret;
 }
 
+/* Those that came before are there; they are read, and then there is room. */
+static void resume(struct tow_edge *edge, const struct towi_header *header)
+{
+	struct static_edge *own = static_of(edge);
+
+	own->steps.given = header->before;
+	own->steps.begun = header->before;
+	own->steps.ended = header->before;
+	own->read_before = header->consumed;
+}
+
+static uint64_t sender_next(const struct tow_edge *edge)
+{
+	return const_static_of(edge)->steps.given + 1;
+}
+
 static uint32_t pending(const struct tow_edge *edge)
 {
 	const struct towi_steps *steps = &const_static_of(edge)->steps;
@@ -189,6 +208,8 @@ static void sender_free(struct tow_edge *edge)
 static const struct towi_kind sender_kind = {
 	.number = TOWI_STATIC,
 	.compare = compare,
+	.resume = resume,
+	.next = sender_next,
 	.go_on = sender_goes_on,
 	.tick = sender_ticks,
 	.pending = pending,
@@ -200,13 +221,21 @@ static const struct towi_kind sender_kind = {
 
 /* ---- the receiver ----------------------------------------------------------- */
 
+/* Steps that have come. */
+static uint64_t come(const struct tow_edge *edge)
+{
+	uint64_t number = tow_slot_value(edge->slot);
+
+	return edge->before + (number > TOWI_HELLO ? number - TOWI_HELLO : 0);
+}
+
 static int show(struct tow_edge *edge, void **data, uint64_t *step)
 {
 	uint64_t consumed = static_of(edge)->consumed;
 	int ret;
 
 	/* A step that came before the end did come. */
-	if (tow_slot_value(edge->slot) <= TOWI_HELLO + consumed) {
+	if (come(edge) <= consumed) {
 		ret = edge->error ? edge->error : towi_edge_greeted(edge);
 		return ret < 0 ? ret : 0;
 	}
@@ -218,7 +247,25 @@ static int show(struct tow_edge *edge, void **data, uint64_t *step)
 
 static int arm(struct tow_edge *edge)
 {
-	return towi_edge_wait_for(edge, TOWI_HELLO + static_of(edge)->consumed + 1);
+	uint64_t consumed = static_of(edge)->consumed;
+
+	if (come(edge) > consumed)
+		return towi_edge_nudge(edge);
+	return towi_edge_wait_for(edge, TOWI_HELLO + consumed + 1 - edge->before);
+}
+
+/* One more was read, also for whoever takes over. */
+static void count(struct tow_edge *edge)
+{
+	uint64_t consumed = ++static_of(edge)->consumed;
+
+	if (edge->kept)
+		__atomic_store_n(&edge->kept->consumed, consumed, __ATOMIC_RELEASE);
+}
+
+static uint64_t receiver_next(const struct tow_edge *edge)
+{
+	return const_static_of(edge)->consumed + 1;
 }
 
 /* Tell the sender that one more was read. */
@@ -228,13 +275,13 @@ static int consume(struct tow_edge *edge)
 	struct towi_op *op = &own->credit[own->consumed % STEPS];
 	struct tow_sqe *sqe;
 
-	if (tow_slot_value(edge->slot) <= TOWI_HELLO + own->consumed)
+	if (come(edge) <= own->consumed)
 		return -EINVAL;
 	if (!edge->connected)
 		return edge->error ? edge->error : -ENOTCONN;
 	/* Nobody is there to be told; but there may be more steps that came before. */
 	if (edge->error) {
-		own->consumed++;
+		count(edge);
 		return 0;
 	}
 	sqe = op->busy ? NULL : towi_worker_entry(edge->common.worker);
@@ -243,7 +290,7 @@ static int consume(struct tow_edge *edge)
 	tow_prep_notify(sqe, edge->channel, edge->other);
 	towi_edge_op(edge, op);
 	towi_worker_begun(sqe, op);
-	own->consumed++;
+	count(edge);
 	return 0;
 }
 
@@ -269,6 +316,7 @@ static bool receiver_calling(const struct tow_edge *edge)
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_STATIC,
 	.compare = compare,
+	.next = receiver_next,
 	.go_on = towi_edge_wait_on,
 	.show = show,
 	.arm = arm,
@@ -281,32 +329,78 @@ static const struct towi_kind receiver_kind = {
 
 /* ---- begin ------------------------------------------------------------------ */
 
-TOW_PUBLIC int tow_static_receiver(struct tow_worker *worker, struct tow_peer *peer,
-				   const char *name, const struct tow_tensor_type *type,
-				   uint32_t slots, struct tow_edge **edge)
+/* The size of a letter, and of the tensor in it: 0 or a negative errno. */
+static int letters_of(const struct tow_tensor_type *type, uint32_t slots, uint64_t *bytes,
+		      struct towi_letters *letters)
 {
-	struct static_edge *made;
-	uint64_t bytes, stride;
 	int ret;
 
 	if (!slots || slots > TOW_EDGE_SLOTS_MAX)
 		return -EINVAL;
-	ret = towi_edge_may_be(worker, peer, name, edge);
-	if (!ret)
-		ret = tow_tensor_bytes(type, &bytes);
+	ret = tow_tensor_bytes(type, bytes);
 	if (ret)
 		return ret;
-	stride = (bytes + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;
-	if (stride > (SIZE_MAX / 2 - TOWI_LETTERS_AT) / slots)
-		return -EOVERFLOW;
+	letters->slots = slots;
+	letters->stride = (*bytes + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;
+	return letters->stride > (SIZE_MAX / 2 - TOWI_LETTERS_AT) / slots ? -EOVERFLOW : 0;
+}
+
+static int make_receiver(struct tow_worker *worker, struct tow_peer *peer, const char *name,
+			 const struct tow_tensor_type *type, uint32_t slots,
+			 struct tow_region *region, struct tow_edge **edge)
+{
+	struct static_edge *made;
+	struct towi_letters mine;
+	uint64_t bytes;
+	int ret;
+
+	ret = towi_edge_may_be(worker, peer, name, edge);
+	if (!ret)
+		ret = letters_of(type, slots, &bytes, &mine);
+	if (ret)
+		return ret;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;
 	made->edge.kind = &receiver_kind;
 	made->edge.type = *type;
 	made->edge.bytes = bytes;
-	made->edge.mine = (struct towi_letters){ slots, stride };
-	return towi_edge_make(&made->edge, worker, peer, name, edge);
+	made->edge.mine = mine;
+	made->edge.kept_region = region;
+	ret = towi_edge_make(&made->edge, worker, peer, name, edge);
+	if (!ret && made->edge.kept)
+		made->consumed = made->edge.kept->consumed;
+	return ret;
+}
+
+TOW_PUBLIC int tow_static_receiver(struct tow_worker *worker, struct tow_peer *peer,
+				   const char *name, const struct tow_tensor_type *type,
+				   uint32_t slots, struct tow_edge **edge)
+{
+	return make_receiver(worker, peer, name, type, slots, NULL, edge);
+}
+
+TOW_PUBLIC int tow_static_receiver_in(struct tow_worker *worker, struct tow_peer *peer,
+				      const char *name, const struct tow_tensor_type *type,
+				      uint32_t slots, struct tow_region *region,
+				      struct tow_edge **edge)
+{
+	return region ? make_receiver(worker, peer, name, type, slots, region, edge) : -EINVAL;
+}
+
+TOW_PUBLIC int tow_static_bytes(const struct tow_tensor_type *type, uint32_t slots,
+				uint64_t *bytes)
+{
+	struct towi_letters letters;
+	uint64_t of_one;
+	int ret;
+
+	if (!bytes)
+		return -EINVAL;
+	ret = letters_of(type, slots, &of_one, &letters);
+	if (!ret)
+		*bytes = TOWI_KEPT_BYTES + TOWI_LETTERS_AT + letters.slots * letters.stride;
+	return ret;
 }
 
 TOW_PUBLIC int tow_static_sender(struct tow_worker *worker, struct tow_peer *peer,

@@ -499,6 +499,147 @@ TEST_F_TIMEOUT(pair, the_receiver_dies_without_reading, 60)
 	EXPECT_EQ(-ESTALE, sent.status);
 }
 
+#define KEPT_SLOTS	4U
+#define KEPT_READ	2U
+#define KEPT_CAME	(KEPT_READ + KEPT_SLOTS)
+
+/* A receiver in a region that outlives it: reads two steps, and looks at the third. */
+static void receive_kept(const struct tow_tensor_type *type)
+{
+	struct tow_region_attr attr = { .size = sizeof(attr), .flags = TOW_REGION_PERSISTENT,
+					.name = "kept" };
+	struct tow_region *region;
+	struct tow_edge *receiver;
+	struct side side;
+	uint64_t bytes;
+	void *data;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (make_side(&side) || tow_static_bytes(type, KEPT_SLOTS, &bytes) ||
+	    tow_region_create(side.dev, bytes, &attr, &region) ||
+	    tow_static_receiver_in(side.worker, side.peer, "kept", type, KEPT_SLOTS, region,
+				   &receiver) ||
+	    tow_edge_connect(receiver, LATE_MS))
+		_exit(1);
+	for (uint32_t i = 0; i < KEPT_READ; i++)
+		if (tow_edge_wait(receiver, LATE_US, &data, NULL) || tow_edge_consumed(receiver))
+			_exit(2);
+	for (;;)
+		if (tow_edge_wait(receiver, TOW_WAIT_FOREVER, &data, NULL) ||
+		    tow_worker_progress(side.worker, LATE_US) < 0)
+			_exit(3);
+}
+
+/* Sends as much as there is room for, to a receiver that is killed then. */
+static void send_until_killed(struct __test_metadata *_metadata, FIXTURE_DATA(pair) *self,
+			      unsigned char *tensor)
+{
+	struct sent sent = { 0 };
+	pid_t child = fork();
+	int status;
+
+	ASSERT_LE(0, child);
+	if (!child)
+		receive_kept(&self->type);
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "kept", &self->type,
+				       &self->sender));
+	ASSERT_EQ(0, tow_edge_connect(self->sender, LATE_MS));
+	for (uint64_t step = 1; step <= KEPT_CAME; step++) {
+		fill(tensor, self->bytes, step);
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, note_sent, &sent));
+		ASSERT_EQ(0, finish(&self->side, self->sender));
+	}
+	EXPECT_EQ(0, sent.status);
+	kill(child, SIGKILL);
+	EXPECT_EQ(child, waitpid(child, &status, 0));
+	EXPECT_TRUE(WIFSIGNALED(status));
+	EXPECT_EQ(0, tow_edge_close(self->sender));
+	self->sender = NULL;
+}
+
+static int attach_kept(struct side *side, struct tow_region **region)
+{
+	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	int ret;
+
+	/* Until the kernel has ended who was killed. */
+	while ((ret = tow_region_attach(side->dev, "kept", 0, region)) == -EBUSY &&
+	       tow_test_now() < end)
+		tow_test_sleep_ms(10);
+	return ret;
+}
+
+/* The next receiver reads what was not read, and the next sender goes on behind it. */
+TEST_F_TIMEOUT(pair, taken_over, 60)
+{
+	struct tow_tensor_type other = self->type;
+	struct tow_region *region;
+	unsigned char *tensor;
+	uint64_t step = 0;
+	void *data;
+
+	tensor = tow_arena_alloc(self->side.arena, self->bytes);
+	ASSERT_NE(NULL, tensor);
+	send_until_killed(_metadata, self, tensor);
+	ASSERT_EQ(0, attach_kept(&self->side, &region));
+	other.dims[0]++;
+	EXPECT_EQ(-EMSGSIZE, tow_static_receiver_in(self->side.worker, self->side.peer, "kept",
+						    &other, KEPT_SLOTS, region,
+						    &self->receiver));
+	EXPECT_EQ(-EMSGSIZE, tow_static_receiver_in(self->side.worker, self->side.peer, "kept",
+						    &self->type, KEPT_SLOTS - 1, region,
+						    &self->receiver));
+	ASSERT_EQ(0, tow_static_receiver_in(self->side.worker, self->side.peer, "kept", &self->type,
+					    KEPT_SLOTS, region, &self->receiver));
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "kept", &self->type,
+				       &self->sender));
+	ASSERT_EQ(0, tow_edge_connect(self->sender, LATE_MS));
+	ASSERT_EQ(0, tow_edge_connect(self->receiver, LATE_MS));
+	EXPECT_EQ(0, tow_edge_next(self->sender, &step));
+	EXPECT_EQ(KEPT_CAME + 1, step);
+	EXPECT_EQ(0, tow_edge_next(self->receiver, &step));
+	EXPECT_EQ(KEPT_READ + 1, step);
+	for (uint64_t wanted = KEPT_READ + 1; wanted <= 3 * KEPT_CAME; wanted++) {
+		/* There is no room for it before one of the others was read. */
+		if (wanted > KEPT_READ + 1 && wanted + KEPT_SLOTS - 1 <= 3 * KEPT_CAME) {
+			fill(tensor, self->bytes, wanted + KEPT_SLOTS - 1);
+			ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+			ASSERT_EQ(0, finish(&self->side, self->sender));
+		}
+		ASSERT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, &step));
+		EXPECT_EQ(wanted, step);
+		EXPECT_TRUE(holds(data, self->bytes, step));
+		EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	}
+	EXPECT_EQ(-ETIMEDOUT, tow_edge_wait(self->receiver, SOON_US, &data, NULL));
+	EXPECT_EQ(0, tow_edge_close(self->sender));
+	self->sender = NULL;
+	EXPECT_EQ(0, tow_edge_close(self->receiver));
+	self->receiver = NULL;
+	EXPECT_EQ(0, tow_region_destroy(region));
+	EXPECT_EQ(0, tow_arena_free(self->side.arena, tensor));
+}
+
+/* A region that is too small, or none. */
+TEST_F(pair, no_region_for_it)
+{
+	struct tow_tensor_type large = { { TOW_DTYPE_INT, 8, 1 }, 1, { 100000 } };
+	struct tow_region *region;
+	uint64_t bytes = 0;
+
+	EXPECT_EQ(-EINVAL, tow_static_bytes(&self->type, 0, &bytes));
+	EXPECT_EQ(-EINVAL, tow_static_bytes(&self->type, 1, NULL));
+	ASSERT_EQ(0, tow_static_bytes(&large, 2, &bytes));
+	EXPECT_LT(200000, bytes);
+	ASSERT_EQ(0, tow_region_create(self->side.dev, 65536, NULL, &region));
+	EXPECT_EQ(-EINVAL, tow_static_receiver_in(self->side.worker, self->side.peer, "none",
+						  &large, 2, NULL, &self->receiver));
+	EXPECT_EQ(-ERANGE, tow_static_receiver_in(self->side.worker, self->side.peer, "small",
+						  &large, 2, region, &self->receiver));
+	EXPECT_EQ(NULL, self->receiver);
+	EXPECT_EQ(0, tow_region_destroy(region));
+}
+
 static void *wait_for_step(void *arg)
 {
 	struct tow_edge *receiver = arg;

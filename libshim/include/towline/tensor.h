@@ -232,6 +232,41 @@ int tow_static_receiver(struct tow_worker *worker, struct tow_peer *peer, const 
 			struct tow_edge **edge);
 
 /**
+ * tow_static_bytes() - how large a region tow_static_receiver_in() takes
+ * @type: of the tensors
+ * @slots: as tow_static_receiver()
+ * @bytes: stored here
+ *
+ * Return: 0; -EINVAL; -EOVERFLOW.
+ */
+int tow_static_bytes(const struct tow_tensor_type *type, uint32_t slots, uint64_t *bytes);
+
+/**
+ * tow_static_receiver_in() - the same in a region that may outlive the process
+ * @worker: as tow_static_receiver()
+ * @peer: as tow_static_receiver()
+ * @name: as tow_static_receiver()
+ * @type: as tow_static_receiver()
+ * @slots: as tow_static_receiver()
+ * @region: all of it is the edge's until the edge is closed: zeroes, or what such an edge
+ *	has left there.  It must be of @worker's device, and not end before the edge
+ * @edge: as tow_static_receiver()
+ *
+ * Of a persistent region (tow_region_attach()) that a receiver was killed with, what had come
+ * and was not consumed is shown, and then what comes: the sender makes its end anew, and goes
+ * on at the next step (tow_edge_next()).  A step that was read and not consumed is shown
+ * again.
+ *
+ * Return: as tow_static_receiver(); -ERANGE: @region is smaller than tow_static_bytes() says;
+ * -EPROTOTYPE, -EMSGSIZE, -EPROTO: an edge of other elements, of another shape or number of
+ * slots, or of another kind or version has left what is there, and it has not changed; and
+ * what tow_region_map() returns.
+ */
+int tow_static_receiver_in(struct tow_worker *worker, struct tow_peer *peer, const char *name,
+			   const struct tow_tensor_type *type, uint32_t slots,
+			   struct tow_region *region, struct tow_edge **edge);
+
+/**
  * tow_static_sender() - the producer's end of a static edge
  * @worker: what drives it
  * @peer: where the consumer is, as tow_static_receiver()
@@ -536,6 +571,16 @@ int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step);
  * and as tow_edge_test() and tow_worker_progress().
  */
 int tow_edge_wait(struct tow_edge *edge, uint32_t timeout_us, void **data, uint64_t *step);
+
+/**
+ * tow_edge_next() - which step is next
+ * @edge: an end of a static or dynamic edge; a sender that is connected
+ * @step: the number of what is sent, or shown, next is stored here: 1, unless the receiver
+ *	is one of tow_static_receiver_in() that had steps before
+ *
+ * Return: 0; -EINVAL: an argument is NULL, or it is a rendezvous; -EPERM.
+ */
+int tow_edge_next(struct tow_edge *edge, uint64_t *step);
 
 /**
  * tow_edge_type() - what a tensor is
