@@ -502,6 +502,7 @@ TEST_F_TIMEOUT(pair, the_receiver_dies_without_reading, 60)
 #define KEPT_SLOTS	4U
 #define KEPT_READ	2U
 #define KEPT_CAME	(KEPT_READ + KEPT_SLOTS)
+#define KEPT_STEPS	((uint64_t)3 * KEPT_CAME)
 
 /* A receiver in a region that outlives it: reads two steps, and looks at the third. */
 static void receive_kept(const struct tow_tensor_type *type)
@@ -599,9 +600,9 @@ TEST_F_TIMEOUT(pair, taken_over, 60)
 	EXPECT_EQ(KEPT_CAME + 1, step);
 	EXPECT_EQ(0, tow_edge_next(self->receiver, &step));
 	EXPECT_EQ(KEPT_READ + 1, step);
-	for (uint64_t wanted = KEPT_READ + 1; wanted <= 3 * KEPT_CAME; wanted++) {
+	for (uint64_t wanted = KEPT_READ + 1; wanted <= KEPT_STEPS; wanted++) {
 		/* There is no room for it before one of the others was read. */
-		if (wanted > KEPT_READ + 1 && wanted + KEPT_SLOTS - 1 <= 3 * KEPT_CAME) {
+		if (wanted > KEPT_READ + 1 && wanted + KEPT_SLOTS - 1 <= KEPT_STEPS) {
 			fill(tensor, self->bytes, wanted + KEPT_SLOTS - 1);
 			ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
 			ASSERT_EQ(0, finish(&self->side, self->sender));
