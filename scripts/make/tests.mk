@@ -48,6 +48,21 @@ endef
 $(eval $(call program_rules,kselftest))
 $(eval $(call program_rules,bench))
 
+# What measures compare with and Debian has as a library only.
+grpc_tensor	:= $(OUT)/tests/bench/grpc_tensor
+bench-peers: $(grpc_tensor)
+
+$(OUT)/obj/bench/grpc_tensor.grpc.pb.cc: tests/bench/grpc_tensor.proto
+	@mkdir -p $(@D)
+	$(call say,PROTOC)protoc -I tests/bench --cpp_out=$(@D) --grpc_out=$(@D) \
+		--plugin=protoc-gen-grpc=$(shell command -v grpc_cpp_plugin) $<
+
+$(grpc_tensor): tests/bench/grpc_tensor.cc $(OUT)/obj/bench/grpc_tensor.grpc.pb.cc $(flags)
+	@mkdir -p $(@D)
+	$(call say,CXX)$(CXX) -O2 -std=c++17 -Wall -Wextra -I$(OUT)/obj/bench \
+		$(shell $(PKG_CONFIG) --cflags grpc++ protobuf) -o $@ $< $(OUT)/obj/bench/grpc_tensor*.pb.cc \
+		$(shell $(PKG_CONFIG) --libs grpc++ protobuf)
+
 $(OUT)/tests/lab/%: tests/lab/%.c $(flags)
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(user_flags) -D_GNU_SOURCE -static $(deps) $(LDFLAGS) -o $@ $<
@@ -95,7 +110,7 @@ fuzz: $(public_headers) $(selftest_header)
 	$(call say,CC)clang $(fuzz_flags) -o $(OUT)/tests/fuzz/arena tests/unit/fuzz_arena.c $(lib_sources) -lpthread
 	$(OUT)/tests/fuzz/arena -max_total_time=$(FUZZ_SECONDS) $(OUT)/tests/fuzz/corpus
 
-.PHONY: fuzz test-programs kselftest-programs bench-programs unit-programs
+.PHONY: fuzz test-programs kselftest-programs bench-programs bench-peers unit-programs
 .SECONDARY: $(unit_objects)
 
 -include $(unit_objects:=.d) $(test_programs:=.d)

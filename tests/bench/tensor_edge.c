@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tensors over edges, on a node that is its own peer: one a step, of which the receiver
- * takes the largest element (reduce_max), as in figure 8 of "Fast Distributed Deep Learning
- * over RDMA" (EuroSys '19).
+ * Tensors over edges: one a step, of which the receiver takes the largest element
+ * (reduce_max), as in figure 8 of "Fast Distributed Deep Learning over RDMA" (EuroSys '19).
  *
- *	tensor_edge -k static|copy|dynamic|rendezvous [-s BYTES] [-n STEPS]
- *		-a ADDRESS
+ *	tensor_edge -k static|copy|dynamic|rendezvous [-m both|send|serve] [-s BYTES]
+ *		[-n STEPS] -a ADDRESS
+ *
+ * Both ends in this process (ADDRESS is this node's own), or one of them, and the other one on
+ * the node at ADDRESS.  A step begins when the one before it was read.
  *
  * static, dynamic, rendezvous: sent from where the tensor is.  copy: a static edge, and a
  * tensor that is in ordinary memory, so the library copies it first.  The memory is
@@ -14,6 +16,7 @@
  */
 /* build: link -ltowline */
 #include <getopt.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -33,6 +36,7 @@ static struct tow_arena *arena;
 static struct tow_worker *worker;
 static struct tow_peer *peer;
 static struct tow_edge *sender, *receiver;
+static bool sends = true, receives = true;
 static struct tow_tensor_type type = {
 	.dtype = { TOW_DTYPE_FLOAT, 32, 1 }, .ndim = 1, .dims = { 256 },
 };
@@ -58,6 +62,7 @@ static float largest(const float *tensor)
 	return most;
 }
 
+/* All that was sent has arrived. */
 static void finish(void)
 {
 	while (tow_edge_pending(sender))
@@ -66,73 +71,89 @@ static void finish(void)
 
 /* ---- one step of each kind: the largest element ---- */
 
-static float step_static(const void *tensor, uint64_t step)
+static void send_static(const void *tensor, uint64_t step)
 {
-	float most;
-	void *data;
-
 	(void)step;
 	must("sending", tow_edge_send(sender, tensor, NULL, NULL));
-	must("receiving", tow_edge_wait(receiver, WAIT_US, &data, NULL));
-	most = largest(data);
-	must("receiving", tow_edge_consumed(receiver));
-	finish();
-	return most;
 }
 
-static float step_dynamic(const void *tensor, uint64_t step)
+static void send_dynamic(const void *tensor, uint64_t step)
+{
+	(void)step;
+	must("sending", tow_dynamic_send(sender, &type, tensor, NULL, NULL));
+}
+
+static void send_rendezvous(const void *tensor, uint64_t step)
+{
+	must("sending", tow_rendezvous_put(sender, KEY, step, &type, tensor, 0, NULL, NULL));
+}
+
+static float receive_edge(uint64_t step)
 {
 	float most;
 	void *data;
 
 	(void)step;
-	must("sending", tow_dynamic_send(sender, &type, tensor, NULL, NULL));
 	must("receiving", tow_edge_wait(receiver, WAIT_US, &data, NULL));
 	most = largest(data);
 	must("receiving", tow_edge_consumed(receiver));
-	finish();
 	return most;
 }
 
-static float step_rendezvous(const void *tensor, uint64_t step)
+static float receive_rendezvous(uint64_t step)
 {
 	float most;
 	void *data;
 
-	must("sending", tow_rendezvous_put(sender, KEY, step, &type, tensor, 0, NULL, NULL));
 	must("receiving", tow_rendezvous_wait(receiver, KEY, step, WAIT_US, NULL, &data));
 	most = largest(data);
 	must("freeing", tow_arena_free(arena, data));
-	finish();
 	return most;
 }
 
 struct kind {
 	const char *name;
-	float (*step)(const void *tensor, uint64_t step);
+	void (*send)(const void *tensor, uint64_t step);
+	float (*receive)(uint64_t step);
 };
 
 static const struct kind kinds[] = {
-	{ "static", step_static },
-	{ "copy", step_static },
-	{ "dynamic", step_dynamic },
-	{ "rendezvous", step_rendezvous },
+	{ "static", send_static, receive_edge },
+	{ "copy", send_static, receive_edge },
+	{ "dynamic", send_dynamic, receive_edge },
+	{ "rendezvous", send_rendezvous, receive_rendezvous },
 };
+
+static void make_receiver(const struct kind *kind)
+{
+	if (kind->send == send_static)
+		must("receiver", tow_static_receiver(worker, peer, "bench", &type, 1, &receiver));
+	else if (kind->send == send_dynamic)
+		must("receiver", tow_dynamic_receiver(worker, peer, "bench", 1, &receiver));
+	else
+		must("receiver", tow_rendezvous_receiver(worker, peer, "bench", 8, &receiver));
+}
+
+static void make_sender(const struct kind *kind)
+{
+	if (kind->send == send_static)
+		must("sender", tow_static_sender(worker, peer, "bench", &type, &sender));
+	else if (kind->send == send_dynamic)
+		must("sender", tow_dynamic_sender(worker, peer, "bench", &sender));
+	else
+		must("sender", tow_rendezvous_sender(worker, peer, "bench", 8, &sender));
+}
 
 static void make_edges(const struct kind *kind)
 {
-	if (kind->step == step_static) {
-		must("receiver", tow_static_receiver(worker, peer, "bench", &type, 2, &receiver));
-		must("sender", tow_static_sender(worker, peer, "bench", &type, &sender));
-	} else if (kind->step == step_dynamic) {
-		must("receiver", tow_dynamic_receiver(worker, peer, "bench", 2, &receiver));
-		must("sender", tow_dynamic_sender(worker, peer, "bench", &sender));
-	} else {
-		must("receiver", tow_rendezvous_receiver(worker, peer, "bench", 8, &receiver));
-		must("sender", tow_rendezvous_sender(worker, peer, "bench", 8, &sender));
+	if (receives)
+		make_receiver(kind);
+	if (sends) {
+		make_sender(kind);
+		must("connecting", tow_edge_connect(sender, WAIT_MS));
 	}
-	must("connecting", tow_edge_connect(sender, WAIT_MS));
-	must("connecting", tow_edge_connect(receiver, WAIT_MS));
+	if (receives)
+		must("connecting", tow_edge_connect(receiver, WAIT_MS));
 }
 
 static const struct kind *kind_of(const char *name)
@@ -151,24 +172,48 @@ static double cpu_us(void)
 	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
 }
 
+static void step(const struct kind *kind, float *tensor, uint64_t number)
+{
+	if (tensor) {
+		tensor[number % (uint64_t)type.dims[0]] = (float)number;
+		kind->send(tensor, number);
+	}
+	if (receives && kind->receive(number) != (float)number)
+		die("another tensor has come", -EBADMSG);
+	if (tensor)
+		finish();
+}
+
+/* Until the sender ends. */
+static void __attribute__((noreturn)) serve(const struct kind *kind)
+{
+	for (uint64_t number = 1;; number++)
+		step(kind, NULL, number);
+}
+
 static void measure(const struct kind *kind, float *tensor, uint64_t steps)
 {
 	double start = 0, cpu = 0;
 	uint64_t copied = 0;
 
-	for (uint64_t step = 1; step <= WARM + steps; step++) {
-		tensor[step % (uint64_t)type.dims[0]] = (float)step;
-		if (kind->step(tensor, step) != (float)step)
-			die("another tensor has come", -EBADMSG);
-		if (step == WARM) {
+	for (uint64_t number = 1; number <= WARM + steps; number++) {
+		step(kind, tensor, number);
+		if (number == WARM) {
 			start = now_us();
 			cpu = cpu_us();
 			copied = tow_worker_copied(worker);
 		}
 	}
-	printf("us_per_step %.1f cpu_us_per_step %.1f copied_bytes %llu\n",
+	printf("us_per_step %.1f cpu_us_per_step %.1f copied_bytes %.0f\n",
 	       (now_us() - start) / (double)steps, (cpu_us() - cpu) / (double)steps,
-	       (unsigned long long)(tow_worker_copied(worker) - copied) / steps);
+	       (double)(tow_worker_copied(worker) - copied) / (double)steps);
+}
+
+static int usage(void)
+{
+	fputs("usage: tensor_edge -k static|copy|dynamic|rendezvous [-m both|send|serve] [-s BYTES]\n"
+	      "	[-n STEPS] -a ADDRESS\n", stderr);
+	return 2;
 }
 
 int main(int argc, char **argv)
@@ -180,9 +225,15 @@ int main(int argc, char **argv)
 	float *tensor;
 	int option;
 
-	while ((option = getopt(argc, argv, "k:s:n:a:")) != -1) {
+	while ((option = getopt(argc, argv, "k:m:s:n:a:")) != -1) {
 		if (option == 'k')
 			kind = kind_of(optarg);
+		else if (option == 'm' && !strcmp(optarg, "send"))
+			receives = false;
+		else if (option == 'm' && !strcmp(optarg, "serve"))
+			sends = false;
+		else if (option == 'm' && !strcmp(optarg, "both"))
+			;
 		else if (option == 'a')
 			address = optarg;
 		else if (option == 's')
@@ -190,19 +241,18 @@ int main(int argc, char **argv)
 		else if (option == 'n')
 			steps = strtoul(optarg, NULL, 0);
 		else
-			return 2;
+			return usage();
 	}
-	if (!kind || !address || bytes < 16 || !steps || steps > STEPS_MAX) {
-		fputs("usage: tensor_edge -k static|copy|dynamic|rendezvous [-s BYTES] [-n STEPS] -a ADDRESS\n",
-		      stderr);
-		return 2;
-	}
+	if (!kind || !address || bytes < 16 || !steps || steps > STEPS_MAX)
+		return usage();
 	type.dims[0] = (int64_t)(bytes / sizeof(float));
 	must("device", tow_device_open(NULL, 0, &dev));
 	must("arena", tow_arena_create(dev, NULL, &arena));
 	must("worker", tow_worker_create(dev, arena, NULL, &worker));
 	must("peer", tow_peer_connect(dev, address, &attr, WAIT_MS, &peer));
 	make_edges(kind);
+	if (!sends)
+		serve(kind);
 	tensor = strcmp(kind->name, "copy") ? tow_arena_alloc(arena, bytes) : malloc(bytes);
 	if (!tensor)
 		die("no memory", -ENOMEM);
