@@ -128,12 +128,6 @@ static void end_answered(struct tow_edge *edge)
 	}
 }
 
-static void letter_ended(struct towi_op *op, int status)
-{
-	if (status)
-		towi_edge_fail(op->edge, status);
-}
-
 static uint64_t unanswered(const struct towi_steps *steps)
 {
 	return steps->begun - steps->ended;
@@ -534,6 +528,16 @@ static void receiver_ticks(struct tow_edge *edge, uint64_t now_us)
 		towi_edge_probe(edge);
 }
 
+/* Is there a tensor to be shown, or an error in its place? */
+static bool shows(struct tow_edge *edge)
+{
+	const struct dynamic_edge *own = dynamic_of(edge);
+	const struct intake *intake = intake_of(edge, own->consumed + 1);
+
+	return own->consumed < own->taken &&
+	       (intake->state == READY || (intake->state == WAITING && intake->status));
+}
+
 static int show(struct tow_edge *edge, void **data, uint64_t *step)
 {
 	struct dynamic_edge *own = dynamic_of(edge);
@@ -543,26 +547,14 @@ static int show(struct tow_edge *edge, void **data, uint64_t *step)
 		return edge->error ? edge->error : -ENOTCONN;
 	take_in(edge, true);
 	/* A step that came before the end did come. */
-	if (own->consumed < own->taken &&
-	    (intake->state == READY || (intake->state == WAITING && intake->status))) {
-		if (intake->status)
-			return intake->status;
-		*data = intake->data;
-		if (step)
-			*step = own->consumed + 1;
-		return 1;
-	}
-	return edge->error;
-}
-
-/* Has show() something to say? */
-static bool shows(struct tow_edge *edge)
-{
-	const struct dynamic_edge *own = dynamic_of(edge);
-	const struct intake *intake = intake_of(edge, own->consumed + 1);
-
-	return own->consumed < own->taken &&
-	       (intake->state == READY || (intake->state == WAITING && intake->status));
+	if (!shows(edge))
+		return edge->error;
+	if (intake->status)
+		return intake->status;
+	*data = intake->data;
+	if (step)
+		*step = own->consumed + 1;
+	return 1;
 }
 
 static int arm(struct tow_edge *edge)
@@ -614,17 +606,6 @@ static bool receiver_in_flight(const struct tow_edge *edge)
 	return towi_views_busy(&own->views);
 }
 
-static void receiver_gives_up(struct tow_edge *edge)
-{
-	(void)edge;
-}
-
-static bool receiver_calling(const struct tow_edge *edge)
-{
-	(void)edge;
-	return false;
-}
-
 static void receiver_free(struct tow_edge *edge)
 {
 	struct dynamic_edge *own = dynamic_of(edge);
@@ -645,8 +626,6 @@ static const struct towi_kind receiver_kind = {
 	.arm = arm,
 	.consumed = consume,
 	.in_flight = receiver_in_flight,
-	.give_up = receiver_gives_up,
-	.calling = receiver_calling,
 	.free = receiver_free,
 };
 
@@ -765,7 +744,7 @@ TOW_PUBLIC int tow_dynamic_sender(struct tow_worker *worker, struct tow_peer *pe
 	made->edge.sends = true;
 	made->edge.mine = (struct towi_letters){ STEPS, sizeof(struct answer) };
 	made->edge.own_bytes = (uint64_t)STEPS * LETTER_BYTES;
-	ret = towi_steps_make(&made->edge, &made->steps, letter_ended);
+	ret = towi_steps_make(&made->edge, &made->steps, towi_edge_op_ended);
 	if (!ret)
 		ret = towi_windows_begin(&made->windows, worker->arena, TOW_RIGHT_READ);
 	if (ret) {

@@ -93,7 +93,7 @@ int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, voi
 
 /* ---- waiting ---------------------------------------------------------------- */
 
-static void op_ended(struct towi_op *op, int status)
+void towi_edge_op_ended(struct towi_op *op, int status)
 {
 	if (status)
 		towi_edge_fail(op->edge, status);
@@ -101,7 +101,7 @@ static void op_ended(struct towi_op *op, int status)
 
 void towi_edge_op(struct tow_edge *edge, struct towi_op *op)
 {
-	*op = (struct towi_op){ .ended = op_ended, .edge = edge };
+	*op = (struct towi_op){ .ended = towi_edge_op_ended, .edge = edge };
 }
 
 int towi_edge_wait_for(struct tow_edge *edge, uint64_t number)
@@ -125,7 +125,7 @@ int towi_edge_wait_for(struct tow_edge *edge, uint64_t number)
 static void wait_ended(struct towi_op *op, int status)
 {
 	op->edge->common.worker->waits--;
-	op_ended(op, status);
+	towi_edge_op_ended(op, status);
 }
 
 void towi_edge_wait_on(struct tow_edge *edge)
@@ -200,7 +200,8 @@ static void bury(struct towi_edge *common)
 	struct tow_edge *edge = edge_of(common);
 	struct tow_arena *arena = common->worker->arena;
 
-	edge->kind->free(edge);
+	if (edge->kind->free)
+		edge->kind->free(edge);
 	if (edge->kept)
 		tow_region_unmap(edge->kept_region, edge->kept, (size_t)edge->kept_bytes);
 	else
@@ -792,10 +793,11 @@ static void tell_rest(struct tow_edge *edge)
 	towi_worker_lock(worker);
 	go_on(&edge->common);
 	/* What the device has not ended, and it is gone; nobody is told a second time. */
-	edge->kind->give_up(edge);
+	if (edge->kind->give_up)
+		edge->kind->give_up(edge);
 	towi_worker_unlock(worker);
 	/* Another thread may be telling. */
-	while (edge->kind->calling(edge))
+	while (edge->kind->calling && edge->kind->calling(edge))
 		usleep(50);
 }
 

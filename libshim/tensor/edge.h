@@ -76,7 +76,11 @@ struct towi_kind {
 	bool (*in_flight)(const struct tow_edge *edge);
 	/* What else of this end's can be reached cannot any more; without the lock.  NULL. */
 	void (*hide)(struct tow_edge *edge);
-	/* What has not begun, and what the device did not end: it does not any more. */
+	/*
+	 * Each of these may be NULL.
+	 *
+	 * What has not begun, and what the device did not end: it does not any more.
+	 */
 	void (*give_up)(struct tow_edge *edge);
 	/* Does a thread call a function for it?  Called without the lock. */
 	bool (*calling)(const struct tow_edge *edge);
@@ -155,6 +159,7 @@ int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, voi
 int towi_edge_clone(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy);
 
 /* An operation that does nothing when it has ended but to fail the edge if it did. */
+void towi_edge_op_ended(struct towi_op *op, int status);
 void towi_edge_op(struct tow_edge *edge, struct towi_op *op);
 
 /* Be told when the slot's number is @number; it may be by now.  0 or -EBUSY. */

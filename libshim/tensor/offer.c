@@ -112,14 +112,11 @@ static void end_match(struct offerer *own, struct match *match, int status)
 
 static void write_ended(struct towi_op *op, int status);
 
-/* One that is in the tree, new or not; NULL: no memory. */
-static struct match *get_match(struct offerer *own, const struct towi_name *name)
+/* Another one, of a name of which there is none; NULL: no memory. */
+static struct match *add_match(struct offerer *own, const struct towi_name *name)
 {
-	struct match *match = find_match(own, name);
+	struct match *match = calloc(1, sizeof(*match));
 
-	if (match)
-		return match;
-	match = calloc(1, sizeof(*match));
 	if (!match)
 		return NULL;
 	match->named.name = *name;
@@ -176,11 +173,11 @@ static void add_note(struct offerer *own, uint32_t tag, int status)
 	own->last_note = &note->next;
 }
 
-/* The next one of that name was asked for: it waits for its offer. */
-static void ask_for(struct offerer *own, const struct towi_request *request)
+/* @match, or the first one of that name if it is NULL, was asked for. */
+static void ask_for(struct offerer *own, struct match *match, const struct towi_request *request)
 {
-	struct match *match = get_match(own, &request->name);
-
+	if (!match)
+		match = add_match(own, &request->name);
 	if (!match) {
 		add_note(own, request->tag, -ENOMEM);
 		return;
@@ -192,12 +189,16 @@ static void ask_for(struct offerer *own, const struct towi_request *request)
 /* Its reply has ended, and its write. */
 static void finish(struct offerer *own, struct match *match)
 {
-	struct towi_request request = match->request;
-	bool again = match->asked;
+	struct towi_request request;
 
+	if (!match->asked) {
+		end_match(own, match, match->status);
+		return;
+	}
+	/* The next one of that name is wanted already. */
+	request = match->request;
 	end_match(own, match, match->status);
-	if (again)
-		ask_for(own, &request);
+	ask_for(own, NULL, &request);
 }
 
 static void reply_ended(struct towi_op *op, int status)
@@ -357,7 +358,7 @@ static void take_request(struct offerer *own, const struct towi_request *request
 		add_note(own, request->tag, -EPROTO);
 		return;
 	}
-	ask_for(own, request);
+	ask_for(own, match, request);
 	if (match && match->offered && !match->served)
 		line_up(own, match);
 }
@@ -521,17 +522,17 @@ static int stage(struct offerer *own, struct match *match, uint32_t flags)
 static int offer(struct offerer *own, const struct match *wanted, uint32_t flags)
 {
 	struct match *match;
-	bool known;
 	int ret = 0;
 
 	if (own->edge.error)
 		return own->edge.error;
-	known = find_match(own, &wanted->named.name);
-	match = get_match(own, &wanted->named.name);
+	match = find_match(own, &wanted->named.name);
+	if (match && match->offered)
+		return -EEXIST;
+	if (!match)
+		match = add_match(own, &wanted->named.name);
 	if (!match)
 		return -ENOMEM;
-	if (match->offered)
-		return -EEXIST;
 	match->type = wanted->type;
 	match->bytes = wanted->bytes;
 	match->data = wanted->data;
@@ -541,7 +542,7 @@ static int offer(struct offerer *own, const struct match *wanted, uint32_t flags
 	if (!match->error)
 		ret = stage(own, match, flags);
 	if (ret) {
-		if (!known)
+		if (!match->asked)
 			end_match(own, match, ret);
 		return ret;
 	}

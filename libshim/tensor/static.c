@@ -302,17 +302,6 @@ static bool receiver_in_flight(const struct tow_edge *edge)
 	return false;
 }
 
-static void receiver_gives_up(struct tow_edge *edge)
-{
-	(void)edge;
-}
-
-static bool receiver_calling(const struct tow_edge *edge)
-{
-	(void)edge;
-	return false;
-}
-
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_STATIC,
 	.compare = compare,
@@ -322,9 +311,6 @@ static const struct towi_kind receiver_kind = {
 	.arm = arm,
 	.consumed = consume,
 	.in_flight = receiver_in_flight,
-	.give_up = receiver_gives_up,
-	.calling = receiver_calling,
-	.free = receiver_gives_up,
 };
 
 /* ---- begin ------------------------------------------------------------------ */

@@ -57,7 +57,7 @@ int serve(const std::string &address)
 	return 0;
 }
 
-bool step(towbench::Consumer::Stub &stub, towbench::Tensor &tensor, unsigned long number)
+bool step(towbench::Consumer::Stub &consumer, towbench::Tensor &tensor, unsigned long number)
 {
 	towbench::Largest largest;
 	grpc::ClientContext context;
@@ -68,7 +68,7 @@ bool step(towbench::Consumer::Stub &stub, towbench::Tensor &tensor, unsigned lon
 	tensor.set_step(static_cast<int64_t>(number));
 	std::memcpy(&(*content)[number % (content->size() / sizeof(float)) * sizeof(float)],
 		    &element, sizeof(element));
-	grpc::Status status = stub.Put(&context, tensor, &largest);
+	grpc::Status status = consumer.Put(&context, tensor, &largest);
 	if (!status.ok())
 		std::fprintf(stderr, "grpc_tensor: %s\n", status.error_message().c_str());
 	else if (largest.element() != element)
@@ -85,13 +85,13 @@ int send(const std::string &address, size_t bytes, unsigned long steps)
 
 	arguments.SetMaxReceiveMessageSize(-1);
 	arguments.SetMaxSendMessageSize(-1);
-	auto stub = towbench::Consumer::NewStub(grpc::CreateCustomChannel(
+	auto consumer = towbench::Consumer::NewStub(grpc::CreateCustomChannel(
 		address, grpc::InsecureChannelCredentials(), arguments));
 	tensor.set_dtype(1);
 	tensor.add_dim(static_cast<int64_t>(bytes / sizeof(float)));
 	tensor.mutable_content()->assign(bytes, '\0');
 	for (unsigned long number = 1; number <= WARM + steps; number++) {
-		if (!step(*stub, tensor, number))
+		if (!step(*consumer, tensor, number))
 			return 1;
 		if (number == WARM)
 			start = clock::now();

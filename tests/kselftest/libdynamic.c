@@ -6,9 +6,7 @@
  */
 /* build: link -ltowline */
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include "tow_libedge.h"
 
@@ -680,39 +678,13 @@ static void be_end(bool sends, int says)
 		tow_worker_progress(sends ? ends.from.worker : ends.to.worker, LATE_US);
 }
 
-/* Begins one: its process, which has said that it is there once @says has something. */
-static pid_t begin_end(bool sends, int *says)
-{
-	int pipes[2];
-	pid_t child;
-
-	if (pipe(pipes))
-		return -1;
-	child = fork();
-	if (!child)
-		be_end(sends, pipes[1]);
-	close(pipes[1]);
-	*says = pipes[0];
-	return child;
-}
-
-static bool end_end(pid_t child, int says)
-{
-	char byte;
-	bool came = read(says, &byte, 1) == 1;
-
-	close(says);
-	kill(child, SIGKILL);
-	return waitpid(child, NULL, 0) == child && came;
-}
-
 TEST_F_TIMEOUT(pair, the_sender_dies, 60)
 {
 	pid_t child;
 	int says = -1;
 	void *data;
 
-	child = begin_end(true, &says);
+	child = begin_end(be_end, true, &says);
 	ASSERT_LT(0, child);
 	ASSERT_EQ(0, make_ends(&self->ends, 0));
 	ASSERT_EQ(0, tow_dynamic_receiver(self->ends.to.worker, self->ends.to.peer, "process", 2,
@@ -734,7 +706,7 @@ TEST_F_TIMEOUT(pair, the_receiver_dies, 60)
 	int says = -1;
 	pid_t child;
 
-	child = begin_end(false, &says);
+	child = begin_end(be_end, false, &says);
 	ASSERT_LT(0, child);
 	ASSERT_EQ(0, make_ends(&self->ends, 0));
 	ASSERT_EQ(0, tow_dynamic_sender(self->ends.from.worker, self->ends.from.peer, "process",

@@ -7,9 +7,7 @@
 /* build: link -ltowline */
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include "tow_libedge.h"
 

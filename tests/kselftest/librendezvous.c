@@ -5,9 +5,7 @@
  * bytes that are not what was offered.
  */
 /* build: link -ltowline */
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include "tow_libedge.h"
 
@@ -608,38 +606,13 @@ static void be_end(bool sends, int says)
 		tow_worker_progress(side->worker, LATE_US);
 }
 
-static pid_t begin_end(bool sends, int *says)
-{
-	int pipes[2];
-	pid_t child;
-
-	if (pipe(pipes))
-		return -1;
-	child = fork();
-	if (!child)
-		be_end(sends, pipes[1]);
-	close(pipes[1]);
-	*says = pipes[0];
-	return child;
-}
-
-static bool end_end(pid_t child, int says)
-{
-	char byte;
-	bool came = read(says, &byte, 1) == 1;
-
-	close(says);
-	kill(child, SIGKILL);
-	return waitpid(child, NULL, 0) == child && came;
-}
-
 TEST_F_TIMEOUT(rendezvous, the_sender_dies, 60)
 {
 	pid_t child;
 	int says = -1;
 	void *data = NULL;
 
-	child = begin_end(true, &says);
+	child = begin_end(be_end, true, &says);
 	ASSERT_LT(0, child);
 	ASSERT_EQ(0, make_side(&self->from));
 	ASSERT_EQ(0, make_to(&self->from, &self->to, 0));
@@ -660,7 +633,7 @@ TEST_F_TIMEOUT(rendezvous, the_receiver_dies, 60)
 	int says = -1;
 	pid_t child;
 
-	child = begin_end(false, &says);
+	child = begin_end(be_end, false, &says);
 	ASSERT_LT(0, child);
 	ASSERT_EQ(0, make_side(&self->from));
 	ASSERT_EQ(0, make_to(&self->from, &self->to, 0));

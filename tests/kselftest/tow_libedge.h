@@ -3,6 +3,9 @@
 #ifndef TOW_LIBEDGE_H
 #define TOW_LIBEDGE_H
 
+#include <signal.h>
+#include <sys/wait.h>
+
 #include <towline/queue.h>
 #include <towline/tensor.h>
 
@@ -93,6 +96,38 @@ static inline int finish(struct side *side, const struct tow_edge *edge)
 		if (tow_worker_progress(side->worker, SOON_US) < 0)
 			return -EIO;
 	return tow_edge_pending(edge) ? -ETIMEDOUT : 0;
+}
+
+/*
+ * An end in a process of its own, which says in a pipe that it is there, and goes on until it
+ * is killed.
+ */
+static inline pid_t begin_end(void (*be_end)(bool sends, int says), bool sends, int *says)
+{
+	int pipes[2];
+	pid_t child;
+
+	if (pipe(pipes))
+		return -1;
+	child = fork();
+	if (!child) {
+		be_end(sends, pipes[1]);
+		_exit(1);
+	}
+	close(pipes[1]);
+	*says = pipes[0];
+	return child;
+}
+
+/* Once it has said so it is killed: true. */
+static inline bool end_end(pid_t child, int says)
+{
+	char byte;
+	bool came = read(says, &byte, 1) == 1;
+
+	close(says);
+	kill(child, SIGKILL);
+	return waitpid(child, NULL, 0) == child && came;
 }
 
 #endif /* TOW_LIBEDGE_H */
