@@ -425,11 +425,15 @@ static void *notify_for_end(void *arg)
 	double end = tow_test_now() + TOW_SETTLE_SECONDS;
 	int ret;
 
-	while (!(ret = tow_ends_notify(ends)) && tow_test_now() < end)
-		;
-	/* ENTER says that it was taken, and does not wait for a device that is gone. */
-	if (ret == -ENOMSG)
-		ret = completes_yet(&ends->from.rings);
+	do {
+		ret = tow_ends_notify(ends);
+		/*
+		 * ENTER says that it was taken, and does not wait for a device that is gone.
+		 * It may have arrived all the same.
+		 */
+		if (ret == -ENOMSG)
+			ret = completes_yet(&ends->from.rings);
+	} while (!ret && tow_test_now() < end);
 	return (void *)(intptr_t)ret;
 }
 
