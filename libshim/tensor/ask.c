@@ -29,6 +29,7 @@ struct want {
 	uint64_t bytes;
 	void *data;
 	int status;
+	uint64_t since_us;
 	tow_rendezvous_got *got;
 	void *arg;
 	struct waiter *waiter;
@@ -163,6 +164,13 @@ static void tell(struct towi_call *call)
 	atomic_fetch_sub_explicit(&own->calling, 1, memory_order_release);
 }
 
+static void tell_soon(struct want *want)
+{
+	atomic_fetch_add_explicit(&asker_of(want->edge)->calling, 1, memory_order_relaxed);
+	want->call.run = tell;
+	towi_worker_call(want->edge->common.worker, &want->call);
+}
+
 static void drop_data(struct want *want)
 {
 	tow_arena_free(want->edge->common.worker->arena, want->data);
@@ -203,9 +211,7 @@ static void end_want(struct want *want, int status)
 		want->waiter->over = true;
 		towi_worker_wake(want->edge->common.worker);
 	} else if (want->got) {
-		atomic_fetch_add_explicit(&own->calling, 1, memory_order_relaxed);
-		want->call.run = tell;
-		towi_worker_call(want->edge->common.worker, &want->call);
+		tell_soon(want);
 		return;
 	} else {
 		/* Nobody waits any more. */
@@ -449,11 +455,52 @@ static void asker_goes_on(struct tow_edge *edge)
 		towi_edge_wait_for(edge, seen + 1);
 }
 
+/* The sender is told that it is not wanted any more. */
+static void call_off(struct want *want)
+{
+	if (!want->cancelled)
+		join(&asker_of(want->edge)->to_cancel, want);
+	want->cancelled = true;
+}
+
+/* Who asked is told; what may still be written stays until the sender says that it is not. */
+static void end_late(struct want *want)
+{
+	struct asker *own = asker_of(want->edge);
+	struct want *told;
+
+	own->edge.common.worker->ended++;
+	if (!want->asked) {
+		leave_early(&own->to_ask, want);
+		end_want(want, -ETIMEDOUT);
+		return;
+	}
+	told = malloc(sizeof(*told));
+	/* Another time. */
+	if (!told)
+		return;
+	*told = *want;
+	told->data = NULL;
+	told->status = -ETIMEDOUT;
+	tell_soon(told);
+	want->got = NULL;
+	call_off(want);
+}
+
 static void asker_ticks(struct tow_edge *edge, uint64_t now_us)
 {
-	(void)now_us;
-	if (edge->connected && !edge->error && asker_of(edge)->count)
-		towi_edge_probe(edge);
+	struct asker *own = asker_of(edge);
+	uint64_t most = edge->common.worker->timeout_ms * 1000ULL;
+	struct want *want, *next;
+
+	if (!edge->connected || edge->error || !own->count)
+		return;
+	towi_edge_probe(edge, now_us);
+	for (want = (struct want *)towi_names_first(&own->wants); want && most; want = next) {
+		next = (struct want *)towi_names_next(&want->named);
+		if (want->got && now_us - want->since_us > most)
+			end_late(want);
+	}
 }
 
 static uint32_t asker_pending(const struct tow_edge *edge)
@@ -541,6 +588,7 @@ static int begin_want(struct tow_edge *edge, const struct towi_name *name, struc
 		return -ENOMEM;
 	want->named.name = *name;
 	want->edge = edge;
+	want->since_us = towi_now_ns() / 1000;
 	towi_names_add(&own->wants, &want->named);
 	own->count++;
 	join(&own->to_ask, want);
@@ -585,9 +633,7 @@ static void cancel(struct want *want)
 		end_want(want, -ECANCELED);
 		return;
 	}
-	if (!want->cancelled)
-		join(&own->to_cancel, want);
-	want->cancelled = true;
+	call_off(want);
 	asker_goes_on(want->edge);
 }
 

@@ -60,7 +60,6 @@ struct intake {
 
 struct dynamic_edge {
 	struct tow_edge edge;			/* first */
-	struct towi_steps steps;		/* the sender's */
 	struct towi_windows windows;
 	uint64_t taken, consumed;		/* the receiver's */
 	struct intake *intakes;			/* STEPS */
@@ -114,7 +113,7 @@ static bool out_of_reach(const struct tow_edge *edge)
 /* The letter's own operation has to have ended, too. */
 static void end_answered(struct tow_edge *edge)
 {
-	struct towi_steps *steps = &dynamic_of(edge)->steps;
+	struct towi_steps *steps = edge->steps;
 	struct towi_step *step;
 	int status;
 
@@ -124,7 +123,7 @@ static void end_answered(struct tow_edge *edge)
 		if (step->op.busy ||
 		    (!answered(edge, step->number, &status) && !out_of_reach(edge)))
 			break;
-		towi_steps_over(edge, steps, step, status);
+		towi_steps_over(edge, step, status);
 	}
 }
 
@@ -140,7 +139,7 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 	struct tow_sqe *sqe;
 	uint64_t offset;
 
-	if (unanswered(&dynamic_of(edge)->steps) >= edge->theirs.slots)
+	if (unanswered(edge->steps) >= edge->theirs.slots)
 		return false;
 	if (towi_edge_place(edge, own_letter(edge, step->number), &region, &offset))
 		return false;
@@ -150,20 +149,20 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 	tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
 			      towi_letter_at(edge, step->number - 1), LETTER_BYTES, edge->other);
 	towi_worker_begun(sqe, &step->op);
-	towi_steps_begun(&dynamic_of(edge)->steps, step);
+	towi_steps_begun(edge->steps, step);
 	return true;
 }
 
 static void sender_goes_on(struct tow_edge *edge)
 {
-	struct towi_steps *steps = &dynamic_of(edge)->steps;
+	struct towi_steps *steps = edge->steps;
 	uint64_t seen = tow_slot_value(edge->slot);
 
 	end_answered(edge);
 	while (!edge->error && steps->begun < steps->given &&
 	       begin_step(edge, towi_step(steps, steps->begun + 1)))
 		;
-	towi_steps_cancel(edge, steps);
+	towi_steps_cancel(edge);
 	/* More than was seen before looking. */
 	if (!edge->error && steps->ended < steps->begun)
 		towi_edge_wait_for(edge, seen + 1);
@@ -174,8 +173,8 @@ static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
 	if (edge->error)
 		return;
 	if (edge->wait.busy && edge->connected)
-		towi_edge_probe(edge);
-	towi_steps_look(edge, &dynamic_of(edge)->steps, now_us);
+		towi_edge_probe(edge, now_us);
+	towi_steps_look(edge, now_us);
 }
 
 static int write_letter(struct tow_edge *edge, const struct towi_step *step, uint64_t bytes,
@@ -183,7 +182,7 @@ static int write_letter(struct tow_edge *edge, const struct towi_step *step, uin
 {
 	towi_crc32c *crc32c = edge->common.worker->crc32c;
 	const void *data = step->staged ? step->staged : step->data;
-	struct letter letter = { .step = dynamic_of(edge)->steps.given + 1, .bytes = bytes,
+	struct letter letter = { .step = edge->steps->given + 1, .bytes = bytes,
 				 .type = *type };
 	int ret = 0;
 
@@ -205,7 +204,7 @@ static int write_letter(struct tow_edge *edge, const struct towi_step *step, uin
 static int send_step(struct tow_edge *edge, const struct tow_tensor_type *type, uint64_t bytes,
 		     const void *data, tow_edge_done *done, void *arg)
 {
-	struct towi_steps *steps = &dynamic_of(edge)->steps;
+	struct towi_steps *steps = edge->steps;
 	struct towi_step *step;
 	int ret;
 
@@ -254,55 +253,23 @@ TOW_PUBLIC int tow_dynamic_send(struct tow_edge *edge, const struct tow_tensor_t
 	return ret;
 }
 
-static uint64_t sender_next(const struct tow_edge *edge)
-{
-	return const_dynamic_of(edge)->steps.given + 1;
-}
-
-static uint32_t pending(const struct tow_edge *edge)
-{
-	const struct towi_steps *steps = &const_dynamic_of(edge)->steps;
-
-	return (uint32_t)(steps->given - steps->ended);
-}
-
-static bool sender_in_flight(const struct tow_edge *edge)
-{
-	return towi_steps_in_flight(&const_dynamic_of(edge)->steps);
-}
-
 static void sender_hides(struct tow_edge *edge)
 {
 	towi_windows_end(&dynamic_of(edge)->windows);
 }
 
-static void sender_gives_up(struct tow_edge *edge)
-{
-	towi_steps_give_up(edge, &dynamic_of(edge)->steps);
-}
-
-static bool sender_calling(const struct tow_edge *edge)
-{
-	return towi_steps_calling(&const_dynamic_of(edge)->steps);
-}
-
-static void sender_free(struct tow_edge *edge)
-{
-	towi_steps_free(&dynamic_of(edge)->steps);
-}
-
 static const struct towi_kind sender_kind = {
 	.number = TOWI_DYNAMIC,
 	.back = true,
-	.next = sender_next,
+	.next = towi_steps_next_number,
 	.go_on = sender_goes_on,
 	.tick = sender_ticks,
-	.pending = pending,
-	.in_flight = sender_in_flight,
+	.pending = towi_steps_pending,
+	.in_flight = towi_steps_in_flight,
 	.hide = sender_hides,
-	.give_up = sender_gives_up,
-	.calling = sender_calling,
-	.free = sender_free,
+	.give_up = towi_steps_give_up,
+	.calling = towi_steps_calling,
+	.free = towi_steps_free,
 };
 
 /* ---- the receiver ----------------------------------------------------------- */
@@ -520,14 +487,6 @@ static void receiver_goes_on(struct tow_edge *edge)
 		towi_edge_wait_on(edge);
 }
 
-/* A sender that is gone. */
-static void receiver_ticks(struct tow_edge *edge, uint64_t now_us)
-{
-	(void)now_us;
-	if (edge->connected && !edge->error)
-		towi_edge_probe(edge);
-}
-
 /* Is there a tensor to be shown, or an error in its place? */
 static bool shows(struct tow_edge *edge)
 {
@@ -621,7 +580,7 @@ static const struct towi_kind receiver_kind = {
 	.back = true,
 	.next = receiver_next,
 	.go_on = receiver_goes_on,
-	.tick = receiver_ticks,
+	.tick = towi_edge_ticks,
 	.show = show,
 	.arm = arm,
 	.consumed = consume,
@@ -683,6 +642,7 @@ TOW_PUBLIC int tow_edge_take(struct tow_edge *edge, void **data)
 		return -EPERM;
 	towi_worker_lock(edge->common.worker);
 	ret = take_data(edge, data);
+	towi_edge_watch_on(edge);
 	towi_worker_unlock(edge->common.worker);
 	return ret;
 }
@@ -744,11 +704,11 @@ TOW_PUBLIC int tow_dynamic_sender(struct tow_worker *worker, struct tow_peer *pe
 	made->edge.sends = true;
 	made->edge.mine = (struct towi_letters){ STEPS, sizeof(struct answer) };
 	made->edge.own_bytes = (uint64_t)STEPS * LETTER_BYTES;
-	ret = towi_steps_make(&made->edge, &made->steps, towi_edge_op_ended);
+	ret = towi_steps_make(&made->edge, towi_edge_op_ended);
 	if (!ret)
 		ret = towi_windows_begin(&made->windows, worker->arena, TOW_RIGHT_READ);
 	if (ret) {
-		towi_steps_free(&made->steps);
+		towi_steps_free(&made->edge);
 		free(made);
 		return ret;
 	}

@@ -1,32 +1,17 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /*
- * What all kinds of edges have in common: how the ends find each other, wait, and go.
+ * What all kinds of edges have in common: what they are asked, how they wait, and go.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "../core/internal.h"
 #include "edge.h"
-
-#define MAGIC		0x65676465776f74ULL	/* "towedge" */
-#define VERSION		3U
-#define KEPT_MAGIC	0x7470656b776f74ULL	/* "towkept" */
-/* Where things are in a range: lines of the cache of their own. */
-#define HEADER_AT	0U
-#define HELLO_AT	256U
-/* In memory of each end that nobody reaches but the kernel. */
-#define NUMBER_AT	0U
-#define SCRATCH_AT	512U		/* both headers, as in the range */
-
-_Static_assert(sizeof(struct towi_header) <= HELLO_AT, "each has its place");
-_Static_assert(SCRATCH_AT + 2 * HELLO_AT <= TOWI_OWN_AT, "and in the scratch");
 
 static struct tow_edge *edge_of(struct towi_edge *common)
 {
@@ -37,13 +22,6 @@ void towi_edge_fail(struct tow_edge *edge, int error)
 {
 	if (!edge->error)
 		edge->error = error;
-}
-
-static const char *name_of(struct tow_edge *edge, const char *end)
-{
-	snprintf(edge->name + edge->name_length, sizeof(edge->name) - edge->name_length, "%s",
-		 end);
-	return edge->name;
 }
 
 int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_region **region,
@@ -153,19 +131,129 @@ int towi_edge_nudge(struct tow_edge *edge)
 }
 
 /* A write of nothing. */
-void towi_edge_probe(struct tow_edge *edge)
+void towi_edge_probe(struct tow_edge *edge, uint64_t now_us)
 {
+	uint64_t most = edge->common.worker->timeout_ms * 1000ULL;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
 
-	if (edge->probe.busy || towi_edge_place(edge, edge->own + SCRATCH_AT, &region, &offset))
+	if (edge->probe.busy) {
+		if (most && now_us - edge->probed_us > most)
+			towi_edge_fail(edge, -ETIMEDOUT);
+		return;
+	}
+	if (towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset))
 		return;
 	sqe = towi_worker_entry(edge->common.worker);
 	if (!sqe)
 		return;
-	tow_prep_write(sqe, edge->channel, region, offset, edge->range, HELLO_AT, 0);
+	edge->probed_us = now_us;
+	tow_prep_write(sqe, edge->channel, region, offset, edge->range, 0, 0);
 	towi_worker_begun(sqe, &edge->probe);
+}
+
+void towi_edge_ticks(struct tow_edge *edge, uint64_t now_us)
+{
+	if (edge->connected && !edge->error)
+		towi_edge_probe(edge, now_us);
+}
+
+/* ---- a function for each step ----------------------------------------------- */
+
+/* What the function is to be told: 1: of a step; its error; 0: nothing. */
+static int news(struct tow_edge *edge)
+{
+	const struct towi_step_watch *watch = &edge->watch;
+	bool told = edge->kind->next(edge) <= watch->told;
+	void *data;
+	int ret;
+
+	/* What it was told has failed may come all the same. */
+	if (!watch->came || (told && !watch->status))
+		return 0;
+	ret = edge->kind->show(edge, &data, NULL);
+	return told && ret < 0 ? 0 : ret;
+}
+
+void towi_edge_watch_on(struct tow_edge *edge)
+{
+	struct towi_step_watch *watch = &edge->watch;
+
+	if (!watch->came || atomic_load_explicit(&watch->calling, memory_order_relaxed))
+		return;
+	if (news(edge)) {
+		atomic_store_explicit(&watch->calling, true, memory_order_relaxed);
+		towi_worker_call(edge->common.worker, &watch->call);
+	} else if (edge->kind->next(edge) > watch->told) {
+		/* Without room it is asked again, by the clock at the latest. */
+		edge->kind->arm(edge);
+	}
+}
+
+/* Without the lock. */
+static void tell_watch(struct towi_call *call)
+{
+	struct tow_edge *edge = (struct tow_edge *)(void *)((char *)call -
+							    offsetof(struct tow_edge, watch.call));
+	struct tow_worker *worker = edge->common.worker;
+	struct towi_step_watch *watch = &edge->watch;
+	tow_edge_came *came;
+	void *arg;
+	int ret;
+
+	towi_worker_lock(worker);
+	/* Somebody may have consumed it meanwhile. */
+	ret = news(edge);
+	came = watch->came;
+	arg = watch->arg;
+	if (ret) {
+		watch->told = edge->kind->next(edge);
+		watch->status = ret < 0 ? ret : 0;
+	}
+	towi_worker_unlock_quietly(worker);
+	if (ret)
+		came(arg, edge, ret < 0 ? ret : 0);
+	towi_worker_lock(worker);
+	worker->ended++;
+	atomic_store_explicit(&watch->calling, false, memory_order_release);
+	towi_edge_watch_on(edge);
+	/* Whoever calls next; not from here, where the next one would call the next. */
+	if (atomic_load_explicit(&watch->calling, memory_order_relaxed)) {
+		towi_edge_nudge(edge);
+		towi_worker_wake(worker);
+	}
+	towi_worker_unlock_quietly(worker);
+}
+
+/* Called with the lock. */
+static int begin_watch(struct tow_edge *edge, tow_edge_came *came, void *arg)
+{
+	if (came && !edge->connected)
+		return edge->error ? edge->error : -ENOTCONN;
+	edge->watch.came = came;
+	edge->watch.arg = arg;
+	edge->watch.told = 0;
+	edge->watch.status = 0;
+	towi_edge_watch_on(edge);
+	return 0;
+}
+
+TOW_PUBLIC int tow_edge_watch(struct tow_edge *edge, tow_edge_came *came, void *arg)
+{
+	int ret;
+
+	if (!edge || !edge->kind->show)
+		return -EINVAL;
+	if (!towi_worker_usable(edge->common.worker))
+		return -EPERM;
+	towi_worker_lock(edge->common.worker);
+	ret = begin_watch(edge, came, arg);
+	/* The worker's descriptor says that there is something to do. */
+	if (atomic_load_explicit(&edge->watch.calling, memory_order_relaxed))
+		towi_edge_nudge(edge);
+	towi_worker_unlock_quietly(edge->common.worker);
+	return ret;
 }
 
 /* ---- what the worker asks --------------------------------------------------- */
@@ -175,8 +263,10 @@ static void go_on(struct towi_edge *common)
 {
 	struct tow_edge *edge = edge_of(common);
 
-	if (edge->slot)
-		edge->kind->go_on(edge);
+	if (!edge->slot)
+		return;
+	edge->kind->go_on(edge);
+	towi_edge_watch_on(edge);
 }
 
 static void tick(struct towi_edge *common, uint64_t now_us)
@@ -212,148 +302,6 @@ static void bury(struct towi_edge *common)
 
 static const struct towi_edge_ops edge_ops = { go_on, lost, tick, bury };
 
-/* ---- finding each other ----------------------------------------------------- */
-
-/* What the other end says that it is: 0; -EPROTO: no edge of this kind; what differs. */
-static int compare(const struct tow_edge *edge, const struct towi_header *header)
-{
-	if (header->magic != MAGIC || header->version != VERSION ||
-	    header->kind != edge->kind->number)
-		return -EPROTO;
-	return edge->kind->compare ? edge->kind->compare(edge, header) : 0;
-}
-
-/* Is there room in the range for the letters that it is said to hold? */
-static bool holds(const struct tow_remote *range, const struct towi_header *header)
-{
-	uint64_t bytes = tow_remote_bytes(range);
-
-	return header->slots && bytes >= TOWI_LETTERS_AT &&
-	       header->stride <= (bytes - TOWI_LETTERS_AT) / header->slots;
-}
-
-static struct towi_header own_header(const struct tow_edge *edge)
-{
-	return (struct towi_header){
-		.magic = MAGIC, .version = VERSION, .kind = edge->kind->number,
-		.slots = edge->mine.slots, .stride = edge->mine.stride, .bytes = edge->bytes,
-		.type = edge->type, .before = edge->before,
-		.consumed = edge->kept ? edge->kept->consumed : 0,
-	};
-}
-
-static void once_ended(struct towi_op *op, int status)
-{
-	op->edge->once_status = status;
-}
-
-/* Read the receiver's header, or write this one's, and tell. */
-static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
-{
-	struct tow_worker *worker = edge->common.worker;
-	struct tow_region *region;
-	struct tow_sqe *sqe;
-	uint64_t offset;
-	int ret;
-
-	ret = towi_edge_place(edge, edge->own + SCRATCH_AT, &region, &offset);
-	if (ret)
-		return ret;
-	sqe = towi_worker_entry(worker);
-	if (!sqe)
-		return -EBUSY;
-	if (meeting == TOWI_READING)
-		tow_prep_read(sqe, edge->channel, region, offset, edge->range, HEADER_AT,
-			      HELLO_AT + sizeof(struct towi_header));
-	else
-		tow_prep_write_notify(sqe, edge->channel, region, offset + HELLO_AT, edge->range,
-				      HELLO_AT, sizeof(struct towi_header), edge->other);
-	towi_worker_begun(sqe, &edge->once);
-	edge->meeting = meeting;
-	return 0;
-}
-
-/* The same, and wait for it; after a time-out it goes on where it was. */
-static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until)
-{
-	struct tow_worker *worker = edge->common.worker;
-	int ret = 0, waited = 0;
-
-	while (edge->meeting < meeting && !waited) {
-		ret = begin_meeting(edge, meeting);
-		if (ret != -EBUSY)
-			break;
-		/* Until there is room. */
-		waited = edge->error ? edge->error : towi_worker_wait(worker, until);
-		ret = waited;
-	}
-	if (!ret)
-		ret = towi_worker_wait_for(worker, &edge->once, until);
-	return ret ? ret : edge->once_status;
-}
-
-/*
- * What the receiver says of itself: 0, and this end's header is ready; -EPROTO: that
- * cannot be; -EBUSY: it had a sender, and counts on from that one's steps.
- */
-static int take_header(struct tow_edge *edge)
-{
-	char *scratch = edge->own + SCRATCH_AT;
-	struct towi_header *hello = (struct towi_header *)(void *)(scratch + HELLO_AT);
-	struct towi_header header;
-	int fits;
-
-	memcpy(&header, scratch + HEADER_AT, sizeof(header));
-	fits = compare(edge, &header);
-	if (fits == -EPROTO)
-		return fits;
-	if (hello->magic)
-		return -EBUSY;
-	if (!holds(edge->range, &header))
-		return -EPROTO;
-	edge->theirs = (struct towi_letters){ header.slots, header.stride };
-	edge->fits = fits;
-	if (!fits && edge->kind->resume && header.before)
-		edge->kind->resume(edge, &header);
-	*hello = own_header(edge);
-	return 0;
-}
-
-/* What the receiver is, and then, whatever it is, what this is. */
-static int exchange_headers(struct tow_edge *edge, uint64_t until)
-{
-	int ret = 0;
-
-	if (edge->meeting < TOWI_GREETING) {
-		ret = meet(edge, TOWI_READING, until);
-		if (!ret)
-			ret = take_header(edge);
-	}
-	if (!ret)
-		ret = meet(edge, TOWI_GREETING, until);
-	return ret ? ret : edge->fits;
-}
-
-int towi_edge_greeted(struct tow_edge *edge)
-{
-	struct towi_header header;
-	int ret;
-
-	if (edge->greeted)
-		return 1;
-	if (tow_slot_value(edge->slot) < TOWI_HELLO)
-		return 0;
-	memcpy(&header, edge->letters + HELLO_AT, sizeof(header));
-	ret = compare(edge, &header);
-	if (ret) {
-		towi_edge_fail(edge, ret);
-		return ret;
-	}
-	edge->theirs = (struct towi_letters){ header.slots, header.stride };
-	edge->greeted = true;
-	return 1;
-}
-
 char *towi_letter(const struct tow_edge *edge, uint64_t number)
 {
 	return edge->letters + TOWI_LETTERS_AT + number % edge->mine.slots * edge->mine.stride;
@@ -362,122 +310,6 @@ char *towi_letter(const struct tow_edge *edge, uint64_t number)
 uint64_t towi_letter_at(const struct tow_edge *edge, uint64_t number)
 {
 	return TOWI_LETTERS_AT + number % edge->theirs.slots * edge->theirs.stride;
-}
-
-static uint32_t ms_until(uint64_t until)
-{
-	uint64_t now = towi_until(0), left = until > now ? (until - now) / 1000 : 0;
-
-	return left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
-}
-
-/*
- * In one go: a slot that was found as the time ran out is this end's for a moment, and
- * who asks again would be told that somebody has it.
- */
-static int find(struct tow_edge *edge, const char *end, uint32_t rights, uint64_t until,
-		struct tow_remote **remote)
-{
-	uint64_t before = towi_now_ns();
-	int ret;
-
-	if (*remote)
-		return 0;
-	ret = tow_resolve(edge->peer, name_of(edge, end), rights, ms_until(until), remote);
-	if (!ret && !edge->found_ns)
-		edge->found_ns = before;
-	return ret == -ENOENT ? -ETIMEDOUT : ret;
-}
-
-/* The receiver: until the sender has said what it is. */
-static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
-{
-	struct tow_worker *worker = edge->common.worker;
-	int ret, waited = 0;
-
-	towi_worker_lock(worker);
-	while (!(ret = towi_edge_greeted(edge)) && !waited) {
-		waited = edge->error ? edge->error : towi_edge_wait_for(edge, TOWI_HELLO);
-		if (!waited || waited == -EBUSY)
-			waited = towi_worker_wait(worker, until);
-	}
-	towi_worker_unlock(worker);
-	if (ret)
-		return ret < 0 ? ret : 0;
-	return waited;
-}
-
-static int find_other(struct tow_edge *edge, uint64_t until)
-{
-	int ret = 0;
-
-	if (edge->sends)
-		ret = find(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE, until, &edge->range);
-	/* Whoever greeted has these. */
-	if (!edge->sends && edge->kind->back) {
-		ret = wait_for_greeting(edge, until);
-		if (!ret)
-			ret = find(edge, "/back", TOW_RIGHT_WRITE, until, &edge->range);
-	}
-	if (!ret)
-		ret = find(edge, edge->sends ? "/arrived" : "/read", TOW_RIGHT_NOTIFY, until,
-			   &edge->other);
-	return ret;
-}
-
-/* With the lock, when what is there was found. */
-static int meet_other(struct tow_edge *edge, uint64_t until)
-{
-	struct towi_header header = { .slots = edge->theirs.slots,
-				      .stride = edge->theirs.stride };
-
-	if (edge->error || edge->connected)
-		return edge->error;
-	if (edge->sends)
-		return exchange_headers(edge, until);
-	return edge->kind->back && !holds(edge->range, &header) ? -EPROTO : 0;
-}
-
-/* Called with the lock. */
-static int end_meeting(struct tow_edge *edge, int ret)
-{
-	/* Another time it would be no better. */
-	if (ret && ret != -ETIMEDOUT && ret != -EINTR)
-		towi_edge_fail(edge, ret);
-	if (!ret) {
-		edge->connected = true;
-		edge->kind->go_on(edge);
-	}
-	return ret;
-}
-
-TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
-{
-	struct tow_worker *worker;
-	bool connecting;
-	uint64_t until;
-	int ret;
-
-	if (!edge)
-		return -EINVAL;
-	worker = edge->common.worker;
-	if (!towi_worker_usable(worker))
-		return -EPERM;
-	until = towi_until((uint64_t)timeout_ms * 1000);
-	towi_worker_lock(worker);
-	connecting = edge->connecting;
-	edge->connecting = true;
-	towi_worker_unlock(worker);
-	if (connecting)
-		return -EALREADY;
-	/* Waits in the kernel, and keeps nobody out meanwhile. */
-	ret = edge->connected ? 0 : find_other(edge, until);
-	towi_worker_lock(worker);
-	if (!ret)
-		ret = end_meeting(edge, meet_other(edge, until));
-	edge->connecting = false;
-	towi_worker_unlock(worker);
-	return ret;
 }
 
 /* ---- what a receiver is asked ----------------------------------------------- */
@@ -545,6 +377,7 @@ TOW_PUBLIC int tow_edge_consumed(struct tow_edge *edge)
 		return -EPERM;
 	towi_worker_lock(edge->common.worker);
 	ret = edge->kind->consumed(edge);
+	towi_edge_watch_on(edge);
 	towi_worker_unlock(edge->common.worker);
 	return ret;
 }
@@ -584,135 +417,9 @@ int towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *pee
 	return towi_worker_usable(worker) ? 0 : -EPERM;
 }
 
-/* Memory of the arena that is in a region; zeroed. */
-static int take_memory(struct tow_arena *arena, uint64_t bytes, char **at)
+static void once_ended(struct towi_op *op, int status)
 {
-	struct tow_region *region;
-	uint64_t offset;
-	char *memory;
-
-	if (bytes > SIZE_MAX)
-		return -ENOMEM;
-	memory = tow_arena_zeroed(arena, 1, (size_t)bytes);
-	if (!memory)
-		return -errno;
-	if (tow_arena_find(arena, memory, &region, &offset)) {
-		tow_arena_free(arena, memory);
-		return -ENOSPC;
-	}
-	*at = memory;
-	return 0;
-}
-
-static int make_slot(struct tow_edge *edge, const char *end)
-{
-	struct tow_region *region;
-	uint64_t offset;
-	int ret;
-
-	ret = take_memory(edge->common.worker->arena, TOWI_OWN_AT + edge->own_bytes, &edge->own);
-	if (ret)
-		return ret;
-	ret = towi_edge_place(edge, edge->kept ? (char *)&edge->kept->number :
-					    edge->own + NUMBER_AT, &region, &offset);
-	return ret ? ret : tow_slot_create(region, offset, name_of(edge, end), &edge->slot);
-}
-
-static int make_range(struct tow_edge *edge, const char *end, uint32_t rights)
-{
-	uint64_t size = TOWI_LETTERS_AT + edge->mine.slots * edge->mine.stride, offset;
-	struct tow_region *region;
-	int ret = 0;
-
-	if (edge->kept)
-		edge->letters = (char *)edge->kept + TOWI_KEPT_BYTES;
-	else
-		ret = take_memory(edge->common.worker->arena, size, &edge->letters);
-	if (ret)
-		return ret;
-	/* Nobody has greeted yet. */
-	memset(edge->letters + HELLO_AT, 0, HELLO_AT);
-	*(struct towi_header *)(void *)(edge->letters + HEADER_AT) = own_header(edge);
-	if (edge->kept)
-		__atomic_store_n(&edge->kept->magic, KEPT_MAGIC, __ATOMIC_SEQ_CST);
-	ret = towi_edge_place(edge, edge->letters, &region, &offset);
-	return ret ? ret : tow_export(region, offset, size, name_of(edge, end), rights,
-				      &edge->exported);
-}
-
-/*
- * What an end before this one has left, or a beginning: 0; -EPROTO, -EPROTOTYPE, -EMSGSIZE: it
- * was of another edge.
- */
-static int take_over(struct tow_edge *edge)
-{
-	struct towi_kept *kept = edge->kept;
-	struct towi_header header;
-	int ret;
-
-	if (kept->magic != KEPT_MAGIC) {
-		*kept = (struct towi_kept){ 0 };
-		return 0;
-	}
-	memcpy(&header, (char *)kept + TOWI_KEPT_BYTES + HEADER_AT, sizeof(header));
-	ret = compare(edge, &header);
-	if (!ret && header.slots != edge->mine.slots)
-		ret = -EMSGSIZE;
-	if (ret)
-		return ret;
-	/* The first notification is no step. */
-	if (kept->number)
-		edge->before = kept->before + kept->number - TOWI_HELLO;
-	else
-		edge->before = kept->next;
-	/* Whenever this process is killed, the next one finds the same. */
-	__atomic_store_n(&kept->next, edge->before, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&kept->number, 0, __ATOMIC_SEQ_CST);
-	__atomic_store_n(&kept->before, edge->before, __ATOMIC_SEQ_CST);
-	return 0;
-}
-
-static int map_kept(struct tow_edge *edge)
-{
-	uint64_t size = TOWI_KEPT_BYTES + TOWI_LETTERS_AT + edge->mine.slots * edge->mine.stride;
-	struct tow_region_info info = { .size = sizeof(info) };
-	void *mapped;
-	int ret;
-
-	ret = tow_region_info(edge->kept_region, &info);
-	if (!ret && info.map_bytes < size)
-		ret = -ERANGE;
-	if (!ret)
-		ret = tow_region_map(edge->kept_region, 0, 0, PROT_READ | PROT_WRITE, &mapped);
-	if (ret)
-		return ret;
-	edge->kept = mapped;
-	edge->kept_bytes = info.map_bytes;
-	return take_over(edge);
-}
-
-/* The rest of an edge, whose worker knows it. */
-static int make_rest(struct tow_edge *edge)
-{
-	struct tow_queue *queue = edge->common.worker->queue;
-	int ret;
-
-	ret = tow_channel_get(queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
-	if (!ret && edge->kept_region)
-		ret = map_kept(edge);
-	edge->bulk = edge->channel;
-	/* There a write has ended when it is on its way, and only its own channel knows more. */
-	if (!ret && !edge->common.worker->iwarp)
-		ret = tow_channel_get(queue, edge->peer,
-				      (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
-	if (!ret)
-		ret = make_slot(edge, edge->sends ? "/read" : "/arrived");
-	/* Last: who finds it finds all of it. */
-	if (!ret && !edge->sends)
-		ret = make_range(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE);
-	else if (!ret && edge->kind->back)
-		ret = make_range(edge, "/back", TOW_RIGHT_WRITE);
-	return ret;
+	op->edge->once_status = status;
 }
 
 static void link_edge(struct tow_edge *edge)
@@ -723,6 +430,20 @@ static void link_edge(struct tow_edge *edge)
 	edge->common.next = worker->edges;
 	worker->edges = &edge->common;
 	towi_worker_unlock(worker);
+}
+
+static int get_channels(struct tow_edge *edge)
+{
+	struct tow_worker *worker = edge->common.worker;
+	int ret;
+
+	ret = tow_channel_get(worker->queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
+	edge->bulk = edge->channel;
+	/* There a write has ended when it is on its way, and only its own channel knows more. */
+	if (!ret && !worker->iwarp)
+		ret = tow_channel_get(worker->queue, edge->peer,
+				      (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
+	return ret;
 }
 
 int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_peer *peer,
@@ -738,10 +459,13 @@ int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_
 	edge->once = (struct towi_op){ .ended = once_ended, .edge = edge };
 	towi_edge_op(edge, &edge->probe);
 	towi_edge_op(edge, &edge->nudge);
+	edge->watch.call.run = tell_watch;
 	edge->name_length = strlen(name);
 	memcpy(edge->name, name, edge->name_length + 1);
 	link_edge(edge);
-	ret = make_rest(edge);
+	ret = get_channels(edge);
+	if (!ret)
+		ret = towi_edge_memory(edge);
 	if (ret)
 		tow_edge_close(edge);
 	else
@@ -779,6 +503,7 @@ static void drain(struct tow_edge *edge)
 	struct tow_worker *worker = edge->common.worker;
 
 	towi_worker_lock(worker);
+	edge->watch.came = NULL;
 	towi_edge_fail(edge, -ECANCELED);
 	go_on(&edge->common);
 	until_not(edge, in_flight);
@@ -797,7 +522,8 @@ static void tell_rest(struct tow_edge *edge)
 		edge->kind->give_up(edge);
 	towi_worker_unlock(worker);
 	/* Another thread may be telling. */
-	while (edge->kind->calling && edge->kind->calling(edge))
+	while ((edge->kind->calling && edge->kind->calling(edge)) ||
+	       atomic_load_explicit(&edge->watch.calling, memory_order_acquire))
 		usleep(50);
 }
 

@@ -4,7 +4,8 @@
  *
  * A receiver exports a range, NAME: a header that says what it is, room for the sender's
  * header, and letters, which the sender writes; and a slot, NAME/arrived, which it
- * notifies.  A sender has a slot NAME/read; of some kinds it exports a range, too, NAME/back.
+ * notifies.  A sender has a slot NAME/read and a range NAME/back: of some kinds with letters,
+ * too, of others with nothing but that it is there.
  * The sender reads the receiver's header and writes its own behind it, which is the first
  * notification.
  *
@@ -30,6 +31,12 @@ struct towi_kept {
 /* Where the range begins behind that. */
 #define TOWI_KEPT_BYTES		512U
 
+/* Where things are in a range: lines of the cache of their own. */
+#define TOWI_HEADER_AT		0U
+#define TOWI_HELLO_AT		256U
+/* Both headers as in the range, in the memory that nobody reaches. */
+#define TOWI_SCRATCH_AT		512U
+
 /* Notifications of a receiver before the first letter's. */
 #define TOWI_HELLO		1U
 /* Where letters begin in a range. */
@@ -52,11 +59,14 @@ struct towi_header {
 	uint64_t consumed;
 };
 
+_Static_assert(sizeof(struct towi_header) <= TOWI_HELLO_AT, "each has its place");
+_Static_assert(TOWI_SCRATCH_AT + 2 * TOWI_HELLO_AT <= TOWI_OWN_AT, "and in the scratch");
+
 enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC, TOWI_RENDEZVOUS };
 
 struct towi_kind {
 	enum towi_kind_number number;	/* in headers */
-	bool back;		/* the sender has a range of letters, too */
+	bool back;		/* the sender's range has letters, too */
 	/* Does the other end fit this one?  0; -EPROTO: it cannot be; or what differs. */
 	int (*compare)(const struct tow_edge *edge, const struct towi_header *header);
 	/* The receiver had steps before; NULL: it has none. */
@@ -101,6 +111,16 @@ enum towi_meeting {
 	TOWI_GREETING		/* with its own */
 };
 
+/* A function that is called for each step that comes. */
+struct towi_step_watch {
+	struct towi_call call;
+	_Atomic bool calling;
+	tow_edge_came *came;			/* or NULL */
+	void *arg;
+	uint64_t told;				/* the last one that it was called for */
+	int status;
+};
+
 struct tow_edge {
 	struct towi_edge common;		/* first */
 	const struct towi_kind *kind;
@@ -130,6 +150,7 @@ struct tow_edge {
 	uint64_t kept_bytes;
 	uint64_t before;			/* steps that came before this end did */
 	struct tow_exported *exported;
+	struct towi_steps *steps;		/* steps.h: a sender's that has such, or NULL */
 	struct towi_op wait;			/* for the slot */
 	uint64_t wanted;			/* what its number is waited for to be */
 	struct towi_op once;			/* of tow_edge_connect() */
@@ -137,10 +158,33 @@ struct tow_edge {
 	enum towi_meeting meeting;
 	int fits;				/* how the other end differs, or 0 */
 	struct towi_op probe;			/* is the other end there? */
+	uint64_t probed_us;			/* when it was asked */
 	struct towi_op nudge;			/* somebody is to look */
+	struct towi_step_watch watch;
 	char name[TOW_EDGE_NAME_MAX + 16];
 	size_t name_length;
 };
+
+/* ---- meet.c ---- */
+
+/* The edge's name with this at its end, until the next one is asked for. */
+const char *towi_edge_name(struct tow_edge *edge, const char *end);
+
+/* What this end says of itself. */
+struct towi_header towi_edge_header(const struct tow_edge *edge);
+
+/* What the other end says that it is: 0; -EPROTO: no edge of this kind; what differs. */
+int towi_edge_compare(const struct tow_edge *edge, const struct towi_header *header);
+
+/* The receiver: 1: the sender has said what it is, and it fits; 0: not yet; its error. */
+int towi_edge_greeted(struct tow_edge *edge);
+
+/* ---- memory.c ---- */
+
+/* Memory, a slot, and a range; without the lock.  0 or a negative errno. */
+int towi_edge_memory(struct tow_edge *edge);
+
+/* ---- edge.c ---- */
 
 /* The first error counts. */
 void towi_edge_fail(struct tow_edge *edge, int error);
@@ -168,18 +212,24 @@ int towi_edge_wait_for(struct tow_edge *edge, uint64_t number);
 /* Go on waiting, if one that has ended waited for less. */
 void towi_edge_wait_on(struct tow_edge *edge);
 
+/* If the step that is shown next is, and nobody was told of it, somebody is. */
+void towi_edge_watch_on(struct tow_edge *edge);
+
 /* The worker's descriptor becomes readable: 0 or -EBUSY. */
 int towi_edge_nudge(struct tow_edge *edge);
 
-/* An other end that has gone while its node is there tells nobody: find out. */
-void towi_edge_probe(struct tow_edge *edge);
+/*
+ * An other end that has gone while its node is there tells nobody: find out.  A node that does
+ * not answer in the worker's time fails the edge.
+ */
+void towi_edge_probe(struct tow_edge *edge, uint64_t now_us);
+
+/* A tick of a kind that does nothing else. */
+void towi_edge_ticks(struct tow_edge *edge, uint64_t now_us);
 
 /* Where letter @number of this end's range is, and in the other end's. */
 char *towi_letter(const struct tow_edge *edge, uint64_t number);
 uint64_t towi_letter_at(const struct tow_edge *edge, uint64_t number);
-
-/* The receiver: 1: the sender has said what it is, and it fits; 0: not yet; its error. */
-int towi_edge_greeted(struct tow_edge *edge);
 
 /*
  * The rest of @edge, of which the kind has filled in kind, sends, type, bytes, mine and

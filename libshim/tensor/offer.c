@@ -420,13 +420,6 @@ static void offerer_goes_on(struct tow_edge *edge)
 		towi_edge_wait_for(edge, own->taken + 1);
 }
 
-static void offerer_ticks(struct tow_edge *edge, uint64_t now_us)
-{
-	(void)now_us;
-	if (edge->connected && !edge->error)
-		towi_edge_probe(edge);
-}
-
 static uint32_t offerer_pending(const struct tow_edge *edge)
 {
 	return const_offerer_of(edge)->offers;
@@ -489,7 +482,7 @@ static const struct towi_kind offerer_kind = {
 	.number = TOWI_RENDEZVOUS,
 	.back = true,
 	.go_on = offerer_goes_on,
-	.tick = offerer_ticks,
+	.tick = towi_edge_ticks,
 	.pending = offerer_pending,
 	.in_flight = offerer_in_flight,
 	.give_up = offerer_gives_up,

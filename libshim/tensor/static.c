@@ -17,7 +17,6 @@
 
 struct static_edge {
 	struct tow_edge edge;			/* first */
-	struct towi_steps steps;		/* the sender's */
 	uint64_t read_before;			/* steps, by a receiver before this one */
 	uint64_t consumed;			/* the receiver's */
 	struct towi_op credit[STEPS];
@@ -64,7 +63,7 @@ static void step_ended(struct towi_op *op, int status)
 
 	if (status)
 		towi_edge_fail(edge, status);
-	towi_steps_over(edge, &static_of(edge)->steps, (struct towi_step *)op, status);
+	towi_steps_over(edge, (struct towi_step *)op, status);
 }
 
 static void prepare_step(struct tow_edge *edge, const struct towi_step *step, struct tow_sqe *sqe)
@@ -95,18 +94,18 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 		return false;
 	prepare_step(edge, step, sqe);
 	towi_worker_begun(sqe, &step->op);
-	towi_steps_begun(&static_of(edge)->steps, step);
+	towi_steps_begun(edge->steps, step);
 	return true;
 }
 
 static void sender_goes_on(struct tow_edge *edge)
 {
-	struct towi_steps *steps = &static_of(edge)->steps;
+	struct towi_steps *steps = edge->steps;
 
 	while (!edge->error && steps->begun < steps->given &&
 	       begin_step(edge, towi_step(steps, steps->begun + 1)))
 		;
-	towi_steps_cancel(edge, steps);
+	towi_steps_cancel(edge);
 	/* What finds no room to wait is begun when something has ended, or by the clock. */
 	if (!edge->error && steps->begun < steps->given && steps->begun >= edge->theirs.slots)
 		towi_edge_wait_for(edge, steps->begun + 1 - edge->theirs.slots -
@@ -118,14 +117,14 @@ static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
 	if (edge->error)
 		return;
 	if (edge->wait.busy)
-		towi_edge_probe(edge);
-	towi_steps_look(edge, &static_of(edge)->steps, now_us);
+		towi_edge_probe(edge, now_us);
+	towi_steps_look(edge, now_us);
 }
 
 /* Called with the lock. */
 static int send_step(struct tow_edge *edge, const void *data, tow_edge_done *done, void *arg)
 {
-	struct towi_steps *steps = &static_of(edge)->steps;
+	struct towi_steps *steps = edge->steps;
 	struct towi_step *step;
 	int ret;
 
@@ -167,56 +166,24 @@ static void resume(struct tow_edge *edge, const struct towi_header *header)
 {
 	struct static_edge *own = static_of(edge);
 
-	own->steps.given = header->before;
-	own->steps.begun = header->before;
-	own->steps.ended = header->before;
+	edge->steps->given = header->before;
+	edge->steps->begun = header->before;
+	edge->steps->ended = header->before;
 	own->read_before = header->consumed;
-}
-
-static uint64_t sender_next(const struct tow_edge *edge)
-{
-	return const_static_of(edge)->steps.given + 1;
-}
-
-static uint32_t pending(const struct tow_edge *edge)
-{
-	const struct towi_steps *steps = &const_static_of(edge)->steps;
-
-	return (uint32_t)(steps->given - steps->ended);
-}
-
-static bool sender_in_flight(const struct tow_edge *edge)
-{
-	return towi_steps_in_flight(&const_static_of(edge)->steps);
-}
-
-static void sender_gives_up(struct tow_edge *edge)
-{
-	towi_steps_give_up(edge, &static_of(edge)->steps);
-}
-
-static bool sender_calling(const struct tow_edge *edge)
-{
-	return towi_steps_calling(&const_static_of(edge)->steps);
-}
-
-static void sender_free(struct tow_edge *edge)
-{
-	towi_steps_free(&static_of(edge)->steps);
 }
 
 static const struct towi_kind sender_kind = {
 	.number = TOWI_STATIC,
 	.compare = compare,
 	.resume = resume,
-	.next = sender_next,
+	.next = towi_steps_next_number,
 	.go_on = sender_goes_on,
 	.tick = sender_ticks,
-	.pending = pending,
-	.in_flight = sender_in_flight,
-	.give_up = sender_gives_up,
-	.calling = sender_calling,
-	.free = sender_free,
+	.pending = towi_steps_pending,
+	.in_flight = towi_steps_in_flight,
+	.give_up = towi_steps_give_up,
+	.calling = towi_steps_calling,
+	.free = towi_steps_free,
 };
 
 /* ---- the receiver ----------------------------------------------------------- */
@@ -236,8 +203,9 @@ static int show(struct tow_edge *edge, void **data, uint64_t *step)
 
 	/* A step that came before the end did come. */
 	if (come(edge) <= consumed) {
-		ret = edge->error ? edge->error : towi_edge_greeted(edge);
-		return ret < 0 ? ret : 0;
+		/* A sender that does not fit is told apart from one that has gone. */
+		ret = towi_edge_greeted(edge);
+		return ret < 0 ? ret : edge->error;
 	}
 	*data = towi_letter(edge, consumed);
 	if (step)
@@ -307,6 +275,7 @@ static const struct towi_kind receiver_kind = {
 	.compare = compare,
 	.next = receiver_next,
 	.go_on = towi_edge_wait_on,
+	.tick = towi_edge_ticks,
 	.show = show,
 	.arm = arm,
 	.consumed = consume,
@@ -409,7 +378,7 @@ TOW_PUBLIC int tow_static_sender(struct tow_worker *worker, struct tow_peer *pee
 	made->edge.sends = true;
 	made->edge.type = *type;
 	made->edge.bytes = bytes;
-	ret = towi_steps_make(&made->edge, &made->steps, step_ended);
+	ret = towi_steps_make(&made->edge, step_ended);
 	if (ret) {
 		free(made);
 		return ret;

@@ -18,26 +18,25 @@ static void tell(struct towi_call *call)
 	atomic_store_explicit(&step->calling, false, memory_order_release);
 }
 
-int towi_steps_make(struct tow_edge *edge, struct towi_steps *steps,
-		    void (*ended)(struct towi_op *op, int status))
+int towi_steps_make(struct tow_edge *edge, void (*ended)(struct towi_op *op, int status))
 {
-	steps->all = calloc(TOW_EDGE_SLOTS_MAX, sizeof(*steps->all));
-	if (!steps->all)
+	edge->steps = calloc(1, sizeof(*edge->steps));
+	if (!edge->steps)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < TOW_EDGE_SLOTS_MAX; i++) {
-		steps->all[i].op.edge = edge;
-		steps->all[i].op.ended = ended;
-		steps->all[i].call.run = tell;
+		edge->steps->all[i].op.edge = edge;
+		edge->steps->all[i].op.ended = ended;
+		edge->steps->all[i].call.run = tell;
 	}
 	return 0;
 }
 
-void towi_steps_free(struct towi_steps *steps)
+void towi_steps_free(struct tow_edge *edge)
 {
-	free(steps->all);
+	free(edge->steps);
 }
 
-struct towi_step *towi_steps_next(const struct towi_steps *steps)
+struct towi_step *towi_steps_next(struct towi_steps *steps)
 {
 	struct towi_step *step = towi_step(steps, steps->given + 1);
 
@@ -63,46 +62,60 @@ void towi_steps_begun(struct towi_steps *steps, struct towi_step *step)
 	steps->begun++;
 }
 
-static void end_oldest(struct tow_edge *edge, struct towi_steps *steps)
+static void end_oldest(struct tow_edge *edge)
 {
 	struct tow_worker *worker = edge->common.worker;
-	struct towi_step *step = towi_step(steps, ++steps->ended);
+	struct towi_step *step = towi_step(edge->steps, ++edge->steps->ended);
 
 	tow_arena_free(worker->arena, step->staged);
 	step->staged = NULL;
 	towi_worker_call(worker, &step->call);
 }
 
-void towi_steps_over(struct tow_edge *edge, struct towi_steps *steps, struct towi_step *step,
-		     int status)
+void towi_steps_over(struct tow_edge *edge, struct towi_step *step, int status)
 {
+	struct towi_steps *steps = edge->steps;
+
 	step->status = status;
 	step->over = true;
 	while (steps->ended < steps->begun && towi_step(steps, steps->ended + 1)->over)
-		end_oldest(edge, steps);
+		end_oldest(edge);
 }
 
-void towi_steps_cancel(struct tow_edge *edge, struct towi_steps *steps)
+void towi_steps_cancel(struct tow_edge *edge)
 {
+	struct towi_steps *steps = edge->steps;
+
 	while (edge->error && steps->begun < steps->given && steps->begun == steps->ended) {
 		steps->begun++;
-		towi_steps_over(edge, steps, towi_step(steps, steps->begun), edge->error);
+		towi_steps_over(edge, towi_step(steps, steps->begun), edge->error);
 	}
 }
 
-void towi_steps_look(struct tow_edge *edge, const struct towi_steps *steps, uint64_t now_us)
+void towi_steps_look(struct tow_edge *edge, uint64_t now_us)
 {
 	uint64_t most = edge->common.worker->timeout_ms * 1000ULL;
+	struct towi_steps *steps = edge->steps;
 
 	if (most && steps->ended < steps->begun &&
 	    now_us - towi_step(steps, steps->ended + 1)->begun_us > most)
 		towi_edge_fail(edge, -ETIMEDOUT);
 }
 
-bool towi_steps_in_flight(const struct towi_steps *steps)
+uint32_t towi_steps_pending(const struct tow_edge *edge)
 {
-	for (uint32_t i = 0; steps->all && i < TOW_EDGE_SLOTS_MAX; i++)
-		if (steps->all[i].op.busy)
+	return (uint32_t)(edge->steps->given - edge->steps->ended);
+}
+
+uint64_t towi_steps_next_number(const struct tow_edge *edge)
+{
+	return edge->steps->given + 1;
+}
+
+bool towi_steps_in_flight(const struct tow_edge *edge)
+{
+	for (uint32_t i = 0; i < TOW_EDGE_SLOTS_MAX; i++)
+		if (edge->steps->all[i].op.busy)
 			return true;
 	return false;
 }
@@ -114,23 +127,25 @@ static void ignore(struct towi_op *op, int status)
 	(void)status;
 }
 
-void towi_steps_give_up(struct tow_edge *edge, struct towi_steps *steps)
+/* All that the device did not end. */
+void towi_steps_give_up(struct tow_edge *edge)
 {
+	struct towi_steps *steps = edge->steps;
 	struct towi_step *step;
 
-	while (steps->all && steps->ended < steps->given) {
+	while (steps->ended < steps->given) {
 		step = towi_step(steps, steps->ended + 1);
 		step->op.ended = ignore;
 		if (!step->over)
 			step->status = edge->error;
-		end_oldest(edge, steps);
+		end_oldest(edge);
 	}
 }
 
-bool towi_steps_calling(const struct towi_steps *steps)
+bool towi_steps_calling(const struct tow_edge *edge)
 {
-	for (uint32_t i = 0; steps->all && i < TOW_EDGE_SLOTS_MAX; i++)
-		if (atomic_load_explicit(&steps->all[i].calling, memory_order_acquire))
+	for (uint32_t i = 0; i < TOW_EDGE_SLOTS_MAX; i++)
+		if (atomic_load_explicit(&edge->steps->all[i].calling, memory_order_acquire))
 			return true;
 	return false;
 }

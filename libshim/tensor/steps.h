@@ -25,17 +25,13 @@ struct towi_step {
 
 struct towi_steps {
 	uint64_t given, begun, ended;
-	struct towi_step *all;			/* TOW_EDGE_SLOTS_MAX */
+	struct towi_step all[TOW_EDGE_SLOTS_MAX];
 };
 
-/* 0 or -ENOMEM; @ended is called when a step's operation has. */
-int towi_steps_make(struct tow_edge *edge, struct towi_steps *steps,
-		    void (*ended)(struct towi_op *op, int status));
+/* The edge's steps: 0 or -ENOMEM; @ended is called when a step's operation has. */
+int towi_steps_make(struct tow_edge *edge, void (*ended)(struct towi_op *op, int status));
 
-/* Without the lock. */
-void towi_steps_free(struct towi_steps *steps);
-
-static inline struct towi_step *towi_step(const struct towi_steps *steps, uint64_t number)
+static inline struct towi_step *towi_step(struct towi_steps *steps, uint64_t number)
 {
 	return &steps->all[(number - 1) % TOW_EDGE_SLOTS_MAX];
 }
@@ -44,7 +40,7 @@ static inline struct towi_step *towi_step(const struct towi_steps *steps, uint64
  * The record for one more: NULL: there are too many, or the last one's function is being
  * called.  The caller fills in data and staged, and then gives it.
  */
-struct towi_step *towi_steps_next(const struct towi_steps *steps);
+struct towi_step *towi_steps_next(struct towi_steps *steps);
 void towi_steps_give(struct towi_steps *steps, struct towi_step *step, tow_edge_done *done,
 		     void *arg);
 
@@ -54,21 +50,20 @@ void towi_steps_begun(struct towi_steps *steps, struct towi_step *step);
 /*
  * One is over, and ends when those before it have: then whoever is to be told will be.
  */
-void towi_steps_over(struct tow_edge *edge, struct towi_steps *steps, struct towi_step *step,
-		     int status);
+void towi_steps_over(struct tow_edge *edge, struct towi_step *step, int status);
 
 /* With an error all that have not begun end, once those that have begun did. */
-void towi_steps_cancel(struct tow_edge *edge, struct towi_steps *steps);
+void towi_steps_cancel(struct tow_edge *edge);
 
 /* Has the oldest one taken too long?  Then the edge fails. */
-void towi_steps_look(struct tow_edge *edge, const struct towi_steps *steps, uint64_t now_us);
+void towi_steps_look(struct tow_edge *edge, uint64_t now_us);
 
-bool towi_steps_in_flight(const struct towi_steps *steps);
-
-/* All that the device did not end. */
-void towi_steps_give_up(struct tow_edge *edge, struct towi_steps *steps);
-
-/* Without the lock: does a thread call a function for one of them? */
-bool towi_steps_calling(const struct towi_steps *steps);
+/* What a kind is asked (struct towi_kind). */
+uint32_t towi_steps_pending(const struct tow_edge *edge);
+uint64_t towi_steps_next_number(const struct tow_edge *edge);
+bool towi_steps_in_flight(const struct tow_edge *edge);
+void towi_steps_give_up(struct tow_edge *edge);
+bool towi_steps_calling(const struct tow_edge *edge);
+void towi_steps_free(struct tow_edge *edge);
 
 #endif /* TOW_STEPS_INSIDE_H */

@@ -253,8 +253,7 @@ static void find(struct tow_worker *worker, struct towi_view *view)
 	/* Whoever looks for the view takes it, and what has become of it. */
 	towi_worker_noticed(worker, edge);
 	/* Nothing else may tell of it. */
-	if (ret)
-		towi_edge_nudge(edge);
+	towi_edge_nudge(edge);
 	/* What was begun is handed over. */
 	towi_worker_unlock_quietly(worker);
 	towi_worker_lock(worker);

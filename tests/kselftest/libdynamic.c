@@ -597,6 +597,51 @@ TEST_F(pair, the_sender_was_closed)
 	EXPECT_EQ(1, sent.count);
 }
 
+/* What a function has taken. */
+static void *data_of[3];
+
+static void take_it(void *arg, struct tow_edge *edge, int status)
+{
+	int *count = arg;
+	void *data;
+
+	if (!status && !tow_edge_take(edge, &data))
+		data_of[(*count)++] = data;
+}
+
+/* All are there at once, and nothing ends but what the function does. */
+TEST_F(pair, a_function_takes_them_all)
+{
+	enum { STEPS = 3 };
+	struct pollfd look = { .events = POLLIN };
+	unsigned char *tensor;
+	struct sent sent = { 0 };
+	int count = 0;
+
+	ASSERT_EQ(0, make_ends(&self->ends, 0));
+	ASSERT_EQ(0, connect_ends(&self->ends, "function", STEPS));
+	ASSERT_EQ(0, tow_edge_connect(self->ends.receiver, LATE_MS));
+	tensor = tow_arena_zeroed(self->ends.from.arena, 1, 1000);
+	ASSERT_NE(NULL, tensor);
+	for (int i = 0; i < STEPS; i++)
+		ASSERT_EQ(0, send_bytes(&self->ends, tensor, 1000, &sent));
+	/* Until they have been read. */
+	for (int i = 0; i < 20; i++) {
+		tow_worker_progress(self->ends.from.worker, SOON_US);
+		tow_worker_progress(self->ends.to.worker, SOON_US);
+	}
+	EXPECT_EQ(STEPS, sent.count);
+	look.fd = tow_worker_fd(self->ends.to.worker);
+	ASSERT_EQ(0, tow_edge_watch(self->ends.receiver, take_it, &count));
+	while (count < STEPS) {
+		ASSERT_EQ(1, poll(&look, 1, LATE_MS));
+		ASSERT_LE(0, tow_worker_progress(self->ends.to.worker, 0));
+	}
+	while (count--)
+		EXPECT_EQ(0, tow_arena_free(self->ends.to.arena, data_of[count]));
+	EXPECT_EQ(0, tow_arena_free(self->ends.from.arena, tensor));
+}
+
 /* In a child nothing is begun. */
 TEST_F(pair, in_a_child)
 {

@@ -316,6 +316,18 @@ TEST_F(pair, waits_for_a_thread)
 	EXPECT_EQ(NULL, failed);
 }
 
+/* Until what was said before has arrived; the edges' looks, once a second, are heard, too. */
+static bool goes_quiet(struct side *side, struct pollfd *look)
+{
+	for (int tries = 0; tries < 5; tries++) {
+		while (tow_worker_progress(side->worker, 10 * SOON_US) > 0)
+			;
+		if (!poll(look, 1, 20))
+			return true;
+	}
+	return false;
+}
+
 /* Its descriptor says that there is something to do, and then there is. */
 TEST_F(pair, a_descriptor_says_when)
 {
@@ -329,10 +341,7 @@ TEST_F(pair, a_descriptor_says_when)
 	for (uint64_t step = 1; step <= 3; step++) {
 		ASSERT_EQ(0, tow_edge_arm(self->receiver));
 		ASSERT_EQ(0, tow_edge_arm(self->receiver));
-		/* Until what was said before has arrived. */
-		while (tow_worker_progress(self->side.worker, 10 * SOON_US) > 0)
-			;
-		EXPECT_EQ(0, poll(&look, 1, 20));
+		EXPECT_TRUE(goes_quiet(&self->side, &look));
 		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
 		while (!tow_edge_test(self->receiver, &data, NULL)) {
 			ASSERT_EQ(1, poll(&look, 1, LATE_MS));
@@ -495,6 +504,201 @@ TEST_F_TIMEOUT(pair, the_receiver_dies_without_reading, 60)
 	EXPECT_EQ(5, sent.count);
 	EXPECT_EQ(0, sent.wrong);
 	EXPECT_EQ(-ESTALE, sent.status);
+}
+
+/* What tow_edge_watch()'s function was told, and whether it consumes what is shown. */
+struct came {
+	bool consumes;
+	uint64_t steps;
+	int count, wrong, status;
+};
+
+static void note_came(void *arg, struct tow_edge *edge, int status)
+{
+	struct came *came = arg;
+	uint64_t step;
+	void *data;
+
+	came->count++;
+	if (status) {
+		came->status = status;
+		return;
+	}
+	if (tow_edge_test(edge, &data, &step) != 1 || step != came->steps + 1 ||
+	    !holds(data, 4000, step))
+		came->wrong++;
+	came->steps = step;
+	if (came->consumes)
+		came->wrong += tow_edge_consumed(edge) != 0;
+}
+
+/* A sender of two steps, until it is killed. */
+static void send_two(const struct tow_tensor_type *type, int says)
+{
+	static unsigned char tensor[4000];
+	struct tow_edge *sender;
+	struct side side;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (make_side(&side) ||
+	    tow_static_sender(side.worker, side.peer, "process", type, &sender) ||
+	    tow_edge_connect(sender, LATE_MS) || tow_edge_send(sender, tensor, NULL, NULL) ||
+	    tow_edge_send(sender, tensor, NULL, NULL) || finish(&side, sender) ||
+	    write(says, "!", 1) != 1)
+		_exit(1);
+	for (;;)
+		tow_worker_progress(side.worker, LATE_US);
+}
+
+/* What it has sent is there; what it has not never comes, and nobody waits for it. */
+TEST_F_TIMEOUT(pair, the_sender_dies, 60)
+{
+	struct came came = { 0 };
+	uint64_t step;
+	int says[2];
+	pid_t child;
+	void *data;
+
+	ASSERT_EQ(0, pipe(says));
+	child = fork();
+	ASSERT_LE(0, child);
+	if (!child)
+		send_two(&self->type, says[1]);
+	close(says[1]);
+	ASSERT_EQ(0, tow_static_receiver(self->side.worker, self->side.peer, "process",
+					 &self->type, 2, &self->receiver));
+	ASSERT_EQ(0, tow_edge_connect(self->receiver, LATE_MS));
+	ASSERT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, &step));
+	EXPECT_EQ(1, step);
+	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	ASSERT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, &step));
+	EXPECT_EQ(2, step);
+	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	/* The clock's looks find it alive, and nothing is on its way that would fail. */
+	tow_test_sleep_ms(1200);
+	while (tow_worker_progress(self->side.worker, 10 * SOON_US) > 0)
+		;
+	EXPECT_EQ(0, tow_edge_test(self->receiver, &data, NULL));
+	EXPECT_TRUE(end_end(child, says[0]));
+	EXPECT_EQ(0, tow_edge_watch(self->receiver, note_came, &came));
+	while (!came.count)
+		ASSERT_LE(0, tow_worker_progress(self->side.worker, LATE_US));
+	EXPECT_EQ(-ESTALE, came.status);
+	EXPECT_EQ(1, came.count);
+	EXPECT_EQ(-ESTALE, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+}
+
+/* Steps that are consumed where they are told of, as many as come, by nobody but progress. */
+TEST_F(pair, a_function_for_each_step)
+{
+	enum { STEPS = 200 };
+	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	unsigned char *tensors[3];
+	struct came came = { .consumes = true };
+	struct sent sent = { 0 };
+	uint64_t step;
+
+	for (int i = 0; i < 3; i++) {
+		tensors[i] = tow_arena_alloc(self->side.arena, self->bytes);
+		ASSERT_NE(NULL, tensors[i]);
+	}
+	ASSERT_EQ(0, tow_static_receiver(self->side.worker, self->side.peer, "watched",
+					 &self->type, 2, &self->receiver));
+	EXPECT_EQ(-ENOTCONN, tow_edge_watch(self->receiver, note_came, &came));
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "watched", &self->type,
+				       &self->sender));
+	ASSERT_EQ(0, tow_edge_connect(self->sender, LATE_MS));
+	ASSERT_EQ(0, tow_edge_connect(self->receiver, LATE_MS));
+	EXPECT_EQ(-EINVAL, tow_edge_watch(self->sender, note_came, &came));
+	/* One that is there already. */
+	fill(tensors[1], self->bytes, 1);
+	ASSERT_EQ(0, tow_edge_send(self->sender, tensors[1], note_sent, &sent));
+	EXPECT_EQ(0, finish(&self->side, self->sender));
+	ASSERT_EQ(0, tow_edge_watch(self->receiver, note_came, &came));
+	EXPECT_EQ(0, came.count);
+	while (came.count < 1)
+		ASSERT_LT(0, tow_worker_progress(self->side.worker, LATE_US));
+	for (step = 2; step <= STEPS; step++) {
+		while (tow_edge_pending(self->sender) > 2)
+			ASSERT_LT(0, tow_worker_progress(self->side.worker, LATE_US));
+		fill(tensors[step % 3], self->bytes, step);
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensors[step % 3], note_sent, &sent));
+	}
+	while (came.count < STEPS && tow_test_now() < end)
+		ASSERT_LT(0, tow_worker_progress(self->side.worker, LATE_US));
+	EXPECT_EQ(STEPS, came.count);
+	EXPECT_EQ(0, came.wrong);
+	EXPECT_EQ(0, came.status);
+	EXPECT_EQ(0, finish(&self->side, self->sender));
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(0, tow_arena_free(self->side.arena, tensors[i]));
+}
+
+/* What was consumed before the function could be called is not told; nothing is told twice. */
+TEST_F(pair, a_function_that_comes_late)
+{
+	static unsigned char tensor[4000];
+	struct came came = { 0 }, other = { 0 };
+	void *data;
+
+	ASSERT_EQ(0, make_edge(&self->side, "late", &self->type, 3, &self->sender,
+			       &self->receiver));
+	for (uint64_t step = 1; step <= 2; step++) {
+		fill(tensor, sizeof(tensor), step);
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+		EXPECT_EQ(0, finish(&self->side, self->sender));
+	}
+	ASSERT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+	ASSERT_EQ(0, tow_edge_watch(self->receiver, note_came, &other));
+	came.steps = 1;
+	ASSERT_EQ(0, tow_edge_watch(self->receiver, note_came, &came));
+	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	for (int i = 0; i < 5; i++)
+		ASSERT_LE(0, tow_worker_progress(self->side.worker, SOON_US));
+	EXPECT_EQ(0, other.count);
+	EXPECT_EQ(1, came.count);
+	EXPECT_EQ(0, came.wrong);
+	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+}
+
+/* Of what is not consumed there it is told once; of the next one when that was. */
+TEST_F(pair, a_function_that_consumes_nothing)
+{
+	static unsigned char tensor[4000];
+	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct came came = { 0 }, other = { 0 };
+
+	ASSERT_EQ(0, make_edge(&self->side, "shown", &self->type, 3, &self->sender,
+			       &self->receiver));
+	ASSERT_EQ(0, tow_edge_watch(self->receiver, note_came, &came));
+	for (uint64_t step = 1; step <= 3; step++) {
+		fill(tensor, sizeof(tensor), step);
+		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+		EXPECT_EQ(0, finish(&self->side, self->sender));
+	}
+	for (int i = 0; i < 5; i++)
+		ASSERT_LE(0, tow_worker_progress(self->side.worker, SOON_US));
+	EXPECT_EQ(1, came.count);
+	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	while (came.count < 2 && tow_test_now() < end)
+		ASSERT_LE(0, tow_worker_progress(self->side.worker, SOON_US));
+	EXPECT_EQ(2, came.steps);
+	/* Another function is told of what is shown. */
+	ASSERT_EQ(0, tow_edge_watch(self->receiver, note_came, &other));
+	other.steps = 1;
+	while (!other.count && tow_test_now() < end)
+		ASSERT_LE(0, tow_worker_progress(self->side.worker, SOON_US));
+	EXPECT_EQ(2, other.steps);
+	EXPECT_EQ(0, other.wrong);
+	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	EXPECT_EQ(0, tow_edge_watch(self->receiver, NULL, NULL));
+	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+	EXPECT_EQ(0, tow_edge_watch(self->receiver, note_came, &came));
+	/* Nobody is told that he has closed it himself. */
+	EXPECT_EQ(0, tow_edge_close(self->receiver));
+	self->receiver = NULL;
+	EXPECT_EQ(2, came.count);
+	EXPECT_EQ(0, came.wrong);
 }
 
 #define KEPT_SLOTS	4U
@@ -718,9 +922,7 @@ TEST_F(pair, armed_again)
 		;
 	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
 	ASSERT_EQ(0, tow_edge_arm(self->receiver));
-	while (tow_worker_progress(self->side.worker, 10 * SOON_US) > 0)
-		;
-	EXPECT_EQ(0, poll(&look, 1, 20));
+	EXPECT_TRUE(goes_quiet(&self->side, &look));
 	ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
 	while (!tow_edge_test(self->receiver, &data, NULL)) {
 		ASSERT_EQ(1, poll(&look, 1, LATE_MS));

@@ -51,6 +51,20 @@ FIXTURE_TEARDOWN(rendezvous)
 	EXPECT_EQ(0, end_side(&self->from));
 }
 
+static int connect_both(FIXTURE_DATA(rendezvous) *self, uint32_t requests)
+{
+	int ret;
+
+	ret = tow_rendezvous_receiver(self->to.worker, self->to.peer, "meet", requests,
+				      &self->receiver);
+	if (!ret)
+		ret = tow_rendezvous_sender(self->from.worker, self->from.peer, "meet", requests,
+					    &self->sender);
+	if (!ret)
+		ret = tow_edge_connect(self->sender, LATE_MS);
+	return ret ? ret : tow_edge_connect(self->receiver, LATE_MS);
+}
+
 static int make_both(FIXTURE_DATA(rendezvous) *self, uint32_t requests, uint64_t limit_bytes)
 {
 	int ret;
@@ -58,15 +72,7 @@ static int make_both(FIXTURE_DATA(rendezvous) *self, uint32_t requests, uint64_t
 	ret = make_side(&self->from);
 	if (!ret)
 		ret = make_to(&self->from, &self->to, limit_bytes);
-	if (!ret)
-		ret = tow_rendezvous_receiver(self->to.worker, self->to.peer, "meet", requests,
-					      &self->receiver);
-	if (!ret)
-		ret = tow_rendezvous_sender(self->from.worker, self->from.peer, "meet", requests,
-					    &self->sender);
-	if (!ret)
-		ret = tow_edge_connect(self->sender, LATE_MS);
-	return ret ? ret : tow_edge_connect(self->receiver, LATE_MS);
+	return ret ? ret : connect_both(self, requests);
 }
 
 /* Both workers, until there is nothing that was offered or asked for; or SETTLE. */
@@ -437,6 +443,52 @@ TEST_F(rendezvous, cancelled)
 	while (tow_edge_pending(self->receiver))
 		turn(self, 1);
 	EXPECT_EQ(19, got.count);
+	EXPECT_EQ(0, got.wrong);
+}
+
+/* Nobody waits for ever, also for a sender that does nothing at all; later it goes on. */
+TEST_F_TIMEOUT(rendezvous, late, 60)
+{
+	struct tow_worker_attr attr = { .size = sizeof(attr), .timeout_ms = 2000 };
+	double start, end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct sent sent = { 0 };
+	struct got got = { 0 };
+	unsigned char tensor[100];
+
+	ASSERT_EQ(0, make_side(&self->from));
+	ASSERT_EQ(0, make_to(&self->from, &self->to, 0));
+	ASSERT_EQ(0, tow_worker_destroy(self->to.worker));
+	self->to.worker = NULL;
+	ASSERT_EQ(0, tow_worker_create(self->to.dev, self->to.arena, &attr, &self->to.worker));
+	ASSERT_EQ(0, connect_both(self, 2));
+	got.arena = self->to.arena;
+	got.bytes = sizeof(tensor);
+	start = tow_test_now();
+	/* Two are on their way, the third waits here. */
+	for (uint64_t step = 1; step <= 3; step++)
+		ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "late", step, note_got, &got));
+	while (got.count < 3 && tow_test_now() < end)
+		ASSERT_LE(0, tow_worker_progress(self->to.worker, SOON_US));
+	EXPECT_EQ(3, got.count);
+	EXPECT_EQ(-ETIMEDOUT, got.status);
+	EXPECT_LT(2.0, tow_test_now() - start);
+	EXPECT_EQ(-EEXIST, tow_rendezvous_get(self->receiver, "late", 1, note_got, &got));
+	EXPECT_EQ(0, settle(self));
+	EXPECT_EQ(3, got.count);
+	/* One whose memory has gone with the request, too. */
+	for (uint64_t step = 1; step <= 5; step++) {
+		fill(tensor, sizeof(tensor), step);
+		got.status = 0;
+		ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "late", step, note_got, &got));
+		if (step == 3)
+			while (got.count < 6 && tow_test_now() < end)
+				ASSERT_LE(0, tow_worker_progress(self->to.worker, SOON_US));
+		ASSERT_EQ(0, put(self, "late", step, tensor, sizeof(tensor), &sent));
+		while (tow_edge_pending(self->receiver) && tow_test_now() < end)
+			turn(self, 1);
+		EXPECT_EQ(step == 3 ? -ETIMEDOUT : 0, got.status);
+	}
+	EXPECT_EQ(8, got.count);
 	EXPECT_EQ(0, got.wrong);
 }
 

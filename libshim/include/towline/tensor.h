@@ -133,6 +133,8 @@ struct tow_edge;
  *	milliseconds; 0: as long as it takes.
  *	A late one ends its edge with -ETIMEDOUT, in the second after that if somebody is
  *	there: what follows is not begun, and what is on its way may still arrive.
+ *	Also how long the other end's node may not answer.  And how long what
+ *	tow_rendezvous_get() asks for may take: that alone ends so, and is cancelled.
  */
 struct tow_worker_attr {
 	uint32_t size;
@@ -166,7 +168,7 @@ int tow_worker_destroy(struct tow_worker *worker);
  * @worker: the worker
  *
  * POLLIN, POLLPRI: tow_worker_progress() has something to do.  For a tensor to make it
- * readable, ask for it with tow_edge_arm().
+ * readable, ask for it with tow_edge_arm() or tow_edge_watch().
  *
  * Return: the descriptor, which stays the worker's; -EINVAL: @worker is NULL.
  */
@@ -350,8 +352,7 @@ int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer *peer, cons
  *
  * Waits; while it looks for the other end nothing is done for the worker's other edges but
  * by other threads.  Who has both ends makes both before connecting one, and connects
- * the sender first: the receiver of a dynamic edge or a rendezvous waits until its sender has
- * connected.
+ * the sender first: a receiver waits until its sender has connected.
  *
  * Return: 0, also when it is connected; -ETIMEDOUT: nobody came; -EPROTOTYPE: the other
  * end's tensors have elements of another type; -EMSGSIZE: they have another shape; -EBUSY:
@@ -460,7 +461,8 @@ int tow_rendezvous_fail(struct tow_edge *edge, const char *key, uint64_t step, i
  * @key: as it was asked for
  * @step: as it was asked for
  * @status: 0; or why there is none: what tow_rendezvous_fail() was given; -ECANCELED:
- *	tow_rendezvous_cancel(), or the edge was closed; -EDQUOT, -ENOSPC, -ENOMEM: there is no
+ *	tow_rendezvous_cancel(), or the edge was closed; -ETIMEDOUT: it took longer than
+ *	tow_worker_attr.timeout_ms; -EDQUOT, -ENOSPC, -ENOMEM: there is no
  *	memory for it here, as tow_arena_alloc(); -EBADMSG: it is not what was offered
  *	(TOW_VALIDATE); or what has ended the edge
  * @type: what it is
@@ -495,7 +497,8 @@ typedef void tow_rendezvous_got(void *arg, const struct tow_rendezvous_tensor *g
  *
  * Of which type and shape the last tensor of that @key was is remembered, of 65,536 keys:
  * memory for one like it is allocated, and where that is goes with the request.  If it is
- * another one, or nothing is known, that takes one more request.
+ * another one, or nothing is known, that takes one more request.  If it takes longer than
+ * tow_worker_attr.timeout_ms its status is -ETIMEDOUT.
  *
  * Return: 0; -EEXIST: it was asked for already, or that was cancelled and has not ended;
  * -ENOTCONN: tow_edge_connect() comes first; -EINVAL; -ENOMEM; -EPERM; or the error that has
@@ -564,11 +567,10 @@ int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step);
  * @data: as tow_edge_test()
  * @step: as tow_edge_test()
  *
- * Waits without taking processor time, and drives the worker's other edges meanwhile.  A
- * sender's process that ends while its node stays sends nothing more, and nobody is told.
+ * Waits without taking processor time, and drives the worker's other edges meanwhile.
  *
- * Return: 0: it has come; -ETIMEDOUT; -EINTR; -ESTALE or -ECONNRESET: the peer is lost;
- * and as tow_edge_test() and tow_worker_progress().
+ * Return: 0: it has come; -ETIMEDOUT; -EINTR; -ESTALE or -ECONNRESET: the peer, or the
+ * sender's process, is lost; and as tow_edge_test() and tow_worker_progress().
  */
 int tow_edge_wait(struct tow_edge *edge, uint32_t timeout_us, void **data, uint64_t *step);
 
@@ -615,6 +617,34 @@ int tow_edge_take(struct tow_edge *edge, void **data);
  * ended the edge.
  */
 int tow_edge_arm(struct tow_edge *edge);
+
+/**
+ * typedef tow_edge_came - a step has come
+ * @arg: as it was given to tow_edge_watch()
+ * @edge: the edge
+ * @status: 0: tow_edge_test() shows it; or the error that it says instead
+ *
+ * tow_worker_progress() says who calls it.  It may call any function of this header but
+ * those that wait, and may not close @edge.
+ */
+typedef void tow_edge_came(void *arg, struct tow_edge *edge, int status);
+
+/**
+ * tow_edge_watch() - have a function called for each step that comes
+ * @edge: a receiver of a static or dynamic edge that is connected
+ * @came: called once for each step, when all before it were consumed; and once with the error
+ *	that has ended the edge, but for tow_edge_close().  NULL: no more, but where another
+ *	thread is calling it.
+ * @arg: passed to @came
+ *
+ * What @came does not consume is shown as before, and the next step, of which @came is told,
+ * is the one behind it.  A tensor for which there is no memory is told once, and tried again
+ * when tow_edge_test() looks.
+ *
+ * Return: 0; -EINVAL; -ENOTCONN: tow_edge_connect() comes first; -EPERM: in a child; or the
+ * error that has ended the edge before it was connected.
+ */
+int tow_edge_watch(struct tow_edge *edge, tow_edge_came *came, void *arg);
 
 /**
  * tow_edge_consumed() - the step was read: its memory may be written again, or is freed

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/* How the two ends of an edge find each other, and what they say of themselves. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../core/internal.h"
+#include "edge.h"
+
+#define MAGIC		0x65676465776f74ULL	/* "towedge" */
+#define VERSION		4U
+
+const char *towi_edge_name(struct tow_edge *edge, const char *end)
+{
+	snprintf(edge->name + edge->name_length, sizeof(edge->name) - edge->name_length, "%s",
+		 end);
+	return edge->name;
+}
+
+int towi_edge_compare(const struct tow_edge *edge, const struct towi_header *header)
+{
+	if (header->magic != MAGIC || header->version != VERSION ||
+	    header->kind != edge->kind->number)
+		return -EPROTO;
+	return edge->kind->compare ? edge->kind->compare(edge, header) : 0;
+}
+
+/* Is there room in the range for the letters that it is said to hold? */
+static bool holds(const struct tow_remote *range, const struct towi_header *header)
+{
+	uint64_t bytes = tow_remote_bytes(range);
+
+	return header->slots && bytes >= TOWI_LETTERS_AT &&
+	       header->stride <= (bytes - TOWI_LETTERS_AT) / header->slots;
+}
+
+struct towi_header towi_edge_header(const struct tow_edge *edge)
+{
+	return (struct towi_header){
+		.magic = MAGIC, .version = VERSION, .kind = edge->kind->number,
+		.slots = edge->mine.slots, .stride = edge->mine.stride, .bytes = edge->bytes,
+		.type = edge->type, .before = edge->before,
+		.consumed = edge->kept ? edge->kept->consumed : 0,
+	};
+}
+
+/* Read the receiver's header, or write this one's, and tell. */
+static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
+{
+	struct tow_worker *worker = edge->common.worker;
+	struct tow_region *region;
+	struct tow_sqe *sqe;
+	uint64_t offset;
+	int ret;
+
+	ret = towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset);
+	if (ret)
+		return ret;
+	sqe = towi_worker_entry(worker);
+	if (!sqe)
+		return -EBUSY;
+	if (meeting == TOWI_READING)
+		tow_prep_read(sqe, edge->channel, region, offset, edge->range, TOWI_HEADER_AT,
+			      TOWI_HELLO_AT + sizeof(struct towi_header));
+	else
+		tow_prep_write_notify(sqe, edge->channel, region, offset + TOWI_HELLO_AT, edge->range,
+				      TOWI_HELLO_AT, sizeof(struct towi_header), edge->other);
+	towi_worker_begun(sqe, &edge->once);
+	edge->meeting = meeting;
+	return 0;
+}
+
+/* The same, and wait for it; after a time-out it goes on where it was. */
+static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until)
+{
+	struct tow_worker *worker = edge->common.worker;
+	int ret = 0, waited = 0;
+
+	while (edge->meeting < meeting && !waited) {
+		ret = begin_meeting(edge, meeting);
+		if (ret != -EBUSY)
+			break;
+		/* Until there is room. */
+		waited = edge->error ? edge->error : towi_worker_wait(worker, until);
+		ret = waited;
+	}
+	if (!ret)
+		ret = towi_worker_wait_for(worker, &edge->once, until);
+	return ret ? ret : edge->once_status;
+}
+
+/*
+ * What the receiver says of itself: 0, and this end's header is ready; -EPROTO: that
+ * cannot be; -EBUSY: it had a sender, and counts on from that one's steps.
+ */
+static int take_header(struct tow_edge *edge)
+{
+	char *scratch = edge->own + TOWI_SCRATCH_AT;
+	struct towi_header *hello = (struct towi_header *)(void *)(scratch + TOWI_HELLO_AT);
+	struct towi_header header;
+	int fits;
+
+	memcpy(&header, scratch + TOWI_HEADER_AT, sizeof(header));
+	fits = towi_edge_compare(edge, &header);
+	if (fits == -EPROTO)
+		return fits;
+	if (hello->magic)
+		return -EBUSY;
+	if (!holds(edge->range, &header))
+		return -EPROTO;
+	edge->theirs = (struct towi_letters){ header.slots, header.stride };
+	edge->fits = fits;
+	if (!fits && edge->kind->resume && header.before)
+		edge->kind->resume(edge, &header);
+	*hello = towi_edge_header(edge);
+	return 0;
+}
+
+/* What the receiver is, and then, whatever it is, what this is. */
+static int exchange_headers(struct tow_edge *edge, uint64_t until)
+{
+	int ret = 0;
+
+	if (edge->meeting < TOWI_GREETING) {
+		ret = meet(edge, TOWI_READING, until);
+		if (!ret)
+			ret = take_header(edge);
+	}
+	if (!ret)
+		ret = meet(edge, TOWI_GREETING, until);
+	return ret ? ret : edge->fits;
+}
+
+int towi_edge_greeted(struct tow_edge *edge)
+{
+	struct towi_header header;
+	int ret;
+
+	if (edge->greeted)
+		return 1;
+	if (tow_slot_value(edge->slot) < TOWI_HELLO)
+		return 0;
+	memcpy(&header, edge->letters + TOWI_HELLO_AT, sizeof(header));
+	ret = towi_edge_compare(edge, &header);
+	if (ret) {
+		towi_edge_fail(edge, ret);
+		return ret;
+	}
+	edge->theirs = (struct towi_letters){ header.slots, header.stride };
+	edge->greeted = true;
+	return 1;
+}
+
+
+static uint32_t ms_until(uint64_t until)
+{
+	uint64_t now = towi_until(0), left = until > now ? (until - now) / 1000 : 0;
+
+	return left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
+}
+
+/*
+ * In one go: a slot that was found as the time ran out is this end's for a moment, and
+ * who asks again would be told that somebody has it.
+ */
+static int find(struct tow_edge *edge, const char *end, uint32_t rights, uint64_t until,
+		struct tow_remote **remote)
+{
+	uint64_t before = towi_now_ns();
+	int ret;
+
+	if (*remote)
+		return 0;
+	ret = tow_resolve(edge->peer, towi_edge_name(edge, end), rights, ms_until(until), remote);
+	if (!ret && !edge->found_ns)
+		edge->found_ns = before;
+	return ret == -ENOENT ? -ETIMEDOUT : ret;
+}
+
+/* The receiver: until the sender has said what it is. */
+static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
+{
+	struct tow_worker *worker = edge->common.worker;
+	int ret, waited = 0;
+
+	towi_worker_lock(worker);
+	while (!(ret = towi_edge_greeted(edge)) && !waited) {
+		waited = edge->error ? edge->error : towi_edge_wait_for(edge, TOWI_HELLO);
+		if (!waited || waited == -EBUSY)
+			waited = towi_worker_wait(worker, until);
+	}
+	towi_worker_unlock(worker);
+	if (ret)
+		return ret < 0 ? ret : 0;
+	return waited;
+}
+
+static int find_other(struct tow_edge *edge, uint64_t until)
+{
+	int ret = 0;
+
+	if (edge->sends)
+		ret = find(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE, until, &edge->range);
+	/* What is there may be of a sender that is about to go. */
+	if (!edge->sends)
+		ret = wait_for_greeting(edge, until);
+	if (!ret && !edge->sends)
+		ret = find(edge, "/back", TOW_RIGHT_WRITE, until, &edge->range);
+	if (!ret)
+		ret = find(edge, edge->sends ? "/arrived" : "/read", TOW_RIGHT_NOTIFY, until,
+			   &edge->other);
+	return ret;
+}
+
+/* With the lock, when what is there was found. */
+static int meet_other(struct tow_edge *edge, uint64_t until)
+{
+	struct towi_header header = { .slots = edge->theirs.slots,
+				      .stride = edge->theirs.stride };
+
+	if (edge->error || edge->connected)
+		return edge->error;
+	if (edge->sends)
+		return exchange_headers(edge, until);
+	return edge->kind->back && !holds(edge->range, &header) ? -EPROTO : 0;
+}
+
+/* Called with the lock. */
+static int end_meeting(struct tow_edge *edge, int ret)
+{
+	/* Another time it would be no better. */
+	if (ret && ret != -ETIMEDOUT && ret != -EINTR)
+		towi_edge_fail(edge, ret);
+	if (!ret) {
+		edge->connected = true;
+		edge->kind->go_on(edge);
+	}
+	return ret;
+}
+
+TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
+{
+	struct tow_worker *worker;
+	bool connecting;
+	uint64_t until;
+	int ret;
+
+	if (!edge)
+		return -EINVAL;
+	worker = edge->common.worker;
+	if (!towi_worker_usable(worker))
+		return -EPERM;
+	until = towi_until((uint64_t)timeout_ms * 1000);
+	towi_worker_lock(worker);
+	connecting = edge->connecting;
+	edge->connecting = true;
+	towi_worker_unlock(worker);
+	if (connecting)
+		return -EALREADY;
+	/* Waits in the kernel, and keeps nobody out meanwhile. */
+	ret = edge->connected ? 0 : find_other(edge, until);
+	towi_worker_lock(worker);
+	if (!ret)
+		ret = end_meeting(edge, meet_other(edge, until));
+	edge->connecting = false;
+	towi_worker_unlock(worker);
+	return ret;
+}

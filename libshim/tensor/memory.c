@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/* What an edge has in memory: its slot, its range, and what outlives a receiver. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "../core/internal.h"
+#include "edge.h"
+
+#define KEPT_MAGIC	0x7470656b776f74ULL	/* "towkept" */
+/* In memory that nobody reaches but the kernel. */
+#define NUMBER_AT	0U
+/* And of a sender without letters nobody reads this. */
+#define THERE_AT	256U
+#define THERE_BYTES	TOWI_LINE
+
+/* Memory of the arena that is in a region; zeroed. */
+static int take_memory(struct tow_arena *arena, uint64_t bytes, char **at)
+{
+	struct tow_region *region;
+	uint64_t offset;
+	char *memory;
+
+	if (bytes > SIZE_MAX)
+		return -ENOMEM;
+	memory = tow_arena_zeroed(arena, 1, (size_t)bytes);
+	if (!memory)
+		return -errno;
+	if (tow_arena_find(arena, memory, &region, &offset)) {
+		tow_arena_free(arena, memory);
+		return -ENOSPC;
+	}
+	*at = memory;
+	return 0;
+}
+
+static int make_slot(struct tow_edge *edge, const char *end)
+{
+	struct tow_region *region;
+	uint64_t offset;
+	int ret;
+
+	ret = take_memory(edge->common.worker->arena, TOWI_OWN_AT + edge->own_bytes, &edge->own);
+	if (ret)
+		return ret;
+	ret = towi_edge_place(edge, edge->kept ? (char *)&edge->kept->number :
+					    edge->own + NUMBER_AT, &region, &offset);
+	return ret ? ret : tow_slot_create(region, offset, towi_edge_name(edge, end), &edge->slot);
+}
+
+static int make_range(struct tow_edge *edge, const char *end, uint32_t rights)
+{
+	uint64_t size = TOWI_LETTERS_AT + edge->mine.slots * edge->mine.stride, offset;
+	struct tow_region *region;
+	int ret = 0;
+
+	if (edge->kept)
+		edge->letters = (char *)edge->kept + TOWI_KEPT_BYTES;
+	else
+		ret = take_memory(edge->common.worker->arena, size, &edge->letters);
+	if (ret)
+		return ret;
+	/* Nobody has greeted yet. */
+	memset(edge->letters + TOWI_HELLO_AT, 0, TOWI_HELLO_AT);
+	*(struct towi_header *)(void *)(edge->letters + TOWI_HEADER_AT) = towi_edge_header(edge);
+	if (edge->kept)
+		__atomic_store_n(&edge->kept->magic, KEPT_MAGIC, __ATOMIC_SEQ_CST);
+	ret = towi_edge_place(edge, edge->letters, &region, &offset);
+	return ret ? ret : tow_export(region, offset, size, towi_edge_name(edge, end), rights,
+				      &edge->exported);
+}
+
+/*
+ * What an end before this one has left, or a beginning: 0; -EPROTO, -EPROTOTYPE, -EMSGSIZE: it
+ * was of another edge.
+ */
+static int take_over(struct tow_edge *edge)
+{
+	struct towi_kept *kept = edge->kept;
+	struct towi_header header;
+	int ret;
+
+	if (kept->magic != KEPT_MAGIC) {
+		*kept = (struct towi_kept){ 0 };
+		return 0;
+	}
+	memcpy(&header, (char *)kept + TOWI_KEPT_BYTES + TOWI_HEADER_AT, sizeof(header));
+	ret = towi_edge_compare(edge, &header);
+	if (!ret && header.slots != edge->mine.slots)
+		ret = -EMSGSIZE;
+	if (ret)
+		return ret;
+	/* The first notification is no step. */
+	if (kept->number)
+		edge->before = kept->before + kept->number - TOWI_HELLO;
+	else
+		edge->before = kept->next;
+	/* Whenever this process is killed, the next one finds the same. */
+	__atomic_store_n(&kept->next, edge->before, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&kept->number, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&kept->before, edge->before, __ATOMIC_SEQ_CST);
+	return 0;
+}
+
+/* Where a receiver's probes go when the sender has no range. */
+static int make_there(struct tow_edge *edge)
+{
+	struct tow_region *region;
+	uint64_t offset;
+	int ret;
+
+	ret = towi_edge_place(edge, edge->own + THERE_AT, &region, &offset);
+	return ret ? ret : tow_export(region, offset, THERE_BYTES, towi_edge_name(edge, "/back"),
+				      TOW_RIGHT_WRITE, &edge->exported);
+}
+
+static int map_kept(struct tow_edge *edge)
+{
+	uint64_t size = TOWI_KEPT_BYTES + TOWI_LETTERS_AT + edge->mine.slots * edge->mine.stride;
+	struct tow_region_info info = { .size = sizeof(info) };
+	void *mapped;
+	int ret;
+
+	ret = tow_region_info(edge->kept_region, &info);
+	if (!ret && info.map_bytes < size)
+		ret = -ERANGE;
+	if (!ret)
+		ret = tow_region_map(edge->kept_region, 0, 0, PROT_READ | PROT_WRITE, &mapped);
+	if (ret)
+		return ret;
+	edge->kept = mapped;
+	edge->kept_bytes = info.map_bytes;
+	return take_over(edge);
+}
+
+int towi_edge_memory(struct tow_edge *edge)
+{
+	int ret = edge->kept_region ? map_kept(edge) : 0;
+
+	if (!ret)
+		ret = make_slot(edge, edge->sends ? "/read" : "/arrived");
+	/* Last: who finds it finds all of it. */
+	if (!ret && !edge->sends)
+		ret = make_range(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE);
+	else if (!ret && edge->kind->back)
+		ret = make_range(edge, "/back", TOW_RIGHT_WRITE);
+	else if (!ret)
+		ret = make_there(edge);
+	return ret;
+}
