@@ -48,9 +48,20 @@ endef
 $(eval $(call program_rules,kselftest))
 $(eval $(call program_rules,bench))
 
-# What measures compare with and Debian has as a library only.
+# What measures compare with and is there as a library only: Debian's, and one of PyPI's.
 grpc_tensor	:= $(OUT)/tests/bench/grpc_tensor
-bench-peers: $(grpc_tensor)
+tensorpipe_tensor := $(OUT)/tests/bench/tensorpipe_tensor
+mooncake	:= $(OUT)/venv/mooncake
+bench-peers: $(grpc_tensor) $(tensorpipe_tensor) $(mooncake)
+
+$(tensorpipe_tensor): tests/bench/tensorpipe_tensor.cc $(flags)
+	@mkdir -p $(@D)
+	$(call say,CXX)$(CXX) -O2 -std=c++17 -Wall -Wextra -o $@ $< -ltensorpipe
+
+$(mooncake): tests/bench/requirements.txt
+	$(call say,VENV)python3 -m venv $(OUT)/venv
+	$(call say,PIP)$(OUT)/venv/bin/pip install --quiet --no-deps --require-virtualenv -r $<
+	@touch $@
 
 $(OUT)/obj/bench/grpc_tensor.grpc.pb.cc: tests/bench/grpc_tensor.proto
 	@mkdir -p $(@D)
@@ -63,9 +74,10 @@ $(grpc_tensor): tests/bench/grpc_tensor.cc $(OUT)/obj/bench/grpc_tensor.grpc.pb.
 		$(shell $(PKG_CONFIG) --cflags grpc++ protobuf) -o $@ $< $(OUT)/obj/bench/grpc_tensor*.pb.cc \
 		$(shell $(PKG_CONFIG) --libs grpc++ protobuf)
 
-$(OUT)/tests/lab/%: tests/lab/%.c $(flags)
+$(OUT)/tests/lab/%: tests/lab/%.c $(flags) | $(public_headers) $(lib_shared)
 	@mkdir -p $(@D)
-	$(call say,CC)$(CC) $(user_flags) -D_GNU_SOURCE -static $(deps) $(LDFLAGS) -o $@ $<
+	$(call say,CC)$(CC) $(user_flags) -D_GNU_SOURCE $(deps) $(LDFLAGS) -o $@ $< \
+		$(if $(linked),$(link_program),-static)
 
 # Unit tests see the inside of the library and the tool (static functions stay
 # out of sight), and what of the module needs nothing of the kernel; they run
