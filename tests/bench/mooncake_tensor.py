@@ -64,7 +64,8 @@ class End:
     def hear(self, number):
         """Wait for a word; what it says."""
         while self.theirs[1] != number:
-            os.sched_yield()
+            # Spinning would take the processor that the engine's threads need.
+            time.sleep(0.0001)
         return self.theirs[0]
 
 
@@ -83,10 +84,22 @@ def serve(address, port, size):
                 number += 1
 
 
+def reach(address, port):
+    """The other end, when it is there."""
+    until = time.monotonic() + 30
+    while True:
+        try:
+            return socket.create_connection((address, port), timeout=30)
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+        time.sleep(0.05)
+
+
 def send(own, address, port, size, steps):
     """The measure."""
     end = End(own, size)
-    with socket.create_connection((address, port), timeout=30) as connection:
+    with reach(address, port) as connection:
         end.meet(connection)
     start = 0
     for number in range(1, WARM + steps + 1):

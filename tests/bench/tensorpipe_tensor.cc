@@ -21,6 +21,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -149,14 +150,33 @@ void step(Pipe &pipe, std::vector<float> &tensor, unsigned long number)
 		throw std::runtime_error("another tensor has come");
 }
 
+/* The other end, when it is there; and a first step. */
+std::shared_ptr<Pipe> reach(tensorpipe::Context &context, const std::string &url,
+			    std::vector<float> &tensor)
+{
+	for (int tries = 0;; tries++) {
+		std::shared_ptr<Pipe> pipe = context.connect(url);
+
+		try {
+			step(*pipe, tensor, 1);
+			return pipe;
+		} catch (const std::runtime_error &) {
+			pipe->close();
+			if (tries == 300)
+				throw;
+		}
+		std::this_thread::sleep_for(std::chrono::milliseconds(100));
+	}
+}
+
 void send(tensorpipe::Context &context, const std::string &url, size_t bytes, unsigned long steps)
 {
 	using clock = std::chrono::steady_clock;
-	std::shared_ptr<Pipe> pipe = context.connect(url);
 	std::vector<float> tensor(bytes / sizeof(float));
+	std::shared_ptr<Pipe> pipe = reach(context, url, tensor);
 	clock::time_point start;
 
-	for (unsigned long number = 1; number <= WARM + steps; number++) {
+	for (unsigned long number = 2; number <= WARM + steps; number++) {
 		step(*pipe, tensor, number);
 		if (number == WARM)
 			start = clock::now();
