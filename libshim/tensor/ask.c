@@ -469,7 +469,6 @@ static void end_late(struct want *want)
 	struct asker *own = asker_of(want->edge);
 	struct want *told;
 
-	own->edge.common.worker->ended++;
 	if (!want->asked) {
 		leave_early(&own->to_ask, want);
 		end_want(want, -ETIMEDOUT);
@@ -490,15 +489,16 @@ static void end_late(struct want *want)
 static void asker_ticks(struct tow_edge *edge, uint64_t now_us)
 {
 	struct asker *own = asker_of(edge);
-	uint64_t most = edge->common.worker->timeout_ms * 1000ULL;
 	struct want *want, *next;
 
 	if (!edge->connected || edge->error || !own->count)
 		return;
 	towi_edge_probe(edge, now_us);
-	for (want = (struct want *)towi_names_first(&own->wants); want && most; want = next) {
+	if (!edge->common.worker->timeout_ms)
+		return;
+	for (want = (struct want *)towi_names_first(&own->wants); want; want = next) {
 		next = (struct want *)towi_names_next(&want->named);
-		if (want->got && now_us - want->since_us > most)
+		if (want->got && towi_worker_late(edge->common.worker, want->since_us, now_us))
 			end_late(want);
 	}
 }

@@ -133,13 +133,12 @@ int towi_edge_nudge(struct tow_edge *edge)
 /* A write of nothing. */
 void towi_edge_probe(struct tow_edge *edge, uint64_t now_us)
 {
-	uint64_t most = edge->common.worker->timeout_ms * 1000ULL;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
 
 	if (edge->probe.busy) {
-		if (most && now_us - edge->probed_us > most)
+		if (towi_worker_late(edge->common.worker, edge->probed_us, now_us))
 			towi_edge_fail(edge, -ETIMEDOUT);
 		return;
 	}
@@ -215,7 +214,6 @@ static void tell_watch(struct towi_call *call)
 	if (ret)
 		came(arg, edge, ret < 0 ? ret : 0);
 	towi_worker_lock(worker);
-	worker->ended++;
 	atomic_store_explicit(&watch->calling, false, memory_order_release);
 	towi_edge_watch_on(edge);
 	/* Whoever calls next; not from here, where the next one would call the next. */

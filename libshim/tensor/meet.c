@@ -196,21 +196,21 @@ static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 	return waited;
 }
 
-static int find_other(struct tow_edge *edge, uint64_t until)
+static int find_receiver(struct tow_edge *edge, uint64_t until)
 {
-	int ret = 0;
+	int ret = find(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE, until, &edge->range);
 
-	if (edge->sends)
-		ret = find(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE, until, &edge->range);
-	/* What is there may be of a sender that is about to go. */
-	if (!edge->sends)
-		ret = wait_for_greeting(edge, until);
-	if (!ret && !edge->sends)
-		ret = find(edge, "/back", TOW_RIGHT_WRITE, until, &edge->range);
+	return ret ? ret : find(edge, "/arrived", TOW_RIGHT_NOTIFY, until, &edge->other);
+}
+
+static int find_sender(struct tow_edge *edge, uint64_t until)
+{
+	/* What is there before may be of a sender that is about to go. */
+	int ret = wait_for_greeting(edge, until);
+
 	if (!ret)
-		ret = find(edge, edge->sends ? "/arrived" : "/read", TOW_RIGHT_NOTIFY, until,
-			   &edge->other);
-	return ret;
+		ret = find(edge, "/back", TOW_RIGHT_WRITE, until, &edge->range);
+	return ret ? ret : find(edge, "/read", TOW_RIGHT_NOTIFY, until, &edge->other);
 }
 
 /* With the lock, when what is there was found. */
@@ -259,7 +259,10 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 	if (connecting)
 		return -EALREADY;
 	/* Waits in the kernel, and keeps nobody out meanwhile. */
-	ret = edge->connected ? 0 : find_other(edge, until);
+	if (edge->connected)
+		ret = 0;
+	else
+		ret = edge->sends ? find_receiver(edge, until) : find_sender(edge, until);
 	towi_worker_lock(worker);
 	if (!ret)
 		ret = end_meeting(edge, meet_other(edge, until));

@@ -94,11 +94,11 @@ void towi_steps_cancel(struct tow_edge *edge)
 
 void towi_steps_look(struct tow_edge *edge, uint64_t now_us)
 {
-	uint64_t most = edge->common.worker->timeout_ms * 1000ULL;
 	struct towi_steps *steps = edge->steps;
 
-	if (most && steps->ended < steps->begun &&
-	    now_us - towi_step(steps, steps->ended + 1)->begun_us > most)
+	if (steps->ended < steps->begun &&
+	    towi_worker_late(edge->common.worker, towi_step(steps, steps->ended + 1)->begun_us,
+			     now_us))
 		towi_edge_fail(edge, -ETIMEDOUT);
 }
 

@@ -358,6 +358,8 @@ static bool called(struct tow_worker *worker)
 	pthread_mutex_unlock(&worker->lock);
 	call_all(calls);
 	pthread_mutex_lock(&worker->lock);
+	/* Whoever waits for something to end may have been told. */
+	worker->ended++;
 	return true;
 }
 

@@ -85,6 +85,13 @@ struct tow_worker {
 
 void towi_worker_lock(struct tow_worker *worker);
 
+/* Has what began then taken longer than the worker's timeout_ms, if it has one? */
+static inline bool towi_worker_late(const struct tow_worker *worker, uint64_t since_us,
+				    uint64_t now_us)
+{
+	return worker->timeout_ms && now_us - since_us > worker->timeout_ms * 1000ULL;
+}
+
 /* Hands over what was begun, and calls what is to be called. */
 void towi_worker_unlock(struct tow_worker *worker);
 

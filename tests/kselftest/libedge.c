@@ -533,15 +533,16 @@ static void note_came(void *arg, struct tow_edge *edge, int status)
 }
 
 /* A sender of two steps, until it is killed. */
-static void send_two(const struct tow_tensor_type *type, int says)
+static void send_two(bool sends, int says)
 {
+	static const struct tow_tensor_type type = FLOATS(2, { 10, 100 });
 	static unsigned char tensor[4000];
 	struct tow_edge *sender;
 	struct side side;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (make_side(&side) ||
-	    tow_static_sender(side.worker, side.peer, "process", type, &sender) ||
+	if (!sends || make_side(&side) ||
+	    tow_static_sender(side.worker, side.peer, "process", &type, &sender) ||
 	    tow_edge_connect(sender, LATE_MS) || tow_edge_send(sender, tensor, NULL, NULL) ||
 	    tow_edge_send(sender, tensor, NULL, NULL) || finish(&side, sender) ||
 	    write(says, "!", 1) != 1)
@@ -555,16 +556,12 @@ TEST_F_TIMEOUT(pair, the_sender_dies, 60)
 {
 	struct came came = { 0 };
 	uint64_t step;
-	int says[2];
+	int says = -1;
 	pid_t child;
 	void *data;
 
-	ASSERT_EQ(0, pipe(says));
-	child = fork();
-	ASSERT_LE(0, child);
-	if (!child)
-		send_two(&self->type, says[1]);
-	close(says[1]);
+	child = begin_end(send_two, true, &says);
+	ASSERT_LT(0, child);
 	ASSERT_EQ(0, tow_static_receiver(self->side.worker, self->side.peer, "process",
 					 &self->type, 2, &self->receiver));
 	ASSERT_EQ(0, tow_edge_connect(self->receiver, LATE_MS));
@@ -579,7 +576,7 @@ TEST_F_TIMEOUT(pair, the_sender_dies, 60)
 	while (tow_worker_progress(self->side.worker, 10 * SOON_US) > 0)
 		;
 	EXPECT_EQ(0, tow_edge_test(self->receiver, &data, NULL));
-	EXPECT_TRUE(end_end(child, says[0]));
+	EXPECT_TRUE(end_end(child, says));
 	EXPECT_EQ(0, tow_edge_watch(self->receiver, note_came, &came));
 	while (!came.count)
 		ASSERT_LE(0, tow_worker_progress(self->side.worker, LATE_US));
