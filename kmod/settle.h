@@ -18,6 +18,22 @@ static inline long tow_settle_cpu(void *unused)
 	return 0;
 }
 
+/*
+ * Waits for tasklets that nobody schedules any more.  One may run on a processor while it
+ * is scheduled on another, which cannot run it then and puts it off: so first each processor
+ * ends what it runs, and then each runs what it was asked for.
+ */
+static inline void tow_settle_tasklets(void)
+{
+	int round, cpu;
+
+	/* A processor that goes meanwhile hands its tasklets to another. */
+	for (round = 0; round < 2; round++) {
+		for_each_online_cpu(cpu)
+			work_on_cpu(cpu, tow_settle_cpu, NULL);
+	}
+}
+
 /**
  * tow_settle - run the tasklets that tell of completions
  * @ibdev: the RDMA device
@@ -30,13 +46,8 @@ static inline long tow_settle_cpu(void *unused)
  */
 static inline void tow_settle(struct ib_device *ibdev)
 {
-	int cpu;
-
-	if (!ib_uses_virt_dma(ibdev))
-		return;
-	/* A processor that goes meanwhile hands its tasklets to another. */
-	for_each_online_cpu(cpu)
-		work_on_cpu(cpu, tow_settle_cpu, NULL);
+	if (ib_uses_virt_dma(ibdev))
+		tow_settle_tasklets();
 }
 
 #endif /* TOW_SETTLE_H */
