@@ -130,7 +130,7 @@ int towi_edge_nudge(struct tow_edge *edge)
 	return 0;
 }
 
-/* A write of nothing. */
+/* A write that nobody reads: of no bytes at all, it would not ask the other node. */
 void towi_edge_probe(struct tow_edge *edge, uint64_t now_us)
 {
 	struct tow_region *region;
@@ -148,7 +148,8 @@ void towi_edge_probe(struct tow_edge *edge, uint64_t now_us)
 	if (!sqe)
 		return;
 	edge->probed_us = now_us;
-	tow_prep_write(sqe, edge->channel, region, offset, edge->range, 0, 0);
+	tow_prep_write(sqe, edge->channel, region, offset, edge->range,
+		       edge->sends || edge->kind->back ? TOWI_PROBE_AT : 0, TOWI_PROBE_BYTES);
 	towi_worker_begun(sqe, &edge->probe);
 }
 

@@ -5,7 +5,7 @@
  * A receiver exports a range, NAME: a header that says what it is, room for the sender's
  * header, and letters, which the sender writes; and a slot, NAME/arrived, which it
  * notifies.  A sender has a slot NAME/read and a range NAME/back: of some kinds with letters,
- * too, of others with nothing but that it is there.
+ * too, of others with room for nothing but TOWI_PROBE_BYTES.
  * The sender reads the receiver's header and writes its own behind it, which is the first
  * notification.
  *
@@ -34,6 +34,9 @@ struct towi_kept {
 /* Where things are in a range: lines of the cache of their own. */
 #define TOWI_HEADER_AT		0U
 #define TOWI_HELLO_AT		256U
+/* What the other end writes to see that it can; nobody reads that. */
+#define TOWI_PROBE_BYTES	8U
+#define TOWI_PROBE_AT		(TOWI_LETTERS_AT - TOWI_PROBE_BYTES)
 /* Both headers as in the range, in the memory that nobody reaches. */
 #define TOWI_SCRATCH_AT		512U
 
@@ -60,6 +63,7 @@ struct towi_header {
 };
 
 _Static_assert(sizeof(struct towi_header) <= TOWI_HELLO_AT, "each has its place");
+_Static_assert(TOWI_HELLO_AT + sizeof(struct towi_header) <= TOWI_PROBE_AT, "and the probe");
 _Static_assert(TOWI_SCRATCH_AT + 2 * TOWI_HELLO_AT <= TOWI_OWN_AT, "and in the scratch");
 
 enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC, TOWI_RENDEZVOUS };

@@ -9,7 +9,7 @@
  * LARGEST; both ends rest by chance.  kept: COUNT steps of LARGEST bytes by a static edge into
  * a region that outlives the receiver, which says each step and may be killed; the next one
  * goes on, as the sender does.  stream: COUNT steps of whatever is there by a static edge, as
- * fast as they go.  TIMEOUT_MS is the worker's.
+ * fast as they go.  rest: an end of such an edge that does nothing.  TIMEOUT_MS is the worker's.
  */
 /* build: link -ltowline */
 #include <errno.h>
@@ -385,17 +385,31 @@ static void send_kept(void)
 
 /* ---- stream ---- */
 
-/* Says what has ended it, at once: what is on its way then may be for long. */
-static void stream(void)
+static void begin_stream(void)
 {
 	struct tow_tensor_type type = kept_type();
-	uint64_t step = 1;
-	void *data;
-	int ret;
 
 	must("edge", 0, sends ? tow_static_sender(worker, peer, what, &type, &edge) :
 				tow_static_receiver(worker, peer, what, &type, KEPT_SLOTS, &edge));
 	must("connecting", 0, tow_edge_connect(edge, WAIT_MS));
+}
+
+/* Until it is killed. */
+static void do_nothing(void)
+{
+	begin_stream();
+	for (;;)
+		must("resting", 0, tow_worker_progress(worker, WAIT_US));
+}
+
+/* Says what has ended it, at once: what is on its way then may be for long. */
+static void stream(void)
+{
+	uint64_t step = 1;
+	void *data;
+	int ret;
+
+	begin_stream();
 	data = tow_arena_zeroed(arena, 1, largest);
 	if (!data)
 		die("memory", 0, -errno);
@@ -415,8 +429,8 @@ static void stream(void)
 
 static int usage(void)
 {
-	fputs("usage: tensors static|dynamic|rendezvous|kept|stream receive|send ADDRESS NAME COUNT LARGEST\n"
-	      "	[TIMEOUT_MS]\n", stderr);
+	fputs("usage: tensors static|dynamic|rendezvous|kept|stream|rest receive|send ADDRESS NAME\n"
+	      "	COUNT LARGEST [TIMEOUT_MS]\n", stderr);
 	return 2;
 }
 
@@ -430,6 +444,8 @@ static bool run(const char *kind)
 		all_rendezvous();
 	else if (!strcmp(kind, "stream"))
 		stream();
+	else if (!strcmp(kind, "rest"))
+		do_nothing();
 	else if (!strcmp(kind, "kept") && sends)
 		send_kept();
 	else if (!strcmp(kind, "kept"))
