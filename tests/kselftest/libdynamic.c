@@ -543,9 +543,7 @@ TEST_F(pair, a_descriptor_says_when)
 	look.fd = tow_worker_fd(self->ends.to.worker);
 	for (uint64_t step = 1; step <= 5; step++) {
 		ASSERT_EQ(0, tow_edge_arm(self->ends.receiver));
-		while (tow_worker_progress(self->ends.to.worker, 5 * SOON_US) > 0)
-			;
-		EXPECT_EQ(0, poll(&look, 1, 20));
+		EXPECT_TRUE(goes_quiet(self->ends.to.worker, &look));
 		fill(tensor, 1000, step);
 		ASSERT_EQ(0, send_bytes(&self->ends, tensor, 1000, &sent));
 		while (!tow_edge_test(self->ends.receiver, &data, NULL)) {
@@ -557,7 +555,7 @@ TEST_F(pair, a_descriptor_says_when)
 			;
 		ASSERT_EQ(0, tow_edge_arm(self->ends.receiver));
 		EXPECT_EQ(1, poll(&look, 1, LATE_MS));
-		EXPECT_EQ(1, tow_worker_progress(self->ends.to.worker, 0));
+		EXPECT_LE(1, tow_worker_progress(self->ends.to.worker, 0));
 		EXPECT_EQ(1, tow_edge_test(self->ends.receiver, &data, NULL));
 		EXPECT_TRUE(holds(data, 1000, step));
 		EXPECT_EQ(0, tow_edge_consumed(self->ends.receiver));

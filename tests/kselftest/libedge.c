@@ -316,18 +316,6 @@ TEST_F(pair, waits_for_a_thread)
 	EXPECT_EQ(NULL, failed);
 }
 
-/* Until what was said before has arrived; the edges' looks, once a second, are heard, too. */
-static bool goes_quiet(struct side *side, struct pollfd *look)
-{
-	for (int tries = 0; tries < 5; tries++) {
-		while (tow_worker_progress(side->worker, 10 * SOON_US) > 0)
-			;
-		if (!poll(look, 1, 20))
-			return true;
-	}
-	return false;
-}
-
 /* Its descriptor says that there is something to do, and then there is. */
 TEST_F(pair, a_descriptor_says_when)
 {
@@ -341,7 +329,7 @@ TEST_F(pair, a_descriptor_says_when)
 	for (uint64_t step = 1; step <= 3; step++) {
 		ASSERT_EQ(0, tow_edge_arm(self->receiver));
 		ASSERT_EQ(0, tow_edge_arm(self->receiver));
-		EXPECT_TRUE(goes_quiet(&self->side, &look));
+		EXPECT_TRUE(goes_quiet(self->side.worker, &look));
 		ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
 		while (!tow_edge_test(self->receiver, &data, NULL)) {
 			ASSERT_EQ(1, poll(&look, 1, LATE_MS));
@@ -919,7 +907,7 @@ TEST_F(pair, armed_again)
 		;
 	EXPECT_EQ(0, tow_edge_consumed(self->receiver));
 	ASSERT_EQ(0, tow_edge_arm(self->receiver));
-	EXPECT_TRUE(goes_quiet(&self->side, &look));
+	EXPECT_TRUE(goes_quiet(self->side.worker, &look));
 	ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
 	while (!tow_edge_test(self->receiver, &data, NULL)) {
 		ASSERT_EQ(1, poll(&look, 1, LATE_MS));

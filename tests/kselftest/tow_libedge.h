@@ -3,6 +3,7 @@
 #ifndef TOW_LIBEDGE_H
 #define TOW_LIBEDGE_H
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -128,6 +129,18 @@ static inline bool end_end(pid_t child, int says)
 	close(says);
 	kill(child, SIGKILL);
 	return waitpid(child, NULL, 0) == child && came;
+}
+
+/* Until what was said before has arrived; the edges' looks, once a second, are heard, too. */
+static inline bool goes_quiet(struct tow_worker *worker, struct pollfd *look)
+{
+	for (int tries = 0; tries < 5; tries++) {
+		while (tow_worker_progress(worker, 10 * SOON_US) > 0)
+			;
+		if (!poll(look, 1, 20))
+			return true;
+	}
+	return false;
 }
 
 #endif /* TOW_LIBEDGE_H */
