@@ -423,10 +423,15 @@ static void tow_iwarp_disconnect_end(struct rdma_cm_id *id)
  */
 void tow_iwarp_disconnect(struct tow_maint *maint)
 {
+	struct tow_maint_pair *pair = maint->pair;
+
 	/* First, so that no passive end appears behind our back. */
-	tow_iwarp_stop_listening(maint->pair);
-	tow_iwarp_disconnect_end(maint->pair->active);
-	tow_iwarp_disconnect_end(maint->pair->passive);
+	tow_iwarp_stop_listening(pair);
+	/* What it asked is answered, or the active end would wait for that. */
+	if (pair->passive && !pair->passive->qp)
+		rdma_reject(pair->passive, NULL, 0, 0);
+	tow_iwarp_disconnect_end(pair->active);
+	tow_iwarp_disconnect_end(pair->passive);
 }
 
 static void tow_iwarp_destroy_end(struct rdma_cm_id *id)
