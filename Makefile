@@ -59,7 +59,7 @@ $(public_headers):
 	@ln -sfn $(top)/$< $@
 
 # ---- library -------------------------------------------------------------
-lib_sources	:= $(sort $(wildcard libshim/core/*.c libshim/alloc/*.c libshim/tensor/*.c))
+lib_sources	:= $(sort $(wildcard libshim/*/*.c))
 lib_objects	:= $(lib_sources:%.c=$(OUT)/obj/%.o)
 lib_map		:= libshim/core/libtowline.map
 lib_real	:= $(OUT)/lib/libtowline.so.$(VERSION)

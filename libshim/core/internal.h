@@ -121,6 +121,17 @@ int towi_list_new(const struct tow_device *dev, unsigned long command, uint32_t 
 		  size_t entry_bytes, struct towi_entries **list);
 void towi_list_free(struct towi_entries *list);
 
+/* ---- clock.c ---- */
+
+/* Now, in nanoseconds, by CLOCK_MONOTONIC. */
+uint64_t towi_now_ns(void);
+
+/* Now, and a time-out after it, in microseconds; TOW_WAIT_FOREVER is UINT64_MAX. */
+uint64_t towi_until(uint64_t timeout_us);
+
+/* How long until then, as a time-out. */
+uint32_t towi_left_us(uint64_t until);
+
 /* ---- job.c ---- */
 
 /*

@@ -31,22 +31,9 @@
 /* What the device is given to end everything with, when it goes. */
 #define SETTLE_US	10000000U
 
-uint64_t towi_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 static uint64_t now_us(void)
 {
 	return towi_now_ns() / 1000;
-}
-
-uint64_t towi_until(uint64_t timeout_us)
-{
-	return timeout_us == TOW_WAIT_FOREVER ? UINT64_MAX : now_us() + timeout_us;
 }
 
 /* ---- entries ---------------------------------------------------------------- */

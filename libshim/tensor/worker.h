@@ -140,12 +140,6 @@ void towi_worker_call(struct tow_worker *worker, struct towi_call *call);
  */
 int towi_worker_wait(struct tow_worker *worker, uint64_t until);
 
-/* Now, in nanoseconds. */
-uint64_t towi_now_ns(void);
-
-/* Now, and a time-out after it, as @until. */
-uint64_t towi_until(uint64_t timeout_us);
-
 /* Wait until @op has ended, as towi_worker_wait(). */
 int towi_worker_wait_for(struct tow_worker *worker, const struct towi_op *op, uint64_t until);
 

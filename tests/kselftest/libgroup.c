@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Groups against the real module: the ranks are processes of one node, which meet, tell each
+ * other things, and do not come, are too many, disagree, or end.
+ */
+/* build: link -ltowline */
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <towline/bootstrap.h>
+
+#include "tow_libpeer.h"
+
+#define WAIT_MS		20000U
+/* Of those who wait in vain. */
+#define SOON_MS		1000U
+#define RANKS_MAX	8
+#define ROUNDS		5
+
+/* How a process takes part; what is 0 is as usual. */
+struct part {
+	uint32_t rank, ranks, restart;
+	uint32_t timeout_ms;
+	const char *name;
+	int want;			/* from tow_group_create() */
+	uint32_t blamed;		/* then */
+	int (*then)(struct tow_group *group);
+	bool gathers;			/* by the test's own way */
+};
+
+/* What all processes see. */
+struct board {
+	_Atomic uint32_t there;		/* who have met */
+	_Atomic uint32_t go_on;		/* those who wait for that */
+	_Atomic uint32_t calls;
+	unsigned char told[RANKS_MAX][TOW_GROUP_GATHER_MAX];
+};
+
+FIXTURE(group)
+{
+	char session[32];
+	uint32_t started;
+	pid_t pids[RANKS_MAX];
+};
+
+static struct board *board;
+
+FIXTURE_SETUP(group)
+{
+	ASSERT_EQ(0, tow_set_file("pool_bytes", TOW_PEER_POOL));
+	ASSERT_EQ(0, tow_set_file("allow_unauthenticated", "1"));
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	ASSERT_NE(MAP_FAILED, (void *)board);
+	snprintf(self->session, sizeof(self->session), "libgroup %d", (int)getpid());
+}
+
+FIXTURE_TEARDOWN(group)
+{
+	for (uint32_t i = 0; i < self->started; i++) {
+		if (self->pids[i]) {
+			kill(self->pids[i], SIGKILL);
+			waitpid(self->pids[i], NULL, 0);
+		}
+	}
+	munmap(board, sizeof(*board));
+}
+
+static bool becomes(const _Atomic uint32_t *number, uint32_t wanted)
+{
+	for (uint32_t ms = 0; ms < WAIT_MS; ms++) {
+		if (atomic_load(number) == wanted)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+/* ---- what the ranks do ---- */
+
+/* As all ranks of a node could do by themselves. */
+static int own_gather(void *arg, const void *mine, size_t bytes, void *all)
+{
+	uint32_t rank = *(uint32_t *)arg, ranks = ((uint32_t *)arg)[1];
+	uint32_t round = atomic_load(&board->calls) / ranks;
+
+	memcpy(board->told[rank], mine, bytes);
+	atomic_fetch_add(&board->calls, 1);
+	if (!becomes(&board->calls, (round + 1) * ranks))
+		return -ETIMEDOUT;
+	for (uint32_t i = 0; i < ranks; i++)
+		memcpy((char *)all + i * bytes, board->told[i], bytes);
+	return 0;
+}
+
+static int no_gather(void *arg, const void *mine, size_t bytes, void *all)
+{
+	(void)arg;
+	(void)mine;
+	(void)bytes;
+	(void)all;
+	return -EHWPOISON;
+}
+
+static int take_part(const struct part *part, const char *session)
+{
+	struct tow_group_attr attr = { .size = sizeof(attr), .name = part->name };
+	struct tow_world world = { .size = sizeof(world), .rank = part->rank,
+				   .world_size = part->ranks, .local_rank = part->rank,
+				   .restart = part->restart };
+	uint32_t who[] = { part->rank, part->ranks }, blamed = 0x5a5a5a5a;
+	struct tow_device *dev = NULL;
+	struct tow_group *group = NULL;
+	int ret;
+
+	snprintf(world.session, sizeof(world.session), "%s", session);
+	attr.timeout_ms = part->timeout_ms ? part->timeout_ms : WAIT_MS;
+	attr.gather = part->gathers ? own_gather : NULL;
+	attr.arg = who;
+	if (tow_device_open(tow_test_device(), 0, &dev))
+		return 10;
+	ret = tow_group_create(dev, &world, &attr, &group, &blamed);
+	if (ret != part->want || !group != !!ret) {
+		fprintf(stderr, "# rank %u: %d, blamed %d\n", part->rank, ret, (int)blamed);
+		return 11;
+	}
+	if (blamed != (part->blamed || part->want == -ETIMEDOUT ? part->blamed : TOW_NO_RANK))
+		return 12;
+	ret = 0;
+	if (group) {
+		atomic_fetch_add(&board->there, 1);
+		ret = part->then ? part->then(group) : 0;
+	}
+	tow_group_destroy(group);
+	tow_device_close(dev);
+	return ret;
+}
+
+static void start(FIXTURE_DATA(group) *self, const struct part *part)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(take_part(part, self->session));
+	self->pids[self->started++] = pid;
+}
+
+/* How it ended: 0 if all went as it wanted. */
+static int end_of(FIXTURE_DATA(group) *self, uint32_t which)
+{
+	int status = -1;
+
+	waitpid(self->pids[which], &status, 0);
+	self->pids[which] = 0;
+	return status;
+}
+
+/* ---- they meet ---- */
+
+/* Rounds of each size, told apart by what is in them. */
+static int tell_each_other(struct tow_group *group)
+{
+	static const size_t sizes[] = { 8, 1, TOW_GROUP_GATHER_MAX, 0, 100 };
+	uint32_t rank = tow_group_rank(group), ranks = tow_group_size(group), blamed;
+	unsigned char mine[TOW_GROUP_GATHER_MAX], all[RANKS_MAX * TOW_GROUP_GATHER_MAX];
+
+	for (int round = 0; round < ROUNDS * (int)ARRAY_SIZE(sizes); round++) {
+		size_t bytes = sizes[round % (int)ARRAY_SIZE(sizes)];
+
+		/* Some are late. */
+		usleep((useconds_t)((rank * 7 + (uint32_t)round) % 3) * 1000);
+		memset(mine, (int)rank * 16 + round, bytes);
+		if (tow_group_gather(group, bytes ? mine : NULL, bytes, bytes ? all : NULL, &blamed) ||
+		    blamed != TOW_NO_RANK)
+			return 20;
+		for (size_t i = 0; i < ranks * bytes; i++)
+			if (all[i] != (unsigned char)(i / bytes * 16 + (size_t)round))
+				return 21;
+	}
+	return 0;
+}
+
+static int know_peers(struct tow_group *group)
+{
+	struct tow_peer_info info = { .size = sizeof(info) };
+	struct tow_peer *peer = NULL, *other = NULL;
+
+	for (uint32_t rank = 0; rank < tow_group_size(group); rank++) {
+		if (tow_group_peer(group, rank, rank ? &other : &peer))
+			return 30;
+		if (rank && other != peer)
+			return 31;
+	}
+	if (tow_peer_info(peer, &info) || !(info.flags & TOW_PEER_LOOPBACK) ||
+	    info.state != TOW_PEER_READY)
+		return 32;
+	return tow_group_peer(group, tow_group_size(group), &peer) == -EINVAL &&
+	       tow_group_peer(group, 0, NULL) == -EINVAL && tow_group_peer(NULL, 0, &peer) == -EINVAL ?
+	       0 : 33;
+}
+
+static void all_take_part(struct __test_metadata *_metadata, FIXTURE_DATA(group) *self,
+			  struct part part)
+{
+	for (part.rank = part.ranks; part.rank--;)
+		start(self, &part);
+	for (uint32_t i = 0; i < part.ranks; i++)
+		EXPECT_EQ(0, end_of(self, i));
+}
+
+TEST_F(group, tells_all)
+{
+	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = tell_each_other });
+}
+
+TEST_F(group, of_many)
+{
+	all_take_part(_metadata, self, (struct part){ .ranks = RANKS_MAX, .then = tell_each_other });
+}
+
+TEST_F(group, of_one)
+{
+	all_take_part(_metadata, self, (struct part){ .ranks = 1, .then = tell_each_other });
+}
+
+TEST_F(group, has_peers)
+{
+	all_take_part(_metadata, self, (struct part){ .ranks = 3, .then = know_peers });
+}
+
+TEST_F(group, by_the_callers_way)
+{
+	all_take_part(_metadata, self,
+		      (struct part){ .ranks = 3, .then = know_peers, .gathers = true });
+	EXPECT_EQ(3, atomic_load(&board->calls));
+}
+
+/* Runs, starts, and groups of a run at the same time. */
+TEST_F(group, not_with_others)
+{
+	struct part part = { .ranks = 2, .then = tell_each_other };
+
+	for (part.rank = 0; part.rank < 2; part.rank++) {
+		part.restart = 0;
+		part.name = NULL;
+		start(self, &part);
+		part.name = "other";
+		start(self, &part);
+		part.restart = 1;
+		start(self, &part);
+	}
+	for (uint32_t i = 0; i < 6; i++)
+		EXPECT_EQ(0, end_of(self, i));
+}
+
+/* ---- they do not ---- */
+
+TEST_F(group, without_one)
+{
+	struct part part = { .ranks = 3, .timeout_ms = SOON_MS, .want = -ETIMEDOUT, .blamed = 2 };
+
+	for (part.rank = 0; part.rank < 2; part.rank++)
+		start(self, &part);
+	EXPECT_EQ(0, end_of(self, 0));
+	EXPECT_EQ(0, end_of(self, 1));
+}
+
+TEST_F(group, without_the_first)
+{
+	struct part part = { .rank = 1, .ranks = 2, .timeout_ms = SOON_MS, .want = -ETIMEDOUT };
+
+	start(self, &part);
+	EXPECT_EQ(0, end_of(self, 0));
+}
+
+static int wait_to_go_on(struct tow_group *group)
+{
+	(void)group;
+	return becomes(&board->go_on, 1) ? 0 : 40;
+}
+
+TEST_F(group, nobody_twice)
+{
+	struct part part = { .ranks = 2, .then = wait_to_go_on };
+
+	for (part.rank = 0; part.rank < 2; part.rank++)
+		start(self, &part);
+	ASSERT_TRUE(becomes(&board->there, 2));
+	part.want = -EEXIST;
+	for (part.rank = 0; part.rank < 2; part.rank++) {
+		start(self, &part);
+		EXPECT_EQ(0, end_of(self, 2 + part.rank));
+	}
+	atomic_store(&board->go_on, 1);
+	EXPECT_EQ(0, end_of(self, 0));
+	EXPECT_EQ(0, end_of(self, 1));
+}
+
+TEST_F(group, that_disagrees)
+{
+	struct part first = { .ranks = 2, .timeout_ms = SOON_MS, .want = -ETIMEDOUT, .blamed = 1 };
+	struct part second = { .rank = 1, .ranks = 3, .want = -EPROTO };
+
+	start(self, &first);
+	start(self, &second);
+	EXPECT_EQ(0, end_of(self, 1));
+	EXPECT_EQ(0, end_of(self, 0));
+}
+
+/* ---- they end ---- */
+
+static int fails_ever_after(struct tow_group *group, int error, uint32_t who)
+{
+	uint32_t blamed;
+	int ret;
+
+	if (!becomes(&board->go_on, 1))
+		return 50;
+	ret = tow_group_gather(group, NULL, 0, NULL, &blamed);
+	if (error ? ret != error : ret != -ESTALE && ret != -ECONNRESET) {
+		fprintf(stderr, "# %d\n", ret);
+		return 51;
+	}
+	if (blamed != who)
+		return 52;
+	return tow_group_gather(group, NULL, 0, NULL, NULL) == ret ? 0 : 53;
+}
+
+static int second_ends(struct tow_group *group)
+{
+	if (tow_group_rank(group) == 1)
+		pause();
+	return fails_ever_after(group, -ETIMEDOUT, 1);
+}
+
+static int first_ends(struct tow_group *group)
+{
+	if (!tow_group_rank(group))
+		pause();
+	return fails_ever_after(group, 0, 0);
+}
+
+static void kill_one(struct __test_metadata *_metadata, FIXTURE_DATA(group) *self, uint32_t which,
+		     int (*then)(struct tow_group *group))
+{
+	struct part part = { .ranks = 3, .timeout_ms = 3 * SOON_MS, .then = then };
+
+	for (; part.rank < 3; part.rank++)
+		start(self, &part);
+	ASSERT_TRUE(becomes(&board->there, 3));
+	kill(self->pids[which], SIGKILL);
+	EXPECT_EQ(SIGKILL, end_of(self, which));
+	atomic_store(&board->go_on, 1);
+	for (uint32_t i = 0; i < 3; i++)
+		if (i != which)
+			EXPECT_EQ(0, end_of(self, i));
+}
+
+TEST_F(group, that_lost_one)
+{
+	kill_one(_metadata, self, 1, second_ends);
+}
+
+TEST_F(group, that_lost_the_first)
+{
+	kill_one(_metadata, self, 0, first_ends);
+}
+
+/* ---- arguments ---- */
+
+TEST_F(group, arguments)
+{
+	struct tow_world world = { .size = sizeof(world), .world_size = 1 }, wrong = world;
+	struct tow_group_attr attr = { .size = sizeof(attr), .name = self->session };
+	char long_name[TOW_GROUP_NAME_MAX + 2], data[TOW_GROUP_GATHER_MAX + 1] = { 0 };
+	struct tow_device *dev = NULL;
+	struct tow_group *group = NULL;
+	uint32_t blamed = 0;
+
+	ASSERT_EQ(0, tow_device_open(tow_test_device(), 0, &dev));
+	EXPECT_EQ(-EINVAL, tow_group_create(NULL, &world, &attr, &group, &blamed));
+	EXPECT_EQ(TOW_NO_RANK, blamed);
+	EXPECT_EQ(-EINVAL, tow_group_create(dev, NULL, &attr, &group, NULL));
+	EXPECT_EQ(-EINVAL, tow_group_create(dev, &world, &attr, NULL, NULL));
+	wrong.rank = 1;
+	EXPECT_EQ(-EINVAL, tow_group_create(dev, &wrong, &attr, &group, NULL));
+	wrong.world_size = TOW_RANKS_MAX + 1;
+	EXPECT_EQ(-EINVAL, tow_group_create(dev, &wrong, &attr, &group, NULL));
+	wrong = world;
+	wrong.size--;
+	EXPECT_EQ(-EINVAL, tow_group_create(dev, &wrong, &attr, &group, NULL));
+	wrong = world;
+	memset(wrong.session, 'a', sizeof(wrong.session));
+	EXPECT_EQ(-EINVAL, tow_group_create(dev, &wrong, &attr, &group, NULL));
+	memset(long_name, 'a', sizeof(long_name));
+	long_name[TOW_GROUP_NAME_MAX + 1] = '\0';
+	attr.name = long_name;
+	EXPECT_EQ(-EINVAL, tow_group_create(dev, &world, &attr, &group, NULL));
+	attr.name = NULL;
+	attr.gather = no_gather;
+	EXPECT_EQ(-EHWPOISON, tow_group_create(dev, &world, &attr, &group, NULL));
+	EXPECT_EQ(NULL, (void *)group);
+	ASSERT_EQ(0, tow_group_create(dev, &world, NULL, &group, &blamed));
+	EXPECT_EQ(TOW_NO_RANK, blamed);
+	EXPECT_EQ(-EINVAL, tow_group_gather(NULL, data, 1, data, NULL));
+	EXPECT_EQ(-EINVAL, tow_group_gather(group, NULL, 1, data, NULL));
+	EXPECT_EQ(-EINVAL, tow_group_gather(group, data, 1, NULL, NULL));
+	EXPECT_EQ(-EINVAL, tow_group_gather(group, data, sizeof(data), data, NULL));
+	EXPECT_EQ(0, tow_group_gather(group, NULL, 0, NULL, NULL));
+	tow_group_destroy(group);
+	tow_group_destroy(NULL);
+	tow_device_close(dev);
+}
+
+TEST_HARNESS_MAIN
