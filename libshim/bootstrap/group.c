@@ -13,7 +13,6 @@
 #include "inside.h"
 
 #define ATTR_SIZE_FIRST		(offsetof(struct tow_group_attr, arg) + sizeof(void *))
-#define WORLD_SIZE_FIRST	(offsetof(struct tow_world, launcher) + sizeof(char *))
 #define TIMEOUT_MS		30000U
 
 /* What a rank says of itself first. */
@@ -170,7 +169,7 @@ static int meet(struct tow_group *group, const struct tow_group_attr *attr, uint
 
 static int take_world(const struct tow_world *given, struct tow_world *world)
 {
-	int ret = towi_take(given, WORLD_SIZE_FIRST, world, sizeof(*world));
+	int ret = towi_take(given, TOWI_WORLD_SIZE_FIRST, world, sizeof(*world));
 
 	if (ret)
 		return ret;

@@ -5,6 +5,10 @@
 
 #include <towline/bootstrap.h>
 
+/* Of struct tow_world, when it was first published. */
+#define TOWI_WORLD_SIZE_FIRST \
+	(offsetof(struct tow_world, launcher) + sizeof(char *))
+
 /* ---- own.c ---- */
 
 /*

@@ -224,9 +224,12 @@ static int have_read(struct towi_table *table, uint64_t until)
 }
 
 /* Rank 0 has given up; it waits a moment for who wants to know. */
-static int give_up(struct towi_table *table, uint64_t until, uint32_t *blamed)
+static int give_up(struct towi_table *table, uint64_t missing, uint64_t until,
+		   uint32_t *blamed)
 {
-	*blamed = (uint32_t)header_of(table)->missing - 1;
+	/* Other ranks could have written there. */
+	if (missing <= table->ranks)
+		*blamed = (uint32_t)missing - 1;
 	have_read(table, until);
 	return -ETIMEDOUT;
 }
@@ -245,6 +248,7 @@ static int hear_root(struct towi_table *table, uint64_t until, uint32_t *blamed)
 {
 	const struct header *header = header_of(table);
 	unsigned int look_us = LOOK_US;
+	uint64_t missing;
 	int ret;
 
 	for (;;) {
@@ -253,8 +257,9 @@ static int hear_root(struct towi_table *table, uint64_t until, uint32_t *blamed)
 			return ret;
 		if (load(&header->complete) == table->round)
 			break;
-		if (load(&header->missing))
-			return give_up(table, until, blamed);
+		missing = load(&header->missing);
+		if (missing)
+			return give_up(table, missing, until, blamed);
 		if (!sleep_before(until, &look_us))
 			return find_missing(table, until, blamed);
 	}

@@ -7,12 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <towline/bootstrap.h>
-
 #include "../core/internal.h"
-
-/* Of struct tow_world, when it was first published. */
-#define WORLD_SIZE_FIRST	(offsetof(struct tow_world, launcher) + sizeof(char *))
+#include "inside.h"
 
 /* Variables by what they say; NULL: the launcher says nothing of it. */
 struct launcher {
@@ -198,10 +194,10 @@ TOW_PUBLIC int tow_world_detect(struct tow_world *world, const char **variable)
 
 	if (variable)
 		*variable = NULL;
-	if (!world || !towi_size_valid(world->size, WORLD_SIZE_FIRST))
+	if (!world || !towi_size_valid(world->size, TOWI_WORLD_SIZE_FIRST))
 		return -EINVAL;
 	ret = ask(find_launcher(), &found, &which);
 	if (variable)
 		*variable = which;
-	return ret ? ret : towi_give(&found, WORLD_SIZE_FIRST, world);
+	return ret ? ret : towi_give(&found, TOWI_WORLD_SIZE_FIRST, world);
 }

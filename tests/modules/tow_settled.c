@@ -19,6 +19,7 @@
 
 struct settled {
 	struct tasklet_struct	tasklet;
+	struct work_struct	begin;
 	atomic_t		runs;
 	bool			begun;
 };
@@ -42,10 +43,9 @@ static long settled_schedule(void *data)
 	return 0;
 }
 
-static int settled_begin(void *data)
+static void settled_begin(struct work_struct *work)
 {
-	settled_schedule(data);
-	return 0;
+	settled_schedule(container_of(work, struct settled, begin));
 }
 
 static int settled_work(void *unused)
@@ -58,21 +58,17 @@ static int settled_work(void *unused)
 /* Return: whether it is over. */
 static bool settled_once(struct settled *settled, int here, int there)
 {
-	struct task_struct *begin;
 	bool over;
 
 	settled->begun = false;
 	atomic_set(&settled->runs, 0);
-	begin = kthread_create(settled_begin, settled, "tow_settled");
-	if (IS_ERR(begin))
-		return false;
-	kthread_bind(begin, there);
-	wake_up_process(begin);
+	schedule_work_on(there, &settled->begin);
 	while (!READ_ONCE(settled->begun))
 		usleep_range(50, 100);
 	work_on_cpu(here, settled_schedule, settled);
 	tow_settle_tasklets();
 	over = !settled->tasklet.state && atomic_read(&settled->runs) == 2;
+	flush_work(&settled->begin);
 	tasklet_kill(&settled->tasklet);
 	return over;
 }
@@ -91,6 +87,7 @@ static int __init settled_init(void)
 	if (!settled)
 		return -ENOMEM;
 	tasklet_setup(&settled->tasklet, settled_run);
+	INIT_WORK(&settled->begin, settled_begin);
 	work = kthread_create(settled_work, NULL, "tow_settled_work");
 	if (IS_ERR(work)) {
 		kfree(settled);
