@@ -128,7 +128,7 @@ static bool tow_queue_deal_late(struct tow_queue *queue)
 {
 	struct tow_step *failed, *rest;
 	int left = TOW_LATE_BATCH;
-	bool wake;
+	bool wake, more;
 
 	spin_lock(&queue->lock);
 	failed = tow_entries_late(queue, &left);
@@ -136,14 +136,18 @@ static bool tow_queue_deal_late(struct tow_queue *queue)
 		queue->alarm = KTIME_MAX;
 		tow_queue_set_alarm(queue);
 	}
-	wake = failed || tow_queue_should_wake(queue);
+	more = failed;
+	wake = more || tow_queue_should_wake(queue);
 	spin_unlock(&queue->lock);
 	for (; failed; failed = rest) {
 		rest = failed->later;
-		tow_chain_cancel(queue, failed);
+		tow_chain_end(queue, failed);
 	}
 	if (wake)
 		wake_up_all(&queue->wait);
+	/* Fences may have waited for nothing else. */
+	if (more)
+		tow_queue_run(queue);
 	return !left;
 }
 

@@ -255,14 +255,7 @@ static void tow_queue_frees(struct tow_queue *queue)
 	tow_poller_wake(queue->poller);
 }
 
-/**
- * tow_chain_cancel - the rest of a chain ends of which an entry has failed
- * @queue: the queue; the caller has a reference
- * @rest: what has not begun
- *
- * In process context, without a link's lock.
- */
-void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
+static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 {
 	bool last;
 
@@ -283,8 +276,14 @@ void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 	}
 }
 
-/* The same at the end of that entry: the chain has ended, too. */
-static void tow_chain_end(struct tow_queue *queue, struct tow_step *rest)
+/**
+ * tow_chain_end - the rest of a chain ends of which an entry has failed
+ * @queue: the queue; the caller has a reference, and calls tow_queue_run() afterwards
+ * @rest: what has not begun: of tow_order_done() or tow_order_fail()
+ *
+ * In process context, without a link's lock.
+ */
+void tow_chain_end(struct tow_queue *queue, struct tow_step *rest)
 {
 	tow_chain_cancel(queue, rest);
 	spin_lock(&queue->lock);

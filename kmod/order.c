@@ -156,7 +156,8 @@ struct tow_step *tow_order_done(struct tow_order *order, struct tow_step *step,
  * @begun: it is from tow_order_next(), or has passed
  *
  * Return: what ends with it without having begun, if it had @begun: the rest of its
- * chain, linked by @next, of which tow_order_done() says no more; NULL: nothing.
+ * chain, linked by @next, of which tow_order_done() says no more, and after which
+ * tow_order_end() is due, too; NULL: nothing.
  */
 struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
 				bool begun)
@@ -168,11 +169,14 @@ struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
 	if (!begun)
 		return NULL;
 	step->next = NULL;
+	/* The step may end before that does, and fences wait for both. */
+	if (rest)
+		order->active++;
 	return rest;
 }
 
 /**
- * tow_order_end - a chain has ended, of which not all has begun
+ * tow_order_end - a chain has ended, of which not all has begun; or the rest of one
  * @order: the order
  *
  * Fences waited for that.

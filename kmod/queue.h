@@ -316,7 +316,7 @@ void tow_cqe_write(struct tow_queue *queue, u64 user_data, int status,
 		   u32 flags);
 void tow_entry_give_back(struct tow_entry *entry);
 bool tow_queue_should_wake(struct tow_queue *queue);
-void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest);
+void tow_chain_end(struct tow_queue *queue, struct tow_step *rest);
 void tow_entries_end(struct tow_op *ops);
 void tow_entry_end(struct tow_entry *entry, int status);
 void tow_queue_init_run(struct tow_queue *queue);

@@ -19,7 +19,7 @@
 
 /* ---- what the rules say of what happens -------------------------------------------- */
 
-enum state { WAITS, RUNS, SUCCEEDED, FAILED, CUT };
+enum state { WAITS, RUNS, SUCCEEDED, FAILED, GOES, CUT };	/* GOES: is being CUT off */
 
 /* A chain, and what has become of its steps. */
 struct chain {
@@ -47,7 +47,8 @@ static void expect(struct world *world, bool good, const char *rule)
 static bool has_ended(const struct chain *chain)
 {
 	for (unsigned int i = 0; i < chain->length; i++)
-		if (chain->states[i] == WAITS || chain->states[i] == RUNS)
+		if (chain->states[i] == WAITS || chain->states[i] == RUNS ||
+		    chain->states[i] == GOES)
 			return false;
 	return true;
 }
@@ -202,10 +203,23 @@ static void expect_whole(struct world *world, struct chain *chain, unsigned int 
 	expect(world, !rest, "more than the rest of a chain");
 }
 
-static void cut(struct chain *chain, unsigned int place)
+static void cut(struct chain *chain, unsigned int place, enum state to)
 {
 	for (unsigned int i = place + 1; i < chain->length; i++)
-		chain->states[i] = CUT;
+		chain->states[i] = to;
+}
+
+/* What is being cut off of a chain has ended: true, if anything was. */
+static bool cut_is_over(struct world *world, struct chain *chain)
+{
+	for (unsigned int i = 1; i < chain->length; i++) {
+		if (chain->states[i] != GOES)
+			continue;
+		cut(chain, i - 1, CUT);
+		tow_order_end(&world->order);
+		return true;
+	}
+	return false;
 }
 
 /* Until that is said to be over nothing fenced begins. */
@@ -219,7 +233,7 @@ static void expect_rest(struct world *world, struct chain *chain, unsigned int p
 	    !world->order.ready.first)
 		expect(world, !tow_order_next(&world->order, &cancel),
 		       "a fence does not wait for what is cut off");
-	cut(chain, place);
+	cut(chain, place, CUT);
 	tow_order_end(&world->order);
 }
 
@@ -231,7 +245,7 @@ static void doom(struct world *world, unsigned int number)
 			world->chains[i].doomed = true;
 }
 
-/* A step fails, and keeps its place. */
+/* A step fails, and keeps its place; what is cut off with it goes until cut_is_over(). */
 static void fail(struct world *world, unsigned int number, unsigned int place)
 {
 	struct chain *chain = &world->chains[number];
@@ -241,7 +255,7 @@ static void fail(struct world *world, unsigned int number, unsigned int place)
 	chain->told[place] = true;
 	if (begun) {
 		expect_whole(world, chain, place, rest);
-		cut(chain, place);
+		cut(chain, place, GOES);
 	} else {
 		expect(world, !rest, "a chain ends before it has come so far");
 	}
@@ -260,7 +274,7 @@ static void done(struct world *world, struct tow_step *step, bool failed)
 	rest = tow_order_done(&world->order, step, failed);
 	failed |= chain->told[place];
 	chain->states[place] = failed ? FAILED : SUCCEEDED;
-	if (failed && place + 1 < chain->length && chain->states[place + 1] != CUT)
+	if (failed && place + 1 < chain->length && chain->states[place + 1] == WAITS)
 		expect_rest(world, chain, place, rest);
 	else
 		expect(world, !rest, "the rest of a chain that goes on, or has none");
@@ -339,6 +353,14 @@ static void fail_one(struct world *world)
 		fail(world, number, place);
 }
 
+static bool end_a_cut(struct world *world)
+{
+	for (unsigned int i = 0; i < world->count; i++)
+		if (cut_is_over(world, &world->chains[i]))
+			return true;
+	return false;
+}
+
 /* One of its steps may have failed before the chain is complete. */
 static void add_one(struct world *world)
 {
@@ -367,11 +389,14 @@ static const char *one_sequence(void)
 			pass_some(&world, &running);
 		else if (roll == 4 && world.count)
 			fail_one(&world);
+		else if (!chance(4))
+			end_a_cut(&world);
 		else
 			begin_one(&world, &running);
 	}
 	/* All of it comes to an end. */
-	while (!world.wrong && (begin_one(&world, &running) || running.count))
+	while (!world.wrong &&
+	       (begin_one(&world, &running) || end_a_cut(&world) || running.count))
 		if (running.count)
 			end_one(&world, &running);
 	expect(&world, all_before_ended(&world, world.count), "a chain that never ends");
@@ -551,7 +576,7 @@ static bool failures_before_the_beginning(void)
 
 /*
  * One that fails while it is done: its chain ends at once, and a fence waits for it all
- * the same.  Whatever it says at its end, it has failed.
+ * the same, and for the rest of its chain.  Whatever it says at its end, it has failed.
  */
 static bool failures_before_the_end(void)
 {
@@ -564,10 +589,12 @@ static bool failures_before_the_end(void)
 	next(&world, &cancel);
 	fail(&world, 0, 0);
 	add(&world, 1, true);
-	if (world.chains[0].states[1] != CUT || world.chains[0].states[2] != CUT ||
+	if (world.chains[0].states[1] != GOES || world.chains[0].states[2] != GOES ||
 	    next(&world, &cancel))
 		return false;
 	done(&world, &world.chains[0].steps[0], false);
+	if (next(&world, &cancel) || !cut_is_over(&world, &world.chains[0]))
+		return false;
 	if (next(&world, &cancel) != &world.chains[1].steps[0] || !cancel)
 		return false;
 	done(&world, &world.chains[1].steps[0], false);
