@@ -151,20 +151,32 @@ static void move_extent(struct __test_metadata *_metadata, FIXTURE_DATA(stripe) 
 	EXPECT_TRUE(tow_is_zero(to + extent->bytes, AROUND));
 }
 
+/*
+ * Nobody else keeps the other queue pairs busy; but who sends the parts out may have to
+ * wait for a processor, and the first queue pair has taken all by then.
+ */
+#define TRIES	8
+
 TEST_F_TIMEOUT(stripe, every_byte, 120)
 {
+	const struct extent *extent;
+	unsigned int tries;
 	uint64_t parts;
 	size_t i;
 
 	tow_fill((variant->opcode == TOW_OP_WRITE ? self->own : self->target).at, RANGE_BYTES, 1);
 	for (i = 0; i < ARRAY_SIZE(extents); i++) {
-		move_extent(_metadata, self, variant->opcode, &extents[i]);
-		EXPECT_EQ(extents[i].striped, striped_now(self, &parts))
+		extent = &extents[i];
+		for (parts = 0, tries = 0; !parts && tries < TRIES; tries++) {
+			move_extent(_metadata, self, variant->opcode, extent);
+			EXPECT_EQ(extent->striped, striped_now(self, &parts))
+				TH_LOG("extent %zu", i);
+			EXPECT_GE(3, parts);
+			if (!extent->striped)
+				break;
+		}
+		EXPECT_EQ(extent->striped, parts > 0)
 			TH_LOG("extent %zu", i);
-		/* Nobody else keeps the others busy. */
-		EXPECT_EQ(extents[i].striped, parts > 0)
-			TH_LOG("extent %zu", i);
-		EXPECT_GE(3, parts);
 	}
 }
 
