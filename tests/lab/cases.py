@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Cases of a test with two nodes, one after the other, as KTAP."""
+
+import os
+import subprocess
+import sys
+import time
+
+from peers_node import Node
+
+
+class Wrong(Exception):
+    """Something is not as it must be."""
+
+
+def must(good, *said):
+    """Go on only if that is so."""
+    if not good:
+        raise Wrong(" ".join(str(word) for word in said))
+
+
+def run(cases, key, settings, programs):
+    """All cases, or those that are named, with both nodes.
+
+    A case is check_NAME(a, b).  After one that fails the programs end that
+    may still run.
+    """
+    cases = [case for case in cases
+             if not sys.argv[1:] or case.__name__[6:] in sys.argv[1:]]
+    print(f"KTAP version 1\n1..{len(cases)}", flush=True)
+    nodes = [Node(0), Node(1)]
+    for node in nodes:
+        node.open()
+        node.prepare(key, False, settings)
+    failed = False
+    for number, case in enumerate(cases, 1):
+        start = time.monotonic()
+        try:
+            case(*nodes)
+            good = "ok"
+        except (Wrong, OSError, RuntimeError, TimeoutError,
+                subprocess.CalledProcessError) as error:
+            good = "not ok"
+            failed = True
+            print(f"# {type(error).__name__}: {error}".replace("\n", "\n# "))
+            for node in nodes:
+                for name in programs:
+                    node.run("pkill", "-KILL", "-x", name)
+        print(f"# {time.monotonic() - start:.1f} s")
+        print(f"{good} {number} {case.__name__[6:]}", flush=True)
+    for node in Node.every:
+        node.end()
+    sys.stdout.flush()
+    # Threads may still wait for what nodes never said.
+    os._exit(failed)
