@@ -262,6 +262,11 @@ TOW_PUBLIC uint32_t tow_group_size(const struct tow_group *group)
 	return group->world.world_size;
 }
 
+struct tow_device *towi_group_device(const struct tow_group *group)
+{
+	return group->dev;
+}
+
 /* ---- nodes ------------------------------------------------------------------ */
 
 static bool same_node(const struct tow_group *group, uint32_t one, uint32_t other)

@@ -19,6 +19,11 @@
 int towi_own_address(const char *class, const char *device, uint32_t port,
 		     char address[TOW_GROUP_ADDRESS_BYTES]);
 
+/* ---- group.c ---- */
+
+/* The group's device, which was open before it. */
+struct tow_device *towi_group_device(const struct tow_group *group);
+
 /* ---- table.c ---- */
 
 /*

@@ -52,7 +52,17 @@ $(eval $(call program_rules,bench))
 grpc_tensor	:= $(OUT)/tests/bench/grpc_tensor
 tensorpipe_tensor := $(OUT)/tests/bench/tensorpipe_tensor
 mooncake	:= $(OUT)/venv/mooncake
-bench-peers: $(grpc_tensor) $(tensorpipe_tensor) $(mooncake)
+mpi_allreduce	:= $(OUT)/tests/bench/mpi_allreduce
+gloo_allreduce	:= $(OUT)/tests/bench/gloo_allreduce
+bench-peers: $(grpc_tensor) $(tensorpipe_tensor) $(mooncake) $(mpi_allreduce) $(gloo_allreduce)
+
+$(mpi_allreduce): tests/bench/mpi_allreduce.cc tests/bench/sample.h $(flags)
+	@mkdir -p $(@D)
+	$(call say,CXX)mpicxx.openmpi -O2 -std=c++17 -Wall -Wextra -DOMPI_SKIP_MPICXX -o $@ $<
+
+$(gloo_allreduce): tests/bench/gloo_allreduce.cc tests/bench/sample.h $(flags)
+	@mkdir -p $(@D)
+	$(call say,CXX)$(CXX) -O2 -std=c++17 -Wall -Wextra -o $@ $< -lgloo -libverbs -lpthread
 
 $(tensorpipe_tensor): tests/bench/tensorpipe_tensor.cc $(flags)
 	@mkdir -p $(@D)

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * Boards: what ranks write to each other when something is wrong.
+ *
+ * Each rank has one, with a word for each other rank, which that one writes: who is to blame for
+ * a failure, or that it leaves.  Writing there says whether a rank is still there: its board ends
+ * with its process, and its node's connection says more.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inside.h"
+
+/* What a rank says: nothing; that it leaves; or whom it blames, and 1, and for which error. */
+#define NOTHING		0ULL
+#define LEFT		UINT64_MAX
+#define ERROR_SHIFT	32
+
+/* How long a rank is given to answer, when it is late already. */
+#define ANSWER_US	1000000U
+#define UNKNOWN		UINT64_MAX
+
+struct towi_board {
+	struct tow_region *region;
+	struct tow_exported *exported;
+	uint64_t offset;		/* of what follows, in the region */
+	uint64_t *heard;		/* what others say, by rank */
+	uint64_t *calls;		/* how often each collective was started */
+	uint64_t *said;			/* what this rank says; nobody reaches it, as what follows */
+	uint64_t *theirs;		/* what others' @calls are, by rank */
+	bool due;			/* somebody is to be told */
+	bool asking;
+};
+
+static uint64_t calls_at(const struct tow_comm *comm, uint64_t place)
+{
+	return (comm->ranks + place) * sizeof(uint64_t);
+}
+
+static uint64_t load(const uint64_t *word)
+{
+	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t offset_of(const struct towi_board *board, const uint64_t *word)
+{
+	return board->offset + (uint64_t)(word - board->heard) * sizeof(*word);
+}
+
+static bool has_left(const struct tow_comm *comm, uint32_t rank)
+{
+	return load(&comm->board->heard[rank]) == LEFT;
+}
+
+/* ---- telling ------------------------------------------------------------------ */
+
+/* What is the matter when nothing can be written to a rank. */
+static void cannot_reach(struct towi_member *member, int status)
+{
+	struct tow_comm *comm = member->comm;
+
+	/* It may have said why. */
+	towi_board_look(comm);
+	if (comm->error || has_left(comm, member->rank))
+		return;
+	towi_comm_fail(comm, status, status == -ENODEV ? comm->rank : member->rank);
+}
+
+static void told(struct towi_end *end, int status)
+{
+	struct towi_member *member = (struct towi_member *)end;
+
+	member->busy = false;
+	if (status && !member->comm->board->asking)
+		cannot_reach(member, status);
+}
+
+/* False: not now. */
+static bool tell(struct towi_member *member)
+{
+	struct tow_comm *comm = member->comm;
+	struct towi_board *board = comm->board;
+	struct tow_sqe *sqe = towi_comm_entry(comm);
+
+	if (!sqe)
+		return false;
+	tow_prep_write(sqe, member->channel, board->region, offset_of(board, board->said),
+		       member->board, comm->rank * sizeof(uint64_t), sizeof(uint64_t));
+	member->busy = true;
+	member->due = false;
+	towi_comm_put(comm, sqe, &member->end);
+	return true;
+}
+
+/* Who is late may still be there. */
+static bool is_dead(const struct tow_comm *comm, uint32_t rank)
+{
+	return comm->error && comm->error != -ETIMEDOUT && rank == comm->blamed;
+}
+
+static bool is_to_be_told(const struct tow_comm *comm, uint32_t rank)
+{
+	return rank != comm->rank && comm->members[rank].board && !is_dead(comm, rank) &&
+	       !has_left(comm, rank);
+}
+
+bool towi_board_go_on(struct tow_comm *comm)
+{
+	struct towi_board *board = comm->board;
+	bool due = false, busy = false;
+	uint32_t rank;
+
+	if (!board || !board->due)
+		return true;
+	for (rank = 0; rank < comm->ranks; rank++) {
+		struct towi_member *member = &comm->members[rank];
+
+		if (member->due && !member->busy && !tell(member))
+			break;
+		due |= member->due;
+		busy |= member->busy;
+	}
+	/* Also when there was no room. */
+	board->due = due || busy || rank < comm->ranks;
+	return !board->due;
+}
+
+static void tell_all(struct tow_comm *comm)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < comm->ranks; rank++)
+		comm->members[rank].due = is_to_be_told(comm, rank);
+	comm->board->due = true;
+	towi_board_go_on(comm);
+}
+
+void towi_board_probe(struct tow_comm *comm)
+{
+	tell_all(comm);
+}
+
+void towi_board_alarm(struct tow_comm *comm)
+{
+	if (!comm->board)
+		return;
+	__atomic_store_n(comm->board->said,
+			 (uint64_t)(uint32_t)-comm->error << ERROR_SHIFT |
+				 (uint32_t)(comm->blamed + 1), __ATOMIC_RELEASE);
+	tell_all(comm);
+}
+
+void towi_board_leave(struct tow_comm *comm)
+{
+	__atomic_store_n(comm->board->said, LEFT, __ATOMIC_RELEASE);
+	tell_all(comm);
+}
+
+/* ---- hearing ------------------------------------------------------------------ */
+
+/* What a rank has written, which may be anything. */
+static void hear(struct tow_comm *comm, uint32_t rank, uint64_t said)
+{
+	uint32_t error = (uint32_t)(said >> ERROR_SHIFT), blamed = (uint32_t)said - 1;
+
+	switch (-(int)error) {
+	case -ESTALE:
+	case -ECONNRESET:
+	case -ETIMEDOUT:
+		break;
+	default:
+		/* Of what is wrong elsewhere only this matters: it cannot go on. */
+		error = ECANCELED;
+	}
+	towi_comm_fail(comm, -(int)error, blamed < comm->ranks ? blamed : rank);
+}
+
+void towi_board_look(struct tow_comm *comm)
+{
+	uint64_t said;
+	uint32_t rank;
+
+	for (rank = 0; comm->board && !comm->error && rank < comm->ranks; rank++) {
+		said = load(&comm->board->heard[rank]);
+		if (said != NOTHING && said != LEFT)
+			hear(comm, rank, said);
+	}
+}
+
+void towi_board_started(struct tow_comm *comm, uint32_t place, uint64_t calls)
+{
+	__atomic_store_n(&comm->board->calls[place], calls, __ATOMIC_RELEASE);
+}
+
+/* ---- asking ------------------------------------------------------------------- */
+
+static bool ask(struct towi_member *member, uint64_t place)
+{
+	struct tow_comm *comm = member->comm;
+	struct towi_board *board = comm->board;
+	struct tow_sqe *sqe = towi_comm_entry(comm);
+
+	if (!sqe)
+		return false;
+	tow_prep_read(sqe, member->channel, board->region,
+		      offset_of(board, &board->theirs[member->rank]), member->board,
+		      calls_at(comm, place), sizeof(uint64_t));
+	member->busy = true;
+	towi_comm_put(comm, sqe, &member->end);
+	return true;
+}
+
+/* What a rank says of a collective, before @until; UNKNOWN: it says nothing. */
+static uint64_t ask_one(struct towi_member *member, uint64_t place, uint64_t until)
+{
+	struct tow_comm *comm = member->comm;
+	uint64_t *answer = &comm->board->theirs[member->rank];
+
+	*answer = UNKNOWN;
+	/* What it was told before must have come back. */
+	while (member->busy && !comm->over && towi_left_us(until)) {
+		towi_comm_sleep(comm, until);
+		towi_comm_reap(comm);
+	}
+	if (member->busy || !ask(member, place))
+		return UNKNOWN;
+	towi_comm_submit(comm);
+	while (member->busy && !comm->over && towi_left_us(until)) {
+		towi_comm_sleep(comm, until);
+		towi_comm_reap(comm);
+	}
+	return member->busy ? UNKNOWN : load(answer);
+}
+
+uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls)
+{
+	uint64_t until = towi_until(ANSWER_US), theirs;
+	uint32_t rank, late = TOW_NO_RANK;
+
+	comm->board->asking = true;
+	for (rank = 0; late == TOW_NO_RANK && rank < comm->ranks; rank++) {
+		if (!is_to_be_told(comm, rank))
+			continue;
+		theirs = ask_one(&comm->members[rank], places[rank], until);
+		if (theirs == UNKNOWN || theirs < calls)
+			late = rank;
+	}
+	comm->board->asking = false;
+	return late;
+}
+
+/* ---- life --------------------------------------------------------------------- */
+
+static void name_of(const struct tow_comm *comm, uint32_t rank,
+		    char name[TOW_EXPORT_NAME_MAX + 1])
+{
+	snprintf(name, TOW_EXPORT_NAME_MAX + 1, "towline/comm/%016" PRIx64 "/board/%" PRIu32,
+		 comm->number, rank);
+}
+
+int towi_board_make(struct tow_comm *comm)
+{
+	uint64_t shown = comm->ranks + (uint64_t)TOW_COLLECTIVES_MAX;
+	struct towi_board *board = calloc(1, sizeof(*board));
+	char name[TOW_EXPORT_NAME_MAX + 1];
+	uint32_t rank;
+	int ret;
+
+	if (!board)
+		return -ENOMEM;
+	for (rank = 0; rank < comm->ranks; rank++)
+		comm->members[rank].end.ended = told;
+	board->heard = tow_arena_zeroed(comm->arena, shown + 1 + comm->ranks, sizeof(uint64_t));
+	if (!board->heard) {
+		ret = -errno;
+		goto free_board;
+	}
+	board->calls = board->heard + comm->ranks;
+	board->said = board->heard + shown;
+	board->theirs = board->said + 1;
+	ret = towi_comm_place(comm, board->heard, &board->region, &board->offset);
+	if (ret)
+		goto free_words;
+	name_of(comm, comm->rank, name);
+	ret = tow_export(board->region, board->offset, shown * sizeof(uint64_t), name,
+			 TOW_RIGHT_READ | TOW_RIGHT_WRITE, &board->exported);
+	if (ret)
+		goto free_words;
+	comm->board = board;
+	return 0;
+
+free_words:
+	tow_arena_free(comm->arena, board->heard);
+free_board:
+	free(board);
+	return ret;
+}
+
+int towi_board_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed)
+{
+	char name[TOW_EXPORT_NAME_MAX + 1];
+	uint32_t rank;
+	int ret;
+
+	for (rank = 0; rank < comm->ranks; rank++) {
+		struct towi_member *member = &comm->members[rank];
+
+		if (rank == comm->rank)
+			continue;
+		name_of(comm, rank, name);
+		ret = tow_resolve(member->peer, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE,
+				  towi_left_us(until) / 1000 + 1, &member->board);
+		if (!ret && tow_remote_bytes(member->board) != calls_at(comm, TOW_COLLECTIVES_MAX))
+			ret = -EPROTO;
+		if (ret) {
+			*blamed = rank;
+			return ret;
+		}
+	}
+	return 0;
+}
+
+void towi_board_free(struct tow_comm *comm)
+{
+	struct towi_board *board = comm->board;
+	uint32_t rank;
+
+	for (rank = 0; rank < comm->ranks; rank++)
+		tow_remote_release(comm->members[rank].board);
+	if (!board)
+		return;
+	tow_unexport(board->exported);
+	tow_arena_free(comm->arena, board->heard);
+	free(board);
+}

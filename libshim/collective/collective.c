@@ -1,0 +1,751 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/* Collectives: what their attributes say, their arrays, and their calls. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inside.h"
+
+/* Pieces that are sent at once, unless the caller says how large they are to be. */
+#define PIECE_BYTES	(256U << 10)
+#define PIECES_MAX	4096U
+/* Up to so many bytes, two steps are better than 2 (P - 1) of 1/P each. */
+#define DIRECT_BYTES	(256U << 10)
+#define DIRECT_RANKS	16U
+/* No array is larger. */
+#define BYTES_MAX	(1ULL << 46)
+/* How often others are asked whether they are there, while nothing comes. */
+#define PROBE_US	250000U
+
+/* ---- what is asked for -------------------------------------------------------- */
+
+static bool is_reduction(uint32_t kind)
+{
+	return kind == TOW_ALLREDUCE || kind == TOW_REDUCE_SCATTER;
+}
+
+static int check_barrier(const struct tow_collective_attr *attr)
+{
+	static const struct tow_dtype nothing;
+
+	return memcmp(&attr->dtype, &nothing, sizeof(nothing)) || attr->count || attr->in ||
+	       attr->out || attr->piece_bytes ? -EINVAL : 0;
+}
+
+/* How large elements are. */
+static int check_dtype(const struct tow_collective_attr *attr, uint64_t *bytes)
+{
+	uint64_t bits = (uint64_t)attr->dtype.bits * attr->dtype.lanes;
+
+	if (!bits)
+		return -EINVAL;
+	*bytes = bits / 8;
+	return bits % 8 || !*bytes ? -EOPNOTSUPP : 0;
+}
+
+static int check_arrays(const struct tow_collective_attr *attr, uint32_t ranks, uint64_t bytes)
+{
+	uint64_t all;
+
+	if (__builtin_mul_overflow(attr->count, bytes * ranks, &all) || all > BYTES_MAX)
+		return -EOVERFLOW;
+	if (!attr->count)
+		return 0;
+	if (!attr->out || (attr->kind == TOW_REDUCE_SCATTER && !attr->in))
+		return -EINVAL;
+	if (!is_reduction(attr->kind))
+		return 0;
+	return (uintptr_t)attr->in % bytes || (uintptr_t)attr->out % bytes ? -EINVAL : 0;
+}
+
+static int check_attr(const struct tow_collective_attr *attr, uint32_t ranks)
+{
+	enum towi_reduce_type type;
+	uint64_t bytes;
+	int ret;
+
+	if (attr->kind > TOW_BARRIER || attr->reduction > TOW_MAX ||
+	    attr->algorithm > TOW_ALGORITHM_DIRECT || attr->piece_bytes % TOWI_LINE ||
+	    (!is_reduction(attr->kind) && attr->reduction) ||
+	    (attr->kind != TOW_ALLREDUCE && attr->algorithm) ||
+	    (attr->kind == TOW_BROADCAST ? attr->root >= ranks : attr->root))
+		return -EINVAL;
+	if (attr->kind == TOW_BARRIER)
+		return check_barrier(attr);
+	ret = check_dtype(attr, &bytes);
+	if (!ret && is_reduction(attr->kind))
+		ret = towi_reduce_type(attr->dtype, &type);
+	return ret ? ret : check_arrays(attr, ranks, bytes);
+}
+
+static uint32_t choose_algorithm(const struct tow_collective_attr *attr, uint32_t ranks,
+				 uint64_t bytes)
+{
+	if (attr->kind == TOW_BARRIER)
+		return ranks <= DIRECT_RANKS ? TOW_ALGORITHM_DIRECT : TOW_ALGORITHM_RING;
+	if (attr->kind != TOW_ALLREDUCE)
+		return TOW_ALGORITHM_RING;
+	if (attr->algorithm)
+		return attr->algorithm;
+	return ranks <= DIRECT_RANKS && bytes <= DIRECT_BYTES ? TOW_ALGORITHM_DIRECT :
+								TOW_ALGORITHM_RING;
+}
+
+/* ---- one rank alone ----------------------------------------------------------- */
+
+static int alone_make(struct tow_collective *collective)
+{
+	(void)collective;
+	return 0;
+}
+
+static int alone_find(struct tow_collective *collective, uint64_t until, uint32_t *blamed)
+{
+	(void)collective;
+	(void)until;
+	*blamed = TOW_NO_RANK;
+	return 0;
+}
+
+static void alone_close(struct tow_collective *collective)
+{
+	(void)collective;
+}
+
+static void alone_free(struct tow_collective *collective)
+{
+	free(collective);
+}
+
+/* What all have together is what it has. */
+static void alone_start(struct tow_collective *collective)
+{
+	if (is_reduction(collective->attr.kind) && collective->in.at != collective->out.at)
+		memcpy(collective->out.at, collective->in.at, collective->out.bytes);
+}
+
+static bool alone_go_on(struct tow_collective *collective)
+{
+	(void)collective;
+	return false;
+}
+
+static bool alone_done(const struct tow_collective *collective)
+{
+	(void)collective;
+	return true;
+}
+
+static bool alone_arm(struct tow_collective *collective)
+{
+	(void)collective;
+	return false;
+}
+
+static uint32_t alone_waits_for(const struct tow_collective *collective)
+{
+	return collective->comm->rank;
+}
+
+static const struct towi_algorithm alone = {
+	.make = alone_make,
+	.find = alone_find,
+	.close = alone_close,
+	.free = alone_free,
+	.start = alone_start,
+	.go_on = alone_go_on,
+	.done = alone_done,
+	.arm = alone_arm,
+	.waits_for = alone_waits_for,
+};
+
+/* ---- shape -------------------------------------------------------------------- */
+
+static uint64_t round_up(uint64_t bytes)
+{
+	return (bytes + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;
+}
+
+static void shape(struct tow_collective *collective, uint64_t element)
+{
+	const struct tow_collective_attr *attr = &collective->attr;
+	uint32_t ranks = collective->comm->ranks;
+	uint64_t bytes = attr->count * element;
+
+	collective->whole_bytes = bytes;
+	switch (attr->kind) {
+	case TOW_REDUCE_SCATTER:
+	case TOW_ALLGATHER:
+		collective->shard_bytes = bytes;
+		collective->whole_bytes = bytes * ranks;
+		break;
+	case TOW_BROADCAST:
+		collective->shard_bytes = bytes;
+		break;
+	default:
+		collective->shard_bytes = round_up((attr->count + ranks - 1) / ranks * element);
+	}
+}
+
+void towi_cut(struct tow_collective *collective, uint32_t lanes)
+{
+	uint64_t wanted = collective->attr.piece_bytes, pieces;
+
+	if (!wanted)
+		wanted = PIECE_BYTES;
+	pieces = (collective->shard_bytes + wanted - 1) / wanted;
+	if (pieces > PIECES_MAX)
+		pieces = PIECES_MAX;
+	/* As many for each lane. */
+	if (pieces > lanes)
+		pieces = (pieces + lanes - 1) / lanes * lanes;
+	if (!pieces)
+		pieces = 1;
+	collective->pieces = (uint32_t)pieces;
+	collective->piece_bytes = round_up((collective->shard_bytes + pieces - 1) / pieces);
+}
+
+/* ---- arrays ------------------------------------------------------------------- */
+
+/* An array of the caller's that is sent from, or written to. */
+static int take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
+		      struct towi_array *array)
+{
+	struct tow_region *region;
+	uint64_t offset, end;
+	int ret;
+
+	if (!bytes || (!towi_comm_place(comm, given, &region, &offset) &&
+		       !towi_comm_place(comm, (char *)given + bytes - 1, &array->region, &end) &&
+		       array->region == region)) {
+		*array = (struct towi_array){ .at = given, .bytes = bytes };
+		if (bytes) {
+			array->region = region;
+			array->offset = offset;
+		}
+		return 0;
+	}
+	ret = towi_array_make(comm, bytes, array);
+	array->given = given;
+	return ret;
+}
+
+/* One that only this process reads or writes. */
+static void plain_array(void *given, uint64_t bytes, struct towi_array *array)
+{
+	*array = (struct towi_array){ .at = given, .bytes = bytes };
+}
+
+/* The part of an array that @given is, at @from of the whole. */
+static void part_of_array(const struct towi_array *array, void *given, uint64_t from,
+			  uint64_t bytes, struct towi_array *part)
+{
+	*part = *array;
+	part->at = bytes ? array->at + (from - array->from) : NULL;
+	part->offset += from - array->from;
+	part->bytes = bytes;
+	part->from = from;
+	part->given = array->given ? given : NULL;
+	part->owned = false;
+}
+
+/* What this rank has: it is sent from there, and not written to. */
+static void *in_of(const struct tow_collective_attr *attr)
+{
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): arrays are of one type */
+	return (void *)(uintptr_t)attr->in;
+}
+
+/* Both arrays of a reduction to all, which may be one. */
+static int take_both(struct tow_collective *collective)
+{
+	const struct tow_collective_attr *attr = &collective->attr;
+	uint64_t bytes = collective->whole_bytes;
+	void *in = in_of(attr);
+	int ret = take_array(collective->comm, attr->out, bytes, &collective->out);
+
+	if (ret)
+		return ret;
+	if (in && in != attr->out)
+		return take_array(collective->comm, in, bytes, &collective->in);
+	part_of_array(&collective->out, attr->out, 0, bytes, &collective->in);
+	return 0;
+}
+
+static int take_arrays(struct tow_collective *collective)
+{
+	const struct tow_collective_attr *attr = &collective->attr;
+	uint64_t own = collective->comm->rank * collective->shard_bytes;
+	void *in = in_of(attr);
+	int ret;
+
+	switch (attr->kind) {
+	case TOW_ALLREDUCE:
+		return take_both(collective);
+	case TOW_REDUCE_SCATTER:
+		ret = take_array(collective->comm, in, collective->whole_bytes, &collective->in);
+		plain_array(attr->out, collective->shard_bytes, &collective->out);
+		collective->out.from = own;
+		return ret;
+	case TOW_ALLGATHER:
+		plain_array(in, collective->shard_bytes, &collective->in);
+		collective->in.from = own;
+		return take_array(collective->comm, attr->out, collective->whole_bytes,
+				  &collective->out);
+	case TOW_BROADCAST:
+		plain_array(in, collective->whole_bytes, &collective->in);
+		return take_array(collective->comm, attr->out, collective->whole_bytes,
+				  &collective->out);
+	default:
+		return 0;
+	}
+}
+
+static void copy(struct tow_collective *collective, void *to, const void *from, uint64_t bytes)
+{
+	if (!bytes || to == from)
+		return;
+	memcpy(to, from, bytes);
+	collective->copied_bytes += bytes;
+}
+
+/* Does this rank give something that others get as it is? */
+static bool gives(const struct tow_collective *collective)
+{
+	return collective->attr.kind == TOW_ALLGATHER ||
+	       (collective->attr.kind == TOW_BROADCAST &&
+		collective->comm->rank == collective->attr.root);
+}
+
+static void copy_in(struct tow_collective *collective)
+{
+	struct towi_array *in = &collective->in, *out = &collective->out;
+	char *own;
+
+	if (!gives(collective)) {
+		if (in->given)
+			copy(collective, in->at, in->given, in->bytes);
+		return;
+	}
+	if (!in->bytes)
+		return;
+	own = towi_at(out, in->from);
+	if (out->given)
+		copy(collective, own, in->at ? in->at : out->given + in->from, in->bytes);
+	else if (in->at && in->at != own)
+		memcpy(own, in->at, in->bytes);
+}
+
+static void copy_out(struct tow_collective *collective)
+{
+	struct towi_array *out = &collective->out;
+
+	if (out->given)
+		copy(collective, out->given, out->at, out->bytes);
+}
+
+/* ---- life --------------------------------------------------------------------- */
+
+/* What all have to ask for alike. */
+struct card {
+	uint32_t kind, reduction, algorithm, root;
+	struct tow_dtype dtype;
+	uint32_t reserved;
+	uint64_t count, piece_bytes;
+};
+
+/* Does everybody ask for the same?  Or who is the first that does not, as rank 0 does? */
+static int compare_cards(struct tow_collective *collective, uint32_t *blamed)
+{
+	const struct tow_collective_attr *attr = &collective->attr;
+	const struct tow_comm *comm = collective->comm;
+	struct card own = {
+		.kind = attr->kind,
+		.reduction = attr->reduction,
+		.algorithm = attr->algorithm,
+		.root = attr->root,
+		.dtype = attr->dtype,
+		.count = attr->count,
+		.piece_bytes = attr->piece_bytes,
+	};
+	struct card *cards = calloc(comm->ranks, sizeof(*cards));
+	uint32_t rank;
+	int ret;
+
+	if (!cards)
+		return -ENOMEM;
+	ret = tow_group_gather(comm->group, &own, sizeof(own), cards, blamed);
+	for (rank = 0; !ret && rank < comm->ranks; rank++) {
+		if (memcmp(&cards[rank], &cards[0], sizeof(own))) {
+			*blamed = rank;
+			ret = -EPROTO;
+		}
+	}
+	free(cards);
+	return ret;
+}
+
+static int take_place(struct tow_collective *collective)
+{
+	struct tow_comm *comm = collective->comm;
+	uint32_t place;
+
+	for (place = 0; place < TOW_COLLECTIVES_MAX; place++) {
+		if (comm->used[place / 64] >> place % 64 & 1)
+			continue;
+		comm->used[place / 64] |= 1ULL << place % 64;
+		collective->place = place;
+		collective->placed = true;
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+static void leave_place(struct tow_collective *collective)
+{
+	uint32_t place = collective->place;
+
+	if (!collective->placed)
+		return;
+	towi_board_started(collective->comm, place, 0);
+	collective->comm->used[place / 64] &= ~(1ULL << place % 64);
+}
+
+/* Each has its own: they may have destroyed others in another order. */
+static int agree_on_places(struct tow_collective *collective, uint32_t *blamed)
+{
+	uint32_t rank, ranks = collective->comm->ranks;
+	uint64_t *places = calloc(ranks, sizeof(*places));
+	int ret = places ? take_place(collective) : -ENOMEM;
+
+	collective->places = places;
+	ret = towi_comm_agree(collective->comm, ret, collective->place, places, blamed);
+	for (rank = 0; !ret && places && rank < ranks; rank++) {
+		if (places[rank] >= TOW_COLLECTIVES_MAX) {
+			*blamed = rank;
+			ret = -EPROTO;
+		}
+	}
+	return ret;
+}
+
+/* Nobody reaches it any more, and it is not in the communicator's list. */
+static void close_collective(struct tow_collective *collective)
+{
+	struct tow_comm *comm = collective->comm;
+
+	collective->algorithm->close(collective);
+	tow_unexport(collective->scratch_exported);
+	tow_unexport(collective->out_exported);
+	towi_comm_settle(comm, &collective->waiting);
+	leave_place(collective);
+	/* The device may still read what it did not end. */
+	if (collective->in_flight || collective->waiting) {
+		collective->next = comm->graves;
+		comm->graves = collective;
+	} else {
+		towi_collective_free(collective);
+	}
+}
+
+void towi_collective_free(struct tow_collective *collective)
+{
+	struct tow_comm *comm = collective->comm;
+
+	towi_array_free(comm, &collective->in);
+	towi_array_free(comm, &collective->out);
+	towi_array_free(comm, &collective->scratch);
+	towi_array_free(comm, &collective->numbers);
+	free(collective->places);
+	collective->algorithm->free(collective);
+}
+
+/* What others find; then what they have made. */
+static int make(struct tow_collective *collective, uint32_t *blamed)
+{
+	struct tow_comm *comm = collective->comm;
+	uint32_t other = TOW_NO_RANK;
+	int ret;
+
+	ret = agree_on_places(collective, blamed);
+	if (ret)
+		return ret;
+	ret = take_arrays(collective);
+	if (!ret)
+		ret = collective->algorithm->make(collective);
+	ret = towi_comm_agree(comm, ret, 0, NULL, blamed);
+	if (ret)
+		return ret;
+	ret = collective->algorithm->find(collective, towi_until(comm->timeout_ms * 1000ULL),
+					  &other);
+	if (ret)
+		*blamed = other;
+	return towi_comm_agree(comm, ret, 0, NULL, blamed);
+}
+
+static struct tow_collective *new_collective(struct tow_comm *comm,
+					     const struct tow_collective_attr *attr)
+{
+	uint64_t element = attr->kind == TOW_BARRIER ? 1 :
+			   (uint64_t)attr->dtype.bits * attr->dtype.lanes / 8;
+	uint32_t algorithm = choose_algorithm(attr, comm->ranks, attr->count * element);
+	struct tow_collective *made;
+
+	if (comm->ranks == 1)
+		made = calloc(1, sizeof(*made));
+	else if (algorithm == TOW_ALGORITHM_DIRECT)
+		made = towi_direct_new(comm->ranks);
+	else
+		made = towi_ring_new();
+	if (!made)
+		return NULL;
+	made->comm = comm;
+	made->attr = *attr;
+	made->attr.algorithm = algorithm;
+	if (comm->ranks == 1)
+		made->algorithm = &alone;
+	else
+		made->algorithm = algorithm == TOW_ALGORITHM_DIRECT ? &towi_direct : &towi_ring;
+	if (is_reduction(attr->kind))
+		towi_reduce_type(attr->dtype, &made->type);
+	made->op = attr->reduction == TOW_MIN ? TOWI_MIN :
+		   attr->reduction == TOW_MAX ? TOWI_MAX : TOWI_SUM;
+	made->number = comm->made++;
+	shape(made, element);
+	return made;
+}
+
+static int create(struct tow_comm *comm, const struct tow_collective_attr *attr,
+		  struct tow_collective **collective, uint32_t *blamed)
+{
+	struct tow_collective *made = new_collective(comm, attr);
+	int ret;
+
+	if (!made)
+		return -ENOMEM;
+	ret = compare_cards(made, blamed);
+	if (ret) {
+		made->algorithm->free(made);
+		return ret;
+	}
+	ret = make(made, blamed);
+	if (ret) {
+		close_collective(made);
+		return ret;
+	}
+	made->next = comm->collectives;
+	comm->collectives = made;
+	*collective = made;
+	return 0;
+}
+
+/* May it go on?  0 or a negative errno. */
+static int usable(const struct tow_comm *comm)
+{
+	return comm->queue->ring ? comm->error : -EPERM;
+}
+
+static bool is_busy(const struct tow_comm *comm)
+{
+	const struct tow_collective *collective;
+
+	for (collective = comm->collectives; collective; collective = collective->next)
+		if (collective->running)
+			return true;
+	return false;
+}
+
+TOW_PUBLIC int tow_collective_create(struct tow_comm *comm, const struct tow_collective_attr *attr,
+				     struct tow_collective **collective, uint32_t *blamed)
+{
+	struct tow_collective_attr known;
+	uint32_t rank = TOW_NO_RANK;
+	int ret;
+
+	if (blamed)
+		*blamed = rank;
+	if (!comm || !attr || !collective)
+		return -EINVAL;
+	ret = towi_take(attr, TOWI_COLLECTIVE_ATTR_SIZE_FIRST, &known, sizeof(known));
+	if (!ret)
+		ret = check_attr(&known, comm->ranks);
+	if (ret)
+		return ret;
+	ret = usable(comm);
+	if (ret)
+		rank = ret == -EPERM ? TOW_NO_RANK : comm->blamed;
+	else if (is_busy(comm))
+		ret = -EBUSY;
+	else
+		ret = create(comm, &known, collective, &rank);
+	if (blamed)
+		*blamed = rank;
+	return ret;
+}
+
+TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
+{
+	struct tow_collective **link;
+	struct tow_comm *comm;
+
+	if (!collective)
+		return;
+	comm = collective->comm;
+	if (collective->running)
+		towi_comm_fail(comm, -ECANCELED, comm->rank);
+	for (link = &comm->collectives; *link != collective; link = &(*link)->next)
+		;
+	*link = collective->next;
+	towi_comm_settle(comm, &collective->in_flight);
+	close_collective(collective);
+}
+
+/* ---- calls -------------------------------------------------------------------- */
+
+void towi_collective_end(struct tow_collective *collective)
+{
+	if (!collective->running || collective->in_flight ||
+	    !collective->algorithm->done(collective))
+		return;
+	copy_out(collective);
+	collective->running = false;
+	collective->calls++;
+}
+
+TOW_PUBLIC int tow_collective_start(struct tow_collective *collective)
+{
+	struct tow_comm *comm;
+	int ret;
+
+	if (!collective)
+		return -EINVAL;
+	comm = collective->comm;
+	ret = usable(comm);
+	if (!ret && collective->running)
+		ret = -EBUSY;
+	if (ret)
+		return ret;
+	copy_in(collective);
+	collective->begun++;
+	towi_board_started(comm, collective->place, collective->begun);
+	collective->until = towi_until(comm->timeout_ms * 1000ULL);
+	comm->probe_us = towi_until(PROBE_US);
+	collective->running = true;
+	collective->algorithm->start(collective);
+	towi_comm_progress(comm);
+	return 0;
+}
+
+/* It takes too long: somebody is to blame. */
+static void be_late(struct tow_collective *collective)
+{
+	struct tow_comm *comm = collective->comm;
+	uint32_t late = towi_board_late(comm, collective->places, collective->begun);
+
+	if (late == TOW_NO_RANK)
+		late = collective->algorithm->waits_for(collective);
+	towi_comm_fail(comm, -ETIMEDOUT, late);
+}
+
+/* While nothing comes others may be gone, or late. */
+static void doubt(struct tow_collective *collective, bool any, uint64_t now_us)
+{
+	struct tow_comm *comm = collective->comm;
+
+	if (comm->error)
+		return;
+	if (now_us >= collective->until) {
+		be_late(collective);
+	} else if (any) {
+		comm->probe_us = now_us + PROBE_US;
+	} else if (now_us >= comm->probe_us) {
+		comm->probe_us = now_us + PROBE_US;
+		towi_board_probe(comm);
+	}
+}
+
+/* How it is at @now_us: 1: it has ended; 0: it has not; or a negative errno. */
+static int look(struct tow_collective *collective, bool *any, uint64_t *now_us)
+{
+	struct tow_comm *comm = collective->comm;
+
+	/* A child that was forked must not go on with what is its parent's. */
+	if (!comm->queue->ring)
+		return -EPERM;
+	*any = towi_comm_progress(comm);
+	if (!collective->running && !comm->error)
+		return 1;
+	*now_us = towi_now_ns() / 1000;
+	doubt(collective, *any, *now_us);
+	if (comm->error)
+		towi_comm_settle(comm, &collective->in_flight);
+	return comm->error;
+}
+
+static void tell_blame(const struct tow_collective *collective, int ret, uint32_t *blamed)
+{
+	if (blamed)
+		*blamed = ret < 0 && ret != -EPERM ? collective->comm->blamed : TOW_NO_RANK;
+}
+
+TOW_PUBLIC int tow_collective_test(struct tow_collective *collective, uint32_t *blamed)
+{
+	uint64_t now;
+	bool any;
+	int ret;
+
+	if (!collective)
+		return -EINVAL;
+	ret = look(collective, &any, &now);
+	tell_blame(collective, ret, blamed);
+	return ret;
+}
+
+/* Nothing has happened for a while: sleep until something does. */
+static void sleep_for_it(struct tow_collective *collective)
+{
+	struct tow_comm *comm = collective->comm;
+	struct tow_collective *other;
+	bool armed = true;
+
+	for (other = comm->collectives; other && armed; other = other->next)
+		if (other->running)
+			armed = other->algorithm->arm(other);
+	towi_comm_submit(comm);
+	if (armed)
+		towi_comm_sleep(comm, collective->until);
+}
+
+TOW_PUBLIC int tow_collective_wait(struct tow_collective *collective, uint32_t *blamed)
+{
+	uint64_t now, busy_until = 0;
+	bool any;
+	int ret;
+
+	if (!collective)
+		return -EINVAL;
+	while (!(ret = look(collective, &any, &now))) {
+		if (any || !busy_until)
+			busy_until = now + collective->comm->spin_us;
+		else if (now >= busy_until)
+			sleep_for_it(collective);
+	}
+	tell_blame(collective, ret, blamed);
+	return ret < 0 ? ret : 0;
+}
+
+TOW_PUBLIC int tow_collective_stats(const struct tow_collective *collective,
+				    struct tow_collective_stats *stats)
+{
+	struct tow_collective_stats known = { .size = sizeof(known) };
+
+	if (!collective || !stats)
+		return -EINVAL;
+	known.algorithm = collective->attr.algorithm;
+	known.pieces = collective->pieces;
+	known.copies = (collective->in.given != NULL) + (collective->out.given != NULL);
+	known.calls = collective->calls;
+	known.sent_bytes = collective->sent_bytes;
+	known.copied_bytes = collective->copied_bytes;
+	return towi_give(&known, TOWI_COLLECTIVE_STATS_SIZE_FIRST, stats);
+}

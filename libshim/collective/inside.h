@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/* What communicators and collectives are made of, inside. */
+#ifndef TOW_COLLECTIVE_INSIDE_H
+#define TOW_COLLECTIVE_INSIDE_H
+
+#include <stdbool.h>
+
+#include <towline/collective.h>
+#include <towline/queue.h>
+#include <towline/slot.h>
+
+#include "../core/internal.h"
+#include "reduce.h"
+
+/* Of structures, when they were first published. */
+#define TOWI_COMM_ATTR_SIZE_FIRST \
+	(offsetof(struct tow_comm_attr, spin_us) + sizeof(uint32_t))
+#define TOWI_COLLECTIVE_ATTR_SIZE_FIRST \
+	(offsetof(struct tow_collective_attr, piece_bytes) + sizeof(uint64_t))
+#define TOWI_COLLECTIVE_STATS_SIZE_FIRST \
+	(offsetof(struct tow_collective_stats, copied_bytes) + sizeof(uint64_t))
+
+/* What pieces and shards are aligned to, in bytes. */
+#define TOWI_LINE	64U
+
+/* ---- comm.c: communicators ---- */
+
+/* What an entry is for; the entry's data. */
+struct towi_end {
+	void (*ended)(struct towi_end *end, int status);
+};
+
+/* A rank, for the communicator. */
+struct towi_member {
+	struct towi_end end;		/* first: of what goes to its board */
+	struct tow_comm *comm;
+	uint32_t rank;
+	bool due;			/* is to be told what this rank says */
+	bool busy;			/* is being told, or asked */
+	struct tow_peer *peer;
+	struct tow_channel *channel;
+	struct tow_remote *board;
+};
+
+struct towi_board;
+
+struct tow_comm {
+	struct tow_group *group;
+	struct tow_arena *arena;
+	struct tow_queue *queue;
+	uint32_t rank, ranks;
+	uint32_t timeout_ms, spin_us;
+	uint8_t copied_flag;		/* of entries that send copies */
+	uint64_t number;		/* in all names */
+	uint64_t made;			/* collectives, ever */
+	uint32_t in_flight;		/* entries without a completion */
+	bool over;			/* the queue takes no more, and says no more */
+	int error;			/* it has failed */
+	uint32_t blamed;
+	uint64_t probe_us;		/* when to ask whether others are there, if nothing comes */
+	struct towi_board *board;
+	struct towi_member *members;	/* by rank */
+	uint64_t used[TOW_COLLECTIVES_MAX / 64];
+	struct tow_collective *collectives;
+	struct tow_collective *graves;	/* ended, and the device did not end all of it */
+};
+
+/*
+ * The next entry, whose completion goes to @end; NULL: there is no room now, or nothing is sent any
+ * more.  It is prepared, and then towi_comm_put().
+ */
+struct tow_sqe *towi_comm_entry(struct tow_comm *comm);
+void towi_comm_put(struct tow_comm *comm, struct tow_sqe *sqe, struct towi_end *end);
+
+/* Hand over what was put. */
+void towi_comm_submit(struct tow_comm *comm);
+
+/* Completions: true: there were some. */
+bool towi_comm_reap(struct tow_comm *comm);
+
+/* Completions, alarms, and what all collectives can do now.  True: something happened. */
+bool towi_comm_progress(struct tow_comm *comm);
+
+/* Until something happens, or @until: for a while only.  Then progress is due. */
+void towi_comm_sleep(struct tow_comm *comm, uint64_t until);
+
+/* Until nothing is on its way of what @in_flight counts, or it seems never to end. */
+void towi_comm_settle(struct tow_comm *comm, const uint32_t *in_flight);
+
+/* The first error counts; all others are told. */
+void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed);
+
+/* Where something is, that is in the arena: 0 or -ENOENT. */
+int towi_comm_place(const struct tow_comm *comm, const void *at, struct tow_region **region,
+		    uint64_t *offset);
+
+/*
+ * All ranks tell @status and @value, and each learns what others told, by rank (or @values is
+ * NULL): 0; the own error; or -ECANCELED with who could not.
+ */
+int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t *values,
+		    uint32_t *blamed);
+
+/* ---- board.c: what ranks write to each other when something is wrong ---- */
+
+/* Make this rank's; 0 or a negative errno. */
+int towi_board_make(struct tow_comm *comm);
+
+/* Find those of others, by @until: 0 or a negative errno, and whose it is. */
+int towi_board_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed);
+void towi_board_free(struct tow_comm *comm);
+
+/* Has somebody said that something is wrong?  Then the communicator fails. */
+void towi_board_look(struct tow_comm *comm);
+
+/* What is due: true: nothing is, any more, and nothing on its way. */
+bool towi_board_go_on(struct tow_comm *comm);
+
+/* A collective was started so often. */
+void towi_board_started(struct tow_comm *comm, uint32_t place, uint64_t calls);
+
+/* Are others there?  Who is not fails the communicator, soon. */
+void towi_board_probe(struct tow_comm *comm);
+
+/* All others are to be told what went wrong; or that this rank leaves. */
+void towi_board_alarm(struct tow_comm *comm);
+void towi_board_leave(struct tow_comm *comm);
+
+/*
+ * The first that does not answer, or has not started so often what it has at that place, by
+ * rank; or TOW_NO_RANK.
+ */
+uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls);
+
+/* ---- collective.c ---- */
+
+/* An array of this rank's. */
+struct towi_array {
+	char *at;			/* in the arena */
+	struct tow_region *region;
+	uint64_t offset;
+	uint64_t bytes;
+	uint64_t from;			/* where it begins in the whole */
+	char *given;			/* the caller's, if that is not in the arena */
+	bool owned;			/* is freed with the collective */
+};
+
+struct towi_algorithm {
+	/* What others find: 0 or a negative errno. */
+	int (*make)(struct tow_collective *collective);
+	/* What others have made, by @until: 0 or a negative errno, and whose it is. */
+	int (*find)(struct tow_collective *collective, uint64_t until, uint32_t *blamed);
+	/* Undo both, also what there is of them: nobody reaches this rank any more. */
+	void (*close)(struct tow_collective *collective);
+	void (*free)(struct tow_collective *collective);
+	void (*start)(struct tow_collective *collective);
+	/* What can be done now: true if anything was. */
+	bool (*go_on)(struct tow_collective *collective);
+	/* All is done, but for what is on its way. */
+	bool (*done)(const struct tow_collective *collective);
+	/* See to it that a completion comes when there is more to do: false: there is. */
+	bool (*arm)(struct tow_collective *collective);
+	/* Whom it waits for. */
+	uint32_t (*waits_for)(const struct tow_collective *collective);
+};
+
+struct tow_collective {
+	const struct towi_algorithm *algorithm;
+	struct tow_comm *comm;
+	struct tow_collective *next;
+	struct tow_collective_attr attr;
+	enum towi_reduce_op op;
+	enum towi_reduce_type type;
+	uint64_t number;		/* in names */
+	uint32_t place;			/* on this rank's board, */
+	uint64_t *places;		/* and on those of others */
+	struct towi_array in, out, scratch, numbers;
+	uint64_t whole_bytes;
+	uint64_t shard_bytes;		/* a rank's of it; the last ones may have less, or nothing */
+	uint32_t pieces;		/* of a shard */
+	uint64_t piece_bytes;
+	bool placed, running;
+	uint32_t in_flight;		/* sent, without a completion */
+	uint32_t waiting;		/* waits, as well */
+	uint64_t begun, calls;		/* starts, and ends */
+	uint64_t until;
+	uint64_t sent_bytes, copied_bytes;
+	struct tow_exported *scratch_exported, *out_exported;
+};
+
+/* The collective is the first thing in what these make. */
+struct tow_collective *towi_ring_new(void);
+struct tow_collective *towi_direct_new(uint32_t ranks);
+extern const struct towi_algorithm towi_ring, towi_direct;
+
+/* Has it ended?  Then the caller has what it is to get. */
+void towi_collective_end(struct tow_collective *collective);
+
+/* Of one that was ended, and of which nothing is on its way. */
+void towi_collective_free(struct tow_collective *collective);
+
+/* A shard is sent in pieces of so many bytes, for a ring of that many lanes. */
+void towi_cut(struct tow_collective *collective, uint32_t lanes);
+
+/* ---- moving.c: what algorithms are made of ---- */
+
+/* A rank, for a collective. */
+struct towi_target {
+	struct towi_end end;		/* first */
+	struct tow_collective *collective;
+	uint32_t rank;
+};
+
+/* Sleeping until a slot is at a number. */
+struct towi_wait {
+	struct towi_end end;		/* first */
+	struct tow_collective *collective;
+	bool busy;
+};
+
+/* Where something is told, and by which queue pair. */
+struct towi_way {
+	struct tow_channel *channel;
+	struct tow_remote *slot;
+};
+
+void towi_target_init(struct towi_target *target, struct tow_collective *collective,
+		      uint32_t rank);
+void towi_wait_init(struct towi_wait *wait, struct tow_collective *collective);
+
+/* Where a piece of a rank's shard is in the whole, and how large: maybe 0. */
+uint64_t towi_piece_at(const struct tow_collective *collective, uint32_t rank, uint32_t piece);
+uint64_t towi_piece_bytes(const struct tow_collective *collective, uint32_t rank,
+			  uint32_t piece);
+
+/* Where that is in memory. */
+static inline char *towi_at(const struct towi_array *array, uint64_t at)
+{
+	return array->at + (at - array->from);
+}
+
+/* Memory of the arena, zeroed: 0 or a negative errno. */
+int towi_array_make(const struct tow_comm *comm, uint64_t bytes, struct towi_array *array);
+void towi_array_free(const struct tow_comm *comm, struct towi_array *array);
+
+/* Let others write to it, if there is anything. */
+int towi_array_export(const struct tow_collective *collective, const char *what,
+		      const struct towi_array *array, struct tow_exported **exported);
+
+/* Number @index of collective.numbers counts what @from tells, and is found as @what. */
+int towi_slot_make(const struct tow_collective *collective, const char *what, uint32_t from,
+		   uint32_t index, struct tow_slot **slot);
+
+/* What the target has made: its array, of at least so many bytes, or none; its slot. */
+int towi_find_array(const struct towi_target *target, const char *what, uint64_t bytes,
+		    uint64_t until, struct tow_remote **remote);
+int towi_find_way(const struct towi_target *target, const char *what, uint32_t index,
+		  uint64_t until, struct towi_way *way);
+
+/* Send what is at @from_at of the whole, and tell; or tell only.  False: not now. */
+bool towi_send(struct towi_target *target, const struct towi_way *way,
+	       const struct towi_array *from, uint64_t from_at, const struct tow_remote *to,
+	       uint64_t to_at, uint64_t bytes);
+bool towi_tell(struct towi_target *target, const struct towi_way *way);
+
+/* A completion comes when the slot is there: false: it is already, or there is no room. */
+bool towi_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uint64_t number);
+
+/* to = one op other, of elements in that many bytes; and with averages, all were added. */
+void towi_combine(const struct tow_collective *collective, void *to, const void *one,
+		  const void *other, uint64_t bytes);
+void towi_average(const struct tow_collective *collective, void *values, uint64_t bytes);
+
+#endif /* TOW_COLLECTIVE_INSIDE_H */

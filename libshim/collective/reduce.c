@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * Elements of one buffer combined with those of another: a loop for each operation and type,
+ * which the compiler makes vectors of.
+ */
+#include <errno.h>
+#include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include "reduce.h"
+
+/* Clang makes vectors anyway. */
+#ifdef __clang__
+#define LOOPS
+#else
+#define LOOPS	__attribute__((optimize("O3")))
+#endif
+
+/* ---- elements ----------------------------------------------------------------- */
+
+/* Numbers of 16 bits, as they lie in memory. */
+typedef uint16_t half;
+typedef uint16_t brain;
+
+#define SIGN		0x80000000U
+#define INFINITE	0x7f800000U
+/* What a float16's exponent is less than that of a float. */
+#define HALF_BIAS	(112U << 23)
+#define HALF_LEAST	0x38800000U	/* 2^-14: less is not normalised */
+#define HALF_MOST	0x47800000U	/* 2^16: this and more is infinite */
+
+static inline float float_of_bits(uint32_t bits)
+{
+	float value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+static inline uint32_t bits_of_float(float value)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	return bits;
+}
+
+static inline float float_of_half(half value)
+{
+	uint32_t sign = (uint32_t)(value & 0x8000U) << 16, bits = (value & 0x7fffU) << 13;
+
+	/* What is not normalised there is here, too, and is by this. */
+	if (bits < INFINITE - HALF_BIAS * 2)
+		bits = bits_of_float(float_of_bits(bits) * 0x1p112F);
+	else
+		bits |= INFINITE;
+	return float_of_bits(sign | bits);
+}
+
+/* To nearest, ties to even; a NaN stays one. */
+static inline half half_of_float(float value)
+{
+	uint32_t bits = bits_of_float(value), sign = (bits & SIGN) >> 16, rounded;
+
+	bits &= ~SIGN;
+	if (bits > INFINITE)
+		rounded = 0x7e00U | (bits >> 13 & 0x3ffU);
+	else if (bits >= HALF_MOST)
+		rounded = 0x7c00;
+	else if (bits < HALF_LEAST)
+		/* The processor rounds: so large a number has no finer bits. */
+		rounded = bits_of_float(float_of_bits(bits) + 0.5F) - bits_of_float(0.5F);
+	else
+		rounded = (bits - HALF_BIAS + 0xfffU + (bits >> 13 & 1)) >> 13;
+	return (half)(sign | rounded);
+}
+
+static inline float float_of_brain(brain value)
+{
+	return float_of_bits((uint32_t)value << 16);
+}
+
+static inline brain brain_of_float(float value)
+{
+	uint32_t bits = bits_of_float(value);
+
+	if ((bits & ~SIGN) > INFINITE)
+		return (brain)(bits >> 16 | 0x40U);
+	return (brain)((bits + 0x7fffU + (bits >> 16 & 1)) >> 16);
+}
+
+#define AS_IT_IS(value)		(value)
+
+/* ---- loops -------------------------------------------------------------------- */
+
+#define SUM(one, other)		((one) + (other))
+#define MIN(one, other)		((one) < (other) || (one) != (one) ? (one) : (other))
+#define MAX(one, other)		((one) > (other) || (one) != (one) ? (one) : (other))
+/* Signed numbers may not overflow, those without a sign wrap around. */
+#define SUM_INT32(one, other)	((int32_t)((uint32_t)(one) + (uint32_t)(other)))
+#define SUM_INT64(one, other)	((int64_t)((uint64_t)(one) + (uint64_t)(other)))
+
+/* NOLINTBEGIN(bugprone-macro-parentheses): types have none */
+#define DEFINE_LOOP(name, type, wide, load, store, combine)					\
+	LOOPS static void name(void *to, const void *one, const void *other, size_t count)	\
+	{											\
+		const type *a = one, *b = other;						\
+		type *out = to;									\
+												\
+		for (size_t i = 0; i < count; i++) {						\
+			wide left = load(a[i]), right = load(b[i]);				\
+												\
+			out[i] = store(combine(left, right));					\
+		}										\
+	}
+
+#define DEFINE_LOOPS(name, type, wide, load, store, sum)					\
+	DEFINE_LOOP(sum_##name, type, wide, load, store, sum)					\
+	DEFINE_LOOP(min_##name, type, wide, load, store, MIN)					\
+	DEFINE_LOOP(max_##name, type, wide, load, store, MAX)
+
+#define DEFINE_DIVISION(name, type, wide, load, store)						\
+	LOOPS static void divide_##name(void *values, size_t count, uint32_t by)		\
+	{											\
+		type *out = values;								\
+												\
+		for (size_t i = 0; i < count; i++)						\
+			out[i] = store((wide)load(out[i]) / (wide)by);				\
+	}
+/* NOLINTEND(bugprone-macro-parentheses) */
+
+DEFINE_LOOPS(f32, float, float, AS_IT_IS, AS_IT_IS, SUM)
+DEFINE_LOOPS(f64, double, double, AS_IT_IS, AS_IT_IS, SUM)
+DEFINE_LOOPS(f16, half, float, float_of_half, half_of_float, SUM)
+DEFINE_LOOPS(bf16, brain, float, float_of_brain, brain_of_float, SUM)
+DEFINE_LOOPS(i32, int32_t, int32_t, AS_IT_IS, AS_IT_IS, SUM_INT32)
+DEFINE_LOOPS(i64, int64_t, int64_t, AS_IT_IS, AS_IT_IS, SUM_INT64)
+DEFINE_DIVISION(f32, float, float, AS_IT_IS, AS_IT_IS)
+DEFINE_DIVISION(f64, double, double, AS_IT_IS, AS_IT_IS)
+DEFINE_DIVISION(f16, half, float, float_of_half, half_of_float)
+DEFINE_DIVISION(bf16, brain, float, float_of_brain, brain_of_float)
+DEFINE_DIVISION(i32, int32_t, int64_t, AS_IT_IS, (int32_t))
+DEFINE_DIVISION(i64, int64_t, int64_t, AS_IT_IS, AS_IT_IS)
+
+/* ---- float16, by the processor ------------------------------------------------- */
+
+#ifdef __x86_64__
+#define AT_ONCE		8U
+/* All processors with AVX2 have F16C, which compilers have no name for in questions. */
+#define F16C		__attribute__((target("avx2,f16c")))
+
+F16C static inline __m256 load_halves(const half *from)
+{
+	return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)from));
+}
+
+F16C static inline void store_halves(half *to, __m256 values)
+{
+	_mm_storeu_si128((__m128i *)(void *)to,
+			 _mm256_cvtps_ph(values, _MM_FROUND_TO_NEAREST_INT));
+}
+
+/* The first of both where that is so, or where it is a NaN. */
+F16C static inline __m256 choose(__m256 one, __m256 other, __m256 so)
+{
+	return _mm256_blendv_ps(other, one,
+				_mm256_or_ps(so, _mm256_cmp_ps(one, one, _CMP_UNORD_Q)));
+}
+
+F16C static inline __m256 least(__m256 one, __m256 other)
+{
+	return choose(one, other, _mm256_cmp_ps(one, other, _CMP_LT_OQ));
+}
+
+F16C static inline __m256 most(__m256 one, __m256 other)
+{
+	return choose(one, other, _mm256_cmp_ps(one, other, _CMP_GT_OQ));
+}
+
+#define DEFINE_F16C(name, combine)								\
+	F16C static void name##_f16c(void *to, const void *one, const void *other, size_t count) \
+	{											\
+		const half *a = one, *b = other;						\
+		half *out = to;									\
+		size_t i;									\
+												\
+		for (i = 0; i + AT_ONCE <= count; i += AT_ONCE)					\
+			store_halves(out + i, combine(load_halves(a + i), load_halves(b + i)));	\
+		name##_f16(out + i, a + i, b + i, count - i);					\
+	}
+
+DEFINE_F16C(sum, _mm256_add_ps)
+DEFINE_F16C(min, least)
+DEFINE_F16C(max, most)
+
+F16C static void divide_f16c(void *values, size_t count, uint32_t by)
+{
+	__m256 divisor = _mm256_set1_ps((float)by);
+	half *out = values;
+	size_t i;
+
+	for (i = 0; i + AT_ONCE <= count; i += AT_ONCE)
+		store_halves(out + i, _mm256_div_ps(load_halves(out + i), divisor));
+	divide_f16(out + i, count - i, by);
+}
+#endif
+
+/* ---- which --------------------------------------------------------------------- */
+
+typedef void loop(void *to, const void *one, const void *other, size_t count);
+typedef void division(void *values, size_t count, uint32_t by);
+
+struct type {
+	size_t bytes;
+	loop *loops[TOWI_MAX + 1];
+	division *divide;
+};
+
+static const struct type types[TOWI_REDUCE_TYPES] = {
+	[TOWI_REDUCE_F32] = { 4, { sum_f32, min_f32, max_f32 }, divide_f32 },
+	[TOWI_REDUCE_F64] = { 8, { sum_f64, min_f64, max_f64 }, divide_f64 },
+	[TOWI_REDUCE_F16] = { 2, { sum_f16, min_f16, max_f16 }, divide_f16 },
+	[TOWI_REDUCE_BF16] = { 2, { sum_bf16, min_bf16, max_bf16 }, divide_bf16 },
+	[TOWI_REDUCE_I32] = { 4, { sum_i32, min_i32, max_i32 }, divide_i32 },
+	[TOWI_REDUCE_I64] = { 8, { sum_i64, min_i64, max_i64 }, divide_i64 },
+};
+
+bool towi_reduce_plainly;
+
+static const struct type *type_of(enum towi_reduce_type type)
+{
+#ifdef __x86_64__
+	static const struct type f16c = { 2, { sum_f16c, min_f16c, max_f16c }, divide_f16c };
+
+	if (type == TOWI_REDUCE_F16 && !towi_reduce_plainly && __builtin_cpu_supports("avx2"))
+		return &f16c;
+#endif
+	return &types[type];
+}
+
+int towi_reduce_type(struct tow_dtype dtype, enum towi_reduce_type *type)
+{
+	static const struct {
+		uint8_t code, bits;
+		enum towi_reduce_type type;
+	} known[] = {
+		{ TOW_DTYPE_FLOAT, 32, TOWI_REDUCE_F32 }, { TOW_DTYPE_FLOAT, 64, TOWI_REDUCE_F64 },
+		{ TOW_DTYPE_FLOAT, 16, TOWI_REDUCE_F16 }, { TOW_DTYPE_BFLOAT, 16, TOWI_REDUCE_BF16 },
+		{ TOW_DTYPE_INT, 32, TOWI_REDUCE_I32 }, { TOW_DTYPE_INT, 64, TOWI_REDUCE_I64 },
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		if (known[i].code == dtype.code && known[i].bits == dtype.bits &&
+		    dtype.lanes == 1) {
+			*type = known[i].type;
+			return 0;
+		}
+	}
+	return -EOPNOTSUPP;
+}
+
+size_t towi_reduce_bytes(enum towi_reduce_type type)
+{
+	return types[type].bytes;
+}
+
+void towi_reduce(enum towi_reduce_op op, enum towi_reduce_type type, void *to, const void *one,
+		 const void *other, size_t count)
+{
+	type_of(type)->loops[op](to, one, other, count);
+}
+
+void towi_divide(enum towi_reduce_type type, void *values, size_t count, uint32_t divisor)
+{
+	type_of(type)->divide(values, count, divisor);
+}

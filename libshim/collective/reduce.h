@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * Elements of one buffer combined with those of another.
+ *
+ * What comes out depends on nothing but what goes in and in which order: sums of float16 and
+ * bfloat16 are made in float32 and rounded to nearest, ties to even, each time; integers wrap
+ * around; of minimum and maximum with a NaN the result is a NaN.
+ */
+#ifndef TOW_REDUCE_H
+#define TOW_REDUCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <towline/tensor.h>
+
+enum towi_reduce_op { TOWI_SUM, TOWI_MIN, TOWI_MAX };
+
+/* What can be reduced: float32, float64, float16, bfloat16, int32, int64. */
+enum towi_reduce_type {
+	TOWI_REDUCE_F32,
+	TOWI_REDUCE_F64,
+	TOWI_REDUCE_F16,
+	TOWI_REDUCE_BF16,
+	TOWI_REDUCE_I32,
+	TOWI_REDUCE_I64,
+	TOWI_REDUCE_TYPES
+};
+
+/* For tests: without the processor's instructions for float16. */
+extern bool towi_reduce_plainly;
+
+/* 0, and *type; or -EOPNOTSUPP. */
+int towi_reduce_type(struct tow_dtype dtype, enum towi_reduce_type *type);
+
+/* Of an element, in bytes. */
+size_t towi_reduce_bytes(enum towi_reduce_type type);
+
+/*
+ * to[i] = one[i] op other[i], for @count elements, each aligned to its size.  @to may be @one or
+ * @other.
+ */
+void towi_reduce(enum towi_reduce_op op, enum towi_reduce_type type, void *to, const void *one,
+		 const void *other, size_t count);
+
+/* values[i] /= divisor; integers are cut off towards 0. */
+void towi_divide(enum towi_reduce_type type, void *values, size_t count, uint32_t divisor);
+
+#endif /* TOW_REDUCE_H */

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * libtowline: what all ranks of a group do together to their arrays.
+ *
+ * A communicator is what a group needs for that; a collective is one thing that its ranks do, as
+ * often as they like, to the same arrays: AllReduce, reduce-scatter, all-gather, broadcast,
+ * barrier.  All memory, names and ways to other ranks are found when it is made
+ * (tow_collective_create()); then each
+ *
+ *	tow_collective_start(), tow_collective_wait() or tow_collective_test()
+ *
+ * moves and computes, and nothing else: nothing is allocated, registered or looked up.  MPI 4 has
+ * the same as persistent collectives (MPI_Allreduce_init()).
+ *
+ * Arrays in the communicator's arena (tow_arena_alloc()) are sent from where they are and
+ * written to where they are to be; others are copied.
+ *
+ * Several collectives may be on their way at once, started in any order.  What a rank gets is
+ * the same, bit for bit, as what all others get, and from run to run: each element is computed by
+ * one rank, in an order that depends on nothing but the number of ranks and of elements.
+ *
+ * When a rank's process dies, its node does, or it comes too late, all others are told which rank
+ * that was, and the communicator has failed: see tow_collective_wait().
+ *
+ * A communicator and its collectives are used by one thread at a time.
+ */
+#ifndef TOW_COLLECTIVE_H
+#define TOW_COLLECTIVE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <towline/arena.h>
+#include <towline/bootstrap.h>
+#include <towline/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- communicators ---- */
+
+/* Ranks that can do something together. */
+#define TOW_COMM_RANKS_MAX	1024U
+
+/* Collectives of a communicator, at the same time. */
+#define TOW_COLLECTIVES_MAX	512U
+
+struct tow_comm;
+
+/**
+ * struct tow_comm_attr - how a communicator is to be made
+ * @size: sizeof(struct tow_comm_attr), as the caller was compiled
+ * @timeout_ms: how long a collective may take, in milliseconds from its start, before somebody
+ *	is blamed; 0: 30,000
+ * @entries: of its queue, at least 16; 0: 256
+ * @spin_us: how long to look for what comes before sleeping, in microseconds; 0: 20
+ *
+ * Later versions of the library add fields at the end only.
+ */
+struct tow_comm_attr {
+	uint32_t size;
+	uint32_t timeout_ms;
+	uint32_t entries;
+	uint32_t spin_us;
+};
+
+/**
+ * tow_comm_create() - make a communicator of a group
+ * @group: from tow_group_create(); it must be there for as long as the communicator
+ * @arena: from tow_arena_create(), of the group's device; for what the communicator needs, and
+ *	for the arrays that are not copied
+ * @attr: how, or NULL
+ * @comm: where to put the communicator; ended by tow_comm_destroy().  Left alone on failure.
+ * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
+ *
+ * All ranks call it, and tow_collective_create(), in the same order.
+ *
+ * Return: 0; -EINVAL: @group, @arena or @comm is NULL, or @attr is not as above; -E2BIG: @attr
+ * asks for what this library does not know; -ENOSPC: the group has more ranks than
+ * TOW_COMM_RANKS_MAX, or the pool has no room; -EPROTO: @blamed is of another version;
+ * -ECANCELED: @blamed could not; what tow_group_gather(), tow_group_peer(), tow_queue_create(),
+ * tow_arena_alloc(), tow_export() and tow_resolve() return.
+ */
+int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
+		    const struct tow_comm_attr *attr, struct tow_comm **comm, uint32_t *blamed);
+
+/**
+ * tow_comm_destroy() - end a communicator
+ * @comm: from tow_comm_create(), or NULL
+ *
+ * Other ranks are told that this one has left, and not that it died.  Comes before the
+ * group's and the arena's end.
+ *
+ * Return: 0; -EBUSY: it has collectives, and nothing was done.
+ */
+int tow_comm_destroy(struct tow_comm *comm);
+
+/* ---- collectives ---- */
+
+/**
+ * enum tow_collective_kind - what is done
+ * @TOW_ALLREDUCE: of @count elements each, all ranks get the reduction
+ * @TOW_REDUCE_SCATTER: of ranks times @count elements each, rank R gets the reduction of those
+ *	from R times @count on
+ * @TOW_ALLGATHER: of @count elements each, all ranks get all, by rank
+ * @TOW_BROADCAST: of @count elements, all ranks get what @root has
+ * @TOW_BARRIER: nobody goes on before all have come; no arrays
+ */
+enum tow_collective_kind {
+	TOW_ALLREDUCE		= 0,
+	TOW_REDUCE_SCATTER	= 1,
+	TOW_ALLGATHER		= 2,
+	TOW_BROADCAST		= 3,
+	TOW_BARRIER		= 4
+};
+
+/**
+ * enum tow_reduction - how elements are combined
+ * @TOW_SUM: they are added; integers wrap around
+ * @TOW_AVG: the same, divided by the number of ranks; integers are cut off towards 0
+ * @TOW_MIN: the least; of a NaN and something else a NaN
+ * @TOW_MAX: the greatest; the same holds
+ */
+enum tow_reduction {
+	TOW_SUM			= 0,
+	TOW_AVG			= 1,
+	TOW_MIN			= 2,
+	TOW_MAX			= 3
+};
+
+/**
+ * enum tow_algorithm - how an AllReduce is done
+ * @TOW_ALGORITHM_ANY: as suits its size and the number of ranks
+ * @TOW_ALGORITHM_RING: each rank sends to the next one only: reduce-scatter and all-gather, in
+ *	2 (P - 1) steps of 1/P of the bytes, in pieces that overlap ("Bringing HPC Techniques to
+ *	Deep Learning", Baidu 2017)
+ * @TOW_ALGORITHM_DIRECT: rank R reduces 1/P of the elements, which all others write to it, and
+ *	writes what comes out to all others: two steps ("MiMatrix", 2018)
+ *
+ * All others go by the ring.
+ */
+enum tow_algorithm {
+	TOW_ALGORITHM_ANY	= 0,
+	TOW_ALGORITHM_RING	= 1,
+	TOW_ALGORITHM_DIRECT	= 2
+};
+
+struct tow_collective;
+
+/**
+ * struct tow_collective_attr - what a collective is to do
+ * @size: sizeof(struct tow_collective_attr), as the caller was compiled
+ * @kind: enum tow_collective_kind
+ * @reduction: enum tow_reduction; 0 where nothing is reduced
+ * @algorithm: enum tow_algorithm; 0 where nothing is reduced to all
+ * @dtype: what an element is: of those with one lane float32, float64, float16, bfloat16, int32 and
+ *	int64 where something is reduced, else any of whole bytes; {0} for barriers
+ * @root: of a broadcast: whose elements; else 0
+ * @count: how many elements; see enum tow_collective_kind
+ * @in: what this rank has; NULL: where it is in @out: there at once (AllReduce, broadcast), at
+ *	its own place among all (all-gather).  Not NULL for reduce-scatter.  Ignored for who gets a
+ *	broadcast
+ * @out: where to put what this rank gets; may be @in, or for an all-gather and reduce-scatter
+ *	the place of this rank's among all; they overlap in no other way
+ * @piece_bytes: how much is sent at once, a multiple of 64; 0: as suits its size
+ *
+ * All but @in and @out is the same at all ranks.  Arrays are aligned to their elements' size, and
+ * there as long as the collective is.  Later versions of the library add fields at the end only.
+ */
+struct tow_collective_attr {
+	uint32_t size;
+	uint32_t kind;
+	uint32_t reduction;
+	uint32_t algorithm;
+	struct tow_dtype dtype;
+	uint32_t root;
+	uint64_t count;
+	const void *in;
+	void *out;
+	uint64_t piece_bytes;
+};
+
+/**
+ * tow_collective_create() - make a collective
+ * @comm: from tow_comm_create()
+ * @attr: what it is to do
+ * @collective: where to put it; ended by tow_collective_destroy().  Left alone on failure.
+ * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
+ *
+ * Return: 0; -EINVAL: an argument but @blamed is NULL, or @attr is not as above; -E2BIG: it asks
+ * for what this library does not know; -EOPNOTSUPP: elements cannot be reduced that way;
+ * -EOVERFLOW: there are too many; -EBUSY: a collective of @comm has not ended; -ENOSPC: @comm has
+ * TOW_COLLECTIVES_MAX of them, or the pool has no room; -EPROTO: @blamed asks for something else;
+ * -ECANCELED: @blamed could not, for a reason of its own; what tow_comm_create() returns.  After
+ * what is refused (-EINVAL, -E2BIG, -EOPNOTSUPP, -EOVERFLOW, -EBUSY) other ranks wait until it is
+ * made rightly; after another error no rank has it.
+ */
+int tow_collective_create(struct tow_comm *comm, const struct tow_collective_attr *attr,
+			  struct tow_collective **collective, uint32_t *blamed);
+
+/**
+ * tow_collective_destroy() - end a collective
+ * @collective: from tow_collective_create(), or NULL
+ *
+ * What was started and has not ended is broken off, which others may take for a rank that died.
+ * Waits until nobody writes to its arrays any more.
+ */
+void tow_collective_destroy(struct tow_collective *collective);
+
+/**
+ * tow_collective_start() - begin
+ * @collective: from tow_collective_create()
+ *
+ * Until it has ended @in is not changed, and @out is not used.
+ *
+ * Return: 0; -EINVAL: @collective is NULL; -EBUSY: it was started, and has not ended; what
+ * tow_collective_wait() returns of a communicator that has failed.
+ */
+int tow_collective_start(struct tow_collective *collective);
+
+/**
+ * tow_collective_test() - has it ended?
+ * @collective: from tow_collective_create()
+ * @blamed: as for tow_collective_wait()
+ *
+ * Goes on with all that the communicator has on its way.
+ *
+ * Return: 1: it has, or was not started; 0: it has not; else as tow_collective_wait().
+ */
+int tow_collective_test(struct tow_collective *collective, uint32_t *blamed);
+
+/**
+ * tow_collective_wait() - until it has ended
+ * @collective: from tow_collective_create()
+ * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
+ *
+ * Goes on with all that the communicator has on its way, and sleeps meanwhile.
+ *
+ * Return: 0: @out is what it is to be, and may be used, as may @in; -ESTALE: rank @blamed has
+ * died, or has left; -ECONNRESET: its node does not answer; -ETIMEDOUT: it did not come in time;
+ * -ECANCELED: it could not go on, for a reason of its own; -ENODEV: this node's RDMA device is
+ * gone; -EPERM in a child that was forked; -EINVAL: @collective is NULL.  A communicator that has
+ * failed has the same error and blames the same rank ever after, for all that it has; what is in
+ * @out nobody knows.  Whoever is left makes a new group, under another name or with
+ * another @restart of struct tow_world, without the one that died or with its next life.
+ */
+int tow_collective_wait(struct tow_collective *collective, uint32_t *blamed);
+
+/**
+ * struct tow_collective_stats - what a collective has done
+ * @size: sizeof(struct tow_collective_stats), as the caller was compiled
+ * @algorithm: enum tow_algorithm, which was chosen
+ * @pieces: in how many pieces what goes to a rank in a step is sent
+ * @copies: of @in and @out, how many are not in the arena
+ * @calls: how often it has ended
+ * @sent_bytes: by this rank to others, in all calls
+ * @copied_bytes: to and from memory of the arena, as the arrays are not in it
+ */
+struct tow_collective_stats {
+	uint32_t size;
+	uint32_t algorithm;
+	uint32_t pieces;
+	uint32_t copies;
+	uint64_t calls;
+	uint64_t sent_bytes;
+	uint64_t copied_bytes;
+};
+
+/**
+ * tow_collective_stats() - what a collective has done
+ * @collective: from tow_collective_create()
+ * @stats: told here; @stats->size is set before
+ *
+ * Return: 0; -EINVAL: an argument is NULL, or the size is none that there ever was.
+ */
+int tow_collective_stats(const struct tow_collective *collective,
+			 struct tow_collective_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TOW_COLLECTIVE_H */
