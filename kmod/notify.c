@@ -163,6 +163,12 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 	/* It is flushed when the queue pair breaks: others say why. */
 	if (!link || wc->status == IB_WC_WR_FLUSH_ERR)
 		return;
+	/* Nor is it what soft-RoCE sends when it sends again twice; it may pass. */
+	if (wc->status == IB_WC_REM_INV_REQ_ERR) {
+		tow_session_fail(link->session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "what came was no valid request");
+		return;
+	}
 	if (!valid) {
 		tow_window_refuse(link->session,
 				  "what came was no notification");

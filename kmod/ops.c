@@ -328,7 +328,7 @@ void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	op->pieces = 0;
 	op->lost = false;
 	op->again = false;
-	op->tried = false;
+	op->tried = 0;
 	op->told = false;
 	op->stripe = NULL;
 	op->status = 0;

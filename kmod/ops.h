@@ -30,6 +30,9 @@ struct tow_tie;
 /* A work request is at most this part of inflight_bytes. */
 #define TOW_OPS_PIECES		4
 
+/* One that breaks its connection so often is not posted once more. */
+#define TOW_OP_TRIES		8
+
 /* Operations of that many bytes are striped, until the administrator says otherwise. */
 #define TOW_STRIPE_BYTES	SZ_4M
 
@@ -79,7 +82,7 @@ enum tow_claim {
  * @status: what went wrong; 0 at its end: it has succeeded
  * @lost: some of it was on its way when the queue pair broke, for good
  * @again: some of it was, and all of it is to be posted once more: replay.c
- * @tried: that is so, or was before
+ * @tried: how often that was so, up to TOW_OP_TRIES
  * @told: its notification had a number, which was taken back
  * @mark: the number of its last work request that broke, while that is dealt with
  * @stripe: it is striped, or a part of one that is; else NULL
@@ -108,7 +111,7 @@ struct tow_op {
 	int			status;
 	bool			lost;
 	bool			again;
-	bool			tried;
+	u8			tried;
 	bool			told;
 	u32			mark;
 	struct tow_stripe	*stripe;

@@ -528,16 +528,37 @@ static u32 tow_post_number(const struct tow_post *post)
 	return link->retired + ((number - link->retired) & link->post_mask);
 }
 
-/*
- * May a work request be posted once more, by another queue pair?  Those that failed by
- * themselves would fail again.
- */
-static bool tow_post_may_again(const struct ib_wc *wc)
+/* Called with the lock held: was something of it posted too often already? */
+static bool tow_post_was_tried(const struct tow_post *post)
 {
-	return wc->status == IB_WC_WR_FLUSH_ERR ||
-	       wc->status == IB_WC_RETRY_EXC_ERR ||
-	       wc->status == IB_WC_RNR_RETRY_EXC_ERR ||
-	       wc->status == IB_WC_RESP_TIMEOUT_ERR;
+	const struct tow_op *op = post->ops;
+
+	while (op->tried < TOW_OP_TRIES && op != post->last)
+		op = op->next;
+	return op->tried >= TOW_OP_TRIES;
+}
+
+/*
+ * Called with the lock held: may a work request be posted once more, by another queue
+ * pair?  Those that failed by themselves would fail again.  One that is no valid
+ * request is not ours, as all is checked before: soft-RoCE sends such when it sends
+ * again twice.
+ */
+static bool tow_post_may_again(const struct tow_post *post,
+			       const struct ib_wc *wc)
+{
+	switch (wc->status) {
+	case IB_WC_WR_FLUSH_ERR:
+	case IB_WC_RETRY_EXC_ERR:
+	case IB_WC_RNR_RETRY_EXC_ERR:
+	case IB_WC_RESP_TIMEOUT_ERR:
+		return true;
+	case IB_WC_REM_INV_REQ_ERR:
+		return !tow_op_is_atomic(post->ops) &&
+		       !tow_post_was_tried(post);
+	default:
+		return false;
+	}
 }
 
 /* Called with the lock held: all up to a work request are over. */
@@ -572,7 +593,7 @@ static void tow_post_broke(struct tow_post *post, const struct ib_wc *wc)
 	link->open = false;
 	if (WARN_ON_ONCE(!tow_post_under_way(post)))
 		return;
-	if (!tow_post_may_again(wc))
+	if (!tow_post_may_again(post, wc))
 		post->status = tow_op_status(wc);
 	WRITE_ONCE(link->drained, tow_post_number(post) + 1);
 }

@@ -43,7 +43,8 @@ static void tow_flow_return(struct tow_link *link, struct tow_op *first,
 static void tow_op_begin_again(struct tow_op *op)
 {
 	op->again = false;
-	op->tried = true;
+	if (op->tried < TOW_OP_TRIES)
+		op->tried++;
 	op->stripe = NULL;
 	op->cursor = 0;
 	op->pieces = 0;

@@ -339,6 +339,7 @@ static void tow_stripe_launch(struct tow_stripe *stripe,
 		part->bytes = whole->bytes;
 		part->claim = whole->claim;
 		part->opcode = whole->opcode;
+		part->tried = whole->tried;
 		part->stripe = stripe;
 		tow_op_list_add(ended, part, part);
 	}

@@ -7,6 +7,9 @@
  *	placement	a write's bytes arrive from the last to the first, and its first
  *			packet behind all others
  *	lost_acks	one ACK of so many is not sent; 0: all are
+ *	malformed	one write of several packets of so many is no valid request, says
+ *			the other end when its last packet has come; 0: all are.  Soft-RoCE
+ *			does send such, when it sends again twice
  *	purge		what a queue pair has completed, and nobody has polled, goes with
  *			it when it is destroyed
  *	tiny		devices that are made from now on have the smallest limits that
@@ -36,6 +39,10 @@ static uint lost_acks;
 module_param(lost_acks, uint, 0644);
 MODULE_PARM_DESC(lost_acks, "Do not send one ACK of so many; 0: send all");
 
+static uint malformed;
+module_param(malformed, uint, 0644);
+MODULE_PARM_DESC(malformed, "One write of so many is no valid request; 0: all are");
+
 static bool purge;
 module_param(purge, bool, 0644);
 MODULE_PARM_DESC(purge, "A queue pair's completions go with it");
@@ -53,11 +60,16 @@ static uint lost;
 module_param(lost, uint, 0444);
 MODULE_PARM_DESC(lost, "ACKs that were not sent");
 
+static uint refused;
+module_param(refused, uint, 0444);
+MODULE_PARM_DESC(refused, "Writes that were no valid requests");
+
 static uint purged;
 module_param(purged, uint, 0444);
 MODULE_PARM_DESC(purged, "Completions that went with their queue pair");
 
 static atomic_t acks = ATOMIC_INIT(0);
+static atomic_t writes = ATOMIC_INIT(0);
 
 /* ---- placement ------------------------------------------------------------ */
 
@@ -142,6 +154,24 @@ bool hostile_loses_ack(void)
 	if (!every || (uint)atomic_inc_return(&acks) % every)
 		return false;
 	WRITE_ONCE(lost, lost + 1);
+	return true;
+}
+
+/**
+ * hostile_refuses - a packet has come
+ * @pkt: the packet
+ *
+ * Return: true: it is answered as if its length was wrong.
+ */
+bool hostile_refuses(const struct rxe_pkt_info *pkt)
+{
+	uint every = READ_ONCE(malformed);
+
+	if (!every || !(pkt->mask & RXE_WRITE_MASK) ||
+	    !(pkt->mask & RXE_END_MASK) || pkt->mask & RXE_START_MASK ||
+	    (uint)atomic_inc_return(&writes) % every)
+		return false;
+	WRITE_ONCE(refused, refused + 1);
 	return true;
 }
 
