@@ -112,7 +112,7 @@ static int find_root(struct tow_group *group, const struct card *own, uint64_t u
 {
 	const char *address = group->world.root[0] ? group->world.root : own->address;
 
-	return tow_peer_connect(group->dev, address, NULL, towi_left_us(until) / 1000 + 1, root);
+	return tow_peer_connect(group->dev, address, NULL, towi_left_ms(until), root);
 }
 
 static int make_table(struct tow_group *group, const char *name, const struct card *own)

@@ -84,11 +84,6 @@ static struct cell *cell_of(const struct towi_table *table, uint64_t round, uint
 	return (struct cell *)(void *)(table->memory + cell_at(table, round, rank));
 }
 
-static uint64_t load(const uint64_t *word)
-{
-	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
 /* Sleep for a while, longer each time; false: it is too late. */
 static bool sleep_before(uint64_t until, unsigned int *look_us)
 {
@@ -149,7 +144,7 @@ static int read_here(struct towi_table *table, uint64_t at, uint64_t bytes, uint
 static uint32_t first_missing(const struct towi_table *table, uint64_t round)
 {
 	for (uint32_t rank = 0; rank < table->ranks; rank++)
-		if (load(&cell_of(table, round, rank)->round) != round)
+		if (tow_load_acquire64(&cell_of(table, round, rank)->round) != round)
 			return rank;
 	return TOW_NO_RANK;
 }
@@ -159,7 +154,7 @@ static bool is_read(const struct towi_table *table, uint32_t rank)
 {
 	const struct cell *cell = cell_of(table, table->round, rank);
 
-	return load(&cell->round) != table->round || load(&cell->read) == table->round;
+	return tow_load_acquire64(&cell->round) != table->round || tow_load_acquire64(&cell->read) == table->round;
 }
 
 /* Rank 0: until others have read what they were told. */
@@ -183,7 +178,7 @@ static int collect(struct towi_table *table, uint64_t until, uint32_t *blamed)
 	uint32_t rank = 0;
 
 	while (rank < table->ranks) {
-		if (load(&cell_of(table, table->round, rank)->round) == table->round) {
+		if (tow_load_acquire64(&cell_of(table, table->round, rank)->round) == table->round) {
 			rank++;
 		} else if (!sleep_before(until, &look_us)) {
 			*blamed = rank;
@@ -255,9 +250,9 @@ static int hear_root(struct towi_table *table, uint64_t until, uint32_t *blamed)
 		ret = read_here(table, 0, sizeof(*header), until);
 		if (ret)
 			return ret;
-		if (load(&header->complete) == table->round)
+		if (tow_load_acquire64(&header->complete) == table->round)
 			break;
-		missing = load(&header->missing);
+		missing = tow_load_acquire64(&header->missing);
 		if (missing)
 			return give_up(table, missing, until, blamed);
 		if (!sleep_before(until, &look_us))
@@ -353,7 +348,7 @@ static int find_table(struct towi_table *table, struct tow_device *dev, struct t
 {
 	int ret;
 
-	ret = tow_resolve(root, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE, towi_left_us(until) / 1000 + 1,
+	ret = tow_resolve(root, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE, towi_left_ms(until),
 			  &table->remote);
 	if (!ret)
 		ret = tow_queue_create(dev, ENTRIES, 0, &table->queue);

@@ -40,11 +40,6 @@ static uint64_t calls_at(const struct tow_comm *comm, uint64_t place)
 	return (comm->ranks + place) * sizeof(uint64_t);
 }
 
-static uint64_t load(const uint64_t *word)
-{
-	return __atomic_load_n(word, __ATOMIC_ACQUIRE);
-}
-
 static uint64_t offset_of(const struct towi_board *board, const uint64_t *word)
 {
 	return board->offset + (uint64_t)(word - board->heard) * sizeof(*word);
@@ -52,7 +47,7 @@ static uint64_t offset_of(const struct towi_board *board, const uint64_t *word)
 
 static bool has_left(const struct tow_comm *comm, uint32_t rank)
 {
-	return load(&comm->board->heard[rank]) == LEFT;
+	return tow_load_acquire64(&comm->board->heard[rank]) == LEFT;
 }
 
 /* ---- telling ------------------------------------------------------------------ */
@@ -184,7 +179,7 @@ void towi_board_look(struct tow_comm *comm)
 	uint32_t rank;
 
 	for (rank = 0; comm->board && !comm->error && rank < comm->ranks; rank++) {
-		said = load(&comm->board->heard[rank]);
+		said = tow_load_acquire64(&comm->board->heard[rank]);
 		if (said != NOTHING && said != LEFT)
 			hear(comm, rank, said);
 	}
@@ -232,7 +227,7 @@ static uint64_t ask_one(struct towi_member *member, uint64_t place, uint64_t unt
 		towi_comm_sleep(comm, until);
 		towi_comm_reap(comm);
 	}
-	return member->busy ? UNKNOWN : load(answer);
+	return member->busy ? UNKNOWN : tow_load_acquire64(answer);
 }
 
 uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls)
@@ -281,7 +276,7 @@ int towi_board_make(struct tow_comm *comm)
 	board->calls = board->heard + comm->ranks;
 	board->said = board->heard + shown;
 	board->theirs = board->said + 1;
-	ret = towi_comm_place(comm, board->heard, &board->region, &board->offset);
+	ret = tow_arena_find(comm->arena, board->heard, &board->region, &board->offset);
 	if (ret)
 		goto free_words;
 	name_of(comm, comm->rank, name);
@@ -312,7 +307,7 @@ int towi_board_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed)
 			continue;
 		name_of(comm, rank, name);
 		ret = tow_resolve(member->peer, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE,
-				  towi_left_us(until) / 1000 + 1, &member->board);
+				  towi_left_ms(until), &member->board);
 		if (!ret && tow_remote_bytes(member->board) != calls_at(comm, TOW_COLLECTIVES_MAX))
 			ret = -EPROTO;
 		if (ret) {

@@ -78,19 +78,6 @@ static int check_attr(const struct tow_collective_attr *attr, uint32_t ranks)
 	return ret ? ret : check_arrays(attr, ranks, bytes);
 }
 
-static uint32_t choose_algorithm(const struct tow_collective_attr *attr, uint32_t ranks,
-				 uint64_t bytes)
-{
-	if (attr->kind == TOW_BARRIER)
-		return ranks <= DIRECT_RANKS ? TOW_ALGORITHM_DIRECT : TOW_ALGORITHM_RING;
-	if (attr->kind != TOW_ALLREDUCE)
-		return TOW_ALGORITHM_RING;
-	if (attr->algorithm)
-		return attr->algorithm;
-	return ranks <= DIRECT_RANKS && bytes <= DIRECT_BYTES ? TOW_ALGORITHM_DIRECT :
-								TOW_ALGORITHM_RING;
-}
-
 /* ---- one rank alone ----------------------------------------------------------- */
 
 static int alone_make(struct tow_collective *collective)
@@ -110,11 +97,6 @@ static int alone_find(struct tow_collective *collective, uint64_t until, uint32_
 static void alone_close(struct tow_collective *collective)
 {
 	(void)collective;
-}
-
-static void alone_free(struct tow_collective *collective)
-{
-	free(collective);
 }
 
 /* What all have together is what it has. */
@@ -148,16 +130,38 @@ static uint32_t alone_waits_for(const struct tow_collective *collective)
 }
 
 static const struct towi_algorithm alone = {
+	.bytes = sizeof(struct tow_collective),
 	.make = alone_make,
 	.find = alone_find,
 	.close = alone_close,
-	.free = alone_free,
 	.start = alone_start,
 	.go_on = alone_go_on,
 	.done = alone_done,
 	.arm = alone_arm,
 	.waits_for = alone_waits_for,
 };
+
+/* ---- which ---------------------------------------------------------------------- */
+
+static const struct towi_algorithm *algorithm_of(uint32_t algorithm, uint32_t ranks)
+{
+	if (ranks == 1)
+		return &alone;
+	return algorithm == TOW_ALGORITHM_DIRECT ? &towi_direct : &towi_ring;
+}
+
+static uint32_t choose_algorithm(const struct tow_collective_attr *attr, uint32_t ranks,
+				 uint64_t bytes)
+{
+	if (attr->kind == TOW_BARRIER)
+		return ranks <= DIRECT_RANKS ? TOW_ALGORITHM_DIRECT : TOW_ALGORITHM_RING;
+	if (attr->kind != TOW_ALLREDUCE)
+		return TOW_ALGORITHM_RING;
+	if (attr->algorithm)
+		return attr->algorithm;
+	return ranks <= DIRECT_RANKS && bytes <= DIRECT_BYTES ? TOW_ALGORITHM_DIRECT :
+								TOW_ALGORITHM_RING;
+}
 
 /* ---- shape -------------------------------------------------------------------- */
 
@@ -193,7 +197,7 @@ void towi_cut(struct tow_collective *collective, uint32_t lanes)
 
 	if (!wanted)
 		wanted = PIECE_BYTES;
-	pieces = (collective->shard_bytes + wanted - 1) / wanted;
+	pieces = collective->shard_bytes / wanted + !!(collective->shard_bytes % wanted);
 	if (pieces > PIECES_MAX)
 		pieces = PIECES_MAX;
 	/* As many for each lane. */
@@ -215,8 +219,8 @@ static int take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
 	uint64_t offset, end;
 	int ret;
 
-	if (!bytes || (!towi_comm_place(comm, given, &region, &offset) &&
-		       !towi_comm_place(comm, (char *)given + bytes - 1, &array->region, &end) &&
+	if (!bytes || (!tow_arena_find(comm->arena, given, &region, &offset) &&
+		       !tow_arena_find(comm->arena, (char *)given + bytes - 1, &array->region, &end) &&
 		       array->region == region)) {
 		*array = (struct towi_array){ .at = given, .bytes = bytes };
 		if (bytes) {
@@ -234,19 +238,6 @@ static int take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
 static void plain_array(void *given, uint64_t bytes, struct towi_array *array)
 {
 	*array = (struct towi_array){ .at = given, .bytes = bytes };
-}
-
-/* The part of an array that @given is, at @from of the whole. */
-static void part_of_array(const struct towi_array *array, void *given, uint64_t from,
-			  uint64_t bytes, struct towi_array *part)
-{
-	*part = *array;
-	part->at = bytes ? array->at + (from - array->from) : NULL;
-	part->offset += from - array->from;
-	part->bytes = bytes;
-	part->from = from;
-	part->given = array->given ? given : NULL;
-	part->owned = false;
 }
 
 /* What this rank has: it is sent from there, and not written to. */
@@ -268,7 +259,8 @@ static int take_both(struct tow_collective *collective)
 		return ret;
 	if (in && in != attr->out)
 		return take_array(collective->comm, in, bytes, &collective->in);
-	part_of_array(&collective->out, attr->out, 0, bytes, &collective->in);
+	collective->in = collective->out;
+	collective->in.owned = false;
 	return 0;
 }
 
@@ -457,7 +449,7 @@ void towi_collective_free(struct tow_collective *collective)
 	towi_array_free(comm, &collective->scratch);
 	towi_array_free(comm, &collective->numbers);
 	free(collective->places);
-	collective->algorithm->free(collective);
+	free(collective);
 }
 
 /* What others find; then what they have made. */
@@ -488,24 +480,17 @@ static struct tow_collective *new_collective(struct tow_comm *comm,
 {
 	uint64_t element = attr->kind == TOW_BARRIER ? 1 :
 			   (uint64_t)attr->dtype.bits * attr->dtype.lanes / 8;
-	uint32_t algorithm = choose_algorithm(attr, comm->ranks, attr->count * element);
+	uint32_t chosen = choose_algorithm(attr, comm->ranks, attr->count * element);
+	const struct towi_algorithm *algorithm = algorithm_of(chosen, comm->ranks);
 	struct tow_collective *made;
 
-	if (comm->ranks == 1)
-		made = calloc(1, sizeof(*made));
-	else if (algorithm == TOW_ALGORITHM_DIRECT)
-		made = towi_direct_new(comm->ranks);
-	else
-		made = towi_ring_new();
+	made = calloc(1, algorithm->bytes + comm->ranks * algorithm->rank_bytes);
 	if (!made)
 		return NULL;
+	made->algorithm = algorithm;
 	made->comm = comm;
 	made->attr = *attr;
-	made->attr.algorithm = algorithm;
-	if (comm->ranks == 1)
-		made->algorithm = &alone;
-	else
-		made->algorithm = algorithm == TOW_ALGORITHM_DIRECT ? &towi_direct : &towi_ring;
+	made->attr.algorithm = chosen;
 	if (is_reduction(attr->kind))
 		towi_reduce_type(attr->dtype, &made->type);
 	made->op = attr->reduction == TOW_MIN ? TOWI_MIN :
@@ -525,7 +510,7 @@ static int create(struct tow_comm *comm, const struct tow_collective_attr *attr,
 		return -ENOMEM;
 	ret = compare_cards(made, blamed);
 	if (ret) {
-		made->algorithm->free(made);
+		free(made);
 		return ret;
 	}
 	ret = make(made, blamed);

@@ -189,12 +189,6 @@ void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed)
 	towi_board_alarm(comm);
 }
 
-int towi_comm_place(const struct tow_comm *comm, const void *at, struct tow_region **region,
-		    uint64_t *offset)
-{
-	return tow_arena_find(comm->arena, at, region, offset);
-}
-
 /* ---- life --------------------------------------------------------------------- */
 
 /* What all have told of a step: 0; the own error; or -ECANCELED, and whose. */

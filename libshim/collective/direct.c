@@ -12,8 +12,6 @@
  * it, and so does not need his scratch any more; and what came of a shard is made of what its
  * reader gave, when he began the call.
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "inside.h"
@@ -342,23 +340,12 @@ static void direct_close(struct tow_collective *collective)
 	}
 }
 
-static void direct_free(struct tow_collective *collective)
-{
-	free(direct_of(collective));
-}
-
-struct tow_collective *towi_direct_new(uint32_t ranks)
-{
-	struct direct *direct = calloc(1, sizeof(*direct) + ranks * sizeof(direct->sources[0]));
-
-	return (struct tow_collective *)direct;
-}
-
 const struct towi_algorithm towi_direct = {
+	.bytes = sizeof(struct direct),
+	.rank_bytes = sizeof(struct source),
 	.make = direct_make,
 	.find = direct_find,
 	.close = direct_close,
-	.free = direct_free,
 	.start = direct_starts,
 	.go_on = direct_goes_on,
 	.done = direct_done,

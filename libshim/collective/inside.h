@@ -90,10 +90,6 @@ void towi_comm_settle(struct tow_comm *comm, const uint32_t *in_flight);
 /* The first error counts; all others are told. */
 void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed);
 
-/* Where something is, that is in the arena: 0 or -ENOENT. */
-int towi_comm_place(const struct tow_comm *comm, const void *at, struct tow_region **region,
-		    uint64_t *offset);
-
 /*
  * All ranks tell @status and @value, and each learns what others told, by rank (or @values is
  * NULL): 0; the own error; or -ECANCELED with who could not.
@@ -146,13 +142,14 @@ struct towi_array {
 };
 
 struct towi_algorithm {
+	/* What begins with the collective, and how much more each rank takes. */
+	size_t bytes, rank_bytes;
 	/* What others find: 0 or a negative errno. */
 	int (*make)(struct tow_collective *collective);
 	/* What others have made, by @until: 0 or a negative errno, and whose it is. */
 	int (*find)(struct tow_collective *collective, uint64_t until, uint32_t *blamed);
 	/* Undo both, also what there is of them: nobody reaches this rank any more. */
 	void (*close)(struct tow_collective *collective);
-	void (*free)(struct tow_collective *collective);
 	void (*start)(struct tow_collective *collective);
 	/* What can be done now: true if anything was. */
 	bool (*go_on)(struct tow_collective *collective);
@@ -188,9 +185,6 @@ struct tow_collective {
 	struct tow_exported *scratch_exported, *out_exported;
 };
 
-/* The collective is the first thing in what these make. */
-struct tow_collective *towi_ring_new(void);
-struct tow_collective *towi_direct_new(uint32_t ranks);
 extern const struct towi_algorithm towi_ring, towi_direct;
 
 /* Has it ended?  Then the caller has what it is to get. */

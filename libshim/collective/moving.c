@@ -43,7 +43,7 @@ int towi_array_make(const struct tow_comm *comm, uint64_t bytes, struct towi_arr
 	if (!array->at)
 		return -errno;
 	array->owned = true;
-	ret = towi_comm_place(comm, array->at, &array->region, &array->offset);
+	ret = tow_arena_find(comm->arena, array->at, &array->region, &array->offset);
 	/* The arena gave memory that is in no pool. */
 	return ret ? -ENOSPC : 0;
 }
@@ -93,11 +93,6 @@ int towi_slot_make(const struct tow_collective *collective, const char *what, ui
 			       slot);
 }
 
-static uint32_t left_ms(uint64_t until)
-{
-	return towi_left_us(until) / 1000 + 1;
-}
-
 int towi_find_array(const struct towi_target *target, const char *what, uint64_t bytes,
 		    uint64_t until, struct tow_remote **remote)
 {
@@ -109,7 +104,7 @@ int towi_find_array(const struct towi_target *target, const char *what, uint64_t
 		return 0;
 	ret = tow_resolve(collective->comm->members[rank].peer,
 			  name_of(collective, what, 0, rank, rank).text, TOW_RIGHT_WRITE,
-			  left_ms(until), remote);
+			  towi_left_ms(until), remote);
 	return !ret && tow_remote_bytes(*remote) < bytes ? -EPROTO : ret;
 }
 
@@ -126,7 +121,7 @@ int towi_find_way(const struct towi_target *target, const char *what, uint32_t i
 	return ret ? ret : tow_resolve(member->peer,
 				       name_of(collective, what, index, target->rank,
 					       comm->rank).text,
-				       TOW_RIGHT_NOTIFY, left_ms(until), &way->slot);
+				       TOW_RIGHT_NOTIFY, towi_left_ms(until), &way->slot);
 }
 
 /* ---- sending ------------------------------------------------------------------ */

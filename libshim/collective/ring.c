@@ -22,8 +22,6 @@
  * any more; and a shard that is whole was made of what its next reader gave, when he began the
  * call.  All others say to the one before them that they have begun ("ready").
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "inside.h"
@@ -387,23 +385,11 @@ static void ring_close(struct tow_collective *collective)
 	tow_slot_destroy(ring->ready);
 }
 
-static void ring_free(struct tow_collective *collective)
-{
-	free(ring_of(collective));
-}
-
-struct tow_collective *towi_ring_new(void)
-{
-	struct ring *ring = calloc(1, sizeof(*ring));
-
-	return (struct tow_collective *)ring;
-}
-
 const struct towi_algorithm towi_ring = {
+	.bytes = sizeof(struct ring),
 	.make = ring_make,
 	.find = ring_find,
 	.close = ring_close,
-	.free = ring_free,
 	.start = ring_starts,
 	.go_on = ring_goes_on,
 	.done = ring_done,

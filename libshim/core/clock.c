@@ -23,3 +23,8 @@ uint32_t towi_left_us(uint64_t until)
 
 	return left < TOW_WAIT_FOREVER ? (uint32_t)left : TOW_WAIT_FOREVER;
 }
+
+uint32_t towi_left_ms(uint64_t until)
+{
+	return towi_left_us(until) / 1000 + 1;
+}

@@ -132,6 +132,9 @@ uint64_t towi_until(uint64_t timeout_us);
 /* How long until then, as a time-out. */
 uint32_t towi_left_us(uint64_t until);
 
+/* The same in milliseconds, for calls that take no microseconds; at least 1. */
+uint32_t towi_left_ms(uint64_t until);
+
 /* ---- job.c ---- */
 
 /*
