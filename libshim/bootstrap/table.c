@@ -154,7 +154,8 @@ static bool is_read(const struct towi_table *table, uint32_t rank)
 {
 	const struct cell *cell = cell_of(table, table->round, rank);
 
-	return tow_load_acquire64(&cell->round) != table->round || tow_load_acquire64(&cell->read) == table->round;
+	return tow_load_acquire64(&cell->round) != table->round ||
+	       tow_load_acquire64(&cell->read) == table->round;
 }
 
 /* Rank 0: until others have read what they were told. */

@@ -22,7 +22,6 @@
  * any more; and a shard that is whole was made of what its next reader gave, when he began the
  * call.  All others say to the one before them that they have begun ("ready").
  */
-#include <string.h>
 
 #include "inside.h"
 
