@@ -97,6 +97,31 @@ static __u32 soon(struct __test_metadata *_metadata, struct tow_timed *timed)
 	return 2 * ms;
 }
 
+/*
+ * Until it is HELD: on a busy machine it is now and then late before any of it was sent,
+ * or done in time.
+ */
+static void be_held(struct __test_metadata *_metadata, struct tow_timed *timed,
+		    __u64 region, struct fate *fate)
+{
+	struct tow_rings *rings = &timed->user.rings;
+	struct tow_sqe sqe;
+	struct tow_cqe cqe;
+	unsigned int tries;
+
+	memset(fate, 0, sizeof(*fate));
+	for (tries = 0; tries < TRIES && !fate->held; tries++) {
+		sqe = large(timed, TOW_OP_WRITE, soon(_metadata, timed));
+		sqe.region = region;
+		memset(fate, 0, sizeof(*fate));
+		put(_metadata, rings, sqe, 0, 0);
+		submit(_metadata, rings, 1);
+		ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
+		ASSERT_TRUE(note(fate, &cqe, 0));
+	}
+	ASSERT_TRUE(fate->held);
+}
+
 /* Once HELD, and once RELEASED; what is behind it waits for both.  Of success nothing is said. */
 static void do_silent(struct __test_metadata *_metadata, struct tow_rings *rings,
 		      struct tow_sqe entry, struct fate *fate)
@@ -245,11 +270,15 @@ TEST_F_TIMEOUT(held, silent, 60)
 	expect_works(_metadata, timed);
 }
 
-/* A large one that is HELD, with a chain, a fence and one more behind it. */
-static void do_chain(struct __test_metadata *_metadata, struct tow_timed *timed, __u32 ms,
+/*
+ * A large one that is HELD as a rule, with a chain, a fence and one more behind it: all
+ * but the last share its fate.
+ */
+static void do_chain(struct __test_metadata *_metadata, struct tow_timed *timed,
 		     struct fate fates[5])
 {
 	struct tow_rings *rings = &timed->user.rings;
+	__u32 ms = soon(_metadata, timed);
 	struct tow_cqe cqe;
 	unsigned int i;
 
@@ -259,13 +288,13 @@ static void do_chain(struct __test_metadata *_metadata, struct tow_timed *timed,
 	put(_metadata, rings, nop(0, 0), TOW_SQE_FENCE, 3);
 	submit(_metadata, rings, 4);
 	ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
+	ASSERT_EQ(0, cqe.user_data);
 	ASSERT_TRUE(note(&fates[0], &cqe, 0));
-	ASSERT_TRUE(fates[0].held);
 	put(_metadata, rings, nop(0, 0), 0, 4);
 	submit(_metadata, rings, 1);
-	ASSERT_EQ(0, collect(rings, fates, 5, 5));
+	ASSERT_EQ(0, collect(rings, fates, 5, is_over(&fates[0]) ? 4 : 5));
 	for (i = 1; i < 4; i++) {
-		EXPECT_EQ(-ECANCELED, fates[i].status);
+		EXPECT_EQ(fates[0].status ? -ECANCELED : 0, fates[i].status);
 	}
 	EXPECT_EQ(0, fates[4].status);
 	EXPECT_GT(fates[2].order, fates[1].order);
@@ -283,25 +312,19 @@ TEST_F_TIMEOUT(held, chains_and_fences, 60)
 {
 	struct tow_timed *timed = &self->timed;
 	struct tow_rings *rings = &timed->user.rings;
-	__u32 ms = soon(_metadata, timed);
 	struct fate fates[5] = {};
 	bool at_once = false;
-	struct tow_cqe cqe;
 	unsigned int i;
 
 	for (i = 0; i < TRIES && !at_once; i++) {
 		memset(fates, 0, sizeof(fates));
-		do_chain(_metadata, timed, ms, fates);
-		at_once = fates[2].order < fates[0].order;
+		do_chain(_metadata, timed, fates);
+		at_once = fates[0].held && fates[2].order < fates[0].order;
 	}
 	EXPECT_TRUE(at_once);
 	/* One that was taken when it was known. */
 	memset(fates, 0, sizeof(fates));
-	put(_metadata, rings, large(timed, TOW_OP_WRITE, ms), 0, 0);
-	submit(_metadata, rings, 1);
-	ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
-	ASSERT_TRUE(note(&fates[0], &cqe, 0));
-	ASSERT_TRUE(fates[0].held);
+	be_held(_metadata, timed, timed->own.made.handle, &fates[0]);
 	put(_metadata, rings, nop(0, 0), TOW_SQE_FENCE, 1);
 	submit(_metadata, rings, 1);
 	ASSERT_EQ(0, collect(rings, fates, 5, 2));
@@ -348,20 +371,11 @@ TEST_F_TIMEOUT(held, memory, 60)
 	struct tow_rings *rings = &timed->user.rings;
 	struct tow_mapped lost;
 	struct fate fate = {};
-	__u32 ms = soon(_metadata, timed);
 	uint64_t used, still;
-	struct tow_sqe sqe;
-	struct tow_cqe cqe;
 
 	ASSERT_EQ(0, tow_mapped_make(timed->user.fd, LARGE_BYTES, &lost));
 	used = tow_sysfs_get("pool_used_bytes");
-	sqe = large(timed, TOW_OP_WRITE, ms);
-	sqe.region = lost.made.handle;
-	put(_metadata, rings, sqe, 0, 0);
-	submit(_metadata, rings, 1);
-	ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
-	ASSERT_TRUE(note(&fate, &cqe, 0));
-	ASSERT_TRUE(fate.held);
+	be_held(_metadata, timed, lost.made.handle, &fate);
 	munmap(lost.at, lost.bytes);
 	ASSERT_EQ(0, tow_region_end(timed->user.fd, &lost.made));
 	still = tow_sysfs_get("pool_used_bytes");
