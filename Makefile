@@ -79,7 +79,7 @@ $(OUT)/obj/libshim/%.o: libshim/%.c $(flags) VERSION | $(public_headers)
 $(lib_real): $(lib_objects) $(lib_map)
 	@mkdir -p $(@D)
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(lib_soname) -Wl,-z,defs \
-		-Wl,--version-script=$(lib_map) -o $@ $(lib_objects) -lpthread
+		-Wl,--version-script=$(lib_map) -o $@ $(lib_objects) -lpthread -lm
 
 $(OUT)/lib/$(lib_soname): $(lib_real)
 	@ln -sfn $(<F) $@

@@ -107,7 +107,7 @@ $(OUT)/obj/sanitized/%.o: %.c $(flags) VERSION | $(public_headers)
 $(OUT)/tests/unit/%: tests/unit/%.c $(unit_objects) $(flags) | $(public_headers) $(selftest_header)
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(test_flags) $(tool_flags) -Ilibshim/core $(sanitize) $(deps) $(LDFLAGS) \
-		-o $@ $< $(unit_objects) $(linked) $(tool_libs) -lpthread
+		-o $@ $< $(unit_objects) $(linked) $(tool_libs) -lpthread -lm
 
 # Races are looked for in the library alone, built as one with the test; its sources
 # say _GNU_SOURCE, as empty as it is said here.  Fences, of which it knows nothing, are those
@@ -116,7 +116,7 @@ $(OUT)/tests/unit/%.tsan: tests/unit/%.c $(lib_sources) $(lib_headers) \
 		$(wildcard libshim/*/*.h tests/unit/*.h) $(flags) | $(public_headers) $(selftest_header)
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(filter-out -D_GNU_SOURCE,$(test_flags)) -Ilibshim/core -fsanitize=thread -Wno-tsan \
-		$(LDFLAGS) -o $@ -D_GNU_SOURCE= $< $(lib_sources) $(linked) -lpthread
+		$(LDFLAGS) -o $@ -D_GNU_SOURCE= $< $(lib_sources) $(linked) -lpthread -lm
 
 # ---- fuzzing ------------------------------------------------------------------
 #help fuzz           look for inputs that break the allocator, for FUZZ_SECONDS (clang)
@@ -129,7 +129,7 @@ fuzz: $(public_headers) $(selftest_header)
 	@command -v clang >/dev/null || { \
 		echo "towline: clang is missing: apt-get install clang libclang-rt-dev" >&2; exit 2; }
 	@mkdir -p $(OUT)/tests/fuzz/corpus
-	$(call say,CC)clang $(fuzz_flags) -o $(OUT)/tests/fuzz/arena tests/unit/fuzz_arena.c $(lib_sources) -lpthread
+	$(call say,CC)clang $(fuzz_flags) -o $(OUT)/tests/fuzz/arena tests/unit/fuzz_arena.c $(lib_sources) -lpthread -lm
 	$(OUT)/tests/fuzz/arena -max_total_time=$(FUZZ_SECONDS) $(OUT)/tests/fuzz/corpus
 
 .PHONY: fuzz test-programs kselftest-programs bench-programs bench-peers unit-programs

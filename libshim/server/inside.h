@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/* What a parameter server is made of, inside. */
+#ifndef TOW_SERVER_INSIDE_H
+#define TOW_SERVER_INSIDE_H
+
+#include <stdbool.h>
+
+#include <towline/server.h>
+
+#include "../core/internal.h"
+
+/* Of structures, when they were first published. */
+#define TOWI_STORE_ATTR_SIZE_FIRST \
+	(offsetof(struct tow_store_attr, epsilon) + sizeof(double))
+#define TOWI_PS_ATTR_SIZE_FIRST \
+	(offsetof(struct tow_ps_attr, store) + sizeof(struct tow_store *))
+#define TOWI_PS_STATS_SIZE_FIRST \
+	(offsetof(struct tow_ps_stats, updates) + sizeof(uint64_t))
+
+/* ---- store.c ---- */
+
+/* How many variables there are, and what one is. */
+uint32_t towi_store_count(const struct tow_store *store);
+const struct tow_tensor_type *towi_store_type(const struct tow_store *store, uint32_t variable);
+
+/* A tow_ps serves it from now on; false: another one does already.  And not any more. */
+bool towi_store_serve(struct tow_store *store);
+void towi_store_served(struct tow_store *store);
+
+/* As tow_store_update(), of a store that is served. */
+void towi_store_update(struct tow_store *store, uint32_t number, const void *const *gradients,
+		       uint32_t count);
+
+/*
+ * How often the variable was updated least that was so least, and to how many updates all can go
+ * back: an update may be taken back once.
+ */
+void towi_store_range(const struct tow_store *store, uint64_t *least, uint64_t *lowest);
+void towi_store_go_back(struct tow_store *store, uint64_t updates);
+
+/* The variable's value, and on which of two sides it is; the next one will be on the other. */
+void *towi_store_now(const struct tow_store *store, uint32_t variable);
+uint32_t towi_store_side(const struct tow_store *store, uint32_t variable);
+
+/* ---- ps.c: what servers and workers have in common ---- */
+
+/* What ranks that have edges between them tell each other when one leaves, or fails. */
+struct towi_news {
+	int32_t status;			/* 0: it leaves; or what went wrong, */
+	uint32_t blamed;		/* and by whom */
+};
+
+/* A rank that this one has edges with: a server for workers, a worker for servers. */
+struct towi_partner {
+	struct tow_ps *ps;
+	uint32_t rank;
+	struct tow_edge *in, *out;	/* words */
+	struct towi_news *word;		/* what it is told, in the arena */
+	bool told, left;
+};
+
+struct towi_way;
+
+/* A value on its way, of that side of the store. */
+struct towi_sent {
+	struct towi_way *way;
+	uint32_t side;
+};
+
+/* A variable, and one partner that it moves to and from. */
+struct towi_way {
+	struct towi_partner *partner;
+	uint32_t variable;		/* a worker's number; or the store's */
+	struct tow_edge *in, *out;
+	void *came;			/* a gradient that was not used yet; a value that may be read */
+	void *value;			/* a worker's: where values come to */
+	bool consumed;			/* what came before was given back */
+	bool due;			/* a server's: is to be sent the value */
+	uint64_t steps;			/* what came in, so often */
+	struct towi_sent sent[2];
+};
+
+/* A server's variable: its ways are one for each worker. */
+struct towi_served {
+	bool ready;			/* something has come, or a value was sent */
+	uint32_t sending[2];		/* values on their way, of each side */
+	uint64_t since;			/* when the first gradient of a step came */
+	struct towi_way *ways;
+};
+
+struct tow_ps {
+	struct tow_group *group;
+	struct tow_arena *arena;
+	struct tow_worker *worker;
+	struct tow_store *store;	/* a server's */
+	uint32_t rank, ranks, servers, staleness, timeout_ms;
+	uint64_t number;		/* in all names */
+	uint64_t base;			/* steps that were done before */
+	int error;
+	uint32_t blamed;
+	bool begun;			/* a server's: first values were sent */
+	uint32_t count;			/* variables of this rank's */
+	struct tow_tensor_type *types;
+	uint64_t *bytes;
+	uint32_t partners, workers_left;
+	struct towi_partner *others;
+	struct towi_way *ways;		/* a worker's: by variable; a server's: each one's by worker */
+	struct towi_served *served;
+	const void **gradients;		/* of one update */
+	uint64_t sent_bytes, received_bytes, waited_ns, updates;
+};
+
+static inline bool towi_ps_serves(const struct tow_ps *ps)
+{
+	return ps->rank < ps->servers;
+}
+
+static inline uint32_t towi_ps_ways(const struct tow_ps *ps)
+{
+	return towi_ps_serves(ps) ? ps->count * ps->partners : ps->count;
+}
+
+/* The first error counts. */
+void towi_ps_fail(struct tow_ps *ps, int error, uint32_t blamed);
+
+/*
+ * An edge with @partner has failed: as it died, or has left, or this node has no device any more.
+ */
+void towi_ps_edge_failed(struct tow_ps *ps, struct towi_partner *partner, int error);
+
+/* What @partner has said, if it has said anything. */
+void towi_ps_listen(struct tow_ps *ps, struct towi_partner *partner);
+
+/* Tell all partners that have not left, and wait for a while until they know. */
+void towi_ps_tell(struct tow_ps *ps, int status, uint32_t blamed);
+
+/* tow_worker_progress(), counted as waiting; what goes wrong fails the tow_ps. */
+int towi_ps_progress(struct tow_ps *ps, uint64_t until);
+
+/* Give a letter back; false: not now. */
+bool towi_ps_consumed(struct towi_way *way);
+
+/* ---- serve.c ---- */
+
+/* Ask to be told of what comes, of a server whose edges are connected: 0 or a negative errno. */
+int towi_serve_watch(struct tow_ps *ps);
+
+#endif /* TOW_SERVER_INSIDE_H */

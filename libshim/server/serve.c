@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * A server's work: gradients that have come, updates, values that are sent.
+ *
+ * What the worker calls notes what has happened; all else is done here, between its calls.
+ */
+#include <errno.h>
+
+#include "inside.h"
+
+static bool is_synchronous(const struct tow_ps *ps)
+{
+	return ps->staleness == TOW_PS_SYNCHRONOUS;
+}
+
+static struct towi_served *served_of(const struct towi_way *way)
+{
+	return &way->partner->ps->served[way->variable];
+}
+
+/* ---- what is called ----------------------------------------------------------- */
+
+static void gradient_came(void *arg, struct tow_edge *edge, int status)
+{
+	struct towi_way *way = arg;
+	struct towi_served *served = served_of(way);
+
+	if (!status && tow_edge_test(edge, &way->came, NULL) != 1)
+		return;
+	if (status)
+		towi_ps_edge_failed(way->partner->ps, way->partner, status);
+	else if (!served->since)
+		served->since = towi_now_ns();
+	served->ready = true;
+}
+
+static void word_came(void *arg, struct tow_edge *edge, int status)
+{
+	struct towi_partner *partner = arg;
+	uint32_t i;
+
+	(void)edge;
+	if (status)
+		towi_ps_edge_failed(partner->ps, partner, status);
+	else
+		towi_ps_listen(partner->ps, partner);
+	/* Others may wait for it, or not have to any more. */
+	for (i = 0; i < partner->ps->count; i++)
+		partner->ps->served[i].ready = true;
+}
+
+static void value_sent(void *arg, uint64_t step, int status)
+{
+	const struct towi_sent *sent = arg;
+	struct towi_served *served = served_of(sent->way);
+
+	(void)step;
+	served->sending[sent->side]--;
+	served->ready = true;
+	if (status && status != -ECANCELED)
+		towi_ps_edge_failed(sent->way->partner->ps, sent->way->partner, status);
+}
+
+int towi_serve_watch(struct tow_ps *ps)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < ps->partners && !ret; i++)
+		ret = tow_edge_watch(ps->others[i].in, word_came, &ps->others[i]);
+	for (i = 0; i < towi_ps_ways(ps) && !ret; i++)
+		ret = tow_edge_watch(ps->ways[i].in, gradient_came, &ps->ways[i]);
+	return ret;
+}
+
+/* ---- values ------------------------------------------------------------------- */
+
+static void send_value(struct tow_ps *ps, struct towi_way *way)
+{
+	uint32_t side = towi_store_side(ps->store, way->variable);
+	struct towi_served *served = served_of(way);
+	int ret;
+
+	/* It is counted before, as it may have ended when the call returns. */
+	served->sending[side]++;
+	ret = tow_edge_send(way->out, towi_store_now(ps->store, way->variable), value_sent,
+			    &way->sent[side]);
+	if (!ret) {
+		way->due = false;
+		ps->sent_bytes += ps->bytes[way->variable];
+		return;
+	}
+	served->sending[side]--;
+	if (ret != -EAGAIN)
+		towi_ps_edge_failed(ps, way->partner, ret);
+}
+
+/* The least steps that a worker has done that has not left. */
+static uint64_t slowest(const struct tow_ps *ps, const struct towi_served *served, uint32_t *who)
+{
+	uint64_t least = UINT64_MAX;
+	uint32_t i;
+
+	for (i = 0; i < ps->partners; i++) {
+		if (ps->others[i].left || served->ways[i].steps >= least)
+			continue;
+		least = served->ways[i].steps;
+		*who = ps->others[i].rank;
+	}
+	return least;
+}
+
+/* Does this worker have its next value now? */
+static bool may_have(const struct tow_ps *ps, const struct towi_served *served,
+		     const struct towi_way *way)
+{
+	uint32_t who;
+
+	if (!way->due || way->partner->left)
+		return false;
+	return is_synchronous(ps) || way->steps <= ps->staleness ||
+	       way->steps - ps->staleness <= slowest(ps, served, &who);
+}
+
+static void send_values(struct tow_ps *ps, struct towi_served *served)
+{
+	uint32_t i;
+
+	for (i = 0; i < ps->partners; i++)
+		if (may_have(ps, served, &served->ways[i]))
+			send_value(ps, &served->ways[i]);
+}
+
+/* ---- updates ------------------------------------------------------------------ */
+
+/* It was used: its worker may send the next one, and is to have the value. */
+static void used(struct tow_ps *ps, struct towi_way *way)
+{
+	way->came = NULL;
+	way->steps++;
+	way->due = true;
+	ps->received_bytes += ps->bytes[way->variable];
+	/* That there is no room for it now is tried again. */
+	way->consumed = towi_ps_consumed(way);
+}
+
+static void update(struct tow_ps *ps, struct towi_served *served, uint32_t count)
+{
+	towi_store_update(ps->store, (uint32_t)(served - ps->served), ps->gradients, count);
+	ps->updates++;
+}
+
+/* May the store's other side be written? */
+static bool may_update(const struct tow_ps *ps, const struct towi_served *served)
+{
+	return !served->sending[!towi_store_side(ps->store, (uint32_t)(served - ps->served))];
+}
+
+/* Nobody waits for who has left. */
+static void step_together(struct tow_ps *ps, struct towi_served *served)
+{
+	uint32_t i, here = 0, gone = TOW_NO_RANK;
+
+	for (i = 0; i < ps->partners; i++) {
+		ps->gradients[i] = served->ways[i].came;
+		here += !!served->ways[i].came;
+		if (!served->ways[i].came && ps->others[i].left)
+			gone = ps->others[i].rank;
+	}
+	if (here && gone != TOW_NO_RANK)
+		towi_ps_fail(ps, -ESTALE, gone);
+	if (here < ps->partners || ps->error || !may_update(ps, served))
+		return;
+	update(ps, served, ps->partners);
+	for (i = 0; i < ps->partners; i++)
+		used(ps, &served->ways[i]);
+	served->since = 0;
+}
+
+static void step_alone(struct tow_ps *ps, struct towi_served *served)
+{
+	uint32_t i;
+
+	for (i = 0; i < ps->partners && !ps->error; i++) {
+		struct towi_way *way = &served->ways[i];
+
+		if (!way->came || !may_update(ps, served))
+			continue;
+		ps->gradients[0] = way->came;
+		update(ps, served, 1);
+		used(ps, way);
+	}
+}
+
+/* False: something of it has to be tried again. */
+static bool give_back(struct tow_ps *ps, struct towi_served *served)
+{
+	bool all = true;
+	uint32_t i;
+
+	for (i = 0; i < ps->partners; i++) {
+		struct towi_way *way = &served->ways[i];
+
+		if (!way->consumed && way->steps && !way->came)
+			way->consumed = towi_ps_consumed(way);
+		all &= way->consumed || !way->steps || way->came;
+	}
+	return all;
+}
+
+static bool is_due(const struct tow_ps *ps, const struct towi_served *served, uint32_t *who)
+{
+	bool waits = false, all = true;
+	uint32_t i;
+
+	for (i = 0; i < ps->partners; i++) {
+		const struct towi_way *way = &served->ways[i];
+
+		waits |= is_synchronous(ps) ? !!way->came : way->due && !way->partner->left;
+		all &= !!way->came;
+		if (is_synchronous(ps) && !way->came && *who == TOW_NO_RANK)
+			*who = way->partner->rank;
+	}
+	if (!is_synchronous(ps))
+		slowest(ps, served, who);
+	return waits && (!is_synchronous(ps) || !all) && *who != TOW_NO_RANK;
+}
+
+/* Somebody has waited for somebody else for too long. */
+static void look_at_time(struct tow_ps *ps, struct towi_served *served, uint64_t now)
+{
+	uint32_t who = TOW_NO_RANK;
+
+	if (!is_due(ps, served, &who))
+		served->since = 0;
+	else if (!served->since)
+		served->since = now;
+	else if (now - served->since > ps->timeout_ms * 1000000ULL)
+		towi_ps_fail(ps, -ETIMEDOUT, who);
+}
+
+/* What can be done for a variable: false: something has to be tried again. */
+static bool go_on(struct tow_ps *ps, struct towi_served *served)
+{
+	served->ready = false;
+	if (is_synchronous(ps))
+		step_together(ps, served);
+	else
+		step_alone(ps, served);
+	if (ps->error)
+		return true;
+	send_values(ps, served);
+	return give_back(ps, served);
+}
+
+static void go_on_all(struct tow_ps *ps)
+{
+	uint64_t now = towi_now_ns();
+	uint32_t i;
+
+	for (i = 0; i < ps->count && !ps->error; i++) {
+		if (ps->served[i].ready)
+			ps->served[i].ready = !go_on(ps, &ps->served[i]);
+		look_at_time(ps, &ps->served[i], now);
+	}
+}
+
+/* ---- serving ------------------------------------------------------------------ */
+
+/* Workers have nothing at first. */
+static void begin(struct tow_ps *ps)
+{
+	uint32_t i;
+
+	if (ps->begun)
+		return;
+	ps->begun = true;
+	for (i = 0; i < towi_ps_ways(ps); i++)
+		ps->ways[i].due = true;
+	for (i = 0; i < ps->count; i++)
+		ps->served[i].ready = true;
+}
+
+static bool any_ready(const struct tow_ps *ps)
+{
+	uint32_t i;
+
+	for (i = 0; i < ps->count; i++)
+		if (ps->served[i].ready)
+			return true;
+	return false;
+}
+
+/* How it ended: with the error all are told of. */
+static int end(struct tow_ps *ps, uint32_t *blamed)
+{
+	if (ps->error) {
+		towi_ps_tell(ps, ps->error, ps->blamed);
+		*blamed = ps->blamed;
+	}
+	return ps->error;
+}
+
+static int serve(struct tow_ps *ps, uint64_t until, uint32_t *blamed)
+{
+	int ret;
+
+	begin(ps);
+	while (!ps->error && ps->workers_left < ps->partners) {
+		go_on_all(ps);
+		if (ps->error)
+			break;
+		ret = towi_ps_progress(ps, any_ready(ps) ? towi_until(0) : until);
+		if (ret == -EINTR)
+			return ret;
+		if (!ps->error && !any_ready(ps) && !towi_left_us(until))
+			return -ETIMEDOUT;
+	}
+	return end(ps, blamed);
+}
+
+TOW_PUBLIC int tow_ps_serve(struct tow_ps *ps, uint32_t timeout_us, uint32_t *blamed)
+{
+	uint32_t who = TOW_NO_RANK;
+	int ret;
+
+	if (blamed)
+		*blamed = who;
+	if (!ps || !towi_ps_serves(ps))
+		return -EINVAL;
+	ret = serve(ps, towi_until(timeout_us), &who);
+	if (blamed)
+		*blamed = who;
+	return ret;
+}
