@@ -6,16 +6,11 @@
  */
 /* build: link -ltowline */
 #include <math.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 #include <towline/collective.h>
 
-#include "tow_libpeer.h"
+#include "tow_ranks.h"
 
-#define WAIT_MS		30000U
 #define SOON_MS		1500U
 #define RANKS_MAX	8
 #define POOL_BYTES	"192m"
@@ -52,63 +47,35 @@ struct part {
 
 FIXTURE(collective)
 {
-	char session[32];
-	uint32_t started;
-	pid_t pids[2 * RANKS_MAX];
+	struct tow_ranks ranks;
 };
 
 FIXTURE_SETUP(collective)
 {
-	ASSERT_EQ(0, tow_set_file("pool_bytes", POOL_BYTES));
-	ASSERT_EQ(0, tow_set_file("allow_unauthenticated", "1"));
-	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		     0);
-	ASSERT_NE(MAP_FAILED, (void *)board);
-	snprintf(self->session, sizeof(self->session), "libcollective %d", (int)getpid());
+	ASSERT_EQ(0, tow_ranks_begin(&self->ranks, POOL_BYTES));
+	board = tow_ranks_share(sizeof(*board));
+	ASSERT_TRUE(board);
 }
 
 FIXTURE_TEARDOWN(collective)
 {
-	for (uint32_t i = 0; i < self->started; i++) {
-		if (self->pids[i]) {
-			kill(self->pids[i], SIGKILL);
-			waitpid(self->pids[i], NULL, 0);
-		}
-	}
+	tow_ranks_end(&self->ranks);
 	munmap(board, sizeof(*board));
-}
-
-static bool becomes(const _Atomic uint32_t *number, uint32_t wanted)
-{
-	for (uint32_t ms = 0; ms < WAIT_MS; ms++) {
-		if (atomic_load(number) >= wanted)
-			return true;
-		usleep(1000);
-	}
-	return false;
 }
 
 static int meet(struct me *me, const struct part *part, const char *session)
 {
-	struct tow_world world = { .size = sizeof(world), .rank = part->rank,
-				   .world_size = part->ranks, .local_rank = part->rank,
-				   .restart = part->restart };
 	struct tow_comm_attr attr = { .size = sizeof(attr), .timeout_ms = part->timeout_ms };
-	int ret;
+	struct tow_me with = { .rank = part->rank, .ranks = part->ranks };
+	int ret = tow_meet_anew(&with, part->restart, session);
 
-	me->rank = part->rank;
-	me->ranks = part->ranks;
-	snprintf(world.session, sizeof(world.session), "%s", session);
-	ret = tow_device_open(tow_test_device(), 0, &me->dev);
-	if (!ret)
-		ret = tow_group_create(me->dev, &world, NULL, &me->group, NULL);
-	if (!ret)
-		ret = tow_arena_create(me->dev, NULL, &me->arena);
+	*me = (struct me){ with.rank, with.ranks, with.dev, with.group, with.arena, NULL };
 	return ret ? ret : tow_comm_create(me->group, me->arena, &attr, &me->comm, NULL);
 }
 
-static int take_part(const struct part *part, const char *session)
+static int take_part(const void *arg, const char *session)
 {
+	const struct part *part = arg;
 	struct me me = { 0 };
 	int ret = meet(&me, part, session);
 
@@ -128,33 +95,15 @@ static int take_part(const struct part *part, const char *session)
 	return ret;
 }
 
-static void start(FIXTURE_DATA(collective) *self, const struct part *part)
-{
-	pid_t pid = fork();
-
-	if (!pid)
-		_exit(take_part(part, self->session));
-	self->pids[self->started++] = pid;
-}
-
-static int end_of(FIXTURE_DATA(collective) *self, uint32_t which)
-{
-	int status = -1;
-
-	waitpid(self->pids[which], &status, 0);
-	self->pids[which] = 0;
-	return status;
-}
-
-static void all_take_part(struct __test_metadata *_metadata, FIXTURE_DATA(collective) *self,
+static void all_take_part(struct __test_metadata *_metadata, struct tow_ranks *ranks,
 			  struct part part)
 {
-	uint32_t first = self->started;
+	uint32_t first = ranks->started;
 
 	for (part.rank = part.ranks; part.rank--;)
-		start(self, &part);
+		tow_ranks_start(ranks, take_part, &part);
 	for (uint32_t i = 0; i < part.ranks; i++)
-		EXPECT_EQ(0, end_of(self, first + i));
+		EXPECT_EQ(0, tow_ranks_end_of(ranks, first + i));
 }
 
 /* ---- elements ---------------------------------------------------------------- */
@@ -521,22 +470,22 @@ static int all_pairs(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, all_pairs_of_two, 120)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 2, .then = all_pairs });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = all_pairs });
 }
 
 TEST_F_TIMEOUT(collective, all_pairs_of_three, 120)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 3, .then = all_pairs, .arg = 1 });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = all_pairs, .arg = 1 });
 }
 
 TEST_F_TIMEOUT(collective, all_pairs_of_four, 120)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = all_pairs, .arg = 2 });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = all_pairs, .arg = 2 });
 }
 
 TEST_F_TIMEOUT(collective, all_pairs_of_one, 60)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 1, .then = all_pairs });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 1, .then = all_pairs });
 }
 
 /* The other kinds: in place or not, in the arena or not, for each root. */
@@ -568,17 +517,17 @@ static int other_kinds(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, other_kinds, 120)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 3, .then = other_kinds });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = other_kinds });
 }
 
 TEST_F_TIMEOUT(collective, other_kinds_of_two, 120)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 2, .then = other_kinds, .arg = 1 });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = other_kinds, .arg = 1 });
 }
 
 TEST_F_TIMEOUT(collective, other_kinds_of_one, 60)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 1, .then = other_kinds });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 1, .then = other_kinds });
 }
 
 static int many_calls(struct me *me, uint32_t arg)
@@ -589,9 +538,9 @@ static int many_calls(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, again_and_again, 120)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = many_calls,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = many_calls,
 						      .arg = TOW_ALGORITHM_RING });
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = many_calls,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = many_calls,
 						      .arg = TOW_ALGORITHM_DIRECT, .restart = 1 });
 }
 
@@ -602,9 +551,9 @@ static int large_one(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, of_16_mib, 120)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 2, .then = large_one,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = large_one,
 						      .arg = TOW_ALGORITHM_RING });
-	all_take_part(_metadata, self, (struct part){ .ranks = 2, .then = large_one,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = large_one,
 						      .arg = TOW_ALGORITHM_DIRECT, .restart = 1 });
 }
 
@@ -619,7 +568,7 @@ static int of_many(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, of_eight_ranks, 120)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = RANKS_MAX, .then = of_many });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = RANKS_MAX, .then = of_many });
 }
 
 /* ---- several at once --------------------------------------------------------- */
@@ -674,7 +623,7 @@ static int several(struct me *me, uint32_t arg)
 TEST_F_TIMEOUT(collective, several_at_once, 120)
 {
 	/* Steps of up to 3 through 5 find them all. */
-	all_take_part(_metadata, self, (struct part){ .ranks = 3, .then = several, .arg = 20 });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = several, .arg = 20 });
 }
 
 /* ---- bits -------------------------------------------------------------------- */
@@ -734,7 +683,7 @@ static int same_bits(struct me *me, uint32_t arg)
 	}
 	atomic_store(&board->digests[me->rank], digest(data, BITS * sizeof(*data)));
 	atomic_fetch_add(&board->there, 1);
-	if (!becomes(&board->there, me->ranks))
+	if (!tow_becomes(&board->there, me->ranks))
 		return 82;
 	for (uint32_t rank = 0; rank < me->ranks; rank++)
 		wrong += atomic_load(&board->digests[rank]) != atomic_load(&board->digests[0]);
@@ -746,13 +695,13 @@ static int same_bits(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, same_bits_by_ring, 60)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = same_bits,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = same_bits,
 						      .arg = TOW_ALGORITHM_RING });
 }
 
 TEST_F_TIMEOUT(collective, same_bits_directly, 60)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = same_bits,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = same_bits,
 						      .arg = TOW_ALGORITHM_DIRECT });
 }
 
@@ -782,7 +731,7 @@ static int barriers(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, barriers, 60)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = barriers });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = barriers });
 }
 
 /* 2 N (P - 1) / P bytes, within 2 %, and nothing allocated for calls. */
@@ -817,9 +766,9 @@ static int counts_bytes(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, sends_no_more_than_it_must, 60)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = counts_bytes,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = counts_bytes,
 						      .arg = TOW_ALGORITHM_RING });
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = counts_bytes,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = counts_bytes,
 						      .arg = TOW_ALGORITHM_DIRECT, .restart = 1 });
 }
 
@@ -889,7 +838,7 @@ static int refused(struct me *me, uint32_t arg)
 
 TEST_F(collective, refused)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 2, .then = refused });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = refused });
 }
 
 /* Ranks ask for different things: all are told who does. */
@@ -920,7 +869,7 @@ static int disagree(struct me *me, uint32_t arg)
 
 TEST_F(collective, of_one_mind)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 3, .then = disagree });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = disagree });
 }
 
 /* Started twice; in a child; destroyed while it runs. */
@@ -949,7 +898,7 @@ static int at_the_wrong_time(struct me *me, uint32_t arg)
 		if (waitpid(pid, &status, 0) != pid || status)
 			return 132;
 		atomic_fetch_add(&board->there, 1);
-	} else if (!becomes(&board->there, 1) || tow_collective_start(barrier)) {
+	} else if (!tow_becomes(&board->there, 1) || tow_collective_start(barrier)) {
 		return 133;
 	}
 	if (tow_collective_wait(barrier, NULL))
@@ -960,7 +909,7 @@ static int at_the_wrong_time(struct me *me, uint32_t arg)
 
 TEST_F(collective, at_the_wrong_time)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 2, .then = at_the_wrong_time });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = at_the_wrong_time });
 }
 
 /* ---- ranks that do not go on ------------------------------------------------- */
@@ -1018,19 +967,19 @@ static void kill_one(struct __test_metadata *_metadata, FIXTURE_DATA(collective)
 {
 	struct part part = { .ranks = 4, .then = until_one_dies, .arg = algorithm,
 			     .restart = restart };
-	uint32_t first = self->started;
+	uint32_t first = self->ranks.started;
 	struct timespec before, after;
 
 	atomic_store(&board->there, 0);
 	for (part.rank = 0; part.rank < 4; part.rank++)
-		start(self, &part);
-	ASSERT_TRUE(becomes(&board->there, 4));
+		tow_ranks_start(&self->ranks, take_part, &part);
+	ASSERT_TRUE(tow_becomes(&board->there, 4));
 	clock_gettime(CLOCK_MONOTONIC, &before);
-	kill(self->pids[first + 1], SIGKILL);
-	EXPECT_NE(0, end_of(self, first + 1));
-	EXPECT_EQ(0, end_of(self, first));
-	EXPECT_EQ(0, end_of(self, first + 2));
-	EXPECT_EQ(0, end_of(self, first + 3));
+	kill(self->ranks.pids[first + 1], SIGKILL);
+	EXPECT_NE(0, tow_ranks_end_of(&self->ranks, first + 1));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first + 2));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first + 3));
 	clock_gettime(CLOCK_MONOTONIC, &after);
 	EXPECT_GT(TOLD_MS, (after.tv_sec - before.tv_sec) * 1000);
 }
@@ -1060,7 +1009,7 @@ static int until_one_is_late(struct me *me, uint32_t arg)
 	attr.out = tow_arena_zeroed(me->arena, 1024, 4);
 	if (tow_collective_create(me->comm, &attr, &collective, NULL))
 		return 160;
-	if (me->rank == 2 && !becomes(&board->go_on, 3))
+	if (me->rank == 2 && !tow_becomes(&board->go_on, 3))
 		return 161;
 	ret = tow_collective_start(collective);
 	if (!ret)
@@ -1073,7 +1022,7 @@ static int until_one_is_late(struct me *me, uint32_t arg)
 		return 162;
 	}
 	/* Others have not left before it has heard. */
-	if (!becomes(&board->go_on, 4))
+	if (!tow_becomes(&board->go_on, 4))
 		return 163;
 	tow_collective_destroy(collective);
 	return 0;
@@ -1081,14 +1030,14 @@ static int until_one_is_late(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, a_rank_is_late_in_the_ring, 60)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = until_one_is_late,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = until_one_is_late,
 						      .timeout_ms = SOON_MS,
 						      .arg = TOW_ALGORITHM_RING });
 }
 
 TEST_F_TIMEOUT(collective, a_rank_is_late_directly, 60)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = until_one_is_late,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = until_one_is_late,
 						      .timeout_ms = SOON_MS,
 						      .arg = TOW_ALGORITHM_DIRECT });
 }
@@ -1121,7 +1070,7 @@ static int until_one_breaks_off(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, a_rank_breaks_off, 60)
 {
-	all_take_part(_metadata, self, (struct part){ .ranks = 3, .then = until_one_breaks_off });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = until_one_breaks_off });
 }
 
 /* Some have ended all and left, while others have not heard of it: nobody has died. */
@@ -1136,7 +1085,7 @@ static int leave_early(struct me *me, uint32_t arg)
 TEST_F_TIMEOUT(collective, leaving_is_not_dying, 60)
 {
 	for (uint32_t i = 0; i < 5; i++)
-		all_take_part(_metadata, self, (struct part){ .ranks = 4, .then = leave_early,
+		all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = leave_early,
 							      .restart = i });
 }
 
@@ -1146,15 +1095,15 @@ TEST_F_TIMEOUT(collective, going_on_without_one, 60)
 	struct part part = { .ranks = 3, .then = until_one_dies, .arg = TOW_ALGORITHM_RING };
 
 	for (part.rank = 0; part.rank < 3; part.rank++)
-		start(self, &part);
-	ASSERT_TRUE(becomes(&board->there, 3));
-	kill(self->pids[1], SIGKILL);
-	EXPECT_NE(0, end_of(self, 1));
-	EXPECT_EQ(0, end_of(self, 0));
-	EXPECT_EQ(0, end_of(self, 2));
-	all_take_part(_metadata, self, (struct part){ .ranks = 2, .then = leave_early,
+		tow_ranks_start(&self->ranks, take_part, &part);
+	ASSERT_TRUE(tow_becomes(&board->there, 3));
+	kill(self->ranks.pids[1], SIGKILL);
+	EXPECT_NE(0, tow_ranks_end_of(&self->ranks, 1));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 2));
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = leave_early,
 						      .restart = 1 });
-	all_take_part(_metadata, self, (struct part){ .ranks = 3, .then = leave_early,
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = leave_early,
 						      .restart = 2 });
 }
 

@@ -4,14 +4,7 @@
  * other things, and do not come, are too many, disagree, or end.
  */
 /* build: link -ltowline */
-#include <signal.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
-#include <towline/bootstrap.h>
-
-#include "tow_libpeer.h"
+#include "tow_ranks.h"
 
 #define WAIT_MS		20000U
 /* Of those who wait in vain. */
@@ -40,42 +33,22 @@ struct board {
 
 FIXTURE(group)
 {
-	char session[32];
-	uint32_t started;
-	pid_t pids[RANKS_MAX];
+	struct tow_ranks ranks;
 };
 
 static struct board *board;
 
 FIXTURE_SETUP(group)
 {
-	ASSERT_EQ(0, tow_set_file("pool_bytes", TOW_PEER_POOL));
-	ASSERT_EQ(0, tow_set_file("allow_unauthenticated", "1"));
-	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		     0);
-	ASSERT_NE(MAP_FAILED, (void *)board);
-	snprintf(self->session, sizeof(self->session), "libgroup %d", (int)getpid());
+	ASSERT_EQ(0, tow_ranks_begin(&self->ranks, TOW_PEER_POOL));
+	board = tow_ranks_share(sizeof(*board));
+	ASSERT_TRUE(board);
 }
 
 FIXTURE_TEARDOWN(group)
 {
-	for (uint32_t i = 0; i < self->started; i++) {
-		if (self->pids[i]) {
-			kill(self->pids[i], SIGKILL);
-			waitpid(self->pids[i], NULL, 0);
-		}
-	}
+	tow_ranks_end(&self->ranks);
 	munmap(board, sizeof(*board));
-}
-
-static bool becomes(const _Atomic uint32_t *number, uint32_t wanted)
-{
-	for (uint32_t ms = 0; ms < WAIT_MS; ms++) {
-		if (atomic_load(number) == wanted)
-			return true;
-		usleep(1000);
-	}
-	return false;
 }
 
 /* ---- what the ranks do ---- */
@@ -88,7 +61,7 @@ static int own_gather(void *arg, const void *mine, size_t bytes, void *all)
 
 	memcpy(board->told[rank], mine, bytes);
 	atomic_fetch_add(&board->calls, 1);
-	if (!becomes(&board->calls, (round + 1) * ranks))
+	if (!tow_becomes(&board->calls, (round + 1) * ranks))
 		return -ETIMEDOUT;
 	for (uint32_t i = 0; i < ranks; i++)
 		memcpy((char *)all + i * bytes, board->told[i], bytes);
@@ -104,8 +77,9 @@ static int no_gather(void *arg, const void *mine, size_t bytes, void *all)
 	return -EHWPOISON;
 }
 
-static int take_part(const struct part *part, const char *session)
+static int take_part(const void *arg, const char *session)
 {
+	const struct part *part = arg;
 	struct tow_group_attr attr = { .size = sizeof(attr), .name = part->name };
 	struct tow_world world = { .size = sizeof(world), .rank = part->rank,
 				   .world_size = part->ranks, .local_rank = part->rank,
@@ -136,25 +110,6 @@ static int take_part(const struct part *part, const char *session)
 	tow_group_destroy(group);
 	tow_device_close(dev);
 	return ret;
-}
-
-static void start(FIXTURE_DATA(group) *self, const struct part *part)
-{
-	pid_t pid = fork();
-
-	if (!pid)
-		_exit(take_part(part, self->session));
-	self->pids[self->started++] = pid;
-}
-
-/* How it ended: 0 if all went as it wanted. */
-static int end_of(FIXTURE_DATA(group) *self, uint32_t which)
-{
-	int status = -1;
-
-	waitpid(self->pids[which], &status, 0);
-	self->pids[which] = 0;
-	return status;
 }
 
 /* ---- they meet ---- */
@@ -205,9 +160,9 @@ static void all_take_part(struct __test_metadata *_metadata, FIXTURE_DATA(group)
 			  struct part part)
 {
 	for (part.rank = part.ranks; part.rank--;)
-		start(self, &part);
+		tow_ranks_start(&self->ranks, take_part, &part);
 	for (uint32_t i = 0; i < part.ranks; i++)
-		EXPECT_EQ(0, end_of(self, i));
+		EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, i));
 }
 
 TEST_F(group, tells_all)
@@ -245,14 +200,14 @@ TEST_F(group, not_with_others)
 	for (part.rank = 0; part.rank < 2; part.rank++) {
 		part.restart = 0;
 		part.name = NULL;
-		start(self, &part);
+		tow_ranks_start(&self->ranks, take_part, &part);
 		part.name = "other";
-		start(self, &part);
+		tow_ranks_start(&self->ranks, take_part, &part);
 		part.restart = 1;
-		start(self, &part);
+		tow_ranks_start(&self->ranks, take_part, &part);
 	}
 	for (uint32_t i = 0; i < 6; i++)
-		EXPECT_EQ(0, end_of(self, i));
+		EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, i));
 }
 
 /* ---- they do not ---- */
@@ -262,23 +217,23 @@ TEST_F(group, without_one)
 	struct part part = { .ranks = 3, .timeout_ms = SOON_MS, .want = -ETIMEDOUT, .blamed = 2 };
 
 	for (part.rank = 0; part.rank < 2; part.rank++)
-		start(self, &part);
-	EXPECT_EQ(0, end_of(self, 0));
-	EXPECT_EQ(0, end_of(self, 1));
+		tow_ranks_start(&self->ranks, take_part, &part);
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
 }
 
 TEST_F(group, without_the_first)
 {
 	struct part part = { .rank = 1, .ranks = 2, .timeout_ms = SOON_MS, .want = -ETIMEDOUT };
 
-	start(self, &part);
-	EXPECT_EQ(0, end_of(self, 0));
+	tow_ranks_start(&self->ranks, take_part, &part);
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
 }
 
 static int wait_to_go_on(struct tow_group *group)
 {
 	(void)group;
-	return becomes(&board->go_on, 1) ? 0 : 40;
+	return tow_becomes(&board->go_on, 1) ? 0 : 40;
 }
 
 TEST_F(group, nobody_twice)
@@ -286,16 +241,16 @@ TEST_F(group, nobody_twice)
 	struct part part = { .ranks = 2, .then = wait_to_go_on };
 
 	for (part.rank = 0; part.rank < 2; part.rank++)
-		start(self, &part);
-	ASSERT_TRUE(becomes(&board->there, 2));
+		tow_ranks_start(&self->ranks, take_part, &part);
+	ASSERT_TRUE(tow_becomes(&board->there, 2));
 	part.want = -EEXIST;
 	for (part.rank = 0; part.rank < 2; part.rank++) {
-		start(self, &part);
-		EXPECT_EQ(0, end_of(self, 2 + part.rank));
+		tow_ranks_start(&self->ranks, take_part, &part);
+		EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 2 + part.rank));
 	}
 	atomic_store(&board->go_on, 1);
-	EXPECT_EQ(0, end_of(self, 0));
-	EXPECT_EQ(0, end_of(self, 1));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
 }
 
 TEST_F(group, that_disagrees)
@@ -303,10 +258,10 @@ TEST_F(group, that_disagrees)
 	struct part first = { .ranks = 2, .timeout_ms = SOON_MS, .want = -ETIMEDOUT, .blamed = 1 };
 	struct part second = { .rank = 1, .ranks = 3, .want = -EPROTO };
 
-	start(self, &first);
-	start(self, &second);
-	EXPECT_EQ(0, end_of(self, 1));
-	EXPECT_EQ(0, end_of(self, 0));
+	tow_ranks_start(&self->ranks, take_part, &first);
+	tow_ranks_start(&self->ranks, take_part, &second);
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
 }
 
 /* ---- they end ---- */
@@ -316,7 +271,7 @@ static int fails_ever_after(struct tow_group *group, int error, uint32_t who)
 	uint32_t blamed;
 	int ret;
 
-	if (!becomes(&board->go_on, 1))
+	if (!tow_becomes(&board->go_on, 1))
 		return 50;
 	ret = tow_group_gather(group, NULL, 0, NULL, &blamed);
 	if (error ? ret != error : ret != -ESTALE && ret != -ECONNRESET) {
@@ -348,14 +303,14 @@ static void kill_one(struct __test_metadata *_metadata, FIXTURE_DATA(group) *sel
 	struct part part = { .ranks = 3, .timeout_ms = 3 * SOON_MS, .then = then };
 
 	for (; part.rank < 3; part.rank++)
-		start(self, &part);
-	ASSERT_TRUE(becomes(&board->there, 3));
-	kill(self->pids[which], SIGKILL);
-	EXPECT_EQ(SIGKILL, end_of(self, which));
+		tow_ranks_start(&self->ranks, take_part, &part);
+	ASSERT_TRUE(tow_becomes(&board->there, 3));
+	kill(self->ranks.pids[which], SIGKILL);
+	EXPECT_EQ(SIGKILL, tow_ranks_end_of(&self->ranks, which));
 	atomic_store(&board->go_on, 1);
 	for (uint32_t i = 0; i < 3; i++)
 		if (i != which)
-			EXPECT_EQ(0, end_of(self, i));
+			EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, i));
 }
 
 TEST_F(group, that_lost_one)
@@ -373,7 +328,7 @@ TEST_F(group, that_lost_the_first)
 TEST_F(group, arguments)
 {
 	struct tow_world world = { .size = sizeof(world), .world_size = 1 }, wrong = world;
-	struct tow_group_attr attr = { .size = sizeof(attr), .name = self->session };
+	struct tow_group_attr attr = { .size = sizeof(attr), .name = self->ranks.session };
 	char long_name[TOW_GROUP_NAME_MAX + 2], data[TOW_GROUP_GATHER_MAX + 1] = { 0 };
 	struct tow_device *dev = NULL;
 	struct tow_group *group = NULL;
