@@ -555,7 +555,7 @@ TOW_PUBLIC int tow_ps_create(struct tow_group *group, struct tow_arena *arena,
 	return ret;
 }
 
-TOW_PUBLIC void tow_ps_destroy(struct tow_ps *ps)
+TOW_PUBLIC void tow_ps_leave(struct tow_ps *ps)
 {
 	bool done;
 
@@ -566,6 +566,14 @@ TOW_PUBLIC void tow_ps_destroy(struct tow_ps *ps)
 		towi_ps_tell(ps, ps->error, ps->blamed);
 	else
 		towi_ps_tell(ps, done ? 0 : -ECANCELED, ps->rank);
+	towi_ps_fail(ps, -ECANCELED, ps->rank);
+}
+
+TOW_PUBLIC void tow_ps_destroy(struct tow_ps *ps)
+{
+	if (!ps)
+		return;
+	tow_ps_leave(ps);
 	free_ps(ps);
 }
 

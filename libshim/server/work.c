@@ -136,12 +136,13 @@ TOW_PUBLIC int tow_ps_wait(struct tow_ps *ps, uint32_t variable, uint32_t *blame
 {
 	uint64_t until;
 	uint32_t i;
-	int ret = 0;
+	int ret;
 
 	if (blamed)
 		*blamed = TOW_NO_RANK;
 	if (!ps || towi_ps_serves(ps) || (variable != TOW_PS_ALL && variable >= ps->count))
 		return -EINVAL;
+	ret = ps->error;
 	until = towi_until(ps->timeout_ms * 1000ULL + LONGER_US);
 	for (i = 0; i < ps->count && !ret; i++)
 		if (variable == TOW_PS_ALL || variable == i)

@@ -659,7 +659,12 @@ static int refused_of_worker(struct tow_ps *ps)
 		return 113;
 	if (tow_ps_push(ps, 1, &gradient) || tow_ps_push(ps, 1, &gradient) != -EBUSY)
 		return 114;
-	return tow_ps_wait(ps, TOW_PS_ALL, NULL) || tow_ps_step(ps) ? 115 : 0;
+	if (tow_ps_wait(ps, TOW_PS_ALL, NULL) || tow_ps_step(ps))
+		return 115;
+	tow_ps_leave(ps);
+	tow_ps_leave(ps);
+	/* What came stays. */
+	return tow_ps_push(ps, 1, &gradient) != -ECANCELED || !tow_ps_value(ps, 1) ? 116 : 0;
 }
 
 static int refused(const void *arg, const char *session)

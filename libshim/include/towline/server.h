@@ -209,11 +209,18 @@ int tow_ps_create(struct tow_group *group, struct tow_arena *arena, const struct
 		  struct tow_ps **ps, uint32_t *blamed);
 
 /**
- * tow_ps_destroy() - end it
+ * tow_ps_leave() - say that this rank leaves
  * @ps: from tow_ps_create(), or NULL
  *
  * A worker's servers are told that it has left; and what went wrong, if something did: they tell
- * others.
+ * others.  A server's workers are told that it could not go on, if they have not left.  Values stay
+ * where they are, and nothing else is done any more.
+ */
+void tow_ps_leave(struct tow_ps *ps);
+
+/**
+ * tow_ps_destroy() - leave, and end it
+ * @ps: from tow_ps_create(), or NULL
  */
 void tow_ps_destroy(struct tow_ps *ps);
 
@@ -239,7 +246,7 @@ uint64_t tow_ps_step(const struct tow_ps *ps);
  * node does not answer; -ETIMEDOUT: it did not come in time; another error with @blamed: what
  * that rank has left with; -EINTR: a signal came; -ENODEV: this node's RDMA device is gone;
  * -EPERM in a child that was forked; -EINVAL: @ps is no server's.  Of one that has failed all
- * workers were told, and it has the same error ever after.
+ * workers were told, and it has the same error ever after; -ECANCELED when it was left.
  */
 int tow_ps_serve(struct tow_ps *ps, uint32_t timeout_us, uint32_t *blamed);
 
