@@ -686,8 +686,8 @@ TOW_PUBLIC int tow_collective_test(struct tow_collective *collective, uint32_t *
 	return ret;
 }
 
-/* Nothing has happened for a while: sleep until something does. */
-static void sleep_for_it(struct tow_collective *collective)
+/* Nothing has happened for a while: sleep until something does, or @end. */
+static void sleep_for_it(struct tow_collective *collective, uint64_t end)
 {
 	struct tow_comm *comm = collective->comm;
 	struct tow_collective *other;
@@ -698,25 +698,46 @@ static void sleep_for_it(struct tow_collective *collective)
 			armed = other->algorithm->arm(other);
 	towi_comm_submit(comm);
 	if (armed)
-		towi_comm_sleep(comm, collective->until);
+		towi_comm_sleep(comm, collective->until < end ? collective->until : end);
 }
 
-TOW_PUBLIC int tow_collective_wait(struct tow_collective *collective, uint32_t *blamed)
+/* Until it has ended, or @end: as look(). */
+static int wait_until(struct tow_collective *collective, uint64_t end)
 {
 	uint64_t now, busy_until = 0;
 	bool any;
 	int ret;
 
-	if (!collective)
-		return -EINVAL;
-	while (!(ret = look(collective, &any, &now))) {
+	while (!(ret = look(collective, &any, &now)) && now < end) {
 		if (any || !busy_until)
 			busy_until = now + collective->comm->spin_us;
 		else if (now >= busy_until)
-			sleep_for_it(collective);
+			sleep_for_it(collective, end);
 	}
+	return ret;
+}
+
+TOW_PUBLIC int tow_collective_wait(struct tow_collective *collective, uint32_t *blamed)
+{
+	int ret;
+
+	if (!collective)
+		return -EINVAL;
+	ret = wait_until(collective, UINT64_MAX);
 	tell_blame(collective, ret, blamed);
 	return ret < 0 ? ret : 0;
+}
+
+TOW_PUBLIC int tow_collective_wait_for(struct tow_collective *collective, uint32_t timeout_us,
+				       uint32_t *blamed)
+{
+	int ret;
+
+	if (!collective)
+		return -EINVAL;
+	ret = wait_until(collective, towi_until(timeout_us));
+	tell_blame(collective, ret, blamed);
+	return ret;
 }
 
 TOW_PUBLIC int tow_collective_stats(const struct tow_collective *collective,

@@ -248,6 +248,19 @@ int tow_collective_test(struct tow_collective *collective, uint32_t *blamed);
 int tow_collective_wait(struct tow_collective *collective, uint32_t *blamed);
 
 /**
+ * tow_collective_wait_for() - the same, and not longer than that
+ * @collective: from tow_collective_create()
+ * @timeout_us: how long, in microseconds; TOW_WAIT_FOREVER
+ * @blamed: as for tow_collective_wait()
+ *
+ * For who has something else to look after now and then: signals, say.
+ *
+ * Return: as tow_collective_test().
+ */
+int tow_collective_wait_for(struct tow_collective *collective, uint32_t timeout_us,
+			    uint32_t *blamed);
+
+/**
  * struct tow_collective_stats - what a collective has done
  * @size: sizeof(struct tow_collective_stats), as the caller was compiled
  * @algorithm: enum tow_algorithm, which was chosen
