@@ -32,11 +32,14 @@ struct tow_numpy {
 	atomic_size_t inside;		/* threads that look at the arena, or may */
 };
 
-/* What a thread runs; of one tracer at a time. */
+/*
+ * What a thread runs; of one tracer at a time.  Few enough bytes for the room that the C library
+ * keeps for what is loaded later: then no other library is needed to find them.
+ */
 static _Thread_local struct {
 	const struct tow_numpy *numpy;
 	uint32_t node;
-} runs;
+} runs __attribute__((tls_model("initial-exec")));
 
 /* ---- begin and end ---- */
 
