@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: LGPL-2.1-only OR MIT
+"""Devices, and the nodes that they reach."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import hashlib
+import re
+from typing import Optional, Union
+
+from ._lib import Deadline, DeviceAttr, check, failure, lib, milliseconds
+from ._life import Handle, Object
+
+
+def devices() -> list[str]:
+    """The names of the devices that towline serves on this node, sorted.
+
+    Raises Error: ENOPKG: the kernel module is not loaded.
+    """
+    found = ctypes.c_void_p()
+    check(lib.tow_device_list_get(found), "listing devices")
+    try:
+        return [lib.tow_device_list_name(found, i).decode()
+                for i in range(lib.tow_device_list_count(found))]
+    finally:
+        lib.tow_device_list_free(found)
+
+
+class Device(Object):
+    """An RDMA device that this process has opened through towline.
+
+    name: the RDMA device's ("mlx5_0"); None: what TOW_DEVICE names, or the only one there is.
+
+    With TOW_JOB in the environment the process is in that job.  A child that was forked opens the
+    device itself; what its parent made answers EPERM there.
+
+    Raises Error: ENOPKG: the kernel module is not loaded; ENXIO: no device is usable; ENOTUNIQ:
+    there are several; ENOENT: there is none of that name; EACCES, EPERM: not for this process.
+    """
+
+    def __init__(self, name: Optional[str] = None) -> None:
+        made = ctypes.c_void_p()
+        check(lib.tow_device_open(name.encode() if name is not None else None, 0, made),
+              f"opening device {name}" if name else "opening a device")
+        self._own(Handle(made.value, lib.tow_device_close))
+
+    def join(self, job: Union[str, bytes]) -> None:
+        """Enter a job: names are looked up among those of its processes.
+
+        job: its key: 32 bytes, or 64 hexadecimal digits, or any other text, of which the SHA-256
+        is the key.  Who knows it can enter: it is a secret.
+        Raises Error: EBUSY: this device is in another job.  ValueError: bytes that are not 32.
+        """
+        if isinstance(job, str):
+            key = (bytes.fromhex(job) if re.fullmatch("[0-9a-fA-F]{64}", job)
+                   else hashlib.sha256(job.encode()).digest())
+        elif len(job) == 32:
+            key = bytes(job)
+        else:
+            raise ValueError("a job's key has 32 bytes")
+        with self._handle as pointer:
+            check(lib.tow_job_join(pointer, key), "joining a job")
+
+    @property
+    def name(self) -> str:
+        """The RDMA device's.  Raises Error: ENODEV: it was removed."""
+        attr = DeviceAttr()
+        with self._handle as pointer:
+            check(lib.tow_device_query(pointer, attr), "asking a device")
+        return attr.device_name.decode()
+
+
+class Peer(Object):
+    """A node that this one is connected to, or this node itself.
+
+    dev: through which device.
+    address: where it listens: "192.0.2.1", "[fe80::1%eth0]:18600", "node7".
+    timeout: how long to try, in seconds; None: for ever.
+
+    The connection is the node's: it stays when this is closed.
+
+    Raises Error: EADDRNOTAVAIL, ENETUNREACH, EHOSTUNREACH, ECONNREFUSED: nobody can be reached
+    there; ENOKEY, EKEYREJECTED: the nodes do not trust each other; Timeout.
+    """
+
+    def __init__(self, dev: Device, address: str, timeout: Optional[float] = 10.0) -> None:
+        made, until = ctypes.c_void_p(), Deadline(timeout)
+        while True:
+            with dev._handle as pointer:
+                left = None if timeout is None else until.left
+                result = lib.tow_peer_connect(pointer, address.encode(), None,
+                                              milliseconds(left), made)
+                if result == -errno.EINTR:
+                    continue
+                if result:
+                    raise failure(result, f"connecting to {address}")
+                self._own(Handle(made.value, lib.tow_peer_release, dev._handle))
+                return

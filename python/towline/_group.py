@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: LGPL-2.1-only OR MIT
+"""The processes of a job, and how they meet."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Optional
+
+from ._device import Peer
+from ._lib import (FOREVER, GATHER_MAX, GroupAttr, WorldStruct, check, failure, lib, milliseconds)
+from ._life import Handle, Object
+
+if TYPE_CHECKING:
+    from ._device import Device
+
+
+@dataclass(frozen=True)
+class World:
+    """What a launcher says of this process.
+
+    rank: which one this is, from 0.
+    size: how many there are.
+    root: where rank 0 is, an address or a host's name; "": all are on this node.
+    restart: how often the job was started again; processes of different starts never meet.
+    session: what this run is called.
+    local_rank: which one of this node.
+    launcher: who says so: "towline", "torchrun", "Open MPI", "Slurm"; "": the program.
+    """
+
+    rank: int
+    size: int
+    root: str = ""
+    restart: int = 0
+    session: str = ""
+    local_rank: int = 0
+    launcher: str = ""
+
+    @classmethod
+    def detect(cls) -> "World":
+        """As the environment has it: TOW_*, torchrun's, Open MPI's or Slurm's variables.
+
+        Raises Error: ENOENT: a variable is missing; EINVAL: what it holds cannot be; which one it
+        is is in the text.
+        """
+        world, variable = WorldStruct(), ctypes.c_char_p()
+        result = lib.tow_world_detect(world, variable)
+        if result:
+            name = variable.value.decode() if variable.value else "the environment"
+            raise failure(result, name)
+        return cls(world.rank, world.world_size, world.root.decode(), world.restart,
+                   world.session.decode(), world.local_rank, world.launcher.decode())
+
+    def _structure(self) -> WorldStruct:
+        for name, room in (("root", 256), ("session", 128)):
+            if len(getattr(self, name).encode()) >= room:
+                raise ValueError(f"{name} is too long")
+        return WorldStruct(rank=self.rank, world_size=self.size, local_rank=self.local_rank,
+                           restart=self.restart, root=self.root.encode(),
+                           session=self.session.encode())
+
+
+class Group(Object):
+    """Processes of a job that know each other.
+
+    dev: the device; all ranks are in one job.
+    world: which one this is of how many.
+    name: which of several groups of the run it is.
+    address: by which other nodes reach this one; None: TOW_ADDRESS, or the first of the device.
+    timeout: how long each call may wait for other ranks, in seconds; None: for ever.
+
+    Made by all ranks; it waits for them.  Calls here wait in the library without looking for
+    signals: KeyboardInterrupt comes when they have returned.
+
+    Raises Error: with blamed the rank that did not come (Timeout), or EPROTO: ranks disagree on
+    how many there are; EEXIST: another process is this rank; ESTALE, ECONNRESET: rank 0 ended.
+    """
+
+    def __init__(self, dev: "Device", world: World, name: str = "",
+                 address: Optional[str] = None, timeout: Optional[float] = 30.0) -> None:
+        attr = GroupAttr(timeout_ms=milliseconds(timeout), name=name.encode(),
+                         address=address.encode() if address else None)
+        made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
+        with dev._handle as pointer:
+            result = lib.tow_group_create(pointer, world._structure(), attr, made, blamed)
+            if result:
+                raise failure(result, "meeting", blamed.value)
+            self._own(Handle(made.value, lib.tow_group_destroy, dev._handle))
+        self.device = dev
+        self.rank = world.rank
+        self.size = world.size
+        self._one_at_a_time = threading.Lock()
+
+    def peer(self, rank: int) -> "GroupPeer":
+        """The node of a rank; connected to if need be.  It ends with the group.
+
+        Raises Error: EINVAL: there is no such rank; and as Peer.
+        """
+        return GroupPeer(self, rank)
+
+    def gather(self, mine: bytes) -> list[bytes]:
+        """All ranks tell each other something: what each has told, by rank.
+
+        mine: at most 224 bytes, as many at all ranks.
+        Raises Error: Timeout with blamed: that rank did not call it in time; ESTALE, ECONNRESET:
+        rank 0 ended.  After an error the group has the same one for ever.
+        """
+        if len(mine) > GATHER_MAX:
+            raise ValueError(f"at most {GATHER_MAX} bytes can be told")
+        told = ctypes.create_string_buffer(max(1, len(mine) * self.size))
+        blamed = ctypes.c_uint32(FOREVER)
+        with self._handle as pointer, self._one_at_a_time:
+            result = lib.tow_group_gather(pointer, bytes(mine), len(mine),
+                                          ctypes.addressof(told), blamed)
+        if result:
+            raise failure(result, "gathering", blamed.value)
+        return [told.raw[i * len(mine):(i + 1) * len(mine)] for i in range(self.size)]
+
+    def barrier(self) -> None:
+        """Nobody goes on before all have called it.  It takes milliseconds: Comm.barrier() is
+        for what is done often.
+
+        Raises Error: as gather().
+        """
+        self.gather(b"")
+
+
+class GroupPeer(Peer):
+    """The node of a rank: Group.peer()."""
+
+    def __init__(self, group: Group, rank: int) -> None:  # pylint: disable=super-init-not-called
+        found = ctypes.c_void_p()
+        with group._handle as pointer:
+            check(lib.tow_group_peer(pointer, rank, found), f"connecting to rank {rank}")
+            # It is the group's: nothing to release.
+            self._own(Handle(found.value, lambda _: None, group._handle))

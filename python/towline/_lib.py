@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: LGPL-2.1-only OR MIT
+"""libtowline by ctypes: its structures, functions and errors, as its headers have them.
+
+STRUCTURES and FUNCTIONS say all that is bound; tests/python compares both with the headers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import math
+import os
+import time
+from ctypes import (POINTER, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t,
+                    c_uint8, c_uint16, c_uint32, c_uint64, c_void_p)
+from typing import Any, Optional
+
+SONAME = "libtowline.so.0"
+FOREVER = 0xffffffff
+NO_RANK = 0xffffffff
+NO_NODE = 0xffffffff
+DIMS_MAX = 8
+GATHER_MAX = 224
+PERSISTENT = 1
+ARENA_DEBUG, ARENA_FALLBACK = 1, 2
+PUT_CLONE = 1
+# The longest wait in one call: whether a signal came, or the object was closed, is asked between.
+SLICE_S = 0.25
+
+
+def _load() -> ctypes.CDLL:
+    path = os.environ.get("TOWLINE_LIBRARY") or SONAME
+    try:
+        return ctypes.CDLL(path, use_errno=True)
+    except OSError as error:
+        raise ImportError(f"towline: the C library is missing: {error}.  Install it (make "
+                          "install), or name it in TOWLINE_LIBRARY") from None
+
+
+lib = _load()
+
+
+# ---- structures ----
+
+class Sized(ctypes.Structure):
+    """One that begins with its own size."""
+
+    def __init__(self, *args: Any, **fields: Any) -> None:
+        super().__init__(*args, **fields)
+        self.size = ctypes.sizeof(self)
+
+
+class DeviceAttr(Sized):
+    """struct tow_device_attr"""
+    _fields_ = [("size", c_uint32), ("uapi_version", c_uint32), ("driver_version", c_uint32),
+                ("transport", c_uint32), ("device_name", c_char * 64),
+                ("incarnation", c_uint8 * 16), ("features", c_uint64), ("max_mr_size", c_uint64),
+                ("max_msg_size", c_uint64), ("port", c_uint32), ("page_size", c_uint32),
+                ("numa_node", c_int32), ("max_mr", c_uint32), ("max_fast_reg_pages", c_uint32),
+                ("max_pd", c_uint32), ("max_qp", c_uint32), ("max_qp_wr", c_uint32),
+                ("max_send_sge", c_uint32), ("max_recv_sge", c_uint32), ("max_sge_rd", c_uint32),
+                ("max_cq", c_uint32), ("max_cqe", c_uint32), ("max_srq", c_uint32),
+                ("max_srq_wr", c_uint32), ("max_qp_rd_atom", c_uint32),
+                ("max_qp_init_rd_atom", c_uint32), ("maint_state", c_uint32),
+                ("maint_error", c_int32), ("maint_rebuilds", c_uint32)]
+
+
+class RegionAttr(Sized):
+    """struct tow_region_attr"""
+    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("linger_s", c_uint32),
+                ("reserved", c_uint32), ("name", c_char_p)]
+
+
+class RegionInfo(Sized):
+    """struct tow_region_info"""
+    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("handle", c_uint64), ("id", c_uint64),
+                ("bytes", c_uint64), ("map_bytes", c_uint64), ("charged_bytes", c_uint64),
+                ("cgroup_id", c_uint64), ("mrs", c_uint32), ("slabs", c_uint32),
+                ("uid", c_uint32), ("pid", c_int32), ("linger_s", c_uint32),
+                ("linger_left_ms", c_uint32), ("fds", c_uint32), ("reserved", c_uint32),
+                ("name", c_char * 64), ("job_id", c_uint8 * 16)]
+
+
+class ArenaAttr(Sized):
+    """struct tow_arena_attr; its functions stay NULL"""
+    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("region_bytes", c_uint64),
+                ("limit_bytes", c_uint64), ("warn", c_void_p), ("grown", c_void_p),
+                ("shrinks", c_void_p), ("data", c_void_p)]
+
+
+class ArenaStats(Sized):
+    """struct tow_arena_stats"""
+    _fields_ = [("size", c_uint32), ("flags", c_uint32), ("in_use_bytes", c_uint64),
+                ("reserved_bytes", c_uint64), ("peak_bytes", c_uint64),
+                ("largest_free_bytes", c_uint64), ("regions", c_uint64),
+                ("allocations", c_uint64), ("frees", c_uint64), ("failures", c_uint64),
+                ("fallbacks", c_uint64), ("fallback_bytes", c_uint64), ("damaged", c_uint64),
+                ("fragmentation", c_double)]
+
+
+class WorldStruct(Sized):
+    """struct tow_world"""
+    _fields_ = [("size", c_uint32), ("rank", c_uint32), ("world_size", c_uint32),
+                ("local_rank", c_uint32), ("restart", c_uint32), ("root", c_char * 256),
+                ("session", c_char * 128), ("launcher", c_char_p)]
+
+
+class GroupAttr(Sized):
+    """struct tow_group_attr; its function stays NULL"""
+    _fields_ = [("size", c_uint32), ("timeout_ms", c_uint32), ("name", c_char_p),
+                ("address", c_char_p), ("gather", c_void_p), ("arg", c_void_p)]
+
+
+class CommAttr(Sized):
+    """struct tow_comm_attr"""
+    _fields_ = [("size", c_uint32), ("timeout_ms", c_uint32), ("entries", c_uint32),
+                ("spin_us", c_uint32)]
+
+
+class DType(ctypes.Structure):
+    """struct tow_dtype"""
+    _fields_ = [("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16)]
+
+
+class TensorType(ctypes.Structure):
+    """struct tow_tensor_type"""
+    _fields_ = [("dtype", DType), ("ndim", c_uint32), ("dims", c_int64 * DIMS_MAX)]
+
+
+class CollectiveAttr(Sized):
+    """struct tow_collective_attr ("in" is a word of Python's)"""
+    _fields_ = [("size", c_uint32), ("kind", c_uint32), ("reduction", c_uint32),
+                ("algorithm", c_uint32), ("dtype", DType), ("root", c_uint32),
+                ("count", c_uint64), ("in", c_void_p), ("out", c_void_p),
+                ("piece_bytes", c_uint64)]
+
+
+class CollectiveStats(Sized):
+    """struct tow_collective_stats"""
+    _fields_ = [("size", c_uint32), ("algorithm", c_uint32), ("pieces", c_uint32),
+                ("copies", c_uint32), ("calls", c_uint64), ("sent_bytes", c_uint64),
+                ("copied_bytes", c_uint64)]
+
+
+class WorkerAttr(Sized):
+    """struct tow_worker_attr"""
+    _fields_ = [("size", c_uint32), ("entries", c_uint32), ("timeout_ms", c_uint32)]
+
+
+class RendezvousTensor(ctypes.Structure):
+    """struct tow_rendezvous_tensor"""
+    _fields_ = [("key", c_char_p), ("step", c_uint64), ("status", c_int), ("type", TensorType),
+                ("data", c_void_p)]
+
+
+class TracerReport(Sized):
+    """struct tow_tracer_report"""
+    _fields_ = [("size", c_uint32), ("traced", c_uint32), ("step", c_uint64),
+                ("zero_copy", c_uint64), ("zero_copy_bytes", c_uint64), ("copied", c_uint64),
+                ("copied_bytes", c_uint64), ("unknown", c_uint64), ("refused", c_uint64),
+                ("sites", c_uint64)]
+
+
+STRUCTURES = {cls.__doc__.split()[1].rstrip(";"): cls for cls in (
+    DeviceAttr, RegionAttr, RegionInfo, ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
+    DType, TensorType, CollectiveAttr, CollectiveStats, WorkerAttr, RendezvousTensor,
+    TracerReport)}
+
+# ---- functions ----
+
+EDGE_DONE = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_int)
+EDGE_CAME = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int)
+RENDEZVOUS_GOT = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RendezvousTensor))
+
+_P = c_void_p               # a handle
+_O = POINTER(c_void_p)      # where one is stored
+_U = POINTER(c_uint32)
+_T = POINTER(TensorType)
+
+# What each returns, and takes.
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
+    "tow_strerror": (c_char_p, [c_int]),
+    "tow_device_list_get": (c_int, [_O]),
+    "tow_device_list_count": (c_size_t, [_P]),
+    "tow_device_list_name": (c_char_p, [_P, c_size_t]),
+    "tow_device_list_free": (None, [_P]),
+    "tow_device_open": (c_int, [c_char_p, c_uint32, _O]),
+    "tow_device_close": (None, [_P]),
+    "tow_device_query": (c_int, [_P, POINTER(DeviceAttr)]),
+    "tow_job_join": (c_int, [_P, c_char_p]),
+    "tow_region_create": (c_int, [_P, c_uint64, POINTER(RegionAttr), _O]),
+    "tow_region_attach": (c_int, [_P, c_char_p, c_uint32, _O]),
+    "tow_region_destroy": (c_int, [_P]),
+    "tow_region_release": (None, [_P]),
+    "tow_region_map": (c_int, [_P, c_uint64, c_size_t, c_int, _O]),
+    "tow_region_info": (c_int, [_P, POINTER(RegionInfo)]),
+    "tow_peer_connect": (c_int, [_P, c_char_p, _P, c_uint32, _O]),
+    "tow_peer_release": (None, [_P]),
+    "tow_arena_create": (c_int, [_P, POINTER(ArenaAttr), _O]),
+    "tow_arena_destroy": (c_int, [_P]),
+    "tow_arena_alloc": (_P, [_P, c_size_t]),
+    "tow_arena_free": (c_int, [_P, _P]),
+    "tow_arena_find": (c_int, [_P, _P, _O, POINTER(c_uint64)]),
+    "tow_arena_trim": (c_uint64, [_P, c_uint64]),
+    "tow_arena_stats": (c_int, [_P, POINTER(ArenaStats)]),
+    "tow_world_detect": (c_int, [POINTER(WorldStruct), POINTER(c_char_p)]),
+    "tow_group_create": (c_int, [_P, POINTER(WorldStruct), POINTER(GroupAttr), _O, _U]),
+    "tow_group_destroy": (None, [_P]),
+    "tow_group_gather": (c_int, [_P, c_char_p, c_size_t, _P, _U]),
+    "tow_group_peer": (c_int, [_P, c_uint32, _O]),
+    "tow_comm_create": (c_int, [_P, _P, POINTER(CommAttr), _O, _U]),
+    "tow_comm_destroy": (c_int, [_P]),
+    "tow_collective_create": (c_int, [_P, POINTER(CollectiveAttr), _O, _U]),
+    "tow_collective_destroy": (None, [_P]),
+    "tow_collective_start": (c_int, [_P]),
+    "tow_collective_test": (c_int, [_P, _U]),
+    "tow_collective_wait_for": (c_int, [_P, c_uint32, _U]),
+    "tow_collective_stats": (c_int, [_P, POINTER(CollectiveStats)]),
+    "tow_worker_create": (c_int, [_P, _P, POINTER(WorkerAttr), _O]),
+    "tow_worker_destroy": (c_int, [_P]),
+    "tow_worker_fd": (c_int, [_P]),
+    "tow_worker_progress": (c_int, [_P, c_uint32]),
+    "tow_worker_copied": (c_uint64, [_P]),
+    "tow_static_bytes": (c_int, [_T, c_uint32, POINTER(c_uint64)]),
+    "tow_static_receiver": (c_int, [_P, _P, c_char_p, _T, c_uint32, _O]),
+    "tow_static_receiver_in": (c_int, [_P, _P, c_char_p, _T, c_uint32, _P, _O]),
+    "tow_static_sender": (c_int, [_P, _P, c_char_p, _T, _O]),
+    "tow_dynamic_receiver": (c_int, [_P, _P, c_char_p, c_uint32, _O]),
+    "tow_dynamic_sender": (c_int, [_P, _P, c_char_p, _O]),
+    "tow_rendezvous_receiver": (c_int, [_P, _P, c_char_p, c_uint32, _O]),
+    "tow_rendezvous_sender": (c_int, [_P, _P, c_char_p, c_uint32, _O]),
+    "tow_edge_connect": (c_int, [_P, c_uint32]),
+    "tow_edge_send": (c_int, [_P, _P, EDGE_DONE, _P]),
+    "tow_dynamic_send": (c_int, [_P, _T, _P, EDGE_DONE, _P]),
+    "tow_rendezvous_put": (c_int, [_P, c_char_p, c_uint64, _T, _P, c_uint32, EDGE_DONE, _P]),
+    "tow_rendezvous_fail": (c_int, [_P, c_char_p, c_uint64, c_int]),
+    "tow_rendezvous_get": (c_int, [_P, c_char_p, c_uint64, RENDEZVOUS_GOT, _P]),
+    "tow_rendezvous_cancel": (c_int, [_P, c_char_p, c_uint64]),
+    "tow_edge_pending": (c_uint32, [_P]),
+    "tow_edge_test": (c_int, [_P, _O, POINTER(c_uint64)]),
+    "tow_edge_wait": (c_int, [_P, c_uint32, _O, POINTER(c_uint64)]),
+    "tow_edge_next": (c_int, [_P, POINTER(c_uint64)]),
+    "tow_edge_type": (c_int, [_P, _T]),
+    "tow_edge_take": (c_int, [_P, _O]),
+    "tow_edge_watch": (c_int, [_P, EDGE_CAME, _P]),
+    "tow_edge_consumed": (c_int, [_P]),
+    "tow_edge_close": (c_int, [_P]),
+    "tow_tracer_create": (c_int, [_P, _O]),
+    "tow_tracer_destroy": (None, [_P]),
+    "tow_tracer_node": (c_int, [_P, c_char_p, _U]),
+    "tow_tracer_step_begin": (c_int, [_P]),
+    "tow_tracer_step_end": (c_int, [_P]),
+    "tow_tracer_node_begin": (c_int, [_P, c_uint32]),
+    "tow_tracer_transferred": (c_int, [_P, _P, c_size_t]),
+    "tow_tracer_report": (c_int, [_P, POINTER(TracerReport)]),
+    "tow_tracer_save": (c_int, [_P, c_char_p]),
+    "tow_tracer_load": (c_int, [_P, c_char_p]),
+    "tow_numpy_create": (c_int, [_P, _P, _O]),
+    "tow_numpy_retire": (c_int, [_P]),
+    "tow_numpy_node": (c_uint32, [_P, c_uint32]),
+    "tow_numpy_malloc": (_P, [_P, c_size_t]),
+    "tow_numpy_calloc": (_P, [_P, c_size_t, c_size_t]),
+    "tow_numpy_realloc": (_P, [_P, _P, c_size_t]),
+    "tow_numpy_free": (None, [_P, _P, c_size_t]),
+}
+
+
+def _bind() -> None:
+    for name, (result, arguments) in FUNCTIONS.items():
+        try:
+            function = getattr(lib, name)
+        except AttributeError:
+            raise ImportError(f"towline: the C library has no {name}(): it is older than this "
+                              "package") from None
+        function.restype, function.argtypes = result, arguments
+
+
+_bind()
+
+
+# ---- errors ----
+
+class Error(OSError):
+    """What a function of libtowline returned.
+
+    errno: the error's number, as tow_strerror(3) lists them.
+    strerror: what was asked for, and what the error means.
+    blamed: the rank that is to blame, or None.
+    """
+
+    def __init__(self, number: int, what: str = "", blamed: Optional[int] = None) -> None:
+        text = lib.tow_strerror(-number).decode()
+        if what:
+            text = f"{what}: {text}"
+        if blamed is not None:
+            text += f"; rank {blamed} is to blame"
+        super().__init__(number, text)
+        self.what = what
+        self.blamed = blamed
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.errno, self.what, self.blamed)
+
+
+class Timeout(Error, TimeoutError):
+    """Nothing came in time (ETIMEDOUT)."""
+
+
+def failure(result: int, what: str, blamed: Optional[int] = None) -> Error:
+    """The exception for a negative errno."""
+    if blamed == NO_RANK:
+        blamed = None
+    kind = Timeout if result == -errno.ETIMEDOUT else Error
+    return kind(-result, what, blamed)
+
+
+def check(result: int, what: str) -> int:
+    """A result that is no error."""
+    if result < 0:
+        raise failure(result, what)
+    return result
+
+
+# ---- time ----
+
+def milliseconds(seconds: Optional[float], forever: int = FOREVER) -> int:
+    """For functions to which 0 means something else: at least 1; None is @forever."""
+    if seconds is None:
+        return forever
+    if not seconds >= 0:
+        raise ValueError("a time is 0 or more seconds, or None")
+    if seconds * 1000 >= FOREVER:
+        return forever
+    return max(1, math.ceil(seconds * 1000))
+
+
+class Deadline:
+    """Until when to wait: so many seconds from now; None: for ever."""
+
+    def __init__(self, seconds: Optional[float]) -> None:
+        if seconds is not None and not seconds >= 0:
+            raise ValueError("a time is 0 or more seconds, or None")
+        self.end = math.inf if seconds is None else time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(0.0, self.end - time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        """Is it?"""
+        return time.monotonic() >= self.end
+
+    def slice_us(self, longest: float = SLICE_S) -> int:
+        """How long one call may wait now, in microseconds."""
+        return math.ceil(min(self.left, longest) * 1e6)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: LGPL-2.1-only OR MIT
+"""How objects end: in the right order, whoever ends them.
+
+A Handle is a C object and a count of who uses it: its Python object until that is closed, every
+object that was made of it, every array in its memory, and every call that is going on.  When the
+count is 0 the C object ends, and then those that it was made of are used by one fewer.  So it does
+not matter whether close(), the garbage collector or the interpreter's end comes first, and
+nothing ends under an array.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from typing import Any, Callable, Optional, TypeVar
+
+# Around all counts.  The garbage collector may come in between, in the same thread.
+_lock = threading.RLock()
+
+Self = TypeVar("Self", bound="Object")
+
+
+class _Exit:
+    """Whether the interpreter is ending: what arrays are in then goes with the process."""
+    begun = False
+
+
+def _exit_begins() -> None:
+    _Exit.begun = True
+
+
+# Before any finalizer is registered, so that this comes after them.
+atexit.register(_exit_begins)
+
+
+def exiting() -> bool:
+    """Is the interpreter ending, and were finalizers called?"""
+    return _Exit.begun
+
+
+class Handle:
+    """A C object, and who uses it.
+
+    pointer: the C object.
+    end: called with it when nobody uses it any more; not in a child that was forked.
+    parents: what it was made of, which is used until then.
+    kept: Python objects that live until then.
+    defer: takes a function that ends it, and calls it now or soon; None: now.
+    """
+
+    __slots__ = ("pointer", "_end", "_parents", "_kept", "_defer", "_users", "_closed", "_pid",
+                 "owned", "before", "__weakref__")
+
+    def __init__(self, pointer: Optional[int], end: Callable[[Optional[int]], Any],
+                 *parents: "Handle", kept: tuple = (),
+                 defer: Optional[Callable[[Callable[[], None]], None]] = None) -> None:
+        self.pointer = pointer
+        self._end = end
+        self._parents: tuple[Handle, ...] = ()
+        self._kept = kept
+        self._defer = defer
+        self._users = 1
+        self._closed = False
+        self._pid = os.getpid()
+        # What is closed with it, and before it; and what is called then, first.
+        self.owned: set[Any] = set()
+        self.before: Optional[Callable[[], None]] = None
+        for parent in parents:
+            parent.hold()
+            self._parents += (parent,)
+
+    @property
+    def closed(self) -> bool:
+        """Was it closed?  It may be used by arrays still."""
+        return self._closed
+
+    @property
+    def ours(self) -> bool:
+        """Is this the process that made it?"""
+        return self._pid == os.getpid()
+
+    def hold(self) -> None:
+        """One more uses it.  ValueError: it was closed."""
+        with _lock:
+            if self._closed:
+                raise ValueError("it is closed")
+            self._users += 1
+
+    def drop(self) -> None:
+        """One fewer."""
+        with _lock:
+            self._users -= 1
+            if self._users:
+                return
+        if self._defer:
+            self._defer(self._finish)
+        else:
+            self._finish()
+
+    def __enter__(self) -> Optional[int]:
+        self.hold()
+        return self.pointer
+
+    def __exit__(self, *_: Any) -> None:
+        self.drop()
+
+    def close(self) -> None:
+        """Its Python object does not use it any more."""
+        with _lock:
+            if self._closed:
+                return
+            self._closed = True
+            owned = list(self.owned)
+        if self.before:
+            self.before()
+        for one in owned:
+            one.close()
+        self.drop()
+        sweep()
+
+    def _finish(self) -> None:
+        if self.ours:
+            self._end(self.pointer)
+        self._kept = ()
+        for parent in self._parents:
+            parent.owned.discard(self)
+            parent.drop()
+        self._parents = ()
+
+
+# What could not end yet, and is asked again now and then: a function that says whether it has.
+_waiting: list[Callable[[], bool]] = []
+
+
+def end_later(try_to_end: Callable[[], bool]) -> None:
+    """Ask again when something else is made or closed."""
+    with _lock:
+        _waiting.append(try_to_end)
+
+
+def sweep() -> None:
+    """Ask all again."""
+    if not _waiting:
+        return
+    with _lock:
+        asked, _waiting[:] = list(_waiting), []
+    again = [one for one in asked if not one()]
+    with _lock:
+        _waiting.extend(again)
+
+
+class Object:
+    """What all objects of the package have in common.
+
+    Each is a context manager.  close() may be called any number of times; the garbage collector
+    and the interpreter's end call it, too.  After it everything else raises ValueError.
+    """
+
+    _handle: Handle
+    _finalizer: weakref.finalize
+
+    def _own(self, handle: Handle) -> None:
+        self._handle = handle
+        self._finalizer = weakref.finalize(self, handle.close)
+
+    def close(self) -> None:
+        """End it, when nothing that was made of it is in use any more."""
+        self._finalizer()
+
+    @property
+    def closed(self) -> bool:
+        """Was close() called?"""
+        return self._handle.closed
+
+    def __enter__(self: Self) -> Self:
+        if self.closed:
+            raise ValueError("it is closed")
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
