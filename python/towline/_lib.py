@@ -18,7 +18,6 @@ from typing import Any, Optional
 SONAME = "libtowline.so.0"
 FOREVER = 0xffffffff
 NO_RANK = 0xffffffff
-NO_NODE = 0xffffffff
 DIMS_MAX = 8
 GATHER_MAX = 224
 PERSISTENT = 1
@@ -221,6 +220,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_worker_fd": (c_int, [_P]),
     "tow_worker_progress": (c_int, [_P, c_uint32]),
     "tow_worker_copied": (c_uint64, [_P]),
+    "tow_tensor_bytes": (c_int, [_T, POINTER(c_uint64)]),
     "tow_static_bytes": (c_int, [_T, c_uint32, POINTER(c_uint64)]),
     "tow_static_receiver": (c_int, [_P, _P, c_char_p, _T, c_uint32, _O]),
     "tow_static_receiver_in": (c_int, [_P, _P, c_char_p, _T, c_uint32, _P, _O]),

@@ -88,6 +88,11 @@ class Handle:
                 raise ValueError("it is closed")
             self._users += 1
 
+    def keep(self) -> None:
+        """The same for who knows that it is there, closed or not."""
+        with _lock:
+            self._users += 1
+
     def drop(self) -> None:
         """One fewer."""
         with _lock:

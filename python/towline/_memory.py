@@ -31,7 +31,7 @@ class Block:
                  arena: Optional[Handle] = None) -> None:
         """Of what is used as long as there is this; it is freed in @arena then, if that is given.
         """
-        handle.hold()
+        handle.keep()
         self._handle = handle
         self._arena = arena
         self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (nbytes,),
@@ -39,7 +39,7 @@ class Block:
 
     def own(self, arena: Handle) -> None:
         """It is not the edge's any more, and freed in the arena."""
-        arena.hold()
+        arena.keep()
         used, self._handle, self._arena = self._handle, arena, arena
         used.drop()
 
@@ -132,7 +132,7 @@ class Arena(Object):
     def zeros(self, shape: Shape, dtype: Any = np.float64) -> np.ndarray:
         """An array of zeroes; all else as empty()."""
         array = self.empty(shape, dtype)
-        array.reshape(-1).view(np.uint8)[:] = 0 if array.dtype.itemsize else ()
+        ctypes.memset(address_of(array), 0, array.nbytes)
         return array
 
     def array(self, like: Any, dtype: Any = None) -> np.ndarray:

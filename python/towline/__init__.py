@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: LGPL-2.1-only OR MIT
+"""towline: tensors over the wire, as NumPy arrays.
+
+A node's kernel has RDMA memory, registrations and connections once for all its processes; this is
+Python's way to them, over libtowline by ctypes.  README.md has an example, the pages of tow_*(3)
+say more.
+
+All times are seconds, None is for ever.  All objects are context managers and have close(); the
+garbage collector and the interpreter's end close them, too, in the right order, and nothing
+ends under an array that lives.  Errors are towline.Error.  Functions that wait let other threads
+run, and Ctrl-C interrupts them, but for those of Group and the making of Comm and its collectives.
+"""
+
+from ._collective import Collective, CollectiveReport, Comm
+from ._device import Device, Peer, devices
+from ._edge import (DynamicReceiver, DynamicSender, Edge, RendezvousReceiver, RendezvousSender,
+                    Request, StaticReceiver, StaticSender, static_bytes)
+from ._group import Group, World
+from ._lib import Error, Timeout
+from ._memory import Arena, Region, Stats
+from ._numpy import allocator
+from ._tracer import JOINS, UNKNOWN, ZERO_COPY, Report, Tracer
+from ._types import bfloat16
+from ._worker import Pending, Sent, Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Arena", "Collective", "CollectiveReport", "Comm", "Device", "DynamicReceiver",
+    "DynamicSender", "Edge", "Error", "Group", "JOINS", "Peer", "Pending", "Region",
+    "RendezvousReceiver", "RendezvousSender", "Report", "Request", "Sent", "StaticReceiver",
+    "StaticSender", "Stats", "Timeout", "Tracer", "UNKNOWN", "Worker", "World", "ZERO_COPY",
+    "allocator", "bfloat16", "devices", "static_bytes",
+]
