@@ -19,6 +19,7 @@ from ._group import Group, World
 from ._lib import Error, Timeout
 from ._memory import Arena, Region, Stats
 from ._numpy import allocator
+from ._server import ParameterServer, ParameterWorker, PsReport, Store
 from ._tracer import JOINS, UNKNOWN, ZERO_COPY, Report, Tracer
 from ._types import bfloat16
 from ._worker import Pending, Sent, Worker
@@ -27,8 +28,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Arena", "Collective", "CollectiveReport", "Comm", "Device", "DynamicReceiver",
-    "DynamicSender", "Edge", "Error", "Group", "JOINS", "Peer", "Pending", "Region",
+    "DynamicSender", "Edge", "Error", "Group", "JOINS", "ParameterServer", "ParameterWorker",
+    "Peer", "Pending", "PsReport", "Region",
     "RendezvousReceiver", "RendezvousSender", "Report", "Request", "Sent", "StaticReceiver",
-    "StaticSender", "Stats", "Timeout", "Tracer", "UNKNOWN", "Worker", "World", "ZERO_COPY",
+    "StaticSender", "Stats", "Store", "Timeout", "Tracer", "UNKNOWN", "Worker", "World", "ZERO_COPY",
     "allocator", "bfloat16", "devices", "static_bytes",
 ]

@@ -160,10 +160,31 @@ class TracerReport(Sized):
                 ("sites", c_uint64)]
 
 
+class StoreAttr(Sized):
+    """struct tow_store_attr"""
+    _fields_ = [("size", c_uint32), ("optimizer", c_uint32), ("rate", c_double),
+                ("momentum", c_double), ("beta1", c_double), ("beta2", c_double),
+                ("epsilon", c_double)]
+
+
+class PsAttr(Sized):
+    """struct tow_ps_attr"""
+    _fields_ = [("size", c_uint32), ("servers", c_uint32), ("staleness", c_uint32),
+                ("timeout_ms", c_uint32), ("count", c_uint32), ("types", POINTER(TensorType)),
+                ("store", c_void_p)]
+
+
+class PsStats(Sized):
+    """struct tow_ps_stats"""
+    _fields_ = [("size", c_uint32), ("servers", c_uint32), ("workers", c_uint32),
+                ("variables", c_uint32), ("sent_bytes", c_uint64), ("received_bytes", c_uint64),
+                ("copied_bytes", c_uint64), ("waited_ns", c_uint64), ("updates", c_uint64)]
+
+
 STRUCTURES = {cls.__doc__.split()[1].rstrip(";"): cls for cls in (
     DeviceAttr, RegionAttr, RegionInfo, ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
     DType, TensorType, CollectiveAttr, CollectiveStats, WorkerAttr, RendezvousTensor,
-    TracerReport)}
+    TracerReport, StoreAttr, PsAttr, PsStats)}
 
 # ---- functions ----
 
@@ -255,6 +276,20 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_tracer_report": (c_int, [_P, POINTER(TracerReport)]),
     "tow_tracer_save": (c_int, [_P, c_char_p]),
     "tow_tracer_load": (c_int, [_P, c_char_p]),
+    "tow_store_create": (c_int, [_P, POINTER(StoreAttr), _T, POINTER(c_void_p), c_uint32, _O]),
+    "tow_store_destroy": (c_int, [_P]),
+    "tow_store_value": (_P, [_P, c_uint32]),
+    "tow_store_update": (c_int, [_P, c_uint32, POINTER(c_void_p), c_uint32]),
+    "tow_store_updates": (c_uint64, [_P, c_uint32]),
+    "tow_ps_create": (c_int, [_P, _P, POINTER(PsAttr), _O, _U]),
+    "tow_ps_leave": (None, [_P]),
+    "tow_ps_destroy": (None, [_P]),
+    "tow_ps_serve": (c_int, [_P, c_uint32, _U]),
+    "tow_ps_push": (c_int, [_P, c_uint32, _P]),
+    "tow_ps_wait": (c_int, [_P, c_uint32, _U]),
+    "tow_ps_value": (_P, [_P, c_uint32]),
+    "tow_ps_step": (c_uint64, [_P]),
+    "tow_ps_stats": (c_int, [_P, POINTER(PsStats)]),
     "tow_numpy_create": (c_int, [_P, _P, _O]),
     "tow_numpy_retire": (c_int, [_P]),
     "tow_numpy_node": (c_uint32, [_P, c_uint32]),
