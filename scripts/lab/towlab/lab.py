@@ -30,6 +30,18 @@ BOOT_TIMEOUT = {"tcg": 180, "kvm": 60}
 RUNS_KEPT = 8
 # Others may be about to use theirs.
 YOUNG_SECONDS = 60
+# Printed when a command is not done in time.
+WHERE_SECONDS = 20
+WHERE = r"""
+for task in /proc/[0-9]*/task/[0-9]*; do
+	read -r stat < $task/stat || continue
+	name=${stat%)*}; state=${stat##*) }
+	# Of the kernel's threads those that wait for something in particular.
+	[ "$(tr -d '\0' < $task/cmdline)" ] || [ "${state%% *}" = D ] || continue
+	echo "# where: ${name#* }) ${state%% *}, task ${task##*/}"
+	sed 's/^/#	/' $task/stack
+done 2> /dev/null
+"""
 CTL_USAGE = """\
 usage: ctl kill NODE              power cut
        ctl start NODE             boot it again
@@ -301,12 +313,22 @@ class Lab:
             part.rc = session.wait(timeout)
             if part.rc is None:
                 part.timed_out = True
+                self._say_where(node, stream)
                 session.kill()
                 session.wait(10)
         except wire.ChannelClosed:
             part.node_died = True
         part.stdout, part.stderr = bytes(out), bytes(err)
         return part
+
+    @staticmethod
+    def _say_where(node, stream):
+        """Where a node's processes, and what of its kernel sleeps deeply, are: to stderr."""
+        session = node.exec(["sh", "-c", WHERE], {}, lambda _, data: stream("err", data))
+        session.close_stdin()
+        if session.wait(WHERE_SECONDS) is None:
+            session.kill()
+            session.wait(10)
 
     # ------------------------------------------------------------------- ctl
 
