@@ -20,7 +20,7 @@ FOREVER = 0xffffffff
 NO_RANK = 0xffffffff
 DIMS_MAX = 8
 GATHER_MAX = 224
-PERSISTENT = 1
+PERSISTENT = 2
 ARENA_DEBUG, ARENA_FALLBACK = 1, 2
 PUT_CLONE = 1
 # The longest wait in one call: whether a signal came, or the object was closed, is asked between.
@@ -181,7 +181,7 @@ class PsStats(Sized):
                 ("copied_bytes", c_uint64), ("waited_ns", c_uint64), ("updates", c_uint64)]
 
 
-STRUCTURES = {cls.__doc__.split()[1].rstrip(";"): cls for cls in (
+STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
     DeviceAttr, RegionAttr, RegionInfo, ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
     DType, TensorType, CollectiveAttr, CollectiveStats, WorkerAttr, RendezvousTensor,
     TracerReport, StoreAttr, PsAttr, PsStats)}

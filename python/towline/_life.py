@@ -54,7 +54,7 @@ class Handle:
                  "owned", "before", "__weakref__")
 
     def __init__(self, pointer: Optional[int], end: Callable[[Optional[int]], Any],
-                 *parents: "Handle", kept: tuple = (),
+                 *parents: "Handle", kept: tuple[Any, ...] = (),
                  defer: Optional[Callable[[Callable[[], None]], None]] = None) -> None:
         self.pointer = pointer
         self._end = end
@@ -164,7 +164,7 @@ class Object:
     """
 
     _handle: Handle
-    _finalizer: weakref.finalize
+    _finalizer: "weakref.finalize[..., Any]"
 
     def _own(self, handle: Handle) -> None:
         self._handle = handle

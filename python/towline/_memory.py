@@ -45,7 +45,7 @@ class Block:
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """It as an array."""
-        return np.ndarray(shape, dtype, np.asarray(self))    # type: ignore[call-overload]
+        return np.ndarray(shape, dtype, np.asarray(self))
 
     def __del__(self) -> None:
         handle = getattr(self, "_handle", None)

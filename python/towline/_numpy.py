@@ -15,6 +15,7 @@ import contextvars
 import ctypes
 import errno
 import functools
+import importlib
 import threading
 from ctypes import c_char, c_uint8, c_void_p
 from typing import Any, Optional, Union
@@ -25,10 +26,10 @@ from ._life import Handle
 from ._memory import Arena
 from ._tracer import Tracer
 
-try:
-    from numpy._core import _multiarray_umath as _umath     # type: ignore[import-not-found]
+try:    # NumPy 2
+    _umath = importlib.import_module("numpy._core._multiarray_umath")
 except ImportError:
-    from numpy.core import _multiarray_umath as _umath      # type: ignore[no-redef]
+    _umath = importlib.import_module("numpy.core._multiarray_umath")
 
 # Places in the table of NumPy's C functions: the same since there is NEP 49 (NumPy 1.22).
 SET_HANDLER, GET_HANDLER = 304, 305
@@ -55,8 +56,8 @@ _capsule_new = _python("PyCapsule_New", ctypes.py_object, c_void_p, ctypes.c_cha
 _capsule_get = _python("PyCapsule_GetPointer", c_void_p, ctypes.py_object, ctypes.c_char_p)
 _table = (c_void_p * (GET_HANDLER + 1)).from_address(_capsule_get(_umath._ARRAY_API, None))
 # Both give a new reference to a capsule, and steal none.
-_set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_table[SET_HANDLER])
-_get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(_table[GET_HANDLER])
+_set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(_table[SET_HANDLER] or 0)
+_get_handler = ctypes.PYFUNCTYPE(ctypes.py_object)(_table[GET_HANDLER] or 0)
 
 
 def _address(function: Any) -> Optional[int]:

@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Iterable, Optional, Union
 
 import numpy as np
 
 from ._lib import DIMS_MAX, DType, TensorType
 
-try:
+_ml: Any = None
+with contextlib.suppress(ImportError):
     import ml_dtypes as _ml
-except ImportError:
-    _ml = None
 
 # bfloat16: that of the package ml_dtypes where it is installed, else the bits, which NumPy cannot
 # compute with: array.view(numpy.uint16) has them.
-bfloat16: np.dtype = np.dtype(_ml.bfloat16 if _ml else [("bfloat16", "<u2")])
+bfloat16: "np.dtype[Any]" = np.dtype(_ml.bfloat16 if _ml else [("bfloat16", "<u2")])
 
 Shape = Union[int, Iterable[int]]
 

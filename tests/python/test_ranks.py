@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Ranks of one node, each a process: what they do together, and one of them goes."""
+
+import asyncio
+import errno
+import os
+import pathlib
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import towline
+from conftest import MIB, WAIT_S
+
+RANKS = 3
+# Whoever is told that a rank died is told in this time, far below the time-outs.
+TOLD_S = 20
+SESSION = f"python {os.getpid()}"
+
+
+class Me:
+    """One rank, with all that it needs."""
+
+    def __init__(self, rank, name, timeout=WAIT_S):
+        self.rank = rank
+        self.dev = towline.Device()
+        world = towline.World(rank, RANKS, session=SESSION, restart=0)
+        self.group = towline.Group(self.dev, world, name=name, timeout=WAIT_S)
+        self.arena = towline.Arena(self.dev, region_bytes=4 * MIB)
+        self.comm = towline.Comm(self.group, self.arena, timeout=timeout)
+
+    def close(self):
+        """In order."""
+        for one in (self.comm, self.group, self.arena, self.dev):
+            one.close()
+
+
+def together(children, function, *arguments):
+    """All of them run that; how they end."""
+    started = [children(function, rank, *arguments) for rank in reversed(range(RANKS))]
+    return [child.wait() for child in started][::-1]
+
+
+def given(rank, count, dtype):
+    """Not the same for any two ranks; sums are exact."""
+    return ((np.arange(count) * 7 + rank * 5) % 9 * RANKS).astype(dtype)
+
+
+def wanted(count, dtype, op="sum"):
+    """What comes of all of them."""
+    every = np.stack([given(rank, count, dtype) for rank in range(RANKS)])
+    return {"sum": every.sum(0), "avg": every.sum(0) / RANKS, "min": every.min(0),
+            "max": every.max(0)}[op].astype(dtype)
+
+
+def check_meeting(me):
+    """What a group is for."""
+    assert (me.group.rank, me.group.size, me.comm.size) == (me.rank, RANKS, RANKS)
+    assert me.group.gather(bytes([me.rank] * 5)) == [bytes([i] * 5) for i in range(RANKS)]
+    assert me.group.gather(b"") == [b""] * RANKS
+    me.group.barrier()
+    with pytest.raises(ValueError):
+        me.group.gather(bytes(225))
+    assert isinstance(me.group.peer((me.rank + 1) % RANKS), towline.Peer)
+    with pytest.raises(towline.Error):
+        me.group.peer(RANKS)
+
+
+def check_allreduce(me):
+    """All reductions, types and algorithms; in the arena and not, in place and not."""
+    for op, dtype, algorithm in (("sum", "f4", "ring"), ("avg", "f8", "direct"),
+                                 ("min", "i4", "any"), ("max", "i8", "any"),
+                                 ("sum", "f2", "any")):
+        array = me.arena.array(given(me.rank, 1003, dtype))
+        reduce = me.comm.allreduce(array, op=op, algorithm=algorithm)
+        for _ in range(2):
+            array[:] = given(me.rank, 1003, dtype)
+            assert reduce() is array
+            assert np.array_equal(array, wanted(1003, dtype, op)), (op, dtype)
+        stats = reduce.stats()
+        assert stats.calls == 2 and stats.copies == 0 and stats.sent_bytes
+        reduce.close()
+    array, out = given(me.rank, 6, "f4").reshape(2, 3), np.zeros((2, 3), "f4")
+    with me.comm.allreduce(array, out) as reduce:
+        reduce()
+        assert np.array_equal(out.reshape(-1), wanted(6, "f4")) and reduce.stats().copied_bytes
+        assert np.array_equal(array.reshape(-1), given(me.rank, 6, "f4"))
+    for bad in (out[:, 1], np.zeros(6), np.zeros((3, 2), "f4")):
+        with pytest.raises(ValueError):
+            me.comm.allreduce(array, bad)
+    with pytest.raises(towline.Error) as caught:
+        me.comm.allreduce(np.zeros(3, "u1"))
+    assert caught.value.errno == errno.EOPNOTSUPP
+
+
+def check_others(me):
+    """All other kinds."""
+    every = me.arena.array(given(me.rank, 4 * RANKS, "f4"))
+    scatter = me.comm.reduce_scatter(every)
+    assert np.array_equal(scatter(), wanted(4 * RANKS, "f4").reshape(RANKS, 4)[me.rank])
+    assert scatter.out in me.arena
+    gather = me.comm.allgather(np.full((2, 2), me.rank, "u1"))
+    out = gather()
+    assert out.shape == (RANKS, 2, 2) and all((out[i] == i).all() for i in range(RANKS))
+    text = np.array([b"from the root" if me.rank == 1 else b""], "S20")
+    me.comm.broadcast(text, root=1)()
+    assert text[0] == b"from the root"
+    me.comm.barrier()()
+    with pytest.raises(ValueError):
+        me.comm.reduce_scatter(np.zeros(4, "f4"))
+    with pytest.raises(ValueError):
+        me.comm.allgather(np.zeros(4, "f4"), np.zeros(4, "f4"))
+
+
+def check_several(me):
+    """On their way at once, in another order at each rank, in an event loop and beside it."""
+    arrays = [me.arena.empty(5000, "f4") for _ in range(3)]
+    reduces = [me.comm.allreduce(array) for array in arrays]
+
+    def fill():
+        for array in arrays:
+            array[:] = given(me.rank, 5000, "f4")
+
+    def right():
+        return all(np.array_equal(array, wanted(5000, "f4")) for array in arrays)
+
+    async def main():
+        turned = reduces[me.rank:] + reduces[:me.rank]
+        return await asyncio.gather(*(reduce.run() for reduce in turned))
+
+    fill()
+    assert len(asyncio.run(main())) == 3 and right()
+    fill()
+    threads = [threading.Thread(target=reduce)
+               for reduce in reduces[me.rank:] + reduces[:me.rank]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert right()
+    fill()
+    for reduce in reduces:
+        reduce.start()
+        with pytest.raises(towline.Error) as caught:
+            reduce.start()
+        assert caught.value.errno == errno.EBUSY
+    while not all([reduce.test() for reduce in reduces]):
+        time.sleep(0.001)
+    assert right()
+
+
+def check_late(me):
+    """Rank 0 begins late; the others' waits end before, by time and by Ctrl-C."""
+    array = np.full(10, me.rank + 1.0)
+    reduce = me.comm.allreduce(array)
+    if me.rank == 0:
+        time.sleep(2)
+        reduce()
+    else:
+        reduce.start()
+        with pytest.raises(towline.Timeout) as caught:
+            reduce.wait(0.1)
+        assert caught.value.blamed is None
+        timer = threading.Timer(0.3, signal.pthread_kill,
+                                (threading.main_thread().ident, signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            reduce.wait()
+        timer.join()
+        reduce.wait(WAIT_S)
+    assert (array == RANKS * (RANKS + 1) / 2).all()
+
+
+def check_ends(me):
+    """Closed from the top, with collectives and arrays that live."""
+    array = me.arena.zeros(100, "f4")
+    reduce = me.comm.allreduce(array)
+    reduce()
+    me.comm.close()
+    me.comm.close()
+    assert reduce.closed
+    for use in (reduce, reduce.test, reduce.stats, me.comm.barrier):
+        with pytest.raises(ValueError, match="closed"):
+            use()
+    me.arena.close()
+    array[:] = 1
+    assert array.sum() == 100
+
+
+def take_part(rank):
+    """One rank, through all of it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    me = Me(rank, "all")
+    for check in (check_meeting, check_allreduce, check_others, check_several, check_late,
+                  check_ends):
+        start = time.monotonic()
+        check(me)
+        if not rank:
+            print(f"{check.__name__}: {time.monotonic() - start:.1f} s")
+    me.close()
+
+
+def test_together(children):
+    """All that ranks do together."""
+    assert together(children, take_part) == [0] * RANKS
+
+
+def lose(rank):
+    """Rank 1 is killed: the others name it, again and again, in both ways to wait."""
+    me = Me(rank, "lose")
+    reduce = me.comm.allreduce(me.arena.zeros(1000, "f4"))
+    reduce()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    with pytest.raises(towline.Error) as caught:
+        for _ in range(1000):
+            if rank:
+                asyncio.run(reduce.run())
+            else:
+                reduce()
+    assert (caught.value.errno, caught.value.blamed) == (errno.ESTALE, 1)
+    assert "rank 1 is to blame" in str(caught.value)
+    assert time.monotonic() - start < TOLD_S
+    for use in (reduce, me.comm.barrier):
+        with pytest.raises(towline.Error) as caught:
+            use()
+        assert caught.value.blamed == 1
+    me.close()
+
+
+def test_one_dies(children):
+    """Whoever is left is told who."""
+    assert together(children, lose) == [0, -signal.SIGKILL, 0]
+
+
+def miss(rank):
+    """Rank 1 never comes."""
+    if rank == 1:
+        return
+    with towline.Device() as dev, pytest.raises(towline.Timeout) as caught:
+        towline.Group(dev, towline.World(rank, RANKS, session=SESSION), "miss", timeout=2)
+    assert caught.value.blamed == 1
+
+
+def test_one_is_missing(children):
+    """A group says who it waits for."""
+    assert together(children, miss) == [0] * RANKS
+
+
+PROGRAM = """
+import sys
+sys.path.insert(0, "tests/python")
+import conftest, numpy, towline
+with towline.Device() as dev, towline.Arena(dev) as arena:
+    world = towline.World.detect()
+    group = towline.Group(dev, world)
+    comm = towline.Comm(group, arena)
+    print(comm.allreduce(numpy.full(3, world.rank + 1.0))()[0])
+"""
+
+
+def launch(rank):
+    """A program of its own, as a launcher starts it, which closes nothing at its end."""
+    os.environ.update(TOW_RANK=str(rank), TOW_WORLD_SIZE="2", TOW_LOCAL_RANK=str(rank),
+                      TOW_SESSION=SESSION)
+    os.dup2(os.open(str(pathlib.Path(os.environ["TOW_TEST_SAID"]) / str(rank)),
+                    os.O_CREAT | os.O_WRONLY, 0o600), 1)
+    os.execv(sys.executable, [sys.executable, "-c", PROGRAM])
+
+
+def test_launched(children, tmp_path, monkeypatch):
+    """Ranks that were not forked."""
+    monkeypatch.setenv("TOW_TEST_SAID", str(tmp_path))
+    started = [children(launch, rank) for rank in range(2)]
+    assert [child.wait() for child in started] == [0, 0]
+    assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["3.0\n"] * 2
