@@ -114,6 +114,13 @@ $(OUT)/bin/towline: $(tool_objects) $(lib_shared)
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(tool_objects) -L$(OUT)/lib -ltowline \
 		$(RPATH) $(tool_libs)
 
+# ---- Python --------------------------------------------------------------
+# A wheel, in OUT/python; built from a copy, as setuptools leaves files where it builds.
+python: lib
+	@rm -rf $(OUT)/obj/python && mkdir -p $(OUT)/obj && cp -r python $(OUT)/obj/python
+	$(call say,WHEEL)/usr/bin/python3 -m pip --quiet wheel --no-index --no-deps --no-build-isolation \
+		--wheel-dir $(OUT)/python $(OUT)/obj/python
+
 # ---- examples ------------------------------------------------------------
 # Programs as users write them: the demo runs them.
 examples	:= $(patsubst Documentation/examples/%.c,$(OUT)/examples/%, \
@@ -143,10 +150,11 @@ help:
 
 #help all            library, tool, and the module for KDIR (default: the running kernel)
 #help lib tools      only the library; only the towline command
+#help python         a wheel of the Python package, in build/python
 #help examples       Documentation/examples/*.c, against the library
 #help clean          removes what was built, but not build/kernels and build/venv
 
 FORCE:
-.PHONY: all lib tools examples clean help FORCE
+.PHONY: all lib tools python examples clean help FORCE
 
 -include $(lib_objects:=.d) $(tool_objects:=.d) $(examples:=.d)

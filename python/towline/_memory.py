@@ -25,7 +25,7 @@ PROT_READ, PROT_WRITE = 1, 2
 class Block:
     """Memory that arrays are views of; what all of them have as their base, in the end."""
 
-    __slots__ = ("__array_interface__", "_handle", "_arena", "__weakref__")
+    __slots__ = ("__array_interface__", "_handle", "_arena", "_address", "__weakref__")
 
     def __init__(self, handle: Handle, address: int, nbytes: int,
                  arena: Optional[Handle] = None) -> None:
@@ -34,6 +34,7 @@ class Block:
         handle.keep()
         self._handle = handle
         self._arena = arena
+        self._address = address
         self.__array_interface__ = {"version": 3, "typestr": "|u1", "shape": (nbytes,),
                                     "data": (address, False)}
 
@@ -52,8 +53,7 @@ class Block:
         if handle is None or _life.exiting():
             return
         if self._arena and handle.ours:
-            address = self.__array_interface__["data"][0]
-            if lib.tow_arena_free(self._arena.pointer, address) == -errno.EUCLEAN:
+            if lib.tow_arena_free(self._arena.pointer, self._address) == -errno.EUCLEAN:
                 warnings.warn("something was written before the begin of an array, or behind its "
                               "end", RuntimeWarning)
         handle.drop()
