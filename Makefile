@@ -28,6 +28,7 @@ LIBDIR		?= $(PREFIX)/lib
 CFLAGS		?= -O2 -g
 WERROR		?= -Werror
 PKG_CONFIG	?= pkg-config
+PYTHON		?= /usr/bin/python3
 
 all: lib tools modules
 
@@ -118,7 +119,7 @@ $(OUT)/bin/towline: $(tool_objects) $(lib_shared)
 # A wheel, in OUT/python; built from a copy, as setuptools leaves files where it builds.
 python: lib
 	@rm -rf $(OUT)/obj/python && mkdir -p $(OUT)/obj && cp -r python $(OUT)/obj/python
-	$(call say,WHEEL)/usr/bin/python3 -m pip --quiet wheel --no-index --no-deps --no-build-isolation \
+	$(call say,WHEEL)$(PYTHON) -m pip --quiet wheel --no-index --no-deps --no-build-isolation \
 		--wheel-dir $(OUT)/python $(OUT)/obj/python
 
 # ---- examples ------------------------------------------------------------

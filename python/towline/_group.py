@@ -47,8 +47,8 @@ class World:
         world, variable = WorldStruct(), ctypes.c_char_p()
         result = lib.tow_world_detect(world, variable)
         if result:
-            name = variable.value.decode() if variable.value else "the environment"
-            raise failure(result, name)
+            name = variable.value.decode() if variable.value else "a launcher's"
+            raise failure(result, f"environment variable {name}")
         return cls(world.rank, world.world_size, world.root.decode(), world.restart,
                    world.session.decode(), world.local_rank, world.launcher.decode())
 

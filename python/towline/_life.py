@@ -11,6 +11,7 @@ nothing ends under an array.
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import threading
 import weakref
@@ -140,9 +141,11 @@ _waiting: list[Callable[[], bool]] = []
 
 
 def end_later(try_to_end: Callable[[], bool]) -> None:
-    """Ask again when something else is made or closed."""
+    """Ask again when something else is made or closed, or the collector has run."""
     with _lock:
         _waiting.append(try_to_end)
+        if _collected not in gc.callbacks:
+            gc.callbacks.append(_collected)
 
 
 def sweep() -> None:
@@ -154,6 +157,13 @@ def sweep() -> None:
     again = [one for one in asked if not one()]
     with _lock:
         _waiting.extend(again)
+        if not _waiting and _collected in gc.callbacks:
+            gc.callbacks.remove(_collected)
+
+
+def _collected(phase: str, _: dict[str, int]) -> None:
+    if phase == "stop":
+        sweep()
 
 
 class Object:

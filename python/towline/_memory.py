@@ -234,7 +234,8 @@ class Region(Object):
             raise ValueError(f"{nbytes} bytes from {offset} on are not within {self.nbytes}")
         if offset % kind.alignment:
             raise ValueError(f"offset {offset} is no multiple of {kind.alignment}")
-        return Block(self._handle, self._address + offset, nbytes).array(dims, kind)
+        with self._handle:
+            return Block(self._handle, self._address + offset, nbytes).array(dims, kind)
 
     def destroy(self) -> None:
         """As close(), of a persistent one, too."""

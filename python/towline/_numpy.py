@@ -130,10 +130,14 @@ def _inherit() -> None:
                 context, run = contextvars.copy_context(), self.run
 
                 def run_there() -> None:
-                    del self.run        # type: ignore[method-assign]
+                    vars(self).pop("run", None)
                     context.run(run)
                 self.run = run_there    # type: ignore[method-assign]
-            start(self)
+            try:
+                start(self)
+            except RuntimeError:
+                vars(self).pop("run", None)
+                raise
 
         start_inheriting.towline = True     # type: ignore[attr-defined]
         threading.Thread.start = start_inheriting   # type: ignore[method-assign]
@@ -148,8 +152,8 @@ class allocator:    # pylint: disable=invalid-name
     It holds for this thread's context, that of asyncio's tasks made within, and threads started
     within: for these threading.Thread.start is wrapped when this is first used, so that they run
     in a copy of the starter's context.  Arrays may outlive the block, the tracer and the arena's
-    close(): the arena's memory goes back when the last of them has died and something of
-    towline is closed or an arena is made after that.  A child that was forked gets ordinary
+    close(): the arena's memory goes back when the last of them has died and, after that, the garbage
+    collector has run, or something of towline is closed.  A child that was forked gets ordinary
     memory.  A thread pool's threads keep the allocator with which they were started; when its
     source is closed they get ordinary memory.
 

@@ -512,7 +512,7 @@ print(found.sum())
 def test_exit(node):
     """The interpreter ends with everything open."""
     del node
-    done = subprocess.run([sys.executable, "-X", "dev", "-c", LEFT], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-W", "default", "-c", LEFT], capture_output=True, text=True,
                           check=False, timeout=2 * WAIT_S)
     assert (done.returncode, done.stdout, done.stderr) == (0, "10.0\n", "")
 
@@ -631,7 +631,7 @@ def test_allocator(dev):
     array.resize(20, refcheck=False)
     assert array[:10].tolist() == list(range(10)) and objects[2] == "text"
     del array, objects
-    towline.Arena(dev).close()
+    gc.collect()
     becomes(lambda: used_bytes() == 0)
     with pytest.raises(ValueError, match="closed"), towline.allocator(arena):
         pass
