@@ -275,7 +275,9 @@ static void nothing(int signal)
 
 TEST_F(peer, a_signal_ends_the_wait)
 {
-	struct itimerval soon = { .it_value.tv_usec = 300000 };
+	/* Again and again: one before the call waits is for nothing. */
+	struct itimerval soon = { .it_value.tv_usec = 300000, .it_interval.tv_usec = 300000 };
+	struct itimerval never = { 0 };
 	struct sigaction action = { .sa_handler = nothing };
 	struct tow_remote *remote = NULL;
 
@@ -283,6 +285,7 @@ TEST_F(peer, a_signal_ends_the_wait)
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &soon, NULL));
 	EXPECT_EQ(-EINTR, tow_resolve(self->peer, "nosuch", TOW_RIGHT_READ, TOW_WAIT_FOREVER,
 				      &remote));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
 	EXPECT_EQ(NULL, remote);
 }
 
