@@ -80,9 +80,10 @@ static void renew(struct tow_timed *timed)
 static __u32 soon(struct __test_metadata *_metadata, struct tow_timed *timed)
 {
 	struct tow_rings *rings = &timed->user.rings;
-	__u32 ms;
+	unsigned int tries;
+	__u32 ms = 1;
 
-	for (ms = 1; ms < 1024; ms *= 2) {
+	for (tries = 0; tries < 2 * TRIES && ms < 1024; tries++) {
 		struct fate fate = {};
 
 		put(_metadata, rings, large(timed, TOW_OP_WRITE, ms), 0, 0);
@@ -90,11 +91,18 @@ static __u32 soon(struct __test_metadata *_metadata, struct tow_timed *timed)
 		EXPECT_EQ(0, collect(rings, &fate, 1, 1));
 		if (fate.held)
 			break;
-		/* It was late before any of it was sent. */
-		EXPECT_EQ(-ETIMEDOUT, fate.status);
+		/* It was late before any of it was sent, or, after a stall, done in time. */
+		EXPECT_TRUE(!fate.status || fate.status == -ETIMEDOUT);
+		ms = fate.status ? 2 * ms : (ms + 1) / 2;
 	}
 	late_now(timed);
 	return 2 * ms;
+}
+
+/* What was measured beside others may be too long, so other tries have half of it, or 1. */
+static __u32 sooner(__u32 ms, unsigned int tries)
+{
+	return tries % 3 == 0 ? ms : tries % 3 == 1 ? (ms + 1) / 2 : 1;
 }
 
 /*
@@ -170,20 +178,21 @@ TEST_F_TIMEOUT(held, cut, 60)
 	expect_works(_metadata, timed);
 }
 
-/* The same by several queue pairs at once, at any time. */
+/* The same by several queue pairs at once, at any time: in one of a few rounds it is cut. */
 TEST_F_TIMEOUT(held, striped, 60)
 {
 	struct tow_timed *timed = &self->timed;
 	struct tow_rings *rings = &timed->user.rings;
 	uint64_t before = tow_sysfs_get("stats/striped");
-	unsigned int i, cut = 0;
+	unsigned int i, at, cut = 0;
 
 	ASSERT_EQ(0, tow_sysfs_set("stripe_bytes", 128 * TOW_KB));
-	for (i = 0; i < TRIES; i++) {
+	for (i = 0; i < TRIES || (!cut && i < 4 * TRIES); i++) {
 		struct fate fates[2] = {};
 
+		at = i % TRIES;
 		renew(timed);
-		put(_metadata, rings, large(timed, TOW_OP_WRITE, 1 + i * i / 2), 0, 0);
+		put(_metadata, rings, large(timed, TOW_OP_WRITE, 1 + at * at / 2), 0, 0);
 		/* Another one, whatever becomes of the one before. */
 		put(_metadata, rings, move(timed, TOW_OP_WRITE, 0, 8, 0), 0, 1);
 		submit(_metadata, rings, 2);
@@ -192,7 +201,7 @@ TEST_F_TIMEOUT(held, striped, 60)
 		expect_over(_metadata, timed, &fates[0]);
 		cut += fates[0].held && fates[0].released;
 	}
-	TH_LOG("%u of %u were cut", cut, TRIES);
+	TH_LOG("%u of %u were cut", cut, i);
 	EXPECT_LT(before, tow_sysfs_get("stats/striped"));
 	EXPECT_LT(0, cut);
 	expect_works(_metadata, timed);
@@ -212,12 +221,13 @@ TEST_F_TIMEOUT(held, all_on_its_way, 60)
 
 	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", MUCH));
 	for (i = 0; i < TRIES && held < 8; i++) {
+		__u32 now_ms = sooner(ms, i);
 		struct fate fates[8] = {};
 
 		renew(timed);
 		for (at = 0; at < 8; at++)
-			put(_metadata, rings, move(timed, TOW_OP_WRITE, 4096 + at * piece, piece, ms),
-			    0, at);
+			put(_metadata, rings,
+			    move(timed, TOW_OP_WRITE, 4096 + at * piece, piece, now_ms), 0, at);
 		submit(_metadata, rings, 8);
 		ASSERT_EQ(0, collect(rings, fates, 8, 8));
 		for (at = 0; at < 8; at++) {
@@ -245,7 +255,8 @@ TEST_F_TIMEOUT(held, silent, 60)
 	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", MUCH));
 	for (i = 0; i < TRIES && !held; i++) {
 		renew(timed);
-		put(_metadata, rings, large(timed, TOW_OP_WRITE, ms), TOW_SQE_SILENT, 0);
+		put(_metadata, rings, large(timed, TOW_OP_WRITE, sooner(ms, i)), TOW_SQE_SILENT,
+		    0);
 		/* Behind it, so that something comes in any case. */
 		put(_metadata, rings, nop(0, 0), TOW_SQE_FENCE, 1);
 		submit(_metadata, rings, 2);
