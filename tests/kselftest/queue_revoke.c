@@ -14,6 +14,8 @@
 #define PIECE		(256 * TOW_KB)
 #define RESOLVERS	2
 #define ROUNDS		4
+/* So many at most, until one has shown what a machine that is busy with others may hide. */
+#define TRIES		8
 /* 4.096 us * 2^18, after which an ACK to one's own node is missed; and the next one. */
 #define ACK_SECONDS	(2 * 1.074)
 
@@ -128,12 +130,18 @@ static double ack_seconds(void)
 	return access("/sys/module/rxe_hostile", F_OK) ? 0 : ACK_SECONDS;
 }
 
+/* What rounds have shown: UNEXPORT that did not wait for all, entries that came too late. */
+struct shown {
+	unsigned int in_time, stale;
+};
+
 /* Ends in the middle of it, and what was there then stays. */
 static void end_in_the_middle(struct __test_metadata *_metadata, FIXTURE_DATA(revoke) *self,
-			      __u8 opcode, __u64 exported, const __u64 *remotes, double all)
+			      __u8 opcode, __u64 exported, const __u64 *remotes, double all,
+			      struct shown *shown)
 {
 	unsigned int stale, sum = 0;
-	double start;
+	double start, took;
 	int i;
 
 	for (i = 0; i < RESOLVERS; i++) {
@@ -142,18 +150,18 @@ static void end_in_the_middle(struct __test_metadata *_metadata, FIXTURE_DATA(re
 	}
 	start = tow_test_now();
 	ASSERT_EQ(0, tow_end_handle(self->owner, TOW_IOCTL_UNEXPORT, exported));
+	took = tow_test_now() - start;
 	/* What is on its way is a tenth of it at most; it has time for half. */
-	EXPECT_GT(all / 2 + 0.05 + ack_seconds(), tow_test_now() - start)
-		TH_LOG("all of it takes %.3f s", all);
+	shown->in_time += took < all / 2 + 0.05 + ack_seconds();
 	tow_fill(self->range.at, RANGE_BYTES, 99);
 	for (i = 0; i < RESOLVERS; i++) {
 		count_stale(_metadata, &self->resolvers[i].user.rings, &stale);
 		sum += stale;
 	}
 	EXPECT_EQ(0, tow_differs(self->range.at, RANGE_BYTES, 99));
-	/* It was in the middle. */
-	EXPECT_LT(0, sum);
 	EXPECT_GE(ENTRIES * RESOLVERS, sum);
+	shown->stale += sum;
+	TH_LOG("all of it takes %.3f s, UNEXPORT took %.3f s; %u were too late", all, took, sum);
 }
 
 FIXTURE_VARIANT(revoke)
@@ -170,16 +178,21 @@ TEST_F_TIMEOUT(revoke, while_all_are_at_it, 120)
 	uint64_t late = tow_sysfs_get("stats/revokes_late");
 	__u32 epoch = tow_peer_epoch(first->fd, first->peer);
 	__u64 exported, remotes[RESOLVERS];
+	struct shown shown = { 0 };
 	double all = 0;
 	int round;
 
 	ASSERT_NE(0, epoch);
-	for (round = 0; round < ROUNDS; round++) {
+	for (round = 0; round < ROUNDS ||
+	     (round < TRIES && !(shown.in_time && shown.stale)); round++) {
 		ASSERT_EQ(0, publish(self, &exported, remotes));
 		if (!round)
 			all = time_all(_metadata, self, variant->opcode, remotes);
-		end_in_the_middle(_metadata, self, variant->opcode, exported, remotes, all);
+		end_in_the_middle(_metadata, self, variant->opcode, exported, remotes, all, &shown);
 	}
+	EXPECT_LT(0, shown.in_time);
+	/* It was in the middle. */
+	EXPECT_LT(0, shown.stale);
 	EXPECT_EQ(epoch, tow_peer_epoch(first->fd, first->peer));
 	EXPECT_EQ(late, tow_sysfs_get("stats/revokes_late"));
 }
