@@ -20,6 +20,8 @@
 #define RIGHTS		(TOW_RIGHT_READ | TOW_RIGHT_WRITE)
 #define ROUNDS		300
 #define RESTLESS_US	1
+#define TRIES		3
+#define ASLEEP		2		/* no status */
 
 FIXTURE(polled)
 {
@@ -148,14 +150,18 @@ TEST_F(polled, attributes)
 	EXPECT_EQ(-EINVAL, tow_queue_create_with(self->dev, 1, 0, NULL, NULL));
 }
 
-/* The number of the first that went wrong, and what it said. */
-static int write_mutely(FIXTURE_DATA(polled) *self, int *said)
+/* From this number on: the number of the first that went wrong, and what it said. */
+static int write_mutely(FIXTURE_DATA(polled) *self, int first, int *said)
 {
 	int i;
 
-	for (i = 0; i < ROUNDS; i++) {
-		struct tow_sqe *sqe = tow_queue_get_sqe(self->queue);
+	for (i = first; i < ROUNDS; i++) {
+		struct tow_sqe *sqe;
 
+		*said = ASLEEP;
+		if (tow_queue_need_wakeup(self->queue))
+			break;
+		sqe = tow_queue_get_sqe(self->queue);
 		*self->here = (uint64_t)i + 1;
 		tow_prep_write(sqe, self->channel, self->region, 0, self->remote, 0, 8);
 		tow_sqe_set_data(sqe, (uint64_t)i);
@@ -169,17 +175,20 @@ static int write_mutely(FIXTURE_DATA(polled) *self, int *said)
 	return i;
 }
 
+/* The poller sleeps if this thread was away for too long: then it is woken, and all goes on. */
 TEST_F_TIMEOUT(polled, no_calls, 60)
 {
-	int done, said = 0;
+	int done = 0, said = ASLEEP, tries;
 
 	ASSERT_EQ(0, make(self, ENTRIES, 0, TOW_POLL_IDLE_MAX_US));
-	tow_prep_nop(tow_queue_get_sqe(self->queue));
-	ASSERT_EQ(1, tow_queue_submit_and_wait(self->queue, 1));
-	ASSERT_EQ(0, look_for(self->queue, 0));
-	ASSERT_EQ(0, tow_mute_begin());
-	done = write_mutely(self, &said);
-	EXPECT_EQ(0, tow_mute_end());
+	for (tries = 0; tries < TRIES && said == ASLEEP; tries++) {
+		tow_prep_nop(tow_queue_get_sqe(self->queue));
+		ASSERT_EQ(1, tow_queue_submit_and_wait(self->queue, 1));
+		ASSERT_EQ(0, look_for(self->queue, 0));
+		ASSERT_EQ(0, tow_mute_begin());
+		done = write_mutely(self, done, &said);
+		EXPECT_EQ(0, tow_mute_end());
+	}
 	EXPECT_EQ(ROUNDS, done)
 		TH_LOG("%d; %llu of %llu", said, (unsigned long long)*self->there,
 		       (unsigned long long)*self->here);
