@@ -792,8 +792,8 @@ TEST_F_TIMEOUT(queue, threads_that_copy, LONG_SECONDS)
 	struct work work = {
 		.channel = self->channel, .region = self->region, .remote = self->remote,
 	};
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
 	pthread_t threads[THREADS], caller;
+	double end;
 
 	fill(self->here, HERE, 8);
 	fill(self->there, THERE, 9);
@@ -802,6 +802,7 @@ TEST_F_TIMEOUT(queue, threads_that_copy, LONG_SECONDS)
 		ASSERT_EQ(0, pthread_create(&threads[i], NULL, copy_many, &work));
 	for (int i = 0; i < THREADS; i++)
 		ASSERT_EQ(0, pthread_join(threads[i], NULL));
+	end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
 	while (__atomic_load_n(&work.ended, __ATOMIC_ACQUIRE) < THREADS * PIECES &&
 	       tow_test_now() < end)
 		tow_test_sleep_ms(1);

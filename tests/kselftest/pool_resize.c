@@ -315,13 +315,24 @@ static void *load_pool(void *arg)
 	while (!*load->stop) {
 		ret = load_once(load);
 		if (!ret)
-			load->made++;
+			__atomic_add_fetch(&load->made, 1, __ATOMIC_RELAXED);
 		else if (ret == -ENOSPC)
 			load->refused++;
 		else
 			load->wrong = ret;
 	}
 	return NULL;
+}
+
+/* Each has made one, before long. */
+static void await_loads(const struct load *loads, int count)
+{
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	int i;
+
+	for (i = 0; i < count; i++)
+		while (!__atomic_load_n(&loads[i].made, __ATOMIC_RELAXED) && tow_test_now() < end)
+			tow_test_sleep_ms(1);
 }
 
 TEST_F_TIMEOUT(pool, resized_under_load, 3600)
@@ -347,6 +358,7 @@ TEST_F_TIMEOUT(pool, resized_under_load, 3600)
 	}
 	EXPECT_EQ(0, tow_sysfs_set("pool_bytes", LOAD_SLABS * TOW_SLAB));
 	tow_test_sleep_ms(100);
+	await_loads(loads, 4);
 	stop = 1;
 	for (i = 0; i < 4; i++) {
 		pthread_join(loads[i].thread, NULL);

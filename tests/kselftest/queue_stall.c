@@ -117,6 +117,7 @@ TEST_F_TIMEOUT(stall, given_up, 60)
 	unsigned int i, lost = 0;
 	struct tow_cqe cqe;
 	struct tow_sqe sqe;
+	uint64_t stalls;
 
 	ASSERT_EQ(0, tow_sysfs_set("op_stall_ms", STALL_MS));
 	for (i = 0; i < ON_ITS_WAY + 2; i++) {
@@ -135,9 +136,13 @@ TEST_F_TIMEOUT(stall, given_up, 60)
 	expect_others_well(_metadata, self, 4096);
 	expect_next(_metadata, self, 3, -ETIMEDOUT, TOW_CQE_HELD);
 	EXPECT_LE(1.0, tow_test_now() - begin);
-	EXPECT_EQ(self->stalls, tow_sysfs_get("stats/stalls"));
+	stalls = tow_sysfs_get("stats/stalls");
 	ASSERT_EQ(0, tow_peer_look(self->user.fd, self->evil.peer, &info));
-	EXPECT_EQ(TOW_PEER_READY, info.state);
+	/* Unless this thread was away for as long as that takes. */
+	if (tow_test_now() - begin < STALL_MS / 1e3) {
+		EXPECT_EQ(self->stalls, stalls);
+		EXPECT_EQ(TOW_PEER_READY, info.state);
+	}
 	for (i = 0; i < ON_ITS_WAY + 2; i++) {
 		ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
 		EXPECT_EQ(cqe.user_data < ARRAY_SIZE(times) ? TOW_CQE_RELEASED : 0, cqe.flags);

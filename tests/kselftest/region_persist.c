@@ -428,12 +428,14 @@ TEST_F(persist, faulting_attach_keeps_the_region)
 
 TEST_F_TIMEOUT(persist, expires, 60)
 {
+	struct owner owner = { .who = TOW_ROOT, .job = NO_JOB, .linger_s = SHORT_S, .seed = 1 };
 	struct tow_region_attach made;
 	struct tow_region_info info;
 	double start;
 
-	ASSERT_EQ(0, leave_behind(TOW_ROOT, NO_JOB, SHORT_S, 1));
+	ASSERT_EQ(0, start_owner(&owner));
 	start = tow_test_now();
+	kill_owner(&owner);
 	ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &info));
 	EXPECT_EQ(TOW_REGION_PERSISTENT | TOW_REGION_LINGERING, info.flags);
 	EXPECT_EQ(SHORT_S, info.linger_s);
