@@ -12,7 +12,7 @@
 #define KINDS		3
 /* The last of them has nothing under way. */
 #define EDGES		(KINDS + 1)
-#define SECONDS_MAX	5.0
+#define SECONDS_MAX	15.0
 
 FIXTURE(end)
 {
