@@ -55,6 +55,8 @@ FIXTURE_SETUP(revoke)
 	ASSERT_EQ(0, evil_share_key());
 	snprintf(text, sizeof(text), "%d", REVOKE_MS);
 	ASSERT_EQ(0, evil_set("revoke_timeout_ms", text));
+	/* It says nothing by itself: that is not what ends it here. */
+	ASSERT_EQ(0, evil_set("heartbeat_misses", "100"));
 	ASSERT_EQ(0, tow_pool_fresh(POOL_BYTES));
 	self->late = evil_count("revokes_late");
 	self->fd = tow_test_open(O_RDWR);
@@ -133,6 +135,7 @@ TEST_F(revoke, slow)
 {
 	struct unexporting work;
 
+	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "10000"));
 	ASSERT_EQ(0, begin(self, &work));
 	tow_test_sleep_ms(REVOKE_MS / 2);
 	EXPECT_EQ(TOW_SLAB, tow_sysfs_get("pool_used_bytes"));
@@ -210,10 +213,11 @@ TEST_F(revoke, dead)
 {
 	struct unexporting work;
 
+	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "20000"));
 	ASSERT_EQ(0, begin(self, &work));
 	evil_end(&self->e);
 	end(_metadata, &work);
-	EXPECT_GT(REVOKE_MS / 1e3, work.seconds);
+	EXPECT_GT(10, work.seconds);
 	EXPECT_EQ(self->late, evil_count("revokes_late"));
 }
 
