@@ -8,7 +8,7 @@
 
 #define WAIT_MS		20000U
 /* Of those who wait in vain. */
-#define SOON_MS		1000U
+#define SOON_MS		5000U
 #define RANKS_MAX	8
 #define ROUNDS		5
 
@@ -300,7 +300,7 @@ static int first_ends(struct tow_group *group)
 static void kill_one(struct __test_metadata *_metadata, FIXTURE_DATA(group) *self, uint32_t which,
 		     int (*then)(struct tow_group *group))
 {
-	struct part part = { .ranks = 3, .timeout_ms = 3 * SOON_MS, .then = then };
+	struct part part = { .ranks = 3, .timeout_ms = 2 * SOON_MS, .then = then };
 
 	for (; part.rank < 3; part.rank++)
 		tow_ranks_start(&self->ranks, take_part, &part);
