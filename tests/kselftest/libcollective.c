@@ -11,11 +11,11 @@
 
 #include "tow_ranks.h"
 
-#define SOON_MS		1500U
+#define SOON_MS		5000U
 #define RANKS_MAX	8
 #define POOL_BYTES	"192m"
-/* Who is told of a rank that died is told in this time, far below any time-out. */
-#define TOLD_MS		5000U
+/* Who is told of a rank that died is told in this time, below any time-out. */
+#define TOLD_MS		15000U
 
 /* ---- ranks ------------------------------------------------------------------- */
 
