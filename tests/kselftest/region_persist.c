@@ -20,7 +20,7 @@
 
 /* Longer than any case; as long as the case that waits for it. */
 #define LONG_S		60
-#define SHORT_S		2
+#define SHORT_S		5
 
 /* Not in a job of its own. */
 #define NO_JOB		0
