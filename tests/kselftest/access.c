@@ -202,7 +202,7 @@ static int set_rdma_netns(const char *mode)
 	int tries;
 
 	snprintf(command, sizeof(command), "rdma system set netns %s 2>/dev/null", mode);
-	for (tries = 0; tries < 100; tries++) {
+	for (tries = 0; tries < 400; tries++) {
 		if (!system(command))
 			return 0;
 		tow_test_sleep_ms(50);
@@ -255,7 +255,7 @@ static int open_rxe_elsewhere(void *arg)
 	if (system("ip link add towdummy type dummy && ip link set towdummy up && "
 		   "rdma link add rxe_else type rxe netdev towdummy"))
 		return TOW_NOT_BECOME;
-	for (tries = 0; tries < 40 && access(TOW_TEST_DEVICES "/rxe_else", F_OK); tries++)
+	for (tries = 0; tries < 400 && access(TOW_TEST_DEVICES "/rxe_else", F_OK); tries++)
 		tow_test_sleep_ms(50);
 	fd = open(TOW_TEST_DEVICES "/rxe_else", O_RDWR | O_CLOEXEC);
 	ret = fd < 0 ? -errno : 0;

@@ -174,7 +174,7 @@ TEST_F_TIMEOUT(faults, maintenance_work, 3600)
 	ASSERT_EQ(0, load_module());
 	ASSERT_EQ(0, device_works());
 	ASSERT_TRUE(filter(variant->fault, module_text()));
-	while (nth < ROUNDS_MAX && misses < 2) {
+	while (nth < ROUNDS_MAX && misses < (rounds ? 2 : 8)) {
 		bool hit = false;
 
 		ASSERT_TRUE(tow_link_del("rxe0"));
