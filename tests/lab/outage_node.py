@@ -176,7 +176,9 @@ class Timed:
         self.free = list(range(TIMED_PLACES))
         self.next = dict.fromkeys(TIMES_MS, 0)
         self.told = {}
+        # What has ended may have done so since the look before.
         self.late = 0
+        self.looked, self.unseen = time.monotonic(), 0
         self.gone = False
         self.wrong = []
 
@@ -205,6 +207,8 @@ class Timed:
 
     def collect(self):
         """What has ended by now."""
+        now = time.monotonic()
+        self.unseen, self.looked = now - self.looked, now
         for number, status, flags in self.node.found(0, 0, flagged=True):
             if flags & RELEASED:
                 self.over(number)
@@ -225,7 +229,7 @@ class Timed:
             return
         allowed, place, begin = self.begun.pop(number)
         late = time.monotonic() - begin - allowed / 1000
-        self.late = max(self.late, late)
+        self.late = max(self.late, late - self.unseen)
         self.told[status] = self.told.get(status, 0) + 1
         if status == -errno.ETIMEDOUT and late < 0:
             self.wrong.append(f"{allowed} ms were over {-late} s before")
