@@ -19,6 +19,24 @@ def must(good, *said):
         raise Wrong(" ".join(str(word) for word in said))
 
 
+# Runs a program whose lines can be looked at meanwhile; what it says and how it ends stay.
+ALOUD = ('file=$1; shift; "$@" > "$file" 2>&1; status=$?; cat "$file"; '
+         '[ "$status" -lt 128 ] || kill -"$((status - 128))" $$; exit "$status"')
+
+
+def aloud(file, *words):
+    """The words of a command that does so, with what it says in that file."""
+    return "sh", "-c", ALOUD, "sh", file, *words
+
+
+def await_line(node, file, line, seconds=60):
+    """Until it has said that."""
+    end = time.monotonic() + seconds
+    while node.run("grep", "-qx", line, file)[0]:
+        must(time.monotonic() < end, f"waited in vain for {line} in {file}")
+        time.sleep(0.2)
+
+
 def run(cases, key, settings, programs):
     """All cases, or those that are named, with both nodes.
 
