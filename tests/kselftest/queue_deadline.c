@@ -319,7 +319,7 @@ static void put_turns(struct __test_metadata *_metadata, struct tow_timed *timed
 		put(_metadata, rings, sqe, 0, 1 + i);
 	}
 	sqe = tow_write_notify(&timed->user, timed->own.made.handle, 4096, timed->remote,
-			       BEHIND + 3 * 4096, 8192, timed->slot);
+			       BEHIND + 3 * 4096ULL, 8192, timed->slot);
 	sqe.timeout_ms = 1;
 	put(_metadata, rings, sqe, 0, 4);
 	put(_metadata, rings, move(timed, TOW_OP_WRITE, 0, 8, 0), 0, 5);

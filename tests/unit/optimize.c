@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+// SPDX-License-Identifier: GPL-2.0
 /*
  * Updates of variables, against the same arithmetic done one operation at a time, so that nothing
  * is fused: every optimizer and type, any length; not-a-number and infinity.
