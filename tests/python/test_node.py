@@ -512,8 +512,8 @@ print(found.sum())
 def test_exit(node):
     """The interpreter ends with everything open."""
     del node
-    done = subprocess.run([sys.executable, "-W", "default", "-c", LEFT], capture_output=True, text=True,
-                          check=False, timeout=2 * WAIT_S)
+    done = subprocess.run([sys.executable, "-W", "default", "-c", LEFT], capture_output=True,
+                          text=True, check=False, timeout=2 * WAIT_S)
     assert (done.returncode, done.stdout, done.stderr) == (0, "10.0\n", "")
 
 
