@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -250,6 +251,103 @@ def miss(rank):
 def test_one_is_missing(children):
     """A group says who it waits for."""
     assert together(children, miss) == [0] * RANKS
+
+
+# ---- a parameter server -------------------------------------------------------
+
+VARIABLES = [((64, 33), np.float32), ((1,), np.float32), ((4097,), np.float64)]
+STEPS = 8
+
+
+def slope(worker, step, variable):
+    """A worker's gradient, any numbers."""
+    shape, dtype = VARIABLES[variable]
+    return np.random.default_rng((worker, step, variable)).standard_normal(shape).astype(dtype)
+
+
+def trained(steps):
+    """What two workers make of ones, by NumPy's arithmetic."""
+    values = [np.ones(shape, dtype) for shape, dtype in VARIABLES]
+    speeds = [np.zeros(shape, dtype) for shape, dtype in VARIABLES]
+    for step in range(steps):
+        for number, (_, dtype) in enumerate(VARIABLES):
+            mean = (slope(0, step, number) + slope(1, step, number)) / dtype(2)
+            speeds[number] = dtype(0.9) * speeds[number] + mean
+            values[number] = values[number] - dtype(0.1) * speeds[number]
+    return values
+
+
+def serve(me, store, blamed):
+    """Rank 0: until the workers have left, or one has died."""
+    with towline.ParameterServer(me.group, me.arena, VARIABLES, store=store) as server:
+        with pytest.raises(towline.Error) as caught:
+            store.update(1, [np.ones(1, "f4")])
+        assert caught.value.errno == errno.EBUSY
+        if blamed is None:
+            server.serve()
+            return
+        with pytest.raises(towline.Error) as caught:
+            server.serve()
+        assert (caught.value.errno, caught.value.blamed) == (errno.ESTALE, blamed)
+
+
+def train(me, until, dies=False):
+    """A worker: to that step; one that dies has pushed some of its gradients of that step."""
+    with towline.ParameterWorker(me.group, me.arena, VARIABLES) as worker:
+        asyncio.run(worker.waited())
+        values = [worker.value(number) for number in range(len(VARIABLES))]
+        gradients = [me.arena.zeros(shape, dtype) for shape, dtype in VARIABLES]
+        with pytest.raises(ValueError):
+            worker.push(0, np.zeros((33, 64), "f4"))
+        while worker.step < until or dies:
+            for number, gradient in enumerate(gradients):
+                gradient[...] = slope(me.rank - 1, worker.step, number)
+            if dies and worker.step == until:
+                worker.push(0, gradients[0])
+                os.kill(os.getpid(), signal.SIGKILL)
+            assert worker.exchange(gradients)[0].ctypes.data == values[0].ctypes.data
+        assert worker.stats().copied_bytes == 0
+    # They stay where they are.
+    return all(np.array_equal(*pair) for pair in zip(values, trained(until)))
+
+
+def learn(rank):
+    """Two workers and a server; worker 2 dies, and another one takes its place."""
+    dev = towline.Device()
+    with towline.Arena(dev, region_bytes=4 * MIB) as arena:
+        store = towline.Store(arena, [np.ones(*one) for one in VARIABLES], rate=0.1,
+                              momentum=0.9) if rank == 0 else None
+        for restart in range(2):
+            world = towline.World(rank, RANKS, session=SESSION, restart=restart)
+            if rank == 2 and "TOW_TEST_AGAIN" in os.environ and not restart:
+                continue
+            with towline.Group(dev, world, "learn", timeout=WAIT_S) as group:
+                me = types.SimpleNamespace(rank=rank, group=group, arena=arena)
+                if rank == 0:
+                    serve(me, store, None if restart else 2)
+                elif restart:
+                    assert train(me, STEPS)
+                elif rank == 2:
+                    train(me, STEPS // 2, dies=True)
+                else:
+                    with pytest.raises(towline.Error) as caught:
+                        train(me, STEPS)
+                    assert caught.value.blamed == 2
+        if store:
+            assert all(np.array_equal(store.value(number), value)
+                       for number, value in enumerate(trained(STEPS)))
+            assert store.updates(0) == STEPS
+            store.close()
+    dev.close()
+
+
+def test_parameter_server(children, monkeypatch):
+    """The bits of NumPy, though a worker was killed on the way."""
+    started = [children(learn, rank) for rank in range(RANKS)]
+    assert started[2].wait() == -signal.SIGKILL
+    monkeypatch.setenv("TOW_TEST_AGAIN", "1")
+    started[2] = children(learn, 2)
+    assert [child.wait() for child in started] == [0, 0, 0]
 
 
 PROGRAM = """
