@@ -125,6 +125,7 @@ struct evil {
 	struct evil_auth auth;
 	uint64_t counter;
 	uint32_t heard;			/* messages that came */
+	uint32_t credits;		/* of its own, those that were dealt with */
 	struct tow_hostile_message last;	/* of those */
 };
 
@@ -364,6 +365,24 @@ static inline int evil_say(struct evil *e, int type, uint32_t request, const voi
 	return evil_say_raw(e, message, sizeof(header) + bytes, true);
 }
 
+/* The next message, whatever it is: its type, or a negative errno. */
+static inline int evil_hear_any(struct evil *e, uint32_t timeout_ms)
+{
+	struct evil_header header;
+	int ret;
+
+	e->last.timeout_ms = timeout_ms;
+	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_RECEIVE, &e->last);
+	if (ret)
+		return ret;
+	e->heard++;
+	if (!e->last.sign || e->last.bytes < EVIL_HEADER)
+		return -EKEYREJECTED;
+	memcpy(&header, e->last.data, sizeof(header));
+	e->credits = header.credits;
+	return header.type;
+}
+
 /* The next message but heartbeats: its type, or a negative errno. */
 static inline int evil_hear(struct evil *e, uint32_t timeout_ms)
 {
@@ -371,14 +390,9 @@ static inline int evil_hear(struct evil *e, uint32_t timeout_ms)
 	int ret;
 
 	do {
-		e->last.timeout_ms = timeout_ms;
-		ret = tow_test_ioctl(e->fd, TOW_HOSTILE_RECEIVE, &e->last);
-		if (ret)
+		ret = evil_hear_any(e, timeout_ms);
+		if (ret < 0)
 			return ret;
-		e->heard++;
-		if (!e->last.sign || e->last.bytes < EVIL_HEADER)
-			return -EKEYREJECTED;
-		ret = e->last.data[2];
 	} while ((ret == T_HEARTBEAT || ret == T_CREDIT) && tow_test_now() < end);
 	return ret;
 }
