@@ -127,11 +127,19 @@ python: lib
 examples	:= $(patsubst Documentation/examples/%.c,$(OUT)/examples/%, \
 		   $(sort $(wildcard Documentation/examples/*.c)))
 
-examples: $(examples)
+# What the training over gRPC sends.
+training_code	:= $(OUT)/examples/training/tensors_pb2.py
+
+examples: $(examples) $(training_code)
 
 $(OUT)/examples/%: Documentation/examples/%.c $(lib_shared) $(flags) | $(public_headers)
 	@mkdir -p $(@D)
 	$(call say,CC)$(CC) $(user_flags) $(deps) $(LDFLAGS) -o $@ $< -L$(OUT)/lib -ltowline $(RPATH)
+
+$(training_code): Documentation/examples/training/tensors.proto
+	@mkdir -p $(@D)
+	$(call say,PROTOC)protoc -I $(<D) --python_out=$(@D) --grpc_out=$(@D) \
+		--plugin=protoc-gen-grpc=$(shell command -v grpc_python_plugin) $<
 
 # ---- the rest ------------------------------------------------------------
 include scripts/make/modules.mk
@@ -152,7 +160,7 @@ help:
 #help all            library, tool, and the module for KDIR (default: the running kernel)
 #help lib tools      only the library; only the towline command
 #help python         a wheel of the Python package, in build/python
-#help examples       Documentation/examples/*.c, against the library
+#help examples       Documentation/examples: programs against the library, what the training needs
 #help clean          removes what was built, but not build/kernels and build/venv
 
 FORCE:

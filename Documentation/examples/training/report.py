@@ -27,6 +27,8 @@ TRANSPORTS = {"none": "one process", "grpc": "gRPC over TCP", "towline": "towlin
 METHODS = {"server": "parameter server", "allreduce": "AllReduce"}
 COLOURS = {"none": "#777777", "grpc": "#c2571a", "towline": "#1f6fb2"}
 DASHES = {"server": "--", "allreduce": "-"}
+# Steps of which a curve shows the mean: about an epoch of the usual batches.
+SMOOTH = 11
 PARTS = (("compute", "#5b8c5a"), ("communication", "#1f6fb2"), ("waiting", "#d9b44a"))
 
 
@@ -146,6 +148,12 @@ class Run:
         return [sum(ranks[rank]["loss"] for rank in sorted(ranks)) / len(ranks)
                 for ranks in self.steps]
 
+    def smooth(self) -> List[float]:
+        """The same, each as the mean of the last SMOOTH steps."""
+        losses = self.losses()
+        return [statistics.fmean(losses[max(0, end - SMOOTH):end])
+                for end in range(1, len(losses) + 1)]
+
     def times(self) -> List[float]:
         """When each step ended, in seconds since the first one began, by rank 0's clock."""
         lines = [ranks[0] for ranks in self.steps]
@@ -252,10 +260,22 @@ def _offset(life: Life, base: Life) -> float:
     return statistics.median(shared) if shared else 0.0
 
 
+def _waits(life: Life) -> Dict[int, float]:
+    """Since when a process waited for the others, each time that they met."""
+    since, found = 0.0, {}
+    for event in life.events:
+        if event["event"] == "lost":
+            since = event["time"]
+        elif event["event"] == "met":
+            found[event["restart"]] = since
+    return found
+
+
 def timeline(run: Run) -> List[Bar]:
     """Who trained, who was gone, who waited to meet again."""
     bars = []
-    base = next(life for life in run.lives if life.run["restart"] == 0 and life.end)
+    base = next((life for life in run.lives if life.run["restart"] == 0 and life.end),
+                run.lives[0])
     for row in range(run.settings["workers"]):
         gone = None
         for life in (life for life in run.lives if life.run["rank"] == row):
@@ -265,8 +285,9 @@ def timeline(run: Run) -> List[Bar]:
             by_restart: Dict[int, List[Dict[str, Any]]] = {}
             for line in life.steps:
                 by_restart.setdefault(line["restart"], []).append(line)
-            waits = [0.0] + [event["time"] for event in life.events if event["event"] == "lost"]
-            for wait, lines in zip(waits, by_restart.values()):
+            waits = _waits(life)
+            for restart, lines in by_restart.items():
+                wait = waits.get(restart, 0.0)
                 begin = lines[0]["time"] - lines[0]["compute"] - lines[0]["exchange"]
                 bars.append(Bar(row, offset + wait, offset + begin, "meets the others"))
                 bars.append(Bar(row, offset + begin, offset + lines[-1]["time"],
@@ -320,13 +341,16 @@ class Charts:
         """Against time each training has its own curve; against steps there is one."""
         figure, (by_time, by_step) = self._pyplot.subplots(1, 2, figsize=(11, 3.8), sharey=True)
         for run in runs:
-            by_time.plot(run.times(), run.losses(), DASHES[run.method], lw=1.4,
+            by_time.plot(run.times(), run.smooth(), DASHES[run.method], lw=1.4,
                          color=COLOURS.get(run.transport, "#444444"),
                          alpha=0.45 if run.restarted else 1, label=run.label)
         by_time.set(xlabel="seconds", ylabel="loss (cross-entropy)", yscale="log")
         by_time.legend(fontsize=8)
-        by_step.plot(range(1, len(runs[0].steps) + 1), runs[0].losses(), color="#333333", lw=1.4,
+        steps = range(1, len(runs[0].steps) + 1)
+        by_step.plot(steps, runs[0].losses(), color="#333333", lw=0.7, alpha=0.5,
                      label=f"all {len(runs)}, bit for bit")
+        by_step.plot(steps, runs[0].smooth(), color="#333333", lw=1.4,
+                     label=f"mean of the last {SMOOTH} steps, as on the left")
         by_step.set(xlabel="step")
         by_step.legend(fontsize=8)
         return self._svg(figure)
