@@ -23,6 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 TOP = HERE.parents[2]
 # Where make puts code that is generated, and where towline's own package is.
 PATHS = (TOP / "build/examples/training", TOP / "python")
+LIBRARY = TOP / "build/lib/libtowline.so.0"
 
 
 def free_addresses(count: int) -> List[str]:
@@ -50,6 +51,7 @@ class Training:
         self._words = list(words)
         self._size = workers
         self._state = state
+        self._transport = known.transport
         self._processes: Dict[Tuple[str, int], subprocess.Popen] = {}
         alone = known.transport == "none"
         if out:
@@ -68,14 +70,22 @@ class Training:
         if role == "worker" and self._out:
             words += ["--log", str(self.log(rank))]
             if self._state:
-                words += ["--state", str(self._out / f"state-{rank}")]
+                words += ["--state", self._keeps(rank)]
         paths = [str(path) for path in PATHS] + [os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ, "TOW_RANK": str(rank), "TOW_WORLD_SIZE": str(self._size),
             "TOW_RESTART": str(restart), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
             "PYTHONDONTWRITEBYTECODE": "1"}
+        if LIBRARY.exists():
+            environment.setdefault("TOWLINE_LIBRARY", str(LIBRARY))
         self._processes[role, rank] = subprocess.Popen(     # pylint: disable=consider-using-with
             words, env=environment)
+
+    def _keeps(self, rank: int) -> str:
+        """Where a worker keeps its state: a region's name, or a file."""
+        assert self._out
+        return (f"training-{rank}" if self._transport == "towline"
+                else str(self._out / f"state-{rank}"))
 
     def log(self, rank: int) -> pathlib.Path:
         """A worker's log."""

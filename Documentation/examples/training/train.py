@@ -22,13 +22,13 @@ import hashlib                                                  # noqa: E402
 import mmap                                                     # noqa: E402
 import sys                                                      # noqa: E402
 import time                                                     # noqa: E402
-from typing import Callable, List, Optional                     # noqa: E402
+from typing import Callable, List, Optional, Sequence           # noqa: E402
 
 import numpy as np                                              # noqa: E402
 
 import digits                                                   # noqa: E402
 from log import Log                                             # noqa: E402
-from model import Model                                         # noqa: E402
+from model import Arrays, Model                                 # noqa: E402
 from optimizer import Momentum                                  # noqa: E402
 from state import State, fingerprint                            # noqa: E402
 from transport import Alone, AllReduce, Lost, ParameterServer, Transport    # noqa: E402
@@ -88,15 +88,23 @@ class Training:
 
 # ---- AllReduce ---------------------------------------------------------------
 
-def all_reduce(training: Training, transport: AllReduce, state: State) -> None:
-    """Train, from the lowest step that any worker has, to the end."""
-    world, model, log = training.world, training.model, training.log
-    gradients = transport.allocate(model.count)
-    into = [model.views(array) for array in gradients]
+def meet(training: Training, transport: AllReduce, state: State) -> List[Arrays]:
+    """Wait for all workers, and go back to the lowest step that any of them has.
+
+    Returns where the gradients of each rank that is computed here belong.
+    """
+    gradients = transport.allocate(training.model.count)
     last = transport.lowest(state.last or 0)
     state.forget_after(last)
-    log.event("met", step=last, restart=world.restart)
-    for step in range(last + 1, training.options.steps + 1):
+    training.log.event("met", step=last, restart=training.world.restart)
+    return [training.model.views(array) for array in gradients]
+
+
+def all_reduce(training: Training, transport: AllReduce, state: State,
+               into: Sequence[Arrays]) -> None:
+    """Train to the end."""
+    world, model, log = training.world, training.model, training.log
+    for step in range((state.last or 0) + 1, training.options.steps + 1):
         moved, begin = transport.bytes_moved, time.perf_counter()
         parameters, velocity = state.at(step - 1)
         losses = [training.gradients(step, rank, model.views(parameters), own)
@@ -132,16 +140,19 @@ def all_reduce_in_spite(training: Training, make: Callable[[int], AllReduce],
         training.log.event("resumed", step=state.last)
         print(f"goes on after step {state.last}", flush=True)
     while True:
+        # Who does not come is not waited for another time.
         transport = make(world.restart)
         try:
-            all_reduce(training, transport, state)
-            return
-        except Lost as error:
-            if not kept or world.restart >= RESTARTS_MAX:
-                raise
-            training.log.event("lost", step=state.last, why=str(error))
-            print(f"after step {state.last}: {error}", flush=True)
-            world.restart += 1
+            into = meet(training, transport, state)
+            try:
+                all_reduce(training, transport, state, into)
+                return
+            except Lost as error:
+                if not kept or world.restart >= RESTARTS_MAX:
+                    raise
+                training.log.event("lost", step=state.last, why=str(error))
+                print(f"after step {state.last}: {error}", flush=True)
+                world.restart += 1
         finally:
             transport.close()
 
@@ -196,15 +207,29 @@ def work(options: argparse.Namespace, world: World) -> None:
     size = State.size(training.model.count)
     if options.transport == "none":
         all_reduce_in_spite(training, lambda _: Alone(world.size), None)
-        return
-    import over_grpc                                    # pylint: disable=import-outside-toplevel
-    if options.method == "server":
+    elif options.transport == "towline":
+        over_towline_work(training, size)
+    elif options.method == "server":
+        import over_grpc                                # pylint: disable=import-outside-toplevel
         with_server(training, over_grpc.GrpcParameterServer(world.rank, options.servers,
                                                             options.timeout))
     else:
+        import over_grpc                                # pylint: disable=import-outside-toplevel
         memory = file_memory(options.state, size) if options.state else None
         all_reduce_in_spite(training, lambda restart: over_grpc.GrpcAllReduce(
             world.rank, options.workers, restart, options.timeout), memory)
+
+
+def over_towline_work(training: Training, size: int) -> None:
+    """The same over towline; state is in a persistent region."""
+    import over_towline                                 # pylint: disable=import-outside-toplevel
+    options, world = training.options, training.world
+    with over_towline.Node() as node:
+        memory = node.memory(options.state, size) if options.state else None
+        all_reduce_in_spite(training, lambda restart: over_towline.TowlineAllReduce(
+            node, world.rank, world.size, restart, options.timeout), memory)
+        del memory
+        node.forget()
 
 
 def numbers(text: str) -> List[int]:
@@ -222,7 +247,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--role", choices=("worker", "server"), default="worker")
-    made.add_argument("--transport", choices=("grpc", "none"), required=True)
+    made.add_argument("--transport", choices=("towline", "grpc", "none"), required=True)
     made.add_argument("--method", choices=("server", "allreduce"), default="allreduce")
     made.add_argument("--workers", type=words, default=[], metavar="ADDRESS,...",
                       help="where the workers are, by rank")
@@ -238,8 +263,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seed", type=int, default=1, help="default: %(default)s")
     made.add_argument("--log", metavar="FILE", help="a line of JSON for each step")
     made.add_argument("--state", metavar="NAME",
-                      help="a file that keeps the last steps: who is killed goes on there "
-                      "(allreduce)")
+                      help="a persistent region (towline) or a file (grpc) that keeps the last "
+                      "steps, of this worker alone: who is killed goes on there (allreduce)")
     made.add_argument("--timeout", type=float, default=60,
                       help="seconds to wait for the others; default: %(default)s")
     return made
@@ -249,10 +274,11 @@ def main() -> int:
     """Be what the command line and the environment say."""
     options = parser().parse_args()
     world = World()
-    addresses = {"grpc": options.servers if options.method == "server" else options.workers,
-                 "none": ["here"]}[options.transport]
-    if not addresses:
-        parser().error(f"--{'servers' if options.method == 'server' else 'workers'}: where?")
+    wanted = "servers" if options.method == "server" else "workers"
+    if options.transport == "grpc" and not getattr(options, wanted):
+        parser().error(f"--{wanted}: where are they?")
+    if options.transport == "towline" and options.method == "server":
+        parser().error("--transport towline: --method allreduce")
     try:
         if options.role == "server":
             serve(options, world)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The training of the demo: Documentation/examples/training on two nodes, and its report."""
+
+import pathlib
+import shutil
+import subprocess
+
+EXAMPLE = "Documentation/examples/training"
+# In a guest, where what is written is gone with it; and what is kept of it.
+LOGS = "/run/training"
+KEPT = "build/demo"
+NODES = (0, 1)
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+# What a worker is killed after, of 300.
+KILLED_AFTER = 100
+SECONDS = 240
+
+# (name, transport, method, what is said)
+TRAININGS = (
+    ("one-process", "none", "allreduce",
+     "the reference: one process computes what two workers would, one after the other"),
+    ("grpc-server", "grpc", "server",
+     "a worker on each node, and a parameter server on each, over gRPC and TCP"),
+    ("grpc-allreduce", "grpc", "allreduce",
+     "a worker on each node, AllReduce over gRPC and TCP"),
+)
+
+
+def command(name, transport, method, restart=0, state=""):
+    """What a node does: be a worker, and where there are servers, one of these as well."""
+    servers, workers = (",".join(f"{address}:{port}" for address in ADDRESSES)
+                        for port in (7000, 7001))
+    train = (f"/usr/bin/python3 {EXAMPLE}/train.py --transport {transport} --method {method} "
+             f"--servers {servers} --workers {workers}")
+    worker = f"{train} --log {LOGS}/{name}.jsonl" + (f" --state {state}" if state else "")
+    script = (f"mkdir -p {LOGS}; export TOW_RANK=$TOW_LAB_NODE TOW_WORLD_SIZE={len(NODES)} "
+              f"TOW_ROOT={ADDRESSES[0]} TOW_RESTART={restart} TOW_SESSION={name} "
+              "PYTHONPATH=build/examples/training:python; ")
+    if method == "server" and transport != "none":
+        return script + f"{train} --role server & {worker} && wait $!"
+    return script + f"exec {worker}"
+
+
+class Scene:
+    """The trainings, with the demo's own ways to say and show."""
+
+    def __init__(self, top, say, show, step):
+        self._kept = pathlib.Path(top, KEPT)
+        self._top = top
+        self._say, self._show, self._step = say, show, step
+        self._folders = []
+
+    def _keep(self, lab, name, nodes):
+        """Take the workers' logs out of the guests."""
+        folder = self._kept / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for node in nodes:
+            text = self._step(lab, f"cat {LOGS}/{name}.jsonl", on=node)
+            (folder / f"worker-{node}.jsonl").write_text(text)
+        self._folders.append(folder)
+
+    def train(self, lab, name, transport, method, said):
+        """One training, to its end."""
+        self._say(said)
+        nodes = NODES if transport != "none" else NODES[:1]
+        on = "all" if len(nodes) > 1 else 0
+        self._show(self._step(lab, command(name, transport, method), on=on,
+                              timeout=SECONDS))
+        self._keep(lab, name, nodes)
+
+    def all(self, lab):
+        """All of them."""
+        self._say("two nodes train a perceptron on 1,797 handwritten digits together, always from "
+                  "the same seed")
+        for training in TRAININGS:
+            self.train(lab, *training)
+
+    def report(self):
+        """The table, and the page; False when the losses are not the same."""
+        self._say("the same losses, bit for bit, and what they cost: report.py")
+        out = self._kept / "report.html"
+        done = subprocess.run(
+            ["/usr/bin/python3", "-B", f"{EXAMPLE}/report.py", "--out", str(out),
+             *map(str, self._folders)], cwd=self._top, check=False, capture_output=True, text=True)
+        self._show(done.stdout + done.stderr)
+        if done.returncode == 0:
+            self._show(f"more of it: {out.relative_to(self._top)}")
+        return done.returncode == 0
