@@ -69,6 +69,28 @@ class Scene:
                               timeout=SECONDS))
         self._keep(lab, name, nodes)
 
+    def kill(self, lab):
+        """A worker is killed in mid-training, and goes on where it was."""
+        name, log = "towline-killed", f"{LOGS}/towline-killed"
+        work = [command(name, "towline", "allreduce", restart, "training") for restart in (0, 1)]
+        self._say("once more; the worker of node 1 is killed in the middle, without a warning")
+        self._step(lab, f"mkdir -p {LOGS}; setsid sh -c 'echo $$ > {log}.pid; {work[0]}' "
+                        f"> {log}.out 2>&1 < /dev/null &", on="all")
+        self._show(self._step(
+            lab, f"while [ $(cat {log}.jsonl 2> /dev/null | grep -c hex) -lt {KILLED_AFTER} ]; do"
+                 f"  kill -0 $(cat {log}.pid) || {{ cat {log}.out; exit 1; }}; sleep 0.1; done; "
+                 f"kill -9 $(cat {log}.pid) && echo \"killed after $(grep -c hex {log}.jsonl) steps\"",
+            on=1, timeout=SECONDS))
+        self._show("node1$ towline regions --all")
+        self._show(self._step(lab, "build/bin/towline regions --all", on=1))
+        self._say("it is started again, takes its parameters over from the region, and meets the "
+                  "other one, which waited")
+        said = self._step(lab, work[1], on=1, timeout=SECONDS)
+        said += self._step(lab, f"while kill -0 $(cat {log}.pid) 2> /dev/null; do sleep 0.1; done; "
+                                f"cat {log}.out", timeout=SECONDS)
+        self._show(said)
+        self._keep(lab, name, NODES)
+
     def all(self, lab):
         """All of them."""
         self._say("two nodes train a perceptron on 1,797 handwritten digits together, always from "

@@ -98,14 +98,17 @@ class Training:
         process.kill()
         process.wait()
 
+    def failed(self) -> bool:
+        """Whether one of them has."""
+        return any(process.poll() for process in self._processes.values())
+
     def wait(self, seconds: float = 600) -> bool:
         """Until all have ended well; False when one failed, or the time is over."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            ended = [process.poll() for process in self._processes.values()]
-            if any(ended):
+            if self.failed():
                 return False
-            if None not in ended:
+            if None not in [process.poll() for process in self._processes.values()]:
                 return True
             time.sleep(0.02)
         return False
