@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Cases of a test on the host, one after the other, as KTAP; the training's modules."""
 
-import os
+import importlib
 import pathlib
 import sys
 import time
@@ -10,9 +10,7 @@ import traceback
 TRAINING = pathlib.Path(__file__).resolve().parents[2] / "Documentation/examples/training"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(TRAINING))
-# As train.py has it, before numpy is there.
-for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[name] = "1"
+importlib.import_module("exact").before_numpy()
 
 
 class Wrong(Exception):

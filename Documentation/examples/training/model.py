@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-only OR MIT
 """A perceptron with ReLUs between its layers, its loss and its gradients.
 
-The same numbers give the same bits, in any process and on any machine with the same
-NumPy, the same BLAS on one thread (train.py sees to that) and the same kind of processor.
+The same numbers give the same bits, in any process and on any machine with the same NumPy and
+BLAS, set up as exact.py does it.
 """
 
 import itertools

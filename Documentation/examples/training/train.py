@@ -10,20 +10,18 @@ TOW_WORLD_SIZE (workers), TOW_RESTART.  launch.py starts all processes of a trai
 this machine.
 """
 
+import argparse
+import hashlib
+import mmap
 import os
+import sys
+import time
+from typing import Callable, List, Optional, Sequence
 
-# More than one thread would add numbers up in another order.
-for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_name] = "1"
+import exact
 
+exact.before_numpy()
 # pylint: disable=wrong-import-position
-import argparse                                                 # noqa: E402
-import hashlib                                                  # noqa: E402
-import mmap                                                     # noqa: E402
-import sys                                                      # noqa: E402
-import time                                                     # noqa: E402
-from typing import Callable, List, Optional, Sequence           # noqa: E402
-
 import numpy as np                                              # noqa: E402
 
 import digits                                                   # noqa: E402
