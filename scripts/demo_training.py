@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The training of the demo: Documentation/examples/training on two nodes, and its report."""
 
+import json
 import pathlib
 import shutil
 import subprocess
@@ -21,8 +22,12 @@ TRAININGS = (
      "the reference: one process computes what two workers would, one after the other"),
     ("grpc-server", "grpc", "server",
      "a worker on each node, and a parameter server on each, over gRPC and TCP"),
+    ("towline-server", "towline", "server",
+     "the same over towline: gradients and values are written to where they are needed"),
     ("grpc-allreduce", "grpc", "allreduce",
      "a worker on each node, AllReduce over gRPC and TCP"),
+    ("towline-allreduce", "towline", "allreduce",
+     "the same over towline"),
 )
 
 
@@ -60,14 +65,34 @@ class Scene:
             (folder / f"worker-{node}.jsonl").write_text(text)
         self._folders.append(folder)
 
+    def _written(self, lab, node):
+        """Bytes that a node has written to the other one, ever."""
+        peers = json.loads(self._step(lab, "build/bin/towline peers --json", on=node))
+        return sum(peer["bytes_written"] for peer in peers
+                   if peer["address"] == ADDRESSES[1 - node])
+
+    def _check_crossed(self, before, after, name):
+        """Each worker's gradients, or as much of others', went to the other node in each step."""
+        for node in NODES:
+            lines = (self._kept / name / f"worker-{node}.jsonl").read_text().splitlines()
+            moved = sum(json.loads(line).get("bytes", 0) for line in lines)
+            wrote = after[node] - before[node]
+            if not moved or wrote < moved // 2:
+                raise RuntimeError(f"node {node} has written {wrote} bytes to the other one, and "
+                                   f"its worker has moved {moved}")
+            self._show(f"node{node} has written {wrote} bytes to the other node")
+
     def train(self, lab, name, transport, method, said):
         """One training, to its end."""
         self._say(said)
         nodes = NODES if transport != "none" else NODES[:1]
-        on = "all" if len(nodes) > 1 else 0
-        self._show(self._step(lab, command(name, transport, method), on=on,
-                              timeout=SECONDS))
+        crosses = transport == "towline"
+        before = [self._written(lab, node) for node in NODES] if crosses else []
+        self._show(self._step(lab, command(name, transport, method),
+                              on="all" if len(nodes) > 1 else 0, timeout=SECONDS))
         self._keep(lab, name, nodes)
+        if crosses:
+            self._check_crossed(before, [self._written(lab, node) for node in NODES], name)
 
     def kill(self, lab):
         """A worker is killed in mid-training, and goes on where it was."""
@@ -95,8 +120,10 @@ class Scene:
         """All of them."""
         self._say("two nodes train a perceptron on 1,797 handwritten digits together, always from "
                   "the same seed")
+        self._step(lab, "echo 256m > /sys/class/towline/rxe0/pool_bytes", on="all")
         for training in TRAININGS:
             self.train(lab, *training)
+        self.kill(lab)
 
     def report(self):
         """The table, and the page; False when the losses are not the same."""

@@ -13,7 +13,7 @@ from typing import List, Optional
 import numpy as np
 import towline
 
-from transport import AllReduce, Lost
+from transport import AllReduce, Lost, ParameterServer, Shapes, placement
 
 # The process before us is dead; what it had on its way may still have to end.
 BUSY_SECONDS = 10
@@ -65,19 +65,24 @@ class Node:
             self._region.destroy()
 
 
+def _meet(node: Node, rank: int, size: int, restart: int, timeout: float) -> towline.Group:
+    """All processes of the training."""
+    world = towline.World(rank, size, root=os.environ.get("TOW_ROOT", ""), restart=restart,
+                          session=os.environ.get("TOW_SESSION", ""))
+    try:
+        return towline.Group(node.device, world, name="training", timeout=timeout)
+    except towline.Error as error:
+        raise _lost(error) from error
+
+
 class TowlineAllReduce(AllReduce):
     """AllReduce in the order of the ranks, prepared once for the array of gradients."""
 
     def __init__(self, node: Node, rank: int, size: int, restart: int = 0,
                  timeout: float = 60) -> None:
         self.ranks = [rank]
-        world = towline.World(rank, size, root=os.environ.get("TOW_ROOT", ""), restart=restart,
-                              session=os.environ.get("TOW_SESSION", ""))
         self._arena = towline.Arena(node.device)
-        try:
-            self._group = towline.Group(node.device, world, name="training", timeout=timeout)
-        except towline.Error as error:
-            raise _lost(error) from error
+        self._group = _meet(node, rank, size, restart, timeout)
         self._timeout = timeout
         self._comm = self._sum = self._gradient = None
 
@@ -124,3 +129,78 @@ class TowlineAllReduce(AllReduce):
         for part in (self._sum, self._comm, self._group, self._arena):
             if part is not None:
                 part.close()
+
+
+class TowlineParameterServer(ParameterServer):
+    """Servers hold the parameters; their values come to where the model reads them."""
+
+    def __init__(self, node: Node, rank: int, workers: int, servers: int,
+                 timeout: float = 60) -> None:
+        self._servers = servers
+        self._arena = towline.Arena(node.device)
+        self._group = _meet(node, servers + rank, servers + workers, 0, timeout)
+        self._timeout = timeout
+        self._worker: Optional[towline.ParameterWorker] = None
+        self._gradients: List[np.ndarray] = []
+
+    def allocate(self, shapes: Shapes) -> List[np.ndarray]:
+        self._gradients = [self._arena.zeros(shape, np.float32) for shape in shapes]
+        try:
+            self._worker = towline.ParameterWorker(
+                self._group, self._arena, [(shape, np.float32) for shape in shapes],
+                servers=self._servers, timeout=self._timeout)
+        except towline.Error as error:
+            raise _lost(error) from error
+        return self._gradients
+
+    def pull(self) -> List[np.ndarray]:
+        try:
+            self._worker.wait()
+        except towline.Error as error:
+            raise _lost(error) from error
+        return [self._worker.value(variable) for variable in range(len(self._gradients))]
+
+    def exchange(self, step: int) -> List[np.ndarray]:
+        try:
+            return self._worker.exchange(self._gradients)
+        except towline.Error as error:
+            raise _lost(error) from error
+
+    @property
+    def bytes_moved(self) -> int:
+        """Gradients, and values."""
+        stats = self._worker.stats() if self._worker else None
+        return stats.sent_bytes + stats.received_bytes if stats else 0
+
+    @property
+    def bytes_copied(self) -> int:
+        """Before gradients were sent: of those that are in the arena, none."""
+        return self._worker.stats().copied_bytes if self._worker else 0
+
+    def report(self) -> str:
+        stats = self._worker.stats()
+        return (f"{stats.variables} variables at {stats.servers} servers, gradients in the arena: "
+                f"{stats.sent_bytes} bytes pushed, {stats.received_bytes} pulled, "
+                f"{stats.copied_bytes} copied")
+
+    def close(self) -> None:
+        for part in (self._worker, self._group, self._arena):
+            if part is not None:
+                part.close()
+
+
+def serve(node: Node, rank: int, workers: int, servers: int, initial: List[np.ndarray],
+          rate: float, momentum: float, timeout: float = 60) -> None:
+    """Be a parameter server, of those of the variables that are dealt to it."""
+    own = [initial[variable] for variable in placement(len(initial), servers)[rank]]
+    with towline.Arena(node.device) as arena, \
+         _meet(node, rank, servers + workers, 0, timeout) as group:
+        store = towline.Store(arena, own, "sgd", rate=rate, momentum=momentum) if own else None
+        try:
+            with towline.ParameterServer(group, arena,
+                                         [(one.shape, one.dtype) for one in initial],
+                                         servers=servers, store=store,
+                                         timeout=timeout) as server:
+                server.serve()
+        except towline.Error as error:
+            raise _lost(error) from error

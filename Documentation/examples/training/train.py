@@ -186,7 +186,11 @@ def serve(options: argparse.Namespace, world: World) -> None:
         over_grpc.GrpcServer(world.rank, options.servers, world.size, model, options.seed,
                              optimizer, options.steps, options.timeout).serve()
     else:
-        raise SystemExit(f"no server over {options.transport}")
+        import over_towline                             # pylint: disable=import-outside-toplevel
+        initial = [array.copy() for array in model.views(model.initial(options.seed))]
+        with over_towline.Node() as node:
+            over_towline.serve(node, world.rank, world.size, len(options.servers), initial,
+                               options.rate, options.momentum, options.timeout)
 
 
 # ---- what the command line asks for ------------------------------------------
@@ -223,6 +227,10 @@ def over_towline_work(training: Training, size: int) -> None:
     import over_towline                                 # pylint: disable=import-outside-toplevel
     options, world = training.options, training.world
     with over_towline.Node() as node:
+        if options.method == "server":
+            with_server(training, over_towline.TowlineParameterServer(
+                node, world.rank, world.size, len(options.servers), options.timeout))
+            return
         memory = node.memory(options.state, size) if options.state else None
         all_reduce_in_spite(training, lambda restart: over_towline.TowlineAllReduce(
             node, world.rank, world.size, restart, options.timeout), memory)
@@ -273,10 +281,8 @@ def main() -> int:
     options = parser().parse_args()
     world = World()
     wanted = "servers" if options.method == "server" else "workers"
-    if options.transport == "grpc" and not getattr(options, wanted):
+    if (options.transport == "grpc" or options.method == "server") and not getattr(options, wanted):
         parser().error(f"--{wanted}: where are they?")
-    if options.transport == "towline" and options.method == "server":
-        parser().error("--transport towline: --method allreduce")
     try:
         if options.role == "server":
             serve(options, world)
