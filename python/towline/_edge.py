@@ -47,7 +47,7 @@ class Edge(Object):
         with worker._handle as drives, peer._handle as node:
             check(make(drives, node, made), f"making edge {name}")
             handle = Handle(made.value, lib.tow_edge_close, worker._handle, peer._handle,
-                            *parents)
+                            *parents, calls=True)
             worker._handle.owned.add(handle)
             self._own(handle)
         self.worker = worker

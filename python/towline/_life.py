@@ -11,8 +11,10 @@ nothing ends under an array.
 from __future__ import annotations
 
 import atexit
+import collections
 import gc
 import os
+import signal
 import threading
 import weakref
 from typing import Any, Callable, Optional, TypeVar
@@ -41,6 +43,51 @@ def exiting() -> bool:
     return _Exit.begun
 
 
+class _Calling(threading.local):
+    """Calls in which the library may call functions of ours, of one thread.
+
+    In these functions nothing ends that waits for the library, whatever the collector finds; and
+    Ctrl-C, which would break one off before it has noted what happened, is put off until the call
+    has returned.
+    """
+    depth = 0
+    interrupted = False
+    swapped = False
+
+    def begin(self) -> None:
+        """Before the call."""
+        if not self.depth and threading.current_thread() is threading.main_thread() and \
+                signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._note)
+            self.swapped = True
+        self.depth += 1
+
+    def _note(self, _number: int, _frame: Any) -> None:
+        self.interrupted = True
+
+    def end(self) -> None:
+        """After it."""
+        self.depth -= 1
+        if self.depth:
+            return
+        if self.swapped:
+            self.swapped = False
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        while _postponed:
+            try:
+                finish = _postponed.popleft()
+            except IndexError:
+                break
+            finish()
+        if self.interrupted:
+            self.interrupted = False
+            raise KeyboardInterrupt
+
+
+_calling = _Calling()
+_postponed: "collections.deque[Callable[[], None]]" = collections.deque()
+
+
 class Handle:
     """A C object, and who uses it.
 
@@ -48,19 +95,21 @@ class Handle:
     end: called with it when nobody uses it any more; not in a child that was forked.
     parents: what it was made of, which is used until then.
     kept: Python objects that live until then.
+    calls: the library may call functions of ours while it is used, or ended.
     defer: takes a function that ends it, and calls it now or soon; None: now.
     """
 
     __slots__ = ("pointer", "_end", "_parents", "_kept", "_defer", "_users", "_closed", "_pid",
-                 "owned", "before", "__weakref__")
+                 "_calls", "owned", "before", "__weakref__")
 
     def __init__(self, pointer: Optional[int], end: Callable[[Optional[int]], Any],
-                 *parents: "Handle", kept: tuple[Any, ...] = (),
+                 *parents: "Handle", kept: tuple[Any, ...] = (), calls: bool = False,
                  defer: Optional[Callable[[Callable[[], None]], None]] = None) -> None:
         self.pointer = pointer
         self._end = end
         self._parents: tuple[Handle, ...] = ()
         self._kept = kept
+        self._calls = calls
         self._defer = defer
         self._users = 1
         self._closed = False
@@ -100,17 +149,30 @@ class Handle:
             self._users -= 1
             if self._users:
                 return
-        if self._defer:
+        if self._calls and _calling.depth:
+            _postponed.append(self._finish)
+        elif self._defer:
             self._defer(self._finish)
         else:
             self._finish()
 
     def __enter__(self) -> Optional[int]:
-        self.hold()
+        if self._calls:
+            _calling.begin()
+        try:
+            self.hold()
+        except ValueError:
+            if self._calls:
+                _calling.end()
+            raise
         return self.pointer
 
     def __exit__(self, *_: Any) -> None:
-        self.drop()
+        try:
+            if self._calls:
+                _calling.end()
+        finally:
+            self.drop()
 
     def close(self) -> None:
         """Its Python object does not use it any more."""
@@ -127,13 +189,22 @@ class Handle:
         sweep()
 
     def _finish(self) -> None:
-        if self.ours:
-            self._end(self.pointer)
+        if self._calls:
+            _calling.begin()
+        try:
+            if self.ours:
+                self._end(self.pointer)
+        finally:
+            self._ended()
+
+    def _ended(self) -> None:
         self._kept = ()
         for parent in self._parents:
             parent.owned.discard(self)
             parent.drop()
         self._parents = ()
+        if self._calls:
+            _calling.end()
 
 
 # What could not end yet, and is asked again now and then: a function that says whether it has.

@@ -238,7 +238,8 @@ class Worker(Object):
         made = ctypes.c_void_p()
         with dev._handle as pointer, arena._handle as memory:
             check(lib.tow_worker_create(pointer, memory, attr, made), "making a worker")
-            self._own(Handle(made.value, lib.tow_worker_destroy, dev._handle, arena._handle))
+            self._own(Handle(made.value, lib.tow_worker_destroy, dev._handle, arena._handle,
+                             calls=True))
         self.device = dev
         self.arena = arena
         self._drivers: dict[asyncio.AbstractEventLoop, Driver] = {}

@@ -8,6 +8,7 @@ import pathlib
 import pickle
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -244,6 +245,26 @@ def test_handles():
     with low:
         pass
     assert ended == ["low", "middle", "top"]
+
+
+def test_calling():
+    """In calls that may call back nothing of the kind ends, and Ctrl-C waits."""
+    from towline._life import Handle
+    ended = []
+    outer = Handle(1, ended.append, calls=True)
+    inner = Handle(2, ended.append, calls=True)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        with outer as pointer:
+            inner.close()
+            signal.raise_signal(signal.SIGINT)
+            assert pointer == 1 and ended == []
+            ended.append(0)
+    assert ended == [0, 2] and signal.getsignal(signal.SIGINT) is before
+    outer.close()
+    with pytest.raises(ValueError), outer:
+        pass
+    assert ended == [0, 2, 1] and signal.getsignal(signal.SIGINT) is before
 
 
 def test_callbacks(monkeypatch):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import towline
-from conftest import MIB, WAIT_S
+from conftest import MIB, WAIT_S, Child
 
 RANKS = 3
 # Whoever is told that a rank died is told in this time, far below the time-outs.
@@ -176,6 +176,22 @@ def check_late(me):
     assert (array == RANKS * (RANKS + 1) / 2).all()
 
 
+def check_child(me):
+    """A child has no part in it."""
+    array = np.ones(10)
+    reduce = me.comm.allreduce(array)
+
+    def child():
+        for use in (reduce, reduce.test, me.group.barrier):
+            with pytest.raises(towline.Error) as caught:
+                use()
+            assert caught.value.errno == errno.EPERM
+
+    assert Child(child).wait() == 0
+    reduce()
+    assert (array == RANKS).all()
+
+
 def check_ends(me):
     """Closed from the top, with collectives and arrays that live."""
     array = me.arena.zeros(100, "f4")
@@ -197,7 +213,7 @@ def take_part(rank):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     me = Me(rank, "all")
     for check in (check_meeting, check_allreduce, check_others, check_several, check_late,
-                  check_ends):
+                  check_child, check_ends):
         start = time.monotonic()
         check(me)
         if not rank:
