@@ -12,8 +12,8 @@ LOGS = "/run/training"
 KEPT = "build/demo"
 NODES = (0, 1)
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
-# What a worker is killed after, of 300.
-KILLED_AFTER = 100
+# Steps after which a worker is killed, of 200.
+KILLED_AFTER = 80
 SECONDS = 240
 
 # (name, transport, method, what is said)

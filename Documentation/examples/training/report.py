@@ -28,7 +28,7 @@ METHODS = {"server": "parameter server", "allreduce": "AllReduce"}
 COLOURS = {"none": "#777777", "grpc": "#c2571a", "towline": "#1f6fb2"}
 DASHES = {"server": "--", "allreduce": "-"}
 # Steps of which a curve shows the mean: about an epoch of the usual batches.
-SMOOTH = 11
+SMOOTH = 20
 PARTS = (("compute", "#5b8c5a"), ("communication", "#1f6fb2"), ("waiting", "#d9b44a"))
 
 

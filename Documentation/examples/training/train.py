@@ -259,10 +259,10 @@ def parser() -> argparse.ArgumentParser:
                       help="where the workers are, by rank")
     made.add_argument("--servers", type=words, default=[], metavar="ADDRESS,...",
                       help="where the parameter servers are, by rank")
-    made.add_argument("--layers", type=numbers, default=[64, 256, 128, 10], metavar="UNITS,...",
-                      help="default: 64,256,128,10")
-    made.add_argument("--steps", type=int, default=300, help="default: %(default)s")
-    made.add_argument("--batch", type=int, default=128,
+    made.add_argument("--layers", type=numbers, default=[64, 128, 10], metavar="UNITS,...",
+                      help="default: 64,128,10")
+    made.add_argument("--steps", type=int, default=200, help="default: %(default)s")
+    made.add_argument("--batch", type=int, default=64,
                       help="rows in a step, of all workers together; default: %(default)s")
     made.add_argument("--rate", type=float, default=0.1, help="default: %(default)s")
     made.add_argument("--momentum", type=float, default=0.9, help="default: %(default)s")
