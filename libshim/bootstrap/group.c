@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/random.h>
 
 #include "../core/internal.h"
@@ -30,6 +31,7 @@ struct tow_group {
 	struct tow_device *dev;
 	struct tow_world world;
 	uint32_t timeout_ms;
+	pid_t pid;			/* whose it is: a child shares its memory */
 	tow_group_gather_fn *gather;
 	void *arg;
 	struct towi_table *table;	/* without @gather, and with more than one rank */
@@ -65,6 +67,10 @@ TOW_PUBLIC int tow_group_gather(struct tow_group *group, const void *mine, size_
 
 	if (!group || bytes > TOW_GROUP_GATHER_MAX || (bytes && (!mine || !all)))
 		return -EINVAL;
+	if (blamed)
+		*blamed = rank;
+	if (group->pid != getpid())
+		return -EPERM;
 	ret = gather(group, mine, bytes, all, &rank);
 	if (blamed)
 		*blamed = rank;
@@ -198,6 +204,7 @@ static struct tow_group *new_group(struct tow_device *dev, const struct tow_worl
 		return NULL;
 	pthread_mutex_init(&made->lock, NULL);
 	made->dev = dev;
+	made->pid = getpid();
 	made->world = *world;
 	made->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TIMEOUT_MS;
 	made->gather = attr->gather;
@@ -248,7 +255,7 @@ TOW_PUBLIC void tow_group_destroy(struct tow_group *group)
 {
 	if (!group)
 		return;
-	towi_table_destroy(group->table, until_of(group));
+	towi_table_destroy(group->table, group->pid == getpid() ? until_of(group) : towi_until(0));
 	free_group(group);
 }
 

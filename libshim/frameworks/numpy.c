@@ -27,6 +27,7 @@ struct tow_numpy {
 	struct tow_tracer *tracer;	/* or NULL */
 	uint32_t node;			/* of who runs none */
 	const uint32_t *ours;		/* 0 in a child, where this page is wiped */
+	uint64_t id;			/* of no other one, ever */
 	atomic_bool retired;
 	atomic_size_t live;		/* of the arena, and not freed */
 	atomic_size_t inside;		/* threads that look at the arena, or may */
@@ -37,9 +38,11 @@ struct tow_numpy {
  * keeps for what is loaded later: then no other library is needed to find them.
  */
 static _Thread_local struct {
-	const struct tow_numpy *numpy;
+	uint64_t of;			/* the id of a tow_numpy, or 0 */
 	uint32_t node;
 } runs __attribute__((tls_model("initial-exec")));
+
+static atomic_uint_fast64_t ids;
 
 /* ---- begin and end ---- */
 
@@ -78,6 +81,7 @@ TOW_PUBLIC int tow_numpy_create(struct tow_arena *arena, struct tow_tracer *trac
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;
+	made->id = atomic_fetch_add(&ids, 1) + 1;
 	made->arena = arena;
 	made->tracer = tracer;
 	made->ours = new_page();
@@ -99,14 +103,16 @@ TOW_PUBLIC int tow_numpy_retire(struct tow_numpy *numpy)
 	if (!*numpy->ours)
 		return -EPERM;
 	atomic_store(&numpy->retired, true);
-	return atomic_load(&numpy->inside) || atomic_load(&numpy->live) ? -EBUSY : 0;
+	/* The second time: nobody who has found something live before is still looking at it. */
+	return atomic_load(&numpy->inside) || atomic_load(&numpy->live) ||
+	       atomic_load(&numpy->inside) ? -EBUSY : 0;
 }
 
 TOW_PUBLIC uint32_t tow_numpy_node(struct tow_numpy *numpy, uint32_t node)
 {
-	uint32_t before = runs.numpy == numpy ? runs.node : NO_NODE;
+	uint32_t before = runs.of == numpy->id ? runs.node : NO_NODE;
 
-	runs.numpy = node == NO_NODE ? NULL : numpy;
+	runs.of = node == NO_NODE ? 0 : numpy->id;
 	runs.node = node;
 	return before;
 }
@@ -136,9 +142,9 @@ static bool is_of_arena(const struct tow_numpy *numpy, const void *ptr)
 	struct tow_region *region;
 	uint64_t offset;
 
-	/* Without a tracer, what TOW_ARENA_FALLBACK gave is, too, and is in no region. */
+	/* What TOW_ARENA_FALLBACK gave is, too, and is in no region. */
 	return !tow_arena_find(numpy->arena, ptr, &region, &offset) ||
-	       (!numpy->tracer && tow_arena_usable(numpy->arena, ptr));
+	       tow_arena_usable(numpy->arena, ptr);
 }
 
 static void *alloc_ordinary(size_t bytes)
@@ -158,7 +164,7 @@ static void *alloc_inside(struct tow_numpy *numpy, size_t bytes)
 
 	if (numpy->tracer)
 		ptr = tow_tracer_alloc(numpy->tracer,
-				       runs.numpy == numpy ? runs.node : numpy->node, bytes);
+				       runs.of == numpy->id ? runs.node : numpy->node, bytes);
 	else
 		ptr = tow_arena_alloc(numpy->arena, bytes);
 	if (ptr && is_of_arena(numpy, ptr))

@@ -57,6 +57,8 @@ struct towi_partner {
 	struct tow_edge *in, *out;	/* words */
 	struct towi_news *word;		/* what it is told, in the arena */
 	bool told, left;
+	int lost;			/* a server's: what an edge with it has failed with, */
+	uint64_t lost_us;		/* and when: it may have left, and its word come late */
 };
 
 struct towi_way;
@@ -75,6 +77,8 @@ struct towi_way {
 	void *came;			/* a gradient that was not used yet; a value that may be read */
 	void *value;			/* a worker's: where values come to */
 	bool consumed;			/* what came before was given back */
+	bool pushing;			/* a worker's: its server does not have the gradient yet */
+	uint64_t pushed_us;		/* when it had the last one */
 	bool due;			/* a server's: is to be sent the value */
 	uint64_t steps;			/* what came in, so often */
 	struct towi_sent sent[2];
@@ -99,6 +103,8 @@ struct tow_ps {
 	int error;
 	uint32_t blamed;
 	bool begun;			/* a server's: first values were sent */
+	uint64_t waiting_us;		/* a worker's: since when it waits, signals or not */
+	uint64_t level;			/* a worker's: steps that it has of all variables, at least */
 	uint32_t count;			/* variables of this rank's */
 	struct tow_tensor_type *types;
 	uint64_t *bytes;
@@ -124,9 +130,12 @@ static inline uint32_t towi_ps_ways(const struct tow_ps *ps)
 void towi_ps_fail(struct tow_ps *ps, int error, uint32_t blamed);
 
 /*
- * An edge with @partner has failed: as it died, or has left, or this node has no device any more.
+ * An edge with @partner has failed: as it died, or has left, or this rank has no device or memory
+ * any more.  A server waits for a while for its word (towi_ps_look_at_lost()).
  */
 void towi_ps_edge_failed(struct tow_ps *ps, struct towi_partner *partner, int error);
+
+void towi_ps_look_at_lost(struct tow_ps *ps);
 
 /* What @partner has said, if it has said anything. */
 void towi_ps_listen(struct tow_ps *ps, struct towi_partner *partner);

@@ -5,11 +5,13 @@
  *
  * A variable has two static edges between its server and each worker, one for gradients and one
  * for values, of one letter each.  Who has a value was heard, and who pushes a gradient has read the
- * value: neither ever waits for room.  Two more edges between each server and each worker
+ * value: the other end has room, or will when the news of that are there.  Two more edges between each server and each worker
  * carry a word: that its sender leaves, or what went wrong.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +28,8 @@
 #define EDGE_ENTRIES	4U
 /* How long partners are told that this rank leaves, at most. */
 #define TELL_US		1000000U
+/* How long the word of a worker may take whose edges are gone. */
+#define LOST_US		500000U
 /* Seen by whoever waits, at the latest. */
 #define LOOK_US		100000U
 
@@ -64,16 +68,43 @@ void towi_ps_listen(struct tow_ps *ps, struct towi_partner *partner)
 			     word->blamed < ps->ranks ? word->blamed : partner->rank);
 }
 
+/* Nobody else is to blame for that. */
+static bool is_own(int error)
+{
+	return error == -ENODEV || error == -EPERM || error == -ENOSPC || error == -EDQUOT ||
+	       error == -ENOMEM;
+}
+
 void towi_ps_edge_failed(struct tow_ps *ps, struct towi_partner *partner, int error)
 {
 	/* It may have said why. */
 	towi_ps_listen(ps, partner);
 	if (partner->left)
 		return;
-	if (error == -ENODEV || error == -EPERM)
+	if (is_own(error)) {
 		towi_ps_fail(ps, error, ps->rank);
-	else
+	} else if (!towi_ps_serves(ps)) {
 		towi_ps_fail(ps, error, partner->rank);
+	} else if (!partner->lost) {
+		partner->lost = error;
+		partner->lost_us = towi_until(0);
+	}
+}
+
+void towi_ps_look_at_lost(struct tow_ps *ps)
+{
+	uint64_t now = towi_until(0);
+	uint32_t i;
+
+	for (i = 0; i < ps->partners; i++) {
+		struct towi_partner *partner = &ps->others[i];
+
+		if (!partner->lost)
+			continue;
+		towi_ps_listen(ps, partner);
+		if (!partner->left && now - partner->lost_us > LOST_US)
+			towi_ps_fail(ps, partner->lost, partner->rank);
+	}
 }
 
 int towi_ps_progress(struct tow_ps *ps, uint64_t until)
@@ -93,6 +124,26 @@ static bool was_told(const struct towi_partner *partner)
 	return !partner->told || !tow_edge_pending(partner->out);
 }
 
+static bool has_pushed(const struct tow_ps *ps)
+{
+	uint32_t i;
+
+	for (i = 0; i < ps->count; i++)
+		if (ps->ways[i].pushing)
+			return false;
+	return true;
+}
+
+/* What a worker has pushed is there before it says that it leaves. */
+static void flush(struct tow_ps *ps)
+{
+	uint64_t until = towi_until(TELL_US);
+	int ret = 0;
+
+	while (!has_pushed(ps) && towi_left_us(until) && (ret >= 0 || ret == -EINTR))
+		ret = tow_worker_progress(ps->worker, towi_left_us(until));
+}
+
 void towi_ps_tell(struct tow_ps *ps, int status, uint32_t blamed)
 {
 	uint64_t until = towi_until(TELL_US);
@@ -100,6 +151,8 @@ void towi_ps_tell(struct tow_ps *ps, int status, uint32_t blamed)
 	uint32_t i;
 	int ret;
 
+	if (!towi_ps_serves(ps) && !ps->error)
+		flush(ps);
 	for (i = 0; i < ps->partners; i++) {
 		partner = &ps->others[i];
 		if (partner->told || (partner->left && towi_ps_serves(ps)))
@@ -231,13 +284,15 @@ static void close_all(struct tow_ps *ps)
 {
 	uint32_t i, ways = towi_ps_ways(ps);
 
+	/* Words first: that the others have gone is not to be known before. */
+	for (i = 0; ps->others && i < ps->partners; i++)
+		tow_edge_close(ps->others[i].out);
 	for (i = 0; ps->ways && i < ways; i++) {
 		tow_edge_close(ps->ways[i].in);
 		tow_edge_close(ps->ways[i].out);
 	}
 	for (i = 0; ps->others && i < ps->partners; i++) {
 		tow_edge_close(ps->others[i].in);
-		tow_edge_close(ps->others[i].out);
 		tow_arena_free(ps->arena, ps->others[i].word);
 	}
 }
@@ -515,6 +570,19 @@ static struct tow_ps *new_ps(struct tow_group *group, struct tow_arena *arena,
 	return made;
 }
 
+/* A signal at one rank is no reason for all others to begin again. */
+static int meet_undisturbed(struct tow_ps *ps, const struct tow_ps_attr *attr, uint32_t *blamed)
+{
+	sigset_t all, before;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = meet(ps, attr, blamed);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ret;
+}
+
 static int create(struct tow_ps *made, const struct tow_ps_attr *attr, uint32_t *blamed)
 {
 	int ret = check(made, attr);
@@ -524,7 +592,7 @@ static int create(struct tow_ps *made, const struct tow_ps_attr *attr, uint32_t 
 	if (attr->store && !towi_store_serve(attr->store))
 		return -EBUSY;
 	made->store = attr->store;
-	return meet(made, attr, blamed);
+	return meet_undisturbed(made, attr, blamed);
 }
 
 TOW_PUBLIC int tow_ps_create(struct tow_group *group, struct tow_arena *arena,
@@ -559,7 +627,8 @@ TOW_PUBLIC void tow_ps_leave(struct tow_ps *ps)
 {
 	bool done;
 
-	if (!ps)
+	/* In a child that was forked the words are the parent's, too. */
+	if (!ps || tow_worker_progress(ps->worker, 0) == -EPERM)
 		return;
 	done = !towi_ps_serves(ps) || ps->workers_left == ps->partners;
 	if (ps->error)

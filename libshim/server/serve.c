@@ -235,7 +235,7 @@ static void look_at_time(struct tow_ps *ps, struct towi_served *served, uint64_t
 		served->since = 0;
 	else if (!served->since)
 		served->since = now;
-	else if (now - served->since > ps->timeout_ms * 1000000ULL)
+	else if (now > served->since && now - served->since > ps->timeout_ms * 1000000ULL)
 		towi_ps_fail(ps, -ETIMEDOUT, who);
 }
 
@@ -258,9 +258,10 @@ static void go_on_all(struct tow_ps *ps)
 	uint64_t now = towi_now_ns();
 	uint32_t i;
 
+	towi_ps_look_at_lost(ps);
 	for (i = 0; i < ps->count && !ps->error; i++) {
-		if (ps->served[i].ready)
-			ps->served[i].ready = !go_on(ps, &ps->served[i]);
+		if (ps->served[i].ready && !go_on(ps, &ps->served[i]))
+			ps->served[i].ready = true;
 		look_at_time(ps, &ps->served[i], now);
 	}
 }
@@ -306,6 +307,8 @@ static int serve(struct tow_ps *ps, uint64_t until, uint32_t *blamed)
 	int ret;
 
 	begin(ps);
+	/* What has come since the last call, before anybody is late; and whether this is a child. */
+	towi_ps_progress(ps, towi_until(0));
 	while (!ps->error && ps->workers_left < ps->partners) {
 		go_on_all(ps);
 		if (ps->error)
@@ -313,9 +316,12 @@ static int serve(struct tow_ps *ps, uint64_t until, uint32_t *blamed)
 		ret = towi_ps_progress(ps, any_ready(ps) ? towi_until(0) : until);
 		if (ret == -EINTR)
 			return ret;
-		if (!ps->error && !any_ready(ps) && !towi_left_us(until))
+		if (!ps->error && ps->workers_left < ps->partners && !towi_left_us(until))
 			return -ETIMEDOUT;
 	}
+	/* What came together with the last word. */
+	if (!ps->error)
+		go_on_all(ps);
 	return end(ps, blamed);
 }
 

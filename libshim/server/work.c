@@ -40,8 +40,8 @@ static void edge_failed(struct tow_ps *ps, struct towi_partner *partner, int err
 
 	while (!ps->error && error != -ENODEV && error != -EPERM && towi_left_us(until)) {
 		listen_to_all(ps);
-		if (!ps->error && towi_ps_progress(ps, until) == -EINTR)
-			break;
+		if (!ps->error)
+			towi_ps_progress(ps, until);
 	}
 	towi_ps_edge_failed(ps, partner, error);
 }
@@ -58,6 +58,16 @@ static int give_back(struct tow_ps *ps, struct towi_way *way)
 	return ps->error;
 }
 
+static void pushed(void *arg, uint64_t step, int status)
+{
+	struct towi_way *way = arg;
+
+	(void)step;
+	(void)status;
+	way->pushing = false;
+	way->pushed_us = towi_until(0);
+}
+
 static int push(struct tow_ps *ps, struct towi_way *way, const void *gradient)
 {
 	int ret;
@@ -66,7 +76,10 @@ static int push(struct tow_ps *ps, struct towi_way *way, const void *gradient)
 	ret = give_back(ps, way);
 	if (ret)
 		return ret;
-	ret = tow_edge_send(way->out, gradient, NULL, NULL);
+	way->pushing = true;
+	ret = tow_edge_send(way->out, gradient, pushed, way);
+	if (ret)
+		way->pushing = false;
 	if (ret == -EDQUOT || ret == -ENOSPC || ret == -ENOMEM || ret == -EINVAL)
 		return ret;
 	if (ret) {
@@ -79,6 +92,23 @@ static int push(struct tow_ps *ps, struct towi_way *way, const void *gradient)
 	return 0;
 }
 
+/*
+ * Synchronously nobody begins a step of a variable before he has the last one of all: an update can
+ * be taken back once.
+ */
+static bool may_push(struct tow_ps *ps, const struct towi_way *way)
+{
+	uint32_t i;
+
+	if (ps->staleness != TOW_PS_SYNCHRONOUS || way->steps <= ps->level)
+		return true;
+	ps->level = way->steps;
+	for (i = 0; i < ps->count; i++)
+		if (ps->ways[i].steps < ps->level)
+			ps->level = ps->ways[i].steps;
+	return way->steps <= ps->level;
+}
+
 TOW_PUBLIC int tow_ps_push(struct tow_ps *ps, uint32_t variable, const void *gradient)
 {
 	struct towi_way *way = way_of(ps, variable);
@@ -86,9 +116,12 @@ TOW_PUBLIC int tow_ps_push(struct tow_ps *ps, uint32_t variable, const void *gra
 	if (!way || (!gradient && ps->bytes[variable]))
 		return -EINVAL;
 	listen_to_all(ps);
+	/* What could not go before may go now. */
+	if (!ps->error)
+		towi_ps_progress(ps, towi_until(0));
 	if (ps->error)
 		return ps->error;
-	return way->came ? push(ps, way, gradient) : -EBUSY;
+	return way->came && may_push(ps, way) ? push(ps, way, gradient) : -EBUSY;
 }
 
 /* ---- values ------------------------------------------------------------------- */
@@ -115,18 +148,31 @@ static int look(struct tow_ps *ps, struct towi_way *way, uint64_t until)
 	return 0;
 }
 
-static int wait_for(struct tow_ps *ps, struct towi_way *way, uint64_t until)
+/*
+ * Until when a value may take.  Servers count from when they have a gradient, and are to be the
+ * first that blame anybody.
+ */
+static uint64_t latest(const struct tow_ps *ps, const struct towi_way *way)
+{
+	uint64_t timeout = ps->timeout_ms * 1000ULL, from = ps->waiting_us;
+
+	if (way->pushing)
+		from += timeout;
+	else if (way->pushed_us > from)
+		from = way->pushed_us;
+	return from + timeout + LONGER_US;
+}
+
+static int wait_for(struct tow_ps *ps, struct towi_way *way)
 {
 	int ret;
 
 	while (!way->came && !ps->error) {
-		ret = look(ps, way, until);
+		ret = look(ps, way, latest(ps, way));
+		listen_to_all(ps);
 		if (ret == -EINTR)
 			return ret;
-		if (ret != -ETIMEDOUT)
-			continue;
-		listen_to_all(ps);
-		if (!towi_left_us(until))
+		if (ret == -ETIMEDOUT && !way->came && !towi_left_us(latest(ps, way)))
 			towi_ps_fail(ps, -ETIMEDOUT, way->partner->rank);
 	}
 	return way->came ? 0 : ps->error;
@@ -134,7 +180,6 @@ static int wait_for(struct tow_ps *ps, struct towi_way *way, uint64_t until)
 
 TOW_PUBLIC int tow_ps_wait(struct tow_ps *ps, uint32_t variable, uint32_t *blamed)
 {
-	uint64_t until;
 	uint32_t i;
 	int ret;
 
@@ -143,11 +188,16 @@ TOW_PUBLIC int tow_ps_wait(struct tow_ps *ps, uint32_t variable, uint32_t *blame
 	if (!ps || towi_ps_serves(ps) || (variable != TOW_PS_ALL && variable >= ps->count))
 		return -EINVAL;
 	ret = ps->error;
-	until = towi_until(ps->timeout_ms * 1000ULL + LONGER_US);
+	/* A call that a signal has ended is continued by the next one. */
+	if (!ps->waiting_us)
+		ps->waiting_us = towi_until(0);
 	for (i = 0; i < ps->count && !ret; i++)
 		if (variable == TOW_PS_ALL || variable == i)
-			ret = wait_for(ps, &ps->ways[i], until);
-	if (blamed && ret && ret != -EINTR)
+			ret = wait_for(ps, &ps->ways[i]);
+	if (ret == -EINTR)
+		return ret;
+	ps->waiting_us = 0;
+	if (blamed && ret)
 		*blamed = ps->blamed;
 	return ret;
 }

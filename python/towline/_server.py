@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import errno
+import functools
 import threading
 from typing import Any, NamedTuple, Optional, Sequence
 
@@ -21,9 +22,8 @@ from ._types import Shape, address_of, bytes_of, same_type, shape_of, tensor_typ
 OPTIMIZERS = {"sgd": 0, "adam": 1}
 SYNCHRONOUS = 0xffffffff
 ALL = 0xffffffff
-# What a tow_ps that has failed says, and not that something was asked wrongly.
-FAILED = tuple(-number for number in (errno.ESTALE, errno.ECONNRESET, errno.ETIMEDOUT,
-                                      errno.ECANCELED, errno.ENODEV, errno.EPERM))
+# What says nothing of others: all else a tow_ps that has failed says, and who is to blame.
+ASKED_WRONGLY = (errno.EINVAL, errno.EBUSY, errno.EINTR, errno.EDQUOT, errno.ENOSPC, errno.ENOMEM)
 
 
 def _addresses(arrays: Sequence[np.ndarray]) -> Any:
@@ -64,7 +64,7 @@ class Store(Object):
 
     def value(self, variable: int) -> np.ndarray:
         """A copy of a variable."""
-        shape, dtype = self.types[variable]
+        shape, dtype = self.types[self._number(variable)]
         array = np.empty(shape, dtype)
         with self._handle as pointer:
             ctypes.memmove(address_of(array), lib.tow_store_value(pointer, variable), array.nbytes)
@@ -72,17 +72,20 @@ class Store(Object):
 
     def updates(self, variable: int) -> int:
         """How often it was updated."""
+        with self._handle as pointer:
+            return lib.tow_store_updates(pointer, self._number(variable))
+
+    def _number(self, variable: int) -> int:
         if not 0 <= variable < len(self.types):
             raise IndexError(f"there is no variable {variable}")
-        with self._handle as pointer:
-            return lib.tow_store_updates(pointer, variable)
+        return variable
 
     def update(self, variable: int, gradients: Sequence[np.ndarray]) -> None:
         """Update a variable by the average of gradients, added in their order.
 
         Raises Error: EBUSY: a server serves it.
         """
-        shape, dtype = self.types[variable]
+        shape, dtype = self.types[self._number(variable)]
         for one in gradients:
             same_type(shape, dtype, whole(one, "a gradient"), "a gradient")
         with self._handle as pointer:
@@ -100,6 +103,13 @@ class PsReport(NamedTuple):
     copied_bytes: int
     waited_ns: int
     updates: int
+
+
+def _leave(handle: Handle, turn: Any) -> None:
+    """Nothing here refers to the object that the collector is to find."""
+    if handle.ours:
+        with turn:
+            lib.tow_ps_leave(handle.pointer)
 
 
 class _Rank(Object):
@@ -125,27 +135,27 @@ class _Rank(Object):
             if result:
                 raise failure(result, "finding servers and workers", blamed.value)
             handle = Handle(made.value, lib.tow_ps_destroy, *parents)
-        # Others are told at once, whoever still looks at values.
-        handle.before = lambda: self._leave(handle)
+        self._turn = threading.RLock()
+        # Others are told at once, whoever still looks at values; a call that waits ends first.
+        handle.before = functools.partial(_leave, handle, self._turn)
         self._own(handle)
         self.rank, self.size = group.rank, group.size
-        self._turn = threading.Lock()
 
-    @staticmethod
-    def _leave(handle: Handle) -> None:
-        if handle.ours:
-            lib.tow_ps_leave(handle.pointer)
+    def _number(self, variable: int) -> int:
+        if not 0 <= variable < len(self.variables):
+            raise IndexError(f"there is no variable {variable}")
+        return variable
 
     @property
     def step(self) -> int:
         """How many steps were done before: with staleness since it was made."""
-        with self._handle as pointer:
+        with self._handle as pointer, self._turn:
             return lib.tow_ps_step(pointer)
 
     def stats(self) -> PsReport:
         """What it has done so far."""
         stats = PsStats()
-        with self._handle as pointer:
+        with self._handle as pointer, self._turn:
             check(lib.tow_ps_stats(pointer, stats), "asking")
         return values_of(stats, PsReport)
 
@@ -162,9 +172,9 @@ class ParameterServer(_Rank):
     timeout: how long a step waits for a worker that is late, in seconds.
     store: its own variables, in their order; None where none are left for it.
 
-    When a rank dies, or comes too late, everything raises the same Error ever after, with blamed
-    the same rank at all ranks.  Whoever is left makes a new group, of another name or restart, and
-    goes on with the same stores.
+    When a rank dies, or comes too late, everything raises the same Error ever after, with that rank
+    blamed.  Whoever is left makes a new group, of another name or restart, and goes on with the
+    same stores.  close() waits for a call that another thread is in.
 
     Raises Error: EPROTO: blamed has other ideas, or its store cannot go on where the others
     can; ECANCELED: blamed could not; EBUSY: the store is served; as Group.gather().
@@ -208,16 +218,17 @@ class ParameterWorker(_Rank):
         """A gradient of a variable, once a step; it is not changed before wait().
 
         The variable's value is not to be read any more before that.
-        Raises Error: EBUSY: it was pushed already; as wait().
+        Raises Error: EBUSY: it was pushed already, or another variable of the step before was not
+        waited for; as wait().
         """
-        shape, dtype = self.variables[variable]
+        shape, dtype = self.variables[self._number(variable)]
         same_type(shape, dtype, whole(gradient, "the gradient"), "the gradient")
         result = -errno.EINTR
         while result == -errno.EINTR:
             blamed = ctypes.c_uint32(FOREVER)
             with self._handle as pointer, self._turn:
                 result = lib.tow_ps_push(pointer, variable, address_of(gradient))
-                if result in FAILED:
+                if result and -result not in ASKED_WRONGLY:
                     lib.tow_ps_wait(pointer, variable, blamed)
         if result:
             raise failure(result, "pushing a gradient", blamed.value)
@@ -229,7 +240,7 @@ class ParameterWorker(_Rank):
         Raises Error with blamed: ESTALE: that rank died, or left; ECONNRESET: its node does not
         answer; ETIMEDOUT: it came too late; ECANCELED: it could not go on.
         """
-        which = ALL if variable is None else variable
+        which = ALL if variable is None else self._number(variable)
         result = -errno.EINTR
         while result == -errno.EINTR:
             blamed = ctypes.c_uint32(FOREVER)
@@ -250,7 +261,7 @@ class ParameterWorker(_Rank):
         It may be read after wait() and until push().
         Raises ValueError: none has come yet.
         """
-        shape, dtype = self.variables[variable]
+        shape, dtype = self.variables[self._number(variable)]
         with self._handle as pointer:
             address = lib.tow_ps_value(pointer, variable)
             if not address:

@@ -657,6 +657,9 @@ static int refused_of_worker(struct tow_ps *ps)
 		return 112;
 	if (!tow_becomes(&board->there, 1) || tow_ps_wait(ps, 1, NULL))
 		return 113;
+	/* It has a value; but not all have. */
+	if (tow_ps_push(ps, 1, &gradient) != -EBUSY || tow_ps_wait(ps, TOW_PS_ALL, NULL))
+		return 117;
 	if (tow_ps_push(ps, 1, &gradient) || tow_ps_push(ps, 1, &gradient) != -EBUSY)
 		return 114;
 	if (tow_ps_wait(ps, TOW_PS_ALL, NULL) || tow_ps_step(ps))

@@ -3,6 +3,7 @@
 
 import asyncio
 import errno
+import gc
 import os
 import pathlib
 import signal
@@ -309,12 +310,17 @@ def serve(me, store, blamed):
 
 def train(me, until, dies=False):
     """A worker: to that step; one that dies has pushed some of its gradients of that step."""
-    with towline.ParameterWorker(me.group, me.arena, VARIABLES) as worker:
+    worker = towline.ParameterWorker(me.group, me.arena, VARIABLES)
+    try:
         asyncio.run(worker.waited())
         values = [worker.value(number) for number in range(len(VARIABLES))]
         gradients = [me.arena.zeros(shape, dtype) for shape, dtype in VARIABLES]
         with pytest.raises(ValueError):
             worker.push(0, np.zeros((33, 64), "f4"))
+        for wrong in (lambda: worker.wait(-1), lambda: worker.value(len(VARIABLES)),
+                      lambda: worker.push(-1, gradients[0])):
+            with pytest.raises(IndexError):
+                wrong()
         while worker.step < until or dies:
             for number, gradient in enumerate(gradients):
                 gradient[...] = slope(me.rank - 1, worker.step, number)
@@ -323,6 +329,13 @@ def train(me, until, dies=False):
                 os.kill(os.getpid(), signal.SIGKILL)
             assert worker.exchange(gradients)[0].ctypes.data == values[0].ctypes.data
         assert worker.stats().copied_bytes == 0
+    finally:
+        # Who is only forgotten leaves, too.
+        if me.rank == 1:
+            del worker
+            gc.collect()
+        else:
+            worker.close()
     # They stay where they are.
     return all(np.array_equal(*pair) for pair in zip(values, trained(until)))
 
@@ -340,6 +353,8 @@ def learn(rank):
             with towline.Group(dev, world, "learn", timeout=WAIT_S) as group:
                 me = types.SimpleNamespace(rank=rank, group=group, arena=arena)
                 if rank == 0:
+                    with pytest.raises(IndexError):
+                        store.value(-1)
                     serve(me, store, None if restart else 2)
                 elif restart:
                     assert train(me, STEPS)

@@ -23,10 +23,7 @@ OF_OTHERS = (errno.ESTALE, errno.ECONNRESET, errno.ETIMEDOUT, errno.ECANCELED, e
 
 def _lost(error: towline.Error) -> Exception:
     """An error of the others', as Lost; one of ours as it is."""
-    if error.blamed is None and error.errno not in OF_OTHERS:
-        return error
-    who = "somebody" if error.blamed is None else f"worker {error.blamed}"
-    return Lost(f"{who}: {error.strerror}")
+    return Lost(error.strerror) if error.errno in OF_OTHERS else error
 
 
 class Node:

@@ -189,19 +189,21 @@ struct tow_ps;
 /**
  * tow_ps_create() - find servers and workers
  * @group: from tow_group_create(); it must be there for as long as the tow_ps
- * @arena: from tow_arena_create(), of the group's device: where gradients and values come to
+ * @arena: from tow_arena_create(), of the group's device: where gradients and values come to; a
+ *	server's store is in it, too, or what is sent is copied first
  * @attr: what this rank is
  * @ps: where to put it; ended by tow_ps_destroy().  Left alone on failure.
  * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
  *
- * All ranks call it.  Servers whose stores are of a step before, when one of them has died in
+ * All ranks call it; signals wait until it returns.  Servers whose stores are of a step before, when one of them has died in
  * mid-step, agree synchronously: variables that are an update ahead are taken back, so that all
  * go on after the last step that was whole (tow_ps_step()).  With staleness nothing is taken back.
  *
  * Return: 0; -EINVAL: an argument but @blamed is NULL, or @attr is not as above; -E2BIG: it asks
  * for what this library does not know; -EOVERFLOW: there are more edges than a queue has entries;
  * -EPROTO: @blamed has other ideas of variables, servers or staleness, or its store was updated
- * so often that nobody can go on there; -ECANCELED: @blamed could not; -EBUSY: another tow_ps
+ * so often that nobody can go on there; -EPROTOTYPE, -EMSGSIZE: variables are of other types there;
+ * -ECANCELED: @blamed could not; -EBUSY: another tow_ps
  * serves the store; what tow_group_gather(), tow_group_peer(), tow_worker_create(),
  * tow_static_receiver() and tow_edge_connect() return.
  */
@@ -253,7 +255,8 @@ int tow_ps_serve(struct tow_ps *ps, uint32_t timeout_us, uint32_t *blamed);
 /**
  * tow_ps_push() - a gradient of a variable
  * @ps: a worker's, from tow_ps_create()
- * @variable: of which one, from 0; once in a step, when tow_ps_wait() has shown its value
+ * @variable: of which one, from 0; once in a step, when tow_ps_wait() has shown its value, and
+ *	synchronously those of all others of the step before
  * @gradient: of the variable's type; in the tow_ps' arena it is sent from there, elsewhere copied
  *	first.  It is not changed before tow_ps_wait() for the variable.
  *
@@ -261,8 +264,8 @@ int tow_ps_serve(struct tow_ps *ps, uint32_t timeout_us, uint32_t *blamed);
  * wait for the server.
  *
  * Return: 0; -EINVAL: an argument is NULL or not as above, or @ps is a server's; -EBUSY: it was
- * pushed, and tow_ps_wait() was not called for it; -EDQUOT, -ENOSPC, -ENOMEM: no room for a copy;
- * what tow_ps_wait() returns.
+ * pushed, and tow_ps_wait() was not called for it, or for another one of the step before;
+ * -EDQUOT, -ENOSPC, -ENOMEM: no room for a copy; what tow_ps_wait() returns.
  */
 int tow_ps_push(struct tow_ps *ps, uint32_t variable, const void *gradient);
 
@@ -276,8 +279,8 @@ int tow_ps_push(struct tow_ps *ps, uint32_t variable, const void *gradient);
  *
  * Return: 0: it is (tow_ps_value()), and the gradient is the caller's again; -ESTALE: rank
  * @blamed has died, or left; -ECONNRESET: its node does not answer; -ETIMEDOUT: it did not come
- * in time; -ECANCELED: it could not go on, for a reason of its own; -EINTR: a signal came, call
- * it again; -ENODEV: this node's RDMA device is gone; -EPERM in a child that was forked;
+ * in time; another error with @blamed: what that rank says that it could not go on for; -EINTR: a
+ * signal came, call it again; -ENODEV: this node's RDMA device is gone; -EPERM in a child that was forked;
  * -EINVAL: @ps is no worker's, or there is no such variable.  A tow_ps that has failed
  * has the same error and blames the same rank ever after.
  */
