@@ -52,6 +52,8 @@ class Training:
         self._size = workers
         self._state = state
         self._transport = known.transport
+        # Of two trainings at a time neither meets the other's workers.
+        self._session = f"{os.getpid()}.{time.monotonic_ns()}"
         self._processes: Dict[Tuple[str, int], subprocess.Popen] = {}
         alone = known.transport == "none"
         if out:
@@ -74,8 +76,8 @@ class Training:
         paths = [str(path) for path in PATHS] + [os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ, "TOW_RANK": str(rank), "TOW_WORLD_SIZE": str(self._size),
-            "TOW_RESTART": str(restart), "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-            "PYTHONDONTWRITEBYTECODE": "1"}
+            "TOW_RESTART": str(restart), "TOW_SESSION": self._session,
+            "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
         if LIBRARY.exists():
             environment.setdefault("TOWLINE_LIBRARY", str(LIBRARY))
         self._processes[role, rank] = subprocess.Popen(     # pylint: disable=consider-using-with
