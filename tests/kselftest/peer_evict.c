@@ -69,7 +69,7 @@ static int come(struct evil *e, char name, int *reason)
 	if (ret)
 		return ret;
 	e->qps = e->reply.qps;
-	ret = evil_say(e, T_AUTH, 0, &e->auth, sizeof(e->auth));
+	ret = evil_say_last(e, T_AUTH, 0, &e->auth, sizeof(e->auth));
 	if (!ret)
 		ret = evil_hear(e, EVIL_WAIT_MS);
 	if (ret == T_AUTHED)

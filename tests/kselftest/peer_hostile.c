@@ -172,7 +172,7 @@ static int prove_with(struct __test_metadata *_metadata, struct evil *e, const u
 	struct evil_auth auth = { .order = e->auth.order };
 
 	memcpy(auth.mac, mac, sizeof(auth.mac));
-	ASSERT_EQ(0, evil_say(e, T_AUTH, 0, &auth, sizeof(auth)));
+	ASSERT_EQ(0, evil_say_last(e, T_AUTH, 0, &auth, sizeof(auth)));
 	return evil_how_it_ends(e);
 }
 
@@ -290,7 +290,7 @@ TEST_F(hostile, ties_that_are_none)
 		e.auth.lasts = lies[i].auth.lasts;
 		e.auth.reserved = lies[i].auth.reserved;
 		e.auth.dealt = lies[i].auth.dealt;
-		ASSERT_EQ(0, evil_say(&e, T_AUTH, 0, &e.auth, sizeof(e.auth)));
+		ASSERT_EQ(0, evil_say_last(&e, T_AUTH, 0, &e.auth, sizeof(e.auth)));
 		EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e)) {
 			TH_LOG("%s", lies[i].name);
 		}
@@ -318,7 +318,7 @@ TEST_F(hostile, out_of_turn)
 
 	for (size_t i = 0; i < ARRAY_SIZE(early); i++) {
 		ASSERT_EQ(0, evil_begin(&e, 1));
-		ASSERT_EQ(0, evil_say(&e, early[i], early[i] == T_CANCEL, NULL, 0));
+		ASSERT_EQ(0, evil_say_last(&e, early[i], early[i] == T_CANCEL, NULL, 0));
 		ret = evil_how_it_ends(&e);
 		EXPECT_TRUE(ret == R_PROTOCOL || ret == -ENOTCONN) {
 			TH_LOG("type %d, not authenticated: %d", early[i], ret);
@@ -327,7 +327,7 @@ TEST_F(hostile, out_of_turn)
 	}
 	ASSERT_EQ(0, evil_begin(&e, 1));
 	ASSERT_EQ(0, evil_prove(&e));
-	ASSERT_EQ(0, evil_say(&e, T_CANCEL, 1, NULL, 0));
+	ASSERT_EQ(0, evil_say_last(&e, T_CANCEL, 1, NULL, 0));
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
 }
@@ -515,7 +515,7 @@ static const struct lie lies[] = {
 
 static int tell(struct evil *e, const struct lie *lie)
 {
-	int ret = evil_say(e, lie->type, lie->request, lie->body, lie->bytes);
+	int ret = evil_say_last(e, lie->type, lie->request, lie->body, lie->bytes);
 
 	return ret ? ret : evil_how_it_ends(e);
 }
@@ -565,7 +565,7 @@ static int twisted(struct evil *e, enum twist twist)
 		call.sign = false;
 		memcpy(call.data, e->last.data, sizeof(header));
 	}
-	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_SEND, &call);
+	ret = evil_heard(tow_test_ioctl(e->fd, TOW_HOSTILE_SEND, &call));
 	return ret ? ret : evil_how_it_ends(e);
 }
 

@@ -42,7 +42,7 @@ static void sent(struct evil *older, struct evil *newer)
 
 static int prove(struct evil *e)
 {
-	int ret = evil_say(e, T_AUTH, 0, &e->auth, sizeof(e->auth));
+	int ret = evil_say_last(e, T_AUTH, 0, &e->auth, sizeof(e->auth));
 
 	return ret ? ret : evil_how_it_ends(e);
 }

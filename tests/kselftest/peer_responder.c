@@ -153,7 +153,8 @@ static int tell_message(struct evil *e, const struct lie *lie)
 	header.counter += lie->act == SAY_AHEAD;
 	memcpy(message, &header, sizeof(header));
 	memcpy(message + sizeof(header), body, sizeof(body));
-	return evil_say_raw(e, message, sizeof(header) + bytes, lie->act != SAY_UNSIGNED);
+	return evil_heard(evil_say_raw(e, message, sizeof(header) + bytes,
+				       lie->act != SAY_UNSIGNED));
 }
 
 /* A connection that has been taken, to its end. */

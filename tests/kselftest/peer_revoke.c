@@ -224,7 +224,7 @@ TEST_F(revoke, dead)
 /* What was not asked for cannot be acknowledged. */
 TEST_F(revoke, acknowledged_before)
 {
-	ASSERT_EQ(0, let_go(self, T_REVOKED, self->grant));
+	ASSERT_EQ(0, evil_heard(let_go(self, T_REVOKED, self->grant)));
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&self->e));
 	EXPECT_EQ(0, evil_wait("grants", 0));
 	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));

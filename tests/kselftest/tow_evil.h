@@ -365,6 +365,22 @@ static inline int evil_say(struct evil *e, int type, uint32_t request, const voi
 	return evil_say_raw(e, message, sizeof(header) + bytes, true);
 }
 
+/*
+ * What has been judged may end the connection before what says that it arrived: soft-RoCE
+ * completes the receive first and acknowledges then.
+ */
+static inline int evil_heard(int said)
+{
+	return said == -EIO ? 0 : said;
+}
+
+/* As evil_say(), of a message that ends it. */
+static inline int evil_say_last(struct evil *e, int type, uint32_t request, const void *body,
+				size_t bytes)
+{
+	return evil_heard(evil_say(e, type, request, body, bytes));
+}
+
 /* The next message, whatever it is: its type, or a negative errno. */
 static inline int evil_hear_any(struct evil *e, uint32_t timeout_ms)
 {
