@@ -247,6 +247,15 @@ def test_handles():
     assert ended == ["low", "middle", "top"]
 
 
+@pytest.fixture(name="interruptible")
+def interruptible_fixture():
+    """Ctrl-C as at a terminal: who is started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_calling():
     """In calls that may call back nothing of the kind ends, and Ctrl-C waits."""
     from towline._life import Handle
