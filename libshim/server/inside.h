@@ -8,6 +8,7 @@
 #include <towline/server.h>
 
 #include "../core/internal.h"
+#include "party.h"
 
 /* Of structures, when they were first published. */
 #define TOWI_STORE_ATTR_SIZE_FIRST \
@@ -44,23 +45,6 @@ uint32_t towi_store_side(const struct tow_store *store, uint32_t variable);
 
 /* ---- ps.c: what servers and workers have in common ---- */
 
-/* What ranks that have edges between them tell each other when one leaves, or fails. */
-struct towi_news {
-	int32_t status;			/* 0: it leaves; or what went wrong, */
-	uint32_t blamed;		/* and by whom */
-};
-
-/* A rank that this one has edges with: a server for workers, a worker for servers. */
-struct towi_partner {
-	struct tow_ps *ps;
-	uint32_t rank;
-	struct tow_edge *in, *out;	/* words */
-	struct towi_news *word;		/* what it is told, in the arena */
-	bool told, left;
-	int lost;			/* a server's: what an edge with it has failed with, */
-	uint64_t lost_us;		/* and when: it may have left, and its word come late */
-};
-
 struct towi_way;
 
 /* A value on its way, of that side of the store. */
@@ -93,61 +77,34 @@ struct towi_served {
 };
 
 struct tow_ps {
-	struct tow_group *group;
-	struct tow_arena *arena;
-	struct tow_worker *worker;
+	struct towi_party party;	/* first */
 	struct tow_store *store;	/* a server's */
-	uint32_t rank, ranks, servers, staleness, timeout_ms;
-	uint64_t number;		/* in all names */
+	uint32_t staleness;
 	uint64_t base;			/* steps that were done before */
-	int error;
-	uint32_t blamed;
 	bool begun;			/* a server's: first values were sent */
 	uint64_t waiting_us;		/* a worker's: since when it waits, signals or not */
 	uint64_t level;			/* a worker's: steps that it has of all variables, at least */
 	uint32_t count;			/* variables of this rank's */
 	struct tow_tensor_type *types;
 	uint64_t *bytes;
-	uint32_t partners, workers_left;
-	struct towi_partner *others;
 	struct towi_way *ways;		/* a worker's: by variable; a server's: each one's by worker */
 	struct towi_served *served;
 	const void **gradients;		/* of one update */
-	uint64_t sent_bytes, received_bytes, waited_ns, updates;
+	uint64_t sent_bytes, received_bytes, updates;
 };
 
-static inline bool towi_ps_serves(const struct tow_ps *ps)
+static inline struct tow_ps *towi_ps_of(const struct towi_partner *partner)
 {
-	return ps->rank < ps->servers;
+	return (struct tow_ps *)partner->party;
 }
 
 static inline uint32_t towi_ps_ways(const struct tow_ps *ps)
 {
-	return towi_ps_serves(ps) ? ps->count * ps->partners : ps->count;
+	return towi_party_serves(&ps->party) ? ps->count * ps->party.partners : ps->count;
 }
 
-/* The first error counts. */
-void towi_ps_fail(struct tow_ps *ps, int error, uint32_t blamed);
-
-/*
- * An edge with @partner has failed: as it died, or has left, or this rank has no device or memory
- * any more.  A server waits for a while for its word (towi_ps_look_at_lost()).
- */
-void towi_ps_edge_failed(struct tow_ps *ps, struct towi_partner *partner, int error);
-
-void towi_ps_look_at_lost(struct tow_ps *ps);
-
-/* What @partner has said, if it has said anything. */
-void towi_ps_listen(struct tow_ps *ps, struct towi_partner *partner);
-
-/* Tell all partners that have not left, and wait for a while until they know. */
+/* Tell partners, as towi_party_tell(), when what a worker has pushed is there. */
 void towi_ps_tell(struct tow_ps *ps, int status, uint32_t blamed);
-
-/* tow_worker_progress(), counted as waiting; what goes wrong fails the tow_ps. */
-int towi_ps_progress(struct tow_ps *ps, uint64_t until);
-
-/* Give a letter back; false: not now. */
-bool towi_ps_consumed(struct towi_way *way);
 
 /* ---- serve.c ---- */
 

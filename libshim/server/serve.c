@@ -15,7 +15,7 @@ static bool is_synchronous(const struct tow_ps *ps)
 
 static struct towi_served *served_of(const struct towi_way *way)
 {
-	return &way->partner->ps->served[way->variable];
+	return &towi_ps_of(way->partner)->served[way->variable];
 }
 
 /* ---- what is called ----------------------------------------------------------- */
@@ -28,7 +28,7 @@ static void gradient_came(void *arg, struct tow_edge *edge, int status)
 	if (!status && tow_edge_test(edge, &way->came, NULL) != 1)
 		return;
 	if (status)
-		towi_ps_edge_failed(way->partner->ps, way->partner, status);
+		towi_party_edge_failed(way->partner->party, way->partner, status);
 	else if (!served->since)
 		served->since = towi_now_ns();
 	served->ready = true;
@@ -41,12 +41,12 @@ static void word_came(void *arg, struct tow_edge *edge, int status)
 
 	(void)edge;
 	if (status)
-		towi_ps_edge_failed(partner->ps, partner, status);
+		towi_party_edge_failed(partner->party, partner, status);
 	else
-		towi_ps_listen(partner->ps, partner);
+		towi_party_listen(partner->party, partner);
 	/* Others may wait for it, or not have to any more. */
-	for (i = 0; i < partner->ps->count; i++)
-		partner->ps->served[i].ready = true;
+	for (i = 0; i < towi_ps_of(partner)->count; i++)
+		towi_ps_of(partner)->served[i].ready = true;
 }
 
 static void value_sent(void *arg, uint64_t step, int status)
@@ -58,7 +58,7 @@ static void value_sent(void *arg, uint64_t step, int status)
 	served->sending[sent->side]--;
 	served->ready = true;
 	if (status && status != -ECANCELED)
-		towi_ps_edge_failed(sent->way->partner->ps, sent->way->partner, status);
+		towi_party_edge_failed(sent->way->partner->party, sent->way->partner, status);
 }
 
 int towi_serve_watch(struct tow_ps *ps)
@@ -66,8 +66,8 @@ int towi_serve_watch(struct tow_ps *ps)
 	uint32_t i;
 	int ret = 0;
 
-	for (i = 0; i < ps->partners && !ret; i++)
-		ret = tow_edge_watch(ps->others[i].in, word_came, &ps->others[i]);
+	for (i = 0; i < ps->party.partners && !ret; i++)
+		ret = tow_edge_watch(ps->party.others[i].in, word_came, &ps->party.others[i]);
 	for (i = 0; i < towi_ps_ways(ps) && !ret; i++)
 		ret = tow_edge_watch(ps->ways[i].in, gradient_came, &ps->ways[i]);
 	return ret;
@@ -92,7 +92,7 @@ static void send_value(struct tow_ps *ps, struct towi_way *way)
 	}
 	served->sending[side]--;
 	if (ret != -EAGAIN)
-		towi_ps_edge_failed(ps, way->partner, ret);
+		towi_party_edge_failed(&ps->party, way->partner, ret);
 }
 
 /* The least steps that a worker has done that has not left. */
@@ -101,11 +101,11 @@ static uint64_t slowest(const struct tow_ps *ps, const struct towi_served *serve
 	uint64_t least = UINT64_MAX;
 	uint32_t i;
 
-	for (i = 0; i < ps->partners; i++) {
-		if (ps->others[i].left || served->ways[i].steps >= least)
+	for (i = 0; i < ps->party.partners; i++) {
+		if (ps->party.others[i].left || served->ways[i].steps >= least)
 			continue;
 		least = served->ways[i].steps;
-		*who = ps->others[i].rank;
+		*who = ps->party.others[i].rank;
 	}
 	return least;
 }
@@ -126,7 +126,7 @@ static void send_values(struct tow_ps *ps, struct towi_served *served)
 {
 	uint32_t i;
 
-	for (i = 0; i < ps->partners; i++)
+	for (i = 0; i < ps->party.partners; i++)
 		if (may_have(ps, served, &served->ways[i]))
 			send_value(ps, &served->ways[i]);
 }
@@ -141,7 +141,7 @@ static void used(struct tow_ps *ps, struct towi_way *way)
 	way->due = true;
 	ps->received_bytes += ps->bytes[way->variable];
 	/* That there is no room for it now is tried again. */
-	way->consumed = towi_ps_consumed(way);
+	way->consumed = towi_party_consumed(way->partner, way->in);
 }
 
 static void update(struct tow_ps *ps, struct towi_served *served, uint32_t count)
@@ -161,18 +161,18 @@ static void step_together(struct tow_ps *ps, struct towi_served *served)
 {
 	uint32_t i, here = 0, gone = TOW_NO_RANK;
 
-	for (i = 0; i < ps->partners; i++) {
+	for (i = 0; i < ps->party.partners; i++) {
 		ps->gradients[i] = served->ways[i].came;
 		here += !!served->ways[i].came;
-		if (!served->ways[i].came && ps->others[i].left)
-			gone = ps->others[i].rank;
+		if (!served->ways[i].came && ps->party.others[i].left)
+			gone = ps->party.others[i].rank;
 	}
 	if (here && gone != TOW_NO_RANK)
-		towi_ps_fail(ps, -ESTALE, gone);
-	if (here < ps->partners || ps->error || !may_update(ps, served))
+		towi_party_fail(&ps->party, -ESTALE, gone);
+	if (here < ps->party.partners || ps->party.error || !may_update(ps, served))
 		return;
-	update(ps, served, ps->partners);
-	for (i = 0; i < ps->partners; i++)
+	update(ps, served, ps->party.partners);
+	for (i = 0; i < ps->party.partners; i++)
 		used(ps, &served->ways[i]);
 	served->since = 0;
 }
@@ -181,7 +181,7 @@ static void step_alone(struct tow_ps *ps, struct towi_served *served)
 {
 	uint32_t i;
 
-	for (i = 0; i < ps->partners && !ps->error; i++) {
+	for (i = 0; i < ps->party.partners && !ps->party.error; i++) {
 		struct towi_way *way = &served->ways[i];
 
 		if (!way->came || !may_update(ps, served))
@@ -198,11 +198,11 @@ static bool give_back(struct tow_ps *ps, struct towi_served *served)
 	bool all = true;
 	uint32_t i;
 
-	for (i = 0; i < ps->partners; i++) {
+	for (i = 0; i < ps->party.partners; i++) {
 		struct towi_way *way = &served->ways[i];
 
 		if (!way->consumed && way->steps && !way->came)
-			way->consumed = towi_ps_consumed(way);
+			way->consumed = towi_party_consumed(way->partner, way->in);
 		all &= way->consumed || !way->steps || way->came;
 	}
 	return all;
@@ -213,7 +213,7 @@ static bool is_due(const struct tow_ps *ps, const struct towi_served *served, ui
 	bool waits = false, all = true;
 	uint32_t i;
 
-	for (i = 0; i < ps->partners; i++) {
+	for (i = 0; i < ps->party.partners; i++) {
 		const struct towi_way *way = &served->ways[i];
 
 		waits |= is_synchronous(ps) ? !!way->came : way->due && !way->partner->left;
@@ -235,8 +235,8 @@ static void look_at_time(struct tow_ps *ps, struct towi_served *served, uint64_t
 		served->since = 0;
 	else if (!served->since)
 		served->since = now;
-	else if (now > served->since && now - served->since > ps->timeout_ms * 1000000ULL)
-		towi_ps_fail(ps, -ETIMEDOUT, who);
+	else if (now > served->since && now - served->since > ps->party.timeout_ms * 1000000ULL)
+		towi_party_fail(&ps->party, -ETIMEDOUT, who);
 }
 
 /* What can be done for a variable: false: something has to be tried again. */
@@ -247,7 +247,7 @@ static bool go_on(struct tow_ps *ps, struct towi_served *served)
 		step_together(ps, served);
 	else
 		step_alone(ps, served);
-	if (ps->error)
+	if (ps->party.error)
 		return true;
 	send_values(ps, served);
 	return give_back(ps, served);
@@ -258,8 +258,8 @@ static void go_on_all(struct tow_ps *ps)
 	uint64_t now = towi_now_ns();
 	uint32_t i;
 
-	towi_ps_look_at_lost(ps);
-	for (i = 0; i < ps->count && !ps->error; i++) {
+	towi_party_look_at_lost(&ps->party);
+	for (i = 0; i < ps->count && !ps->party.error; i++) {
 		if (ps->served[i].ready && !go_on(ps, &ps->served[i]))
 			ps->served[i].ready = true;
 		look_at_time(ps, &ps->served[i], now);
@@ -295,11 +295,11 @@ static bool any_ready(const struct tow_ps *ps)
 /* How it ended: with the error all are told of. */
 static int end(struct tow_ps *ps, uint32_t *blamed)
 {
-	if (ps->error) {
-		towi_ps_tell(ps, ps->error, ps->blamed);
-		*blamed = ps->blamed;
+	if (ps->party.error) {
+		towi_ps_tell(ps, ps->party.error, ps->party.blamed);
+		*blamed = ps->party.blamed;
 	}
-	return ps->error;
+	return ps->party.error;
 }
 
 static int serve(struct tow_ps *ps, uint64_t until, uint32_t *blamed)
@@ -308,19 +308,19 @@ static int serve(struct tow_ps *ps, uint64_t until, uint32_t *blamed)
 
 	begin(ps);
 	/* What has come since the last call, before anybody is late; and whether this is a child. */
-	towi_ps_progress(ps, towi_until(0));
-	while (!ps->error && ps->workers_left < ps->partners) {
+	towi_party_progress(&ps->party, towi_until(0));
+	while (!ps->party.error && ps->party.partners_left < ps->party.partners) {
 		go_on_all(ps);
-		if (ps->error)
+		if (ps->party.error)
 			break;
-		ret = towi_ps_progress(ps, any_ready(ps) ? towi_until(0) : until);
+		ret = towi_party_progress(&ps->party, any_ready(ps) ? towi_until(0) : until);
 		if (ret == -EINTR)
 			return ret;
-		if (!ps->error && ps->workers_left < ps->partners && !towi_left_us(until))
+		if (!ps->party.error && ps->party.partners_left < ps->party.partners && !towi_left_us(until))
 			return -ETIMEDOUT;
 	}
 	/* What came together with the last word. */
-	if (!ps->error)
+	if (!ps->party.error)
 		go_on_all(ps);
 	return end(ps, blamed);
 }
@@ -332,7 +332,7 @@ TOW_PUBLIC int tow_ps_serve(struct tow_ps *ps, uint32_t timeout_us, uint32_t *bl
 
 	if (blamed)
 		*blamed = who;
-	if (!ps || !towi_ps_serves(ps))
+	if (!ps || !towi_party_serves(&ps->party))
 		return -EINVAL;
 	ret = serve(ps, towi_until(timeout_us), &who);
 	if (blamed)

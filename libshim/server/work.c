@@ -6,56 +6,25 @@
 
 #include "inside.h"
 
-/* How long a server's word may take when an edge says that it is gone. */
-#define WORD_US		1000000U
 /* What a worker waits longer than its servers do. */
 #define LONGER_US	1000000U
-/* Between two looks at what servers have said. */
-#define LOOK_US		100000U
 #define ROOM_US		1000U
 
 static struct towi_way *way_of(const struct tow_ps *ps, uint32_t variable)
 {
-	return ps && !towi_ps_serves(ps) && variable < ps->count ? &ps->ways[variable] : NULL;
-}
-
-static void listen_to_all(struct tow_ps *ps)
-{
-	uint32_t i;
-
-	for (i = 0; i < ps->partners; i++) {
-		struct towi_partner *partner = &ps->others[i];
-
-		towi_ps_listen(ps, partner);
-		/* A server leaves when all workers have. */
-		if (partner->left)
-			towi_ps_fail(ps, -ESTALE, partner->rank);
-	}
-}
-
-/* An edge with a server has failed; which worker that was for another server may know. */
-static void edge_failed(struct tow_ps *ps, struct towi_partner *partner, int error)
-{
-	uint64_t until = towi_until(WORD_US);
-
-	while (!ps->error && error != -ENODEV && error != -EPERM && towi_left_us(until)) {
-		listen_to_all(ps);
-		if (!ps->error)
-			towi_ps_progress(ps, until);
-	}
-	towi_ps_edge_failed(ps, partner, error);
+	return ps && !towi_party_serves(&ps->party) && variable < ps->count ? &ps->ways[variable] : NULL;
 }
 
 /* ---- gradients ---------------------------------------------------------------- */
 
 static int give_back(struct tow_ps *ps, struct towi_way *way)
 {
-	while (!way->consumed && !ps->error) {
-		way->consumed = towi_ps_consumed(way);
-		if (!way->consumed && towi_ps_progress(ps, towi_until(ROOM_US)) == -EINTR)
+	while (!way->consumed && !ps->party.error) {
+		way->consumed = towi_party_consumed(way->partner, way->in);
+		if (!way->consumed && towi_party_progress(&ps->party, towi_until(ROOM_US)) == -EINTR)
 			return -EINTR;
 	}
-	return ps->error;
+	return ps->party.error;
 }
 
 static void pushed(void *arg, uint64_t step, int status)
@@ -83,8 +52,8 @@ static int push(struct tow_ps *ps, struct towi_way *way, const void *gradient)
 	if (ret == -EDQUOT || ret == -ENOSPC || ret == -ENOMEM || ret == -EINVAL)
 		return ret;
 	if (ret) {
-		edge_failed(ps, way->partner, ret);
-		return ps->error;
+		towi_party_server_failed(&ps->party, way->partner, ret);
+		return ps->party.error;
 	}
 	way->consumed = false;
 	way->came = NULL;
@@ -115,12 +84,12 @@ TOW_PUBLIC int tow_ps_push(struct tow_ps *ps, uint32_t variable, const void *gra
 
 	if (!way || (!gradient && ps->bytes[variable]))
 		return -EINVAL;
-	listen_to_all(ps);
+	towi_party_listen_to_servers(&ps->party);
 	/* What could not go before may go now. */
-	if (!ps->error)
-		towi_ps_progress(ps, towi_until(0));
-	if (ps->error)
-		return ps->error;
+	if (!ps->party.error)
+		towi_party_progress(&ps->party, towi_until(0));
+	if (ps->party.error)
+		return ps->party.error;
 	return way->came && may_push(ps, way) ? push(ps, way, gradient) : -EBUSY;
 }
 
@@ -129,18 +98,11 @@ TOW_PUBLIC int tow_ps_push(struct tow_ps *ps, uint32_t variable, const void *gra
 /* One look, for a while: 0; -EINTR; -ETIMEDOUT: it is not there yet. */
 static int look(struct tow_ps *ps, struct towi_way *way, uint64_t until)
 {
-	uint64_t soon = towi_until(LOOK_US), before = towi_now_ns();
 	void *data;
-	int ret;
+	int ret = towi_party_look(&ps->party, way->partner, way->in, until, &data);
 
-	ret = tow_edge_wait(way->in, towi_left_us(until < soon ? until : soon), &data, NULL);
-	ps->waited_ns += towi_now_ns() - before;
-	if (ret == -EINTR || ret == -ETIMEDOUT)
+	if (ret)
 		return ret;
-	if (ret) {
-		edge_failed(ps, way->partner, ret);
-		return ps->error;
-	}
 	way->came = data;
 	way->value = data;
 	way->steps++;
@@ -154,7 +116,7 @@ static int look(struct tow_ps *ps, struct towi_way *way, uint64_t until)
  */
 static uint64_t latest(const struct tow_ps *ps, const struct towi_way *way)
 {
-	uint64_t timeout = ps->timeout_ms * 1000ULL, from = ps->waiting_us;
+	uint64_t timeout = ps->party.timeout_ms * 1000ULL, from = ps->waiting_us;
 
 	if (way->pushing)
 		from += timeout;
@@ -167,15 +129,15 @@ static int wait_for(struct tow_ps *ps, struct towi_way *way)
 {
 	int ret;
 
-	while (!way->came && !ps->error) {
+	while (!way->came && !ps->party.error) {
 		ret = look(ps, way, latest(ps, way));
-		listen_to_all(ps);
+		towi_party_listen_to_servers(&ps->party);
 		if (ret == -EINTR)
 			return ret;
 		if (ret == -ETIMEDOUT && !way->came && !towi_left_us(latest(ps, way)))
-			towi_ps_fail(ps, -ETIMEDOUT, way->partner->rank);
+			towi_party_fail(&ps->party, -ETIMEDOUT, way->partner->rank);
 	}
-	return way->came ? 0 : ps->error;
+	return way->came ? 0 : ps->party.error;
 }
 
 TOW_PUBLIC int tow_ps_wait(struct tow_ps *ps, uint32_t variable, uint32_t *blamed)
@@ -185,9 +147,9 @@ TOW_PUBLIC int tow_ps_wait(struct tow_ps *ps, uint32_t variable, uint32_t *blame
 
 	if (blamed)
 		*blamed = TOW_NO_RANK;
-	if (!ps || towi_ps_serves(ps) || (variable != TOW_PS_ALL && variable >= ps->count))
+	if (!ps || towi_party_serves(&ps->party) || (variable != TOW_PS_ALL && variable >= ps->count))
 		return -EINVAL;
-	ret = ps->error;
+	ret = ps->party.error;
 	/* A call that a signal has ended is continued by the next one. */
 	if (!ps->waiting_us)
 		ps->waiting_us = towi_until(0);
@@ -198,7 +160,7 @@ TOW_PUBLIC int tow_ps_wait(struct tow_ps *ps, uint32_t variable, uint32_t *blame
 		return ret;
 	ps->waiting_us = 0;
 	if (blamed && ret)
-		*blamed = ps->blamed;
+		*blamed = ps->party.blamed;
 	return ret;
 }
 

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
+/*
+ * Ranks that serve and ranks that work: what those tell each other that have edges between them.
+ *
+ * Each server has edges with each worker, but workers have none with each other, nor have servers.
+ * Two between each pair carry a word: that its sender leaves, or what went wrong.
+ */
+#ifndef TOW_PARTY_INSIDE_H
+#define TOW_PARTY_INSIDE_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <towline/bootstrap.h>
+#include <towline/tensor.h>
+
+/* What ranks that have edges between them tell each other when one leaves, or fails. */
+struct towi_news {
+	int32_t status;			/* 0: it leaves; or what went wrong, */
+	uint32_t blamed;		/* and by whom */
+};
+
+/* A rank that this one has edges with: a server for workers, a worker for servers. */
+struct towi_partner {
+	struct towi_party *party;
+	uint32_t rank;
+	struct tow_edge *in, *out;	/* words */
+	struct towi_news *word;		/* what it is told, in the arena */
+	bool told, left;
+	int lost;			/* a server's: what an edge with it has failed with, */
+	uint64_t lost_us;		/* and when: it may have left, and its word come late */
+};
+
+struct towi_party {
+	const char *kind;		/* in all names */
+	struct tow_group *group;
+	struct tow_arena *arena;
+	struct tow_worker *worker;
+	uint32_t rank, ranks;
+	uint32_t servers;		/* ranks 0 to servers - 1; all others work */
+	uint32_t timeout_ms;
+	uint64_t number;		/* in all names */
+	int error;			/* the first one, */
+	uint32_t blamed;		/* and who is to blame for it */
+	uint32_t partners, partners_left;
+	struct towi_partner *others;
+	uint64_t waited_ns;
+};
+
+/* What each rank's card begins with: towi_party_gather(). */
+struct towi_card {
+	uint32_t version;
+	int32_t status;
+};
+
+/* Both edges with a partner of one kind of thing. */
+struct towi_pair {
+	const char *out, *in;		/* what this rank calls them */
+	uint32_t number;		/* which of several */
+	const struct tow_tensor_type *type;
+	uint32_t slots;			/* of what comes in */
+};
+
+static inline bool towi_party_serves(const struct towi_party *party)
+{
+	return party->rank < party->servers;
+}
+
+/* ---- begin and end ---- */
+
+/* All but @kind is filled in; @timeout_ms: 0: as long as others wait. */
+void towi_party_init(struct towi_party *party, struct tow_group *group, struct tow_arena *arena,
+		     uint32_t servers, uint32_t timeout_ms);
+
+/* Records of partners: 0 or -ENOMEM. */
+int towi_party_partners(struct towi_party *party);
+
+/* What drives @edges of them, and those of words: 0 or a negative errno. */
+int towi_party_worker(struct towi_party *party, uint64_t edges);
+
+/* All signals wait from here, */
+void towi_party_undisturbed(sigset_t *before);
+
+/* to here: one at one rank is no reason for all others to begin again. */
+void towi_party_disturbed(const sigset_t *before);
+
+/*
+ * All ranks tell each other @bytes, of which the first are a struct towi_card whose version is the
+ * same.  0; the own status; -ECANCELED and whose status was an error; -EPROTO and whose version is
+ * another; what tow_group_gather() returns.
+ */
+int towi_party_gather(struct towi_party *party, const struct towi_card *own, size_t bytes,
+		      void *cards, uint32_t *blamed);
+
+/* All say how it went: 0; the own error; or -ECANCELED and who could not. */
+int towi_party_agree(struct towi_party *party, int status, uint32_t *blamed);
+
+/* A number that no other party has: 0 or a negative errno. */
+int towi_party_number(uint64_t *number);
+
+/* Edges for words with each partner are made; 0, or a negative errno and with whom not. */
+int towi_party_make(struct towi_party *party, uint32_t *blamed);
+
+/* Either edge may be NULL, and is not made then. */
+int towi_party_pair(struct towi_party *party, const struct towi_partner *partner,
+		    const struct towi_pair *pair, struct tow_edge **out, struct tow_edge **in);
+
+/* All senders of words, or all receivers: as towi_party_make(). */
+int towi_party_connect(struct towi_party *party, bool senders, uint32_t *blamed);
+
+/*
+ * That this rank has gone is not to be known before its words: those that go out end first, then
+ * other edges, then this party.
+ */
+void towi_party_close_words(struct towi_party *party);
+void towi_party_end(struct towi_party *party);
+
+/* ---- errors and words ---- */
+
+/* The first error counts. */
+void towi_party_fail(struct towi_party *party, int error, uint32_t blamed);
+
+/*
+ * An edge with @partner has failed: as it died, or has left, or this rank has no device or memory
+ * any more.  A server waits for a while for its word (towi_party_look_at_lost()).
+ */
+void towi_party_edge_failed(struct towi_party *party, struct towi_partner *partner, int error);
+
+void towi_party_look_at_lost(struct towi_party *party);
+
+/* The same of a worker's edge with a server: which rank is to blame another server may know. */
+void towi_party_server_failed(struct towi_party *party, struct towi_partner *partner, int error);
+
+/* What @partner has said, if it has said anything. */
+void towi_party_listen(struct towi_party *party, struct towi_partner *partner);
+
+/* What all servers have said; a server that has left is an error. */
+void towi_party_listen_to_servers(struct towi_party *party);
+
+/* Tell all partners that have not left, and wait for a while until they know. */
+void towi_party_tell(struct towi_party *party, int status, uint32_t blamed);
+
+/* tow_worker_progress(), counted as waiting; what goes wrong fails the party. */
+int towi_party_progress(struct towi_party *party, uint64_t until);
+
+/*
+ * What comes by a worker's @edge with a server, for a while: 0 and where it is; -EINTR; -ETIMEDOUT:
+ * nothing yet; or what has failed the party.
+ */
+int towi_party_look(struct towi_party *party, struct towi_partner *partner, struct tow_edge *edge,
+		    uint64_t until, void **data);
+
+/* Give back what @edge with @partner has shown; false: not now. */
+bool towi_party_consumed(struct towi_partner *partner, struct tow_edge *edge);
+
+#endif /* TOW_PARTY_INSIDE_H */
