@@ -247,4 +247,9 @@ int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_
 int towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *peer,
 		      const char *name, struct tow_edge **edge);
 
+/* ---- static.c ---- */
+
+/* How many steps of a static sender's the receiver has done with. */
+uint64_t towi_static_read(const struct tow_edge *edge);
+
 #endif /* TOW_EDGE_INSIDE_H */

@@ -57,6 +57,11 @@ static uint64_t read_steps(const struct tow_edge *edge)
 	return const_static_of(edge)->read_before + tow_slot_value(edge->slot);
 }
 
+uint64_t towi_static_read(const struct tow_edge *edge)
+{
+	return edge->connected ? read_steps(edge) : 0;
+}
+
 static void step_ended(struct towi_op *op, int status)
 {
 	struct tow_edge *edge = op->edge;
