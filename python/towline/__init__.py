@@ -15,6 +15,7 @@ from ._collective import Collective, CollectiveReport, Comm
 from ._device import Device, Peer, devices
 from ._edge import (DynamicReceiver, DynamicSender, Edge, RendezvousReceiver, RendezvousSender,
                     Request, StaticReceiver, StaticSender, static_bytes)
+from ._feed import FeedReport, FeedWorker, FedWorker, JobServer
 from ._group import Group, World
 from ._lib import Error, Timeout
 from ._memory import Arena, Region, Stats
@@ -28,8 +29,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Arena", "Collective", "CollectiveReport", "Comm", "Device", "DynamicReceiver",
-    "DynamicSender", "Edge", "Error", "Group", "JOINS", "ParameterServer", "ParameterWorker",
-    "Peer", "Pending", "PsReport", "Region",
+    "DynamicSender", "Edge", "Error", "FedWorker", "FeedReport", "FeedWorker", "Group", "JOINS",
+    "JobServer", "ParameterServer", "ParameterWorker", "Peer", "Pending", "PsReport", "Region",
     "RendezvousReceiver", "RendezvousSender", "Report", "Request", "Sent", "StaticReceiver",
     "StaticSender", "Stats", "Store", "Timeout", "Tracer", "UNKNOWN", "Worker", "World", "ZERO_COPY",
     "allocator", "bfloat16", "devices", "static_bytes",

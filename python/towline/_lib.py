@@ -181,16 +181,35 @@ class PsStats(Sized):
                 ("copied_bytes", c_uint64), ("waited_ns", c_uint64), ("updates", c_uint64)]
 
 
+class FeedAttr(Sized):
+    """struct tow_feed_attr"""
+    _fields_ = [("size", c_uint32), ("depth", c_uint32), ("timeout_ms", c_uint32),
+                ("count", c_uint32), ("types", POINTER(TensorType)), ("step", c_uint64)]
+
+
+class FeedWorkerStruct(Sized):
+    """struct tow_feed_worker"""
+    _fields_ = [("size", c_uint32), ("state", c_uint32), ("step", c_uint64), ("sent", c_uint64),
+                ("done", c_uint64), ("silent_us", c_uint64)]
+
+
+class FeedStats(Sized):
+    """struct tow_feed_stats"""
+    _fields_ = [("size", c_uint32), ("workers", c_uint32), ("batches", c_uint64),
+                ("bytes", c_uint64), ("copied_bytes", c_uint64), ("waited_ns", c_uint64)]
+
+
 STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
     DeviceAttr, RegionAttr, RegionInfo, ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
     DType, TensorType, CollectiveAttr, CollectiveStats, WorkerAttr, RendezvousTensor,
-    TracerReport, StoreAttr, PsAttr, PsStats)}
+    TracerReport, StoreAttr, PsAttr, PsStats, FeedAttr, FeedWorkerStruct, FeedStats)}
 
 # ---- functions ----
 
 EDGE_DONE = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_int)
 EDGE_CAME = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int)
 RENDEZVOUS_GOT = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RendezvousTensor))
+FEED_FILL = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint64, POINTER(c_void_p))
 
 _P = c_void_p               # a handle
 _O = POINTER(c_void_p)      # where one is stored
@@ -290,6 +309,14 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_ps_value": (_P, [_P, c_uint32]),
     "tow_ps_step": (c_uint64, [_P]),
     "tow_ps_stats": (c_int, [_P, POINTER(PsStats)]),
+    "tow_feed_create": (c_int, [_P, _P, POINTER(FeedAttr), _O, _U]),
+    "tow_feed_leave": (None, [_P]),
+    "tow_feed_destroy": (None, [_P]),
+    "tow_feed_step": (c_uint64, [_P]),
+    "tow_feed_serve": (c_int, [_P, FEED_FILL, _P, c_uint32, _U]),
+    "tow_feed_next": (c_int, [_P, POINTER(POINTER(c_void_p)), _U]),
+    "tow_feed_worker": (c_int, [_P, c_uint32, POINTER(FeedWorkerStruct)]),
+    "tow_feed_stats": (c_int, [_P, POINTER(FeedStats)]),
     "tow_numpy_create": (c_int, [_P, _P, _O]),
     "tow_numpy_retire": (c_int, [_P]),
     "tow_numpy_node": (c_uint32, [_P, c_uint32]),

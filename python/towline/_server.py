@@ -105,11 +105,11 @@ class PsReport(NamedTuple):
     updates: int
 
 
-def _leave(handle: Handle, turn: Any) -> None:
+def leave(handle: Handle, turn: Any, call: Any) -> None:
     """Nothing here refers to the object that the collector is to find."""
     if handle.ours:
         with turn:
-            lib.tow_ps_leave(handle.pointer)
+            call(handle.pointer)
 
 
 class _Rank(Object):
@@ -137,7 +137,7 @@ class _Rank(Object):
             handle = Handle(made.value, lib.tow_ps_destroy, *parents)
         self._turn = threading.RLock()
         # Others are told at once, whoever still looks at values; a call that waits ends first.
-        handle.before = functools.partial(_leave, handle, self._turn)
+        handle.before = functools.partial(leave, handle, self._turn, lib.tow_ps_leave)
         self._own(handle)
         self.rank, self.size = group.rank, group.size
 

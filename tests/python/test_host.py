@@ -97,7 +97,7 @@ def test_functions():
 def test_numbers():
     """Enumerations and sizes that are written down twice."""
     text = "".join(path.read_text() for path in (*HEADERS, TOP / "uapi/towline.h"))
-    from towline import _collective, _edge, _memory
+    from towline import _collective, _edge, _feed, _memory
     numbers = {
         "TOW_DIMS_MAX": _lib.DIMS_MAX, "TOW_GROUP_GATHER_MAX": _lib.GATHER_MAX,
         "TOW_ALLREDUCE": _collective.ALLREDUCE, "TOW_BARRIER": _collective.BARRIER,
@@ -106,7 +106,7 @@ def test_numbers():
         "TOW_TRACER_ZERO_COPY": towline.ZERO_COPY, "TOW_TRACER_JOINS": towline.JOINS,
         "TOW_TRACER_UNKNOWN": towline.UNKNOWN, "TOW_DTYPE_BFLOAT": _types._BFLOAT,
         "TOW_DTYPE_BOOL": _types._BOOL, "TOW_DTYPE_FLOAT8_E5M2": _types._FLOAT8["float8_e5m2"],
-        "TOW_WAIT_FOREVER": _lib.FOREVER,
+        "TOW_WAIT_FOREVER": _lib.FOREVER, "TOW_FEED_LOST": _feed.STATES.index("lost"),
     }
     for name, number in numbers.items():
         found = re.search(rf"\b{name}\b\s*=?\s*(0x[0-9a-f]+|\d+)", text)

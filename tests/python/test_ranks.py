@@ -381,6 +381,124 @@ def test_parameter_server(children, monkeypatch):
     assert [child.wait() for child in started] == [0, 0, 0]
 
 
+# ---- a job server -------------------------------------------------------------
+
+BATCH = [((8, 64), np.float32), ((8,), np.int64)]
+
+
+def written(rank, step):
+    """A worker's batch of a step."""
+    chance = np.random.default_rng((rank, step))
+    return [chance.standard_normal(BATCH[0][0]).astype("f4"), chance.integers(10, size=8)]
+
+
+def fill(rank, step, arrays):
+    """What the server is asked for: worker 1 has one step fewer."""
+    if step + (rank == 1) >= STEPS:
+        return False
+    for array, value in zip(arrays, written(rank, step)):
+        array[...] = value
+    return True
+
+
+def serve_in_pieces(server):
+    """As who prints how far all are."""
+    while True:
+        try:
+            return server.serve(fill, timeout=0.02)
+        except towline.Timeout as mere:
+            if mere.blamed is not None:
+                raise
+            for rank in range(1, RANKS):
+                worker = server.worker(rank)
+                assert worker.step == worker.done <= worker.sent
+
+
+def feed_all(group, arena, blamed):
+    """Rank 0: until the workers have left, or one has died."""
+    with towline.JobServer(group, arena, BATCH) as server:
+        with pytest.raises(IndexError):
+            server.worker(0)
+        if blamed is None:
+            serve_in_pieces(server)
+            assert [server.worker(rank).state for rank in (1, 2)] == ["left", "left"]
+            assert server.stats().copied_bytes == 0
+            return
+        with pytest.raises(towline.Error) as caught:
+            serve_in_pieces(server)
+        assert (caught.value.errno, caught.value.blamed) == (errno.ESTALE, blamed)
+
+
+def be_fed(worker, dies=False):
+    """All batches are what they should be; of which step the next one is."""
+    rank, step = worker.rank, worker.step
+    for batch in worker:
+        assert all(np.array_equal(*pair) for pair in zip(batch, written(rank, step)))
+        step += 1
+        if dies and step == STEPS // 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+    assert worker.next() is None and asyncio.run(worker.coming()) is None
+    return step
+
+
+def take(rank):
+    """A server and two workers; worker 2 dies, and another one takes its place."""
+    step = 0
+    dev = towline.Device()
+    with towline.Arena(dev, region_bytes=4 * MIB) as arena:
+        for restart in range(2):
+            world = towline.World(rank, RANKS, session=SESSION, restart=restart)
+            if rank == 2 and "TOW_TEST_AGAIN" in os.environ and not restart:
+                continue
+            with towline.Group(dev, world, "take", timeout=WAIT_S) as group:
+                if rank == 0:
+                    feed_all(group, arena, None if restart else 2)
+                    continue
+                with towline.FeedWorker(group, arena, BATCH, step=step) as worker:
+                    assert worker.step == 0
+                    try:
+                        step = be_fed(worker, dies=rank == 2 and not restart)
+                    except towline.Error as error:
+                        assert not restart and (error.errno, error.blamed) == (errno.ESTALE, 2)
+        assert rank == 0 or step == STEPS - (rank == 1)
+    dev.close()
+
+
+def test_job_server(children, monkeypatch):
+    """Batches as they were written, though a worker was killed on the way."""
+    started = [children(take, rank) for rank in range(RANKS)]
+    assert started[2].wait() == -signal.SIGKILL
+    monkeypatch.setenv("TOW_TEST_AGAIN", "1")
+    started[2] = children(take, 2)
+    assert [child.wait() for child in started] == [0, 0, 0]
+
+
+def refuse(rank):
+    """What the server's function raises is raised there, and workers are told."""
+    with towline.Device() as dev, towline.Arena(dev, region_bytes=4 * MIB) as arena:
+        world = towline.World(rank, RANKS, session=SESSION, restart=0)
+        with towline.Group(dev, world, "refuse", timeout=WAIT_S) as group:
+            if rank:
+                with towline.FeedWorker(group, arena, BATCH) as worker, \
+                        pytest.raises(towline.Error) as caught:
+                    be_fed(worker)
+                assert (caught.value.errno, caught.value.blamed) == (errno.ECANCELED, 0)
+                return
+
+            def stumble(worker, step, arrays):
+                if step == 2:
+                    raise KeyError("no such file")
+                return fill(worker, step, arrays)
+
+            with towline.JobServer(group, arena, BATCH) as server, pytest.raises(KeyError):
+                server.serve(stumble)
+
+
+def test_job_server_raises(children):
+    """All of them end."""
+    assert together(children, refuse) == [0] * RANKS
+
+
 PROGRAM = """
 import sys
 sys.path.insert(0, "tests/python")
