@@ -962,38 +962,86 @@ static int until_one_dies(struct me *me, uint32_t arg)
 	return 0;
 }
 
-static void kill_one(struct __test_metadata *_metadata, FIXTURE_DATA(collective) *self,
-		     uint32_t algorithm, uint32_t restart)
-{
-	struct part part = { .ranks = 4, .then = until_one_dies, .arg = algorithm,
-			     .restart = restart };
-	uint32_t first = self->ranks.started;
-	struct timespec before, after;
+/* What a rank that dies has sent before, of the last call's bytes, in eighths: EIGHTHS: all. */
+#define EIGHTHS		8U
+/* Calls that go well. */
+#define CALLS_BEFORE	3U
 
-	atomic_store(&board->there, 0);
-	for (part.rank = 0; part.rank < 4; part.rank++)
-		tow_ranks_start(&self->ranks, take_part, &part);
-	ASSERT_TRUE(tow_becomes(&board->there, 4));
-	clock_gettime(CLOCK_MONOTONIC, &before);
-	kill(self->ranks.pids[first + 1], SIGKILL);
-	EXPECT_NE(0, tow_ranks_end_of(&self->ranks, first + 1));
-	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first));
-	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first + 2));
-	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first + 3));
-	clock_gettime(CLOCK_MONOTONIC, &after);
-	EXPECT_GT(TOLD_MS, (after.tv_sec - before.tv_sec) * 1000);
+static uint64_t sent_by(const struct tow_collective *collective)
+{
+	struct tow_collective_stats stats = { .size = sizeof(stats) };
+
+	return tow_collective_stats(collective, &stats) ? 0 : stats.sent_bytes;
 }
 
-TEST_F_TIMEOUT(collective, a_rank_dies_in_the_ring, 60)
+/* @arg: the algorithm, and the eighths behind which rank 1 dies.  It does not come back. */
+static int die_behind(struct me *me, uint32_t arg)
 {
-	for (uint32_t i = 0; i < 3; i++)
-		kill_one(_metadata, self, TOW_ALGORITHM_RING, i);
+	struct how how = { .count = 50021, .algorithm = arg & 0xff, .piece_bytes = 4096 };
+	struct tow_collective *collective;
+	struct tow_collective_attr attr;
+	struct arrays arrays;
+	uint64_t of_one;
+
+	make_arrays(me, &how, &arrays);
+	attr = attr_of(&how, &arrays);
+	if (tow_collective_create(me->comm, &attr, &collective, NULL))
+		return 140;
+	for (uint32_t call = 0; call < CALLS_BEFORE; call++) {
+		fill(me, &how, &arrays, call);
+		if (tow_collective_start(collective) || tow_collective_wait(collective, NULL))
+			return 143;
+	}
+	of_one = sent_by(collective) / CALLS_BEFORE;
+	fill(me, &how, &arrays, CALLS_BEFORE);
+	if (tow_collective_start(collective))
+		return 144;
+	while (sent_by(collective) < of_one * CALLS_BEFORE + of_one * (arg >> 8) / EIGHTHS)
+		if (tow_collective_test(collective, NULL) < 0)
+			return 145;
+	raise(SIGKILL);
+	return 146;
 }
 
-TEST_F_TIMEOUT(collective, a_rank_dies_directly, 60)
+static int until_rank_1_dies(struct me *me, uint32_t arg)
 {
-	for (uint32_t i = 0; i < 3; i++)
-		kill_one(_metadata, self, TOW_ALGORITHM_DIRECT, i);
+	return me->rank == 1 ? die_behind(me, arg) : until_one_dies(me, arg & 0xff);
+}
+
+/* In each phase: when it has begun; while sums are made; when its own is; while they are spread. */
+static void one_dies(struct __test_metadata *_metadata, FIXTURE_DATA(collective) *self,
+		     uint32_t algorithm)
+{
+	static const uint32_t behind[] = { 0, 1, EIGHTHS / 2, EIGHTHS - 1, EIGHTHS };
+	struct part part = { .ranks = 4, .then = until_rank_1_dies };
+	double begin;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(behind); i++) {
+		uint32_t first = self->ranks.started;
+
+		part.arg = algorithm | behind[i] << 8;
+		part.restart = i;
+		for (part.rank = 0; part.rank < 4; part.rank++)
+			tow_ranks_start(&self->ranks, take_part, &part);
+		EXPECT_EQ(SIGKILL, tow_ranks_end_of(&self->ranks, first + 1));
+		begin = tow_test_now();
+		EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first));
+		EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first + 2));
+		EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first + 3));
+		EXPECT_GT(TOLD_MS / 1e3, tow_test_now() - begin) {
+			TH_LOG("behind %u eighths", behind[i]);
+		}
+	}
+}
+
+TEST_F_TIMEOUT(collective, a_rank_dies_in_the_ring, 120)
+{
+	one_dies(_metadata, self, TOW_ALGORITHM_RING);
+}
+
+TEST_F_TIMEOUT(collective, a_rank_dies_directly, 120)
+{
+	one_dies(_metadata, self, TOW_ALGORITHM_DIRECT);
 }
 
 /* One of them stops, and lives: all, itself as well, are told that it was late. */

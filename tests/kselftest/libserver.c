@@ -5,6 +5,8 @@
  * late or leave, training that goes on after that, and what is refused.
  */
 /* build: link -ltowline */
+#include <math.h>
+
 #include <towline/server.h>
 
 #include "tow_ranks.h"
@@ -72,6 +74,19 @@ static uint64_t elements_of(uint32_t variable)
 	return bytes_of(variable) / (types[variable].dtype.bits / 8);
 }
 
+/* Numbers that are none, at some places, of one worker each; and infinities of both, some opposite. */
+static bool peculiar;
+
+static void put_peculiar(void *array, uint32_t variable, uint32_t worker, uint64_t step)
+{
+	for (uint64_t i = step; i < elements_of(variable); i += 97) {
+		if (i % 3 == worker % 3)
+			put(array, variable, i, i % 2 ? NAN : -NAN);
+		else if (i % 5 < 2)
+			put(array, variable, i, (i + worker) % 2 ? INFINITY : -INFINITY);
+	}
+}
+
 /* The gradient of a worker, from 0, in a step: whole numbers, or any. */
 static void compute(void *array, uint32_t variable, uint32_t worker, uint64_t step, bool whole)
 {
@@ -82,6 +97,8 @@ static void compute(void *array, uint32_t variable, uint32_t worker, uint64_t st
 		put(array, variable, i, whole ? (double)(bits % 9) - 4 :
 					(double)(int32_t)bits / (double)(1ULL << (20 + bits % 20)));
 	}
+	if (peculiar)
+		put_peculiar(array, variable, worker, step);
 }
 
 static void *first_value(uint32_t variable)
@@ -385,6 +402,17 @@ TEST_F_TIMEOUT(server, idle_servers, 60)
 {
 	all_take_part(_metadata, &self->ranks, (struct part){
 		.ranks = 8, .servers = 7, .staleness = TOW_PS_SYNCHRONOUS, .steps = STEPS });
+}
+
+/* They are carried as any other, and stay where they are. */
+TEST_F_TIMEOUT(server, no_numbers, 60)
+{
+	peculiar = true;
+	all_take_part(_metadata, &self->ranks, (struct part){
+		.ranks = 4, .servers = 1, .staleness = TOW_PS_SYNCHRONOUS, .steps = STEPS });
+	all_take_part(_metadata, &self->ranks, (struct part){
+		.ranks = 3, .servers = 1, .staleness = TOW_PS_SYNCHRONOUS, .steps = STEPS,
+		.optimizer = 1, .restart = 1 });
 }
 
 /* ---- staleness ----------------------------------------------------------------- */

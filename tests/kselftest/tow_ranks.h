@@ -16,7 +16,7 @@
 
 #include "tow_libpeer.h"
 
-#define TOW_RANKS_TESTED	16
+#define TOW_RANKS_TESTED	32
 #define TOW_RANKS_WAIT_MS	30000U
 
 /* Processes that were started. */
