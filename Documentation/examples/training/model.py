@@ -6,7 +6,7 @@ BLAS, set up as exact.py does it.
 """
 
 import itertools
-from typing import List, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -56,13 +56,15 @@ class Model:
             values.append(out)
         return values
 
-    def gradients(self, parameters: Sequence[np.ndarray], inputs: np.ndarray,
-                  labels: np.ndarray, into: Sequence[np.ndarray]) -> float:
-        """The mean cross-entropy of some rows; its gradients are written where they belong.
+    def gradients(self, parameters: Sequence[np.ndarray], inputs: np.ndarray, labels: np.ndarray,
+                  into: Optional[Sequence[np.ndarray]] = None) -> Tuple[float, Arrays]:
+        """The mean cross-entropy of some rows, and its gradients, written where they belong.
 
-        `into` may be memory that is sent from: nothing is copied to there.
+        `into` may be memory that is sent from: nothing is copied to there.  Without it NumPy
+        allocates them.
         """
         depth = len(self.layers) - 1
+        found: List[Any] = list(into) if into else [None] * len(parameters)
         values = self._activations(parameters, inputs)
         rows = np.arange(len(labels))
         logits = values.pop()
@@ -75,12 +77,12 @@ class Model:
         slope /= self.dtype.type(len(labels))
         for layer in reversed(range(depth)):
             value = values.pop()
-            np.matmul(value.T, slope, out=into[layer])
-            np.sum(slope, axis=0, out=into[depth + layer])
+            found[layer] = np.matmul(value.T, slope, out=found[layer])
+            found[depth + layer] = np.sum(slope, axis=0, out=found[depth + layer])
             if layer:
                 slope = slope @ parameters[layer].T
                 slope *= value > 0
-        return float(loss)
+        return float(loss), found
 
     def accuracy(self, parameters: Sequence[np.ndarray], inputs: np.ndarray,
                  labels: np.ndarray) -> float:

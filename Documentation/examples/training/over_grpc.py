@@ -341,10 +341,11 @@ class GrpcParameterServer(ParameterServer):
         except grpc.RpcError as error:
             raise Lost(f"{error.code().name}: {error.details()}") from error
 
-    def exchange(self, step: int) -> List[np.ndarray]:
-        requests = [Tensors(step=step, rank=self._rank, values=gradients.tobytes())
-                    for gradients in self._gradients]
-        self.bytes_moved += sum(gradients.nbytes for gradients in self._gradients)
+    def exchange(self, step: int, gradients: Sequence[np.ndarray]) -> List[np.ndarray]:
+        # They are where allocate() said.
+        requests = [Tensors(step=step, rank=self._rank, values=flat.tobytes())
+                    for flat in self._gradients]
+        self.bytes_moved += sum(flat.nbytes for flat in self._gradients)
         waiting = [server.Update.future(request, timeout=self._timeout)
                    for server, request in zip(self._servers[:-1], requests)]
         try:

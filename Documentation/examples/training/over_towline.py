@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: LGPL-2.1-only OR MIT
 """Tensors over towline: gradients are computed where they are sent from.
 
-A worker's gradients lie in an arena, memory of the node's pool; the others' parts come to
-where they are summed up, and the sum to where the gradients were.  Nothing is copied.
+For AllReduce a worker's gradients lie in an arena, memory of the node's pool; the others' parts
+come to where they are summed up, and the sum to where the gradients were.  Nothing is copied.
+
+For a parameter server they are what NumPy allocates in computing them.  In the first step that is
+ordinary memory, and they are copied before they are sent; a tracer notes which allocations those
+were, and from the second step on these are in the arena: section 3.4 of "Fast Distributed Deep
+Learning over RDMA" (EuroSys '19).
 """
 
+import contextlib
 import errno
 import os
 import time
-from typing import List, Optional
+from typing import ContextManager, Dict, Iterator, List, Optional, Sequence
 
 import numpy as np
 import towline
@@ -138,30 +144,44 @@ class TowlineParameterServer(ParameterServer):
         self._group = _meet(node, servers + rank, servers + workers, 0, timeout)
         self._timeout = timeout
         self._worker: Optional[towline.ParameterWorker] = None
-        self._gradients: List[np.ndarray] = []
+        self._tracer = towline.Tracer(self._arena)
+        self._variables = 0
 
-    def allocate(self, shapes: Shapes) -> List[np.ndarray]:
-        self._gradients = [self._arena.zeros(shape, np.float32) for shape in shapes]
+    def allocate(self, shapes: Shapes) -> None:
+        self._variables = len(shapes)
         try:
             self._worker = towline.ParameterWorker(
                 self._group, self._arena, [(shape, np.float32) for shape in shapes],
                 servers=self._servers, timeout=self._timeout)
         except towline.Error as error:
             raise _lost(error) from error
-        return self._gradients
 
     def pull(self) -> List[np.ndarray]:
         try:
             self._worker.wait()
         except towline.Error as error:
             raise _lost(error) from error
-        return [self._worker.value(variable) for variable in range(len(self._gradients))]
+        return [self._worker.value(variable) for variable in range(self._variables)]
 
-    def exchange(self, step: int) -> List[np.ndarray]:
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        with towline.allocator(self._tracer), self._tracer.step():
+            yield
+
+    def computing(self) -> ContextManager[object]:
+        return self._tracer.node("gradients")
+
+    def exchange(self, step: int, gradients: Sequence[np.ndarray]) -> List[np.ndarray]:
+        for gradient in gradients:
+            self._tracer.transferred(gradient)
         try:
-            return self._worker.exchange(self._gradients)
+            return self._worker.exchange(gradients)
         except towline.Error as error:
             raise _lost(error) from error
+
+    def traced(self) -> Dict[str, int]:
+        report = self._tracer.report()
+        return {"zero_copy": report.zero_copy_bytes, "copied": report.copied_bytes}
 
     @property
     def bytes_moved(self) -> int:
@@ -171,17 +191,17 @@ class TowlineParameterServer(ParameterServer):
 
     @property
     def bytes_copied(self) -> int:
-        """Before gradients were sent: of those that are in the arena, none."""
+        """Before gradients were sent: those of the first step, until all are in the arena."""
         return self._worker.stats().copied_bytes if self._worker else 0
 
     def report(self) -> str:
         stats = self._worker.stats()
-        return (f"{stats.variables} variables at {stats.servers} servers, gradients in the arena: "
+        return (f"{stats.variables} variables at {stats.servers} servers, gradients of NumPy's: "
                 f"{stats.sent_bytes} bytes pushed, {stats.received_bytes} pulled, "
                 f"{stats.copied_bytes} copied")
 
     def close(self) -> None:
-        for part in (self._worker, self._group, self._arena):
+        for part in (self._worker, self._group, self._tracer, self._arena):
             if part is not None:
                 part.close()
 

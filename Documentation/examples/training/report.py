@@ -189,6 +189,21 @@ class Run:
         counts = [end.get("bytes_copied") for end in self.ends]
         return None if None in counts else sum(counts)
 
+    def traced(self) -> List[Tuple[int, int, int, int]]:
+        """Where a tracer placed gradients: first and last step, and of each of these the bytes
+        that all workers sent from where they are, and those that they copied first."""
+        found: List[Tuple[int, int, int, int]] = []
+        for step, ranks in enumerate(self.steps, 1):
+            if not all("zero_copy" in line for line in ranks.values()):
+                return []
+            sums = tuple(sum(line[name] for line in ranks.values())
+                         for name in ("zero_copy", "copied"))
+            if found and found[-1][2:] == sums:
+                found[-1] = (found[-1][0], step, *sums)
+            else:
+                found.append((step, step, *sums))
+        return found
+
 
 def check_equal(runs: Sequence[Run]) -> None:
     """All did the same, bit for bit, or Unequal."""
@@ -231,6 +246,13 @@ def text_table(runs: Sequence[Run]) -> str:
     return "\n".join("  ".join(word.ljust(width) if column == 0 else word.rjust(width)
                                for column, (word, width) in enumerate(zip(line, widths))
                                ).rstrip() for line in lines)
+
+
+def zero_copy(run: Run) -> List[str]:
+    """What the tracer made of it, in words; nothing where there was none."""
+    return [(f"step {first}" if first == last else f"steps {first} to {last}") +
+            f": {zero} bytes of gradients a step were sent from where NumPy computed them, "
+            f"{copied} copied first" for first, last, zero, copied in run.traced()]
 
 
 def verdict(runs: Sequence[Run]) -> str:
@@ -445,6 +467,11 @@ def page(runs: Sequence[Run], title: str) -> str:
                    if end.get("report")]
         if reports:
             parts.append(f"<h2>What was copied: {html.escape(run.label)}</h2>")
+        if run.traced():
+            told = "".join(f"<li>{html.escape(line)}</li>" for line in zero_copy(run))
+            parts += [f"<ul>{told}</ul>", "<p class=note>Of all workers together. NumPy's arrays are "
+                      "ordinary ones; a tracer notes which of its allocations are sent, and from the "
+                      "next step on these are in registered memory.</p>"]
         parts += [f"<p>Worker {rank}:</p><pre>{html.escape(text)}</pre>"
                   for rank, text in reports]
     return (f"<!doctype html><html lang=en><head><meta charset=utf-8>"
@@ -468,6 +495,9 @@ def main() -> int:
         return 1
     print(text_table(runs))
     print(verdict(runs))
+    for run in runs:
+        for line in zero_copy(run):
+            print(f"{run.label}: {line}")
     if known.out:
         known.out.write_text(page(runs, known.title))
     return 0

@@ -16,7 +16,8 @@ import mmap
 import os
 import sys
 import time
-from typing import Callable, List, Optional, Sequence
+from contextlib import nullcontext
+from typing import Callable, ContextManager, List, Optional, Sequence, Tuple
 
 import exact
 
@@ -67,11 +68,13 @@ class Training:
                        rank=world.rank, restart=world.restart, **self.settings)
 
     def gradients(self, step: int, rank: int, parameters: List[np.ndarray],
-                  into: List[np.ndarray]) -> float:
-        """A rank's share of a step: the loss."""
+                  into: Optional[Arrays], computing: ContextManager[object] = nullcontext()
+                  ) -> Tuple[float, Arrays]:
+        """A rank's share of a step: the loss, and its gradients."""
         rows = self.batches.share(step, rank, self.world.size)
-        return self.model.gradients(parameters, self.data.pixels[rows],
-                                    self.data.labels[rows], into)
+        pixels, labels = self.data.pixels[rows], self.data.labels[rows]
+        with computing:
+            return self.model.gradients(parameters, pixels, labels, into)
 
     def end(self, parameters: List[np.ndarray], transport: Transport) -> None:
         """What came of it."""
@@ -105,7 +108,7 @@ def all_reduce(training: Training, transport: AllReduce, state: State,
     for step in range((state.last or 0) + 1, training.options.steps + 1):
         moved, begin = transport.bytes_moved, time.perf_counter()
         parameters, velocity = state.at(step - 1)
-        losses = [training.gradients(step, rank, model.views(parameters), own)
+        losses = [training.gradients(step, rank, model.views(parameters), own)[0]
                   for rank, own in zip(transport.ranks, into)]
         computed = time.perf_counter()
         total = transport.reduce(step)
@@ -161,17 +164,20 @@ def with_server(training: Training, transport: ParameterServer) -> None:
     """Train with parameters that servers hold."""
     world, log = training.world, training.log
     try:
-        gradients = transport.allocate(training.model.shapes)
+        into = transport.allocate(training.model.shapes)
         parameters = transport.pull()
         log.event("met", step=0, restart=world.restart)
         for step in range(1, training.options.steps + 1):
             moved, begin = transport.bytes_moved, time.perf_counter()
-            loss = training.gradients(step, world.rank, parameters, gradients)
-            computed = time.perf_counter()
-            parameters = transport.exchange(step)
+            with transport.step():
+                loss, gradients = training.gradients(step, world.rank, parameters, into,
+                                                     transport.computing())
+                computed = time.perf_counter()
+                parameters = transport.exchange(step, gradients)
             end = time.perf_counter()
             log.step(step, world.rank, loss, restart=world.restart, compute=computed - begin,
-                     exchange=end - computed, bytes=transport.bytes_moved - moved)
+                     exchange=end - computed, bytes=transport.bytes_moved - moved,
+                     **transport.traced())
         training.end(parameters, transport)
     finally:
         transport.close()

@@ -6,7 +6,8 @@ parameter server the servers do both, each for its variables, and workers get th
 """
 
 import abc
-from typing import List, Sequence, Tuple
+import contextlib
+from typing import ContextManager, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -59,16 +60,29 @@ class ParameterServer(Transport):
     """Servers hold the parameters."""
 
     @abc.abstractmethod
-    def allocate(self, shapes: Shapes) -> List[np.ndarray]:
-        """An array for each variable, to write its gradients into."""
+    def allocate(self, shapes: Shapes) -> Optional[List[np.ndarray]]:
+        """An array for each variable, to write its gradients into; None: they may be anywhere."""
 
     @abc.abstractmethod
     def pull(self) -> List[np.ndarray]:
         """The parameters that training begins with."""
 
+    def step(self) -> ContextManager[object]:
+        """What a step is done in, from its gradients to what is exchanged."""
+        return contextlib.nullcontext()
+
+    def computing(self) -> ContextManager[object]:
+        """What gradients are computed in."""
+        return contextlib.nullcontext()
+
     @abc.abstractmethod
-    def exchange(self, step: int) -> List[np.ndarray]:
+    def exchange(self, step: int, gradients: Sequence[np.ndarray]) -> List[np.ndarray]:
         """Give the gradients away; the parameters after the step, not to be written to."""
+
+    def traced(self) -> Dict[str, int]:
+        """Of the last step's gradients, how many bytes were sent from where they are, and how many
+        were copied first: for the log."""
+        return {}
 
 
 class Alone(AllReduce):
