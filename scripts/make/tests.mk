@@ -49,12 +49,12 @@ $(eval $(call program_rules,kselftest))
 $(eval $(call program_rules,bench))
 
 # What measures compare with and is there as a library only: Debian's, and one of PyPI's.
-grpc_tensor	:= $(OUT)/tests/bench/grpc_tensor
+grpc_peers	:= $(OUT)/tests/bench/grpc_tensor $(OUT)/tests/bench/grpc_ps
 tensorpipe_tensor := $(OUT)/tests/bench/tensorpipe_tensor
 mooncake	:= $(OUT)/venv/mooncake
 mpi_allreduce	:= $(OUT)/tests/bench/mpi_allreduce
 gloo_allreduce	:= $(OUT)/tests/bench/gloo_allreduce
-bench-peers: $(grpc_tensor) $(tensorpipe_tensor) $(mooncake) $(mpi_allreduce) $(gloo_allreduce)
+bench-peers: $(grpc_peers) $(tensorpipe_tensor) $(mooncake) $(mpi_allreduce) $(gloo_allreduce)
 
 $(mpi_allreduce): tests/bench/mpi_allreduce.cc tests/bench/sample.h $(flags)
 	@mkdir -p $(@D)
@@ -78,7 +78,8 @@ $(OUT)/obj/bench/grpc_tensor.grpc.pb.cc: tests/bench/grpc_tensor.proto
 	$(call say,PROTOC)protoc -I tests/bench --cpp_out=$(@D) --grpc_out=$(@D) \
 		--plugin=protoc-gen-grpc=$(shell command -v grpc_cpp_plugin) $<
 
-$(grpc_tensor): tests/bench/grpc_tensor.cc $(OUT)/obj/bench/grpc_tensor.grpc.pb.cc $(flags)
+$(OUT)/tests/bench/grpc_ps: tests/bench/models.h tests/bench/sample.h
+$(grpc_peers): $(OUT)/tests/bench/%: tests/bench/%.cc $(OUT)/obj/bench/grpc_tensor.grpc.pb.cc $(flags)
 	@mkdir -p $(@D)
 	$(call say,CXX)$(CXX) -O2 -std=c++17 -Wall -Wextra -I$(OUT)/obj/bench \
 		$(shell $(PKG_CONFIG) --cflags grpc++ protobuf) -o $@ $< $(OUT)/obj/bench/grpc_tensor*.pb.cc \
