@@ -274,6 +274,11 @@ struct tow_device *towi_group_device(const struct tow_group *group)
 	return group->dev;
 }
 
+uint32_t towi_group_timeout_ms(const struct tow_group *group)
+{
+	return group->timeout_ms;
+}
+
 /* ---- nodes ------------------------------------------------------------------ */
 
 static bool same_node(const struct tow_group *group, uint32_t one, uint32_t other)

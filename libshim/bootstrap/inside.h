@@ -24,6 +24,9 @@ int towi_own_address(const char *class, const char *device, uint32_t port,
 /* The group's device, which was open before it. */
 struct tow_device *towi_group_device(const struct tow_group *group);
 
+/* How long each of its calls may wait for other ranks. */
+uint32_t towi_group_timeout_ms(const struct tow_group *group);
+
 /* ---- table.c ---- */
 
 /*

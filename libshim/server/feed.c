@@ -82,6 +82,7 @@ struct tow_feed {
 	struct tow_tensor_type letter_type;
 	uint64_t base;			/* the step that all begin with */
 	struct way *ways;		/* by partner */
+	uint32_t turn;			/* the server's: who is fed next */
 	void **tensors;			/* a worker's: of the batch that it was shown, */
 	void *letter;			/* that came last */
 	bool shown;			/* and has not done with */
@@ -144,14 +145,17 @@ static int take_types(struct tow_feed *feed, const struct tow_tensor_type *types
 
 static int make_letter(struct tow_feed *feed, struct letter *letter, struct way *way)
 {
+	void *memory = NULL;
+	int ret;
+
 	letter->way = way;
 	letter->tensors = calloc(feed->count, sizeof(*letter->tensors));
 	if (!letter->tensors)
 		return -ENOMEM;
-	letter->head = tow_arena_alloc(feed->party.arena, (size_t)feed->letter_type.dims[0]);
-	if (!letter->head)
-		return -errno;
-	memset(letter->head, 0, (size_t)feed->letter_type.dims[0]);
+	ret = towi_party_alloc(&feed->party, (size_t)feed->letter_type.dims[0], &memory);
+	if (ret)
+		return ret;
+	letter->head = memory;
 	find_tensors(feed, letter->head, letter->tensors);
 	return 0;
 }
@@ -226,7 +230,7 @@ static int connect_all(struct tow_feed *feed, bool senders, uint32_t *blamed)
 	uint32_t i;
 
 	for (i = 0; i < feed->party.partners && serves(feed) == senders && !ret; i++) {
-		ret = tow_edge_connect(feed->ways[i].edge, feed->party.timeout_ms);
+		ret = towi_party_connect_one(&feed->party, feed->ways[i].edge);
 		if (ret)
 			*blamed = feed->party.others[i].rank;
 	}
@@ -347,12 +351,13 @@ static int meet(struct tow_feed *feed, const struct tow_feed_attr *attr, uint32_
 
 static void end_way(struct tow_feed *feed, struct way *way)
 {
+	/* Afterwards nothing is on its way from the letters; a child's are the parent's. */
+	bool own = tow_edge_close(way->edge) != -EPERM;
 	uint32_t i;
 
-	/* Afterwards nothing is on its way from there. */
-	tow_edge_close(way->edge);
 	for (i = 0; i < LETTERS; i++) {
-		tow_arena_free(feed->party.arena, way->letters[i].head);
+		if (own)
+			tow_arena_free(feed->party.arena, way->letters[i].head);
 		free(way->letters[i].tensors);
 	}
 }
@@ -453,14 +458,20 @@ TOW_PUBLIC void tow_feed_destroy(struct tow_feed *feed)
 
 /* ---- the server --------------------------------------------------------------- */
 
+/* They take turns. */
 static struct letter *free_letter(struct way *way)
 {
-	uint32_t i;
+	struct letter *letter = &way->letters[way->count % LETTERS];
 
-	for (i = 0; i < LETTERS; i++)
-		if (!way->letters[i].busy)
-			return &way->letters[i];
-	return NULL;
+	return letter->busy ? NULL : letter;
+}
+
+/* What a worker has done with; the letter without a batch is none. */
+static uint64_t done_of(const struct way *way)
+{
+	uint64_t read = towi_static_read(way->edge);
+
+	return read < way->count ? read : way->count;
 }
 
 static void send(struct way *way, struct letter *letter, bool end)
@@ -477,42 +488,47 @@ static void send(struct way *way, struct letter *letter, bool end)
 		towi_party_edge_failed(party, way->partner, ret);
 		return;
 	}
+	/* One that had nothing to work on has now. */
+	if (done_of(way) == way->count)
+		way->since_us = towi_until(0);
 	way->over = end;
 	way->count += !end;
 }
 
-/* One more batch for a worker, if there is room for it; true: there may be room for another one. */
-static bool feed_one(struct tow_feed *feed, struct way *way, tow_feed_fill *fill, void *arg)
+/* One more batch for a worker: 1: there may be room for another one; 0: there is none; -EINTR. */
+static int feed_one(struct tow_feed *feed, struct way *way, tow_feed_fill *fill, void *arg)
 {
 	struct letter *letter = free_letter(way);
 	int ret;
 
 	if (!letter || way->over || way->partner->left || way->partner->lost)
-		return false;
+		return 0;
 	ret = fill(arg, way->partner->rank, feed->base + way->count, letter->tensors);
+	if (ret == -EINTR)
+		return ret;
 	if (ret < 0 || ret > 1)
 		towi_party_fail(&feed->party, ret < 0 ? ret : -EINVAL, feed->party.rank);
 	else
 		send(way, letter, !ret);
-	return true;
+	return 1;
 }
 
-static bool feed_all(struct tow_feed *feed, tow_feed_fill *fill, void *arg)
+/* The same for all, but for those that there is no time for: these are the first of the next call. */
+static int feed_all(struct tow_feed *feed, tow_feed_fill *fill, void *arg, uint64_t until)
 {
-	bool more = false;
+	int ret = 0, more = 0;
 	uint32_t i;
 
-	for (i = 0; i < feed->party.partners && !feed->party.error; i++)
-		more |= feed_one(feed, &feed->ways[i], fill, arg);
+	for (i = 0; i < feed->party.partners && !feed->party.error; i++) {
+		ret = feed_one(feed, &feed->ways[feed->turn], fill, arg);
+		if (ret < 0)
+			return ret;
+		feed->turn = (feed->turn + 1) % feed->party.partners;
+		more |= ret;
+		if (ret && !towi_left_us(until))
+			break;
+	}
 	return more;
-}
-
-/* What a worker has done with; the letter without a batch is none. */
-static uint64_t done_of(const struct way *way)
-{
-	uint64_t read = towi_static_read(way->edge);
-
-	return read < way->count ? read : way->count;
 }
 
 static void look_at_time(struct tow_feed *feed)
@@ -539,13 +555,14 @@ static void look_at_time(struct tow_feed *feed)
 static int serve(struct tow_feed *feed, tow_feed_fill *fill, void *arg, uint64_t until)
 {
 	struct towi_party *party = &feed->party;
-	bool more;
-	int ret;
+	int ret, more;
 
 	/* What has come since the last call, before anybody is late; and whether this is a child. */
 	towi_party_progress(party, towi_until(0));
 	while (!party->error && party->partners_left < party->partners) {
-		more = feed_all(feed, fill, arg);
+		more = feed_all(feed, fill, arg, until);
+		if (more < 0)
+			return more;
 		look_at_time(feed);
 		towi_party_look_at_lost(party);
 		if (party->error)

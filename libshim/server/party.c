@@ -226,6 +226,29 @@ int towi_party_pair(struct towi_party *party, const struct towi_partner *partner
 	return ret;
 }
 
+int towi_party_alloc(struct towi_party *party, size_t bytes, void **at)
+{
+	void *memory = tow_arena_zeroed(party->arena, 1, bytes);
+	struct tow_region *region;
+	uint64_t offset;
+
+	if (!memory)
+		return -errno;
+	if (tow_arena_find(party->arena, memory, &region, &offset)) {
+		tow_arena_free(party->arena, memory);
+		return -ENOSPC;
+	}
+	*at = memory;
+	return 0;
+}
+
+int towi_party_connect_one(struct towi_party *party, struct tow_edge *edge)
+{
+	uint32_t limit = towi_group_timeout_ms(party->group) / 2;
+
+	return tow_edge_connect(edge, party->timeout_ms < limit ? party->timeout_ms : limit);
+}
+
 static int make_words(struct towi_party *party, struct towi_partner *partner)
 {
 	static const struct tow_tensor_type words = {
@@ -237,9 +260,12 @@ static int make_words(struct towi_party *party, struct towi_partner *partner)
 		.out = "word", .in = "word", .type = &words, .slots = 1,
 	};
 
-	partner->word = tow_arena_alloc(party->arena, sizeof(*partner->word));
-	if (!partner->word)
-		return -errno;
+	void *word = NULL;
+	int ret = towi_party_alloc(party, sizeof(*partner->word), &word);
+
+	if (ret)
+		return ret;
+	partner->word = word;
 	return towi_party_pair(party, partner, &pair, &partner->out, &partner->in);
 }
 
@@ -264,7 +290,7 @@ int towi_party_connect(struct towi_party *party, bool senders, uint32_t *blamed)
 	for (i = 0; i < party->partners && !ret; i++) {
 		struct towi_partner *partner = &party->others[i];
 
-		ret = tow_edge_connect(senders ? partner->out : partner->in, party->timeout_ms);
+		ret = towi_party_connect_one(party, senders ? partner->out : partner->in);
 		if (ret)
 			*blamed = partner->rank;
 	}
@@ -308,6 +334,8 @@ int towi_party_agree(struct towi_party *party, int status, uint32_t *blamed)
 
 	if (!cards)
 		return -ENOMEM;
+	if (is_own(status))
+		*blamed = party->rank;
 	ret = towi_party_gather(party, &own, sizeof(own), cards, blamed);
 	free(cards);
 	return ret;
@@ -379,8 +407,9 @@ void towi_party_end(struct towi_party *party)
 	uint32_t i;
 
 	for (i = 0; party->others && i < party->partners; i++) {
-		tow_edge_close(party->others[i].in);
-		tow_arena_free(party->arena, party->others[i].word);
+		/* A child that was forked has neither. */
+		if (tow_edge_close(party->others[i].in) != -EPERM)
+			tow_arena_free(party->arena, party->others[i].word);
 	}
 	tow_worker_destroy(party->worker);
 	free(party->others);

@@ -93,7 +93,10 @@ void towi_party_disturbed(const sigset_t *before);
 int towi_party_gather(struct towi_party *party, const struct towi_card *own, size_t bytes,
 		      void *cards, uint32_t *blamed);
 
-/* All say how it went: 0; the own error; or -ECANCELED and who could not. */
+/*
+ * All say how it went: 0; the own error; or -ECANCELED and who could not.  What this rank alone can
+ * lack is its own fault, whoever it was needed for.
+ */
 int towi_party_agree(struct towi_party *party, int status, uint32_t *blamed);
 
 /* A number that no other party has: 0 or a negative errno. */
@@ -106,7 +109,14 @@ int towi_party_make(struct towi_party *party, uint32_t *blamed);
 int towi_party_pair(struct towi_party *party, const struct towi_partner *partner,
 		    const struct towi_pair *pair, struct tow_edge **out, struct tow_edge **in);
 
-/* All senders of words, or all receivers: as towi_party_make(). */
+/* Memory of the arena, never ordinary memory: 0, or -ENOSPC and the like. */
+int towi_party_alloc(struct towi_party *party, size_t bytes, void **at);
+
+/*
+ * One edge; all senders of words, or all receivers: as towi_party_make().  It takes at most half of
+ * what others wait for this rank, so that who did not come is blamed, and not who waited for it.
+ */
+int towi_party_connect_one(struct towi_party *party, struct tow_edge *edge);
 int towi_party_connect(struct towi_party *party, bool senders, uint32_t *blamed);
 
 /*

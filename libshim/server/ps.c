@@ -95,7 +95,7 @@ static int connect_all(struct tow_ps *ps, bool senders, uint32_t *blamed)
 	for (i = 0; i < ways && !ret; i++) {
 		struct towi_way *way = &ps->ways[i];
 
-		ret = tow_edge_connect(senders ? way->out : way->in, ps->party.timeout_ms);
+		ret = towi_party_connect_one(&ps->party, senders ? way->out : way->in);
 		if (ret)
 			*blamed = way->partner->rank;
 	}

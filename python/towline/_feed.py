@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import ctypes
 import errno
 import functools
@@ -155,10 +156,18 @@ class JobServer(_Rank):
 class FeedWorker(_Rank):
     """A rank that is fed: of the server's arguments all, and the step that it wants first.
 
-    All begin with the least step that one wants.  It is an iterator of batches, of arrays each.
+    All begin with the least step that one wants.  It is an iterator of batches, of arrays each; one
+    thread, or task, at a time asks for the next.
 
     Raises Error: as JobServer.
     """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._places = ctypes.POINTER(ctypes.c_void_p)()
+        self._there = False
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, "towline-feed")
+        self._asked: Optional["concurrent.futures.Future[Optional[Batch]]"] = None
 
     def next(self) -> Optional[Batch]:
         """The next batch: arrays, to be read until the next call; None: there are no more.
@@ -166,19 +175,43 @@ class FeedWorker(_Rank):
         Raises Error with blamed: ESTALE: that rank died, or the server left; ECONNRESET: its node
         does not answer; ETIMEDOUT: it came too late; ECANCELED: it could not go on.
         """
-        tensors = ctypes.POINTER(ctypes.c_void_p)()
+        if self._asked is None:
+            return self._next()
+        try:
+            return self._asked.result()
+        finally:
+            self._asked = None
+
+    def _next(self) -> Optional[Batch]:
         result = -errno.EINTR
-        while result == -errno.EINTR:
+        # What has come before Ctrl-C was noticed was given to nobody.
+        while result == -errno.EINTR and not self._there:
             blamed = ctypes.c_uint32(FOREVER)
             with self._handle as pointer, self._turn:
-                result = lib.tow_feed_next(pointer, tensors, blamed)
-        if result < 0:
-            raise failure(result, "waiting for a batch", blamed.value)
-        return self._batch(tensors) if result else None
+                result = lib.tow_feed_next(pointer, self._places, blamed)
+                self._there = result == 1
+        if not self._there:
+            if result < 0:
+                raise failure(result, "waiting for a batch", blamed.value)
+            return None
+        batch = self._batch(self._places)
+        self._there = False
+        return batch
 
     async def coming(self) -> Optional[Batch]:
-        """The same in asyncio, by a thread of its executor."""
-        return await asyncio.get_running_loop().run_in_executor(None, self.next)
+        """The same in asyncio, by a thread.  If it is cancelled, the next call, or next(), has what
+        it was to have."""
+        if self._asked is None:
+            self._asked = self._thread.submit(self._next)
+        try:
+            batch = await asyncio.shield(asyncio.wrap_future(self._asked))
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._asked = None
+            raise
+        self._asked = None
+        return batch
 
     def __iter__(self) -> Iterator[Batch]:
         return self

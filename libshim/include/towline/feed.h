@@ -74,7 +74,7 @@ struct tow_feed;
  * the server for two of each worker's, and nothing is allocated after that.
  *
  * Return: 0; -EINVAL: an argument but @blamed is NULL, @attr is not as above, or the group has one
- * rank only; -E2BIG: @attr asks for what this library does not know; -EOVERFLOW: a batch is larger
+ * rank only, or of another device than @arena (of that others are told, too); -E2BIG: @attr asks for what this library does not know; -EOVERFLOW: a batch is larger
  * than anything, or there are more workers than a queue has entries; -EPROTO: @blamed has other
  * ideas of @depth or @count; -EPROTOTYPE, -EMSGSIZE: @blamed's tensors have elements of another
  * type, or another shape; -ECANCELED: @blamed could not; what tow_group_gather(),
@@ -120,8 +120,10 @@ uint64_t tow_feed_step(const struct tow_feed *feed);
  * Nothing else is done meanwhile.  What is to be the same after somebody was lost depends on
  * nothing but @rank and @step.
  *
- * Return: 1: it is there; 0: there are no more for this worker, which is not asked for again; a
- * negative errno: all workers are told, and tow_feed_serve() returns it.
+ * Return: 1: it is there; 0: there are no more for this worker, which is not asked for again;
+ * -EINTR: a signal came, tow_feed_serve() returns it, and the next call asks for the same batch;
+ * another negative errno: all workers are told, and tow_feed_serve() returns it, with this rank
+ * blamed.
  */
 typedef int tow_feed_fill(void *arg, uint32_t rank, uint64_t step, void *const *tensors);
 
@@ -133,7 +135,8 @@ typedef int tow_feed_fill(void *arg, uint32_t rank, uint64_t step, void *const *
  * @timeout_us: how long, in microseconds; TOW_WAIT_FOREVER
  * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
  *
- * Sleeps while all workers have what they have memory for.
+ * Sleeps while all workers have what they have memory for.  Whether time is over is asked behind
+ * each batch; a signal that comes while batches are written is for @fill to tell.
  *
  * Return: 0: all workers have left; -ETIMEDOUT with TOW_NO_RANK: time is over, call it again;
  * -ESTALE: rank @blamed has died; -ECONNRESET: its node does not answer; -ETIMEDOUT: it has worked
@@ -156,12 +159,12 @@ int tow_feed_serve(struct tow_feed *feed, tow_feed_fill *fill, void *arg, uint32
  * The one before is done with: its memory is for another one.  Waits without taking processor
  * time; when batches are there before they are needed it does not wait.
  *
- * Return: 1: a batch is there; 0: there are no more; -ESTALE: rank @blamed has died, or the server
- * has left; -ECONNRESET: its node does not answer; -ETIMEDOUT: rank @blamed took too long; another
- * error with @blamed: what that rank says that it could not go on for; -EINTR: a signal came, call
- * it again; -ENODEV: this node's RDMA device is gone; -EPERM in a child that was forked; -EINVAL:
- * an argument is NULL, or @feed is the server's.  A feed that has failed has the same error and
- * blames the same rank ever after; -ECANCELED when it was left.
+ * Return: 1: a batch is there; 0: there are no more; -ESTALE: rank @blamed has died; -ECONNRESET:
+ * its node does not answer; -ETIMEDOUT: rank @blamed took too long; -ECANCELED: the server has
+ * left, or this rank has (tow_feed_leave()); another error with @blamed: what that rank says that
+ * it could not go on for; -EINTR: a signal came, call it again; -ENODEV: this node's RDMA device is
+ * gone; -EPERM in a child that was forked; -EINVAL: an argument is NULL, or @feed is the server's.
+ * A feed that has failed has the same error and blames the same rank ever after.
  */
 int tow_feed_next(struct tow_feed *feed, void *const **tensors, uint32_t *blamed);
 
@@ -169,10 +172,11 @@ int tow_feed_next(struct tow_feed *feed, void *const **tensors, uint32_t *blamed
  * struct tow_feed_worker - how far a worker is
  * @size: sizeof(struct tow_feed_worker), as the caller was compiled
  * @state: enum tow_feed_state
- * @step: of which step its next batch will be
+ * @step: the first step that it has not done with: its next call of tow_feed_next() is behind that,
+ *	or for it
  * @sent: batches that were sent to it
  * @done: of those, what it has done with
- * @silent_us: how long ago it was done with one, or had one to work on, in microseconds
+ * @silent_us: how long it has worked on that, in microseconds; 0 while it has none
  */
 struct tow_feed_worker {
 	uint32_t size;
@@ -203,7 +207,7 @@ enum tow_feed_state {
  * @rank: which one, 1 or more
  * @worker: told here; @worker->size is set before
  *
- * As it was when tow_feed_serve() returned, but for @done.
+ * @done, @step and @silent_us are as they are now, the rest as tow_feed_serve() has left it.
  *
  * Return: 0; -EINVAL: an argument is NULL, @feed is a worker's, there is no such rank, or the size
  * is none that there ever was.
