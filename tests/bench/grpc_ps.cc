@@ -3,10 +3,11 @@
  * What ps.c does, by gRPC over TCP: a call for each variable, all of a step at once, with the
  * gradient in the request and the value in the answer.
  *
- *	grpc_ps -m serve -a ADDRESS:PORT
+ *	grpc_ps -m serve -a ADDRESS:PORT [-r RATE]
  *	grpc_ps -m work -a ADDRESS:PORT -M MODEL [-d DIVIDE] [-n STEPS]
  *
- * The worker prints what report() has of steps.
+ * The server takes RATE (1) times a gradient from its value.  The worker prints what report() has
+ * of steps.
  */
 #include <getopt.h>
 #include <grpcpp/grpcpp.h>
@@ -26,6 +27,10 @@
 namespace {
 
 class Server final : public towbench::Variables::Service {
+public:
+	explicit Server(float taken) : rate(taken) {}
+
+private:
 	grpc::Status Update(grpc::ServerContext *, const towbench::Tensor *gradient,
 			    towbench::Tensor *value) override
 	{
@@ -35,7 +40,7 @@ class Server final : public towbench::Variables::Service {
 		std::vector<float> &variable = find(gradient->variable(), count);
 
 		for (size_t i = 0; i < count; i++)
-			variable[i] -= from[i];
+			variable[i] -= rate * from[i];
 		value->set_variable(gradient->variable());
 		value->set_content(variable.data(), content.size());
 		return grpc::Status::OK;
@@ -52,13 +57,15 @@ class Server final : public towbench::Variables::Service {
 		return variable;
 	}
 
+	/* Known when it runs: the same arithmetic as ours. */
+	const float rate;
 	std::mutex lock;
 	std::map<int, std::vector<float>> variables;
 };
 
-int serve(const std::string &address)
+int serve(const std::string &address, float rate)
 {
-	Server service;
+	Server service(rate);
 	grpc::ServerBuilder builder;
 
 	builder.AddListeningPort(address, grpc::InsecureServerCredentials());
@@ -163,7 +170,8 @@ int work(const std::string &address, const struct model &model, unsigned long st
 
 int usage()
 {
-	std::fputs("usage: grpc_ps -m serve|work -a ADDRESS:PORT [-M MODEL] [-d DIVIDE] [-n STEPS]\n",
+	std::fputs("usage: grpc_ps -m work -a ADDRESS:PORT [-M MODEL] [-d DIVIDE] [-n STEPS]\n"
+		   "       grpc_ps -m serve -a ADDRESS:PORT [-r RATE]\n",
 		   stderr);
 	return 2;
 }
@@ -174,9 +182,10 @@ int main(int argc, char **argv)
 {
 	std::string mode, address, name;
 	unsigned long divide = 1, steps = 10;
+	float rate = 1;
 	int option;
 
-	while ((option = getopt(argc, argv, "m:a:M:d:n:")) != -1) {
+	while ((option = getopt(argc, argv, "m:a:M:d:n:r:")) != -1) {
 		if (option == 'm')
 			mode = optarg;
 		else if (option == 'a')
@@ -187,13 +196,15 @@ int main(int argc, char **argv)
 			divide = std::strtoul(optarg, nullptr, 0);
 		else if (option == 'n')
 			steps = std::strtoul(optarg, nullptr, 0);
+		else if (option == 'r')
+			rate = std::strtof(optarg, nullptr);
 		else
 			return usage();
 	}
 	if (address.empty() || !steps || !divide)
 		return usage();
 	if (mode == "serve")
-		return serve(address);
+		return serve(address, rate);
 	struct model model = model_make(name.c_str(), divide);
 	return mode == "work" && model.count ? work(address, model, steps) : usage();
 }
