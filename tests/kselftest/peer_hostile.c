@@ -515,9 +515,17 @@ static const struct lie lies[] = {
 
 static int tell(struct evil *e, const struct lie *lie)
 {
+	double begin = tow_test_now(), said;
 	int ret = evil_say_last(e, lie->type, lie->request, lie->body, lie->bytes);
+	int ends = 0;
 
-	return ret ? ret : evil_how_it_ends(e);
+	said = tow_test_now();
+	if (!ret)
+		ends = evil_how_it_ends(e);
+	if (ret || ends < 0)
+		printf("# saying it: %d, %.3f s; hearing how it ends: %d, %.3f s\n", ret, said - begin,
+		       ends, tow_test_now() - said);
+	return ret ? ret : ends;
 }
 
 TEST_F_TIMEOUT(hostile, lies_end_it, 600)
@@ -673,6 +681,7 @@ TEST_F_TIMEOUT(hostile, many_messages, 1000)
 				TH_LOG("message %u", said);
 			}
 		}
+		ASSERT_EQ(0, sessions ? await_room(&e) : 0);
 		EXPECT_EQ(R_PROTOCOL, tell(&e, &lies[sessions % ARRAY_SIZE(lies)]));
 		evil_end(&e);
 		sessions++;
