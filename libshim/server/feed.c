@@ -23,9 +23,6 @@
 #define LETTERS		2U
 /* What a worker waits longer than the server does. */
 #define LONGER_US	1000000U
-#define ROOM_US		1000U
-/* Where each tensor is aligned to. */
-#define LINE		64U
 /* Tensors' types that ranks tell each other at once. */
 #define TYPES		2U
 
@@ -85,7 +82,7 @@ struct tow_feed {
 	uint32_t turn;			/* the server's: who is fed next */
 	void **tensors;			/* a worker's: of the batch that it was shown, */
 	void *letter;			/* that came last */
-	bool shown;			/* and has not done with */
+	bool given;			/* and is given back; none is: that, too */
 	uint64_t waiting_us;		/* a worker's: since when it waits, signals or not */
 };
 
@@ -120,13 +117,13 @@ static int take_type(struct tow_feed *feed, uint32_t number, const struct tow_te
 	feed->offsets[number] = *at;
 	feed->batch_bytes += bytes;
 	/* Each is less than 2^62, and so is the sum of those before it. */
-	*at += (bytes + LINE - 1) / LINE * LINE;
+	*at += (bytes + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;
 	return *at > INT64_MAX / 2 ? -EOVERFLOW : 0;
 }
 
 static int take_types(struct tow_feed *feed, const struct tow_tensor_type *types)
 {
-	uint64_t at = LINE;
+	uint64_t at = TOWI_LINE;
 	uint32_t i;
 	int ret = 0;
 
@@ -145,17 +142,17 @@ static int take_types(struct tow_feed *feed, const struct tow_tensor_type *types
 
 static int make_letter(struct tow_feed *feed, struct letter *letter, struct way *way)
 {
-	void *memory = NULL;
+	char *memory = NULL;
 	int ret;
 
 	letter->way = way;
 	letter->tensors = calloc(feed->count, sizeof(*letter->tensors));
 	if (!letter->tensors)
 		return -ENOMEM;
-	ret = towi_party_alloc(&feed->party, (size_t)feed->letter_type.dims[0], &memory);
+	ret = towi_take_memory(feed->party.arena, (uint64_t)feed->letter_type.dims[0], &memory);
 	if (ret)
 		return ret;
-	letter->head = memory;
+	letter->head = (void *)memory;
 	find_tensors(feed, letter->head, letter->tensors);
 	return 0;
 }
@@ -173,24 +170,14 @@ static void letter_sent(void *arg, uint64_t step, int status)
 		towi_party_edge_failed(partner->party, partner, status);
 }
 
-static void word_came(void *arg, struct tow_edge *edge, int status)
-{
-	struct towi_partner *partner = arg;
-
-	(void)edge;
-	if (status)
-		towi_party_edge_failed(partner->party, partner, status);
-	else
-		towi_party_listen(partner->party, partner);
-}
-
 static int watch(struct tow_feed *feed)
 {
 	uint32_t i;
 	int ret = 0;
 
 	for (i = 0; i < feed->party.partners && !ret; i++)
-		ret = tow_edge_watch(feed->party.others[i].in, word_came, &feed->party.others[i]);
+		ret = tow_edge_watch(feed->party.others[i].in, towi_party_word_came,
+				     &feed->party.others[i]);
 	return ret;
 }
 
@@ -268,13 +255,6 @@ static int agree_on_all(struct tow_feed *feed, int status, uint64_t step, uint32
 	return ret;
 }
 
-static int compare(const struct tow_tensor_type *a, const struct tow_tensor_type *b)
-{
-	if (memcmp(&a->dtype, &b->dtype, sizeof(a->dtype)))
-		return -EPROTOTYPE;
-	return a->ndim != b->ndim || memcmp(a->dims, b->dims, sizeof(a->dims)) ? -EMSGSIZE : 0;
-}
-
 /* All compare with rank 0's, and so find the same. */
 static int agree_on_some_types(struct tow_feed *feed, uint32_t first, struct types_card *cards,
 			       uint32_t *blamed)
@@ -287,7 +267,7 @@ static int agree_on_some_types(struct tow_feed *feed, uint32_t first, struct typ
 	ret = towi_party_gather(&feed->party, &own.card, sizeof(own), cards, blamed);
 	for (rank = 1; rank < feed->party.ranks && !ret; rank++) {
 		for (i = 0; i < count && !ret; i++)
-			ret = compare(&cards[rank].types[i], &cards[0].types[i]);
+			ret = towi_type_compare(&cards[rank].types[i], &cards[0].types[i]);
 		if (ret)
 			*blamed = rank;
 	}
@@ -392,6 +372,7 @@ static int create(struct tow_feed *made, const struct tow_feed_attr *attr, uint3
 
 	if (ret)
 		return ret;
+	made->given = true;
 	made->depth = attr->depth ? attr->depth : DEPTH;
 	made->count = attr->count;
 	towi_party_undisturbed(&before);
@@ -433,19 +414,9 @@ TOW_PUBLIC int tow_feed_create(struct tow_group *group, struct tow_arena *arena,
 
 TOW_PUBLIC void tow_feed_leave(struct tow_feed *feed)
 {
-	struct towi_party *party;
-	bool done;
-
 	/* In a child that was forked the words are the parent's, too. */
-	if (!feed || tow_worker_progress(feed->party.worker, 0) == -EPERM)
-		return;
-	party = &feed->party;
-	done = !serves(feed) || party->partners_left == party->partners;
-	if (party->error)
-		towi_party_tell(party, party->error, party->blamed);
-	else
-		towi_party_tell(party, done ? 0 : -ECANCELED, party->rank);
-	towi_party_fail(party, -ECANCELED, party->rank);
+	if (feed && tow_worker_progress(feed->party.worker, 0) != -EPERM)
+		towi_party_leave(&feed->party);
 }
 
 TOW_PUBLIC void tow_feed_destroy(struct tow_feed *feed)
@@ -623,31 +594,16 @@ TOW_PUBLIC int tow_feed_worker(const struct tow_feed *feed, uint32_t rank,
 
 /* ---- a worker ----------------------------------------------------------------- */
 
-static int give_back(struct tow_feed *feed, struct way *way)
-{
-	while (feed->shown && !feed->party.error) {
-		feed->shown = !towi_party_consumed(way->partner, way->edge);
-		if (feed->shown &&
-		    towi_party_progress(&feed->party, towi_until(ROOM_US)) == -EINTR)
-			return -EINTR;
-	}
-	return feed->party.error;
-}
-
 /* 1: a batch; 0: the end. */
 static int show(struct tow_feed *feed, struct way *way)
 {
 	const struct head *head = feed->letter;
 
 	feed->waiting_us = 0;
-	feed->shown = true;
 	way->over = !!head->end;
-	if (way->over) {
-		/* There is nobody who would need the room. */
-		(void)towi_party_consumed(way->partner, way->edge);
-		feed->shown = false;
+	if (way->over)
 		return 0;
-	}
+	feed->given = false;
 	way->count++;
 	find_tensors(feed, feed->letter, feed->tensors);
 	return 1;
@@ -687,7 +643,7 @@ TOW_PUBLIC int tow_feed_next(struct tow_feed *feed, void *const **tensors, uint3
 	if (!ret && way->over)
 		return 0;
 	if (!ret)
-		ret = give_back(feed, way);
+		ret = towi_party_give_back(way->partner, way->edge, &feed->given);
 	if (!ret)
 		ret = wait_for(feed, way);
 	if (ret) {

@@ -43,7 +43,7 @@ void towi_store_go_back(struct tow_store *store, uint64_t updates);
 void *towi_store_now(const struct tow_store *store, uint32_t variable);
 uint32_t towi_store_side(const struct tow_store *store, uint32_t variable);
 
-/* ---- ps.c: what servers and workers have in common ---- */
+/* ---- what servers and workers have in common ---- */
 
 struct towi_way;
 
@@ -102,9 +102,6 @@ static inline uint32_t towi_ps_ways(const struct tow_ps *ps)
 {
 	return towi_party_serves(&ps->party) ? ps->count * ps->party.partners : ps->count;
 }
-
-/* Tell partners, as towi_party_tell(), when what a worker has pushed is there. */
-void towi_ps_tell(struct tow_ps *ps, int status, uint32_t blamed);
 
 /* ---- serve.c ---- */
 

@@ -12,6 +12,7 @@
 
 #include "../bootstrap/inside.h"
 #include "../core/internal.h"
+#include "../tensor/edge.h"
 #include "party.h"
 
 #define VERSION		1U
@@ -28,6 +29,8 @@
 #define WORD_US		1000000U
 /* Seen by whoever waits, at the latest. */
 #define LOOK_US		100000U
+/* For a queue's entry that something is given back by. */
+#define ROOM_US		1000U
 
 /* ---- errors and words --------------------------------------------------------- */
 
@@ -189,6 +192,40 @@ bool towi_party_consumed(struct towi_partner *partner, struct tow_edge *edge)
 	return true;
 }
 
+int towi_party_give_back(struct towi_partner *partner, struct tow_edge *edge, bool *given)
+{
+	struct towi_party *party = partner->party;
+
+	while (!*given && !party->error) {
+		*given = towi_party_consumed(partner, edge);
+		if (!*given && towi_party_progress(party, towi_until(ROOM_US)) == -EINTR)
+			return -EINTR;
+	}
+	return party->error;
+}
+
+void towi_party_word_came(void *arg, struct tow_edge *edge, int status)
+{
+	struct towi_partner *partner = arg;
+
+	(void)edge;
+	if (status)
+		towi_party_edge_failed(partner->party, partner, status);
+	else
+		towi_party_listen(partner->party, partner);
+}
+
+void towi_party_leave(struct towi_party *party)
+{
+	bool done = !towi_party_serves(party) || party->partners_left == party->partners;
+
+	if (party->error)
+		towi_party_tell(party, party->error, party->blamed);
+	else
+		towi_party_tell(party, done ? 0 : -ECANCELED, party->rank);
+	towi_party_fail(party, -ECANCELED, party->rank);
+}
+
 /* ---- edges -------------------------------------------------------------------- */
 
 struct name {
@@ -226,22 +263,6 @@ int towi_party_pair(struct towi_party *party, const struct towi_partner *partner
 	return ret;
 }
 
-int towi_party_alloc(struct towi_party *party, size_t bytes, void **at)
-{
-	void *memory = tow_arena_zeroed(party->arena, 1, bytes);
-	struct tow_region *region;
-	uint64_t offset;
-
-	if (!memory)
-		return -errno;
-	if (tow_arena_find(party->arena, memory, &region, &offset)) {
-		tow_arena_free(party->arena, memory);
-		return -ENOSPC;
-	}
-	*at = memory;
-	return 0;
-}
-
 int towi_party_connect_one(struct towi_party *party, struct tow_edge *edge)
 {
 	uint32_t limit = towi_group_timeout_ms(party->group) / 2;
@@ -259,13 +280,12 @@ static int make_words(struct towi_party *party, struct towi_partner *partner)
 	static const struct towi_pair pair = {
 		.out = "word", .in = "word", .type = &words, .slots = 1,
 	};
-
-	void *word = NULL;
-	int ret = towi_party_alloc(party, sizeof(*partner->word), &word);
+	char *word = NULL;
+	int ret = towi_take_memory(party->arena, sizeof(*partner->word), &word);
 
 	if (ret)
 		return ret;
-	partner->word = word;
+	partner->word = (void *)word;
 	return towi_party_pair(party, partner, &pair, &partner->out, &partner->in);
 }
 

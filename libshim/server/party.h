@@ -109,9 +109,6 @@ int towi_party_make(struct towi_party *party, uint32_t *blamed);
 int towi_party_pair(struct towi_party *party, const struct towi_partner *partner,
 		    const struct towi_pair *pair, struct tow_edge **out, struct tow_edge **in);
 
-/* Memory of the arena, never ordinary memory: 0, or -ENOSPC and the like. */
-int towi_party_alloc(struct towi_party *party, size_t bytes, void **at);
-
 /*
  * One edge; all senders of words, or all receivers: as towi_party_make().  It takes at most half of
  * what others wait for this rank, so that who did not come is blamed, and not who waited for it.
@@ -148,6 +145,12 @@ void towi_party_listen(struct towi_party *party, struct towi_partner *partner);
 /* What all servers have said; a server that has left is an error. */
 void towi_party_listen_to_servers(struct towi_party *party);
 
+/* tow_edge_came of words, whose argument is the partner. */
+void towi_party_word_came(void *arg, struct tow_edge *edge, int status);
+
+/* Nothing is done any more, and partners know: that it is over, or what went wrong. */
+void towi_party_leave(struct towi_party *party);
+
 /* Tell all partners that have not left, and wait for a while until they know. */
 void towi_party_tell(struct towi_party *party, int status, uint32_t blamed);
 
@@ -163,5 +166,8 @@ int towi_party_look(struct towi_party *party, struct towi_partner *partner, stru
 
 /* Give back what @edge with @partner has shown; false: not now. */
 bool towi_party_consumed(struct towi_partner *partner, struct tow_edge *edge);
+
+/* The same until it is given back, which is noted there: 0, -EINTR, or what has failed the party. */
+int towi_party_give_back(struct towi_partner *partner, struct tow_edge *edge, bool *given);
 
 #endif /* TOW_PARTY_INSIDE_H */

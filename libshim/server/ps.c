@@ -49,13 +49,6 @@ static void flush(struct tow_ps *ps)
 		ret = tow_worker_progress(ps->party.worker, towi_left_us(until));
 }
 
-void towi_ps_tell(struct tow_ps *ps, int status, uint32_t blamed)
-{
-	if (!towi_party_serves(&ps->party) && !ps->party.error)
-		flush(ps);
-	towi_party_tell(&ps->party, status, blamed);
-}
-
 /* ---- edges -------------------------------------------------------------------- */
 
 static int make_way(struct tow_ps *ps, struct towi_way *way)
@@ -376,17 +369,12 @@ TOW_PUBLIC int tow_ps_create(struct tow_group *group, struct tow_arena *arena,
 
 TOW_PUBLIC void tow_ps_leave(struct tow_ps *ps)
 {
-	bool done;
-
 	/* In a child that was forked the words are the parent's, too. */
 	if (!ps || tow_worker_progress(ps->party.worker, 0) == -EPERM)
 		return;
-	done = !towi_party_serves(&ps->party) || ps->party.partners_left == ps->party.partners;
-	if (ps->party.error)
-		towi_ps_tell(ps, ps->party.error, ps->party.blamed);
-	else
-		towi_ps_tell(ps, done ? 0 : -ECANCELED, ps->party.rank);
-	towi_party_fail(&ps->party, -ECANCELED, ps->party.rank);
+	if (!towi_party_serves(&ps->party) && !ps->party.error)
+		flush(ps);
+	towi_party_leave(&ps->party);
 }
 
 TOW_PUBLIC void tow_ps_destroy(struct tow_ps *ps)

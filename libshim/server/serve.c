@@ -36,14 +36,10 @@ static void gradient_came(void *arg, struct tow_edge *edge, int status)
 
 static void word_came(void *arg, struct tow_edge *edge, int status)
 {
-	struct towi_partner *partner = arg;
+	const struct towi_partner *partner = arg;
 	uint32_t i;
 
-	(void)edge;
-	if (status)
-		towi_party_edge_failed(partner->party, partner, status);
-	else
-		towi_party_listen(partner->party, partner);
+	towi_party_word_came(arg, edge, status);
 	/* Others may wait for it, or not have to any more. */
 	for (i = 0; i < towi_ps_of(partner)->count; i++)
 		towi_ps_of(partner)->served[i].ready = true;
@@ -296,7 +292,7 @@ static bool any_ready(const struct tow_ps *ps)
 static int end(struct tow_ps *ps, uint32_t *blamed)
 {
 	if (ps->party.error) {
-		towi_ps_tell(ps, ps->party.error, ps->party.blamed);
+		towi_party_tell(&ps->party, ps->party.error, ps->party.blamed);
 		*blamed = ps->party.blamed;
 	}
 	return ps->party.error;

@@ -8,7 +8,6 @@
 
 /* What a worker waits longer than its servers do. */
 #define LONGER_US	1000000U
-#define ROOM_US		1000U
 
 static struct towi_way *way_of(const struct tow_ps *ps, uint32_t variable)
 {
@@ -16,16 +15,6 @@ static struct towi_way *way_of(const struct tow_ps *ps, uint32_t variable)
 }
 
 /* ---- gradients ---------------------------------------------------------------- */
-
-static int give_back(struct tow_ps *ps, struct towi_way *way)
-{
-	while (!way->consumed && !ps->party.error) {
-		way->consumed = towi_party_consumed(way->partner, way->in);
-		if (!way->consumed && towi_party_progress(&ps->party, towi_until(ROOM_US)) == -EINTR)
-			return -EINTR;
-	}
-	return ps->party.error;
-}
 
 static void pushed(void *arg, uint64_t step, int status)
 {
@@ -42,7 +31,7 @@ static int push(struct tow_ps *ps, struct towi_way *way, const void *gradient)
 	int ret;
 
 	/* The value is given back first: its server may send the next one at once. */
-	ret = give_back(ps, way);
+	ret = towi_party_give_back(way->partner, way->in, &way->consumed);
 	if (ret)
 		return ret;
 	way->pushing = true;

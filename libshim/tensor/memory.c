@@ -15,8 +15,7 @@
 #define THERE_AT	256U
 #define THERE_BYTES	TOWI_LINE
 
-/* Memory of the arena that is in a region; zeroed. */
-static int take_memory(struct tow_arena *arena, uint64_t bytes, char **at)
+int towi_take_memory(struct tow_arena *arena, uint64_t bytes, char **at)
 {
 	struct tow_region *region;
 	uint64_t offset;
@@ -41,7 +40,7 @@ static int make_slot(struct tow_edge *edge, const char *end)
 	uint64_t offset;
 	int ret;
 
-	ret = take_memory(edge->common.worker->arena, TOWI_OWN_AT + edge->own_bytes, &edge->own);
+	ret = towi_take_memory(edge->common.worker->arena, TOWI_OWN_AT + edge->own_bytes, &edge->own);
 	if (ret)
 		return ret;
 	ret = towi_edge_place(edge, edge->kept ? (char *)&edge->kept->number :
@@ -58,7 +57,7 @@ static int make_range(struct tow_edge *edge, const char *end, uint32_t rights)
 	if (edge->kept)
 		edge->letters = (char *)edge->kept + TOWI_KEPT_BYTES;
 	else
-		ret = take_memory(edge->common.worker->arena, size, &edge->letters);
+		ret = towi_take_memory(edge->common.worker->arena, size, &edge->letters);
 	if (ret)
 		return ret;
 	/* Nobody has greeted yet. */

@@ -35,13 +35,10 @@ static const struct static_edge *const_static_of(const struct tow_edge *edge)
 /* What the other end says that its tensors are. */
 static int compare(const struct tow_edge *edge, const struct towi_header *header)
 {
-	const struct tow_tensor_type *type = &edge->type;
+	int ret = towi_type_compare(&edge->type, &header->type);
 
-	if (memcmp(&header->type.dtype, &type->dtype, sizeof(type->dtype)))
-		return -EPROTOTYPE;
-	if (header->type.ndim != type->ndim ||
-	    memcmp(header->type.dims, type->dims, type->ndim * sizeof(type->dims[0])))
-		return -EMSGSIZE;
+	if (ret)
+		return ret;
 	/* Only a receiver's letters have a size. */
 	if (header->bytes != edge->bytes || (edge->sends && header->stride < edge->bytes) ||
 	    header->slots > TOW_EDGE_SLOTS_MAX ||

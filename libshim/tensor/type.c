@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /* What tensors are. */
 #include <errno.h>
+#include <string.h>
 
 #include "../core/internal.h"
-#include <towline/tensor.h>
+#include "edge.h"
 
 TOW_PUBLIC int tow_tensor_bytes(const struct tow_tensor_type *type, uint64_t *bytes)
 {
@@ -29,5 +30,16 @@ TOW_PUBLIC int tow_tensor_bytes(const struct tow_tensor_type *type, uint64_t *by
 	if (count > ((uint64_t)1 << 62) / ((bits + 7) / 8))
 		return -EOVERFLOW;
 	*bytes = bits % 8 ? (count / 8) * bits + (count % 8 * bits + 7) / 8 : count * (bits / 8);
+	return 0;
+}
+
+int towi_type_compare(const struct tow_tensor_type *a, const struct tow_tensor_type *b)
+{
+	if (memcmp(&a->dtype, &b->dtype, sizeof(a->dtype)))
+		return -EPROTOTYPE;
+	/* Either may have come from another node. */
+	if (a->ndim != b->ndim || a->ndim > TOW_DIMS_MAX ||
+	    memcmp(a->dims, b->dims, a->ndim * sizeof(a->dims[0])))
+		return -EMSGSIZE;
 	return 0;
 }
