@@ -568,6 +568,19 @@ TOW_PUBLIC int tow_collective_create(struct tow_comm *comm, const struct tow_col
 	return ret;
 }
 
+/* Nothing that was sent is on its way any more, or it seems never to end. */
+static void settle(struct tow_collective *collective)
+{
+	struct tow_comm *comm = collective->comm;
+
+	if (comm->error && collective->algorithm->stop) {
+		/* Who finds this rank's end of it gone is to know why. */
+		towi_comm_tell(comm);
+		collective->algorithm->stop(collective);
+	}
+	towi_comm_settle(comm, &collective->in_flight);
+}
+
 TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
 {
 	struct tow_collective **link;
@@ -581,7 +594,7 @@ TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
 	for (link = &comm->collectives; *link != collective; link = &(*link)->next)
 		;
 	*link = collective->next;
-	towi_comm_settle(comm, &collective->in_flight);
+	settle(collective);
 	close_collective(collective);
 }
 
@@ -663,7 +676,7 @@ static int look(struct tow_collective *collective, bool *any, uint64_t *now_us)
 	*now_us = towi_now_ns() / 1000;
 	doubt(collective, *any, *now_us);
 	if (comm->error)
-		towi_comm_settle(comm, &collective->in_flight);
+		settle(collective);
 	return comm->error;
 }
 
@@ -753,5 +766,6 @@ TOW_PUBLIC int tow_collective_stats(const struct tow_collective *collective,
 	known.calls = collective->calls;
 	known.sent_bytes = collective->sent_bytes;
 	known.copied_bytes = collective->copied_bytes;
+	known.forwarded = collective->forwarded;
 	return towi_give(&known, TOWI_COLLECTIVE_STATS_SIZE_FIRST, stats);
 }

@@ -76,22 +76,28 @@ void towi_comm_submit(struct tow_comm *comm)
 		end_queue(comm, ret);
 }
 
-static bool has_room(const struct tow_comm *comm)
+static uint32_t room_of(const struct tow_comm *comm)
 {
 	struct tow_queue *queue = comm->queue;
+	uint32_t entries, completions;
 
 	queue->sq_head = tow_load_acquire(&queue->ring->sq_head);
-	return queue->sq_tail - queue->sq_head < queue->sq_entries &&
-	       comm->in_flight < queue->cq_entries;
+	entries = queue->sq_entries - (queue->sq_tail - queue->sq_head);
+	completions = queue->cq_entries - comm->in_flight;
+	return entries < completions ? entries : completions;
+}
+
+uint32_t towi_comm_room(struct tow_comm *comm)
+{
+	towi_comm_submit(comm);
+	return comm->over || !comm->queue->ring ? 0 : room_of(comm);
 }
 
 struct tow_sqe *towi_comm_entry(struct tow_comm *comm)
 {
 	if (comm->over || !comm->queue->ring)
 		return NULL;
-	if (!has_room(comm))
-		towi_comm_submit(comm);
-	if (comm->over || !has_room(comm))
+	if (!room_of(comm) && !towi_comm_room(comm))
 		return NULL;
 	return tow_queue_get_sqe(comm->queue);
 }
@@ -152,8 +158,7 @@ void towi_comm_sleep(struct tow_comm *comm, uint64_t until)
 		end_queue(comm, ret);
 }
 
-/* Until all is told, or a second. */
-static void tell(struct tow_comm *comm)
+void towi_comm_tell(struct tow_comm *comm)
 {
 	uint64_t until = towi_until(TELL_US);
 
@@ -171,7 +176,7 @@ void towi_comm_settle(struct tow_comm *comm, const uint32_t *in_flight)
 	uint64_t until = towi_until(SETTLE_US);
 
 	if (comm->error)
-		tell(comm);
+		towi_comm_tell(comm);
 	towi_comm_reap(comm);
 	while (*in_flight && !comm->over && towi_left_us(until)) {
 		towi_comm_submit(comm);
@@ -377,7 +382,7 @@ TOW_PUBLIC int tow_comm_destroy(struct tow_comm *comm)
 		return -EBUSY;
 	if (!comm->error)
 		towi_board_leave(comm);
-	tell(comm);
+	towi_comm_tell(comm);
 	free_comm(comm);
 	return 0;
 }

@@ -70,9 +70,14 @@ static bool give(struct direct *direct, struct source *source, uint32_t piece)
 	struct tow_collective *all = &direct->all;
 	uint32_t to = source->target.rank;
 
-	return towi_send(&source->target, &source->way, &all->in, towi_piece_at(all, to, piece),
-			 source->scratch, scratch_at(direct, all->comm->rank, piece),
-			 towi_piece_bytes(all, to, piece));
+	return towi_send(&source->target, &(struct towi_send){
+		.way = &source->way,
+		.from = &all->in,
+		.from_at = towi_piece_at(all, to, piece),
+		.to = source->scratch,
+		.to_at = scratch_at(direct, all->comm->rank, piece),
+		.bytes = towi_piece_bytes(all, to, piece),
+	});
 }
 
 static bool give_back(struct direct *direct, struct source *source, uint32_t piece)
@@ -81,8 +86,14 @@ static bool give_back(struct direct *direct, struct source *source, uint32_t pie
 	uint32_t own = all->comm->rank;
 	uint64_t at = towi_piece_at(all, own, piece);
 
-	return towi_send(&source->target, &source->way, &all->out, at, source->out, at,
-			 towi_piece_bytes(all, own, piece));
+	return towi_send(&source->target, &(struct towi_send){
+		.way = &source->way,
+		.from = &all->out,
+		.from_at = at,
+		.to = source->out,
+		.to_at = at,
+		.bytes = towi_piece_bytes(all, own, piece),
+	});
 }
 
 static bool send_next(struct direct *direct, struct source *source)

@@ -70,6 +70,9 @@ struct tow_comm {
  * more.  It is prepared, and then towi_comm_put().
  */
 struct tow_sqe *towi_comm_entry(struct tow_comm *comm);
+
+/* How many can be had now, and go to the kernel together. */
+uint32_t towi_comm_room(struct tow_comm *comm);
 void towi_comm_put(struct tow_comm *comm, struct tow_sqe *sqe, struct towi_end *end);
 
 /* Hand over what was put. */
@@ -83,6 +86,9 @@ bool towi_comm_progress(struct tow_comm *comm);
 
 /* Until something happens, or @until: for a while only.  Then progress is due. */
 void towi_comm_sleep(struct tow_comm *comm, uint64_t until);
+
+/* Others know what this rank says, or a second has gone by. */
+void towi_comm_tell(struct tow_comm *comm);
 
 /* Until nothing is on its way of what @in_flight counts, or it seems never to end. */
 void towi_comm_settle(struct tow_comm *comm, const uint32_t *in_flight);
@@ -157,6 +163,8 @@ struct towi_algorithm {
 	bool (*done)(const struct tow_collective *collective);
 	/* See to it that a completion comes when there is more to do: false: there is. */
 	bool (*arm)(struct tow_collective *collective);
+	/* The communicator has failed: end what waits in the kernel; or NULL. */
+	void (*stop)(struct tow_collective *collective);
 	/* Whom it waits for. */
 	uint32_t (*waits_for)(const struct tow_collective *collective);
 };
@@ -181,7 +189,7 @@ struct tow_collective {
 	uint32_t waiting;		/* waits, as well */
 	uint64_t begun, calls;		/* starts, and ends */
 	uint64_t until;
-	uint64_t sent_bytes, copied_bytes;
+	uint64_t sent_bytes, copied_bytes, forwarded;
 	struct tow_exported *scratch_exported, *out_exported;
 };
 
@@ -251,10 +259,22 @@ int towi_find_array(const struct towi_target *target, const char *what, uint64_t
 int towi_find_way(const struct towi_target *target, const char *what, uint32_t index,
 		  uint64_t until, struct towi_way *way);
 
-/* Send what is at @from_at of the whole, and tell; or tell only.  False: not now. */
-bool towi_send(struct towi_target *target, const struct towi_way *way,
-	       const struct towi_array *from, uint64_t from_at, const struct tow_remote *to,
-	       uint64_t to_at, uint64_t bytes);
+/* What is sent: @bytes at @from_at of the whole, which are told then; or, if 0, told only. */
+struct towi_send {
+	const struct towi_way *way;
+	const struct towi_array *from;
+	uint64_t from_at;
+	const struct tow_remote *to;
+	uint64_t to_at;
+	uint64_t bytes;
+};
+
+/* An entry that does that; flags that it is to have. */
+uint8_t towi_prep_send(const struct tow_collective *collective, struct tow_sqe *sqe,
+		       const struct towi_send *send);
+
+/* Do that.  False: not now. */
+bool towi_send(struct towi_target *target, const struct towi_send *send);
 bool towi_tell(struct towi_target *target, const struct towi_way *way);
 
 /* A completion comes when the slot is there: false: it is already, or there is no room. */
@@ -264,5 +284,35 @@ bool towi_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uint64_t
 void towi_combine(const struct tow_collective *collective, void *to, const void *one,
 		  const void *other, uint64_t bytes);
 void towi_average(const struct tow_collective *collective, void *values, uint64_t bytes);
+
+/* ---- relay.c: what the kernel passes on by itself ---- */
+
+/* Messages of a chain, at most. */
+#define TOWI_RELAY_MAX	16U
+
+struct towi_relay_step {
+	struct towi_end end;		/* first */
+	struct towi_relay *relay;
+};
+
+struct towi_relay {
+	struct tow_collective *collective;
+	uint32_t from, to;		/* ranks */
+	uint32_t entries;		/* of the chain that is on its way; 0: none is */
+	uint32_t failed;		/* of them, */
+	uint32_t first;			/* from this one on, */
+	int status;			/* which failed so */
+	struct towi_relay_step step[2 * TOWI_RELAY_MAX];
+};
+
+void towi_relay_init(struct towi_relay *relay, struct tow_collective *collective, uint32_t from,
+		     uint32_t to);
+
+/* A chain is to be made, while there is none: of how many messages, at most? */
+uint32_t towi_relay_begin(struct towi_relay *relay);
+
+/* Its next one: sent when the slot is at that number; and whether it is the chain's last one. */
+void towi_relay_add(struct towi_relay *relay, const struct tow_slot *slot, uint64_t number,
+		    const struct towi_send *send, bool last);
 
 #endif /* TOW_COLLECTIVE_INSIDE_H */

@@ -149,40 +149,39 @@ void towi_target_init(struct towi_target *target, struct tow_collective *collect
 	target->rank = rank;
 }
 
-bool towi_send(struct towi_target *target, const struct towi_way *way,
-	       const struct towi_array *from, uint64_t from_at, const struct tow_remote *to,
-	       uint64_t to_at, uint64_t bytes)
+uint8_t towi_prep_send(const struct tow_collective *collective, struct tow_sqe *sqe,
+		       const struct towi_send *send)
+{
+	const struct towi_array *from = send->from;
+
+	if (!send->bytes) {
+		tow_prep_notify(sqe, send->way->channel, send->way->slot);
+		return 0;
+	}
+	tow_prep_write_notify(sqe, send->way->channel, from->region,
+			      from->offset + (send->from_at - from->from), send->to, send->to_at,
+			      send->bytes, send->way->slot);
+	return from->given ? collective->comm->copied_flag : 0;
+}
+
+bool towi_send(struct towi_target *target, const struct towi_send *send)
 {
 	struct tow_collective *collective = target->collective;
 	struct tow_comm *comm = collective->comm;
-	struct tow_sqe *sqe;
+	struct tow_sqe *sqe = towi_comm_entry(comm);
 
-	if (!bytes)
-		return towi_tell(target, way);
-	sqe = towi_comm_entry(comm);
 	if (!sqe)
 		return false;
-	tow_prep_write_notify(sqe, way->channel, from->region,
-			      from->offset + (from_at - from->from), to, to_at, bytes, way->slot);
-	if (from->given)
-		tow_sqe_set_flags(sqe, comm->copied_flag);
+	tow_sqe_set_flags(sqe, towi_prep_send(collective, sqe, send));
 	towi_comm_put(comm, sqe, &target->end);
 	collective->in_flight++;
-	collective->sent_bytes += bytes;
+	collective->sent_bytes += send->bytes;
 	return true;
 }
 
 bool towi_tell(struct towi_target *target, const struct towi_way *way)
 {
-	struct tow_comm *comm = target->collective->comm;
-	struct tow_sqe *sqe = towi_comm_entry(comm);
-
-	if (!sqe)
-		return false;
-	tow_prep_notify(sqe, way->channel, way->slot);
-	towi_comm_put(comm, sqe, &target->end);
-	target->collective->in_flight++;
-	return true;
+	return towi_send(target, &(struct towi_send){ .way = way });
 }
 
 /* ---- waiting ------------------------------------------------------------------ */

@@ -21,6 +21,11 @@
  * one has every shard, and each has gone through all ranks' hands, so nobody's scratch is needed
  * any more; and a shard that is whole was made of what its next reader gave, when he began the
  * call.  All others say to the one before them that they have begun ("ready").
+ *
+ * Who passes on what is whole
+ *
+ * This process, while it is awake.  Before it sleeps it leaves it to the kernel (relay.c), and
+ * is not woken until there is nothing more to pass on, or all has come.
  */
 
 #include "inside.h"
@@ -31,6 +36,7 @@ struct lane {
 	struct tow_slot *slot;		/* what comes */
 	struct towi_way way;		/* to the next one's */
 	struct towi_wait wait;
+	struct towi_relay relay;	/* what the kernel sends in between */
 	uint64_t sent, come;		/* messages of this call */
 };
 
@@ -96,39 +102,52 @@ static uint32_t whole_shard(const struct ring *ring, uint64_t step)
 /* ---- sending ------------------------------------------------------------------ */
 
 /* What was reduced so far goes to the next one, who adds its own. */
-static bool send_part(struct ring *ring, struct lane *lane, uint64_t step, uint32_t piece)
+static struct towi_send part(const struct ring *ring, uint64_t step, uint32_t piece)
 {
-	struct tow_collective *all = &ring->all;
+	const struct tow_collective *all = &ring->all;
 	uint32_t shard = behind(all->comm, step + 1);
-	uint64_t bytes = towi_piece_bytes(all, shard, piece);
 
-	if (!step)
-		return towi_send(&ring->next, &lane->way, &all->in,
-				 towi_piece_at(all, shard, piece), ring->scratch,
-				 scratch_at(ring, 0, piece), bytes);
-	return towi_send(&ring->next, &lane->way, &all->scratch,
-			 scratch_at(ring, step - 1, piece), ring->scratch,
-			 scratch_at(ring, step, piece), bytes);
+	return (struct towi_send){
+		.from = step ? &all->scratch : &all->in,
+		.from_at = step ? scratch_at(ring, step - 1, piece) :
+				  towi_piece_at(all, shard, piece),
+		.to = ring->scratch,
+		.to_at = scratch_at(ring, step, piece),
+		.bytes = towi_piece_bytes(all, shard, piece),
+	};
 }
 
-static bool send_whole(struct ring *ring, struct lane *lane, uint64_t step, uint32_t piece)
+static struct towi_send whole(const struct ring *ring, uint64_t step, uint32_t piece)
 {
-	struct tow_collective *all = &ring->all;
+	const struct tow_collective *all = &ring->all;
 	uint32_t shard = whole_shard(ring, step);
 	uint64_t at = towi_piece_at(all, shard, piece);
 
-	return towi_send(&ring->next, &lane->way, &all->out, at, ring->out, at,
-			 towi_piece_bytes(all, shard, piece));
+	return (struct towi_send){
+		.from = &all->out,
+		.from_at = at,
+		.to = ring->out,
+		.to_at = at,
+		.bytes = towi_piece_bytes(all, shard, piece),
+	};
 }
 
-static bool send_message(struct ring *ring, uint32_t which, uint64_t message)
+static struct towi_send message_of(const struct ring *ring, uint32_t lane, uint64_t message)
 {
 	uint64_t step = message / ring->lag, reducing = reducing_steps(ring);
-	uint32_t piece = piece_of(ring, which, message);
-	struct lane *lane = &ring->lane[which];
+	uint32_t piece = piece_of(ring, lane, message);
+	struct towi_send send = step < reducing ? part(ring, step, piece) :
+						  whole(ring, step - reducing, piece);
 
-	return step < reducing ? send_part(ring, lane, step, piece) :
-				 send_whole(ring, lane, step - reducing, piece);
+	send.way = &ring->lane[lane].way;
+	return send;
+}
+
+static bool send_message(struct ring *ring, uint32_t lane, uint64_t message)
+{
+	struct towi_send send = message_of(ring, lane, message);
+
+	return towi_send(&ring->next, &send);
 }
 
 static bool may_send(const struct ring *ring)
@@ -141,6 +160,9 @@ static bool lane_sends(struct ring *ring, uint32_t which)
 	struct lane *lane = &ring->lane[which];
 	bool any = false;
 
+	/* In their order: what was left to the kernel goes first. */
+	if (lane->relay.entries)
+		return false;
 	while (lane->sent < ring->goes && lane->sent < lane->come + ring->begins_with &&
 	       send_message(ring, which, lane->sent)) {
 		lane->sent++;
@@ -223,13 +245,56 @@ static bool ring_done(const struct tow_collective *collective)
 	return ring->said || !ring->says;
 }
 
-/* False: the lane has something to do now. */
-static bool arm_lane(struct ring *ring, struct lane *lane)
+/* What a lane's slot says when message N of this call has come. */
+static uint64_t number_of(const struct ring *ring, uint64_t message)
 {
+	return (ring->all.begun - 1) * ring->comes + message + 1;
+}
+
+/* Messages of a lane that are reduced; those after them need nobody to be passed on. */
+static uint64_t reduced(const struct ring *ring)
+{
+	return reducing_steps(ring) * ring->lag;
+}
+
+/* The kernel passes on what comes while this process sleeps, as far as there is room. */
+static void relay(struct ring *ring, uint32_t which)
+{
+	struct lane *lane = &ring->lane[which];
+	uint64_t left = ring->goes - lane->sent;
+	struct towi_send send;
+	uint32_t room;
+
+	if (lane->relay.entries || !left || lane->sent < reduced(ring) + ring->begins_with)
+		return;
+	room = towi_relay_begin(&lane->relay);
+	for (left = left < room ? left : room; left--; lane->sent++) {
+		send = message_of(ring, which, lane->sent);
+		towi_relay_add(&lane->relay, lane->slot,
+			       number_of(ring, lane->sent - ring->begins_with), &send, !left);
+	}
+}
+
+/* How many messages have come when there is something to do. */
+static uint64_t next_of_use(const struct ring *ring, const struct lane *lane)
+{
+	if (lane->come >= reduced(ring) &&
+	    (lane->relay.entries || lane->sent == ring->goes))
+		return ring->comes;
+	return lane->come + 1;
+}
+
+/* False: the lane has something to do now. */
+static bool arm_lane(struct ring *ring, uint32_t which)
+{
+	struct lane *lane = &ring->lane[which];
+
+	if (may_send(ring))
+		relay(ring, which);
 	if (lane->come >= ring->comes)
 		return true;
 	return towi_wait_for(&lane->wait, lane->slot,
-			     (ring->all.begun - 1) * ring->comes + lane->come + 1);
+			     number_of(ring, next_of_use(ring, lane) - 1));
 }
 
 static bool ring_arms(struct tow_collective *collective)
@@ -241,7 +306,7 @@ static bool ring_arms(struct tow_collective *collective)
 	    !towi_wait_for(&ring->ready_wait, ring->ready, collective->begun))
 		return false;
 	for (i = 0; i < ring->lanes; i++)
-		if (!arm_lane(ring, &ring->lane[i]))
+		if (!arm_lane(ring, i))
 			return false;
 	return true;
 }
@@ -262,6 +327,20 @@ static void ring_starts(struct tow_collective *collective)
 	for (i = 0; i < ring->lanes; i++) {
 		ring->lane[i].sent = 0;
 		ring->lane[i].come = 0;
+	}
+}
+
+/* What the kernel is to pass on is this rank's no longer. */
+static void ring_stops(struct tow_collective *collective)
+{
+	struct ring *ring = ring_of(collective);
+	uint32_t i;
+
+	for (i = 0; i < ring->lanes; i++) {
+		if (ring->lane[i].relay.entries) {
+			tow_slot_destroy(ring->lane[i].slot);
+			ring->lane[i].slot = NULL;
+		}
 	}
 }
 
@@ -312,8 +391,10 @@ static void plan(struct ring *ring)
 	towi_target_init(&ring->next, all, (all->comm->rank + 1) % all->comm->ranks);
 	towi_target_init(&ring->before, all, behind(all->comm, 1));
 	towi_wait_init(&ring->ready_wait, all);
-	for (i = 0; i < ring->lanes; i++)
+	for (i = 0; i < ring->lanes; i++) {
 		towi_wait_init(&ring->lane[i].wait, all);
+		towi_relay_init(&ring->lane[i].relay, all, ring->before.rank, ring->next.rank);
+	}
 }
 
 static uint64_t scratch_bytes(const struct ring *ring)
@@ -393,5 +474,6 @@ const struct towi_algorithm towi_ring = {
 	.go_on = ring_goes_on,
 	.done = ring_done,
 	.arm = ring_arms,
+	.stop = ring_stops,
 	.waits_for = ring_waits_for,
 };

@@ -166,6 +166,7 @@ class CollectiveReport(NamedTuple):
     calls: int
     sent_bytes: int
     copied_bytes: int
+    forwarded: int
 
 
 class Collective(Object):

@@ -138,7 +138,7 @@ class CollectiveStats(Sized):
     """struct tow_collective_stats"""
     _fields_ = [("size", c_uint32), ("algorithm", c_uint32), ("pieces", c_uint32),
                 ("copies", c_uint32), ("calls", c_uint64), ("sent_bytes", c_uint64),
-                ("copied_bytes", c_uint64)]
+                ("copied_bytes", c_uint64), ("forwarded", c_uint64)]
 
 
 class WorkerAttr(Sized):

@@ -269,6 +269,8 @@ int tow_collective_wait_for(struct tow_collective *collective, uint32_t timeout_
  * @calls: how often it has ended
  * @sent_bytes: by this rank to others, in all calls
  * @copied_bytes: to and from memory of the arena, as the arrays are not in it
+ * @forwarded: of what came from others, how many messages the kernel passed on while the
+ *	process slept
  */
 struct tow_collective_stats {
 	uint32_t size;
@@ -278,6 +280,7 @@ struct tow_collective_stats {
 	uint64_t calls;
 	uint64_t sent_bytes;
 	uint64_t copied_bytes;
+	uint64_t forwarded;
 };
 
 /**
