@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A rank of a job, as its launcher's variables say: rank.py together|lose."""
+"""A rank of a job, as its launcher's variables say.
+
+	rank.py together|lose|train|train-lose
+"""
 
 import asyncio
 import os
 import signal
 import sys
+import threading
+import time
 
 import numpy as np
 
@@ -12,6 +17,11 @@ import towline
 
 WAIT_S = 60
 STEPS = 5
+# Training: enough time for something to happen to the network meanwhile.
+TRAIN_STEPS, STEP_S = 60, 0.05
+VARIABLES = [((1000,), np.float32), ((64, 33), np.float64)]
+BATCH = [((16, 64), np.float32)]
+RATE = 0.25
 
 
 async def pass_on(worker, group):
@@ -65,12 +75,99 @@ def lose(group, comm, arena):
         print(f"rank {error.blamed} is to blame")
 
 
+def fill(worker, step, arrays):
+    """A worker's batch."""
+    arrays[0][:] = worker * 1000 + step
+    return step < TRAIN_STEPS
+
+
+def slopes(worker, step):
+    """Its gradients for that batch."""
+    return [np.full(shape, worker * 1000 + step, dtype) for shape, dtype in VARIABLES]
+
+
+def trained(size):
+    """What becomes of zeros in all steps, by NumPy's arithmetic."""
+    values = [np.zeros(*one) for one in VARIABLES]
+    for step in range(TRAIN_STEPS):
+        for number, (_, dtype) in enumerate(VARIABLES):
+            total = sum(slopes(worker, step)[number] for worker in range(1, size))
+            values[number] = values[number] - dtype(RATE) * (total / dtype(size - 1))
+    return values
+
+
+def serve(group, arena):
+    """Rank 0 feeds all others, and keeps what they learn: who is to blame, by each of the two."""
+    blamed = {}
+
+    def until_over(name, run, *arguments):
+        try:
+            run(*arguments)
+        except towline.Error as error:
+            blamed[name] = error.blamed
+
+    with towline.Store(arena, [np.zeros(*one) for one in VARIABLES], rate=RATE) as store:
+        with towline.ParameterServer(group, arena, VARIABLES, store=store) as server, \
+                towline.JobServer(group, arena, BATCH) as feeder:
+            threads = [threading.Thread(target=until_over, args=words) for words in
+                       (("values", server.serve), ("batches", feeder.serve, fill))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert blamed or all(np.array_equal(store.value(number), value)
+                             for number, value in enumerate(trained(group.size)))
+    return blamed
+
+
+def be_trained(group, arena, dies):
+    """A worker: each batch is what it should be, and so is what comes of all."""
+    gradients = [arena.zeros(*one) for one in VARIABLES]
+    with towline.ParameterWorker(group, arena, VARIABLES) as worker, \
+            towline.FeedWorker(group, arena, BATCH) as fed:
+        worker.wait()
+        print("goes", flush=True)
+        for step, batch in enumerate(fed):
+            assert (batch[0] == group.rank * 1000 + step).all()
+            for gradient, slope in zip(gradients, slopes(group.rank, step)):
+                gradient[...] = slope
+            if dies and step == TRAIN_STEPS // 4:
+                os.kill(os.getpid(), signal.SIGKILL)
+            values = worker.exchange(gradients)
+            time.sleep(STEP_S)
+        assert all(np.array_equal(*pair) for pair in zip(values, trained(group.size)))
+        assert worker.stats().copied_bytes == fed.stats().copied_bytes == 0
+
+
+def train(group, _, arena):
+    """All goes well."""
+    if group.rank:
+        be_trained(group, arena, False)
+    else:
+        assert serve(group, arena) == {}
+    print("done")
+
+
+def train_lose(group, _, arena):
+    """The last rank is killed on the way."""
+    last = group.size - 1
+    if not group.rank:
+        assert serve(group, arena) == {"values": last, "batches": last}
+        print(f"rank {last} is to blame")
+        return
+    try:
+        be_trained(group, arena, group.rank == last)
+    except towline.Error as error:
+        print(f"rank {error.blamed} is to blame")
+
+
 def main(what):
     """Meet the others, and do it."""
     with towline.Device() as dev, towline.Arena(dev, region_bytes=4 << 20) as arena, \
             towline.Group(dev, towline.World.detect(), timeout=WAIT_S) as group, \
             towline.Comm(group, arena, timeout=WAIT_S) as comm:
-        {"together": together, "lose": lose}[what](group, comm, arena)
+        {"together": together, "lose": lose, "train": train,
+         "train-lose": train_lose}[what](group, comm, arena)
 
 
 if __name__ == "__main__":
