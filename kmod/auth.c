@@ -143,7 +143,8 @@ void tow_cluster_key_init(struct tow_cluster_key *key)
  * tow_cluster_key_random - a key that nobody else has, always used
  * @key: the key, without one so far
  *
- * What is proved with it was said by this device to itself.
+ * What is proved with it was said by this device to itself; nothing can be proved
+ * with it after an error.
  *
  * Return: 0; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.
  */
@@ -152,13 +153,14 @@ int tow_cluster_key_random(struct tow_cluster_key *key)
 	u8 bytes[TOW_WIRE_MAC_BYTES];
 	struct crypto_shash *hmac;
 
+	/* Also without one: or else zeroes would be used, which everybody has. */
+	key->always = true;
 	get_random_bytes(bytes, sizeof(bytes));
 	hmac = tow_auth_keyed(bytes, sizeof(bytes));
 	memzero_explicit(bytes, sizeof(bytes));
 	if (IS_ERR(hmac))
 		return PTR_ERR(hmac);
 	key->hmac = hmac;
-	key->always = true;
 	return 0;
 }
 

@@ -38,8 +38,12 @@ u32 tow_queue_completions(struct tow_queue *queue)
 {
 	/* Pairs with tow_cqe_write(). */
 	u32 tail = smp_load_acquire(&queue->cq_tail);
+	s32 unseen = tail - READ_ONCE(queue->ring->cq_head);
 
-	return min(tail - READ_ONCE(queue->ring->cq_head), queue->cq_entries);
+	/* The program has seen, and dealt with, what is just being told to us. */
+	if (unseen < 0)
+		return 0;
+	return min_t(u32, unseen, queue->cq_entries);
 }
 
 /* Called with the lock held: entries that may be taken. */
@@ -266,6 +270,7 @@ static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 		rest = rest->next;
 		tow_entry_let_go(entry);
 		spin_lock(&queue->lock);
+		tow_order_cut(&queue->order);
 		tow_entry_tell(entry, entry->error ?: -ECANCELED);
 		tow_queue_frees(queue);
 		last = !queue->busy;

@@ -592,6 +592,31 @@ struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor)
 	return exported;
 }
 
+/**
+ * tow_exported_of_region - may peers reach what a client exported of a region?
+ * @region: the region
+ * @account: the client's
+ *
+ * Return: true if there is such an export that is not finished.
+ */
+bool tow_exported_of_region(const struct tow_region *region,
+			    const struct tow_account *account)
+{
+	struct tow_directory *dir = &region->dev->directory;
+	struct tow_exported *exported;
+	bool found = false;
+	u64 cursor = 0;
+
+	while (!found && (exported = tow_exported_next(dir, &cursor))) {
+		/* It is charged until its memory is hidden. */
+		found = exported->region_id == region->id &&
+			READ_ONCE(exported->charge.account) == account;
+		tow_exported_put(exported);
+		cond_resched();
+	}
+	return found;
+}
+
 /* As the caller's PID namespace has it; 0 if it has ended or is not there. */
 static s32 tow_exported_pid(struct tow_exported *exported)
 {

@@ -122,6 +122,8 @@ bool tow_exported_quiet(struct tow_exported *exported);
 struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor);
 bool tow_exported_is_of(struct tow_exported *exported,
 			struct tow_client *client);
+bool tow_exported_of_region(const struct tow_region *region,
+			    const struct tow_account *account);
 void tow_exported_describe(struct tow_exported *exported,
 			   struct tow_export_info *info);
 u32 tow_exported_segments(const struct tow_exported *exported);

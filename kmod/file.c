@@ -159,6 +159,9 @@ static int tow_file_open(struct inode *inode, struct file *file)
 		client = tow_client_new(dev, file);
 		ret = PTR_ERR_OR_ZERO(client);
 	}
+	/* The notifier gives up when a signal has come; we may begin anew. */
+	if (ret == -EINTR)
+		ret = -ERESTARTSYS;
 	trace_tow_client_open(dev, ret);
 	if (ret) {
 		tow_device_put(dev);

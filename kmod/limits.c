@@ -370,41 +370,101 @@ void tow_uncharge(struct tow_charge *charge)
 }
 
 /**
+ * tow_charge_leave - a part of a charge stays when the rest is undone
+ * @charge: the charge, of at least so many bytes
+ * @bytes: how many stay
+ *
+ * Return: the account that is charged, with a reference, for
+ * tow_account_uncharge(); NULL: nothing was charged.
+ */
+struct tow_account *tow_charge_leave(struct tow_charge *charge, u64 bytes)
+{
+	struct tow_account *account = charge->account;
+
+	if (!account)
+		return NULL;
+	kref_get(&account->refs);
+	charge->amount[TOW_RES_BYTES] -= bytes;
+	return account;
+}
+
+/**
+ * tow_account_uncharge - undo what tow_charge_leave() has left
+ * @account: what that returned; not the caller's afterwards
+ * @bytes: how many
+ */
+void tow_account_uncharge(struct tow_account *account, u64 bytes)
+{
+	struct tow_charge left = {
+		.account	= account,
+		.amount		= { [TOW_RES_BYTES] = bytes },
+	};
+
+	tow_uncharge(&left);
+}
+
+/* Called with the lock held. */
+static void tow_charge_shift(struct tow_charge *charge,
+			     struct tow_account *from, struct tow_account *to)
+{
+	struct tow_limits *limits = to->limits;
+
+	tow_limits_adjust(limits, to, charge->amount, TOW_LEVEL_CLIENT, 1);
+	tow_limits_adjust(limits, from, charge->amount, TOW_LEVEL_CLIENT, -1);
+	charge->account = to;
+}
+
+/**
  * tow_charge_move - charge another client of the same user instead
  * @charge: the charge
- * @to: that client's account
+ * @to: that client's account; may be the one that is charged
+ * @from: where to: the account that was charged, with a reference
  *
  * The user's and the device's numbers do not change.
  *
  * Return: 0, or -EDQUOT: it would exceed that client's limits, and nothing has
  * changed.
  */
-int tow_charge_move(struct tow_charge *charge, struct tow_account *to)
+int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
+		    struct tow_account **from)
 {
-	struct tow_account *from = charge->account;
+	struct tow_account *account = charge->account;
 	struct tow_limits *limits = to->limits;
 	struct tow_refusal refusal;
 	bool fits;
 
-	if (WARN_ON_ONCE(from->user != to->user))
+	if (WARN_ON_ONCE(account->user != to->user))
 		return -EDQUOT;
 	spin_lock(&limits->lock);
-	fits = tow_limits_fit(limits, to, charge->amount, TOW_LEVEL_CLIENT,
-			      &refusal);
-	if (fits) {
-		tow_limits_adjust(limits, to, charge->amount, TOW_LEVEL_CLIENT,
-				  1);
-		tow_limits_adjust(limits, from, charge->amount,
-				  TOW_LEVEL_CLIENT, -1);
-	}
+	/* What it has already fits, whatever the limit is now. */
+	fits = account == to || tow_limits_fit(limits, to, charge->amount,
+					       TOW_LEVEL_CLIENT, &refusal);
+	if (fits)
+		tow_charge_shift(charge, account, to);
 	spin_unlock(&limits->lock);
 	if (!fits)
 		return tow_limits_refuse(limits, to, &refusal,
 					 charge->amount[refusal.resource]);
 	kref_get(&to->refs);
-	charge->account = to;
-	tow_account_put(from);
+	*from = account;
 	return 0;
+}
+
+/**
+ * tow_charge_move_back - undo tow_charge_move()
+ * @charge: the charge
+ * @from: what that told; its reference is the charge's again
+ *
+ * No limit is in its way: it was charged there before.
+ */
+void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from)
+{
+	struct tow_account *account = charge->account;
+
+	spin_lock(&from->limits->lock);
+	tow_charge_shift(charge, account, from);
+	spin_unlock(&from->limits->lock);
+	tow_account_put(account);
 }
 
 /**

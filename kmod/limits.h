@@ -89,7 +89,11 @@ void tow_account_put(struct tow_account *account);
 int tow_charge(struct tow_charge *charge, struct tow_account *account,
 	       const u64 amount[TOW_RESOURCES]);
 void tow_uncharge(struct tow_charge *charge);
-int tow_charge_move(struct tow_charge *charge, struct tow_account *to);
+struct tow_account *tow_charge_leave(struct tow_charge *charge, u64 bytes);
+void tow_account_uncharge(struct tow_account *account, u64 bytes);
+int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
+		    struct tow_account **from);
+void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from);
 int tow_limits_take_mrs(struct tow_limits *limits, unsigned int count);
 void tow_limits_give_mrs(struct tow_limits *limits, unsigned int count);
 u64 tow_limits_mrs(struct tow_limits *limits);

@@ -42,6 +42,7 @@ void tow_link_init(struct tow_link *link, struct tow_tie *tie, int index)
 {
 	memset(link, 0, sizeof(*link));
 	link->tie = tie;
+	link->iwarp = tie && tie->dev->transport == TOW_TRANSPORT_IWARP;
 	link->index = index;
 	spin_lock_init(&link->lock);
 	link->flows_end = &link->flows;

@@ -165,8 +165,10 @@ static int tow_message_ready(struct tow_session *session)
 		/* The responder answers ours with its own. */
 		if (!READ_ONCE(session->ready_said))
 			return -EPROTO;
-		if (tow_session_set_state(session, TOW_SESSION_READY))
+		if (tow_session_set_state(session, TOW_SESSION_READY)) {
+			tow_session_beats(session);
 			tow_peer_session_ready(session);
+		}
 		return 0;
 	}
 	spin_lock_irqsave(&session->lock, flags);
@@ -253,14 +255,19 @@ static int tow_message_handle(struct tow_session *session,
 	return ret;
 }
 
-/* Who has not proved himself is counted when his session ends. */
+/*
+ * Who has not proved himself is counted when his session ends.  A message that comes
+ * when we have ended it is nobody's fault, nor is one that we have no memory for.
+ */
 static void tow_message_refused(struct tow_session *session, int error)
 {
-	if (session->peer)
+	bool hostile = error == -EPROTO || error == -EKEYREJECTED;
+
+	if (tow_session_fail(session, error, tow_session_reason_of(error),
+			     hostile ? "a message that must not be" :
+			     "a message that could not be dealt with") &&
+	    hostile && session->peer)
 		tow_stat_inc(session->dev, TOW_STAT_HOSTILE);
-	tow_session_fail(session, error, error == -EKEYREJECTED ?
-			 TOW_WIRE_BAD_MAC : TOW_WIRE_PROTOCOL,
-			 "a message that must not be");
 }
 
 static void tow_message_received(struct ib_cq *cq, struct ib_wc *wc)

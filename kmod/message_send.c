@@ -314,6 +314,7 @@ void tow_session_say_ready(struct tow_session *session)
 				 "READY could not be posted");
 	if (!done)
 		return;
+	tow_session_beats(session);
 	tow_peer_session_ready(session);
 	/* What is said again need not wait until the other end says something. */
 	tow_session_kick(session);

@@ -177,8 +177,11 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 	counted = tow_slot_notify(dev, link->tie->index, imm);
 	tow_stat_inc(dev, counted ? TOW_STAT_NOTIFICATIONS :
 		     TOW_STAT_NOTIFICATIONS_IGNORED);
-	/* It was sent once: Documentation/design/rings.md. */
-	if (!counted && link->last_imm == imm)
+	/*
+	 * It was sent once: Documentation/design/rings.md.  Over iWARP nothing comes twice,
+	 * and what is not counted may be alike.
+	 */
+	if (!counted && !srq->data && link->last_imm == imm)
 		return;
 	link->last_imm = imm;
 	WRITE_ONCE(link->arrived, link->arrived + 1);
@@ -504,7 +507,6 @@ void tow_srq_get(struct tow_session *session)
 	/* All of its queue pairs are alike. */
 	if (session->notify.chosen || dev->ibdev->attrs.max_srq <= 0)
 		return;
-	session->notify.chosen = true;
 	mutex_lock(&dev->notify.lock);
 	srq = tow_srq_choose(dev);
 	if (!IS_ERR(srq)) {
@@ -512,6 +514,8 @@ void tow_srq_get(struct tow_session *session)
 		session->notify.srq = srq;
 	}
 	mutex_unlock(&dev->notify.lock);
+	/* Pairs with tow_window_apart(). */
+	smp_store_release(&session->notify.chosen, true);
 }
 
 /**

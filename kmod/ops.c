@@ -233,6 +233,14 @@ static bool tow_op_aligned(struct tow_op *op,
 	       IS_ALIGNED(target->address, op->bytes);
 }
 
+static int tow_op_check_atomic(struct tow_op *op)
+{
+	struct tow_remote_target target;
+
+	tow_remote_aim(op->remote, op->remote_offset, op->bytes, &target);
+	return tow_op_aligned(op, &target) ? 0 : -EINVAL;
+}
+
 /**
  * tow_ops_check - is it an operation that could be done?
  * @op: the operation, complete; its range is within its region
@@ -243,7 +251,6 @@ static bool tow_op_aligned(struct tow_op *op,
 int tow_ops_check(struct tow_op *op)
 {
 	struct tow_remote *remote = op->remote;
-	struct tow_remote_target target;
 	int ret;
 
 	if (remote->tie->peer != op->flow->peer)
@@ -252,22 +259,7 @@ int tow_ops_check(struct tow_op *op)
 			       tow_op_right(op));
 	if (ret || !tow_op_is_atomic(op))
 		return ret;
-	tow_remote_aim(remote, op->remote_offset, op->bytes, &target);
-	return tow_op_aligned(op, &target) ? 0 : -EINVAL;
-}
-
-static void tow_plug_add(struct tow_plug *plug, struct tow_op *op)
-{
-	tow_op_list_add(&plug->ops, op, op);
-	plug->last = op;
-}
-
-/* Is the last one there of the same flow and on the same remote range? */
-static bool tow_plug_has_such(const struct tow_plug *plug,
-			      const struct tow_op *op)
-{
-	return plug->last && plug->last->flow == op->flow &&
-	       plug->last->remote == op->remote && op->bytes && !op->slot;
+	return tow_op_check_atomic(op);
 }
 
 /**
@@ -305,38 +297,16 @@ static int tow_op_enter(struct tow_op *op)
 }
 
 /**
- * tow_ops_begin - begin an operation
- * @op: the operation, complete, that tow_ops_check() found right.  Its flow's
- *	@done may be called before this returns
- * @plug: it begins with others, when this is flushed; which happens here if they
- *	are on another queue pair
- *
- * In process context, like all that follows.  What @done is called with:
- * 0; -ESTALE: the export or the connection had ended before; -ECONNRESET: the
- * connection has ended meanwhile; -EIO: the peer has refused it; -ETIMEDOUT: it was
- * late; what tow_ops_stop() says.
+ * tow_ops_begin_first - begin an operation that is not like the one before
+ * @op: the operation, as tow_ops_begin() has prepared it
+ * @plug: as there
  */
-void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
+void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 {
 	struct tow_tie *tie = op->remote->tie;
 	struct tow_link *link;
 	struct tow_cq *cq;
 
-	op->next = NULL;
-	op->cursor = 0;
-	op->to_tell = op->slot;
-	op->pieces = 0;
-	op->lost = false;
-	op->again = false;
-	op->tried = 0;
-	op->told = false;
-	op->stripe = NULL;
-	op->status = 0;
-	if (tow_plug_has_such(plug, op)) {
-		tow_remote_enter_again(op->remote);
-		tow_plug_add(plug, op);
-		return;
-	}
 	op->status = tow_op_enter(op);
 	if (op->status) {
 		op->flow->done(op);
@@ -378,21 +348,34 @@ bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
 	return true;
 }
 
-/* Called with the lock held. */
+/* Those that follow each other and are of one flow.  Return: the last of them. */
+static struct tow_op *tow_ops_of_flow(struct tow_op *first)
+{
+	struct tow_op *last = first;
+
+	while (last->next && last->next->flow == first->flow)
+		last = last->next;
+	return last;
+}
+
+/* Called with the lock held: of one flow all join at once, or none does. */
 static void tow_link_join(struct tow_link *link, struct tow_op_list *ops,
 			  struct tow_op_list *ended)
 {
-	struct tow_op *op, *next;
+	struct tow_op *op, *last, *next, *first;
 
-	for (op = ops->first; op; op = next) {
-		next = op->next;
-		if (!link->over && tow_flow_join(op->flow, link)) {
-			tow_op_list_add(&op->flow->ops, op, op);
+	for (first = ops->first; first; first = next) {
+		last = tow_ops_of_flow(first);
+		next = last->next;
+		if (!link->over && tow_flow_join(first->flow, link)) {
+			tow_op_list_add(&first->flow->ops, first, last);
 			continue;
 		}
-		op->status = -ESTALE;
-		op->cursor = op->bytes;
-		tow_op_list_add(ended, op, op);
+		tow_op_list_add(ended, first, last);
+		for (op = first; op; op = op->next) {
+			op->status = -ESTALE;
+			op->cursor = op->bytes;
+		}
 	}
 	tow_op_list_init(ops);
 }

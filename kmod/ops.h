@@ -11,6 +11,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "event.h"
+#include "remote.h"
 #include "uapi/towline.h"
 
 struct tow_cq;
@@ -18,7 +19,6 @@ struct tow_flow;
 struct tow_link;
 struct tow_peer;
 struct tow_region;
-struct tow_remote;
 struct tow_session;
 struct tow_stripe;
 struct tow_stripes;
@@ -217,6 +217,12 @@ static inline void tow_op_list_add(struct tow_op_list *list,
 	list->end = &last->next;
 }
 
+static inline void tow_plug_add(struct tow_plug *plug, struct tow_op *op)
+{
+	tow_op_list_add(&plug->ops, op, op);
+	plug->last = op;
+}
+
 /* The first one goes, of those that there are. */
 static inline void tow_op_list_drop(struct tow_op_list *list)
 {
@@ -257,7 +263,7 @@ bool tow_flow_join(struct tow_flow *flow, struct tow_link *link);
 void tow_plug_init(struct tow_plug *plug);
 int tow_ops_check(struct tow_op *op);
 int tow_ops_check_slot(struct tow_op *op);
-void tow_ops_begin(struct tow_op *op, struct tow_plug *plug);
+void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug);
 struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link, bool over);
@@ -265,14 +271,53 @@ void tow_ops_go_on(struct tow_tie *tie);
 bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms);
 void tow_ops_end(struct tow_op_list *ended);
 
+/* Is the last one there of the same flow and on the same remote range? */
+static inline bool tow_plug_has_such(const struct tow_plug *plug,
+				     const struct tow_op *op)
+{
+	return plug->last && plug->last->flow == op->flow &&
+	       plug->last->remote == op->remote && op->bytes && !op->slot;
+}
+
+/**
+ * tow_ops_begin - begin an operation
+ * @op: the operation, complete, that tow_ops_check() found right.  Its flow's
+ *	@done may be called before this returns
+ * @plug: it begins with others, when this is flushed; which happens here if they
+ *	are on another queue pair
+ *
+ * In process context, like all that follows.  What @done is called with:
+ * 0; -ESTALE: the export or the connection had ended before; -ECONNRESET: the
+ * connection has ended meanwhile; -EIO: the peer has refused it; -ETIMEDOUT: it was
+ * late; what tow_ops_stop() says.
+ */
+static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
+{
+	op->next = NULL;
+	op->cursor = 0;
+	op->to_tell = op->slot;
+	op->pieces = 0;
+	op->lost = false;
+	op->again = false;
+	op->tried = 0;
+	op->told = false;
+	op->stripe = NULL;
+	op->status = 0;
+	if (!tow_plug_has_such(plug, op)) {
+		tow_ops_begin_first(op, plug);
+		return;
+	}
+	/* The one before holds what this needs to be held. */
+	tow_remote_enter_again(op->remote);
+	tow_plug_add(plug, op);
+}
+
 /* post.c */
 int tow_ops_prepare(struct tow_link *link, u32 *depth);
 void tow_flow_add(struct tow_link *link, struct tow_flow *flow);
 void tow_flow_turn(struct tow_link *link);
 void tow_flow_starve(struct tow_link *link);
-int tow_op_refused(const struct tow_op *op);
 void tow_op_leave(struct tow_flow *flow);
-void tow_op_settle(struct tow_op *op, struct tow_op_list *ended);
 void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
 void tow_flows_feed(struct tow_link *link);
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
@@ -292,5 +337,41 @@ bool tow_stripe_cut(struct tow_op *op);
 struct tow_link *tow_stripe_link(const struct tow_op *op);
 void tow_stripe_end(struct tow_op *op);
 void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
+
+/**
+ * tow_op_refused - must nothing more of an operation be posted?
+ * @op: the operation; the caller has the lock of its link
+ *
+ * Return: why not; 0: it may.
+ */
+static inline int tow_op_refused(const struct tow_op *op)
+{
+	int error = READ_ONCE(op->flow->stopped) ?: op->status;
+
+	if (error)
+		return error;
+	if (!tow_remote_usable(op->remote) ||
+	    (op->slot && !tow_remote_usable(op->slot)))
+		return -ESTALE;
+	if (op->slot && READ_ONCE(op->slot->closed))
+		return -ECANCELED;
+	return tow_op_is_late(op) ? -ETIMEDOUT : 0;
+}
+
+/**
+ * tow_op_settle - has an operation ended?
+ * @op: the operation, of which nothing is about to be posted; the caller has the lock
+ *	of its link
+ * @ended: where to, if it has; for tow_ops_end()
+ */
+static inline void tow_op_settle(struct tow_op *op, struct tow_op_list *ended)
+{
+	if (op->pieces || op->cursor != op->bytes || op->to_tell)
+		return;
+	if (op->stripe)
+		tow_stripe_end(op);
+	if (likely(!op->again) || !tow_op_returns(op))
+		tow_op_list_add(ended, op, op);
+}
 
 #endif /* TOW_OPS_H */

@@ -122,16 +122,15 @@ static void tow_order_note_all(struct tow_order *order, struct tow_step *step)
 }
 
 /**
- * tow_order_done - a step has ended
+ * tow_order_go_on - a step has ended: tow_order_done() where there is more to do
  * @order: the order
- * @step: from tow_order_next(); the caller's afterwards
- * @failed: it did not succeed; or has failed before
+ * @step: as there
+ * @failed: as there
  *
- * Return: what ends with it without having begun: the rest of its chain, linked
- * by @next, after which tow_order_end() is due; NULL: nothing.
+ * Return: as there.
  */
-struct tow_step *tow_order_done(struct tow_order *order, struct tow_step *step,
-				bool failed)
+struct tow_step *tow_order_go_on(struct tow_order *order, struct tow_step *step,
+				 bool failed)
 {
 	struct tow_step *rest = step->next;
 
@@ -173,6 +172,17 @@ struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
 	if (rest)
 		order->active++;
 	return rest;
+}
+
+/**
+ * tow_order_cut - a step ends that was cut off with the rest of its chain
+ * @order: the order
+ *
+ * What is added until the program can know of it, and is to wait, fails of it.
+ */
+void tow_order_cut(struct tow_order *order)
+{
+	tow_order_note(order, order->added);
 }
 
 /**

@@ -59,10 +59,30 @@ void tow_order_init(struct tow_order *order);
 void tow_order_add(struct tow_order *order, struct tow_step *chain);
 bool tow_order_pass(struct tow_order *order, u32 count);
 struct tow_step *tow_order_next(struct tow_order *order, bool *cancel);
-struct tow_step *tow_order_done(struct tow_order *order, struct tow_step *step,
-				bool failed);
+struct tow_step *tow_order_go_on(struct tow_order *order, struct tow_step *step,
+				 bool failed);
 struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
 				bool begun);
+void tow_order_cut(struct tow_order *order);
 void tow_order_end(struct tow_order *order);
+
+/**
+ * tow_order_done - a step has ended
+ * @order: the order
+ * @step: from tow_order_next(); the caller's afterwards
+ * @failed: it did not succeed; or has failed before
+ *
+ * Return: what ends with it without having begun: the rest of its chain, linked
+ * by @next, after which tow_order_end() is due; NULL: nothing.
+ */
+static inline struct tow_step *tow_order_done(struct tow_order *order,
+					      struct tow_step *step, bool failed)
+{
+	/* Most are alone, and succeed. */
+	if (step->next || step->failed || failed)
+		return tow_order_go_on(order, step, failed);
+	order->active--;
+	return NULL;
+}
 
 #endif /* TOW_ORDER_H */

@@ -401,6 +401,7 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	struct tow_peers *peers = &peer->dev->peers;
 	struct tow_session *session, *other;
 	struct tow_tie *tie = tow_peer_tie(peer);
+	unsigned long busy_at;
 	u32 size = info->size;
 
 	memset(info, 0, sizeof(*info));
@@ -438,8 +439,9 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	if (!session)
 		return;
 	info->qps = session->qps;
-	info->idle_ms = jiffies_to_msecs(jiffies -
-					 READ_ONCE(session->busy_at));
+	/* First, as it may be set meanwhile. */
+	busy_at = READ_ONCE(session->busy_at);
+	info->idle_ms = jiffies_to_msecs(jiffies - busy_at);
 	if (session->handshake.request.control.features &
 	    cpu_to_le32(TOW_WIRE_AUTHENTICATED))
 		info->flags |= TOW_PEER_AUTHENTICATED;

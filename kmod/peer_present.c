@@ -50,6 +50,7 @@ int tow_peer_session_add(struct tow_session *session)
 	peers->half_open += session->half_open;
 	tow_stat_inc(session->dev, TOW_STAT_SESSIONS);
 	tow_session_get(session);
+	tow_session_watch(session);
 out_unlock:
 	mutex_unlock(&peers->lock);
 	return ret;

@@ -84,6 +84,7 @@ void tow_pool_init(struct tow_pool *pool, u32 registration_pages)
 	}
 	mutex_init(&pool->resize);
 	INIT_WORK(&pool->work, tow_pool_work);
+	tow_pool_init_retired(pool);
 }
 
 /**
@@ -115,28 +116,10 @@ void tow_pool_forget(struct tow_pool *pool, struct tow_slab *slab)
 
 /* ---- slabs that come back ------------------------------------------------- */
 
-/* Its pages are in use elsewhere, for who knows how long. */
-static void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab)
-{
-	enum tow_slab_class class = slab->class;
-
-	mutex_lock(&pool->resize);
-	spin_lock(&pool->lock);
-	slab->state = TOW_SLAB_RETIRED;
-	pool->draining_count--;
-	pool->used_bytes -= slab->bytes;
-	tow_pool_forget(pool, slab);
-	spin_unlock(&pool->lock);
-	trace_tow_slab_retire(slab);
-	tow_stat_inc(tow_pool_device(pool), TOW_STAT_RETIRED_SLABS);
-	tow_slab_detach(slab);
-	tow_slab_free(slab);
-	tow_pool_replace(pool, class);
-	mutex_unlock(&pool->resize);
-}
-
 static void tow_pool_put_dirty(struct tow_pool *pool, struct tow_slab *slab)
 {
+	/* Whoever used its pages has let go of them meanwhile. */
+	tow_slab_uncharge(slab);
 	spin_lock(&pool->lock);
 	slab->state = TOW_SLAB_DIRTY;
 	list_add_tail(&slab->list, &pool->dirty[slab->class]);
@@ -475,6 +458,7 @@ static void tow_pool_give_memory(struct tow_pool *pool,
 	spin_unlock(&pool->lock);
 	for (i = 0; i < count; i++) {
 		tow_slab_detach(slabs[i]);
+		tow_slab_uncharge(slabs[i]);
 		tow_slab_free(slabs[i]);
 	}
 	mutex_unlock(&pool->resize);
@@ -569,6 +553,7 @@ void tow_pool_stop(struct tow_pool *pool)
 	/* Imports that have ended, among others; there are no peers any more. */
 	tow_pool_drain(pool);
 	WARN_ON_ONCE(pool->draining_count);
+	tow_pool_stop_retired(pool);
 
 	mutex_lock(&pool->resize);
 	list_for_each_entry(slab, &pool->all, all)

@@ -13,6 +13,8 @@
 
 #include "slab.h"
 
+struct tow_charge;
+
 /**
  * struct tow_pool - a device's slabs
  * @large_bytes: of a large slab: TOW_SLAB_LARGE_BYTES, or what one registration of
@@ -36,6 +38,8 @@
  *	that come back are freed
  * @resize: serialises changes of which slabs there are; taken before @lock
  * @work: makes slabs that come back fit for the next region
+ * @retired: slabs that are the pool's no more, whose pages others use; under @resize
+ * @look: looks whether they still do
  */
 struct tow_pool {
 	u64			large_bytes;
@@ -57,6 +61,8 @@ struct tow_pool {
 	/* one change of which slabs there are at a time */
 	struct mutex		resize;
 	struct work_struct	work;
+	struct list_head	retired;
+	struct delayed_work	look;
 };
 
 /**
@@ -109,6 +115,13 @@ void tow_pool_trim(struct tow_pool *pool);
 void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class);
 int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 		      unsigned int count);
+
+/* retire.c */
+void tow_slab_leave_charged(struct tow_slab *slab, struct tow_charge *charge);
+void tow_slab_uncharge(struct tow_slab *slab);
+void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab);
+void tow_pool_init_retired(struct tow_pool *pool);
+void tow_pool_stop_retired(struct tow_pool *pool);
 
 bool towk_slab_hold(struct tow_slab *slab);
 void towk_slab_drop(struct tow_slab *slab);

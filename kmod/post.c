@@ -132,22 +132,6 @@ void tow_op_leave(struct tow_flow *flow)
 }
 
 /**
- * tow_op_settle - has an operation ended?
- * @op: the operation, of which nothing is about to be posted; the caller has the lock
- *	of its link
- * @ended: where to, if it has; for tow_ops_end()
- */
-void tow_op_settle(struct tow_op *op, struct tow_op_list *ended)
-{
-	if (op->pieces || op->cursor != op->bytes || op->to_tell)
-		return;
-	if (op->stripe)
-		tow_stripe_end(op);
-	if (!tow_op_returns(op))
-		tow_op_list_add(ended, op, op);
-}
-
-/**
  * tow_op_cut - nothing more of an operation is posted
  * @op: the operation, the first one of the flow whose turn it is; the caller has
  *	the lock of its link
@@ -211,11 +195,6 @@ static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
 	}
 }
 
-static bool tow_link_is_iwarp(const struct tow_link *link)
-{
-	return link->tie->dev->transport == TOW_TRANSPORT_IWARP;
-}
-
 /*
  * Called with the lock held.  iWARP has no writes that bring a number: there it is
  * sent, by the same stream, so it arrives after what was written.
@@ -226,7 +205,7 @@ static void tow_work_notify(struct tow_work *work, struct tow_link *link,
 	struct ib_send_wr *wr = &work->rdma.wr;
 	__be32 imm = cpu_to_be32(tow_remote_notify(op->slot));
 
-	if (tow_link_is_iwarp(link)) {
+	if (link->iwarp) {
 		work->imm = imm;
 		work->sge.addr = (uintptr_t)&work->imm;
 		work->sge.length = sizeof(work->imm);
@@ -258,7 +237,7 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 	 * On iWARP a write completes before a read that was posted earlier, and
 	 * one that does not tell is sent from its memory after that.
 	 */
-	if (tow_link_is_iwarp(link))
+	if (unlikely(link->iwarp))
 		wr->send_flags = IB_SEND_SIGNALED |
 				 (tow_op_is_read(op) ? 0 : IB_SEND_FENCE);
 	if (!tow_op_is_atomic(op)) {
@@ -307,15 +286,16 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 		return false;
 	post = &link->posts[(link->posted - 1) & link->post_mask];
 	work = &link->works[count - 1];
-	if (post->last->flow != op->flow ||
+	/* First what most are refused for that are refused. */
+	if (work->rdma.remote_addr + work->sge.length !=
+		    piece->target.address ||
+	    work->sge.addr + work->sge.length != piece->local ||
+	    work->rdma.rkey != piece->target.key ||
+	    work->rdma.wr.opcode != tow_op_wr(op) ||
+	    post->last->flow != op->flow ||
 	    /* A part of a larger one is not merged. */
 	    post->ops->bytes > work->sge.length ||
 	    post->ops->cursor != post->ops->bytes ||
-	    work->rdma.wr.opcode != tow_op_wr(op) ||
-	    work->rdma.rkey != piece->target.key ||
-	    work->rdma.remote_addr + work->sge.length !=
-		    piece->target.address ||
-	    work->sge.addr + work->sge.length != piece->local ||
 	    piece->bytes > most - min(most, work->sge.length))
 		return false;
 	work->sge.length += piece->bytes;
@@ -340,7 +320,7 @@ static bool tow_piece_tells(const struct tow_link *link, const struct tow_op *op
 			    const struct tow_piece *piece)
 {
 	return op->to_tell && op->cursor + piece->bytes == op->bytes &&
-	       !(piece->bytes && (op->stripe || tow_link_is_iwarp(link)));
+	       !(piece->bytes && (op->stripe || link->iwarp));
 }
 
 /* Called with the lock held: how far does the next work request reach? */
@@ -355,26 +335,6 @@ static void tow_piece_find(struct tow_op *op, u32 most,
 	here = tow_region_aim(op->region, op->offset + op->cursor,
 			      &piece->local);
 	piece->bytes = min3(left, here, piece->target.bytes);
-}
-
-/**
- * tow_op_refused - must nothing more of an operation be posted?
- * @op: the operation; the caller has the lock of its link
- *
- * Return: why not; 0: it may.
- */
-int tow_op_refused(const struct tow_op *op)
-{
-	int error = READ_ONCE(op->flow->stopped) ?: op->status;
-
-	if (error)
-		return error;
-	if (!tow_remote_usable(op->remote) ||
-	    (op->slot && !tow_remote_usable(op->slot)))
-		return -ESTALE;
-	if (op->slot && READ_ONCE(op->slot->closed))
-		return -ECANCELED;
-	return tow_op_is_late(op) ? -ETIMEDOUT : 0;
 }
 
 /*
@@ -481,12 +441,12 @@ static int tow_op_status(const struct ib_wc *wc)
 }
 
 /* Called with the lock held: a work request is over. */
-static void tow_post_end(struct tow_post *post, int status,
-			 struct tow_op_list *ended)
+static void tow_post_end(struct tow_link *link, struct tow_post *post,
+			 int status, struct tow_op_list *ended)
 {
 	struct tow_op *op = post->ops;
 
-	post->link->inflight -= post->bytes;
+	link->inflight -= post->bytes;
 	if (status) {
 		for (;; op = op->next) {
 			op->lost = true;
@@ -505,7 +465,7 @@ static void tow_post_end(struct tow_post *post, int status,
 	op->pieces--;
 	/* It may take more. */
 	if (unlikely(op->stripe))
-		tow_flows_feed(post->link);
+		tow_flows_feed(link);
 	tow_op_settle(op, ended);
 }
 
@@ -576,7 +536,7 @@ static void tow_link_retire(struct tow_link *link, struct tow_post *last,
 	}
 	do {
 		post = &link->posts[link->retired & link->post_mask];
-		tow_post_end(post, post->status ?: status, ended);
+		tow_post_end(link, post, post->status ?: status, ended);
 		link->retired++;
 	} while (post != last);
 	WRITE_ONCE(link->drained, link->retired);

@@ -316,6 +316,34 @@ void tow_queues_stop(struct tow_queues *queues)
 }
 
 /**
+ * tow_queues_busy - is something of a client's on its way?
+ * @queues: the device's queues
+ * @account: the client's, which has ended: nothing begins any more
+ *
+ * Return: true if an entry of one of its queues has not ended.
+ */
+bool tow_queues_busy(struct tow_queues *queues,
+		     const struct tow_account *account)
+{
+	struct tow_queue *queue;
+	bool busy = false;
+
+	mutex_lock(&queues->lock);
+	list_for_each_entry(queue, &queues->list, link) {
+		/* It is charged as long as it is in the list. */
+		if (queue->charge.account != account)
+			continue;
+		spin_lock(&queue->lock);
+		busy = queue->busy;
+		spin_unlock(&queue->lock);
+		if (busy)
+			break;
+	}
+	mutex_unlock(&queues->lock);
+	return busy;
+}
+
+/**
  * tow_queues_cleanup - undo tow_queues_init()
  * @queues: the device's queues, all gone
  */
@@ -421,6 +449,16 @@ static int tow_queue_open_channel(struct tow_queue *queue, void __user *user)
 	return ret ?: tow_file_copy_out(user, &call, sizeof(call), user_size);
 }
 
+/* Whoever is told that the device is going knows that no poller takes any more. */
+static int tow_queue_gone(struct tow_queue *queue)
+{
+	if (queue->poller) {
+		mutex_lock(&queue->submit);
+		mutex_unlock(&queue->submit);
+	}
+	return -ENODEV;
+}
+
 static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 			    unsigned long arg)
 {
@@ -428,7 +466,7 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 	void __user *user = (void __user *)arg;
 
 	if (tow_device_going(queue->dev))
-		return -ENODEV;
+		return tow_queue_gone(queue);
 	if (cmd != TOW_IOCTL_ENTER && cmd != TOW_IOCTL_CHANNEL_OPEN &&
 	    cmd != TOW_IOCTL_QUEUE_EVENT)
 		return -ENOTTY;

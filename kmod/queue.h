@@ -148,6 +148,7 @@ struct tow_chain {
  * @submit: held by whoever takes entries; protects @client, too
  * @client: whose; NULL: it has ended
  * @client_link: in tow_client.queues, under tow_client.lock
+ * @sqe: the copy of the entry that is being taken; under @submit
  * @sq_head: entries that were taken; written under @submit
  * @sq_seen: POLL: up to where they are taken together; under @submit
  * @chain: POLL: that goes on with what is taken next; under @submit
@@ -179,8 +180,9 @@ struct tow_chain {
  * @cq: where the last operation completes, with a reference; or NULL.  Changed by
  *	the one who is at it, under the lock; compared without
  * @look_us: how long a call looks for completions before it sleeps; read and
- *	written without the lock, like @penance
+ *	written without the lock, like @penance and @vain
  * @penance: waits that it shall not look longer than it must
+ * @vain: how often it has looked longer in vain, one time after the other
  * @waits: some of what began last waits for its turn; read without the lock
  * @wait: woken when there are @wanted completions, and when it ends
  * @events: what has happened to peers that it has channels to; this and what follows
@@ -209,10 +211,11 @@ struct tow_queue {
 	struct tow_poller	*poller;
 	struct list_head	poll_link;
 	u32			idle_us;
-	/* protects flows, next_qp, client, sq_head, sq_seen, chain */
+	/* protects flows, next_qp, client, sqe, sq_head, sq_seen, chain */
 	struct mutex		submit;
 	struct tow_client	*client;
 	struct list_head	client_link;
+	struct tow_sqe		sqe;
 	u32			sq_head;
 	u32			sq_seen;
 	struct tow_chain	chain;
@@ -244,6 +247,7 @@ struct tow_queue {
 	struct tow_cq		*cq;
 	u32			look_us;
 	u8			penance;
+	u8			vain;
 	bool			waits;
 	wait_queue_head_t	wait;
 	u32			events;
@@ -289,6 +293,8 @@ struct tow_taken {
 /* queue.c */
 void tow_queues_init(struct tow_queues *queues);
 void tow_queues_stop(struct tow_queues *queues);
+bool tow_queues_busy(struct tow_queues *queues,
+		     const struct tow_account *account);
 void tow_queues_cleanup(struct tow_queues *queues);
 void tow_queue_client_end(struct tow_client *client);
 void tow_queue_put(struct tow_queue *queue);

@@ -19,6 +19,8 @@
 
 #include "client.h"
 #include "device.h"
+#include "export.h"
+#include "queue.h"
 #include "trace.h"
 
 /* Seconds, unless the administrator says otherwise. */
@@ -87,9 +89,15 @@ struct tow_region *tow_region_alloc(struct tow_client *client,
 
 static void tow_region_give_memory(struct tow_region *region)
 {
-	if (region->import)
+	unsigned int i;
+
+	if (region->import) {
 		tow_import_release(region);
-	else if (region->slab_count)
+		return;
+	}
+	for (i = 0; i < region->slab_count; i++)
+		tow_slab_leave_charged(region->slabs[i], &region->charge);
+	if (region->slab_count)
 		tow_pool_give(&region->dev->pool, region->slabs,
 			      region->slab_count);
 }
@@ -165,30 +173,6 @@ void tow_region_put_many(struct tow_region *region, u32 count)
 {
 	if (refcount_sub_and_test(count, &region->refs.refcount))
 		tow_region_release(&region->refs);
-}
-
-/**
- * tow_region_aim - where does the RDMA device see a region's byte?
- * @region: the region; the device is not gone
- * @offset: of the byte in the region
- * @dma: where to
- *
- * Return: how many bytes from there on it sees one after the other.
- */
-u64 tow_region_aim(const struct tow_region *region, u64 offset, u64 *dma)
-{
-	const struct tow_chunk *chunk;
-	u64 rest;
-
-	chunk = region->slabs[div64_u64_rem(region->skip + offset,
-					    region->slab_bytes,
-					    &rest)]->chunks;
-	while (rest >= chunk->bytes) {
-		rest -= chunk->bytes;
-		chunk++;
-	}
-	*dma = chunk->dma + rest;
-	return chunk->bytes - rest;
 }
 
 /* ---- names ---------------------------------------------------------------- */
@@ -378,6 +362,31 @@ void tow_region_disown(struct tow_region *region)
 	mutex_unlock(&regions->lock);
 }
 
+/* Called with the lock held: have the timer look when its time is over. */
+static void tow_region_set_timer(struct tow_region *region)
+{
+	unsigned long now = jiffies, end = region->linger_end;
+
+	lockdep_assert_held(&region->dev->regions.lock);
+	queue_delayed_work(tow_wq, &region->linger_work,
+			   time_before(now, end) ? end - now : 0);
+}
+
+/* Called with the lock held: the table has it, with a reference, until then. */
+static void tow_region_linger(struct tow_region *region, unsigned long end)
+{
+	tow_region_get(region);
+	region->lingering = true;
+	region->linger_end = end;
+	tow_region_set_timer(region);
+}
+
+/* Called with the lock held. */
+static bool tow_region_may_linger(struct tow_region *region)
+{
+	return hash_hashed(&region->hashed) && !region->dev->regions.stopped;
+}
+
 /**
  * tow_region_orphan - its client has ended
  * @region: the region; the caller has a reference
@@ -390,13 +399,9 @@ void tow_region_orphan(struct tow_region *region)
 
 	mutex_lock(&regions->lock);
 	region->owner = NULL;
-	if (hash_hashed(&region->hashed) && !regions->stopped) {
-		unsigned long time = (unsigned long)region->linger_s * HZ;
-
-		region->lingering = true;
-		region->linger_end = jiffies + time;
-		tow_region_get(region);
-		queue_delayed_work(tow_wq, &region->linger_work, time);
+	if (tow_region_may_linger(region)) {
+		tow_region_linger(region, jiffies +
+				  (unsigned long)region->linger_s * HZ);
 		trace_tow_region_linger(region);
 	} else {
 		tow_region_unname(region);
@@ -424,6 +429,12 @@ static void tow_region_linger_over(struct work_struct *work)
 
 	/* Whoever claimed it waits for us before the region can go. */
 	mutex_lock(&regions->lock);
+	/* No timer goes as far as some months. */
+	if (region->lingering && time_before(jiffies, region->linger_end)) {
+		tow_region_set_timer(region);
+		mutex_unlock(&regions->lock);
+		return;
+	}
 	claimed = tow_region_claim(region);
 	if (claimed)
 		tow_region_unname(region);
@@ -452,34 +463,54 @@ static struct tow_region *tow_region_claim_named(struct tow_client *client,
 	return region;
 }
 
-static void tow_region_set_owner(struct tow_region *region,
-				 struct tow_client *client, u32 linger_s)
+/* Claimed, but not taken over: it lingers for the rest of its time. */
+static void tow_region_linger_on(struct tow_region *region)
 {
 	struct tow_regions *regions = &region->dev->regions;
-	struct pid *old;
 
 	mutex_lock(&regions->lock);
-	region->owner = client;
-	old = region->pid;
-	region->pid = get_pid(client->pid);
-	region->cgroup_id = client->cgroup_id;
-	region->linger_s = tow_region_linger_time(regions, linger_s);
+	if (tow_region_may_linger(region))
+		tow_region_linger(region, region->linger_end);
+	else
+		tow_region_unname(region);
 	mutex_unlock(&regions->lock);
-	put_pid(old);
+}
+
+/*
+ * Has everything ended by which the client that had it, or peers on its behalf,
+ * could still read it or write to it?  Looked for where it is, as a count would
+ * be paid for by each operation; ATTACH is rare.
+ */
+static bool tow_region_drained(struct tow_region *region)
+{
+	const struct tow_account *account = region->charge.account;
+	struct tow_device *dev = region->dev;
+
+	if (tow_queues_busy(&dev->queues, account))
+		return false;
+	if (!tow_exported_of_region(region, account))
+		return true;
+	/* What no peer has any more may only have to be finished. */
+	flush_work(&dev->directory.work);
+	return !tow_exported_of_region(region, account);
 }
 
 /**
- * tow_region_take_over - become the owner of a region that lingers
- * @client: who
+ * tow_region_take_over - begin to take over a region that lingers
+ * @client: who; a user of the device
  * @name: its name
- * @linger_s: how long it will linger after this client
+ * @payer: where to: who was charged so far
+ *
+ * It is charged to the client, and does not linger.  What else can fail comes
+ * next, then tow_region_taken() or tow_region_give_up(): a client that does not
+ * get it changes nothing of it.
  *
  * Return: the region with the caller's reference, or an ERR_PTR(): see
  * TOW_IOCTL_REGION_ATTACH.
  */
 struct tow_region *tow_region_take_over(struct tow_client *client,
 					const char name[TOW_REGION_NAME_MAX],
-					u32 linger_s)
+					struct tow_account **payer)
 {
 	struct tow_region *region = tow_region_claim_named(client, name);
 	int ret;
@@ -487,16 +518,55 @@ struct tow_region *tow_region_take_over(struct tow_client *client,
 	if (IS_ERR(region))
 		return region;
 	cancel_delayed_work_sync(&region->linger_work);
-	ret = tow_charge_move(&region->charge, client->account);
+	ret = -EBUSY;
+	if (tow_region_drained(region))
+		ret = tow_charge_move(&region->charge, client->account, payer);
 	if (ret) {
-		/* As before; it may linger as long again. */
-		tow_region_orphan(region);
+		tow_region_linger_on(region);
 		tow_region_put(region);
 		return ERR_PTR(ret);
 	}
-	tow_region_set_owner(region, client, linger_s);
-	trace_tow_region_take_over(region);
 	return region;
+}
+
+/**
+ * tow_region_give_up - undo tow_region_take_over()
+ * @region: the region; the caller keeps his reference
+ * @payer: from there
+ *
+ * It lingers as long as it would have, charged to whom it was.
+ */
+void tow_region_give_up(struct tow_region *region, struct tow_account *payer)
+{
+	tow_charge_move_back(&region->charge, payer);
+	tow_region_linger_on(region);
+}
+
+/**
+ * tow_region_taken - end tow_region_take_over(): the client has it
+ * @region: the region
+ * @client: who; its process is the one that calls
+ * @linger_s: how long it will linger after this client
+ * @payer: from there
+ */
+void tow_region_taken(struct tow_region *region, struct tow_client *client,
+		      u32 linger_s, struct tow_account *payer)
+{
+	struct tow_regions *regions = &region->dev->regions;
+	struct pid *old;
+
+	mutex_lock(&regions->lock);
+	/* Another thread may have destroyed it already. */
+	if (hash_hashed(&region->hashed))
+		region->owner = client;
+	old = region->pid;
+	region->pid = get_pid(client->pid);
+	region->cgroup_id = client->cgroup_id;
+	region->linger_s = tow_region_linger_time(regions, linger_s);
+	mutex_unlock(&regions->lock);
+	put_pid(old);
+	tow_account_put(payer);
+	trace_tow_region_take_over(region);
 }
 
 /* One that lingers, claimed; or NULL. */

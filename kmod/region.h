@@ -9,6 +9,7 @@
 #include <linux/hashtable.h>
 #include <linux/kref.h>
 #include <linux/list.h>
+#include <linux/math64.h>
 #include <linux/mutex.h>
 #include <linux/uidgid.h>
 #include <linux/workqueue.h>
@@ -114,6 +115,31 @@ struct tow_regions {
 	u64			last_id;
 };
 
+/**
+ * tow_region_aim - where does the RDMA device see a region's byte?
+ * @region: the region; the device is not gone
+ * @offset: of the byte in the region
+ * @dma: where to
+ *
+ * Return: how many bytes from there on it sees one after the other.
+ */
+static inline u64 tow_region_aim(const struct tow_region *region, u64 offset,
+				 u64 *dma)
+{
+	const struct tow_chunk *chunk;
+	u64 rest;
+
+	chunk = region->slabs[div64_u64_rem(region->skip + offset,
+					    region->slab_bytes,
+					    &rest)]->chunks;
+	while (rest >= chunk->bytes) {
+		rest -= chunk->bytes;
+		chunk++;
+	}
+	*dma = chunk->dma + rest;
+	return chunk->bytes - rest;
+}
+
 /* region.c */
 void tow_regions_init(struct tow_regions *regions);
 void tow_regions_stop(struct tow_regions *regions);
@@ -130,12 +156,14 @@ void tow_region_get_many(struct tow_region *region, u32 count);
 bool tow_region_try_get(struct tow_region *region);
 void tow_region_put(struct tow_region *region);
 void tow_region_put_many(struct tow_region *region, u32 count);
-u64 tow_region_aim(const struct tow_region *region, u64 offset, u64 *dma);
 void tow_region_orphan(struct tow_region *region);
 void tow_region_disown(struct tow_region *region);
 struct tow_region *tow_region_take_over(struct tow_client *client,
 					const char name[TOW_REGION_NAME_MAX],
-					u32 linger_s);
+					struct tow_account **payer);
+void tow_region_give_up(struct tow_region *region, struct tow_account *payer);
+void tow_region_taken(struct tow_region *region, struct tow_client *client,
+		      u32 linger_s, struct tow_account *payer);
 void tow_region_describe(struct tow_region *region,
 			 struct tow_region_info *info);
 struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor);

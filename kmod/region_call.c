@@ -62,12 +62,14 @@ static struct tow_handle *tow_handle_new(struct tow_region *region, u32 flags,
 /**
  * struct tow_opening - a region that is being given to a program
  * @region: the region, with a reference until it is finished
+ * @payer: it is being taken over: who was charged so far; else NULL
  * @dmabuf: the descriptor's
  * @fd: reserved, nothing behind it yet
  * @number: the handle's
  */
 struct tow_opening {
 	struct tow_region	*region;
+	struct tow_account	*payer;
 	struct dma_buf		*dmabuf;
 	int			fd;
 	u64			number;
@@ -130,8 +132,13 @@ static void tow_opening_end(struct tow_opening *opening,
 		put_unused_fd(opening->fd);
 		/* Another thread may have guessed its number. */
 		handle = tow_client_take_handle(client, opening->number);
-		if (handle)
+		if (handle) {
+			/* What was to be taken over is not the client's. */
+			handle->owner = destroy;
 			tow_client_drop_handle(handle, destroy);
+		}
+		if (opening->payer)
+			tow_region_give_up(opening->region, opening->payer);
 	}
 	tow_region_put(opening->region);
 }
@@ -168,8 +175,8 @@ static int tow_create_open(struct tow_client *client,
 
 static int tow_call_create(struct tow_client *client, void __user *user)
 {
+	struct tow_opening opening = {};
 	struct tow_region_create create;
-	struct tow_opening opening;
 	u32 user_size;
 	int ret;
 
@@ -200,12 +207,12 @@ static int tow_attach_open(struct tow_client *client,
 	int ret;
 
 	opening->region = tow_region_take_over(client, attach->name,
-					       attach->linger_s);
+					       &opening->payer);
 	if (IS_ERR(opening->region))
 		return PTR_ERR(opening->region);
 	ret = tow_opening_begin(opening, client);
 	if (ret) {
-		tow_region_orphan(opening->region);
+		tow_region_give_up(opening->region, opening->payer);
 		tow_region_put(opening->region);
 	}
 	return ret;
@@ -213,8 +220,8 @@ static int tow_attach_open(struct tow_client *client,
 
 static int tow_call_attach(struct tow_client *client, void __user *user)
 {
+	struct tow_opening opening = {};
 	struct tow_region_attach attach;
-	struct tow_opening opening;
 	u32 user_size;
 	int ret;
 
@@ -236,6 +243,9 @@ static int tow_call_attach(struct tow_client *client, void __user *user)
 	attach.fd = opening.fd;
 	ret = tow_file_copy_out(user, &attach, sizeof(attach), user_size);
 	/* If the program does not know of it, it lingers on. */
+	if (!ret)
+		tow_region_taken(opening.region, client, attach.linger_s,
+				 opening.payer);
 	tow_opening_end(&opening, client, !ret, false);
 	return ret;
 }

@@ -157,15 +157,70 @@ void tow_remote_tie_gone(struct tow_tie *tie);
 void tow_remote_tie_cleanup(struct tow_tie *tie);
 
 /* target.c */
-int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
-		     u32 rights);
+const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
+					     u64 offset);
 int tow_remote_enter(struct tow_remote *remote);
 int tow_remote_check_slot(struct tow_remote *remote, unsigned int link);
 u32 tow_remote_notify(struct tow_remote *remote);
-void tow_remote_aim(const struct tow_remote *remote, u64 offset, u64 bytes,
-		    struct tow_remote_target *target);
-bool tow_remote_usable(const struct tow_remote *remote);
 void tow_remote_leave(struct tow_remote *remote, int count, int status);
+
+/*
+ * What follows is done for every operation, and so is not called.
+ */
+
+/**
+ * tow_remote_usable - has neither the export nor the connection ended so far?
+ * @remote: was VALID once
+ *
+ * Return: whether it may be used.
+ */
+static inline bool tow_remote_usable(const struct tow_remote *remote)
+{
+	return READ_ONCE(remote->state) == TOW_REMOTE_VALID;
+}
+
+/**
+ * tow_remote_check - may that be done with a part of a range?
+ * @remote: was VALID once
+ * @offset: where the part begins
+ * @bytes: its size
+ * @rights: bits of enum tow_right: what is done
+ *
+ * Return: 0; -EACCES: it was not resolved with those rights; -ERANGE: it is not
+ * within the range.
+ */
+static inline int tow_remote_check(const struct tow_remote *remote, u64 offset,
+				   u64 bytes, u32 rights)
+{
+	if (rights & ~remote->rights)
+		return -EACCES;
+	if (bytes > remote->bytes || offset > remote->bytes - bytes)
+		return -ERANGE;
+	return 0;
+}
+
+/**
+ * tow_remote_aim - where is a part of a range?
+ * @remote: was VALID once
+ * @offset: where the part begins
+ * @bytes: its size, at least 1; the part is within the range
+ * @target: where that is; not all of it, if several keys open it
+ */
+static inline void tow_remote_aim(const struct tow_remote *remote, u64 offset,
+				  u64 bytes, struct tow_remote_target *target)
+{
+	const struct tow_segment *segment = remote->segments;
+	u64 end = remote->bytes;
+
+	if (remote->total > 1) {
+		segment = tow_remote_segment(remote, offset);
+		if (segment != &remote->segments[remote->total - 1])
+			end = segment[1].offset;
+	}
+	target->address = segment->address + (offset - segment->offset);
+	target->key = segment->key;
+	target->bytes = min(bytes, end - offset);
+}
 
 /* Called by answer.c with tow_tie_dir.lock held. */
 void tow_remote_settle(struct tow_remote *remote, int error);

@@ -54,8 +54,8 @@ static void tow_op_begin_again(struct tow_op *op)
 
 /**
  * tow_op_returns - is an operation that was striped to be posted once more?
- * @op: the operation, of which nothing is on its way; the caller has the lock of its
- *	link.  Others return at once
+ * @op: the operation, which is to be (@again), and of which nothing is on its way; the
+ *	caller has the lock of its link
  *
  * Return: true: it waits for its turn; false: it ends.
  */
@@ -63,7 +63,7 @@ bool tow_op_returns(struct tow_op *op)
 {
 	struct tow_link *link;
 
-	if (!op->again || op->status || !op->flow->done)
+	if (op->status || !op->flow->done)
 		return false;
 	link = tow_stripe_link(op);
 	if (link->over) {
@@ -145,21 +145,22 @@ static void tow_replay_note_all(struct tow_link *link, u32 known)
 	}
 }
 
-/* Called with the lock held: has something of it not been posted so far? */
-static bool tow_replay_in_flow(const struct tow_link *link,
-			       const struct tow_op *op)
+/*
+ * Called with the lock held: has something of it not been posted so far?  Then it is in its
+ * flow; not as the first one, if a striped one has come back from elsewhere meanwhile.
+ */
+static bool tow_replay_in_flow(const struct tow_op *op)
 {
-	return op->flow->via == link && op->flow->ops.first == op;
+	return op->cursor != op->bytes || op->to_tell;
 }
 
 /*
  * Called with the lock held: nothing of an operation is on its way.  Return: true: it
  * is to be put back into its flow.
  */
-static bool tow_replay_decide(struct tow_link *link, struct tow_op *op,
-			      struct tow_op_list *ended)
+static bool tow_replay_decide(struct tow_op *op, struct tow_op_list *ended)
 {
-	bool in_flow = tow_replay_in_flow(link, op);
+	bool in_flow = tow_replay_in_flow(op);
 
 	if (op->again && !op->status && !op->stripe) {
 		if (in_flow || !tow_op_refused(op)) {
@@ -192,7 +193,7 @@ static void tow_replay_decide_post(struct tow_link *link, struct tow_post *post,
 	do {
 		more = op != post->last;
 		next = op->next;
-		if (op->mark == number && tow_replay_decide(link, op, ended)) {
+		if (op->mark == number && tow_replay_decide(op, ended)) {
 			tow_op_list_add(&back, op, op);
 			last = op;
 		}

@@ -260,8 +260,10 @@ bool tow_session_set_state(struct tow_session *session,
  * @why: for the log, a string that is never freed
  *
  * In any context, with whatever locks but the session's.
+ *
+ * Return: true; false: it was ENDING before, of something else.
  */
-void tow_session_fail(struct tow_session *session, int error, u32 reason,
+bool tow_session_fail(struct tow_session *session, int error, u32 reason,
 		      const char *why)
 {
 	unsigned long flags;
@@ -279,9 +281,38 @@ void tow_session_fail(struct tow_session *session, int error, u32 reason,
 	}
 	spin_unlock_irqrestore(&session->lock, flags);
 	if (!first)
-		return;
+		return false;
 	tow_session_note(session, why, reason, error);
 	wake_up_all(&session->wait);
+	return true;
+}
+
+static void tow_session_look_in(struct tow_session *session, unsigned int ms)
+{
+	mod_delayed_work(tow_wq, &session->timer, msecs_to_jiffies(ms));
+}
+
+/**
+ * tow_session_watch - the timer watches over the session from now on
+ * @session: the session, new; the caller has the lock under which others find it, and
+ *	may end it
+ */
+void tow_session_watch(struct tow_session *session)
+{
+	tow_session_look_in(session, TOW_HANDSHAKE_MS / 4);
+}
+
+/**
+ * tow_session_beats - the session has become READY, and its ends say so regularly
+ * @session: the session; the caller is a handler that its end waits for
+ *
+ * Heartbeats may have to begin long before it would have been looked at again.
+ */
+void tow_session_beats(struct tow_session *session)
+{
+	/* Until now nobody had to say anything. */
+	WRITE_ONCE(session->heard_at, jiffies);
+	tow_session_look_in(session, READ_ONCE(session->dev->peers.settings.heartbeat_ms) / 2);
 }
 
 /**
@@ -294,8 +325,7 @@ void tow_session_hung_up(struct tow_session *session)
 {
 	WRITE_ONCE(session->hung_up, true);
 	if (tow_session_alive(session))
-		mod_delayed_work(tow_wq, &session->timer,
-				 msecs_to_jiffies(TOW_HANG_UP_MS));
+		tow_session_look_in(session, TOW_HANG_UP_MS);
 }
 
 /**
@@ -531,8 +561,6 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 		tow_session_put(session);
 		return ERR_PTR(ret);
 	}
-	queue_delayed_work(tow_wq, &session->timer,
-			   msecs_to_jiffies(TOW_HANDSHAKE_MS) / 4);
 	return session;
 }
 

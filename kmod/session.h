@@ -208,11 +208,13 @@ void tow_session_put(struct tow_session *session);
 bool tow_session_alive(const struct tow_session *session);
 bool tow_session_set_state(struct tow_session *session,
 			   enum tow_session_state state);
-void tow_session_fail(struct tow_session *session, int error, u32 reason,
+bool tow_session_fail(struct tow_session *session, int error, u32 reason,
 		      const char *why);
 void tow_session_note(struct tow_session *session, const char *stage,
 		      u64 subject, int error);
 void tow_session_established(struct tow_link *link);
+void tow_session_watch(struct tow_session *session);
+void tow_session_beats(struct tow_session *session);
 void tow_session_hung_up(struct tow_session *session);
 int tow_session_error_of(u32 reason);
 const char *tow_session_explain(int error);

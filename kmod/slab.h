@@ -76,6 +76,8 @@ struct tow_chunk {
  * @dev: the device; whoever has the slab keeps its structure
  * @class: the pool's class, or that it is imported
  * @import: the import that it is part of; NULL: of the pool
+ * @payer: no region has it, but others' references to its pages, who is charged for
+ *	it until they have gone; else NULL.  Of whoever takes it on from the region
  * @readonly: an import that neither peers nor the device may write to
  * @state: under the pool's lock
  * @remote: peers that may have operations on it in flight, plus one while it is
@@ -94,6 +96,7 @@ struct tow_slab {
 	struct tow_device	*dev;
 	enum tow_slab_class	class;
 	struct tow_import	*import;
+	struct tow_account	*payer;
 	bool			readonly;
 	enum tow_slab_state	state;
 	refcount_t		remote;

@@ -15,7 +15,11 @@
 
 #define TOW_ENTER_PUBLISHED	24
 
-/* Waits that a queue looks no longer than it must after that was in vain. */
+/*
+ * So often in vain, one time after the other, and it looks no longer than it must for
+ * so many waits.
+ */
+#define TOW_LOOK_VAIN		4
 #define TOW_LOOK_PENANCE	16
 
 /* Entries that a poller takes before it is another queue's turn. */
@@ -62,26 +66,44 @@ struct tow_wait {
 	ktime_t	since;
 };
 
+/* Was it in vain too often?  Return: how many waits it looks no longer than it must. */
+static u8 tow_queue_repent(struct tow_queue *queue,
+			   const struct tow_wait *wait, bool found)
+{
+	u8 penance = READ_ONCE(queue->penance), vain = READ_ONCE(queue->vain);
+
+	if (penance)
+		penance--;
+	if (found)
+		vain = 0;
+	else if (wait->looked_us > TOW_LOOK_US)
+		vain++;
+	if (vain == TOW_LOOK_VAIN) {
+		penance = TOW_LOOK_PENANCE;
+		vain = 0;
+	}
+	WRITE_ONCE(queue->penance, penance);
+	WRITE_ONCE(queue->vain, vain);
+	return penance;
+}
+
 /*
  * How long to look: half as long again as the last wait took, if that is not too
- * long.  If it was in vain, something else needed the processor, or it is not to be
- * foreseen: then no longer than one must for some time.
+ * long; and not much less than the time before, as of waits that differ the longer
+ * ones count.  If it was in vain several times, something else needs the processor,
+ * or it is not to be foreseen: then no longer than one must for some time.
  */
 static void tow_queue_learn(struct tow_queue *queue,
 			    const struct tow_wait *wait, bool found)
 {
 	s64 us = ktime_us_delta(ktime_get(), wait->since) * 3 / 2;
-	u8 penance = READ_ONCE(queue->penance);
+	s64 before = READ_ONCE(queue->look_us);
 
 	if (us < TOW_LOOK_US || us > TOW_LOOK_MAX_US)
 		us = TOW_LOOK_US;
-	if (!found && wait->looked_us > TOW_LOOK_US)
-		penance = TOW_LOOK_PENANCE;
-	else if (penance)
-		penance--;
-	if (penance)
+	us = max(us, before - before / 8);
+	if (tow_queue_repent(queue, wait, found))
 		us = TOW_LOOK_US;
-	WRITE_ONCE(queue->penance, penance);
 	WRITE_ONCE(queue->look_us, us);
 }
 
@@ -237,8 +259,8 @@ static bool tow_queue_untaken(const struct tow_queue *queue)
  */
 bool tow_queue_can_take(struct tow_queue *queue)
 {
-	return !READ_ONCE(queue->ended) && tow_queue_untaken(queue) &&
-	       tow_queue_has_room(queue);
+	return !READ_ONCE(queue->ended) && !tow_device_going(queue->dev) &&
+	       tow_queue_untaken(queue) && tow_queue_has_room(queue);
 }
 
 /**

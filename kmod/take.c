@@ -198,28 +198,43 @@ static int tow_entry_find_slot(struct tow_entry *entry,
 	return 0;
 }
 
-/* Called with @submit held: what is written, if anything is, and notified. */
-static int tow_entry_find_notify(struct tow_entry *entry,
-				 const struct tow_sqe *sqe,
-				 struct tow_known *known)
+/* Called with @submit held: a notification without data. */
+static int tow_entry_find_only_slot(struct tow_entry *entry,
+				    const struct tow_sqe *sqe,
+				    struct tow_known *known)
 {
-	struct tow_queue *queue = entry->queue;
 	struct tow_op *op = &entry->op;
-	int ret = 0;
 
-	op->slot = tow_client_get_remote(queue->client, sqe->operand);
-	if (!op->slot)
+	op->flow = tow_known_flow(entry->queue, sqe->channel, known);
+	if (!op->flow)
 		return -EBADF;
-	if (sqe->bytes) {
-		ret = tow_entry_find(entry, sqe, known);
-	} else {
-		op->flow = tow_known_flow(queue, sqe->channel, known);
-		if (!op->flow)
+	tow_remote_get(op->slot);
+	op->remote = op->slot;
+	return 0;
+}
+
+/* Called with @submit held: what is moved, if anything is, and notified. */
+static int tow_entry_find_all(struct tow_entry *entry,
+			      const struct tow_sqe *sqe,
+			      struct tow_known *known)
+{
+	bool notifies = sqe->opcode == TOW_OP_WRITE_NOTIFY;
+	struct tow_op *op = &entry->op;
+	int ret;
+
+	if (notifies) {
+		op->slot = tow_client_get_remote(entry->queue->client,
+						 sqe->operand);
+		if (!op->slot)
 			return -EBADF;
-		tow_remote_get(op->slot);
-		op->remote = op->slot;
 	}
-	return ret ?: tow_ops_check_slot(op);
+	if (notifies && !sqe->bytes)
+		ret = tow_entry_find_only_slot(entry, sqe, known);
+	else
+		ret = tow_entry_find(entry, sqe, known);
+	if (notifies && !ret)
+		ret = tow_ops_check_slot(op);
+	return ret;
 }
 
 static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
@@ -256,26 +271,33 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 	op->bytes = tow_sqe_is_atomic(sqe) ? sizeof(u64) : sqe->bytes;
 	op->operand = sqe->operand;
 	op->compare = sqe->compare;
-	entry->error = sqe->opcode == TOW_OP_WRITE_NOTIFY ?
-		       tow_entry_find_notify(entry, sqe, known) :
-		       tow_entry_find(entry, sqe, known);
+	entry->error = tow_entry_find_all(entry, sqe, known);
 	if (sqe->flags & TOW_SQE_COPIED && !entry->error)
 		tow_stat_add(entry->queue->dev, TOW_STAT_COPIED_BYTES,
 			     sqe->bytes);
 }
 
-/* Called with @submit held: the copy, each word of it read once. */
-static void tow_sqe_read(struct tow_queue *queue, struct tow_sqe *sqe)
+/*
+ * Called with @submit held: the copy, each word of it read once.  It is in the queue,
+ * as what is on the stack would be zeroed before.
+ */
+static const struct tow_sqe *tow_sqe_read(struct tow_queue *queue)
 {
 	const u64 *from = (const u64 *)&queue->sqes[queue->sq_head &
 						    (queue->sq_entries - 1)];
-	u64 *to = (u64 *)sqe;
-	unsigned int i;
+	u64 *to = (u64 *)&queue->sqe;
 
-	BUILD_BUG_ON(sizeof(*sqe) != 64);
+	BUILD_BUG_ON(sizeof(queue->sqe) != 8 * sizeof(u64));
 
-	for (i = 0; i < sizeof(*sqe) / sizeof(u64); i++)
-		to[i] = READ_ONCE(from[i]);
+	to[0] = READ_ONCE(from[0]);
+	to[1] = READ_ONCE(from[1]);
+	to[2] = READ_ONCE(from[2]);
+	to[3] = READ_ONCE(from[3]);
+	to[4] = READ_ONCE(from[4]);
+	to[5] = READ_ONCE(from[5]);
+	to[6] = READ_ONCE(from[6]);
+	to[7] = READ_ONCE(from[7]);
+	return &queue->sqe;
 }
 
 /**
@@ -306,6 +328,15 @@ struct tow_taking {
 	struct tow_deadline	**last;
 };
 
+static void tow_taking_add_chain(struct tow_taking *taking, struct tow_step *first)
+{
+	first->later = NULL;
+	*taking->end = first;
+	taking->end = &first->later;
+	taking->count++;
+	taking->fenced |= first->fence;
+}
+
 static void tow_taking_close(struct tow_taking *taking)
 {
 	struct tow_chain *open = &taking->open;
@@ -320,11 +351,7 @@ static void tow_taking_close(struct tow_taking *taking)
 		if (!entry->error)
 			entry->error = -ECANCELED;
 	}
-	open->first->step.later = NULL;
-	*taking->end = &open->first->step;
-	taking->end = &open->first->step.later;
-	taking->count++;
-	taking->fenced |= open->first->step.fence;
+	tow_taking_add_chain(taking, &open->first->step);
 	open->first = NULL;
 	open->room = 0;
 	open->bad = false;
@@ -334,6 +361,11 @@ static void tow_taking_add(struct tow_taking *taking, struct tow_entry *entry)
 {
 	struct tow_chain *open = &taking->open;
 
+	/* Most are a chain by themselves. */
+	if (!open->first && !(entry->flags & TOW_SQE_LINK)) {
+		tow_taking_add_chain(taking, &entry->step);
+		return;
+	}
 	if (open->first) {
 		open->last->step.next = &entry->step;
 		open->first->step.fence |= entry->step.fence;
@@ -403,12 +435,12 @@ static bool tow_queue_take_one(struct tow_queue *queue,
 			       struct tow_taking *taking)
 {
 	struct tow_entry *entry = tow_taking_use(taking), *spare = NULL;
-	struct tow_sqe sqe;
+	const struct tow_sqe *sqe;
 
 	if (!entry)
 		return false;
-	tow_sqe_read(queue, &sqe);
-	if (unlikely(sqe.timeout_ms) && tow_queue_times(queue)) {
+	sqe = tow_sqe_read(queue);
+	if (unlikely(sqe->timeout_ms) && tow_queue_times(queue)) {
 		spare = tow_taking_spare(queue, taking);
 		if (!spare) {
 			tow_entry_return(entry, 2);
@@ -416,9 +448,9 @@ static bool tow_queue_take_one(struct tow_queue *queue,
 		}
 	}
 	WRITE_ONCE(queue->sq_head, queue->sq_head + 1);
-	tow_entry_fill(entry, &sqe, &taking->known);
+	tow_entry_fill(entry, sqe, &taking->known);
 	if (spare)
-		tow_taking_time(taking, entry, spare, sqe.timeout_ms);
+		tow_taking_time(taking, entry, spare, sqe->timeout_ms);
 	tow_taking_add(taking, entry);
 	return true;
 }
@@ -496,7 +528,10 @@ int tow_queue_submit(struct tow_queue *queue, u32 count,
 	int ret = -EPERM;
 
 	mutex_lock(&queue->submit);
-	if (queue->client)
+	/* A device that is going takes nothing, as calls say so by now. */
+	if (tow_device_going(queue->dev))
+		ret = -ENODEV;
+	else if (queue->client)
 		ret = tow_queue_over(queue) ?:
 		      tow_queue_take(queue, count, result);
 	mutex_unlock(&queue->submit);

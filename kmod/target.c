@@ -16,9 +16,15 @@
 #include "sequence.h"
 #include "tie.h"
 
-/* The segment that a byte is in. */
-static const struct tow_segment *
-tow_remote_segment(const struct tow_remote *remote, u64 offset)
+/**
+ * tow_remote_segment - the segment that a byte is in
+ * @remote: was VALID once
+ * @offset: of the byte in the range
+ *
+ * Return: one of tow_remote.segments.
+ */
+const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
+					     u64 offset)
 {
 	u32 low = 0, high = remote->total - 1;
 
@@ -31,56 +37,6 @@ tow_remote_segment(const struct tow_remote *remote, u64 offset)
 			high = middle - 1;
 	}
 	return &remote->segments[low];
-}
-
-/**
- * tow_remote_usable - has neither the export nor the connection ended so far?
- * @remote: was VALID once
- *
- * Return: whether it may be used.
- */
-bool tow_remote_usable(const struct tow_remote *remote)
-{
-	return READ_ONCE(remote->state) == TOW_REMOTE_VALID;
-}
-
-/**
- * tow_remote_aim - where is a part of a range?
- * @remote: was VALID once
- * @offset: where the part begins
- * @bytes: its size, at least 1; the part is within the range
- * @target: where that is; not all of it, if several keys open it
- */
-void tow_remote_aim(const struct tow_remote *remote, u64 offset, u64 bytes,
-		    struct tow_remote_target *target)
-{
-	const struct tow_segment *segment = tow_remote_segment(remote, offset);
-	bool last = segment == &remote->segments[remote->total - 1];
-	u64 end = last ? remote->bytes : segment[1].offset;
-
-	target->address = segment->address + (offset - segment->offset);
-	target->key = segment->key;
-	target->bytes = min(bytes, end - offset);
-}
-
-/**
- * tow_remote_check - may that be done with a part of a range?
- * @remote: was VALID once
- * @offset: where the part begins
- * @bytes: its size
- * @rights: bits of enum tow_right: what is done
- *
- * Return: 0; -EACCES: it was not resolved with those rights; -ERANGE: it is not
- * within the range.
- */
-int tow_remote_check(const struct tow_remote *remote, u64 offset, u64 bytes,
-		     u32 rights)
-{
-	if (rights & ~remote->rights)
-		return -EACCES;
-	if (bytes > remote->bytes || offset > remote->bytes - bytes)
-		return -ERANGE;
-	return 0;
 }
 
 /**

@@ -234,8 +234,9 @@ int tow_tie_asked(struct tow_session *session, const struct tow_wire_auth *auth,
  * @session: the initiator's, after tow_tie_ask()
  * @authed: what the responder says
  *
- * Return: 0: @session carries a tie; -EPROTO: it must not say that; -ESTALE: we
- * have given up waiting; -ENOMEM; the session's error if it is ENDING.
+ * Return: 0: @session carries a tie; -EPROTO: it must not say that; -ECONNRESET: we
+ * have given up waiting meanwhile, and without that tie it can be tried again;
+ * -ENOMEM; the session's error if it is ENDING.
  */
 int tow_tie_answered(struct tow_session *session,
 		     const struct tow_wire_authed *authed)
@@ -254,7 +255,7 @@ int tow_tie_answered(struct tow_session *session,
 	if (named) {
 		ret = tow_tie_claim(tie);
 		if (ret)
-			return -ESTALE;
+			return -ECONNRESET;
 	} else if (tie) {
 		mutex_lock(&peers->lock);
 		tow_tie_give_up(tie, -ESTALE, false);

@@ -35,7 +35,8 @@ static bool tow_window_promise(struct tow_session *session)
 /* Called with the same lock: has it no queue pairs so far, or none any more? */
 static bool tow_window_apart(struct tow_session *session)
 {
-	return !READ_ONCE(session->notify.chosen) ||
+	/* Pairs with tow_srq_get(): where it is chosen, it is there. */
+	return !smp_load_acquire(&session->notify.chosen) ||
 	       (!session->notify.srq && !tow_session_alive(session));
 }
 
@@ -51,6 +52,7 @@ static bool tow_window_apart(struct tow_session *session)
 bool tow_window_open(struct tow_tie *tie)
 {
 	struct tow_session *session;
+	bool apart;
 
 	lockdep_assert_held(&tie->dir.lock);
 	if (tie->windowed)
@@ -58,9 +60,10 @@ bool tow_window_open(struct tow_tie *tie)
 	session = tow_tie_session(tie);
 	if (!session)
 		return false;
+	/* First: what is being made may be there a moment later. */
+	apart = tow_window_apart(session);
 	tie->windowed = tow_window_promise(session) ||
-			(tow_window_apart(session) &&
-			 tie->dev->ibdev->attrs.max_srq > 0);
+			(apart && tie->dev->ibdev->attrs.max_srq > 0);
 	tow_session_put(session);
 	return tie->windowed;
 }

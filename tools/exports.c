@@ -10,7 +10,7 @@
 
 /* By bit. */
 static const char *const flag_names[] = { "revoking" };
-static const char *const right_names[] = { "read", "write", "atomic" };
+static const char *const right_names[] = { "read", "write", "atomic", "notify" };
 
 struct json_object *export_object(const char *device, const struct tow_export_info *info)
 {

@@ -24,6 +24,8 @@
  *	EOPNOTSUPP	soft-RoCE over a network interface outside the initial
  *			network namespace: soft-RoCE works in that one only
  *	ENOMEM		the machine has no memory
+ *	EINTR		a signal came, whose handler was not installed with
+ *			SA_RESTART; nothing was opened
  *
  * In the RDMA subsystem's shared mode (the default) the caller's own network
  * namespace does not matter: the kernel talks to peers, not the caller.
@@ -591,11 +593,13 @@ struct tow_region_attach {
  * TOW_IOCTL_REGION_ATTACH - take over a region whose client has ended
  *
  * For the same user (kuid and user namespace) in the same job.  The region, its
- * contents unchanged, is this client's from now on, and charged to it.
+ * contents unchanged, is this client's from now on, and charged to it.  If the
+ * call fails the region lingers on as it would have.
  *
  * Errors: EINVAL: not a name; ENOENT: this user has no such region in this job;
- * EBUSY: the client that has it lives; EDQUOT: it would exceed this client's
- * limits; EMFILE, ENFILE, ENOMEM.
+ * EBUSY: the client that has it lives, or operations of its queues are on their
+ * way, or peers have not let go of what it exported of the region: try again;
+ * EDQUOT: it would exceed this client's limits; EMFILE, ENFILE, ENOMEM.
  */
 #define TOW_IOCTL_REGION_ATTACH	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_ATTACH)
 
@@ -621,9 +625,10 @@ struct tow_region_import_user {
  * The pages are pinned until the region ends, and count against RLIMIT_MEMLOCK
  * (unless the process has CAP_IPC_LOCK) as well as against the device's limits.
  *
- * Errors: EFAULT: there is no memory, or it cannot be written and the region is
- * not READONLY; EINVAL: @bytes is 0, or it wraps around; EOPNOTSUPP: memory that
- * cannot be pinned (a device's, a file's that must know of writes);
+ * Errors: EFAULT: there is no memory, or only a device's; or it cannot be written
+ * and the region is not READONLY, which newer kernels (6.12, not 6.1) also say of a
+ * shared mapping of a file that must know of writes; EINVAL: @bytes is 0, or it
+ * wraps around; EOPNOTSUPP: a file that is mapped past the page cache (DAX);
  * ENOMEM: RLIMIT_MEMLOCK, or the machine; EDQUOT, ENOSPC.
  */
 #define TOW_IOCTL_REGION_IMPORT_USER \

@@ -21,6 +21,8 @@
 #include "tow_test.h"
 #include "tow_faults.h"
 #include "tow_hotplug.h"
+#include "tow_peer.h"
+#include "tow_sysfs.h"
 
 FIXTURE(faults)
 {
@@ -166,6 +168,32 @@ TEST_F_TIMEOUT(faults, device_add, 3600)
  * The work item runs in some unbound worker: each gets a fail-nth.  Should a
  * worker that was made just then run it, the round shows nothing.
  */
+/* Who can prove nothing to himself must not be believed by anybody. */
+TEST_F_TIMEOUT(faults, no_key_of_its_own, 60)
+{
+	struct range text;
+	__u64 peer;
+	int fd, rc, log = tow_log_open();
+
+	ASSERT_EQ(0, load_module());
+	text = text_of("tow_cluster_key_random", "towline");
+	ASSERT_LT(0x1000, text.start);
+	ASSERT_GT(0x1000, text.end - text.start);
+	ASSERT_TRUE(tow_link_del("rxe0"));
+	/* It needs no page of its own. */
+	ASSERT_TRUE(filter(FAIL_SLAB, text));
+	EXPECT_TRUE(link_with_nth(true, 1, &rc));
+	ASSERT_TRUE(filter(FAIL_SLAB, nothing));
+	EXPECT_EQ(0, rc);
+	EXPECT_TRUE(tow_log_says(log, "no peer can be authenticated"));
+	close(log);
+	fd = tow_test_open(O_RDWR);
+	ASSERT_LE(0, fd);
+	ASSERT_EQ(0, tow_sysfs_put("allow_unauthenticated", "1"));
+	EXPECT_EQ(-ENOKEY, tow_connect_self(fd, &peer));
+	close(fd);
+}
+
 TEST_F_TIMEOUT(faults, maintenance_work, 3600)
 {
 	int misses = 0, rounds = 0;

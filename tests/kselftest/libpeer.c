@@ -246,9 +246,9 @@ TEST_F(peer, an_administrators_calls)
  * connection is idle, and is dropped again and again.  Whoever wants it at that
  * moment, before all know of it, gets another.
  */
-TEST_F(peer, found_while_the_connection_is_dropped)
+TEST_F_TIMEOUT(peer, found_while_the_connection_is_dropped, 90)
 {
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	double end = tow_test_now() + 60;
 	struct tow_exported *exported;
 	struct tow_peer_info info;
 	struct tow_remote *remote;
@@ -271,7 +271,8 @@ TEST_F(peer, found_while_the_connection_is_dropped)
 		}
 		ASSERT_EQ(0, tow_info_of(self->peer, &info));
 	}
-	EXPECT_EQ(epoch + DROPS, info.epoch);
+	/* It may have been dropped again since, if this thread was away. */
+	EXPECT_LE(epoch + DROPS, info.epoch);
 	EXPECT_EQ(0, tow_set_file("peer_idle_s", "600"));
 	EXPECT_EQ(0, tow_set_file("heartbeat_ms", "1000"));
 	EXPECT_EQ(0, tow_set_file("heartbeat_misses", "5"));

@@ -451,6 +451,31 @@ TEST_F(peers, jobs)
 	}
 }
 
+/* Who has agreed to hear of each other more often than a handshake is looked at. */
+TEST_F(peers, quiet_with_fast_heartbeats)
+{
+	struct tow_peer_info before, after;
+	bool quiet = false;
+	__u64 again;
+
+	/* Five that are missed end it before a handshake would be looked at. */
+	ASSERT_EQ(0, tow_sysfs_put("heartbeat_ms", "200"));
+	/* A machine that is away for as long ends it, too, but not every time. */
+	for (unsigned int tries = 0; tries < 5 && !quiet; tries++) {
+		ASSERT_EQ(0, tow_disconnect(self->set.fd, self->peer));
+		ASSERT_EQ(0, tow_connect_self(self->set.fd, &again));
+		ASSERT_EQ(self->peer, again);
+		ASSERT_EQ(0, tow_peer_look(self->set.fd, self->peer, &before));
+		tow_test_sleep_ms(2500);
+		ASSERT_EQ(0, tow_peer_look(self->set.fd, self->peer, &after));
+		quiet = after.state == TOW_PEER_READY && after.epoch == before.epoch &&
+			!after.last_error;
+		TH_LOG("state %u, epoch %u to %u, %d", after.state, before.epoch, after.epoch,
+		       after.last_error);
+	}
+	EXPECT_TRUE(quiet);
+}
+
 /* Another user, in no job: what he cannot see he cannot find. */
 static int find_as_nobody(void *arg)
 {

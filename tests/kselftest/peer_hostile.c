@@ -6,6 +6,7 @@
  * forgotten, and the next honest node is served.
  */
 #include "tow_evil.h"
+#include "tow_sysfs.h"
 #include "tow_rdma.h"
 
 #define HANDSHAKES	200
@@ -104,10 +105,14 @@ static int spoil(const struct spoilt *how, int *reason)
 	return ret;
 }
 
+/* Refused and counted, each of them; and the log, which says so, is not flooded. */
 TEST_F_TIMEOUT(hostile, bad_handshakes, 1000)
 {
 	int count = tow_test_count(is_slow() ? 60 : HANDSHAKES);
+	int lines, log = tow_log_open();
+	double begin = tow_test_now();
 
+	ASSERT_LE(0, log);
 	for (int i = 0; i < count; i++) {
 		const struct spoilt *how = &spoilt[(size_t)i % ARRAY_SIZE(spoilt)];
 		int reason = -1;
@@ -121,6 +126,11 @@ TEST_F_TIMEOUT(hostile, bad_handshakes, 1000)
 	}
 	EXPECT_EQ(self->refused + count, evil_count("auth_refused"));
 	EXPECT_EQ(0, evil_count("sessions"));
+	lines = tow_log_count(log, "towline", "was refused");
+	EXPECT_LE(1, lines);
+	/* The kernel's own measure: ten in five seconds. */
+	EXPECT_GE(10 * (2 + (int)((tow_test_now() - begin) / 5)), lines);
+	close(log);
 }
 
 /* RoCE fills up with zeroes what is short; iWARP says how long it was. */

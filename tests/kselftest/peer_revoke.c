@@ -2,10 +2,14 @@
 /*
  * Two-phase revoke against a resolver that does what it likes (tow_hostile.ko): it
  * lets go late, never, in another way than it was asked to, or dies.  Until it has
- * let go, or its queue pairs are destroyed, UNEXPORT waits and nothing of the
- * memory is used for anything else.
+ * let go, or its queue pairs are destroyed, UNEXPORT waits, nothing of the memory
+ * is used for anything else, and nobody takes a region over.
  */
+#include <glob.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "tow_evil.h"
 #include "tow_rdma.h"
@@ -163,12 +167,41 @@ TEST_F(revoke, released_instead)
 	EXPECT_EQ(1, evil_count("sessions"));
 }
 
+/* The peer's file in debugfs: what was recorded of it has a line with all of these. */
+static bool recorded(const char *stage, uint64_t subject, int error)
+{
+	char line[256], end[64];
+	bool found = false;
+	glob_t files;
+	FILE *file;
+
+	snprintf(end, sizeof(end), "%s subject=%llu error=%d\n", stage,
+		 (unsigned long long)subject, error);
+	if (glob("/sys/kernel/debug/towline/*/peers/*", 0, NULL, &files))
+		return false;
+	for (size_t i = 0; i < files.gl_pathc; i++) {
+		file = fopen(files.gl_pathv[i], "re");
+		while (file && fgets(line, sizeof(line), file))
+			found |= strstr(line, " epoch=") && strstr(line, end);
+		if (file)
+			fclose(file);
+	}
+	globfree(&files);
+	return found;
+}
+
+/* Who is to blame, and for what, can be read. */
 TEST_F(revoke, never)
 {
 	struct unexporting work;
+	int log = tow_log_open();
 
+	ASSERT_LE(0, log);
 	ASSERT_EQ(0, begin(self, &work));
 	end(_metadata, &work);
+	EXPECT_TRUE(recorded("revoke: late", self->grant, -ETIMEDOUT));
+	EXPECT_TRUE(tow_log_says(log, "not acknowledged; what happened before"));
+	close(log);
 	EXPECT_LE(REVOKE_MS / 1e3, work.seconds);
 	EXPECT_GT(REVOKE_MS / 1e3 + 5, work.seconds);
 	EXPECT_EQ(self->late + 1, evil_count("revokes_late"));
@@ -239,6 +272,127 @@ TEST_F(revoke, the_exporter_goes)
 	ASSERT_EQ(0, let_go(self, T_REVOKED, self->grant));
 	EXPECT_EQ(0, evil_wait("exports", 0));
 	EXPECT_EQ(1, evil_count("sessions"));
+}
+
+/* ---- regions that outlive their client ------------------------------------------ */
+
+/* Makes one and publishes it, and waits to be killed. */
+static void be_owner(int end)
+{
+	int fd = tow_test_open(O_RDWR), ret = fd;
+	struct tow_region_create made;
+	__u64 exported;
+	char byte;
+
+	if (fd >= 0)
+		ret = tow_region_create_named(fd, TOW_SLAB, TOW_REGION_PERSISTENT, 60, "kept",
+					      &made);
+	if (!ret)
+		ret = tow_publish(fd, made.handle, "k", TOW_SLAB, &exported);
+	if (write(end, &ret, sizeof(ret)) != sizeof(ret))
+		_exit(1);
+	_exit(read(end, &byte, 1) != 1);
+}
+
+/* The resolver has found what its owner published who is killed then: its grant, or 0. */
+static uint64_t leave_behind(FIXTURE_DATA(revoke) *self)
+{
+	int ends[2], ret = -1, status;
+	uint64_t grant = 0;
+	pid_t child;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return 0;
+	child = fork();
+	if (!child) {
+		close(ends[0]);
+		be_owner(ends[1]);
+	}
+	close(ends[1]);
+	if (read(ends[0], &ret, sizeof(ret)) == sizeof(ret) && !ret)
+		grant = find(&self->e, 'k', 2);
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	close(ends[0]);
+	return evil_hear(&self->e, EVIL_WAIT_MS) == T_REVOKE ? grant : 0;
+}
+
+/* Nobody gets it, and it lingers as before. */
+static void expect_busy(struct __test_metadata *_metadata, int fd)
+{
+	struct tow_region_attach made;
+	struct tow_region_info info;
+
+	EXPECT_EQ(-EBUSY, tow_region_attach(fd, "kept", &made));
+	ASSERT_EQ(0, tow_region_find(fd, 0, "kept", &info));
+	EXPECT_EQ(TOW_REGION_PERSISTENT | TOW_REGION_LINGERING, info.flags);
+	EXPECT_LT(30000, info.linger_left_ms);
+}
+
+static void expect_taken_over(struct __test_metadata *_metadata, int fd)
+{
+	struct tow_region_attach made;
+
+	ASSERT_EQ(0, tow_region_attach(fd, "kept", &made));
+	EXPECT_EQ(0, tow_region_destroy(fd, made.handle));
+	close(made.fd);
+}
+
+TEST_F(revoke, taken_over_when_peers_have_let_go)
+{
+	uint64_t grant;
+
+	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "20000"));
+	grant = leave_behind(self);
+	ASSERT_NE(0, grant);
+	expect_busy(_metadata, self->fd);
+	tow_test_sleep_ms(300);
+	expect_busy(_metadata, self->fd);
+	ASSERT_EQ(0, let_go(self, T_REVOKED, grant));
+	EXPECT_EQ(1, evil_wait("grants", 1));
+	EXPECT_EQ(1, evil_wait("exports", 1));
+	expect_taken_over(_metadata, self->fd);
+	ASSERT_EQ(0, let_go(self, T_RELEASE, self->grant));
+	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
+	EXPECT_EQ(1, evil_count("sessions"));
+}
+
+TEST_F(revoke, taken_over_when_they_never_do)
+{
+	ASSERT_NE(0, leave_behind(self));
+	expect_busy(_metadata, self->fd);
+	EXPECT_EQ(R_REVOKE_LATE, evil_how_it_ends(&self->e));
+	EXPECT_EQ(0, evil_wait("grants", 0));
+	EXPECT_EQ(1, evil_wait("exports", 1));
+	expect_taken_over(_metadata, self->fd);
+	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
+}
+
+/* What others have published of it, to whom its owner gave it, ends with them. */
+TEST_F(revoke, taken_over_whatever_others_have_published)
+{
+	int owner = tow_test_open(O_RDWR), other = tow_test_open(O_RDWR);
+	struct tow_region_create made;
+	uint64_t shared, grant;
+	__u64 exported;
+
+	ASSERT_LE(0, owner);
+	ASSERT_LE(0, other);
+	ASSERT_EQ(0, tow_region_create_named(owner, TOW_SLAB, TOW_REGION_PERSISTENT, 60, "kept",
+					     &made));
+	ASSERT_EQ(0, tow_region_from_fd(other, made.fd, &shared));
+	close(made.fd);
+	ASSERT_EQ(0, tow_publish(other, shared, "o", TOW_SLAB, &exported));
+	grant = find(&self->e, 'o', 2);
+	ASSERT_NE(0, grant);
+	close(owner);
+	expect_taken_over(_metadata, self->fd);
+	ASSERT_EQ(0, let_go(self, T_RELEASE, grant));
+	ASSERT_EQ(0, let_go(self, T_RELEASE, self->grant));
+	EXPECT_EQ(0, evil_wait("grants", 0));
+	EXPECT_EQ(0, tow_end_handle(other, TOW_IOCTL_UNEXPORT, exported));
+	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
+	close(other);
 }
 
 TEST_HARNESS_MAIN

@@ -8,8 +8,10 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include "tow_test.h"
 
 #define PUBLISHED	TOW_TEST_QUERY_PUBLISHED
@@ -444,6 +446,55 @@ TEST_F(query, open_modes)
 	EXPECT_EQ(-EBADF, tow_test_query(fd, &query));
 	close(fd);
 	EXPECT_EQ(-EBADF, tow_test_query(fd, &query));
+}
+
+static volatile sig_atomic_t alarms;
+
+static void count_alarm(int number)
+{
+	(void)number;
+	alarms++;
+}
+
+/* Pages that are mapped each in its own way: the first open(2) of a process looks at all. */
+static void map_in_pieces(unsigned char *area, size_t page, size_t pages)
+{
+	size_t i;
+
+	for (i = 0; i < pages; i += 2)
+		mprotect(area + i * page, page, PROT_READ);
+}
+
+/* A program that has its calls restarted does not see that signals come. */
+TEST_F(query, open_is_restarted_after_a_signal)
+{
+	const size_t pages = tow_test_slow() ? 100 : 400;
+	struct itimerval often = { .it_interval.tv_usec = 4000, .it_value.tv_usec = 4000 };
+	struct sigaction action = { .sa_handler = count_alarm, .sa_flags = SA_RESTART };
+	unsigned char *area = mmap(NULL, pages * self->page, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	double end = tow_test_now() + 3;
+	int fd = 0;
+
+	ASSERT_NE(MAP_FAILED, (void *)area);
+	map_in_pieces(area, self->page, pages);
+	/* The process is to be no client when it becomes one. */
+	close(self->fd);
+	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &often, NULL));
+	while (fd >= 0 && tow_test_now() < end) {
+		fd = tow_test_open(O_RDWR);
+		if (fd >= 0)
+			close(fd);
+	}
+	often = (struct itimerval) { .it_value.tv_sec = 0 };
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &often, NULL));
+	EXPECT_LE(0, fd)
+		TH_LOG("%s, after %d signals", strerror(-fd), (int)alarms);
+	EXPECT_LT(10, alarms);
+	self->fd = tow_test_open(O_RDWR);
+	EXPECT_LE(0, self->fd);
+	munmap(area, pages * self->page);
 }
 
 TEST_F(query, many_open_files)

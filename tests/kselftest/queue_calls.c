@@ -578,6 +578,24 @@ TEST_F(queues, indices_of_the_kernel)
 	}
 }
 
+/*
+ * A program may see, and deal with, a completion that the kernel has not told itself of
+ * yet: then there is none, rather than as many as there may be.
+ */
+TEST_F(queues, seen_before_it_is_told)
+{
+	struct tow_rings *rings = &self->user.rings;
+	struct tow_sqe nop = { .user_data = 4 };
+	struct pollfd fd = { .fd = rings->made.fd, .events = POLLIN };
+
+	tow_rings_seen(rings, 1);
+	EXPECT_EQ(-ETIMEDOUT, tow_enter(rings->made.fd, 0, 1, 1000));
+	EXPECT_EQ(0, poll(&fd, 1, 0));
+	rings->head--;
+	tow_rings_seen(rings, 0);
+	EXPECT_EQ(0, tow_rings_do(rings, &nop));
+}
+
 /* ---- limits ------------------------------------------------------------------------------------- */
 
 FIXTURE(limit)

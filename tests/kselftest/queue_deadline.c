@@ -8,6 +8,7 @@
  * queue_held.c has those that are on their way.
  */
 #include <poll.h>
+#include <sched.h>
 #define TOW_ONLY_SOFT_ROCE
 #include "tow_deadline.h"
 
@@ -286,6 +287,59 @@ TEST_F(deadline, fences)
 	EXPECT_EQ(0, go_on(timed));
 	ASSERT_EQ(0, collect(rings, fates, 6, 2));
 	EXPECT_EQ(0, fates[2].status);
+	expect_works(_metadata, timed);
+}
+
+#define LINKED	8000U
+
+static int stay_on(size_t cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	return sched_setaffinity(0, sizeof(cpus), &cpus) ? -errno : 0;
+}
+
+/*
+ * While a chain that has failed still ends, entry by entry, a fence that is taken was to
+ * wait for what has not ended, and fails of it.
+ */
+TEST_F_TIMEOUT(deadline, fence_behind_a_long_end, 120)
+{
+	static struct fate fates[LINKED + 2];
+	struct tow_timed *timed = &self->timed;
+	struct tow_rings rings;
+	bool during = false;
+	unsigned int i, try;
+	double end;
+
+	ASSERT_EQ(0, tow_rings_make(timed->user.fd, LINKED, 0, &rings));
+	for (try = 0; try < 8 && !during; try++) {
+		memset(fates, 0, sizeof(fates));
+		put(_metadata, &rings, wait_for(timed, 1, 1), TOW_SQE_LINK, 0);
+		for (i = 1; i < LINKED; i++)
+			put(_metadata, &rings, nop(0, 0), TOW_SQE_LINK * (i + 1 < LINKED), i);
+		/* It ends where it was taken. */
+		ASSERT_EQ(0, stay_on(0));
+		submit(_metadata, &rings, LINKED);
+		ASSERT_EQ(0, stay_on(1));
+		/* Without a call, which would end all of it by itself. */
+		for (end = tow_test_now() + SLACK_S;
+		     !tow_rings_ready(&rings) && tow_test_now() < end; )
+			;
+		put(_metadata, &rings, nop(0, 0), TOW_SQE_FENCE, LINKED);
+		submit(_metadata, &rings, 1);
+		during = tow_rings_ready(&rings) < LINKED;
+		ASSERT_EQ(0, collect(&rings, fates, LINKED + 1, LINKED + 1));
+		EXPECT_EQ(-ETIMEDOUT, fates[0].status);
+		for (i = 1; i < LINKED; i++)
+			ASSERT_EQ(-ECANCELED, fates[i].status);
+		EXPECT_TRUE(fates[LINKED].status == -ECANCELED || !during);
+	}
+	EXPECT_TRUE(during)
+		TH_LOG("the chain always ends before the fence is taken");
+	tow_rings_end(&rings);
 	expect_works(_metadata, timed);
 }
 

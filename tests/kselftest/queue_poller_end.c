@@ -85,7 +85,7 @@ static void expect_gone(struct __test_metadata *_metadata, pid_t owner)
 {
 	EXPECT_EQ(0, tow_sysfs_wait("stats/pollers", 0));
 	EXPECT_EQ(1, tow_sysfs_wait("stats/queues", 1));
-	EXPECT_EQ(0, tow_poller_of(owner));
+	EXPECT_TRUE(tow_poller_ends(owner));
 }
 
 /* ---- processes ------------------------------------------------------------------------ */
@@ -301,12 +301,13 @@ TEST_F_TIMEOUT(end, device_removed, 90)
 
 	ASSERT_EQ(0, polled_user_make(&user));
 	ASSERT_EQ(0, pthread_create(&thread, NULL, push, &pusher));
-	tow_test_sleep_ms(100);
-	ASSERT_EQ('R', tow_poller_state(tow_poller_of(getpid())));
+	start = tow_test_now();
+	while (tow_poller_state(tow_poller_of(getpid())) != 'R')
+		ASSERT_GT(TOW_SETTLE_SECONDS, tow_test_now() - start);
 	start = tow_test_now();
 	ASSERT_TRUE(tow_link_del(self->name));
 	EXPECT_GT(15, tow_test_now() - start);
-	EXPECT_EQ(0, tow_poller_of(getpid()));
+	EXPECT_TRUE(tow_poller_ends(getpid()));
 	ASSERT_EQ(0, pthread_join(thread, NULL));
 	EXPECT_EQ(-ENODEV, pusher.error);
 	EXPECT_LT(0, pusher.pushed);

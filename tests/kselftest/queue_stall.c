@@ -2,9 +2,12 @@
 /*
  * A peer that is there, and whose queue pair does not answer any more (tow_hostile.ko):
  * what is on its way to it stays so until the node gives that connection up, after
- * op_stall_ms; what is late meanwhile is HELD; and connections that move are not given
- * up, nor those that have nothing to do.
+ * op_stall_ms; what is late meanwhile is HELD, and what outlives its client is nobody
+ * else's; and connections that move are not given up, nor those that have nothing to do.
  */
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #define TOW_ONLY_SOFT_ROCE
 #include "tow_rdma.h"
 #include "tow_evil_range.h"
@@ -166,7 +169,8 @@ TEST_F_TIMEOUT(stall, given_up, 60)
 /* Unless the administrator says never; then it ends with the connection. */
 TEST_F_TIMEOUT(stall, never, 60)
 {
-	struct tow_sqe sqe = entry(self, 1, 0);
+	/* It is to be on its way before it is late. */
+	struct tow_sqe sqe = entry(self, 400, 0);
 
 	ASSERT_EQ(0, tow_sysfs_set("op_stall_ms", 0));
 	ASSERT_TRUE(tow_rings_put(&self->user.rings, &sqe));
@@ -178,6 +182,81 @@ TEST_F_TIMEOUT(stall, never, 60)
 	evil_end(&self->evil.e);
 	expect_next(_metadata, self, 0, -ECONNRESET, TOW_CQE_RELEASED);
 	expect_others_well(_metadata, self, 4096);
+}
+
+/* Writes to the peer from a region that will linger, and waits to be killed. */
+static void be_owner(const FIXTURE_DATA(stall) *self, int end)
+{
+	struct tow_user user = { .fd = tow_test_open(O_RDWR) };
+	struct tow_channel_open channel;
+	struct tow_region_create made;
+	struct tow_sqe sqe;
+	__u64 remote = 0;
+	char byte;
+	int ret;
+
+	ret = tow_rings_make(user.fd, 4, 0, &user.rings);
+	if (!ret)
+		ret = tow_region_create_named(user.fd, EVIL_BYTES, TOW_REGION_PERSISTENT, 60,
+					      "kept", &made);
+	/* The node has it already. */
+	if (!ret)
+		ret = tow_find_for(user.fd, self->evil.peer, "x", TOW_ALL_RIGHTS, &remote);
+	if (!ret)
+		ret = tow_channel_open(user.rings.made.fd, self->evil.peer, 0, &channel);
+	if (!ret) {
+		user.channel = (__u16)channel.channel;
+		sqe = tow_move(&user, TOW_OP_WRITE, made.handle, 0, remote, 0, EVIL_BYTES);
+		tow_rings_put(&user.rings, &sqe);
+		ret = tow_rings_enter(&user.rings, 0, 0) - 1;
+	}
+	if (write(end, &ret, sizeof(ret)) != sizeof(ret))
+		_exit(1);
+	_exit(read(end, &byte, 1) != 1);
+}
+
+/* A process is killed that has something on its way: 0 or a negative errno. */
+static int leave_behind(FIXTURE_DATA(stall) *self)
+{
+	int ends[2], ret, status;
+	pid_t child;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
+		return -errno;
+	child = fork();
+	if (!child) {
+		close(ends[0]);
+		be_owner(self, ends[1]);
+	}
+	close(ends[1]);
+	if (read(ends[0], &ret, sizeof(ret)) != sizeof(ret))
+		ret = -EPIPE;
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	close(ends[0]);
+	return ret;
+}
+
+/* Nobody takes a region over while the RDMA device may still look at it. */
+TEST_F_TIMEOUT(stall, what_outlives_its_client, 60)
+{
+	struct tow_region_attach made;
+	struct tow_region_info info;
+	int fd = self->user.fd;
+
+	ASSERT_EQ(0, tow_sysfs_set("op_stall_ms", 0));
+	ASSERT_EQ(0, leave_behind(self));
+	EXPECT_EQ(-EBUSY, tow_region_attach(fd, "kept", &made));
+	tow_test_sleep_ms(300);
+	EXPECT_EQ(-EBUSY, tow_region_attach(fd, "kept", &made));
+	ASSERT_EQ(0, tow_region_find(fd, 0, "kept", &info));
+	EXPECT_EQ(TOW_REGION_PERSISTENT | TOW_REGION_LINGERING, info.flags);
+	/* The peer goes, and what was on its way to it is over. */
+	evil_end(&self->evil.e);
+	EXPECT_EQ(2, tow_sysfs_wait("stats/queues", 2));
+	ASSERT_EQ(0, tow_region_attach(fd, "kept", &made));
+	EXPECT_EQ(0, tow_region_destroy(fd, made.handle));
+	close(made.fd);
 }
 
 /* What moves is not given up, however long it takes; nor what has nothing to do. */

@@ -227,6 +227,8 @@ TEST_F_TIMEOUT(stripe, not_sent_again, 60)
 	unsigned int tries;
 
 	ASSERT_EQ(0, tow_sysfs_set("timeout", 1));
+	/* The control queue pair is to say nothing meanwhile. */
+	ASSERT_EQ(0, tow_sysfs_set("heartbeat_ms", 60000));
 	ASSERT_EQ(0, reconnect(self));
 	tow_fill(self->own.at, WORK_BYTES, 3);
 	tow_fill(self->target.at, WORK_BYTES, 4);

@@ -332,6 +332,33 @@ TEST_F(import, memory_that_is_not_there)
 #endif
 }
 
+/* Where the kernel shows programs its clock, mapped as a driver maps a device; or 0. */
+static uintptr_t find_clock(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uintptr_t found = 0;
+	char line[256];
+
+	if (!maps)
+		return 0;
+	while (!found && fgets(line, sizeof(line), maps))
+		if (strstr(line, "[vvar]"))
+			found = (uintptr_t)strtoull(line, NULL, 16);
+	fclose(maps);
+	return found;
+}
+
+/* What drivers map need not be memory, and is none here. */
+TEST_F(import, memory_of_a_device)
+{
+	uintptr_t clock = find_clock();
+
+	ASSERT_NE(0, clock);
+	EXPECT_EQ(-EFAULT, import_at(self->fd, clock, 1));
+	EXPECT_EQ(-EFAULT, import_error(self->fd, (void *)clock, 1, TOW_REGION_READONLY));
+	EXPECT_EQ(0, wait_pinned(getpid(), 0));
+}
+
 TEST_F(import, impossible_ranges)
 {
 	uint64_t start = (uintptr_t)self->memory;

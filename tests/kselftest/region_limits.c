@@ -5,10 +5,12 @@
  * it comes back; who counts as one user, and who may turn the knobs.
  */
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include "tow_test.h"
 #include "tow_identity.h"
@@ -415,6 +417,17 @@ TEST_F_TIMEOUT(limit, others, 60)
 
 /* ---- what is not the same for all of them ---------------------------------------- */
 
+/* It may be charged still what is just being let go of. */
+static int create_until(int fd, uint64_t bytes, struct tow_region_create *made)
+{
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	int ret;
+
+	while ((ret = tow_region_create(fd, bytes, made)) == -EDQUOT && tow_test_now() < end)
+		tow_test_sleep_ms(50);
+	return ret;
+}
+
 FIXTURE(limits)
 {
 	struct tow_knobs before;
@@ -475,6 +488,35 @@ TEST_F(limits, small_slabs_count_as_such)
 }
 
 /* A handle of somebody else's region is one region, and no memory. */
+/* Whoever keeps a page in a pipe keeps the slab, and pays for it. */
+TEST_F_TIMEOUT(limits, what_others_hold_is_charged, 60)
+{
+	const uint64_t pool = tow_sysfs_get("pool_bytes");
+	struct tow_region_create again;
+	struct tow_mapped mapped;
+	struct iovec part;
+	int ends[2];
+
+	ASSERT_EQ(0, tow_sysfs_set("user_bytes_limit", 2 * TOW_SLAB));
+	ASSERT_EQ(0, pipe(ends));
+	ASSERT_EQ(0, tow_mapped_make(self->fd, TOW_SLAB, &mapped));
+	part = (struct iovec){ .iov_base = mapped.at, .iov_len = 1 };
+	ASSERT_EQ(1, vmsplice(ends[1], &part, 1, 0));
+	ASSERT_EQ(0, tow_mapped_end(&mapped));
+	EXPECT_EQ(-EDQUOT, tow_region_create(self->fd, 2 * TOW_SLAB, &again));
+	ASSERT_EQ(0, tow_sysfs_wait("pool_used_bytes", 0));
+	EXPECT_EQ(pool, tow_sysfs_wait("pool_bytes", pool));
+	EXPECT_EQ(-EDQUOT, tow_region_create(self->fd, 2 * TOW_SLAB, &again));
+	/* The rest is had as before. */
+	ASSERT_EQ(0, tow_region_create(self->fd, TOW_SLAB, &again));
+	EXPECT_EQ(0, tow_region_end(self->fd, &again));
+	close(ends[0]);
+	close(ends[1]);
+	EXPECT_EQ(0, create_until(self->fd, 2 * TOW_SLAB, &again));
+	EXPECT_EQ(0, tow_region_end(self->fd, &again));
+	EXPECT_EQ(pool, tow_sysfs_get("pool_bytes"));
+}
+
 TEST_F(limits, handles_count_as_regions)
 {
 	struct tow_region_create made;

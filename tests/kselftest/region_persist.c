@@ -5,6 +5,7 @@
  * hold.  Nobody else does.
  */
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -422,6 +423,89 @@ TEST_F(persist, faulting_attach_keeps_the_region)
 	EXPECT_EQ(0, tow_region_destroy(self->fd, made.handle));
 	close(made.fd);
 	munmap(call, (size_t)page);
+}
+
+/* Asked for in a way that cannot end well: there is room for no descriptor, or no answer. */
+static int attach_without_descriptors(int fd, struct tow_region_attach *call)
+{
+	struct rlimit before, none;
+	int ret;
+
+	if (getrlimit(RLIMIT_NOFILE, &before))
+		return -errno;
+	none = (struct rlimit) { .rlim_max = before.rlim_max };
+	if (setrlimit(RLIMIT_NOFILE, &none))
+		return -errno;
+	ret = tow_test_ioctl(fd, TOW_IOCTL_REGION_ATTACH, call);
+	return setrlimit(RLIMIT_NOFILE, &before) ? -errno : ret;
+}
+
+static int attach_without_answer(int fd, struct tow_region_attach *call)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *room = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int ret;
+
+	if (room == MAP_FAILED)
+		return -errno;
+	memcpy(room, call, sizeof(*call));
+	ret = mprotect(room, page, PROT_READ) ? -errno :
+	      tow_test_ioctl(fd, TOW_IOCTL_REGION_ATTACH, room);
+	munmap(room, page);
+	return ret;
+}
+
+/* Whoever did not get it is not charged for it, and may ask again. */
+TEST_F(persist, failed_attach_charges_nothing)
+{
+	struct tow_region_attach call = { .size = sizeof(call), .name = NAME };
+	struct tow_region_create own;
+
+	ASSERT_EQ(0, tow_sysfs_set("client_bytes_limit", REGION_BYTES));
+	ASSERT_EQ(0, leave_behind(TOW_ROOT, NO_JOB, LONG_S, 1));
+	EXPECT_EQ(-EMFILE, attach_without_descriptors(self->fd, &call));
+	EXPECT_EQ(-EFAULT, attach_without_answer(self->fd, &call));
+	/* All that the client may have is there for something else. */
+	ASSERT_EQ(0, tow_region_create(self->fd, REGION_BYTES, &own));
+	EXPECT_EQ(0, tow_region_end(self->fd, &own));
+	ASSERT_EQ(0, tow_region_attach(self->fd, NAME, &call));
+	EXPECT_EQ(0, check_contents(call.fd, 1));
+	/* Now it is charged. */
+	EXPECT_EQ(-EDQUOT, tow_region_create(self->fd, 1, &own));
+	EXPECT_EQ(0, tow_region_destroy(self->fd, call.handle));
+	close(call.fd);
+}
+
+/* Nor has the region more time than it had, or less. */
+TEST_F(persist, failed_attach_leaves_the_time)
+{
+	struct tow_region_attach call = { .size = sizeof(call), .linger_s = 1, .name = NAME };
+	int (*const ways[])(int, struct tow_region_attach *) = {
+		attach_without_descriptors, attach_without_answer, NULL
+	};
+	struct tow_region_info before, after;
+	size_t i;
+
+	ASSERT_EQ(0, leave_behind(TOW_ROOT, NO_JOB, LONG_S, 1));
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		tow_test_sleep_ms(500);
+		ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &before));
+		if (ways[i]) {
+			EXPECT_GT(0, ways[i](self->fd, &call));
+		} else {
+			ASSERT_EQ(0, tow_sysfs_set("client_bytes_limit", REGION_BYTES - 1));
+			EXPECT_EQ(-EDQUOT, tow_region_attach(self->fd, NAME, &call));
+		}
+		ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &after));
+		EXPECT_EQ(TOW_REGION_PERSISTENT | TOW_REGION_LINGERING, after.flags);
+		EXPECT_EQ(LONG_S, after.linger_s);
+		EXPECT_LT(LONG_S * 1000 / 2, after.linger_left_ms);
+		EXPECT_GE(before.linger_left_ms, after.linger_left_ms);
+	}
+	ASSERT_EQ(0, tow_sysfs_set("client_bytes_limit", REGION_BYTES));
+	/* The second that was asked for has nothing to say. */
+	tow_test_sleep_ms(1500);
+	EXPECT_EQ(0, take_over_as(TOW_ROOT, NO_JOB, 1));
 }
 
 /* ---- lingering ------------------------------------------------------------------------ */

@@ -71,8 +71,9 @@ static inline bool filter(enum fault fault, struct range range)
 }
 
 /*
- * From the symbol @first up to the next one; with @module, from the module's
- * lowest function to the end of the page that its highest one begins in.
+ * From the symbol @first up to the next one; without it, from the module's lowest
+ * function to the end of the page that its highest one begins in.  @module: NULL: the
+ * kernel itself
  */
 static inline struct range text_of(const char *first, const char *module)
 {
@@ -88,17 +89,16 @@ static inline struct range text_of(const char *first, const char *module)
 			continue;
 		if (type != 't' && type != 'T')
 			continue;
-		if (module && !strcmp(owner, module)) {
-			if (address < range.start)
-				range.start = address;
-			if (address > range.end)
-				range.end = address;
-		} else if (!module && !owner[0]) {
-			if (!found && !strcmp(name, first))
-				found = address;
-		}
+		if (strcmp(owner, module ? module : ""))
+			continue;
+		if (!first && address < range.start)
+			range.start = address;
+		if (!first && address > range.end)
+			range.end = address;
+		if (first && !found && !strcmp(name, first))
+			found = address;
 	}
-	if (!module && symbols) {
+	if (first && symbols) {
 		rewind(symbols);
 		while (fgets(line, sizeof(line), symbols))
 			if (sscanf(line, "%lx %c", &address, &type) == 2 && address > found &&

@@ -105,4 +105,24 @@ static inline int tow_disconnect(int fd, __u64 peer)
 	return tow_test_ioctl(fd, TOW_IOCTL_PEER_DISCONNECT, &call);
 }
 
+/* A peer as PEER_LIST has it: 0, -ENOENT, … */
+static inline int tow_peer_look(int client, __u64 peer, struct tow_peer_info *info)
+{
+	struct tow_peer_info entries[16];
+	struct tow_peer_list call = {
+		.size = sizeof(call), .entries = (uintptr_t)entries,
+		.entry_size = sizeof(entries[0]), .count = 16,
+	};
+	int ret = tow_test_ioctl(client, TOW_IOCTL_PEER_LIST, &call);
+	__u32 i;
+
+	for (i = 0; !ret && i < call.count; i++) {
+		if (entries[i].peer != peer)
+			continue;
+		*info = entries[i];
+		return 0;
+	}
+	return ret ? ret : -ENOENT;
+}
+
 #endif /* TOW_PEER_H */

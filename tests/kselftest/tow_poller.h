@@ -29,6 +29,19 @@ static inline pid_t tow_poller_of(pid_t process)
 	return found;
 }
 
+/* Its poller, if it had one, ends before long: a thread that was waited for is in /proc still. */
+static inline bool tow_poller_ends(pid_t process)
+{
+	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+
+	while (tow_poller_of(process)) {
+		if (tow_test_now() > end)
+			return false;
+		tow_test_sleep_ms(1);
+	}
+	return true;
+}
+
 /* 'R', 'I' (sleeps, and is no load), …; 0: there is none. */
 static inline char tow_poller_state(pid_t poller)
 {

@@ -256,6 +256,11 @@ class Actor(queue_node.Actor):
         self.memory[0:SHARED] = bytes(SHARED)
         self.memory[SOURCE:SOURCE + SOURCE_BYTES] = stuff(77, SOURCE_BYTES)
 
+    def source_is(self, place):
+        """Does what is to be read there stand here, as far as there was any?"""
+        at = place + SOURCE
+        return self.memory[at:at + SOURCE_BYTES] == stuff(77, SOURCE_BYTES)
+
     def stop(self):
         """The load, or the consumer, ends soon."""
         self.stopping = True

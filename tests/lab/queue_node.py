@@ -98,9 +98,9 @@ class Actor(peers_node.Actor):
         self.rings = mmap.mmap(made[7], made[4])
         self.number = 0
 
-    def channel(self, peer):
-        """Open one, by the first queue pair: its number."""
-        _, room = self.on_queue(0x41, CHANNEL.pack(CHANNEL.size, 0, peer, 0,
+    def channel(self, peer, pair=0):
+        """Open one, by this queue pair: its number."""
+        _, room = self.on_queue(0x41, CHANNEL.pack(CHANNEL.size, 0, peer, pair,
                                                    0, 0, 0))
         return CHANNEL.unpack(room)[4]
 

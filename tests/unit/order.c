@@ -203,20 +203,31 @@ static void expect_whole(struct world *world, struct chain *chain, unsigned int 
 	expect(world, !rest, "more than the rest of a chain");
 }
 
-static void cut(struct chain *chain, unsigned int place, enum state to)
+static void cut_off(struct chain *chain, unsigned int place)
 {
 	for (unsigned int i = place + 1; i < chain->length; i++)
-		chain->states[i] = to;
+		chain->states[i] = GOES;
 }
 
-/* What is being cut off of a chain has ended: true, if anything was. */
-static bool cut_is_over(struct world *world, struct chain *chain)
+/* Chains after this one that have not begun when one of its steps fails, or is cut off. */
+static void doom(struct world *world, unsigned int number)
+{
+	for (unsigned int i = number + 1; i < world->count; i++)
+		if (!has_begun(&world->chains[i]))
+			world->chains[i].doomed = true;
+}
+
+/* The next that is being cut off of a chain has ended: true, if there was one. */
+static bool cut_next(struct world *world, struct chain *chain)
 {
 	for (unsigned int i = 1; i < chain->length; i++) {
 		if (chain->states[i] != GOES)
 			continue;
-		cut(chain, i - 1, CUT);
-		tow_order_end(&world->order);
+		chain->states[i] = CUT;
+		tow_order_cut(&world->order);
+		doom(world, (unsigned int)(chain - world->chains));
+		if (i + 1 == chain->length)
+			tow_order_end(&world->order);
 		return true;
 	}
 	return false;
@@ -233,19 +244,10 @@ static void expect_rest(struct world *world, struct chain *chain, unsigned int p
 	    !world->order.ready.first)
 		expect(world, !tow_order_next(&world->order, &cancel),
 		       "a fence does not wait for what is cut off");
-	cut(chain, place, CUT);
-	tow_order_end(&world->order);
+	cut_off(chain, place);
 }
 
-/* Chains after this one that had not begun when one of its steps failed. */
-static void doom(struct world *world, unsigned int number)
-{
-	for (unsigned int i = number + 1; i < world->count; i++)
-		if (!has_begun(&world->chains[i]))
-			world->chains[i].doomed = true;
-}
-
-/* A step fails, and keeps its place; what is cut off with it goes until cut_is_over(). */
+/* A step fails, and keeps its place; what is cut off with it goes by cut_next(). */
 static void fail(struct world *world, unsigned int number, unsigned int place)
 {
 	struct chain *chain = &world->chains[number];
@@ -255,14 +257,15 @@ static void fail(struct world *world, unsigned int number, unsigned int place)
 	chain->told[place] = true;
 	if (begun) {
 		expect_whole(world, chain, place, rest);
-		cut(chain, place, GOES);
+		cut_off(chain, place);
 	} else {
 		expect(world, !rest, "a chain ends before it has come so far");
 	}
 	doom(world, number);
 }
 
-static void done(struct world *world, struct tow_step *step, bool failed)
+/* What is cut off with it goes by cut_next(). */
+static void end(struct world *world, struct tow_step *step, bool failed)
 {
 	unsigned int number, place;
 	struct chain *chain;
@@ -280,6 +283,17 @@ static void done(struct world *world, struct tow_step *step, bool failed)
 		expect(world, !rest, "the rest of a chain that goes on, or has none");
 	if (failed && !chain->told[place])
 		doom(world, number);
+}
+
+/* And so it does at once. */
+static void done(struct world *world, struct tow_step *step, bool failed)
+{
+	unsigned int number, place;
+
+	end(world, step, failed);
+	if (find(world, step, &number, &place))
+		while (cut_next(world, &world->chains[number]))
+			;
 }
 
 /* ---- by chance ------------------------------------------------------------------------ */
@@ -338,7 +352,7 @@ static void end_one(struct world *world, struct running *running)
 	running->count--;
 	running->steps[which] = running->steps[running->count];
 	running->cancel[which] = running->cancel[running->count];
-	done(world, step, failed);
+	end(world, step, failed);
 }
 
 /* One that has not ended: it may run, or be where nothing has begun. */
@@ -356,7 +370,7 @@ static void fail_one(struct world *world)
 static bool end_a_cut(struct world *world)
 {
 	for (unsigned int i = 0; i < world->count; i++)
-		if (cut_is_over(world, &world->chains[i]))
+		if (cut_next(world, &world->chains[i]))
 			return true;
 	return false;
 }
@@ -566,17 +580,22 @@ static bool failures_before_the_beginning(void)
 	done(&world, &world.chains[2].steps[0], false);
 	if (next(&world, &cancel) != &world.chains[2].steps[1] || !cancel)
 		return false;
+	/* With it the chain's last step fails, which the fences were to wait for, too. */
 	done(&world, &world.chains[2].steps[1], true);
-	if (next(&world, &cancel) != &world.chains[3].steps[0] || !cancel)
-		return false;
-	/* If it failed, too, the last one would have waited for that. */
-	done(&world, &world.chains[3].steps[0], false);
-	return next(&world, &cancel) == &world.chains[4].steps[0] && !cancel && !world.wrong;
+	add(&world, 1, true);
+	for (int i = 3; i < 5; i++) {
+		if (next(&world, &cancel) != &world.chains[i].steps[0] || !cancel)
+			return false;
+		/* If it failed, too, the last one would have waited for that. */
+		done(&world, &world.chains[i].steps[0], false);
+	}
+	return next(&world, &cancel) == &world.chains[5].steps[0] && !cancel && !world.wrong;
 }
 
 /*
  * One that fails while it is done: its chain ends at once, and a fence waits for it all
- * the same, and for the rest of its chain.  Whatever it says at its end, it has failed.
+ * the same, and for the rest of its chain, of which it fails, too, as long as there is
+ * any.  Whatever it says at its end, it has failed.
  */
 static bool failures_before_the_end(void)
 {
@@ -592,13 +611,18 @@ static bool failures_before_the_end(void)
 	if (world.chains[0].states[1] != GOES || world.chains[0].states[2] != GOES ||
 	    next(&world, &cancel))
 		return false;
-	done(&world, &world.chains[0].steps[0], false);
-	if (next(&world, &cancel) || !cut_is_over(&world, &world.chains[0]))
-		return false;
-	if (next(&world, &cancel) != &world.chains[1].steps[0] || !cancel)
-		return false;
-	done(&world, &world.chains[1].steps[0], false);
-	return next(&world, &cancel) == &world.chains[2].steps[0] && !cancel && !world.wrong;
+	end(&world, &world.chains[0].steps[0], false);
+	for (int i = 0; i < 2; i++)
+		if (next(&world, &cancel) || !cut_next(&world, &world.chains[0]))
+			return false;
+	add(&world, 1, true);
+	for (int i = 1; i < 3; i++) {
+		if (next(&world, &cancel) != &world.chains[i].steps[0] || !cancel)
+			return false;
+		/* If it failed, too, the last one would have waited for that. */
+		done(&world, &world.chains[i].steps[0], false);
+	}
+	return next(&world, &cancel) == &world.chains[3].steps[0] && !cancel && !world.wrong;
 }
 
 int main(void)

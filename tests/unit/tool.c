@@ -383,7 +383,7 @@ static void test_export_object(void)
 		.region_id = 8,
 		.offset = 4096,
 		.bytes = UINT64_MAX,
-		.rights = TOW_RIGHT_READ | TOW_RIGHT_ATOMIC,
+		.rights = TOW_RIGHT_READ | TOW_RIGHT_ATOMIC | TOW_RIGHT_NOTIFY,
 		.grants = 9,
 		.uid = UINT32_MAX,
 		.pid = 11,
@@ -399,7 +399,7 @@ static void test_export_object(void)
 			 number(export, "uid") == UINT32_MAX && number(export, "pid") == 11,
 			 "export: its fields\n");
 	ksft_test_result(has_text(export, "name", "w \"1\"") &&
-			 lists(export, "flags", "revoking") && lists(export, "rights", "read,atomic") &&
+			 lists(export, "flags", "revoking") && lists(export, "rights", "read,atomic,notify") &&
 			 has_text(export, "job_id", "ab00cd00000000000000000000000000"),
 			 "export: words\n");
 	json_object_put(export);
