@@ -208,38 +208,49 @@ static bool ask(struct towi_member *member, uint64_t place)
 	return true;
 }
 
-/* What a rank says of a collective, before @until; UNKNOWN: it says nothing. */
-static uint64_t ask_one(struct towi_member *member, uint64_t place, uint64_t until)
+/* Until nothing is on its way to a rank: whether that came true. */
+static bool comes_back(struct towi_member *member, uint64_t until)
 {
 	struct tow_comm *comm = member->comm;
+
+	while (member->busy && !comm->over && towi_left_us(until)) {
+		towi_comm_sleep(comm, until);
+		towi_comm_reap(comm);
+	}
+	/* If it was this process that stood still, it has come meanwhile. */
+	if (member->busy && !comm->over)
+		towi_comm_reap(comm);
+	return !member->busy;
+}
+
+/*
+ * What a rank says of a collective; UNKNOWN: it says nothing.  Each has its own time: that
+ * another one's took long is not its fault.
+ */
+static uint64_t ask_one(struct towi_member *member, uint64_t place)
+{
+	struct tow_comm *comm = member->comm;
+	uint64_t until = towi_until(ANSWER_US);
 	uint64_t *answer = &comm->board->theirs[member->rank];
 
 	*answer = UNKNOWN;
 	/* What it was told before must have come back. */
-	while (member->busy && !comm->over && towi_left_us(until)) {
-		towi_comm_sleep(comm, until);
-		towi_comm_reap(comm);
-	}
-	if (member->busy || !ask(member, place))
+	if (!comes_back(member, until) || !ask(member, place))
 		return UNKNOWN;
 	towi_comm_submit(comm);
-	while (member->busy && !comm->over && towi_left_us(until)) {
-		towi_comm_sleep(comm, until);
-		towi_comm_reap(comm);
-	}
-	return member->busy ? UNKNOWN : tow_load_acquire64(answer);
+	return comes_back(member, until) ? tow_load_acquire64(answer) : UNKNOWN;
 }
 
 uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls)
 {
-	uint64_t until = towi_until(ANSWER_US), theirs;
+	uint64_t theirs;
 	uint32_t rank, late = TOW_NO_RANK;
 
 	comm->board->asking = true;
 	for (rank = 0; late == TOW_NO_RANK && rank < comm->ranks; rank++) {
 		if (!is_to_be_told(comm, rank))
 			continue;
-		theirs = ask_one(&comm->members[rank], places[rank], until);
+		theirs = ask_one(&comm->members[rank], places[rank]);
 		if (theirs == UNKNOWN || theirs < calls)
 			late = rank;
 	}

@@ -43,22 +43,48 @@ static int check_dtype(const struct tow_collective_attr *attr, uint64_t *bytes)
 	return bits % 8 || !*bytes ? -EOPNOTSUPP : 0;
 }
 
-static int check_arrays(const struct tow_collective_attr *attr, uint32_t ranks, uint64_t bytes)
+/*
+ * May they be where they are?  In the same place, or, where one of them is of all ranks, at
+ * this one's place there: what is written is read no more.  @bytes is one rank's part.
+ */
+static bool lie_well(const struct tow_comm *comm, const struct tow_collective_attr *attr,
+		     uint64_t bytes)
+{
+	uintptr_t in = (uintptr_t)attr->in, out = (uintptr_t)attr->out;
+	uint64_t all = bytes * comm->ranks, place = bytes * comm->rank;
+
+	switch (attr->kind) {
+	case TOW_REDUCE_SCATTER:
+		return out == in + place || out + bytes <= in || in + all <= out;
+	case TOW_ALLGATHER:
+		return in == out + place || in + bytes <= out || out + all <= in;
+	case TOW_BROADCAST:
+		if (comm->rank != attr->root)
+			return true;
+		/* fallthrough */
+	default:
+		return in == out || in + bytes <= out || out + bytes <= in;
+	}
+}
+
+static int check_arrays(const struct tow_comm *comm, const struct tow_collective_attr *attr,
+			uint64_t bytes)
 {
 	uint64_t all;
 
-	if (__builtin_mul_overflow(attr->count, bytes * ranks, &all) || all > BYTES_MAX)
+	if (__builtin_mul_overflow(attr->count, bytes * comm->ranks, &all) || all > BYTES_MAX)
 		return -EOVERFLOW;
 	if (!attr->count)
 		return 0;
-	if (!attr->out || (attr->kind == TOW_REDUCE_SCATTER && !attr->in))
+	if (!attr->out || (attr->kind == TOW_REDUCE_SCATTER && !attr->in) ||
+	    (attr->in && !lie_well(comm, attr, attr->count * bytes)))
 		return -EINVAL;
 	if (!is_reduction(attr->kind))
 		return 0;
 	return (uintptr_t)attr->in % bytes || (uintptr_t)attr->out % bytes ? -EINVAL : 0;
 }
 
-static int check_attr(const struct tow_collective_attr *attr, uint32_t ranks)
+static int check_attr(const struct tow_comm *comm, const struct tow_collective_attr *attr)
 {
 	enum towi_reduce_type type;
 	uint64_t bytes;
@@ -68,14 +94,14 @@ static int check_attr(const struct tow_collective_attr *attr, uint32_t ranks)
 	    attr->algorithm > TOW_ALGORITHM_DIRECT || attr->piece_bytes % TOWI_LINE ||
 	    (!is_reduction(attr->kind) && attr->reduction) ||
 	    (attr->kind != TOW_ALLREDUCE && attr->algorithm) ||
-	    (attr->kind == TOW_BROADCAST ? attr->root >= ranks : attr->root))
+	    (attr->kind == TOW_BROADCAST ? attr->root >= comm->ranks : attr->root))
 		return -EINVAL;
 	if (attr->kind == TOW_BARRIER)
 		return check_barrier(attr);
 	ret = check_dtype(attr, &bytes);
 	if (!ret && is_reduction(attr->kind))
 		ret = towi_reduce_type(attr->dtype, &type);
-	return ret ? ret : check_arrays(attr, ranks, bytes);
+	return ret ? ret : check_arrays(comm, attr, bytes);
 }
 
 /* ---- one rank alone ----------------------------------------------------------- */
@@ -388,6 +414,8 @@ static int take_place(struct tow_collective *collective)
 		comm->used[place / 64] |= 1ULL << place % 64;
 		collective->place = place;
 		collective->placed = true;
+		/* Nobody asks about the one before any more: all have come to make this one. */
+		towi_board_started(comm, place, 0);
 		return 0;
 	}
 	return -ENOSPC;
@@ -399,7 +427,7 @@ static void leave_place(struct tow_collective *collective)
 
 	if (!collective->placed)
 		return;
-	towi_board_started(collective->comm, place, 0);
+	/* How often it was started stays: others may still wait in a call that has ended here. */
 	collective->comm->used[place / 64] &= ~(1ULL << place % 64);
 }
 
@@ -553,7 +581,7 @@ TOW_PUBLIC int tow_collective_create(struct tow_comm *comm, const struct tow_col
 		return -EINVAL;
 	ret = towi_take(attr, TOWI_COLLECTIVE_ATTR_SIZE_FIRST, &known, sizeof(known));
 	if (!ret)
-		ret = check_attr(&known, comm->ranks);
+		ret = check_attr(comm, &known);
 	if (ret)
 		return ret;
 	ret = usable(comm);

@@ -242,11 +242,16 @@ TOW_PUBLIC int tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint
 	return towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_ENTER, &enter);
 }
 
-/* Are there so many?  As the other side of the queue may be another thread's, asks the ring. */
+/*
+ * Are there so many?  As the other side of the queue may be another thread's, asks the ring;
+ * where that thread may be further than the tail that was read.
+ */
 static int has_completions(const struct tow_queue *queue, uint32_t count)
 {
-	return tow_load_acquire(&queue->ring->cq_tail) -
-	       tow_load_acquire(&queue->ring->cq_head) >= count;
+	uint32_t tail = tow_load_acquire(&queue->ring->cq_tail);
+	int32_t unseen = (int32_t)(tail - tow_load_acquire(&queue->ring->cq_head));
+
+	return !count || (unseen > 0 && (uint32_t)unseen >= count);
 }
 
 /* Entries that nobody has taken. */

@@ -69,14 +69,18 @@ static int make_way(struct tow_ps *ps, struct towi_way *way)
 static int make_all(struct tow_ps *ps, uint32_t *blamed)
 {
 	uint32_t i, ways = towi_ps_ways(ps);
-	int ret = towi_party_make(&ps->party, blamed);
+	int ret = 0;
 
 	for (i = 0; i < ways && !ret; i++) {
 		ret = make_way(ps, &ps->ways[i]);
 		if (ret)
 			*blamed = ps->ways[i].partner->rank;
 	}
-	return ret;
+	/*
+	 * A worker looks at the newest edges first, so at words before gradients: who has
+	 * seen that somebody leaves sees what he sent before.
+	 */
+	return ret ? ret : towi_party_make(&ps->party, blamed);
 }
 
 /* All senders, or all receivers. */

@@ -298,6 +298,38 @@ static int end(struct tow_ps *ps, uint32_t *blamed)
 	return ps->party.error;
 }
 
+/* Has a gradient come that was not used? */
+static bool any_unused(const struct tow_ps *ps)
+{
+	uint32_t i;
+
+	for (i = 0; i < towi_ps_ways(ps); i++)
+		if (ps->ways[i].came)
+			return true;
+	return false;
+}
+
+/*
+ * All have left: what came together with the last word; or waits until what is being sent has
+ * been, as that is where the update goes.
+ */
+static int finish(struct tow_ps *ps, uint64_t until)
+{
+	int ret;
+
+	while (!ps->party.error) {
+		go_on_all(ps);
+		if (ps->party.error || !any_unused(ps))
+			break;
+		ret = towi_party_progress(&ps->party, until);
+		if (ret == -EINTR)
+			return ret;
+		if (!ps->party.error && !towi_left_us(until))
+			return -ETIMEDOUT;
+	}
+	return 0;
+}
+
 static int serve(struct tow_ps *ps, uint64_t until, uint32_t *blamed)
 {
 	int ret;
@@ -315,10 +347,8 @@ static int serve(struct tow_ps *ps, uint64_t until, uint32_t *blamed)
 		if (!ps->party.error && ps->party.partners_left < ps->party.partners && !towi_left_us(until))
 			return -ETIMEDOUT;
 	}
-	/* What came together with the last word. */
-	if (!ps->party.error)
-		go_on_all(ps);
-	return end(ps, blamed);
+	ret = finish(ps, until);
+	return ret ? ret : end(ps, blamed);
 }
 
 TOW_PUBLIC int tow_ps_serve(struct tow_ps *ps, uint32_t timeout_us, uint32_t *blamed)

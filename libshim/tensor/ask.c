@@ -400,11 +400,15 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 		towi_edge_fail(&own->edge, -EPROTO);
 }
 
-/* The next one, if it is there. */
+/* The next one, if it is there: then the tensor that it tells of is, too. */
 static bool look_at_reply(const struct asker *own, struct towi_reply *reply)
 {
 	memcpy(reply, towi_letter(&own->edge, own->taken), sizeof(*reply));
-	return reply->number == own->taken + 1 && reply->check == towi_check_of(reply);
+	if (reply->number != own->taken + 1 || reply->check != towi_check_of(reply))
+		return false;
+	/* Nobody has looked at a number with acquire order so far. */
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return true;
 }
 
 static void take_replies(struct asker *own)

@@ -122,7 +122,8 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 {
 	int ret = 0;
 
-	if (edge->meeting < TOWI_GREETING) {
+	/* Once: where it was read this end's own is written, for the greeting. */
+	if (!edge->theirs.slots) {
 		ret = meet(edge, TOWI_READING, until);
 		if (!ret)
 			ret = take_header(edge);

@@ -383,7 +383,7 @@ class _Asked(Operation):
         try:
             if tensor.data:
                 self.result = self._array(tensor)
-        except TypeError as error:
+        except (TypeError, ValueError, MemoryError) as error:
             self.error = error
         self.end(tensor.step, tensor.status)
 

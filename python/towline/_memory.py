@@ -195,7 +195,8 @@ class Region(Object):
         """Take over a persistent region whose process has ended, with what is in it.
 
         linger: as above, from now on.
-        Raises Error: ENOENT: the user has no such region in this job; EBUSY: its process lives.
+        Raises Error: ENOENT: the user has no such region in this job; EBUSY: its process lives,
+        or something that it began is not over: try again.
         """
         self = cls.__new__(cls)
         made = ctypes.c_void_p()

@@ -808,6 +808,10 @@ static int refused(struct me *me, uint32_t arg)
 	REFUSES(-EINVAL, attr.out = NULL);
 	REFUSES(-EINVAL, attr.out = (char *)data + 1);
 	REFUSES(-EINVAL, attr.in = (char *)data + 2);
+	REFUSES(-EINVAL, attr.in = data + 1);
+	REFUSES(-EINVAL, attr.kind = TOW_ALLGATHER, attr.count = 2, attr.in = data + 1);
+	REFUSES(-EINVAL, attr.kind = TOW_REDUCE_SCATTER, attr.count = 2,
+		attr.in = me->rank ? data : data + 1);
 	REFUSES(-EINVAL, attr.piece_bytes = 100);
 	REFUSES(-EINVAL, attr.dtype.lanes = 0);
 	REFUSES(-EINVAL, attr.dtype.bits = 0);
@@ -1088,6 +1092,44 @@ TEST_F_TIMEOUT(collective, a_rank_is_late_directly, 60)
 	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = until_one_is_late,
 						      .timeout_ms = SOON_MS,
 						      .arg = TOW_ALGORITHM_DIRECT });
+}
+
+/* Who has ended a call, and destroyed what it was of, is not late in it: another one is. */
+static int until_one_sleeps_in_it(struct me *me, uint32_t arg)
+{
+	struct tow_collective_attr attr = { .size = sizeof(attr), .kind = TOW_BROADCAST,
+					    .dtype = dtypes[0], .count = 1024 };
+	struct tow_collective *collective;
+	uint32_t blamed = TOW_NO_RANK;
+	int ret;
+
+	(void)arg;
+	attr.out = tow_arena_zeroed(me->arena, 1024, 4);
+	if (tow_collective_create(me->comm, &attr, &collective, NULL) ||
+	    tow_collective_start(collective))
+		return 190;
+	/* The elements go from 0 to 1, and from there to 2. */
+	if (me->rank == 1 && !tow_becomes(&board->go_on, 1))
+		return 191;
+	ret = tow_collective_wait(collective, &blamed);
+	if (me->rank == 0) {
+		tow_collective_destroy(collective);
+		return ret || !tow_becomes(&board->go_on, 1) ? 192 : 0;
+	}
+	if (me->rank == 2)
+		atomic_fetch_add(&board->go_on, 1);
+	tow_collective_destroy(collective);
+	if (me->rank == 2 && (ret != -ETIMEDOUT || blamed != 1)) {
+		fprintf(stderr, "# %d, blamed %d\n", ret, (int)blamed);
+		return 193;
+	}
+	return 0;
+}
+
+TEST_F_TIMEOUT(collective, who_has_ended_is_not_late, 60)
+{
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .timeout_ms = SOON_MS,
+						      .then = until_one_sleeps_in_it });
 }
 
 /* One breaks off what it has started: the others are told who. */

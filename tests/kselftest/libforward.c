@@ -20,7 +20,7 @@
 
 /* What all processes see. */
 struct board {
-	_Atomic uint32_t waiting, go_on, done;
+	_Atomic uint32_t waiting, asleep, go_on, done;
 	_Atomic uint64_t forwarded;
 };
 
@@ -202,7 +202,22 @@ TEST_F_TIMEOUT(forward, little_room, 60)
 
 /* ---- who is stopped, or dies, while it sleeps --------------------------------- */
 
-/* Rank 0 is late: all others wait for it. */
+/*
+ * Rank 0 is late: all others wait for it, and do so until there are all.  By then each has
+ * left it to its kernel to pass on what comes; it looks after that many times in a second.
+ */
+static bool falls_asleep(const struct part *part, struct tow_collective *collective)
+{
+	atomic_fetch_add(&board->waiting, 1);
+	if (!part->rank)
+		return true;
+	if (!tow_becomes(&board->waiting, RANKS - 1) ||
+	    tow_collective_wait_for(collective, tow_test_slow() ? 2000000 : 1000000, NULL))
+		return false;
+	atomic_fetch_add(&board->asleep, 1);
+	return true;
+}
+
 static int one_broadcast(const struct part *part, struct tow_collective *collective,
 			 uint32_t *data)
 {
@@ -214,7 +229,8 @@ static int one_broadcast(const struct part *part, struct tow_collective *collect
 		return 30;
 	if (tow_collective_start(collective))
 		return 31;
-	atomic_fetch_add(&board->waiting, 1);
+	if (!falls_asleep(part, collective))
+		return 34;
 	if (tow_collective_wait(collective, NULL))
 		return 32;
 	for (at = 0; at < part->count; at++)
@@ -229,9 +245,7 @@ static void all_but_rank_0_sleep(struct __test_metadata *_metadata, struct tow_r
 {
 	start_all(ranks, (struct part){ .kind = TOW_BROADCAST, .count = ELEMENTS,
 					.then = then });
-	ASSERT_TRUE(tow_becomes(&board->waiting, RANKS - 1));
-	/* They have looked for what comes, and for longer than that. */
-	usleep(tow_test_slow() ? 2000000 : 500000);
+	ASSERT_TRUE(tow_becomes(&board->asleep, RANKS - 1));
 }
 
 /* A process that does nothing at all holds nobody up: its kernel does the work. */
@@ -268,7 +282,8 @@ static int blames(const struct part *part, struct tow_collective *collective, ui
 		return 40;
 	if (tow_collective_start(collective))
 		return 41;
-	atomic_fetch_add(&board->waiting, 1);
+	if (!falls_asleep(part, collective))
+		return 43;
 	begin = tow_test_now();
 	ret = tow_collective_wait(collective, &blamed);
 	/* What was to be sent is the caller's again. */
@@ -284,13 +299,28 @@ static int blames(const struct part *part, struct tow_collective *collective, ui
 	return 0;
 }
 
+static bool exports_fall_to(long long wanted)
+{
+	for (uint32_t ms = 0; ms < TOW_RANKS_WAIT_MS; ms++) {
+		if (tow_get_count("stats/exports") <= wanted)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+/* Until its exports are gone what is written to it arrives, and its kernel passes things on. */
 static void dies(struct __test_metadata *_metadata, struct tow_ranks *ranks, uint32_t rank)
 {
+	long long exports;
+
 	all_but_rank_0_sleep(_metadata, ranks, blames);
+	exports = tow_get_count("stats/exports");
 	atomic_store(&board->done, rank);
 	ASSERT_EQ(0, kill(ranks->pids[rank], SIGKILL));
-	/* Until then its kernel may still pass things on. */
 	EXPECT_EQ(SIGKILL, tow_ranks_end_of(ranks, rank));
+	/* All have as many; who has been told by then may have left. */
+	EXPECT_TRUE(exports_fall_to(exports - exports / RANKS));
 	atomic_store(&board->go_on, 1);
 	for (uint32_t i = 0; i < RANKS; i++) {
 		if (i != rank)

@@ -270,9 +270,11 @@ TEST_F(group, nobody_twice)
 	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
 }
 
-TEST_F(group, that_disagrees)
+TEST_F_TIMEOUT(group, that_disagrees, 60)
 {
-	struct part first = { .ranks = 2, .timeout_ms = SOON_MS, .want = -ETIMEDOUT, .blamed = 1 };
+	/* The second is to come meanwhile. */
+	struct part first = { .ranks = 2, .timeout_ms = 3 * SOON_MS, .want = -ETIMEDOUT,
+			      .blamed = 1 };
 	struct part second = { .rank = 1, .ranks = 3, .want = -EPROTO };
 
 	tow_ranks_start(&self->ranks, take_part, &first);

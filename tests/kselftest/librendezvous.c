@@ -449,8 +449,8 @@ TEST_F(rendezvous, cancelled)
 /* Nobody waits for ever, also for a sender that does nothing at all; later it goes on. */
 TEST_F_TIMEOUT(rendezvous, late, 60)
 {
-	struct tow_worker_attr attr = { .size = sizeof(attr), .timeout_ms = 2000 };
-	double start, end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_worker_attr attr = { .size = sizeof(attr), .timeout_ms = 5000 };
+	double start, end = tow_test_now() + 40;
 	struct sent sent = { 0 };
 	struct got got = { 0 };
 	unsigned char tensor[100];
@@ -471,7 +471,7 @@ TEST_F_TIMEOUT(rendezvous, late, 60)
 		ASSERT_LE(0, tow_worker_progress(self->to.worker, SOON_US));
 	EXPECT_EQ(3, got.count);
 	EXPECT_EQ(-ETIMEDOUT, got.status);
-	EXPECT_LT(2.0, tow_test_now() - start);
+	EXPECT_LT(5.0, tow_test_now() - start);
 	EXPECT_EQ(-EEXIST, tow_rendezvous_get(self->receiver, "late", 1, note_got, &got));
 	EXPECT_EQ(0, settle(self));
 	EXPECT_EQ(3, got.count);

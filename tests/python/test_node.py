@@ -215,11 +215,23 @@ def test_kept_array(worker, arena, peer):
     assert arena.stats().in_use_bytes == 0
 
 
+def take_over(dev, name):
+    """As soon as peers have let go of what its process had exported."""
+    end = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return towline.Region.attach(dev, name)
+        except towline.Error as error:
+            if error.errno != errno.EBUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.01)
+
+
 def read_one(region):
     """The step that is there."""
     with towline.Device() as dev, towline.Arena(dev) as arena, \
             towline.Worker(dev, arena) as worker, towline.Peer(dev, region[1], 30) as peer:
-        kept = towline.Region.attach(dev, region[0]) if region[2] else towline.Region(
+        kept = take_over(dev, region[0]) if region[2] else towline.Region(
             dev, towline.static_bytes(SHAPE, "f4", 4), name=region[0], persistent=True)
         rx = worker.static_receiver(peer, "kept", SHAPE, "f4", 4, region=kept)
         rx.connect(WAIT_S)
@@ -405,8 +417,8 @@ def test_interrupt(worker, peer):
 
         thread = threading.Thread(target=turn)
         thread.start()
-        timer = interrupt()
         with pytest.raises(KeyboardInterrupt):
+            timer = interrupt()
             wait()
         running.set()
         timer.join()

@@ -160,7 +160,7 @@ def check_late(me):
     array = np.full(10, me.rank + 1.0)
     reduce = me.comm.allreduce(array)
     if me.rank == 0:
-        time.sleep(2)
+        me.group.barrier()
         reduce()
     else:
         reduce.start()
@@ -169,10 +169,11 @@ def check_late(me):
         assert caught.value.blamed is None
         timer = threading.Timer(0.3, signal.pthread_kill,
                                 (threading.main_thread().ident, signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
+            timer.start()
             reduce.wait()
         timer.join()
+        me.group.barrier()
         reduce.wait(WAIT_S)
     assert (array == RANKS * (RANKS + 1) / 2).all()
 

@@ -161,8 +161,9 @@ struct tow_collective;
  * @in: what this rank has; NULL: where it is in @out: there at once (AllReduce, broadcast), at
  *	its own place among all (all-gather).  Not NULL for reduce-scatter.  Ignored for who gets a
  *	broadcast
- * @out: where to put what this rank gets; may be @in, or for an all-gather and reduce-scatter
- *	the place of this rank's among all; they overlap in no other way
+ * @out: where to put what this rank gets; may be @in, for an AllReduce or a broadcast, or, for an
+ *	all-gather and reduce-scatter, be such that one's is at this rank's place among all; they
+ *	overlap in no other way
  * @piece_bytes: how much is sent at once, a multiple of 64; 0: as suits its size
  *
  * All but @in and @out is the same at all ranks.  Arrays are aligned to their elements' size, and

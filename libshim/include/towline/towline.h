@@ -380,8 +380,8 @@ int tow_region_create(struct tow_device *dev, uint64_t bytes, const struct tow_r
  *
  * Return: 0; -EINVAL when @dev, @name or @region is NULL, or @name cannot be a
  * region's; -ENOENT when the user has no such region in this job; -EBUSY when
- * the client that has it lives; -EDQUOT; -ENOMEM; -EMFILE or -ENFILE; -EPERM;
- * -ENODEV; -EPROTONOSUPPORT.
+ * the client that has it lives, or something that it began is not over: try again;
+ * -EDQUOT; -ENOMEM; -EMFILE or -ENFILE; -EPERM; -ENODEV; -EPROTONOSUPPORT.
  */
 int tow_region_attach(struct tow_device *dev, const char *name, uint32_t linger_s,
 		      struct tow_region **region);
@@ -398,10 +398,10 @@ int tow_region_attach(struct tow_device *dev, const char *name, uint32_t linger_
  * RLIMIT_MEMLOCK as well as against the device's limits.
  *
  * Return: 0; -EINVAL when @dev or @region is NULL, @bytes is 0, the memory wraps
- * around, or @flags are unknown; -EFAULT when there is no memory, or it cannot
- * be written and the region is not read-only; -EOPNOTSUPP when it cannot be
- * pinned; -ENOMEM, for RLIMIT_MEMLOCK too; -EDQUOT; -ENOSPC; -EPERM; -ENODEV;
- * -EPROTONOSUPPORT.
+ * around, or @flags are unknown; -EFAULT when there is no memory, or only a
+ * device's, or it cannot be written and the region is not read-only; -EOPNOTSUPP
+ * when it is a file's that is mapped past the page cache; -ENOMEM, for
+ * RLIMIT_MEMLOCK too; -EDQUOT; -ENOSPC; -EPERM; -ENODEV; -EPROTONOSUPPORT.
  */
 int tow_region_from_memory(struct tow_device *dev, void *addr, uint64_t bytes, uint32_t flags,
 			   struct tow_region **region);
