@@ -4,6 +4,8 @@
  *
  *	agent		process 1: runs commands for the host over a
  *			virtio-serial port, reaps orphans
+ *	once		before that: has the kernel do what it does at the first use of
+ *			a socket
  *	lab-exec	NODE CMD...: run CMD on another node, as ssh would
  *	lab-ctl		ARGS...: scripts/lab/ctl from inside a guest
  *
@@ -23,6 +25,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pty.h>
@@ -32,6 +35,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -589,6 +593,60 @@ static void hold_udp_path(void)
 		fprintf(stderr, "lab-guest: UDP_ENCAP: %s\n", strerror(errno));
 }
 
+static bool loopback_up(void)
+{
+	struct ifreq lo = { .ifr_name = "lo", .ifr_flags = IFF_UP };
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	bool up = fd >= 0 && !ioctl(fd, SIOCSIFFLAGS, &lo);
+
+	close(fd);
+	return up;
+}
+
+/* A socket is connected to another one, and sends to it. */
+static bool meet(int family, int type)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} to = { .any.sa_family = family };
+	socklen_t size = family == AF_INET ? sizeof(to.v4) : sizeof(to.v6);
+	int one = socket(family, type, 0), other = socket(family, type, 0);
+	bool met;
+
+	if (family == AF_INET)
+		to.v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	else
+		to.v6.sin6_addr = in6addr_loopback;
+	met = one >= 0 && other >= 0 && !bind(one, &to.any, size) &&
+	      !getsockname(one, &to.any, &size) &&
+	      (type != SOCK_STREAM || !listen(one, 1)) &&
+	      !connect(other, &to.any, size) && send(other, "", 1, 0) == 1;
+	close(one);
+	close(other);
+	return met;
+}
+
+/*
+ * The first sockets of a kind have the kernel draw secrets, and patch the code that
+ * asks whether there are any; which must not be beside traffic, see above.  So it is
+ * done here, while one processor runs.
+ */
+static int once(void)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+	bool good = loopback_up();
+
+	for (int i = 0; i < 2; i++)
+		good = meet(families[i], SOCK_STREAM) && meet(families[i], SOCK_DGRAM) && good;
+	/* Work items patch. */
+	usleep(100000);
+	if (!good)
+		fprintf(stderr, "lab-guest: sockets do not meet: %s\n", strerror(errno));
+	return !good;
+}
+
 static _Noreturn void agent(void)
 {
 	sigset_t set;
@@ -697,6 +755,8 @@ int main(int argc, char **argv)
 		return client("ctl", argc, argv);
 	if (argc == 2 && !strcmp(argv[1], "agent"))
 		agent();
-	fprintf(stderr, "usage: lab-guest agent | lab-exec NODE CMD... | lab-ctl ARGS...\n");
+	if (argc == 2 && !strcmp(argv[1], "once"))
+		return once();
+	fprintf(stderr, "usage: lab-guest agent | lab-guest once | lab-exec NODE CMD... | lab-ctl ARGS...\n");
 	return 2;
 }
