@@ -129,10 +129,12 @@ class Scene:
         """The table, and the page; False when the losses are not the same."""
         self._say("the same losses, bit for bit, and what they cost: report.py")
         out = self._kept / "report.html"
+        picture = self._kept / "training.svg"
         done = subprocess.run(
             ["/usr/bin/python3", "-B", f"{EXAMPLE}/report.py", "--out", str(out),
-             *map(str, self._folders)], cwd=self._top, check=False, capture_output=True, text=True)
+             "--picture", str(picture), *map(str, self._folders)],
+            cwd=self._top, check=False, capture_output=True, text=True)
         self._show(done.stdout + done.stderr)
         if done.returncode == 0:
-            self._show(f"more of it: {out.relative_to(self._top)}")
+            self._show(f"more of it: {out.relative_to(self._top)}, {picture.relative_to(self._top)}")
         return done.returncode == 0

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: LGPL-2.1-only OR MIT
 """What trainings did, side by side: a table for the terminal, and a page.
 
-	report.py [--out report.html] FOLDER...
+	report.py [--out report.html] [--picture picture.svg] FOLDER...
 
 A folder holds the logs (*.jsonl, log.py) of one training's workers.  All of them must be the
 same training: exit 1, and no page, unless each worker's loss is the same in each step, bit
@@ -359,15 +359,32 @@ class Charts:
         self._pyplot.close(figure)
         return text.getvalue()[text.getvalue().index("<svg"):]
 
+    @staticmethod
+    def _by_time(axes: Any, runs: Sequence[Run]) -> None:
+        for run in runs:
+            axes.plot(run.times(), run.smooth(), DASHES[run.method], lw=1.4,
+                      color=COLOURS.get(run.transport, "#444444"),
+                      alpha=0.45 if run.restarted else 1, label=run.label)
+        axes.set(xlabel="seconds", ylabel="loss (cross-entropy)", yscale="log")
+        axes.legend(fontsize=8)
+
+    @staticmethod
+    def _parts(axes: Any, runs: Sequence[Run]) -> None:
+        left = [0.0] * len(runs)
+        for part, colour in PARTS:
+            widths = [run.median(part) for run in runs]
+            axes.barh(range(len(runs)), widths, left=left, color=colour, label=part, height=0.6)
+            left = [begin + width for begin, width in zip(left, widths)]
+        axes.set_yticks(range(len(runs)), [run.label for run in runs])
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        axes.set(xlabel="milliseconds a step (medians of the parts)")
+        axes.legend(fontsize=8, ncols=len(PARTS), loc="lower left", bbox_to_anchor=(0, 1))
+
     def losses(self, runs: Sequence[Run]) -> str:
         """Against time each training has its own curve; against steps there is one."""
         figure, (by_time, by_step) = self._pyplot.subplots(1, 2, figsize=(11, 3.8), sharey=True)
-        for run in runs:
-            by_time.plot(run.times(), run.smooth(), DASHES[run.method], lw=1.4,
-                         color=COLOURS.get(run.transport, "#444444"),
-                         alpha=0.45 if run.restarted else 1, label=run.label)
-        by_time.set(xlabel="seconds", ylabel="loss (cross-entropy)", yscale="log")
-        by_time.legend(fontsize=8)
+        self._by_time(by_time, runs)
         steps = range(1, len(runs[0].steps) + 1)
         by_step.plot(steps, runs[0].losses(), color="#333333", lw=0.7, alpha=0.5,
                      label=f"all {len(runs)}, bit for bit")
@@ -380,16 +397,17 @@ class Charts:
     def breakdown(self, runs: Sequence[Run]) -> str:
         """Where the time of a step goes."""
         figure, axes = self._pyplot.subplots(figsize=(11, 0.9 + 0.45 * len(runs)))
-        left = [0.0] * len(runs)
-        for part, colour in PARTS:
-            widths = [run.median(part) for run in runs]
-            axes.barh(range(len(runs)), widths, left=left, color=colour, label=part, height=0.6)
-            left = [begin + width for begin, width in zip(left, widths)]
-        axes.set_yticks(range(len(runs)), [run.label for run in runs])
-        axes.invert_yaxis()
-        axes.grid(axis="y", visible=False)
-        axes.set(xlabel="milliseconds a step (medians of the parts)")
-        axes.legend(fontsize=8, ncols=len(PARTS), loc="lower left", bbox_to_anchor=(0, 1))
+        self._parts(axes, runs)
+        return self._svg(figure)
+
+    def picture(self, runs: Sequence[Run]) -> str:
+        """Losses against time, and where the time of a step goes, in one drawing."""
+        figure, (losses, parts) = self._pyplot.subplots(
+            2, 1, figsize=(9, 4.4 + 0.3 * len(runs)), height_ratios=(3.4, 0.3 * len(runs)),
+            gridspec_kw={"hspace": 0.45})
+        self._by_time(losses, runs)
+        self._parts(parts, runs)
+        figure.patch.set_facecolor("white")
         return self._svg(figure)
 
     def failure(self, run: Run) -> str:
@@ -484,6 +502,7 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__,
                                       formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--out", type=pathlib.Path, metavar="report.html")
+    options.add_argument("--picture", type=pathlib.Path, metavar="picture.svg")
     options.add_argument("--title", default="The same training, over towline and over gRPC")
     options.add_argument("folders", nargs="+", type=pathlib.Path, metavar="FOLDER")
     known = options.parse_args()
@@ -500,6 +519,8 @@ def main() -> int:
             print(f"{run.label}: {line}")
     if known.out:
         known.out.write_text(page(runs, known.title))
+    if known.picture:
+        known.picture.write_text(Charts().picture(runs))
     return 0
 
 
