@@ -38,7 +38,8 @@ say		= $(if $(V),,@echo "  $1	$@";)
 # ---- flags ---------------------------------------------------------------
 warnings	:= -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 		   -Wwrite-strings -Wformat=2 -Wvla $(WERROR)
-user_flags	= -std=gnu11 $(warnings) -I$(OUT)/include -I. \
+# Without the place of this tree, so that two clones build the same.
+user_flags	= -std=gnu11 $(warnings) -ffile-prefix-map=$(top)=. -I$(OUT)/include -I. \
 		  -DTOW_VERSION='"$(VERSION)"' $(CPPFLAGS) $(CFLAGS)
 deps		= -MMD -MP -MF $@.d
 
@@ -155,7 +156,8 @@ clean:
 	@if [ "$(OUT)" != build ]; then rm -rf "$(OUT)"/{obj,lib,bin,include,tests,examples,.flags}; fi
 
 help:
-	@sed -n 's/^#help //p' $(MAKEFILE_LIST)
+	@size=$$(du -sh $(cache) 2>/dev/null | cut -f1); \
+		sed -n "s/^#help //p" $(MAKEFILE_LIST) | sed "s/@CACHE@/$${size:-empty}/"
 
 #help all            library, tool, and the module for KDIR (default: the running kernel)
 #help lib tools      only the library; only the towline command

@@ -4,7 +4,8 @@
 
 #help setup          packages (apt, as root or through sudo) and the lab's kernels
 #help check          build all, lint, test on the host and in virtual machines
-#help check-full     the same, each test on every kernel it is for
+#help check-full     the same, each test on every kernel it is for that it has not passed on
+#help                as it is now; MINUTES=N: begin none after that, the next one goes on there
 #help check-quick    the same in 5 minutes: 6.1 only
 #help check-host     only what needs no virtual machine
 #help                TESTS='GLOB…' chooses tests, KERNELS='6.1 6.12 debug' kernels
@@ -12,13 +13,14 @@
 #help lint           every linter over every file
 #help bench          measures, to build/bench/results.json; BENCH='GLOB…' chooses
 #help soak           the long tests, to build/soak/results.json; SOAK='GLOB…', SOAK_MINUTES=N
+#help flaky          how the tests went on this machine, those in trouble first
 #help coverage       tests on the debug kernel with gcov, to build/coverage
 
 # make hands on what was given to it; the runners have their own defaults.
 ifneq ($(filter command%,$(origin KERNELS)),)
 export KERNELS
 endif
-export KERNEL TESTS BENCH SOAK SOAK_MINUTES
+export KERNEL TESTS BENCH SOAK SOAK_MINUTES MINUTES
 
 setup:
 	@scripts/setup $(if $(filter command%,$(origin KERNELS)),$(KERNELS))
@@ -50,4 +52,15 @@ soak:
 coverage:
 	@scripts/check/coverage
 
-.PHONY: setup check check-full check-quick check-host demo lint bench soak coverage
+flaky:
+	@scripts/check/towcheck/history.py
+
+# What all clones share: scripts/check/towcheck/cache.py says what.
+cache		:= $(or $(TOW_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/towline)
+#help clean-cache    remove what all clones share (now @CACHE@), when nothing uses it
+
+clean-cache:
+	@mkdir -p $(cache) && flock $(cache)/lock \
+		find $(cache) -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
+
+.PHONY: flaky clean-cache setup check check-full check-quick check-host demo lint bench soak coverage

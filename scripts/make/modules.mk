@@ -2,8 +2,9 @@
 #
 # The kernel module: build/modules/RELEASE/ is a tree of symbolic links to the
 # sources in which kbuild works, so that one checkout serves many kernels.
-# TOW_GCOV=1 (coverage) has trees of its own.  TOW_LEAN=1 leaves out debugging
-# information, which takes a quarter of the time and nobody in the lab reads.
+# TOW_GCOV=1 (coverage) has trees of its own.  TOW_LEAN=1, for the lab, leaves out debugging
+# information, which takes a quarter of the time and nobody there reads, and builds
+# with no warning of W=1.
 
 #help modules        towline.ko for KDIR, in build/modules/RELEASE/
 #help test-modules   the same, and tests/modules/*.ko
@@ -27,7 +28,7 @@ kernel_inputs	= $(wildcard $(addprefix $(kdir_real)/,Module.symvers include/gene
 # stamp, so they always ask kbuild, which knows what to do again.
 kbuild_asked	= $(if $(strip $(W) $(C) $(KCFLAGS) $(CF) $(CHECK)),FORCE)
 kbuild		= $(MAKE) --no-print-directory -C $(kdir_real) M=$(top)/$(module_tree) $(if $(TOW_GCOV),TOW_GCOV=1) \
-		  $(if $(TOW_LEAN),KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES=)
+		  $(if $(TOW_LEAN),W=1 KCFLAGS="-g0 -Werror" CONFIG_DEBUG_INFO_BTF_MODULES=)
 
 # One at a time in one tree, whoever else runs make here: links and kbuild both.
 locked		= exec 9> $(module_tree)/.lock && flock 9
@@ -59,9 +60,18 @@ $(module_tree)/.test-modules-built: $(if $(filter modules all,$(MAKECMDGOALS)),|
 
 $(module_tree)/.test-modules-built: $(module_tree)/.made-of $(module_sources) $(test_mod_sources) $(kernel_inputs) $(kbuild_asked)
 	+$(call say,KBUILD)$(locked) && $(call link_tree,$(module_sources) $(test_mod_sources)) && \
-		$(kbuild) TOW_TEST_MODULES=1 modules
+		$(if $(TOW_LEAN),$(kept_or)) { $(kbuild) TOW_TEST_MODULES=1 modules && $(if $(TOW_LEAN),$(keep),:); }
 	@touch $(module_tree)/.modules-built $@
 endif
+
+# What the lab loads is kept in the cache by the content of all that it is made of, and
+# taken from there unless something is asked of kbuild itself.
+kept		= $(cache)/modules/$$( { $(CC) --version; echo $(made_of); cat $(kernel_inputs) $(module_sources) \
+		  $(test_mod_sources) scripts/make/modules.mk; } | sha256sum | cut -c1-24)
+kept_or		= kept=$(kept) && { [ -z "$(kbuild_asked)" ] && [ -e $$kept/towline.ko ] && \
+		  touch $$kept && cp -r $$kept/. $(module_tree); } ||
+keep		= { [ -e $$kept ] || [ -n "$(findstring n,$(firstword -$(MAKEFLAGS)))" ] || { rm -rf $$kept.$$$$ && mkdir -p $$kept.$$$$ && (cd $(module_tree) && \
+		  cp --parents *.ko tests/modules/*.ko $$kept.$$$$) && mv -T $$kept.$$$$ $$kept; }; }
 
 # Links for $1 in the tree.  Links whose source is gone go too, or kbuild would
 # still find them, and so do their modules, or somebody would still load them.

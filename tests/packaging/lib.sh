@@ -37,7 +37,7 @@ cached_folder() {
 	echo "$folder"
 }
 use_cache() {
-	export CCACHE_DIR=$PWD/build/ccache CCACHE_MAXSIZE=500M
+	export CCACHE_DIR=${TOW_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/towline}/ccache
 	PATH=/usr/lib/ccache:$PATH
 }
 

@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import tempfile
 
+from . import cache
+
 TOP = pathlib.Path(__file__).resolve().parents[3]
 LAB = TOP / "scripts" / "lab"
 BUILD = TOP / "build"
@@ -39,6 +41,7 @@ class Kernel:
     """One of KERNELS, as scripts/lab/kernel left it under build/kernels."""
 
     def __init__(self, name):
+        cache.hold()
         self.name = name
         self.dir = BUILD / "kernels" / name
         if not (self.dir / "version").exists():
@@ -60,8 +63,7 @@ class Kernel:
         tree = root / "lib" / "modules" / self.release
         ours = sorted((BUILD / "modules" / self.release).glob("*.ko"))
         ours += sorted((BUILD / "modules" / self.release / "tests/modules").glob("*.ko"))
-        ours += sorted((self.dir / "siw").glob("siw.ko"))
-        ours += sorted((self.dir / "hostile").glob("rxe_hostile.ko"))
+        ours += sorted((BUILD / "kernels" / ("hostile-" + self.name)).glob("rxe_hostile.ko"))
         stamp = "\n".join([(self.dir / "version").read_text()] +
                           ["%s %d" % (ko, ko.stat().st_mtime_ns) for ko in ours])
         with _locked(BUILD / "lab" / "modroot" / (self.name + ".lock")):

@@ -117,7 +117,7 @@ class Lab:
             self.logdir = pathlib.Path(logdir).resolve()
             self.logdir.mkdir(parents=True, exist_ok=True)
         self.rundir = pathlib.Path(tempfile.mkdtemp(prefix="towlab-"))
-        if provider in ("siw", "hostile"):
+        if provider == "hostile":
             subprocess.run([kernels.LAB / "kernel", provider, kernel], check=True)
         self.modroot = self.kernel.modroot()
         self.allow = complaints.AllowList(kernels.LAB / "allow")
