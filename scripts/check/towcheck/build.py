@@ -5,6 +5,8 @@ import os
 import subprocess
 import time
 
+from towlab import cache
+
 from . import TOP, UserError, host, say
 
 
@@ -29,7 +31,7 @@ def build(kernels, log, extra=()):
                "examples", "test-programs", "lab-modules", *extra]
     say.say("building " + (f"for {', '.join(kernels)}" if kernels
                            else " ".join(extra)))
-    outcome = host.run(command, log, 1800)
+    outcome = host.run(command, log, 1800, host.environment(**cache.compiler()))
     if outcome.rc:
         print("\n".join((outcome.stdout + outcome.stderr)
                         .splitlines()[-40:]), flush=True)

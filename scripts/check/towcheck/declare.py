@@ -10,7 +10,7 @@ from . import DEFAULT_KERNELS, EXTRA_KERNELS, TOP, UserError
 
 WHERE = ("host", "lab")
 PROTOCOLS = ("ktap", "exit")
-PROVIDERS = ("rxe", "siw", "hostile")
+PROVIDERS = ("rxe", "hostile")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,8 @@ class Test:
     command: tuple
     protocol: str = "exit"
     kernels: tuple = DEFAULT_KERNELS
-    full: tuple = ()
+    check: tuple = ()
+    turn: str = ""
     nodes: int = 1
     smp: int = 2
     mem: int = 2048
@@ -50,7 +51,7 @@ class Test:
     timeout: int = 120
     quick: bool = False
     alone: bool = False
-    check: bool = True
+    full: bool = True
     soak: dict = dataclasses.field(default_factory=dict, hash=False)
 
     def machine(self, kernel):
@@ -60,9 +61,9 @@ class Test:
 
 _TYPES = {
     "name": str, "where": str, "command": list, "protocol": str,
-    "kernels": list, "full": list, "nodes": int, "smp": int, "mem": int,
-    "provider": str, "module": bool, "timeout": int, "quick": bool, "alone": bool,
-    "check": bool, "soak": dict,
+    "kernels": list, "check": list, "turn": str, "nodes": int, "smp": int,
+    "mem": int, "provider": str, "module": bool, "timeout": int, "quick": bool,
+    "alone": bool, "full": bool, "soak": dict,
 }
 _SOAK_TYPES = {"count": int, "round": int, "timeout": int, "kernels": list}
 
@@ -89,10 +90,11 @@ def _check_values(where, table):
             raise UserError(f"{where}: '{key}' must be one of "
                             f"{', '.join(allowed)}")
     _check_kernels(where, table.get("kernels", ()))
-    others = set(table.get("full", ())) - set(table.get("kernels",
-                                                        DEFAULT_KERNELS))
+    own = ("host",) if table["where"] == "host" else table.get(
+        "kernels", DEFAULT_KERNELS)
+    others = set(table.get("check", ())) - set(own)
     if others:
-        raise UserError(f"{where}: 'full' has '{min(others)}', which is not "
+        raise UserError(f"{where}: 'check' has '{min(others)}', which is not "
                         "one of its kernels")
     _check_kernels(where, table.get("soak", {}).get("kernels", ()))
     for key in ("nodes", "smp", "mem", "timeout"):
@@ -102,7 +104,7 @@ def _check_values(where, table):
                                        for word in table["command"]):
         raise UserError(f"{where}: 'command' must be a list of words")
     if table["where"] == "host":
-        for key in ("kernels", "full", "nodes", "smp", "mem", "provider",
+        for key in ("kernels", "turn", "nodes", "smp", "mem", "provider",
                     "module", "soak"):
             if key in table:
                 raise UserError(f"{where}: '{key}' is for lab tests")
@@ -121,7 +123,9 @@ def _parse(path, folder, number, table):
         raise UserError(f"{where}: soak needs a positive 'count'")
     fields = dict(table, name=f"{folder}/{table['name']}" if folder
                   else table["name"])
-    for key in ("command", "kernels", "full"):
+    if table["where"] == "host":
+        fields.setdefault("check", ("host",))
+    for key in ("command", "kernels", "check"):
         if key in fields:
             fields[key] = tuple(fields[key])
     return Test(**fields)
@@ -143,7 +147,7 @@ def load_file(path, folder):
 def load(top=TOP):
     """All declared tests, in the order of their folders."""
     tests = [Test(name="lint", where="host", command=("scripts/lint",),
-                  timeout=900, quick=True, alone=True)]
+                  check=("host",), timeout=900, quick=True, alone=True)]
     for path in sorted(top.glob("tests/*/tests.toml")):
         tests += load_file(path, path.parent.name)
     names = [test.name for test in tests]
@@ -164,11 +168,19 @@ def select(tests, globs):
             if any(fnmatch.fnmatchcase(test.name, glob) for glob in globs)]
 
 
-def without_full(tests):
-    """The tests without the kernels that only a full check takes."""
-    return [dataclasses.replace(test, kernels=tuple(
-        kernel for kernel in test.kernels if kernel not in test.full))
-            for test in tests]
+def for_check(tests, taken):
+    """The tests that make check runs, on the kernels that it runs them on.
+
+    taken picks one of several that take turns.
+    """
+    turns = {}
+    for test in tests:
+        if test.turn:
+            turns.setdefault(test.turn, []).append(test.name)
+    off = {name for names in turns.values() for name in names
+           if name != taken(names)}
+    return [dataclasses.replace(test, kernels=test.check) for test in tests
+            if test.check and test.name not in off]
 
 
 def words_of(variable):

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0
-"""From what a test did to what it means: pass, fail or skip."""
+"""From what a test did to what it means: pass, fail, skip or slow."""
 
 import dataclasses
 import json
+import re
 
 from . import ktap
 
 KSFT_SKIP = 4
+# A case that ends so was kept from its bound by the host (tow_clock.h).
+STOOD_STILL = "stood still: "
+# More of these fail a run: of tests that passed when they ran once more, and, where
+# the host did nothing else, of those that it kept standing still each time.
+FLAKY_MOST, SLOW_MOST = 2, 4
 
 
 @dataclasses.dataclass
@@ -75,6 +81,44 @@ def _unlisted(test, kernel, skipped, skips):
     return [name for name in names if skips.allowed(name, kernel) is None]
 
 
+# An assertion that failed, as the kernel's harness prints it: of an order, or of a value.
+_ASSERTED = re.compile(r"^# \S+:\d+:(\S+?):Expected (.*)$", re.MULTILINE)
+_ORDER = re.compile(r"(\S.*) \(\S+\) [<>]=? (\S.*) \(\S+\)$")
+_TIMED_OUT = re.compile(r"^# .*Test terminated by timeout$", re.MULTILINE)
+_LATE = re.compile(r"^\s*# late: ", re.MULTILINE)
+
+
+def _only_late(text, failed):
+    """Whether all that failed in a KTAP log missed a bound.
+
+    A comparison with 0 is of a status.
+    """
+    asserted = [_ORDER.match(what) for _, what in _ASSERTED.findall(text)]
+    if not all(match and "0" not in match.groups() for match in asserted):
+        return False
+    late = {case for case, _ in _ASSERTED.findall(text)}
+    return (len(late) + len(_TIMED_OUT.findall(text)) + len(_LATE.findall(text))
+            >= failed > 0)
+
+
+def may_pass(test, outcome):
+    """Whether what failed may be the machine's doing: one more run shows it.
+
+    It may where time ran out, and nothing else was found.  It never is where a
+    kernel complained, something leaked, a program or a machine crashed, a value was
+    not the one expected.
+    """
+    if outcome.trouble:
+        return all(what.startswith("boot failed: ") for what in outcome.trouble)
+    if outcome.timed_out:
+        return True
+    if outcome.rc is None or test.protocol != "ktap":
+        return False
+    verdict = ktap.parse(outcome.stdout)
+    return not verdict.errors and _only_late(
+        outcome.stdout + outcome.stderr, len(verdict.failed))
+
+
 def judge(test, kernel, outcome, skips):
     """The result of one test."""
     skipped = []
@@ -89,6 +133,10 @@ def judge(test, kernel, outcome, skips):
         trouble = "; ".join(outcome.trouble)
         reason = f"{reason}; {trouble}" if status == "fail" else trouble
         status = "fail"
+    stood = [why for _, why in skipped if why.startswith(STOOD_STILL)]
+    if stood and status != "fail":
+        status, reason = "slow", _names(stood)
+    skipped = [(case, why) for case, why in skipped if why not in stood]
     unlisted = _unlisted(test, kernel, skipped, skips)
     if unlisted and status != "fail":
         status = "fail"
@@ -109,10 +157,27 @@ def write_json(path, items):
          for item in items], indent=1) + "\n")
 
 
+def refuse(results, idle):
+    """Fail what is flaky, or slow on an idle host, where there is too much of it."""
+    for status, most in (("flaky", FLAKY_MOST), ("slow", SLOW_MOST if idle
+                                                 else len(results))):
+        some = [result for result in results if result.status == status]
+        if len(some) > most:
+            for result in some:
+                result.status = "fail"
+                result.reason = f"{status}, as are {len(some) - 1} others: " \
+                    + result.reason
+
+
 def summary(results):
-    """The last line of make check, and its exit status."""
+    """The last line of make check, and its exit status.
+
+    What is flaky has passed; what is slow was not seen to the end; what is left did
+    not begin.
+    """
     count = {status: sum(result.status == status for result in results)
-             for status in ("pass", "fail", "skip")}
-    line = (f"{count['pass']} passed, {count['fail']} failed, "
-            f"{count['skip']} skipped")
-    return line, 0 if count["pass"] and not count["fail"] else 1
+             for status in ("pass", "flaky", "fail", "skip", "slow", "left")}
+    passed = count["pass"] + count["flaky"]
+    skipped = count["skip"] + count["slow"] + count["left"]
+    line = f"{passed} passed, {count['fail']} failed, {skipped} skipped"
+    return line, 0 if passed and not count["fail"] and not count["left"] else 1

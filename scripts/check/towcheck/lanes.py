@@ -2,6 +2,7 @@
 """Machines side by side: which run when, and who wants none beside it."""
 
 import contextlib
+import math
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -80,7 +81,7 @@ def longest_first(groups):
     return sorted(groups, key=weight, reverse=True)
 
 
-def run(groups, logs, skips):
+def run(groups, logs, skips, keep=None, until=math.inf):
     """Run the tests of all machines: (results, note) of each, in order."""
     turn = Turn()
     processors = len(os.sched_getaffinity(0))
@@ -88,7 +89,7 @@ def run(groups, logs, skips):
     with lanes:
         try:
             begun = {machine: lanes.submit(boot.run_group, machine, tests,
-                                           logs, skips, turn)
+                                           logs, skips, turn, keep, until)
                      for machine, tests in longest_first(groups)}
             for machine, _ in groups:
                 yield begun[machine].result()
