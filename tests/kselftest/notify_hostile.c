@@ -8,7 +8,6 @@
  */
 #include <pthread.h>
 
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_evil.h"
 #include "tow_rdma.h"
 #include "tow_notify.h"

@@ -133,7 +133,7 @@ TEST_F_TIMEOUT(hostile, bad_handshakes, 1000)
 	close(log);
 }
 
-/* RoCE fills up with zeroes what is short; iWARP says how long it was. */
+/* The connection manager fills up with zeroes what is short. */
 TEST_F(hostile, requests_of_other_lengths)
 {
 	static const size_t lengths[] = { 0, 1, 7, 8, 24, 55 };

@@ -4,7 +4,6 @@
  * RDMA device refuses them, that connection ends, and nothing else does.  And, as there
  * are two peers: a remote range of one, over a channel to the other.
  */
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_rdma.h"
 #include "tow_evil_range.h"
 

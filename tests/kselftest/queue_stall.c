@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_rdma.h"
 #include "tow_evil_range.h"
 

@@ -334,12 +334,9 @@ static inline int evil_begin(struct evil *e, int qps)
 static inline int evil_say_raw(struct evil *e, const void *message, size_t bytes, bool sign)
 {
 	struct tow_hostile_message call = { .bytes = (uint32_t)bytes, .sign = sign };
-	int ret;
 
 	memcpy(call.data, message, bytes);
-	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_SEND, &call);
-	/* iWARP: it was heard, and the answer, that the connection ends, was faster. */
-	return ret == -EIO && !strncmp(tow_test_device(), "siw", 3) ? 0 : ret;
+	return tow_test_ioctl(e->fd, TOW_HOSTILE_SEND, &call);
 }
 
 /* What the next message's header must be. */

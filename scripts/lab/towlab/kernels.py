@@ -60,7 +60,6 @@ class Kernel:
         tree = root / "lib" / "modules" / self.release
         ours = sorted((BUILD / "modules" / self.release).glob("*.ko"))
         ours += sorted((BUILD / "modules" / self.release / "tests/modules").glob("*.ko"))
-        ours += sorted((self.dir / "siw").glob("siw.ko"))
         ours += sorted((self.dir / "hostile").glob("rxe_hostile.ko"))
         stamp = "\n".join([(self.dir / "version").read_text()] +
                           ["%s %d" % (ko, ko.stat().st_mtime_ns) for ko in ours])
