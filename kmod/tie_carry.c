@@ -17,8 +17,7 @@
 /* A completion has to say that the other end has it: see failure.md. */
 static bool tow_tie_may_last(const struct tow_session *session)
 {
-	return !session->loopback &&
-	       session->dev->transport != TOW_TRANSPORT_IWARP;
+	return !session->loopback;
 }
 
 static bool tow_tie_is_named(const u8 *name)
