@@ -85,7 +85,7 @@ static int tow_accept_check_control(struct tow_device *dev,
 static bool tow_accept_qp_num_fits(const struct rdma_conn_param *param,
 				   __le32 qp_num)
 {
-	return !param->qp_num || param->qp_num == le32_to_cpu(qp_num);
+	return param->qp_num == le32_to_cpu(qp_num);
 }
 
 /*
@@ -315,8 +315,7 @@ int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
 	struct in6_addr from;
 	int ret;
 
-	ret = request ? tow_accept_check(request, param->private_data_len) :
-			-EPROTO;
+	ret = tow_accept_check(request, param->private_data_len);
 	if (!ret)
 		ret = request->kind == TOW_WIRE_CONTROL ?
 		      tow_accept_control(dev, id, param) :

@@ -124,8 +124,6 @@ static int tow_connect_edit_path(struct tow_link *link)
 	struct sa_path_rec *path = link->id->route.path_rec;
 	enum ib_mtu mtu = ib_mtu_int_to_enum(settings->mtu);
 
-	if (!path)
-		return 0;
 	if (settings->sl)
 		path->sl = settings->sl;
 	if (settings->mtu && mtu < path->mtu)

@@ -28,10 +28,9 @@ static struct cdev tow_cdev;
 
 /*
  * Devices by minor number.  Its lock protects the way from a number to a
- * reference: what is found there still has the ib_client's.  IPv6 tells of
- * addresses in soft interrupts, so the lock keeps them away.
+ * reference: what is found there still has the ib_client's.
  */
-static DEFINE_XARRAY_FLAGS(tow_devices, XA_FLAGS_ALLOC | XA_FLAGS_LOCK_BH);
+static DEFINE_XARRAY_ALLOC(tow_devices);
 
 /* Without a udev rule only root gets in; see scripts/packaging. */
 static char *tow_device_devnode(const struct device *node, umode_t *mode)
@@ -96,11 +95,11 @@ struct tow_device *tow_device_get(unsigned int minor)
 {
 	struct tow_device *dev;
 
-	xa_lock_bh(&tow_devices);
+	xa_lock(&tow_devices);
 	dev = xa_load(&tow_devices, minor);
 	if (dev)
 		kref_get(&dev->refs);
-	xa_unlock_bh(&tow_devices);
+	xa_unlock(&tow_devices);
 	return dev;
 }
 
@@ -116,7 +115,7 @@ struct tow_device *tow_device_find(struct ib_device *ibdev)
 	struct tow_device *dev, *found = NULL;
 	unsigned long minor;
 
-	xa_lock_bh(&tow_devices);
+	xa_lock(&tow_devices);
 	xa_for_each(&tow_devices, minor, dev) {
 		if (dev->ibdev == ibdev) {
 			kref_get(&dev->refs);
@@ -124,7 +123,7 @@ struct tow_device *tow_device_find(struct ib_device *ibdev)
 			break;
 		}
 	}
-	xa_unlock_bh(&tow_devices);
+	xa_unlock(&tow_devices);
 	return found;
 }
 
@@ -244,19 +243,9 @@ static const char *tow_device_unusable(struct ib_device *ibdev)
 		return "its driver has no memory regions for fast registration";
 	if (!rdma_is_port_valid(ibdev, port))
 		return "it has no port";
-	if (!rdma_ib_or_roce(ibdev, port) && !rdma_protocol_iwarp(ibdev, port))
-		return "it speaks neither InfiniBand nor RoCE nor iWARP";
+	if (!rdma_ib_or_roce(ibdev, port))
+		return "it speaks neither InfiniBand nor RoCE";
 	return NULL;
-}
-
-static enum tow_transport tow_device_find_transport(struct ib_device *ibdev,
-						    u32 port)
-{
-	if (rdma_protocol_iwarp(ibdev, port))
-		return TOW_TRANSPORT_IWARP;
-	if (rdma_protocol_roce(ibdev, port))
-		return TOW_TRANSPORT_ROCE;
-	return TOW_TRANSPORT_IB;
 }
 
 /* The first port that is up, else the first: one device, one port. */
@@ -279,7 +268,8 @@ static int tow_device_choose_port(struct tow_device *dev)
 	if (ret)
 		return ret;
 	dev->max_msg_bytes = attr.max_msg_sz;
-	dev->transport = tow_device_find_transport(ibdev, dev->port);
+	dev->transport = rdma_protocol_roce(ibdev, dev->port) ?
+			 TOW_TRANSPORT_ROCE : TOW_TRANSPORT_IB;
 	return 0;
 }
 
@@ -302,25 +292,6 @@ static void tow_device_event(struct ib_event_handler *handler,
 	default:
 		break;
 	}
-}
-
-/**
- * tow_device_address_changed - some network interface has other addresses
- *
- * Gives iWARP devices, which hear of it in no other way, another try.  May be
- * called in any context.
- */
-void tow_device_address_changed(void)
-{
-	struct tow_device *dev;
-	unsigned long minor;
-
-	xa_lock_bh(&tow_devices);
-	xa_for_each(&tow_devices, minor, dev) {
-		if (dev->transport == TOW_TRANSPORT_IWARP)
-			tow_maint_changed(&dev->maint);
-	}
-	xa_unlock_bh(&tow_devices);
 }
 
 static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
@@ -400,8 +371,8 @@ static int tow_device_bring_up(struct tow_device *dev)
 	ret = tow_peers_start(dev);
 	if (ret)
 		goto err_dealloc_pd;
-	ret = xa_alloc_bh(&tow_devices, &dev->minor, dev,
-			  XA_LIMIT(0, TOW_DEVICES_MAX - 1), GFP_KERNEL);
+	ret = xa_alloc(&tow_devices, &dev->minor, dev,
+		       XA_LIMIT(0, TOW_DEVICES_MAX - 1), GFP_KERNEL);
 	if (ret)
 		goto err_stop_peers;
 	ib_register_event_handler(&dev->events);
@@ -419,7 +390,7 @@ err_dealloc_pd:
 /* Undoes tow_device_bring_up(), waiting for those who are inside. */
 static void tow_device_take_down(struct tow_device *dev)
 {
-	xa_erase_bh(&tow_devices, dev->minor);
+	xa_erase(&tow_devices, dev->minor);
 	ib_unregister_event_handler(&dev->events);
 	tow_peers_stop_begin(dev);
 	tow_directory_stop_begin(&dev->directory);

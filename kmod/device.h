@@ -170,7 +170,6 @@ void tow_device_cleanup(void);
 int tow_device_add(struct ib_device *ibdev, struct tow_device **result);
 void tow_device_remove(struct tow_device *dev);
 void tow_device_rename(struct tow_device *dev);
-void tow_device_address_changed(void);
 struct tow_device *tow_device_get(unsigned int minor);
 struct tow_device *tow_device_find(struct ib_device *ibdev);
 void tow_device_put(struct tow_device *dev);

@@ -229,8 +229,6 @@ static u64 tow_file_features(struct tow_device *dev)
 	struct ib_device *ibdev = dev->ibdev;
 	u64 features = 0;
 
-	if (dev->transport != TOW_TRANSPORT_IWARP)
-		features |= TOW_FEATURE_WRITE_IMM;
 	if (ibdev->attrs.atomic_cap != IB_ATOMIC_NONE)
 		features |= TOW_FEATURE_ATOMICS;
 	if (ibdev->attrs.max_srq > 0)

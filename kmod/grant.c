@@ -135,9 +135,7 @@ static void tow_grant_let_go(struct tow_grant *grant)
 
 	if (exported->slot && tie->dir.lost)
 		tow_slot_lost(exported->slot);
-	/* On iWARP what was sent before may come later, and counts then. */
-	else if (exported->slot &&
-		 tie->dev->transport != TOW_TRANSPORT_IWARP)
+	else if (exported->slot)
 		tow_slot_give(exported->slot, 0);
 	xa_erase(&tie->dir.grants, grant->id);
 	tie->dir.grant_count--;

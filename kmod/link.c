@@ -42,7 +42,6 @@ void tow_link_init(struct tow_link *link, struct tow_tie *tie, int index)
 {
 	memset(link, 0, sizeof(*link));
 	link->tie = tie;
-	link->iwarp = tie && tie->dev->transport == TOW_TRANSPORT_IWARP;
 	link->index = index;
 	spin_lock_init(&link->lock);
 	link->flows_end = &link->flows;
@@ -125,8 +124,7 @@ static int tow_link_create_control(struct tow_link *link)
  */
 static u32 tow_link_inline_bytes(struct tow_device *dev)
 {
-	return ib_uses_virt_dma(dev->ibdev) &&
-	       dev->transport != TOW_TRANSPORT_IWARP ? 64 : 0;
+	return ib_uses_virt_dma(dev->ibdev) ? 64 : 0;
 }
 
 static int tow_link_create_data(struct tow_link *link)
@@ -166,9 +164,6 @@ static int tow_link_create_data(struct tow_link *link)
 	attr.srq = srq ? tow_srq_device_srq(srq) : NULL;
 	attr.cap.max_send_wr = depth;
 	attr.cap.max_inline_data = tow_link_inline_bytes(dev);
-	/* What goes with a notification there is sent as it is. */
-	if (dev->transport == TOW_TRANSPORT_IWARP)
-		attr.cap.max_inline_data = sizeof(__be32);
 	ret = rdma_create_qp(link->id, dev->pd, &attr);
 	if (ret) {
 		tow_cq_put(dev, cq, depth + attr.cap.max_recv_wr);
@@ -270,31 +265,17 @@ static void tow_link_accepted(struct tow_link *link,
 	/* Links are connected one after the other. */
 	if (link->index != TOW_LINK_CONTROL)
 		reply = &link->session->data_reply;
-	if (!param->private_data || param->private_data_len < sizeof(*reply)) {
+	if (param->private_data_len < sizeof(*reply)) {
 		tow_link_note_error(link, -EPROTO);
 		return;
 	}
 	memcpy(reply, param->private_data, sizeof(*reply));
 	/* What the transport knows must be what the answer says. */
-	if (param->qp_num && param->qp_num != le32_to_cpu(reply->qp_num)) {
+	if (param->qp_num != le32_to_cpu(reply->qp_num)) {
 		tow_link_note_error(link, -EPROTO);
 		return;
 	}
 	tow_link_note_step(link, TOW_LINK_ESTABLISHED);
-}
-
-/*
- * What came with a rejection.  Over iWARP there are no others than a consumer's,
- * but the connection manager believes that of one error of two that providers
- * report: soft-iWARP's is the other.
- */
-static const void *tow_link_reject_data(struct rdma_cm_id *id,
-					struct rdma_cm_event *event, u8 *bytes)
-{
-	if (!rdma_protocol_iwarp(id->device, id->port_num))
-		return rdma_consumer_reject_data(id, event, bytes);
-	*bytes = event->param.conn.private_data_len;
-	return event->param.conn.private_data;
 }
 
 /* A consumer's rejection says why; any other, only that nobody is there. */
@@ -304,7 +285,7 @@ static int tow_link_rejected(struct rdma_cm_id *id,
 	const struct tow_wire_reject *reject;
 	u8 bytes;
 
-	reject = tow_link_reject_data(id, event, &bytes);
+	reject = rdma_consumer_reject_data(id, event, &bytes);
 	if (!reject || bytes < sizeof(*reject) ||
 	    reject->magic != cpu_to_le32(TOW_WIRE_MAGIC))
 		return -ECONNREFUSED;

@@ -46,7 +46,6 @@ enum tow_link_step {
  * @cq: data: where it completes; NULL: not there
  * @depth: data: work requests that may be posted
  * @inline_bytes: data: writes up to that size go along with their work request
- * @iwarp: the transport is iWARP
  * @step: how far it is; with @error under the session's lock
  * @error: the first thing that went wrong before it was connected
  * @silent: data: the RDMA device says that nothing comes any more
@@ -89,7 +88,6 @@ struct tow_link {
 	struct tow_cq		*cq;
 	u32			depth;
 	u32			inline_bytes;
-	bool			iwarp;
 	enum tow_link_step	step;
 	int			error;
 	bool			silent;

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Loading and unloading, and what the kernel tells us: RDMA devices that come,
- * go and change their names, and addresses that do.
+ * go and change their names.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/inetdevice.h>
 #include <linux/module.h>
-#include <linux/notifier.h>
 #include <linux/workqueue.h>
-#include <net/addrconf.h>
 #include <rdma/ib_verbs.h>
 
 #include "client.h"
@@ -55,46 +52,6 @@ static struct ib_client tow_ib_client = {
 	.no_kverbs_req	= 1,
 };
 
-/*
- * RoCE tells of its addresses by device events.  iWARP does not, so there the
- * interfaces are watched.
- */
-static int tow_main_inet_event(struct notifier_block *block,
-			       unsigned long event, void *address)
-{
-	tow_device_address_changed();
-	return NOTIFY_DONE;
-}
-
-static struct notifier_block tow_inet4_notifier = {
-	.notifier_call = tow_main_inet_event,
-};
-
-#if IS_ENABLED(CONFIG_IPV6)
-static struct notifier_block tow_inet6_notifier = {
-	.notifier_call = tow_main_inet_event,
-};
-
-static int tow_main_watch_inet6(void)
-{
-	return register_inet6addr_notifier(&tow_inet6_notifier);
-}
-
-static void tow_main_unwatch_inet6(void)
-{
-	unregister_inet6addr_notifier(&tow_inet6_notifier);
-}
-#else
-static int tow_main_watch_inet6(void)
-{
-	return 0;
-}
-
-static void tow_main_unwatch_inet6(void)
-{
-}
-#endif
-
 static int __init tow_main_make_workqueues(void)
 {
 	tow_wq = alloc_workqueue("towline", WQ_UNBOUND, 0);
@@ -133,22 +90,12 @@ static int __init tow_main_init(void)
 	ret = tow_device_setup();
 	if (ret)
 		goto err_destroy_workqueues;
-	ret = register_inetaddr_notifier(&tow_inet4_notifier);
-	if (ret)
-		goto err_device_cleanup;
-	ret = tow_main_watch_inet6();
-	if (ret)
-		goto err_unwatch_inet4;
 	/* Last: devices are added from within. */
 	ret = ib_register_client(&tow_ib_client);
 	if (ret)
-		goto err_unwatch_inet6;
+		goto err_device_cleanup;
 	return 0;
 
-err_unwatch_inet6:
-	tow_main_unwatch_inet6();
-err_unwatch_inet4:
-	unregister_inetaddr_notifier(&tow_inet4_notifier);
 err_device_cleanup:
 	tow_device_cleanup();
 err_destroy_workqueues:
@@ -160,8 +107,6 @@ err_destroy_workqueues:
 static void __exit tow_main_exit(void)
 {
 	ib_unregister_client(&tow_ib_client);
-	tow_main_unwatch_inet6();
-	unregister_inetaddr_notifier(&tow_inet4_notifier);
 	tow_device_cleanup();
 	/* What is left of queues may hold processes: those come after. */
 	tow_main_destroy_workqueues();

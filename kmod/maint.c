@@ -11,12 +11,12 @@
  * Recovery
  *
  * Whoever learns that something is wrong (the queue pair's or the device's
- * events, the connection manager's) only leaves a note and kicks the work
- * item: they may be called with the provider's locks held.  The work item
- * tears everything down and makes it anew.  Attempts that fail, and queue
- * pairs that break soon after they were made, lead to pauses that double, and
- * after TOW_MAINT_ATTEMPTS to FAILED.  From there only a change leads back: a
- * port that comes up, an address that comes or goes.
+ * events) only leaves a note and kicks the work item: they may be called with
+ * the provider's locks held.  The work item tears everything down and makes it
+ * anew.  Attempts that fail, and queue pairs that break soon after they were
+ * made, lead to pauses that double, and after TOW_MAINT_ATTEMPTS to FAILED.
+ * From there only a change leads back: a port that comes up, an address that
+ * comes or goes.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -79,7 +79,6 @@ void tow_maint_broken(struct tow_maint *maint, int error)
 		mod_delayed_work(tow_wq, &maint->work, 0);
 	}
 	spin_unlock_irqrestore(&maint->lock, flags);
-	wake_up(&maint->wait);
 }
 
 /**
@@ -100,15 +99,8 @@ void tow_maint_changed(struct tow_maint *maint)
 	spin_unlock_irqrestore(&maint->lock, flags);
 }
 
-/**
- * tow_maint_stopping - is the device going?
- * @maint: the maintenance queue pair
- *
- * For waits in the work item: whoever waits gives up when it is.
- *
- * Return: true if it is.
- */
-bool tow_maint_stopping(struct tow_maint *maint)
+/* Is the device going?  Then nobody waits any more. */
+static bool tow_maint_stopping(struct tow_maint *maint)
 {
 	return READ_ONCE(maint->stopping);
 }
@@ -340,14 +332,13 @@ void tow_maint_init(struct tow_maint *maint)
  * tow_maint_start - begin to make the queue pair
  * @maint: the maintenance queue pair
  *
- * Where nothing can keep it waiting the first attempt is over on return, so
- * that whoever loads the module and asks at once gets an answer that lasts.
+ * The first attempt is over on return, so that whoever loads the module and
+ * asks at once gets an answer that lasts.
  */
 void tow_maint_start(struct tow_maint *maint)
 {
 	queue_delayed_work(tow_wq, &maint->work, 0);
-	if (tow_maint_device(maint)->transport != TOW_TRANSPORT_IWARP)
-		flush_delayed_work(&maint->work);
+	flush_delayed_work(&maint->work);
 }
 
 /**
@@ -370,7 +361,7 @@ void tow_maint_stop_begin(struct tow_maint *maint)
  * @maint: the maintenance queue pair; tow_maint_stop_begin() was called, and
  *	nobody is a user of the device any more
  *
- * Bounded: waits in the work item end when stopping is set, or by themselves.
+ * Bounded: what the work item waits for ends by itself.
  */
 void tow_maint_stop(struct tow_maint *maint)
 {

@@ -5,8 +5,8 @@
  * A fast registration is a work request, so it needs a queue pair in the
  * registration's protection domain that is ready to send.  Each device has
  * one, connected to itself, over which no data ever goes.  It is made, and
- * made again when it breaks, by a work item; nobody waits for it but the
- * first attempt on a device that needs no connection manager.
+ * made again when it breaks, by a work item; nobody waits for more than the
+ * first attempt.
  */
 #ifndef TOW_MAINT_H
 #define TOW_MAINT_H
@@ -21,7 +21,6 @@
 #include "uapi/towline.h"
 
 struct tow_device;
-struct tow_maint_pair;
 
 /* Work requests that may be posted at a time. */
 #define TOW_MAINT_SEND_WR	16
@@ -36,8 +35,8 @@ struct tow_maint_pair;
  * @broken: why the present queue pair is of no use any more; 0 if it is
  * @changed: something happened that may help, or that moved our address
  * @stopping: the device is going; set once, never cleared
- * @wait: whoever waits for the queue pair, or in the work item; woken by events,
- *	by changes of the state and by stopping
+ * @wait: whoever waits for the queue pair; woken by changes of the state and by
+ *	stopping
  * @work: makes the queue pair, and makes it anew
  * @use: held by whoever makes, uses or destroys the queue pair; protects what
  *	follows
@@ -46,7 +45,6 @@ struct tow_maint_pair;
  * @was_ready: it was ready before
  * @cq: polled directly, only with @use held
  * @qp: what registrations are posted to
- * @pair: iWARP: both ends and their connection; owns @qp then
  * @gid: RoCE: our address at the time
  * @gid_index: RoCE: where @gid stands in the port's table
  * @lid: InfiniBand: our address at the time
@@ -73,7 +71,6 @@ struct tow_maint {
 	bool			was_ready;
 	struct ib_cq		*cq;
 	struct ib_qp		*qp;
-	struct tow_maint_pair	*pair;
 	union ib_gid		gid;
 	int			gid_index;
 	u32			lid;
@@ -101,7 +98,6 @@ int tow_maint_run(struct tow_maint *maint, struct ib_send_wr *first);
 void tow_maint_broken(struct tow_maint *maint, int error);
 void tow_maint_changed(struct tow_maint *maint);
 void tow_maint_describe(struct tow_maint *maint, struct tow_query *query);
-bool tow_maint_stopping(struct tow_maint *maint);
 struct tow_device *tow_maint_device(struct tow_maint *maint);
 
 /* maint_qp.c */
@@ -109,11 +105,5 @@ int tow_maint_build(struct tow_maint *maint);
 void tow_maint_teardown(struct tow_maint *maint);
 bool tow_maint_address_valid(struct tow_maint *maint);
 int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first);
-void tow_maint_qp_attr(struct tow_maint *maint, struct ib_qp_init_attr *attr);
-
-/* maint_iwarp.c */
-int tow_iwarp_connect(struct tow_maint *maint);
-void tow_iwarp_disconnect(struct tow_maint *maint);
-void tow_iwarp_destroy(struct tow_maint *maint);
 
 #endif /* TOW_MAINT_H */

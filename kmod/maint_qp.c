@@ -2,10 +2,9 @@
 /*
  * The maintenance queue pair itself: made, connected, tried, used, unmade.
  *
- * InfiniBand and RoCE queue pairs are connected by hand to their own number and
- * address; iWARP can only be connected by the connection manager
- * (maint_iwarp.c).  What looks well may not register memory all the same, so one
- * page is registered and taken back before anybody else may use it.
+ * It is connected by hand, to its own number and address.  What looks well may
+ * not register memory all the same, so one page is registered and taken back
+ * before anybody else may use it.
  *
  * Whoever calls has tow_maint.use, so nothing here happens twice at a time.
  */
@@ -42,26 +41,6 @@ static void tow_maint_qp_event(struct ib_event *event, void *context)
 	default:
 		break;
 	}
-}
-
-/**
- * tow_maint_qp_attr - what to ask for when a queue pair is made
- * @maint: the maintenance queue pair; its CQ is there
- * @attr: where to
- */
-void tow_maint_qp_attr(struct tow_maint *maint, struct ib_qp_init_attr *attr)
-{
-	memset(attr, 0, sizeof(*attr));
-	attr->event_handler = tow_maint_qp_event;
-	attr->qp_context = maint;
-	attr->send_cq = maint->cq;
-	attr->recv_cq = maint->cq;
-	attr->cap.max_send_wr = TOW_MAINT_SEND_WR;
-	attr->cap.max_recv_wr = TOW_MAINT_RECV_WR;
-	attr->cap.max_send_sge = 1;
-	attr->cap.max_recv_sge = 1;
-	attr->sq_sig_type = IB_SIGNAL_REQ_WR;
-	attr->qp_type = IB_QPT_RC;
 }
 
 /* How well a RoCE address serves: 0 is not at all. */
@@ -148,18 +127,12 @@ bool tow_maint_address_valid(struct tow_maint *maint)
 	struct ib_port_attr port;
 	union ib_gid gid;
 
-	switch (dev->transport) {
-	case TOW_TRANSPORT_ROCE:
+	if (dev->transport == TOW_TRANSPORT_ROCE)
 		return !rdma_query_gid(dev->ibdev, dev->port, maint->gid_index,
 				       &gid) &&
 		       !memcmp(&gid, &maint->gid, sizeof(gid));
-	case TOW_TRANSPORT_IB:
-		return !ib_query_port(dev->ibdev, dev->port, &port) &&
-		       port.lid == maint->lid;
-	default:
-		/* The connection itself tells. */
-		return true;
-	}
+	return !ib_query_port(dev->ibdev, dev->port, &port) &&
+	       port.lid == maint->lid;
 }
 
 static int tow_maint_to_init(struct tow_maint *maint)
@@ -217,14 +190,24 @@ static int tow_maint_to_rts(struct tow_maint *maint)
 			    IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC);
 }
 
-/* InfiniBand and RoCE; tow_maint_teardown() undoes what was done. */
+/* tow_maint_teardown() undoes what was done. */
 static int tow_maint_connect_self(struct tow_maint *maint)
 {
-	struct ib_qp_init_attr attr;
+	struct ib_qp_init_attr attr = {
+		.event_handler		= tow_maint_qp_event,
+		.qp_context		= maint,
+		.send_cq		= maint->cq,
+		.recv_cq		= maint->cq,
+		.cap.max_send_wr	= TOW_MAINT_SEND_WR,
+		.cap.max_recv_wr	= TOW_MAINT_RECV_WR,
+		.cap.max_send_sge	= 1,
+		.cap.max_recv_sge	= 1,
+		.sq_sig_type		= IB_SIGNAL_REQ_WR,
+		.qp_type		= IB_QPT_RC,
+	};
 	struct ib_qp *qp;
 	int ret;
 
-	tow_maint_qp_attr(maint, &attr);
 	qp = ib_create_qp(tow_maint_device(maint)->pd, &attr);
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
@@ -412,17 +395,13 @@ int tow_maint_build(struct tow_maint *maint)
 	struct ib_cq *cq;
 	int ret;
 
-	/* Room for both ends of an iWARP pair. */
 	cq = ib_alloc_cq(dev->ibdev, maint,
-			 2 * (TOW_MAINT_SEND_WR + TOW_MAINT_RECV_WR), 0,
+			 TOW_MAINT_SEND_WR + TOW_MAINT_RECV_WR, 0,
 			 IB_POLL_DIRECT);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	maint->cq = cq;
-	if (dev->transport == TOW_TRANSPORT_IWARP)
-		ret = tow_iwarp_connect(maint);
-	else
-		ret = tow_maint_connect_self(maint);
+	ret = tow_maint_connect_self(maint);
 	if (ret)
 		return ret;
 	return tow_maint_probe(maint);
@@ -439,15 +418,11 @@ void tow_maint_teardown(struct tow_maint *maint)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 
-	if (maint->pair)
-		tow_iwarp_disconnect(maint);
-	else if (maint->qp)
+	if (maint->qp)
 		ib_modify_qp(maint->qp, &attr, IB_QP_STATE);
 	if (maint->request.outstanding)
 		tow_maint_poll(maint, TOW_MAINT_DRAIN_MS);
-	if (maint->pair)
-		tow_iwarp_destroy(maint);
-	else if (maint->qp)
+	if (maint->qp)
 		ib_destroy_qp(maint->qp);
 	maint->qp = NULL;
 	maint->request.outstanding = 0;

@@ -6,10 +6,10 @@
  *
  * All data queue pairs of a device receive from one queue and complete to one
  * completion queue, which is as deep, so it cannot overflow.  Receives carry
- * nothing: the immediate is in the completion, or, on iWARP, in four bytes that a
- * send brings.  A tasklet deals with them, as a consumer that sleeps is to be woken
- * at once; each receive is posted again before anything else.  The queue is made
- * when there is a session, and goes with the last one.
+ * nothing: the immediate is in the completion.  A tasklet deals with them, as a
+ * consumer that sleeps is to be woken at once; each receive is posted again before
+ * anything else.  The queue is made when there is a session, and goes with the last
+ * one.
  *
  * Which session
  *
@@ -25,7 +25,6 @@
  * one is posted for each that may have: there is a reserve for that.  When that is
  * used up new sessions get a new queue, and this one goes with its last session.
  */
-#include <linux/dma-mapping.h>
 #include <linux/hashtable.h>
 #include <linux/interrupt.h>
 #include <linux/slab.h>
@@ -58,8 +57,6 @@
  * @depth: those that may be promised
  * @count: receives that there are, with the reserve
  * @srq: the RDMA device's
- * @data: iWARP: what was sent, for each receive; else NULL
- * @dma: where the RDMA device sees it
  * @tasklet: deals with completions
  * @lock: held by whoever does; protects what follows
  * @cq: where its receives complete; NULL: it is going
@@ -78,8 +75,6 @@ struct tow_srq {
 	u32			depth;
 	u32			count;
 	struct ib_srq		*srq;
-	__be32			*data;
-	u64			dma;
 	struct tasklet_struct	tasklet;
 	/* protects everything below */
 	spinlock_t		lock;
@@ -97,16 +92,7 @@ struct tow_srq {
 /* Called with the lock held, or before anybody else knows the queue. */
 static int tow_receive_post(struct tow_srq *srq, u32 index)
 {
-	struct ib_sge sge = {
-		.addr	= srq->dma + index * sizeof(*srq->data),
-		.length	= sizeof(*srq->data),
-		.lkey	= srq->dev->pd->local_dma_lkey,
-	};
-	struct ib_recv_wr wr = {
-		.wr_id		= index,
-		.sg_list	= &sge,
-		.num_sge	= srq->data ? 1 : 0,
-	};
+	struct ib_recv_wr wr = { .wr_id = index };
 
 	return ib_post_srq_recv(srq->srq, &wr, NULL);
 }
@@ -118,20 +104,11 @@ static void tow_srq_lose(struct tow_srq *srq)
 	WRITE_ONCE(srq->worn, true);
 }
 
-/* Called with the lock held: is that what a notification looks like? */
-static bool tow_receive_imm(struct tow_srq *srq, const struct ib_wc *wc,
-			    u32 index, u32 *imm)
+/* Is that what a notification looks like? */
+static bool tow_receive_notifies(const struct ib_wc *wc)
 {
-	if (!srq->data) {
-		*imm = be32_to_cpu(wc->ex.imm_data);
-		return wc->opcode == IB_WC_RECV_RDMA_WITH_IMM &&
-		       wc->wc_flags & IB_WC_WITH_IMM;
-	}
-	ib_dma_sync_single_for_cpu(srq->dev->ibdev,
-				   srq->dma + index * sizeof(*srq->data),
-				   sizeof(*srq->data), DMA_FROM_DEVICE);
-	*imm = be32_to_cpu(srq->data[index]);
-	return wc->opcode == IB_WC_RECV && wc->byte_len == sizeof(*srq->data);
+	return wc->opcode == IB_WC_RECV_RDMA_WITH_IMM &&
+	       wc->wc_flags & IB_WC_WITH_IMM;
 }
 
 /* Called with the lock held: whose queue pair is that? */
@@ -152,13 +129,10 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 {
 	struct tow_link *link = tow_srq_find_link(srq, wc->qp);
 	struct tow_device *dev = srq->dev;
-	u32 index = wc->wr_id;
-	bool valid = false, counted;
-	u32 imm = 0;
+	bool counted;
+	u32 imm;
 
-	if (wc->status == IB_WC_SUCCESS)
-		valid = tow_receive_imm(srq, wc, index, &imm);
-	if (tow_receive_post(srq, index))
+	if (tow_receive_post(srq, wc->wr_id))
 		tow_srq_lose(srq);
 	/* It is flushed when the queue pair breaks: others say why. */
 	if (!link || wc->status == IB_WC_WR_FLUSH_ERR)
@@ -169,19 +143,17 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 				 "what came was no valid request");
 		return;
 	}
-	if (!valid) {
+	if (wc->status != IB_WC_SUCCESS || !tow_receive_notifies(wc)) {
 		tow_window_refuse(link->session,
 				  "what came was no notification");
 		return;
 	}
+	imm = be32_to_cpu(wc->ex.imm_data);
 	counted = tow_slot_notify(dev, link->tie->index, imm);
 	tow_stat_inc(dev, counted ? TOW_STAT_NOTIFICATIONS :
 		     TOW_STAT_NOTIFICATIONS_IGNORED);
-	/*
-	 * It was sent once: Documentation/design/rings.md.  Over iWARP nothing comes twice,
-	 * and what is not counted may be alike.
-	 */
-	if (!counted && !srq->data && link->last_imm == imm)
+	/* It was sent once: Documentation/design/rings.md. */
+	if (!counted && link->last_imm == imm)
 		return;
 	link->last_imm = imm;
 	WRITE_ONCE(link->arrived, link->arrived + 1);
@@ -371,29 +343,7 @@ static void tow_srq_free(struct tow_srq *srq)
 		ib_destroy_cq(cq);
 	}
 	tasklet_kill(&srq->tasklet);
-	if (srq->dma)
-		ib_dma_unmap_single(ibdev, srq->dma,
-				    srq->count * sizeof(*srq->data),
-				    DMA_FROM_DEVICE);
-	kfree(srq->data);
 	kvfree(srq);
-}
-
-/* What is sent on iWARP needs a place. */
-static int tow_srq_make_data(struct tow_srq *srq)
-{
-	struct ib_device *ibdev = srq->dev->ibdev;
-	size_t bytes = srq->count * sizeof(*srq->data);
-	u64 dma;
-
-	srq->data = kzalloc(bytes, GFP_KERNEL);
-	if (!srq->data)
-		return -ENOMEM;
-	dma = ib_dma_map_single(ibdev, srq->data, bytes, DMA_FROM_DEVICE);
-	if (ib_dma_mapping_error(ibdev, dma))
-		return -ENOMEM;
-	srq->dma = dma;
-	return 0;
 }
 
 static int tow_srq_make_queues(struct tow_srq *srq)
@@ -442,7 +392,7 @@ static int tow_srq_prepare(struct tow_srq *srq)
 {
 	const struct ib_device_attr *attrs = &srq->dev->ibdev->attrs;
 	u32 depth = READ_ONCE(srq->dev->notify.srq_depth);
-	int ret = 0;
+	int ret;
 
 	srq->count = min3(depth + depth / TOW_SRQ_RESERVE,
 			  (u32)max(attrs->max_srq_wr, 1),
@@ -450,10 +400,7 @@ static int tow_srq_prepare(struct tow_srq *srq)
 	/* The same part, if the device has no more. */
 	srq->depth = min(depth, srq->count -
 			 srq->count / (TOW_SRQ_RESERVE + 1));
-	if (srq->dev->transport == TOW_TRANSPORT_IWARP)
-		ret = tow_srq_make_data(srq);
-	if (!ret)
-		ret = tow_srq_make_queues(srq);
+	ret = tow_srq_make_queues(srq);
 	return ret ?: tow_srq_post_all(srq);
 }
 

@@ -28,7 +28,6 @@
  * @rdma: a read or write
  * @atomic: or this
  * @sge: our memory
- * @imm: iWARP: what a notification sends
  */
 struct tow_work {
 	union {
@@ -36,7 +35,6 @@ struct tow_work {
 		struct ib_atomic_wr	atomic;
 	};
 	struct ib_sge	sge;
-	__be32		imm;
 };
 
 /**
@@ -195,26 +193,13 @@ static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
 	}
 }
 
-/*
- * Called with the lock held.  iWARP has no writes that bring a number: there it is
- * sent, by the same stream, so it arrives after what was written.
- */
-static void tow_work_notify(struct tow_work *work, struct tow_link *link,
-			    const struct tow_op *op)
+/* Called with the lock held. */
+static void tow_work_notify(struct tow_work *work, const struct tow_op *op)
 {
 	struct ib_send_wr *wr = &work->rdma.wr;
-	__be32 imm = cpu_to_be32(tow_remote_notify(op->slot));
 
-	if (link->iwarp) {
-		work->imm = imm;
-		work->sge.addr = (uintptr_t)&work->imm;
-		work->sge.length = sizeof(work->imm);
-		wr->opcode = IB_WR_SEND;
-		wr->send_flags |= IB_SEND_INLINE;
-		return;
-	}
 	wr->opcode = IB_WR_RDMA_WRITE_WITH_IMM;
-	wr->ex.imm_data = imm;
+	wr->ex.imm_data = cpu_to_be32(tow_remote_notify(op->slot));
 	wr->num_sge = work->sge.length ? 1 : 0;
 }
 
@@ -233,18 +218,11 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 	wr->send_flags = wr->opcode == IB_WR_RDMA_WRITE &&
 			 piece->bytes <= link->inline_bytes ?
 			 IB_SEND_INLINE : 0;
-	/*
-	 * On iWARP a write completes before a read that was posted earlier, and
-	 * one that does not tell is sent from its memory after that.
-	 */
-	if (unlikely(link->iwarp))
-		wr->send_flags = IB_SEND_SIGNALED |
-				 (tow_op_is_read(op) ? 0 : IB_SEND_FENCE);
 	if (!tow_op_is_atomic(op)) {
 		work->rdma.remote_addr = piece->target.address;
 		work->rdma.rkey = piece->target.key;
 		if (piece->tells)
-			tow_work_notify(work, link, op);
+			tow_work_notify(work, op);
 		return;
 	}
 	work->atomic.remote_addr = piece->target.address;
@@ -313,14 +291,13 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 
 /*
  * Called with the lock held: what does the next work request of an operation with a
- * slot do?  The last one that writes notifies; on iWARP, and if others write, too, the
- * one after that.
+ * slot do?  The last one that writes notifies; if others write, too, the one after
+ * that.
  */
-static bool tow_piece_tells(const struct tow_link *link, const struct tow_op *op,
-			    const struct tow_piece *piece)
+static bool tow_piece_tells(const struct tow_op *op, const struct tow_piece *piece)
 {
 	return op->to_tell && op->cursor + piece->bytes == op->bytes &&
-	       !(piece->bytes && (op->stripe || link->iwarp));
+	       !(piece->bytes && op->stripe);
 }
 
 /* Called with the lock held: how far does the next work request reach? */
@@ -365,7 +342,7 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 		tow_piece_find(op, most, &piece);
 	else
 		memset(&piece, 0, sizeof(piece));
-	piece.tells = tow_piece_tells(link, op, &piece);
+	piece.tells = tow_piece_tells(op, &piece);
 	if (piece.tells && !tow_window_take(link->session)) {
 		/* Not its turn before the peer has room. */
 		tow_flow_starve(link);

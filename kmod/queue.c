@@ -574,10 +574,7 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	return queue;
 }
 
-/*
- * What the device can do.  A read needs memory on our side that peers may write
- * to, where the transport is iWARP: soft-iWARP does not look at that.
- */
+/* What the device can do. */
 static int tow_queue_find_features(struct tow_queue *queue)
 {
 	struct tow_device *dev = queue->dev;
@@ -585,8 +582,6 @@ static int tow_queue_find_features(struct tow_queue *queue)
 	if (!tow_device_enter(dev))
 		return -ENODEV;
 	queue->atomics = dev->ibdev->attrs.atomic_cap != IB_ATOMIC_NONE;
-	queue->reads = dev->transport != TOW_TRANSPORT_IWARP ||
-		       dev->ibdev->ops.driver_id == RDMA_DRIVER_SIW;
 	tow_device_leave(dev);
 	return 0;
 }

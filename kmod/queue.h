@@ -131,7 +131,6 @@ struct tow_chain {
  * @cq_entries: of the completion ring; entries that may be in flight
  * @charge: for the latter
  * @atomics: the device has them
- * @reads: the device reads to where we let it
  * @process: the client's
  * @pages: the rings' memory
  * @page_count: how many
@@ -198,7 +197,6 @@ struct tow_queue {
 	u32			cq_entries;
 	struct tow_charge	charge;
 	bool			atomics;
-	bool			reads;
 	struct tow_process	*process;
 	struct page		**pages;
 	unsigned int		page_count;

@@ -28,9 +28,6 @@
  * different.  A notification of the operation's own is posted after its parts have
  * ended.
  *
- * On iWARP nothing is striped: a completion there does not say that what was written
- * has been placed.
- *
  * Failure
  *
  * A part that fails breaks its queue pair and so the session.  The operation's own
@@ -247,8 +244,7 @@ static u32 tow_stripe_chunk(const struct tow_op *op, u32 count, u32 most)
 
 static bool tow_link_stripes(const struct tow_link *link)
 {
-	return link->tie->qps > 1 &&
-	       link->tie->dev->transport != TOW_TRANSPORT_IWARP;
+	return link->tie->qps > 1;
 }
 
 /*

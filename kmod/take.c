@@ -167,8 +167,7 @@ static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe,
 	struct tow_op *op = &entry->op;
 	int ret;
 
-	if ((tow_sqe_is_atomic(sqe) && !queue->atomics) ||
-	    (sqe->opcode == TOW_OP_READ && !queue->reads))
+	if (tow_sqe_is_atomic(sqe) && !queue->atomics)
 		return -EOPNOTSUPP;
 	op->flow = tow_known_flow(queue, sqe->channel, known);
 	if (!op->flow)

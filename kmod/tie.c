@@ -368,13 +368,12 @@ static void tow_tie_register(struct tow_tie *tie, struct tow_session *session)
 /**
  * tow_tie_new - a tie that begins with a session
  * @session: the session, whose other end is known; it is to carry the tie
- * @lasts: both ends want it to outlive the session
  *
  * tow_tie_leave() ends it.
  *
  * Return: the tie with a reference for the session; -ENOMEM; what the hash says.
  */
-struct tow_tie *tow_tie_new(struct tow_session *session, bool lasts)
+struct tow_tie *tow_tie_new(struct tow_session *session)
 {
 	struct tow_peers *peers = &session->dev->peers;
 	struct tow_tie *tie;
@@ -387,8 +386,8 @@ struct tow_tie *tow_tie_new(struct tow_session *session, bool lasts)
 	kref_init(&tie->refs);
 	spin_lock_init(&tie->lock);
 	tie->index = session->index;
-	tie->lasts = lasts;
-	/* A node that is its own peer has a tie at each end. */
+	/* A node that is its own peer has a tie at each end, and both break at once. */
+	tie->lasts = !session->loopback;
 	tie->tells = !session->loopback || session->initiator;
 	tie->qps = session->qps;
 	ret = tow_auth_tie_name(&session->auth, tie->name);

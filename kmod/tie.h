@@ -136,7 +136,7 @@ static inline bool tow_session_used(const struct tow_session *session)
 }
 
 /* tie.c */
-struct tow_tie *tow_tie_new(struct tow_session *session, bool lasts);
+struct tow_tie *tow_tie_new(struct tow_session *session);
 void tow_tie_get(struct tow_tie *tie);
 void tow_tie_put(struct tow_tie *tie);
 struct tow_session *tow_tie_session(struct tow_tie *tie);

@@ -14,13 +14,6 @@
 #include "export.h"
 #include "tie.h"
 
-/* A completion has to say that the other end has it: see failure.md. */
-static bool tow_tie_may_last(const struct tow_session *session)
-{
-	return !session->loopback &&
-	       session->dev->transport != TOW_TRANSPORT_IWARP;
-}
-
 static bool tow_tie_is_named(const u8 *name)
 {
 	return memchr_inv(name, 0, TOW_WIRE_TIE_BYTES);
@@ -93,7 +86,7 @@ static void tow_tie_unclaim(struct tow_tie *tie)
 
 /* With the setup lock.  @tie: claimed, or NULL: a new one begins. */
 static int tow_tie_carry_or_begin(struct tow_session *session,
-				  struct tow_tie *tie, bool lasts, u64 dealt)
+				  struct tow_tie *tie, u64 dealt)
 {
 	int ret = 0;
 
@@ -103,7 +96,7 @@ static int tow_tie_carry_or_begin(struct tow_session *session,
 		tow_tie_carry(tie, session, true);
 		return ret;
 	}
-	tie = tow_tie_new(session, lasts && tow_tie_may_last(session));
+	tie = tow_tie_new(session);
 	if (IS_ERR(tie))
 		return PTR_ERR(tie);
 	tow_tie_carry(tie, session, false);
@@ -115,13 +108,13 @@ static int tow_tie_carry_or_begin(struct tow_session *session,
  * Return: 0; the session's error if it is ENDING; -EPROTO; -ENOMEM.
  */
 static int tow_tie_begin(struct tow_session *session, struct tow_tie *tie,
-			 bool lasts, u64 dealt)
+			 u64 dealt)
 {
 	int ret;
 
 	mutex_lock(&session->setup);
 	if (tow_session_alive(session)) {
-		ret = tow_tie_carry_or_begin(session, tie, lasts, dealt);
+		ret = tow_tie_carry_or_begin(session, tie, dealt);
 	} else {
 		ret = session->error;
 		if (tie)
@@ -145,7 +138,6 @@ int tow_tie_ask(struct tow_session *session, struct tow_wire_auth *auth)
 	struct tow_peers *peers = &session->dev->peers;
 	struct tow_tie *tie;
 
-	auth->lasts = cpu_to_le32(tow_tie_may_last(session));
 	mutex_lock(&peers->lock);
 	tie = session->peer->tie;
 	if (tie)
@@ -203,15 +195,12 @@ static struct tow_tie *tow_tie_meant(struct tow_session *session,
 int tow_tie_asked(struct tow_session *session, const struct tow_wire_auth *auth,
 		  struct tow_wire_authed *authed)
 {
-	u32 lasts = le32_to_cpu(auth->lasts);
 	struct tow_tie *tie;
 	int ret = 0;
 
-	if (lasts > 1 || auth->reserved ||
-	    (!tow_tie_is_named(auth->tie) && auth->dealt))
+	if (!tow_tie_is_named(auth->tie) && auth->dealt)
 		return -EPROTO;
 	memset(authed, 0, sizeof(*authed));
-	authed->lasts = cpu_to_le32(tow_tie_may_last(session));
 	tie = tow_tie_meant(session, auth->tie);
 	if (tie) {
 		tow_tie_wait_idle(tie);
@@ -222,7 +211,7 @@ int tow_tie_asked(struct tow_session *session, const struct tow_wire_auth *auth,
 		authed->dealt = cpu_to_le64(tie->log.dealt);
 	}
 	if (ret != -EAGAIN)
-		ret = tow_tie_begin(session, ret ? NULL : tie, lasts,
+		ret = tow_tie_begin(session, ret ? NULL : tie,
 				    le64_to_cpu(auth->dealt));
 	if (tie)
 		tow_tie_put(tie);
@@ -244,10 +233,9 @@ int tow_tie_answered(struct tow_session *session,
 	struct tow_peers *peers = &session->dev->peers;
 	bool named = tow_tie_is_named(authed->tie);
 	struct tow_tie *tie = session->asked;
-	u32 lasts = le32_to_cpu(authed->lasts);
 	int ret;
 
-	if (lasts > 1 || authed->reserved || (!named && authed->dealt))
+	if (!named && authed->dealt)
 		return -EPROTO;
 	if (named && (!tie || tie->qps != session->qps ||
 		      memcmp(tie->name, authed->tie, sizeof(tie->name))))
@@ -261,6 +249,6 @@ int tow_tie_answered(struct tow_session *session,
 		tow_tie_give_up(tie, -ESTALE, false);
 		mutex_unlock(&peers->lock);
 	}
-	return tow_tie_begin(session, named ? tie : NULL, lasts,
+	return tow_tie_begin(session, named ? tie : NULL,
 			     le64_to_cpu(authed->dealt));
 }

@@ -17,7 +17,7 @@
 #include "uapi/towline.h"
 
 #define TOW_WIRE_MAGIC		0x4c574f54	/* "TOWL" */
-#define TOW_WIRE_VERSION	4
+#define TOW_WIRE_VERSION	5
 
 #define TOW_WIRE_NONCE_BYTES	16
 #define TOW_WIRE_MAC_BYTES	32
@@ -218,8 +218,6 @@ struct tow_wire_header {
  * @order: larger than in whatever this device has proved to the same one before
  * @tie: the tie that it has with the responder; zeroes: none
  * @dealt: messages of that tie that it has dealt with (tow_wire_lasts())
- * @lasts: 1: a tie may outlive the session; 0: it may not
- * @reserved: zero
  *
  * Who sends it has given up every connection that it has proved itself for
  * before; but that says nothing about the order in which proofs arrive.
@@ -229,22 +227,16 @@ struct tow_wire_auth {
 	__le64	order;
 	__u8	tie[TOW_WIRE_TIE_BYTES];
 	__le64	dealt;
-	__le32	lasts;
-	__le32	reserved;
 };
 
 /**
  * struct tow_wire_authed - the responder's answer
  * @tie: the initiator's, which goes on; zeroes: a new one begins, and others end
  * @dealt: as in struct tow_wire_auth
- * @lasts: likewise
- * @reserved: zero
  */
 struct tow_wire_authed {
 	__u8	tie[TOW_WIRE_TIE_BYTES];
 	__le64	dealt;
-	__le32	lasts;
-	__le32	reserved;
 };
 
 /**
@@ -400,8 +392,8 @@ static_assert(sizeof(struct tow_wire_request) == 56);
 static_assert(sizeof(struct tow_wire_reply) == 96);
 static_assert(sizeof(struct tow_wire_reject) == 8);
 static_assert(sizeof(struct tow_wire_header) == 40);
-static_assert(sizeof(struct tow_wire_auth) == 72);
-static_assert(sizeof(struct tow_wire_authed) == 32);
+static_assert(sizeof(struct tow_wire_auth) == 64);
+static_assert(sizeof(struct tow_wire_authed) == 24);
 static_assert(sizeof(struct tow_wire_resolve) == 32);
 static_assert(sizeof(struct tow_wire_resolve) + TOW_WIRE_NAME_MAX <=
 	      TOW_WIRE_BODY_BYTES);

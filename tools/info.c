@@ -59,7 +59,6 @@ static const struct field fields[] = {
 static const char *const transports[] = {
 	[TOW_TRANSPORT_IB] = "infiniband",
 	[TOW_TRANSPORT_ROCE] = "roce",
-	[TOW_TRANSPORT_IWARP] = "iwarp",
 };
 
 static const char *const states[] = {
@@ -70,7 +69,7 @@ static const char *const states[] = {
 };
 
 /* By bit. */
-static const char *const features[] = { "write_imm", "atomics", "srq", "virt_dma" };
+static const char *const features[] = { [1] = "atomics", "srq", "virt_dma" };
 
 static uint32_t get_u32(const void *value)
 {

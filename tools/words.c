@@ -28,8 +28,8 @@ struct json_object *bits_object(const char *const *names, size_t count, uint64_t
 		if (!(bits >> bit & 1))
 			continue;
 		snprintf(unnamed, sizeof(unnamed), "bit_%zu", bit);
-		json_object_array_add(list, json_object_new_string(bit < count ? names[bit] :
-									 unnamed));
+		json_object_array_add(list, json_object_new_string(bit < count && names[bit] ?
+								   names[bit] : unnamed));
 	}
 	return list;
 }

@@ -189,18 +189,16 @@ enum {
  * enum tow_transport - what carries RDMA on a device
  * @TOW_TRANSPORT_IB: InfiniBand
  * @TOW_TRANSPORT_ROCE: RDMA over Converged Ethernet, soft-RoCE included
- * @TOW_TRANSPORT_IWARP: RDMA over TCP, soft-iWARP included
+ *
+ * 3 was another's, and will not come back as anything else.
  */
 enum tow_transport {
 	TOW_TRANSPORT_IB	= 1,
-	TOW_TRANSPORT_ROCE	= 2,
-	TOW_TRANSPORT_IWARP	= 3
+	TOW_TRANSPORT_ROCE	= 2
 };
 
-/* What a device can do: bits of tow_query.features. */
+/* What a device can do: bits of tow_query.features.  Bit 0 is not given again. */
 enum tow_feature {
-	/* an RDMA write can carry immediate data */
-	TOW_FEATURE_WRITE_IMM	= 1 << 0,
 	/* 64-bit fetch-and-add and compare-and-swap */
 	TOW_FEATURE_ATOMICS	= 1 << 1,
 	/* shared receive queues */
@@ -1118,8 +1116,7 @@ struct tow_release {
  *			region is READONLY and would be written to; what should be
  *			a slot is none
  *	ETIMEDOUT	it took longer than its @timeout_ms
- *	EOPNOTSUPP	the device has no atomics; or it is iWARP hardware, and does
- *			not read to memory that peers may not write to
+ *	EOPNOTSUPP	the device has no atomics
  *	ESTALE		the export or its connection had ended before; what was
  *			not on its way yet has not taken place.  WAIT: the export
  *			has ended
@@ -1144,9 +1141,6 @@ struct tow_release {
  * A write may take effect more than once until it completes, so its target is not
  * used for anything else before; and in any order within, so no byte of it
  * tells that the others are there.
- *
- * On iWARP a write completes when it is on its way: it has been placed when a read
- * of the same channel that was submitted after it has completed.
  *
  * Deadlines
  * ---------
@@ -1197,9 +1191,9 @@ struct tow_release {
  * and RESOLVE anew, opens it.
  *
  * When nobody comes back in time, or another life of the peer does, what was on its way
- * ends with ECONNRESET, what was not with ESTALE.  So it does at once with iWARP and
- * with the node itself as its peer, and when the connection ends for good: idle, by an
- * administrator, as the device goes, or as one end does what it must not.
+ * ends with ECONNRESET, what was not with ESTALE.  So it does at once with the node
+ * itself as its peer, and when the connection ends for good: idle, by an administrator,
+ * as the device goes, or as one end does what it must not.
  *
  * Polling
  * -------
@@ -1249,10 +1243,10 @@ struct tow_release {
  * number: READ, WRITE and atomics with such a handle are EACCES.
  *
  * WRITE_NOTIFY writes as WRITE does, and then counts one in a slot.  It has
- * succeeded when the peer's RDMA device has all of it (iWARP: when it is sent);
- * its kernel counts without waiting for a consumer.  A slot's notifications
- * travel on one queue pair, that of the channel it was used with first.  After
- * ECONNRESET it is not known whether it was counted.
+ * succeeded when the peer's RDMA device has all of it; its kernel counts without
+ * waiting for a consumer.  A slot's notifications travel on one queue pair, that of
+ * the channel it was used with first.  After ECONNRESET it is not known whether it
+ * was counted.
  *
  * WAIT completes when a slot of the client is at a number or beyond; at once, if it
  * is there already.  It holds back only what LINK or FENCE say: a WRITE that it is

@@ -438,8 +438,7 @@ static int get_channels(struct tow_edge *edge)
 
 	ret = tow_channel_get(worker->queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
 	edge->bulk = edge->channel;
-	/* There a write has ended when it is on its way, and only its own channel knows more. */
-	if (!ret && !worker->iwarp)
+	if (!ret)
 		ret = tow_channel_get(worker->queue, edge->peer,
 				      (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
 	return ret;

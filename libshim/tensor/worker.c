@@ -436,11 +436,8 @@ static void ask_device(struct tow_worker *worker)
 {
 	struct tow_device_attr attr = { .size = sizeof(attr) };
 
-	if (tow_device_query(worker->dev, &attr))
-		return;
-	if (attr.uapi_version >= COPIED_SINCE)
+	if (!tow_device_query(worker->dev, &attr) && attr.uapi_version >= COPIED_SINCE)
 		worker->copied_flag = TOW_SQE_COPIED;
-	worker->iwarp = attr.transport == TOW_TRANSPORT_IWARP;
 }
 
 static int make_queue(struct tow_worker *worker, uint32_t entries)

@@ -60,7 +60,6 @@ struct tow_worker {
 	uint32_t timeout_ms;
 	/* For entries whose bytes were copied: TOW_SQE_COPIED, if the module knows it. */
 	uint8_t copied_flag;
-	bool iwarp;
 	/* Tensors travel with their sums, and those are compared; or NULL. */
 	towi_crc32c *crc32c;
 	struct towi_finder finder;

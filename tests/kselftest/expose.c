@@ -64,7 +64,7 @@ static bool bench_down(const struct bench *bench)
 	return !tow_knobs_restore(&bench->knobs) && ok;
 }
 
-/* Registrations without probing: for iWARP too. */
+/* Registrations without probing. */
 FIXTURE(registration)
 {
 	struct bench bench;
@@ -569,10 +569,10 @@ TEST_F_TIMEOUT(probe, imports_begin_where_they_should, 60)
 		size_t skip, offset, bytes;
 	} cases[] = {
 		{ 0, 0, 64 }, { 8, 0, 64 }, { 8, 8, 64 }, { 4088, 0, 64 }, { 4088, 4096, 64 },
-		{ 24, TOW_SLAB_MOST - 32, 64 }, { 24, TOW_SLAB_MOST, 64 },
-		{ 1000, 2 * TOW_SLAB_MOST - 1000, 4096 },
+		{ 24, TOW_SLAB - 32, 64 }, { 24, TOW_SLAB, 64 },
+		{ 1000, 2 * TOW_SLAB - 1000, 4096 },
 	};
-	size_t room = 3 * TOW_SLAB_MOST, i;
+	size_t room = 3 * TOW_SLAB, i;
 	char *memory = mmap(NULL, room, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct bench *b = &self->bench;
@@ -619,7 +619,7 @@ TEST_F_TIMEOUT(probe, imports_begin_where_they_should, 60)
 /* All slabs of a region can be written by peers; the last one is. */
 static int register_all(int expose, const struct tow_mapped *region)
 {
-	struct tow_expose_slab to[BIG / TOW_SLAB_MOST];
+	struct tow_expose_slab to[BIG / TOW_SLAB];
 	uint32_t slab;
 
 	for (slab = 0; slab < ARRAY_SIZE(to); slab++) {

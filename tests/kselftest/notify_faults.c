@@ -9,7 +9,6 @@
  */
 #include "tow_calls.h"
 #include "tow_faults.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_notify.h"
 
 #define POOL_BYTES	(4 * TOW_SLAB)

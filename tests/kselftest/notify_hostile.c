@@ -8,7 +8,6 @@
  */
 #include <pthread.h>
 
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_evil.h"
 #include "tow_rdma.h"
 #include "tow_notify.h"
@@ -48,6 +47,7 @@ FIXTURE_SETUP(hostile)
 	ASSERT_EQ(0, evil_set("heartbeat_ms", "60000"));
 	ASSERT_EQ(0, tow_queue_fresh(POOL_BYTES));
 	ASSERT_EQ(0, tow_ends_make(&self->honest, ENTRIES, BYTES));
+	ASSERT_EQ(0, evil_patience(EVIL_PATIENT));
 	ASSERT_EQ(0, evil_ready(&self->e, 2));
 	self->ignored = evil_count("notifications_ignored");
 	ASSERT_LE(0, self->ignored);
@@ -494,7 +494,8 @@ TEST_F_TIMEOUT(hostile, one_that_hangs_up, 60)
 		ASSERT_TRUE(tow_rings_put(&user->rings, &sqe));
 	ASSERT_EQ(WAITING, tow_rings_enter(&user->rings, 0, 0));
 	EXPECT_EQ(TOW_NOTIFY_WINDOW, await_ready(&user->rings, TOW_NOTIFY_WINDOW));
-	evil_end(&self->e);
+	ASSERT_EQ(0, evil_patience(EVIL_HASTY));
+	evil_hang_up(&self->e);
 	EXPECT_EQ(WAITING, await_ready(&user->rings, WAITING));
 	for (i = 0; tow_rings_take(&user->rings, &cqe); i++) {
 		EXPECT_TRUE(i < TOW_NOTIFY_WINDOW ? !cqe.status :

@@ -4,7 +4,6 @@
  * a full table of peers.  The connection that was idle for the longest goes, and
  * nothing that anybody uses.  (To be run by tests/lab/evil-nodes.)
  */
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_evil.h"
 #include "tow_region.h"
 #include "tow_peer.h"

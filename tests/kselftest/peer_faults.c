@@ -12,7 +12,6 @@
  */
 #include "tow_test.h"
 #include "tow_faults.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_region.h"
 #include "tow_peer.h"
 

@@ -67,7 +67,9 @@ FIXTURE_SETUP(revoke)
 	ASSERT_LE(0, self->fd);
 	ASSERT_EQ(0, tow_region_create(self->fd, TOW_SLAB, &self->region));
 	ASSERT_EQ(0, tow_publish(self->fd, self->region.handle, "w", TOW_SLAB, &self->exported));
+	ASSERT_EQ(0, evil_patience(EVIL_PATIENT));
 	ASSERT_EQ(0, evil_ready(&self->e, 1));
+	ASSERT_EQ(0, evil_patience(EVIL_HASTY));
 	self->grant = find(&self->e, 'w', 1);
 	ASSERT_NE(0, self->grant);
 	ASSERT_EQ(1, evil_count("grants"));
@@ -248,7 +250,7 @@ TEST_F(revoke, dead)
 
 	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "20000"));
 	ASSERT_EQ(0, begin(self, &work));
-	evil_end(&self->e);
+	evil_hang_up(&self->e);
 	end(_metadata, &work);
 	EXPECT_GT(10, work.seconds);
 	EXPECT_EQ(self->late, evil_count("revokes_late"));

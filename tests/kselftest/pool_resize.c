@@ -104,7 +104,7 @@ TEST_F_TIMEOUT(pool, all_of_it_can_be_had, 60)
 		{ TOW_SLAB, 4 }, { TOW_SMALL_REGION, 4 * TOW_SLAB / TOW_SMALL_REGION },
 		{ 4 * TOW_SLAB, 1 },
 	};
-	struct tow_region_create made[4 * TOW_SLAB_MOST / TOW_SMALL_SLAB];
+	struct tow_region_create made[4 * TOW_SLAB / TOW_SMALL_SLAB];
 	size_t i, j;
 
 	ASSERT_EQ(0, tow_pool_fresh(4 * TOW_SLAB));

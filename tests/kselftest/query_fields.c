@@ -8,8 +8,7 @@
 #include <infiniband/verbs.h>
 #include "tow_test.h"
 
-#define KNOWN_FEATURES	(TOW_FEATURE_WRITE_IMM | TOW_FEATURE_ATOMICS | \
-			 TOW_FEATURE_SRQ | TOW_FEATURE_VIRT_DMA)
+#define KNOWN_FEATURES	(TOW_FEATURE_ATOMICS | TOW_FEATURE_SRQ | TOW_FEATURE_VIRT_DMA)
 
 FIXTURE(fields)
 {
@@ -112,9 +111,7 @@ TEST_F(fields, transport)
 	ASSERT_LE(1, self->query.port);
 	ASSERT_GE(self->attr.phys_port_cnt, self->query.port);
 	ASSERT_EQ(0, ibv_query_port(self->verbs, (uint8_t)self->query.port, &port));
-	if (self->verbs->device->transport_type == IBV_TRANSPORT_IWARP)
-		expected = TOW_TRANSPORT_IWARP;
-	else if (port.link_layer == IBV_LINK_LAYER_ETHERNET)
+	if (port.link_layer == IBV_LINK_LAYER_ETHERNET)
 		expected = TOW_TRANSPORT_ROCE;
 	EXPECT_EQ(expected, self->query.transport);
 	EXPECT_EQ(port.max_msg_sz, self->query.max_msg_size);
@@ -126,15 +123,9 @@ TEST_F(fields, features)
 
 	EXPECT_EQ(0, features & ~(__u64)KNOWN_FEATURES);
 	EXPECT_EQ(self->attr.max_srq > 0, !!(features & TOW_FEATURE_SRQ));
-	if (self->query.transport == TOW_TRANSPORT_IWARP) {
-		EXPECT_EQ(0, features & TOW_FEATURE_WRITE_IMM);
-	} else {
-		EXPECT_NE(0, features & TOW_FEATURE_WRITE_IMM);
-		EXPECT_EQ(self->attr.atomic_cap != IBV_ATOMIC_NONE,
-			  !!(features & TOW_FEATURE_ATOMICS));
-	}
+	EXPECT_EQ(self->attr.atomic_cap != IBV_ATOMIC_NONE, !!(features & TOW_FEATURE_ATOMICS));
 	/* A device that is only software has no DMA device as its parent. */
-	if (!strncmp(tow_test_device(), "rxe", 3) || !strncmp(tow_test_device(), "siw", 3)) {
+	if (!strncmp(tow_test_device(), "rxe", 3)) {
 		EXPECT_NE(0, features & TOW_FEATURE_VIRT_DMA);
 	}
 }

@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include "tow_calls.h"
 #include "tow_identity.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_queue.h"
 
 #define POOL_BYTES	(2 * TOW_SLAB)

@@ -9,7 +9,6 @@
  */
 #include <poll.h>
 #include <sched.h>
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_deadline.h"
 
 FIXTURE(deadline)

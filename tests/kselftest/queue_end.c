@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include "tow_hotplug.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_queue.h"
 
 #define USUAL_KILLS	100

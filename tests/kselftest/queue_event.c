@@ -6,7 +6,6 @@
  */
 #include <poll.h>
 #include <pthread.h>
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_queue.h"
 
 #define POOL_BYTES	(2 * TOW_SLAB)

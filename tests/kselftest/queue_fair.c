@@ -12,7 +12,6 @@
  * one is on one of them that has parts only.
  */
 #include <pthread.h>
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_queue.h"
 
 #define POOL_BYTES	(6 * TOW_SLAB)

@@ -9,7 +9,6 @@
  */
 #include "tow_calls.h"
 #include "tow_faults.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_queue.h"
 
 #define POOL_BYTES	(6 * TOW_SLAB)

@@ -8,7 +8,6 @@
  */
 #include <signal.h>
 #include <sys/wait.h>
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_deadline.h"
 
 #define MUCH		(64 * TOW_MB)	/* on its way at once: all of it */

@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 #include "tow_hotplug.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_poller.h"
 
 #define POOL_BYTES	(8 * TOW_SLAB)

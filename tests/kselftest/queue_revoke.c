@@ -5,7 +5,6 @@
  * and from then on no byte changes; the connection stays.
  */
 #include <pthread.h>
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_queue.h"
 
 #define POOL_BYTES	(12 * TOW_SLAB)

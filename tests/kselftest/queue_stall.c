@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_rdma.h"
 #include "tow_evil_range.h"
 
@@ -60,6 +59,7 @@ FIXTURE_SETUP(stall)
 	ASSERT_EQ(0, tow_sysfs_set("timeout", 20));
 	ASSERT_EQ(0, evil_range_make(&self->evil, user));
 	ASSERT_EQ(0, tow_sysfs_put("timeout", usual));
+	ASSERT_EQ(0, evil_patience(EVIL_HASTY));
 	ASSERT_EQ(0, tow_test_ioctl(self->evil.e.data[0], TOW_HOSTILE_DEAF, &unused));
 	self->stalls = tow_sysfs_get("stats/stalls");
 }

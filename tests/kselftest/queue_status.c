@@ -476,15 +476,22 @@ TEST_F(status, regions_that_can_only_be_read)
 	close(fd);
 }
 
+/* See tests/lab/no-atomics. */
 TEST_F(status, a_device_without_atomics)
 {
 	struct tow_sqe sqe;
+	__u64 exported;
 	int opcode;
 
-	for (opcode = TOW_OP_FETCH_ADD; !self->atomics && opcode <= TOW_OP_COMPARE_SWAP; opcode++) {
+	if (self->atomics)
+		return;
+	for (opcode = TOW_OP_FETCH_ADD; opcode <= TOW_OP_COMPARE_SWAP; opcode++) {
 		sqe = good(self, (__u8)opcode);
 		refused(_metadata, self, -EOPNOTSUPP, &sqe);
 	}
+	EXPECT_EQ(-EOPNOTSUPP, tow_publish_for(self->user.fd, self->theirs.made.handle, "y", BYTES,
+					       TOW_RIGHT_READ | TOW_RIGHT_WRITE | TOW_RIGHT_ATOMIC,
+					       &exported));
 }
 
 /* ---- ESTALE, ECONNRESET --------------------------------------------------------------- */

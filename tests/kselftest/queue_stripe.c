@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_notify.h"
 
 #define POOL_BYTES	(24 * TOW_SLAB)

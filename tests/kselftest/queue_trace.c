@@ -11,7 +11,6 @@
  * belongs.
  */
 #include <sys/resource.h>
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_queue.h"
 #include "tow_tracing.h"
 

@@ -10,7 +10,6 @@
 #include "tow_test.h"
 #include "tow_calls.h"
 #include "tow_identity.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_region.h"
 
 #define POOL_BYTES	(8 * TOW_SLAB)

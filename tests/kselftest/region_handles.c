@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include "tow_test.h"
 #include "tow_hotplug.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_region.h"
 
 #define POOL_BYTES	(8 * TOW_SLAB)

@@ -15,7 +15,6 @@
 #include "tow_test.h"
 #include "tow_hotplug.h"
 #include "tow_identity.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_region.h"
 
 #define POOL_SLABS	4

@@ -14,7 +14,6 @@
 #include <sys/wait.h>
 #include "tow_test.h"
 #include "tow_identity.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_region.h"
 
 /* More than any case takes, so that it is the limit that refuses. */

@@ -16,7 +16,6 @@
 #include <sys/utsname.h>
 #include "tow_test.h"
 #include "tow_identity.h"
-#define TOW_ONLY_SOFT_ROCE
 #include "tow_region.h"
 #include "tow_verbs.h"
 

@@ -28,13 +28,13 @@
 #define EVIL_NOTIFICATIONS	128
 #define EVIL_QPS_MAX	4
 #define EVIL_MAGIC	0x4c574f54
-#define EVIL_VERSION	4
+#define EVIL_VERSION	5
 #define EVIL_CONTROL	1
 #define EVIL_DATA	2
 #define EVIL_KEYED	1
 #define EVIL_HEADER	40
 
-enum { R_MALFORMED = 1, R_BAD_VERSION, R_NO_KEY, R_BAD_MAC, R_BUSY, R_CROSSED = 7,
+enum { R_MALFORMED = 1, R_BAD_VERSION, R_NO_KEY, R_BAD_MAC, R_BUSY, R_CROSSED = 7, R_GOING,
        R_PROTOCOL = 13 };
 
 enum {
@@ -99,15 +99,11 @@ struct evil_auth {
 	uint64_t order;
 	uint8_t tie[16];
 	uint64_t dealt;
-	uint32_t lasts;
-	uint32_t reserved;
 };
 
 struct evil_authed {
 	uint8_t tie[16];
 	uint64_t dealt;
-	uint32_t lasts;
-	uint32_t reserved;
 };
 
 _Static_assert(sizeof(struct evil_request) == 56, "a request");
@@ -126,6 +122,7 @@ struct evil {
 	uint64_t counter;
 	uint32_t heard;			/* messages that came */
 	uint32_t credits;		/* of its own, those that were dealt with */
+	bool ready;			/* it was: who goes without a word is waited for */
 	struct tow_hostile_message last;	/* of those */
 };
 
@@ -137,6 +134,18 @@ static inline int evil_set(const char *file, const char *text)
 
 	snprintf(path, sizeof(path), "/sys/class/towline/%s/%s", tow_test_device(), file);
 	return tow_write_file(path, text);
+}
+
+/*
+ * Whom a connection broke with is waited for: for as long as usual, which connecting may
+ * take, too, or hardly, as nobody comes back here.
+ */
+#define EVIL_PATIENT	"10000"
+#define EVIL_HASTY	"100"
+
+static inline int evil_patience(const char *milliseconds)
+{
+	return evil_set("reconnect_timeout_ms", milliseconds);
 }
 
 static inline long long evil_count(const char *file)
@@ -250,7 +259,7 @@ static inline int evil_prepare(struct evil *e, int qps)
 	return 0;
 }
 
-static inline void evil_end(struct evil *e)
+static inline void evil_hang_up(struct evil *e)
 {
 	for (int i = 0; i < EVIL_QPS_MAX; i++)
 		if (e->data[i] >= 0)
@@ -279,7 +288,7 @@ static inline int evil_appear(struct evil *e, char name)
 	e->way.address[15] = (uint8_t)name;
 	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_PREPARE, &e->way);
 	if (ret)
-		evil_end(e);
+		evil_hang_up(e);
 	e->request.control.qp_num = e->way.qp_num;
 	e->request.incarnation[15] = (uint8_t)name;
 	return ret;
@@ -334,12 +343,9 @@ static inline int evil_begin(struct evil *e, int qps)
 static inline int evil_say_raw(struct evil *e, const void *message, size_t bytes, bool sign)
 {
 	struct tow_hostile_message call = { .bytes = (uint32_t)bytes, .sign = sign };
-	int ret;
 
 	memcpy(call.data, message, bytes);
-	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_SEND, &call);
-	/* iWARP: it was heard, and the answer, that the connection ends, was faster. */
-	return ret == -EIO && !strncmp(tow_test_device(), "siw", 3) ? 0 : ret;
+	return tow_test_ioctl(e->fd, TOW_HOSTILE_SEND, &call);
 }
 
 /* What the next message's header must be. */
@@ -428,6 +434,19 @@ static inline int evil_how_it_ends(struct evil *e)
 	return (int)reason;
 }
 
+/* It takes leave, if there is somebody still, so that it is not waited for. */
+static inline void evil_end(struct evil *e)
+{
+	const uint32_t body[2] = { R_GOING };
+	int type = e->ready ? 0 : -ENOTCONN;
+
+	while (type >= 0)
+		type = evil_hear_any(e, 0);
+	if (type == -ETIMEDOUT)
+		evil_say_last(e, T_GOODBYE, 0, body, sizeof(body));
+	evil_hang_up(e);
+}
+
 static inline int evil_prove(struct evil *e)
 {
 	int ret = evil_say(e, T_AUTH, 0, &e->auth, sizeof(e->auth));
@@ -490,6 +509,7 @@ static inline int evil_complete(struct evil *e)
 		ret = evil_say(e, T_READY, 0, NULL, 0);
 	if (!ret)
 		ret = evil_hear(e, EVIL_WAIT_MS);
+	e->ready = ret == T_READY;
 	return ret < 0 ? ret : !ret || ret == T_READY ? 0 : -EPROTO;
 }
 

@@ -164,6 +164,7 @@ static inline int evil_serve_step(struct evil *e, int listener, enum evil_stage 
 		ret = evil_hear(e, EVIL_WAIT_MS);
 		return ret < 0 ? ret : ret == T_READY ? 0 : -EPROTO;
 	case EVIL_READY:
+		e->ready = true;
 		return evil_say(e, T_READY, 0, NULL, 0);
 	default:
 		return 0;

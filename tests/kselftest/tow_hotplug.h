@@ -22,12 +22,6 @@ static inline bool tow_shell(const char *format, ...)
 	return !system(command);
 }
 
-/* "rxe" of "rxe0": the kind that `rdma link add` wants. */
-static inline const char *tow_link_type(const char *name)
-{
-	return strncmp(name, "siw", 3) ? "rxe" : "siw";
-}
-
 /* The interface under the lab's device; it stays when the device goes. */
 static inline const char *tow_link_interface(void)
 {
@@ -51,7 +45,7 @@ static inline bool tow_link_del(const char *name)
 
 static inline bool tow_link_add(const char *name, const char *interface)
 {
-	return !tow_rdma_link_add(name, tow_link_type(name), interface);
+	return !tow_rdma_link_add(name, "rxe", interface);
 }
 
 /* A second device, over an interface of its own. */

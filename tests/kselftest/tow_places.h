@@ -131,31 +131,10 @@ static inline int tow_place_publish(const struct tow_user *user, const char *nam
 	return ret;
 }
 
-/*
- * On iWARP a write is complete when it is on its way, and what it wrote may come a moment
- * later.
- */
-static inline bool tow_place_comes_good(const struct tow_place *place, size_t from,
-					size_t bytes)
-{
-	const char *provider = getenv("TOW_LAB_PROVIDER");
-	bool later = provider && !strcmp(provider, "siw");
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
-	bool good = !memcmp(place->at + from, place->shadow + from, bytes);
-
-	while (!good && later) {
-		tow_test_sleep_ms(1);
-		/* Who is away until the end looks once more. */
-		later = tow_test_now() < end;
-		good = !memcmp(place->at + from, place->shadow + from, bytes);
-	}
-	return good;
-}
-
 /* Every byte is what it must be, those behind its end included. */
 static inline bool tow_place_good(const struct tow_place *place)
 {
-	return tow_place_comes_good(place, 0, place->bytes + place->beyond);
+	return !memcmp(place->at, place->shadow, place->bytes + place->beyond);
 }
 
 /* The same, around a range. */
@@ -167,7 +146,7 @@ static inline bool tow_place_good_around(const struct tow_place *place, size_t o
 
 	if (to > place->bytes + place->beyond)
 		to = place->bytes + place->beyond;
-	return tow_place_comes_good(place, from, to - from);
+	return !memcmp(place->at + from, place->shadow + from, to - from);
 }
 
 /* Other bytes than before. */

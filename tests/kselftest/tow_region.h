@@ -14,30 +14,13 @@
 #define TOW_KB			1024ULL
 #define TOW_MB			(1024ULL * 1024)
 
-/* The largest slab of any device, soft-RoCE's; a small one of every device. */
-#define TOW_SLAB_MOST		(2 * TOW_MB)
+/* A large slab of soft-RoCE; a small one of every device. */
+#define TOW_SLAB		(2 * TOW_MB)
 #define TOW_SMALL_SLAB		(64 * TOW_KB)
 /* The largest region made of small slabs. */
 #define TOW_SMALL_REGION	(256 * TOW_KB)
 /* Of the RDMA device: one to read, one to write. */
 #define TOW_SLAB_MRS		2ULL
-
-/* A large slab of this device: soft-iWARP's registrations hold 1 MiB. */
-static inline uint64_t tow_slab_bytes(void)
-{
-	static uint64_t bytes;
-
-	if (!bytes)
-		bytes = tow_sysfs_get("slab_bytes");
-	return bytes;
-}
-
-/* Programs that run on soft-RoCE only may have it as a constant. */
-#ifdef TOW_ONLY_SOFT_ROCE
-#define TOW_SLAB		TOW_SLAB_MOST
-#else
-#define TOW_SLAB		tow_slab_bytes()
-#endif
 
 /* ---- calls ----------------------------------------------------------------- */
 

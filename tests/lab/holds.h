@@ -167,7 +167,7 @@ static inline void holds_module(struct holds *holds, const char *words)
 
 static inline void holds_vmalloc(struct holds *holds, const char *words)
 {
-	static const char * const whose[] = { "tow", "rdma_", "ib_", "siw", "iw_" };
+	static const char * const whose[] = { "tow", "rdma_", "ib_" };
 	long long bytes;
 	char module[64];
 	size_t i;

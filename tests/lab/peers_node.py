@@ -48,15 +48,13 @@ RESOLVE = struct.Struct("<IIQQQIIII256s")
 HANDLE = struct.Struct("<IIQ")
 JOIN = struct.Struct("<II32s16s")
 
-
-def device():
-    """The lab's RDMA device."""
-    return {"siw": "siw0"}.get(os.environ["TOW_LAB_PROVIDER"], "rxe0")
+# The lab's RDMA device.
+DEVICE = "rxe0"
 
 
 def sysfs(file):
     """A file of the device's."""
-    return f"/sys/class/towline/{device()}/{file}"
+    return f"/sys/class/towline/{DEVICE}/{file}"
 
 
 class Actor:
@@ -129,7 +127,7 @@ class Actor:
 
     def open(self):
         """Be a client."""
-        self.fd = os.open(f"/dev/towline/{device()}", os.O_RDWR)
+        self.fd = os.open(f"/dev/towline/{DEVICE}", os.O_RDWR)
 
     def close(self):
         """Be none, and have nothing."""
@@ -318,10 +316,7 @@ class Node:
         self.lock = threading.Lock()
         command = ["python3", self.program]
         if index:
-            # lab-exec starts a shell that has none of our variables.
-            variable = "TOW_LAB_PROVIDER"
-            command = ["lab-exec", str(index), "env",
-                       f"{variable}={os.environ[variable]}", *command]
+            command = ["lab-exec", str(index), *command]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True,
                                         bufsize=1)

@@ -244,8 +244,6 @@ static int tow_prober_make(struct tow_device *dev, struct tow_expose_prober *pro
 {
 	int end, ret;
 
-	if (dev->transport == TOW_TRANSPORT_IWARP)
-		return -EOPNOTSUPP;
 	prober->cq = ib_alloc_cq(dev->ibdev, prober, 2 * ENDS, 0, IB_POLL_DIRECT);
 	if (IS_ERR(prober->cq)) {
 		ret = PTR_ERR(prober->cq);
@@ -531,8 +529,6 @@ static int tow_expose_break(struct tow_device *dev)
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 	int ret = -EAGAIN;
 
-	if (dev->transport == TOW_TRANSPORT_IWARP)
-		return -EOPNOTSUPP;
 	mutex_lock(&dev->maint.use);
 	if (dev->maint.state == TOW_MAINT_READY)
 		ret = ib_modify_qp(dev->maint.qp, &attr, IB_QP_STATE);

@@ -96,9 +96,8 @@ struct tow_expose_remote {
  *
  * Errors: EBADF, EINVAL, ENOENT (no such id, no
  * remote range), EXDEV (another device's region),
- * ENODEV (the device is gone), EOPNOTSUPP (PROBE and BREAK on iWARP), ETIMEDOUT
- * (PROBE: no completion), EAGAIN (BREAK: there is none just now), and what
- * towline says.
+ * ENODEV (the device is gone), ETIMEDOUT (PROBE: no completion), EAGAIN (BREAK:
+ * there is none just now), and what towline says.
  */
 #define TOW_EXPOSE_EXPOSE	_IOWR('x', 0, struct tow_expose_slab)
 #define TOW_EXPOSE_HIDE		_IO('x', 1)

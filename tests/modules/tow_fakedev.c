@@ -8,7 +8,8 @@
  * capability	it does not say that it can register by work request
  * pages	it says so, for no pages at all
  * mr_ops	it has no memory regions for fast registration
- * protocol	it speaks no protocol that towline knows
+ * protocol	it says no protocol at all
+ * transport	it is iWARP
  *
  * It has all that comes before its lack in this list.  Every verb answers
  * -EOPNOTSUPP.  The device is called towfake0.
@@ -25,15 +26,16 @@ enum tow_fakedev_lack {
 	LACK_PAGES,
 	LACK_MR_OPS,
 	LACK_PROTOCOL,
+	LACK_TRANSPORT,
 };
 
 static const char * const lack_names[] = {
-	"verbs", "capability", "pages", "mr_ops", "protocol",
+	"verbs", "capability", "pages", "mr_ops", "protocol", "transport",
 };
 
 static char *lack = "capability";
 module_param(lack, charp, 0444);
-MODULE_PARM_DESC(lack, "verbs, capability, pages, mr_ops or protocol");
+MODULE_PARM_DESC(lack, "verbs, capability, pages, mr_ops, protocol or transport");
 
 static enum tow_fakedev_lack lacking;
 static struct ib_device *fakedev;
@@ -66,6 +68,8 @@ static int fake_port_immutable(struct ib_device *dev, u32 port,
 {
 	immutable->gid_tbl_len = 1;
 	immutable->pkey_tbl_len = 1;
+	if (lacking > LACK_PROTOCOL)
+		immutable->core_cap_flags = RDMA_CORE_CAP_PROT_IWARP;
 	return 0;
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * tow_full: an RDMA device that soon has no more queue pairs, or completion queues.
+ * tow_full: an RDMA device that soon has no more queue pairs, or completion queues,
+ * or that has no atomics.
  *
  *	modprobe tow_full device=rxe0
  *	echo 4 > /sys/module/tow_full/parameters/limit
  *	echo 2 > /sys/module/tow_full/parameters/cq_limit
  *	echo 128 > /sys/module/tow_full/parameters/cqe
+ *	modprobe tow_full atomics=0
  *
  * Counts what work items make: towline.ko's, as initiator and as responder; the
  * tests' own are made by their processes.  Beyond the limit it says what soft-RoCE
@@ -43,6 +45,10 @@ MODULE_PARM_DESC(device, "which RDMA device");
 /* protects count and refused of both */
 static DEFINE_MUTEX(full_lock);
 
+static bool atomics = true;
+module_param(atomics, bool, 0444);
+MODULE_PARM_DESC(atomics, "whether the RDMA device has them, if it does without us");
+
 static struct full_kind full_qps = {
 	.limit	= UINT_MAX,
 	.made	= XARRAY_INIT(full_qps.made, 0),
@@ -71,6 +77,7 @@ typedef int (*full_create_cq_t)(struct ib_cq *cq,
 
 static struct ib_device *full_device;
 static int full_real_cqe;
+static enum ib_atomic_cap full_real_atomic_cap;
 static int cqe;
 static int (*full_real_create)(struct ib_qp *qp, struct ib_qp_init_attr *attr,
 			       struct ib_udata *udata);
@@ -184,6 +191,9 @@ static int __init full_init(void)
 	full_real_create_cq = (void *)full_device->ops.create_cq;
 	full_real_destroy_cq = full_device->ops.destroy_cq;
 	full_real_cqe = full_device->attrs.max_cqe;
+	full_real_atomic_cap = full_device->attrs.atomic_cap;
+	if (!atomics)
+		WRITE_ONCE(full_device->attrs.atomic_cap, IB_ATOMIC_NONE);
 	WRITE_ONCE(full_device->ops.create_qp, full_create);
 	WRITE_ONCE(full_device->ops.destroy_qp, full_destroy);
 	WRITE_ONCE(full_device->ops.create_cq, (void *)full_create_cq);
@@ -195,6 +205,7 @@ module_init(full_init);
 static void __exit full_exit(void)
 {
 	WRITE_ONCE(full_device->attrs.max_cqe, full_real_cqe);
+	WRITE_ONCE(full_device->attrs.atomic_cap, full_real_atomic_cap);
 	WRITE_ONCE(full_device->ops.create_qp, full_real_create);
 	WRITE_ONCE(full_device->ops.destroy_qp, full_real_destroy);
 	WRITE_ONCE(full_device->ops.create_cq, (void *)full_real_create_cq);

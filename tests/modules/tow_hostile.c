@@ -177,12 +177,7 @@ static int hostile_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		hostile_note(file, HOSTILE_UP, 0, false);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		if (rdma_protocol_iwarp(id->device, id->port_num)) {
-			data = event->param.conn.private_data;
-			bytes = event->param.conn.private_data_len;
-		} else {
-			data = rdma_consumer_reject_data(id, event, &bytes);
-		}
+		data = rdma_consumer_reject_data(id, event, &bytes);
 		hostile_answer(file, data, bytes);
 		hostile_note(file, HOSTILE_NEW, -ECONNREFUSED, true);
 		break;
@@ -441,7 +436,7 @@ static int hostile_make_qp(struct hostile_file *file, u32 notifications)
 	struct ib_cq *cq;
 	int ret;
 
-	/* Who finds no receive here tries again soon; on iWARP it is done otherwise. */
+	/* Who finds no receive here tries again soon. */
 	rdma_set_min_rnr_timer(file->id, 1);
 	pd = ib_alloc_pd(file->id->device, 0);
 	if (IS_ERR(pd))

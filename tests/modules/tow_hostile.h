@@ -18,7 +18,7 @@
 /* What a queue pair of soft-RoCE takes, and a few messages. */
 #define TOW_HOSTILE_NOTIFICATIONS_MAX	1000
 
-/* Of what travels with a request or its answer; RoCE carries 56, iWARP more. */
+/* Of what travels with a request, which carries 56 bytes, or its answer. */
 #define TOW_HOSTILE_DATA_MAX	240
 
 /**

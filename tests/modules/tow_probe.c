@@ -442,8 +442,6 @@ static int tow_raw_on_device(struct ib_device *ibdev, struct tow_raw_run *run)
 	struct tow_raw *raw;
 	int ret;
 
-	if (rdma_protocol_iwarp(ibdev, RAW_PORT))
-		return -EOPNOTSUPP;
 	raw = kzalloc(sizeof(*raw), GFP_KERNEL);
 	if (!raw)
 		return -ENOMEM;

@@ -52,8 +52,8 @@ struct tow_raw_run {
 };
 
 /*
- * Errors: EINVAL; ENODEV: no such device; EOPNOTSUPP: iWARP; ETIMEDOUT, EIO: an
- * operation did not complete, or failed; EINTR; ENOMEM; what the device says.
+ * Errors: EINVAL; ENODEV: no such device; ETIMEDOUT, EIO: an operation did not
+ * complete, or failed; EINTR; ENOMEM; what the device says.
  */
 #define TOW_RAW_RUN		_IOWR('x', 16, struct tow_raw_run)
 

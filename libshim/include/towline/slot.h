@@ -100,8 +100,8 @@ static inline uint64_t tow_slot_value(const struct tow_slot *slot)
  * @bytes: how much, at least 1; tow_prep_notify() writes nothing
  * @slot: what counts it at the peer; resolved with TOW_RIGHT_NOTIFY
  *
- * When the entry has succeeded, the peer has all of it (on iWARP: it is on its way),
- * and the peer's kernel counts it without anybody's help.
+ * When the entry has succeeded, the peer has all of it, and the peer's kernel counts it
+ * without anybody's help.
  */
 static inline void tow_prep_write_notify(struct tow_sqe *sqe, const struct tow_channel *channel,
 					 const struct tow_region *region, uint64_t offset,

@@ -225,7 +225,7 @@ void tow_device_close(struct tow_device *dev);
  *	bytes filled in
  * @uapi_version: the kernel's TOW_UAPI_VERSION
  * @driver_version: of the module: major << 16 | minor << 8 | patch
- * @transport: enum tow_transport: InfiniBand, RoCE or iWARP
+ * @transport: enum tow_transport: InfiniBand or RoCE
  * @device_name: of the RDMA device; the present one if it was renamed
  * @incarnation: names this life of this device among all nodes: chosen at
  *	random whenever the device appears or the module is loaded

@@ -99,8 +99,8 @@ class Lab:
     kernel	one of kernels.KERNELS
     smp, mem	virtual CPUs and MiB of each node
     icount	guest time counts instructions (one CPU, stock kernels)
-    provider	"rxe", "siw", "hostile" (soft-RoCE, too) or "none": the RDMA device made
-		on each node's NIC
+    provider	"rxe", "hostile" (soft-RoCE, too) or "none": the RDMA device made on each
+		node's NIC
     checks	boot stock kernels with slab and page checking (off for measuring)
     logdir	where node*.dmesg go; default a new build/lab/run-…
     """
@@ -118,7 +118,7 @@ class Lab:
             self.logdir.mkdir(parents=True, exist_ok=True)
         self.rundir = pathlib.Path(tempfile.mkdtemp(prefix="towlab-"))
         if provider == "hostile":
-            subprocess.run([kernels.LAB / "kernel", provider, kernel], check=True)
+            subprocess.run([kernels.LAB / "kernel", "hostile", kernel], check=True)
         self.modroot = self.kernel.modroot()
         self.allow = complaints.AllowList(kernels.LAB / "allow")
         self.nodes = [Node(self, i) for i in range(nodes)]
