@@ -17,8 +17,8 @@
 /* Work requests of one; soft-RoCE's default, and one receive. */
 #define DEPTH		"127"
 #define ENTRIES		"128"
-/* Longer than what counts as just used: see peer_evict.c. */
-#define IDLE_MS		1200
+/* What counts as just used: see peer_evict.c. */
+#define IDLE_MS		1000
 
 FIXTURE(cqs)
 {
@@ -211,7 +211,7 @@ TEST_F(cqs, who_is_idle_makes_room)
 	ASSERT_EQ(0, evil_prove(&self->e));
 	ASSERT_EQ(0, evil_complete(&self->e));
 	ASSERT_EQ(0, allow("5"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->e));
 	EXPECT_EQ(evictions + 1, evil_count("evictions"));

@@ -14,8 +14,8 @@
 #define R_NO_ROOM	9
 #define R_IDLE		10
 
-/* Longer than what counts as just used; for one who comes back. */
-#define IDLE_MS		1200
+/* What counts as just used; for one who comes back. */
+#define IDLE_MS		1000
 #define AGAIN_MS	50
 
 FIXTURE(evict)
@@ -152,7 +152,7 @@ FIXTURE_TEARDOWN(evict)
 TEST_F(evict, the_one_that_was_idle_for_the_longest)
 {
 	ASSERT_EQ(0, tow_write_file(LIMIT, "4"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_LE(1, come_back(&self->c, 'c'));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->a));
 	EXPECT_TRUE(goes_on(&self->b));
@@ -168,14 +168,14 @@ TEST_F(evict, never_one_that_is_used)
 
 	ASSERT_EQ(0, keep(&self->a));
 	ASSERT_EQ(0, tow_write_file(LIMIT, "4"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_LE(1, come_back(&self->c, 'c'));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->b));
 	EXPECT_EQ(self->evictions + 1, evil_count("evictions"));
 	evil_end(&self->b);
 	/* And now there is none but those that are. */
 	ASSERT_EQ(0, keep(&self->c));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(-ECONNREFUSED, come(&self->b, 'b', &reason));
 	EXPECT_EQ(R_NO_ROOM, reason);
 	EXPECT_TRUE(goes_on(&self->a));
@@ -187,7 +187,7 @@ TEST_F(evict, never_one_that_is_used)
 TEST_F(evict, who_has_proved_itself)
 {
 	ASSERT_EQ(0, tow_write_file(LIMIT, "5"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	for (int tries = 0; tries < 3; tries++) {
 		int reason, ret = come(&self->c, 'c', &reason);
 
@@ -213,7 +213,7 @@ TEST_F(evict, for_a_connection_that_we_make)
 	__u64 peer;
 
 	ASSERT_EQ(0, tow_write_file(LIMIT, "4"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->a));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->b));
@@ -224,18 +224,19 @@ TEST_F(evict, for_a_connection_that_we_make)
 
 /*
  * It is the other end, which happens to be ours, that has no room: it says so, and
- * is asked again soon, twice.  Not after 2 s, the time of one step: then all would
- * take too long.
+ * is asked again soon, twice.  Not after 2 s, the time of one step.
  */
 TEST_F(evict, told_to_come_back)
 {
 	__u64 peer;
 
-	ASSERT_EQ(0, evil_set("reconnect_timeout_ms", "3500"));
 	ASSERT_EQ(0, tow_write_file(LIMIT, "5"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->a));
+	/* By a data queue pair: before that it is not known whose record it is. */
+	EXPECT_TRUE(tow_peer_recorded(" error=-11\n"));
+	EXPECT_FALSE(tow_peer_recorded(" error=-110\n"));
 	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
 }
 
@@ -246,7 +247,7 @@ TEST_F(evict, no_room_at_all)
 	ASSERT_EQ(0, keep(&self->a));
 	ASSERT_EQ(0, keep(&self->b));
 	ASSERT_EQ(0, tow_write_file(LIMIT, "4"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
 	/* The responder's end, and it alone, has none. */
 	ASSERT_EQ(0, tow_write_file(LIMIT, "5"));
@@ -265,7 +266,7 @@ TEST_F(evict, a_peer_that_is_not_connected)
 	evil_end(&self->a);
 	ASSERT_EQ(1, evil_wait("sessions", 1));
 	/* Not b, though it is idle too. */
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(0, come_back(&self->c, 'c'));
 	EXPECT_EQ(2, evil_count("peers"));
 	EXPECT_TRUE(goes_on(&self->b));
@@ -276,7 +277,7 @@ TEST_F(evict, a_peer_that_is_not_connected)
 TEST_F(evict, all_peers_are_connected)
 {
 	ASSERT_EQ(0, evil_set("peer_limit", "2"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_LE(1, come_back(&self->c, 'c'));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->a));
 	EXPECT_TRUE(goes_on(&self->b));
@@ -294,7 +295,7 @@ TEST_F(evict, all_peers_are_used)
 	ASSERT_EQ(0, keep(&self->a));
 	ASSERT_EQ(0, keep(&self->b));
 	ASSERT_EQ(0, evil_set("peer_limit", "2"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(-ECONNREFUSED, come(&self->c, 'c', &reason));
 	EXPECT_EQ(R_NO_ROOM, reason);
 	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
