@@ -6,6 +6,7 @@
  * told by the documented errno, nothing is left behind, and the same node is connected
  * to as soon as it is honest.  (To be run by tests/lab/evil-nodes.)
  */
+#include <glob.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -640,7 +641,23 @@ static void *look(void *arg)
 	return NULL;
 }
 
-/* Nobody sees the new life READY and an earlier one there. */
+/* The life that is to be seen in sysfs; -1: none. */
+static int life_shown(void)
+{
+	char path[PATH_MAX], line[64];
+	unsigned int life;
+	glob_t found;
+
+	snprintf(path, sizeof(path), "/sys/class/towline/%s/peers/*/incarnation",
+		 tow_test_device());
+	if (glob(path, 0, NULL, &found))
+		return -1;
+	tow_test_read_line(found.gl_pathv[0], line, sizeof(line));
+	globfree(&found);
+	return strlen(line) == 32 && sscanf(line + 30, "%2x", &life) == 1 ? (int)life : -1;
+}
+
+/* Nobody sees the new life READY and an earlier one there, or none. */
 TEST_F_TIMEOUT(responder, one_life_at_a_time, 100)
 {
 	struct looker looker = { .fd = self->fd };
@@ -650,6 +667,7 @@ TEST_F_TIMEOUT(responder, one_life_at_a_time, 100)
 	ASSERT_EQ(0, pthread_create(&looker.thread, NULL, look, &looker));
 	for (int life = 1; life <= LIVES; life++) {
 		EXPECT_EQ(0, serve(self, &e, (uint8_t)life));
+		EXPECT_EQ(life, life_shown());
 		EXPECT_EQ(1, count_peers(self->fd, &info));
 		EXPECT_EQ(self->work.call.peer, info.peer);
 		evil_end(&e);
