@@ -198,6 +198,7 @@ TEST_F(cqs, no_room_for_a_connection_that_we_make)
 TEST_F(cqs, who_is_idle_makes_room)
 {
 	long long evictions = evil_count("evictions");
+	struct tow_peer_info info;
 	__u64 peer;
 	int reason;
 
@@ -215,6 +216,9 @@ TEST_F(cqs, who_is_idle_makes_room)
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->e));
 	EXPECT_EQ(evictions + 1, evil_count("evictions"));
+	/* The first try has found no room, and the next one did. */
+	ASSERT_EQ(0, tow_peer_look(self->fd, peer, &info));
+	EXPECT_EQ(2, info.epoch);
 	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
 }
 
