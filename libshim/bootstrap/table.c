@@ -236,6 +236,7 @@ static int find_missing(struct towi_table *table, uint64_t until, uint32_t *blam
 	if (!read_here(table, half_at(table, table->round), table->ranks * sizeof(struct cell),
 		       until))
 		*blamed = first_missing(table, table->round);
+	have_read(table, until);
 	return -ETIMEDOUT;
 }
 
