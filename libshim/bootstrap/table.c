@@ -23,7 +23,7 @@
 /* What an operation may take when there is no time left. */
 #define ANSWER_US	1000000U
 /* How long rank 0 waits for others when something went wrong. */
-#define GOODBYE_US	1000000U
+#define GOODBYE_US	5000000U
 
 /* At the beginning of the table. */
 struct header {
