@@ -407,6 +407,21 @@ static int tow_connect_all(struct tow_session *session)
 	return ret;
 }
 
+/*
+ * Nothing of a session is left when the next attempt begins.  Nor, where our device had
+ * no room, of its other end, if that is ours, too: it makes no room that we did not have.
+ */
+static void tow_connect_wait_gone(struct tow_session *session)
+{
+	struct tow_peers *peers = &session->dev->peers;
+
+	wait_event(peers->wait,
+		   xa_load(&peers->sessions, session->index) != session);
+	if (session->full && session->loopback)
+		wait_event(peers->wait,
+			   !xa_load(&peers->sessions, session->id));
+}
+
 /**
  * tow_connect - one attempt to connect
  * @dev: the device
@@ -443,9 +458,7 @@ int tow_connect(struct tow_device *dev, const struct tow_address *address,
 	if (ret) {
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "could not be connected");
-		/* Nothing of it is left when the next attempt begins. */
-		wait_event(session->wait,
-			   READ_ONCE(session->state) == TOW_SESSION_ENDED);
+		tow_connect_wait_gone(session);
 		*full = session->full;
 	}
 	tow_session_put(session);

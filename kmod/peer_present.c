@@ -360,6 +360,28 @@ static void tow_peer_forget(struct list_head *taken)
 
 /* ---- ready, lost, gone ---------------------------------------------------- */
 
+/* Called with the lock: may the peer become READY by it? */
+static bool tow_peer_session_counts(const struct tow_session *session)
+{
+	return session->peer->session == session && tow_session_alive(session);
+}
+
+/*
+ * Who is told that a peer is READY finds its folder, whose name an earlier life of the
+ * node may have.  Called with the lock, which is let go of meanwhile.
+ */
+static void tow_peer_show(struct tow_session *session)
+{
+	struct tow_peers *peers = &session->dev->peers;
+	LIST_HEAD(earlier);
+
+	tow_peer_take_predecessors(session, &earlier);
+	mutex_unlock(&peers->lock);
+	tow_peer_forget(&earlier);
+	tow_peer_sysfs_add(session->peer);
+	mutex_lock(&peers->lock);
+}
+
 /**
  * tow_peer_session_ready - a session is READY
  * @session: it
@@ -369,24 +391,22 @@ void tow_peer_session_ready(struct tow_session *session)
 	struct tow_peer *peer = session->peer;
 	struct tow_peers *peers = &session->dev->peers;
 	LIST_HEAD(earlier);
-	bool present;
 
 	tow_stat_inc(session->dev, TOW_STAT_HANDSHAKES);
 	mutex_lock(&peers->lock);
 	session->ready_at = ++peers->clock;
-	present = peer->session == session && tow_session_alive(session);
 	session->tie->settled = true;
-	if (present) {
+	/* One that is seen already becomes READY at once. */
+	if (tow_peer_session_counts(session) && !READ_ONCE(peer->node))
+		tow_peer_show(session);
+	if (tow_peer_session_counts(session)) {
 		/* In one step: who knows that it is READY finds no other. */
 		tow_peer_take_predecessors(session, &earlier);
 		peer->error = 0;
 		tow_peer_transition(peer, TOW_EVENT_ESTABLISHED);
 	}
 	mutex_unlock(&peers->lock);
-	if (!present)
-		return;
 	tow_peer_forget(&earlier);
-	tow_peer_sysfs_add(peer);
 }
 
 /**

@@ -354,6 +354,24 @@ static void tow_session_watch_opening(struct tow_session *session)
 				 "not ready in time");
 }
 
+/*
+ * That the other end was not heard is its fault only if we have looked for it: a node
+ * that stood still itself has what came meanwhile still to be dealt with.
+ */
+static bool tow_session_silent(struct tow_session *session, unsigned long beat,
+			       u32 misses)
+{
+	unsigned long heard_at = READ_ONCE(session->heard_at);
+
+	if (heard_at != session->heard_then)
+		session->looks = 0;
+	else
+		session->looks++;
+	session->heard_then = heard_at;
+	return session->looks >= misses &&
+	       time_after(jiffies, heard_at + beat * misses);
+}
+
 static void tow_session_watch_ready(struct tow_session *session)
 {
 	struct tow_peer_settings *settings = &session->dev->peers.settings;
@@ -361,7 +379,7 @@ static void tow_session_watch_ready(struct tow_session *session)
 	u32 misses = READ_ONCE(settings->heartbeat_misses);
 	u32 idle_s = READ_ONCE(settings->peer_idle_s);
 
-	if (time_after(jiffies, READ_ONCE(session->heard_at) + beat * misses)) {
+	if (tow_session_silent(session, beat, misses)) {
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "silent for too long");
 		tow_peer_dump(session->peer, "silent for too long");

@@ -118,6 +118,8 @@ enum tow_session_state {
  * @counter_in: of the last message received
  * @granted: credits: messages that the other end has dealt with
  * @heard_at: when something came, in jiffies
+ * @heard_then: the same, when @timer looked last
+ * @looks: how often @timer has seen the same @heard_at, but for the first time
  * @said_at: when something was sent, in jiffies
  * @busy_at: when something but a heartbeat came or went, in jiffies
  *
@@ -184,6 +186,8 @@ struct tow_session {
 	u64			counter_in;
 	u32			granted;
 	unsigned long		heard_at;
+	unsigned long		heard_then;
+	unsigned int		looks;
 	unsigned long		said_at;
 	unsigned long		busy_at;
 

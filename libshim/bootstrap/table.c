@@ -23,7 +23,7 @@
 /* What an operation may take when there is no time left. */
 #define ANSWER_US	1000000U
 /* How long rank 0 waits for others when something went wrong. */
-#define GOODBYE_US	1000000U
+#define GOODBYE_US	5000000U
 
 /* At the beginning of the table. */
 struct header {
@@ -236,6 +236,7 @@ static int find_missing(struct towi_table *table, uint64_t until, uint32_t *blam
 	if (!read_here(table, half_at(table, table->round), table->ranks * sizeof(struct cell),
 		       until))
 		*blamed = first_missing(table, table->round);
+	have_read(table, until);
 	return -ETIMEDOUT;
 }
 

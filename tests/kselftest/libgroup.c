@@ -9,6 +9,8 @@
 #define WAIT_MS		20000U
 /* Of those who wait in vain. */
 #define SOON_MS		5000U
+/* Of those who stand still when the others give up. */
+#define LATE_MS		4000U
 #define RANKS_MAX	8
 #define ROUNDS		5
 
@@ -235,6 +237,21 @@ TEST_F(group, without_one)
 
 	for (part.rank = 0; part.rank < 2; part.rank++)
 		tow_ranks_start(&self->ranks, take_part, &part);
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
+}
+
+/* Who stands still just when the first one gives up hears of the right one all the same. */
+TEST_F_TIMEOUT(group, without_one_and_late, 60)
+{
+	struct part part = { .ranks = 3, .timeout_ms = SOON_MS, .want = -ETIMEDOUT, .blamed = 2 };
+
+	for (part.rank = 0; part.rank < 2; part.rank++)
+		tow_ranks_start(&self->ranks, take_part, &part);
+	usleep((SOON_MS - 1000) * 1000);
+	kill(self->ranks.pids[1], SIGSTOP);
+	usleep((1000 + LATE_MS) * 1000);
+	kill(self->ranks.pids[1], SIGCONT);
 	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
 	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
 }

@@ -8,6 +8,8 @@
  */
 /* build: also 32-bit */
 
+#include <pthread.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include "tow_test.h"
 #include "tow_calls.h"
@@ -455,25 +457,68 @@ TEST_F(peers, jobs)
 TEST_F(peers, quiet_with_fast_heartbeats)
 {
 	struct tow_peer_info before, after;
-	bool quiet = false;
 	__u64 again;
 
 	/* Five that are missed end it before a handshake would be looked at. */
 	ASSERT_EQ(0, tow_sysfs_put("heartbeat_ms", "200"));
-	/* A machine that is away for as long ends it, too, but not every time. */
-	for (unsigned int tries = 0; tries < 5 && !quiet; tries++) {
-		ASSERT_EQ(0, tow_disconnect(self->set.fd, self->peer));
-		ASSERT_EQ(0, tow_connect_self(self->set.fd, &again));
-		ASSERT_EQ(self->peer, again);
-		ASSERT_EQ(0, tow_peer_look(self->set.fd, self->peer, &before));
-		tow_test_sleep_ms(2500);
-		ASSERT_EQ(0, tow_peer_look(self->set.fd, self->peer, &after));
-		quiet = after.state == TOW_PEER_READY && after.epoch == before.epoch &&
-			!after.last_error;
-		TH_LOG("state %u, epoch %u to %u, %d", after.state, before.epoch, after.epoch,
-		       after.last_error);
+	ASSERT_EQ(0, tow_disconnect(self->set.fd, self->peer));
+	ASSERT_EQ(0, tow_connect_self(self->set.fd, &again));
+	ASSERT_EQ(self->peer, again);
+	ASSERT_EQ(0, tow_peer_look(self->set.fd, self->peer, &before));
+	tow_test_sleep_ms(2500);
+	ASSERT_EQ(0, tow_peer_look(self->set.fd, self->peer, &after));
+	EXPECT_EQ(TOW_PEER_READY, after.state);
+	EXPECT_EQ(before.epoch, after.epoch);
+	EXPECT_EQ(0, after.last_error);
+}
+
+/* ---- a node that stands still ------------------------------------------------------ */
+
+#define PROCESSORS_MAX	64
+#define STILL_S		2.5
+
+/* Who comes first there takes it, but for a twentieth of each second: 0 or a negative errno. */
+static void *take_processor(void *arg)
+{
+	const struct sched_param first = { .sched_priority = 50 };
+	double end = tow_test_now() + STILL_S;
+	cpu_set_t set;
+	intptr_t ret;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)(intptr_t)arg, &set);
+	ret = sched_setaffinity(0, sizeof(set), &set) ||
+	      sched_setscheduler(0, SCHED_FIFO, &first) ? -errno : 0;
+	while (!ret && tow_test_now() < end)
+		;
+	return (void *)ret;
+}
+
+/* Nobody has heard the other end, as nobody has looked. */
+TEST_F(peers, that_stood_still)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	pthread_t threads[PROCESSORS_MAX];
+	struct tow_peer_info before, after;
+	void *wrong;
+
+	ASSERT_GE(PROCESSORS_MAX, processors);
+	/* Five that are missed are less than such a second. */
+	ASSERT_EQ(0, tow_sysfs_put("heartbeat_ms", "150"));
+	/* Those that were to be slower have been said. */
+	tow_test_sleep_ms(1000);
+	ASSERT_EQ(0, tow_peer_look(self->set.fd, self->peer, &before));
+	for (intptr_t i = 0; i < processors; i++)
+		ASSERT_EQ(0, pthread_create(&threads[i], NULL, take_processor, (void *)i));
+	for (long i = 0; i < processors; i++) {
+		pthread_join(threads[i], &wrong);
+		EXPECT_EQ(NULL, wrong);
 	}
-	EXPECT_TRUE(quiet);
+	tow_test_sleep_ms(1500);
+	ASSERT_EQ(0, tow_peer_look(self->set.fd, self->peer, &after));
+	EXPECT_EQ(TOW_PEER_READY, after.state);
+	EXPECT_EQ(before.epoch, after.epoch);
+	EXPECT_EQ(0, after.last_error);
 }
 
 /* Another user, in no job: what he cannot see he cannot find. */

@@ -17,8 +17,8 @@
 /* Work requests of one; soft-RoCE's default, and one receive. */
 #define DEPTH		"127"
 #define ENTRIES		"128"
-/* Longer than what counts as just used: see peer_evict.c. */
-#define IDLE_MS		1200
+/* What counts as just used: see peer_evict.c. */
+#define IDLE_MS		1000
 
 FIXTURE(cqs)
 {
@@ -198,6 +198,7 @@ TEST_F(cqs, no_room_for_a_connection_that_we_make)
 TEST_F(cqs, who_is_idle_makes_room)
 {
 	long long evictions = evil_count("evictions");
+	struct tow_peer_info info;
 	__u64 peer;
 	int reason;
 
@@ -211,10 +212,13 @@ TEST_F(cqs, who_is_idle_makes_room)
 	ASSERT_EQ(0, evil_prove(&self->e));
 	ASSERT_EQ(0, evil_complete(&self->e));
 	ASSERT_EQ(0, allow("5"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->e));
 	EXPECT_EQ(evictions + 1, evil_count("evictions"));
+	/* The first try has found no room, and the next one did. */
+	ASSERT_EQ(0, tow_peer_look(self->fd, peer, &info));
+	EXPECT_EQ(2, info.epoch);
 	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
 }
 

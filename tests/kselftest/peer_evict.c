@@ -13,8 +13,8 @@
 #define R_NO_ROOM	9
 #define R_IDLE		10
 
-/* Longer than what counts as just used; for one who comes back. */
-#define IDLE_MS		1200
+/* What counts as just used; for one who comes back. */
+#define IDLE_MS		1000
 #define AGAIN_MS	50
 
 FIXTURE(evict)
@@ -151,7 +151,7 @@ FIXTURE_TEARDOWN(evict)
 TEST_F(evict, the_one_that_was_idle_for_the_longest)
 {
 	ASSERT_EQ(0, tow_write_file(LIMIT, "4"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_LE(1, come_back(&self->c, 'c'));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->a));
 	EXPECT_TRUE(goes_on(&self->b));
@@ -167,14 +167,14 @@ TEST_F(evict, never_one_that_is_used)
 
 	ASSERT_EQ(0, keep(&self->a));
 	ASSERT_EQ(0, tow_write_file(LIMIT, "4"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_LE(1, come_back(&self->c, 'c'));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->b));
 	EXPECT_EQ(self->evictions + 1, evil_count("evictions"));
 	evil_end(&self->b);
 	/* And now there is none but those that are. */
 	ASSERT_EQ(0, keep(&self->c));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(-ECONNREFUSED, come(&self->b, 'b', &reason));
 	EXPECT_EQ(R_NO_ROOM, reason);
 	EXPECT_TRUE(goes_on(&self->a));
@@ -186,7 +186,7 @@ TEST_F(evict, never_one_that_is_used)
 TEST_F(evict, who_has_proved_itself)
 {
 	ASSERT_EQ(0, tow_write_file(LIMIT, "5"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	for (int tries = 0; tries < 3; tries++) {
 		int reason, ret = come(&self->c, 'c', &reason);
 
@@ -212,7 +212,7 @@ TEST_F(evict, for_a_connection_that_we_make)
 	__u64 peer;
 
 	ASSERT_EQ(0, tow_write_file(LIMIT, "4"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->a));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->b));
@@ -223,18 +223,19 @@ TEST_F(evict, for_a_connection_that_we_make)
 
 /*
  * It is the other end, which happens to be ours, that has no room: it says so, and
- * is asked again soon, twice.  Not after 2 s, the time of one step: then all would
- * take too long.
+ * is asked again soon, twice.  Not after 2 s, the time of one step.
  */
 TEST_F(evict, told_to_come_back)
 {
 	__u64 peer;
 
-	ASSERT_EQ(0, evil_set("reconnect_timeout_ms", "3500"));
 	ASSERT_EQ(0, tow_write_file(LIMIT, "5"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->a));
+	/* By a data queue pair: before that it is not known whose record it is. */
+	EXPECT_TRUE(tow_peer_recorded(" error=-11\n"));
+	EXPECT_FALSE(tow_peer_recorded(" error=-110\n"));
 	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
 }
 
@@ -245,7 +246,7 @@ TEST_F(evict, no_room_at_all)
 	ASSERT_EQ(0, keep(&self->a));
 	ASSERT_EQ(0, keep(&self->b));
 	ASSERT_EQ(0, tow_write_file(LIMIT, "4"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
 	/* The responder's end, and it alone, has none. */
 	ASSERT_EQ(0, tow_write_file(LIMIT, "5"));
@@ -264,7 +265,7 @@ TEST_F(evict, a_peer_that_is_not_connected)
 	evil_end(&self->a);
 	ASSERT_EQ(1, evil_wait("sessions", 1));
 	/* Not b, though it is idle too. */
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(0, come_back(&self->c, 'c'));
 	EXPECT_EQ(2, evil_count("peers"));
 	EXPECT_TRUE(goes_on(&self->b));
@@ -275,7 +276,7 @@ TEST_F(evict, a_peer_that_is_not_connected)
 TEST_F(evict, all_peers_are_connected)
 {
 	ASSERT_EQ(0, evil_set("peer_limit", "2"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_LE(1, come_back(&self->c, 'c'));
 	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->a));
 	EXPECT_TRUE(goes_on(&self->b));
@@ -293,7 +294,7 @@ TEST_F(evict, all_peers_are_used)
 	ASSERT_EQ(0, keep(&self->a));
 	ASSERT_EQ(0, keep(&self->b));
 	ASSERT_EQ(0, evil_set("peer_limit", "2"));
-	tow_test_sleep_ms(IDLE_MS);
+	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 	EXPECT_EQ(-ECONNREFUSED, come(&self->c, 'c', &reason));
 	EXPECT_EQ(R_NO_ROOM, reason);
 	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));

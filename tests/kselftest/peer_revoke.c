@@ -5,7 +5,6 @@
  * let go, or its queue pairs are destroyed, UNEXPORT waits, nothing of the memory
  * is used for anything else, and nobody takes a region over.
  */
-#include <glob.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -169,39 +168,19 @@ TEST_F(revoke, released_instead)
 	EXPECT_EQ(1, evil_count("sessions"));
 }
 
-/* The peer's file in debugfs: what was recorded of it has a line with all of these. */
-static bool recorded(const char *stage, uint64_t subject, int error)
-{
-	char line[256], end[64];
-	bool found = false;
-	glob_t files;
-	FILE *file;
-
-	snprintf(end, sizeof(end), "%s subject=%llu error=%d\n", stage,
-		 (unsigned long long)subject, error);
-	if (glob("/sys/kernel/debug/towline/*/peers/*", 0, NULL, &files))
-		return false;
-	for (size_t i = 0; i < files.gl_pathc; i++) {
-		file = fopen(files.gl_pathv[i], "re");
-		while (file && fgets(line, sizeof(line), file))
-			found |= strstr(line, " epoch=") && strstr(line, end);
-		if (file)
-			fclose(file);
-	}
-	globfree(&files);
-	return found;
-}
-
 /* Who is to blame, and for what, can be read. */
 TEST_F(revoke, never)
 {
 	struct unexporting work;
 	int log = tow_log_open();
+	char late[64];
 
+	snprintf(late, sizeof(late), " revoke: late subject=%llu error=%d\n",
+		 (unsigned long long)self->grant, -ETIMEDOUT);
 	ASSERT_LE(0, log);
 	ASSERT_EQ(0, begin(self, &work));
 	end(_metadata, &work);
-	EXPECT_TRUE(recorded("revoke: late", self->grant, -ETIMEDOUT));
+	EXPECT_TRUE(tow_peer_recorded(late));
 	EXPECT_TRUE(tow_log_says(log, "not acknowledged; what happened before"));
 	close(log);
 	EXPECT_LE(REVOKE_MS / 1e3, work.seconds);

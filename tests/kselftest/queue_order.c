@@ -92,6 +92,8 @@ struct step {
 #define FENCE		TOW_SQE_FENCE
 #define SILENT		TOW_SQE_SILENT
 #define NO_STATUS	1	/* says nothing */
+/* Of what a busy machine may hide. */
+#define TRIES		8
 
 /* Fill in, from @first on; nothing is submitted. */
 static void fill(struct __test_metadata *_metadata, FIXTURE_DATA(order) *self,
@@ -158,15 +160,22 @@ TEST_F(order, chains_that_succeed)
 		{ LONG, LINK, 0 }, { NOP, LINK, 0 }, { LONG, LINK, 0 }, { NOP, 0, 0 },
 	};
 	const struct step beside[] = { { LONG, LINK, 0 }, { NOP, 0, 0 }, { NOP, 0, 0 } };
-	unsigned int place[STEPS_MAX];
+	unsigned int place[STEPS_MAX], tries;
+	bool waits = true;
 
 	CHECK(chain);
 	EXPECT_LT(place[0], place[1]);
 	EXPECT_LT(place[1], place[2]);
 	EXPECT_LT(place[2], place[3]);
-	/* Who is not in it does not wait for it. */
-	CHECK(beside);
-	EXPECT_LT(place[2], place[1]);
+	/*
+	 * Who is not in it does not wait for it.  It may have to wait for a processor, in
+	 * the middle of the call: then the next time tells.
+	 */
+	for (tries = 0; tries < TRIES && waits; tries++) {
+		CHECK(beside);
+		waits = place[2] > place[1];
+	}
+	EXPECT_FALSE(waits);
 }
 
 TEST_F(order, chains_that_fail_in_the_middle)
@@ -369,8 +378,6 @@ TEST_F(order, fences_behind_failures)
 	/* What had ended before it was taken does not matter any more. */
 	CHECK(later);
 }
-
-#define TRIES	8
 
 /* Of a completion that is there. */
 static int status_of(struct tow_rings *rings, __u64 number)

@@ -468,13 +468,27 @@ TEST_F(import, memory_without_pages)
 	EXPECT_TRUE(nothing_pinned());
 }
 
+/* The kernel has as many as it finds room for, which is in pieces after other tests. */
+static bool have_huge_pages(const char *wanted)
+{
+	char count[16] = "";
+	int tries;
+
+	for (tries = 0; tries < 5 && strcmp(count, wanted); tries++) {
+		if (tries)
+			tow_write_file("/proc/sys/vm/compact_memory", "1");
+		if (tow_write_file("/proc/sys/vm/nr_hugepages", wanted))
+			return false;
+		tow_test_read_line("/proc/sys/vm/nr_hugepages", count, sizeof(count));
+	}
+	return !strcmp(count, wanted);
+}
+
 TEST_F(import, huge_pages)
 {
-	char *at, count[16];
+	char *at;
 
-	ASSERT_EQ(0, tow_write_file("/proc/sys/vm/nr_hugepages", "2"));
-	tow_test_read_line("/proc/sys/vm/nr_hugepages", count, sizeof(count));
-	EXPECT_STREQ("2", count);
+	EXPECT_TRUE(have_huge_pages("2"));
 	at = mmap(NULL, 2 * TOW_SLAB, PROT_READ | PROT_WRITE,
 		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 	EXPECT_NE(MAP_FAILED, (void *)at);

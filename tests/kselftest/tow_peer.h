@@ -6,6 +6,8 @@
 #define TOW_PEER_H
 
 #include <arpa/inet.h>
+#include <glob.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include "tow_test.h"
 
@@ -123,6 +125,49 @@ static inline int tow_peer_look(int client, __u64 peer, struct tow_peer_info *in
 		return 0;
 	}
 	return ret ? ret : -ENOENT;
+}
+
+/* What was recorded of a peer (its file in debugfs) has this in it. */
+static inline bool tow_peer_recorded(const char *text)
+{
+	bool found = false;
+	char line[256];
+	glob_t files;
+	FILE *file;
+
+	if (glob("/sys/kernel/debug/towline/*/peers/*", 0, NULL, &files))
+		return false;
+	for (size_t i = 0; i < files.gl_pathc; i++) {
+		file = fopen(files.gl_pathv[i], "re");
+		while (file && fgets(line, sizeof(line), file))
+			found |= strstr(line, " epoch=") && strstr(line, text);
+		if (file)
+			fclose(file);
+	}
+	globfree(&files);
+	return found;
+}
+
+/* Until none that is connected was used for so long: true, or false after a while. */
+static inline bool tow_peers_idle(int client, __u64 ms)
+{
+	double end = tow_test_now() + 30;
+	struct tow_peer_info entries[16];
+	bool idle = false;
+
+	while (!idle && tow_test_now() < end) {
+		struct tow_peer_list call = {
+			.size = sizeof(call), .entries = (uintptr_t)entries,
+			.entry_size = sizeof(entries[0]), .count = 16,
+		};
+
+		tow_test_sleep_ms(20);
+		idle = !tow_test_ioctl(client, TOW_IOCTL_PEER_LIST, &call);
+		for (__u32 i = 0; idle && i < call.count; i++)
+			idle = entries[i].state != TOW_PEER_CONNECTING &&
+			       (entries[i].state != TOW_PEER_READY || entries[i].idle_ms > ms);
+	}
+	return idle;
 }
 
 #endif /* TOW_PEER_H */

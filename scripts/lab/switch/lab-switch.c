@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -253,6 +254,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: lab-switch SOCKET\n");
 		return 2;
 	}
+	/* A guest may be killed while frames are on their way to it. */
+	signal(SIGPIPE, SIG_IGN);
 	memcpy(addr.sun_path, argv[1], strlen(argv[1]) + 1);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (listener < 0 || bind(listener, (void *)&addr, sizeof(addr)) < 0 ||
