@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include "tow_test.h"
+#include "tow_halt.h"
 #include "tow_hotplug.h"
 #include "tow_identity.h"
 #include "tow_region.h"
@@ -624,6 +625,45 @@ TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
 	munmap(area, 2 * page);
 	close(slow);
 	EXPECT_EQ(0, tow_module_unload("tow_plant"));
+}
+
+/* A call, by a thread. */
+struct caller {
+	int fd;
+	char *memory;
+	int ret;
+	pthread_t thread;
+};
+
+static void *import_there(void *arg)
+{
+	struct caller *caller = arg;
+	uint64_t handle;
+
+	caller->ret = tow_region_import(caller->fd, caller->memory, TOW_SLAB_MOST, 0, &handle);
+	return NULL;
+}
+
+/* Memory has been mapped for the device, and is not a region so far. */
+TEST_F_TIMEOUT(unplug, while_an_import_is_completed, 60)
+{
+	struct caller importer = { .fd = tow_test_open(O_RDWR) };
+	double seconds;
+
+	ASSERT_LE(0, importer.fd);
+	importer.memory = mmap(NULL, TOW_SLAB_MOST, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)importer.memory);
+	ASSERT_EQ(0, tow_halt_begin("tow_region_alloc"));
+	ASSERT_EQ(0, pthread_create(&importer.thread, NULL, import_there, &importer));
+	EXPECT_TRUE(tow_halt_wait());
+	EXPECT_TRUE(remove_timed(self->name, &seconds));
+	EXPECT_GT(REMOVE_SECONDS, seconds);
+	EXPECT_EQ(0, tow_halt_end());
+	pthread_join(importer.thread, NULL);
+	EXPECT_EQ(0, importer.ret);
+	munmap(importer.memory, TOW_SLAB_MOST);
+	close(importer.fd);
 }
 
 /* Open files and the incarnation survive a change of name; the node moves. */
