@@ -126,7 +126,7 @@ static struct page *tow_slab_alloc_pages(struct tow_device *dev,
 	 * for the place in the file, and maps nothing at once beyond a file's end.
 	 */
 	if (page)
-		page->index = 0;
+		page_folio(page)->index = 0;
 	return page;
 }
 
