@@ -9,6 +9,7 @@
 #define TOW_COMPAT_H
 
 #include <linux/device/class.h>
+#include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/stddef.h>
@@ -88,7 +89,23 @@ static inline int tow_pin_to_read(unsigned long start, int count,
 }
 #endif
 
-/* Symbols of the dma-buf framework are in a namespace of their own. */
-#define TOW_IMPORT_DMA_BUF	MODULE_IMPORT_NS(DMA_BUF)
+/*
+ * Symbols of the dma-buf framework are in a namespace of their own.  What
+ * MODULE_IMPORT_NS() makes of it, which takes a word until 6.12 and a string since.
+ */
+#define TOW_IMPORT_DMA_BUF	MODULE_INFO(import_ns, "DMA_BUF")
+
+/* In one call since 6.13, in no other way since 6.15; Kbuild looks. */
+static inline void tow_hrtimer_setup(struct hrtimer *timer,
+				     enum hrtimer_restart (*over)(struct hrtimer *),
+				     clockid_t clock, enum hrtimer_mode mode)
+{
+#ifdef TOW_HAVE_HRTIMER_SETUP
+	hrtimer_setup(timer, over, clock, mode);
+#else
+	hrtimer_init(timer, clock, mode);
+	timer->function = over;
+#endif
+}
 
 #endif /* TOW_COMPAT_H */

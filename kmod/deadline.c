@@ -29,6 +29,7 @@
  * All of it happens under the queue's lock, and only to an entry whose deadline is in
  * the tree.  Who ends an entry takes it out first, before he lets go of anything.
  */
+#include "compat.h"
 #include "device.h"
 #include "notify.h"
 #include "queue.h"
@@ -255,8 +256,8 @@ void tow_queue_init_deadlines(struct tow_queue *queue)
 {
 	timerqueue_init_head(&queue->deadlines);
 	queue->alarm = KTIME_MAX;
-	hrtimer_init(&queue->timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
-	queue->timer.function = tow_queue_alarmed;
+	tow_hrtimer_setup(&queue->timer, tow_queue_alarmed, CLOCK_MONOTONIC,
+			  HRTIMER_MODE_ABS);
 	INIT_WORK(&queue->late, tow_queue_late);
 }
 

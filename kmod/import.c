@@ -215,7 +215,7 @@ static struct tow_slab *tow_import_add_slab(struct tow_import *import,
 	return slab;
 }
 
-/* Bytes that one registration can hold. */
+/* Bytes that one registration can hold.  Called by users of the device. */
 static u64 tow_import_slab_bytes(struct tow_device *dev)
 {
 	return (u64)min_t(u32, dev->ibdev->attrs.max_fast_reg_page_list_len,
@@ -388,10 +388,14 @@ static int tow_import_attach(struct tow_import *import)
 	return ret;
 }
 
-/* A region around an import that is charged and complete. */
+/*
+ * A region around an import that is charged and complete.  The device may be gone by
+ * now.
+ */
 static struct tow_region *tow_import_region(struct tow_client *client,
 					    struct tow_import *import,
-					    u64 skip, u64 bytes, u32 flags)
+					    u64 slab_bytes, u64 skip, u64 bytes,
+					    u32 flags)
 {
 	static const char no_name[TOW_REGION_NAME_MAX];
 	struct tow_region *region;
@@ -405,7 +409,7 @@ static struct tow_region *tow_import_region(struct tow_client *client,
 	region->bytes = bytes;
 	region->flags = flags;
 	region->skip = skip;
-	region->slab_bytes = tow_import_slab_bytes(client->dev);
+	region->slab_bytes = slab_bytes;
 	region->slab_count = import->slab_count;
 	memcpy(region->slabs, import->slabs,
 	       import->slab_count * sizeof(*import->slabs));
@@ -506,8 +510,8 @@ struct tow_region *tow_import_user(struct tow_client *client, u64 address,
 					     readonly);
 	if (IS_ERR(import))
 		return ERR_CAST(import);
-	return tow_import_region(client, import, address - start, bytes,
-				 TOW_REGION_USER_MEMORY |
+	return tow_import_region(client, import, slab_bytes, address - start,
+				 bytes, TOW_REGION_USER_MEMORY |
 				 (readonly ? TOW_REGION_READONLY : 0));
 }
 
@@ -625,9 +629,8 @@ static int tow_import_dmabuf_fill(struct tow_import *import,
 static struct tow_import *tow_import_dmabuf_new(struct tow_client *client,
 						struct dma_buf *dmabuf,
 						u64 offset, u64 bytes,
-						bool readonly)
+						u64 slab_bytes, bool readonly)
 {
-	u64 slab_bytes = tow_import_slab_bytes(client->dev);
 	struct tow_import *import;
 	int ret;
 
@@ -664,20 +667,24 @@ struct tow_region *tow_import_dmabuf(struct tow_client *client,
 				     u64 bytes, bool readonly)
 {
 	struct tow_import *import;
+	u64 slab_bytes;
 
 	if (bytes > dmabuf->size || offset > dmabuf->size - bytes)
 		return ERR_PTR(-EINVAL);
 	if (!tow_device_enter(client->dev))
 		return ERR_PTR(-ENODEV);
+	slab_bytes = tow_import_slab_bytes(client->dev);
 	/* dma-bufs are whole pages. */
 	import = tow_import_dmabuf_new(client, dmabuf, offset,
-				       PAGE_ALIGN(bytes), readonly);
+				       PAGE_ALIGN(bytes), slab_bytes, readonly);
 	if (tow_import_try_again(client->dev, import))
 		import = tow_import_dmabuf_new(client, dmabuf, offset,
-					       PAGE_ALIGN(bytes), readonly);
+					       PAGE_ALIGN(bytes), slab_bytes,
+					       readonly);
 	tow_device_leave(client->dev);
 	if (IS_ERR(import))
 		return ERR_CAST(import);
-	return tow_import_region(client, import, 0, bytes, TOW_REGION_DMABUF |
+	return tow_import_region(client, import, slab_bytes, 0, bytes,
+				 TOW_REGION_DMABUF |
 				 (readonly ? TOW_REGION_READONLY : 0));
 }

@@ -21,6 +21,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/dma-map-ops.h>
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>
 #include <linux/mm.h>
@@ -125,7 +126,7 @@ static struct page *tow_slab_alloc_pages(struct tow_device *dev,
 	 * for the place in the file, and maps nothing at once beyond a file's end.
 	 */
 	if (page)
-		page->index = 0;
+		page_folio(page)->index = 0;
 	return page;
 }
 
@@ -213,12 +214,20 @@ static void tow_slab_unmap(struct tow_slab *slab)
 	}
 }
 
-/* Memory that must be copied for the device is no memory for us. */
-static bool tow_slab_needs_copies(struct tow_slab *slab, dma_addr_t dma)
+/*
+ * Memory that must be copied for the device, or whose caches must be seen to, is no
+ * memory for us.  Copies go through buffers that are much smaller than a large slab,
+ * and only devices that may need them have that limit.
+ *
+ * dma_need_sync() is another question: before 6.10 the answer is yes for every device
+ * behind an IOMMU.
+ */
+static bool tow_slab_needs_copies(struct ib_device *ibdev)
 {
-	struct ib_device *ibdev = slab->dev->ibdev;
-
-	return !ib_uses_virt_dma(ibdev) && dma_need_sync(ibdev->dma_device, dma);
+	if (ib_uses_virt_dma(ibdev))
+		return false;
+	return !dev_is_dma_coherent(ibdev->dma_device) ||
+	       dma_max_mapping_size(ibdev->dma_device) < TOW_SLAB_LARGE_BYTES;
 }
 
 /**
@@ -232,6 +241,8 @@ int tow_slab_map(struct tow_slab *slab)
 {
 	struct ib_device *ibdev = slab->dev->ibdev;
 
+	if (tow_slab_needs_copies(ibdev))
+		return -EOPNOTSUPP;
 	while (slab->mapped < slab->chunk_count) {
 		struct tow_chunk *chunk = &slab->chunks[slab->mapped];
 		dma_addr_t dma;
@@ -243,8 +254,6 @@ int tow_slab_map(struct tow_slab *slab)
 		chunk->dma = dma;
 		slab->mapped++;
 		tow_stat_inc(slab->dev, TOW_STAT_DMA_MAPS);
-		if (tow_slab_needs_copies(slab, dma))
-			return -EOPNOTSUPP;
 	}
 	return 0;
 }

@@ -31,7 +31,10 @@ static bool tow_tie_wait_idle(struct tow_tie *tie)
 				  msecs_to_jiffies(TOW_TIE_QUIET_MS));
 }
 
-/* Called with the session's setup lock: the tie is its own from now on. */
+/*
+ * Called with the session's setup lock: the tie is its own from now on.  Who finds the
+ * session by the tie finds the tie by the session.
+ */
 static void tow_tie_carry(struct tow_tie *tie, struct tow_session *session,
 			  bool goes_on)
 {
@@ -39,21 +42,21 @@ static void tow_tie_carry(struct tow_tie *tie, struct tow_session *session,
 	unsigned int i;
 
 	lockdep_assert_held(&session->setup);
-	tow_session_get(session);
-	spin_lock_bh(&tie->lock);
-	before = tie->session;
-	tie->session = session;
-	spin_unlock_bh(&tie->lock);
-	if (before)
-		tow_session_put(before);
 	for (i = 0; i < tie->qps; i++)
 		tow_link_carry(&tie->data[i], session);
 	session->data = tie->data;
 	session->syncs = goes_on;
 	session->synced = !goes_on;
-	tow_grant_tie_carried(tie);
+	tow_session_get(session);
+	spin_lock_bh(&tie->lock);
+	before = tie->session;
 	/* Pairs with tow_session_used(). */
 	smp_store_release(&session->tie, tie);
+	tie->session = session;
+	spin_unlock_bh(&tie->lock);
+	if (before)
+		tow_session_put(before);
+	tow_grant_tie_carried(tie);
 }
 
 /*

@@ -29,7 +29,9 @@ static const struct launcher launchers[] = {
 		.name = "torchrun", .rank = "RANK", .world_size = "WORLD_SIZE",
 		.local_rank = "LOCAL_RANK", .root = "MASTER_ADDR",
 		.local_size = "LOCAL_WORLD_SIZE",
-		.restart = "TORCHELASTIC_RESTART_COUNT", .session = { "TORCHELASTIC_RUN_ID" },
+		.restart = "TORCHELASTIC_RESTART_COUNT",
+		/* The run's name is "none" where nobody gave one; no two have one port. */
+		.session = { "TORCHELASTIC_RUN_ID", "MASTER_PORT" },
 	}, {
 		.name = "Open MPI", .rank = "OMPI_COMM_WORLD_RANK",
 		.world_size = "OMPI_COMM_WORLD_SIZE", .local_rank = "OMPI_COMM_WORLD_LOCAL_RANK",

@@ -11,6 +11,8 @@
 #include <stdatomic.h>
 
 #include "tow_evil_host.h"
+#include "tow_halt.h"
+#include "tow_queue.h"
 
 #define HOST_PORT	18700
 /* One try, where tries are repeated; and long enough for an honest one. */
@@ -255,6 +257,19 @@ static int play(FIXTURE_DATA(responder) *self, const struct lie *lie, int *tries
 	return ret ? ret : work->ret;
 }
 
+/* The next that calls for a session. */
+static int called(FIXTURE_DATA(responder) *self, struct evil *e)
+{
+	int ret;
+
+	do {
+		ret = evil_called(e, self->listener, EVIL_WAIT_MS);
+		if (ret)
+			evil_end(e);
+	} while (ret == -EPROTO || ret == -ENOTCONN);
+	return ret;
+}
+
 /* Both ends are honest: the connection, READY; it keeps the incarnation @life. */
 static int serve(FIXTURE_DATA(responder) *self, struct evil *e, uint8_t life)
 {
@@ -264,20 +279,34 @@ static int serve(FIXTURE_DATA(responder) *self, struct evil *e, uint8_t life)
 
 	if (ret)
 		return ret;
-	do {
-		ret = evil_called(e, self->listener, EVIL_WAIT_MS);
-		if (!ret) {
-			e->reply.incarnation[15] = life;
-			ret = evil_serve(e, self->listener, EVIL_READY, &data);
-			if (!ret || !stood_still(&since))
-				break;
-			ret = -ENOTCONN;
-		}
+	while (true) {
+		ret = called(self, e);
 		if (ret)
-			evil_end(e);
-	} while (ret == -EPROTO || ret == -ENOTCONN);
+			break;
+		e->reply.incarnation[15] = life;
+		ret = evil_serve(e, self->listener, EVIL_READY, &data);
+		if (!ret || !stood_still(&since))
+			break;
+		evil_end(e);
+	}
 	pthread_join(self->work.thread, NULL);
 	return ret ? ret : self->work.ret;
+}
+
+/* Called once more: what both have goes on, as we say. */
+static int serve_again(FIXTURE_DATA(responder) *self, struct evil *e)
+{
+	struct evil_auth auth;
+	struct evil_reply data;
+	int ret = called(self, e);
+
+	if (!ret)
+		ret = evil_serve(e, self->listener, EVIL_PROVED, &data);
+	if (ret)
+		return ret;
+	memcpy(&auth, e->last.data + EVIL_HEADER, sizeof(auth));
+	memcpy(e->authed.tie, auth.tie, sizeof(auth.tie));
+	return evil_serve_step(e, self->listener, EVIL_AUTHED, &data);
 }
 
 /* Whatever a case has left: connections first, then peers. */
@@ -677,6 +706,30 @@ TEST_F_TIMEOUT(responder, one_life_at_a_time, 100)
 	pthread_join(looker.thread, NULL);
 	EXPECT_LT(LIVES, looker.looks);
 	EXPECT_EQ(0, looker.wrong);
+}
+
+/* ---- what outlives a session ------------------------------------------------------------- */
+
+/* A queue ends just as the next session takes on what the one before had. */
+TEST_F_TIMEOUT(responder, a_queue_ends_while_a_tie_is_carried_on, 60)
+{
+	struct tow_channel_open channel;
+	struct tow_rings rings;
+	struct evil e;
+
+	ASSERT_EQ(0, serve(self, &e, 0));
+	ASSERT_EQ(0, tow_rings_make(self->fd, 8, 8, &rings));
+	ASSERT_EQ(0, tow_channel_open(rings.made.fd, self->work.call.peer, 0, &channel));
+	ASSERT_EQ(0, tow_halt_begin("tow_grant_tie_carried"));
+	evil_end(&e);
+	EXPECT_EQ(0, serve_again(self, &e));
+	EXPECT_TRUE(tow_halt_wait());
+	/* What its operations wait for is looked at once more, by a work item. */
+	tow_rings_end(&rings);
+	tow_test_sleep_ms(300);
+	EXPECT_EQ(0, tow_halt_end());
+	EXPECT_EQ(0, disconnect(self->fd, self->work.call.peer));
+	evil_end(&e);
 }
 
 TEST_HARNESS_MAIN

@@ -119,6 +119,7 @@ struct evil {
 	struct evil_request request;
 	struct evil_reply reply;
 	struct evil_auth auth;
+	struct evil_authed authed;	/* what it answers to that */
 	uint64_t counter;
 	uint32_t heard;			/* messages that came */
 	uint32_t credits;		/* of its own, those that were dealt with */

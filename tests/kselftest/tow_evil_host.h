@@ -155,7 +155,7 @@ static inline int evil_serve_step(struct evil *e, int listener, enum evil_stage 
 	case EVIL_PROVED:
 		return evil_hear_proof(e);
 	case EVIL_AUTHED:
-		return evil_say(e, T_AUTHED, 0, &(struct evil_authed){}, sizeof(struct evil_authed));
+		return evil_say(e, T_AUTHED, 0, &e->authed, sizeof(e->authed));
 	case EVIL_DATA_CALLED:
 		return evil_data_called(e, listener, data);
 	case EVIL_DATA_ACCEPTED:

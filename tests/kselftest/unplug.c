@@ -12,8 +12,10 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include "tow_test.h"
+#include "tow_halt.h"
 #include "tow_hotplug.h"
 #include "tow_identity.h"
+#include "tow_peer.h"
 #include "tow_region.h"
 #include "tow_tracing.h"
 
@@ -624,6 +626,85 @@ TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
 	munmap(area, 2 * page);
 	close(slow);
 	EXPECT_EQ(0, tow_module_unload("tow_plant"));
+}
+
+/* A call, by a thread; and the removal, where that waits for the call. */
+struct caller {
+	int fd;
+	char *memory;
+	int ret;
+	pthread_t thread;
+};
+
+static void *import_there(void *arg)
+{
+	struct caller *caller = arg;
+	uint64_t handle;
+
+	caller->ret = tow_region_import(caller->fd, caller->memory, TOW_SLAB_MOST, 0, &handle);
+	return NULL;
+}
+
+static void *connect_there(void *arg)
+{
+	struct caller *caller = arg;
+	__u64 peer;
+
+	caller->ret = tow_connect_self(caller->fd, &peer);
+	return NULL;
+}
+
+static void *remove_there(void *arg)
+{
+	struct caller *caller = arg;
+
+	caller->ret = tow_link_del(caller->memory) ? 0 : -EIO;
+	return NULL;
+}
+
+/* Memory has been mapped for the device, and is not a region so far. */
+TEST_F_TIMEOUT(unplug, while_an_import_is_completed, 60)
+{
+	struct caller importer = { .fd = tow_test_open(O_RDWR) };
+	double seconds;
+
+	ASSERT_LE(0, importer.fd);
+	importer.memory = mmap(NULL, TOW_SLAB_MOST, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, (void *)importer.memory);
+	ASSERT_EQ(0, tow_halt_begin("tow_region_alloc"));
+	ASSERT_EQ(0, pthread_create(&importer.thread, NULL, import_there, &importer));
+	EXPECT_TRUE(tow_halt_wait());
+	EXPECT_TRUE(remove_timed(self->name, &seconds));
+	EXPECT_GT(REMOVE_SECONDS, seconds);
+	EXPECT_EQ(0, tow_halt_end());
+	pthread_join(importer.thread, NULL);
+	EXPECT_EQ(0, importer.ret);
+	munmap(importer.memory, TOW_SLAB_MOST);
+	close(importer.fd);
+}
+
+/* A session can be found by who ends it, and its timer is about to be started. */
+TEST_F_TIMEOUT(unplug, while_a_session_begins, 60)
+{
+	struct caller connector = { .fd = tow_test_open(O_RDWR) };
+	struct caller remover = { .memory = self->name };
+
+	ASSERT_LE(0, connector.fd);
+	ASSERT_EQ(0, tow_halt_begin("tow_session_watch"));
+	ASSERT_EQ(0, pthread_create(&connector.thread, NULL, connect_there, &connector));
+	EXPECT_TRUE(tow_halt_wait());
+	ASSERT_EQ(0, pthread_create(&remover.thread, NULL, remove_there, &remover));
+	/* If it can, it has ended the session by then. */
+	tow_test_sleep_ms(1000);
+	EXPECT_EQ(0, tow_halt_end());
+	pthread_join(connector.thread, NULL);
+	EXPECT_EQ(-ENODEV, connector.ret);
+	pthread_join(remover.thread, NULL);
+	EXPECT_EQ(0, remover.ret);
+	/* Long enough for a timer of what is gone. */
+	tow_test_sleep_ms(2000);
+	close(connector.fd);
 }
 
 /* Open files and the incarnation survive a change of name; the node moves. */

@@ -539,3 +539,28 @@ def test_launched(children, tmp_path, monkeypatch):
     started = [children(launch, rank) for rank in range(2)]
     assert [child.wait() for child in started] == [0, 0]
     assert [(tmp_path / str(rank)).read_text() for rank in range(2)] == ["3.0\n"] * 2
+
+
+def add_up(job, rank):
+    """A rank of one of two jobs, of which torchrun says the same but for the port."""
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
+                      MASTER_ADDR="127.0.0.1", MASTER_PORT=str(29500 + job),
+                      TORCHELASTIC_RESTART_COUNT="0", TORCHELASTIC_RUN_ID="none")
+    with towline.Device() as dev, towline.Arena(dev, region_bytes=4 * MIB) as arena, \
+            towline.Group(dev, towline.World.detect(), timeout=WAIT_S) as group, \
+            towline.Comm(group, arena, timeout=WAIT_S) as comm:
+        array = np.full(10, 10.0 ** job)
+        comm.allreduce(array)()
+        assert (array == 2 * 10 ** job).all(), array
+        # The other job is there meanwhile.
+        time.sleep(2)
+        group.barrier()
+
+
+def test_two_jobs(children):
+    """On one host, at once, by one user: each has its own sum."""
+    started = []
+    for job, rank in ((0, 0), (1, 0), (1, 1), (0, 1)):
+        started.append(children(add_up, job, rank))
+        time.sleep(0.5)
+    assert [child.wait() for child in started] == [0] * 4

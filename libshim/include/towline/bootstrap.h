@@ -8,7 +8,7 @@
  *	towline		TOW_RANK, TOW_WORLD_SIZE, TOW_LOCAL_RANK, TOW_ROOT; TOW_LOCAL_SIZE,
  *			TOW_RESTART, TOW_SESSION
  *	torchrun	RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR; LOCAL_WORLD_SIZE,
- *			TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_RUN_ID
+ *			TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_RUN_ID, MASTER_PORT
  *	Open MPI	OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK,
  *			TOW_ROOT; OMPI_COMM_WORLD_LOCAL_SIZE, OMPI_MCA_orte_num_restarts,
  *			PMIX_NAMESPACE
@@ -18,7 +18,7 @@
  * Those behind a semicolon may be missing; where the root is may be, too, when all ranks are on
  * this node.  TOW_ROOT and TOW_RESTART count whoever the launcher is.  Open MPI does not say
  * where rank 0 is: mpirun -x TOW_ROOT=ADDRESS does.  What is set to nothing is missing.
- * MASTER_PORT is never used: torch listens there.
+ * MASTER_PORT only tells runs of one host apart: torch listens there.
  */
 #ifndef TOW_BOOTSTRAP_H
 #define TOW_BOOTSTRAP_H
