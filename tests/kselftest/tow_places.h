@@ -140,13 +140,13 @@ static inline bool tow_place_comes_good(const struct tow_place *place, size_t fr
 {
 	const char *provider = getenv("TOW_LAB_PROVIDER");
 	bool later = provider && !strcmp(provider, "siw");
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	bool good = !memcmp(place->at + from, place->shadow + from, bytes);
 
 	while (!good && later) {
 		tow_test_sleep_ms(1);
 		/* Who is away until the end looks once more. */
-		later = tow_test_now() < end;
+		later = tow_patient(&patience);
 		good = !memcmp(place->at + from, place->shadow + from, bytes);
 	}
 	return good;
