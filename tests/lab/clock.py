@@ -10,8 +10,8 @@
 	    time.sleep(0.01)
 
 The time is a guest's; only where a bound was passed is the host asked how much of it it
-took.  A case that StoodStill ends is to be printed as skip() says: scripts/check repeats the
-program then.
+took.  result() prints how a case ended: after StoodStill as a skip, for which scripts/check
+repeats the program.
 """
 
 import socket
@@ -83,9 +83,15 @@ def within(begin, limit, *what, end=None):
     raise TimeoutError(" ".join([*map(str, what), "took", said]))
 
 
-def skip(error):
-    """Behind "ok NUMBER NAME" of a case that StoodStill ended."""
-    return f" # SKIP stood still: {error}"
+def result(number, name, error=None):
+    """Print the result of a case, and what ended it if that was an error: has it failed?"""
+    if isinstance(error, StoodStill):
+        print(f"ok {number} {name} # SKIP stood still: {error}", flush=True)
+        return False
+    if error is not None:
+        print(f"# {type(error).__name__}: {error}".replace("\n", "\n# "))
+    print("ok" if error is None else "not ok", number, name, flush=True)
+    return error is not None
 
 
 class Patience:
