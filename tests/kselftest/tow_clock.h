@@ -9,7 +9,9 @@
  *
  * A bound is kept, or missed, or the machine stood still: without what the host took
  * meanwhile it would have been kept.  The case then ends as a skip whose reason begins with
- * "stood still: ", and scripts/check repeats the program.  Where waiting is all there is, a
+ * "stood still: ", and scripts/check repeats the program.  It ends there and then, as by
+ * ASSERT_EQ(): where threads run, or something is to be put right, note the moments, and judge
+ * last, by TOW_WITHIN_AT(begin, end, 1000).  Where waiting is all there is, a
  * loop with patience needs no repeating: it waits longer by what the host took.
  *
  *	struct tow_patience patience = tow_patience(20);
