@@ -66,9 +66,9 @@ static uint64_t end_ends(struct ends *ends, int *error)
 /* Both workers, until all was sent. */
 static int finish_both(struct ends *ends)
 {
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 
-	while (tow_edge_pending(ends->sender) && tow_test_now() < end)
+	while (tow_edge_pending(ends->sender) && tow_patient(&patience))
 		if (tow_worker_progress(ends->to.worker, 1000) < 0 ||
 		    tow_worker_progress(ends->from.worker, 1000) < 0)
 			return -EIO;
@@ -368,7 +368,7 @@ TEST_F(pair, late)
 	struct tow_worker_attr attr = { .size = sizeof(attr), .timeout_ms = 200 };
 	struct sent sent = { 0 };
 	struct tow_worker *hasty;
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 	unsigned char *tensor;
 	int ret = 0;
 
@@ -381,7 +381,7 @@ TEST_F(pair, late)
 	tensor = tow_arena_zeroed(self->ends.from.arena, 1, 1000);
 	ASSERT_NE(NULL, tensor);
 	ASSERT_EQ(0, send_bytes(&self->ends, tensor, 1000, &sent));
-	while (!ret && tow_test_now() < end) {
+	while (!ret && tow_patient(&patience)) {
 		ASSERT_LE(0, tow_worker_progress(hasty, SOON_US));
 		ret = send_bytes(&self->ends, tensor, 0, &sent);
 		if (ret == -EAGAIN)
@@ -591,7 +591,7 @@ TEST_F(pair, the_sender_was_closed)
 	EXPECT_TRUE(ret == 1 || ret == -ESTALE);
 	EXPECT_EQ(0, tow_edge_close(self->ends.receiver));
 	self->ends.receiver = NULL;
-	EXPECT_GT(TOW_PEER_SETTLE_SECONDS, tow_test_now() - start);
+	TOW_WITHIN(start, TOW_PEER_SETTLE_SECONDS * 1e3);
 	EXPECT_EQ(1, sent.count);
 }
 
@@ -610,7 +610,7 @@ static void take_it(void *arg, struct tow_edge *edge, int status)
 /* All are there at once, and nothing ends but what the function does. */
 TEST_F(pair, a_function_takes_them_all)
 {
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 	enum { STEPS = 3 };
 	struct pollfd look = { .events = POLLIN };
 	unsigned char *tensor;
@@ -625,7 +625,7 @@ TEST_F(pair, a_function_takes_them_all)
 	for (int i = 0; i < STEPS; i++)
 		ASSERT_EQ(0, send_bytes(&self->ends, tensor, 1000, &sent));
 	/* Until they have been read. */
-	while (sent.count < STEPS && tow_test_now() < end) {
+	while (sent.count < STEPS && tow_patient(&patience)) {
 		tow_worker_progress(self->ends.from.worker, SOON_US);
 		tow_worker_progress(self->ends.to.worker, SOON_US);
 	}
@@ -681,7 +681,7 @@ static int spoil_letters(struct ends *ends)
 /* A letter that tells of no place at all. */
 TEST_F(pair, nowhere)
 {
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 	struct sent sent = { 0 };
 	unsigned char *tensor;
 	int found = 0;
@@ -693,7 +693,7 @@ TEST_F(pair, nowhere)
 	ASSERT_NE(NULL, tensor);
 	ASSERT_EQ(0, send_bytes(&self->ends, tensor, 4321, &sent));
 	/* Until it has arrived; the receiver has not looked yet. */
-	while (!found && tow_test_now() < end) {
+	while (!found && tow_patient(&patience)) {
 		ASSERT_LE(0, tow_worker_progress(self->ends.from.worker, SOON_US));
 		found = spoil_letters(&self->ends);
 	}

@@ -369,11 +369,11 @@ static bool is_ready(int ready)
 /* The answer that was kept is there until the word of its end has come. */
 static int resolve_until_gone(struct tow_peer *peer, const char *name)
 {
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 	struct tow_remote *remote;
 	int ret;
 
-	while (!(ret = tow_resolve(peer, name, ALL_RIGHTS, 0, &remote)) && tow_test_now() < end) {
+	while (!(ret = tow_resolve(peer, name, ALL_RIGHTS, 0, &remote)) && tow_patient(&patience)) {
 		tow_remote_release(remote);
 		tow_test_sleep_ms(10);
 	}

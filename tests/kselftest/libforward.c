@@ -103,7 +103,7 @@ static int take_part(const void *arg, const char *session)
 	if (tow_comm_destroy(comm))
 		return 13;
 	/* Nothing was left to the kernel that would not end. */
-	if (tow_test_now() - begin > 5)
+	if (tow_clock_end(begin, 5000) == TOW_MISSED)
 		return 14;
 	return tow_part(&me) ? 15 : ret;
 }
@@ -291,7 +291,7 @@ static int blames(const struct part *part, struct tow_collective *collective, ui
 	if (!ret && may_succeed(part))
 		return 0;
 	if (ret != -ESTALE || blamed != atomic_load(&board->done) ||
-	    tow_test_now() - begin > TOLD_S) {
+	    tow_clock_end(begin, TOLD_S * 1e3) == TOW_MISSED) {
 		fprintf(stderr, "# rank %u: %d, rank %u after %.1f s\n", part->rank, ret, blamed,
 			tow_test_now() - begin);
 		return 42;

@@ -276,7 +276,7 @@ TEST_F(queue, nothing_to_wait_for)
 	EXPECT_EQ(-ETIMEDOUT, tow_queue_wait_cqe(self->queue, &cqe, SOON_US));
 	EXPECT_EQ(NULL, cqe);
 	EXPECT_LE(SOON_US / 1e6, tow_test_now() - start);
-	EXPECT_GT(TOW_PEER_SETTLE_SECONDS, tow_test_now() - start);
+	TOW_WITHIN(start, TOW_PEER_SETTLE_SECONDS * 1e3);
 	EXPECT_EQ(0, tow_queue_submit(self->queue));
 	EXPECT_EQ(0, tow_queue_progress(self->queue, 0));
 	EXPECT_EQ(0, tow_queue_progress(self->queue, SOON_US));
@@ -609,10 +609,10 @@ static void tell(void *arg, int status)
 /* Until @told has been called, or too late. */
 static int progress_until(struct tow_queue *queue, const struct told *told)
 {
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 	int ret = 0;
 
-	while (!told->calls && ret >= 0 && tow_test_now() < end)
+	while (!told->calls && ret >= 0 && tow_patient(&patience))
 		ret = tow_queue_progress(queue, SOON_US);
 	return ret < 0 ? ret : told->calls ? told->status : -ETIMEDOUT;
 }
@@ -793,7 +793,7 @@ TEST_F_TIMEOUT(queue, threads_that_copy, LONG_SECONDS)
 		.channel = self->channel, .region = self->region, .remote = self->remote,
 	};
 	pthread_t threads[THREADS], caller;
-	double end;
+	struct tow_patience patience;
 
 	fill(self->here, HERE, 8);
 	fill(self->there, THERE, 9);
@@ -802,9 +802,9 @@ TEST_F_TIMEOUT(queue, threads_that_copy, LONG_SECONDS)
 		ASSERT_EQ(0, pthread_create(&threads[i], NULL, copy_many, &work));
 	for (int i = 0; i < THREADS; i++)
 		ASSERT_EQ(0, pthread_join(threads[i], NULL));
-	end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 	while (__atomic_load_n(&work.ended, __ATOMIC_ACQUIRE) < THREADS * PIECES &&
-	       tow_test_now() < end)
+	       tow_patient(&patience))
 		tow_test_sleep_ms(1);
 	__atomic_store_n(&work.stop, 1, __ATOMIC_RELEASE);
 	ASSERT_EQ(0, pthread_join(caller, NULL));

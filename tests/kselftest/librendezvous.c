@@ -78,10 +78,10 @@ static int make_both(FIXTURE_DATA(rendezvous) *self, uint32_t requests, uint64_t
 /* Both workers, until there is nothing that was offered or asked for; or SETTLE. */
 static int settle(FIXTURE_DATA(rendezvous) *self)
 {
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 
 	while ((tow_edge_pending(self->sender) || tow_edge_pending(self->receiver)) &&
-	       tow_test_now() < end)
+	       tow_patient(&patience))
 		if (tow_worker_progress(self->from.worker, 1000) < 0 ||
 		    tow_worker_progress(self->to.worker, 1000) < 0)
 			return -EIO;
@@ -450,7 +450,8 @@ TEST_F(rendezvous, cancelled)
 TEST_F_TIMEOUT(rendezvous, late, 60)
 {
 	struct tow_worker_attr attr = { .size = sizeof(attr), .timeout_ms = 5000 };
-	double start, end = tow_test_now() + 40;
+	struct tow_patience patience = tow_patience(40);
+	double start;
 	struct sent sent = { 0 };
 	struct got got = { 0 };
 	unsigned char tensor[100];
@@ -467,7 +468,7 @@ TEST_F_TIMEOUT(rendezvous, late, 60)
 	/* Two are on their way, the third waits here. */
 	for (uint64_t step = 1; step <= 3; step++)
 		ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "late", step, note_got, &got));
-	while (got.count < 3 && tow_test_now() < end)
+	while (got.count < 3 && tow_patient(&patience))
 		ASSERT_LE(0, tow_worker_progress(self->to.worker, SOON_US));
 	EXPECT_EQ(3, got.count);
 	EXPECT_EQ(-ETIMEDOUT, got.status);
@@ -481,10 +482,10 @@ TEST_F_TIMEOUT(rendezvous, late, 60)
 		got.status = 0;
 		ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "late", step, note_got, &got));
 		if (step == 3)
-			while (got.count < 6 && tow_test_now() < end)
+			while (got.count < 6 && tow_patient(&patience))
 				ASSERT_LE(0, tow_worker_progress(self->to.worker, SOON_US));
 		ASSERT_EQ(0, put(self, "late", step, tensor, sizeof(tensor), &sent));
-		while (tow_edge_pending(self->receiver) && tow_test_now() < end)
+		while (tow_edge_pending(self->receiver) && tow_patient(&patience))
 			turn(self, 1);
 		EXPECT_EQ(step == 3 ? -ETIMEDOUT : 0, got.status);
 	}

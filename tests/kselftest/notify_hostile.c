@@ -323,10 +323,10 @@ static __u64 its_number(int client)
 /* The node says READY before it lists it so. */
 static __u64 await_its_number(int client)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	__u64 peer;
 
-	while (!(peer = its_number(client)) && tow_test_now() < end)
+	while (!(peer = its_number(client)) && tow_patient(&patience))
 		tow_test_sleep_ms(1);
 	return peer;
 }
@@ -377,9 +377,9 @@ static int dealt_with(struct evil *e, uint32_t count)
 
 static uint32_t await_ready(struct tow_rings *rings, uint32_t count)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
-	while (tow_rings_ready(rings) < count && tow_test_now() < end)
+	while (tow_rings_ready(rings) < count && tow_patient(&patience))
 		tow_test_sleep_ms(1);
 	tow_test_sleep_ms(20);
 	return tow_rings_ready(rings);

@@ -131,7 +131,7 @@ static bool may_put(const struct stream *stream, __u64 number, __u64 completed)
 static void *produce(void *arg)
 {
 	struct stream *stream = arg;
-	double end = tow_test_now() + 600;
+	struct tow_patience patience = tow_patience(600);
 	__u64 next = 1, completed = 0, batch;
 	int ret = 0;
 
@@ -147,7 +147,7 @@ static void *produce(void *arg)
 			sched_yield();
 		if (ret >= 0)
 			ret = take_all(stream, &completed);
-		if (!ret && tow_test_now() > end)
+		if (!ret && !tow_patient(&patience))
 			ret = -ETIMEDOUT;
 	}
 	stream->error = ret;

@@ -82,11 +82,11 @@ static int come(struct evil *e, char name, int *reason)
 /* Comes back as long as it is told to: how often it was, or a negative errno. */
 static int come_back(struct evil *e, char name)
 {
-	double end = tow_test_now() + EVIL_WAIT_MS / 1e3;
+	struct tow_patience patience = tow_patience(EVIL_WAIT_MS / 1e3);
 	int ret, reason, told = 0;
 
 	while ((ret = come(e, name, &reason)) == -ECONNREFUSED && reason == R_BUSY &&
-	       tow_test_now() < end) {
+	       tow_patient(&patience)) {
 		told++;
 		evil_end(e);
 		tow_test_sleep_ms(AGAIN_MS);

@@ -410,10 +410,10 @@ TEST_F(hostile, bad_data_queue_pairs)
  */
 static long long half_open_sessions(void)
 {
-	double end = tow_test_now() + ENDING_SECONDS;
+	struct tow_patience patience = tow_patience(ENDING_SECONDS);
 	long long count;
 
-	while ((count = evil_count("sessions")) > HALF_OPEN && tow_test_now() < end)
+	while ((count = evil_count("sessions")) > HALF_OPEN && tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	return count;
 }

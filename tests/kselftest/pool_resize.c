@@ -327,11 +327,11 @@ static void *load_pool(void *arg)
 /* Each has made one, before long. */
 static void await_loads(const struct load *loads, int count)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	int i;
 
 	for (i = 0; i < count; i++)
-		while (!__atomic_load_n(&loads[i].made, __ATOMIC_RELAXED) && tow_test_now() < end)
+		while (!__atomic_load_n(&loads[i].made, __ATOMIC_RELAXED) && tow_patient(&patience))
 			tow_test_sleep_ms(1);
 }
 
@@ -438,10 +438,10 @@ static void *write_size(void *arg)
 static void change_ones_mind(struct __test_metadata *_metadata, struct write_size *size,
 			     uint64_t made)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
 	ASSERT_EQ(0, pthread_create(&size->thread, NULL, write_size, size));
-	while (tow_sysfs_get("pool_bytes") < made && tow_test_now() < end)
+	while (tow_sysfs_get("pool_bytes") < made && tow_patient(&patience))
 		;
 	EXPECT_EQ(0, tow_sysfs_set("pool_bytes", 0));
 	pthread_join(size->thread, NULL);

@@ -473,7 +473,7 @@ TEST_F(query, open_is_restarted_after_a_signal)
 	struct sigaction action = { .sa_handler = count_alarm, .sa_flags = SA_RESTART };
 	unsigned char *area = mmap(NULL, pages * self->page, PROT_READ | PROT_WRITE,
 				   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	double end = tow_test_now() + 3;
+	struct tow_patience patience = tow_patience(3);
 	int fd = 0;
 
 	ASSERT_NE(MAP_FAILED, (void *)area);
@@ -482,7 +482,7 @@ TEST_F(query, open_is_restarted_after_a_signal)
 	close(self->fd);
 	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &often, NULL));
-	while (fd >= 0 && tow_test_now() < end) {
+	while (fd >= 0 && tow_patient(&patience)) {
 		fd = tow_test_open(O_RDWR);
 		if (fd >= 0)
 			close(fd);

@@ -171,9 +171,9 @@ TEST_F(fields, machine)
 /* Made in the background: ready within seconds where the port is up. */
 TEST_F(fields, maintenance_queue_pair)
 {
-	double end = tow_test_now() + 10;
+	struct tow_patience patience = tow_patience(10);
 
-	while (self->query.maint_state != TOW_MAINT_READY && tow_test_now() < end) {
+	while (self->query.maint_state != TOW_MAINT_READY && tow_patient(&patience)) {
 		tow_test_sleep_ms(50);
 		ASSERT_EQ(0, tow_test_query(self->fd, &self->query));
 	}

@@ -630,12 +630,12 @@ FIXTURE_VARIANT_ADD(limit, device) { .file = "queue_entries_limit", .error = -EN
 /* It is refused, and the log says so, if not at once: it is not flooded. */
 static bool refused_and_logged(int fd, const char *file, int error)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	struct tow_queue_create made;
 	int log = tow_log_open();
 	bool says = false;
 
-	while (!says && tow_test_now() < end &&
+	while (!says && tow_patient(&patience) &&
 	       tow_queue_make(fd, 1, LIMIT + 1, &made) == error) {
 		says = tow_log_says(log, file);
 		if (!says)

@@ -199,7 +199,7 @@ TEST_F(event, who_sleeps_in_poll_is_woken)
 	ASSERT_EQ(0, pthread_join(thread, NULL));
 	EXPECT_EQ(POLLPRI, sleeper.revents);
 	EXPECT_LE(LATER_MS / 1e3, tow_test_now() - begin);
-	EXPECT_GT(TOW_WAIT_MS / 1e3, tow_test_now() - begin);
+	TOW_WITHIN(begin, TOW_WAIT_MS);
 }
 
 /* An idle connection that nobody uses goes, and comes back: that is no news. */
@@ -207,10 +207,10 @@ TEST_F(event, idle)
 {
 	struct tow_channel_open channel;
 	struct tow_peer_info info = { .state = TOW_PEER_READY };
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
 	ASSERT_EQ(0, tow_sysfs_put("peer_idle_s", "1"));
-	while (info.state != TOW_PEER_IDLE && tow_test_now() < end) {
+	while (info.state != TOW_PEER_IDLE && tow_patient(&patience)) {
 		tow_test_sleep_ms(50);
 		ASSERT_EQ(0, tow_peer_look(self->user.fd, self->user.peer, &info));
 	}

@@ -122,16 +122,16 @@ static void *flood(void *arg)
 
 static int flood_start(FIXTURE_DATA(fair) *self, size_t piece)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
 	self->piece = piece;
 	if (pthread_create(&self->thread, NULL, flood, self))
 		return -EAGAIN;
 	/* Until it has moved all that can wait at once. */
 	while (__atomic_load_n(&self->moved, __ATOMIC_RELAXED) < DEPTH * INFLIGHT &&
-	       tow_test_now() < end)
+	       tow_patient(&patience))
 		tow_test_sleep_ms(1);
-	return tow_test_now() < end ? 0 : -ETIMEDOUT;
+	return __atomic_load_n(&self->moved, __ATOMIC_RELAXED) < DEPTH * INFLIGHT ? -ETIMEDOUT : 0;
 }
 
 static void flood_stop(struct __test_metadata *_metadata, FIXTURE_DATA(fair) *self)

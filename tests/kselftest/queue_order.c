@@ -543,7 +543,7 @@ TEST_F_TIMEOUT(order, threads, 60)
 {
 	struct member members[THREADS];
 	static struct crowd crowd = { .lock = PTHREAD_MUTEX_INITIALIZER };
-	double end = tow_test_now() + 30;
+	struct tow_patience patience = tow_patience(30);
 	unsigned int i;
 
 	crowd.rings = &self->user.rings;
@@ -557,7 +557,7 @@ TEST_F_TIMEOUT(order, threads, 60)
 	}
 	for (i = 0; i < THREADS; i++)
 		ASSERT_EQ(0, pthread_join(members[i].thread, NULL));
-	while (crowd.count < THREADS * EACH && tow_test_now() < end) {
+	while (crowd.count < THREADS * EACH && tow_patient(&patience)) {
 		tow_enter(crowd.rings->made.fd, ENTRIES, 1, 1000);
 		crowd_collect(&crowd);
 	}
@@ -635,7 +635,7 @@ TEST_F(order, each_waits_for_his_own)
 	ASSERT_EQ(2, tow_rings_enter(rings, 0, 0));
 	ASSERT_EQ(0, pthread_join(thread, &ret));
 	EXPECT_EQ(0, (intptr_t)ret);
-	EXPECT_GT(10, tow_test_now() - start);
+	TOW_WITHIN(start, 10000);
 	tow_rings_seen(rings, 3);
 }
 

@@ -54,9 +54,9 @@ static int make(FIXTURE_DATA(poller) *self, __u32 sq, __u32 cq, __u32 idle_us)
 /* So many completions are there, before long, without a call. */
 static bool come(const struct tow_rings *rings, __u32 count)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
-	while (tow_rings_ready(rings) < count && tow_test_now() < end)
+	while (tow_rings_ready(rings) < count && tow_patient(&patience))
 		sched_yield();
 	return tow_rings_ready(rings) >= count;
 }
@@ -575,7 +575,7 @@ static int ask_in_group(void *arg)
 TEST_F(poller, is_in_its_clients_cgroup)
 {
 	char root[] = "/tmp/tow_cgroup_XXXXXX", group[300];
-	double end;
+	struct tow_patience patience;
 	int ret;
 
 	ASSERT_NE(NULL, mkdtemp(root));
@@ -583,9 +583,9 @@ TEST_F(poller, is_in_its_clients_cgroup)
 	snprintf(group, sizeof(group), "%s/" GROUP, root);
 	ASSERT_EQ(0, mkdir(group, 0755));
 	EXPECT_EQ(0, tow_as(TOW_ROOT, ask_in_group, root));
-	end = tow_test_now() + TOW_SETTLE_SECONDS;
+	patience = tow_patience(TOW_SETTLE_SECONDS);
 	/* Nobody is left there, before long: its process has ended, and its poller ends. */
-	while ((ret = rmdir(group)) && errno == EBUSY && tow_test_now() < end)
+	while ((ret = rmdir(group)) && errno == EBUSY && tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	EXPECT_EQ(0, ret);
 	EXPECT_EQ(0, umount(root));

@@ -80,12 +80,12 @@ static struct tow_sqe entry(const FIXTURE_DATA(refused) *self, int opcode)
 static void check_ended(struct __test_metadata *_metadata, FIXTURE_DATA(refused) *self,
 			__u32 epoch)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	struct tow_peer_info info = {};
 
 	do {
 		ASSERT_EQ(0, tow_peer_look(self->user.fd, self->evil.peer, &info));
-	} while (info.state == TOW_PEER_READY && tow_test_now() < end);
+	} while (info.state == TOW_PEER_READY && tow_patient(&patience));
 	EXPECT_NE(TOW_PEER_READY, info.state);
 	EXPECT_EQ(-EIO, info.last_error);
 	ASSERT_EQ(0, tow_peer_look(self->user.fd, self->user.peer, &info));

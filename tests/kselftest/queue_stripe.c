@@ -679,13 +679,13 @@ static int tell(FIXTURE_DATA(told) *self, __u64 number, bool apart)
 TEST_F_TIMEOUT(told, all_is_there, 120)
 {
 	uint64_t striped = tow_sysfs_get("stats/striped");
-	double end = tow_test_now() + 100;
+	struct tow_patience patience = tow_patience(100);
 	struct tow_cqe cqe;
 	pthread_t thread;
 	__u64 next = 1, ended = 0;
 
 	ASSERT_EQ(0, pthread_create(&thread, NULL, check_told, self));
-	while (ended < self->count && tow_test_now() < end) {
+	while (ended < self->count && tow_patient(&patience)) {
 		while (next <= self->count && next <= ended + 2 &&
 		       next <= __atomic_load_n(&self->checked, __ATOMIC_ACQUIRE) + PLACES - 1)
 			ASSERT_EQ(0, tell(self, next++, variant->apart));
@@ -699,7 +699,7 @@ TEST_F_TIMEOUT(told, all_is_there, 120)
 	}
 	EXPECT_EQ(self->count, tow_slot_await(tow_ends_word(&self->ends), self->count));
 	while (__atomic_load_n(&self->checked, __ATOMIC_ACQUIRE) < self->count &&
-	       tow_test_now() < end)
+	       tow_patient(&patience))
 		tow_test_sleep_ms(1);
 	__atomic_store_n(&self->stop, true, __ATOMIC_RELAXED);
 	ASSERT_EQ(0, pthread_join(thread, NULL));

@@ -280,12 +280,12 @@ static bool fill(FIXTURE_DATA(trace) *self, unsigned int round)
 /* All of them have ended well; without a system call. */
 static int finish(FIXTURE_DATA(trace) *self)
 {
-	double end = tow_test_now() + TOW_LONG_US / 1e6;
+	struct tow_patience patience = tow_patience(TOW_LONG_US / 1e6);
 	struct tow_cqe cqe;
 	int ret = 0;
 
 	while (tow_rings_ready(&self->user.rings) < ENTRIES)
-		if (tow_test_now() > end)
+		if (!tow_patient(&patience))
 			return -ETIMEDOUT;
 	while (tow_rings_take(&self->user.rings, &cqe))
 		ret = ret ? ret : cqe.status;

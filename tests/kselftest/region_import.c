@@ -101,20 +101,20 @@ static long long pins(void)
 /* Pinned pages of a process, after a while: dropped a little later, perhaps. */
 static long wait_pinned(pid_t pid, long wanted)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	long seen;
 
-	while ((seen = pinned_pages(pid)) != wanted && tow_test_now() < end)
+	while ((seen = pinned_pages(pid)) != wanted && tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	return seen;
 }
 
 static long long wait_pins(long long wanted)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	long long seen;
 
-	while ((seen = pins()) != wanted && tow_test_now() < end)
+	while ((seen = pins()) != wanted && tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	return seen;
 }

@@ -419,10 +419,10 @@ TEST_F_TIMEOUT(limit, others, 60)
 /* It may be charged still what is just being let go of. */
 static int create_until(int fd, uint64_t bytes, struct tow_region_create *made)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	int ret;
 
-	while ((ret = tow_region_create(fd, bytes, made)) == -EDQUOT && tow_test_now() < end)
+	while ((ret = tow_region_create(fd, bytes, made)) == -EDQUOT && tow_patient(&patience))
 		tow_test_sleep_ms(50);
 	return ret;
 }

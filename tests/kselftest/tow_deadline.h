@@ -16,7 +16,7 @@
 #define POOL_BYTES	(3 * LARGE_BYTES + 8 * TOW_MB)
 #define LITTLE		(64 * TOW_KB)	/* on its way at once */
 #define FAR_MS		30000U
-/* A machine that does much else is no reason to fail. */
+/* What an emulated machine may need beside the time itself. */
 #define SLACK_S		5.0
 
 /* What entries are of: the connection's first queue pair; who notifies has another one. */

@@ -160,10 +160,10 @@ static inline long long evil_count(const char *file)
 
 static inline long long evil_wait(const char *file, long long wanted)
 {
-	double end = tow_test_now() + 30;
+	struct tow_patience patience = tow_patience(30);
 	long long seen;
 
-	while ((seen = evil_count(file)) != wanted && tow_test_now() < end)
+	while ((seen = evil_count(file)) != wanted && tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	return seen;
 }
@@ -409,14 +409,14 @@ static inline int evil_hear_any(struct evil *e, uint32_t timeout_ms)
 /* The next message but heartbeats: its type, or a negative errno. */
 static inline int evil_hear(struct evil *e, uint32_t timeout_ms)
 {
-	double end = tow_test_now() + timeout_ms / 1e3;
+	struct tow_patience patience = tow_patience(timeout_ms / 1e3);
 	int ret;
 
 	do {
 		ret = evil_hear_any(e, timeout_ms);
 		if (ret < 0)
 			return ret;
-	} while ((ret == T_HEARTBEAT || ret == T_CREDIT) && tow_test_now() < end);
+	} while ((ret == T_HEARTBEAT || ret == T_CREDIT) && tow_patient(&patience));
 	return ret;
 }
 

@@ -87,7 +87,7 @@ static inline __u64 evil_number(int fd)
  */
 static inline int evil_range_make(struct evil_range *range, const struct tow_user *user)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	struct tow_channel_open channel = { .size = sizeof(channel) };
 	struct tow_peer_info info = {};
 	int ret = evil_ready(&range->e, 1);
@@ -99,7 +99,7 @@ static inline int evil_range_make(struct evil_range *range, const struct tow_use
 		return -ENOENT;
 	do {
 		ret = tow_peer_look(user->fd, range->peer, &info);
-	} while (!ret && info.state != TOW_PEER_READY && tow_test_now() < end);
+	} while (!ret && info.state != TOW_PEER_READY && tow_patient(&patience));
 	if (!ret)
 		ret = evil_range_find(range, user->fd);
 	if (!ret)

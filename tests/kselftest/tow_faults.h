@@ -316,7 +316,7 @@ static inline int unload_module(void)
 /* The device answers, and its maintenance queue pair gets ready. */
 static inline int device_works(void)
 {
-	double end = tow_test_now() + 15;
+	struct tow_patience patience = tow_patience(15);
 	struct tow_query query;
 	int fd = open(TOW_TEST_DEVICES "/rxe0", O_RDWR | O_CLOEXEC);
 	int ret;
@@ -329,7 +329,7 @@ static inline int device_works(void)
 			break;
 		tow_test_sleep_ms(20);
 		ret = -ETIMEDOUT;
-	} while (tow_test_now() < end);
+	} while (tow_patient(&patience));
 	close(fd);
 	return ret;
 }

@@ -91,9 +91,9 @@ static inline void note_sent(void *arg, uint64_t step, int status)
 
 static inline int finish(struct side *side, const struct tow_edge *edge)
 {
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 
-	while (tow_edge_pending(edge) && tow_test_now() < end)
+	while (tow_edge_pending(edge) && tow_patient(&patience))
 		if (tow_worker_progress(side->worker, SOON_US) < 0)
 			return -EIO;
 	return tow_edge_pending(edge) ? -ETIMEDOUT : 0;

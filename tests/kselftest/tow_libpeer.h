@@ -53,10 +53,10 @@ static inline long long tow_get_count(const char *file)
 /* Wait until a file says so: what it says in the end. */
 static inline long long tow_wait_count(const char *file, long long wanted)
 {
-	double end = tow_test_now() + TOW_PEER_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 	long long seen;
 
-	while ((seen = tow_get_count(file)) != wanted && tow_test_now() < end)
+	while ((seen = tow_get_count(file)) != wanted && tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	return seen;
 }

@@ -49,11 +49,11 @@ static inline int tow_slot_ask(int client, __u64 peer, const char *name, __u64 *
 /* Until whoever had it has given it back. */
 static inline int tow_slot_find(int client, __u64 peer, const char *name, __u64 *handle)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	int ret;
 
 	while ((ret = tow_slot_ask(client, peer, name, handle)) == -EBUSY &&
-	       tow_test_now() < end)
+	       tow_patient(&patience))
 		tow_test_sleep_ms(5);
 	return ret;
 }
@@ -67,9 +67,9 @@ static inline __u64 tow_slot_number(const void *word)
 /* Wait until it has come so far, without a call that knows of it: where it is then. */
 static inline __u64 tow_slot_await(const void *word, __u64 number)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
-	while (tow_slot_number(word) < number && tow_test_now() < end)
+	while (tow_slot_number(word) < number && tow_patient(&patience))
 		tow_test_sleep_ms(1);
 	return tow_slot_number(word);
 }
@@ -133,7 +133,7 @@ static inline int tow_ends_make_to(struct tow_ends *ends, __u32 entries, size_t 
 		.rights = TOW_RIGHT_READ | TOW_RIGHT_WRITE,
 		.name_bytes = (__u32)strlen(ends->data_name),
 	};
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	int ret = tow_user_make(&ends->to, entries, 0);
 
 	if (!ret)
@@ -146,7 +146,7 @@ static inline int tow_ends_make_to(struct tow_ends *ends, __u32 entries, size_t 
 	memcpy(call.name, ends->data_name, call.name_bytes);
 	call.region = ends->memory.made.handle;
 	while ((ret = tow_test_ioctl(ends->to.fd, TOW_IOCTL_EXPORT, &call)) == -EAGAIN &&
-	       tow_test_now() < end)
+	       tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	ends->data = call.handle;
 	return ret;

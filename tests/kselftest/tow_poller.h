@@ -32,10 +32,10 @@ static inline pid_t tow_poller_of(pid_t process)
 /* Its poller, if it had one, ends before long: a thread that was waited for is in /proc still. */
 static inline bool tow_poller_ends(pid_t process)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
 	while (tow_poller_of(process)) {
-		if (tow_test_now() > end)
+		if (!tow_patient(&patience))
 			return false;
 		tow_test_sleep_ms(1);
 	}
@@ -74,9 +74,9 @@ static inline unsigned long tow_poller_switches(pid_t poller)
 /* It has said that it sleeps, and does. */
 static inline bool tow_poller_sleeps(const struct tow_rings *rings, pid_t poller)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
-	while (tow_test_now() < end) {
+	while (tow_patient(&patience)) {
 		if (tow_rings_need_wakeup(rings) && tow_poller_state(poller) == 'I')
 			return true;
 		tow_test_sleep_ms(1);

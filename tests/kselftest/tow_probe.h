@@ -97,11 +97,11 @@ static inline int tow_probe_add(int fd, const struct tow_expose_slab *to, uint64
 /* The device's maintenance queue pair is ready: 0, or an errno after a while. */
 static inline int tow_maint_wait(int fd, struct tow_query *query)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	int ret;
 
 	while (!(ret = tow_test_query(fd, query)) && query->maint_state != TOW_MAINT_READY) {
-		if (tow_test_now() > end)
+		if (!tow_patient(&patience))
 			return -ETIMEDOUT;
 		tow_test_sleep_ms(10);
 	}

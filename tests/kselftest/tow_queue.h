@@ -174,10 +174,10 @@ static inline int tow_rings_enter_polled(struct tow_rings *rings, __u32 complete
 					 __u32 timeout_us)
 {
 	int count = (int)tow_rings_untaken(rings), ret = tow_rings_offer(rings);
-	double end = tow_test_now() + 30;
+	struct tow_patience patience = tow_patience(30);
 
 	while (ret >= 0 && tow_rings_untaken(rings)) {
-		if (tow_test_now() > end)
+		if (!tow_patient(&patience))
 			return -EBUSY;
 		sched_yield();
 	}
@@ -278,12 +278,12 @@ static inline int tow_publish_for(int client, __u64 region, const char *name, __
 		.size = sizeof(call), .region = region, .bytes = bytes, .rights = rights,
 		.name_bytes = (__u32)strlen(name),
 	};
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	int ret;
 
 	memcpy(call.name, name, strlen(name));
 	while ((ret = tow_test_ioctl(client, TOW_IOCTL_EXPORT, &call)) == -EAGAIN &&
-	       tow_test_now() < end)
+	       tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	*handle = call.handle;
 	return ret;

@@ -85,10 +85,10 @@ static inline uint64_t tow_sysfs_get(const char *file)
 /* Wait until a file says so; what it says in the end. */
 static inline uint64_t tow_sysfs_wait(const char *file, uint64_t wanted)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	uint64_t seen;
 
-	while ((seen = tow_sysfs_get(file)) != wanted && tow_test_now() < end)
+	while ((seen = tow_sysfs_get(file)) != wanted && tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	return seen;
 }

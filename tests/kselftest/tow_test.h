@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the kselftests share: finding the device, asking it, waiting.
+ * What the kselftests share: finding the device, asking it; and time (tow_clock.h).
  *
  * The device is $TOW_DEVICE, or the first one under /dev/towline.
  */
@@ -11,6 +11,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -21,9 +24,57 @@
 #include <unistd.h>
 #include <towline/uapi.h>
 
+#include "tow_clock.h"
+
+/* ---- cases whose time is over ---------------------------------------------- */
+
+static sem_t tow_case_over;
+
+static inline void *tow_case_watch(void *seconds)
+{
+	struct tow_patience patience = tow_patience(*(unsigned int *)seconds);
+	struct timespec until;
+
+	do {
+		until.tv_sec = (time_t)patience.end;
+		until.tv_nsec = (long)((patience.end - (double)until.tv_sec) * 1e9);
+		if (!sem_clockwait(&tow_case_over, CLOCK_MONOTONIC, &until))
+			return NULL;
+	} while (tow_patient(&patience));
+	kill(getpid(), SIGALRM);
+	return NULL;
+}
+
+/*
+ * The harness waits for a case in a process that does nothing else, and has alarm() end
+ * it.  This one has patience: it does not hear the signal itself, and is gone when the next
+ * case is forked.
+ */
+static inline void tow_case_alarm(int case_seconds)
+{
+	static unsigned int seconds;
+	static pthread_t watch;
+	sigset_t all, before;
+
+	if (!case_seconds) {
+		sem_post(&tow_case_over);
+		pthread_join(watch, NULL);
+		return;
+	}
+	seconds = (unsigned int)case_seconds;
+	sem_init(&tow_case_over, 0, 0);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (pthread_create(&watch, NULL, tow_case_watch, &seconds))
+		abort();
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* The harness makes global functions of fixtures. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#define alarm(seconds)	tow_case_alarm(seconds)
 #include "kselftest_harness.h"
+#undef alarm
 
 #define TOW_TEST_DEVICES	"/dev/towline"
 
@@ -96,21 +147,6 @@ static inline void tow_test_read_line(const char *path, char *line, size_t size)
 		line[0] = '\0';
 	fclose(file);
 	line[strcspn(line, "\n")] = '\0';
-}
-
-static inline double tow_test_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static inline void tow_test_sleep_ms(long ms)
-{
-	struct timespec pause = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
-
-	nanosleep(&pause, NULL);
 }
 
 /* $TOW_COUNT (set in soak), or a small default. */

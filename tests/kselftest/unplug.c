@@ -48,13 +48,24 @@ FIXTURE_TEARDOWN_PARENT(unplug)
 		TH_LOG("%s does not come back", self->name);
 }
 
-static bool remove_timed(const char *name, double *seconds)
-{
-	double start = tow_test_now();
-	bool ok = tow_link_del(name);
+/* When the last removal began, and when it ended. */
+struct removal {
+	double begin, end;
+};
 
-	*seconds = tow_test_now() - start;
+static bool remove_timed(const char *name, struct removal *removal)
+{
+	bool ok;
+
+	removal->begin = tow_clock_begin();
+	ok = tow_link_del(name);
+	removal->end = tow_test_now();
 	return ok;
+}
+
+static void in_time(struct __test_metadata *_metadata, const struct removal *removal)
+{
+	TOW_WITHIN_AT(removal->begin, removal->end, REMOVE_SECONDS * 1e3);
 }
 
 static int ask_dead(void *arg)
@@ -96,7 +107,7 @@ TEST_F_TIMEOUT(unplug, with_the_file_open, 3600)
 	int count = tow_test_count(5);
 	struct tow_query query;
 	int fd, old, i, j;
-	double seconds;
+	struct removal removal;
 
 	memset(seen, 0, sizeof(seen));
 	for (i = 0; i < count; i++) {
@@ -110,8 +121,8 @@ TEST_F_TIMEOUT(unplug, with_the_file_open, 3600)
 		}
 		memcpy(seen[i % 8], query.incarnation, sizeof(seen[0]));
 
-		ASSERT_TRUE(remove_timed(self->name, &seconds));
-		EXPECT_GT(REMOVE_SECONDS, seconds);
+		ASSERT_TRUE(remove_timed(self->name, &removal));
+		in_time(_metadata, &removal);
 		EXPECT_EQ(-1, access(tow_test_path(), F_OK));
 		EXPECT_EQ(-1, access(tow_sysfs_dir(), F_OK));
 		EXPECT_EQ(-ENOENT, tow_test_open(O_RDWR));
@@ -254,10 +265,10 @@ static bool all_gone(const struct hammer *hammers, size_t count)
 static bool wait_for_hammers(bool (*what)(const struct hammer *hammers, size_t count),
 			     const struct hammer *hammers, size_t count)
 {
-	double end = tow_test_now() + TOW_SETTLE_SECONDS;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
 	while (!what(hammers, count)) {
-		if (tow_test_now() > end)
+		if (!tow_patient(&patience))
 			return false;
 		tow_test_sleep_ms(10);
 	}
@@ -269,7 +280,7 @@ TEST_F_TIMEOUT(unplug, under_fire, 120)
 	void *(*what[])(void *) = { hammer_query, hammer_query, hammer_open, hammer_sysfs };
 	struct hammer hammers[ARRAY_SIZE(what)];
 	int rounds = 2;
-	double seconds;
+	struct removal removal;
 	size_t i;
 
 	while (rounds--) {
@@ -286,8 +297,7 @@ TEST_F_TIMEOUT(unplug, under_fire, 120)
 		}
 		EXPECT_TRUE(wait_for_hammers(all_answered, hammers, ARRAY_SIZE(what)));
 		tow_test_sleep_ms(50);
-		EXPECT_TRUE(remove_timed(self->name, &seconds));
-		EXPECT_GT(REMOVE_SECONDS, seconds);
+		EXPECT_TRUE(remove_timed(self->name, &removal));
 		EXPECT_TRUE(wait_for_hammers(all_gone, hammers, ARRAY_SIZE(what)));
 		EXPECT_TRUE(tow_link_add(self->name, self->interface));
 		EXPECT_TRUE(tow_wait_path(tow_test_path(), true));
@@ -300,6 +310,7 @@ TEST_F_TIMEOUT(unplug, under_fire, 120)
 			EXPECT_LT(0, atomic_load(&hammers[i].answers));
 			EXPECT_LT(0, atomic_load(&hammers[i].gone));
 		}
+		in_time(_metadata, &removal);
 		close(fd);
 	}
 }
@@ -330,7 +341,7 @@ TEST_F_TIMEOUT(unplug, while_regions_are_used, 3600)
 {
 	int rounds = tow_test_count(5), round;
 	struct hammer hammers[4];
-	double seconds;
+	struct removal removal;
 	size_t i;
 
 	for (round = 0; round < rounds; round++) {
@@ -350,8 +361,7 @@ TEST_F_TIMEOUT(unplug, while_regions_are_used, 3600)
 		}
 		EXPECT_TRUE(wait_for_hammers(all_answered, hammers, ARRAY_SIZE(hammers)));
 		tow_test_sleep_ms(50);
-		EXPECT_TRUE(remove_timed(self->name, &seconds));
-		EXPECT_GT(REMOVE_SECONDS, seconds);
+		EXPECT_TRUE(remove_timed(self->name, &removal));
 		EXPECT_EQ(0, tow_differs(kept.at, kept.bytes, (uint64_t)round + 1));
 		tow_fill(kept.at, kept.bytes, (uint64_t)round + 2);
 		EXPECT_TRUE(wait_for_hammers(all_gone, hammers, ARRAY_SIZE(hammers)));
@@ -363,6 +373,7 @@ TEST_F_TIMEOUT(unplug, while_regions_are_used, 3600)
 			EXPECT_LT(0, atomic_load(&hammers[i].answers));
 			EXPECT_LT(0, atomic_load(&hammers[i].gone));
 		}
+		in_time(_metadata, &removal);
 		EXPECT_TRUE(tow_link_add(self->name, self->interface));
 		EXPECT_TRUE(tow_wait_path(tow_test_path(), true));
 		EXPECT_EQ(0, tow_sysfs_get("pool_bytes"));
@@ -423,7 +434,7 @@ TEST_F_TIMEOUT(unplug, while_regions_end, 3600)
 {
 	int rounds = tow_test_count(5), round, client, log = tow_log_open();
 	static struct ender enders[ENDERS];
-	double seconds;
+	struct removal removal;
 	size_t i;
 
 	ASSERT_LE(0, log);
@@ -436,10 +447,10 @@ TEST_F_TIMEOUT(unplug, while_regions_end, 3600)
 			enders[i].pause_us = 100L * (round % 5) * (long)i;
 			start_ender(_metadata, &enders[i], client);
 		}
-		EXPECT_TRUE(remove_timed(self->name, &seconds));
-		EXPECT_GT(REMOVE_SECONDS, seconds);
+		EXPECT_TRUE(remove_timed(self->name, &removal));
 		for (i = 0; i < ENDERS; i++)
 			pthread_join(enders[i].thread, NULL);
+		in_time(_metadata, &removal);
 		close(client);
 		ASSERT_TRUE(tow_link_add(self->name, self->interface));
 		ASSERT_TRUE(tow_wait_path(tow_test_path(), true));
@@ -503,7 +514,7 @@ TEST_F_TIMEOUT(unplug, with_much_to_zero, 120)
 	struct tow_region_create made;
 	int fd = tow_test_open(O_RDWR), zeroed;
 	uint64_t bytes = fill_machine();
-	double seconds;
+	struct removal removal;
 	bool removed;
 
 	ASSERT_LE(0, fd);
@@ -511,15 +522,15 @@ TEST_F_TIMEOUT(unplug, with_much_to_zero, 120)
 	ASSERT_EQ(0, tow_region_create(fd, bytes, &made));
 	ASSERT_TRUE(trace_begin());
 	EXPECT_EQ(0, tow_region_end(fd, &made));
-	removed = remove_timed(self->name, &seconds);
+	removed = remove_timed(self->name, &removal);
 	zeroed = trace_end();
 	EXPECT_TRUE(removed);
-	EXPECT_GT(REMOVE_SECONDS, seconds);
+	in_time(_metadata, &removal);
 	EXPECT_LE(0, zeroed);
 	/* The one that was begun. */
 	EXPECT_GE(1, zeroed);
 	TH_LOG("with %llu MiB: %.2f s, %d slabs zeroed", (unsigned long long)bytes >> 20,
-	       seconds, zeroed);
+	       removal.end - removal.begin, zeroed);
 	close(fd);
 }
 
@@ -560,7 +571,7 @@ static int slow_sleepers(int slow)
  */
 static int start_remover(const char *name)
 {
-	double seconds = 1e9;
+	struct removal removal;
 	int ends[2];
 	char go;
 
@@ -568,23 +579,21 @@ static int start_remover(const char *name)
 		return -1;
 	if (!fork()) {
 		close(ends[0]);
-		if (read(ends[1], &go, 1) == 1 && !remove_timed(name, &seconds))
-			seconds = 1e9;
-		_exit(write(ends[1], &seconds, sizeof(seconds)) != sizeof(seconds));
+		_exit(read(ends[1], &go, 1) != 1 || !remove_timed(name, &removal) ||
+		      write(ends[1], &removal, sizeof(removal)) != sizeof(removal));
 	}
 	close(ends[1]);
 	return ends[0];
 }
 
-static double tell_remover(int remover)
+/* Has it removed it? */
+static bool tell_remover(int remover, struct removal *removal)
 {
-	double seconds;
+	bool good = write(remover, "1", 1) == 1 &&
+		    read(remover, removal, sizeof(*removal)) == sizeof(*removal);
 
-	if (write(remover, "1", 1) != 1 ||
-	    read(remover, &seconds, sizeof(seconds)) != sizeof(seconds))
-		seconds = 1e9;
 	close(remover);
-	return seconds;
+	return good;
 }
 
 /*
@@ -597,6 +606,7 @@ TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct hammer sleeper = { .fd = tow_test_open(O_RDWR) };
 	int remover = start_remover(self->name);
+	struct removal removal = { 0 };
 	int slow, tries;
 	char *area;
 
@@ -616,7 +626,7 @@ TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
 		tow_test_sleep_ms(10);
 	ASSERT_EQ(1, slow_sleepers(slow));
 
-	EXPECT_GT(REMOVE_SECONDS, tell_remover(remover));
+	EXPECT_TRUE(tell_remover(remover, &removal));
 	EXPECT_EQ(1, slow_sleepers(slow))
 		TH_LOG("the call no longer slept: nothing was shown");
 	EXPECT_EQ(1, write(slow, "1", 1));
@@ -626,6 +636,7 @@ TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
 	munmap(area, 2 * page);
 	close(slow);
 	EXPECT_EQ(0, tow_module_unload("tow_plant"));
+	in_time(_metadata, &removal);
 }
 
 /* A call, by a thread; and the removal, where that waits for the call. */
@@ -666,7 +677,7 @@ static void *remove_there(void *arg)
 TEST_F_TIMEOUT(unplug, while_an_import_is_completed, 60)
 {
 	struct caller importer = { .fd = tow_test_open(O_RDWR) };
-	double seconds;
+	struct removal removal;
 
 	ASSERT_LE(0, importer.fd);
 	importer.memory = mmap(NULL, TOW_SLAB_MOST, PROT_READ | PROT_WRITE,
@@ -675,13 +686,13 @@ TEST_F_TIMEOUT(unplug, while_an_import_is_completed, 60)
 	ASSERT_EQ(0, tow_halt_begin("tow_region_alloc"));
 	ASSERT_EQ(0, pthread_create(&importer.thread, NULL, import_there, &importer));
 	EXPECT_TRUE(tow_halt_wait());
-	EXPECT_TRUE(remove_timed(self->name, &seconds));
-	EXPECT_GT(REMOVE_SECONDS, seconds);
+	EXPECT_TRUE(remove_timed(self->name, &removal));
 	EXPECT_EQ(0, tow_halt_end());
 	pthread_join(importer.thread, NULL);
 	EXPECT_EQ(0, importer.ret);
 	munmap(importer.memory, TOW_SLAB_MOST);
 	close(importer.fd);
+	in_time(_metadata, &removal);
 }
 
 /* A session can be found by who ends it, and its timer is about to be started. */
@@ -765,16 +776,17 @@ TEST_F(unplug, one_of_two_devices)
 TEST_F_TIMEOUT(unplug, driver_unloaded, 60)
 {
 	int fd = tow_test_open(O_RDWR);
-	double start;
+	struct removal removal;
 
 	ASSERT_LE(0, fd);
-	start = tow_test_now();
+	removal.begin = tow_clock_begin();
 	ASSERT_TRUE(tow_shell("rmmod rdma_rxe"));
-	EXPECT_GT(REMOVE_SECONDS, tow_test_now() - start);
+	removal.end = tow_test_now();
 	EXPECT_EQ(-ENODEV, ask_dead(&fd));
 	EXPECT_EQ(-1, access(tow_test_path(), F_OK));
 	ASSERT_TRUE(tow_shell("modprobe rdma_rxe"));
 	close(fd);
+	in_time(_metadata, &removal);
 }
 
 TEST_HARNESS_MAIN

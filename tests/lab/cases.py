@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import clock
 from peers_node import Node
 
 
@@ -31,9 +32,9 @@ def aloud(file, *words):
 
 def await_line(node, file, line, seconds=60):
     """Until it has said that."""
-    end = time.monotonic() + seconds
+    patience = clock.Patience(seconds)
     while node.run("grep", "-qx", line, file)[0]:
-        must(time.monotonic() < end, f"waited in vain for {line} in {file}")
+        must(patience.left(), f"waited in vain for {line} in {file}")
         time.sleep(0.2)
 
 
@@ -52,20 +53,17 @@ def run(cases, key, settings, programs):
         node.prepare(key, False, settings)
     failed = False
     for number, case in enumerate(cases, 1):
-        start = time.monotonic()
+        start, error = time.monotonic(), None
         try:
             case(*nodes)
-            good = "ok"
-        except (Wrong, OSError, RuntimeError, TimeoutError,
-                subprocess.CalledProcessError) as error:
-            good = "not ok"
-            failed = True
-            print(f"# {type(error).__name__}: {error}".replace("\n", "\n# "))
+        except (clock.StoodStill, Wrong, OSError, RuntimeError, TimeoutError,
+                subprocess.CalledProcessError) as problem:
+            error = problem
             for node in nodes:
                 for name in programs:
                     node.run("pkill", "-KILL", "-x", name)
         print(f"# {time.monotonic() - start:.1f} s")
-        print(f"{good} {number} {case.__name__[6:]}", flush=True)
+        failed |= clock.result(number, case.__name__[6:], error)
     for node in Node.every:
         node.end()
     sys.stdout.flush()

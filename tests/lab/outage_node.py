@@ -8,6 +8,7 @@ import errno
 import struct
 import time
 
+import clock
 import peers_node
 import queue_node
 from queue_node import (WRITE, READ, FETCH_ADD, CQE, CQ_HEAD, CQ_TAIL, HELD,
@@ -177,7 +178,8 @@ class Timed:
         self.next = dict.fromkeys(TIMES_MS, 0)
         self.told = {}
         # What has ended may have done so since the look before.
-        self.late = 0
+        # The latest of all: by how much, and when it was due.
+        self.late, self.due = 0, time.monotonic()
         self.looked, self.unseen = time.monotonic(), 0
         self.gone = False
         self.wrong = []
@@ -229,7 +231,8 @@ class Timed:
             return
         allowed, place, begin = self.begun.pop(number)
         late = time.monotonic() - begin - allowed / 1000
-        self.late = max(self.late, late - self.unseen)
+        if late - self.unseen > self.late:
+            self.late, self.due = late - self.unseen, begin + allowed / 1000
         self.told[status] = self.told.get(status, 0) + 1
         if status == -errno.ETIMEDOUT and late < 0:
             self.wrong.append(f"{allowed} ms were over {-late} s before")
@@ -273,8 +276,8 @@ class Actor(queue_node.Actor):
         while not (self.stopping or load.wrong or load.gone):
             load.submit()
             load.collect(0.5)
-        end = time.monotonic() + 60
-        while load.busy and time.monotonic() < end and not load.wrong:
+        patience = clock.Patience(60)
+        while load.busy and patience.left() and not load.wrong:
             load.collect(5)
         if load.busy:
             load.wrong.append(f"{len(load.busy)} have not ended")
@@ -308,16 +311,15 @@ class Actor(queue_node.Actor):
             timed.submit()
             timed.collect()
             time.sleep(0.002)
-        end = time.monotonic() + 60
-        while ((timed.begun or timed.held) and time.monotonic() < end and
-               not timed.wrong):
+        patience = clock.Patience(60)
+        while (timed.begun or timed.held) and patience.left() and not timed.wrong:
             timed.collect()
             time.sleep(0.002)
         if timed.begun or timed.held:
             timed.wrong.append(f"{len(timed.begun)} have not ended, "
                                f"{len(timed.held)} are not over")
         return {"told": list(timed.told.items()), "late": timed.late,
-                "wrong": timed.wrong}
+                "due": timed.due, "wrong": timed.wrong}
 
     def consume(self):
         """Each step as it comes: how many, and what was wrong."""
@@ -342,9 +344,8 @@ class Actor(queue_node.Actor):
         calls any more."""
         _, _, count, _, cqes = self.queue
         head = self.index(CQ_HEAD)
-        end = time.monotonic() + seconds
-        while (self.index(CQ_TAIL) - head < wanted and
-               time.monotonic() < end):
+        patience = clock.Patience(seconds)
+        while self.index(CQ_TAIL) - head < wanted and patience.left():
             time.sleep(0.01)
         return [CQE.unpack_from(self.rings,
                                 cqes + at % count * CQE.size)[1]

@@ -26,6 +26,8 @@ import sys
 import threading
 import time
 
+import clock
+
 STATES = ("idle", "connecting", "ready", "broken", "dead", "reconnecting")
 LOOPBACK, AUTHENTICATED = 1, 2
 READ, WRITE = 1, 2
@@ -184,7 +186,7 @@ class Actor:
 
     def settled(self, address, seconds):
         """Wait for one connection, to the node there: what there is, if not."""
-        end = time.monotonic() + seconds
+        patience = clock.Patience(seconds)
         while True:
             sessions = int(self.get("stats/sessions"))
             mine = [peer for peer in self.peers()
@@ -194,7 +196,7 @@ class Actor:
                      if peer["state"] == "ready"] == [address] and
                     sum(peer["address"] == address for peer in mine) == 1):
                 return None
-            if time.monotonic() >= end:
+            if not patience.left():
                 return [sessions, mine]
             time.sleep(0.01)
 

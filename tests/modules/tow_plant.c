@@ -15,6 +15,8 @@
  *						touch waits for a write here,
  *						or 20 seconds; a read answers
  *						how many are waiting now
+ *	/sys/kernel/debug/tow_plant/deaf	write milliseconds, up to 5000: for so
+ *						long this processor hears no interrupt
  *
  * A write returns when the deed is done.  What kills the thread that does it
  * (BUG, oops) is done in a kernel thread of its own, so that the guest lives
@@ -29,6 +31,7 @@
 #include <linux/completion.h>
 #include <linux/cpumask.h>
 #include <linux/debugfs.h>
+#include <linux/delay.h>
 #include <linux/dma-mapping.h>
 #include <linux/kfence.h>
 #include <linux/kthread.h>
@@ -734,6 +737,21 @@ static const struct file_operations slow_fops = {
 	.llseek = noop_llseek,
 };
 
+/* Not for so long that a watchdog complains. */
+static int deaf_set(void *unused, u64 ms)
+{
+	unsigned long flags;
+
+	if (ms > 5000)
+		return -EINVAL;
+	local_irq_save(flags);
+	mdelay(ms);
+	local_irq_restore(flags);
+	return 0;
+}
+
+DEFINE_DEBUGFS_ATTRIBUTE(deaf_fops, NULL, deaf_set, "%llu\n");
+
 static int __init tow_plant_init(void)
 {
 	tow_plant_dir = debugfs_create_dir("tow_plant", NULL);
@@ -743,6 +761,7 @@ static int __init tow_plant_init(void)
 	debugfs_create_file("leak", 0200, tow_plant_dir, NULL, &leak_fops);
 	/* "unsafe": the safe variant passes no mmap on. */
 	debugfs_create_file_unsafe("slow", 0600, tow_plant_dir, NULL, &slow_fops);
+	debugfs_create_file_unsafe("deaf", 0200, tow_plant_dir, NULL, &deaf_fops);
 	return 0;
 }
 

@@ -10,8 +10,7 @@
  *	lab-ctl		ARGS...: scripts/lab/ctl from inside a guest
  *
  * The console carries only the kernel's words, so commands and results have
- * a channel of their own.  It carries frames: a type, a channel number and a
- * length, then the payload.
+ * a channel of their own.  It carries frames (frame.h).
  *
  * Host to guest:  E exec, I stdin, C end of stdin, K signal, L kernel log line
  * Guest to host:  H hello, O stdout, R stderr, X exit status
@@ -44,18 +43,12 @@
 
 #include <linux/udp.h>
 
-#define SOCK_PATH	"/run/towlab/sock"
+#include "frame.h"
+
 #define PORT_NAME	"towline.lab"
 #define LOCAL		0x80000000u
-#define MAX_PAYLOAD	(1u << 20)
 #define CHUNK		65536
 #define MAX_SESSIONS	256
-
-struct frame {
-	uint8_t type;
-	uint32_t chan;
-	uint32_t len;
-} __attribute__((packed));
 
 /* A command run for the host, or (pid 0) a client's request to it. */
 struct session {
@@ -78,56 +71,6 @@ static _Noreturn void die(const char *what)
 {
 	fprintf(stderr, "lab-guest: %s: %s\n", what, strerror(errno));
 	exit(125);
-}
-
-static void write_all(int fd, const void *buf, size_t len)
-{
-	const char *p = buf;
-
-	while (len) {
-		ssize_t n = write(fd, p, len);
-
-		if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
-			struct pollfd pfd = { fd, POLLOUT, 0 };
-
-			poll(&pfd, 1, 1000);
-			continue;
-		}
-		if (n <= 0)
-			return;
-		p += n;
-		len -= n;
-	}
-}
-
-static bool read_all(int fd, void *buf, size_t len)
-{
-	char *p = buf;
-
-	while (len) {
-		ssize_t n = read(fd, p, len);
-
-		if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
-			struct pollfd pfd = { fd, POLLIN, 0 };
-
-			poll(&pfd, 1, 1000);
-			continue;
-		}
-		if (n <= 0)
-			return false;
-		p += n;
-		len -= n;
-	}
-	return true;
-}
-
-static void send_frame(int fd, uint8_t type, uint32_t chan, const void *buf,
-		       uint32_t len)
-{
-	struct frame f = { type, chan, len };
-
-	write_all(fd, &f, sizeof(f));
-	write_all(fd, buf, len);
 }
 
 /* ------------------------------------------------------------- sessions */
@@ -183,7 +126,7 @@ static void session_drain(struct session *s, int *fd, uint8_t type)
 	while (*fd >= 0) {
 		n = read(*fd, buf, sizeof(buf));
 		if (n > 0) {
-			send_frame(port, type, s->chan, buf, n);
+			lab_send(port, type, s->chan, buf, n);
 			continue;
 		}
 		if (n < 0 && errno == EINTR)
@@ -206,7 +149,7 @@ static void session_finish(struct session *s)
 
 	session_drain(s, &s->out, 'O');
 	session_drain(s, &s->err, 'R');
-	send_frame(port, 'X', s->chan, &status, sizeof(status));
+	lab_send(port, 'X', s->chan, &status, sizeof(status));
 	session_free(s);
 }
 
@@ -365,8 +308,8 @@ refuse:
 	if (ret) {
 		const char *why = strerror(-ret);
 
-		send_frame(port, 'R', chan, why, strlen(why));
-		send_frame(port, 'X', chan, &status, sizeof(status));
+		lab_send(port, 'R', chan, why, strlen(why));
+		lab_send(port, 'X', chan, &status, sizeof(status));
 	}
 }
 
@@ -387,12 +330,12 @@ static void log_line(const char *buf, size_t len)
 
 	if (fd < 0)
 		return;
-	write_all(fd, buf, len);
+	lab_write(fd, buf, len);
 	close(fd);
 }
 
 /* A frame from the host. */
-static void host_frame(struct frame *f, char *buf)
+static void host_frame(struct lab_frame *f, char *buf)
 {
 	struct session *s = session_find(f->chan);
 
@@ -407,7 +350,7 @@ static void host_frame(struct frame *f, char *buf)
 	if (!s)
 		return;		/* it ended while the frame was on its way */
 	if (!s->pid) {		/* a client: pass it on */
-		send_frame(s->in, f->type, f->chan, buf, f->len);
+		lab_send(s->in, f->type, f->chan, buf, f->len);
 		if (f->type == 'X')
 			session_free(s);
 		return;
@@ -428,11 +371,11 @@ static void host_frame(struct frame *f, char *buf)
 
 static void port_readable(void)
 {
-	static char buf[MAX_PAYLOAD];
-	struct frame f;
+	static char buf[LAB_MAX_PAYLOAD];
+	struct lab_frame f;
 
-	if (!read_all(port, &f, sizeof(f)) || f.len > MAX_PAYLOAD ||
-	    !read_all(port, buf, f.len)) {
+	if (!lab_read(port, &f, sizeof(f)) || f.len > LAB_MAX_PAYLOAD ||
+	    !lab_read(port, buf, f.len)) {
 		sleep(1);	/* the host is gone: wait for it to come back */
 		return;
 	}
@@ -459,16 +402,16 @@ static void client_accept(int listener)
 
 static void client_readable(struct session *s)
 {
-	static char buf[MAX_PAYLOAD];
-	struct frame f;
+	static char buf[LAB_MAX_PAYLOAD];
+	struct lab_frame f;
 
-	if (!read_all(s->in, &f, sizeof(f)) || f.len > MAX_PAYLOAD ||
-	    !read_all(s->in, buf, f.len)) {
-		send_frame(port, 'D', s->chan, NULL, 0);
+	if (!lab_read(s->in, &f, sizeof(f)) || f.len > LAB_MAX_PAYLOAD ||
+	    !lab_read(s->in, buf, f.len)) {
+		lab_send(port, 'D', s->chan, NULL, 0);
 		session_free(s);
 		return;
 	}
-	send_frame(port, f.type, s->chan, buf, f.len);
+	lab_send(port, f.type, s->chan, buf, f.len);
 }
 
 /* ----------------------------------------------------------------- agent */
@@ -521,12 +464,12 @@ static int open_port(void)
 
 static int open_listener(void)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = SOCK_PATH };
+	struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = LAB_SOCK_PATH };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	unlink(SOCK_PATH);
+	unlink(LAB_SOCK_PATH);
 	if (fd < 0 || bind(fd, (void *)&addr, sizeof(addr)) < 0 || listen(fd, 64) < 0)
-		die(SOCK_PATH);
+		die(LAB_SOCK_PATH);
 	return fd;
 }
 
@@ -662,22 +605,12 @@ static _Noreturn void agent(void)
 		die("no port to the host");	/* the kernel panics: no init */
 	listener = open_listener();
 	hold_udp_path();
-	send_frame(port, 'H', 0, "", 0);
+	lab_send(port, 'H', 0, "", 0);
 	for (;;)
 		agent_step(listener, sigfd);
 }
 
 /* --------------------------------------------------- lab-exec and lab-ctl */
-
-static int connect_agent(void)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX, .sun_path = SOCK_PATH };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0 || connect(fd, (void *)&addr, sizeof(addr)) < 0)
-		die("this is not a lab guest (" SOCK_PATH ")");
-	return fd;
-}
 
 static int exit_code(int status)
 {
@@ -686,14 +619,16 @@ static int exit_code(int status)
 
 static int client(const char *verb, int argc, char **argv)
 {
-	static char buf[MAX_PAYLOAD];
+	static char buf[LAB_MAX_PAYLOAD];
 	struct pollfd pfd[2];
-	int fd = connect_agent(), status;
+	int fd = lab_connect(), status;
 	char *cwd = getcwd(NULL, 0);
 	size_t len = 0;
-	struct frame f;
+	struct lab_frame f;
 	ssize_t n;
 
+	if (fd < 0)
+		die("this is not a lab guest (" LAB_SOCK_PATH ")");
 	len += snprintf(buf, sizeof(buf), "%s", verb) + 1;
 	len += snprintf(buf + len, sizeof(buf) - len, "%s", cwd ? cwd : "/") + 1;
 	for (int i = 1; i < argc; i++) {
@@ -706,7 +641,7 @@ static int client(const char *verb, int argc, char **argv)
 		memcpy(buf + len, argv[i], need);
 		len += need;
 	}
-	send_frame(fd, 'Q', 0, buf, len);
+	lab_send(fd, 'Q', 0, buf, len);
 	pfd[0] = (struct pollfd){ fd, POLLIN, 0 };
 	pfd[1] = (struct pollfd){ 0, POLLIN, 0 };
 	for (;;) {
@@ -716,22 +651,22 @@ static int client(const char *verb, int argc, char **argv)
 			n = read(0, buf, CHUNK);
 			/* It may have been answered already, and need no input. */
 			signal(SIGPIPE, SIG_IGN);
-			send_frame(fd, n > 0 ? 'I' : 'C', 0, buf, n > 0 ? n : 0);
+			lab_send(fd, n > 0 ? 'I' : 'C', 0, buf, n > 0 ? n : 0);
 			signal(SIGPIPE, SIG_DFL);
 			if (n <= 0)
 				pfd[1].fd = -1;
 		}
 		if (!pfd[0].revents)
 			continue;
-		if (!read_all(fd, &f, sizeof(f)) || f.len > MAX_PAYLOAD ||
-		    !read_all(fd, buf, f.len)) {
+		if (!lab_read(fd, &f, sizeof(f)) || f.len > LAB_MAX_PAYLOAD ||
+		    !lab_read(fd, buf, f.len)) {
 			errno = ECONNRESET;
 			die("the host went away");
 		}
 		if (f.type == 'O')
-			write_all(1, buf, f.len);
+			lab_write(1, buf, f.len);
 		else if (f.type == 'R')
-			write_all(2, buf, f.len);
+			lab_write(2, buf, f.len);
 		else if (f.type == 'X' && f.len == sizeof(status)) {
 			memcpy(&status, buf, sizeof(status));
 			return exit_code(status);

@@ -172,8 +172,9 @@ class Kernel:
 
 
 def _compile(source, target, *flags):
+    newest = max(path.stat().st_mtime for path in source.parent.glob("*.[ch]"))
     with _locked(BUILD / "lab" / "bin" / ".lock"):
-        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        if not target.exists() or target.stat().st_mtime < newest:
             new = target.with_suffix(".new")
             subprocess.run(["gcc", "-O2", "-Wall", "-Wextra", "-Werror", *flags,
                             "-o", new, source], check=True)

@@ -24,6 +24,7 @@ import threading
 import time
 
 from . import complaints, kernels, wire
+from .meter import Meter
 from .node import BootError, Node, die_with_parent
 
 BOOT_TIMEOUT = {"tcg": 180, "kvm": 60}
@@ -51,6 +52,8 @@ usage: ctl kill NODE              power cut
        ctl netem NODE off
        ctl exec NODE CMD...       run CMD there, as ssh would
        ctl stats                  frames switched and dropped
+       ctl took [SINCE [UNTIL]]   nanoseconds that the host took from all nodes, between
+                                  so many milliseconds ago and so many
 """
 
 
@@ -125,6 +128,7 @@ class Lab:
         self.switch = None
         self.switch_lock = threading.Lock()
         self.markers = 0
+        self.meter = None
         # Guests die with the thread that started them, so one thread does.
         self.spawner = concurrent.futures.ThreadPoolExecutor(max_workers=1)
         self.ctl_server = None
@@ -140,7 +144,9 @@ class Lab:
         """Bring every node up; BootError if one does not come."""
         start = time.monotonic()
         timeout = timeout or BOOT_TIMEOUT[self.accel]
+        self.meter = Meter()
         self.spawner.submit(self._spawn_switch).result()
+        self.meter.watch(self.switch.pid)
         for node in self.nodes:
             self.spawner.submit(node.start).result()
         self._each(self.nodes, lambda node: self._bring_up(node, timeout))
@@ -153,9 +159,9 @@ class Lab:
         if self.switch.stdout.readline().strip() != "ok":
             raise BootError("the switch between the nodes did not start")
 
-    @staticmethod
-    def _bring_up(node, timeout):
+    def _bring_up(self, node, timeout):
         node.connect(timeout)
+        self.meter.watch(node.process.pid)
         node.setup(timeout)
 
     @staticmethod
@@ -170,6 +176,8 @@ class Lab:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def close(self):
+        if self.meter is not None:
+            self.meter.close()
         for node in self.nodes:
             node.kill()
         if self.switch is not None:
@@ -190,6 +198,11 @@ class Lab:
     def alive(self):
         """No node has died unasked."""
         return not any(node.died for node in self.nodes)
+
+    def took_ns(self, since_s=None, until_s=0):
+        """What the host took between so many seconds ago and so many, at most: meter.py."""
+        # Guest time that counts instructions stands still with the guest.
+        return 0 if self.icount else self.meter.took_ns(since_s, until_s)
 
     # ---------------------------------------------------------- kernel logs
 
@@ -358,6 +371,8 @@ class Lab:
         """Everything ctl does but exec; returns what it prints."""
         if verb == "stats" and not args:
             return self._switch_command("stats")
+        if verb == "took":
+            return "%d\n" % self.took_ns(*(float(word) / 1000 for word in args))
         if verb not in ("kill", "start", "cut", "heal", "netem") or not args:
             raise ValueError(CTL_USAGE.rstrip())
         node = self.node_index(args[0])

@@ -57,7 +57,8 @@ class Node:
             machine = ["-cpu", kernels.TCG_CPU, "-accel", "tcg,thread=multi",
                        "-smp", str(lab.smp)]
         return ["qemu-system-x86_64", *machine, "-m", str(lab.mem),
-                "-name", "towlab-node%d" % self.index,
+                # Each thread says what it is for: see meter.py.
+                "-name", "towlab-node%d,debug-threads=on" % self.index,
                 "-nodefaults", "-nographic", "-no-reboot", "-M", "q35",
                 "-kernel", str(kernel.image), "-initrd", str(kernel.initrd()),
                 "-append", kernel.cmdline(lab.checks),
