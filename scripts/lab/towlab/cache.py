@@ -7,6 +7,7 @@
 	lint/		a file for each thing in which a linter found nothing
 	results/	a file for each test that passed, by content (towcheck/content.py)
 	history.jsonl	a line for each test that ran (towcheck/history.py)
+	debs/, wheels-*/, fresh-*	tests/packaging/fresh
 	lock		shared by runs, held alone by make clean-cache
 """
 
