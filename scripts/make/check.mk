@@ -12,6 +12,7 @@
 #help demo           two virtual machines: load the module, look at it, an RDMA ping; KERNEL=6.12
 #help lint           every linter over every file
 #help bench          measures, to build/bench/results.json; BENCH='GLOB…' chooses
+#help                AGAINST=COMMIT compares with that commit's towline: build/bench/against.json
 #help soak           the long tests, to build/soak/results.json; SOAK='GLOB…', SOAK_MINUTES=N
 #help flaky          how the tests went on this machine, those in trouble first
 #help coverage       tests on the debug kernel with gcov, to build/coverage
@@ -44,7 +45,7 @@ lint:
 	@scripts/lint
 
 bench:
-	@scripts/bench/bench
+	@scripts/bench/bench $(if $(AGAINST),--against '$(AGAINST)')
 
 soak:
 	@scripts/check/soak
