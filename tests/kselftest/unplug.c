@@ -652,7 +652,7 @@ static void *import_there(void *arg)
 	struct caller *caller = arg;
 	uint64_t handle;
 
-	caller->ret = tow_region_import(caller->fd, caller->memory, TOW_SLAB_MOST, 0, &handle);
+	caller->ret = tow_region_import(caller->fd, caller->memory, TOW_SLAB, 0, &handle);
 	return NULL;
 }
 
@@ -680,7 +680,7 @@ TEST_F_TIMEOUT(unplug, while_an_import_is_completed, 60)
 	struct removal removal;
 
 	ASSERT_LE(0, importer.fd);
-	importer.memory = mmap(NULL, TOW_SLAB_MOST, PROT_READ | PROT_WRITE,
+	importer.memory = mmap(NULL, TOW_SLAB, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, (void *)importer.memory);
 	ASSERT_EQ(0, tow_halt_begin("tow_region_alloc"));
@@ -690,7 +690,7 @@ TEST_F_TIMEOUT(unplug, while_an_import_is_completed, 60)
 	EXPECT_EQ(0, tow_halt_end());
 	pthread_join(importer.thread, NULL);
 	EXPECT_EQ(0, importer.ret);
-	munmap(importer.memory, TOW_SLAB_MOST);
+	munmap(importer.memory, TOW_SLAB);
 	close(importer.fd);
 	in_time(_metadata, &removal);
 }
