@@ -403,6 +403,8 @@ static inline int evil_hear_any(struct evil *e, uint32_t timeout_ms)
 		return -EKEYREJECTED;
 	memcpy(&header, e->last.data, sizeof(header));
 	e->credits = header.credits;
+	/* Nobody hears us any more. */
+	e->ready &= header.type != T_GOODBYE;
 	return header.type;
 }
 

@@ -294,16 +294,21 @@ static bool lists(struct json_object *object, const char *key, const char *want)
 static void test_words_joined(void)
 {
 	static const char *const names[] = { "one", "two" };
+	/* The first bit means nothing any more. */
+	static const char *const rest[] = { [1] = "two" };
 	struct json_object *many = bits_object(names, ARRAY_SIZE(names), UINT64_MAX);
 	struct json_object *none = bits_object(names, ARRAY_SIZE(names), 0);
+	struct json_object *both = bits_object(rest, ARRAY_SIZE(rest), 3);
 	char text[WORDS_TEXT];
 
 	ksft_test_result(json_object_array_length(many) == 64 &&
 			 strlen(words_joined(many, text)) == WORDS_TEXT - 1 &&
 			 !strncmp(text, "one,two,bit_2,", 14), "more words than there is room for\n");
 	ksft_test_result(!strcmp(words_joined(none, text), "-"), "no words\n");
+	ksft_test_result(!strcmp(words_joined(both, text), "bit_0,two"), "a bit without a word\n");
 	json_object_put(many);
 	json_object_put(none);
+	json_object_put(both);
 }
 
 /* ---- peers and exports ---- */
@@ -492,7 +497,7 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 4 + 1 + 2 + 4 + 1 + 3 + 3 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();
