@@ -288,6 +288,7 @@ static void tow_device_event(struct ib_event_handler *handler,
 	case IB_EVENT_LID_CHANGE:
 	case IB_EVENT_GID_CHANGE:
 		tow_maint_changed(&dev->maint);
+		tow_partings_retry(dev);
 		break;
 	default:
 		break;

@@ -70,6 +70,7 @@ void tow_link_carry(struct tow_link *link, struct tow_session *session)
 	link->session = session;
 	link->step = TOW_LINK_NEW;
 	link->error = 0;
+	link->parted = false;
 	link->silent = false;
 	spin_unlock_bh(&link->lock);
 }
@@ -310,6 +311,9 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct tow_link *link = id->context;
 
+	/* It is over. */
+	if (!link)
+		return 0;
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		tow_link_note_step(link, TOW_LINK_ADDRESS);
@@ -362,7 +366,10 @@ void tow_link_disconnect(struct tow_link *link, bool over)
 	tow_ops_close(link, over);
 	if (!link->id || !link->id->qp)
 		return;
-	rdma_disconnect(link->id);
+	if (tow_parting_possible(link->id)) {
+		rdma_disconnect(link->id);
+		link->parted = link->step == TOW_LINK_ESTABLISHED;
+	}
 	ib_modify_qp(link->id->qp, &attr, IB_QP_STATE);
 }
 
@@ -392,6 +399,21 @@ static void tow_link_silence(struct tow_link *link)
 		usleep_range(100, 1000);
 }
 
+static void tow_link_destroy_id(struct tow_link *link)
+{
+	struct rdma_cm_id *id = link->id;
+	/* Without a queue pair nobody was asked for a connection. */
+	bool asked = id->qp;
+
+	if (asked)
+		rdma_destroy_qp(id);
+	if (asked && !link->parted)
+		tow_parting_begin(link->session->dev, id);
+	else
+		rdma_destroy_id(id);
+	link->id = NULL;
+}
+
 /**
  * tow_link_destroy - the end of a link's queue pair
  * @link: the link, disconnected; its queue pair or identifier may not be there
@@ -410,12 +432,8 @@ void tow_link_destroy(struct tow_link *link)
 		tow_link_silence(link);
 	if (srq)
 		tow_srq_remove_link(srq, link);
-	if (link->id) {
-		if (link->id->qp)
-			rdma_destroy_qp(link->id);
-		rdma_destroy_id(link->id);
-		link->id = NULL;
-	}
+	if (link->id)
+		tow_link_destroy_id(link);
 	/* It may have been in the middle of a message. */
 	if (srq)
 		tow_srq_link_gone(srq);

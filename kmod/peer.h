@@ -15,6 +15,7 @@
 
 #include "auth.h"
 #include "event.h"
+#include "parting.h"
 #include "peer_state.h"
 #include "peer_sysfs.h"
 #include "recorder.h"
@@ -156,8 +157,8 @@ struct tow_peer {
 
 /**
  * struct tow_peers - a device's peers
- * @lock: protects all but @settings, @key, @self, @cq_pool and
- *	@dirs; a session's lock
+ * @lock: protects all but @settings, @key, @self, @cq_pool,
+ *	@partings and @dirs; a session's lock
  *	may be taken within
  * @by_id: with a reference
  * @last_id: of the youngest
@@ -178,10 +179,11 @@ struct tow_peer {
  * @self: proves to the loopback peer that it is us: needs no cluster key
  * @control_pd: for control queue pairs: nobody's memory is reachable by it
  * @cq_pool: completion queues of data queue pairs
+ * @partings: identifiers of connections that have ended
  * @dirs: where they are to be seen
  */
 struct tow_peers {
-	/* protects all but settings, key, self, cq_pool, dirs */
+	/* protects all but settings, key, self, cq_pool, partings, dirs */
 	struct mutex			lock;
 	struct xarray			by_id;
 	u64				last_id;
@@ -201,6 +203,7 @@ struct tow_peers {
 	struct tow_cluster_key		self;
 	struct ib_pd			*control_pd;
 	struct tow_cq_pool		*cq_pool;
+	struct tow_partings		partings;
 	struct tow_peer_dirs		dirs;
 };
 

@@ -22,6 +22,7 @@ void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev)
 	tow_peer_settings_init(&peers->settings, ibdev);
 	tow_cluster_key_init(&peers->key);
 	tow_cluster_key_init(&peers->self);
+	tow_partings_init(&peers->partings);
 	tow_peer_dirs_init(&peers->dirs);
 }
 
@@ -112,6 +113,7 @@ void tow_peers_stop(struct tow_device *dev)
 		tow_peer_sysfs_remove(peer);
 		tow_peer_put(peer);
 	}
+	tow_partings_end(dev);
 	ib_dealloc_pd(peers->control_pd);
 	tow_cq_pool_free(peers->cq_pool);
 }

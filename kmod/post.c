@@ -479,7 +479,7 @@ static bool tow_post_was_tried(const struct tow_post *post)
  * Called with the lock held: may a work request be posted once more, by another queue
  * pair?  Those that failed by themselves would fail again.  One that is no valid
  * request is not ours, as all is checked before: soft-RoCE sends such when it sends
- * again twice.
+ * again twice, and finds fault with ours when its interface or its address has gone.
  */
 static bool tow_post_may_again(const struct tow_post *post,
 			       const struct ib_wc *wc)
@@ -490,6 +490,8 @@ static bool tow_post_may_again(const struct tow_post *post,
 	case IB_WC_RNR_RETRY_EXC_ERR:
 	case IB_WC_RESP_TIMEOUT_ERR:
 		return true;
+	case IB_WC_LOC_QP_OP_ERR:
+		return !tow_post_was_tried(post);
 	case IB_WC_REM_INV_REQ_ERR:
 		return !tow_op_is_atomic(post->ops) &&
 		       !tow_post_was_tried(post);

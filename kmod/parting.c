@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Connections whose end cannot be said.
+ *
+ * Who gives up an identifier of the connection manager's, or disconnects it, has a
+ * datagram sent to the other end, by a queue pair that all of the device's
+ * connections share.  Soft-RoCE that finds no way for a datagram, because the
+ * interface is down or the address or the route has gone, moves that queue pair to
+ * the error state; its receives are flushed then and nobody posts others, so nobody
+ * connects by the device any more, in either direction, until it is removed.
+ *
+ * So an identifier without a way is kept, without a queue pair and without whoever
+ * it was for, until there is a way, or the device or the module goes.  One whose
+ * address has gone never has one again: the entry of the address is another one when
+ * it comes back.  Hardware needs none of this.
+ */
+#include <linux/slab.h>
+#include <net/flow.h>
+#include <net/ipv6_stubs.h>
+#include <net/net_namespace.h>
+#include <net/route.h>
+#include <rdma/ib_cache.h>
+
+#include "device.h"
+#include "parting.h"
+
+/**
+ * struct tow_parting - an identifier that is to go when it can
+ * @link: in tow_partings.list
+ * @id: the identifier; its context is NULL
+ */
+struct tow_parting {
+	struct list_head	link;
+	struct rdma_cm_id	*id;
+};
+
+static bool tow_parting_route4(const struct sockaddr_in *from,
+			       const struct sockaddr_in *to, int oif)
+{
+	struct flowi4 flow = {
+		.flowi4_oif	= oif,
+		.flowi4_proto	= IPPROTO_UDP,
+		.saddr		= from->sin_addr.s_addr,
+		.daddr		= to->sin_addr.s_addr,
+	};
+	struct rtable *route;
+
+	route = ip_route_output_key(&init_net, &flow);
+	if (IS_ERR(route))
+		return false;
+	ip_rt_put(route);
+	return true;
+}
+
+static bool tow_parting_route6(const struct sockaddr_in6 *from,
+			       const struct sockaddr_in6 *to, int oif)
+{
+	struct flowi6 flow = {
+		.flowi6_oif	= oif,
+		.flowi6_proto	= IPPROTO_UDP,
+		.saddr		= from->sin6_addr,
+		.daddr		= to->sin6_addr,
+	};
+	struct dst_entry *route;
+	bool good;
+
+	route = ipv6_stub->ipv6_dst_lookup_flow(&init_net, NULL, &flow, NULL);
+	if (IS_ERR(route))
+		return false;
+	good = !route->error;
+	dst_release(route);
+	return good;
+}
+
+/* The interface of an address that is there still; 0: it is not. */
+static int tow_parting_interface(const struct ib_gid_attr *from)
+{
+	struct net_device *ndev;
+	int index = 0;
+
+	rcu_read_lock();
+	ndev = rdma_read_gid_attr_ndev_rcu(from);
+	if (!IS_ERR(ndev))
+		index = ndev->ifindex;
+	rcu_read_unlock();
+	return index;
+}
+
+/**
+ * tow_parting_possible - may a connection's end be said?
+ * @id: the connection's identifier
+ *
+ * What the provider looks at when it sends.
+ *
+ * Return: false: it would do harm.
+ */
+bool tow_parting_possible(const struct rdma_cm_id *id)
+{
+	const struct rdma_addr *addr = &id->route.addr;
+	int oif;
+
+	if (!id->device || !ib_uses_virt_dma(id->device) ||
+	    !addr->dev_addr.sgid_attr)
+		return true;
+	oif = tow_parting_interface(addr->dev_addr.sgid_attr);
+	if (!oif)
+		return false;
+	if (addr->src_addr.ss_family == AF_INET)
+		return tow_parting_route4((const void *)&addr->src_addr,
+					  (const void *)&addr->dst_addr, oif);
+	return tow_parting_route6((const void *)&addr->src_addr,
+				  (const void *)&addr->dst_addr, oif);
+}
+
+static void tow_partings_work(struct work_struct *work)
+{
+	struct tow_partings *partings = container_of(work, struct tow_partings,
+						     work);
+	struct tow_parting *parting, *next;
+
+	mutex_lock(&partings->lock);
+	list_for_each_entry_safe(parting, next, &partings->list, link) {
+		if (!READ_ONCE(partings->ending) &&
+		    !tow_parting_possible(parting->id))
+			continue;
+		rdma_destroy_id(parting->id);
+		list_del(&parting->link);
+		kfree(parting);
+	}
+	mutex_unlock(&partings->lock);
+}
+
+/**
+ * tow_parting_begin - give up an identifier, as soon as that does no harm
+ * @dev: the device
+ * @id: the identifier, without a queue pair; its handler does nothing if there is
+ *	no context
+ */
+void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id)
+{
+	struct tow_partings *partings = &dev->peers.partings;
+	struct tow_parting *parting = NULL;
+
+	if (!tow_parting_possible(id))
+		parting = kzalloc(sizeof(*parting), GFP_KERNEL);
+	if (!parting) {
+		rdma_destroy_id(id);
+		return;
+	}
+	/* Whoever is in the handler has left it then. */
+	rdma_lock_handler(id);
+	id->context = NULL;
+	rdma_unlock_handler(id);
+	parting->id = id;
+	mutex_lock(&partings->lock);
+	list_add_tail(&parting->link, &partings->list);
+	mutex_unlock(&partings->lock);
+	/* It may have come back meanwhile. */
+	tow_partings_retry(dev);
+}
+
+/**
+ * tow_partings_retry - something has come back that may be the way
+ * @dev: the device
+ *
+ * May be called in any context.
+ */
+void tow_partings_retry(struct tow_device *dev)
+{
+	queue_work(tow_wq, &dev->peers.partings.work);
+}
+
+/**
+ * tow_partings_init - none so far
+ * @partings: where to
+ */
+void tow_partings_init(struct tow_partings *partings)
+{
+	mutex_init(&partings->lock);
+	INIT_LIST_HEAD(&partings->list);
+	INIT_WORK(&partings->work, tow_partings_work);
+}
+
+/**
+ * tow_partings_end - all of them go, whatever comes of it
+ * @dev: the device, without sessions, which hears of no events any more
+ */
+void tow_partings_end(struct tow_device *dev)
+{
+	WRITE_ONCE(dev->peers.partings.ending, true);
+	tow_partings_retry(dev);
+	flush_work(&dev->peers.partings.work);
+}

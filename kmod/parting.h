@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Connections whose end cannot be said: see parting.c.
+ */
+#ifndef TOW_PARTING_H
+#define TOW_PARTING_H
+
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/workqueue.h>
+#include <rdma/rdma_cm.h>
+
+struct tow_device;
+
+/**
+ * struct tow_partings - a device's identifiers that wait for a way
+ * @lock: protects @list
+ * @list: struct tow_parting
+ * @work: destroys those that have one
+ * @ending: all are to go
+ */
+struct tow_partings {
+	/* protects list */
+	struct mutex		lock;
+	struct list_head	list;
+	struct work_struct	work;
+	bool			ending;
+};
+
+bool tow_parting_possible(const struct rdma_cm_id *id);
+void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id);
+void tow_partings_retry(struct tow_device *dev);
+void tow_partings_init(struct tow_partings *partings);
+void tow_partings_end(struct tow_device *dev);
+
+#endif /* TOW_PARTING_H */
