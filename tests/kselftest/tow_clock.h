@@ -138,19 +138,37 @@ static inline enum tow_verdict tow_clock_end(double begin, double limit_ms)
  * The case fails and goes on if the bound was missed, with a handler behind it like those of
  * EXPECT_EQ(); it ends if the machine stood still, but does not forget what failed before.
  */
-#define TOW_WITHIN_AT(begin, end, limit_ms) do { \
-	struct tow_judged tow_judged_ = tow_clock_judge(begin, end, limit_ms); \
-	if (tow_judged_.verdict == TOW_STOOD_STILL && _metadata->exit_code != KSFT_FAIL) \
-		SKIP(longjmp(_metadata->env, 1), "stood still: " TOW_CLOCK_WORDS, \
-		     TOW_CLOCK_NUMBERS(tow_judged_)); \
-	if (tow_judged_.verdict != TOW_KEPT) { \
-		__TH_LOG("took " TOW_CLOCK_WORDS, TOW_CLOCK_NUMBERS(tow_judged_)); \
+#define TOW_CLOCK_SAY(verdict, words, ...) do { \
+	if ((verdict) == TOW_STOOD_STILL && _metadata->exit_code != KSFT_FAIL) \
+		SKIP(longjmp(_metadata->env, 1), "stood still: " words, __VA_ARGS__); \
+	if ((verdict) != TOW_KEPT) { \
+		__TH_LOG(words, __VA_ARGS__); \
 		_metadata->exit_code = KSFT_FAIL; \
 		_metadata->trigger = 1; \
 	} \
+} while (0)
+
+#define TOW_WITHIN_AT(begin, end, limit_ms) do { \
+	struct tow_judged tow_judged_ = tow_clock_judge(begin, end, limit_ms); \
+	TOW_CLOCK_SAY(tow_judged_.verdict, TOW_CLOCK_WORDS, TOW_CLOCK_NUMBERS(tow_judged_)); \
 } while (0); OPTIONAL_HANDLER(0)
 
 #define TOW_WITHIN(begin, limit_ms) TOW_WITHIN_AT(begin, tow_test_now(), limit_ms)
+
+/*
+ * Was there, since then, what can be seen only where processors run at the same time?  A
+ * tenth of the time without one of them is no time to look.
+ */
+#define TOW_SEEN(seen, begin) do { \
+	double tow_elapsed_ = tow_test_now() - (begin), tow_host_ = 0; \
+	enum tow_verdict tow_verdict_ = TOW_KEPT; \
+	if (!(seen)) { \
+		tow_host_ = tow_clock_host(begin, (begin) + tow_elapsed_); \
+		tow_verdict_ = tow_clock_verdict(tow_elapsed_, 0.9 * tow_elapsed_, tow_host_); \
+	} \
+	TOW_CLOCK_SAY(tow_verdict_, "not seen in %.0f ms, %.0f of them the host's", \
+		      tow_elapsed_ * 1e3, tow_host_ * 1e3); \
+} while (0); OPTIONAL_HANDLER(0)
 
 /* ---- waiting ----------------------------------------------------------------------------- */
 

@@ -72,9 +72,25 @@ TEST(a_late_case_fails)
 	_metadata->exit_code = before;
 }
 
+/* The same of what could not be seen. */
+TEST(not_seen)
+{
+	bool handled = false;
+	int before = _metadata->exit_code;
+
+	TOW_SEEN(false, tow_clock_begin() - 2)
+		handled = true;
+	EXPECT_TRUE(handled);
+	EXPECT_EQ(KSFT_FAIL, _metadata->exit_code) {
+		return;
+	}
+	_metadata->exit_code = before;
+}
+
 TEST(a_case_in_time)
 {
 	TOW_WITHIN_AT(1, 1.5, 1000);
+	TOW_SEEN(true, tow_clock_begin() - 2);
 	EXPECT_EQ(KSFT_PASS, _metadata->exit_code);
 }
 
