@@ -17,6 +17,8 @@ from .judge import Outcome, Result, judge, may_pass
 AROUND = "build/tests/lab/around"
 # Loading, unloading and looking for leaks under the slowest kernel.
 AROUND_SECONDS = 120
+# Those that have kmemleak.
+LEAK_KERNELS = ("debug", "debug-6.1")
 # How often a test is repeated that the host kept standing still.
 REPEATS = 3
 # Machines of this process, maybe of several threads; none begins any more.
@@ -71,6 +73,11 @@ class Boot:
         lab, self.lab = self.lab, None
         if lab is not None:
             lab.close()
+
+    @property
+    def searches_leaks(self):
+        """Whether kmemleak is asked at the end of a boot."""
+        return self.machine.kernel in LEAK_KERNELS
 
     def ready(self):
         """The running lab; booted if there is none."""
@@ -176,10 +183,16 @@ def _run_steps(steps, test, env):
 
 
 class _Runs:
-    """A test on a machine, until it is known what is to be said of it."""
+    """Tests on a machine, each until it is known what is to be said of it.
 
-    def __init__(self, boot, logs, skips):
-        self.boot, self.logs, self.skips = boot, logs, skips
+    keep hears of each result once it counts: where leaks are looked for at the end of
+    a boot, after that, if there are none.
+    """
+
+    def __init__(self, boot, logs, skips, keep):
+        self.boot, self.logs, self.skips, self.keep = boot, logs, skips, keep
+        self.results = []
+        self.pending = []       # (boot, result)
 
     def once(self, test):
         """Run it: (result, whether it may pass the next time)."""
@@ -210,38 +223,56 @@ class _Runs:
         if not may:
             return result
         self.log(test).rename(self.log(test, "-first"))
-        self.boot.close()
         with alone():
+            self.end_boot()
+            self.boot.close()
             second, _ = self.once(test)
-        if second.status == "fail":
+        if second.status != "pass":
             return second
         return dataclasses.replace(second, status="flaky",
                                    reason=result.reason)
 
+    def add(self, result):
+        """This is what is to be said of it."""
+        self.results.append(result)
+        self.pending.append((self.boot.boots, result))
 
-def run_group(machine, tests, logs, skips, turn, keep=None, until=math.inf,
-              **hooks):
+    def end_boot(self):
+        """Look for leaks: what ran in this boot counts if it was searched, with none."""
+        found = leaked(self.boot, self.logs)
+        self.results += found
+        clean = all(leak.status == "pass" for leak in found)
+        if self.boot.searches_leaks:
+            clean = clean and bool(found)
+        for boots, result in self.pending:
+            if clean and (boots == self.boot.boots or
+                          not self.boot.searches_leaks):
+                self.keep(result)
+        self.pending = []
+
+
+def run_group(machine, tests, logs, skips, turn, keep=lambda result: None,
+              until=math.inf, **hooks):
     """Run all tests of one machine: (results, what to say of the time).
 
-    Those that want no other machine's beside them come first, in one turn.  keep hears
-    of each result at once; from then on (until, of the monotonic clock) none begins.
+    Those that want no other machine's beside them come first, in one turn.  From then on
+    (until, of the monotonic clock) none begins.
     """
-    results = []
     tests = sorted(tests, key=lambda test: not test.alone)
     with Boot(machine, logs, **hooks) as boot:
-        runs = _Runs(boot, logs, skips)
+        runs = _Runs(boot, logs, skips, keep)
 
         def one(test, first, alone):
-            if time.monotonic() >= until:
-                result = Result(test.name, machine.kernel, machine.nodes,
-                                "left", 0, "the time was over")
-            else:
-                with first():
-                    begun = runs.once(test)
-                result = runs.settled(test, *begun, alone)
-            results.append(result)
-            if keep is not None:
-                keep(result)
+            with first():
+                if time.monotonic() >= until:
+                    runs.results.append(Result(
+                        test.name, machine.kernel, machine.nodes, "left", 0,
+                        "the time was over"))
+                    return
+                begun = runs.once(test)
+            runs.add(runs.settled(test, *begun, alone))
+            if not boot.searches_leaks:
+                runs.end_boot()
 
         def turned(alone):
             return lambda: turn.taken(alone)
@@ -255,11 +286,11 @@ def run_group(machine, tests, logs, skips, turn, keep=None, until=math.inf,
             for test in some:
                 one(test, turned(False), turned(True))
         with turn.taken(alone=False):
-            results += leaked(boot, logs)
-        spent = sum(result.seconds for result in results)
+            runs.end_boot()
+        spent = sum(result.seconds for result in runs.results)
         note = (f"{machine}: {len(tests)} tests in {spent:.0f} s, "
                 f"{boot.boots} boot(s) in {boot.boot_seconds:.0f} s")
-    return results, note
+    return runs.results, note
 
 
 def leaked(boot, logs):

@@ -2,7 +2,7 @@
 """What a lab test's result depends on, as a hash: its content.
 
 A result counts for as long as that stays the same: a document that was mended
-throws nothing away, nor does another test.
+throws nothing away, nor does a test in another folder.
 """
 
 import functools
@@ -47,7 +47,8 @@ def _machine(kernel, provider):
     modules = BUILD / "modules" / (home / "release").read_text().strip()
     found = _of(*modules.glob("*.ko"), *modules.glob("tests/modules/*.ko"))
     if provider == "hostile":
-        found += _of(*BUILD.glob(f"kernels/hostile-{kernel}/rxe_hostile.ko"))
+        found += _of(*TOP.glob("tests/modules/rxe_hostile/*"),
+                     *BUILD.glob(f"kernels/hostile-{kernel}/rxe_hostile.ko"))
     return [(home / "version").read_text(), found]
 
 
@@ -59,10 +60,16 @@ def _library():
 
 @functools.cache
 def _programs():
-    """Test programs by name."""
-    return {path.name: path for folder in ("kselftest", "lab")
-            for path in BUILD.glob(f"tests/{folder}/*")
-            if path.is_file() and path.suffix != ".d"}
+    """Test programs, examples and scripts by name."""
+    found = {}
+    for folder in (BUILD / "tests/kselftest", BUILD / "tests/lab",
+                   BUILD / "tests/unit", BUILD / "tests/bench",
+                   BUILD / "examples", TOP / "tests/bench",
+                   TOP / "scripts/packaging"):
+        for path in folder.glob("*"):
+            if path.is_file() and path.suffix not in (".c", ".d", ".h", ".toml"):
+                found[path.name] = path
+    return found
 
 
 def _is_program(path):
@@ -73,7 +80,8 @@ def _is_program(path):
 def _own(test):
     """The test's own programs and scripts, and what those name."""
     words = [TOP / word for word in test.command]
-    files = {path for path in words if path.is_file()}
+    files = {path for path in words if path.is_file() and
+             path.is_relative_to(TOP)}
     scripts = {path for path in files if not _is_program(path)}
     for script in list(scripts):
         # Scripts of a folder use each other.
@@ -82,9 +90,11 @@ def _own(test):
     said = " ".join([*test.command, *(path.read_text(errors="replace")
                                       for path in scripts)])
     programs = _programs()
-    named = {programs[word] for word in set(re.findall(r"\w+", said))
-             if word in programs}
-    found = _of(*(files | scripts | named | {programs["around"]}))
+    named = {path for name, path in programs.items()
+             if name in said or name == "around"}
+    trained = TOP.glob("Documentation/examples/training/*.py") \
+        if "examples/training" in said else ()
+    found = _of(*(files | scripts | named), *trained)
     if scripts or any(b"libtowline.so" in path.read_bytes()
                       for path in files | named):
         found += _library()
@@ -92,34 +102,41 @@ def _own(test):
 
 
 @functools.cache
-def _project():
-    """Everything but documents, which man pages are not, and the kernels."""
+def _project(kernels):
+    """Everything but documents, which man pages are not; the kernels, the compiler."""
     names = subprocess.run(
         ["git", "-c", f"safe.directory={TOP}", "ls-files", "-coz",
          "--exclude-standard"], cwd=TOP, check=False, capture_output=True,
         text=True).stdout.split("\0")
-    kernels = [path.read_text() for path in sorted(
-        BUILD.glob("kernels/*/version"))]
-    return kernels, _of(*(TOP / name for name in names if name and
-                          not re.match(r"Documentation/.*\.(md|svg)$", name) and
-                          (TOP / name).is_file()))
+    compiler = subprocess.run(["gcc", "--version"], check=False,
+                              capture_output=True, text=True).stdout
+    return compiler, [
+        (BUILD / "kernels" / kernel / "version").read_text()
+        for kernel in kernels], _of(*(
+            TOP / name for name in names if name and
+            not re.match(r"Documentation/.*\.(md|svg)$", name) and
+            (TOP / name).is_file()))
 
 
-def of(test, kernel):
-    """The content of a test on a kernel, or on the host."""
+def of(test, kernel, kernels):
+    """The content of a test on a kernel, or on the host, where it may boot several."""
+    said = [test.name, test.command, test.protocol]
     if test.where == "host":
-        return _hash([test.name, test.command, _project()])
+        return _hash([*said, _project(tuple(kernels))])
     return _hash([
-        test.name, test.command, kernel, test.nodes, test.smp, test.mem,
-        test.provider, test.module, _machine(kernel, test.provider),
-        _own(test)])
+        *said, kernel, test.nodes, test.smp, test.mem, test.provider,
+        test.module, _machine(kernel, test.provider), _own(test),
+        _of(TOP / "tests/skips", *TOP.glob("scripts/lab/allow"))])
 
 
 def passed(content):
     """The commit and date at which a test of this content passed, or None."""
-    if not cache.fresh(RESULTS / content):
+    try:
+        if cache.old(RESULTS / content):
+            return None
+        return (RESULTS / content).read_text().strip()
+    except FileNotFoundError:
         return None
-    return (RESULTS / content).read_text().strip()
 
 
 def note(content, commit):

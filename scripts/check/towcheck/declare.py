@@ -42,6 +42,7 @@ class Test:
     protocol: str = "exit"
     kernels: tuple = DEFAULT_KERNELS
     check: tuple = ()
+    makes: tuple = ()
     turn: str = ""
     nodes: int = 1
     smp: int = 2
@@ -61,8 +62,8 @@ class Test:
 
 _TYPES = {
     "name": str, "where": str, "command": list, "protocol": str,
-    "kernels": list, "check": list, "turn": str, "nodes": int, "smp": int,
-    "mem": int, "provider": str, "module": bool, "timeout": int, "quick": bool,
+    "kernels": list, "check": list, "makes": list, "turn": str,
+    "nodes": int, "smp": int, "mem": int, "provider": str, "module": bool, "timeout": int, "quick": bool,
     "alone": bool, "full": bool, "soak": dict,
 }
 _SOAK_TYPES = {"count": int, "round": int, "timeout": int, "kernels": list}
@@ -125,7 +126,7 @@ def _parse(path, folder, number, table):
                   else table["name"])
     if table["where"] == "host":
         fields.setdefault("check", ("host",))
-    for key in ("command", "kernels", "check"):
+    for key in ("command", "kernels", "check", "makes"):
         if key in fields:
             fields[key] = tuple(fields[key])
     return Test(**fields)

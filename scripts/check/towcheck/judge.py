@@ -68,6 +68,8 @@ def _judge_ktap(outcome):
         return "fail", "; ".join(faults), verdict.skipped
     if verdict.passed:
         return "pass", "", verdict.skipped
+    if any(reason.startswith(STOOD_STILL) for _, reason in verdict.skipped):
+        return "skip", "", verdict.skipped
     # Nothing ran: the program as a whole skipped.
     reasons = [reason for _, reason in verdict.skipped if reason]
     reason = reasons[0] if reasons else "every case skipped"
@@ -81,44 +83,69 @@ def _unlisted(test, kernel, skipped, skips):
     return [name for name in names if skips.allowed(name, kernel) is None]
 
 
-# An assertion that failed, as the kernel's harness prints it: of an order, or of a value.
-_ASSERTED = re.compile(r"^# \S+:\d+:(\S+?):Expected (.*)$", re.MULTILINE)
-_ORDER = re.compile(r"(\S.*) \(\S+\) [<>]=? (\S.*) \(\S+\)$")
-_TIMED_OUT = re.compile(r"^# .*Test terminated by timeout$", re.MULTILINE)
 # What tow_clock.h and clock.py say of a bound that was missed.
-_LATE = re.compile(r"^\s*# .*\btook \d+ ms of \d+, \d+ of them the host's$",
-                   re.MULTILINE)
+_LATE = r"\d+ ms(?: of \d+)?, \d+ of them the host's$"
+# A line that the kernel's harness, or a case in Python, prints of a failure.
+_SAID = re.compile(r"# (?:\S+:\d+:(?P<case>\w+):(?=Expected |.*" + _LATE +
+                   r")|\w*(?:Error|Wrong|Exception): )(?P<what>.*)$")
+_TIMED_OUT = re.compile(r"# (?P<case>\w+): Test terminated by timeout$")
+# A case that did not end as cases do; what failed of a mere assertion says so.
+_CRASH = re.compile(
+    r"^# .*(?:terminated unexpectedly|ended in some other way|exited normally instead|"
+    r"ERROR SPAWNING|Failed to wait|caught signal)", re.MULTILINE)
+_NOT_OK = re.compile(r"not ok \d+ (?:- )?(?P<name>\S+)")
 
 
-def _only_late(text, failed):
-    """Whether all that failed in a KTAP log missed a bound.
+def _only_late(outcome):
+    """Whether each case that failed only missed a bound.
 
-    A comparison with 0 is of a status.
+    What a program says in C goes to stderr and names its case; in Python it stands before
+    the case's result.
     """
-    asserted = [_ORDER.match(what) for _, what in _ASSERTED.findall(text)]
-    if not all(match and "0" not in match.groups() for match in asserted):
-        return False
-    late = {case for case, _ in _ASSERTED.findall(text)}
-    return (len(late) + len(_TIMED_OUT.findall(text)) + len(_LATE.findall(text))
-            >= failed > 0)
+    late, wrong = set(), set()
+    for text in (outcome.stderr, outcome.stdout):
+        before = []
+        for line in map(str.strip, text.splitlines()):
+            said, timed_out = _SAID.match(line), _TIMED_OUT.match(line)
+            if timed_out:
+                late.add(timed_out["case"])
+            elif said:
+                is_late = re.search(_LATE, said["what"])
+                if said["case"]:
+                    (late if is_late else wrong).add(said["case"])
+                else:
+                    before.append(bool(is_late))
+            elif failed := _NOT_OK.match(line):
+                if before:
+                    (late if all(before) else wrong).add(
+                        failed["name"].rpartition(".")[2])
+                before = []
+            elif line.startswith("ok "):
+                before = []
+    failed = {match["name"].rpartition(".")[2] for match in
+              map(_NOT_OK.match, map(str.strip, outcome.stdout.splitlines()))
+              if match}
+    return failed <= late - wrong
 
 
 def may_pass(test, outcome):
     """Whether what failed may be the machine's doing: one more run shows it.
 
     It may where time ran out, and nothing else was found.  It never is where a
-    kernel complained, something leaked, a program or a machine crashed, a value was
-    not the one expected.
+    kernel complained, something leaked, a program or a machine crashed, or an assertion
+    failed that is not a bound of tow_clock.h's or clock.py's.
     """
     if outcome.trouble:
-        return all(what.startswith("boot failed: ") for what in outcome.trouble)
-    if outcome.timed_out:
-        return True
-    if outcome.rc is None or test.protocol != "ktap":
+        return all(re.match("boot failed: .*(no word from the guest|did not end)",
+                            what) for what in outcome.trouble)
+    if _CRASH.search(outcome.stdout + "\n" + outcome.stderr):
         return False
-    verdict = ktap.parse(outcome.stdout)
-    return not verdict.errors and _only_late(
-        outcome.stdout + outcome.stderr, len(verdict.failed))
+    if test.protocol != "ktap":
+        return outcome.timed_out
+    if outcome.timed_out:
+        return _only_late(outcome)
+    return (outcome.rc == 1 and _only_late(outcome) and
+            not ktap.parse(outcome.stdout).errors)
 
 
 def judge(test, kernel, outcome, skips):

@@ -81,7 +81,7 @@ def longest_first(groups):
     return sorted(groups, key=weight, reverse=True)
 
 
-def run(groups, logs, skips, keep=None, until=math.inf):
+def run(groups, logs, skips, keep, until=math.inf):
     """Run the tests of all machines: (results, note) of each, in order."""
     turn = Turn()
     processors = len(os.sched_getaffinity(0))
