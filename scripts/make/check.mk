@@ -56,7 +56,7 @@ coverage:
 flaky:
 	@scripts/check/towcheck/history.py
 
-# What all clones share: scripts/check/towcheck/cache.py says what.
+# What all clones share: scripts/lab/towlab/cache.py says what.
 cache		:= $(or $(TOW_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/towline)
 #help clean-cache    remove what all clones share (now @CACHE@), when nothing uses it
 

@@ -59,19 +59,25 @@ $(module_tree)/.modules-built: $(module_tree)/.made-of $(module_sources) $(kerne
 $(module_tree)/.test-modules-built: $(if $(filter modules all,$(MAKECMDGOALS)),| $(module_tree)/.modules-built)
 
 $(module_tree)/.test-modules-built: $(module_tree)/.made-of $(module_sources) $(test_mod_sources) $(kernel_inputs) $(kbuild_asked)
-	+$(call say,KBUILD)$(locked) && $(call link_tree,$(module_sources) $(test_mod_sources)) && \
-		$(if $(TOW_LEAN),$(kept_or)) { $(kbuild) TOW_TEST_MODULES=1 modules && $(if $(TOW_LEAN),$(keep),:); }
+	+$(call say,KBUILD)$(locked) && $(call link_tree,$(module_sources) $(test_mod_sources)) || exit 1; \
+		$(if $(TOW_LEAN),$(from_cache) { $(lean_kbuild) && $(into_cache); },$(kbuild) TOW_TEST_MODULES=1 modules)
 	@touch $(module_tree)/.modules-built $@
 endif
 
 # What the lab loads is kept in the cache by the content of all that it is made of, and
 # taken from there unless something is asked of kbuild itself.
-kept		= $(cache)/modules/$$( { $(CC) --version; echo $(made_of); cat $(kernel_inputs) $(module_sources) \
-		  $(test_mod_sources) scripts/make/modules.mk; } | sha256sum | cut -c1-24)
-kept_or		= kept=$(kept) && { [ -z "$(kbuild_asked)" ] && [ -e $$kept/towline.ko ] && \
+kept		= $(cache)/modules/$$( { $(CC) --version; echo $(made_of); cat $(kernel_inputs) $(dir $(KDIR))version \
+		  $(module_sources) $(test_mod_sources) scripts/make/modules.mk; } | sha256sum | cut -c1-24)
+from_cache	= kept=$(kept); { [ -z "$(kbuild_asked)" ] && [ -e $$kept/towline.ko ] && \
 		  touch $$kept && cp -r $$kept/. $(module_tree); } ||
-keep		= { [ -e $$kept ] || [ -n "$(findstring n,$(firstword -$(MAKEFLAGS)))" ] || { rm -rf $$kept.$$$$ && mkdir -p $$kept.$$$$ && (cd $(module_tree) && \
-		  cp --parents *.ko tests/modules/*.ko $$kept.$$$$) && mv -T $$kept.$$$$ $$kept; }; }
+# -Werror is the compiler's; modpost and objtool only warn.
+lean_kbuild	= set -o pipefail && $(kbuild) TOW_TEST_MODULES=1 modules 2>&1 | tee $(module_tree)/.said && \
+		  ! grep -E 'WARNING|warning:' $(module_tree)/.said
+into_cache	= { [ -e $$kept ] || [ -n "$(findstring n,$(firstword -$(MAKEFLAGS)))" ] || { \
+		  rm -rf $$kept.$$$$ && mkdir -p $$kept.$$$$ && (cd $(module_tree) && \
+		  cp --parents *.ko tests/modules/*.ko $$kept.$$$$) && \
+		  { mv -T $$kept.$$$$ $$kept 2> /dev/null || rm -rf $$kept.$$$$; }; \
+		  find $(cache)/modules -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} +; }; }
 
 # Links for $1 in the tree.  Links whose source is gone go too, or kbuild would
 # still find them, and so do their modules, or somebody would still load them.

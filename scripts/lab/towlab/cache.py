@@ -50,6 +50,11 @@ def write(path, text):
     new.rename(path)
 
 
+def old(path):
+    """Whether it was written, or asked for by fresh(), too long ago."""
+    return path.stat().st_mtime < time.time() - KEPT_SECONDS
+
+
 def fresh(path):
     """Whether a file is there; it then stays for another KEPT_SECONDS."""
     try:
@@ -60,8 +65,8 @@ def fresh(path):
 
 
 def prune(folder):
-    """Remove the files of a folder that nobody has asked for in so long."""
+    """Remove the files of a folder that are old."""
     for path in folder.glob("*"):
         with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_mtime < time.time() - KEPT_SECONDS:
+            if old(path):
                 path.unlink()

@@ -90,11 +90,13 @@ class Meter:
 
     def watch(self, pid):
         """Count a process from now on: QEMU, or the switch."""
-        # It may have ended already.
-        with self.lock, contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        # It, or a thread of it, may have ended already.
+        ended = contextlib.suppress(FileNotFoundError, ProcessLookupError)
+        with self.lock, ended:
             for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-                if works_for_guest(task):
-                    self.threads.append(_Thread(task))
+                with ended:
+                    if works_for_guest(task):
+                        self.threads.append(_Thread(task))
 
     def close(self):
         """No more samples."""
