@@ -532,8 +532,10 @@ static void tow_post_broke(struct tow_post *post, const struct ib_wc *wc)
 	link->open = false;
 	if (WARN_ON_ONCE(!tow_post_under_way(post)))
 		return;
+	/* To its session our device's refusal means only that it has broken. */
 	if (!tow_post_may_again(post, wc))
-		post->status = tow_op_status(wc);
+		post->status = wc->status == IB_WC_LOC_QP_OP_ERR ?
+			       -EIO : tow_op_status(wc);
 	WRITE_ONCE(link->drained, tow_post_number(post) + 1);
 }
 

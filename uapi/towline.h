@@ -1122,7 +1122,7 @@ struct tow_release {
  *			has ended
  *	ECONNRESET	the connection ended meanwhile, and see "Connections that
  *			fail" below; how much of it has taken place is not known
- *	EIO		the peer's RDMA device refused it; the connection ends
+ *	EIO		the peer's RDMA device refused it, or ours; the connection ends
  *	ECANCELED	not begun: an entry that it was to wait for has failed, or
  *			the client ended.  WRITE_NOTIFY: its slot is closed, see
  *			"Connections that fail"

@@ -35,7 +35,7 @@ static const struct {
 	{ EHOSTUNREACH, "nobody answers at that address" },
 	{ EINTR, "a signal came while the call waited" },
 	{ EINVAL, "invalid argument" },
-	{ EIO, "the peer's RDMA device refused it" },
+	{ EIO, "the peer's RDMA device refused it, or ours" },
 	{ EKEYREJECTED, "the peer's cluster key is another one" },
 	{ ELIBACC, "a library that this needs is not installed" },
 	{ EMSGSIZE, "the other end's tensors have another shape" },

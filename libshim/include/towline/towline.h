@@ -43,7 +43,7 @@
  *			answers there
  *  -EINTR		a signal came while the call waited
  *  -EINVAL		an argument is invalid
- *  -EIO		the peer's RDMA device refused it
+ *  -EIO		the peer's RDMA device refused it, or ours
  *  -EKEYREJECTED	the peer's cluster key is another one
  *  -EMFILE		this process has no descriptor left
  *  -ELIBACC		a library that this needs is not installed
