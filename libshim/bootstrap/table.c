@@ -233,10 +233,12 @@ static int give_up(struct towi_table *table, uint64_t missing, uint64_t until,
 /* Who is not there, as far as rank 0's memory tells. */
 static int find_missing(struct towi_table *table, uint64_t until, uint32_t *blamed)
 {
+	/* If it cannot be read, it may be on its way still, and nobody would see more. */
 	if (!read_here(table, half_at(table, table->round), table->ranks * sizeof(struct cell),
-		       until))
+		       until)) {
 		*blamed = first_missing(table, table->round);
-	have_read(table, until);
+		have_read(table, until);
+	}
 	return -ETIMEDOUT;
 }
 
