@@ -292,9 +292,14 @@ void tow_peer_sysfs_device_remove(struct tow_device *dev)
 static void tow_peer_node_new(struct tow_peer_dirs *dirs, struct tow_peer *peer)
 {
 	struct tow_peer_node *node = kzalloc(sizeof(*node), GFP_KERNEL);
+	char device[TOW_DEVICE_NAME_MAX];
 
-	if (!node)
+	if (!node) {
+		tow_device_name(peer->dev, device);
+		pr_warn_ratelimited("%s: a peer has no folder in sysfs: no memory\n",
+				    device);
 		return;
+	}
 	node->peer = peer;
 	peer->node = node;
 	list_add_tail(&node->link, &dirs->nodes);

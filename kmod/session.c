@@ -521,7 +521,6 @@ static void tow_session_end(struct work_struct *work)
 	spin_lock_irq(&session->lock);
 	session->state = TOW_SESSION_ENDED;
 	spin_unlock_irq(&session->lock);
-	wake_up_all(&session->wait);
 	/* Takes the list's reference. */
 	tow_peer_session_gone(session, tow_session_orderly(session->reason),
 			      keep);

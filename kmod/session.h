@@ -101,7 +101,7 @@ enum tow_session_state {
  * @ready_said: initiator: we say so
  * @queue: struct tow_message that wait for credit
  * @queued: how many
- * @wait: woken when @state or a link's @step changes
+ * @wait: woken when @state, but to ENDED, or a link's @step changes
  *
  * @setup: held by whoever makes, connects or accepts links, after a look whether
  *	the session is alive.  Whoever accepts does so in the connection
