@@ -9,7 +9,8 @@
  * pages	it says so, for no pages at all
  * mr_ops	it has no memory regions for fast registration
  * protocol	it says no protocol at all
- * transport	it is iWARP
+ * transport	it speaks a protocol of its own, as usNIC does (iWARP's devices are not
+ *		registered without a connection manager)
  *
  * It has all that comes before its lack in this list.  Every verb answers
  * -EOPNOTSUPP.  The device is called towfake0.
@@ -69,7 +70,7 @@ static int fake_port_immutable(struct ib_device *dev, u32 port,
 	immutable->gid_tbl_len = 1;
 	immutable->pkey_tbl_len = 1;
 	if (lacking > LACK_PROTOCOL)
-		immutable->core_cap_flags = RDMA_CORE_CAP_PROT_IWARP;
+		immutable->core_cap_flags = RDMA_CORE_CAP_PROT_USNIC;
 	return 0;
 }
 
