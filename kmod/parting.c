@@ -78,11 +78,7 @@ static bool tow_parting_route6(const struct sockaddr_in6 *from,
 	return good;
 }
 
-/*
- * The interface of an address; 0: the address has gone.  One that goes down has its
- * routes for some milliseconds more, in which our operations fail by then, and what is
- * said would be sent when they have gone.
- */
+/* The interface of an address that is there still; 0: it is not. */
 static int tow_parting_interface(const struct ib_gid_attr *from)
 {
 	struct net_device *ndev;
@@ -91,7 +87,7 @@ static int tow_parting_interface(const struct ib_gid_attr *from)
 	rcu_read_lock();
 	ndev = rdma_read_gid_attr_ndev_rcu(from);
 	if (!IS_ERR(ndev))
-		index = netif_running(ndev) ? ndev->ifindex : -ENETDOWN;
+		index = ndev->ifindex;
 	rcu_read_unlock();
 	return index;
 }
@@ -120,7 +116,7 @@ bool tow_parting_possible(const struct rdma_cm_id *id)
 	    !addr->dev_addr.sgid_attr)
 		return true;
 	oif = tow_parting_interface(addr->dev_addr.sgid_attr);
-	if (oif <= 0)
+	if (!oif)
 		return false;
 	if (addr->src_addr.ss_family == AF_INET)
 		return tow_parting_route4((const void *)&addr->src_addr,
