@@ -137,7 +137,6 @@ static int tow_accept_control_setup(struct tow_session *session,
 	tow_address_of(&id->route.addr.src_addr, &session->handshake.responder,
 		       NULL);
 	session->control.id = id;
-	session->control.to_part = true;
 	id->context = &session->control;
 	if (!tow_accept_qp_num_fits(param, request->control.qp_num))
 		return -EPROTO;
@@ -229,7 +228,6 @@ static int tow_accept_data_setup(struct tow_session *session,
 	int ret;
 
 	link->id = id;
-	link->to_part = true;
 	id->context = link;
 	ret = tow_session_create_qp(link);
 	if (ret)

@@ -204,19 +204,13 @@ static int tow_connect_request(struct tow_link *link,
 			       struct tow_wire_request *request)
 {
 	struct rdma_conn_param param;
-	int ret;
 
-	/* It would not only get lost: see parting.c. */
-	if (!tow_parting_possible(link->id))
-		return -EHOSTUNREACH;
 	request->magic = cpu_to_le32(TOW_WIRE_MAGIC);
 	request->version = cpu_to_le16(TOW_WIRE_VERSION);
 	memcpy(request->incarnation, link->session->dev->incarnation,
 	       sizeof(request->incarnation));
 	tow_link_conn_param(link, &param, request, sizeof(*request));
-	ret = rdma_connect(link->id, &param);
-	link->to_part = !ret;
-	return ret;
+	return rdma_connect(link->id, &param);
 }
 
 /* Address and route, which both kinds of links need. */

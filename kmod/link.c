@@ -70,7 +70,7 @@ void tow_link_carry(struct tow_link *link, struct tow_session *session)
 	link->session = session;
 	link->step = TOW_LINK_NEW;
 	link->error = 0;
-	link->to_part = false;
+	link->parted = false;
 	link->silent = false;
 	spin_unlock_bh(&link->lock);
 }
@@ -366,9 +366,10 @@ void tow_link_disconnect(struct tow_link *link, bool over)
 	tow_ops_close(link, over);
 	if (!link->id || !link->id->qp)
 		return;
-	/* What is not connected yet is refused only when its identifier goes. */
-	if (tow_parting_possible(link->id) && !rdma_disconnect(link->id))
-		link->to_part = link->step != TOW_LINK_ESTABLISHED;
+	if (tow_parting_possible(link->id)) {
+		rdma_disconnect(link->id);
+		link->parted = link->step == TOW_LINK_ESTABLISHED;
+	}
 	ib_modify_qp(link->id->qp, &attr, IB_QP_STATE);
 }
 
@@ -401,10 +402,12 @@ static void tow_link_silence(struct tow_link *link)
 static void tow_link_destroy_id(struct tow_link *link)
 {
 	struct rdma_cm_id *id = link->id;
+	/* Without a queue pair nobody was asked for a connection. */
+	bool asked = id->qp;
 
-	if (id->qp)
+	if (asked)
 		rdma_destroy_qp(id);
-	if (link->to_part)
+	if (asked && !link->parted)
 		tow_parting_begin(link->session->dev, id);
 	else
 		rdma_destroy_id(id);

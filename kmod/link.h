@@ -48,7 +48,7 @@ enum tow_link_step {
  * @inline_bytes: data: writes up to that size go along with their work request
  * @step: how far it is; with @error under the session's lock
  * @error: the first thing that went wrong before it was connected
- * @to_part: the other end may know of its connection, and not of the end
+ * @parted: the connection manager has been told that it is over
  * @silent: data: the RDMA device says that nothing comes any more
  * @lock: protects what follows; in process context only.  Bottom halves are off
  *	while it is held: what a provider does in one, when something was posted,
@@ -91,7 +91,7 @@ struct tow_link {
 	u32			inline_bytes;
 	enum tow_link_step	step;
 	int			error;
-	bool			to_part;
+	bool			parted;
 	bool			silent;
 	/* protects everything below */
 	spinlock_t		lock;

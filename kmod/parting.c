@@ -14,9 +14,6 @@
  * address has gone never has one again: the entry of the address is another one when
  * it comes back.  Hardware needs none of this.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
-#include <linux/jiffies.h>
 #include <linux/slab.h>
 #include <net/flow.h>
 #include <net/ipv6_stubs.h>
@@ -26,9 +23,6 @@
 
 #include "device.h"
 #include "parting.h"
-
-/* A route that comes back is no event of the device's. */
-#define TOW_PARTINGS_LOOK_MS	10000
 
 /**
  * struct tow_parting - an identifier that is to go when it can
@@ -92,13 +86,6 @@ static int tow_parting_interface(const struct ib_gid_attr *from)
 	return index;
 }
 
-/* InfiniBand may have software in it, too, and has no interface to look for. */
-static bool tow_parting_is_soft_roce(const struct rdma_cm_id *id)
-{
-	return rdma_protocol_roce(id->device, id->port_num) &&
-	       ib_uses_virt_dma(id->device);
-}
-
 /**
  * tow_parting_possible - may a connection's end be said?
  * @id: the connection's identifier
@@ -112,7 +99,7 @@ bool tow_parting_possible(const struct rdma_cm_id *id)
 	const struct rdma_addr *addr = &id->route.addr;
 	int oif;
 
-	if (!id->device || !tow_parting_is_soft_roce(id) ||
+	if (!id->device || !ib_uses_virt_dma(id->device) ||
 	    !addr->dev_addr.sgid_attr)
 		return true;
 	oif = tow_parting_interface(addr->dev_addr.sgid_attr);
@@ -127,45 +114,20 @@ bool tow_parting_possible(const struct rdma_cm_id *id)
 
 static void tow_partings_work(struct work_struct *work)
 {
-	struct tow_partings *partings = container_of(to_delayed_work(work),
-						     struct tow_partings, work);
-	struct tow_device *dev = container_of(partings, struct tow_device,
-					      peers.partings);
+	struct tow_partings *partings = container_of(work, struct tow_partings,
+						     work);
 	struct tow_parting *parting, *next;
-	LIST_HEAD(looked_at);
-	bool more;
 
-	/* Destroying takes a while, and nobody else has to wait for that. */
 	mutex_lock(&partings->lock);
-	list_splice_init(&partings->list, &looked_at);
-	mutex_unlock(&partings->lock);
-	list_for_each_entry_safe(parting, next, &looked_at, link) {
+	list_for_each_entry_safe(parting, next, &partings->list, link) {
 		if (!READ_ONCE(partings->ending) &&
 		    !tow_parting_possible(parting->id))
 			continue;
 		rdma_destroy_id(parting->id);
 		list_del(&parting->link);
 		kfree(parting);
-		tow_stat_dec(dev, TOW_STAT_PARTINGS);
 	}
-	mutex_lock(&partings->lock);
-	list_splice(&looked_at, &partings->list);
-	more = !list_empty(&partings->list);
 	mutex_unlock(&partings->lock);
-	/* Or sooner, if that has been asked for meanwhile. */
-	if (more)
-		queue_delayed_work(tow_wq, &partings->work,
-				   msecs_to_jiffies(TOW_PARTINGS_LOOK_MS));
-}
-
-/* It will never have a way: who runs the machine can do something about it. */
-static void tow_parting_warn(struct tow_device *dev)
-{
-	char name[TOW_DEVICE_NAME_MAX];
-
-	tow_device_name(dev, name);
-	pr_warn_ratelimited("%s: a connection's address went before its end could be said, and the connection manager keeps it: remove and add the device when nobody needs it\n",
-			    name);
 }
 
 /**
@@ -177,16 +139,14 @@ static void tow_parting_warn(struct tow_device *dev)
 void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id)
 {
 	struct tow_partings *partings = &dev->peers.partings;
-	struct tow_parting *parting;
+	struct tow_parting *parting = NULL;
 
-	if (tow_parting_possible(id)) {
+	if (!tow_parting_possible(id))
+		parting = kzalloc(sizeof(*parting), GFP_KERNEL);
+	if (!parting) {
 		rdma_destroy_id(id);
 		return;
 	}
-	/* A few bytes; to do without would break the whole device. */
-	parting = kzalloc(sizeof(*parting), GFP_KERNEL | __GFP_NOFAIL);
-	if (!tow_parting_interface(id->route.addr.dev_addr.sgid_attr))
-		tow_parting_warn(dev);
 	/* Whoever is in the handler has left it then. */
 	rdma_lock_handler(id);
 	id->context = NULL;
@@ -194,7 +154,6 @@ void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id)
 	parting->id = id;
 	mutex_lock(&partings->lock);
 	list_add_tail(&parting->link, &partings->list);
-	tow_stat_inc(dev, TOW_STAT_PARTINGS);
 	mutex_unlock(&partings->lock);
 	/* It may have come back meanwhile. */
 	tow_partings_retry(dev);
@@ -208,7 +167,7 @@ void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id)
  */
 void tow_partings_retry(struct tow_device *dev)
 {
-	mod_delayed_work(tow_wq, &dev->peers.partings.work, 0);
+	queue_work(tow_wq, &dev->peers.partings.work);
 }
 
 /**
@@ -219,7 +178,7 @@ void tow_partings_init(struct tow_partings *partings)
 {
 	mutex_init(&partings->lock);
 	INIT_LIST_HEAD(&partings->list);
-	INIT_DELAYED_WORK(&partings->work, tow_partings_work);
+	INIT_WORK(&partings->work, tow_partings_work);
 }
 
 /**
@@ -230,5 +189,5 @@ void tow_partings_end(struct tow_device *dev)
 {
 	WRITE_ONCE(dev->peers.partings.ending, true);
 	tow_partings_retry(dev);
-	flush_delayed_work(&dev->peers.partings.work);
+	flush_work(&dev->peers.partings.work);
 }

@@ -15,15 +15,15 @@ struct tow_device;
 /**
  * struct tow_partings - a device's identifiers that wait for a way
  * @lock: protects @list
- * @list: struct tow_parting; empty while @work looks at them
- * @work: destroys those that have one; looks again while there are others
+ * @list: struct tow_parting
+ * @work: destroys those that have one
  * @ending: all are to go
  */
 struct tow_partings {
 	/* protects list */
 	struct mutex		lock;
 	struct list_head	list;
-	struct delayed_work	work;
+	struct work_struct	work;
 	bool			ending;
 };
 

@@ -423,7 +423,6 @@ TOW_STAT_ATTR(handshakes, TOW_STAT_HANDSHAKES);
 TOW_STAT_ATTR(auth_refused, TOW_STAT_AUTH_REFUSED);
 TOW_STAT_ATTR(hostile_messages, TOW_STAT_HOSTILE);
 TOW_STAT_ATTR(evictions, TOW_STAT_EVICTIONS);
-TOW_STAT_ATTR(partings, TOW_STAT_PARTINGS);
 TOW_STAT_ATTR(exports, TOW_STAT_EXPORTS);
 TOW_STAT_ATTR(grants, TOW_STAT_GRANTS);
 TOW_STAT_ATTR(remotes, TOW_STAT_REMOTES);
@@ -470,7 +469,6 @@ static struct attribute *tow_sysfs_stats[] = {
 	&tow_stat_attr_auth_refused.attr.attr,
 	&tow_stat_attr_hostile_messages.attr.attr,
 	&tow_stat_attr_evictions.attr.attr,
-	&tow_stat_attr_partings.attr.attr,
 	&tow_stat_attr_exports.attr.attr,
 	&tow_stat_attr_grants.attr.attr,
 	&tow_stat_attr_remotes.attr.attr,
