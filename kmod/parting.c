@@ -72,7 +72,7 @@ static bool tow_parting_route6(const struct sockaddr_in6 *from,
 	return good;
 }
 
-/* The interface of an address that is there still; 0: it is not. */
+/* The interface of an address that is there and runs; 0: none. */
 static int tow_parting_interface(const struct ib_gid_attr *from)
 {
 	struct net_device *ndev;
@@ -80,10 +80,18 @@ static int tow_parting_interface(const struct ib_gid_attr *from)
 
 	rcu_read_lock();
 	ndev = rdma_read_gid_attr_ndev_rcu(from);
-	if (!IS_ERR(ndev))
+	/* One that goes down has its routes for some milliseconds more. */
+	if (!IS_ERR(ndev) && netif_running(ndev))
 		index = ndev->ifindex;
 	rcu_read_unlock();
 	return index;
+}
+
+/* InfiniBand may have software in it, too, and has no interface to look for. */
+static bool tow_parting_is_soft_roce(const struct rdma_cm_id *id)
+{
+	return rdma_protocol_roce(id->device, id->port_num) &&
+	       ib_uses_virt_dma(id->device);
 }
 
 /**
@@ -99,7 +107,7 @@ bool tow_parting_possible(const struct rdma_cm_id *id)
 	const struct rdma_addr *addr = &id->route.addr;
 	int oif;
 
-	if (!id->device || !ib_uses_virt_dma(id->device) ||
+	if (!id->device || !tow_parting_is_soft_roce(id) ||
 	    !addr->dev_addr.sgid_attr)
 		return true;
 	oif = tow_parting_interface(addr->dev_addr.sgid_attr);
