@@ -17,8 +17,6 @@ from .judge import Outcome, Result, judge, may_pass
 AROUND = "build/tests/lab/around"
 # Loading, unloading and looking for leaks under the slowest kernel.
 AROUND_SECONDS = 120
-# Those that have kmemleak.
-LEAK_KERNELS = ("debug", "debug-6.1")
 # How often a test is repeated that the host kept standing still.
 REPEATS = 3
 # Machines of this process, maybe of several threads; none begins any more.
@@ -77,7 +75,7 @@ class Boot:
     @property
     def searches_leaks(self):
         """Whether kmemleak is asked at the end of a boot."""
-        return self.machine.kernel in LEAK_KERNELS
+        return self.machine.kernel in towlab.kernels.KMEMLEAK_KERNELS
 
     def ready(self):
         """The running lab; booted if there is none."""

@@ -17,6 +17,7 @@ TOP = pathlib.Path(__file__).resolve().parents[3]
 LAB = TOP / "scripts" / "lab"
 BUILD = TOP / "build"
 KERNELS = ("6.1", "6.12", "debug", "debug-6.1", "kcsan")
+KMEMLEAK_KERNELS = ("debug", "debug-6.1")
 # Loaded by the initramfs, with what they depend on, where not built in.
 BOOT_MODULES = ("virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p",
                 "overlay", "virtio_rng")
@@ -50,7 +51,7 @@ class Kernel:
         self.release = (self.dir / "release").read_text().strip()
         self.image = self.dir / "vmlinuz"
         self.ours = name not in ("6.1", "6.12")     # built here, from debug.config
-        self.has_kmemleak = name in ("debug", "debug-6.1")
+        self.has_kmemleak = name in KMEMLEAK_KERNELS
 
     # -------------------------------------------------------- modules tree
 
