@@ -346,8 +346,13 @@ void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
  */
 static inline int tow_op_refused(const struct tow_op *op)
 {
-	int error = READ_ONCE(op->flow->stopped) ?: op->status;
+	int error = READ_ONCE(op->flow->stopped);
 
+	/* The connection ends, too, and what was on its way by it may have arrived. */
+	if (error == -ENODEV && (op->cursor || op->tried))
+		return -ECONNRESET;
+	if (!error)
+		error = op->status;
 	if (error)
 		return error;
 	if (!tow_remote_usable(op->remote) ||

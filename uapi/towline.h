@@ -1126,7 +1126,7 @@ struct tow_release {
  *	ECANCELED	not begun: an entry that it was to wait for has failed, or
  *			the client ended.  WRITE_NOTIFY: its slot is closed, see
  *			"Connections that fail"
- *	ENODEV		the RDMA device is gone
+ *	ENODEV		not begun: the RDMA device is gone
  *
  * Order.  Entries of one channel are sent in their order, and writes take effect
  * at the peer in that order.  A read may take effect later than a write that
