@@ -268,9 +268,13 @@ def run_group(machine, tests, logs, skips, turn, keep=lambda result: None,
                         "the time was over"))
                     return
                 begun = runs.once(test)
-            runs.add(runs.settled(test, *begun, alone))
-            if not boot.searches_leaks:
+            result = runs.settled(test, *begun, alone)
+            runs.add(result)
+            if result.status == "fail" or not boot.searches_leaks:
                 runs.end_boot()
+            # What it left behind is no other test's.
+            if result.status == "fail":
+                boot.close()
 
         def turned(alone):
             return lambda: turn.taken(alone)
