@@ -83,8 +83,10 @@ def _unlisted(test, kernel, skipped, skips):
     return [name for name in names if skips.allowed(name, kernel) is None]
 
 
-# What tow_clock.h and clock.py say of a bound that was missed.
+# What tow_clock.h and clock.py say of a bound that was missed, and what tests in Python say
+# of patience that is over.
 _LATE = r"\d+ ms(?: of \d+)?, \d+ of them the host's$"
+_IN_VAIN = "waited in vain"
 # A line that the kernel's harness, or a case in Python, prints of a failure.
 _SAID = re.compile(r"# (?:\S+:\d+:(?P<case>\w+):(?=Expected |.*" + _LATE +
                    r")|\w*(?:Error|Wrong|Exception): )(?P<what>.*)$")
@@ -110,7 +112,8 @@ def _only_late(outcome):
             if timed_out:
                 late.add(timed_out["case"])
             elif said:
-                is_late = re.search(_LATE, said["what"])
+                is_late = (re.search(_LATE, said["what"]) or
+                           said["what"].startswith(_IN_VAIN))
                 if said["case"]:
                     (late if is_late else wrong).add(said["case"])
                 else:
@@ -133,7 +136,7 @@ def may_pass(test, outcome):
 
     It may where time ran out, and nothing else was found.  It never is where a
     kernel complained, something leaked, a program or a machine crashed, or an assertion
-    failed that is not a bound of tow_clock.h's or clock.py's.
+    failed that is neither a bound of tow_clock.h's or clock.py's nor a wait that was in vain.
     """
     if outcome.trouble:
         return all(re.match("boot failed: .*(no word from the guest|did not end)",
