@@ -281,6 +281,10 @@ def run_group(machine, tests, logs, skips, turn, keep=lambda result: None,
 
         for alone, some in itertools.groupby(tests, lambda test: test.alone):
             if alone:
+                # A boot disturbs nobody, and would have the other machine wait.
+                with (turn.taken(alone=False),
+                      contextlib.suppress(towlab.BootError)):
+                    boot.ready()
                 with turn.taken(alone=True):
                     for test in some:
                         one(test, contextlib.nullcontext, contextlib.nullcontext)
