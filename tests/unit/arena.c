@@ -15,7 +15,7 @@
 #define LIVE_MAX	400
 /* Each takes ten times as long where races are looked for. */
 #ifdef __SANITIZE_THREAD__
-#define ROUNDS		40000
+#define ROUNDS		20000
 #else
 #define ROUNDS		250000
 #endif
