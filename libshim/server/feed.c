@@ -515,7 +515,7 @@ static void look_at_time(struct tow_feed *feed)
 		if (!way->since_us || done != way->done || done == way->count)
 			way->since_us = now;
 		way->done = done;
-		if (!way->partner->left && now - way->since_us > timeout_us &&
+		if (!way->partner->left && towi_passed(way->since_us, now) > timeout_us &&
 		    (!late || done < late->done))
 			late = way;
 	}

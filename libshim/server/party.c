@@ -119,7 +119,7 @@ void towi_party_look_at_lost(struct towi_party *party)
 		if (!partner->lost)
 			continue;
 		towi_party_listen(party, partner);
-		if (!partner->left && now - partner->lost_us > LOST_US)
+		if (!partner->left && towi_passed(partner->lost_us, now) > LOST_US)
 			towi_party_fail(party, partner->lost, partner->rank);
 	}
 }

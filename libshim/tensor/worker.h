@@ -16,6 +16,7 @@
 #include <towline/slot.h>
 #include <towline/tensor.h>
 
+#include "../core/internal.h"
 #include "check.h"
 #include "windows.h"
 
@@ -88,7 +89,8 @@ void towi_worker_lock(struct tow_worker *worker);
 static inline bool towi_worker_late(const struct tow_worker *worker, uint64_t since_us,
 				    uint64_t now_us)
 {
-	return worker->timeout_ms && now_us - since_us > worker->timeout_ms * 1000ULL;
+	return worker->timeout_ms &&
+	       towi_passed(since_us, now_us) > worker->timeout_ms * 1000ULL;
 }
 
 /* Hands over what was begun, and calls what is to be called. */
