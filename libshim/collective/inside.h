@@ -300,8 +300,9 @@ struct towi_relay {
 	uint32_t from, to;		/* ranks */
 	uint32_t entries;		/* of the chain that is on its way; 0: none is */
 	uint32_t failed;		/* of them, */
-	uint32_t first;			/* from this one on, */
-	int status;			/* which failed so */
+	uint32_t first;			/* from this one on; */
+	uint32_t culprit;		/* this one says why, */
+	int status;			/* by its status */
 	struct towi_relay_step step[2 * TOWI_RELAY_MAX];
 };
 
