@@ -37,6 +37,7 @@ struct towi_member {
 	uint32_t rank;
 	bool due;			/* is to be told what this rank says */
 	bool busy;			/* is being told, or asked */
+	bool to_ask, asked;		/* while it is found out who is late */
 	struct tow_peer *peer;
 	struct tow_channel *channel;
 	struct tow_remote *board;
@@ -129,8 +130,8 @@ void towi_board_alarm(struct tow_comm *comm);
 void towi_board_leave(struct tow_comm *comm);
 
 /*
- * The first that does not answer, or has not started so often what it has at that place, by
- * rank; or TOW_NO_RANK.
+ * The first that does not answer within a second, or has not started so often what it has at that
+ * place, by rank; or TOW_NO_RANK.
  */
 uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls);
 
