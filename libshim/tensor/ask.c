@@ -400,25 +400,20 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 		towi_edge_fail(&own->edge, -EPROTO);
 }
 
-/* The next one, if it is there: then the tensor that it tells of is, too. */
-static bool look_at_reply(const struct asker *own, struct towi_reply *reply)
-{
-	memcpy(reply, towi_letter(&own->edge, own->taken), sizeof(*reply));
-	if (reply->number != own->taken + 1 || reply->check != towi_check_of(reply))
-		return false;
-	/* Nobody has looked at a number with acquire order so far. */
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return true;
-}
-
+/* The tensors that they tell of are there, too: the slot has counted them. */
 static void take_replies(struct asker *own)
 {
+	struct tow_edge *edge = &own->edge;
+	uint64_t count = tow_slot_value(edge->slot);
 	struct towi_reply reply;
 
-	while (!own->edge.error && (own->asked || own->cancelling) &&
-	       look_at_reply(own, &reply)) {
+	while (!edge->error && TOWI_HELLO + own->taken < count) {
+		memcpy(&reply, towi_letter(edge, own->taken), sizeof(reply));
 		own->taken++;
-		take_reply(own, &reply);
+		if (reply.number == own->taken)
+			take_reply(own, &reply);
+		else
+			towi_edge_fail(edge, -EPROTO);
 	}
 }
 
@@ -439,7 +434,6 @@ static void end_all(struct asker *own)
 static void asker_goes_on(struct tow_edge *edge)
 {
 	struct asker *own = asker_of(edge);
-	uint64_t seen = tow_slot_value(edge->slot);
 
 	if (!edge->connected) {
 		towi_edge_wait_on(edge);
@@ -454,9 +448,8 @@ static void asker_goes_on(struct tow_edge *edge)
 		;
 	if (edge->error)
 		end_all(own);
-	/* More than was seen before looking. */
 	else if (own->asked || own->cancelling)
-		towi_edge_wait_for(edge, seen + 1);
+		towi_edge_wait_for(edge, TOWI_HELLO + own->taken + 1);
 }
 
 /* The sender is told that it is not wanted any more. */

@@ -66,7 +66,8 @@ _Static_assert(sizeof(struct towi_header) <= TOWI_HELLO_AT, "each has its place"
 _Static_assert(TOWI_HELLO_AT + sizeof(struct towi_header) <= TOWI_PROBE_AT, "and the probe");
 _Static_assert(TOWI_SCRATCH_AT + 2 * TOWI_HELLO_AT <= TOWI_OWN_AT, "and in the scratch");
 
-enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC, TOWI_RENDEZVOUS };
+/* 3 was a rendezvous whose replies were not counted. */
+enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC = 2, TOWI_RENDEZVOUS = 4 };
 
 struct towi_kind {
 	enum towi_kind_number number;	/* in headers */
@@ -136,8 +137,8 @@ struct tow_edge {
 	struct tow_peer *peer;
 	struct tow_channel *channel;		/* for all that notifies */
 	/*
-	 * For tensors behind which something else is linked: what follows on the one above
-	 * does not wait for them.
+	 * For a dynamic edge's tensors, behind which an answer is linked: what follows on the one
+	 * above does not wait for them.
 	 */
 	struct tow_channel *bulk;
 	struct tow_tensor_type type;		/* of a static edge's tensors, and their size */

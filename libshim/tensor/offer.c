@@ -13,7 +13,7 @@ struct match {
 	struct towi_named named;		/* first */
 	struct match *next;			/* in the line for replies */
 	bool offered, asked, served;
-	bool replied;				/* before its write was seen to end */
+	bool replied;				/* before its tensor was seen to have gone */
 	bool kept;				/* the queue knows it still */
 	struct towi_request request;		/* if it was asked for */
 	struct tow_tensor_type type;
@@ -139,8 +139,12 @@ static bool may_reply(const struct offerer *own, uint32_t entries)
 	       towi_worker_room(own->edge.common.worker, entries);
 }
 
-/* There is room for it; @match ends with it. */
-static void send_reply(struct offerer *own, struct towi_reply *reply, struct match *match)
+/*
+ * There is room for it; @match ends with it.  It notifies, unless a tensor follows, which does
+ * (@moves).
+ */
+static void send_reply(struct offerer *own, struct towi_reply *reply, struct match *match,
+		       bool moves)
 {
 	struct tow_edge *edge = &own->edge;
 	uint64_t number = ++own->sent, offset;
@@ -149,14 +153,18 @@ static void send_reply(struct offerer *own, struct towi_reply *reply, struct mat
 	struct tow_sqe *sqe;
 
 	reply->number = number;
-	reply->check = towi_check_of(reply);
 	*own_reply(own, number) = *reply;
 	cell->match = match;
 	sqe = towi_worker_entry(edge->common.worker);
-	if (!towi_edge_place(edge, own_reply(own, number), &region, &offset))
-		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
-				      towi_letter_at(edge, number - 1), TOWI_REPLY_BYTES,
-				      edge->other);
+	if (!towi_edge_place(edge, own_reply(own, number), &region, &offset)) {
+		if (moves)
+			tow_prep_write(sqe, edge->channel, region, offset, edge->range,
+				       towi_letter_at(edge, number - 1), TOWI_REPLY_BYTES);
+		else
+			tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
+					      towi_letter_at(edge, number - 1),
+					      TOWI_REPLY_BYTES, edge->other);
+	}
 	towi_worker_begun(sqe, &cell->op);
 }
 
@@ -207,8 +215,7 @@ static void reply_ended(struct towi_op *op, int status)
 	struct offerer *own = offerer_of(op->edge);
 	struct match *match = cell->match;
 
-	/* If its write has failed that says why. */
-	if (status && status != -ECANCELED)
+	if (status)
 		towi_edge_fail(op->edge, status);
 	cell->match = NULL;
 	if (!match)
@@ -234,20 +241,18 @@ static void write_ended(struct towi_op *op, int status)
 		finish(offerer_of(op->edge), match);
 }
 
-/* A write of the tensor, to be followed by the reply; there is room. */
-static void send_tensor(struct offerer *own, struct match *match)
+/* The tensor, behind its reply: it tells of both.  There is room. */
+static void send_tensor(struct offerer *own, struct match *match, struct tow_region *region,
+			uint64_t offset)
 {
 	struct tow_edge *edge = &own->edge;
-	struct tow_region *region;
 	struct tow_sqe *sqe;
-	uint64_t offset;
 
 	sqe = towi_worker_entry(edge->common.worker);
-	if (!towi_edge_place(edge, match->staged ? match->staged : match->data, &region, &offset))
-		tow_prep_write(sqe, edge->bulk, region, offset, match->view->remote,
-			       match->request.target.offset, match->bytes);
-	tow_sqe_set_flags(sqe, (uint8_t)(TOW_SQE_LINK |
-					 (match->staged ? edge->common.worker->copied_flag : 0)));
+	tow_prep_write_notify(sqe, edge->channel, region, offset, match->view->remote,
+			      match->request.target.offset, match->bytes, edge->other);
+	if (match->staged)
+		tow_sqe_set_flags(sqe, edge->common.worker->copied_flag);
 	match->view->busy++;
 	towi_worker_begun(sqe, &match->write);
 }
@@ -264,11 +269,17 @@ static int serve(struct offerer *own, struct match *match)
 {
 	struct towi_reply reply = { .tag = match->request.tag, .status = match->error };
 	bool whole = !match->error && fits(match), moves = whole && match->bytes;
+	struct tow_region *region = NULL;
+	uint64_t offset = 0;
 	int ret = 0;
 
 	if (moves)
 		ret = towi_view(&own->edge, &own->views, &match->request.target, match->bytes,
 				TOW_RIGHT_WRITE, &match->view);
+	/* The program's, and it has freed it. */
+	if (!ret && moves && towi_edge_place(&own->edge, match->staged ? match->staged : match->data,
+					     &region, &offset))
+		ret = -EFAULT;
 	if (!ret && !may_reply(own, 2))
 		ret = -EAGAIN;
 	if (ret)
@@ -282,9 +293,9 @@ static int serve(struct offerer *own, struct match *match)
 		reply.flags = TOWI_REPLY_TYPE;
 	match->asked = false;
 	match->served = match->error || whole;
+	send_reply(own, &reply, match->served ? match : NULL, moves);
 	if (moves)
-		send_tensor(own, match);
-	send_reply(own, &reply, match->served ? match : NULL);
+		send_tensor(own, match, region, offset);
 	return 0;
 }
 
@@ -320,7 +331,7 @@ static bool send_note(struct offerer *own)
 
 	if (!may_reply(own, 1))
 		return false;
-	send_reply(own, &reply, NULL);
+	send_reply(own, &reply, NULL, false);
 	own->first_note = note->next;
 	if (!own->first_note)
 		own->last_note = &own->first_note;
