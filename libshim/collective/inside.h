@@ -281,9 +281,12 @@ bool towi_tell(struct towi_target *target, const struct towi_way *way);
 /* A completion comes when the slot is there: false: it is already, or there is no room. */
 bool towi_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uint64_t number);
 
-/* to = one op other, of elements in that many bytes; and with averages, all were added. */
+/*
+ * to = one op other, of elements in that many bytes: @other is what a rank has given, and so is @one
+ * if that is so, or else it is of several; and with averages, all were added.
+ */
 void towi_combine(const struct tow_collective *collective, void *to, const void *one,
-		  const void *other, uint64_t bytes);
+		  bool one_is_ranks, const void *other, uint64_t bytes);
 void towi_average(const struct tow_collective *collective, void *values, uint64_t bytes);
 
 /* ---- relay.c: what the kernel passes on by itself ---- */

@@ -118,7 +118,9 @@ enum tow_collective_kind {
 /**
  * enum tow_reduction - how elements are combined
  * @TOW_SUM: they are added; integers wrap around
- * @TOW_AVG: the same, divided by the number of ranks; integers are cut off towards 0
+ * @TOW_AVG: the same, divided by the number of ranks; integers are cut off towards 0.  Of finite
+ *	float16 it is finite, whatever their sum is: they are added as a power of two smaller, which
+ *	costs bits where the sum is less than 2^-12 times the number of ranks
  * @TOW_MIN: the least; of a NaN and something else a NaN
  * @TOW_MAX: the greatest; the same holds
  */
