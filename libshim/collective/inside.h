@@ -53,7 +53,8 @@ struct tow_comm {
 	uint32_t timeout_ms, spin_us;
 	uint8_t copied_flag;		/* of entries that send copies */
 	uint64_t number;		/* in all names */
-	uint64_t made;			/* collectives, ever */
+	uint64_t value;			/* that rank 0 told last */
+	uint64_t made;			/* collectives that were to be, ever: at all ranks alike */
 	uint32_t in_flight;		/* entries without a completion */
 	bool over;			/* the queue takes no more, and says no more */
 	int error;			/* it has failed */
@@ -99,7 +100,7 @@ void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed);
 
 /*
  * All ranks tell @status and @value, and each learns what others told, by rank (or @values is
- * NULL): 0; the own error; or -ECANCELED with who could not.
+ * NULL), and what rank 0 did (@comm->value): 0; the own error; or -ECANCELED with who could not.
  */
 int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t *values,
 		    uint32_t *blamed);
