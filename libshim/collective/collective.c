@@ -421,7 +421,7 @@ static int take_place(struct tow_collective *collective)
 		towi_board_started(comm, place, 0);
 		return 0;
 	}
-	return -ENOSPC;
+	return -EMLINK;
 }
 
 static void leave_place(struct tow_collective *collective)
