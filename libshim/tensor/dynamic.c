@@ -215,7 +215,7 @@ static int send_step(struct tow_edge *edge, const struct tow_tensor_type *type, 
 	step = towi_steps_next(steps);
 	if (!step)
 		return -EAGAIN;
-	ret = towi_edge_stage(edge, data, bytes, &step->staged);
+	ret = towi_edge_stage(edge, data, bytes, false, &step->staged);
 	if (ret)
 		return ret;
 	step->data = data;

@@ -36,37 +36,54 @@ int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_reg
 	return 0;
 }
 
-int towi_edge_clone(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy)
+/*
+ * Is it in a region, all of it, or is none of it?  -EINVAL: it begins in one and ends elsewhere, or
+ * the reverse.
+ */
+static int look_where(const struct tow_edge *edge, const void *data, uint64_t bytes, bool *inside)
+{
+	const char *last = (const char *)data + bytes - 1;
+	struct tow_region *region = NULL, *other = NULL;
+	uint64_t offset;
+
+	towi_edge_place(edge, data, &region, &offset);
+	towi_edge_place(edge, last, &other, &offset);
+	*inside = region;
+	return region == other ? 0 : -EINVAL;
+}
+
+static int copy(struct tow_edge *edge, const void *data, uint64_t bytes, void **copied)
 {
 	struct tow_worker *worker = edge->common.worker;
 	struct tow_region *region;
 	uint64_t offset;
 
-	*copy = NULL;
-	if (!bytes)
-		return 0;
-	*copy = tow_arena_alloc(worker->arena, bytes);
-	if (!*copy)
+	*copied = tow_arena_alloc(worker->arena, bytes);
+	if (!*copied)
 		return -errno;
-	if (towi_edge_place(edge, *copy, &region, &offset)) {
-		tow_arena_free(worker->arena, *copy);
-		*copy = NULL;
+	if (towi_edge_place(edge, *copied, &region, &offset)) {
+		tow_arena_free(worker->arena, *copied);
+		*copied = NULL;
 		return -ENOSPC;
 	}
-	memcpy(*copy, data, bytes);
+	memcpy(*copied, data, bytes);
 	atomic_fetch_add_explicit(&worker->copied, bytes, memory_order_relaxed);
 	return 0;
 }
 
-int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy)
+int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, bool clone,
+		    void **copied)
 {
-	struct tow_region *region;
-	uint64_t offset;
+	bool inside;
+	int ret;
 
-	*copy = NULL;
-	if (!bytes || !towi_edge_place(edge, data, &region, &offset))
+	*copied = NULL;
+	if (!bytes)
 		return 0;
-	return towi_edge_clone(edge, data, bytes, copy);
+	ret = look_where(edge, data, bytes, &inside);
+	if (ret || (inside && !clone))
+		return ret;
+	return copy(edge, data, bytes, copied);
 }
 
 /* ---- waiting ---------------------------------------------------------------- */

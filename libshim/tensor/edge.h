@@ -200,12 +200,11 @@ int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_reg
 
 /*
  * @bytes of @data in a region, which others can reach: as they are (NULL is stored), or as
- * a copy, which is counted, and freed with tow_arena_free().  0, or a negative errno.
+ * a copy, which is counted, and freed with tow_arena_free(); with @clone a copy in any case.  0;
+ * -EINVAL: only a part of it is in a region; or another negative errno.
  */
-int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy);
-
-/* A copy in any case. */
-int towi_edge_clone(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy);
+int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, bool clone,
+		    void **copied);
 
 /* An operation that does nothing when it has ended but to fail the edge if it did. */
 void towi_edge_op_ended(struct towi_op *op, int status);

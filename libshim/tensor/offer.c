@@ -514,9 +514,8 @@ static int stage(struct offerer *own, struct match *match, uint32_t flags)
 	struct tow_worker *worker = own->edge.common.worker;
 	int ret;
 
-	ret = flags & TOW_PUT_CLONE ?
-		      towi_edge_clone(&own->edge, match->data, match->bytes, &match->staged) :
-		      towi_edge_stage(&own->edge, match->data, match->bytes, &match->staged);
+	ret = towi_edge_stage(&own->edge, match->data, match->bytes, flags & TOW_PUT_CLONE,
+			      &match->staged);
 	if (!ret && worker->crc32c)
 		match->crc32c = towi_crc32c_of(worker->crc32c, match->data, match->bytes);
 	return ret;
