@@ -467,8 +467,9 @@ static void take_in(struct tow_edge *edge, bool again)
 			continue;
 		if (intake->status && !again)
 			break;
+		/* What waits until its window was found holds up no other one. */
 		begin_intake(edge, intake);
-		if (intake->state == WAITING)
+		if (intake->state == WAITING && intake->status)
 			break;
 	}
 }

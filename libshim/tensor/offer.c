@@ -264,7 +264,10 @@ static bool fits(const struct match *match)
 	       towi_same_type(&match->request.type, &match->type);
 }
 
-/* 0: the reply has begun; -EAGAIN: not at the moment; or what has ended the edge. */
+/*
+ * 0: the reply has begun; -EAGAIN: when its place was found; -EBUSY: when there is room; or what has
+ * ended the edge.
+ */
 static int serve(struct offerer *own, struct match *match)
 {
 	struct towi_reply reply = { .tag = match->request.tag, .status = match->error };
@@ -281,7 +284,7 @@ static int serve(struct offerer *own, struct match *match)
 					     &region, &offset))
 		ret = -EFAULT;
 	if (!ret && !may_reply(own, 2))
-		ret = -EAGAIN;
+		ret = -EBUSY;
 	if (ret)
 		return ret;
 	reply.type = match->type;
@@ -307,21 +310,25 @@ static void line_up(struct offerer *own, struct match *match)
 	own->last = &match->next;
 }
 
-static bool reply_first(struct offerer *own)
+/* All that can be: whoever waits until its place was found holds up no other one. */
+static void reply_all(struct offerer *own)
 {
-	struct match *match = own->first;
-	int ret = serve(own, match);
+	struct match **link = &own->first;
+	int ret = 0;
 
-	if (ret == -EAGAIN)
-		return false;
-	if (ret) {
-		towi_edge_fail(&own->edge, ret == -ERANGE ? -EPROTO : ret);
-		return false;
+	while (*link && !own->edge.error && ret != -EBUSY) {
+		ret = serve(own, *link);
+		if (!ret)
+			*link = (*link)->next;
+		else if (ret == -EAGAIN)
+			link = &(*link)->next;
+		else if (ret != -EBUSY)
+			towi_edge_fail(&own->edge, ret == -ERANGE ? -EPROTO : ret);
 	}
-	own->first = match->next;
-	if (!own->first)
-		own->last = &own->first;
-	return true;
+	/* The last one may have gone. */
+	while (*link)
+		link = &(*link)->next;
+	own->last = link;
 }
 
 static bool send_note(struct offerer *own)
@@ -422,8 +429,7 @@ static void offerer_goes_on(struct tow_edge *edge)
 		take_requests(own);
 		while (!edge->error && own->first_note && send_note(own))
 			;
-		while (!edge->error && own->first && reply_first(own))
-			;
+		reply_all(own);
 	}
 	if (edge->error)
 		end_all(own);
@@ -442,9 +448,6 @@ static bool offerer_in_flight(const struct tow_edge *edge)
 
 	for (uint32_t i = 0; i < own->cells_count; i++)
 		if (own->cells[i].op.busy)
-			return true;
-	for (uint32_t i = 0; i < TOWI_VIEWS; i++)
-		if (own->views.all[i].busy)
 			return true;
 	return towi_views_busy(&own->views);
 }
