@@ -150,20 +150,23 @@ int towi_edge_nudge(struct tow_edge *edge)
 /* A write that nobody reads: of no bytes at all, it would not ask the other node. */
 void towi_edge_probe(struct tow_edge *edge, uint64_t now_us)
 {
+	struct tow_worker *worker = edge->common.worker;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
 
 	if (edge->probe.busy) {
-		if (towi_worker_late(edge->common.worker, edge->probed_us, now_us))
+		if (towi_worker_late(worker, edge->probed_us, now_us))
 			towi_edge_fail(edge, -ETIMEDOUT);
 		return;
 	}
-	if (towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset))
+	if (!towi_worker_may_probe(worker, edge->probed_us, now_us) ||
+	    towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset))
 		return;
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_worker_entry(worker);
 	if (!sqe)
 		return;
+	worker->probes--;
 	edge->probed_us = now_us;
 	tow_prep_write(sqe, edge->channel, region, offset, edge->range,
 		       edge->sends || edge->kind->back ? TOWI_PROBE_AT : 0, TOWI_PROBE_BYTES);
@@ -445,6 +448,7 @@ static void link_edge(struct tow_edge *edge)
 	towi_worker_lock(worker);
 	edge->common.next = worker->edges;
 	worker->edges = &edge->common;
+	worker->edges_count++;
 	towi_worker_unlock(worker);
 }
 
@@ -601,6 +605,7 @@ static bool unlink_edge(struct tow_edge *edge)
 	for (link = &worker->edges; edge_of(*link) != edge;)
 		link = &(*link)->next;
 	*link = edge->common.next;
+	worker->edges_count--;
 	free = !in_flight(edge) && !waits(edge);
 	if (!free) {
 		edge->common.next = worker->graves;

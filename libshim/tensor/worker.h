@@ -72,6 +72,8 @@ struct tow_worker {
 	int over;
 	int wake_fd;			/* an eventfd that he looks at, too */
 	struct towi_edge *edges;
+	uint32_t edges_count;
+	uint32_t probes;		/* that edges may begin in this tick */
 	/* Closed with operations that never ended; freed when the queue is. */
 	struct towi_edge *graves;
 	struct towi_call *calls, **last_call;
@@ -111,6 +113,12 @@ struct tow_sqe *towi_worker_entry(struct tow_worker *worker);
  */
 bool towi_worker_room(struct tow_worker *worker, uint32_t entries);
 void towi_worker_begun(struct tow_sqe *sqe, struct towi_op *op);
+
+/*
+ * May an edge that has looked for its other end then do so again now?  So many do in a tick: with
+ * more edges each has its turn less often.
+ */
+bool towi_worker_may_probe(const struct tow_worker *worker, uint64_t probed_us, uint64_t now_us);
 
 /* May another entry wait for a slot?  Those take room from others' completions. */
 bool towi_worker_may_wait(const struct tow_worker *worker);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What workers and edges decide by themselves: by the clock, and by where a tensor is. */
+/* build: link -Wl,--wrap=tow_queue_enter */
 #include <errno.h>
 #include <stdint.h>
 
 #include <kselftest.h>
 
 #include "../tensor/steps.h"
+#include "tow_ring.h"
 #include "tow_source.h"
 
 #define TIMEOUT_MS	1000U
@@ -44,6 +46,75 @@ static int error_after(int64_t us)
 	towi_steps_free(&edge);
 	return edge.error;
 }
+
+/* ---- who looks for the other end --------------------------------------------------- */
+
+#define EDGES		3000U
+#define ONCE		1024U
+#define RING_ENTRIES	4096U
+
+static void ring_turn(struct tow_queue *queue)
+{
+	(void)queue;
+}
+
+static void go_on(struct towi_edge *edge)
+{
+	(void)edge;
+}
+
+static void probe(struct towi_edge *edge, uint64_t now_us)
+{
+	towi_edge_probe((struct tow_edge *)edge, now_us);
+}
+
+/* How many looked in a tick. */
+static uint32_t tick(struct tow_worker *worker)
+{
+	uint32_t before = worker->in_flight;
+
+	worker->ticked_us = 0;
+	tow_worker_progress(worker, 0);
+	return worker->in_flight - before;
+}
+
+/* Many edges, of which none has an answer: they have turns. */
+static bool have_turns(void)
+{
+	static const struct towi_edge_ops ops = { .go_on = go_on, .tick = probe };
+	static struct tow_edge edges[EDGES];
+	static const struct { uint64_t handle; } range;
+	static struct tow_channel channel;
+	struct source source = { 0 };
+	struct tow_worker worker = {
+		.queue = ring_make(RING_ENTRIES), .tick_us = 1000000, .edges_count = EDGES,
+		.arena = source_arena(&source, NULL),
+	};
+	char *own = tow_arena_zeroed(worker.arena, 1, TOWI_OWN_AT);
+	uint32_t looked[3];
+	bool good;
+
+	for (uint32_t i = 0; i < EDGES; i++) {
+		edges[i] = (struct tow_edge){
+			.common = { .ops = &ops, .worker = &worker, .next = worker.edges },
+			.sends = true, .own = own, .channel = &channel,
+			.range = (struct tow_remote *)(uintptr_t)&range,
+		};
+		towi_edge_op(&edges[i], &edges[i].probe);
+		worker.edges = &edges[i].common;
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		looked[i] = tick(&worker);
+	good = looked[0] == ONCE && looked[1] == ONCE && looked[2] == EDGES - 2 * ONCE;
+	if (!good)
+		ksft_print_msg("%u, %u, %u edges looked\n", looked[0], looked[1], looked[2]);
+	ring_free(worker.queue);
+	tow_arena_free(worker.arena, own);
+	tow_arena_destroy(worker.arena);
+	return good;
+}
+
+/* ---- where tensors are --------------------------------------------------------------- */
 
 #define TENSOR_BYTES	64U
 
@@ -95,15 +166,16 @@ int main(void)
 	struct tow_worker patient = { .timeout_ms = 0 };
 
 	ksft_print_header();
-	ksft_set_plan(8);
-	ksft_test_result(!error_after(0) && !error_after(TIMEOUT_MS * 1000),
+	ksft_set_plan(9);
+	ksft_test_result(!error_after(0) && !error_after(TIMEOUT_MS * 1000LL),
 			 "a step has all of its time\n");
-	ksft_test_result(error_after(TIMEOUT_MS * 1000 + MOMENT_US) == -ETIMEDOUT,
+	ksft_test_result(error_after(TIMEOUT_MS * 1000LL + MOMENT_US) == -ETIMEDOUT,
 			 "then it is late\n");
 	/* Another peer was lost meanwhile, and that let the step begin. */
 	ksft_test_result(!error_after(-(int64_t)MOMENT_US),
 			 "one that began after the clock was looked at is not\n");
 	ksft_test_result(!towi_worker_late(&patient, 0, now_us()), "without a limit nothing is\n");
 	test_places();
+	ksft_test_result(have_turns(), "many edges look for their other ends in turns\n");
 	ksft_finished();
 }
