@@ -71,6 +71,10 @@ lib_static	:= $(OUT)/lib/libtowline.a
 
 lib: $(lib_shared) $(lib_static)
 
+# Loops that are to become vectors, each operation of which is rounded by itself.
+$(OUT)/obj/libshim/server/optimize.o $(OUT)/obj/sanitized/libshim/server/optimize.o: \
+	private user_flags += -O3 -fno-math-errno -ffp-contract=off
+
 # libbsd is headers alone: <bsd/sys/tree.h>.  Nothing of it is linked.
 $(OUT)/obj/libshim/%.o: libshim/%.c $(flags) VERSION | $(public_headers)
 	@mkdir -p $(@D)

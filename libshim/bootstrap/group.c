@@ -36,6 +36,7 @@ struct tow_group {
 	void *arg;
 	struct towi_table *table;	/* without @gather, and with more than one rank */
 	struct card *cards;		/* by rank */
+	void *told;			/* by rank: of towi_group_gather() */
 	pthread_mutex_t lock;		/* around what follows */
 	struct tow_peer **peers;	/* by the first rank of their node, once connected */
 };
@@ -75,6 +76,13 @@ TOW_PUBLIC int tow_group_gather(struct tow_group *group, const void *mine, size_
 	if (blamed)
 		*blamed = rank;
 	return ret;
+}
+
+int towi_group_gather(struct tow_group *group, const void *mine, size_t bytes, void **all,
+		      uint32_t *blamed)
+{
+	*all = group->told;
+	return tow_group_gather(group, mine, bytes, group->told, blamed);
 }
 
 /* ---- meeting ---------------------------------------------------------------- */
@@ -191,6 +199,7 @@ static void free_group(struct tow_group *group)
 		tow_peer_release(group->peers[rank]);
 	free(group->peers);
 	free(group->cards);
+	free(group->told);
 	pthread_mutex_destroy(&group->lock);
 	free(group);
 }
@@ -210,8 +219,9 @@ static struct tow_group *new_group(struct tow_device *dev, const struct tow_worl
 	made->gather = attr->gather;
 	made->arg = attr->arg;
 	made->cards = calloc(world->world_size, sizeof(*made->cards));
+	made->told = calloc(world->world_size, TOW_GROUP_GATHER_MAX);
 	made->peers = calloc(world->world_size, sizeof(struct tow_peer *));
-	if (made->cards && made->peers)
+	if (made->cards && made->told && made->peers)
 		return made;
 	free_group(made);
 	return NULL;

@@ -24,6 +24,13 @@ int towi_own_address(const char *class, const char *device, uint32_t port,
 /* The group's device, which was open before it. */
 struct tow_device *towi_group_device(const struct tow_group *group);
 
+/*
+ * As tow_group_gather(), to memory of the group's, until the next one: whoever has no memory takes
+ * part all the same, so that others are told and do not wait.
+ */
+int towi_group_gather(struct tow_group *group, const void *mine, size_t bytes, void **all,
+		      uint32_t *blamed);
+
 /* How long each of its calls may wait for other ranks. */
 uint32_t towi_group_timeout_ms(const struct tow_group *group);
 

@@ -19,7 +19,7 @@
 #define LEFT		UINT64_MAX
 #define ERROR_SHIFT	32
 
-/* How long a rank is given to answer, when it is late already. */
+/* How long a rank is given to answer, from when it was asked. */
 #define ANSWER_US	1000000U
 #define UNKNOWN		UINT64_MAX
 
@@ -208,54 +208,87 @@ static bool ask(struct towi_member *member, uint64_t place)
 	return true;
 }
 
-/* Until nothing is on its way to a rank: whether that came true. */
-static bool comes_back(struct towi_member *member, uint64_t until)
+/* All that can be asked now; true: there was somebody. */
+static bool ask_some(struct tow_comm *comm, const uint64_t *places)
 {
-	struct tow_comm *comm = member->comm;
+	bool any = false;
+	uint32_t rank;
 
-	while (member->busy && !comm->over && towi_left_us(until)) {
-		towi_comm_sleep(comm, until);
-		towi_comm_reap(comm);
+	for (rank = 0; rank < comm->ranks; rank++) {
+		struct towi_member *member = &comm->members[rank];
+
+		/* What it was told before must have come back. */
+		if (!member->to_ask || member->busy)
+			continue;
+		if (!ask(member, places[rank]))
+			break;
+		member->to_ask = false;
+		member->asked = true;
+		any = true;
 	}
-	/* If it was this process that stood still, it has come meanwhile. */
-	if (member->busy && !comm->over)
-		towi_comm_reap(comm);
-	return !member->busy;
+	towi_comm_submit(comm);
+	return any;
+}
+
+static bool all_answered(const struct tow_comm *comm)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < comm->ranks; rank++) {
+		const struct towi_member *member = &comm->members[rank];
+
+		if (member->to_ask || (member->asked && member->busy))
+			return false;
+	}
+	return true;
 }
 
 /*
- * What a rank says of a collective; UNKNOWN: it says nothing.  Each has its own time: that
- * another one's took long is not its fault.
+ * All at once, as far as there is room: an answer takes as long as a round trip, and there may be
+ * a thousand of them.
  */
-static uint64_t ask_one(struct towi_member *member, uint64_t place)
+static void ask_all(struct tow_comm *comm, const uint64_t *places)
 {
-	struct tow_comm *comm = member->comm;
 	uint64_t until = towi_until(ANSWER_US);
-	uint64_t *answer = &comm->board->theirs[member->rank];
+	uint32_t rank;
 
-	*answer = UNKNOWN;
-	/* What it was told before must have come back. */
-	if (!comes_back(member, until) || !ask(member, place))
-		return UNKNOWN;
-	towi_comm_submit(comm);
-	return comes_back(member, until) ? tow_load_acquire64(answer) : UNKNOWN;
+	for (rank = 0; rank < comm->ranks; rank++) {
+		comm->members[rank].to_ask = is_to_be_told(comm, rank);
+		comm->members[rank].asked = false;
+		comm->board->theirs[rank] = UNKNOWN;
+	}
+	do {
+		if (ask_some(comm, places))
+			until = towi_until(ANSWER_US);
+		if (all_answered(comm))
+			return;
+		towi_comm_sleep(comm, until);
+		/* Also when it was this process that stood still. */
+		towi_comm_reap(comm);
+	} while (!comm->over && towi_left_us(until));
+}
+
+/* For whom there was no room nobody knows, and it is not to blame. */
+static bool is_late(const struct towi_member *member, uint64_t calls)
+{
+	uint64_t theirs = tow_load_acquire64(&member->comm->board->theirs[member->rank]);
+
+	if (!member->asked)
+		return member->to_ask && member->busy;
+	return member->busy || theirs == UNKNOWN || theirs < calls;
 }
 
 uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls)
 {
-	uint64_t theirs;
-	uint32_t rank, late = TOW_NO_RANK;
+	uint32_t rank;
 
 	comm->board->asking = true;
-	for (rank = 0; late == TOW_NO_RANK && rank < comm->ranks; rank++) {
-		if (!is_to_be_told(comm, rank))
-			continue;
-		theirs = ask_one(&comm->members[rank], places[rank]);
-		if (theirs == UNKNOWN || theirs < calls)
-			late = rank;
-	}
+	ask_all(comm, places);
 	comm->board->asking = false;
-	return late;
+	for (rank = 0; rank < comm->ranks; rank++)
+		if (is_late(&comm->members[rank], calls))
+			return rank;
+	return TOW_NO_RANK;
 }
 
 /* ---- life --------------------------------------------------------------------- */

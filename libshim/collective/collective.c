@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../bootstrap/inside.h"
 #include "inside.h"
 
 /* Pieces that are sent at once, unless the caller says how large they are to be. */
@@ -368,39 +369,41 @@ static void copy_out(struct tow_collective *collective)
 struct card {
 	uint32_t kind, reduction, algorithm, root;
 	struct tow_dtype dtype;
-	uint32_t reserved;
+	int32_t status;
 	uint64_t count, piece_bytes;
 };
 
-/* Does everybody ask for the same?  Or who is the first that does not, as rank 0 does? */
-static int compare_cards(struct tow_collective *collective, uint32_t *blamed)
+/*
+ * Can everybody, and does everybody ask for the same?  Or who is the first that cannot, or does not as
+ * rank 0 does?
+ */
+static int compare_cards(const struct tow_comm *comm, const struct tow_collective_attr *attr,
+			 int status, uint32_t *blamed)
 {
-	const struct tow_collective_attr *attr = &collective->attr;
-	const struct tow_comm *comm = collective->comm;
 	struct card own = {
 		.kind = attr->kind,
 		.reduction = attr->reduction,
 		.algorithm = attr->algorithm,
 		.root = attr->root,
 		.dtype = attr->dtype,
+		.status = status,
 		.count = attr->count,
 		.piece_bytes = attr->piece_bytes,
 	};
-	struct card *cards = calloc(comm->ranks, sizeof(*cards));
+	const struct card *cards;
 	uint32_t rank;
+	void *told;
 	int ret;
 
-	if (!cards)
-		return -ENOMEM;
-	ret = tow_group_gather(comm->group, &own, sizeof(own), cards, blamed);
+	ret = towi_group_gather(comm->group, &own, sizeof(own), &told, blamed);
+	cards = told;
 	for (rank = 0; !ret && rank < comm->ranks; rank++) {
-		if (memcmp(&cards[rank], &cards[0], sizeof(own))) {
-			*blamed = rank;
-			ret = -EPROTO;
-		}
+		if (!cards[rank].status && !memcmp(&cards[rank], &cards[0], sizeof(own)))
+			continue;
+		*blamed = rank;
+		ret = cards[rank].status ? -ECANCELED : -EPROTO;
 	}
-	free(cards);
-	return ret;
+	return status ? status : ret;
 }
 
 static int take_place(struct tow_collective *collective)
@@ -418,7 +421,7 @@ static int take_place(struct tow_collective *collective)
 		towi_board_started(comm, place, 0);
 		return 0;
 	}
-	return -ENOSPC;
+	return -EMLINK;
 }
 
 static void leave_place(struct tow_collective *collective)
@@ -503,13 +506,16 @@ static int make(struct tow_collective *collective, uint32_t *blamed)
 	return towi_comm_agree(comm, ret, 0, NULL, blamed);
 }
 
-static struct tow_collective *new_collective(struct tow_comm *comm,
-					     const struct tow_collective_attr *attr)
+static uint64_t element_of(const struct tow_collective_attr *attr)
 {
-	uint64_t element = attr->kind == TOW_BARRIER ? 1 :
-			   (uint64_t)attr->dtype.bits * attr->dtype.lanes / 8;
-	uint32_t chosen = choose_algorithm(attr, comm->ranks, attr->count * element);
-	const struct towi_algorithm *algorithm = algorithm_of(chosen, comm->ranks);
+	return attr->kind == TOW_BARRIER ? 1 : (uint64_t)attr->dtype.bits * attr->dtype.lanes / 8;
+}
+
+/* @attr says which algorithm. */
+static struct tow_collective *new_collective(struct tow_comm *comm,
+					     const struct tow_collective_attr *attr, uint64_t number)
+{
+	const struct towi_algorithm *algorithm = algorithm_of(attr->algorithm, comm->ranks);
 	struct tow_collective *made;
 
 	made = calloc(1, algorithm->bytes + comm->ranks * algorithm->rank_bytes);
@@ -518,25 +524,24 @@ static struct tow_collective *new_collective(struct tow_comm *comm,
 	made->algorithm = algorithm;
 	made->comm = comm;
 	made->attr = *attr;
-	made->attr.algorithm = chosen;
 	if (is_reduction(attr->kind))
 		towi_reduce_type(attr->dtype, &made->type);
 	made->op = attr->reduction == TOW_MIN ? TOWI_MIN :
 		   attr->reduction == TOW_MAX ? TOWI_MAX : TOWI_SUM;
-	made->number = comm->made++;
-	shape(made, element);
+	made->number = number;
+	shape(made, element_of(attr));
 	return made;
 }
 
-static int create(struct tow_comm *comm, const struct tow_collective_attr *attr,
+static int create(struct tow_comm *comm, struct tow_collective_attr *attr,
 		  struct tow_collective **collective, uint32_t *blamed)
 {
-	struct tow_collective *made = new_collective(comm, attr);
+	struct tow_collective *made;
 	int ret;
 
-	if (!made)
-		return -ENOMEM;
-	ret = compare_cards(made, blamed);
+	attr->algorithm = choose_algorithm(attr, comm->ranks, attr->count * element_of(attr));
+	made = new_collective(comm, attr, comm->made++);
+	ret = compare_cards(comm, attr, made ? 0 : -ENOMEM, blamed);
 	if (ret) {
 		free(made);
 		return ret;

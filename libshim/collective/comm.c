@@ -13,7 +13,7 @@
 #include "../bootstrap/inside.h"
 #include "inside.h"
 
-#define VERSION		1U
+#define VERSION		2U
 #define TIMEOUT_MS	30000U
 #define ENTRIES		256U
 #define ENTRIES_MIN	16U
@@ -217,36 +217,44 @@ int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t 
 		    uint32_t *blamed)
 {
 	struct card own = { .version = VERSION, .status = status, .value = value };
-	struct card *cards = calloc(comm->ranks, sizeof(*cards));
 	uint32_t who = TOW_NO_RANK, rank;
+	const struct card *cards;
+	void *told;
 	int ret;
 
-	if (!cards)
-		return -ENOMEM;
-	ret = tow_group_gather(comm->group, &own, sizeof(own), cards, &who);
+	ret = towi_group_gather(comm->group, &own, sizeof(own), &told, &who);
+	cards = told;
 	if (!ret)
 		ret = compare(comm, status, cards, &who);
-	for (rank = 0; values && rank < comm->ranks; rank++)
+	if (!ret)
+		comm->value = cards[0].value;
+	for (rank = 0; !ret && values && rank < comm->ranks; rank++)
 		values[rank] = cards[rank].value;
 	if (*blamed == TOW_NO_RANK)
 		*blamed = who;
-	free(cards);
 	return status ? status : ret;
+}
+
+/* Others wait for a rank that has no memory, too: they are told. */
+static int decline(struct tow_group *group, int status)
+{
+	struct card own = { .version = VERSION, .status = status };
+	void *told;
+
+	towi_group_gather(group, &own, sizeof(own), &told, NULL);
+	return status;
 }
 
 /* All have the number of rank 0's choice. */
 static int agree_on_number(struct tow_comm *comm, int status, uint32_t *blamed)
 {
-	uint64_t *numbers = calloc(comm->ranks, sizeof(*numbers)), number;
+	uint64_t number = 0;
 	int ret;
 
-	if (!numbers)
-		return -ENOMEM;
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		status = -errno;
-	ret = towi_comm_agree(comm, status, number, numbers, blamed);
-	comm->number = numbers[0];
-	free(numbers);
+	ret = towi_comm_agree(comm, status, number, NULL, blamed);
+	comm->number = comm->value;
 	return ret;
 }
 
@@ -363,7 +371,7 @@ TOW_PUBLIC int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 		return -ENOSPC;
 	made = new_comm(group, arena, &known);
 	if (!made)
-		return -ENOMEM;
+		return decline(group, -ENOMEM);
 	ret = meet(made, &known, &rank);
 	if (blamed)
 		*blamed = rank;

@@ -152,7 +152,7 @@ static void add(struct direct *direct, uint32_t rank, const char *part, uint64_t
 	/* Nobody writes to the own place in the scratch. */
 	to = rank + 1 < direct->ranks ? towi_at(&all->scratch, scratch_at(direct, own, piece)) :
 					towi_at(&all->out, towi_piece_at(all, own, piece));
-	towi_combine(all, to, direct->sum, part, bytes);
+	towi_combine(all, to, direct->sum, rank == 1, part, bytes);
 	direct->sum = to;
 	if (rank + 1 == direct->ranks)
 		towi_average(all, to, bytes);

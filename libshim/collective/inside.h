@@ -37,6 +37,7 @@ struct towi_member {
 	uint32_t rank;
 	bool due;			/* is to be told what this rank says */
 	bool busy;			/* is being told, or asked */
+	bool to_ask, asked;		/* while it is found out who is late */
 	struct tow_peer *peer;
 	struct tow_channel *channel;
 	struct tow_remote *board;
@@ -52,7 +53,8 @@ struct tow_comm {
 	uint32_t timeout_ms, spin_us;
 	uint8_t copied_flag;		/* of entries that send copies */
 	uint64_t number;		/* in all names */
-	uint64_t made;			/* collectives, ever */
+	uint64_t value;			/* that rank 0 told last */
+	uint64_t made;			/* collectives that were to be, ever: at all ranks alike */
 	uint32_t in_flight;		/* entries without a completion */
 	bool over;			/* the queue takes no more, and says no more */
 	int error;			/* it has failed */
@@ -98,7 +100,7 @@ void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed);
 
 /*
  * All ranks tell @status and @value, and each learns what others told, by rank (or @values is
- * NULL): 0; the own error; or -ECANCELED with who could not.
+ * NULL), and what rank 0 did (@comm->value): 0; the own error; or -ECANCELED with who could not.
  */
 int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t *values,
 		    uint32_t *blamed);
@@ -129,8 +131,8 @@ void towi_board_alarm(struct tow_comm *comm);
 void towi_board_leave(struct tow_comm *comm);
 
 /*
- * The first that does not answer, or has not started so often what it has at that place, by
- * rank; or TOW_NO_RANK.
+ * The first that does not answer within a second, or has not started so often what it has at that
+ * place, by rank; or TOW_NO_RANK.
  */
 uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls);
 
@@ -280,9 +282,12 @@ bool towi_tell(struct towi_target *target, const struct towi_way *way);
 /* A completion comes when the slot is there: false: it is already, or there is no room. */
 bool towi_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uint64_t number);
 
-/* to = one op other, of elements in that many bytes; and with averages, all were added. */
+/*
+ * to = one op other, of elements in that many bytes: @other is what a rank has given, and so is @one
+ * if that is so, or else it is of several; and with averages, all were added.
+ */
 void towi_combine(const struct tow_collective *collective, void *to, const void *one,
-		  const void *other, uint64_t bytes);
+		  bool one_is_ranks, const void *other, uint64_t bytes);
 void towi_average(const struct tow_collective *collective, void *values, uint64_t bytes);
 
 /* ---- relay.c: what the kernel passes on by itself ---- */
@@ -300,8 +305,9 @@ struct towi_relay {
 	uint32_t from, to;		/* ranks */
 	uint32_t entries;		/* of the chain that is on its way; 0: none is */
 	uint32_t failed;		/* of them, */
-	uint32_t first;			/* from this one on, */
-	int status;			/* which failed so */
+	uint32_t first;			/* from this one on; */
+	uint32_t culprit;		/* this one says why, */
+	int status;			/* by its status */
 	struct towi_relay_step step[2 * TOWI_RELAY_MAX];
 };
 

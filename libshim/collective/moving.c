@@ -225,15 +225,20 @@ bool towi_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uint64_t
 /* ---- combining ---------------------------------------------------------------- */
 
 void towi_combine(const struct tow_collective *collective, void *to, const void *one,
-		  const void *other, uint64_t bytes)
+		  bool one_is_ranks, const void *other, uint64_t bytes)
 {
-	towi_reduce(collective->op, collective->type, to, one, other,
-		    bytes / towi_reduce_bytes(collective->type));
+	uint64_t count = bytes / towi_reduce_bytes(collective->type);
+
+	if (collective->attr.reduction == TOW_AVG)
+		towi_avg_add(collective->type, collective->comm->ranks, one_is_ranks, to, one,
+			     other, count);
+	else
+		towi_reduce(collective->op, collective->type, to, one, other, count);
 }
 
 void towi_average(const struct tow_collective *collective, void *values, uint64_t bytes)
 {
 	if (collective->attr.reduction == TOW_AVG)
-		towi_divide(collective->type, values, bytes / towi_reduce_bytes(collective->type),
-			    collective->comm->ranks);
+		towi_avg_end(collective->type, collective->comm->ranks, values,
+			     bytes / towi_reduce_bytes(collective->type));
 }

@@ -4,6 +4,7 @@
  * which the compiler makes vectors of.
  */
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -144,6 +145,49 @@ DEFINE_DIVISION(bf16, brain, float, float_of_brain, brain_of_float)
 DEFINE_DIVISION(i32, int32_t, int64_t, AS_IT_IS, (int32_t))
 DEFINE_DIVISION(i64, int64_t, int64_t, AS_IT_IS, AS_IT_IS)
 
+/* ---- averages of float16 ------------------------------------------------------- */
+
+/* The largest that is finite. */
+#define HALF_LARGEST	65504.0F
+
+/*
+ * What is taken out of each rank's numbers: a power of two, less than half of their share.  Sums are
+ * rounded at each step, so they may become larger by (1 + 2^-11)^(ranks - 1): less than twice as
+ * large, with up to 1,024 ranks.
+ */
+static float part_of(uint32_t ranks)
+{
+	float part = 0.5F;
+
+	for (uint32_t whole = 1; whole < ranks; whole *= 2)
+		part /= 2;
+	return part;
+}
+
+/* Rounding makes no infinite number of a finite one. */
+static inline half finite_half_of(float value)
+{
+	if (value > HALF_LARGEST && value < (float)INFINITY)
+		value = HALF_LARGEST;
+	else if (value < -HALF_LARGEST && value > -(float)INFINITY)
+		value = -HALF_LARGEST;
+	return half_of_float(value);
+}
+
+LOOPS static void add_parts(half *to, const half *one, float part_of_one, const half *other,
+			    float part, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		to[i] = half_of_float(float_of_half(one[i]) * part_of_one +
+				      float_of_half(other[i]) * part);
+}
+
+LOOPS static void end_parts(half *values, float part, float ranks, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		values[i] = finite_half_of(float_of_half(values[i]) / part / ranks);
+}
+
 /* ---- float16, by the processor ------------------------------------------------- */
 
 #ifdef __x86_64__
@@ -205,6 +249,34 @@ F16C static void divide_f16c(void *values, size_t count, uint32_t by)
 		store_halves(out + i, _mm256_div_ps(load_halves(out + i), divisor));
 	divide_f16(out + i, count - i, by);
 }
+
+F16C static void add_parts_f16c(half *to, const half *one, float part_of_one, const half *other,
+				float part, size_t count)
+{
+	__m256 first = _mm256_set1_ps(part_of_one), second = _mm256_set1_ps(part);
+	size_t i;
+
+	for (i = 0; i + AT_ONCE <= count; i += AT_ONCE)
+		store_halves(to + i, _mm256_add_ps(_mm256_mul_ps(load_halves(one + i), first),
+						   _mm256_mul_ps(load_halves(other + i), second)));
+	add_parts(to + i, one + i, part_of_one, other + i, part, count - i);
+}
+
+F16C static void end_parts_f16c(half *values, float part, float ranks, size_t count)
+{
+	__m256 by = _mm256_set1_ps(ranks), whole = _mm256_set1_ps(1 / part);
+	__m256 largest = _mm256_set1_ps(HALF_LARGEST), sign = _mm256_set1_ps(-0.0F), value, finite;
+	size_t i;
+
+	for (i = 0; i + AT_ONCE <= count; i += AT_ONCE) {
+		value = _mm256_div_ps(_mm256_mul_ps(load_halves(values + i), whole), by);
+		finite = _mm256_cmp_ps(_mm256_andnot_ps(sign, value),
+				       _mm256_set1_ps((float)INFINITY), _CMP_LT_OQ);
+		store_halves(values + i, _mm256_blendv_ps(value, _mm256_max_ps(
+			_mm256_min_ps(value, largest), _mm256_xor_ps(largest, sign)), finite));
+	}
+	end_parts(values + i, part, ranks, count - i);
+}
 #endif
 
 /* ---- which --------------------------------------------------------------------- */
@@ -229,12 +301,19 @@ static const struct type types[TOWI_REDUCE_TYPES] = {
 
 bool towi_reduce_plainly;
 
+#ifdef __x86_64__
+static bool has_f16c(void)
+{
+	return !towi_reduce_plainly && __builtin_cpu_supports("avx2");
+}
+#endif
+
 static const struct type *type_of(enum towi_reduce_type type)
 {
 #ifdef __x86_64__
 	static const struct type f16c = { 2, { sum_f16c, min_f16c, max_f16c }, divide_f16c };
 
-	if (type == TOWI_REDUCE_F16 && !towi_reduce_plainly && __builtin_cpu_supports("avx2"))
+	if (type == TOWI_REDUCE_F16 && has_f16c())
 		return &f16c;
 #endif
 	return &types[type];
@@ -275,4 +354,37 @@ void towi_reduce(enum towi_reduce_op op, enum towi_reduce_type type, void *to, c
 void towi_divide(enum towi_reduce_type type, void *values, size_t count, uint32_t divisor)
 {
 	type_of(type)->divide(values, count, divisor);
+}
+
+void towi_avg_add(enum towi_reduce_type type, uint32_t ranks, bool one_is_ranks, void *to,
+		  const void *one, const void *other, size_t count)
+{
+	float part = part_of(ranks), of_one = one_is_ranks ? part : 1;
+
+	if (type != TOWI_REDUCE_F16) {
+		towi_reduce(TOWI_SUM, type, to, one, other, count);
+		return;
+	}
+#ifdef __x86_64__
+	if (has_f16c()) {
+		add_parts_f16c(to, one, of_one, other, part, count);
+		return;
+	}
+#endif
+	add_parts(to, one, of_one, other, part, count);
+}
+
+void towi_avg_end(enum towi_reduce_type type, uint32_t ranks, void *values, size_t count)
+{
+	if (type != TOWI_REDUCE_F16) {
+		towi_divide(type, values, count, ranks);
+		return;
+	}
+#ifdef __x86_64__
+	if (has_f16c()) {
+		end_parts_f16c(values, part_of(ranks), (float)ranks, count);
+		return;
+	}
+#endif
+	end_parts(values, part_of(ranks), (float)ranks, count);
 }

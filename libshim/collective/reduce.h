@@ -47,4 +47,18 @@ void towi_reduce(enum towi_reduce_op op, enum towi_reduce_type type, void *to, c
 /* values[i] /= divisor; integers are cut off towards 0. */
 void towi_divide(enum towi_reduce_type type, void *values, size_t count, uint32_t divisor);
 
+/*
+ * The average of what @ranks have, which are added one after the other by towi_avg_add(); then
+ * towi_avg_end() makes the average of the sum.
+ *
+ * A sum of float16 may be more than float16 can hold where the average is not.  So a power of two is
+ * taken out of each rank's numbers before: no bit of a sum is another one by that, but where
+ * it is so small that it is not normalised.  The average of finite numbers is finite.
+ */
+
+/* to[i] = one[i] + other[i]: other is a rank's, and so is @one if that is so, or else it is a sum. */
+void towi_avg_add(enum towi_reduce_type type, uint32_t ranks, bool one_is_ranks, void *to,
+		  const void *one, const void *other, size_t count);
+void towi_avg_end(enum towi_reduce_type type, uint32_t ranks, void *values, size_t count);
+
 #endif /* TOW_REDUCE_H */

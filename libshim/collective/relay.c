@@ -3,14 +3,14 @@
  * What the kernel passes on while the process sleeps: a chain of WAITs, and behind each the send
  * of what it waited for.
  *
- * Of a chain that succeeds only the last entry says so; of one that fails the first that did, and all
- * behind it.
+ * Of a chain that succeeds only the last entry says so; of one that fails the first that did, and then all
+ * behind it, in their order.  The first one's status may be -ECANCELED, too: its slot is closed, or another
+ * entry of the chain is wrong, which says why.
  */
 #include <errno.h>
 
 #include "inside.h"
 
-#define NONE	UINT32_MAX
 /* Entries that chains leave for what lanes wait for, and for words to others. */
 #define LEFT	8U
 
@@ -21,11 +21,11 @@ static void over(struct towi_relay *relay, uint32_t silent)
 	relay->entries = 0;
 }
 
-/* Its first entry that failed is known: who is to blame? */
+/* All that failed is known: who is to blame? */
 static void broke(struct towi_relay *relay)
 {
 	struct tow_comm *comm = relay->collective->comm;
-	uint32_t blamed = relay->first % 2 ? relay->to : relay->from;
+	uint32_t blamed = relay->culprit % 2 ? relay->to : relay->from;
 
 	/* It may have said why. */
 	towi_board_look(comm);
@@ -43,12 +43,13 @@ static void ended(struct towi_end *end, int status)
 		over(relay, relay->entries - 1);
 		return;
 	}
-	relay->failed++;
-	if (status != -ECANCELED || !at) {
+	if (!relay->failed++)
 		relay->first = at;
+	if (relay->failed == 1 || status != -ECANCELED) {
+		relay->culprit = at;
 		relay->status = status;
 	}
-	if (relay->first == NONE || relay->failed < relay->entries - relay->first)
+	if (relay->failed < relay->entries - relay->first)
 		return;
 	broke(relay);
 	over(relay, relay->first);
@@ -73,7 +74,6 @@ uint32_t towi_relay_begin(struct towi_relay *relay)
 	uint32_t room = towi_comm_room(relay->collective->comm), messages;
 
 	relay->failed = 0;
-	relay->first = NONE;
 	messages = room > LEFT ? (room - LEFT) / 2 : 0;
 	return messages < TOWI_RELAY_MAX ? messages : TOWI_RELAY_MAX;
 }

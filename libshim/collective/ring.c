@@ -186,7 +186,8 @@ static void reduce(struct ring *ring, uint64_t step, uint32_t piece)
 		return;
 	part = towi_at(&all->scratch, scratch_at(ring, step, piece));
 	to = last ? towi_at(&all->out, at) : part;
-	towi_combine(all, to, part, towi_at(&all->in, at), bytes);
+	/* The first step's part is what the rank before has given. */
+	towi_combine(all, to, part, !step, towi_at(&all->in, at), bytes);
 	if (last)
 		towi_average(all, to, bytes);
 }

@@ -38,6 +38,7 @@ static const struct {
 	{ EIO, "the peer's RDMA device refused it, or ours" },
 	{ EKEYREJECTED, "the peer's cluster key is another one" },
 	{ ELIBACC, "a library that this needs is not installed" },
+	{ EMLINK, "there are as many as there can be: a communicator has TOW_COLLECTIVES_MAX (4,096) collectives" },
 	{ EMSGSIZE, "the other end's tensors have another shape" },
 	{ ENETUNREACH, "the network has no route to that address" },
 	{ ENODEV, "the RDMA device was removed" },

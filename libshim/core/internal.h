@@ -129,6 +129,15 @@ uint64_t towi_now_ns(void);
 /* Now, and a time-out after it, in microseconds; TOW_WAIT_FOREVER is UINT64_MAX. */
 uint64_t towi_until(uint64_t timeout_us);
 
+/*
+ * How much later @now is than @since: 0 if it is not.  Something may have begun after the clock was
+ * looked at.
+ */
+static inline uint64_t towi_passed(uint64_t since, uint64_t now)
+{
+	return now > since ? now - since : 0;
+}
+
 /* How long until then, as a time-out. */
 uint32_t towi_left_us(uint64_t until);
 

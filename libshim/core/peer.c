@@ -153,31 +153,33 @@ TOW_PUBLIC int tow_peer_find(struct tow_device *dev, const char *address, struct
 	return ret;
 }
 
-/* By number: the kernel tells all peers, or none. */
-static int describe(const struct towi_entries *peers, uint64_t number, struct tow_peer_info *info)
+/* By number: in a list of one, which begins with it. */
+static int describe(const struct tow_device *dev, uint64_t number, struct tow_peer_info *info)
 {
-	const struct tow_peer_info *known;
-	size_t i;
+	struct tow_peer_list list = {
+		.size = sizeof(list),
+		.cursor = number - 1,
+		.entries = (uintptr_t)info,
+		.entry_size = sizeof(*info),
+		.count = 1,
+	};
+	int ret = towi_call(dev, TOW_IOCTL_PEER_LIST, &list);
 
-	for (i = 0; (known = towi_entry(peers, i)); i++)
-		if (known->peer == number)
-			return towi_give(known, TOWI_PEER_INFO_SIZE_FIRST, info);
-	return -ENOENT;
+	if (ret)
+		return ret;
+	info->size = list.entry_size;
+	return list.count && info->peer == number ? 0 : -ENOENT;
 }
 
 TOW_PUBLIC int tow_peer_info(const struct tow_peer *peer, struct tow_peer_info *info)
 {
-	struct towi_entries peers;
+	struct tow_peer_info known = { 0 };
 	int ret;
 
 	if (!peer || !info || !towi_size_valid(info->size, TOWI_PEER_INFO_SIZE_FIRST))
 		return -EINVAL;
-	ret = towi_entries_ask(peer->dev, TOW_IOCTL_PEER_LIST, 0, sizeof(*info), &peers);
-	if (ret)
-		return ret;
-	ret = describe(&peers, peer->number, info);
-	towi_entries_free(&peers);
-	return ret;
+	ret = describe(peer->dev, peer->number, &known);
+	return ret ? ret : towi_give(&known, TOWI_PEER_INFO_SIZE_FIRST, info);
 }
 
 TOW_PUBLIC int tow_peer_disconnect(struct tow_peer *peer)

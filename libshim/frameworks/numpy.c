@@ -10,6 +10,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -27,22 +28,16 @@ struct tow_numpy {
 	struct tow_tracer *tracer;	/* or NULL */
 	uint32_t node;			/* of who runs none */
 	const uint32_t *ours;		/* 0 in a child, where this page is wiped */
-	uint64_t id;			/* of no other one, ever */
+	/*
+	 * The node that a thread runs, and 1; or 0.  Not a thread-local variable: a library that is
+	 * loaded late has little room for those, which others use, too, or needs one more library.
+	 */
+	pthread_key_t runs;
+	bool has_runs;
 	atomic_bool retired;
 	atomic_size_t live;		/* of the arena, and not freed */
 	atomic_size_t inside;		/* threads that look at the arena, or may */
 };
-
-/*
- * What a thread runs; of one tracer at a time.  Few enough bytes for the room that the C library
- * keeps for what is loaded later: then no other library is needed to find them.
- */
-static _Thread_local struct {
-	uint64_t of;			/* the id of a tow_numpy, or 0 */
-	uint32_t node;
-} runs __attribute__((tls_model("initial-exec")));
-
-static atomic_uint_fast64_t ids;
 
 /* ---- begin and end ---- */
 
@@ -67,6 +62,8 @@ TOW_PUBLIC void tow_numpy_destroy(struct tow_numpy *numpy)
 		return;
 	if (numpy->ours)
 		munmap((void *)numpy->ours, OURS_BYTES);
+	if (numpy->has_runs)
+		pthread_key_delete(numpy->runs);
 	free(numpy);
 }
 
@@ -81,11 +78,11 @@ TOW_PUBLIC int tow_numpy_create(struct tow_arena *arena, struct tow_tracer *trac
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;
-	made->id = atomic_fetch_add(&ids, 1) + 1;
 	made->arena = arena;
 	made->tracer = tracer;
 	made->ours = new_page();
-	if (!made->ours)
+	made->has_runs = !pthread_key_create(&made->runs, NULL);
+	if (!made->ours || !made->has_runs)
 		ret = -ENOMEM;
 	else if (tracer)
 		ret = tow_tracer_node(tracer, "numpy", &made->node);
@@ -108,12 +105,18 @@ TOW_PUBLIC int tow_numpy_retire(struct tow_numpy *numpy)
 	       atomic_load(&numpy->inside) ? -EBUSY : 0;
 }
 
+/* Of this thread; NO_NODE: none. */
+static uint32_t node_of(const struct tow_numpy *numpy)
+{
+	return (uint32_t)(uintptr_t)pthread_getspecific(numpy->runs) - 1;
+}
+
 TOW_PUBLIC uint32_t tow_numpy_node(struct tow_numpy *numpy, uint32_t node)
 {
-	uint32_t before = runs.of == numpy->id ? runs.node : NO_NODE;
+	uint32_t before = node_of(numpy);
 
-	runs.of = node == NO_NODE ? 0 : numpy->id;
-	runs.node = node;
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): a number is kept */
+	pthread_setspecific(numpy->runs, (void *)(uintptr_t)(uint32_t)(node + 1));
 	return before;
 }
 
@@ -160,11 +163,11 @@ static void *alloc_ordinary(size_t bytes)
 /* Within enter() and leave(). */
 static void *alloc_inside(struct tow_numpy *numpy, size_t bytes)
 {
+	uint32_t node = node_of(numpy);
 	void *ptr;
 
 	if (numpy->tracer)
-		ptr = tow_tracer_alloc(numpy->tracer,
-				       runs.of == numpy->id ? runs.node : numpy->node, bytes);
+		ptr = tow_tracer_alloc(numpy->tracer, node == NO_NODE ? numpy->node : node, bytes);
 	else
 		ptr = tow_arena_alloc(numpy->arena, bytes);
 	if (ptr && is_of_arena(numpy, ptr))

@@ -232,15 +232,15 @@ static int agree_on_all(struct tow_feed *feed, int status, uint64_t step, uint32
 		.count = feed->count,
 		.step = serves(feed) ? UINT64_MAX : step,
 	};
-	struct card *cards = calloc(feed->party.ranks, sizeof(*cards));
+	const struct card *cards;
 	uint32_t rank;
+	void *told;
 	int ret;
 
-	if (!cards)
-		return -ENOMEM;
 	if (!own.card.status)
 		own.card.status = towi_party_number(&own.number);
-	ret = towi_party_gather(&feed->party, &own.card, sizeof(own), cards, blamed);
+	ret = towi_party_gather(&feed->party, &own.card, sizeof(own), &told, blamed);
+	cards = told;
 	feed->base = UINT64_MAX;
 	for (rank = 0; rank < feed->party.ranks && !ret; rank++) {
 		if (cards[rank].step < feed->base)
@@ -251,20 +251,21 @@ static int agree_on_all(struct tow_feed *feed, int status, uint64_t step, uint32
 		ret = -EPROTO;
 	}
 	feed->party.number = cards[0].number;
-	free(cards);
 	return ret;
 }
 
 /* All compare with rank 0's, and so find the same. */
-static int agree_on_some_types(struct tow_feed *feed, uint32_t first, struct types_card *cards,
-			       uint32_t *blamed)
+static int agree_on_some_types(struct tow_feed *feed, uint32_t first, uint32_t *blamed)
 {
 	uint32_t rank, i, count = feed->count - first < TYPES ? feed->count - first : TYPES;
 	struct types_card own = { .card = { .version = VERSION } };
+	const struct types_card *cards;
+	void *told;
 	int ret;
 
 	memcpy(own.types, &feed->types[first], count * sizeof(own.types[0]));
-	ret = towi_party_gather(&feed->party, &own.card, sizeof(own), cards, blamed);
+	ret = towi_party_gather(&feed->party, &own.card, sizeof(own), &told, blamed);
+	cards = told;
 	for (rank = 1; rank < feed->party.ranks && !ret; rank++) {
 		for (i = 0; i < count && !ret; i++)
 			ret = towi_type_compare(&cards[rank].types[i], &cards[0].types[i]);
@@ -276,15 +277,11 @@ static int agree_on_some_types(struct tow_feed *feed, uint32_t first, struct typ
 
 static int agree_on_types(struct tow_feed *feed, uint32_t *blamed)
 {
-	struct types_card *cards = calloc(feed->party.ranks, sizeof(*cards));
 	uint32_t i;
 	int ret = 0;
 
-	if (!cards)
-		return -ENOMEM;
 	for (i = 0; i < feed->count && !ret; i += TYPES)
-		ret = agree_on_some_types(feed, i, cards, blamed);
-	free(cards);
+		ret = agree_on_some_types(feed, i, blamed);
 	return ret;
 }
 
@@ -399,7 +396,7 @@ TOW_PUBLIC int tow_feed_create(struct tow_group *group, struct tow_arena *arena,
 		return ret;
 	made = calloc(1, sizeof(*made));
 	if (!made)
-		return -ENOMEM;
+		return towi_party_decline(group, VERSION, sizeof(struct card), -ENOMEM);
 	made->party.kind = "feed";
 	towi_party_init(&made->party, group, arena, 1, known.timeout_ms);
 	ret = create(made, &known, &rank);
@@ -515,7 +512,7 @@ static void look_at_time(struct tow_feed *feed)
 		if (!way->since_us || done != way->done || done == way->count)
 			way->since_us = now;
 		way->done = done;
-		if (!way->partner->left && now - way->since_us > timeout_us &&
+		if (!way->partner->left && towi_passed(way->since_us, now) > timeout_us &&
 		    (!late || done < late->done))
 			late = way;
 	}

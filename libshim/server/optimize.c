@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /*
  * Updates of a variable by a gradient: a loop for each optimizer and type, which the compiler
- * makes vectors of.
+ * makes vectors of.  The Makefile has flags for this file: square roots set no errno, as that would be
+ * a call for each element, and nothing is fused.
  */
 #include <math.h>
 
 #include "optimize.h"
-
-/* Where a processor has fused operations, a compiler may use them unless it is told. */
-#ifdef __clang__
-#define EXACTLY
-#pragma STDC FP_CONTRACT OFF
-#else
-#define EXACTLY	__attribute__((optimize("O3", "fp-contract=off", "no-math-errno")))
-#endif
 
 uint32_t towi_optimizer_states(const struct tow_store_attr *attr)
 {
@@ -32,58 +25,67 @@ struct numbers {
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): types have none */
 #define OPTIMIZERS(type, root)								\
-EXACTLY static void momentum_##type(const struct towi_elements *elements,		\
-				    const struct numbers *numbers)			\
+static void momentum_loop_##type(type rate, type momentum, size_t count,		\
+				 const type *restrict gradient,				\
+				 const type *restrict value,				\
+				 const type *restrict velocity,				\
+				 type *restrict new_value,				\
+				 type *restrict new_velocity)				\
 {											\
-	const type rate = (type)numbers->rate, momentum = (type)numbers->momentum;	\
-	const type *restrict gradient = elements->gradient;				\
-	const type *restrict value = elements->value;					\
-	const type *restrict velocity = elements->state[0];				\
-	type *restrict new_velocity = elements->new_state[0];				\
-	type *restrict new_value = elements->new_value;					\
-	size_t i;									\
-											\
-	for (i = 0; i < elements->count; i++) {						\
+	for (size_t i = 0; i < count; i++) {						\
 		new_velocity[i] = momentum * velocity[i] + gradient[i];			\
 		new_value[i] = value[i] - rate * new_velocity[i];			\
 	}										\
 }											\
 											\
-EXACTLY static void plain_##type(const struct towi_elements *elements,			\
-				 const struct numbers *numbers)				\
+static void momentum_##type(const struct towi_elements *elements,			\
+			    const struct numbers *numbers)				\
 {											\
-	const type rate = (type)numbers->rate;						\
-	const type *restrict gradient = elements->gradient;				\
-	const type *restrict value = elements->value;					\
-	type *restrict new_value = elements->new_value;					\
-	size_t i;									\
+	momentum_loop_##type((type)numbers->rate, (type)numbers->momentum,		\
+			     elements->count, elements->gradient, elements->value,	\
+			     elements->state[0], elements->new_value,			\
+			     elements->new_state[0]);					\
+}											\
 											\
-	for (i = 0; i < elements->count; i++)						\
+static void plain_loop_##type(type rate, size_t count, const type *restrict gradient,	\
+			      const type *restrict value, type *restrict new_value)	\
+{											\
+	for (size_t i = 0; i < count; i++)						\
 		new_value[i] = value[i] - rate * gradient[i];				\
 }											\
 											\
-EXACTLY static void adam_##type(const struct towi_elements *elements,			\
-				const struct numbers *numbers)				\
+static void plain_##type(const struct towi_elements *elements,				\
+			 const struct numbers *numbers)					\
+{											\
+	plain_loop_##type((type)numbers->rate, elements->count, elements->gradient,	\
+			  elements->value, elements->new_value);			\
+}											\
+											\
+static void adam_loop_##type(const struct numbers *numbers, size_t count,		\
+			     const type *restrict gradient, const type *restrict value,	\
+			     const type *restrict first, const type *restrict second,	\
+			     type *restrict new_value, type *restrict new_first,	\
+			     type *restrict new_second)					\
 {											\
 	const type beta1 = (type)numbers->beta1, rest1 = (type)numbers->rest1;		\
 	const type beta2 = (type)numbers->beta2, rest2 = (type)numbers->rest2;		\
 	const type whole1 = (type)numbers->whole1, whole2 = (type)numbers->whole2;	\
 	const type rate = (type)numbers->rate, epsilon = (type)numbers->epsilon;	\
-	const type *restrict gradient = elements->gradient;				\
-	const type *restrict value = elements->value;					\
-	const type *restrict first = elements->state[0];				\
-	const type *restrict second = elements->state[1];				\
-	type *restrict new_first = elements->new_state[0];				\
-	type *restrict new_second = elements->new_state[1];				\
-	type *restrict new_value = elements->new_value;					\
-	size_t i;									\
 											\
-	for (i = 0; i < elements->count; i++) {						\
+	for (size_t i = 0; i < count; i++) {						\
 		new_first[i] = beta1 * first[i] + rest1 * gradient[i];			\
-		new_second[i] = beta2 * second[i] + rest2 * gradient[i] * gradient[i]; \
+		new_second[i] = beta2 * second[i] + rest2 * gradient[i] * gradient[i];	\
 		new_value[i] = value[i] - rate * (new_first[i] / whole1) /		\
 					  (root(new_second[i] / whole2) + epsilon);	\
 	}										\
+}											\
+											\
+static void adam_##type(const struct towi_elements *elements,				\
+			const struct numbers *numbers)					\
+{											\
+	adam_loop_##type(numbers, elements->count, elements->gradient, elements->value,	\
+			 elements->state[0], elements->state[1], elements->new_value,	\
+			 elements->new_state[0], elements->new_state[1]);		\
 }
 /* NOLINTEND(bugprone-macro-parentheses) */
 

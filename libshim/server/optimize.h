@@ -3,7 +3,7 @@
  * Updates of a variable by a gradient, element by element.
  *
  * Each operation is rounded to the type, and none is fused with another one: what comes out is
- * what whoever does the same in that order gets.
+ * what whoever does the same in that order gets.  What is new overlaps with nothing else.
  */
 #ifndef TOW_OPTIMIZE_H
 #define TOW_OPTIMIZE_H

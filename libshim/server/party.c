@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "../bootstrap/inside.h"
@@ -119,7 +120,7 @@ void towi_party_look_at_lost(struct towi_party *party)
 		if (!partner->lost)
 			continue;
 		towi_party_listen(party, partner);
-		if (!partner->left && now - partner->lost_us > LOST_US)
+		if (!partner->left && towi_passed(partner->lost_us, now) > LOST_US)
 			towi_party_fail(party, partner->lost, partner->rank);
 	}
 }
@@ -328,13 +329,13 @@ void towi_party_close_words(struct towi_party *party)
 /* ---- agreement ---------------------------------------------------------------- */
 
 int towi_party_gather(struct towi_party *party, const struct towi_card *own, size_t bytes,
-		      void *cards, uint32_t *blamed)
+		      void **cards, uint32_t *blamed)
 {
 	uint32_t who = TOW_NO_RANK, rank;
-	int ret = tow_group_gather(party->group, own, bytes, cards, &who);
+	int ret = towi_group_gather(party->group, own, bytes, cards, &who);
 
 	for (rank = 0; !ret && rank < party->ranks; rank++) {
-		const struct towi_card *card = (void *)((char *)cards + rank * bytes);
+		const struct towi_card *card = (void *)((char *)*cards + rank * bytes);
 
 		if (card->version == own->version && !card->status)
 			continue;
@@ -349,16 +350,22 @@ int towi_party_gather(struct towi_party *party, const struct towi_card *own, siz
 int towi_party_agree(struct towi_party *party, int status, uint32_t *blamed)
 {
 	struct towi_card own = { .version = VERSION, .status = status };
-	struct towi_card *cards = calloc(party->ranks + 1, sizeof(*cards));
-	int ret;
+	void *cards;
 
-	if (!cards)
-		return -ENOMEM;
 	if (is_own(status))
 		*blamed = party->rank;
-	ret = towi_party_gather(party, &own, sizeof(own), cards, blamed);
-	free(cards);
-	return ret;
+	return towi_party_gather(party, &own, sizeof(own), &cards, blamed);
+}
+
+int towi_party_decline(struct tow_group *group, uint32_t version, size_t bytes, int status)
+{
+	const struct towi_card card = { .version = version, .status = status };
+	unsigned char own[TOW_GROUP_GATHER_MAX] = { 0 };
+	void *cards;
+
+	memcpy(own, &card, sizeof(card));
+	towi_group_gather(group, own, bytes, &cards, NULL);
+	return status;
 }
 
 int towi_party_number(uint64_t *number)

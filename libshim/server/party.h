@@ -87,11 +87,14 @@ void towi_party_disturbed(const sigset_t *before);
 
 /*
  * All ranks tell each other @bytes, of which the first are a struct towi_card whose version is the
- * same.  0; the own status; -ECANCELED and whose status was an error; -EPROTO and whose version is
- * another; what tow_group_gather() returns.
+ * same; @cards is where all are, by rank, until the next time.  0; the own status; -ECANCELED and
+ * whose status was an error; -EPROTO and whose version is another; what tow_group_gather() returns.
  */
 int towi_party_gather(struct towi_party *party, const struct towi_card *own, size_t bytes,
-		      void *cards, uint32_t *blamed);
+		      void **cards, uint32_t *blamed);
+
+/* Who has no memory for a party tells the others, who wait for it at the first such exchange: @status. */
+int towi_party_decline(struct tow_group *group, uint32_t version, size_t bytes, int status);
 
 /*
  * All say how it went: 0; the own error; or -ECANCELED and who could not.  What this rank alone can

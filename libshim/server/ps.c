@@ -157,20 +157,15 @@ static int agree_on_all(struct tow_ps *ps, int status, uint32_t count, uint32_t 
 		/* Who has none goes on anywhere. */
 		.least = UINT64_MAX,
 	};
-	struct card *cards = calloc(ps->party.ranks + 1, sizeof(*cards));
+	void *cards;
 	int ret;
 
-	if (!cards)
-		return -ENOMEM;
 	if (!own.card.status)
 		own.card.status = towi_party_number(&own.number);
 	if (ps->store)
 		towi_store_range(ps->store, &own.least, &own.lowest);
-	ret = towi_party_gather(&ps->party, &own.card, sizeof(own), cards, blamed);
-	if (!ret)
-		ret = compare(ps, cards, blamed);
-	free(cards);
-	return ret;
+	ret = towi_party_gather(&ps->party, &own.card, sizeof(own), &cards, blamed);
+	return ret ? ret : compare(ps, cards, blamed);
 }
 
 /* ---- begin and end ------------------------------------------------------------ */
@@ -360,7 +355,7 @@ TOW_PUBLIC int tow_ps_create(struct tow_group *group, struct tow_arena *arena,
 		return ret;
 	made = new_ps(group, arena, &known);
 	if (!made)
-		return -ENOMEM;
+		return towi_party_decline(group, VERSION, sizeof(struct card), -ENOMEM);
 	ret = create(made, &known, &rank);
 	if (blamed)
 		*blamed = rank;

@@ -231,7 +231,7 @@ static void look_at_time(struct tow_ps *ps, struct towi_served *served, uint64_t
 		served->since = 0;
 	else if (!served->since)
 		served->since = now;
-	else if (now > served->since && now - served->since > ps->party.timeout_ms * 1000000ULL)
+	else if (towi_passed(served->since, now) > ps->party.timeout_ms * 1000000ULL)
 		towi_party_fail(&ps->party, -ETIMEDOUT, who);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "../core/internal.h"
+#include "known.h"
 #include "rendezvous.h"
 
 /* Of how many keys is remembered what their tensors were. */
@@ -37,12 +38,6 @@ struct want {
 	struct tow_edge *edge;
 };
 
-/* What a key's tensor was the last time. */
-struct known {
-	struct towi_named named;		/* first; of step 0 */
-	struct tow_tensor_type type;
-};
-
 /* A request that is on its way. */
 struct tag {
 	struct want *want;			/* or NULL */
@@ -64,8 +59,7 @@ struct asker {
 	struct tag *tags;			/* as many as requests */
 	uint32_t *free_tags, free_count;
 	struct towi_op *ops;			/* of requests, by number: mine.slots */
-	struct towi_names knowns;
-	uint32_t knowns_count;
+	struct towi_knowns knowns;
 	struct want *held;			/* others may still write their memory */
 	_Atomic uint32_t calling;
 };
@@ -109,41 +103,6 @@ static void leave_early(struct line *line, const struct want *want)
 	*link = want->next;
 	for (line->last = &line->first; *line->last;)
 		line->last = &(*line->last)->next;
-}
-
-/* ---- what tensors were ------------------------------------------------------ */
-
-static struct towi_name key_of(const struct want *want)
-{
-	struct towi_name name = want->named.name;
-
-	name.step = 0;
-	return name;
-}
-
-static struct known *find_known(struct asker *own, const struct want *want)
-{
-	struct towi_name key = key_of(want);
-
-	return (struct known *)towi_names_find(&own->knowns, &key);
-}
-
-/* Forgetting costs a letter the next time, and nothing else. */
-static void remember(struct asker *own, const struct want *want)
-{
-	struct known *known = find_known(own, want);
-
-	if (known) {
-		known->type = want->type;
-		return;
-	}
-	known = own->knowns_count < KNOWN_MAX ? calloc(1, sizeof(*known)) : NULL;
-	if (!known)
-		return;
-	known->named.name = key_of(want);
-	known->type = want->type;
-	towi_names_add(&own->knowns, (struct towi_named *)known);
-	own->knowns_count++;
 }
 
 /* ---- the end of a want ------------------------------------------------------ */
@@ -283,17 +242,14 @@ static uint32_t at_once(const struct asker *own)
 /* False: not at the moment. */
 static bool ask(struct asker *own, struct want *want)
 {
-	struct known *known = want->typed ? NULL : find_known(own, want);
 	struct towi_place target = { 0 };
 	int ret;
 
 	if (own->asked >= at_once(own) || !may_send(own))
 		return false;
 	leave(&own->to_ask);
-	if (known) {
-		want->type = known->type;
-		want->typed = true;
-	}
+	if (!want->typed)
+		want->typed = towi_known(&own->knowns, &want->named.name, &want->type);
 	if (want->typed) {
 		/* Looked at when it was told. */
 		tow_tensor_bytes(&want->type, &want->bytes);
@@ -347,7 +303,7 @@ static void take_type(struct asker *own, struct want *want, const struct towi_re
 	drop_data(want);
 	want->type = reply->type;
 	want->typed = true;
-	remember(own, want);
+	towi_remember(&own->knowns, &want->named.name, &want->type);
 	if (want->cancelled)
 		end_want(want, -ECANCELED);
 	else
@@ -400,25 +356,20 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 		towi_edge_fail(&own->edge, -EPROTO);
 }
 
-/* The next one, if it is there: then the tensor that it tells of is, too. */
-static bool look_at_reply(const struct asker *own, struct towi_reply *reply)
-{
-	memcpy(reply, towi_letter(&own->edge, own->taken), sizeof(*reply));
-	if (reply->number != own->taken + 1 || reply->check != towi_check_of(reply))
-		return false;
-	/* Nobody has looked at a number with acquire order so far. */
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return true;
-}
-
+/* The tensors that they tell of are there, too: the slot has counted them. */
 static void take_replies(struct asker *own)
 {
+	struct tow_edge *edge = &own->edge;
+	uint64_t count = tow_slot_value(edge->slot);
 	struct towi_reply reply;
 
-	while (!own->edge.error && (own->asked || own->cancelling) &&
-	       look_at_reply(own, &reply)) {
+	while (!edge->error && TOWI_HELLO + own->taken < count) {
+		memcpy(&reply, towi_letter(edge, own->taken), sizeof(reply));
 		own->taken++;
-		take_reply(own, &reply);
+		if (reply.number == own->taken)
+			take_reply(own, &reply);
+		else
+			towi_edge_fail(edge, -EPROTO);
 	}
 }
 
@@ -439,7 +390,6 @@ static void end_all(struct asker *own)
 static void asker_goes_on(struct tow_edge *edge)
 {
 	struct asker *own = asker_of(edge);
-	uint64_t seen = tow_slot_value(edge->slot);
 
 	if (!edge->connected) {
 		towi_edge_wait_on(edge);
@@ -454,9 +404,8 @@ static void asker_goes_on(struct tow_edge *edge)
 		;
 	if (edge->error)
 		end_all(own);
-	/* More than was seen before looking. */
 	else if (own->asked || own->cancelling)
-		towi_edge_wait_for(edge, seen + 1);
+		towi_edge_wait_for(edge, TOWI_HELLO + own->taken + 1);
 }
 
 /* The sender is told that it is not wanted any more. */
@@ -545,7 +494,6 @@ static void free_tables(const struct asker *own)
 static void asker_free(struct tow_edge *edge)
 {
 	struct asker *own = asker_of(edge);
-	struct known *known;
 	struct want *held;
 
 	while ((held = own->held)) {
@@ -553,10 +501,7 @@ static void asker_free(struct tow_edge *edge)
 		drop_data(held);
 		free(held);
 	}
-	while ((known = (struct known *)towi_names_first(&own->knowns))) {
-		towi_names_remove(&own->knowns, &known->named);
-		free(known);
-	}
+	towi_knowns_end(&own->knowns);
 	free_tables(own);
 }
 
@@ -719,6 +664,7 @@ static int make_asker(struct asker *own, uint32_t requests, struct tow_arena *ar
 	own->requests = requests;
 	own->to_ask.last = &own->to_ask.first;
 	own->to_cancel.last = &own->to_cancel.first;
+	towi_knowns_begin(&own->knowns, KNOWN_MAX);
 	own->tags = calloc(requests, sizeof(*own->tags));
 	own->free_tags = calloc(requests, sizeof(*own->free_tags));
 	own->ops = calloc(letters, sizeof(*own->ops));

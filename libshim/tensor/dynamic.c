@@ -215,7 +215,7 @@ static int send_step(struct tow_edge *edge, const struct tow_tensor_type *type, 
 	step = towi_steps_next(steps);
 	if (!step)
 		return -EAGAIN;
-	ret = towi_edge_stage(edge, data, bytes, &step->staged);
+	ret = towi_edge_stage(edge, data, bytes, false, &step->staged);
 	if (ret)
 		return ret;
 	step->data = data;
@@ -467,8 +467,9 @@ static void take_in(struct tow_edge *edge, bool again)
 			continue;
 		if (intake->status && !again)
 			break;
+		/* What waits until its window was found holds up no other one. */
 		begin_intake(edge, intake);
-		if (intake->state == WAITING)
+		if (intake->state == WAITING && intake->status)
 			break;
 	}
 }

@@ -36,37 +36,54 @@ int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_reg
 	return 0;
 }
 
-int towi_edge_clone(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy)
+/*
+ * Is it in a region, all of it, or is none of it?  -EINVAL: it begins in one and ends elsewhere, or
+ * the reverse.
+ */
+static int look_where(const struct tow_edge *edge, const void *data, uint64_t bytes, bool *inside)
+{
+	const char *last = (const char *)data + bytes - 1;
+	struct tow_region *region = NULL, *other = NULL;
+	uint64_t offset;
+
+	towi_edge_place(edge, data, &region, &offset);
+	towi_edge_place(edge, last, &other, &offset);
+	*inside = region;
+	return region == other ? 0 : -EINVAL;
+}
+
+static int copy(struct tow_edge *edge, const void *data, uint64_t bytes, void **copied)
 {
 	struct tow_worker *worker = edge->common.worker;
 	struct tow_region *region;
 	uint64_t offset;
 
-	*copy = NULL;
-	if (!bytes)
-		return 0;
-	*copy = tow_arena_alloc(worker->arena, bytes);
-	if (!*copy)
+	*copied = tow_arena_alloc(worker->arena, bytes);
+	if (!*copied)
 		return -errno;
-	if (towi_edge_place(edge, *copy, &region, &offset)) {
-		tow_arena_free(worker->arena, *copy);
-		*copy = NULL;
+	if (towi_edge_place(edge, *copied, &region, &offset)) {
+		tow_arena_free(worker->arena, *copied);
+		*copied = NULL;
 		return -ENOSPC;
 	}
-	memcpy(*copy, data, bytes);
+	memcpy(*copied, data, bytes);
 	atomic_fetch_add_explicit(&worker->copied, bytes, memory_order_relaxed);
 	return 0;
 }
 
-int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy)
+int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, bool clone,
+		    void **copied)
 {
-	struct tow_region *region;
-	uint64_t offset;
+	bool inside;
+	int ret;
 
-	*copy = NULL;
-	if (!bytes || !towi_edge_place(edge, data, &region, &offset))
+	*copied = NULL;
+	if (!bytes)
 		return 0;
-	return towi_edge_clone(edge, data, bytes, copy);
+	ret = look_where(edge, data, bytes, &inside);
+	if (ret || (inside && !clone))
+		return ret;
+	return copy(edge, data, bytes, copied);
 }
 
 /* ---- waiting ---------------------------------------------------------------- */
@@ -133,20 +150,23 @@ int towi_edge_nudge(struct tow_edge *edge)
 /* A write that nobody reads: of no bytes at all, it would not ask the other node. */
 void towi_edge_probe(struct tow_edge *edge, uint64_t now_us)
 {
+	struct tow_worker *worker = edge->common.worker;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
 
 	if (edge->probe.busy) {
-		if (towi_worker_late(edge->common.worker, edge->probed_us, now_us))
+		if (towi_worker_late(worker, edge->probed_us, now_us))
 			towi_edge_fail(edge, -ETIMEDOUT);
 		return;
 	}
-	if (towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset))
+	if (!towi_worker_may_probe(worker, edge->probed_us, now_us) ||
+	    towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset))
 		return;
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_worker_entry(worker);
 	if (!sqe)
 		return;
+	worker->probes--;
 	edge->probed_us = now_us;
 	tow_prep_write(sqe, edge->channel, region, offset, edge->range,
 		       edge->sends || edge->kind->back ? TOWI_PROBE_AT : 0, TOWI_PROBE_BYTES);
@@ -428,6 +448,7 @@ static void link_edge(struct tow_edge *edge)
 	towi_worker_lock(worker);
 	edge->common.next = worker->edges;
 	worker->edges = &edge->common;
+	worker->edges_count++;
 	towi_worker_unlock(worker);
 }
 
@@ -584,6 +605,7 @@ static bool unlink_edge(struct tow_edge *edge)
 	for (link = &worker->edges; edge_of(*link) != edge;)
 		link = &(*link)->next;
 	*link = edge->common.next;
+	worker->edges_count--;
 	free = !in_flight(edge) && !waits(edge);
 	if (!free) {
 		edge->common.next = worker->graves;

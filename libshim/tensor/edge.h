@@ -66,7 +66,8 @@ _Static_assert(sizeof(struct towi_header) <= TOWI_HELLO_AT, "each has its place"
 _Static_assert(TOWI_HELLO_AT + sizeof(struct towi_header) <= TOWI_PROBE_AT, "and the probe");
 _Static_assert(TOWI_SCRATCH_AT + 2 * TOWI_HELLO_AT <= TOWI_OWN_AT, "and in the scratch");
 
-enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC, TOWI_RENDEZVOUS };
+/* 3 was a rendezvous whose replies were not counted. */
+enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC = 2, TOWI_RENDEZVOUS = 4 };
 
 struct towi_kind {
 	enum towi_kind_number number;	/* in headers */
@@ -136,8 +137,8 @@ struct tow_edge {
 	struct tow_peer *peer;
 	struct tow_channel *channel;		/* for all that notifies */
 	/*
-	 * For tensors behind which something else is linked: what follows on the one above
-	 * does not wait for them.
+	 * For a dynamic edge's tensors, behind which an answer is linked: what follows on the one
+	 * above does not wait for them.
 	 */
 	struct tow_channel *bulk;
 	struct tow_tensor_type type;		/* of a static edge's tensors, and their size */
@@ -199,12 +200,11 @@ int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_reg
 
 /*
  * @bytes of @data in a region, which others can reach: as they are (NULL is stored), or as
- * a copy, which is counted, and freed with tow_arena_free().  0, or a negative errno.
+ * a copy, which is counted, and freed with tow_arena_free(); with @clone a copy in any case.  0;
+ * -EINVAL: only a part of it is in a region; or another negative errno.
  */
-int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy);
-
-/* A copy in any case. */
-int towi_edge_clone(struct tow_edge *edge, const void *data, uint64_t bytes, void **copy);
+int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, bool clone,
+		    void **copied);
 
 /* An operation that does nothing when it has ended but to fail the edge if it did. */
 void towi_edge_op_ended(struct towi_op *op, int status);

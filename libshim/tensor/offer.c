@@ -13,7 +13,7 @@ struct match {
 	struct towi_named named;		/* first */
 	struct match *next;			/* in the line for replies */
 	bool offered, asked, served;
-	bool replied;				/* before its write was seen to end */
+	bool replied;				/* before its tensor was seen to have gone */
 	bool kept;				/* the queue knows it still */
 	struct towi_request request;		/* if it was asked for */
 	struct tow_tensor_type type;
@@ -139,8 +139,12 @@ static bool may_reply(const struct offerer *own, uint32_t entries)
 	       towi_worker_room(own->edge.common.worker, entries);
 }
 
-/* There is room for it; @match ends with it. */
-static void send_reply(struct offerer *own, struct towi_reply *reply, struct match *match)
+/*
+ * There is room for it; @match ends with it.  It notifies, unless a tensor follows, which does
+ * (@moves).
+ */
+static void send_reply(struct offerer *own, struct towi_reply *reply, struct match *match,
+		       bool moves)
 {
 	struct tow_edge *edge = &own->edge;
 	uint64_t number = ++own->sent, offset;
@@ -149,14 +153,18 @@ static void send_reply(struct offerer *own, struct towi_reply *reply, struct mat
 	struct tow_sqe *sqe;
 
 	reply->number = number;
-	reply->check = towi_check_of(reply);
 	*own_reply(own, number) = *reply;
 	cell->match = match;
 	sqe = towi_worker_entry(edge->common.worker);
-	if (!towi_edge_place(edge, own_reply(own, number), &region, &offset))
-		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
-				      towi_letter_at(edge, number - 1), TOWI_REPLY_BYTES,
-				      edge->other);
+	if (!towi_edge_place(edge, own_reply(own, number), &region, &offset)) {
+		if (moves)
+			tow_prep_write(sqe, edge->channel, region, offset, edge->range,
+				       towi_letter_at(edge, number - 1), TOWI_REPLY_BYTES);
+		else
+			tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
+					      towi_letter_at(edge, number - 1),
+					      TOWI_REPLY_BYTES, edge->other);
+	}
 	towi_worker_begun(sqe, &cell->op);
 }
 
@@ -207,8 +215,7 @@ static void reply_ended(struct towi_op *op, int status)
 	struct offerer *own = offerer_of(op->edge);
 	struct match *match = cell->match;
 
-	/* If its write has failed that says why. */
-	if (status && status != -ECANCELED)
+	if (status)
 		towi_edge_fail(op->edge, status);
 	cell->match = NULL;
 	if (!match)
@@ -234,20 +241,18 @@ static void write_ended(struct towi_op *op, int status)
 		finish(offerer_of(op->edge), match);
 }
 
-/* A write of the tensor, to be followed by the reply; there is room. */
-static void send_tensor(struct offerer *own, struct match *match)
+/* The tensor, behind its reply: it tells of both.  There is room. */
+static void send_tensor(struct offerer *own, struct match *match, struct tow_region *region,
+			uint64_t offset)
 {
 	struct tow_edge *edge = &own->edge;
-	struct tow_region *region;
 	struct tow_sqe *sqe;
-	uint64_t offset;
 
 	sqe = towi_worker_entry(edge->common.worker);
-	if (!towi_edge_place(edge, match->staged ? match->staged : match->data, &region, &offset))
-		tow_prep_write(sqe, edge->bulk, region, offset, match->view->remote,
-			       match->request.target.offset, match->bytes);
-	tow_sqe_set_flags(sqe, (uint8_t)(TOW_SQE_LINK |
-					 (match->staged ? edge->common.worker->copied_flag : 0)));
+	tow_prep_write_notify(sqe, edge->channel, region, offset, match->view->remote,
+			      match->request.target.offset, match->bytes, edge->other);
+	if (match->staged)
+		tow_sqe_set_flags(sqe, edge->common.worker->copied_flag);
 	match->view->busy++;
 	towi_worker_begun(sqe, &match->write);
 }
@@ -259,18 +264,27 @@ static bool fits(const struct match *match)
 	       towi_same_type(&match->request.type, &match->type);
 }
 
-/* 0: the reply has begun; -EAGAIN: not at the moment; or what has ended the edge. */
+/*
+ * 0: the reply has begun; -EAGAIN: when its place was found; -EBUSY: when there is room; or what has
+ * ended the edge.
+ */
 static int serve(struct offerer *own, struct match *match)
 {
 	struct towi_reply reply = { .tag = match->request.tag, .status = match->error };
 	bool whole = !match->error && fits(match), moves = whole && match->bytes;
+	struct tow_region *region = NULL;
+	uint64_t offset = 0;
 	int ret = 0;
 
 	if (moves)
 		ret = towi_view(&own->edge, &own->views, &match->request.target, match->bytes,
 				TOW_RIGHT_WRITE, &match->view);
+	/* The program's, and it has freed it. */
+	if (!ret && moves && towi_edge_place(&own->edge, match->staged ? match->staged : match->data,
+					     &region, &offset))
+		ret = -EFAULT;
 	if (!ret && !may_reply(own, 2))
-		ret = -EAGAIN;
+		ret = -EBUSY;
 	if (ret)
 		return ret;
 	reply.type = match->type;
@@ -282,9 +296,9 @@ static int serve(struct offerer *own, struct match *match)
 		reply.flags = TOWI_REPLY_TYPE;
 	match->asked = false;
 	match->served = match->error || whole;
+	send_reply(own, &reply, match->served ? match : NULL, moves);
 	if (moves)
-		send_tensor(own, match);
-	send_reply(own, &reply, match->served ? match : NULL);
+		send_tensor(own, match, region, offset);
 	return 0;
 }
 
@@ -296,21 +310,25 @@ static void line_up(struct offerer *own, struct match *match)
 	own->last = &match->next;
 }
 
-static bool reply_first(struct offerer *own)
+/* All that can be: whoever waits until its place was found holds up no other one. */
+static void reply_all(struct offerer *own)
 {
-	struct match *match = own->first;
-	int ret = serve(own, match);
+	struct match **link = &own->first;
+	int ret = 0;
 
-	if (ret == -EAGAIN)
-		return false;
-	if (ret) {
-		towi_edge_fail(&own->edge, ret == -ERANGE ? -EPROTO : ret);
-		return false;
+	while (*link && !own->edge.error && ret != -EBUSY) {
+		ret = serve(own, *link);
+		if (!ret)
+			*link = (*link)->next;
+		else if (ret == -EAGAIN)
+			link = &(*link)->next;
+		else if (ret != -EBUSY)
+			towi_edge_fail(&own->edge, ret == -ERANGE ? -EPROTO : ret);
 	}
-	own->first = match->next;
-	if (!own->first)
-		own->last = &own->first;
-	return true;
+	/* The last one may have gone. */
+	while (*link)
+		link = &(*link)->next;
+	own->last = link;
 }
 
 static bool send_note(struct offerer *own)
@@ -320,7 +338,7 @@ static bool send_note(struct offerer *own)
 
 	if (!may_reply(own, 1))
 		return false;
-	send_reply(own, &reply, NULL);
+	send_reply(own, &reply, NULL, false);
 	own->first_note = note->next;
 	if (!own->first_note)
 		own->last_note = &own->first_note;
@@ -411,8 +429,7 @@ static void offerer_goes_on(struct tow_edge *edge)
 		take_requests(own);
 		while (!edge->error && own->first_note && send_note(own))
 			;
-		while (!edge->error && own->first && reply_first(own))
-			;
+		reply_all(own);
 	}
 	if (edge->error)
 		end_all(own);
@@ -431,9 +448,6 @@ static bool offerer_in_flight(const struct tow_edge *edge)
 
 	for (uint32_t i = 0; i < own->cells_count; i++)
 		if (own->cells[i].op.busy)
-			return true;
-	for (uint32_t i = 0; i < TOWI_VIEWS; i++)
-		if (own->views.all[i].busy)
 			return true;
 	return towi_views_busy(&own->views);
 }
@@ -503,9 +517,8 @@ static int stage(struct offerer *own, struct match *match, uint32_t flags)
 	struct tow_worker *worker = own->edge.common.worker;
 	int ret;
 
-	ret = flags & TOW_PUT_CLONE ?
-		      towi_edge_clone(&own->edge, match->data, match->bytes, &match->staged) :
-		      towi_edge_stage(&own->edge, match->data, match->bytes, &match->staged);
+	ret = towi_edge_stage(&own->edge, match->data, match->bytes, flags & TOW_PUT_CLONE,
+			      &match->staged);
 	if (!ret && worker->crc32c)
 		match->crc32c = towi_crc32c_of(worker->crc32c, match->data, match->bytes);
 	return ret;

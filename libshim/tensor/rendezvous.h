@@ -4,16 +4,17 @@
  *
  * A request is a letter in the sender's range, a reply one in the receiver's; each request has
  * one reply, in any order.  A request says where the tensor is to go, if the receiver knows
- * from the last one of that key how large it is; then the sender writes it there, and replies
- * behind that.  Otherwise, and when that has changed, the reply says what the tensor is, and
- * the receiver asks again.
+ * from the last one of that key how large it is; then the sender writes the reply, and behind it
+ * the tensor, which notifies.  Otherwise, and when that has changed, the reply says what the tensor
+ * is, and the receiver asks again.
  *
  * Letters are counted, and need no credits: the receiver has no more requests without a reply
  * than there are letters, the sender takes requests in their order, and the receiver replies.
  * So who replies to a request has taken all before it, and who asks again the replies.
  *
- * Requests are notified in their order.  A reply follows its tensor, so one may come before
- * an earlier one: the receiver takes each when it is there, as its number and its check say.
+ * Requests are notified in their order, and so are replies: all that the sender writes goes by the
+ * one channel that its slot is used with.  Whoever has counted N replies has the N first letters,
+ * and the tensors that came with them.
  */
 #ifndef TOW_RENDEZVOUS_INSIDE_H
 #define TOW_RENDEZVOUS_INSIDE_H
@@ -47,7 +48,6 @@ struct towi_reply {
 	uint32_t flags;
 	int32_t status;
 	uint32_t crc32c;
-	uint64_t check;				/* of all else */
 	struct tow_tensor_type type;
 };
 
@@ -58,22 +58,8 @@ struct towi_reply {
 /* Letters for so many requests: each may be cancelled, which is one more. */
 #define TOWI_LETTERS_OF(requests) (2 * (requests))
 
-_Static_assert(sizeof(struct towi_reply) == 104, "without gaps");
 _Static_assert(sizeof(struct towi_request) <= TOWI_REQUEST_BYTES, "each has its place");
 _Static_assert(sizeof(struct towi_reply) <= TOWI_REPLY_BYTES, "each has its place");
-
-/* A reply that is written partly has another one. */
-static inline uint64_t towi_check_of(const struct towi_reply *reply)
-{
-	struct towi_reply look = *reply;
-	uint64_t words[sizeof(look) / sizeof(uint64_t)], check = 1;
-
-	look.check = 0;
-	memcpy(words, &look, sizeof(words));
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		check = (check ^ words[i]) * 0x9e3779b97f4a7c15ULL;
-	return check;
-}
 
 static inline bool towi_same_type(const struct tow_tensor_type *one,
 				  const struct tow_tensor_type *other)

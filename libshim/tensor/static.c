@@ -137,7 +137,7 @@ static int send_step(struct tow_edge *edge, const void *data, tow_edge_done *don
 	step = towi_steps_next(steps);
 	if (!step)
 		return -EAGAIN;
-	ret = towi_edge_stage(edge, data, edge->bytes, &step->staged);
+	ret = towi_edge_stage(edge, data, edge->bytes, false, &step->staged);
 	if (ret)
 		return ret;
 	step->data = data;

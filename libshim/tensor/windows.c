@@ -142,15 +142,55 @@ int towi_window(struct towi_windows *windows, const void *ptr, struct towi_place
 
 /* ---- views ------------------------------------------------------------------ */
 
-/* One that nothing needs, the oldest; NULL: there is none. */
-static struct towi_view *idle_view(struct towi_views *views)
+static int compare(const struct towi_view *one, const struct towi_view *other)
+{
+	if (one->number != other->number)
+		return one->number < other->number ? -1 : 1;
+	return (one->window > other->window) - (one->window < other->window);
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+RB_GENERATE_INTERNAL(towi_view_tree, towi_view, node, compare, static)
+#pragma GCC diagnostic pop
+
+static void drop_view(struct towi_views *views, struct towi_view *view)
+{
+	RB_REMOVE(towi_view_tree, &views->all, view);
+	views->count--;
+	tow_remote_release(view->remote);
+	free(view);
+}
+
+/* The oldest that nothing needs goes: false: there is none. */
+static bool drop_oldest(struct towi_views *views)
 {
 	struct towi_view *view, *oldest = NULL;
 
-	for (view = views->all; view < views->all + TOWI_VIEWS; view++)
+	RB_FOREACH(view, towi_view_tree, &views->all)
 		if (!view->busy && !view->looking && (!oldest || view->used < oldest->used))
 			oldest = view;
+	if (oldest)
+		drop_view(views, oldest);
 	return oldest;
+}
+
+/* 0; -EAGAIN: there are too many at the moment; -ENOMEM. */
+static int add_view(struct towi_views *views, const struct towi_place *place,
+		    struct towi_view **added)
+{
+	struct towi_view *view;
+
+	if (views->count >= TOWI_VIEWS_MAX && !drop_oldest(views))
+		return -EAGAIN;
+	view = malloc(sizeof(*view));
+	if (!view)
+		return -ENOMEM;
+	*view = (struct towi_view){ .number = place->edge, .window = place->window };
+	RB_INSERT(towi_view_tree, &views->all, view);
+	views->count++;
+	*added = view;
+	return 0;
 }
 
 static void look_for(struct tow_edge *edge, struct towi_view *view, uint32_t rights)
@@ -167,14 +207,15 @@ static void look_for(struct tow_edge *edge, struct towi_view *view, uint32_t rig
 }
 
 /* Found; or it could not be, which is told once. */
-static int result_of(struct towi_view *view, const struct towi_place *place, uint64_t bytes)
+static int result_of(struct towi_views *views, struct towi_view *view,
+		     const struct towi_place *place, uint64_t bytes)
 {
 	int error = view->error;
 
 	if (view->looking)
 		return -EAGAIN;
 	if (error) {
-		*view = (struct towi_view){ 0 };
+		drop_view(views, view);
 		return error;
 	}
 	if (place->offset > tow_remote_bytes(view->remote) ||
@@ -188,44 +229,44 @@ static int begin_finder(struct tow_worker *worker);
 int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi_place *place,
 	      uint64_t bytes, uint32_t rights, struct towi_view **found)
 {
-	struct towi_view *view;
+	struct towi_view look = { .number = place->edge, .window = place->window }, *view;
 	int ret;
 
 	/* Nowhere. */
 	if (!place->edge || !place->window)
 		return -ERANGE;
-	for (view = views->all; view < views->all + TOWI_VIEWS; view++) {
-		if (view->number != place->edge || view->window != place->window)
-			continue;
+	view = RB_FIND(towi_view_tree, &views->all, &look);
+	if (view) {
 		view->used = ++views->uses;
 		*found = view;
-		return result_of(view, place, bytes);
+		return result_of(views, view, place, bytes);
 	}
-	view = idle_view(views);
-	if (!view)
-		return -EAGAIN;
 	ret = begin_finder(edge->common.worker);
+	if (!ret)
+		ret = add_view(views, place, &view);
 	if (ret)
 		return ret;
-	tow_remote_release(view->remote);
-	*view = (struct towi_view){ .number = place->edge, .window = place->window,
-				    .used = ++views->uses };
+	view->used = ++views->uses;
 	look_for(edge, view, rights);
 	return -EAGAIN;
 }
 
 bool towi_views_busy(const struct towi_views *views)
 {
-	for (const struct towi_view *view = views->all; view < views->all + TOWI_VIEWS; view++)
-		if (view->looking)
+	struct towi_view *view;
+
+	RB_FOREACH(view, towi_view_tree, (struct towi_view_tree *)&views->all)
+		if (view->busy || view->looking)
 			return true;
 	return false;
 }
 
 void towi_views_free(struct towi_views *views)
 {
-	for (struct towi_view *view = views->all; view < views->all + TOWI_VIEWS; view++)
-		tow_remote_release(view->remote);
+	struct towi_view *view;
+
+	while ((view = RB_MIN(towi_view_tree, &views->all)))
+		drop_view(views, view);
 }
 
 /* ---- the thread that finds them --------------------------------------------- */

@@ -12,14 +12,15 @@
 #ifndef TOW_WINDOWS_INSIDE_H
 #define TOW_WINDOWS_INSIDE_H
 
+#include <bsd/sys/tree.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "../alloc/arena.h"
 
-/* Which views an edge keeps. */
-#define TOWI_VIEWS	32U
+/* Views that an edge keeps: as many as an arena of 64 GiB has regions. */
+#define TOWI_VIEWS_MAX	1024U
 
 struct tow_edge;
 struct tow_worker;
@@ -58,6 +59,7 @@ int towi_window(struct towi_windows *windows, const void *ptr, struct towi_place
 
 /* A window of the other end's. */
 struct towi_view {
+	RB_ENTRY(towi_view) node;
 	uint64_t number, window;
 	struct tow_remote *remote;		/* once it was found */
 	int error;
@@ -69,8 +71,11 @@ struct towi_view {
 	struct towi_view *next;			/* to be looked for */
 };
 
+RB_HEAD(towi_view_tree, towi_view);
+
 struct towi_views {
-	struct towi_view all[TOWI_VIEWS];
+	struct towi_view_tree all;
+	uint32_t count;
 	uint64_t uses;
 };
 
@@ -90,7 +95,7 @@ struct towi_finder {
 int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi_place *place,
 	      uint64_t bytes, uint32_t rights, struct towi_view **found);
 
-/* Is one looked for? */
+/* Is one looked for, or in use? */
 bool towi_views_busy(const struct towi_views *views);
 
 /* Without the lock. */

@@ -28,6 +28,8 @@
 #define ASK_US		10000U
 /* How often edges look whether something takes too long, at most. */
 #define TICK_US		1000000U
+/* Edges that look for their other ends in a tick, at most. */
+#define PROBES_MAX	1024U
 /* What the device is given to end everything with, when it goes. */
 #define SETTLE_US	10000000U
 
@@ -117,6 +119,13 @@ void towi_worker_begun(struct tow_sqe *sqe, struct towi_op *op)
 	tow_sqe_set_data(sqe, (uintptr_t)op);
 }
 
+bool towi_worker_may_probe(const struct tow_worker *worker, uint64_t probed_us, uint64_t now_us)
+{
+	uint64_t ticks = worker->edges_count / PROBES_MAX;
+
+	return worker->probes && towi_passed(probed_us, now_us) >= ticks * worker->tick_us;
+}
+
 bool towi_worker_may_wait(const struct tow_worker *worker)
 {
 	return worker->waits < worker->queue->cq_entries / 2;
@@ -182,6 +191,7 @@ static void tick(struct tow_worker *worker, uint64_t now)
 	if (now - worker->ticked_us < worker->tick_us)
 		return;
 	worker->ticked_us = now;
+	worker->probes = PROBES_MAX;
 	for (edge = worker->edges; edge; edge = edge->next)
 		edge->ops->tick(edge, now);
 	go_on_all(worker);

@@ -16,6 +16,7 @@
 #include <towline/slot.h>
 #include <towline/tensor.h>
 
+#include "../core/internal.h"
 #include "check.h"
 #include "windows.h"
 
@@ -71,6 +72,8 @@ struct tow_worker {
 	int over;
 	int wake_fd;			/* an eventfd that he looks at, too */
 	struct towi_edge *edges;
+	uint32_t edges_count;
+	uint32_t probes;		/* that edges may begin in this tick */
 	/* Closed with operations that never ended; freed when the queue is. */
 	struct towi_edge *graves;
 	struct towi_call *calls, **last_call;
@@ -88,7 +91,8 @@ void towi_worker_lock(struct tow_worker *worker);
 static inline bool towi_worker_late(const struct tow_worker *worker, uint64_t since_us,
 				    uint64_t now_us)
 {
-	return worker->timeout_ms && now_us - since_us > worker->timeout_ms * 1000ULL;
+	return worker->timeout_ms &&
+	       towi_passed(since_us, now_us) > worker->timeout_ms * 1000ULL;
 }
 
 /* Hands over what was begun, and calls what is to be called. */
@@ -109,6 +113,12 @@ struct tow_sqe *towi_worker_entry(struct tow_worker *worker);
  */
 bool towi_worker_room(struct tow_worker *worker, uint32_t entries);
 void towi_worker_begun(struct tow_sqe *sqe, struct towi_op *op);
+
+/*
+ * May an edge that has looked for its other end then do so again now?  So many do in a tick: with
+ * more edges each has its turn less often.
+ */
+bool towi_worker_may_probe(const struct tow_worker *worker, uint64_t probed_us, uint64_t now_us);
 
 /* May another entry wait for a slot?  Those take room from others' completions. */
 bool towi_worker_may_wait(const struct tow_worker *worker);

@@ -178,7 +178,8 @@ class Collective(Object):
     op() is start() and wait(); await op.run() is the same in asyncio.
 
     Raises Error when it is made: EINVAL, EOPNOTSUPP: such elements cannot be reduced; EPROTO:
-    blamed asks for something else; ECANCELED: blamed could not; ENOSPC.
+    blamed asks for something else; ECANCELED: blamed could not; EMLINK: the communicator has 4,096 of
+    them; ENOSPC.
     """
 
     def __init__(self, comm: Comm, kind: int, array: Optional[np.ndarray] = None,

@@ -5,8 +5,10 @@
  * bytes that are not what was offered.
  */
 /* build: link -ltowline */
+#include <sys/mman.h>
 #include <sys/prctl.h>
 
+#include "libshim/tensor/rendezvous.h"
 #include "tow_libedge.h"
 
 #define POOL		"256m"
@@ -632,6 +634,154 @@ TEST_F(rendezvous, closed)
 	self->sender = NULL;
 	EXPECT_EQ(5, sent.count);
 	EXPECT_GT(0, sent.status);
+}
+
+/* ---- a sender that is played here ----------------------------------------------- */
+
+#define PLAYED_BYTES	65536U
+/* Where in its region what it writes is, and what is written to it. */
+#define PLAYED_OWN_AT	4096U
+#define PLAYED_BACK_AT	8192U
+#define PLAYED_REQUESTS	4U
+
+struct played {
+	struct tow_region *region;
+	char *memory;
+	struct tow_queue *queue;
+	struct tow_channel *channel;
+	struct tow_remote *range, *arrived;
+	struct tow_exported *back;
+	struct tow_slot *read;
+};
+
+static int make_played(struct played *played, const struct side *side)
+{
+	uint64_t bytes = TOWI_LETTERS_AT + TOWI_LETTERS_OF(PLAYED_REQUESTS) * TOWI_REQUEST_BYTES;
+	void *memory;
+	int ret;
+
+	ret = tow_region_create(side->dev, PLAYED_BYTES, NULL, &played->region);
+	if (!ret)
+		ret = tow_region_map(played->region, 0, PLAYED_BYTES, PROT_READ | PROT_WRITE,
+				     &memory);
+	if (ret)
+		return ret;
+	played->memory = memory;
+	ret = tow_queue_create(side->dev, 4, 0, &played->queue);
+	if (!ret)
+		ret = tow_channel_get(played->queue, side->peer, 0, &played->channel);
+	if (!ret)
+		ret = tow_export(played->region, PLAYED_BACK_AT, bytes, "meet/back",
+				 TOW_RIGHT_WRITE, &played->back);
+	if (!ret)
+		ret = tow_slot_create(played->region, 0, "meet/read", &played->read);
+	if (!ret)
+		ret = tow_resolve(side->peer, "meet", TOW_RIGHT_READ | TOW_RIGHT_WRITE, LATE_MS,
+				  &played->range);
+	return ret ? ret : tow_resolve(side->peer, "meet/arrived", TOW_RIGHT_NOTIFY, LATE_MS,
+				       &played->arrived);
+}
+
+static void end_played(struct played *played)
+{
+	tow_remote_release(played->range);
+	tow_remote_release(played->arrived);
+	tow_slot_destroy(played->read);
+	tow_unexport(played->back);
+	tow_queue_destroy(played->queue);
+	if (played->memory)
+		tow_region_unmap(played->region, played->memory, PLAYED_BYTES);
+	tow_region_destroy(played->region);
+}
+
+static int carry_out(struct played *played)
+{
+	const struct tow_cqe *cqe;
+	int ret = tow_queue_submit_and_wait(played->queue, 1);
+
+	if (ret < 0)
+		return ret;
+	ret = tow_queue_peek_cqe(played->queue, &cqe);
+	if (ret)
+		return ret;
+	ret = cqe->status;
+	tow_queue_cqe_seen(played->queue);
+	return ret;
+}
+
+/* What the receiver says that it is, with this one's letters, is what this one is. */
+static int greet(struct played *played)
+{
+	struct towi_header *header = (void *)(played->memory + PLAYED_OWN_AT);
+	int ret;
+
+	tow_prep_read(tow_queue_get_sqe(played->queue), played->channel, played->region,
+		      PLAYED_OWN_AT, played->range, TOWI_HEADER_AT, sizeof(*header));
+	ret = carry_out(played);
+	if (ret)
+		return ret;
+	header->slots = TOWI_LETTERS_OF(PLAYED_REQUESTS);
+	header->stride = TOWI_REQUEST_BYTES;
+	tow_prep_write_notify(tow_queue_get_sqe(played->queue), played->channel, played->region,
+			      PLAYED_OWN_AT, played->range, TOWI_HELLO_AT, sizeof(*header),
+			      played->arrived);
+	return carry_out(played);
+}
+
+/* The reply to the first request: it is written, and nothing is told. */
+static int reply_silently(struct played *played, int status)
+{
+	const struct towi_request *request = (void *)(played->memory + PLAYED_BACK_AT +
+						      TOWI_LETTERS_AT);
+	struct towi_reply *reply = (void *)(played->memory + PLAYED_OWN_AT);
+
+	memset(reply, 0, TOWI_REPLY_BYTES);
+	*reply = (struct towi_reply){ .number = 1, .tag = request->tag, .status = status };
+	tow_prep_write(tow_queue_get_sqe(played->queue), played->channel, played->region,
+		       PLAYED_OWN_AT, played->range, TOWI_LETTERS_AT, TOWI_REPLY_BYTES);
+	return carry_out(played);
+}
+
+static int tell(struct played *played)
+{
+	tow_prep_notify(tow_queue_get_sqe(played->queue), played->channel, played->arrived);
+	return carry_out(played);
+}
+
+/* What is in memory is no reply before it was counted: only that proves that all of it is there. */
+TEST_F_TIMEOUT(rendezvous, not_counted, 60)
+{
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
+	struct played played = { 0 };
+	struct got got = { 0 };
+
+	ASSERT_EQ(0, make_side(&self->from));
+	ASSERT_EQ(0, make_to(&self->from, &self->to, 0));
+	ASSERT_EQ(0, tow_rendezvous_receiver(self->to.worker, self->to.peer, "meet",
+					     PLAYED_REQUESTS, &self->receiver));
+	ASSERT_EQ(0, make_played(&played, &self->from));
+	ASSERT_EQ(0, greet(&played));
+	ASSERT_EQ(0, tow_edge_connect(self->receiver, LATE_MS));
+	ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "key", 1, note_got, &got));
+	while (!tow_slot_value(played.read) && tow_patient(&patience))
+		tow_worker_progress(self->to.worker, 2000);
+	ASSERT_EQ(1, tow_slot_value(played.read));
+	ASSERT_EQ(0, reply_silently(&played, -EDOM));
+	for (int i = 0; i < 5; i++)
+		tow_worker_progress(self->to.worker, 2000);
+	EXPECT_EQ(0, got.count);
+	ASSERT_EQ(0, tell(&played));
+	while (!got.count && tow_patient(&patience))
+		tow_worker_progress(self->to.worker, 2000);
+	EXPECT_EQ(1, got.count);
+	EXPECT_EQ(-EDOM, got.status);
+	/* And one that was counted, and is not there, ends the edge. */
+	ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "key", 2, note_got, &got));
+	ASSERT_EQ(0, tell(&played));
+	while (got.count < 2 && tow_patient(&patience))
+		tow_worker_progress(self->to.worker, 2000);
+	EXPECT_EQ(-EPROTO, got.status);
+	end_played(&played);
 }
 
 /* An end in a process of its own. */

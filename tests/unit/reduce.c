@@ -16,6 +16,7 @@
 
 #define LENGTHS		67
 #define PARTNERS	24
+#define LARGEST		65504.0
 
 static const char *const op_names[] = { "sum", "min", "max" };
 
@@ -139,6 +140,91 @@ static bool divides(const struct format *format)
 		}
 	}
 	return true;
+}
+
+/* What becomes of 1 before it is added. */
+static double part_of(uint32_t ranks)
+{
+	uint16_t one = 0x3c00, none = 0, part;
+
+	towi_avg_add(TOWI_REDUCE_F16, ranks, true, &part, &one, &none, 1);
+	return decode(&formats[0], part);
+}
+
+/* What is added to a sum, and what that becomes, of all numbers; infinity and NaN stay what they are. */
+static bool averages(uint32_t ranks)
+{
+	const struct format *format = &formats[0];
+	double part = part_of(ranks), exact;
+
+	for (int i = 0; i < 65536; i++) {
+		ones[i] = (uint16_t)i;
+		others[i] = (uint16_t)chance();
+	}
+	for (int first = 0; first < 2; first++) {
+		towi_avg_add(TOWI_REDUCE_F16, ranks, first, sums, ones, others, 65536);
+		for (int i = 0; i < 65536; i++) {
+			exact = decode(format, ones[i]) * (first ? part : 1) +
+				decode(format, others[i]) * part;
+			if (is_nearest(format, sums[i], exact))
+				continue;
+			ksft_print_msg("of %u: %04x and %04x are %04x\n", ranks, ones[i],
+				       others[i], sums[i]);
+			return false;
+		}
+	}
+	memcpy(sums, ones, sizeof(sums));
+	towi_avg_end(TOWI_REDUCE_F16, ranks, sums, 65536);
+	for (int i = 0; i < 65536; i++) {
+		exact = decode(format, ones[i]) / part / ranks;
+		if (isfinite(exact) && fabs(exact) > LARGEST)
+			exact = exact < 0 ? -LARGEST : LARGEST;
+		if (is_nearest(format, sums[i], exact))
+			continue;
+		ksft_print_msg("of %u: %04x ends as %04x\n", ranks, i, sums[i]);
+		return false;
+	}
+	return true;
+}
+
+/* As many ranks have the same, or nearly: so is their average.  Each step rounds. */
+static bool stays_in_range(uint32_t ranks)
+{
+	const struct format *format = &formats[0];
+	uint16_t sum, next;
+	double exact, is;
+
+	/* The largest, those below it, and such as have room for less than themselves. */
+	for (uint16_t bits = 0x7bff; bits >= 0x7400; bits -= 61) {
+		sum = bits;
+		exact = decode(format, bits);
+		for (uint32_t rank = 1; rank < ranks; rank++) {
+			next = bits ^ (rank & 1);
+			exact += decode(format, next);
+			towi_avg_add(TOWI_REDUCE_F16, ranks, rank == 1, &sum, &sum, &next, 1);
+		}
+		towi_avg_end(TOWI_REDUCE_F16, ranks, &sum, 1);
+		exact /= ranks;
+		is = decode(format, sum);
+		if (isfinite(is) && fabs(is - exact) <= exact * ranks / 2048)
+			continue;
+		ksft_print_msg("of %u: %04x is %04x, and the average %g\n", ranks, bits, sum, exact);
+		return false;
+	}
+	return true;
+}
+
+static void test_averages(const char *how)
+{
+	static const uint32_t ranks[] = { 2, 3, 4, 7, 16, 100, 700, 1023, 1024 };
+	bool good = true, in_range = true;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ranks); i++) {
+		good = good && averages(ranks[i]);
+		in_range = in_range && stays_in_range(ranks[i]);
+	}
+	ksft_test_result(good, "float16, averages%s\n", how);
+	ksft_test_result(in_range, "float16, averages of what has no room for its sum%s\n", how);
 }
 
 static void test_formats(const char *how)
@@ -303,11 +389,13 @@ static bool types(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(31);
+	ksft_set_plan(35);
 	test_formats("");
+	test_averages("");
 	/* Without the processor's instructions for it. */
 	towi_reduce_plainly = true;
 	test_formats(", plainly");
+	test_averages(", plainly");
 	towi_reduce_plainly = false;
 	for (enum towi_reduce_op op = TOWI_SUM; op <= TOWI_MAX; op++) {
 		ksft_test_result(wide_f32(op), "float32, %s\n", op_names[op]);

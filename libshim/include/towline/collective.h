@@ -44,7 +44,7 @@ extern "C" {
 #define TOW_COMM_RANKS_MAX	1024U
 
 /* Collectives of a communicator, at the same time. */
-#define TOW_COLLECTIVES_MAX	512U
+#define TOW_COLLECTIVES_MAX	4096U
 
 struct tow_comm;
 
@@ -118,7 +118,9 @@ enum tow_collective_kind {
 /**
  * enum tow_reduction - how elements are combined
  * @TOW_SUM: they are added; integers wrap around
- * @TOW_AVG: the same, divided by the number of ranks; integers are cut off towards 0
+ * @TOW_AVG: the same, divided by the number of ranks; integers are cut off towards 0.  Of finite
+ *	float16 it is finite, whatever their sum is: they are added as a power of two smaller, which
+ *	costs bits where the sum is less than 2^-12 times the number of ranks
  * @TOW_MIN: the least; of a NaN and something else a NaN
  * @TOW_MAX: the greatest; the same holds
  */
@@ -191,8 +193,8 @@ struct tow_collective_attr {
  *
  * Return: 0; -EINVAL: an argument but @blamed is NULL, or @attr is not as above; -E2BIG: it asks
  * for what this library does not know; -EOPNOTSUPP: elements cannot be reduced that way;
- * -EOVERFLOW: there are too many; -EBUSY: a collective of @comm has not ended; -ENOSPC: @comm has
- * TOW_COLLECTIVES_MAX of them, or the pool has no room; -EPROTO: @blamed asks for something else;
+ * -EOVERFLOW: there are too many; -EBUSY: a collective of @comm has not ended; -EMLINK: @comm has
+ * TOW_COLLECTIVES_MAX of them; -ENOSPC: the pool has no room; -EPROTO: @blamed asks for something else;
  * -ECANCELED: @blamed could not, for a reason of its own; what tow_comm_create() returns.  After
  * what is refused (-EINVAL, -E2BIG, -EOPNOTSUPP, -EOVERFLOW, -EBUSY) other ranks wait until it is
  * made rightly; after another error no rank has it.

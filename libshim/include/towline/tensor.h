@@ -391,8 +391,8 @@ typedef void tow_edge_done(void *arg, uint64_t step, int status);
  *
  * Return: 0; -EAGAIN: TOW_EDGE_SLOTS_MAX steps are on their way already, or @done of the one
  * so many before is being called; -ENOTCONN:
- * tow_edge_connect() comes first; -EINVAL: it is a receiver, or an argument is NULL;
- * -EPERM: another process opened the device;
+ * tow_edge_connect() comes first; -EINVAL: it is a receiver, an argument is NULL, or @data begins
+ * in the arena's memory and ends behind it; -EPERM: another process opened the device;
  * -EDQUOT, -ENOSPC, -ENOMEM: there is no room for a copy; or the error that has ended the
  * edge, which all later steps have, too.
  */

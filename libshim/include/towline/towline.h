@@ -47,6 +47,7 @@
  *  -EKEYREJECTED	the peer's cluster key is another one
  *  -EMFILE		this process has no descriptor left
  *  -ELIBACC		a library that this needs is not installed
+ *  -EMLINK		there are as many as there can be: a communicator's collectives
  *  -EMSGSIZE		the other end's tensors have another shape
  *  -ENFILE		the machine has no descriptor left
  *  -ENETUNREACH	the network has no route to that address

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Whoever has no memory tells the others, who wait for it: each of the calls that all ranks make takes
+ * part in the first exchange at least, whichever allocation fails.
+ */
+/* build: link -Wl,--wrap=calloc -Wl,--wrap=tow_device_query -Wl,--wrap=tow_export -Wl,--wrap=tow_queue_enter */
+#include <errno.h>
+#include <string.h>
+
+#include <kselftest.h>
+#include <towline/feed.h>
+#include <towline/server.h>
+
+#include "../collective/inside.h"
+#include "tow_ring.h"
+#include "tow_source.h"
+
+#define RANKS		2U
+#define OWN		1U
+/* More than any of these calls allocates before it needs the kernel. */
+#define ALLOCATIONS	12U
+
+static void ring_turn(struct tow_queue *queue)
+{
+	(void)queue;
+}
+
+/* ---- the world ---------------------------------------------------------------- */
+
+/* Which calloc(3) from now on fails; 0: none. */
+static uint32_t fails;
+
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+	if (fails && !--fails) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return __real_calloc(count, bytes);
+}
+
+int __wrap_tow_device_query(const struct tow_device *dev, struct tow_device_attr *attr);
+
+int __wrap_tow_device_query(const struct tow_device *dev, struct tow_device_attr *attr)
+{
+	(void)dev;
+	(void)attr;
+	return 0;
+}
+
+/* The board's goes well, and no other one. */
+static bool exports;
+
+int __wrap_tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes,
+		      const char *name, uint32_t rights, struct tow_exported **exported);
+
+int __wrap_tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes,
+		      const char *name, uint32_t rights, struct tow_exported **exported)
+{
+	(void)region;
+	(void)offset;
+	(void)bytes;
+	(void)name;
+	(void)rights;
+	*exported = NULL;
+	return exports ? 0 : -EDQUOT;
+}
+
+static uint32_t gathers;
+
+/* The other rank tells the same. */
+static int gather(void *arg, const void *mine, size_t bytes, void *all)
+{
+	(void)arg;
+	gathers++;
+	for (uint32_t rank = 0; rank < RANKS; rank++)
+		memcpy((char *)all + rank * bytes, mine, bytes);
+	return 0;
+}
+
+static struct tow_device dev = { .fd = -1 };
+static struct tow_arena *arena;
+static struct tow_group *group;
+
+static void make_group(void)
+{
+	const struct tow_world world = { .size = sizeof(world), .rank = OWN, .world_size = RANKS };
+	const struct tow_group_attr attr = { .size = sizeof(attr), .address = "192.0.2.1",
+					     .gather = gather };
+
+	if (tow_group_create(&dev, &world, &attr, &group, NULL))
+		ksft_exit_fail_msg("no group\n");
+}
+
+/* ---- calls -------------------------------------------------------------------- */
+
+static int make_comm(void)
+{
+	struct tow_comm *made = NULL;
+
+	return tow_comm_create(group, arena, NULL, &made, NULL);
+}
+
+static const struct tow_tensor_type type = {
+	.dtype = { TOW_DTYPE_FLOAT, 32, 1 }, .ndim = 1, .dims = { 4 },
+};
+
+static int make_ps(void)
+{
+	const struct tow_ps_attr attr = { .size = sizeof(attr), .servers = 1, .count = 1,
+					  .types = &type };
+	struct tow_ps *made = NULL;
+
+	return tow_ps_create(group, arena, &attr, &made, NULL);
+}
+
+static int make_feed(void)
+{
+	const struct tow_feed_attr attr = { .size = sizeof(attr), .depth = 1, .count = 1,
+					    .types = &type };
+	struct tow_feed *made = NULL;
+
+	return tow_feed_create(group, arena, &attr, &made, NULL);
+}
+
+static struct tow_comm comm;
+static struct towi_member members[RANKS];
+
+static int make_collective(void)
+{
+	static float data[4];
+	/* What it makes first is an export. */
+	const struct tow_collective_attr attr = { .size = sizeof(attr), .dtype = type.dtype,
+						  .algorithm = TOW_ALGORITHM_RING, .count = 4,
+						  .out = data };
+	struct tow_collective *made = NULL;
+
+	return tow_collective_create(&comm, &attr, &made, NULL);
+}
+
+static void begin_comm(void)
+{
+	comm = (struct tow_comm){ .group = group, .arena = arena, .rank = OWN, .ranks = RANKS,
+				  .members = members, .queue = ring_make(16) };
+	exports = true;
+	if (towi_board_make(&comm))
+		ksft_exit_fail_msg("no board\n");
+	exports = false;
+}
+
+static void end_comm(void)
+{
+	towi_board_free(&comm);
+	ring_free(comm.queue);
+}
+
+/* Whichever allocation fails: it is told. */
+static bool is_told(int (*make)(void))
+{
+	bool good = true;
+	int ret;
+
+	for (uint32_t nth = 1; nth <= ALLOCATIONS; nth++) {
+		gathers = 0;
+		fails = nth;
+		ret = make();
+		fails = 0;
+		if (ret < 0 && gathers)
+			continue;
+		ksft_print_msg("allocation %u: %d, %u exchanges\n", nth, ret, gathers);
+		good = false;
+	}
+	return good;
+}
+
+/* All number collectives alike. */
+static bool is_counted(void)
+{
+	uint64_t before = comm.made;
+
+	fails = 1;
+	make_collective();
+	fails = 0;
+	return comm.made == before + 1;
+}
+
+/* There are as many as there can be: that is said, and not that the pool is empty. */
+static bool is_full(void)
+{
+	int ret;
+
+	memset(comm.used, 0xff, sizeof(comm.used));
+	ret = make_collective();
+	memset(comm.used, 0, sizeof(comm.used));
+	if (ret != -EMLINK)
+		ksft_print_msg("%d: %s\n", ret, tow_strerror(ret));
+	return ret == -EMLINK && strstr(tow_strerror(ret), "collectives");
+}
+
+int main(void)
+{
+	struct source source = { 0 };
+
+	ksft_print_header();
+	ksft_set_plan(6);
+	arena = source_arena(&source, NULL);
+	make_group();
+	ksft_test_result(is_told(make_comm), "a communicator\n");
+	ksft_test_result(is_told(make_ps), "parameters\n");
+	ksft_test_result(is_told(make_feed), "a feed\n");
+	begin_comm();
+	ksft_test_result(is_told(make_collective), "a collective\n");
+	ksft_test_result(is_counted(), "one that could not be made has a number\n");
+	ksft_test_result(is_full(), "there is no place for another one\n");
+	end_comm();
+	tow_group_destroy(group);
+	tow_arena_destroy(arena);
+	ksft_finished();
+}

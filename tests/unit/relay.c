@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Chains that the kernel carries out for a collective: how each may end, and what is counted then. */
+/* build: link -Wl,--wrap=tow_queue_enter */
+#include <errno.h>
+#include <string.h>
+
+#include <kselftest.h>
+
+#include "../collective/inside.h"
+#include "tow_ring.h"
+
+#define ENTRIES		64U
+#define MESSAGES	4U
+#define STEPS		(2 * MESSAGES)
+#define FROM		1U
+#define OWN		2U
+#define TO		3U
+
+static void ring_turn(struct tow_queue *queue)
+{
+	(void)queue;
+}
+
+struct chain {
+	struct tow_comm comm;
+	struct tow_collective collective;
+	struct towi_relay relay;
+	uint64_t data[STEPS];		/* of its entries */
+};
+
+static void begin(struct chain *chain)
+{
+	static struct tow_channel channel;
+	static const struct { uint64_t handle; } remote;
+	static const struct tow_slot slot;
+	const struct towi_way way = { &channel, (void *)&remote };
+	const struct towi_send send = { .way = &way };
+	const struct tow_sqe *sqe;
+
+	memset(chain, 0, sizeof(*chain));
+	chain->comm.queue = ring_make(ENTRIES);
+	chain->comm.rank = OWN;
+	chain->comm.blamed = TOW_NO_RANK;
+	chain->collective.comm = &chain->comm;
+	towi_relay_init(&chain->relay, &chain->collective, FROM, TO);
+	if (towi_relay_begin(&chain->relay) < MESSAGES)
+		ksft_exit_fail_msg("there is no room\n");
+	for (uint32_t i = 1; i <= MESSAGES; i++)
+		towi_relay_add(&chain->relay, &slot, i, &send, i == MESSAGES);
+	towi_comm_submit(&chain->comm);
+	for (uint32_t i = 0; i < STEPS; i++) {
+		sqe = ring_take(chain->comm.queue);
+		if (!sqe)
+			ksft_exit_fail_msg("an entry is missing\n");
+		chain->data[i] = sqe->user_data;
+	}
+}
+
+/* Its entries from @first on end so, in their order, as the kernel says it. */
+static void fail(struct chain *chain, uint32_t first, const int *status)
+{
+	for (uint32_t i = first; i < STEPS; i++)
+		ring_complete(chain->comm.queue, chain->data[i], *status++);
+	towi_comm_reap(&chain->comm);
+}
+
+/* Nothing is on its way, and the communicator knows that. */
+static bool is_over(const struct chain *chain)
+{
+	return !chain->relay.entries && !chain->collective.in_flight && !chain->comm.in_flight;
+}
+
+static bool fails_so(uint32_t first, const int *status, int error, uint32_t blamed)
+{
+	struct chain chain;
+	bool right;
+
+	begin(&chain);
+	fail(&chain, first, status);
+	right = is_over(&chain) && chain.comm.error == error && chain.comm.blamed == blamed;
+	if (!right)
+		ksft_print_msg("%u of the chain, %u of the collective, %d of the communicator are on their way; error %d, rank %d\n",
+			       chain.relay.entries, chain.collective.in_flight,
+			       (int)chain.comm.in_flight, chain.comm.error, (int)chain.comm.blamed);
+	ring_free(chain.comm.queue);
+	return right;
+}
+
+static bool succeeds(void)
+{
+	struct chain chain;
+	bool right;
+
+	begin(&chain);
+	ring_complete(chain.comm.queue, chain.data[STEPS - 1], 0);
+	towi_comm_reap(&chain.comm);
+	right = is_over(&chain) && !chain.comm.error && chain.collective.forwarded == MESSAGES;
+	ring_free(chain.comm.queue);
+	return right;
+}
+
+#define CUT	(-ECANCELED)
+
+int main(void)
+{
+	static const int stale[STEPS] = { -ESTALE, CUT, CUT, CUT, CUT, CUT, CUT, CUT };
+	static const int cut[STEPS] = { CUT, CUT, CUT, CUT, CUT, CUT, CUT, CUT };
+	static const int one_is_wrong[STEPS] = { CUT, CUT, CUT, -ERANGE, CUT, CUT, CUT, CUT };
+	static const int gone[STEPS] = { -ENODEV, CUT, CUT, CUT, CUT, CUT, CUT, CUT };
+
+	ksft_print_header();
+	ksft_set_plan(8);
+	ksft_test_result(succeeds(), "all goes well, and the last one says so\n");
+	ksft_test_result(fails_so(0, stale, -ESTALE, FROM), "the first wait fails\n");
+	ksft_test_result(fails_so(3, stale, -ESTALE, TO), "a send fails in the middle\n");
+	ksft_test_result(fails_so(STEPS - 1, stale, -ESTALE, TO), "the last send fails\n");
+	ksft_test_result(fails_so(0, cut, CUT, FROM), "all are cut\n");
+	/* Its slot is closed. */
+	ksft_test_result(fails_so(3, cut, CUT, TO), "a send in the middle ends as if it was cut\n");
+	/* Then none is begun. */
+	ksft_test_result(fails_so(0, one_is_wrong, -ERANGE, TO), "one is as it must not be\n");
+	ksft_test_result(fails_so(2, gone, -ENODEV, OWN), "the device is gone\n");
+	ksft_finished();
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What workers and edges decide by themselves: by the clock, and by where a tensor is. */
+/* build: link -Wl,--wrap=tow_queue_enter */
+#include <errno.h>
+#include <stdint.h>
+
+#include <kselftest.h>
+
+#include "../tensor/steps.h"
+#include "tow_ring.h"
+#include "tow_source.h"
+
+#define TIMEOUT_MS	1000U
+#define MOMENT_US	1000U
+
+static uint64_t now_us(void)
+{
+	return towi_now_ns() / 1000;
+}
+
+static void ended(struct towi_op *op, int status)
+{
+	(void)op;
+	(void)status;
+}
+
+/* An edge with one step on its way. */
+static void begin(struct tow_edge *edge, struct tow_worker *worker)
+{
+	*worker = (struct tow_worker){ .timeout_ms = TIMEOUT_MS };
+	*edge = (struct tow_edge){ .common.worker = worker };
+	if (towi_steps_make(edge, ended))
+		ksft_exit_fail_msg("no memory\n");
+	towi_steps_give(edge->steps, towi_steps_next(edge->steps), NULL, NULL);
+	towi_steps_begun(edge->steps, towi_step(edge->steps, 1));
+}
+
+/* The error of an edge that looked at the clock so much after its step had begun. */
+static int error_after(int64_t us)
+{
+	struct tow_worker worker;
+	struct tow_edge edge;
+
+	begin(&edge, &worker);
+	towi_steps_look(&edge, towi_step(edge.steps, 1)->begun_us + (uint64_t)us);
+	towi_steps_free(&edge);
+	return edge.error;
+}
+
+/* ---- who looks for the other end --------------------------------------------------- */
+
+#define EDGES		3000U
+#define ONCE		1024U
+#define RING_ENTRIES	4096U
+
+static void ring_turn(struct tow_queue *queue)
+{
+	(void)queue;
+}
+
+static void go_on(struct towi_edge *edge)
+{
+	(void)edge;
+}
+
+static void probe(struct towi_edge *edge, uint64_t now_us)
+{
+	towi_edge_probe((struct tow_edge *)edge, now_us);
+}
+
+/* How many looked in a tick. */
+static uint32_t tick(struct tow_worker *worker)
+{
+	uint32_t before = worker->in_flight;
+
+	worker->ticked_us = 0;
+	tow_worker_progress(worker, 0);
+	return worker->in_flight - before;
+}
+
+/* Many edges, of which none has an answer: they have turns. */
+static bool have_turns(void)
+{
+	static const struct towi_edge_ops ops = { .go_on = go_on, .tick = probe };
+	static struct tow_edge edges[EDGES];
+	static const struct { uint64_t handle; } range;
+	static struct tow_channel channel;
+	struct source source = { 0 };
+	struct tow_worker worker = {
+		.queue = ring_make(RING_ENTRIES), .tick_us = 1000000, .edges_count = EDGES,
+		.arena = source_arena(&source, NULL),
+	};
+	char *own = tow_arena_zeroed(worker.arena, 1, TOWI_OWN_AT);
+	uint32_t looked[3];
+	bool good;
+
+	for (uint32_t i = 0; i < EDGES; i++) {
+		edges[i] = (struct tow_edge){
+			.common = { .ops = &ops, .worker = &worker, .next = worker.edges },
+			.sends = true, .own = own, .channel = &channel,
+			.range = (struct tow_remote *)(uintptr_t)&range,
+		};
+		towi_edge_op(&edges[i], &edges[i].probe);
+		worker.edges = &edges[i].common;
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		looked[i] = tick(&worker);
+	good = looked[0] == ONCE && looked[1] == ONCE && looked[2] == EDGES - 2 * ONCE;
+	if (!good)
+		ksft_print_msg("%u, %u, %u edges looked\n", looked[0], looked[1], looked[2]);
+	ring_free(worker.queue);
+	tow_arena_free(worker.arena, own);
+	tow_arena_destroy(worker.arena);
+	return good;
+}
+
+/* ---- where tensors are --------------------------------------------------------------- */
+
+#define TENSOR_BYTES	64U
+
+/* What becomes of a tensor at @at: its place; a copy; or an error. */
+static int staged(struct tow_worker *worker, const char *at, bool clone, bool copies)
+{
+	struct tow_edge edge = { .common.worker = worker };
+	void *copied = NULL;
+	int ret = towi_edge_stage(&edge, at, TENSOR_BYTES, clone, &copied);
+
+	if (!ret && !copied == copies)
+		ret = -EXDEV;
+	tow_arena_free(worker->arena, copied);
+	return ret;
+}
+
+/* In the arena, not in it, and at either end of its memory. */
+static void test_places(void)
+{
+	struct source source = { 0 };
+	struct tow_worker worker = { .arena = source_arena(&source, NULL) };
+	char ordinary[TENSOR_BYTES] = { 0 }, *block = tow_arena_alloc(worker.arena, TENSOR_BYTES);
+	struct source_region *made;
+	struct tow_region *region;
+	uint64_t offset;
+	char *begin, *end;
+
+	if (!block || tow_arena_find(worker.arena, block, &region, &offset))
+		ksft_exit_fail_msg("no memory\n");
+	made = (struct source_region *)region;
+	begin = made->at;
+	end = begin + made->bytes;
+	ksft_test_result(!staged(&worker, block, false, false) &&
+			 !staged(&worker, end - TENSOR_BYTES, false, false),
+			 "a tensor in a region is sent from there\n");
+	ksft_test_result(!staged(&worker, ordinary, false, true) &&
+			 !staged(&worker, block, true, true), "others are copied\n");
+	ksft_test_result(staged(&worker, end - TENSOR_BYTES + 1, false, false) == -EINVAL &&
+			 staged(&worker, end - 1, true, false) == -EINVAL,
+			 "one that ends behind a region is refused\n");
+	ksft_test_result(staged(&worker, begin - 1, false, false) == -EINVAL,
+			 "and one that begins before it\n");
+	tow_arena_free(worker.arena, block);
+	tow_arena_destroy(worker.arena);
+}
+
+int main(void)
+{
+	struct tow_worker patient = { .timeout_ms = 0 };
+
+	ksft_print_header();
+	ksft_set_plan(9);
+	ksft_test_result(!error_after(0) && !error_after(TIMEOUT_MS * 1000LL),
+			 "a step has all of its time\n");
+	ksft_test_result(error_after(TIMEOUT_MS * 1000LL + MOMENT_US) == -ETIMEDOUT,
+			 "then it is late\n");
+	/* Another peer was lost meanwhile, and that let the step begin. */
+	ksft_test_result(!error_after(-(int64_t)MOMENT_US),
+			 "one that began after the clock was looked at is not\n");
+	ksft_test_result(!towi_worker_late(&patient, 0, now_us()), "without a limit nothing is\n");
+	test_places();
+	ksft_test_result(have_turns(), "many edges look for their other ends in turns\n");
+	ksft_finished();
+}
