@@ -29,6 +29,12 @@ static void note_signal(int number)
 	stopped = 1;
 }
 
+static int ends(void *arg)
+{
+	(void)arg;
+	return stopped;
+}
+
 uint64_t top_now_ns(void)
 {
 	struct timespec now;
@@ -39,13 +45,14 @@ uint64_t top_now_ns(void)
 
 void top_begin(struct top_pace *pace)
 {
-	static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
-	/* Without SA_RESTART: it ends a wait. */
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	/* Without SA_RESTART: the library asks whether it ends a wait. */
 	struct sigaction action = { .sa_handler = note_signal };
 
 	sigemptyset(&action.sa_mask);
-	for (size_t i = 0; i < COUNT(ends); i++)
-		sigaction(ends[i], &action, NULL);
+	for (size_t i = 0; i < COUNT(numbers); i++)
+		sigaction(numbers[i], &action, NULL);
+	tow_on_signal(ends, NULL);
 	pace->next_ns = top_now_ns() + pace->interval_ns;
 	pace->shown = 0;
 }

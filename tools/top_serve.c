@@ -80,8 +80,7 @@ static int serve(const char *device, struct top_pace *pace, struct tow_region *r
 		ret = renew(device, pace, page, &sample);
 	ret = ret ? top_gone(ret) : 0;
 	ended = tow_unexport(exported);
-	/* A second signal: it ends all the same. */
-	if (!ret && ended != -EINTR)
+	if (!ret)
 		ret = ended;
 out:
 	top_sample_free(&sample);

@@ -14,13 +14,18 @@
 #include "inside.h"
 
 #define ATTR_SIZE_FIRST		(offsetof(struct tow_group_attr, arg) + sizeof(void *))
-#define TIMEOUT_MS		30000U
+/* How long one try to reach rank 0's node may take, and the pause before the next one. */
+#define TRY_MS			10000U
+#define PAUSE_US		50000U
+#define PAUSE_MAX_US		1000000U
+/* How long rank 0, when it leaves, waits for others to read what they were told last. */
+#define LEAVE_US		30000000U
 
 /* What a rank says of itself first. */
 struct card {
 	uint64_t number;	/* by chance: whether the cell holds what this process wrote */
 	uint32_t ranks;
-	uint32_t reserved;
+	int32_t status;		/* why this rank cannot take part, or 0 */
 	uint8_t incarnation[TOW_INCARNATION_BYTES];
 	char address[TOW_GROUP_ADDRESS_BYTES];
 };
@@ -30,6 +35,8 @@ _Static_assert(sizeof(struct card) <= TOW_GROUP_GATHER_MAX, "fits in a cell");
 struct tow_group {
 	struct tow_device *dev;
 	struct tow_world world;
+	/* By what rank 0's node is reached; "": by what rank 0 says. */
+	char root[TOW_WORLD_ROOT_BYTES];
 	uint32_t timeout_ms;
 	pid_t pid;			/* whose it is: a child shares its memory */
 	tow_group_gather_fn *gather;
@@ -45,7 +52,7 @@ struct tow_group {
 
 static uint64_t until_of(const struct tow_group *group)
 {
-	return towi_until(group->timeout_ms * 1000ULL);
+	return towi_until_ms(group->timeout_ms);
 }
 
 static int gather(struct tow_group *group, const void *mine, size_t bytes, void *all,
@@ -102,7 +109,6 @@ static int own_card(struct tow_group *group, const char *address, struct card *c
 	struct tow_device_attr attr = { .size = sizeof(attr) };
 	int ret;
 
-	*card = (struct card){ .ranks = group->world.world_size };
 	if (getrandom(&card->number, sizeof(card->number), 0) != sizeof(card->number))
 		return -errno;
 	ret = tow_device_query(group->dev, &attr);
@@ -120,39 +126,166 @@ static int own_card(struct tow_group *group, const char *address, struct card *c
 	return 0;
 }
 
+/*
+ * By what rank 0's node is reached.  A loopback address, or another one of this node, means this
+ * node; rank 0 says by which address others reach it, and that is this one's, too.
+ */
+static int find_address(struct tow_group *group)
+{
+	struct towi_address where;
+	int ret;
+
+	if (!group->world.root[0])
+		return 0;
+	ret = towi_address(group->world.root, &where);
+	if (!ret && !towi_is_own(&where))
+		memcpy(group->root, group->world.root, sizeof(group->root));
+	return ret;
+}
+
 /* Where rank 0 is; the caller releases it. */
 static int find_root(struct tow_group *group, const struct card *own, uint64_t until,
 		     struct tow_peer **root)
 {
-	const char *address = group->world.root[0] ? group->world.root : own->address;
+	uint32_t left = towi_left_ms(until);
+	int ret = find_address(group);
 
-	return tow_peer_connect(group->dev, address, NULL, towi_left_ms(until), root);
+	if (ret)
+		return ret;
+	return tow_peer_connect(group->dev, group->root[0] ? group->root : own->address, NULL,
+				left < TRY_MS ? left : TRY_MS, root);
 }
 
-static int make_table(struct tow_group *group, const char *name, const struct card *own)
+static int find_table(struct tow_group *group, const char *name, const struct card *own,
+		      uint64_t until)
 {
-	char full[TOW_EXPORT_NAME_MAX + 1];
-	uint64_t until = until_of(group);
 	struct tow_peer *root = NULL;
-	int ret = name_of(group, name, full);
+	int ret = find_root(group, own, until, &root);
 
-	if (!ret && group->world.rank)
-		ret = find_root(group, own, until, &root);
 	if (!ret)
-		ret = towi_table_create(group->dev, root, full, group->world.rank,
+		ret = towi_table_create(group->dev, root, name, group->world.rank,
 					group->world.world_size, until, &group->table);
 	tow_peer_release(root);
 	return ret;
 }
 
-/* Do they agree, and is nobody there twice? */
-static int look_at_cards(const struct tow_group *group, const struct card *own)
+/* Does this node have a cluster key?  Then it is the other one that has none so far. */
+static bool has_key(const struct tow_group *group)
+{
+	struct tow_device_attr attr = { .size = sizeof(attr) };
+	char path[256], key[128];
+
+	if (tow_device_query(group->dev, &attr))
+		return false;
+	snprintf(path, sizeof(path), TOWI_SYSFS_CLASS "/%s/cluster_key", attr.device_name);
+	return towi_read_line(path, key, sizeof(key)) && strcmp(key, "none") != 0;
+}
+
+/* May that be over when rank 0's node has come up? */
+static bool may_pass(const struct tow_group *group, int error)
+{
+	switch (error) {
+	case -EAGAIN:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+	case -ENOENT:
+	case -ESTALE:
+	case -ETIMEDOUT:
+		return true;
+	case -ENOKEY:
+		return has_key(group);
+	default:
+		return false;
+	}
+}
+
+/* The node may boot, its module be loaded, its interface come up, its name be known later. */
+static int wait_for_table(struct tow_group *group, const char *name, const struct card *own,
+			  uint64_t until, uint32_t *blamed)
+{
+	unsigned int pause_us = PAUSE_US;
+	int ret;
+
+	while (may_pass(group, ret = find_table(group, name, own, until)) && towi_left_us(until)) {
+		usleep(pause_us);
+		pause_us = pause_us < PAUSE_MAX_US / 2 ? pause_us * 2 : PAUSE_MAX_US;
+		if (!towi_goes_on())
+			return -EINTR;
+	}
+	if (may_pass(group, ret))
+		*blamed = 0;
+	return ret;
+}
+
+/* On this node is another rank 0 of that name. */
+static void dispute(struct tow_group *group, const char *name, const struct card *own)
+{
+	struct tow_peer *here;
+
+	if (tow_peer_connect(group->dev, own->address, NULL, TRY_MS, &here))
+		return;
+	towi_table_dispute(group->dev, here, name, group->world.world_size);
+	tow_peer_release(here);
+}
+
+static bool same_node(const struct tow_group *group, uint32_t one, uint32_t other)
+{
+	return !memcmp(group->cards[one].incarnation, group->cards[other].incarnation,
+		       TOW_INCARNATION_BYTES);
+}
+
+/* By what it is reached: rank 0's node by what it was found by. */
+static const char *address_of(const struct tow_group *group, uint32_t rank)
+{
+	return group->root[0] && same_node(group, rank, 0) ? group->root :
+							     group->cards[rank].address;
+}
+
+/* The node of a rank, if there is a connection: this is to take no time. */
+static struct tow_peer *known_peer(void *arg, uint32_t rank)
+{
+	struct tow_group *group = arg;
+	struct tow_peer *peer;
+
+	return tow_peer_find(group->dev, address_of(group, rank), &peer) ? NULL : peer;
+}
+
+static int make_table(struct tow_group *group, const char *name, const struct card *own,
+		      uint32_t *blamed)
+{
+	char full[TOW_EXPORT_NAME_MAX + 1];
+	uint64_t until = until_of(group);
+	int ret = name_of(group, name, full);
+
+	if (ret)
+		return ret;
+	if (group->world.rank)
+		return wait_for_table(group, full, own, until, blamed);
+	ret = towi_table_create(group->dev, NULL, full, 0, group->world.world_size, until,
+				&group->table);
+	if (ret == -EEXIST)
+		dispute(group, full, own);
+	else if (!ret)
+		towi_table_watch(group->table, known_peer, group);
+	return ret;
+}
+
+/* Can all take part, do they agree, and is nobody there twice? */
+static int look_at_cards(const struct tow_group *group, const struct card *own, uint32_t *blamed)
 {
 	const struct card *card = group->cards;
 
+	if (own->status)
+		return own->status;
 	if (card[group->world.rank].number != own->number)
 		return -EEXIST;
 	for (uint32_t rank = 0; rank < group->world.world_size; rank++) {
+		if (card[rank].status) {
+			*blamed = rank;
+			return card[rank].status < 0 ? card[rank].status : -EPROTO;
+		}
 		if (card[rank].ranks != group->world.world_size ||
 		    !memchr(card[rank].address, '\0', sizeof(card[rank].address)))
 			return -EPROTO;
@@ -162,21 +295,26 @@ static int look_at_cards(const struct tow_group *group, const struct card *own)
 
 static int meet(struct tow_group *group, const struct tow_group_attr *attr, uint32_t *blamed)
 {
-	struct card own;
-	int ret = own_card(group, attr->address, &own);
+	struct card own = { .ranks = group->world.world_size, .status = attr->status };
+	int ret;
 
+	if (!own.status)
+		own.status = own_card(group, attr->address, &own);
 	/* Who is alone needs no address. */
-	if (ret == -EADDRNOTAVAIL && group->world.world_size == 1)
-		ret = 0;
-	if (!ret && !group->gather && group->world.world_size > 1) {
-		ret = make_table(group, attr->name, &own);
-		/* Nobody has exported it. */
-		if (ret == -ETIMEDOUT)
-			*blamed = 0;
+	if (own.status == -EADDRNOTAVAIL && group->world.world_size == 1)
+		own.status = 0;
+	if (group->gather) {
+		/* If it is not found: rank 0 says by what address others reach it. */
+		find_address(group);
+	} else if (own.status) {
+		return own.status;
+	} else if (group->world.world_size > 1) {
+		ret = make_table(group, attr->name, &own, blamed);
+		if (ret)
+			return ret;
 	}
-	if (!ret)
-		ret = gather(group, &own, sizeof(own), group->cards, blamed);
-	return ret ? ret : look_at_cards(group, &own);
+	ret = gather(group, &own, sizeof(own), group->cards, blamed);
+	return ret ? ret : look_at_cards(group, &own, blamed);
 }
 
 /* ---- life ------------------------------------------------------------------- */
@@ -215,7 +353,7 @@ static struct tow_group *new_group(struct tow_device *dev, const struct tow_worl
 	made->dev = dev;
 	made->pid = getpid();
 	made->world = *world;
-	made->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TIMEOUT_MS;
+	made->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TOWI_TIMEOUT_MS;
 	made->gather = attr->gather;
 	made->arg = attr->arg;
 	made->cards = calloc(world->world_size, sizeof(*made->cards));
@@ -239,11 +377,15 @@ TOW_PUBLIC int tow_group_create(struct tow_device *dev, const struct tow_world *
 
 	if (blamed)
 		*blamed = rank;
-	if (!dev || !group)
+	if (!group)
 		return -EINVAL;
 	ret = take_world(world, &in);
 	if (!ret)
 		ret = towi_take(attr, ATTR_SIZE_FIRST, &known, sizeof(known));
+	/* Who has nothing to take part with only says so. */
+	if (!ret && (known.status > 0 || known.reserved || (known.status && !known.gather) ||
+		     (!dev && !known.status)))
+		ret = -EINVAL;
 	if (!ret && known.name && strlen(known.name) > TOW_GROUP_NAME_MAX)
 		ret = -EINVAL;
 	if (ret)
@@ -263,9 +405,12 @@ TOW_PUBLIC int tow_group_create(struct tow_device *dev, const struct tow_world *
 
 TOW_PUBLIC void tow_group_destroy(struct tow_group *group)
 {
+	uint64_t until, leave = towi_until(LEAVE_US);
+
 	if (!group)
 		return;
-	towi_table_destroy(group->table, group->pid == getpid() ? until_of(group) : towi_until(0));
+	until = group->pid == getpid() ? until_of(group) : towi_until(0);
+	towi_table_destroy(group->table, until < leave ? until : leave);
 	free_group(group);
 }
 
@@ -290,19 +435,6 @@ uint32_t towi_group_timeout_ms(const struct tow_group *group)
 }
 
 /* ---- nodes ------------------------------------------------------------------ */
-
-static bool same_node(const struct tow_group *group, uint32_t one, uint32_t other)
-{
-	return !memcmp(group->cards[one].incarnation, group->cards[other].incarnation,
-		       TOW_INCARNATION_BYTES);
-}
-
-/* By what it is reached: rank 0's node by what it was found by. */
-static const char *address_of(const struct tow_group *group, uint32_t rank)
-{
-	return group->world.root[0] && same_node(group, rank, 0) ? group->world.root :
-								   group->cards[rank].address;
-}
 
 TOW_PUBLIC int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow_peer **peer)
 {

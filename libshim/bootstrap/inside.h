@@ -3,7 +3,11 @@
 #ifndef TOW_BOOTSTRAP_INSIDE_H
 #define TOW_BOOTSTRAP_INSIDE_H
 
+#include <stdbool.h>
+
 #include <towline/bootstrap.h>
+
+#include "../core/internal.h"
 
 /* Of struct tow_world, when it was first published. */
 #define TOWI_WORLD_SIZE_FIRST \
@@ -18,6 +22,12 @@
 #define TOWI_RDMA_CLASS	"/sys/class/infiniband"
 int towi_own_address(const char *class, const char *device, uint32_t port,
 		     char address[TOW_GROUP_ADDRESS_BYTES]);
+
+/* Is that this node: a loopback address, or one of an interface that is here? */
+bool towi_is_own(const struct towi_address *address);
+
+/* The first line of a file, without its end: whether there is the file. */
+bool towi_read_line(const char *path, char *line, size_t bytes);
 
 /* ---- group.c ---- */
 
@@ -51,7 +61,21 @@ struct towi_table;
 int towi_table_create(struct tow_device *dev, struct tow_peer *root, const char *name,
 		      uint32_t rank, uint32_t ranks, uint64_t until, struct towi_table **table);
 
-/* Rank 0 waits until others have read what they were told, until @until. */
+/*
+ * Rank 0, in all rounds but the first, asks whether those live that it waits for, at the node that
+ * @find gives, which is released then; NULL: nobody knows.
+ */
+typedef struct tow_peer *towi_table_find_fn(void *arg, uint32_t rank);
+void towi_table_watch(struct towi_table *table, towi_table_find_fn *find, void *arg);
+
+/* Rank 0 of another job has exported one of that name on this node: who still meets there fails. */
+void towi_table_dispute(struct tow_device *dev, struct tow_peer *root, const char *name,
+			uint32_t ranks);
+
+/*
+ * Rank 0 waits until others have read what they were told, until @until.  Others say that they
+ * have left.
+ */
 void towi_table_destroy(struct towi_table *table, uint64_t until);
 
 /* As tow_group_gather(), until @until; its arguments are as they should be. */

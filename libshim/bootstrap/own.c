@@ -5,6 +5,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +17,7 @@
 /* How good an address is: IPv4, IPv6, IPv6 of one link only. */
 enum quality { NONE, LINK, GLOBAL, IPV4 };
 
-/* The first line of a file, without its end: whether there is the file. */
-static bool read_line(const char *path, char *line, size_t bytes)
+bool towi_read_line(const char *path, char *line, size_t bytes)
 {
 	FILE *file = fopen(path, "re");
 
@@ -62,7 +62,7 @@ int towi_own_address(const char *class, const char *device, uint32_t port,
 
 	for (int i = 0; i < GIDS_MAX; i++) {
 		snprintf(path, sizeof(path), "%s/%s/ports/%u/gids/%d", class, device, port, i);
-		if (!read_line(path, line, sizeof(line)))
+		if (!towi_read_line(path, line, sizeof(line)))
 			break;
 		if (inet_pton(AF_INET6, line, &gid) != 1)
 			continue;
@@ -72,10 +72,40 @@ int towi_own_address(const char *class, const char *device, uint32_t port,
 		snprintf(path, sizeof(path), "%s/%s/ports/%u/gid_attrs/ndevs/%d", class, device,
 			 port, i);
 		/* On InfiniBand a GID is no address, and has no interface. */
-		if (!read_line(path, line, sizeof(line)) || !line[0])
+		if (!towi_read_line(path, line, sizeof(line)) || !line[0])
 			continue;
 		write_address(&gid, quality, line, address);
 		best = quality;
 	}
 	return best == NONE ? -EADDRNOTAVAIL : 0;
+}
+
+static bool is_at(const struct sockaddr *interface, const struct in6_addr *address)
+{
+	const struct sockaddr_in6 *in6 = (const void *)interface;
+	const struct sockaddr_in *in = (const void *)interface;
+
+	if (!interface)
+		return false;
+	if (interface->sa_family == AF_INET6)
+		return !memcmp(&in6->sin6_addr, address, sizeof(*address));
+	return interface->sa_family == AF_INET && IN6_IS_ADDR_V4MAPPED(address) &&
+	       !memcmp(&in->sin_addr, address->s6_addr + 12, sizeof(in->sin_addr));
+}
+
+bool towi_is_own(const struct towi_address *address)
+{
+	struct ifaddrs *all, *one;
+	struct in6_addr wanted;
+	bool found;
+
+	memcpy(&wanted, address->bytes, sizeof(wanted));
+	found = IN6_IS_ADDR_LOOPBACK(&wanted) ||
+		(IN6_IS_ADDR_V4MAPPED(&wanted) && wanted.s6_addr[12] == IN_LOOPBACKNET);
+	if (found || getifaddrs(&all))
+		return found;
+	for (one = all; one && !found; one = one->ifa_next)
+		found = is_at(one->ifa_addr, &wanted);
+	freeifaddrs(all);
+	return found;
 }

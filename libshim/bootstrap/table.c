@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /* All ranks tell each other something, by rank 0's memory. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include <towline/queue.h>
@@ -13,7 +16,7 @@
 #include "inside.h"
 
 #define MAGIC		0x656c626174776f74ULL	/* "towtable" */
-#define VERSION		1U
+#define VERSION		2U
 
 #define FIRST_ROUND	1U
 #define ENTRIES		4U
@@ -22,8 +25,12 @@
 #define LOOK_MAX_US	5000U
 /* What an operation may take when there is no time left. */
 #define ANSWER_US	1000000U
+/* How often rank 0 asks, while it waits, whether one that it waits for lives. */
+#define PROBE_US	1000000U
 /* How long rank 0 waits for others when something went wrong. */
 #define GOODBYE_US	5000000U
+/* In place of a round: this rank has left. */
+#define LEFT		UINT64_MAX
 
 /* At the beginning of the table. */
 struct header {
@@ -32,14 +39,18 @@ struct header {
 	uint32_t ranks;
 	uint64_t complete;	/* the last round that is */
 	uint64_t missing;	/* a rank, and 1, that was waited for in vain; or 0 */
-	uint64_t reserved[28];
+	uint64_t life;		/* by chance: of this table, and of no other one of that name */
+	uint32_t error;		/* what is wrong with that rank; stored before @missing */
+	uint32_t disputed;	/* another process wanted to be a rank that is here */
+	uint64_t reserved[26];
 };
 
 /* What a rank has told in a round. */
 struct cell {
 	uint64_t round;		/* written behind the data */
 	uint64_t read;		/* the same, when it has read what the others told */
-	uint64_t reserved[2];
+	uint64_t life;		/* the table's, for which it was written; with the data */
+	uint64_t reserved;
 	unsigned char data[TOW_GROUP_GATHER_MAX];
 };
 
@@ -48,12 +59,15 @@ _Static_assert(sizeof(struct cell) == 256 && sizeof(struct header) == 256, "no g
 struct towi_table {
 	uint32_t rank, ranks;
 	uint64_t round;
+	uint64_t life;
 	int error;			/* what has ended it */
 	struct tow_region *region;
 	/* Rank 0: the table.  Others: what they have read of it, and their own cell behind. */
 	char *memory;
 	size_t memory_bytes;
-	struct tow_exported *exported;	/* rank 0 */
+	towi_table_find_fn *find;	/* rank 0, as what follows */
+	void *arg;
+	struct tow_exported *exported;	/* rank 0: all of it; others: that they live */
 	struct tow_remote *remote;	/* others, as what follows */
 	struct tow_queue *queue;
 	struct tow_channel *channel;
@@ -84,14 +98,14 @@ static struct cell *cell_of(const struct towi_table *table, uint64_t round, uint
 	return (struct cell *)(void *)(table->memory + cell_at(table, round, rank));
 }
 
-/* Sleep for a while, longer each time; false: it is too late. */
-static bool sleep_before(uint64_t until, unsigned int *look_us)
+/* Sleep for a while, longer each time: 0; -ETIMEDOUT; -EINTR: the caller wants to end. */
+static int sleep_before(uint64_t until, unsigned int *look_us)
 {
 	if (towi_now_ns() / 1000 >= until)
-		return false;
+		return -ETIMEDOUT;
 	usleep(*look_us);
 	*look_us = *look_us < LOOK_MAX_US / 2 ? *look_us * 2 : LOOK_MAX_US;
-	return true;
+	return towi_goes_on() ? 0 : -EINTR;
 }
 
 /* ---- one operation at a time ---- */
@@ -113,14 +127,10 @@ static int carry_out(struct towi_table *table, uint8_t opcode, uint64_t at, uint
 	/* What is in the memory is at the same place of the table. */
 	tow_prep_transfer(sqe, opcode, table->channel, table->region, at, table->remote, at, bytes,
 			  0);
-	do {
-		ret = tow_queue_submit(table->queue);
-	} while (ret == -EINTR);
+	ret = tow_queue_submit(table->queue);
 	if (ret < 0)
 		return ret;
-	do {
-		ret = tow_queue_wait_cqe(table->queue, &cqe, towi_left_us(until));
-	} while (ret == -EINTR);
+	ret = tow_queue_wait_cqe(table->queue, &cqe, towi_left_us(until));
 	if (ret)
 		return ret;
 	ret = cqe->status;
@@ -167,42 +177,127 @@ static void let_read(const struct towi_table *table, uint64_t until)
 	while (table->round && rank < table->ranks) {
 		if (is_read(table, rank))
 			rank++;
-		else if (!sleep_before(until, &look_us))
+		else if (sleep_before(until, &look_us))
 			break;
 	}
+}
+
+/* Rank 0: has a rank told?  1; 0: not yet; or what is wrong with it. */
+static int has_told(const struct towi_table *table, uint32_t rank)
+{
+	const struct cell *cell = cell_of(table, table->round, rank);
+	uint64_t round = tow_load_acquire64(&cell->round);
+
+	if (round == LEFT)
+		return -ECANCELED;
+	/* Two jobs of one name: who has come to this table need not be of this one. */
+	if (table->round == FIRST_ROUND &&
+	    __atomic_load_n(&header_of(table)->disputed, __ATOMIC_ACQUIRE))
+		return -EEXIST;
+	if (round != table->round)
+		return 0;
+	return cell->life == table->life ? 1 : -EPROTO;
+}
+
+/* What a rank exports as long as it lives. */
+static void name_of_life(const struct towi_table *table, uint32_t rank,
+			 char name[TOW_EXPORT_NAME_MAX + 1])
+{
+	snprintf(name, TOW_EXPORT_NAME_MAX + 1, "towline/group/%016" PRIx64 "/%" PRIu32,
+		 table->life, rank);
+}
+
+/* The next behind @rank, or that one, who has not told. */
+static uint32_t next_missing(const struct towi_table *table, uint32_t rank)
+{
+	uint32_t i;
+
+	for (i = 0; i < table->ranks; i++) {
+		rank = (rank + 1) % table->ranks;
+		if (!has_told(table, rank))
+			break;
+	}
+	return rank;
+}
+
+/* Rank 0: is a rank there that is waited for?  0, or it cannot be said; what has become of it. */
+static int look_after(struct towi_table *table, uint32_t rank)
+{
+	char name[TOW_EXPORT_NAME_MAX + 1];
+	struct tow_remote *remote;
+	struct tow_peer *peer;
+	int ret;
+
+	/* Who has never been there is only waited for. */
+	if (table->round == FIRST_ROUND || !rank)
+		return 0;
+	peer = table->find(table->arg, rank);
+	if (!peer)
+		return 0;
+	name_of_life(table, rank, name);
+	ret = tow_resolve(peer, name, TOW_RIGHT_READ, 0, &remote);
+	tow_peer_release(peer);
+	if (!ret)
+		tow_remote_release(remote);
+	if (ret == -ENOENT)
+		return -ESTALE;
+	return ret == -ESTALE || ret == -ECONNRESET || ret == -EINTR ? ret : 0;
 }
 
 /* Rank 0: until all have told. */
 static int collect(struct towi_table *table, uint64_t until, uint32_t *blamed)
 {
+	struct header *header = header_of(table);
+	uint64_t probe = towi_until(PROBE_US);
 	unsigned int look_us = LOOK_US;
-	uint32_t rank = 0;
+	uint32_t rank = 0, asked = 0;
+	int ret = 0;
 
-	while (rank < table->ranks) {
-		if (tow_load_acquire64(&cell_of(table, table->round, rank)->round) == table->round) {
+	while (ret >= 0 && rank < table->ranks) {
+		ret = has_told(table, rank);
+		if (ret == 1) {
 			rank++;
-		} else if (!sleep_before(until, &look_us)) {
-			*blamed = rank;
-			__atomic_store_n(&header_of(table)->missing, rank + 1ULL, __ATOMIC_RELEASE);
-			/* The program may end at once. */
-			let_read(table, towi_until(GOODBYE_US));
-			return -ETIMEDOUT;
+			continue;
 		}
+		if (!ret)
+			ret = sleep_before(until, &look_us);
+		if (ret || towi_left_us(probe))
+			continue;
+		probe = towi_until(PROBE_US);
+		asked = next_missing(table, asked);
+		ret = look_after(table, asked);
+		if (ret)
+			rank = asked;
 	}
-	__atomic_store_n(&header_of(table)->complete, table->round, __ATOMIC_RELEASE);
-	return 0;
+	if (ret >= 0) {
+		__atomic_store_n(&header->complete, table->round, __ATOMIC_RELEASE);
+		return 0;
+	}
+	/* Nobody is to blame for two jobs of one name. */
+	if (ret == -EEXIST)
+		rank = table->ranks;
+	else if (ret == -EINTR)
+		rank = 0;
+	else
+		*blamed = rank;
+	header->error = ret == -EINTR ? ECANCELED : (uint32_t)-ret;
+	__atomic_store_n(&header->missing, rank + 1ULL, __ATOMIC_RELEASE);
+	/* The program may end at once. */
+	let_read(table, towi_until(GOODBYE_US));
+	return ret;
 }
 
 static int tell_root(struct towi_table *table, const void *mine, size_t bytes, uint64_t until)
 {
 	struct cell *own = cell_of(table, table->round, table->rank);
 	uint64_t at = cell_at(table, table->round, table->rank);
-	int ret = 0;
+	int ret;
 
-	if (bytes) {
+	own->life = table->life;
+	if (bytes)
 		memcpy(own->data, mine, bytes);
-		ret = write_there(table, at + offsetof(struct cell, data), bytes, until);
-	}
+	ret = write_there(table, at + offsetof(struct cell, life),
+			  offsetof(struct cell, data) - offsetof(struct cell, life) + bytes, until);
 	if (ret)
 		return ret;
 	own->round = table->round;
@@ -223,11 +318,22 @@ static int have_read(struct towi_table *table, uint64_t until)
 static int give_up(struct towi_table *table, uint64_t missing, uint64_t until,
 		   uint32_t *blamed)
 {
+	int error = -(int)header_of(table)->error;
+
 	/* Other ranks could have written there. */
 	if (missing <= table->ranks)
 		*blamed = (uint32_t)missing - 1;
 	have_read(table, until);
-	return -ETIMEDOUT;
+	switch (error) {
+	case -ECANCELED:
+	case -ECONNRESET:
+	case -EEXIST:
+	case -EPROTO:
+	case -ESTALE:
+		return error;
+	default:
+		return -ETIMEDOUT;
+	}
 }
 
 /* Who is not there, as far as rank 0's memory tells. */
@@ -259,7 +365,10 @@ static int hear_root(struct towi_table *table, uint64_t until, uint32_t *blamed)
 		missing = tow_load_acquire64(&header->missing);
 		if (missing)
 			return give_up(table, missing, until, blamed);
-		if (!sleep_before(until, &look_us))
+		ret = sleep_before(until, &look_us);
+		if (ret == -EINTR)
+			return ret;
+		if (ret)
 			return find_missing(table, until, blamed);
 	}
 	ret = read_here(table, half_at(table, table->round), table->ranks * sizeof(struct cell),
@@ -289,6 +398,7 @@ int towi_table_gather(struct towi_table *table, const void *mine, size_t bytes, 
 			*blamed = 0;
 	} else {
 		own = cell_of(table, table->round, 0);
+		own->life = table->life;
 		if (bytes)
 			memcpy(own->data, mine, bytes);
 		own->round = own->read = table->round;
@@ -319,10 +429,26 @@ static int make_memory(struct towi_table *table, struct tow_device *dev)
 
 static int publish(struct towi_table *table, const char *name)
 {
+	if (getrandom(&table->life, sizeof(table->life), 0) != sizeof(table->life))
+		return -errno;
 	*header_of(table) = (struct header){ .magic = MAGIC, .version = VERSION,
-					     .ranks = table->ranks };
+					     .ranks = table->ranks, .life = table->life };
 	return tow_export(table->region, 0, table->memory_bytes, name,
 			  TOW_RIGHT_READ | TOW_RIGHT_WRITE, &table->exported);
+}
+
+/*
+ * Somebody else is this rank: two jobs have one name, or one was started twice.  While ranks still
+ * meet nobody can say which is whose, so nobody goes on; ranks that have met are left alone.
+ */
+static void dispute(struct towi_table *table, uint64_t until)
+{
+	struct header *header = header_of(table);
+
+	if (header->complete)
+		return;
+	header->disputed = 1;
+	write_there(table, offsetof(struct header, disputed), sizeof(header->disputed), until);
 }
 
 /* Is it a table for as many, in which nobody is this rank? */
@@ -340,16 +466,21 @@ static int look_at(struct towi_table *table, uint64_t until)
 	    header->ranks != table->ranks ||
 	    tow_remote_bytes(table->remote) < table->memory_bytes)
 		return -EPROTO;
+	table->life = header->life;
 	ret = read_here(table, cell_at(table, FIRST_ROUND, table->rank), sizeof(struct cell),
 			until);
 	if (ret)
 		return ret;
-	return cell_of(table, FIRST_ROUND, table->rank)->round ? -EEXIST : 0;
+	if (table->rank && !cell_of(table, FIRST_ROUND, table->rank)->round)
+		return 0;
+	dispute(table, until);
+	return -EEXIST;
 }
 
 static int find_table(struct towi_table *table, struct tow_device *dev, struct tow_peer *root,
 		      const char *name, uint64_t until)
 {
+	char own[TOW_EXPORT_NAME_MAX + 1];
 	int ret;
 
 	ret = tow_resolve(root, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE, towi_left_ms(until),
@@ -358,7 +489,13 @@ static int find_table(struct towi_table *table, struct tow_device *dev, struct t
 		ret = tow_queue_create(dev, ENTRIES, 0, &table->queue);
 	if (!ret)
 		ret = tow_channel_get(table->queue, root, 0, &table->channel);
-	return ret ? ret : look_at(table, until);
+	if (!ret)
+		ret = look_at(table, until);
+	if (ret)
+		return ret;
+	name_of_life(table, table->rank, own);
+	return tow_export(table->region, 0, sizeof(uint64_t), own, TOW_RIGHT_READ,
+			  &table->exported);
 }
 
 static void free_table(struct towi_table *table)
@@ -393,11 +530,44 @@ int towi_table_create(struct tow_device *dev, struct tow_peer *root, const char 
 	return ret;
 }
 
+void towi_table_watch(struct towi_table *table, towi_table_find_fn *find, void *arg)
+{
+	table->find = find;
+	table->arg = arg;
+}
+
+void towi_table_dispute(struct tow_device *dev, struct tow_peer *root, const char *name,
+			uint32_t ranks)
+{
+	struct towi_table *made = calloc(1, sizeof(*made));
+
+	if (!made)
+		return;
+	made->ranks = ranks;
+	if (!make_memory(made, dev))
+		find_table(made, dev, root, name, towi_until(ANSWER_US));
+	free_table(made);
+}
+
+/* Who waits for this rank need not wait any longer. */
+static void leave(struct towi_table *table)
+{
+	uint64_t until = towi_until(ANSWER_US), round;
+
+	for (round = table->round; round <= table->round + 1; round++) {
+		cell_of(table, round, table->rank)->round = LEFT;
+		if (write_there(table, cell_at(table, round, table->rank), sizeof(uint64_t), until))
+			break;
+	}
+}
+
 void towi_table_destroy(struct towi_table *table, uint64_t until)
 {
 	if (!table)
 		return;
 	if (!table->rank && !table->error)
 		let_read(table, until);
+	else if (table->rank && table->queue->ring && !root_is_gone(table->error))
+		leave(table);
 	free_table(table);
 }

@@ -716,7 +716,8 @@ static int look(struct tow_collective *collective, bool *any, uint64_t *now_us)
 static void tell_blame(const struct tow_collective *collective, int ret, uint32_t *blamed)
 {
 	if (blamed)
-		*blamed = ret < 0 && ret != -EPERM ? collective->comm->blamed : TOW_NO_RANK;
+		*blamed = ret < 0 && ret != -EPERM && ret != -EINTR ? collective->comm->blamed :
+								       TOW_NO_RANK;
 }
 
 TOW_PUBLIC int tow_collective_test(struct tow_collective *collective, uint32_t *blamed)
@@ -733,7 +734,7 @@ TOW_PUBLIC int tow_collective_test(struct tow_collective *collective, uint32_t *
 }
 
 /* Nothing has happened for a while: sleep until something does, or @end. */
-static void sleep_for_it(struct tow_collective *collective, uint64_t end)
+static int sleep_for_it(struct tow_collective *collective, uint64_t end)
 {
 	struct tow_comm *comm = collective->comm;
 	struct tow_collective *other;
@@ -743,24 +744,25 @@ static void sleep_for_it(struct tow_collective *collective, uint64_t end)
 		if (other->running)
 			armed = other->algorithm->arm(other);
 	towi_comm_submit(comm);
-	if (armed)
-		towi_comm_sleep(comm, collective->until < end ? collective->until : end);
+	if (!armed)
+		return 0;
+	return towi_comm_sleep(comm, collective->until < end ? collective->until : end);
 }
 
-/* Until it has ended, or @end: as look(). */
+/* Until it has ended, or @end: as look(); -EINTR: it goes on, and may be waited for again. */
 static int wait_until(struct tow_collective *collective, uint64_t end)
 {
 	uint64_t now, busy_until = 0;
+	int ret, slept = 0;
 	bool any;
-	int ret;
 
-	while (!(ret = look(collective, &any, &now)) && now < end) {
+	while (!(ret = look(collective, &any, &now)) && now < end && !slept) {
 		if (any || !busy_until)
 			busy_until = now + collective->comm->spin_us;
 		else if (now >= busy_until)
-			sleep_for_it(collective, end);
+			slept = sleep_for_it(collective, end);
 	}
-	return ret;
+	return ret ? ret : slept;
 }
 
 TOW_PUBLIC int tow_collective_wait(struct tow_collective *collective, uint32_t *blamed)
@@ -784,6 +786,23 @@ TOW_PUBLIC int tow_collective_wait_for(struct tow_collective *collective, uint32
 	ret = wait_until(collective, towi_until(timeout_us));
 	tell_blame(collective, ret, blamed);
 	return ret;
+}
+
+TOW_PUBLIC int tow_collective_late(struct tow_collective *collective, uint32_t *rank)
+{
+	struct tow_comm *comm;
+	int ret;
+
+	if (!collective || !rank)
+		return -EINVAL;
+	comm = collective->comm;
+	ret = usable(comm);
+	if (ret)
+		return ret;
+	*rank = TOW_NO_RANK;
+	if (collective->running)
+		*rank = towi_board_late(comm, collective->places, collective->begun);
+	return comm->error;
 }
 
 TOW_PUBLIC int tow_collective_stats(const struct tow_collective *collective,

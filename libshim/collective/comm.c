@@ -14,7 +14,6 @@
 #include "inside.h"
 
 #define VERSION		2U
-#define TIMEOUT_MS	30000U
 #define ENTRIES		256U
 #define ENTRIES_MIN	16U
 #define SPIN_US		20U
@@ -145,17 +144,18 @@ bool towi_comm_progress(struct tow_comm *comm)
 	return any;
 }
 
-void towi_comm_sleep(struct tow_comm *comm, uint64_t until)
+int towi_comm_sleep(struct tow_comm *comm, uint64_t until)
 {
 	uint64_t look = towi_until(LOOK_US);
 	const struct tow_cqe *cqe;
 	int ret;
 
 	if (comm->over)
-		return;
+		return 0;
 	ret = tow_queue_wait_cqe(comm->queue, &cqe, towi_left_us(until < look ? until : look));
 	if (ret == -ENODEV || ret == -EPERM)
 		end_queue(comm, ret);
+	return ret == -EINTR ? ret : 0;
 }
 
 void towi_comm_tell(struct tow_comm *comm)
@@ -336,7 +336,7 @@ static struct tow_comm *new_comm(struct tow_group *group, struct tow_arena *aren
 	made->arena = arena;
 	made->rank = tow_group_rank(group);
 	made->ranks = tow_group_size(group);
-	made->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TIMEOUT_MS;
+	made->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TOWI_TIMEOUT_MS;
 	made->spin_us = attr->spin_us ? attr->spin_us : SPIN_US;
 	made->blamed = TOW_NO_RANK;
 	made->members = calloc(made->ranks, sizeof(*made->members));

@@ -86,8 +86,11 @@ bool towi_comm_reap(struct tow_comm *comm);
 /* Completions, alarms, and what all collectives can do now.  True: something happened. */
 bool towi_comm_progress(struct tow_comm *comm);
 
-/* Until something happens, or @until: for a while only.  Then progress is due. */
-void towi_comm_sleep(struct tow_comm *comm, uint64_t until);
+/*
+ * Until something happens, or @until: for a while only.  Then progress is due: 0, or -EINTR:
+ * whoever waits here wants to end.
+ */
+int towi_comm_sleep(struct tow_comm *comm, uint64_t until);
 
 /* Others know what this rank says, or a second has gone by. */
 void towi_comm_tell(struct tow_comm *comm);

@@ -17,6 +17,11 @@ uint64_t towi_until(uint64_t timeout_us)
 	return timeout_us == TOW_WAIT_FOREVER ? UINT64_MAX : towi_now_ns() / 1000 + timeout_us;
 }
 
+uint64_t towi_until_ms(uint32_t timeout_ms)
+{
+	return timeout_ms == TOW_WAIT_FOREVER ? UINT64_MAX : towi_until(timeout_ms * 1000ULL);
+}
+
 uint32_t towi_left_us(uint64_t until)
 {
 	uint64_t now = towi_now_ns() / 1000, left = until > now ? until - now : 0;
@@ -26,5 +31,7 @@ uint32_t towi_left_us(uint64_t until)
 
 uint32_t towi_left_ms(uint64_t until)
 {
-	return towi_left_us(until) / 1000 + 1;
+	uint64_t now = towi_now_ns() / 1000, left = until > now ? (until - now) / 1000 : 0;
+
+	return left < TOW_WAIT_FOREVER - 1 ? (uint32_t)left + 1 : TOW_WAIT_FOREVER;
 }

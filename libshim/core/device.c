@@ -45,12 +45,17 @@ static int query_kernel(const struct tow_device *dev, struct tow_query *query)
 }
 
 /* What errno of open(2) means for a file below TOWI_DEV_FOLDER. */
-static int open_error(int error)
+static int open_error(const char *name, int error)
 {
+	char path[sizeof(TOWI_SYSFS_CLASS "/") + TOW_DEVICE_NAME_MAX];
+
 	switch (error) {
 	case ENOENT:
 	case ENOTDIR:
-		return access(TOWI_SYSFS_CLASS, F_OK) ? -ENOPKG : -ENOENT;
+		if (access(TOWI_SYSFS_CLASS, F_OK))
+			return -ENOPKG;
+		snprintf(path, sizeof(path), TOWI_SYSFS_CLASS "/%s", name);
+		return access(path, F_OK) ? -ENOENT : -ENOMEDIUM;
 	case ENXIO:
 		/* The file is there, its device is not any more. */
 		return -ENODEV;
@@ -68,7 +73,7 @@ static int open_file(const char *name)
 	do {
 		fd = open(path, O_RDWR | O_CLOEXEC);
 	} while (fd < 0 && errno == EINTR);
-	return fd < 0 ? open_error(errno) : fd;
+	return fd < 0 ? open_error(name, errno) : fd;
 }
 
 static int check_language(const struct tow_device *dev)

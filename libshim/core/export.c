@@ -8,8 +8,12 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "internal.h"
+
+/* How often to look, after a signal, whether an export has ended. */
+#define LOOK_US	1000U
 
 struct tow_exported {
 	const struct tow_device *dev;
@@ -49,11 +53,38 @@ int towi_export(const struct tow_region *region, uint64_t offset, uint64_t bytes
 	return ret;
 }
 
+/* Is there one of this process's that peers still have? */
+static bool any_revoking(const struct tow_device *dev)
+{
+	const struct tow_export_info *info;
+	struct towi_entries exports;
+	bool any = false;
+	size_t i;
+	int ret;
+
+	ret = towi_entries_ask(dev, TOW_IOCTL_EXPORT_LIST, 0, sizeof(*info), &exports);
+	if (ret)
+		return ret == -ENOMEM;
+	for (i = 0; !any && (info = towi_entry(&exports, i)); i++)
+		any = info->flags & TOW_EXPORT_REVOKING && info->pid == getpid();
+	towi_entries_free(&exports);
+	return any;
+}
+
 int towi_unexport(const struct tow_device *dev, uint64_t handle)
 {
 	struct tow_unexport call = { .size = sizeof(call), .handle = handle };
+	int ret = towi_call(dev, TOW_IOCTL_UNEXPORT, &call);
 
-	return towi_call(dev, TOW_IOCTL_UNEXPORT, &call);
+	if (ret != -EINTR)
+		return ret;
+	/*
+	 * It ends by itself, and the handle is gone: all that is left is to look whether it has.
+	 * Nobody is asked whether to wait: the memory may be used for something else afterwards.
+	 */
+	while (any_revoking(dev))
+		usleep(LOOK_US);
+	return 0;
 }
 
 TOW_PUBLIC int tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes,

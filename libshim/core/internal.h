@@ -121,7 +121,28 @@ int towi_list_new(const struct tow_device *dev, unsigned long command, uint32_t 
 		  size_t entry_bytes, struct towi_entries **list);
 void towi_list_free(struct towi_entries *list);
 
+/* ---- signal.c ---- */
+
+/*
+ * A signal came while a call waited: is it to go on?  Also asked by calls that look now and
+ * then, between two looks: a signal that came elsewhere than in a wait is noticed there.
+ */
+bool towi_goes_on(void);
+
+/*
+ * A call of the kernel's that waits for *@timeout_ms, which is part of @arg: goes on after
+ * signals, with what is left of that.  0 stays 0, whatever it means to the call.
+ */
+int towi_call_for(const struct tow_device *dev, unsigned long command, void *arg,
+		  uint32_t *timeout_ms);
+
 /* ---- clock.c ---- */
+
+/*
+ * How long ranks wait for each other unless they were told: who loads a checkpoint or
+ * compiles comes minutes later than others, and who has died is noticed long before.
+ */
+#define TOWI_TIMEOUT_MS	600000U
 
 /* Now, in nanoseconds, by CLOCK_MONOTONIC. */
 uint64_t towi_now_ns(void);
@@ -137,6 +158,9 @@ static inline uint64_t towi_passed(uint64_t since, uint64_t now)
 {
 	return now > since ? now - since : 0;
 }
+
+/* The same from milliseconds, of which TOW_WAIT_FOREVER is for ever, too. */
+uint64_t towi_until_ms(uint32_t timeout_ms);
 
 /* How long until then, as a time-out. */
 uint32_t towi_left_us(uint64_t until);

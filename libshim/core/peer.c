@@ -78,7 +78,7 @@ TOW_PUBLIC int tow_peer_connect(struct tow_device *dev, const char *address,
 	made = malloc(sizeof(*made));
 	if (!made)
 		return -ENOMEM;
-	ret = towi_call(dev, TOW_IOCTL_PEER_CONNECT, &call);
+	ret = towi_call_for(dev, TOW_IOCTL_PEER_CONNECT, &call, &call.timeout_ms);
 	if (ret) {
 		free(made);
 		return ret;
@@ -186,13 +186,21 @@ TOW_PUBLIC int tow_peer_disconnect(struct tow_peer *peer)
 {
 	struct tow_peer_disconnect call = { .size = sizeof(call) };
 	const struct tow_device *dev;
+	int ret;
 
 	if (!peer)
 		return 0;
 	dev = peer->dev;
 	call.peer = peer->number;
 	free(peer);
-	return towi_call(dev, TOW_IOCTL_PEER_DISCONNECT, &call);
+	ret = towi_call(dev, TOW_IOCTL_PEER_DISCONNECT, &call);
+	while (ret == -EINTR && towi_goes_on()) {
+		ret = towi_call(dev, TOW_IOCTL_PEER_DISCONNECT, &call);
+		/* It has ended between the two calls, and was forgotten. */
+		if (ret == -ENOENT)
+			ret = 0;
+	}
+	return ret;
 }
 
 TOW_PUBLIC void tow_peer_release(struct tow_peer *peer)

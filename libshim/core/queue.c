@@ -238,8 +238,14 @@ TOW_PUBLIC int tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint
 		.min_complete = min_complete,
 		.timeout_us = timeout_us,
 	};
+	uint64_t until = min_complete ? towi_until(timeout_us) : 0;
+	int ret;
 
-	return towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_ENTER, &enter);
+	/* Nothing was taken, or that would be the answer. */
+	while ((ret = towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_ENTER, &enter)) == -EINTR &&
+	       towi_goes_on())
+		enter.timeout_us = towi_left_us(until);
+	return ret;
 }
 
 /*

@@ -4,8 +4,13 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "internal.h"
+
+/* How long a slot may be taken that this process has just given up, and when to look again. */
+#define SOON_US		1000000U
+#define AGAIN_US	1000U
 
 struct tow_remote {
 	/* First: tow_handle_of() reads it in programs, too. */
@@ -15,6 +20,28 @@ struct tow_remote {
 };
 
 _Static_assert(offsetof(struct tow_remote, handle) == 0, "programs read it there");
+
+/*
+ * Until somebody exports the name, or the call's time is over.  A slot that was found as a
+ * signal came is this process's for a moment longer, and the peer says that somebody has it.
+ */
+static int resolve(const struct tow_device *dev, struct tow_resolve *call)
+{
+	uint64_t until = towi_until_ms(call->timeout_ms), soon = 0;
+	int ret;
+
+	for (;;) {
+		ret = towi_call(dev, TOW_IOCTL_RESOLVE, call);
+		if (ret == -EBUSY && towi_left_us(soon))
+			usleep(AGAIN_US);
+		else if (ret != -EINTR || !towi_goes_on())
+			return ret;
+		else
+			soon = towi_until(SOON_US);
+		if (call->timeout_ms)
+			call->timeout_ms = towi_left_ms(until);
+	}
+}
 
 TOW_PUBLIC int tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights,
 			   uint32_t timeout_ms, struct tow_remote **remote)
@@ -37,7 +64,7 @@ TOW_PUBLIC int tow_resolve(struct tow_peer *peer, const char *name, uint32_t rig
 		return -ENOMEM;
 	made->dev = towi_peer_device(peer);
 	call.peer = towi_peer_number(peer);
-	ret = towi_call(made->dev, TOW_IOCTL_RESOLVE, &call);
+	ret = resolve(made->dev, &call);
 	if (ret) {
 		free(made);
 		return ret;

@@ -365,17 +365,13 @@ static int check(const struct tow_feed *feed, const struct tow_feed_attr *attr)
 static int create(struct tow_feed *made, const struct tow_feed_attr *attr, uint32_t *blamed)
 {
 	int ret = check(made, attr);
-	sigset_t before;
 
 	if (ret)
 		return ret;
 	made->given = true;
 	made->depth = attr->depth ? attr->depth : DEPTH;
 	made->count = attr->count;
-	towi_party_undisturbed(&before);
-	ret = meet(made, attr, blamed);
-	towi_party_disturbed(&before);
-	return ret;
+	return meet(made, attr, blamed);
 }
 
 TOW_PUBLIC int tow_feed_create(struct tow_group *group, struct tow_arena *arena,

@@ -4,8 +4,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +15,6 @@
 #include "party.h"
 
 #define VERSION		1U
-#define TIMEOUT_MS	30000U
 #define ENTRIES_MIN	256U
 #define ENTRIES_MAX	32768U
 /* What an edge may have on its way: it waits, it sends or gives back, it asks. */
@@ -383,7 +380,7 @@ void towi_party_init(struct towi_party *party, struct tow_group *group, struct t
 	party->rank = tow_group_rank(group);
 	party->ranks = tow_group_size(group);
 	party->servers = servers;
-	party->timeout_ms = timeout_ms ? timeout_ms : TIMEOUT_MS;
+	party->timeout_ms = timeout_ms ? timeout_ms : TOWI_TIMEOUT_MS;
 	party->blamed = TOW_NO_RANK;
 }
 
@@ -414,19 +411,6 @@ int towi_party_worker(struct towi_party *party, uint64_t edges)
 		return -EOVERFLOW;
 	return tow_worker_create(towi_group_device(party->group), party->arena, &attr,
 				 &party->worker);
-}
-
-void towi_party_undisturbed(sigset_t *before)
-{
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, before);
-}
-
-void towi_party_disturbed(const sigset_t *before)
-{
-	pthread_sigmask(SIG_SETMASK, before, NULL);
 }
 
 void towi_party_end(struct towi_party *party)

@@ -8,7 +8,6 @@
 #ifndef TOW_PARTY_INSIDE_H
 #define TOW_PARTY_INSIDE_H
 
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -78,12 +77,6 @@ int towi_party_partners(struct towi_party *party);
 
 /* What drives @edges of them, and those of words: 0 or a negative errno. */
 int towi_party_worker(struct towi_party *party, uint64_t edges);
-
-/* All signals wait from here, */
-void towi_party_undisturbed(sigset_t *before);
-
-/* to here: one at one rank is no reason for all others to begin again. */
-void towi_party_disturbed(const sigset_t *before);
 
 /*
  * All ranks tell each other @bytes, of which the first are a struct towi_card whose version is the

@@ -8,7 +8,6 @@
  * the value: the other end has room, or will when the news of that are there.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -325,17 +324,13 @@ static struct tow_ps *new_ps(struct tow_group *group, struct tow_arena *arena,
 static int create(struct tow_ps *made, const struct tow_ps_attr *attr, uint32_t *blamed)
 {
 	int ret = check(made, attr);
-	sigset_t before;
 
 	if (ret)
 		return ret;
 	if (attr->store && !towi_store_serve(attr->store))
 		return -EBUSY;
 	made->store = attr->store;
-	towi_party_undisturbed(&before);
-	ret = meet(made, attr, blamed);
-	towi_party_disturbed(&before);
-	return ret;
+	return meet(made, attr, blamed);
 }
 
 TOW_PUBLIC int tow_ps_create(struct tow_group *group, struct tow_arena *arena,

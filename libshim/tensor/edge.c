@@ -4,8 +4,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -554,44 +552,24 @@ static void drain_wait(struct tow_edge *edge)
 	towi_worker_unlock(edge->common.worker);
 }
 
-/* A signal must not end the waiting for whoever reaches this end's memory. */
-static void block_signals(sigset_t *before)
-{
-	sigset_t all;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, before);
-}
-
 /* Nobody reaches what this end has exported any more. */
 static int end_exports(struct tow_edge *edge)
 {
-	sigset_t before;
-	int ret;
-
-	block_signals(&before);
 	if (edge->kind->hide)
 		edge->kind->hide(edge);
-	ret = tow_unexport(edge->exported);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return ret;
+	return tow_unexport(edge->exported);
 }
 
 /* From now on nothing is done for it. */
 static int end_slot(struct tow_edge *edge)
 {
 	struct tow_slot *slot;
-	sigset_t before;
-	int ret;
 
 	towi_worker_lock(edge->common.worker);
 	slot = edge->slot;
 	edge->slot = NULL;
 	towi_worker_unlock(edge->common.worker);
-	block_signals(&before);
-	ret = tow_slot_destroy(slot);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return ret;
+	return tow_slot_destroy(slot);
 }
 
 /* True: nothing knows its records any more; else it is buried with the queue. */

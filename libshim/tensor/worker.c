@@ -310,7 +310,7 @@ static int poll_queue(const struct tow_worker *worker, uint64_t until)
 		left = worker->tick_us;
 	ret = poll(look, 2, (int)((left + 999) / 1000));
 	if (ret < 0)
-		return -errno;
+		return errno == EINTR && towi_goes_on() ? 0 : -errno;
 	if (look[1].revents && read(worker->wake_fd, &count, sizeof(count)) < 0)
 		return 0;
 	return look[0].revents & (POLLERR | POLLHUP) ? -ENODEV : 0;

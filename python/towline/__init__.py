@@ -8,7 +8,7 @@ say more.
 All times are seconds, None is for ever.  All objects are context managers and have close(); the
 garbage collector and the interpreter's end close them, too, in the right order, and nothing
 ends under an array that lives.  Errors are towline.Error.  Functions that wait let other threads
-run, and Ctrl-C interrupts them, but for those of Group and the making of Comm and its collectives.
+run, and Ctrl-C, or what another signal's handler raises, ends them.
 """
 
 from ._collective import Collective, CollectiveReport, Comm

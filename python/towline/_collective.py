@@ -14,9 +14,9 @@ from typing import Any, Callable, NamedTuple, Optional
 import numpy as np
 
 from ._group import Group
-from ._lib import (FOREVER, CollectiveAttr, CollectiveStats, CommAttr, Deadline, failure, lib,
+from ._lib import (FOREVER, NO_RANK, CollectiveAttr, CollectiveStats, CommAttr, Deadline, failure, lib,
                    milliseconds)
-from ._life import Handle, Object
+from ._life import Handle, Interruptible, Object
 from ._memory import Arena, values_of
 from ._types import address_of, dtype_of, whole
 
@@ -82,14 +82,16 @@ class Comm(Object):
     Raises Error: ENOSPC: the pool has no room; ECANCELED: blamed could not; as Group.gather().
     """
 
-    def __init__(self, group: Group, arena: Arena, timeout: Optional[float] = 30.0) -> None:
+    def __init__(self, group: Group, arena: Arena, timeout: Optional[float] = 600.0) -> None:
         attr = CommAttr(timeout_ms=milliseconds(timeout))
         made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
-        with group._handle as ranks, arena._handle as memory:
+        with group._handle as ranks, arena._handle as memory, Interruptible() as waiting:
             result = lib.tow_comm_create(ranks, memory, attr, made, blamed)
-            if result:
-                raise failure(result, "making a communicator", blamed.value)
-            self._own(Handle(made.value, lib.tow_comm_destroy, group._handle, arena._handle))
+            if not result:
+                self._own(Handle(made.value, lib.tow_comm_destroy, group._handle, arena._handle))
+        waiting.over()
+        if result:
+            raise failure(result, "making a communicator", blamed.value)
         self.group = group
         self.arena = arena
         self.rank, self.size = group.rank, group.size
@@ -192,14 +194,16 @@ class Collective(Object):
             attr.out = address_of(out)
             setattr(attr, "in", address_of(array))
         made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
-        with comm._handle as pointer, comm._turn:
+        with comm._handle as pointer, comm._turn, Interruptible() as waiting:
             result = lib.tow_collective_create(pointer, attr, made, blamed)
-            if result:
-                raise failure(result, "making a collective", blamed.value)
-            handle = Handle(made.value, lib.tow_collective_destroy, comm._handle,
-                            kept=(array, out), defer=comm._turn.end)
-            comm._handle.owned.add(handle)
-            self._own(handle)
+            if not result:
+                handle = Handle(made.value, lib.tow_collective_destroy, comm._handle,
+                                kept=(array, out), defer=comm._turn.end)
+                comm._handle.owned.add(handle)
+                self._own(handle)
+        waiting.over()
+        if result:
+            raise failure(result, "making a collective", blamed.value)
         self.comm = comm
         self.array = array
         self.out = out
@@ -237,7 +241,7 @@ class Collective(Object):
 
         timeout: seconds; after that it goes on, and may be waited for again.
         Returns out.
-        Raises Timeout without blamed: after @timeout.  Error with blamed: ESTALE: that rank died
+        Raises Timeout without blamed: after @timeout; its text says who is late.  Error with blamed: ESTALE: that rank died
         or left; ECONNRESET: its node does not answer; ETIMEDOUT: it did not come in time;
         ECANCELED: it could not go on.
         """
@@ -249,9 +253,23 @@ class Collective(Object):
             if self._ended(result, blamed):
                 return self.out
             if until.over:
-                raise failure(-ETIMEDOUT, "a collective")
+                late = self.late()
+                raise failure(-ETIMEDOUT, "a collective" if late is None else
+                              f"a collective that rank {late} has not started")
             if self.comm._turn.wanted:
                 time.sleep(0.0002)
+
+    def late(self) -> Optional[int]:
+        """The first rank that has not started it so far, or does not answer; None: there is none.
+
+        Asks others, which takes a round trip each.  Raises Error: as wait().
+        """
+        late = ctypes.c_uint32(FOREVER)
+        with self._handle as pointer, self.comm._turn:
+            result = lib.tow_collective_late(pointer, late)
+        if result:
+            raise failure(result, "a collective")
+        return None if late.value == NO_RANK else late.value
 
     def __call__(self, timeout: Optional[float] = None) -> Optional[np.ndarray]:
         self.start()

@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import hashlib
 import re
 from typing import Optional, Union
 
-from ._lib import Deadline, DeviceAttr, check, failure, lib, milliseconds
-from ._life import Handle, Object
+from ._lib import DeviceAttr, check, lib, milliseconds
+from ._life import Handle, Interruptible, Object
 
 
 def devices() -> list[str]:
@@ -36,7 +35,8 @@ class Device(Object):
     device itself; what its parent made answers EPERM there.
 
     Raises Error: ENOPKG: the kernel module is not loaded; ENXIO: no device is usable; ENOTUNIQ:
-    there are several; ENOENT: there is none of that name; EACCES, EPERM: not for this process.
+    there are several; ENOENT: there is none of that name; ENOMEDIUM: it has no node in
+    /dev/towline; EACCES, EPERM: not for this process.
     """
 
     def __init__(self, name: Optional[str] = None) -> None:
@@ -85,15 +85,11 @@ class Peer(Object):
     """
 
     def __init__(self, dev: Device, address: str, timeout: Optional[float] = 10.0) -> None:
-        made, until = ctypes.c_void_p(), Deadline(timeout)
-        while True:
-            with dev._handle as pointer:
-                left = None if timeout is None else until.left
-                result = lib.tow_peer_connect(pointer, address.encode(), None,
-                                              milliseconds(left), made)
-                if result == -errno.EINTR:
-                    continue
-                if result:
-                    raise failure(result, f"connecting to {address}")
+        made = ctypes.c_void_p()
+        with dev._handle as pointer, Interruptible() as waiting:
+            result = lib.tow_peer_connect(pointer, address.encode(), None, milliseconds(timeout),
+                                          made)
+            if not result:
                 self._own(Handle(made.value, lib.tow_peer_release, dev._handle))
-                return
+        waiting.over()
+        check(result, f"connecting to {address}")

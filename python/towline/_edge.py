@@ -16,7 +16,7 @@ import numpy as np
 from ._device import Peer
 from ._lib import (EDGE_CAME, PUT_CLONE, RENDEZVOUS_GOT, Deadline, TensorType, check, failure,
                    lib, milliseconds)
-from ._life import Handle, Object
+from ._life import Handle, Interruptible, Object
 from ._memory import Block, Region
 from ._types import (Shape, address_of, bytes_of, numpy_type, same_type, shape_of, tensor_type,
                      whole)
@@ -64,14 +64,10 @@ class Edge(Object):
         Raises Timeout; Error: EPROTOTYPE, EMSGSIZE: the other end's arrays are of another type or
         shape; EBUSY: the receiver had a sender before, and is to be made anew; EPROTO.
         """
-        until = Deadline(timeout)
-        while True:
-            left = None if timeout is None else until.left
-            with self._handle as pointer:
-                result = lib.tow_edge_connect(pointer, milliseconds(left))
-            if result != -errno.EINTR:
-                check(result, f"connecting edge {self.name}")
-                return
+        with self._handle as pointer, Interruptible() as waiting:
+            result = lib.tow_edge_connect(pointer, milliseconds(timeout))
+        waiting.over()
+        check(result, f"connecting edge {self.name}")
 
     @property
     def pending(self) -> int:

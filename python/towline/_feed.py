@@ -16,7 +16,7 @@ import numpy as np
 from ._group import Group
 from ._lib import (FEED_FILL, FOREVER, Deadline, FeedAttr, FeedStats, FeedWorkerStruct, TensorType,
                    check, failure, lib, milliseconds)
-from ._life import Handle, Object
+from ._life import Handle, Interruptible, Object
 from ._memory import Arena, Block, values_of
 from ._server import leave
 from ._types import Shape, bytes_of, shape_of, tensor_type
@@ -49,23 +49,26 @@ class _Rank(Object):
     """What the server and workers have in common."""
 
     def __init__(self, group: Group, arena: Arena, tensors: Sequence[tuple[Shape, Any]],
-                 depth: int = 2, timeout: Optional[float] = 30.0, step: int = 0) -> None:
+                 depth: int = 2, timeout: Optional[float] = 600.0, step: int = 0) -> None:
         self.tensors = [(shape_of(shape), np.dtype(dtype)) for shape, dtype in tensors]
         types = (TensorType * max(1, len(self.tensors)))(
             *(tensor_type(shape, dtype) for shape, dtype in self.tensors))
         attr = FeedAttr(depth=depth, timeout_ms=milliseconds(timeout), count=len(self.tensors),
                         types=types, step=step)
         made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
-        with group._handle as ranks, arena._handle as memory:
+        with group._handle as ranks, arena._handle as memory, Interruptible() as waiting:
             result = lib.tow_feed_create(ranks, memory, attr, made, blamed)
-            if result:
-                raise failure(result, "finding the job server and its workers", blamed.value)
-            handle = Handle(made.value, lib.tow_feed_destroy, group._handle, arena._handle,
-                            calls=True)
+            if not result:
+                handle = Handle(made.value, lib.tow_feed_destroy, group._handle, arena._handle,
+                                calls=True)
+        if result:
+            waiting.over()
+            raise failure(result, "finding the job server and its workers", blamed.value)
         self._turn = threading.RLock()
         # Others are told at once, whoever still looks at a batch; a call that waits ends first.
         handle.before = functools.partial(leave, handle, self._turn, lib.tow_feed_leave)
         self._own(handle)
+        waiting.over()
         self.rank, self.size = group.rank, group.size
 
     def _batch(self, tensors: Any) -> Batch:
@@ -187,9 +190,10 @@ class FeedWorker(_Rank):
         # What has come before Ctrl-C was noticed was given to nobody.
         while result == -errno.EINTR and not self._there:
             blamed = ctypes.c_uint32(FOREVER)
-            with self._handle as pointer, self._turn:
+            with self._handle as pointer, self._turn, Interruptible() as waiting:
                 result = lib.tow_feed_next(pointer, self._places, blamed)
                 self._there = result == 1
+            waiting.over()
         if not self._there:
             if result < 0:
                 raise failure(result, "waiting for a batch", blamed.value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Optional
 
 from ._device import Peer
 from ._lib import (FOREVER, GATHER_MAX, GroupAttr, WorldStruct, check, failure, lib, milliseconds)
-from ._life import Handle, Object
+from ._life import Handle, Interruptible, Object
 
 if TYPE_CHECKING:
     from ._device import Device
@@ -70,23 +70,26 @@ class Group(Object):
     address: by which other nodes reach this one; None: TOW_ADDRESS, or the first of the device.
     timeout: how long each call may wait for other ranks, in seconds; None: for ever.
 
-    Made by all ranks; it waits for them.  Calls here wait in the library without looking for
-    signals: KeyboardInterrupt comes when they have returned.
+    Made by all ranks; it waits for them, and for rank 0's node to come up.  What a signal's handler
+    raises ends that, and any other call here: the group is of no use then, and others are told.
 
     Raises Error: with blamed the rank that did not come (Timeout), or EPROTO: ranks disagree on
-    how many there are; EEXIST: another process is this rank; ESTALE, ECONNRESET: rank 0 ended.
+    how many there are; EEXIST: another process is this rank, or two runs have one session; ESTALE,
+    ECONNRESET: rank 0 ended; ECANCELED: blamed has left; and as Peer, if rank 0's node is not reached.
     """
 
     def __init__(self, dev: "Device", world: World, name: str = "",
-                 address: Optional[str] = None, timeout: Optional[float] = 30.0) -> None:
+                 address: Optional[str] = None, timeout: Optional[float] = 600.0) -> None:
         attr = GroupAttr(timeout_ms=milliseconds(timeout), name=name.encode(),
                          address=address.encode() if address else None)
         made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
-        with dev._handle as pointer:
+        with dev._handle as pointer, Interruptible() as waiting:
             result = lib.tow_group_create(pointer, world._structure(), attr, made, blamed)
-            if result:
-                raise failure(result, "meeting", blamed.value)
-            self._own(Handle(made.value, lib.tow_group_destroy, dev._handle))
+            if not result:
+                self._own(Handle(made.value, lib.tow_group_destroy, dev._handle))
+        waiting.over()
+        if result:
+            raise failure(result, "meeting", blamed.value)
         self.device = dev
         self.rank = world.rank
         self.size = world.size
@@ -103,16 +106,17 @@ class Group(Object):
         """All ranks tell each other something: what each has told, by rank.
 
         mine: at most 224 bytes, as many at all ranks.
-        Raises Error: Timeout with blamed: that rank did not call it in time; ESTALE, ECONNRESET:
-        rank 0 ended.  After an error the group has the same one for ever.
+        Raises Error: Timeout with blamed: that rank did not call it in time; ECANCELED: it has left;
+        ESTALE, ECONNRESET: rank 0 ended.  After an error the group has the same one for ever.
         """
         if len(mine) > GATHER_MAX:
             raise ValueError(f"at most {GATHER_MAX} bytes can be told")
         told = ctypes.create_string_buffer(max(1, len(mine) * self.size))
         blamed = ctypes.c_uint32(FOREVER)
-        with self._handle as pointer, self._one_at_a_time:
+        with self._handle as pointer, self._one_at_a_time, Interruptible() as waiting:
             result = lib.tow_group_gather(pointer, bytes(mine), len(mine),
                                           ctypes.addressof(told), blamed)
+        waiting.over()
         if result:
             raise failure(result, "gathering", blamed.value)
         return [told.raw[i * len(mine):(i + 1) * len(mine)] for i in range(self.size)]
@@ -132,6 +136,9 @@ class GroupPeer(Peer):
     def __init__(self, group: Group, rank: int) -> None:  # pylint: disable=super-init-not-called
         found = ctypes.c_void_p()
         with group._handle as pointer:
-            check(lib.tow_group_peer(pointer, rank, found), f"connecting to rank {rank}")
+            with Interruptible() as waiting:
+                result = lib.tow_group_peer(pointer, rank, found)
+            waiting.over()
+            check(result, f"connecting to rank {rank}")
             # It is the group's: nothing to release.
             self._own(Handle(found.value, lambda _: None, group._handle))

@@ -23,7 +23,7 @@ GATHER_MAX = 224
 PERSISTENT = 2
 ARENA_DEBUG, ARENA_FALLBACK = 1, 2
 PUT_CLONE = 1
-# The longest wait in one call: whether a signal came, or the object was closed, is asked between.
+# The longest wait in one call of what may be closed meanwhile.
 SLICE_S = 0.25
 
 
@@ -107,7 +107,8 @@ class WorldStruct(Sized):
 class GroupAttr(Sized):
     """struct tow_group_attr; its function stays NULL"""
     _fields_ = [("size", c_uint32), ("timeout_ms", c_uint32), ("name", c_char_p),
-                ("address", c_char_p), ("gather", c_void_p), ("arg", c_void_p)]
+                ("address", c_char_p), ("gather", c_void_p), ("arg", c_void_p),
+                ("status", c_int32), ("reserved", c_uint32)]
 
 
 class CommAttr(Sized):
@@ -209,6 +210,7 @@ STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
 EDGE_DONE = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_int)
 EDGE_CAME = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int)
 RENDEZVOUS_GOT = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RendezvousTensor))
+ON_SIGNAL = ctypes.CFUNCTYPE(c_int, c_void_p)
 FEED_FILL = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint64, POINTER(c_void_p))
 
 _P = c_void_p               # a handle
@@ -219,6 +221,7 @@ _T = POINTER(TensorType)
 # What each returns, and takes.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_strerror": (c_char_p, [c_int]),
+    "tow_on_signal": (None, [_P, _P]),
     "tow_device_list_get": (c_int, [_O]),
     "tow_device_list_count": (c_size_t, [_P]),
     "tow_device_list_name": (c_char_p, [_P, c_size_t]),
@@ -254,6 +257,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_collective_start": (c_int, [_P]),
     "tow_collective_test": (c_int, [_P, _U]),
     "tow_collective_wait_for": (c_int, [_P, c_uint32, _U]),
+    "tow_collective_late": (c_int, [_P, _U]),
     "tow_collective_stats": (c_int, [_P, POINTER(CollectiveStats)]),
     "tow_worker_create": (c_int, [_P, _P, POINTER(WorkerAttr), _O]),
     "tow_worker_destroy": (c_int, [_P]),

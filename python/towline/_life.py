@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import atexit
 import collections
+import ctypes
 import gc
 import os
 import signal
 import threading
 import weakref
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Generator, Optional, TypeVar
+
+from ._lib import ON_SIGNAL, lib
 
 # Around all counts.  The garbage collector may come in between, in the same thread.
 _lock = threading.RLock()
@@ -86,6 +89,62 @@ class _Calling(threading.local):
 
 _calling = _Calling()
 _postponed: "collections.deque[Callable[[], None]]" = collections.deque()
+
+
+class Interruptible:
+    """Within it a call of the library's that waits ends when a signal's handler raises.
+
+    When a signal has interrupted one the library asks whether it goes on (tow_on_signal(3)).  Then
+    handlers run; what one raises is raised by over(), when the call has ended.  Handlers run in the
+    main thread, so in others there is nothing to ask.
+    """
+
+    _inner: Optional["Interruptible"] = None
+
+    def __init__(self) -> None:
+        self._main = threading.current_thread() is threading.main_thread()
+        self._outer: Optional[Interruptible] = None
+        self._function: Any = None
+        self._error: Optional[BaseException] = None
+
+    def __enter__(self) -> "Interruptible":
+        if self._main:
+            asked = self._asked()
+            next(asked)
+            self._function = ON_SIGNAL(asked.send)
+            self._outer, Interruptible._inner = Interruptible._inner, self
+            self._set()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._main:
+            Interruptible._inner = self._outer
+            self._set()
+            self._function = None
+
+    @staticmethod
+    def _set() -> None:
+        inner = Interruptible._inner
+        lib.tow_on_signal(ctypes.cast(inner._function, ctypes.c_void_p) if inner else None, None)
+
+    def _asked(self) -> Generator[int, None, None]:
+        # A generator goes on within its try.  A function begins outside of it, and Python may run
+        # handlers there: what they raised would be lost.
+        while True:
+            try:
+                while True:
+                    yield int(self._error is not None or _calling.interrupted)
+                    ctypes.pythonapi.PyErr_CheckSignals()
+            except GeneratorExit:
+                return
+            except BaseException as error:  # pylint: disable=broad-exception-caught
+                self._error = error
+
+    def over(self) -> None:
+        """Raise what a handler has raised."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
 
 
 class Handle:

@@ -15,7 +15,7 @@ import numpy as np
 from ._group import Group
 from ._lib import (FOREVER, Deadline, PsAttr, PsStats, StoreAttr, TensorType, check, failure, lib,
                    milliseconds)
-from ._life import Handle, Object
+from ._life import Handle, Interruptible, Object
 from ._memory import Arena, Block, values_of
 from ._types import Shape, address_of, bytes_of, same_type, shape_of, tensor_type, whole
 
@@ -117,7 +117,7 @@ class _Rank(Object):
 
     def __init__(self, group: Group, arena: Arena, variables: Sequence[tuple[Shape, Any]],
                  servers: int = 1, staleness: Optional[int] = None,
-                 timeout: Optional[float] = 30.0, store: Optional[Store] = None) -> None:
+                 timeout: Optional[float] = 600.0, store: Optional[Store] = None) -> None:
         self.variables = [(shape_of(shape), np.dtype(dtype)) for shape, dtype in variables]
         types = (TensorType * max(1, len(self.variables)))(
             *(tensor_type(shape, dtype) for shape, dtype in self.variables))
@@ -125,20 +125,23 @@ class _Rank(Object):
                       timeout_ms=milliseconds(timeout), count=len(self.variables), types=types)
         parents = [group._handle, arena._handle] + ([store._handle] if store else [])
         made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
-        with group._handle as ranks, arena._handle as memory:
+        with group._handle as ranks, arena._handle as memory, Interruptible() as waiting:
             if store:
                 with store._handle as pointer:
                     attr.store = pointer
                     result = lib.tow_ps_create(ranks, memory, attr, made, blamed)
             else:
                 result = lib.tow_ps_create(ranks, memory, attr, made, blamed)
-            if result:
-                raise failure(result, "finding servers and workers", blamed.value)
-            handle = Handle(made.value, lib.tow_ps_destroy, *parents)
+            if not result:
+                handle = Handle(made.value, lib.tow_ps_destroy, *parents)
+        if result:
+            waiting.over()
+            raise failure(result, "finding servers and workers", blamed.value)
         self._turn = threading.RLock()
         # Others are told at once, whoever still looks at values; a call that waits ends first.
         handle.before = functools.partial(leave, handle, self._turn, lib.tow_ps_leave)
         self._own(handle)
+        waiting.over()
         self.rank, self.size = group.rank, group.size
 
     def _number(self, variable: int) -> int:
@@ -226,10 +229,11 @@ class ParameterWorker(_Rank):
         result = -errno.EINTR
         while result == -errno.EINTR:
             blamed = ctypes.c_uint32(FOREVER)
-            with self._handle as pointer, self._turn:
+            with self._handle as pointer, self._turn, Interruptible() as waiting:
                 result = lib.tow_ps_push(pointer, variable, address_of(gradient))
                 if result and -result not in ASKED_WRONGLY:
                     lib.tow_ps_wait(pointer, variable, blamed)
+            waiting.over()
         if result:
             raise failure(result, "pushing a gradient", blamed.value)
         self._kept[variable] = gradient
@@ -244,8 +248,9 @@ class ParameterWorker(_Rank):
         result = -errno.EINTR
         while result == -errno.EINTR:
             blamed = ctypes.c_uint32(FOREVER)
-            with self._handle as pointer, self._turn:
+            with self._handle as pointer, self._turn, Interruptible() as waiting:
                 result = lib.tow_ps_wait(pointer, which, blamed)
+            waiting.over()
         if result:
             raise failure(result, "waiting for a variable", blamed.value)
         for number in range(len(self.variables)) if variable is None else (variable,):

@@ -273,6 +273,28 @@ static void nothing(int signal)
 	(void)signal;
 }
 
+static int ends(void *arg)
+{
+	(void)arg;
+	return 1;
+}
+
+TEST_F(peer, a_wait_goes_on_after_signals)
+{
+	struct itimerval soon = { .it_value.tv_usec = 20000, .it_interval.tv_usec = 20000 };
+	struct itimerval never = { 0 };
+	struct sigaction action = { .sa_handler = nothing };
+	struct tow_remote *remote = NULL;
+	double begin = tow_clock_begin();
+
+	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &soon, NULL));
+	EXPECT_EQ(-ETIMEDOUT, tow_resolve(self->peer, "nosuch", TOW_RIGHT_READ, 500, &remote));
+	EXPECT_GE(tow_clock_begin() - begin, 0.5);
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
+	EXPECT_EQ(NULL, remote);
+}
+
 TEST_F(peer, a_signal_ends_the_wait)
 {
 	/* Again and again: one before the call waits is for nothing. */
@@ -281,11 +303,13 @@ TEST_F(peer, a_signal_ends_the_wait)
 	struct sigaction action = { .sa_handler = nothing };
 	struct tow_remote *remote = NULL;
 
+	tow_on_signal(ends, NULL);
 	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &soon, NULL));
 	EXPECT_EQ(-EINTR, tow_resolve(self->peer, "nosuch", TOW_RIGHT_READ, TOW_WAIT_FOREVER,
 				      &remote));
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
+	tow_on_signal(NULL, NULL);
 	EXPECT_EQ(NULL, remote);
 }
 
@@ -309,6 +333,30 @@ TEST_F(peer, unexport_reaches_who_found_it)
 	EXPECT_EQ(-ESTALE, tow_remote_release(old));
 	EXPECT_EQ(0, tow_remote_release(new));
 	EXPECT_EQ(0, tow_unexport(exported));
+}
+
+/* However often one comes: the memory is the caller's afterwards. */
+TEST_F(peer, unexport_goes_on_after_signals)
+{
+	struct itimerval soon = { .it_value.tv_usec = 1000, .it_interval.tv_usec = 1000 };
+	struct itimerval never = { 0 };
+	struct sigaction action = { .sa_handler = nothing };
+	struct tow_exported *exported;
+	struct tow_export_info info;
+	struct tow_remote *remote;
+
+	tow_on_signal(ends, NULL);
+	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
+	for (int i = 0; i < 10 * ROUNDS; i++) {
+		ASSERT_EQ(0, tow_export(self->region, 0, 100, "w", TOW_RIGHT_READ, &exported));
+		ASSERT_EQ(0, tow_resolve(self->peer, "w", TOW_RIGHT_READ, 0, &remote));
+		ASSERT_EQ(0, setitimer(ITIMER_REAL, &soon, NULL));
+		EXPECT_EQ(0, tow_unexport(exported));
+		ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
+		EXPECT_EQ(0, count_exports(self->dev, 0, "w", &info));
+		tow_remote_release(remote);
+	}
+	tow_on_signal(NULL, NULL);
 }
 
 TEST_F(peer, an_export_holds_its_region)

@@ -4,6 +4,8 @@
  * other things, and do not come, are too many, disagree, or end.
  */
 /* build: link -ltowline */
+#include <sys/time.h>
+
 #include "tow_ranks.h"
 
 #define WAIT_MS		20000U
@@ -23,6 +25,8 @@ struct part {
 	uint32_t blamed;		/* then */
 	int (*then)(struct tow_group *group);
 	bool gathers;			/* by the test's own way */
+	int status;			/* what it says that it cannot take part for */
+	const char *root;
 };
 
 /* What all processes see. */
@@ -95,7 +99,9 @@ static int take_part(const void *arg, const char *session)
 	attr.timeout_ms = part->timeout_ms ? part->timeout_ms : WAIT_MS;
 	attr.gather = part->gathers ? own_gather : NULL;
 	attr.arg = who;
-	if (tow_device_open(tow_test_device(), 0, &dev))
+	attr.status = part->status;
+	snprintf(world.root, sizeof(world.root), "%s", part->root ? part->root : "");
+	if (!part->status && tow_device_open(tow_test_device(), 0, &dev))
 		return 10;
 	ret = tow_group_create(dev, &world, &attr, &group, &blamed);
 	if (ret != part->want || !group != !!ret) {
@@ -211,6 +217,93 @@ TEST_F(group, by_the_callers_way)
 	EXPECT_EQ(3, atomic_load(&board->calls));
 }
 
+/* One has no device: all are told at once why. */
+TEST_F(group, of_which_one_cannot)
+{
+	struct part part = { .ranks = 3, .gathers = true, .want = -ENOPKG };
+
+	for (part.rank = 0; part.rank < 3; part.rank++) {
+		part.status = part.rank == 1 ? -ENOPKG : 0;
+		part.blamed = part.rank == 1 ? 0 : 1;
+		tow_ranks_start(&self->ranks, take_part, &part);
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, i));
+}
+
+/* Loopback addresses are this node. */
+TEST_F(group, by_loopback)
+{
+	all_take_part(_metadata, self,
+		      (struct part){ .ranks = 3, .then = know_peers, .root = "127.0.1.1" });
+}
+
+TEST_F(group, by_loopback_of_ipv6)
+{
+	all_take_part(_metadata, self,
+		      (struct part){ .ranks = 3, .then = know_peers, .root = "::1" });
+}
+
+static void nothing(int number)
+{
+	(void)number;
+}
+
+static int count_asked(void *arg)
+{
+	++*(uint32_t *)arg;
+	return 1;
+}
+
+/* While others are waited for a signal ends nothing, unless that is wanted. */
+static int wait_in_vain(const void *arg, const char *session)
+{
+	struct tow_group_attr attr = { .size = sizeof(attr), .timeout_ms = 1000 };
+	struct tow_world world = { .size = sizeof(world), .rank = *(const uint32_t *)arg,
+				   .world_size = 2 };
+	struct itimerval soon = { .it_value.tv_usec = 20000, .it_interval.tv_usec = 20000 };
+	struct sigaction action = { .sa_handler = nothing };
+	struct tow_device *dev = NULL;
+	struct tow_group *group = NULL;
+	uint32_t asked = 0;
+	int ret;
+
+	snprintf(world.session, sizeof(world.session), "%s %u", session, world.rank);
+	sigaction(SIGALRM, &action, NULL);
+	if (tow_device_open(tow_test_device(), 0, &dev) || setitimer(ITIMER_REAL, &soon, NULL))
+		return 10;
+	ret = tow_group_create(dev, &world, &attr, &group, NULL);
+	if (ret != -ETIMEDOUT) {
+		fprintf(stderr, "# rank %u: %d\n", world.rank, ret);
+		return 11;
+	}
+	attr.timeout_ms = TOW_WAIT_FOREVER;
+	tow_on_signal(count_asked, &asked);
+	ret = tow_group_create(dev, &world, &attr, &group, NULL);
+	setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
+	tow_device_close(dev);
+	return ret == -EINTR && asked && !group ? 0 : 12;
+}
+
+TEST_F(group, under_signals)
+{
+	for (uint32_t rank = 0; rank < 2; rank++)
+		tow_ranks_start(&self->ranks, wait_in_vain, &rank);
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
+}
+
+/* Two jobs of one name, of which neither has met: both say so. */
+TEST_F(group, not_with_a_namesake)
+{
+	struct part part = { .ranks = 2, .want = -EEXIST };
+
+	for (int job = 0; job < 2; job++)
+		tow_ranks_start(&self->ranks, take_part, &part);
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
+}
+
 /* Runs, starts, and groups of a run at the same time. */
 TEST_F(group, not_with_others)
 {
@@ -323,7 +416,7 @@ static int second_ends(struct tow_group *group)
 {
 	if (tow_group_rank(group) == 1)
 		pause();
-	return fails_ever_after(group, -ETIMEDOUT, 1);
+	return fails_ever_after(group, -ESTALE, 1);
 }
 
 static int first_ends(struct tow_group *group)

@@ -288,6 +288,29 @@ static void nothing(int signal)
 	(void)signal;
 }
 
+static int ends(void *arg)
+{
+	++*(int *)arg;
+	return 1;
+}
+
+TEST_F(queue, a_wait_goes_on_after_signals)
+{
+	struct itimerval soon = { .it_value.tv_usec = 20000, .it_interval.tv_usec = 20000 };
+	struct itimerval never = { 0 };
+	struct sigaction action = { .sa_handler = nothing };
+	const struct tow_cqe *cqe = NULL;
+	double begin = tow_clock_begin();
+
+	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &soon, NULL));
+	EXPECT_EQ(-ETIMEDOUT, tow_queue_wait_cqe(self->queue, &cqe, 300000));
+	EXPECT_GE(tow_clock_begin() - begin, 0.3);
+	EXPECT_EQ(0, tow_queue_progress(self->queue, 300000));
+	EXPECT_GE(tow_clock_begin() - begin, 0.6);
+	ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
+}
+
 TEST_F(queue, a_signal_ends_the_wait)
 {
 	/* Again and again: one before the call waits is for nothing. */
@@ -295,13 +318,17 @@ TEST_F(queue, a_signal_ends_the_wait)
 	struct itimerval never = { 0 };
 	struct sigaction action = { .sa_handler = nothing };
 	const struct tow_cqe *cqe = NULL;
+	int asked = 0;
 
+	tow_on_signal(ends, &asked);
 	ASSERT_EQ(0, sigaction(SIGALRM, &action, NULL));
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &soon, NULL));
 	EXPECT_EQ(-EINTR, tow_queue_wait_cqe(self->queue, &cqe, TOW_WAIT_FOREVER));
 	EXPECT_EQ(-EINTR, tow_queue_progress(self->queue, TOW_WAIT_FOREVER));
 	EXPECT_EQ(-EINTR, tow_queue_submit_and_wait(self->queue, 1));
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
+	EXPECT_EQ(3, asked);
+	tow_on_signal(NULL, NULL);
 }
 
 /* Take every entry there is: how many. */

@@ -276,6 +276,12 @@ static void test_room(void)
 	end_queue();
 }
 
+static int ends(void *arg)
+{
+	(void)arg;
+	return 1;
+}
+
 static void test_refused(void)
 {
 	struct told refused = { 0 }, told = { 0 };
@@ -296,8 +302,10 @@ static void test_refused(void)
 	kernel.completes = true;
 	good = good && tow_queue_progress(queue, 1) == 1 && was_told(&told, 0);
 	ksft_test_result(good && refused.calls == 0, "and is not told\n");
+	tow_on_signal(ends, NULL);
 	kernel.refuse = -EINTR;
 	ksft_test_result(tow_queue_progress(queue, 1) == -EINTR, "a signal\n");
+	tow_on_signal(NULL, NULL);
 	end_queue();
 }
 

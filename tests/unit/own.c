@@ -75,12 +75,31 @@ static bool finds(const struct port *port)
 	return good;
 }
 
+/* Whatever interfaces there are: no host has addresses of TEST-NET, or of documents. */
+static const struct {
+	const char *text;
+	bool own;
+} addresses[] = {
+	{ "127.0.0.1", true }, { "127.0.1.1", true }, { "::1", true }, { "localhost", true },
+	{ "192.0.2.1", false }, { "2001:db8::1", false }, { "126.0.0.1", false },
+};
+
+static bool is_known(const char *text, bool own)
+{
+	struct towi_address address;
+
+	return !towi_address(text, &address) && towi_is_own(&address) == own;
+}
+
 int main(void)
 {
 	ksft_print_header();
 	scratch_make();
-	ksft_set_plan(ARRAY_SIZE(ports));
+	ksft_set_plan(ARRAY_SIZE(ports) + ARRAY_SIZE(addresses));
 	for (size_t i = 0; i < ARRAY_SIZE(ports); i++)
 		ksft_test_result(finds(&ports[i]), "%s\n", ports[i].said);
+	for (size_t i = 0; i < ARRAY_SIZE(addresses); i++)
+		ksft_test_result(is_known(addresses[i].text, addresses[i].own), "%s is %s\n",
+				 addresses[i].text, addresses[i].own ? "this node" : "another one");
 	ksft_finished();
 }

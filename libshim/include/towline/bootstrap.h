@@ -107,12 +107,19 @@ typedef int tow_group_gather_fn(void *arg, const void *mine, size_t bytes, void 
 /**
  * struct tow_group_attr - how a group is to be made
  * @size: sizeof(struct tow_group_attr), as the caller was compiled
- * @timeout_ms: how long each call may wait for other ranks, in milliseconds; 0: 30,000
+ * @timeout_ms: how long each call may wait for other ranks, in milliseconds; 0: 600,000;
+ *	TOW_WAIT_FOREVER
  * @name: which of several groups of the run it is, at most TOW_GROUP_NAME_MAX bytes; NULL: ""
  * @address: by which other nodes reach this one, as for tow_peer_connect(); NULL: TOW_ADDRESS
  *	of the environment, or the first that the device's port has
  * @gather: by which ranks tell each other, in place of the group's own way, or NULL
  * @arg: for @gather
+ * @status: 0, or a negative errno: why this rank cannot take part, as what tow_device_open()
+ *	returned; with @gather only
+ * @reserved: 0
+ *
+ * A rank with @status may have no device.  All ranks are told, and all calls return it, with
+ * that rank blamed; so nobody waits for a rank that could not come so far.
  *
  * Nothing of it is kept but @gather and @arg.  Later versions of the library add fields at the
  * end only.
@@ -124,11 +131,14 @@ struct tow_group_attr {
 	const char *address;
 	tow_group_gather_fn *gather;
 	void *arg;
+	int32_t status;
+	uint32_t reserved;
 };
 
 /**
  * tow_group_create() - meet the other ranks
- * @dev: from tow_device_open(); all ranks are of one job (tow_job_join())
+ * @dev: from tow_device_open(); all ranks are of one job (tow_job_join()).  NULL with
+ *	@attr->status
  * @world: from tow_world_detect(), or filled in by the caller
  * @attr: how, or NULL
  * @group: where to put the group; the caller ends it with tow_group_destroy().  Left alone on
@@ -137,14 +147,21 @@ struct tow_group_attr {
  *
  * Rank 0 exports a table, and all others write themselves into it and read it when it is
  * complete, one-sidedly; so only rank 0's node has to be known (@world->root).  Without one all
- * ranks are on this node.  The names of what is exported hold @world's session and restart.
+ * ranks are on this node; a loopback address, and any address or name of this node's own, mean
+ * this node, too.  The names of what is exported hold @world's session and restart.
+ *
+ * Rank 0's node need not be up: while it is not reached, or its name is not known, that is tried
+ * again until the time is over.
  *
  * Return: 0; -EINVAL: @dev, @world or @group is NULL, or @world or @attr is not as above;
  * -E2BIG: @attr asks for what this library does not know; -ETIMEDOUT: @blamed did not come in
- * time; -EPROTO: ranks disagree on how many there are; -EEXIST: another process has said that it
- * is this rank; -EADDRNOTAVAIL: the device has no address that is known, and @attr has none;
- * -ESTALE, -ECONNRESET: rank 0 has ended; what tow_region_create(), tow_queue_create(),
- * tow_export(), tow_peer_connect() and tow_resolve() return; @attr->gather's error.
+ * time; -ECANCELED: @blamed has left, or could not go on; -EPROTO: ranks disagree on how many there
+ * are; -EEXIST: another process has said that it is this rank, or some other rank that has not met all
+ * others: two runs have one session; -EADDRNOTAVAIL: the device has no address that is known, and
+ * @attr has none; -ESTALE, -ECONNRESET: rank 0 has ended; -ECONNREFUSED, -EHOSTUNREACH and the like
+ * (tow_peer_connect()) with rank 0 as @blamed: its node was not reached in all the time; -EINTR
+ * (tow_on_signal()); what tow_region_create(), tow_queue_create(), tow_export(), tow_peer_connect() and
+ * tow_resolve() return; @attr->gather's error; a rank's @attr->status, with @blamed.
  */
 int tow_group_create(struct tow_device *dev, const struct tow_world *world,
 		     const struct tow_group_attr *attr, struct tow_group **group,
@@ -155,7 +172,8 @@ int tow_group_create(struct tow_device *dev, const struct tow_world *world,
  * @group: from tow_group_create(), or NULL
  *
  * Rank 0 waits until the others have read what they were told last, as long as other calls
- * wait.  The peers that tow_group_peer() has given are gone.
+ * wait, and 30 seconds at most; others say that they have left, and whoever waits for them learns
+ * it at once.  The peers that tow_group_peer() has given are gone.
  */
 void tow_group_destroy(struct tow_group *group);
 
@@ -187,11 +205,13 @@ uint32_t tow_group_size(const struct tow_group *group);
  * all have called it: with 0 bytes it is a barrier.  It is for what is told once, as names and
  * sizes: rank 0 moves all of it, and others look every few milliseconds.
  *
- * Rank 0, before it says that somebody did not come, waits a second for others to read that.
+ * Rank 0, before it says that somebody did not come, waits five seconds at most for others to read
+ * that.
  *
  * Return: 0; -EINVAL: an argument is not as above; -ETIMEDOUT: @blamed did not call it in time;
- * -ESTALE, -ECONNRESET: rank 0 has ended; -ENODEV; -EPERM; @attr->gather's error.  A group with
- * which something went wrong has the same error ever after.
+ * -ECANCELED: @blamed has left, or its call was ended (-EINTR, tow_on_signal()); -ESTALE,
+ * -ECONNRESET: @blamed has died, or its node is lost; -ENODEV; -EPERM; @attr->gather's error.  A group with which something
+ * went wrong has the same error ever after.
  */
 int tow_group_gather(struct tow_group *group, const void *mine, size_t bytes, void *all,
 		     uint32_t *blamed);

@@ -52,7 +52,7 @@ struct tow_comm;
  * struct tow_comm_attr - how a communicator is to be made
  * @size: sizeof(struct tow_comm_attr), as the caller was compiled
  * @timeout_ms: how long a collective may take, in milliseconds from its start, before somebody
- *	is blamed; 0: 30,000
+ *	is blamed; 0: 600,000
  * @entries: of its queue, at least 16; 0: 256
  * @spin_us: how long to look for what comes before sleeping, in microseconds; 0: 20
  *
@@ -242,8 +242,8 @@ int tow_collective_test(struct tow_collective *collective, uint32_t *blamed);
  *
  * Return: 0: @out is what it is to be, and may be used, as may @in; -ESTALE: rank @blamed has
  * died, or has left; -ECONNRESET: its node does not answer; -ETIMEDOUT: it did not come in time;
- * -ECANCELED: it could not go on, for a reason of its own; -ENODEV: this node's RDMA device is
- * gone; -EPERM in a child that was forked; -EINVAL: @collective is NULL.  A communicator that has
+ * -ECANCELED: it could not go on, for a reason of its own; -EINTR: tow_on_signal(), it goes on and
+ * may be waited for again; -ENODEV: this node's RDMA device is gone; -EPERM in a child that was forked; -EINVAL: @collective is NULL.  A communicator that has
  * failed has the same error and blames the same rank ever after, for all that it has; what is in
  * @out nobody knows.  Whoever is left makes a new group, under another name or with
  * another @restart of struct tow_world, without the one that died or with its next life.
@@ -256,12 +256,26 @@ int tow_collective_wait(struct tow_collective *collective, uint32_t *blamed);
  * @timeout_us: how long, in microseconds; TOW_WAIT_FOREVER
  * @blamed: as for tow_collective_wait()
  *
- * For who has something else to look after now and then: signals, say.
+ * For who has something else to look after now and then.  Nothing has failed when the time is
+ * over: it goes on, and tow_collective_late() says for whom others wait.
  *
- * Return: as tow_collective_test().
+ * Return: as tow_collective_test(); -EINTR as tow_collective_wait().
  */
 int tow_collective_wait_for(struct tow_collective *collective, uint32_t timeout_us,
 			    uint32_t *blamed);
+
+/**
+ * tow_collective_late() - who has not started it so far
+ * @collective: from tow_collective_create()
+ * @rank: the first that has not started it as often as this rank, or does not answer within a
+ *	second, is stored here; or TOW_NO_RANK
+ *
+ * Asks all ranks before that one, each of which takes a round trip.
+ *
+ * Return: 0; -EPERM in a child that was forked; -EINVAL: an argument is NULL; or what the communicator
+ * has failed with.
+ */
+int tow_collective_late(struct tow_collective *collective, uint32_t *rank);
 
 /**
  * struct tow_collective_stats - what a collective has done

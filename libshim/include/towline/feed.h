@@ -43,7 +43,7 @@ extern "C" {
  * @depth: how many batches a worker has memory for, that which it works on included: 1 to
  *	TOW_EDGE_SLOTS_MAX; 0: 2; the same at all ranks
  * @timeout_ms: how long a worker may work on a batch, in milliseconds, before it is blamed, and
- *	how long it waits for the server, a second more; 0: 30,000
+ *	how long it waits for the server, a second more; 0: 600,000
  * @count: how many tensors a batch is made of, 1 to TOW_FEED_TENSORS_MAX
  * @types: what each of them is, the same at all ranks
  * @step: a worker's: of which step it wants a batch first; the least one of all workers' counts
@@ -121,7 +121,7 @@ uint64_t tow_feed_step(const struct tow_feed *feed);
  * nothing but @rank and @step.
  *
  * Return: 1: it is there; 0: there are no more for this worker, which is not asked for again;
- * -EINTR: a signal came, tow_feed_serve() returns it, and the next call asks for the same batch;
+ * -EINTR: tow_feed_serve() returns it, and the next call asks for the same batch;
  * another negative errno: all workers are told, and tow_feed_serve() returns it, with this rank
  * blamed.
  */
@@ -141,7 +141,7 @@ typedef int tow_feed_fill(void *arg, uint32_t rank, uint64_t step, void *const *
  * Return: 0: all workers have left; -ETIMEDOUT with TOW_NO_RANK: time is over, call it again;
  * -ESTALE: rank @blamed has died; -ECONNRESET: its node does not answer; -ETIMEDOUT: it has worked
  * on a batch for too long, and of several it has done the fewest; another error with @blamed: what
- * that rank has left with, or what @fill returned; -EINTR: a signal came; -ENODEV: this node's
+ * that rank has left with, or what @fill returned; -EINTR: tow_on_signal(); -ENODEV: this node's
  * RDMA device is gone; -EPERM in a child that was forked; -EINVAL: @feed is no server's, or @fill
  * is NULL.  Of one that has failed all workers were told, and it has the same error ever after;
  * -ECANCELED when it was left.
@@ -162,7 +162,7 @@ int tow_feed_serve(struct tow_feed *feed, tow_feed_fill *fill, void *arg, uint32
  * Return: 1: a batch is there; 0: there are no more; -ESTALE: rank @blamed has died; -ECONNRESET:
  * its node does not answer; -ETIMEDOUT: rank @blamed took too long; -ECANCELED: the server has
  * left, or this rank has (tow_feed_leave()); another error with @blamed: what that rank says that
- * it could not go on for; -EINTR: a signal came, call it again; -ENODEV: this node's RDMA device is
+ * it could not go on for; -EINTR: tow_on_signal(), call it again; -ENODEV: this node's RDMA device is
  * gone; -EPERM in a child that was forked; -EINVAL: an argument is NULL, or @feed is the server's.
  * A feed that has failed has the same error and blames the same rank ever after.
  */

@@ -448,10 +448,11 @@ int tow_queue_submit(struct tow_queue *queue);
  *	dealt with so far; at most as many as the completion ring has
  *
  * One call of the kernel's, or none if there is nothing to hand over and there are
- * enough completions.  A signal ends the wait, after entries were taken, too.
+ * enough completions.  If entries were taken, a signal ends the wait; else as for
+ * tow_queue_wait_cqe().
  *
- * Return: as tow_queue_submit(); also -EINTR when there was nothing to hand over, and
- * a signal came; -EINVAL when @count is more than there can be.
+ * Return: as tow_queue_submit(); also -EINTR (tow_on_signal()) when there was nothing to
+ * hand over; -EINVAL when @count is more than there can be.
  */
 int tow_queue_submit_and_wait(struct tow_queue *queue, uint32_t count);
 
@@ -466,8 +467,8 @@ int tow_queue_submit_and_wait(struct tow_queue *queue, uint32_t count);
  * For those who write the indices themselves; tow_queue_submit() and
  * tow_queue_wait_cqe() are what others use.
  *
- * Return: how many entries were taken; -EBUSY, -ETIMEDOUT, -EINTR, -EINVAL or -EPERM,
- * as TOW_IOCTL_ENTER has them; -ENODEV.
+ * Return: how many entries were taken; -EBUSY, -ETIMEDOUT, -EINVAL or -EPERM, as
+ * TOW_IOCTL_ENTER has them; -EINTR (tow_on_signal()); -ENODEV.
  */
 int tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint32_t min_complete,
 		    uint32_t timeout_us);
@@ -550,7 +551,7 @@ static inline int tow_queue_peek_cqe(struct tow_queue *queue, const struct tow_c
  *
  * Submits nothing.
  *
- * Return: 0; -ETIMEDOUT when none came in time; -EINTR when a signal came; -EPERM when
+ * Return: 0; -ETIMEDOUT when none came in time; -EINTR (tow_on_signal()); -EPERM when
  * another process opened the device; -ENODEV when the RDMA device is gone.
  */
 static inline int tow_queue_wait_cqe(struct tow_queue *queue, const struct tow_cqe **cqe,
@@ -657,7 +658,7 @@ int tow_memcpy(struct tow_channel *channel, const struct tow_region *region, uin
  * in turn.  One call makes at most as many as the queue has completions.
  *
  * Return: how many functions were called, 0 if no copy ended in time; -EINVAL when
- * @queue is NULL; -EINTR when a signal came; -EPERM; -ENODEV when the RDMA device is
+ * @queue is NULL; -EINTR (tow_on_signal()); -EPERM; -ENODEV when the RDMA device is
  * gone and nothing is left to be told.
  */
 int tow_queue_progress(struct tow_queue *queue, uint32_t timeout_us);

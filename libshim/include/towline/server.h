@@ -164,7 +164,7 @@ int tow_store_update(struct tow_store *store, uint32_t variable, const void *con
  * @staleness: by how many steps a worker may be ahead of the slowest; or TOW_PS_SYNCHRONOUS; the
  *	same at all ranks
  * @timeout_ms: how long a step may wait for a worker when another one's gradient is there, in
- *	milliseconds, before it is blamed; and a worker for a server, a second more; 0: 30,000
+ *	milliseconds, before it is blamed; and a worker for a server, a second more; 0: 600,000
  * @count: how many variables, 1 to TOW_VARIABLES_MAX
  * @types: what each variable is, the same at all ranks; variable V is that of server V % @servers,
  *	and number V / @servers of its store
@@ -246,7 +246,7 @@ uint64_t tow_ps_step(const struct tow_ps *ps);
  * Return: 0: all workers have left; -ETIMEDOUT with TOW_NO_RANK: time is over, call it again;
  * -ESTALE: rank @blamed has died, or left while others went on synchronously; -ECONNRESET: its
  * node does not answer; -ETIMEDOUT: it did not come in time; another error with @blamed: what
- * that rank has left with; -EINTR: a signal came; -ENODEV: this node's RDMA device is gone;
+ * that rank has left with; -EINTR: tow_on_signal(); -ENODEV: this node's RDMA device is gone;
  * -EPERM in a child that was forked; -EINVAL: @ps is no server's.  Of one that has failed all
  * workers were told, and it has the same error ever after; -ECANCELED when it was left.
  */
@@ -279,8 +279,8 @@ int tow_ps_push(struct tow_ps *ps, uint32_t variable, const void *gradient);
  *
  * Return: 0: it is (tow_ps_value()), and the gradient is the caller's again; -ESTALE: rank
  * @blamed has died, or left; -ECONNRESET: its node does not answer; -ETIMEDOUT: it did not come
- * in time; another error with @blamed: what that rank says that it could not go on for; -EINTR: a
- * signal came, call it again; -ENODEV: this node's RDMA device is gone; -EPERM in a child that was forked;
+ * in time; another error with @blamed: what that rank says that it could not go on for; -EINTR:
+ * tow_on_signal(), call it again; -ENODEV: this node's RDMA device is gone; -EPERM in a child that was forked;
  * -EINVAL: @ps is no worker's, or there is no such variable.  A tow_ps that has failed
  * has the same error and blames the same rank ever after.
  */

@@ -184,7 +184,7 @@ int tow_worker_fd(const struct tow_worker *worker);
  * header is called for the worker or one of its edges, by that thread, before it returns; one
  * after the other as long as one thread does so.  Waiting takes no processor time.
  *
- * Return: how many operations have ended; -EINTR: a signal came; -ENODEV: the device is
+ * Return: how many operations have ended; -EINTR: tow_on_signal(); -ENODEV: the device is
  * gone; -EPERM: another process opened it; -EINVAL: @worker is NULL.
  */
 int tow_worker_progress(struct tow_worker *worker, uint32_t timeout_us);

@@ -7,8 +7,8 @@
  *
  * Every function that can fail returns 0 or a negative errno value; each value
  * has one meaning, listed below and said in words by tow_strerror().  The
- * library never prints, never calls exit(), and keeps no state of its own: all
- * functions may be called from any number of threads at once, on the same
+ * library never prints, never calls exit(), and keeps no state of its own but
+ * what a thread gives to tow_on_signal(): all functions may be called from any number of threads at once, on the same
  * object too, except that nothing may use an object while it is closed or
  * freed, or afterwards.
  *
@@ -37,11 +37,12 @@
  *  -ECONNRESET		the connection to the peer ended meanwhile
  *  -EDQUOT		a limit of this client or its user is reached
  *  -EEXIST		there is a persistent region of the user's, or an export, of
- *			that name in this job
+ *			that name in this job; or another process is that rank
  *  -EFAULT		there is no such memory, or it cannot be written
  *  -EHOSTUNREACH	the network has a route to that address, and nobody
  *			answers there
- *  -EINTR		a signal came while the call waited
+ *  -EINTR		a signal came while the call waited, and what was given to
+ *			tow_on_signal() wanted it to end
  *  -EINVAL		an argument is invalid
  *  -EIO		the peer's RDMA device refused it, or ours
  *  -EKEYREJECTED	the peer's cluster key is another one
@@ -57,6 +58,8 @@
  *  -ENOKEY		a cluster key is missing, here or at the peer
  *  -ENOMEM		out of the machine's memory, or of what this process may
  *			have of it
+ *  -ENOMEDIUM		the device has no node in /dev/towline, as in a container
+ *			that was not given one
  *  -ENOPKG		the kernel module is not loaded
  *  -ENOSPC		the device's pool is empty, or a limit of the device, or of
  *			the peer's, is reached
@@ -150,6 +153,33 @@ struct tow_remote;
 const char *tow_strerror(int error);
 
 /**
+ * typedef tow_on_signal_fn - is the call that a signal has interrupted to end?
+ * @arg: what was given with it
+ *
+ * Called by the thread that waits, when the signal's handler has run; and by calls that look now
+ * and then for what they wait for, between two looks.  It may be called again before the call
+ * that it is to end has ended.  It must not begin or end anything of the library's.
+ *
+ * Return: 0: the call goes on; else it ends with -EINTR.
+ */
+typedef int tow_on_signal_fn(void *arg);
+
+/**
+ * tow_on_signal() - what is asked when a signal has interrupted a call of this thread's
+ * @ends: whether the call is to end, or NULL: none does
+ * @arg: for @ends
+ *
+ * Calls that wait go on when a signal's handler has run, with what is left of their time, also
+ * where it was not installed with SA_RESTART.  A program that wants one to end says so here, for
+ * the calling thread.
+ *
+ * What such a call was to make is not made, as after any error.  Of what may be called again
+ * nothing is lost: waiting goes on with the next call.  tow_queue_submit_and_wait(), which has
+ * handed over entries, stops waiting whatever @ends says.
+ */
+void tow_on_signal(tow_on_signal_fn *ends, void *arg);
+
+/**
  * tow_device_list_get() - the devices that towline serves on this node
  * @list: where to put the list; the caller frees it with
  *	tow_device_list_free().  Left alone on failure.
@@ -204,7 +234,7 @@ void tow_device_list_free(struct tow_device_list *list);
  *
  * Return: 0; -EINVAL when @dev is NULL, @flags are unknown, @name cannot be
  * a device's or TOW_JOB is not 64 hexadecimal digits; -ENOPKG, -ENXIO, -ENOTUNIQ or -ENOENT when there is no such
- * device; -EACCES, -EPERM or -EOPNOTSUPP when this process may not use it, or
+ * device; -ENOMEDIUM when it has no node in /dev/towline; -EACCES, -EPERM or -EOPNOTSUPP when this process may not use it, or
  * not from here; -ENODEV when it is just being removed; -EPROTONOSUPPORT when
  * the module is older than this library; -ENOMEM; or what open(2) returned
  * (-EMFILE, say).
@@ -769,9 +799,8 @@ int tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes, const
  * in any case.
  *
  * Return: 0: no peer reads or writes the range by it any more, and none will;
- * -EINTR when a signal came: the export ends without the caller; -EPERM when
- * another process opened the device, whose export it still is; -ENODEV when the
- * device was removed.
+ * -EPERM when another process opened the device, whose export it still is; -ENODEV
+ * when the device was removed.
  */
 int tow_unexport(struct tow_exported *exported);
 
