@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <sys/random.h>
 
 #include "../core/internal.h"
@@ -31,7 +30,7 @@ struct tow_group {
 	struct tow_device *dev;
 	struct tow_world world;
 	uint32_t timeout_ms;
-	pid_t pid;			/* whose it is: a child shares its memory */
+	uint64_t process;		/* whose it is: a child shares its memory */
 	tow_group_gather_fn *gather;
 	void *arg;
 	struct towi_table *table;	/* without @gather, and with more than one rank */
@@ -69,7 +68,7 @@ TOW_PUBLIC int tow_group_gather(struct tow_group *group, const void *mine, size_
 		return -EINVAL;
 	if (blamed)
 		*blamed = rank;
-	if (group->pid != getpid())
+	if (!towi_group_ours(group))
 		return -EPERM;
 	ret = gather(group, mine, bytes, all, &rank);
 	if (blamed)
@@ -204,7 +203,7 @@ static struct tow_group *new_group(struct tow_device *dev, const struct tow_worl
 		return NULL;
 	pthread_mutex_init(&made->lock, NULL);
 	made->dev = dev;
-	made->pid = getpid();
+	made->process = towi_process();
 	made->world = *world;
 	made->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TIMEOUT_MS;
 	made->gather = attr->gather;
@@ -231,6 +230,8 @@ TOW_PUBLIC int tow_group_create(struct tow_device *dev, const struct tow_world *
 		*blamed = rank;
 	if (!dev || !group)
 		return -EINVAL;
+	if (!towi_ours(dev->process))
+		return -EPERM;
 	ret = take_world(world, &in);
 	if (!ret)
 		ret = towi_take(attr, ATTR_SIZE_FIRST, &known, sizeof(known));
@@ -255,7 +256,7 @@ TOW_PUBLIC void tow_group_destroy(struct tow_group *group)
 {
 	if (!group)
 		return;
-	towi_table_destroy(group->table, group->pid == getpid() ? until_of(group) : towi_until(0));
+	towi_table_destroy(group->table, towi_group_ours(group) ? until_of(group) : towi_until(0));
 	free_group(group);
 }
 
@@ -267,6 +268,11 @@ TOW_PUBLIC uint32_t tow_group_rank(const struct tow_group *group)
 TOW_PUBLIC uint32_t tow_group_size(const struct tow_group *group)
 {
 	return group->world.world_size;
+}
+
+bool towi_group_ours(const struct tow_group *group)
+{
+	return towi_ours(group->process);
 }
 
 struct tow_device *towi_group_device(const struct tow_group *group)
@@ -301,6 +307,8 @@ TOW_PUBLIC int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow
 
 	if (!group || !peer || rank >= group->world.world_size)
 		return -EINVAL;
+	if (!towi_group_ours(group))
+		return -EPERM;
 	while (!same_node(group, first, rank))
 		first++;
 	pthread_mutex_lock(&group->lock);

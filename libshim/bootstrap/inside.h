@@ -3,6 +3,8 @@
 #ifndef TOW_BOOTSTRAP_INSIDE_H
 #define TOW_BOOTSTRAP_INSIDE_H
 
+#include <stdbool.h>
+
 #include <towline/bootstrap.h>
 
 /* Of struct tow_world, when it was first published. */
@@ -20,6 +22,9 @@ int towi_own_address(const char *class, const char *device, uint32_t port,
 		     char address[TOW_GROUP_ADDRESS_BYTES]);
 
 /* ---- group.c ---- */
+
+/* Is it this process's, and not its parent's? */
+bool towi_group_ours(const struct tow_group *group);
 
 /* The group's device, which was open before it. */
 struct tow_device *towi_group_device(const struct tow_group *group);
