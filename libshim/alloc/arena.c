@@ -7,6 +7,9 @@
  * lock; nobody waits for a cache either: who finds it busy takes the lock.  Regions come
  * and go under a lock of their own, and nobody waits for the kernel who finds room.
  *
+ * A child shares the regions, but what is known of the blocks is its own copy: what it cut
+ * out of them its parent would give to somebody else.  So it only looks, without a lock.
+ *
  * Lock order: growing, a cache, the blocks'.
  */
 #define _GNU_SOURCE
@@ -63,6 +66,7 @@ struct ordinary {
 struct tow_arena {
 	struct tow_arena_attr attr;
 	struct towi_source source;
+	uint64_t process;		/* whose it is: towi_ours() */
 	bool debug;
 	/* Around regions that come and go. */
 	pthread_mutex_t growing;
@@ -104,6 +108,16 @@ static void warn(const struct tow_arena *arena, const char *what)
 		arena->attr.warn(arena->attr.data, what);
 	else
 		fprintf(stderr, "libtowline: %s\n", what);
+}
+
+uint64_t towi_arena_process(const struct tow_arena *arena)
+{
+	return arena->process;
+}
+
+bool towi_arena_ours(const struct tow_arena *arena)
+{
+	return towi_ours(arena->process);
 }
 
 static void *failed(struct tow_arena *arena, int error)
@@ -315,15 +329,16 @@ static bool empty_caches(struct tow_arena *arena)
 
 /* ---- regions ---------------------------------------------------------------- */
 
-/* Called with arena->growing. */
+/* Called with arena->growing.  What a child's copy says nobody is told. */
 static void end_part(struct tow_arena *arena, struct part *part, int *error)
 {
+	bool ours = towi_arena_ours(arena);
 	struct towi_watch *watch;
 	int ret;
 
-	for (watch = arena->watches; watch; watch = watch->next)
+	for (watch = ours ? arena->watches : NULL; watch; watch = watch->next)
 		watch->gone(watch, part->region);
-	if (arena->attr.shrinks)
+	if (ours && arena->attr.shrinks)
 		arena->attr.shrinks(arena->attr.data, part->region, part->at, part->bytes);
 	ret = arena->source.put(arena->source.from, part->region);
 	if (ret && !*error)
@@ -537,6 +552,10 @@ static void *alloc(struct tow_arena *arena, size_t alignment, size_t bytes)
 	struct want want;
 	void *ptr = NULL;
 
+	if (!towi_arena_ours(arena)) {
+		errno = EPERM;
+		return NULL;
+	}
 	if (!wanted(arena, alignment, bytes, &want))
 		return failed(arena, ENOMEM);
 	if (want.bytes <= KEPT_GRAINS * TOWI_GRAIN && want.alignment == TOWI_GRAIN)
@@ -587,7 +606,7 @@ static size_t find_ordinary(struct tow_arena *arena, const void *ptr, bool forge
 	struct ordinary key = { .at = ptr }, *ordinary = NULL, **node;
 	size_t bytes = SIZE_MAX;
 
-	if (!(arena->attr.flags & TOW_ARENA_FALLBACK))
+	if (!(arena->attr.flags & TOW_ARENA_FALLBACK) || !towi_arena_ours(arena))
 		return SIZE_MAX;
 	pthread_mutex_lock(&arena->ordinary_lock);
 	node = tfind(&key, &arena->ordinary, compare_ordinary);
@@ -662,6 +681,8 @@ TOW_PUBLIC int tow_arena_free(struct tow_arena *arena, void *ptr)
 		return -EINVAL;
 	if (!ptr)
 		return 0;
+	if (!towi_arena_ours(arena))
+		return -EPERM;
 	block = claim(arena, ptr);
 	if (!block)
 		return free_ordinary(arena, ptr);
@@ -690,7 +711,7 @@ TOW_PUBLIC void *tow_arena_realloc(struct tow_arena *arena, void *ptr, size_t by
 	size_t had;
 	void *moved;
 
-	if (!arena || !ptr)
+	if (!arena || !ptr || !towi_arena_ours(arena))
 		return tow_arena_alloc(arena, bytes);
 	if (!wanted(arena, TOWI_GRAIN, bytes, &want))
 		return failed(arena, ENOMEM);
@@ -751,7 +772,7 @@ TOW_PUBLIC uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes)
 	bool any;
 	int ignored = 0;
 
-	if (!arena)
+	if (!arena || !towi_arena_ours(arena))
 		return 0;
 	pthread_mutex_lock(&arena->growing);
 	empty_caches(arena);
@@ -781,6 +802,8 @@ void towi_arena_unwatch(struct tow_arena *arena, struct towi_watch *watch)
 {
 	struct towi_watch **link;
 
+	if (!towi_arena_ours(arena))
+		return;
 	pthread_mutex_lock(&arena->growing);
 	for (link = &arena->watches; *link != watch;)
 		link = &(*link)->next;
@@ -794,7 +817,7 @@ TOW_PUBLIC size_t tow_arena_check(struct tow_arena *arena)
 	const struct towi_span *span;
 	size_t bad = 0;
 
-	if (!arena || !arena->debug)
+	if (!arena || !arena->debug || !towi_arena_ours(arena))
 		return 0;
 	pthread_mutex_lock(&arena->lock);
 	for (span = arena->fit.spans; span; span = span->next) {
@@ -817,6 +840,8 @@ TOW_PUBLIC int tow_arena_stats(struct tow_arena *arena, struct tow_arena_stats *
 
 	if (!arena || !stats || !towi_size_valid(stats->size, STATS_SIZE_FIRST))
 		return -EINVAL;
+	if (!towi_arena_ours(arena))
+		return -EPERM;
 	known.flags = arena->attr.flags;
 	known.allocations = counted(&arena->allocations);
 	known.frees = counted(&arena->frees);
@@ -887,6 +912,7 @@ int towi_arena_create(const struct towi_source *source, const struct tow_arena_a
 	if (!made)
 		return -ENOMEM;
 	made->source = *source;
+	made->process = towi_process();
 	ret = towi_take(attr, ATTR_SIZE_FIRST, &made->attr, sizeof(made->attr));
 	if (!ret && (made->attr.flags & ~(TOW_ARENA_DEBUG | TOW_ARENA_FALLBACK) ||
 		     made->attr.region_bytes > BYTES_MAX))
@@ -898,6 +924,8 @@ int towi_arena_create(const struct towi_source *source, const struct tow_arena_a
 	pthread_mutex_init(&made->growing, NULL);
 	pthread_mutex_init(&made->lock, NULL);
 	pthread_mutex_init(&made->ordinary_lock, NULL);
+	if (!ret && !made->process)
+		ret = -ENOMEM;
 	if (!ret)
 		ret = make_caches(made);
 	if (!ret)
@@ -917,6 +945,13 @@ static void end_ordinary(void *entry)
 	free(ordinary);
 }
 
+/* Of a child's copy: was no thread changing it? */
+static bool at_rest(struct tow_arena *arena)
+{
+	return towi_at_rest(&arena->growing) && towi_at_rest(&arena->lock) &&
+	       towi_at_rest(&arena->ordinary_lock);
+}
+
 TOW_PUBLIC int tow_arena_destroy(struct tow_arena *arena)
 {
 	struct towi_span *span;
@@ -924,6 +959,11 @@ TOW_PUBLIC int tow_arena_destroy(struct tow_arena *arena)
 
 	if (!arena)
 		return 0;
+	if (!towi_arena_ours(arena)) {
+		error = -EPERM;
+		if (!at_rest(arena))
+			return error;
+	}
 	for (span = arena->fit.spans; span; span = span->next)
 		end_part(arena, span->owner, &error);
 	towi_fit_end(&arena->fit);
@@ -967,5 +1007,7 @@ TOW_PUBLIC int tow_arena_create(struct tow_device *dev, const struct tow_arena_a
 {
 	struct towi_source source = { .get = get_region, .put = put_region, .from = dev };
 
-	return dev ? towi_arena_create(&source, attr, arena) : -EINVAL;
+	if (!dev)
+		return -EINVAL;
+	return towi_ours(dev->process) ? towi_arena_create(&source, attr, arena) : -EPERM;
 }

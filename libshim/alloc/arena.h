@@ -5,6 +5,8 @@
 #ifndef TOW_ARENA_INSIDE_H
 #define TOW_ARENA_INSIDE_H
 
+#include <stdbool.h>
+
 #include <towline/arena.h>
 
 /*
@@ -23,6 +25,10 @@ struct towi_source {
 /* As tow_arena_create(). */
 int towi_arena_create(const struct towi_source *source, const struct tow_arena_attr *attr,
 		      struct tow_arena **arena);
+
+/* Whose it is, and whether it is this process's and not its parent's; without a lock. */
+uint64_t towi_arena_process(const struct tow_arena *arena);
+bool towi_arena_ours(const struct tow_arena *arena);
 
 /* Who wants to know of regions that go.  @gone must not call the arena. */
 struct towi_watch {

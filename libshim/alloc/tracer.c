@@ -21,6 +21,7 @@
 #include <towline/tracer.h>
 
 #include "../core/internal.h"
+#include "arena.h"
 
 #define REPORT_SIZE_FIRST	(offsetof(struct tow_tracer_report, sites) + sizeof(uint64_t))
 
@@ -94,6 +95,12 @@ static void count(_Atomic uint64_t *number, uint64_t by)
 static uint64_t counted(const _Atomic uint64_t *number)
 {
 	return atomic_load_explicit(number, memory_order_relaxed);
+}
+
+/* A child's copy is asked what it knows, and learns nothing more. */
+static bool is_ours(const struct tow_tracer *tracer)
+{
+	return towi_arena_ours(tracer->arena);
 }
 
 /* ---- nodes ------------------------------------------------------------------ */
@@ -192,6 +199,8 @@ TOW_PUBLIC int tow_tracer_node(struct tow_tracer *tracer, const char *name, uint
 
 	if (!tracer || !name || !node || !*name || strchr(name, '\n'))
 		return -EINVAL;
+	if (!is_ours(tracer))
+		return -EPERM;
 	pthread_mutex_lock(&tracer->lock);
 	ret = node_named(tracer, name, &known);
 	pthread_mutex_unlock(&tracer->lock);
@@ -206,6 +215,8 @@ TOW_PUBLIC int tow_tracer_node_begin(struct tow_tracer *tracer, uint32_t node)
 
 	if (!known)
 		return -EINVAL;
+	if (!is_ours(tracer))
+		return -EPERM;
 	atomic_store_explicit(&known->next, 0, memory_order_relaxed);
 	return 0;
 }
@@ -389,8 +400,8 @@ TOW_PUBLIC void *tow_tracer_alloc(struct tow_tracer *tracer, uint32_t node, size
 	uint32_t index;
 	void *ptr;
 
-	if (!known) {
-		errno = EINVAL;
+	if (!known || !is_ours(tracer)) {
+		errno = known ? EPERM : EINVAL;
 		return NULL;
 	}
 	index = next_index(known);
@@ -417,6 +428,8 @@ TOW_PUBLIC int tow_tracer_allocated(struct tow_tracer *tracer, uint32_t node, co
 
 	if (!known || !ptr)
 		return -EINVAL;
+	if (!is_ours(tracer))
+		return -EPERM;
 	index = next_index(known);
 	if (!is_noted(tracer, known, index)) {
 		forget_older(tracer, ptr, bytes);
@@ -434,6 +447,8 @@ TOW_PUBLIC int tow_tracer_free(struct tow_tracer *tracer, void *ptr)
 		return -EINVAL;
 	if (!ptr)
 		return 0;
+	if (!is_ours(tracer))
+		return -EPERM;
 	if (!tow_arena_find(tracer->arena, ptr, &region, &offset))
 		return tow_arena_free(tracer->arena, ptr);
 	forget(tracer, ptr);
@@ -443,7 +458,7 @@ TOW_PUBLIC int tow_tracer_free(struct tow_tracer *tracer, void *ptr)
 
 TOW_PUBLIC void tow_tracer_freed(struct tow_tracer *tracer, const void *ptr)
 {
-	if (tracer && ptr)
+	if (tracer && ptr && is_ours(tracer))
 		forget(tracer, ptr);
 }
 
@@ -479,6 +494,8 @@ TOW_PUBLIC int tow_tracer_transferred(struct tow_tracer *tracer, const void *ptr
 
 	if (!tracer || !ptr)
 		return -EINVAL;
+	if (!is_ours(tracer))
+		return -EPERM;
 	if (tow_arena_find(tracer->arena, ptr, &region, &offset))
 		return transferred_copied(tracer, ptr, bytes);
 	count(&tracer->counts.zero_copy, 1);
@@ -492,6 +509,8 @@ TOW_PUBLIC int tow_tracer_step_begin(struct tow_tracer *tracer)
 {
 	uint32_t nodes;
 
+	if (tracer && !is_ours(tracer))
+		return -EPERM;
 	if (!tracer || atomic_exchange(&tracer->running, true))
 		return -EINVAL;
 	nodes = atomic_load(&tracer->nodes);
@@ -508,6 +527,8 @@ TOW_PUBLIC int tow_tracer_step_begin(struct tow_tracer *tracer)
 
 TOW_PUBLIC int tow_tracer_step_end(struct tow_tracer *tracer)
 {
+	if (tracer && !is_ours(tracer))
+		return -EPERM;
 	return !tracer || !atomic_exchange(&tracer->running, false) ? -EINVAL : 0;
 }
 
@@ -592,6 +613,8 @@ TOW_PUBLIC int tow_tracer_save(struct tow_tracer *tracer, const char *path)
 
 	if (!tracer || !path)
 		return -EINVAL;
+	if (!is_ours(tracer))
+		return -EPERM;
 	fd = new_file(path, &other);
 	if (fd < 0)
 		return -errno;
@@ -662,6 +685,8 @@ TOW_PUBLIC int tow_tracer_load(struct tow_tracer *tracer, const char *path)
 
 	if (!tracer || !path)
 		return -EINVAL;
+	if (!is_ours(tracer))
+		return -EPERM;
 	file = fopen(path, "re");
 	if (!file)
 		return -errno;
@@ -685,6 +710,8 @@ TOW_PUBLIC int tow_tracer_create(struct tow_arena *arena, struct tow_tracer **tr
 
 	if (!arena || !tracer)
 		return -EINVAL;
+	if (!towi_arena_ours(arena))
+		return -EPERM;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;
@@ -708,7 +735,7 @@ TOW_PUBLIC void tow_tracer_destroy(struct tow_tracer *tracer)
 	struct buffer *buffer;
 	uint32_t nodes;
 
-	if (!tracer)
+	if (!tracer || (!is_ours(tracer) && !towi_at_rest(&tracer->lock)))
 		return;
 	while ((buffer = RB_ROOT(&tracer->buffers)))
 		drop(tracer, buffer);

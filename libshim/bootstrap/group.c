@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "../core/internal.h"
 #include "inside.h"
@@ -38,7 +38,7 @@ struct tow_group {
 	/* By what rank 0's node is reached; "": by what rank 0 says. */
 	char root[TOW_WORLD_ROOT_BYTES];
 	uint32_t timeout_ms;
-	pid_t pid;			/* whose it is: a child shares its memory */
+	uint64_t process;		/* whose it is: a child shares its memory */
 	tow_group_gather_fn *gather;
 	void *arg;
 	struct towi_table *table;	/* without @gather, and with more than one rank */
@@ -77,7 +77,7 @@ TOW_PUBLIC int tow_group_gather(struct tow_group *group, const void *mine, size_
 		return -EINVAL;
 	if (blamed)
 		*blamed = rank;
-	if (group->pid != getpid())
+	if (!towi_group_ours(group))
 		return -EPERM;
 	ret = gather(group, mine, bytes, all, &rank);
 	if (blamed)
@@ -351,7 +351,7 @@ static struct tow_group *new_group(struct tow_device *dev, const struct tow_worl
 		return NULL;
 	pthread_mutex_init(&made->lock, NULL);
 	made->dev = dev;
-	made->pid = getpid();
+	made->process = towi_process();
 	made->world = *world;
 	made->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TOWI_TIMEOUT_MS;
 	made->gather = attr->gather;
@@ -379,6 +379,8 @@ TOW_PUBLIC int tow_group_create(struct tow_device *dev, const struct tow_world *
 		*blamed = rank;
 	if (!group)
 		return -EINVAL;
+	if (!towi_ours(dev->process))
+		return -EPERM;
 	ret = take_world(world, &in);
 	if (!ret)
 		ret = towi_take(attr, ATTR_SIZE_FIRST, &known, sizeof(known));
@@ -409,7 +411,7 @@ TOW_PUBLIC void tow_group_destroy(struct tow_group *group)
 
 	if (!group)
 		return;
-	until = group->pid == getpid() ? until_of(group) : towi_until(0);
+	until = towi_group_ours(group) ? until_of(group) : towi_until(0);
 	towi_table_destroy(group->table, until < leave ? until : leave);
 	free_group(group);
 }
@@ -422,6 +424,11 @@ TOW_PUBLIC uint32_t tow_group_rank(const struct tow_group *group)
 TOW_PUBLIC uint32_t tow_group_size(const struct tow_group *group)
 {
 	return group->world.world_size;
+}
+
+bool towi_group_ours(const struct tow_group *group)
+{
+	return towi_ours(group->process);
 }
 
 struct tow_device *towi_group_device(const struct tow_group *group)
@@ -443,6 +450,8 @@ TOW_PUBLIC int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow
 
 	if (!group || !peer || rank >= group->world.world_size)
 		return -EINVAL;
+	if (!towi_group_ours(group))
+		return -EPERM;
 	while (!same_node(group, first, rank))
 		first++;
 	pthread_mutex_lock(&group->lock);

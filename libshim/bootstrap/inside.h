@@ -31,6 +31,9 @@ bool towi_read_line(const char *path, char *line, size_t bytes);
 
 /* ---- group.c ---- */
 
+/* Is it this process's, and not its parent's? */
+bool towi_group_ours(const struct tow_group *group);
+
 /* The group's device, which was open before it. */
 struct tow_device *towi_group_device(const struct tow_group *group);
 

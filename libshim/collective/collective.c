@@ -560,7 +560,7 @@ static int create(struct tow_comm *comm, struct tow_collective_attr *attr,
 /* May it go on?  0 or a negative errno. */
 static int usable(const struct tow_comm *comm)
 {
-	return comm->queue->ring ? comm->error : -EPERM;
+	return towi_comm_ours(comm) ? comm->error : -EPERM;
 }
 
 static bool is_busy(const struct tow_comm *comm)
@@ -622,6 +622,12 @@ TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
 	if (!collective)
 		return;
 	comm = collective->comm;
+	/* As forget_comm(). */
+	if (!towi_comm_ours(comm)) {
+		free(collective->places);
+		free(collective);
+		return;
+	}
 	if (collective->running)
 		towi_comm_fail(comm, -ECANCELED, comm->rank);
 	for (link = &comm->collectives; *link != collective; link = &(*link)->next)
@@ -700,8 +706,7 @@ static int look(struct tow_collective *collective, bool *any, uint64_t *now_us)
 {
 	struct tow_comm *comm = collective->comm;
 
-	/* A child that was forked must not go on with what is its parent's. */
-	if (!comm->queue->ring)
+	if (!towi_comm_ours(comm))
 		return -EPERM;
 	*any = towi_comm_progress(comm);
 	if (!collective->running && !comm->error)

@@ -50,8 +50,6 @@ static void end_queue(struct tow_comm *comm, int error)
 
 	comm->over = true;
 	towi_comm_fail(comm, error, comm->rank);
-	if (!queue->ring)
-		return;
 	from = tow_load_acquire(&queue->ring->sq_head);
 	queue->sq_tail = from;
 	for (; from != to; from++) {
@@ -66,8 +64,7 @@ void towi_comm_submit(struct tow_comm *comm)
 	struct tow_queue *queue = comm->queue;
 	int ret;
 
-	if (comm->over || !queue->ring ||
-	    queue->sq_tail == tow_load_acquire(&queue->ring->sq_head))
+	if (comm->over || queue->sq_tail == tow_load_acquire(&queue->ring->sq_head))
 		return;
 	/* What finds no room, or a signal, is handed over with what comes next. */
 	ret = tow_queue_submit(queue);
@@ -89,12 +86,12 @@ static uint32_t room_of(const struct tow_comm *comm)
 uint32_t towi_comm_room(struct tow_comm *comm)
 {
 	towi_comm_submit(comm);
-	return comm->over || !comm->queue->ring ? 0 : room_of(comm);
+	return comm->over ? 0 : room_of(comm);
 }
 
 struct tow_sqe *towi_comm_entry(struct tow_comm *comm)
 {
-	if (comm->over || !comm->queue->ring)
+	if (comm->over)
 		return NULL;
 	if (!room_of(comm) && !towi_comm_room(comm))
 		return NULL;
@@ -364,6 +361,8 @@ TOW_PUBLIC int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 		*blamed = rank;
 	if (!group || !arena || !comm)
 		return -EINVAL;
+	if (!towi_group_ours(group))
+		return -EPERM;
 	ret = towi_take(attr, TOWI_COMM_ATTR_SIZE_FIRST, &known, sizeof(known));
 	if (ret)
 		return ret;
@@ -382,10 +381,23 @@ TOW_PUBLIC int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 	return ret;
 }
 
+/* A child's copy: all of it that no thread can have been changing. */
+static void forget_comm(struct tow_comm *comm)
+{
+	tow_queue_destroy(comm->queue);
+	free(comm->board);
+	free(comm->members);
+	free(comm);
+}
+
 TOW_PUBLIC int tow_comm_destroy(struct tow_comm *comm)
 {
 	if (!comm)
 		return 0;
+	if (!towi_comm_ours(comm)) {
+		forget_comm(comm);
+		return -EPERM;
+	}
 	if (comm->collectives)
 		return -EBUSY;
 	if (!comm->error)

@@ -68,6 +68,15 @@ struct tow_comm {
 };
 
 /*
+ * Is it this process's?  What a child has of its parent's it leaves alone: the words and numbers
+ * that others go by are in memory that it shares.
+ */
+static inline bool towi_comm_ours(const struct tow_comm *comm)
+{
+	return comm->queue->ring;
+}
+
+/*
  * The next entry, whose completion goes to @end; NULL: there is no room now, or nothing is sent any
  * more.  It is prepared, and then towi_comm_put().
  */

@@ -95,6 +95,11 @@ static int open_device(const char *name, struct tow_device **dev)
 	opened = calloc(1, sizeof(*opened));
 	if (!opened)
 		return -ENOMEM;
+	opened->process = towi_process();
+	if (!opened->process) {
+		ret = -ENOMEM;
+		goto free_dev;
+	}
 	opened->fd = open_file(name);
 	if (opened->fd < 0) {
 		ret = opened->fd;

@@ -6,6 +6,7 @@
 #ifndef TOW_INTERNAL_H
 #define TOW_INTERNAL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,6 +33,7 @@
 
 struct tow_device {
 	int fd;
+	uint64_t process;	/* whose it is: towi_ours() */
 	/* Where the last mapping of 2 MiB or more begins; 0: there was none. */
 	_Atomic uintptr_t map_hint;
 };
@@ -135,6 +137,23 @@ bool towi_goes_on(void);
  */
 int towi_call_for(const struct tow_device *dev, unsigned long command, void *arg,
 		  uint32_t *timeout_ms);
+
+/* ---- fork.c ---- */
+
+/* Memory of which the first @wiped bytes, whole pages, are zeroes in children; or NULL. */
+void *towi_wiped(size_t wiped, size_t bytes);
+
+/* This process, by a number that no child of it has; 0: there is no memory to know it. */
+uint64_t towi_process(void);
+
+/* Is what was made in that process this one's, and not its parent's?  Takes no lock. */
+bool towi_ours(uint64_t process);
+
+/*
+ * In a child, of its parent's: may what the lock protects be taken apart?  Not if another thread
+ * had it when the child was forked, and was maybe changing it.
+ */
+bool towi_at_rest(pthread_mutex_t *lock);
 
 /* ---- clock.c ---- */
 

@@ -40,16 +40,11 @@ struct towi_queue *towi_queue_of(const struct tow_queue *queue)
 
 static struct tow_queue *new_queue(void)
 {
-	void *memory = mmap(NULL, QUEUE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			    -1, 0);
+	void *memory = towi_wiped(WIPED_BYTES, QUEUE_BYTES);
 	struct towi_queue *own;
 
-	if (memory == MAP_FAILED)
+	if (!memory)
 		return NULL;
-	if (madvise(memory, WIPED_BYTES, MADV_WIPEONFORK)) {
-		munmap(memory, QUEUE_BYTES);
-		return NULL;
-	}
 	own = towi_queue_of(memory);
 	own->fd = -1;
 	pthread_mutex_init(&own->lock, NULL);
@@ -61,11 +56,13 @@ static void free_queue(struct tow_queue *queue)
 	struct towi_queue *own = towi_queue_of(queue);
 	struct channel *channel;
 
-	while ((channel = own->channels)) {
-		own->channels = channel->next;
-		free(channel);
+	if (queue->ring || towi_at_rest(&own->lock)) {
+		while ((channel = own->channels)) {
+			own->channels = channel->next;
+			free(channel);
+		}
+		free(own->copies);
 	}
-	free(own->copies);
 	if (own->fd >= 0)
 		close(own->fd);
 	pthread_mutex_destroy(&own->lock);

@@ -38,6 +38,8 @@ struct tow_region {
 	bool imported;
 	/* Of the former. */
 	char *memory;
+	/* Whose it is: towi_ours(). */
+	uint64_t process;
 	/* Protects everything below. */
 	pthread_mutex_t lock;
 	/* -1, and map_bytes 0: not known yet (or imported). */
@@ -85,6 +87,11 @@ static struct tow_region *new_region(struct tow_device *dev, bool imported)
 
 	if (!region)
 		return NULL;
+	region->process = towi_process();
+	if (!region->process) {
+		free(region);
+		return NULL;
+	}
 	pthread_mutex_init(&region->lock, NULL);
 	region->dev = dev;
 	region->imported = imported;
@@ -231,9 +238,10 @@ static void free_mapping(struct tow_region *region, struct mapping *mapping)
 /* Everything of the region's that this process has, but for its handle. */
 static void forget_region(struct tow_region *region)
 {
+	bool whole = towi_ours(region->process) || towi_at_rest(&region->lock);
 	struct mapping *mapping;
 
-	while ((mapping = region->mappings)) {
+	while (whole && (mapping = region->mappings)) {
 		region->mappings = mapping->next;
 		towi_unmap(&region->dev->map_hint, mapping->addr, mapping->length);
 		free_mapping(region, mapping);
@@ -323,6 +331,8 @@ static int know_region(struct tow_region *region)
 
 	if (region->imported)
 		return -EOPNOTSUPP;
+	if (!towi_ours(region->process))
+		return -EPERM;
 	pthread_mutex_lock(&region->lock);
 	if (region->fd < 0)
 		ret = learn_region(region);
@@ -447,6 +457,8 @@ TOW_PUBLIC int tow_region_unmap(struct tow_region *region, void *addr, size_t le
 
 	if (!region || !addr)
 		return -EINVAL;
+	if (!towi_ours(region->process))
+		return -EPERM;
 	pthread_mutex_lock(&region->lock);
 	mapping = find_mapping(region, addr, length);
 	if (mapping) {

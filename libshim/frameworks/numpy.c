@@ -13,21 +13,19 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <towline/numpy.h>
 
+#include "../alloc/arena.h"
 #include "../core/internal.h"
 
 #define NO_NODE		UINT32_MAX
-/* Of one page at least, whatever its size is. */
-#define OURS_BYTES	sizeof(uint32_t)
 
 struct tow_numpy {
 	struct tow_arena *arena;
 	struct tow_tracer *tracer;	/* or NULL */
 	uint32_t node;			/* of who runs none */
-	const uint32_t *ours;		/* 0 in a child, where this page is wiped */
+	uint64_t process;		/* whose it is, also when the arena has gone */
 	/*
 	 * The node that a thread runs, and 1; or 0.  Not a thread-local variable: a library that is
 	 * loaded late has little room for those, which others use, too, or needs one more library.
@@ -41,27 +39,10 @@ struct tow_numpy {
 
 /* ---- begin and end ---- */
 
-static const uint32_t *new_page(void)
-{
-	uint32_t *page = mmap(NULL, OURS_BYTES, PROT_READ | PROT_WRITE,
-			      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (page == MAP_FAILED)
-		return NULL;
-	if (madvise(page, OURS_BYTES, MADV_WIPEONFORK)) {
-		munmap(page, OURS_BYTES);
-		return NULL;
-	}
-	*page = 1;
-	return page;
-}
-
 TOW_PUBLIC void tow_numpy_destroy(struct tow_numpy *numpy)
 {
 	if (!numpy)
 		return;
-	if (numpy->ours)
-		munmap((void *)numpy->ours, OURS_BYTES);
 	if (numpy->has_runs)
 		pthread_key_delete(numpy->runs);
 	free(numpy);
@@ -80,9 +61,10 @@ TOW_PUBLIC int tow_numpy_create(struct tow_arena *arena, struct tow_tracer *trac
 		return -ENOMEM;
 	made->arena = arena;
 	made->tracer = tracer;
-	made->ours = new_page();
 	made->has_runs = !pthread_key_create(&made->runs, NULL);
-	if (!made->ours || !made->has_runs)
+	/* A child that makes one of its parent's arena gets ordinary memory. */
+	made->process = towi_arena_process(arena);
+	if (!made->has_runs)
 		ret = -ENOMEM;
 	else if (tracer)
 		ret = tow_tracer_node(tracer, "numpy", &made->node);
@@ -97,7 +79,7 @@ TOW_PUBLIC int tow_numpy_retire(struct tow_numpy *numpy)
 {
 	if (!numpy)
 		return -EINVAL;
-	if (!*numpy->ours)
+	if (!towi_ours(numpy->process))
 		return -EPERM;
 	atomic_store(&numpy->retired, true);
 	/* The second time: nobody who has found something live before is still looking at it. */
@@ -125,7 +107,7 @@ TOW_PUBLIC uint32_t tow_numpy_node(struct tow_numpy *numpy, uint32_t node)
 /* May the arena and the tracer give something out?  Then leave() follows. */
 static bool enter(struct tow_numpy *numpy)
 {
-	if (!*numpy->ours)
+	if (!towi_ours(numpy->process))
 		return false;
 	atomic_fetch_add(&numpy->inside, 1);
 	if (!atomic_load(&numpy->retired))
@@ -218,7 +200,7 @@ static bool is_parents(const struct tow_numpy *numpy, const void *ptr)
 	struct tow_region *region;
 	uint64_t offset;
 
-	return !*numpy->ours && atomic_load(&numpy->live) &&
+	return !towi_ours(numpy->process) && atomic_load(&numpy->live) &&
 	       !tow_arena_find(numpy->arena, ptr, &region, &offset);
 }
 
@@ -239,7 +221,7 @@ TOW_PUBLIC void tow_numpy_free(void *numpy, void *ptr, size_t bytes)
 	(void)bytes;
 	if (!ptr || is_parents(own, ptr))
 		return;
-	if (*own->ours && is_live(own, ptr)) {
+	if (towi_ours(own->process) && is_live(own, ptr)) {
 		tow_arena_free(own->arena, ptr);
 		atomic_fetch_sub(&own->live, 1);
 	} else {
@@ -270,7 +252,7 @@ TOW_PUBLIC void *tow_numpy_realloc(void *numpy, void *ptr, size_t bytes)
 		return NULL;
 	}
 	/* It is live as long as this: the arena stays. */
-	if (*own->ours && is_live(own, ptr))
+	if (towi_ours(own->process) && is_live(own, ptr))
 		return tow_arena_realloc(own->arena, ptr, bytes);
 	return realloc_ordinary(own, ptr, bytes);
 }

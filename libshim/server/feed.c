@@ -13,6 +13,7 @@
 
 #include <towline/feed.h>
 
+#include "../bootstrap/inside.h"
 #include "../core/internal.h"
 #include "../tensor/edge.h"
 #include "party.h"
@@ -328,13 +329,12 @@ static int meet(struct tow_feed *feed, const struct tow_feed_attr *attr, uint32_
 
 static void end_way(struct tow_feed *feed, struct way *way)
 {
-	/* Afterwards nothing is on its way from the letters; a child's are the parent's. */
-	bool own = tow_edge_close(way->edge) != -EPERM;
 	uint32_t i;
 
+	/* Afterwards nothing is on its way from the letters. */
+	tow_edge_close(way->edge);
 	for (i = 0; i < LETTERS; i++) {
-		if (own)
-			tow_arena_free(feed->party.arena, way->letters[i].head);
+		tow_arena_free(feed->party.arena, way->letters[i].head);
 		free(way->letters[i].tensors);
 	}
 }
@@ -387,6 +387,8 @@ TOW_PUBLIC int tow_feed_create(struct tow_group *group, struct tow_arena *arena,
 		*blamed = rank;
 	if (!group || !arena || !attr || !feed)
 		return -EINVAL;
+	if (!towi_group_ours(group))
+		return -EPERM;
 	ret = towi_take(attr, FEED_ATTR_SIZE_FIRST, &known, sizeof(known));
 	if (ret)
 		return ret;
@@ -407,8 +409,7 @@ TOW_PUBLIC int tow_feed_create(struct tow_group *group, struct tow_arena *arena,
 
 TOW_PUBLIC void tow_feed_leave(struct tow_feed *feed)
 {
-	/* In a child that was forked the words are the parent's, too. */
-	if (feed && tow_worker_progress(feed->party.worker, 0) != -EPERM)
+	if (feed && towi_party_ours(&feed->party))
 		towi_party_leave(&feed->party);
 }
 
@@ -521,7 +522,7 @@ static int serve(struct tow_feed *feed, tow_feed_fill *fill, void *arg, uint64_t
 	struct towi_party *party = &feed->party;
 	int ret, more;
 
-	/* What has come since the last call, before anybody is late; and whether this is a child. */
+	/* What has come since the last call, before anybody is late. */
 	towi_party_progress(party, towi_until(0));
 	while (!party->error && party->partners_left < party->partners) {
 		more = feed_all(feed, fill, arg, until);
@@ -552,6 +553,8 @@ TOW_PUBLIC int tow_feed_serve(struct tow_feed *feed, tow_feed_fill *fill, void *
 		*blamed = TOW_NO_RANK;
 	if (!feed || !serves(feed) || !fill)
 		return -EINVAL;
+	if (!towi_party_ours(&feed->party))
+		return -EPERM;
 	ret = serve(feed, fill, arg, towi_until(timeout_us));
 	if (blamed && ret && ret == feed->party.error)
 		*blamed = feed->party.blamed;
@@ -631,6 +634,8 @@ TOW_PUBLIC int tow_feed_next(struct tow_feed *feed, void *const **tensors, uint3
 		*blamed = TOW_NO_RANK;
 	if (!feed || serves(feed) || !tensors)
 		return -EINVAL;
+	if (!towi_party_ours(&feed->party))
+		return -EPERM;
 	way = feed->ways;
 	ret = feed->party.error;
 	if (!ret && way->over)

@@ -160,9 +160,7 @@ void towi_party_tell(struct towi_party *party, int status, uint32_t blamed)
 	uint32_t i;
 	int ret;
 
-	/* In a child that was forked the words are the parent's. */
-	if (tow_worker_progress(party->worker, 0) == -EPERM)
-		return;
+	tow_worker_progress(party->worker, 0);
 	for (i = 0; i < party->partners; i++) {
 		partner = &party->others[i];
 		if (partner->told || (partner->left && towi_party_serves(party)))
@@ -418,9 +416,8 @@ void towi_party_end(struct towi_party *party)
 	uint32_t i;
 
 	for (i = 0; party->others && i < party->partners; i++) {
-		/* A child that was forked has neither. */
-		if (tow_edge_close(party->others[i].in) != -EPERM)
-			tow_arena_free(party->arena, party->others[i].word);
+		tow_edge_close(party->others[i].in);
+		tow_arena_free(party->arena, party->others[i].word);
 	}
 	tow_worker_destroy(party->worker);
 	free(party->others);

@@ -14,6 +14,8 @@
 #include <towline/bootstrap.h>
 #include <towline/tensor.h>
 
+#include "../tensor/worker.h"
+
 /* What ranks that have edges between them tell each other when one leaves, or fails. */
 struct towi_news {
 	int32_t status;			/* 0: it leaves; or what went wrong, */
@@ -64,6 +66,12 @@ struct towi_pair {
 static inline bool towi_party_serves(const struct towi_party *party)
 {
 	return party->rank < party->servers;
+}
+
+/* Is it this process's?  The words, and all that edges carry, are no child's. */
+static inline bool towi_party_ours(const struct towi_party *party)
+{
+	return towi_worker_usable(party->worker);
 }
 
 /* ---- begin and end ---- */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../bootstrap/inside.h"
 #include "inside.h"
 
 #define VERSION		1U
@@ -345,6 +346,8 @@ TOW_PUBLIC int tow_ps_create(struct tow_group *group, struct tow_arena *arena,
 		*blamed = rank;
 	if (!group || !arena || !attr || !ps)
 		return -EINVAL;
+	if (!towi_group_ours(group))
+		return -EPERM;
 	ret = towi_take(attr, TOWI_PS_ATTR_SIZE_FIRST, &known, sizeof(known));
 	if (ret)
 		return ret;
@@ -363,8 +366,7 @@ TOW_PUBLIC int tow_ps_create(struct tow_group *group, struct tow_arena *arena,
 
 TOW_PUBLIC void tow_ps_leave(struct tow_ps *ps)
 {
-	/* In a child that was forked the words are the parent's, too. */
-	if (!ps || tow_worker_progress(ps->party.worker, 0) == -EPERM)
+	if (!ps || !towi_party_ours(&ps->party))
 		return;
 	if (!towi_party_serves(&ps->party) && !ps->party.error)
 		flush(ps);

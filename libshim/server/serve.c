@@ -335,7 +335,7 @@ static int serve(struct tow_ps *ps, uint64_t until, uint32_t *blamed)
 	int ret;
 
 	begin(ps);
-	/* What has come since the last call, before anybody is late; and whether this is a child. */
+	/* What has come since the last call, before anybody is late. */
 	towi_party_progress(&ps->party, towi_until(0));
 	while (!ps->party.error && ps->party.partners_left < ps->party.partners) {
 		go_on_all(ps);
@@ -360,6 +360,8 @@ TOW_PUBLIC int tow_ps_serve(struct tow_ps *ps, uint32_t timeout_us, uint32_t *bl
 		*blamed = who;
 	if (!ps || !towi_party_serves(&ps->party))
 		return -EINVAL;
+	if (!towi_party_ours(&ps->party))
+		return -EPERM;
 	ret = serve(ps, towi_until(timeout_us), &who);
 	if (blamed)
 		*blamed = who;

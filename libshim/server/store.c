@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../alloc/arena.h"
 #include "../collective/reduce.h"
 #include "inside.h"
 #include "optimize.h"
@@ -115,6 +116,9 @@ TOW_PUBLIC int tow_store_update(struct tow_store *store, uint32_t variable,
 	for (i = 0; i < count; i++)
 		if (!gradients[i] && store->variables[variable].count)
 			return -EINVAL;
+	/* A child shares both sides. */
+	if (!towi_arena_ours(store->arena))
+		return -EPERM;
 	if (store->served)
 		return -EBUSY;
 	towi_store_update(store, variable, gradients, count);
@@ -322,10 +326,13 @@ TOW_PUBLIC int tow_store_create(struct tow_arena *arena, const struct tow_store_
 
 TOW_PUBLIC int tow_store_destroy(struct tow_store *store)
 {
+	bool ours;
+
 	if (!store)
 		return 0;
-	if (store->served)
+	ours = towi_arena_ours(store->arena);
+	if (ours && store->served)
 		return -EBUSY;
 	free_store(store);
-	return 0;
+	return ours ? 0 : -EPERM;
 }

@@ -73,6 +73,8 @@ TOW_PUBLIC int tow_ps_push(struct tow_ps *ps, uint32_t variable, const void *gra
 
 	if (!way || (!gradient && ps->bytes[variable]))
 		return -EINVAL;
+	if (!towi_party_ours(&ps->party))
+		return -EPERM;
 	towi_party_listen_to_servers(&ps->party);
 	/* What could not go before may go now. */
 	if (!ps->party.error)
@@ -138,6 +140,8 @@ TOW_PUBLIC int tow_ps_wait(struct tow_ps *ps, uint32_t variable, uint32_t *blame
 		*blamed = TOW_NO_RANK;
 	if (!ps || towi_party_serves(&ps->party) || (variable != TOW_PS_ALL && variable >= ps->count))
 		return -EINVAL;
+	if (!towi_party_ours(&ps->party))
+		return -EPERM;
 	ret = ps->party.error;
 	/* A call that a signal has ended is continued by the next one. */
 	if (!ps->waiting_us)

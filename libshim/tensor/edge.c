@@ -601,9 +601,12 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 	if (!edge)
 		return 0;
 	worker = edge->common.worker;
-	/* The parent's edge, of which a child has a copy that does nothing. */
-	if (!towi_worker_usable(worker))
+	/* A child's copy, if no thread was changing it; what there is in the arena stays. */
+	if (!towi_worker_usable(worker)) {
+		if (towi_at_rest(&worker->lock))
+			bury(&edge->common);
 		return -EPERM;
+	}
 	drain(edge);
 	ret = end_exports(edge);
 	tell_rest(edge);

@@ -473,6 +473,8 @@ TOW_PUBLIC int tow_worker_create(struct tow_device *dev, struct tow_arena *arena
 
 	if (!dev || !arena || !worker)
 		return -EINVAL;
+	if (!towi_ours(dev->process) || !towi_arena_ours(arena))
+		return -EPERM;
 	ret = towi_take(attr, ATTR_SIZE_FIRST, &known, sizeof(known));
 	if (ret)
 		return ret;
@@ -501,17 +503,27 @@ TOW_PUBLIC int tow_worker_create(struct tow_device *dev, struct tow_arena *arena
 	return 0;
 }
 
+/* A child's copy.  For its conditions threads may wait that the child has not. */
+static void forget_worker(struct tow_worker *worker)
+{
+	tow_queue_destroy(worker->queue);
+	close(worker->wake_fd);
+	free(worker);
+}
+
 TOW_PUBLIC int tow_worker_destroy(struct tow_worker *worker)
 {
 	struct towi_edge *grave;
 
 	if (!worker)
 		return 0;
+	if (!towi_worker_usable(worker)) {
+		forget_worker(worker);
+		return -EPERM;
+	}
 	if (worker->edges)
 		return -EBUSY;
-	/* A child has no such thread. */
-	if (towi_worker_usable(worker))
-		towi_finder_end(worker);
+	towi_finder_end(worker);
 	tow_queue_destroy(worker->queue);
 	while ((grave = worker->graves)) {
 		worker->graves = grave->next;

@@ -178,6 +178,7 @@ class FeedWorker(_Rank):
         Raises Error with blamed: ESTALE: that rank died, or the server left; ECONNRESET: its node
         does not answer; ETIMEDOUT: it came too late; ECANCELED: it could not go on.
         """
+        self._handle.claim()
         if self._asked is None:
             return self._next()
         try:
@@ -205,6 +206,7 @@ class FeedWorker(_Rank):
     async def coming(self) -> Optional[Batch]:
         """The same in asyncio, by a thread.  If it is cancelled, the next call, or next(), has what
         it was to have."""
+        self._handle.claim()
         if self._asked is None:
             self._asked = self._thread.submit(self._next)
         try:

@@ -12,18 +12,29 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import ctypes
+import errno
 import gc
 import os
 import signal
 import threading
 import weakref
-from typing import Any, Callable, Generator, Optional, TypeVar
+from typing import Any, Callable, Generator, Iterator, Optional, TypeVar
 
-from ._lib import ON_SIGNAL, lib
+from ._lib import ON_SIGNAL, failure, lib
 
 # Around all counts.  The garbage collector may come in between, in the same thread.
 _lock = threading.RLock()
+
+
+def _forked() -> None:
+    """In a child: a thread that it does not have may have had the lock, and keeps it for ever."""
+    global _lock    # pylint: disable=global-statement
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 Self = TypeVar("Self", bound="Object")
 
@@ -148,7 +159,10 @@ class Interruptible:
 
 
 class Handle:
-    """A C object, and who uses it.
+    """A C object, and who uses it: `with` it for a call.
+
+    A child that was forked may not: it has what it is about in common with its parent, and locks
+    that nobody will let go of.  So `with` comes before all of them, and raises Error: EPERM.
 
     pointer: the C object.
     end: called with it when nobody uses it any more; not in a child that was forked.
@@ -215,7 +229,22 @@ class Handle:
         else:
             self._finish()
 
+    def claim(self) -> None:
+        """Raises Error: EPERM: it is the parent's."""
+        if not self.ours:
+            raise failure(-errno.EPERM, "in a child that was forked")
+
+    @contextlib.contextmanager
+    def look(self) -> Iterator[Optional[int]]:
+        """As `with`, for what only asks where memory is, which a child may, too."""
+        self.hold()
+        try:
+            yield self.pointer
+        finally:
+            self.drop()
+
     def __enter__(self) -> Optional[int]:
+        self.claim()
         if self._calls:
             _calling.begin()
         try:

@@ -92,7 +92,7 @@ class Arena(Object):
 
     An array is freed when the last view of it dies.  close() with arrays that live: nothing new is
     allocated, and the memory goes back to the pool when the last of them has died.  A child that
-    was forked shares the arrays, but allocates nothing.
+    was forked shares the arrays: what it writes there its parent has, too.  It allocates nothing.
 
     Raises Error: ENOMEM.
     """
@@ -122,8 +122,6 @@ class Arena(Object):
             raise TypeError(f"{kind} refers to Python objects, which have no place here")
         nbytes = bytes_of(dims, kind)
         with self._handle as pointer:
-            if not self._handle.ours:
-                raise failure(-errno.EPERM, "allocating")
             address = lib.tow_arena_alloc(pointer, nbytes)
             if not address:
                 raise failure(-ctypes.get_errno(), f"allocating {nbytes} bytes")
@@ -145,7 +143,7 @@ class Arena(Object):
     def __contains__(self, array: Any) -> bool:
         """Is it in this arena's regions, so that it is sent from where it is?"""
         region, offset = ctypes.c_void_p(), ctypes.c_uint64()
-        with self._handle as pointer:
+        with self._handle.look() as pointer:
             return isinstance(array, np.ndarray) and not lib.tow_arena_find(
                 pointer, address_of(array), region, offset)
 
@@ -235,7 +233,7 @@ class Region(Object):
             raise ValueError(f"{nbytes} bytes from {offset} on are not within {self.nbytes}")
         if offset % kind.alignment:
             raise ValueError(f"offset {offset} is no multiple of {kind.alignment}")
-        with self._handle:
+        with self._handle.look():
             return Block(self._handle, self._address + offset, nbytes).array(dims, kind)
 
     def destroy(self) -> None:

@@ -110,7 +110,6 @@ class Handler:
 # Whether threads that are started here inherit a handler of ours.
 _active: contextvars.ContextVar[bool] = contextvars.ContextVar("towline_allocator",
                                                                default=False)
-_patching = threading.Lock()
 
 
 def _inherit() -> None:
@@ -120,7 +119,7 @@ def _inherit() -> None:
     Python 3.14 (thread_inherit_context).
     """
     start = threading.Thread.start
-    with _patching:
+    with _life._lock:
         if getattr(start, "towline", False):
             return
 
@@ -165,7 +164,7 @@ class allocator:    # pylint: disable=invalid-name
             self._handler = source._handler
         elif isinstance(source, Arena):
             if source._handler is None:
-                with source._handle:
+                with source._handle.look():
                     source._handler = Handler(source._handle)
             self._handler = source._handler
         else:

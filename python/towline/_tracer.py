@@ -75,8 +75,10 @@ class Tracer(Object):
         try:
             yield self
         finally:
-            with self._handle as pointer:
-                check(lib.tow_tracer_step_end(pointer), "ending a step")
+            # A child that leaves the block, as it ends, has nothing to say.
+            if self._handle.ours:
+                with self._handle as pointer:
+                    check(lib.tow_tracer_step_end(pointer), "ending a step")
 
     def _node(self, name: str) -> int:
         if name not in self._nodes:

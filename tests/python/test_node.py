@@ -2,6 +2,7 @@
 """The Python package against the module: memory, edges, the tracer, NumPy's allocator."""
 
 import asyncio
+import contextlib
 import errno
 import gc
 import os
@@ -553,6 +554,67 @@ def test_fork(worker, arena, peer):
     assert of_numpy.sum() == 1000
     tx.send(array)
     assert holds(rx.recv(WAIT_S)[1], 1)
+
+
+@contextlib.contextmanager
+def held(*locks):
+    """Another thread has them."""
+    has, over = threading.Event(), threading.Event()
+
+    def hold():
+        for lock in locks:
+            lock.acquire()
+        has.set()
+        over.wait()
+        for lock in locks:
+            lock.release()
+
+    thread = threading.Thread(target=hold)
+    # The collector would wait for them, too.
+    gc.disable()
+    thread.start()
+    has.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        gc.enable()
+
+
+def test_fork_meanwhile(dev, worker, arena, peer):
+    """It is so at once whatever a thread of the parent's is in, and nothing dies in vain."""
+    tx, rx = static(worker, peer)
+    array = filled(arena, 1)
+    with towline.Group(dev, towline.World(0, 1, session="alone")) as group, \
+            towline.Comm(group, arena) as comm:
+        total = comm.allreduce(array)
+
+        def child():
+            nonlocal array
+            for use in (lambda: tx.send(array), rx.recv, worker.progress, worker.fileno,
+                        lambda: arena.zeros(3), arena.stats, group.barrier, comm.barrier,
+                        total.start, total.test, total, lambda: towline.Region(dev, 4096)):
+                with pytest.raises(towline.Error) as caught:
+                    use()
+                assert caught.value.errno == errno.EPERM
+            assert array in arena and holds(array, 1)
+            with towline.allocator(arena):
+                assert np.ones(10) not in arena
+            array[:] = 5
+            for one in (total, comm, group, rx, tx, worker, arena):
+                one.close()
+            array = None
+            gc.collect()
+
+        with held(towline._life._lock, comm._turn._lock, group._one_at_a_time):
+            assert Child(child).wait() == 0
+        # What the child wrote is there; nothing else has changed.
+        assert (array == 5).all()
+        total()
+        tx.send(array)
+        assert (rx.recv(WAIT_S)[1] == 5).all()
+        total.close()
 
 
 # ---- the tracer, and NumPy ----

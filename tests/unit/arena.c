@@ -5,6 +5,9 @@
  */
 /* build: also tsan */
 #include <pthread.h>
+#include <semaphore.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <kselftest.h>
 
@@ -498,10 +501,103 @@ static void test_threads(uint32_t flags, size_t pool, const char *what)
 	tow_arena_destroy(shared.arena);
 }
 
+/* ---- children --------------------------------------------------------------- */
+
+static struct {
+	struct tow_arena *arena;
+	char *block;
+	sem_t stands, ends;
+} held;
+
+/* Called with the lock that is around blocks. */
+static void stand(void *data, const char *what)
+{
+	(void)data;
+	(void)what;
+	sem_post(&held.stands);
+	sem_wait(&held.ends);
+}
+
+static void *alloc_and_stand(void *arg)
+{
+	(void)arg;
+	return tow_arena_alloc(held.arena, 1000);
+}
+
+/* 0, or what a child found wrong. */
+static int child(void)
+{
+	struct tow_arena_stats stats = { .size = sizeof(stats) };
+	struct tow_region *region;
+	uint64_t offset;
+
+	if (!refused(tow_arena_alloc(held.arena, 100), EPERM) ||
+	    !refused(tow_arena_aligned(held.arena, 4096, 100), EPERM) ||
+	    !refused(tow_arena_zeroed(held.arena, 10, 10), EPERM) ||
+	    !refused(tow_arena_realloc(held.arena, held.block, 10), EPERM) ||
+	    !refused(tow_arena_realloc(held.arena, NULL, 10), EPERM))
+		return 1;
+	if (tow_arena_free(held.arena, held.block) != -EPERM || tow_arena_free(held.arena, NULL) ||
+	    tow_arena_stats(held.arena, &stats) != -EPERM)
+		return 2;
+	if (tow_arena_trim(held.arena, 0) || tow_arena_check(held.arena) ||
+	    tow_arena_usable(held.arena, held.block) != 100 ||
+	    tow_arena_find(held.arena, held.block + 7, &region, &offset))
+		return 3;
+	return tow_arena_destroy(held.arena) == -EPERM ? 0 : 4;
+}
+
+static bool child_is_refused(void)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (!pid) {
+		alarm(20);
+		_exit(child());
+	}
+	waitpid(pid, &status, 0);
+	if (status)
+		ksft_print_msg("a child ends with %#x\n", (unsigned int)status);
+	return !status;
+}
+
+static void test_child(void)
+{
+	struct tow_arena_attr attr = { .size = sizeof(attr), .flags = TOW_ARENA_DEBUG,
+				       .warn = stand };
+	struct source source = { 0 };
+	pthread_t thread;
+	void *of_thread;
+	char *freed;
+	bool good;
+
+	held.arena = source_arena(&source, &attr);
+	held.block = had(tow_arena_alloc(held.arena, 100));
+	memset(held.block, 5, 100);
+	result(child_is_refused(), "a child");
+	sem_init(&held.stands, 0, 0);
+	sem_init(&held.ends, 0, 0);
+	freed = had(tow_arena_alloc(held.arena, 1000));
+	tow_arena_free(held.arena, freed);
+	*freed = 0;
+	if (pthread_create(&thread, NULL, alloc_and_stand, NULL))
+		ksft_exit_fail_msg("no thread\n");
+	sem_wait(&held.stands);
+	good = child_is_refused();
+	sem_post(&held.ends);
+	pthread_join(thread, &of_thread);
+	result(good, "a child, while a thread has the lock");
+	result(of_thread && of_thread != held.block && held.block[99] == 5 &&
+	       !tow_arena_free(held.arena, of_thread) && !tow_arena_free(held.arena, held.block) &&
+	       !stats_of(held.arena).in_use_bytes, "and the parent goes on");
+	tow_arena_destroy(held.arena);
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 3 + 6 + 10 + 6);
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 3 + 6 + 10 + 3 + 6);
 	test_arguments();
 	test_places();
 	test_regions();
@@ -511,6 +607,7 @@ int main(void)
 	test_told();
 	test_fallback();
 	test_debug();
+	test_child();
 	test_threads(0, 0, "threads, each with its own, and what others had");
 	test_threads(0, 64 * MIB, "threads, and not enough for all");
 	test_threads(TOW_ARENA_DEBUG, 0, "threads, each block with its surroundings");

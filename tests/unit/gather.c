@@ -91,6 +91,7 @@ static void make_group(void)
 	const struct tow_group_attr attr = { .size = sizeof(attr), .address = "192.0.2.1",
 					     .gather = gather };
 
+	dev.process = towi_process();
 	if (tow_group_create(&dev, &world, &attr, &group, NULL))
 		ksft_exit_fail_msg("no group\n");
 }

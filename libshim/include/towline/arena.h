@@ -10,6 +10,10 @@
  *
  * All functions may be called by any number of threads at once; but what is not allocated
  * any more is not to be asked about, or freed again, while another thread trims.
+ *
+ * fork(2).  A child shares the memory with its parent, whose arena it is: what it writes to a
+ * tensor is in its parent's.  It can neither allocate nor free; where an address is, and how
+ * much may be used there, it can ask.
  */
 #ifndef TOW_ARENA_H
 #define TOW_ARENA_H
@@ -81,7 +85,8 @@ struct tow_arena_attr {
  *  -E2BIG: @attr asks for what this library does not know;
  *  -EINVAL: an argument is NULL, @attr's size is none that there ever was, or a flag is
  *	unknown;
- *  -ENOMEM: out of memory.
+ *  -ENOMEM: out of memory;
+ *  -EPERM: @dev is another process's.
  */
 int tow_arena_create(struct tow_device *dev, const struct tow_arena_attr *attr,
 		     struct tow_arena **arena);
@@ -93,7 +98,8 @@ int tow_arena_create(struct tow_device *dev, const struct tow_arena_attr *attr,
  * What is still allocated is gone, as are the regions and their mappings.
  *
  * Return: 0, or what tow_region_destroy() said of the first region that it could not
- * end.  The arena is gone in any case.
+ * end; -EPERM in a child that was forked, where nothing but the child's mappings ends.  The
+ * arena is gone in any case.
  */
 int tow_arena_destroy(struct tow_arena *arena);
 
@@ -108,6 +114,7 @@ int tow_arena_destroy(struct tow_arena *arena);
  *  EINVAL: @arena is NULL;
  *  ENODEV: there is no room left, and the device was removed;
  *  ENOMEM: out of the machine's memory, or @bytes is more than there can be;
+ *  EPERM: in a child that was forked;
  *  ENOSPC: the device's pool is empty, or a limit of the device is reached; and what
  *	else tow_region_create() and tow_region_map() fail with.
  */
@@ -158,6 +165,7 @@ void *tow_arena_realloc(struct tow_arena *arena, void *ptr, size_t bytes);
  * Return: 0, or
  *  -EINVAL: @ptr is nothing that is allocated there, maybe not any more; nothing has
  *	changed;
+ *  -EPERM: in a child that was forked; nothing has changed;
  *  -EUCLEAN: with TOW_ARENA_DEBUG, somebody wrote before its begin or behind its end;
  *	it is freed.
  */
@@ -169,7 +177,8 @@ int tow_arena_free(struct tow_arena *arena, void *ptr);
  * @ptr: what was allocated there
  *
  * Return: bytes from @ptr on that may be used, at least what was asked for; with
- * TOW_ARENA_DEBUG no more; 0: @ptr is nothing that is allocated there.
+ * TOW_ARENA_DEBUG no more; 0: @ptr is nothing that is allocated there, or ordinary memory in
+ * a child that was forked.
  */
 size_t tow_arena_usable(struct tow_arena *arena, const void *ptr);
 
@@ -195,7 +204,7 @@ int tow_arena_find(struct tow_arena *arena, const void *ptr, struct tow_region *
  * @arena: the arena
  * @keep_bytes: how much is to be kept for later, in bytes, at least
  *
- * Return: how many bytes went back to the pool.
+ * Return: how many bytes went back to the pool; in a child that was forked none do.
  */
 uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes);
 
@@ -204,7 +213,7 @@ uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes);
  * @arena: the arena
  *
  * Return: how many blocks, allocated or free, somebody wrote around or into who may not;
- * 0 without TOW_ARENA_DEBUG.
+ * 0 without TOW_ARENA_DEBUG, and in a child that was forked.
  */
 size_t tow_arena_check(struct tow_arena *arena);
 
@@ -250,7 +259,8 @@ struct tow_arena_stats {
  * @stats: answered here; @stats->size must be set.  While other threads allocate, its
  *	numbers are of slightly different moments.
  *
- * Return: 0, or -EINVAL: an argument is NULL, or its size is none that there ever was.
+ * Return: 0; -EINVAL: an argument is NULL, or its size is none that there ever was; -EPERM: in
+ * a child that was forked.
  */
 int tow_arena_stats(struct tow_arena *arena, struct tow_arena_stats *stats);
 

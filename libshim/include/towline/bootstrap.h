@@ -210,8 +210,8 @@ uint32_t tow_group_size(const struct tow_group *group);
  *
  * Return: 0; -EINVAL: an argument is not as above; -ETIMEDOUT: @blamed did not call it in time;
  * -ECANCELED: @blamed has left, or its call was ended (-EINTR, tow_on_signal()); -ESTALE,
- * -ECONNRESET: @blamed has died, or its node is lost; -ENODEV; -EPERM; @attr->gather's error.  A group with which something
- * went wrong has the same error ever after.
+ * -ECONNRESET: @blamed has died, or its node is lost; -ENODEV; -EPERM in a child that was forked;
+ * @attr->gather's error.  A group with which something went wrong has the same error ever after.
  */
 int tow_group_gather(struct tow_group *group, const void *mine, size_t bytes, void *all,
 		     uint32_t *blamed);
@@ -226,7 +226,8 @@ int tow_group_gather(struct tow_group *group, const void *mine, size_t bytes, vo
  * own peer.
  *
  * Return: 0; -EINVAL: an argument is NULL, or there is no such rank; -EADDRNOTAVAIL: it is the
- * only one, and has no address that is known; what tow_peer_connect() returns.
+ * only one, and has no address that is known; -EPERM in a child that was forked; what
+ * tow_peer_connect() returns.
  */
 int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow_peer **peer);
 

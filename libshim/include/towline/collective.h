@@ -22,7 +22,8 @@
  * When a rank's process dies, its node does, or it comes too late, all others are told which rank
  * that was, and the communicator has failed: see tow_collective_wait().
  *
- * A communicator and its collectives are used by one thread at a time.
+ * A communicator and its collectives are used by one thread at a time.  In a child that was forked
+ * all functions return -EPERM, and no other rank hears of what it destroys.
  */
 #ifndef TOW_COLLECTIVE_H
 #define TOW_COLLECTIVE_H
@@ -92,7 +93,8 @@ int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
  * Other ranks are told that this one has left, and not that it died.  Comes before the
  * group's and the arena's end.
  *
- * Return: 0; -EBUSY: it has collectives, and nothing was done.
+ * Return: 0; -EBUSY: it has collectives, and nothing was done; -EPERM: in a child that was forked,
+ * where nothing but its copy ends.
  */
 int tow_comm_destroy(struct tow_comm *comm);
 

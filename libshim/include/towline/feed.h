@@ -13,7 +13,8 @@
  *		tow_feed_destroy()
  *	worker	tow_feed_create(), tow_feed_next() until it returns 0, tow_feed_destroy()
  *
- * A feed is used by one thread at a time.
+ * A feed is used by one thread at a time.  In a child that was forked it is not used (-EPERM), and
+ * nobody hears of it when it is destroyed.
  */
 #ifndef TOW_FEED_H
 #define TOW_FEED_H

@@ -11,7 +11,8 @@
  * one everything is in the arena.  Either way it is aligned to 64 bytes.
  *
  * All functions may be called by any number of threads at once, but for tow_numpy_destroy().
- * In a child that was forked ordinary memory is given out, and what the parent has stays its own.
+ * In a child that was forked ordinary memory is given out, and what the parent has stays its own;
+ * but what is in the arena is shared, and the parent has what a child writes there.
  */
 #ifndef TOW_NUMPY_H
 #define TOW_NUMPY_H

@@ -22,7 +22,8 @@
  * A store is there when servers and workers have gone: when one of them dies all others are told
  * which, make a new group, and go on where all of them can (tow_ps_create()).
  *
- * A store, and a tow_ps, are used by one thread at a time.
+ * A store, and a tow_ps, are used by one thread at a time.  In a child that was forked they are
+ * neither served, used nor updated (-EPERM), and nobody hears of it when they are destroyed.
  */
 #ifndef TOW_SERVER_H
 #define TOW_SERVER_H
@@ -112,7 +113,8 @@ int tow_store_create(struct tow_arena *arena, const struct tow_store_attr *attr,
  * tow_store_destroy() - end a store
  * @store: from tow_store_create(), or NULL
  *
- * Return: 0; -EBUSY: a tow_ps serves it, and nothing was done.
+ * Return: 0; -EBUSY: a tow_ps serves it, and nothing was done; -EPERM: in a child that was forked,
+ * where nothing but its copy ends.
  */
 int tow_store_destroy(struct tow_store *store);
 
@@ -143,7 +145,8 @@ uint64_t tow_store_updates(const struct tow_store *store, uint32_t variable);
  *
  * For a process without servers, and for whoever averages by other means.
  *
- * Return: 0; -EINVAL: an argument is NULL, or not as above; -EBUSY: a tow_ps serves the store.
+ * Return: 0; -EINVAL: an argument is NULL, or not as above; -EBUSY: a tow_ps serves the store;
+ * -EPERM in a child that was forked.
  */
 int tow_store_update(struct tow_store *store, uint32_t variable, const void *const *gradients,
 		     uint32_t count);

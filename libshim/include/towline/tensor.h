@@ -39,7 +39,8 @@
  * dynamic edges and rendezvous travel with their CRC32C (as iSCSI has it, RFC 3720), of what they
  * were when they were given to the library.  It takes libisal2 of Debian.
  *
- * All functions may be called by any number of threads at once.
+ * All functions may be called by any number of threads at once.  In a child that was forked they
+ * return -EPERM of its parent's workers and edges.
  */
 #ifndef TOW_TENSOR_H
 #define TOW_TENSOR_H
@@ -150,7 +151,8 @@ struct tow_worker_attr {
  * @worker: stored here
  *
  * Return: 0; -E2BIG, -EINVAL: @attr, or an argument, is none that there is; -EMFILE,
- * -ENFILE; -ELIBACC: TOW_VALIDATE is set, and ISA-L is not there; and what tow_queue_create() returns.
+ * -ENFILE; -ELIBACC: TOW_VALIDATE is set, and ISA-L is not there; -EPERM: @dev or @arena is another
+ * process's; and what tow_queue_create() returns.
  */
 int tow_worker_create(struct tow_device *dev, struct tow_arena *arena,
 		      const struct tow_worker_attr *attr, struct tow_worker **worker);
@@ -159,7 +161,8 @@ int tow_worker_create(struct tow_device *dev, struct tow_arena *arena,
  * tow_worker_destroy() - end a worker
  * @worker: the worker, or NULL
  *
- * Return: 0; -EBUSY: it has edges still, and nothing has changed.
+ * Return: 0; -EBUSY: it has edges still, and nothing has changed; -EPERM: in a child that was
+ * forked, where its copy is gone.
  */
 int tow_worker_destroy(struct tow_worker *worker);
 
@@ -538,7 +541,8 @@ int tow_rendezvous_cancel(struct tow_edge *edge, const char *key, uint64_t step)
  * tow_edge_pending() - how many steps are on their way
  * @edge: a static or dynamic sender; or an end of a rendezvous
  *
- * Return: how many were sent, offered, or asked for, and have not ended.
+ * Return: how many were sent, offered, or asked for, and have not ended; 0 in a child that was
+ * forked.
  */
 uint32_t tow_edge_pending(const struct tow_edge *edge);
 
@@ -664,8 +668,8 @@ int tow_edge_consumed(struct tow_edge *edge);
  * Steps that were sent are carried out if the receiver is there; those that wait for
  * room, and tensors of a dynamic edge that were not read yet, fail with -ECANCELED.
  *
- * Return: 0; or what ending its exports returned.  The edge is gone in any case, but for
- * -EPERM: in a child that was forked, where nothing has changed.
+ * Return: 0; or what ending its exports returned; -EPERM: in a child that was forked, where
+ * nothing but its copy ends.  The edge is gone in any case.
  */
 int tow_edge_close(struct tow_edge *edge);
 

@@ -17,6 +17,15 @@
  * <towline/arena.h> and <towline/tracer.h> the memory of tensors, and <towline/tensor.h>
  * how they move.
  *
+ * fork(2).  What a process has made is not its child's.  Functions that a child gives it to
+ * return -EPERM, or NULL with EPERM in errno where they give memory, at once, whatever another
+ * thread of the parent was doing; nobody is told anything in the parent's name, and nothing of
+ * the parent's changes.  Those that end something give back the child's copy of it, and return
+ * -EPERM, too.  Numbers, addresses and lists can still be asked for where a function says
+ * nothing else.  Memory of regions, which tensors are in, is shared: what a child writes there
+ * its parent has, and whoever reads it from elsewhere.  A child that wants to take part opens
+ * the device itself.
+ *
  *  -E2BIG		the program asks for something newer than what is installed
  *  -EACCES		no permission: for the device file, to write a region
  *			that is read-only, or beyond the rights of an export or a
@@ -514,8 +523,8 @@ void tow_region_release(struct tow_region *region);
  * Return: 0; -EINVAL when @region or @addr is NULL, @offset is no multiple of the
  * page size, or the range is not within the region; -EACCES when the region is
  * read-only and @prot is not; -EOPNOTSUPP when the region is of the process's own
- * memory or of a dma-buf; -ENOMEM; and for the first mapping of a region from
- * tow_region_from_fd(): -EMFILE or -ENFILE; -EPERM; -ENODEV.
+ * memory or of a dma-buf; -ENOMEM; -EPERM in a child that was forked; and for the first
+ * mapping of a region from tow_region_from_fd(): -EMFILE or -ENFILE; -EPERM; -ENODEV.
  */
 int tow_region_map(struct tow_region *region, uint64_t offset, size_t length, int prot,
 		   void **addr);
@@ -527,7 +536,7 @@ int tow_region_map(struct tow_region *region, uint64_t offset, size_t length, in
  * @length: as it was given to tow_region_map()
  *
  * Return: 0; -EINVAL when @region is NULL, or has no mapping of that length
- * there; or what munmap(2) returned: the mapping stays.
+ * there; -EPERM in a child that was forked; or what munmap(2) returned: the mapping stays.
  */
 int tow_region_unmap(struct tow_region *region, void *addr, size_t length);
 

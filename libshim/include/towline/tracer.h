@@ -14,7 +14,8 @@
  * has the step after it traced.
  *
  * All functions may be called by any number of threads at once; one thread at a time
- * runs a node.
+ * runs a node.  In a child that was forked all of them but tow_tracer_report() return -EPERM (or
+ * NULL, with errno), or do nothing.
  */
 #ifndef TOW_TRACER_H
 #define TOW_TRACER_H
