@@ -7,21 +7,54 @@
  * to stop says so to tow_on_signal().
  */
 #include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
 
 #include "internal.h"
 
-static _Thread_local tow_on_signal_fn *asked;
-static _Thread_local void *asked_arg;
+/* What a thread has said: not a thread-local variable, which would need one more library. */
+struct asked {
+	tow_on_signal_fn *ends;
+	void *arg;
+};
 
-TOW_PUBLIC void tow_on_signal(tow_on_signal_fn *ends, void *arg)
+static pthread_key_t key;
+static bool has_key;
+
+static void make_key(void)
 {
-	asked = ends;
-	asked_arg = arg;
+	has_key = !pthread_key_create(&key, free);
+}
+
+static struct asked *asked_of_thread(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, make_key);
+	return has_key ? pthread_getspecific(key) : NULL;
+}
+
+TOW_PUBLIC int tow_on_signal(tow_on_signal_fn *ends, void *arg)
+{
+	struct asked *asked = asked_of_thread();
+
+	if (!asked && ends) {
+		asked = malloc(sizeof(*asked));
+		if (!asked || !has_key || pthread_setspecific(key, asked)) {
+			free(asked);
+			return -ENOMEM;
+		}
+	}
+	if (asked)
+		*asked = (struct asked){ .ends = ends, .arg = arg };
+	return 0;
 }
 
 bool towi_goes_on(void)
 {
-	return !asked || !asked(asked_arg);
+	const struct asked *asked = asked_of_thread();
+
+	return !asked || !asked->ends || !asked->ends(asked->arg);
 }
 
 int towi_call_for(const struct tow_device *dev, unsigned long command, void *arg,

@@ -221,7 +221,7 @@ _T = POINTER(TensorType)
 # What each returns, and takes.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_strerror": (c_char_p, [c_int]),
-    "tow_on_signal": (None, [_P, _P]),
+    "tow_on_signal": (c_int, [_P, _P]),
     "tow_device_list_get": (c_int, [_O]),
     "tow_device_list_count": (c_size_t, [_P]),
     "tow_device_list_name": (c_char_p, [_P, c_size_t]),

@@ -136,7 +136,9 @@ class Interruptible:
     @staticmethod
     def _set() -> None:
         inner = Interruptible._inner
-        lib.tow_on_signal(ctypes.cast(inner._function, ctypes.c_void_p) if inner else None, None)
+        function = ctypes.cast(inner._function, ctypes.c_void_p) if inner else None
+        if lib.tow_on_signal(function, None):
+            raise MemoryError
 
     def _asked(self) -> Generator[int, None, None]:
         # A generator goes on within its try.  A function begins outside of it, and Python may run

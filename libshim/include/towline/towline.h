@@ -8,9 +8,9 @@
  * Every function that can fail returns 0 or a negative errno value; each value
  * has one meaning, listed below and said in words by tow_strerror().  The
  * library never prints, never calls exit(), and keeps no state of its own but
- * what a thread gives to tow_on_signal(): all functions may be called from any number of threads at once, on the same
- * object too, except that nothing may use an object while it is closed or
- * freed, or afterwards.
+ * what a thread gives to tow_on_signal(): all functions may be called from any
+ * number of threads at once, on the same object too, except that nothing may use
+ * an object while it is closed or freed, or afterwards.
  *
  * <towline/queue.h> has the rest: queues, which carry reads and writes to peers, and
  * what is different about them; <towline/slot.h> how a peer tells that they arrived;
@@ -185,8 +185,10 @@ typedef int tow_on_signal_fn(void *arg);
  * What such a call was to make is not made, as after any error.  Of what may be called again
  * nothing is lost: waiting goes on with the next call.  tow_queue_submit_and_wait(), which has
  * handed over entries, stops waiting whatever @ends says.
+ *
+ * Return: 0; -ENOMEM, which a thread that has said something before cannot get.
  */
-void tow_on_signal(tow_on_signal_fn *ends, void *arg);
+int tow_on_signal(tow_on_signal_fn *ends, void *arg);
 
 /**
  * tow_device_list_get() - the devices that towline serves on this node
