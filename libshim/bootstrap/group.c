@@ -379,7 +379,7 @@ TOW_PUBLIC int tow_group_create(struct tow_device *dev, const struct tow_world *
 		*blamed = rank;
 	if (!group)
 		return -EINVAL;
-	if (!towi_ours(dev->process))
+	if (dev && !towi_ours(dev->process))
 		return -EPERM;
 	ret = take_world(world, &in);
 	if (!ret)

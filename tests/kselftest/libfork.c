@@ -392,6 +392,7 @@ static void try_collectives(struct all *all)
 	TRY(-EPERM, tow_collective_create, all->comm, &attr, &collective, &blamed);
 	TRY(-EPERM, tow_collective_start, all->sum);
 	TRY(-EPERM, tow_collective_test, all->sum, &blamed);
+	TRY(-EPERM, tow_collective_late, all->sum, &blamed);
 	TRY(-EPERM, tow_collective_wait, all->sum, &blamed);
 	TRY(-EPERM, tow_collective_wait_for, all->sum, LATE_US, &blamed);
 	TRY(0, tow_collective_stats, all->sum, &stats);

@@ -272,7 +272,7 @@ int tow_collective_wait_for(struct tow_collective *collective, uint32_t timeout_
  * @rank: the first that has not started it as often as this rank, or does not answer within a
  *	second, is stored here; or TOW_NO_RANK
  *
- * Asks all ranks before that one, each of which takes a round trip.
+ * Asks all ranks at once, as far as there is room for that: a round trip, or a few.
  *
  * Return: 0; -EPERM in a child that was forked; -EINVAL: an argument is NULL; or what the communicator
  * has failed with.
