@@ -265,8 +265,7 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 	else
 		ret = edge->sends ? find_receiver(edge, until) : find_sender(edge, until);
 	towi_worker_lock(worker);
-	if (!ret)
-		ret = end_meeting(edge, meet_other(edge, until));
+	ret = end_meeting(edge, ret ? ret : meet_other(edge, until));
 	edge->connecting = false;
 	towi_worker_unlock(worker);
 	return ret;

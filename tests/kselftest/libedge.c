@@ -905,6 +905,32 @@ TEST_F(pair, another_sender)
 	EXPECT_EQ(-ESTALE, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
 }
 
+/* Nobody counts what arrives there: what cannot be found ends the edge as all else does. */
+TEST_F(pair, no_slot)
+{
+	static unsigned char tensor[4000];
+	struct tow_exported *range = NULL, *arrived = NULL;
+	char *memory = tow_arena_zeroed(self->side.arena, 1, 65536);
+	struct tow_region *region;
+	uint64_t offset;
+	int ret;
+
+	ASSERT_NE(NULL, memory);
+	ASSERT_EQ(0, tow_arena_find(self->side.arena, memory, &region, &offset));
+	ASSERT_EQ(0, tow_export(region, offset, 65536, "no slot",
+				TOW_RIGHT_READ | TOW_RIGHT_WRITE, &range));
+	ASSERT_EQ(0, tow_export(region, offset, 64, "no slot/arrived", TOW_RIGHT_READ, &arrived));
+	ASSERT_EQ(0, tow_static_sender(self->side.worker, self->side.peer, "no slot", &self->type,
+				       &self->sender));
+	ret = tow_edge_connect(self->sender, SOON_US / 1000);
+	EXPECT_EQ(-EACCES, ret);
+	EXPECT_EQ(ret, tow_edge_send(self->sender, tensor, NULL, NULL));
+	EXPECT_EQ(0, tow_unexport(arrived));
+	EXPECT_EQ(ret, tow_edge_connect(self->sender, SOON_US / 1000));
+	EXPECT_EQ(0, tow_unexport(range));
+	EXPECT_EQ(0, tow_arena_free(self->side.arena, memory));
+}
+
 /* For the next step before the last one's completion was seen to. */
 TEST_F(pair, armed_again)
 {
