@@ -17,11 +17,13 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(TOP / "python"), str(TOP / "tests/lab")]
 
 import clock            # noqa: E402
+import towline          # noqa: E402
 
 MIB = 1 << 20
 # Nothing that goes well takes so long, and what goes wrong is told in less.
 WAIT_S = 60
 SYSFS = "/sys/class/towline/"
+SESSION = f"field {os.getpid()}"
 
 
 def must(good, *said):
@@ -106,11 +108,42 @@ class Rank:
         return "{0} {1}: {2}\n{3}".format(*self.error) if self.error else str(self.value)
 
 
-def together(count, function, *arguments, env=None):
+def together(count, function, *arguments, env=None, seconds=WAIT_S):
     """Ranks 0 to count - 1 of function(rank, *arguments), the last one first; all have ended."""
     ranks = [Rank(function, rank, *arguments, env=env and env(rank))
              for rank in reversed(range(count))][::-1]
-    return [rank.wait() for rank in ranks]
+    return [rank.wait(seconds) for rank in ranks]
+
+
+class Me:
+    """A rank, with all that it needs."""
+
+    def __init__(self, rank, ranks, timeout=WAIT_S, region_bytes=16 * MIB):
+        self.rank = rank
+        self.dev = towline.Device()
+        world = towline.World(rank, ranks, session=SESSION, restart=0)
+        self.group = towline.Group(self.dev, world, timeout=WAIT_S)
+        self.arena = towline.Arena(self.dev, region_bytes=region_bytes)
+        self.comm = towline.Comm(self.group, self.arena, timeout=timeout)
+
+    def close(self):
+        """In order."""
+        for one in (self.comm, self.group, self.arena, self.dev):
+            one.close()
+
+
+def nothing_wrong(ranks, function, seconds=WAIT_S):
+    """What function(Me) says at each of so many ranks, a list of what is wrong, is nothing."""
+    def with_all(rank):
+        me = Me(rank, ranks, seconds)
+        wrong = function(me)
+        me.close()
+        return wrong
+
+    every = together(ranks, with_all, seconds=seconds)
+    must(not any(rank.error for rank in every), every)
+    must(not any(rank.value for rank in every),
+         "; ".join(sorted({text for rank in every for text in rank.value})))
 
 
 def told(count=1):
@@ -127,12 +160,12 @@ def told(count=1):
     return come, came
 
 
-def run(*cases):
-    """All of check_NAME(), or those that are named."""
+def run(*cases, pool="64m"):
+    """All of check_NAME(), or those that are named, with such a pool."""
     cases = [case for case in cases
              if not sys.argv[1:] or case.__name__[6:] in sys.argv[1:]]
     print(f"KTAP version 1\n1..{len(cases)}", flush=True)
-    sysfs("pool_bytes").write_text("64m")
+    sysfs("pool_bytes").write_text(pool)
     sysfs("allow_unauthenticated").write_text("1")
     failed = False
     for number, case in enumerate(cases, 1):
