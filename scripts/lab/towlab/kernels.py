@@ -109,6 +109,9 @@ class Kernel:
         if path.exists():
             return path
         with _locked(BUILD / "lab" / "initrd.lock"):
+            # Another boot may have made it meanwhile, and is using it.
+            if path.exists():
+                return path
             for old in (BUILD / "lab").glob("initrd-%s-*" % self.name):
                 if len(old.name) == len(path.name):
                     old.unlink()
