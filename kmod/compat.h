@@ -14,6 +14,11 @@
 #include <linux/module.h>
 #include <linux/stddef.h>
 #include <linux/types.h>
+#ifdef TOW_HAVE_IPV6_STUB
+#include <net/ipv6_stubs.h>
+#else
+#include <net/ipv6.h>
+#endif
 
 /*
  * class.devnode takes a const struct device since 6.2.  Both functions are
@@ -105,6 +110,16 @@ static inline void tow_hrtimer_setup(struct hrtimer *timer,
 #else
 	hrtimer_init(timer, clock, mode);
 	timer->function = over;
+#endif
+}
+
+/* Where IPv6 may be a module it is called by way of a table; Kbuild looks for that. */
+static inline struct dst_entry *tow_route6(struct net *net, struct flowi6 *flow)
+{
+#ifdef TOW_HAVE_IPV6_STUB
+	return ipv6_stub->ipv6_dst_lookup_flow(net, NULL, flow, NULL);
+#else
+	return ip6_dst_lookup_flow(net, NULL, flow, NULL);
 #endif
 }
 

@@ -16,11 +16,11 @@
  */
 #include <linux/slab.h>
 #include <net/flow.h>
-#include <net/ipv6_stubs.h>
 #include <net/net_namespace.h>
 #include <net/route.h>
 #include <rdma/ib_cache.h>
 
+#include "compat.h"
 #include "device.h"
 #include "parting.h"
 
@@ -64,7 +64,7 @@ static bool tow_parting_route6(const struct sockaddr_in6 *from,
 	struct dst_entry *route;
 	bool good;
 
-	route = ipv6_stub->ipv6_dst_lookup_flow(&init_net, NULL, &flow, NULL);
+	route = tow_route6(&init_net, &flow);
 	if (IS_ERR(route))
 		return false;
 	good = !route->error;
