@@ -41,15 +41,28 @@ Self = TypeVar("Self", bound="Object")
 
 class _Exit:
     """Whether the interpreter is ending: what arrays are in then goes with the process."""
-    begun = False
+    thread: Optional[int] = None    # that calls finalizers, or has called them
+    begun = False                   # it has
 
 
 def _exit_begins() -> None:
+    _Exit.thread = threading.get_ident()
+
+
+def _finalizers_were_called() -> None:
     _Exit.begun = True
 
 
-# Before any finalizer is registered, so that this comes after them.
+# What is registered last is called first, and weakref registers its finalizers when there is one.
+atexit.register(_finalizers_were_called)
+weakref.finalize(_Exit, id, None).detach()
 atexit.register(_exit_begins)
+
+
+def _ends_quietly() -> None:
+    """While the interpreter ends, what other threads use ends under them: they end, too."""
+    if _Exit.thread is not None and _Exit.thread != threading.get_ident():
+        raise SystemExit
 
 
 def exiting() -> bool:
@@ -210,6 +223,7 @@ class Handle:
         """One more uses it.  ValueError: it was closed."""
         with _lock:
             if self._closed:
+                _ends_quietly()
                 raise ValueError("it is closed")
             self._users += 1
 
@@ -263,6 +277,7 @@ class Handle:
                 _calling.end()
         finally:
             self.drop()
+        _ends_quietly()
 
     def close(self) -> None:
         """Its Python object does not use it any more."""
