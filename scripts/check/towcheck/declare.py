@@ -148,7 +148,7 @@ def load_file(path, folder):
 def load(top=TOP):
     """All declared tests, in the order of their folders."""
     tests = [Test(name="lint", where="host", command=("scripts/lint",),
-                  check=("host",), timeout=900, quick=True, alone=True)]
+                  check=("host",), timeout=3600, quick=True, alone=True)]
     for path in sorted(top.glob("tests/*/tests.toml")):
         tests += load_file(path, path.parent.name)
     names = [test.name for test in tests]
