@@ -113,8 +113,8 @@ static void answer(const struct answerer *answerer, struct way *way)
 		return;
 	while (!perf_say_and_hear(&way->talk, way->number + 1))
 		way->number++;
+	/* What comes in this moment is not passed over: the next wait ends at once. */
 	let_go(way);
-	way->number = tow_slot_value(way->slot);
 }
 
 /* Deal with completions: 0 or a negative errno. */
