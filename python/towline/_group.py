@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
 
 from ._device import Peer
-from ._lib import (FOREVER, GATHER_MAX, GroupAttr, WorldStruct, check, failure, lib, milliseconds)
-from ._life import Handle, Interruptible, Object
+from ._lib import (FOREVER, GATHER_MAX, GROUP_GATHER, Error, GroupAttr, WorldStruct, check, failure,
+                   lib, milliseconds)
+from ._life import Handle, Interruptible, Object, calling
 
 if TYPE_CHECKING:
     from ._device import Device
@@ -61,14 +64,55 @@ class World:
                            session=self.session.encode())
 
 
+class _Gather:
+    """The program's own way to tell all ranks something, as the library calls it."""
+
+    def __init__(self, function: Callable[[bytes], Sequence[bytes]], size: int) -> None:
+        self._function = function
+        self._size = size
+        self._error: Optional[BaseException] = None
+        self.pointer = GROUP_GATHER(self._call)
+
+    def _call(self, _: Any, mine: Optional[int], count: int, every: Optional[int]) -> int:
+        try:
+            with calling.within():
+                told = self._function(ctypes.string_at(mine, count) if mine else b"")
+            if [len(one) for one in told] != [count] * self._size:
+                raise ValueError(f"{self._size} ranks were to tell {count} bytes each")
+            if count:
+                ctypes.memmove(every, b"".join(told), count * self._size)
+            return 0
+        except BaseException as error:  # pylint: disable=broad-exception-caught
+            self._error = error
+            return -errno.ECANCELED
+
+    def over(self) -> None:
+        """Raise what the program's function has raised."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def __enter__(self) -> None:
+        calling.begin()
+
+    def __exit__(self, *_: Any) -> None:
+        calling.end()
+        self.over()
+
+
 class Group(Object):
     """Processes of a job that know each other.
 
-    dev: the device; all ranks are in one job.
+    dev: the device; all ranks are in one job.  None: there is none, as @error says.
     world: which one this is of how many.
     name: which of several groups of the run it is.
     address: by which other nodes reach this one; None: TOW_ADDRESS, or the first of the device.
     timeout: how long each call may wait for other ranks, in seconds; None: for ever.
+    gather: by which ranks tell each other, in place of the group's own way: given what this rank
+        tells, it returns what all tell, by rank, as Group.gather() does.  All ranks have one, which is
+        called by one thread at a time.  What it raises is raised by whoever has called.
+    error: why this rank cannot take part, as what Device() has raised; with @gather only.  All ranks
+        raise it, with this rank blamed.
 
     Made by all ranks; it waits for them, and for rank 0's node to come up.  What a signal's handler
     raises ends that, and any other call here: the group is of no use then, and others are told.
@@ -78,15 +122,26 @@ class Group(Object):
     ECONNRESET: rank 0 ended; ECANCELED: blamed has left; and as Peer, if rank 0's node is not reached.
     """
 
-    def __init__(self, dev: "Device", world: World, name: str = "",
-                 address: Optional[str] = None, timeout: Optional[float] = 600.0) -> None:
+    def __init__(self, dev: Optional["Device"], world: World, name: str = "",
+                 address: Optional[str] = None, timeout: Optional[float] = 600.0,
+                 gather: Optional[Callable[[bytes], Sequence[bytes]]] = None,
+                 error: Optional[Error] = None) -> None:
+        if dev is None and error is None:
+            raise ValueError("without a device @error says why")
+        if error is not None and (gather is None or not error.errno):
+            raise ValueError("@error goes with @gather, and has a number")
+        way = _Gather(gather, world.size) if gather else None
         attr = GroupAttr(timeout_ms=milliseconds(timeout), name=name.encode(),
-                         address=address.encode() if address else None)
+                         address=address.encode() if address else None,
+                         gather=ctypes.cast(way.pointer, ctypes.c_void_p) if way else None,
+                         status=-error.errno if error else 0)
         made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
-        with dev._handle as pointer, Interruptible() as waiting:
+        with dev._handle if dev else contextlib.nullcontext() as pointer, \
+                way or contextlib.nullcontext(), Interruptible() as waiting:
             result = lib.tow_group_create(pointer, world._structure(), attr, made, blamed)
             if not result:
-                self._own(Handle(made.value, lib.tow_group_destroy, dev._handle))
+                self._own(Handle(made.value, lib.tow_group_destroy, *([dev._handle] if dev else []),
+                                 kept=(way,), over=way.over if way else None))
         waiting.over()
         if result:
             raise failure(result, "meeting", blamed.value)

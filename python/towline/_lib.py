@@ -105,7 +105,7 @@ class WorldStruct(Sized):
 
 
 class GroupAttr(Sized):
-    """struct tow_group_attr; its function stays NULL"""
+    """struct tow_group_attr"""
     _fields_ = [("size", c_uint32), ("timeout_ms", c_uint32), ("name", c_char_p),
                 ("address", c_char_p), ("gather", c_void_p), ("arg", c_void_p),
                 ("status", c_int32), ("reserved", c_uint32)]
@@ -210,6 +210,7 @@ STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
 EDGE_DONE = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_int)
 EDGE_CAME = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int)
 RENDEZVOUS_GOT = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RendezvousTensor))
+GROUP_GATHER = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p)
 ON_SIGNAL = ctypes.CFUNCTYPE(c_int, c_void_p)
 FEED_FILL = ctypes.CFUNCTYPE(c_int, c_void_p, c_uint32, c_uint64, POINTER(c_void_p))
 

@@ -92,6 +92,20 @@ class _Calling(threading.local):
     def _note(self, _number: int, _frame: Any) -> None:
         self.interrupted = True
 
+    @contextlib.contextmanager
+    def within(self) -> Iterator[None]:
+        """In such a function, one that waits, and notes what is raised in it: Ctrl-C is for it."""
+        try:
+            if self.swapped:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            if self.interrupted:
+                self.interrupted = False
+                raise KeyboardInterrupt
+            yield
+        finally:
+            if self.swapped:
+                signal.signal(signal.SIGINT, self._note)
+
     def end(self) -> None:
         """After it."""
         self.depth -= 1
@@ -111,7 +125,7 @@ class _Calling(threading.local):
             raise KeyboardInterrupt
 
 
-_calling = _Calling()
+calling = _calling = _Calling()
 _postponed: "collections.deque[Callable[[], None]]" = collections.deque()
 
 
@@ -184,20 +198,25 @@ class Handle:
     parents: what it was made of, which is used until then.
     kept: Python objects that live until then.
     calls: the library may call functions of ours while it is used, or ended.
+    over: called when a call has ended: raises what such a function has raised; then it is so with
+        what is made of this one, too.
     defer: takes a function that ends it, and calls it now or soon; None: now.
     """
 
     __slots__ = ("pointer", "_end", "_parents", "_kept", "_defer", "_users", "_closed", "_pid",
-                 "_calls", "owned", "before", "__weakref__")
+                 "_calls", "_over", "owned", "before", "__weakref__")
 
     def __init__(self, pointer: Optional[int], end: Callable[[Optional[int]], Any],
                  *parents: "Handle", kept: tuple[Any, ...] = (), calls: bool = False,
+                 over: Optional[Callable[[], None]] = None,
                  defer: Optional[Callable[[Callable[[], None]], None]] = None) -> None:
         self.pointer = pointer
         self._end = end
         self._parents: tuple[Handle, ...] = ()
         self._kept = kept
-        self._calls = calls
+        overs = [one for one in (over, *(parent._over for parent in parents)) if one]
+        self._over = overs[0] if overs else None
+        self._calls = calls or bool(overs)
         self._defer = defer
         self._users = 1
         self._closed = False
@@ -278,6 +297,8 @@ class Handle:
         finally:
             self.drop()
         _ends_quietly()
+        if self._over:
+            self._over()
 
     def close(self) -> None:
         """Its Python object does not use it any more."""
