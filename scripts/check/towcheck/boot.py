@@ -19,6 +19,8 @@ AROUND = "build/tests/lab/around"
 AROUND_SECONDS = 120
 # How often a test is repeated that the host kept standing still.
 REPEATS = 3
+# How long tests run before leaks are looked for, though the boot goes on.
+SEARCH_SECONDS = 900
 # Machines of this process, maybe of several threads; none begins any more.
 _machines = set()
 _ending = False
@@ -61,6 +63,10 @@ class Boot:
 
     def __exit__(self, *_):
         _machines.discard(self)
+        self.end()
+
+    def end(self):
+        """Power off in good order."""
         if self.lab is not None and self.on_end is not None:
             with contextlib.suppress(towlab.ChannelClosed):
                 self.on_end(self.lab)
@@ -191,6 +197,7 @@ class _Runs:
         self.boot, self.logs, self.skips, self.keep = boot, logs, skips, keep
         self.results = []
         self.pending = []       # (boot, result)
+        self.searched = time.monotonic()
 
     def once(self, test):
         """Run it: (result, whether it may pass the next time)."""
@@ -223,7 +230,7 @@ class _Runs:
         self.log(test).rename(self.log(test, "-first"))
         with alone():
             self.end_boot()
-            self.boot.close()
+            self.boot.end()
             second, _ = self.once(test)
         if second.status != "pass":
             return second
@@ -235,8 +242,13 @@ class _Runs:
         self.results.append(result)
         self.pending.append((self.boot.boots, result))
 
+    def long_unsearched(self):
+        """Whether much would have to run again if the check were interrupted."""
+        return time.monotonic() - self.searched > SEARCH_SECONDS
+
     def end_boot(self):
         """Look for leaks: what ran in this boot counts if it was searched, with none."""
+        self.searched = time.monotonic()
         found = leaked(self.boot, self.logs)
         self.results += found
         clean = all(leak.status == "pass" for leak in found)
@@ -270,11 +282,12 @@ def run_group(machine, tests, logs, skips, turn, keep=lambda result: None,
                 begun = runs.once(test)
             result = runs.settled(test, *begun, alone)
             runs.add(result)
-            if result.status == "fail" or not boot.searches_leaks:
-                runs.end_boot()
+            if result.status == "fail" or not boot.searches_leaks or runs.long_unsearched():
+                with first():
+                    runs.end_boot()
             # What it left behind is no other test's.
             if result.status == "fail":
-                boot.close()
+                boot.end()
 
         def turned(alone):
             return lambda: turn.taken(alone)
