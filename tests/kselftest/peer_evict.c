@@ -99,12 +99,21 @@ static bool goes_on(struct evil *e)
 	return !use(e);
 }
 
-/* No peer is remembered: each that is not connected is forgotten by that. */
+/*
+ * No peer is remembered: each that is not connected is forgotten by that.  Not yet one that is being
+ * connected to, as whoever was played has gone without a word.
+ */
 static bool forgotten(int fd)
 {
-	for (__u64 peer = 1; evil_count("peers") && peer < 1000; peer++)
-		tow_disconnect(fd, peer);
-	return !evil_count("peers");
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
+
+	for (;;) {
+		for (__u64 peer = 1; evil_count("peers") && peer < 1000; peer++)
+			tow_disconnect(fd, peer);
+		if (!evil_count("peers") || !tow_patient(&patience))
+			return !evil_count("peers");
+		tow_test_sleep_ms(AGAIN_MS);
+	}
 }
 
 FIXTURE_SETUP(evict)
