@@ -598,16 +598,11 @@ void tow_queue_run(struct tow_queue *queue)
  */
 void tow_queue_end(struct tow_queue *queue, int error)
 {
-	struct tow_flow *flow;
-	unsigned long number;
-
 	spin_lock(&queue->lock);
 	if (!queue->ended)
 		WRITE_ONCE(queue->ended, error);
 	spin_unlock(&queue->lock);
-	/* They stay until the queue goes. */
-	xa_for_each(&queue->flows, number, flow)
-		tow_ops_stop(flow, error);
+	tow_channels_stop(queue, error);
 	tow_queue_end_waits(queue, error);
 	if (queue->poller) {
 		tow_queue_cut(queue);

@@ -3,6 +3,7 @@
  * Queues: rings of operations that a program and the kernel share.
  *
  *	queue.c		making a queue, its descriptor, its end
+ *	channel.c	ways to peers
  *	take.c		entries are taken, and checked
  *	submit.c	ENTER: they begin, and are waited for
  *	poller.c	the thread that takes entries without a call
@@ -298,6 +299,12 @@ void tow_queue_client_end(struct tow_client *client);
 void tow_queue_put(struct tow_queue *queue);
 void tow_queue_put_later(struct tow_queue *queue);
 int tow_queue_call(struct tow_client *client, void __user *user);
+
+/* channel.c */
+void tow_channels_init(struct tow_queue *queue);
+void tow_channels_free(struct tow_queue *queue);
+void tow_channels_stop(struct tow_queue *queue, int error);
+int tow_queue_channel_open(struct tow_queue *queue, void __user *user);
 
 /* take.c */
 int tow_queue_over(struct tow_queue *queue);
