@@ -2,7 +2,10 @@
 /*
  * Channels: ways to peers that a queue's entries name by number.
  *
- * A channel is a flow (ops.h): what entries begin is in it until it has been posted.
+ * A channel is a flow (ops.h): what entries begin is in it until it has been posted, and
+ * an operation needs it until it has ended.  So entries that name a channel are counted
+ * when they are taken, whatever else is wrong with them, and when they end; where both
+ * numbers are the same nobody looks at the flow, and it may go.
  */
 #include <linux/slab.h>
 
@@ -11,8 +14,9 @@
 #include "queue.h"
 #include "session.h"
 
-/* Published size: of the first version that had the structure, for ever. */
+/* Published sizes: of the first version that had the structure, for ever. */
 #define TOW_CHANNEL_OPEN_PUBLISHED	32
+#define TOW_CHANNEL_CLOSE_PUBLISHED	16
 
 /**
  * tow_channels_init - prepare a queue's part of this file
@@ -53,9 +57,10 @@ void tow_channels_stop(struct tow_queue *queue, int error)
 	struct tow_flow *flow;
 	unsigned long number;
 
-	/* They stay until the queue goes. */
+	mutex_lock(&queue->submit);
 	xa_for_each(&queue->flows, number, flow)
 		tow_ops_stop(flow, error);
+	mutex_unlock(&queue->submit);
 }
 
 static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
@@ -156,4 +161,67 @@ int tow_queue_channel_open(struct tow_queue *queue, void __user *user)
 	tow_peer_put(peer);
 	/* A channel that nobody was told of is found again. */
 	return ret ?: tow_file_copy_out(user, &call, sizeof(call), user_size);
+}
+
+/* Called with @submit held: has an entry that names it not ended? */
+static bool tow_channel_is_busy(struct tow_queue *queue,
+				const struct tow_flow *flow)
+{
+	bool busy;
+
+	spin_lock(&queue->lock);
+	busy = flow->ended != flow->taken;
+	spin_unlock(&queue->lock);
+	return busy;
+}
+
+/* Called with @submit held.  Return: 0, and the flow is the caller's; or why not. */
+static int tow_channel_take_away(struct tow_queue *queue, u32 number,
+				 struct tow_flow **result)
+{
+	struct tow_peers *peers = &queue->dev->peers;
+	struct tow_flow *flow = xa_load(&queue->flows, number);
+
+	if (!queue->client)
+		return -EPERM;
+	if (!flow)
+		return -ENOENT;
+	if (tow_channel_is_busy(queue, flow))
+		return -EBUSY;
+	mutex_lock(&peers->lock);
+	xa_erase(&queue->flows, number);
+	tow_event_settle(queue);
+	mutex_unlock(&peers->lock);
+	*result = flow;
+	return 0;
+}
+
+/**
+ * tow_queue_channel_close - CHANNEL_CLOSE
+ * @queue: the queue; it was checked that the caller may
+ * @user: struct tow_channel_close
+ *
+ * Return: 0 or a negative errno.
+ */
+int tow_queue_channel_close(struct tow_queue *queue, void __user *user)
+{
+	struct tow_channel_close call;
+	struct tow_flow *flow;
+	u32 user_size;
+	int ret;
+
+	BUILD_BUG_ON(sizeof(call) < TOW_CHANNEL_CLOSE_PUBLISHED);
+
+	ret = tow_file_copy_in(&call, sizeof(call), TOW_CHANNEL_CLOSE_PUBLISHED,
+			       user, &user_size);
+	if (ret)
+		return ret;
+	if (call.flags || call.reserved)
+		return -EINVAL;
+	mutex_lock(&queue->submit);
+	ret = tow_channel_take_away(queue, call.channel, &flow);
+	mutex_unlock(&queue->submit);
+	if (!ret)
+		tow_channel_free(flow);
+	return ret;
 }

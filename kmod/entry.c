@@ -194,6 +194,9 @@ static void tow_entry_tell(struct tow_entry *entry, int status)
 		if (status || !(entry->flags & TOW_SQE_SILENT))
 			tow_cqe_write(queue, entry->user_data, status, 0);
 	}
+	/* Its channel may be closed as soon as the lock is let go of. */
+	if (entry->op.flow)
+		entry->op.flow->ended++;
 	tow_entry_give_back(entry);
 }
 

@@ -365,7 +365,7 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 	if (tow_device_going(queue->dev))
 		return tow_queue_gone(queue);
 	if (cmd != TOW_IOCTL_ENTER && cmd != TOW_IOCTL_CHANNEL_OPEN &&
-	    cmd != TOW_IOCTL_QUEUE_EVENT)
+	    cmd != TOW_IOCTL_CHANNEL_CLOSE && cmd != TOW_IOCTL_QUEUE_EVENT)
 		return -ENOTTY;
 	if (!tow_process_is_current(queue->process))
 		return -EPERM;
@@ -373,6 +373,8 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 		return tow_queue_enter(queue, user);
 	if (cmd == TOW_IOCTL_QUEUE_EVENT)
 		return tow_queue_event(queue, user);
+	if (cmd == TOW_IOCTL_CHANNEL_CLOSE)
+		return tow_queue_channel_close(queue, user);
 	return tow_queue_channel_open(queue, user);
 }
 
