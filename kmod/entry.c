@@ -194,6 +194,9 @@ static void tow_entry_tell(struct tow_entry *entry, int status)
 		if (status || !(entry->flags & TOW_SQE_SILENT))
 			tow_cqe_write(queue, entry->user_data, status, 0);
 	}
+	/* Its channel may be closed as soon as the lock is let go of. */
+	if (entry->op.flow)
+		entry->op.flow->ended++;
 	tow_entry_give_back(entry);
 }
 
@@ -598,16 +601,11 @@ void tow_queue_run(struct tow_queue *queue)
  */
 void tow_queue_end(struct tow_queue *queue, int error)
 {
-	struct tow_flow *flow;
-	unsigned long number;
-
 	spin_lock(&queue->lock);
 	if (!queue->ended)
 		WRITE_ONCE(queue->ended, error);
 	spin_unlock(&queue->lock);
-	/* They stay until the queue goes. */
-	xa_for_each(&queue->flows, number, flow)
-		tow_ops_stop(flow, error);
+	tow_channels_stop(queue, error);
 	tow_queue_end_waits(queue, error);
 	if (queue->poller) {
 		tow_queue_cut(queue);

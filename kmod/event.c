@@ -157,29 +157,6 @@ static void tow_event_told(u32 *told, u32 now)
 		*told = now;
 }
 
-/* The program knows. */
-static void tow_queue_told(struct tow_queue *queue, const struct tow_peer *peer,
-			   const struct tow_peer_events *now)
-{
-	struct tow_peers *peers = &queue->dev->peers;
-	struct tow_flow *flow;
-	unsigned long number;
-	bool more = false;
-
-	mutex_lock(&peers->lock);
-	xa_for_each(&queue->flows, number, flow) {
-		if (flow->peer == peer) {
-			tow_event_told(&flow->told.broken, now->broken);
-			tow_event_told(&flow->told.back, now->back);
-			tow_event_told(&flow->told.lost, now->lost);
-		}
-		more |= tow_flow_news(flow);
-	}
-	if (!more)
-		WRITE_ONCE(queue->events_told, queue->events);
-	mutex_unlock(&peers->lock);
-}
-
 /**
  * tow_queue_has_event - is there something to tell?
  * @queue: the queue
@@ -189,6 +166,49 @@ static void tow_queue_told(struct tow_queue *queue, const struct tow_peer *peer,
 bool tow_queue_has_event(const struct tow_queue *queue)
 {
 	return READ_ONCE(queue->events) != READ_ONCE(queue->events_told);
+}
+
+static bool tow_queue_has_news(struct tow_queue *queue)
+{
+	struct tow_flow *flow;
+	unsigned long number;
+
+	xa_for_each(&queue->flows, number, flow) {
+		if (tow_flow_news(flow))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * tow_event_settle - some of what was to be told is not any more: is there more?
+ * @queue: the queue; the caller has tow_peers.lock
+ */
+void tow_event_settle(struct tow_queue *queue)
+{
+	lockdep_assert_held(&queue->dev->peers.lock);
+	if (tow_queue_has_event(queue) && !tow_queue_has_news(queue))
+		WRITE_ONCE(queue->events_told, queue->events);
+}
+
+/* The program knows. */
+static void tow_queue_told(struct tow_queue *queue, const struct tow_peer *peer,
+			   const struct tow_peer_events *now)
+{
+	struct tow_peers *peers = &queue->dev->peers;
+	struct tow_flow *flow;
+	unsigned long number;
+
+	mutex_lock(&peers->lock);
+	xa_for_each(&queue->flows, number, flow) {
+		if (flow->peer != peer)
+			continue;
+		tow_event_told(&flow->told.broken, now->broken);
+		tow_event_told(&flow->told.back, now->back);
+		tow_event_told(&flow->told.lost, now->lost);
+	}
+	tow_event_settle(queue);
+	mutex_unlock(&peers->lock);
 }
 
 /**

@@ -149,6 +149,10 @@ struct tow_op_list {
  * @stopped: nothing more of it is posted: why; read without the lock
  *
  * @told: what the program was told of the peer; under tow_peers.lock
+ *
+ * @taken: entries that named it when they were taken, wrapping around; under
+ *	tow_queue.submit
+ * @ended: those of them that have ended, likewise; under tow_queue.lock
  */
 struct tow_flow {
 	struct tow_peer		*peer;
@@ -164,6 +168,8 @@ struct tow_flow {
 	unsigned long		striped;
 	int			stopped;
 	struct tow_peer_events	told;
+	u32			taken;
+	u32			ended;
 };
 
 /**

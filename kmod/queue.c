@@ -23,12 +23,10 @@
 #include "link.h"
 #include "poller.h"
 #include "queue.h"
-#include "session.h"
 #include "trace.h"
 
-/* Published sizes: of the first version that had the structure, for ever. */
+/* Published size: of the first version that had the structure, for ever. */
 #define TOW_QUEUE_PUBLISHED	40
-#define TOW_CHANNEL_PUBLISHED	32
 
 /* What may be on its way on one queue pair, to begin with. */
 #define TOW_INFLIGHT_BYTES	SZ_2M
@@ -108,18 +106,11 @@ static int tow_queue_make_entries(struct tow_queue *queue)
 
 static void tow_queue_free(struct tow_queue *queue)
 {
-	struct tow_flow *flow;
-	unsigned long number;
-
 	/* First: it writes to the rings of what it serves. */
 	if (queue->poller)
 		tow_poller_remove(queue);
 	tow_queue_stop_deadlines(queue);
-	xa_for_each(&queue->flows, number, flow) {
-		tow_flow_cleanup(flow);
-		kfree(flow);
-	}
-	xa_destroy(&queue->flows);
+	tow_channels_free(queue);
 	if (queue->cq)
 		tow_cq_unref(queue->cq);
 	kvfree(queue->entries);
@@ -355,100 +346,6 @@ void tow_queues_cleanup(struct tow_queues *queues)
 
 /* ---- the descriptor ------------------------------------------------------- */
 
-static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
-			      unsigned int index, u32 *number)
-{
-	struct tow_peers *peers = &peer->dev->peers;
-	struct tow_flow *flow;
-	int ret;
-
-	flow = kzalloc(sizeof(*flow), GFP_KERNEL_ACCOUNT);
-	if (!flow)
-		return -ENOMEM;
-	tow_flow_init(flow, peer, index, tow_entries_end);
-	mutex_lock(&peers->lock);
-	flow->told = peer->events;
-	ret = xa_alloc(&queue->flows, number, flow,
-		       XA_LIMIT(0, TOW_CHANNELS_MAX - 1), GFP_KERNEL_ACCOUNT);
-	mutex_unlock(&peers->lock);
-	if (ret) {
-		tow_flow_cleanup(flow);
-		kfree(flow);
-		return ret == -EBUSY ? -ENOSPC : ret;
-	}
-	/* It ended meanwhile, and has not seen this one. */
-	if (READ_ONCE(queue->ended))
-		tow_ops_stop(flow, queue->ended);
-	return 0;
-}
-
-static int tow_queue_find_flow(struct tow_queue *queue, struct tow_peer *peer,
-			       unsigned int index, u32 *result)
-{
-	struct tow_flow *flow;
-	unsigned long number;
-
-	xa_for_each(&queue->flows, number, flow) {
-		if (flow->peer == peer && flow->index == index) {
-			*result = number;
-			return 0;
-		}
-	}
-	return tow_queue_add_flow(queue, peer, index, result);
-}
-
-static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,
-			    struct tow_channel_open *call)
-{
-	struct tow_device *dev = queue->dev;
-	struct tow_session *session;
-	int ret;
-
-	ret = tow_peer_use(peer,
-			   READ_ONCE(dev->peers.settings.reconnect_timeout_ms),
-			   &session);
-	if (ret)
-		return ret;
-	call->qps = session->qps;
-	tow_session_put(session);
-	mutex_lock(&queue->submit);
-	if (call->qp == TOW_CHANNEL_ANY)
-		call->qp = queue->next_qp++ % call->qps;
-	if (!queue->client)
-		ret = -EPERM;
-	else if (call->qp >= call->qps)
-		ret = -EINVAL;
-	else
-		ret = tow_queue_find_flow(queue, peer, call->qp,
-					  &call->channel);
-	mutex_unlock(&queue->submit);
-	return ret;
-}
-
-static int tow_queue_open_channel(struct tow_queue *queue, void __user *user)
-{
-	struct tow_channel_open call;
-	struct tow_peer *peer;
-	u32 user_size;
-	int ret;
-
-	BUILD_BUG_ON(sizeof(call) < TOW_CHANNEL_PUBLISHED);
-
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_CHANNEL_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	if (call.flags || call.reserved)
-		return -EINVAL;
-	peer = tow_peer_find(queue->dev, call.peer);
-	if (!peer)
-		return -ENOENT;
-	ret = tow_channel_open(queue, peer, &call);
-	tow_peer_put(peer);
-	/* A channel that nobody was told of is found again. */
-	return ret ?: tow_file_copy_out(user, &call, sizeof(call), user_size);
-}
-
 /* Whoever is told that the device is going knows that no poller takes any more. */
 static int tow_queue_gone(struct tow_queue *queue)
 {
@@ -468,7 +365,7 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 	if (tow_device_going(queue->dev))
 		return tow_queue_gone(queue);
 	if (cmd != TOW_IOCTL_ENTER && cmd != TOW_IOCTL_CHANNEL_OPEN &&
-	    cmd != TOW_IOCTL_QUEUE_EVENT)
+	    cmd != TOW_IOCTL_CHANNEL_CLOSE && cmd != TOW_IOCTL_QUEUE_EVENT)
 		return -ENOTTY;
 	if (!tow_process_is_current(queue->process))
 		return -EPERM;
@@ -476,7 +373,9 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 		return tow_queue_enter(queue, user);
 	if (cmd == TOW_IOCTL_QUEUE_EVENT)
 		return tow_queue_event(queue, user);
-	return tow_queue_open_channel(queue, user);
+	if (cmd == TOW_IOCTL_CHANNEL_CLOSE)
+		return tow_queue_channel_close(queue, user);
+	return tow_queue_channel_open(queue, user);
 }
 
 static int tow_queue_mmap(struct file *file, struct vm_area_struct *vma)
@@ -561,7 +460,7 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	INIT_LIST_HEAD(&queue->link);
 	INIT_LIST_HEAD(&queue->client_link);
 	INIT_LIST_HEAD(&queue->poll_link);
-	xa_init_flags(&queue->flows, XA_FLAGS_ALLOC);
+	tow_channels_init(queue);
 	mutex_init(&queue->submit);
 	tow_queue_init_run(queue);
 	tow_queue_init_waits(queue);

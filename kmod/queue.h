@@ -3,6 +3,7 @@
  * Queues: rings of operations that a program and the kernel share.
  *
  *	queue.c		making a queue, its descriptor, its end
+ *	channel.c	ways to peers
  *	take.c		entries are taken, and checked
  *	submit.c	ENTER: they begin, and are waited for
  *	poller.c	the thread that takes entries without a call
@@ -138,8 +139,8 @@ struct tow_chain {
  * @sqes: the submission ring in it
  * @cqes: the completion ring in it
  * @entries: as many as @cq_entries
- * @flows: its channels: struct tow_flow by number; they stay; made under @submit
- *	and tow_peers.lock
+ * @flows: its channels: struct tow_flow by number; each comes and goes under @submit
+ *	and tow_peers.lock, so who has either finds that they stay
  * @next_qp: the queue pair for who does not care; under @submit
  * @poller: takes its entries, with a reference; NULL: ENTER does
  * @poll_link: in tow_poller.queues, until the last reference is given back
@@ -299,6 +300,13 @@ void tow_queue_put(struct tow_queue *queue);
 void tow_queue_put_later(struct tow_queue *queue);
 int tow_queue_call(struct tow_client *client, void __user *user);
 
+/* channel.c */
+void tow_channels_init(struct tow_queue *queue);
+void tow_channels_free(struct tow_queue *queue);
+void tow_channels_stop(struct tow_queue *queue, int error);
+int tow_queue_channel_open(struct tow_queue *queue, void __user *user);
+int tow_queue_channel_close(struct tow_queue *queue, void __user *user);
+
 /* take.c */
 int tow_queue_over(struct tow_queue *queue);
 int tow_queue_submit(struct tow_queue *queue, u32 count,
@@ -352,6 +360,7 @@ bool tow_deadline_told(struct tow_entry *entry, int status);
 
 /* event.c */
 bool tow_queue_has_event(const struct tow_queue *queue);
+void tow_event_settle(struct tow_queue *queue);
 int tow_queue_event(struct tow_queue *queue, void __user *user);
 
 #endif /* TOW_QUEUE_H */

@@ -115,6 +115,9 @@ static struct tow_flow *tow_known_flow(struct tow_queue *queue, u16 channel,
 		known->flow = xa_load(&queue->flows, channel);
 		known->channel = channel;
 	}
+	/* It stays until the caller's entry ends. */
+	if (known->flow)
+		known->flow->taken++;
 	return known->flow;
 }
 
@@ -247,6 +250,7 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 	entry->user_data = sqe->user_data;
 	entry->opcode = sqe->opcode;
 	entry->flags = sqe->flags;
+	op->flow = NULL;
 	op->region = NULL;
 	op->remote = NULL;
 	op->slot = NULL;

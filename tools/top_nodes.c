@@ -97,6 +97,7 @@ static void leave(struct top_node *node, enum node_state state, int error)
 {
 	/* What became of it does not matter any more, nor what is read of it still. */
 	tow_remote_release(node->remote);
+	tow_channel_put(node->channel);
 	node->outdated = node->flying;
 	node->remote = NULL;
 	node->channel = NULL;

@@ -136,7 +136,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	9
+#define TOW_UAPI_VERSION	10
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -163,7 +163,8 @@ enum {
 	TOW_CMD_QUEUE_CREATE		= 0x40,
 	TOW_CMD_CHANNEL_OPEN		= 0x41,
 	TOW_CMD_ENTER			= 0x42,
-	TOW_CMD_QUEUE_EVENT		= 0x43
+	TOW_CMD_QUEUE_EVENT		= 0x43,
+	TOW_CMD_CHANNEL_CLOSE		= 0x44
 };
 
 /* With the terminating zero; the RDMA subsystem's limit on device names. */
@@ -1512,15 +1513,43 @@ struct tow_channel_open {
  * TOW_IOCTL_CHANNEL_OPEN - a way to a peer, for a queue's entries
  *
  * A call on the queue's descriptor.  The same queue, peer and queue pair give the
- * same channel; it is there for as long as the queue is.  It stays when the
- * connection is made anew; if there are fewer queue pairs then, channels share
- * them.  A peer that is IDLE or DEAD is connected to anew.
+ * same channel; it is there until CHANNEL_CLOSE, or for as long as the queue is.  It
+ * stays when the connection is made anew; if there are fewer queue pairs then, channels
+ * share them.  A peer that is IDLE or DEAD is connected to anew.
  *
  * Errors: ENOENT: no such peer; EINVAL: @qp is beyond its queue pairs; ESTALE:
  * that life of the peer is over; EPERM: the client has ended; ENOSPC:
  * TOW_CHANNELS_MAX are open; ENOMEM; and those of PEER_CONNECT.
  */
 #define TOW_IOCTL_CHANNEL_OPEN	_IO(TOW_IOCTL_TYPE, TOW_CMD_CHANNEL_OPEN)
+
+/**
+ * struct tow_channel_close - give a channel up
+ * @size: in: sizeof(struct tow_channel_close)
+ * @flags: in: 0
+ * @channel: in: from CHANNEL_OPEN
+ * @reserved: in: 0
+ */
+struct tow_channel_close {
+	__u32		size;
+	__u32		flags;
+	__u32		channel;
+	__u32		reserved;
+};
+
+/**
+ * TOW_IOCTL_CHANNEL_CLOSE - give a channel up
+ *
+ * A call on the queue's descriptor.  It ends the channel however often it was opened.
+ * The next CHANNEL_OPEN may give the same number to another one, so entries that were
+ * not taken should not name it.  The connection stays, and what was found by it.  What
+ * has happened to the peer is told (QUEUE_EVENT) if the queue has another channel to it.
+ *
+ * Errors: ENOENT: the queue has no such channel; EBUSY: an entry that names it was
+ * taken and has not completed, or it was late, and is HELD or has its place (see
+ * "Deadlines" above): nothing has happened; EPERM: the client has ended.
+ */
+#define TOW_IOCTL_CHANNEL_CLOSE	_IO(TOW_IOCTL_TYPE, TOW_CMD_CHANNEL_CLOSE)
 
 /**
  * struct tow_enter - submit entries, and wait for completions

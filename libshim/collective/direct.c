@@ -346,7 +346,7 @@ static void direct_close(struct tow_collective *collective)
 	for (rank = 0; rank < direct->ranks; rank++) {
 		tow_remote_release(direct->sources[rank].scratch);
 		tow_remote_release(direct->sources[rank].out);
-		tow_remote_release(direct->sources[rank].way.slot);
+		towi_way_end(&direct->sources[rank].way);
 		tow_slot_destroy(direct->sources[rank].slot);
 	}
 }

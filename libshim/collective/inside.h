@@ -272,6 +272,8 @@ int towi_find_array(const struct towi_target *target, const char *what, uint64_t
 		    uint64_t until, struct tow_remote **remote);
 int towi_find_way(const struct towi_target *target, const char *what, uint32_t index,
 		  uint64_t until, struct towi_way *way);
+/* One that was found, or looked for; or all of it is 0. */
+void towi_way_end(const struct towi_way *way);
 
 /* What is sent: @bytes at @from_at of the whole, which are told then; or, if 0, told only. */
 struct towi_send {

@@ -124,6 +124,12 @@ int towi_find_way(const struct towi_target *target, const char *what, uint32_t i
 				       TOW_RIGHT_NOTIFY, towi_left_ms(until), &way->slot);
 }
 
+void towi_way_end(const struct towi_way *way)
+{
+	tow_remote_release(way->slot);
+	tow_channel_put(way->channel);
+}
+
 /* ---- sending ------------------------------------------------------------------ */
 
 static void sent(struct towi_end *end, int status)

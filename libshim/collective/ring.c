@@ -458,9 +458,9 @@ static void ring_close(struct tow_collective *collective)
 
 	tow_remote_release(ring->scratch);
 	tow_remote_release(ring->out);
-	tow_remote_release(ring->ready_there.slot);
+	towi_way_end(&ring->ready_there);
 	for (i = 0; i < ring->lanes; i++) {
-		tow_remote_release(ring->lane[i].way.slot);
+		towi_way_end(&ring->lane[i].way);
 		tow_slot_destroy(ring->lane[i].slot);
 	}
 	tow_slot_destroy(ring->ready);

@@ -26,9 +26,14 @@
 /* struct tow_queue_attr when it was first published. */
 #define ATTR_SIZE_FIRST	(offsetof(struct tow_queue_attr, idle_us) + sizeof(uint32_t))
 
+/*
+ * A channel of the kernel's, which counts nobody.  With @users 0 nobody has it, and it is
+ * closed as soon as its entries have ended; until then it is found again.
+ */
 struct channel {
-	struct tow_channel shown;
+	struct tow_channel shown;	/* first */
 	struct channel *next;
+	uint32_t users;
 };
 
 struct towi_queue *towi_queue_of(const struct tow_queue *queue)
@@ -176,51 +181,122 @@ static struct channel *find_channel(const struct towi_queue *own, uint32_t numbe
 	return channel;
 }
 
-/* The channel that the kernel has opened, once in the list; @fresh is taken or freed. */
+/* Called with the lock: is it the kernel's no more? */
+static bool close_channel(struct towi_queue *own, const struct channel *channel)
+{
+	struct tow_channel_close call = {
+		.size = sizeof(call), .channel = channel->shown.number,
+	};
+	int ret = towi_ioctl(own->fd, TOW_IOCTL_CHANNEL_CLOSE, &call);
+
+	/* A module that is older than this has them until the queue's end. */
+	if (ret == -EPROTONOSUPPORT)
+		own->keeps = true;
+	return !ret || ret == -ENOENT;
+}
+
+/* Called with the lock. */
+static void close_idle(struct towi_queue *own)
+{
+	struct channel **link = &own->channels, *channel;
+
+	while ((channel = *link) && !own->keeps) {
+		if (channel->users || !close_channel(own, channel)) {
+			link = &channel->next;
+			continue;
+		}
+		own->closed++;
+		*link = channel->next;
+		free(channel);
+	}
+}
+
+/*
+ * The channel that the kernel has opened, with a user more, once in the list; *@fresh is taken
+ * if it was not there.  NULL: one was closed after @closed of them, perhaps this one.
+ */
 static struct channel *keep_channel(struct tow_queue *queue, const struct tow_channel_open *open,
-				    struct channel *fresh)
+				    uint32_t closed, struct channel **fresh)
 {
 	struct towi_queue *own = towi_queue_of(queue);
-	struct channel *channel;
+	struct channel *channel = NULL;
 
 	pthread_mutex_lock(&own->lock);
+	if (own->closed != closed)
+		goto unlock;
 	channel = find_channel(own, open->channel);
 	if (!channel) {
-		channel = fresh;
+		channel = *fresh;
 		channel->shown.queue = queue;
 		channel->shown.number = open->channel;
 		channel->shown.qp = open->qp;
 		channel->shown.qps = open->qps;
 		channel->next = own->channels;
 		own->channels = channel;
-		fresh = NULL;
+		*fresh = NULL;
 	}
+	channel->users++;
+unlock:
 	pthread_mutex_unlock(&own->lock);
-	free(fresh);
 	return channel;
+}
+
+/* Without the lock while the kernel is asked, as it may have to connect first. */
+static int open_channel(struct tow_queue *queue, struct tow_channel_open *open,
+			struct channel **fresh, struct channel **channel)
+{
+	struct towi_queue *own = towi_queue_of(queue);
+	uint32_t closed;
+	int ret;
+
+	do {
+		pthread_mutex_lock(&own->lock);
+		close_idle(own);
+		closed = own->closed;
+		pthread_mutex_unlock(&own->lock);
+		ret = towi_ioctl(own->fd, TOW_IOCTL_CHANNEL_OPEN, open);
+		if (ret < 0)
+			return ret;
+		*channel = keep_channel(queue, open, closed, fresh);
+	} while (!*channel);
+	return 0;
 }
 
 TOW_PUBLIC int tow_channel_get(struct tow_queue *queue, const struct tow_peer *peer, uint32_t qp,
 			       struct tow_channel **channel)
 {
 	struct tow_channel_open open = { .size = sizeof(open), .qp = qp };
-	struct channel *fresh;
+	struct channel *fresh, *opened;
 	int ret;
 
 	if (!queue || !peer || !channel || towi_peer_device(peer) != towi_queue_of(queue)->dev)
 		return -EINVAL;
 	if (!queue->ring)
 		return -EPERM;
-	fresh = malloc(sizeof(*fresh));
+	fresh = calloc(1, sizeof(*fresh));
 	if (!fresh)
 		return -ENOMEM;
 	open.peer = towi_peer_number(peer);
-	ret = towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_CHANNEL_OPEN, &open);
-	if (ret < 0) {
-		free(fresh);
-		return ret;
-	}
-	*channel = &keep_channel(queue, &open, fresh)->shown;
+	ret = open_channel(queue, &open, &fresh, &opened);
+	free(fresh);
+	if (!ret)
+		*channel = &opened->shown;
+	return ret;
+}
+
+TOW_PUBLIC int tow_channel_put(struct tow_channel *channel)
+{
+	struct towi_queue *own;
+
+	if (!channel)
+		return 0;
+	if (!channel->queue->ring)
+		return -EPERM;
+	own = towi_queue_of(channel->queue);
+	pthread_mutex_lock(&own->lock);
+	((struct channel *)channel)->users--;
+	close_idle(own);
+	pthread_mutex_unlock(&own->lock);
 	return 0;
 }
 

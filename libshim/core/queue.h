@@ -7,6 +7,7 @@
 #define TOW_CORE_QUEUE_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,6 +24,8 @@ struct towi_queue {
 	/* Protects everything below, and of a queue that copies the rest of it, too. */
 	pthread_mutex_t lock;
 	struct channel *channels;
+	uint32_t closed;		/* channels, ever */
+	bool keeps;			/* the module closes none */
 	/* NULL until the first copy. */
 	struct copies *copies;
 };

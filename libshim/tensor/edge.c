@@ -456,11 +456,10 @@ static int get_channels(struct tow_edge *edge)
 	int ret;
 
 	ret = tow_channel_get(worker->queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
-	edge->bulk = edge->channel;
-	if (!ret)
-		ret = tow_channel_get(worker->queue, edge->peer,
-				      (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
-	return ret;
+	if (ret)
+		return ret;
+	return tow_channel_get(worker->queue, edge->peer,
+			       (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
 }
 
 int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_peer *peer,
@@ -614,6 +613,8 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 	drain_wait(edge);
 	tow_remote_release(edge->range);
 	tow_remote_release(edge->other);
+	tow_channel_put(edge->channel);
+	tow_channel_put(edge->bulk);
 	if (unlink_edge(edge))
 		bury(&edge->common);
 	return ret ? ret : error;

@@ -357,6 +357,37 @@ TEST_F(pair, closed_before_it_was_read)
 	EXPECT_EQ(-ECANCELED, sent.status);
 }
 
+/* A worker has channels to those only that it has edges to: of others it hears nothing. */
+TEST_F(pair, channels_go_with_the_last_edge)
+{
+	struct pollfd fd = { .fd = tow_worker_fd(self->side.worker), .events = POLLPRI };
+	struct tow_edge *sender, *receiver;
+	uint64_t step;
+	void *data;
+
+	ASSERT_EQ(0, make_edge(&self->side, "first", &self->type, 2, &self->sender,
+			       &self->receiver));
+	ASSERT_EQ(0, make_edge(&self->side, "second", &self->type, 2, &sender, &receiver));
+	EXPECT_EQ(0, tow_edge_close(self->sender));
+	EXPECT_EQ(0, tow_edge_close(self->receiver));
+	self->sender = NULL;
+	self->receiver = NULL;
+	/* Those that are left have theirs. */
+	data = tow_arena_zeroed(self->side.arena, 1, self->bytes);
+	ASSERT_NE(NULL, data);
+	ASSERT_EQ(0, tow_edge_send(sender, data, NULL, NULL));
+	EXPECT_EQ(0, finish(&self->side, sender));
+	EXPECT_EQ(0, tow_arena_free(self->side.arena, data));
+	ASSERT_EQ(0, tow_edge_wait(receiver, LATE_US, &data, &step));
+	EXPECT_EQ(1, step);
+	EXPECT_EQ(0, tow_edge_close(sender));
+	EXPECT_EQ(0, tow_edge_close(receiver));
+	ASSERT_EQ(0, tow_peer_disconnect(self->side.peer));
+	self->side.peer = NULL;
+	EXPECT_EQ(0, poll(&fd, 1, 0));
+	EXPECT_EQ(0, fd.revents);
+}
+
 TEST_F(pair, too_far_ahead)
 {
 	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);

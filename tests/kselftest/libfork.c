@@ -194,6 +194,7 @@ static void try_peers(struct all *all)
 	end_try(tow_queue_fd(all->queue) >= 0, 1);
 	TRY(-EPERM, tow_queue_event, all->queue, &event);
 	TRY(-EPERM, tow_channel_get, all->queue, all->peer, 0, &channel);
+	TRY(-EPERM, tow_channel_put, all->channel);
 	TRY(0, tow_queue_get_sqe, all->queue);
 	TRY(-EPERM, tow_queue_submit, all->queue);
 	TRY(-EPERM, tow_queue_submit_and_wait, all->queue, 1);

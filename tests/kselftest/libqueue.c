@@ -250,6 +250,53 @@ TEST_F(queue, channels)
 	EXPECT_EQ(any[0], any[1]);
 }
 
+/* What comes of an entry that names it, whoever has it. */
+static int write_by(FIXTURE_DATA(queue) *self, const struct tow_channel *channel, uint64_t data)
+{
+	struct tow_sqe *sqe = next_entry(self->queue);
+
+	tow_prep_write(sqe, channel, self->region, 0, self->remote, 0, 8);
+	return finish(self->queue, sqe, data);
+}
+
+TEST_F_TIMEOUT(queue, channels_given_back, LONG_SECONDS)
+{
+	struct pollfd fd = { .fd = tow_queue_fd(self->queue), .events = POLLPRI };
+	struct tow_channel gone = *self->channel, *channel;
+	struct tow_sqe *sqe;
+
+	EXPECT_EQ(0, tow_channel_put(NULL));
+	ASSERT_EQ(0, tow_channel_get(self->queue, self->peer, 0, &channel));
+	EXPECT_EQ(0, tow_channel_put(channel));
+	EXPECT_EQ(0, write_by(self, self->channel, 1));
+	EXPECT_EQ(0, tow_channel_put(self->channel));
+	EXPECT_EQ(-EBADF, write_by(self, &gone, 2));
+	for (int i = 0; i < ROUNDS; i++) {
+		ASSERT_EQ(0, tow_channel_get(self->queue, self->peer, TOW_CHANNEL_ANY, &channel));
+		ASSERT_EQ(0, write_by(self, channel, 3));
+		ASSERT_EQ(0, tow_channel_put(channel));
+	}
+	/* With an entry under way: that is carried out, and the next call ends the channel. */
+	ASSERT_EQ(0, tow_channel_get(self->queue, self->peer, 0, &channel));
+	fill(self->here, HERE, 12);
+	sqe = next_entry(self->queue);
+	tow_prep_write(sqe, channel, self->region, 0, self->remote, 0, HERE);
+	tow_sqe_set_data(sqe, 4);
+	ASSERT_EQ(1, tow_queue_submit(self->queue));
+	gone = *channel;
+	EXPECT_EQ(0, tow_channel_put(channel));
+	EXPECT_EQ(0, wait_for(self->queue, 4));
+	EXPECT_EQ(0, memcmp(self->here, self->there, HERE));
+	ASSERT_EQ(0, tow_channel_get(self->queue, self->peer, 1, &channel));
+	EXPECT_EQ(channel->number == gone.number ? 0 : -EBADF, write_by(self, &gone, 5));
+	EXPECT_EQ(0, tow_channel_put(channel));
+	EXPECT_EQ(-EBADF, write_by(self, &gone, 6));
+	/* Without a channel to it the peer's end is no news. */
+	ASSERT_EQ(0, tow_peer_disconnect(self->peer));
+	self->peer = NULL;
+	EXPECT_EQ(0, poll(&fd, 1, 0));
+}
+
 TEST_F(queue, a_channel_of_another_device_is_refused)
 {
 	struct tow_channel *channel = NULL;
@@ -895,6 +942,8 @@ static int use_as_child(void *arg)
 		return -10;
 	if (tow_channel_get(family->queue, family->peer, 0, &channel) != -EPERM)
 		return -7;
+	if (tow_channel_put(family->channel) != -EPERM)
+		return -11;
 	if (tow_memcpy(family->channel, family->region, 0, family->remote, 0, 1, TOW_TO_REMOTE,
 		       tell, &told) != -EPERM)
 		return -8;
@@ -948,6 +997,7 @@ TEST_F(queue, a_device_that_goes_away)
 	EXPECT_EQ(-ENODEV, tow_queue_submit(self->queue));
 	EXPECT_EQ(1, poll(&fd, 1, (int)(LATE_US / 1000)));
 	EXPECT_EQ(POLLERR | POLLHUP, fd.revents);
+	EXPECT_EQ(0, tow_channel_put(self->channel));
 	ASSERT_EQ(0, tow_rdma_link_add("rxe0", "rxe", "eth0"));
 }
 

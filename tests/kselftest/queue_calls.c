@@ -26,7 +26,7 @@ FIXTURE(queues)
 };
 
 enum { QUEUE_CREATE };
-enum { CHANNEL_OPEN, ENTER, QUEUE_EVENT };
+enum { CHANNEL_OPEN, CHANNEL_CLOSE, ENTER, QUEUE_EVENT };
 
 static const struct tow_call device_calls[] = {
 	[QUEUE_CREATE] = { TOW_CALL(QUEUE_CREATE, 40, tow_queue_create), .answers = true,
@@ -37,6 +37,8 @@ static const struct tow_call device_calls[] = {
 static const struct tow_call queue_calls[] = {
 	[CHANNEL_OPEN] = { TOW_CALL(CHANNEL_OPEN, 32, tow_channel_open), .answers = true,
 		.stays = true, TOW_RESERVED(tow_channel_open, reserved) },
+	[CHANNEL_CLOSE] = { TOW_CALL(CHANNEL_CLOSE, 16, tow_channel_close),
+		TOW_RESERVED(tow_channel_close, reserved) },
 	[ENTER] = { TOW_CALL(ENTER, 24, tow_enter), TOW_RESERVED(tow_enter, reserved) },
 	[QUEUE_EVENT] = { TOW_CALL(QUEUE_EVENT, 88, tow_queue_event), .answers = true,
 		.stays = true },
@@ -63,15 +65,23 @@ static int undo_queue(void *arg, size_t call, const union tow_request *request)
 
 static int prepare_own(void *arg, size_t call, union tow_request *request)
 {
+	struct tow_channel_close *closing = (struct tow_channel_close *)request;
 	struct tow_channel_open *open = (struct tow_channel_open *)request;
 	FIXTURE_DATA(queues) *self = arg;
+	struct tow_channel_open other;
+	int ret = 0;
 
-	if (call == CHANNEL_OPEN)
+	if (call == CHANNEL_OPEN) {
 		open->peer = self->user.peer;
-	return 0;
+	} else if (call == CHANNEL_CLOSE) {
+		/* If it was closed the last time, it is there again. */
+		ret = tow_channel_open(self->user.rings.made.fd, self->user.peer, 1, &other);
+		closing->channel = other.channel;
+	}
+	return ret;
 }
 
-/* A channel is there as long as the queue is. */
+/* A channel may stay: the next request gives the same one, or closes it. */
 static int undo_own(void *arg, size_t call, const union tow_request *request)
 {
 	(void)arg;
@@ -154,6 +164,8 @@ TEST(layouts_never_change)
 	EXPECT_EQ(48, offsetof(struct tow_sqe, compare));
 	EXPECT_EQ(56, offsetof(struct tow_sqe, operand));
 	EXPECT_EQ(8, offsetof(struct tow_cqe, status));
+	EXPECT_EQ(16, sizeof(struct tow_channel_close));
+	EXPECT_EQ(8, offsetof(struct tow_channel_close, channel));
 }
 
 /* ---- descriptors of the other kind ------------------------------------------------------ */
@@ -163,7 +175,7 @@ TEST_F(queues, calls_on_the_wrong_descriptor)
 	const unsigned long devices[] = {
 		TOW_IOCTL_QUERY, TOW_IOCTL_JOIN, TOW_IOCTL_REGION_CREATE, TOW_IOCTL_REGION_LIST,
 		TOW_IOCTL_PEER_LIST, TOW_IOCTL_EXPORT, TOW_IOCTL_RESOLVE, TOW_IOCTL_QUEUE_CREATE,
-		_IO(TOW_IOCTL_TYPE, 0x44), _IO(TOW_IOCTL_TYPE, 0x7f), 0,
+		_IO(TOW_IOCTL_TYPE, 0x45), _IO(TOW_IOCTL_TYPE, 0x7f), 0,
 	};
 	union tow_request request;
 	size_t i;
@@ -284,6 +296,28 @@ TEST_F(queues, channels)
 	EXPECT_EQ((1U << first.qps) - 1, seen);
 }
 
+TEST_F(queues, channels_are_closed)
+{
+	const __u32 wrong[] = { TOW_CHANNELS_MAX - 1, TOW_CHANNELS_MAX, INT_MAX, ~0U };
+	int queue = self->user.rings.made.fd;
+	struct tow_channel_open open;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(wrong); i++)
+		EXPECT_EQ(-ENOENT, tow_channel_close(queue, wrong[i]));
+	ASSERT_EQ(0, tow_channel_open(queue, self->user.peer, 1, &open));
+	ASSERT_NE(self->user.channel, open.channel);
+	/* However often it was opened. */
+	ASSERT_EQ(0, tow_channel_open(queue, self->user.peer, 1, &open));
+	EXPECT_EQ(0, tow_channel_close(queue, open.channel));
+	EXPECT_EQ(-ENOENT, tow_channel_close(queue, open.channel));
+	/* The others stay; without any it is a queue like a new one. */
+	EXPECT_EQ(0, tow_channel_close(queue, self->user.channel));
+	EXPECT_EQ(-ENOENT, tow_channel_close(queue, self->user.channel));
+	ASSERT_EQ(0, tow_channel_open(queue, self->user.peer, 0, &open));
+	EXPECT_GT(TOW_CHANNELS_MAX, open.channel);
+}
+
 /* ---- whose it is ----------------------------------------------------------------------------- */
 
 /* Where it can be read from without dying of it. */
@@ -312,11 +346,14 @@ static int try_as_child(void *arg)
 		return -1;
 	if (tow_channel_open(queue, self->user.peer, 0, &channel) != -EPERM)
 		return -2;
+	if (tow_channel_close(queue, self->user.channel) != -EPERM)
+		return -9;
 	if (tow_queue_make(self->user.fd, 1, 0, &made) != -EPERM)
 		return -3;
 	/* Before EFAULT, and what is wrong with the size. */
 	if (tow_test_ioctl(queue, TOW_IOCTL_ENTER, NULL) != -EPERM ||
-	    tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_OPEN, NULL) != -EPERM)
+	    tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_OPEN, NULL) != -EPERM ||
+	    tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_CLOSE, NULL) != -EPERM)
 		return -4;
 	if (is_mapped(self->user.rings.ring))
 		return -5;
@@ -495,6 +532,7 @@ TEST_F(queues, client_closed)
 	EXPECT_EQ(-EPERM, tow_enter(other.rings.made.fd, 1, 0, 0));
 	EXPECT_EQ(-EPERM, tow_enter(other.rings.made.fd, 0, 2, TOW_LONG_US));
 	EXPECT_EQ(-EPERM, tow_channel_open(other.rings.made.fd, other.peer, 0, &channel));
+	EXPECT_EQ(-EPERM, tow_channel_close(other.rings.made.fd, other.channel));
 	/* What had completed is there to be read. */
 	EXPECT_TRUE(tow_rings_take(&other.rings, &cqe));
 	EXPECT_EQ(1, cqe.user_data);

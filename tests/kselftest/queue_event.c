@@ -151,6 +151,33 @@ TEST_F(event, two_channels_to_one_peer)
 	EXPECT_NO_NEWS(queue);
 }
 
+/* Nothing is told of a peer to who has no channel to it any more, also if it was to be. */
+TEST_F(event, the_channel_is_closed)
+{
+	int queue = self->user.rings.made.fd;
+	struct tow_channel_open channel;
+	struct tow_queue_event event;
+	__u64 peer;
+
+	ASSERT_EQ(0, tow_channel_open(queue, self->user.peer, 1, &channel));
+	ASSERT_EQ(0, tow_disconnect(self->user.fd, self->user.peer));
+	ASSERT_EQ(0, tow_channel_close(queue, self->user.channel));
+	/* There is another one. */
+	EXPECT_EQ(POLLPRI, polled(queue));
+	ASSERT_EQ(0, tow_channel_close(queue, channel.channel));
+	EXPECT_NO_NEWS(queue);
+	ASSERT_EQ(0, tow_connect_self(self->user.fd, &peer));
+	ASSERT_EQ(0, tow_disconnect(self->user.fd, peer));
+	EXPECT_NO_NEWS(queue);
+	/* What happened before it is open again is no news. */
+	ASSERT_EQ(0, tow_channel_open(queue, peer, 0, &channel));
+	EXPECT_NO_NEWS(queue);
+	ASSERT_EQ(0, tow_disconnect(self->user.fd, peer));
+	ASSERT_EQ(0, ask(queue, &event));
+	EXPECT_EQ(peer, event.peer);
+	EXPECT_NO_NEWS(queue);
+}
+
 /* Who could not be told is told the next time. */
 TEST_F(event, an_answer_that_could_not_be_written)
 {

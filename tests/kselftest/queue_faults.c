@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory runs out, and copies fail, at every point of making a queue, and a poller, of
- * opening a channel, of submitting and waiting.  For kernels with fault injection.
+ * opening and closing a channel, of submitting and waiting.  For kernels with fault
+ * injection.
  *
  * What fails may fail, with the one error that says so.  Then nothing has happened,
  * nothing stays, and the same thing done again succeeds.  Entries allocate nothing:
@@ -92,6 +93,14 @@ static int undo_open(void *data)
 	return tow_rings_make(self->user.fd, 1, 0, &self->made);
 }
 
+/* Of a queue that has one. */
+static int act_close(void *data)
+{
+	FIXTURE_DATA(queue_faults) *self = data;
+
+	return tow_channel_close(self->made.made.fd, 0);
+}
+
 /* Of every kind, in a batch. */
 static int act_enter(void *data)
 {
@@ -153,6 +162,7 @@ static const struct action actions[] = {
 	{ "open", act_open, undo_open, { true, false, true } },
 	{ "enter", act_enter, undo_enter, { false, false, true } },
 	{ "create polled", act_create_polled, undo_create, { true, true, true } },
+	{ "close", act_close, act_open, { false, false, true } },
 };
 
 static void sweep_until(struct __test_metadata *_metadata, FIXTURE_DATA(queue_faults) *self,
@@ -188,6 +198,13 @@ TEST_F_TIMEOUT(queue_faults, create_polled, 600)
 TEST_F_TIMEOUT(queue_faults, open, 600)
 {
 	sweep(_metadata, self, &actions[1], variant->fault);
+}
+
+/* What is given back asks for nothing. */
+TEST_F_TIMEOUT(queue_faults, close, 600)
+{
+	ASSERT_EQ(0, act_open(self));
+	sweep(_metadata, self, &actions[4], variant->fault);
 }
 
 TEST_F_TIMEOUT(queue_faults, enter, 600)

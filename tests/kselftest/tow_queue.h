@@ -103,6 +103,13 @@ static inline int tow_channel_open(int queue, __u64 peer, __u32 qp, struct tow_c
 	return tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_OPEN, call);
 }
 
+static inline int tow_channel_close(int queue, __u32 channel)
+{
+	struct tow_channel_close call = { .size = sizeof(call), .channel = channel };
+
+	return tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_CLOSE, &call);
+}
+
 /* How many were taken, or a negative errno. */
 static inline int tow_enter(int queue, __u32 submit, __u32 complete, __u32 timeout_us)
 {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queues and copies of the library, with a kernel that is played here: ioctl(2) is
- * this file's.  It takes entries, keeps them until it is told to complete them, in
+ * Queues, channels and copies of the library, with a kernel that is played here: ioctl(2)
+ * is this file's.  It takes entries, keeps them until it is told to complete them, in
  * any order, and refuses what it is told to refuse.
  */
+/* build: also tsan */
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -25,7 +28,11 @@
 #define SQES_OFFSET	sizeof(struct tow_ring)
 #define CQES_OFFSET	(SQES_OFFSET + SQ_ENTRIES * sizeof(struct tow_sqe))
 #define MAP_BYTES	4096
+/* The number of the first channel, and how many there may be. */
 #define CHANNEL		17
+#define CHANNELS	4U
+#define QPS		2U
+#define THREADS		4
 #define REGION		0x111
 #define REMOTE		0x222
 #define ROUNDS		1000
@@ -44,8 +51,20 @@ static struct {
 	/* Taken, and not completed. */
 	struct tow_sqe taken[CQ_ENTRIES];
 	uint32_t count;
-	uint32_t channels;
-} kernel;
+	uint64_t peers;
+	/* Channels: its peer's number, or 0: it is closed. */
+	pthread_mutex_t lock;
+	struct {
+		uint64_t peer;
+		uint32_t qp;
+	} channels[CHANNELS];
+	uint32_t next_qp;
+	/* It is of before channels were closed. */
+	bool old;
+	uint32_t closes;
+	/* Put while the kernel opens one, before the library knows of it; or NULL. */
+	struct tow_channel *meanwhile;
+} kernel = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static int create_queue(struct tow_queue_create *create)
 {
@@ -61,6 +80,9 @@ static int create_queue(struct tow_queue_create *create)
 	kernel.sqes = (struct tow_sqe *)(rings + SQES_OFFSET);
 	kernel.cqes = (struct tow_cqe *)(rings + CQES_OFFSET);
 	kernel.count = 0;
+	memset(kernel.channels, 0, sizeof(kernel.channels));
+	kernel.next_qp = 0;
+	kernel.closes = 0;
 	create->sq_entries = SQ_ENTRIES;
 	create->cq_entries = CQ_ENTRIES;
 	create->map_bytes = MAP_BYTES;
@@ -121,13 +143,97 @@ static int enter(const struct tow_enter *call)
 	return ret;
 }
 
+/* The one that there is, or the first that is closed; CHANNELS: there is none. */
+static uint32_t find_channel(uint64_t number, uint32_t qp)
+{
+	uint32_t i, closed = CHANNELS;
+
+	for (i = 0; i < CHANNELS; i++) {
+		if (kernel.channels[i].peer == number && kernel.channels[i].qp == qp)
+			return i;
+		if (!kernel.channels[i].peer && closed == CHANNELS)
+			closed = i;
+	}
+	return closed;
+}
+
 static int open_channel(struct tow_channel_open *open)
 {
-	/* ANY: two queue pairs, one after the other. */
+	struct tow_channel *meanwhile;
+	uint32_t i;
+
+	pthread_mutex_lock(&kernel.lock);
+	/* One after the other. */
 	if (open->qp == TOW_CHANNEL_ANY)
-		open->qp = kernel.channels++ % 2;
-	open->channel = CHANNEL + open->qp;
-	open->qps = 2;
+		open->qp = kernel.next_qp++ % QPS;
+	i = find_channel(open->peer, open->qp);
+	if (i < CHANNELS) {
+		kernel.channels[i].peer = open->peer;
+		kernel.channels[i].qp = open->qp;
+	}
+	meanwhile = kernel.meanwhile;
+	kernel.meanwhile = NULL;
+	pthread_mutex_unlock(&kernel.lock);
+	tow_channel_put(meanwhile);
+	/* Other threads', too. */
+	sched_yield();
+	open->channel = CHANNEL + i;
+	open->qps = QPS;
+	return i < CHANNELS ? 0 : -ENOSPC;
+}
+
+static bool is_named(uint32_t number)
+{
+	for (uint32_t i = 0; i < kernel.count; i++)
+		if (kernel.taken[i].channel == number)
+			return true;
+	return false;
+}
+
+static int close_channel(const struct tow_channel_close *call)
+{
+	uint32_t i = call->channel - CHANNEL;
+	int ret = 0;
+
+	pthread_mutex_lock(&kernel.lock);
+	kernel.closes++;
+	if (kernel.old)
+		ret = -ENOTTY;
+	else if (i >= CHANNELS || !kernel.channels[i].peer)
+		ret = -ENOENT;
+	else if (is_named(call->channel))
+		ret = -EBUSY;
+	else
+		kernel.channels[i].peer = 0;
+	pthread_mutex_unlock(&kernel.lock);
+	return ret;
+}
+
+/* Is it what it says, and that peer's? */
+static bool is_open(const struct tow_channel *shown, uint64_t number)
+{
+	uint32_t i = shown->number - CHANNEL;
+	bool open;
+
+	pthread_mutex_lock(&kernel.lock);
+	open = i < CHANNELS && kernel.channels[i].peer == number &&
+	       kernel.channels[i].qp == shown->qp;
+	pthread_mutex_unlock(&kernel.lock);
+	return open;
+}
+
+static uint32_t count_open(void)
+{
+	uint32_t open = 0;
+
+	for (uint32_t i = 0; i < CHANNELS; i++)
+		open += kernel.channels[i].peer != 0;
+	return open;
+}
+
+static int connect_peer(struct tow_peer_connect *call)
+{
+	call->peer = ++kernel.peers;
 	return 0;
 }
 
@@ -139,8 +245,10 @@ static int answer(int fd, unsigned long command, void *arg)
 		return enter(arg);
 	if (fd == kernel.queue_fd && command == TOW_IOCTL_CHANNEL_OPEN)
 		return open_channel(arg);
+	if (fd == kernel.queue_fd && command == TOW_IOCTL_CHANNEL_CLOSE)
+		return close_channel(arg);
 	if (fd == DEVICE_FD && command == TOW_IOCTL_PEER_CONNECT)
-		return 0;
+		return connect_peer(arg);
 	return -ENOTTY;
 }
 
@@ -168,7 +276,7 @@ struct object {
 
 static struct object region_object = { REGION }, remote_object = { REMOTE };
 static struct tow_device device = { .fd = DEVICE_FD };
-static struct tow_peer *peer;
+static struct tow_peer *peer, *other_peer, *third_peer;
 static struct tow_queue *queue;
 static struct tow_channel *channel;
 
@@ -227,6 +335,143 @@ static void test_channels(void)
 			 any[1]->qps == 2 && any[1]->queue == queue,
 			 "one object for each channel\n");
 	ksft_test_result(tow_queue_fd(queue) == kernel.queue_fd, "the descriptor\n");
+	end_queue();
+}
+
+/* Of the peer or the other one: the channel. */
+static struct tow_channel *get(struct tow_peer *of, uint32_t qp)
+{
+	struct tow_channel *got = NULL;
+
+	if (tow_channel_get(queue, of, qp, &got))
+		ksft_exit_fail_msg("no channel\n");
+	return got;
+}
+
+static void test_given_back(void)
+{
+	struct tow_channel *again, *other, *first;
+	struct told told = { 0 };
+	bool good = true;
+
+	make_queue();
+	again = get(peer, 0);
+	good = again == channel && tow_channel_put(again) == 0 && is_open(channel, 1) &&
+	       kernel.closes == 0;
+	ksft_test_result(good, "one that somebody has stays\n");
+	good = tow_channel_put(channel) == 0 && count_open() == 0 && kernel.closes == 1;
+	ksft_test_result(good && tow_channel_put(NULL) == 0, "and ends with the last one\n");
+	for (int i = 0; good && i < ROUNDS; i++) {
+		other = get(i % 3 ? peer : other_peer, (uint32_t)i % QPS);
+		good = is_open(other, i % 3 ? 1 : 2) && tow_channel_put(other) == 0;
+	}
+	ksft_test_result(good && count_open() == 0, "more than there may be at once\n");
+	channel = get(peer, 0);
+	good = copy(1, TOW_TO_REMOTE, &told) == 0 && tow_channel_put(channel) == 0 &&
+	       is_open(channel, 1);
+	other = get(other_peer, 0);
+	good = good && is_open(other, 2) && other->number != channel->number;
+	again = get(peer, 0);
+	ksft_test_result(good && again == channel && count_open() == 2,
+			 "with an entry under way it is found again\n");
+	tow_channel_put(again);
+	complete(0, 0);
+	good = tow_queue_progress(queue, 0) == 1 && was_told(&told, 0) && count_open() == 2;
+	tow_channel_put(other);
+	ksft_test_result(good && count_open() == 0, "or ends with what comes next\n");
+	/* Its number is another's before the library knows that it is this one's. */
+	first = get(peer, 0);
+	kernel.meanwhile = first;
+	channel = get(peer, 0);
+	good = is_open(channel, 1) && count_open() == 1;
+	first = get(other_peer, 1);
+	kernel.meanwhile = channel;
+	other = get(peer, TOW_CHANNEL_ANY);
+	ksft_test_result(good && is_open(other, 1) && is_open(first, 2) &&
+			 other->number != first->number,
+			 "one that is closed while it is opened\n");
+	end_queue();
+}
+
+/* As many as there may be, all with entries under way when they are put. */
+static void test_room_again(void)
+{
+	struct told told[CHANNELS] = { { 0 } };
+	struct tow_channel *got;
+	bool good = true;
+
+	make_queue();
+	tow_channel_put(channel);
+	for (uint32_t i = 0; i < CHANNELS; i++) {
+		channel = get(i < QPS ? peer : other_peer, i % QPS);
+		good = good && copy(i, TOW_TO_REMOTE, &told[i]) == 0 &&
+		       tow_channel_put(channel) == 0;
+	}
+	good = good && tow_channel_get(queue, third_peer, 0, &got) == -ENOSPC;
+	while (kernel.count)
+		complete(0, 0);
+	good = good && tow_queue_progress(queue, 0) == CHANNELS && count_open() == CHANNELS;
+	got = get(third_peer, 0);
+	ksft_test_result(good && is_open(got, 3) && count_open() == 1,
+			 "those that nobody has are in nobody's way\n");
+	end_queue();
+}
+
+/* A module that does not know how is asked once. */
+static void test_kept(void)
+{
+	struct tow_channel *again;
+	bool good;
+
+	kernel.old = true;
+	make_queue();
+	good = tow_channel_put(channel) == 0;
+	again = get(peer, 0);
+	good = good && again == channel && tow_channel_put(get(peer, 1)) == 0 &&
+	       tow_channel_put(again) == 0;
+	ksft_test_result(good && count_open() == 2 && kernel.closes == 1,
+			 "an older module keeps them\n");
+	end_queue();
+	kernel.old = false;
+}
+
+/* What was not as it must be. */
+static void *get_and_put(void *arg)
+{
+	const int *number = arg;
+	struct tow_channel *got;
+	bool good = true;
+
+	for (int i = 0; good && i < 10 * ROUNDS; i++) {
+		bool others = (i ^ *number) % 2;
+		uint32_t qp = (uint32_t)(i + *number) / 2 % QPS;
+
+		good = !tow_channel_get(queue, others ? other_peer : peer, qp, &got) &&
+		       got->qp == qp && is_open(got, others ? 2 : 1) &&
+		       !tow_channel_put(got);
+	}
+	return good ? NULL : arg;
+}
+
+static void test_threads(void)
+{
+	int numbers[THREADS], begun = 0;
+	pthread_t threads[THREADS];
+	bool good = true;
+	void *failed;
+
+	make_queue();
+	tow_channel_put(channel);
+	for (; begun < THREADS; begun++) {
+		numbers[begun] = begun;
+		if (pthread_create(&threads[begun], NULL, get_and_put, &numbers[begun]))
+			ksft_exit_fail_perror("pthread_create");
+	}
+	while (begun--) {
+		pthread_join(threads[begun], &failed);
+		good = good && !failed;
+	}
+	ksft_test_result(good && count_open() == 0, "who has one has the one that he wanted\n");
 	end_queue();
 }
 
@@ -393,7 +638,9 @@ static bool has_no_part(void)
 	bool good;
 
 	munmap(kernel.ring, MAP_BYTES);
-	good = !tow_queue_get_sqe(queue) && tow_queue_submit(queue) == -EPERM &&
+	kernel.closes = 0;
+	good = tow_channel_put(channel) == -EPERM && kernel.closes == 0 &&
+	       !tow_queue_get_sqe(queue) && tow_queue_submit(queue) == -EPERM &&
 	       tow_queue_peek_cqe(queue, &cqe) == -EPERM &&
 	       copy(1, TOW_TO_REMOTE, &told) == -EPERM &&
 	       tow_queue_progress(queue, 0) == -EPERM && queue->sq_entries == 0;
@@ -426,10 +673,16 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 4 + 3 + 3 + 1 + 1 + 1 + 1);
-	if (tow_peer_connect(&device, "192.0.2.1", NULL, 0, &peer))
+	ksft_set_plan(2 + 6 + 1 + 1 + 1 + 4 + 3 + 3 + 1 + 1 + 1 + 1);
+	if (tow_peer_connect(&device, "192.0.2.1", NULL, 0, &peer) ||
+	    tow_peer_connect(&device, "192.0.2.2", NULL, 0, &other_peer) ||
+	    tow_peer_connect(&device, "192.0.2.3", NULL, 0, &third_peer))
 		ksft_exit_fail_msg("no peer\n");
 	test_channels();
+	test_given_back();
+	test_room_again();
+	test_kept();
+	test_threads();
 	test_entry();
 	test_room();
 	test_refused();
@@ -437,6 +690,8 @@ int main(void)
 	test_many();
 	test_again();
 	test_child();
+	tow_peer_release(third_peer);
+	tow_peer_release(other_peer);
 	tow_peer_release(peer);
 	ksft_finished();
 }

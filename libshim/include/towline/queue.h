@@ -19,8 +19,8 @@
  *
  * Threads.  With entries of one's own a queue has two sides: entries, up to
  * tow_queue_submit(), and completions.  One thread at a time may be at each, and
- * tow_queue_submit_and_wait() is of the first.  tow_memcpy(), tow_queue_progress()
- * and tow_channel_get() may be called by any number of threads at once.
+ * tow_queue_submit_and_wait() is of the first.  tow_memcpy(), tow_queue_progress(),
+ * tow_channel_get() and tow_channel_put() may be called by any number of threads at once.
  *
  * fork(2).  A child has no part in its parent's queues: functions that can fail
  * return -EPERM there, tow_queue_get_sqe() has no entry, and tow_queue_destroy()
@@ -105,7 +105,8 @@ struct tow_queue_attr {
  * @qp: which of the peer's data queue pairs, counted from 0
  * @qps: how many data queue pairs the peer had when the channel was got
  *
- * Got by tow_channel_get(), and there for as long as @queue is.
+ * Got by tow_channel_get(), and there until it is given back by tow_channel_put(), or for
+ * as long as @queue is.
  */
 struct tow_channel {
 	struct tow_queue *queue;
@@ -204,8 +205,8 @@ int tow_queue_event(struct tow_queue *queue, struct tow_queue_event *event);
  * @peer: of the device that @queue is of
  * @qp: which of the peer's data queue pairs, counted from 0, or TOW_CHANNEL_ANY: the
  *	kernel takes one after the other
- * @channel: where to put the channel, which is the queue's and ends with it.  Left
- *	alone on failure.
+ * @channel: where to put the channel, which is the queue's and ends with it, or when
+ *	all who got it have given it back with tow_channel_put().  Left alone on failure.
  *
  * Entries of one channel are sent in their order, and channels of different queue
  * pairs do not wait for each other.  The same queue, peer and queue pair give the
@@ -223,6 +224,22 @@ int tow_queue_event(struct tow_queue *queue, struct tow_queue_event *event);
  */
 int tow_channel_get(struct tow_queue *queue, const struct tow_peer *peer, uint32_t qp,
 		    struct tow_channel **channel);
+
+/**
+ * tow_channel_put() - give a channel back
+ * @channel: from tow_channel_get(), once for each time that it gave it; or NULL
+ *
+ * Who has given it back prepares no entries with it any more, and has handed over those
+ * that he had prepared, which are carried out.  When nobody has it, and its entries have
+ * completed, it ends: the queue has room for another one, and tow_queue_event() does not
+ * tell of the peer if there is no other channel to it.  If entries are under way at that
+ * moment a later tow_channel_put() or tow_channel_get() of the queue ends it.
+ *
+ * A module that is older than this call keeps channels until the queue ends.
+ *
+ * Return: 0; -EPERM in a child, where nothing has changed.
+ */
+int tow_channel_put(struct tow_channel *channel);
 
 /* ---- entries ---- */
 
