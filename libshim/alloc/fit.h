@@ -131,7 +131,10 @@ size_t towi_fit_largest(struct towi_fit *fit);
  */
 struct towi_span *towi_fit_span(const struct towi_fit *fit, const void *ptr);
 
-/* That a program was given @ptr of @block, so that towi_fit_find() finds it; or not. */
+/*
+ * That a program was given @ptr of @block, so that towi_fit_find() finds it; or not.  By who
+ * has the block, without what is around the rest: others need not wait for that memory.
+ */
 void towi_fit_note(struct towi_block *block, const void *ptr);
 void towi_fit_forget(struct towi_block *block, const void *ptr);
 

@@ -244,6 +244,38 @@ static void test_caches_give_back(void)
 	tow_arena_destroy(arena);
 }
 
+/* What a cache keeps of larger ones is taken again by who wants about as much. */
+static void test_stash(void)
+{
+	struct source source = { .pool = 12 * MIB };
+	struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = 12 * MIB };
+	struct tow_arena *arena = source_arena(&source, &attr);
+	char *first = had(tow_arena_alloc(arena, 100 * KIB)), *second, *many[20];
+	struct tow_arena_stats stats;
+
+	had(tow_arena_alloc(arena, 100 * KIB));
+	tow_arena_free(arena, first);
+	result(tow_arena_free(arena, first) == -EINVAL && !tow_arena_usable(arena, first) &&
+	       stats_of(arena).in_use_bytes == 100 * KIB, "what is kept is free");
+	second = had(tow_arena_alloc(arena, 80 * KIB));
+	result(second != first && tow_arena_usable(arena, second) == 80 * KIB,
+	       "not taken for much less");
+	tow_arena_free(arena, second);
+	second = had(tow_arena_alloc(arena, 90 * KIB));
+	result(second == first && tow_arena_usable(arena, second) == 100 * KIB &&
+	       stats_of(arena).in_use_bytes == 200 * KIB, "taken for nearly as much");
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		many[i] = had(tow_arena_alloc(arena, 500 * KIB));
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		tow_arena_free(arena, many[i]);
+	stats = stats_of(arena);
+	result(stats.in_use_bytes == 200 * KIB && stats.peak_bytes <= 280 * KIB + 20 * 500 * KIB &&
+	       (double)stats.largest_free_bytes / (1 - stats.fragmentation) >=
+		       (double)(8 * MIB - 200 * KIB), "no more than 4 MiB is kept");
+	result(!!tow_arena_alloc(arena, 12 * MIB - 400 * KIB), "and none before there is no room");
+	tow_arena_destroy(arena);
+}
+
 struct told {
 	int warned, grown, shrunk, refuse;
 };
@@ -501,6 +533,63 @@ static void test_threads(uint32_t flags, size_t pool, const char *what)
 	tow_arena_destroy(shared.arena);
 }
 
+/* More threads than caches; what each allocated the next one frees. */
+#define MANY		80
+#define ROUNDS_OF_MANY	50
+
+static pthread_barrier_t all_of_them;
+
+static void *free_anothers(void *arg)
+{
+	unsigned int seed = (unsigned int)(uintptr_t)arg;
+	static _Atomic(char *) theirs[MANY];
+	size_t bytes;
+	char *at;
+
+	for (size_t round = 0; round < ROUNDS_OF_MANY; round++) {
+		for (int i = 0; i < 20; i++) {
+			bytes = some_bytes(&seed) % (32 * KIB) + 16;
+			at = tow_arena_alloc(shared.arena, bytes);
+			shared.wrong += !at;
+			if (at)
+				stamp(at, bytes);
+			at = atomic_exchange(&theirs[(uintptr_t)arg], at);
+			if (at)
+				memcpy(&bytes, at, 8);
+			shared.wrong += at && !stamped(at, bytes);
+			shared.wrong += !!tow_arena_free(shared.arena, at);
+		}
+		pthread_barrier_wait(&all_of_them);
+		at = atomic_exchange(&theirs[((uintptr_t)arg + 1) % MANY], NULL);
+		shared.wrong += !!tow_arena_free(shared.arena, at);
+		pthread_barrier_wait(&all_of_them);
+	}
+	return NULL;
+}
+
+static void test_many_threads(void)
+{
+	struct source source = { 0 };
+	struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = 8 * MIB };
+	pthread_t threads[MANY];
+	struct tow_arena_stats stats;
+
+	shared.arena = source_arena(&source, &attr);
+	pthread_barrier_init(&all_of_them, NULL, MANY);
+	for (uintptr_t i = 0; i < MANY; i++)
+		if (pthread_create(&threads[i], NULL, free_anothers, (void *)i))
+			ksft_exit_fail_msg("no thread\n");
+	for (int i = 0; i < MANY; i++)
+		pthread_join(threads[i], NULL);
+	stats = stats_of(shared.arena);
+	result(!shared.wrong && stats.allocations == (uint64_t)MANY * ROUNDS_OF_MANY * 20 &&
+	       stats.frees == stats.allocations && !stats.in_use_bytes,
+	       "more threads than have caches, each frees another's");
+	result(tow_arena_trim(shared.arena, 0) == stats.reserved_bytes && !source.regions,
+	       "and caches of threads that have ended hold nothing");
+	tow_arena_destroy(shared.arena);
+}
+
 /* ---- children --------------------------------------------------------------- */
 
 static struct {
@@ -597,13 +686,14 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 3 + 6 + 10 + 3 + 6);
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 5 + 2 + 3 + 6 + 10 + 3 + 6);
 	test_arguments();
 	test_places();
 	test_regions();
 	test_realloc();
 	test_limits();
 	test_caches_give_back();
+	test_stash();
 	test_told();
 	test_fallback();
 	test_debug();
@@ -611,5 +701,6 @@ int main(void)
 	test_threads(0, 0, "threads, each with its own, and what others had");
 	test_threads(0, 64 * MIB, "threads, and not enough for all");
 	test_threads(TOW_ARENA_DEBUG, 0, "threads, each block with its surroundings");
+	test_many_threads();
 	ksft_finished();
 }

@@ -221,9 +221,9 @@ size_t tow_arena_check(struct tow_arena *arena);
  * struct tow_arena_stats - how an arena is
  * @size: sizeof(struct tow_arena_stats)
  * @flags: the arena's
- * @in_use_bytes: allocated now, each block rounded up to 64 bytes; without @fallback_bytes
+ * @in_use_bytes: allocated now, of each block all that may be used; without @fallback_bytes
  * @reserved_bytes: of all regions
- * @peak_bytes: the most that was in use, or kept by a processor's cache, at once
+ * @peak_bytes: the most that was in use, or kept by threads' caches, at once
  * @largest_free_bytes: the largest block that there is room for without another region
  * @regions: how many
  * @allocations: that succeeded, moves of tow_arena_realloc() too
