@@ -82,7 +82,6 @@ struct tow_arena {
 	bool debug;
 	/* Around regions that come and go. */
 	pthread_mutex_t growing;
-	struct towi_watch *watches;
 	/* Around everything of fit but what any thread may call; lock_blocks(). */
 	pthread_mutex_t lock;
 	struct towi_fit fit;
@@ -506,13 +505,9 @@ static bool empty_caches(struct tow_arena *arena)
 /* Called with arena->growing.  What a child's copy says nobody is told. */
 static void end_part(struct tow_arena *arena, struct part *part, int *error)
 {
-	bool ours = towi_arena_ours(arena);
-	struct towi_watch *watch;
 	int ret;
 
-	for (watch = ours ? arena->watches : NULL; watch; watch = watch->next)
-		watch->gone(watch, part->region);
-	if (ours && arena->attr.shrinks)
+	if (towi_arena_ours(arena) && arena->attr.shrinks)
 		arena->attr.shrinks(arena->attr.data, part->region, part->at, part->bytes);
 	ret = arena->source.put(arena->source.from, part->region);
 	if (ret && !*error)
@@ -932,6 +927,30 @@ TOW_PUBLIC int tow_arena_find(struct tow_arena *arena, const void *ptr, struct t
 	return 0;
 }
 
+/* The same of any region of the device's, and how much of it there is from @ptr on. */
+static int find_any(struct tow_arena *arena, struct tow_device *dev, const void *ptr,
+		    struct tow_region **region, uint64_t *offset, uint64_t *bytes)
+{
+	const struct towi_span *span = towi_fit_span(&arena->fit, ptr);
+
+	if (!span)
+		return dev ? towi_mapped_find(dev, ptr, region, offset, bytes) : -ENOENT;
+	*bytes = (uint64_t)(span->at + span->bytes - (const char *)ptr);
+	return tow_arena_find(arena, ptr, region, offset);
+}
+
+int towi_place(struct tow_arena *arena, struct tow_device *dev, const void *ptr, uint64_t bytes,
+	       struct tow_region **region, uint64_t *offset)
+{
+	struct tow_region *other;
+	uint64_t left, ignored;
+
+	if (!find_any(arena, dev, ptr, region, offset, &left))
+		return bytes > left ? -EINVAL : 0;
+	return find_any(arena, dev, (const char *)ptr + bytes - 1, &other, &ignored, &left) ?
+		       -ENOENT : -EINVAL;
+}
+
 TOW_PUBLIC uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes)
 {
 	uint64_t sum = 0;
@@ -956,27 +975,6 @@ TOW_PUBLIC uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes)
 	} while (any);
 	pthread_mutex_unlock(&arena->growing);
 	return sum;
-}
-
-void towi_arena_watch(struct tow_arena *arena, struct towi_watch *watch)
-{
-	pthread_mutex_lock(&arena->growing);
-	watch->next = arena->watches;
-	arena->watches = watch;
-	pthread_mutex_unlock(&arena->growing);
-}
-
-void towi_arena_unwatch(struct tow_arena *arena, struct towi_watch *watch)
-{
-	struct towi_watch **link;
-
-	if (!towi_arena_ours(arena))
-		return;
-	pthread_mutex_lock(&arena->growing);
-	for (link = &arena->watches; *link != watch;)
-		link = &(*link)->next;
-	*link = watch->next;
-	pthread_mutex_unlock(&arena->growing);
 }
 
 TOW_PUBLIC size_t tow_arena_check(struct tow_arena *arena)

@@ -11,6 +11,7 @@
 
 #include <kselftest.h>
 
+#include "internal.h"
 #include "tow_source.h"
 
 #define KIB		((size_t)1 << 10)
@@ -317,6 +318,38 @@ static void test_told(void)
 	       "regions come and go, and it is told");
 	result(tow_arena_alloc(arena, 1) && !tow_arena_destroy(arena) && told.grown == 2 &&
 	       told.shrunk == 2, "at the end, too");
+}
+
+/* Where a tensor is, of the arena's and a device's other regions. */
+static void test_place(void)
+{
+	struct source source = { 0 };
+	struct tow_arena *arena = source_arena(&source, NULL);
+	struct tow_device dev = { .fd = -1, .process = towi_process() };
+	char *block = had(tow_arena_alloc(arena, MIB)), *memory = had(malloc(3000));
+	struct tow_region *region = (struct tow_region *)(void *)memory, *found = NULL, *own;
+	uint64_t offset;
+
+	towi_mapped_begin(&dev);
+	tow_arena_find(arena, block, &own, &offset);
+	result(!towi_place(arena, &dev, block, MIB, &found, &offset) && found == own &&
+	       !offset, "in the arena");
+	result(towi_place(arena, &dev, memory, 3000, &found, &offset) == -ENOENT, "nowhere");
+	towi_mapped_add(&dev, region, memory + 1000, 500, 1000);
+	result(!towi_place(arena, &dev, memory + 1000, 1000, &found, &offset) && found == region &&
+	       offset == 500 &&
+	       !towi_place(arena, &dev, memory + 1999, 1, &found, &offset) && offset == 1499,
+	       "in another region");
+	result(towi_place(arena, &dev, memory + 1000, 1001, &found, &offset) == -EINVAL &&
+	       towi_place(arena, &dev, memory + 999, 2, &found, &offset) == -EINVAL,
+	       "at the end of one, or at its begin");
+	result(towi_place(arena, &dev, memory, 1000, &found, &offset) == -ENOENT &&
+	       towi_place(arena, &dev, memory + 2000, 1000, &found, &offset) == -ENOENT,
+	       "beside it");
+	towi_mapped_drop(&dev, region, memory + 1000);
+	towi_mapped_end(&dev);
+	free(memory);
+	tow_arena_destroy(arena);
 }
 
 static void test_fallback(void)
@@ -686,7 +719,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 5 + 2 + 3 + 6 + 10 + 3 + 6);
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 5 + 2 + 3 + 5 + 6 + 10 + 3 + 6);
 	test_arguments();
 	test_places();
 	test_regions();
@@ -695,6 +728,7 @@ int main(void)
 	test_caches_give_back();
 	test_stash();
 	test_told();
+	test_place();
 	test_fallback();
 	test_debug();
 	test_child();
