@@ -82,6 +82,7 @@ struct tow_arena {
 	bool debug;
 	/* Around regions that come and go. */
 	pthread_mutex_t growing;
+	uint64_t adopted_bytes;		/* of spans in adopted regions */
 	/* Around everything of fit but what any thread may call; lock_blocks(). */
 	pthread_mutex_t lock;
 	struct towi_fit fit;
@@ -96,7 +97,8 @@ struct tow_arena {
 /* A region's record: towi_span.owner. */
 struct part {
 	struct tow_region *region;
-	void *at;
+	bool adopted;		/* it is the program's */
+	void *at;		/* where it begins */
 	size_t bytes;
 };
 
@@ -502,6 +504,16 @@ static bool empty_caches(struct tow_arena *arena)
 
 /* ---- regions ---------------------------------------------------------------- */
 
+static int put_part(struct tow_arena *arena, struct part *part)
+{
+	int ret = part->adopted ?
+			  arena->source.leave(arena->source.from, part->region, part->at) :
+			  arena->source.put(arena->source.from, part->region);
+
+	free(part);
+	return ret;
+}
+
 /* Called with arena->growing.  What a child's copy says nobody is told. */
 static void end_part(struct tow_arena *arena, struct part *part, int *error)
 {
@@ -509,14 +521,41 @@ static void end_part(struct tow_arena *arena, struct part *part, int *error)
 
 	if (towi_arena_ours(arena) && arena->attr.shrinks)
 		arena->attr.shrinks(arena->attr.data, part->region, part->at, part->bytes);
-	ret = arena->source.put(arena->source.from, part->region);
+	ret = put_part(arena, part);
 	if (ret && !*error)
 		*error = ret;
-	free(part);
 }
 
-/* A region is asked for, shown to the program, and ready to be added. */
-static int make_part(struct tow_arena *arena, size_t bytes, struct part **made)
+/*
+ * The program is shown it, and then blocks are cut out of @bytes at @from of it.  Called with
+ * arena->growing; 0, or a negative errno and it is ended.
+ */
+static int add_part(struct tow_arena *arena, struct part *part, char *from, size_t bytes)
+{
+	int ret = 0, ignored = 0;
+
+	if (arena->attr.grown)
+		ret = arena->attr.grown(arena->attr.data, part->region, part->at, part->bytes);
+	if (ret) {
+		/* Nor is it told that it goes. */
+		put_part(arena, part);
+		return ret;
+	}
+	if (arena->debug)
+		memset(from, POISON, bytes);
+	lock_blocks(arena);
+	ret = towi_fit_add(&arena->fit, from, bytes, part);
+	arena->regions += !ret;
+	if (!ret)
+		towi_fit_span(&arena->fit, from)->stays = part->adopted;
+	unlock_blocks(arena);
+	if (ret)
+		end_part(arena, part, &ignored);
+	return ret;
+}
+
+/* A region of the source's.  Called with arena->growing. */
+static int get_part(struct tow_arena *arena, size_t bytes)
 {
 	struct part *part = calloc(1, sizeof(*part));
 	int ret;
@@ -529,35 +568,7 @@ static int make_part(struct tow_arena *arena, size_t bytes, struct part **made)
 		free(part);
 		return ret;
 	}
-	if (arena->attr.grown)
-		ret = arena->attr.grown(arena->attr.data, part->region, part->at, part->bytes);
-	if (ret) {
-		arena->source.put(arena->source.from, part->region);
-		free(part);
-		return ret;
-	}
-	if (arena->debug)
-		memset(part->at, POISON, part->bytes);
-	*made = part;
-	return 0;
-}
-
-/* Called with arena->growing. */
-static int add_part(struct tow_arena *arena, size_t bytes)
-{
-	struct part *part;
-	int ret, ignored = 0;
-
-	ret = make_part(arena, bytes, &part);
-	if (ret)
-		return ret;
-	lock_blocks(arena);
-	ret = towi_fit_add(&arena->fit, part->at, part->bytes, part);
-	arena->regions += !ret;
-	unlock_blocks(arena);
-	if (ret)
-		end_part(arena, part, &ignored);
-	return ret;
+	return add_part(arena, part, part->at, part->bytes);
 }
 
 /* Another region, in which @bytes have room: 0 or a negative errno. */
@@ -565,20 +576,20 @@ static int grow(struct tow_arena *arena, size_t bytes)
 {
 	size_t least = rounded(bytes, TOWI_SPAN_GRAIN);
 	size_t wanted = arena->attr.region_bytes, room = SIZE_MAX;
+	size_t own = arena->fit.reserved - arena->adopted_bytes;
 	int ret;
 
 	if (arena->attr.limit_bytes)
-		room = arena->attr.limit_bytes > arena->fit.reserved ?
-		       arena->attr.limit_bytes - arena->fit.reserved : 0;
+		room = arena->attr.limit_bytes > own ? arena->attr.limit_bytes - own : 0;
 	if (least > room)
 		return -EDQUOT;
 	if (wanted < least)
 		wanted = least;
 	if (wanted > room)
 		wanted = room / TOWI_SPAN_GRAIN * TOWI_SPAN_GRAIN;
-	ret = add_part(arena, wanted);
+	ret = get_part(arena, wanted);
 	if (wanted > least && (ret == -ENOSPC || ret == -EDQUOT || ret == -ENOMEM))
-		ret = add_part(arena, least);
+		ret = get_part(arena, least);
 	return ret;
 }
 
@@ -951,6 +962,68 @@ int towi_place(struct tow_arena *arena, struct tow_device *dev, const void *ptr,
 		       -ENOENT : -EINVAL;
 }
 
+/* ---- regions of the program's ------------------------------------------------ */
+
+/* Called with arena->growing. */
+static bool any_span(const struct tow_arena *arena, const char *from, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += TOWI_SPAN_GRAIN)
+		if (towi_fit_span(&arena->fit, from + at))
+			return true;
+	return false;
+}
+
+/* What of it spans may be made of, whole multiples of their grain.  Called with arena->growing. */
+static int adopt_part(struct tow_arena *arena, struct part *part)
+{
+	uintptr_t at = (uintptr_t)part->at, first = rounded(at, TOWI_SPAN_GRAIN);
+	size_t before = first - at, bytes;
+	int ret = -EINVAL;
+
+	if (part->bytes >= before + TOWI_SPAN_GRAIN) {
+		bytes = (part->bytes - before) / TOWI_SPAN_GRAIN * TOWI_SPAN_GRAIN;
+		/* Imported memory may be another region's, too. */
+		ret = any_span(arena, (char *)part->at + before, bytes) ? -EBUSY : 0;
+	}
+	if (ret) {
+		put_part(arena, part);
+		return ret;
+	}
+	ret = add_part(arena, part, (char *)part->at + before, bytes);
+	if (!ret)
+		arena->adopted_bytes += bytes;
+	return ret;
+}
+
+TOW_PUBLIC int tow_arena_adopt(struct tow_arena *arena, struct tow_region *region)
+{
+	struct part *part;
+	uint64_t bytes;
+	int ret;
+
+	if (!arena || !region)
+		return -EINVAL;
+	if (!towi_arena_ours(arena))
+		return -EPERM;
+	part = calloc(1, sizeof(*part));
+	if (!part)
+		return -ENOMEM;
+	part->region = region;
+	part->adopted = true;
+	ret = arena->source.adopt(arena->source.from, region, &part->at, &bytes);
+	if (ret) {
+		free(part);
+		return ret;
+	}
+	part->bytes = bytes;
+	pthread_mutex_lock(&arena->growing);
+	ret = adopt_part(arena, part);
+	pthread_mutex_unlock(&arena->growing);
+	return ret;
+}
+
+/* ---- regions that nobody needs ------------------------------------------------ */
+
 TOW_PUBLIC uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes)
 {
 	uint64_t sum = 0;
@@ -976,6 +1049,8 @@ TOW_PUBLIC uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes)
 	pthread_mutex_unlock(&arena->growing);
 	return sum;
 }
+
+/* ---- how it is ---------------------------------------------------------------- */
 
 TOW_PUBLIC size_t tow_arena_check(struct tow_arena *arena)
 {
@@ -1150,10 +1225,24 @@ static int put_region(void *from, struct tow_region *region)
 	return tow_region_destroy(region);
 }
 
+static int adopt_region(void *from, struct tow_region *region, void **at, uint64_t *bytes)
+{
+	return towi_region_device(region) == from ? towi_region_adopt(region, at, bytes) : -EINVAL;
+}
+
+static int leave_region(void *from, struct tow_region *region, void *at)
+{
+	(void)from;
+	return towi_region_leave(region, at);
+}
+
 TOW_PUBLIC int tow_arena_create(struct tow_device *dev, const struct tow_arena_attr *attr,
 				struct tow_arena **arena)
 {
-	struct towi_source source = { .get = get_region, .put = put_region, .from = dev };
+	struct towi_source source = {
+		.get = get_region, .put = put_region, .adopt = adopt_region,
+		.leave = leave_region, .from = dev,
+	};
 
 	if (!dev)
 		return -EINVAL;

@@ -15,10 +15,15 @@
  * @get: @bytes, a multiple of 2 MiB, or more: what it is, where it is mapped, at a
  *	multiple of 2 MiB, how much it is.  0 or a negative errno.
  * @put: the reverse: 0 or a negative errno, and it is gone
+ * @adopt: a region that stays the program's: where it begins, and how much it is.  0 or a
+ *	negative errno
+ * @leave: the reverse: 0 or a negative errno
  */
 struct towi_source {
 	int (*get)(void *from, size_t *bytes, void **at, struct tow_region **region);
 	int (*put)(void *from, struct tow_region *region);
+	int (*adopt)(void *from, struct tow_region *region, void **at, uint64_t *bytes);
+	int (*leave)(void *from, struct tow_region *region, void *at);
 	void *from;
 };
 

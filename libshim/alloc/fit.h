@@ -59,6 +59,7 @@ struct towi_span {
 	char *at;
 	size_t bytes;
 	void *owner;			/* the caller's */
+	bool stays;			/* the caller says that it is not to be removed */
 	struct towi_span *next;		/* of the same allocator */
 	struct towi_block *first;	/* that at @at: always the same record */
 	/* The taken block that begins in each grain, or NULL. */

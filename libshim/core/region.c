@@ -46,6 +46,7 @@ struct tow_region {
 	pthread_mutex_t lock;
 	/* -1, and map_bytes 0: not known yet (or imported). */
 	bool readonly;
+	bool adopted;		/* by an arena */
 	int fd;
 	uint64_t map_bytes;
 	struct mapping *mappings;
@@ -506,4 +507,55 @@ TOW_PUBLIC int tow_region_unmap(struct tow_region *region, void *addr, size_t le
 	}
 	pthread_mutex_unlock(&region->lock);
 	return ret;
+}
+
+/* ---- for arenas ------------------------------------------------------------- */
+
+/* True: it was not so. */
+static bool set_adopted(struct tow_region *region, bool adopted)
+{
+	bool before;
+
+	pthread_mutex_lock(&region->lock);
+	before = region->adopted;
+	region->adopted = adopted;
+	pthread_mutex_unlock(&region->lock);
+	return before != adopted;
+}
+
+static int adopt(struct tow_region *region, void **at, uint64_t *bytes)
+{
+	struct tow_region_info info;
+	int ret;
+
+	ret = query_region(region, &info);
+	if (ret)
+		return ret;
+	if (info.flags & TOW_REGION_READONLY)
+		return -EACCES;
+	*bytes = region->memory ? info.bytes : info.map_bytes;
+	*at = region->memory;
+	return region->memory ? 0 : tow_region_map(region, 0, 0, PROT_READ | PROT_WRITE, at);
+}
+
+int towi_region_adopt(struct tow_region *region, void **at, uint64_t *bytes)
+{
+	int ret;
+
+	if (!towi_ours(region->process))
+		return -EPERM;
+	if (!set_adopted(region, true))
+		return -EBUSY;
+	ret = adopt(region, at, bytes);
+	if (ret)
+		set_adopted(region, false);
+	return ret;
+}
+
+int towi_region_leave(struct tow_region *region, void *at)
+{
+	if (!towi_ours(region->process))
+		return -EPERM;
+	set_adopted(region, false);
+	return region->memory ? 0 : tow_region_unmap(region, at, 0);
 }

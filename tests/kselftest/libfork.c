@@ -222,6 +222,7 @@ static void try_arena(struct tow_arena *arena, void *block, size_t usable)
 	TRY(-EPERM, tow_arena_free, arena, block);
 	TRY((long)usable, tow_arena_usable, arena, block);
 	TRY(usable ? 0 : -ENOENT, tow_arena_find, arena, block, &region, &offset);
+	TRY(-EPERM, tow_arena_adopt, arena, (struct tow_region *)block);
 	TRY(0, tow_arena_trim, arena, 0);
 	TRY(0, tow_arena_check, arena);
 	TRY(-EPERM, tow_arena_stats, arena, &stats);

@@ -56,7 +56,7 @@ static bool refused(const void *ptr, int error)
 static void test_arguments(void)
 {
 	struct source source = { 0 };
-	struct towi_source from = { source_get, source_put, &source };
+	struct towi_source from = { source_get, source_put, source_adopt, source_leave, &source };
 	struct tow_arena_attr attr = { .size = sizeof(attr), .flags = 4 };
 	struct tow_arena *arena = NULL;
 	struct tow_region *region;
@@ -318,6 +318,59 @@ static void test_told(void)
 	       "regions come and go, and it is told");
 	result(tow_arena_alloc(arena, 1) && !tow_arena_destroy(arena) && told.grown == 2 &&
 	       told.shrunk == 2, "at the end, too");
+}
+
+/* What an arena is given, from the middle of 2 MiB to the middle of others. */
+static void test_adopted(void)
+{
+	struct told told = { 0 };
+	struct source source = { .pool = 4 * MIB };
+	struct tow_arena_attr attr = {
+		.size = sizeof(attr), .region_bytes = 2 * MIB, .limit_bytes = 4 * MIB,
+		.grown = note_grown, .shrinks = note_shrinks, .data = &told,
+	};
+	struct tow_arena *arena = source_arena(&source, &attr);
+	char *memory = had(source_map(12 * MIB)), *block, *other;
+	struct source_region given = { memory + MIB, 10 * MIB };
+	struct source_region small = { memory + MIB, 3 * MIB - 1 };
+	struct source_region again = { memory + 3 * MIB, 9 * MIB };
+	struct tow_region *region = (struct tow_region *)(void *)&given, *found;
+	uint64_t offset;
+
+	memset(memory, 7, 12 * MIB);
+	result(tow_arena_adopt(NULL, region) == -EINVAL && tow_arena_adopt(arena, NULL) == -EINVAL &&
+	       tow_arena_adopt(arena, (struct tow_region *)(void *)&small) == -EINVAL &&
+	       !source.adopted, "no region, or one without 2 MiB as they must lie");
+	source.error = -EBUSY;
+	result(tow_arena_adopt(arena, region) == -EBUSY, "one that cannot be had");
+	source.error = 0;
+	told.refuse = -EKEYREJECTED;
+	result(tow_arena_adopt(arena, region) == -EKEYREJECTED && !source.adopted && !told.shrunk,
+	       "one that is refused");
+	told.refuse = 0;
+	result(!tow_arena_adopt(arena, region) && told.grown == 1 && source.adopted == 1 &&
+	       stats_of(arena).reserved_bytes == 8 * MIB && stats_of(arena).regions == 1,
+	       "what of it is whole multiples of 2 MiB");
+	result(tow_arena_adopt(arena, (struct tow_region *)(void *)&again) == -EBUSY &&
+	       source.adopted == 1, "not the same memory twice");
+	block = had(tow_arena_alloc(arena, 8 * MIB));
+	result(block == memory + 2 * MIB && !tow_arena_find(arena, block + 5, &found, &offset) &&
+	       found == region && offset == MIB + 5, "blocks are cut out of it");
+	other = had(tow_arena_alloc(arena, 4 * MIB));
+	result(other && refused(tow_arena_alloc(arena, 2 * MIB), EDQUOT) && source.out == 4 * MIB,
+	       "it does not count against the limit");
+	tow_arena_free(arena, block);
+	tow_arena_free(arena, other);
+	result(tow_arena_trim(arena, 0) == 4 * MIB && source.adopted == 1 && told.shrunk == 1 &&
+	       tow_arena_alloc(arena, 8 * MIB) == block, "it is not trimmed");
+	result(!tow_arena_destroy(arena) && !source.adopted && told.shrunk == 2, "and left at the end");
+	attr = (struct tow_arena_attr){ .size = sizeof(attr), .flags = TOW_ARENA_DEBUG };
+	arena = source_arena(&source, &attr);
+	result(!tow_arena_adopt(arena, region) && memory[2 * MIB - 1] == 7 &&
+	       memory[2 * MIB] == (char)0xdd && memory[10 * MIB - 1] == (char)0xdd &&
+	       memory[10 * MIB] == 7 && !tow_arena_check(arena), "nothing around it is written to");
+	tow_arena_destroy(arena);
+	munmap(memory, 12 * MIB);
 }
 
 /* Where a tensor is, of the arena's and a device's other regions. */
@@ -666,7 +719,9 @@ static int child(void)
 	    tow_arena_usable(held.arena, held.block) != 100 ||
 	    tow_arena_find(held.arena, held.block + 7, &region, &offset))
 		return 3;
-	return tow_arena_destroy(held.arena) == -EPERM ? 0 : 4;
+	if (tow_arena_adopt(held.arena, region) != -EPERM)
+		return 4;
+	return tow_arena_destroy(held.arena) == -EPERM ? 0 : 5;
 }
 
 static bool child_is_refused(void)
@@ -719,7 +774,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 5 + 2 + 3 + 5 + 6 + 10 + 3 + 6);
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 5 + 2 + 3 + 10 + 5 + 6 + 10 + 3 + 6);
 	test_arguments();
 	test_places();
 	test_regions();
@@ -728,6 +783,7 @@ int main(void)
 	test_caches_give_back();
 	test_stash();
 	test_told();
+	test_adopted();
 	test_place();
 	test_fallback();
 	test_debug();

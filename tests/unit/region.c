@@ -15,6 +15,8 @@
 
 #include <kselftest.h>
 
+#include <towline/arena.h>
+
 #include "internal.h"
 
 /* Published sizes never change. */
@@ -476,10 +478,64 @@ static void test_child(void)
 	towi_mapped_end(&dev);
 }
 
+/* ---- for arenas ---------------------------------------------------------------- */
+
+static void test_adopt(void)
+{
+	struct tow_region *pool, *dmabuf, *imported, *others, *found_there;
+	struct tow_device dev, another;
+	struct tow_arena *arena, *second;
+	char *memory = mmap(NULL, REGION_BYTES + 100, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *ptr;
+	uint64_t offset;
+	void *addr;
+
+	open_kernel(&dev);
+	open_kernel(&another);
+	if (memory == MAP_FAILED || tow_region_create(&dev, REGION_BYTES, NULL, &pool) ||
+	    tow_region_from_dmabuf(&dev, 0, 0, 1, 0, &dmabuf) ||
+	    tow_region_from_memory(&dev, memory + 100, REGION_BYTES, 0, &imported) ||
+	    tow_region_create(&another, REGION_BYTES, NULL, &others) ||
+	    tow_arena_create(&dev, NULL, &arena) || tow_arena_create(&dev, NULL, &second))
+		ksft_exit_fail_msg("no regions\n");
+	ksft_test_result(tow_arena_adopt(arena, others) == -EINVAL, "another device's\n");
+	ksft_test_result(tow_arena_adopt(arena, dmabuf) == -EOPNOTSUPP &&
+			 tow_arena_adopt(arena, dmabuf) == -EOPNOTSUPP, "a dma-buf\n");
+	kernel.flags = TOW_REGION_READONLY;
+	ksft_test_result(tow_arena_adopt(arena, pool) == -EACCES, "a read-only one\n");
+	kernel.flags = 0;
+	ksft_test_result(!tow_arena_adopt(arena, pool) && tow_arena_adopt(arena, pool) == -EBUSY &&
+			 tow_arena_adopt(second, pool) == -EBUSY, "once, by one arena\n");
+	ptr = tow_arena_alloc(arena, REGION_BYTES);
+	ksft_test_result(ptr && found(&dev, ptr, pool, 0, REGION_BYTES) &&
+			 !tow_arena_find(arena, ptr + 9, &found_there, &offset) &&
+			 found_there == pool && offset == 9, "its memory is found either way\n");
+	kernel.map_bytes = 0;
+	ksft_test_result(!tow_arena_adopt(second, imported) &&
+			 (ptr = tow_arena_alloc(second, (size_t)2 << 20)) &&
+			 ptr > memory && ptr + ((size_t)2 << 20) <= memory + REGION_BYTES + 100 &&
+			 !tow_arena_find(second, ptr, &found_there, &offset) &&
+			 found_there == imported && offset == (uint64_t)(ptr - memory - 100),
+			 "the process's own memory\n");
+	kernel.map_bytes = REGION_BYTES;
+	kernel.ended = 0;
+	ksft_test_result(!tow_arena_destroy(arena) && !tow_arena_destroy(second) && !kernel.ended &&
+			 dev.mapped.count == 1 && found(&dev, memory + 100, imported, 0, REGION_BYTES) &&
+			 !tow_region_map(pool, 0, 0, RW, &addr) && !tow_arena_create(&dev, NULL, &arena) &&
+			 !tow_arena_adopt(arena, pool), "when an arena ends it is as it was\n");
+	tow_arena_destroy(arena);
+	tow_region_destroy(pool);
+	tow_region_destroy(dmabuf);
+	tow_region_destroy(imported);
+	tow_region_destroy(others);
+	towi_mapped_end(&dev);
+	towi_mapped_end(&another);
+	munmap(memory, REGION_BYTES + 100);
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(7 + 4 + 4 + 11 + 7 + 1 + 1 + 2 + 1);
+	ksft_set_plan(7 + 4 + 4 + 11 + 7 + 1 + 1 + 2 + 1 + 7);
 	test_attr();
 	test_names();
 	test_info();
@@ -489,5 +545,6 @@ int main(void)
 	test_overlaps();
 	test_watch();
 	test_child();
+	test_adopt();
 	ksft_finished();
 }
