@@ -34,12 +34,18 @@
 #define STATS_SIZE_FIRST \
 	(offsetof(struct tow_arena_stats, fragmentation) + sizeof(double))
 
-/* Caches: small blocks of up to so many grains, so many of a size, so much in all. */
-#define KEPT_GRAINS	64U
+/*
+ * Caches: small blocks of up to so many grains, so many of a size, so much in all.  Sizes are all
+ * numbers of grains up to the first, and then eight for each doubling: four to the last.
+ */
+#define FINE_GRAINS	64U
+#define KEPT_GRAINS	1024U
+#define SIZES		(FINE_GRAINS + 4 * 8 + 1)
 #define KEPT_OF_A_SIZE	32U
-#define KEPT_BYTES	((size_t)256 << 10)
-/* How many of a size are taken at once when there is none. */
+#define KEPT_BYTES	((size_t)1 << 20)
+/* How many of a size are taken at once when there is none, and how much. */
 #define KEPT_AT_ONCE	8U
+#define BYTES_AT_ONCE	((size_t)64 << 10)
 /* Larger ones: each of so much at most, so many, so much in all. */
 #define STASHED_BYTES	((size_t)2 << 20)
 #define STASH		8U
@@ -61,8 +67,8 @@ struct cache {
 	uintptr_t thread;		/* whose it is; more than there are places share one */
 	_Atomic size_t bytes;		/* of all that it keeps */
 	_Atomic uint64_t allocations, frees;
-	struct towi_block *first[KEPT_GRAINS + 1];
-	uint8_t count[KEPT_GRAINS + 1];
+	struct towi_block *first[SIZES];
+	uint8_t count[SIZES];
 	/* The larger ones, the oldest first, which towi_fit_find() does not find. */
 	struct towi_block *stash[STASH];
 	size_t stashed, stash_bytes;
@@ -287,16 +293,37 @@ static size_t grains(const struct towi_block *block)
 	return block->bytes / TOWI_GRAIN;
 }
 
+/* Of a number of grains, how many of the last bits its size does not tell. */
+static unsigned int coarse_bits(size_t count)
+{
+	return count > FINE_GRAINS ? 60U - (unsigned int)__builtin_clzll(count - 1) : 0;
+}
+
+/* What small blocks have more, so that others of the same size will do for them. */
+static size_t round_small(size_t bytes)
+{
+	return rounded(bytes, TOWI_GRAIN << coarse_bits(bytes / TOWI_GRAIN));
+}
+
+/* Which size it is, of a small block. */
+static size_t size_of(size_t bytes)
+{
+	size_t count = bytes / TOWI_GRAIN;
+	unsigned int bits = coarse_bits(count);
+
+	return bits ? FINE_GRAINS + (bits - 3) * 8 + (count >> bits) - 8 : count;
+}
+
 static bool has_room(const struct cache *cache, size_t bytes)
 {
-	return cache->count[bytes / TOWI_GRAIN] < KEPT_OF_A_SIZE &&
+	return cache->count[size_of(bytes)] < KEPT_OF_A_SIZE &&
 	       atomic_load_explicit(&cache->bytes, memory_order_relaxed) - cache->stash_bytes +
 			       bytes <= KEPT_BYTES;
 }
 
 static void keep(struct cache *cache, struct towi_block *block)
 {
-	size_t size = grains(block);
+	size_t size = size_of(block->bytes);
 
 	block->next = cache->first[size];
 	cache->first[size] = block;
@@ -313,7 +340,8 @@ static struct towi_block *take_some(struct tow_arena *arena, struct cache *cache
 	first = towi_fit_take(&arena->fit, bytes, TOWI_GRAIN);
 	if (first)
 		towi_fit_note(first, first->at);
-	for (unsigned int i = 1; first && i < KEPT_AT_ONCE && has_room(cache, bytes); i++) {
+	for (unsigned int i = 1; first && i < KEPT_AT_ONCE && (i + 1) * bytes <= BYTES_AT_ONCE &&
+				 has_room(cache, bytes); i++) {
 		block = towi_fit_take(&arena->fit, bytes, TOWI_GRAIN);
 		if (!block)
 			break;
@@ -325,9 +353,8 @@ static struct towi_block *take_some(struct tow_arena *arena, struct cache *cache
 	return first;
 }
 
-static struct towi_block *take_kept(struct cache *cache, size_t bytes)
+static struct towi_block *take_kept(struct cache *cache, size_t size)
 {
-	size_t size = bytes / TOWI_GRAIN;
 	struct towi_block *block = cache->first[size];
 
 	if (block) {
@@ -394,7 +421,7 @@ static struct towi_block *take_stashed(struct cache *cache, size_t bytes)
 
 static struct towi_block *take_small(struct tow_arena *arena, struct cache *cache, size_t bytes)
 {
-	struct towi_block *block = take_kept(cache, bytes);
+	struct towi_block *block = take_kept(cache, size_of(bytes));
 
 	return block ? block : take_some(arena, cache, bytes);
 }
@@ -462,8 +489,8 @@ static struct towi_block *empty(struct cache *cache)
 	/* Whoever has it may be of lower priority, and on this processor. */
 	while (atomic_flag_test_and_set_explicit(&cache->busy, memory_order_acquire))
 		usleep(10);
-	for (unsigned int size = 1; size <= KEPT_GRAINS; size++) {
-		while ((block = take_kept(cache, size * TOWI_GRAIN))) {
+	for (size_t size = 1; size < SIZES; size++) {
+		while ((block = take_kept(cache, size))) {
 			block->next = all_kept;
 			all_kept = block;
 		}
@@ -607,6 +634,8 @@ static bool wanted(const struct tow_arena *arena, size_t alignment, size_t asked
 	want->front = arena->debug ? want->alignment : 0;
 	want->bytes = want->front + rounded(asked + (arena->debug ? RED_BYTES : 0),
 					    TOWI_GRAIN);
+	if (!arena->debug && want->bytes <= KEPT_GRAINS * TOWI_GRAIN)
+		want->bytes = round_small(want->bytes);
 	return true;
 }
 

@@ -105,10 +105,13 @@ static int make_window(struct towi_windows *windows, struct tow_region *region,
 	window = malloc(sizeof(*window));
 	if (!window)
 		return -ENOMEM;
-	*window = (struct towi_window){ windows->first, info.handle, ++windows->last, NULL };
+	*window = (struct towi_window){
+		windows->first, towi_region_handle(region), ++windows->last, NULL,
+	};
 	name_window(name, windows->number, window->number, windows->rights);
 	/* What was imported is not mapped. */
-	ret = tow_export(region, 0, info.map_bytes ? info.map_bytes : info.bytes, name, windows->rights, &window->exported);
+	ret = tow_export(region, 0, info.map_bytes ? info.map_bytes : info.bytes, name,
+			 windows->rights, &window->exported);
 	if (ret) {
 		free(window);
 		return ret;

@@ -245,6 +245,27 @@ static void test_caches_give_back(void)
 	tow_arena_destroy(arena);
 }
 
+/* Freed ones serve others: each has enough, and not much more. */
+static void test_sizes(void)
+{
+	struct source source = { 0 };
+	struct tow_arena *arena = source_arena(&source, NULL);
+	size_t usable, wrong = 0;
+	char *ptr, *other;
+
+	for (size_t bytes = 1; bytes < 70 * KIB; bytes += bytes < 5000 ? 1 : 37) {
+		ptr = had(tow_arena_alloc(arena, bytes));
+		other = had(tow_arena_alloc(arena, bytes));
+		usable = tow_arena_usable(arena, ptr);
+		wrong += usable < bytes || usable > bytes + bytes / 8 + 64;
+		wrong += ptr < other ? ptr + usable > other :
+				       other + tow_arena_usable(arena, other) > ptr;
+		wrong += tow_arena_free(arena, ptr) || tow_arena_free(arena, other);
+	}
+	result(!wrong && !stats_of(arena).in_use_bytes, "no more than an eighth too large");
+	tow_arena_destroy(arena);
+}
+
 /* What a cache keeps of larger ones is taken again by who wants about as much. */
 static void test_stash(void)
 {
@@ -774,13 +795,14 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 5 + 2 + 3 + 10 + 5 + 6 + 10 + 3 + 6);
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 5 + 1 + 2 + 3 + 10 + 5 + 6 + 10 + 3 + 6);
 	test_arguments();
 	test_places();
 	test_regions();
 	test_realloc();
 	test_limits();
 	test_caches_give_back();
+	test_sizes();
 	test_stash();
 	test_told();
 	test_adopted();
