@@ -2,10 +2,10 @@
 /*
  * Arenas: threads, regions, caches, and what makes mistakes known, around best fit.
  *
- * One lock is held while blocks are cut and joined (fit.c).  What is small is kept in
- * caches, one for each processor, and goes from free to allocated again without that
- * lock; nobody waits for a cache either: who finds it busy takes the lock.  Regions come
- * and go under a lock of their own, and nobody waits for the kernel who finds room.
+ * One lock is held while blocks are cut and joined (fit.c).  Each thread has a cache: what
+ * is small goes from free to allocated again without that lock, what is larger takes it half
+ * as often.  Nobody waits for a cache either: who finds it busy takes the lock.  Regions
+ * come and go under a lock of their own, and nobody waits for the kernel who finds room.
  *
  * A child shares the regions, but what is known of the blocks is its own copy: what it cut
  * out of them its parent would give to somebody else.  So it only looks, without a lock.
@@ -15,7 +15,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,13 +34,28 @@
 #define STATS_SIZE_FIRST \
 	(offsetof(struct tow_arena_stats, fragmentation) + sizeof(double))
 
-/* Caches: blocks of up to so many grains, so many of a size, so much in all. */
-#define KEPT_GRAINS	64U
+/*
+ * Caches: small blocks of up to so many grains, so many of a size, so much in all.  Sizes are all
+ * numbers of grains up to the first, and then eight for each doubling: four to the last.
+ */
+#define FINE_GRAINS	64U
+#define KEPT_GRAINS	1024U
+#define SIZES		(FINE_GRAINS + 4 * 8 + 1)
 #define KEPT_OF_A_SIZE	32U
-#define KEPT_BYTES	((size_t)256 << 10)
-/* How many of a size are taken at once when there is none. */
+#define KEPT_BYTES	((size_t)1 << 20)
+/* How many of a size are taken at once when there is none, and how much. */
 #define KEPT_AT_ONCE	8U
-#define CACHES_MAX	64
+#define BYTES_AT_ONCE	((size_t)64 << 10)
+/* Larger ones: each of so much at most, so many, so much in all. */
+#define STASHED_BYTES	((size_t)2 << 20)
+#define STASH		8U
+#define STASH_BYTES	(2 * STASHED_BYTES)
+/* Threads that have a cache of their own, and places where one's may be. */
+#define CACHES		64U
+#define CACHES_TRIED	4U
+
+/* How long to look for the blocks' lock before sleeping: see lock_blocks(). */
+#define PAUSES_MAX	256U
 
 /* What is written around blocks, and into free ones. */
 #define RED		0xfd
@@ -50,10 +64,14 @@
 
 struct cache {
 	_Alignas(128) atomic_flag busy;
-	_Atomic size_t bytes;
+	uintptr_t thread;		/* whose it is; more than there are places share one */
+	_Atomic size_t bytes;		/* of all that it keeps */
 	_Atomic uint64_t allocations, frees;
-	struct towi_block *first[KEPT_GRAINS + 1];
-	uint8_t count[KEPT_GRAINS + 1];
+	struct towi_block *first[SIZES];
+	uint8_t count[SIZES];
+	/* The larger ones, the oldest first, which towi_fit_find() does not find. */
+	struct towi_block *stash[STASH];
+	size_t stashed, stash_bytes;
 };
 
 /* Ordinary memory that was given out. */
@@ -70,8 +88,8 @@ struct tow_arena {
 	bool debug;
 	/* Around regions that come and go. */
 	pthread_mutex_t growing;
-	struct towi_watch *watches;
-	/* Around everything of fit but towi_fit_find() and towi_fit_span(). */
+	uint64_t adopted_bytes;		/* of spans in adopted regions */
+	/* Around everything of fit but what any thread may call; lock_blocks(). */
 	pthread_mutex_t lock;
 	struct towi_fit fit;
 	uint64_t regions;
@@ -79,15 +97,22 @@ struct tow_arena {
 	/* Ordinary memory, by its address: a tree of <search.h>. */
 	pthread_mutex_t ordinary_lock;
 	void *ordinary;
-	int caches_count;
-	struct cache *caches;
+	struct cache *_Atomic caches[CACHES];
 };
 
 /* A region's record: towi_span.owner. */
 struct part {
 	struct tow_region *region;
-	void *at;
+	bool adopted;		/* it is the program's */
+	void *at;		/* where it begins */
 	size_t bytes;
+};
+
+/* What a program wants, and what that is of a block. */
+struct want {
+	size_t asked, alignment;
+	size_t front;		/* before what it is given */
+	size_t bytes;		/* of the block */
 };
 
 /* ---- numbers and words ------------------------------------------------------ */
@@ -100,6 +125,36 @@ static void tally(_Atomic uint64_t *number, uint64_t by)
 static uint64_t counted(const _Atomic uint64_t *number)
 {
 	return atomic_load_explicit(number, memory_order_relaxed);
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb");
+#endif
+}
+
+/*
+ * The lock is held for a fraction of what it takes to sleep and to be woken, and once threads
+ * sleep for it, each that lets it go has one to wake.  So it is looked for about as long as
+ * that takes, ever less often: each look takes the line of memory away from who has it.
+ */
+static void lock_blocks(struct tow_arena *arena)
+{
+	for (unsigned int pauses = 1; pauses <= PAUSES_MAX; pauses *= 2) {
+		if (!pthread_mutex_trylock(&arena->lock))
+			return;
+		for (unsigned int i = 0; i < pauses; i++)
+			relax();
+	}
+	pthread_mutex_lock(&arena->lock);
+}
+
+static void unlock_blocks(struct tow_arena *arena)
+{
+	pthread_mutex_unlock(&arena->lock);
 }
 
 static void warn(const struct tow_arena *arena, const char *what)
@@ -167,17 +222,53 @@ static bool painted(const struct towi_block *block)
 
 /* ---- caches ----------------------------------------------------------------- */
 
+/* A thread's first one; NULL: there is no memory. */
+static struct cache *make_cache(struct cache *_Atomic *place, uintptr_t thread)
+{
+	struct cache *made = aligned_alloc(_Alignof(struct cache), sizeof(*made)), *other = NULL;
+
+	if (!made)
+		return NULL;
+	memset(made, 0, sizeof(*made));
+	atomic_flag_clear(&made->busy);
+	made->thread = thread;
+	if (atomic_compare_exchange_strong(place, &other, made))
+		return made;
+	free(made);
+	return other;
+}
+
+/*
+ * The thread's cache: at one of a few places, which its number says.  They stay when threads
+ * end, as another one mostly has the same number then.
+ */
+static struct cache *find_cache(struct tow_arena *arena)
+{
+	uintptr_t thread = (uintptr_t)pthread_self();
+	size_t first = (uint64_t)thread * 0x9e3779b97f4a7c15U >> 32;
+	struct cache *cache;
+
+	for (size_t i = first; i < first + CACHES_TRIED; i++) {
+		struct cache *_Atomic *place = &arena->caches[i % CACHES];
+
+		cache = atomic_load_explicit(place, memory_order_acquire);
+		if (!cache)
+			cache = make_cache(place, thread);
+		if (!cache || cache->thread == thread)
+			return cache;
+	}
+	return atomic_load_explicit(&arena->caches[first % CACHES], memory_order_acquire);
+}
+
+/* NULL: there is none, or somebody else has it. */
 static struct cache *take_cache(struct tow_arena *arena)
 {
-	struct cache *cache;
-	int cpu;
+	/* A cache would hand out what nobody looked at. */
+	struct cache *cache = arena->debug ? NULL : find_cache(arena);
 
-	if (!arena->caches_count)
+	if (!cache || atomic_flag_test_and_set_explicit(&cache->busy, memory_order_acquire))
 		return NULL;
-	cpu = sched_getcpu();
-	cache = &arena->caches[cpu < 0 ? 0 : cpu % arena->caches_count];
-	return atomic_flag_test_and_set_explicit(&cache->busy, memory_order_acquire) ? NULL
-										     : cache;
+	return cache;
 }
 
 static void leave_cache(struct cache *cache)
@@ -202,15 +293,37 @@ static size_t grains(const struct towi_block *block)
 	return block->bytes / TOWI_GRAIN;
 }
 
+/* Of a number of grains, how many of the last bits its size does not tell. */
+static unsigned int coarse_bits(size_t count)
+{
+	return count > FINE_GRAINS ? 60U - (unsigned int)__builtin_clzll(count - 1) : 0;
+}
+
+/* What small blocks have more, so that others of the same size will do for them. */
+static size_t round_small(size_t bytes)
+{
+	return rounded(bytes, TOWI_GRAIN << coarse_bits(bytes / TOWI_GRAIN));
+}
+
+/* Which size it is, of a small block. */
+static size_t size_of(size_t bytes)
+{
+	size_t count = bytes / TOWI_GRAIN;
+	unsigned int bits = coarse_bits(count);
+
+	return bits ? FINE_GRAINS + (bits - 3) * 8 + (count >> bits) - 8 : count;
+}
+
 static bool has_room(const struct cache *cache, size_t bytes)
 {
-	return cache->count[bytes / TOWI_GRAIN] < KEPT_OF_A_SIZE &&
-	       atomic_load_explicit(&cache->bytes, memory_order_relaxed) + bytes <= KEPT_BYTES;
+	return cache->count[size_of(bytes)] < KEPT_OF_A_SIZE &&
+	       atomic_load_explicit(&cache->bytes, memory_order_relaxed) - cache->stash_bytes +
+			       bytes <= KEPT_BYTES;
 }
 
 static void keep(struct cache *cache, struct towi_block *block)
 {
-	size_t size = grains(block);
+	size_t size = size_of(block->bytes);
 
 	block->next = cache->first[size];
 	cache->first[size] = block;
@@ -223,11 +336,12 @@ static struct towi_block *take_some(struct tow_arena *arena, struct cache *cache
 {
 	struct towi_block *first, *block;
 
-	pthread_mutex_lock(&arena->lock);
+	lock_blocks(arena);
 	first = towi_fit_take(&arena->fit, bytes, TOWI_GRAIN);
 	if (first)
 		towi_fit_note(first, first->at);
-	for (unsigned int i = 1; first && i < KEPT_AT_ONCE && has_room(cache, bytes); i++) {
+	for (unsigned int i = 1; first && i < KEPT_AT_ONCE && (i + 1) * bytes <= BYTES_AT_ONCE &&
+				 has_room(cache, bytes); i++) {
 		block = towi_fit_take(&arena->fit, bytes, TOWI_GRAIN);
 		if (!block)
 			break;
@@ -235,13 +349,12 @@ static struct towi_block *take_some(struct tow_arena *arena, struct cache *cache
 		towi_fit_note(block, block->at);
 		keep(cache, block);
 	}
-	pthread_mutex_unlock(&arena->lock);
+	unlock_blocks(arena);
 	return first;
 }
 
-static struct towi_block *take_kept(struct cache *cache, size_t bytes)
+static struct towi_block *take_kept(struct cache *cache, size_t size)
 {
-	size_t size = bytes / TOWI_GRAIN;
 	struct towi_block *block = cache->first[size];
 
 	if (block) {
@@ -252,20 +365,96 @@ static struct towi_block *take_kept(struct cache *cache, size_t bytes)
 	return block;
 }
 
-/* Small blocks, of @bytes; NULL: not by this way. */
-static void *alloc_kept(struct tow_arena *arena, size_t bytes, size_t asked)
+/* The older half goes back.  Called with arena->lock. */
+static void give_older(struct tow_arena *arena, struct cache *cache)
+{
+	size_t given_back = 0, bytes = 0;
+
+	while (cache->stashed - given_back > STASH / 2 ||
+	       cache->stash_bytes - bytes > STASH_BYTES / 2) {
+		bytes += cache->stash[given_back]->bytes;
+		towi_fit_give(&arena->fit, cache->stash[given_back++]);
+	}
+	cache->stashed -= given_back;
+	memmove(cache->stash, &cache->stash[given_back],
+		cache->stashed * sizeof(*cache->stash));
+	cache->stash_bytes -= bytes;
+	add(&cache->bytes, -bytes);
+}
+
+static void stash(struct tow_arena *arena, struct cache *cache, struct towi_block *block)
+{
+	towi_fit_forget(block, block->at);
+	if (cache->stashed == STASH || cache->stash_bytes + block->bytes > STASH_BYTES) {
+		lock_blocks(arena);
+		give_older(arena, cache);
+		unlock_blocks(arena);
+	}
+	cache->stash[cache->stashed++] = block;
+	cache->stash_bytes += block->bytes;
+	add(&cache->bytes, block->bytes);
+}
+
+/* The smallest that is large enough, and no more than an eighth of it too large; or NULL. */
+static struct towi_block *take_stashed(struct cache *cache, size_t bytes)
+{
+	size_t best = STASH, most = bytes + bytes / 8;
+	struct towi_block *block;
+
+	for (size_t i = 0; i < cache->stashed; i++) {
+		block = cache->stash[i];
+		if (block->bytes < bytes || block->bytes > most)
+			continue;
+		best = i;
+		most = block->bytes;
+	}
+	if (best == STASH)
+		return NULL;
+	block = cache->stash[best];
+	cache->stashed--;
+	memmove(&cache->stash[best], &cache->stash[best + 1],
+		(cache->stashed - best) * sizeof(*cache->stash));
+	cache->stash_bytes -= block->bytes;
+	add(&cache->bytes, -block->bytes);
+	return block;
+}
+
+static struct towi_block *take_small(struct tow_arena *arena, struct cache *cache, size_t bytes)
+{
+	struct towi_block *block = take_kept(cache, size_of(bytes));
+
+	return block ? block : take_some(arena, cache, bytes);
+}
+
+/* Who has the lock anyway makes room in the stash, so that freeing seldom takes it. */
+static struct towi_block *take_large(struct tow_arena *arena, struct cache *cache, size_t bytes)
+{
+	struct towi_block *block = take_stashed(cache, bytes);
+
+	if (!block) {
+		lock_blocks(arena);
+		give_older(arena, cache);
+		block = towi_fit_take(&arena->fit, bytes, TOWI_GRAIN);
+		unlock_blocks(arena);
+	}
+	if (block)
+		towi_fit_note(block, block->at);
+	return block;
+}
+
+/* By the thread's cache; NULL: not by this way. */
+static void *alloc_kept(struct tow_arena *arena, const struct want *want)
 {
 	struct cache *cache = take_cache(arena);
 	struct towi_block *block;
 
 	if (!cache)
 		return NULL;
-	block = take_kept(cache, bytes);
-	if (!block)
-		block = take_some(arena, cache, bytes);
+	block = want->bytes > KEPT_GRAINS * TOWI_GRAIN ? take_large(arena, cache, want->bytes)
+						       : take_small(arena, cache, want->bytes);
 	if (block) {
 		add64(&cache->allocations);
-		block->asked = asked;
+		block->asked = want->asked;
 		atomic_store_explicit(&block->state, TOWI_BLOCK_LIVE, memory_order_relaxed);
 	}
 	leave_cache(cache);
@@ -275,19 +464,21 @@ static void *alloc_kept(struct tow_arena *arena, size_t bytes, size_t asked)
 /* The block is the caller's, and its state TOWI_BLOCK_KEPT already. */
 static bool free_kept(struct tow_arena *arena, struct towi_block *block)
 {
-	struct cache *cache = grains(block) <= KEPT_GRAINS && !block->front ?
-				      take_cache(arena) : NULL;
-	bool room;
+	struct cache *cache = block->bytes <= STASHED_BYTES ? take_cache(arena) : NULL;
+	bool kept = true;
 
 	if (!cache)
 		return false;
-	room = has_room(cache, block->bytes);
-	if (room) {
+	if (grains(block) > KEPT_GRAINS)
+		stash(arena, cache, block);
+	else if (has_room(cache, block->bytes))
 		keep(cache, block);
+	else
+		kept = false;
+	if (kept)
 		add64(&cache->frees);
-	}
 	leave_cache(cache);
-	return room;
+	return kept;
 }
 
 /* What a cache keeps, which is empty then; the caller gives it back. */
@@ -298,12 +489,19 @@ static struct towi_block *empty(struct cache *cache)
 	/* Whoever has it may be of lower priority, and on this processor. */
 	while (atomic_flag_test_and_set_explicit(&cache->busy, memory_order_acquire))
 		usleep(10);
-	for (unsigned int size = 1; size <= KEPT_GRAINS; size++) {
-		while ((block = take_kept(cache, size * TOWI_GRAIN))) {
+	for (size_t size = 1; size < SIZES; size++) {
+		while ((block = take_kept(cache, size))) {
 			block->next = all_kept;
 			all_kept = block;
 		}
 	}
+	for (; cache->stashed; cache->stashed--) {
+		block = cache->stash[cache->stashed - 1];
+		block->next = all_kept;
+		all_kept = block;
+		add(&cache->bytes, -block->bytes);
+	}
+	cache->stash_bytes = 0;
 	leave_cache(cache);
 	return all_kept;
 }
@@ -311,43 +509,80 @@ static struct towi_block *empty(struct cache *cache)
 static bool empty_caches(struct tow_arena *arena)
 {
 	struct towi_block *block, *next;
+	struct cache *cache;
 	bool any = false;
 
-	for (int i = 0; i < arena->caches_count; i++) {
-		block = empty(&arena->caches[i]);
-		any |= !!block;
-		pthread_mutex_lock(&arena->lock);
+	for (size_t i = 0; i < CACHES; i++) {
+		cache = atomic_load_explicit(&arena->caches[i], memory_order_acquire);
+		block = cache ? empty(cache) : NULL;
+		if (!block)
+			continue;
+		any = true;
+		lock_blocks(arena);
 		for (; block; block = next) {
 			next = block->next;
 			towi_fit_forget(block, block->at);
 			towi_fit_give(&arena->fit, block);
 		}
-		pthread_mutex_unlock(&arena->lock);
+		unlock_blocks(arena);
 	}
 	return any;
 }
 
 /* ---- regions ---------------------------------------------------------------- */
 
+static int put_part(struct tow_arena *arena, struct part *part)
+{
+	int ret = part->adopted ?
+			  arena->source.leave(arena->source.from, part->region, part->at) :
+			  arena->source.put(arena->source.from, part->region);
+
+	free(part);
+	return ret;
+}
+
 /* Called with arena->growing.  What a child's copy says nobody is told. */
 static void end_part(struct tow_arena *arena, struct part *part, int *error)
 {
-	bool ours = towi_arena_ours(arena);
-	struct towi_watch *watch;
 	int ret;
 
-	for (watch = ours ? arena->watches : NULL; watch; watch = watch->next)
-		watch->gone(watch, part->region);
-	if (ours && arena->attr.shrinks)
+	if (towi_arena_ours(arena) && arena->attr.shrinks)
 		arena->attr.shrinks(arena->attr.data, part->region, part->at, part->bytes);
-	ret = arena->source.put(arena->source.from, part->region);
+	ret = put_part(arena, part);
 	if (ret && !*error)
 		*error = ret;
-	free(part);
 }
 
-/* A region is asked for, shown to the program, and ready to be added. */
-static int make_part(struct tow_arena *arena, size_t bytes, struct part **made)
+/*
+ * The program is shown it, and then blocks are cut out of @bytes at @from of it.  Called with
+ * arena->growing; 0, or a negative errno and it is ended.
+ */
+static int add_part(struct tow_arena *arena, struct part *part, char *from, size_t bytes)
+{
+	int ret = 0, ignored = 0;
+
+	if (arena->attr.grown)
+		ret = arena->attr.grown(arena->attr.data, part->region, part->at, part->bytes);
+	if (ret) {
+		/* Nor is it told that it goes. */
+		put_part(arena, part);
+		return ret;
+	}
+	if (arena->debug)
+		memset(from, POISON, bytes);
+	lock_blocks(arena);
+	ret = towi_fit_add(&arena->fit, from, bytes, part);
+	arena->regions += !ret;
+	if (!ret)
+		towi_fit_span(&arena->fit, from)->stays = part->adopted;
+	unlock_blocks(arena);
+	if (ret)
+		end_part(arena, part, &ignored);
+	return ret;
+}
+
+/* A region of the source's.  Called with arena->growing. */
+static int get_part(struct tow_arena *arena, size_t bytes)
 {
 	struct part *part = calloc(1, sizeof(*part));
 	int ret;
@@ -360,35 +595,7 @@ static int make_part(struct tow_arena *arena, size_t bytes, struct part **made)
 		free(part);
 		return ret;
 	}
-	if (arena->attr.grown)
-		ret = arena->attr.grown(arena->attr.data, part->region, part->at, part->bytes);
-	if (ret) {
-		arena->source.put(arena->source.from, part->region);
-		free(part);
-		return ret;
-	}
-	if (arena->debug)
-		memset(part->at, POISON, part->bytes);
-	*made = part;
-	return 0;
-}
-
-/* Called with arena->growing. */
-static int add_part(struct tow_arena *arena, size_t bytes)
-{
-	struct part *part;
-	int ret, ignored = 0;
-
-	ret = make_part(arena, bytes, &part);
-	if (ret)
-		return ret;
-	pthread_mutex_lock(&arena->lock);
-	ret = towi_fit_add(&arena->fit, part->at, part->bytes, part);
-	arena->regions += !ret;
-	pthread_mutex_unlock(&arena->lock);
-	if (ret)
-		end_part(arena, part, &ignored);
-	return ret;
+	return add_part(arena, part, part->at, part->bytes);
 }
 
 /* Another region, in which @bytes have room: 0 or a negative errno. */
@@ -396,31 +603,24 @@ static int grow(struct tow_arena *arena, size_t bytes)
 {
 	size_t least = rounded(bytes, TOWI_SPAN_GRAIN);
 	size_t wanted = arena->attr.region_bytes, room = SIZE_MAX;
+	size_t own = arena->fit.reserved - arena->adopted_bytes;
 	int ret;
 
 	if (arena->attr.limit_bytes)
-		room = arena->attr.limit_bytes > arena->fit.reserved ?
-		       arena->attr.limit_bytes - arena->fit.reserved : 0;
+		room = arena->attr.limit_bytes > own ? arena->attr.limit_bytes - own : 0;
 	if (least > room)
 		return -EDQUOT;
 	if (wanted < least)
 		wanted = least;
 	if (wanted > room)
 		wanted = room / TOWI_SPAN_GRAIN * TOWI_SPAN_GRAIN;
-	ret = add_part(arena, wanted);
+	ret = get_part(arena, wanted);
 	if (wanted > least && (ret == -ENOSPC || ret == -EDQUOT || ret == -ENOMEM))
-		ret = add_part(arena, least);
+		ret = get_part(arena, least);
 	return ret;
 }
 
 /* ---- allocation ------------------------------------------------------------- */
-
-/* What a program wants, and what that is of a block. */
-struct want {
-	size_t asked, alignment;
-	size_t front;		/* before what it is given */
-	size_t bytes;		/* of the block */
-};
 
 static bool wanted(const struct tow_arena *arena, size_t alignment, size_t asked,
 		   struct want *want)
@@ -434,6 +634,8 @@ static bool wanted(const struct tow_arena *arena, size_t alignment, size_t asked
 	want->front = arena->debug ? want->alignment : 0;
 	want->bytes = want->front + rounded(asked + (arena->debug ? RED_BYTES : 0),
 					    TOWI_GRAIN);
+	if (!arena->debug && want->bytes <= KEPT_GRAINS * TOWI_GRAIN)
+		want->bytes = round_small(want->bytes);
 	return true;
 }
 
@@ -450,7 +652,7 @@ static struct towi_block *take(struct tow_arena *arena, const struct want *want)
 {
 	struct towi_block *block;
 
-	pthread_mutex_lock(&arena->lock);
+	lock_blocks(arena);
 	block = towi_fit_take(&arena->fit, want->bytes, want->alignment);
 	if (block) {
 		block->front = want->front;
@@ -459,9 +661,10 @@ static struct towi_block *take(struct tow_arena *arena, const struct want *want)
 			look_at_poison(arena, block);
 			paint(block);
 		}
-		towi_fit_note(block, given(block));
 	}
-	pthread_mutex_unlock(&arena->lock);
+	unlock_blocks(arena);
+	if (block)
+		towi_fit_note(block, given(block));
 	return block;
 }
 
@@ -558,8 +761,8 @@ static void *alloc(struct tow_arena *arena, size_t alignment, size_t bytes)
 	}
 	if (!wanted(arena, alignment, bytes, &want))
 		return failed(arena, ENOMEM);
-	if (want.bytes <= KEPT_GRAINS * TOWI_GRAIN && want.alignment == TOWI_GRAIN)
-		ptr = alloc_kept(arena, want.bytes, want.asked);
+	if (want.alignment == TOWI_GRAIN)
+		ptr = alloc_kept(arena, &want);
 	return ptr ? ptr : alloc_slowly(arena, &want);
 }
 
@@ -658,7 +861,8 @@ static int free_slowly(struct tow_arena *arena, struct towi_block *block, void *
 {
 	int ret = 0;
 
-	pthread_mutex_lock(&arena->lock);
+	towi_fit_forget(block, ptr);
+	lock_blocks(arena);
 	if (arena->debug) {
 		if (!painted(block)) {
 			tally(&arena->damaged, 1);
@@ -666,9 +870,8 @@ static int free_slowly(struct tow_arena *arena, struct towi_block *block, void *
 		}
 		memset(block->at, POISON, block->bytes);
 	}
-	towi_fit_forget(block, ptr);
 	towi_fit_give(&arena->fit, block);
-	pthread_mutex_unlock(&arena->lock);
+	unlock_blocks(arena);
 	tally(&arena->frees, 1);
 	return ret;
 }
@@ -696,11 +899,11 @@ static bool resize(struct tow_arena *arena, struct towi_block *block, const stru
 {
 	bool done;
 
-	pthread_mutex_lock(&arena->lock);
+	lock_blocks(arena);
 	done = towi_fit_resize(&arena->fit, block, want->bytes);
 	if (done)
 		block->asked = want->asked;
-	pthread_mutex_unlock(&arena->lock);
+	unlock_blocks(arena);
 	return done;
 }
 
@@ -764,6 +967,92 @@ TOW_PUBLIC int tow_arena_find(struct tow_arena *arena, const void *ptr, struct t
 	return 0;
 }
 
+/* The same of any region of the device's, and how much of it there is from @ptr on. */
+static int find_any(struct tow_arena *arena, struct tow_device *dev, const void *ptr,
+		    struct tow_region **region, uint64_t *offset, uint64_t *bytes)
+{
+	const struct towi_span *span = towi_fit_span(&arena->fit, ptr);
+
+	if (!span)
+		return dev ? towi_mapped_find(dev, ptr, region, offset, bytes) : -ENOENT;
+	*bytes = (uint64_t)(span->at + span->bytes - (const char *)ptr);
+	return tow_arena_find(arena, ptr, region, offset);
+}
+
+int towi_place(struct tow_arena *arena, struct tow_device *dev, const void *ptr, uint64_t bytes,
+	       struct tow_region **region, uint64_t *offset)
+{
+	struct tow_region *other;
+	uint64_t left, ignored;
+
+	if (!find_any(arena, dev, ptr, region, offset, &left))
+		return bytes > left ? -EINVAL : 0;
+	return find_any(arena, dev, (const char *)ptr + bytes - 1, &other, &ignored, &left) ?
+		       -ENOENT : -EINVAL;
+}
+
+/* ---- regions of the program's ------------------------------------------------ */
+
+/* Called with arena->growing. */
+static bool any_span(const struct tow_arena *arena, const char *from, size_t bytes)
+{
+	for (size_t at = 0; at < bytes; at += TOWI_SPAN_GRAIN)
+		if (towi_fit_span(&arena->fit, from + at))
+			return true;
+	return false;
+}
+
+/* What of it spans may be made of, whole multiples of their grain.  Called with arena->growing. */
+static int adopt_part(struct tow_arena *arena, struct part *part)
+{
+	uintptr_t at = (uintptr_t)part->at, first = rounded(at, TOWI_SPAN_GRAIN);
+	size_t before = first - at, bytes;
+	int ret = -EINVAL;
+
+	if (part->bytes >= before + TOWI_SPAN_GRAIN) {
+		bytes = (part->bytes - before) / TOWI_SPAN_GRAIN * TOWI_SPAN_GRAIN;
+		/* Imported memory may be another region's, too. */
+		ret = any_span(arena, (char *)part->at + before, bytes) ? -EBUSY : 0;
+	}
+	if (ret) {
+		put_part(arena, part);
+		return ret;
+	}
+	ret = add_part(arena, part, (char *)part->at + before, bytes);
+	if (!ret)
+		arena->adopted_bytes += bytes;
+	return ret;
+}
+
+TOW_PUBLIC int tow_arena_adopt(struct tow_arena *arena, struct tow_region *region)
+{
+	struct part *part;
+	uint64_t bytes;
+	int ret;
+
+	if (!arena || !region)
+		return -EINVAL;
+	if (!towi_arena_ours(arena))
+		return -EPERM;
+	part = calloc(1, sizeof(*part));
+	if (!part)
+		return -ENOMEM;
+	part->region = region;
+	part->adopted = true;
+	ret = arena->source.adopt(arena->source.from, region, &part->at, &bytes);
+	if (ret) {
+		free(part);
+		return ret;
+	}
+	part->bytes = bytes;
+	pthread_mutex_lock(&arena->growing);
+	ret = adopt_part(arena, part);
+	pthread_mutex_unlock(&arena->growing);
+	return ret;
+}
+
+/* ---- regions that nobody needs ------------------------------------------------ */
+
 TOW_PUBLIC uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes)
 {
 	uint64_t sum = 0;
@@ -777,10 +1066,10 @@ TOW_PUBLIC uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes)
 	pthread_mutex_lock(&arena->growing);
 	empty_caches(arena);
 	do {
-		pthread_mutex_lock(&arena->lock);
+		lock_blocks(arena);
 		any = towi_fit_remove(&arena->fit, keep_bytes, &owner, &bytes);
 		arena->regions -= any;
-		pthread_mutex_unlock(&arena->lock);
+		unlock_blocks(arena);
 		if (any) {
 			end_part(arena, owner, &ignored);
 			sum += bytes;
@@ -790,26 +1079,7 @@ TOW_PUBLIC uint64_t tow_arena_trim(struct tow_arena *arena, uint64_t keep_bytes)
 	return sum;
 }
 
-void towi_arena_watch(struct tow_arena *arena, struct towi_watch *watch)
-{
-	pthread_mutex_lock(&arena->growing);
-	watch->next = arena->watches;
-	arena->watches = watch;
-	pthread_mutex_unlock(&arena->growing);
-}
-
-void towi_arena_unwatch(struct tow_arena *arena, struct towi_watch *watch)
-{
-	struct towi_watch **link;
-
-	if (!towi_arena_ours(arena))
-		return;
-	pthread_mutex_lock(&arena->growing);
-	for (link = &arena->watches; *link != watch;)
-		link = &(*link)->next;
-	*link = watch->next;
-	pthread_mutex_unlock(&arena->growing);
-}
+/* ---- how it is ---------------------------------------------------------------- */
 
 TOW_PUBLIC size_t tow_arena_check(struct tow_arena *arena)
 {
@@ -819,7 +1089,7 @@ TOW_PUBLIC size_t tow_arena_check(struct tow_arena *arena)
 
 	if (!arena || !arena->debug || !towi_arena_ours(arena))
 		return 0;
-	pthread_mutex_lock(&arena->lock);
+	lock_blocks(arena);
 	for (span = arena->fit.spans; span; span = span->next) {
 		for (block = span->first; block; block = block->after) {
 			if (atomic_load_explicit(&block->state, memory_order_relaxed) ==
@@ -829,7 +1099,7 @@ TOW_PUBLIC size_t tow_arena_check(struct tow_arena *arena)
 				bad += !painted(block);
 		}
 	}
-	pthread_mutex_unlock(&arena->lock);
+	unlock_blocks(arena);
 	return bad;
 }
 
@@ -845,9 +1115,12 @@ TOW_PUBLIC int tow_arena_stats(struct tow_arena *arena, struct tow_arena_stats *
 	known.flags = arena->attr.flags;
 	known.allocations = counted(&arena->allocations);
 	known.frees = counted(&arena->frees);
-	for (int i = 0; i < arena->caches_count; i++) {
-		const struct cache *cache = &arena->caches[i];
+	for (size_t i = 0; i < CACHES; i++) {
+		const struct cache *cache = atomic_load_explicit(&arena->caches[i],
+								 memory_order_acquire);
 
+		if (!cache)
+			continue;
 		kept += atomic_load_explicit(&cache->bytes, memory_order_relaxed);
 		known.allocations += counted(&cache->allocations);
 		known.frees += counted(&cache->frees);
@@ -856,14 +1129,14 @@ TOW_PUBLIC int tow_arena_stats(struct tow_arena *arena, struct tow_arena_stats *
 	known.fallbacks = counted(&arena->fallbacks);
 	known.fallback_bytes = counted(&arena->fallback_bytes);
 	known.damaged = counted(&arena->damaged);
-	pthread_mutex_lock(&arena->lock);
+	lock_blocks(arena);
 	known.in_use_bytes = arena->fit.taken > kept ? arena->fit.taken - kept : 0;
 	known.reserved_bytes = arena->fit.reserved;
 	known.peak_bytes = arena->fit.peak;
 	known.largest_free_bytes = towi_fit_largest(&arena->fit);
 	known.regions = arena->regions;
 	free_bytes = arena->fit.reserved - arena->fit.taken;
-	pthread_mutex_unlock(&arena->lock);
+	unlock_blocks(arena);
 	if (free_bytes)
 		known.fragmentation = 1 - (double)known.largest_free_bytes / (double)free_bytes;
 	return towi_give(&known, STATS_SIZE_FIRST, stats);
@@ -871,32 +1144,13 @@ TOW_PUBLIC int tow_arena_stats(struct tow_arena *arena, struct tow_arena_stats *
 
 /* ---- begin and end ---------------------------------------------------------- */
 
-static int make_caches(struct tow_arena *arena)
-{
-	long processors = sysconf(_SC_NPROCESSORS_CONF);
-
-	/* A cache would hand out what nobody looked at. */
-	if (arena->debug)
-		return 0;
-	if (processors < 1)
-		processors = 1;
-	arena->caches_count = processors < CACHES_MAX ? (int)processors : CACHES_MAX;
-	arena->caches = aligned_alloc(_Alignof(struct cache),
-				      (size_t)arena->caches_count * sizeof(*arena->caches));
-	if (!arena->caches)
-		return -ENOMEM;
-	memset(arena->caches, 0, (size_t)arena->caches_count * sizeof(*arena->caches));
-	for (int i = 0; i < arena->caches_count; i++)
-		atomic_flag_clear(&arena->caches[i].busy);
-	return 0;
-}
-
 static void free_arena(struct tow_arena *arena)
 {
 	pthread_mutex_destroy(&arena->growing);
 	pthread_mutex_destroy(&arena->lock);
 	pthread_mutex_destroy(&arena->ordinary_lock);
-	free(arena->caches);
+	for (size_t i = 0; i < CACHES; i++)
+		free(atomic_load_explicit(&arena->caches[i], memory_order_relaxed));
 	free(arena);
 }
 
@@ -926,8 +1180,6 @@ int towi_arena_create(const struct towi_source *source, const struct tow_arena_a
 	pthread_mutex_init(&made->ordinary_lock, NULL);
 	if (!ret && !made->process)
 		ret = -ENOMEM;
-	if (!ret)
-		ret = make_caches(made);
 	if (!ret)
 		ret = towi_fit_init(&made->fit);
 	if (ret)
@@ -1002,10 +1254,24 @@ static int put_region(void *from, struct tow_region *region)
 	return tow_region_destroy(region);
 }
 
+static int adopt_region(void *from, struct tow_region *region, void **at, uint64_t *bytes)
+{
+	return towi_region_device(region) == from ? towi_region_adopt(region, at, bytes) : -EINVAL;
+}
+
+static int leave_region(void *from, struct tow_region *region, void *at)
+{
+	(void)from;
+	return towi_region_leave(region, at);
+}
+
 TOW_PUBLIC int tow_arena_create(struct tow_device *dev, const struct tow_arena_attr *attr,
 				struct tow_arena **arena)
 {
-	struct towi_source source = { .get = get_region, .put = put_region, .from = dev };
+	struct towi_source source = {
+		.get = get_region, .put = put_region, .adopt = adopt_region,
+		.leave = leave_region, .from = dev,
+	};
 
 	if (!dev)
 		return -EINVAL;

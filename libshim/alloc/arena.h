@@ -15,10 +15,15 @@
  * @get: @bytes, a multiple of 2 MiB, or more: what it is, where it is mapped, at a
  *	multiple of 2 MiB, how much it is.  0 or a negative errno.
  * @put: the reverse: 0 or a negative errno, and it is gone
+ * @adopt: a region that stays the program's: where it begins, and how much it is.  0 or a
+ *	negative errno
+ * @leave: the reverse: 0 or a negative errno
  */
 struct towi_source {
 	int (*get)(void *from, size_t *bytes, void **at, struct tow_region **region);
 	int (*put)(void *from, struct tow_region *region);
+	int (*adopt)(void *from, struct tow_region *region, void **at, uint64_t *bytes);
+	int (*leave)(void *from, struct tow_region *region, void *at);
 	void *from;
 };
 
@@ -30,14 +35,12 @@ int towi_arena_create(const struct towi_source *source, const struct tow_arena_a
 uint64_t towi_arena_process(const struct tow_arena *arena);
 bool towi_arena_ours(const struct tow_arena *arena);
 
-/* Who wants to know of regions that go.  @gone must not call the arena. */
-struct towi_watch {
-	struct towi_watch *next;
-	void (*gone)(struct towi_watch *watch, struct tow_region *region);
-};
-
-/* From now on, and not any more; @watch is the caller's. */
-void towi_arena_watch(struct tow_arena *arena, struct towi_watch *watch);
-void towi_arena_unwatch(struct tow_arena *arena, struct towi_watch *watch);
+/*
+ * Which region @bytes at @ptr, at least one, are in: of the arena's, whose are found without a
+ * lock, or else of any of @dev's that has an address here.  0; -ENOENT: none; -EINVAL: one end of
+ * it is in a region, and the other is not.
+ */
+int towi_place(struct tow_arena *arena, struct tow_device *dev, const void *ptr, uint64_t bytes,
+	       struct tow_region **region, uint64_t *offset);
 
 #endif /* TOW_ARENA_INSIDE_H */

@@ -486,7 +486,8 @@ bool towi_fit_remove(struct towi_fit *fit, size_t keep, void **owner, size_t *by
 {
 	struct towi_span **link = &fit->spans, *span;
 
-	while ((span = *link) && (fit->reserved - span->bytes < keep || !whole(span)))
+	while ((span = *link) &&
+	       (span->stays || fit->reserved - span->bytes < keep || !whole(span)))
 		link = &span->next;
 	if (!span)
 		return false;

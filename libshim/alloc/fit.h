@@ -59,6 +59,7 @@ struct towi_span {
 	char *at;
 	size_t bytes;
 	void *owner;			/* the caller's */
+	bool stays;			/* the caller says that it is not to be removed */
 	struct towi_span *next;		/* of the same allocator */
 	struct towi_block *first;	/* that at @at: always the same record */
 	/* The taken block that begins in each grain, or NULL. */
@@ -131,7 +132,10 @@ size_t towi_fit_largest(struct towi_fit *fit);
  */
 struct towi_span *towi_fit_span(const struct towi_fit *fit, const void *ptr);
 
-/* That a program was given @ptr of @block, so that towi_fit_find() finds it; or not. */
+/*
+ * That a program was given @ptr of @block, so that towi_fit_find() finds it; or not.  By who
+ * has the block, without what is around the rest: others need not wait for that memory.
+ */
 void towi_fit_note(struct towi_block *block, const void *ptr);
 void towi_fit_forget(struct towi_block *block, const void *ptr);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../alloc/arena.h"
 #include "../bootstrap/inside.h"
 #include "inside.h"
 
@@ -242,20 +243,15 @@ void towi_cut(struct tow_collective *collective, uint32_t lanes)
 static int take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
 		      struct towi_array *array)
 {
-	struct tow_region *region;
-	uint64_t offset, end;
 	int ret;
 
-	if (!bytes || (!tow_arena_find(comm->arena, given, &region, &offset) &&
-		       !tow_arena_find(comm->arena, (char *)given + bytes - 1, &array->region, &end) &&
-		       array->region == region)) {
-		*array = (struct towi_array){ .at = given, .bytes = bytes };
-		if (bytes) {
-			array->region = region;
-			array->offset = offset;
-		}
+	*array = (struct towi_array){ .at = given, .bytes = bytes };
+	if (!bytes)
 		return 0;
-	}
+	ret = towi_place(comm->arena, towi_group_device(comm->group), given, bytes,
+			 &array->region, &array->offset);
+	if (!ret && !towi_region_readonly(array->region))
+		return 0;
 	ret = towi_array_make(comm, bytes, array);
 	array->given = given;
 	return ret;

@@ -108,6 +108,7 @@ static int open_device(const char *name, struct tow_device **dev)
 	ret = check_language(opened);
 	if (ret)
 		goto close_fd;
+	towi_mapped_begin(opened);
 	*dev = opened;
 	return 0;
 
@@ -162,6 +163,7 @@ TOW_PUBLIC void tow_device_close(struct tow_device *dev)
 {
 	if (!dev)
 		return;
+	towi_mapped_end(dev);
 	close(dev->fd);
 	free(dev);
 }

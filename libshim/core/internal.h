@@ -6,6 +6,7 @@
 #ifndef TOW_INTERNAL_H
 #define TOW_INTERNAL_H
 
+#include <bsd/sys/queue.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -31,11 +32,38 @@
 #define TOWI_EXPORT_INFO_SIZE_FIRST \
 	(offsetof(struct tow_export_info, name) + TOW_EXPORT_NAME_MAX + 1)
 
+/* Memory of a region that has an address in this process. */
+struct towi_range {
+	uintptr_t at;
+	size_t bytes;
+	uintptr_t furthest;	/* where it ends, or one that begins before it, whichever is later */
+	uint64_t offset;	/* in the region */
+	struct tow_region *region;
+};
+
+/* All of a device's, by their addresses. */
+struct towi_mapped {
+	pthread_mutex_t lock;	/* innermost */
+	struct towi_range *sorted;
+	size_t count, room;
+};
+
+/* Who wants to know of regions that end. */
+struct towi_watch {
+	LIST_ENTRY(towi_watch) next;
+	/* Before the kernel ends it; @region is its handle, which is never used again. */
+	void (*gone)(struct towi_watch *watch, uint64_t region);
+};
+
 struct tow_device {
 	int fd;
 	uint64_t process;	/* whose it is: towi_ours() */
 	/* Where the last mapping of 2 MiB or more begins; 0: there was none. */
 	_Atomic uintptr_t map_hint;
+	struct towi_mapped mapped;
+	/* Around the watches, also while one is told. */
+	pthread_mutex_t watching;
+	LIST_HEAD(, towi_watch) watches;
 };
 
 /*
@@ -221,6 +249,39 @@ struct towi_word {
  */
 int towi_region_word(struct tow_region *region, uint64_t offset, struct towi_word *word);
 void towi_word_end(const struct towi_word *word);
+
+/* Can it be sent from and not written?  Of a region that has an address in this process. */
+bool towi_region_readonly(const struct tow_region *region);
+
+/*
+ * All of it in this process, to be written, for one arena: 0, and where it begins and what is
+ * there; -EBUSY: another one has it; -EACCES: it is read-only; -EOPNOTSUPP: a dma-buf; and what
+ * tow_region_map() returns.
+ */
+int towi_region_adopt(struct tow_region *region, void **at, uint64_t *bytes);
+/* The reverse: 0 or a negative errno. */
+int towi_region_leave(struct tow_region *region, void *at);
+
+/* ---- mapped.c ---- */
+
+void towi_mapped_begin(struct tow_device *dev);
+void towi_mapped_end(struct tow_device *dev);
+
+/* @bytes at @at are @region's, from @offset on: 0 or -ENOMEM.  And not any more. */
+int towi_mapped_add(struct tow_device *dev, struct tow_region *region, const void *at,
+		    uint64_t offset, size_t bytes);
+void towi_mapped_drop(struct tow_device *dev, const struct tow_region *region, const void *at);
+
+/* As tow_region_find(). */
+int towi_mapped_find(struct tow_device *dev, const void *ptr, struct tow_region **region,
+		     uint64_t *offset, uint64_t *bytes);
+
+/* From now on, and not any more; @watch is the caller's. */
+void towi_watch(struct tow_device *dev, struct towi_watch *watch);
+void towi_unwatch(struct tow_device *dev, struct towi_watch *watch);
+
+/* That region is about to end. */
+void towi_tell_gone(struct tow_device *dev, uint64_t region);
 
 /* ---- map.c ---- */
 

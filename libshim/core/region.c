@@ -4,7 +4,8 @@
  *
  * A region is a handle of the kernel's.  The library adds the descriptor that it
  * is mapped by, and the list of its mappings, so that ending a region leaves
- * nothing of it in the process.
+ * nothing of it in the process.  Memory of it that has an address is in its device's table
+ * (mapped.c), where an address's region is found.
  *
  * Each call of the library is one call of the kernel's where that is enough.  A
  * region that came as a descriptor gets a descriptor of its own, and is asked
@@ -26,6 +27,7 @@
 struct mapping {
 	struct mapping *next;
 	void *addr;
+	uint64_t offset;	/* in the region */
 	size_t length;		/* in bytes of the region */
 	size_t asked;		/* as the caller gave it */
 };
@@ -36,13 +38,15 @@ struct tow_region {
 	struct tow_device *dev;
 	/* The process's own memory, or a dma-buf: nothing to map or pass on. */
 	bool imported;
-	/* Of the former. */
+	/* Of the former, which is in the device's table. */
 	char *memory;
 	/* Whose it is: towi_ours(). */
 	uint64_t process;
 	/* Protects everything below. */
 	pthread_mutex_t lock;
 	/* -1, and map_bytes 0: not known yet (or imported). */
+	bool readonly;
+	bool adopted;		/* by an arena */
 	int fd;
 	uint64_t map_bytes;
 	struct mapping *mappings;
@@ -79,6 +83,11 @@ _Static_assert(offsetof(struct tow_region, handle) == 0, "programs read it there
 uint64_t towi_region_handle(const struct tow_region *region)
 {
 	return region->handle;
+}
+
+bool towi_region_readonly(const struct tow_region *region)
+{
+	return region->readonly;
 }
 
 static struct tow_region *new_region(struct tow_device *dev, bool imported)
@@ -182,16 +191,24 @@ TOW_PUBLIC int tow_region_from_memory(struct tow_device *dev, void *addr, uint64
 		.address = (uintptr_t)addr,
 		.bytes = bytes,
 	};
+	struct tow_region *made;
 	int ret;
 
 	if (!dev || !region)
 		return -EINVAL;
-	ret = make_region(dev, true, TOW_IOCTL_REGION_IMPORT_USER, &import, region);
-	if (!ret) {
-		(*region)->handle = import.handle;
-		(*region)->memory = addr;
+	ret = make_region(dev, true, TOW_IOCTL_REGION_IMPORT_USER, &import, &made);
+	if (ret)
+		return ret;
+	made->handle = import.handle;
+	made->readonly = flags & TOW_REGION_READONLY;
+	ret = towi_mapped_add(dev, made, addr, 0, bytes);
+	if (ret) {
+		tow_region_destroy(made);
+		return ret;
 	}
-	return ret;
+	made->memory = addr;
+	*region = made;
+	return 0;
 }
 
 TOW_PUBLIC int tow_region_from_dmabuf(struct tow_device *dev, int fd, uint64_t offset,
@@ -238,11 +255,16 @@ static void free_mapping(struct tow_region *region, struct mapping *mapping)
 /* Everything of the region's that this process has, but for its handle. */
 static void forget_region(struct tow_region *region)
 {
-	bool whole = towi_ours(region->process) || towi_at_rest(&region->lock);
+	bool ours = towi_ours(region->process);
+	bool whole = ours || towi_at_rest(&region->lock);
 	struct mapping *mapping;
 
+	if (ours && region->memory)
+		towi_mapped_drop(region->dev, region, region->memory);
 	while (whole && (mapping = region->mappings)) {
 		region->mappings = mapping->next;
+		if (ours)
+			towi_mapped_drop(region->dev, region, mapping->addr);
 		towi_unmap(&region->dev->map_hint, mapping->addr, mapping->length);
 		free_mapping(region, mapping);
 	}
@@ -254,12 +276,14 @@ static void forget_region(struct tow_region *region)
 TOW_PUBLIC int tow_region_destroy(struct tow_region *region)
 {
 	struct tow_region_destroy destroy = { .size = sizeof(destroy) };
-	const struct tow_device *dev;
+	struct tow_device *dev;
 
 	if (!region)
 		return 0;
 	dev = region->dev;
 	destroy.handle = region->handle;
+	if (towi_ours(region->process))
+		towi_tell_gone(dev, region->handle);
 	forget_region(region);
 	return towi_call(dev, TOW_IOCTL_REGION_DESTROY, &destroy);
 }
@@ -319,6 +343,7 @@ static int learn_region(struct tow_region *region)
 	ret = query_region(region, &info);
 	if (ret)
 		return ret;
+	region->readonly = info.flags & TOW_REGION_READONLY;
 	ret = make_fd(region, info.flags & TOW_REGION_READONLY, &region->fd);
 	if (!ret)
 		region->map_bytes = info.map_bytes;
@@ -353,13 +378,19 @@ static struct mapping *take_record(struct tow_region *region, void *addr)
 	return mapping;
 }
 
-static int remember_mapping(struct tow_region *region, void *addr, size_t length, size_t asked)
+static int remember_mapping(struct tow_region *region, void *addr, uint64_t offset, size_t length,
+			    size_t asked)
 {
 	struct mapping *mapping;
 
 	pthread_mutex_lock(&region->lock);
 	mapping = take_record(region, addr);
+	if (mapping && towi_mapped_add(region->dev, region, addr, offset, length)) {
+		free_mapping(region, mapping);
+		mapping = NULL;
+	}
 	if (mapping) {
+		mapping->offset = offset;
 		mapping->length = length;
 		mapping->asked = asked;
 		mapping->next = region->mappings;
@@ -403,7 +434,7 @@ TOW_PUBLIC int tow_region_map(struct tow_region *region, uint64_t offset, size_t
 	ret = map_part(region, offset, length, prot, &bytes, &mapped);
 	if (ret)
 		return ret;
-	ret = remember_mapping(region, mapped, bytes, length);
+	ret = remember_mapping(region, mapped, offset, bytes, length);
 	if (ret)
 		towi_unmap(&region->dev->map_hint, mapped, bytes);
 	else
@@ -462,8 +493,12 @@ TOW_PUBLIC int tow_region_unmap(struct tow_region *region, void *addr, size_t le
 	pthread_mutex_lock(&region->lock);
 	mapping = find_mapping(region, addr, length);
 	if (mapping) {
+		/* Before somebody else may have the address. */
+		towi_mapped_drop(region->dev, region, addr);
 		ret = towi_unmap(&region->dev->map_hint, addr, mapping->length);
 		if (ret) {
+			towi_mapped_add(region->dev, region, addr, mapping->offset,
+					mapping->length);
 			mapping->next = region->mappings;
 			region->mappings = mapping;
 		} else {
@@ -472,4 +507,55 @@ TOW_PUBLIC int tow_region_unmap(struct tow_region *region, void *addr, size_t le
 	}
 	pthread_mutex_unlock(&region->lock);
 	return ret;
+}
+
+/* ---- for arenas ------------------------------------------------------------- */
+
+/* True: it was not so. */
+static bool set_adopted(struct tow_region *region, bool adopted)
+{
+	bool before;
+
+	pthread_mutex_lock(&region->lock);
+	before = region->adopted;
+	region->adopted = adopted;
+	pthread_mutex_unlock(&region->lock);
+	return before != adopted;
+}
+
+static int adopt(struct tow_region *region, void **at, uint64_t *bytes)
+{
+	struct tow_region_info info;
+	int ret;
+
+	ret = query_region(region, &info);
+	if (ret)
+		return ret;
+	if (info.flags & TOW_REGION_READONLY)
+		return -EACCES;
+	*bytes = region->memory ? info.bytes : info.map_bytes;
+	*at = region->memory;
+	return region->memory ? 0 : tow_region_map(region, 0, 0, PROT_READ | PROT_WRITE, at);
+}
+
+int towi_region_adopt(struct tow_region *region, void **at, uint64_t *bytes)
+{
+	int ret;
+
+	if (!towi_ours(region->process))
+		return -EPERM;
+	if (!set_adopted(region, true))
+		return -EBUSY;
+	ret = adopt(region, at, bytes);
+	if (ret)
+		set_adopted(region, false);
+	return ret;
+}
+
+int towi_region_leave(struct tow_region *region, void *at)
+{
+	if (!towi_ours(region->process))
+		return -EPERM;
+	set_adopted(region, false);
+	return region->memory ? 0 : tow_region_unmap(region, at, 0);
 }

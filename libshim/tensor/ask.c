@@ -226,7 +226,7 @@ static int make_room(struct asker *own, struct want *want, struct towi_place *ta
 		return -errno;
 	if (!want->bytes)
 		return 0;
-	ret = towi_window(&own->windows, want->data, target);
+	ret = towi_window(&own->windows, want->data, want->bytes, target);
 	/* Ordinary memory. */
 	return ret == -ENOENT ? -ENOSPC : ret;
 }
@@ -653,7 +653,7 @@ TOW_PUBLIC int tow_rendezvous_wait(struct tow_edge *edge, const char *key, uint6
 
 /* ---- begin ------------------------------------------------------------------ */
 
-static int make_asker(struct asker *own, uint32_t requests, struct tow_arena *arena)
+static int make_asker(struct asker *own, uint32_t requests, const struct tow_worker *worker)
 {
 	uint32_t letters = TOWI_LETTERS_OF(requests);
 	int ret;
@@ -670,7 +670,7 @@ static int make_asker(struct asker *own, uint32_t requests, struct tow_arena *ar
 	own->ops = calloc(letters, sizeof(*own->ops));
 	ret = own->tags && own->free_tags && own->ops ? 0 : -ENOMEM;
 	if (!ret)
-		ret = towi_windows_begin(&own->windows, arena, TOW_RIGHT_WRITE);
+		ret = towi_windows_begin(&own->windows, worker, TOW_RIGHT_WRITE);
 	if (ret)
 		return ret;
 	for (uint32_t tag = 0; tag < requests; tag++)
@@ -694,7 +694,7 @@ TOW_PUBLIC int tow_rendezvous_receiver(struct tow_worker *worker, struct tow_pee
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;
-	ret = make_asker(made, requests, worker->arena);
+	ret = make_asker(made, requests, worker);
 	if (ret) {
 		free_tables(made);
 		free(made);

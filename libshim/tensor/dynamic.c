@@ -187,7 +187,7 @@ static int write_letter(struct tow_edge *edge, const struct towi_step *step, uin
 	int ret = 0;
 
 	if (bytes)
-		ret = towi_window(&dynamic_of(edge)->windows, data, &letter.source);
+		ret = towi_window(&dynamic_of(edge)->windows, data, bytes, &letter.source);
 	if (ret)
 		return ret;
 	if (step->staged)
@@ -707,7 +707,7 @@ TOW_PUBLIC int tow_dynamic_sender(struct tow_worker *worker, struct tow_peer *pe
 	made->edge.own_bytes = (uint64_t)STEPS * LETTER_BYTES;
 	ret = towi_steps_make(&made->edge, towi_edge_op_ended);
 	if (!ret)
-		ret = towi_windows_begin(&made->windows, worker->arena, TOW_RIGHT_READ);
+		ret = towi_windows_begin(&made->windows, worker, TOW_RIGHT_READ);
 	if (ret) {
 		towi_steps_free(&made->edge);
 		free(made);

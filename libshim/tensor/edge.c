@@ -25,29 +25,9 @@ void towi_edge_fail(struct tow_edge *edge, int error)
 int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_region **region,
 		    uint64_t *offset)
 {
-	uint64_t at = (uint64_t)((uintptr_t)ptr - (uintptr_t)edge->kept);
+	const struct tow_worker *worker = edge->common.worker;
 
-	if (!edge->kept || at >= edge->kept_bytes)
-		return tow_arena_find(edge->common.worker->arena, ptr, region, offset);
-	*region = edge->kept_region;
-	*offset = at;
-	return 0;
-}
-
-/*
- * Is it in a region, all of it, or is none of it?  -EINVAL: it begins in one and ends elsewhere, or
- * the reverse.
- */
-static int look_where(const struct tow_edge *edge, const void *data, uint64_t bytes, bool *inside)
-{
-	const char *last = (const char *)data + bytes - 1;
-	struct tow_region *region = NULL, *other = NULL;
-	uint64_t offset;
-
-	towi_edge_place(edge, data, &region, &offset);
-	towi_edge_place(edge, last, &other, &offset);
-	*inside = region;
-	return region == other ? 0 : -EINVAL;
+	return towi_place(worker->arena, worker->dev, ptr, 1, region, offset);
 }
 
 static int copy(struct tow_edge *edge, const void *data, uint64_t bytes, void **copied)
@@ -72,16 +52,18 @@ static int copy(struct tow_edge *edge, const void *data, uint64_t bytes, void **
 int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, bool clone,
 		    void **copied)
 {
-	bool inside;
+	const struct tow_worker *worker = edge->common.worker;
+	struct tow_region *region;
+	uint64_t offset;
 	int ret;
 
 	*copied = NULL;
 	if (!bytes)
 		return 0;
-	ret = look_where(edge, data, bytes, &inside);
-	if (ret || (inside && !clone))
-		return ret;
-	return copy(edge, data, bytes, copied);
+	ret = towi_place(worker->arena, worker->dev, data, bytes, &region, &offset);
+	if (ret == -ENOENT || (!ret && clone))
+		return copy(edge, data, bytes, copied);
+	return ret;
 }
 
 /* ---- waiting ---------------------------------------------------------------- */
@@ -310,7 +292,7 @@ static void bury(struct towi_edge *common)
 	if (edge->kind->free)
 		edge->kind->free(edge);
 	if (edge->kept)
-		tow_region_unmap(edge->kept_region, edge->kept, (size_t)edge->kept_bytes);
+		tow_region_unmap(edge->kept_region, edge->kept, 0);
 	else
 		tow_arena_free(arena, edge->letters);
 	tow_arena_free(arena, edge->own);

@@ -152,7 +152,6 @@ struct tow_edge {
 	char *letters;				/* this end's range, or NULL */
 	struct tow_region *kept_region;		/* it is the program's: whole, from 0 on */
 	struct towi_kept *kept;			/* mapped */
-	uint64_t kept_bytes;
 	uint64_t before;			/* steps that came before this end did */
 	struct tow_exported *exported;
 	struct towi_steps *steps;		/* steps.h: a sender's that has such, or NULL */
@@ -194,7 +193,7 @@ int towi_edge_memory(struct tow_edge *edge);
 /* The first error counts. */
 void towi_edge_fail(struct tow_edge *edge, int error);
 
-/* Where in the arena @ptr is: 0 or -ENOENT. */
+/* Which region @ptr is in, as towi_place(). */
 int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_region **region,
 		    uint64_t *offset);
 

@@ -129,7 +129,6 @@ static int map_kept(struct tow_edge *edge)
 	if (ret)
 		return ret;
 	edge->kept = mapped;
-	edge->kept_bytes = info.map_bytes;
 	return take_over(edge);
 }
 

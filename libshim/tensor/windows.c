@@ -21,7 +21,7 @@
 
 struct towi_window {
 	struct towi_window *next;
-	struct tow_region *region;
+	uint64_t region;		/* its handle */
 	uint64_t number;
 	struct tow_exported *exported;
 };
@@ -34,9 +34,8 @@ static void name_window(char name[NAME_BYTES], uint64_t edge, uint64_t window, u
 
 /* ---- windows ---------------------------------------------------------------- */
 
-/* One of @region, or any, which is not in the list any more. */
-static struct towi_window *take_window(struct towi_windows *windows,
-				       const struct tow_region *region)
+/* One of @region, or any if that is 0, which is not in the list any more. */
+static struct towi_window *take_window(struct towi_windows *windows, uint64_t region)
 {
 	struct towi_window **link, *window;
 
@@ -51,7 +50,7 @@ static struct towi_window *take_window(struct towi_windows *windows,
 	return window;
 }
 
-static void end_windows(struct towi_windows *windows, const struct tow_region *region)
+static void end_windows(struct towi_windows *windows, uint64_t region)
 {
 	struct towi_window *window;
 
@@ -62,12 +61,13 @@ static void end_windows(struct towi_windows *windows, const struct tow_region *r
 	}
 }
 
-static void gone(struct towi_watch *watch, struct tow_region *region)
+static void gone(struct towi_watch *watch, uint64_t region)
 {
 	end_windows((struct towi_windows *)watch, region);
 }
 
-int towi_windows_begin(struct towi_windows *windows, struct tow_arena *arena, uint32_t rights)
+int towi_windows_begin(struct towi_windows *windows, const struct tow_worker *worker,
+		       uint32_t rights)
 {
 	if (getrandom(&windows->number, sizeof(windows->number), 0) < 0)
 		return -errno;
@@ -76,19 +76,19 @@ int towi_windows_begin(struct towi_windows *windows, struct tow_arena *arena, ui
 	windows->rights = rights;
 	windows->watch.gone = gone;
 	pthread_mutex_init(&windows->lock, NULL);
-	windows->arena = arena;
-	towi_arena_watch(arena, &windows->watch);
+	windows->worker = worker;
+	towi_watch(worker->dev, &windows->watch);
 	return 0;
 }
 
 void towi_windows_end(struct towi_windows *windows)
 {
-	if (!windows->arena)
+	if (!windows->worker)
 		return;
-	towi_arena_unwatch(windows->arena, &windows->watch);
-	end_windows(windows, NULL);
+	towi_unwatch(windows->worker->dev, &windows->watch);
+	end_windows(windows, 0);
 	pthread_mutex_destroy(&windows->lock);
-	windows->arena = NULL;
+	windows->worker = NULL;
 }
 
 static int make_window(struct towi_windows *windows, struct tow_region *region,
@@ -105,9 +105,13 @@ static int make_window(struct towi_windows *windows, struct tow_region *region,
 	window = malloc(sizeof(*window));
 	if (!window)
 		return -ENOMEM;
-	*window = (struct towi_window){ windows->first, region, ++windows->last, NULL };
+	*window = (struct towi_window){
+		windows->first, towi_region_handle(region), ++windows->last, NULL,
+	};
 	name_window(name, windows->number, window->number, windows->rights);
-	ret = tow_export(region, 0, info.map_bytes, name, windows->rights, &window->exported);
+	/* What was imported is not mapped. */
+	ret = tow_export(region, 0, info.map_bytes ? info.map_bytes : info.bytes, name,
+			 windows->rights, &window->exported);
 	if (ret) {
 		free(window);
 		return ret;
@@ -117,18 +121,20 @@ static int make_window(struct towi_windows *windows, struct tow_region *region,
 	return 0;
 }
 
-int towi_window(struct towi_windows *windows, const void *ptr, struct towi_place *place)
+int towi_window(struct towi_windows *windows, const void *ptr, uint64_t bytes,
+		struct towi_place *place)
 {
 	struct towi_window *window;
 	struct tow_region *region;
 	int ret;
 
-	ret = tow_arena_find(windows->arena, ptr, &region, &place->offset);
+	ret = towi_place(windows->worker->arena, windows->worker->dev, ptr, bytes, &region,
+			 &place->offset);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&windows->lock);
 	for (window = windows->first; window; window = window->next)
-		if (window->region == region)
+		if (window->region == towi_region_handle(region))
 			break;
 	if (!window)
 		ret = make_window(windows, region, &window);

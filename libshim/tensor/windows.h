@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-only OR MIT */
 /*
- * Windows: regions of an arena that an edge's other end may read, or write; and views: those
- * of the other end, as this one has found them.
+ * Windows: regions that an edge's other end may read, or write; and views: those of the other
+ * end, as this one has found them.
  *
  * A region becomes a window when something in it is first to be reached, and is one until
- * the edge ends or the region goes back to the pool.  Each edge has its own: when they end,
+ * the edge or the region ends.  Each edge has its own: when they end,
  * what the other end has begun is over, and nobody else's is disturbed.  A window's name is
  * made of its edge's number, which is random, and its own, which is never used again; those
  * numbers travel, and who gets them finds it by its name, once.
@@ -29,7 +29,7 @@ struct towi_window;
 /* What an edge shows: part of it. */
 struct towi_windows {
 	struct towi_watch watch;		/* first */
-	struct tow_arena *arena;		/* NULL: it has not begun */
+	const struct tow_worker *worker;	/* NULL: it has not begun */
 	uint32_t rights;
 	pthread_mutex_t lock;			/* innermost */
 	struct towi_window *first;
@@ -46,16 +46,17 @@ struct towi_place {
  * To be read (TOW_RIGHT_READ), or written (TOW_RIGHT_WRITE).  Without the worker's lock: 0 or
  * a negative errno.
  */
-int towi_windows_begin(struct towi_windows *windows, struct tow_arena *arena, uint32_t rights);
+int towi_windows_begin(struct towi_windows *windows, const struct tow_worker *worker,
+		       uint32_t rights);
 
 /* Nobody reaches anything by them any more.  Without the worker's lock. */
 void towi_windows_end(struct towi_windows *windows);
 
 /*
- * Where @ptr is, for the other end: 0; -ENOENT: in none of the arena's regions; and what
- * tow_export() returns.
+ * Where @bytes at @ptr are, for the other end: 0; as towi_place(); and what tow_export() returns.
  */
-int towi_window(struct towi_windows *windows, const void *ptr, struct towi_place *place);
+int towi_window(struct towi_windows *windows, const void *ptr, uint64_t bytes,
+		struct towi_place *place);
 
 /* A window of the other end's. */
 struct towi_view {

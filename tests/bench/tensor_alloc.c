@@ -3,29 +3,34 @@
  * What allocating tensors costs: an arena against glibc's malloc(), and the tracer
  * against a program that knows by itself what goes where.
  *
- *	tensor_alloc -w arena|malloc [-n COUNT] [-t THREADS] [-r ROUNDS]
+ *	tensor_alloc -w arena|memfd|malloc [-n COUNT] [-t THREADS] [-r ROUNDS]
  *	tensor_alloc -w tracer|placed [-r ROUNDS]
  *
- * arena, malloc: each thread has 200 tensors; COUNT times (default 200,000) one of them
+ * arena, memfd, malloc: each thread has 200 tensors; COUNT times (default 200,000) one of them
  * goes and another comes.  Their sizes are those of section 5 of "Fast Distributed Deep
  * Learning over RDMA" (EuroSys '19): half over 10 KB, a fifth over 1 MB (here up to
- * 2 MiB).  Nothing is written to them.  ns_per_pair: one to go, and one to come.
+ * 2 MiB).  Nothing is written to them.  ns_per_pair: one to go, and one to come.  memfd is
+ * an arena, too, whose regions are of such a file and not of a device: no module is needed,
+ * nor a guest, which is emulated.
  *
  * tracer, placed: steps of a graph of 200 nodes, each of which has three buffers of such
  * sizes, up to 64 KiB, writes them once, and sends the first one.  The first two
  * steps are not counted.  us_per_step.
  */
-/* build: link -ltowline */
+/* build: link -l:libtowline.a -lm */
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <towline/tracer.h>
 
+#include "../../libshim/alloc/arena.h"
+#include "../../libshim/alloc/fit.h"
 #include "sample.h"
 
 #define LIVE		200
@@ -78,6 +83,46 @@ static void go(void *ptr)
 		tow_arena_free(arena, ptr);
 	else
 		free(ptr);
+}
+
+/* From the first address on that a span may begin at. */
+static int get_memfd(void *from, size_t *bytes, void **at, struct tow_region **region)
+{
+	int fd = memfd_create("arena", MFD_CLOEXEC);
+	char *mapped, *made;
+
+	(void)from;
+	if (fd < 0 || ftruncate(fd, (off_t)*bytes))
+		die("no memfd", -errno);
+	mapped = mmap(NULL, *bytes + TOWI_SPAN_GRAIN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mapped == MAP_FAILED)
+		die("no addresses", -errno);
+	made = mapped + (-(uintptr_t)mapped & (TOWI_SPAN_GRAIN - 1));
+	if (mmap(made, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		die("no memory", -errno);
+	close(fd);
+	*at = made;
+	*region = (struct tow_region *)made;
+	return 0;
+}
+
+/* They go with the program. */
+static int put_memfd(void *from, struct tow_region *region)
+{
+	(void)from;
+	(void)region;
+	return 0;
+}
+
+static int make_arena(const char *what, struct tow_device **dev)
+{
+	struct towi_source memfd = { .get = get_memfd, .put = put_memfd };
+	int ret;
+
+	if (!strcmp(what, "memfd"))
+		return towi_arena_create(&memfd, NULL, &arena);
+	ret = tow_device_open(NULL, 0, dev);
+	return ret ? ret : tow_arena_create(*dev, NULL, &arena);
 }
 
 static void *exchange(void *arg)
@@ -213,7 +258,7 @@ static unsigned long number(const char *text, unsigned long most)
 
 static void __attribute__((noreturn)) usage(void)
 {
-	fputs("usage: tensor_alloc -w arena|malloc|tracer|placed [-n COUNT] [-t THREADS] [-r ROUNDS]\n",
+	fputs("usage: tensor_alloc -w arena|memfd|malloc|tracer|placed [-n COUNT] [-t THREADS] [-r ROUNDS]\n",
 	      stderr);
 	exit(2);
 }
@@ -237,15 +282,13 @@ int main(int argc, char **argv)
 			usage();
 	}
 	if (strcmp(what, "malloc")) {
-		ret = tow_device_open(NULL, 0, &dev);
-		if (!ret)
-			ret = tow_arena_create(dev, NULL, &arena);
+		ret = make_arena(what, &dev);
 		if (ret)
 			die("no arena", ret);
 	}
 	if (!strcmp(what, "tracer"))
 		make_tracer();
-	if (!strcmp(what, "arena") || !strcmp(what, "malloc"))
+	if (!strcmp(what, "arena") || !strcmp(what, "memfd") || !strcmp(what, "malloc"))
 		measure_exchange();
 	else if (!strcmp(what, "tracer") || !strcmp(what, "placed"))
 		measure_steps();

@@ -5,6 +5,8 @@
  * nothing that is in use.  (What an arena does with its regions: tests/unit/arena.c.)
  */
 /* build: link -ltowline */
+#include <sys/mman.h>
+
 #include <towline/queue.h>
 #include <towline/tracer.h>
 
@@ -206,6 +208,51 @@ TEST_F_TIMEOUT(arena, sent_from_where_it_is, 120)
 	tow_peer_release(peer);
 	EXPECT_EQ(0, tow_arena_destroy(arena));
 	EXPECT_EQ(0, exports.count);
+}
+
+/* The program's own memory and a region of the pool's, before the arena takes more of that. */
+TEST_F(arena, adopted)
+{
+	char *memory = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct tow_region *imported, *pool, *readonly, *region;
+	unsigned char *large, *larger;
+	uint64_t offset;
+	int fd;
+
+	ASSERT_NE(MAP_FAILED, memory);
+	ASSERT_EQ(0, tow_region_from_memory(self->dev, memory, REGION_BYTES, 0, &imported));
+	ASSERT_EQ(0, tow_region_create(self->dev, 2 * REGION_BYTES, NULL, &pool));
+	ASSERT_EQ(0, tow_region_fd(pool, TOW_REGION_READONLY, &fd));
+	ASSERT_EQ(0, tow_region_from_fd(self->dev, fd, &readonly));
+	EXPECT_EQ(-EACCES, tow_arena_adopt(self->arena, readonly));
+	EXPECT_EQ(0, tow_arena_adopt(self->arena, imported));
+	EXPECT_EQ(0, tow_arena_adopt(self->arena, pool));
+	EXPECT_EQ(-EBUSY, tow_arena_adopt(self->arena, pool));
+	large = tow_arena_alloc(self->arena, REGION_BYTES - 2 * MIB);
+	larger = tow_arena_alloc(self->arena, 2 * REGION_BYTES);
+	ASSERT_NE(NULL, large);
+	ASSERT_NE(NULL, larger);
+	EXPECT_EQ(2 * REGION_BYTES, tow_get_count("pool_used_bytes"));
+	EXPECT_EQ(0, tow_arena_find(self->arena, large, &region, &offset));
+	EXPECT_EQ(imported, region);
+	EXPECT_EQ((uint64_t)((char *)large - memory), offset);
+	EXPECT_EQ(0, tow_arena_find(self->arena, larger, &region, &offset));
+	EXPECT_EQ(pool, region);
+	EXPECT_EQ(0, offset);
+	memset(large, 1, REGION_BYTES - 2 * MIB);
+	memset(larger, 2, 2 * REGION_BYTES);
+	EXPECT_EQ(0, tow_arena_free(self->arena, large));
+	EXPECT_EQ(0, tow_arena_free(self->arena, larger));
+	EXPECT_EQ(0, tow_arena_trim(self->arena, 0));
+	EXPECT_EQ(0, tow_arena_destroy(self->arena));
+	self->arena = NULL;
+	EXPECT_EQ(0, close(fd));
+	EXPECT_EQ(0, tow_region_destroy(readonly));
+	EXPECT_EQ(0, tow_region_destroy(imported));
+	EXPECT_EQ(0, tow_region_destroy(pool));
+	EXPECT_EQ(0, tow_wait_count("pool_used_bytes", 0));
+	munmap(memory, REGION_BYTES);
 }
 
 /* The second step's buffer is in a region that can be sent, the first one's is not. */

@@ -205,6 +205,7 @@ struct how {
 	uint32_t calls;
 	bool apart;			/* not in place */
 	bool outside;			/* of the arena */
+	bool imported;			/* nor in it, but in a region */
 	bool delays;
 };
 
@@ -216,14 +217,40 @@ struct arrays {
 	size_t element;
 };
 
+/* A region of its own. */
+static void *import(const struct me *me, uint64_t bytes)
+{
+	struct tow_region *region;
+	void *at = calloc(1, bytes);
+
+	if (!at || tow_region_from_memory(me->dev, at, bytes, 0, &region))
+		_exit(60);
+	return at;
+}
+
+static void end_import(const struct me *me, void *at)
+{
+	struct tow_region *region;
+	uint64_t offset;
+
+	if (tow_region_find(me->dev, at, &region, &offset, NULL) || offset ||
+	    tow_region_destroy(region))
+		_exit(61);
+	free(at);
+}
+
 static void *allocate(const struct me *me, const struct how *how, uint64_t bytes)
 {
+	if (how->imported)
+		return import(me, bytes + 64);
 	return how->outside ? calloc(1, bytes + 64) : tow_arena_zeroed(me->arena, 1, bytes + 64);
 }
 
 static void release(const struct me *me, const struct how *how, void *at)
 {
-	if (how->outside)
+	if (how->imported)
+		end_import(me, at);
+	else if (how->outside)
 		free(at);
 	else
 		tow_arena_free(me->arena, at);
@@ -528,6 +555,73 @@ TEST_F_TIMEOUT(collective, other_kinds_of_two, 120)
 TEST_F_TIMEOUT(collective, other_kinds_of_one, 60)
 {
 	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 1, .then = other_kinds });
+}
+
+/* Nothing is copied: look_at_stats(). */
+static int imported(struct me *me, uint32_t arg)
+{
+	struct how how = { .imported = true, .calls = 3, .count = 65537, .algorithm = arg,
+			   .piece_bytes = 16384 };
+	int ret = 0;
+
+	for (int apart = 0; !ret && apart < 2; apart++) {
+		how.apart = apart;
+		how.kind = TOW_ALLREDUCE;
+		how.algorithm = arg;
+		ret = do_one(me, &how);
+		how.algorithm = 0;
+		how.kind = TOW_REDUCE_SCATTER;
+		if (!ret)
+			ret = do_one(me, &how);
+		how.kind = TOW_ALLGATHER;
+		if (!ret)
+			ret = do_one(me, &how);
+		how.kind = TOW_BROADCAST;
+		if (!ret)
+			ret = do_one(me, &how);
+	}
+	return ret;
+}
+
+TEST_F_TIMEOUT(collective, in_other_regions, 60)
+{
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = imported,
+						      .arg = TOW_ALGORITHM_RING });
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = imported,
+						      .arg = TOW_ALGORITHM_DIRECT, .restart = 1 });
+}
+
+/* What others must not write is copied, and written by this process. */
+static int readonly(struct me *me, uint32_t arg)
+{
+	struct how how = { .outside = true, .apart = true, .calls = 2, .count = 5000 };
+	struct tow_region *in, *out;
+	struct tow_collective *collective;
+	struct tow_collective_attr attr;
+	struct arrays arrays;
+	int ret;
+
+	(void)arg;
+	make_arrays(me, &how, &arrays);
+	attr = attr_of(&how, &arrays);
+	if (tow_region_from_memory(me->dev, arrays.in, 20000, TOW_REGION_READONLY, &in) ||
+	    tow_region_from_memory(me->dev, arrays.out, 20000, TOW_REGION_READONLY, &out) ||
+	    tow_collective_create(me->comm, &attr, &collective, NULL))
+		return 70;
+	ret = do_calls(me, &how, &arrays, collective);
+	if (!ret)
+		ret = look_at_stats(me, &how, &arrays, collective);
+	tow_collective_destroy(collective);
+	tow_region_destroy(in);
+	tow_region_destroy(out);
+	release(me, &how, arrays.in);
+	release(me, &how, arrays.out);
+	return ret;
+}
+
+TEST_F_TIMEOUT(collective, in_readonly_regions, 60)
+{
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = readonly });
 }
 
 static int many_calls(struct me *me, uint32_t arg)

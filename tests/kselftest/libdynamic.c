@@ -452,6 +452,35 @@ TEST_F_TIMEOUT(pair, from_other_regions, 60)
 	EXPECT_EQ(0, sent.status);
 }
 
+/* Whoever made them: nothing is copied, and the next one at the same place is another. */
+TEST_F_TIMEOUT(pair, from_any_region, 60)
+{
+	long long copied = tow_get_count("stats/copied_bytes");
+	struct sent sent = { 0 };
+	struct given given;
+	uint64_t step = 0;
+	void *data;
+
+	ASSERT_EQ(0, make_ends(&self->ends, 0));
+	ASSERT_EQ(0, connect_ends(&self->ends, "given", 2));
+	ASSERT_EQ(0, tow_edge_connect(self->ends.receiver, LATE_MS));
+	for (int kind = 0; kind < 3 * GIVEN_KINDS; kind++) {
+		ASSERT_EQ(0, give_region(&self->ends.from, kind % GIVEN_KINDS, &given));
+		fill(given.at, 5000, ++step);
+		ASSERT_EQ(0, send_bytes(&self->ends, given.at, 5000, &sent));
+		ASSERT_EQ(0, tow_edge_wait(self->ends.receiver, LATE_US, &data, NULL));
+		EXPECT_TRUE(holds(data, 5000, step));
+		EXPECT_EQ(0, tow_edge_consumed(self->ends.receiver));
+		EXPECT_EQ(0, finish_both(&self->ends));
+		EXPECT_EQ(-EINVAL, send_bytes(&self->ends, given.end - 4999, 5000, &sent));
+		EXPECT_EQ(0, end_given(&given));
+	}
+	EXPECT_EQ(step, sent.count);
+	EXPECT_EQ(0, sent.status);
+	EXPECT_EQ(0, tow_worker_copied(self->ends.from.worker));
+	EXPECT_EQ(copied, tow_get_count("stats/copied_bytes"));
+}
+
 /* A byte that changes after it was sent is noticed. */
 TEST_F(pair, another_byte)
 {

@@ -259,6 +259,41 @@ static void mismatch(struct __test_metadata *_metadata, FIXTURE_DATA(pair) *self
 	EXPECT_EQ(error, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
 }
 
+/* Nothing is copied that is in a region, whoever made it; nor is what is in part. */
+TEST_F_TIMEOUT(pair, from_any_region, 60)
+{
+	long long copied = tow_get_count("stats/copied_bytes");
+	unsigned char *places[2];
+	struct sent sent = { 0 };
+	struct given given;
+	uint64_t step = 0;
+	void *data;
+
+	ASSERT_EQ(0, make_edge(&self->side, "given", &self->type, 2, &self->sender,
+			       &self->receiver));
+	for (int kind = 0; kind < 2 * GIVEN_KINDS; kind++) {
+		ASSERT_EQ(0, give_region(&self->side, kind % GIVEN_KINDS, &given));
+		places[0] = given.at;
+		places[1] = given.end - self->bytes;
+		for (int i = 0; i < 2; i++) {
+			fill(places[i], self->bytes, ++step);
+			ASSERT_EQ(0, tow_edge_send(self->sender, places[i], note_sent, &sent));
+			ASSERT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+			EXPECT_TRUE(holds(data, self->bytes, step));
+			EXPECT_EQ(0, tow_edge_consumed(self->receiver));
+			EXPECT_EQ(0, finish(&self->side, self->sender));
+		}
+		EXPECT_EQ(-EINVAL, tow_edge_send(self->sender, given.end - self->bytes + 1,
+						 note_sent, &sent));
+		EXPECT_EQ(-EINVAL, tow_edge_send(self->sender, given.end - 1, note_sent, &sent));
+		EXPECT_EQ(0, end_given(&given));
+	}
+	EXPECT_EQ(step, sent.count);
+	EXPECT_EQ(0, sent.status);
+	EXPECT_EQ(0, tow_worker_copied(self->side.worker));
+	EXPECT_EQ(copied, tow_get_count("stats/copied_bytes"));
+}
+
 TEST_F(pair, another_shape)
 {
 	struct tow_tensor_type other = self->type;
@@ -806,7 +841,7 @@ static int attach_kept(struct side *side, struct tow_region **region)
 TEST_F_TIMEOUT(pair, taken_over, 60)
 {
 	struct tow_tensor_type other = self->type;
-	struct tow_region *region;
+	struct tow_region *region, *found = NULL;
 	unsigned char *tensor;
 	uint64_t step = 0;
 	void *data;
@@ -844,11 +879,15 @@ TEST_F_TIMEOUT(pair, taken_over, 60)
 		EXPECT_TRUE(holds(data, self->bytes, step));
 		EXPECT_EQ(0, tow_edge_consumed(self->receiver));
 	}
+	EXPECT_EQ(0, tow_region_find(self->side.dev, data, &found, &step, NULL));
+	EXPECT_EQ(region, found);
 	EXPECT_EQ(-ETIMEDOUT, tow_edge_wait(self->receiver, SOON_US, &data, NULL));
 	EXPECT_EQ(0, tow_edge_close(self->sender));
 	self->sender = NULL;
 	EXPECT_EQ(0, tow_edge_close(self->receiver));
 	self->receiver = NULL;
+	/* Its mapping was the receiver's. */
+	EXPECT_EQ(-ENOENT, tow_region_find(self->side.dev, data, &found, &step, NULL));
 	EXPECT_EQ(0, tow_region_destroy(region));
 	EXPECT_EQ(0, tow_arena_free(self->side.arena, tensor));
 }

@@ -144,6 +144,7 @@ static void try_memory(struct all *all)
 	struct tow_regions *regions;
 	struct tow_region *region;
 	struct tow_slot *slot;
+	uint64_t offset;
 	void *at;
 	int fd;
 
@@ -156,6 +157,7 @@ static void try_memory(struct all *all)
 	TRY(-EPERM, tow_region_from_fd, dev, 0, &region);
 	TRY(-EPERM, tow_region_map, all->region, 0, 0, PROT_READ, &at);
 	TRY(-EPERM, tow_region_unmap, all->region, all->mapped, 0);
+	TRY(-EPERM, tow_region_find, dev, all->mapped, &region, &offset, NULL);
 	TRY(-EPERM, tow_region_fd, all->region, 0, &fd);
 	TRY(0, tow_region_info, all->region, &info);
 	TRY(0, tow_region_list_get, dev, 0, &regions);
@@ -221,6 +223,7 @@ static void try_arena(struct tow_arena *arena, void *block, size_t usable)
 	TRY(-EPERM, tow_arena_free, arena, block);
 	TRY((long)usable, tow_arena_usable, arena, block);
 	TRY(usable ? 0 : -ENOENT, tow_arena_find, arena, block, &region, &offset);
+	TRY(-EPERM, tow_arena_adopt, arena, (struct tow_region *)block);
 	TRY(0, tow_arena_trim, arena, 0);
 	TRY(0, tow_arena_check, arena);
 	TRY(-EPERM, tow_arena_stats, arena, &stats);

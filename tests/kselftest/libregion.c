@@ -5,7 +5,7 @@
  * program can meet.
  */
 /* build: link -ltowline */
-#include <towline/towline.h>
+#include <towline/arena.h>
 
 #include <pthread.h>
 #include <signal.h>
@@ -69,6 +69,17 @@ static int info_of(const struct tow_region *region, struct tow_region_info *info
 {
 	info->size = sizeof(*info);
 	return tow_region_info(region, info);
+}
+
+/* Is the address there in the region?  NULL: in none. */
+static bool is_found(struct tow_device *dev, const void *ptr, const struct tow_region *region,
+		     uint64_t offset)
+{
+	struct tow_region *found = NULL;
+	uint64_t at = 0;
+	int ret = tow_region_find(dev, ptr, &found, &at, NULL);
+
+	return region ? !ret && found == region && at == offset : ret == -ENOENT;
 }
 
 /* What a child's function answers: 0 or a negative errno. */
@@ -419,6 +430,48 @@ TEST_F(region, from_memory)
 	EXPECT_EQ(NULL, region);
 }
 
+/* Of whatever kind, as long as it has the address. */
+TEST_F(region, find)
+{
+	struct tow_region *region, *passed, *imported, *arenas;
+	char *addr, *again, *theirs, *block;
+	struct tow_arena *arena;
+	static char memory[10000];
+	uint64_t offset, bytes;
+	int fd;
+
+	ASSERT_EQ(0, tow_region_create(self->dev, 2 * HUGE, NULL, &region));
+	ASSERT_EQ(0, tow_region_map(region, 0, 0, RW, (void **)&addr));
+	ASSERT_EQ(0, tow_region_map(region, HUGE, 4096, PROT_READ, (void **)&again));
+	EXPECT_TRUE(is_found(self->dev, addr + 5, region, 5));
+	EXPECT_TRUE(is_found(self->dev, again + 5, region, HUGE + 5));
+	EXPECT_EQ(0, tow_region_unmap(region, again, 4096));
+	EXPECT_TRUE(is_found(self->dev, again + 5, NULL, 0));
+	ASSERT_EQ(0, tow_region_fd(region, TOW_REGION_READONLY, &fd));
+	ASSERT_EQ(0, tow_region_from_fd(self->dev, fd, &passed));
+	EXPECT_EQ(0, close(fd));
+	ASSERT_EQ(0, tow_region_map(passed, 0, 0, PROT_READ, (void **)&theirs));
+	EXPECT_TRUE(is_found(self->dev, theirs, passed, 0));
+	tow_region_release(passed);
+	EXPECT_TRUE(is_found(self->dev, theirs, NULL, 0));
+	ASSERT_EQ(0, tow_region_from_memory(self->dev, memory + 7, 5000, 0, &imported));
+	EXPECT_TRUE(is_found(self->dev, memory + 6, NULL, 0));
+	EXPECT_TRUE(is_found(self->dev, memory + 5006, imported, 4999));
+	EXPECT_TRUE(is_found(self->dev, memory + 5007, NULL, 0));
+	EXPECT_EQ(0, tow_region_destroy(imported));
+	EXPECT_TRUE(is_found(self->dev, memory + 7, NULL, 0));
+	ASSERT_EQ(0, tow_arena_create(self->dev, NULL, &arena));
+	block = tow_arena_alloc(arena, 100);
+	ASSERT_EQ(0, tow_arena_find(arena, block, &arenas, &offset));
+	EXPECT_TRUE(is_found(self->dev, block, arenas, offset));
+	EXPECT_EQ(0, tow_arena_destroy(arena));
+	EXPECT_TRUE(is_found(self->dev, block, NULL, 0));
+	ASSERT_EQ(0, tow_region_find(self->dev, addr + HUGE, &arenas, &offset, &bytes));
+	EXPECT_EQ(HUGE, bytes);
+	EXPECT_EQ(0, tow_region_destroy(region));
+	EXPECT_TRUE(is_found(self->dev, addr, NULL, 0));
+}
+
 /* ---- persistent regions ---- */
 
 /* Makes a persistent region, writes into it, and dies without a word. */
@@ -479,6 +532,7 @@ TEST_F(region, attach_after_the_owner_was_killed)
 	ASSERT_EQ(0, tow_region_attach(self->dev, "weights", 7, &region));
 	ASSERT_EQ(0, tow_region_map(region, 0, 0, RW, (void **)&addr));
 	EXPECT_STREQ("contents of weights", addr + HUGE);
+	EXPECT_TRUE(is_found(self->dev, addr + HUGE, region, HUGE));
 	ASSERT_EQ(0, info_of(region, &info));
 	EXPECT_EQ(TOW_REGION_PERSISTENT, info.flags);
 	EXPECT_EQ(getpid(), info.pid);

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include <towline/queue.h>
@@ -97,6 +98,102 @@ static inline int finish(struct side *side, const struct tow_edge *edge)
 		if (tow_worker_progress(side->worker, SOON_US) < 0)
 			return -EIO;
 	return tow_edge_pending(edge) ? -ETIMEDOUT : 0;
+}
+
+/* Regions that no arena has made. */
+enum given_kind { GIVEN_IMPORTED, GIVEN_READONLY, GIVEN_PASSED, GIVEN_ATTACHED, GIVEN_KINDS };
+
+#define GIVEN_BYTES	((size_t)256 << 10)
+
+struct given {
+	struct tow_region *region;
+	char *memory;			/* of the process's own */
+	unsigned char *at, *end;
+};
+
+static inline int import_given(struct side *side, uint32_t flags, struct given *given)
+{
+	given->memory = calloc(1, GIVEN_BYTES);
+	if (!given->memory)
+		return -ENOMEM;
+	given->at = (unsigned char *)given->memory + 100;
+	given->end = given->at + GIVEN_BYTES / 2;
+	return tow_region_from_memory(side->dev, given->at, GIVEN_BYTES / 2, flags,
+				      &given->region);
+}
+
+/* Another client's, of which only a descriptor is left. */
+static inline int pass_given(struct side *side, struct tow_device *dev, struct given *given)
+{
+	struct tow_region *region;
+	int fd, ret;
+
+	ret = tow_region_create(dev, GIVEN_BYTES, NULL, &region);
+	if (ret)
+		return ret;
+	ret = tow_region_fd(region, 0, &fd);
+	tow_region_destroy(region);
+	if (ret)
+		return ret;
+	ret = tow_region_from_fd(side->dev, fd, &given->region);
+	close(fd);
+	return ret;
+}
+
+/* A persistent one of a client that has ended. */
+static inline int leave_given(struct tow_device *dev)
+{
+	struct tow_region_attr attr = { .size = sizeof(attr), .flags = TOW_REGION_PERSISTENT,
+					.name = "given" };
+	struct tow_region *region;
+	int ret = tow_region_create(dev, GIVEN_BYTES, &attr, &region);
+
+	if (!ret)
+		tow_region_release(region);
+	return ret;
+}
+
+static inline int attach_given(struct side *side, struct given *given)
+{
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
+	int ret;
+
+	while ((ret = tow_region_attach(side->dev, "given", 0, &given->region)) == -EBUSY &&
+	       tow_patient(&patience))
+		tow_test_sleep_ms(10);
+	return ret;
+}
+
+/* 0 or a negative errno. */
+static inline int give_region(struct side *side, enum given_kind kind, struct given *given)
+{
+	struct tow_device *dev;
+	int ret;
+
+	*given = (struct given){ 0 };
+	if (kind == GIVEN_IMPORTED || kind == GIVEN_READONLY)
+		return import_given(side, kind == GIVEN_READONLY ? TOW_REGION_READONLY : 0, given);
+	ret = tow_device_open(tow_test_device(), 0, &dev);
+	if (ret)
+		return ret;
+	ret = kind == GIVEN_PASSED ? pass_given(side, dev, given) : leave_given(dev);
+	tow_device_close(dev);
+	if (!ret && kind == GIVEN_ATTACHED)
+		ret = attach_given(side, given);
+	if (!ret)
+		ret = tow_region_map(given->region, 0, 0, PROT_READ | PROT_WRITE,
+				     (void **)&given->at);
+	if (!ret)
+		given->end = given->at + GIVEN_BYTES;
+	return ret;
+}
+
+static inline int end_given(struct given *given)
+{
+	int ret = tow_region_destroy(given->region);
+
+	free(given->memory);
+	return ret;
 }
 
 /*

@@ -11,6 +11,7 @@
 
 #include <kselftest.h>
 
+#include "internal.h"
 #include "tow_source.h"
 
 #define KIB		((size_t)1 << 10)
@@ -55,7 +56,7 @@ static bool refused(const void *ptr, int error)
 static void test_arguments(void)
 {
 	struct source source = { 0 };
-	struct towi_source from = { source_get, source_put, &source };
+	struct towi_source from = { source_get, source_put, source_adopt, source_leave, &source };
 	struct tow_arena_attr attr = { .size = sizeof(attr), .flags = 4 };
 	struct tow_arena *arena = NULL;
 	struct tow_region *region;
@@ -244,6 +245,59 @@ static void test_caches_give_back(void)
 	tow_arena_destroy(arena);
 }
 
+/* Freed ones serve others: each has enough, and not much more. */
+static void test_sizes(void)
+{
+	struct source source = { 0 };
+	struct tow_arena *arena = source_arena(&source, NULL);
+	size_t usable, wrong = 0;
+	char *ptr, *other;
+
+	for (size_t bytes = 1; bytes < 70 * KIB; bytes += bytes < 5000 ? 1 : 37) {
+		ptr = had(tow_arena_alloc(arena, bytes));
+		other = had(tow_arena_alloc(arena, bytes));
+		usable = tow_arena_usable(arena, ptr);
+		wrong += usable < bytes || usable > bytes + bytes / 8 + 64;
+		wrong += ptr < other ? ptr + usable > other :
+				       other + tow_arena_usable(arena, other) > ptr;
+		wrong += tow_arena_free(arena, ptr) || tow_arena_free(arena, other);
+	}
+	result(!wrong && !stats_of(arena).in_use_bytes, "no more than an eighth too large");
+	tow_arena_destroy(arena);
+}
+
+/* What a cache keeps of larger ones is taken again by who wants about as much. */
+static void test_stash(void)
+{
+	struct source source = { .pool = 12 * MIB };
+	struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = 12 * MIB };
+	struct tow_arena *arena = source_arena(&source, &attr);
+	char *first = had(tow_arena_alloc(arena, 100 * KIB)), *second, *many[20];
+	struct tow_arena_stats stats;
+
+	had(tow_arena_alloc(arena, 100 * KIB));
+	tow_arena_free(arena, first);
+	result(tow_arena_free(arena, first) == -EINVAL && !tow_arena_usable(arena, first) &&
+	       stats_of(arena).in_use_bytes == 100 * KIB, "what is kept is free");
+	second = had(tow_arena_alloc(arena, 80 * KIB));
+	result(second != first && tow_arena_usable(arena, second) == 80 * KIB,
+	       "not taken for much less");
+	tow_arena_free(arena, second);
+	second = had(tow_arena_alloc(arena, 90 * KIB));
+	result(second == first && tow_arena_usable(arena, second) == 100 * KIB &&
+	       stats_of(arena).in_use_bytes == 200 * KIB, "taken for nearly as much");
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		many[i] = had(tow_arena_alloc(arena, 500 * KIB));
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		tow_arena_free(arena, many[i]);
+	stats = stats_of(arena);
+	result(stats.in_use_bytes == 200 * KIB && stats.peak_bytes <= 280 * KIB + 20 * 500 * KIB &&
+	       (double)stats.largest_free_bytes / (1 - stats.fragmentation) >=
+		       (double)(8 * MIB - 200 * KIB), "no more than 4 MiB is kept");
+	result(!!tow_arena_alloc(arena, 12 * MIB - 400 * KIB), "and none before there is no room");
+	tow_arena_destroy(arena);
+}
+
 struct told {
 	int warned, grown, shrunk, refuse;
 };
@@ -285,6 +339,91 @@ static void test_told(void)
 	       "regions come and go, and it is told");
 	result(tow_arena_alloc(arena, 1) && !tow_arena_destroy(arena) && told.grown == 2 &&
 	       told.shrunk == 2, "at the end, too");
+}
+
+/* What an arena is given, from the middle of 2 MiB to the middle of others. */
+static void test_adopted(void)
+{
+	struct told told = { 0 };
+	struct source source = { .pool = 4 * MIB };
+	struct tow_arena_attr attr = {
+		.size = sizeof(attr), .region_bytes = 2 * MIB, .limit_bytes = 4 * MIB,
+		.grown = note_grown, .shrinks = note_shrinks, .data = &told,
+	};
+	struct tow_arena *arena = source_arena(&source, &attr);
+	char *memory = had(source_map(12 * MIB)), *block, *other;
+	struct source_region given = { memory + MIB, 10 * MIB };
+	struct source_region small = { memory + MIB, 3 * MIB - 1 };
+	struct source_region again = { memory + 3 * MIB, 9 * MIB };
+	struct tow_region *region = (struct tow_region *)(void *)&given, *found;
+	uint64_t offset;
+
+	memset(memory, 7, 12 * MIB);
+	result(tow_arena_adopt(NULL, region) == -EINVAL && tow_arena_adopt(arena, NULL) == -EINVAL &&
+	       tow_arena_adopt(arena, (struct tow_region *)(void *)&small) == -EINVAL &&
+	       !source.adopted, "no region, or one without 2 MiB as they must lie");
+	source.error = -EBUSY;
+	result(tow_arena_adopt(arena, region) == -EBUSY, "one that cannot be had");
+	source.error = 0;
+	told.refuse = -EKEYREJECTED;
+	result(tow_arena_adopt(arena, region) == -EKEYREJECTED && !source.adopted && !told.shrunk,
+	       "one that is refused");
+	told.refuse = 0;
+	result(!tow_arena_adopt(arena, region) && told.grown == 1 && source.adopted == 1 &&
+	       stats_of(arena).reserved_bytes == 8 * MIB && stats_of(arena).regions == 1,
+	       "what of it is whole multiples of 2 MiB");
+	result(tow_arena_adopt(arena, (struct tow_region *)(void *)&again) == -EBUSY &&
+	       source.adopted == 1, "not the same memory twice");
+	block = had(tow_arena_alloc(arena, 8 * MIB));
+	result(block == memory + 2 * MIB && !tow_arena_find(arena, block + 5, &found, &offset) &&
+	       found == region && offset == MIB + 5, "blocks are cut out of it");
+	other = had(tow_arena_alloc(arena, 4 * MIB));
+	result(other && refused(tow_arena_alloc(arena, 2 * MIB), EDQUOT) && source.out == 4 * MIB,
+	       "it does not count against the limit");
+	tow_arena_free(arena, block);
+	tow_arena_free(arena, other);
+	result(tow_arena_trim(arena, 0) == 4 * MIB && source.adopted == 1 && told.shrunk == 1 &&
+	       tow_arena_alloc(arena, 8 * MIB) == block, "it is not trimmed");
+	result(!tow_arena_destroy(arena) && !source.adopted && told.shrunk == 2, "and left at the end");
+	attr = (struct tow_arena_attr){ .size = sizeof(attr), .flags = TOW_ARENA_DEBUG };
+	arena = source_arena(&source, &attr);
+	result(!tow_arena_adopt(arena, region) && memory[2 * MIB - 1] == 7 &&
+	       memory[2 * MIB] == (char)0xdd && memory[10 * MIB - 1] == (char)0xdd &&
+	       memory[10 * MIB] == 7 && !tow_arena_check(arena), "nothing around it is written to");
+	tow_arena_destroy(arena);
+	munmap(memory, 12 * MIB);
+}
+
+/* Where a tensor is, of the arena's and a device's other regions. */
+static void test_place(void)
+{
+	struct source source = { 0 };
+	struct tow_arena *arena = source_arena(&source, NULL);
+	struct tow_device dev = { .fd = -1, .process = towi_process() };
+	char *block = had(tow_arena_alloc(arena, MIB)), *memory = had(malloc(3000));
+	struct tow_region *region = (struct tow_region *)(void *)memory, *found = NULL, *own;
+	uint64_t offset;
+
+	towi_mapped_begin(&dev);
+	tow_arena_find(arena, block, &own, &offset);
+	result(!towi_place(arena, &dev, block, MIB, &found, &offset) && found == own &&
+	       !offset, "in the arena");
+	result(towi_place(arena, &dev, memory, 3000, &found, &offset) == -ENOENT, "nowhere");
+	towi_mapped_add(&dev, region, memory + 1000, 500, 1000);
+	result(!towi_place(arena, &dev, memory + 1000, 1000, &found, &offset) && found == region &&
+	       offset == 500 &&
+	       !towi_place(arena, &dev, memory + 1999, 1, &found, &offset) && offset == 1499,
+	       "in another region");
+	result(towi_place(arena, &dev, memory + 1000, 1001, &found, &offset) == -EINVAL &&
+	       towi_place(arena, &dev, memory + 999, 2, &found, &offset) == -EINVAL,
+	       "at the end of one, or at its begin");
+	result(towi_place(arena, &dev, memory, 1000, &found, &offset) == -ENOENT &&
+	       towi_place(arena, &dev, memory + 2000, 1000, &found, &offset) == -ENOENT,
+	       "beside it");
+	towi_mapped_drop(&dev, region, memory + 1000);
+	towi_mapped_end(&dev);
+	free(memory);
+	tow_arena_destroy(arena);
 }
 
 static void test_fallback(void)
@@ -501,6 +640,63 @@ static void test_threads(uint32_t flags, size_t pool, const char *what)
 	tow_arena_destroy(shared.arena);
 }
 
+/* More threads than caches; what each allocated the next one frees. */
+#define MANY		80
+#define ROUNDS_OF_MANY	50
+
+static pthread_barrier_t all_of_them;
+
+static void *free_anothers(void *arg)
+{
+	unsigned int seed = (unsigned int)(uintptr_t)arg;
+	static _Atomic(char *) theirs[MANY];
+	size_t bytes;
+	char *at;
+
+	for (size_t round = 0; round < ROUNDS_OF_MANY; round++) {
+		for (int i = 0; i < 20; i++) {
+			bytes = some_bytes(&seed) % (32 * KIB) + 16;
+			at = tow_arena_alloc(shared.arena, bytes);
+			shared.wrong += !at;
+			if (at)
+				stamp(at, bytes);
+			at = atomic_exchange(&theirs[(uintptr_t)arg], at);
+			if (at)
+				memcpy(&bytes, at, 8);
+			shared.wrong += at && !stamped(at, bytes);
+			shared.wrong += !!tow_arena_free(shared.arena, at);
+		}
+		pthread_barrier_wait(&all_of_them);
+		at = atomic_exchange(&theirs[((uintptr_t)arg + 1) % MANY], NULL);
+		shared.wrong += !!tow_arena_free(shared.arena, at);
+		pthread_barrier_wait(&all_of_them);
+	}
+	return NULL;
+}
+
+static void test_many_threads(void)
+{
+	struct source source = { 0 };
+	struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = 8 * MIB };
+	pthread_t threads[MANY];
+	struct tow_arena_stats stats;
+
+	shared.arena = source_arena(&source, &attr);
+	pthread_barrier_init(&all_of_them, NULL, MANY);
+	for (uintptr_t i = 0; i < MANY; i++)
+		if (pthread_create(&threads[i], NULL, free_anothers, (void *)i))
+			ksft_exit_fail_msg("no thread\n");
+	for (int i = 0; i < MANY; i++)
+		pthread_join(threads[i], NULL);
+	stats = stats_of(shared.arena);
+	result(!shared.wrong && stats.allocations == (uint64_t)MANY * ROUNDS_OF_MANY * 20 &&
+	       stats.frees == stats.allocations && !stats.in_use_bytes,
+	       "more threads than have caches, each frees another's");
+	result(tow_arena_trim(shared.arena, 0) == stats.reserved_bytes && !source.regions,
+	       "and caches of threads that have ended hold nothing");
+	tow_arena_destroy(shared.arena);
+}
+
 /* ---- children --------------------------------------------------------------- */
 
 static struct {
@@ -544,7 +740,9 @@ static int child(void)
 	    tow_arena_usable(held.arena, held.block) != 100 ||
 	    tow_arena_find(held.arena, held.block + 7, &region, &offset))
 		return 3;
-	return tow_arena_destroy(held.arena) == -EPERM ? 0 : 4;
+	if (tow_arena_adopt(held.arena, region) != -EPERM)
+		return 4;
+	return tow_arena_destroy(held.arena) == -EPERM ? 0 : 5;
 }
 
 static bool child_is_refused(void)
@@ -597,19 +795,24 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 3 + 6 + 10 + 3 + 6);
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 5 + 1 + 2 + 3 + 10 + 5 + 6 + 10 + 3 + 6);
 	test_arguments();
 	test_places();
 	test_regions();
 	test_realloc();
 	test_limits();
 	test_caches_give_back();
+	test_sizes();
+	test_stash();
 	test_told();
+	test_adopted();
+	test_place();
 	test_fallback();
 	test_debug();
 	test_child();
 	test_threads(0, 0, "threads, each with its own, and what others had");
 	test_threads(0, 64 * MIB, "threads, and not enough for all");
 	test_threads(TOW_ARENA_DEBUG, 0, "threads, each block with its surroundings");
+	test_many_threads();
 	ksft_finished();
 }

@@ -31,6 +31,7 @@ struct source {
 	int error;		/* of the next one; 0: none */
 	_Atomic size_t out;
 	_Atomic int regions;
+	int adopted;
 };
 
 /* At a multiple of 2 MiB; NULL: there is no memory. */
@@ -87,11 +88,35 @@ static inline int source_put(void *from, struct tow_region *region)
 	return 0;
 }
 
+/* A struct source_region of the test's. */
+static inline int source_adopt(void *from, struct tow_region *region, void **at, uint64_t *bytes)
+{
+	const struct source_region *made = (struct source_region *)region;
+	struct source *source = from;
+
+	if (source->error)
+		return source->error;
+	source->adopted++;
+	*at = made->at;
+	*bytes = made->bytes;
+	return 0;
+}
+
+static inline int source_leave(void *from, struct tow_region *region, void *at)
+{
+	struct source *source = from;
+
+	(void)region;
+	(void)at;
+	source->adopted--;
+	return 0;
+}
+
 /* An arena of that memory; the program ends if there is none. */
 static inline struct tow_arena *source_arena(struct source *source,
 					     const struct tow_arena_attr *attr)
 {
-	struct towi_source from = { source_get, source_put, source };
+	struct towi_source from = { source_get, source_put, source_adopt, source_leave, source };
 	struct tow_arena *arena;
 
 	if (towi_arena_create(&from, attr, &arena))

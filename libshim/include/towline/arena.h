@@ -50,8 +50,8 @@ struct tow_arena;
  * @region_bytes: of each region that the arena takes, in bytes: rounded up to 2 MiB; 0:
  *	64 MiB.  Larger blocks get a region of their size; where the pool has less, the
  *	arena is content with what the block needs.
- * @limit_bytes: what all regions together may have, in bytes; 0: what the device's
- *	limits and its pool give
+ * @limit_bytes: what all regions together may have, but for those of tow_arena_adopt(), in bytes;
+ *	0: what the device's limits and its pool give
  * @warn: told what went wrong where no function could say so: once that ordinary memory
  *	is given out, and each time freed memory was found changed, or tow_arena_realloc()
  *	found that something was written around a block.  It must not call the arena.
@@ -102,6 +102,29 @@ int tow_arena_create(struct tow_device *dev, const struct tow_arena_attr *attr,
  * arena is gone in any case.
  */
 int tow_arena_destroy(struct tow_arena *arena);
+
+/**
+ * tow_arena_adopt() - give an arena a region to cut blocks out of
+ * @arena: the arena
+ * @region: of the same device: of its pool, however it was come by, or of the process's own
+ *	memory.  It stays the caller's, and must not be destroyed or released before the arena is
+ *
+ * The arena uses those 2 MiB of it that begin at multiples of 2 MiB where it has an address, maps
+ * it if it has none of its own, and overwrites what was in it as blocks are given out; with
+ * TOW_ARENA_DEBUG at once.  tow_arena_trim() leaves it alone, and it does not count against
+ * @limit_bytes.  @grown and @shrinks are told of all of it.
+ *
+ * What was allocated in a persistent region cannot be found again in it by this: an arena keeps
+ * what it knows of blocks elsewhere, and does not outlive its process.
+ *
+ * Return: 0, or
+ *  -EACCES: the region is read-only;
+ *  -EBUSY: an arena has it, or another region with the same memory, already;
+ *  -EINVAL: an argument is NULL, the region is another device's, or there are no such 2 MiB in it;
+ *  -EOPNOTSUPP: it is a dma-buf;
+ *  -EPERM: in a child that was forked; and what tow_region_map() and @grown return.
+ */
+int tow_arena_adopt(struct tow_arena *arena, struct tow_region *region);
 
 /**
  * tow_arena_alloc() - allocate
@@ -202,7 +225,8 @@ int tow_arena_find(struct tow_arena *arena, const void *ptr, struct tow_region *
 /**
  * tow_arena_trim() - give regions back in which nothing is allocated
  * @arena: the arena
- * @keep_bytes: how much is to be kept for later, in bytes, at least
+ * @keep_bytes: how much is to be kept for later, in bytes, at least; of tow_arena_adopt()'s
+ *	regions all is
  *
  * Return: how many bytes went back to the pool; in a child that was forked none do.
  */
@@ -221,9 +245,9 @@ size_t tow_arena_check(struct tow_arena *arena);
  * struct tow_arena_stats - how an arena is
  * @size: sizeof(struct tow_arena_stats)
  * @flags: the arena's
- * @in_use_bytes: allocated now, each block rounded up to 64 bytes; without @fallback_bytes
+ * @in_use_bytes: allocated now, of each block all that may be used; without @fallback_bytes
  * @reserved_bytes: of all regions
- * @peak_bytes: the most that was in use, or kept by a processor's cache, at once
+ * @peak_bytes: the most that was in use, or kept by threads' caches, at once
  * @largest_free_bytes: the largest block that there is room for without another region
  * @regions: how many
  * @allocations: that succeeded, moves of tow_arena_realloc() too

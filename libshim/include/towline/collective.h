@@ -12,8 +12,9 @@
  * moves and computes, and nothing else: nothing is allocated, registered or looked up.  MPI 4 has
  * the same as persistent collectives (MPI_Allreduce_init()).
  *
- * Arrays in the communicator's arena (tow_arena_alloc()) are sent from where they are and
- * written to where they are to be; others are copied.
+ * Arrays in the communicator's arena (tow_arena_alloc()), or in another region of its device that
+ * may be written (tow_region_find()), are sent from where they are and written to where they are
+ * to be; others are copied.
  *
  * Several collectives may be on their way at once, started in any order.  What a rank gets is
  * the same, bit for bit, as what all others get, and from run to run: each element is computed by
@@ -284,10 +285,10 @@ int tow_collective_late(struct tow_collective *collective, uint32_t *rank);
  * @size: sizeof(struct tow_collective_stats), as the caller was compiled
  * @algorithm: enum tow_algorithm, which was chosen
  * @pieces: in how many pieces what goes to a rank in a step is sent
- * @copies: of @in and @out, how many are not in the arena
+ * @copies: of @in and @out, how many are in no region that others may write
  * @calls: how often it has ended
  * @sent_bytes: by this rank to others, in all calls
- * @copied_bytes: to and from memory of the arena, as the arrays are not in it
+ * @copied_bytes: to and from memory of the arena, as the arrays are in no such region
  * @forwarded: of what came from others, how many messages the kernel passed on while the
  *	process slept
  */

@@ -260,8 +260,8 @@ int tow_ps_serve(struct tow_ps *ps, uint32_t timeout_us, uint32_t *blamed);
  * @ps: a worker's, from tow_ps_create()
  * @variable: of which one, from 0; once in a step, when tow_ps_wait() has shown its value, and
  *	synchronously those of all others of the step before
- * @gradient: of the variable's type; in the tow_ps' arena it is sent from there, elsewhere copied
- *	first.  It is not changed before tow_ps_wait() for the variable.
+ * @gradient: of the variable's type; in a region it is sent from there (tow_edge_send()), elsewhere
+ *	copied first.  It is not changed before tow_ps_wait() for the variable.
  *
  * The variable's value is not read any more: the next one may come there at any time.  Does not
  * wait for the server.
@@ -309,7 +309,7 @@ void *tow_ps_value(const struct tow_ps *ps, uint32_t variable);
  * @variables: how many of them this rank moves: a worker all
  * @sent_bytes: gradients that a worker has pushed, values that a server has sent
  * @received_bytes: values that a worker has waited for, gradients that a server has had
- * @copied_bytes: of @sent_bytes, what was not in the arena
+ * @copied_bytes: of @sent_bytes, what was in no region
  * @waited_ns: for how long tow_ps_wait() or tow_ps_serve() has slept or looked for something to
  *	come, in nanoseconds
  * @updates: that a server has made

@@ -196,7 +196,7 @@ int tow_worker_progress(struct tow_worker *worker, uint32_t timeout_us);
  * tow_worker_copied() - how many bytes were copied before they were sent
  * @worker: the worker
  *
- * Tensors that are in none of the arena's regions are.  The devices that move them count
+ * Tensors that are in no region of the device are.  The devices that move them count
  * those of all programs (stats/copied_bytes in sysfs): the sender's, but the receiver's
  * those of dynamic edges.
  *
@@ -294,8 +294,8 @@ int tow_static_sender(struct tow_worker *worker, struct tow_peer *peer, const ch
  * @edge: stored here; ended with tow_edge_close()
  *
  * Tensors come by themselves, into memory of the worker's arena, as long as somebody calls
- * tow_worker_progress(), tow_edge_test() or tow_edge_wait().  A read goes over each region of
- * the sender's arena that a tensor was in, which this end finds once, by a thread of its own.
+ * tow_worker_progress(), tow_edge_test() or tow_edge_wait().  A read goes over each region
+ * of the sender's that a tensor was in, which this end finds once, by a thread of its own.
  *
  * Return: as tow_static_receiver().
  */
@@ -309,8 +309,8 @@ int tow_dynamic_receiver(struct tow_worker *worker, struct tow_peer *peer, const
  * @name: as tow_static_receiver()
  * @edge: stored here; ended with tow_edge_close()
  *
- * Regions of the arena that a tensor was sent from may be read, as a whole, by processes of
- * the same job on any node, until the edge is closed or the region goes back to the pool.
+ * Regions that a tensor was sent from may be read, as a whole, by processes of the same job
+ * on any node, until the edge is closed or the region ends.
  *
  * Return: as tow_static_receiver().
  */
@@ -383,9 +383,9 @@ typedef void tow_edge_done(void *arg, uint64_t step, int status);
 /**
  * tow_edge_send() - send the next step
  * @edge: a sender that is connected
- * @data: the tensor, which nobody changes before it was sent.  In a region of the
- *	worker's arena it is sent from there; elsewhere it is copied first, and counted
- *	(tow_worker_copied()).
+ * @data: the tensor, which nobody changes before it was sent.  In a region of the worker's arena,
+ *	or any other of its device (tow_region_find()), it is sent from there, and the region
+ *	stays until it was; elsewhere it is copied first, and counted (tow_worker_copied()).
  * @done: called when it was sent, by who calls tow_worker_progress(); or NULL
  * @arg: passed to @done
  *
@@ -394,8 +394,8 @@ typedef void tow_edge_done(void *arg, uint64_t step, int status);
  *
  * Return: 0; -EAGAIN: TOW_EDGE_SLOTS_MAX steps are on their way already, or @done of the one
  * so many before is being called; -ENOTCONN:
- * tow_edge_connect() comes first; -EINVAL: it is a receiver, an argument is NULL, or @data begins
- * in the arena's memory and ends behind it; -EPERM: another process opened the device;
+ * tow_edge_connect() comes first; -EINVAL: it is a receiver, an argument is NULL, or one end of
+ * @data is in a region and the other is not; -EPERM: another process opened the device;
  * -EDQUOT, -ENOSPC, -ENOMEM: there is no room for a copy; or the error that has ended the
  * edge, which all later steps have, too.
  */

@@ -543,6 +543,30 @@ int tow_region_map(struct tow_region *region, uint64_t offset, size_t length, in
 int tow_region_unmap(struct tow_region *region, void *addr, size_t length);
 
 /**
+ * tow_region_find() - which region an address is in
+ * @dev: whose regions
+ * @ptr: any address
+ * @region: the region is stored here: from any of the functions above, as long as it is neither
+ *	destroyed nor released
+ * @offset: the address's offset in that region is stored here, in bytes, as tow_export() and
+ *	tow_prep_write() take it
+ * @bytes: how many bytes there are of the region from the address on is stored here; or NULL
+ *
+ * Memory of a region that has an address: what tow_region_map() mapped, arenas' memory, and what
+ * tow_region_from_memory() was given, as that is the region's for as long as the region is.
+ * Where several regions have the address it is the one that goes on furthest from there.
+ *
+ * Edges and collectives ask this for each tensor, and send it from where it is.  So a region of
+ * the process's own memory must end before that memory is freed, or something else is mapped
+ * there: what is sent is what was there when it was made.
+ *
+ * Return: 0; -EINVAL when @dev, @region or @offset is NULL; -ENOENT when none of the
+ * device's regions has the address; -EPERM in a child that was forked.
+ */
+int tow_region_find(struct tow_device *dev, const void *ptr, struct tow_region **region,
+		    uint64_t *offset, uint64_t *bytes);
+
+/**
  * tow_region_fd() - a descriptor of a region, for passing it on
  * @region: from tow_region_create(), tow_region_attach() or tow_region_from_fd()
  * @flags: 0, or TOW_REGION_READONLY: who has it can map and attach the region
