@@ -75,11 +75,12 @@ struct towi_op {
 	void (*ended)(struct towi_op *op, int status);
 	struct towi_runner *runner;
 	bool busy;
+	bool waits;			/* for a slot */
 };
 
 /* A slot that is waited for. */
 struct towi_wait {
-	struct towi_op op;		/* first */
+	struct towi_op op;		/* first: its ended and runner are filled in */
 	uint64_t wanted;		/* its number, or more; 0: nothing */
 	bool reserved;
 };
@@ -107,8 +108,7 @@ struct towi_errand {
 	int (*run)(struct towi_errand *errand);
 	/* Its runner goes on after this, and who waits looks. */
 	void (*done)(struct towi_errand *errand, int ret);
-	uint64_t due_us;
-	uint32_t tries;
+	uint64_t due_us, pause_us;
 };
 
 struct towi_pump {
@@ -128,12 +128,13 @@ struct towi_pump {
 	struct towi_runners all, ready, starved;
 	/* They left with operations that never ended; buried when the queue is. */
 	struct towi_runners graves;
-	/* Entries whose completion nobody has seen: waits, and all others; and how many may be. */
-	uint32_t in_flight, in_flight_max;
+	uint32_t in_flight, in_flight_max;	/* entries but waits whose completion nobody has seen */
 	uint32_t reserved, reserved_max;	/* waits */
-	uint64_t ended;			/* operations, ever, and other news */
+	uint64_t ended;			/* operations, ever, and errands, */
+	uint64_t news;			/* and what else who waits is to look for */
 	struct towi_op nudge;
 	bool nudged;			/* once there is room */
+	uint32_t settling;		/* threads in towi_pump_settle() */
 	STAILQ_HEAD(, towi_call) calls;
 	uint64_t asked_us;		/* when somebody last asked for lost peers */
 	uint64_t ticked_us, tick_us;
@@ -153,6 +154,10 @@ struct towi_pump {
  */
 int towi_pump_begin(struct towi_pump *pump, struct tow_device *dev, uint32_t entries,
 		    uint32_t waits, uint32_t timeout_ms);
+
+/* The same with a queue that there is, which cannot fail: for tests. */
+void towi_pump_init(struct towi_pump *pump, struct tow_queue *queue, uint32_t waits,
+		    uint32_t timeout_ms);
 
 /* Without the lock, without runners. */
 void towi_pump_end(struct towi_pump *pump);
@@ -190,10 +195,11 @@ bool towi_pump_leave(struct towi_runner *runner);
 void towi_pump_ready(struct towi_runner *runner);
 
 /*
- * Until @count, one of its numbers, is 0; without end, but that what the device has not ended when
- * it is gone seems never to.  Lets go of the lock meanwhile, and calls what is to be called.
+ * Until @count, one of a runner's numbers, is 0, or @until; what the device has not ended for a
+ * while after it has gone seems never to end.  Lets go of the lock meanwhile, and calls what is to
+ * be called.
  */
-void towi_pump_settle(struct towi_pump *pump, const uint32_t *count);
+void towi_pump_settle(struct towi_pump *pump, const uint32_t *count, uint64_t until);
 
 /* ---- operations ---- */
 

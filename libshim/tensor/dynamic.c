@@ -143,13 +143,13 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 		return false;
 	if (towi_edge_place(edge, own_letter(edge, step->number), &region, &offset))
 		return false;
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_pump_entry(&edge->runner);
 	if (!sqe)
 		return false;
 	tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
 			      towi_letter_at(edge, step->number - 1), LETTER_BYTES, edge->other);
-	towi_worker_begun(sqe, &step->op);
-	towi_steps_begun(edge->steps, step);
+	towi_pump_begun(sqe, &step->op);
+	towi_steps_begun(edge, step);
 	return true;
 }
 
@@ -170,17 +170,14 @@ static void sender_goes_on(struct tow_edge *edge)
 
 static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
 {
-	if (edge->error)
-		return;
-	if (edge->wait.busy && edge->connected)
+	if (!edge->error && edge->wait.op.busy && edge->connected)
 		towi_edge_probe(edge, now_us);
-	towi_steps_look(edge, now_us);
 }
 
 static int write_letter(struct tow_edge *edge, const struct towi_step *step, uint64_t bytes,
 			const struct tow_tensor_type *type)
 {
-	towi_crc32c *crc32c = edge->common.worker->crc32c;
+	towi_crc32c *crc32c = edge->worker->crc32c;
 	const void *data = step->staged ? step->staged : step->data;
 	struct letter letter = { .step = edge->steps->given + 1, .bytes = bytes,
 				 .type = *type };
@@ -221,7 +218,7 @@ static int send_step(struct tow_edge *edge, const struct tow_tensor_type *type, 
 	step->data = data;
 	ret = write_letter(edge, step, bytes, type);
 	if (ret) {
-		tow_arena_free(edge->common.worker->arena, step->staged);
+		tow_arena_free(edge->worker->arena, step->staged);
 		step->staged = NULL;
 		return ret;
 	}
@@ -245,11 +242,11 @@ TOW_PUBLIC int tow_dynamic_send(struct tow_edge *edge, const struct tow_tensor_t
 		return ret;
 	if (!data && bytes)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = send_step(edge, type, bytes, data, done, arg);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return ret;
 }
 
@@ -265,10 +262,8 @@ static const struct towi_kind sender_kind = {
 	.go_on = sender_goes_on,
 	.tick = sender_ticks,
 	.pending = towi_steps_pending,
-	.in_flight = towi_steps_in_flight,
 	.hide = sender_hides,
 	.give_up = towi_steps_give_up,
-	.calling = towi_steps_calling,
 	.free = towi_steps_free,
 };
 
@@ -287,7 +282,7 @@ static struct answer *own_answer(const struct tow_edge *edge, uint64_t step)
 
 static void drop_data(const struct tow_edge *edge, struct intake *intake)
 {
-	tow_arena_free(edge->common.worker->arena, intake->data);
+	tow_arena_free(edge->worker->arena, intake->data);
 	intake->data = NULL;
 }
 
@@ -295,7 +290,7 @@ static void drop_data(const struct tow_edge *edge, struct intake *intake)
 static struct tow_sqe *prepare_answer(struct tow_edge *edge, struct intake *intake, int status)
 {
 	struct answer *answer = own_answer(edge, intake->letter.step);
-	struct tow_sqe *sqe = towi_worker_entry(edge->common.worker);
+	struct tow_sqe *sqe = towi_pump_entry(&edge->runner);
 	struct tow_region *region;
 	uint64_t offset;
 
@@ -313,10 +308,10 @@ static bool answer(struct tow_edge *edge, struct intake *intake, int status)
 {
 	struct tow_sqe *sqe;
 
-	if (!towi_worker_room(edge->common.worker, 1))
+	if (!towi_pump_room(&edge->runner, 1))
 		return false;
 	sqe = prepare_answer(edge, intake, status);
-	towi_worker_begun(sqe, &intake->reply);
+	towi_pump_begun(sqe, &intake->reply);
 	intake->status = status;
 	intake->state = READY;
 	return true;
@@ -325,23 +320,23 @@ static bool answer(struct tow_edge *edge, struct intake *intake, int status)
 /* Read it, and answer behind that; or just read it, if it is to be looked at before. */
 static bool begin_read(struct tow_edge *edge, struct intake *intake)
 {
-	bool look = intake->letter.flags & LETTER_CRC32C && edge->common.worker->crc32c;
+	bool look = intake->letter.flags & LETTER_CRC32C && edge->worker->crc32c;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
 
-	if (!towi_worker_room(edge->common.worker, 2) ||
+	if (!towi_pump_room(&edge->runner, 2) ||
 	    towi_edge_place(edge, intake->data, &region, &offset))
 		return false;
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_pump_entry(&edge->runner);
 	tow_prep_read(sqe, edge->bulk, region, offset, intake->view->remote,
 		      intake->letter.source.offset, intake->letter.bytes);
 	tow_sqe_set_flags(sqe, (uint8_t)((look ? 0 : TOW_SQE_LINK) |
 					 (intake->letter.flags & LETTER_COPIED ?
-						  edge->common.worker->copied_flag : 0)));
-	towi_worker_begun(sqe, &intake->read);
+						  edge->runner.pump->copied_flag : 0)));
+	towi_pump_begun(sqe, &intake->read);
 	if (!look)
-		towi_worker_begun(prepare_answer(edge, intake, 0), &intake->reply);
+		towi_pump_begun(prepare_answer(edge, intake, 0), &intake->reply);
 	intake->view->busy++;
 	intake->status = 0;
 	intake->state = READING;
@@ -351,8 +346,8 @@ static bool begin_read(struct tow_edge *edge, struct intake *intake)
 static void read_ended(struct towi_op *op, int status)
 {
 	struct intake *intake = (struct intake *)(void *)op;
-	struct tow_edge *edge = op->edge;
-	towi_crc32c *crc32c = edge->common.worker->crc32c;
+	struct tow_edge *edge = towi_edge_of(op);
+	towi_crc32c *crc32c = edge->worker->crc32c;
 
 	intake->view->busy--;
 	if (status)
@@ -376,7 +371,7 @@ static void reply_ended(struct towi_op *op, int status)
 {
 	/* Its read has failed, and has said why. */
 	if (status && status != -ECANCELED)
-		towi_edge_fail(op->edge, status);
+		towi_edge_fail(towi_edge_of(op), status);
 }
 
 static int get_memory(struct tow_edge *edge, struct intake *intake)
@@ -386,7 +381,7 @@ static int get_memory(struct tow_edge *edge, struct intake *intake)
 
 	if (intake->data)
 		return 0;
-	intake->data = tow_arena_alloc(edge->common.worker->arena, intake->letter.bytes);
+	intake->data = tow_arena_alloc(edge->worker->arena, intake->letter.bytes);
 	if (!intake->data)
 		return -errno;
 	if (!towi_edge_place(edge, intake->data, &region, &offset) || !intake->letter.bytes)
@@ -484,8 +479,6 @@ static void receiver_goes_on(struct tow_edge *edge)
 	if (edge->connected && !edge->error && own->taken - own->consumed < edge->mine.slots &&
 	    tow_slot_value(edge->slot) < next)
 		towi_edge_wait_for(edge, next);
-	else if (!edge->connected)
-		towi_edge_wait_on(edge);
 }
 
 /* Is there a tensor to be shown, or an error in its place? */
@@ -523,8 +516,10 @@ static int arm(struct tow_edge *edge)
 
 	if (!edge->connected)
 		return -ENOTCONN;
-	if (shows(edge))
-		return towi_edge_nudge(edge);
+	if (shows(edge)) {
+		towi_pump_nudge(edge->runner.pump);
+		return 0;
+	}
 	/* What is being read says so when it was. */
 	if (own->consumed < own->taken)
 		return 0;
@@ -556,16 +551,6 @@ static uint64_t receiver_next(const struct tow_edge *edge)
 	return const_dynamic_of(edge)->consumed + 1;
 }
 
-static bool receiver_in_flight(const struct tow_edge *edge)
-{
-	const struct dynamic_edge *own = const_dynamic_of(edge);
-
-	for (uint32_t i = 0; i < STEPS; i++)
-		if (own->intakes[i].read.busy || own->intakes[i].reply.busy)
-			return true;
-	return towi_views_busy(&own->views);
-}
-
 static void receiver_free(struct tow_edge *edge)
 {
 	struct dynamic_edge *own = dynamic_of(edge);
@@ -585,7 +570,6 @@ static const struct towi_kind receiver_kind = {
 	.show = show,
 	.arm = arm,
 	.consumed = consume,
-	.in_flight = receiver_in_flight,
 	.free = receiver_free,
 };
 
@@ -607,11 +591,11 @@ TOW_PUBLIC int tow_edge_type(struct tow_edge *edge, struct tow_tensor_type *type
 
 	if (!edge || !type)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = type_of(edge, type);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return ret;
 }
 
@@ -639,12 +623,12 @@ TOW_PUBLIC int tow_edge_take(struct tow_edge *edge, void **data)
 
 	if (!edge || edge->kind != &receiver_kind || !data)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = take_data(edge, data);
 	towi_edge_watch_on(edge);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return ret;
 }
 
@@ -657,9 +641,9 @@ static int make_intakes(struct dynamic_edge *own)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < STEPS; i++) {
 		own->intakes[i].read = (struct towi_op){ .ended = read_ended,
-							 .edge = &own->edge };
+							 .runner = &own->edge.runner };
 		own->intakes[i].reply = (struct towi_op){ .ended = reply_ended,
-							  .edge = &own->edge };
+							  .runner = &own->edge.runner };
 	}
 	return 0;
 }

@@ -61,7 +61,7 @@ uint64_t towi_static_read(const struct tow_edge *edge)
 
 static void step_ended(struct towi_op *op, int status)
 {
-	struct tow_edge *edge = op->edge;
+	struct tow_edge *edge = towi_edge_of(op);
 
 	if (status)
 		towi_edge_fail(edge, status);
@@ -81,7 +81,7 @@ static void prepare_step(struct tow_edge *edge, const struct towi_step *step, st
 	else
 		tow_prep_notify(sqe, edge->channel, edge->other);
 	if (step->staged)
-		tow_sqe_set_flags(sqe, edge->common.worker->copied_flag);
+		tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
 }
 
 /* False: it cannot begin now. */
@@ -91,12 +91,12 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 
 	if (step->number > read_steps(edge) + edge->theirs.slots)
 		return false;
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_pump_entry(&edge->runner);
 	if (!sqe)
 		return false;
 	prepare_step(edge, step, sqe);
-	towi_worker_begun(sqe, &step->op);
-	towi_steps_begun(edge->steps, step);
+	towi_pump_begun(sqe, &step->op);
+	towi_steps_begun(edge, step);
 	return true;
 }
 
@@ -108,7 +108,6 @@ static void sender_goes_on(struct tow_edge *edge)
 	       begin_step(edge, towi_step(steps, steps->begun + 1)))
 		;
 	towi_steps_cancel(edge);
-	/* What finds no room to wait is begun when something has ended, or by the clock. */
 	if (!edge->error && steps->begun < steps->given && steps->begun >= edge->theirs.slots)
 		towi_edge_wait_for(edge, steps->begun + 1 - edge->theirs.slots -
 						 static_of(edge)->read_before);
@@ -116,11 +115,8 @@ static void sender_goes_on(struct tow_edge *edge)
 
 static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
 {
-	if (edge->error)
-		return;
-	if (edge->wait.busy)
+	if (!edge->error && edge->wait.op.busy)
 		towi_edge_probe(edge, now_us);
-	towi_steps_look(edge, now_us);
 }
 
 /* Called with the lock. */
@@ -155,11 +151,11 @@ TOW_PUBLIC int tow_edge_send(struct tow_edge *edge, const void *data, tow_edge_d
 
 	if (!edge || edge->kind != &sender_kind || (!data && edge->bytes))
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = send_step(edge, data, done, arg);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return ret;
 }
 
@@ -182,9 +178,7 @@ static const struct towi_kind sender_kind = {
 	.go_on = sender_goes_on,
 	.tick = sender_ticks,
 	.pending = towi_steps_pending,
-	.in_flight = towi_steps_in_flight,
 	.give_up = towi_steps_give_up,
-	.calling = towi_steps_calling,
 	.free = towi_steps_free,
 };
 
@@ -219,9 +213,10 @@ static int arm(struct tow_edge *edge)
 {
 	uint64_t consumed = static_of(edge)->consumed;
 
-	if (come(edge) > consumed)
-		return towi_edge_nudge(edge);
-	return towi_edge_wait_for(edge, TOWI_HELLO + consumed + 1 - edge->before);
+	if (come(edge) <= consumed)
+		return towi_edge_wait_for(edge, TOWI_HELLO + consumed + 1 - edge->before);
+	towi_pump_nudge(edge->runner.pump);
+	return 0;
 }
 
 /* One more was read, also for whoever takes over. */
@@ -254,34 +249,24 @@ static int consume(struct tow_edge *edge)
 		count(edge);
 		return 0;
 	}
-	sqe = op->busy ? NULL : towi_worker_entry(edge->common.worker);
+	sqe = op->busy ? NULL : towi_pump_entry(&edge->runner);
 	if (!sqe)
 		return -EBUSY;
 	tow_prep_notify(sqe, edge->channel, edge->other);
 	towi_edge_op(edge, op);
-	towi_worker_begun(sqe, op);
+	towi_pump_begun(sqe, op);
 	count(edge);
 	return 0;
-}
-
-static bool receiver_in_flight(const struct tow_edge *edge)
-{
-	for (uint32_t i = 0; i < STEPS; i++)
-		if (const_static_of(edge)->credit[i].busy)
-			return true;
-	return false;
 }
 
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_STATIC,
 	.compare = compare,
 	.next = receiver_next,
-	.go_on = towi_edge_wait_on,
 	.tick = towi_edge_ticks,
 	.show = show,
 	.arm = arm,
 	.consumed = consume,
-	.in_flight = receiver_in_flight,
 };
 
 /* ---- begin ------------------------------------------------------------------ */

@@ -18,12 +18,12 @@
 #include <stdint.h>
 
 #include "../alloc/arena.h"
+#include "../pump/pump.h"
 
 /* Views that an edge keeps: as many as an arena of 64 GiB has regions. */
 #define TOWI_VIEWS_MAX	1024U
 
 struct tow_edge;
-struct tow_worker;
 struct towi_window;
 
 /* What an edge shows: part of it. */
@@ -43,12 +43,12 @@ struct towi_place {
 };
 
 /*
- * To be read (TOW_RIGHT_READ), or written (TOW_RIGHT_WRITE).  Without the worker's lock: 0 or
+ * To be read (TOW_RIGHT_READ), or written (TOW_RIGHT_WRITE).  Without the pump's lock: 0 or
  * a negative errno.
  */
 int towi_windows_begin(struct towi_windows *windows, struct tow_arena *arena, uint32_t rights);
 
-/* Nobody reaches anything by them any more.  Without the worker's lock. */
+/* Nobody reaches anything by them any more.  Without the pump's lock. */
 void towi_windows_end(struct towi_windows *windows);
 
 /*
@@ -67,8 +67,7 @@ struct towi_view {
 	uint32_t busy;				/* operations on it */
 	uint64_t used;				/* when, for who looks for the oldest */
 	uint32_t rights;
-	struct tow_edge *edge;
-	struct towi_view *next;			/* to be looked for */
+	struct towi_errand errand;		/* which looks for it */
 };
 
 RB_HEAD(towi_view_tree, towi_view);
@@ -79,30 +78,15 @@ struct towi_views {
 	uint64_t uses;
 };
 
-/* Finds views: part of a worker. */
-struct towi_finder {
-	pthread_t thread;
-	bool runs, ends;
-	pthread_cond_t called;
-	struct towi_view *first, **last;
-};
-
 /*
  * The view of @place, of @bytes: 0; -EAGAIN: it is looked for, by a thread of its own, and
  * the edge goes on when that is over, or there are too many at the moment; -ERANGE: there is
- * no such place; and what tow_resolve() returns, once.
+ * no such place; and what tow_resolve() returns, once.  With the pump's lock.
  */
 int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi_place *place,
-	      uint64_t bytes, uint32_t rights, struct towi_view **found);
-
-/* Is one looked for, or in use? */
-bool towi_views_busy(const struct towi_views *views);
+	      uint64_t bytes, uint32_t rights, struct towi_view **shown);
 
 /* Without the lock. */
 void towi_views_free(struct towi_views *views);
-
-/* Without the lock, when there are no edges any more. */
-void towi_finder_begin(struct towi_finder *finder);
-void towi_finder_end(struct tow_worker *worker);
 
 #endif /* TOW_WINDOWS_INSIDE_H */

@@ -956,6 +956,73 @@ TEST_F(pair, armed_again)
 	}
 }
 
+/* ---- as many as may wait ---- */
+
+#define FEW_ENTRIES	16U
+#define MANY_WAIT	32U
+
+struct crowd {
+	struct tow_worker *worker;
+	struct tow_edge *senders[MANY_WAIT + 1], *receivers[MANY_WAIT + 1];
+};
+
+/* A sender of @crowd's worker, which has its own, and a receiver of the side's. */
+static int make_one(struct side *side, const struct tow_tensor_type *type, struct crowd *crowd,
+		    uint32_t index)
+{
+	char name[32];
+	int ret;
+
+	snprintf(name, sizeof(name), "crowd/%u", index);
+	ret = tow_static_receiver(side->worker, side->peer, name, type, 1,
+				  &crowd->receivers[index]);
+	if (!ret)
+		ret = tow_static_sender(crowd->worker, side->peer, name, type,
+					&crowd->senders[index]);
+	return ret ? ret : tow_edge_connect(crowd->senders[index], LATE_MS);
+}
+
+/* All wait for room; of each that gets some it is known at once, whoever waited first. */
+TEST_F_TIMEOUT(pair, as_many_wait_as_may, 120)
+{
+	struct tow_worker_attr few = { .size = sizeof(few), .entries = FEW_ENTRIES };
+	static unsigned char tensor[4000];
+	struct crowd crowd = { 0 };
+	double begin;
+	void *data;
+
+	ASSERT_EQ(0, tow_worker_create(self->side.dev, self->side.arena, &few, &crowd.worker));
+	for (uint32_t i = 0; i < MANY_WAIT; i++) {
+		ASSERT_EQ(0, make_one(&self->side, &self->type, &crowd, i));
+		ASSERT_EQ(0, tow_edge_connect(crowd.receivers[i], LATE_MS));
+	}
+	EXPECT_EQ(-EOVERFLOW, make_one(&self->side, &self->type, &crowd, MANY_WAIT));
+	for (uint32_t i = 0; i < MANY_WAIT; i++) {
+		ASSERT_EQ(0, tow_edge_send(crowd.senders[i], tensor, NULL, NULL));
+		ASSERT_EQ(0, tow_edge_send(crowd.senders[i], tensor, NULL, NULL));
+		while (tow_edge_pending(crowd.senders[i]) > 1)
+			ASSERT_LE(0, tow_worker_progress(crowd.worker, LATE_US));
+	}
+	begin = tow_clock_begin();
+	for (uint32_t i = MANY_WAIT; i--;) {
+		ASSERT_EQ(0, tow_edge_wait(crowd.receivers[i], LATE_US, &data, NULL));
+		ASSERT_EQ(0, tow_edge_consumed(crowd.receivers[i]));
+		while (tow_edge_pending(crowd.senders[i]))
+			ASSERT_LE(0, tow_worker_progress(crowd.worker, LATE_US));
+	}
+	/* By the clock each would have taken half a second. */
+	TOW_WITHIN(begin, 2000);
+	/* When one has gone, there is room for another one. */
+	EXPECT_EQ(0, tow_edge_close(crowd.senders[0]));
+	crowd.senders[0] = NULL;
+	EXPECT_EQ(0, tow_edge_connect(crowd.senders[MANY_WAIT], LATE_MS));
+	for (uint32_t i = 0; i <= MANY_WAIT; i++) {
+		EXPECT_EQ(0, tow_edge_close(crowd.senders[i]));
+		EXPECT_EQ(0, tow_edge_close(crowd.receivers[i]));
+	}
+	EXPECT_EQ(0, tow_worker_destroy(crowd.worker));
+}
+
 TEST_F(pair, larger_than_anything)
 {
 	struct tow_tensor_type large = { { TOW_DTYPE_INT, 8, 1 }, 1, { 1LL << 62 } };

@@ -129,7 +129,7 @@ struct tow_edge;
  * struct tow_worker_attr - what a worker is to be like
  * @size: sizeof(struct tow_worker_attr)
  * @entries: of its queue: how many operations may be on their way at once, 16 at least; 0:
- *	256.  As many edges may wait for something.
+ *	256.  Twice as many edges may be connected, each of which may wait for something.
  * @timeout_ms: how long a step of a static or dynamic edge may be on its way, in
  *	milliseconds; 0: as long as it takes.
  *	A late one ends its edge with -ETIMEDOUT, in the second after that if somebody is
@@ -360,10 +360,11 @@ int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer *peer, cons
  * Return: 0, also when it is connected; -ETIMEDOUT: nobody came; -EPROTOTYPE: the other
  * end's tensors have elements of another type; -EMSGSIZE: they have another shape; -EBUSY:
  * the receiver had a sender before, and it is to be made anew; -EALREADY: another thread is
- * connecting it; -EPROTO:
+ * connecting it; -EOVERFLOW: the worker has as many edges as may wait for something (struct
+ * tow_worker_attr); -EPROTO:
  * what is there is no edge, or of another version; -EINVAL; and what tow_resolve() and
- * operations on remote ranges return.  After a time-out it may be called again; after
- * other errors the edge is of no use.  After -EPROTOTYPE and -EMSGSIZE the other end knows
+ * operations on remote ranges return.  After a time-out, and when another edge was closed after
+ * -EOVERFLOW, it may be called again; after other errors the edge is of no use.  After -EPROTOTYPE and -EMSGSIZE the other end knows
  * it, too.
  */
 int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms);
@@ -574,7 +575,8 @@ int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step);
  * Waits without taking processor time, and drives the worker's other edges meanwhile.
  *
  * Return: 0: it has come; -ETIMEDOUT; -EINTR; -ESTALE or -ECONNRESET: the peer, or the
- * sender's process, is lost; and as tow_edge_test() and tow_worker_progress().
+ * sender's process, is lost; -EOVERFLOW: as tow_edge_connect(), of one that is not connected; and as
+ * tow_edge_test() and tow_worker_progress().
  */
 int tow_edge_wait(struct tow_edge *edge, uint32_t timeout_us, void **data, uint64_t *step);
 
@@ -617,8 +619,8 @@ int tow_edge_take(struct tow_edge *edge, void **data);
  * Also if it is there already.  Once for each step; with a dynamic edge it is readable before,
  * too, when tow_worker_progress() has something to do for that to come.
  *
- * Return: 0; -EINVAL; -EBUSY: too many operations are on their way; or the error that has
- * ended the edge.
+ * Return: 0; -EINVAL; -EOVERFLOW: as tow_edge_connect(), of one that is not connected; or the error
+ * that has ended the edge.
  */
 int tow_edge_arm(struct tow_edge *edge);
 
