@@ -106,17 +106,22 @@ void towi_pump_begun(struct tow_sqe *sqe, struct towi_op *op)
 {
 	op->busy = true;
 	tow_sqe_set_data(sqe, (uintptr_t)op);
-	op->runner->busy++;
-	op->runner->pump->in_flight++;
+	if (op->waits)
+		op->runner->waiting++;
+	else
+		op->runner->busy++;
+	op->runner->pump->in_flight += !op->reserved;
 }
 
 static void put_nudge(struct towi_pump *pump)
 {
 	struct tow_sqe *sqe;
 
-	if (!pump->nudged || pump->nudge.busy || pump->over || !sq_free(pump))
+	if (!pump->nudged || pump->nudge.busy || pump->over)
 		return;
 	sqe = tow_queue_get_sqe(pump->queue);
+	if (!sqe)
+		return;
 	tow_prep_nop(sqe);
 	tow_sqe_set_data(sqe, (uintptr_t)&pump->nudge);
 	pump->nudge.busy = true;
@@ -160,22 +165,23 @@ int towi_pump_reserve(struct towi_wait *wait)
 {
 	struct towi_pump *pump = wait->op.runner->pump;
 
-	if (wait->reserved)
+	if (wait->op.reserved)
 		return 0;
 	if (pump->reserved == pump->reserved_max)
 		return -EOVERFLOW;
 	pump->reserved++;
-	wait->reserved = true;
+	wait->op.reserved = true;
+	wait->op.waits = true;
 	return 0;
 }
 
 void towi_pump_release(struct towi_wait *wait)
 {
 	/* What the device did not end has its completion for ever. */
-	if (!wait->reserved || wait->op.busy)
+	if (!wait->op.reserved || wait->op.busy)
 		return;
 	wait->op.runner->pump->reserved--;
-	wait->reserved = false;
+	wait->op.reserved = false;
 }
 
 void towi_pump_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uint64_t number)
@@ -187,16 +193,13 @@ void towi_pump_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uin
 	wait->wanted = number;
 	if (wait->op.busy || pump->over)
 		return;
-	if (!sq_free(pump)) {
+	sqe = tow_queue_get_sqe(pump->queue);
+	if (!sqe) {
 		starve(runner);
 		return;
 	}
-	sqe = tow_queue_get_sqe(pump->queue);
 	tow_prep_wait(sqe, slot, number);
-	tow_sqe_set_data(sqe, (uintptr_t)&wait->op);
-	wait->op.busy = true;
-	wait->op.waits = true;
-	runner->waiting++;
+	towi_pump_begun(sqe, &wait->op);
 }
 
 void towi_pump_wait_on(struct towi_wait *wait, const struct tow_slot *slot)
@@ -224,12 +227,11 @@ static void end_op(struct towi_pump *pump, struct towi_op *op, int status)
 	op->busy = false;
 	if (op == &pump->nudge)
 		return;
-	if (op->waits) {
+	if (op->waits)
 		runner->waiting--;
-	} else {
+	else
 		runner->busy--;
-		pump->in_flight--;
-	}
+	pump->in_flight -= !op->reserved;
 	op->ended(op, status);
 	towi_pump_ready(runner);
 }
@@ -247,7 +249,8 @@ void towi_pump_wake(struct towi_pump *pump)
 
 static void lose(struct towi_runner *runner, int error, uint64_t lost_ns)
 {
-	runner->ops->lost(runner, error, lost_ns);
+	if (runner->ops->lost)
+		runner->ops->lost(runner, error, lost_ns);
 	towi_pump_ready(runner);
 }
 
@@ -365,19 +368,6 @@ static void tick(struct towi_pump *pump, uint64_t now)
 	take_turns(pump, now);
 }
 
-int towi_pump_look(struct towi_pump *pump)
-{
-	uint64_t now = now_us();
-	int count;
-
-	if (towi_passed(pump->asked_us, now) >= ASK_US)
-		ask_for_lost(pump, now);
-	tick(pump, now);
-	count = reap(pump);
-	run_ready(pump);
-	return count;
-}
-
 /* ---- the lock --------------------------------------------------------------- */
 
 bool towi_pump_usable(const struct towi_pump *pump)
@@ -434,6 +424,19 @@ static void hand_over(struct towi_pump *pump)
 		towi_pump_submit(pump);
 		/* That has made room, for a nudge, too. */
 	} while (!TAILQ_EMPTY(&pump->ready) || unpublished(pump));
+}
+
+int towi_pump_look(struct towi_pump *pump)
+{
+	uint64_t now = now_us();
+	int count;
+
+	if (towi_passed(pump->asked_us, now) >= ASK_US)
+		ask_for_lost(pump, now);
+	tick(pump, now);
+	count = reap(pump);
+	hand_over(pump);
+	return count;
 }
 
 void towi_pump_call(struct towi_call *call)
@@ -547,9 +550,8 @@ int towi_pump_sleep(struct towi_pump *pump, uint64_t until)
 {
 	uint64_t news = pump->news;
 
-	towi_pump_look(pump);
 	/* Nobody waits with entries that were not handed over, or functions not called. */
-	hand_over(pump);
+	towi_pump_look(pump);
 	/* Whoever waits for something to end may have been told. */
 	if (call_all(pump)) {
 		pump->ended++;
@@ -586,7 +588,6 @@ void towi_pump_settle(struct towi_pump *pump, const uint32_t *count, uint64_t un
 		if (now_us() >= over_us)
 			break;
 		towi_pump_look(pump);
-		hand_over(pump);
 		call_all(pump);
 		pthread_mutex_unlock(&pump->lock);
 		usleep(1000);

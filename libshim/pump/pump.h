@@ -42,7 +42,7 @@ struct towi_runner_ops {
 	void (*go_on)(struct towi_runner *runner);
 	/*
 	 * What was found at its peer until then (CLOCK_MONOTONIC) is stale; UINT64_MAX: nothing is
-	 * begun any more at all.
+	 * begun any more at all.  Or NULL.
 	 */
 	void (*lost)(struct towi_runner *runner, int error, uint64_t lost_ns);
 	/*
@@ -75,14 +75,14 @@ struct towi_op {
 	void (*ended)(struct towi_op *op, int status);
 	struct towi_runner *runner;
 	bool busy;
-	bool waits;			/* for a slot */
+	bool waits;			/* for a slot, */
+	bool reserved;			/* and has a completion of its own */
 };
 
 /* A slot that is waited for. */
 struct towi_wait {
 	struct towi_op op;		/* first: its ended and runner are filled in */
 	uint64_t wanted;		/* its number, or more; 0: nothing */
-	bool reserved;
 };
 
 /* Something that began, and may take too long. */
@@ -128,8 +128,9 @@ struct towi_pump {
 	struct towi_runners all, ready, starved;
 	/* They left with operations that never ended; buried when the queue is. */
 	struct towi_runners graves;
-	uint32_t in_flight, in_flight_max;	/* entries but waits whose completion nobody has seen */
-	uint32_t reserved, reserved_max;	/* waits */
+	/* Entries whose completion nobody has seen, but for those with a completion of their own. */
+	uint32_t in_flight, in_flight_max;
+	uint32_t reserved, reserved_max;
 	uint64_t ended;			/* operations, ever, and errands, */
 	uint64_t news;			/* and what else who waits is to look for */
 	struct towi_op nudge;
@@ -215,7 +216,7 @@ uint32_t towi_pump_free(const struct towi_pump *pump);
 /* An entry, to be prepared, and then begun; NULL: as towi_pump_room(). */
 struct tow_sqe *towi_pump_entry(struct towi_runner *runner);
 
-/* @sqe is of @op, whose runner has got it, and which is not busy. */
+/* @sqe is of @op, whose runner has got it.  One record may be of several, and is busy until one ends. */
 void towi_pump_begun(struct tow_sqe *sqe, struct towi_op *op);
 
 /* So many more of its operations have ended: of a chain, that say nothing. */
@@ -256,7 +257,7 @@ int towi_pump_errand(struct towi_errand *errand);
 void towi_pump_wake(struct towi_pump *pump);
 void towi_pump_nudge(struct towi_pump *pump);
 
-/* What has ended is seen, and who is ready goes on: how much has. */
+/* What has ended is seen, who is ready goes on, and what was begun is handed over: how much has. */
 int towi_pump_look(struct towi_pump *pump);
 
 /*

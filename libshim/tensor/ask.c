@@ -496,10 +496,11 @@ static const struct towi_kind asker_kind = {
 static int begin_want(struct tow_edge *edge, const struct towi_name *name, struct want **made)
 {
 	struct asker *own = asker_of(edge);
+	int error = edge->error;
 	struct want *want;
 
-	if (edge->error)
-		return edge->error;
+	if (error)
+		return error;
 	if (!edge->connected)
 		return -ENOTCONN;
 	if (towi_names_find(&own->wants, name))
