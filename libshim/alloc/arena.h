@@ -30,6 +30,12 @@ int towi_arena_create(const struct towi_source *source, const struct tow_arena_a
 uint64_t towi_arena_process(const struct tow_arena *arena);
 bool towi_arena_ours(const struct tow_arena *arena);
 
+/*
+ * As tow_arena_alloc(), of what there is: no region is made, and nobody waited for who makes one.
+ * Otherwise NULL, and errno is EAGAIN.
+ */
+void *towi_arena_try(struct tow_arena *arena, size_t bytes);
+
 /* Who wants to know of regions that go.  @gone must not call the arena. */
 struct towi_watch {
 	struct towi_watch *next;

@@ -481,6 +481,11 @@ void towi_pump_unlock_quietly(struct towi_pump *pump)
 	pthread_mutex_unlock(&pump->lock);
 }
 
+void towi_pump_unlock_plainly(struct towi_pump *pump)
+{
+	pthread_mutex_unlock(&pump->lock);
+}
+
 /* ---- waiting ---------------------------------------------------------------- */
 
 static int poll_queue(const struct towi_pump *pump, uint64_t until)

@@ -181,6 +181,9 @@ void towi_pump_unlock(struct towi_pump *pump);
 /* The same, but somebody else calls: for a thread that is not the program's, and in a call. */
 void towi_pump_unlock_quietly(struct towi_pump *pump);
 
+/* Nobody has become ready, and nothing was begun, since the lock was taken. */
+void towi_pump_unlock_plainly(struct towi_pump *pump);
+
 /* What was begun is handed over now; lets go of the lock meanwhile. */
 void towi_pump_submit(struct towi_pump *pump);
 

@@ -10,6 +10,8 @@
 
 /* Of how many keys is remembered what their tensors were. */
 #define KNOWN_MAX	65536U
+/* A sum over more is an errand. */
+#define SUM_BYTES	(64U << 10)
 
 /* Who waits in tow_rendezvous_wait(). */
 struct waiter {
@@ -24,7 +26,11 @@ struct want {
 	bool asked;
 	uint32_t tag;				/* of its request */
 	bool cancelled;
+	bool away;				/* with an errand, in no line */
 	bool placed;				/* somebody knows where its memory is */
+	struct towi_place target;
+	uint32_t crc32c;			/* what it is to be, when it has come */
+	struct towi_errand errand;
 	bool typed;
 	struct tow_tensor_type type;
 	uint64_t bytes;
@@ -211,20 +217,64 @@ static void send_request(struct asker *own, const struct want *want, uint32_t ta
 	towi_pump_begun(sqe, &own->ops[number % edge->mine.slots]);
 }
 
-/* Memory for what it is thought to be: 0 or a negative errno. */
-static int make_room(struct asker *own, struct want *want, struct towi_place *target)
+static struct want *want_with(struct towi_errand *errand)
+{
+	return (struct want *)(void *)((char *)errand - offsetof(struct want, errand));
+}
+
+/* It is in no line until the errand is done: 0 or -ENOMEM. */
+static int send_away(struct want *want, int (*run)(struct towi_errand *errand),
+		     void (*done)(struct towi_errand *errand, int ret))
 {
 	int ret;
 
-	if (!want->data)
+	want->errand = (struct towi_errand){ .runner = &want->edge->runner, .run = run,
+					     .done = done };
+	ret = towi_pump_errand(&want->errand);
+	want->away = !ret;
+	return ret;
+}
+
+/* Memory for what it is thought to be, that others can reach: 0 or a negative errno. */
+static int make_room(struct towi_errand *errand)
+{
+	struct want *want = want_with(errand);
+	struct asker *own = asker_of(want->edge);
+	int ret = own->edge.error;
+
+	if (!ret && !want->data) {
 		want->data = tow_arena_alloc(own->edge.worker->arena, want->bytes);
-	if (!want->data)
-		return -errno;
-	if (!want->bytes)
-		return 0;
-	ret = towi_window(&own->windows, want->data, target);
+		ret = want->data ? 0 : -errno;
+	}
+	if (!ret && want->bytes)
+		ret = towi_window(&own->windows, want->data, true, &want->target);
 	/* Ordinary memory. */
 	return ret == -ENOENT ? -ENOSPC : ret;
+}
+
+static void made_room(struct towi_errand *errand, int ret)
+{
+	struct want *want = want_with(errand);
+	struct asker *own = asker_of(want->edge);
+
+	want->away = false;
+	if (!ret)
+		ret = own->edge.error;
+	if (!ret && want->cancelled)
+		ret = -ECANCELED;
+	if (ret)
+		end_want(want, ret);
+	else
+		join(&own->to_ask, want);
+}
+
+/* The same, of what there is: true: it has some. */
+static bool find_room(struct asker *own, struct want *want)
+{
+	if (!want->data)
+		want->data = towi_arena_try(own->edge.worker->arena, want->bytes);
+	return want->data && (!want->bytes ||
+			      !towi_window(&own->windows, want->data, false, &want->target));
 }
 
 /* As many as there are letters for, at both ends. */
@@ -238,7 +288,7 @@ static uint32_t at_once(const struct asker *own)
 /* False: not at the moment. */
 static bool ask(struct asker *own, struct want *want)
 {
-	struct towi_place target = { 0 };
+	static const struct towi_place nowhere;
 	int ret;
 
 	if (own->asked >= at_once(own) || !may_send(own))
@@ -249,9 +299,10 @@ static bool ask(struct asker *own, struct want *want)
 	if (want->typed) {
 		/* Looked at when it was told. */
 		tow_tensor_bytes(&want->type, &want->bytes);
-		ret = make_room(own, want, &target);
-		if (ret) {
-			end_want(want, ret);
+		if (!find_room(own, want)) {
+			ret = send_away(want, make_room, made_room);
+			if (ret)
+				end_want(want, ret);
 			return true;
 		}
 		want->placed = want->bytes;
@@ -260,7 +311,8 @@ static bool ask(struct asker *own, struct want *want)
 	own->tags[want->tag].want = want;
 	want->asked = true;
 	own->asked++;
-	send_request(own, want, want->tag, want->typed ? TOWI_REQUEST_TARGET : 0, &target);
+	send_request(own, want, want->tag, want->typed ? TOWI_REQUEST_TARGET : 0,
+		     want->typed ? &want->target : &nowhere);
 	return true;
 }
 
@@ -278,13 +330,28 @@ static bool send_cancel(struct asker *own)
 
 /* ---- replies ---------------------------------------------------------------- */
 
-static int check(const struct asker *own, const struct want *want, const struct towi_reply *reply)
+/* Is it what was offered?  Also without the lock. */
+static int look_at(struct towi_errand *errand)
 {
-	towi_crc32c *crc32c = own->edge.worker->crc32c;
+	const struct want *want = want_with(errand);
+	towi_crc32c *crc32c = want->edge->worker->crc32c;
 
-	if (!crc32c || !(reply->flags & TOWI_REPLY_CRC32C))
-		return 0;
-	return towi_crc32c_of(crc32c, want->data, want->bytes) == reply->crc32c ? 0 : -EBADMSG;
+	return towi_crc32c_of(crc32c, want->data, want->bytes) == want->crc32c ? 0 : -EBADMSG;
+}
+
+static void looked_at(struct towi_errand *errand, int ret)
+{
+	want_with(errand)->away = false;
+	end_want(want_with(errand), ret);
+}
+
+static void take_tensor(struct asker *own, struct want *want, const struct towi_reply *reply)
+{
+	want->crc32c = reply->crc32c;
+	if (!own->edge.worker->crc32c || !(reply->flags & TOWI_REPLY_CRC32C))
+		end_want(want, 0);
+	else if (want->bytes <= SUM_BYTES || send_away(want, look_at, looked_at))
+		end_want(want, look_at(&want->errand));
 }
 
 /* It is another one than was thought, or was not known: ask again. */
@@ -347,7 +414,7 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 	else if (reply->flags & TOWI_REPLY_TYPE)
 		take_type(own, want, reply);
 	else if (want->typed)
-		end_want(want, check(own, want, reply));
+		take_tensor(own, want, reply);
 	else
 		towi_edge_fail(&own->edge, -EPROTO);
 }
@@ -374,10 +441,14 @@ static void take_replies(struct asker *own)
 /* After an error everybody is told; the memory stays until nobody can write to it. */
 static void end_all(struct asker *own)
 {
-	struct want *want;
+	struct want *want, *next;
 
-	while ((want = (struct want *)towi_names_first(&own->wants)))
-		end_want(want, own->edge.error);
+	for (want = (struct want *)towi_names_first(&own->wants); want; want = next) {
+		next = (struct want *)towi_names_next(&want->named);
+		/* Otherwise when its errand is done. */
+		if (!want->away)
+			end_want(want, own->edge.error);
+	}
 	own->to_ask = (struct line){ NULL, &own->to_ask.first };
 	own->to_cancel = (struct line){ NULL, &own->to_cancel.first };
 	memset(own->tags, 0, own->requests * sizeof(*own->tags));
@@ -403,10 +474,10 @@ static void asker_goes_on(struct tow_edge *edge)
 		towi_edge_wait_for(edge, TOWI_HELLO + own->taken + 1);
 }
 
-/* The sender is told that it is not wanted any more. */
+/* The sender is told that it is not wanted any more, if it knows that it was. */
 static void call_off(struct want *want)
 {
-	if (!want->cancelled)
+	if (!want->cancelled && !want->away)
 		join(&asker_of(want->edge)->to_cancel, want);
 	want->cancelled = true;
 }
@@ -418,7 +489,7 @@ static void end_late(struct towi_timed *timed)
 	struct asker *own = asker_of(want->edge);
 	struct want *told;
 
-	if (!want->asked) {
+	if (!want->asked && !want->away) {
 		leave_early(&own->to_ask, want);
 		end_want(want, -ETIMEDOUT);
 		return;
@@ -551,7 +622,7 @@ static void cancel(struct want *want)
 {
 	struct asker *own = asker_of(want->edge);
 
-	if (!want->asked) {
+	if (!want->asked && !want->away) {
 		leave_early(&own->to_ask, want);
 		end_want(want, -ECANCELED);
 		return;

@@ -296,15 +296,22 @@ uint64_t towi_letter_at(const struct tow_edge *edge, uint64_t number)
 
 TOW_PUBLIC int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step)
 {
+	bool tries;
 	int ret;
 
 	if (!edge || !edge->kind->show || !data)
 		return -EINVAL;
 	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
+	if (edge->kind->shows_memory)
+		return edge->kind->show(edge, data, step);
 	towi_pump_lock(&edge->worker->pump);
+	tries = edge->kind->retry && edge->kind->retry(edge);
 	ret = edge->kind->show(edge, data, step);
-	towi_pump_unlock(&edge->worker->pump);
+	if (tries)
+		towi_pump_unlock(&edge->worker->pump);
+	else
+		towi_pump_unlock_plainly(&edge->worker->pump);
 	return ret;
 }
 
@@ -336,6 +343,11 @@ TOW_PUBLIC int tow_edge_wait(struct tow_edge *edge, uint32_t timeout_us, void **
 		return -EPERM;
 	until = towi_until(timeout_us);
 	towi_pump_lock(&worker->pump);
+	if (edge->kind->retry)
+		edge->kind->retry(edge);
+	/* What is tried has an answer soon. */
+	while (edge->trying && !waited)
+		waited = towi_pump_sleep(&worker->pump, until);
 	while (!(ret = edge->kind->show(edge, data, step)) && !waited) {
 		waited = edge->kind->arm(edge);
 		if (!waited)
@@ -370,7 +382,7 @@ TOW_PUBLIC uint32_t tow_edge_pending(const struct tow_edge *edge)
 		return 0;
 	towi_pump_lock(&edge->worker->pump);
 	pending = edge->kind->pending(edge);
-	towi_pump_unlock(&edge->worker->pump);
+	towi_pump_unlock_plainly(&edge->worker->pump);
 	return pending;
 }
 
@@ -382,7 +394,7 @@ TOW_PUBLIC int tow_edge_next(struct tow_edge *edge, uint64_t *step)
 		return -EPERM;
 	towi_pump_lock(&edge->worker->pump);
 	*step = edge->kind->next(edge);
-	towi_pump_unlock(&edge->worker->pump);
+	towi_pump_unlock_plainly(&edge->worker->pump);
 	return 0;
 }
 

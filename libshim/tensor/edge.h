@@ -81,8 +81,11 @@ struct towi_kind {
 	void (*go_on)(struct tow_edge *edge);
 	/* Time has passed; NULL: what of it. */
 	void (*tick)(struct tow_edge *edge, uint64_t now_us);
-	/* As the public functions; NULL: -EINVAL, or 0. */
+	/* As the public functions, but begins nothing; NULL: -EINVAL, or 0. */
 	int (*show)(struct tow_edge *edge, void **data, uint64_t *step);
+	bool shows_memory;	/* only, and needs no lock for that */
+	/* What is shown is a want of memory: try again.  False: it is not.  NULL. */
+	bool (*retry)(struct tow_edge *edge);
 	int (*arm)(struct tow_edge *edge);
 	int (*consumed)(struct tow_edge *edge);
 	uint32_t (*pending)(const struct tow_edge *edge);
@@ -129,7 +132,8 @@ struct tow_edge {
 	const struct towi_kind *kind;
 	bool sends;
 	bool connecting, connected;
-	bool greeted;				/* the receiver: by a sender that fits */
+	_Atomic bool greeted;			/* the receiver: by a sender that fits */
+	uint32_t trying;			/* errands that look for memory */
 	uint64_t found_ns;			/* when the other end was found */
 	_Atomic int error;			/* what has ended it */
 	struct tow_peer *peer;
@@ -177,8 +181,11 @@ struct towi_header towi_edge_header(const struct tow_edge *edge);
 /* What the other end says that it is: 0; -EPROTO: no edge of this kind; what differs. */
 int towi_edge_compare(const struct tow_edge *edge, const struct towi_header *header);
 
-/* The receiver: 1: the sender has said what it is, and it fits; 0: not yet; its error. */
-int towi_edge_greeted(struct tow_edge *edge);
+/*
+ * The receiver: 1: the sender has said what it is, and it fits; 0: not yet; its error.  Only
+ * looks, also without the lock.
+ */
+int towi_edge_greets(const struct tow_edge *edge);
 
 /* ---- memory.c ---- */
 

@@ -132,26 +132,42 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 	return ret ? ret : edge->fits;
 }
 
-int towi_edge_greeted(struct tow_edge *edge)
+/* 0: there is none; 1, or how it does not fit. */
+static int read_greeting(const struct tow_edge *edge, struct towi_header *header)
+{
+	int ret;
+
+	if (tow_slot_value(edge->slot) < TOWI_HELLO)
+		return 0;
+	memcpy(header, edge->letters + TOWI_HELLO_AT, sizeof(*header));
+	ret = towi_edge_compare(edge, header);
+	return ret ? ret : 1;
+}
+
+int towi_edge_greets(const struct tow_edge *edge)
+{
+	struct towi_header header;
+
+	return edge->greeted ? 1 : read_greeting(edge, &header);
+}
+
+/* As that, and it is noted. */
+static int take_greeting(struct tow_edge *edge)
 {
 	struct towi_header header;
 	int ret;
 
 	if (edge->greeted)
 		return 1;
-	if (tow_slot_value(edge->slot) < TOWI_HELLO)
-		return 0;
-	memcpy(&header, edge->letters + TOWI_HELLO_AT, sizeof(header));
-	ret = towi_edge_compare(edge, &header);
-	if (ret) {
+	ret = read_greeting(edge, &header);
+	if (ret < 0)
 		towi_edge_fail(edge, ret);
+	if (ret <= 0)
 		return ret;
-	}
 	edge->theirs = (struct towi_letters){ header.slots, header.stride };
 	edge->greeted = true;
-	return 1;
+	return ret;
 }
-
 
 static uint32_t ms_until(uint64_t until)
 {
@@ -185,7 +201,7 @@ static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 	int ret, waited = 0;
 
 	towi_pump_lock(&worker->pump);
-	while (!(ret = towi_edge_greeted(edge)) && !waited) {
+	while (!(ret = take_greeting(edge)) && !waited) {
 		waited = edge->error ? edge->error : towi_edge_wait_for(edge, TOWI_HELLO);
 		if (!waited)
 			waited = towi_pump_sleep(&worker->pump, until);

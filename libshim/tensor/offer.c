@@ -487,7 +487,7 @@ static bool is_offerer(const struct tow_edge *edge)
 	return edge && edge->kind == &offerer_kind;
 }
 
-/* What is offered, before it is: its own record. */
+/* Without the lock: what is to be offered. */
 static int stage(struct offerer *own, struct match *match, uint32_t flags)
 {
 	struct tow_worker *worker = own->edge.worker;
@@ -500,17 +500,26 @@ static int stage(struct offerer *own, struct match *match, uint32_t flags)
 	return ret;
 }
 
-/* Called with the lock: what @wanted says becomes an offer. */
-static int offer(struct offerer *own, const struct match *wanted, uint32_t flags)
+/* Called with the lock. */
+static int may_offer(struct offerer *own, const struct towi_name *name)
 {
-	struct match *match;
-	int ret = 0;
+	const struct match *match = find_match(own, name);
+	int error = own->edge.error;
 
-	if (own->edge.error)
-		return own->edge.error;
+	if (error)
+		return error;
+	return match && match->offered ? -EEXIST : 0;
+}
+
+/* Called with the lock: what @wanted says becomes an offer. */
+static int offer(struct offerer *own, const struct match *wanted)
+{
+	int ret = may_offer(own, &wanted->named.name);
+	struct match *match;
+
+	if (ret)
+		return ret;
 	match = find_match(own, &wanted->named.name);
-	if (match && match->offered)
-		return -EEXIST;
 	if (!match)
 		match = add_match(own, &wanted->named.name);
 	if (!match)
@@ -518,16 +527,11 @@ static int offer(struct offerer *own, const struct match *wanted, uint32_t flags
 	match->type = wanted->type;
 	match->bytes = wanted->bytes;
 	match->data = wanted->data;
+	match->staged = wanted->staged;
+	match->crc32c = wanted->crc32c;
 	match->error = wanted->error;
 	match->done = wanted->done;
 	match->arg = wanted->arg;
-	if (!match->error)
-		ret = stage(own, match, flags);
-	if (ret) {
-		if (!match->asked)
-			end_match(own, match, ret);
-		return ret;
-	}
 	match->offered = true;
 	own->offers++;
 	if (match->asked)
@@ -536,15 +540,26 @@ static int offer(struct offerer *own, const struct match *wanted, uint32_t flags
 	return 0;
 }
 
-static int offer_locked(struct tow_edge *edge, const struct match *wanted, uint32_t flags)
+static int make_offer(struct tow_edge *edge, struct match *wanted, uint32_t flags)
 {
+	struct towi_pump *pump = edge->runner.pump;
 	int ret;
 
-	if (!towi_pump_usable(&edge->worker->pump))
+	if (!towi_pump_usable(pump))
 		return -EPERM;
-	towi_pump_lock(&edge->worker->pump);
-	ret = offer(offerer_of(edge), wanted, flags);
-	towi_pump_unlock(&edge->worker->pump);
+	towi_pump_lock(pump);
+	ret = may_offer(offerer_of(edge), &wanted->named.name);
+	towi_pump_unlock_plainly(pump);
+	if (!ret && !wanted->error)
+		ret = stage(offerer_of(edge), wanted, flags);
+	if (ret)
+		return ret;
+	towi_pump_lock(pump);
+	ret = offer(offerer_of(edge), wanted);
+	towi_pump_unlock(pump);
+	/* Another thread was faster. */
+	if (ret)
+		tow_arena_free(edge->worker->arena, wanted->staged);
 	return ret;
 }
 
@@ -563,7 +578,7 @@ TOW_PUBLIC int tow_rendezvous_put(struct tow_edge *edge, const char *key, uint64
 	if (!data && wanted.bytes)
 		return -EINVAL;
 	wanted.type = *type;
-	return offer_locked(edge, &wanted, flags);
+	return make_offer(edge, &wanted, flags);
 }
 
 TOW_PUBLIC int tow_rendezvous_fail(struct tow_edge *edge, const char *key, uint64_t step,
@@ -574,7 +589,7 @@ TOW_PUBLIC int tow_rendezvous_fail(struct tow_edge *edge, const char *key, uint6
 	if (!is_offerer(edge) || status >= 0 || status < -4095 ||
 	    towi_name_of(key, step, &wanted.named.name))
 		return -EINVAL;
-	return offer_locked(edge, &wanted, 0);
+	return make_offer(edge, &wanted, 0);
 }
 
 /* ---- begin ------------------------------------------------------------------ */

@@ -18,7 +18,7 @@
 struct static_edge {
 	struct tow_edge edge;			/* first */
 	uint64_t read_before;			/* steps, by a receiver before this one */
-	uint64_t consumed;			/* the receiver's */
+	_Atomic uint64_t consumed;		/* the receiver's, also read without the lock */
 	struct towi_op credit[STEPS];
 };
 
@@ -120,24 +120,18 @@ static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
 }
 
 /* Called with the lock. */
-static int send_step(struct tow_edge *edge, const void *data, tow_edge_done *done, void *arg)
+static int send_step(struct tow_edge *edge, const void *data, void *staged, tow_edge_done *done,
+		     void *arg)
 {
-	struct towi_steps *steps = edge->steps;
 	struct towi_step *step;
-	int ret;
+	int ret = towi_steps_may(edge);
 
-	if (edge->error)
-		return edge->error;
-	if (!edge->connected)
-		return -ENOTCONN;
-	step = towi_steps_next(steps);
-	if (!step)
-		return -EAGAIN;
-	ret = towi_edge_stage(edge, data, edge->bytes, false, &step->staged);
 	if (ret)
 		return ret;
+	step = towi_steps_next(edge->steps);
 	step->data = data;
-	towi_steps_give(steps, step, done, arg);
+	step->staged = staged;
+	towi_steps_give(edge->steps, step, done, arg);
 	sender_goes_on(edge);
 	return 0;
 }
@@ -147,15 +141,24 @@ static const struct towi_kind sender_kind;
 TOW_PUBLIC int tow_edge_send(struct tow_edge *edge, const void *data, tow_edge_done *done,
 			     void *arg)
 {
+	void *staged = NULL;
 	int ret;
 
 	if (!edge || edge->kind != &sender_kind || (!data && edge->bytes))
 		return -EINVAL;
 	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
+	ret = towi_steps_ask(edge);
+	if (!ret)
+		ret = towi_edge_stage(edge, data, edge->bytes, false, &staged);
+	if (ret)
+		return ret;
 	towi_pump_lock(&edge->worker->pump);
-	ret = send_step(edge, data, done, arg);
+	ret = send_step(edge, data, staged, done, arg);
 	towi_pump_unlock(&edge->worker->pump);
+	/* Another thread was faster. */
+	if (ret)
+		tow_arena_free(edge->worker->arena, staged);
 	return ret;
 }
 
@@ -192,6 +195,7 @@ static uint64_t come(const struct tow_edge *edge)
 	return edge->before + (number > TOWI_HELLO ? number - TOWI_HELLO : 0);
 }
 
+/* Also without the lock. */
 static int show(struct tow_edge *edge, void **data, uint64_t *step)
 {
 	uint64_t consumed = static_of(edge)->consumed;
@@ -200,7 +204,7 @@ static int show(struct tow_edge *edge, void **data, uint64_t *step)
 	/* A step that came before the end did come. */
 	if (come(edge) <= consumed) {
 		/* A sender that does not fit is told apart from one that has gone. */
-		ret = towi_edge_greeted(edge);
+		ret = towi_edge_greets(edge);
 		return ret < 0 ? ret : edge->error;
 	}
 	*data = towi_letter(edge, consumed);
@@ -265,6 +269,7 @@ static const struct towi_kind receiver_kind = {
 	.next = receiver_next,
 	.tick = towi_edge_ticks,
 	.show = show,
+	.shows_memory = true,
 	.arm = arm,
 	.consumed = consume,
 };

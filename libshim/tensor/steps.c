@@ -47,12 +47,33 @@ void towi_steps_free(struct tow_edge *edge)
 
 struct towi_step *towi_steps_next(struct towi_steps *steps)
 {
-	struct towi_step *step = towi_step(steps, steps->given + 1);
+	return towi_step(steps, steps->given + 1);
+}
 
+int towi_steps_may(struct tow_edge *edge)
+{
+	const struct towi_steps *steps = edge->steps;
+	const struct towi_step *step = towi_steps_next(edge->steps);
+	int error = edge->error;
+
+	if (error)
+		return error;
+	if (!edge->connected)
+		return -ENOTCONN;
 	if (steps->given - steps->ended >= TOW_EDGE_SLOTS_MAX || step->op.busy ||
 	    atomic_load_explicit(&step->calling, memory_order_acquire))
-		return NULL;
-	return step;
+		return -EAGAIN;
+	return 0;
+}
+
+int towi_steps_ask(struct tow_edge *edge)
+{
+	int ret;
+
+	towi_pump_lock(edge->runner.pump);
+	ret = towi_steps_may(edge);
+	towi_pump_unlock_plainly(edge->runner.pump);
+	return ret;
 }
 
 void towi_steps_give(struct towi_steps *steps, struct towi_step *step, tow_edge_done *done,

@@ -37,9 +37,15 @@ static inline struct towi_step *towi_step(struct towi_steps *steps, uint64_t num
 }
 
 /*
- * The record for one more: NULL: there are too many, or the last one's function is being
- * called.  The caller fills in data and staged, and then gives it.
+ * May one more be sent?  0; -EAGAIN: there are too many, or the last one's function is being
+ * called; -ENOTCONN; or what has ended the edge.
  */
+int towi_steps_may(struct tow_edge *edge);
+
+/* The same, without the lock: before what takes long. */
+int towi_steps_ask(struct tow_edge *edge);
+
+/* The record for one more, if it may: the caller fills in data and staged, and then gives it. */
 struct towi_step *towi_steps_next(struct towi_steps *steps);
 void towi_steps_give(struct towi_steps *steps, struct towi_step *step, tow_edge_done *done,
 		     void *arg);

@@ -89,7 +89,20 @@ void towi_windows_end(struct towi_windows *windows)
 	windows->arena = NULL;
 }
 
-static int make_window(struct towi_windows *windows, struct tow_region *region,
+/* Called with the lock; NULL: it is none. */
+static struct towi_window *window_of(const struct towi_windows *windows,
+				     const struct tow_region *region)
+{
+	struct towi_window *window;
+
+	for (window = windows->first; window; window = window->next)
+		if (window->region == region)
+			break;
+	return window;
+}
+
+/* Without the lock, which others only look for windows with. */
+static int make_window(struct towi_windows *windows, struct tow_region *region, uint64_t number,
 		       struct towi_window **made)
 {
 	struct tow_region_info info = { .size = sizeof(info) };
@@ -103,39 +116,63 @@ static int make_window(struct towi_windows *windows, struct tow_region *region,
 	window = malloc(sizeof(*window));
 	if (!window)
 		return -ENOMEM;
-	*window = (struct towi_window){ windows->first, region, ++windows->last, NULL };
+	*window = (struct towi_window){ NULL, region, number, NULL };
 	name_window(name, windows->number, window->number, windows->rights);
 	ret = tow_export(region, 0, info.map_bytes, name, windows->rights, &window->exported);
 	if (ret) {
 		free(window);
 		return ret;
 	}
-	windows->first = window;
 	*made = window;
 	return 0;
 }
 
-int towi_window(struct towi_windows *windows, const void *ptr, struct towi_place *place)
+/* The window of @region becomes one of the list, unless somebody else has made it meanwhile. */
+static struct towi_window *keep_window(struct towi_windows *windows, struct towi_window *made)
+{
+	struct towi_window *window;
+
+	pthread_mutex_lock(&windows->lock);
+	window = window_of(windows, made->region);
+	if (!window) {
+		made->next = windows->first;
+		windows->first = made;
+	}
+	pthread_mutex_unlock(&windows->lock);
+	if (!window)
+		return made;
+	tow_unexport(made->exported);
+	free(made);
+	return window;
+}
+
+int towi_window(struct towi_windows *windows, const void *ptr, bool makes,
+		struct towi_place *place)
 {
 	struct towi_window *window;
 	struct tow_region *region;
+	uint64_t number;
 	int ret;
 
 	ret = tow_arena_find(windows->arena, ptr, &region, &place->offset);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&windows->lock);
-	for (window = windows->first; window; window = window->next)
-		if (window->region == region)
-			break;
-	if (!window)
-		ret = make_window(windows, region, &window);
-	if (!ret) {
-		place->edge = windows->number;
-		place->window = window->number;
-	}
+	window = window_of(windows, region);
+	number = windows->last += makes && !window;
 	pthread_mutex_unlock(&windows->lock);
-	return ret;
+	if (!window && !makes)
+		return -EAGAIN;
+	if (!window) {
+		ret = make_window(windows, region, number, &window);
+		if (ret)
+			return ret;
+		window = keep_window(windows, window);
+	}
+	/* It stays while there is something in its region that is used. */
+	place->edge = windows->number;
+	place->window = window->number;
+	return 0;
 }
 
 /* ---- views ------------------------------------------------------------------ */
@@ -157,34 +194,43 @@ static void drop_view(struct towi_views *views, struct towi_view *view)
 	RB_REMOVE(towi_view_tree, &views->all, view);
 	views->count--;
 	tow_remote_release(view->remote);
+	tow_remote_release(view->stale);
 	free(view);
 }
 
-/* The oldest that nothing needs goes: false: there is none. */
-static bool drop_oldest(struct towi_views *views)
+/* The oldest that nothing needs goes, but for what it has found: NULL: there is none. */
+static struct tow_remote *drop_oldest(struct towi_views *views)
 {
+	struct tow_remote *stale;
 	struct towi_view *view, *oldest = NULL;
 
 	RB_FOREACH(view, towi_view_tree, &views->all)
 		if (!view->busy && !view->looking && (!oldest || view->used < oldest->used))
 			oldest = view;
-	if (oldest)
-		drop_view(views, oldest);
-	return oldest;
+	if (!oldest)
+		return NULL;
+	stale = oldest->remote;
+	oldest->remote = NULL;
+	drop_view(views, oldest);
+	return stale;
 }
 
 /* 0; -EAGAIN: there are too many at the moment; -ENOMEM. */
 static int add_view(struct towi_views *views, const struct towi_place *place,
 		    struct towi_view **added)
 {
-	struct towi_view *view;
+	struct towi_view *view = malloc(sizeof(*view));
 
-	if (views->count >= TOWI_VIEWS_MAX && !drop_oldest(views))
-		return -EAGAIN;
-	view = malloc(sizeof(*view));
 	if (!view)
 		return -ENOMEM;
 	*view = (struct towi_view){ .number = place->edge, .window = place->window };
+	if (views->count >= TOWI_VIEWS_MAX) {
+		view->stale = drop_oldest(views);
+		if (!view->stale) {
+			free(view);
+			return -EAGAIN;
+		}
+	}
 	RB_INSERT(towi_view_tree, &views->all, view);
 	views->count++;
 	*added = view;
@@ -203,6 +249,8 @@ static int find(struct towi_errand *errand)
 	struct towi_view *view = view_of(errand);
 	char name[NAME_BYTES];
 
+	tow_remote_release(view->stale);
+	view->stale = NULL;
 	/* Of an edge that is over, or is to be closed, nothing is to be found. */
 	if (edge->error)
 		return edge->error;

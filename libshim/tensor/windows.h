@@ -52,16 +52,19 @@ int towi_windows_begin(struct towi_windows *windows, struct tow_arena *arena, ui
 void towi_windows_end(struct towi_windows *windows);
 
 /*
- * Where @ptr is, for the other end: 0; -ENOENT: in none of the arena's regions; and what
- * tow_export() returns.
+ * Where @ptr, which is used, is for the other end: 0; -ENOENT: in none of the arena's regions;
+ * -EAGAIN: in one that is no window, and is not to become one now (@makes), which takes a while, and
+ * wants no lock; and what tow_export() returns.
  */
-int towi_window(struct towi_windows *windows, const void *ptr, struct towi_place *place);
+int towi_window(struct towi_windows *windows, const void *ptr, bool makes,
+		struct towi_place *place);
 
 /* A window of the other end's. */
 struct towi_view {
 	RB_ENTRY(towi_view) node;
 	uint64_t number, window;
 	struct tow_remote *remote;		/* once it was found */
+	struct tow_remote *stale;		/* of another one, which goes before that */
 	int error;
 	bool looking;				/* for it */
 	uint32_t busy;				/* operations on it */

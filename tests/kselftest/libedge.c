@@ -884,6 +884,54 @@ TEST_F(pair, two_threads_wait)
 	TOW_WITHIN_AT(start, end, LATE_US / 1e3);
 }
 
+#define LARGE_BYTES	(16 * MIB)
+
+struct large {
+	struct tow_edge *sender;
+	unsigned char *tensor;
+	_Atomic int state;		/* 1: it is being sent; 2: it was */
+	int ret;
+};
+
+static void *send_large(void *arg)
+{
+	struct large *large = arg;
+
+	large->state = 1;
+	large->ret = tow_edge_send(large->sender, large->tensor, NULL, NULL);
+	large->state = 2;
+	return NULL;
+}
+
+/* A tensor that has to be copied first: the worker's other edges can be asked meanwhile. */
+TEST_F_TIMEOUT(pair, a_copy_keeps_nobody_out, 60)
+{
+	struct tow_tensor_type type = FLOATS(1, { LARGE_BYTES / 4 });
+	struct large large = { .tensor = calloc(1, LARGE_BYTES) };
+	struct tow_edge *receiver = NULL;
+	uint64_t step, calls = 0;
+	pthread_t thread;
+	double begin;
+
+	ASSERT_NE(NULL, large.tensor);
+	ASSERT_EQ(0, make_edge(&self->side, "small", &self->type, 1, &self->sender,
+			       &self->receiver));
+	ASSERT_EQ(0, make_edge(&self->side, "large", &type, 1, &large.sender, &receiver));
+	begin = tow_clock_begin();
+	ASSERT_EQ(0, pthread_create(&thread, NULL, send_large, &large));
+	while (!large.state)
+		;
+	while (large.state == 1)
+		calls += !tow_edge_next(self->sender, &step);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, large.ret);
+	EXPECT_EQ(0, finish(&self->side, large.sender));
+	EXPECT_EQ(0, tow_edge_close(large.sender));
+	EXPECT_EQ(0, tow_edge_close(receiver));
+	free(large.tensor);
+	TOW_SEEN(calls > 100, begin);
+}
+
 /* It would count on from the first one's steps. */
 TEST_F(pair, another_sender)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What workers and edges decide by themselves: by the clock, and by where a tensor is. */
-/* build: link -Wl,--wrap=tow_queue_enter */
+/* build: link -Wl,--wrap=tow_queue_enter -Wl,--wrap=tow_channel_get -Wl,--wrap=tow_slot_create -Wl,--wrap=tow_slot_destroy -Wl,--wrap=tow_export -Wl,--wrap=towi_peer_number */
 #include <errno.h>
 #include <stdint.h>
 
@@ -165,10 +165,116 @@ static void test_places(void)
 	tow_arena_destroy(worker.arena);
 }
 
+/* ---- a receiver, which is asked without the lock ---------------------------------------- */
+
+/* What the kernel has counted. */
+static uint64_t number;
+static struct tow_slot slot = { .number = &number };
+
+int __wrap_tow_channel_get(struct tow_queue *queue, const struct tow_peer *peer, uint32_t qp,
+			   struct tow_channel **channel);
+int __wrap_tow_slot_create(struct tow_region *region, uint64_t offset, const char *name,
+			   struct tow_slot **made);
+int __wrap_tow_slot_destroy(struct tow_slot *of);
+int __wrap_tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes,
+		      const char *name, uint32_t rights, struct tow_exported **exported);
+uint64_t __wrap_towi_peer_number(const struct tow_peer *peer);
+
+int __wrap_tow_channel_get(struct tow_queue *queue, const struct tow_peer *peer, uint32_t qp,
+			   struct tow_channel **channel)
+{
+	static struct tow_channel only = { .qps = 1 };
+
+	(void)queue;
+	(void)peer;
+	(void)qp;
+	*channel = &only;
+	return 0;
+}
+
+int __wrap_tow_slot_create(struct tow_region *region, uint64_t offset, const char *name,
+			   struct tow_slot **made)
+{
+	(void)region;
+	(void)offset;
+	(void)name;
+	*made = &slot;
+	return 0;
+}
+
+int __wrap_tow_slot_destroy(struct tow_slot *of)
+{
+	(void)of;
+	return 0;
+}
+
+int __wrap_tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes,
+		      const char *name, uint32_t rights, struct tow_exported **exported)
+{
+	(void)region;
+	(void)offset;
+	(void)bytes;
+	(void)name;
+	(void)rights;
+	*exported = NULL;
+	return 0;
+}
+
+uint64_t __wrap_towi_peer_number(const struct tow_peer *peer)
+{
+	(void)peer;
+	return 1;
+}
+
+/* As a sender does: 0, or how it does not fit. */
+static void greet(const struct tow_edge *edge, uint64_t bytes)
+{
+	struct towi_header *header = (void *)(edge->letters + TOWI_HELLO_AT);
+
+	*header = towi_edge_header(edge);
+	header->bytes = bytes;
+	number = 1;
+}
+
+/* While somebody else has it. */
+static void test_receiver(void)
+{
+	static const struct tow_tensor_type type = { { TOW_DTYPE_FLOAT, 32, 1 }, 1, { 16 } };
+	struct source source = { 0 };
+	struct tow_worker worker = { .pump.wake_fd = -1, .arena = source_arena(&source, NULL) };
+	struct tow_edge *edge = NULL;
+	uint64_t step = 0;
+	void *data = NULL;
+	bool good;
+
+	towi_pump_init(&worker.pump, ring_make(16), 16, 0);
+	/* Nobody looks into a peer here. */
+	if (tow_static_receiver(&worker, (struct tow_peer *)(void *)&number, "name", &type, 2, &edge))
+		ksft_exit_fail_msg("no edge\n");
+	towi_pump_lock(&worker.pump);
+	good = tow_edge_test(edge, &data, &step) == 0;
+	greet(edge, TENSOR_BYTES + 1);
+	good = good && tow_edge_test(edge, &data, &step) == -EPROTO;
+	greet(edge, TENSOR_BYTES);
+	good = good && tow_edge_test(edge, &data, &step) == 0;
+	number = 3;
+	good = good && tow_edge_test(edge, &data, &step) == 1 && step == 1 &&
+	       data == edge->letters + TOWI_LETTERS_AT;
+	towi_edge_fail(edge, -ESTALE);
+	good = good && tow_edge_test(edge, &data, &step) == 1;
+	number = 1;
+	ksft_test_result(good && tow_edge_test(edge, &data, &step) == -ESTALE,
+			 "whether a tensor has come is said without the lock\n");
+	towi_pump_unlock(&worker.pump);
+	tow_edge_close(edge);
+	ring_free(worker.pump.queue);
+	tow_arena_destroy(worker.arena);
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(10);
+	ksft_set_plan(11);
 	ksft_test_result(!error_after(0, TIMEOUT_MS, false) &&
 			 !error_after(TIMEOUT_MS * 1000LL / 2, TIMEOUT_MS, false),
 			 "a step has all of its time\n");
@@ -182,6 +288,7 @@ int main(void)
 	ksft_test_result(!error_after(TIMEOUT_MS * 1000LL + MOMENT_US, 0, false),
 			 "without a limit nothing is\n");
 	test_places();
+	test_receiver();
 	ksft_test_result(have_turns(), "many edges look for their other ends in turns\n");
 	ksft_finished();
 }

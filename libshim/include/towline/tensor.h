@@ -294,7 +294,7 @@ int tow_static_sender(struct tow_worker *worker, struct tow_peer *peer, const ch
  * @edge: stored here; ended with tow_edge_close()
  *
  * Tensors come by themselves, into memory of the worker's arena, as long as somebody calls
- * tow_worker_progress(), tow_edge_test() or tow_edge_wait().  A read goes over each region of
+ * tow_worker_progress() or tow_edge_wait().  A read goes over each region of
  * the sender's arena that a tensor was in, which this end finds once, by a thread of its own.
  *
  * Return: as tow_static_receiver().
@@ -554,13 +554,13 @@ uint32_t tow_edge_pending(const struct tow_edge *edge);
  *	tow_edge_consumed(), and changed if one likes
  * @step: its number, from 1, is stored here; or NULL
  *
- * Never waits.  Of a static edge it reads memory and makes no call.
+ * Waits for nobody.  Of a static edge it reads memory, takes no lock and makes no call.
  *
  * Return: 1: it has; the same one until it was consumed; 0: not yet; -EINVAL; -ENOTCONN: of a
  * dynamic edge tow_edge_connect() comes first; or the error that has ended the edge.  Of a static edge -EPROTOTYPE or -EMSGSIZE: the sender's tensors
- * are of another type, or another shape.  Of a dynamic one -ENOSPC, -EDQUOT, -ENOMEM: there is
- * no memory for it, as tow_arena_alloc(); it is tried again each time, and tow_edge_consumed()
- * leaves it out; -EBADMSG: it is not what was sent (TOW_VALIDATE), and tow_edge_consumed() goes
+ * are of another type, or another shape.  Of a dynamic one -ENOSPC, -EDQUOT, -ENOMEM: there was
+ * no memory for it, as tow_arena_alloc(); each time a thread of the worker's is asked to try again, of
+ * which later calls tell, and tow_edge_consumed() leaves it out; -EBADMSG: it is not what was sent (TOW_VALIDATE), and tow_edge_consumed() goes
  * on to the next one.
  */
 int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step);
