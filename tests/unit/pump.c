@@ -616,7 +616,7 @@ static void test_time(void)
 	}
 	towi_pump_untime(&pump, &ones[1].timed);
 	for (uint32_t i = 0; i < 2; i++)
-		ones[i].timed.since_us -= TIMEOUT_MS * 1000 * 2;
+		ones[i].timed.since_us -= TIMEOUT_MS * 1000ULL * 2;
 	pump.ticked_us = 0;
 	turn();
 	ksft_test_result(ones[0].late == 1 && !ones[1].late && !ones[2].late,
