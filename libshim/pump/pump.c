@@ -426,6 +426,28 @@ static void hand_over(struct towi_pump *pump)
 	} while (!TAILQ_EMPTY(&pump->ready) || unpublished(pump));
 }
 
+/* What the thread has run: how much. */
+static int finish_errands(struct towi_pump *pump)
+{
+	struct towi_errand *errand;
+	struct towi_runner *runner;
+	int count = 0;
+
+	while ((errand = STAILQ_FIRST(&pump->finished))) {
+		STAILQ_REMOVE_HEAD(&pump->finished, next);
+		runner = errand->runner;
+		errand->done(errand, errand->ret);
+		runner->busy--;
+		towi_pump_ready(runner);
+		count++;
+	}
+	if (!count)
+		return 0;
+	pump->ended += (uint64_t)count;
+	towi_pump_wake(pump);
+	return count;
+}
+
 int towi_pump_look(struct towi_pump *pump)
 {
 	uint64_t now = now_us();
@@ -434,7 +456,7 @@ int towi_pump_look(struct towi_pump *pump)
 	if (towi_passed(pump->asked_us, now) >= ASK_US)
 		ask_for_lost(pump, now);
 	tick(pump, now);
-	count = reap(pump);
+	count = reap(pump) + finish_errands(pump);
 	hand_over(pump);
 	return count;
 }
@@ -621,29 +643,22 @@ static struct towi_errand *due_errand(struct towi_pump *pump, uint64_t *due_us)
 
 static void run_errand(struct towi_pump *pump, struct towi_errand *errand)
 {
-	struct towi_runner *runner = errand->runner;
-	int ret;
-
 	STAILQ_REMOVE(&pump->errands, errand, towi_errand, next);
 	pthread_mutex_unlock(&pump->lock);
-	ret = errand->run(errand);
+	errand->ret = errand->run(errand);
 	pthread_mutex_lock(&pump->lock);
-	if (ret == -EAGAIN) {
+	if (errand->ret == -EAGAIN) {
 		errand->due_us = now_us() + errand->pause_us;
 		if (errand->pause_us < PAUSE_MAX_US)
 			errand->pause_us *= 2;
 		STAILQ_INSERT_TAIL(&pump->errands, errand, next);
 		return;
 	}
-	errand->done(errand, ret);
-	runner->busy--;
-	pump->ended++;
-	towi_pump_ready(runner);
+	STAILQ_INSERT_TAIL(&pump->finished, errand, next);
 	towi_pump_wake(pump);
 	/* Nothing else may tell of it. */
 	towi_pump_nudge(pump);
-	towi_pump_unlock_quietly(pump);
-	towi_pump_lock(pump);
+	towi_pump_submit(pump);
 }
 
 static void *run_errands(void *arg)
@@ -767,6 +782,7 @@ void towi_pump_init(struct towi_pump *pump, struct tow_queue *queue, uint32_t wa
 	TAILQ_INIT(&pump->timed);
 	STAILQ_INIT(&pump->calls);
 	STAILQ_INIT(&pump->errands);
+	STAILQ_INIT(&pump->finished);
 	pthread_mutex_init(&pump->lock, NULL);
 	init_cond(&pump->looked);
 	init_cond(&pump->submitted);

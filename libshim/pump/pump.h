@@ -106,10 +106,13 @@ struct towi_errand {
 	struct towi_runner *runner;
 	/* Without the lock: what done() is told; -EAGAIN: once more, in a moment. */
 	int (*run)(struct towi_errand *errand);
-	/* Its runner goes on after this, and who waits looks. */
+	/* By a thread of the program's, which looks; its runner goes on after this. */
 	void (*done)(struct towi_errand *errand, int ret);
+	int ret;
 	uint64_t due_us, pause_us;
 };
+
+STAILQ_HEAD(towi_errands, towi_errand);
 
 struct towi_pump {
 	struct tow_queue *queue;
@@ -141,7 +144,7 @@ struct towi_pump {
 	uint64_t ticked_us, tick_us;
 	uint64_t late_us;		/* that something timed may take; 0: as long as it likes */
 	TAILQ_HEAD(, towi_timed) timed;	/* the oldest first */
-	STAILQ_HEAD(, towi_errand) errands;
+	struct towi_errands errands, finished;
 	pthread_cond_t called;		/* who runs them looks */
 	pthread_t runs;
 	bool has_thread, ends;
@@ -178,7 +181,7 @@ void towi_pump_lock(struct towi_pump *pump);
  */
 void towi_pump_unlock(struct towi_pump *pump);
 
-/* The same, but somebody else calls: for a thread that is not the program's, and in a call. */
+/* The same, but somebody else calls: in a call. */
 void towi_pump_unlock_quietly(struct towi_pump *pump);
 
 /* Nobody has become ready, and nothing was begun, since the lock was taken. */

@@ -2,7 +2,6 @@
 /* What an edge keeps of the other end's windows: each is found once, and not lost while it is used. */
 /* build: link -Wl,--wrap=tow_resolve -Wl,--wrap=tow_remote_bytes -Wl,--wrap=tow_remote_release -Wl,--wrap=tow_queue_enter */
 #include <errno.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 
 #include <kselftest.h>
@@ -51,8 +50,6 @@ int __wrap_tow_remote_release(struct tow_remote *of)
 
 /* ---- an edge ------------------------------------------------------------------- */
 
-static sem_t looked;
-
 static void ring_turn(struct tow_queue *queue)
 {
 	(void)queue;
@@ -61,7 +58,6 @@ static void ring_turn(struct tow_queue *queue)
 static void go_on(struct towi_runner *runner)
 {
 	(void)runner;
-	sem_post(&looked);
 }
 
 static const struct towi_runner_ops ops = { .go_on = go_on };
@@ -86,8 +82,11 @@ static int find(uint64_t window, struct towi_view **view)
 {
 	int ret;
 
-	while ((ret = ask(window, view)) == -EAGAIN)
-		sem_wait(&looked);
+	while ((ret = ask(window, view)) == -EAGAIN) {
+		towi_pump_lock(&pump);
+		towi_pump_sleep(&pump, towi_until(1000));
+		towi_pump_unlock(&pump);
+	}
 	return ret;
 }
 
@@ -146,7 +145,6 @@ int main(void)
 {
 	ksft_print_header();
 	ksft_set_plan(5);
-	sem_init(&looked, 0, 0);
 	towi_pump_init(&pump, ring_make(16), 0, 0);
 	towi_pump_join(&pump, &edge.runner);
 	/* In turn: what was found longest ago is wanted next. */
