@@ -113,6 +113,7 @@ struct want {
 	size_t asked, alignment;
 	size_t front;		/* before what it is given */
 	size_t bytes;		/* of the block */
+	bool grows;		/* if there is no room, some is made */
 };
 
 /* ---- numbers and words ------------------------------------------------------ */
@@ -733,6 +734,10 @@ static void *alloc_slowly(struct tow_arena *arena, const struct want *want)
 	void *ordinary;
 	int error = 0;
 
+	if (!block && !want->grows) {
+		errno = EAGAIN;
+		return NULL;
+	}
 	if (!block)
 		block = take_grown(arena, want, &error);
 	if (block) {
@@ -750,7 +755,7 @@ static void *alloc_slowly(struct tow_arena *arena, const struct want *want)
 	return failed(arena, -error);
 }
 
-static void *alloc(struct tow_arena *arena, size_t alignment, size_t bytes)
+static void *alloc(struct tow_arena *arena, size_t alignment, size_t bytes, bool grows)
 {
 	struct want want;
 	void *ptr = NULL;
@@ -761,6 +766,7 @@ static void *alloc(struct tow_arena *arena, size_t alignment, size_t bytes)
 	}
 	if (!wanted(arena, alignment, bytes, &want))
 		return failed(arena, ENOMEM);
+	want.grows = grows;
 	if (want.alignment == TOWI_GRAIN)
 		ptr = alloc_kept(arena, &want);
 	return ptr ? ptr : alloc_slowly(arena, &want);
@@ -772,7 +778,12 @@ TOW_PUBLIC void *tow_arena_alloc(struct tow_arena *arena, size_t bytes)
 		errno = EINVAL;
 		return NULL;
 	}
-	return alloc(arena, TOWI_GRAIN, bytes);
+	return alloc(arena, TOWI_GRAIN, bytes, true);
+}
+
+void *towi_arena_try(struct tow_arena *arena, size_t bytes)
+{
+	return alloc(arena, TOWI_GRAIN, bytes, false);
 }
 
 TOW_PUBLIC void *tow_arena_aligned(struct tow_arena *arena, size_t alignment, size_t bytes)
@@ -781,7 +792,7 @@ TOW_PUBLIC void *tow_arena_aligned(struct tow_arena *arena, size_t alignment, si
 		errno = EINVAL;
 		return NULL;
 	}
-	return alloc(arena, alignment, bytes);
+	return alloc(arena, alignment, bytes, true);
 }
 
 TOW_PUBLIC void *tow_arena_zeroed(struct tow_arena *arena, size_t count, size_t bytes)
@@ -795,7 +806,7 @@ TOW_PUBLIC void *tow_arena_zeroed(struct tow_arena *arena, size_t count, size_t 
 	}
 	if (__builtin_mul_overflow(count, bytes, &product))
 		return failed(arena, ENOMEM);
-	ptr = alloc(arena, TOWI_GRAIN, product);
+	ptr = alloc(arena, TOWI_GRAIN, product, true);
 	if (ptr)
 		memset(ptr, 0, product);
 	return ptr;
@@ -925,7 +936,7 @@ TOW_PUBLIC void *tow_arena_realloc(struct tow_arena *arena, void *ptr, size_t by
 	/* With red zones each change is a move, so that all of it is looked at. */
 	if (block && !arena->debug && resize(arena, block, &want))
 		return ptr;
-	moved = alloc(arena, TOWI_GRAIN, bytes);
+	moved = alloc(arena, TOWI_GRAIN, bytes, true);
 	if (!moved)
 		return NULL;
 	memcpy(moved, ptr, had < bytes ? had : bytes);

@@ -36,6 +36,12 @@ uint64_t towi_arena_process(const struct tow_arena *arena);
 bool towi_arena_ours(const struct tow_arena *arena);
 
 /*
+ * As tow_arena_alloc(), of what there is: no region is made, and nobody waited for who makes one.
+ * Otherwise NULL, and errno is EAGAIN.
+ */
+void *towi_arena_try(struct tow_arena *arena, size_t bytes);
+
+/*
  * Which region @bytes at @ptr, at least one, are in: of the arena's, whose are found without a
  * lock, or else of any of @dev's that has an address here.  0; -ENOENT: none; -EINVAL: one end of
  * it is in a region, and the other is not.

@@ -64,11 +64,10 @@ static void cannot_reach(struct towi_member *member, int status)
 	towi_comm_fail(comm, status, status == -ENODEV ? comm->rank : member->rank);
 }
 
-static void told(struct towi_end *end, int status)
+static void told(struct towi_op *op, int status)
 {
-	struct towi_member *member = (struct towi_member *)end;
+	struct towi_member *member = (struct towi_member *)op;
 
-	member->busy = false;
 	if (status && !member->comm->board->asking)
 		cannot_reach(member, status);
 }
@@ -78,15 +77,14 @@ static bool tell(struct towi_member *member)
 {
 	struct tow_comm *comm = member->comm;
 	struct towi_board *board = comm->board;
-	struct tow_sqe *sqe = towi_comm_entry(comm);
+	struct tow_sqe *sqe = towi_comm_entry(&comm->runner);
 
 	if (!sqe)
 		return false;
 	tow_prep_write(sqe, member->channel, board->region, offset_of(board, board->said),
 		       member->board, comm->rank * sizeof(uint64_t), sizeof(uint64_t));
-	member->busy = true;
 	member->due = false;
-	towi_comm_put(comm, sqe, &member->end);
+	towi_pump_begun(sqe, &member->op);
 	return true;
 }
 
@@ -113,10 +111,10 @@ bool towi_board_go_on(struct tow_comm *comm)
 	for (rank = 0; rank < comm->ranks; rank++) {
 		struct towi_member *member = &comm->members[rank];
 
-		if (member->due && !member->busy && !tell(member))
+		if (member->due && !member->op.busy && !tell(member))
 			break;
 		due |= member->due;
-		busy |= member->busy;
+		busy |= member->op.busy;
 	}
 	/* Also when there was no room. */
 	board->due = due || busy || rank < comm->ranks;
@@ -196,15 +194,14 @@ static bool ask(struct towi_member *member, uint64_t place)
 {
 	struct tow_comm *comm = member->comm;
 	struct towi_board *board = comm->board;
-	struct tow_sqe *sqe = towi_comm_entry(comm);
+	struct tow_sqe *sqe = towi_comm_entry(&comm->runner);
 
 	if (!sqe)
 		return false;
 	tow_prep_read(sqe, member->channel, board->region,
 		      offset_of(board, &board->theirs[member->rank]), member->board,
 		      calls_at(comm, place), sizeof(uint64_t));
-	member->busy = true;
-	towi_comm_put(comm, sqe, &member->end);
+	towi_pump_begun(sqe, &member->op);
 	return true;
 }
 
@@ -218,7 +215,7 @@ static bool ask_some(struct tow_comm *comm, const uint64_t *places)
 		struct towi_member *member = &comm->members[rank];
 
 		/* What it was told before must have come back. */
-		if (!member->to_ask || member->busy)
+		if (!member->to_ask || member->op.busy)
 			continue;
 		if (!ask(member, places[rank]))
 			break;
@@ -226,7 +223,7 @@ static bool ask_some(struct tow_comm *comm, const uint64_t *places)
 		member->asked = true;
 		any = true;
 	}
-	towi_comm_submit(comm);
+	towi_pump_submit(&comm->pump);
 	return any;
 }
 
@@ -237,7 +234,7 @@ static bool all_answered(const struct tow_comm *comm)
 	for (rank = 0; rank < comm->ranks; rank++) {
 		const struct towi_member *member = &comm->members[rank];
 
-		if (member->to_ask || (member->asked && member->busy))
+		if (member->to_ask || (member->asked && member->op.busy))
 			return false;
 	}
 	return true;
@@ -264,8 +261,8 @@ static void ask_all(struct tow_comm *comm, const uint64_t *places)
 			return;
 		towi_comm_sleep(comm, until);
 		/* Also when it was this process that stood still. */
-		towi_comm_reap(comm);
-	} while (!comm->over && towi_left_us(until));
+		towi_pump_look(&comm->pump);
+	} while (!comm->pump.over && towi_left_us(until));
 }
 
 /* For whom there was no room nobody knows, and it is not to blame. */
@@ -274,8 +271,8 @@ static bool is_late(const struct towi_member *member, uint64_t calls)
 	uint64_t theirs = tow_load_acquire64(&member->comm->board->theirs[member->rank]);
 
 	if (!member->asked)
-		return member->to_ask && member->busy;
-	return member->busy || theirs == UNKNOWN || theirs < calls;
+		return member->to_ask && member->op.busy;
+	return member->op.busy || theirs == UNKNOWN || theirs < calls;
 }
 
 uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls)
@@ -311,7 +308,8 @@ int towi_board_make(struct tow_comm *comm)
 	if (!board)
 		return -ENOMEM;
 	for (rank = 0; rank < comm->ranks; rank++)
-		comm->members[rank].end.ended = told;
+		comm->members[rank].op = (struct towi_op){ .ended = told,
+							   .runner = &comm->runner };
 	board->heard = tow_arena_zeroed(comm->arena, shown + 1 + comm->ranks, sizeof(uint64_t));
 	if (!board->heard) {
 		ret = -errno;

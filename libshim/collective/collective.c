@@ -448,27 +448,15 @@ static int agree_on_places(struct tow_collective *collective, uint32_t *blamed)
 	return ret;
 }
 
-/* Nobody reaches it any more, and it is not in the communicator's list. */
-static void close_collective(struct tow_collective *collective)
+static struct tow_collective *collective_of(struct towi_runner *runner)
 {
-	struct tow_comm *comm = collective->comm;
-
-	collective->algorithm->close(collective);
-	tow_unexport(collective->scratch_exported);
-	tow_unexport(collective->out_exported);
-	towi_comm_settle(comm, &collective->waiting);
-	leave_place(collective);
-	/* The device may still read what it did not end. */
-	if (collective->in_flight || collective->waiting) {
-		collective->next = comm->graves;
-		comm->graves = collective;
-	} else {
-		towi_collective_free(collective);
-	}
+	return (struct tow_collective *)runner;
 }
 
-void towi_collective_free(struct tow_collective *collective)
+/* Of one of which nothing is on its way. */
+static void free_collective(struct towi_runner *runner)
 {
+	struct tow_collective *collective = collective_of(runner);
 	struct tow_comm *comm = collective->comm;
 
 	towi_array_free(comm, &collective->in);
@@ -478,6 +466,38 @@ void towi_collective_free(struct tow_collective *collective)
 	free(collective->places);
 	free(collective);
 }
+
+/* Nobody reaches it any more, and it is not in the communicator's list. */
+static void close_collective(struct tow_collective *collective)
+{
+	struct tow_comm *comm = collective->comm;
+
+	collective->algorithm->close(collective);
+	tow_unexport(collective->scratch_exported);
+	tow_unexport(collective->out_exported);
+	towi_comm_settle(comm, &collective->runner.waiting);
+	leave_place(collective);
+	/* The device may still read what it did not end. */
+	if (towi_pump_leave(&collective->runner))
+		free_collective(&collective->runner);
+}
+
+static void go_on(struct towi_runner *runner)
+{
+	struct tow_collective *collective = collective_of(runner);
+
+	if (!collective->running || collective->comm->error)
+		return;
+	collective->comm->moved |= collective->algorithm->go_on(collective);
+	/* Then the caller has what it is to get. */
+	if (runner->busy || !collective->algorithm->done(collective))
+		return;
+	copy_out(collective);
+	collective->running = false;
+	collective->calls++;
+}
+
+static const struct towi_runner_ops ops = { .go_on = go_on, .bury = free_collective };
 
 /* What others find; then what they have made. */
 static int make(struct tow_collective *collective, uint32_t *blamed)
@@ -542,6 +562,8 @@ static int create(struct tow_comm *comm, struct tow_collective_attr *attr,
 		free(made);
 		return ret;
 	}
+	made->runner.ops = &ops;
+	towi_pump_join(&comm->pump, &made->runner);
 	ret = make(made, blamed);
 	if (ret) {
 		close_collective(made);
@@ -551,6 +573,17 @@ static int create(struct tow_comm *comm, struct tow_collective_attr *attr,
 	comm->collectives = made;
 	*collective = made;
 	return 0;
+}
+
+static int create_locked(struct tow_comm *comm, struct tow_collective_attr *attr,
+			 struct tow_collective **collective, uint32_t *blamed)
+{
+	int ret;
+
+	towi_pump_lock(&comm->pump);
+	ret = create(comm, attr, collective, blamed);
+	towi_pump_unlock(&comm->pump);
+	return ret;
 }
 
 /* May it go on?  0 or a negative errno. */
@@ -591,7 +624,7 @@ TOW_PUBLIC int tow_collective_create(struct tow_comm *comm, const struct tow_col
 	else if (is_busy(comm))
 		ret = -EBUSY;
 	else
-		ret = create(comm, &known, collective, &rank);
+		ret = create_locked(comm, &known, collective, &rank);
 	if (blamed)
 		*blamed = rank;
 	return ret;
@@ -607,7 +640,7 @@ static void settle(struct tow_collective *collective)
 		towi_comm_tell(comm);
 		collective->algorithm->stop(collective);
 	}
-	towi_comm_settle(comm, &collective->in_flight);
+	towi_comm_settle(comm, &collective->runner.busy);
 }
 
 TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
@@ -624,6 +657,7 @@ TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
 		free(collective);
 		return;
 	}
+	towi_pump_lock(&comm->pump);
 	if (collective->running)
 		towi_comm_fail(comm, -ECANCELED, comm->rank);
 	for (link = &comm->collectives; *link != collective; link = &(*link)->next)
@@ -631,19 +665,10 @@ TOW_PUBLIC void tow_collective_destroy(struct tow_collective *collective)
 	*link = collective->next;
 	settle(collective);
 	close_collective(collective);
+	towi_pump_unlock(&comm->pump);
 }
 
 /* ---- calls -------------------------------------------------------------------- */
-
-void towi_collective_end(struct tow_collective *collective)
-{
-	if (!collective->running || collective->in_flight ||
-	    !collective->algorithm->done(collective))
-		return;
-	copy_out(collective);
-	collective->running = false;
-	collective->calls++;
-}
 
 TOW_PUBLIC int tow_collective_start(struct tow_collective *collective)
 {
@@ -658,6 +683,7 @@ TOW_PUBLIC int tow_collective_start(struct tow_collective *collective)
 		ret = -EBUSY;
 	if (ret)
 		return ret;
+	towi_pump_lock(&comm->pump);
 	copy_in(collective);
 	collective->begun++;
 	towi_board_started(comm, collective->place, collective->begun);
@@ -666,6 +692,7 @@ TOW_PUBLIC int tow_collective_start(struct tow_collective *collective)
 	collective->running = true;
 	collective->algorithm->start(collective);
 	towi_comm_progress(comm);
+	towi_pump_unlock(&comm->pump);
 	return 0;
 }
 
@@ -702,8 +729,6 @@ static int look(struct tow_collective *collective, bool *any, uint64_t *now_us)
 {
 	struct tow_comm *comm = collective->comm;
 
-	if (!towi_comm_ours(comm))
-		return -EPERM;
 	*any = towi_comm_progress(comm);
 	if (!collective->running && !comm->error)
 		return 1;
@@ -729,7 +754,13 @@ TOW_PUBLIC int tow_collective_test(struct tow_collective *collective, uint32_t *
 
 	if (!collective)
 		return -EINVAL;
+	if (!towi_comm_ours(collective->comm)) {
+		tell_blame(collective, -EPERM, blamed);
+		return -EPERM;
+	}
+	towi_pump_lock(&collective->comm->pump);
 	ret = look(collective, &any, &now);
+	towi_pump_unlock(&collective->comm->pump);
 	tell_blame(collective, ret, blamed);
 	return ret;
 }
@@ -744,7 +775,6 @@ static int sleep_for_it(struct tow_collective *collective, uint64_t end)
 	for (other = comm->collectives; other && armed; other = other->next)
 		if (other->running)
 			armed = other->algorithm->arm(other);
-	towi_comm_submit(comm);
 	if (!armed)
 		return 0;
 	return towi_comm_sleep(comm, collective->until < end ? collective->until : end);
@@ -753,16 +783,21 @@ static int sleep_for_it(struct tow_collective *collective, uint64_t end)
 /* Until it has ended, or @end: as look(); -EINTR: it goes on, and may be waited for again. */
 static int wait_until(struct tow_collective *collective, uint64_t end)
 {
+	struct towi_pump *pump = &collective->comm->pump;
 	uint64_t now, busy_until = 0;
 	int ret, slept = 0;
 	bool any;
 
+	if (!towi_comm_ours(collective->comm))
+		return -EPERM;
+	towi_pump_lock(pump);
 	while (!(ret = look(collective, &any, &now)) && now < end && !slept) {
 		if (any || !busy_until)
 			busy_until = now + collective->comm->spin_us;
 		else if (now >= busy_until)
 			slept = sleep_for_it(collective, end);
 	}
+	towi_pump_unlock(pump);
 	return ret ? ret : slept;
 }
 
@@ -801,8 +836,10 @@ TOW_PUBLIC int tow_collective_late(struct tow_collective *collective, uint32_t *
 	if (ret)
 		return ret;
 	*rank = TOW_NO_RANK;
+	towi_pump_lock(&comm->pump);
 	if (collective->running)
 		*rank = towi_board_late(comm, collective->places, collective->begun);
+	towi_pump_unlock(&comm->pump);
 	return comm->error;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /*
- * Communicators: a queue for all that its collectives send and wait for.
+ * Communicators: a pump for all that its collectives send and wait for.
  *
  * Whoever asks how a collective is goes on with all of them.  What goes wrong does for all of
  * them, too, and other ranks are told (board.c).
@@ -17,8 +17,6 @@
 #define ENTRIES		256U
 #define ENTRIES_MIN	16U
 #define SPIN_US		20U
-/* The first version of the kernel's interface with TOW_SQE_COPIED. */
-#define COPIED_SINCE	9U
 /* How long others are told about a failure, or that this rank leaves, at most. */
 #define TELL_US		1000000U
 /* What the device is given to end what is on its way. */
@@ -33,126 +31,55 @@ struct card {
 	uint64_t value;
 };
 
-/* ---- entries ------------------------------------------------------------------ */
+/* ---- the pump ------------------------------------------------------------------ */
 
-static struct towi_end *end_of(uint64_t user_data)
+struct tow_sqe *towi_comm_entry(struct towi_runner *runner)
 {
-	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel carries it as a number */
-	return (struct towi_end *)(uintptr_t)user_data;
+	if (!towi_pump_free(runner->pump))
+		towi_pump_submit(runner->pump);
+	return towi_pump_entry(runner);
 }
 
-/* Nothing is taken any more: what was not has ended. */
-static void end_queue(struct tow_comm *comm, int error)
+static struct tow_comm *comm_of(struct towi_runner *runner)
 {
-	struct tow_queue *queue = comm->queue;
-	uint32_t from, to = queue->sq_tail;
-	struct towi_end *end;
-
-	comm->over = true;
-	towi_comm_fail(comm, error, comm->rank);
-	from = tow_load_acquire(&queue->ring->sq_head);
-	queue->sq_tail = from;
-	for (; from != to; from++) {
-		end = end_of(queue->sqes[from & (queue->sq_entries - 1)].user_data);
-		comm->in_flight--;
-		end->ended(end, error);
-	}
+	return (struct tow_comm *)runner;
 }
 
-void towi_comm_submit(struct tow_comm *comm)
+static void go_on(struct towi_runner *runner)
 {
-	struct tow_queue *queue = comm->queue;
-	int ret;
-
-	if (comm->over || queue->sq_tail == tow_load_acquire(&queue->ring->sq_head))
-		return;
-	/* What finds no room, or a signal, is handed over with what comes next. */
-	ret = tow_queue_submit(queue);
-	if (ret == -ENODEV || ret == -EPERM)
-		end_queue(comm, ret);
+	towi_board_look(comm_of(runner));
+	towi_board_go_on(comm_of(runner));
 }
 
-static uint32_t room_of(const struct tow_comm *comm)
+/* Of peers boards tell. */
+static void lost(struct towi_runner *runner, int error, uint64_t lost_ns)
 {
-	struct tow_queue *queue = comm->queue;
-	uint32_t entries, completions;
-
-	queue->sq_head = tow_load_acquire(&queue->ring->sq_head);
-	entries = queue->sq_entries - (queue->sq_tail - queue->sq_head);
-	completions = queue->cq_entries - comm->in_flight;
-	return entries < completions ? entries : completions;
+	if (lost_ns == UINT64_MAX)
+		towi_comm_fail(comm_of(runner), error, comm_of(runner)->rank);
 }
 
-uint32_t towi_comm_room(struct tow_comm *comm)
-{
-	towi_comm_submit(comm);
-	return comm->over ? 0 : room_of(comm);
-}
-
-struct tow_sqe *towi_comm_entry(struct tow_comm *comm)
-{
-	if (comm->over)
-		return NULL;
-	if (!room_of(comm) && !towi_comm_room(comm))
-		return NULL;
-	return tow_queue_get_sqe(comm->queue);
-}
-
-void towi_comm_put(struct tow_comm *comm, struct tow_sqe *sqe, struct towi_end *end)
-{
-	tow_sqe_set_data(sqe, (uintptr_t)end);
-	comm->in_flight++;
-}
-
-bool towi_comm_reap(struct tow_comm *comm)
-{
-	struct tow_queue *queue = comm->queue;
-	const struct tow_cqe *cqe;
-	struct towi_end *end;
-	bool any = false;
-	int status;
-
-	while ((cqe = tow_queue_cqe(queue, queue->cq_head))) {
-		end = end_of(cqe->user_data);
-		status = cqe->status;
-		tow_queue_cqe_seen(queue);
-		comm->in_flight--;
-		end->ended(end, status);
-		any = true;
-	}
-	return any;
-}
+static const struct towi_runner_ops comm_ops = { .go_on = go_on, .lost = lost };
 
 bool towi_comm_progress(struct tow_comm *comm)
 {
 	struct tow_collective *collective;
-	bool any = towi_comm_reap(comm);
+	bool any;
 
-	towi_board_look(comm);
-	for (collective = comm->collectives; collective && !comm->error;
-	     collective = collective->next) {
-		if (!collective->running)
-			continue;
-		any |= collective->algorithm->go_on(collective);
-		towi_collective_end(collective);
-	}
-	towi_board_go_on(comm);
-	towi_comm_submit(comm);
-	return any;
+	comm->moved = false;
+	/* What comes is seen in slots. */
+	towi_pump_ready(&comm->runner);
+	for (collective = comm->collectives; collective; collective = collective->next)
+		if (collective->running)
+			towi_pump_ready(&collective->runner);
+	any = towi_pump_look(&comm->pump);
+	return any || comm->moved;
 }
 
 int towi_comm_sleep(struct tow_comm *comm, uint64_t until)
 {
 	uint64_t look = towi_until(LOOK_US);
-	const struct tow_cqe *cqe;
-	int ret;
 
-	if (comm->over)
-		return 0;
-	ret = tow_queue_wait_cqe(comm->queue, &cqe, towi_left_us(until < look ? until : look));
-	if (ret == -ENODEV || ret == -EPERM)
-		end_queue(comm, ret);
-	return ret == -EINTR ? ret : 0;
+	return towi_pump_sleep(&comm->pump, until < look ? until : look) == -EINTR ? -EINTR : 0;
 }
 
 void towi_comm_tell(struct tow_comm *comm)
@@ -160,26 +87,18 @@ void towi_comm_tell(struct tow_comm *comm)
 	uint64_t until = towi_until(TELL_US);
 
 	do {
-		towi_comm_reap(comm);
+		towi_pump_look(&comm->pump);
 		if (towi_board_go_on(comm))
 			break;
-		towi_comm_submit(comm);
 		towi_comm_sleep(comm, until);
-	} while (!comm->over && towi_left_us(until));
+	} while (!comm->pump.over && towi_left_us(until));
 }
 
-void towi_comm_settle(struct tow_comm *comm, const uint32_t *in_flight)
+void towi_comm_settle(struct tow_comm *comm, const uint32_t *count)
 {
-	uint64_t until = towi_until(SETTLE_US);
-
 	if (comm->error)
 		towi_comm_tell(comm);
-	towi_comm_reap(comm);
-	while (*in_flight && !comm->over && towi_left_us(until)) {
-		towi_comm_submit(comm);
-		towi_comm_sleep(comm, until);
-		towi_comm_reap(comm);
-	}
+	towi_pump_settle(&comm->pump, count, towi_until(SETTLE_US));
 }
 
 void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed)
@@ -257,17 +176,16 @@ static int agree_on_number(struct tow_comm *comm, int status, uint32_t *blamed)
 
 static int make_own(struct tow_comm *comm, const struct tow_comm_attr *attr)
 {
-	struct tow_device *dev = towi_group_device(comm->group);
-	struct tow_device_attr device = { .size = sizeof(device) };
 	uint32_t entries = attr->entries ? attr->entries : ENTRIES;
-	int ret = tow_device_query(dev, &device);
+	int ret;
 
+	ret = towi_pump_begin(&comm->pump, towi_group_device(comm->group),
+			      entries > ENTRIES_MIN ? entries : ENTRIES_MIN, 0, 0);
 	if (ret)
 		return ret;
-	if (device.uapi_version >= COPIED_SINCE)
-		comm->copied_flag = TOW_SQE_COPIED;
-	return tow_queue_create(dev, entries > ENTRIES_MIN ? entries : ENTRIES_MIN, 0,
-				&comm->queue);
+	comm->runner.ops = &comm_ops;
+	towi_pump_join(&comm->pump, &comm->runner);
+	return 0;
 }
 
 static int find_member(struct tow_comm *comm, uint32_t rank)
@@ -275,7 +193,7 @@ static int find_member(struct tow_comm *comm, uint32_t rank)
 	struct towi_member *member = &comm->members[rank];
 	int ret = tow_group_peer(comm->group, rank, &member->peer);
 
-	return ret ? ret : tow_channel_get(comm->queue, member->peer, 0, &member->channel);
+	return ret ? ret : tow_channel_get(comm->pump.queue, member->peer, 0, &member->channel);
 }
 
 /* The ways to others, and what they wait for. */
@@ -309,14 +227,9 @@ static int meet(struct tow_comm *comm, const struct tow_comm_attr *attr, uint32_
 
 static void free_comm(struct tow_comm *comm)
 {
-	struct tow_collective *grave;
-
 	towi_board_free(comm);
-	tow_queue_destroy(comm->queue);
-	while ((grave = comm->graves)) {
-		comm->graves = grave->next;
-		towi_collective_free(grave);
-	}
+	if (comm->pump.queue)
+		towi_pump_end(&comm->pump);
 	free(comm->members);
 	free(comm);
 }
@@ -384,7 +297,7 @@ TOW_PUBLIC int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 /* A child's copy: all of it that no thread can have been changing. */
 static void forget_comm(struct tow_comm *comm)
 {
-	tow_queue_destroy(comm->queue);
+	towi_pump_forget(&comm->pump);
 	free(comm->board);
 	free(comm->members);
 	free(comm);
@@ -400,9 +313,11 @@ TOW_PUBLIC int tow_comm_destroy(struct tow_comm *comm)
 	}
 	if (comm->collectives)
 		return -EBUSY;
+	towi_pump_lock(&comm->pump);
 	if (!comm->error)
 		towi_board_leave(comm);
 	towi_comm_tell(comm);
+	towi_pump_unlock(&comm->pump);
 	free_comm(comm);
 	return 0;
 }

@@ -20,7 +20,7 @@
 struct source {
 	struct towi_target target;
 	struct towi_way way;
-	struct towi_wait wait;
+	struct towi_op sleeper;
 	struct tow_remote *scratch, *out;
 	struct tow_slot *slot;
 	uint64_t sent;			/* messages of this call */
@@ -179,7 +179,7 @@ static bool reduce_some(struct direct *direct)
 		direct->reduced++;
 		/* While it travels the next one is reduced. */
 		if (send_some(direct))
-			towi_comm_submit(all->comm);
+			towi_pump_submit(&all->comm->pump);
 	}
 	return any;
 }
@@ -192,7 +192,7 @@ static bool direct_goes_on(struct tow_collective *collective)
 	bool any = send_some(direct);
 
 	if (any)
-		towi_comm_submit(collective->comm);
+		towi_pump_submit(&collective->comm->pump);
 	return reduce_some(direct) || any;
 }
 
@@ -247,7 +247,7 @@ static bool direct_arms(struct tow_collective *collective)
 	if (rank >= direct->ranks)
 		return true;
 	source = &direct->sources[rank];
-	return source->slot && towi_wait_for(&source->wait, source->slot, before + wanted);
+	return source->slot && towi_sleep_for(&source->sleeper, source->slot, before + wanted);
 }
 
 static void direct_starts(struct tow_collective *collective)
@@ -271,7 +271,7 @@ static void plan(struct direct *direct)
 	direct->ranks = direct->all.comm->ranks;
 	for (rank = 0; rank < direct->ranks; rank++) {
 		towi_target_init(&direct->sources[rank].target, &direct->all, rank);
-		towi_wait_init(&direct->sources[rank].wait, &direct->all);
+		towi_sleeper_init(&direct->sources[rank].sleeper, &direct->all);
 	}
 }
 

@@ -10,6 +10,7 @@
 #include <towline/slot.h>
 
 #include "../core/internal.h"
+#include "../pump/pump.h"
 #include "reduce.h"
 
 /* Of structures, when they were first published. */
@@ -25,18 +26,12 @@
 
 /* ---- comm.c: communicators ---- */
 
-/* What an entry is for; the entry's data. */
-struct towi_end {
-	void (*ended)(struct towi_end *end, int status);
-};
-
 /* A rank, for the communicator. */
 struct towi_member {
-	struct towi_end end;		/* first: of what goes to its board */
+	struct towi_op op;		/* first: it is being told, or asked */
 	struct tow_comm *comm;
 	uint32_t rank;
 	bool due;			/* is to be told what this rank says */
-	bool busy;			/* is being told, or asked */
 	bool to_ask, asked;		/* while it is found out who is late */
 	struct tow_peer *peer;
 	struct tow_channel *channel;
@@ -45,18 +40,18 @@ struct towi_member {
 
 struct towi_board;
 
+/* With the pump's lock, all of it, once it is made. */
 struct tow_comm {
+	struct towi_runner runner;	/* first: of what goes to boards */
+	struct towi_pump pump;
 	struct tow_group *group;
 	struct tow_arena *arena;
-	struct tow_queue *queue;
 	uint32_t rank, ranks;
 	uint32_t timeout_ms, spin_us;
-	uint8_t copied_flag;		/* of entries that send copies */
 	uint64_t number;		/* in all names */
 	uint64_t value;			/* that rank 0 told last */
 	uint64_t made;			/* collectives that were to be, ever: at all ranks alike */
-	uint32_t in_flight;		/* entries without a completion */
-	bool over;			/* the queue takes no more, and says no more */
+	bool moved;			/* a collective has done something */
 	int error;			/* it has failed */
 	uint32_t blamed;
 	uint64_t probe_us;		/* when to ask whether others are there, if nothing comes */
@@ -64,7 +59,6 @@ struct tow_comm {
 	struct towi_member *members;	/* by rank */
 	uint64_t used[TOW_COLLECTIVES_MAX / 64];
 	struct tow_collective *collectives;
-	struct tow_collective *graves;	/* ended, and the device did not end all of it */
 };
 
 /*
@@ -73,24 +67,14 @@ struct tow_comm {
  */
 static inline bool towi_comm_ours(const struct tow_comm *comm)
 {
-	return comm->queue->ring;
+	return towi_pump_usable(&comm->pump);
 }
 
 /*
- * The next entry, whose completion goes to @end; NULL: there is no room now, or nothing is sent any
- * more.  It is prepared, and then towi_comm_put().
+ * As towi_pump_entry(), of the communicator or one of its collectives; the ring is emptied first if
+ * it is full.
  */
-struct tow_sqe *towi_comm_entry(struct tow_comm *comm);
-
-/* How many can be had now, and go to the kernel together. */
-uint32_t towi_comm_room(struct tow_comm *comm);
-void towi_comm_put(struct tow_comm *comm, struct tow_sqe *sqe, struct towi_end *end);
-
-/* Hand over what was put. */
-void towi_comm_submit(struct tow_comm *comm);
-
-/* Completions: true: there were some. */
-bool towi_comm_reap(struct tow_comm *comm);
+struct tow_sqe *towi_comm_entry(struct towi_runner *runner);
 
 /* Completions, alarms, and what all collectives can do now.  True: something happened. */
 bool towi_comm_progress(struct tow_comm *comm);
@@ -104,8 +88,8 @@ int towi_comm_sleep(struct tow_comm *comm, uint64_t until);
 /* Others know what this rank says, or a second has gone by. */
 void towi_comm_tell(struct tow_comm *comm);
 
-/* Until nothing is on its way of what @in_flight counts, or it seems never to end. */
-void towi_comm_settle(struct tow_comm *comm, const uint32_t *in_flight);
+/* Until one of a collective's numbers is 0, or it seems never to be. */
+void towi_comm_settle(struct tow_comm *comm, const uint32_t *count);
 
 /* The first error counts; all others are told. */
 void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed);
@@ -184,6 +168,7 @@ struct towi_algorithm {
 };
 
 struct tow_collective {
+	struct towi_runner runner;	/* first */
 	const struct towi_algorithm *algorithm;
 	struct tow_comm *comm;
 	struct tow_collective *next;
@@ -199,8 +184,6 @@ struct tow_collective {
 	uint32_t pieces;		/* of a shard */
 	uint64_t piece_bytes;
 	bool placed, running;
-	uint32_t in_flight;		/* sent, without a completion */
-	uint32_t waiting;		/* waits, as well */
 	uint64_t begun, calls;		/* starts, and ends */
 	uint64_t until;
 	uint64_t sent_bytes, copied_bytes, forwarded;
@@ -209,12 +192,6 @@ struct tow_collective {
 
 extern const struct towi_algorithm towi_ring, towi_direct;
 
-/* Has it ended?  Then the caller has what it is to get. */
-void towi_collective_end(struct tow_collective *collective);
-
-/* Of one that was ended, and of which nothing is on its way. */
-void towi_collective_free(struct tow_collective *collective);
-
 /* A shard is sent in pieces of so many bytes, for a ring of that many lanes. */
 void towi_cut(struct tow_collective *collective, uint32_t lanes);
 
@@ -222,16 +199,9 @@ void towi_cut(struct tow_collective *collective, uint32_t lanes);
 
 /* A rank, for a collective. */
 struct towi_target {
-	struct towi_end end;		/* first */
+	struct towi_op op;		/* first: of all that is sent there */
 	struct tow_collective *collective;
 	uint32_t rank;
-};
-
-/* Sleeping until a slot is at a number. */
-struct towi_wait {
-	struct towi_end end;		/* first */
-	struct tow_collective *collective;
-	bool busy;
 };
 
 /* Where something is told, and by which queue pair. */
@@ -242,7 +212,9 @@ struct towi_way {
 
 void towi_target_init(struct towi_target *target, struct tow_collective *collective,
 		      uint32_t rank);
-void towi_wait_init(struct towi_wait *wait, struct tow_collective *collective);
+
+/* Sleeping until a slot is at a number. */
+void towi_sleeper_init(struct towi_op *sleeper, struct tow_collective *collective);
 
 /* Where a piece of a rank's shard is in the whole, and how large: maybe 0. */
 uint64_t towi_piece_at(const struct tow_collective *collective, uint32_t rank, uint32_t piece);
@@ -294,7 +266,7 @@ bool towi_send(struct towi_target *target, const struct towi_send *send);
 bool towi_tell(struct towi_target *target, const struct towi_way *way);
 
 /* A completion comes when the slot is there: false: it is already, or there is no room. */
-bool towi_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uint64_t number);
+bool towi_sleep_for(struct towi_op *sleeper, const struct tow_slot *slot, uint64_t number);
 
 /*
  * to = one op other, of elements in that many bytes: @other is what a rank has given, and so is @one
@@ -310,7 +282,7 @@ void towi_average(const struct tow_collective *collective, void *values, uint64_
 #define TOWI_RELAY_MAX	16U
 
 struct towi_relay_step {
-	struct towi_end end;		/* first */
+	struct towi_op op;		/* first */
 	struct towi_relay *relay;
 };
 

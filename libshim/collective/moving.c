@@ -116,7 +116,7 @@ int towi_find_way(const struct towi_target *target, const char *what, uint32_t i
 	const struct tow_comm *comm = collective->comm;
 	int ret;
 
-	ret = tow_channel_get(comm->queue, member->peer, index % member->channel->qps,
+	ret = tow_channel_get(comm->pump.queue, member->peer, index % member->channel->qps,
 			      &way->channel);
 	return ret ? ret : tow_resolve(member->peer,
 				       name_of(collective, what, index, target->rank,
@@ -132,13 +132,11 @@ void towi_way_end(const struct towi_way *way)
 
 /* ---- sending ------------------------------------------------------------------ */
 
-static void sent(struct towi_end *end, int status)
+static void sent(struct towi_op *op, int status)
 {
-	struct towi_target *target = (struct towi_target *)end;
-	struct tow_collective *collective = target->collective;
-	struct tow_comm *comm = collective->comm;
+	struct towi_target *target = (struct towi_target *)op;
+	struct tow_comm *comm = target->collective->comm;
 
-	collective->in_flight--;
 	if (!status)
 		return;
 	/* It may have said why. */
@@ -150,7 +148,7 @@ static void sent(struct towi_end *end, int status)
 
 void towi_target_init(struct towi_target *target, struct tow_collective *collective, uint32_t rank)
 {
-	target->end.ended = sent;
+	target->op = (struct towi_op){ .ended = sent, .runner = &collective->runner };
 	target->collective = collective;
 	target->rank = rank;
 }
@@ -167,20 +165,18 @@ uint8_t towi_prep_send(const struct tow_collective *collective, struct tow_sqe *
 	tow_prep_write_notify(sqe, send->way->channel, from->region,
 			      from->offset + (send->from_at - from->from), send->to, send->to_at,
 			      send->bytes, send->way->slot);
-	return from->given ? collective->comm->copied_flag : 0;
+	return from->given ? collective->comm->pump.copied_flag : 0;
 }
 
 bool towi_send(struct towi_target *target, const struct towi_send *send)
 {
 	struct tow_collective *collective = target->collective;
-	struct tow_comm *comm = collective->comm;
-	struct tow_sqe *sqe = towi_comm_entry(comm);
+	struct tow_sqe *sqe = towi_comm_entry(&collective->runner);
 
 	if (!sqe)
 		return false;
 	tow_sqe_set_flags(sqe, towi_prep_send(collective, sqe, send));
-	towi_comm_put(comm, sqe, &target->end);
-	collective->in_flight++;
+	towi_pump_begun(sqe, &target->op);
 	collective->sent_bytes += send->bytes;
 	return true;
 }
@@ -192,39 +188,32 @@ bool towi_tell(struct towi_target *target, const struct towi_way *way)
 
 /* ---- waiting ------------------------------------------------------------------ */
 
-static void waited(struct towi_end *end, int status)
+static void waited(struct towi_op *op, int status)
 {
-	struct towi_wait *wait = (struct towi_wait *)end;
-
 	/* Whether a rank is lost is found out by asking it. */
+	(void)op;
 	(void)status;
-	wait->busy = false;
-	wait->collective->waiting--;
 }
 
-void towi_wait_init(struct towi_wait *wait, struct tow_collective *collective)
+void towi_sleeper_init(struct towi_op *sleeper, struct tow_collective *collective)
 {
-	wait->end.ended = waited;
-	wait->collective = collective;
+	*sleeper = (struct towi_op){ .ended = waited, .runner = &collective->runner, .waits = true };
 }
 
-bool towi_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uint64_t number)
+bool towi_sleep_for(struct towi_op *sleeper, const struct tow_slot *slot, uint64_t number)
 {
-	struct tow_comm *comm = wait->collective->comm;
 	struct tow_sqe *sqe;
 
 	if (tow_slot_value(slot) >= number)
 		return false;
 	/* For less, and it has not come; or that is being told. */
-	if (wait->busy)
+	if (sleeper->busy)
 		return true;
-	sqe = towi_comm_entry(comm);
+	sqe = towi_comm_entry(sleeper->runner);
 	if (!sqe)
 		return false;
 	tow_prep_wait(sqe, slot, number);
-	towi_comm_put(comm, sqe, &wait->end);
-	wait->busy = true;
-	wait->collective->waiting++;
+	towi_pump_begun(sqe, sleeper);
 	return true;
 }
 

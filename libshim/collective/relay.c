@@ -16,8 +16,7 @@
 
 static void over(struct towi_relay *relay, uint32_t silent)
 {
-	relay->collective->comm->in_flight -= silent;
-	relay->collective->in_flight--;
+	towi_pump_silent(&relay->collective->runner, silent);
 	relay->entries = 0;
 }
 
@@ -32,9 +31,9 @@ static void broke(struct towi_relay *relay)
 	towi_comm_fail(comm, relay->status, relay->status == -ENODEV ? comm->rank : blamed);
 }
 
-static void ended(struct towi_end *end, int status)
+static void ended(struct towi_op *op, int status)
 {
-	struct towi_relay_step *step = (struct towi_relay_step *)end;
+	struct towi_relay_step *step = (struct towi_relay_step *)op;
 	struct towi_relay *relay = step->relay;
 	uint32_t at = (uint32_t)(step - relay->step);
 
@@ -64,16 +63,20 @@ void towi_relay_init(struct towi_relay *relay, struct tow_collective *collective
 	relay->from = from;
 	relay->to = to;
 	for (i = 0; i < 2 * TOWI_RELAY_MAX; i++) {
-		relay->step[i].end.ended = ended;
+		relay->step[i].op = (struct towi_op){ .ended = ended,
+						      .runner = &collective->runner };
 		relay->step[i].relay = relay;
 	}
 }
 
 uint32_t towi_relay_begin(struct towi_relay *relay)
 {
-	uint32_t room = towi_comm_room(relay->collective->comm), messages;
+	struct towi_pump *pump = &relay->collective->comm->pump;
+	uint32_t room, messages;
 
 	relay->failed = 0;
+	towi_pump_submit(pump);
+	room = towi_pump_free(pump);
 	messages = room > LEFT ? (room - LEFT) / 2 : 0;
 	return messages < TOWI_RELAY_MAX ? messages : TOWI_RELAY_MAX;
 }
@@ -81,7 +84,7 @@ uint32_t towi_relay_begin(struct towi_relay *relay)
 static void put(struct towi_relay *relay, struct tow_sqe *sqe, uint8_t flags)
 {
 	tow_sqe_set_flags(sqe, flags);
-	towi_comm_put(relay->collective->comm, sqe, &relay->step[relay->entries].end);
+	towi_pump_begun(sqe, &relay->step[relay->entries].op);
 	relay->entries++;
 }
 
@@ -91,11 +94,10 @@ void towi_relay_add(struct towi_relay *relay, const struct tow_slot *slot, uint6
 	struct tow_collective *collective = relay->collective;
 	struct tow_sqe *sqe;
 
-	collective->in_flight += !relay->entries;
-	sqe = towi_comm_entry(collective->comm);
+	sqe = towi_comm_entry(&collective->runner);
 	tow_prep_wait(sqe, slot, number);
 	put(relay, sqe, TOW_SQE_SILENT | TOW_SQE_LINK);
-	sqe = towi_comm_entry(collective->comm);
+	sqe = towi_comm_entry(&collective->runner);
 	put(relay, sqe, (uint8_t)(towi_prep_send(collective, sqe, send) |
 				  (last ? 0 : TOW_SQE_SILENT | TOW_SQE_LINK)));
 	collective->sent_bytes += send->bytes;

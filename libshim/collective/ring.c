@@ -35,7 +35,7 @@
 struct lane {
 	struct tow_slot *slot;		/* what comes */
 	struct towi_way way;		/* to the next one's */
-	struct towi_wait wait;
+	struct towi_op sleeper;
 	struct towi_relay relay;	/* what the kernel sends in between */
 	uint64_t sent, come;		/* messages of this call */
 };
@@ -52,7 +52,7 @@ struct ring {
 	bool said;			/* and has */
 	struct tow_slot *ready;
 	struct towi_way ready_there;
-	struct towi_wait ready_wait;
+	struct towi_op ready_sleeper;
 	struct lane lane[LANES_MAX];
 };
 
@@ -229,7 +229,7 @@ static bool ring_goes_on(struct tow_collective *collective)
 		}
 		/* While others travel, this rank reduces. */
 		if (more)
-			towi_comm_submit(collective->comm);
+			towi_pump_submit(&collective->comm->pump);
 		any |= more;
 	} while (more && !collective->comm->error);
 	return any;
@@ -294,7 +294,7 @@ static bool arm_lane(struct ring *ring, uint32_t which)
 		relay(ring, which);
 	if (lane->come >= ring->comes)
 		return true;
-	return towi_wait_for(&lane->wait, lane->slot,
+	return towi_sleep_for(&lane->sleeper, lane->slot,
 			     number_of(ring, next_of_use(ring, lane) - 1));
 }
 
@@ -304,7 +304,7 @@ static bool ring_arms(struct tow_collective *collective)
 	uint32_t i;
 
 	if (ring->asks && !may_send(ring) &&
-	    !towi_wait_for(&ring->ready_wait, ring->ready, collective->begun))
+	    !towi_sleep_for(&ring->ready_sleeper, ring->ready, collective->begun))
 		return false;
 	for (i = 0; i < ring->lanes; i++)
 		if (!arm_lane(ring, i))
@@ -391,9 +391,9 @@ static void plan(struct ring *ring)
 	ring->asks = !reduces_all && ring->goes;
 	towi_target_init(&ring->next, all, (all->comm->rank + 1) % all->comm->ranks);
 	towi_target_init(&ring->before, all, behind(all->comm, 1));
-	towi_wait_init(&ring->ready_wait, all);
+	towi_sleeper_init(&ring->ready_sleeper, all);
 	for (i = 0; i < ring->lanes; i++) {
-		towi_wait_init(&ring->lane[i].wait, all);
+		towi_sleeper_init(&ring->lane[i].sleeper, all);
 		towi_relay_init(&ring->lane[i].relay, all, ring->before.rank, ring->next.rank);
 	}
 }

@@ -71,7 +71,7 @@ static inline bool towi_party_serves(const struct towi_party *party)
 /* Is it this process's?  The words, and all that edges carry, are no child's. */
 static inline bool towi_party_ours(const struct towi_party *party)
 {
-	return towi_worker_usable(party->worker);
+	return towi_pump_usable(&party->worker->pump);
 }
 
 /* ---- begin and end ---- */

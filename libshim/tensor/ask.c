@@ -10,6 +10,8 @@
 
 /* Of how many keys is remembered what their tensors were. */
 #define KNOWN_MAX	65536U
+/* A sum over more is an errand. */
+#define SUM_BYTES	(64U << 10)
 
 /* Who waits in tow_rendezvous_wait(). */
 struct waiter {
@@ -24,13 +26,17 @@ struct want {
 	bool asked;
 	uint32_t tag;				/* of its request */
 	bool cancelled;
+	bool away;				/* with an errand, in no line */
 	bool placed;				/* somebody knows where its memory is */
+	struct towi_place target;
+	uint32_t crc32c;			/* what it is to be, when it has come */
+	struct towi_errand errand;
 	bool typed;
 	struct tow_tensor_type type;
 	uint64_t bytes;
 	void *data;
 	int status;
-	uint64_t since_us;
+	struct towi_timed timed;
 	tow_rendezvous_got *got;
 	void *arg;
 	struct waiter *waiter;
@@ -61,7 +67,6 @@ struct asker {
 	struct towi_op *ops;			/* of requests, by number: mine.slots */
 	struct towi_knowns knowns;
 	struct want *held;			/* others may still write their memory */
-	_Atomic uint32_t calling;
 };
 
 static struct asker *asker_of(struct tow_edge *edge)
@@ -111,7 +116,6 @@ static void leave_early(struct line *line, const struct want *want)
 static void tell(struct towi_call *call)
 {
 	struct want *want = (struct want *)(void *)((char *)call - offsetof(struct want, call));
-	struct asker *own = asker_of(want->edge);
 	struct tow_rendezvous_tensor got = {
 		.key = want->named.name.key, .step = want->named.name.step, .status = want->status,
 		.type = want->type, .data = want->data,
@@ -119,20 +123,17 @@ static void tell(struct towi_call *call)
 
 	want->got(want->arg, &got);
 	free(want);
-	/* The last that is done: the edge may be closed, and it is gone. */
-	atomic_fetch_sub_explicit(&own->calling, 1, memory_order_release);
 }
 
 static void tell_soon(struct want *want)
 {
-	atomic_fetch_add_explicit(&asker_of(want->edge)->calling, 1, memory_order_relaxed);
-	want->call.run = tell;
-	towi_worker_call(want->edge->common.worker, &want->call);
+	want->call = (struct towi_call){ .runner = &want->edge->runner, .run = tell };
+	towi_pump_call(&want->call);
 }
 
 static void drop_data(struct want *want)
 {
-	tow_arena_free(want->edge->common.worker->arena, want->data);
+	tow_arena_free(want->edge->worker->arena, want->data);
 	want->data = NULL;
 }
 
@@ -159,6 +160,7 @@ static void end_want(struct want *want, int status)
 	struct asker *own = asker_of(want->edge);
 
 	towi_names_remove(&own->wants, &want->named);
+	towi_pump_untime(own->edge.runner.pump, &want->timed);
 	own->count--;
 	want->status = status;
 	if (status)
@@ -168,7 +170,7 @@ static void end_want(struct want *want, int status)
 		want->waiter->got.type = want->type;
 		want->waiter->got.data = want->data;
 		want->waiter->over = true;
-		towi_worker_wake(want->edge->common.worker);
+		towi_pump_wake(&want->edge->worker->pump);
 	} else if (want->got) {
 		tell_soon(want);
 		return;
@@ -187,10 +189,10 @@ static struct towi_request *own_request(const struct tow_edge *edge, uint64_t nu
 					       number % edge->mine.slots * TOWI_REQUEST_BYTES);
 }
 
-static bool may_send(const struct asker *own)
+static bool may_send(struct asker *own)
 {
 	return !own->ops[(own->sent + 1) % own->edge.mine.slots].busy &&
-	       towi_worker_room(own->edge.common.worker, 1);
+	       towi_pump_room(&own->edge.runner, 1);
 }
 
 /* There is room for it. */
@@ -207,28 +209,73 @@ static void send_request(struct asker *own, const struct want *want, uint32_t ta
 		.number = number, .tag = tag, .flags = flags, .name = want->named.name,
 		.target = *target, .type = want->type,
 	};
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_pump_entry(&edge->runner);
 	if (!towi_edge_place(edge, request, &region, &offset))
 		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
 				      towi_letter_at(edge, number - 1), TOWI_REQUEST_BYTES,
 				      edge->other);
-	towi_worker_begun(sqe, &own->ops[number % edge->mine.slots]);
+	towi_pump_begun(sqe, &own->ops[number % edge->mine.slots]);
 }
 
-/* Memory for what it is thought to be: 0 or a negative errno. */
-static int make_room(struct asker *own, struct want *want, struct towi_place *target)
+static struct want *want_with(struct towi_errand *errand)
+{
+	return (struct want *)(void *)((char *)errand - offsetof(struct want, errand));
+}
+
+/* It is in no line until the errand is done: 0 or -ENOMEM. */
+static int send_away(struct want *want, int (*run)(struct towi_errand *errand),
+		     void (*done)(struct towi_errand *errand, int ret))
 {
 	int ret;
 
-	if (!want->data)
-		want->data = tow_arena_alloc(own->edge.common.worker->arena, want->bytes);
-	if (!want->data)
-		return -errno;
-	if (!want->bytes)
-		return 0;
-	ret = towi_window(&own->windows, want->data, want->bytes, target);
+	want->errand = (struct towi_errand){ .runner = &want->edge->runner, .run = run,
+					     .done = done };
+	ret = towi_pump_errand(&want->errand);
+	want->away = !ret;
+	return ret;
+}
+
+/* Memory for what it is thought to be, that others can reach: 0 or a negative errno. */
+static int make_room(struct towi_errand *errand)
+{
+	struct want *want = want_with(errand);
+	struct asker *own = asker_of(want->edge);
+	int ret = own->edge.error;
+
+	if (!ret && !want->data) {
+		want->data = tow_arena_alloc(own->edge.worker->arena, want->bytes);
+		ret = want->data ? 0 : -errno;
+	}
+	if (!ret && want->bytes)
+		ret = towi_window(&own->windows, want->data, want->bytes, true,
+				  &want->target);
 	/* Ordinary memory. */
 	return ret == -ENOENT ? -ENOSPC : ret;
+}
+
+static void made_room(struct towi_errand *errand, int ret)
+{
+	struct want *want = want_with(errand);
+	struct asker *own = asker_of(want->edge);
+
+	want->away = false;
+	if (!ret)
+		ret = own->edge.error;
+	if (!ret && want->cancelled)
+		ret = -ECANCELED;
+	if (ret)
+		end_want(want, ret);
+	else
+		join(&own->to_ask, want);
+}
+
+/* The same, of what there is: true: it has some. */
+static bool find_room(struct asker *own, struct want *want)
+{
+	if (!want->data)
+		want->data = towi_arena_try(own->edge.worker->arena, want->bytes);
+	return want->data && (!want->bytes || !towi_window(&own->windows, want->data, want->bytes,
+							   false, &want->target));
 }
 
 /* As many as there are letters for, at both ends. */
@@ -242,7 +289,7 @@ static uint32_t at_once(const struct asker *own)
 /* False: not at the moment. */
 static bool ask(struct asker *own, struct want *want)
 {
-	struct towi_place target = { 0 };
+	static const struct towi_place nowhere;
 	int ret;
 
 	if (own->asked >= at_once(own) || !may_send(own))
@@ -253,9 +300,10 @@ static bool ask(struct asker *own, struct want *want)
 	if (want->typed) {
 		/* Looked at when it was told. */
 		tow_tensor_bytes(&want->type, &want->bytes);
-		ret = make_room(own, want, &target);
-		if (ret) {
-			end_want(want, ret);
+		if (!find_room(own, want)) {
+			ret = send_away(want, make_room, made_room);
+			if (ret)
+				end_want(want, ret);
 			return true;
 		}
 		want->placed = want->bytes;
@@ -264,7 +312,8 @@ static bool ask(struct asker *own, struct want *want)
 	own->tags[want->tag].want = want;
 	want->asked = true;
 	own->asked++;
-	send_request(own, want, want->tag, want->typed ? TOWI_REQUEST_TARGET : 0, &target);
+	send_request(own, want, want->tag, want->typed ? TOWI_REQUEST_TARGET : 0,
+		     want->typed ? &want->target : &nowhere);
 	return true;
 }
 
@@ -282,13 +331,28 @@ static bool send_cancel(struct asker *own)
 
 /* ---- replies ---------------------------------------------------------------- */
 
-static int check(const struct asker *own, const struct want *want, const struct towi_reply *reply)
+/* Is it what was offered?  Also without the lock. */
+static int look_at(struct towi_errand *errand)
 {
-	towi_crc32c *crc32c = own->edge.common.worker->crc32c;
+	const struct want *want = want_with(errand);
+	towi_crc32c *crc32c = want->edge->worker->crc32c;
 
-	if (!crc32c || !(reply->flags & TOWI_REPLY_CRC32C))
-		return 0;
-	return towi_crc32c_of(crc32c, want->data, want->bytes) == reply->crc32c ? 0 : -EBADMSG;
+	return towi_crc32c_of(crc32c, want->data, want->bytes) == want->crc32c ? 0 : -EBADMSG;
+}
+
+static void looked_at(struct towi_errand *errand, int ret)
+{
+	want_with(errand)->away = false;
+	end_want(want_with(errand), ret);
+}
+
+static void take_tensor(struct asker *own, struct want *want, const struct towi_reply *reply)
+{
+	want->crc32c = reply->crc32c;
+	if (!own->edge.worker->crc32c || !(reply->flags & TOWI_REPLY_CRC32C))
+		end_want(want, 0);
+	else if (want->bytes <= SUM_BYTES || send_away(want, look_at, looked_at))
+		end_want(want, look_at(&want->errand));
 }
 
 /* It is another one than was thought, or was not known: ask again. */
@@ -351,7 +415,7 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 	else if (reply->flags & TOWI_REPLY_TYPE)
 		take_type(own, want, reply);
 	else if (want->typed)
-		end_want(want, check(own, want, reply));
+		take_tensor(own, want, reply);
 	else
 		towi_edge_fail(&own->edge, -EPROTO);
 }
@@ -378,10 +442,14 @@ static void take_replies(struct asker *own)
 /* After an error everybody is told; the memory stays until nobody can write to it. */
 static void end_all(struct asker *own)
 {
-	struct want *want;
+	struct want *want, *next;
 
-	while ((want = (struct want *)towi_names_first(&own->wants)))
-		end_want(want, own->edge.error);
+	for (want = (struct want *)towi_names_first(&own->wants); want; want = next) {
+		next = (struct want *)towi_names_next(&want->named);
+		/* Otherwise when its errand is done. */
+		if (!want->away)
+			end_want(want, own->edge.error);
+	}
 	own->to_ask = (struct line){ NULL, &own->to_ask.first };
 	own->to_cancel = (struct line){ NULL, &own->to_cancel.first };
 	memset(own->tags, 0, own->requests * sizeof(*own->tags));
@@ -392,7 +460,6 @@ static void asker_goes_on(struct tow_edge *edge)
 	struct asker *own = asker_of(edge);
 
 	if (!edge->connected) {
-		towi_edge_wait_on(edge);
 		if (edge->error)
 			end_all(own);
 		return;
@@ -408,29 +475,32 @@ static void asker_goes_on(struct tow_edge *edge)
 		towi_edge_wait_for(edge, TOWI_HELLO + own->taken + 1);
 }
 
-/* The sender is told that it is not wanted any more. */
+/* The sender is told that it is not wanted any more, if it knows that it was. */
 static void call_off(struct want *want)
 {
-	if (!want->cancelled)
+	if (!want->cancelled && !want->away)
 		join(&asker_of(want->edge)->to_cancel, want);
 	want->cancelled = true;
 }
 
 /* Who asked is told; what may still be written stays until the sender says that it is not. */
-static void end_late(struct want *want)
+static void end_late(struct towi_timed *timed)
 {
+	struct want *want = (struct want *)(void *)((char *)timed - offsetof(struct want, timed));
 	struct asker *own = asker_of(want->edge);
 	struct want *told;
 
-	if (!want->asked) {
+	if (!want->asked && !want->away) {
 		leave_early(&own->to_ask, want);
 		end_want(want, -ETIMEDOUT);
 		return;
 	}
 	told = malloc(sizeof(*told));
 	/* Another time. */
-	if (!told)
+	if (!told) {
+		towi_pump_time(own->edge.runner.pump, timed);
 		return;
+	}
 	*told = *want;
 	told->data = NULL;
 	told->status = -ETIMEDOUT;
@@ -441,32 +511,13 @@ static void end_late(struct want *want)
 
 static void asker_ticks(struct tow_edge *edge, uint64_t now_us)
 {
-	struct asker *own = asker_of(edge);
-	struct want *want, *next;
-
-	if (!edge->connected || edge->error || !own->count)
-		return;
-	towi_edge_probe(edge, now_us);
-	if (!edge->common.worker->timeout_ms)
-		return;
-	for (want = (struct want *)towi_names_first(&own->wants); want; want = next) {
-		next = (struct want *)towi_names_next(&want->named);
-		if (want->got && towi_worker_late(edge->common.worker, want->since_us, now_us))
-			end_late(want);
-	}
+	if (edge->connected && !edge->error && asker_of(edge)->count)
+		towi_edge_probe(edge, now_us);
 }
 
 static uint32_t asker_pending(const struct tow_edge *edge)
 {
 	return const_asker_of(edge)->count;
-}
-
-static bool asker_in_flight(const struct tow_edge *edge)
-{
-	for (uint32_t i = 0; i < edge->mine.slots; i++)
-		if (const_asker_of(edge)->ops[i].busy)
-			return true;
-	return false;
 }
 
 static void asker_hides(struct tow_edge *edge)
@@ -477,11 +528,6 @@ static void asker_hides(struct tow_edge *edge)
 static void asker_gives_up(struct tow_edge *edge)
 {
 	end_all(asker_of(edge));
-}
-
-static bool asker_calling(const struct tow_edge *edge)
-{
-	return atomic_load_explicit(&const_asker_of(edge)->calling, memory_order_acquire);
 }
 
 static void free_tables(const struct asker *own)
@@ -511,10 +557,8 @@ static const struct towi_kind asker_kind = {
 	.go_on = asker_goes_on,
 	.tick = asker_ticks,
 	.pending = asker_pending,
-	.in_flight = asker_in_flight,
 	.hide = asker_hides,
 	.give_up = asker_gives_up,
-	.calling = asker_calling,
 	.free = asker_free,
 };
 
@@ -524,10 +568,11 @@ static const struct towi_kind asker_kind = {
 static int begin_want(struct tow_edge *edge, const struct towi_name *name, struct want **made)
 {
 	struct asker *own = asker_of(edge);
+	int error = edge->error;
 	struct want *want;
 
-	if (edge->error)
-		return edge->error;
+	if (error)
+		return error;
 	if (!edge->connected)
 		return -ENOTCONN;
 	if (towi_names_find(&own->wants, name))
@@ -537,7 +582,7 @@ static int begin_want(struct tow_edge *edge, const struct towi_name *name, struc
 		return -ENOMEM;
 	want->named.name = *name;
 	want->edge = edge;
-	want->since_us = towi_now_ns() / 1000;
+	want->timed.late = end_late;
 	towi_names_add(&own->wants, &want->named);
 	own->count++;
 	join(&own->to_ask, want);
@@ -559,16 +604,17 @@ TOW_PUBLIC int tow_rendezvous_get(struct tow_edge *edge, const char *key, uint64
 
 	if (!is_asker(edge) || !got || towi_name_of(key, step, &name))
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = begin_want(edge, &name, &want);
 	if (!ret) {
 		want->got = got;
 		want->arg = arg;
+		towi_pump_time(edge->runner.pump, &want->timed);
 		asker_goes_on(edge);
 	}
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return ret;
 }
 
@@ -577,7 +623,7 @@ static void cancel(struct want *want)
 {
 	struct asker *own = asker_of(want->edge);
 
-	if (!want->asked) {
+	if (!want->asked && !want->away) {
 		leave_early(&own->to_ask, want);
 		end_want(want, -ECANCELED);
 		return;
@@ -594,15 +640,15 @@ TOW_PUBLIC int tow_rendezvous_cancel(struct tow_edge *edge, const char *key, uin
 
 	if (!is_asker(edge) || towi_name_of(key, step, &name))
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	want = (struct want *)towi_names_find(&asker_of(edge)->wants, &name);
 	if (want)
 		cancel(want);
 	else
 		ret = -ENOENT;
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return ret;
 }
 
@@ -619,7 +665,7 @@ static int wait_for(struct tow_edge *edge, const struct towi_name *name, uint64_
 	want->waiter = waiter;
 	asker_goes_on(edge);
 	while (!waiter->over && !ret)
-		ret = towi_worker_wait(edge->common.worker, until);
+		ret = towi_pump_sleep(&edge->worker->pump, until);
 	if (waiter->over)
 		return waiter->got.status;
 	want->waiter = NULL;
@@ -637,12 +683,12 @@ TOW_PUBLIC int tow_rendezvous_wait(struct tow_edge *edge, const char *key, uint6
 
 	if (!is_asker(edge) || !data || towi_name_of(key, step, &name))
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
 	until = towi_until(timeout_us);
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = wait_for(edge, &name, until, &waiter);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	if (ret)
 		return ret;
 	*data = waiter.got.data;

@@ -41,10 +41,13 @@ struct answer {
 
 _Static_assert(sizeof(struct letter) <= LETTER_BYTES, "each has its place");
 
+/* A sum over more is an errand. */
+#define SUM_BYTES	(64U << 10)
+
 enum intake_state {
 	EMPTY,
 	WAITING,	/* for memory, or to know where it is */
-	READING,
+	READING,	/* or it is being looked at */
 	READY,		/* or it never will be: status */
 };
 
@@ -56,6 +59,9 @@ struct intake {
 	void *data;
 	int status;
 	struct towi_view *view;
+	struct towi_errand errand;
+	bool getting;			/* memory: an errand does */
+	void *got;
 };
 
 struct dynamic_edge {
@@ -143,13 +149,13 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 		return false;
 	if (towi_edge_place(edge, own_letter(edge, step->number), &region, &offset))
 		return false;
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_pump_entry(&edge->runner);
 	if (!sqe)
 		return false;
 	tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
 			      towi_letter_at(edge, step->number - 1), LETTER_BYTES, edge->other);
-	towi_worker_begun(sqe, &step->op);
-	towi_steps_begun(edge->steps, step);
+	towi_pump_begun(sqe, &step->op);
+	towi_steps_begun(edge, step);
 	return true;
 }
 
@@ -170,62 +176,53 @@ static void sender_goes_on(struct tow_edge *edge)
 
 static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
 {
-	if (edge->error)
-		return;
-	if (edge->wait.busy && edge->connected)
+	if (!edge->error && edge->wait.op.busy && edge->connected)
 		towi_edge_probe(edge, now_us);
-	towi_steps_look(edge, now_us);
 }
 
-static int write_letter(struct tow_edge *edge, const struct towi_step *step, uint64_t bytes,
-			const struct tow_tensor_type *type)
+/* Without the lock: all but the step's number, and a copy if there has to be one. */
+static int write_letter(struct tow_edge *edge, const void *data, struct letter *letter,
+			void **staged)
 {
-	towi_crc32c *crc32c = edge->common.worker->crc32c;
-	const void *data = step->staged ? step->staged : step->data;
-	struct letter letter = { .step = edge->steps->given + 1, .bytes = bytes,
-				 .type = *type };
-	int ret = 0;
+	towi_crc32c *crc32c = edge->worker->crc32c;
+	int ret;
 
-	if (bytes)
-		ret = towi_window(&dynamic_of(edge)->windows, data, bytes, &letter.source);
+	ret = towi_edge_stage(edge, data, letter->bytes, false, staged);
 	if (ret)
 		return ret;
-	if (step->staged)
-		letter.flags |= LETTER_COPIED;
-	if (crc32c) {
-		letter.flags |= LETTER_CRC32C;
-		letter.crc32c = towi_crc32c_of(crc32c, data, bytes);
+	if (*staged) {
+		letter->flags |= LETTER_COPIED;
+		data = *staged;
 	}
-	*own_letter(edge, letter.step) = letter;
+	if (letter->bytes)
+		ret = towi_window(&dynamic_of(edge)->windows, data, letter->bytes, true,
+				  &letter->source);
+	if (ret) {
+		tow_arena_free(edge->worker->arena, *staged);
+		return ret;
+	}
+	if (crc32c) {
+		letter->flags |= LETTER_CRC32C;
+		letter->crc32c = towi_crc32c_of(crc32c, data, letter->bytes);
+	}
 	return 0;
 }
 
 /* Called with the lock. */
-static int send_step(struct tow_edge *edge, const struct tow_tensor_type *type, uint64_t bytes,
-		     const void *data, tow_edge_done *done, void *arg)
+static int send_step(struct tow_edge *edge, struct letter *letter, const void *data, void *staged,
+		     tow_edge_done *done, void *arg)
 {
-	struct towi_steps *steps = edge->steps;
 	struct towi_step *step;
-	int ret;
+	int ret = towi_steps_may(edge);
 
-	if (edge->error)
-		return edge->error;
-	if (!edge->connected)
-		return -ENOTCONN;
-	step = towi_steps_next(steps);
-	if (!step)
-		return -EAGAIN;
-	ret = towi_edge_stage(edge, data, bytes, false, &step->staged);
 	if (ret)
 		return ret;
+	step = towi_steps_next(edge->steps);
 	step->data = data;
-	ret = write_letter(edge, step, bytes, type);
-	if (ret) {
-		tow_arena_free(edge->common.worker->arena, step->staged);
-		step->staged = NULL;
-		return ret;
-	}
-	towi_steps_give(steps, step, done, arg);
+	step->staged = staged;
+	letter->step = edge->steps->given + 1;
+	*own_letter(edge, letter->step) = *letter;
+	towi_steps_give(edge->steps, step, done, arg);
 	sender_goes_on(edge);
 	return 0;
 }
@@ -235,21 +232,31 @@ static const struct towi_kind sender_kind;
 TOW_PUBLIC int tow_dynamic_send(struct tow_edge *edge, const struct tow_tensor_type *type,
 				const void *data, tow_edge_done *done, void *arg)
 {
-	uint64_t bytes;
+	struct letter letter = { 0 };
+	void *staged = NULL;
 	int ret;
 
 	if (!edge || edge->kind != &sender_kind)
 		return -EINVAL;
-	ret = tow_tensor_bytes(type, &bytes);
+	ret = tow_tensor_bytes(type, &letter.bytes);
 	if (ret)
 		return ret;
-	if (!data && bytes)
+	letter.type = *type;
+	if (!data && letter.bytes)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
-	ret = send_step(edge, type, bytes, data, done, arg);
-	towi_worker_unlock(edge->common.worker);
+	ret = towi_steps_ask(edge);
+	if (!ret)
+		ret = write_letter(edge, data, &letter, &staged);
+	if (ret)
+		return ret;
+	towi_pump_lock(&edge->worker->pump);
+	ret = send_step(edge, &letter, data, staged, done, arg);
+	towi_pump_unlock(&edge->worker->pump);
+	/* Another thread was faster. */
+	if (ret)
+		tow_arena_free(edge->worker->arena, staged);
 	return ret;
 }
 
@@ -265,10 +272,8 @@ static const struct towi_kind sender_kind = {
 	.go_on = sender_goes_on,
 	.tick = sender_ticks,
 	.pending = towi_steps_pending,
-	.in_flight = towi_steps_in_flight,
 	.hide = sender_hides,
 	.give_up = towi_steps_give_up,
-	.calling = towi_steps_calling,
 	.free = towi_steps_free,
 };
 
@@ -287,7 +292,7 @@ static struct answer *own_answer(const struct tow_edge *edge, uint64_t step)
 
 static void drop_data(const struct tow_edge *edge, struct intake *intake)
 {
-	tow_arena_free(edge->common.worker->arena, intake->data);
+	tow_arena_free(edge->worker->arena, intake->data);
 	intake->data = NULL;
 }
 
@@ -295,7 +300,7 @@ static void drop_data(const struct tow_edge *edge, struct intake *intake)
 static struct tow_sqe *prepare_answer(struct tow_edge *edge, struct intake *intake, int status)
 {
 	struct answer *answer = own_answer(edge, intake->letter.step);
-	struct tow_sqe *sqe = towi_worker_entry(edge->common.worker);
+	struct tow_sqe *sqe = towi_pump_entry(&edge->runner);
 	struct tow_region *region;
 	uint64_t offset;
 
@@ -313,10 +318,10 @@ static bool answer(struct tow_edge *edge, struct intake *intake, int status)
 {
 	struct tow_sqe *sqe;
 
-	if (!towi_worker_room(edge->common.worker, 1))
+	if (!towi_pump_room(&edge->runner, 1))
 		return false;
 	sqe = prepare_answer(edge, intake, status);
-	towi_worker_begun(sqe, &intake->reply);
+	towi_pump_begun(sqe, &intake->reply);
 	intake->status = status;
 	intake->state = READY;
 	return true;
@@ -325,43 +330,64 @@ static bool answer(struct tow_edge *edge, struct intake *intake, int status)
 /* Read it, and answer behind that; or just read it, if it is to be looked at before. */
 static bool begin_read(struct tow_edge *edge, struct intake *intake)
 {
-	bool look = intake->letter.flags & LETTER_CRC32C && edge->common.worker->crc32c;
+	bool look = intake->letter.flags & LETTER_CRC32C && edge->worker->crc32c;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
 
-	if (!towi_worker_room(edge->common.worker, 2) ||
+	if (!towi_pump_room(&edge->runner, 2) ||
 	    towi_edge_place(edge, intake->data, &region, &offset))
 		return false;
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_pump_entry(&edge->runner);
 	tow_prep_read(sqe, edge->bulk, region, offset, intake->view->remote,
 		      intake->letter.source.offset, intake->letter.bytes);
 	tow_sqe_set_flags(sqe, (uint8_t)((look ? 0 : TOW_SQE_LINK) |
 					 (intake->letter.flags & LETTER_COPIED ?
-						  edge->common.worker->copied_flag : 0)));
-	towi_worker_begun(sqe, &intake->read);
+						  edge->runner.pump->copied_flag : 0)));
+	towi_pump_begun(sqe, &intake->read);
 	if (!look)
-		towi_worker_begun(prepare_answer(edge, intake, 0), &intake->reply);
+		towi_pump_begun(prepare_answer(edge, intake, 0), &intake->reply);
 	intake->view->busy++;
 	intake->status = 0;
 	intake->state = READING;
 	return true;
 }
 
+static struct intake *intake_with(struct towi_errand *errand)
+{
+	return (struct intake *)(void *)((char *)errand - offsetof(struct intake, errand));
+}
+
+/* Is it what was sent?  Also without the lock. */
+static int look_at(struct towi_errand *errand)
+{
+	const struct intake *intake = intake_with(errand);
+	towi_crc32c *crc32c = towi_edge_of(&intake->read)->worker->crc32c;
+
+	return towi_crc32c_of(crc32c, intake->data, intake->letter.bytes) == intake->letter.crc32c ?
+		       0 : -EBADMSG;
+}
+
+static void looked_at(struct towi_errand *errand, int ret)
+{
+	intake_with(errand)->status = ret;
+	intake_with(errand)->state = READY;
+}
+
 static void read_ended(struct towi_op *op, int status)
 {
 	struct intake *intake = (struct intake *)(void *)op;
-	struct tow_edge *edge = op->edge;
-	towi_crc32c *crc32c = edge->common.worker->crc32c;
+	struct tow_edge *edge = towi_edge_of(op);
+	bool looks = !status && intake->letter.flags & LETTER_CRC32C && edge->worker->crc32c;
 
 	intake->view->busy--;
 	if (status)
 		towi_edge_fail(edge, status);
-	if (!status && intake->letter.flags & LETTER_CRC32C && crc32c &&
-	    towi_crc32c_of(crc32c, intake->data, intake->letter.bytes) != intake->letter.crc32c)
-		status = -EBADMSG;
-	intake->status = status;
-	intake->state = READY;
+	intake->errand = (struct towi_errand){ .runner = &edge->runner, .run = look_at,
+					       .done = looked_at };
+	if (looks && intake->letter.bytes > SUM_BYTES && !towi_pump_errand(&intake->errand))
+		return;
+	looked_at(&intake->errand, looks ? look_at(&intake->errand) : status);
 }
 
 /* After a read that was looked at; what finds no room is answered when something ended. */
@@ -376,24 +402,64 @@ static void reply_ended(struct towi_op *op, int status)
 {
 	/* Its read has failed, and has said why. */
 	if (status && status != -ECANCELED)
-		towi_edge_fail(op->edge, status);
+		towi_edge_fail(towi_edge_of(op), status);
 }
 
-static int get_memory(struct tow_edge *edge, struct intake *intake)
+/* Without the lock. */
+static int make_memory(struct towi_errand *errand)
 {
+	struct intake *intake = intake_with(errand);
+	struct tow_edge *edge = towi_edge_of(&intake->read);
+	int error = edge->error;
+
+	if (error)
+		return error;
+	intake->got = tow_arena_alloc(edge->worker->arena, intake->letter.bytes);
+	return intake->got ? 0 : -errno;
+}
+
+static void made_memory(struct towi_errand *errand, int ret)
+{
+	struct intake *intake = intake_with(errand);
+	struct tow_edge *edge = towi_edge_of(&intake->read);
 	struct tow_region *region;
 	uint64_t offset;
 
-	if (intake->data)
-		return 0;
-	intake->data = tow_arena_alloc(edge->common.worker->arena, intake->letter.bytes);
-	if (!intake->data)
-		return -errno;
-	if (!towi_edge_place(edge, intake->data, &region, &offset) || !intake->letter.bytes)
-		return 0;
+	intake->getting = false;
+	edge->trying--;
 	/* Ordinary memory. */
-	drop_data(edge, intake);
-	return -ENOSPC;
+	if (!ret && intake->letter.bytes && towi_edge_place(edge, intake->got, &region, &offset))
+		ret = -ENOSPC;
+	/* It may have been left out meanwhile. */
+	if (ret || intake->state != WAITING)
+		tow_arena_free(edge->worker->arena, intake->got);
+	else
+		intake->data = intake->got;
+	if (intake->state == WAITING)
+		intake->status = ret;
+	intake->got = NULL;
+}
+
+/* False: there is none, or not yet: an errand looks. */
+static bool get_memory(struct tow_edge *edge, struct intake *intake)
+{
+	int ret;
+
+	if (intake->data || intake->getting)
+		return intake->data;
+	intake->data = towi_arena_try(edge->worker->arena, intake->letter.bytes);
+	if (intake->data)
+		return true;
+	intake->errand = (struct towi_errand){ .runner = &edge->runner, .run = make_memory,
+					       .done = made_memory };
+	ret = towi_pump_errand(&intake->errand);
+	if (ret) {
+		intake->status = ret;
+		return false;
+	}
+	intake->getting = true;
+	edge->trying++;
+	return false;
 }
 
 /* Begin to read a step, or be content with what is missing. */
@@ -401,9 +467,9 @@ static void begin_intake(struct tow_edge *edge, struct intake *intake)
 {
 	int ret;
 
-	intake->status = get_memory(edge, intake);
-	if (intake->status)
+	if (!get_memory(edge, intake))
 		return;
+	intake->status = 0;
 	if (!intake->letter.bytes) {
 		answer(edge, intake, 0);
 		return;
@@ -444,7 +510,7 @@ static void take_letters(struct tow_edge *edge)
 	while (!edge->error && own->taken < come &&
 	       own->taken - own->consumed < edge->mine.slots) {
 		intake = intake_of(edge, own->taken + 1);
-		if (intake->read.busy || intake->reply.busy)
+		if (intake->read.busy || intake->reply.busy || intake->getting)
 			break;
 		take_letter(edge, own->taken + 1);
 	}
@@ -469,7 +535,7 @@ static void take_in(struct tow_edge *edge, bool again)
 			break;
 		/* What waits until its window was found holds up no other one. */
 		begin_intake(edge, intake);
-		if (intake->state == WAITING && intake->status)
+		if (intake->state == WAITING && (intake->status || intake->getting))
 			break;
 	}
 }
@@ -484,8 +550,6 @@ static void receiver_goes_on(struct tow_edge *edge)
 	if (edge->connected && !edge->error && own->taken - own->consumed < edge->mine.slots &&
 	    tow_slot_value(edge->slot) < next)
 		towi_edge_wait_for(edge, next);
-	else if (!edge->connected)
-		towi_edge_wait_on(edge);
 }
 
 /* Is there a tensor to be shown, or an error in its place? */
@@ -500,15 +564,15 @@ static bool shows(struct tow_edge *edge)
 
 static int show(struct tow_edge *edge, void **data, uint64_t *step)
 {
-	struct dynamic_edge *own = dynamic_of(edge);
-	struct intake *intake = intake_of(edge, own->consumed + 1);
+	const struct dynamic_edge *own = dynamic_of(edge);
+	const struct intake *intake = intake_of(edge, own->consumed + 1);
+	int error = edge->error;
 
 	if (!edge->connected)
-		return edge->error ? edge->error : -ENOTCONN;
-	take_in(edge, true);
+		return error ? error : -ENOTCONN;
 	/* A step that came before the end did come. */
 	if (!shows(edge))
-		return edge->error;
+		return error;
 	if (intake->status)
 		return intake->status;
 	*data = intake->data;
@@ -517,14 +581,25 @@ static int show(struct tow_edge *edge, void **data, uint64_t *step)
 	return 1;
 }
 
+static bool retry(struct tow_edge *edge)
+{
+	if (!edge->connected || !shows(edge) ||
+	    intake_of(edge, dynamic_of(edge)->consumed + 1)->state != WAITING)
+		return false;
+	take_in(edge, true);
+	return true;
+}
+
 static int arm(struct tow_edge *edge)
 {
 	const struct dynamic_edge *own = dynamic_of(edge);
 
 	if (!edge->connected)
 		return -ENOTCONN;
-	if (shows(edge))
-		return towi_edge_nudge(edge);
+	if (shows(edge)) {
+		towi_pump_nudge(edge->runner.pump);
+		return 0;
+	}
 	/* What is being read says so when it was. */
 	if (own->consumed < own->taken)
 		return 0;
@@ -556,16 +631,6 @@ static uint64_t receiver_next(const struct tow_edge *edge)
 	return const_dynamic_of(edge)->consumed + 1;
 }
 
-static bool receiver_in_flight(const struct tow_edge *edge)
-{
-	const struct dynamic_edge *own = const_dynamic_of(edge);
-
-	for (uint32_t i = 0; i < STEPS; i++)
-		if (own->intakes[i].read.busy || own->intakes[i].reply.busy)
-			return true;
-	return towi_views_busy(&own->views);
-}
-
 static void receiver_free(struct tow_edge *edge)
 {
 	struct dynamic_edge *own = dynamic_of(edge);
@@ -583,9 +648,9 @@ static const struct towi_kind receiver_kind = {
 	.go_on = receiver_goes_on,
 	.tick = towi_edge_ticks,
 	.show = show,
+	.retry = retry,
 	.arm = arm,
 	.consumed = consume,
-	.in_flight = receiver_in_flight,
 	.free = receiver_free,
 };
 
@@ -607,11 +672,11 @@ TOW_PUBLIC int tow_edge_type(struct tow_edge *edge, struct tow_tensor_type *type
 
 	if (!edge || !type)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = type_of(edge, type);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock_plainly(&edge->worker->pump);
 	return ret;
 }
 
@@ -639,12 +704,12 @@ TOW_PUBLIC int tow_edge_take(struct tow_edge *edge, void **data)
 
 	if (!edge || edge->kind != &receiver_kind || !data)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = take_data(edge, data);
 	towi_edge_watch_on(edge);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return ret;
 }
 
@@ -657,9 +722,9 @@ static int make_intakes(struct dynamic_edge *own)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < STEPS; i++) {
 		own->intakes[i].read = (struct towi_op){ .ended = read_ended,
-							 .edge = &own->edge };
+							 .runner = &own->edge.runner };
 		own->intakes[i].reply = (struct towi_op){ .ended = reply_ended,
-							  .edge = &own->edge };
+							  .runner = &own->edge.runner };
 	}
 	return 0;
 }

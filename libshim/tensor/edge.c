@@ -6,33 +6,34 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../core/internal.h"
 #include "edge.h"
 
-static struct tow_edge *edge_of(struct towi_edge *common)
+static struct tow_edge *edge_of(struct towi_runner *runner)
 {
-	return (struct tow_edge *)common;
+	return (struct tow_edge *)runner;
 }
 
 void towi_edge_fail(struct tow_edge *edge, int error)
 {
-	if (!edge->error)
-		edge->error = error;
+	if (edge->error)
+		return;
+	edge->error = error;
+	towi_pump_ready(&edge->runner);
 }
 
 int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_region **region,
 		    uint64_t *offset)
 {
-	const struct tow_worker *worker = edge->common.worker;
+	const struct tow_worker *worker = edge->worker;
 
 	return towi_place(worker->arena, worker->dev, ptr, 1, region, offset);
 }
 
 static int copy(struct tow_edge *edge, const void *data, uint64_t bytes, void **copied)
 {
-	struct tow_worker *worker = edge->common.worker;
+	struct tow_worker *worker = edge->worker;
 	struct tow_region *region;
 	uint64_t offset;
 
@@ -52,7 +53,7 @@ static int copy(struct tow_edge *edge, const void *data, uint64_t bytes, void **
 int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, bool clone,
 		    void **copied)
 {
-	const struct tow_worker *worker = edge->common.worker;
+	const struct tow_worker *worker = edge->worker;
 	struct tow_region *region;
 	uint64_t offset;
 	int ret;
@@ -71,86 +72,46 @@ int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, boo
 void towi_edge_op_ended(struct towi_op *op, int status)
 {
 	if (status)
-		towi_edge_fail(op->edge, status);
+		towi_edge_fail(towi_edge_of(op), status);
 }
 
 void towi_edge_op(struct tow_edge *edge, struct towi_op *op)
 {
-	*op = (struct towi_op){ .ended = towi_edge_op_ended, .edge = edge };
+	*op = (struct towi_op){ .ended = towi_edge_op_ended, .runner = &edge->runner };
 }
 
 int towi_edge_wait_for(struct tow_edge *edge, uint64_t number)
 {
-	struct tow_worker *worker = edge->common.worker;
-	struct tow_sqe *sqe;
+	/* One that is not connected may wait, too. */
+	int ret = towi_pump_reserve(&edge->wait);
 
-	edge->wanted = number;
-	/* One that waits for less is followed by another one. */
-	if (edge->wait.busy)
-		return 0;
-	sqe = towi_worker_may_wait(worker) ? towi_worker_entry(worker) : NULL;
-	if (!sqe)
-		return -EBUSY;
-	tow_prep_wait(sqe, edge->slot, number);
-	towi_worker_begun(sqe, &edge->wait);
-	worker->waits++;
-	return 0;
-}
-
-static void wait_ended(struct towi_op *op, int status)
-{
-	op->edge->common.worker->waits--;
-	towi_edge_op_ended(op, status);
-}
-
-void towi_edge_wait_on(struct tow_edge *edge)
-{
-	if (!edge->wanted || edge->wait.busy || edge->error)
-		return;
-	if (tow_slot_value(edge->slot) >= edge->wanted)
-		edge->wanted = 0;
-	else
-		towi_edge_wait_for(edge, edge->wanted);
-}
-
-int towi_edge_nudge(struct tow_edge *edge)
-{
-	struct tow_sqe *sqe;
-
-	if (edge->nudge.busy)
-		return 0;
-	sqe = towi_worker_entry(edge->common.worker);
-	if (!sqe)
-		return -EBUSY;
-	tow_prep_nop(sqe);
-	towi_worker_begun(sqe, &edge->nudge);
-	return 0;
+	if (!ret)
+		towi_pump_wait_for(&edge->wait, edge->slot, number);
+	return ret;
 }
 
 /* A write that nobody reads: of no bytes at all, it would not ask the other node. */
 void towi_edge_probe(struct tow_edge *edge, uint64_t now_us)
 {
-	struct tow_worker *worker = edge->common.worker;
+	const struct towi_pump *pump = edge->runner.pump;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
 
 	if (edge->probe.busy) {
-		if (towi_worker_late(worker, edge->probed_us, now_us))
+		if (pump->late_us && towi_passed(edge->probed_us, now_us) > pump->late_us)
 			towi_edge_fail(edge, -ETIMEDOUT);
 		return;
 	}
-	if (!towi_worker_may_probe(worker, edge->probed_us, now_us) ||
-	    towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset))
+	if (towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset))
 		return;
-	sqe = towi_worker_entry(worker);
+	sqe = towi_pump_entry(&edge->runner);
 	if (!sqe)
 		return;
-	worker->probes--;
 	edge->probed_us = now_us;
 	tow_prep_write(sqe, edge->channel, region, offset, edge->range,
 		       edge->sends || edge->kind->back ? TOWI_PROBE_AT : 0, TOWI_PROBE_BYTES);
-	towi_worker_begun(sqe, &edge->probe);
+	towi_pump_begun(sqe, &edge->probe);
 }
 
 void towi_edge_ticks(struct tow_edge *edge, uint64_t now_us)
@@ -180,13 +141,12 @@ void towi_edge_watch_on(struct tow_edge *edge)
 {
 	struct towi_step_watch *watch = &edge->watch;
 
-	if (!watch->came || atomic_load_explicit(&watch->calling, memory_order_relaxed))
+	if (!watch->came || watch->calling)
 		return;
 	if (news(edge)) {
-		atomic_store_explicit(&watch->calling, true, memory_order_relaxed);
-		towi_worker_call(edge->common.worker, &watch->call);
+		watch->calling = true;
+		towi_pump_call(&watch->call);
 	} else if (edge->kind->next(edge) > watch->told) {
-		/* Without room it is asked again, by the clock at the latest. */
 		edge->kind->arm(edge);
 	}
 }
@@ -196,13 +156,13 @@ static void tell_watch(struct towi_call *call)
 {
 	struct tow_edge *edge = (struct tow_edge *)(void *)((char *)call -
 							    offsetof(struct tow_edge, watch.call));
-	struct tow_worker *worker = edge->common.worker;
 	struct towi_step_watch *watch = &edge->watch;
+	struct towi_pump *pump = edge->runner.pump;
 	tow_edge_came *came;
 	void *arg;
 	int ret;
 
-	towi_worker_lock(worker);
+	towi_pump_lock(pump);
 	/* Somebody may have consumed it meanwhile. */
 	ret = news(edge);
 	came = watch->came;
@@ -211,18 +171,18 @@ static void tell_watch(struct towi_call *call)
 		watch->told = edge->kind->next(edge);
 		watch->status = ret < 0 ? ret : 0;
 	}
-	towi_worker_unlock_quietly(worker);
+	towi_pump_unlock_quietly(pump);
 	if (ret)
 		came(arg, edge, ret < 0 ? ret : 0);
-	towi_worker_lock(worker);
-	atomic_store_explicit(&watch->calling, false, memory_order_release);
+	towi_pump_lock(pump);
+	watch->calling = false;
 	towi_edge_watch_on(edge);
 	/* Whoever calls next; not from here, where the next one would call the next. */
-	if (atomic_load_explicit(&watch->calling, memory_order_relaxed)) {
-		towi_edge_nudge(edge);
-		towi_worker_wake(worker);
+	if (watch->calling) {
+		towi_pump_nudge(pump);
+		towi_pump_wake(pump);
 	}
-	towi_worker_unlock_quietly(worker);
+	towi_pump_unlock_quietly(pump);
 }
 
 /* Called with the lock. */
@@ -244,50 +204,53 @@ TOW_PUBLIC int tow_edge_watch(struct tow_edge *edge, tow_edge_came *came, void *
 
 	if (!edge || !edge->kind->show)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = begin_watch(edge, came, arg);
 	/* The worker's descriptor says that there is something to do. */
-	if (atomic_load_explicit(&edge->watch.calling, memory_order_relaxed))
-		towi_edge_nudge(edge);
-	towi_worker_unlock_quietly(edge->common.worker);
+	if (edge->watch.calling)
+		towi_pump_nudge(edge->runner.pump);
+	towi_pump_unlock_quietly(&edge->worker->pump);
 	return ret;
 }
 
-/* ---- what the worker asks --------------------------------------------------- */
+/* ---- what the pump asks ----------------------------------------------------- */
 
 /* Of one that is being made, or closed, there is no slot. */
-static void go_on(struct towi_edge *common)
+static void go_on(struct towi_runner *runner)
 {
-	struct tow_edge *edge = edge_of(common);
+	struct tow_edge *edge = edge_of(runner);
 
 	if (!edge->slot)
 		return;
-	edge->kind->go_on(edge);
+	if (edge->kind->go_on)
+		edge->kind->go_on(edge);
+	if (!edge->error)
+		towi_pump_wait_on(&edge->wait, edge->slot);
 	towi_edge_watch_on(edge);
 }
 
-static void tick(struct towi_edge *common, uint64_t now_us)
+static void tick(struct towi_runner *runner, uint64_t now_us)
 {
-	struct tow_edge *edge = edge_of(common);
+	struct tow_edge *edge = edge_of(runner);
 
 	if (edge->slot && edge->kind->tick)
 		edge->kind->tick(edge, now_us);
 }
 
-static void lost(struct towi_edge *common, int error, uint64_t lost_ns)
+static void lost(struct towi_runner *runner, int error, uint64_t lost_ns)
 {
-	struct tow_edge *edge = edge_of(common);
+	struct tow_edge *edge = edge_of(runner);
 
 	if (edge->found_ns && edge->found_ns <= lost_ns)
 		towi_edge_fail(edge, error);
 }
 
-static void bury(struct towi_edge *common)
+static void bury(struct towi_runner *runner)
 {
-	struct tow_edge *edge = edge_of(common);
-	struct tow_arena *arena = common->worker->arena;
+	struct tow_edge *edge = edge_of(runner);
+	struct tow_arena *arena = edge->worker->arena;
 
 	if (edge->kind->free)
 		edge->kind->free(edge);
@@ -299,7 +262,7 @@ static void bury(struct towi_edge *common)
 	free(edge);
 }
 
-static const struct towi_edge_ops edge_ops = { go_on, lost, tick, bury };
+static const struct towi_runner_ops edge_ops = { go_on, lost, tick, bury };
 
 char *towi_letter(const struct tow_edge *edge, uint64_t number)
 {
@@ -315,15 +278,22 @@ uint64_t towi_letter_at(const struct tow_edge *edge, uint64_t number)
 
 TOW_PUBLIC int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step)
 {
+	bool tries;
 	int ret;
 
 	if (!edge || !edge->kind->show || !data)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	if (edge->kind->shows_memory)
+		return edge->kind->show(edge, data, step);
+	towi_pump_lock(&edge->worker->pump);
+	tries = edge->kind->retry && edge->kind->retry(edge);
 	ret = edge->kind->show(edge, data, step);
-	towi_worker_unlock(edge->common.worker);
+	if (tries)
+		towi_pump_unlock(&edge->worker->pump);
+	else
+		towi_pump_unlock_plainly(&edge->worker->pump);
 	return ret;
 }
 
@@ -333,11 +303,11 @@ TOW_PUBLIC int tow_edge_arm(struct tow_edge *edge)
 
 	if (!edge || !edge->kind->arm)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = edge->error ? edge->error : edge->kind->arm(edge);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return ret;
 }
 
@@ -350,17 +320,22 @@ TOW_PUBLIC int tow_edge_wait(struct tow_edge *edge, uint32_t timeout_us, void **
 
 	if (!edge || !edge->kind->show || !data)
 		return -EINVAL;
-	worker = edge->common.worker;
-	if (!towi_worker_usable(worker))
+	worker = edge->worker;
+	if (!towi_pump_usable(&worker->pump))
 		return -EPERM;
 	until = towi_until(timeout_us);
-	towi_worker_lock(worker);
+	towi_pump_lock(&worker->pump);
+	if (edge->kind->retry)
+		edge->kind->retry(edge);
+	/* What is tried has an answer soon. */
+	while (edge->trying && !waited)
+		waited = towi_pump_sleep(&worker->pump, until);
 	while (!(ret = edge->kind->show(edge, data, step)) && !waited) {
 		waited = edge->kind->arm(edge);
-		if (!waited || waited == -EBUSY)
-			waited = towi_worker_wait(worker, until);
+		if (!waited)
+			waited = towi_pump_sleep(&worker->pump, until);
 	}
-	towi_worker_unlock(worker);
+	towi_pump_unlock(&worker->pump);
 	if (ret)
 		return ret < 0 ? ret : 0;
 	return waited;
@@ -372,12 +347,12 @@ TOW_PUBLIC int tow_edge_consumed(struct tow_edge *edge)
 
 	if (!edge || !edge->kind->consumed)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	ret = edge->kind->consumed(edge);
 	towi_edge_watch_on(edge);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return ret;
 }
 
@@ -385,11 +360,11 @@ TOW_PUBLIC uint32_t tow_edge_pending(const struct tow_edge *edge)
 {
 	uint32_t pending;
 
-	if (!edge || !edge->kind->pending || !towi_worker_usable(edge->common.worker))
+	if (!edge || !edge->kind->pending || !towi_pump_usable(&edge->worker->pump))
 		return 0;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	pending = edge->kind->pending(edge);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock_plainly(&edge->worker->pump);
 	return pending;
 }
 
@@ -397,11 +372,11 @@ TOW_PUBLIC int tow_edge_next(struct tow_edge *edge, uint64_t *step)
 {
 	if (!edge || !step || !edge->kind->next)
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	*step = edge->kind->next(edge);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock_plainly(&edge->worker->pump);
 	return 0;
 }
 
@@ -413,34 +388,23 @@ int towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *pee
 	if (!worker || !peer || !edge || !name || !*name ||
 	    strnlen(name, TOW_EDGE_NAME_MAX + 1) > TOW_EDGE_NAME_MAX)
 		return -EINVAL;
-	return towi_worker_usable(worker) ? 0 : -EPERM;
+	return towi_pump_usable(&worker->pump) ? 0 : -EPERM;
 }
 
 static void once_ended(struct towi_op *op, int status)
 {
-	op->edge->once_status = status;
-}
-
-static void link_edge(struct tow_edge *edge)
-{
-	struct tow_worker *worker = edge->common.worker;
-
-	towi_worker_lock(worker);
-	edge->common.next = worker->edges;
-	worker->edges = &edge->common;
-	worker->edges_count++;
-	towi_worker_unlock(worker);
+	towi_edge_of(op)->once_status = status;
 }
 
 static int get_channels(struct tow_edge *edge)
 {
-	struct tow_worker *worker = edge->common.worker;
+	struct tow_queue *queue = edge->runner.pump->queue;
 	int ret;
 
-	ret = tow_channel_get(worker->queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
+	ret = tow_channel_get(queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
 	if (ret)
 		return ret;
-	return tow_channel_get(worker->queue, edge->peer,
+	return tow_channel_get(queue, edge->peer,
 			       (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
 }
 
@@ -449,18 +413,19 @@ int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_
 {
 	int ret;
 
-	edge->common.ops = &edge_ops;
-	edge->common.worker = worker;
-	edge->common.peer = towi_peer_number(peer);
+	edge->runner.ops = &edge_ops;
+	edge->runner.peer = towi_peer_number(peer);
+	edge->worker = worker;
 	edge->peer = peer;
-	edge->wait = (struct towi_op){ .ended = wait_ended, .edge = edge };
-	edge->once = (struct towi_op){ .ended = once_ended, .edge = edge };
+	edge->once = (struct towi_op){ .ended = once_ended, .runner = &edge->runner };
+	towi_edge_op(edge, &edge->wait.op);
 	towi_edge_op(edge, &edge->probe);
-	towi_edge_op(edge, &edge->nudge);
-	edge->watch.call.run = tell_watch;
+	edge->watch.call = (struct towi_call){ .runner = &edge->runner, .run = tell_watch };
 	edge->name_length = strlen(name);
 	memcpy(edge->name, name, edge->name_length + 1);
-	link_edge(edge);
+	towi_pump_lock(&worker->pump);
+	towi_pump_join(&worker->pump, &edge->runner);
+	towi_pump_unlock(&worker->pump);
 	ret = get_channels(edge);
 	if (!ret)
 		ret = towi_edge_memory(edge);
@@ -471,66 +436,42 @@ int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_
 	return ret;
 }
 
-/* All but what waits for the slot. */
-static bool in_flight(const struct tow_edge *edge)
-{
-	return edge->once.busy || edge->probe.busy || edge->nudge.busy ||
-	       edge->kind->in_flight(edge);
-}
-
-static bool waits(const struct tow_edge *edge)
-{
-	return edge->wait.busy;
-}
-
-/* Until it is not any more, with the lock. */
-static void until_not(struct tow_edge *edge, bool (*busy)(const struct tow_edge *edge))
-{
-	struct tow_worker *worker = edge->common.worker;
-	int ret = 0;
-
-	while (busy(edge) && (!ret || ret == -EINTR || ret == -ETIMEDOUT))
-		ret = towi_worker_wait(worker, UINT64_MAX);
-	if (busy(edge))
-		towi_worker_settle(worker, busy, edge);
-}
-
-/* Nothing of it is on its way any more. */
+/* Nothing of it is on its way any more, but what waits for the slot. */
 static void drain(struct tow_edge *edge)
 {
-	struct tow_worker *worker = edge->common.worker;
+	struct towi_pump *pump = edge->runner.pump;
 
-	towi_worker_lock(worker);
+	towi_pump_lock(pump);
 	edge->watch.came = NULL;
 	towi_edge_fail(edge, -ECANCELED);
-	go_on(&edge->common);
-	until_not(edge, in_flight);
-	towi_worker_unlock(worker);
+	towi_pump_ready(&edge->runner);
+	towi_pump_settle(pump, &edge->runner.busy, UINT64_MAX);
+	towi_pump_unlock(pump);
 }
 
 /* Whoever is to be told is told, as nobody reaches anything any more. */
 static void tell_rest(struct tow_edge *edge)
 {
-	struct tow_worker *worker = edge->common.worker;
+	struct towi_pump *pump = edge->runner.pump;
 
-	towi_worker_lock(worker);
-	go_on(&edge->common);
+	towi_pump_lock(pump);
+	go_on(&edge->runner);
 	/* What the device has not ended, and it is gone; nobody is told a second time. */
 	if (edge->kind->give_up)
 		edge->kind->give_up(edge);
-	towi_worker_unlock(worker);
 	/* Another thread may be telling. */
-	while ((edge->kind->calling && edge->kind->calling(edge)) ||
-	       atomic_load_explicit(&edge->watch.calling, memory_order_acquire))
-		usleep(50);
+	towi_pump_settle(pump, &edge->runner.calls, UINT64_MAX);
+	towi_pump_unlock(pump);
 }
 
 /* An entry that waits for a slot ends with the slot. */
 static void drain_wait(struct tow_edge *edge)
 {
-	towi_worker_lock(edge->common.worker);
-	until_not(edge, waits);
-	towi_worker_unlock(edge->common.worker);
+	struct towi_pump *pump = edge->runner.pump;
+
+	towi_pump_lock(pump);
+	towi_pump_settle(pump, &edge->runner.waiting, UINT64_MAX);
+	towi_pump_unlock(pump);
 }
 
 /* Nobody reaches what this end has exported any more. */
@@ -546,31 +487,23 @@ static int end_slot(struct tow_edge *edge)
 {
 	struct tow_slot *slot;
 
-	towi_worker_lock(edge->common.worker);
+	towi_pump_lock(&edge->worker->pump);
 	slot = edge->slot;
 	edge->slot = NULL;
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_unlock(&edge->worker->pump);
 	return tow_slot_destroy(slot);
 }
 
 /* True: nothing knows its records any more; else it is buried with the queue. */
-static bool unlink_edge(struct tow_edge *edge)
+static bool leave(struct tow_edge *edge)
 {
-	struct tow_worker *worker = edge->common.worker;
-	struct towi_edge **link;
+	struct towi_pump *pump = edge->runner.pump;
 	bool free;
 
-	towi_worker_lock(worker);
-	for (link = &worker->edges; edge_of(*link) != edge;)
-		link = &(*link)->next;
-	*link = edge->common.next;
-	worker->edges_count--;
-	free = !in_flight(edge) && !waits(edge);
-	if (!free) {
-		edge->common.next = worker->graves;
-		worker->graves = &edge->common;
-	}
-	towi_worker_unlock(worker);
+	towi_pump_lock(pump);
+	towi_pump_release(&edge->wait);
+	free = towi_pump_leave(&edge->runner);
+	towi_pump_unlock(pump);
 	return free;
 }
 
@@ -581,11 +514,11 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 
 	if (!edge)
 		return 0;
-	worker = edge->common.worker;
+	worker = edge->worker;
 	/* A child's copy, if no thread was changing it; what there is in the arena stays. */
-	if (!towi_worker_usable(worker)) {
-		if (towi_at_rest(&worker->lock))
-			bury(&edge->common);
+	if (!towi_pump_usable(&worker->pump)) {
+		if (towi_at_rest(&worker->pump.lock))
+			bury(&edge->runner);
 		return -EPERM;
 	}
 	drain(edge);
@@ -597,7 +530,7 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 	tow_remote_release(edge->other);
 	tow_channel_put(edge->channel);
 	tow_channel_put(edge->bulk);
-	if (unlink_edge(edge))
-		bury(&edge->common);
+	if (leave(edge))
+		bury(&edge->runner);
 	return ret ? ret : error;
 }

@@ -9,11 +9,12 @@
  * The sender reads the receiver's header and writes its own behind it, which is the first
  * notification.
  *
- * Everything is called with the worker's lock, but for what says otherwise.
+ * Everything is called with the pump's lock, but for what says otherwise.
  */
 #ifndef TOW_EDGE_INSIDE_H
 #define TOW_EDGE_INSIDE_H
 
+#include "windows.h"
 #include "worker.h"
 
 /*
@@ -76,19 +77,20 @@ struct towi_kind {
 	int (*compare)(const struct tow_edge *edge, const struct towi_header *header);
 	/* The receiver had steps before; NULL: it has none. */
 	void (*resume)(struct tow_edge *edge, const struct towi_header *header);
-	/* Begin what may begin. */
+	/* Begin what may begin; or NULL. */
 	void (*go_on)(struct tow_edge *edge);
 	/* Time has passed; NULL: what of it. */
 	void (*tick)(struct tow_edge *edge, uint64_t now_us);
-	/* As the public functions; NULL: -EINVAL, or 0. */
+	/* As the public functions, but begins nothing; NULL: -EINVAL, or 0. */
 	int (*show)(struct tow_edge *edge, void **data, uint64_t *step);
+	bool shows_memory;	/* only, and needs no lock for that */
+	/* What is shown is a want of memory: try again.  False: it is not.  NULL. */
+	bool (*retry)(struct tow_edge *edge);
 	int (*arm)(struct tow_edge *edge);
 	int (*consumed)(struct tow_edge *edge);
 	uint32_t (*pending)(const struct tow_edge *edge);
 	/* The number of the step that is sent, or shown, next. */
 	uint64_t (*next)(const struct tow_edge *edge);
-	/* Is anything of it in flight that is bound to end? */
-	bool (*in_flight)(const struct tow_edge *edge);
 	/* What else of this end's can be reached cannot any more; without the lock.  NULL. */
 	void (*hide)(struct tow_edge *edge);
 	/*
@@ -97,8 +99,6 @@ struct towi_kind {
 	 * What has not begun, and what the device did not end: it does not any more.
 	 */
 	void (*give_up)(struct tow_edge *edge);
-	/* Does a thread call a function for it?  Called without the lock. */
-	bool (*calling)(const struct tow_edge *edge);
 	/* Its own memory.  Called without the lock. */
 	void (*free)(struct tow_edge *edge);
 };
@@ -119,7 +119,7 @@ enum towi_meeting {
 /* A function that is called for each step that comes. */
 struct towi_step_watch {
 	struct towi_call call;
-	_Atomic bool calling;
+	bool calling;
 	tow_edge_came *came;			/* or NULL */
 	void *arg;
 	uint64_t told;				/* the last one that it was called for */
@@ -127,13 +127,15 @@ struct towi_step_watch {
 };
 
 struct tow_edge {
-	struct towi_edge common;		/* first */
+	struct towi_runner runner;		/* first */
+	struct tow_worker *worker;
 	const struct towi_kind *kind;
 	bool sends;
 	bool connecting, connected;
-	bool greeted;				/* the receiver: by a sender that fits */
+	_Atomic bool greeted;			/* the receiver: by a sender that fits */
+	uint32_t trying;			/* errands that look for memory */
 	uint64_t found_ns;			/* when the other end was found */
-	int error;				/* what has ended it */
+	_Atomic int error;			/* what has ended it */
 	struct tow_peer *peer;
 	struct tow_channel *channel;		/* for all that notifies */
 	/*
@@ -155,15 +157,13 @@ struct tow_edge {
 	uint64_t before;			/* steps that came before this end did */
 	struct tow_exported *exported;
 	struct towi_steps *steps;		/* steps.h: a sender's that has such, or NULL */
-	struct towi_op wait;			/* for the slot */
-	uint64_t wanted;			/* what its number is waited for to be */
+	struct towi_wait wait;			/* for the slot */
 	struct towi_op once;			/* of tow_edge_connect() */
 	int once_status;
 	enum towi_meeting meeting;
 	int fits;				/* how the other end differs, or 0 */
 	struct towi_op probe;			/* is the other end there? */
 	uint64_t probed_us;			/* when it was asked */
-	struct towi_op nudge;			/* somebody is to look */
 	struct towi_step_watch watch;
 	char name[TOW_EDGE_NAME_MAX + 16];
 	size_t name_length;
@@ -180,8 +180,11 @@ struct towi_header towi_edge_header(const struct tow_edge *edge);
 /* What the other end says that it is: 0; -EPROTO: no edge of this kind; what differs. */
 int towi_edge_compare(const struct tow_edge *edge, const struct towi_header *header);
 
-/* The receiver: 1: the sender has said what it is, and it fits; 0: not yet; its error. */
-int towi_edge_greeted(struct tow_edge *edge);
+/*
+ * The receiver: 1: the sender has said what it is, and it fits; 0: not yet; its error.  Only
+ * looks, also without the lock.
+ */
+int towi_edge_greets(const struct tow_edge *edge);
 
 /* ---- memory.c ---- */
 
@@ -190,7 +193,12 @@ int towi_edge_memory(struct tow_edge *edge);
 
 /* ---- edge.c ---- */
 
-/* The first error counts. */
+static inline struct tow_edge *towi_edge_of(const struct towi_op *op)
+{
+	return (struct tow_edge *)op->runner;
+}
+
+/* The first error counts; the edge goes on. */
 void towi_edge_fail(struct tow_edge *edge, int error);
 
 /* Which region @ptr is in, as towi_place(). */
@@ -209,17 +217,11 @@ int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, boo
 void towi_edge_op_ended(struct towi_op *op, int status);
 void towi_edge_op(struct tow_edge *edge, struct towi_op *op);
 
-/* Be told when the slot's number is @number; it may be by now.  0 or -EBUSY. */
+/* Go on when the slot's number is @number; it may be by now.  0 or -EOVERFLOW. */
 int towi_edge_wait_for(struct tow_edge *edge, uint64_t number);
-
-/* Go on waiting, if one that has ended waited for less. */
-void towi_edge_wait_on(struct tow_edge *edge);
 
 /* If the step that is shown next is, and nobody was told of it, somebody is. */
 void towi_edge_watch_on(struct tow_edge *edge);
-
-/* The worker's descriptor becomes readable: 0 or -EBUSY. */
-int towi_edge_nudge(struct tow_edge *edge);
 
 /*
  * An other end that has gone while its node is there tells nobody: find out.  A node that does

@@ -48,7 +48,6 @@ struct towi_header towi_edge_header(const struct tow_edge *edge)
 /* Read the receiver's header, or write this one's, and tell. */
 static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 {
-	struct tow_worker *worker = edge->common.worker;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
@@ -57,7 +56,7 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 	ret = towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset);
 	if (ret)
 		return ret;
-	sqe = towi_worker_entry(worker);
+	sqe = towi_pump_entry(&edge->runner);
 	if (!sqe)
 		return -EBUSY;
 	if (meeting == TOWI_READING)
@@ -66,7 +65,7 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 	else
 		tow_prep_write_notify(sqe, edge->channel, region, offset + TOWI_HELLO_AT, edge->range,
 				      TOWI_HELLO_AT, sizeof(struct towi_header), edge->other);
-	towi_worker_begun(sqe, &edge->once);
+	towi_pump_begun(sqe, &edge->once);
 	edge->meeting = meeting;
 	return 0;
 }
@@ -74,7 +73,7 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 /* The same, and wait for it; after a time-out it goes on where it was. */
 static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until)
 {
-	struct tow_worker *worker = edge->common.worker;
+	struct tow_worker *worker = edge->worker;
 	int ret = 0, waited = 0;
 
 	while (edge->meeting < meeting && !waited) {
@@ -82,11 +81,11 @@ static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until
 		if (ret != -EBUSY)
 			break;
 		/* Until there is room. */
-		waited = edge->error ? edge->error : towi_worker_wait(worker, until);
+		waited = edge->error ? edge->error : towi_pump_sleep(&worker->pump, until);
 		ret = waited;
 	}
 	if (!ret)
-		ret = towi_worker_wait_for(worker, &edge->once, until);
+		ret = towi_pump_sleep_for(&worker->pump, &edge->once, until);
 	return ret ? ret : edge->once_status;
 }
 
@@ -133,26 +132,42 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 	return ret ? ret : edge->fits;
 }
 
-int towi_edge_greeted(struct tow_edge *edge)
+/* 0: there is none; 1, or how it does not fit. */
+static int read_greeting(const struct tow_edge *edge, struct towi_header *header)
+{
+	int ret;
+
+	if (tow_slot_value(edge->slot) < TOWI_HELLO)
+		return 0;
+	memcpy(header, edge->letters + TOWI_HELLO_AT, sizeof(*header));
+	ret = towi_edge_compare(edge, header);
+	return ret ? ret : 1;
+}
+
+int towi_edge_greets(const struct tow_edge *edge)
+{
+	struct towi_header header;
+
+	return edge->greeted ? 1 : read_greeting(edge, &header);
+}
+
+/* As that, and it is noted. */
+static int take_greeting(struct tow_edge *edge)
 {
 	struct towi_header header;
 	int ret;
 
 	if (edge->greeted)
 		return 1;
-	if (tow_slot_value(edge->slot) < TOWI_HELLO)
-		return 0;
-	memcpy(&header, edge->letters + TOWI_HELLO_AT, sizeof(header));
-	ret = towi_edge_compare(edge, &header);
-	if (ret) {
+	ret = read_greeting(edge, &header);
+	if (ret < 0)
 		towi_edge_fail(edge, ret);
+	if (ret <= 0)
 		return ret;
-	}
 	edge->theirs = (struct towi_letters){ header.slots, header.stride };
 	edge->greeted = true;
-	return 1;
+	return ret;
 }
-
 
 static uint32_t ms_until(uint64_t until)
 {
@@ -182,16 +197,16 @@ static int find(struct tow_edge *edge, const char *end, uint32_t rights, uint64_
 /* The receiver: until the sender has said what it is. */
 static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 {
-	struct tow_worker *worker = edge->common.worker;
+	struct tow_worker *worker = edge->worker;
 	int ret, waited = 0;
 
-	towi_worker_lock(worker);
-	while (!(ret = towi_edge_greeted(edge)) && !waited) {
+	towi_pump_lock(&worker->pump);
+	while (!(ret = take_greeting(edge)) && !waited) {
 		waited = edge->error ? edge->error : towi_edge_wait_for(edge, TOWI_HELLO);
-		if (!waited || waited == -EBUSY)
-			waited = towi_worker_wait(worker, until);
+		if (!waited)
+			waited = towi_pump_sleep(&worker->pump, until);
 	}
-	towi_worker_unlock(worker);
+	towi_pump_unlock(&worker->pump);
 	if (ret)
 		return ret < 0 ? ret : 0;
 	return waited;
@@ -235,7 +250,7 @@ static int end_meeting(struct tow_edge *edge, int ret)
 		towi_edge_fail(edge, ret);
 	if (!ret) {
 		edge->connected = true;
-		edge->kind->go_on(edge);
+		towi_pump_ready(&edge->runner);
 	}
 	return ret;
 }
@@ -243,30 +258,31 @@ static int end_meeting(struct tow_edge *edge, int ret)
 TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 {
 	struct tow_worker *worker;
-	bool connecting;
 	uint64_t until;
 	int ret;
 
 	if (!edge)
 		return -EINVAL;
-	worker = edge->common.worker;
-	if (!towi_worker_usable(worker))
+	worker = edge->worker;
+	if (!towi_pump_usable(&worker->pump))
 		return -EPERM;
 	until = towi_until((uint64_t)timeout_ms * 1000);
-	towi_worker_lock(worker);
-	connecting = edge->connecting;
-	edge->connecting = true;
-	towi_worker_unlock(worker);
-	if (connecting)
-		return -EALREADY;
+	towi_pump_lock(&worker->pump);
+	/* Whoever is connected can be waited for. */
+	ret = edge->connecting ? -EALREADY : towi_pump_reserve(&edge->wait);
+	if (!ret)
+		edge->connecting = true;
+	towi_pump_unlock(&worker->pump);
+	if (ret)
+		return ret;
 	/* Waits in the kernel, and keeps nobody out meanwhile. */
 	if (edge->connected)
 		ret = 0;
 	else
 		ret = edge->sends ? find_receiver(edge, until) : find_sender(edge, until);
-	towi_worker_lock(worker);
+	towi_pump_lock(&worker->pump);
 	ret = end_meeting(edge, ret ? ret : meet_other(edge, until));
 	edge->connecting = false;
-	towi_worker_unlock(worker);
+	towi_pump_unlock(&worker->pump);
 	return ret;
 }

@@ -40,7 +40,7 @@ static int make_slot(struct tow_edge *edge, const char *end)
 	uint64_t offset;
 	int ret;
 
-	ret = towi_take_memory(edge->common.worker->arena, TOWI_OWN_AT + edge->own_bytes, &edge->own);
+	ret = towi_take_memory(edge->worker->arena, TOWI_OWN_AT + edge->own_bytes, &edge->own);
 	if (ret)
 		return ret;
 	ret = towi_edge_place(edge, edge->kept ? (char *)&edge->kept->number :
@@ -57,7 +57,7 @@ static int make_range(struct tow_edge *edge, const char *end, uint32_t rights)
 	if (edge->kept)
 		edge->letters = (char *)edge->kept + TOWI_KEPT_BYTES;
 	else
-		ret = towi_take_memory(edge->common.worker->arena, size, &edge->letters);
+		ret = towi_take_memory(edge->worker->arena, size, &edge->letters);
 	if (ret)
 		return ret;
 	/* Nobody has greeted yet. */

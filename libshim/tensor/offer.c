@@ -54,7 +54,6 @@ struct offerer {
 	uint32_t cells_count;
 	struct cell *cells;			/* of replies, by number */
 	struct match *kept;
-	_Atomic uint32_t calling;
 };
 
 static struct offerer *offerer_of(struct tow_edge *edge)
@@ -78,22 +77,17 @@ static struct match *find_match(struct offerer *own, const struct towi_name *nam
 static void tell(struct towi_call *call)
 {
 	struct match *match = (struct match *)(void *)((char *)call - offsetof(struct match, call));
-	struct offerer *own = offerer_of(match->write.edge);
 
 	match->done(match->arg, match->named.name.step, match->status);
 	if (!match->kept)
 		free(match);
-	/* The last that is done: the edge may be closed, and it is gone. */
-	atomic_fetch_sub_explicit(&own->calling, 1, memory_order_release);
 }
 
 static void end_match(struct offerer *own, struct match *match, int status)
 {
-	struct tow_worker *worker = own->edge.common.worker;
-
 	towi_names_remove(&own->matches, &match->named);
 	own->offers -= match->offered;
-	tow_arena_free(worker->arena, match->staged);
+	tow_arena_free(own->edge.worker->arena, match->staged);
 	match->staged = NULL;
 	if (match->kept) {
 		match->next = own->kept;
@@ -105,9 +99,8 @@ static void end_match(struct offerer *own, struct match *match, int status)
 		return;
 	}
 	match->status = status;
-	match->call.run = tell;
-	atomic_fetch_add_explicit(&own->calling, 1, memory_order_relaxed);
-	towi_worker_call(worker, &match->call);
+	match->call = (struct towi_call){ .runner = &own->edge.runner, .run = tell };
+	towi_pump_call(&match->call);
 }
 
 static void write_ended(struct towi_op *op, int status);
@@ -120,7 +113,7 @@ static struct match *add_match(struct offerer *own, const struct towi_name *name
 	if (!match)
 		return NULL;
 	match->named.name = *name;
-	match->write = (struct towi_op){ .ended = write_ended, .edge = &own->edge };
+	match->write = (struct towi_op){ .ended = write_ended, .runner = &own->edge.runner };
 	towi_names_add(&own->matches, &match->named);
 	return match;
 }
@@ -133,10 +126,10 @@ static struct towi_reply *own_reply(const struct offerer *own, uint64_t number)
 					     number % own->cells_count * TOWI_REPLY_BYTES);
 }
 
-static bool may_reply(const struct offerer *own, uint32_t entries)
+static bool may_reply(struct offerer *own, uint32_t entries)
 {
 	return !own->cells[(own->sent + 1) % own->cells_count].op.busy &&
-	       towi_worker_room(own->edge.common.worker, entries);
+	       towi_pump_room(&own->edge.runner, entries);
 }
 
 /*
@@ -155,7 +148,7 @@ static void send_reply(struct offerer *own, struct towi_reply *reply, struct mat
 	reply->number = number;
 	*own_reply(own, number) = *reply;
 	cell->match = match;
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_pump_entry(&edge->runner);
 	if (!towi_edge_place(edge, own_reply(own, number), &region, &offset)) {
 		if (moves)
 			tow_prep_write(sqe, edge->channel, region, offset, edge->range,
@@ -165,7 +158,7 @@ static void send_reply(struct offerer *own, struct towi_reply *reply, struct mat
 					      towi_letter_at(edge, number - 1),
 					      TOWI_REPLY_BYTES, edge->other);
 	}
-	towi_worker_begun(sqe, &cell->op);
+	towi_pump_begun(sqe, &cell->op);
 }
 
 static void add_note(struct offerer *own, uint32_t tag, int status)
@@ -212,11 +205,11 @@ static void finish(struct offerer *own, struct match *match)
 static void reply_ended(struct towi_op *op, int status)
 {
 	struct cell *cell = (struct cell *)op;
-	struct offerer *own = offerer_of(op->edge);
+	struct offerer *own = offerer_of(towi_edge_of(op));
 	struct match *match = cell->match;
 
 	if (status)
-		towi_edge_fail(op->edge, status);
+		towi_edge_fail(towi_edge_of(op), status);
 	cell->match = NULL;
 	if (!match)
 		return;
@@ -234,11 +227,11 @@ static void write_ended(struct towi_op *op, int status)
 
 	match->view->busy--;
 	if (status) {
-		towi_edge_fail(op->edge, status);
+		towi_edge_fail(towi_edge_of(op), status);
 		match->status = status;
 	}
 	if (match->replied)
-		finish(offerer_of(op->edge), match);
+		finish(offerer_of(towi_edge_of(op)), match);
 }
 
 /* The tensor, behind its reply: it tells of both.  There is room. */
@@ -248,13 +241,13 @@ static void send_tensor(struct offerer *own, struct match *match, struct tow_reg
 	struct tow_edge *edge = &own->edge;
 	struct tow_sqe *sqe;
 
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_pump_entry(&edge->runner);
 	tow_prep_write_notify(sqe, edge->channel, region, offset, match->view->remote,
 			      match->request.target.offset, match->bytes, edge->other);
 	if (match->staged)
-		tow_sqe_set_flags(sqe, edge->common.worker->copied_flag);
+		tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
 	match->view->busy++;
-	towi_worker_begun(sqe, &match->write);
+	towi_pump_begun(sqe, &match->write);
 }
 
 /* It is what the receiver has made room for. */
@@ -288,7 +281,7 @@ static int serve(struct offerer *own, struct match *match)
 	if (ret)
 		return ret;
 	reply.type = match->type;
-	if (whole && own->edge.common.worker->crc32c) {
+	if (whole && own->edge.worker->crc32c) {
 		reply.flags = TOWI_REPLY_CRC32C;
 		reply.crc32c = match->crc32c;
 	}
@@ -442,16 +435,6 @@ static uint32_t offerer_pending(const struct tow_edge *edge)
 	return const_offerer_of(edge)->offers;
 }
 
-static bool offerer_in_flight(const struct tow_edge *edge)
-{
-	const struct offerer *own = const_offerer_of(edge);
-
-	for (uint32_t i = 0; i < own->cells_count; i++)
-		if (own->cells[i].op.busy)
-			return true;
-	return towi_views_busy(&own->views);
-}
-
 /* What the device did not end stays with the queue; nobody is told a second time. */
 static void ignore(struct towi_op *op, int status)
 {
@@ -474,11 +457,6 @@ static void offerer_gives_up(struct tow_edge *edge)
 	}
 }
 
-static bool offerer_calling(const struct tow_edge *edge)
-{
-	return atomic_load_explicit(&const_offerer_of(edge)->calling, memory_order_acquire);
-}
-
 static void offerer_free(struct tow_edge *edge)
 {
 	struct offerer *own = offerer_of(edge);
@@ -498,9 +476,7 @@ static const struct towi_kind offerer_kind = {
 	.go_on = offerer_goes_on,
 	.tick = towi_edge_ticks,
 	.pending = offerer_pending,
-	.in_flight = offerer_in_flight,
 	.give_up = offerer_gives_up,
-	.calling = offerer_calling,
 	.free = offerer_free,
 };
 
@@ -511,10 +487,10 @@ static bool is_offerer(const struct tow_edge *edge)
 	return edge && edge->kind == &offerer_kind;
 }
 
-/* What is offered, before it is: its own record. */
+/* Without the lock: what is to be offered. */
 static int stage(struct offerer *own, struct match *match, uint32_t flags)
 {
-	struct tow_worker *worker = own->edge.common.worker;
+	struct tow_worker *worker = own->edge.worker;
 	int ret;
 
 	ret = towi_edge_stage(&own->edge, match->data, match->bytes, flags & TOW_PUT_CLONE,
@@ -524,17 +500,26 @@ static int stage(struct offerer *own, struct match *match, uint32_t flags)
 	return ret;
 }
 
-/* Called with the lock: what @wanted says becomes an offer. */
-static int offer(struct offerer *own, const struct match *wanted, uint32_t flags)
+/* Called with the lock. */
+static int may_offer(struct offerer *own, const struct towi_name *name)
 {
-	struct match *match;
-	int ret = 0;
+	const struct match *match = find_match(own, name);
+	int error = own->edge.error;
 
-	if (own->edge.error)
-		return own->edge.error;
+	if (error)
+		return error;
+	return match && match->offered ? -EEXIST : 0;
+}
+
+/* Called with the lock: what @wanted says becomes an offer. */
+static int offer(struct offerer *own, const struct match *wanted)
+{
+	int ret = may_offer(own, &wanted->named.name);
+	struct match *match;
+
+	if (ret)
+		return ret;
 	match = find_match(own, &wanted->named.name);
-	if (match && match->offered)
-		return -EEXIST;
 	if (!match)
 		match = add_match(own, &wanted->named.name);
 	if (!match)
@@ -542,16 +527,11 @@ static int offer(struct offerer *own, const struct match *wanted, uint32_t flags
 	match->type = wanted->type;
 	match->bytes = wanted->bytes;
 	match->data = wanted->data;
+	match->staged = wanted->staged;
+	match->crc32c = wanted->crc32c;
 	match->error = wanted->error;
 	match->done = wanted->done;
 	match->arg = wanted->arg;
-	if (!match->error)
-		ret = stage(own, match, flags);
-	if (ret) {
-		if (!match->asked)
-			end_match(own, match, ret);
-		return ret;
-	}
 	match->offered = true;
 	own->offers++;
 	if (match->asked)
@@ -560,15 +540,26 @@ static int offer(struct offerer *own, const struct match *wanted, uint32_t flags
 	return 0;
 }
 
-static int offer_locked(struct tow_edge *edge, const struct match *wanted, uint32_t flags)
+static int make_offer(struct tow_edge *edge, struct match *wanted, uint32_t flags)
 {
+	struct towi_pump *pump = edge->runner.pump;
 	int ret;
 
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
-	ret = offer(offerer_of(edge), wanted, flags);
-	towi_worker_unlock(edge->common.worker);
+	towi_pump_lock(pump);
+	ret = may_offer(offerer_of(edge), &wanted->named.name);
+	towi_pump_unlock_plainly(pump);
+	if (!ret && !wanted->error)
+		ret = stage(offerer_of(edge), wanted, flags);
+	if (ret)
+		return ret;
+	towi_pump_lock(pump);
+	ret = offer(offerer_of(edge), wanted);
+	towi_pump_unlock(pump);
+	/* Another thread was faster. */
+	if (ret)
+		tow_arena_free(edge->worker->arena, wanted->staged);
 	return ret;
 }
 
@@ -587,7 +578,7 @@ TOW_PUBLIC int tow_rendezvous_put(struct tow_edge *edge, const char *key, uint64
 	if (!data && wanted.bytes)
 		return -EINVAL;
 	wanted.type = *type;
-	return offer_locked(edge, &wanted, flags);
+	return make_offer(edge, &wanted, flags);
 }
 
 TOW_PUBLIC int tow_rendezvous_fail(struct tow_edge *edge, const char *key, uint64_t step,
@@ -598,7 +589,7 @@ TOW_PUBLIC int tow_rendezvous_fail(struct tow_edge *edge, const char *key, uint6
 	if (!is_offerer(edge) || status >= 0 || status < -4095 ||
 	    towi_name_of(key, step, &wanted.named.name))
 		return -EINVAL;
-	return offer_locked(edge, &wanted, 0);
+	return make_offer(edge, &wanted, 0);
 }
 
 /* ---- begin ------------------------------------------------------------------ */
@@ -630,6 +621,7 @@ TOW_PUBLIC int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer 
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < made->cells_count; i++)
-		made->cells[i].op = (struct towi_op){ .ended = reply_ended, .edge = &made->edge };
+		made->cells[i].op =
+			(struct towi_op){ .ended = reply_ended, .runner = &made->edge.runner };
 	return towi_edge_make(&made->edge, worker, peer, name, edge);
 }

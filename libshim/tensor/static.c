@@ -18,7 +18,7 @@
 struct static_edge {
 	struct tow_edge edge;			/* first */
 	uint64_t read_before;			/* steps, by a receiver before this one */
-	uint64_t consumed;			/* the receiver's */
+	_Atomic uint64_t consumed;		/* the receiver's, also read without the lock */
 	struct towi_op credit[STEPS];
 };
 
@@ -61,7 +61,7 @@ uint64_t towi_static_read(const struct tow_edge *edge)
 
 static void step_ended(struct towi_op *op, int status)
 {
-	struct tow_edge *edge = op->edge;
+	struct tow_edge *edge = towi_edge_of(op);
 
 	if (status)
 		towi_edge_fail(edge, status);
@@ -81,7 +81,7 @@ static void prepare_step(struct tow_edge *edge, const struct towi_step *step, st
 	else
 		tow_prep_notify(sqe, edge->channel, edge->other);
 	if (step->staged)
-		tow_sqe_set_flags(sqe, edge->common.worker->copied_flag);
+		tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
 }
 
 /* False: it cannot begin now. */
@@ -91,12 +91,12 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 
 	if (step->number > read_steps(edge) + edge->theirs.slots)
 		return false;
-	sqe = towi_worker_entry(edge->common.worker);
+	sqe = towi_pump_entry(&edge->runner);
 	if (!sqe)
 		return false;
 	prepare_step(edge, step, sqe);
-	towi_worker_begun(sqe, &step->op);
-	towi_steps_begun(edge->steps, step);
+	towi_pump_begun(sqe, &step->op);
+	towi_steps_begun(edge, step);
 	return true;
 }
 
@@ -108,7 +108,6 @@ static void sender_goes_on(struct tow_edge *edge)
 	       begin_step(edge, towi_step(steps, steps->begun + 1)))
 		;
 	towi_steps_cancel(edge);
-	/* What finds no room to wait is begun when something has ended, or by the clock. */
 	if (!edge->error && steps->begun < steps->given && steps->begun >= edge->theirs.slots)
 		towi_edge_wait_for(edge, steps->begun + 1 - edge->theirs.slots -
 						 static_of(edge)->read_before);
@@ -116,32 +115,23 @@ static void sender_goes_on(struct tow_edge *edge)
 
 static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
 {
-	if (edge->error)
-		return;
-	if (edge->wait.busy)
+	if (!edge->error && edge->wait.op.busy)
 		towi_edge_probe(edge, now_us);
-	towi_steps_look(edge, now_us);
 }
 
 /* Called with the lock. */
-static int send_step(struct tow_edge *edge, const void *data, tow_edge_done *done, void *arg)
+static int send_step(struct tow_edge *edge, const void *data, void *staged, tow_edge_done *done,
+		     void *arg)
 {
-	struct towi_steps *steps = edge->steps;
 	struct towi_step *step;
-	int ret;
+	int ret = towi_steps_may(edge);
 
-	if (edge->error)
-		return edge->error;
-	if (!edge->connected)
-		return -ENOTCONN;
-	step = towi_steps_next(steps);
-	if (!step)
-		return -EAGAIN;
-	ret = towi_edge_stage(edge, data, edge->bytes, false, &step->staged);
 	if (ret)
 		return ret;
+	step = towi_steps_next(edge->steps);
 	step->data = data;
-	towi_steps_give(steps, step, done, arg);
+	step->staged = staged;
+	towi_steps_give(edge->steps, step, done, arg);
 	sender_goes_on(edge);
 	return 0;
 }
@@ -151,15 +141,24 @@ static const struct towi_kind sender_kind;
 TOW_PUBLIC int tow_edge_send(struct tow_edge *edge, const void *data, tow_edge_done *done,
 			     void *arg)
 {
+	void *staged = NULL;
 	int ret;
 
 	if (!edge || edge->kind != &sender_kind || (!data && edge->bytes))
 		return -EINVAL;
-	if (!towi_worker_usable(edge->common.worker))
+	if (!towi_pump_usable(&edge->worker->pump))
 		return -EPERM;
-	towi_worker_lock(edge->common.worker);
-	ret = send_step(edge, data, done, arg);
-	towi_worker_unlock(edge->common.worker);
+	ret = towi_steps_ask(edge);
+	if (!ret)
+		ret = towi_edge_stage(edge, data, edge->bytes, false, &staged);
+	if (ret)
+		return ret;
+	towi_pump_lock(&edge->worker->pump);
+	ret = send_step(edge, data, staged, done, arg);
+	towi_pump_unlock(&edge->worker->pump);
+	/* Another thread was faster. */
+	if (ret)
+		tow_arena_free(edge->worker->arena, staged);
 	return ret;
 }
 
@@ -182,9 +181,7 @@ static const struct towi_kind sender_kind = {
 	.go_on = sender_goes_on,
 	.tick = sender_ticks,
 	.pending = towi_steps_pending,
-	.in_flight = towi_steps_in_flight,
 	.give_up = towi_steps_give_up,
-	.calling = towi_steps_calling,
 	.free = towi_steps_free,
 };
 
@@ -198,6 +195,7 @@ static uint64_t come(const struct tow_edge *edge)
 	return edge->before + (number > TOWI_HELLO ? number - TOWI_HELLO : 0);
 }
 
+/* Also without the lock. */
 static int show(struct tow_edge *edge, void **data, uint64_t *step)
 {
 	uint64_t consumed = static_of(edge)->consumed;
@@ -206,7 +204,7 @@ static int show(struct tow_edge *edge, void **data, uint64_t *step)
 	/* A step that came before the end did come. */
 	if (come(edge) <= consumed) {
 		/* A sender that does not fit is told apart from one that has gone. */
-		ret = towi_edge_greeted(edge);
+		ret = towi_edge_greets(edge);
 		return ret < 0 ? ret : edge->error;
 	}
 	*data = towi_letter(edge, consumed);
@@ -219,9 +217,10 @@ static int arm(struct tow_edge *edge)
 {
 	uint64_t consumed = static_of(edge)->consumed;
 
-	if (come(edge) > consumed)
-		return towi_edge_nudge(edge);
-	return towi_edge_wait_for(edge, TOWI_HELLO + consumed + 1 - edge->before);
+	if (come(edge) <= consumed)
+		return towi_edge_wait_for(edge, TOWI_HELLO + consumed + 1 - edge->before);
+	towi_pump_nudge(edge->runner.pump);
+	return 0;
 }
 
 /* One more was read, also for whoever takes over. */
@@ -254,34 +253,25 @@ static int consume(struct tow_edge *edge)
 		count(edge);
 		return 0;
 	}
-	sqe = op->busy ? NULL : towi_worker_entry(edge->common.worker);
+	sqe = op->busy ? NULL : towi_pump_entry(&edge->runner);
 	if (!sqe)
 		return -EBUSY;
 	tow_prep_notify(sqe, edge->channel, edge->other);
 	towi_edge_op(edge, op);
-	towi_worker_begun(sqe, op);
+	towi_pump_begun(sqe, op);
 	count(edge);
 	return 0;
-}
-
-static bool receiver_in_flight(const struct tow_edge *edge)
-{
-	for (uint32_t i = 0; i < STEPS; i++)
-		if (const_static_of(edge)->credit[i].busy)
-			return true;
-	return false;
 }
 
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_STATIC,
 	.compare = compare,
 	.next = receiver_next,
-	.go_on = towi_edge_wait_on,
 	.tick = towi_edge_ticks,
 	.show = show,
+	.shows_memory = true,
 	.arm = arm,
 	.consumed = consume,
-	.in_flight = receiver_in_flight,
 };
 
 /* ---- begin ------------------------------------------------------------------ */

@@ -14,8 +14,15 @@ static void tell(struct towi_call *call)
 
 	if (step->done)
 		step->done(step->arg, step->number, step->status);
-	/* The last that is done to it: its edge may be closed, and it is gone. */
 	atomic_store_explicit(&step->calling, false, memory_order_release);
+}
+
+static void be_late(struct towi_timed *timed)
+{
+	struct towi_step *step =
+		(struct towi_step *)(void *)((char *)timed - offsetof(struct towi_step, timed));
+
+	towi_edge_fail(towi_edge_of(&step->op), -ETIMEDOUT);
 }
 
 int towi_steps_make(struct tow_edge *edge, void (*ended)(struct towi_op *op, int status))
@@ -24,9 +31,11 @@ int towi_steps_make(struct tow_edge *edge, void (*ended)(struct towi_op *op, int
 	if (!edge->steps)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < TOW_EDGE_SLOTS_MAX; i++) {
-		edge->steps->all[i].op.edge = edge;
+		edge->steps->all[i].op.runner = &edge->runner;
 		edge->steps->all[i].op.ended = ended;
+		edge->steps->all[i].call.runner = &edge->runner;
 		edge->steps->all[i].call.run = tell;
+		edge->steps->all[i].timed.late = be_late;
 	}
 	return 0;
 }
@@ -38,12 +47,33 @@ void towi_steps_free(struct tow_edge *edge)
 
 struct towi_step *towi_steps_next(struct towi_steps *steps)
 {
-	struct towi_step *step = towi_step(steps, steps->given + 1);
+	return towi_step(steps, steps->given + 1);
+}
 
+int towi_steps_may(struct tow_edge *edge)
+{
+	const struct towi_steps *steps = edge->steps;
+	const struct towi_step *step = towi_steps_next(edge->steps);
+	int error = edge->error;
+
+	if (error)
+		return error;
+	if (!edge->connected)
+		return -ENOTCONN;
 	if (steps->given - steps->ended >= TOW_EDGE_SLOTS_MAX || step->op.busy ||
 	    atomic_load_explicit(&step->calling, memory_order_acquire))
-		return NULL;
-	return step;
+		return -EAGAIN;
+	return 0;
+}
+
+int towi_steps_ask(struct tow_edge *edge)
+{
+	int ret;
+
+	towi_pump_lock(edge->runner.pump);
+	ret = towi_steps_may(edge);
+	towi_pump_unlock_plainly(edge->runner.pump);
+	return ret;
 }
 
 void towi_steps_give(struct towi_steps *steps, struct towi_step *step, tow_edge_done *done,
@@ -56,26 +86,27 @@ void towi_steps_give(struct towi_steps *steps, struct towi_step *step, tow_edge_
 	atomic_store_explicit(&step->calling, true, memory_order_relaxed);
 }
 
-void towi_steps_begun(struct towi_steps *steps, struct towi_step *step)
+void towi_steps_begun(struct tow_edge *edge, struct towi_step *step)
 {
-	step->begun_us = towi_now_ns() / 1000;
-	steps->begun++;
+	towi_pump_time(edge->runner.pump, &step->timed);
+	edge->steps->begun++;
 }
 
 static void end_oldest(struct tow_edge *edge)
 {
-	struct tow_worker *worker = edge->common.worker;
 	struct towi_step *step = towi_step(edge->steps, ++edge->steps->ended);
 
-	tow_arena_free(worker->arena, step->staged);
+	towi_pump_untime(edge->runner.pump, &step->timed);
+	tow_arena_free(edge->worker->arena, step->staged);
 	step->staged = NULL;
-	towi_worker_call(worker, &step->call);
+	towi_pump_call(&step->call);
 }
 
 void towi_steps_over(struct tow_edge *edge, struct towi_step *step, int status)
 {
 	struct towi_steps *steps = edge->steps;
 
+	towi_pump_untime(edge->runner.pump, &step->timed);
 	step->status = status;
 	step->over = true;
 	while (steps->ended < steps->begun && towi_step(steps, steps->ended + 1)->over)
@@ -92,16 +123,6 @@ void towi_steps_cancel(struct tow_edge *edge)
 	}
 }
 
-void towi_steps_look(struct tow_edge *edge, uint64_t now_us)
-{
-	struct towi_steps *steps = edge->steps;
-
-	if (steps->ended < steps->begun &&
-	    towi_worker_late(edge->common.worker, towi_step(steps, steps->ended + 1)->begun_us,
-			     now_us))
-		towi_edge_fail(edge, -ETIMEDOUT);
-}
-
 uint32_t towi_steps_pending(const struct tow_edge *edge)
 {
 	return (uint32_t)(edge->steps->given - edge->steps->ended);
@@ -110,14 +131,6 @@ uint32_t towi_steps_pending(const struct tow_edge *edge)
 uint64_t towi_steps_next_number(const struct tow_edge *edge)
 {
 	return edge->steps->given + 1;
-}
-
-bool towi_steps_in_flight(const struct tow_edge *edge)
-{
-	for (uint32_t i = 0; i < TOW_EDGE_SLOTS_MAX; i++)
-		if (edge->steps->all[i].op.busy)
-			return true;
-	return false;
 }
 
 /* Its operation may still end, and then it is nobody's. */
@@ -140,12 +153,4 @@ void towi_steps_give_up(struct tow_edge *edge)
 			step->status = edge->error;
 		end_oldest(edge);
 	}
-}
-
-bool towi_steps_calling(const struct tow_edge *edge)
-{
-	for (uint32_t i = 0; i < TOW_EDGE_SLOTS_MAX; i++)
-		if (atomic_load_explicit(&edge->steps->all[i].calling, memory_order_acquire))
-			return true;
-	return false;
 }

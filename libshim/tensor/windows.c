@@ -3,13 +3,11 @@
  * Windows and views.
  *
  * Finding a view waits for the other node, and nobody who only looks whether a tensor has
- * come may wait: a thread of the worker's does it, which begins with the first that is to
- * be found.
+ * come may wait: it is an errand.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -91,7 +89,19 @@ void towi_windows_end(struct towi_windows *windows)
 	windows->worker = NULL;
 }
 
-static int make_window(struct towi_windows *windows, struct tow_region *region,
+/* Called with the lock; NULL: it is none. */
+static struct towi_window *window_of(const struct towi_windows *windows, uint64_t region)
+{
+	struct towi_window *window;
+
+	for (window = windows->first; window; window = window->next)
+		if (window->region == region)
+			break;
+	return window;
+}
+
+/* Without the lock, which others only look for windows with. */
+static int make_window(struct towi_windows *windows, struct tow_region *region, uint64_t number,
 		       struct towi_window **made)
 {
 	struct tow_region_info info = { .size = sizeof(info) };
@@ -105,9 +115,7 @@ static int make_window(struct towi_windows *windows, struct tow_region *region,
 	window = malloc(sizeof(*window));
 	if (!window)
 		return -ENOMEM;
-	*window = (struct towi_window){
-		windows->first, towi_region_handle(region), ++windows->last, NULL,
-	};
+	*window = (struct towi_window){ NULL, towi_region_handle(region), number, NULL };
 	name_window(name, windows->number, window->number, windows->rights);
 	/* What was imported is not mapped. */
 	ret = tow_export(region, 0, info.map_bytes ? info.map_bytes : info.bytes, name,
@@ -116,16 +124,35 @@ static int make_window(struct towi_windows *windows, struct tow_region *region,
 		free(window);
 		return ret;
 	}
-	windows->first = window;
 	*made = window;
 	return 0;
 }
 
-int towi_window(struct towi_windows *windows, const void *ptr, uint64_t bytes,
+/* A window becomes one of the list, unless somebody else has made it of its region meanwhile. */
+static struct towi_window *keep_window(struct towi_windows *windows, struct towi_window *made)
+{
+	struct towi_window *window;
+
+	pthread_mutex_lock(&windows->lock);
+	window = window_of(windows, made->region);
+	if (!window) {
+		made->next = windows->first;
+		windows->first = made;
+	}
+	pthread_mutex_unlock(&windows->lock);
+	if (!window)
+		return made;
+	tow_unexport(made->exported);
+	free(made);
+	return window;
+}
+
+int towi_window(struct towi_windows *windows, const void *ptr, uint64_t bytes, bool makes,
 		struct towi_place *place)
 {
 	struct towi_window *window;
 	struct tow_region *region;
+	uint64_t number;
 	int ret;
 
 	ret = towi_place(windows->worker->arena, windows->worker->dev, ptr, bytes, &region,
@@ -133,17 +160,21 @@ int towi_window(struct towi_windows *windows, const void *ptr, uint64_t bytes,
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&windows->lock);
-	for (window = windows->first; window; window = window->next)
-		if (window->region == towi_region_handle(region))
-			break;
-	if (!window)
-		ret = make_window(windows, region, &window);
-	if (!ret) {
-		place->edge = windows->number;
-		place->window = window->number;
-	}
+	window = window_of(windows, towi_region_handle(region));
+	number = windows->last += makes && !window;
 	pthread_mutex_unlock(&windows->lock);
-	return ret;
+	if (!window && !makes)
+		return -EAGAIN;
+	if (!window) {
+		ret = make_window(windows, region, number, &window);
+		if (ret)
+			return ret;
+		window = keep_window(windows, window);
+	}
+	/* It stays while there is something in its region that is used. */
+	place->edge = windows->number;
+	place->window = window->number;
+	return 0;
 }
 
 /* ---- views ------------------------------------------------------------------ */
@@ -165,51 +196,86 @@ static void drop_view(struct towi_views *views, struct towi_view *view)
 	RB_REMOVE(towi_view_tree, &views->all, view);
 	views->count--;
 	tow_remote_release(view->remote);
+	tow_remote_release(view->stale);
 	free(view);
 }
 
-/* The oldest that nothing needs goes: false: there is none. */
-static bool drop_oldest(struct towi_views *views)
+/* The oldest that nothing needs goes, but for what it has found: NULL: there is none. */
+static struct tow_remote *drop_oldest(struct towi_views *views)
 {
+	struct tow_remote *stale;
 	struct towi_view *view, *oldest = NULL;
 
 	RB_FOREACH(view, towi_view_tree, &views->all)
 		if (!view->busy && !view->looking && (!oldest || view->used < oldest->used))
 			oldest = view;
-	if (oldest)
-		drop_view(views, oldest);
-	return oldest;
+	if (!oldest)
+		return NULL;
+	stale = oldest->remote;
+	oldest->remote = NULL;
+	drop_view(views, oldest);
+	return stale;
 }
 
 /* 0; -EAGAIN: there are too many at the moment; -ENOMEM. */
 static int add_view(struct towi_views *views, const struct towi_place *place,
 		    struct towi_view **added)
 {
-	struct towi_view *view;
+	struct towi_view *view = malloc(sizeof(*view));
 
-	if (views->count >= TOWI_VIEWS_MAX && !drop_oldest(views))
-		return -EAGAIN;
-	view = malloc(sizeof(*view));
 	if (!view)
 		return -ENOMEM;
 	*view = (struct towi_view){ .number = place->edge, .window = place->window };
+	if (views->count >= TOWI_VIEWS_MAX) {
+		view->stale = drop_oldest(views);
+		if (!view->stale) {
+			free(view);
+			return -EAGAIN;
+		}
+	}
 	RB_INSERT(towi_view_tree, &views->all, view);
 	views->count++;
 	*added = view;
 	return 0;
 }
 
-static void look_for(struct tow_edge *edge, struct towi_view *view, uint32_t rights)
+static struct towi_view *view_of(struct towi_errand *errand)
 {
-	struct towi_finder *finder = &edge->common.worker->finder;
+	return (struct towi_view *)(void *)((char *)errand - offsetof(struct towi_view, errand));
+}
 
+/* Without the lock. */
+static int find(struct towi_errand *errand)
+{
+	struct tow_edge *edge = (struct tow_edge *)errand->runner;
+	struct towi_view *view = view_of(errand);
+	char name[NAME_BYTES];
+
+	tow_remote_release(view->stale);
+	view->stale = NULL;
+	/* Of an edge that is over, or is to be closed, nothing is to be found. */
+	if (edge->error)
+		return edge->error;
+	name_window(name, view->number, view->window, view->rights);
+	/* Whoever told of it has it: nobody waits for it to come. */
+	return tow_resolve(edge->peer, name, view->rights, 0, &view->remote);
+}
+
+/* Whoever looks for the view takes it, and what has become of it. */
+static void found(struct towi_errand *errand, int ret)
+{
+	struct towi_view *view = view_of(errand);
+
+	view->error = ret == -ENOENT || ret == -ETIMEDOUT ? -ESTALE : ret;
+	view->looking = false;
+}
+
+static int look_for(struct tow_edge *edge, struct towi_view *view, uint32_t rights)
+{
 	view->looking = true;
 	view->rights = rights;
-	view->edge = edge;
-	view->next = NULL;
-	*finder->last = view;
-	finder->last = &view->next;
-	pthread_cond_signal(&finder->called);
+	view->errand = (struct towi_errand){ .runner = &edge->runner, .run = find, .done = found };
+	return towi_pump_errand(&view->errand);
 }
 
 /* Found; or it could not be, which is told once. */
@@ -230,10 +296,8 @@ static int result_of(struct towi_views *views, struct towi_view *view,
 	return 0;
 }
 
-static int begin_finder(struct tow_worker *worker);
-
 int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi_place *place,
-	      uint64_t bytes, uint32_t rights, struct towi_view **found)
+	      uint64_t bytes, uint32_t rights, struct towi_view **shown)
 {
 	struct towi_view look = { .number = place->edge, .window = place->window }, *view;
 	int ret;
@@ -244,27 +308,17 @@ int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi
 	view = RB_FIND(towi_view_tree, &views->all, &look);
 	if (view) {
 		view->used = ++views->uses;
-		*found = view;
+		*shown = view;
 		return result_of(views, view, place, bytes);
 	}
-	ret = begin_finder(edge->common.worker);
-	if (!ret)
-		ret = add_view(views, place, &view);
+	ret = add_view(views, place, &view);
 	if (ret)
 		return ret;
 	view->used = ++views->uses;
-	look_for(edge, view, rights);
-	return -EAGAIN;
-}
-
-bool towi_views_busy(const struct towi_views *views)
-{
-	struct towi_view *view;
-
-	RB_FOREACH(view, towi_view_tree, (struct towi_view_tree *)&views->all)
-		if (view->busy || view->looking)
-			return true;
-	return false;
+	ret = look_for(edge, view, rights);
+	if (ret)
+		drop_view(views, view);
+	return ret ? ret : -EAGAIN;
 }
 
 void towi_views_free(struct towi_views *views)
@@ -273,95 +327,4 @@ void towi_views_free(struct towi_views *views)
 
 	while ((view = RB_MIN(towi_view_tree, &views->all)))
 		drop_view(views, view);
-}
-
-/* ---- the thread that finds them --------------------------------------------- */
-
-/* Called with the lock, which it lets go of meanwhile. */
-static void find(struct tow_worker *worker, struct towi_view *view)
-{
-	struct tow_edge *edge = view->edge;
-	struct tow_remote *remote = NULL;
-	char name[NAME_BYTES];
-	int ret;
-
-	/* Of an edge that is over, or is to be closed, nothing is to be found. */
-	ret = edge->error;
-	if (!ret) {
-		name_window(name, view->number, view->window, view->rights);
-		towi_worker_unlock_quietly(worker);
-		/* Whoever told of it has it: nobody waits for it to come. */
-		ret = tow_resolve(edge->peer, name, view->rights, 0, &remote);
-		towi_worker_lock(worker);
-	}
-	view->remote = remote;
-	view->error = ret == -ENOENT || ret == -ETIMEDOUT ? -ESTALE : ret;
-	view->looking = false;
-	/* Whoever looks for the view takes it, and what has become of it. */
-	towi_worker_noticed(worker, edge);
-	/* Nothing else may tell of it. */
-	towi_edge_nudge(edge);
-	/* What was begun is handed over. */
-	towi_worker_unlock_quietly(worker);
-	towi_worker_lock(worker);
-}
-
-static void *find_all(void *arg)
-{
-	struct tow_worker *worker = arg;
-	struct towi_finder *finder = &worker->finder;
-	struct towi_view *view;
-
-	towi_worker_lock(worker);
-	while (!finder->ends) {
-		view = finder->first;
-		if (!view) {
-			pthread_cond_wait(&finder->called, &worker->lock);
-			continue;
-		}
-		finder->first = view->next;
-		if (!finder->first)
-			finder->last = &finder->first;
-		find(worker, view);
-	}
-	towi_worker_unlock_quietly(worker);
-	return NULL;
-}
-
-void towi_finder_begin(struct towi_finder *finder)
-{
-	finder->last = &finder->first;
-	pthread_cond_init(&finder->called, NULL);
-}
-
-/* Signals are the program's. */
-static int begin_finder(struct tow_worker *worker)
-{
-	struct towi_finder *finder = &worker->finder;
-	sigset_t all, before;
-	int ret;
-
-	if (finder->runs)
-		return 0;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&finder->thread, NULL, find_all, worker);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	finder->runs = !ret;
-	/* -EAGAIN would be another thing here. */
-	return ret ? -ENOMEM : 0;
-}
-
-void towi_finder_end(struct tow_worker *worker)
-{
-	struct towi_finder *finder = &worker->finder;
-
-	if (finder->runs) {
-		towi_worker_lock(worker);
-		finder->ends = true;
-		pthread_cond_signal(&finder->called);
-		towi_worker_unlock(worker);
-		pthread_join(finder->thread, NULL);
-	}
-	pthread_cond_destroy(&finder->called);
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "../alloc/arena.h"
+#include "../pump/pump.h"
 
 /* Views that an edge keeps: as many as an arena of 64 GiB has regions. */
 #define TOWI_VIEWS_MAX	1024U
@@ -43,19 +44,21 @@ struct towi_place {
 };
 
 /*
- * To be read (TOW_RIGHT_READ), or written (TOW_RIGHT_WRITE).  Without the worker's lock: 0 or
+ * To be read (TOW_RIGHT_READ), or written (TOW_RIGHT_WRITE).  Without the pump's lock: 0 or
  * a negative errno.
  */
 int towi_windows_begin(struct towi_windows *windows, const struct tow_worker *worker,
 		       uint32_t rights);
 
-/* Nobody reaches anything by them any more.  Without the worker's lock. */
+/* Nobody reaches anything by them any more.  Without the pump's lock. */
 void towi_windows_end(struct towi_windows *windows);
 
 /*
- * Where @bytes at @ptr are, for the other end: 0; as towi_place(); and what tow_export() returns.
+ * Where @bytes at @ptr, which are used, are for the other end: 0; as towi_place(); -EAGAIN: in a
+ * region that is no window, and is not to become one now (@makes), which takes a while, and wants
+ * no lock; and what tow_export() returns.
  */
-int towi_window(struct towi_windows *windows, const void *ptr, uint64_t bytes,
+int towi_window(struct towi_windows *windows, const void *ptr, uint64_t bytes, bool makes,
 		struct towi_place *place);
 
 /* A window of the other end's. */
@@ -63,13 +66,13 @@ struct towi_view {
 	RB_ENTRY(towi_view) node;
 	uint64_t number, window;
 	struct tow_remote *remote;		/* once it was found */
+	struct tow_remote *stale;		/* of another one, which goes before that */
 	int error;
 	bool looking;				/* for it */
 	uint32_t busy;				/* operations on it */
 	uint64_t used;				/* when, for who looks for the oldest */
 	uint32_t rights;
-	struct tow_edge *edge;
-	struct towi_view *next;			/* to be looked for */
+	struct towi_errand errand;		/* which looks for it */
 };
 
 RB_HEAD(towi_view_tree, towi_view);
@@ -80,30 +83,15 @@ struct towi_views {
 	uint64_t uses;
 };
 
-/* Finds views: part of a worker. */
-struct towi_finder {
-	pthread_t thread;
-	bool runs, ends;
-	pthread_cond_t called;
-	struct towi_view *first, **last;
-};
-
 /*
  * The view of @place, of @bytes: 0; -EAGAIN: it is looked for, by a thread of its own, and
  * the edge goes on when that is over, or there are too many at the moment; -ERANGE: there is
- * no such place; and what tow_resolve() returns, once.
+ * no such place; and what tow_resolve() returns, once.  With the pump's lock.
  */
 int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi_place *place,
-	      uint64_t bytes, uint32_t rights, struct towi_view **found);
-
-/* Is one looked for, or in use? */
-bool towi_views_busy(const struct towi_views *views);
+	      uint64_t bytes, uint32_t rights, struct towi_view **shown);
 
 /* Without the lock. */
 void towi_views_free(struct towi_views *views);
-
-/* Without the lock, when there are no edges any more. */
-void towi_finder_begin(struct towi_finder *finder);
-void towi_finder_end(struct tow_worker *worker);
 
 #endif /* TOW_WINDOWS_INSIDE_H */

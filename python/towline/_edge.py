@@ -241,7 +241,7 @@ class _Receiver(_Stepping):
         """The next step's number and array, if it has come; else None.
 
         The same one until consumed().  Raises Error: what has ended the edge; of a dynamic one
-        also ENOSPC, EDQUOT, ENOMEM: there is no memory for it: it is tried again each time, and
+        also ENOSPC, EDQUOT, ENOMEM: there was no memory for it: a thread tries again each time, and
         consumed() leaves it out; EBADMSG: it is not what was sent (TOW_VALIDATE).
         """
         data, step = ctypes.c_void_p(), ctypes.c_uint64()

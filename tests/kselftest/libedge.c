@@ -954,6 +954,54 @@ TEST_F(pair, two_threads_wait)
 	TOW_WITHIN_AT(start, end, LATE_US / 1e3);
 }
 
+#define LARGE_BYTES	(16 * MIB)
+
+struct large {
+	struct tow_edge *sender;
+	unsigned char *tensor;
+	_Atomic int state;		/* 1: it is being sent; 2: it was */
+	int ret;
+};
+
+static void *send_large(void *arg)
+{
+	struct large *large = arg;
+
+	large->state = 1;
+	large->ret = tow_edge_send(large->sender, large->tensor, NULL, NULL);
+	large->state = 2;
+	return NULL;
+}
+
+/* A tensor that has to be copied first: the worker's other edges can be asked meanwhile. */
+TEST_F_TIMEOUT(pair, a_copy_keeps_nobody_out, 60)
+{
+	struct tow_tensor_type type = FLOATS(1, { LARGE_BYTES / 4 });
+	struct large large = { .tensor = calloc(1, LARGE_BYTES) };
+	struct tow_edge *receiver = NULL;
+	uint64_t step, calls = 0;
+	pthread_t thread;
+	double begin;
+
+	ASSERT_NE(NULL, large.tensor);
+	ASSERT_EQ(0, make_edge(&self->side, "small", &self->type, 1, &self->sender,
+			       &self->receiver));
+	ASSERT_EQ(0, make_edge(&self->side, "large", &type, 1, &large.sender, &receiver));
+	begin = tow_clock_begin();
+	ASSERT_EQ(0, pthread_create(&thread, NULL, send_large, &large));
+	while (!large.state)
+		;
+	while (large.state == 1)
+		calls += !tow_edge_next(self->sender, &step);
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, large.ret);
+	EXPECT_EQ(0, finish(&self->side, large.sender));
+	EXPECT_EQ(0, tow_edge_close(large.sender));
+	EXPECT_EQ(0, tow_edge_close(receiver));
+	free(large.tensor);
+	TOW_SEEN(calls > 100, begin);
+}
+
 /* It would count on from the first one's steps. */
 TEST_F(pair, another_sender)
 {
@@ -1024,6 +1072,73 @@ TEST_F(pair, armed_again)
 		ASSERT_EQ(1, poll(&look, 1, LATE_MS));
 		ASSERT_LE(0, tow_worker_progress(self->side.worker, 0));
 	}
+}
+
+/* ---- as many as may wait ---- */
+
+#define FEW_ENTRIES	16U
+#define MANY_WAIT	32U
+
+struct crowd {
+	struct tow_worker *worker;
+	struct tow_edge *senders[MANY_WAIT + 1], *receivers[MANY_WAIT + 1];
+};
+
+/* A sender of @crowd's worker, which has its own, and a receiver of the side's. */
+static int make_one(struct side *side, const struct tow_tensor_type *type, struct crowd *crowd,
+		    uint32_t index)
+{
+	char name[32];
+	int ret;
+
+	snprintf(name, sizeof(name), "crowd/%u", index);
+	ret = tow_static_receiver(side->worker, side->peer, name, type, 1,
+				  &crowd->receivers[index]);
+	if (!ret)
+		ret = tow_static_sender(crowd->worker, side->peer, name, type,
+					&crowd->senders[index]);
+	return ret ? ret : tow_edge_connect(crowd->senders[index], LATE_MS);
+}
+
+/* All wait for room; of each that gets some it is known at once, whoever waited first. */
+TEST_F_TIMEOUT(pair, as_many_wait_as_may, 120)
+{
+	struct tow_worker_attr few = { .size = sizeof(few), .entries = FEW_ENTRIES };
+	static unsigned char tensor[4000];
+	struct crowd crowd = { 0 };
+	double begin;
+	void *data;
+
+	ASSERT_EQ(0, tow_worker_create(self->side.dev, self->side.arena, &few, &crowd.worker));
+	for (uint32_t i = 0; i < MANY_WAIT; i++) {
+		ASSERT_EQ(0, make_one(&self->side, &self->type, &crowd, i));
+		ASSERT_EQ(0, tow_edge_connect(crowd.receivers[i], LATE_MS));
+	}
+	EXPECT_EQ(-EOVERFLOW, make_one(&self->side, &self->type, &crowd, MANY_WAIT));
+	for (uint32_t i = 0; i < MANY_WAIT; i++) {
+		ASSERT_EQ(0, tow_edge_send(crowd.senders[i], tensor, NULL, NULL));
+		ASSERT_EQ(0, tow_edge_send(crowd.senders[i], tensor, NULL, NULL));
+		while (tow_edge_pending(crowd.senders[i]) > 1)
+			ASSERT_LE(0, tow_worker_progress(crowd.worker, LATE_US));
+	}
+	begin = tow_clock_begin();
+	for (uint32_t i = MANY_WAIT; i--;) {
+		ASSERT_EQ(0, tow_edge_wait(crowd.receivers[i], LATE_US, &data, NULL));
+		ASSERT_EQ(0, tow_edge_consumed(crowd.receivers[i]));
+		while (tow_edge_pending(crowd.senders[i]))
+			ASSERT_LE(0, tow_worker_progress(crowd.worker, LATE_US));
+	}
+	/* By the clock each would have taken half a second. */
+	TOW_WITHIN(begin, 2000);
+	/* When one has gone, there is room for another one. */
+	EXPECT_EQ(0, tow_edge_close(crowd.senders[0]));
+	crowd.senders[0] = NULL;
+	EXPECT_EQ(0, tow_edge_connect(crowd.senders[MANY_WAIT], LATE_MS));
+	for (uint32_t i = 0; i <= MANY_WAIT; i++) {
+		EXPECT_EQ(0, tow_edge_close(crowd.senders[i]));
+		EXPECT_EQ(0, tow_edge_close(crowd.receivers[i]));
+	}
+	EXPECT_EQ(0, tow_worker_destroy(crowd.worker));
 }
 
 TEST_F(pair, larger_than_anything)

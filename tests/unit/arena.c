@@ -228,6 +228,24 @@ static void test_limits(void)
 	tow_arena_destroy(arena);
 }
 
+/* What may not wait for a region does with what there is. */
+static void test_try(void)
+{
+	struct source source = { 0 };
+	struct tow_arena_attr attr = { .size = sizeof(attr), .flags = TOW_ARENA_FALLBACK };
+	struct tow_arena *arena = source_arena(&source, &attr);
+	char *small = tow_arena_alloc(arena, 100), *block;
+
+	result(refused(towi_arena_try(arena, 128 * MIB), EAGAIN) && source.regions == 1,
+	       "no region is made where none may be");
+	tow_arena_free(arena, tow_arena_alloc(arena, 128 * MIB));
+	block = towi_arena_try(arena, 128 * MIB);
+	result(block && towi_arena_try(arena, 100) && source.regions == 2, "what there is is had");
+	result(small && !tow_arena_free(arena, small) && !tow_arena_free(arena, block),
+	       "and given back");
+	tow_arena_destroy(arena);
+}
+
 /* All of it is in a cache, in small pieces; nobody else would get any of it. */
 static void test_caches_give_back(void)
 {
@@ -795,12 +813,13 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 2 + 5 + 1 + 2 + 3 + 10 + 5 + 6 + 10 + 3 + 6);
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 3 + 2 + 5 + 1 + 2 + 3 + 10 + 5 + 6 + 10 + 3 + 6);
 	test_arguments();
 	test_places();
 	test_regions();
 	test_realloc();
 	test_limits();
+	test_try();
 	test_caches_give_back();
 	test_sizes();
 	test_stash();

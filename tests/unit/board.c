@@ -72,13 +72,21 @@ static void ring_turn(struct tow_queue *queue)
 	usleep(TURN_US);
 }
 
+static void go_on(struct towi_runner *runner)
+{
+	(void)runner;
+}
+
 static void begin(struct tow_arena *arena, uint32_t entries)
 {
 	static struct tow_channel channel;
+	static const struct towi_runner_ops ops = { .go_on = go_on };
 	uint32_t rank;
 
-	comm = (struct tow_comm){ .arena = arena, .rank = OWN, .ranks = RANKS, .members = members };
-	comm.queue = ring_make(entries);
+	comm = (struct tow_comm){ .runner.ops = &ops, .pump.wake_fd = -1, .arena = arena,
+				  .rank = OWN, .ranks = RANKS, .members = members };
+	towi_pump_init(&comm.pump, ring_make(entries), 0, 0);
+	towi_pump_join(&comm.pump, &comm.runner);
 	memset(members, 0, sizeof(members));
 	memset(silent, 0, sizeof(silent));
 	for (rank = 0; rank < RANKS; rank++) {
@@ -104,7 +112,7 @@ static void end(void)
 	for (rank = 0; rank < RANKS; rank++)
 		members[rank].board = NULL;
 	towi_board_free(&comm);
-	ring_free(comm.queue);
+	ring_free(comm.pump.queue);
 }
 
 static bool blames(uint32_t wanted)
@@ -114,7 +122,9 @@ static bool blames(uint32_t wanted)
 
 	for (uint32_t rank = 0; rank < RANKS; rank++)
 		places[rank] = PLACE;
+	towi_pump_lock(&comm.pump);
 	late = towi_board_late(&comm, places, CALLS);
+	towi_pump_unlock(&comm.pump);
 	end();
 	if (late != wanted)
 		ksft_print_msg("rank %d is late\n", (int)late);

@@ -145,7 +145,9 @@ static int make_collective(void)
 static void begin_comm(void)
 {
 	comm = (struct tow_comm){ .group = group, .arena = arena, .rank = OWN, .ranks = RANKS,
-				  .members = members, .queue = ring_make(16) };
+				  .members = members, .pump.wake_fd = -1 };
+	towi_pump_init(&comm.pump, ring_make(16), 0, 0);
+	towi_pump_join(&comm.pump, &comm.runner);
 	exports = true;
 	if (towi_board_make(&comm))
 		ksft_exit_fail_msg("no board\n");
@@ -155,7 +157,7 @@ static void begin_comm(void)
 static void end_comm(void)
 {
 	towi_board_free(&comm);
-	ring_free(comm.queue);
+	ring_free(comm.pump.queue);
 }
 
 /* Whichever allocation fails: it is told. */

@@ -21,6 +21,11 @@ static void ring_turn(struct tow_queue *queue)
 	(void)queue;
 }
 
+static void go_on(struct towi_runner *runner)
+{
+	(void)runner;
+}
+
 struct chain {
 	struct tow_comm comm;
 	struct tow_collective collective;
@@ -33,23 +38,27 @@ static void begin(struct chain *chain)
 	static struct tow_channel channel;
 	static const struct { uint64_t handle; } remote;
 	static const struct tow_slot slot;
+	static const struct towi_runner_ops ops = { .go_on = go_on };
 	const struct towi_way way = { &channel, (void *)&remote };
 	const struct towi_send send = { .way = &way };
 	const struct tow_sqe *sqe;
 
 	memset(chain, 0, sizeof(*chain));
-	chain->comm.queue = ring_make(ENTRIES);
+	towi_pump_init(&chain->comm.pump, ring_make(ENTRIES), 0, 0);
+	towi_pump_lock(&chain->comm.pump);
 	chain->comm.rank = OWN;
 	chain->comm.blamed = TOW_NO_RANK;
 	chain->collective.comm = &chain->comm;
+	chain->collective.runner.ops = &ops;
+	towi_pump_join(&chain->comm.pump, &chain->collective.runner);
 	towi_relay_init(&chain->relay, &chain->collective, FROM, TO);
 	if (towi_relay_begin(&chain->relay) < MESSAGES)
 		ksft_exit_fail_msg("there is no room\n");
 	for (uint32_t i = 1; i <= MESSAGES; i++)
 		towi_relay_add(&chain->relay, &slot, i, &send, i == MESSAGES);
-	towi_comm_submit(&chain->comm);
+	towi_pump_submit(&chain->comm.pump);
 	for (uint32_t i = 0; i < STEPS; i++) {
-		sqe = ring_take(chain->comm.queue);
+		sqe = ring_take(chain->comm.pump.queue);
 		if (!sqe)
 			ksft_exit_fail_msg("an entry is missing\n");
 		chain->data[i] = sqe->user_data;
@@ -60,14 +69,15 @@ static void begin(struct chain *chain)
 static void fail(struct chain *chain, uint32_t first, const int *status)
 {
 	for (uint32_t i = first; i < STEPS; i++)
-		ring_complete(chain->comm.queue, chain->data[i], *status++);
-	towi_comm_reap(&chain->comm);
+		ring_complete(chain->comm.pump.queue, chain->data[i], *status++);
+	towi_pump_look(&chain->comm.pump);
 }
 
 /* Nothing is on its way, and the communicator knows that. */
 static bool is_over(const struct chain *chain)
 {
-	return !chain->relay.entries && !chain->collective.in_flight && !chain->comm.in_flight;
+	return !chain->relay.entries && !chain->collective.runner.busy &&
+	       !chain->comm.pump.in_flight;
 }
 
 static bool fails_so(uint32_t first, const int *status, int error, uint32_t blamed)
@@ -80,9 +90,10 @@ static bool fails_so(uint32_t first, const int *status, int error, uint32_t blam
 	right = is_over(&chain) && chain.comm.error == error && chain.comm.blamed == blamed;
 	if (!right)
 		ksft_print_msg("%u of the chain, %u of the collective, %d of the communicator are on their way; error %d, rank %d\n",
-			       chain.relay.entries, chain.collective.in_flight,
-			       (int)chain.comm.in_flight, chain.comm.error, (int)chain.comm.blamed);
-	ring_free(chain.comm.queue);
+			       chain.relay.entries, chain.collective.runner.busy,
+			       (int)chain.comm.pump.in_flight, chain.comm.error, (int)chain.comm.blamed);
+	towi_pump_unlock(&chain.comm.pump);
+	ring_free(chain.comm.pump.queue);
 	return right;
 }
 
@@ -92,10 +103,11 @@ static bool succeeds(void)
 	bool right;
 
 	begin(&chain);
-	ring_complete(chain.comm.queue, chain.data[STEPS - 1], 0);
-	towi_comm_reap(&chain.comm);
+	ring_complete(chain.comm.pump.queue, chain.data[STEPS - 1], 0);
+	towi_pump_look(&chain.comm.pump);
 	right = is_over(&chain) && !chain.comm.error && chain.collective.forwarded == MESSAGES;
-	ring_free(chain.comm.queue);
+	towi_pump_unlock(&chain.comm.pump);
+	ring_free(chain.comm.pump.queue);
 	return right;
 }
 

@@ -77,12 +77,12 @@ int __wrap_tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint32_t
 int __wrap_tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint32_t min_complete,
 			   uint32_t timeout_us)
 {
-	uint32_t before = queue->ring->cq_tail;
+	uint32_t before = tow_load_acquire(&queue->ring->cq_tail);
 
 	(void)to_submit;
 	(void)timeout_us;
 	ring_turn(queue);
-	return min_complete && queue->ring->cq_tail == before ? -ETIMEDOUT : 0;
+	return min_complete && tow_load_acquire(&queue->ring->cq_tail) == before ? -ETIMEDOUT : 0;
 }
 
 #endif /* TOW_RING_H */

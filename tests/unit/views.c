@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What an edge keeps of the other end's windows: each is found once, and not lost while it is used. */
-/* build: link -Wl,--wrap=tow_resolve -Wl,--wrap=tow_remote_bytes -Wl,--wrap=tow_remote_release */
+/* build: link -Wl,--wrap=tow_resolve -Wl,--wrap=tow_remote_bytes -Wl,--wrap=tow_remote_release -Wl,--wrap=tow_queue_enter */
 #include <errno.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 
 #include <kselftest.h>
 
 #include "../tensor/edge.h"
+#include "tow_ring.h"
 
 #define EDGE		7U
 #define WINDOW_BYTES	4096U
@@ -50,18 +50,19 @@ int __wrap_tow_remote_release(struct tow_remote *of)
 
 /* ---- an edge ------------------------------------------------------------------- */
 
-static sem_t looked;
-
-static void go_on(struct towi_edge *edge)
+static void ring_turn(struct tow_queue *queue)
 {
-	(void)edge;
-	sem_post(&looked);
+	(void)queue;
 }
 
-static const struct towi_edge_ops ops = { .go_on = go_on };
-static struct tow_queue queue;
-static struct tow_worker worker = { .queue = &queue };
-static struct tow_edge edge = { .common = { .ops = &ops, .worker = &worker } };
+static void go_on(struct towi_runner *runner)
+{
+	(void)runner;
+}
+
+static const struct towi_runner_ops ops = { .go_on = go_on };
+static struct towi_pump pump = { .wake_fd = -1 };
+static struct tow_edge edge = { .runner.ops = &ops };
 static struct towi_views views;
 
 /* What is said of a window at once; the view, if it was found. */
@@ -70,9 +71,9 @@ static int ask(uint64_t window, struct towi_view **view)
 	const struct towi_place place = { .edge = EDGE, .window = window };
 	int ret;
 
-	towi_worker_lock(&worker);
+	towi_pump_lock(&pump);
 	ret = towi_view(&edge, &views, &place, WINDOW_BYTES, TOW_RIGHT_READ, view);
-	towi_worker_unlock_quietly(&worker);
+	towi_pump_unlock_quietly(&pump);
 	return ret;
 }
 
@@ -81,8 +82,11 @@ static int find(uint64_t window, struct towi_view **view)
 {
 	int ret;
 
-	while ((ret = ask(window, view)) == -EAGAIN)
-		sem_wait(&looked);
+	while ((ret = ask(window, view)) == -EAGAIN) {
+		towi_pump_lock(&pump);
+		towi_pump_sleep(&pump, towi_until(1000));
+		towi_pump_unlock(&pump);
+	}
 	return ret;
 }
 
@@ -141,10 +145,8 @@ int main(void)
 {
 	ksft_print_header();
 	ksft_set_plan(5);
-	sem_init(&looked, 0, 0);
-	pthread_mutex_init(&worker.lock, NULL);
-	pthread_cond_init(&worker.looked, NULL);
-	towi_finder_begin(&worker.finder);
+	towi_pump_init(&pump, ring_make(16), 0, 0);
+	towi_pump_join(&pump, &edge.runner);
 	/* In turn: what was found longest ago is wanted next. */
 	ksft_test_result(finds_all(1, MANY) && finds_all(1, MANY) && finds_all(1, MANY) &&
 			 resolves(MANY), "each of many is found once\n");
@@ -155,6 +157,5 @@ int main(void)
 	released = 0;
 	towi_views_free(&views);
 	ksft_test_result(released == TOWI_VIEWS_MAX, "all are given back\n");
-	towi_finder_end(&worker);
 	ksft_finished();
 }

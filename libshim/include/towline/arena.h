@@ -57,7 +57,8 @@ struct tow_arena;
  *	found that something was written around a block.  It must not call the arena.
  *	NULL: one line on the standard error.
  * @grown: told of each new region, before anything in it is given out: to export it,
- *	say.  A negative errno refuses it.  It must not call the arena.  NULL: nobody
+ *	say.  A negative errno refuses it.  It must not call the arena.  By whoever
+ *	allocates, which of a worker's arena may be a thread of the worker's.  NULL: nobody
  * @shrinks: told of each region that was accepted before it is destroyed.  It must not
  *	call the arena.  NULL: nobody
  * @data: for those three

@@ -129,7 +129,7 @@ struct tow_edge;
  * struct tow_worker_attr - what a worker is to be like
  * @size: sizeof(struct tow_worker_attr)
  * @entries: of its queue: how many operations may be on their way at once, 16 at least; 0:
- *	256.  As many edges may wait for something.
+ *	256.  Twice as many edges may be connected, each of which may wait for something.
  * @timeout_ms: how long a step of a static or dynamic edge may be on its way, in
  *	milliseconds; 0: as long as it takes.
  *	A late one ends its edge with -ETIMEDOUT, in the second after that if somebody is
@@ -294,8 +294,8 @@ int tow_static_sender(struct tow_worker *worker, struct tow_peer *peer, const ch
  * @edge: stored here; ended with tow_edge_close()
  *
  * Tensors come by themselves, into memory of the worker's arena, as long as somebody calls
- * tow_worker_progress(), tow_edge_test() or tow_edge_wait().  A read goes over each region
- * of the sender's that a tensor was in, which this end finds once, by a thread of its own.
+ * tow_worker_progress() or tow_edge_wait().  A read goes over each region of the sender's
+ * that a tensor was in, which this end finds once, by a thread of its own.
  *
  * Return: as tow_static_receiver().
  */
@@ -360,10 +360,11 @@ int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer *peer, cons
  * Return: 0, also when it is connected; -ETIMEDOUT: nobody came; -EPROTOTYPE: the other
  * end's tensors have elements of another type; -EMSGSIZE: they have another shape; -EBUSY:
  * the receiver had a sender before, and it is to be made anew; -EALREADY: another thread is
- * connecting it; -EPROTO:
+ * connecting it; -EOVERFLOW: the worker has as many edges as may wait for something (struct
+ * tow_worker_attr); -EPROTO:
  * what is there is no edge, or of another version; -EINVAL; and what tow_resolve() and
- * operations on remote ranges return.  After a time-out it may be called again; after
- * other errors the edge is of no use.  After -EPROTOTYPE and -EMSGSIZE the other end knows
+ * operations on remote ranges return.  After a time-out, and when another edge was closed after
+ * -EOVERFLOW, it may be called again; after other errors the edge is of no use.  After -EPROTOTYPE and -EMSGSIZE the other end knows
  * it, too.
  */
 int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms);
@@ -553,13 +554,13 @@ uint32_t tow_edge_pending(const struct tow_edge *edge);
  *	tow_edge_consumed(), and changed if one likes
  * @step: its number, from 1, is stored here; or NULL
  *
- * Never waits.  Of a static edge it reads memory and makes no call.
+ * Waits for nobody.  Of a static edge it reads memory, takes no lock and makes no call.
  *
  * Return: 1: it has; the same one until it was consumed; 0: not yet; -EINVAL; -ENOTCONN: of a
  * dynamic edge tow_edge_connect() comes first; or the error that has ended the edge.  Of a static edge -EPROTOTYPE or -EMSGSIZE: the sender's tensors
- * are of another type, or another shape.  Of a dynamic one -ENOSPC, -EDQUOT, -ENOMEM: there is
- * no memory for it, as tow_arena_alloc(); it is tried again each time, and tow_edge_consumed()
- * leaves it out; -EBADMSG: it is not what was sent (TOW_VALIDATE), and tow_edge_consumed() goes
+ * are of another type, or another shape.  Of a dynamic one -ENOSPC, -EDQUOT, -ENOMEM: there was
+ * no memory for it, as tow_arena_alloc(); each time a thread of the worker's is asked to try again, of
+ * which later calls tell, and tow_edge_consumed() leaves it out; -EBADMSG: it is not what was sent (TOW_VALIDATE), and tow_edge_consumed() goes
  * on to the next one.
  */
 int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step);
@@ -574,7 +575,8 @@ int tow_edge_test(struct tow_edge *edge, void **data, uint64_t *step);
  * Waits without taking processor time, and drives the worker's other edges meanwhile.
  *
  * Return: 0: it has come; -ETIMEDOUT; -EINTR; -ESTALE or -ECONNRESET: the peer, or the
- * sender's process, is lost; and as tow_edge_test() and tow_worker_progress().
+ * sender's process, is lost; -EOVERFLOW: as tow_edge_connect(), of one that is not connected; and as
+ * tow_edge_test() and tow_worker_progress().
  */
 int tow_edge_wait(struct tow_edge *edge, uint32_t timeout_us, void **data, uint64_t *step);
 
@@ -617,8 +619,8 @@ int tow_edge_take(struct tow_edge *edge, void **data);
  * Also if it is there already.  Once for each step; with a dynamic edge it is readable before,
  * too, when tow_worker_progress() has something to do for that to come.
  *
- * Return: 0; -EINVAL; -EBUSY: too many operations are on their way; or the error that has
- * ended the edge.
+ * Return: 0; -EINVAL; -EOVERFLOW: as tow_edge_connect(), of one that is not connected; or the error
+ * that has ended the edge.
  */
 int tow_edge_arm(struct tow_edge *edge);
 
