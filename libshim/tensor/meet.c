@@ -243,7 +243,7 @@ static int end_meeting(struct tow_edge *edge, int ret)
 TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 {
 	struct tow_worker *worker;
-	bool connecting;
+	bool connecting, settled;
 	uint64_t until;
 	int ret;
 
@@ -255,12 +255,13 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 	until = towi_until((uint64_t)timeout_ms * 1000);
 	towi_worker_lock(worker);
 	connecting = edge->connecting;
+	settled = edge->connected || edge->error;
 	edge->connecting = true;
 	towi_worker_unlock(worker);
 	if (connecting)
 		return -EALREADY;
 	/* Waits in the kernel, and keeps nobody out meanwhile. */
-	if (edge->connected)
+	if (settled)
 		ret = 0;
 	else
 		ret = edge->sends ? find_receiver(edge, until) : find_sender(edge, until);
