@@ -7,6 +7,7 @@
  *
  * give waits ten seconds for the name to be there.  Exit status: 0 success, 1 failure, 2 wrong usage.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ static int take(struct tow_device *dev, const char *name, const char *told)
 	struct tow_region *region;
 	struct tow_queue *queue;
 	struct tow_slot *slot;
+	struct tow_sqe *sqe;
 	double sum = 0;
 	void *memory;
 	int ret;
@@ -56,8 +58,11 @@ static int take(struct tow_device *dev, const char *name, const char *told)
 		ret = tow_queue_create(dev, 1, 0, &queue);
 	if (ret)
 		return ret;
+	sqe = tow_queue_get_sqe(queue);
+	if (!sqe)
+		return -EBUSY;
 	/* Until one notification has come: what was written before it is there. */
-	tow_prep_wait(tow_queue_get_sqe(queue), slot, 1);
+	tow_prep_wait(sqe, slot, 1);
 	ret = carry_out(queue);
 	if (ret)
 		return ret;
@@ -74,6 +79,7 @@ static int give(struct tow_device *dev, const char *address, const char *name, c
 	struct tow_region *region;
 	struct tow_queue *queue;
 	struct tow_peer *peer;
+	struct tow_sqe *sqe;
 	void *memory;
 	int ret;
 
@@ -94,7 +100,10 @@ static int give(struct tow_device *dev, const char *address, const char *name, c
 		return ret;
 	for (unsigned int i = 0; i < FLOATS; i++)
 		((float *)memory)[i] = (float)(i % 7);
-	tow_prep_write_notify(tow_queue_get_sqe(queue), channel, region, 0, there, 0, BYTES, slot);
+	sqe = tow_queue_get_sqe(queue);
+	if (!sqe)
+		return -EBUSY;
+	tow_prep_write_notify(sqe, channel, region, 0, there, 0, BYTES, slot);
 	return carry_out(queue);
 }
 

@@ -284,7 +284,7 @@ static int look_at_cards(const struct tow_group *group, const struct card *own, 
 	for (uint32_t rank = 0; rank < group->world.world_size; rank++) {
 		if (card[rank].status) {
 			*blamed = rank;
-			return card[rank].status < 0 ? card[rank].status : -EPROTO;
+			return towi_is_error(card[rank].status) ? card[rank].status : -EPROTO;
 		}
 		if (card[rank].ranks != group->world.world_size ||
 		    !memchr(card[rank].address, '\0', sizeof(card[rank].address)))
@@ -385,8 +385,8 @@ TOW_PUBLIC int tow_group_create(struct tow_device *dev, const struct tow_world *
 	if (!ret)
 		ret = towi_take(attr, ATTR_SIZE_FIRST, &known, sizeof(known));
 	/* Who has nothing to take part with only says so. */
-	if (!ret && (known.status > 0 || known.reserved || (known.status && !known.gather) ||
-		     (!dev && !known.status)))
+	if (!ret && (known.reserved || (!dev && !known.status) ||
+		     (known.status && (!known.gather || !towi_is_error(known.status)))))
 		ret = -EINVAL;
 	if (!ret && known.name && strlen(known.name) > TOW_GROUP_NAME_MAX)
 		ret = -EINVAL;

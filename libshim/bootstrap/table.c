@@ -318,19 +318,19 @@ static int have_read(struct towi_table *table, uint64_t until)
 static int give_up(struct towi_table *table, uint64_t missing, uint64_t until,
 		   uint32_t *blamed)
 {
-	int error = -(int)header_of(table)->error;
+	uint32_t error = header_of(table)->error;
 
 	/* Other ranks could have written there. */
 	if (missing <= table->ranks)
 		*blamed = (uint32_t)missing - 1;
 	have_read(table, until);
 	switch (error) {
-	case -ECANCELED:
-	case -ECONNRESET:
-	case -EEXIST:
-	case -EPROTO:
-	case -ESTALE:
-		return error;
+	case ECANCELED:
+	case ECONNRESET:
+	case EEXIST:
+	case EPROTO:
+	case ESTALE:
+		return -(int)error;
 	default:
 		return -ETIMEDOUT;
 	}

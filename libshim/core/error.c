@@ -73,7 +73,6 @@ TOW_PUBLIC const char *tow_strerror(int error)
 		if (error == -meanings[i].error)
 			return meanings[i].words;
 
-	/* INT_MIN has no positive counterpart. */
-	words = error < 0 && error >= -4095 ? strerrordesc_np(-error) : NULL;
+	words = towi_is_error(error) ? strerrordesc_np(-error) : NULL;
 	return words ? words : "unknown error";
 }

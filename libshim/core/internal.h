@@ -94,6 +94,12 @@ struct tow_device_list *towi_list(const char *class_dir, int *error);
 int towi_choose(const char *class_dir, const char *asked, const char *preferred,
 		char name[TOW_DEVICE_NAME_MAX]);
 
+/* Of what somebody else says: is it a negative errno?  It is kept in an int then, and has a positive. */
+static inline bool towi_is_error(int64_t status)
+{
+	return status < 0 && status >= -4095;
+}
+
 /* The kernel's answer in the library's structure, its size filled in. */
 void towi_attr_from_query(const struct tow_query *query, struct tow_device_attr *attr);
 

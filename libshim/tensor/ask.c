@@ -398,7 +398,7 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 {
 	struct want *want;
 
-	if (reply->status > 0 || reply->status < -4095 ||
+	if ((reply->status && !towi_is_error(reply->status)) ||
 	    (reply->tag == TOWI_NO_TAG && !own->cancelling)) {
 		towi_edge_fail(&own->edge, -EPROTO);
 		return;

@@ -102,7 +102,7 @@ static bool answered(const struct tow_edge *edge, uint64_t step, int *status)
 	memcpy(&answer, towi_letter(edge, step - 1), sizeof(answer));
 	if (answer.step != step || answer.check != check_of(&answer))
 		return false;
-	*status = answer.status < 0 && answer.status >= -4095 ? (int)answer.status :
+	*status = towi_is_error(answer.status) ? (int)answer.status :
 		  answer.status ? -EPROTO : 0;
 	return true;
 }

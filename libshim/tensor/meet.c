@@ -259,6 +259,7 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 {
 	struct tow_worker *worker;
 	uint64_t until;
+	bool settled;
 	int ret;
 
 	if (!edge)
@@ -268,6 +269,7 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 		return -EPERM;
 	until = towi_until((uint64_t)timeout_ms * 1000);
 	towi_pump_lock(&worker->pump);
+	settled = edge->connected || edge->error;
 	/* Whoever is connected can be waited for. */
 	ret = edge->connecting ? -EALREADY : towi_pump_reserve(&edge->wait);
 	if (!ret)
@@ -276,7 +278,7 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 	if (ret)
 		return ret;
 	/* Waits in the kernel, and keeps nobody out meanwhile. */
-	if (edge->connected)
+	if (settled)
 		ret = 0;
 	else
 		ret = edge->sends ? find_receiver(edge, until) : find_sender(edge, until);

@@ -586,7 +586,7 @@ TOW_PUBLIC int tow_rendezvous_fail(struct tow_edge *edge, const char *key, uint6
 {
 	struct match wanted = { .error = status };
 
-	if (!is_offerer(edge) || status >= 0 || status < -4095 ||
+	if (!is_offerer(edge) || !towi_is_error(status) ||
 	    towi_name_of(key, step, &wanted.named.name))
 		return -EINVAL;
 	return make_offer(edge, &wanted, 0);

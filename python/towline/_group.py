@@ -111,8 +111,8 @@ class Group(Object):
     gather: by which ranks tell each other, in place of the group's own way: given what this rank
         tells, it returns what all tell, by rank, as Group.gather() does.  All ranks have one, which is
         called by one thread at a time.  What it raises is raised by whoever has called.
-    error: why this rank cannot take part, as what Device() has raised; with @gather only.  All ranks
-        raise it, with this rank blamed.
+    error: why this rank cannot take part, as what Device() has raised; with @gather only.  It is raised
+        here, and by all other ranks, with this rank blamed.
 
     Made by all ranks; it waits for them, and for rank 0's node to come up.  What a signal's handler
     raises ends that, and any other call here: the group is of no use then, and others are told.

@@ -125,7 +125,7 @@ class _Calling(threading.local):
             raise KeyboardInterrupt
 
 
-calling = _calling = _Calling()
+calling = _Calling()
 _postponed: "collections.deque[Callable[[], None]]" = collections.deque()
 
 
@@ -173,7 +173,7 @@ class Interruptible:
         while True:
             try:
                 while True:
-                    yield int(self._error is not None or _calling.interrupted)
+                    yield int(self._error is not None or calling.interrupted)
                     ctypes.pythonapi.PyErr_CheckSignals()
             except GeneratorExit:
                 return
@@ -257,7 +257,7 @@ class Handle:
             self._users -= 1
             if self._users:
                 return
-        if self._calls and _calling.depth:
+        if self._calls and calling.depth:
             _postponed.append(self._finish)
         elif self._defer:
             self._defer(self._finish)
@@ -281,19 +281,19 @@ class Handle:
     def __enter__(self) -> Optional[int]:
         self.claim()
         if self._calls:
-            _calling.begin()
+            calling.begin()
         try:
             self.hold()
         except ValueError:
             if self._calls:
-                _calling.end()
+                calling.end()
             raise
         return self.pointer
 
     def __exit__(self, *_: Any) -> None:
         try:
             if self._calls:
-                _calling.end()
+                calling.end()
         finally:
             self.drop()
         _ends_quietly()
@@ -316,7 +316,7 @@ class Handle:
 
     def _finish(self) -> None:
         if self._calls:
-            _calling.begin()
+            calling.begin()
         try:
             if self.ours:
                 self._end(self.pointer)
@@ -330,7 +330,7 @@ class Handle:
             parent.drop()
         self._parents = ()
         if self._calls:
-            _calling.end()
+            calling.end()
 
 
 # What could not end yet, and is asked again now and then: a function that says whether it has.

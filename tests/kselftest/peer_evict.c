@@ -105,7 +105,7 @@ static bool goes_on(struct evil *e)
  */
 static bool forgotten(int fd)
 {
-	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
 	for (;;) {
 		for (__u64 peer = 1; evil_count("peers") && peer < 1000; peer++)

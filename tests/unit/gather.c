@@ -71,6 +71,11 @@ int __wrap_tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes
 
 static uint32_t gathers;
 
+/* In place of that, what a group's other rank says it cannot come for: group.c, struct card. */
+static int32_t others_status;
+
+#define STATUS_AT	12U
+
 /* The other rank tells the same. */
 static int gather(void *arg, const void *mine, size_t bytes, void *all)
 {
@@ -78,22 +83,46 @@ static int gather(void *arg, const void *mine, size_t bytes, void *all)
 	gathers++;
 	for (uint32_t rank = 0; rank < RANKS; rank++)
 		memcpy((char *)all + rank * bytes, mine, bytes);
+	if (others_status)
+		memcpy((char *)all + STATUS_AT, &others_status, sizeof(others_status));
 	return 0;
 }
 
+static const struct tow_world world = { .size = sizeof(world), .rank = OWN, .world_size = RANKS };
+static const struct tow_group_attr meeting = { .size = sizeof(meeting), .address = "192.0.2.1",
+					       .gather = gather };
 static struct tow_device dev = { .fd = -1 };
 static struct tow_arena *arena;
 static struct tow_group *group;
 
 static void make_group(void)
 {
-	const struct tow_world world = { .size = sizeof(world), .rank = OWN, .world_size = RANKS };
-	const struct tow_group_attr attr = { .size = sizeof(attr), .address = "192.0.2.1",
-					     .gather = gather };
-
 	dev.process = towi_process();
-	if (tow_group_create(&dev, &world, &attr, &group, NULL))
+	if (tow_group_create(&dev, &world, &meeting, &group, NULL))
 		ksft_exit_fail_msg("no group\n");
+}
+
+/* What the other rank says is returned if it is an error. */
+static bool is_bounded(void)
+{
+	static const struct { int32_t says; int means; } cases[] = {
+		{ -ENOPKG, -ENOPKG }, { -4096, -EPROTO }, { INT32_MIN, -EPROTO }, { 1, -EPROTO },
+	};
+	struct tow_group *none;
+	bool good = true;
+	uint32_t blamed;
+	int ret;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		others_status = cases[i].says;
+		ret = tow_group_create(&dev, &world, &meeting, &none, &blamed);
+		others_status = 0;
+		if (ret == cases[i].means && !blamed)
+			continue;
+		ksft_print_msg("%d: %d, and %u is to blame\n", cases[i].says, ret, blamed);
+		good = false;
+	}
+	return good;
 }
 
 /* ---- calls -------------------------------------------------------------------- */
@@ -208,9 +237,10 @@ int main(void)
 	struct source source = { 0 };
 
 	ksft_print_header();
-	ksft_set_plan(6);
+	ksft_set_plan(7);
 	arena = source_arena(&source, NULL);
 	make_group();
+	ksft_test_result(is_bounded(), "what another rank cannot come for\n");
 	ksft_test_result(is_told(make_comm), "a communicator\n");
 	ksft_test_result(is_told(make_ps), "parameters\n");
 	ksft_test_result(is_told(make_feed), "a feed\n");

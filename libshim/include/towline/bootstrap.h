@@ -118,8 +118,8 @@ typedef int tow_group_gather_fn(void *arg, const void *mine, size_t bytes, void 
  *	returned; with @gather only
  * @reserved: 0
  *
- * A rank with @status may have no device.  All ranks are told, and all calls return it, with
- * that rank blamed; so nobody waits for a rank that could not come so far.
+ * A rank with @status may have no device.  All ranks are told, and all calls return it, the others'
+ * with that rank blamed; so nobody waits for a rank that could not come so far.
  *
  * Nothing of it is kept but @gather and @arg.  Later versions of the library add fields at the
  * end only.
