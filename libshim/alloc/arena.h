@@ -36,6 +36,9 @@ bool towi_arena_ours(const struct tow_arena *arena);
  */
 void *towi_arena_try(struct tow_arena *arena, size_t bytes);
 
+/* Memory of the arena that is in a region, zeroed: 0, or -ENOSPC and the like. */
+int towi_take_memory(struct tow_arena *arena, uint64_t bytes, char **at);
+
 /* Who wants to know of regions that go.  @gone must not call the arena. */
 struct towi_watch {
 	struct towi_watch *next;
