@@ -1288,3 +1288,22 @@ TOW_PUBLIC int tow_arena_create(struct tow_device *dev, const struct tow_arena_a
 		return -EINVAL;
 	return towi_ours(dev->process) ? towi_arena_create(&source, attr, arena) : -EPERM;
 }
+
+int towi_take_memory(struct tow_arena *arena, uint64_t bytes, char **at)
+{
+	struct tow_region *region;
+	uint64_t offset;
+	char *memory;
+
+	if (bytes > SIZE_MAX)
+		return -ENOMEM;
+	memory = tow_arena_zeroed(arena, 1, (size_t)bytes);
+	if (!memory)
+		return -errno;
+	if (tow_arena_find(arena, memory, &region, &offset)) {
+		tow_arena_free(arena, memory);
+		return -ENOSPC;
+	}
+	*at = memory;
+	return 0;
+}

@@ -49,4 +49,7 @@ void *towi_arena_try(struct tow_arena *arena, size_t bytes);
 int towi_place(struct tow_arena *arena, struct tow_device *dev, const void *ptr, uint64_t bytes,
 	       struct tow_region **region, uint64_t *offset);
 
+/* Memory of the arena that is in a region, zeroed: 0, or -ENOSPC and the like. */
+int towi_take_memory(struct tow_arena *arena, uint64_t bytes, char **at);
+
 #endif /* TOW_ARENA_INSIDE_H */

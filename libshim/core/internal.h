@@ -329,6 +329,13 @@ uint64_t towi_peer_number(const struct tow_peer *peer);
 const struct tow_peer_info *towi_peer_at(const struct towi_entries *peers,
 					 const struct towi_address *address);
 
+/*
+ * The peer that is that life of a device: to be released with tow_peer_release().  0; -ENOENT:
+ * there is none; or another negative errno.
+ */
+int towi_peer_named(const struct tow_device *dev,
+		    const uint8_t incarnation[TOW_INCARNATION_BYTES], struct tow_peer **peer);
+
 /* ---- export.c ---- */
 
 /*

@@ -153,6 +153,43 @@ TOW_PUBLIC int tow_peer_find(struct tow_device *dev, const char *address, struct
 	return ret;
 }
 
+/* Of those that are one life of a device, the one that is connected, or else the youngest. */
+static const struct tow_peer_info *peer_named(const struct towi_entries *peers,
+					      const uint8_t incarnation[TOW_INCARNATION_BYTES])
+{
+	const struct tow_peer_info *found = NULL, *info;
+	size_t i;
+
+	for (i = 0; (info = towi_entry(peers, i)); i++)
+		if (!memcmp(info->incarnation, incarnation, TOW_INCARNATION_BYTES) &&
+		    (!found || found->state != TOW_PEER_READY || info->state == TOW_PEER_READY))
+			found = info;
+	return found;
+}
+
+int towi_peer_named(const struct tow_device *dev,
+		    const uint8_t incarnation[TOW_INCARNATION_BYTES], struct tow_peer **peer)
+{
+	const struct tow_peer_info *found;
+	struct towi_entries peers;
+	struct tow_peer *made;
+	int ret;
+
+	ret = towi_entries_ask(dev, TOW_IOCTL_PEER_LIST, 0, sizeof(*found), &peers);
+	if (ret)
+		return ret;
+	found = peer_named(&peers, incarnation);
+	made = found ? malloc(sizeof(*made)) : NULL;
+	if (made) {
+		*made = (struct tow_peer){ dev, found->peer };
+		*peer = made;
+	} else {
+		ret = found ? -ENOMEM : -ENOENT;
+	}
+	towi_entries_free(&peers);
+	return ret;
+}
+
 /* By number: in a list of one, which begins with it. */
 static int describe(const struct tow_device *dev, uint64_t number, struct tow_peer_info *info)
 {

@@ -251,9 +251,6 @@ int towi_edge_may_be(const struct tow_worker *worker, const struct tow_peer *pee
 /* 0; -EPROTOTYPE: elements are of another type; -EMSGSIZE: the shape is another one. */
 int towi_type_compare(const struct tow_tensor_type *a, const struct tow_tensor_type *b);
 
-/* Memory of the arena that is in a region, zeroed: 0, or -ENOSPC and the like. */
-int towi_take_memory(struct tow_arena *arena, uint64_t bytes, char **at);
-
 /* ---- static.c ---- */
 
 /* How many steps of a static sender's the receiver has done with. */

@@ -15,25 +15,6 @@
 #define THERE_AT	256U
 #define THERE_BYTES	TOWI_LINE
 
-int towi_take_memory(struct tow_arena *arena, uint64_t bytes, char **at)
-{
-	struct tow_region *region;
-	uint64_t offset;
-	char *memory;
-
-	if (bytes > SIZE_MAX)
-		return -ENOMEM;
-	memory = tow_arena_zeroed(arena, 1, (size_t)bytes);
-	if (!memory)
-		return -errno;
-	if (tow_arena_find(arena, memory, &region, &offset)) {
-		tow_arena_free(arena, memory);
-		return -ENOSPC;
-	}
-	*at = memory;
-	return 0;
-}
-
 static int make_slot(struct tow_edge *edge, const char *end)
 {
 	struct tow_region *region;

@@ -10,6 +10,7 @@
 /* build: link -ltowline */
 #include <towline/collective.h>
 #include <towline/feed.h>
+#include <towline/mailbox.h>
 #include <towline/numpy.h>
 #include <towline/queue.h>
 #include <towline/server.h>
@@ -76,6 +77,8 @@ struct all {
 	void *array;
 	struct tow_worker *worker;
 	struct pair pairs[KINDS];	/* static, dynamic, a rendezvous */
+	struct tow_mailbox *box;
+	struct tow_line *line, *accepted;	/* its ends, both in that one */
 	struct tow_group *lonely;
 	struct tow_store *store, *served;
 	struct tow_comm *comm;
@@ -360,6 +363,31 @@ static void try_edges(struct all *all)
 	TRY(-EPERM, tow_rendezvous_cancel, asked->in, "child", 1);
 }
 
+static void nothing_new(void *arg, struct tow_line *line, uint32_t what)
+{
+	(void)arg;
+	(void)line;
+	(void)what;
+}
+
+static void try_mailboxes(struct all *all)
+{
+	struct tow_line_info info = { .size = sizeof(info) };
+	struct tow_mailbox *box;
+	struct tow_line *line;
+	uint32_t bytes;
+	char byte;
+
+	TRY(-EPERM, tow_mailbox_create, all->worker, "child", NULL, &box);
+	TRY(-EPERM, tow_mailbox_connect, all->box, all->peer, "child", TOW_PEER_WAIT_MS, &line);
+	TRY(-EPERM, tow_mailbox_accept, all->box, &line);
+	TRY(-EPERM, tow_mailbox_info, all->line, &info);
+	TRY(-EPERM, tow_mailbox_send, all->line, "", 1);
+	TRY(-EPERM, tow_mailbox_receive, all->accepted, &byte, 1, &bytes);
+	TRY(-EPERM, tow_mailbox_watch, all->box, nothing_new, NULL);
+	TRY(-EPERM, tow_mailbox_wait, all->box, all->line, TOW_MAILBOX_CAME, LATE_US);
+}
+
 static int no_batch(void *arg, uint32_t rank, uint64_t step, void *const *tensors)
 {
 	(void)arg;
@@ -466,6 +494,9 @@ static void try_ends(struct all *all)
 		TRY(-EPERM, tow_edge_close, all->pairs[i].out);
 		TRY(-EPERM, tow_edge_close, all->pairs[i].in);
 	}
+	TRY(-EPERM, tow_mailbox_close, all->line);
+	TRY(-EPERM, tow_mailbox_close, all->accepted);
+	TRY(-EPERM, tow_mailbox_destroy, all->box);
 	TRY(-EPERM, tow_worker_destroy, all->worker);
 	TRY_VOID(tow_numpy_destroy, all->numpy);
 	TRY_VOID(tow_tracer_destroy, all->tracer);
@@ -490,6 +521,7 @@ static void try_everything(struct all *all)
 	try_arenas(all);
 	try_tracer(all);
 	try_edges(all);
+	try_mailboxes(all);
 	try_group(all);
 	try_collectives(all);
 	try_stores(all);
@@ -814,6 +846,22 @@ static int asked_step(struct all *all, uint64_t step)
 	return tow_arena_free(all->me.arena, data) ?: ret;
 }
 
+static int message_step(struct all *all)
+{
+	char byte = 0;
+	uint32_t bytes;
+	int ret;
+
+	ret = tow_mailbox_send(all->line, "m", 1);
+	if (!ret)
+		ret = tow_mailbox_wait(all->box, all->accepted, TOW_MAILBOX_CAME, LATE_US);
+	if (ret > 0)
+		ret = tow_mailbox_receive(all->accepted, &byte, 1, &bytes);
+	if (ret > 0)
+		return byte == 'm' ? 0 : -EIO;
+	return ret ?: -EIO;
+}
+
 /* Nothing is on its way any more. */
 static int edges_rest(struct all *all)
 {
@@ -909,7 +957,7 @@ static int wait_for_barrier(struct all *all)
 /* Each of these says in its place which of them it was. */
 static int go_on(struct all *all, uint32_t number)
 {
-	int ret[8];
+	int ret[9];
 
 	ret[0] = static_step(all);
 	ret[1] = dynamic_step(all);
@@ -919,6 +967,7 @@ static int go_on(struct all *all, uint32_t number)
 	ret[5] = begin_sum(all) ?: finish_sum(all);
 	ret[6] = wait_for_barrier(all);
 	ret[7] = tow_group_gather(all->me.group, NULL, 0, NULL, NULL);
+	ret[8] = message_step(all);
 	for (size_t i = 0; i < ARRAY_SIZE(ret); i++) {
 		if (!ret[i])
 			continue;
@@ -1020,6 +1069,24 @@ static int make_edges(struct all *all)
 	return ret;
 }
 
+static int make_line(struct all *all)
+{
+	int ret;
+
+	ret = tow_mailbox_create(all->worker, named("box"), NULL, &all->box);
+	ret = ret ?: tow_mailbox_connect(all->box, all->peer, named("box"), TOW_PEER_WAIT_MS,
+					 &all->line);
+	if (!ret)
+		ret = tow_mailbox_wait(all->box, all->line, TOW_MAILBOX_ROOM, LATE_US);
+	if (ret == TOW_MAILBOX_ROOM)
+		ret = tow_mailbox_wait(all->box, NULL, TOW_MAILBOX_CAME, LATE_US);
+	if (ret == TOW_MAILBOX_CAME)
+		ret = tow_mailbox_accept(all->box, &all->accepted);
+	if (ret > 0)
+		return all->accepted ? 0 : -EIO;
+	return ret ?: -EIO;
+}
+
 static int make_tracer(struct all *all)
 {
 	int ret = tow_tracer_create(all->me.arena, &all->tracer);
@@ -1069,6 +1136,7 @@ static int make_all(struct all *all, const char *session)
 	ret = ret ?: make_arenas(all);
 	ret = ret ?: make_queue(all);
 	ret = ret ?: make_edges(all);
+	ret = ret ?: make_line(all);
 	ret = ret ?: make_tracer(all);
 	ret = ret ?: tow_group_create(all->me.dev, &world, &attr, &all->me.group, NULL);
 	ret = ret ?: make_together(all);
@@ -1104,6 +1172,9 @@ static int end_all(struct all *all)
 		ret = ret ?: tow_edge_close(all->pairs[i].out);
 		ret = ret ?: tow_edge_close(all->pairs[i].in);
 	}
+	ret = ret ?: tow_mailbox_close(all->line);
+	ret = ret ?: tow_mailbox_close(all->accepted);
+	ret = ret ?: tow_mailbox_destroy(all->box);
 	ret = ret ?: tow_worker_destroy(all->worker);
 	tow_numpy_free(all->numpy, all->array, 100);
 	ret = ret ?: tow_numpy_retire(all->numpy);

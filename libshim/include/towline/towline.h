@@ -57,8 +57,10 @@
  *  -EKEYREJECTED	the peer's cluster key is another one
  *  -EMFILE		this process has no descriptor left
  *  -ELIBACC		a library that this needs is not installed
- *  -EMLINK		there are as many as there can be: a communicator's collectives
- *  -EMSGSIZE		the other end's tensors have another shape
+ *  -EMLINK		there are as many as there can be: a communicator's collectives,
+ *			a mailbox's lines
+ *  -EMSGSIZE		the other end's tensors have another shape, or a message is longer
+ *			than the room for it
  *  -ENFILE		the machine has no descriptor left
  *  -ENETUNREACH	the network has no route to that address
  *  -ENODEV		the RDMA device was removed
@@ -76,7 +78,7 @@
  *  -ENOTUNIQ		several devices, and none was named
  *  -ENXIO		the module is loaded, but no RDMA device is usable
  *  -EOPNOTSUPP		this device, or this memory, cannot do that
- *  -EOVERFLOW		larger than anything can be
+ *  -EOVERFLOW		larger than anything can be, or as many things wait as may
  *  -EPERM		not for this process: another network namespace's device,
  *			a device that another process opened, or an
  *			administrator's call
