@@ -80,6 +80,9 @@ static int find(struct tow_line *line, const char *name, uint32_t rights,
 
 	if (*remote)
 		return 0;
+	/* Errands are run one after the other: others wait for this one. */
+	if (atomic_load(&line->given_up))
+		return -ECANCELED;
 	ret = tow_resolve(line->peer, name, rights, 0, remote);
 	if (!ret && !line->looked_ns)
 		line->looked_ns = before;

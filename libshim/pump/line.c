@@ -176,6 +176,7 @@ static void tell_ports(struct tow_line *line)
 static void end(struct tow_line *line, int error)
 {
 	line->error = error;
+	atomic_store(&line->given_up, true);
 	towi_pump_untime(line->runner.pump, &line->probed);
 	tell_ports(line);
 	towi_line_tell(line, TOW_MAILBOX_ENDED);

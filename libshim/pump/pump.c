@@ -467,18 +467,23 @@ void towi_pump_call(struct towi_call *call)
 	STAILQ_INSERT_TAIL(&call->runner->pump->calls, call, next);
 }
 
-/* Called with the lock, which is let go of meanwhile: false: there is nothing to be called. */
+/* Whose functions this thread is calling. */
+static _Thread_local const struct towi_pump *calling;
+
+/*
+ * Called with the lock, which is let go of meanwhile: false: there is nothing to be called.  One
+ * that is not being called yet can be by any thread that waits for it: a function may wait, too.
+ */
 static bool call_all(struct towi_pump *pump)
 {
-	STAILQ_HEAD(, towi_call) calls = STAILQ_HEAD_INITIALIZER(calls);
+	const struct towi_pump *before = calling;
 	struct towi_runner *runner;
 	struct towi_call *call;
 	bool any = false;
 
-	/* A function may come here again, by what it calls: not with these. */
-	STAILQ_CONCAT(&calls, &pump->calls);
-	while ((call = STAILQ_FIRST(&calls))) {
-		STAILQ_REMOVE_HEAD(&calls, next);
+	calling = pump;
+	while ((call = STAILQ_FIRST(&pump->calls))) {
+		STAILQ_REMOVE_HEAD(&pump->calls, next);
 		runner = call->runner;
 		pthread_mutex_unlock(&pump->lock);
 		call->run(call);
@@ -487,13 +492,16 @@ static bool call_all(struct towi_pump *pump)
 			towi_pump_wake(pump);
 		any = true;
 	}
+	calling = before;
 	return any;
 }
 
 void towi_pump_unlock(struct towi_pump *pump)
 {
 	hand_over(pump);
-	call_all(pump);
+	/* Of a function that is being called: the next one when it has returned. */
+	if (calling != pump)
+		call_all(pump);
 	pthread_mutex_unlock(&pump->lock);
 }
 

@@ -713,6 +713,38 @@ static void test_call(void)
 	end(ones, 1);
 }
 
+/* The first one's function waits for the second one's, as one that closes another edge does. */
+static void call_waits(struct towi_call *call)
+{
+	struct one *one = one_of(call->runner);
+
+	towi_pump_lock(&pump);
+	if (!one->late++)
+		towi_pump_settle(&pump, &(one + 1)->runner.calls, towi_until(1000000));
+	one->status = (int)(one + 1)->runner.calls;
+	towi_pump_unlock(&pump);
+}
+
+static void call_counts(struct towi_call *call)
+{
+	one_of(call->runner)->late++;
+}
+
+static void test_call_waits(void)
+{
+	struct one *ones = make(2);
+
+	ones[0].call = (struct towi_call){ .runner = &ones[0].runner, .run = call_waits };
+	ones[1].call = (struct towi_call){ .runner = &ones[1].runner, .run = call_counts };
+	towi_pump_call(&ones[0].call);
+	towi_pump_call(&ones[1].call);
+	towi_pump_unlock(&pump);
+	towi_pump_lock(&pump);
+	ksft_test_result(!ones[0].status && ones[1].late == 1,
+			 "a function may wait for one that was to be called after it\n");
+	end(ones, 2);
+}
+
 /* ---- several threads ---- */
 
 /* While one is in the kernel with its entries another one looks, and then hands over its own. */
@@ -820,7 +852,7 @@ static void test_threads(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 1 + 3 + 4 + 1 + 1 + 2 + 1 + 1 + 2 + 2 + 1 + 1 + 2);
+	ksft_set_plan(2 + 1 + 3 + 4 + 1 + 1 + 2 + 1 + 1 + 2 + 2 + 1 + 1 + 1 + 2);
 	test_owner();
 	test_ready();
 	test_starved();
@@ -833,6 +865,7 @@ int main(void)
 	test_time();
 	test_errand();
 	test_call();
+	test_call_waits();
 	test_submitting();
 	test_threads();
 	ksft_finished();
