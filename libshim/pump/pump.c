@@ -464,6 +464,7 @@ int towi_pump_look(struct towi_pump *pump)
 void towi_pump_call(struct towi_call *call)
 {
 	call->runner->calls++;
+	call->number = ++call->runner->pump->calls_count;
 	STAILQ_INSERT_TAIL(&call->runner->pump->calls, call, next);
 }
 
@@ -473,16 +474,18 @@ static _Thread_local const struct towi_pump *calling;
 /*
  * Called with the lock, which is let go of meanwhile: false: there is nothing to be called.  One
  * that is not being called yet can be by any thread that waits for it: a function may wait, too.
+ * What they add is not this thread's, which would never come back.
  */
 static bool call_all(struct towi_pump *pump)
 {
 	const struct towi_pump *before = calling;
+	uint64_t last = pump->calls_count;
 	struct towi_runner *runner;
 	struct towi_call *call;
 	bool any = false;
 
 	calling = pump;
-	while ((call = STAILQ_FIRST(&pump->calls))) {
+	while ((call = STAILQ_FIRST(&pump->calls)) && call->number <= last) {
 		STAILQ_REMOVE_HEAD(&pump->calls, next);
 		runner = call->runner;
 		pthread_mutex_unlock(&pump->lock);
@@ -499,9 +502,12 @@ static bool call_all(struct towi_pump *pump)
 void towi_pump_unlock(struct towi_pump *pump)
 {
 	hand_over(pump);
-	/* Of a function that is being called: the next one when it has returned. */
-	if (calling != pump)
-		call_all(pump);
+	/* A function's own come after it. */
+	if (calling != pump && call_all(pump) && !STAILQ_EMPTY(&pump->calls)) {
+		towi_pump_nudge(pump);
+		towi_pump_wake(pump);
+		hand_over(pump);
+	}
 	pthread_mutex_unlock(&pump->lock);
 }
 

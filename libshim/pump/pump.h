@@ -98,6 +98,7 @@ struct towi_call {
 	STAILQ_ENTRY(towi_call) next;
 	struct towi_runner *runner;
 	void (*run)(struct towi_call *call);	/* the record may be gone when it returns */
+	uint64_t number;
 };
 
 /* What may wait.  Its runner is busy until done() has been called. */
@@ -140,6 +141,7 @@ struct towi_pump {
 	bool nudged;			/* once there is room */
 	uint32_t settling;		/* threads in towi_pump_settle() */
 	STAILQ_HEAD(, towi_call) calls;
+	uint64_t calls_count;		/* ever */
 	uint64_t asked_us;		/* when somebody last asked for lost peers */
 	uint64_t ticked_us, tick_us;
 	uint64_t late_us;		/* that something timed may take; 0: as long as it likes */

@@ -177,11 +177,6 @@ static void tell_watch(struct towi_call *call)
 	towi_pump_lock(pump);
 	watch->calling = false;
 	towi_edge_watch_on(edge);
-	/* Whoever calls next; not from here, where the next one would call the next. */
-	if (watch->calling) {
-		towi_pump_nudge(pump);
-		towi_pump_wake(pump);
-	}
 	towi_pump_unlock_quietly(pump);
 }
 

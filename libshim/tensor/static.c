@@ -68,13 +68,10 @@ static void step_ended(struct towi_op *op, int status)
 	towi_steps_over(edge, (struct towi_step *)op, status);
 }
 
-static void prepare_step(struct tow_edge *edge, const struct towi_step *step, struct tow_sqe *sqe)
+static void prepare_step(struct tow_edge *edge, const struct towi_step *step,
+			 const struct tow_region *region, uint64_t offset, struct tow_sqe *sqe)
 {
-	struct tow_region *region;
-	uint64_t offset;
-
-	if (edge->bytes &&
-	    !towi_edge_place(edge, step->staged ? step->staged : step->data, &region, &offset))
+	if (edge->bytes)
 		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
 				      towi_letter_at(edge, step->number - 1), edge->bytes,
 				      edge->other);
@@ -87,14 +84,22 @@ static void prepare_step(struct tow_edge *edge, const struct towi_step *step, st
 /* False: it cannot begin now. */
 static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 {
+	struct tow_region *region = NULL;
+	uint64_t offset = 0;
 	struct tow_sqe *sqe;
 
 	if (step->number > read_steps(edge) + edge->theirs.slots)
 		return false;
+	/* It was in one when it was given. */
+	if (edge->bytes &&
+	    towi_edge_place(edge, step->staged ? step->staged : step->data, &region, &offset)) {
+		towi_edge_fail(edge, -EFAULT);
+		return false;
+	}
 	sqe = towi_pump_entry(&edge->runner);
 	if (!sqe)
 		return false;
-	prepare_step(edge, step, sqe);
+	prepare_step(edge, step, region, offset, sqe);
 	towi_pump_begun(sqe, &step->op);
 	towi_steps_begun(edge, step);
 	return true;

@@ -661,6 +661,33 @@ static void test_other_region(void)
 	ksft_test_result(end() && good, "a region of the program's\n");
 }
 
+/* What waits for room, and is nowhere when there is some, is not sent; nor is anything after it. */
+static void test_region_gone(void)
+{
+	struct source_region own = { source_map(SPAN), SPAN };
+	struct tow_region *region = (struct tow_region *)&own;
+	struct told told = { 0 };
+	struct pair pair;
+	uint64_t step = 0;
+	void *data;
+	bool good;
+
+	begin(0, false);
+	if (!own.at || towi_mapped_add(&device, region, own.at, 0, SPAN))
+		ksft_exit_fail_msg("no memory\n");
+	good = make_static(&pair, "static", 1) && !send_static(pair.out, own.at, &told) &&
+	       !send_static(pair.out, own.at, &told);
+	towi_tell_gone(&device, towi_region_handle(region));
+	towi_mapped_drop(&device, region, own.at);
+	good = good && !tow_edge_wait(pair.in, LATE_US, &data, &step) && step == 1 &&
+	       !tow_edge_consumed(pair.in) && finish(pair.out) && told.count == 2 &&
+	       told.status == -EFAULT && !tow_edge_test(pair.in, &data, &step) &&
+	       tow_edge_send(pair.out, own.at, NULL, NULL) == -EFAULT;
+	good = close_pair(&pair) && good;
+	munmap(own.at, SPAN);
+	ksft_test_result(end() && good, "a region that goes too early\n");
+}
+
 /* ---- a rendezvous ---- */
 
 static void got(void *arg, const struct tow_rendezvous_tensor *tensor)
@@ -846,7 +873,7 @@ static void test_many(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(10);
+	ksft_set_plan(11);
 	device.process = towi_process();
 	towi_mapped_begin(&device);
 	test_static();
@@ -855,6 +882,7 @@ int main(void)
 	test_spoilt();
 	test_no_memory();
 	test_other_region();
+	test_region_gone();
 	test_rendezvous(false);
 	test_rendezvous(true);
 	test_many();

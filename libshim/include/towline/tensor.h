@@ -386,7 +386,8 @@ typedef void tow_edge_done(void *arg, uint64_t step, int status);
  * @edge: a sender that is connected
  * @data: the tensor, which nobody changes before it was sent.  In a region of the worker's arena,
  *	or any other of its device (tow_region_find()), it is sent from there, and the region
- *	stays until it was; elsewhere it is copied first, and counted (tow_worker_copied()).
+ *	stays until it was, or the edge ends with -EFAULT; elsewhere it is copied first, and
+ *	counted (tow_worker_copied()).
  * @done: called when it was sent, by who calls tow_worker_progress(); or NULL
  * @arg: passed to @done
  *
