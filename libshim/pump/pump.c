@@ -338,16 +338,15 @@ void towi_pump_time(struct towi_pump *pump, struct towi_timed *timed)
 
 static void take_turns(struct towi_pump *pump, uint64_t now)
 {
-	struct towi_runner *first = TAILQ_FIRST(&pump->all), *runner = first;
+	struct towi_runner *first = TAILQ_FIRST(&pump->turns), *runner = first;
 	uint32_t turns;
 
 	/* Who finds no room is first the next time. */
 	for (turns = 0; runner && turns < TURNS && towi_pump_free(pump); turns++) {
-		TAILQ_REMOVE(&pump->all, runner, all);
-		TAILQ_INSERT_TAIL(&pump->all, runner, all);
-		if (runner->ops->tick)
-			runner->ops->tick(runner, now);
-		runner = TAILQ_FIRST(&pump->all);
+		TAILQ_REMOVE(&pump->turns, runner, turn);
+		TAILQ_INSERT_TAIL(&pump->turns, runner, turn);
+		runner->ops->tick(runner, now);
+		runner = TAILQ_FIRST(&pump->turns);
 		if (runner == first)
 			break;
 	}
@@ -742,6 +741,8 @@ void towi_pump_join(struct towi_pump *pump, struct towi_runner *runner)
 {
 	runner->pump = pump;
 	TAILQ_INSERT_TAIL(&pump->all, runner, all);
+	if (runner->ops->tick)
+		TAILQ_INSERT_TAIL(&pump->turns, runner, turn);
 }
 
 bool towi_pump_leave(struct towi_runner *runner)
@@ -750,6 +751,8 @@ bool towi_pump_leave(struct towi_runner *runner)
 
 	put_in(runner, NULL);
 	TAILQ_REMOVE(&pump->all, runner, all);
+	if (runner->ops->tick)
+		TAILQ_REMOVE(&pump->turns, runner, turn);
 	if (!runner->busy && !runner->waiting && !runner->calls)
 		return true;
 	TAILQ_INSERT_TAIL(&pump->graves, runner, all);
@@ -790,6 +793,7 @@ void towi_pump_init(struct towi_pump *pump, struct tow_queue *queue, uint32_t wa
 	pump->late_us = timeout_ms * 1000ULL;
 	pump->tick_us = pump->late_us && pump->late_us / 4 < TICK_US ? pump->late_us / 4 : TICK_US;
 	TAILQ_INIT(&pump->all);
+	TAILQ_INIT(&pump->turns);
 	TAILQ_INIT(&pump->ready);
 	TAILQ_INIT(&pump->starved);
 	TAILQ_INIT(&pump->graves);
@@ -807,7 +811,7 @@ void towi_pump_init(struct towi_pump *pump, struct tow_queue *queue, uint32_t wa
 int towi_pump_begin(struct towi_pump *pump, struct tow_device *dev, uint32_t entries,
 		    uint32_t waits, uint32_t timeout_ms)
 {
-	uint64_t completions = 2ULL * entries + waits;
+	uint64_t completions = entries + entries / 2ULL + waits;
 	struct tow_queue *queue;
 	int ret;
 

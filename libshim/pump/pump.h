@@ -60,6 +60,7 @@ struct towi_runner {
 	struct towi_pump *pump;
 	uint64_t peer;			/* towi_peer_number(); 0: of no one peer */
 	TAILQ_ENTRY(towi_runner) all;	/* or among the graves */
+	TAILQ_ENTRY(towi_runner) turn;	/* of those with a tick */
 	TAILQ_ENTRY(towi_runner) next;
 	struct towi_runners *in;	/* which list that is: ready, starved, or NULL */
 	/* Of it, and 0 before it may go: */
@@ -129,7 +130,7 @@ struct towi_pump {
 	bool submitting;
 	/* The device has gone, or the client ended: nothing is begun any more. */
 	int over;
-	struct towi_runners all, ready, starved;
+	struct towi_runners all, turns, ready, starved;
 	/* They left with operations that never ended; buried when the queue is. */
 	struct towi_runners graves;
 	/* Entries whose completion nobody has seen, but for those with a completion of their own. */

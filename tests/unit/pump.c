@@ -58,7 +58,7 @@ static int create_queue(struct tow_queue_create *create)
 {
 	unsigned char *rings;
 
-	if (create->sq_entries != ENTRIES || create->cq_entries != COMPLETIONS)
+	if (create->sq_entries != ENTRIES || create->cq_entries > COMPLETIONS)
 		return -EINVAL;
 	kernel.queue_fd = memfd_create("queue", MFD_CLOEXEC);
 	if (kernel.queue_fd < 0 || ftruncate(kernel.queue_fd, MAP_BYTES))
@@ -70,6 +70,7 @@ static int create_queue(struct tow_queue_create *create)
 	kernel.sqes = (struct tow_sqe *)(rings + SQES_OFFSET);
 	kernel.cqes = (struct tow_cqe *)(rings + CQES_OFFSET);
 	kernel.count = 0;
+	create->cq_entries = COMPLETIONS;
 	create->map_bytes = MAP_BYTES;
 	create->sqes_offset = SQES_OFFSET;
 	create->cqes_offset = CQES_OFFSET;
