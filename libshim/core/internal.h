@@ -322,6 +322,9 @@ int towi_address(const char *text, struct towi_address *address);
 const struct tow_device *towi_peer_device(const struct tow_peer *peer);
 uint64_t towi_peer_number(const struct tow_peer *peer);
 
+/* The same peer once more, to be released with tow_peer_release(): 0 or -ENOMEM. */
+int towi_peer_copy(const struct tow_peer *peer, struct tow_peer **copy);
+
 /*
  * Which of some peers, struct tow_peer_info, is the one at @address: NULL when
  * none is.  Of several the one that is connected, or else the youngest.

@@ -29,6 +29,17 @@ uint64_t towi_peer_number(const struct tow_peer *peer)
 	return peer->number;
 }
 
+int towi_peer_copy(const struct tow_peer *peer, struct tow_peer **copy)
+{
+	struct tow_peer *made = malloc(sizeof(*made));
+
+	if (!made)
+		return -ENOMEM;
+	*made = *peer;
+	*copy = made;
+	return 0;
+}
+
 static int connect_call(const char *address, const struct tow_peer_attr *attr, uint32_t timeout_ms,
 			struct tow_peer_connect *call)
 {

@@ -109,6 +109,9 @@ static int find_door(struct towi_errand *errand)
 	}
 	if (!ret)
 		ret = find(line, line->name, TOW_RIGHT_READ, &line->door);
+	/* Nor will it be. */
+	if (ret == -ENOENT && line->told)
+		return -ESTALE;
 	if (!ret && tow_remote_bytes(line->door) < sizeof(struct towi_door))
 		ret = -EPROTO;
 	return once_more(line, ret);
@@ -281,6 +284,7 @@ void towi_door_go_on(struct tow_line *line)
 
 int towi_door_begin(struct tow_line *line)
 {
+	line->begun = true;
 	line->state = TOWI_OPENING;
 	line->runner.peer = towi_peer_number(line->peer);
 	line->read = (struct towi_op){ .ended = read_ended, .runner = &line->runner };

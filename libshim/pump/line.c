@@ -87,11 +87,22 @@ static void write_batches(struct tow_line *line)
 	}
 }
 
-static void say_bye(struct tow_line *line)
+static void say_byes(struct tow_line *line)
 {
-	static const struct towi_record bye = { .kind = TOWI_BYE };
+	static const struct towi_record last = { .kind = TOWI_BYE };
+	struct towi_record record = { .kind = TOWI_MESSAGE, .tag = TOWI_PORT_BYE };
+	struct towi_bye *bye;
 
-	if (line->parting && !towi_wire_put(&line->wire, &bye, NULL, 0))
+	while ((bye = STAILQ_FIRST(&line->byes))) {
+		record.port = bye->port;
+		record.generation = bye->generation;
+		/* No message is empty. */
+		if (towi_wire_put(&line->wire, &record, "", 1))
+			return;
+		STAILQ_REMOVE_HEAD(&line->byes, next);
+		free(bye);
+	}
+	if (line->parting && !towi_wire_put(&line->wire, &last, NULL, 0))
 		line->parting = false;
 }
 
@@ -149,6 +160,15 @@ static void keep(struct tow_line *line, const struct towi_record *record, const 
 	towi_line_tell(line, TOW_MAILBOX_CAME);
 }
 
+/* Its other end has gone, unless that is of another line. */
+static void end_port(struct towi_port *port, const struct tow_line *line)
+{
+	if (port->line && port->line != line)
+		return;
+	towi_port_detach(port);
+	port->ended(port, -ESTALE);
+}
+
 static void deliver(struct tow_line *line, const struct towi_record *record, const void *data)
 {
 	struct towi_port *port = towi_port_of(line->box, record);
@@ -158,7 +178,9 @@ static void deliver(struct tow_line *line, const struct towi_record *record, con
 		return;
 	}
 	/* One that has been closed meanwhile wants nothing any more. */
-	if (port)
+	if (port && record->tag == TOWI_PORT_BYE)
+		end_port(port, line);
+	else if (port)
 		port->came(port, line, record, data);
 	towi_wire_taken(&line->wire, towi_units(record->bytes));
 }
@@ -303,10 +325,11 @@ static void go_on(struct towi_runner *runner)
 	towi_line_look(line);
 	if (line->state == TOWI_OPENING && !line->error)
 		towi_door_go_on(line);
-	if (line->state == TOWI_OPEN && !line->error)
-		tell_room(line);
 	if (line->state == TOWI_OPEN && !line->error) {
-		say_bye(line);
+		say_byes(line);
+		tell_room(line);
+	}
+	if (line->state == TOWI_OPEN && !line->error) {
 		towi_wire_credit(&line->wire);
 		write_batches(line);
 	}
@@ -343,6 +366,12 @@ uint32_t towi_line_what(const struct tow_line *line)
 
 void towi_line_free(struct tow_line *line)
 {
+	struct towi_bye *bye;
+
+	while ((bye = STAILQ_FIRST(&line->byes))) {
+		STAILQ_REMOVE_HEAD(&line->byes, next);
+		free(bye);
+	}
 	tow_arena_free(line->arena, line->inbox);
 	tow_arena_free(line->arena, line->desk);
 	tow_arena_free(line->arena, line->outbox);
@@ -486,6 +515,7 @@ int towi_line_make(struct tow_mailbox *box, struct tow_line **made)
 	line->wire.ours = box->units;
 	LIST_INIT(&line->ports);
 	TAILQ_INIT(&line->starving);
+	STAILQ_INIT(&line->byes);
 	ret = make_memory(line);
 	begin_ops(line);
 	if (!ret)
@@ -534,6 +564,7 @@ static void release(struct tow_line *line)
 	tow_remote_release(line->range);
 	tow_remote_release(line->other);
 	tow_peer_release(line->own_peer);
+	tow_channel_put(line->channel);
 }
 
 int towi_line_end(struct tow_line *line)

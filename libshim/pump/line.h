@@ -64,19 +64,30 @@ struct towi_hello {
 _Static_assert((sizeof(struct towi_record) + sizeof(struct towi_hello)) / TOWI_UNIT <
 	       TOWI_HELLO_UNITS, "a ring has room for it");
 
+/* What says that a port has gone; kept by the line until there is room for it. */
+struct towi_bye {
+	STAILQ_ENTRY(towi_bye) next;
+	uint32_t port, generation;	/* of the other end's, that is told */
+};
+
+/* A message's tag that says so; others are the ports' own. */
+#define TOWI_PORT_BYE	0U
+
 struct towi_port {
 	LIST_ENTRY(towi_port) on_line;
 	TAILQ_ENTRY(towi_port) starving;
 	struct tow_mailbox *box;
 	struct tow_line *line;		/* NULL: of none so far, or none any more */
 	uint32_t number, generation;
+	uint32_t other, other_generation;	/* the other end's; 0: not known */
+	struct towi_bye *bye;		/* for when it is closed */
 	bool starved;			/* it found no room */
 	/* A message has come, on whichever line; @data is gone when this returns. */
 	void (*came)(struct towi_port *port, struct tow_line *line,
 		     const struct towi_record *record, const void *data);
 	/* There is room again. */
 	void (*room)(struct towi_port *port);
-	/* Its line has ended: it is of none any more. */
+	/* Its line has ended, or the other end's port (-ESTALE): it is of none any more. */
 	void (*ended)(struct towi_port *port, int error);
 };
 
@@ -89,7 +100,7 @@ LIST_HEAD(towi_ports, towi_port);
 TAILQ_HEAD(towi_starving, towi_port);
 
 /* A function of the program's that is told of a line, or of lines to accept. */
-struct towi_news {
+struct towi_telling {
 	struct towi_call call;
 	uint32_t what;			/* that it is to be told */
 	uint32_t told;			/* and was, and nobody has looked since */
@@ -122,6 +133,8 @@ struct tow_line {
 	TAILQ_ENTRY(tow_line) in_box;	/* in .lines, .spares or .waiting */
 	enum towi_line_state state;
 	uint32_t index;
+	bool begun;			/* by this end */
+	bool told;			/* of its name, by whoever has it: it is there, or was */
 	int error;			/* what has ended it */
 	bool shown;			/* the program has it */
 	bool parting;			/* it is to say BYE */
@@ -163,9 +176,10 @@ struct tow_line {
 	char *kept;
 	uint64_t kept_first, kept_last;
 	uint32_t wanted;		/* units of what found no room */
-	struct towi_news news;
+	struct towi_telling news;
 	struct towi_ports ports;
 	struct towi_starving starving;
+	STAILQ_HEAD(, towi_bye) byes;	/* that are to be said */
 };
 
 TAILQ_HEAD(towi_lines, tow_line);
@@ -191,9 +205,10 @@ struct tow_mailbox {
 	bool making, ending;
 	tow_mailbox_news *tell;
 	void *arg;
-	struct towi_news news;
+	struct towi_telling news;
 	struct towi_port_place *ports;	/* by number - 1 */
 	uint32_t ports_count;
+	uint32_t ports_free;		/* there is none before that */
 	uint32_t generations;
 };
 
@@ -245,13 +260,23 @@ uint32_t towi_line_what(const struct tow_line *line);
 
 /* ---- mailbox.c ---- */
 
+/*
+ * One of which the program knows nothing: all its lines are in .waiting, for ports.  Without the
+ * lock; ended by tow_mailbox_destroy().
+ */
+int towi_box_make(struct tow_worker *worker, uint32_t backlog, struct tow_mailbox **mailbox);
+
+/* The name of the one of that number. */
+void towi_box_name(char name[TOWI_LINE_NAME_BYTES], uint64_t number);
+
 /* The program's function is to be told that. */
 void towi_line_tell(struct tow_line *line, uint32_t what);
 void towi_box_tell(struct tow_mailbox *box);
 
 /*
  * Ports of a mailbox.  towi_port_open(): came, room and ended are filled in.  0; -ENOMEM;
- * -EMFILE: there are as many as may be.
+ * -EMFILE: there are as many as may be.  towi_port_close(): the other end's, if it is known, is
+ * told.
  */
 int towi_port_open(struct tow_mailbox *box, struct towi_port *port);
 void towi_port_close(struct towi_port *port);

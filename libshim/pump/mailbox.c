@@ -2,6 +2,8 @@
 /* Mailboxes: what programs call, whom they tell, and ports. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -24,7 +26,7 @@ static bool usable(const struct tow_mailbox *box)
 /* ---- what the program is told ----------------------------------------------- */
 
 /* Called with the lock, which is let go of meanwhile. */
-static void tell(struct tow_mailbox *box, struct tow_line *line, struct towi_news *news)
+static void tell(struct tow_mailbox *box, struct tow_line *line, struct towi_telling *news)
 {
 	tow_mailbox_news *function;
 	uint32_t what;
@@ -55,7 +57,7 @@ static void tell_box(struct towi_call *call)
 	tell(box, NULL, &box->news);
 }
 
-static void add_news(struct tow_mailbox *box, struct towi_news *news, uint32_t what)
+static void add_news(struct tow_mailbox *box, struct towi_telling *news, uint32_t what)
 {
 	what &= ~news->told;
 	if (!box->tell || !what)
@@ -126,10 +128,10 @@ TOW_PUBLIC int tow_mailbox_watch(struct tow_mailbox *mailbox, tow_mailbox_news *
 int towi_port_open(struct tow_mailbox *box, struct towi_port *port)
 {
 	struct towi_port_place *ports;
-	uint32_t i;
+	uint32_t i = box->ports_free;
 
-	for (i = 0; i < box->ports_count && box->ports[i].port; i++)
-		;
+	while (i < box->ports_count && box->ports[i].port)
+		i++;
 	if (i == PORTS_MAX)
 		return -EMFILE;
 	if (i == box->ports_count) {
@@ -140,12 +142,17 @@ int towi_port_open(struct tow_mailbox *box, struct towi_port *port)
 		box->ports_count = 2 * i + 1;
 		memset(&ports[i], 0, (box->ports_count - i) * sizeof(*ports));
 	}
+	port->bye = malloc(sizeof(*port->bye));
+	if (!port->bye)
+		return -ENOMEM;
 	box->ports[i].port = port;
+	box->ports_free = i + 1;
 	port->box = box;
 	port->line = NULL;
 	port->starved = false;
 	port->number = i + 1;
 	port->generation = ++box->generations;
+	port->other = 0;
 	return 0;
 }
 
@@ -160,10 +167,30 @@ void towi_port_detach(struct towi_port *port)
 	port->line = NULL;
 }
 
+/* It goes out with what was sent before, when there is room. */
+static void say_bye(struct towi_port *port)
+{
+	struct tow_line *line = port->line;
+
+	if (!line || line->error || !port->other) {
+		free(port->bye);
+		return;
+	}
+	port->bye->port = port->other;
+	port->bye->generation = port->other_generation;
+	STAILQ_INSERT_TAIL(&line->byes, port->bye, next);
+	towi_pump_ready(&line->runner);
+}
+
 void towi_port_close(struct towi_port *port)
 {
+	struct tow_mailbox *box = port->box;
+
+	say_bye(port);
 	towi_port_detach(port);
-	port->box->ports[port->number - 1].port = NULL;
+	box->ports[port->number - 1].port = NULL;
+	if (port->number - 1 < box->ports_free)
+		box->ports_free = port->number - 1;
 }
 
 void towi_port_attach(struct towi_port *port, struct tow_line *line)
@@ -284,6 +311,51 @@ static struct tow_mailbox *new_box(struct tow_worker *worker, const char *name,
 	return box;
 }
 
+/* It is known, and nobody finds it so far. */
+static int begin_box(struct tow_worker *worker, const char *name,
+		     const struct tow_mailbox_attr *attr, struct tow_mailbox **mailbox)
+{
+	struct tow_mailbox *made = new_box(worker, name, attr);
+	int ret;
+
+	if (!made)
+		return -ENOMEM;
+	ret = identify(made);
+	if (ret) {
+		free_box(made);
+		return ret;
+	}
+	towi_pump_lock(&worker->pump);
+	towi_pump_join(&worker->pump, &made->runner);
+	towi_pump_unlock_quietly(&worker->pump);
+	*mailbox = made;
+	return 0;
+}
+
+void towi_box_name(char name[TOWI_LINE_NAME_BYTES], uint64_t number)
+{
+	snprintf(name, TOWI_LINE_NAME_BYTES, "tow/box/%016" PRIx64, number);
+}
+
+int towi_box_make(struct tow_worker *worker, uint32_t backlog, struct tow_mailbox **mailbox)
+{
+	const struct tow_mailbox_attr attr = { .bytes = BYTES, .lines = UINT32_MAX,
+					       .backlog = backlog > BACKLOG ? backlog : BACKLOG };
+	struct tow_mailbox *made;
+	int ret;
+
+	ret = begin_box(worker, NULL, &attr, &made);
+	if (ret)
+		return ret;
+	towi_box_name(made->name, made->number);
+	ret = towi_door_open(made);
+	if (ret)
+		tow_mailbox_destroy(made);
+	else
+		*mailbox = made;
+	return ret;
+}
+
 static int check_name(const char *name)
 {
 	size_t length = strnlen(name, TOW_MAILBOX_NAME_MAX + 1);
@@ -305,17 +377,9 @@ TOW_PUBLIC int tow_mailbox_create(struct tow_worker *worker, const char *name,
 	ret = take_attr(attr, &known);
 	if (ret)
 		return ret;
-	made = new_box(worker, name, &known);
-	if (!made)
-		return -ENOMEM;
-	ret = identify(made);
-	if (ret) {
-		free_box(made);
+	ret = begin_box(worker, name, &known, &made);
+	if (ret)
 		return ret;
-	}
-	towi_pump_lock(&worker->pump);
-	towi_pump_join(&worker->pump, &made->runner);
-	towi_pump_unlock(&worker->pump);
 	ret = name ? towi_door_open(made) : 0;
 	if (ret)
 		tow_mailbox_destroy(made);

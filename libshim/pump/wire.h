@@ -38,7 +38,7 @@
 /* Batches that are, and those that were composed: the ring's end cuts them twice at most. */
 #define TOWI_BATCHES		8U
 
-enum towi_kind {
+enum towi_record_kind {
 	TOWI_HELLO	= 1,	/* who has begun the line: its first record */
 	TOWI_CREDIT	= 2,	/* nothing but what every batch says */
 	TOWI_BYE	= 3,	/* nothing follows */
@@ -53,7 +53,7 @@ struct towi_record {
 	uint32_t port;		/* who is to have the message: 0: the mailbox */
 	uint32_t generation;	/* of that number */
 	uint16_t bytes;		/* of data */
-	uint8_t kind;		/* enum towi_kind */
+	uint8_t kind;		/* enum towi_record_kind */
 	uint8_t tag;		/* what the message is to a port */
 };
 

@@ -735,6 +735,13 @@ static void open_port(struct side *side, struct port *port)
 	towi_pump_unlock(&side->worker->pump);
 }
 
+static void close_port(struct side *side, struct port *port)
+{
+	towi_pump_lock(&side->worker->pump);
+	towi_port_close(&port->port);
+	towi_pump_unlock(&side->worker->pump);
+}
+
 static int send_to(struct side *side, struct port *from, const struct port *to, uint64_t number)
 {
 	const struct towi_record record = { .kind = TOWI_MESSAGE, .tag = 1, .port = to->port.number,
@@ -745,6 +752,25 @@ static int send_to(struct side *side, struct port *from, const struct port *to, 
 	ret = towi_port_send(&from->port, &record, &number, sizeof(number));
 	towi_pump_unlock(&side->worker->pump);
 	return ret;
+}
+
+/* A port is closed when there is no room to say so: its other end has all, and then is told. */
+static bool tells_of_the_end(struct side *one, struct side *other, struct port *from,
+			     struct port *to)
+{
+	uint32_t sent = 0;
+
+	while (!send_to(other, from, to, 20))
+		sent++;
+	from->port.other = to->port.number;
+	from->port.other_generation = to->port.generation;
+	close_port(other, from);
+	for (int i = 0; i < 2000 && !to->error; i++) {
+		tow_worker_progress(other->worker, 100);
+		tow_worker_progress(one->worker, 100);
+	}
+	open_port(other, from);
+	return sent && to->came == sent && to->error == -ESTALE && !to->port.line;
 }
 
 static void test_ports(void)
@@ -785,9 +811,7 @@ static void test_ports(void)
 	}
 	ksft_test_result(good && there[0].rooms == 1 && there[1].rooms == 1 && !there[2].rooms &&
 			 here[0].came == sent + 1, "who found no room is told when there is\n");
-	towi_pump_lock(&one.worker->pump);
-	towi_port_close(&here[1].port);
-	towi_pump_unlock(&one.worker->pump);
+	close_port(&one, &here[1]);
 	good = send_to(&other, &there[1], &here[1], 16) == 0;
 	for (int i = 0; i < 200; i++) {
 		tow_worker_progress(other.worker, 100);
@@ -795,15 +819,18 @@ static void test_ports(void)
 	}
 	open_port(&one, &here[1]);
 	good = good && here[1].port.number == 2 && here[1].port.generation == 3;
+	good = good && tells_of_the_end(&one, &other, &there[2], &here[1]);
+	close_port(&one, &here[1]);
+	open_port(&one, &here[1]);
+	for (int i = 0; i < 3; i++)
+		close_port(&other, &there[i]);
 	node_kill(other.index);
 	for (int i = 0; i < 3000 && !here[0].error; i++)
 		tow_worker_progress(one.worker, 1000);
 	ksft_test_result(good && here[0].error == -ESTALE && !here[0].port.line && !here[1].came,
 			 "of its line's end it is told, and of nothing that another one was sent\n");
-	towi_pump_lock(&one.worker->pump);
 	for (int i = 0; i < 2; i++)
-		towi_port_close(&here[i].port);
-	towi_pump_unlock(&one.worker->pump);
+		close_port(&one, &here[i]);
 	ksft_test_result(end_side(&one), "nothing stays\n");
 }
 
