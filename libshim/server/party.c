@@ -401,14 +401,19 @@ int towi_party_partners(struct towi_party *party)
 int towi_party_worker(struct towi_party *party, uint64_t edges)
 {
 	struct tow_worker_attr attr = { .size = sizeof(attr), .entries = ENTRIES_MIN };
+	int ret;
 
 	edges += 2ULL * party->partners;
 	while (attr.entries < EDGE_ENTRIES * edges && attr.entries < ENTRIES_MAX)
 		attr.entries *= 2;
 	if (attr.entries < 2 * edges)
 		return -EOVERFLOW;
-	return tow_worker_create(towi_group_device(party->group), party->arena, &attr,
-				 &party->worker);
+	ret = tow_worker_create(towi_group_device(party->group), party->arena, &attr,
+				&party->worker);
+	/* While this rank waits for others nobody looks. */
+	if (!ret)
+		towi_worker_expect(party->worker, party->partners);
+	return ret;
 }
 
 void towi_party_end(struct towi_party *party)

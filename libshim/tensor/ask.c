@@ -421,9 +421,9 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 }
 
 /* The tensors that they tell of are there, too: the slot has counted them. */
-static void take_replies(struct asker *own)
+static void take_replies(struct tow_edge *edge)
 {
-	struct tow_edge *edge = &own->edge;
+	struct asker *own = asker_of(edge);
 	uint64_t count = tow_slot_value(edge->slot);
 	struct towi_reply reply;
 
@@ -464,7 +464,7 @@ static void asker_goes_on(struct tow_edge *edge)
 			end_all(own);
 		return;
 	}
-	take_replies(own);
+	take_replies(edge);
 	while (!edge->error && own->to_cancel.first && send_cancel(own))
 		;
 	while (!edge->error && own->to_ask.first && ask(own, own->to_ask.first))
@@ -509,12 +509,6 @@ static void end_late(struct towi_timed *timed)
 	call_off(want);
 }
 
-static void asker_ticks(struct tow_edge *edge, uint64_t now_us)
-{
-	if (edge->connected && !edge->error && asker_of(edge)->count)
-		towi_edge_probe(edge, now_us);
-}
-
 static uint32_t asker_pending(const struct tow_edge *edge)
 {
 	return const_asker_of(edge)->count;
@@ -555,7 +549,7 @@ static const struct towi_kind asker_kind = {
 	.number = TOWI_RENDEZVOUS,
 	.back = true,
 	.go_on = asker_goes_on,
-	.tick = asker_ticks,
+	.take = take_replies,
 	.pending = asker_pending,
 	.hide = asker_hides,
 	.give_up = asker_gives_up,

@@ -174,12 +174,6 @@ static void sender_goes_on(struct tow_edge *edge)
 		towi_edge_wait_for(edge, seen + 1);
 }
 
-static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
-{
-	if (!edge->error && edge->wait.op.busy && edge->connected)
-		towi_edge_probe(edge, now_us);
-}
-
 /* Without the lock: all but the step's number, and a copy if there has to be one. */
 static int write_letter(struct tow_edge *edge, const void *data, struct letter *letter,
 			void **staged)
@@ -270,7 +264,6 @@ static const struct towi_kind sender_kind = {
 	.back = true,
 	.next = towi_steps_next_number,
 	.go_on = sender_goes_on,
-	.tick = sender_ticks,
 	.pending = towi_steps_pending,
 	.hide = sender_hides,
 	.give_up = towi_steps_give_up,
@@ -646,7 +639,6 @@ static const struct towi_kind receiver_kind = {
 	.back = true,
 	.next = receiver_next,
 	.go_on = receiver_goes_on,
-	.tick = towi_edge_ticks,
 	.show = show,
 	.retry = retry,
 	.arm = arm,

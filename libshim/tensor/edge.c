@@ -90,36 +90,6 @@ int towi_edge_wait_for(struct tow_edge *edge, uint64_t number)
 	return ret;
 }
 
-/* A write that nobody reads: of no bytes at all, it would not ask the other node. */
-void towi_edge_probe(struct tow_edge *edge, uint64_t now_us)
-{
-	const struct towi_pump *pump = edge->runner.pump;
-	struct tow_region *region;
-	struct tow_sqe *sqe;
-	uint64_t offset;
-
-	if (edge->probe.busy) {
-		if (pump->late_us && towi_passed(edge->probed_us, now_us) > pump->late_us)
-			towi_edge_fail(edge, -ETIMEDOUT);
-		return;
-	}
-	if (towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset))
-		return;
-	sqe = towi_pump_entry(&edge->runner);
-	if (!sqe)
-		return;
-	edge->probed_us = now_us;
-	tow_prep_write(sqe, edge->channel, region, offset, edge->range,
-		       edge->sends || edge->kind->back ? TOWI_PROBE_AT : 0, TOWI_PROBE_BYTES);
-	towi_pump_begun(sqe, &edge->probe);
-}
-
-void towi_edge_ticks(struct tow_edge *edge, uint64_t now_us)
-{
-	if (edge->connected && !edge->error)
-		towi_edge_probe(edge, now_us);
-}
-
 /* ---- a function for each step ----------------------------------------------- */
 
 /* What the function is to be told: 1: of a step; its error; 0: nothing. */
@@ -226,14 +196,6 @@ static void go_on(struct towi_runner *runner)
 	towi_edge_watch_on(edge);
 }
 
-static void tick(struct towi_runner *runner, uint64_t now_us)
-{
-	struct tow_edge *edge = edge_of(runner);
-
-	if (edge->slot && edge->kind->tick)
-		edge->kind->tick(edge, now_us);
-}
-
 static void lost(struct towi_runner *runner, int error, uint64_t lost_ns)
 {
 	struct tow_edge *edge = edge_of(runner);
@@ -257,7 +219,7 @@ static void bury(struct towi_runner *runner)
 	free(edge);
 }
 
-static const struct towi_runner_ops edge_ops = { go_on, lost, tick, bury };
+static const struct towi_runner_ops edge_ops = { go_on, lost, NULL, bury };
 
 char *towi_letter(const struct tow_edge *edge, uint64_t number)
 {
@@ -403,6 +365,18 @@ static int get_channels(struct tow_edge *edge)
 			       (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
 }
 
+static int join(struct tow_edge *edge)
+{
+	int ret = towi_worker_join(edge->worker);
+
+	if (ret)
+		return ret;
+	ret = towi_edge_open_port(edge);
+	if (ret)
+		towi_worker_leave(edge->worker);
+	return ret;
+}
+
 int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_peer *peer,
 		   const char *name, struct tow_edge **made)
 {
@@ -414,14 +388,15 @@ int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_
 	edge->peer = peer;
 	edge->once = (struct towi_op){ .ended = once_ended, .runner = &edge->runner };
 	towi_edge_op(edge, &edge->wait.op);
-	towi_edge_op(edge, &edge->probe);
 	edge->watch.call = (struct towi_call){ .runner = &edge->runner, .run = tell_watch };
 	edge->name_length = strlen(name);
 	memcpy(edge->name, name, edge->name_length + 1);
 	towi_pump_lock(&worker->pump);
 	towi_pump_join(&worker->pump, &edge->runner);
 	towi_pump_unlock(&worker->pump);
-	ret = get_channels(edge);
+	ret = join(edge);
+	if (!ret)
+		ret = get_channels(edge);
 	if (!ret)
 		ret = towi_edge_memory(edge);
 	if (ret)
@@ -489,13 +464,21 @@ static int end_slot(struct tow_edge *edge)
 	return tow_slot_destroy(slot);
 }
 
-/* True: nothing knows its records any more; else it is buried with the queue. */
+/*
+ * The other end is told.  True: nothing knows its records any more; else it is buried with the
+ * queue.
+ */
 static bool leave(struct tow_edge *edge)
 {
 	struct towi_pump *pump = edge->runner.pump;
 	bool free;
 
 	towi_pump_lock(pump);
+	/* Who has not greeted is not known there. */
+	if (edge->sends && edge->meeting < TOWI_GREETING)
+		edge->port.other = 0;
+	if (edge->port.box)
+		towi_port_close(&edge->port);
 	towi_pump_release(&edge->wait);
 	free = towi_pump_leave(&edge->runner);
 	towi_pump_unlock(pump);
@@ -506,10 +489,12 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 {
 	struct tow_worker *worker;
 	int ret, error;
+	bool joined;
 
 	if (!edge)
 		return 0;
 	worker = edge->worker;
+	joined = edge->port.box;
 	/* A child's copy, if no thread was changing it; what there is in the arena stays. */
 	if (!towi_pump_usable(&worker->pump)) {
 		if (towi_at_rest(&worker->pump.lock))
@@ -527,5 +512,7 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 	tow_channel_put(edge->bulk);
 	if (leave(edge))
 		bury(&edge->runner);
+	if (joined)
+		towi_worker_leave(worker);
 	return ret ? ret : error;
 }

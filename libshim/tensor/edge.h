@@ -4,16 +4,17 @@
  *
  * A receiver exports a range, NAME: a header that says what it is, room for the sender's
  * header, and letters, which the sender writes; and a slot, NAME/arrived, which it
- * notifies.  A sender has a slot NAME/read and a range NAME/back: of some kinds with letters,
- * too, of others with room for nothing but TOWI_PROBE_BYTES.
- * The sender reads the receiver's header and writes its own behind it, which is the first
- * notification.
+ * notifies.  A sender has a slot NAME/read and, of some kinds, a range NAME/back, with letters,
+ * too.  The sender reads the receiver's header and writes its own behind it, which is the first
+ * notification.  Before that it sees to a line between the two processes (way.c), which tells both
+ * ends when the other one has gone.
  *
  * Everything is called with the pump's lock, but for what says otherwise.
  */
 #ifndef TOW_EDGE_INSIDE_H
 #define TOW_EDGE_INSIDE_H
 
+#include "../pump/line.h"
 #include "windows.h"
 #include "worker.h"
 
@@ -35,9 +36,6 @@ struct towi_kept {
 /* Where things are in a range: lines of the cache of their own. */
 #define TOWI_HEADER_AT		0U
 #define TOWI_HELLO_AT		256U
-/* What the other end writes to see that it can; nobody reads that. */
-#define TOWI_PROBE_BYTES	8U
-#define TOWI_PROBE_AT		(TOWI_LETTERS_AT - TOWI_PROBE_BYTES)
 /* Both headers as in the range, in the memory that nobody reaches. */
 #define TOWI_SCRATCH_AT		512U
 
@@ -55,16 +53,18 @@ struct towi_header {
 	uint32_t version;
 	uint32_t kind;
 	uint32_t slots;		/* letters in its range */
-	uint32_t reserved;
+	uint32_t line;		/* of a sender's mailbox: this end of it */
 	uint64_t stride;	/* of one */
 	uint64_t bytes;		/* of a static edge's tensor */
 	struct tow_tensor_type type;
 	uint64_t before;	/* steps that had come, and that were read, before this */
 	uint64_t consumed;
+	uint64_t box;		/* the number of its worker's mailbox, */
+	uint32_t port, generation;	/* and its port there */
 };
 
 _Static_assert(sizeof(struct towi_header) <= TOWI_HELLO_AT, "each has its place");
-_Static_assert(TOWI_HELLO_AT + sizeof(struct towi_header) <= TOWI_PROBE_AT, "and the probe");
+_Static_assert(TOWI_HELLO_AT + sizeof(struct towi_header) <= TOWI_LETTERS_AT, "and letters");
 _Static_assert(TOWI_SCRATCH_AT + 2 * TOWI_HELLO_AT <= TOWI_OWN_AT, "and in the scratch");
 
 /* 3 was a rendezvous whose replies were not counted. */
@@ -79,8 +79,8 @@ struct towi_kind {
 	void (*resume)(struct tow_edge *edge, const struct towi_header *header);
 	/* Begin what may begin; or NULL. */
 	void (*go_on)(struct tow_edge *edge);
-	/* Time has passed; NULL: what of it. */
-	void (*tick)(struct tow_edge *edge, uint64_t now_us);
+	/* The other end has gone, and what had come before that counts: take it; or NULL. */
+	void (*take)(struct tow_edge *edge);
 	/* As the public functions, but begins nothing; NULL: -EINVAL, or 0. */
 	int (*show)(struct tow_edge *edge, void **data, uint64_t *step);
 	bool shows_memory;	/* only, and needs no lock for that */
@@ -162,8 +162,9 @@ struct tow_edge {
 	int once_status;
 	enum towi_meeting meeting;
 	int fits;				/* how the other end differs, or 0 */
-	struct towi_op probe;			/* is the other end there? */
-	uint64_t probed_us;			/* when it was asked */
+	struct towi_port port;
+	uint64_t their_box;			/* the other end's mailbox, */
+	uint32_t their_line;			/* and, of a sender, its end of the line */
 	struct towi_step_watch watch;
 	char name[TOW_EDGE_NAME_MAX + 16];
 	size_t name_length;
@@ -185,6 +186,17 @@ int towi_edge_compare(const struct tow_edge *edge, const struct towi_header *hea
  * looks, also without the lock.
  */
 int towi_edge_greets(const struct tow_edge *edge);
+
+/* ---- way.c ---- */
+
+/* Of the worker's mailbox: without the lock.  0; -EMFILE; -ENOMEM. */
+int towi_edge_open_port(struct tow_edge *edge);
+
+/*
+ * Until the edge is on the line to the other end, which has said where it is: 0; -ETIMEDOUT; -EINTR;
+ * or what has ended one of them.  Lets go of the lock meanwhile.
+ */
+int towi_edge_meet_line(struct tow_edge *edge, uint64_t until);
 
 /* ---- memory.c ---- */
 
@@ -222,15 +234,6 @@ int towi_edge_wait_for(struct tow_edge *edge, uint64_t number);
 
 /* If the step that is shown next is, and nobody was told of it, somebody is. */
 void towi_edge_watch_on(struct tow_edge *edge);
-
-/*
- * An other end that has gone while its node is there tells nobody: find out.  A node that does
- * not answer in the worker's time fails the edge.
- */
-void towi_edge_probe(struct tow_edge *edge, uint64_t now_us);
-
-/* A tick of a kind that does nothing else. */
-void towi_edge_ticks(struct tow_edge *edge, uint64_t now_us);
 
 /* Where letter @number of this end's range is, and in the other end's. */
 char *towi_letter(const struct tow_edge *edge, uint64_t number);

@@ -9,7 +9,7 @@
 #include "edge.h"
 
 #define MAGIC		0x65676465776f74ULL	/* "towedge" */
-#define VERSION		4U
+#define VERSION		5U
 
 const char *towi_edge_name(struct tow_edge *edge, const char *end)
 {
@@ -42,6 +42,9 @@ struct towi_header towi_edge_header(const struct tow_edge *edge)
 		.slots = edge->mine.slots, .stride = edge->mine.stride, .bytes = edge->bytes,
 		.type = edge->type, .before = edge->before,
 		.consumed = edge->kept ? edge->kept->consumed : 0,
+		.box = edge->port.box->number, .port = edge->port.number,
+		.generation = edge->port.generation,
+		.line = edge->port.line ? edge->port.line->index : 0,
 	};
 }
 
@@ -89,22 +92,30 @@ static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until
 	return ret ? ret : edge->once_status;
 }
 
+static void note_port(struct tow_edge *edge, const struct towi_header *header)
+{
+	edge->their_box = header->box;
+	edge->their_line = header->line;
+	edge->port.other_generation = header->generation;
+	edge->port.other = header->port;
+}
+
 /*
- * What the receiver says of itself: 0, and this end's header is ready; -EPROTO: that
- * cannot be; -EBUSY: it had a sender, and counts on from that one's steps.
+ * What the receiver says of itself: 0; -EPROTO: that cannot be; -EBUSY: it had a sender, and
+ * counts on from that one's steps.
  */
 static int take_header(struct tow_edge *edge)
 {
 	char *scratch = edge->own + TOWI_SCRATCH_AT;
-	struct towi_header *hello = (struct towi_header *)(void *)(scratch + TOWI_HELLO_AT);
-	struct towi_header header;
+	struct towi_header header, hello;
 	int fits;
 
 	memcpy(&header, scratch + TOWI_HEADER_AT, sizeof(header));
+	memcpy(&hello, scratch + TOWI_HELLO_AT, sizeof(hello));
 	fits = towi_edge_compare(edge, &header);
 	if (fits == -EPROTO)
 		return fits;
-	if (hello->magic)
+	if (hello.magic)
 		return -EBUSY;
 	if (!holds(edge->range, &header))
 		return -EPROTO;
@@ -112,8 +123,16 @@ static int take_header(struct tow_edge *edge)
 	edge->fits = fits;
 	if (!fits && edge->kind->resume && header.before)
 		edge->kind->resume(edge, &header);
-	*hello = towi_edge_header(edge);
+	note_port(edge, &header);
 	return 0;
+}
+
+/* This end's header, which is to be written. */
+static void write_header(struct tow_edge *edge)
+{
+	struct towi_header header = towi_edge_header(edge);
+
+	memcpy(edge->own + TOWI_SCRATCH_AT + TOWI_HELLO_AT, &header, sizeof(header));
 }
 
 /* What the receiver is, and then, whatever it is, what this is. */
@@ -126,6 +145,11 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 		ret = meet(edge, TOWI_READING, until);
 		if (!ret)
 			ret = take_header(edge);
+	}
+	/* Who does not fit needs none. */
+	if (!ret && edge->meeting < TOWI_GREETING) {
+		ret = edge->fits ? 0 : towi_edge_meet_line(edge, until);
+		write_header(edge);
 	}
 	if (!ret)
 		ret = meet(edge, TOWI_GREETING, until);
@@ -165,6 +189,7 @@ static int take_greeting(struct tow_edge *edge)
 	if (ret <= 0)
 		return ret;
 	edge->theirs = (struct towi_letters){ header.slots, header.stride };
+	note_port(edge, &header);
 	edge->greeted = true;
 	return ret;
 }
@@ -194,7 +219,7 @@ static int find(struct tow_edge *edge, const char *end, uint32_t rights, uint64_
 	return ret == -ENOENT ? -ETIMEDOUT : ret;
 }
 
-/* The receiver: until the sender has said what it is. */
+/* The receiver: until the sender has said what it is, and on which line. */
 static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 {
 	struct tow_worker *worker = edge->worker;
@@ -206,10 +231,10 @@ static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 		if (!waited)
 			waited = towi_pump_sleep(&worker->pump, until);
 	}
+	if (ret > 0)
+		waited = towi_edge_meet_line(edge, until);
 	towi_pump_unlock(&worker->pump);
-	if (ret)
-		return ret < 0 ? ret : 0;
-	return waited;
+	return ret < 0 ? ret : waited;
 }
 
 static int find_receiver(struct tow_edge *edge, uint64_t until)
@@ -224,7 +249,7 @@ static int find_sender(struct tow_edge *edge, uint64_t until)
 	/* What is there before may be of a sender that is about to go. */
 	int ret = wait_for_greeting(edge, until);
 
-	if (!ret)
+	if (!ret && edge->kind->back)
 		ret = find(edge, "/back", TOW_RIGHT_WRITE, until, &edge->range);
 	return ret ? ret : find(edge, "/read", TOW_RIGHT_NOTIFY, until, &edge->other);
 }
@@ -246,7 +271,7 @@ static int meet_other(struct tow_edge *edge, uint64_t until)
 static int end_meeting(struct tow_edge *edge, int ret)
 {
 	/* Another time it would be no better. */
-	if (ret && ret != -ETIMEDOUT && ret != -EINTR)
+	if (ret && ret != -ETIMEDOUT && ret != -EINTR && ret != -EOVERFLOW)
 		towi_edge_fail(edge, ret);
 	if (!ret) {
 		edge->connected = true;

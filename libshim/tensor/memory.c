@@ -11,9 +11,6 @@
 #define KEPT_MAGIC	0x7470656b776f74ULL	/* "towkept" */
 /* In memory that nobody reaches but the kernel. */
 #define NUMBER_AT	0U
-/* And of a sender without letters nobody reads this. */
-#define THERE_AT	256U
-#define THERE_BYTES	TOWI_LINE
 
 static int make_slot(struct tow_edge *edge, const char *end)
 {
@@ -83,18 +80,6 @@ static int take_over(struct tow_edge *edge)
 	return 0;
 }
 
-/* Where a receiver's probes go when the sender has no range. */
-static int make_there(struct tow_edge *edge)
-{
-	struct tow_region *region;
-	uint64_t offset;
-	int ret;
-
-	ret = towi_edge_place(edge, edge->own + THERE_AT, &region, &offset);
-	return ret ? ret : tow_export(region, offset, THERE_BYTES, towi_edge_name(edge, "/back"),
-				      TOW_RIGHT_WRITE, &edge->exported);
-}
-
 static int map_kept(struct tow_edge *edge)
 {
 	uint64_t size = TOWI_KEPT_BYTES + TOWI_LETTERS_AT + edge->mine.slots * edge->mine.stride;
@@ -124,7 +109,5 @@ int towi_edge_memory(struct tow_edge *edge)
 		ret = make_range(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE);
 	else if (!ret && edge->kind->back)
 		ret = make_range(edge, "/back", TOW_RIGHT_WRITE);
-	else if (!ret)
-		ret = make_there(edge);
 	return ret;
 }

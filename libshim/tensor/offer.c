@@ -474,7 +474,6 @@ static const struct towi_kind offerer_kind = {
 	.number = TOWI_RENDEZVOUS,
 	.back = true,
 	.go_on = offerer_goes_on,
-	.tick = towi_edge_ticks,
 	.pending = offerer_pending,
 	.give_up = offerer_gives_up,
 	.free = offerer_free,

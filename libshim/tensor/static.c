@@ -118,12 +118,6 @@ static void sender_goes_on(struct tow_edge *edge)
 						 static_of(edge)->read_before);
 }
 
-static void sender_ticks(struct tow_edge *edge, uint64_t now_us)
-{
-	if (!edge->error && edge->wait.op.busy)
-		towi_edge_probe(edge, now_us);
-}
-
 /* Called with the lock. */
 static int send_step(struct tow_edge *edge, const void *data, void *staged, tow_edge_done *done,
 		     void *arg)
@@ -184,7 +178,6 @@ static const struct towi_kind sender_kind = {
 	.resume = resume,
 	.next = towi_steps_next_number,
 	.go_on = sender_goes_on,
-	.tick = sender_ticks,
 	.pending = towi_steps_pending,
 	.give_up = towi_steps_give_up,
 	.free = towi_steps_free,
@@ -272,7 +265,6 @@ static const struct towi_kind receiver_kind = {
 	.number = TOWI_STATIC,
 	.compare = compare,
 	.next = receiver_next,
-	.tick = towi_edge_ticks,
 	.show = show,
 	.shows_memory = true,
 	.arm = arm,

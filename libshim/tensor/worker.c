@@ -3,11 +3,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <towline/mailbox.h>
+
 #include "../alloc/arena.h"
 #include "worker.h"
 
 #define ENTRIES		256U
 #define ENTRIES_MIN	16U
+/* What waits besides edges: of the mailbox eight ends of lines that nobody has, and lines. */
+#define LINES		(8U + 24U)
 #define ATTR_SIZE_FIRST	(offsetof(struct tow_worker_attr, timeout_ms) + sizeof(uint32_t))
 
 TOW_PUBLIC int tow_worker_progress(struct tow_worker *worker, uint32_t timeout_us)
@@ -42,7 +46,8 @@ static int begin_pump(struct tow_worker *worker, struct tow_device *dev,
 	if (entries < ENTRIES_MIN)
 		entries = ENTRIES_MIN;
 	/* As many as there may be edges that wait for something. */
-	return towi_pump_begin(&worker->pump, dev, entries, 2 * entries, attr->timeout_ms);
+	return towi_pump_begin(&worker->pump, dev, entries, 2 * entries + LINES,
+			       attr->timeout_ms);
 }
 
 TOW_PUBLIC int tow_worker_create(struct tow_device *dev, struct tow_arena *arena,
@@ -79,6 +84,7 @@ TOW_PUBLIC int tow_worker_destroy(struct tow_worker *worker)
 	if (!worker)
 		return 0;
 	if (!towi_pump_usable(&worker->pump)) {
+		tow_mailbox_destroy(worker->box);
 		towi_pump_forget(&worker->pump);
 		free(worker);
 		return -EPERM;

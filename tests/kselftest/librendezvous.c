@@ -652,6 +652,8 @@ struct played {
 	struct tow_remote *range, *arrived;
 	struct tow_exported *back;
 	struct tow_slot *read;
+	struct tow_mailbox *box;
+	struct tow_line *line;
 };
 
 static int make_played(struct played *played, const struct side *side)
@@ -684,6 +686,8 @@ static int make_played(struct played *played, const struct side *side)
 
 static void end_played(struct played *played)
 {
+	tow_mailbox_close(played->line);
+	tow_mailbox_destroy(played->box);
 	tow_remote_release(played->range);
 	tow_remote_release(played->arrived);
 	tow_slot_destroy(played->read);
@@ -709,8 +713,23 @@ static int carry_out(struct played *played)
 	return ret;
 }
 
-/* What the receiver says that it is, with this one's letters, is what this one is. */
-static int greet(struct played *played)
+/* To the receiver's worker. */
+static int begin_line(struct played *played, const struct side *side, uint64_t number)
+{
+	char name[TOW_MAILBOX_NAME_MAX + 1];
+	int ret;
+
+	snprintf(name, sizeof(name), "tow/box/%016llx", (unsigned long long)number);
+	ret = tow_mailbox_create(side->worker, NULL, NULL, &played->box);
+	if (!ret)
+		ret = tow_mailbox_connect(played->box, side->peer, name, LATE_MS, &played->line);
+	if (!ret)
+		ret = tow_mailbox_wait(played->box, played->line, TOW_MAILBOX_ROOM, LATE_US);
+	return ret < 0 ? ret : 0;
+}
+
+/* What the receiver says that it is, with this one's letters and line, is what this one is. */
+static int greet(struct played *played, const struct side *side)
 {
 	struct towi_header *header = (void *)(played->memory + PLAYED_OWN_AT);
 	int ret;
@@ -720,6 +739,12 @@ static int greet(struct played *played)
 	ret = carry_out(played);
 	if (ret)
 		return ret;
+	ret = begin_line(played, side, header->box);
+	if (ret)
+		return ret;
+	header->box = played->line->box->number;
+	header->line = played->line->index;
+	header->port = 0;
 	header->slots = TOWI_LETTERS_OF(PLAYED_REQUESTS);
 	header->stride = TOWI_REQUEST_BYTES;
 	tow_prep_write_notify(tow_queue_get_sqe(played->queue), played->channel, played->region,
@@ -760,7 +785,7 @@ TEST_F_TIMEOUT(rendezvous, not_counted, 60)
 	ASSERT_EQ(0, tow_rendezvous_receiver(self->to.worker, self->to.peer, "meet",
 					     PLAYED_REQUESTS, &self->receiver));
 	ASSERT_EQ(0, make_played(&played, &self->from));
-	ASSERT_EQ(0, greet(&played));
+	ASSERT_EQ(0, greet(&played, &self->from));
 	ASSERT_EQ(0, tow_edge_connect(self->receiver, LATE_MS));
 	ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "key", 1, note_got, &got));
 	while (!tow_slot_value(played.read) && tow_patient(&patience))

@@ -5,7 +5,7 @@
  * enough.
  */
 /* build: also tsan */
-/* build: link -Wl,--wrap=tow_queue_enter -Wl,--wrap=tow_queue_destroy -Wl,--wrap=tow_channel_get -Wl,--wrap=tow_channel_put -Wl,--wrap=tow_slot_create -Wl,--wrap=tow_slot_destroy -Wl,--wrap=tow_export -Wl,--wrap=tow_unexport -Wl,--wrap=tow_resolve -Wl,--wrap=tow_remote_release -Wl,--wrap=tow_remote_bytes -Wl,--wrap=tow_region_info -Wl,--wrap=towi_peer_number */
+/* build: link -Wl,--wrap=tow_queue_enter -Wl,--wrap=tow_queue_destroy -Wl,--wrap=tow_channel_get -Wl,--wrap=tow_channel_put -Wl,--wrap=tow_slot_create -Wl,--wrap=tow_slot_destroy -Wl,--wrap=tow_export -Wl,--wrap=tow_unexport -Wl,--wrap=tow_resolve -Wl,--wrap=tow_remote_release -Wl,--wrap=tow_remote_bytes -Wl,--wrap=tow_region_info -Wl,--wrap=towi_peer_number -Wl,--wrap=towi_peer_copy -Wl,--wrap=towi_peer_named -Wl,--wrap=tow_peer_release -Wl,--wrap=tow_device_query */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -18,7 +18,9 @@
 #include "tow_source.h"
 
 #define ENTRIES		16U
+/* Edges that may wait; and of a mailbox eight ends of lines that nobody has, and a line. */
 #define WAITS		(2 * ENTRIES)
+#define LINES		9U
 #define FD		1000
 #define LATE_MS		20000U
 #define LATE_US		20000000U
@@ -34,6 +36,7 @@ struct thing {
 	char *at;			/* of a range; or */
 	uint64_t *number;		/* of a slot */
 	uint64_t bytes;
+	bool held;			/* somebody has the slot */
 	bool gone;
 };
 
@@ -50,7 +53,8 @@ static struct {
 	uint32_t count;
 	int cut;			/* chains that ended in the middle */
 	bool spoils;			/* what is read is another byte */
-	_Atomic int channels;		/* that edges have */
+	_Atomic int channels;		/* that edges and lines have, */
+	_Atomic int peers;		/* and lines */
 } node = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct thing *thing_of(uint64_t handle)
@@ -216,6 +220,11 @@ int __wrap_tow_remote_release(struct tow_remote *of);
 uint64_t __wrap_tow_remote_bytes(const struct tow_remote *of);
 int __wrap_tow_region_info(const struct tow_region *region, struct tow_region_info *info);
 uint64_t __wrap_towi_peer_number(const struct tow_peer *peer);
+int __wrap_towi_peer_copy(const struct tow_peer *peer, struct tow_peer **copy);
+int __wrap_towi_peer_named(const struct tow_device *dev,
+			   const uint8_t incarnation[TOW_INCARNATION_BYTES], struct tow_peer **peer);
+void __wrap_tow_peer_release(struct tow_peer *peer);
+int __wrap_tow_device_query(const struct tow_device *dev, struct tow_device_attr *attr);
 /* NOLINTEND(readability-identifier-naming) */
 
 void __wrap_tow_queue_destroy(struct tow_queue *queue)
@@ -277,22 +286,27 @@ int __wrap_tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights,
 		       uint32_t timeout_ms, struct tow_remote **found)
 {
 	struct thing *thing;
+	int ret = -ENOENT;
 
 	(void)peer;
-	(void)rights;
 	(void)timeout_ms;
 	pthread_mutex_lock(&node.lock);
 	for (thing = node.things; thing; thing = thing->next)
 		if (!thing->gone && !strcmp(thing->name, name))
 			break;
+	if (thing) {
+		ret = thing->held ? -EBUSY : 0;
+		thing->held = rights == TOW_RIGHT_NOTIFY;
+		*found = ret ? NULL : (struct tow_remote *)thing;
+	}
 	pthread_mutex_unlock(&node.lock);
-	*found = (struct tow_remote *)thing;
-	return thing ? 0 : -ENOENT;
+	return ret;
 }
 
 int __wrap_tow_remote_release(struct tow_remote *of)
 {
-	(void)of;
+	if (of)
+		((struct thing *)(void *)of)->held = false;
 	return 0;
 }
 
@@ -311,6 +325,33 @@ uint64_t __wrap_towi_peer_number(const struct tow_peer *peer)
 {
 	(void)peer;
 	return 1;
+}
+
+int __wrap_towi_peer_copy(const struct tow_peer *peer, struct tow_peer **copy)
+{
+	*copy = (struct tow_peer *)(uintptr_t)peer;
+	node.peers++;
+	return 0;
+}
+
+int __wrap_towi_peer_named(const struct tow_device *dev,
+			   const uint8_t incarnation[TOW_INCARNATION_BYTES], struct tow_peer **peer)
+{
+	(void)dev;
+	(void)incarnation;
+	return __wrap_towi_peer_copy(PEER, peer);
+}
+
+void __wrap_tow_peer_release(struct tow_peer *peer)
+{
+	node.peers -= peer != NULL;
+}
+
+int __wrap_tow_device_query(const struct tow_device *dev, struct tow_device_attr *attr)
+{
+	(void)dev;
+	(void)attr;
+	return 0;
 }
 
 /* ---- workers ---- */
@@ -355,7 +396,7 @@ static void begin(size_t pool, bool sums)
 			.pump.wake_fd = eventfd(0, EFD_NONBLOCK),
 		};
 		queues[i] = make_queue(FD + i);
-		towi_pump_init(&workers[i].pump, queues[i], WAITS, 0);
+		towi_pump_init(&workers[i].pump, queues[i], WAITS + LINES, 0);
 	}
 }
 
@@ -363,7 +404,8 @@ static bool end(void)
 {
 	struct tow_arena_stats stats = { .size = sizeof(stats) };
 	struct thing *thing;
-	bool good = !node.count && !node.cut && !node.channels && LIST_EMPTY(&device.watches);
+	bool good = !node.count && !node.cut && !node.channels && !node.peers &&
+		    LIST_EMPTY(&device.watches);
 
 	for (int i = 0; i < 2; i++) {
 		good = good && TAILQ_EMPTY(&workers[i].pump.all) && !workers[i].pump.in_flight &&

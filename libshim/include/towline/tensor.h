@@ -129,7 +129,9 @@ struct tow_edge;
  * struct tow_worker_attr - what a worker is to be like
  * @size: sizeof(struct tow_worker_attr)
  * @entries: of its queue: how many operations may be on their way at once, 16 at least; 0:
- *	256.  Twice as many edges may be connected, each of which may wait for something.
+ *	256.  Twice as many edges may be connected, each of which may wait for something, and
+ *	24 other processes may have edges to this worker, or it to them; each more of those
+ *	counts as an edge.
  * @timeout_ms: how long a step of a static or dynamic edge may be on its way, in
  *	milliseconds; 0: as long as it takes.
  *	A late one ends its edge with -ETIMEDOUT, in the second after that if somebody is
@@ -228,7 +230,7 @@ uint64_t tow_worker_copied(const struct tow_worker *worker);
  * The producer may come now, or later.
  *
  * Return: 0; -EINVAL: an argument is NULL, or not as above; -EOVERFLOW: the tensors are
- * larger than anything; -EDQUOT, -ENOSPC, -ENOMEM: no memory, as tow_arena_alloc(), and
+ * larger than anything, or the worker has as many edges as may be; -EDQUOT, -ENOSPC, -ENOMEM: no memory, as tow_arena_alloc(), and
  * -ENOSPC also when that was ordinary memory; and what tow_export(), tow_slot_create() and
  * tow_channel_get() return.
  */
@@ -355,7 +357,9 @@ int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer *peer, cons
  *
  * Waits; while it looks for the other end nothing is done for the worker's other edges but
  * by other threads.  Who has both ends makes both before connecting one, and connects
- * the sender first: a receiver waits until its sender has connected.
+ * the sender first: a receiver waits until its sender has connected.  A sender needs nobody at
+ * the other end to look; but its worker's first one to a worker whose program does not look, when
+ * eight others have come first, waits until it does.
  *
  * Return: 0, also when it is connected; -ETIMEDOUT: nobody came; -EPROTOTYPE: the other
  * end's tensors have elements of another type; -EMSGSIZE: they have another shape; -EBUSY:

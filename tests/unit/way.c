@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Edges of several processes, on a node that is played here: which lines they are on, and what
+ * becomes of them when an end is closed or a process dies.
+ */
+/* build: also tsan */
+#include <stdio.h>
+#include <string.h>
+
+#include <kselftest.h>
+
+#include "../tensor/edge.h"
+#include "tow_node.h"
+
+#define LATE_US		20000000U
+#define LATE_MS		20000U
+#define MIB		((size_t)1 << 20)
+#define MANY		40U
+#define BYTES		100U
+
+/* One process. */
+struct side {
+	struct tow_arena *arena;
+	struct tow_worker *worker;
+	struct tow_peer *peer;
+	int index;
+};
+
+static int sides;
+
+static const struct tow_tensor_type type = { { TOW_DTYPE_UINT, 8, 1 }, 1, { BYTES } };
+
+static void begin_side(struct side *side)
+{
+	const struct tow_arena_attr arena_attr = { .size = sizeof(arena_attr),
+						   .region_bytes = 2 * MIB };
+	const struct tow_worker_attr worker_attr = { .size = sizeof(worker_attr), .timeout_ms = 1000 };
+	struct tow_device *dev = &node_device[sides];
+
+	side->index = sides++;
+	if (tow_arena_create(dev, &arena_attr, &side->arena) ||
+	    tow_worker_create(dev, side->arena, &worker_attr, &side->worker) ||
+	    tow_peer_connect(dev, "192.0.2.1", NULL, 0, &side->peer))
+		ksft_exit_fail_msg("no process\n");
+}
+
+static uint32_t count_objects(int process)
+{
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&node.lock);
+	for (uint32_t i = 1; i <= node.used; i++)
+		count += node.objects[i].kind && node.objects[i].process == process;
+	pthread_mutex_unlock(&node.lock);
+	return count;
+}
+
+/* Nothing stays of it. */
+static bool end_side(struct side *side)
+{
+	struct tow_arena_stats stats = { .size = sizeof(stats) };
+	bool good = !tow_arena_stats(side->arena, &stats) && !stats.in_use_bytes;
+
+	good = !tow_worker_destroy(side->worker) && good;
+	tow_peer_release(side->peer);
+	good = !tow_arena_destroy(side->arena) && good;
+	good = !count_objects(side->index) && !node.processes[side->index].waits && good;
+	node_forget_entries(node.processes[side->index].first);
+	munmap(node.processes[side->index].ring, node.processes[side->index].map_bytes);
+	memset(&node.processes[side->index], 0, sizeof(node.processes[0]));
+	sides--;
+	return good;
+}
+
+static void drive(const struct side *one, const struct side *other)
+{
+	tow_worker_progress(one->worker, 100);
+	tow_worker_progress(other->worker, 100);
+}
+
+static struct tow_edge *make_receiver(const struct side *side, const char *name)
+{
+	struct tow_edge *edge;
+
+	if (tow_static_receiver(side->worker, side->peer, name, &type, 2, &edge))
+		ksft_exit_fail_msg("no receiver\n");
+	return edge;
+}
+
+static struct tow_edge *connect_sender(const struct side *side, const char *name)
+{
+	struct tow_edge *edge;
+
+	if (tow_static_sender(side->worker, side->peer, name, &type, &edge) ||
+	    tow_edge_connect(edge, LATE_MS))
+		ksft_exit_fail_msg("no sender\n");
+	return edge;
+}
+
+static void connect_pair(const struct side *from, const struct side *to, const char *name,
+			 struct tow_edge **out, struct tow_edge **in)
+{
+	*in = make_receiver(to, name);
+	*out = connect_sender(from, name);
+	if (tow_edge_connect(*in, LATE_MS))
+		ksft_exit_fail_msg("not connected\n");
+}
+
+/* Lines that are no spares. */
+static uint32_t count_lines(const struct side *side, bool begun)
+{
+	struct tow_line *line;
+	uint32_t count = 0;
+
+	TAILQ_FOREACH(line, &side->worker->box->waiting, in_box)
+		count += line->begun == begun && !line->error;
+	return count;
+}
+
+/* A step goes from one to the other. */
+static bool passes(const struct side *from, const struct side *to, struct tow_edge *out,
+		   struct tow_edge *in)
+{
+	static const char tensor[BYTES] = { 1 };
+	bool came = false;
+	void *data;
+
+	if (tow_edge_send(out, tensor, NULL, NULL))
+		return false;
+	for (int i = 0; i < 5000 && (!came || tow_edge_pending(out)); i++) {
+		drive(from, to);
+		if (!came && tow_edge_test(in, &data, NULL) == 1)
+			came = !tow_edge_consumed(in);
+	}
+	return came && !tow_edge_pending(out);
+}
+
+/* What ends an edge, once both processes had time to find out. */
+static int error_of(const struct side *one, const struct side *other, const struct tow_edge *edge)
+{
+	for (int i = 0; i < 5000 && !edge->error; i++)
+		drive(one, other);
+	return edge->error;
+}
+
+static void test_one_line(void)
+{
+	struct tow_edge *out[3], *in[3];
+	struct side one, other;
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	connect_pair(&one, &other, "first", &out[0], &in[0]);
+	connect_pair(&one, &other, "second", &out[1], &in[1]);
+	good = count_lines(&one, true) == 1 && count_lines(&other, false) == 1 &&
+	       !count_lines(&one, false);
+	connect_pair(&other, &one, "back", &out[2], &in[2]);
+	ksft_test_result(good && count_lines(&other, true) == 1 && count_lines(&one, false) == 1,
+			 "all edges from one process to another are on one line\n");
+	tow_edge_close(out[0]);
+	good = error_of(&one, &other, in[0]) == -ESTALE;
+	ksft_test_result(good && passes(&one, &other, out[1], in[1]) &&
+			 passes(&other, &one, out[2], in[2]),
+			 "one that is closed ends for the other end, too, and nothing else does\n");
+	tow_edge_close(in[0]);
+	tow_edge_close(in[1]);
+	good = error_of(&one, &other, out[1]) == -ESTALE && count_lines(&one, true) == 1;
+	tow_edge_close(out[1]);
+	good = good && !count_lines(&one, true) && passes(&other, &one, out[2], in[2]);
+	ksft_test_result(good && !count_lines(&other, false),
+			 "a line ends with the last edge of whoever has begun it\n");
+	tow_edge_close(out[2]);
+	tow_edge_close(in[2]);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+/* One that the receiver has not looked at; what had come is there first. */
+static void test_closed_early(void)
+{
+	static const char tensor[BYTES] = { 7 };
+	struct tow_edge *out, *in;
+	struct side one, other;
+	void *data;
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	in = make_receiver(&other, "early");
+	out = connect_sender(&one, "early");
+	good = !tow_edge_send(out, tensor, NULL, NULL) && !tow_edge_close(out) &&
+	       tow_edge_test(in, &data, NULL) == 1 && !memcmp(data, tensor, BYTES);
+	good = good && error_of(&one, &other, in) == -ESTALE &&
+	       tow_edge_test(in, &data, NULL) == 1 && tow_edge_connect(in, LATE_MS) == -ESTALE;
+	ksft_test_result(good, "a sender that has gone before anybody looked has\n");
+	tow_edge_close(in);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+/* The clock's turn, with what comes of it. */
+static void take_turn(const struct side *one, const struct side *other)
+{
+	one->worker->pump.ticked_us = 0;
+	other->worker->pump.ticked_us = 0;
+	for (int i = 0; i < 50; i++)
+		drive(one, other);
+}
+
+static void test_killed(void)
+{
+	static struct tow_edge *out[MANY], *in[MANY], *back[2];
+	static struct side one, other;
+	const uint32_t turns = 6;
+	uint64_t before;
+	char name[32];
+	bool good = true;
+
+	begin_side(&one);
+	begin_side(&other);
+	for (uint32_t i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "many/%u", i);
+		connect_pair(&one, &other, name, &out[i], &in[i]);
+	}
+	connect_pair(&other, &one, "back", &back[0], &back[1]);
+	take_turn(&one, &other);
+	before = node.entries;
+	for (uint32_t i = 0; i < turns; i++)
+		take_turn(&one, &other);
+	/* Each end of two lines, in every other turn; those of the clock's own are some more. */
+	good = node.entries - before >= turns && node.entries - before <= 4ULL * MANY;
+	if (!good)
+		ksft_print_msg("%d entries\n", (int)(node.entries - before));
+	ksft_test_result(good, "a process is asked whether it is there, not its edges\n");
+	node_kill(other.index);
+	good = true;
+	for (uint32_t i = 0; i < MANY; i++)
+		good = error_of(&one, &one, out[i]) == -ESTALE && good;
+	ksft_test_result(good && error_of(&one, &one, back[1]) == -ESTALE,
+			 "with it all of its edges end\n");
+	for (uint32_t i = 0; i < MANY; i++)
+		tow_edge_close(out[i]);
+	tow_edge_close(back[1]);
+	/* Of the one that was killed nothing is freed here. */
+	good = !one.worker->edges && !one.worker->box && !node.processes[one.index].waits;
+	good = !tow_worker_destroy(one.worker) && good;
+	tow_peer_release(one.peer);
+	ksft_test_result(!tow_arena_destroy(one.arena) && !count_objects(one.index) && good,
+			 "and the mailbox with the last one\n");
+}
+
+/* A process of which the header tells, and that is not there any more. */
+static void test_gone(void)
+{
+	struct tow_edge *out, *in;
+	struct side one, other;
+	struct towi_header *header;
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	in = make_receiver(&other, "gone");
+	header = (struct towi_header *)(void *)(in->letters + TOWI_HEADER_AT);
+	header->box++;
+	good = !tow_static_sender(one.worker, one.peer, "gone", &type, &out) &&
+	       tow_edge_connect(out, LATE_MS) == -ESTALE;
+	ksft_test_result(good && tow_edge_connect(out, LATE_MS) == -ESTALE &&
+			 !tow_edge_close(out),
+			 "whoever looks for a process that has gone is told at once\n");
+	/* Nobody has greeted it. */
+	for (int i = 0; i < 200; i++)
+		drive(&one, &other);
+	header->box--;
+	out = connect_sender(&one, "gone");
+	ksft_test_result(!in->error && !tow_edge_connect(in, LATE_MS) &&
+			 passes(&one, &other, out, in), "and another one finds the receiver\n");
+	tow_edge_close(out);
+	tow_edge_close(in);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+/* What was asked for has come before whoever had it goes, and nobody has looked. */
+struct got {
+	struct tow_arena *arena;
+	uint32_t count;
+	int status;
+};
+
+static void note_got(void *arg, const struct tow_rendezvous_tensor *tensor)
+{
+	struct got *got = arg;
+
+	got->count++;
+	if (tensor->status)
+		got->status = tensor->status;
+	tow_arena_free(got->arena, tensor->data);
+}
+
+static bool drive_until(const struct side *one, const struct side *other, const uint32_t *count,
+			uint32_t wanted)
+{
+	for (int i = 0; i < 5000 && *count < wanted; i++)
+		drive(one, other);
+	return *count == wanted;
+}
+
+static void test_rendezvous(void)
+{
+	static const char tensor[BYTES] = { 5 };
+	struct tow_edge *out, *in;
+	struct side one, other;
+	struct got got = { 0 };
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	got.arena = other.arena;
+	good = !tow_rendezvous_receiver(other.worker, other.peer, "keys", 4, &in) &&
+	       !tow_rendezvous_sender(one.worker, one.peer, "keys", 4, &out) &&
+	       !tow_edge_connect(out, LATE_MS) && !tow_edge_connect(in, LATE_MS);
+	for (uint64_t step = 1; good && step <= 2; step++)
+		good = !tow_rendezvous_get(in, "key", step, note_got, &got) &&
+		       !tow_rendezvous_put(out, "key", step, &type, tensor, 0, NULL, NULL) &&
+		       drive_until(&one, &other, &got.count, (uint32_t)step);
+	good = good && !tow_rendezvous_get(in, "key", 3, note_got, &got);
+	for (int i = 0; i < 200; i++)
+		drive(&one, &other);
+	good = good && !tow_rendezvous_put(out, "key", 3, &type, tensor, 0, NULL, NULL);
+	for (int i = 0; i < 5000 && tow_edge_pending(out); i++)
+		tow_worker_progress(one.worker, 100);
+	good = good && !tow_edge_pending(out) && !tow_edge_close(out);
+	ksft_test_result(good && drive_until(&one, &other, &got.count, 3) && !got.status,
+			 "what has come before the other end has gone is there\n");
+	good = !tow_rendezvous_get(in, "key", 4, note_got, &got) ?
+		       drive_until(&one, &other, &got.count, 4) && got.status == -ESTALE :
+		       in->error == -ESTALE;
+	ksft_test_result(good, "and nothing else\n");
+	tow_edge_close(in);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+int main(void)
+{
+	ksft_print_header();
+	ksft_set_plan(4 + 2 + 3 + 3 + 3);
+	node_begin();
+	test_one_line();
+	test_rendezvous();
+	test_closed_early();
+	test_gone();
+	test_killed();
+	ksft_finished();
+}
