@@ -87,20 +87,21 @@ static void write_batches(struct tow_line *line)
 	}
 }
 
-static void say_byes(struct tow_line *line)
+static void say_notes(struct tow_line *line)
 {
 	static const struct towi_record last = { .kind = TOWI_BYE };
-	struct towi_record record = { .kind = TOWI_MESSAGE, .tag = TOWI_PORT_BYE };
-	struct towi_bye *bye;
+	struct towi_record record = { .kind = TOWI_MESSAGE };
+	struct towi_note *note;
 
-	while ((bye = STAILQ_FIRST(&line->byes))) {
-		record.port = bye->port;
-		record.generation = bye->generation;
+	while ((note = STAILQ_FIRST(&line->notes))) {
+		record.port = note->port;
+		record.generation = note->generation;
+		record.tag = note->tag;
 		/* No message is empty. */
 		if (towi_wire_put(&line->wire, &record, "", 1))
 			return;
-		STAILQ_REMOVE_HEAD(&line->byes, next);
-		free(bye);
+		STAILQ_REMOVE_HEAD(&line->notes, next);
+		free(note);
 	}
 	if (line->parting && !towi_wire_put(&line->wire, &last, NULL, 0))
 		line->parting = false;
@@ -209,8 +210,9 @@ static void end(struct tow_line *line, int error)
 static void take(struct tow_line *line, const struct towi_record *record, const void *data)
 {
 	bool hello = record->kind == TOWI_HELLO;
+	bool for_nobody = record->kind == TOWI_MESSAGE && !record->port && !line->kept;
 
-	if (hello != (line->state == TOWI_SPARE) ||
+	if (hello != (line->state == TOWI_SPARE) || for_nobody ||
 	    (hello && !towi_door_hello(line, record, data)))
 		end(line, -EPROTO);
 	else if (record->kind == TOWI_BYE)
@@ -326,7 +328,7 @@ static void go_on(struct towi_runner *runner)
 	if (line->state == TOWI_OPENING && !line->error)
 		towi_door_go_on(line);
 	if (line->state == TOWI_OPEN && !line->error) {
-		say_byes(line);
+		say_notes(line);
 		tell_room(line);
 	}
 	if (line->state == TOWI_OPEN && !line->error) {
@@ -366,11 +368,11 @@ uint32_t towi_line_what(const struct tow_line *line)
 
 void towi_line_free(struct tow_line *line)
 {
-	struct towi_bye *bye;
+	struct towi_note *note;
 
-	while ((bye = STAILQ_FIRST(&line->byes))) {
-		STAILQ_REMOVE_HEAD(&line->byes, next);
-		free(bye);
+	while ((note = STAILQ_FIRST(&line->notes))) {
+		STAILQ_REMOVE_HEAD(&line->notes, next);
+		free(note);
 	}
 	tow_arena_free(line->arena, line->inbox);
 	tow_arena_free(line->arena, line->desk);
@@ -408,8 +410,8 @@ static int make_memory(struct tow_line *line)
 	uint64_t bytes = towi_ring_bytes(line->wire.ours);
 	int ret;
 
-	line->kept = malloc(bytes);
-	if (!line->kept)
+	line->kept = line->box->own ? NULL : malloc(bytes);
+	if (!line->kept && !line->box->own)
 		return -ENOMEM;
 	ret = towi_take_memory(line->arena, TOWI_RING_AT + bytes, &line->inbox);
 	if (ret)
@@ -515,7 +517,7 @@ int towi_line_make(struct tow_mailbox *box, struct tow_line **made)
 	line->wire.ours = box->units;
 	LIST_INIT(&line->ports);
 	TAILQ_INIT(&line->starving);
-	STAILQ_INIT(&line->byes);
+	STAILQ_INIT(&line->notes);
 	ret = make_memory(line);
 	begin_ops(line);
 	if (!ret)

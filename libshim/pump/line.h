@@ -64,10 +64,11 @@ struct towi_hello {
 _Static_assert((sizeof(struct towi_record) + sizeof(struct towi_hello)) / TOWI_UNIT <
 	       TOWI_HELLO_UNITS, "a ring has room for it");
 
-/* What says that a port has gone; kept by the line until there is room for it. */
-struct towi_bye {
-	STAILQ_ENTRY(towi_bye) next;
+/* A message without data; kept by the line until there is room for it. */
+struct towi_note {
+	STAILQ_ENTRY(towi_note) next;
 	uint32_t port, generation;	/* of the other end's, that is told */
+	uint8_t tag;
 };
 
 /* A message's tag that says so; others are the ports' own. */
@@ -80,7 +81,7 @@ struct towi_port {
 	struct tow_line *line;		/* NULL: of none so far, or none any more */
 	uint32_t number, generation;
 	uint32_t other, other_generation;	/* the other end's; 0: not known */
-	struct towi_bye *bye;		/* for when it is closed */
+	struct towi_note *bye;		/* for when it is closed */
 	bool starved;			/* it found no room */
 	/* A message has come, on whichever line; @data is gone when this returns. */
 	void (*came)(struct towi_port *port, struct tow_line *line,
@@ -172,14 +173,14 @@ struct tow_line {
 	struct towi_op probe;
 	struct towi_timed probed;
 	bool heard;			/* of it, since it was asked last */
-	/* Messages for the program: in a ring of .wire.ours units, as long as an inbox's. */
+	/* Messages for the program, if it may have some: in a ring of .wire.ours units, as long as an inbox's. */
 	char *kept;
 	uint64_t kept_first, kept_last;
 	uint32_t wanted;		/* units of what found no room */
 	struct towi_telling news;
 	struct towi_ports ports;
 	struct towi_starving starving;
-	STAILQ_HEAD(, towi_bye) byes;	/* that are to be said */
+	STAILQ_HEAD(, towi_note) notes;	/* that go before all else */
 };
 
 TAILQ_HEAD(towi_lines, tow_line);
@@ -191,6 +192,7 @@ struct tow_mailbox {
 	uint32_t units, lines_max, backlog;
 	uint8_t incarnation[TOW_INCARNATION_BYTES];
 	char name[TOW_MAILBOX_NAME_MAX + 1];
+	bool own;			/* a worker's: all its messages are for ports */
 	struct towi_door *door;		/* NULL: it has no name; what others may have written there */
 	bool shown[TOW_BACKLOG_MAX];	/* the door's places that are taken */
 	struct tow_exported *exported;
@@ -285,7 +287,13 @@ void towi_port_close(struct towi_port *port);
 void towi_port_attach(struct towi_port *port, struct tow_line *line);
 void towi_port_detach(struct towi_port *port);
 
-/* To that one of the other end's: as towi_line_send(); -EAGAIN: it is told when there is room. */
+/* To the other end's, which is known: @note is the line's from now on. */
+void towi_port_tell(struct towi_port *port, struct towi_note *note, uint8_t tag);
+
+/*
+ * To that one of the other end's: as towi_line_send(), but -EAGAIN also if the line is not open
+ * yet: it is told when there is room.
+ */
 int towi_port_send(struct towi_port *port, const struct towi_record *record, const void *data,
 		   uint32_t bytes);
 

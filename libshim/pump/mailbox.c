@@ -14,6 +14,8 @@
 #define ATTR_SIZE_FIRST	(offsetof(struct tow_mailbox_attr, backlog) + sizeof(uint32_t))
 #define INFO_SIZE_FIRST	sizeof(struct tow_line_info)
 #define BYTES		8192U
+/* Of one of a worker's own, where there are many edges. */
+#define OWN_BYTES	32768U
 #define LINES		1024U
 #define BACKLOG		8U
 #define PORTS_MAX	(1U << 20)
@@ -167,18 +169,18 @@ void towi_port_detach(struct towi_port *port)
 	port->line = NULL;
 }
 
-/* It goes out with what was sent before, when there is room. */
-static void say_bye(struct towi_port *port)
+void towi_port_tell(struct towi_port *port, struct towi_note *note, uint8_t tag)
 {
 	struct tow_line *line = port->line;
 
 	if (!line || line->error || !port->other) {
-		free(port->bye);
+		free(note);
 		return;
 	}
-	port->bye->port = port->other;
-	port->bye->generation = port->other_generation;
-	STAILQ_INSERT_TAIL(&line->byes, port->bye, next);
+	note->port = port->other;
+	note->generation = port->other_generation;
+	note->tag = tag;
+	STAILQ_INSERT_TAIL(&line->notes, note, next);
 	towi_pump_ready(&line->runner);
 }
 
@@ -186,7 +188,7 @@ void towi_port_close(struct towi_port *port)
 {
 	struct tow_mailbox *box = port->box;
 
-	say_bye(port);
+	towi_port_tell(port, port->bye, TOWI_PORT_BYE);
 	towi_port_detach(port);
 	box->ports[port->number - 1].port = NULL;
 	if (port->number - 1 < box->ports_free)
@@ -204,8 +206,12 @@ int towi_port_send(struct towi_port *port, const struct towi_record *record, con
 		   uint32_t bytes)
 {
 	struct tow_line *line = port->line;
-	int ret = line ? towi_line_send(line, record, data, bytes) : -ENOTCONN;
+	int ret = -EAGAIN;
 
+	if (!line)
+		return -ENOTCONN;
+	if (line->error || (line->state == TOWI_OPEN && STAILQ_EMPTY(&line->notes)))
+		ret = towi_line_send(line, record, data, bytes);
 	if (ret != -EAGAIN || port->starved)
 		return ret;
 	port->starved = true;
@@ -339,7 +345,7 @@ void towi_box_name(char name[TOWI_LINE_NAME_BYTES], uint64_t number)
 
 int towi_box_make(struct tow_worker *worker, uint32_t backlog, struct tow_mailbox **mailbox)
 {
-	const struct tow_mailbox_attr attr = { .bytes = BYTES, .lines = UINT32_MAX,
+	const struct tow_mailbox_attr attr = { .bytes = OWN_BYTES, .lines = UINT32_MAX,
 					       .backlog = backlog > BACKLOG ? backlog : BACKLOG };
 	struct tow_mailbox *made;
 	int ret;
@@ -347,6 +353,7 @@ int towi_box_make(struct tow_worker *worker, uint32_t backlog, struct tow_mailbo
 	ret = begin_box(worker, NULL, &attr, &made);
 	if (ret)
 		return ret;
+	made->own = true;
 	towi_box_name(made->name, made->number);
 	ret = towi_door_open(made);
 	if (ret)

@@ -3,9 +3,10 @@
  * Dynamic edges.
  *
  * The sender's letter N says what tensor N is, and where; the receiver allocates, reads, and
- * answers with its own letter N, in the sender's range, behind the read.  Until that has
- * come the tensor is the edge's.  Section 3.3 of "Fast Distributed Deep Learning over RDMA".
+ * answers when it has.  Both are messages on the edge's line.  Until the answer has come the tensor
+ * is the edge's.  Section 3.3 of "Fast Distributed Deep Learning over RDMA".
  *
+ * No more letters are without an answer than the receiver has slots, so it has memory for them.
  * Reads may end in any order, so an answer says which step it is of.
  */
 #include <errno.h>
@@ -17,7 +18,7 @@
 
 #define STEPS		TOW_EDGE_SLOTS_MAX
 
-/* The sender's, of so many bytes. */
+/* The sender's: a tensor of so many bytes. */
 struct letter {
 	uint64_t step;
 	uint64_t bytes;
@@ -27,19 +28,14 @@ struct letter {
 	struct tow_tensor_type type;
 };
 
-#define LETTER_BYTES	192U
 #define LETTER_CRC32C	(1U << 0)
 #define LETTER_COPIED	(1U << 1)	/* what is read is a copy */
 
-/* The receiver's: what is written partly fits not together. */
+/* The receiver's. */
 struct answer {
 	uint64_t step;
 	int64_t status;
-	uint64_t check;
-	uint64_t reserved;
 };
-
-_Static_assert(sizeof(struct letter) <= LETTER_BYTES, "each has its place");
 
 /* A sum over more is an errand. */
 #define SUM_BYTES	(64U << 10)
@@ -53,11 +49,13 @@ enum intake_state {
 
 /* The receiver's: a step of which the letter has come. */
 struct intake {
-	struct towi_op read, reply;		/* first */
+	struct towi_op read;			/* first */
 	enum intake_state state;
 	struct letter letter;
 	void *data;
 	int status;
+	bool owed;				/* an answer, with that status, */
+	int answer;
 	struct towi_view *view;
 	struct towi_errand errand;
 	bool getting;			/* memory: an errand does */
@@ -66,8 +64,13 @@ struct intake {
 
 struct dynamic_edge {
 	struct tow_edge edge;			/* first */
+	/* The sender's. */
 	struct towi_windows windows;
-	uint64_t taken, consumed;		/* the receiver's */
+	struct letter *letters;			/* STEPS, of what has not begun */
+	/* The receiver's. */
+	uint64_t come, taken, consumed;
+	uint32_t owed;				/* answers that there was no room for */
+	struct letter *waiting;			/* slots, of what was not taken */
 	struct intake *intakes;			/* STEPS */
 	struct towi_views views;
 };
@@ -82,29 +85,11 @@ static const struct dynamic_edge *const_dynamic_of(const struct tow_edge *edge)
 	return (const struct dynamic_edge *)edge;
 }
 
-static uint64_t check_of(const struct answer *answer)
-{
-	return ~(answer->step ^ ((uint64_t)answer->status << 32));
-}
-
 /* ---- the sender ------------------------------------------------------------- */
 
-static struct letter *own_letter(const struct tow_edge *edge, uint64_t step)
+static struct letter *own_letter(struct tow_edge *edge, uint64_t step)
 {
-	return (struct letter *)(void *)(edge->own + TOWI_OWN_AT + (step - 1) % STEPS * LETTER_BYTES);
-}
-
-/* Has step been answered?  Then its status is stored. */
-static bool answered(const struct tow_edge *edge, uint64_t step, int *status)
-{
-	struct answer answer;
-
-	memcpy(&answer, towi_letter(edge, step - 1), sizeof(answer));
-	if (answer.step != step || answer.check != check_of(&answer))
-		return false;
-	*status = towi_is_error(answer.status) ? (int)answer.status :
-		  answer.status ? -EPROTO : 0;
-	return true;
+	return &dynamic_of(edge)->letters[(step - 1) % STEPS];
 }
 
 /*
@@ -116,21 +101,29 @@ static bool out_of_reach(const struct tow_edge *edge)
 	return edge->error == -ESTALE || edge->error == -ECONNRESET || edge->error == -ENODEV;
 }
 
-/* The letter's own operation has to have ended, too. */
-static void end_answered(struct tow_edge *edge)
+static void end_unanswered(struct tow_edge *edge)
 {
 	struct towi_steps *steps = edge->steps;
-	struct towi_step *step;
-	int status;
 
-	while (steps->ended < steps->begun) {
-		step = towi_step(steps, steps->ended + 1);
-		status = edge->error;
-		if (step->op.busy ||
-		    (!answered(edge, step->number, &status) && !out_of_reach(edge)))
-			break;
-		towi_steps_over(edge, step, status);
-	}
+	while (out_of_reach(edge) && steps->ended < steps->begun)
+		towi_steps_over(edge, towi_step(steps, steps->ended + 1), edge->error);
+}
+
+/* An answer. */
+static bool sender_came(struct tow_edge *edge, const struct towi_record *record, const void *data)
+{
+	struct towi_steps *steps = edge->steps;
+	struct answer answer;
+
+	if (record->tag != TOWI_TAG_ANSWER || record->bytes != sizeof(answer))
+		return false;
+	memcpy(&answer, data, sizeof(answer));
+	if (answer.step <= steps->ended || answer.step > steps->begun ||
+	    towi_step(steps, answer.step)->over ||
+	    (answer.status && !towi_is_error(answer.status)))
+		return false;
+	towi_steps_over(edge, towi_step(steps, answer.step), (int)answer.status);
+	return true;
 }
 
 static uint64_t unanswered(const struct towi_steps *steps)
@@ -141,20 +134,10 @@ static uint64_t unanswered(const struct towi_steps *steps)
 /* False: it cannot begin now. */
 static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 {
-	struct tow_region *region;
-	struct tow_sqe *sqe;
-	uint64_t offset;
-
-	if (unanswered(edge->steps) >= edge->theirs.slots)
+	if (unanswered(edge->steps) >= edge->theirs.slots ||
+	    towi_edge_tell(edge, TOWI_TAG_STEP, own_letter(edge, step->number),
+			   sizeof(struct letter)))
 		return false;
-	if (towi_edge_place(edge, own_letter(edge, step->number), &region, &offset))
-		return false;
-	sqe = towi_pump_entry(&edge->runner);
-	if (!sqe)
-		return false;
-	tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
-			      towi_letter_at(edge, step->number - 1), LETTER_BYTES, edge->other);
-	towi_pump_begun(sqe, &step->op);
 	towi_steps_begun(edge, step);
 	return true;
 }
@@ -162,16 +145,12 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 static void sender_goes_on(struct tow_edge *edge)
 {
 	struct towi_steps *steps = edge->steps;
-	uint64_t seen = tow_slot_value(edge->slot);
 
-	end_answered(edge);
+	end_unanswered(edge);
 	while (!edge->error && steps->begun < steps->given &&
 	       begin_step(edge, towi_step(steps, steps->begun + 1)))
 		;
 	towi_steps_cancel(edge);
-	/* More than was seen before looking. */
-	if (!edge->error && steps->ended < steps->begun)
-		towi_edge_wait_for(edge, seen + 1);
 }
 
 /* Without the lock: all but the step's number, and a copy if there has to be one. */
@@ -259,15 +238,22 @@ static void sender_hides(struct tow_edge *edge)
 	towi_windows_end(&dynamic_of(edge)->windows);
 }
 
+static void sender_free(struct tow_edge *edge)
+{
+	free(dynamic_of(edge)->letters);
+	towi_steps_free(edge);
+}
+
 static const struct towi_kind sender_kind = {
 	.number = TOWI_DYNAMIC,
-	.back = true,
+	.messages = true,
 	.next = towi_steps_next_number,
 	.go_on = sender_goes_on,
+	.came = sender_came,
 	.pending = towi_steps_pending,
 	.hide = sender_hides,
 	.give_up = towi_steps_give_up,
-	.free = towi_steps_free,
+	.free = sender_free,
 };
 
 /* ---- the receiver ----------------------------------------------------------- */
@@ -277,69 +263,63 @@ static struct intake *intake_of(struct tow_edge *edge, uint64_t step)
 	return &dynamic_of(edge)->intakes[(step - 1) % STEPS];
 }
 
-static struct answer *own_answer(const struct tow_edge *edge, uint64_t step)
-{
-	return (struct answer *)(void *)(edge->own + TOWI_OWN_AT +
-					 (step - 1) % STEPS * sizeof(struct answer));
-}
-
 static void drop_data(const struct tow_edge *edge, struct intake *intake)
 {
 	tow_arena_free(edge->worker->arena, intake->data);
 	intake->data = NULL;
 }
 
-/* An answer's entry, which is to be begun; there is room for it. */
-static struct tow_sqe *prepare_answer(struct tow_edge *edge, struct intake *intake, int status)
+/* One that finds no room is said when there is some, whatever becomes of the tensor. */
+static void say_answer(struct tow_edge *edge, struct intake *intake)
 {
-	struct answer *answer = own_answer(edge, intake->letter.step);
-	struct tow_sqe *sqe = towi_pump_entry(&edge->runner);
-	struct tow_region *region;
-	uint64_t offset;
+	const struct answer answer = { intake->letter.step, intake->answer };
 
-	*answer = (struct answer){ .step = intake->letter.step, .status = status };
-	answer->check = check_of(answer);
-	if (sqe && !towi_edge_place(edge, answer, &region, &offset))
-		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
-				      towi_letter_at(edge, answer->step - 1), sizeof(*answer),
-				      edge->other);
-	return sqe;
+	if (!edge->error && !towi_edge_tell(edge, TOWI_TAG_ANSWER, &answer, sizeof(answer)))
+		intake->owed = false;
 }
 
-/* There is no tensor, or it was read already. */
-static bool answer(struct tow_edge *edge, struct intake *intake, int status)
+static void say_answers(struct tow_edge *edge)
 {
-	struct tow_sqe *sqe;
+	struct dynamic_edge *own = dynamic_of(edge);
 
-	if (!towi_pump_room(&edge->runner, 1))
-		return false;
-	sqe = prepare_answer(edge, intake, status);
-	towi_pump_begun(sqe, &intake->reply);
+	for (uint32_t i = 0; i < STEPS && own->owed; i++) {
+		if (!own->intakes[i].owed)
+			continue;
+		say_answer(edge, &own->intakes[i]);
+		if (own->intakes[i].owed)
+			break;
+		own->owed--;
+	}
+}
+
+/* There is no tensor, or it was read. */
+static void answer(struct tow_edge *edge, struct intake *intake, int status)
+{
 	intake->status = status;
 	intake->state = READY;
-	return true;
+	intake->answer = status;
+	intake->owed = true;
+	if (!dynamic_of(edge)->owed)
+		say_answer(edge, intake);
+	dynamic_of(edge)->owed += intake->owed;
 }
 
-/* Read it, and answer behind that; or just read it, if it is to be looked at before. */
 static bool begin_read(struct tow_edge *edge, struct intake *intake)
 {
-	bool look = intake->letter.flags & LETTER_CRC32C && edge->worker->crc32c;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
 
-	if (!towi_pump_room(&edge->runner, 2) ||
-	    towi_edge_place(edge, intake->data, &region, &offset))
+	if (towi_edge_place(edge, intake->data, &region, &offset))
 		return false;
 	sqe = towi_pump_entry(&edge->runner);
-	tow_prep_read(sqe, edge->bulk, region, offset, intake->view->remote,
+	if (!sqe)
+		return false;
+	tow_prep_read(sqe, edge->channel, region, offset, intake->view->remote,
 		      intake->letter.source.offset, intake->letter.bytes);
-	tow_sqe_set_flags(sqe, (uint8_t)((look ? 0 : TOW_SQE_LINK) |
-					 (intake->letter.flags & LETTER_COPIED ?
-						  edge->runner.pump->copied_flag : 0)));
+	if (intake->letter.flags & LETTER_COPIED)
+		tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
 	towi_pump_begun(sqe, &intake->read);
-	if (!look)
-		towi_pump_begun(prepare_answer(edge, intake, 0), &intake->reply);
 	intake->view->busy++;
 	intake->status = 0;
 	intake->state = READING;
@@ -363,8 +343,9 @@ static int look_at(struct towi_errand *errand)
 
 static void looked_at(struct towi_errand *errand, int ret)
 {
-	intake_with(errand)->status = ret;
-	intake_with(errand)->state = READY;
+	struct intake *intake = intake_with(errand);
+
+	answer(towi_edge_of(&intake->read), intake, ret);
 }
 
 static void read_ended(struct towi_op *op, int status)
@@ -381,21 +362,6 @@ static void read_ended(struct towi_op *op, int status)
 	if (looks && intake->letter.bytes > SUM_BYTES && !towi_pump_errand(&intake->errand))
 		return;
 	looked_at(&intake->errand, looks ? look_at(&intake->errand) : status);
-}
-
-/* After a read that was looked at; what finds no room is answered when something ended. */
-static void answer_read(struct tow_edge *edge, struct intake *intake)
-{
-	if (!intake->reply.busy && intake->letter.step && !edge->error &&
-	    own_answer(edge, intake->letter.step)->step != intake->letter.step)
-		answer(edge, intake, intake->status);
-}
-
-static void reply_ended(struct towi_op *op, int status)
-{
-	/* Its read has failed, and has said why. */
-	if (status && status != -ECANCELED)
-		towi_edge_fail(towi_edge_of(op), status);
 }
 
 /* Without the lock. */
@@ -475,37 +441,38 @@ static void begin_intake(struct tow_edge *edge, struct intake *intake)
 		towi_edge_fail(edge, ret == -ERANGE ? -EPROTO : ret);
 }
 
-/* The next letter, if it makes sense. */
-static void take_letter(struct tow_edge *edge, uint64_t step)
+/* A letter, which is kept until there is room for its tensor. */
+static bool receiver_came(struct tow_edge *edge, const struct towi_record *record,
+			  const void *data)
 {
-	struct intake *intake = intake_of(edge, step);
+	struct dynamic_edge *own = dynamic_of(edge);
+	struct letter letter;
 	uint64_t bytes;
 
-	memcpy(&intake->letter, towi_letter(edge, step - 1), sizeof(intake->letter));
-	if (intake->letter.step != step || tow_tensor_bytes(&intake->letter.type, &bytes) ||
-	    bytes != intake->letter.bytes) {
-		towi_edge_fail(edge, -EPROTO);
-		return;
-	}
-	intake->state = WAITING;
-	intake->status = 0;
-	intake->data = NULL;
-	dynamic_of(edge)->taken = step;
+	if (record->tag != TOWI_TAG_STEP || record->bytes != sizeof(letter))
+		return false;
+	memcpy(&letter, data, sizeof(letter));
+	if (letter.step != own->come + 1 || own->come - own->taken >= edge->mine.slots ||
+	    tow_tensor_bytes(&letter.type, &bytes) || bytes != letter.bytes)
+		return false;
+	own->waiting[own->come++ % edge->mine.slots] = letter;
+	return true;
 }
 
 static void take_letters(struct tow_edge *edge)
 {
 	struct dynamic_edge *own = dynamic_of(edge);
-	uint64_t count = tow_slot_value(edge->slot), come = count > TOWI_HELLO ? count - TOWI_HELLO : 0;
 	struct intake *intake;
 
-	/* As much as there is room for; a record's last operations have to have ended. */
-	while (!edge->error && own->taken < come &&
-	       own->taken - own->consumed < edge->mine.slots) {
+	/* As much as there is room for; what became of a record's last one has to be said. */
+	while (own->taken < own->come && own->taken - own->consumed < edge->mine.slots) {
 		intake = intake_of(edge, own->taken + 1);
-		if (intake->read.busy || intake->reply.busy || intake->getting)
+		if (intake->read.busy || intake->owed || intake->getting)
 			break;
-		take_letter(edge, own->taken + 1);
+		intake->letter = own->waiting[own->taken++ % edge->mine.slots];
+		intake->state = WAITING;
+		intake->status = 0;
+		intake->data = NULL;
 	}
 }
 
@@ -517,11 +484,10 @@ static void take_in(struct tow_edge *edge, bool again)
 
 	if (!edge->connected)
 		return;
-	take_letters(edge);
+	if (!edge->error)
+		take_letters(edge);
 	for (uint64_t step = own->consumed + 1; step <= own->taken && !edge->error; step++) {
 		intake = intake_of(edge, step);
-		if (intake->state == READY)
-			answer_read(edge, intake);
 		if (intake->state != WAITING)
 			continue;
 		if (intake->status && !again)
@@ -535,14 +501,8 @@ static void take_in(struct tow_edge *edge, bool again)
 
 static void receiver_goes_on(struct tow_edge *edge)
 {
-	const struct dynamic_edge *own = dynamic_of(edge);
-	uint64_t next;
-
+	say_answers(edge);
 	take_in(edge, false);
-	next = TOWI_HELLO + own->taken + 1;
-	if (edge->connected && !edge->error && own->taken - own->consumed < edge->mine.slots &&
-	    tow_slot_value(edge->slot) < next)
-		towi_edge_wait_for(edge, next);
 }
 
 /* Is there a tensor to be shown, or an error in its place? */
@@ -585,18 +545,12 @@ static bool retry(struct tow_edge *edge)
 
 static int arm(struct tow_edge *edge)
 {
-	const struct dynamic_edge *own = dynamic_of(edge);
-
 	if (!edge->connected)
 		return -ENOTCONN;
-	if (shows(edge)) {
+	/* What is read, or comes by the line, says so. */
+	if (shows(edge))
 		towi_pump_nudge(edge->runner.pump);
-		return 0;
-	}
-	/* What is being read says so when it was. */
-	if (own->consumed < own->taken)
-		return 0;
-	return towi_edge_wait_for(edge, TOWI_HELLO + own->taken + 1);
+	return 0;
 }
 
 static int consume(struct tow_edge *edge)
@@ -606,12 +560,9 @@ static int consume(struct tow_edge *edge)
 
 	if (!shows(edge))
 		return -EINVAL;
-	/* One for which there was no memory is left out; or it is answered before it goes. */
-	if (!edge->error && intake->state == WAITING && !answer(edge, intake, intake->status))
-		return -EBUSY;
-	answer_read(edge, intake);
-	if (!edge->error && own_answer(edge, intake->letter.step)->step != intake->letter.step)
-		return -EBUSY;
+	/* One for which there was no memory is left out. */
+	if (!edge->error && intake->state == WAITING)
+		answer(edge, intake, intake->status);
 	drop_data(edge, intake);
 	intake->state = EMPTY;
 	own->consumed++;
@@ -631,14 +582,16 @@ static void receiver_free(struct tow_edge *edge)
 	for (uint32_t i = 0; i < STEPS; i++)
 		drop_data(edge, &own->intakes[i]);
 	free(own->intakes);
+	free(own->waiting);
 	towi_views_free(&own->views);
 }
 
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_DYNAMIC,
-	.back = true,
+	.messages = true,
 	.next = receiver_next,
 	.go_on = receiver_goes_on,
+	.came = receiver_came,
 	.show = show,
 	.retry = retry,
 	.arm = arm,
@@ -707,17 +660,15 @@ TOW_PUBLIC int tow_edge_take(struct tow_edge *edge, void **data)
 
 /* ---- begin ------------------------------------------------------------------ */
 
-static int make_intakes(struct dynamic_edge *own)
+static int make_intakes(struct dynamic_edge *own, uint32_t slots)
 {
+	own->waiting = calloc(slots, sizeof(*own->waiting));
 	own->intakes = calloc(STEPS, sizeof(*own->intakes));
-	if (!own->intakes)
+	if (!own->waiting || !own->intakes)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < STEPS; i++) {
+	for (uint32_t i = 0; i < STEPS; i++)
 		own->intakes[i].read = (struct towi_op){ .ended = read_ended,
 							 .runner = &own->edge.runner };
-		own->intakes[i].reply = (struct towi_op){ .ended = reply_ended,
-							  .runner = &own->edge.runner };
-	}
 	return 0;
 }
 
@@ -736,10 +687,11 @@ TOW_PUBLIC int tow_dynamic_receiver(struct tow_worker *worker, struct tow_peer *
 	if (!made)
 		return -ENOMEM;
 	made->edge.kind = &receiver_kind;
-	made->edge.mine = (struct towi_letters){ slots, LETTER_BYTES };
-	made->edge.own_bytes = STEPS * sizeof(struct answer);
-	ret = make_intakes(made);
+	made->edge.mine.slots = slots;
+	ret = make_intakes(made, slots);
 	if (ret) {
+		free(made->waiting);
+		free(made->intakes);
 		free(made);
 		return ret;
 	}
@@ -760,13 +712,12 @@ TOW_PUBLIC int tow_dynamic_sender(struct tow_worker *worker, struct tow_peer *pe
 		return -ENOMEM;
 	made->edge.kind = &sender_kind;
 	made->edge.sends = true;
-	made->edge.mine = (struct towi_letters){ STEPS, sizeof(struct answer) };
-	made->edge.own_bytes = (uint64_t)STEPS * LETTER_BYTES;
-	ret = towi_steps_make(&made->edge, towi_edge_op_ended);
+	made->letters = calloc(STEPS, sizeof(*made->letters));
+	ret = made->letters ? towi_steps_make(&made->edge, towi_edge_op_ended) : -ENOMEM;
 	if (!ret)
 		ret = towi_windows_begin(&made->windows, worker, TOW_RIGHT_READ);
 	if (ret) {
-		towi_steps_free(&made->edge);
+		sender_free(&made->edge);
 		free(made);
 		return ret;
 	}

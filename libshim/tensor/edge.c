@@ -182,16 +182,15 @@ TOW_PUBLIC int tow_edge_watch(struct tow_edge *edge, tow_edge_came *came, void *
 
 /* ---- what the pump asks ----------------------------------------------------- */
 
-/* Of one that is being made, or closed, there is no slot. */
 static void go_on(struct towi_runner *runner)
 {
 	struct tow_edge *edge = edge_of(runner);
 
-	if (!edge->slot)
+	if (!edge->there)
 		return;
 	if (edge->kind->go_on)
 		edge->kind->go_on(edge);
-	if (!edge->error)
+	if (!edge->error && edge->slot)
 		towi_pump_wait_on(&edge->wait, edge->slot);
 	towi_edge_watch_on(edge);
 }
@@ -353,18 +352,6 @@ static void once_ended(struct towi_op *op, int status)
 	towi_edge_of(op)->once_status = status;
 }
 
-static int get_channels(struct tow_edge *edge)
-{
-	struct tow_queue *queue = edge->runner.pump->queue;
-	int ret;
-
-	ret = tow_channel_get(queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
-	if (ret)
-		return ret;
-	return tow_channel_get(queue, edge->peer,
-			       (edge->channel->qp + 1) % edge->channel->qps, &edge->bulk);
-}
-
 static int join(struct tow_edge *edge)
 {
 	int ret = towi_worker_join(edge->worker);
@@ -396,14 +383,19 @@ int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_
 	towi_pump_unlock(&worker->pump);
 	ret = join(edge);
 	if (!ret)
-		ret = get_channels(edge);
+		ret = tow_channel_get(worker->pump.queue, peer, TOW_CHANNEL_ANY, &edge->channel);
 	if (!ret)
 		ret = towi_edge_memory(edge);
-	if (ret)
+	if (ret) {
 		tow_edge_close(edge);
-	else
-		*made = edge;
-	return ret;
+		return ret;
+	}
+	towi_pump_lock(&worker->pump);
+	edge->there = true;
+	towi_pump_ready(&edge->runner);
+	towi_pump_unlock_quietly(&worker->pump);
+	*made = edge;
+	return 0;
 }
 
 /* Nothing of it is on its way any more, but what waits for the slot. */
@@ -460,6 +452,7 @@ static int end_slot(struct tow_edge *edge)
 	towi_pump_lock(&edge->worker->pump);
 	slot = edge->slot;
 	edge->slot = NULL;
+	edge->there = false;
 	towi_pump_unlock(&edge->worker->pump);
 	return tow_slot_destroy(slot);
 }
@@ -509,7 +502,6 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 	tow_remote_release(edge->range);
 	tow_remote_release(edge->other);
 	tow_channel_put(edge->channel);
-	tow_channel_put(edge->bulk);
 	if (leave(edge))
 		bury(&edge->runner);
 	if (joined)

@@ -2,12 +2,14 @@
 /*
  * What all kinds of edges have in common, inside.
  *
- * A receiver exports a range, NAME: a header that says what it is, room for the sender's
- * header, and letters, which the sender writes; and a slot, NAME/arrived, which it
- * notifies.  A sender has a slot NAME/read and, of some kinds, a range NAME/back, with letters,
- * too.  The sender reads the receiver's header and writes its own behind it, which is the first
- * notification.  Before that it sees to a line between the two processes (way.c), which tells both
- * ends when the other one has gone.
+ * A receiver exports a range, NAME: a header that says what it is, and room for the sender's
+ * header.  The sender reads the one and writes the other.  Before that it sees to a line between
+ * the two processes (way.c), which tells both ends when the other one has gone.
+ *
+ * Of some kinds letters are messages on that line, and the first of them says that the sender's
+ * header is there.  Of others letters are in the range, behind the headers, and the receiver has a slot,
+ * NAME/arrived, that the sender notifies for each of them, and for its header before; the sender
+ * has a slot NAME/read, and maybe a range NAME/back, with letters, too.
  *
  * Everything is called with the pump's lock, but for what says otherwise.
  */
@@ -72,6 +74,7 @@ enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC = 2, TOWI_RENDEZVOUS = 4 }
 
 struct towi_kind {
 	enum towi_kind_number number;	/* in headers */
+	bool messages;		/* letters are such */
 	bool back;		/* the sender's range has letters, too */
 	/* Does the other end fit this one?  0; -EPROTO: it cannot be; or what differs. */
 	int (*compare)(const struct tow_edge *edge, const struct towi_header *header);
@@ -79,6 +82,8 @@ struct towi_kind {
 	void (*resume)(struct tow_edge *edge, const struct towi_header *header);
 	/* Begin what may begin; or NULL. */
 	void (*go_on)(struct tow_edge *edge);
+	/* A message has come, and makes sense: true; or NULL: none does. */
+	bool (*came)(struct tow_edge *edge, const struct towi_record *record, const void *data);
 	/* The other end has gone, and what had come before that counts: take it; or NULL. */
 	void (*take)(struct tow_edge *edge);
 	/* As the public functions, but begins nothing; NULL: -EINVAL, or 0. */
@@ -109,6 +114,13 @@ struct towi_letters {
 	uint64_t stride;
 };
 
+/* What messages are to an edge, besides TOWI_PORT_BYE. */
+enum towi_tag {
+	TOWI_TAG_MEET = 1,	/* the sender's header is there */
+	TOWI_TAG_STEP,		/* a dynamic sender's letter */
+	TOWI_TAG_ANSWER		/* and what has become of it */
+};
+
 /* How far the sender has come in tow_edge_connect(). */
 enum towi_meeting {
 	TOWI_NOTHING,
@@ -131,18 +143,15 @@ struct tow_edge {
 	struct tow_worker *worker;
 	const struct towi_kind *kind;
 	bool sends;
+	bool there;				/* it is made, and not closed */
 	bool connecting, connected;
+	bool told, met;				/* TOWI_TAG_MEET: the sender has said it, or it has come */
 	_Atomic bool greeted;			/* the receiver: by a sender that fits */
 	uint32_t trying;			/* errands that look for memory */
 	uint64_t found_ns;			/* when the other end was found */
 	_Atomic int error;			/* what has ended it */
 	struct tow_peer *peer;
-	struct tow_channel *channel;		/* for all that notifies */
-	/*
-	 * For a dynamic edge's tensors, behind which an answer is linked: what follows on the one
-	 * above does not wait for them.
-	 */
-	struct tow_channel *bulk;
+	struct tow_channel *channel;
 	struct tow_tensor_type type;		/* of a static edge's tensors, and their size */
 	uint64_t bytes;
 	struct towi_letters mine, theirs;	/* without slots: there is no range */
@@ -198,9 +207,12 @@ int towi_edge_open_port(struct tow_edge *edge);
  */
 int towi_edge_meet_line(struct tow_edge *edge, uint64_t until);
 
+/* A message to the other end's port: as towi_port_send(); the edge goes on when there is room. */
+int towi_edge_tell(struct tow_edge *edge, enum towi_tag tag, const void *data, uint32_t bytes);
+
 /* ---- memory.c ---- */
 
-/* Memory, a slot, and a range; without the lock.  0 or a negative errno. */
+/* Memory, maybe a slot, and a range; without the lock.  0 or a negative errno. */
 int towi_edge_memory(struct tow_edge *edge);
 
 /* ---- edge.c ---- */

@@ -3,13 +3,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../core/internal.h"
 #include "edge.h"
 
 #define MAGIC		0x65676465776f74ULL	/* "towedge" */
-#define VERSION		5U
+#define VERSION		6U
 
 const char *towi_edge_name(struct tow_edge *edge, const char *end)
 {
@@ -65,6 +66,9 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 	if (meeting == TOWI_READING)
 		tow_prep_read(sqe, edge->channel, region, offset, edge->range, TOWI_HEADER_AT,
 			      TOWI_HELLO_AT + sizeof(struct towi_header));
+	else if (edge->kind->messages)
+		tow_prep_write(sqe, edge->channel, region, offset + TOWI_HELLO_AT, edge->range,
+			       TOWI_HELLO_AT, sizeof(struct towi_header));
 	else
 		tow_prep_write_notify(sqe, edge->channel, region, offset + TOWI_HELLO_AT, edge->range,
 				      TOWI_HELLO_AT, sizeof(struct towi_header), edge->other);
@@ -135,6 +139,21 @@ static void write_header(struct tow_edge *edge)
 	memcpy(edge->own + TOWI_SCRATCH_AT + TOWI_HELLO_AT, &header, sizeof(header));
 }
 
+/* This end's header is there: the receiver is told, if it is not counted. */
+static int tell_greeting(struct tow_edge *edge)
+{
+	struct towi_note *note;
+
+	if (!edge->kind->messages || edge->told)
+		return 0;
+	note = malloc(sizeof(*note));
+	if (!note)
+		return -ENOMEM;
+	towi_port_tell(&edge->port, note, TOWI_TAG_MEET);
+	edge->told = true;
+	return 0;
+}
+
 /* What the receiver is, and then, whatever it is, what this is. */
 static int exchange_headers(struct tow_edge *edge, uint64_t until)
 {
@@ -153,6 +172,8 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 	}
 	if (!ret)
 		ret = meet(edge, TOWI_GREETING, until);
+	if (!ret)
+		ret = tell_greeting(edge);
 	return ret ? ret : edge->fits;
 }
 
@@ -161,7 +182,7 @@ static int read_greeting(const struct tow_edge *edge, struct towi_header *header
 {
 	int ret;
 
-	if (tow_slot_value(edge->slot) < TOWI_HELLO)
+	if (edge->kind->messages ? !edge->met : tow_slot_value(edge->slot) < TOWI_HELLO)
 		return 0;
 	memcpy(header, edge->letters + TOWI_HELLO_AT, sizeof(*header));
 	ret = towi_edge_compare(edge, header);
@@ -227,7 +248,9 @@ static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 
 	towi_pump_lock(&worker->pump);
 	while (!(ret = take_greeting(edge)) && !waited) {
-		waited = edge->error ? edge->error : towi_edge_wait_for(edge, TOWI_HELLO);
+		waited = edge->error;
+		if (!waited && !edge->kind->messages)
+			waited = towi_edge_wait_for(edge, TOWI_HELLO);
 		if (!waited)
 			waited = towi_pump_sleep(&worker->pump, until);
 	}
@@ -241,7 +264,9 @@ static int find_receiver(struct tow_edge *edge, uint64_t until)
 {
 	int ret = find(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE, until, &edge->range);
 
-	return ret ? ret : find(edge, "/arrived", TOW_RIGHT_NOTIFY, until, &edge->other);
+	if (!ret && !edge->kind->messages)
+		ret = find(edge, "/arrived", TOW_RIGHT_NOTIFY, until, &edge->other);
+	return ret;
 }
 
 static int find_sender(struct tow_edge *edge, uint64_t until)
@@ -251,7 +276,9 @@ static int find_sender(struct tow_edge *edge, uint64_t until)
 
 	if (!ret && edge->kind->back)
 		ret = find(edge, "/back", TOW_RIGHT_WRITE, until, &edge->range);
-	return ret ? ret : find(edge, "/read", TOW_RIGHT_NOTIFY, until, &edge->other);
+	if (!ret && !edge->kind->messages)
+		ret = find(edge, "/read", TOW_RIGHT_NOTIFY, until, &edge->other);
+	return ret;
 }
 
 /* With the lock, when what is there was found. */
@@ -296,7 +323,9 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 	towi_pump_lock(&worker->pump);
 	settled = edge->connected || edge->error;
 	/* Whoever is connected can be waited for. */
-	ret = edge->connecting ? -EALREADY : towi_pump_reserve(&edge->wait);
+	ret = edge->connecting ? -EALREADY : 0;
+	if (!ret && !edge->kind->messages)
+		ret = towi_pump_reserve(&edge->wait);
 	if (!ret)
 		edge->connecting = true;
 	towi_pump_unlock(&worker->pump);

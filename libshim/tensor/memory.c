@@ -18,9 +18,6 @@ static int make_slot(struct tow_edge *edge, const char *end)
 	uint64_t offset;
 	int ret;
 
-	ret = towi_take_memory(edge->worker->arena, TOWI_OWN_AT + edge->own_bytes, &edge->own);
-	if (ret)
-		return ret;
 	ret = towi_edge_place(edge, edge->kept ? (char *)&edge->kept->number :
 					    edge->own + NUMBER_AT, &region, &offset);
 	return ret ? ret : tow_slot_create(region, offset, towi_edge_name(edge, end), &edge->slot);
@@ -103,6 +100,9 @@ int towi_edge_memory(struct tow_edge *edge)
 	int ret = edge->kept_region ? map_kept(edge) : 0;
 
 	if (!ret)
+		ret = towi_take_memory(edge->worker->arena, TOWI_OWN_AT + edge->own_bytes,
+				       &edge->own);
+	if (!ret && !edge->kind->messages)
 		ret = make_slot(edge, edge->sends ? "/read" : "/arrived");
 	/* Last: who finds it finds all of it. */
 	if (!ret && !edge->sends)

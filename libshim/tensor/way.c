@@ -88,19 +88,33 @@ static struct tow_edge *edge_with(struct towi_port *port)
 	return (struct tow_edge *)(void *)((char *)port - offsetof(struct tow_edge, port));
 }
 
-/* No edge has anything to say but that it has gone. */
 static void came(struct towi_port *port, struct tow_line *line, const struct towi_record *record,
 		 const void *data)
 {
-	(void)line;
-	(void)record;
-	(void)data;
-	towi_edge_fail(edge_with(port), -EPROTO);
+	struct tow_edge *edge = edge_with(port);
+
+	if (!port->line)
+		towi_port_attach(port, line);
+	if (record->tag == TOWI_TAG_MEET && edge->kind->messages && !edge->sends)
+		edge->met = true;
+	else if (!edge->kind->came || !edge->kind->came(edge, record, data))
+		towi_edge_fail(edge, -EPROTO);
+	towi_pump_ready(&edge->runner);
 }
 
 static void room(struct towi_port *port)
 {
-	(void)port;
+	towi_pump_ready(&edge_with(port)->runner);
+}
+
+int towi_edge_tell(struct tow_edge *edge, enum towi_tag tag, const void *data, uint32_t bytes)
+{
+	const struct towi_record record = {
+		.kind = TOWI_MESSAGE, .tag = (uint8_t)tag, .port = edge->port.other,
+		.generation = edge->port.other_generation,
+	};
+
+	return towi_port_send(&edge->port, &record, data, bytes);
 }
 
 static void ended(struct towi_port *port, int error)
@@ -110,7 +124,7 @@ static void ended(struct towi_port *port, int error)
 	/* It was somebody else's time that ran out: another line may be begun. */
 	if (error == -ETIMEDOUT && edge->sends && edge->meeting < TOWI_GREETING)
 		return;
-	if (edge->slot && edge->connected && edge->kind->take)
+	if (edge->there && edge->connected && edge->kind->take)
 		edge->kind->take(edge);
 	towi_edge_fail(edge, error);
 }

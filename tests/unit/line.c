@@ -22,7 +22,7 @@
 /* The largest ring, and how many may be on their way, or not counted. */
 #define UNITS_MAX	(8 * UNITS_MIN)
 #define RING_MAX	((UNITS_MAX + TOWI_SPARE_UNITS + TOWI_RECORD_UNITS) * (size_t)TOWI_UNIT)
-#define WRITES		64U
+#define WRITES		128U
 /* Messages that have come and are not done with. */
 #define KEPT		UNITS_MAX
 

@@ -16,6 +16,7 @@
 #define LATE_MS		20000U
 #define MIB		((size_t)1 << 20)
 #define MANY		40U
+#define CROWD		150U
 #define BYTES		100U
 
 /* One process. */
@@ -34,12 +35,11 @@ static void begin_side(struct side *side)
 {
 	const struct tow_arena_attr arena_attr = { .size = sizeof(arena_attr),
 						   .region_bytes = 2 * MIB };
-	const struct tow_worker_attr worker_attr = { .size = sizeof(worker_attr), .timeout_ms = 1000 };
 	struct tow_device *dev = &node_device[sides];
 
 	side->index = sides++;
 	if (tow_arena_create(dev, &arena_attr, &side->arena) ||
-	    tow_worker_create(dev, side->arena, &worker_attr, &side->worker) ||
+	    tow_worker_create(dev, side->arena, NULL, &side->worker) ||
 	    tow_peer_connect(dev, "192.0.2.1", NULL, 0, &side->peer))
 		ksft_exit_fail_msg("no process\n");
 }
@@ -135,11 +135,20 @@ static bool passes(const struct side *from, const struct side *to, struct tow_ed
 	return came && !tow_edge_pending(out);
 }
 
+/* The clock's turn, with what comes of it. */
+static void take_turn(const struct side *one, const struct side *other)
+{
+	one->worker->pump.ticked_us = 0;
+	other->worker->pump.ticked_us = 0;
+	for (int i = 0; i < 50; i++)
+		drive(one, other);
+}
+
 /* What ends an edge, once both processes had time to find out. */
 static int error_of(const struct side *one, const struct side *other, const struct tow_edge *edge)
 {
-	for (int i = 0; i < 5000 && !edge->error; i++)
-		drive(one, other);
+	for (int i = 0; i < 200 && !edge->error; i++)
+		take_turn(one, other);
 	return edge->error;
 }
 
@@ -195,15 +204,6 @@ static void test_closed_early(void)
 	ksft_test_result(good, "a sender that has gone before anybody looked has\n");
 	tow_edge_close(in);
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
-}
-
-/* The clock's turn, with what comes of it. */
-static void take_turn(const struct side *one, const struct side *other)
-{
-	one->worker->pump.ticked_us = 0;
-	other->worker->pump.ticked_us = 0;
-	for (int i = 0; i < 50; i++)
-		drive(one, other);
 }
 
 static void test_killed(void)
@@ -338,13 +338,129 @@ static void test_rendezvous(void)
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
 }
 
+static void note_done(void *arg, uint64_t step, int status)
+{
+	struct got *got = arg;
+
+	(void)step;
+	got->count++;
+	if (status)
+		got->status = status;
+}
+
+/* More letters than the line has room for, while nobody looks at the other end. */
+static void test_crowd(void)
+{
+	static struct tow_edge *out[CROWD], *in[CROWD];
+	struct got done = { 0 };
+	struct side one, other;
+	uint32_t came = 0;
+	char name[32], *tensor;
+	bool good = true;
+	void *data;
+	int ret;
+
+	begin_side(&one);
+	begin_side(&other);
+	tensor = tow_arena_zeroed(one.arena, CROWD, BYTES);
+	for (uint32_t i = 0; i < CROWD; i++) {
+		snprintf(name, sizeof(name), "crowd/%u", i);
+		good = good && !tow_dynamic_receiver(other.worker, other.peer, name, 2, &in[i]);
+	}
+	for (uint32_t i = 0; i < CROWD; i++) {
+		snprintf(name, sizeof(name), "crowd/%u", i);
+		good = good && !tow_dynamic_sender(one.worker, one.peer, name, &out[i]) &&
+		       !tow_edge_connect(out[i], LATE_MS);
+		tensor[i * BYTES] = (char)i;
+		for (int step = 0; step < 3; step++)
+			good = good && !tow_dynamic_send(out[i], &type, tensor + (size_t)i * BYTES,
+							 note_done, &done);
+	}
+	ksft_test_result(good && !done.count && count_lines(&one, true) == 1,
+			 "senders connect, and send, whether there is room or not\n");
+	/* Some have not heard of their senders, for which there was no room. */
+	for (uint32_t i = 0; good && i < CROWD; i++) {
+		while ((ret = tow_edge_connect(in[i], 1)) == -ETIMEDOUT)
+			tow_worker_progress(one.worker, 100);
+		good = !ret;
+	}
+	for (int tries = 0; good && tries < 20000 && (came < 3 * CROWD || done.count < 3 * CROWD);
+	     tries++) {
+		for (uint32_t i = 0; i < CROWD; i++)
+			while (tow_edge_test(in[i], &data, NULL) == 1) {
+				good = good && ((char *)data)[0] == (char)i &&
+				       !tow_edge_consumed(in[i]);
+				came++;
+			}
+		drive(&one, &other);
+	}
+	if (came != 3 * CROWD || done.count != 3 * CROWD)
+		ksft_print_msg("%u came, %u were sent, status %d\n", came, done.count, done.status);
+	ksft_test_result(good && came == 3 * CROWD && done.count == 3 * CROWD && !done.status,
+			 "and all of it comes\n");
+	for (uint32_t i = 0; i < CROWD; i++) {
+		tow_edge_close(out[i]);
+		tow_edge_close(in[i]);
+	}
+	tow_arena_free(one.arena, tensor);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+/* A letter, or an answer, that makes no sense ends the edge that it is to. */
+static void test_nonsense(void)
+{
+	static const uint64_t nonsense[15] = { 2 };
+	struct tow_edge *out[2], *in[2];
+	struct side one, other;
+	char name[32], *tensor;
+	struct got done = { 0 };
+	bool good = true;
+	void *data;
+
+	begin_side(&one);
+	begin_side(&other);
+	tensor = tow_arena_zeroed(one.arena, 1, BYTES);
+	for (int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "nonsense/%d", i);
+		good = good && !tow_dynamic_receiver(other.worker, other.peer, name, 2, &in[i]) &&
+		       !tow_dynamic_sender(one.worker, one.peer, name, &out[i]) &&
+		       !tow_edge_connect(out[i], LATE_MS) && !tow_edge_connect(in[i], LATE_MS);
+	}
+	towi_pump_lock(&one.worker->pump);
+	good = good && !towi_edge_tell(out[0], TOWI_TAG_STEP, nonsense, sizeof(nonsense));
+	towi_pump_unlock(&one.worker->pump);
+	good = good && error_of(&one, &other, in[0]) == -EPROTO && !in[1]->error;
+	towi_pump_lock(&other.worker->pump);
+	good = good && !towi_edge_tell(in[1], TOWI_TAG_ANSWER, nonsense, 2 * sizeof(uint64_t));
+	towi_pump_unlock(&other.worker->pump);
+	ksft_test_result(good && error_of(&one, &other, out[1]) == -EPROTO && !out[0]->error,
+			 "a message that makes no sense ends its edge alone\n");
+	/* Of the one that has failed nobody is told before it is closed. */
+	good = !tow_dynamic_send(out[0], &type, tensor, note_done, &done);
+	for (int i = 0; i < 200; i++)
+		drive(&one, &other);
+	good = good && tow_edge_test(in[0], &data, NULL) == -EPROTO && !done.count &&
+	       !tow_edge_close(in[0]) && error_of(&one, &other, out[0]) == -ESTALE;
+	for (int i = 0; i < 200 && !done.count; i++)
+		drive(&one, &other);
+	ksft_test_result(good && done.count == 1 && done.status == -ESTALE,
+			 "and of what was sent to it somebody is told when it is closed\n");
+	tow_edge_close(in[1]);
+	tow_edge_close(out[0]);
+	tow_edge_close(out[1]);
+	tow_arena_free(one.arena, tensor);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(4 + 2 + 3 + 3 + 3);
+	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3);
 	node_begin();
 	test_one_line();
 	test_rendezvous();
+	test_crowd();
+	test_nonsense();
 	test_closed_early();
 	test_gone();
 	test_killed();
