@@ -26,6 +26,9 @@ struct want {
 	bool asked;
 	uint32_t tag;				/* of its request */
 	bool cancelled;
+	bool arriving;				/* its reply has come, and its tensor has not */
+	struct towi_reply reply;
+	struct want *arrives_next;
 	bool away;				/* with an errand, in no line */
 	bool placed;				/* somebody knows where its memory is */
 	struct towi_place target;
@@ -60,11 +63,10 @@ struct asker {
 	uint32_t count;				/* of them */
 	struct line to_ask, to_cancel;
 	uint32_t requests;			/* asked at once, at most */
-	uint32_t asked, cancelling;		/* without a reply */
-	uint64_t sent, taken;			/* requests, replies */
+	uint32_t asked, cancelling;		/* without a reply, or its tensor */
+	struct want *arriving, **last_arriving;
 	struct tag *tags;			/* as many as requests */
 	uint32_t *free_tags, free_count;
-	struct towi_op *ops;			/* of requests, by number: mine.slots */
 	struct towi_knowns knowns;
 	struct want *held;			/* others may still write their memory */
 };
@@ -183,38 +185,18 @@ static void end_want(struct want *want, int status)
 
 /* ---- requests --------------------------------------------------------------- */
 
-static struct towi_request *own_request(const struct tow_edge *edge, uint64_t number)
+/* False: there is no room for it at the moment. */
+static bool send_request(struct asker *own, const struct want *want, uint32_t tag, uint32_t flags)
 {
-	return (struct towi_request *)(void *)(edge->own + TOWI_OWN_AT +
-					       number % edge->mine.slots * TOWI_REQUEST_BYTES);
-}
-
-static bool may_send(struct asker *own)
-{
-	return !own->ops[(own->sent + 1) % own->edge.mine.slots].busy &&
-	       towi_pump_room(&own->edge.runner, 1);
-}
-
-/* There is room for it. */
-static void send_request(struct asker *own, const struct want *want, uint32_t tag, uint32_t flags,
-			 const struct towi_place *target)
-{
-	struct tow_edge *edge = &own->edge;
-	uint64_t number = ++own->sent, offset;
-	struct towi_request *request = own_request(edge, number);
-	struct tow_region *region;
-	struct tow_sqe *sqe;
-
-	*request = (struct towi_request){
-		.number = number, .tag = tag, .flags = flags, .name = want->named.name,
-		.target = *target, .type = want->type,
+	struct towi_request request = {
+		.tag = tag, .flags = flags, .type = want->type, .name = want->named.name,
 	};
-	sqe = towi_pump_entry(&edge->runner);
-	if (!towi_edge_place(edge, request, &region, &offset))
-		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
-				      towi_letter_at(edge, number - 1), TOWI_REQUEST_BYTES,
-				      edge->other);
-	towi_pump_begun(sqe, &own->ops[number % edge->mine.slots]);
+
+	if (flags & TOWI_REQUEST_TARGET)
+		request.target = want->target;
+	return !towi_edge_tell(&own->edge, TOWI_TAG_REQUEST, &request,
+			       (uint32_t)(offsetof(struct towi_request, name.key) +
+					  strlen(request.name.key)));
 }
 
 static struct want *want_with(struct towi_errand *errand)
@@ -289,43 +271,45 @@ static uint32_t at_once(const struct asker *own)
 /* False: not at the moment. */
 static bool ask(struct asker *own, struct want *want)
 {
-	static const struct towi_place nowhere;
+	uint32_t tag;
 	int ret;
 
-	if (own->asked >= at_once(own) || !may_send(own))
+	if (own->asked >= at_once(own))
 		return false;
-	leave(&own->to_ask);
 	if (!want->typed)
 		want->typed = towi_known(&own->knowns, &want->named.name, &want->type);
 	if (want->typed) {
 		/* Looked at when it was told. */
 		tow_tensor_bytes(&want->type, &want->bytes);
 		if (!find_room(own, want)) {
+			leave(&own->to_ask);
 			ret = send_away(want, make_room, made_room);
 			if (ret)
 				end_want(want, ret);
 			return true;
 		}
-		want->placed = want->bytes;
 	}
-	want->tag = own->free_tags[--own->free_count];
-	own->tags[want->tag].want = want;
+	tag = own->free_tags[own->free_count - 1];
+	if (!send_request(own, want, tag, want->typed ? TOWI_REQUEST_TARGET : 0))
+		return false;
+	leave(&own->to_ask);
+	own->free_count--;
+	own->tags[tag].want = want;
+	want->tag = tag;
+	want->placed = want->typed && want->bytes;
 	want->asked = true;
 	own->asked++;
-	send_request(own, want, want->tag, want->typed ? TOWI_REQUEST_TARGET : 0,
-		     want->typed ? &want->target : &nowhere);
 	return true;
 }
 
 /* The sender replies to the request, and to this one. */
 static bool send_cancel(struct asker *own)
 {
-	static const struct towi_place nowhere;
-
-	if (own->cancelling >= at_once(own) || !may_send(own))
+	if (own->cancelling >= at_once(own) ||
+	    !send_request(own, own->to_cancel.first, TOWI_NO_TAG, TOWI_REQUEST_CANCEL))
 		return false;
+	leave(&own->to_cancel);
 	own->cancelling++;
-	send_request(own, leave(&own->to_cancel), TOWI_NO_TAG, TOWI_REQUEST_CANCEL, &nowhere);
 	return true;
 }
 
@@ -374,10 +358,18 @@ static void take_type(struct asker *own, struct want *want, const struct towi_re
 		join(&own->to_ask, want);
 }
 
-/* The want that it is about; NULL: there is none, and the edge has failed. */
-static struct want *wanted(struct asker *own, const struct towi_reply *reply)
+/* The want that it is about; NULL: there is none, or that has a reply. */
+static struct want *asked_for(const struct asker *own, const struct towi_reply *reply)
 {
 	struct want *want = reply->tag < own->requests ? own->tags[reply->tag].want : NULL;
+
+	return want && !want->arriving ? want : NULL;
+}
+
+/* The same, and it is asked for no longer; NULL: there is none, and the edge has failed. */
+static struct want *wanted(struct asker *own, const struct towi_reply *reply)
+{
+	struct want *want = asked_for(own, reply);
 
 	if (!want) {
 		towi_edge_fail(&own->edge, -EPROTO);
@@ -420,20 +412,53 @@ static void take_reply(struct asker *own, const struct towi_reply *reply)
 		towi_edge_fail(&own->edge, -EPROTO);
 }
 
-/* The tensors that they tell of are there, too: the slot has counted them. */
-static void take_replies(struct tow_edge *edge)
+static void await_tensor(struct asker *own, const struct towi_reply *reply)
+{
+	struct want *want = asked_for(own, reply);
+
+	if (!want) {
+		towi_edge_fail(&own->edge, -EPROTO);
+		return;
+	}
+	want->arriving = true;
+	want->reply = *reply;
+	want->arrives_next = NULL;
+	*own->last_arriving = want;
+	own->last_arriving = &want->arrives_next;
+}
+
+static bool asker_came(struct tow_edge *edge, const struct towi_record *record, const void *data)
 {
 	struct asker *own = asker_of(edge);
-	uint64_t count = tow_slot_value(edge->slot);
 	struct towi_reply reply;
 
-	while (!edge->error && TOWI_HELLO + own->taken < count) {
-		memcpy(&reply, towi_letter(edge, own->taken), sizeof(reply));
-		own->taken++;
-		if (reply.number == own->taken)
-			take_reply(own, &reply);
-		else
-			towi_edge_fail(edge, -EPROTO);
+	if (record->tag != TOWI_TAG_REPLY || record->bytes != sizeof(reply))
+		return false;
+	memcpy(&reply, data, sizeof(reply));
+	if (edge->error || !edge->there)
+		return true;
+	if (reply.number > tow_slot_value(edge->slot))
+		await_tensor(own, &reply);
+	else
+		take_reply(own, &reply);
+	return true;
+}
+
+/* Only the slot's number says that a tensor is there. */
+static void take_arrived(struct tow_edge *edge)
+{
+	struct asker *own = asker_of(edge);
+	struct towi_reply reply;
+	struct want *want;
+
+	while (!edge->error && (want = own->arriving) &&
+	       want->reply.number <= tow_slot_value(edge->slot)) {
+		own->arriving = want->arrives_next;
+		if (!own->arriving)
+			own->last_arriving = &own->arriving;
+		want->arriving = false;
+		reply = want->reply;
+		take_reply(own, &reply);
 	}
 }
 
@@ -452,6 +477,8 @@ static void end_all(struct asker *own)
 	}
 	own->to_ask = (struct line){ NULL, &own->to_ask.first };
 	own->to_cancel = (struct line){ NULL, &own->to_cancel.first };
+	own->arriving = NULL;
+	own->last_arriving = &own->arriving;
 	memset(own->tags, 0, own->requests * sizeof(*own->tags));
 }
 
@@ -464,15 +491,15 @@ static void asker_goes_on(struct tow_edge *edge)
 			end_all(own);
 		return;
 	}
-	take_replies(edge);
+	take_arrived(edge);
 	while (!edge->error && own->to_cancel.first && send_cancel(own))
 		;
 	while (!edge->error && own->to_ask.first && ask(own, own->to_ask.first))
 		;
 	if (edge->error)
 		end_all(own);
-	else if (own->asked || own->cancelling)
-		towi_edge_wait_for(edge, TOWI_HELLO + own->taken + 1);
+	else if (own->arriving)
+		towi_edge_wait_for(edge, own->arriving->reply.number);
 }
 
 /* The sender is told that it is not wanted any more, if it knows that it was. */
@@ -528,7 +555,6 @@ static void free_tables(const struct asker *own)
 {
 	free(own->tags);
 	free(own->free_tags);
-	free(own->ops);
 }
 
 static void asker_free(struct tow_edge *edge)
@@ -547,9 +573,11 @@ static void asker_free(struct tow_edge *edge)
 
 static const struct towi_kind asker_kind = {
 	.number = TOWI_RENDEZVOUS,
-	.back = true,
+	.messages = true,
+	.slot = "/data",
 	.go_on = asker_goes_on,
-	.take = take_replies,
+	.came = asker_came,
+	.take = take_arrived,
 	.pending = asker_pending,
 	.hide = asker_hides,
 	.give_up = asker_gives_up,
@@ -695,28 +723,24 @@ TOW_PUBLIC int tow_rendezvous_wait(struct tow_edge *edge, const char *key, uint6
 
 static int make_asker(struct asker *own, uint32_t requests, const struct tow_worker *worker)
 {
-	uint32_t letters = TOWI_LETTERS_OF(requests);
 	int ret;
 
 	own->edge.kind = &asker_kind;
-	own->edge.mine = (struct towi_letters){ letters, TOWI_REPLY_BYTES };
-	own->edge.own_bytes = (uint64_t)letters * TOWI_REQUEST_BYTES;
+	own->edge.mine.slots = TOWI_LETTERS_OF(requests);
+	own->last_arriving = &own->arriving;
 	own->requests = requests;
 	own->to_ask.last = &own->to_ask.first;
 	own->to_cancel.last = &own->to_cancel.first;
 	towi_knowns_begin(&own->knowns, KNOWN_MAX);
 	own->tags = calloc(requests, sizeof(*own->tags));
 	own->free_tags = calloc(requests, sizeof(*own->free_tags));
-	own->ops = calloc(letters, sizeof(*own->ops));
-	ret = own->tags && own->free_tags && own->ops ? 0 : -ENOMEM;
+	ret = own->tags && own->free_tags ? 0 : -ENOMEM;
 	if (!ret)
 		ret = towi_windows_begin(&own->windows, worker, TOW_RIGHT_WRITE);
 	if (ret)
 		return ret;
 	for (uint32_t tag = 0; tag < requests; tag++)
 		own->free_tags[own->free_count++] = tag;
-	for (uint32_t i = 0; i < letters; i++)
-		towi_edge_op(&own->edge, &own->ops[i]);
 	return 0;
 }
 

@@ -6,10 +6,9 @@
  * header.  The sender reads the one and writes the other.  Before that it sees to a line between
  * the two processes (way.c), which tells both ends when the other one has gone.
  *
- * Of some kinds letters are messages on that line, and the first of them says that the sender's
- * header is there.  Of others letters are in the range, behind the headers, and the receiver has a slot,
- * NAME/arrived, that the sender notifies for each of them, and for its header before; the sender
- * has a slot NAME/read, and maybe a range NAME/back, with letters, too.
+ * Of most kinds letters are messages on that line, and the first of them says that the sender's
+ * header is there.  Of a static edge they are in the range, behind the headers, and the receiver has
+ * a slot, NAME/arrived, that the sender notifies for each of them, and for its header before.
  *
  * Everything is called with the pump's lock, but for what says otherwise.
  */
@@ -45,8 +44,8 @@ struct towi_kept {
 #define TOWI_HELLO		1U
 /* Where letters begin in a range. */
 #define TOWI_LETTERS_AT		512U
-/* Where what is a kind's own begins in the memory that nobody reaches. */
-#define TOWI_OWN_AT		1024U
+/* How much there is of the memory that nobody reaches. */
+#define TOWI_OWN_BYTES		1024U
 #define TOWI_LINE		64U
 
 /* What an end says of itself. */
@@ -67,15 +66,15 @@ struct towi_header {
 
 _Static_assert(sizeof(struct towi_header) <= TOWI_HELLO_AT, "each has its place");
 _Static_assert(TOWI_HELLO_AT + sizeof(struct towi_header) <= TOWI_LETTERS_AT, "and letters");
-_Static_assert(TOWI_SCRATCH_AT + 2 * TOWI_HELLO_AT <= TOWI_OWN_AT, "and in the scratch");
+_Static_assert(TOWI_SCRATCH_AT + 2 * TOWI_HELLO_AT <= TOWI_OWN_BYTES, "and in the scratch");
 
-/* 3 was a rendezvous whose replies were not counted. */
 enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC = 2, TOWI_RENDEZVOUS = 4 };
 
 struct towi_kind {
 	enum towi_kind_number number;	/* in headers */
 	bool messages;		/* letters are such */
-	bool back;		/* the sender's range has letters, too */
+	const char *slot;	/* what the name of this end's ends with, */
+	const char *other;	/* and of that of the other end's, which this one notifies; or NULL */
 	/* Does the other end fit this one?  0; -EPROTO: it cannot be; or what differs. */
 	int (*compare)(const struct tow_edge *edge, const struct towi_header *header);
 	/* The receiver had steps before; NULL: it has none. */
@@ -118,7 +117,9 @@ struct towi_letters {
 enum towi_tag {
 	TOWI_TAG_MEET = 1,	/* the sender's header is there */
 	TOWI_TAG_STEP,		/* a dynamic sender's letter */
-	TOWI_TAG_ANSWER		/* and what has become of it */
+	TOWI_TAG_ANSWER,	/* and what has become of it */
+	TOWI_TAG_REQUEST,	/* rendezvous.h */
+	TOWI_TAG_REPLY
 };
 
 /* How far the sender has come in tow_edge_connect(). */
@@ -156,7 +157,6 @@ struct tow_edge {
 	uint64_t bytes;
 	struct towi_letters mine, theirs;	/* without slots: there is no range */
 	char *own;				/* memory that nobody reaches */
-	uint64_t own_bytes;			/* of a kind's own */
 	struct tow_slot *slot;			/* that the other end notifies */
 	struct tow_remote *other;		/* the slot that this end does */
 	struct tow_remote *range;		/* of the other end */
@@ -252,8 +252,8 @@ char *towi_letter(const struct tow_edge *edge, uint64_t number);
 uint64_t towi_letter_at(const struct tow_edge *edge, uint64_t number);
 
 /*
- * The rest of @edge, of which the kind has filled in kind, sends, type, bytes, mine and
- * own_bytes; all else is 0.  Called without the lock.  0, or a negative errno, and it is
+ * The rest of @edge, of which the kind has filled in kind, sends, type, bytes and mine; all
+ * else is 0.  Called without the lock.  0, or a negative errno, and it is
  * gone.
  */
 int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_peer *peer,

@@ -10,7 +10,9 @@
 #include "edge.h"
 
 #define MAGIC		0x65676465776f74ULL	/* "towedge" */
-#define VERSION		6U
+#define VERSION		7U
+/* How long a receiver's slot is looked for, which is there before its range is. */
+#define SLOT_US		1000000U
 
 const char *towi_edge_name(struct tow_edge *edge, const char *end)
 {
@@ -164,6 +166,9 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 		ret = meet(edge, TOWI_READING, until);
 		if (!ret)
 			ret = take_header(edge);
+		/* It is being closed. */
+		if (!ret && edge->kind->other && !edge->other)
+			ret = -ESTALE;
 	}
 	/* Who does not fit needs none. */
 	if (!ret && edge->meeting < TOWI_GREETING) {
@@ -260,13 +265,23 @@ static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 	return ret < 0 ? ret : waited;
 }
 
+static int find_slot(struct tow_edge *edge, uint64_t until)
+{
+	if (!edge->kind->other)
+		return 0;
+	return find(edge, edge->kind->other, TOW_RIGHT_NOTIFY, until, &edge->other);
+}
+
 static int find_receiver(struct tow_edge *edge, uint64_t until)
 {
+	uint64_t soon = towi_until(SLOT_US);
 	int ret = find(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE, until, &edge->range);
 
-	if (!ret && !edge->kind->messages)
-		ret = find(edge, "/arrived", TOW_RIGHT_NOTIFY, until, &edge->other);
-	return ret;
+	if (ret)
+		return ret;
+	ret = find_slot(edge, soon < until ? soon : until);
+	/* Perhaps it is an edge of another kind, as its header says. */
+	return ret == -ETIMEDOUT ? 0 : ret;
 }
 
 static int find_sender(struct tow_edge *edge, uint64_t until)
@@ -274,24 +289,15 @@ static int find_sender(struct tow_edge *edge, uint64_t until)
 	/* What is there before may be of a sender that is about to go. */
 	int ret = wait_for_greeting(edge, until);
 
-	if (!ret && edge->kind->back)
-		ret = find(edge, "/back", TOW_RIGHT_WRITE, until, &edge->range);
-	if (!ret && !edge->kind->messages)
-		ret = find(edge, "/read", TOW_RIGHT_NOTIFY, until, &edge->other);
-	return ret;
+	return ret ? ret : find_slot(edge, until);
 }
 
 /* With the lock, when what is there was found. */
 static int meet_other(struct tow_edge *edge, uint64_t until)
 {
-	struct towi_header header = { .slots = edge->theirs.slots,
-				      .stride = edge->theirs.stride };
-
 	if (edge->error || edge->connected)
 		return edge->error;
-	if (edge->sends)
-		return exchange_headers(edge, until);
-	return edge->kind->back && !holds(edge->range, &header) ? -EPROTO : 0;
+	return edge->sends ? exchange_headers(edge, until) : 0;
 }
 
 /* Called with the lock. */
@@ -324,7 +330,7 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 	settled = edge->connected || edge->error;
 	/* Whoever is connected can be waited for. */
 	ret = edge->connecting ? -EALREADY : 0;
-	if (!ret && !edge->kind->messages)
+	if (!ret && edge->kind->slot)
 		ret = towi_pump_reserve(&edge->wait);
 	if (!ret)
 		edge->connecting = true;

@@ -12,7 +12,7 @@
 /* In memory that nobody reaches but the kernel. */
 #define NUMBER_AT	0U
 
-static int make_slot(struct tow_edge *edge, const char *end)
+static int make_slot(struct tow_edge *edge)
 {
 	struct tow_region *region;
 	uint64_t offset;
@@ -20,10 +20,11 @@ static int make_slot(struct tow_edge *edge, const char *end)
 
 	ret = towi_edge_place(edge, edge->kept ? (char *)&edge->kept->number :
 					    edge->own + NUMBER_AT, &region, &offset);
-	return ret ? ret : tow_slot_create(region, offset, towi_edge_name(edge, end), &edge->slot);
+	return ret ? ret : tow_slot_create(region, offset, towi_edge_name(edge, edge->kind->slot),
+					   &edge->slot);
 }
 
-static int make_range(struct tow_edge *edge, const char *end, uint32_t rights)
+static int make_range(struct tow_edge *edge)
 {
 	uint64_t size = TOWI_LETTERS_AT + edge->mine.slots * edge->mine.stride, offset;
 	struct tow_region *region;
@@ -41,8 +42,8 @@ static int make_range(struct tow_edge *edge, const char *end, uint32_t rights)
 	if (edge->kept)
 		__atomic_store_n(&edge->kept->magic, KEPT_MAGIC, __ATOMIC_SEQ_CST);
 	ret = towi_edge_place(edge, edge->letters, &region, &offset);
-	return ret ? ret : tow_export(region, offset, size, towi_edge_name(edge, end), rights,
-				      &edge->exported);
+	return ret ? ret : tow_export(region, offset, size, towi_edge_name(edge, ""),
+				      TOW_RIGHT_READ | TOW_RIGHT_WRITE, &edge->exported);
 }
 
 /*
@@ -100,14 +101,11 @@ int towi_edge_memory(struct tow_edge *edge)
 	int ret = edge->kept_region ? map_kept(edge) : 0;
 
 	if (!ret)
-		ret = towi_take_memory(edge->worker->arena, TOWI_OWN_AT + edge->own_bytes,
-				       &edge->own);
-	if (!ret && !edge->kind->messages)
-		ret = make_slot(edge, edge->sends ? "/read" : "/arrived");
+		ret = towi_take_memory(edge->worker->arena, TOWI_OWN_BYTES, &edge->own);
+	if (!ret && edge->kind->slot)
+		ret = make_slot(edge);
 	/* Last: who finds it finds all of it. */
 	if (!ret && !edge->sends)
-		ret = make_range(edge, "", TOW_RIGHT_READ | TOW_RIGHT_WRITE);
-	else if (!ret && edge->kind->back)
-		ret = make_range(edge, "/back", TOW_RIGHT_WRITE);
+		ret = make_range(edge);
 	return ret;
 }

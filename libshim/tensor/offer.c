@@ -13,7 +13,6 @@ struct match {
 	struct towi_named named;		/* first */
 	struct match *next;			/* in the line for replies */
 	bool offered, asked, served;
-	bool replied;				/* before its tensor was seen to have gone */
 	bool kept;				/* the queue knows it still */
 	struct towi_request request;		/* if it was asked for */
 	struct tow_tensor_type type;
@@ -37,12 +36,6 @@ struct note {
 	int status;
 };
 
-/* A reply's operation. */
-struct cell {
-	struct towi_op op;			/* first */
-	struct match *match;			/* which ends with it, or NULL */
-};
-
 struct offerer {
 	struct tow_edge edge;			/* first */
 	struct towi_views views;
@@ -50,9 +43,8 @@ struct offerer {
 	uint32_t offers;			/* of them */
 	struct match *first, **last;		/* to be replied to */
 	struct note *first_note, **last_note;
-	uint64_t sent, taken;			/* replies, requests */
-	uint32_t cells_count;
-	struct cell *cells;			/* of replies, by number */
+	uint64_t moved;				/* tensors */
+	uint32_t asked;				/* requests without a reply */
 	struct match *kept;
 };
 
@@ -120,45 +112,13 @@ static struct match *add_match(struct offerer *own, const struct towi_name *name
 
 /* ---- replies ---------------------------------------------------------------- */
 
-static struct towi_reply *own_reply(const struct offerer *own, uint64_t number)
+/* 0; or there is no room at the moment. */
+static int send_reply(struct offerer *own, const struct towi_reply *reply)
 {
-	return (struct towi_reply *)(void *)(own->edge.own + TOWI_OWN_AT +
-					     number % own->cells_count * TOWI_REPLY_BYTES);
-}
+	int ret = towi_edge_tell(&own->edge, TOWI_TAG_REPLY, reply, sizeof(*reply));
 
-static bool may_reply(struct offerer *own, uint32_t entries)
-{
-	return !own->cells[(own->sent + 1) % own->cells_count].op.busy &&
-	       towi_pump_room(&own->edge.runner, entries);
-}
-
-/*
- * There is room for it; @match ends with it.  It notifies, unless a tensor follows, which does
- * (@moves).
- */
-static void send_reply(struct offerer *own, struct towi_reply *reply, struct match *match,
-		       bool moves)
-{
-	struct tow_edge *edge = &own->edge;
-	uint64_t number = ++own->sent, offset;
-	struct cell *cell = &own->cells[number % own->cells_count];
-	struct tow_region *region;
-	struct tow_sqe *sqe;
-
-	reply->number = number;
-	*own_reply(own, number) = *reply;
-	cell->match = match;
-	sqe = towi_pump_entry(&edge->runner);
-	if (!towi_edge_place(edge, own_reply(own, number), &region, &offset)) {
-		if (moves)
-			tow_prep_write(sqe, edge->channel, region, offset, edge->range,
-				       towi_letter_at(edge, number - 1), TOWI_REPLY_BYTES);
-		else
-			tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
-					      towi_letter_at(edge, number - 1),
-					      TOWI_REPLY_BYTES, edge->other);
-	}
-	towi_pump_begun(sqe, &cell->op);
+	own->asked -= !ret;
+	return ret;
 }
 
 static void add_note(struct offerer *own, uint32_t tag, int status)
@@ -187,7 +147,7 @@ static void ask_for(struct offerer *own, struct match *match, const struct towi_
 	match->asked = true;
 }
 
-/* Its reply has ended, and its write. */
+/* Its reply has gone, and its tensor. */
 static void finish(struct offerer *own, struct match *match)
 {
 	struct towi_request request;
@@ -202,39 +162,18 @@ static void finish(struct offerer *own, struct match *match)
 	ask_for(own, NULL, &request);
 }
 
-static void reply_ended(struct towi_op *op, int status)
-{
-	struct cell *cell = (struct cell *)op;
-	struct offerer *own = offerer_of(towi_edge_of(op));
-	struct match *match = cell->match;
-
-	if (status)
-		towi_edge_fail(towi_edge_of(op), status);
-	cell->match = NULL;
-	if (!match)
-		return;
-	/* What has become of the write says more. */
-	if (!match->status)
-		match->status = status;
-	match->replied = true;
-	if (!match->write.busy)
-		finish(own, match);
-}
-
 static void write_ended(struct towi_op *op, int status)
 {
 	struct match *match = (struct match *)(void *)((char *)op - offsetof(struct match, write));
 
 	match->view->busy--;
-	if (status) {
+	match->status = status;
+	if (status)
 		towi_edge_fail(towi_edge_of(op), status);
-		match->status = status;
-	}
-	if (match->replied)
-		finish(offerer_of(towi_edge_of(op)), match);
+	finish(offerer_of(towi_edge_of(op)), match);
 }
 
-/* The tensor, behind its reply: it tells of both.  There is room. */
+/* The tensor, number own->moved by the channel.  There is room. */
 static void send_tensor(struct offerer *own, struct match *match, struct tow_region *region,
 			uint64_t offset)
 {
@@ -247,6 +186,7 @@ static void send_tensor(struct offerer *own, struct match *match, struct tow_reg
 	if (match->staged)
 		tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
 	match->view->busy++;
+	own->moved++;
 	towi_pump_begun(sqe, &match->write);
 }
 
@@ -276,10 +216,11 @@ static int serve(struct offerer *own, struct match *match)
 	if (!ret && moves && towi_edge_place(&own->edge, match->staged ? match->staged : match->data,
 					     &region, &offset))
 		ret = -EFAULT;
-	if (!ret && !may_reply(own, 2))
+	if (!ret && moves && !towi_pump_room(&own->edge.runner, 1))
 		ret = -EBUSY;
 	if (ret)
 		return ret;
+	reply.number = moves ? own->moved + 1 : 0;
 	reply.type = match->type;
 	if (whole && own->edge.worker->crc32c) {
 		reply.flags = TOWI_REPLY_CRC32C;
@@ -287,11 +228,14 @@ static int serve(struct offerer *own, struct match *match)
 	}
 	if (!match->error && !whole)
 		reply.flags = TOWI_REPLY_TYPE;
+	if (send_reply(own, &reply))
+		return -EBUSY;
 	match->asked = false;
 	match->served = match->error || whole;
-	send_reply(own, &reply, match->served ? match : NULL, moves);
 	if (moves)
 		send_tensor(own, match, region, offset);
+	else if (match->served)
+		finish(own, match);
 	return 0;
 }
 
@@ -306,13 +250,14 @@ static void line_up(struct offerer *own, struct match *match)
 /* All that can be: whoever waits until its place was found holds up no other one. */
 static void reply_all(struct offerer *own)
 {
-	struct match **link = &own->first;
+	struct match **link = &own->first, *next;
 	int ret = 0;
 
 	while (*link && !own->edge.error && ret != -EBUSY) {
+		next = (*link)->next;
 		ret = serve(own, *link);
 		if (!ret)
-			*link = (*link)->next;
+			*link = next;
 		else if (ret == -EAGAIN)
 			link = &(*link)->next;
 		else if (ret != -EBUSY)
@@ -329,9 +274,8 @@ static bool send_note(struct offerer *own)
 	struct note *note = own->first_note;
 	struct towi_reply reply = { .tag = note->tag, .status = note->status };
 
-	if (!may_reply(own, 1))
+	if (send_reply(own, &reply))
 		return false;
-	send_reply(own, &reply, NULL, false);
 	own->first_note = note->next;
 	if (!own->first_note)
 		own->last_note = &own->first_note;
@@ -374,22 +318,24 @@ static void take_request(struct offerer *own, const struct towi_request *request
 		line_up(own, match);
 }
 
-static void take_requests(struct offerer *own)
+static bool offerer_came(struct tow_edge *edge, const struct towi_record *record,
+			 const void *data)
 {
-	struct tow_edge *edge = &own->edge;
-	uint64_t come = tow_slot_value(edge->slot);
-	struct towi_request request;
+	const size_t most = offsetof(struct towi_request, name.key) + TOW_KEY_MAX;
+	struct offerer *own = offerer_of(edge);
+	struct towi_request request = { 0 };
 
-	while (!edge->error && own->taken < come) {
-		memcpy(&request, towi_letter(edge, own->taken), sizeof(request));
-		own->taken++;
-		/* A receiver has as many without a reply as there are letters. */
-		if (request.number != own->taken || own->taken - own->sent > own->cells_count ||
-		    !memchr(request.name.key, 0, sizeof(request.name.key)))
-			towi_edge_fail(edge, -EPROTO);
-		else
-			take_request(own, &request);
-	}
+	/* A receiver has only so many without a reply. */
+	if (record->tag != TOWI_TAG_REQUEST || record->bytes > most ||
+	    own->asked == edge->mine.slots)
+		return false;
+	memcpy(&request, data, record->bytes);
+	if (offsetof(struct towi_request, name.key) + strlen(request.name.key) != record->bytes ||
+	    !request.name.key[0])
+		return false;
+	own->asked++;
+	take_request(own, &request);
+	return true;
 }
 
 /* ---- what the edge is asked ------------------------------------------------- */
@@ -419,15 +365,12 @@ static void offerer_goes_on(struct tow_edge *edge)
 	struct offerer *own = offerer_of(edge);
 
 	if (edge->connected && !edge->error) {
-		take_requests(own);
 		while (!edge->error && own->first_note && send_note(own))
 			;
 		reply_all(own);
 	}
 	if (edge->error)
 		end_all(own);
-	else if (edge->connected && tow_slot_value(edge->slot) < own->taken + 1)
-		towi_edge_wait_for(edge, own->taken + 1);
 }
 
 static uint32_t offerer_pending(const struct tow_edge *edge)
@@ -447,8 +390,6 @@ static void offerer_gives_up(struct tow_edge *edge)
 	struct offerer *own = offerer_of(edge);
 	struct match *match;
 
-	for (uint32_t i = 0; i < own->cells_count; i++)
-		own->cells[i].op.ended = ignore;
 	end_all(own);
 	while ((match = (struct match *)towi_names_first(&own->matches))) {
 		match->write.ended = ignore;
@@ -467,13 +408,14 @@ static void offerer_free(struct tow_edge *edge)
 		free(match);
 	}
 	towi_views_free(&own->views);
-	free(own->cells);
 }
 
 static const struct towi_kind offerer_kind = {
 	.number = TOWI_RENDEZVOUS,
-	.back = true,
+	.messages = true,
+	.other = "/data",
 	.go_on = offerer_goes_on,
+	.came = offerer_came,
 	.pending = offerer_pending,
 	.give_up = offerer_gives_up,
 	.free = offerer_free,
@@ -609,18 +551,8 @@ TOW_PUBLIC int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer 
 		return -ENOMEM;
 	made->edge.kind = &offerer_kind;
 	made->edge.sends = true;
-	made->cells_count = TOWI_LETTERS_OF(requests);
-	made->edge.mine = (struct towi_letters){ made->cells_count, TOWI_REQUEST_BYTES };
-	made->edge.own_bytes = (uint64_t)made->cells_count * TOWI_REPLY_BYTES;
+	made->edge.mine.slots = TOWI_LETTERS_OF(requests);
 	made->last = &made->first;
 	made->last_note = &made->first_note;
-	made->cells = calloc(made->cells_count, sizeof(*made->cells));
-	if (!made->cells) {
-		free(made);
-		return -ENOMEM;
-	}
-	for (uint32_t i = 0; i < made->cells_count; i++)
-		made->cells[i].op =
-			(struct towi_op){ .ended = reply_ended, .runner = &made->edge.runner };
 	return towi_edge_make(&made->edge, worker, peer, name, edge);
 }

@@ -2,39 +2,39 @@
 /*
  * Rendezvous: tensors by key and step, as the receiver asks for them.
  *
- * A request is a letter in the sender's range, a reply one in the receiver's; each request has
- * one reply, in any order.  A request says where the tensor is to go, if the receiver knows
- * from the last one of that key how large it is; then the sender writes the reply, and behind it
- * the tensor, which notifies.  Otherwise, and when that has changed, the reply says what the tensor
- * is, and the receiver asks again.
+ * Requests and replies are messages on the edge's line; each request has one reply, in any order.
+ * A request says where the tensor is to go, if the receiver knows from the last one of that key
+ * how large it is; then the sender writes it there.  Otherwise, and when that has changed, the
+ * reply says what the tensor is, and the receiver asks again.
  *
- * Letters are counted, and need no credits: the receiver has no more requests without a reply
- * than there are letters, the sender takes requests in their order, and the receiver replies.
- * So who replies to a request has taken all before it, and who asks again the replies.
+ * A tensor and its reply go by different channels, so either may be there first.  Each tensor notifies
+ * the receiver's slot, NAME/data, all by one channel, and the reply says which of the slot's numbers
+ * says that it is there: nothing else does.
  *
- * Requests are notified in their order, and so are replies: all that the sender writes goes by the
- * one channel that its slot is used with.  Whoever has counted N replies has the N first letters,
- * and the tensors that came with them.
+ * The receiver has no more requests without a reply than the sender has room for; what is cancelled
+ * is one more.
  */
 #ifndef TOW_RENDEZVOUS_INSIDE_H
 #define TOW_RENDEZVOUS_INSIDE_H
 
+#include <stddef.h>
 #include <string.h>
 
 #include "edge.h"
 #include "names.h"
 
-/* The receiver's letter. */
+/* The receiver's: as much of the key goes as there is. */
 struct towi_request {
-	uint64_t number;			/* from 1 */
 	uint32_t tag;				/* the reply's, too */
 	uint32_t flags;
-	struct towi_name name;
 	struct towi_place target;
 	struct tow_tensor_type type;		/* of what fits there */
+	struct towi_name name;			/* last */
 };
 
-#define TOWI_REQUEST_BYTES	448U
+_Static_assert(offsetof(struct towi_request, name.key) + sizeof(((struct towi_name *)0)->key) ==
+	       sizeof(struct towi_request), "the key is at its end");
+
 /* Of what is no request for a tensor. */
 #define TOWI_NO_TAG		UINT32_MAX
 
@@ -43,7 +43,7 @@ struct towi_request {
 
 /* The sender's. */
 struct towi_reply {
-	uint64_t number;			/* from 1 */
+	uint64_t number;			/* of the receiver's slot; 0: no tensor comes */
 	uint32_t tag;
 	uint32_t flags;
 	int32_t status;
@@ -51,15 +51,11 @@ struct towi_reply {
 	struct tow_tensor_type type;
 };
 
-#define TOWI_REPLY_BYTES	128U
 #define TOWI_REPLY_TYPE		(1U << 0)	/* that is what it is: ask again */
 #define TOWI_REPLY_CRC32C	(1U << 1)
 
-/* Letters for so many requests: each may be cancelled, which is one more. */
+/* How many of so many may be without a reply: each may be cancelled, which is one more. */
 #define TOWI_LETTERS_OF(requests) (2 * (requests))
-
-_Static_assert(sizeof(struct towi_request) <= TOWI_REQUEST_BYTES, "each has its place");
-_Static_assert(sizeof(struct towi_reply) <= TOWI_REPLY_BYTES, "each has its place");
 
 static inline bool towi_same_type(const struct tow_tensor_type *one,
 				  const struct tow_tensor_type *other)

@@ -174,6 +174,8 @@ static void resume(struct tow_edge *edge, const struct towi_header *header)
 
 static const struct towi_kind sender_kind = {
 	.number = TOWI_STATIC,
+	.slot = "/read",
+	.other = "/arrived",
 	.compare = compare,
 	.resume = resume,
 	.next = towi_steps_next_number,
@@ -263,6 +265,8 @@ static int consume(struct tow_edge *edge)
 
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_STATIC,
+	.slot = "/arrived",
+	.other = "/read",
 	.compare = compare,
 	.next = receiver_next,
 	.show = show,

@@ -4,7 +4,7 @@
  * thousand keys at once, shapes that change now and then, errors, cancellation, ends that go,
  * bytes that are not what was offered.
  */
-/* build: link -ltowline */
+/* build: link -l:libtowline.a -lm */
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
@@ -639,29 +639,27 @@ TEST_F(rendezvous, closed)
 /* ---- a sender that is played here ----------------------------------------------- */
 
 #define PLAYED_BYTES	65536U
-/* Where in its region what it writes is, and what is written to it. */
-#define PLAYED_OWN_AT	4096U
-#define PLAYED_BACK_AT	8192U
 #define PLAYED_REQUESTS	4U
+#define PLAYED_TENSOR	1000U
 
 struct played {
 	struct tow_region *region;
 	char *memory;
 	struct tow_queue *queue;
 	struct tow_channel *channel;
-	struct tow_remote *range, *arrived;
-	struct tow_exported *back;
-	struct tow_slot *read;
+	struct tow_peer *peer;
+	struct tow_remote *range, *data, *window;
 	struct tow_mailbox *box;
 	struct tow_line *line;
+	struct towi_header header;	/* the receiver's */
 };
 
 static int make_played(struct played *played, const struct side *side)
 {
-	uint64_t bytes = TOWI_LETTERS_AT + TOWI_LETTERS_OF(PLAYED_REQUESTS) * TOWI_REQUEST_BYTES;
 	void *memory;
 	int ret;
 
+	played->peer = side->peer;
 	ret = tow_region_create(side->dev, PLAYED_BYTES, NULL, &played->region);
 	if (!ret)
 		ret = tow_region_map(played->region, 0, PLAYED_BYTES, PROT_READ | PROT_WRITE,
@@ -673,15 +671,12 @@ static int make_played(struct played *played, const struct side *side)
 	if (!ret)
 		ret = tow_channel_get(played->queue, side->peer, 0, &played->channel);
 	if (!ret)
-		ret = tow_export(played->region, PLAYED_BACK_AT, bytes, "meet/back",
-				 TOW_RIGHT_WRITE, &played->back);
-	if (!ret)
-		ret = tow_slot_create(played->region, 0, "meet/read", &played->read);
-	if (!ret)
 		ret = tow_resolve(side->peer, "meet", TOW_RIGHT_READ | TOW_RIGHT_WRITE, LATE_MS,
 				  &played->range);
-	return ret ? ret : tow_resolve(side->peer, "meet/arrived", TOW_RIGHT_NOTIFY, LATE_MS,
-				       &played->arrived);
+	if (!ret)
+		ret = tow_resolve(side->peer, "meet/data", TOW_RIGHT_NOTIFY, LATE_MS,
+				  &played->data);
+	return ret ? ret : tow_mailbox_create(side->worker, NULL, NULL, &played->box);
 }
 
 static void end_played(struct played *played)
@@ -689,9 +684,8 @@ static void end_played(struct played *played)
 	tow_mailbox_close(played->line);
 	tow_mailbox_destroy(played->box);
 	tow_remote_release(played->range);
-	tow_remote_release(played->arrived);
-	tow_slot_destroy(played->read);
-	tow_unexport(played->back);
+	tow_remote_release(played->data);
+	tow_remote_release(played->window);
 	tow_queue_destroy(played->queue);
 	if (played->memory)
 		tow_region_unmap(played->region, played->memory, PLAYED_BYTES);
@@ -713,100 +707,160 @@ static int carry_out(struct played *played)
 	return ret;
 }
 
+/* A message to the receiver's port. */
+static int say(struct played *played, enum towi_tag tag, const void *data, uint32_t bytes)
+{
+	const struct towi_record record = {
+		.kind = TOWI_MESSAGE, .tag = (uint8_t)tag, .port = played->header.port,
+		.generation = played->header.generation,
+	};
+	struct towi_pump *pump = played->line->runner.pump;
+	int ret;
+
+	towi_pump_lock(pump);
+	ret = towi_line_send(played->line, &record, data, bytes);
+	towi_pump_unlock(pump);
+	return ret;
+}
+
 /* To the receiver's worker. */
-static int begin_line(struct played *played, const struct side *side, uint64_t number)
+static int begin_line(struct played *played)
 {
 	char name[TOW_MAILBOX_NAME_MAX + 1];
 	int ret;
 
-	snprintf(name, sizeof(name), "tow/box/%016llx", (unsigned long long)number);
-	ret = tow_mailbox_create(side->worker, NULL, NULL, &played->box);
-	if (!ret)
-		ret = tow_mailbox_connect(played->box, side->peer, name, LATE_MS, &played->line);
+	snprintf(name, sizeof(name), "tow/box/%016llx", (unsigned long long)played->header.box);
+	ret = tow_mailbox_connect(played->box, played->peer, name, LATE_MS, &played->line);
 	if (!ret)
 		ret = tow_mailbox_wait(played->box, played->line, TOW_MAILBOX_ROOM, LATE_US);
 	return ret < 0 ? ret : 0;
 }
 
-/* What the receiver says that it is, with this one's letters and line, is what this one is. */
-static int greet(struct played *played, const struct side *side)
+/*
+ * What the receiver says that it is, with this one's line, is what this one is.  It has no port: what
+ * it is sent is for the program.
+ */
+static int greet(struct played *played)
 {
-	struct towi_header *header = (void *)(played->memory + PLAYED_OWN_AT);
+	struct towi_header *header = (void *)played->memory;
 	int ret;
 
-	tow_prep_read(tow_queue_get_sqe(played->queue), played->channel, played->region,
-		      PLAYED_OWN_AT, played->range, TOWI_HEADER_AT, sizeof(*header));
+	tow_prep_read(tow_queue_get_sqe(played->queue), played->channel, played->region, 0,
+		      played->range, TOWI_HEADER_AT, sizeof(*header));
 	ret = carry_out(played);
 	if (ret)
 		return ret;
-	ret = begin_line(played, side, header->box);
+	played->header = *header;
+	ret = begin_line(played);
 	if (ret)
 		return ret;
 	header->box = played->line->box->number;
 	header->line = played->line->index;
 	header->port = 0;
-	header->slots = TOWI_LETTERS_OF(PLAYED_REQUESTS);
-	header->stride = TOWI_REQUEST_BYTES;
-	tow_prep_write_notify(tow_queue_get_sqe(played->queue), played->channel, played->region,
-			      PLAYED_OWN_AT, played->range, TOWI_HELLO_AT, sizeof(*header),
-			      played->arrived);
-	return carry_out(played);
+	tow_prep_write(tow_queue_get_sqe(played->queue), played->channel, played->region, 0,
+		       played->range, TOWI_HELLO_AT, sizeof(*header));
+	ret = carry_out(played);
+	return ret ? ret : say(played, TOWI_TAG_MEET, "", 1);
 }
 
-/* The reply to the first request: it is written, and nothing is told. */
-static int reply_silently(struct played *played, int status)
+/* The next request: 0 or a negative errno. */
+static int take_request(struct played *played, struct tow_worker *asks,
+			struct towi_request *request)
 {
-	const struct towi_request *request = (void *)(played->memory + PLAYED_BACK_AT +
-						      TOWI_LETTERS_AT);
-	struct towi_reply *reply = (void *)(played->memory + PLAYED_OWN_AT);
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
+	uint32_t bytes;
+	int ret;
 
-	memset(reply, 0, TOWI_REPLY_BYTES);
-	*reply = (struct towi_reply){ .number = 1, .tag = request->tag, .status = status };
-	tow_prep_write(tow_queue_get_sqe(played->queue), played->channel, played->region,
-		       PLAYED_OWN_AT, played->range, TOWI_LETTERS_AT, TOWI_REPLY_BYTES);
-	return carry_out(played);
+	memset(request, 0, sizeof(*request));
+	while (!(ret = tow_mailbox_receive(played->line, request, sizeof(*request), &bytes)) &&
+	       tow_patient(&patience)) {
+		tow_worker_progress(asks, 2000);
+		tow_worker_progress(played->box->worker, 2000);
+	}
+	return ret == 1 ? 0 : ret ? ret : -ETIMEDOUT;
 }
 
-static int tell(struct played *played)
+static int reply(struct played *played, const struct towi_request *request, uint64_t number,
+		 uint32_t flags)
 {
-	tow_prep_notify(tow_queue_get_sqe(played->queue), played->channel, played->arrived);
+	const struct towi_reply reply = { .number = number, .tag = request->tag, .flags = flags,
+					  .type = bytes_type(PLAYED_TENSOR) };
+
+	return say(played, TOWI_TAG_REPLY, &reply, sizeof(reply));
+}
+
+/* The tensor, to where it is wanted; and that is counted, or not. */
+static int write_tensor(struct played *played, const struct towi_request *request, bool counts)
+{
+	char name[64];
+	int ret = 0;
+
+	snprintf(name, sizeof(name), "tow/%016llx/%llu/w",
+		 (unsigned long long)request->target.edge,
+		 (unsigned long long)request->target.window);
+	if (!played->window)
+		ret = tow_resolve(played->peer, name, TOW_RIGHT_WRITE, LATE_MS, &played->window);
+	if (ret)
+		return ret;
+	fill((unsigned char *)played->memory, PLAYED_TENSOR, 7);
+	if (counts)
+		tow_prep_write_notify(tow_queue_get_sqe(played->queue), played->channel,
+				      played->region, 0, played->window, request->target.offset,
+				      PLAYED_TENSOR, played->data);
+	else
+		tow_prep_write(tow_queue_get_sqe(played->queue), played->channel, played->region, 0,
+			       played->window, request->target.offset, PLAYED_TENSOR);
 	return carry_out(played);
 }
 
-/* What is in memory is no reply before it was counted: only that proves that all of it is there. */
+/* What is in memory is no tensor before it was counted, whatever was said of it. */
 TEST_F_TIMEOUT(rendezvous, not_counted, 60)
 {
 	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
 	struct played played = { 0 };
+	struct towi_request request;
 	struct got got = { 0 };
 
 	ASSERT_EQ(0, make_side(&self->from));
 	ASSERT_EQ(0, make_to(&self->from, &self->to, 0));
+	got.arena = self->to.arena;
+	got.bytes = PLAYED_TENSOR;
 	ASSERT_EQ(0, tow_rendezvous_receiver(self->to.worker, self->to.peer, "meet",
 					     PLAYED_REQUESTS, &self->receiver));
 	ASSERT_EQ(0, make_played(&played, &self->from));
-	ASSERT_EQ(0, greet(&played, &self->from));
+	ASSERT_EQ(0, greet(&played));
 	ASSERT_EQ(0, tow_edge_connect(self->receiver, LATE_MS));
-	ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "key", 1, note_got, &got));
-	while (!tow_slot_value(played.read) && tow_patient(&patience))
-		tow_worker_progress(self->to.worker, 2000);
-	ASSERT_EQ(1, tow_slot_value(played.read));
-	ASSERT_EQ(0, reply_silently(&played, -EDOM));
+	ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "key", 7, note_got, &got));
+	ASSERT_EQ(0, take_request(&played, self->to.worker, &request));
+	EXPECT_STREQ("key", request.name.key);
+	EXPECT_EQ(0, request.flags);
+	ASSERT_EQ(0, reply(&played, &request, 0, TOWI_REPLY_TYPE));
+	ASSERT_EQ(0, take_request(&played, self->to.worker, &request));
+	EXPECT_EQ(TOWI_REQUEST_TARGET, request.flags);
+	ASSERT_EQ(0, reply(&played, &request, 1, 0));
+	ASSERT_EQ(0, write_tensor(&played, &request, false));
 	for (int i = 0; i < 5; i++)
-		tow_worker_progress(self->to.worker, 2000);
+		turn(self, 1);
 	EXPECT_EQ(0, got.count);
-	ASSERT_EQ(0, tell(&played));
+	ASSERT_EQ(0, write_tensor(&played, &request, true));
 	while (!got.count && tow_patient(&patience))
-		tow_worker_progress(self->to.worker, 2000);
+		turn(self, 1);
 	EXPECT_EQ(1, got.count);
-	EXPECT_EQ(-EDOM, got.status);
-	/* And one that was counted, and is not there, ends the edge. */
-	ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "key", 2, note_got, &got));
-	ASSERT_EQ(0, tell(&played));
-	while (got.count < 2 && tow_patient(&patience))
-		tow_worker_progress(self->to.worker, 2000);
-	EXPECT_EQ(-EPROTO, got.status);
+	EXPECT_EQ(0, got.status);
+	EXPECT_EQ(0, got.wrong);
+	/* One that never is has not come when the sender goes. */
+	ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "key", 8, note_got, &got));
+	ASSERT_EQ(0, take_request(&played, self->to.worker, &request));
+	ASSERT_EQ(0, write_tensor(&played, &request, false));
+	ASSERT_EQ(0, reply(&played, &request, 2, 0));
+	turn(self, 2);
+	EXPECT_EQ(1, got.count);
 	end_played(&played);
+	while (got.count < 2 && tow_patient(&patience))
+		turn(self, 1);
+	EXPECT_EQ(2, got.count);
+	EXPECT_EQ(-ESTALE, got.status);
+	EXPECT_EQ(0, got.wrong);
 }
 
 /* An end in a process of its own. */

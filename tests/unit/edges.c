@@ -644,7 +644,7 @@ static void test_no_memory(void)
 
 /* ---- a region of the program's ---- */
 
-/* What others can find. */
+/* What others can find, but for ends of lines, which are made when somebody has had time to. */
 static uint32_t count_things(void)
 {
 	const struct thing *thing;
@@ -652,7 +652,7 @@ static uint32_t count_things(void)
 
 	pthread_mutex_lock(&node.lock);
 	for (thing = node.things; thing; thing = thing->next)
-		count += !thing->gone;
+		count += !thing->gone && strncmp(thing->name, "tow/line/", 9) != 0;
 	pthread_mutex_unlock(&node.lock);
 	return count;
 }

@@ -9,7 +9,7 @@
 
 #include <kselftest.h>
 
-#include "../tensor/edge.h"
+#include "../tensor/rendezvous.h"
 #include "tow_node.h"
 
 #define LATE_US		20000000U
@@ -17,6 +17,8 @@
 #define MIB		((size_t)1 << 20)
 #define MANY		40U
 #define CROWD		150U
+/* Of a rendezvous of four requests: the first to be given. */
+#define LAST_TAG	3U
 #define BYTES		100U
 
 /* One process. */
@@ -348,6 +350,47 @@ static void note_done(void *arg, uint64_t step, int status)
 		got->status = status;
 }
 
+static int say_reply(const struct side *side, struct tow_edge *edge, uint64_t number)
+{
+	const struct towi_reply reply = { .number = number, .tag = LAST_TAG,
+					  .flags = TOWI_REPLY_TYPE, .type = type };
+	int ret;
+
+	towi_pump_lock(&side->worker->pump);
+	ret = towi_edge_tell(edge, TOWI_TAG_REPLY, &reply, sizeof(reply));
+	towi_pump_unlock(&side->worker->pump);
+	return ret;
+}
+
+/* A reply waits for the number that it says; a second one to the same request makes no sense. */
+static void test_replies(void)
+{
+	struct tow_edge *out, *in;
+	struct side one, other;
+	struct got got = { 0 };
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	got.arena = other.arena;
+	good = !tow_rendezvous_receiver(other.worker, other.peer, "keys", 4, &in) &&
+	       !tow_rendezvous_sender(one.worker, one.peer, "keys", 4, &out) &&
+	       !tow_edge_connect(out, LATE_MS) && !tow_edge_connect(in, LATE_MS) &&
+	       !tow_rendezvous_get(in, "key", 1, note_got, &got);
+	for (int i = 0; i < 200; i++)
+		drive(&one, &other);
+	good = good && !say_reply(&one, out, 1);
+	for (int i = 0; i < 200; i++)
+		drive(&one, &other);
+	good = good && !got.count && !in->error && !say_reply(&one, out, 1);
+	ksft_test_result(good && drive_until(&one, &other, &got.count, 1) &&
+			 got.status == -EPROTO && in->error == -EPROTO,
+			 "a reply waits for its tensor, and is the only one\n");
+	tow_edge_close(out);
+	tow_edge_close(in);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
 /* More letters than the line has room for, while nobody looks at the other end. */
 static void test_crowd(void)
 {
@@ -452,15 +495,48 @@ static void test_nonsense(void)
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
 }
 
+/* Of another kind than the sender's: that is found out at once, whichever two they are. */
+static void test_kinds(void)
+{
+	struct tow_edge *in[3], *out;
+	const char *names[] = { "static", "dynamic", "keys" };
+	struct side one, other;
+	bool good;
+	int ret;
+
+	begin_side(&one);
+	begin_side(&other);
+	in[0] = make_receiver(&other, "static");
+	good = !tow_dynamic_receiver(other.worker, other.peer, "dynamic", 2, &in[1]) &&
+	       !tow_rendezvous_receiver(other.worker, other.peer, "keys", 4, &in[2]);
+	for (int i = 0; good && i < 9; i++) {
+		if (i % 3 == i / 3)
+			continue;
+		if (i / 3 == 0)
+			ret = tow_static_sender(one.worker, one.peer, names[i % 3], &type, &out);
+		else if (i / 3 == 1)
+			ret = tow_dynamic_sender(one.worker, one.peer, names[i % 3], &out);
+		else
+			ret = tow_rendezvous_sender(one.worker, one.peer, names[i % 3], 4, &out);
+		good = !ret && tow_edge_connect(out, LATE_MS) == -EPROTO && !tow_edge_close(out);
+	}
+	for (int i = 0; i < 3; i++)
+		tow_edge_close(in[i]);
+	ksft_test_result(end_side(&other) && end_side(&one) && good,
+			 "ends of two kinds do not meet\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3);
+	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2);
 	node_begin();
 	test_one_line();
 	test_rendezvous();
 	test_crowd();
 	test_nonsense();
+	test_kinds();
+	test_replies();
 	test_closed_early();
 	test_gone();
 	test_killed();
