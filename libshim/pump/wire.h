@@ -33,7 +33,7 @@
 #define TOWI_HELLO_UNITS	5U
 /* Bytes of the longest message. */
 #define TOWI_MESSAGE_MAX	2016U
-/* Writes that may be on their way: whoever sends less than that, and then looks no more, has sent it. */
+/* Writes that may be on their way: who sends less than that, and looks no more, has sent it. */
 #define TOWI_WRITES		64U
 /* Batches that are, and those that were composed: the ring's end cuts them twice at most. */
 #define TOWI_BATCHES		(TOWI_WRITES + 4U)

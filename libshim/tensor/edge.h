@@ -7,8 +7,9 @@
  * the two processes (way.c), which tells both ends when the other one has gone.
  *
  * Of most kinds letters are messages on that line, and the first of them says that the sender's
- * header is there.  Of a static edge they are in the range, behind the headers, and the receiver has
- * a slot, NAME/arrived, that the sender notifies for each of them, and for its header before.
+ * header is there.  Of a static edge they are tensors in the range, behind the headers, and the
+ * receiver has a slot, NAME/arrived, that the sender notifies for each of them, and for its header
+ * before.
  *
  * Everything is called with the pump's lock, but for what says otherwise.
  */
@@ -73,8 +74,8 @@ enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC = 2, TOWI_RENDEZVOUS = 4 }
 struct towi_kind {
 	enum towi_kind_number number;	/* in headers */
 	bool messages;		/* letters are such */
-	const char *slot;	/* what the name of this end's ends with, */
-	const char *other;	/* and of that of the other end's, which this one notifies; or NULL */
+	const char *slot;	/* what its name ends with, of this end's; */
+	const char *other;	/* and of the other end's that this one notifies; or NULL */
 	/* Does the other end fit this one?  0; -EPROTO: it cannot be; or what differs. */
 	int (*compare)(const struct tow_edge *edge, const struct towi_header *header);
 	/* The receiver had steps before; NULL: it has none. */
@@ -146,7 +147,7 @@ struct tow_edge {
 	bool sends;
 	bool there;				/* it is made, and not closed */
 	bool connecting, connected;
-	bool told, met;				/* TOWI_TAG_MEET: the sender has said it, or it has come */
+	bool told, met;				/* TOWI_TAG_MEET has been said; or has come */
 	_Atomic bool greeted;			/* the receiver: by a sender that fits */
 	uint32_t trying;			/* errands that look for memory */
 	uint64_t found_ns;			/* when the other end was found */
@@ -202,8 +203,8 @@ int towi_edge_greets(const struct tow_edge *edge);
 int towi_edge_open_port(struct tow_edge *edge);
 
 /*
- * Until the edge is on the line to the other end, which has said where it is: 0; -ETIMEDOUT; -EINTR;
- * or what has ended one of them.  Lets go of the lock meanwhile.
+ * Until the edge is on the line to the other end, which has said where it is: 0; -ETIMEDOUT;
+ * -EINTR; or what has ended one of them.  Lets go of the lock meanwhile.
  */
 int towi_edge_meet_line(struct tow_edge *edge, uint64_t until);
 

@@ -48,8 +48,8 @@ endef
 $(eval $(call program_rules,kselftest))
 $(eval $(call program_rules,bench))
 
-# It knows an arena's inside, which the shared library hides.
-$(OUT)/tests/bench/tensor_alloc: $(lib_static)
+# They know the library's inside, which the shared one hides.
+$(OUT)/tests/bench/tensor_alloc $(OUT)/tests/kselftest/librendezvous: $(lib_static)
 
 # What measures compare with and is there as a library only: Debian's, and one of PyPI's.
 grpc_peers	:= $(OUT)/tests/bench/grpc_tensor $(OUT)/tests/bench/grpc_ps

@@ -1028,6 +1028,40 @@ TEST_F(pair, another_sender)
 	EXPECT_EQ(-ESTALE, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
 }
 
+/* Whichever it is, the other one is told; and no other edge between the two workers. */
+TEST_F(pair, an_end_that_is_closed)
+{
+	struct tow_edge *sender = NULL, *receiver = NULL;
+	static unsigned char tensor[4000];
+	struct tow_patience patience;
+	void *data;
+	int ret;
+
+	ASSERT_EQ(0, make_edge(&self->side, "stays", &self->type, 2, &self->sender,
+			       &self->receiver));
+	ASSERT_EQ(0, make_edge(&self->side, "sender", &self->type, 2, &sender, &receiver));
+	ASSERT_EQ(0, tow_edge_send(sender, tensor, NULL, NULL));
+	EXPECT_EQ(0, finish(&self->side, sender));
+	EXPECT_EQ(0, tow_edge_close(sender));
+	/* What had come is there first. */
+	EXPECT_EQ(0, tow_edge_wait(receiver, LATE_US, &data, NULL));
+	EXPECT_EQ(0, tow_edge_consumed(receiver));
+	EXPECT_EQ(-ESTALE, tow_edge_wait(receiver, LATE_US, &data, NULL));
+	EXPECT_EQ(0, tow_edge_close(receiver));
+	ASSERT_EQ(0, make_edge(&self->side, "receiver", &self->type, 2, &sender, &receiver));
+	EXPECT_EQ(0, tow_edge_close(receiver));
+	patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
+	do {
+		ASSERT_LE(0, tow_worker_progress(self->side.worker, SOON_US));
+		ret = tow_edge_send(sender, tensor, NULL, NULL);
+	} while ((!ret || ret == -EAGAIN) && tow_patient(&patience));
+	EXPECT_EQ(-ESTALE, ret);
+	EXPECT_EQ(0, tow_edge_close(sender));
+	ASSERT_EQ(0, tow_edge_send(self->sender, tensor, NULL, NULL));
+	EXPECT_EQ(0, tow_edge_wait(self->receiver, LATE_US, &data, NULL));
+	EXPECT_EQ(0, finish(&self->side, self->sender));
+}
+
 /* Nobody counts what arrives there: what cannot be found ends the edge as all else does. */
 TEST_F(pair, no_slot)
 {

@@ -414,7 +414,7 @@ static void test_crowd(void)
 		snprintf(name, sizeof(name), "crowd/%u", i);
 		good = good && !tow_dynamic_sender(one.worker, one.peer, name, &out[i]) &&
 		       !tow_edge_connect(out[i], LATE_MS);
-		tensor[i * BYTES] = (char)i;
+		tensor[(size_t)i * BYTES] = (char)i;
 		for (int step = 0; step < 3; step++)
 			good = good && !tow_dynamic_send(out[i], &type, tensor + (size_t)i * BYTES,
 							 note_done, &done);
