@@ -260,7 +260,10 @@ void towi_port_close(struct towi_port *port);
 void towi_port_attach(struct towi_port *port, struct tow_line *line);
 void towi_port_detach(struct towi_port *port);
 
-/* To that one of the other end's: as towi_line_send(); -EAGAIN: it is told when there is room. */
+/*
+ * To that one of the other end's: as towi_line_send(); -EAGAIN, -ENOTCONN: it is told when there is
+ * room.
+ */
 int towi_port_send(struct towi_port *port, const struct towi_record *record, const void *data,
 		   uint32_t bytes);
 

@@ -179,7 +179,7 @@ int towi_port_send(struct towi_port *port, const struct towi_record *record, con
 	struct tow_line *line = port->line;
 	int ret = line ? towi_line_send(line, record, data, bytes) : -ENOTCONN;
 
-	if (ret != -EAGAIN || port->starved)
+	if (!line || (ret != -EAGAIN && ret != -ENOTCONN) || port->starved)
 		return ret;
 	port->starved = true;
 	TAILQ_INSERT_TAIL(&line->starving, port, starving);
