@@ -362,7 +362,7 @@ static inline int node_carry_out(int index, const struct tow_sqe *sqe)
 	if (sqe->opcode == TOW_OP_NOP)
 		return 0;
 	node.entries++;
-	ret = node_move(index, sqe);
+	ret = sqe->bytes ? node_move(index, sqe) : 0;
 	if (ret || sqe->opcode != TOW_OP_WRITE_NOTIFY)
 		return ret;
 	remote = node_find(sqe->operand, NODE_REMOTE, index);
