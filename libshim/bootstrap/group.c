@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "../core/internal.h"
@@ -18,19 +17,18 @@
 #define TRY_MS			10000U
 #define PAUSE_US		50000U
 #define PAUSE_MAX_US		1000000U
-/* How long rank 0, when it leaves, waits for others to read what they were told last. */
-#define LEAVE_US		30000000U
+/* What telling another rank 0 of this name that there is this one may take. */
+#define DISPUTE_US	5000000U
 
 /* What a rank says of itself first. */
 struct card {
-	uint64_t number;	/* by chance: whether the cell holds what this process wrote */
 	uint32_t ranks;
 	int32_t status;		/* why this rank cannot take part, or 0 */
 	uint8_t incarnation[TOW_INCARNATION_BYTES];
 	char address[TOW_GROUP_ADDRESS_BYTES];
 };
 
-_Static_assert(sizeof(struct card) <= TOW_GROUP_GATHER_MAX, "fits in a cell");
+_Static_assert(sizeof(struct card) <= TOW_GROUP_GATHER_MAX, "is told at once");
 
 struct tow_group {
 	struct tow_device *dev;
@@ -95,23 +93,17 @@ int towi_group_gather(struct tow_group *group, const void *mine, size_t bytes, v
 /* ---- meeting ---------------------------------------------------------------- */
 
 /* Ranks of other runs, and of other starts of the same, look for another name. */
-static int name_of(const struct tow_group *group, const char *name,
-		   char to[TOW_EXPORT_NAME_MAX + 1])
+static void name_of(const struct tow_group *group, const char *name, char to[TOWI_TABLE_NAME_BYTES])
 {
-	int length = snprintf(to, TOW_EXPORT_NAME_MAX + 1, "towline/group/%s/%u/%s",
-			      group->world.session, group->world.restart, name ? name : "");
-
-	return length > (int)TOW_EXPORT_NAME_MAX ? -EINVAL : 0;
+	snprintf(to, TOWI_TABLE_NAME_BYTES, "%s/%u/%s", group->world.session, group->world.restart,
+		 name ? name : "");
 }
 
 static int own_card(struct tow_group *group, const char *address, struct card *card)
 {
 	struct tow_device_attr attr = { .size = sizeof(attr) };
-	int ret;
+	int ret = tow_device_query(group->dev, &attr);
 
-	if (getrandom(&card->number, sizeof(card->number), 0) != sizeof(card->number))
-		return -errno;
-	ret = tow_device_query(group->dev, &attr);
 	if (ret)
 		return ret;
 	memcpy(card->incarnation, attr.incarnation, sizeof(card->incarnation));
@@ -143,7 +135,7 @@ static int find_address(struct tow_group *group)
 	return ret;
 }
 
-/* Where rank 0 is; the caller releases it. */
+/* Where rank 0 is. */
 static int find_root(struct tow_group *group, const struct card *own, uint64_t until,
 		     struct tow_peer **root)
 {
@@ -159,14 +151,11 @@ static int find_root(struct tow_group *group, const struct card *own, uint64_t u
 static int find_table(struct tow_group *group, const char *name, const struct card *own,
 		      uint64_t until)
 {
-	struct tow_peer *root = NULL;
+	struct tow_peer *root;
 	int ret = find_root(group, own, until, &root);
 
-	if (!ret)
-		ret = towi_table_create(group->dev, root, name, group->world.rank,
-					group->world.world_size, until, &group->table);
-	tow_peer_release(root);
-	return ret;
+	return ret ? ret : towi_table_create(group->dev, root, name, group->world.rank,
+					     group->world.world_size, until, &group->table);
 }
 
 /* Does this node have a cluster key?  Then it is the other one that has none so far. */
@@ -219,15 +208,16 @@ static int wait_for_table(struct tow_group *group, const char *name, const struc
 	return ret;
 }
 
-/* On this node is another rank 0 of that name. */
+/* On this node is another rank 0 of that name, which is told. */
 static void dispute(struct tow_group *group, const char *name, const struct card *own)
 {
+	struct towi_table *theirs;
 	struct tow_peer *here;
 
-	if (tow_peer_connect(group->dev, own->address, NULL, TRY_MS, &here))
-		return;
-	towi_table_dispute(group->dev, here, name, group->world.world_size);
-	tow_peer_release(here);
+	if (!tow_peer_connect(group->dev, own->address, NULL, TRY_MS, &here) &&
+	    !towi_table_create(group->dev, here, name, 0, group->world.world_size,
+			       towi_until(DISPUTE_US), &theirs))
+		towi_table_destroy(theirs);
 }
 
 static bool same_node(const struct tow_group *group, uint32_t one, uint32_t other)
@@ -243,44 +233,30 @@ static const char *address_of(const struct tow_group *group, uint32_t rank)
 							     group->cards[rank].address;
 }
 
-/* The node of a rank, if there is a connection: this is to take no time. */
-static struct tow_peer *known_peer(void *arg, uint32_t rank)
-{
-	struct tow_group *group = arg;
-	struct tow_peer *peer;
-
-	return tow_peer_find(group->dev, address_of(group, rank), &peer) ? NULL : peer;
-}
-
 static int make_table(struct tow_group *group, const char *name, const struct card *own,
 		      uint32_t *blamed)
 {
-	char full[TOW_EXPORT_NAME_MAX + 1];
+	char full[TOWI_TABLE_NAME_BYTES];
 	uint64_t until = until_of(group);
-	int ret = name_of(group, name, full);
+	int ret;
 
-	if (ret)
-		return ret;
+	name_of(group, name, full);
 	if (group->world.rank)
 		return wait_for_table(group, full, own, until, blamed);
 	ret = towi_table_create(group->dev, NULL, full, 0, group->world.world_size, until,
 				&group->table);
 	if (ret == -EEXIST)
 		dispute(group, full, own);
-	else if (!ret)
-		towi_table_watch(group->table, known_peer, group);
 	return ret;
 }
 
-/* Can all take part, do they agree, and is nobody there twice? */
+/* Can all take part, and do they agree? */
 static int look_at_cards(const struct tow_group *group, const struct card *own, uint32_t *blamed)
 {
 	const struct card *card = group->cards;
 
 	if (own->status)
 		return own->status;
-	if (card[group->world.rank].number != own->number)
-		return -EEXIST;
 	for (uint32_t rank = 0; rank < group->world.world_size; rank++) {
 		if (card[rank].status) {
 			*blamed = rank;
@@ -407,12 +383,9 @@ TOW_PUBLIC int tow_group_create(struct tow_device *dev, const struct tow_world *
 
 TOW_PUBLIC void tow_group_destroy(struct tow_group *group)
 {
-	uint64_t until, leave = towi_until(LEAVE_US);
-
 	if (!group)
 		return;
-	until = towi_group_ours(group) ? until_of(group) : towi_until(0);
-	towi_table_destroy(group->table, until < leave ? until : leave);
+	towi_table_destroy(group->table);
 	free_group(group);
 }
 

@@ -50,36 +50,28 @@ uint32_t towi_group_timeout_ms(const struct tow_group *group);
 /* ---- table.c ---- */
 
 /*
- * Rank 0's memory, in which all ranks write what they tell, and which they read when all have.
- * A round is one such exchange; what is of round N is in one half of the table, what is of
- * N + 1 in the other: nobody begins N + 2 before all have ended N.
+ * Lines between rank 0 and all others, by which they tell each other something at once.  A round is
+ * one such exchange.
  */
 struct towi_table;
 
+/* Of what makes a table's name: session, restart, and the group's. */
+#define TOWI_TABLE_NAME_BYTES \
+	(TOW_WORLD_SESSION_BYTES + sizeof("/4294967295/") + TOW_GROUP_NAME_MAX)
+
 /*
- * Rank 0: make the table, and let others find it as @name; @root is NULL.  Others: find it at
- * @root, until @until.  0; -EPROTO: it is not for @ranks of them; or what making and finding
- * return.
+ * Rank 0: @root is NULL, and others find it by @name from now on.  Others: find it at @root, until
+ * @until; that peer is released with the table, or by this call if it fails.  0; -EEXIST: another
+ * process is this rank; -EPROTO: it is not for @ranks of them; or what making and finding return.
+ *
+ * Rank 0 with @root says to another rank 0 that there are two of that name: who still meets there
+ * fails.
  */
 int towi_table_create(struct tow_device *dev, struct tow_peer *root, const char *name,
 		      uint32_t rank, uint32_t ranks, uint64_t until, struct towi_table **table);
 
-/*
- * Rank 0, in all rounds but the first, asks whether those live that it waits for, at the node that
- * @find gives, which is released then; NULL: nobody knows.
- */
-typedef struct tow_peer *towi_table_find_fn(void *arg, uint32_t rank);
-void towi_table_watch(struct towi_table *table, towi_table_find_fn *find, void *arg);
-
-/* Rank 0 of another job has exported one of that name on this node: who still meets there fails. */
-void towi_table_dispute(struct tow_device *dev, struct tow_peer *root, const char *name,
-			uint32_t ranks);
-
-/*
- * Rank 0 waits until others have read what they were told, until @until.  Others say that they
- * have left.
- */
-void towi_table_destroy(struct towi_table *table, uint64_t until);
+/* Others are told that this rank has left. */
+void towi_table_destroy(struct towi_table *table);
 
 /* As tow_group_gather(), until @until; its arguments are as they should be. */
 int towi_table_gather(struct towi_table *table, const void *mine, size_t bytes, void *all,

@@ -1,528 +1,581 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
-/* All ranks tell each other something, by rank 0's memory. */
+/*
+ * All ranks tell each other something.
+ *
+ * Rank 0 has a mailbox, and each other rank a line with it.  In a round all tell rank 0, which then
+ * tells them what all have.  What it says is in their memory before its call returns, so it may
+ * compute, or end, and they learn it all the same.
+ */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/random.h>
-#include <unistd.h>
 
-#include <towline/queue.h>
-
-#include "../core/internal.h"
+#include "../pump/line.h"
 #include "inside.h"
 
-#define MAGIC		0x656c626174776f74ULL	/* "towtable" */
-#define VERSION		2U
-
-#define FIRST_ROUND	1U
-#define ENTRIES		4U
-/* How long to sleep between looks, at first and at last. */
-#define LOOK_US		100U
-#define LOOK_MAX_US	5000U
-/* What an operation may take when there is no time left. */
+#define VERSION		3U
+#define ARENA_BYTES	((uint64_t)2 << 20)
+/* Of others than rank 0. */
+#define ENTRIES		16U
+/* How long a rank whose time is over waits for rank 0 to say who is missing. */
 #define ANSWER_US	1000000U
-/* How often rank 0 asks, while it waits, whether one that it waits for lives. */
-#define PROBE_US	1000000U
-/* How long rank 0 waits for others when something went wrong. */
+/* How long rank 0, when something went wrong, tries to tell others. */
 #define GOODBYE_US	5000000U
-/* In place of a round: this rank has left. */
-#define LEFT		UINT64_MAX
 
-/* At the beginning of the table. */
-struct header {
-	uint64_t magic;
-	uint32_t version;
-	uint32_t ranks;
-	uint64_t complete;	/* the last round that is */
-	uint64_t missing;	/* a rank, and 1, that was waited for in vain; or 0 */
-	uint64_t life;		/* by chance: of this table, and of no other one of that name */
-	uint32_t error;		/* what is wrong with that rank; stored before @missing */
-	uint32_t disputed;	/* another process wanted to be a rank that is here */
-	uint64_t reserved[26];
+/* A message's tag. */
+enum what {
+	JOIN	= 1,	/* to rank 0, the first: whose line it is, and of how many ranks */
+	TELL	= 2,	/* to rank 0: what this rank tells in a round */
+	LATE	= 3,	/* to rank 0: this rank's time for the round is over */
+	LEAVE	= 4,	/* to rank 0: this rank takes part in nothing any more */
+	ALL	= 5,	/* from rank 0: what some ranks have told, in the order of ranks */
+	FAILED	= 6	/* from rank 0: it is over */
 };
 
-/* What a rank has told in a round. */
-struct cell {
-	uint64_t round;		/* written behind the data */
-	uint64_t read;		/* the same, when it has read what the others told */
-	uint64_t life;		/* the table's, for which it was written; with the data */
-	uint64_t reserved;
+struct word {
+	uint32_t rank;		/* JOIN: whose; ALL: the first; FAILED: who is to blame */
+	uint32_t number;	/* JOIN: of ranks; FAILED: of an error */
+	uint64_t round;		/* JOIN: VERSION */
+};
+
+/* What a message has room for besides. */
+#define DATA_BYTES	(TOW_MESSAGE_MAX - sizeof(struct word))
+
+/* At rank 0: who has joined. */
+struct caller {
+	struct towi_port port;		/* first: of that line, for its end and its room */
+	struct towi_table *table;
+	TAILQ_ENTRY(caller) next;
+	uint32_t rank;			/* TOW_NO_RANK: it was refused */
+	int error;			/* what it is to be told, or 0 */
+	uint32_t given;			/* what so many ranks have told in this round it was sent */
+	uint64_t round;			/* that it has told in last, and what */
+	size_t bytes;
 	unsigned char data[TOW_GROUP_GATHER_MAX];
 };
 
-_Static_assert(sizeof(struct cell) == 256 && sizeof(struct header) == 256, "no gaps");
-
 struct towi_table {
+	struct towi_port port;		/* first: the only one that others send to */
+	struct tow_peer *root;		/* NULL: this is rank 0 */
 	uint32_t rank, ranks;
+	int error;			/* what has ended it, */
+	uint32_t blamed;		/* and whose fault it is */
+	bool over;			/* that was returned */
+	struct tow_arena *arena;
+	struct tow_worker *worker;
+	struct tow_mailbox *box;
 	uint64_t round;
-	uint64_t life;
-	int error;			/* what has ended it */
-	struct tow_region *region;
-	/* Rank 0: the table.  Others: what they have read of it, and their own cell behind. */
-	char *memory;
-	size_t memory_bytes;
-	towi_table_find_fn *find;	/* rank 0, as what follows */
-	void *arg;
-	struct tow_exported *exported;	/* rank 0: all of it; others: that they live */
-	struct tow_remote *remote;	/* others, as what follows */
-	struct tow_queue *queue;
-	struct tow_channel *channel;
+	unsigned char *all;		/* what ranks tell in it, */
+	size_t bytes;			/* and how much each does */
+	uint32_t known;			/* so many have told, and rank KNOWN has not */
+	struct tow_line *line;		/* to rank 0 */
+	/* Rank 0. */
+	char met_name[TOW_EXPORT_NAME_MAX + 1];
+	struct tow_exported *met;	/* by that name, when all have met */
+	uint64_t late;			/* the last round for which somebody's time was over */
+	TAILQ_HEAD(, caller) callers;
+	struct caller *members[];	/* by rank */
 };
 
-static uint64_t half_at(const struct towi_table *table, uint64_t round)
+static struct towi_pump *pump_of(const struct towi_table *table)
 {
-	return sizeof(struct header) + (round % 2) * table->ranks * sizeof(struct cell);
+	return &table->worker->pump;
 }
 
-static uint64_t cell_at(const struct towi_table *table, uint64_t round, uint32_t rank)
+/* Until something may have happened: 0; -ETIMEDOUT; -EINTR: the caller wants to end; -ENODEV. */
+static int sleep_until(struct towi_table *table, uint64_t until)
 {
-	return half_at(table, round) + rank * sizeof(struct cell);
-}
+	int ret = towi_pump_sleep(pump_of(table), until);
 
-static uint64_t bytes_of(uint32_t ranks)
-{
-	return sizeof(struct header) + 2ULL * ranks * sizeof(struct cell);
-}
-
-static struct header *header_of(const struct towi_table *table)
-{
-	return (struct header *)(void *)table->memory;
-}
-
-static struct cell *cell_of(const struct towi_table *table, uint64_t round, uint32_t rank)
-{
-	return (struct cell *)(void *)(table->memory + cell_at(table, round, rank));
-}
-
-/* Sleep for a while, longer each time: 0; -ETIMEDOUT; -EINTR: the caller wants to end. */
-static int sleep_before(uint64_t until, unsigned int *look_us)
-{
-	if (towi_now_ns() / 1000 >= until)
-		return -ETIMEDOUT;
-	usleep(*look_us);
-	*look_us = *look_us < LOOK_MAX_US / 2 ? *look_us * 2 : LOOK_MAX_US;
-	return towi_goes_on() ? 0 : -EINTR;
-}
-
-/* ---- one operation at a time ---- */
-
-/* One operation: its end. */
-static int carry_out(struct towi_table *table, uint8_t opcode, uint64_t at, uint64_t bytes,
-		     uint64_t until)
-{
-	struct tow_sqe *sqe = tow_queue_get_sqe(table->queue);
-	uint64_t soon = towi_until(ANSWER_US);
-	const struct tow_cqe *cqe;
-	int ret;
-
-	if (!sqe)
-		return -EBUSY;
-	/* Too late for others is not yet too late for rank 0's node. */
-	if (until < soon)
-		until = soon;
-	/* What is in the memory is at the same place of the table. */
-	tow_prep_transfer(sqe, opcode, table->channel, table->region, at, table->remote, at, bytes,
-			  0);
-	ret = tow_queue_submit(table->queue);
-	if (ret < 0)
-		return ret;
-	ret = tow_queue_wait_cqe(table->queue, &cqe, towi_left_us(until));
 	if (ret)
 		return ret;
-	ret = cqe->status;
-	tow_queue_cqe_seen(table->queue);
+	/* A signal may have come elsewhere than in a wait. */
+	towi_pump_unlock(pump_of(table));
+	ret = towi_goes_on() ? 0 : -EINTR;
+	towi_pump_lock(pump_of(table));
 	return ret;
 }
 
-static int write_there(struct towi_table *table, uint64_t at, uint64_t bytes, uint64_t until)
+/* The first error counts. */
+static void fail(struct towi_table *table, int error, uint32_t blamed)
 {
-	return carry_out(table, TOW_OP_WRITE, at, bytes, until);
+	if (table->error)
+		return;
+	table->error = error;
+	table->blamed = blamed;
 }
 
-static int read_here(struct towi_table *table, uint64_t at, uint64_t bytes, uint64_t until)
+static int send_word(struct towi_port *port, enum what what, const struct word *word,
+		     const void *data, size_t bytes)
 {
-	return carry_out(table, TOW_OP_READ, at, bytes, until);
+	/* The other mailbox has one port, too. */
+	const struct towi_record record = {
+		.kind = TOWI_MESSAGE, .port = 1, .generation = 1, .tag = (uint8_t)what,
+	};
+	unsigned char message[TOW_MESSAGE_MAX];
+
+	memcpy(message, word, sizeof(*word));
+	if (bytes)
+		memcpy(message + sizeof(*word), data, bytes);
+	return towi_port_send(port, &record, message, (uint32_t)(sizeof(*word) + bytes));
 }
 
-/* ---- a round ---- */
-
-/* The first that is not in the round. */
-static uint32_t first_missing(const struct towi_table *table, uint64_t round)
+/* What was sent is in the other end's memory, or never will be. */
+static bool is_there(const struct towi_port *port)
 {
-	for (uint32_t rank = 0; rank < table->ranks; rank++)
-		if (tow_load_acquire64(&cell_of(table, round, rank)->round) != round)
-			return rank;
-	return TOW_NO_RANK;
+	return !port->line || towi_wire_idle(&port->line->wire);
 }
 
-/* Of those who have told something, nobody has to read any more. */
-static bool is_read(const struct towi_table *table, uint32_t rank)
+/* ---- rank 0: who has joined ------------------------------------------------- */
+
+/* As far as there is room: why it is over, or else what all have told. */
+static void answer(struct towi_port *port)
 {
-	const struct cell *cell = cell_of(table, table->round, rank);
+	struct caller *caller = (struct caller *)port;
+	const struct towi_table *table = caller->table;
+	struct word word = { .rank = table->blamed, .number = (uint32_t)-caller->error };
+	uint32_t left, count, most = UINT32_MAX;
 
-	return tow_load_acquire64(&cell->round) != table->round ||
-	       tow_load_acquire64(&cell->read) == table->round;
-}
-
-/* Rank 0: until others have read what they were told. */
-static void let_read(const struct towi_table *table, uint64_t until)
-{
-	unsigned int look_us = LOOK_US;
-	uint32_t rank = 0;
-
-	while (table->round && rank < table->ranks) {
-		if (is_read(table, rank))
-			rank++;
-		else if (sleep_before(until, &look_us))
+	if (table->bytes)
+		most = (uint32_t)(DATA_BYTES / table->bytes);
+	if (caller->error && !send_word(port, FAILED, &word, NULL, 0))
+		caller->error = 0;
+	while (!caller->error && (left = table->ranks - caller->given)) {
+		count = left < most ? left : most;
+		word = (struct word){ .rank = caller->given, .round = table->round };
+		if (send_word(port, ALL, &word, table->all + caller->given * table->bytes,
+			      count * table->bytes))
 			break;
+		caller->given += count;
 	}
 }
 
-/* Rank 0: has a rank told?  1; 0: not yet; or what is wrong with it. */
-static int has_told(const struct towi_table *table, uint32_t rank)
+static void refuse(struct caller *caller, int error)
 {
-	const struct cell *cell = cell_of(table, table->round, rank);
-	uint64_t round = tow_load_acquire64(&cell->round);
-
-	if (round == LEFT)
-		return -ECANCELED;
-	/* Two jobs of one name: who has come to this table need not be of this one. */
-	if (table->round == FIRST_ROUND &&
-	    __atomic_load_n(&header_of(table)->disputed, __ATOMIC_ACQUIRE))
-		return -EEXIST;
-	if (round != table->round)
-		return 0;
-	return cell->life == table->life ? 1 : -EPROTO;
+	caller->error = error;
+	answer(&caller->port);
 }
 
-/* What a rank exports as long as it lives. */
-static void name_of_life(const struct towi_table *table, uint32_t rank,
-			 char name[TOW_EXPORT_NAME_MAX + 1])
+static void caller_ended(struct towi_port *port, int error)
 {
-	snprintf(name, TOW_EXPORT_NAME_MAX + 1, "towline/group/%016" PRIx64 "/%" PRIu32,
-		 table->life, rank);
-}
+	struct caller *caller = (struct caller *)port;
+	struct towi_table *table = caller->table;
 
-/* The next behind @rank, or that one, who has not told. */
-static uint32_t next_missing(const struct towi_table *table, uint32_t rank)
-{
-	uint32_t i;
-
-	for (i = 0; i < table->ranks; i++) {
-		rank = (rank + 1) % table->ranks;
-		if (!has_told(table, rank))
-			break;
+	if (caller->rank != TOW_NO_RANK) {
+		table->members[caller->rank] = NULL;
+		/* One that meets, and has told nothing, may come again. */
+		if (table->met || caller->round)
+			fail(table, error, caller->rank);
 	}
-	return rank;
+	TAILQ_REMOVE(&table->callers, caller, next);
+	free(caller);
 }
 
-/* Rank 0: is a rank there that is waited for?  0, or it cannot be said; what has become of it. */
-static int look_after(struct towi_table *table, uint32_t rank)
+/*
+ * Where somebody is that rank already two jobs have one name, or one was started twice.  While ranks
+ * still meet nobody can say which is whose, so nobody goes on; ranks that have met are left alone.
+ */
+static void find_rank(struct towi_table *table, struct caller *caller, const struct word *word)
 {
-	char name[TOW_EXPORT_NAME_MAX + 1];
-	struct tow_remote *remote;
-	struct tow_peer *peer;
-	int ret;
-
-	/* Who has never been there is only waited for. */
-	if (table->round == FIRST_ROUND || !rank)
-		return 0;
-	peer = table->find(table->arg, rank);
-	if (!peer)
-		return 0;
-	name_of_life(table, rank, name);
-	ret = tow_resolve(peer, name, TOW_RIGHT_READ, 0, &remote);
-	tow_peer_release(peer);
-	if (!ret)
-		tow_remote_release(remote);
-	if (ret == -ENOENT)
-		return -ESTALE;
-	return ret == -ESTALE || ret == -ECONNRESET || ret == -EINTR ? ret : 0;
+	if (word->round != VERSION || word->number != table->ranks || word->rank >= table->ranks) {
+		refuse(caller, -EPROTO);
+	} else if (!word->rank || table->members[word->rank]) {
+		if (!table->met)
+			fail(table, -EEXIST, TOW_NO_RANK);
+		refuse(caller, -EEXIST);
+	} else {
+		caller->rank = word->rank;
+		table->members[word->rank] = caller;
+	}
 }
 
-/* Rank 0: until all have told. */
-static int collect(struct towi_table *table, uint64_t until, uint32_t *blamed)
+static void take_join(struct towi_table *table, struct tow_line *line, const struct word *word)
 {
-	struct header *header = header_of(table);
-	uint64_t probe = towi_until(PROBE_US);
-	unsigned int look_us = LOOK_US;
-	uint32_t rank = 0, asked = 0;
+	struct caller *caller = calloc(1, sizeof(*caller));
+
+	if (!caller) {
+		towi_line_fail(line, -ENOMEM);
+		return;
+	}
+	caller->port.room = answer;
+	caller->port.ended = caller_ended;
+	caller->table = table;
+	caller->rank = TOW_NO_RANK;
+	caller->given = table->ranks;
+	towi_port_attach(&caller->port, line);
+	TAILQ_INSERT_TAIL(&table->callers, caller, next);
+	find_rank(table, caller, word);
+}
+
+static void hear_caller(struct towi_table *table, struct tow_line *line, uint8_t what,
+			const struct word *word, const void *data, size_t bytes)
+{
+	struct caller *caller = (struct caller *)LIST_FIRST(&line->ports);
+
+	/* Whoever was refused may not know yet. */
+	if (caller && caller->rank == TOW_NO_RANK)
+		return;
+	if (!caller && what == JOIN) {
+		take_join(table, line, word);
+	} else if (!caller) {
+		towi_line_fail(line, -EPROTO);
+	} else if (what == TELL && word->round == caller->round + 1 &&
+		   bytes <= sizeof(caller->data)) {
+		caller->round = word->round;
+		caller->bytes = bytes;
+		memcpy(caller->data, data, bytes);
+	} else if (what == LATE) {
+		table->late = word->round;
+	} else {
+		fail(table, what == LEAVE ? -ECANCELED : -EPROTO, caller->rank);
+	}
+}
+
+/* ---- rank 0: a round -------------------------------------------------------- */
+
+/* Whoever has told, in the order of ranks: how many. */
+static uint32_t collect_some(struct towi_table *table)
+{
+	const struct caller *caller;
+
+	for (; table->known < table->ranks; table->known++) {
+		caller = table->members[table->known];
+		if (!caller || caller->round != table->round)
+			break;
+		if (caller->bytes != table->bytes)
+			fail(table, -EPROTO, caller->rank);
+		else if (table->bytes)
+			memcpy(table->all + table->known * table->bytes, caller->data,
+			       table->bytes);
+	}
+	return table->known;
+}
+
+/* Until all have. */
+static int collect(struct towi_table *table, uint64_t until)
+{
 	int ret = 0;
 
-	while (ret >= 0 && rank < table->ranks) {
-		ret = has_told(table, rank);
-		if (ret == 1) {
-			rank++;
-			continue;
-		}
-		if (!ret)
-			ret = sleep_before(until, &look_us);
-		if (ret || towi_left_us(probe))
-			continue;
-		probe = towi_until(PROBE_US);
-		asked = next_missing(table, asked);
-		ret = look_after(table, asked);
-		if (ret)
-			rank = asked;
+	towi_pump_look(pump_of(table));
+	while (collect_some(table) < table->ranks && !table->error) {
+		if (ret == -ETIMEDOUT || table->late == table->round)
+			fail(table, -ETIMEDOUT, table->known);
+		else if (ret)
+			fail(table, ret, table->rank);
+		/* Others may not come in for those who were refused. */
+		else if (!towi_box_drop(table->box))
+			ret = sleep_until(table, until);
 	}
-	if (ret >= 0) {
-		__atomic_store_n(&header->complete, table->round, __ATOMIC_RELEASE);
-		return 0;
-	}
-	/* Nobody is to blame for two jobs of one name. */
-	if (ret == -EEXIST)
-		rank = table->ranks;
-	else if (ret == -EINTR)
-		rank = 0;
-	else
-		*blamed = rank;
-	header->error = ret == -EINTR ? ECANCELED : (uint32_t)-ret;
-	__atomic_store_n(&header->missing, rank + 1ULL, __ATOMIC_RELEASE);
-	/* The program may end at once. */
-	let_read(table, towi_until(GOODBYE_US));
+	return table->error;
+}
+
+/* Whoever comes now is none of them, and finds that out though rank 0 computes. */
+static int end_meeting(struct towi_table *table)
+{
+	struct tow_region *region;
+	uint64_t offset;
+	int ret = tow_arena_find(table->arena, table->box->door, &region, &offset);
+
+	if (!ret)
+		ret = tow_export(region, offset, 1, table->met_name, TOW_RIGHT_READ, &table->met);
+	if (ret)
+		fail(table, ret, table->rank);
 	return ret;
 }
 
-static int tell_root(struct towi_table *table, const void *mine, size_t bytes, uint64_t until)
+/* One of the ranks that was not told all so far; or NULL. */
+static const struct caller *find_ignorant(const struct towi_table *table)
 {
-	struct cell *own = cell_of(table, table->round, table->rank);
-	uint64_t at = cell_at(table, table->round, table->rank);
-	int ret;
+	const struct caller *caller;
 
-	own->life = table->life;
-	if (bytes)
-		memcpy(own->data, mine, bytes);
-	ret = write_there(table, at + offsetof(struct cell, life),
-			  offsetof(struct cell, data) - offsetof(struct cell, life) + bytes, until);
-	if (ret)
-		return ret;
-	own->round = table->round;
-	return write_there(table, at, sizeof(own->round), until);
-}
-
-/* What was told is not needed any more. */
-static int have_read(struct towi_table *table, uint64_t until)
-{
-	struct cell *own = cell_of(table, table->round, table->rank);
-	uint64_t at = cell_at(table, table->round, table->rank) + offsetof(struct cell, read);
-
-	own->read = table->round;
-	return write_there(table, at, sizeof(own->read), until);
-}
-
-/* Rank 0 has given up; it waits a moment for who wants to know. */
-static int give_up(struct towi_table *table, uint64_t missing, uint64_t until,
-		   uint32_t *blamed)
-{
-	uint32_t error = header_of(table)->error;
-
-	/* Other ranks could have written there. */
-	if (missing <= table->ranks)
-		*blamed = (uint32_t)missing - 1;
-	have_read(table, until);
-	switch (error) {
-	case ECANCELED:
-	case ECONNRESET:
-	case EEXIST:
-	case EPROTO:
-	case ESTALE:
-		return -(int)error;
-	default:
-		return -ETIMEDOUT;
-	}
-}
-
-/* Who is not there, as far as rank 0's memory tells. */
-static int find_missing(struct towi_table *table, uint64_t until, uint32_t *blamed)
-{
-	/* If it cannot be read, it may be on its way still, and nobody would see more. */
-	if (!read_here(table, half_at(table, table->round), table->ranks * sizeof(struct cell),
-		       until)) {
-		*blamed = first_missing(table, table->round);
-		have_read(table, until);
-	}
-	return -ETIMEDOUT;
-}
-
-/* Others: until rank 0 says that all have told, and what. */
-static int hear_root(struct towi_table *table, uint64_t until, uint32_t *blamed)
-{
-	const struct header *header = header_of(table);
-	unsigned int look_us = LOOK_US;
-	uint64_t missing;
-	int ret;
-
-	for (;;) {
-		ret = read_here(table, 0, sizeof(*header), until);
-		if (ret)
-			return ret;
-		if (tow_load_acquire64(&header->complete) == table->round)
+	TAILQ_FOREACH(caller, &table->callers, next)
+		if (caller->rank != TOW_NO_RANK &&
+		    (caller->error || caller->given < table->ranks || !is_there(&caller->port)))
 			break;
-		missing = tow_load_acquire64(&header->missing);
-		if (missing)
-			return give_up(table, missing, until, blamed);
-		ret = sleep_before(until, &look_us);
-		if (ret == -EINTR)
-			return ret;
-		if (ret)
-			return find_missing(table, until, blamed);
-	}
-	ret = read_here(table, half_at(table, table->round), table->ranks * sizeof(struct cell),
-			until);
-	return ret ? ret : have_read(table, until);
+	return caller;
 }
 
-static bool root_is_gone(int error)
+/* Ranks are told that error, or what all have told. */
+static int tell(struct towi_table *table, int error, uint64_t until)
 {
-	return error == -ETIMEDOUT || error == -ESTALE || error == -ECONNRESET;
+	const struct caller *late;
+	struct caller *caller;
+	int ret = 0;
+
+	TAILQ_FOREACH(caller, &table->callers, next) {
+		if (!error && caller->rank == TOW_NO_RANK)
+			continue;
+		caller->given = error ? table->ranks : 0;
+		caller->error = error;
+		answer(&caller->port);
+	}
+	while ((late = find_ignorant(table)) && !ret)
+		ret = sleep_until(table, until);
+	if (!late)
+		return 0;
+	fail(table, ret, ret == -ETIMEDOUT ? late->rank : table->rank);
+	return table->error;
+}
+
+static int gather_here(struct towi_table *table, const void *mine, uint64_t until)
+{
+	int ret;
+
+	if (table->bytes)
+		memcpy(table->all, mine, table->bytes);
+	table->known = 1;
+	ret = collect(table, until);
+	if (!ret && !table->met)
+		ret = end_meeting(table);
+	if (!ret)
+		ret = tell(table, 0, until);
+	/* The program may end at once; and what this rank lacks others need not know. */
+	if (ret)
+		tell(table, table->blamed == table->rank ? -ECANCELED : ret,
+		     towi_until(GOODBYE_US));
+	return ret;
+}
+
+/* ---- others ----------------------------------------------------------------- */
+
+static void no_more(struct towi_port *port)
+{
+	(void)port;
+}
+
+static void line_ended(struct towi_port *port, int error)
+{
+	bool gone = error == -ESTALE || error == -ECONNRESET || error == -ETIMEDOUT;
+
+	fail((struct towi_table *)port, error, gone ? 0 : TOW_NO_RANK);
+}
+
+static void hear_root(struct towi_table *table, uint8_t what, const struct word *word,
+		      const void *data, size_t bytes)
+{
+	uint64_t count = table->bytes ? bytes / table->bytes : table->ranks;
+	int64_t error = -(int64_t)word->number;
+
+	if (what == FAILED) {
+		fail(table, towi_is_error(error) ? (int)error : -EPROTO,
+		     word->rank < table->ranks ? word->rank : TOW_NO_RANK);
+	} else if (what == ALL && !table->error && word->round == table->round &&
+		   word->rank == table->known && count && count <= table->ranks - table->known &&
+		   bytes == count * table->bytes) {
+		if (bytes)
+			memcpy(table->all + table->known * table->bytes, data, bytes);
+		table->known += (uint32_t)count;
+	} else {
+		fail(table, -EPROTO, 0);
+	}
+}
+
+/* As soon as there is room; that the line has ended is known by then, too. */
+static int say(struct towi_table *table, enum what what, const struct word *word, const void *data,
+	       size_t bytes, uint64_t until)
+{
+	int ret = -EAGAIN, slept = 0;
+
+	while (!slept && !table->error && ret) {
+		ret = send_word(&table->port, what, word, data, bytes);
+		if (ret && !table->error)
+			slept = sleep_until(table, until);
+	}
+	return slept;
+}
+
+static int gather_there(struct towi_table *table, const void *mine, uint64_t until)
+{
+	const struct word word = { .round = table->round };
+	bool late = false;
+	int ret;
+
+	table->known = 0;
+	ret = say(table, TELL, &word, mine, table->bytes, until);
+	while (!ret && !table->error && table->known < table->ranks) {
+		ret = sleep_until(table, until);
+		if (ret != -ETIMEDOUT || late)
+			continue;
+		/* It knows who is missing. */
+		late = true;
+		until = towi_until(ANSWER_US);
+		ret = say(table, LATE, &word, NULL, 0, until);
+	}
+	if (table->known == table->ranks)
+		return 0;
+	fail(table, ret, ret == -ETIMEDOUT ? 0 : TOW_NO_RANK);
+	return table->error;
+}
+
+/* ---- all -------------------------------------------------------------------- */
+
+static void came(struct towi_port *port, struct tow_line *line, const struct towi_record *record,
+		 const void *data)
+{
+	struct towi_table *table = (struct towi_table *)port;
+	struct word word;
+
+	if (record->bytes < sizeof(word)) {
+		towi_line_fail(line, -EPROTO);
+		return;
+	}
+	memcpy(&word, data, sizeof(word));
+	data = (const char *)data + sizeof(word);
+	if (table->root)
+		hear_root(table, record->tag, &word, data, record->bytes - sizeof(word));
+	else
+		hear_caller(table, line, record->tag, &word, data, record->bytes - sizeof(word));
 }
 
 int towi_table_gather(struct towi_table *table, const void *mine, size_t bytes, void *all,
 		      uint64_t until, uint32_t *blamed)
 {
-	struct cell *own;
-	int ret;
+	int ret = table->error;
 
-	if (table->error)
-		return table->error;
-	table->round++;
-	if (table->rank) {
-		ret = tell_root(table, mine, bytes, until);
-		if (!ret)
-			ret = hear_root(table, until, blamed);
-		if (*blamed == TOW_NO_RANK && root_is_gone(ret))
-			*blamed = 0;
-	} else {
-		own = cell_of(table, table->round, 0);
-		own->life = table->life;
-		if (bytes)
-			memcpy(own->data, mine, bytes);
-		own->round = own->read = table->round;
-		ret = collect(table, until, blamed);
+	if (!table->over) {
+		towi_pump_lock(pump_of(table));
+		table->round++;
+		table->all = all;
+		table->bytes = bytes;
+		ret = table->root ? gather_there(table, mine, until) :
+				    gather_here(table, mine, until);
+		table->over = ret;
+		towi_pump_unlock(pump_of(table));
 	}
-	table->error = ret;
-	for (uint32_t rank = 0; !ret && bytes && rank < table->ranks; rank++)
-		memcpy((char *)all + rank * bytes, cell_of(table, table->round, rank)->data, bytes);
+	/* Who was interrupted is to blame for others only. */
+	if (ret && ret != -EINTR)
+		*blamed = table->blamed;
 	return ret;
 }
 
-/* ---- life ---- */
+/* ---- life ------------------------------------------------------------------- */
 
-static int make_memory(struct towi_table *table, struct tow_device *dev)
+/* Called with the lock: until rank 0 has it. */
+static int say_who(struct towi_table *table, uint64_t until)
 {
-	void *memory;
+	const struct word word = { table->rank, table->ranks, VERSION };
 	int ret;
 
-	table->memory_bytes = bytes_of(table->ranks);
-	ret = tow_region_create(dev, table->memory_bytes, NULL, &table->region);
-	if (!ret)
-		ret = tow_region_map(table->region, 0, table->memory_bytes,
-				     PROT_READ | PROT_WRITE, &memory);
-	if (!ret)
-		table->memory = memory;
-	return ret;
+	towi_port_attach(&table->port, table->line);
+	fail(table, table->line->error, TOW_NO_RANK);
+	ret = say(table, JOIN, &word, NULL, 0, until);
+	while (!ret && !table->error && !is_there(&table->port))
+		ret = sleep_until(table, until);
+	return ret ? ret : table->error;
 }
 
-static int publish(struct towi_table *table, const char *name)
+/* All have met, and this is none of them: -EEXIST. */
+static int look_whether_met(const struct towi_table *table)
 {
-	if (getrandom(&table->life, sizeof(table->life), 0) != sizeof(table->life))
-		return -errno;
-	*header_of(table) = (struct header){ .magic = MAGIC, .version = VERSION,
-					     .ranks = table->ranks, .life = table->life };
-	return tow_export(table->region, 0, table->memory_bytes, name,
-			  TOW_RIGHT_READ | TOW_RIGHT_WRITE, &table->exported);
-}
+	struct tow_remote *met;
+	int ret = tow_resolve(table->root, table->met_name, TOW_RIGHT_READ, 0, &met);
 
-/*
- * Somebody else is this rank: two jobs have one name, or one was started twice.  While ranks still
- * meet nobody can say which is whose, so nobody goes on; ranks that have met are left alone.
- */
-static void dispute(struct towi_table *table, uint64_t until)
-{
-	struct header *header = header_of(table);
-
-	if (header->complete)
-		return;
-	header->disputed = 1;
-	write_there(table, offsetof(struct header, disputed), sizeof(header->disputed), until);
-}
-
-/* Is it a table for as many, in which nobody is this rank? */
-static int look_at(struct towi_table *table, uint64_t until)
-{
-	const struct header *header = header_of(table);
-	int ret;
-
-	if (tow_remote_bytes(table->remote) < sizeof(*header))
-		return -EPROTO;
-	ret = read_here(table, 0, sizeof(*header), until);
 	if (ret)
-		return ret;
-	if (header->magic != MAGIC || header->version != VERSION ||
-	    header->ranks != table->ranks ||
-	    tow_remote_bytes(table->remote) < table->memory_bytes)
-		return -EPROTO;
-	table->life = header->life;
-	ret = read_here(table, cell_at(table, FIRST_ROUND, table->rank), sizeof(struct cell),
-			until);
-	if (ret)
-		return ret;
-	if (table->rank && !cell_of(table, FIRST_ROUND, table->rank)->round)
-		return 0;
-	dispute(table, until);
+		return ret == -ENOENT ? 0 : ret;
+	tow_remote_release(met);
 	return -EEXIST;
 }
 
-static int find_table(struct towi_table *table, struct tow_device *dev, struct tow_peer *root,
-		      const char *name, uint64_t until)
+static int join(struct towi_table *table, const char *name, uint64_t until)
 {
-	char own[TOW_EXPORT_NAME_MAX + 1];
-	int ret;
+	int ret = look_whether_met(table);
 
-	ret = tow_resolve(root, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE, towi_left_ms(until),
-			  &table->remote);
 	if (!ret)
-		ret = tow_queue_create(dev, ENTRIES, 0, &table->queue);
-	if (!ret)
-		ret = tow_channel_get(table->queue, root, 0, &table->channel);
-	if (!ret)
-		ret = look_at(table, until);
+		ret = tow_mailbox_connect(table->box, table->root, name, towi_left_ms(until),
+					  &table->line);
 	if (ret)
 		return ret;
-	name_of_life(table, table->rank, own);
-	return tow_export(table->region, 0, sizeof(uint64_t), own, TOW_RIGHT_READ,
-			  &table->exported);
+	towi_pump_lock(pump_of(table));
+	ret = say_who(table, until);
+	towi_pump_unlock(pump_of(table));
+	/* Rank 0 looks at who has joined until all have met, and may not afterwards. */
+	return ret ? ret : look_whether_met(table);
+}
+
+static int make_box(struct towi_table *table, const char *name)
+{
+	struct tow_mailbox_attr attr = { .size = sizeof(attr), .bytes = TOW_LINE_BYTES_MIN };
+	int ret;
+
+	/* As many as come at once; and others come, who are refused. */
+	attr.backlog = table->ranks < TOW_BACKLOG_MAX ? table->ranks : TOW_BACKLOG_MAX;
+	attr.lines = table->ranks + TOW_BACKLOG_MAX;
+	ret = tow_mailbox_create(table->worker, name, &attr, &table->box);
+	if (ret)
+		return ret;
+	towi_pump_lock(pump_of(table));
+	table->port = (struct towi_port){ .came = came, .room = no_more, .ended = line_ended };
+	ret = towi_port_open(table->box, &table->port);
+	towi_pump_unlock(pump_of(table));
+	return ret;
+}
+
+static int make(struct towi_table *table, struct tow_device *dev, const char *name, uint64_t until)
+{
+	const struct tow_arena_attr arena = { .size = sizeof(arena), .region_bytes = ARENA_BYTES };
+	struct tow_worker_attr attr = { .size = sizeof(attr), .entries = ENTRIES };
+	char full[TOW_EXPORT_NAME_MAX + 1];
+	int ret;
+
+	/* Twice as many may wait. */
+	if (!table->root)
+		attr.entries = table->ranks + TOW_BACKLOG_MAX;
+	if (attr.entries > TOW_SQ_ENTRIES_MAX)
+		attr.entries = TOW_SQ_ENTRIES_MAX;
+	snprintf(full, sizeof(full), "towline/group/%s", name);
+	snprintf(table->met_name, sizeof(table->met_name), "towline/met/%s", name);
+	ret = tow_arena_create(dev, &arena, &table->arena);
+	if (!ret)
+		ret = tow_worker_create(dev, table->arena, &attr, &table->worker);
+	if (!ret)
+		ret = make_box(table, table->root ? NULL : full);
+	return ret || !table->root ? ret : join(table, full, until);
 }
 
 static void free_table(struct towi_table *table)
 {
-	tow_queue_destroy(table->queue);
-	if (table->remote)
-		tow_remote_release(table->remote);
-	tow_unexport(table->exported);
-	if (table->memory)
-		tow_region_unmap(table->region, table->memory, table->memory_bytes);
-	tow_region_destroy(table->region);
+	struct caller *caller, *after;
+	struct tow_line *line;
+
+	while (table->box && tow_mailbox_accept(table->box, &line) == 1)
+		tow_mailbox_close(line);
+	tow_mailbox_close(table->line);
+	if (table->port.box && towi_pump_usable(pump_of(table))) {
+		towi_pump_lock(pump_of(table));
+		towi_port_close(&table->port);
+		towi_pump_unlock(pump_of(table));
+	}
+	tow_unexport(table->met);
+	tow_mailbox_destroy(table->box);
+	tow_worker_destroy(table->worker);
+	tow_arena_destroy(table->arena);
+	tow_peer_release(table->root);
+	/* Of lines that were never open. */
+	for (caller = TAILQ_FIRST(&table->callers); caller; caller = after) {
+		after = TAILQ_NEXT(caller, next);
+		free(caller);
+	}
 	free(table);
 }
 
 int towi_table_create(struct tow_device *dev, struct tow_peer *root, const char *name,
 		      uint32_t rank, uint32_t ranks, uint64_t until, struct towi_table **table)
 {
-	struct towi_table *made = calloc(1, sizeof(*made));
+	struct towi_table *made = calloc(1, sizeof(*made) + ranks * sizeof(struct caller *));
 	int ret;
 
-	if (!made)
+	if (!made) {
+		tow_peer_release(root);
 		return -ENOMEM;
+	}
+	made->root = root;
 	made->rank = rank;
 	made->ranks = ranks;
-	ret = make_memory(made, dev);
-	if (!ret)
-		ret = rank ? find_table(made, dev, root, name, until) : publish(made, name);
+	made->blamed = TOW_NO_RANK;
+	TAILQ_INIT(&made->callers);
+	ret = make(made, dev, name, until);
 	if (ret)
 		free_table(made);
 	else
@@ -530,44 +583,16 @@ int towi_table_create(struct tow_device *dev, struct tow_peer *root, const char 
 	return ret;
 }
 
-void towi_table_watch(struct towi_table *table, towi_table_find_fn *find, void *arg)
+void towi_table_destroy(struct towi_table *table)
 {
-	table->find = find;
-	table->arg = arg;
-}
+	static const struct word none;
 
-void towi_table_dispute(struct tow_device *dev, struct tow_peer *root, const char *name,
-			uint32_t ranks)
-{
-	struct towi_table *made = calloc(1, sizeof(*made));
-
-	if (!made)
-		return;
-	made->ranks = ranks;
-	if (!make_memory(made, dev))
-		find_table(made, dev, root, name, towi_until(ANSWER_US));
-	free_table(made);
-}
-
-/* Who waits for this rank need not wait any longer. */
-static void leave(struct towi_table *table)
-{
-	uint64_t until = towi_until(ANSWER_US), round;
-
-	for (round = table->round; round <= table->round + 1; round++) {
-		cell_of(table, round, table->rank)->round = LEFT;
-		if (write_there(table, cell_at(table, round, table->rank), sizeof(uint64_t), until))
-			break;
-	}
-}
-
-void towi_table_destroy(struct towi_table *table, uint64_t until)
-{
 	if (!table)
 		return;
-	if (!table->rank && !table->error)
-		let_read(table, until);
-	else if (table->rank && table->queue->ring && !root_is_gone(table->error))
-		leave(table);
+	if (table->root && towi_pump_usable(pump_of(table))) {
+		towi_pump_lock(pump_of(table));
+		send_word(&table->port, LEAVE, &none, NULL, 0);
+		towi_pump_unlock(pump_of(table));
+	}
 	free_table(table);
 }

@@ -276,6 +276,12 @@ void towi_line_tell(struct tow_line *line, uint32_t what);
 void towi_box_tell(struct tow_mailbox *box);
 
 /*
+ * Of a mailbox whose lines are for ports, and not accepted: if there are as many as may be, one that
+ * has ended goes.  Whether one has; lets go of the lock then.
+ */
+bool towi_box_drop(struct tow_mailbox *box);
+
+/*
  * Ports of a mailbox.  towi_port_open(): came, room and ended are filled in.  0; -ENOMEM;
  * -EMFILE: there are as many as may be.  towi_port_close(): the other end's, if it is known, is
  * told.

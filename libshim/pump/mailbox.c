@@ -423,6 +423,24 @@ static void end_lines(struct tow_mailbox *box)
 	towi_pump_unlock(towi_box_pump(box));
 }
 
+bool towi_box_drop(struct tow_mailbox *box)
+{
+	struct tow_line *line;
+
+	if (box->count < box->lines_max)
+		return false;
+	TAILQ_FOREACH(line, &box->waiting, in_box)
+		if (line->error && !line->runner.busy)
+			break;
+	if (!line)
+		return false;
+	TAILQ_REMOVE(&box->waiting, line, in_box);
+	towi_pump_unlock(towi_box_pump(box));
+	towi_line_end(line);
+	towi_pump_lock(towi_box_pump(box));
+	return true;
+}
+
 /* In a child. */
 static void forget_box(struct tow_mailbox *box)
 {

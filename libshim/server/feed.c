@@ -171,17 +171,6 @@ static void letter_sent(void *arg, uint64_t step, int status)
 		towi_party_edge_failed(partner->party, partner, status);
 }
 
-static int watch(struct tow_feed *feed)
-{
-	uint32_t i;
-	int ret = 0;
-
-	for (i = 0; i < feed->party.partners && !ret; i++)
-		ret = tow_edge_watch(feed->party.others[i].in, towi_party_word_came,
-				     &feed->party.others[i]);
-	return ret;
-}
-
 /* ---- begin and end ------------------------------------------------------------ */
 
 static int make_way(struct tow_feed *feed, struct way *way)
@@ -201,7 +190,7 @@ static int make_way(struct tow_feed *feed, struct way *way)
 
 static int make_all(struct tow_feed *feed, uint32_t *blamed)
 {
-	int ret = towi_party_make(&feed->party, blamed);
+	int ret = towi_party_make(&feed->party);
 	uint32_t i;
 
 	for (i = 0; i < feed->party.partners && !ret; i++) {
@@ -321,10 +310,7 @@ static int meet(struct tow_feed *feed, const struct tow_feed_attr *attr, uint32_
 	ret = towi_party_agree(&feed->party, connect_all(feed, true, blamed), blamed);
 	if (ret)
 		return ret;
-	ret = connect_all(feed, false, blamed);
-	if (!ret && serves(feed))
-		ret = watch(feed);
-	return towi_party_agree(&feed->party, ret, blamed);
+	return towi_party_agree(&feed->party, connect_all(feed, false, blamed), blamed);
 }
 
 static void end_way(struct tow_feed *feed, struct way *way)
@@ -343,7 +329,6 @@ static void free_feed(struct tow_feed *feed)
 {
 	uint32_t i;
 
-	towi_party_close_words(&feed->party);
 	for (i = 0; feed->ways && i < feed->party.partners; i++)
 		end_way(feed, &feed->ways[i]);
 	towi_party_end(&feed->party);
@@ -529,7 +514,6 @@ static int serve(struct tow_feed *feed, tow_feed_fill *fill, void *arg, uint64_t
 		if (more < 0)
 			return more;
 		look_at_time(feed);
-		towi_party_look_at_lost(party);
 		if (party->error)
 			break;
 		ret = towi_party_progress(party, more ? towi_until(0) : until);
@@ -617,7 +601,7 @@ static int wait_for(struct tow_feed *feed, struct way *way)
 	while (ret == -ETIMEDOUT && !feed->party.error) {
 		ret = towi_party_look(&feed->party, way->partner, way->edge, latest,
 				      &feed->letter);
-		towi_party_listen_to_servers(&feed->party);
+		towi_party_listen(&feed->party);
 		if (ret == -ETIMEDOUT && !towi_left_us(latest))
 			towi_party_fail(&feed->party, -ETIMEDOUT, way->partner->rank);
 	}

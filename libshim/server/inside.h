@@ -4,6 +4,7 @@
 #define TOW_SERVER_INSIDE_H
 
 #include <stdbool.h>
+#include <sys/queue.h>
 
 #include <towline/server.h>
 
@@ -70,11 +71,14 @@ struct towi_way {
 
 /* A server's variable: its ways are one for each worker. */
 struct towi_served {
+	TAILQ_ENTRY(towi_served) next, later;
 	bool ready;			/* something has come, or a value was sent */
 	uint32_t sending[2];		/* values on their way, of each side */
-	uint64_t since;			/* when the first gradient of a step came */
+	uint64_t since;			/* when a worker began to wait for another one; 0: none does */
 	struct towi_way *ways;
 };
+
+TAILQ_HEAD(towi_serveds, towi_served);
 
 struct tow_ps {
 	struct towi_party party;	/* first */
@@ -89,6 +93,9 @@ struct tow_ps {
 	uint64_t *bytes;
 	struct towi_way *ways;		/* a worker's: by variable; a server's: each one's by worker */
 	struct towi_served *served;
+	struct towi_serveds ready;	/* those of them that are */
+	struct towi_serveds waited;	/* for which somebody waits, the longest first */
+	uint32_t left;			/* workers that were known to have left */
 	const void **gradients;		/* of one update */
 	uint64_t sent_bytes, received_bytes, updates;
 };

@@ -11,7 +11,7 @@
 
 #include "../bootstrap/inside.h"
 #include "../core/internal.h"
-#include "../tensor/edge.h"
+#include "../pump/line.h"
 #include "party.h"
 
 #define VERSION		1U
@@ -21,14 +21,18 @@
 #define EDGE_ENTRIES	4U
 /* How long partners are told that this rank leaves, at most. */
 #define TELL_US		1000000U
-/* How long the word of a worker may take whose edges are gone. */
-#define LOST_US		500000U
-/* How long a server's word may take when an edge says that it is gone. */
-#define WORD_US		1000000U
+/* How long a partner's line may take to say why an edge with it has failed, at most. */
+#define WORD_US		10000000U
 /* Seen by whoever waits, at the latest. */
 #define LOOK_US		100000U
 /* For a queue's entry that something is given back by. */
 #define ROOM_US		1000U
+
+/* What a worker says by a line first is its rank; after a word nothing follows. */
+struct word {
+	int32_t status;			/* 0: it leaves; or what went wrong, */
+	uint32_t blamed;		/* and by whom */
+};
 
 /* ---- errors and words --------------------------------------------------------- */
 
@@ -40,35 +44,6 @@ void towi_party_fail(struct towi_party *party, int error, uint32_t blamed)
 	party->blamed = blamed;
 }
 
-void towi_party_listen(struct towi_party *party, struct towi_partner *partner)
-{
-	const struct towi_news *word;
-	void *data;
-
-	if (partner->left || tow_edge_test(partner->in, &data, NULL) != 1)
-		return;
-	word = data;
-	partner->left = true;
-	party->partners_left++;
-	if (word->status)
-		towi_party_fail(party, word->status < 0 ? word->status : -EPROTO,
-				word->blamed < party->ranks ? word->blamed : partner->rank);
-}
-
-void towi_party_listen_to_servers(struct towi_party *party)
-{
-	uint32_t i;
-
-	for (i = 0; i < party->partners; i++) {
-		struct towi_partner *partner = &party->others[i];
-
-		towi_party_listen(party, partner);
-		/* A server leaves when all workers have. */
-		if (partner->left)
-			towi_party_fail(party, -ESTALE, partner->rank);
-	}
-}
-
 /* Nobody else is to blame for that. */
 static bool is_own(int error)
 {
@@ -76,50 +51,62 @@ static bool is_own(int error)
 	       error == -ENOMEM;
 }
 
+static void hear(struct towi_party *party, struct towi_partner *partner)
+{
+	struct word word = { 0 };
+	uint32_t bytes;
+	int ret = tow_mailbox_receive(partner->line, &word, sizeof(word), &bytes);
+
+	if (!ret)
+		return;
+	if (ret < 0) {
+		partner->lost = partner->lost ? partner->lost : ret;
+		towi_party_fail(party, partner->lost, is_own(ret) ? party->rank : partner->rank);
+		return;
+	}
+	partner->left = true;
+	party->partners_left++;
+	if (bytes != sizeof(word) || (word.status && !towi_is_error(word.status)))
+		towi_party_fail(party, -EPROTO, partner->rank);
+	else if (word.status)
+		towi_party_fail(party, word.status,
+				word.blamed < party->ranks ? word.blamed : partner->rank);
+	/* A server leaves when all workers have. */
+	else if (!towi_party_serves(party))
+		towi_party_fail(party, -ESTALE, partner->rank);
+}
+
+void towi_party_listen(struct towi_party *party)
+{
+	bool heard = party->heard;
+	uint32_t i;
+
+	party->heard = false;
+	for (i = 0; heard && i < party->partners; i++)
+		if (party->others[i].line && !party->others[i].left)
+			hear(party, &party->others[i]);
+}
+
 void towi_party_edge_failed(struct towi_party *party, struct towi_partner *partner, int error)
 {
 	/* It may have said why. */
-	towi_party_listen(party, partner);
+	towi_party_listen(party);
 	if (partner->left)
 		return;
-	if (is_own(error)) {
-		towi_party_fail(party, error, party->rank);
-	} else if (!towi_party_serves(party)) {
-		towi_party_fail(party, error, partner->rank);
-	} else if (!partner->lost) {
+	if (error == -ESTALE || error == -ECONNRESET || error == -ETIMEDOUT)
 		partner->lost = error;
-		partner->lost_us = towi_until(0);
-	}
+	else
+		towi_party_fail(party, error, is_own(error) ? party->rank : partner->rank);
 }
 
-void towi_party_server_failed(struct towi_party *party, struct towi_partner *partner, int error)
+void towi_party_partner_failed(struct towi_party *party, struct towi_partner *partner, int error)
 {
 	uint64_t until = towi_until(WORD_US);
 
-	while (!party->error && error != -ENODEV && error != -EPERM && towi_left_us(until)) {
-		towi_party_listen_to_servers(party);
-		if (!party->error)
-			towi_party_progress(party, until);
-	}
 	towi_party_edge_failed(party, partner, error);
-	/* What that heard last may be no more than that it leaves: an error, too. */
-	towi_party_listen_to_servers(party);
-}
-
-void towi_party_look_at_lost(struct towi_party *party)
-{
-	uint64_t now = towi_until(0);
-	uint32_t i;
-
-	for (i = 0; i < party->partners; i++) {
-		struct towi_partner *partner = &party->others[i];
-
-		if (!partner->lost)
-			continue;
-		towi_party_listen(party, partner);
-		if (!partner->left && towi_passed(partner->lost_us, now) > LOST_US)
-			towi_party_fail(party, partner->lost, partner->rank);
-	}
+	while (!party->error && towi_left_us(until))
+		towi_party_progress(party, until);
+	towi_party_fail(party, error, partner->rank);
 }
 
 int towi_party_progress(struct towi_party *party, uint64_t until)
@@ -131,6 +118,7 @@ int towi_party_progress(struct towi_party *party, uint64_t until)
 	party->waited_ns += towi_now_ns() - before;
 	if (ret < 0 && ret != -EINTR)
 		towi_party_fail(party, ret, party->rank);
+	towi_party_listen(party);
 	return ret < 0 ? ret : 0;
 }
 
@@ -144,37 +132,42 @@ int towi_party_look(struct towi_party *party, struct towi_partner *partner, stru
 	party->waited_ns += towi_now_ns() - before;
 	if (!ret || ret == -EINTR || ret == -ETIMEDOUT)
 		return ret;
-	towi_party_server_failed(party, partner, ret);
+	towi_party_partner_failed(party, partner, ret);
 	return party->error;
 }
 
-static bool was_told(const struct towi_partner *partner)
+/* Called with the pump's lock: what partners were told is there, or never will be. */
+static bool all_told(const struct towi_party *party)
 {
-	return !partner->told || !tow_edge_pending(partner->out);
+	const struct tow_line *line;
+	uint32_t i;
+
+	for (i = 0; i < party->partners; i++) {
+		line = party->others[i].line;
+		if (line && !line->error && !towi_wire_idle(&line->wire))
+			return false;
+	}
+	return true;
 }
 
 void towi_party_tell(struct towi_party *party, int status, uint32_t blamed)
 {
+	const struct word word = { status, blamed };
+	struct towi_pump *pump = &party->worker->pump;
 	uint64_t until = towi_until(TELL_US);
-	struct towi_partner *partner;
 	uint32_t i;
-	int ret;
+	int ret = 0;
 
-	tow_worker_progress(party->worker, 0);
 	for (i = 0; i < party->partners; i++) {
-		partner = &party->others[i];
-		if (partner->told || (partner->left && towi_party_serves(party)))
-			continue;
-		*partner->word = (struct towi_news){ status, blamed };
-		partner->told = !tow_edge_send(partner->out, partner->word, NULL, NULL);
+		struct towi_partner *partner = &party->others[i];
+
+		if (!partner->told && !(partner->left && towi_party_serves(party)))
+			partner->told = !tow_mailbox_send(partner->line, &word, sizeof(word));
 	}
-	for (i = 0; i < party->partners; i++) {
-		while (!was_told(&party->others[i]) && towi_left_us(until)) {
-			ret = tow_worker_progress(party->worker, towi_left_us(until));
-			if (ret < 0 && ret != -EINTR)
-				return;
-		}
-	}
+	towi_pump_lock(pump);
+	while (!all_told(party) && (!ret || ret == -EINTR))
+		ret = towi_pump_sleep(pump, until);
+	towi_pump_unlock(pump);
 }
 
 bool towi_party_consumed(struct towi_partner *partner, struct tow_edge *edge)
@@ -198,17 +191,6 @@ int towi_party_give_back(struct towi_partner *partner, struct tow_edge *edge, bo
 			return -EINTR;
 	}
 	return party->error;
-}
-
-void towi_party_word_came(void *arg, struct tow_edge *edge, int status)
-{
-	struct towi_partner *partner = arg;
-
-	(void)edge;
-	if (status)
-		towi_party_edge_failed(partner->party, partner, status);
-	else
-		towi_party_listen(partner->party, partner);
 }
 
 void towi_party_leave(struct towi_party *party)
@@ -259,66 +241,118 @@ int towi_party_pair(struct towi_party *party, const struct towi_partner *partner
 	return ret;
 }
 
-int towi_party_connect_one(struct towi_party *party, struct tow_edge *edge)
+/* ---- connecting --------------------------------------------------------------- */
+
+static uint32_t limit_ms(const struct towi_party *party)
 {
 	uint32_t limit = towi_group_timeout_ms(party->group) / 2;
 
-	return tow_edge_connect(edge, party->timeout_ms < limit ? party->timeout_ms : limit);
+	return party->timeout_ms < limit ? party->timeout_ms : limit;
 }
 
-static int make_words(struct towi_party *party, struct towi_partner *partner)
+int towi_party_connect_one(struct towi_party *party, struct tow_edge *edge)
 {
-	static const struct tow_tensor_type words = {
-		.dtype = { TOW_DTYPE_INT, 32, 1 },
-		.ndim = 1,
-		.dims = { sizeof(struct towi_news) / sizeof(int32_t) },
-	};
-	static const struct towi_pair pair = {
-		.out = "word", .in = "word", .type = &words, .slots = 1,
-	};
-	char *word = NULL;
-	int ret = towi_take_memory(party->arena, sizeof(*partner->word), &word);
+	return tow_edge_connect(edge, limit_ms(party));
+}
 
-	if (ret)
+static void line_news(void *arg, struct tow_line *line, uint32_t what)
+{
+	struct towi_party *party = arg;
+
+	(void)line;
+	(void)what;
+	party->heard = true;
+}
+
+/* By which a server is found. */
+static struct name box_name(const struct towi_party *party, uint32_t server)
+{
+	return name_of(party, "word", 0, server, server);
+}
+
+int towi_party_make(struct towi_party *party)
+{
+	struct tow_mailbox_attr attr = { .size = sizeof(attr), .bytes = TOW_LINE_BYTES_MIN };
+	struct name name = box_name(party, party->rank);
+	int ret;
+
+	attr.backlog = party->partners < TOW_BACKLOG_MAX ? party->partners : TOW_BACKLOG_MAX;
+	attr.lines = party->partners;
+	ret = tow_mailbox_create(party->worker, towi_party_serves(party) ? name.text : NULL, &attr,
+				 &party->box);
+	return ret ? ret : tow_mailbox_watch(party->box, line_news, party);
+}
+
+/* 0: what is waited for is so; or why not. */
+static int wait_for(struct towi_party *party, struct tow_line *line, uint32_t what, uint64_t until)
+{
+	int ret = tow_mailbox_wait(party->box, line, what, towi_left_us(until));
+
+	return ret < 0 ? ret : 0;
+}
+
+/* A worker's line with a server. */
+static int begin_line(struct towi_party *party, struct towi_partner *server, uint64_t until)
+{
+	struct name name = box_name(party, server->rank);
+	struct tow_peer *peer;
+	int ret = tow_group_peer(party->group, server->rank, &peer);
+
+	if (!ret)
+		ret = tow_mailbox_connect(party->box, peer, name.text, towi_left_ms(until),
+					  &server->line);
+	if (!ret)
+		ret = wait_for(party, server->line, TOW_MAILBOX_ROOM, until);
+	return ret ? ret : tow_mailbox_send(server->line, &party->rank, sizeof(party->rank));
+}
+
+/* A server's line with some worker. */
+static int take_line(struct towi_party *party, uint64_t until)
+{
+	struct towi_partner *worker = NULL;
+	uint32_t rank = 0, bytes = 0;
+	struct tow_line *line;
+	int ret = wait_for(party, NULL, TOW_MAILBOX_CAME, until);
+
+	if (ret || tow_mailbox_accept(party->box, &line) != 1)
 		return ret;
-	partner->word = (void *)word;
-	return towi_party_pair(party, partner, &pair, &partner->out, &partner->in);
-}
-
-int towi_party_make(struct towi_party *party, uint32_t *blamed)
-{
-	uint32_t i;
-	int ret = 0;
-
-	for (i = 0; i < party->partners && !ret; i++) {
-		ret = make_words(party, &party->others[i]);
-		if (ret)
-			*blamed = party->others[i].rank;
+	ret = wait_for(party, line, TOW_MAILBOX_CAME, until);
+	if (!ret && tow_mailbox_receive(line, &rank, sizeof(rank), &bytes) == 1 &&
+	    bytes == sizeof(rank) && rank >= party->servers && rank < party->ranks)
+		worker = &party->others[rank - party->servers];
+	if (!worker || worker->line) {
+		tow_mailbox_close(line);
+		return ret;
 	}
-	return ret;
+	worker->line = line;
+	party->heard = true;
+	return 0;
 }
 
+/*
+ * Workers begin lines as senders connect.  Servers take them as receivers do; at once if there are
+ * more than may come while nobody looks.
+ */
 int towi_party_connect(struct towi_party *party, bool senders, uint32_t *blamed)
 {
+	uint64_t until = towi_until_ms(limit_ms(party));
+	bool serves = towi_party_serves(party);
 	uint32_t i;
 	int ret = 0;
 
+	if (serves == senders && party->partners <= TOW_BACKLOG_MAX)
+		return 0;
 	for (i = 0; i < party->partners && !ret; i++) {
 		struct towi_partner *partner = &party->others[i];
 
-		ret = towi_party_connect_one(party, senders ? partner->out : partner->in);
+		while (serves && !partner->line && !ret)
+			ret = take_line(party, until);
+		if (!serves && !partner->line)
+			ret = begin_line(party, partner, until);
 		if (ret)
 			*blamed = partner->rank;
 	}
 	return ret;
-}
-
-void towi_party_close_words(struct towi_party *party)
-{
-	uint32_t i;
-
-	for (i = 0; party->others && i < party->partners; i++)
-		tow_edge_close(party->others[i].out);
 }
 
 /* ---- agreement ---------------------------------------------------------------- */
@@ -403,7 +437,8 @@ int towi_party_worker(struct towi_party *party, uint64_t edges)
 	struct tow_worker_attr attr = { .size = sizeof(attr), .entries = ENTRIES_MIN };
 	int ret;
 
-	edges += 2ULL * party->partners;
+	/* A line needs no more than that. */
+	edges += party->partners;
 	while (attr.entries < EDGE_ENTRIES * edges && attr.entries < ENTRIES_MAX)
 		attr.entries *= 2;
 	if (attr.entries < 2 * edges)
@@ -420,10 +455,9 @@ void towi_party_end(struct towi_party *party)
 {
 	uint32_t i;
 
-	for (i = 0; party->others && i < party->partners; i++) {
-		tow_edge_close(party->others[i].in);
-		tow_arena_free(party->arena, party->others[i].word);
-	}
+	for (i = 0; party->others && i < party->partners; i++)
+		tow_mailbox_close(party->others[i].line);
+	tow_mailbox_destroy(party->box);
 	tow_worker_destroy(party->worker);
 	free(party->others);
 }

@@ -3,7 +3,8 @@
  * Ranks that serve and ranks that work: what those tell each other that have edges between them.
  *
  * Each server has edges with each worker, but workers have none with each other, nor have servers.
- * Two between each pair carry a word: that its sender leaves, or what went wrong.
+ * A line between each pair carries a word: that its sender leaves, or what went wrong.  It comes
+ * before the line's end, so one that ends without says that the other rank has died.
  */
 #ifndef TOW_PARTY_INSIDE_H
 #define TOW_PARTY_INSIDE_H
@@ -12,25 +13,18 @@
 #include <stdint.h>
 
 #include <towline/bootstrap.h>
+#include <towline/mailbox.h>
 #include <towline/tensor.h>
 
 #include "../tensor/worker.h"
-
-/* What ranks that have edges between them tell each other when one leaves, or fails. */
-struct towi_news {
-	int32_t status;			/* 0: it leaves; or what went wrong, */
-	uint32_t blamed;		/* and by whom */
-};
 
 /* A rank that this one has edges with: a server for workers, a worker for servers. */
 struct towi_partner {
 	struct towi_party *party;
 	uint32_t rank;
-	struct tow_edge *in, *out;	/* words */
-	struct towi_news *word;		/* what it is told, in the arena */
+	struct tow_line *line;
 	bool told, left;
-	int lost;			/* a server's: what an edge with it has failed with, */
-	uint64_t lost_us;		/* and when: it may have left, and its word come late */
+	int lost;			/* an edge with it says that it is gone; its line will say why */
 };
 
 struct towi_party {
@@ -38,6 +32,8 @@ struct towi_party {
 	struct tow_group *group;
 	struct tow_arena *arena;
 	struct tow_worker *worker;
+	struct tow_mailbox *box;
+	bool heard;			/* something by a line, that nobody has looked at */
 	uint32_t rank, ranks;
 	uint32_t servers;		/* ranks 0 to servers - 1; all others work */
 	uint32_t timeout_ms;
@@ -83,7 +79,7 @@ void towi_party_init(struct towi_party *party, struct tow_group *group, struct t
 /* Records of partners: 0 or -ENOMEM. */
 int towi_party_partners(struct towi_party *party);
 
-/* What drives @edges of them, and those of words: 0 or a negative errno. */
+/* What drives @edges of them, and lines: 0 or a negative errno. */
 int towi_party_worker(struct towi_party *party, uint64_t edges);
 
 /*
@@ -106,25 +102,22 @@ int towi_party_agree(struct towi_party *party, int status, uint32_t *blamed);
 /* A number that no other party has: 0 or a negative errno. */
 int towi_party_number(uint64_t *number);
 
-/* Edges for words with each partner are made; 0, or a negative errno and with whom not. */
-int towi_party_make(struct towi_party *party, uint32_t *blamed);
+/* A server can be found by workers from now on: 0 or a negative errno. */
+int towi_party_make(struct towi_party *party);
 
 /* Either edge may be NULL, and is not made then. */
 int towi_party_pair(struct towi_party *party, const struct towi_partner *partner,
 		    const struct towi_pair *pair, struct tow_edge **out, struct tow_edge **in);
 
 /*
- * One edge; all senders of words, or all receivers: as towi_party_make().  It takes at most half of
- * what others wait for this rank, so that who did not come is blamed, and not who waited for it.
+ * One edge; lines, when senders of edges connect, and when receivers do: 0, or a negative errno and
+ * with whom not.  It takes at most half of what others wait for this rank, so that who did not come
+ * is blamed, and not who waited for it.
  */
 int towi_party_connect_one(struct towi_party *party, struct tow_edge *edge);
 int towi_party_connect(struct towi_party *party, bool senders, uint32_t *blamed);
 
-/*
- * That this rank has gone is not to be known before its words: those that go out end first, then
- * other edges, then this party.
- */
-void towi_party_close_words(struct towi_party *party);
+/* After its edges. */
 void towi_party_end(struct towi_party *party);
 
 /* ---- errors and words ---- */
@@ -133,24 +126,16 @@ void towi_party_end(struct towi_party *party);
 void towi_party_fail(struct towi_party *party, int error, uint32_t blamed);
 
 /*
- * An edge with @partner has failed: as it died, or has left, or this rank has no device or memory
- * any more.  A server waits for a while for its word (towi_party_look_at_lost()).
+ * An edge with @partner has failed: as it died, or has left, which its line says; or this rank has no
+ * device or memory any more.
  */
 void towi_party_edge_failed(struct towi_party *party, struct towi_partner *partner, int error);
 
-void towi_party_look_at_lost(struct towi_party *party);
+/* The same, until it is known why. */
+void towi_party_partner_failed(struct towi_party *party, struct towi_partner *partner, int error);
 
-/* The same of a worker's edge with a server: which rank is to blame another server may know. */
-void towi_party_server_failed(struct towi_party *party, struct towi_partner *partner, int error);
-
-/* What @partner has said, if it has said anything. */
-void towi_party_listen(struct towi_party *party, struct towi_partner *partner);
-
-/* What all servers have said; a server that has left is an error. */
-void towi_party_listen_to_servers(struct towi_party *party);
-
-/* tow_edge_came of words, whose argument is the partner. */
-void towi_party_word_came(void *arg, struct tow_edge *edge, int status);
+/* What partners have said, or that they have gone; to a worker any is an error. */
+void towi_party_listen(struct towi_party *party);
 
 /* Nothing is done any more, and partners know: that it is over, or what went wrong. */
 void towi_party_leave(struct towi_party *party);
@@ -158,7 +143,7 @@ void towi_party_leave(struct towi_party *party);
 /* Tell all partners that have not left, and wait for a while until they know. */
 void towi_party_tell(struct towi_party *party, int status, uint32_t blamed);
 
-/* tow_worker_progress(), counted as waiting; what goes wrong fails the party. */
+/* tow_worker_progress(), counted as waiting, and towi_party_listen(). */
 int towi_party_progress(struct towi_party *party, uint64_t until);
 
 /*

@@ -27,7 +27,7 @@ struct card {
 	uint64_t least, lowest;		/* of a server's store */
 };
 
-/* ---- words ------------------------------------------------------------------ */
+/* ---- leaving ---------------------------------------------------------------- */
 
 static bool has_pushed(const struct tow_ps *ps)
 {
@@ -76,11 +76,7 @@ static int make_all(struct tow_ps *ps, uint32_t *blamed)
 		if (ret)
 			*blamed = ps->ways[i].partner->rank;
 	}
-	/*
-	 * A worker looks at the newest edges first, so at words before gradients: who has
-	 * seen that somebody leaves sees what he sent before.
-	 */
-	return ret ? ret : towi_party_make(&ps->party, blamed);
+	return ret ? ret : towi_party_make(&ps->party);
 }
 
 /* All senders, or all receivers. */
@@ -296,7 +292,6 @@ static int meet(struct tow_ps *ps, const struct tow_ps_attr *attr, uint32_t *bla
 
 static void free_ps(struct tow_ps *ps)
 {
-	towi_party_close_words(&ps->party);
 	close_ways(ps);
 	towi_party_end(&ps->party);
 	if (ps->store)

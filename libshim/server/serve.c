@@ -18,31 +18,32 @@ static struct towi_served *served_of(const struct towi_way *way)
 	return &towi_ps_of(way->partner)->served[way->variable];
 }
 
+static void make_ready(struct tow_ps *ps, struct towi_served *served)
+{
+	if (served->ready)
+		return;
+	served->ready = true;
+	TAILQ_INSERT_TAIL(&ps->ready, served, next);
+}
+
+static void make_all_ready(struct tow_ps *ps)
+{
+	uint32_t i;
+
+	for (i = 0; i < ps->count; i++)
+		make_ready(ps, &ps->served[i]);
+}
+
 /* ---- what is called ----------------------------------------------------------- */
 
 static void gradient_came(void *arg, struct tow_edge *edge, int status)
 {
-	struct towi_way *way = arg;
-	struct towi_served *served = served_of(way);
+	const struct towi_way *way = arg;
 
-	if (!status && tow_edge_test(edge, &way->came, NULL) != 1)
-		return;
+	(void)edge;
 	if (status)
 		towi_party_edge_failed(way->partner->party, way->partner, status);
-	else if (!served->since)
-		served->since = towi_now_ns();
-	served->ready = true;
-}
-
-static void word_came(void *arg, struct tow_edge *edge, int status)
-{
-	const struct towi_partner *partner = arg;
-	uint32_t i;
-
-	towi_party_word_came(arg, edge, status);
-	/* Others may wait for it, or not have to any more. */
-	for (i = 0; i < towi_ps_of(partner)->count; i++)
-		towi_ps_of(partner)->served[i].ready = true;
+	make_ready(towi_ps_of(way->partner), served_of(way));
 }
 
 static void value_sent(void *arg, uint64_t step, int status)
@@ -52,7 +53,7 @@ static void value_sent(void *arg, uint64_t step, int status)
 
 	(void)step;
 	served->sending[sent->side]--;
-	served->ready = true;
+	make_ready(towi_ps_of(sent->way->partner), served);
 	if (status && status != -ECANCELED)
 		towi_party_edge_failed(sent->way->partner->party, sent->way->partner, status);
 }
@@ -62,8 +63,8 @@ int towi_serve_watch(struct tow_ps *ps)
 	uint32_t i;
 	int ret = 0;
 
-	for (i = 0; i < ps->party.partners && !ret; i++)
-		ret = tow_edge_watch(ps->party.others[i].in, word_came, &ps->party.others[i]);
+	TAILQ_INIT(&ps->ready);
+	TAILQ_INIT(&ps->waited);
 	for (i = 0; i < towi_ps_ways(ps) && !ret; i++)
 		ret = tow_edge_watch(ps->ways[i].in, gradient_came, &ps->ways[i]);
 	return ret;
@@ -129,6 +130,21 @@ static void send_values(struct tow_ps *ps, struct towi_served *served)
 
 /* ---- updates ------------------------------------------------------------------ */
 
+/* What has come: before its worker's last word, if that has. */
+static void take_gradients(const struct tow_ps *ps, const struct towi_served *served)
+{
+	uint32_t i;
+
+	for (i = 0; i < ps->party.partners; i++) {
+		struct towi_way *way = &served->ways[i];
+		void *data;
+
+		if (!way->came && (way->consumed || !way->steps) &&
+		    tow_edge_test(way->in, &data, NULL) == 1)
+			way->came = data;
+	}
+}
+
 /* It was used: its worker may send the next one, and is to have the value. */
 static void used(struct tow_ps *ps, struct towi_way *way)
 {
@@ -152,6 +168,18 @@ static bool may_update(const struct tow_ps *ps, const struct towi_served *served
 	return !served->sending[!towi_store_side(ps->store, (uint32_t)(served - ps->served))];
 }
 
+/* Somebody waits for somebody else, or nobody does. */
+static void set_clock(struct tow_ps *ps, struct towi_served *served, bool waits)
+{
+	if (waits == !!served->since)
+		return;
+	served->since = waits ? towi_now_ns() : 0;
+	if (waits)
+		TAILQ_INSERT_TAIL(&ps->waited, served, later);
+	else
+		TAILQ_REMOVE(&ps->waited, served, later);
+}
+
 /* Nobody waits for who has left. */
 static void step_together(struct tow_ps *ps, struct towi_served *served)
 {
@@ -170,7 +198,7 @@ static void step_together(struct tow_ps *ps, struct towi_served *served)
 	update(ps, served, ps->party.partners);
 	for (i = 0; i < ps->party.partners; i++)
 		used(ps, &served->ways[i]);
-	served->since = 0;
+	set_clock(ps, served, false);
 }
 
 static void step_alone(struct tow_ps *ps, struct towi_served *served)
@@ -223,22 +251,22 @@ static bool is_due(const struct tow_ps *ps, const struct towi_served *served, ui
 }
 
 /* Somebody has waited for somebody else for too long. */
-static void look_at_time(struct tow_ps *ps, struct towi_served *served, uint64_t now)
+static void look_at_time(struct tow_ps *ps)
 {
+	const struct towi_served *served = TAILQ_FIRST(&ps->waited);
 	uint32_t who = TOW_NO_RANK;
 
-	if (!is_due(ps, served, &who))
-		served->since = 0;
-	else if (!served->since)
-		served->since = now;
-	else if (towi_passed(served->since, now) > ps->party.timeout_ms * 1000000ULL)
+	if (served && is_due(ps, served, &who) &&
+	    towi_passed(served->since, towi_now_ns()) > ps->party.timeout_ms * 1000000ULL)
 		towi_party_fail(&ps->party, -ETIMEDOUT, who);
 }
 
 /* What can be done for a variable: false: something has to be tried again. */
 static bool go_on(struct tow_ps *ps, struct towi_served *served)
 {
-	served->ready = false;
+	uint32_t who = TOW_NO_RANK;
+
+	take_gradients(ps, served);
 	if (is_synchronous(ps))
 		step_together(ps, served);
 	else
@@ -246,20 +274,28 @@ static bool go_on(struct tow_ps *ps, struct towi_served *served)
 	if (ps->party.error)
 		return true;
 	send_values(ps, served);
+	set_clock(ps, served, is_due(ps, served, &who));
 	return give_back(ps, served);
 }
 
 static void go_on_all(struct tow_ps *ps)
 {
-	uint64_t now = towi_now_ns();
-	uint32_t i;
+	struct towi_served *served = NULL, *last;
 
-	towi_party_look_at_lost(&ps->party);
-	for (i = 0; i < ps->count && !ps->party.error; i++) {
-		if (ps->served[i].ready && !go_on(ps, &ps->served[i]))
-			ps->served[i].ready = true;
-		look_at_time(ps, &ps->served[i], now);
+	/* Others may wait for who has left, or not have to any more. */
+	if (ps->left != ps->party.partners_left)
+		make_all_ready(ps);
+	ps->left = ps->party.partners_left;
+	/* Who is ready again by then has his turn the next time. */
+	last = TAILQ_LAST(&ps->ready, towi_serveds);
+	while (served != last && !ps->party.error) {
+		served = TAILQ_FIRST(&ps->ready);
+		TAILQ_REMOVE(&ps->ready, served, next);
+		served->ready = false;
+		if (!go_on(ps, served))
+			make_ready(ps, served);
 	}
+	look_at_time(ps);
 }
 
 /* ---- serving ------------------------------------------------------------------ */
@@ -274,18 +310,7 @@ static void begin(struct tow_ps *ps)
 	ps->begun = true;
 	for (i = 0; i < towi_ps_ways(ps); i++)
 		ps->ways[i].due = true;
-	for (i = 0; i < ps->count; i++)
-		ps->served[i].ready = true;
-}
-
-static bool any_ready(const struct tow_ps *ps)
-{
-	uint32_t i;
-
-	for (i = 0; i < ps->count; i++)
-		if (ps->served[i].ready)
-			return true;
-	return false;
+	make_all_ready(ps);
 }
 
 /* How it ended: with the error all are told of. */
@@ -341,7 +366,7 @@ static int serve(struct tow_ps *ps, uint64_t until, uint32_t *blamed)
 		go_on_all(ps);
 		if (ps->party.error)
 			break;
-		ret = towi_party_progress(&ps->party, any_ready(ps) ? towi_until(0) : until);
+		ret = towi_party_progress(&ps->party, TAILQ_EMPTY(&ps->ready) ? until : towi_until(0));
 		if (ret == -EINTR)
 			return ret;
 		if (!ps->party.error && ps->party.partners_left < ps->party.partners && !towi_left_us(until))

@@ -41,7 +41,7 @@ static int push(struct tow_ps *ps, struct towi_way *way, const void *gradient)
 	if (ret == -EDQUOT || ret == -ENOSPC || ret == -ENOMEM || ret == -EINVAL)
 		return ret;
 	if (ret) {
-		towi_party_server_failed(&ps->party, way->partner, ret);
+		towi_party_partner_failed(&ps->party, way->partner, ret);
 		return ps->party.error;
 	}
 	way->consumed = false;
@@ -75,7 +75,6 @@ TOW_PUBLIC int tow_ps_push(struct tow_ps *ps, uint32_t variable, const void *gra
 		return -EINVAL;
 	if (!towi_party_ours(&ps->party))
 		return -EPERM;
-	towi_party_listen_to_servers(&ps->party);
 	/* What could not go before may go now. */
 	if (!ps->party.error)
 		towi_party_progress(&ps->party, towi_until(0));
@@ -122,7 +121,7 @@ static int wait_for(struct tow_ps *ps, struct towi_way *way)
 
 	while (!way->came && !ps->party.error) {
 		ret = look(ps, way, latest(ps, way));
-		towi_party_listen_to_servers(&ps->party);
+		towi_party_listen(&ps->party);
 		if (ret == -EINTR)
 			return ret;
 		if (ret == -ETIMEDOUT && !way->came && !towi_left_us(latest(ps, way)))

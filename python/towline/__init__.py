@@ -18,6 +18,7 @@ from ._edge import (DynamicReceiver, DynamicSender, Edge, RendezvousReceiver, Re
 from ._feed import FeedReport, FeedWorker, FedWorker, JobServer
 from ._group import Group, World
 from ._lib import Error, Timeout
+from ._mailbox import Line, Mailbox
 from ._memory import Arena, Region, Stats
 from ._numpy import allocator
 from ._server import ParameterServer, ParameterWorker, PsReport, Store
@@ -30,8 +31,8 @@ __version__ = "0.1.0"
 __all__ = [
     "Arena", "Collective", "CollectiveReport", "Comm", "Device", "DynamicReceiver",
     "DynamicSender", "Edge", "Error", "FedWorker", "FeedReport", "FeedWorker", "Group", "JOINS",
-    "JobServer", "ParameterServer", "ParameterWorker", "Peer", "Pending", "PsReport", "Region",
-    "RendezvousReceiver", "RendezvousSender", "Report", "Request", "Sent", "StaticReceiver",
-    "StaticSender", "Stats", "Store", "Timeout", "Tracer", "UNKNOWN", "Worker", "World", "ZERO_COPY",
-    "allocator", "bfloat16", "devices", "static_bytes",
+    "JobServer", "Line", "Mailbox", "ParameterServer", "ParameterWorker", "Peer", "Pending",
+    "PsReport", "Region", "RendezvousReceiver", "RendezvousSender", "Report", "Request", "Sent",
+    "StaticReceiver", "StaticSender", "Stats", "Store", "Timeout", "Tracer", "UNKNOWN", "Worker",
+    "World", "ZERO_COPY", "allocator", "bfloat16", "devices", "static_bytes",
 ]

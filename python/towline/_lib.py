@@ -20,6 +20,7 @@ FOREVER = 0xffffffff
 NO_RANK = 0xffffffff
 DIMS_MAX = 8
 GATHER_MAX = 224
+MESSAGE_MAX = 2016
 PERSISTENT = 2
 ARENA_DEBUG, ARENA_FALLBACK = 1, 2
 PUT_CLONE = 1
@@ -147,6 +148,18 @@ class WorkerAttr(Sized):
     _fields_ = [("size", c_uint32), ("entries", c_uint32), ("timeout_ms", c_uint32)]
 
 
+class MailboxAttr(Sized):
+    """struct tow_mailbox_attr"""
+    _fields_ = [("size", c_uint32), ("bytes", c_uint32), ("lines", c_uint32),
+                ("backlog", c_uint32)]
+
+
+class LineInfo(Sized):
+    """struct tow_line_info"""
+    _fields_ = [("size", c_uint32), ("status", c_int32), ("room", c_uint32),
+                ("waiting", c_uint32), ("incarnation", c_uint8 * 16), ("name", c_char * 232)]
+
+
 class RendezvousTensor(ctypes.Structure):
     """struct tow_rendezvous_tensor"""
     _fields_ = [("key", c_char_p), ("step", c_uint64), ("status", c_int), ("type", TensorType),
@@ -202,13 +215,15 @@ class FeedStats(Sized):
 
 STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
     DeviceAttr, RegionAttr, RegionInfo, ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
-    DType, TensorType, CollectiveAttr, CollectiveStats, WorkerAttr, RendezvousTensor,
-    TracerReport, StoreAttr, PsAttr, PsStats, FeedAttr, FeedWorkerStruct, FeedStats)}
+    DType, TensorType, CollectiveAttr, CollectiveStats, WorkerAttr, MailboxAttr, LineInfo,
+    RendezvousTensor, TracerReport, StoreAttr, PsAttr, PsStats, FeedAttr, FeedWorkerStruct,
+    FeedStats)}
 
 # ---- functions ----
 
 EDGE_DONE = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_int)
 EDGE_CAME = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int)
+MAILBOX_NEWS = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
 RENDEZVOUS_GOT = ctypes.CFUNCTYPE(None, c_void_p, POINTER(RendezvousTensor))
 GROUP_GATHER = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_void_p)
 ON_SIGNAL = ctypes.CFUNCTYPE(c_int, c_void_p)
@@ -265,6 +280,16 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_worker_fd": (c_int, [_P]),
     "tow_worker_progress": (c_int, [_P, c_uint32]),
     "tow_worker_copied": (c_uint64, [_P]),
+    "tow_mailbox_create": (c_int, [_P, c_char_p, POINTER(MailboxAttr), _O]),
+    "tow_mailbox_destroy": (c_int, [_P]),
+    "tow_mailbox_connect": (c_int, [_P, _P, c_char_p, c_uint32, _O]),
+    "tow_mailbox_accept": (c_int, [_P, _O]),
+    "tow_mailbox_info": (c_int, [_P, POINTER(LineInfo)]),
+    "tow_mailbox_send": (c_int, [_P, c_char_p, c_uint32]),
+    "tow_mailbox_receive": (c_int, [_P, _P, c_uint32, _U]),
+    "tow_mailbox_watch": (c_int, [_P, MAILBOX_NEWS, _P]),
+    "tow_mailbox_wait": (c_int, [_P, _P, c_uint32, c_uint32]),
+    "tow_mailbox_close": (c_int, [_P]),
     "tow_tensor_bytes": (c_int, [_T, POINTER(c_uint64)]),
     "tow_static_bytes": (c_int, [_T, c_uint32, POINTER(c_uint64)]),
     "tow_static_receiver": (c_int, [_P, _P, c_char_p, _T, c_uint32, _O]),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._device import Device, Peer
     from ._edge import (DynamicReceiver, DynamicSender, RendezvousReceiver, RendezvousSender,
                         StaticReceiver, StaticSender)
+    from ._mailbox import Mailbox
     from ._memory import Region
     from ._types import Shape
 
@@ -219,7 +220,7 @@ class Sent(Pending):
 
 
 class Worker(Object):
-    """Drives edges: nothing is done for them but in calls of theirs and of this.
+    """Drives edges and mailboxes: nothing is done for them but in calls of theirs and of this.
 
     dev: the device.
     arena: where edges' buffers are, and arrays that are sent from where they are.
@@ -285,6 +286,22 @@ class Worker(Object):
     def _driver(self) -> Driver:
         loop = asyncio.get_running_loop()
         return self._drivers.setdefault(loop, Driver(self, loop))
+
+    def mailbox(self, name: Optional[str] = None, line_bytes: int = 0, lines: int = 0,
+                backlog: int = 0) -> "Mailbox":
+        """What messages come to, and go from.
+
+        name: by which processes of the same job find it on this node, 1 to 224 bytes; None: nobody
+        does, and it only connects.
+        line_bytes: that each line has here for messages that have come and were not received, a
+        power of two from 4,096 to 262,144; 0: 8,192.  A message takes 32 more than it is long,
+        rounded up to a multiple of 64.
+        lines: how many there may be at once; 0: 1,024.
+        backlog: how many others may begin while nobody drives the worker, 1 to 64; 0: 8.
+        Raises Error: EEXIST: the name is taken; EOVERFLOW; EDQUOT, ENOSPC, ENOMEM.
+        """
+        from ._mailbox import Mailbox
+        return Mailbox(self, name, line_bytes, lines, backlog)
 
     # ---- edges ----
 

@@ -349,6 +349,21 @@ TEST_F_TIMEOUT(group, without_one_and_late, 60)
 	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
 }
 
+/* Whose time is over asks who is missing, and that is the end for all. */
+TEST_F(group, without_one_and_in_a_hurry)
+{
+	struct part part = { .ranks = 3, .want = -ETIMEDOUT, .blamed = 2 };
+	double begin = tow_test_now();
+
+	for (part.rank = 0; part.rank < 2; part.rank++) {
+		part.timeout_ms = part.rank ? SOON_MS : 0;
+		tow_ranks_start(&self->ranks, take_part, &part);
+	}
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 1));
+	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
+	TOW_WITHIN(begin, 2 * SOON_MS);
+}
+
 TEST_F(group, without_the_first)
 {
 	struct part part = { .rank = 1, .ranks = 2, .timeout_ms = SOON_MS, .want = -ETIMEDOUT };

@@ -97,9 +97,10 @@ def test_functions():
 def test_numbers():
     """Enumerations and sizes that are written down twice."""
     text = "".join(path.read_text() for path in (*HEADERS, TOP / "uapi/towline.h"))
-    from towline import _collective, _edge, _feed, _memory
+    from towline import _collective, _edge, _feed, _mailbox, _memory
     numbers = {
         "TOW_DIMS_MAX": _lib.DIMS_MAX, "TOW_GROUP_GATHER_MAX": _lib.GATHER_MAX,
+        "TOW_MESSAGE_MAX": _lib.MESSAGE_MAX,
         "TOW_ALLREDUCE": _collective.ALLREDUCE, "TOW_BARRIER": _collective.BARRIER,
         "TOW_AVG": _collective.REDUCTIONS["avg"], "TOW_MAX": _collective.REDUCTIONS["max"],
         "TOW_ALGORITHM_DIRECT": _collective.ALGORITHMS["direct"],
@@ -113,7 +114,8 @@ def test_numbers():
         assert found and int(found.group(1), 0) == number, name
     for name, number in (("TOW_ARENA_DEBUG", _lib.ARENA_DEBUG), ("TOW_PUT_CLONE", _edge.PUT_CLONE),
                          ("TOW_ARENA_FALLBACK", _lib.ARENA_FALLBACK),
-                         ("TOW_REGION_PERSISTENT", _memory.PERSISTENT)):
+                         ("TOW_REGION_PERSISTENT", _memory.PERSISTENT),
+                         ("TOW_MAILBOX_CAME", _mailbox.CAME), ("TOW_MAILBOX_ROOM", _mailbox.ROOM)):
         found = re.search(rf"\b{name}\b\s*=?\s*\(?1U? << (\d+)", text)
         assert found and 1 << int(found.group(1)) == number, name
 

@@ -395,6 +395,103 @@ def test_rendezvous(worker, arena, peer):
     assert caught.value.errno == errno.ECANCELED
 
 
+# ---- mailboxes ----
+
+def line(worker, peer, name="box", **more):
+    """Both ends, open."""
+    box = worker.mailbox(name, **more)
+    tx = worker.mailbox(**more).connect(peer, name, WAIT_S)
+    return tx, box.accept(WAIT_S)
+
+
+def ended(call):
+    """The number of the error that it raises."""
+    with pytest.raises(towline.Error) as caught:
+        call()
+    return caught.value.errno
+
+
+def test_mailbox(worker, peer):
+    """Messages both ways, of any length, and what had been sent before the end."""
+    tx, rx = line(worker, peer)
+    assert tx.name == "box" and rx.name == "" and tx.room == 2016
+    for number, size in enumerate((1, 31, 32, 33, 2016)):
+        tx.send(bytes([number]) * size)
+        rx.send(bytes([number + 100]) * size)
+    for number, size in enumerate((1, 31, 32, 33, 2016)):
+        assert rx.recv(WAIT_S) == bytes([number]) * size
+        assert tx.recv(WAIT_S) == bytes([number + 100]) * size
+    assert rx.test() is None
+    with pytest.raises(towline.Timeout):
+        rx.recv(0.05)
+    with pytest.raises(towline.Timeout):
+        rx.mailbox.accept(0.05)
+    with pytest.raises(towline.Timeout):
+        tx.mailbox.connect(peer, "nobody", 0.1)
+    for bad in (b"", bytes(2017)):
+        assert ended(lambda bad=bad: tx.send(bad)) == errno.EINVAL
+    assert ended(lambda: worker.mailbox("box")) == errno.EEXIST
+    tx.send(b"last")
+    tx.close()
+    assert rx.recv(WAIT_S) == b"last" and ended(lambda: rx.recv(WAIT_S)) == errno.ESTALE
+    assert ended(lambda: rx.send(b"nobody")) == errno.ESTALE
+
+
+def test_mailbox_full(worker, peer):
+    """Whoever finds no room waits for some."""
+    tx, rx = line(worker, peer, line_bytes=4096)
+    for number in range(2):
+        tx.send(bytes([number]) * 2016, 0)
+    with pytest.raises(towline.Timeout):
+        tx.send(b"more", 0.05)
+    assert tx.room == 0 and rx.recv(WAIT_S) == bytes(2016)
+    tx.send(b"more", WAIT_S)
+    assert rx.recv(WAIT_S) == b"\1" * 2016 and rx.recv(WAIT_S) == b"more"
+
+
+def test_mailbox_asyncio(worker, peer):
+    """The same in an event loop, with more than there is room for at once."""
+    async def produce():
+        tx = worker.mailbox().connect(peer, "box", WAIT_S)
+        for number in range(500):
+            await tx.post(number.to_bytes(2, "little") * (1 + number))
+        return tx
+
+    async def consume(box):
+        rx = await box.accepted()
+        return rx, [await rx.receive() for _ in range(500)]
+
+    async def main():
+        with worker.mailbox("box", line_bytes=4096) as box:
+            made = await asyncio.gather(consume(box), produce())
+        return made[0][1]
+
+    found = asyncio.run(asyncio.wait_for(main(), WAIT_S))
+    assert found == [number.to_bytes(2, "little") * (1 + number) for number in range(500)]
+
+
+def write_and_die(address, name):
+    """A process that is killed when it has sent something."""
+    with towline.Device() as dev, towline.Arena(dev) as arena, \
+            towline.Worker(dev, arena) as worker, towline.Peer(dev, address, 30) as peer:
+        tx = worker.mailbox().connect(peer, name, WAIT_S)
+        for number in range(3):
+            tx.send(b"%d" % number)
+        assert tx.recv(WAIT_S) == b"go"
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_mailbox_of_another(children, worker, peer):
+    """What it had sent is there, and then that it has ended."""
+    box = worker.mailbox("killed")
+    child = children(write_and_die, own_address(), "killed")
+    rx = box.accept(WAIT_S)
+    rx.send(b"go")
+    assert child.wait() == -signal.SIGKILL
+    assert [rx.recv(WAIT_S) for _ in range(3)] == [b"0", b"1", b"2"]
+    assert ended(lambda: rx.recv(WAIT_S)) == errno.ESTALE
+
+
 # ---- waiting ----
 
 def interrupt(seconds=0.3):
@@ -533,11 +630,13 @@ def test_exit(node):
 def test_fork(worker, arena, peer):
     """A child has no part in it, says so, and harms nobody."""
     tx, rx = static(worker, peer)
+    out, into = line(worker, peer)
     array = filled(arena, 1)
     block = towline.allocator(arena)
 
     def child():
-        for use in (lambda: arena.empty(3), lambda: tx.send(array), rx.recv, worker.progress):
+        for use in (lambda: arena.empty(3), lambda: tx.send(array), rx.recv, worker.progress,
+                    worker.mailbox, into.mailbox.accept, lambda: out.send(b"no"), into.recv):
             with pytest.raises(towline.Error) as caught:
                 use()
             assert caught.value.errno == errno.EPERM
@@ -545,6 +644,7 @@ def test_fork(worker, arena, peer):
         with block:
             assert np.ones(10) not in arena
         tx.close()
+        out.close()
         worker.close()
         arena.close()
 
@@ -554,6 +654,8 @@ def test_fork(worker, arena, peer):
     assert of_numpy.sum() == 1000
     tx.send(array)
     assert holds(rx.recv(WAIT_S)[1], 1)
+    out.send(b"yes")
+    assert into.recv(WAIT_S) == b"yes"
 
 
 @contextlib.contextmanager

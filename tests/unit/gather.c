@@ -74,7 +74,7 @@ static uint32_t gathers;
 /* In place of that, what a group's other rank says it cannot come for: group.c, struct card. */
 static int32_t others_status;
 
-#define STATUS_AT	12U
+#define STATUS_AT	4U
 
 /* The other rank tells the same. */
 static int gather(void *arg, const void *mine, size_t bytes, void *all)

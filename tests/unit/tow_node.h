@@ -316,6 +316,10 @@ static inline int node_queue_create(int index, struct tow_queue_create *create)
 	/* The library closes its own. */
 	create->fd = dup(process->queue_fd);
 	close(process->queue_fd);
+	/* Whose it was has closed it. */
+	for (int i = 0; i < NODE_PROCESSES; i++)
+		if (node.processes[i].queue_fd == create->fd)
+			node.processes[i].queue_fd = -1;
 	process->queue_fd = create->fd;
 	return 0;
 }

@@ -145,10 +145,10 @@ struct tow_group_attr {
  *	failure.
  * @blamed: where to put the rank that was waited for in vain, or TOW_NO_RANK; or NULL
  *
- * Rank 0 exports a table, and all others write themselves into it and read it when it is
- * complete, one-sidedly; so only rank 0's node has to be known (@world->root).  Without one all
- * ranks are on this node; a loopback address, and any address or name of this node's own, mean
- * this node, too.  The names of what is exported hold @world's session and restart.
+ * Rank 0 has a mailbox, with which all others begin lines; so only rank 0's node has to be known
+ * (@world->root).  Without one all ranks are on this node; a loopback address, and any address or
+ * name of this node's own, mean this node, too.  The mailbox's name holds @world's session and
+ * restart.
  *
  * Rank 0's node need not be up: while it is not reached, or its name is not known, that is tried
  * again until the time is over.
@@ -160,8 +160,9 @@ struct tow_group_attr {
  * others: two runs have one session; -EADDRNOTAVAIL: the device has no address that is known, and
  * @attr has none; -ESTALE, -ECONNRESET: rank 0 has ended; -ECONNREFUSED, -EHOSTUNREACH and the like
  * (tow_peer_connect()) with rank 0 as @blamed: its node was not reached in all the time; -EINTR
- * (tow_on_signal()); what tow_region_create(), tow_queue_create(), tow_export(), tow_peer_connect() and
- * tow_resolve() return; @attr->gather's error; a rank's @attr->status, with @blamed.
+ * (tow_on_signal()); what tow_arena_create(), tow_worker_create(), tow_mailbox_create(),
+ * tow_mailbox_connect(), tow_peer_connect() and tow_resolve() return; @attr->gather's error; a rank's
+ * @attr->status, with @blamed.
  */
 int tow_group_create(struct tow_device *dev, const struct tow_world *world,
 		     const struct tow_group_attr *attr, struct tow_group **group,
@@ -171,9 +172,8 @@ int tow_group_create(struct tow_device *dev, const struct tow_world *world,
  * tow_group_destroy() - leave a group
  * @group: from tow_group_create(), or NULL
  *
- * Rank 0 waits until the others have read what they were told last, as long as other calls
- * wait, and 30 seconds at most; others say that they have left, and whoever waits for them learns
- * it at once.  The peers that tow_group_peer() has given are gone.
+ * Ranks but 0 say that they have left, and whoever waits for them learns it at once.  The peers that
+ * tow_group_peer() has given are gone.
  */
 void tow_group_destroy(struct tow_group *group);
 
@@ -203,14 +203,15 @@ uint32_t tow_group_size(const struct tow_group *group);
  *
  * Called by all ranks as often, in the same order, and by one thread at a time.  Returns when
  * all have called it: with 0 bytes it is a barrier.  It is for what is told once, as names and
- * sizes: rank 0 moves all of it, and others look every few milliseconds.
+ * sizes: rank 0 sends all of it to each.
  *
- * Rank 0, before it says that somebody did not come, waits five seconds at most for others to read
+ * Rank 0, before it says that somebody did not come, waits five seconds at most until others have
  * that.
  *
  * Return: 0; -EINVAL: an argument is not as above; -ETIMEDOUT: @blamed did not call it in time;
  * -ECANCELED: @blamed has left, or its call was ended (-EINTR, tow_on_signal()); -ESTALE,
- * -ECONNRESET: @blamed has died, or its node is lost; -ENODEV; -EPERM in a child that was forked;
+ * -ECONNRESET: @blamed has died, or its node is lost; -EPROTO: @blamed tells another number of
+ * bytes; -ENODEV; -EPERM in a child that was forked;
  * @attr->gather's error.  A group with which something went wrong has the same error ever after.
  */
 int tow_group_gather(struct tow_group *group, const void *mine, size_t bytes, void *all,

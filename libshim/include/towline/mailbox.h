@@ -31,7 +31,7 @@ extern "C" {
 /* Bytes of the longest message. */
 #define TOW_MESSAGE_MAX		2016U
 /* Of a mailbox's name, without the 0 at its end. */
-#define TOW_MAILBOX_NAME_MAX	200U
+#define TOW_MAILBOX_NAME_MAX	224U
 
 /* Bytes that an end of a line has for messages, at least and at most. */
 #define TOW_LINE_BYTES_MIN	4096U
