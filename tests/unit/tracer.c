@@ -302,8 +302,9 @@ static void test_files(void)
 	       malformed("towline-sites 1\n99999999999999999999 dense\n") &&
 	       malformed("towline-sites 1\n1 \n") && malformed("towline-sites 1\n1\n") &&
 	       malformed("towline-sites 1\n1 dense"), "nothing is taken of a malformed one");
-	result(tow_tracer_load(tracer, "/nonexistent/sites") == -ENOENT &&
-	       tow_tracer_save(tracer, "/nonexistent/sites") == -ENOENT &&
+	snprintf(path, sizeof(path), "%s/nowhere/sites", scratch);
+	result(tow_tracer_load(tracer, path) == -ENOENT &&
+	       tow_tracer_save(tracer, path) == -ENOENT &&
 	       tow_tracer_save(tracer, scratch) == -EISDIR &&
 	       tow_tracer_load(tracer, NULL) == -EINVAL, "no file");
 	end();
