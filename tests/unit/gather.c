@@ -173,9 +173,12 @@ static int make_collective(void)
 
 static void begin_comm(void)
 {
+	static const struct towi_runner_ops nothing;
+
 	comm = (struct tow_comm){ .group = group, .arena = arena, .rank = OWN, .ranks = RANKS,
 				  .members = members, .pump.wake_fd = -1 };
 	towi_pump_init(&comm.pump, ring_make(16), 0, 0);
+	comm.runner.ops = &nothing;
 	towi_pump_join(&comm.pump, &comm.runner);
 	exports = true;
 	if (towi_board_make(&comm))
