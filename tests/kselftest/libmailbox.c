@@ -335,12 +335,13 @@ static int converse(struct end *end, struct tow_line *line)
 			sent++;
 		if (sent < MESSAGES && ret != -EAGAIN)
 			return ret;
-		while ((ret = receive_any(line, &number, &bytes)) == 1) {
+		/* When all has come the other end may have gone. */
+		while (came < MESSAGES && (ret = receive_any(line, &number, &bytes)) == 1) {
 			if (number != came || bytes != length_of(came))
 				return -EBADMSG;
 			came++;
 		}
-		if (ret)
+		if (came < MESSAGES && ret)
 			return ret;
 		what = sent < MESSAGES ? TOW_MAILBOX_ROOM : 0;
 		what |= came < MESSAGES ? TOW_MAILBOX_CAME : 0;
