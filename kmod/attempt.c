@@ -146,7 +146,7 @@ static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 			      unsigned int *resets)
 {
-	if (READ_ONCE(attempt->dev->peers.stopping) ||
+	if (tow_device_going(attempt->dev) ||
 	    !time_before(jiffies, READ_ONCE(attempt->deadline)))
 		return false;
 	if (attempt->full)
@@ -176,7 +176,10 @@ static void tow_attempt_work(struct work_struct *work)
 	do {
 		ret = tow_attempt_try(attempt, &peer);
 	} while (ret && tow_attempt_again(attempt, ret, &resets));
-	if (ret == -EALREADY)
+	/* The listener of the same device may have refused because of that. */
+	if (ret && tow_device_going(attempt->dev))
+		ret = -ENODEV;
+	else if (ret == -EALREADY)
 		ret = -ETIMEDOUT;
 	mutex_lock(&peers->lock);
 	attempt->error = ret;

@@ -665,6 +665,18 @@ static void *connect_there(void *arg)
 	return NULL;
 }
 
+/* To an address of the lab's network that no node has. */
+static void *connect_nowhere(void *arg)
+{
+	struct tow_peer_connect call = { .size = sizeof(call), .timeout_ms = TOW_WAIT_MS };
+	struct caller *caller = arg;
+
+	tow_own_address(call.address);
+	call.address[TOW_ADDRESS_BYTES - 1] = 250;
+	caller->ret = tow_test_ioctl(caller->fd, TOW_IOCTL_PEER_CONNECT, &call);
+	return NULL;
+}
+
 static void *remove_there(void *arg)
 {
 	struct caller *caller = arg;
@@ -715,6 +727,26 @@ TEST_F_TIMEOUT(unplug, while_a_session_begins, 60)
 	EXPECT_EQ(0, remover.ret);
 	/* Long enough for a timer of what is gone. */
 	tow_test_sleep_ms(2000);
+	close(connector.fd);
+}
+
+/* What the network says of it meanwhile is of no use to the caller. */
+TEST_F_TIMEOUT(unplug, while_nobody_answers, 60)
+{
+	struct caller connector = { .fd = tow_test_open(O_RDWR) };
+	struct caller remover = { .memory = self->name };
+
+	ASSERT_LE(0, connector.fd);
+	ASSERT_EQ(0, tow_halt_begin("tow_peers_stop_begin"));
+	ASSERT_EQ(0, pthread_create(&connector.thread, NULL, connect_nowhere, &connector));
+	tow_test_sleep_ms(100);
+	ASSERT_EQ(0, pthread_create(&remover.thread, NULL, remove_there, &remover));
+	EXPECT_TRUE(tow_halt_wait());
+	pthread_join(connector.thread, NULL);
+	EXPECT_EQ(0, tow_halt_end());
+	EXPECT_EQ(-ENODEV, connector.ret);
+	pthread_join(remover.thread, NULL);
+	EXPECT_EQ(0, remover.ret);
 	close(connector.fd);
 }
 
