@@ -534,6 +534,7 @@ static void end_late(struct towi_timed *timed)
 	tell_soon(told);
 	want->got = NULL;
 	call_off(want);
+	towi_pump_ready(&want->edge->runner);
 }
 
 static uint32_t asker_pending(const struct tow_edge *edge)
