@@ -367,6 +367,14 @@ static struct towi_block *take_kept(struct cache *cache, size_t size)
 }
 
 /* The older half goes back.  Called with arena->lock. */
+/* Without some, which are the caller's now. */
+static void close_stash(struct cache *cache, size_t first, size_t count)
+{
+	cache->stashed -= count;
+	for (size_t i = first; i < cache->stashed; i++)
+		cache->stash[i] = cache->stash[i + count];
+}
+
 static void give_older(struct tow_arena *arena, struct cache *cache)
 {
 	size_t given_back = 0, bytes = 0;
@@ -376,9 +384,7 @@ static void give_older(struct tow_arena *arena, struct cache *cache)
 		bytes += cache->stash[given_back]->bytes;
 		towi_fit_give(&arena->fit, cache->stash[given_back++]);
 	}
-	cache->stashed -= given_back;
-	memmove(cache->stash, &cache->stash[given_back],
-		cache->stashed * sizeof(*cache->stash));
+	close_stash(cache, 0, given_back);
 	cache->stash_bytes -= bytes;
 	add(&cache->bytes, -bytes);
 }
@@ -412,9 +418,7 @@ static struct towi_block *take_stashed(struct cache *cache, size_t bytes)
 	if (best == STASH)
 		return NULL;
 	block = cache->stash[best];
-	cache->stashed--;
-	memmove(&cache->stash[best], &cache->stash[best + 1],
-		(cache->stashed - best) * sizeof(*cache->stash));
+	close_stash(cache, best, 1);
 	cache->stash_bytes -= block->bytes;
 	add(&cache->bytes, -block->bytes);
 	return block;

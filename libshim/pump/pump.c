@@ -467,8 +467,22 @@ void towi_pump_call(struct towi_call *call)
 	STAILQ_INSERT_TAIL(&call->runner->pump->calls, call, next);
 }
 
-/* Whose functions this thread is calling. */
-static _Thread_local const struct towi_pump *calling;
+/* A thread that calls functions.  Not thread-local: that would be a symbol of the dynamic loader's. */
+struct towi_caller {
+	pthread_t thread;
+	SLIST_ENTRY(towi_caller) next;
+};
+
+/* Called with the lock: does this thread call one of the pump's functions? */
+static bool is_calling(const struct towi_pump *pump)
+{
+	const struct towi_caller *caller;
+
+	SLIST_FOREACH(caller, &pump->callers, next)
+		if (pthread_equal(caller->thread, pthread_self()))
+			return true;
+	return false;
+}
 
 /*
  * Called with the lock, which is let go of meanwhile: false: there is nothing to be called.  One
@@ -477,13 +491,13 @@ static _Thread_local const struct towi_pump *calling;
  */
 static bool call_all(struct towi_pump *pump)
 {
-	const struct towi_pump *before = calling;
+	struct towi_caller own = { .thread = pthread_self() };
 	uint64_t last = pump->calls_count;
 	struct towi_runner *runner;
 	struct towi_call *call;
 	bool any = false;
 
-	calling = pump;
+	SLIST_INSERT_HEAD(&pump->callers, &own, next);
 	while ((call = STAILQ_FIRST(&pump->calls)) && call->number <= last) {
 		STAILQ_REMOVE_HEAD(&pump->calls, next);
 		runner = call->runner;
@@ -494,7 +508,7 @@ static bool call_all(struct towi_pump *pump)
 			towi_pump_wake(pump);
 		any = true;
 	}
-	calling = before;
+	SLIST_REMOVE(&pump->callers, &own, towi_caller, next);
 	return any;
 }
 
@@ -502,7 +516,7 @@ void towi_pump_unlock(struct towi_pump *pump)
 {
 	hand_over(pump);
 	/* A function's own come after it. */
-	if (calling != pump && call_all(pump) && !STAILQ_EMPTY(&pump->calls)) {
+	if (!is_calling(pump) && call_all(pump) && !STAILQ_EMPTY(&pump->calls)) {
 		towi_pump_nudge(pump);
 		towi_pump_wake(pump);
 		hand_over(pump);

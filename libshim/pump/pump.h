@@ -143,6 +143,7 @@ struct towi_pump {
 	uint32_t settling;		/* threads in towi_pump_settle() */
 	STAILQ_HEAD(, towi_call) calls;
 	uint64_t calls_count;		/* ever */
+	SLIST_HEAD(, towi_caller) callers;
 	uint64_t asked_us;		/* when somebody last asked for lost peers */
 	uint64_t ticked_us, tick_us;
 	uint64_t late_us;		/* that something timed may take; 0: as long as it likes */

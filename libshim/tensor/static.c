@@ -71,7 +71,7 @@ static void step_ended(struct towi_op *op, int status)
 static void prepare_step(struct tow_edge *edge, const struct towi_step *step,
 			 const struct tow_region *region, uint64_t offset, struct tow_sqe *sqe)
 {
-	if (edge->bytes)
+	if (region)
 		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
 				      towi_letter_at(edge, step->number - 1), edge->bytes,
 				      edge->other);

@@ -86,6 +86,7 @@ static void go(void *ptr)
 }
 
 /* From the first address on that a span may begin at. */
+/* NOLINTNEXTLINE(readability-non-const-parameter): as arenas call it */
 static int get_memfd(void *from, size_t *bytes, void **at, struct tow_region **region)
 {
 	int fd = memfd_create("arena", MFD_CLOEXEC);

@@ -595,20 +595,19 @@ TEST_F_TIMEOUT(collective, in_other_regions, 60)
 static int readonly(struct me *me, uint32_t arg)
 {
 	struct how how = { .outside = true, .apart = true, .calls = 2, .count = 5000 };
-	struct tow_region *in, *out;
-	struct tow_collective *collective;
+	struct tow_region *in = NULL, *out = NULL;
+	struct tow_collective *collective = NULL;
 	struct tow_collective_attr attr;
 	struct arrays arrays;
-	int ret;
+	int ret = 70;
 
 	(void)arg;
 	make_arrays(me, &how, &arrays);
 	attr = attr_of(&how, &arrays);
-	if (tow_region_from_memory(me->dev, arrays.in, 20000, TOW_REGION_READONLY, &in) ||
-	    tow_region_from_memory(me->dev, arrays.out, 20000, TOW_REGION_READONLY, &out) ||
-	    tow_collective_create(me->comm, &attr, &collective, NULL))
-		return 70;
-	ret = do_calls(me, &how, &arrays, collective);
+	if (!tow_region_from_memory(me->dev, arrays.in, 20000, TOW_REGION_READONLY, &in) &&
+	    !tow_region_from_memory(me->dev, arrays.out, 20000, TOW_REGION_READONLY, &out) &&
+	    !tow_collective_create(me->comm, &attr, &collective, NULL))
+		ret = do_calls(me, &how, &arrays, collective);
 	if (!ret)
 		ret = look_at_stats(me, &how, &arrays, collective);
 	tow_collective_destroy(collective);

@@ -19,7 +19,7 @@
 
 #define ENTRIES		16U
 /* Edges that may wait; and of a mailbox eight ends of lines that nobody has, and a line. */
-#define WAITS		(2 * ENTRIES)
+#define WAITS		((size_t)2 * ENTRIES)
 #define LINES		9U
 #define FD		1000
 #define LATE_MS		20000U
@@ -76,7 +76,7 @@ static int publish(const char *name, char *at, uint64_t *number, uint64_t bytes,
 		*made = calloc(1, sizeof(**made));
 		if (!*made)
 			ksft_exit_fail_perror("calloc");
-		strcpy((*made)->name, name);
+		snprintf((*made)->name, sizeof((*made)->name), "%s", name);
 		(*made)->shown = (struct tow_slot){ (uintptr_t)*made, number };
 		(*made)->at = at;
 		(*made)->number = number;

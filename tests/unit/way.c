@@ -453,7 +453,7 @@ static void test_crowd(void)
 static void test_nonsense(void)
 {
 	static const uint64_t nonsense[15] = { 2 };
-	struct tow_edge *out[2], *in[2];
+	struct tow_edge *out[2] = { NULL }, *in[2] = { NULL };
 	struct side one, other;
 	char name[32], *tensor;
 	struct got done = { 0 };
