@@ -3,7 +3,7 @@
  * One end of a line to another node, which sends COUNT messages of lengths by chance, and receives
  * as many at once, of which every byte is looked at:
  *
- *	letters accept|connect ADDRESS NAME COUNT [TIMEOUT_MS]
+ *	mailboxes accept|connect ADDRESS NAME COUNT [TIMEOUT_MS]
  *
  * TIMEOUT_MS is the worker's.  Whoever connects looks for the name for half a minute.
  */
@@ -32,7 +32,7 @@ static bool connects;
 static void __attribute__((noreturn)) die(const char *doing, uint64_t number, int error)
 {
 	fflush(stdout);
-	fprintf(stderr, "letters: %s, %" PRIu64 ": %s\n", doing, number, tow_strerror(error));
+	fprintf(stderr, "mailboxes: %s, %" PRIu64 ": %s\n", doing, number, tow_strerror(error));
 	exit(1);
 }
 
@@ -75,14 +75,15 @@ static uint64_t send_from(uint64_t number, uint64_t count)
 	return number;
 }
 
-/* All that has come. */
-static uint64_t receive_from(uint64_t number)
+/* All that has come, and not what comes behind it: that the other end has gone. */
+static uint64_t receive_from(uint64_t number, uint64_t count)
 {
 	unsigned char data[TOW_MESSAGE_MAX], expected[TOW_MESSAGE_MAX];
 	uint32_t bytes;
-	int ret;
+	int ret = 1;
 
-	while ((ret = tow_mailbox_receive(line, data, sizeof(data), &bytes)) == 1) {
+	while (number < count &&
+	       (ret = tow_mailbox_receive(line, data, sizeof(data), &bytes)) == 1) {
 		if (bytes != fill(expected, number, !connects) || memcmp(data, expected, bytes))
 			die("what has come", number, -EBADMSG);
 		number++;
@@ -98,8 +99,7 @@ static void converse(uint64_t count)
 
 	for (;;) {
 		sent = send_from(sent, count);
-		if (came < count)
-			came = receive_from(came);
+		came = receive_from(came, count);
 		what = (sent < count ? TOW_MAILBOX_ROOM : 0) | (came < count ? TOW_MAILBOX_CAME : 0);
 		if (!what)
 			break;
