@@ -204,7 +204,8 @@ struct tow_mailbox {
 	struct towi_lines waiting;	/* to be accepted, and those that are OPENING */
 	struct towi_errand errand;	/* makes a spare */
 	struct tow_line *made;
-	bool making, ending;
+	bool making;			/* somebody makes spares */
+	bool ending;
 	tow_mailbox_news *tell;
 	void *arg;
 	struct towi_telling news;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Mailboxes of several processes on a node that is played here. */
 /* build: also tsan */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -395,6 +396,53 @@ static void test_claim_lost(void)
 	tow_mailbox_close(line);
 	tow_mailbox_close(accepted);
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+static atomic_bool looks;
+
+static void *look_after(void *arg)
+{
+	struct side *side = arg;
+
+	while (atomic_load(&looks))
+		tow_worker_progress(side->worker, 0);
+	return NULL;
+}
+
+static uint32_t spares_of(struct side *side, const struct tow_mailbox *box)
+{
+	uint32_t count;
+
+	towi_pump_lock(&side->worker->pump);
+	count = box->spares_count;
+	towi_pump_unlock(&side->worker->pump);
+	return count;
+}
+
+/* Mailboxes begin while another thread looks, for whom all is due. */
+static void test_beginning(void)
+{
+	const struct tow_mailbox_attr attr = { .size = sizeof(attr), .backlog = 8 };
+	struct tow_mailbox *box;
+	struct side one;
+	pthread_t thread;
+	bool good = true;
+
+	begin_side(&one, NULL, NULL);
+	one.worker->pump.tick_us = 0;
+	atomic_store(&looks, true);
+	pthread_create(&thread, NULL, look_after, &one);
+	for (int i = 0; good && i < 20; i++) {
+		if (tow_mailbox_create(one.worker, "two", &attr, &box))
+			ksft_exit_fail_msg("no mailbox\n");
+		usleep(2000);
+		good = spares_of(&one, box) == 8;
+		tow_mailbox_destroy(box);
+	}
+	atomic_store(&looks, false);
+	pthread_join(thread, NULL);
+	ksft_test_result(good, "as many spares as there are to be, whoever looks meanwhile\n");
+	ksft_test_result(end_side(&one), "nothing stays\n");
 }
 
 struct told {
@@ -837,13 +885,14 @@ static void test_ports(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(6 + 5 + 4 + 1 + 2 + 5 + 5 + 4 + 2 + 4 + 4);
+	ksft_set_plan(6 + 5 + 4 + 1 + 2 + 2 + 5 + 5 + 4 + 2 + 4 + 4);
 	node_begin();
 	test_begin();
 	test_room();
 	test_crowd();
 	test_killed();
 	test_claim_lost();
+	test_beginning();
 	test_news();
 	test_ends();
 	test_limits();
