@@ -241,7 +241,7 @@ void towi_line_look(struct tow_line *line)
 	}
 	line->looking = false;
 	/* Somebody has it now, whatever he said. */
-	if (spare && line->wire.batches_in)
+	if (spare && (line->wire.batches_in || line->error))
 		towi_door_taken(line);
 }
 
