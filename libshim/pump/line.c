@@ -113,8 +113,10 @@ static void tell_room(struct tow_line *line)
 	uint32_t room = towi_wire_room(&line->wire);
 	struct towi_port *port = TAILQ_FIRST(&line->starving);
 
-	if (line->wanted && room >= line->wanted)
+	if (line->wanted && room >= line->wanted) {
+		line->wanted = 0;
 		towi_line_tell(line, TOW_MAILBOX_ROOM);
+	}
 	if (!port || room < TOWI_RECORD_UNITS)
 		return;
 	TAILQ_REMOVE(&line->starving, port, starving);

@@ -176,7 +176,7 @@ struct tow_line {
 	/* Messages for the program, if it may have some: in a ring of .wire.ours units, as long as an inbox's. */
 	char *kept;
 	uint64_t kept_first, kept_last;
-	uint32_t wanted;		/* units of what found no room */
+	uint32_t wanted;		/* units of what found no room, until it is told */
 	struct towi_telling news;
 	struct towi_ports ports;
 	struct towi_starving starving;

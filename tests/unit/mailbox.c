@@ -510,6 +510,38 @@ static void test_news(void)
 	ksft_test_result(end_side(&one), "nothing stays\n");
 }
 
+/* A long message finds none, and short ones do. */
+static void test_room_for_long(void)
+{
+	const struct tow_mailbox_attr small = { .size = sizeof(small), .bytes = TOW_LINE_BYTES_MIN };
+	struct side one, other;
+	struct tow_line *line, *accepted;
+	bool good;
+
+	begin_side(&one, "one", &small);
+	begin_side(&other, NULL, NULL);
+	good = tow_mailbox_watch(other.box, note, NULL) == 0;
+	line = connect_to(&other, "one");
+	good = good && was_told(&other, line, TOW_MAILBOX_ROOM);
+	accepted = accept_one(&one);
+	good = good && send_number(line, 0, 2000) == 0 && send_number(line, 1, 8) == 0 &&
+	       send_number(line, 2, 2000) == -EAGAIN && send_number(line, 2, 8) == 0;
+	good = good && wait_for_number(&one, accepted, 0, 2000) == 1 &&
+	       wait_for_number(&one, accepted, 1, 8) == 1 &&
+	       wait_for_number(&one, accepted, 2, 8) == 1;
+	for (int i = 0; i < 100; i++)
+		drive(&one, &other);
+	ksft_test_result(good && was_told(&other, line, TOW_MAILBOX_ROOM),
+			 "of room for a long one, though a short one found some\n");
+	good = send_number(line, 3, 8) == 0 && wait_for_number(&one, accepted, 3, 8) == 1;
+	for (int i = 0; i < 100; i++)
+		drive(&one, &other);
+	ksft_test_result(good && !told_count, "and once\n");
+	tow_mailbox_close(line);
+	tow_mailbox_close(accepted);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
 static void test_ends(void)
 {
 	struct side one, other;
@@ -888,7 +920,7 @@ static void test_ports(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(6 + 5 + 4 + 1 + 2 + 2 + 5 + 5 + 4 + 2 + 4 + 4);
+	ksft_set_plan(6 + 5 + 4 + 1 + 2 + 2 + 5 + 3 + 5 + 4 + 2 + 4 + 4);
 	node_begin();
 	test_begin();
 	test_room();
@@ -897,6 +929,7 @@ int main(void)
 	test_claim_lost();
 	test_beginning();
 	test_news();
+	test_room_for_long();
 	test_ends();
 	test_limits();
 	test_next();
