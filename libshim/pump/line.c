@@ -226,6 +226,7 @@ static void take(struct tow_line *line, const struct towi_record *record, const 
 void towi_line_look(struct tow_line *line)
 {
 	bool spare = line->state == TOWI_SPARE;
+	uint64_t taken = line->wire.taken;
 	char data[TOW_MESSAGE_MAX];
 	struct towi_record record;
 	int ret = 1;
@@ -242,6 +243,9 @@ void towi_line_look(struct tow_line *line)
 			take(line, &record, data);
 	}
 	line->looking = false;
+	/* By ports: who waits for what is theirs looks. */
+	if (line->wire.taken != taken)
+		towi_pump_wake(line->runner.pump);
 	/* Somebody has it now, whatever he said. */
 	if (spare && (line->wire.batches_in || line->error))
 		towi_door_taken(line);

@@ -856,6 +856,25 @@ static bool tells_of_the_end(struct side *one, struct side *other, struct port *
 	return sent && to->came == sent && to->error == -ESTALE && !to->port.line;
 }
 
+/* Whoever waits for what a port has come to know looks again, whoever takes it out of the ring. */
+static bool wakes(struct side *one, struct tow_line *line, struct side *other, struct port *from,
+		  struct port *to)
+{
+	struct towi_pump *pump = &one->worker->pump;
+	uint64_t news;
+	bool good;
+
+	towi_pump_lock(pump);
+	good = send_to(other, from, to, 17) == 0;
+	for (int i = 0; i < 100; i++)
+		tow_worker_progress(other->worker, 100);
+	news = pump->news;
+	towi_line_look(line);
+	good = good && to->last == 17 && pump->news != news;
+	towi_pump_unlock(pump);
+	return good;
+}
+
 static void test_ports(void)
 {
 	struct side one, other;
@@ -885,6 +904,9 @@ static void test_ports(void)
 	}
 	ksft_test_result(good && here[0].came == 1 && here[0].last == 11 && here[1].last == 12,
 			 "each has what is for it\n");
+	good = wakes(&one, TAILQ_FIRST(&one.box->waiting), &other, &there[0], &here[0]);
+	ksft_test_result(good, "who waits for that is told\n");
+	sent++;
 	while (!(ret = send_to(&other, &there[0], &here[0], 14)))
 		sent++;
 	good = ret == -EAGAIN && send_to(&other, &there[1], &here[0], 15) == -EAGAIN && !there[0].rooms;
@@ -920,7 +942,7 @@ static void test_ports(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(6 + 5 + 4 + 1 + 2 + 2 + 5 + 3 + 5 + 4 + 2 + 4 + 4);
+	ksft_set_plan(6 + 5 + 4 + 1 + 2 + 2 + 5 + 3 + 5 + 4 + 2 + 4 + 5);
 	node_begin();
 	test_begin();
 	test_room();
