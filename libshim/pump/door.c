@@ -330,12 +330,16 @@ static void found_other(struct towi_errand *errand, int ret)
 	struct tow_line *line = line_of_errand(errand);
 
 	line->found_ns = line->looked_ns;
+	/* That was told, and what the line had may be gone; its mailbox, too, if the device is. */
+	if (line->error)
+		return;
 	if (line->own_peer)
 		line->runner.peer = towi_peer_number(line->own_peer);
-	if (ret)
+	if (ret) {
 		towi_line_fail(line, ret);
-	else if (!line->error)
-		towi_line_open(line);
+		return;
+	}
+	towi_line_open(line);
 	towi_box_tell(line->box);
 }
 
