@@ -330,12 +330,16 @@ static void found_other(struct towi_errand *errand, int ret)
 	struct tow_line *line = line_of_errand(errand);
 
 	line->found_ns = line->looked_ns;
+	/* That was told, and what the line had may be gone; its mailbox, too, if the device is. */
+	if (line->error)
+		return;
 	if (line->own_peer)
 		line->runner.peer = towi_peer_number(line->own_peer);
-	if (ret)
+	if (ret) {
 		towi_line_fail(line, ret);
-	else if (!line->error)
-		towi_line_open(line);
+		return;
+	}
+	towi_line_open(line);
 	towi_box_tell(line->box);
 }
 
@@ -427,7 +431,7 @@ static void made_spare(struct towi_errand *errand, int ret)
 
 void towi_door_refill(struct tow_mailbox *box)
 {
-	if (!box->door || box->making || box->ending || box->spares_count == box->backlog ||
+	if (!box->door || box->making || box->ending || box->spares_count >= box->backlog ||
 	    box->count == box->lines_max)
 		return;
 	box->errand = (struct towi_errand){ .runner = &box->runner, .run = make_spare,
@@ -435,24 +439,32 @@ void towi_door_refill(struct tow_mailbox *box)
 	box->making = !towi_pump_errand(&box->errand);
 }
 
-int towi_door_open(struct tow_mailbox *box)
+/* Nobody makes spares for it until the first ones are there. */
+static int make_door(struct tow_mailbox *box, struct tow_region **region, uint64_t *offset)
 {
+	const struct towi_door door = { .magic = DOOR_MAGIC, .version = VERSION,
+					.units = box->units, .number = box->number };
 	struct tow_arena *arena = box->worker->arena;
-	struct tow_region *region;
-	struct tow_line *line;
-	uint64_t offset;
 	char *memory;
+	int ret;
+
+	ret = towi_take_memory(arena, sizeof(door), &memory);
+	if (ret)
+		return ret;
+	memcpy(memory, &door, sizeof(door));
+	towi_pump_lock(towi_box_pump(box));
+	box->making = true;
+	box->door = (struct towi_door *)(void *)memory;
+	towi_pump_unlock_plainly(towi_box_pump(box));
+	return tow_arena_find(arena, memory, region, offset) ? -ENOSPC : 0;
+}
+
+static int make_spares(struct tow_mailbox *box)
+{
+	struct tow_line *line;
 	uint32_t i;
 	int ret;
 
-	ret = towi_take_memory(arena, sizeof(*box->door), &memory);
-	if (ret)
-		return ret;
-	box->door = (struct towi_door *)(void *)memory;
-	if (tow_arena_find(arena, memory, &region, &offset))
-		return -ENOSPC;
-	*box->door = (struct towi_door){ .magic = DOOR_MAGIC, .version = VERSION,
-					 .units = box->units, .number = box->number };
 	for (i = 0; i < box->backlog; i++) {
 		ret = towi_line_make(box, &line);
 		if (ret)
@@ -461,6 +473,24 @@ int towi_door_open(struct tow_mailbox *box)
 		add_spare(line);
 		towi_pump_unlock(towi_box_pump(box));
 	}
+	towi_pump_lock(towi_box_pump(box));
+	box->making = false;
+	towi_door_refill(box);
+	towi_pump_unlock(towi_box_pump(box));
+	return 0;
+}
+
+int towi_door_open(struct tow_mailbox *box)
+{
+	struct tow_region *region;
+	uint64_t offset;
+	int ret;
+
+	ret = make_door(box, &region, &offset);
+	if (!ret)
+		ret = make_spares(box);
+	if (ret)
+		return ret;
 	return tow_export(region, offset, sizeof(*box->door), box->name, TOW_RIGHT_READ,
 			  &box->exported);
 }

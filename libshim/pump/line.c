@@ -113,8 +113,10 @@ static void tell_room(struct tow_line *line)
 	uint32_t room = towi_wire_room(&line->wire);
 	struct towi_port *port = TAILQ_FIRST(&line->starving);
 
-	if (line->wanted && room >= line->wanted)
+	if (line->wanted && room >= line->wanted) {
+		line->wanted = 0;
 		towi_line_tell(line, TOW_MAILBOX_ROOM);
+	}
 	if (!port || room < TOWI_RECORD_UNITS)
 		return;
 	TAILQ_REMOVE(&line->starving, port, starving);
@@ -224,6 +226,7 @@ static void take(struct tow_line *line, const struct towi_record *record, const 
 void towi_line_look(struct tow_line *line)
 {
 	bool spare = line->state == TOWI_SPARE;
+	uint64_t taken = line->wire.taken;
 	char data[TOW_MESSAGE_MAX];
 	struct towi_record record;
 	int ret = 1;
@@ -240,8 +243,11 @@ void towi_line_look(struct tow_line *line)
 			take(line, &record, data);
 	}
 	line->looking = false;
+	/* By ports: who waits for what is theirs looks. */
+	if (line->wire.taken != taken)
+		towi_pump_wake(line->runner.pump);
 	/* Somebody has it now, whatever he said. */
-	if (spare && line->wire.batches_in)
+	if (spare && (line->wire.batches_in || line->error))
 		towi_door_taken(line);
 }
 

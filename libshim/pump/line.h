@@ -176,7 +176,7 @@ struct tow_line {
 	/* Messages for the program, if it may have some: in a ring of .wire.ours units, as long as an inbox's. */
 	char *kept;
 	uint64_t kept_first, kept_last;
-	uint32_t wanted;		/* units of what found no room */
+	uint32_t wanted;		/* units of what found no room, until it is told */
 	struct towi_telling news;
 	struct towi_ports ports;
 	struct towi_starving starving;
@@ -204,7 +204,8 @@ struct tow_mailbox {
 	struct towi_lines waiting;	/* to be accepted, and those that are OPENING */
 	struct towi_errand errand;	/* makes a spare */
 	struct tow_line *made;
-	bool making, ending;
+	bool making;			/* somebody makes spares */
+	bool ending;
 	tow_mailbox_news *tell;
 	void *arg;
 	struct towi_telling news;

@@ -614,7 +614,9 @@ TOW_PUBLIC int tow_mailbox_send(struct tow_line *line, const void *data, uint32_
 	towi_pump_lock(line->runner.pump);
 	towi_line_look(line);
 	ret = towi_line_send(line, &record, data, bytes);
-	line->wanted = ret == -EAGAIN ? towi_units(bytes) : 0;
+	/* Somebody may still want it for a longer one. */
+	if (ret || towi_units(bytes) >= line->wanted)
+		line->wanted = ret == -EAGAIN ? towi_units(bytes) : 0;
 	line->news.told &= ~(uint32_t)TOW_MAILBOX_ROOM;
 	towi_pump_unlock(line->runner.pump);
 	return ret;

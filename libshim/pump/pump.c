@@ -66,6 +66,8 @@ static void run_ready(struct towi_pump *pump)
 			break;
 		put_in(runner, NULL);
 		runner->ops->go_on(runner);
+		/* Whoever is about to sleep may have looked before that. */
+		pump->news++;
 	}
 }
 
@@ -352,18 +354,24 @@ static void take_turns(struct towi_pump *pump, uint64_t now)
 	}
 }
 
-static void tick(struct towi_pump *pump, uint64_t now)
+static void tell_late(struct towi_pump *pump, uint64_t now)
 {
 	struct towi_timed *timed;
 
-	if (towi_passed(pump->ticked_us, now) < pump->tick_us)
-		return;
-	pump->ticked_us = now;
 	while ((timed = TAILQ_FIRST(&pump->timed)) &&
 	       towi_passed(timed->since_us, now) > pump->late_us) {
 		towi_pump_untime(pump, timed);
 		timed->late(timed);
+		towi_pump_wake(pump);
 	}
+}
+
+static void tick(struct towi_pump *pump, uint64_t now)
+{
+	if (towi_passed(pump->ticked_us, now) < pump->tick_us)
+		return;
+	pump->ticked_us = now;
+	tell_late(pump, now);
 	take_turns(pump, now);
 }
 

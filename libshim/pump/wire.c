@@ -133,6 +133,7 @@ int towi_wire_take(struct towi_wire *wire, uint64_t arrived, struct towi_record 
 {
 	const unsigned char *at = wire->in + wire->position % towi_places(wire->ours) * TOWI_UNIT;
 	bool first = wire->position == wire->batch_end;
+	uint64_t freed = wire->freed;
 	uint32_t units;
 
 	if (first && wire->batches_in >= arrived)
@@ -143,11 +144,14 @@ int towi_wire_take(struct towi_wire *wire, uint64_t arrived, struct towi_record 
 	units = towi_units(record->bytes);
 	memcpy(data, at + sizeof(*record), record->bytes);
 	wire->position += units;
+	/* A word that says nothing might be said for ever. */
+	if (record->kind == TOWI_CREDIT && wire->freed == freed)
+		return -EPROTO;
 	if (record->kind != TOWI_MESSAGE)
 		return 1;
 	wire->came += units;
-	/* More than there was room for. */
-	return wire->came - wire->taken <= wire->ours ? 1 : -EPROTO;
+	/* More than the other end knew that there is room for. */
+	return wire->came - wire->told <= wire->ours ? 1 : -EPROTO;
 }
 
 void towi_wire_taken(struct towi_wire *wire, uint32_t units)

@@ -567,13 +567,48 @@ static void test_rules(void)
 	}
 }
 
+/* Whoever has counted far ahead writes as fast as is read, and all of it is done with: how many. */
+static uint32_t flood(uint8_t kind, uint64_t taken)
+{
+	static const uint32_t units[2] = { UNITS_MIN, UNITS_MIN };
+	unsigned char data[TOWI_MESSAGE_MAX];
+	static struct pair pair;
+	struct towi_wire *wire = &pair.ends[0].wire;
+	uint32_t count;
+
+	begin_pair(&pair, units);
+	wire->sent = 1;
+	for (count = 0; count < 10 * UNITS_MIN; count++) {
+		struct towi_record record = { .position = wire->position, .taken = taken, .batch = 1,
+					      .bytes = kind == TOWI_MESSAGE, .kind = kind };
+
+		memcpy(pair.ends[0].in->ring + wire->position % towi_places(UNITS_MIN) * TOWI_UNIT,
+		       &record, sizeof(record));
+		if (towi_wire_take(wire, UINT64_MAX, &record, data) != 1)
+			break;
+		if (kind == TOWI_MESSAGE)
+			towi_wire_taken(wire, 1);
+	}
+	end_pair(&pair);
+	return count;
+}
+
+static void test_flood(void)
+{
+	ksft_test_result(flood(TOWI_MESSAGE, 0) == UNITS_MIN,
+			 "no more than this end has said that there is room for\n");
+	ksft_test_result(flood(TOWI_CREDIT, 0) == 0 && flood(TOWI_CREDIT, 1) == 1,
+			 "no credit that is none\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 6 + 1 + 13);
+	ksft_set_plan(2 + 6 + 1 + 13 + 2);
 	test_order();
 	test_room();
 	test_garbage();
 	test_rules();
+	test_flood();
 	ksft_finished();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Mailboxes of several processes on a node that is played here. */
 /* build: also tsan */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -397,6 +398,53 @@ static void test_claim_lost(void)
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
 }
 
+static atomic_bool looks;
+
+static void *look_after(void *arg)
+{
+	struct side *side = arg;
+
+	while (atomic_load(&looks))
+		tow_worker_progress(side->worker, 0);
+	return NULL;
+}
+
+static uint32_t spares_of(struct side *side, const struct tow_mailbox *box)
+{
+	uint32_t count;
+
+	towi_pump_lock(&side->worker->pump);
+	count = box->spares_count;
+	towi_pump_unlock(&side->worker->pump);
+	return count;
+}
+
+/* Mailboxes begin while another thread looks, for whom all is due. */
+static void test_beginning(void)
+{
+	const struct tow_mailbox_attr attr = { .size = sizeof(attr), .backlog = 8 };
+	struct tow_mailbox *box;
+	struct side one;
+	pthread_t thread;
+	bool good = true;
+
+	begin_side(&one, NULL, NULL);
+	one.worker->pump.tick_us = 0;
+	atomic_store(&looks, true);
+	pthread_create(&thread, NULL, look_after, &one);
+	for (int i = 0; good && i < 20; i++) {
+		if (tow_mailbox_create(one.worker, "two", &attr, &box))
+			ksft_exit_fail_msg("no mailbox\n");
+		usleep(2000);
+		good = spares_of(&one, box) == 8;
+		tow_mailbox_destroy(box);
+	}
+	atomic_store(&looks, false);
+	pthread_join(thread, NULL);
+	ksft_test_result(good, "as many spares as there are to be, whoever looks meanwhile\n");
+	ksft_test_result(end_side(&one), "nothing stays\n");
+}
+
 struct told {
 	struct tow_line *line;
 	uint32_t what;
@@ -460,6 +508,38 @@ static void test_news(void)
 			 status_of(accepted) == -ESTALE, "of its end\n");
 	tow_mailbox_close(accepted);
 	ksft_test_result(end_side(&one), "nothing stays\n");
+}
+
+/* A long message finds none, and short ones do. */
+static void test_room_for_long(void)
+{
+	const struct tow_mailbox_attr small = { .size = sizeof(small), .bytes = TOW_LINE_BYTES_MIN };
+	struct side one, other;
+	struct tow_line *line, *accepted;
+	bool good;
+
+	begin_side(&one, "one", &small);
+	begin_side(&other, NULL, NULL);
+	good = tow_mailbox_watch(other.box, note, NULL) == 0;
+	line = connect_to(&other, "one");
+	good = good && was_told(&other, line, TOW_MAILBOX_ROOM);
+	accepted = accept_one(&one);
+	good = good && send_number(line, 0, 2000) == 0 && send_number(line, 1, 8) == 0 &&
+	       send_number(line, 2, 2000) == -EAGAIN && send_number(line, 2, 8) == 0;
+	good = good && wait_for_number(&one, accepted, 0, 2000) == 1 &&
+	       wait_for_number(&one, accepted, 1, 8) == 1 &&
+	       wait_for_number(&one, accepted, 2, 8) == 1;
+	for (int i = 0; i < 100; i++)
+		drive(&one, &other);
+	ksft_test_result(good && was_told(&other, line, TOW_MAILBOX_ROOM),
+			 "of room for a long one, though a short one found some\n");
+	good = send_number(line, 3, 8) == 0 && wait_for_number(&one, accepted, 3, 8) == 1;
+	for (int i = 0; i < 100; i++)
+		drive(&one, &other);
+	ksft_test_result(good && !told_count, "and once\n");
+	tow_mailbox_close(line);
+	tow_mailbox_close(accepted);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
 }
 
 static void test_ends(void)
@@ -648,6 +728,9 @@ static void test_lies(void)
 		{ offsetof(struct first, record.kind), 1, TOWI_MESSAGE, -EPROTO },
 		{ offsetof(struct first, record.bytes), 2, 200, -EPROTO },
 		{ offsetof(struct first, record.position), 8, 1, -EPROTO },
+		{ offsetof(struct first, record.batch), 4, 0, -EPROTO },
+		{ offsetof(struct first, record.batch), 4, 1000, -EPROTO },
+		{ offsetof(struct first, record.taken), 8, 1, -EPROTO },
 		{ offsetof(struct first, hello.magic), 8, 1, -EPROTO },
 		{ offsetof(struct first, hello.version), 4, 2, -EPROTO },
 		{ offsetof(struct first, hello.units), 4, 32, -EPROTO },
@@ -773,6 +856,25 @@ static bool tells_of_the_end(struct side *one, struct side *other, struct port *
 	return sent && to->came == sent && to->error == -ESTALE && !to->port.line;
 }
 
+/* Whoever waits for what a port has come to know looks again, whoever takes it out of the ring. */
+static bool wakes(struct side *one, struct tow_line *line, struct side *other, struct port *from,
+		  struct port *to)
+{
+	struct towi_pump *pump = &one->worker->pump;
+	uint64_t news;
+	bool good;
+
+	towi_pump_lock(pump);
+	good = send_to(other, from, to, 17) == 0;
+	for (int i = 0; i < 100; i++)
+		tow_worker_progress(other->worker, 100);
+	news = pump->news;
+	towi_line_look(line);
+	good = good && to->last == 17 && pump->news != news;
+	towi_pump_unlock(pump);
+	return good;
+}
+
 static void test_ports(void)
 {
 	struct side one, other;
@@ -802,6 +904,9 @@ static void test_ports(void)
 	}
 	ksft_test_result(good && here[0].came == 1 && here[0].last == 11 && here[1].last == 12,
 			 "each has what is for it\n");
+	good = wakes(&one, TAILQ_FIRST(&one.box->waiting), &other, &there[0], &here[0]);
+	ksft_test_result(good, "who waits for that is told\n");
+	sent++;
 	while (!(ret = send_to(&other, &there[0], &here[0], 14)))
 		sent++;
 	good = ret == -EAGAIN && send_to(&other, &there[1], &here[0], 15) == -EAGAIN && !there[0].rooms;
@@ -837,14 +942,16 @@ static void test_ports(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(6 + 5 + 4 + 1 + 2 + 5 + 5 + 4 + 2 + 4 + 4);
+	ksft_set_plan(6 + 5 + 4 + 1 + 2 + 2 + 5 + 3 + 5 + 4 + 2 + 4 + 5);
 	node_begin();
 	test_begin();
 	test_room();
 	test_crowd();
 	test_killed();
 	test_claim_lost();
+	test_beginning();
 	test_news();
+	test_room_for_long();
 	test_ends();
 	test_limits();
 	test_next();

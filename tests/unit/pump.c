@@ -426,6 +426,27 @@ static void test_ready(void)
 	end(ones, 2);
 }
 
+/* False: who sleeps is to look again at once. */
+static bool sleeps(void)
+{
+	uint64_t until = towi_until(200000);
+
+	towi_pump_sleep(&pump, until);
+	return !towi_left_us(until);
+}
+
+/* Another thread has made it ready, and has let go of the lock since. */
+static void test_ready_sleeps(void)
+{
+	struct one *ones = make(1);
+	bool good;
+
+	towi_pump_ready(&ones->runner);
+	good = !sleeps() && ones->gone_on == 1;
+	ksft_test_result(good && sleeps(), "whoever had a runner go on looks before he sleeps\n");
+	end(ones, 1);
+}
+
 /* ---- room ---- */
 
 static void test_starved(void)
@@ -623,7 +644,9 @@ static void test_time(void)
 	ksft_test_result(ones[0].late == 1 && !ones[1].late && !ones[2].late,
 			 "what takes too long is late, once\n");
 	ones[1].timed.since_us = 0;
-	towi_pump_untime(&pump, &ones[2].timed);
+	ones[2].timed.since_us -= TIMEOUT_MS * 1000ULL * 2;
+	pump.ticked_us = 0;
+	ksft_test_result(!sleeps() && ones[2].late == 1, "and whoever waits for that looks\n");
 	pump.ticked_us = 0;
 	turn();
 	ksft_test_result(ones[0].late == 1 && ones[0].told && ones[2].told == ones[0].told,
@@ -853,9 +876,10 @@ static void test_threads(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 1 + 3 + 4 + 1 + 1 + 2 + 1 + 1 + 2 + 2 + 1 + 1 + 1 + 2);
+	ksft_set_plan(2 + 1 + 1 + 3 + 4 + 1 + 1 + 2 + 1 + 1 + 3 + 2 + 1 + 1 + 1 + 2);
 	test_owner();
 	test_ready();
+	test_ready_sleeps();
 	test_starved();
 	test_waits();
 	test_chain();
