@@ -333,6 +333,9 @@ static bool offerer_came(struct tow_edge *edge, const struct towi_record *record
 	if (offsetof(struct towi_request, name.key) + strlen(request.name.key) != record->bytes ||
 	    !request.name.key[0])
 		return false;
+	/* Nobody would free what is noted of it. */
+	if (edge->error || !edge->there)
+		return true;
 	own->asked++;
 	take_request(own, &request);
 	return true;
