@@ -79,25 +79,6 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 	return 0;
 }
 
-/* The same, and wait for it; after a time-out it goes on where it was. */
-static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until)
-{
-	struct tow_worker *worker = edge->worker;
-	int ret = 0, waited = 0;
-
-	while (edge->meeting < meeting && !waited) {
-		ret = begin_meeting(edge, meeting);
-		if (ret != -EBUSY)
-			break;
-		/* Until there is room. */
-		waited = edge->error ? edge->error : towi_pump_sleep(&worker->pump, until);
-		ret = waited;
-	}
-	if (!ret)
-		ret = towi_pump_sleep_for(&worker->pump, &edge->once, until);
-	return ret ? ret : edge->once_status;
-}
-
 static void note_port(struct tow_edge *edge, const struct towi_header *header)
 {
 	edge->their_box = header->box;
@@ -133,12 +114,36 @@ static int take_header(struct tow_edge *edge)
 	return 0;
 }
 
-/* This end's header, which is to be written. */
-static void write_header(struct tow_edge *edge)
+/* This end's header, which is to be written; who does not fit needs no line. */
+static int write_header(struct tow_edge *edge, uint64_t until)
 {
+	int ret = edge->fits ? 0 : towi_edge_meet_line(edge, until);
 	struct towi_header header = towi_edge_header(edge);
 
 	memcpy(edge->own + TOWI_SCRATCH_AT + TOWI_HELLO_AT, &header, sizeof(header));
+	return ret;
+}
+
+/* Begin one of them, and wait for it; after a time-out it goes on where it was. */
+static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until)
+{
+	struct towi_pump *pump = edge->runner.pump;
+	int ret = 0, waited = 0;
+
+	while (edge->meeting < meeting && !waited) {
+		/* Each time: it may have ended while there was no room. */
+		ret = meeting == TOWI_GREETING ? write_header(edge, until) : 0;
+		if (!ret)
+			ret = begin_meeting(edge, meeting);
+		if (ret != -EBUSY)
+			break;
+		/* Until there is room. */
+		waited = edge->error ? edge->error : towi_pump_sleep(pump, until);
+		ret = waited;
+	}
+	if (!ret)
+		ret = towi_pump_sleep_for(pump, &edge->once, until);
+	return ret ? ret : edge->once_status;
 }
 
 /* This end's header is there: the receiver is told, if it is not counted. */
@@ -170,16 +175,14 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 		if (!ret && edge->kind->other && !edge->other)
 			ret = -ESTALE;
 	}
-	/* Who does not fit needs none. */
-	if (!ret && edge->meeting < TOWI_GREETING) {
-		ret = edge->fits ? 0 : towi_edge_meet_line(edge, until);
-		write_header(edge);
-	}
 	if (!ret)
 		ret = meet(edge, TOWI_GREETING, until);
 	if (!ret)
 		ret = tell_greeting(edge);
-	return ret ? ret : edge->fits;
+	if (!ret)
+		ret = edge->fits;
+	/* The line may have ended meanwhile. */
+	return ret ? ret : edge->error;
 }
 
 /* 0: there is none; 1, or how it does not fit. */

@@ -526,10 +526,58 @@ static void test_kinds(void)
 			 "ends of two kinds do not meet\n");
 }
 
+/* A line ends, and there is room. */
+static void *end_line(void *arg)
+{
+	const struct side *side = arg;
+	struct towi_pump *pump = &side->worker->pump;
+
+	usleep(100000);
+	towi_pump_lock(pump);
+	towi_line_fail(TAILQ_FIRST(&side->worker->box->waiting), -ETIMEDOUT);
+	pump->in_flight_max = UINT32_MAX;
+	towi_pump_wake(pump);
+	towi_pump_unlock(pump);
+	return NULL;
+}
+
+/* The line ends while there is no room for the header that would say which it is. */
+static void test_line_lost(void)
+{
+	struct tow_edge *first[2], *out, *in;
+	struct side one, other;
+	pthread_t thread;
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	connect_pair(&one, &other, "first", &first[0], &first[1]);
+	in = make_receiver(&other, "lost");
+	good = !tow_static_sender(one.worker, one.peer, "lost", &type, &out);
+	/* It reads the receiver's. */
+	node_stop(true);
+	good = good && tow_edge_connect(out, 50) == -ETIMEDOUT;
+	node_stop(false);
+	while (out->once.busy)
+		drive(&one, &other);
+	one.worker->pump.in_flight_max = one.worker->pump.in_flight;
+	if (pthread_create(&thread, NULL, end_line, &one))
+		ksft_exit_fail_msg("no thread\n");
+	good = !tow_edge_connect(out, LATE_MS) && out->port.line && good;
+	pthread_join(thread, NULL);
+	ksft_test_result(good && !tow_edge_connect(in, LATE_MS) && passes(&one, &other, out, in),
+			 "a line that ends before the other end knows of it is another one\n");
+	tow_edge_close(first[0]);
+	tow_edge_close(first[1]);
+	tow_edge_close(out);
+	tow_edge_close(in);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2);
+	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2);
 	node_begin();
 	test_one_line();
 	test_rendezvous();
@@ -538,6 +586,7 @@ int main(void)
 	test_kinds();
 	test_replies();
 	test_closed_early();
+	test_line_lost();
 	test_gone();
 	test_killed();
 	ksft_finished();
