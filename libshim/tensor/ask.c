@@ -574,7 +574,6 @@ static void asker_free(struct tow_edge *edge)
 
 static const struct towi_kind asker_kind = {
 	.number = TOWI_RENDEZVOUS,
-	.messages = true,
 	.slot = "/data",
 	.go_on = asker_goes_on,
 	.came = asker_came,

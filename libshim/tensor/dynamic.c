@@ -246,7 +246,7 @@ static void sender_free(struct tow_edge *edge)
 
 static const struct towi_kind sender_kind = {
 	.number = TOWI_DYNAMIC,
-	.messages = true,
+	.other = "/met",
 	.next = towi_steps_next_number,
 	.go_on = sender_goes_on,
 	.came = sender_came,
@@ -501,6 +501,9 @@ static void take_in(struct tow_edge *edge, bool again)
 
 static void receiver_goes_on(struct tow_edge *edge)
 {
+	/* Nothing more comes by the slot. */
+	if (edge->connected)
+		towi_pump_release(&edge->wait);
 	say_answers(edge);
 	take_in(edge, false);
 }
@@ -588,7 +591,7 @@ static void receiver_free(struct tow_edge *edge)
 
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_DYNAMIC,
-	.messages = true,
+	.slot = "/met",
 	.next = receiver_next,
 	.go_on = receiver_goes_on,
 	.came = receiver_came,

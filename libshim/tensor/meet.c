@@ -10,7 +10,7 @@
 #include "edge.h"
 
 #define MAGIC		0x65676465776f74ULL	/* "towedge" */
-#define VERSION		7U
+#define VERSION		8U
 /* How long a receiver's slot is looked for, which is there before its range is. */
 #define SLOT_US		1000000U
 
@@ -68,9 +68,6 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 	if (meeting == TOWI_READING)
 		tow_prep_read(sqe, edge->channel, region, offset, edge->range, TOWI_HEADER_AT,
 			      TOWI_HELLO_AT + sizeof(struct towi_header));
-	else if (edge->kind->messages)
-		tow_prep_write(sqe, edge->channel, region, offset + TOWI_HELLO_AT, edge->range,
-			       TOWI_HELLO_AT, sizeof(struct towi_header));
 	else
 		tow_prep_write_notify(sqe, edge->channel, region, offset + TOWI_HELLO_AT, edge->range,
 				      TOWI_HELLO_AT, sizeof(struct towi_header), edge->other);
@@ -146,21 +143,6 @@ static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until
 	return ret ? ret : edge->once_status;
 }
 
-/* This end's header is there: the receiver is told, if it is not counted. */
-static int tell_greeting(struct tow_edge *edge)
-{
-	struct towi_note *note;
-
-	if (!edge->kind->messages || edge->told)
-		return 0;
-	note = malloc(sizeof(*note));
-	if (!note)
-		return -ENOMEM;
-	towi_port_tell(&edge->port, note, TOWI_TAG_MEET);
-	edge->told = true;
-	return 0;
-}
-
 /* What the receiver is, and then, whatever it is, what this is. */
 static int exchange_headers(struct tow_edge *edge, uint64_t until)
 {
@@ -172,13 +154,11 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 		if (!ret)
 			ret = take_header(edge);
 		/* It is being closed. */
-		if (!ret && edge->kind->other && !edge->other)
+		if (!ret && !edge->other)
 			ret = -ESTALE;
 	}
 	if (!ret)
 		ret = meet(edge, TOWI_GREETING, until);
-	if (!ret)
-		ret = tell_greeting(edge);
 	if (!ret)
 		ret = edge->fits;
 	/* The line may have ended meanwhile. */
@@ -190,7 +170,7 @@ static int read_greeting(const struct tow_edge *edge, struct towi_header *header
 {
 	int ret;
 
-	if (edge->kind->messages ? !edge->met : tow_slot_value(edge->slot) < TOWI_HELLO)
+	if (tow_slot_value(edge->slot) < TOWI_HELLO)
 		return 0;
 	memcpy(header, edge->letters + TOWI_HELLO_AT, sizeof(*header));
 	ret = towi_edge_compare(edge, header);
@@ -257,7 +237,7 @@ static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 	towi_pump_lock(&worker->pump);
 	while (!(ret = take_greeting(edge)) && !waited) {
 		waited = edge->error;
-		if (!waited && !edge->kind->messages)
+		if (!waited)
 			waited = towi_edge_wait_for(edge, TOWI_HELLO);
 		if (!waited)
 			waited = towi_pump_sleep(&worker->pump, until);
@@ -333,7 +313,7 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 	settled = edge->connected || edge->error;
 	/* Whoever is connected can be waited for. */
 	ret = edge->connecting ? -EALREADY : 0;
-	if (!ret && edge->kind->slot)
+	if (!ret && !settled && edge->kind->slot)
 		ret = towi_pump_reserve(&edge->wait);
 	if (!ret)
 		edge->connecting = true;

@@ -95,9 +95,7 @@ static void came(struct towi_port *port, struct tow_line *line, const struct tow
 
 	if (!port->line)
 		towi_port_attach(port, line);
-	if (record->tag == TOWI_TAG_MEET && edge->kind->messages && !edge->sends)
-		edge->met = true;
-	else if (!edge->kind->came || !edge->kind->came(edge, record, data))
+	if (!edge->kind->came || !edge->kind->came(edge, record, data))
 		towi_edge_fail(edge, -EPROTO);
 	towi_pump_ready(&edge->runner);
 }

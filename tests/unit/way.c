@@ -379,10 +379,10 @@ static void test_replies(void)
 	       !tow_rendezvous_get(in, "key", 1, note_got, &got);
 	for (int i = 0; i < 200; i++)
 		drive(&one, &other);
-	good = good && !say_reply(&one, out, 1);
+	good = good && !say_reply(&one, out, TOWI_HELLO + 1);
 	for (int i = 0; i < 200; i++)
 		drive(&one, &other);
-	good = good && !got.count && !in->error && !say_reply(&one, out, 1);
+	good = good && !got.count && !in->error && !say_reply(&one, out, TOWI_HELLO + 1);
 	ksft_test_result(good && drive_until(&one, &other, &got.count, 1) &&
 			 got.status == -EPROTO && in->error == -EPROTO,
 			 "a reply waits for its tensor, and is the only one\n");
@@ -401,7 +401,6 @@ static void test_crowd(void)
 	char name[32], *tensor;
 	bool good = true;
 	void *data;
-	int ret;
 
 	begin_side(&one);
 	begin_side(&other);
@@ -421,12 +420,8 @@ static void test_crowd(void)
 	}
 	ksft_test_result(good && !done.count && count_lines(&one, true) == 1,
 			 "senders connect, and send, whether there is room or not\n");
-	/* Some have not heard of their senders, for which there was no room. */
-	for (uint32_t i = 0; good && i < CROWD; i++) {
-		while ((ret = tow_edge_connect(in[i], 1)) == -ETIMEDOUT)
-			tow_worker_progress(one.worker, 100);
-		good = !ret;
-	}
+	for (uint32_t i = 0; good && i < CROWD; i++)
+		good = !tow_edge_connect(in[i], LATE_MS);
 	for (int tries = 0; good && tries < 20000 && (came < 3 * CROWD || done.count < 3 * CROWD);
 	     tries++) {
 		for (uint32_t i = 0; i < CROWD; i++)
@@ -493,6 +488,41 @@ static void test_nonsense(void)
 	tow_edge_close(out[1]);
 	tow_arena_free(one.arena, tensor);
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+/* Both have read that the receiver has no sender; its process looks at nothing meanwhile. */
+static void test_two_senders(void)
+{
+	struct tow_edge *out[2] = { NULL }, *in = NULL;
+	struct got done = { 0 };
+	struct side three[3];
+	char *tensor;
+	bool good;
+	void *data;
+
+	for (int i = 0; i < 3; i++)
+		begin_side(&three[i]);
+	tensor = tow_arena_zeroed(three[0].arena, 1, BYTES);
+	good = !tow_dynamic_receiver(three[2].worker, three[2].peer, "two", 2, &in);
+	node_stop(true);
+	for (int i = 0; i < 2; i++)
+		good = good && !tow_dynamic_sender(three[i].worker, three[i].peer, "two", &out[i]) &&
+		       tow_edge_connect(out[i], 50) == (i ? -EBUSY : -ETIMEDOUT);
+	node_stop(false);
+	good = good && !tow_edge_connect(out[0], LATE_MS) &&
+	       tow_edge_connect(out[1], LATE_MS) == -EBUSY && !tow_edge_close(out[1]) &&
+	       !tow_edge_connect(in, LATE_MS);
+	ksft_test_result(good && !tow_dynamic_send(out[0], &type, tensor, note_done, &done) &&
+			 drive_until(&three[0], &three[2], &done.count, 1) && !done.status &&
+			 tow_edge_test(in, &data, NULL) == 1 && !tow_edge_consumed(in),
+			 "of two senders that come at once one is refused\n");
+	tow_edge_close(out[0]);
+	tow_edge_close(in);
+	tow_arena_free(three[0].arena, tensor);
+	good = true;
+	for (int i = 2; i >= 0; i--)
+		good = end_side(&three[i]) && good;
+	ksft_test_result(good, "nothing stays\n");
 }
 
 /* Of another kind than the sender's: that is found out at once, whichever two they are. */
@@ -577,12 +607,13 @@ static void test_line_lost(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2);
+	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2);
 	node_begin();
 	test_one_line();
 	test_rendezvous();
 	test_crowd();
 	test_nonsense();
+	test_two_senders();
 	test_kinds();
 	test_replies();
 	test_closed_early();
