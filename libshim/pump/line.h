@@ -100,6 +100,16 @@ struct towi_port_place {
 LIST_HEAD(towi_ports, towi_port);
 TAILQ_HEAD(towi_starving, towi_port);
 
+/* What is known of a line that others had begun, and that is forgotten. */
+struct towi_ended {
+	uint64_t number;		/* of the other end, */
+	uint32_t theirs;		/* and its index */
+	int error;
+};
+
+/* Of so many, the last ones, a mailbox knows. */
+#define TOWI_ENDED		64U
+
 /* A function of the program's that is told of a line, or of lines to accept. */
 struct towi_telling {
 	struct towi_call call;
@@ -202,6 +212,8 @@ struct tow_mailbox {
 	struct towi_lines spares;
 	uint32_t spares_count;
 	struct towi_lines waiting;	/* to be accepted, and those that are OPENING */
+	struct towi_ended ended[TOWI_ENDED];	/* that were in there */
+	uint32_t ended_count;		/* ever */
 	struct towi_errand errand;	/* makes a spare */
 	struct tow_line *made;
 	bool making, ending;
@@ -280,6 +292,12 @@ void towi_box_tell(struct tow_mailbox *box);
  * has ended goes.  Whether one has; lets go of the lock then.
  */
 bool towi_box_drop(struct tow_mailbox *box);
+
+/* One of .waiting is in no list any more; what has ended it is still known. */
+void towi_box_forget(struct tow_line *line);
+
+/* What has ended one of others that was forgotten; 0: there was none, or long ago. */
+int towi_box_ended(const struct tow_mailbox *box, uint64_t number, uint32_t theirs);
 
 /*
  * Ports of a mailbox.  towi_port_open(): came, room and ended are filled in.  0; -ENOMEM;

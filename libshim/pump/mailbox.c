@@ -423,6 +423,27 @@ static void end_lines(struct tow_mailbox *box)
 	towi_pump_unlock(towi_box_pump(box));
 }
 
+void towi_box_forget(struct tow_line *line)
+{
+	struct tow_mailbox *box = line->box;
+
+	TAILQ_REMOVE(&box->waiting, line, in_box);
+	if (!line->error || line->begun || !line->theirs)
+		return;
+	box->ended[box->ended_count++ % TOWI_ENDED] =
+		(struct towi_ended){ line->number, line->theirs, line->error };
+}
+
+int towi_box_ended(const struct tow_mailbox *box, uint64_t number, uint32_t theirs)
+{
+	const struct towi_ended *ended;
+
+	for (ended = box->ended; ended < box->ended + TOWI_ENDED; ended++)
+		if (ended->error && ended->number == number && ended->theirs == theirs)
+			return ended->error;
+	return 0;
+}
+
 bool towi_box_drop(struct tow_mailbox *box)
 {
 	struct tow_line *line;
@@ -434,7 +455,7 @@ bool towi_box_drop(struct tow_mailbox *box)
 			break;
 	if (!line)
 		return false;
-	TAILQ_REMOVE(&box->waiting, line, in_box);
+	towi_box_forget(line);
 	towi_pump_unlock(towi_box_pump(box));
 	towi_line_end(line);
 	towi_pump_lock(towi_box_pump(box));

@@ -9,7 +9,7 @@
  * the other one's port.
  *
  * Whoever has begun a line ends it with the last of his edges on it; at the other end it
- * has failed then.
+ * has failed then.  A receiver may look for it later than that.
  */
 #include <errno.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static struct tow_line *take_idle_line(struct tow_mailbox *box)
 		if (LIST_EMPTY(&line->ports) && (line->begun || line->error))
 			break;
 	if (line)
-		TAILQ_REMOVE(&box->waiting, line, in_box);
+		towi_box_forget(line);
 	return line;
 }
 
@@ -191,6 +191,14 @@ static struct tow_line *find_line(const struct tow_edge *edge)
 	return line;
 }
 
+/* What has ended it; 0: nothing, or it is not there yet. */
+static int error_of_line(const struct tow_edge *edge, const struct tow_line *line)
+{
+	if (line || edge->sends)
+		return line ? line->error : 0;
+	return towi_box_ended(edge->worker->box, edge->their_box, edge->their_line);
+}
+
 /* The sender's: its first record is there; then the other end finds it, whenever it looks. */
 static bool is_there(const struct tow_line *line)
 {
@@ -204,8 +212,9 @@ int towi_edge_meet_line(struct tow_edge *edge, uint64_t until)
 
 	while (!ret && !edge->error) {
 		line = edge->port.line ? edge->port.line : find_line(edge);
-		if (line && line->error)
-			return line->error;
+		ret = error_of_line(edge, line);
+		if (ret)
+			return ret;
 		if (line && !edge->port.line)
 			towi_port_attach(&edge->port, line);
 		if (line && (!edge->sends || is_there(line)))

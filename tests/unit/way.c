@@ -250,6 +250,44 @@ static void test_killed(void)
 			 "and the mailbox with the last one\n");
 }
 
+/* Nobody has looked for a sender that was killed, and an edge beside it is closed. */
+static void test_killed_early(void)
+{
+	static struct tow_edge *out[2];
+	static struct side one;
+	struct tow_edge *in[3];
+	struct side other;
+	bool good;
+	int ret;
+
+	begin_side(&one);
+	begin_side(&other);
+	in[0] = make_receiver(&other, "static");
+	in[1] = make_receiver(&other, "beside");
+	if (tow_dynamic_receiver(other.worker, other.peer, "dynamic", 2, &in[2]))
+		ksft_exit_fail_msg("no receiver\n");
+	out[0] = connect_sender(&one, "static");
+	good = !tow_dynamic_sender(one.worker, one.peer, "dynamic", &out[1]) &&
+	       !tow_edge_connect(out[1], LATE_MS);
+	node_kill(one.index);
+	/* Its line has ended, and is forgotten. */
+	for (int i = 0; i < 50; i++)
+		take_turn(&other, &other);
+	tow_edge_close(in[1]);
+	good = good && TAILQ_EMPTY(&other.worker->box->waiting);
+	for (int i = 0; i < 3; i += 2) {
+		ret = tow_edge_connect(in[i], 50);
+		if (ret != -ESTALE)
+			ksft_print_msg("edge %d: %d\n", i, ret);
+		good = ret == -ESTALE && good;
+	}
+	ksft_test_result(good, "a sender that was killed before anybody looked was\n");
+	tow_edge_close(in[0]);
+	tow_edge_close(in[2]);
+	/* Of the one that was killed nothing is freed here. */
+	ksft_test_result(end_side(&other), "nothing stays\n");
+}
+
 /* A process of which the header tells, and that is not there any more. */
 static void test_gone(void)
 {
@@ -607,7 +645,7 @@ static void test_line_lost(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2);
+	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2 + 2);
 	node_begin();
 	test_one_line();
 	test_rendezvous();
@@ -619,6 +657,7 @@ int main(void)
 	test_closed_early();
 	test_line_lost();
 	test_gone();
+	test_killed_early();
 	test_killed();
 	ksft_finished();
 }
