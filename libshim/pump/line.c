@@ -161,10 +161,10 @@ static void keep(struct tow_line *line, const struct towi_record *record, const 
 	towi_line_tell(line, TOW_MAILBOX_CAME);
 }
 
-/* Its other end has gone, unless that is of another line. */
+/* Its other end has gone; of one that is of no line so far anybody could say that. */
 static void end_port(struct towi_port *port, const struct tow_line *line)
 {
-	if (port->line && port->line != line)
+	if (!port->line && !(port->expects && port->expects(port, line)))
 		return;
 	towi_port_detach(port);
 	port->ended(port, -ESTALE);
@@ -178,7 +178,9 @@ static void deliver(struct tow_line *line, const struct towi_record *record, con
 		keep(line, record, data);
 		return;
 	}
-	/* One that has been closed meanwhile wants nothing any more. */
+	/* One that is of another line does not want it, nor one that has been closed meanwhile. */
+	if (port && port->line && port->line != line)
+		port = NULL;
 	if (port && record->tag == TOWI_PORT_BYE)
 		end_port(port, line);
 	else if (port)

@@ -83,11 +83,13 @@ struct towi_port {
 	uint32_t other, other_generation;	/* the other end's; 0: not known */
 	struct towi_note *bye;		/* for when it is closed */
 	bool starved;			/* it found no room */
-	/* A message has come, on whichever line; @data is gone when this returns. */
+	/* A message has come, on its line, or if it is of none on any; @data is gone when this returns. */
 	void (*came)(struct towi_port *port, struct tow_line *line,
 		     const struct towi_record *record, const void *data);
 	/* There is room again. */
 	void (*room)(struct towi_port *port);
+	/* It is of none: will it be of that one?  NULL: no. */
+	bool (*expects)(struct towi_port *port, const struct tow_line *line);
 	/* Its line has ended, or the other end's port (-ESTALE): it is of none any more. */
 	void (*ended)(struct towi_port *port, int error);
 };

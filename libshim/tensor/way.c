@@ -93,11 +93,26 @@ static void came(struct towi_port *port, struct tow_line *line, const struct tow
 {
 	struct tow_edge *edge = edge_with(port);
 
+	/* A sender's has had one, or will. */
+	if (!port->line && edge->sends)
+		return;
 	if (!port->line)
 		towi_port_attach(port, line);
 	if (!edge->kind->came || !edge->kind->came(edge, record, data))
 		towi_edge_fail(edge, -EPROTO);
 	towi_pump_ready(&edge->runner);
+}
+
+/* A receiver's: its sender has said so, and nobody has looked. */
+static bool expects(struct towi_port *port, const struct tow_line *line)
+{
+	const struct tow_edge *edge = edge_with(port);
+	struct towi_header header;
+
+	if (!edge->there || edge->sends)
+		return false;
+	memcpy(&header, edge->letters + TOWI_HELLO_AT, sizeof(header));
+	return !line->begun && header.box == line->number && header.line == line->theirs;
 }
 
 static void room(struct towi_port *port)
@@ -133,6 +148,7 @@ int towi_edge_open_port(struct tow_edge *edge)
 
 	edge->port.came = came;
 	edge->port.room = room;
+	edge->port.expects = expects;
 	edge->port.ended = ended;
 	towi_pump_lock(edge->runner.pump);
 	ret = towi_port_open(edge->worker->box, &edge->port);
@@ -211,11 +227,12 @@ int towi_edge_meet_line(struct tow_edge *edge, uint64_t until)
 	int ret = 0;
 
 	while (!ret && !edge->error) {
-		line = edge->port.line ? edge->port.line : find_line(edge);
+		/* A receiver may have been told something on another one. */
+		line = edge->sends && edge->port.line ? edge->port.line : find_line(edge);
 		ret = error_of_line(edge, line);
 		if (ret)
 			return ret;
-		if (line && !edge->port.line)
+		if (line && edge->port.line != line)
 			towi_port_attach(&edge->port, line);
 		if (line && (!edge->sends || is_there(line)))
 			return 0;

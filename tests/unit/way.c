@@ -563,6 +563,51 @@ static void test_two_senders(void)
 	ksft_test_result(good, "nothing stays\n");
 }
 
+/* Whoever guesses a port's number says that its other end has gone, or something else. */
+static int say_as_stranger(const struct side *side, const struct tow_edge *to, enum towi_tag tag)
+{
+	const struct towi_record record = { .kind = TOWI_MESSAGE, .tag = (uint8_t)tag,
+					    .port = to->port.number,
+					    .generation = to->port.generation };
+	int ret;
+
+	towi_pump_lock(&side->worker->pump);
+	ret = towi_line_send(TAILQ_FIRST(&side->worker->box->waiting), &record, "", 1);
+	towi_pump_unlock(&side->worker->pump);
+	return ret;
+}
+
+static void test_stranger(void)
+{
+	struct tow_edge *first[2], *second[2];
+	struct side one, other, third;
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	begin_side(&third);
+	connect_pair(&third, &other, "first", &first[0], &first[1]);
+	second[1] = make_receiver(&other, "second");
+	good = !say_as_stranger(&third, second[1], TOWI_PORT_BYE);
+	for (int i = 0; i < 50; i++)
+		drive(&third, &other);
+	second[0] = connect_sender(&one, "second");
+	good = !tow_edge_connect(second[1], LATE_MS) && good;
+	good = !say_as_stranger(&third, second[1], TOWI_PORT_BYE) &&
+	       !say_as_stranger(&third, second[1], TOWI_TAG_STEP) && good;
+	for (int i = 0; i < 50; i++)
+		drive(&third, &other);
+	ksft_test_result(good && passes(&one, &other, second[0], second[1]),
+			 "what another one says than the other end is of no account\n");
+	for (int i = 0; i < 2; i++) {
+		tow_edge_close(first[i]);
+		tow_edge_close(second[i]);
+	}
+	good = end_side(&third);
+	good = end_side(&other) && good;
+	ksft_test_result(end_side(&one) && good, "nothing stays\n");
+}
+
 /* Of another kind than the sender's: that is found out at once, whichever two they are. */
 static void test_kinds(void)
 {
@@ -645,13 +690,14 @@ static void test_line_lost(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2 + 2);
+	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2 + 2 + 2);
 	node_begin();
 	test_one_line();
 	test_rendezvous();
 	test_crowd();
 	test_nonsense();
 	test_two_senders();
+	test_stranger();
 	test_kinds();
 	test_replies();
 	test_closed_early();
