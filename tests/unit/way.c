@@ -429,6 +429,27 @@ static void test_replies(void)
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
 }
 
+/* A sender that says that it has no room for a request, and for one that cancels it. */
+static void test_no_requests(void)
+{
+	struct tow_edge *out = NULL, *in = NULL;
+	struct side one, other;
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	good = !tow_rendezvous_receiver(other.worker, other.peer, "keys", 4, &in) &&
+	       !tow_rendezvous_sender(one.worker, one.peer, "keys", 4, &out);
+	if (good)
+		out->mine.slots = 1;
+	good = good && !tow_edge_connect(out, LATE_MS);
+	ksft_test_result(good && tow_edge_connect(in, LATE_MS) == -EPROTO,
+			 "a sender has room for a request\n");
+	tow_edge_close(out);
+	tow_edge_close(in);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
 /* More letters than the line has room for, while nobody looks at the other end. */
 static void test_crowd(void)
 {
@@ -690,10 +711,11 @@ static void test_line_lost(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2 + 2 + 2);
+	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2 + 2 + 2 + 2);
 	node_begin();
 	test_one_line();
 	test_rendezvous();
+	test_no_requests();
 	test_crowd();
 	test_nonsense();
 	test_two_senders();
