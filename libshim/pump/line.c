@@ -569,32 +569,52 @@ static void release(struct tow_line *line)
 	tow_remote_release(line->other);
 	tow_peer_release(line->own_peer);
 	tow_channel_put(line->channel);
+	line->door = NULL;
+	line->range = NULL;
+	line->other = NULL;
+	line->own_peer = NULL;
+	line->channel = NULL;
+}
+
+int towi_line_hide(struct tow_line *line)
+{
+	struct tow_exported *exported = line->exported;
+	struct tow_slot *slot;
+	int ret, error;
+
+	towi_pump_lock(line->runner.pump);
+	slot = line->slot;
+	line->slot = NULL;
+	towi_pump_unlock_plainly(line->runner.pump);
+	line->exported = NULL;
+	ret = tow_unexport(exported);
+	error = tow_slot_destroy(slot);
+	release(line);
+	return ret ? ret : error;
+}
+
+void towi_line_leave(struct tow_line *line)
+{
+	dismiss(line);
+	towi_door_refill(line->box);
+	if (towi_pump_leave(&line->runner))
+		towi_line_free(line);
 }
 
 int towi_line_end(struct tow_line *line)
 {
 	struct towi_pump *pump = line->runner.pump;
-	struct tow_slot *slot;
-	int ret, error;
-	bool known;
+	int ret;
 
 	towi_pump_lock(pump);
 	part(line);
 	drain(line);
-	slot = line->slot;
-	line->slot = NULL;
 	towi_pump_unlock(pump);
-	ret = tow_unexport(line->exported);
-	error = tow_slot_destroy(slot);
-	release(line);
+	ret = towi_line_hide(line);
 	towi_pump_lock(pump);
 	/* What waits for a slot ends with it. */
 	towi_pump_settle(pump, &line->runner.waiting, UINT64_MAX);
-	dismiss(line);
-	towi_door_refill(line->box);
-	known = !towi_pump_leave(&line->runner);
+	towi_line_leave(line);
 	towi_pump_unlock(pump);
-	if (!known)
-		towi_line_free(line);
-	return ret ? ret : error;
+	return ret;
 }

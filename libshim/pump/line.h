@@ -218,6 +218,8 @@ struct tow_mailbox {
 	uint32_t ended_count;		/* ever */
 	struct towi_errand errand;	/* makes a spare */
 	struct tow_line *made;
+	struct towi_errand burial;	/* of a line that has ended: */
+	struct tow_line *dead;		/* in no list, or NULL */
 	bool making, ending;
 	tow_mailbox_news *tell;
 	void *arg;
@@ -243,6 +245,12 @@ int towi_line_make(struct tow_mailbox *box, struct tow_line **made);
 
 /* Its end; without the lock.  As tow_mailbox_close(). */
 int towi_line_end(struct tow_line *line);
+
+/* The first part of that: nobody reaches it any more.  Without the lock. */
+int towi_line_hide(struct tow_line *line);
+
+/* And the last one: it is freed, or when nothing knows it any more. */
+void towi_line_leave(struct tow_line *line);
 
 /* Its memory, when nothing else knows it; or, in a child, what is the child's of it. */
 void towi_line_free(struct tow_line *line);

@@ -243,15 +243,71 @@ static void lost(struct towi_runner *runner, int error, uint64_t lost_ns)
 	(void)lost_ns;
 }
 
+/* One that has ended, and the program does not have; or NULL. */
+static struct tow_line *dead_line(const struct tow_mailbox *box)
+{
+	struct tow_line *line;
+
+	TAILQ_FOREACH(line, &box->waiting, in_box)
+		if (line->error && !line->runner.busy)
+			break;
+	return line;
+}
+
+static int hide_dead(struct towi_errand *errand)
+{
+	towi_line_hide(((struct tow_mailbox *)errand->runner)->dead);
+	return 0;
+}
+
+static void end_dead(struct tow_mailbox *box);
+
+static void hidden(struct towi_errand *errand, int ret)
+{
+	struct tow_mailbox *box = (struct tow_mailbox *)errand->runner;
+	struct tow_line *line = box->dead;
+
+	(void)ret;
+	box->dead = NULL;
+	/* Once more by the clock, or with the mailbox. */
+	if (line->runner.waiting) {
+		TAILQ_INSERT_TAIL(&box->waiting, line, in_box);
+		return;
+	}
+	towi_line_leave(line);
+	end_dead(box);
+}
+
+/* Peers that come and die again and again leave no more behind than one that stays. */
+static void end_dead(struct tow_mailbox *box)
+{
+	struct tow_line *line = box->dead || box->ending ? NULL : dead_line(box);
+
+	if (!line)
+		return;
+	box->burial = (struct towi_errand){ .runner = &box->runner, .run = hide_dead,
+					    .done = hidden };
+	if (towi_pump_errand(&box->burial))
+		return;
+	towi_box_forget(line);
+	box->dead = line;
+}
+
 static void tick(struct towi_runner *runner, uint64_t now_us)
 {
+	struct tow_mailbox *box = (struct tow_mailbox *)runner;
+
 	(void)now_us;
 	/* If there was no memory, say. */
-	towi_door_refill((struct tow_mailbox *)runner);
+	towi_door_refill(box);
+	if (box->own)
+		end_dead(box);
 }
 
 static void free_box(struct tow_mailbox *box)
 {
+	if (box->dead)
+		towi_line_free(box->dead);
 	tow_arena_free(box->worker->arena, box->door);
 	free(box->ports);
 	free(box);
@@ -428,7 +484,8 @@ void towi_box_forget(struct tow_line *line)
 	struct tow_mailbox *box = line->box;
 
 	TAILQ_REMOVE(&box->waiting, line, in_box);
-	if (!line->error || line->begun || !line->theirs)
+	/* One that is hidden was noted. */
+	if (!line->error || line->begun || !line->theirs || !line->slot)
 		return;
 	box->ended[box->ended_count++ % TOWI_ENDED] =
 		(struct towi_ended){ line->number, line->theirs, line->error };
@@ -450,9 +507,7 @@ bool towi_box_drop(struct tow_mailbox *box)
 
 	if (box->count < box->lines_max)
 		return false;
-	TAILQ_FOREACH(line, &box->waiting, in_box)
-		if (line->error && !line->runner.busy)
-			break;
+	line = dead_line(box);
 	if (!line)
 		return false;
 	towi_box_forget(line);
