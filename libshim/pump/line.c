@@ -98,7 +98,8 @@ static void say_notes(struct tow_line *line)
 		record.generation = note->generation;
 		record.tag = note->tag;
 		/* No message is empty. */
-		if (towi_wire_put(&line->wire, &record, "", 1))
+		if (towi_wire_put(&line->wire, &record, note->bytes ? (void *)note->data : "",
+				  note->bytes ? note->bytes : 1))
 			return;
 		STAILQ_REMOVE_HEAD(&line->notes, next);
 		free(note);

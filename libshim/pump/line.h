@@ -64,11 +64,13 @@ struct towi_hello {
 _Static_assert((sizeof(struct towi_record) + sizeof(struct towi_hello)) / TOWI_UNIT <
 	       TOWI_HELLO_UNITS, "a ring has room for it");
 
-/* A message without data; kept by the line until there is room for it. */
+/* A message that is kept by the line until there is room for it. */
 struct towi_note {
 	STAILQ_ENTRY(towi_note) next;
 	uint32_t port, generation;	/* of the other end's, that is told */
 	uint8_t tag;
+	uint16_t bytes;			/* 0: there is nothing but the tag */
+	unsigned char data[];
 };
 
 /* A message's tag that says so; others are the ports' own. */
@@ -321,7 +323,7 @@ void towi_port_close(struct towi_port *port);
 void towi_port_attach(struct towi_port *port, struct tow_line *line);
 void towi_port_detach(struct towi_port *port);
 
-/* To the other end's, which is known: @note is the line's from now on. */
+/* To the other end's, which is known: @note, with its data, is the line's from now on. */
 void towi_port_tell(struct towi_port *port, struct towi_note *note, uint8_t tag);
 
 /*

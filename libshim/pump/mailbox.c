@@ -144,7 +144,7 @@ int towi_port_open(struct tow_mailbox *box, struct towi_port *port)
 		box->ports_count = 2 * i + 1;
 		memset(&ports[i], 0, (box->ports_count - i) * sizeof(*ports));
 	}
-	port->bye = malloc(sizeof(*port->bye));
+	port->bye = calloc(1, sizeof(*port->bye));
 	if (!port->bye)
 		return -ENOMEM;
 	box->ports[i].port = port;
@@ -451,6 +451,17 @@ TOW_PUBLIC int tow_mailbox_create(struct tow_worker *worker, const char *name,
 	return ret;
 }
 
+/* Is there anything that the other end wants to know, and has not been told for want of room? */
+static bool owes(const struct tow_line *line)
+{
+	const struct towi_note *note;
+
+	STAILQ_FOREACH(note, &line->notes, next)
+		if (note->bytes)
+			break;
+	return note && line->state == TOWI_OPEN;
+}
+
 /* One that the program does not have, in no list any more; or NULL. */
 static struct tow_line *take_line(struct tow_mailbox *box)
 {
@@ -461,7 +472,7 @@ static struct tow_line *take_line(struct tow_mailbox *box)
 		return NULL;
 	TAILQ_REMOVE(lines, line, in_box);
 	/* Nobody looks at what comes. */
-	if (!line->error)
+	if (!line->error && !owes(line))
 		line->error = -ECANCELED;
 	return line;
 }

@@ -292,6 +292,20 @@ static void say_answers(struct tow_edge *edge)
 	}
 }
 
+/* The sender's tensors are its own again, and were read. */
+static void receiver_parts(struct tow_edge *edge)
+{
+	const struct dynamic_edge *own = dynamic_of(edge);
+	struct answer answer;
+
+	for (uint32_t i = 0; i < STEPS && own->owed; i++) {
+		if (!own->intakes[i].owed)
+			continue;
+		answer = (struct answer){ own->intakes[i].letter.step, own->intakes[i].answer };
+		towi_edge_tell_last(edge, TOWI_TAG_ANSWER, &answer, sizeof(answer));
+	}
+}
+
 /* There is no tensor, or it was read. */
 static void answer(struct tow_edge *edge, struct intake *intake, int status)
 {
@@ -599,6 +613,7 @@ static const struct towi_kind receiver_kind = {
 	.retry = retry,
 	.arm = arm,
 	.consumed = consume,
+	.part = receiver_parts,
 	.free = receiver_free,
 };
 

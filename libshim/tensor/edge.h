@@ -95,6 +95,8 @@ struct towi_kind {
 	uint32_t (*pending)(const struct tow_edge *edge);
 	/* The number of the step that is sent, or shown, next. */
 	uint64_t (*next)(const struct tow_edge *edge);
+	/* What the other end is to be told before it is that this one has gone; or NULL. */
+	void (*part)(struct tow_edge *edge);
 	/* What else of this end's can be reached cannot any more; without the lock.  NULL. */
 	void (*hide)(struct tow_edge *edge);
 	/*
@@ -207,6 +209,10 @@ int towi_edge_meet_line(struct tow_edge *edge, uint64_t until);
 
 /* A message to the other end's port: as towi_port_send(); the edge goes on when there is room. */
 int towi_edge_tell(struct tow_edge *edge, enum towi_tag tag, const void *data, uint32_t bytes);
+
+/* The same, of no more than 64 KiB, of an edge that is closed: there may be no room. */
+void towi_edge_tell_last(struct tow_edge *edge, enum towi_tag tag, const void *data,
+			 uint16_t bytes);
 
 /* ---- memory.c ---- */
 

@@ -12,6 +12,7 @@
  * has failed then.  A receiver may look for it later than that.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../pump/line.h"
@@ -128,6 +129,19 @@ int towi_edge_tell(struct tow_edge *edge, enum towi_tag tag, const void *data, u
 	};
 
 	return towi_port_send(&edge->port, &record, data, bytes);
+}
+
+void towi_edge_tell_last(struct tow_edge *edge, enum towi_tag tag, const void *data,
+			 uint16_t bytes)
+{
+	struct towi_note *note = malloc(sizeof(*note) + bytes);
+
+	/* It is told that this end has gone. */
+	if (!note)
+		return;
+	note->bytes = bytes;
+	memcpy(note->data, data, bytes);
+	towi_port_tell(&edge->port, note, (uint8_t)tag);
 }
 
 static void ended(struct towi_port *port, int error)

@@ -504,6 +504,65 @@ static void test_crowd(void)
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
 }
 
+/* The line has room for nothing more: messages for nobody. */
+static void fill_line(const struct side *side)
+{
+	const struct towi_record record = { .kind = TOWI_MESSAGE, .port = UINT32_MAX };
+
+	towi_pump_lock(&side->worker->pump);
+	while (!towi_line_send(TAILQ_FIRST(&side->worker->box->waiting), &record, "", 1))
+		;
+	towi_pump_unlock(&side->worker->pump);
+}
+
+static void *close_edge(void *arg)
+{
+	tow_edge_close(arg);
+	return NULL;
+}
+
+/* A receiver that is closed has read what was sent, and found no room to say so. */
+static void test_owed(bool last)
+{
+	struct tow_edge *out = NULL, *in = NULL, *beside = NULL;
+	struct got done = { 0 };
+	struct side one, other;
+	pthread_t thread;
+	char *tensor;
+	bool good;
+	void *data;
+
+	begin_side(&one);
+	begin_side(&other);
+	tensor = tow_arena_zeroed(one.arena, 1, BYTES);
+	if (!last)
+		beside = make_receiver(&other, "beside");
+	good = !tow_dynamic_receiver(other.worker, other.peer, "owed", 2, &in) &&
+	       !tow_dynamic_sender(one.worker, one.peer, "owed", &out) &&
+	       !tow_edge_connect(out, LATE_MS) && !tow_edge_connect(in, LATE_MS);
+	for (int i = 0; good && i < 5000 && in->port.line->state != TOWI_OPEN; i++)
+		drive(&one, &other);
+	good = good && !tow_dynamic_send(out, &type, tensor, note_done, &done);
+	fill_line(&other);
+	good = good && !tow_edge_wait(in, LATE_US, &data, NULL) && !tow_edge_consumed(in) &&
+	       in->port.starved;
+	if (pthread_create(&thread, NULL, close_edge, in))
+		ksft_exit_fail_msg("no thread\n");
+	/* Nobody looks at the other end before it is being closed. */
+	usleep(100000);
+	for (int i = 0; i < 20000 && !done.count; i++)
+		drive(&one, &other);
+	pthread_join(thread, NULL);
+	ksft_test_result(good && done.count == 1 && !done.status,
+			 "a receiver that is closed says what it has read%s\n",
+			 last ? ", also the last one" : "");
+	tow_edge_close(beside);
+	tow_edge_close(out);
+	tow_arena_free(one.arena, tensor);
+	good = end_side(&other);
+	ksft_test_result(end_side(&one) && good, "nothing stays\n");
+}
+
 /* A letter, or an answer, that makes no sense ends the edge that it is to. */
 static void test_nonsense(void)
 {
@@ -715,12 +774,14 @@ static void test_line_lost(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2 + 2 + 2 + 3);
+	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2 + 2 + 2 + 3 + 4);
 	node_begin();
 	test_one_line();
 	test_rendezvous();
 	test_no_requests();
 	test_crowd();
+	test_owed(false);
+	test_owed(true);
 	test_nonsense();
 	test_two_senders();
 	test_stranger();
