@@ -98,7 +98,8 @@ static void say_notes(struct tow_line *line)
 		record.generation = note->generation;
 		record.tag = note->tag;
 		/* No message is empty. */
-		if (towi_wire_put(&line->wire, &record, "", 1))
+		if (towi_wire_put(&line->wire, &record, note->bytes ? (void *)note->data : "",
+				  note->bytes ? note->bytes : 1))
 			return;
 		STAILQ_REMOVE_HEAD(&line->notes, next);
 		free(note);
@@ -163,10 +164,10 @@ static void keep(struct tow_line *line, const struct towi_record *record, const 
 	towi_line_tell(line, TOW_MAILBOX_CAME);
 }
 
-/* Its other end has gone, unless that is of another line. */
+/* Its other end has gone; of one that is of no line so far anybody could say that. */
 static void end_port(struct towi_port *port, const struct tow_line *line)
 {
-	if (port->line && port->line != line)
+	if (!port->line && !(port->expects && port->expects(port, line)))
 		return;
 	towi_port_detach(port);
 	port->ended(port, -ESTALE);
@@ -180,7 +181,9 @@ static void deliver(struct tow_line *line, const struct towi_record *record, con
 		keep(line, record, data);
 		return;
 	}
-	/* One that has been closed meanwhile wants nothing any more. */
+	/* One that is of another line does not want it, nor one that has been closed meanwhile. */
+	if (port && port->line && port->line != line)
+		port = NULL;
 	if (port && record->tag == TOWI_PORT_BYE)
 		end_port(port, line);
 	else if (port)
@@ -573,32 +576,52 @@ static void release(struct tow_line *line)
 	tow_remote_release(line->other);
 	tow_peer_release(line->own_peer);
 	tow_channel_put(line->channel);
+	line->door = NULL;
+	line->range = NULL;
+	line->other = NULL;
+	line->own_peer = NULL;
+	line->channel = NULL;
+}
+
+int towi_line_hide(struct tow_line *line)
+{
+	struct tow_exported *exported = line->exported;
+	struct tow_slot *slot;
+	int ret, error;
+
+	towi_pump_lock(line->runner.pump);
+	slot = line->slot;
+	line->slot = NULL;
+	towi_pump_unlock_plainly(line->runner.pump);
+	line->exported = NULL;
+	ret = tow_unexport(exported);
+	error = tow_slot_destroy(slot);
+	release(line);
+	return ret ? ret : error;
+}
+
+void towi_line_leave(struct tow_line *line)
+{
+	dismiss(line);
+	towi_door_refill(line->box);
+	if (towi_pump_leave(&line->runner))
+		towi_line_free(line);
 }
 
 int towi_line_end(struct tow_line *line)
 {
 	struct towi_pump *pump = line->runner.pump;
-	struct tow_slot *slot;
-	int ret, error;
-	bool known;
+	int ret;
 
 	towi_pump_lock(pump);
 	part(line);
 	drain(line);
-	slot = line->slot;
-	line->slot = NULL;
 	towi_pump_unlock(pump);
-	ret = tow_unexport(line->exported);
-	error = tow_slot_destroy(slot);
-	release(line);
+	ret = towi_line_hide(line);
 	towi_pump_lock(pump);
 	/* What waits for a slot ends with it. */
 	towi_pump_settle(pump, &line->runner.waiting, UINT64_MAX);
-	dismiss(line);
-	towi_door_refill(line->box);
-	known = !towi_pump_leave(&line->runner);
+	towi_line_leave(line);
 	towi_pump_unlock(pump);
-	if (!known)
-		towi_line_free(line);
-	return ret ? ret : error;
+	return ret;
 }

@@ -64,11 +64,13 @@ struct towi_hello {
 _Static_assert((sizeof(struct towi_record) + sizeof(struct towi_hello)) / TOWI_UNIT <
 	       TOWI_HELLO_UNITS, "a ring has room for it");
 
-/* A message without data; kept by the line until there is room for it. */
+/* A message that is kept by the line until there is room for it. */
 struct towi_note {
 	STAILQ_ENTRY(towi_note) next;
 	uint32_t port, generation;	/* of the other end's, that is told */
 	uint8_t tag;
+	uint16_t bytes;			/* 0: there is nothing but the tag */
+	unsigned char data[];
 };
 
 /* A message's tag that says so; others are the ports' own. */
@@ -83,11 +85,13 @@ struct towi_port {
 	uint32_t other, other_generation;	/* the other end's; 0: not known */
 	struct towi_note *bye;		/* for when it is closed */
 	bool starved;			/* it found no room */
-	/* A message has come, on whichever line; @data is gone when this returns. */
+	/* A message has come, on its line, or if it is of none on any; @data is gone when this returns. */
 	void (*came)(struct towi_port *port, struct tow_line *line,
 		     const struct towi_record *record, const void *data);
 	/* There is room again. */
 	void (*room)(struct towi_port *port);
+	/* It is of none: will it be of that one?  NULL: no. */
+	bool (*expects)(struct towi_port *port, const struct tow_line *line);
 	/* Its line has ended, or the other end's port (-ESTALE): it is of none any more. */
 	void (*ended)(struct towi_port *port, int error);
 };
@@ -99,6 +103,16 @@ struct towi_port_place {
 
 LIST_HEAD(towi_ports, towi_port);
 TAILQ_HEAD(towi_starving, towi_port);
+
+/* What is known of a line that others had begun, and that is forgotten. */
+struct towi_ended {
+	uint64_t number;		/* of the other end, */
+	uint32_t theirs;		/* and its index */
+	int error;
+};
+
+/* Of so many, the last ones, a mailbox knows. */
+#define TOWI_ENDED		64U
 
 /* A function of the program's that is told of a line, or of lines to accept. */
 struct towi_telling {
@@ -202,8 +216,12 @@ struct tow_mailbox {
 	struct towi_lines spares;
 	uint32_t spares_count;
 	struct towi_lines waiting;	/* to be accepted, and those that are OPENING */
+	struct towi_ended ended[TOWI_ENDED];	/* that were in there */
+	uint32_t ended_count;		/* ever */
 	struct towi_errand errand;	/* makes a spare */
 	struct tow_line *made;
+	struct towi_errand burial;	/* of a line that has ended: */
+	struct tow_line *dead;		/* in no list, or NULL */
 	bool making;			/* somebody makes spares */
 	bool ending;
 	tow_mailbox_news *tell;
@@ -230,6 +248,12 @@ int towi_line_make(struct tow_mailbox *box, struct tow_line **made);
 
 /* Its end; without the lock.  As tow_mailbox_close(). */
 int towi_line_end(struct tow_line *line);
+
+/* The first part of that: nobody reaches it any more.  Without the lock. */
+int towi_line_hide(struct tow_line *line);
+
+/* And the last one: it is freed, or when nothing knows it any more. */
+void towi_line_leave(struct tow_line *line);
 
 /* Its memory, when nothing else knows it; or, in a child, what is the child's of it. */
 void towi_line_free(struct tow_line *line);
@@ -282,6 +306,12 @@ void towi_box_tell(struct tow_mailbox *box);
  */
 bool towi_box_drop(struct tow_mailbox *box);
 
+/* One of .waiting is in no list any more; what has ended it is still known. */
+void towi_box_forget(struct tow_line *line);
+
+/* What has ended one of others that was forgotten; 0: there was none, or long ago. */
+int towi_box_ended(const struct tow_mailbox *box, uint64_t number, uint32_t theirs);
+
 /*
  * Ports of a mailbox.  towi_port_open(): came, room and ended are filled in.  0; -ENOMEM;
  * -EMFILE: there are as many as may be.  towi_port_close(): the other end's, if it is known, is
@@ -294,7 +324,7 @@ void towi_port_close(struct towi_port *port);
 void towi_port_attach(struct towi_port *port, struct tow_line *line);
 void towi_port_detach(struct towi_port *port);
 
-/* To the other end's, which is known: @note is the line's from now on. */
+/* To the other end's, which is known: @note, with its data, is the line's from now on. */
 void towi_port_tell(struct towi_port *port, struct towi_note *note, uint8_t tag);
 
 /*

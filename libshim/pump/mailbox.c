@@ -144,7 +144,7 @@ int towi_port_open(struct tow_mailbox *box, struct towi_port *port)
 		box->ports_count = 2 * i + 1;
 		memset(&ports[i], 0, (box->ports_count - i) * sizeof(*ports));
 	}
-	port->bye = malloc(sizeof(*port->bye));
+	port->bye = calloc(1, sizeof(*port->bye));
 	if (!port->bye)
 		return -ENOMEM;
 	box->ports[i].port = port;
@@ -243,15 +243,71 @@ static void lost(struct towi_runner *runner, int error, uint64_t lost_ns)
 	(void)lost_ns;
 }
 
+/* One that has ended, and the program does not have; or NULL. */
+static struct tow_line *dead_line(const struct tow_mailbox *box)
+{
+	struct tow_line *line;
+
+	TAILQ_FOREACH(line, &box->waiting, in_box)
+		if (line->error && !line->runner.busy)
+			break;
+	return line;
+}
+
+static int hide_dead(struct towi_errand *errand)
+{
+	towi_line_hide(((struct tow_mailbox *)errand->runner)->dead);
+	return 0;
+}
+
+static void end_dead(struct tow_mailbox *box);
+
+static void hidden(struct towi_errand *errand, int ret)
+{
+	struct tow_mailbox *box = (struct tow_mailbox *)errand->runner;
+	struct tow_line *line = box->dead;
+
+	(void)ret;
+	box->dead = NULL;
+	/* Once more by the clock, or with the mailbox. */
+	if (line->runner.waiting) {
+		TAILQ_INSERT_TAIL(&box->waiting, line, in_box);
+		return;
+	}
+	towi_line_leave(line);
+	end_dead(box);
+}
+
+/* Peers that come and die again and again leave no more behind than one that stays. */
+static void end_dead(struct tow_mailbox *box)
+{
+	struct tow_line *line = box->dead || box->ending ? NULL : dead_line(box);
+
+	if (!line)
+		return;
+	box->burial = (struct towi_errand){ .runner = &box->runner, .run = hide_dead,
+					    .done = hidden };
+	if (towi_pump_errand(&box->burial))
+		return;
+	towi_box_forget(line);
+	box->dead = line;
+}
+
 static void tick(struct towi_runner *runner, uint64_t now_us)
 {
+	struct tow_mailbox *box = (struct tow_mailbox *)runner;
+
 	(void)now_us;
 	/* If there was no memory, say. */
-	towi_door_refill((struct tow_mailbox *)runner);
+	towi_door_refill(box);
+	if (box->own)
+		end_dead(box);
 }
 
 static void free_box(struct tow_mailbox *box)
 {
+	if (box->dead)
+		towi_line_free(box->dead);
 	tow_arena_free(box->worker->arena, box->door);
 	free(box->ports);
 	free(box);
@@ -395,6 +451,17 @@ TOW_PUBLIC int tow_mailbox_create(struct tow_worker *worker, const char *name,
 	return ret;
 }
 
+/* Is there anything that the other end wants to know, and has not been told for want of room? */
+static bool owes(const struct tow_line *line)
+{
+	const struct towi_note *note;
+
+	STAILQ_FOREACH(note, &line->notes, next)
+		if (note->bytes)
+			break;
+	return note && line->state == TOWI_OPEN;
+}
+
 /* One that the program does not have, in no list any more; or NULL. */
 static struct tow_line *take_line(struct tow_mailbox *box)
 {
@@ -405,7 +472,7 @@ static struct tow_line *take_line(struct tow_mailbox *box)
 		return NULL;
 	TAILQ_REMOVE(lines, line, in_box);
 	/* Nobody looks at what comes. */
-	if (!line->error)
+	if (!line->error && !owes(line))
 		line->error = -ECANCELED;
 	return line;
 }
@@ -423,18 +490,38 @@ static void end_lines(struct tow_mailbox *box)
 	towi_pump_unlock(towi_box_pump(box));
 }
 
+void towi_box_forget(struct tow_line *line)
+{
+	struct tow_mailbox *box = line->box;
+
+	TAILQ_REMOVE(&box->waiting, line, in_box);
+	/* One that is hidden was noted. */
+	if (!line->error || line->begun || !line->theirs || !line->slot)
+		return;
+	box->ended[box->ended_count++ % TOWI_ENDED] =
+		(struct towi_ended){ line->number, line->theirs, line->error };
+}
+
+int towi_box_ended(const struct tow_mailbox *box, uint64_t number, uint32_t theirs)
+{
+	const struct towi_ended *ended;
+
+	for (ended = box->ended; ended < box->ended + TOWI_ENDED; ended++)
+		if (ended->error && ended->number == number && ended->theirs == theirs)
+			return ended->error;
+	return 0;
+}
+
 bool towi_box_drop(struct tow_mailbox *box)
 {
 	struct tow_line *line;
 
 	if (box->count < box->lines_max)
 		return false;
-	TAILQ_FOREACH(line, &box->waiting, in_box)
-		if (line->error && !line->runner.busy)
-			break;
+	line = dead_line(box);
 	if (!line)
 		return false;
-	TAILQ_REMOVE(&box->waiting, line, in_box);
+	towi_box_forget(line);
 	towi_pump_unlock(towi_box_pump(box));
 	towi_line_end(line);
 	towi_pump_lock(towi_box_pump(box));

@@ -464,6 +464,13 @@ static void take_arrived(struct tow_edge *edge)
 
 /* ---- what the edge is asked ------------------------------------------------- */
 
+/* A sender that has no room for a request would never be asked for anything. */
+static int compare(const struct tow_edge *edge, const struct towi_header *header)
+{
+	(void)edge;
+	return header->slots < TOWI_LETTERS_OF(1U) ? -EPROTO : 0;
+}
+
 /* After an error everybody is told; the memory stays until nobody can write to it. */
 static void end_all(struct asker *own)
 {
@@ -574,8 +581,8 @@ static void asker_free(struct tow_edge *edge)
 
 static const struct towi_kind asker_kind = {
 	.number = TOWI_RENDEZVOUS,
-	.messages = true,
 	.slot = "/data",
+	.compare = compare,
 	.go_on = asker_goes_on,
 	.came = asker_came,
 	.take = take_arrived,

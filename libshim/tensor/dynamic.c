@@ -246,7 +246,7 @@ static void sender_free(struct tow_edge *edge)
 
 static const struct towi_kind sender_kind = {
 	.number = TOWI_DYNAMIC,
-	.messages = true,
+	.other = "/met",
 	.next = towi_steps_next_number,
 	.go_on = sender_goes_on,
 	.came = sender_came,
@@ -289,6 +289,20 @@ static void say_answers(struct tow_edge *edge)
 		if (own->intakes[i].owed)
 			break;
 		own->owed--;
+	}
+}
+
+/* The sender's tensors are its own again, and were read. */
+static void receiver_parts(struct tow_edge *edge)
+{
+	const struct dynamic_edge *own = dynamic_of(edge);
+	struct answer answer;
+
+	for (uint32_t i = 0; i < STEPS && own->owed; i++) {
+		if (!own->intakes[i].owed)
+			continue;
+		answer = (struct answer){ own->intakes[i].letter.step, own->intakes[i].answer };
+		towi_edge_tell_last(edge, TOWI_TAG_ANSWER, &answer, sizeof(answer));
 	}
 }
 
@@ -501,6 +515,9 @@ static void take_in(struct tow_edge *edge, bool again)
 
 static void receiver_goes_on(struct tow_edge *edge)
 {
+	/* Nothing more comes by the slot. */
+	if (edge->connected)
+		towi_pump_release(&edge->wait);
 	say_answers(edge);
 	take_in(edge, false);
 }
@@ -588,7 +605,7 @@ static void receiver_free(struct tow_edge *edge)
 
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_DYNAMIC,
-	.messages = true,
+	.slot = "/met",
 	.next = receiver_next,
 	.go_on = receiver_goes_on,
 	.came = receiver_came,
@@ -596,6 +613,7 @@ static const struct towi_kind receiver_kind = {
 	.retry = retry,
 	.arm = arm,
 	.consumed = consume,
+	.part = receiver_parts,
 	.free = receiver_free,
 };
 

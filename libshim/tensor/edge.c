@@ -470,6 +470,8 @@ static bool leave(struct tow_edge *edge)
 	/* Who has not greeted is not known there. */
 	if (edge->sends && edge->meeting < TOWI_GREETING)
 		edge->port.other = 0;
+	if (edge->port.box && edge->kind->part)
+		edge->kind->part(edge);
 	if (edge->port.box)
 		towi_port_close(&edge->port);
 	towi_pump_release(&edge->wait);

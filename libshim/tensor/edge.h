@@ -3,13 +3,13 @@
  * What all kinds of edges have in common, inside.
  *
  * A receiver exports a range, NAME: a header that says what it is, and room for the sender's
- * header.  The sender reads the one and writes the other.  Before that it sees to a line between
- * the two processes (way.c), which tells both ends when the other one has gone.
+ * header; and a slot.  The sender takes the slot, which the kernel gives to one at a time, reads
+ * the one header, and writes the other: the slot's first notification says that it is there.
+ * Before that it sees to a line between the two processes (way.c), which tells both ends when the
+ * other one has gone.
  *
- * Of most kinds letters are messages on that line, and the first of them says that the sender's
- * header is there.  Of a static edge they are tensors in the range, behind the headers, and the
- * receiver has a slot, NAME/arrived, that the sender notifies for each of them, and for its header
- * before.
+ * Of most kinds letters are messages on that line.  Of a static edge they are tensors in the range,
+ * behind the headers, and each of them is one more notification of the slot.
  *
  * Everything is called with the pump's lock, but for what says otherwise.
  */
@@ -73,7 +73,6 @@ enum towi_kind_number { TOWI_STATIC = 1, TOWI_DYNAMIC = 2, TOWI_RENDEZVOUS = 4 }
 
 struct towi_kind {
 	enum towi_kind_number number;	/* in headers */
-	bool messages;		/* letters are such */
 	const char *slot;	/* what its name ends with, of this end's; */
 	const char *other;	/* and of the other end's that this one notifies; or NULL */
 	/* Does the other end fit this one?  0; -EPROTO: it cannot be; or what differs. */
@@ -96,6 +95,8 @@ struct towi_kind {
 	uint32_t (*pending)(const struct tow_edge *edge);
 	/* The number of the step that is sent, or shown, next. */
 	uint64_t (*next)(const struct tow_edge *edge);
+	/* What the other end is to be told before it is that this one has gone; or NULL. */
+	void (*part)(struct tow_edge *edge);
 	/* What else of this end's can be reached cannot any more; without the lock.  NULL. */
 	void (*hide)(struct tow_edge *edge);
 	/*
@@ -116,8 +117,7 @@ struct towi_letters {
 
 /* What messages are to an edge, besides TOWI_PORT_BYE. */
 enum towi_tag {
-	TOWI_TAG_MEET = 1,	/* the sender's header is there */
-	TOWI_TAG_STEP,		/* a dynamic sender's letter */
+	TOWI_TAG_STEP = 1,	/* a dynamic sender's letter */
 	TOWI_TAG_ANSWER,	/* and what has become of it */
 	TOWI_TAG_REQUEST,	/* rendezvous.h */
 	TOWI_TAG_REPLY
@@ -147,7 +147,6 @@ struct tow_edge {
 	bool sends;
 	bool there;				/* it is made, and not closed */
 	bool connecting, connected;
-	bool told, met;				/* TOWI_TAG_MEET has been said; or has come */
 	_Atomic bool greeted;			/* the receiver: by a sender that fits */
 	uint32_t trying;			/* errands that look for memory */
 	uint64_t found_ns;			/* when the other end was found */
@@ -210,6 +209,10 @@ int towi_edge_meet_line(struct tow_edge *edge, uint64_t until);
 
 /* A message to the other end's port: as towi_port_send(); the edge goes on when there is room. */
 int towi_edge_tell(struct tow_edge *edge, enum towi_tag tag, const void *data, uint32_t bytes);
+
+/* The same, of no more than 64 KiB, of an edge that is closed: there may be no room. */
+void towi_edge_tell_last(struct tow_edge *edge, enum towi_tag tag, const void *data,
+			 uint16_t bytes);
 
 /* ---- memory.c ---- */
 

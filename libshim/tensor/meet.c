@@ -10,7 +10,7 @@
 #include "edge.h"
 
 #define MAGIC		0x65676465776f74ULL	/* "towedge" */
-#define VERSION		7U
+#define VERSION		8U
 /* How long a receiver's slot is looked for, which is there before its range is. */
 #define SLOT_US		1000000U
 
@@ -68,34 +68,12 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 	if (meeting == TOWI_READING)
 		tow_prep_read(sqe, edge->channel, region, offset, edge->range, TOWI_HEADER_AT,
 			      TOWI_HELLO_AT + sizeof(struct towi_header));
-	else if (edge->kind->messages)
-		tow_prep_write(sqe, edge->channel, region, offset + TOWI_HELLO_AT, edge->range,
-			       TOWI_HELLO_AT, sizeof(struct towi_header));
 	else
 		tow_prep_write_notify(sqe, edge->channel, region, offset + TOWI_HELLO_AT, edge->range,
 				      TOWI_HELLO_AT, sizeof(struct towi_header), edge->other);
 	towi_pump_begun(sqe, &edge->once);
 	edge->meeting = meeting;
 	return 0;
-}
-
-/* The same, and wait for it; after a time-out it goes on where it was. */
-static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until)
-{
-	struct tow_worker *worker = edge->worker;
-	int ret = 0, waited = 0;
-
-	while (edge->meeting < meeting && !waited) {
-		ret = begin_meeting(edge, meeting);
-		if (ret != -EBUSY)
-			break;
-		/* Until there is room. */
-		waited = edge->error ? edge->error : towi_pump_sleep(&worker->pump, until);
-		ret = waited;
-	}
-	if (!ret)
-		ret = towi_pump_sleep_for(&worker->pump, &edge->once, until);
-	return ret ? ret : edge->once_status;
 }
 
 static void note_port(struct tow_edge *edge, const struct towi_header *header)
@@ -133,27 +111,36 @@ static int take_header(struct tow_edge *edge)
 	return 0;
 }
 
-/* This end's header, which is to be written. */
-static void write_header(struct tow_edge *edge)
+/* This end's header, which is to be written; who does not fit needs no line. */
+static int write_header(struct tow_edge *edge, uint64_t until)
 {
+	int ret = edge->fits ? 0 : towi_edge_meet_line(edge, until);
 	struct towi_header header = towi_edge_header(edge);
 
 	memcpy(edge->own + TOWI_SCRATCH_AT + TOWI_HELLO_AT, &header, sizeof(header));
+	return ret;
 }
 
-/* This end's header is there: the receiver is told, if it is not counted. */
-static int tell_greeting(struct tow_edge *edge)
+/* Begin one of them, and wait for it; after a time-out it goes on where it was. */
+static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until)
 {
-	struct towi_note *note;
+	struct towi_pump *pump = edge->runner.pump;
+	int ret = 0, waited = 0;
 
-	if (!edge->kind->messages || edge->told)
-		return 0;
-	note = malloc(sizeof(*note));
-	if (!note)
-		return -ENOMEM;
-	towi_port_tell(&edge->port, note, TOWI_TAG_MEET);
-	edge->told = true;
-	return 0;
+	while (edge->meeting < meeting && !waited) {
+		/* Each time: it may have ended while there was no room. */
+		ret = meeting == TOWI_GREETING ? write_header(edge, until) : 0;
+		if (!ret)
+			ret = begin_meeting(edge, meeting);
+		if (ret != -EBUSY)
+			break;
+		/* Until there is room. */
+		waited = edge->error ? edge->error : towi_pump_sleep(pump, until);
+		ret = waited;
+	}
+	if (!ret)
+		ret = towi_pump_sleep_for(pump, &edge->once, until);
+	return ret ? ret : edge->once_status;
 }
 
 /* What the receiver is, and then, whatever it is, what this is. */
@@ -167,19 +154,15 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 		if (!ret)
 			ret = take_header(edge);
 		/* It is being closed. */
-		if (!ret && edge->kind->other && !edge->other)
+		if (!ret && !edge->other)
 			ret = -ESTALE;
-	}
-	/* Who does not fit needs none. */
-	if (!ret && edge->meeting < TOWI_GREETING) {
-		ret = edge->fits ? 0 : towi_edge_meet_line(edge, until);
-		write_header(edge);
 	}
 	if (!ret)
 		ret = meet(edge, TOWI_GREETING, until);
 	if (!ret)
-		ret = tell_greeting(edge);
-	return ret ? ret : edge->fits;
+		ret = edge->fits;
+	/* The line may have ended meanwhile. */
+	return ret ? ret : edge->error;
 }
 
 /* 0: there is none; 1, or how it does not fit. */
@@ -187,7 +170,7 @@ static int read_greeting(const struct tow_edge *edge, struct towi_header *header
 {
 	int ret;
 
-	if (edge->kind->messages ? !edge->met : tow_slot_value(edge->slot) < TOWI_HELLO)
+	if (tow_slot_value(edge->slot) < TOWI_HELLO)
 		return 0;
 	memcpy(header, edge->letters + TOWI_HELLO_AT, sizeof(*header));
 	ret = towi_edge_compare(edge, header);
@@ -254,7 +237,7 @@ static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 	towi_pump_lock(&worker->pump);
 	while (!(ret = take_greeting(edge)) && !waited) {
 		waited = edge->error;
-		if (!waited && !edge->kind->messages)
+		if (!waited)
 			waited = towi_edge_wait_for(edge, TOWI_HELLO);
 		if (!waited)
 			waited = towi_pump_sleep(&worker->pump, until);
@@ -330,7 +313,7 @@ TOW_PUBLIC int tow_edge_connect(struct tow_edge *edge, uint32_t timeout_ms)
 	settled = edge->connected || edge->error;
 	/* Whoever is connected can be waited for. */
 	ret = edge->connecting ? -EALREADY : 0;
-	if (!ret && edge->kind->slot)
+	if (!ret && !settled && edge->kind->slot)
 		ret = towi_pump_reserve(&edge->wait);
 	if (!ret)
 		edge->connecting = true;

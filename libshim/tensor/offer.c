@@ -173,7 +173,7 @@ static void write_ended(struct towi_op *op, int status)
 	finish(offerer_of(towi_edge_of(op)), match);
 }
 
-/* The tensor, number own->moved by the channel.  There is room. */
+/* The tensor: number own->moved, by the channel.  There is room. */
 static void send_tensor(struct offerer *own, struct match *match, struct tow_region *region,
 			uint64_t offset)
 {
@@ -220,7 +220,7 @@ static int serve(struct offerer *own, struct match *match)
 		ret = -EBUSY;
 	if (ret)
 		return ret;
-	reply.number = moves ? own->moved + 1 : 0;
+	reply.number = moves ? TOWI_HELLO + own->moved + 1 : 0;
 	reply.type = match->type;
 	if (whole && own->edge.worker->crc32c) {
 		reply.flags = TOWI_REPLY_CRC32C;
@@ -333,6 +333,9 @@ static bool offerer_came(struct tow_edge *edge, const struct towi_record *record
 	if (offsetof(struct towi_request, name.key) + strlen(request.name.key) != record->bytes ||
 	    !request.name.key[0])
 		return false;
+	/* Nobody would free what is noted of it. */
+	if (edge->error || !edge->there)
+		return true;
 	own->asked++;
 	take_request(own, &request);
 	return true;
@@ -412,7 +415,6 @@ static void offerer_free(struct tow_edge *edge)
 
 static const struct towi_kind offerer_kind = {
 	.number = TOWI_RENDEZVOUS,
-	.messages = true,
 	.other = "/data",
 	.go_on = offerer_goes_on,
 	.came = offerer_came,

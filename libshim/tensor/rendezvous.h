@@ -7,9 +7,9 @@
  * how large it is; then the sender writes it there.  Otherwise, and when that has changed, the
  * reply says what the tensor is, and the receiver asks again.
  *
- * A tensor and its reply go by different channels, so either may be there first.  Each tensor notifies
- * the receiver's slot, NAME/data, all by one channel, and the reply says which of the slot's numbers
- * says that it is there: nothing else does.
+ * A tensor and its reply go by different channels, so either may be there first.  Each tensor
+ * notifies the receiver's slot, NAME/data, after the sender's header and all by one channel, and
+ * the reply says which of the slot's numbers says that it is there: nothing else does.
  *
  * The receiver has no more requests without a reply than the sender has room for; what is cancelled
  * is one more.

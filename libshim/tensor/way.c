@@ -9,9 +9,10 @@
  * the other one's port.
  *
  * Whoever has begun a line ends it with the last of his edges on it; at the other end it
- * has failed then.
+ * has failed then.  A receiver may look for it later than that.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../pump/line.h"
@@ -53,7 +54,7 @@ static struct tow_line *take_idle_line(struct tow_mailbox *box)
 		if (LIST_EMPTY(&line->ports) && (line->begun || line->error))
 			break;
 	if (line)
-		TAILQ_REMOVE(&box->waiting, line, in_box);
+		towi_box_forget(line);
 	return line;
 }
 
@@ -93,13 +94,26 @@ static void came(struct towi_port *port, struct tow_line *line, const struct tow
 {
 	struct tow_edge *edge = edge_with(port);
 
+	/* A sender's has had one, or will. */
+	if (!port->line && edge->sends)
+		return;
 	if (!port->line)
 		towi_port_attach(port, line);
-	if (record->tag == TOWI_TAG_MEET && edge->kind->messages && !edge->sends)
-		edge->met = true;
-	else if (!edge->kind->came || !edge->kind->came(edge, record, data))
+	if (!edge->kind->came || !edge->kind->came(edge, record, data))
 		towi_edge_fail(edge, -EPROTO);
 	towi_pump_ready(&edge->runner);
+}
+
+/* A receiver's: its sender has said so, and nobody has looked. */
+static bool expects(struct towi_port *port, const struct tow_line *line)
+{
+	const struct tow_edge *edge = edge_with(port);
+	struct towi_header header;
+
+	if (!edge->there || edge->sends)
+		return false;
+	memcpy(&header, edge->letters + TOWI_HELLO_AT, sizeof(header));
+	return !line->begun && header.box == line->number && header.line == line->theirs;
 }
 
 static void room(struct towi_port *port)
@@ -115,6 +129,19 @@ int towi_edge_tell(struct tow_edge *edge, enum towi_tag tag, const void *data, u
 	};
 
 	return towi_port_send(&edge->port, &record, data, bytes);
+}
+
+void towi_edge_tell_last(struct tow_edge *edge, enum towi_tag tag, const void *data,
+			 uint16_t bytes)
+{
+	struct towi_note *note = malloc(sizeof(*note) + bytes);
+
+	/* It is told that this end has gone. */
+	if (!note)
+		return;
+	note->bytes = bytes;
+	memcpy(note->data, data, bytes);
+	towi_port_tell(&edge->port, note, (uint8_t)tag);
 }
 
 static void ended(struct towi_port *port, int error)
@@ -135,6 +162,7 @@ int towi_edge_open_port(struct tow_edge *edge)
 
 	edge->port.came = came;
 	edge->port.room = room;
+	edge->port.expects = expects;
 	edge->port.ended = ended;
 	towi_pump_lock(edge->runner.pump);
 	ret = towi_port_open(edge->worker->box, &edge->port);
@@ -193,6 +221,14 @@ static struct tow_line *find_line(const struct tow_edge *edge)
 	return line;
 }
 
+/* What has ended it; 0: nothing, or it is not there yet. */
+static int error_of_line(const struct tow_edge *edge, const struct tow_line *line)
+{
+	if (line || edge->sends)
+		return line ? line->error : 0;
+	return towi_box_ended(edge->worker->box, edge->their_box, edge->their_line);
+}
+
 /* The sender's: its first record is there; then the other end finds it, whenever it looks. */
 static bool is_there(const struct tow_line *line)
 {
@@ -205,10 +241,12 @@ int towi_edge_meet_line(struct tow_edge *edge, uint64_t until)
 	int ret = 0;
 
 	while (!ret && !edge->error) {
-		line = edge->port.line ? edge->port.line : find_line(edge);
-		if (line && line->error)
-			return line->error;
-		if (line && !edge->port.line)
+		/* A receiver may have been told something on another one. */
+		line = edge->sends && edge->port.line ? edge->port.line : find_line(edge);
+		ret = error_of_line(edge, line);
+		if (ret)
+			return ret;
+		if (line && edge->port.line != line)
 			towi_port_attach(&edge->port, line);
 		if (line && (!edge->sends || is_there(line)))
 			return 0;

@@ -757,10 +757,9 @@ static int greet(struct played *played)
 	header->box = played->line->box->number;
 	header->line = played->line->index;
 	header->port = 0;
-	tow_prep_write(tow_queue_get_sqe(played->queue), played->channel, played->region, 0,
-		       played->range, TOWI_HELLO_AT, sizeof(*header));
-	ret = carry_out(played);
-	return ret ? ret : say(played, TOWI_TAG_MEET, "", 1);
+	tow_prep_write_notify(tow_queue_get_sqe(played->queue), played->channel, played->region, 0,
+			      played->range, TOWI_HELLO_AT, sizeof(*header), played->data);
+	return carry_out(played);
 }
 
 /* The next request: 0 or a negative errno. */
@@ -837,7 +836,7 @@ TEST_F_TIMEOUT(rendezvous, not_counted, 60)
 	ASSERT_EQ(0, reply(&played, &request, 0, TOWI_REPLY_TYPE));
 	ASSERT_EQ(0, take_request(&played, self->to.worker, &request));
 	EXPECT_EQ(TOWI_REQUEST_TARGET, request.flags);
-	ASSERT_EQ(0, reply(&played, &request, 1, 0));
+	ASSERT_EQ(0, reply(&played, &request, TOWI_HELLO + 1, 0));
 	ASSERT_EQ(0, write_tensor(&played, &request, false));
 	for (int i = 0; i < 5; i++)
 		turn(self, 1);
@@ -852,7 +851,7 @@ TEST_F_TIMEOUT(rendezvous, not_counted, 60)
 	ASSERT_EQ(0, tow_rendezvous_get(self->receiver, "key", 8, note_got, &got));
 	ASSERT_EQ(0, take_request(&played, self->to.worker, &request));
 	ASSERT_EQ(0, write_tensor(&played, &request, false));
-	ASSERT_EQ(0, reply(&played, &request, 2, 0));
+	ASSERT_EQ(0, reply(&played, &request, TOWI_HELLO + 2, 0));
 	turn(self, 2);
 	EXPECT_EQ(1, got.count);
 	end_played(&played);

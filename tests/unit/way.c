@@ -250,6 +250,45 @@ static void test_killed(void)
 			 "and the mailbox with the last one\n");
 }
 
+/* Nobody has looked for a sender that was killed. */
+static void test_killed_early(void)
+{
+	static struct tow_edge *out[2];
+	static struct side one;
+	struct tow_edge *in[2];
+	struct side other;
+	uint32_t before;
+	bool good;
+	int ret;
+
+	begin_side(&one);
+	begin_side(&other);
+	in[0] = make_receiver(&other, "static");
+	if (tow_dynamic_receiver(other.worker, other.peer, "dynamic", 2, &in[1]))
+		ksft_exit_fail_msg("no receiver\n");
+	before = count_objects(other.index);
+	out[0] = connect_sender(&one, "static");
+	good = !tow_dynamic_sender(one.worker, one.peer, "dynamic", &out[1]) &&
+	       !tow_edge_connect(out[1], LATE_MS);
+	node_kill(one.index);
+	for (int i = 0; i < 50; i++)
+		take_turn(&other, &other);
+	ksft_test_result(good && TAILQ_EMPTY(&other.worker->box->waiting) &&
+			 count_objects(other.index) == before,
+			 "a line that has ended is given back though no edge is closed\n");
+	for (int i = 0; i < 2; i++) {
+		ret = tow_edge_connect(in[i], 50);
+		if (ret != -ESTALE)
+			ksft_print_msg("edge %d: %d\n", i, ret);
+		good = ret == -ESTALE && good;
+	}
+	ksft_test_result(good, "a sender that was killed before anybody looked was\n");
+	tow_edge_close(in[0]);
+	tow_edge_close(in[1]);
+	/* Of the one that was killed nothing is freed here. */
+	ksft_test_result(end_side(&other), "nothing stays\n");
+}
+
 /* A process of which the header tells, and that is not there any more. */
 static void test_gone(void)
 {
@@ -379,13 +418,34 @@ static void test_replies(void)
 	       !tow_rendezvous_get(in, "key", 1, note_got, &got);
 	for (int i = 0; i < 200; i++)
 		drive(&one, &other);
-	good = good && !say_reply(&one, out, 1);
+	good = good && !say_reply(&one, out, TOWI_HELLO + 1);
 	for (int i = 0; i < 200; i++)
 		drive(&one, &other);
-	good = good && !got.count && !in->error && !say_reply(&one, out, 1);
+	good = good && !got.count && !in->error && !say_reply(&one, out, TOWI_HELLO + 1);
 	ksft_test_result(good && drive_until(&one, &other, &got.count, 1) &&
 			 got.status == -EPROTO && in->error == -EPROTO,
 			 "a reply waits for its tensor, and is the only one\n");
+	tow_edge_close(out);
+	tow_edge_close(in);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+/* A sender that says that it has no room for a request, and for one that cancels it. */
+static void test_no_requests(void)
+{
+	struct tow_edge *out = NULL, *in = NULL;
+	struct side one, other;
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	good = !tow_rendezvous_receiver(other.worker, other.peer, "keys", 4, &in) &&
+	       !tow_rendezvous_sender(one.worker, one.peer, "keys", 4, &out);
+	if (good)
+		out->mine.slots = 1;
+	good = good && !tow_edge_connect(out, LATE_MS);
+	ksft_test_result(good && tow_edge_connect(in, LATE_MS) == -EPROTO,
+			 "a sender has room for a request\n");
 	tow_edge_close(out);
 	tow_edge_close(in);
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
@@ -401,7 +461,6 @@ static void test_crowd(void)
 	char name[32], *tensor;
 	bool good = true;
 	void *data;
-	int ret;
 
 	begin_side(&one);
 	begin_side(&other);
@@ -421,12 +480,8 @@ static void test_crowd(void)
 	}
 	ksft_test_result(good && !done.count && count_lines(&one, true) == 1,
 			 "senders connect, and send, whether there is room or not\n");
-	/* Some have not heard of their senders, for which there was no room. */
-	for (uint32_t i = 0; good && i < CROWD; i++) {
-		while ((ret = tow_edge_connect(in[i], 1)) == -ETIMEDOUT)
-			tow_worker_progress(one.worker, 100);
-		good = !ret;
-	}
+	for (uint32_t i = 0; good && i < CROWD; i++)
+		good = !tow_edge_connect(in[i], LATE_MS);
 	for (int tries = 0; good && tries < 20000 && (came < 3 * CROWD || done.count < 3 * CROWD);
 	     tries++) {
 		for (uint32_t i = 0; i < CROWD; i++)
@@ -447,6 +502,65 @@ static void test_crowd(void)
 	}
 	tow_arena_free(one.arena, tensor);
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+/* The line has room for nothing more: messages for nobody. */
+static void fill_line(const struct side *side)
+{
+	const struct towi_record record = { .kind = TOWI_MESSAGE, .port = UINT32_MAX };
+
+	towi_pump_lock(&side->worker->pump);
+	while (!towi_line_send(TAILQ_FIRST(&side->worker->box->waiting), &record, "", 1))
+		;
+	towi_pump_unlock(&side->worker->pump);
+}
+
+static void *close_edge(void *arg)
+{
+	tow_edge_close(arg);
+	return NULL;
+}
+
+/* A receiver that is closed has read what was sent, and found no room to say so. */
+static void test_owed(bool last)
+{
+	struct tow_edge *out = NULL, *in = NULL, *beside = NULL;
+	struct got done = { 0 };
+	struct side one, other;
+	pthread_t thread;
+	char *tensor;
+	bool good;
+	void *data;
+
+	begin_side(&one);
+	begin_side(&other);
+	tensor = tow_arena_zeroed(one.arena, 1, BYTES);
+	if (!last)
+		beside = make_receiver(&other, "beside");
+	good = !tow_dynamic_receiver(other.worker, other.peer, "owed", 2, &in) &&
+	       !tow_dynamic_sender(one.worker, one.peer, "owed", &out) &&
+	       !tow_edge_connect(out, LATE_MS) && !tow_edge_connect(in, LATE_MS);
+	for (int i = 0; good && i < 5000 && in->port.line->state != TOWI_OPEN; i++)
+		drive(&one, &other);
+	good = good && !tow_dynamic_send(out, &type, tensor, note_done, &done);
+	fill_line(&other);
+	good = good && !tow_edge_wait(in, LATE_US, &data, NULL) && !tow_edge_consumed(in) &&
+	       in->port.starved;
+	if (pthread_create(&thread, NULL, close_edge, in))
+		ksft_exit_fail_msg("no thread\n");
+	/* Nobody looks at the other end before it is being closed. */
+	usleep(100000);
+	for (int i = 0; i < 20000 && !done.count; i++)
+		drive(&one, &other);
+	pthread_join(thread, NULL);
+	ksft_test_result(good && done.count == 1 && !done.status,
+			 "a receiver that is closed says what it has read%s\n",
+			 last ? ", also the last one" : "");
+	tow_edge_close(beside);
+	tow_edge_close(out);
+	tow_arena_free(one.arena, tensor);
+	good = end_side(&other);
+	ksft_test_result(end_side(&one) && good, "nothing stays\n");
 }
 
 /* A letter, or an answer, that makes no sense ends the edge that it is to. */
@@ -473,6 +587,9 @@ static void test_nonsense(void)
 	good = good && !towi_edge_tell(out[0], TOWI_TAG_STEP, nonsense, sizeof(nonsense));
 	towi_pump_unlock(&one.worker->pump);
 	good = good && error_of(&one, &other, in[0]) == -EPROTO && !in[1]->error;
+	/* Until it can be told anything. */
+	for (int i = 0; good && i < 5000 && in[1]->port.line->state != TOWI_OPEN; i++)
+		drive(&one, &other);
 	towi_pump_lock(&other.worker->pump);
 	good = good && !towi_edge_tell(in[1], TOWI_TAG_ANSWER, nonsense, 2 * sizeof(uint64_t));
 	towi_pump_unlock(&other.worker->pump);
@@ -493,6 +610,86 @@ static void test_nonsense(void)
 	tow_edge_close(out[1]);
 	tow_arena_free(one.arena, tensor);
 	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
+/* Both have read that the receiver has no sender; its process looks at nothing meanwhile. */
+static void test_two_senders(void)
+{
+	struct tow_edge *out[2] = { NULL }, *in = NULL;
+	struct got done = { 0 };
+	struct side three[3];
+	char *tensor;
+	bool good;
+	void *data;
+
+	for (int i = 0; i < 3; i++)
+		begin_side(&three[i]);
+	tensor = tow_arena_zeroed(three[0].arena, 1, BYTES);
+	good = !tow_dynamic_receiver(three[2].worker, three[2].peer, "two", 2, &in);
+	node_stop(true);
+	for (int i = 0; i < 2; i++)
+		good = good && !tow_dynamic_sender(three[i].worker, three[i].peer, "two", &out[i]) &&
+		       tow_edge_connect(out[i], 50) == (i ? -EBUSY : -ETIMEDOUT);
+	node_stop(false);
+	good = good && !tow_edge_connect(out[0], LATE_MS) &&
+	       tow_edge_connect(out[1], LATE_MS) == -EBUSY && !tow_edge_close(out[1]) &&
+	       !tow_edge_connect(in, LATE_MS);
+	ksft_test_result(good && !tow_dynamic_send(out[0], &type, tensor, note_done, &done) &&
+			 drive_until(&three[0], &three[2], &done.count, 1) && !done.status &&
+			 tow_edge_test(in, &data, NULL) == 1 && !tow_edge_consumed(in),
+			 "of two senders that come at once one is refused\n");
+	tow_edge_close(out[0]);
+	tow_edge_close(in);
+	tow_arena_free(three[0].arena, tensor);
+	good = true;
+	for (int i = 2; i >= 0; i--)
+		good = end_side(&three[i]) && good;
+	ksft_test_result(good, "nothing stays\n");
+}
+
+/* Whoever guesses a port's number says that its other end has gone, or something else. */
+static int say_as_stranger(const struct side *side, const struct tow_edge *to, enum towi_tag tag)
+{
+	const struct towi_record record = { .kind = TOWI_MESSAGE, .tag = (uint8_t)tag,
+					    .port = to->port.number,
+					    .generation = to->port.generation };
+	int ret;
+
+	towi_pump_lock(&side->worker->pump);
+	ret = towi_line_send(TAILQ_FIRST(&side->worker->box->waiting), &record, "", 1);
+	towi_pump_unlock(&side->worker->pump);
+	return ret;
+}
+
+static void test_stranger(void)
+{
+	struct tow_edge *first[2], *second[2];
+	struct side one, other, third;
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	begin_side(&third);
+	connect_pair(&third, &other, "first", &first[0], &first[1]);
+	second[1] = make_receiver(&other, "second");
+	good = !say_as_stranger(&third, second[1], TOWI_PORT_BYE);
+	for (int i = 0; i < 50; i++)
+		drive(&third, &other);
+	second[0] = connect_sender(&one, "second");
+	good = !tow_edge_connect(second[1], LATE_MS) && good;
+	good = !say_as_stranger(&third, second[1], TOWI_PORT_BYE) &&
+	       !say_as_stranger(&third, second[1], TOWI_TAG_STEP) && good;
+	for (int i = 0; i < 50; i++)
+		drive(&third, &other);
+	ksft_test_result(good && passes(&one, &other, second[0], second[1]),
+			 "what another one says than the other end is of no account\n");
+	for (int i = 0; i < 2; i++) {
+		tow_edge_close(first[i]);
+		tow_edge_close(second[i]);
+	}
+	good = end_side(&third);
+	good = end_side(&other) && good;
+	ksft_test_result(end_side(&one) && good, "nothing stays\n");
 }
 
 /* Of another kind than the sender's: that is found out at once, whichever two they are. */
@@ -526,19 +723,74 @@ static void test_kinds(void)
 			 "ends of two kinds do not meet\n");
 }
 
+/* A line ends, and there is room. */
+static void *end_line(void *arg)
+{
+	const struct side *side = arg;
+	struct towi_pump *pump = &side->worker->pump;
+
+	usleep(100000);
+	towi_pump_lock(pump);
+	towi_line_fail(TAILQ_FIRST(&side->worker->box->waiting), -ETIMEDOUT);
+	pump->in_flight_max = UINT32_MAX;
+	towi_pump_wake(pump);
+	towi_pump_unlock(pump);
+	return NULL;
+}
+
+/* The line ends while there is no room for the header that would say which it is. */
+static void test_line_lost(void)
+{
+	struct tow_edge *first[2], *out, *in;
+	struct side one, other;
+	pthread_t thread;
+	bool good;
+
+	begin_side(&one);
+	begin_side(&other);
+	connect_pair(&one, &other, "first", &first[0], &first[1]);
+	in = make_receiver(&other, "lost");
+	good = !tow_static_sender(one.worker, one.peer, "lost", &type, &out);
+	/* It reads the receiver's. */
+	node_stop(true);
+	good = good && tow_edge_connect(out, 50) == -ETIMEDOUT;
+	node_stop(false);
+	while (out->once.busy)
+		drive(&one, &other);
+	one.worker->pump.in_flight_max = one.worker->pump.in_flight;
+	if (pthread_create(&thread, NULL, end_line, &one))
+		ksft_exit_fail_msg("no thread\n");
+	good = !tow_edge_connect(out, LATE_MS) && out->port.line && good;
+	pthread_join(thread, NULL);
+	ksft_test_result(good && !tow_edge_connect(in, LATE_MS) && passes(&one, &other, out, in),
+			 "a line that ends before the other end knows of it is another one\n");
+	tow_edge_close(first[0]);
+	tow_edge_close(first[1]);
+	tow_edge_close(out);
+	tow_edge_close(in);
+	ksft_test_result(end_side(&other) && end_side(&one), "nothing stays\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2);
+	ksft_set_plan(4 + 2 + 3 + 3 + 3 + 3 + 3 + 1 + 2 + 2 + 2 + 2 + 2 + 3 + 4);
 	node_begin();
 	test_one_line();
 	test_rendezvous();
+	test_no_requests();
 	test_crowd();
+	test_owed(false);
+	test_owed(true);
 	test_nonsense();
+	test_two_senders();
+	test_stranger();
 	test_kinds();
 	test_replies();
 	test_closed_early();
+	test_line_lost();
 	test_gone();
+	test_killed_early();
 	test_killed();
 	ksft_finished();
 }
