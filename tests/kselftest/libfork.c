@@ -1238,15 +1238,17 @@ static int refused_to_waiting(struct all *all)
 	struct tow_patience patience = tow_patience(CHILD_SECONDS);
 	pthread_t threads[3];
 	void *failed[3];
+	bool asleep;
 	int ret = 40;
 
 	if (begin_sum(all) || pthread_create(&threads[0], NULL, progress, all) ||
 	    pthread_create(&threads[1], NULL, progress, all) ||
 	    pthread_create(&threads[2], NULL, wait_for_sum, all))
 		return 41;
-	while (!others_sleep() && tow_patient(&patience))
+	/* Soon one of them may look at its clock again. */
+	while (!(asleep = others_sleep()) && tow_patient(&patience))
 		tow_test_sleep_ms(1);
-	if (others_sleep())
+	if (asleep)
 		ret = refused(all, "while threads wait", false) ? 42 : 0;
 	atomic_store(&board->may_reduce, 1);
 	if (static_step(all))
