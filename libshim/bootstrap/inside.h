@@ -3,6 +3,7 @@
 #ifndef TOW_BOOTSTRAP_INSIDE_H
 #define TOW_BOOTSTRAP_INSIDE_H
 
+#include <errno.h>
 #include <stdbool.h>
 
 #include <towline/bootstrap.h>
@@ -12,6 +13,13 @@
 /* Of struct tow_world, when it was first published. */
 #define TOWI_WORLD_SIZE_FIRST \
 	(offsetof(struct tow_world, launcher) + sizeof(char *))
+
+/* Nobody else is to blame for that. */
+static inline bool towi_is_own_error(int error)
+{
+	return error == -ENODEV || error == -EPERM || error == -ENOSPC || error == -EDQUOT ||
+	       error == -ENOMEM;
+}
 
 /* ---- own.c ---- */
 

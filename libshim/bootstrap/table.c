@@ -158,6 +158,11 @@ static void refuse(struct caller *caller, int error)
 	answer(&caller->port);
 }
 
+static bool may_come_again(int error)
+{
+	return error == -ESTALE || error == -ECONNRESET || error == -ETIMEDOUT || error == -EPROTO;
+}
+
 static void caller_ended(struct towi_port *port, int error)
 {
 	struct caller *caller = (struct caller *)port;
@@ -165,8 +170,10 @@ static void caller_ended(struct towi_port *port, int error)
 
 	if (caller->rank != TOW_NO_RANK) {
 		table->members[caller->rank] = NULL;
+		if (towi_is_own_error(error))
+			fail(table, error, table->rank);
 		/* One that meets, and has told nothing, may come again. */
-		if (table->met || caller->round)
+		else if (table->met || caller->round || !may_come_again(error))
 			fail(table, error, caller->rank);
 	}
 	TAILQ_REMOVE(&table->callers, caller, next);
@@ -253,6 +260,19 @@ static uint32_t collect_some(struct towi_table *table)
 	return table->known;
 }
 
+/*
+ * A line that has ended goes: its other end hears of that, others may come.  What rank 0 had none to
+ * answer by for it has none for the next one either.  Whether one has.
+ */
+static bool drop_line(struct towi_table *table)
+{
+	int error = towi_box_drop(table->box);
+
+	if (!table->met && towi_is_own_error(error))
+		fail(table, error, table->rank);
+	return error;
+}
+
 /* Until all have. */
 static int collect(struct towi_table *table, uint64_t until)
 {
@@ -264,8 +284,7 @@ static int collect(struct towi_table *table, uint64_t until)
 			fail(table, -ETIMEDOUT, table->known);
 		else if (ret)
 			fail(table, ret, table->rank);
-		/* Others may not come in for those who were refused. */
-		else if (!towi_box_drop(table->box))
+		else if (!drop_line(table))
 			ret = sleep_until(table, until);
 	}
 	return table->error;
@@ -331,10 +350,15 @@ static int gather_here(struct towi_table *table, const void *mine, uint64_t unti
 		ret = end_meeting(table);
 	if (!ret)
 		ret = tell(table, 0, until);
+	/* Somebody was not told, for want of something. */
+	if (!ret && table->blamed == table->rank)
+		ret = table->error;
 	/* The program may end at once; and what this rank lacks others need not know. */
 	if (ret)
 		tell(table, table->blamed == table->rank ? -ECANCELED : ret,
 		     towi_until(GOODBYE_US));
+	while (ret && drop_line(table))
+		;
 	return ret;
 }
 

@@ -276,10 +276,10 @@ void towi_line_tell(struct tow_line *line, uint32_t what);
 void towi_box_tell(struct tow_mailbox *box);
 
 /*
- * Of a mailbox whose lines are for ports, and not accepted: if there are as many as may be, one that
- * has ended goes.  Whether one has; lets go of the lock then.
+ * Of a mailbox whose lines are for ports, and not accepted: one that has ended goes.  What it had
+ * ended with, and then the lock was let go of; 0: none has.
  */
-bool towi_box_drop(struct tow_mailbox *box);
+int towi_box_drop(struct tow_mailbox *box);
 
 /*
  * Ports of a mailbox.  towi_port_open(): came, room and ended are filled in.  0; -ENOMEM;

@@ -423,22 +423,22 @@ static void end_lines(struct tow_mailbox *box)
 	towi_pump_unlock(towi_box_pump(box));
 }
 
-bool towi_box_drop(struct tow_mailbox *box)
+int towi_box_drop(struct tow_mailbox *box)
 {
 	struct tow_line *line;
+	int error;
 
-	if (box->count < box->lines_max)
-		return false;
 	TAILQ_FOREACH(line, &box->waiting, in_box)
 		if (line->error && !line->runner.busy)
 			break;
 	if (!line)
-		return false;
+		return 0;
 	TAILQ_REMOVE(&box->waiting, line, in_box);
+	error = line->error;
 	towi_pump_unlock(towi_box_pump(box));
 	towi_line_end(line);
 	towi_pump_lock(towi_box_pump(box));
-	return true;
+	return error;
 }
 
 /* In a child. */

@@ -44,13 +44,6 @@ void towi_party_fail(struct towi_party *party, int error, uint32_t blamed)
 	party->blamed = blamed;
 }
 
-/* Nobody else is to blame for that. */
-static bool is_own(int error)
-{
-	return error == -ENODEV || error == -EPERM || error == -ENOSPC || error == -EDQUOT ||
-	       error == -ENOMEM;
-}
-
 static void hear(struct towi_party *party, struct towi_partner *partner)
 {
 	struct word word = { 0 };
@@ -61,7 +54,7 @@ static void hear(struct towi_party *party, struct towi_partner *partner)
 		return;
 	if (ret < 0) {
 		partner->lost = partner->lost ? partner->lost : ret;
-		towi_party_fail(party, partner->lost, is_own(ret) ? party->rank : partner->rank);
+		towi_party_fail(party, partner->lost, towi_is_own_error(ret) ? party->rank : partner->rank);
 		return;
 	}
 	partner->left = true;
@@ -96,7 +89,7 @@ void towi_party_edge_failed(struct towi_party *party, struct towi_partner *partn
 	if (error == -ESTALE || error == -ECONNRESET || error == -ETIMEDOUT)
 		partner->lost = error;
 	else
-		towi_party_fail(party, error, is_own(error) ? party->rank : partner->rank);
+		towi_party_fail(party, error, towi_is_own_error(error) ? party->rank : partner->rank);
 }
 
 void towi_party_partner_failed(struct towi_party *party, struct towi_partner *partner, int error)
@@ -381,7 +374,7 @@ int towi_party_agree(struct towi_party *party, int status, uint32_t *blamed)
 	struct towi_card own = { .version = VERSION, .status = status };
 	void *cards;
 
-	if (is_own(status))
+	if (towi_is_own_error(status))
 		*blamed = party->rank;
 	return towi_party_gather(party, &own, sizeof(own), &cards, blamed);
 }

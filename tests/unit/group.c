@@ -33,6 +33,7 @@ struct rank {
 	int ret;			/* of meeting, or else of what it does then, */
 	uint32_t blamed;		/* and who is to blame for that */
 	sem_t go_on;
+	bool joined;
 };
 
 static struct rank ranks[NODE_PROCESSES];
@@ -90,10 +91,17 @@ static void wait_until_there(uint32_t count)
 		sem_wait(&there);
 }
 
+static void join(struct rank *me)
+{
+	if (!me->joined)
+		pthread_join(me->thread, NULL);
+	me->joined = true;
+}
+
 /* It ended so, and its group with it. */
 static bool ended(struct rank *me, int ret, uint32_t blamed)
 {
-	pthread_join(me->thread, NULL);
+	join(me);
 	if (!node.processes[me->index].dead)
 		tow_group_destroy(me->group);
 	if (me->ret == ret && me->blamed == blamed)
@@ -373,10 +381,47 @@ static void test_ends(void)
 	ksft_test_result(goes(0, DIES, -ESTALE), "the first is killed\n");
 }
 
+/* ---- what the first lacks ---- */
+
+/* It ended soon, in one of two ways, and the first is to blame. */
+static bool ended_by_first(struct rank *me, int one, int other)
+{
+	uint64_t before = towi_now_ns();
+
+	join(me);
+	return ended(me, me->ret == one ? one : other, 0) &&
+	       towi_now_ns() - before < WAIT_MS * 500000ULL;
+}
+
+static void test_lacks(void)
+{
+	bool good;
+
+	for (uint32_t rank = 0; rank < 3; rank++)
+		start((struct rank){ .rank = rank, .ranks = 3, .then = tell_once });
+	wait_until_there(3);
+	sem_post(&ranks[0].go_on);
+	usleep(100000);
+	node_refuse(&node.processes[0].no_enter, -ENODEV);
+	good = ended(&ranks[0], -ENODEV, 0);
+	for (uint32_t rank = 1; rank < 3; rank++) {
+		sem_post(&ranks[rank].go_on);
+		good = ended(&ranks[rank], -ESTALE, 0) && good;
+	}
+	ksft_test_result(all_gone() && good, "the first has no device any more\n");
+	node_refuse(&node.processes[0].no_channel, -ENOSPC);
+	start((struct rank){ .rank = 0, .ranks = 2, .then = nothing });
+	start((struct rank){ .rank = 1, .ranks = 2, .then = nothing, .timeout_ms = SOON_MS });
+	good = ended_by_first(&ranks[0], -ENOSPC, -ENOSPC);
+	/* It may have tried again, and not have found it. */
+	good = ended_by_first(&ranks[1], -ESTALE, -ETIMEDOUT) && good;
+	ksft_test_result(all_gone() && good, "the first cannot answer\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(20);
+	ksft_set_plan(22);
 	node_begin();
 	sem_init(&there, 0, 0);
 	test_meeting();
@@ -385,5 +430,6 @@ int main(void)
 	test_twins();
 	test_disagreement();
 	test_ends();
+	test_lacks();
 	ksft_finished();
 }

@@ -67,6 +67,7 @@ struct node_process {
 	struct node_entry *first, **last;	/* on their way */
 	struct node_entry *waits;
 	uint64_t told;			/* how often the peer was lost */
+	int no_export, no_channel, no_enter;	/* what those calls of it return, or 0 */
 };
 
 static struct {
@@ -489,6 +490,8 @@ static inline int node_call(int process, unsigned long command, void *arg)
 	case TOW_IOCTL_REGION_QUERY:
 		return node_region_query(process, arg);
 	case TOW_IOCTL_EXPORT:
+		if (node.processes[process].no_export)
+			return node.processes[process].no_export;
 		return node_export(process, arg);
 	case TOW_IOCTL_UNEXPORT:
 		return node_unexport(process, arg);
@@ -516,10 +519,14 @@ static inline int node_queue_call(int process, unsigned long command, void *arg)
 		return -EPERM;
 	switch (command) {
 	case TOW_IOCTL_ENTER:
+		if (node.processes[process].no_enter)
+			return node.processes[process].no_enter;
 		return node_enter(process, arg);
 	case TOW_IOCTL_QUEUE_EVENT:
 		return node_event(process, arg);
 	case TOW_IOCTL_CHANNEL_OPEN:
+		if (node.processes[process].no_channel)
+			return node.processes[process].no_channel;
 		open->qp = 0;
 		open->channel = 1;
 		open->qps = 1;
@@ -578,6 +585,14 @@ static inline void node_begin(void)
 		node_device[i].fd = NODE_DEVICE_FD + i;
 		node_device[i].process = towi_process();
 	}
+}
+
+/* One of a process's fields that say what its calls return. */
+static inline void node_refuse(int *field, int error)
+{
+	pthread_mutex_lock(&node.lock);
+	*field = error;
+	pthread_mutex_unlock(&node.lock);
 }
 
 static inline void node_stop(bool stop)
