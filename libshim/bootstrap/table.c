@@ -371,9 +371,12 @@ static void no_more(struct towi_port *port)
 
 static void line_ended(struct towi_port *port, int error)
 {
+	struct towi_table *table = (struct towi_table *)port;
 	bool gone = error == -ESTALE || error == -ECONNRESET || error == -ETIMEDOUT;
 
-	fail((struct towi_table *)port, error, gone ? 0 : TOW_NO_RANK);
+	/* Rank 0's is of no line: anybody could say that it has ended. */
+	if (table->root)
+		fail(table, error, gone ? 0 : TOW_NO_RANK);
 }
 
 static void hear_root(struct towi_table *table, uint8_t what, const struct word *word,

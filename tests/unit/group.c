@@ -11,6 +11,7 @@
 #include <kselftest.h>
 #include <towline/bootstrap.h>
 
+#include "../pump/line.h"
 #include "tow_node.h"
 
 #define WAIT_MS		30000U
@@ -418,10 +419,59 @@ static void test_lacks(void)
 	ksft_test_result(all_gone() && good, "the first cannot answer\n");
 }
 
+/* ---- who is of no group ---- */
+
+/* One that is not in any says there what only lines say. */
+static bool say_bye(int index)
+{
+	const struct tow_worker_attr attr = { .size = sizeof(attr), .entries = 16 };
+	const struct tow_arena_attr small = { .size = sizeof(small), .region_bytes = 1 << 21 };
+	const struct towi_record record = { .kind = TOWI_MESSAGE, .port = 1, .generation = 1,
+					    .tag = TOWI_PORT_BYE };
+	struct tow_worker *worker;
+	struct tow_mailbox *box;
+	struct tow_arena *arena;
+	struct tow_peer *peer;
+	struct tow_line *line;
+	int ret;
+
+	if (tow_arena_create(&node_device[index], &small, &arena) ||
+	    tow_worker_create(&node_device[index], arena, &attr, &worker) ||
+	    tow_mailbox_create(worker, NULL, NULL, &box) ||
+	    tow_peer_connect(&node_device[index], "192.0.2.1", NULL, WAIT_MS, &peer) ||
+	    tow_mailbox_connect(box, peer, "towline/group/unit/0/", WAIT_MS, &line) ||
+	    tow_mailbox_wait(box, line, TOW_MAILBOX_ROOM, SOON_MS * 1000) < 0)
+		return false;
+	towi_pump_lock(&worker->pump);
+	ret = towi_line_send(line, &record, "", 1);
+	towi_pump_unlock(&worker->pump);
+	/* It is there when the line is closed. */
+	tow_mailbox_close(line);
+	tow_mailbox_destroy(box);
+	tow_worker_destroy(worker);
+	tow_peer_release(peer);
+	return !tow_arena_destroy(arena) && !ret;
+}
+
+static void test_stranger(void)
+{
+	bool good;
+
+	for (uint32_t rank = 0; rank < 2; rank++)
+		start((struct rank){ .rank = rank, .ranks = 2, .then = tell_once });
+	wait_until_there(2);
+	good = say_bye(processes++);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		sem_post(&ranks[rank].go_on);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		good = ended(&ranks[rank], 0, TOW_NO_RANK) && good;
+	ksft_test_result(all_gone() && good, "who is of no group cannot end it\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(22);
+	ksft_set_plan(23);
 	node_begin();
 	sem_init(&there, 0, 0);
 	test_meeting();
@@ -431,5 +481,6 @@ int main(void)
 	test_disagreement();
 	test_ends();
 	test_lacks();
+	test_stranger();
 	ksft_finished();
 }
