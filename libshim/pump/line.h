@@ -276,6 +276,12 @@ void towi_line_tell(struct tow_line *line, uint32_t what);
 void towi_box_tell(struct tow_mailbox *box);
 
 /*
+ * The program's from now on: a line by which something was said, and that may be answered, or that
+ * has ended.  NULL: there is none.
+ */
+struct tow_line *towi_box_accept(struct tow_mailbox *box);
+
+/*
  * Of a mailbox whose lines are for ports, and not accepted: one that has ended goes.  What it had
  * ended with, and then the lock was let go of; 0: none has.
  */

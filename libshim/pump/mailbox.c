@@ -507,6 +507,20 @@ static void show(struct tow_line *line)
 	TAILQ_INSERT_TAIL(&line->box->lines, line, in_box);
 }
 
+struct tow_line *towi_box_accept(struct tow_mailbox *box)
+{
+	struct tow_line *line;
+
+	TAILQ_FOREACH(line, &box->waiting, in_box)
+		if (line->error || (line->state == TOWI_OPEN && line->kept_first != line->kept_last))
+			break;
+	if (line) {
+		TAILQ_REMOVE(&box->waiting, line, in_box);
+		show(line);
+	}
+	return line;
+}
+
 TOW_PUBLIC int tow_mailbox_connect(struct tow_mailbox *mailbox, struct tow_peer *peer,
 				   const char *name, uint32_t timeout_ms, struct tow_line **line)
 {

@@ -299,23 +299,35 @@ static int begin_line(struct towi_party *party, struct towi_partner *server, uin
 	return ret ? ret : tow_mailbox_send(server->line, &party->rank, sizeof(party->rank));
 }
 
+/* A line by which its rank was said, or that has ended: 0, or why there is none. */
+static int accept_line(struct towi_party *party, uint64_t until, struct tow_line **line)
+{
+	struct towi_pump *pump = &party->worker->pump;
+	int ret = 0;
+
+	towi_pump_lock(pump);
+	while (!(*line = towi_box_accept(party->box)) && !ret)
+		ret = towi_pump_sleep(pump, until);
+	towi_pump_unlock(pump);
+	return *line ? 0 : ret;
+}
+
 /* A server's line with some worker. */
 static int take_line(struct towi_party *party, uint64_t until)
 {
 	struct towi_partner *worker = NULL;
 	uint32_t rank = 0, bytes = 0;
 	struct tow_line *line;
-	int ret = wait_for(party, NULL, TOW_MAILBOX_CAME, until);
+	int ret = accept_line(party, until, &line);
 
-	if (ret || tow_mailbox_accept(party->box, &line) != 1)
+	if (ret)
 		return ret;
-	ret = wait_for(party, line, TOW_MAILBOX_CAME, until);
-	if (!ret && tow_mailbox_receive(line, &rank, sizeof(rank), &bytes) == 1 &&
-	    bytes == sizeof(rank) && rank >= party->servers && rank < party->ranks)
+	ret = tow_mailbox_receive(line, &rank, sizeof(rank), &bytes);
+	if (ret == 1 && bytes == sizeof(rank) && rank >= party->servers && rank < party->ranks)
 		worker = &party->others[rank - party->servers];
 	if (!worker || worker->line) {
 		tow_mailbox_close(line);
-		return ret;
+		return 0;
 	}
 	worker->line = line;
 	party->heard = true;

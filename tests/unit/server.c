@@ -16,6 +16,7 @@
 
 #define MIB		((size_t)1 << 20)
 #define WAIT_MS		60000U
+#define SOON_MS		2000U
 #define STEPS		5U
 #define VARIABLES	3U
 #define COUNT		8U
@@ -31,6 +32,9 @@ static struct {
 	uint32_t who;
 	enum how how;			/* and that one, in its second step, */
 	int fails;			/* or what its function returns then */
+	uint32_t timeout_ms;
+	/* When the first tells the so manieth time, it has no more channels; it says so. */
+	uint32_t lacks_at, posts_at;
 	pthread_barrier_t told;
 	unsigned char cards[RANKS_MAX][TOW_GROUP_GATHER_MAX];
 	sem_t there, go_on;
@@ -45,7 +49,7 @@ struct rank {
 	struct tow_feed *feed;
 	struct tow_store *store;
 	int ret;
-	uint32_t blamed;
+	uint32_t blamed, told;
 	uint64_t updates;		/* a server's */
 	float value;			/* one of a worker's */
 };
@@ -62,10 +66,14 @@ static const struct tow_tensor_type types[VARIABLES] = {
 
 static int gather(void *arg, const void *mine, size_t bytes, void *all)
 {
-	const struct rank *me = arg;
+	struct rank *me = arg;
 
 	memcpy(job.cards[me->rank], mine, bytes);
+	if (++me->told == job.posts_at && !me->rank)
+		sem_post(&job.there);
 	pthread_barrier_wait(&job.told);
+	if (me->told == job.lacks_at && !me->rank)
+		node_refuse(&node.processes[0].no_channel, -ENOSPC);
 	for (uint32_t rank = 0; rank < job.ranks; rank++)
 		memcpy((char *)all + rank * bytes, job.cards[rank], bytes);
 	pthread_barrier_wait(&job.told);
@@ -89,7 +97,7 @@ static int make_ps(struct rank *me)
 	static const struct tow_store_attr sgd = { .size = sizeof(sgd), .optimizer = TOW_SGD,
 						   .rate = 1 };
 	struct tow_ps_attr attr = { .size = sizeof(attr), .servers = job.servers,
-				    .staleness = job.staleness, .timeout_ms = WAIT_MS,
+				    .staleness = job.staleness, .timeout_ms = job.timeout_ms,
 				    .count = VARIABLES, .types = types };
 	uint32_t own = 0;
 
@@ -264,11 +272,8 @@ static bool all_gone(void)
 	return good;
 }
 
-/* All return @ret, and blame @blamed for it; but for the one that is different. */
-static bool run(uint32_t count, uint32_t servers, int ret, uint32_t blamed)
+static void start_all(uint32_t count, uint32_t servers)
 {
-	bool good = true;
-
 	job.ranks = count;
 	job.servers = servers;
 	pthread_barrier_init(&job.told, NULL, count);
@@ -279,6 +284,14 @@ static bool run(uint32_t count, uint32_t servers, int ret, uint32_t blamed)
 		if (pthread_create(&ranks[rank].thread, NULL, take_part, &ranks[rank]))
 			ksft_exit_fail_msg("no thread\n");
 	}
+}
+
+/* All return @ret, and blame @blamed for it; but for the one that is different. */
+static bool run(uint32_t count, uint32_t servers, int ret, uint32_t blamed)
+{
+	bool good = true;
+
+	start_all(count, servers);
 	if (job.how == DIES) {
 		sem_wait(&job.there);
 		lost[lost_count++] = ranks[job.who];
@@ -301,6 +314,7 @@ static bool run(uint32_t count, uint32_t servers, int ret, uint32_t blamed)
 static void all_go_on(uint32_t staleness)
 {
 	job.staleness = staleness;
+	job.timeout_ms = WAIT_MS;
 	job.how = GOES_ON;
 	job.fails = 0;
 }
@@ -335,6 +349,52 @@ static void test_servers(void)
 	ksft_test_result(run(CROWD + 1, 1, 0, TOW_NO_RANK), "more workers than may come at once\n");
 }
 
+/* It ended so, before it had a parameter server. */
+static bool ended(uint32_t rank, int ret, uint32_t blamed)
+{
+	pthread_join(ranks[rank].thread, NULL);
+	if (ranks[rank].ret == ret && ranks[rank].blamed == blamed)
+		return true;
+	ksft_print_msg("rank %u: %d, and %d is to blame\n", rank, ranks[rank].ret,
+		       (int)ranks[rank].blamed);
+	return false;
+}
+
+/* The server cannot connect with worker @blamed, or by its own fault: so all others say. */
+static bool cannot_begin(int ret, uint32_t blamed)
+{
+	bool good = ended(0, ret, blamed);
+
+	for (uint32_t rank = 1; rank < job.ranks; rank++)
+		if (rank == blamed)
+			pthread_join(ranks[rank].thread, NULL);
+		else
+			good = ended(rank, -ECANCELED, 0) && good;
+	pthread_barrier_destroy(&job.told);
+	return all_gone() && good;
+}
+
+/* One worker has begun a line, and does not say whose it is until the server has an answer. */
+static void start_but_one(uint32_t lacks_at)
+{
+	job.lacks_at = lacks_at;
+	job.posts_at = 4;
+	node_freeze(CROWD - 1, 1);
+	start_all(CROWD + 1, 1);
+	sem_wait(&job.there);
+	node_freeze(CROWD - 1, 0);
+	job.lacks_at = 0;
+	job.posts_at = 0;
+}
+
+static void test_beginning(void)
+{
+	all_go_on(TOW_PS_SYNCHRONOUS);
+	job.timeout_ms = SOON_MS;
+	start_but_one(0);
+	ksft_test_result(cannot_begin(-ETIMEDOUT, CROWD - 1), "a worker stands still\n");
+}
+
 static void test_feed(void)
 {
 	all_go_on(0);
@@ -353,11 +413,12 @@ static void test_feed(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11);
+	ksft_set_plan(12);
 	node_begin();
 	sem_init(&job.there, 0, 0);
 	sem_init(&job.go_on, 0, 0);
 	test_servers();
+	test_beginning();
 	test_feed();
 	ksft_finished();
 }
