@@ -327,7 +327,8 @@ static int take_line(struct towi_party *party, uint64_t until)
 		worker = &party->others[rank - party->servers];
 	if (!worker || worker->line) {
 		tow_mailbox_close(line);
-		return 0;
+		/* Nor would it with another one. */
+		return towi_is_own_error(ret) ? ret : 0;
 	}
 	worker->line = line;
 	party->heard = true;

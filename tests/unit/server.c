@@ -393,6 +393,9 @@ static void test_beginning(void)
 	job.timeout_ms = SOON_MS;
 	start_but_one(0);
 	ksft_test_result(cannot_begin(-ETIMEDOUT, CROWD - 1), "a worker stands still\n");
+	/* All edges are made. */
+	start_but_one(3);
+	ksft_test_result(cannot_begin(-ENOSPC, 0), "a server cannot answer\n");
 }
 
 static void test_feed(void)
@@ -413,7 +416,7 @@ static void test_feed(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(12);
+	ksft_set_plan(13);
 	node_begin();
 	sem_init(&job.there, 0, 0);
 	sem_init(&job.go_on, 0, 0);
