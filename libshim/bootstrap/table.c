@@ -413,6 +413,14 @@ static int say(struct towi_table *table, enum what what, const struct word *word
 	return slept;
 }
 
+/* If there is room. */
+static void say_leave(struct towi_table *table)
+{
+	static const struct word none;
+
+	send_word(&table->port, LEAVE, &none, NULL, 0);
+}
+
 static int gather_there(struct towi_table *table, const void *mine, uint64_t until)
 {
 	const struct word word = { .round = table->round };
@@ -432,6 +440,9 @@ static int gather_there(struct towi_table *table, const void *mine, uint64_t unt
 	}
 	if (table->known == table->ranks)
 		return 0;
+	/* The program may do something else for long before it ends its group. */
+	if (ret == -EINTR)
+		say_leave(table);
 	fail(table, ret, ret == -ETIMEDOUT ? 0 : TOW_NO_RANK);
 	return table->error;
 }
@@ -612,13 +623,11 @@ int towi_table_create(struct tow_device *dev, struct tow_peer *root, const char 
 
 void towi_table_destroy(struct towi_table *table)
 {
-	static const struct word none;
-
 	if (!table)
 		return;
 	if (table->root && towi_pump_usable(pump_of(table))) {
 		towi_pump_lock(pump_of(table));
-		send_word(&table->port, LEAVE, &none, NULL, 0);
+		say_leave(table);
 		towi_pump_unlock(pump_of(table));
 	}
 	free_table(table);

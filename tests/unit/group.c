@@ -358,6 +358,34 @@ static bool goes(uint32_t who, enum how how, int others)
 	return all_gone() && good;
 }
 
+/* What it has begun is over, though nobody waits. */
+static void let_end(const struct rank *me)
+{
+	pthread_mutex_lock(&node.lock);
+	while (node.processes[me->index].first)
+		node_turn_locked();
+	pthread_mutex_unlock(&node.lock);
+}
+
+/* As the signal may be for something else. */
+static void test_signal(void)
+{
+	bool good;
+
+	for (uint32_t rank = 0; rank < 3; rank++)
+		start((struct rank){ .rank = rank, .ranks = 3, .then = rank == 1 ? be_ended : tell_once });
+	wait_until_there(3);
+	sem_post(&ranks[1].go_on);
+	join(&ranks[1]);
+	let_end(&ranks[1]);
+	sem_post(&ranks[0].go_on);
+	sem_post(&ranks[2].go_on);
+	good = ended(&ranks[0], -ECANCELED, 1);
+	good = ended(&ranks[2], -ECANCELED, 1) && good;
+	good = ended(&ranks[1], -EINTR, TOW_NO_RANK) && good;
+	ksft_test_result(all_gone() && good, "one is interrupted, and goes on with something else\n");
+}
+
 static void test_disagreement(void)
 {
 	bool good = true;
@@ -471,7 +499,7 @@ static void test_stranger(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(23);
+	ksft_set_plan(24);
 	node_begin();
 	sem_init(&there, 0, 0);
 	test_meeting();
@@ -480,6 +508,7 @@ int main(void)
 	test_twins();
 	test_disagreement();
 	test_ends();
+	test_signal();
 	test_lacks();
 	test_stranger();
 	ksft_finished();
