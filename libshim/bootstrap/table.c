@@ -62,6 +62,7 @@ struct towi_table {
 	uint32_t rank, ranks;
 	int error;			/* what has ended it, */
 	uint32_t blamed;		/* and whose fault it is */
+	bool told;			/* by rank 0 */
 	bool over;			/* that was returned */
 	struct tow_arena *arena;
 	struct tow_worker *worker;
@@ -386,6 +387,7 @@ static void hear_root(struct towi_table *table, uint8_t what, const struct word 
 	int64_t error = -(int64_t)word->number;
 
 	if (what == FAILED) {
+		table->told = table->told || !table->error;
 		fail(table, towi_is_error(error) ? (int)error : -EPROTO,
 		     word->rank < table->ranks ? word->rank : TOW_NO_RANK);
 	} else if (what == ALL && !table->error && word->round == table->round &&
@@ -490,7 +492,7 @@ int towi_table_gather(struct towi_table *table, const void *mine, size_t bytes, 
 
 /* ---- life ------------------------------------------------------------------- */
 
-/* Called with the lock: until rank 0 has it. */
+/* Called with the lock: until rank 0 has it.  What rank 0 says meanwhile counts in the first round. */
 static int say_who(struct towi_table *table, uint64_t until)
 {
 	const struct word word = { table->rank, table->ranks, VERSION };
@@ -501,7 +503,7 @@ static int say_who(struct towi_table *table, uint64_t until)
 	ret = say(table, JOIN, &word, NULL, 0, until);
 	while (!ret && !table->error && !is_there(&table->port))
 		ret = sleep_until(table, until);
-	return ret ? ret : table->error;
+	return ret || table->told ? ret : table->error;
 }
 
 /* All have met, and this is none of them: -EEXIST. */
@@ -529,7 +531,7 @@ static int join(struct towi_table *table, const char *name, uint64_t until)
 	ret = say_who(table, until);
 	towi_pump_unlock(pump_of(table));
 	/* Rank 0 looks at who has joined until all have met, and may not afterwards. */
-	return ret ? ret : look_whether_met(table);
+	return ret || table->told ? ret : look_whether_met(table);
 }
 
 static int make_box(struct towi_table *table, const char *name)

@@ -262,6 +262,21 @@ static void test_missing(void)
 	ksft_test_result(all_gone() && good, "the first does something else\n");
 }
 
+/* One that joins when the first's time is over, and is told so before it knows that it has joined. */
+static void test_joins_late(void)
+{
+	bool good;
+
+	/* It has begun a line, and joins. */
+	node_freeze(1, 2);
+	start((struct rank){ .rank = 0, .ranks = 3, .timeout_ms = SOON_MS });
+	start((struct rank){ .rank = 1, .ranks = 3, .timeout_ms = 5 * SOON_MS });
+	good = ended(&ranks[0], -ETIMEDOUT, 1);
+	node_freeze(1, 0);
+	good = ended(&ranks[1], -ETIMEDOUT, 1) && good;
+	ksft_test_result(all_gone() && good, "one joins late\n");
+}
+
 /* What the first has said last is there when it has gone. */
 static void test_late(void)
 {
@@ -499,11 +514,12 @@ static void test_stranger(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(24);
+	ksft_set_plan(25);
 	node_begin();
 	sem_init(&there, 0, 0);
 	test_meeting();
 	test_missing();
+	test_joins_late();
 	test_late();
 	test_twins();
 	test_disagreement();
