@@ -274,6 +274,23 @@ static bool drop_line(struct towi_table *table)
 	return error;
 }
 
+/* Somebody is missing who cannot come, as there is no spare for him, nor will be. */
+static bool lacks_spares(struct towi_table *table)
+{
+	const struct tow_mailbox *box = table->box;
+	const struct tow_line *line;
+
+	if (table->met || table->members[table->known] || box->spares_count || box->making)
+		return false;
+	/* Whoever has begun one may be about to say that it is him. */
+	TAILQ_FOREACH(line, &box->waiting, in_box)
+		if (!line->error && LIST_EMPTY(&line->ports))
+			return false;
+	if (towi_is_own_error(box->unmade))
+		fail(table, box->unmade, table->rank);
+	return table->error;
+}
+
 /* Until all have. */
 static int collect(struct towi_table *table, uint64_t until)
 {
@@ -285,7 +302,7 @@ static int collect(struct towi_table *table, uint64_t until)
 			fail(table, -ETIMEDOUT, table->known);
 		else if (ret)
 			fail(table, ret, table->rank);
-		else if (!drop_line(table))
+		else if (!drop_line(table) && !lacks_spares(table))
 			ret = sleep_until(table, until);
 	}
 	return table->error;

@@ -205,6 +205,7 @@ struct tow_mailbox {
 	struct towi_errand errand;	/* makes a spare */
 	struct tow_line *made;
 	bool making, ending;
+	int unmade;			/* why there was no spare to be had, the last time; or 0 */
 	tow_mailbox_news *tell;
 	void *arg;
 	struct towi_telling news;

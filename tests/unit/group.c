@@ -460,6 +460,18 @@ static void test_lacks(void)
 	/* It may have tried again, and not have found it. */
 	good = ended_by_first(&ranks[1], -ESTALE, -ETIMEDOUT) && good;
 	ksft_test_result(all_gone() && good, "the first cannot answer\n");
+	start((struct rank){ .rank = 0, .ranks = 2, .then = nothing });
+	while (!node_knows("towline/group/unit/0/"))
+		usleep(1000);
+	node_refuse(&node.processes[0].no_export, -EDQUOT);
+	good = true;
+	/* They have what two ranks need. */
+	for (int i = 1; i < 3; i++) {
+		start((struct rank){ .rank = 1, .ranks = 3 });
+		join(&ranks[i]);
+	}
+	good = ended_by_first(&ranks[0], -EDQUOT, -EDQUOT);
+	ksft_test_result(all_gone() && good, "nobody can come to the first any more\n");
 }
 
 /* ---- who is of no group ---- */
@@ -514,7 +526,7 @@ static void test_stranger(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(25);
+	ksft_set_plan(26);
 	node_begin();
 	sem_init(&there, 0, 0);
 	test_meeting();

@@ -634,6 +634,16 @@ static inline void node_refuse(int *field, int error)
 	pthread_mutex_unlock(&node.lock);
 }
 
+static inline bool node_knows(const char *name)
+{
+	bool known;
+
+	pthread_mutex_lock(&node.lock);
+	known = node_named(name);
+	pthread_mutex_unlock(&node.lock);
+	return known;
+}
+
 /* It stands still when it has begun to notify so often; 0: not any more. */
 static inline void node_freeze(int process, uint64_t at)
 {
