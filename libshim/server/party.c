@@ -69,15 +69,26 @@ static void hear(struct towi_party *party, struct towi_partner *partner)
 		towi_party_fail(party, -ESTALE, partner->rank);
 }
 
-void towi_party_listen(struct towi_party *party)
+static void hear_all(struct towi_party *party)
 {
-	bool heard = party->heard;
 	uint32_t i;
 
-	party->heard = false;
-	for (i = 0; heard && i < party->partners; i++)
+	for (i = 0; i < party->partners; i++)
 		if (party->others[i].line && !party->others[i].left)
 			hear(party, &party->others[i]);
+}
+
+void towi_party_listen(struct towi_party *party)
+{
+	/* Functions of edges are called while a word is received, before it counts. */
+	if (party->listening)
+		return;
+	party->listening = true;
+	while (party->heard) {
+		party->heard = false;
+		hear_all(party);
+	}
+	party->listening = false;
 }
 
 void towi_party_edge_failed(struct towi_party *party, struct towi_partner *partner, int error)

@@ -34,6 +34,7 @@ struct towi_party {
 	struct tow_worker *worker;
 	struct tow_mailbox *box;
 	bool heard;			/* something by a line, that nobody has looked at */
+	bool listening;			/* somebody is looking */
 	uint32_t rank, ranks;
 	uint32_t servers;		/* ranks 0 to servers - 1; all others work */
 	uint32_t timeout_ms;
