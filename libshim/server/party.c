@@ -357,7 +357,7 @@ int towi_party_connect(struct towi_party *party, bool senders, uint32_t *blamed)
 	uint32_t i;
 	int ret = 0;
 
-	if (serves == senders && party->partners <= TOW_BACKLOG_MAX)
+	if (serves == senders && !towi_party_is_crowd(party))
 		return 0;
 	for (i = 0; i < party->partners && !ret; i++) {
 		struct towi_partner *partner = &party->others[i];

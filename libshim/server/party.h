@@ -65,6 +65,12 @@ static inline bool towi_party_serves(const struct towi_party *party)
 	return party->rank < party->servers;
 }
 
+/* Are there more than may come while this rank does not look? */
+static inline bool towi_party_is_crowd(const struct towi_party *party)
+{
+	return party->partners > TOW_BACKLOG_MAX;
+}
+
 /* Is it this process's?  The words, and all that edges carry, are no child's. */
 static inline bool towi_party_ours(const struct towi_party *party)
 {
