@@ -1647,9 +1647,10 @@ struct tow_queue_event {
  * A call on the queue's descriptor, about peers that it has channels to; it does not
  * wait, poll(2) does (POLLPRI).  Each call tells of one peer, what happened first is
  * not told first, and what happened twice since the last time is told once.  If two
- * threads call at once both may be told the same.  What happened before the first
- * channel to a peer was opened is not told, nor that an idle connection went that
- * nobody used, nor what becomes of this node's own RDMA device (POLLERR).
+ * threads call at once both may be told the same.  What happened before the channel was
+ * opened is not told, even if there was another one to that peer until then, nor that an
+ * idle connection went that nobody used, nor what becomes of this node's own RDMA device
+ * (POLLERR).
  *
  * Errors: EPERM: the caller is not the client's process.
  */

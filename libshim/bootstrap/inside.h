@@ -3,6 +3,7 @@
 #ifndef TOW_BOOTSTRAP_INSIDE_H
 #define TOW_BOOTSTRAP_INSIDE_H
 
+#include <errno.h>
 #include <stdbool.h>
 
 #include <towline/bootstrap.h>
@@ -12,6 +13,13 @@
 /* Of struct tow_world, when it was first published. */
 #define TOWI_WORLD_SIZE_FIRST \
 	(offsetof(struct tow_world, launcher) + sizeof(char *))
+
+/* Nobody else is to blame for that. */
+static inline bool towi_is_own_error(int error)
+{
+	return error == -ENODEV || error == -EPERM || error == -ENOSPC || error == -EDQUOT ||
+	       error == -ENOMEM;
+}
 
 /* ---- own.c ---- */
 
@@ -61,8 +69,9 @@ struct towi_table;
 
 /*
  * Rank 0: @root is NULL, and others find it by @name from now on.  Others: find it at @root, until
- * @until; that peer is released with the table, or by this call if it fails.  0; -EEXIST: another
- * process is this rank; -EPROTO: it is not for @ranks of them; or what making and finding return.
+ * @until; that peer is released with the table, or by this call if it fails.  0; -EEXIST: all have met
+ * without this rank; or what making and finding return.  What rank 0 has to say against this rank, or
+ * what has failed there before, is what towi_table_gather() returns.
  *
  * Rank 0 with @root says to another rank 0 that there are two of that name: who still meets there
  * fails.

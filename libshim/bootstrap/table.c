@@ -62,6 +62,7 @@ struct towi_table {
 	uint32_t rank, ranks;
 	int error;			/* what has ended it, */
 	uint32_t blamed;		/* and whose fault it is */
+	bool told;			/* by rank 0 */
 	bool over;			/* that was returned */
 	struct tow_arena *arena;
 	struct tow_worker *worker;
@@ -158,6 +159,11 @@ static void refuse(struct caller *caller, int error)
 	answer(&caller->port);
 }
 
+static bool may_come_again(int error)
+{
+	return error == -ESTALE || error == -ECONNRESET || error == -ETIMEDOUT || error == -EPROTO;
+}
+
 static void caller_ended(struct towi_port *port, int error)
 {
 	struct caller *caller = (struct caller *)port;
@@ -165,8 +171,10 @@ static void caller_ended(struct towi_port *port, int error)
 
 	if (caller->rank != TOW_NO_RANK) {
 		table->members[caller->rank] = NULL;
+		if (towi_is_own_error(error))
+			fail(table, error, table->rank);
 		/* One that meets, and has told nothing, may come again. */
-		if (table->met || caller->round)
+		else if (table->met || caller->round || !may_come_again(error))
 			fail(table, error, caller->rank);
 	}
 	TAILQ_REMOVE(&table->callers, caller, next);
@@ -253,6 +261,36 @@ static uint32_t collect_some(struct towi_table *table)
 	return table->known;
 }
 
+/*
+ * A line that has ended goes: its other end hears of that, others may come.  What rank 0 had none to
+ * answer by for it has none for the next one either.  Whether one has.
+ */
+static bool drop_line(struct towi_table *table)
+{
+	int error = towi_box_drop(table->box);
+
+	if (!table->met && towi_is_own_error(error))
+		fail(table, error, table->rank);
+	return error;
+}
+
+/* Somebody is missing who cannot come, as there is no spare for him, nor will be. */
+static bool lacks_spares(struct towi_table *table)
+{
+	const struct tow_mailbox *box = table->box;
+	const struct tow_line *line;
+
+	if (table->met || table->members[table->known] || box->spares_count || box->making)
+		return false;
+	/* Whoever has begun one may be about to say that it is him. */
+	TAILQ_FOREACH(line, &box->waiting, in_box)
+		if (!line->error && LIST_EMPTY(&line->ports))
+			return false;
+	if (towi_is_own_error(box->unmade))
+		fail(table, box->unmade, table->rank);
+	return table->error;
+}
+
 /* Until all have. */
 static int collect(struct towi_table *table, uint64_t until)
 {
@@ -264,8 +302,7 @@ static int collect(struct towi_table *table, uint64_t until)
 			fail(table, -ETIMEDOUT, table->known);
 		else if (ret)
 			fail(table, ret, table->rank);
-		/* Others may not come in for those who were refused. */
-		else if (!towi_box_drop(table->box))
+		else if (!drop_line(table) && !lacks_spares(table))
 			ret = sleep_until(table, until);
 	}
 	return table->error;
@@ -331,10 +368,15 @@ static int gather_here(struct towi_table *table, const void *mine, uint64_t unti
 		ret = end_meeting(table);
 	if (!ret)
 		ret = tell(table, 0, until);
+	/* Somebody was not told, for want of something. */
+	if (!ret && table->blamed == table->rank)
+		ret = table->error;
 	/* The program may end at once; and what this rank lacks others need not know. */
 	if (ret)
 		tell(table, table->blamed == table->rank ? -ECANCELED : ret,
 		     towi_until(GOODBYE_US));
+	while (ret && drop_line(table))
+		;
 	return ret;
 }
 
@@ -347,9 +389,12 @@ static void no_more(struct towi_port *port)
 
 static void line_ended(struct towi_port *port, int error)
 {
+	struct towi_table *table = (struct towi_table *)port;
 	bool gone = error == -ESTALE || error == -ECONNRESET || error == -ETIMEDOUT;
 
-	fail((struct towi_table *)port, error, gone ? 0 : TOW_NO_RANK);
+	/* Rank 0's is of no line: anybody could say that it has ended. */
+	if (table->root)
+		fail(table, error, gone ? 0 : TOW_NO_RANK);
 }
 
 static void hear_root(struct towi_table *table, uint8_t what, const struct word *word,
@@ -359,6 +404,7 @@ static void hear_root(struct towi_table *table, uint8_t what, const struct word 
 	int64_t error = -(int64_t)word->number;
 
 	if (what == FAILED) {
+		table->told = table->told || !table->error;
 		fail(table, towi_is_error(error) ? (int)error : -EPROTO,
 		     word->rank < table->ranks ? word->rank : TOW_NO_RANK);
 	} else if (what == ALL && !table->error && word->round == table->round &&
@@ -386,6 +432,14 @@ static int say(struct towi_table *table, enum what what, const struct word *word
 	return slept;
 }
 
+/* If there is room. */
+static void say_leave(struct towi_table *table)
+{
+	static const struct word none;
+
+	send_word(&table->port, LEAVE, &none, NULL, 0);
+}
+
 static int gather_there(struct towi_table *table, const void *mine, uint64_t until)
 {
 	const struct word word = { .round = table->round };
@@ -405,6 +459,9 @@ static int gather_there(struct towi_table *table, const void *mine, uint64_t unt
 	}
 	if (table->known == table->ranks)
 		return 0;
+	/* The program may do something else for long before it ends its group. */
+	if (ret == -EINTR)
+		say_leave(table);
 	fail(table, ret, ret == -ETIMEDOUT ? 0 : TOW_NO_RANK);
 	return table->error;
 }
@@ -452,7 +509,7 @@ int towi_table_gather(struct towi_table *table, const void *mine, size_t bytes, 
 
 /* ---- life ------------------------------------------------------------------- */
 
-/* Called with the lock: until rank 0 has it. */
+/* Called with the lock: until rank 0 has it.  What rank 0 says meanwhile counts in the first round. */
 static int say_who(struct towi_table *table, uint64_t until)
 {
 	const struct word word = { table->rank, table->ranks, VERSION };
@@ -463,7 +520,7 @@ static int say_who(struct towi_table *table, uint64_t until)
 	ret = say(table, JOIN, &word, NULL, 0, until);
 	while (!ret && !table->error && !is_there(&table->port))
 		ret = sleep_until(table, until);
-	return ret ? ret : table->error;
+	return ret || table->told ? ret : table->error;
 }
 
 /* All have met, and this is none of them: -EEXIST. */
@@ -491,7 +548,7 @@ static int join(struct towi_table *table, const char *name, uint64_t until)
 	ret = say_who(table, until);
 	towi_pump_unlock(pump_of(table));
 	/* Rank 0 looks at who has joined until all have met, and may not afterwards. */
-	return ret ? ret : look_whether_met(table);
+	return ret || table->told ? ret : look_whether_met(table);
 }
 
 static int make_box(struct towi_table *table, const char *name)
@@ -585,13 +642,11 @@ int towi_table_create(struct tow_device *dev, struct tow_peer *root, const char 
 
 void towi_table_destroy(struct towi_table *table)
 {
-	static const struct word none;
-
 	if (!table)
 		return;
 	if (table->root && towi_pump_usable(pump_of(table))) {
 		towi_pump_lock(pump_of(table));
-		send_word(&table->port, LEAVE, &none, NULL, 0);
+		say_leave(table);
 		towi_pump_unlock(pump_of(table));
 	}
 	free_table(table);

@@ -241,11 +241,23 @@ unlock:
 	return channel;
 }
 
+/* It was opened for nobody, unless another one has it now; who is just being given it asks again. */
+static void drop_channel(struct towi_queue *own, uint32_t number)
+{
+	const struct channel unused = { .shown.number = number };
+
+	pthread_mutex_lock(&own->lock);
+	if (!own->keeps && !find_channel(own, number) && close_channel(own, &unused))
+		own->closed++;
+	pthread_mutex_unlock(&own->lock);
+}
+
 /* Without the lock while the kernel is asked, as it may have to connect first. */
 static int open_channel(struct tow_queue *queue, struct tow_channel_open *open,
 			struct channel **fresh, struct channel **channel)
 {
 	struct towi_queue *own = towi_queue_of(queue);
+	bool opened = false;
 	uint32_t closed;
 	int ret;
 
@@ -255,8 +267,11 @@ static int open_channel(struct tow_queue *queue, struct tow_channel_open *open,
 		closed = own->closed;
 		pthread_mutex_unlock(&own->lock);
 		ret = towi_ioctl(own->fd, TOW_IOCTL_CHANNEL_OPEN, open);
+		if (ret < 0 && opened)
+			drop_channel(own, open->channel);
 		if (ret < 0)
 			return ret;
+		opened = true;
 		*channel = keep_channel(queue, open, closed, fresh);
 	} while (!*channel);
 	return 0;

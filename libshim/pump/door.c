@@ -422,6 +422,7 @@ static void made_spare(struct towi_errand *errand, int ret)
 	struct tow_mailbox *box = (struct tow_mailbox *)errand->runner;
 
 	box->making = false;
+	box->unmade = ret;
 	/* By the clock. */
 	if (ret)
 		return;

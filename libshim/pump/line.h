@@ -224,6 +224,7 @@ struct tow_mailbox {
 	struct tow_line *dead;		/* in no list, or NULL */
 	bool making;			/* somebody makes spares */
 	bool ending;
+	int unmade;			/* why there was no spare to be had, the last time; or 0 */
 	tow_mailbox_news *tell;
 	void *arg;
 	struct towi_telling news;
@@ -301,10 +302,16 @@ void towi_line_tell(struct tow_line *line, uint32_t what);
 void towi_box_tell(struct tow_mailbox *box);
 
 /*
- * Of a mailbox whose lines are for ports, and not accepted: if there are as many as may be, one that
- * has ended goes.  Whether one has; lets go of the lock then.
+ * The program's from now on: a line by which something was said, and that may be answered, or that
+ * has ended.  NULL: there is none.
  */
-bool towi_box_drop(struct tow_mailbox *box);
+struct tow_line *towi_box_accept(struct tow_mailbox *box);
+
+/*
+ * Of a mailbox whose lines are for ports, and not accepted: one that has ended goes.  What it had
+ * ended with, and then the lock was let go of; 0: none has.
+ */
+int towi_box_drop(struct tow_mailbox *box);
 
 /* One of .waiting is in no list any more; what has ended it is still known. */
 void towi_box_forget(struct tow_line *line);

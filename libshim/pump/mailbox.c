@@ -512,20 +512,20 @@ int towi_box_ended(const struct tow_mailbox *box, uint64_t number, uint32_t thei
 	return 0;
 }
 
-bool towi_box_drop(struct tow_mailbox *box)
+int towi_box_drop(struct tow_mailbox *box)
 {
 	struct tow_line *line;
+	int error;
 
-	if (box->count < box->lines_max)
-		return false;
 	line = dead_line(box);
 	if (!line)
-		return false;
+		return 0;
 	towi_box_forget(line);
+	error = line->error;
 	towi_pump_unlock(towi_box_pump(box));
 	towi_line_end(line);
 	towi_pump_lock(towi_box_pump(box));
-	return true;
+	return error;
 }
 
 /* In a child. */
@@ -592,6 +592,20 @@ static void show(struct tow_line *line)
 	line->news.call = (struct towi_call){ .runner = &line->runner, .run = tell_line };
 	line->shown = true;
 	TAILQ_INSERT_TAIL(&line->box->lines, line, in_box);
+}
+
+struct tow_line *towi_box_accept(struct tow_mailbox *box)
+{
+	struct tow_line *line;
+
+	TAILQ_FOREACH(line, &box->waiting, in_box)
+		if (line->error || (line->state == TOWI_OPEN && line->kept_first != line->kept_last))
+			break;
+	if (line) {
+		TAILQ_REMOVE(&box->waiting, line, in_box);
+		show(line);
+	}
+	return line;
 }
 
 TOW_PUBLIC int tow_mailbox_connect(struct tow_mailbox *mailbox, struct tow_peer *peer,

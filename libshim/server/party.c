@@ -44,13 +44,6 @@ void towi_party_fail(struct towi_party *party, int error, uint32_t blamed)
 	party->blamed = blamed;
 }
 
-/* Nobody else is to blame for that. */
-static bool is_own(int error)
-{
-	return error == -ENODEV || error == -EPERM || error == -ENOSPC || error == -EDQUOT ||
-	       error == -ENOMEM;
-}
-
 static void hear(struct towi_party *party, struct towi_partner *partner)
 {
 	struct word word = { 0 };
@@ -61,7 +54,7 @@ static void hear(struct towi_party *party, struct towi_partner *partner)
 		return;
 	if (ret < 0) {
 		partner->lost = partner->lost ? partner->lost : ret;
-		towi_party_fail(party, partner->lost, is_own(ret) ? party->rank : partner->rank);
+		towi_party_fail(party, partner->lost, towi_is_own_error(ret) ? party->rank : partner->rank);
 		return;
 	}
 	partner->left = true;
@@ -76,15 +69,26 @@ static void hear(struct towi_party *party, struct towi_partner *partner)
 		towi_party_fail(party, -ESTALE, partner->rank);
 }
 
-void towi_party_listen(struct towi_party *party)
+static void hear_all(struct towi_party *party)
 {
-	bool heard = party->heard;
 	uint32_t i;
 
-	party->heard = false;
-	for (i = 0; heard && i < party->partners; i++)
+	for (i = 0; i < party->partners; i++)
 		if (party->others[i].line && !party->others[i].left)
 			hear(party, &party->others[i]);
+}
+
+void towi_party_listen(struct towi_party *party)
+{
+	/* Functions of edges are called while a word is received, before it counts. */
+	if (party->listening)
+		return;
+	party->listening = true;
+	while (party->heard) {
+		party->heard = false;
+		hear_all(party);
+	}
+	party->listening = false;
 }
 
 void towi_party_edge_failed(struct towi_party *party, struct towi_partner *partner, int error)
@@ -96,7 +100,7 @@ void towi_party_edge_failed(struct towi_party *party, struct towi_partner *partn
 	if (error == -ESTALE || error == -ECONNRESET || error == -ETIMEDOUT)
 		partner->lost = error;
 	else
-		towi_party_fail(party, error, is_own(error) ? party->rank : partner->rank);
+		towi_party_fail(party, error, towi_is_own_error(error) ? party->rank : partner->rank);
 }
 
 void towi_party_partner_failed(struct towi_party *party, struct towi_partner *partner, int error)
@@ -306,23 +310,36 @@ static int begin_line(struct towi_party *party, struct towi_partner *server, uin
 	return ret ? ret : tow_mailbox_send(server->line, &party->rank, sizeof(party->rank));
 }
 
+/* A line by which its rank was said, or that has ended: 0, or why there is none. */
+static int accept_line(struct towi_party *party, uint64_t until, struct tow_line **line)
+{
+	struct towi_pump *pump = &party->worker->pump;
+	int ret = 0;
+
+	towi_pump_lock(pump);
+	while (!(*line = towi_box_accept(party->box)) && !ret)
+		ret = towi_pump_sleep(pump, until);
+	towi_pump_unlock(pump);
+	return *line ? 0 : ret;
+}
+
 /* A server's line with some worker. */
 static int take_line(struct towi_party *party, uint64_t until)
 {
 	struct towi_partner *worker = NULL;
 	uint32_t rank = 0, bytes = 0;
 	struct tow_line *line;
-	int ret = wait_for(party, NULL, TOW_MAILBOX_CAME, until);
+	int ret = accept_line(party, until, &line);
 
-	if (ret || tow_mailbox_accept(party->box, &line) != 1)
+	if (ret)
 		return ret;
-	ret = wait_for(party, line, TOW_MAILBOX_CAME, until);
-	if (!ret && tow_mailbox_receive(line, &rank, sizeof(rank), &bytes) == 1 &&
-	    bytes == sizeof(rank) && rank >= party->servers && rank < party->ranks)
+	ret = tow_mailbox_receive(line, &rank, sizeof(rank), &bytes);
+	if (ret == 1 && bytes == sizeof(rank) && rank >= party->servers && rank < party->ranks)
 		worker = &party->others[rank - party->servers];
 	if (!worker || worker->line) {
 		tow_mailbox_close(line);
-		return ret;
+		/* Nor would it with another one. */
+		return towi_is_own_error(ret) ? ret : 0;
 	}
 	worker->line = line;
 	party->heard = true;
@@ -340,7 +357,7 @@ int towi_party_connect(struct towi_party *party, bool senders, uint32_t *blamed)
 	uint32_t i;
 	int ret = 0;
 
-	if (serves == senders && party->partners <= TOW_BACKLOG_MAX)
+	if (serves == senders && !towi_party_is_crowd(party))
 		return 0;
 	for (i = 0; i < party->partners && !ret; i++) {
 		struct towi_partner *partner = &party->others[i];
@@ -381,7 +398,7 @@ int towi_party_agree(struct towi_party *party, int status, uint32_t *blamed)
 	struct towi_card own = { .version = VERSION, .status = status };
 	void *cards;
 
-	if (is_own(status))
+	if (towi_is_own_error(status))
 		*blamed = party->rank;
 	return towi_party_gather(party, &own, sizeof(own), &cards, blamed);
 }

@@ -34,6 +34,7 @@ struct towi_party {
 	struct tow_worker *worker;
 	struct tow_mailbox *box;
 	bool heard;			/* something by a line, that nobody has looked at */
+	bool listening;			/* somebody is looking */
 	uint32_t rank, ranks;
 	uint32_t servers;		/* ranks 0 to servers - 1; all others work */
 	uint32_t timeout_ms;
@@ -62,6 +63,12 @@ struct towi_pair {
 static inline bool towi_party_serves(const struct towi_party *party)
 {
 	return party->rank < party->servers;
+}
+
+/* Are there more than may come while this rank does not look? */
+static inline bool towi_party_is_crowd(const struct towi_party *party)
+{
+	return party->partners > TOW_BACKLOG_MAX;
 }
 
 /* Is it this process's?  The words, and all that edges carry, are no child's. */

@@ -281,10 +281,15 @@ static int meet(struct tow_ps *ps, const struct tow_ps_attr *attr, uint32_t *bla
 	ret = towi_party_agree(&ps->party, make_all(ps, blamed), blamed);
 	if (ret)
 		return ret;
-	ret = towi_party_agree(&ps->party, connect_all(ps, true, blamed), blamed);
+	ret = connect_all(ps, true, blamed);
+	/* Their senders come now, and this rank looks until they have. */
+	if (!ret && towi_party_is_crowd(&ps->party))
+		ret = connect_all(ps, false, blamed);
+	ret = towi_party_agree(&ps->party, ret, blamed);
 	if (ret)
 		return ret;
-	ret = connect_all(ps, false, blamed);
+	if (!towi_party_is_crowd(&ps->party))
+		ret = connect_all(ps, false, blamed);
 	if (!ret && towi_party_serves(&ps->party))
 		ret = towi_serve_watch(ps);
 	return towi_party_agree(&ps->party, ret, blamed);

@@ -11,6 +11,7 @@
 #include <kselftest.h>
 #include <towline/bootstrap.h>
 
+#include "../pump/line.h"
 #include "tow_node.h"
 
 #define WAIT_MS		30000U
@@ -33,6 +34,7 @@ struct rank {
 	int ret;			/* of meeting, or else of what it does then, */
 	uint32_t blamed;		/* and who is to blame for that */
 	sem_t go_on;
+	bool joined;
 };
 
 static struct rank ranks[NODE_PROCESSES];
@@ -90,10 +92,17 @@ static void wait_until_there(uint32_t count)
 		sem_wait(&there);
 }
 
+static void join(struct rank *me)
+{
+	if (!me->joined)
+		pthread_join(me->thread, NULL);
+	me->joined = true;
+}
+
 /* It ended so, and its group with it. */
 static bool ended(struct rank *me, int ret, uint32_t blamed)
 {
-	pthread_join(me->thread, NULL);
+	join(me);
 	if (!node.processes[me->index].dead)
 		tow_group_destroy(me->group);
 	if (me->ret == ret && me->blamed == blamed)
@@ -253,6 +262,21 @@ static void test_missing(void)
 	ksft_test_result(all_gone() && good, "the first does something else\n");
 }
 
+/* One that joins when the first's time is over, and is told so before it knows that it has joined. */
+static void test_joins_late(void)
+{
+	bool good;
+
+	/* It has begun a line, and joins. */
+	node_freeze(1, 2);
+	start((struct rank){ .rank = 0, .ranks = 3, .timeout_ms = SOON_MS });
+	start((struct rank){ .rank = 1, .ranks = 3, .timeout_ms = 5 * SOON_MS });
+	good = ended(&ranks[0], -ETIMEDOUT, 1);
+	node_freeze(1, 0);
+	good = ended(&ranks[1], -ETIMEDOUT, 1) && good;
+	ksft_test_result(all_gone() && good, "one joins late\n");
+}
+
 /* What the first has said last is there when it has gone. */
 static void test_late(void)
 {
@@ -349,6 +373,34 @@ static bool goes(uint32_t who, enum how how, int others)
 	return all_gone() && good;
 }
 
+/* What it has begun is over, though nobody waits. */
+static void let_end(const struct rank *me)
+{
+	pthread_mutex_lock(&node.lock);
+	while (node.processes[me->index].first)
+		node_turn_locked();
+	pthread_mutex_unlock(&node.lock);
+}
+
+/* As the signal may be for something else. */
+static void test_signal(void)
+{
+	bool good;
+
+	for (uint32_t rank = 0; rank < 3; rank++)
+		start((struct rank){ .rank = rank, .ranks = 3, .then = rank == 1 ? be_ended : tell_once });
+	wait_until_there(3);
+	sem_post(&ranks[1].go_on);
+	join(&ranks[1]);
+	let_end(&ranks[1]);
+	sem_post(&ranks[0].go_on);
+	sem_post(&ranks[2].go_on);
+	good = ended(&ranks[0], -ECANCELED, 1);
+	good = ended(&ranks[2], -ECANCELED, 1) && good;
+	good = ended(&ranks[1], -EINTR, TOW_NO_RANK) && good;
+	ksft_test_result(all_gone() && good, "one is interrupted, and goes on with something else\n");
+}
+
 static void test_disagreement(void)
 {
 	bool good = true;
@@ -373,17 +425,119 @@ static void test_ends(void)
 	ksft_test_result(goes(0, DIES, -ESTALE), "the first is killed\n");
 }
 
+/* ---- what the first lacks ---- */
+
+/* It ended soon, in one of two ways, and the first is to blame. */
+static bool ended_by_first(struct rank *me, int one, int other)
+{
+	uint64_t before = towi_now_ns();
+
+	join(me);
+	return ended(me, me->ret == one ? one : other, 0) &&
+	       towi_now_ns() - before < WAIT_MS * 500000ULL;
+}
+
+static void test_lacks(void)
+{
+	bool good;
+
+	for (uint32_t rank = 0; rank < 3; rank++)
+		start((struct rank){ .rank = rank, .ranks = 3, .then = tell_once });
+	wait_until_there(3);
+	sem_post(&ranks[0].go_on);
+	usleep(100000);
+	node_refuse(&node.processes[0].no_enter, -ENODEV);
+	good = ended(&ranks[0], -ENODEV, 0);
+	for (uint32_t rank = 1; rank < 3; rank++) {
+		sem_post(&ranks[rank].go_on);
+		good = ended(&ranks[rank], -ESTALE, 0) && good;
+	}
+	ksft_test_result(all_gone() && good, "the first has no device any more\n");
+	node_refuse(&node.processes[0].no_channel, -ENOSPC);
+	start((struct rank){ .rank = 0, .ranks = 2, .then = nothing });
+	start((struct rank){ .rank = 1, .ranks = 2, .then = nothing, .timeout_ms = SOON_MS });
+	good = ended_by_first(&ranks[0], -ENOSPC, -ENOSPC);
+	/* It may have tried again, and not have found it. */
+	good = ended_by_first(&ranks[1], -ESTALE, -ETIMEDOUT) && good;
+	ksft_test_result(all_gone() && good, "the first cannot answer\n");
+	start((struct rank){ .rank = 0, .ranks = 2, .then = nothing });
+	while (!node_knows("towline/group/unit/0/"))
+		usleep(1000);
+	node_refuse(&node.processes[0].no_export, -EDQUOT);
+	good = true;
+	/* They have what two ranks need. */
+	for (int i = 1; i < 3; i++) {
+		start((struct rank){ .rank = 1, .ranks = 3 });
+		join(&ranks[i]);
+	}
+	good = ended_by_first(&ranks[0], -EDQUOT, -EDQUOT);
+	ksft_test_result(all_gone() && good, "nobody can come to the first any more\n");
+}
+
+/* ---- who is of no group ---- */
+
+/* One that is not in any says there what only lines say. */
+static bool say_bye(int index)
+{
+	const struct tow_worker_attr attr = { .size = sizeof(attr), .entries = 16 };
+	const struct tow_arena_attr small = { .size = sizeof(small), .region_bytes = 1 << 21 };
+	const struct towi_record record = { .kind = TOWI_MESSAGE, .port = 1, .generation = 1,
+					    .tag = TOWI_PORT_BYE };
+	struct tow_worker *worker;
+	struct tow_mailbox *box;
+	struct tow_arena *arena;
+	struct tow_peer *peer;
+	struct tow_line *line;
+	int ret;
+
+	if (tow_arena_create(&node_device[index], &small, &arena) ||
+	    tow_worker_create(&node_device[index], arena, &attr, &worker) ||
+	    tow_mailbox_create(worker, NULL, NULL, &box) ||
+	    tow_peer_connect(&node_device[index], "192.0.2.1", NULL, WAIT_MS, &peer) ||
+	    tow_mailbox_connect(box, peer, "towline/group/unit/0/", WAIT_MS, &line) ||
+	    tow_mailbox_wait(box, line, TOW_MAILBOX_ROOM, SOON_MS * 1000) < 0)
+		return false;
+	towi_pump_lock(&worker->pump);
+	ret = towi_line_send(line, &record, "", 1);
+	towi_pump_unlock(&worker->pump);
+	/* It is there when the line is closed. */
+	tow_mailbox_close(line);
+	tow_mailbox_destroy(box);
+	tow_worker_destroy(worker);
+	tow_peer_release(peer);
+	return !tow_arena_destroy(arena) && !ret;
+}
+
+static void test_stranger(void)
+{
+	bool good;
+
+	for (uint32_t rank = 0; rank < 2; rank++)
+		start((struct rank){ .rank = rank, .ranks = 2, .then = tell_once });
+	wait_until_there(2);
+	good = say_bye(processes++);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		sem_post(&ranks[rank].go_on);
+	for (uint32_t rank = 0; rank < 2; rank++)
+		good = ended(&ranks[rank], 0, TOW_NO_RANK) && good;
+	ksft_test_result(all_gone() && good, "who is of no group cannot end it\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(20);
+	ksft_set_plan(26);
 	node_begin();
 	sem_init(&there, 0, 0);
 	test_meeting();
 	test_missing();
+	test_joins_late();
 	test_late();
 	test_twins();
 	test_disagreement();
 	test_ends();
+	test_signal();
+	test_lacks();
+	test_stranger();
 	ksft_finished();
 }

@@ -16,12 +16,15 @@
 
 #define MIB		((size_t)1 << 20)
 #define WAIT_MS		60000U
+#define SOON_MS		2000U
 #define STEPS		5U
 #define VARIABLES	3U
 #define COUNT		8U
 /* One more than may come while nobody looks. */
 #define CROWD		65U
-#define RANKS_MAX	(CROWD + 1)
+/* So many that one more line with each of them is too much. */
+#define CROWD_MAX	97U
+#define RANKS_MAX	(CROWD_MAX + 2)
 
 enum how { GOES_ON, LEAVES, HASTENS, DIES };
 
@@ -31,6 +34,9 @@ static struct {
 	uint32_t who;
 	enum how how;			/* and that one, in its second step, */
 	int fails;			/* or what its function returns then */
+	uint32_t timeout_ms;
+	/* When the first tells the so manieth time, it has no more channels; it says so. */
+	uint32_t lacks_at, posts_at;
 	pthread_barrier_t told;
 	unsigned char cards[RANKS_MAX][TOW_GROUP_GATHER_MAX];
 	sem_t there, go_on;
@@ -45,7 +51,7 @@ struct rank {
 	struct tow_feed *feed;
 	struct tow_store *store;
 	int ret;
-	uint32_t blamed;
+	uint32_t blamed, told;
 	uint64_t updates;		/* a server's */
 	float value;			/* one of a worker's */
 };
@@ -62,10 +68,14 @@ static const struct tow_tensor_type types[VARIABLES] = {
 
 static int gather(void *arg, const void *mine, size_t bytes, void *all)
 {
-	const struct rank *me = arg;
+	struct rank *me = arg;
 
 	memcpy(job.cards[me->rank], mine, bytes);
+	if (++me->told == job.posts_at && !me->rank)
+		sem_post(&job.there);
 	pthread_barrier_wait(&job.told);
+	if (me->told == job.lacks_at && !me->rank)
+		node_refuse(&node.processes[0].no_channel, -ENOSPC);
 	for (uint32_t rank = 0; rank < job.ranks; rank++)
 		memcpy((char *)all + rank * bytes, job.cards[rank], bytes);
 	pthread_barrier_wait(&job.told);
@@ -89,7 +99,7 @@ static int make_ps(struct rank *me)
 	static const struct tow_store_attr sgd = { .size = sizeof(sgd), .optimizer = TOW_SGD,
 						   .rate = 1 };
 	struct tow_ps_attr attr = { .size = sizeof(attr), .servers = job.servers,
-				    .staleness = job.staleness, .timeout_ms = WAIT_MS,
+				    .staleness = job.staleness, .timeout_ms = job.timeout_ms,
 				    .count = VARIABLES, .types = types };
 	uint32_t own = 0;
 
@@ -251,6 +261,10 @@ static bool all_gone(void)
 {
 	bool good = true;
 
+	job.lacks_at = 0;
+	job.posts_at = 0;
+	while (!sem_trywait(&job.there))
+		;
 	for (uint32_t i = 1; i <= node.used; i++) {
 		if (!node.objects[i].kind)
 			continue;
@@ -264,11 +278,8 @@ static bool all_gone(void)
 	return good;
 }
 
-/* All return @ret, and blame @blamed for it; but for the one that is different. */
-static bool run(uint32_t count, uint32_t servers, int ret, uint32_t blamed)
+static void start_all(uint32_t count, uint32_t servers)
 {
-	bool good = true;
-
 	job.ranks = count;
 	job.servers = servers;
 	pthread_barrier_init(&job.told, NULL, count);
@@ -279,13 +290,36 @@ static bool run(uint32_t count, uint32_t servers, int ret, uint32_t blamed)
 		if (pthread_create(&ranks[rank].thread, NULL, take_part, &ranks[rank]))
 			ksft_exit_fail_msg("no thread\n");
 	}
+}
+
+/* Workers have begun a line with each server, and go on when the first of those waits for others. */
+static void start_slowly(uint32_t count, uint32_t servers)
+{
+	struct timespec until;
+
+	for (uint32_t rank = servers; rank < count; rank++)
+		node_freeze((int)rank, 2ULL * servers);
+	job.posts_at = 4;
+	start_all(count, servers);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 5;
+	sem_timedwait(&job.there, &until);
+	for (uint32_t rank = servers; rank < count; rank++)
+		node_freeze((int)rank, 0);
+}
+
+/* All return @ret, and blame @blamed for it; but for the one that is different. */
+static bool end_all(int ret, uint32_t blamed)
+{
+	bool good = true;
+
 	if (job.how == DIES) {
 		sem_wait(&job.there);
 		lost[lost_count++] = ranks[job.who];
 		node_kill((int)job.who);
 		sem_post(&job.go_on);
 	}
-	for (uint32_t rank = 0; rank < count; rank++) {
+	for (uint32_t rank = 0; rank < job.ranks; rank++) {
 		pthread_join(ranks[rank].thread, NULL);
 		if (job.how != GOES_ON && rank == job.who ? !ranks[rank].ret :
 		    ranks[rank].ret == ret && ranks[rank].blamed == blamed)
@@ -298,9 +332,16 @@ static bool run(uint32_t count, uint32_t servers, int ret, uint32_t blamed)
 	return all_gone() && good;
 }
 
+static bool run(uint32_t count, uint32_t servers, int ret, uint32_t blamed)
+{
+	start_all(count, servers);
+	return end_all(ret, blamed);
+}
+
 static void all_go_on(uint32_t staleness)
 {
 	job.staleness = staleness;
+	job.timeout_ms = WAIT_MS;
 	job.how = GOES_ON;
 	job.fails = 0;
 }
@@ -333,6 +374,49 @@ static void test_servers(void)
 			 "what a worker has pushed before it leaves counts\n");
 	all_go_on(TOW_PS_SYNCHRONOUS);
 	ksft_test_result(run(CROWD + 1, 1, 0, TOW_NO_RANK), "more workers than may come at once\n");
+	start_slowly(CROWD_MAX + 2, 2);
+	ksft_test_result(end_all(0, TOW_NO_RANK), "and more servers than one\n");
+}
+
+/* The server cannot connect with worker @blamed, or by its own fault: so all others say. */
+static bool cannot_begin(int ret, uint32_t blamed)
+{
+	bool good;
+
+	pthread_join(ranks[0].thread, NULL);
+	good = ranks[0].ret == ret && ranks[0].blamed == blamed;
+	for (uint32_t rank = 1; rank < job.ranks; rank++) {
+		pthread_join(ranks[rank].thread, NULL);
+		if (rank == blamed || (!ranks[rank].blamed && (ranks[rank].ret == -ECANCELED ||
+							       ranks[rank].ret == -ETIMEDOUT)))
+			continue;
+		ksft_print_msg("rank %u: %d\n", rank, ranks[rank].ret);
+		good = false;
+	}
+	pthread_barrier_destroy(&job.told);
+	return all_gone() && good;
+}
+
+/* One worker has begun a line, and does not say whose it is until the server has an answer. */
+static void start_but_one(uint32_t lacks_at)
+{
+	job.lacks_at = lacks_at;
+	job.posts_at = 4;
+	node_freeze(CROWD - 1, 1);
+	start_all(CROWD + 1, 1);
+	sem_wait(&job.there);
+	node_freeze(CROWD - 1, 0);
+}
+
+static void test_beginning(void)
+{
+	all_go_on(TOW_PS_SYNCHRONOUS);
+	job.timeout_ms = SOON_MS;
+	start_but_one(0);
+	ksft_test_result(cannot_begin(-ETIMEDOUT, CROWD - 1), "a worker stands still\n");
+	/* All edges are made. */
+	start_but_one(3);
+	ksft_test_result(cannot_begin(-ENOSPC, 0), "a server cannot answer\n");
 }
 
 static void test_feed(void)
@@ -353,11 +437,12 @@ static void test_feed(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11);
+	ksft_set_plan(14);
 	node_begin();
 	sem_init(&job.there, 0, 0);
 	sem_init(&job.go_on, 0, 0);
 	test_servers();
+	test_beginning();
 	test_feed();
 	ksft_finished();
 }

@@ -67,6 +67,9 @@ struct node_process {
 	struct node_entry *first, **last;	/* on their way */
 	struct node_entry *waits;
 	uint64_t told;			/* how often the peer was lost */
+	int no_export, no_channel, no_enter;	/* what those calls of it return, or 0 */
+	uint64_t notified;		/* how often it has begun to */
+	uint64_t freezes_at;		/* it stands still when it has so often; 0: never */
 };
 
 static struct {
@@ -417,6 +420,7 @@ static inline void node_take(int index, uint32_t count)
 			else
 				node_wake(index, entry->sqe.region, -EBADF);
 		} else {
+			process->notified += entry->sqe.opcode == TOW_OP_WRITE_NOTIFY;
 			*process->last = entry;
 			process->last = &entry->next;
 		}
@@ -489,6 +493,8 @@ static inline int node_call(int process, unsigned long command, void *arg)
 	case TOW_IOCTL_REGION_QUERY:
 		return node_region_query(process, arg);
 	case TOW_IOCTL_EXPORT:
+		if (node.processes[process].no_export)
+			return node.processes[process].no_export;
 		return node_export(process, arg);
 	case TOW_IOCTL_UNEXPORT:
 		return node_unexport(process, arg);
@@ -516,10 +522,14 @@ static inline int node_queue_call(int process, unsigned long command, void *arg)
 		return -EPERM;
 	switch (command) {
 	case TOW_IOCTL_ENTER:
+		if (node.processes[process].no_enter)
+			return node.processes[process].no_enter;
 		return node_enter(process, arg);
 	case TOW_IOCTL_QUEUE_EVENT:
 		return node_event(process, arg);
 	case TOW_IOCTL_CHANNEL_OPEN:
+		if (node.processes[process].no_channel)
+			return node.processes[process].no_channel;
 		open->qp = 0;
 		open->channel = 1;
 		open->qps = 1;
@@ -529,14 +539,45 @@ static inline int node_queue_call(int process, unsigned long command, void *arg)
 	}
 }
 
-static inline int node_answer(int fd, unsigned long command, void *arg)
+/* Whose that descriptor is; or -1. */
+static inline int node_process_of(int fd)
 {
 	if (fd >= NODE_DEVICE_FD && fd < NODE_DEVICE_FD + NODE_PROCESSES)
-		return node_call(fd - NODE_DEVICE_FD, command, arg);
+		return fd - NODE_DEVICE_FD;
 	for (int i = 0; i < NODE_PROCESSES; i++)
 		if (node.processes[i].ring && node.processes[i].queue_fd == fd)
-			return node_queue_call(i, command, arg);
-	return -ENOTTY;
+			return i;
+	return -1;
+}
+
+static inline bool node_is_frozen(int fd)
+{
+	int process = node_process_of(fd);
+
+	return process >= 0 && node.processes[process].freezes_at &&
+	       node.processes[process].notified >= node.processes[process].freezes_at;
+}
+
+/* Called with the lock, which is let go of as long as it stands still. */
+static inline void node_wait_until_thawed(int fd)
+{
+	const struct timespec moment = { 0, 1000000 };
+
+	while (node_is_frozen(fd)) {
+		pthread_mutex_unlock(&node.lock);
+		nanosleep(&moment, NULL);
+		pthread_mutex_lock(&node.lock);
+	}
+}
+
+static inline int node_answer(int fd, unsigned long command, void *arg)
+{
+	int process = node_process_of(fd);
+
+	if (process < 0)
+		return -ENOTTY;
+	return fd >= NODE_DEVICE_FD ? node_call(process, command, arg) :
+				      node_queue_call(process, command, arg);
 }
 
 /* Instead of the C library's, for everything in this program. */
@@ -548,6 +589,7 @@ int ioctl(int fd, unsigned long command, ...)
 
 	va_start(arguments, command);
 	pthread_mutex_lock(&node.lock);
+	node_wait_until_thawed(fd);
 	ret = node_answer(fd, command, va_arg(arguments, void *));
 	pthread_mutex_unlock(&node.lock);
 	va_end(arguments);
@@ -563,8 +605,12 @@ int poll(struct pollfd *look, nfds_t count, int timeout)
 {
 	const struct timespec moment = { 0, 50000 };
 
-	for (nfds_t i = 0; i < count; i++)
+	pthread_mutex_lock(&node.lock);
+	for (nfds_t i = 0; i < count; i++) {
+		node_wait_until_thawed(look[i].fd);
 		look[i].revents = 0;
+	}
+	pthread_mutex_unlock(&node.lock);
 	if (timeout)
 		nanosleep(&moment, NULL);
 	return 0;
@@ -578,6 +624,32 @@ static inline void node_begin(void)
 		node_device[i].fd = NODE_DEVICE_FD + i;
 		node_device[i].process = towi_process();
 	}
+}
+
+/* One of a process's fields that say what its calls return. */
+static inline void node_refuse(int *field, int error)
+{
+	pthread_mutex_lock(&node.lock);
+	*field = error;
+	pthread_mutex_unlock(&node.lock);
+}
+
+static inline bool node_knows(const char *name)
+{
+	bool known;
+
+	pthread_mutex_lock(&node.lock);
+	known = node_named(name);
+	pthread_mutex_unlock(&node.lock);
+	return known;
+}
+
+/* It stands still when it has begun to notify so often; 0: not any more. */
+static inline void node_freeze(int process, uint64_t at)
+{
+	pthread_mutex_lock(&node.lock);
+	node.processes[process].freezes_at = at;
+	pthread_mutex_unlock(&node.lock);
 }
 
 static inline void node_stop(bool stop)
