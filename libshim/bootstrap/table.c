@@ -322,13 +322,13 @@ static int end_meeting(struct towi_table *table)
 	return ret;
 }
 
-/* One of the ranks that was not told all so far; or NULL. */
-static const struct caller *find_ignorant(const struct towi_table *table)
+/* One of the ranks that was not told all so far, or, if that is an error, of who was refused; or NULL. */
+static const struct caller *find_ignorant(const struct towi_table *table, int error)
 {
 	const struct caller *caller;
 
 	TAILQ_FOREACH(caller, &table->callers, next)
-		if (caller->rank != TOW_NO_RANK &&
+		if ((error || caller->rank != TOW_NO_RANK) &&
 		    (caller->error || caller->given < table->ranks || !is_there(&caller->port)))
 			break;
 	return caller;
@@ -348,7 +348,7 @@ static int tell(struct towi_table *table, int error, uint64_t until)
 		caller->error = error;
 		answer(&caller->port);
 	}
-	while ((late = find_ignorant(table)) && !ret)
+	while ((late = find_ignorant(table, error)) && !ret)
 		ret = sleep_until(table, until);
 	if (!late)
 		return 0;
