@@ -69,9 +69,9 @@ struct towi_table;
 
 /*
  * Rank 0: @root is NULL, and others find it by @name from now on.  Others: find it at @root, until
- * @until; that peer is released with the table, or by this call if it fails.  0; -EEXIST: all have met
- * without this rank; or what making and finding return.  What rank 0 has to say against this rank, or
- * what has failed there before, is what towi_table_gather() returns.
+ * @until; that peer is released with the table, or by this call if it fails.  0; -EEXIST: all
+ * have met without this rank; or what making and finding return.  What rank 0 has to say against
+ * this rank, or what has failed there before, is what towi_table_gather() returns.
  *
  * Rank 0 with @root says to another rank 0 that there are two of that name: who still meets there
  * fails.

@@ -262,8 +262,8 @@ static uint32_t collect_some(struct towi_table *table)
 }
 
 /*
- * A line that has ended goes: its other end hears of that, others may come.  What rank 0 had none to
- * answer by for it has none for the next one either.  Whether one has.
+ * A line that has ended goes: its other end hears of that, others may come.  What rank 0 lacks to
+ * answer by it lacks for the next one, too.  Whether one has.
  */
 static bool drop_line(struct towi_table *table)
 {
@@ -322,13 +322,13 @@ static int end_meeting(struct towi_table *table)
 	return ret;
 }
 
-/* One of the ranks that was not told all so far; or NULL. */
-static const struct caller *find_ignorant(const struct towi_table *table)
+/* A rank that was not told all so far, or, if that is an error, one that was refused; or NULL. */
+static const struct caller *find_ignorant(const struct towi_table *table, int error)
 {
 	const struct caller *caller;
 
 	TAILQ_FOREACH(caller, &table->callers, next)
-		if (caller->rank != TOW_NO_RANK &&
+		if ((error || caller->rank != TOW_NO_RANK) &&
 		    (caller->error || caller->given < table->ranks || !is_there(&caller->port)))
 			break;
 	return caller;
@@ -348,7 +348,7 @@ static int tell(struct towi_table *table, int error, uint64_t until)
 		caller->error = error;
 		answer(&caller->port);
 	}
-	while ((late = find_ignorant(table)) && !ret)
+	while ((late = find_ignorant(table, error)) && !ret)
 		ret = sleep_until(table, until);
 	if (!late)
 		return 0;
@@ -509,7 +509,7 @@ int towi_table_gather(struct towi_table *table, const void *mine, size_t bytes, 
 
 /* ---- life ------------------------------------------------------------------- */
 
-/* Called with the lock: until rank 0 has it.  What rank 0 says meanwhile counts in the first round. */
+/* Called with the lock: until rank 0 has it.  What that says meanwhile is the first round's. */
 static int say_who(struct towi_table *table, uint64_t until)
 {
 	const struct word word = { table->rank, table->ranks, VERSION };

@@ -241,7 +241,7 @@ unlock:
 	return channel;
 }
 
-/* It was opened for nobody, unless another one has it now; who is just being given it asks again. */
+/* It was opened for nobody, unless another one has it now; who is just given it asks again. */
 static void drop_channel(struct towi_queue *own, uint32_t number)
 {
 	const struct channel unused = { .shown.number = number };

@@ -599,7 +599,8 @@ struct tow_line *towi_box_accept(struct tow_mailbox *box)
 	struct tow_line *line;
 
 	TAILQ_FOREACH(line, &box->waiting, in_box)
-		if (line->error || (line->state == TOWI_OPEN && line->kept_first != line->kept_last))
+		if (line->error ||
+		    (line->state == TOWI_OPEN && line->kept_first != line->kept_last))
 			break;
 	if (line) {
 		TAILQ_REMOVE(&box->waiting, line, in_box);

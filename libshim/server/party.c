@@ -54,7 +54,8 @@ static void hear(struct towi_party *party, struct towi_partner *partner)
 		return;
 	if (ret < 0) {
 		partner->lost = partner->lost ? partner->lost : ret;
-		towi_party_fail(party, partner->lost, towi_is_own_error(ret) ? party->rank : partner->rank);
+		towi_party_fail(party, partner->lost,
+				towi_is_own_error(ret) ? party->rank : partner->rank);
 		return;
 	}
 	partner->left = true;
@@ -100,7 +101,8 @@ void towi_party_edge_failed(struct towi_party *party, struct towi_partner *partn
 	if (error == -ESTALE || error == -ECONNRESET || error == -ETIMEDOUT)
 		partner->lost = error;
 	else
-		towi_party_fail(party, error, towi_is_own_error(error) ? party->rank : partner->rank);
+		towi_party_fail(party, error,
+				towi_is_own_error(error) ? party->rank : partner->rank);
 }
 
 void towi_party_partner_failed(struct towi_party *party, struct towi_partner *partner, int error)

@@ -262,7 +262,7 @@ static void test_missing(void)
 	ksft_test_result(all_gone() && good, "the first does something else\n");
 }
 
-/* One that joins when the first's time is over, and is told so before it knows that it has joined. */
+/* One joins when the first's time is over, and is told so before it knows that it has joined. */
 static void test_joins_late(void)
 {
 	bool good;
@@ -388,7 +388,8 @@ static void test_signal(void)
 	bool good;
 
 	for (uint32_t rank = 0; rank < 3; rank++)
-		start((struct rank){ .rank = rank, .ranks = 3, .then = rank == 1 ? be_ended : tell_once });
+		start((struct rank){ .rank = rank, .ranks = 3,
+				     .then = rank == 1 ? be_ended : tell_once });
 	wait_until_there(3);
 	sem_post(&ranks[1].go_on);
 	join(&ranks[1]);
@@ -398,7 +399,7 @@ static void test_signal(void)
 	good = ended(&ranks[0], -ECANCELED, 1);
 	good = ended(&ranks[2], -ECANCELED, 1) && good;
 	good = ended(&ranks[1], -EINTR, TOW_NO_RANK) && good;
-	ksft_test_result(all_gone() && good, "one is interrupted, and goes on with something else\n");
+	ksft_test_result(all_gone() && good, "one is interrupted, and does something else\n");
 }
 
 static void test_disagreement(void)

@@ -292,7 +292,7 @@ static void start_all(uint32_t count, uint32_t servers)
 	}
 }
 
-/* Workers have begun a line with each server, and go on when the first of those waits for others. */
+/* Workers have begun a line with each server, and go on when the first of those waits. */
 static void start_slowly(uint32_t count, uint32_t servers)
 {
 	struct timespec until;
