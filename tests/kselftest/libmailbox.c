@@ -14,7 +14,7 @@
 #include "tow_libedge.h"
 
 #define NAME		"libmailbox"
-#define MESSAGES	20000U
+#define MESSAGES	6000U
 #define CROWD		70U
 #define BACKLOG		8U
 #define KILLED		40U
