@@ -344,6 +344,18 @@ static bool drive_until(const struct side *one, const struct side *other, const 
 	return *count == wanted;
 }
 
+/* Two that meet, and what is told to the receiver's. */
+static bool begin_rendezvous(struct side *one, struct side *other, struct got *got,
+			     struct tow_edge **out, struct tow_edge **in)
+{
+	begin_side(one);
+	begin_side(other);
+	got->arena = other->arena;
+	return !tow_rendezvous_receiver(other->worker, other->peer, "keys", 4, in) &&
+	       !tow_rendezvous_sender(one->worker, one->peer, "keys", 4, out) &&
+	       !tow_edge_connect(*out, LATE_MS) && !tow_edge_connect(*in, LATE_MS);
+}
+
 static void test_rendezvous(void)
 {
 	static const char tensor[BYTES] = { 5 };
@@ -352,12 +364,7 @@ static void test_rendezvous(void)
 	struct got got = { 0 };
 	bool good;
 
-	begin_side(&one);
-	begin_side(&other);
-	got.arena = other.arena;
-	good = !tow_rendezvous_receiver(other.worker, other.peer, "keys", 4, &in) &&
-	       !tow_rendezvous_sender(one.worker, one.peer, "keys", 4, &out) &&
-	       !tow_edge_connect(out, LATE_MS) && !tow_edge_connect(in, LATE_MS);
+	good = begin_rendezvous(&one, &other, &got, &out, &in);
 	for (uint64_t step = 1; good && step <= 2; step++)
 		good = !tow_rendezvous_get(in, "key", step, note_got, &got) &&
 		       !tow_rendezvous_put(out, "key", step, &type, tensor, 0, NULL, NULL) &&
@@ -409,12 +416,7 @@ static void test_replies(void)
 	struct got got = { 0 };
 	bool good;
 
-	begin_side(&one);
-	begin_side(&other);
-	got.arena = other.arena;
-	good = !tow_rendezvous_receiver(other.worker, other.peer, "keys", 4, &in) &&
-	       !tow_rendezvous_sender(one.worker, one.peer, "keys", 4, &out) &&
-	       !tow_edge_connect(out, LATE_MS) && !tow_edge_connect(in, LATE_MS) &&
+	good = begin_rendezvous(&one, &other, &got, &out, &in) &&
 	       !tow_rendezvous_get(in, "key", 1, note_got, &got);
 	for (int i = 0; i < 200; i++)
 		drive(&one, &other);
