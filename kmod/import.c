@@ -351,20 +351,7 @@ static int tow_import_slabs_user(struct tow_import *import, u64 slab_pages)
 	return 0;
 }
 
-static int tow_import_alloc_mrs(struct tow_import *import)
-{
-	unsigned int i;
-	int ret = 0;
-
-	for (i = 0; i < import->slab_count && !ret; i++) {
-		ret = tow_slab_go_on(import->dev);
-		if (!ret)
-			ret = tow_slab_alloc_mrs(import->slabs[i]);
-	}
-	return ret;
-}
-
-/* On the RDMA device: mapped for it, with memory regions. */
+/* On the RDMA device: mapped for it. */
 static int tow_import_attach(struct tow_import *import)
 {
 	struct tow_imports *imports = &import->dev->imports;
@@ -381,8 +368,6 @@ static int tow_import_attach(struct tow_import *import)
 		if (!ret)
 			ret = tow_slab_map(import->slabs[i]);
 	}
-	if (!ret)
-		ret = tow_import_alloc_mrs(import);
 	mutex_unlock(&imports->lock);
 	tow_device_leave(import->dev);
 	return ret;
@@ -619,8 +604,6 @@ static int tow_import_dmabuf_fill(struct tow_import *import,
 	if (!ret)
 		ret = tow_import_slabs_dmabuf(import, offset, bytes,
 					      slab_bytes);
-	if (!ret)
-		ret = tow_import_alloc_mrs(import);
 	mutex_unlock(&imports->lock);
 	return ret;
 }
