@@ -230,7 +230,10 @@ struct tow_refusal {
 	u64			max;
 };
 
-/* MRs of the device are counted where they are made: tow_limits_take_mrs(). */
+/*
+ * A client and its user are charged for what a region may come to have; the device's
+ * MRs are counted where they are made, and outlive regions: tow_limits_take_mr().
+ */
 static bool tow_limits_counted(enum tow_level level, enum tow_resource resource)
 {
 	return level != TOW_LEVEL_DEVICE || resource != TOW_RES_MRS;
@@ -468,47 +471,52 @@ void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from)
 }
 
 /**
- * tow_limits_take_mrs - count memory regions that are about to be made
+ * tow_limits_take_mr - count a memory region that is about to be made
  * @limits: the device's
- * @count: how many
  *
  * Return: 0, or -ENOSPC: the device's limit is reached.
  */
-int tow_limits_take_mrs(struct tow_limits *limits, unsigned int count)
+int tow_limits_take_mr(struct tow_limits *limits)
 {
-	struct tow_device *dev = tow_limits_device(limits);
-	u64 *used = &limits->used[TOW_RES_MRS];
-	char name[TOW_DEVICE_NAME_MAX];
-	u64 had, max;
+	int ret = -ENOSPC;
 
 	spin_lock(&limits->lock);
-	max = limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS];
-	had = *used;
-	if (had + count <= max) {
-		*used += count;
-		spin_unlock(&limits->lock);
-		return 0;
+	if (limits->used[TOW_RES_MRS] <
+	    limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS]) {
+		limits->used[TOW_RES_MRS]++;
+		ret = 0;
 	}
 	spin_unlock(&limits->lock);
-
-	tow_device_name(dev, name);
-	trace_tow_limit(dev, "mr_limit", had, max, count);
-	tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
-	pr_notice_ratelimited("%s: %llu memory regions used of %llu: raise /sys/class/towline/%s/mr_limit\n",
-			      name, had, max, name);
-	return -ENOSPC;
+	return ret;
 }
 
 /**
- * tow_limits_give_mrs - undo tow_limits_take_mrs()
+ * tow_limits_give_mr - undo tow_limits_take_mr()
  * @limits: the device's
- * @count: how many
  */
-void tow_limits_give_mrs(struct tow_limits *limits, unsigned int count)
+void tow_limits_give_mr(struct tow_limits *limits)
 {
 	spin_lock(&limits->lock);
-	limits->used[TOW_RES_MRS] -= count;
+	limits->used[TOW_RES_MRS]--;
 	spin_unlock(&limits->lock);
+}
+
+/**
+ * tow_limits_refuse_mr - say that there are no more memory regions
+ * @limits: the device's, whose limit is reached
+ */
+void tow_limits_refuse_mr(struct tow_limits *limits)
+{
+	u64 max = tow_limits_get(limits, TOW_LEVEL_DEVICE, TOW_RES_MRS);
+	struct tow_device *dev = tow_limits_device(limits);
+	u64 used = tow_limits_mrs(limits);
+	char name[TOW_DEVICE_NAME_MAX];
+
+	tow_device_name(dev, name);
+	trace_tow_limit(dev, "mr_limit", used, max, 1);
+	tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
+	pr_notice_ratelimited("%s: %llu memory regions used of %llu: raise /sys/class/towline/%s/mr_limit\n",
+			      name, used, max, name);
 }
 
 /**

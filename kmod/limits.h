@@ -94,8 +94,9 @@ void tow_account_uncharge(struct tow_account *account, u64 bytes);
 int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
 		    struct tow_account **from);
 void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from);
-int tow_limits_take_mrs(struct tow_limits *limits, unsigned int count);
-void tow_limits_give_mrs(struct tow_limits *limits, unsigned int count);
+int tow_limits_take_mr(struct tow_limits *limits);
+void tow_limits_give_mr(struct tow_limits *limits);
+void tow_limits_refuse_mr(struct tow_limits *limits);
 u64 tow_limits_mrs(struct tow_limits *limits);
 u64 tow_limits_cgroup(void);
 u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,

@@ -306,10 +306,7 @@ static int tow_pool_try_take(struct tow_pool *pool, enum tow_slab_class class,
 	return 0;
 }
 
-/*
- * Says why there are no slabs, where that is not known: mr_limit was named when
- * it was reached.
- */
+/* Says why there are no slabs. */
 static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 {
 	struct tow_device *dev = tow_pool_device(pool);
@@ -322,8 +319,6 @@ static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 	case -ENODEV:
 	case -EINTR:
 		return error;
-	case -ENOBUFS:
-		return -ENOSPC;
 	case -ENOSPC:
 		trace_tow_limit(dev, "pool_bytes", numbers.used_bytes,
 				numbers.bytes, bytes);
@@ -410,10 +405,9 @@ int tow_pool_too_small(struct tow_pool *pool, u64 bytes)
  *
  * Usually takes a lock and nothing else.  tow_pool_give() undoes it.
  *
- * Return: 0; -ENOSPC: the pool has not enough, or the device not enough memory
- * regions to make slabs of this class (logged); -ENOMEM: the machine had no
- * memory for slabs of this class (logged); -ENODEV: the device is going; -EINTR:
- * the caller was killed; or what the device's driver said (logged).
+ * Return: 0; -ENOSPC: the pool has not enough (logged); -ENOMEM: the machine had
+ * no memory for slabs of this class (logged); -ENODEV: the device is going; -EINTR:
+ * the caller was killed; -EOPNOTSUPP: see tow_slab_make() (logged).
  */
 int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 		  unsigned int count, struct tow_slab **slabs)

@@ -113,6 +113,7 @@ static inline u64 tow_pool_slab_bytes(struct tow_pool *pool,
 int tow_pool_resize(struct tow_pool *pool, u64 bytes);
 void tow_pool_trim(struct tow_pool *pool);
 void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class);
+bool tow_pool_reclaim_mrs(struct tow_pool *pool);
 int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 		      unsigned int count);
 

@@ -11,6 +11,9 @@
 
 #include "device.h"
 
+/* What is exported next may need as many; each costs the hardware a command. */
+#define TOW_POOL_RECLAIM_MRS	16
+
 static int tow_pool_make_one(struct tow_pool *pool, enum tow_slab_class class)
 {
 	struct tow_slab *slab;
@@ -140,6 +143,38 @@ void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class)
 		tow_pool_say_lost(pool, ret);
 }
 
+/* ---- memory regions ------------------------------------------------------- */
+
+/**
+ * tow_pool_reclaim_mrs - the device has no more memory regions: find some
+ * @pool: the pool; the caller is a user of the device, and holds no slab's lock
+ *
+ * Slabs keep theirs when nothing is exported any more.  Takes some from those
+ * slabs, whoever has them; the next time it goes on from there.
+ *
+ * Return: whether there were any.
+ */
+bool tow_pool_reclaim_mrs(struct tow_pool *pool)
+{
+	unsigned int count = 0;
+	struct tow_slab *slab;
+
+	mutex_lock(&pool->resize);
+	list_for_each_entry(slab, &pool->all, all) {
+		count += tow_slab_reclaim_mrs(slab);
+		if (count >= TOW_POOL_RECLAIM_MRS)
+			break;
+		cond_resched();
+	}
+	if (count >= TOW_POOL_RECLAIM_MRS) {
+		spin_lock(&pool->lock);
+		list_rotate_to_front(&slab->all, &pool->all);
+		spin_unlock(&pool->lock);
+	}
+	mutex_unlock(&pool->resize);
+	return count;
+}
+
 /* ---- exchange ------------------------------------------------------------- */
 
 /* Slabs of a class that nobody has, for @bytes at most: their bytes. */
@@ -208,8 +243,7 @@ static int tow_pool_turn(struct tow_pool *pool, enum tow_slab_class class)
 	room -= done;
 	room += tow_pool_unmake(pool, class, done);
 	tow_pool_restore(pool, !class, room);
-	/* The difference matters to whoever reads the log. */
-	return ret == -ENOSPC ? -ENOBUFS : ret;
+	return ret;
 }
 
 /* How many bytes of a class are missing for so many slabs; U64_MAX: too many. */
@@ -239,9 +273,8 @@ static u64 tow_pool_missing(struct tow_pool *pool, enum tow_slab_class class,
  * pool is smaller afterwards, which is logged.
  *
  * Return: 0: there were as many for a moment; -ENOSPC: too few slabs of the
- * other class are nobody's; -ENOBUFS: no memory regions (logged); -ENOMEM: no
- * memory; -ENODEV: the device is going; -EINTR: the caller was killed; or what the
- * device's driver said.
+ * other class are nobody's; -ENOMEM: no memory; -ENODEV: the device is going;
+ * -EINTR: the caller was killed; -EOPNOTSUPP: see tow_slab_make().
  */
 int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 		      unsigned int count)
@@ -307,7 +340,6 @@ static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
 static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
 {
 	const char *reason = error == -ENOMEM ? "the machine has no more to give" :
-			     error == -ENOSPC ? "mr_limit is reached" :
 			     error == -EINTR ? "the writer was killed" :
 					       "see the error";
 	char name[TOW_DEVICE_NAME_MAX];
@@ -333,8 +365,8 @@ static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
  * Growing stops when no more can be had; what was had stays.  Shrinking takes
  * what nobody has now, and slabs in use when they come back.
  *
- * Return: 0; -ENOMEM: the machine has no more; -ENOSPC: no more memory regions;
- * -EINTR: the caller was killed; -ENODEV: the device is going.
+ * Return: 0; -ENOMEM: the machine has no more; -EINTR: the caller was killed;
+ * -ENODEV: the device is going; -EOPNOTSUPP: see tow_slab_make().
  */
 int tow_pool_resize(struct tow_pool *pool, u64 bytes)
 {

@@ -12,12 +12,17 @@
  *
  * Registration
  *
- * A slab has two memory regions of the RDMA device, made with it: one for
- * peers that only read, one for peers that write.  Each is registered, by a
- * work request on the maintenance queue pair, when its first export comes, and
- * invalidated when its last one goes; its key changes with each registration.
- * The caller of towk_slab_hide() has made sure before that no peer uses the key
- * any more: invalidation does not wait for anybody.
+ * A slab has up to two memory regions of the RDMA device: one for peers that
+ * only read, one for peers that write.  Each is made when its first export comes,
+ * and stays with the slab: what was exported once is exported again without a
+ * command to the hardware.  It is registered, by a work request on the maintenance
+ * queue pair, when the first export comes, and invalidated when the last one goes;
+ * its key changes with each registration.  The caller of towk_slab_hide() has made
+ * sure before that no peer uses the key any more: invalidation does not wait for
+ * anybody.
+ *
+ * Where the device has no more memory regions, those that no export needs are taken
+ * from whichever slabs have them: see tow_pool_reclaim_mrs().
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -252,17 +257,48 @@ static int tow_slab_map(struct tow_slab *slab)
 	return 0;
 }
 
+/*
+ * Called with the lock held.  A memory region that could not be registered or
+ * invalidated is destroyed, too, which ends its key.
+ */
+static void tow_slab_free_mr(struct tow_slab *slab, enum tow_rights rights)
+{
+	ib_dereg_mr(slab->mr[rights]);
+	slab->mr[rights] = NULL;
+	tow_limits_give_mr(&slab->dev->limits);
+}
+
 static void tow_slab_free_mrs(struct tow_slab *slab)
 {
 	int i;
 
 	for (i = 0; i < TOW_RIGHTS; i++) {
-		if (!slab->mr[i])
-			continue;
-		ib_dereg_mr(slab->mr[i]);
-		slab->mr[i] = NULL;
-		tow_limits_give_mrs(&slab->dev->limits, 1);
+		if (slab->mr[i])
+			tow_slab_free_mr(slab, i);
 	}
+}
+
+/**
+ * tow_slab_reclaim_mrs - take memory regions that no export needs
+ * @slab: a slab of the pool; the caller is a user of the device, or removal waits
+ *	for it
+ *
+ * Return: how many; none if somebody is at the slab just now.
+ */
+unsigned int tow_slab_reclaim_mrs(struct tow_slab *slab)
+{
+	unsigned int i, count = 0;
+
+	if (!mutex_trylock(&slab->lock))
+		return 0;
+	for (i = 0; i < TOW_RIGHTS; i++) {
+		if (slab->mr[i] && !slab->exposed[i]) {
+			tow_slab_free_mr(slab, i);
+			count++;
+		}
+	}
+	mutex_unlock(&slab->lock);
+	return count;
 }
 
 static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
@@ -271,12 +307,12 @@ static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
 	struct ib_mr *mr;
 	int ret;
 
-	ret = tow_limits_take_mrs(&dev->limits, 1);
+	ret = tow_limits_take_mr(&dev->limits);
 	if (ret)
 		return ret;
 	mr = ib_alloc_mr(dev->pd, IB_MR_TYPE_MEM_REG, slab->bytes / PAGE_SIZE);
 	if (IS_ERR(mr)) {
-		tow_limits_give_mrs(&dev->limits, 1);
+		tow_limits_give_mr(&dev->limits);
 		return PTR_ERR(mr);
 	}
 	slab->mr[rights] = mr;
@@ -284,31 +320,13 @@ static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
 }
 
 /**
- * tow_slab_alloc_mrs - make a slab's memory regions
- * @slab: the slab, its chunks filled in; the caller is a user of the device
- *
- * Return: 0; -ENOSPC at the device's limit; or what the device's driver said.
- * tow_slab_detach() undoes it, also after a failure.
- */
-int tow_slab_alloc_mrs(struct tow_slab *slab)
-{
-	int ret;
-
-	ret = tow_slab_alloc_mr(slab, TOW_RIGHTS_READ);
-	if (!ret)
-		ret = tow_slab_alloc_mr(slab, TOW_RIGHTS_WRITE);
-	return ret;
-}
-
-/**
  * tow_slab_make - make a slab of the pool
  * @dev: the device; the caller is a user of it
  * @class: small or large
  *
- * Return: the slab, mapped, with memory regions, zeroed; or an ERR_PTR():
- * -ENOMEM: the machine has no memory (or what is left is for others);
- * -ENOSPC: no memory regions; -EOPNOTSUPP: the device cannot reach memory
- * without copies; or what its driver said.
+ * Return: the slab, mapped, zeroed; or an ERR_PTR(): -ENOMEM: the machine has no
+ * memory (or what is left is for others); -EOPNOTSUPP: the device cannot reach
+ * memory without copies.
  */
 struct tow_slab *tow_slab_make(struct tow_device *dev,
 			       enum tow_slab_class class)
@@ -320,8 +338,6 @@ struct tow_slab *tow_slab_make(struct tow_device *dev,
 	if (IS_ERR(slab))
 		return slab;
 	ret = tow_slab_map(slab);
-	if (!ret)
-		ret = tow_slab_alloc_mrs(slab);
 	if (ret) {
 		tow_slab_detach(slab);
 		tow_slab_free(slab);
@@ -463,18 +479,6 @@ static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
 	return ret;
 }
 
-/*
- * A memory region that cannot be invalidated is destroyed, which ends its key
- * as well; without a new one the slab cannot be exported in this way again.
- */
-static void tow_slab_replace_mr(struct tow_slab *slab, enum tow_rights rights)
-{
-	ib_dereg_mr(slab->mr[rights]);
-	slab->mr[rights] = NULL;
-	tow_limits_give_mrs(&slab->dev->limits, 1);
-	tow_slab_alloc_mr(slab, rights);
-}
-
 static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
 {
 	struct ib_send_wr invalidate = {
@@ -487,8 +491,33 @@ static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
 	ret = tow_maint_run(&slab->dev->maint, &invalidate);
 	trace_tow_mr_invalidate(slab, rights, ret);
 	if (ret)
-		tow_slab_replace_mr(slab, rights);
+		tow_slab_free_mr(slab, rights);
 	tow_stat_inc(slab->dev, TOW_STAT_INVALIDATIONS);
+}
+
+static int tow_slab_try_expose(struct tow_slab *slab, enum tow_rights rights,
+			       u32 *key, u64 *address)
+{
+	int ret = 0;
+
+	mutex_lock(&slab->lock);
+	/* It is off the device then, or will be when we let go of the lock. */
+	if (slab->import && tow_import_invalid(slab->import))
+		ret = -EFAULT;
+	else if (!slab->mr[rights])
+		ret = tow_slab_alloc_mr(slab, rights);
+	if (!ret && !slab->exposed[rights]) {
+		ret = tow_slab_register(slab, rights);
+		if (ret)
+			tow_slab_free_mr(slab, rights);
+	}
+	if (!ret) {
+		slab->exposed[rights]++;
+		*key = slab->mr[rights]->rkey;
+		*address = slab->mr[rights]->iova;
+	}
+	mutex_unlock(&slab->lock);
+	return ret;
 }
 
 /**
@@ -501,35 +530,27 @@ static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
  * May sleep.  One towk_slab_hide() for each success.
  *
  * Return: 0; -EACCES: to write what was imported for reading; -EFAULT: its exporter has
- * taken the memory back; -ENOSPC: no memory
- * region, the device's limit is reached; -ENETDOWN: no maintenance queue pair;
- * -ENODEV: the device is going; -EIO or what the device's driver said.
+ * taken the memory back; -ENOSPC: no memory region, the device's limit is reached
+ * (logged); -ENOMEM: the machine's; -ENETDOWN: no maintenance queue pair; -ENODEV: the
+ * device is going; -EIO or what the device's driver said.
  */
 int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 		     u64 *address)
 {
-	int ret = 0;
+	int ret;
 
 	/* Whoever has the region's handle may not, either. */
 	if (slab->readonly && rights == TOW_RIGHTS_WRITE)
 		return -EACCES;
-	mutex_lock(&slab->lock);
-	/* It is off the device then, or will be when we let go of the lock. */
-	if (slab->import && tow_import_invalid(slab->import))
-		ret = -EFAULT;
-	else if (!slab->mr[rights])
-		ret = tow_slab_alloc_mr(slab, rights);
-	if (!ret && !slab->exposed[rights]) {
-		ret = tow_slab_register(slab, rights);
-		if (ret)
-			tow_slab_replace_mr(slab, rights);
-	}
-	if (!ret) {
-		slab->exposed[rights]++;
-		*key = slab->mr[rights]->rkey;
-		*address = slab->mr[rights]->iova;
-	}
-	mutex_unlock(&slab->lock);
+	ret = tow_slab_try_expose(slab, rights, key, address);
+	/* Hardware may have fewer than it says, which drivers tell so. */
+	if (ret == -ENOMEM && tow_pool_reclaim_mrs(&slab->dev->pool))
+		ret = tow_slab_try_expose(slab, rights, key, address);
+	while (ret == -ENOSPC && !tow_slab_go_on(slab->dev) &&
+	       tow_pool_reclaim_mrs(&slab->dev->pool))
+		ret = tow_slab_try_expose(slab, rights, key, address);
+	if (ret == -ENOSPC)
+		tow_limits_refuse_mr(&slab->dev->limits);
 	return ret;
 }
 EXPORT_SYMBOL_GPL(towk_slab_expose);

@@ -86,7 +86,8 @@ struct tow_chunk {
  *	OWNED; when it drops to 0 the slab may be invalidated
  * @bytes: its size
  * @lock: protects @mr and what is registered
- * @mr: one memory region for each kind of rights; NULL after removal
+ * @mr: one memory region for each kind of rights, from the first exposure on, until
+ *	it is wanted elsewhere
  * @exposed: how many exports of each kind there are
  * @mapped: how many of its chunks, from the first on, we mapped for DMA
  * @chunk_count: how many chunks
@@ -140,7 +141,7 @@ struct tow_slab *tow_slab_alloc(struct tow_device *dev,
 struct tow_slab *tow_slab_make(struct tow_device *dev,
 			       enum tow_slab_class class);
 bool tow_slab_needs_copies(struct ib_device *ibdev);
-int tow_slab_alloc_mrs(struct tow_slab *slab);
+unsigned int tow_slab_reclaim_mrs(struct tow_slab *slab);
 void tow_slab_detach(struct tow_slab *slab);
 void tow_slab_free(struct tow_slab *slab);
 void tow_slab_zero(struct tow_slab *slab);

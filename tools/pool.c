@@ -125,31 +125,22 @@ static int read_bytes(const char *class_dir, const char *device, uint64_t *bytes
 }
 
 /* What could be had is kept, so the failure is only half of what to say. */
-static void say_partial(const char *class_dir, const char *device, uint64_t wanted, int error)
+static void say_partial(const char *class_dir, const char *device, uint64_t wanted)
 {
 	char had[SIZE_TEXT], asked[SIZE_TEXT];
 	uint64_t bytes;
 
 	if (read_bytes(class_dir, device, &bytes))
 		return;
-	fprintf(stderr, "towline: %s: %s: the pool has %s of the %s asked for, and keeps them\n",
-		device, error == -ENOMEM ? "the machine had no more memory to give" :
-					   "the device's memory regions are used up",
-		size_words(bytes, had), size_words(wanted, asked));
-	fprintf(stderr, "towline: to have more, %s and set the size again\n",
-		error == -ENOMEM ? "free memory" : "raise mr_limit");
-}
-
-/* Did a write fail after it had done some of what it was to do? */
-static bool is_partial(int error)
-{
-	return error == -ENOMEM || error == -ENOSPC;
+	fprintf(stderr, "towline: %s: the machine had no more memory to give: the pool has %s of the %s asked for, and keeps them\n",
+		device, size_words(bytes, had), size_words(wanted, asked));
+	fprintf(stderr, "towline: to have more, free memory and set the size again\n");
 }
 
 static void say_why(const char *class_dir, const char *device, uint64_t wanted, int error)
 {
-	if (is_partial(error))
-		say_partial(class_dir, device, wanted, error);
+	if (error == -ENOMEM)
+		say_partial(class_dir, device, wanted);
 	else if (error == -EACCES || error == -EPERM)
 		fprintf(stderr, "towline: %s: sizing the pool takes root, with CAP_NET_ADMIN outside any container\n",
 			device);
@@ -222,7 +213,7 @@ static int set_and_ask(const struct options *options, struct json_object *pools)
 	if (ret)
 		return ret;
 	ret = pool_set(SYSFS_CLASS, name, options->bytes);
-	if (ret && !is_partial(ret))
+	if (ret && ret != -ENOMEM)
 		return ret;
 	/* What there is now, also when it is less than what was asked for. */
 	shown = ask_pool(name, NULL, pools);

@@ -434,7 +434,8 @@ struct tow_region_destroy {
  * @charged_bytes: out: what counts against the limits of bytes
  * @cgroup_id: out: of the process that created it or took it over: the inode
  *	number of its cgroup's folder; 0 where the kernel has no cgroups
- * @mrs: out: memory regions of the RDMA device that it takes
+ * @mrs: out: memory regions of the RDMA device that it may come to take: what counts
+ *	against the limits of them
  * @slabs: out: slabs of the pool that it consists of
  * @uid: out: the user it is charged to, as the caller's user namespace has it
  * @pid: out: of the process that created it or took it over, as the caller's

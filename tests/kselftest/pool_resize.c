@@ -68,7 +68,6 @@ TEST_F(pool, numbers_add_up)
 		ASSERT_EQ(0, tow_pool_fresh((uint64_t)slabs * TOW_SLAB));
 		EXPECT_EQ(slabs, tow_sysfs_get("stats/slabs"));
 		EXPECT_EQ(slabs, tow_sysfs_get("stats/free_slabs"));
-		EXPECT_EQ(slabs * TOW_SLAB_MRS, tow_sysfs_get("mr_used"));
 	}
 	ASSERT_EQ(0, tow_pool_fresh(8 * TOW_SLAB));
 	ASSERT_EQ(0, tow_region_create(self->fd, 3 * TOW_SLAB, &large));
@@ -120,35 +119,6 @@ TEST_F_TIMEOUT(pool, all_of_it_can_be_had, 60)
 		}
 	}
 	EXPECT_TRUE(tow_pool_unused());
-}
-
-/*
- * Where a large slab cannot become small ones, as they need more memory regions
- * than there are left, it stays what it was.
- */
-TEST_F(pool, exchange_that_fails_is_undone)
-{
-	struct tow_region_create made;
-	int log = tow_log_open();
-	uint64_t mrs;
-
-	ASSERT_LE(0, log);
-	ASSERT_EQ(0, tow_pool_fresh(2 * TOW_SLAB));
-	mrs = tow_sysfs_get("mr_used");
-	ASSERT_EQ(0, tow_sysfs_set("mr_limit", mrs + 2 * TOW_SLAB_MRS));
-	EXPECT_EQ(-ENOSPC, tow_region_create(self->fd, 1, &made));
-	EXPECT_EQ(2 * TOW_SLAB, tow_sysfs_get("pool_bytes"));
-	EXPECT_EQ(mrs, tow_sysfs_get("mr_used"));
-	EXPECT_EQ(0, tow_sysfs_get("stats/small_slabs"));
-	EXPECT_EQ(0, tow_sysfs_get("pool_used_bytes"));
-	/* What to raise is said, and it is not what did not matter. */
-	EXPECT_EQ(0, tow_log_count(log, "towline", "/pool_bytes"));
-	ASSERT_EQ(0, tow_sysfs_set("mr_limit",
-				   mrs + TOW_SLAB_MRS * (TOW_SLAB / TOW_SMALL_SLAB)));
-	ASSERT_EQ(0, tow_region_create(self->fd, 1, &made));
-	EXPECT_EQ(2 * TOW_SLAB, tow_sysfs_get("pool_bytes"));
-	EXPECT_EQ(0, tow_region_end(self->fd, &made));
-	close(log);
 }
 
 /* ---- less than is in use ----------------------------------------------------------- */
@@ -417,7 +387,6 @@ TEST_F_TIMEOUT(pool, resized_by_several, 60)
 	ASSERT_EQ(0, tow_sysfs_set("pool_bytes", 3 * TOW_SLAB));
 	EXPECT_EQ(3 * TOW_SLAB, tow_sysfs_get("pool_bytes"));
 	EXPECT_EQ(3, tow_sysfs_get("stats/slabs"));
-	EXPECT_EQ(3 * TOW_SLAB_MRS, tow_sysfs_get("mr_used"));
 }
 
 struct write_size {
@@ -447,7 +416,6 @@ static void change_ones_mind(struct __test_metadata *_metadata, struct write_siz
 	pthread_join(size->thread, NULL);
 	EXPECT_EQ(0, tow_sysfs_get("pool_bytes"))
 		TH_LOG("after %llu MiB were there", (unsigned long long)made >> 20);
-	EXPECT_EQ(0, tow_sysfs_get("mr_used"));
 }
 
 #define MIND_SLABS	12
@@ -465,17 +433,19 @@ TEST_F_TIMEOUT(pool, emptied_while_it_grows, 60)
 	}
 }
 
-/* The same while the earlier one fails. */
-TEST_F_TIMEOUT(pool, emptied_while_it_fails_to_grow, 60)
+/* The same while the earlier one fails, as the machine has no more. */
+TEST_F_TIMEOUT(pool, emptied_while_it_fails_to_grow, 120)
 {
-	struct write_size size = { .bytes = 2ULL * MIND_SLABS * TOW_SLAB };
-	uint64_t round;
+	struct write_size size = { .bytes = 2ULL * 1024 * memory_kb("MemTotal") };
+	uint64_t round, had;
 
 	ASSERT_EQ(0, tow_pool_fresh(0));
-	ASSERT_EQ(0, tow_sysfs_set("mr_limit", MIND_SLABS * TOW_SLAB_MRS));
-	for (round = 0; round < MIND_SLABS; round++) {
-		change_ones_mind(_metadata, &size, (MIND_SLABS - round % 2) * TOW_SLAB);
-		EXPECT_TRUE(!size.ret || size.ret == -ENOSPC)
+	ASSERT_EQ(-ENOMEM, tow_sysfs_set("pool_bytes", size.bytes));
+	had = tow_sysfs_get("pool_bytes") / TOW_SLAB * TOW_SLAB;
+	for (round = 0; round < 4; round++) {
+		ASSERT_EQ(0, tow_pool_fresh(0));
+		change_ones_mind(_metadata, &size, had - round * 4 * TOW_SLAB);
+		EXPECT_TRUE(!size.ret || size.ret == -ENOMEM)
 			TH_LOG("%s", strerror(-size.ret));
 	}
 }

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include "tow_test.h"
 #include "tow_identity.h"
+#include "tow_peer.h"
 #include "tow_region.h"
 
 /* More than any case takes, so that it is the limit that refuses. */
@@ -158,14 +159,6 @@ FIXTURE_TEARDOWN_PARENT(refused)
 	tear_down(_metadata, &self->before);
 }
 
-static int import_page(int fd)
-{
-	static char page[4096] __attribute__((aligned(4096))) = "a page of one's own";
-	uint64_t handle;
-
-	return tow_region_import(fd, page, sizeof(page), 0, &handle);
-}
-
 /* Each limit in turn is as high as what there is. */
 TEST_F(refused, log_names_the_knob)
 {
@@ -183,6 +176,7 @@ TEST_F(refused, log_names_the_knob)
 		{ "device_region_limit", 1, -ENOSPC },
 	};
 	struct tow_region_create more;
+	__u64 handle;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(knobs); i++) {
@@ -195,8 +189,9 @@ TEST_F(refused, log_names_the_knob)
 	}
 	EXPECT_EQ(-ENOSPC, tow_region_create(self->fd, POOL_BYTES, &more));
 	EXPECT_TRUE(tow_log_says(self->log, "pool_bytes"));
-	ASSERT_EQ(0, tow_sysfs_set("mr_limit", tow_sysfs_get("mr_used")));
-	EXPECT_EQ(-ENOSPC, import_page(self->fd));
+	ASSERT_EQ(0, tow_sysfs_set("mr_limit", 0));
+	ASSERT_EQ(0, tow_region_create(self->fd, 1, &more));
+	EXPECT_EQ(-ENOSPC, tow_publish(self->fd, more.handle, "more", 1, &handle));
 	EXPECT_TRUE(tow_log_says(self->log, "mr_limit"));
 }
 
@@ -547,33 +542,52 @@ TEST_F(limits, handles_count_as_regions)
 	EXPECT_EQ(-ENOSPC, tow_region_from_fd(self->fd, made.fd, &handle));
 }
 
-/* The device's memory regions: the pool's slabs have theirs beforehand. */
+/* The device's memory regions are made as exports need them, and stay with the slabs. */
 TEST_F(limits, device_mrs)
 {
-	uint64_t used = tow_sysfs_get("mr_used"), handle, one;
-	long page = sysconf(_SC_PAGESIZE);
 	struct tow_region_create made;
-	char *memory = aligned_alloc((size_t)page, (size_t)page);
+	__u64 whole, slab;
 
-	ASSERT_NE(NULL, memory);
-	EXPECT_EQ(POOL_BYTES / TOW_SLAB * TOW_SLAB_MRS, used);
-	ASSERT_EQ(0, tow_region_create(self->fd, TOW_SLAB, &made));
-	EXPECT_EQ(used, tow_sysfs_get("mr_used"));
-	ASSERT_EQ(0, tow_region_import(self->fd, memory, (uint64_t)page, 0, &handle));
-	one = tow_sysfs_get("mr_used") - used;
-	EXPECT_LE(1, one);
-	/* Exactly one more, and not a second. */
-	ASSERT_EQ(0, tow_sysfs_set("mr_limit", used + 2 * one));
-	ASSERT_EQ(0, tow_region_import(self->fd, memory, (uint64_t)page, 0, &handle));
-	EXPECT_EQ(used + 2 * one, tow_sysfs_get("mr_used"));
-	EXPECT_EQ(-ENOSPC, tow_region_import(self->fd, memory, (uint64_t)page, 0, &handle));
-	EXPECT_GT(0, tow_sysfs_set("pool_bytes", POOL_BYTES + TOW_SLAB));
-	EXPECT_EQ(POOL_BYTES, tow_sysfs_get("pool_bytes"));
-	/* What the pool has already may be used. */
-	EXPECT_EQ(0, tow_region_create(self->fd, TOW_SLAB, &made));
+	EXPECT_EQ(0, tow_sysfs_get("mr_used"));
+	ASSERT_EQ(0, tow_region_create(self->fd, 3 * TOW_SLAB, &made));
+	EXPECT_EQ(0, tow_sysfs_get("mr_used"));
+	ASSERT_EQ(0, tow_publish(self->fd, made.handle, "whole", 3 * TOW_SLAB, &whole));
+	EXPECT_EQ(3, tow_sysfs_get("mr_used"));
+	/* A second export takes none. */
+	ASSERT_EQ(0, tow_publish(self->fd, made.handle, "slab", TOW_SLAB, &slab));
+	EXPECT_EQ(3, tow_sysfs_get("mr_used"));
+	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, whole));
+	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, slab));
+	EXPECT_EQ(0, tow_region_end(self->fd, &made));
+	EXPECT_TRUE(tow_pool_unused());
+	EXPECT_EQ(3, tow_sysfs_get("mr_used"));
 	/* Never more than the hardware has. */
 	EXPECT_EQ(-ERANGE, tow_sysfs_set("mr_limit", 1ULL << 40));
-	free(memory);
+	ASSERT_EQ(0, tow_pool_fresh(POOL_BYTES));
+	EXPECT_EQ(0, tow_sysfs_get("mr_used"));
+}
+
+/* At the limit what nobody exports any more serves others; what is in use does not. */
+TEST_F(limits, device_mrs_go_round)
+{
+	struct tow_region_create made;
+	__u64 first, second;
+	int slab;
+
+	ASSERT_EQ(0, tow_sysfs_set("mr_limit", 1));
+	ASSERT_EQ(0, tow_region_create(self->fd, 3 * TOW_SLAB, &made));
+	for (slab = 0; slab < 3; slab++) {
+		ASSERT_EQ(0, tow_publish_part(self->fd, made.handle, "first", slab * TOW_SLAB,
+					      TOW_SLAB, &first));
+		EXPECT_EQ(1, tow_sysfs_get("mr_used"));
+		EXPECT_EQ(-ENOSPC, tow_publish_part(self->fd, made.handle, "second",
+						    (slab + 1) % 3 * TOW_SLAB, TOW_SLAB, &second));
+		EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, first));
+	}
+	/* All of it or nothing, and what was begun is undone. */
+	EXPECT_EQ(-ENOSPC, tow_publish(self->fd, made.handle, "first", 3 * TOW_SLAB, &first));
+	EXPECT_EQ(0, tow_publish(self->fd, made.handle, "first", TOW_SLAB, &first));
+	EXPECT_EQ(1, tow_sysfs_get("mr_used"));
 }
 
 /* ---- users ----------------------------------------------------------------------- */
