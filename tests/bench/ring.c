@@ -12,6 +12,8 @@
  *		that makes in a second
  *	among	the same with EXPORTS (-e) exports over at most 500 regions, of which
  *		1,000 are used (all, if there are fewer), by chance
+ *	import	as many, from places by chance in MEBIBYTES (-i) of our own memory, whose
+ *		pages are scattered
  *	serve	be the other end, until killed
  */
 #include <getopt.h>
@@ -28,7 +30,9 @@ struct state {
 	struct work work;
 	const char *address;
 	bool polled;
-	uint32_t exports;
+	uint32_t exports, mebibytes;
+	/* Where they may begin in our region, one after the other. */
+	uint32_t starts;
 	int device;
 	struct ring ring;
 	int channel;
@@ -70,6 +74,35 @@ static void make_memory(struct state *state)
 	must("region", ring_region(state->device, work_memory(&state->work),
 			   &state->regions[0]));
 	state->region_count = 1;
+}
+
+/* Page by page, and neighbours not one after the other. */
+static char *make_scattered(size_t bytes)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), count = bytes / page;
+	char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		die("memory", errno);
+	must("madvise", madvise(memory, bytes, MADV_NOHUGEPAGE) ? -errno : 0);
+	for (size_t i = 0; i < count; i++)
+		memory[i * 104729 % count * page] = 1;
+	return memory;
+}
+
+static void import_memory(struct state *state)
+{
+	struct tow_region_import_user import = {
+		.size = sizeof(import),
+		.bytes = (uint64_t)state->mebibytes << 20,
+	};
+
+	import.address = (uintptr_t)make_scattered(import.bytes);
+	must("import", ioctl(state->device, TOW_IOCTL_REGION_IMPORT_USER, &import) ? -errno : 0);
+	state->regions[0] = import.handle;
+	state->region_count = 1;
+	state->starts = (uint32_t)(import.bytes / state->work.bytes);
 }
 
 static void publish(struct state *state)
@@ -128,7 +161,7 @@ static void prepare(struct state *state, uint32_t number, bool last)
 		.channel = (__u16)state->channel,
 		.user_data = number,
 		.region = state->regions[any_of(state, state->region_count)],
-		.offset = offset,
+		.offset = offset + (uint64_t)any_of(state, state->starts) * state->work.bytes,
 		.remote = state->remotes[any_of(state, state->remote_count)],
 		.remote_offset = offset,
 		.bytes = state->work.bytes,
@@ -236,6 +269,18 @@ static void run_among(struct state *state)
 	time_many(state);
 }
 
+static void run_import(struct state *state)
+{
+	open_device(state);
+	import_memory(state);
+	publish(state);
+	connect_peer(state);
+	must("resolve", ring_resolve(state->device, state->peer, NAME, &state->remotes[0]));
+	state->remote_count = 1;
+	make_queue(state);
+	time_many(state);
+}
+
 static void run_serve(struct state *state)
 {
 	open_device(state);
@@ -249,14 +294,15 @@ static const struct {
 	void (*run)(struct state *state);
 } modes[] = {
 	{ "each", run_each }, { "many", run_many }, { "among", run_among },
-	{ "serve", run_serve },
+	{ "import", run_import }, { "serve", run_serve },
 };
 
 /* ---- the program ----------------------------------------------------------- */
 
 static void __attribute__((noreturn)) usage(void)
 {
-	fputs("usage: ring -m each|many|among|serve [-k] [-a ADDRESS] [-e EXPORTS]\n"
+	fputs("usage: ring -m each|many|among|import|serve [-k] [-a ADDRESS] [-e EXPORTS]\n"
+	      "            [-i MEBIBYTES]\n"
 	      "            " WORK_USAGE "\n", stderr);
 	exit(2);
 }
@@ -272,11 +318,12 @@ static size_t mode_of(const char *name)
 
 int main(int argc, char **argv)
 {
-	static struct state state = { .work = WORK_DEFAULT, .exports = 1 };
+	static struct state state = { .work = WORK_DEFAULT, .exports = 1,
+				      .mebibytes = 1, .starts = 1 };
 	size_t mode = 0;
 	int option;
 
-	while ((option = getopt(argc, argv, WORK_OPTIONS "km:a:e:")) != -1) {
+	while ((option = getopt(argc, argv, WORK_OPTIONS "km:a:e:i:")) != -1) {
 		if (option == 'm')
 			mode = mode_of(optarg);
 		else if (option == 'a')
@@ -284,6 +331,7 @@ int main(int argc, char **argv)
 		else if (option == 'k')
 			state.polled = true;
 		else if (option == 'e' ? !work_number(optarg, 1, 10000000, &state.exports) :
+			 option == 'i' ? !work_number(optarg, 1, 4096, &state.mebibytes) :
 			 !work_option(&state.work, option, optarg))
 			usage();
 	}
