@@ -1128,6 +1128,8 @@ struct tow_release {
  *			a slot is none
  *	ETIMEDOUT	it took longer than its @timeout_ms
  *	EOPNOTSUPP	the device has no atomics
+ *	EFAULT		the region is INVALID: its exporter has taken the memory back.
+ *			How much of it has taken place is not known
  *	ESTALE		the export or its connection had ended before; what was
  *			not on its way yet has not taken place.  WAIT: the export
  *			has ended
