@@ -100,6 +100,18 @@ static inline int tow_pin_to_read(unsigned long start, int count,
  */
 #define TOW_IMPORT_DMA_BUF	MODULE_INFO(import_ns, "DMA_BUF")
 
+/*
+ * What an exporter says to importers, and what it asks about one, have other names since
+ * 7.1; Kbuild looks.
+ */
+#ifdef TOW_HAVE_INVALIDATE_MAPPINGS
+#define tow_dma_buf_invalidate(dmabuf)	dma_buf_invalidate_mappings(dmabuf)
+#define tow_dma_buf_revocable(attachment) dma_buf_attach_revocable(attachment)
+#else
+#define tow_dma_buf_invalidate(dmabuf)	dma_buf_move_notify(dmabuf)
+#define tow_dma_buf_revocable(attachment) (!!(attachment)->importer_ops)
+#endif
+
 /* In one call since 6.13, in no other way since 6.15; Kbuild looks. */
 static inline void tow_hrtimer_setup(struct hrtimer *timer,
 				     enum hrtimer_restart (*over)(struct hrtimer *),
