@@ -100,6 +100,13 @@ static inline int tow_pin_to_read(unsigned long start, int count,
  */
 #define TOW_IMPORT_DMA_BUF	MODULE_INFO(import_ns, "DMA_BUF")
 
+/* What tells an importer to let go of a dma-buf has this name since 7.1; Kbuild looks. */
+#ifdef TOW_HAVE_INVALIDATE_MAPPINGS
+#define TOW_MOVE_NOTIFY		invalidate_mappings
+#else
+#define TOW_MOVE_NOTIFY		move_notify
+#endif
+
 /* In one call since 6.13, in no other way since 6.15; Kbuild looks. */
 static inline void tow_hrtimer_setup(struct hrtimer *timer,
 				     enum hrtimer_restart (*over)(struct hrtimer *),
