@@ -187,6 +187,7 @@ static int tow_exported_error(int error)
 	case -ENOSPC:
 	case -ENOMEM:
 	case -ENODEV:
+	case -EFAULT:
 	case -EINTR:
 		return error;
 	default:
@@ -253,17 +254,22 @@ static int tow_exported_may_be(struct tow_exported *exported)
 	lockdep_assert_held(&dir->lock);
 	if (dir->stopping)
 		return -ENODEV;
+	if (tow_region_invalid(exported->region))
+		return -EFAULT;
 	return tow_labels_first(&dir->exports, &exported->label) ? -EEXIST : 0;
 }
 
 /* The 8 bytes where the number is, which are in one page. */
 static int tow_exported_make_slot(struct tow_exported *exported)
 {
-	struct tow_slab *slab = exported->region->slabs[exported->first];
+	const struct tow_region *region = exported->region;
+	unsigned int index = exported->first;
 	u64 offset = exported->skip;
 	u8 *page;
 
-	page = page_address(tow_slab_page(slab, offset));
+	page = page_address(region->import ?
+			    tow_import_page(region->import, index, offset) :
+			    tow_slab_page(region->slabs[index], offset));
 	return tow_slot_new(exported->dev,
 			    (u64 *)(page + offset_in_page(offset)),
 			    &exported->slot);
@@ -545,6 +551,57 @@ void tow_exported_stop(struct tow_directory *dir)
 		wait_for_completion(&exported->ended);
 		tow_exported_put(exported);
 		cond_resched();
+	}
+}
+
+/* The next one of a region that is not finished, with a reference for the caller. */
+static struct tow_exported *tow_exported_next_of(struct tow_directory *dir,
+						 u64 *cursor, u64 region_id)
+{
+	struct tow_exported *exported;
+
+	while ((exported = tow_exported_next(dir, cursor)) &&
+	       exported->region_id != region_id)
+		tow_exported_put(exported);
+	return exported;
+}
+
+/**
+ * tow_exported_end_region - begin to end all exports of a region
+ * @dev: the device, which may be gone
+ * @region_id: the region's number; it is invalid, so there will be no others
+ */
+void tow_exported_end_region(struct tow_device *dev, u64 region_id)
+{
+	struct tow_directory *dir = &dev->directory;
+	struct tow_exported *exported;
+	u64 cursor = 0;
+
+	/* Who publishes one at this moment has looked before, or will see it. */
+	mutex_lock(&dir->lock);
+	mutex_unlock(&dir->lock);
+	while ((exported = tow_exported_next_of(dir, &cursor, region_id))) {
+		if (tow_exported_end(exported))
+			tow_directory_queue(dir);
+		tow_exported_put(exported);
+	}
+	tow_directory_kick(dir);
+}
+
+/**
+ * tow_exported_wait_region - wait until no peer reaches a region
+ * @dev: the device, which may be gone
+ * @region_id: the region's number, after tow_exported_end_region()
+ */
+void tow_exported_wait_region(struct tow_device *dev, u64 region_id)
+{
+	struct tow_directory *dir = &dev->directory;
+	struct tow_exported *exported;
+	u64 cursor = 0;
+
+	while ((exported = tow_exported_next_of(dir, &cursor, region_id))) {
+		wait_for_completion(&exported->ended);
+		tow_exported_put(exported);
 	}
 }
 

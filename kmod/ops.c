@@ -542,3 +542,55 @@ bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms)
 	}
 	return stalls;
 }
+
+/* Is nothing on its way that was when it was @posted? */
+static bool tow_link_drained(const struct tow_link *link, u32 posted)
+{
+	return (s32)(READ_ONCE(link->drained) - posted) >= 0;
+}
+
+/* Wait for what is on its way by one queue pair, which is lost if that takes too long. */
+static void tow_link_drain_posted(struct tow_tie *tie, struct tow_link *link,
+				  unsigned long deadline)
+{
+	bool failed = false;
+	u32 posted;
+
+	/* What is posted afterwards has seen what the caller has changed before. */
+	spin_lock_bh(&link->lock);
+	posted = link->posted;
+	spin_unlock_bh(&link->lock);
+	while (!tow_link_drained(link, posted)) {
+		if (!failed && time_after(jiffies, deadline)) {
+			tow_tie_fail(tie, -ETIMEDOUT, TOW_WIRE_FAILED,
+				     "memory was taken back, and is in use");
+			failed = true;
+		}
+		usleep_range(200, 1000);
+	}
+}
+
+/**
+ * tow_ops_drain - wait until nothing is on its way that is now
+ * @dev: the device, which may be gone
+ *
+ * What a caller has changed that tow_op_refused() looks at holds for all that comes
+ * after.  Queue pairs on which it takes longer than revoke_timeout_ms are destroyed.
+ */
+void tow_ops_drain(struct tow_device *dev)
+{
+	unsigned long deadline = jiffies +
+		msecs_to_jiffies(READ_ONCE(dev->peers.settings.revoke_timeout_ms));
+	struct tow_session *session;
+	struct tow_tie *tie;
+	unsigned int i;
+	u64 cursor = 0;
+
+	while ((session = tow_peer_session_next(dev, &cursor))) {
+		/* Pairs with tow_tie_carry(). */
+		tie = smp_load_acquire(&session->tie);
+		for (i = 0; tie && i < tie->qps; i++)
+			tow_link_drain_posted(tie, &tie->data[i], deadline);
+		tow_session_put(session);
+	}
+}

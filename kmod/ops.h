@@ -11,10 +11,12 @@
 #include <rdma/ib_verbs.h>
 
 #include "event.h"
+#include "region.h"
 #include "remote.h"
 #include "uapi/towline.h"
 
 struct tow_cq;
+struct tow_device;
 struct tow_flow;
 struct tow_link;
 struct tow_peer;
@@ -275,6 +277,7 @@ void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link, bool over);
 void tow_ops_go_on(struct tow_tie *tie);
 bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms);
+void tow_ops_drain(struct tow_device *dev);
 void tow_ops_end(struct tow_op_list *ended);
 
 /* Is the last one there of the same flow and on the same remote range? */
@@ -294,8 +297,8 @@ static inline bool tow_plug_has_such(const struct tow_plug *plug,
  *
  * In process context, like all that follows.  What @done is called with:
  * 0; -ESTALE: the export or the connection had ended before; -ECONNRESET: the
- * connection has ended meanwhile; -EIO: the peer has refused it; -ETIMEDOUT: it was
- * late; what tow_ops_stop() says.
+ * connection has ended meanwhile; -EIO: the peer has refused it; -EFAULT: our memory
+ * was taken back; -ETIMEDOUT: it was late; what tow_ops_stop() says.
  */
 static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 {
@@ -364,6 +367,8 @@ static inline int tow_op_refused(const struct tow_op *op)
 	if (!tow_remote_usable(op->remote) ||
 	    (op->slot && !tow_remote_usable(op->slot)))
 		return -ESTALE;
+	if (op->region && tow_region_invalid(op->region))
+		return -EFAULT;
 	if (op->slot && READ_ONCE(op->slot->closed))
 		return -ECANCELED;
 	return tow_op_is_late(op) ? -ETIMEDOUT : 0;

@@ -694,6 +694,8 @@ void tow_region_describe(struct tow_region *region,
 	struct tow_regions *regions = &region->dev->regions;
 
 	info->flags = region->flags;
+	if (tow_region_invalid(region))
+		info->flags |= TOW_REGION_INVALID;
 	info->id = region->id;
 	info->bytes = region->bytes;
 	info->map_bytes = region->map_bytes;

@@ -12,6 +12,7 @@
 #include <linux/math64.h>
 #include <linux/mutex.h>
 #include <linux/uidgid.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
@@ -127,17 +128,28 @@ static inline u64 tow_region_aim(const struct tow_region *region, u64 offset,
 				 u64 *dma)
 {
 	const struct tow_chunk *chunk;
+	const struct tow_slab *slab;
 	u64 rest;
 
-	chunk = region->slabs[div64_u64_rem(region->skip + offset,
-					    region->slab_bytes,
-					    &rest)]->chunks;
-	while (rest >= chunk->bytes) {
-		rest -= chunk->bytes;
-		chunk++;
-	}
+	slab = region->slabs[div64_u64_rem(region->skip + offset,
+					   region->slab_bytes, &rest)];
+	chunk = tow_slab_chunk(slab, rest);
+	rest -= chunk->at;
 	*dma = chunk->dma + rest;
 	return chunk->bytes - rest;
+}
+
+bool tow_import_invalid(const struct tow_import *import);
+
+/**
+ * tow_region_invalid - has a region's memory been taken back?
+ * @region: the region
+ *
+ * Return: true: it is an import's, whose exporter has asked for it.
+ */
+static inline bool tow_region_invalid(const struct tow_region *region)
+{
+	return unlikely(region->import) && tow_import_invalid(region->import);
 }
 
 /* region.c */
@@ -181,25 +193,36 @@ void towk_region_put(struct tow_region *region);
 long tow_region_call(struct tow_client *client, unsigned int cmd,
 		     void __user *user);
 
-/* import.c */
+/* import_user.c */
 struct tow_region *tow_import_user(struct tow_client *client, u64 address,
 				   u64 bytes, bool readonly);
+struct page *tow_import_page(const struct tow_import *import,
+			     unsigned int index, u64 offset);
+
+/* import_dmabuf.c */
 struct tow_region *tow_import_dmabuf(struct tow_client *client,
 				     struct dma_buf *dmabuf, u64 offset,
 				     u64 bytes, bool readonly);
+
+/* import.c */
 void tow_import_release(struct tow_region *region);
 void tow_import_drained(struct tow_slab *slab);
 
 /**
  * struct tow_imports - a device's imports
- * @lock: protects @list; held by whoever puts imports on the RDMA device, or
- *	takes them off
- * @list: those that are on it
+ * @lock: protects @list and @leaving
+ * @list: those that are on the RDMA device
+ * @leaving: those that are being taken off
+ * @ending: those whose end has begun
+ * @wait: for one that has been taken off, or has ended
  */
 struct tow_imports {
-	/* protects list */
+	/* protects list, leaving */
 	struct mutex		lock;
 	struct list_head	list;
+	unsigned int		leaving;
+	atomic_t		ending;
+	wait_queue_head_t	wait;
 };
 
 void tow_imports_init(struct tow_imports *imports);

@@ -191,16 +191,12 @@ static struct tow_slab *tow_slab_find_memory(struct tow_device *dev,
 
 		list_del(&page->lru);
 		chunk->page = page;
+		chunk->at = slab->bytes;
 		chunk->bytes = PAGE_SIZE << compound_order(page);
 		slab->bytes += chunk->bytes;
 		trace_tow_chunk_alloc(dev, chunk);
 	}
 	return slab;
-}
-
-static enum dma_data_direction tow_slab_direction(struct tow_slab *slab)
-{
-	return slab->readonly ? DMA_TO_DEVICE : DMA_BIDIRECTIONAL;
 }
 
 static void tow_slab_unmap(struct tow_slab *slab)
@@ -209,20 +205,24 @@ static void tow_slab_unmap(struct tow_slab *slab)
 		struct tow_chunk *chunk = &slab->chunks[--slab->mapped];
 
 		ib_dma_unmap_page(slab->dev->ibdev, chunk->dma, chunk->bytes,
-				  tow_slab_direction(slab));
+				  DMA_BIDIRECTIONAL);
 		tow_stat_inc(slab->dev, TOW_STAT_DMA_UNMAPS);
 	}
 }
 
-/*
- * Memory that must be copied for the device, or whose caches must be seen to, is no
- * memory for us.  Copies go through buffers that are much smaller than a large slab,
- * and only devices that may need them have that limit.
+/**
+ * tow_slab_needs_copies - must memory be copied for a device, or its caches be seen to?
+ * @ibdev: the device
+ *
+ * Copies go through buffers that are much smaller than a large slab, and only devices
+ * that may need them have that limit.
  *
  * dma_need_sync() is another question: before 6.10 the answer is yes for every device
  * behind an IOMMU.
+ *
+ * Return: true: it is no memory for us.
  */
-static bool tow_slab_needs_copies(struct ib_device *ibdev)
+bool tow_slab_needs_copies(struct ib_device *ibdev)
 {
 	if (ib_uses_virt_dma(ibdev))
 		return false;
@@ -230,14 +230,8 @@ static bool tow_slab_needs_copies(struct ib_device *ibdev)
 	       dma_max_mapping_size(ibdev->dma_device) < TOW_SLAB_LARGE_BYTES;
 }
 
-/**
- * tow_slab_map - map a slab's chunks for the RDMA device
- * @slab: the slab; the caller is a user of the device
- *
- * Return: 0; -ENOMEM; -EOPNOTSUPP: the device cannot reach the memory without
- * copies.  tow_slab_detach() undoes it, also after a failure.
- */
-int tow_slab_map(struct tow_slab *slab)
+/* Called by users of the device; tow_slab_detach() undoes it, also after a failure. */
+static int tow_slab_map(struct tow_slab *slab)
 {
 	struct ib_device *ibdev = slab->dev->ibdev;
 
@@ -248,7 +242,7 @@ int tow_slab_map(struct tow_slab *slab)
 		dma_addr_t dma;
 
 		dma = ib_dma_map_page(ibdev, chunk->page, 0, chunk->bytes,
-				      tow_slab_direction(slab));
+				      DMA_BIDIRECTIONAL);
 		if (ib_dma_mapping_error(ibdev, dma))
 			return -ENOMEM;
 		chunk->dma = dma;
@@ -413,13 +407,9 @@ bool tow_slab_ours_alone(struct tow_slab *slab)
  */
 struct page *tow_slab_page(struct tow_slab *slab, u64 offset)
 {
-	struct tow_chunk *chunk = slab->chunks;
+	const struct tow_chunk *chunk = tow_slab_chunk(slab, offset);
 
-	while (offset >= chunk->bytes) {
-		offset -= chunk->bytes;
-		chunk++;
-	}
-	return chunk->page + (offset >> PAGE_SHIFT);
+	return chunk->page + ((offset - chunk->at) >> PAGE_SHIFT);
 }
 
 /* Tell a memory region where its slab's chunks are. */
@@ -439,8 +429,6 @@ static int tow_slab_map_mr(struct tow_slab *slab, struct ib_mr *mr)
 	for (i = 0; i < slab->chunk_count; i++) {
 		struct tow_chunk *chunk = &slab->chunks[i];
 
-		if (chunk->page)
-			sg_set_page(&list[i], chunk->page, chunk->bytes, 0);
 		sg_dma_address(&list[i]) = chunk->dma;
 		sg_dma_len(&list[i]) = chunk->bytes;
 	}
@@ -512,7 +500,8 @@ static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
  *
  * May sleep.  One towk_slab_hide() for each success.
  *
- * Return: 0; -EACCES: to write what was imported for reading; -ENOSPC: no memory
+ * Return: 0; -EACCES: to write what was imported for reading; -EFAULT: its exporter has
+ * taken the memory back; -ENOSPC: no memory
  * region, the device's limit is reached; -ENETDOWN: no maintenance queue pair;
  * -ENODEV: the device is going; -EIO or what the device's driver said.
  */
@@ -525,7 +514,10 @@ int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 	if (slab->readonly && rights == TOW_RIGHTS_WRITE)
 		return -EACCES;
 	mutex_lock(&slab->lock);
-	if (!slab->mr[rights])
+	/* It is off the device then, or will be when we let go of the lock. */
+	if (slab->import && tow_import_invalid(slab->import))
+		ret = -EFAULT;
+	else if (!slab->mr[rights])
 		ret = tow_slab_alloc_mr(slab, rights);
 	if (!ret && !slab->exposed[rights]) {
 		ret = tow_slab_register(slab, rights);

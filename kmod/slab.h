@@ -59,13 +59,15 @@ enum tow_rights {
 
 /**
  * struct tow_chunk - physically contiguous memory
- * @page: its first page; NULL: imported memory that has none (peer-to-peer)
+ * @page: its first page; NULL: it is imported
  * @dma: where the RDMA device sees it
+ * @at: where it begins in its slab, in bytes
  * @bytes: its size
  */
 struct tow_chunk {
 	struct page	*page;
 	dma_addr_t	dma;
+	u64		at;
 	u64		bytes;
 };
 
@@ -110,12 +112,34 @@ struct tow_slab {
 	struct tow_chunk	chunks[];
 };
 
+/**
+ * tow_slab_chunk - the chunk at an offset
+ * @slab: the slab
+ * @offset: in bytes, below the slab's size
+ *
+ * Return: the chunk.
+ */
+static inline const struct tow_chunk *tow_slab_chunk(const struct tow_slab *slab,
+						     u64 offset)
+{
+	unsigned int low = 0, high = slab->chunk_count, middle;
+
+	while (high - low > 1) {
+		middle = low + (high - low) / 2;
+		if (slab->chunks[middle].at <= offset)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &slab->chunks[low];
+}
+
 struct tow_slab *tow_slab_alloc(struct tow_device *dev,
 				enum tow_slab_class class,
 				unsigned int chunk_count, gfp_t gfp);
 struct tow_slab *tow_slab_make(struct tow_device *dev,
 			       enum tow_slab_class class);
-int tow_slab_map(struct tow_slab *slab);
+bool tow_slab_needs_copies(struct ib_device *ibdev);
 int tow_slab_alloc_mrs(struct tow_slab *slab);
 void tow_slab_detach(struct tow_slab *slab);
 void tow_slab_free(struct tow_slab *slab);

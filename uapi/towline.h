@@ -357,7 +357,9 @@ enum tow_region_flag {
 	/* a process's own memory (only told) */
 	TOW_REGION_USER_MEMORY	= 1 << 3,
 	/* somebody else's dma-buf (only told) */
-	TOW_REGION_DMABUF	= 1 << 4
+	TOW_REGION_DMABUF	= 1 << 4,
+	/* a dma-buf whose exporter has taken its memory back (only told) */
+	TOW_REGION_INVALID	= 1 << 5
 };
 
 /**
@@ -656,13 +658,20 @@ struct tow_region_import_dmabuf {
 /**
  * TOW_IOCTL_REGION_IMPORT_DMABUF - make a region of a dma-buf's memory
  *
- * The dma-buf is pinned until the region ends.  For descriptors of towline's own
- * regions there is REGION_FROM_FD.
+ * The dma-buf is pinned until the region ends, where its exporter has it; memory of a
+ * device is reached there (peer-to-peer), if the exporter can have that.  The call waits
+ * for the exporter's fences.  For descriptors of towline's own regions there is
+ * REGION_FROM_FD.
+ *
+ * An exporter may take its memory back all the same.  The region is INVALID from then on,
+ * for good: its exports end as if they had been revoked, and what uses it here ends with
+ * EFAULT.  The exporter waits until nobody reaches the memory any more, which takes
+ * revoke_timeout_ms at most, and then the queue pairs that still use it are destroyed.
  *
  * Errors: EBADF: @fd is not open; EINVAL: it is no dma-buf, or the range is not
  * within it; EOPNOTSUPP: the RDMA device is software and reaches only the
- * processor's memory, or the exporter's memory cannot stay in one place; EDQUOT,
- * ENOSPC, ENOMEM; or what the exporter says.
+ * processor's memory, or needs copies of it, or the exporter's memory is not in whole
+ * pages; EDQUOT, ENOSPC, ENOMEM; or what the exporter says.
  */
 #define TOW_IOCTL_REGION_IMPORT_DMABUF \
 	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_IMPORT_DMABUF)
@@ -912,7 +921,7 @@ struct tow_export {
  * ATOMIC without WRITE, or NOTIFY with others; NOTIFY with a size that is not 8,
  * or not aligned; EACCES: rights beyond READ for a region that is READONLY;
  * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY on one without
- * shared receive queues, or for a dma-buf; EEXIST: the job has an export of that
+ * shared receive queues, or for a dma-buf; EFAULT: the region is INVALID; EEXIST: the job has an export of that
  * name on this device; EAGAIN: the device cannot register memory at the moment
  * (see tow_query.maint_state; not NOTIFY); EDQUOT, ENOSPC (NOTIFY: also if the
  * device has TOW_SLOTS_MAX of them), ENOMEM.

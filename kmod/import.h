@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Imported memory: what its three files share.
+ *
+ *	import.c	slabs of somebody else's memory, on the RDMA device and off it
+ *	import_user.c	a process's own pages
+ *	import_dmabuf.c	another driver's dma-buf, which it may take back
+ */
+#ifndef TOW_IMPORT_H
+#define TOW_IMPORT_H
+
+#include <linux/dma-direction.h>
+#include <linux/list.h>
+#include <linux/refcount.h>
+#include <linux/scatterlist.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+#include "limits.h"
+
+struct device;
+struct dma_buf;
+struct dma_buf_attachment;
+struct mm_struct;
+struct tow_client;
+struct tow_device;
+struct tow_import_fence;
+struct tow_slab;
+
+/**
+ * struct tow_import_part - a process's pages that become one slab
+ * @pages: the pages, pinned
+ * @mapped: for the RDMA device
+ */
+struct tow_import_part {
+	struct sg_append_table	pages;
+	bool			mapped;
+};
+
+/**
+ * struct tow_import - what has to be given back
+ * @dev: the device, with a reference
+ * @link: in tow_imports.list while something of it is on the RDMA device, unless that
+ *	is being taken off; this and @off are under the lock of that
+ * @off: nothing of it is on the RDMA device
+ * @charge: what it is charged
+ * @draining: slabs that peers may still reach
+ * @end: then gives it back
+ * @readonly: the device does not write to it
+ * @slab_count: how many slabs
+ * @slabs: in the order of the memory
+ *
+ * @mm: user memory: whose, with a reference to the structure
+ * @accounted: pages that count in the process's pinned_vm
+ * @part_count: how many parts there is room for
+ * @parts: one for each slab
+ *
+ * @dmabuf: dma-buf: it, with a reference; NULL: user memory
+ * @dma_device: what it is mapped for, with a reference
+ * @attachment: ours to it
+ * @table: where its memory is; NULL: it is not mapped.  This and what follows, up to
+ *	@fence, is under the lock of its reservation object
+ * @pinned: its exporter was asked not to move it
+ * @over: nobody uses it any more
+ * @invalid: its exporter takes it back, or has done so; read without the lock, too
+ * @fence: says when nobody reaches it any more; of its reservation object from then on
+ * @invalidate: sees to that
+ * @region_id: the number of its region; 0: there is none yet
+ */
+struct tow_import {
+	struct tow_device		*dev;
+	struct list_head		link;
+	bool				off;
+	struct tow_charge		charge;
+	refcount_t			draining;
+	struct work_struct		end;
+	bool				readonly;
+	unsigned int			slab_count;
+	struct tow_slab			**slabs;
+
+	struct mm_struct		*mm;
+	unsigned long			accounted;
+	unsigned int			part_count;
+	struct tow_import_part		*parts;
+
+	struct dma_buf			*dmabuf;
+	struct device			*dma_device;
+	struct dma_buf_attachment	*attachment;
+	struct sg_table			*table;
+	bool				pinned;
+	bool				over;
+	bool				invalid;
+	struct tow_import_fence		*fence;
+	struct work_struct		invalidate;
+	u64				region_id;
+};
+
+/**
+ * struct tow_segments - where somebody is in what an RDMA device sees
+ * @sg: the present segment
+ * @left: how many there are from it on
+ * @at: bytes of it that were taken
+ */
+struct tow_segments {
+	struct scatterlist	*sg;
+	unsigned int		left;
+	u64			at;
+};
+
+static inline struct tow_segments tow_segments_of(const struct sg_table *table)
+{
+	return (struct tow_segments){ .sg = table->sgl, .left = table->nents };
+}
+
+static inline enum dma_data_direction
+tow_import_direction(const struct tow_import *import)
+{
+	return import->readonly ? DMA_TO_DEVICE : DMA_BIDIRECTIONAL;
+}
+
+/* import.c */
+struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly);
+void tow_import_free(struct tow_import *import);
+int tow_import_charge(struct tow_import *import, struct tow_client *client,
+		      u64 bytes, u64 slab_bytes);
+void tow_import_arrive(struct tow_import *import);
+bool tow_import_claim(struct tow_import *import);
+void tow_import_take_off(struct tow_import *import);
+int tow_import_add_slab(struct tow_import *import,
+			struct tow_segments *segments, u64 bytes);
+u64 tow_segments_take(struct tow_segments *segments, u64 most,
+		      dma_addr_t *dma);
+u64 tow_import_slab_bytes(struct tow_device *dev);
+bool tow_import_try_again(struct tow_device *dev,
+			  const struct tow_import *import);
+struct tow_region *tow_import_region(struct tow_client *client,
+				     struct tow_import *import, u64 slab_bytes,
+				     u64 skip, u64 bytes, u32 flags);
+
+/* import_user.c */
+void tow_import_unmap_parts(struct tow_import *import);
+void tow_import_unpin(struct tow_import *import);
+
+/* import_dmabuf.c */
+void tow_import_of_region(struct tow_import *import, u64 region_id);
+void tow_import_dmabuf_over(struct tow_import *import);
+void tow_import_detach_dmabuf(struct tow_import *import);
+void tow_import_put_dmabuf(struct tow_import *import);
+
+#endif /* TOW_IMPORT_H */

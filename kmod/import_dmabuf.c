@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Imports of another driver's dma-buf: see import.h.
+ *
+ * What its exporter is waited for
+ *
+ * An exporter may take its time: it moves memory that is to be pinned, and its fences
+ * say when that has happened.  Nothing of ours is held meanwhile, and whoever asked can
+ * be killed; removal does not wait.  Only while memory is mapped for the RDMA device is
+ * the caller a user of that.  An exporter that cannot move its memory maps it as soon as
+ * it is attached to, which is part of the mapping then.
+ *
+ * What its exporter takes back
+ *
+ * An exporter may ask for its memory at any time (tow_import_invalidate()), though it is
+ * pinned: it is over for the import then, for good.  From that moment on nothing is
+ * begun that uses the memory.  A fence is added to the reservation object, for which
+ * whoever moves the memory waits, and a work item sees to it that what is under way
+ * comes to an end: exports are revoked, in two phases, as if their owner had wished it;
+ * what was posted here completes.  What takes longer than revoke_timeout_ms loses its
+ * queue pair.  Then nobody reaches the memory any more, the fence says so, and the
+ * import is taken off the RDMA device.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/device.h>
+#include <linux/dma-buf.h>
+#include <linux/dma-fence.h>
+#include <linux/dma-resv.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "client.h"
+#include "compat.h"
+#include "device.h"
+#include "export.h"
+#include "import.h"
+#include "ops.h"
+
+/* Between two looks whether the device is going, while an exporter is waited for. */
+#define TOW_IMPORT_LOOK	(HZ / 10)
+
+/**
+ * struct tow_dmabuf_range - what is to be imported
+ * @offset: where it begins
+ * @bytes: how much; both are whole pages
+ * @slab_bytes: of one slab
+ * @dma_device: what it is mapped for, with a reference
+ * @readonly: the device does not write to it
+ */
+struct tow_dmabuf_range {
+	u64		offset;
+	u64		bytes;
+	u64		slab_bytes;
+	struct device	*dma_device;
+	bool		readonly;
+};
+
+/* ---- fences --------------------------------------------------------------- */
+
+/**
+ * struct tow_import_fence - nobody reaches an import's memory any more
+ * @base: the fence; holds the module, as others may keep it for long
+ * @lock: of @base
+ */
+struct tow_import_fence {
+	struct dma_fence	base;
+	/* of base */
+	spinlock_t		lock;
+};
+
+static const char *tow_import_fence_driver(struct dma_fence *fence)
+{
+	return KBUILD_MODNAME;
+}
+
+static const char *tow_import_fence_timeline(struct dma_fence *fence)
+{
+	return "import";
+}
+
+static void tow_import_fence_release(struct dma_fence *fence)
+{
+	dma_fence_free(fence);
+	module_put(THIS_MODULE);
+}
+
+static const struct dma_fence_ops tow_import_fence_ops = {
+	.get_driver_name	= tow_import_fence_driver,
+	.get_timeline_name	= tow_import_fence_timeline,
+	.release		= tow_import_fence_release,
+};
+
+static struct tow_import_fence *tow_import_fence_new(void)
+{
+	struct tow_import_fence *fence;
+
+	fence = kzalloc(sizeof(*fence), GFP_KERNEL_ACCOUNT);
+	if (!fence)
+		return NULL;
+	spin_lock_init(&fence->lock);
+	dma_fence_init(&fence->base, &tow_import_fence_ops, &fence->lock,
+		       dma_fence_context_alloc(1), 1);
+	__module_get(THIS_MODULE);
+	return fence;
+}
+
+/* ---- taken back ----------------------------------------------------------- */
+
+/**
+ * tow_import_invalid - has the memory been taken back?
+ * @import: an import
+ *
+ * Return: true: its exporter wants it, or has it.
+ */
+bool tow_import_invalid(const struct tow_import *import)
+{
+	return READ_ONCE(import->invalid);
+}
+
+/**
+ * tow_import_of_region - an import has a region
+ * @import: the import
+ * @region_id: the region's number, which nobody knows so far
+ *
+ * If its memory was taken back before, whoever learns the number sees that.
+ */
+void tow_import_of_region(struct tow_import *import, u64 region_id)
+{
+	dma_resv_lock(import->dmabuf->resv, NULL);
+	import->region_id = region_id;
+	dma_resv_unlock(import->dmabuf->resv);
+}
+
+static void tow_import_quiesce(struct work_struct *work)
+{
+	struct tow_import *import = container_of(work, struct tow_import,
+						 invalidate);
+	u64 region_id = READ_ONCE(import->region_id);
+	struct tow_device *dev = import->dev;
+
+	if (region_id)
+		tow_exported_end_region(dev, region_id);
+	tow_ops_drain(dev);
+	if (region_id)
+		tow_exported_wait_region(dev, region_id);
+	dma_fence_signal(&import->fence->base);
+	if (tow_import_claim(import))
+		tow_import_take_off(import);
+}
+
+/* Called by the exporter, with the reservation object locked. */
+static void tow_import_invalidate(struct dma_buf_attachment *attachment)
+{
+	struct tow_import *import = attachment->importer_priv;
+	struct dma_resv *resv = attachment->dmabuf->resv;
+	struct dma_fence *fence;
+
+	dma_resv_assert_held(resv);
+	if (!import->table || import->over || import->invalid)
+		return;
+	fence = &import->fence->base;
+	/* Pairs with the lock of a link: see tow_ops_drain(). */
+	WRITE_ONCE(import->invalid, true);
+	queue_work(tow_wq, &import->invalidate);
+	/* Without memory for its place there the fence is waited for here. */
+	if (dma_resv_reserve_fences(resv, 1))
+		dma_fence_wait(fence, false);
+	else
+		dma_resv_add_fence(resv, fence, DMA_RESV_USAGE_BOOKKEEP);
+}
+
+static const struct dma_buf_attach_ops tow_import_attach_ops = {
+	.allow_peer2peer	= true,
+	.TOW_MOVE_NOTIFY	= tow_import_invalidate,
+};
+
+/* ---- the end -------------------------------------------------------------- */
+
+/**
+ * tow_import_dmabuf_over - nobody uses an import any more
+ * @import: the import; may not have come as far as being attached
+ */
+void tow_import_dmabuf_over(struct tow_import *import)
+{
+	struct dma_resv *resv = import->dmabuf->resv;
+
+	dma_resv_lock(resv, NULL);
+	import->over = true;
+	dma_resv_unlock(resv);
+	flush_work(&import->invalidate);
+}
+
+/* Called with the reservation object locked: who needed the fence has seen it. */
+static void tow_import_withdraw_fence(struct tow_import *import,
+				      struct dma_resv *resv)
+{
+	struct dma_fence *stub = dma_fence_get_stub();
+
+	dma_resv_replace_fences(resv, import->fence->base.context, stub,
+				DMA_RESV_USAGE_BOOKKEEP);
+	dma_fence_put(stub);
+}
+
+/**
+ * tow_import_detach_dmabuf - the RDMA device does not reach a dma-buf any more
+ * @import: the import; nobody has operations on its memory; may not be attached
+ *
+ * The real end of a mapping that was made when it was attached is here, too.
+ */
+void tow_import_detach_dmabuf(struct tow_import *import)
+{
+	struct dma_resv *resv = import->dmabuf->resv;
+
+	if (!import->attachment)
+		return;
+	/* Whoever has the lock may wait for it. */
+	dma_fence_signal(&import->fence->base);
+	dma_resv_lock(resv, NULL);
+	if (import->table) {
+		dma_buf_unmap_attachment(import->attachment, import->table,
+					 tow_import_direction(import));
+		tow_stat_inc(import->dev, TOW_STAT_DMA_UNMAPS);
+	}
+	import->table = NULL;
+	if (import->pinned)
+		dma_buf_unpin(import->attachment);
+	tow_import_withdraw_fence(import, resv);
+	dma_resv_unlock(resv);
+	dma_buf_detach(import->dmabuf, import->attachment);
+	import->attachment = NULL;
+}
+
+/**
+ * tow_import_put_dmabuf - let go of a dma-buf
+ * @import: the import, off the RDMA device
+ */
+void tow_import_put_dmabuf(struct tow_import *import)
+{
+	/* It may have been attached to, and not mapped. */
+	tow_import_detach_dmabuf(import);
+	if (import->fence)
+		dma_fence_put(&import->fence->base);
+	put_device(import->dma_device);
+	dma_buf_put(import->dmabuf);
+}
+
+/* ---- making --------------------------------------------------------------- */
+
+/*
+ * Software devices use the processor's addresses: what a dma-buf has for a
+ * device means nothing to them.
+ */
+static int tow_import_can_attach(struct tow_device *dev)
+{
+	char name[TOW_DEVICE_NAME_MAX];
+
+	if (!ib_uses_virt_dma(dev->ibdev))
+		return tow_slab_needs_copies(dev->ibdev) ? -EOPNOTSUPP : 0;
+	tow_device_name(dev, name);
+	pr_notice_ratelimited("%s: dma-bufs cannot be imported: this RDMA device is software and has no DMA\n",
+			      name);
+	return -EOPNOTSUPP;
+}
+
+/* An exporter that cannot move its memory has it mapped by this. */
+static int tow_import_attach(struct tow_import *import)
+{
+	struct dma_buf_attachment *attachment;
+
+	attachment = dma_buf_dynamic_attach(import->dmabuf, import->dma_device,
+					    &tow_import_attach_ops, import);
+	if (IS_ERR(attachment))
+		return PTR_ERR(attachment);
+	import->attachment = attachment;
+	return 0;
+}
+
+/* Wait until the memory is where it is to stay. */
+static int tow_import_await(struct tow_import *import)
+{
+	long left;
+
+	do {
+		if (tow_device_going(import->dev))
+			return -ENODEV;
+		left = dma_resv_wait_timeout(import->dmabuf->resv,
+					     DMA_RESV_USAGE_KERNEL, true,
+					     TOW_IMPORT_LOOK);
+	} while (!left);
+	return left < 0 ? left : 0;
+}
+
+/* The caller may be interrupted, and begins anew. */
+static int tow_import_lock(struct tow_import *import)
+{
+	int ret = dma_resv_lock_interruptible(import->dmabuf->resv, NULL);
+
+	return ret == -EINTR ? -ERESTARTSYS : ret;
+}
+
+/* What an exporter that can move its memory is waited for. */
+static int tow_import_pin_dmabuf(struct tow_import *import)
+{
+	int ret;
+
+	ret = tow_import_attach(import);
+	if (!ret)
+		ret = tow_import_lock(import);
+	if (ret)
+		return ret;
+	ret = dma_buf_pin(import->attachment);
+	import->pinned = !ret;
+	dma_resv_unlock(import->dmabuf->resv);
+	return ret ?: tow_import_await(import);
+}
+
+/* Slabs of what was mapped. */
+static int tow_import_cut_dmabuf(struct tow_import *import,
+				 const struct tow_dmabuf_range *range)
+{
+	struct tow_segments segments = tow_segments_of(import->table);
+	u64 skip = range->offset, left = range->bytes, taken;
+	dma_addr_t dma;
+	int ret = 0;
+
+	while (skip) {
+		taken = tow_segments_take(&segments, skip, &dma);
+		if (!taken)
+			return -EINVAL;
+		skip -= taken;
+	}
+	for (; left && !ret; left -= taken) {
+		taken = min(left, range->slab_bytes);
+		ret = tow_import_add_slab(import, &segments, taken);
+	}
+	return ret;
+}
+
+/*
+ * Called with the reservation object locked, by users of the device: whoever takes the
+ * import off finds all of it, or none.
+ */
+static int tow_import_map_locked(struct tow_import *import,
+				 const struct tow_dmabuf_range *range)
+{
+	struct sg_table *table;
+
+	table = dma_buf_map_attachment(import->attachment,
+				       tow_import_direction(import));
+	if (IS_ERR(table))
+		return PTR_ERR(table);
+	import->table = table;
+	tow_stat_inc(import->dev, TOW_STAT_DMA_MAPS);
+	return tow_import_cut_dmabuf(import, range);
+}
+
+static int tow_import_map_dmabuf(struct tow_import *import,
+				 const struct tow_dmabuf_range *range)
+{
+	int ret;
+
+	ret = tow_import_lock(import);
+	if (ret)
+		return ret;
+	ret = -ENODEV;
+	if (tow_device_enter(import->dev)) {
+		tow_import_arrive(import);
+		ret = tow_import_map_locked(import, range);
+		tow_device_leave(import->dev);
+	}
+	dma_resv_unlock(import->dmabuf->resv);
+	return ret;
+}
+
+/* The same of an exporter that cannot move its memory. */
+static int tow_import_map_static(struct tow_import *import,
+				 const struct tow_dmabuf_range *range)
+{
+	int ret;
+
+	if (!tow_device_enter(import->dev))
+		return -ENODEV;
+	tow_import_arrive(import);
+	ret = tow_import_attach(import);
+	if (!ret) {
+		dma_resv_lock(import->dmabuf->resv, NULL);
+		ret = tow_import_map_locked(import, range);
+		dma_resv_unlock(import->dmabuf->resv);
+	}
+	tow_device_leave(import->dev);
+	return ret;
+}
+
+static int tow_import_dmabuf_fill(struct tow_import *import,
+				  struct tow_client *client,
+				  const struct tow_dmabuf_range *range)
+{
+	int ret;
+
+	ret = tow_import_charge(import, client, range->bytes,
+				range->slab_bytes);
+	if (ret)
+		return ret;
+	import->fence = tow_import_fence_new();
+	if (!import->fence)
+		return -ENOMEM;
+	if (!import->dmabuf->ops->pin)
+		return tow_import_map_static(import, range);
+	ret = tow_import_pin_dmabuf(import);
+	return ret ?: tow_import_map_dmabuf(import, range);
+}
+
+static struct tow_import *
+tow_import_dmabuf_new(struct tow_client *client, struct dma_buf *dmabuf,
+		      const struct tow_dmabuf_range *range)
+{
+	struct tow_import *import;
+	int ret;
+
+	import = tow_import_alloc(client->dev, range->readonly);
+	if (!import)
+		return ERR_PTR(-ENOMEM);
+	INIT_WORK(&import->invalidate, tow_import_quiesce);
+	get_dma_buf(dmabuf);
+	import->dmabuf = dmabuf;
+	import->dma_device = get_device(range->dma_device);
+	ret = tow_import_dmabuf_fill(import, client, range);
+	if (ret) {
+		tow_import_free(import);
+		return ERR_PTR(ret);
+	}
+	return import;
+}
+
+/* What has to be known of the device; @range keeps what its memory is mapped for. */
+static int tow_import_dmabuf_prepare(struct tow_device *dev,
+				     struct tow_dmabuf_range *range)
+{
+	int ret;
+
+	if (!tow_device_enter(dev))
+		return -ENODEV;
+	ret = tow_import_can_attach(dev);
+	if (!ret) {
+		range->slab_bytes = tow_import_slab_bytes(dev);
+		range->dma_device = get_device(dev->ibdev->dma_device);
+	}
+	tow_device_leave(dev);
+	return ret;
+}
+
+/**
+ * tow_import_dmabuf - make a region of a dma-buf's memory
+ * @client: whose it is to be
+ * @dmabuf: the dma-buf
+ * @offset: where to begin in it, whole pages
+ * @bytes: how much, at least 1
+ * @readonly: the device does not write to it
+ *
+ * Not for users of the device: an exporter may let us wait.
+ *
+ * Return: the region with the caller's reference, or an ERR_PTR(): see
+ * TOW_IOCTL_REGION_IMPORT_DMABUF.
+ */
+struct tow_region *tow_import_dmabuf(struct tow_client *client,
+				     struct dma_buf *dmabuf, u64 offset,
+				     u64 bytes, bool readonly)
+{
+	struct tow_dmabuf_range range = {
+		/* dma-bufs are whole pages. */
+		.offset = offset, .bytes = PAGE_ALIGN(bytes),
+		.readonly = readonly,
+	};
+	struct tow_import *import;
+	int ret;
+
+	if (bytes > dmabuf->size || offset > dmabuf->size - bytes)
+		return ERR_PTR(-EINVAL);
+	ret = tow_import_dmabuf_prepare(client->dev, &range);
+	if (ret)
+		return ERR_PTR(ret);
+	import = tow_import_dmabuf_new(client, dmabuf, &range);
+	if (tow_import_try_again(client->dev, import))
+		import = tow_import_dmabuf_new(client, dmabuf, &range);
+	put_device(range.dma_device);
+	if (IS_ERR(import))
+		return ERR_CAST(import);
+	return tow_import_region(client, import, range.slab_bytes, 0, bytes,
+				 TOW_REGION_DMABUF |
+				 (readonly ? TOW_REGION_READONLY : 0));
+}
