@@ -392,6 +392,34 @@ TEST_F_TIMEOUT(move, while_imports_come_and_go, 120)
 	EXPECT_LT(0, work.imports);
 }
 
+/* More than there are work items that run at a time: none may need another one's turn. */
+TEST_F_TIMEOUT(move, very_many_imports_at_once, 120)
+{
+	const unsigned int many = 600;
+	struct tow_gpu *gpu = &self->gpu;
+	struct tow_vgpu_move move;
+	uint64_t regions[600];
+	__u64 exported;
+	char name[16];
+	unsigned int i;
+
+	gpu->buffer = tow_gpu_alloc(gpu->node, PAGE, 0, 0);
+	ASSERT_LE(0, gpu->buffer);
+	for (i = 0; i < many; i++) {
+		snprintf(name, sizeof(name), "many %u", i);
+		ASSERT_EQ(0, tow_import_dmabuf(gpu->user.fd, gpu->buffer, 0, PAGE, 0,
+					       &regions[i]));
+		ASSERT_EQ(0, tow_publish_for(gpu->user.fd, regions[i], name, PAGE,
+					     TOW_RIGHT_READ, &exported));
+	}
+	ASSERT_EQ(0, tow_gpu_move(gpu->node, gpu->buffer, MOVE_MS, &move));
+	TH_LOG("waited %.3f s", (double)move.waited_us / 1e6);
+	EXPECT_EQ(1, move.signaled);
+	EXPECT_EQ(0, move.mappings);
+	for (i = 0; i < many; i++)
+		EXPECT_EQ(0, tow_region_destroy(gpu->user.fd, regions[i]));
+}
+
 /* ---- the device goes ------------------------------------------------------------- */
 
 TEST_F_TIMEOUT(move, it_is_unplugged, 120)
