@@ -103,8 +103,8 @@ static int make_other_region(int *client, struct tow_region_create *made)
 
 static int make_region(void)
 {
-	struct tow_region_create made;
-	int client, ret = make_other_region(&client, &made);
+	struct tow_region_create made = { .fd = -1 };
+	int client = -1, ret = make_other_region(&client, &made);
 
 	return ret ? ret : made.fd;
 }
@@ -256,8 +256,8 @@ FIXTURE_TEARDOWN_PARENT(another)
 TEST_F(another, readers_descriptor)
 {
 	struct tow_gpu *gpu = &self->gpu;
-	struct tow_region_create made;
-	int client, reader;
+	struct tow_region_create made = { .fd = -1 };
+	int client = -1, reader;
 	char *memory;
 
 	ASSERT_EQ(0, make_other_region(&client, &made));

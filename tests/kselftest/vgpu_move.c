@@ -285,11 +285,14 @@ TEST_F_TIMEOUT(move, while_it_is_fetched, 120)
 /* It has found the export: was it given a grant? */
 static bool evil_finds(struct evil *e, const char *name)
 {
-	uint8_t body[32 + 8] = { [20] = TOW_RIGHT_READ, [25] = (uint8_t)strlen(name) };
+	const size_t length = strlen(name);
+	uint8_t body[32 + 8] = { [20] = TOW_RIGHT_READ, [25] = (uint8_t)length };
 	uint32_t status;
+	size_t i;
 
-	memcpy(body + 32, name, strlen(name));
-	if (evil_say(e, T_RESOLVE, 1, body, 32 + strlen(name)) ||
+	for (i = 0; i < length; i++)
+		body[32 + i] = (uint8_t)name[i];
+	if (evil_say(e, T_RESOLVE, 1, body, 32 + length) ||
 	    evil_hear(e, EVIL_WAIT_MS) != T_RESOLVED)
 		return false;
 	memcpy(&status, e->last.data + EVIL_HEADER + 16, sizeof(status));
@@ -382,7 +385,7 @@ TEST_F_TIMEOUT(move, while_imports_come_and_go, 120)
 	ASSERT_LE(0, self->gpu.buffer);
 	ASSERT_EQ(0, pthread_create(&work.thread, NULL, come_and_go, &work));
 	for (i = 0; i < moves; i++) {
-		tow_test_sleep_ms(i % 7 * 3);
+		tow_test_sleep_ms(i % 7);
 		EXPECT_EQ(0, tow_gpu_move(self->gpu.node, self->gpu.buffer, MOVE_MS, &move));
 		EXPECT_EQ(1, move.signaled);
 	}
