@@ -59,6 +59,7 @@ struct tow_vgpu_access {
  * @fd: in: the buffer
  * @ms: in: so long
  * @byte: in: of this value all of its bytes are then
+ * @reserved: in: 0
  */
 struct tow_vgpu_busy {
 	__s32		fd;
