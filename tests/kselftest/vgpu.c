@@ -405,6 +405,17 @@ TEST_F_TIMEOUT(vgpu, removed_while_it_pins, 120)
 	removed_while_busy(_metadata, self, TOW_VGPU_PIN_WAITS);
 }
 
+/* It is off the device before that has gone, and the region's end is late. */
+TEST_F(vgpu, removed_while_it_is_there)
+{
+	struct tow_gpu *gpu = &self->gpu;
+
+	ASSERT_EQ(0, tow_gpu_have(gpu, TOW_GPU_BYTES, PAGE, 0, 0));
+	ASSERT_TRUE(tow_link_del(self->name));
+	EXPECT_TRUE(tow_gpu_let_go(gpu->node, gpu->buffer));
+	EXPECT_EQ(-ENODEV, tow_region_destroy(gpu->user.fd, gpu->region));
+}
+
 /* ---- what is charged, and what is left ----------------------------------------- */
 
 TEST_F(vgpu, charge)
