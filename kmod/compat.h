@@ -100,11 +100,18 @@ static inline int tow_pin_to_read(unsigned long start, int count,
  */
 #define TOW_IMPORT_DMA_BUF	MODULE_INFO(import_ns, "DMA_BUF")
 
-/* What tells an importer to let go of a dma-buf has this name since 7.1; Kbuild looks. */
+/*
+ * What tells importers to let go of a dma-buf, and how its exporter says so, and asks
+ * whether one will, have these names since 7.1; Kbuild looks.
+ */
 #ifdef TOW_HAVE_INVALIDATE_MAPPINGS
 #define TOW_MOVE_NOTIFY		invalidate_mappings
+#define tow_dma_buf_invalidate(dmabuf)	dma_buf_invalidate_mappings(dmabuf)
+#define tow_dma_buf_revocable(attachment) dma_buf_attach_revocable(attachment)
 #else
 #define TOW_MOVE_NOTIFY		move_notify
+#define tow_dma_buf_invalidate(dmabuf)	dma_buf_move_notify(dmabuf)
+#define tow_dma_buf_revocable(attachment) (!!(attachment)->importer_ops)
 #endif
 
 /* In one call since 6.13, in no other way since 6.15; Kbuild looks. */

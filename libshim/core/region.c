@@ -13,6 +13,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,15 +37,17 @@ struct tow_region {
 	/* First: tow_handle_of() reads it in programs, too. */
 	uint64_t handle;
 	struct tow_device *dev;
-	/* The process's own memory, or a dma-buf: nothing to map or pass on. */
+	/* The process's own memory, or a dma-buf: nothing to pass on. */
 	bool imported;
 	/* Of the former, which is in the device's table. */
 	char *memory;
+	/* Of the latter, whose descriptor is @fd: where the region begins in it. */
+	uint64_t skip;
 	/* Whose it is: towi_ours(). */
 	uint64_t process;
 	/* Protects everything below. */
 	pthread_mutex_t lock;
-	/* -1, and map_bytes 0: not known yet (or imported). */
+	/* -1, and map_bytes 0: not known yet (or the process's own memory). */
 	bool readonly;
 	bool adopted;		/* by an arena */
 	int fd;
@@ -221,14 +224,28 @@ TOW_PUBLIC int tow_region_from_dmabuf(struct tow_device *dev, int fd, uint64_t o
 		.offset = offset,
 		.bytes = bytes,
 	};
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct tow_region *made;
 	int ret;
 
 	if (!dev || !region)
 		return -EINVAL;
-	ret = make_region(dev, true, TOW_IOCTL_REGION_IMPORT_DMABUF, &import, region);
-	if (!ret)
-		(*region)->handle = import.handle;
-	return ret;
+	ret = make_region(dev, true, TOW_IOCTL_REGION_IMPORT_DMABUF, &import, &made);
+	if (ret)
+		return ret;
+	made->handle = import.handle;
+	made->readonly = flags & TOW_REGION_READONLY;
+	made->skip = offset;
+	/* It is whole pages, as the kernel has looked that the range is within it. */
+	made->map_bytes = (bytes + page - 1) & ~(page - 1);
+	made->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (made->fd < 0) {
+		ret = -errno;
+		tow_region_destroy(made);
+		return ret;
+	}
+	*region = made;
+	return 0;
 }
 
 TOW_PUBLIC int tow_region_from_fd(struct tow_device *dev, int fd, struct tow_region **region)
@@ -354,7 +371,7 @@ static int know_region(struct tow_region *region)
 {
 	int ret = 0;
 
-	if (region->imported)
+	if (region->memory)
 		return -EOPNOTSUPP;
 	if (!towi_ours(region->process))
 		return -EPERM;
@@ -410,6 +427,9 @@ static int map_part(struct tow_region *region, uint64_t offset, size_t length, i
 	ret = know_region(region);
 	if (ret)
 		return ret;
+	/* A dma-buf's descriptor may allow more than the region. */
+	if (region->imported && region->readonly && prot & PROT_WRITE)
+		return -EACCES;
 	if (offset >= region->map_bytes)
 		return -EINVAL;
 	left = region->map_bytes - offset;
@@ -419,7 +439,8 @@ static int map_part(struct tow_region *region, uint64_t offset, size_t length, i
 	if (wanted > SIZE_MAX)
 		return -ENOMEM;
 	*mapped = (size_t)wanted;
-	return towi_map(&region->dev->map_hint, region->fd, prot, offset, *mapped, addr);
+	return towi_map(&region->dev->map_hint, region->fd, prot, region->skip + offset, *mapped,
+			addr);
 }
 
 TOW_PUBLIC int tow_region_map(struct tow_region *region, uint64_t offset, size_t length, int prot,
@@ -533,7 +554,7 @@ static int adopt(struct tow_region *region, void **at, uint64_t *bytes)
 		return ret;
 	if (info.flags & TOW_REGION_READONLY)
 		return -EACCES;
-	*bytes = region->memory ? info.bytes : info.map_bytes;
+	*bytes = region->imported ? info.bytes : info.map_bytes;
 	*at = region->memory;
 	return region->memory ? 0 : tow_region_map(region, 0, 0, PROT_READ | PROT_WRITE, at);
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -487,19 +488,20 @@ static void test_adopt(void)
 	struct tow_arena *arena, *second;
 	char *memory = mmap(NULL, REGION_BYTES + 100, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *ptr;
 	uint64_t offset;
+	int event = eventfd(0, EFD_CLOEXEC);
 	void *addr;
 
 	open_kernel(&dev);
 	open_kernel(&another);
 	if (memory == MAP_FAILED || tow_region_create(&dev, REGION_BYTES, NULL, &pool) ||
-	    tow_region_from_dmabuf(&dev, 0, 0, 1, 0, &dmabuf) ||
+	    tow_region_from_dmabuf(&dev, event, 0, 1, 0, &dmabuf) ||
 	    tow_region_from_memory(&dev, memory + 100, REGION_BYTES, 0, &imported) ||
 	    tow_region_create(&another, REGION_BYTES, NULL, &others) ||
 	    tow_arena_create(&dev, NULL, &arena) || tow_arena_create(&dev, NULL, &second))
 		ksft_exit_fail_msg("no regions\n");
 	ksft_test_result(tow_arena_adopt(arena, others) == -EINVAL, "another device's\n");
-	ksft_test_result(tow_arena_adopt(arena, dmabuf) == -EOPNOTSUPP &&
-			 tow_arena_adopt(arena, dmabuf) == -EOPNOTSUPP, "a dma-buf\n");
+	ksft_test_result(tow_arena_adopt(arena, dmabuf) == -ENODEV &&
+			 tow_arena_adopt(arena, dmabuf) == -ENODEV, "a dma-buf that is not mapped\n");
 	kernel.flags = TOW_REGION_READONLY;
 	ksft_test_result(tow_arena_adopt(arena, pool) == -EACCES, "a read-only one\n");
 	kernel.flags = 0;
@@ -530,12 +532,48 @@ static void test_adopt(void)
 	towi_mapped_end(&dev);
 	towi_mapped_end(&another);
 	munmap(memory, REGION_BYTES + 100);
+	close(event);
+}
+
+/* One that can be mapped, and begins with something that is not the region's. */
+static void test_dmabuf(void)
+{
+	int buffer = memfd_create("dma-buf", MFD_CLOEXEC);
+	struct tow_region *region, *readonly, *there;
+	struct tow_arena *arena;
+	struct tow_device dev;
+	char *addr, *ptr, byte;
+	uint64_t offset;
+
+	open_kernel(&dev);
+	if (buffer < 0 || ftruncate(buffer, 2 * (off_t)REGION_BYTES) ||
+	    tow_region_from_dmabuf(&dev, buffer, REGION_BYTES, REGION_BYTES, 0, &region) ||
+	    tow_region_from_dmabuf(&dev, buffer, 0, REGION_BYTES, TOW_REGION_READONLY,
+				   &readonly) || tow_arena_create(&dev, NULL, &arena))
+		ksft_exit_fail_msg("no regions\n");
+	ksft_test_result(!tow_region_map(region, 4096, 4096, RW, (void **)&addr) &&
+			 memset(addr, 'd', 1) && pread(buffer, &byte, 1, REGION_BYTES + 4096) == 1 &&
+			 byte == 'd' && found(&dev, addr, region, 4096, 4096) &&
+			 !tow_region_unmap(region, addr, 4096), "a dma-buf is mapped\n");
+	ksft_test_result(tow_region_map(region, REGION_BYTES, 0, RW, (void **)&addr) == -EINVAL &&
+			 tow_region_map(readonly, 0, 0, RW, (void **)&addr) == -EACCES &&
+			 !tow_region_map(readonly, 0, 0, PROT_READ, (void **)&addr) &&
+			 addr[0] == '\0', "no more of it than there is, and may be\n");
+	close(buffer);
+	ksft_test_result(!tow_arena_adopt(arena, region) &&
+			 (ptr = tow_arena_alloc(arena, (size_t)2 << 20)) &&
+			 !tow_arena_find(arena, ptr, &there, &offset) && there == region &&
+			 offset < REGION_BYTES, "and an arena's\n");
+	tow_arena_destroy(arena);
+	tow_region_destroy(region);
+	tow_region_destroy(readonly);
+	towi_mapped_end(&dev);
 }
 
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(7 + 4 + 4 + 11 + 7 + 1 + 1 + 2 + 1 + 7);
+	ksft_set_plan(7 + 4 + 4 + 11 + 7 + 1 + 1 + 2 + 1 + 7 + 3);
 	test_attr();
 	test_names();
 	test_info();
@@ -546,5 +584,6 @@ int main(void)
 	test_watch();
 	test_child();
 	test_adopt();
+	test_dmabuf();
 	ksft_finished();
 }

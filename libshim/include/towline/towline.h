@@ -459,13 +459,15 @@ int tow_region_from_memory(struct tow_device *dev, void *addr, uint64_t bytes, u
  * @flags: 0 or TOW_REGION_READONLY
  * @region: as in tow_region_create()
  *
- * The dma-buf is pinned until the region ends.
+ * The dma-buf is pinned until the region ends.  If its exporter takes it back all the same,
+ * the region is over, but for tow_region_destroy(): what uses it ends with -EFAULT, and who
+ * found an export of it is told -ESTALE.
  *
  * Return: 0; -EINVAL when @dev or @region is NULL, @fd is no dma-buf, the range
  * is not within it, or @flags are unknown; -EBADF when @fd is not open;
- * -EOPNOTSUPP when the RDMA device is software, or the memory cannot stay in one
- * place; -EDQUOT; -ENOSPC; -ENOMEM; -EPERM; -ENODEV; -EPROTONOSUPPORT; or what
- * the dma-buf's exporter says.
+ * -EOPNOTSUPP when the RDMA device is software, or needs copies of the memory, or that is
+ * not in whole pages; -EDQUOT; -ENOSPC; -ENOMEM; -EMFILE or -ENFILE; -EPERM; -ENODEV;
+ * -EPROTONOSUPPORT; or what the dma-buf's exporter says.
  */
 int tow_region_from_dmabuf(struct tow_device *dev, int fd, uint64_t offset, uint64_t bytes,
 			   uint32_t flags, struct tow_region **region);
@@ -513,7 +515,8 @@ void tow_region_release(struct tow_region *region);
 
 /**
  * tow_region_map() - make a region part of the process's memory
- * @region: from tow_region_create(), tow_region_attach() or tow_region_from_fd()
+ * @region: from tow_region_create(), tow_region_attach(), tow_region_from_fd() or
+ *	tow_region_from_dmabuf()
  * @offset: where to begin, in bytes, a multiple of the page size
  * @length: how much, or 0: up to the end, whole slabs
  * @prot: PROT_READ, or PROT_READ | PROT_WRITE, of mmap(2)
@@ -527,7 +530,8 @@ void tow_region_release(struct tow_region *region);
  * Return: 0; -EINVAL when @region or @addr is NULL, @offset is no multiple of the
  * page size, or the range is not within the region; -EACCES when the region is
  * read-only and @prot is not; -EOPNOTSUPP when the region is of the process's own
- * memory or of a dma-buf; -ENOMEM; -EPERM in a child that was forked; and for the first
+ * memory; -ENOMEM; -EPERM in a child that was forked; of a dma-buf, what its exporter says,
+ * such as -ENODEV when the processor does not reach it; and for the first
  * mapping of a region from tow_region_from_fd(): -EMFILE or -ENFILE; -EPERM; -ENODEV.
  */
 int tow_region_map(struct tow_region *region, uint64_t offset, size_t length, int prot,

@@ -46,9 +46,9 @@ def _machine(kernel, provider):
     home = BUILD / "kernels" / kernel
     modules = BUILD / "modules" / (home / "release").read_text().strip()
     found = _of(*modules.glob("*.ko"), *modules.glob("tests/modules/*.ko"))
-    if provider == "hostile":
-        found += _of(*TOP.glob("tests/modules/rxe_hostile/*"),
-                     *BUILD.glob(f"kernels/hostile-{kernel}/rxe_hostile.ko"))
+    if provider in ("hostile", "dma"):
+        found += _of(*TOP.glob(f"tests/modules/rxe_{provider}/*"),
+                     *BUILD.glob(f"kernels/{provider}-{kernel}/rxe_{provider}.ko"))
     return [(home / "version").read_text(), found]
 
 

@@ -10,7 +10,7 @@ from . import DEFAULT_KERNELS, EXTRA_KERNELS, TOP, UserError
 
 WHERE = ("host", "lab")
 PROTOCOLS = ("ktap", "exit")
-PROVIDERS = ("rxe", "hostile")
+PROVIDERS = ("rxe", "hostile", "dma")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -81,8 +81,15 @@ class Node:
                 "readonly=on,multidevs=remap",
                 "-netdev", "stream,id=net,server=off,addr.type=unix,addr.path=%s/switch" % run,
                 "-device", "virtio-net-pci,netdev=net,mac=%s,speed=10000,duplex=full" % mac,
-                "-device", "virtio-rng-pci",
+                "-device", "virtio-rng-pci", *self._vgpu(),
                 "-qmp", "unix:%s/qmp%d,server=on,wait=off" % (run, self.index)]
+
+    def _vgpu(self):
+        """A device with memory of its own, which tow_vgpu.ko drives."""
+        if self.lab.provider != "dma":
+            return []
+        return ["-object", "memory-backend-ram,id=vgpu,size=64M,share=on",
+                "-device", "ivshmem-plain,memdev=vgpu"]
 
     def start(self):
         """Start QEMU.  From the lab's spawning thread, with which it dies."""
