@@ -22,7 +22,7 @@ SOVERSION	:= 0
 # programs (a coverage build, say).
 OUT		?= build
 KDIR		?= /lib/modules/$(shell uname -r)/build
-KERNELS		?= 6.1 6.12 debug
+KERNELS		?= 6.1 6.12 7 debug
 PREFIX		?= /usr/local
 LIBDIR		?= $(PREFIX)/lib
 CFLAGS		?= -O2 -g

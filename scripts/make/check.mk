@@ -8,7 +8,7 @@
 #help                as it is now; MINUTES=N: begin none after that, the next one goes on there
 #help check-quick    the same in 5 minutes: 6.1 only
 #help check-host     only what needs no virtual machine
-#help                TESTS='GLOB…' chooses tests, KERNELS='6.1 6.12 debug' kernels
+#help                TESTS='GLOB…' chooses tests, KERNELS='6.1 6.12 7 debug' kernels
 #help demo           two virtual machines: load the module, look at it, an RDMA ping; KERNEL=6.12
 #help lint           every linter over every file
 #help bench          measures, to build/bench/results.json; BENCH='GLOB…' chooses

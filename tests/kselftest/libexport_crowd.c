@@ -36,9 +36,7 @@ struct told {
 
 static int crowd_size(void)
 {
-	const char *kernel = getenv("TOW_LAB_KERNEL");
-
-	return kernel && strncmp(kernel, "6.", 2) != 0 ? CROWD_DEBUG : CROWD;
+	return tow_test_slow() ? CROWD_DEBUG : CROWD;
 }
 
 /* @count exports from number @from on: 0 or a negative errno. */

@@ -48,10 +48,7 @@ FIXTURE_TEARDOWN(flood)
 
 static int usual_count(void)
 {
-	const char *kernel = getenv("TOW_LAB_KERNEL");
-	bool slow = kernel && strncmp(kernel, "6.", 2) != 0;
-
-	return tow_test_count(slow ? USUAL_SLOW : USUAL);
+	return tow_test_count(tow_test_slow() ? USUAL_SLOW : USUAL);
 }
 
 /* Nobody looks at the number, or waits for it, until all are there. */

@@ -24,10 +24,7 @@
 
 static int usual_count(int share)
 {
-	const char *kernel = getenv("TOW_LAB_KERNEL");
-	bool slow = kernel && strncmp(kernel, "6.", 2) != 0;
-
-	return tow_test_count(slow ? USUAL_SLOW : USUAL) / share;
+	return tow_test_count(tow_test_slow() ? USUAL_SLOW : USUAL) / share;
 }
 
 struct stream {

@@ -144,8 +144,7 @@ static void hand_over_crowd(struct __test_metadata *_metadata, struct tow_rings 
 
 TEST_F_TIMEOUT(wait, crowds, 120)
 {
-	const char *kernel = getenv("TOW_LAB_KERNEL");
-	__u32 count = kernel && strncmp(kernel, "6.", 2) ? CROWD_SLOW : CROWD, i;
+	__u32 count = tow_test_slow() ? CROWD_SLOW : CROWD, i;
 	struct tow_ends *ends = &self->ends;
 	double start = tow_test_now();
 	struct tow_rings rings;
@@ -434,9 +433,7 @@ TEST_F(wait, poll)
 /* WAIT and the notification meet at every moment there is: none is lost. */
 TEST_F_TIMEOUT(wait, races, 60)
 {
-	const char *kernel = getenv("TOW_LAB_KERNEL");
-	bool slow = kernel && strncmp(kernel, "6.", 2) != 0;
-	__u64 number, rounds = (__u64)tow_test_count(slow ? 200 : 3000);
+	__u64 number, rounds = (__u64)tow_test_count(tow_test_slow() ? 200 : 3000);
 	struct tow_ends *ends = &self->ends;
 	struct tow_sqe sqe = tow_notify(&ends->from, ends->found);
 	struct tow_cqe cqe;

@@ -17,13 +17,6 @@
 /* What ending one may take, on an emulated debug kernel that is busy. */
 #define ENDING_SECONDS	20
 
-static bool is_slow(void)
-{
-	const char *kernel = getenv("TOW_LAB_KERNEL");
-
-	return kernel && strncmp(kernel, "6.", 2) != 0;
-}
-
 /* What the node counted before, and that nothing stays. */
 FIXTURE(hostile)
 {
@@ -109,7 +102,7 @@ static int spoil(const struct spoilt *how, int *reason)
 /* Refused and counted, each of them; and the log, which says so, is not flooded. */
 TEST_F_TIMEOUT(hostile, bad_handshakes, 1000)
 {
-	int count = tow_test_count(is_slow() ? 60 : HANDSHAKES);
+	int count = tow_test_count(tow_test_slow() ? 60 : HANDSHAKES);
 	int lines, log = tow_log_open();
 	double begin = tow_test_now();
 
@@ -674,7 +667,7 @@ static int say_nonsense(struct evil *e, uint32_t round)
 
 TEST_F_TIMEOUT(hostile, many_messages, 1000)
 {
-	uint32_t count = (uint32_t)tow_test_count(is_slow() ? MESSAGES / 5 : MESSAGES);
+	uint32_t count = (uint32_t)tow_test_count(tow_test_slow() ? MESSAGES / 5 : MESSAGES);
 	uint32_t said = 0, sessions = 0;
 	struct evil e;
 

@@ -23,6 +23,9 @@
 #include <linux/scatterlist.h>
 #include <rdma/ib_verbs.h>
 
+#include "tow_compat.h"
+#include "tow_find.h"
+
 static char *device = "rxe0";
 module_param(device, charp, 0444);
 MODULE_PARM_DESC(device, "the RDMA device");
@@ -33,15 +36,8 @@ MODULE_PARM_DESC(max_bytes, "the largest mapping; 0: any");
 
 static struct platform_device *tow_dma_device;
 
-static dma_addr_t tow_dma_map_page(struct device *dev, struct page *page, unsigned long offset,
-				   size_t size, enum dma_data_direction direction,
-				   unsigned long attributes)
-{
-	return (uintptr_t)(page_address(page) + offset);
-}
-
-static void tow_dma_unmap_page(struct device *dev, dma_addr_t address, size_t size,
-			       enum dma_data_direction direction, unsigned long attributes)
+static void tow_dma_unmap(struct device *dev, dma_addr_t address, size_t size,
+			  enum dma_data_direction direction, unsigned long attributes)
 {
 }
 
@@ -74,8 +70,7 @@ static size_t tow_dma_max(struct device *dev)
 }
 
 static const struct dma_map_ops tow_dma_ops = {
-	.map_page = tow_dma_map_page,
-	.unmap_page = tow_dma_unmap_page,
+	TOW_DMA_MAP(tow_dma_unmap),
 	.map_sg = tow_dma_map_sg,
 	.unmap_sg = tow_dma_unmap_sg,
 	.sync_single_for_cpu = tow_dma_sync,
@@ -86,7 +81,7 @@ static const struct dma_map_ops tow_dma_ops = {
 /* From now on; NULL: it has none of its own, as software has. */
 static int tow_dma_give(struct device *dma_device)
 {
-	struct ib_device *ibdev = ib_device_get_by_name(device, RDMA_DRIVER_RXE);
+	struct ib_device *ibdev = tow_find_device(device);
 
 	if (!ibdev)
 		return -ENODEV;

@@ -39,6 +39,11 @@ module_param(lack, charp, 0444);
 MODULE_PARM_DESC(lack, "verbs, capability, pages, mr_ops, protocol or transport");
 
 static enum tow_fakedev_lack lacking;
+/* Only because its size is asked for by a type. */
+struct tow_fakedev {
+	struct ib_device ib;
+};
+
 static struct ib_device *fakedev;
 
 static int fake_query_device(struct ib_device *dev, struct ib_device_attr *attr,
@@ -150,8 +155,9 @@ static struct ib_mr *fake_get_dma_mr(struct ib_pd *pd, int access)
 	return ERR_PTR(-EOPNOTSUPP);
 }
 
+/* What comes after the access depends on the kernel. */
 static struct ib_mr *fake_reg_user_mr(struct ib_pd *pd, u64 start, u64 length, u64 virt,
-				      int access, struct ib_udata *udata)
+				      int access)
 {
 	return ERR_PTR(-EOPNOTSUPP);
 }
@@ -194,7 +200,7 @@ static const struct ib_device_ops fake_verbs_ops = {
 	.poll_cq = fake_poll_cq,
 	.req_notify_cq = fake_req_notify_cq,
 	.get_dma_mr = fake_get_dma_mr,
-	.reg_user_mr = fake_reg_user_mr,
+	.reg_user_mr = (void *)fake_reg_user_mr,
 	.dereg_mr = fake_dereg_mr,
 };
 
@@ -205,6 +211,7 @@ static const struct ib_device_ops fake_mr_ops = {
 
 static int __init tow_fakedev_init(void)
 {
+	struct tow_fakedev *fake;
 	int ret;
 
 	ret = match_string(lack_names, ARRAY_SIZE(lack_names), lack);
@@ -212,9 +219,10 @@ static int __init tow_fakedev_init(void)
 		return -EINVAL;
 	lacking = ret;
 
-	fakedev = _ib_alloc_device(sizeof(*fakedev));
-	if (!fakedev)
+	fake = ib_alloc_device(tow_fakedev, ib);
+	if (!fake)
 		return -ENOMEM;
+	fakedev = &fake->ib;
 	fakedev->node_type = RDMA_NODE_UNSPECIFIED;
 	fakedev->phys_port_cnt = 1;
 	fakedev->num_comp_vectors = 1;

@@ -24,6 +24,8 @@
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
+#include "tow_find.h"
+
 /**
  * struct full_kind - what there is soon no more of
  * @limit: how many work items may have
@@ -183,7 +185,7 @@ static int full_destroy_cq(struct ib_cq *cq, struct ib_udata *udata)
 
 static int __init full_init(void)
 {
-	full_device = ib_device_get_by_name(device, RDMA_DRIVER_UNKNOWN);
+	full_device = tow_find_device(device);
 	if (!full_device)
 		return -ENODEV;
 	full_real_create = full_device->ops.create_qp;

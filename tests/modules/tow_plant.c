@@ -51,6 +51,8 @@
 #include <linux/wait.h>
 #include <rdma/ib_verbs.h>
 
+#include "tow_find.h"
+
 /* More than the slab oracle takes for noise. */
 #define LEAKED_OBJECTS	128
 
@@ -660,7 +662,7 @@ static ssize_t leak_write(struct file *file, const char __user *buf, size_t coun
 	}
 	if (!device)
 		return -EINVAL;
-	ibdev = ib_device_get_by_name(device, RDMA_DRIVER_UNKNOWN);
+	ibdev = tow_find_device(device);
 	if (!ibdev)
 		return -ENODEV;
 	mutex_lock(&tow_plant_lock);

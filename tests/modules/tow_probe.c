@@ -24,6 +24,7 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
+#include "tow_find.h"
 #include "tow_raw.h"
 
 /* Without any completion for so long something is wrong. */
@@ -469,7 +470,7 @@ static long tow_raw_ioctl(struct file *filp, unsigned int cmd, unsigned long arg
 	run.device[sizeof(run.device) - 1] = '\0';
 	if (!tow_raw_valid(&run))
 		return -EINVAL;
-	ibdev = ib_device_get_by_name(run.device, RDMA_DRIVER_UNKNOWN);
+	ibdev = tow_find_device(run.device);
 	if (!ibdev)
 		return -ENODEV;
 	ret = tow_raw_on_device(ibdev, &run);

@@ -7,7 +7,7 @@ import sys
 TOP = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(TOP / "scripts/lab"))
 BUILD = TOP / "build"
-DEFAULT_KERNELS = ("6.1", "6.12", "debug")
+DEFAULT_KERNELS = ("6.1", "6.12", "7", "debug")
 EXTRA_KERNELS = ("debug-6.1", "kcsan")
 
 

@@ -16,7 +16,7 @@ from . import cache
 TOP = pathlib.Path(__file__).resolve().parents[3]
 LAB = TOP / "scripts" / "lab"
 BUILD = TOP / "build"
-KERNELS = ("6.1", "6.12", "debug", "debug-6.1", "kcsan")
+KERNELS = ("6.1", "6.12", "7", "debug", "debug-6.1", "kcsan")
 KMEMLEAK_KERNELS = ("debug", "debug-6.1")
 # Soft-RoCE that is built here, as rxe_NAME.
 BUILT_PROVIDERS = ("hostile", "dma")
@@ -62,7 +62,7 @@ class Kernel:
                                 (name, name))
         self.release = (self.dir / "release").read_text().strip()
         self.image = self.dir / "vmlinuz"
-        self.ours = name not in ("6.1", "6.12")     # built here, from debug.config
+        self.ours = not name[0].isdigit()           # built here, from debug.config
         self.has_kmemleak = name in KMEMLEAK_KERNELS
 
     # -------------------------------------------------------- modules tree
