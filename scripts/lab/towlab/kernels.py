@@ -18,9 +18,21 @@ LAB = TOP / "scripts" / "lab"
 BUILD = TOP / "build"
 KERNELS = ("6.1", "6.12", "debug", "debug-6.1", "kcsan")
 KMEMLEAK_KERNELS = ("debug", "debug-6.1")
+# Soft-RoCE that is built here, as rxe_NAME.
+BUILT_PROVIDERS = ("hostile", "dma")
 # Loaded by the initramfs, with what they depend on, where not built in.
 BOOT_MODULES = ("virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p",
                 "overlay", "virtio_rng")
+
+# What the provider with DMA has between it and memory, in the kernel's words.
+DMA_MODES = {
+    "strict": "intel_iommu=on iommu.passthrough=0 iommu.strict=1",
+    "lazy": "intel_iommu=on iommu.passthrough=0 iommu.strict=0",
+    "off": "",
+    # No IOMMU, and copies: of everything, or of what a device of 30 bits cannot reach.
+    "swiotlb": "swiotlb=force",
+    "low": "iommu=soft",
+}
 
 # Without pclmul soft-RoCE's CRC is 1.6 times faster under TCG, and rep movs
 # is slow there (Documentation/lab.md).
@@ -64,7 +76,9 @@ class Kernel:
         tree = root / "lib" / "modules" / self.release
         ours = sorted((BUILD / "modules" / self.release).glob("*.ko"))
         ours += sorted((BUILD / "modules" / self.release / "tests/modules").glob("*.ko"))
-        ours += sorted((BUILD / "kernels" / ("hostile-" + self.name)).glob("rxe_hostile.ko"))
+        for provider in BUILT_PROVIDERS:
+            built = BUILD / "kernels" / ("%s-%s" % (provider, self.name))
+            ours += sorted(built.glob("rxe_%s.ko" % provider))
         stamp = "\n".join([(self.dir / "version").read_text()] +
                           ["%s %d" % (ko, ko.stat().st_mtime_ns) for ko in ours])
         with _locked(BUILD / "lab" / "modroot" / (self.name + ".lock")):
@@ -147,7 +161,7 @@ class Kernel:
 
     # --------------------------------------------------------- command line
 
-    def cmdline(self, checks):
+    def cmdline(self, checks, dma=None):
         words = ["console=ttyS0", "ignore_loglevel", "panic=-1", "net.ifnames=0",
                  # A busy host stretches guest time: these are for real hangs.
                  "watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=120",
@@ -172,6 +186,7 @@ class Kernel:
             words += ["slub_debug=FZP", "page_poison=1"]
             if self.name != "6.1":
                 words += ["kfence.sample_interval=10"]
+        words += DMA_MODES[dma].split() if dma else []
         return " ".join(words)
 
 

@@ -44,6 +44,15 @@ class Node:
         """It ended, and nobody asked for that."""
         return self.process is not None and not self.alive and not self.expected_death
 
+    def _dma_devices(self):
+        """An IOMMU, before all that is behind it, and a device that has no DMA of its own."""
+        devices = []
+        if self.lab.dma in ("strict", "lazy"):
+            devices += ["-device", "intel-iommu,intremap=off"]
+        if self.lab.dma:
+            devices += ["-device", "pci-testdev"]
+        return devices
+
     def _command(self):
         lab, kernel = self.lab, self.lab.kernel
         run = lab.rundir
@@ -59,9 +68,9 @@ class Node:
         return ["qemu-system-x86_64", *machine, "-m", str(lab.mem),
                 # Each thread says what it is for: see meter.py.
                 "-name", "towlab-node%d,debug-threads=on" % self.index,
-                "-nodefaults", "-nographic", "-no-reboot", "-M", "q35",
+                "-nodefaults", "-nographic", "-no-reboot", "-M", "q35", *self._dma_devices(),
                 "-kernel", str(kernel.image), "-initrd", str(kernel.initrd()),
-                "-append", kernel.cmdline(lab.checks),
+                "-append", kernel.cmdline(lab.checks, lab.dma),
                 "-chardev", "file,id=console,path=%s,append=on" % self.console,
                 "-serial", "chardev:console",
                 "-device", "virtio-serial-pci",
@@ -120,6 +129,7 @@ class Node:
             "TOW_LAB_ADDRS": ",".join(lab.address(i) for i in range(len(lab.nodes))),
             "TOW_LAB_KERNEL": lab.kernel.name,
             "TOW_LAB_PROVIDER": lab.provider,
+            "TOW_LAB_DMA": lab.dma or "",
             "LD_LIBRARY_PATH": "%s/lib" % kernels.BUILD,
         }
 
