@@ -153,6 +153,13 @@ static inline void tow_stat_dec(struct tow_device *dev, enum tow_stat stat)
 	atomic64_dec(&dev->stats[stat]);
 }
 
+/* Are there atomics, for us and for peers?  Called by users of the device. */
+static inline bool tow_device_atomics(struct tow_device *dev)
+{
+	return READ_ONCE(dev->ibdev->attrs.atomic_cap) != IB_ATOMIC_NONE &&
+	       !tow_maint_lacks(&dev->maint, TOW_LACKS_ATOMICS);
+}
+
 /* Has removal begun?  For loops that would keep it waiting. */
 static inline bool tow_device_going(struct tow_device *dev)
 {

@@ -237,7 +237,7 @@ static int tow_export_allowed(struct tow_client *client, u32 rights,
 	if (region_flags & TOW_REGION_READONLY && rights != TOW_RIGHT_READ)
 		return -EACCES;
 	if (rights & TOW_RIGHT_ATOMIC &&
-	    client->dev->ibdev->attrs.atomic_cap == IB_ATOMIC_NONE)
+	    !tow_device_atomics(client->dev))
 		return -EOPNOTSUPP;
 	/* A dma-buf may be memory that the processor does not reach. */
 	if (rights == TOW_RIGHT_NOTIFY &&

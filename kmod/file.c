@@ -229,7 +229,7 @@ static u64 tow_file_features(struct tow_device *dev)
 	struct ib_device *ibdev = dev->ibdev;
 	u64 features = 0;
 
-	if (ibdev->attrs.atomic_cap != IB_ATOMIC_NONE)
+	if (tow_device_atomics(dev))
 		features |= TOW_FEATURE_ATOMICS;
 	if (ibdev->attrs.max_srq > 0)
 		features |= TOW_FEATURE_SRQ;

@@ -5,8 +5,8 @@
  *
  * Normal operation
  *
- * One work item makes the queue pair and tries one registration on it; only if
- * that goes through it is READY.
+ * One work item makes the queue pair and tries what the device can do with it
+ * (maint_trial.c); only if it can register memory the queue pair is READY.
  *
  * Recovery
  *
@@ -151,6 +151,13 @@ static void tow_maint_retry(struct tow_maint *maint, int error)
 	spin_unlock_irq(&maint->lock);
 }
 
+/* What failed before may work now. */
+static void tow_maint_anew(struct tow_maint *maint)
+{
+	maint->attempts = 0;
+	maint->untried = false;
+}
+
 /*
  * The queue pair was READY and is of no use any more.  Returns whether it may
  * be made anew at once.
@@ -160,7 +167,9 @@ static bool tow_maint_lost(struct tow_maint *maint, int error, bool changed)
 	unsigned long sound = maint->ready_at +
 			      msecs_to_jiffies(TOW_MAINT_SOUND_MS);
 
-	if (changed || time_after(jiffies, sound))
+	if (changed)
+		tow_maint_anew(maint);
+	else if (time_after(jiffies, sound))
 		maint->attempts = 0;
 	tow_maint_teardown(maint);
 	if (maint->attempts) {
@@ -176,6 +185,10 @@ static bool tow_maint_check(struct tow_maint *maint, int broken, bool changed)
 {
 	if (!broken && changed && !tow_maint_address_valid(maint))
 		broken = -EADDRNOTAVAIL;
+	/* The device may be tried as a whole now. */
+	if (!broken && changed && maint->untried &&
+	    tow_maint_port_active(maint))
+		broken = -EAGAIN;
 	if (!broken)
 		return false;
 	return tow_maint_lost(maint, broken, changed);
@@ -199,7 +212,7 @@ static bool tow_maint_begin(struct tow_maint *maint)
 	if (maint->state == TOW_MAINT_READY)
 		return tow_maint_check(maint, broken, changed);
 	if (changed)
-		maint->attempts = 0;
+		tow_maint_anew(maint);
 	return changed || maint->state == TOW_MAINT_WAITING;
 }
 
@@ -279,7 +292,7 @@ static int tow_maint_run_ready(struct tow_maint *maint,
 	int ret = tow_maint_execute(maint, first);
 
 	/* Before the caller may do anything with what is still outstanding. */
-	if (ret && tow_maint_lost(maint, ret, false))
+	if (ret && maint->request.broken && tow_maint_lost(maint, ret, false))
 		tow_maint_kick(maint);
 	return ret;
 }
@@ -295,8 +308,8 @@ static int tow_maint_run_ready(struct tow_maint *maint,
  *
  * Return: 0: all have succeeded.  -ENODEV: the device is going; -ENETDOWN:
  * there is no queue pair; -EINTR: the caller was killed while waiting for one:
- * nothing was done.  Others: what was done is unknown, and nothing is in flight
- * any more.
+ * nothing was done.  Others, the driver's among them: what was done is unknown, and
+ * nothing is in flight any more.
  */
 int tow_maint_run(struct tow_maint *maint, struct ib_send_wr *first)
 {
@@ -326,6 +339,7 @@ void tow_maint_init(struct tow_maint *maint)
 	mutex_init(&maint->use);
 	init_waitqueue_head(&maint->wait);
 	INIT_DELAYED_WORK(&maint->work, tow_maint_work);
+	maint->page_bytes = PAGE_SIZE;
 }
 
 /**

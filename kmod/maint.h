@@ -4,20 +4,20 @@
  *
  * A fast registration is a work request, so it needs a queue pair in the
  * registration's protection domain that is ready to send.  Each device has
- * one, connected to itself, over which no data ever goes.  It is made, and
- * made again when it breaks, by a work item; nobody waits for more than the
- * first attempt.
+ * one, connected to itself, over which no data goes but two words when the device is
+ * tried.  It is made, and made again when it breaks, by a work item; nobody waits for
+ * more than the first attempt.
  */
 #ifndef TOW_MAINT_H
 #define TOW_MAINT_H
 
 #include <linux/mutex.h>
-#include <linux/scatterlist.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
+#include "slab.h"
 #include "uapi/towline.h"
 
 struct tow_device;
@@ -25,6 +25,29 @@ struct tow_device;
 /* Work requests that may be posted at a time. */
 #define TOW_MAINT_SEND_WR	16
 #define TOW_MAINT_RECV_WR	1
+
+/* What a device may turn out not to do, whatever its driver says. */
+enum tow_lack {
+	TOW_LACKS_ATOMICS,	/* be asked for, or allowed to peers */
+	TOW_LACKS_READ_ONLY,	/* register memory that it does not write to */
+	TOW_LACKS_LARGE_PAGES,	/* register memory in pages above PAGE_SIZE */
+};
+
+/**
+ * struct tow_trial - the memory that a device is tried with
+ * @mr: its memory region
+ * @page: its first page
+ * @bytes: its size: of one page of @mr
+ * @dma: where the RDMA device sees it
+ * @mapped: it does
+ */
+struct tow_trial {
+	struct ib_mr	*mr;
+	struct page	*page;
+	u32		bytes;
+	dma_addr_t	dma;
+	bool		mapped;
+};
 
 /**
  * struct tow_maint - a device's maintenance queue pair
@@ -48,8 +71,13 @@ struct tow_device;
  * @gid: RoCE: our address at the time
  * @gid_index: RoCE: where @gid stands in the port's table
  * @lid: InfiniBand: our address at the time
- * @request: the work requests that are being executed
- * @probe: what the trial registration needs, while it goes on
+ * @request: the work requests that are being executed; @request.broken: their end
+ *	was the queue pair's
+ * @trial: what trying the device needs, while it goes on
+ * @untried: the device did not reach itself: what it can do with keys is not known
+ * @lacks: what it turned out not to do: bits by enum tow_lack, never cleared; read
+ *	without the lock
+ * @page_bytes: the largest page of a memory region that worked; read without the lock
  */
 struct tow_maint {
 	/* protects state, error, rebuilds, broken, changed, stopping */
@@ -79,14 +107,13 @@ struct tow_maint {
 		struct ib_cqe		cqe;
 		unsigned int		outstanding;
 		enum ib_wc_status	status;
+		bool			broken;
 	} request;
 
-	struct {
-		struct ib_mr		*mr;
-		struct page		*page;
-		struct scatterlist	sg;
-		bool			mapped;
-	} probe;
+	struct tow_trial	trial;
+	bool			untried;
+	unsigned long		lacks;
+	u32			page_bytes;
 };
 
 /* maint.c */
@@ -104,6 +131,13 @@ struct tow_device *tow_maint_device(struct tow_maint *maint);
 int tow_maint_build(struct tow_maint *maint);
 void tow_maint_teardown(struct tow_maint *maint);
 bool tow_maint_address_valid(struct tow_maint *maint);
+bool tow_maint_port_active(struct tow_maint *maint);
 int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first);
+
+/* maint_trial.c */
+int tow_maint_try(struct tow_maint *maint);
+void tow_maint_trial_free(struct tow_maint *maint);
+bool tow_maint_lacks(struct tow_maint *maint, enum tow_lack lack);
+int tow_maint_access(struct tow_maint *maint, enum tow_rights rights);
 
 #endif /* TOW_MAINT_H */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The maintenance queue pair itself: made, connected, tried, used, unmade.
+ * The maintenance queue pair itself: made, connected, used, unmade.
  *
  * It is connected by hand, to its own number and address.  What looks well may
- * not register memory all the same, so one page is registered and taken back
- * before anybody else may use it.
+ * not register memory all the same, so that is tried before anybody else may use
+ * it: see maint_trial.c.
  *
  * Whoever calls has tow_maint.use, so nothing here happens twice at a time.
  */
@@ -135,13 +135,33 @@ bool tow_maint_address_valid(struct tow_maint *maint)
 	       port.lid == maint->lid;
 }
 
+/**
+ * tow_maint_port_active - may anything be sent?
+ * @maint: the maintenance queue pair; the caller has tow_maint.use
+ *
+ * Return: whether the port is up.
+ */
+bool tow_maint_port_active(struct tow_maint *maint)
+{
+	struct tow_device *dev = tow_maint_device(maint);
+	struct ib_port_attr port;
+
+	return !ib_query_port(dev->ibdev, dev->port, &port) &&
+	       port.state == IB_PORT_ACTIVE;
+}
+
 static int tow_maint_to_init(struct tow_maint *maint)
 {
+	struct tow_device *dev = tow_maint_device(maint);
 	struct ib_qp_attr attr = {
-		.qp_state	= IB_QPS_INIT,
-		.port_num	= tow_maint_device(maint)->port,
+		.qp_state		= IB_QPS_INIT,
+		.port_num		= dev->port,
+		/* For the trial. */
+		.qp_access_flags	= IB_ACCESS_REMOTE_READ,
 	};
 
+	if (tow_device_atomics(dev))
+		attr.qp_access_flags |= IB_ACCESS_REMOTE_ATOMIC;
 	return ib_modify_qp(maint->qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX |
 			    IB_QP_PORT | IB_QP_ACCESS_FLAGS);
 }
@@ -288,97 +308,37 @@ static int tow_maint_post(struct tow_maint *maint, struct ib_send_wr *first)
 	return ret;
 }
 
+/* After a request was refused: could others be sent? */
+static bool tow_maint_sends(struct tow_maint *maint)
+{
+	struct ib_qp_init_attr init;
+	struct ib_qp_attr attr;
+
+	return !ib_query_qp(maint->qp, &attr, IB_QP_STATE, &init) &&
+	       attr.qp_state == IB_QPS_RTS;
+}
+
 /**
  * tow_maint_execute - post work requests, and wait for them, bounded
  * @maint: the maintenance queue pair, connected; the caller has tow_maint.use
  * @first: a chain of them, see tow_maint_run()
  *
- * Return: 0: all have succeeded.  Otherwise some may be in flight still, until
- * tow_maint_teardown().
+ * What the driver did not take does no harm: the queue pair is as good as before.
+ * tow_maint.request.broken tells whether it is; if so some may be in flight still,
+ * until tow_maint_teardown().
+ *
+ * Return: 0: all have succeeded; or a negative errno.
  */
 int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first)
 {
-	int ret;
+	int posted, ret;
 
-	ret = tow_maint_post(maint, first);
-	if (!ret)
-		ret = tow_maint_poll(maint, TOW_MAINT_REQUEST_MS);
+	posted = tow_maint_post(maint, first);
+	ret = tow_maint_poll(maint, TOW_MAINT_REQUEST_MS);
 	if (!ret && maint->request.status != IB_WC_SUCCESS)
 		ret = -EIO;
-	return ret;
-}
-
-static void tow_maint_probe_free(struct tow_maint *maint)
-{
-	struct ib_device *ibdev = tow_maint_device(maint)->ibdev;
-
-	if (maint->probe.mr)
-		ib_dereg_mr(maint->probe.mr);
-	if (maint->probe.mapped)
-		ib_dma_unmap_sg(ibdev, &maint->probe.sg, 1, DMA_BIDIRECTIONAL);
-	if (maint->probe.page)
-		__free_page(maint->probe.page);
-	memset(&maint->probe, 0, sizeof(maint->probe));
-}
-
-static int tow_maint_probe_alloc(struct tow_maint *maint)
-{
-	struct tow_device *dev = tow_maint_device(maint);
-	struct ib_mr *mr;
-	int ret;
-
-	maint->probe.page = alloc_page(GFP_KERNEL | __GFP_ZERO);
-	if (!maint->probe.page)
-		return -ENOMEM;
-	sg_init_table(&maint->probe.sg, 1);
-	sg_set_page(&maint->probe.sg, maint->probe.page, PAGE_SIZE, 0);
-	if (ib_dma_map_sg(dev->ibdev, &maint->probe.sg, 1,
-			  DMA_BIDIRECTIONAL) != 1)
-		return -ENOMEM;
-	maint->probe.mapped = true;
-	mr = ib_alloc_mr(dev->pd, IB_MR_TYPE_MEM_REG, 1);
-	if (IS_ERR(mr))
-		return PTR_ERR(mr);
-	maint->probe.mr = mr;
-	ret = ib_map_mr_sg(mr, &maint->probe.sg, 1, NULL, PAGE_SIZE);
-	if (ret != 1)
-		return ret < 0 ? ret : -EIO;
-	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
-	return 0;
-}
-
-static int tow_maint_probe_execute(struct tow_maint *maint)
-{
-	struct ib_mr *mr = maint->probe.mr;
-	struct ib_send_wr invalidate = {
-		.opcode			= IB_WR_LOCAL_INV,
-		.send_flags		= IB_SEND_SIGNALED,
-		.ex.invalidate_rkey	= mr->rkey,
-	};
-	struct ib_reg_wr reg = {
-		.wr.next	= &invalidate,
-		.wr.opcode	= IB_WR_REG_MR,
-		.wr.send_flags	= IB_SEND_SIGNALED,
-		.mr		= mr,
-		.key		= mr->rkey,
-		.access		= IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ,
-	};
-
-	return tow_maint_execute(maint, &reg.wr);
-}
-
-/* Register one page and take it back: what the queue pair is for. */
-static int tow_maint_probe(struct tow_maint *maint)
-{
-	int ret;
-
-	ret = tow_maint_probe_alloc(maint);
-	if (!ret)
-		ret = tow_maint_probe_execute(maint);
-	/* What is still outstanding needs all of it: see teardown. */
-	if (!ret)
-		tow_maint_probe_free(maint);
-	return ret;
+	maint->request.broken = ret || (posted && !tow_maint_sends(maint));
+	return ret ?: posted;
 }
 
 /**
@@ -404,7 +364,7 @@ int tow_maint_build(struct tow_maint *maint)
 	ret = tow_maint_connect_self(maint);
 	if (ret)
 		return ret;
-	return tow_maint_probe(maint);
+	return tow_maint_try(maint);
 }
 
 /**
@@ -426,7 +386,7 @@ void tow_maint_teardown(struct tow_maint *maint)
 		ib_destroy_qp(maint->qp);
 	maint->qp = NULL;
 	maint->request.outstanding = 0;
-	tow_maint_probe_free(maint);
+	tow_maint_trial_free(maint);
 	if (maint->cq)
 		ib_free_cq(maint->cq);
 	maint->cq = NULL;

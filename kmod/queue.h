@@ -131,7 +131,7 @@ struct tow_chain {
  * @sq_entries: of the submission ring
  * @cq_entries: of the completion ring; entries that may be in flight
  * @charge: for the latter
- * @atomics: the device has them
+ * @atomics: the device's driver says that it has them
  * @process: the client's
  * @pages: the rings' memory
  * @page_count: how many

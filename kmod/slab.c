@@ -43,23 +43,6 @@
 /* Between two looks whether somebody else wants the processor. */
 #define TOW_ZERO_PAGES		64
 
-static const int tow_slab_access[TOW_RIGHTS] = {
-	[TOW_RIGHTS_READ]  = IB_ACCESS_REMOTE_READ,
-	[TOW_RIGHTS_WRITE] = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ |
-			     IB_ACCESS_REMOTE_WRITE,
-};
-
-/* Atomics are allowed where there are any. */
-static int tow_slab_rights(struct tow_slab *slab, enum tow_rights rights)
-{
-	int access = tow_slab_access[rights];
-
-	if (rights == TOW_RIGHTS_WRITE &&
-	    slab->dev->ibdev->attrs.atomic_cap != IB_ATOMIC_NONE)
-		access |= IB_ACCESS_REMOTE_ATOMIC;
-	return access;
-}
-
 /**
  * tow_slab_go_on - may what goes over many slabs go on?
  * @dev: the device, which removal may be waiting to take from the caller
@@ -301,8 +284,28 @@ unsigned int tow_slab_reclaim_mrs(struct tow_slab *slab)
 	return count;
 }
 
+/*
+ * The largest page that divides every chunk and that the device can do: the fewer
+ * pages, the less the device has to look up and to keep.
+ */
+static u32 tow_slab_page_bytes(struct tow_slab *slab)
+{
+	u64 cap = slab->dev->ibdev->attrs.page_size_cap;
+	u64 all = READ_ONCE(slab->dev->maint.page_bytes);
+	u64 bytes;
+	unsigned int i;
+
+	for (i = 0; i < slab->chunk_count; i++)
+		all |= slab->chunks[i].dma | slab->chunks[i].bytes;
+	bytes = all & -all;
+	while (bytes > PAGE_SIZE && !(bytes & cap))
+		bytes /= 2;
+	return bytes;
+}
+
 static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
 {
+	u32 page_bytes = tow_slab_page_bytes(slab);
 	struct tow_device *dev = slab->dev;
 	struct ib_mr *mr;
 	int ret;
@@ -310,12 +313,13 @@ static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
 	ret = tow_limits_take_mr(&dev->limits);
 	if (ret)
 		return ret;
-	mr = ib_alloc_mr(dev->pd, IB_MR_TYPE_MEM_REG, slab->bytes / PAGE_SIZE);
+	mr = ib_alloc_mr(dev->pd, IB_MR_TYPE_MEM_REG, slab->bytes / page_bytes);
 	if (IS_ERR(mr)) {
 		tow_limits_give_mr(&dev->limits);
 		return PTR_ERR(mr);
 	}
 	slab->mr[rights] = mr;
+	slab->page_bytes[rights] = page_bytes;
 	return 0;
 }
 
@@ -429,7 +433,7 @@ struct page *tow_slab_page(struct tow_slab *slab, u64 offset)
 }
 
 /* Tell a memory region where its slab's chunks are. */
-static int tow_slab_map_mr(struct tow_slab *slab, struct ib_mr *mr)
+static int tow_slab_map_mr(struct tow_slab *slab, enum tow_rights rights)
 {
 	struct scatterlist one, *list = &one;
 	unsigned int i;
@@ -448,7 +452,8 @@ static int tow_slab_map_mr(struct tow_slab *slab, struct ib_mr *mr)
 		sg_dma_address(&list[i]) = chunk->dma;
 		sg_dma_len(&list[i]) = chunk->bytes;
 	}
-	ret = ib_map_mr_sg(mr, list, slab->chunk_count, NULL, PAGE_SIZE);
+	ret = ib_map_mr_sg(slab->mr[rights], list, slab->chunk_count, NULL,
+			   slab->page_bytes[rights]);
 	if (slab->chunk_count > 1)
 		kvfree(list);
 	if (ret == slab->chunk_count)
@@ -463,11 +468,11 @@ static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
 		.wr.opcode	= IB_WR_REG_MR,
 		.wr.send_flags	= IB_SEND_SIGNALED,
 		.mr		= mr,
-		.access		= tow_slab_rights(slab, rights),
+		.access		= tow_maint_access(&slab->dev->maint, rights),
 	};
 	int ret;
 
-	ret = tow_slab_map_mr(slab, mr);
+	ret = tow_slab_map_mr(slab, rights);
 	if (ret)
 		return ret;
 	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));

@@ -85,9 +85,10 @@ struct tow_chunk {
  * @remote: peers that may have operations on it in flight, plus one while it is
  *	OWNED; when it drops to 0 the slab may be invalidated
  * @bytes: its size
- * @lock: protects @mr and what is registered
+ * @lock: protects @mr, @page_bytes and what is registered
  * @mr: one memory region for each kind of rights, from the first exposure on, until
  *	it is wanted elsewhere
+ * @page_bytes: for each of them, the size of its pages
  * @exposed: how many exports of each kind there are
  * @mapped: how many of its chunks, from the first on, we mapped for DMA
  * @chunk_count: how many chunks
@@ -104,9 +105,10 @@ struct tow_slab {
 	enum tow_slab_state	state;
 	refcount_t		remote;
 	u64			bytes;
-	/* protects mr, exposed */
+	/* protects mr, page_bytes, exposed */
 	struct mutex		lock;
 	struct ib_mr		*mr[TOW_RIGHTS];
+	u32			page_bytes[TOW_RIGHTS];
 	unsigned int		exposed[TOW_RIGHTS];
 	unsigned int		mapped;
 	unsigned int		chunk_count;

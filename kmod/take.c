@@ -170,7 +170,9 @@ static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe,
 	struct tow_op *op = &entry->op;
 	int ret;
 
-	if (tow_sqe_is_atomic(sqe) && !queue->atomics)
+	if (tow_sqe_is_atomic(sqe) &&
+	    (!queue->atomics ||
+	     tow_maint_lacks(&queue->dev->maint, TOW_LACKS_ATOMICS)))
 		return -EOPNOTSUPP;
 	op->flow = tow_known_flow(queue, sqe->channel, known);
 	if (!op->flow)

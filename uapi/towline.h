@@ -200,7 +200,12 @@ enum tow_transport {
 
 /* What a device can do: bits of tow_query.features.  Bit 0 is not given again. */
 enum tow_feature {
-	/* 64-bit fetch-and-add and compare-and-swap */
+	/*
+	 * 64-bit fetch-and-add and compare-and-swap, by us and by peers: tried by
+	 * the kernel, as drivers may have none for it where the hardware has them.
+	 * It may go when the device's port comes up for the first time, as it could
+	 * not be tried before.
+	 */
 	TOW_FEATURE_ATOMICS	= 1 << 1,
 	/* shared receive queues */
 	TOW_FEATURE_SRQ		= 1 << 2,
@@ -215,7 +220,7 @@ enum tow_feature {
  * enum tow_maint_state - the maintenance queue pair, which registers memory
  * @TOW_MAINT_WAITING: there is none; it is made after a short pause
  * @TOW_MAINT_CONNECTING: it is being made at this moment
- * @TOW_MAINT_READY: it works: a registration was tried and went through
+ * @TOW_MAINT_READY: it works: what slabs need was tried and went through
  * @TOW_MAINT_FAILED: it could not be made, and is not tried again before
  *	something about the device changes (a port becomes active, an address
  *	comes or goes)

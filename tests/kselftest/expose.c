@@ -290,6 +290,9 @@ TEST_F(probe, every_page)
 	uint64_t at, i;
 
 	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 0, TOW_EXPOSE_WRITE, &to));
+	/* One page for the device, where it is one piece of memory. */
+	EXPECT_TRUE(to.chunks > 1 || to.page_bytes == TOW_SLAB)
+		TH_LOG("pages of %llu bytes", (unsigned long long)to.page_bytes);
 	for (at = 0; at < TOW_SLAB; at += 16 * sizeof(page)) {
 		for (i = 0; i < ARRAY_SIZE(page); i++)
 			page[i] = WORD + at + i;
@@ -536,6 +539,8 @@ TEST_F(probe, small_slabs)
 
 	ASSERT_EQ(0, tow_mapped_make(b->client, 3 * TOW_SMALL_SLAB, &small));
 	ASSERT_EQ(0, tow_expose(b->expose, small.made.fd, 1, TOW_EXPOSE_WRITE, &to));
+	EXPECT_TRUE(to.chunks > 1 || to.page_bytes == TOW_SMALL_SLAB)
+		TH_LOG("pages of %llu bytes", (unsigned long long)to.page_bytes);
 	EXPECT_EQ(0, tow_probe_write(b->expose, &to, 0, WORD));
 	EXPECT_EQ(0, tow_probe_write(b->expose, &to, last, WORD));
 	EXPECT_EQ(TOW_EXPOSE_REFUSED, tow_probe_write(b->expose, &to, last + 8, ~0ULL));

@@ -111,6 +111,7 @@ TEST_F_TIMEOUT(fragmented, reached_as_one, 300)
 	ASSERT_NE(NULL, b->region.words);
 	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 0, TOW_EXPOSE_WRITE, &to));
 	EXPECT_EQ(TOW_SLAB / chunk, to.chunks);
+	EXPECT_EQ(chunk, to.page_bytes);
 	/* Over the edge of each chunk. */
 	for (at = chunk; at < TOW_SLAB; at += chunk) {
 		for (i = 0; i < ARRAY_SIZE(page); i++)

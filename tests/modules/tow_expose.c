@@ -422,12 +422,16 @@ static int tow_expose_start_use(struct tow_expose_use *use, bool hold,
 				struct tow_expose_slab *call)
 {
 	struct tow_region *region = use->region;
+	int ret;
 
 	use->slab = region->slabs[call->slab];
 	use->rights = call->rights;
 	call->chunks = use->slab->chunk_count;
-	if (!hold)
-		return towk_slab_expose(use->slab, use->rights, &call->key, &call->address);
+	if (!hold) {
+		ret = towk_slab_expose(use->slab, use->rights, &call->key, &call->address);
+		call->page_bytes = use->slab->page_bytes[use->rights];
+		return ret;
+	}
 	if (!towk_slab_hold(use->slab))
 		return -ENODEV;
 	use->region = NULL;

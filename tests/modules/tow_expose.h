@@ -34,6 +34,7 @@
  * @id: out: what to undo it by
  * @key: out: EXPOSE: the key that peers need
  * @chunks: out: of how many chunks the slab consists
+ * @page_bytes: out: the size of its pages, as the device has them
  * @address: out: EXPOSE: of the slab's first byte, for use with the key
  */
 struct tow_expose_slab {
@@ -44,6 +45,7 @@ struct tow_expose_slab {
 	__u32		key;
 	__u32		chunks;
 	__aligned_u64	address;
+	__aligned_u64	page_bytes;
 };
 
 /**
