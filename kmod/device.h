@@ -161,6 +161,7 @@ static inline bool tow_device_going(struct tow_device *dev)
 
 /* main.c */
 extern struct workqueue_struct *tow_wq;
+extern struct workqueue_struct *tow_import_wq;
 extern struct workqueue_struct *tow_connect_wq;
 extern struct workqueue_struct *tow_cq_wq;
 

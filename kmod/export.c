@@ -561,8 +561,10 @@ static struct tow_exported *tow_exported_next_of(struct tow_directory *dir,
 	struct tow_exported *exported;
 
 	while ((exported = tow_exported_next(dir, cursor)) &&
-	       exported->region_id != region_id)
+	       exported->region_id != region_id) {
 		tow_exported_put(exported);
+		cond_resched();
+	}
 	return exported;
 }
 

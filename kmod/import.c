@@ -36,7 +36,9 @@ void tow_imports_init(struct tow_imports *imports)
 {
 	mutex_init(&imports->lock);
 	INIT_LIST_HEAD(&imports->list);
+	INIT_LIST_HEAD(&imports->invalid);
 	init_waitqueue_head(&imports->wait);
+	INIT_WORK(&imports->quiesce, tow_imports_quiesce);
 }
 
 /* ---- on the RDMA device, and off it --------------------------------------- */
@@ -77,7 +79,8 @@ bool tow_import_claim(struct tow_import *import)
 
 /**
  * tow_import_take_off - nothing of an import is left on the RDMA device
- * @import: the import, claimed; may be freed by others as soon as this is done
+ * @import: the import, claimed; may be freed by others as soon as this is done.  The
+ *	caller keeps the device's structure
  */
 void tow_import_take_off(struct tow_import *import)
 {
@@ -91,10 +94,12 @@ void tow_import_take_off(struct tow_import *import)
 	else
 		tow_import_unmap_parts(import);
 	mutex_lock(&imports->lock);
-	import->off = true;
-	imports->leaving--;
-	wake_up_all(&imports->wait);
+	/* Pairs with tow_imports_stop(). */
+	smp_store_release(&imports->leaving, imports->leaving - 1);
 	mutex_unlock(&imports->lock);
+	/* Pairs with tow_import_free(). */
+	smp_store_release(&import->off, true);
+	wake_up_all(&imports->wait);
 }
 
 static struct tow_import *tow_imports_claim_first(struct tow_imports *imports)
@@ -112,16 +117,6 @@ static struct tow_import *tow_imports_claim_first(struct tow_imports *imports)
 	return import;
 }
 
-static bool tow_imports_left(struct tow_imports *imports)
-{
-	bool left;
-
-	mutex_lock(&imports->lock);
-	left = !imports->leaving;
-	mutex_unlock(&imports->lock);
-	return left;
-}
-
 /**
  * tow_imports_stop - the device is going
  * @imports: its imports; nobody is a user of the device any more, and there are no
@@ -136,36 +131,22 @@ void tow_imports_stop(struct tow_imports *imports)
 
 	while ((import = tow_imports_claim_first(imports)))
 		tow_import_take_off(import);
-	wait_event(imports->wait, tow_imports_left(imports));
+	/* Pairs with tow_import_take_off(). */
+	wait_event(imports->wait, !smp_load_acquire(&imports->leaving));
 }
 
 /* ---- the end -------------------------------------------------------------- */
 
-static bool tow_import_is_off(struct tow_import *import)
-{
-	struct tow_imports *imports = &import->dev->imports;
-	bool off;
-
-	mutex_lock(&imports->lock);
-	off = import->off;
-	mutex_unlock(&imports->lock);
-	return off;
-}
-
-/**
- * tow_import_free - undo whatever was done so far
- * @import: the import; without a region
- */
-void tow_import_free(struct tow_import *import)
+/* Undoes whatever was done so far.  An exporter may let us wait. */
+static void tow_import_free(struct tow_import *import)
 {
 	struct tow_device *dev = import->dev;
 	unsigned int i;
 
-	if (import->dmabuf)
-		tow_import_dmabuf_over(import);
 	if (tow_import_claim(import))
 		tow_import_take_off(import);
-	wait_event(dev->imports.wait, tow_import_is_off(import));
+	/* Pairs with tow_import_take_off(). */
+	wait_event(dev->imports.wait, smp_load_acquire(&import->off));
 	for (i = 0; i < import->slab_count; i++)
 		kvfree(import->slabs[i]);
 	kvfree(import->slabs);
@@ -174,27 +155,52 @@ void tow_import_free(struct tow_import *import)
 	else
 		tow_import_unpin(import);
 	tow_uncharge(&import->charge);
+	if (import->counted)
+		atomic_dec(&dev->imports.ending);
+	wake_up_all(&dev->imports.wait);
 	kfree(import);
 	tow_device_put(dev);
 }
 
-static void tow_import_end(struct work_struct *work)
+/**
+ * tow_import_drop - let go of an import
+ * @import: the import, gone if nobody else holds it; its exporter may let us wait
+ */
+void tow_import_drop(struct tow_import *import)
 {
-	struct tow_import *import = container_of(work, struct tow_import, end);
-	struct tow_device *dev = import->dev;
-
-	kref_get(&dev->refs);
-	tow_import_free(import);
-	atomic_dec(&dev->imports.ending);
-	wake_up_all(&dev->imports.wait);
-	tow_device_put(dev);
+	if (refcount_dec_and_test(&import->holders))
+		tow_import_free(import);
 }
 
-/* An exporter may let us wait: not the caller, who has others to see to. */
-static void tow_import_begin_end(struct tow_import *import)
+/**
+ * tow_import_leave - take off the RDMA device what was taken back
+ * @work: of the import, which this lets go of
+ */
+void tow_import_leave(struct work_struct *work)
+{
+	struct tow_import *import = container_of(work, struct tow_import,
+						 leave);
+
+	if (import->claimed)
+		tow_import_take_off(import);
+	tow_import_drop(import);
+}
+
+static void tow_import_end(struct work_struct *work)
+{
+	tow_import_free(container_of(work, struct tow_import, end));
+}
+
+/**
+ * tow_import_begin_end - let go of an import, and do not wait for its exporter
+ * @import: the import, gone if nobody else holds it
+ */
+void tow_import_begin_end(struct tow_import *import)
 {
 	atomic_inc(&import->dev->imports.ending);
-	queue_work(tow_wq, &import->end);
+	import->counted = true;
+	if (refcount_dec_and_test(&import->holders))
+		queue_work(tow_import_wq, &import->end);
 }
 
 /**
@@ -234,7 +240,7 @@ void tow_import_release(struct tow_region *region)
  * @dev: the device
  * @readonly: the device does not write to it
  *
- * Return: the import, for tow_import_free(); or NULL.
+ * Return: the import, for tow_import_drop(); or NULL.
  */
 struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly)
 {
@@ -244,6 +250,7 @@ struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly)
 	if (!import)
 		return NULL;
 	INIT_LIST_HEAD(&import->link);
+	refcount_set(&import->holders, 1);
 	INIT_WORK(&import->end, tow_import_end);
 	kref_get(&dev->refs);
 	import->dev = dev;
@@ -417,7 +424,7 @@ struct tow_region *tow_import_region(struct tow_client *client,
 
 	region = tow_region_alloc(client, import->slab_count, no_name);
 	if (!region) {
-		tow_import_free(import);
+		tow_import_drop(import);
 		return ERR_PTR(-ENOMEM);
 	}
 	region->bytes = bytes;

@@ -41,11 +41,13 @@ struct tow_import_part {
  * struct tow_import - what has to be given back
  * @dev: the device, with a reference
  * @link: in tow_imports.list while something of it is on the RDMA device, unless that
- *	is being taken off; this and @off are under the lock of that
+ *	is being taken off; under the lock of that
  * @off: nothing of it is on the RDMA device
  * @charge: what it is charged
  * @draining: slabs that peers may still reach
- * @end: then gives it back
+ * @holders: its region, or who makes it, and @leave while that is due; at 0 it goes
+ * @counted: in tow_imports.ending
+ * @end: gives it back
  * @readonly: the device does not write to it
  * @slab_count: how many slabs
  * @slabs: in the order of the memory
@@ -59,13 +61,14 @@ struct tow_import_part {
  * @dma_device: what it is mapped for, with a reference
  * @attachment: ours to it
  * @table: where its memory is; NULL: it is not mapped.  This and what follows, up to
- *	@fence, is under the lock of its reservation object
+ *	@invalid, is under the lock of its reservation object
  * @pinned: its exporter was asked not to move it
- * @over: nobody uses it any more
  * @invalid: its exporter takes it back, or has done so; read without the lock, too
+ * @region_id: the number of its region; 0: there is none yet.  Without the lock
  * @fence: says when nobody reaches it any more; of its reservation object from then on
- * @invalidate: sees to that
- * @region_id: the number of its region; 0: there is none yet
+ * @invalidated: in tow_imports.invalid until that is seen to; under the lock of that
+ * @claimed: then: by who saw to it
+ * @leave: then takes it off the RDMA device
  */
 struct tow_import {
 	struct tow_device		*dev;
@@ -73,6 +76,8 @@ struct tow_import {
 	bool				off;
 	struct tow_charge		charge;
 	refcount_t			draining;
+	refcount_t			holders;
+	bool				counted;
 	struct work_struct		end;
 	bool				readonly;
 	unsigned int			slab_count;
@@ -88,11 +93,12 @@ struct tow_import {
 	struct dma_buf_attachment	*attachment;
 	struct sg_table			*table;
 	bool				pinned;
-	bool				over;
 	bool				invalid;
-	struct tow_import_fence		*fence;
-	struct work_struct		invalidate;
 	u64				region_id;
+	struct tow_import_fence		*fence;
+	struct list_head		invalidated;
+	bool				claimed;
+	struct work_struct		leave;
 };
 
 /**
@@ -120,7 +126,9 @@ tow_import_direction(const struct tow_import *import)
 
 /* import.c */
 struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly);
-void tow_import_free(struct tow_import *import);
+void tow_import_drop(struct tow_import *import);
+void tow_import_begin_end(struct tow_import *import);
+void tow_import_leave(struct work_struct *work);
 int tow_import_charge(struct tow_import *import, struct tow_client *client,
 		      u64 bytes, u64 slab_bytes);
 void tow_import_arrive(struct tow_import *import);
@@ -142,8 +150,8 @@ void tow_import_unmap_parts(struct tow_import *import);
 void tow_import_unpin(struct tow_import *import);
 
 /* import_dmabuf.c */
+void tow_imports_quiesce(struct work_struct *work);
 void tow_import_of_region(struct tow_import *import, u64 region_id);
-void tow_import_dmabuf_over(struct tow_import *import);
 void tow_import_detach_dmabuf(struct tow_import *import);
 void tow_import_put_dmabuf(struct tow_import *import);
 

@@ -18,8 +18,8 @@
  * whoever moves the memory waits, and a work item sees to it that what is under way
  * comes to an end: exports are revoked, in two phases, as if their owner had wished it;
  * what was posted here completes.  What takes longer than revoke_timeout_ms loses its
- * queue pair.  Then nobody reaches the memory any more, the fence says so, and the
- * import is taken off the RDMA device.
+ * queue pair.  Then nobody reaches the memory any more, the fence says so, and another
+ * work item takes the import off the RDMA device, for which it needs the exporter.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -39,6 +39,9 @@
 
 /* Between two looks whether the device is going, while an exporter is waited for. */
 #define TOW_IMPORT_LOOK	(HZ / 10)
+
+/* Places for fences that are left to an exporter. */
+#define TOW_FENCES_SPARE	8
 
 /**
  * struct tow_dmabuf_range - what is to be imported
@@ -60,11 +63,13 @@ struct tow_dmabuf_range {
 
 /**
  * struct tow_import_fence - nobody reaches an import's memory any more
- * @base: the fence; holds the module, as others may keep it for long
+ * @base: the fence
+ * @told: others know it, and may keep it for long: it holds the module
  * @lock: of @base
  */
 struct tow_import_fence {
 	struct dma_fence	base;
+	bool			told;
 	/* of base */
 	spinlock_t		lock;
 };
@@ -81,8 +86,11 @@ static const char *tow_import_fence_timeline(struct dma_fence *fence)
 
 static void tow_import_fence_release(struct dma_fence *fence)
 {
+	bool told = container_of(fence, struct tow_import_fence, base)->told;
+
 	dma_fence_free(fence);
-	module_put(THIS_MODULE);
+	if (told)
+		module_put(THIS_MODULE);
 }
 
 static const struct dma_fence_ops tow_import_fence_ops = {
@@ -101,8 +109,24 @@ static struct tow_import_fence *tow_import_fence_new(void)
 	spin_lock_init(&fence->lock);
 	dma_fence_init(&fence->base, &tow_import_fence_ops, &fence->lock,
 		       dma_fence_context_alloc(1), 1);
-	__module_get(THIS_MODULE);
 	return fence;
+}
+
+/* Called with the reservation object locked: whoever moves the memory is to wait. */
+static void tow_import_fence_tell(struct tow_import_fence *fence,
+				  struct dma_resv *resv)
+{
+	/*
+	 * An exporter may have made room for one of its own before.  Without memory
+	 * for more the fence is waited for here.
+	 */
+	if (dma_resv_reserve_fences(resv, 1 + TOW_FENCES_SPARE)) {
+		dma_fence_wait(&fence->base, false);
+		return;
+	}
+	__module_get(THIS_MODULE);
+	fence->told = true;
+	dma_resv_add_fence(resv, &fence->base, DMA_RESV_USAGE_BOOKKEEP);
 }
 
 /* ---- taken back ----------------------------------------------------------- */
@@ -127,47 +151,114 @@ bool tow_import_invalid(const struct tow_import *import)
  */
 void tow_import_of_region(struct tow_import *import, u64 region_id)
 {
-	dma_resv_lock(import->dmabuf->resv, NULL);
-	import->region_id = region_id;
-	dma_resv_unlock(import->dmabuf->resv);
+	WRITE_ONCE(import->region_id, region_id);
+	/* Pairs with tow_imports_end_use(). */
+	smp_mb();
 }
 
-static void tow_import_quiesce(struct work_struct *work)
+static struct tow_import *tow_imports_next_invalid(struct tow_imports *imports)
 {
-	struct tow_import *import = container_of(work, struct tow_import,
-						 invalidate);
-	u64 region_id = READ_ONCE(import->region_id);
-	struct tow_device *dev = import->dev;
+	struct tow_import *import;
 
-	if (region_id)
-		tow_exported_end_region(dev, region_id);
+	mutex_lock(&imports->lock);
+	import = list_first_entry_or_null(&imports->invalid, struct tow_import,
+					  invalidated);
+	if (import)
+		list_del_init(&import->invalidated);
+	mutex_unlock(&imports->lock);
+	return import;
+}
+
+/* Nobody reaches those in @list any more when this returns. */
+static void tow_imports_end_use(struct tow_device *dev, struct list_head *list)
+{
+	struct tow_import *import;
+
+	/* Pairs with tow_import_of_region(): who exports it sees that it is invalid. */
+	smp_mb();
+	list_for_each_entry(import, list, invalidated) {
+		if (READ_ONCE(import->region_id))
+			tow_exported_end_region(dev, import->region_id);
+	}
 	tow_ops_drain(dev);
-	if (region_id)
-		tow_exported_wait_region(dev, region_id);
-	dma_fence_signal(&import->fence->base);
-	if (tow_import_claim(import))
-		tow_import_take_off(import);
+	list_for_each_entry(import, list, invalidated) {
+		if (READ_ONCE(import->region_id))
+			tow_exported_wait_region(dev, import->region_id);
+	}
+}
+
+/* Nobody uses it.  What was exposed and not published has a key that goes here. */
+static void tow_import_quiet(struct tow_import *import)
+{
+	unsigned int i;
+
+	/* If somebody else has, he tells by the fence when he has done it. */
+	import->claimed = tow_import_claim(import);
+	if (import->claimed) {
+		for (i = 0; i < import->slab_count; i++)
+			tow_slab_detach(import->slabs[i]);
+		dma_fence_signal(&import->fence->base);
+	}
+	queue_work(tow_import_wq, &import->leave);
+}
+
+/**
+ * tow_imports_quiesce - see to it that nobody reaches what was taken back
+ * @work: of the device's imports
+ *
+ * All that there are together, as one exporter may take back thousands.  No exporter is
+ * waited for here, as they wait for us.
+ */
+void tow_imports_quiesce(struct work_struct *work)
+{
+	struct tow_imports *imports = container_of(work, struct tow_imports,
+						   quiesce);
+	struct tow_device *dev = container_of(imports, struct tow_device,
+					      imports);
+	struct tow_import *import, *next;
+	LIST_HEAD(list);
+
+	while ((import = tow_imports_next_invalid(imports)))
+		list_add_tail(&import->invalidated, &list);
+	tow_imports_end_use(dev, &list);
+	list_for_each_entry_safe(import, next, &list, invalidated) {
+		list_del_init(&import->invalidated);
+		tow_import_quiet(import);
+	}
+	tow_device_put(dev);
+}
+
+static void tow_import_begin_quiesce(struct tow_import *import)
+{
+	struct tow_device *dev = import->dev;
+	struct tow_imports *imports = &dev->imports;
+
+	mutex_lock(&imports->lock);
+	list_add_tail(&import->invalidated, &imports->invalid);
+	mutex_unlock(&imports->lock);
+	kref_get(&dev->refs);
+	/* Not the last reference: the import has one. */
+	if (!queue_work(tow_wq, &imports->quiesce))
+		tow_device_put(dev);
 }
 
 /* Called by the exporter, with the reservation object locked. */
 static void tow_import_invalidate(struct dma_buf_attachment *attachment)
 {
 	struct tow_import *import = attachment->importer_priv;
-	struct dma_resv *resv = attachment->dmabuf->resv;
-	struct dma_fence *fence;
+	struct tow_import_fence *fence = import->fence;
 
-	dma_resv_assert_held(resv);
-	if (!import->table || import->over || import->invalid)
+	dma_resv_assert_held(attachment->dmabuf->resv);
+	/* What nobody holds nobody uses. */
+	if (!import->table || import->invalid ||
+	    !refcount_inc_not_zero(&import->holders))
 		return;
-	fence = &import->fence->base;
+	dma_fence_get(&fence->base);
 	/* Pairs with the lock of a link: see tow_ops_drain(). */
 	WRITE_ONCE(import->invalid, true);
-	queue_work(tow_wq, &import->invalidate);
-	/* Without memory for its place there the fence is waited for here. */
-	if (dma_resv_reserve_fences(resv, 1))
-		dma_fence_wait(fence, false);
-	else
-		dma_resv_add_fence(resv, fence, DMA_RESV_USAGE_BOOKKEEP);
+	tow_import_begin_quiesce(import);
+	tow_import_fence_tell(fence, attachment->dmabuf->resv);
+	dma_fence_put(&fence->base);
 }
 
 static const struct dma_buf_attach_ops tow_import_attach_ops = {
@@ -176,20 +267,6 @@ static const struct dma_buf_attach_ops tow_import_attach_ops = {
 };
 
 /* ---- the end -------------------------------------------------------------- */
-
-/**
- * tow_import_dmabuf_over - nobody uses an import any more
- * @import: the import; may not have come as far as being attached
- */
-void tow_import_dmabuf_over(struct tow_import *import)
-{
-	struct dma_resv *resv = import->dmabuf->resv;
-
-	dma_resv_lock(resv, NULL);
-	import->over = true;
-	dma_resv_unlock(resv);
-	flush_work(&import->invalidate);
-}
 
 /* Called with the reservation object locked: who needed the fence has seen it. */
 static void tow_import_withdraw_fence(struct tow_import *import,
@@ -263,20 +340,28 @@ static int tow_import_can_attach(struct tow_device *dev)
 	return -EOPNOTSUPP;
 }
 
-/* An exporter that cannot move its memory has it mapped by this. */
+/*
+ * An exporter that cannot move its memory has it mapped by this, for both directions,
+ * unless it is attached to in the old way, in which peer-to-peer cannot be had.
+ */
 static int tow_import_attach(struct tow_import *import)
 {
-	struct dma_buf_attachment *attachment;
+	struct dma_buf_attachment *attachment = ERR_PTR(-EOPNOTSUPP);
+	struct dma_buf *dmabuf = import->dmabuf;
 
-	attachment = dma_buf_dynamic_attach(import->dmabuf, import->dma_device,
-					    &tow_import_attach_ops, import);
+	if (import->readonly && !dmabuf->ops->pin)
+		attachment = dma_buf_attach(dmabuf, import->dma_device);
+	if (IS_ERR(attachment))
+		attachment = dma_buf_dynamic_attach(dmabuf, import->dma_device,
+						    &tow_import_attach_ops,
+						    import);
 	if (IS_ERR(attachment))
 		return PTR_ERR(attachment);
 	import->attachment = attachment;
 	return 0;
 }
 
-/* Wait until the memory is where it is to stay. */
+/* Wait until the memory is where it is to stay, and what was in it is gone. */
 static int tow_import_await(struct tow_import *import)
 {
 	long left;
@@ -379,6 +464,13 @@ static int tow_import_map_static(struct tow_import *import,
 {
 	int ret;
 
+	ret = tow_import_await(import);
+	/* Who has it for long is waited for now, by who can be killed. */
+	if (!ret)
+		ret = tow_import_lock(import);
+	if (ret)
+		return ret;
+	dma_resv_unlock(import->dmabuf->resv);
 	if (!tow_device_enter(import->dev))
 		return -ENODEV;
 	tow_import_arrive(import);
@@ -405,10 +497,15 @@ static int tow_import_dmabuf_fill(struct tow_import *import,
 	import->fence = tow_import_fence_new();
 	if (!import->fence)
 		return -ENOMEM;
-	if (!import->dmabuf->ops->pin)
-		return tow_import_map_static(import, range);
-	ret = tow_import_pin_dmabuf(import);
-	return ret ?: tow_import_map_dmabuf(import, range);
+	if (import->dmabuf->ops->pin) {
+		ret = tow_import_pin_dmabuf(import);
+		if (!ret)
+			ret = tow_import_map_dmabuf(import, range);
+	} else {
+		ret = tow_import_map_static(import, range);
+	}
+	/* Mapping may have moved it. */
+	return ret ?: tow_import_await(import);
 }
 
 static struct tow_import *
@@ -421,13 +518,15 @@ tow_import_dmabuf_new(struct tow_client *client, struct dma_buf *dmabuf,
 	import = tow_import_alloc(client->dev, range->readonly);
 	if (!import)
 		return ERR_PTR(-ENOMEM);
-	INIT_WORK(&import->invalidate, tow_import_quiesce);
+	INIT_LIST_HEAD(&import->invalidated);
+	INIT_WORK(&import->leave, tow_import_leave);
 	get_dma_buf(dmabuf);
 	import->dmabuf = dmabuf;
 	import->dma_device = get_device(range->dma_device);
 	ret = tow_import_dmabuf_fill(import, client, range);
 	if (ret) {
-		tow_import_free(import);
+		/* The caller may have been killed, and does not wait any more. */
+		tow_import_begin_end(import);
 		return ERR_PTR(ret);
 	}
 	return import;

@@ -244,7 +244,7 @@ static struct tow_import *tow_import_user_new(struct tow_client *client,
 		return ERR_PTR(-ENOMEM);
 	ret = tow_import_user_fill(import, client, *pinning);
 	if (ret) {
-		tow_import_free(import);
+		tow_import_drop(import);
 		return ERR_PTR(ret);
 	}
 	return import;

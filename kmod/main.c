@@ -14,6 +14,8 @@
 #include "device.h"
 
 struct workqueue_struct *tow_wq;
+/* Imports that end wait for exporters, who may wait for work in the other one. */
+struct workqueue_struct *tow_import_wq;
 /* Attempts to connect wait for work in the other one. */
 struct workqueue_struct *tow_connect_wq;
 /* Completions: others wait for what these bring. */
@@ -57,9 +59,12 @@ static int __init tow_main_make_workqueues(void)
 	tow_wq = alloc_workqueue("towline", WQ_UNBOUND, 0);
 	if (!tow_wq)
 		return -ENOMEM;
+	tow_import_wq = alloc_workqueue("towline_import", WQ_UNBOUND, 0);
+	if (!tow_import_wq)
+		goto err_destroy_wq;
 	tow_connect_wq = alloc_workqueue("towline_connect", WQ_UNBOUND, 0);
 	if (!tow_connect_wq)
-		goto err_destroy_wq;
+		goto err_destroy_import_wq;
 	tow_cq_wq = alloc_workqueue("towline_cq", WQ_UNBOUND | WQ_HIGHPRI, 0);
 	if (!tow_cq_wq)
 		goto err_destroy_connect_wq;
@@ -67,6 +72,8 @@ static int __init tow_main_make_workqueues(void)
 
 err_destroy_connect_wq:
 	destroy_workqueue(tow_connect_wq);
+err_destroy_import_wq:
+	destroy_workqueue(tow_import_wq);
 err_destroy_wq:
 	destroy_workqueue(tow_wq);
 	return -ENOMEM;
@@ -76,7 +83,9 @@ static void tow_main_destroy_workqueues(void)
 {
 	destroy_workqueue(tow_cq_wq);
 	destroy_workqueue(tow_connect_wq);
+	/* The last pool's work ends imports. */
 	destroy_workqueue(tow_wq);
+	destroy_workqueue(tow_import_wq);
 }
 
 static int __init tow_main_init(void)

@@ -543,24 +543,45 @@ bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms)
 	return stalls;
 }
 
-/* Is nothing on its way that was when it was @posted? */
-static bool tow_link_drained(const struct tow_link *link, u32 posted)
+/* Called with the lock held: is memory of ours in it that was taken back? */
+static bool tow_post_invalid(const struct tow_post *post)
 {
-	return (s32)(READ_ONCE(link->drained) - posted) >= 0;
+	const struct tow_op *op;
+
+	for (op = post->ops;; op = op->next) {
+		if (op->region && tow_region_invalid(op->region))
+			return true;
+		if (op == post->last)
+			return false;
+	}
 }
 
-/* Wait for what is on its way by one queue pair, which is lost if that takes too long. */
-static void tow_link_drain_posted(struct tow_tie *tie, struct tow_link *link,
-				  unsigned long deadline)
+/*
+ * Called with the lock held: the number after the last work request on its way that uses
+ * memory that was taken back; the first one's on its way if there is none.
+ */
+static u32 tow_link_invalid(const struct tow_link *link)
+{
+	u32 drained = READ_ONCE(link->drained), number = link->posted;
+
+	while (number != drained &&
+	       !tow_post_invalid(&link->posts[(number - 1) & link->post_mask]))
+		number--;
+	return number;
+}
+
+/* Wait for those of one queue pair, which is lost if that takes too long. */
+static void tow_link_drain_invalid(struct tow_tie *tie, struct tow_link *link,
+				   unsigned long deadline)
 {
 	bool failed = false;
-	u32 posted;
+	u32 number;
 
 	/* What is posted afterwards has seen what the caller has changed before. */
 	spin_lock_bh(&link->lock);
-	posted = link->posted;
+	number = tow_link_invalid(link);
 	spin_unlock_bh(&link->lock);
-	while (!tow_link_drained(link, posted)) {
+	while ((s32)(READ_ONCE(link->drained) - number) < 0) {
 		if (!failed && time_after(jiffies, deadline)) {
 			tow_tie_fail(tie, -ETIMEDOUT, TOW_WIRE_FAILED,
 				     "memory was taken back, and is in use");
@@ -571,11 +592,12 @@ static void tow_link_drain_posted(struct tow_tie *tie, struct tow_link *link,
 }
 
 /**
- * tow_ops_drain - wait until nothing is on its way that is now
+ * tow_ops_drain - wait until nothing is on its way of memory that was taken back
  * @dev: the device, which may be gone
  *
- * What a caller has changed that tow_op_refused() looks at holds for all that comes
- * after.  Queue pairs on which it takes longer than revoke_timeout_ms are destroyed.
+ * A region that was found invalid before this is called is used by nothing afterwards
+ * (tow_op_refused()).  Queue pairs on which it takes longer than revoke_timeout_ms are
+ * destroyed.
  */
 void tow_ops_drain(struct tow_device *dev)
 {
@@ -589,8 +611,11 @@ void tow_ops_drain(struct tow_device *dev)
 	while ((session = tow_peer_session_next(dev, &cursor))) {
 		/* Pairs with tow_tie_carry(). */
 		tie = smp_load_acquire(&session->tie);
+		/* What waits for room ends. */
+		if (tie)
+			tow_ops_go_on(tie);
 		for (i = 0; tie && i < tie->qps; i++)
-			tow_link_drain_posted(tie, &tie->data[i], deadline);
+			tow_link_drain_invalid(tie, &tie->data[i], deadline);
 		tow_session_put(session);
 	}
 }

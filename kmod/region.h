@@ -213,14 +213,18 @@ void tow_import_drained(struct tow_slab *slab);
  * @lock: protects @list and @leaving
  * @list: those that are on the RDMA device
  * @leaving: those that are being taken off
+ * @invalid: those that were taken back, until @quiesce takes them from here; under @lock
+ * @quiesce: ends their use; holds the device while it is queued
  * @ending: those whose end has begun
  * @wait: for one that has been taken off, or has ended
  */
 struct tow_imports {
-	/* protects list, leaving */
+	/* protects list, leaving, invalid */
 	struct mutex		lock;
 	struct list_head	list;
 	unsigned int		leaving;
+	struct list_head	invalid;
+	struct work_struct	quiesce;
 	atomic_t		ending;
 	wait_queue_head_t	wait;
 };

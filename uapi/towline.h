@@ -921,8 +921,8 @@ struct tow_export {
  * ATOMIC without WRITE, or NOTIFY with others; NOTIFY with a size that is not 8,
  * or not aligned; EACCES: rights beyond READ for a region that is READONLY;
  * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY on one without
- * shared receive queues, or for a dma-buf; EFAULT: the region is INVALID; EEXIST: the job has an export of that
- * name on this device; EAGAIN: the device cannot register memory at the moment
+ * shared receive queues, or for a dma-buf; EFAULT: the region is INVALID; EEXIST:
+ * the job has an export of that name on this device; EAGAIN: the device cannot register memory at the moment
  * (see tow_query.maint_state; not NOTIFY); EDQUOT, ENOSPC (NOTIFY: also if the
  * device has TOW_SLOTS_MAX of them), ENOMEM.
  */
@@ -1127,6 +1127,8 @@ struct tow_release {
  *			a slot is none
  *	ETIMEDOUT	it took longer than its @timeout_ms
  *	EOPNOTSUPP	the device has no atomics
+ *	EFAULT		the region is INVALID: its exporter has taken the memory back.
+ *			How much of it has taken place is not known
  *	ESTALE		the export or its connection had ended before; what was
  *			not on its way yet has not taken place.  WAIT: the export
  *			has ended
