@@ -20,6 +20,7 @@ FIXTURE(calls)
 	struct tow_calls set;
 	struct tow_region_create region;
 	struct tow_region_info list[4];
+	bool takes_dmabufs;
 };
 
 /* ---- every call, and a good request of each --------------------------------- */
@@ -112,7 +113,7 @@ static int prepare(void *arg, size_t call, union tow_request *any)
 	case IMPORT_DMABUF:
 		request->import_dmabuf.fd = self->region.fd;
 		request->import_dmabuf.bytes = 1;
-		return -EOPNOTSUPP;
+		return self->takes_dmabufs ? 0 : -EOPNOTSUPP;
 	default:
 		memset(request->join.job_key, 7, sizeof(request->join.job_key));
 		return 0;
@@ -134,6 +135,8 @@ static int undo(void *arg, size_t call, const union tow_request *any)
 		return tow_region_destroy(self->set.fd, request->from_fd.handle);
 	case IMPORT_USER:
 		return tow_region_destroy(self->set.fd, request->import_user.handle);
+	case IMPORT_DMABUF:
+		return tow_region_destroy(self->set.fd, request->import_dmabuf.handle);
 	default:
 		return 0;
 	}
@@ -141,6 +144,8 @@ static int undo(void *arg, size_t call, const union tow_request *any)
 
 FIXTURE_SETUP(calls)
 {
+	struct tow_query query;
+
 	tow_knobs_save(&self->before);
 	ASSERT_EQ(0, tow_pool_fresh(POOL_BYTES));
 	self->set = (struct tow_calls){
@@ -152,6 +157,8 @@ FIXTURE_SETUP(calls)
 	ASSERT_LE(0, self->set.looking);
 	ASSERT_EQ(0, tow_area_make(&self->set.area));
 	ASSERT_EQ(0, tow_region_create(self->set.fd, 4096, &self->region));
+	ASSERT_EQ(0, tow_test_query(self->set.fd, &query));
+	self->takes_dmabufs = !(query.features & TOW_FEATURE_VIRT_DMA);
 }
 
 FIXTURE_TEARDOWN_PARENT(calls)

@@ -38,14 +38,50 @@ static inline const char *tow_link_interface(void)
 	return interface;
 }
 
+/* TOW_UNPLUG=pci: with the provider "dma", as a reset of its firmware does it. */
+static inline bool tow_unplugs_pci(void)
+{
+	const char *how = getenv("TOW_UNPLUG");
+
+	return how && !strcmp(how, "pci");
+}
+
+static inline bool tow_pci_ask(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 && write(fd, "1", 1) == 1;
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* The device goes; or the PCI device, and it with that. */
 static inline bool tow_link_del(const char *name)
 {
-	return !tow_rdma_link_del(name);
+	char path[512];
+
+	if (!tow_unplugs_pci())
+		return !tow_rdma_link_del(name);
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/device/remove", name);
+	return tow_pci_ask(path);
 }
 
 static inline bool tow_link_add(const char *name, const char *interface)
 {
+	if (tow_unplugs_pci() && !tow_pci_ask("/sys/bus/pci/rescan"))
+		return false;
 	return !tow_rdma_link_add(name, "rxe", interface);
+}
+
+/* The module that drives the lab's device. */
+static inline const char *tow_link_driver(void)
+{
+	const char *provider = getenv("TOW_LAB_PROVIDER");
+
+	if (provider && !strncmp(provider, "dma", 3))
+		return "rxe_dma";
+	return provider && !strcmp(provider, "hostile") ? "rxe_hostile" : "rdma_rxe";
 }
 
 /* A second device, over an interface of its own. */

@@ -812,11 +812,11 @@ TEST_F_TIMEOUT(unplug, driver_unloaded, 60)
 
 	ASSERT_LE(0, fd);
 	removal.begin = tow_clock_begin();
-	ASSERT_TRUE(tow_shell("rmmod rdma_rxe"));
+	ASSERT_TRUE(tow_shell("rmmod %s", tow_link_driver()));
 	removal.end = tow_test_now();
 	EXPECT_EQ(-ENODEV, ask_dead(&fd));
 	EXPECT_EQ(-1, access(tow_test_path(), F_OK));
-	ASSERT_TRUE(tow_shell("modprobe rdma_rxe"));
+	ASSERT_TRUE(tow_shell("modprobe %s", tow_link_driver()));
 	close(fd);
 	in_time(_metadata, &removal);
 }

@@ -10,6 +10,8 @@
  *	vmalloc	bytes mapped by each RDMA or towline module (a QP of soft-RoCE
  *		holds its queues there).  Any difference.
  *	module	references on towline.ko.  Any difference.
+ *	dma	what the kernel found wrong with DMA, and whether it still looks
+ *		(debug kernels).  Any difference.
  *	thread	kernel threads named tow*.  Any difference.
  *	slab	objects in use in the caches that towline's memory comes from:
  *		caches of its own (towline*, tow_*): any difference.
@@ -35,6 +37,7 @@
 #define HOLDS_MOST	1024
 #define HOLDS_NOISE	64
 #define HOLDS_KMEMLEAK	"/sys/kernel/debug/kmemleak"
+#define HOLDS_DMA	"/sys/kernel/debug/dma-api"
 
 struct hold {
 	char name[96];
@@ -163,6 +166,16 @@ static inline void holds_module(struct holds *holds, const char *words)
 		return;
 	holds_add(holds, "module.loaded", 1);
 	holds_add(holds, "module.refs", refs);
+}
+
+static inline void holds_dma_errors(struct holds *holds, const char *words)
+{
+	holds_add(holds, "dma.errors", atoll(words));
+}
+
+static inline void holds_dma_disabled(struct holds *holds, const char *words)
+{
+	holds_add(holds, "dma.disabled", *words == 'Y');
 }
 
 static inline void holds_vmalloc(struct holds *holds, const char *words)
@@ -298,6 +311,8 @@ static inline void holds_take(struct holds *holds, bool exact)
 	holds_lines(holds, "/proc/vmstat", holds_pins);
 	holds_lines(holds, "/proc/modules", holds_module);
 	holds_lines(holds, "/proc/vmallocinfo", holds_vmalloc);
+	holds_lines(holds, HOLDS_DMA "/error_count", holds_dma_errors);
+	holds_lines(holds, HOLDS_DMA "/disabled", holds_dma_disabled);
 	if (slabs)
 		holds_lines(holds, "/proc/slabinfo", holds_slab);
 	if (slabs && !exact)

@@ -12,7 +12,7 @@ import re
 import subprocess
 import time
 
-from towlab import cache
+from towlab import cache, kernels
 
 from . import BUILD, TOP
 
@@ -46,9 +46,10 @@ def _machine(kernel, provider):
     home = BUILD / "kernels" / kernel
     modules = BUILD / "modules" / (home / "release").read_text().strip()
     found = _of(*modules.glob("*.ko"), *modules.glob("tests/modules/*.ko"))
-    if provider in ("hostile", "dma"):
-        found += _of(*TOP.glob(f"tests/modules/rxe_{provider}/*"),
-                     *BUILD.glob(f"kernels/{provider}-{kernel}/rxe_{provider}.ko"))
+    built = kernels.built_provider(provider)
+    if built:
+        found += _of(*TOP.glob(f"tests/modules/rxe_{built}/*"),
+                     *BUILD.glob(f"kernels/{built}-{kernel}/rxe_{built}.ko"))
     return [(home / "version").read_text(), found]
 
 

@@ -6,11 +6,15 @@ import fnmatch
 import os
 import tomllib
 
+from towlab import PROVIDERS
+
 from . import DEFAULT_KERNELS, EXTRA_KERNELS, TOP, UserError
 
 WHERE = ("host", "lab")
 PROTOCOLS = ("ktap", "exit")
-PROVIDERS = ("rxe", "hostile", "dma")
+# Where a test runs once more, with the provider that has DMA of its own.
+DMA_KERNELS = ("6.1", "6.12", "debug")
+DMA_KERNELS_NODES = ("6.12", "debug")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +52,8 @@ class Test:
     smp: int = 2
     mem: int = 2048
     provider: str = "rxe"
+    dma: tuple | None = None
+    dma_check: tuple = ()
     module: bool = False
     timeout: int = 120
     quick: bool = False
@@ -59,12 +65,26 @@ class Test:
         """The machine this test needs under a kernel."""
         return Machine(kernel, self.nodes, self.smp, self.mem, self.provider)
 
+    def with_dma(self, folder):
+        """The same with the provider that has DMA of its own, if it is for that."""
+        kernels = self.dma
+        if kernels is None:
+            usual = DMA_KERNELS if self.nodes == 1 else DMA_KERNELS_NODES
+            fits = self.provider == "rxe" and self.module and (
+                folder == "kselftest" or folder == "lab" and self.nodes > 1)
+            kernels = [kernel for kernel in usual if fits and kernel in self.kernels]
+        if not kernels:
+            return None
+        return dataclasses.replace(self, name=self.name + "-dma", provider="dma",
+                                   kernels=tuple(kernels), check=self.dma_check,
+                                   quick=False, turn="", soak={})
+
 
 _TYPES = {
     "name": str, "where": str, "command": list, "protocol": str,
     "kernels": list, "check": list, "makes": list, "turn": str,
-    "nodes": int, "smp": int, "mem": int, "provider": str, "module": bool, "timeout": int, "quick": bool,
-    "alone": bool, "full": bool, "soak": dict,
+    "nodes": int, "smp": int, "mem": int, "provider": str, "dma": list, "dma_check": list,
+    "module": bool, "timeout": int, "quick": bool, "alone": bool, "full": bool, "soak": dict,
 }
 _SOAK_TYPES = {"count": int, "round": int, "timeout": int, "kernels": list}
 
@@ -97,7 +117,9 @@ def _check_values(where, table):
     if others:
         raise UserError(f"{where}: 'check' has '{min(others)}', which is not "
                         "one of its kernels")
-    _check_kernels(where, table.get("soak", {}).get("kernels", ()))
+    for words in (table.get("soak", {}).get("kernels", ()), table.get("dma", ()),
+                  table.get("dma_check", ())):
+        _check_kernels(where, words)
     for key in ("nodes", "smp", "mem", "timeout"):
         if table.get(key, 1) < 1:
             raise UserError(f"{where}: '{key}' must be positive")
@@ -106,7 +128,7 @@ def _check_values(where, table):
         raise UserError(f"{where}: 'command' must be a list of words")
     if table["where"] == "host":
         for key in ("kernels", "turn", "nodes", "smp", "mem", "provider",
-                    "module", "soak"):
+                    "dma", "dma_check", "module", "soak"):
             if key in table:
                 raise UserError(f"{where}: '{key}' is for lab tests")
 
@@ -126,7 +148,7 @@ def _parse(path, folder, number, table):
                   else table["name"])
     if table["where"] == "host":
         fields.setdefault("check", ("host",))
-    for key in ("command", "kernels", "check", "makes"):
+    for key in ("command", "kernels", "check", "makes", "dma", "dma_check"):
         if key in fields:
             fields[key] = tuple(fields[key])
     return Test(**fields)
@@ -141,8 +163,9 @@ def load_file(path, folder):
         raise UserError(f"{path}: {error}") from None
     if set(data) - {"test"}:
         raise UserError(f"{path}: unknown table '{min(set(data) - {'test'})}'")
-    return [_parse(path, folder, number, table)
-            for number, table in enumerate(data.get("test", []), 1)]
+    tests = [_parse(path, folder, number, table)
+             for number, table in enumerate(data.get("test", []), 1)]
+    return tests + [again for again in (test.with_dma(folder) for test in tests) if again]
 
 
 def load(top=TOP):

@@ -2,10 +2,10 @@
 """Virtual machines with real kernels and soft-RoCE, for tests and measures."""
 
 from .complaints import AllowList, Complaint
-from .kernels import DMA_MODES, KERNELS, TOP, KernelMissing
+from .kernels import KERNELS, PROVIDERS, TOP, KernelMissing
 from .lab import Lab, Result, new_logdir
 from .node import BootError
 from .wire import ChannelClosed
 
-__all__ = ["AllowList", "BootError", "ChannelClosed", "Complaint", "DMA_MODES",
-           "KERNELS", "KernelMissing", "Lab", "Result", "TOP", "new_logdir"]
+__all__ = ["AllowList", "BootError", "ChannelClosed", "Complaint", "KERNELS",
+           "KernelMissing", "Lab", "PROVIDERS", "Result", "TOP", "new_logdir"]

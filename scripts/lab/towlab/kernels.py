@@ -24,15 +24,17 @@ BUILT_PROVIDERS = ("hostile", "dma")
 BOOT_MODULES = ("virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9p",
                 "overlay", "virtio_rng")
 
-# What the provider with DMA has between it and memory, in the kernel's words.
-DMA_MODES = {
-    "strict": "intel_iommu=on iommu.passthrough=0 iommu.strict=1",
-    "lazy": "intel_iommu=on iommu.passthrough=0 iommu.strict=0",
-    "off": "",
-    # No IOMMU, and copies: of everything, or of what a device of 30 bits cannot reach.
-    "swiotlb": "swiotlb=force",
-    "low": "iommu=soft",
+# The provider with DMA, and what it has between it and memory, in the kernel's words:
+# an IOMMU; one that is told late; nothing; copies of everything, or of what a device
+# of 30 bits cannot reach.
+DMA_PROVIDERS = {
+    "dma": "intel_iommu=on iommu.passthrough=0 iommu.strict=1",
+    "dma-lazy": "intel_iommu=on iommu.passthrough=0 iommu.strict=0",
+    "dma-off": "",
+    "dma-swiotlb": "swiotlb=force",
+    "dma-low": "iommu=soft",
 }
+PROVIDERS = ("rxe", "hostile", *DMA_PROVIDERS, "none")
 
 # Without pclmul soft-RoCE's CRC is 1.6 times faster under TCG, and rep movs
 # is slow there (Documentation/lab.md).
@@ -41,6 +43,12 @@ TCG_CPU = "max,-erms,-fsrm,-pclmulqdq"
 
 class KernelMissing(Exception):
     """The kernel was not fetched or built."""
+
+
+def built_provider(provider):
+    """Which of BUILT_PROVIDERS it is; None: the kernel's own, or none."""
+    name = provider.partition("-")[0]
+    return name if name in BUILT_PROVIDERS else None
 
 
 def _locked(path):
@@ -161,7 +169,7 @@ class Kernel:
 
     # --------------------------------------------------------- command line
 
-    def cmdline(self, checks, dma=None):
+    def cmdline(self, checks, provider="rxe"):
         words = ["console=ttyS0", "ignore_loglevel", "panic=-1", "net.ifnames=0",
                  # A busy host stretches guest time: these are for real hangs.
                  "watchdog_thresh=60", "rcupdate.rcu_cpu_stall_timeout=120",
@@ -186,7 +194,7 @@ class Kernel:
             words += ["slub_debug=FZP", "page_poison=1"]
             if self.name != "6.1":
                 words += ["kfence.sample_interval=10"]
-        words += DMA_MODES[dma].split() if dma else []
+        words += DMA_PROVIDERS.get(provider, "").split()
         return " ".join(words)
 
 

@@ -102,19 +102,17 @@ class Lab:
     kernel	one of kernels.KERNELS
     smp, mem	virtual CPUs and MiB of each node
     icount	guest time counts instructions (one CPU, stock kernels)
-    provider	"rxe", "hostile", "dma" (soft-RoCE, too) or "none": the RDMA device made on
+    provider	one of kernels.PROVIDERS (all of them soft-RoCE): the RDMA device made on
 		each node's NIC
-    dma		what is between provider "dma" and memory: one of kernels.DMA_MODES
     checks	boot stock kernels with slab and page checking (off for measuring)
     logdir	where node*.dmesg go; default a new build/lab/run-…
     """
 
     def __init__(self, kernel, nodes=1, smp=2, mem=2048, icount=False, provider="rxe",
-                 checks=True, logdir=None, dma="strict"):
+                 checks=True, logdir=None):
         self.kernel = kernels.Kernel(kernel)
         self.smp, self.mem, self.icount = smp, mem, icount
         self.provider, self.checks = provider, checks
-        self.dma = dma if provider == "dma" else None
         self.accel = "tcg" if icount else kernels.accel()
         if logdir is None:
             self.logdir = new_logdir()
@@ -122,8 +120,9 @@ class Lab:
             self.logdir = pathlib.Path(logdir).resolve()
             self.logdir.mkdir(parents=True, exist_ok=True)
         self.rundir = pathlib.Path(tempfile.mkdtemp(prefix="towlab-"))
-        if provider in kernels.BUILT_PROVIDERS:
-            subprocess.run([kernels.LAB / "kernel", provider, kernel], check=True)
+        built = kernels.built_provider(provider)
+        if built:
+            subprocess.run([kernels.LAB / "kernel", built, kernel], check=True)
         self.modroot = self.kernel.modroot()
         self.allow = complaints.AllowList(kernels.LAB / "allow")
         self.nodes = [Node(self, i) for i in range(nodes)]

@@ -46,12 +46,11 @@ class Node:
 
     def _dma_devices(self):
         """An IOMMU, before all that is behind it, and a device that has no DMA of its own."""
-        devices = []
-        if self.lab.dma in ("strict", "lazy"):
-            devices += ["-device", "intel-iommu,intremap=off"]
-        if self.lab.dma:
-            devices += ["-device", "pci-testdev"]
-        return devices
+        words = kernels.DMA_PROVIDERS.get(self.lab.provider)
+        if words is None:
+            return []
+        iommu = ["-device", "intel-iommu,intremap=off"] if "intel_iommu" in words else []
+        return [*iommu, "-device", "pci-testdev"]
 
     def _command(self):
         lab, kernel = self.lab, self.lab.kernel
@@ -70,7 +69,7 @@ class Node:
                 "-name", "towlab-node%d,debug-threads=on" % self.index,
                 "-nodefaults", "-nographic", "-no-reboot", "-M", "q35", *self._dma_devices(),
                 "-kernel", str(kernel.image), "-initrd", str(kernel.initrd()),
-                "-append", kernel.cmdline(lab.checks, lab.dma),
+                "-append", kernel.cmdline(lab.checks, lab.provider),
                 "-chardev", "file,id=console,path=%s,append=on" % self.console,
                 "-serial", "chardev:console",
                 "-device", "virtio-serial-pci",
@@ -86,7 +85,7 @@ class Node:
 
     def _vgpu(self):
         """A device with memory of its own, which tow_vgpu.ko drives."""
-        if self.lab.provider != "dma":
+        if self.lab.provider not in kernels.DMA_PROVIDERS:
             return []
         return ["-object", "memory-backend-ram,id=vgpu,size=64M,share=on",
                 "-device", "ivshmem-plain,memdev=vgpu"]
@@ -136,7 +135,6 @@ class Node:
             "TOW_LAB_ADDRS": ",".join(lab.address(i) for i in range(len(lab.nodes))),
             "TOW_LAB_KERNEL": lab.kernel.name,
             "TOW_LAB_PROVIDER": lab.provider,
-            "TOW_LAB_DMA": lab.dma or "",
             "LD_LIBRARY_PATH": "%s/lib" % kernels.BUILD,
         }
 
