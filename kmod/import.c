@@ -23,9 +23,6 @@
 #include "compat.h"
 #include "device.h"
 
-/* Of one slab: its list of chunks is an array. */
-#define TOW_IMPORT_SLAB_PAGES	SZ_256K
-
 /* Pages pinned at a time: as many pointers as a page holds. */
 #define TOW_PIN_BATCH	(PAGE_SIZE / sizeof(struct page *))
 
@@ -218,8 +215,8 @@ static struct tow_slab *tow_import_add_slab(struct tow_import *import,
 /* Bytes that one registration can hold.  Called by users of the device. */
 static u64 tow_import_slab_bytes(struct tow_device *dev)
 {
-	return (u64)min_t(u32, dev->ibdev->attrs.max_fast_reg_page_list_len,
-			  TOW_IMPORT_SLAB_PAGES) << PAGE_SHIFT;
+	return tow_slab_import_bytes(dev->ibdev->attrs.max_fast_reg_page_list_len,
+				     PAGE_SIZE);
 }
 
 /* Was it refused for what may be given back in a moment?  That was waited for. */
