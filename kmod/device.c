@@ -353,8 +353,10 @@ static void tow_device_drop_node(struct tow_device *dev)
 	if (!dev->node)
 		return;
 	tow_peer_sysfs_device_remove(dev);
-	/* Waits for those who write to its files. */
+	/* Waits for those who write to its files: who has long to do gives up. */
+	WRITE_ONCE(dev->node_going, true);
 	device_unregister(dev->node);
+	WRITE_ONCE(dev->node_going, false);
 	dev->node = NULL;
 }
 

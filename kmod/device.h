@@ -88,6 +88,7 @@ enum tow_stat {
  * @node: its entry in sysfs and in /dev; replaced when the device is renamed,
  *	NULL if that failed; only for add, rename and remove, which ib_core
  *	never lets run at once
+ * @node_going: it is being removed, which waits for those who write to its files
  * @minor: of the device node
  * @port: the RDMA port in use, counted from 1
  * @transport: what carries RDMA on that port
@@ -115,6 +116,7 @@ struct tow_device {
 	struct ib_device	*ibdev;
 	struct ib_pd		*pd;
 	struct device		*node;
+	bool			node_going;
 	u32			minor;
 	u32			port;
 	enum tow_transport	transport;

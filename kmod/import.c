@@ -22,9 +22,6 @@
 #include "device.h"
 #include "import.h"
 
-/* Of one slab: its list of chunks is an array, and exports tell its size in 32 bits. */
-#define TOW_IMPORT_SLAB_BYTES	SZ_1G
-
 /* An exporter that is slow to take back what it gave does not keep others longer. */
 #define TOW_IMPORT_PATIENCE	HZ
 
@@ -375,9 +372,8 @@ int tow_import_add_slab(struct tow_import *import,
  */
 u64 tow_import_slab_bytes(struct tow_device *dev)
 {
-	u64 most = (u64)dev->ibdev->attrs.max_fast_reg_page_list_len << PAGE_SHIFT;
-
-	return min_t(u64, most, TOW_IMPORT_SLAB_BYTES);
+	return tow_slab_import_bytes(dev->ibdev->attrs.max_fast_reg_page_list_len,
+				     PAGE_SIZE);
 }
 
 /**

@@ -31,7 +31,6 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/log2.h>
 #include <linux/sizes.h>
 
 #include "device.h"
@@ -70,11 +69,9 @@ static void tow_pool_work(struct work_struct *work);
  */
 void tow_pool_init(struct tow_pool *pool, u32 registration_pages)
 {
-	u64 most = (u64)rounddown_pow_of_two(registration_pages) << PAGE_SHIFT;
 	int class;
 
-	pool->large_bytes = min(most, TOW_SLAB_LARGE_BYTES);
-
+	pool->large_bytes = tow_slab_large_bytes(registration_pages, PAGE_SIZE);
 	spin_lock_init(&pool->lock);
 	INIT_LIST_HEAD(&pool->all);
 	INIT_LIST_HEAD(&pool->draining);

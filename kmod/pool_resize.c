@@ -330,6 +330,9 @@ static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
 
 	do {
 		ret = tow_slab_go_on(tow_pool_device(pool));
+		/* Whoever renames it keeps all RDMA devices waiting. */
+		if (!ret && READ_ONCE(tow_pool_device(pool)->node_going))
+			ret = -EAGAIN;
 		if (!ret)
 			ret = tow_pool_grow_one(pool, bytes);
 	} while (ret > 0);
@@ -342,6 +345,7 @@ static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
 	const char *reason = error == -ENOMEM ? "the machine has no more to give" :
 			     error == -EINTR ? "the writer was killed" :
 			     error == -EOPNOTSUPP ? "the device reaches memory by copies only" :
+			     error == -EAGAIN ? "the device is being renamed" :
 					       "see the error";
 	char name[TOW_DEVICE_NAME_MAX];
 	u64 have;
@@ -367,7 +371,8 @@ static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
  * what nobody has now, and slabs in use when they come back.
  *
  * Return: 0; -ENOMEM: the machine has no more; -EINTR: the caller was killed;
- * -ENODEV: the device is going; -EOPNOTSUPP: see tow_slab_make().
+ * -EAGAIN: the device is being renamed, which waits for the caller; -ENODEV: it is
+ * going; -EOPNOTSUPP: see tow_slab_make().
  */
 int tow_pool_resize(struct tow_pool *pool, u64 bytes)
 {

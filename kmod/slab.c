@@ -290,17 +290,14 @@ unsigned int tow_slab_reclaim_mrs(struct tow_slab *slab)
  */
 static u32 tow_slab_page_bytes(struct tow_slab *slab)
 {
-	u64 cap = slab->dev->ibdev->attrs.page_size_cap;
-	u64 all = READ_ONCE(slab->dev->maint.page_bytes);
-	u64 bytes;
+	struct tow_device *dev = slab->dev;
 	unsigned int i;
+	u64 all = 0;
 
 	for (i = 0; i < slab->chunk_count; i++)
 		all |= slab->chunks[i].dma | slab->chunks[i].bytes;
-	bytes = all & -all;
-	while (bytes > PAGE_SIZE && !(bytes & cap))
-		bytes /= 2;
-	return bytes;
+	return tow_slab_reg_bytes(all, READ_ONCE(dev->maint.page_bytes),
+				  dev->ibdev->attrs.page_size_cap, PAGE_SIZE);
 }
 
 static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
@@ -439,6 +436,11 @@ static int tow_slab_map_mr(struct tow_slab *slab, enum tow_rights rights)
 	unsigned int i;
 	int ret;
 
+	/* A slab may be one chunk. */
+	BUILD_BUG_ON(TOW_SLAB_MAX_BYTES > UINT_MAX ||
+		     TOW_SLAB_LARGE_BYTES > TOW_SLAB_MAX_BYTES);
+	/* And is whole pages. */
+	BUILD_BUG_ON(PAGE_SIZE > TOW_SLAB_SMALL_BYTES);
 	if (slab->chunk_count > 1) {
 		list = kvmalloc_array(slab->chunk_count, sizeof(*list),
 				      GFP_KERNEL);

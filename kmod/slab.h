@@ -15,6 +15,8 @@
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
+#include "slab_size.h"
+
 struct tow_device;
 struct tow_import;
 
@@ -25,10 +27,6 @@ enum tow_slab_class {
 	TOW_SLAB_CLASSES,
 	TOW_SLAB_IMPORTED = TOW_SLAB_CLASSES
 };
-
-#define TOW_SLAB_SMALL_BYTES	((u64)SZ_64K)
-/* Less where a registration holds less: tow_pool.large_bytes. */
-#define TOW_SLAB_LARGE_BYTES	((u64)SZ_2M)
 
 /**
  * enum tow_slab_state - where a slab of the pool is

@@ -14,7 +14,9 @@
  *
  *	stock	COUNT are made and kept, then all are given back, ROUNDS times; the
  *		time of each until it is ready.  Between rounds the pool gets the
- *		time to have its memory zeroed.
+ *		time to have its memory zeroed.  With -b there is a round before
+ *		that does not count: without, the first is of slabs that were never
+ *		registered.
  *	sustained	COUNT are kept; ROUNDS * COUNT times the oldest is given
  *		back and another one made, without a pause; the time of both.
  *	seconds	one is made; seconds until it is ready
@@ -66,6 +68,7 @@ struct state {
 	const char *device;
 	unsigned long bytes, count, rounds;
 	bool unaligned;
+	bool before;
 	struct tow_device *tow;
 	int client, expose;
 	uint8_t *room;
@@ -267,6 +270,14 @@ static void pause_between(const struct state *state)
 		 stat_of(state, "free_slabs") < stat_of(state, "slabs"));
 }
 
+static void stock_once(struct state *state)
+{
+	pause_between(state);
+	for (unsigned long i = 0; i < state->count; i++)
+		make(state, &state->buffer[i]);
+	end_all(state);
+}
+
 static void run_stock(struct state *state)
 {
 	double *sample = calloc(state->rounds * state->count, sizeof(*sample));
@@ -274,6 +285,8 @@ static void run_stock(struct state *state)
 
 	if (!sample)
 		die("memory", ENOMEM);
+	if (state->before)
+		stock_once(state);
 	for (unsigned long round = 0; round < state->rounds; round++) {
 		pause_between(state);
 		for (unsigned long i = 0; i < state->count; i++) {
@@ -393,7 +406,7 @@ static void __attribute__((noreturn)) usage(void)
 {
 	fputs("usage: region_ready -d DEVICE -w region|export|verbs\n"
 	      "                    -m stock|sustained|seconds|most|random [-u]\n"
-	      "                    [-s BYTES] [-n COUNT] [-r ROUNDS]\n", stderr);
+	      "                    [-s BYTES] [-n COUNT] [-r ROUNDS] [-b]\n", stderr);
 	exit(2);
 }
 
@@ -431,7 +444,7 @@ int main(int argc, char **argv)
 	void (*run)(struct state *state) = NULL;
 	int option;
 
-	while ((option = getopt(argc, argv, "d:w:m:s:n:r:u")) != -1) {
+	while ((option = getopt(argc, argv, "d:w:m:s:n:r:ub")) != -1) {
 		switch (option) {
 		case 'd': state.device = optarg; break;
 		case 'w': state.way = way_of(optarg); break;
@@ -440,6 +453,7 @@ int main(int argc, char **argv)
 		case 'n': state.count = number(optarg); break;
 		case 'r': state.rounds = number(optarg); break;
 		case 'u': state.unaligned = true; break;
+		case 'b': state.before = true; break;
 		default: usage();
 		}
 	}

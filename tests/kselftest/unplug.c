@@ -776,6 +776,41 @@ TEST_F(unplug, rename)
 	close(fd);
 }
 
+static void *grow_pool(void *arg)
+{
+	struct caller *grower = arg;
+
+	grower->ret = tow_sysfs_set("pool_bytes", *(uint64_t *)grower->memory);
+	return NULL;
+}
+
+/* A new name waits for nobody who makes the pool larger. */
+TEST_F_TIMEOUT(unplug, rename_while_the_pool_grows, 60)
+{
+	uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
+	struct caller grower = { .memory = (void *)&bytes };
+	uint64_t had;
+
+	ASSERT_EQ(0, tow_pool_fresh(0));
+	ASSERT_EQ(0, pthread_create(&grower.thread, NULL, grow_pool, &grower));
+	while (tow_sysfs_get("pool_bytes") < 2 * TOW_SLAB && tow_patient(&patience))
+		;
+	EXPECT_TRUE(tow_shell("rdma dev set %s name %s_new", self->name, self->name));
+	pthread_join(grower.thread, NULL);
+	EXPECT_EQ(-EAGAIN, grower.ret);
+	EXPECT_TRUE(tow_shell("rdma dev set %s_new name %s", self->name, self->name));
+	EXPECT_TRUE(tow_wait_path(tow_test_path(), true));
+	/* What there was stays. */
+	had = tow_sysfs_get("pool_bytes");
+	TH_LOG("%llu of %llu MiB were there", (unsigned long long)had >> 20,
+	       (unsigned long long)bytes >> 20);
+	EXPECT_LE(2 * TOW_SLAB, had);
+	EXPECT_GT(bytes, had);
+	EXPECT_EQ(0, tow_sysfs_set("pool_bytes", had + TOW_SLAB));
+	EXPECT_EQ(0, tow_sysfs_set("pool_bytes", 0));
+}
+
 /* The network interface under a second device is unplugged. */
 TEST_F(unplug, one_of_two_devices)
 {
