@@ -12,9 +12,11 @@
 
 #include <linux/cdev.h>
 #include <linux/device.h>
+#include <linux/glob.h>
 #include <linux/module.h>
 #include <linux/random.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/xarray.h>
 
 #include "client.h"
@@ -22,6 +24,11 @@
 #include "device.h"
 #include "poller.h"
 #include "trace.h"
+
+/* See Documentation/ABI/testing/sysfs-module-towline. */
+static char *tow_device_globs = "*";
+module_param_named(devices, tow_device_globs, charp, 0444);
+MODULE_PARM_DESC(devices, "RDMA devices to take into use: names with *, ? and [], separated by commas");
 
 static dev_t tow_devt;
 static struct cdev tow_cdev;
@@ -227,6 +234,21 @@ static void tow_device_take_name(struct tow_device *dev)
 	spin_unlock_irqrestore(&dev->name_lock, flags);
 }
 
+/* Is the device one of those that the administrator named?  Or a negative errno. */
+static int tow_device_wanted(struct ib_device *ibdev)
+{
+	char *globs = kstrdup(tow_device_globs, GFP_KERNEL);
+	char *rest = globs, *glob;
+	int wanted = 0;
+
+	if (!globs)
+		return -ENOMEM;
+	while (!wanted && (glob = strsep(&rest, ",")))
+		wanted = glob_match(strim(glob), dev_name(&ibdev->dev));
+	kfree(globs);
+	return wanted;
+}
+
 /* Why towline cannot use an RDMA device; NULL if it can. */
 static const char *tow_device_unusable(struct ib_device *ibdev)
 {
@@ -248,28 +270,78 @@ static const char *tow_device_unusable(struct ib_device *ibdev)
 	return NULL;
 }
 
-/* The first port that is up, else the first: one device, one port. */
-static int tow_device_choose_port(struct tow_device *dev)
+static bool tow_device_port_serves(struct ib_device *ibdev, u32 port)
 {
-	struct ib_device *ibdev = dev->ibdev;
 	struct ib_port_attr attr;
+
+	return rdma_ib_or_roce(ibdev, port) &&
+	       !ib_query_port(ibdev, port, &attr) &&
+	       attr.state == IB_PORT_ACTIVE;
+}
+
+/**
+ * tow_device_choose_port - which port is to be used?
+ * @dev: the device; the caller has tow_maint.use, or nobody else knows @dev yet
+ *
+ * Return: the one that the administrator wants; or the present one if it is up, else
+ * the first that is, else the present one: at the beginning, the first.
+ */
+u32 tow_device_choose_port(struct tow_device *dev)
+{
+	u32 wanted = READ_ONCE(dev->port_wanted);
+	struct ib_device *ibdev = dev->ibdev;
 	u32 port;
+
+	if (wanted)
+		return wanted;
+	if (dev->port && tow_device_port_serves(ibdev, dev->port))
+		return dev->port;
+	rdma_for_each_port(ibdev, port) {
+		if (tow_device_port_serves(ibdev, port))
+			return port;
+	}
+	return dev->port ?: rdma_start_port(ibdev);
+}
+
+/**
+ * tow_device_use_port - choose a port, and use it from now on
+ * @dev: the device; the caller has tow_maint.use, or nobody else knows @dev yet
+ *
+ * Return: 0, or what the device says of the port.
+ */
+int tow_device_use_port(struct tow_device *dev)
+{
+	u32 port = tow_device_choose_port(dev);
+	struct ib_port_attr attr;
 	int ret;
 
-	dev->port = rdma_start_port(ibdev);
-	rdma_for_each_port(ibdev, port) {
-		ret = ib_query_port(ibdev, port, &attr);
-		if (!ret && attr.state == IB_PORT_ACTIVE) {
-			dev->port = port;
-			break;
-		}
-	}
-	ret = ib_query_port(ibdev, dev->port, &attr);
+	ret = ib_query_port(dev->ibdev, port, &attr);
 	if (ret)
 		return ret;
-	dev->max_msg_bytes = attr.max_msg_sz;
-	dev->transport = rdma_protocol_roce(ibdev, dev->port) ?
-			 TOW_TRANSPORT_ROCE : TOW_TRANSPORT_IB;
+	/* Others look without the lock; what they begin on the old port fails. */
+	WRITE_ONCE(dev->port, port);
+	WRITE_ONCE(dev->max_msg_bytes, attr.max_msg_sz);
+	WRITE_ONCE(dev->transport, rdma_protocol_roce(dev->ibdev, port) ?
+				   TOW_TRANSPORT_ROCE : TOW_TRANSPORT_IB);
+	return 0;
+}
+
+/**
+ * tow_device_want_port - the administrator wants a port
+ * @dev: the device; the caller is a user of it
+ * @port: which, counted from 1; 0: any
+ *
+ * Takes effect at once, but for peers: they stay with theirs as long as it is up.
+ *
+ * Return: 0; -ERANGE: there is no such port, or none that serves.
+ */
+int tow_device_want_port(struct tow_device *dev, u32 port)
+{
+	if (port && (!rdma_is_port_valid(dev->ibdev, port) ||
+		     !rdma_ib_or_roce(dev->ibdev, port)))
+		return -ERANGE;
+	WRITE_ONCE(dev->port_wanted, port);
+	tow_maint_changed(&dev->maint);
 	return 0;
 }
 
@@ -365,7 +437,7 @@ static int tow_device_bring_up(struct tow_device *dev)
 {
 	int ret;
 
-	ret = tow_device_choose_port(dev);
+	ret = tow_device_use_port(dev);
 	if (ret)
 		return ret;
 	dev->pd = ib_alloc_pd(dev->ibdev, 0);
@@ -376,6 +448,9 @@ static int tow_device_bring_up(struct tow_device *dev)
 		goto err_dealloc_pd;
 	ret = xa_alloc(&tow_devices, &dev->minor, dev,
 		       XA_LIMIT(0, TOW_DEVICES_MAX - 1), GFP_KERNEL);
+	if (ret == -EBUSY)
+		pr_err("%s: there are %u devices already, as many as can be: name those that are needed in the module's parameter \"devices\"\n",
+		       dev_name(&dev->ibdev->dev), TOW_DEVICES_MAX);
 	if (ret)
 		goto err_stop_peers;
 	ib_register_event_handler(&dev->events);
@@ -416,8 +491,8 @@ static void tow_device_take_down(struct tow_device *dev)
  * @ibdev: the RDMA device, complete and not going
  * @result: the device, with the caller's reference; for tow_device_remove()
  *
- * Return: 0; -EOPNOTSUPP if towline cannot use the device (logged with the
- * reason); another negative errno if something failed (logged too).
+ * Return: 0; -EOPNOTSUPP if towline cannot use the device, or is not to (logged with
+ * the reason); another negative errno if something failed (logged too).
  */
 int tow_device_add(struct ib_device *ibdev, struct tow_device **result)
 {
@@ -425,6 +500,11 @@ int tow_device_add(struct ib_device *ibdev, struct tow_device **result)
 	struct tow_device *dev;
 	int ret;
 
+	ret = tow_device_wanted(ibdev);
+	if (ret < 0)
+		goto err_log;
+	if (!ret)
+		reason = "the module's parameter \"devices\" does not name it";
 	if (reason) {
 		trace_tow_device_skip(ibdev, reason);
 		pr_info("%s: left alone: %s\n", dev_name(&ibdev->dev), reason);

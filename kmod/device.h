@@ -90,7 +90,9 @@ enum tow_stat {
  *	never lets run at once
  * @node_going: it is being removed, which waits for those who write to its files
  * @minor: of the device node
- * @port: the RDMA port in use, counted from 1
+ * @port: the RDMA port in use, counted from 1; it, @transport and @max_msg_bytes are
+ *	written with tow_maint.use held
+ * @port_wanted: which one the administrator wants; 0: any
  * @transport: what carries RDMA on that port
  * @max_msg_bytes: largest message of that port
  * @incarnation: what this life is called
@@ -119,6 +121,7 @@ struct tow_device {
 	bool			node_going;
 	u32			minor;
 	u32			port;
+	u32			port_wanted;
 	enum tow_transport	transport;
 	u32			max_msg_bytes;
 	u8			incarnation[TOW_INCARNATION_BYTES];
@@ -180,6 +183,9 @@ void tow_device_cleanup(void);
 int tow_device_add(struct ib_device *ibdev, struct tow_device **result);
 void tow_device_remove(struct tow_device *dev);
 void tow_device_rename(struct tow_device *dev);
+u32 tow_device_choose_port(struct tow_device *dev);
+int tow_device_use_port(struct tow_device *dev);
+int tow_device_want_port(struct tow_device *dev, u32 port);
 struct tow_device *tow_device_get(unsigned int minor);
 struct tow_device *tow_device_find(struct ib_device *ibdev);
 void tow_device_put(struct tow_device *dev);

@@ -272,7 +272,7 @@ static void tow_file_fill_query(struct tow_device *dev,
 	       sizeof(query->incarnation));
 	query->features = tow_file_features(dev);
 	query->transport = dev->transport;
-	query->port = dev->port;
+	query->port = READ_ONCE(dev->port);
 	query->page_size = PAGE_SIZE;
 	query->numa_node = ibdev_to_node(dev->ibdev);
 	tow_file_fill_limits(dev, query);

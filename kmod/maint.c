@@ -185,6 +185,10 @@ static bool tow_maint_check(struct tow_maint *maint, int broken, bool changed)
 {
 	if (!broken && changed && !tow_maint_address_valid(maint))
 		broken = -EADDRNOTAVAIL;
+	if (!broken && changed &&
+	    tow_device_choose_port(tow_maint_device(maint)) !=
+	    tow_maint_device(maint)->port)
+		broken = -EADDRNOTAVAIL;
 	/* The device may be tried as a whole now. */
 	if (!broken && changed && maint->untried &&
 	    tow_maint_port_active(maint))
@@ -241,7 +245,9 @@ static void tow_maint_make(struct tow_maint *maint)
 
 	maint->attempts++;
 	tow_maint_set_state(maint, TOW_MAINT_CONNECTING, maint->error);
-	ret = tow_maint_build(maint);
+	ret = tow_device_use_port(tow_maint_device(maint));
+	if (!ret)
+		ret = tow_maint_build(maint);
 	if (!ret)
 		ret = tow_maint_finish(maint);
 	if (ret) {

@@ -35,7 +35,7 @@ enum tow_trial_word {
 
 static const char * const tow_lack_words[] = {
 	[TOW_LACKS_ATOMICS]	= "has no atomics for us",
-	[TOW_LACKS_READ_ONLY]	= "does not register memory for reading alone: we may write to it, too",
+	[TOW_LACKS_READ_ONLY]	= "does not register memory that it may only read",
 	[TOW_LACKS_LARGE_PAGES]	= "does not register memory in large pages",
 };
 
@@ -191,7 +191,7 @@ static bool tow_trial_refused(struct tow_maint *maint, int error)
 {
 	if (!maint->request.broken)
 		return error == -EINVAL || error == -EOPNOTSUPP ||
-		       error == -ENOSYS || error == -EPERM;
+		       error == -EPERM;
 	switch (maint->request.status) {
 	case IB_WC_LOC_LEN_ERR:
 	case IB_WC_LOC_QP_OP_ERR:

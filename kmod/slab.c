@@ -440,7 +440,7 @@ static int tow_slab_map_mr(struct tow_slab *slab, enum tow_rights rights)
 	BUILD_BUG_ON(TOW_SLAB_MAX_BYTES > UINT_MAX ||
 		     TOW_SLAB_LARGE_BYTES > TOW_SLAB_MAX_BYTES);
 	/* And is whole pages. */
-	BUILD_BUG_ON(PAGE_SIZE > TOW_SLAB_SMALL_BYTES);
+	BUILD_BUG_ON(TOW_SLAB_SMALL_BYTES % PAGE_SIZE);
 	if (slab->chunk_count > 1) {
 		list = kvmalloc_array(slab->chunk_count, sizeof(*list),
 				      GFP_KERNEL);

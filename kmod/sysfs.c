@@ -336,6 +336,18 @@ ssize_t tow_setting_store(struct device *node, struct device_attribute *attr,
 /* @_field: in terms of "dev" */
 TOW_SETTING_ATTR(linger_max_s, dev->regions.linger_max_s, 0, TOW_LINGER_MAX_MAX_S);
 
+static int tow_sysfs_want_port(struct tow_device *dev, u32 port)
+{
+	int ret;
+
+	if (!tow_device_enter(dev))
+		return -ENODEV;
+	ret = tow_device_want_port(dev, port);
+	tow_device_leave(dev);
+	return ret;
+}
+TOW_SETTING_ATTR_SET(port, dev->port_wanted, 0, U32_MAX, tow_sysfs_want_port);
+
 TOW_SETTING_ATTR(inflight_bytes, dev->queues.inflight_bytes, SZ_64K, SZ_1G);
 
 TOW_SETTING_ATTR(stripe_bytes, dev->queues.stripe_bytes, 0, SZ_1G);
@@ -367,6 +379,7 @@ static struct attribute *tow_sysfs_attrs[] = {
 	&tow_limit_attr_export_limit.attr.attr,
 	&tow_limit_attr_queue_entries_limit.attr.attr,
 	&tow_limit_attr_poller_limit.attr.attr,
+	&tow_setting_attr_port.attr.attr,
 	&tow_setting_attr_inflight_bytes.attr.attr,
 	&tow_setting_attr_stripe_bytes.attr.attr,
 	&tow_setting_attr_op_stall_ms.attr.attr,
