@@ -309,6 +309,7 @@ static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
 	const char *reason = error == -ENOMEM ? "the machine has no more to give" :
 			     error == -ENOSPC ? "mr_limit is reached" :
 			     error == -EINTR ? "the writer was killed" :
+			     error == -EOPNOTSUPP ? "the device reaches memory by copies only" :
 					       "see the error";
 	char name[TOW_DEVICE_NAME_MAX];
 	u64 have;

@@ -26,14 +26,16 @@ BOOT_MODULES = ("virtio_pci", "virtio_console", "virtio_net", "9pnet_virtio", "9
 
 # The provider with DMA, and what it has between it and memory, in the kernel's words:
 # an IOMMU; one that is told late; nothing; copies of everything, or of what a device
-# of 30 bits cannot reach.
+# of 32 bits cannot reach.
 DMA_PROVIDERS = {
     "dma": "intel_iommu=on iommu.passthrough=0 iommu.strict=1",
     "dma-lazy": "intel_iommu=on iommu.passthrough=0 iommu.strict=0",
     "dma-off": "",
     "dma-swiotlb": "swiotlb=force",
-    "dma-low": "iommu=soft",
+    "dma-low": "",
 }
+# With so many MiB some of a guest's memory is beyond 32 bits.
+HIGH_MEMORY = 3072
 PROVIDERS = ("rxe", "hostile", *DMA_PROVIDERS, "none")
 
 # Without pclmul soft-RoCE's CRC is 1.6 times faster under TCG, and rep movs

@@ -112,6 +112,8 @@ class Lab:
                  checks=True, logdir=None):
         self.kernel = kernels.Kernel(kernel)
         self.smp, self.mem, self.icount = smp, mem, icount
+        if provider == "dma-low":
+            self.mem = max(mem, kernels.HIGH_MEMORY)
         self.provider, self.checks = provider, checks
         self.accel = "tcg" if icount else kernels.accel()
         if logdir is None:
