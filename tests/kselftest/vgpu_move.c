@@ -338,6 +338,52 @@ TEST_F_TIMEOUT(move, a_peer_never_lets_go, 120)
 	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
 }
 
+struct moving {
+	int node, buffer, ret;
+	struct tow_vgpu_move move;
+	pthread_t thread;
+};
+
+static void *move_it(void *arg)
+{
+	struct moving *work = arg;
+
+	work->ret = tow_gpu_move(work->node, work->buffer, MOVE_MS, &work->move);
+	return NULL;
+}
+
+/* Another buffer, which that peer knows nothing of, moves meanwhile. */
+TEST_F_TIMEOUT(move, nobody_else_waits_for_such_a_peer, 120)
+{
+	struct tow_gpu *gpu = &self->gpu;
+	struct moving slow = { .node = gpu->node };
+	struct tow_vgpu_move move;
+	uint64_t region;
+	struct evil e;
+	int other;
+
+	ASSERT_EQ(0, tow_gpu_have(gpu, TOW_SLAB, 0, 0, 0));
+	other = tow_gpu_alloc(gpu->node, PAGE, 0, 0);
+	ASSERT_EQ(0, tow_import_dmabuf(gpu->user.fd, other, 0, PAGE, 0, &region));
+	ASSERT_EQ(0, evil_meet(&e));
+	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "8000"));
+	ASSERT_TRUE(evil_finds(&e, "gpu"));
+	slow.buffer = gpu->buffer;
+	ASSERT_EQ(0, pthread_create(&slow.thread, NULL, move_it, &slow));
+	tow_test_sleep_ms(300);
+	EXPECT_EQ(0, tow_gpu_move(gpu->node, other, MOVE_MS, &move));
+	EXPECT_EQ(1, move.signaled);
+	EXPECT_GT(AT_ONCE_MS * 1000, move.waited_us)
+		TH_LOG("waited %.3f s", (double)move.waited_us / 1e6);
+	ASSERT_EQ(0, pthread_join(slow.thread, NULL));
+	EXPECT_EQ(0, slow.ret);
+	EXPECT_EQ(1, slow.move.signaled);
+	evil_end(&e);
+	EXPECT_EQ(0, tow_region_destroy(gpu->user.fd, region));
+	EXPECT_EQ(0, tow_region_destroy(gpu->user.fd, gpu->region));
+	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
+}
+
 /* ---- at the same time ------------------------------------------------------------ */
 
 struct coming {
