@@ -23,6 +23,7 @@
 #include "client.h"
 #include "device.h"
 #include "export.h"
+#include "import.h"
 #include "slot.h"
 #include "trace.h"
 
@@ -376,6 +377,8 @@ static int tow_exported_name(struct tow_exported *exported)
 	}
 	/* The table's reference by id. */
 	kref_get(&exported->refs);
+	if (exported->region->import)
+		atomic_inc(&exported->region->import->exports);
 	tow_stat_inc(exported->dev, TOW_STAT_EXPORTS);
 	trace_tow_export_publish(exported);
 	tow_grant_answer_waiting(exported);
@@ -497,6 +500,8 @@ void tow_exported_finish(struct tow_exported *exported)
 	xa_erase(&dev->directory.by_id, exported->id);
 	tow_stat_dec(dev, TOW_STAT_EXPORTS);
 	tow_stat_inc(dev, TOW_STAT_REVOKES);
+	if (exported->region->import)
+		atomic_dec(&exported->region->import->exports);
 	/* Handles may keep the structure; the memory goes now. */
 	tow_region_put(exported->region);
 	exported->region = NULL;
@@ -588,23 +593,6 @@ void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 		tow_exported_put(exported);
 	}
 	tow_directory_kick(dir);
-}
-
-/**
- * tow_exported_wait_region - wait until no peer reaches a region
- * @dev: the device, which may be gone
- * @region_id: the region's number, after tow_exported_end_region()
- */
-void tow_exported_wait_region(struct tow_device *dev, u64 region_id)
-{
-	struct tow_directory *dir = &dev->directory;
-	struct tow_exported *exported;
-	u64 cursor = 0;
-
-	while ((exported = tow_exported_next_of(dir, &cursor, region_id))) {
-		wait_for_completion(&exported->ended);
-		tow_exported_put(exported);
-	}
 }
 
 /* ---- looking -------------------------------------------------------------- */

@@ -119,7 +119,6 @@ void tow_exported_finish(struct tow_exported *exported);
 void tow_exported_reap(struct tow_directory *dir);
 void tow_exported_stop(struct tow_directory *dir);
 void tow_exported_end_region(struct tow_device *dev, u64 region_id);
-void tow_exported_wait_region(struct tow_device *dev, u64 region_id);
 bool tow_exported_quiet(struct tow_exported *exported);
 struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor);
 bool tow_exported_is_of(struct tow_exported *exported,

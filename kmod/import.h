@@ -66,7 +66,10 @@ struct tow_import_part {
  * @invalid: its exporter takes it back, or has done so; read without the lock, too
  * @region_id: the number of its region; 0: there is none yet.  Without the lock
  * @fence: says when nobody reaches it any more; of its reservation object from then on
+ * @exports: of its region, that are not finished
  * @invalidated: in tow_imports.invalid until that is seen to; under the lock of that
+ * @deadline: then, in jiffies: queue pairs on which it is in use still are destroyed
+ * @busy: the number of the last look that found it in use on a queue pair
  * @claimed: then: by who saw to it
  * @leave: then takes it off the RDMA device
  */
@@ -96,7 +99,10 @@ struct tow_import {
 	bool				invalid;
 	u64				region_id;
 	struct tow_import_fence		*fence;
+	atomic_t			exports;
 	struct list_head		invalidated;
+	unsigned long			deadline;
+	unsigned int			busy;
 	bool				claimed;
 	struct work_struct		leave;
 };
@@ -150,6 +156,7 @@ void tow_import_unmap_parts(struct tow_import *import);
 void tow_import_unpin(struct tow_import *import);
 
 /* import_dmabuf.c */
+bool tow_import_found(struct tow_import *import, unsigned int look);
 void tow_imports_quiesce(struct work_struct *work);
 void tow_import_of_region(struct tow_import *import, u64 region_id);
 void tow_import_detach_dmabuf(struct tow_import *import);

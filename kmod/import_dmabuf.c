@@ -152,7 +152,7 @@ bool tow_import_invalid(const struct tow_import *import)
 void tow_import_of_region(struct tow_import *import, u64 region_id)
 {
 	WRITE_ONCE(import->region_id, region_id);
-	/* Pairs with tow_imports_end_use(). */
+	/* Pairs with tow_imports_begin_quiet(). */
 	smp_mb();
 }
 
@@ -169,21 +169,36 @@ static struct tow_import *tow_imports_next_invalid(struct tow_imports *imports)
 	return import;
 }
 
-/* Nobody reaches those in @list any more when this returns. */
-static void tow_imports_end_use(struct tow_device *dev, struct list_head *list)
+/**
+ * tow_import_found - an import that was taken back is in use on a queue pair
+ * @import: the import
+ * @look: the number of the look that found it
+ *
+ * Return: true: it takes too long.
+ */
+bool tow_import_found(struct tow_import *import, unsigned int look)
 {
+	/* Found before its turn: it is looked for again. */
+	WRITE_ONCE(import->busy, look);
+	return import->deadline && time_after(jiffies, import->deadline);
+}
+
+/* Those that were taken back since the last time: their exports are revoked. */
+static void tow_imports_begin_quiet(struct tow_device *dev,
+				    struct list_head *list)
+{
+	unsigned int limit_ms = READ_ONCE(dev->peers.settings.revoke_timeout_ms);
 	struct tow_import *import;
 
-	/* Pairs with tow_import_of_region(): who exports it sees that it is invalid. */
-	smp_mb();
-	list_for_each_entry(import, list, invalidated) {
+	while ((import = tow_imports_next_invalid(&dev->imports))) {
+		/* Never 0: that has a meaning. */
+		WRITE_ONCE(import->deadline,
+			   (jiffies + msecs_to_jiffies(limit_ms)) | 1);
+		/* Pairs with tow_import_of_region(): who exports it sees it. */
+		smp_mb();
 		if (READ_ONCE(import->region_id))
 			tow_exported_end_region(dev, import->region_id);
-	}
-	tow_ops_drain(dev);
-	list_for_each_entry(import, list, invalidated) {
-		if (READ_ONCE(import->region_id))
-			tow_exported_wait_region(dev, import->region_id);
+		list_add_tail(&import->invalidated, list);
 	}
 }
 
@@ -206,8 +221,8 @@ static void tow_import_quiet(struct tow_import *import)
  * tow_imports_quiesce - see to it that nobody reaches what was taken back
  * @work: of the device's imports
  *
- * All that there are together, as one exporter may take back thousands.  No exporter is
- * waited for here, as they wait for us.
+ * All that there are together, as one exporter may take back thousands; each is quiet as
+ * soon as nobody uses it.  No exporter is waited for here, as they wait for us.
  */
 void tow_imports_quiesce(struct work_struct *work)
 {
@@ -216,14 +231,22 @@ void tow_imports_quiesce(struct work_struct *work)
 	struct tow_device *dev = container_of(imports, struct tow_device,
 					      imports);
 	struct tow_import *import, *next;
+	unsigned int look = 0;
 	LIST_HEAD(list);
 
-	while ((import = tow_imports_next_invalid(imports)))
-		list_add_tail(&import->invalidated, &list);
-	tow_imports_end_use(dev, &list);
-	list_for_each_entry_safe(import, next, &list, invalidated) {
-		list_del_init(&import->invalidated);
-		tow_import_quiet(import);
+	for (;;) {
+		tow_imports_begin_quiet(dev, &list);
+		tow_ops_look(dev, ++look);
+		list_for_each_entry_safe(import, next, &list, invalidated) {
+			if (atomic_read(&import->exports) ||
+			    READ_ONCE(import->busy) == look)
+				continue;
+			list_del_init(&import->invalidated);
+			tow_import_quiet(import);
+		}
+		if (list_empty(&list))
+			break;
+		usleep_range(200, 1000);
 	}
 	tow_device_put(dev);
 }
@@ -254,7 +277,7 @@ static void tow_import_invalidate(struct dma_buf_attachment *attachment)
 	    !refcount_inc_not_zero(&import->holders))
 		return;
 	dma_fence_get(&fence->base);
-	/* Pairs with the lock of a link: see tow_ops_drain(). */
+	/* Pairs with the lock of a link: see tow_ops_look(). */
 	WRITE_ONCE(import->invalid, true);
 	tow_import_begin_quiesce(import);
 	tow_import_fence_tell(fence, attachment->dmabuf->resv);

@@ -32,6 +32,7 @@
 #include <linux/jiffies.h>
 
 #include "device.h"
+#include "import.h"
 #include "ops.h"
 #include "remote.h"
 #include "tie.h"
@@ -543,79 +544,70 @@ bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms)
 	return stalls;
 }
 
-/* Called with the lock held: is memory of ours in it that was taken back? */
-static bool tow_post_invalid(const struct tow_post *post)
+/* Called with the lock held: is memory in it that was taken back, and for too long? */
+static bool tow_post_look(const struct tow_post *post, unsigned int look)
 {
 	const struct tow_op *op;
+	bool late = false;
 
 	for (op = post->ops;; op = op->next) {
 		if (op->region && tow_region_invalid(op->region))
-			return true;
+			late |= tow_import_found(op->region->import, look);
 		if (op == post->last)
-			return false;
+			return late;
 	}
 }
 
-/*
- * Called with the lock held: the number after the last work request on its way that uses
- * memory that was taken back; the first one's on its way if there is none.
- */
-static u32 tow_link_invalid(const struct tow_link *link)
+/* Called with the lock held: the same of all that is on its way. */
+static bool tow_link_look(const struct tow_link *link, unsigned int look)
 {
-	u32 drained = READ_ONCE(link->drained), number = link->posted;
+	u32 number = READ_ONCE(link->drained);
+	bool late = false;
 
-	while (number != drained &&
-	       !tow_post_invalid(&link->posts[(number - 1) & link->post_mask]))
-		number--;
-	return number;
+	for (; number != link->posted; number++)
+		late |= tow_post_look(&link->posts[number & link->post_mask],
+				      look);
+	return late;
 }
 
-/* Wait for those of one queue pair, which is lost if that takes too long. */
-static void tow_link_drain_invalid(struct tow_tie *tie, struct tow_link *link,
-				   unsigned long deadline)
+static void tow_tie_look(struct tow_tie *tie, unsigned int look)
 {
-	bool failed = false;
-	u32 number;
+	bool late = false;
+	unsigned int i;
 
-	/* What is posted afterwards has seen what the caller has changed before. */
-	spin_lock_bh(&link->lock);
-	number = tow_link_invalid(link);
-	spin_unlock_bh(&link->lock);
-	while ((s32)(READ_ONCE(link->drained) - number) < 0) {
-		if (!failed && time_after(jiffies, deadline)) {
-			tow_tie_fail(tie, -ETIMEDOUT, TOW_WIRE_FAILED,
-				     "memory was taken back, and is in use");
-			failed = true;
-		}
-		usleep_range(200, 1000);
+	/* What waits for room ends. */
+	tow_ops_go_on(tie);
+	for (i = 0; i < tie->qps; i++) {
+		struct tow_link *link = &tie->data[i];
+
+		spin_lock_bh(&link->lock);
+		late |= tow_link_look(link, look);
+		spin_unlock_bh(&link->lock);
 	}
+	if (late)
+		tow_tie_fail(tie, -ETIMEDOUT, TOW_WIRE_FAILED,
+			     "memory was taken back, and is in use");
 }
 
 /**
- * tow_ops_drain - wait until nothing is on its way of memory that was taken back
+ * tow_ops_look - look for memory that was taken back and is in use
  * @dev: the device, which may be gone
+ * @look: what tow_import_found() is told of each that is found
  *
- * A region that was found invalid before this is called is used by nothing afterwards
- * (tow_op_refused()).  Queue pairs on which it takes longer than revoke_timeout_ms are
- * destroyed.
+ * What was invalid before, and is not found, will not be: tow_op_refused() sees that
+ * with the same lock.  Queue pairs on which it takes too long are destroyed.
  */
-void tow_ops_drain(struct tow_device *dev)
+void tow_ops_look(struct tow_device *dev, unsigned int look)
 {
-	unsigned long deadline = jiffies +
-		msecs_to_jiffies(READ_ONCE(dev->peers.settings.revoke_timeout_ms));
 	struct tow_session *session;
 	struct tow_tie *tie;
-	unsigned int i;
 	u64 cursor = 0;
 
 	while ((session = tow_peer_session_next(dev, &cursor))) {
 		/* Pairs with tow_tie_carry(). */
 		tie = smp_load_acquire(&session->tie);
-		/* What waits for room ends. */
 		if (tie)
-			tow_ops_go_on(tie);
-		for (i = 0; tie && i < tie->qps; i++)
-			tow_link_drain_invalid(tie, &tie->data[i], deadline);
+			tow_tie_look(tie, look);
 		tow_session_put(session);
 	}
 }

@@ -277,7 +277,7 @@ void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link, bool over);
 void tow_ops_go_on(struct tow_tie *tie);
 bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms);
-void tow_ops_drain(struct tow_device *dev);
+void tow_ops_look(struct tow_device *dev, unsigned int look);
 void tow_ops_end(struct tow_op_list *ended);
 
 /* Is the last one there of the same flow and on the same remote range? */

@@ -437,8 +437,7 @@ static int tow_slab_map_mr(struct tow_slab *slab, enum tow_rights rights)
 	int ret;
 
 	/* A slab may be one chunk. */
-	BUILD_BUG_ON(TOW_SLAB_MAX_BYTES > UINT_MAX ||
-		     TOW_SLAB_LARGE_BYTES > TOW_SLAB_MAX_BYTES);
+	BUILD_BUG_ON(max(TOW_SLAB_LARGE_BYTES, TOW_SLAB_MAX_BYTES) > UINT_MAX);
 	/* And is whole pages. */
 	BUILD_BUG_ON(TOW_SLAB_SMALL_BYTES % PAGE_SIZE);
 	if (slab->chunk_count > 1) {

@@ -96,20 +96,23 @@ TEST_F_TIMEOUT(move, idle, 120)
 {
 	struct tow_gpu *gpu = &self->gpu;
 	struct tow_vgpu_move move;
+	double begin, end;
 
 	ASSERT_EQ(0, tow_gpu_have(gpu, TOW_SLAB, 0, 0, TOW_VGPU_REFUSE_STATIC));
 	tow_fill(gpu->own.at, TOW_SLAB, 3);
 	ASSERT_EQ(0, tow_gpu_do(gpu, tow_gpu_far(gpu, TOW_OP_WRITE, 0, 0, TOW_SLAB)));
+	begin = tow_clock_begin();
 	ASSERT_EQ(0, tow_gpu_move(gpu->node, gpu->buffer, MOVE_MS, &move));
+	end = tow_test_now();
 	EXPECT_EQ(1, move.signaled);
 	EXPECT_EQ(0, move.mappings);
 	TH_LOG("waited %.3f s, unmapped after %.3f s", (double)move.waited_us / 1e6,
 	       (double)move.unmapped_us / 1e6);
-	EXPECT_GT(AT_ONCE_MS * 1000, move.unmapped_us);
 	is_over(_metadata, gpu);
 	EXPECT_TRUE(nothing_landed(gpu));
 	is_there_again(_metadata, gpu, TOW_SLAB, 3);
 	EXPECT_EQ(self->epoch, tow_peer_epoch(gpu->user.fd, gpu->user.peer));
+	TOW_WITHIN_AT(begin, end, AT_ONCE_MS);
 }
 
 /* A region that nobody has used, or exported. */
@@ -317,17 +320,19 @@ TEST_F_TIMEOUT(move, a_peer_never_lets_go, 120)
 {
 	struct tow_gpu *gpu = &self->gpu;
 	struct tow_vgpu_move move;
+	double begin, end;
 	struct evil e;
 
 	ASSERT_EQ(0, tow_gpu_have(gpu, TOW_SLAB, 0, 0, 0));
 	ASSERT_EQ(0, evil_meet(&e));
 	ASSERT_TRUE(evil_finds(&e, "gpu"));
+	begin = tow_clock_begin();
 	ASSERT_EQ(0, tow_gpu_move(gpu->node, gpu->buffer, MOVE_MS, &move));
+	end = tow_test_now();
 	TH_LOG("waited %.3f s", (double)move.waited_us / 1e6);
 	EXPECT_EQ(1, move.signaled);
 	EXPECT_EQ(0, move.mappings);
 	EXPECT_LE(REVOKE_MS * 1000, move.waited_us);
-	EXPECT_GE((REVOKE_MS + AT_ONCE_MS) * 1000, move.waited_us);
 	EXPECT_EQ(1, evil_count("revokes_late"));
 	EXPECT_TRUE(nothing_landed(gpu));
 	/* Who did nothing wrong is still connected. */
@@ -336,6 +341,55 @@ TEST_F_TIMEOUT(move, a_peer_never_lets_go, 120)
 	evil_end(&e);
 	EXPECT_EQ(0, tow_region_destroy(gpu->user.fd, gpu->region));
 	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
+	TOW_WITHIN_AT(begin, end, REVOKE_MS + AT_ONCE_MS);
+}
+
+struct moving {
+	int node, buffer, ret;
+	struct tow_vgpu_move move;
+	pthread_t thread;
+};
+
+static void *move_it(void *arg)
+{
+	struct moving *work = arg;
+
+	work->ret = tow_gpu_move(work->node, work->buffer, MOVE_MS, &work->move);
+	return NULL;
+}
+
+/* Another buffer, which that peer knows nothing of, moves meanwhile. */
+TEST_F_TIMEOUT(move, nobody_else_waits_for_such_a_peer, 120)
+{
+	struct tow_gpu *gpu = &self->gpu;
+	struct moving slow = { .node = gpu->node };
+	struct tow_vgpu_move move;
+	double begin, end;
+	uint64_t region;
+	struct evil e;
+	int other;
+
+	ASSERT_EQ(0, tow_gpu_have(gpu, TOW_SLAB, 0, 0, 0));
+	other = tow_gpu_alloc(gpu->node, PAGE, 0, 0);
+	ASSERT_EQ(0, tow_import_dmabuf(gpu->user.fd, other, 0, PAGE, 0, &region));
+	ASSERT_EQ(0, evil_meet(&e));
+	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "8000"));
+	ASSERT_TRUE(evil_finds(&e, "gpu"));
+	slow.buffer = gpu->buffer;
+	ASSERT_EQ(0, pthread_create(&slow.thread, NULL, move_it, &slow));
+	tow_test_sleep_ms(300);
+	begin = tow_clock_begin();
+	EXPECT_EQ(0, tow_gpu_move(gpu->node, other, MOVE_MS, &move));
+	end = tow_test_now();
+	EXPECT_EQ(1, move.signaled);
+	ASSERT_EQ(0, pthread_join(slow.thread, NULL));
+	EXPECT_EQ(0, slow.ret);
+	EXPECT_EQ(1, slow.move.signaled);
+	evil_end(&e);
+	EXPECT_EQ(0, tow_region_destroy(gpu->user.fd, region));
+	EXPECT_EQ(0, tow_region_destroy(gpu->user.fd, gpu->region));
+	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
+	TOW_WITHIN_AT(begin, end, AT_ONCE_MS);
 }
 
 /* ---- at the same time ------------------------------------------------------------ */

@@ -465,11 +465,11 @@ static bool run(const char *kind)
 	return true;
 }
 
-/* The arena is of a buffer of pages that are not beside one another, and gets nothing else. */
+/* The arena is of a buffer of many parts that are not beside one another, and gets no more. */
 static void use_device(uint64_t bytes)
 {
 	struct tow_arena_attr attr = { .size = sizeof(attr), .limit_bytes = 1 };
-	struct tow_vgpu_alloc alloc = { .bytes = bytes, .chunk_bytes = 4096 };
+	struct tow_vgpu_alloc alloc = { .bytes = bytes, .chunk_bytes = 65536 };
 	int fd = open(TOW_VGPU_NODE, O_RDWR | O_CLOEXEC);
 
 	if (fd < 0 || ioctl(fd, TOW_VGPU_ALLOC, &alloc))
