@@ -261,7 +261,8 @@ bool towi_region_readonly(const struct tow_region *region);
 
 /*
  * All of it in this process, to be written, for one arena: 0, and where it begins and what is
- * there; -EBUSY: another one has it; -EACCES: it is read-only; and what tow_region_map() returns.
+ * there; -EBUSY: another one has it; -EACCES: it is read-only; -EOPNOTSUPP: a dma-buf; and what
+ * tow_region_map() returns.
  */
 int towi_region_adopt(struct tow_region *region, void **at, uint64_t *bytes);
 /* The reverse: 0 or a negative errno. */

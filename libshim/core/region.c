@@ -554,7 +554,10 @@ static int adopt(struct tow_region *region, void **at, uint64_t *bytes)
 		return ret;
 	if (info.flags & TOW_REGION_READONLY)
 		return -EACCES;
-	*bytes = region->imported ? info.bytes : info.map_bytes;
+	/* What wants notifications would be in it, and the kernel counts in pages only. */
+	if (region->imported && !region->memory)
+		return -EOPNOTSUPP;
+	*bytes = region->memory ? info.bytes : info.map_bytes;
 	*at = region->memory;
 	return region->memory ? 0 : tow_region_map(region, 0, 0, PROT_READ | PROT_WRITE, at);
 }

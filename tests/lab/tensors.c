@@ -10,25 +10,19 @@
  * a region that outlives the receiver, which says each step and may be killed; the next one
  * goes on, as the sender does.  stream: COUNT steps of whatever is there by a static edge, as
  * fast as they go.  rest: an end of such an edge that does nothing.  TIMEOUT_MS is the worker's.
- *
- * $TOW_DEVICE_BYTES: all tensors are in so much memory of another device (tow_vgpu.ko).
  */
 /* build: link -ltowline */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <towline/queue.h>
 #include <towline/tensor.h>
-
-#include "tests/modules/tow_vgpu.h"
 
 #define WAIT_MS		30000U
 #define WAIT_US		30000000U
@@ -41,7 +35,6 @@
 
 static struct tow_device *dev;
 static struct tow_arena *arena;
-static struct tow_region *device;	/* NULL: the arena is of the pool */
 static struct tow_worker *worker;
 static struct tow_peer *peer;
 static struct tow_edge *edge;
@@ -465,25 +458,8 @@ static bool run(const char *kind)
 	return true;
 }
 
-/* The arena is of a buffer of many parts that are not beside one another, and gets no more. */
-static void use_device(uint64_t bytes)
-{
-	struct tow_arena_attr attr = { .size = sizeof(attr), .limit_bytes = 1 };
-	struct tow_vgpu_alloc alloc = { .bytes = bytes, .chunk_bytes = 65536 };
-	int fd = open(TOW_VGPU_NODE, O_RDWR | O_CLOEXEC);
-
-	if (fd < 0 || ioctl(fd, TOW_VGPU_ALLOC, &alloc))
-		die("another device's memory", 0, -errno);
-	must("arena", 0, tow_arena_create(dev, &attr, &arena));
-	must("import", 0, tow_region_from_dmabuf(dev, alloc.fd, 0, bytes, 0, &device));
-	must("adopting", 0, tow_arena_adopt(arena, device));
-	close(alloc.fd);
-	close(fd);
-}
-
 int main(int argc, char **argv)
 {
-	const char *device_bytes = getenv("TOW_DEVICE_BYTES");
 	struct tow_worker_attr attr = { .size = sizeof(attr) };
 
 	if (argc < 7 || argc > 8)
@@ -498,10 +474,7 @@ int main(int argc, char **argv)
 	if ((!sends && strcmp(argv[2], "receive")) || !count || count > COUNT_MAX || !largest)
 		return usage();
 	must("device", 0, tow_device_open(NULL, 0, &dev));
-	if (device_bytes)
-		use_device(strtoull(device_bytes, NULL, 10));
-	else
-		must("arena", 0, tow_arena_create(dev, NULL, &arena));
+	must("arena", 0, tow_arena_create(dev, NULL, &arena));
 	must("worker", 0, tow_worker_create(dev, arena, &attr, &worker));
 	must("peer", 0, tow_peer_connect(dev, argv[3], NULL, WAIT_MS, &peer));
 	if (!run(argv[1]))
@@ -511,7 +484,6 @@ int main(int argc, char **argv)
 	must("worker", 0, tow_worker_destroy(worker));
 	tow_peer_release(peer);
 	must("arena", 0, tow_arena_destroy(arena));
-	must("region", 0, tow_region_destroy(device));
 	tow_device_close(dev);
 	return 0;
 }

@@ -107,8 +107,8 @@ int tow_arena_destroy(struct tow_arena *arena);
 /**
  * tow_arena_adopt() - give an arena a region to cut blocks out of
  * @arena: the arena
- * @region: of the same device: of its pool, however it was come by, of the process's own
- *	memory, or of a dma-buf that can be mapped.  It stays the caller's, and must not be destroyed or released before the arena is
+ * @region: of the same device: of its pool, however it was come by, or of the process's own
+ *	memory.  It stays the caller's, and must not be destroyed or released before the arena is
  *
  * The arena uses those 2 MiB of it that begin at multiples of 2 MiB where it has an address, maps
  * it if it has none of its own, and overwrites what was in it as blocks are given out; with
@@ -122,6 +122,7 @@ int tow_arena_destroy(struct tow_arena *arena);
  *  -EACCES: the region is read-only;
  *  -EBUSY: an arena has it, or another region with the same memory, already;
  *  -EINVAL: an argument is NULL, the region is another device's, or there are no such 2 MiB in it;
+ *  -EOPNOTSUPP: it is a dma-buf;
  *  -EPERM: in a child that was forked; and what tow_region_map() and @grown return.
  */
 int tow_arena_adopt(struct tow_arena *arena, struct tow_region *region);
