@@ -10,6 +10,7 @@
 #help check-host     only what needs no virtual machine
 #help                TESTS='GLOB…' chooses tests, KERNELS='6.1 6.12 7 debug' kernels
 #help demo           two virtual machines: load the module, look at it, an RDMA ping; KERNEL=6.12
+#help                TRANSPORT=rxe (dma: through an IOMMU)
 #help lint           every linter over every file
 #help bench          measures, to build/bench/results.json; BENCH='GLOB…' chooses
 #help                AGAINST=COMMIT compares with that commit's towline: build/bench/against.json
