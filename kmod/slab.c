@@ -203,7 +203,8 @@ static void tow_slab_unmap(struct tow_slab *slab)
  * @ibdev: the device
  *
  * Copies go through buffers that are much smaller than a large slab, and only devices
- * that may need them have that limit.
+ * that may need them have that limit.  Without such buffers a device that does not reach
+ * all memory has none.
  *
  * dma_need_sync() is another question: before 6.10 the answer is yes for every device
  * behind an IOMMU.
@@ -215,6 +216,7 @@ bool tow_slab_needs_copies(struct ib_device *ibdev)
 	if (ib_uses_virt_dma(ibdev))
 		return false;
 	return !dev_is_dma_coherent(ibdev->dma_device) ||
+	       dma_addressing_limited(ibdev->dma_device) ||
 	       dma_max_mapping_size(ibdev->dma_device) < TOW_SLAB_LARGE_BYTES;
 }
 
