@@ -219,6 +219,9 @@ static int tow_import_user_fill(struct tow_import *import,
 	u64 bytes = (u64)pinning.left << PAGE_SHIFT;
 	int ret;
 
+	/* Nor is so much kept of it then that the machine has no memory for that. */
+	if (pinning.left > totalram_pages())
+		return -ENOMEM;
 	ret = tow_import_charge(import, client, bytes, slab_bytes);
 	if (!ret)
 		ret = tow_import_account(import, pinning.left);
