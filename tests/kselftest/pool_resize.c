@@ -433,21 +433,6 @@ TEST_F_TIMEOUT(pool, emptied_while_it_grows, 60)
 	}
 }
 
-/* The same while the earlier one fails, as the machine has no more. */
-TEST_F_TIMEOUT(pool, emptied_while_it_fails_to_grow, 120)
-{
-	struct write_size size = { .bytes = 2ULL * 1024 * memory_kb("MemTotal") };
-	uint64_t had;
-
-	ASSERT_EQ(0, tow_pool_fresh(0));
-	ASSERT_EQ(-ENOMEM, tow_sysfs_set("pool_bytes", size.bytes));
-	had = tow_sysfs_get("pool_bytes") / TOW_SLAB * TOW_SLAB;
-	ASSERT_EQ(0, tow_pool_fresh(0));
-	change_ones_mind(_metadata, &size, had - 4 * TOW_SLAB);
-	EXPECT_TRUE(!size.ret || size.ret == -ENOMEM)
-		TH_LOG("%s", strerror(-size.ret));
-}
-
 /* ---- whatever is written to the files ----------------------------------------------------- */
 
 struct text {
