@@ -19,7 +19,7 @@ kdir_real	= $(realpath $(KDIR))
 
 # Everything that kbuild may see.  Kbuild, kmod/ and uapi/ are the module;
 # check-ofed is what Kbuild asks about foreign RDMA stacks.
-module_sources	:= Kbuild VERSION $(wildcard kmod/*.[ch] uapi/*.h) scripts/packaging/check-ofed
+module_sources	:= Kbuild VERSION $(wildcard kmod/*.[ch] kmod/*/*.[ch] uapi/*.h) scripts/packaging/check-ofed
 test_mod_sources := $(wildcard tests/modules/*.[ch])
 kernel_inputs	= $(wildcard $(addprefix $(kdir_real)/,Module.symvers include/generated/autoconf.h \
 		  include/generated/utsrelease.h))

@@ -4,7 +4,7 @@
  * connections, and the words to say on them.
  *
  * What is on the wire is written down here once more, by another hand than
- * kmod/wire.h: whoever changes it there finds out.
+ * kmod/conn/wire.h: whoever changes it there finds out.
  */
 #ifndef TOW_EVIL_H
 #define TOW_EVIL_H

@@ -18,7 +18,7 @@
 #include <linux/seq_file.h>
 #include <linux/uaccess.h>
 
-#include "kmod/auth.c"
+#include "kmod/conn/auth.c"
 
 /* One message: a header, and something behind it. */
 #define MESSAGE_BYTES	(sizeof(struct tow_wire_header) + 24)

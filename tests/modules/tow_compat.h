@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What test modules do in a way of their own on some kernels; the module's differences
- * are in kmod/compat.h.
+ * are in kmod/core/compat.h.
  */
 #ifndef TOW_TEST_COMPAT_H
 #define TOW_TEST_COMPAT_H

@@ -27,9 +27,9 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_cm.h>
 
-#include "kmod/address.h"
-#include "kmod/auth.c"
-#include "kmod/settle.h"
+#include "kmod/core/address.h"
+#include "kmod/conn/auth.c"
+#include "kmod/core/settle.h"
 #include "tow_hostile.h"
 
 /* For one answer of the connection manager or of the network. */

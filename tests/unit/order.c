@@ -10,7 +10,7 @@
 #include <kselftest.h>
 
 #include "tests/unit/tow_kernel.h"
-#include "kmod/order.h"
+#include "kmod/ring/order.h"
 
 #define CHAIN_MAX	5
 #define CHAINS_MAX	24

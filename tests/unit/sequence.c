@@ -7,7 +7,7 @@
 #include <kselftest.h>
 
 #include "tests/unit/tow_kernel.h"
-#include "kmod/sequence.h"
+#include "kmod/rma/sequence.h"
 #include "uapi/towline.h"
 
 #define WINDOW	TOW_NOTIFY_WINDOW

@@ -6,7 +6,7 @@
 #include <kselftest.h>
 
 #include "tests/unit/tow_kernel.h"
-#include "kmod/slab_size.h"
+#include "kmod/memory/slab_size.h"
 
 #define COUNT(ARRAY)	(sizeof(ARRAY) / sizeof((ARRAY)[0]))
 
