@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Connect: two nodes become peers, whoever asks first, and anew when the session
- * breaks or one of them starts again.  This is what kmod/peer/peer_present.c does,
+ * breaks or one of them starts again.  This is what kmod/peer/collision.c does,
  * and Documentation/protocol.md says.
  *
  *	initiator				responder
@@ -17,7 +17,7 @@
  * A session is one connection, and nothing outlives it.  Each end has a state of
  * its own for it (st), and at each node one object stands for each incarnation
  * of the other one, with the session that is present.  The transitions are those
- * of kmod/peer/peer_state.c, which tests/unit/peer_state.c compares:
+ * of kmod/peer/state.c, which tests/unit/peer_state.c compares:
  */
 #define TRANSITIONS \
 	T(IDLE, CONNECT, CONNECTING) \

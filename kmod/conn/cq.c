@@ -26,7 +26,7 @@
 
 #include "device.h"
 #include "link.h"
-#include "settle.h"
+#include "quirks.h"
 
 /* Queue pairs that a completion queue has room for, if the device lets it. */
 #define TOW_CQ_QPS		8

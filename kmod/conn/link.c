@@ -5,7 +5,7 @@
  * Normal operation
  *
  * Handlers of the connection manager only note how far it is, and wake whoever
- * waits.  Who makes the connection (connect.c), or accepts it (accept.c), does
+ * waits.  Who makes the connection (active.c), or accepts it (passive.c), does
  * the rest.
  *
  * The end
@@ -257,7 +257,7 @@ static void tow_link_failed(struct tow_link *link, int error)
 				 "connection manager error");
 }
 
-/* Keep what the other end said when it accepted; connect.c judges it. */
+/* Keep what the other end said when it accepted; active.c judges it. */
 static void tow_link_accepted(struct tow_link *link,
 			      const struct rdma_conn_param *param)
 {

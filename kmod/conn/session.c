@@ -4,8 +4,8 @@
  *
  * Normal operation
  *
- * A session is made by whoever connects (connect.c) or is connected to
- * (accept.c).  From then on its timer watches over it: a session that is not
+ * A session is made by whoever connects (active.c) or is connected to
+ * (passive.c).  From then on its timer watches over it: a session that is not
  * READY by its deadline ends, and so does one whose other end has not been heard
  * for too long.  The connection manager's own time-outs, about a minute, are not
  * waited for.
@@ -26,7 +26,7 @@
 #include "message.h"
 #include "ops.h"
 #include "session.h"
-#include "settle.h"
+#include "quirks.h"
 #include "tie.h"
 #include "trace.h"
 

@@ -225,7 +225,7 @@ const char *tow_session_explain(int error);
 u32 tow_session_reason_of(int error);
 bool tow_session_may_pass(struct tow_session *session);
 
-/* message_send.c */
+/* control.c */
 int tow_session_send(struct tow_session *session, u8 type, u32 request,
 		     const void *body, size_t bytes);
 void tow_session_kick(struct tow_session *session);
@@ -236,7 +236,7 @@ void tow_session_say_ready(struct tow_session *session);
 /* message_receive.c */
 int tow_session_post_receives(struct tow_session *session);
 
-/* accept.c */
+/* passive.c */
 int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
 		       const struct rdma_conn_param *param);
 int tow_accept_auth(struct tow_session *session,
@@ -245,7 +245,7 @@ void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
 			int error);
 void tow_accept_check_ready(struct tow_session *session);
 
-/* connect.c */
+/* active.c */
 
 /* For one answer of the network or of the connection manager. */
 #define TOW_CONNECT_STEP_MS	2000

@@ -29,7 +29,7 @@ struct user_namespace;
  * @process: who opened it
  * @link: in tow_process.clients
  * @account: what it has
- * @key: whom it is charged to: see file.c
+ * @key: whom it is charged to: see chardev.c
  * @kuid: the opener's user, for whom its names are
  * @user_ns: and user namespace, with a reference
  * @pid: the opener, with a reference
@@ -113,7 +113,7 @@ void tow_client_drop_handle(struct tow_handle *handle, bool destroy);
 void tow_client_end(struct tow_client *client);
 void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES]);
 
-/* file.c */
+/* chardev.c */
 int tow_file_copy_in(void *to, u32 known, u32 published,
 		     const void __user *from, u32 *user_size);
 int tow_file_copy_out(void __user *user, void *from, u32 known,

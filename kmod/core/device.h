@@ -195,7 +195,7 @@ bool towk_device_enter(struct tow_device *dev);
 void towk_device_leave(struct tow_device *dev);
 void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
 
-/* file.c */
+/* chardev.c */
 extern const struct file_operations tow_file_fops;
 
 /* sysfs.c */

@@ -3,12 +3,12 @@
  * The directory: what this node publishes (exports, to which peers hold grants)
  * and what it found on others (remote ranges).
  *
- *	directory.c		what all of it shares; what ties call
+ *	init.c		what all of it shares; what ties call
  *	export.c grant.c	the owner's side: exports; requests and grants
- *	remote.c answer.c	the resolver's side: remote ranges; what peers say
- *	target.c		remote ranges as operations see them
- *	directory_call.c	programs' calls and handles
- *	label.c			names
+ *	remote.c resolve.c	the resolver's side: remote ranges; what peers say
+ *	rmr.c		remote ranges as operations see them
+ *	ioctl.c	programs' calls and handles
+ *	name.c			names
  *
  * Locks, in this order; nothing is sent while one of them is held:
  *
@@ -202,11 +202,11 @@ void tow_directory_queue(struct tow_directory *dir);
 void tow_directory_want_kick(struct tow_tie *tie);
 void tow_directory_kick(struct tow_directory *dir);
 
-/* Called by client.c and file.c, when a client begins and when it has ended. */
+/* Called by client.c and chardev.c, when a client begins and when it has ended. */
 void tow_directory_client_init(struct tow_client *client);
 void tow_directory_client_end(struct tow_client *client);
 
-/* directory_call.c: -ENOTTY: none of its calls */
+/* ioctl.c: -ENOTTY: none of its calls */
 long tow_directory_call(struct tow_client *client, unsigned int cmd,
 			void __user *user);
 struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Remote ranges: see remote.h for their states, answer.c for what is said about
+ * Remote ranges: see remote.h for their states, resolve.c for what is said about
  * them.
  *
  * Whoever asks for the same name in the same job with the same rights gets the

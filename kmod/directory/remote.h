@@ -156,7 +156,7 @@ void tow_remote_tie_lost(struct tow_tie *tie);
 void tow_remote_tie_gone(struct tow_tie *tie);
 void tow_remote_tie_cleanup(struct tow_tie *tie);
 
-/* target.c */
+/* rmr.c */
 const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
 					     u64 offset);
 int tow_remote_enter(struct tow_remote *remote);
@@ -222,7 +222,7 @@ static inline void tow_remote_aim(const struct tow_remote *remote, u64 offset,
 	target->bytes = min(bytes, end - offset);
 }
 
-/* Called by answer.c with tow_tie_dir.lock held. */
+/* Called by resolve.c with tow_tie_dir.lock held. */
 void tow_remote_settle(struct tow_remote *remote, int error);
 void tow_remote_make_valid(struct tow_remote *remote);
 int tow_remote_ask(struct tow_remote *remote);
@@ -232,7 +232,7 @@ void tow_remote_refuse(struct tow_remote *remote, int error);
 void tow_remote_end(struct tow_remote *remote, bool given_up);
 void tow_remote_forget(struct tow_remote *remote);
 
-/* answer.c */
+/* resolve.c */
 int tow_answer_receive(struct tow_tie *tie, u8 type, u32 number,
 		       void *body, size_t bytes);
 size_t tow_answer_fill(struct tow_tie *tie, u8 *type, u32 *number,

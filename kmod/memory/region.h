@@ -181,7 +181,7 @@ void tow_region_describe(struct tow_region *region,
 struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor);
 bool tow_region_is_of(struct tow_region *region, struct tow_client *client);
 
-/* region_fd.c */
+/* dmabuf.c */
 struct dma_buf *tow_region_make_dmabuf(struct tow_region *region, bool readonly);
 struct tow_region *tow_region_from_dmabuf(struct dma_buf *dmabuf,
 					  bool *readonly);
@@ -189,7 +189,7 @@ struct tow_region *tow_region_from_dmabuf(struct dma_buf *dmabuf,
 struct tow_region *towk_region_get(int fd);
 void towk_region_put(struct tow_region *region);
 
-/* region_call.c */
+/* ioctl.c */
 long tow_region_call(struct tow_client *client, unsigned int cmd,
 		     void __user *user);
 

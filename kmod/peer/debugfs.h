@@ -24,7 +24,7 @@ struct tow_debugfs_device {
 void tow_debugfs_setup(void);
 void tow_debugfs_cleanup(void);
 
-/* peer_sysfs.c */
+/* sysfs.c */
 void tow_debugfs_device_add(struct tow_debugfs_device *dir, const char *device);
 void tow_debugfs_device_remove(struct tow_debugfs_device *dir);
 struct dentry *tow_debugfs_peer_add(struct tow_debugfs_device *dir,

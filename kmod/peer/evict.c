@@ -9,8 +9,8 @@
  * room: then whoever wants it is told so.
  *
  * Who makes a connection waits until the other one is gone, and tries again
- * (attempt.c).  Who accepts one must not wait: the other end is told to come back
- * soon (accept.c).  That holds for those who have proved nothing, too: no more than
+ * (connect.c).  Who accepts one must not wait: the other end is told to come back
+ * soon (passive.c).  That holds for those who have proved nothing, too: no more than
  * 64 of them are there at a time, so they have no more than 64 queue pairs that
  * nobody used.
  */

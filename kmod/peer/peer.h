@@ -16,7 +16,7 @@
 #include "auth.h"
 #include "event.h"
 #include "parting.h"
-#include "peer_state.h"
+#include "state.h"
 #include "peer_sysfs.h"
 #include "recorder.h"
 #include "uapi/towline.h"
@@ -207,14 +207,14 @@ struct tow_peers {
 	struct tow_peer_dirs		dirs;
 };
 
-/* peer_device.c */
+/* init.c */
 void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev);
 int tow_peers_start(struct tow_device *dev);
 void tow_peers_stop_begin(struct tow_device *dev);
 void tow_peers_stop(struct tow_device *dev);
 void tow_peers_cleanup(struct tow_peers *peers);
 
-/* peer.c */
+/* table.c */
 void tow_peer_get(struct tow_peer *peer);
 void tow_peer_put(struct tow_peer *peer);
 struct tow_peer *tow_peer_find(struct tow_device *dev, u64 id);
@@ -225,7 +225,7 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
 bool tow_peer_forget_idle(struct tow_peer *peer);
 void tow_peer_dump(struct tow_peer *peer, const char *why);
 
-/* peer.c, for those who have tow_peers.lock */
+/* table.c, for those who have tow_peers.lock */
 void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event);
 struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation);
 void tow_peer_take_out(struct tow_peer *peer);
@@ -236,7 +236,7 @@ void tow_peer_add_address(struct tow_peer *peer,
 void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly);
 void tow_peer_drop_tie(struct tow_peer *peer, int error, bool orderly);
 
-/* peer_present.c */
+/* collision.c */
 int tow_peer_session_add(struct tow_session *session);
 struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id);
 struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
@@ -255,7 +255,7 @@ bool tow_evict_wait(struct tow_device *dev);
 bool tow_evict_soon(struct tow_device *dev);
 bool tow_evict_forget(struct tow_device *dev);
 
-/* attempt.c */
+/* connect.c */
 int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
 		   const struct tow_peer_settings *settings, u32 timeout_ms,
 		   struct tow_peer **result);
@@ -266,7 +266,7 @@ void tow_peer_remember(struct tow_peer *peer,
 		       const struct tow_peer_settings *settings);
 int tow_peer_disconnect(struct tow_peer *peer);
 
-/* peer_call.c */
+/* ioctl.c */
 long tow_peer_call(struct tow_client *client, unsigned int cmd,
 		   void __user *user);
 

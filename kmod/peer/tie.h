@@ -3,9 +3,9 @@
  * Ties: what two nodes have of each other, and one session after the other
  * carries.  Documentation/design/failure.md tells why it is so.
  *
- *	tie.c		a tie begins, waits for another session, ends
- *	tie_carry.c	which session carries it: what AUTH and AUTHED say
- *	tie_log.c	messages that are said again
+ *	assoc.c		a tie begins, waits for another session, ends
+ *	resume.c	which session carries it: what AUTH and AUTHED say
+ *	resend.c	messages that are said again
  *	replay.c	what becomes of operations
  */
 #ifndef TOW_TIE_H
@@ -135,7 +135,7 @@ static inline bool tow_session_used(const struct tow_session *session)
 	return tie && atomic_read(&tie->users);
 }
 
-/* tie.c */
+/* assoc.c */
 struct tow_tie *tow_tie_new(struct tow_session *session);
 void tow_tie_get(struct tow_tie *tie);
 void tow_tie_put(struct tow_tie *tie);
@@ -148,7 +148,7 @@ bool tow_tie_keeps(struct tow_session *session);
 void tow_tie_leave(struct tow_session *session, bool keep);
 void tow_tie_went_on(struct tow_session *session);
 
-/* tie_carry.c */
+/* resume.c */
 int tow_tie_ask(struct tow_session *session, struct tow_wire_auth *auth);
 int tow_tie_asked(struct tow_session *session,
 		  const struct tow_wire_auth *auth,
@@ -156,11 +156,11 @@ int tow_tie_asked(struct tow_session *session,
 int tow_tie_answered(struct tow_session *session,
 		     const struct tow_wire_authed *authed);
 
-/* tie.c, for those who have tow_peers.lock */
+/* assoc.c, for those who have tow_peers.lock */
 void tow_tie_give_up(struct tow_tie *tie, int error, bool orderly);
 void tow_tie_pause(struct tow_tie *tie);
 
-/* tie_log.c */
+/* resend.c */
 int tow_tie_log_init(struct tow_tie_log *log);
 void tow_tie_log_cleanup(struct tow_tie_log *log);
 int tow_tie_log_again(struct tow_tie_log *log, u64 dealt);

@@ -4,12 +4,12 @@
  *
  *	queue.c		making a queue, its descriptor, its end
  *	channel.c	ways to peers
- *	take.c		entries are taken, and checked
- *	submit.c	ENTER: they begin, and are waited for
- *	poller.c	the thread that takes entries without a call
- *	entry.c		an entry from its beginning to its completion
- *	wait.c		entries that wait for a slot
- *	deadline.c	entries that shall not take longer than so long
+ *	sqe.c		entries are taken, and checked
+ *	enter.c	ENTER: they begin, and are waited for
+ *	sqpoll.c	the thread that takes entries without a call
+ *	request.c		an entry from its beginning to its completion
+ *	op_wait.c		entries that wait for a slot
+ *	timeout.c	entries that shall not take longer than so long
  *	event.c		what happens to peers
  *	order.c		which entry may begin
  *	ops.c		entries that are on their way to a peer
@@ -307,18 +307,18 @@ void tow_channels_stop(struct tow_queue *queue, int error);
 int tow_queue_channel_open(struct tow_queue *queue, void __user *user);
 int tow_queue_channel_close(struct tow_queue *queue, void __user *user);
 
-/* take.c */
+/* sqe.c */
 int tow_queue_over(struct tow_queue *queue);
 int tow_queue_submit(struct tow_queue *queue, u32 count,
 		     struct tow_taken *result);
 void tow_queue_cut(struct tow_queue *queue);
 
-/* submit.c */
+/* enter.c */
 long tow_queue_enter(struct tow_queue *queue, void __user *user);
 bool tow_queue_can_take(struct tow_queue *queue);
 bool tow_queue_serve(struct tow_queue *queue);
 
-/* entry.c */
+/* request.c */
 u32 tow_queue_completions(struct tow_queue *queue);
 bool tow_queue_has_room(struct tow_queue *queue);
 u32 tow_entries_take(struct tow_queue *queue, u32 count,
@@ -339,7 +339,7 @@ void tow_queue_begin(struct tow_queue *queue, struct tow_step *step);
 void tow_queue_run(struct tow_queue *queue);
 void tow_queue_end(struct tow_queue *queue, int error);
 
-/* wait.c */
+/* op_wait.c */
 void tow_queue_init_waits(struct tow_queue *queue);
 void tow_queue_wait_ended(struct tow_waiter *wait);
 void tow_queue_deal(struct tow_queue *queue);
@@ -348,7 +348,7 @@ void tow_queue_call_end(struct tow_queue *queue);
 void tow_entry_wait(struct tow_entry *entry);
 void tow_queue_end_waits(struct tow_queue *queue, int error);
 
-/* deadline.c */
+/* timeout.c */
 void tow_queue_init_deadlines(struct tow_queue *queue);
 void tow_queue_stop_deadlines(struct tow_queue *queue);
 void tow_deadline_set(struct tow_entry *entry, struct tow_entry *spare,

@@ -2,10 +2,10 @@
 /*
  * Notifications: how they come in, and how many may be on their way.
  *
- *	notify.c	shared receive queues and their completions
- *	window.c	what may be on its way in a session, in both directions
+ *	srq.c	shared receive queues and their completions
+ *	credit.c	what may be on its way in a session, in both directions
  *	slot.c		what is counted, and who waits for it
- *	wait.c		entries of queues that wait
+ *	op_wait.c		entries of queues that wait
  *	sequence.h	the numbers
  */
 #ifndef TOW_NOTIFY_H
@@ -74,7 +74,7 @@ struct tow_session_notify {
 	struct work_struct	go_on;
 };
 
-/* notify.c: called by device.c, link.c, session.c */
+/* srq.c: called by device.c, link.c, session.c */
 void tow_notify_init(struct tow_notify *notify);
 void tow_notify_cleanup(struct tow_notify *notify);
 void tow_srq_get(struct tow_session *session);
@@ -87,7 +87,7 @@ void tow_srq_link_gone(struct tow_srq *srq);
 void tow_srq_drain(struct tow_srq *srq);
 bool tow_srq_promise(struct tow_srq *srq, u32 receives);
 
-/* window.c */
+/* credit.c */
 void tow_window_init(struct tow_session *session);
 bool tow_window_open(struct tow_tie *tie);
 bool tow_window_keep(struct tow_session *session);

@@ -97,7 +97,7 @@ $(OUT)/tests/lab/%: tests/lab/%.c $(flags) | $(public_headers) $(lib_shared)
 # out of sight), and what of the module needs nothing of the kernel; they run
 # under the sanitizers.
 sanitize	:= -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-kmod_sources	:= kmod/ring/order.c kmod/peer/peer_state.c
+kmod_sources	:= kmod/ring/order.c kmod/peer/state.c
 unit_sources	:= $(lib_sources) $(kmod_sources) $(filter-out tools/towline.c,$(sort $(wildcard tools/*.c)))
 unit_objects	:= $(unit_sources:%.c=$(OUT)/obj/sanitized/%.o)
 

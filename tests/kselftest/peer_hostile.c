@@ -12,7 +12,7 @@
 #define HANDSHAKES	200
 #define SILENT		100
 #define MESSAGES	10000
-/* How many sessions may be half open: kmod/peer/peer_present.c. */
+/* How many sessions may be half open: kmod/peer/collision.c. */
 #define HALF_OPEN	64
 /* What ending one may take, on an emulated debug kernel that is busy. */
 #define ENDING_SECONDS	20

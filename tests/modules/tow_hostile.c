@@ -29,7 +29,7 @@
 
 #include "kmod/core/address.h"
 #include "kmod/conn/auth.c"
-#include "kmod/core/settle.h"
+#include "kmod/core/quirks.h"
 #include "tow_hostile.h"
 
 /* For one answer of the connection manager or of the network. */

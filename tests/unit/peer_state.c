@@ -10,7 +10,7 @@
 
 #include <kselftest.h>
 
-#include "kmod/peer/peer_state.h"
+#include "kmod/peer/state.h"
 
 #define MODEL	"Documentation/models/connect.pml"
 #define ADDED	"Documentation/design/failure.md"

@@ -20,7 +20,7 @@
 
 #include <kselftest.h>
 
-#include "kmod/peer/peer_state.h"
+#include "kmod/peer/state.h"
 
 #define EVENT		" tow_peer_state: "
 #define PEERS_MAX	1024

@@ -14,7 +14,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "peer_state.h"
+#include "state.h"
 #include "tie.h"
 
 /* How long the other side's connection is waited for. */

@@ -13,7 +13,7 @@
 #include "listing.h"
 #include "session.h"
 
-/* Published sizes: see file.c. */
+/* Published sizes: see chardev.c. */
 #define TOW_PEER_CONNECT_PUBLISHED	96
 #define TOW_PEER_DISCONNECT_PUBLISHED	16
 #define TOW_PEER_INFO_PUBLISHED		112

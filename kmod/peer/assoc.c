@@ -5,7 +5,7 @@
  * Who carries a tie, and when it ends, is decided under tow_peers.lock.  While a
  * session carries it, that session's end says what becomes of it
  * (tow_tie_keeps()): it ends with the session, or is idle from then on.  An idle
- * one is taken by another session (tie_carry.c), or ended by its work item, which
+ * one is taken by another session (resume.c), or ended by its work item, which
  * asks for one until then.
  */
 #include <linux/jiffies.h>

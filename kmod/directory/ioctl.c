@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The calls about exports and remote ranges, and a client's handles of them.
- * As in region_call.c, each copies its structure in, does its work and copies
+ * As in memory/ioctl.c, each copies its structure in, does its work and copies
  * the answer out; what a failing copy leaves behind is undone.  Nobody is a user
  * of the device while he waits for a peer.
  */

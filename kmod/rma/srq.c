@@ -33,7 +33,7 @@
 #include "device.h"
 #include "notify.h"
 #include "sequence.h"
-#include "settle.h"
+#include "quirks.h"
 #include "slot.h"
 #include "tie.h"
 

@@ -8,13 +8,13 @@
  * holds the cluster key, and not before.
  *
  * How it stands with each is a state that only tow_peer_transition() changes;
- * which session decides that is known to peer_present.c.
+ * which session decides that is known to collision.c.
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
 #include "device.h"
-#include "peer_state.h"
+#include "state.h"
 #include "tie.h"
 #include "trace.h"
 

@@ -23,7 +23,7 @@
 
 #include "device.h"
 #include "peer.h"
-#include "peer_state.h"
+#include "state.h"
 #include "peer_sysfs.h"
 
 /**

@@ -3,7 +3,7 @@
  * The one table of what leads from one state of a peer to another.
  * tests/unit/peer_state.c keeps it in step with Documentation/models/connect.pml.
  */
-#include "peer_state.h"
+#include "state.h"
 
 const struct tow_peer_rule tow_peer_rules[] = {
 	{ TOW_PEER_IDLE,	TOW_EVENT_CONNECT,	TOW_PEER_CONNECTING },

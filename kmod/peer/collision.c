@@ -13,7 +13,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "peer_state.h"
+#include "state.h"
 #include "tie.h"
 
 /* Connections from outside that have not proved anything so far. */
