@@ -26,9 +26,6 @@
 #include "poller.h"
 #include "trace.h"
 
-/* No structure of the contract is ever larger. */
-#define TOW_STRUCT_MAX		4096
-
 /* Published sizes: of the first version that had the structure, for ever. */
 #define TOW_QUERY_PUBLISHED	208
 #define TOW_JOIN_PUBLISHED	56
@@ -133,6 +130,33 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	return client;
 }
 
+/**
+ * tow_client_end - the client has no handles any more, and will have none
+ * @client: the client; may have ended before
+ */
+void tow_client_end(struct tow_client *client)
+{
+	struct tow_handle *handle;
+	unsigned long index;
+
+	mutex_lock(&client->lock);
+	WRITE_ONCE(client->ended, true);
+	mutex_unlock(&client->lock);
+	tow_poller_client_end(client);
+	tow_queue_client_end(client);
+	/* First: peers let go of what is exported before it is given up. */
+	tow_directory_client_end(client);
+	/* Nobody adds to it now; two who end it both may be here. */
+	xa_for_each(&client->handles, index, handle) {
+		/* Others may look still, and look at a handle under the lock. */
+		mutex_lock(&client->lock);
+		handle = xa_erase(&client->handles, index);
+		mutex_unlock(&client->lock);
+		if (handle)
+			tow_client_drop_handle(handle, false);
+	}
+}
+
 static void tow_client_free(struct tow_client *client)
 {
 	tow_process_remove(client->process, client);
@@ -180,48 +204,6 @@ static int tow_file_release(struct inode *inode, struct file *file)
 	trace_tow_client_close(dev);
 	tow_device_put(dev);
 	return 0;
-}
-
-/**
- * tow_file_copy_in - read a structure that begins with its size
- * @to: where to
- * @known: its size, as the module knows it
- * @published: its published size; see the contract, whose rules hold
- * @from: the user's
- * @user_size: the size that the user said; he may have changed it since
- *
- * Return: 0, -EFAULT, -EINVAL or -E2BIG.
- */
-int tow_file_copy_in(void *to, u32 known, u32 published,
-		     const void __user *from, u32 *user_size)
-{
-	u32 size;
-
-	if (get_user(size, (const u32 __user *)from))
-		return -EFAULT;
-	if (size < published)
-		return -EINVAL;
-	if (size > TOW_STRUCT_MAX)
-		return -E2BIG;
-	*user_size = size;
-	return copy_struct_from_user(to, known, from, size);
-}
-
-/**
- * tow_file_copy_out - answer in a structure that begins with its size
- * @user: the user's
- * @from: the answer; its size is filled in here
- * @known: its size, as the module knows it
- * @user_size: from tow_file_copy_in()
- *
- * Return: 0 or -EFAULT.
- */
-int tow_file_copy_out(void __user *user, void *from, u32 known, u32 user_size)
-{
-	u32 filled = min(user_size, known);
-
-	*(u32 *)from = filled;
-	return copy_to_user(user, from, filled) ? -EFAULT : 0;
 }
 
 static u64 tow_file_features(struct tow_device *dev)
@@ -300,23 +282,6 @@ static int tow_file_query(struct tow_device *dev, void __user *user)
 	tow_file_fill_query(dev, &query);
 	tow_device_leave(dev);
 	return tow_file_copy_out(user, &query, sizeof(query), user_size);
-}
-
-/* The client is in the job from now on, unless it is in another one. */
-static int tow_client_join(struct tow_client *client,
-			   const u8 job_id[TOW_JOB_ID_BYTES])
-{
-	int ret = 0;
-
-	mutex_lock(&client->lock);
-	if (client->joined &&
-	    memcmp(client->job_id, job_id, sizeof(client->job_id)))
-		ret = -EBUSY;
-	memcpy(client->job_id, ret ? client->job_id : job_id,
-	       sizeof(client->job_id));
-	client->joined = true;
-	mutex_unlock(&client->lock);
-	return ret;
 }
 
 static int tow_file_join(struct tow_client *client, void __user *user)

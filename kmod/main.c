@@ -5,21 +5,372 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/cdev.h>
+#include <linux/device.h>
+#include <linux/glob.h>
 #include <linux/module.h>
-#include <linux/workqueue.h>
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
 #include "client.h"
+#include "compat.h"
 #include "debugfs.h"
 #include "device.h"
+#include "poller.h"
+#include "trace.h"
 
-struct workqueue_struct *tow_wq;
-/* Imports that end wait for exporters, who may wait for work in the other one. */
-struct workqueue_struct *tow_import_wq;
-/* Attempts to connect wait for work in the other one. */
-struct workqueue_struct *tow_connect_wq;
-/* Completions: others wait for what these bring. */
-struct workqueue_struct *tow_cq_wq;
+/* See Documentation/ABI/testing/sysfs-module-towline. */
+static char *tow_device_globs = "*";
+module_param_named(devices, tow_device_globs, charp, 0444);
+MODULE_PARM_DESC(devices, "RDMA devices to take into use: names with *, ? and [], separated by commas");
+
+static dev_t tow_devt;
+static struct cdev tow_cdev;
+
+/* Without a udev rule only root gets in; see scripts/packaging. */
+static char *tow_device_devnode(const struct device *node, umode_t *mode)
+{
+	if (mode)
+		*mode = 0600;
+	return kasprintf(GFP_KERNEL, "towline/%s", dev_name(node));
+}
+
+static char *__maybe_unused tow_device_devnode_plain(struct device *node,
+						     umode_t *mode)
+{
+	return tow_device_devnode(node, mode);
+}
+
+static struct class tow_class = {
+	.name		= "towline",
+	.dev_groups	= tow_sysfs_groups,
+	.devnode	= TOW_CLASS_DEVNODE(tow_device_devnode_plain,
+					    tow_device_devnode),
+};
+
+static int tow_device_setup(void)
+{
+	int ret;
+
+	ret = alloc_chrdev_region(&tow_devt, 0, TOW_DEVICES_MAX, "towline");
+	if (ret)
+		return ret;
+	ret = class_register(&tow_class);
+	if (ret)
+		goto err_unregister_region;
+	cdev_init(&tow_cdev, &tow_file_fops);
+	tow_cdev.owner = THIS_MODULE;
+	ret = cdev_add(&tow_cdev, tow_devt, TOW_DEVICES_MAX);
+	if (ret)
+		goto err_unregister_class;
+	return 0;
+
+err_unregister_class:
+	class_unregister(&tow_class);
+err_unregister_region:
+	unregister_chrdev_region(tow_devt, TOW_DEVICES_MAX);
+	return ret;
+}
+
+static void tow_device_cleanup(void)
+{
+	cdev_del(&tow_cdev);
+	class_unregister(&tow_class);
+	unregister_chrdev_region(tow_devt, TOW_DEVICES_MAX);
+}
+
+/* Is the device one of those that the administrator named?  Or a negative errno. */
+static int tow_device_wanted(struct ib_device *ibdev)
+{
+	char *globs = kstrdup(tow_device_globs, GFP_KERNEL);
+	char *rest = globs, *glob;
+	int wanted = 0;
+
+	if (!globs)
+		return -ENOMEM;
+	while (!wanted && (glob = strsep(&rest, ",")))
+		wanted = glob_match(strim(glob), dev_name(&ibdev->dev));
+	kfree(globs);
+	return wanted;
+}
+
+/* Why towline cannot use an RDMA device; NULL if it can. */
+static const char *tow_device_unusable(struct ib_device *ibdev)
+{
+	const struct ib_device_attr *attrs = &ibdev->attrs;
+	u32 port = rdma_start_port(ibdev);
+
+	if (!ibdev->kverbs_provider)
+		return "its driver serves user space only";
+	if (!(attrs->device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS))
+		return "it cannot register memory by work request";
+	if (attrs->max_fast_reg_page_list_len < TOW_SLAB_SMALL_BYTES / PAGE_SIZE)
+		return "its fast registrations hold too few pages";
+	if (!ibdev->ops.alloc_mr || !ibdev->ops.map_mr_sg)
+		return "its driver has no memory regions for fast registration";
+	if (!rdma_is_port_valid(ibdev, port))
+		return "it has no port";
+	if (!rdma_ib_or_roce(ibdev, port))
+		return "it speaks neither InfiniBand nor RoCE";
+	return NULL;
+}
+
+/**
+ * tow_device_want_port - the administrator wants a port
+ * @dev: the device; the caller is a user of it
+ * @port: which, counted from 1; 0: any
+ *
+ * Takes effect at once, but for peers: they stay with theirs as long as it is up.
+ *
+ * Return: 0; -ERANGE: there is no such port, or none that serves.
+ */
+int tow_device_want_port(struct tow_device *dev, u32 port)
+{
+	if (port && (!rdma_is_port_valid(dev->ibdev, port) ||
+		     !rdma_ib_or_roce(dev->ibdev, port)))
+		return -ERANGE;
+	WRITE_ONCE(dev->port_wanted, port);
+	tow_maint_changed(&dev->maint);
+	return 0;
+}
+
+/* Runs in the RDMA core's work queue. */
+static void tow_device_event(struct ib_event_handler *handler,
+			     struct ib_event *event)
+{
+	struct tow_device *dev = container_of(handler, struct tow_device,
+					      events);
+
+	switch (event->event) {
+	case IB_EVENT_DEVICE_FATAL:
+		tow_maint_broken(&dev->maint, -EIO);
+		break;
+	case IB_EVENT_PORT_ACTIVE:
+	case IB_EVENT_LID_CHANGE:
+	case IB_EVENT_GID_CHANGE:
+		tow_maint_changed(&dev->maint);
+		tow_partings_retry(dev);
+		break;
+	default:
+		break;
+	}
+}
+
+static void tow_device_release(struct tow_device *dev)
+{
+	tow_queues_cleanup(&dev->queues);
+	tow_notify_cleanup(&dev->notify);
+	tow_directory_cleanup(&dev->directory);
+	tow_peers_cleanup(&dev->peers);
+	tow_regions_cleanup(&dev->regions);
+	percpu_ref_exit(&dev->users);
+	kfree(dev);
+}
+
+static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
+{
+	struct tow_device *dev;
+	int ret;
+
+	dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+	if (!dev)
+		return ERR_PTR(-ENOMEM);
+	ret = percpu_ref_init(&dev->users, tow_device_users_gone, 0,
+			      GFP_KERNEL);
+	if (ret) {
+		kfree(dev);
+		return ERR_PTR(ret);
+	}
+	kref_init(&dev->refs);
+	dev->release = tow_device_release;
+	init_completion(&dev->users_gone);
+	spin_lock_init(&dev->name_lock);
+	dev->ibdev = ibdev;
+	get_random_bytes(dev->incarnation, sizeof(dev->incarnation));
+	tow_device_take_name(dev);
+	tow_maint_init(&dev->maint);
+	tow_limits_init(&dev->limits, ibdev->attrs.max_mr);
+	tow_pool_init(&dev->pool, ibdev->attrs.max_fast_reg_page_list_len);
+	tow_regions_init(&dev->regions);
+	tow_imports_init(&dev->imports);
+	tow_peers_init(&dev->peers, ibdev);
+	ret = tow_directory_init(&dev->directory);
+	if (ret) {
+		tow_peers_cleanup(&dev->peers);
+		percpu_ref_exit(&dev->users);
+		kfree(dev);
+		return ERR_PTR(ret);
+	}
+	tow_queues_init(&dev->queues);
+	tow_notify_init(&dev->notify);
+	INIT_IB_EVENT_HANDLER(&dev->events, ibdev, tow_device_event);
+	return dev;
+}
+
+static int tow_device_make_node(struct tow_device *dev)
+{
+	struct device *node;
+
+	node = device_create(&tow_class, dev->ibdev->dev.parent,
+			     MKDEV(MAJOR(tow_devt), dev->minor), dev, "%s",
+			     dev_name(&dev->ibdev->dev));
+	if (IS_ERR(node))
+		return PTR_ERR(node);
+	dev->node = node;
+	tow_peer_sysfs_device_add(dev);
+	return 0;
+}
+
+static void tow_device_drop_node(struct tow_device *dev)
+{
+	if (!dev->node)
+		return;
+	tow_peer_sysfs_device_remove(dev);
+	/* Waits for those who write to its files: who has long to do gives up. */
+	WRITE_ONCE(dev->node_going, true);
+	device_unregister(dev->node);
+	WRITE_ONCE(dev->node_going, false);
+	dev->node = NULL;
+}
+
+/* Everything but the node: from here on open() works. */
+static int tow_device_bring_up(struct tow_device *dev)
+{
+	int ret;
+
+	ret = tow_device_use_port(dev);
+	if (ret)
+		return ret;
+	dev->pd = ib_alloc_pd(dev->ibdev, 0);
+	if (IS_ERR(dev->pd))
+		return PTR_ERR(dev->pd);
+	ret = tow_peers_start(dev);
+	if (ret)
+		goto err_dealloc_pd;
+	ret = tow_device_publish(dev);
+	if (ret == -EBUSY)
+		pr_err("%s: there are %u devices already, as many as can be: name those that are needed in the module's parameter \"devices\"\n",
+		       dev_name(&dev->ibdev->dev), TOW_DEVICES_MAX);
+	if (ret)
+		goto err_stop_peers;
+	ib_register_event_handler(&dev->events);
+	tow_maint_start(&dev->maint);
+	return 0;
+
+err_stop_peers:
+	tow_peers_stop_begin(dev);
+	tow_peers_stop(dev);
+err_dealloc_pd:
+	ib_dealloc_pd(dev->pd);
+	return ret;
+}
+
+/* Undoes tow_device_bring_up(), waiting for those who are inside. */
+static void tow_device_take_down(struct tow_device *dev)
+{
+	tow_device_unpublish(dev);
+	ib_unregister_event_handler(&dev->events);
+	tow_peers_stop_begin(dev);
+	tow_directory_stop_begin(&dev->directory);
+	tow_queues_stop(&dev->queues);
+	tow_pollers_stop(&dev->queues);
+	percpu_ref_kill(&dev->users);
+	tow_maint_stop_begin(&dev->maint);
+	wait_for_completion(&dev->users_gone);
+	tow_peers_stop(dev);
+	tow_directory_stop(&dev->directory);
+	tow_regions_stop(&dev->regions);
+	tow_pool_stop(&dev->pool);
+	tow_imports_stop(&dev->imports);
+	tow_maint_stop(&dev->maint);
+	ib_dealloc_pd(dev->pd);
+}
+
+/**
+ * tow_device_add - take an RDMA device into use
+ * @ibdev: the RDMA device, complete and not going
+ * @result: the device, with the caller's reference; for tow_device_remove()
+ *
+ * Return: 0; -EOPNOTSUPP if towline cannot use the device, or is not to (logged with
+ * the reason); another negative errno if something failed (logged too).
+ */
+static int tow_device_add(struct ib_device *ibdev, struct tow_device **result)
+{
+	const char *reason = tow_device_unusable(ibdev);
+	struct tow_device *dev;
+	int ret;
+
+	ret = tow_device_wanted(ibdev);
+	if (ret < 0)
+		goto err_log;
+	if (!ret)
+		reason = "the module's parameter \"devices\" does not name it";
+	if (reason) {
+		trace_tow_device_skip(ibdev, reason);
+		pr_info("%s: left alone: %s\n", dev_name(&ibdev->dev), reason);
+		return -EOPNOTSUPP;
+	}
+	dev = tow_device_alloc(ibdev);
+	if (IS_ERR(dev)) {
+		ret = PTR_ERR(dev);
+		goto err_log;
+	}
+	ret = tow_device_bring_up(dev);
+	if (ret)
+		goto err_put;
+	ret = tow_device_make_node(dev);
+	if (ret)
+		goto err_take_down;
+	trace_tow_device_add(dev);
+	*result = dev;
+	return 0;
+
+err_take_down:
+	tow_device_take_down(dev);
+err_put:
+	tow_device_put(dev);
+err_log:
+	pr_err("%s: not taken into use: error %d\n", dev_name(&ibdev->dev),
+	       ret);
+	return ret;
+}
+
+/**
+ * tow_device_remove - an RDMA device goes away, or the module does
+ * @dev: the device; the reference that tow_device_add() gave ends here
+ *
+ * Returns within seconds whatever user space does.  Afterwards nothing of ours
+ * is left on the RDMA device.
+ */
+static void tow_device_remove(struct tow_device *dev)
+{
+	WRITE_ONCE(dev->going, true);
+	tow_device_drop_node(dev);
+	tow_device_take_down(dev);
+	trace_tow_device_remove(dev);
+	tow_device_put(dev);
+}
+
+/**
+ * tow_device_rename - an RDMA device has another name now
+ * @dev: the device
+ *
+ * The node is made anew, as a node in /dev cannot be renamed.  Open files do
+ * not notice.
+ */
+static void tow_device_rename(struct tow_device *dev)
+{
+	int ret;
+
+	tow_device_take_name(dev);
+	tow_device_drop_node(dev);
+	ret = tow_device_make_node(dev);
+	if (ret)
+		pr_err("%s: renamed, and left without a device node: error %d (rename it again, or load the module anew)\n",
+		       dev_name(&dev->ibdev->dev), ret);
+}
 
 static struct ib_client tow_ib_client;
 
@@ -54,45 +405,11 @@ static struct ib_client tow_ib_client = {
 	.no_kverbs_req	= 1,
 };
 
-static int __init tow_main_make_workqueues(void)
-{
-	tow_wq = alloc_workqueue("towline", WQ_UNBOUND, 0);
-	if (!tow_wq)
-		return -ENOMEM;
-	tow_import_wq = alloc_workqueue("towline_import", WQ_UNBOUND, 0);
-	if (!tow_import_wq)
-		goto err_destroy_wq;
-	tow_connect_wq = alloc_workqueue("towline_connect", WQ_UNBOUND, 0);
-	if (!tow_connect_wq)
-		goto err_destroy_import_wq;
-	tow_cq_wq = alloc_workqueue("towline_cq", WQ_UNBOUND | WQ_HIGHPRI, 0);
-	if (!tow_cq_wq)
-		goto err_destroy_connect_wq;
-	return 0;
-
-err_destroy_connect_wq:
-	destroy_workqueue(tow_connect_wq);
-err_destroy_import_wq:
-	destroy_workqueue(tow_import_wq);
-err_destroy_wq:
-	destroy_workqueue(tow_wq);
-	return -ENOMEM;
-}
-
-static void tow_main_destroy_workqueues(void)
-{
-	destroy_workqueue(tow_cq_wq);
-	destroy_workqueue(tow_connect_wq);
-	/* The last pool's work ends imports. */
-	destroy_workqueue(tow_wq);
-	destroy_workqueue(tow_import_wq);
-}
-
 static int __init tow_main_init(void)
 {
 	int ret;
 
-	ret = tow_main_make_workqueues();
+	ret = tow_workqueues_init();
 	if (ret)
 		return ret;
 	tow_debugfs_setup();
@@ -109,7 +426,7 @@ err_device_cleanup:
 	tow_device_cleanup();
 err_destroy_workqueues:
 	tow_debugfs_cleanup();
-	tow_main_destroy_workqueues();
+	tow_workqueues_cleanup();
 	return ret;
 }
 
@@ -118,7 +435,7 @@ static void __exit tow_main_exit(void)
 	ib_unregister_client(&tow_ib_client);
 	tow_device_cleanup();
 	/* What is left of queues may hold processes: those come after. */
-	tow_main_destroy_workqueues();
+	tow_workqueues_cleanup();
 	tow_process_cleanup();
 	tow_debugfs_cleanup();
 }

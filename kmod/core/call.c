@@ -32,6 +32,51 @@
 TOW_LISTING_LIKE(tow_peer_list);
 TOW_LISTING_LIKE(tow_export_list);
 
+/* No structure of the contract is ever larger. */
+#define TOW_STRUCT_MAX		4096
+
+/**
+ * tow_file_copy_in - read a structure that begins with its size
+ * @to: where to
+ * @known: its size, as the module knows it
+ * @published: its published size; see the contract, whose rules hold
+ * @from: the user's
+ * @user_size: the size that the user said; he may have changed it since
+ *
+ * Return: 0, -EFAULT, -EINVAL or -E2BIG.
+ */
+int tow_file_copy_in(void *to, u32 known, u32 published,
+		     const void __user *from, u32 *user_size)
+{
+	u32 size;
+
+	if (get_user(size, (const u32 __user *)from))
+		return -EFAULT;
+	if (size < published)
+		return -EINVAL;
+	if (size > TOW_STRUCT_MAX)
+		return -E2BIG;
+	*user_size = size;
+	return copy_struct_from_user(to, known, from, size);
+}
+
+/**
+ * tow_file_copy_out - answer in a structure that begins with its size
+ * @user: the user's
+ * @from: the answer; its size is filled in here
+ * @known: its size, as the module knows it
+ * @user_size: from tow_file_copy_in()
+ *
+ * Return: 0 or -EFAULT.
+ */
+int tow_file_copy_out(void __user *user, void *from, u32 known, u32 user_size)
+{
+	u32 filled = min(user_size, known);
+
+	*(u32 *)from = filled;
+	return copy_to_user(user, from, filled) ? -EFAULT : 0;
+}
+
 /* Larger than any entry: what is described before it is copied out. */
 union tow_listing_entry {
 	u32			size;

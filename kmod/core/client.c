@@ -8,6 +8,8 @@
  * queue names one: whoever uses one takes a reference to its region, if that is
  * not about to go.
  */
+#include <linux/mmu_notifier.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "client.h"
@@ -85,74 +87,6 @@ struct tow_handle *tow_client_take_handle(struct tow_client *client, u64 number)
 }
 
 /**
- * tow_client_get_region - the region behind a handle
- * @client: the client
- * @number: what the program calls it
- * @flags: the handle's
- *
- * Return: the region with a reference for the caller, or NULL.
- */
-struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
-					 u32 *flags)
-{
-	struct tow_region *region = NULL;
-	struct tow_handle *handle;
-
-	rcu_read_lock();
-	handle = xa_load(&client->handles, lower_32_bits(number));
-	if (handle && tow_handle_is(&handle->generation, number) &&
-	    tow_region_try_get(handle->region)) {
-		region = handle->region;
-		*flags = handle->flags;
-	}
-	rcu_read_unlock();
-	return region;
-}
-
-/**
- * tow_client_drop_handle - the end of a handle
- * @handle: in no client's table; gone afterwards, with its reference
- * @destroy: its owner wants the region to end, even if it is persistent
- */
-void tow_client_drop_handle(struct tow_handle *handle, bool destroy)
-{
-	if (handle->owner && destroy)
-		tow_region_disown(handle->region);
-	else if (handle->owner)
-		tow_region_orphan(handle->region);
-	tow_uncharge(&handle->charge);
-	tow_region_put(handle->region);
-	kfree_rcu(handle, rcu);
-}
-
-/**
- * tow_client_end - the client has no handles any more, and will have none
- * @client: the client; may have ended before
- */
-void tow_client_end(struct tow_client *client)
-{
-	struct tow_handle *handle;
-	unsigned long index;
-
-	mutex_lock(&client->lock);
-	WRITE_ONCE(client->ended, true);
-	mutex_unlock(&client->lock);
-	tow_poller_client_end(client);
-	tow_queue_client_end(client);
-	/* First: peers let go of what is exported before it is given up. */
-	tow_directory_client_end(client);
-	/* Nobody adds to it now; two who end it both may be here. */
-	xa_for_each(&client->handles, index, handle) {
-		/* Others may look still, and look at a handle under the lock. */
-		mutex_lock(&client->lock);
-		handle = xa_erase(&client->handles, index);
-		mutex_unlock(&client->lock);
-		if (handle)
-			tow_client_drop_handle(handle, false);
-	}
-}
-
-/**
  * tow_client_job - which job is it in?
  * @client: the client
  * @job_id: where to
@@ -162,4 +96,144 @@ void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES])
 	mutex_lock(&client->lock);
 	memcpy(job_id, client->job_id, TOW_JOB_ID_BYTES);
 	mutex_unlock(&client->lock);
+}
+
+/**
+ * struct tow_process - a process that opened a device
+ * @notifier: tells when its memory map ends; counts the clients, which hold it
+ * @lock: protects @clients
+ * @clients: its clients, until they are released
+ */
+struct tow_process {
+	struct mmu_notifier	notifier;
+	/* protects clients */
+	struct mutex		lock;
+	struct list_head	clients;
+};
+
+static struct mmu_notifier *tow_process_alloc(struct mm_struct *mm)
+{
+	struct tow_process *process;
+
+	process = kzalloc(sizeof(*process), GFP_KERNEL_ACCOUNT);
+	if (!process)
+		return ERR_PTR(-ENOMEM);
+	mutex_init(&process->lock);
+	INIT_LIST_HEAD(&process->clients);
+	return &process->notifier;
+}
+
+static void tow_process_free(struct mmu_notifier *notifier)
+{
+	kfree(container_of(notifier, struct tow_process, notifier));
+}
+
+/* The process has exited, or executes another program. */
+static void tow_process_end(struct mmu_notifier *notifier,
+			    struct mm_struct *mm)
+{
+	struct tow_process *process = container_of(notifier,
+						   struct tow_process,
+						   notifier);
+	struct tow_client *client;
+
+	mutex_lock(&process->lock);
+	list_for_each_entry(client, &process->clients, link)
+		tow_client_end(client);
+	mutex_unlock(&process->lock);
+}
+
+static const struct mmu_notifier_ops tow_process_ops = {
+	.release	= tow_process_end,
+	.alloc_notifier	= tow_process_alloc,
+	.free_notifier	= tow_process_free,
+};
+
+/**
+ * tow_process_get - the current process
+ *
+ * Return: it, with a reference for one client; or an ERR_PTR().
+ */
+struct tow_process *tow_process_get(void)
+{
+	struct mmu_notifier *notifier;
+
+	/* A kernel thread is no process that could have clients. */
+	if (!current->mm)
+		return ERR_PTR(-EINVAL);
+	notifier = mmu_notifier_get(&tow_process_ops, current->mm);
+	if (IS_ERR(notifier))
+		return ERR_CAST(notifier);
+	return container_of(notifier, struct tow_process, notifier);
+}
+
+/**
+ * tow_process_put - give the reference back
+ * @process: from tow_process_get(); may be gone afterwards
+ */
+void tow_process_put(struct tow_process *process)
+{
+	mmu_notifier_put(&process->notifier);
+}
+
+/**
+ * tow_process_add - tell a client when the process ends
+ * @process: the process
+ * @client: the client, complete
+ */
+void tow_process_add(struct tow_process *process, struct tow_client *client)
+{
+	mutex_lock(&process->lock);
+	list_add_tail(&client->link, &process->clients);
+	mutex_unlock(&process->lock);
+}
+
+/**
+ * tow_process_remove - undo tow_process_add()
+ * @process: the process
+ * @client: the client; not told anything any more on return
+ */
+void tow_process_remove(struct tow_process *process, struct tow_client *client)
+{
+	mutex_lock(&process->lock);
+	list_del(&client->link);
+	mutex_unlock(&process->lock);
+}
+
+/**
+ * tow_process_is_current - is it the process that calls?
+ * @process: the process
+ *
+ * Return: true if it is.
+ */
+bool tow_process_is_current(struct tow_process *process)
+{
+	return process->notifier.mm == current->mm;
+}
+
+/**
+ * tow_process_cleanup - wait until nothing of this file is in use
+ *
+ * For unloading: processes are freed some time after they were put.
+ */
+void tow_process_cleanup(void)
+{
+	mmu_notifier_synchronize();
+}
+
+/* The client is in the job from now on, unless it is in another one. */
+int tow_client_join(struct tow_client *client,
+			   const u8 job_id[TOW_JOB_ID_BYTES])
+{
+	int ret = 0;
+
+	mutex_lock(&client->lock);
+	if (client->joined &&
+	    memcmp(client->job_id, job_id, sizeof(client->job_id)))
+		ret = -EBUSY;
+	memcpy(client->job_id, ret ? client->job_id : job_id,
+	       sizeof(client->job_id));
+	client->joined = true;
+	mutex_unlock(&client->lock);
+	return ret;
 }

@@ -107,19 +107,16 @@ int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 			  u64 *number);
 struct tow_handle *tow_client_take_handle(struct tow_client *client,
 					  u64 number);
-struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
-					 u32 *flags);
-void tow_client_drop_handle(struct tow_handle *handle, bool destroy);
-void tow_client_end(struct tow_client *client);
 void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES]);
+int tow_client_join(struct tow_client *client,
+		    const u8 job_id[TOW_JOB_ID_BYTES]);
 
-/* chardev.c */
+/* call.c */
 int tow_file_copy_in(void *to, u32 known, u32 published,
 		     const void __user *from, u32 *user_size);
 int tow_file_copy_out(void __user *user, void *from, u32 known,
 		      u32 user_size);
 
-/* process.c */
 struct tow_process *tow_process_get(void);
 void tow_process_add(struct tow_process *process, struct tow_client *client);
 void tow_process_remove(struct tow_process *process,
@@ -127,5 +124,8 @@ void tow_process_remove(struct tow_process *process,
 void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
 void tow_process_cleanup(void);
+
+/* chardev.c */
+void tow_client_end(struct tow_client *client);
 
 #endif /* TOW_CLIENT_H */

@@ -79,6 +79,7 @@ enum tow_stat {
  * @refs: held by the ib_client (from add to remove), by each open file and by
  *	each region and import; keeps this structure, and nothing of the RDMA
  *	device
+ * @release: ends it with the last of @refs
  * @users: held by whoever touches the RDMA device or anything made on it;
  *	killed by remove, which waits for the last.  Never held while user
  *	space can make us wait, so never around copy_{to,from}_user()
@@ -113,6 +114,7 @@ enum tow_stat {
  */
 struct tow_device {
 	struct kref		refs;
+	void			(*release)(struct tow_device *dev);
 	struct percpu_ref	users;
 	struct completion	users_gone;
 	struct ib_device	*ibdev;
@@ -171,21 +173,18 @@ static inline bool tow_device_going(struct tow_device *dev)
 	return READ_ONCE(dev->going);
 }
 
-/* main.c */
 extern struct workqueue_struct *tow_wq;
 extern struct workqueue_struct *tow_import_wq;
 extern struct workqueue_struct *tow_connect_wq;
 extern struct workqueue_struct *tow_cq_wq;
 
 /* device.c */
-int tow_device_setup(void);
-void tow_device_cleanup(void);
-int tow_device_add(struct ib_device *ibdev, struct tow_device **result);
-void tow_device_remove(struct tow_device *dev);
-void tow_device_rename(struct tow_device *dev);
+int tow_workqueues_init(void);
+void tow_workqueues_cleanup(void);
 u32 tow_device_choose_port(struct tow_device *dev);
 int tow_device_use_port(struct tow_device *dev);
-int tow_device_want_port(struct tow_device *dev, u32 port);
+int tow_device_publish(struct tow_device *dev);
+void tow_device_unpublish(struct tow_device *dev);
 struct tow_device *tow_device_get(unsigned int minor);
 struct tow_device *tow_device_find(struct ib_device *ibdev);
 void tow_device_put(struct tow_device *dev);
@@ -193,7 +192,12 @@ bool tow_device_enter(struct tow_device *dev);
 void tow_device_leave(struct tow_device *dev);
 bool towk_device_enter(struct tow_device *dev);
 void towk_device_leave(struct tow_device *dev);
+void tow_device_users_gone(struct percpu_ref *users);
+void tow_device_take_name(struct tow_device *dev);
 void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
+
+/* main.c */
+int tow_device_want_port(struct tow_device *dev, u32 port);
 
 /* chardev.c */
 extern const struct file_operations tow_file_fops;

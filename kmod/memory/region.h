@@ -25,6 +25,7 @@ struct file;
 struct pid;
 struct tow_client;
 struct tow_device;
+struct tow_handle;
 struct tow_import;
 struct user_namespace;
 
@@ -163,6 +164,9 @@ int tow_region_publish(struct tow_region *region);
 struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  u32 flags, u32 linger_s,
 				  const char name[TOW_REGION_NAME_MAX]);
+struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
+					 u32 *flags);
+void tow_client_drop_handle(struct tow_handle *handle, bool destroy);
 void tow_region_get(struct tow_region *region);
 void tow_region_get_many(struct tow_region *region, u32 count);
 bool tow_region_try_get(struct tow_region *region);
