@@ -93,6 +93,19 @@ static kuid_t tow_client_key(void)
 	return ns->owner;
 }
 
+/* The client has nothing any more, and will have nothing; may have ended before. */
+static void tow_client_end(struct tow_client *client)
+{
+	mutex_lock(&client->lock);
+	WRITE_ONCE(client->ended, true);
+	mutex_unlock(&client->lock);
+	tow_poller_client_end(client);
+	tow_queue_client_end(client);
+	/* Before regions: peers let go of what is exported before it is given up. */
+	tow_directory_client_end(client);
+	tow_client_drop_handles(client, &tow_region_handle_ops);
+}
+
 static struct tow_client *tow_client_new(struct tow_device *dev,
 					 struct file *file)
 {
@@ -104,9 +117,9 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	mutex_init(&client->poll_lock);
 	mutex_init(&client->lock);
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
-	tow_directory_client_init(client);
 	INIT_LIST_HEAD(&client->queues);
 	client->dev = dev;
+	client->end = tow_client_end;
 	client->key = tow_client_key();
 	client->kuid = current_euid();
 	client->cgroup_id = tow_limits_cgroup();
@@ -128,33 +141,6 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	client->pid = get_pid(task_tgid(current));
 	tow_process_add(client->process, client);
 	return client;
-}
-
-/**
- * tow_client_end - the client has no handles any more, and will have none
- * @client: the client; may have ended before
- */
-void tow_client_end(struct tow_client *client)
-{
-	struct tow_handle *handle;
-	unsigned long index;
-
-	mutex_lock(&client->lock);
-	WRITE_ONCE(client->ended, true);
-	mutex_unlock(&client->lock);
-	tow_poller_client_end(client);
-	tow_queue_client_end(client);
-	/* First: peers let go of what is exported before it is given up. */
-	tow_directory_client_end(client);
-	/* Nobody adds to it now; two who end it both may be here. */
-	xa_for_each(&client->handles, index, handle) {
-		/* Others may look still, and look at a handle under the lock. */
-		mutex_lock(&client->lock);
-		handle = xa_erase(&client->handles, index);
-		mutex_unlock(&client->lock);
-		if (handle)
-			tow_client_drop_handle(handle, false);
-	}
 }
 
 static void tow_client_free(struct tow_client *client)

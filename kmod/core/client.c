@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A client's handles, and its end.
+ * A client's handles, and the processes that have clients.
  *
  * A handle is an index and a generation: the index finds it, the generation
  * tells it from what had the index before.  Handles are made and given up under
  * the client's lock.  They are looked up without it, by RCU, as each entry of a
- * queue names one: whoever uses one takes a reference to its region, if that is
+ * queue names one: whoever uses one takes a reference to what is behind it, if that is
  * not about to go.
+ *
+ * A client ends with the process that opened it, whoever else holds the file: a child
+ * that was forked must not keep alive what a dead trainer had.  A process is its memory
+ * map: threads share it, exit and exec end it.  The map tells through an mmu_notifier,
+ * of which there is one for each process, however many clients it has.
  */
 #include <linux/mmu_notifier.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "client.h"
-#include "device.h"
-#include "poller.h"
-
-static u64 tow_client_number(u32 index, u32 generation)
-{
-	return (u64)generation << 32 | index;
-}
 
 /**
  * tow_client_add_handle - make a handle usable
@@ -36,54 +34,79 @@ int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 	int ret;
 
 	mutex_lock(&client->lock);
-	if (client->ended) {
-		ret = -EPERM;
-		goto out_unlock;
-	}
-	ret = xa_alloc(&client->handles, &index, handle, xa_limit_31b,
+	ret = client->ended ? -EPERM :
+	      xa_alloc(&client->handles, &index, handle, xa_limit_31b,
 		       GFP_KERNEL_ACCOUNT);
-	if (ret)
-		goto out_unlock;
-	/* Never 0, so that no number is. */
-	if (!++client->generation)
-		client->generation = 1;
-	/* Pairs with tow_handle_is(). */
-	smp_store_release(&handle->generation, client->generation);
-	*number = tow_client_number(index, handle->generation);
-out_unlock:
+	if (!ret) {
+		/* Never 0, so that no number is. */
+		if (!++client->generation)
+			client->generation = 1;
+		/* Pairs with tow_client_find_handle(). */
+		smp_store_release(&handle->generation, client->generation);
+		*number = (u64)handle->generation << 32 | index;
+	}
 	mutex_unlock(&client->lock);
 	return ret;
-}
-
-/* Called with the lock held. */
-static struct tow_handle *tow_client_find(struct tow_client *client, u64 number)
-{
-	struct tow_handle *handle;
-
-	lockdep_assert_held(&client->lock);
-	handle = xa_load(&client->handles, lower_32_bits(number));
-	if (handle && handle->generation != upper_32_bits(number))
-		return NULL;
-	return handle;
 }
 
 /**
  * tow_client_take_handle - take a handle away from its client
  * @client: the client
  * @number: what the program calls it
+ * @ops: its kind
  *
- * Return: the handle, the caller's now; or NULL: there is no such.
+ * Return: the handle, the caller's now; or NULL: there is none of that kind.
  */
-struct tow_handle *tow_client_take_handle(struct tow_client *client, u64 number)
+struct tow_handle *tow_client_take_handle(struct tow_client *client, u64 number,
+					  const struct tow_handle_ops *ops)
 {
 	struct tow_handle *handle;
 
 	mutex_lock(&client->lock);
-	handle = tow_client_find(client, number);
+	handle = tow_client_find_handle(client, number, ops);
 	if (handle)
 		xa_erase(&client->handles, lower_32_bits(number));
 	mutex_unlock(&client->lock);
 	return handle;
+}
+
+/**
+ * tow_handle_drop - the end of a handle
+ * @handle: in no client's table; gone afterwards
+ * @destroy: see struct tow_handle_ops
+ */
+void tow_handle_drop(struct tow_handle *handle, bool destroy)
+{
+	handle->ops->drop(handle, destroy);
+	kfree_rcu(handle, rcu);
+}
+
+/**
+ * tow_client_drop_handles - the end of all handles of a kind
+ * @client: the client, ended: none is added any more
+ * @ops: the kind
+ *
+ * May be called by two at once.
+ */
+void tow_client_drop_handles(struct tow_client *client,
+			     const struct tow_handle_ops *ops)
+{
+	struct tow_handle *handle;
+	unsigned long index;
+
+	xa_for_each(&client->handles, index, handle) {
+		/* Others may look still, or take it: it is looked at under the lock. */
+		mutex_lock(&client->lock);
+		handle = xa_load(&client->handles, index);
+		if (handle && handle->ops == ops)
+			xa_erase(&client->handles, index);
+		else
+			handle = NULL;
+		mutex_unlock(&client->lock);
+		if (handle)
+			tow_handle_drop(handle, false);
+		cond_resched();
+	}
 }
 
 /**
@@ -139,7 +162,7 @@ static void tow_process_end(struct mmu_notifier *notifier,
 
 	mutex_lock(&process->lock);
 	list_for_each_entry(client, &process->clients, link)
-		tow_client_end(client);
+		client->end(client);
 	mutex_unlock(&process->lock);
 }
 

@@ -11,7 +11,6 @@
 #include <linux/uidgid.h>
 #include <linux/xarray.h>
 
-#include "directory.h"
 #include "limits.h"
 #include "uapi/towline.h"
 
@@ -20,12 +19,13 @@ struct pid;
 struct tow_device;
 struct tow_poller;
 struct tow_process;
-struct tow_region;
 struct user_namespace;
 
 /**
  * struct tow_client - one open file and its opener
  * @dev: the device, with a reference
+ * @end: takes away from it what it has; called when its process is over, perhaps
+ *	twice
  * @process: who opened it
  * @link: in tow_process.clients
  * @account: what it has
@@ -38,10 +38,9 @@ struct user_namespace;
  * @poll_lock: held by who makes @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
  * @lock: protects what follows
- * @handles: struct tow_handle by index
- * @dir: its handles of exports and remote ranges
+ * @handles: struct tow_handle by index, of all kinds
  * @queues: struct tow_queue, each with a reference
- * @generation: of the handle that was made last, of whatever kind
+ * @generation: of the handle that was made last
  * @ended: its process has exited or executed another program, or the file is
  *	closed; there are no handles and there will be none
  * @joined: it is in a job of its choice
@@ -49,6 +48,7 @@ struct user_namespace;
  */
 struct tow_client {
 	struct tow_device	*dev;
+	void			(*end)(struct tow_client *client);
 	struct tow_process	*process;
 	struct list_head	link;
 	struct tow_account	*account;
@@ -61,10 +61,9 @@ struct tow_client {
 	/* protects poller */
 	struct mutex		poll_lock;
 	struct tow_poller	*poller;
-	/* protects handles, dir, queues, generation, ended, joined, job_id */
+	/* protects handles, queues, generation, ended, joined, job_id */
 	struct mutex		lock;
 	struct xarray		handles;
-	struct tow_client_dir	dir;
 	struct list_head	queues;
 	u32			generation;
 	bool			ended;
@@ -73,40 +72,61 @@ struct tow_client {
 };
 
 /**
- * struct tow_handle - a client's way to a region
- * @region: with a reference
- * @flags: TOW_REGION_READONLY or 0
- * @generation: tells it from others that had its index
- * @owner: the client made the region, or took it over
- * @charge: if it did not: one region
+ * struct tow_handle - the beginning of a client's way to something of the device
+ * @ops: its kind
+ * @generation: tells it from others that had its index; 0 until it is complete
  * @rcu: frees it: handles are looked up without the lock
  */
 struct tow_handle {
-	struct tow_region	*region;
-	u32			flags;
-	u32			generation;
-	bool			owner;
-	struct tow_charge	charge;
-	struct rcu_head		rcu;
+	const struct tow_handle_ops	*ops;
+	u32				generation;
+	struct rcu_head			rcu;
 };
 
-/*
- * Does a number name the handle with this generation, for those who look without
- * the lock?  Until a handle is complete that is 0, as in no number.
+/**
+ * struct tow_handle_ops - a kind of handle
+ * @drop: gives back what the handle has; @destroy: the program wants what is behind
+ *	it to end, even if it would outlive the client
  */
-static inline bool tow_handle_is(const u32 *generation, u64 number)
-{
-	/* Pairs with the release that completes it. */
-	u32 complete = smp_load_acquire(generation);
+struct tow_handle_ops {
+	void	(*drop)(struct tow_handle *handle, bool destroy);
+};
 
-	return complete && complete == upper_32_bits(number);
+/**
+ * tow_client_find_handle - the handle that a number names
+ * @client: the client; the caller has its lock, or is in an RCU read-side section
+ * @number: what the program calls it
+ * @ops: its kind
+ *
+ * Return: the handle, or NULL: there is none of that kind.  Without the lock it may be
+ * on its way out: what is behind it may have no reference left.
+ */
+static inline struct tow_handle *
+tow_client_find_handle(struct tow_client *client, u64 number,
+		       const struct tow_handle_ops *ops)
+{
+	struct tow_handle *handle = xa_load(&client->handles,
+					    lower_32_bits(number));
+	u32 generation;
+
+	if (!handle)
+		return NULL;
+	/* Pairs with tow_client_add_handle(); 0 is in no number. */
+	generation = smp_load_acquire(&handle->generation);
+	if (!generation || generation != upper_32_bits(number) ||
+	    handle->ops != ops)
+		return NULL;
+	return handle;
 }
 
 /* client.c */
 int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 			  u64 *number);
-struct tow_handle *tow_client_take_handle(struct tow_client *client,
-					  u64 number);
+struct tow_handle *tow_client_take_handle(struct tow_client *client, u64 number,
+					  const struct tow_handle_ops *ops);
+void tow_handle_drop(struct tow_handle *handle, bool destroy);
+void tow_client_drop_handles(struct tow_client *client,
+			     const struct tow_handle_ops *ops);
 void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES]);
 int tow_client_join(struct tow_client *client,
 		    const u8 job_id[TOW_JOB_ID_BYTES]);
@@ -124,8 +144,5 @@ void tow_process_remove(struct tow_process *process,
 void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
 void tow_process_cleanup(void);
-
-/* chardev.c */
-void tow_client_end(struct tow_client *client);
 
 #endif /* TOW_CLIENT_H */

@@ -143,14 +143,6 @@ struct tow_tie_dir {
 	unsigned int		idle_count;
 };
 
-/**
- * struct tow_client_dir - a client's handles of exports and remote ranges
- * @handles: struct tow_dir_handle by index, under tow_client.lock
- */
-struct tow_client_dir {
-	struct xarray		handles;
-};
-
 /* What can be done with a range, or a slot, and only that? */
 static inline bool tow_rights_valid(u32 rights)
 {
@@ -203,7 +195,6 @@ void tow_directory_want_kick(struct tow_tie *tie);
 void tow_directory_kick(struct tow_directory *dir);
 
 /* Called by client.c and chardev.c, when a client begins and when it has ended. */
-void tow_directory_client_init(struct tow_client *client);
 void tow_directory_client_end(struct tow_client *client);
 
 /* ioctl.c: -ENOTTY: none of its calls */

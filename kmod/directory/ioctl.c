@@ -28,112 +28,101 @@
 
 /**
  * struct tow_dir_handle - a client's way to an export or a remote range
- * @exported: the export, with a reference; NULL: it is a remote range
+ * @handle: in the client's table
+ * @exported: the export, with a reference; or
  * @remote: the remote range, which it uses
- * @generation: tells it from others that had its index
- * @rcu: frees it: handles are looked up without the lock
  */
 struct tow_dir_handle {
-	struct tow_exported	*exported;
-	struct tow_remote	*remote;
-	u32			generation;
-	struct rcu_head		rcu;
+	struct tow_handle		handle;
+	union {
+		struct tow_exported	*exported;
+		struct tow_remote	*remote;
+	};
 };
 
-/**
- * tow_directory_client_init - prepare a client's part
- * @client: zeroed memory but for what others have prepared
- */
-void tow_directory_client_init(struct tow_client *client)
+/* Does not wait for anybody, nor tell anybody yet. */
+static void tow_dir_drop_exported(struct tow_exported *exported)
 {
-	xa_init_flags(&client->dir.handles, XA_FLAGS_ALLOC);
+	if (tow_exported_end(exported))
+		tow_directory_queue(&exported->dev->directory);
+	tow_exported_put(exported);
 }
 
-/* Generations are those of all handles, so a number is never of two kinds. */
+static void tow_exported_drop_handle(struct tow_handle *base, bool destroy)
+{
+	tow_dir_drop_exported(((struct tow_dir_handle *)base)->exported);
+}
+
+static const struct tow_handle_ops tow_exported_handle_ops = {
+	.drop	= tow_exported_drop_handle,
+};
+
+static void tow_remote_drop_handle(struct tow_handle *base, bool destroy)
+{
+	tow_remote_close(((struct tow_dir_handle *)base)->remote);
+}
+
+static const struct tow_handle_ops tow_remote_handle_ops = {
+	.drop	= tow_remote_drop_handle,
+};
+
 static int tow_dir_add_handle(struct tow_client *client,
 			      struct tow_exported *exported,
 			      struct tow_remote *remote, u64 *number)
 {
 	struct tow_dir_handle *handle;
-	u32 index;
 	int ret;
 
 	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
 	if (!handle)
 		return -ENOMEM;
-	handle->exported = exported;
-	handle->remote = remote;
-	mutex_lock(&client->lock);
-	ret = client->ended ? -EPERM :
-	      xa_alloc(&client->dir.handles, &index, handle, xa_limit_31b,
-		       GFP_KERNEL_ACCOUNT);
-	if (!ret) {
-		/* Never 0, so that no number is. */
-		if (!++client->generation)
-			client->generation = 1;
-		/* Pairs with tow_handle_is(). */
-		smp_store_release(&handle->generation, client->generation);
-		*number = (u64)handle->generation << 32 | index;
+	if (exported) {
+		handle->handle.ops = &tow_exported_handle_ops;
+		handle->exported = exported;
+	} else {
+		handle->handle.ops = &tow_remote_handle_ops;
+		handle->remote = remote;
 	}
-	mutex_unlock(&client->lock);
+	ret = tow_client_add_handle(client, &handle->handle, number);
 	if (ret)
 		kfree(handle);
 	return ret;
 }
 
-/* Called with the lock held. */
-static struct tow_dir_handle *tow_dir_find(struct tow_client *client,
-					   u64 number, bool remote)
+static struct tow_dir_handle *
+tow_dir_find_handle(struct tow_client *client, u64 number,
+		    const struct tow_handle_ops *ops)
 {
-	struct tow_dir_handle *handle;
-
-	lockdep_assert_held(&client->lock);
-	handle = xa_load(&client->dir.handles, lower_32_bits(number));
-	if (!handle || handle->generation != upper_32_bits(number) ||
-	    !!handle->remote != remote)
-		return NULL;
-	return handle;
-}
-
-static struct tow_dir_handle *tow_dir_take_handle(struct tow_client *client,
-						  u64 number, bool remote)
-{
-	struct tow_dir_handle *handle;
-
-	mutex_lock(&client->lock);
-	handle = tow_dir_find(client, number, remote);
-	if (handle)
-		xa_erase(&client->dir.handles, lower_32_bits(number));
-	mutex_unlock(&client->lock);
-	return handle;
+	return (struct tow_dir_handle *)tow_client_find_handle(client, number,
+							       ops);
 }
 
 /* The export of a handle that is no more, with its reference; or NULL. */
 static struct tow_exported *tow_dir_take_exported(struct tow_client *client,
 						  u64 number)
 {
-	struct tow_dir_handle *handle = tow_dir_take_handle(client, number,
-							    false);
+	struct tow_dir_handle *handle = (struct tow_dir_handle *)
+		tow_client_take_handle(client, number, &tow_exported_handle_ops);
 	struct tow_exported *exported;
 
 	if (!handle)
 		return NULL;
 	exported = handle->exported;
-	kfree_rcu(handle, rcu);
+	kfree_rcu(handle, handle.rcu);
 	return exported;
 }
 
 static struct tow_remote *tow_dir_take_remote(struct tow_client *client,
 					      u64 number)
 {
-	struct tow_dir_handle *handle = tow_dir_take_handle(client, number,
-							    true);
+	struct tow_dir_handle *handle = (struct tow_dir_handle *)
+		tow_client_take_handle(client, number, &tow_remote_handle_ops);
 	struct tow_remote *remote;
 
 	if (!handle)
 		return NULL;
 	remote = handle->remote;
-	kfree_rcu(handle, rcu);
+	kfree_rcu(handle, handle.rcu);
 	return remote;
 }
 
@@ -150,9 +139,8 @@ struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
 	struct tow_dir_handle *handle;
 
 	rcu_read_lock();
-	handle = xa_load(&client->dir.handles, lower_32_bits(number));
-	if (handle && tow_handle_is(&handle->generation, number) &&
-	    handle->remote && tow_remote_try_get(handle->remote))
+	handle = tow_dir_find_handle(client, number, &tow_remote_handle_ops);
+	if (handle && tow_remote_try_get(handle->remote))
 		remote = handle->remote;
 	rcu_read_unlock();
 	return remote;
@@ -174,7 +162,7 @@ struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
 	struct tow_dir_handle *handle;
 
 	mutex_lock(&client->lock);
-	handle = tow_dir_find(client, number, false);
+	handle = tow_dir_find_handle(client, number, &tow_exported_handle_ops);
 	if (handle) {
 		slot = handle->exported->slot ?: ERR_PTR(-EACCES);
 		if (!IS_ERR(slot))
@@ -182,14 +170,6 @@ struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
 	}
 	mutex_unlock(&client->lock);
 	return slot;
-}
-
-/* Does not wait for anybody, nor tell anybody yet. */
-static void tow_dir_drop_exported(struct tow_exported *exported)
-{
-	if (tow_exported_end(exported))
-		tow_directory_queue(&exported->dev->directory);
-	tow_exported_put(exported);
 }
 
 /**
@@ -201,23 +181,8 @@ static void tow_dir_drop_exported(struct tow_exported *exported)
  */
 void tow_directory_client_end(struct tow_client *client)
 {
-	struct tow_dir_handle *handle;
-	unsigned long index;
-
-	xa_for_each(&client->dir.handles, index, handle) {
-		/* Others may look still, and look at a handle under the lock. */
-		mutex_lock(&client->lock);
-		handle = xa_erase(&client->dir.handles, index);
-		mutex_unlock(&client->lock);
-		if (!handle)
-			continue;
-		if (handle->exported)
-			tow_dir_drop_exported(handle->exported);
-		else
-			tow_remote_close(handle->remote);
-		kfree_rcu(handle, rcu);
-		cond_resched();
-	}
+	tow_client_drop_handles(client, &tow_exported_handle_ops);
+	tow_client_drop_handles(client, &tow_remote_handle_ops);
 	tow_directory_kick(&client->dev->directory);
 }
 

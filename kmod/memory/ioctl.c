@@ -42,19 +42,27 @@ static bool tow_name_valid(const char name[TOW_REGION_NAME_MAX])
 }
 
 /* A handle that the client will have, with a reference to the region. */
-static struct tow_handle *tow_handle_new(struct tow_region *region, u32 flags,
-					 bool owner)
+static struct tow_region_handle *tow_handle_new(struct tow_region *region,
+						u32 flags, bool owner)
 {
-	struct tow_handle *handle;
+	struct tow_region_handle *handle;
 
 	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
 	if (!handle)
 		return NULL;
 	tow_region_get(region);
+	handle->handle.ops = &tow_region_handle_ops;
 	handle->region = region;
 	handle->flags = flags;
 	handle->owner = owner;
 	return handle;
+}
+
+static struct tow_region_handle *tow_take_handle(struct tow_client *client,
+						 u64 number)
+{
+	return (struct tow_region_handle *)
+	       tow_client_take_handle(client, number, &tow_region_handle_ops);
 }
 
 /* ---- create, attach ------------------------------------------------------- */
@@ -79,12 +87,13 @@ struct tow_opening {
 static int tow_opening_add_handle(struct tow_opening *opening,
 				  struct tow_client *client)
 {
-	struct tow_handle *handle = tow_handle_new(opening->region, 0, true);
+	struct tow_region_handle *handle = tow_handle_new(opening->region, 0,
+							  true);
 	int ret;
 
 	if (!handle)
 		return -ENOMEM;
-	ret = tow_client_add_handle(client, handle, &opening->number);
+	ret = tow_client_add_handle(client, &handle->handle, &opening->number);
 	if (ret) {
 		tow_region_put(handle->region);
 		kfree(handle);
@@ -123,7 +132,7 @@ static void tow_opening_end(struct tow_opening *opening,
 			    struct tow_client *client, bool success,
 			    bool destroy)
 {
-	struct tow_handle *handle;
+	struct tow_region_handle *handle;
 
 	if (success) {
 		fd_install(opening->fd, opening->dmabuf->file);
@@ -131,11 +140,11 @@ static void tow_opening_end(struct tow_opening *opening,
 		dma_buf_put(opening->dmabuf);
 		put_unused_fd(opening->fd);
 		/* Another thread may have guessed its number. */
-		handle = tow_client_take_handle(client, opening->number);
+		handle = tow_take_handle(client, opening->number);
 		if (handle) {
 			/* What was to be taken over is not the client's. */
 			handle->owner = destroy;
-			tow_client_drop_handle(handle, destroy);
+			tow_handle_drop(&handle->handle, destroy);
 		}
 		if (opening->payer)
 			tow_region_give_up(opening->region, opening->payer);
@@ -253,7 +262,7 @@ static int tow_call_attach(struct tow_client *client, void __user *user)
 static int tow_call_destroy(struct tow_client *client, void __user *user)
 {
 	struct tow_region_destroy destroy;
-	struct tow_handle *handle;
+	struct tow_region_handle *handle;
 	u32 user_size;
 	int ret;
 
@@ -263,10 +272,10 @@ static int tow_call_destroy(struct tow_client *client, void __user *user)
 		return ret;
 	if (destroy.flags)
 		return -EINVAL;
-	handle = tow_client_take_handle(client, destroy.handle);
+	handle = tow_take_handle(client, destroy.handle);
 	if (!handle)
 		return -ENOENT;
-	tow_client_drop_handle(handle, true);
+	tow_handle_drop(&handle->handle, true);
 	return 0;
 }
 
@@ -389,7 +398,7 @@ static int tow_from_fd_handle(struct tow_client *client,
 			      u64 *number)
 {
 	const u64 amount[TOW_RESOURCES] = { [TOW_RES_REGIONS] = 1 };
-	struct tow_handle *handle;
+	struct tow_region_handle *handle;
 	int ret;
 
 	handle = tow_handle_new(region, readonly ? TOW_REGION_READONLY : 0,
@@ -398,9 +407,9 @@ static int tow_from_fd_handle(struct tow_client *client,
 		return -ENOMEM;
 	ret = tow_charge(&handle->charge, client->account, amount);
 	if (!ret)
-		ret = tow_client_add_handle(client, handle, number);
+		ret = tow_client_add_handle(client, &handle->handle, number);
 	if (ret)
-		tow_client_drop_handle(handle, false);
+		tow_handle_drop(&handle->handle, false);
 	return ret;
 }
 
@@ -429,12 +438,12 @@ static int tow_answer_handle(struct tow_client *client, void __user *user,
 			     void *answer, u32 known, u32 user_size, u64 number)
 {
 	int ret = tow_file_copy_out(user, answer, known, user_size);
-	struct tow_handle *handle;
+	struct tow_region_handle *handle;
 
 	if (ret) {
-		handle = tow_client_take_handle(client, number);
+		handle = tow_take_handle(client, number);
 		if (handle)
-			tow_client_drop_handle(handle, true);
+			tow_handle_drop(&handle->handle, true);
 	}
 	return ret;
 }
@@ -465,7 +474,7 @@ static int tow_import_handle(struct tow_client *client,
 			     struct tow_region *region, bool readonly,
 			     u64 *number)
 {
-	struct tow_handle *handle;
+	struct tow_region_handle *handle;
 	int ret;
 
 	if (IS_ERR(region))
@@ -474,9 +483,9 @@ static int tow_import_handle(struct tow_client *client,
 	handle = tow_handle_new(region, readonly ? TOW_REGION_READONLY : 0,
 				true);
 	if (handle) {
-		ret = tow_client_add_handle(client, handle, number);
+		ret = tow_client_add_handle(client, &handle->handle, number);
 		if (ret)
-			tow_client_drop_handle(handle, true);
+			tow_handle_drop(&handle->handle, true);
 	}
 	tow_region_put(region);
 	return ret;

@@ -711,6 +711,22 @@ void tow_region_describe(struct tow_region *region,
 	mutex_unlock(&regions->lock);
 }
 
+static void tow_region_drop_handle(struct tow_handle *base, bool destroy)
+{
+	struct tow_region_handle *handle = (struct tow_region_handle *)base;
+
+	if (handle->owner && destroy)
+		tow_region_disown(handle->region);
+	else if (handle->owner)
+		tow_region_orphan(handle->region);
+	tow_uncharge(&handle->charge);
+	tow_region_put(handle->region);
+}
+
+const struct tow_handle_ops tow_region_handle_ops = {
+	.drop	= tow_region_drop_handle,
+};
+
 /**
  * tow_client_get_region - the region behind a handle
  * @client: the client
@@ -722,32 +738,16 @@ void tow_region_describe(struct tow_region *region,
 struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
 					 u32 *flags)
 {
+	struct tow_region_handle *handle;
 	struct tow_region *region = NULL;
-	struct tow_handle *handle;
 
 	rcu_read_lock();
-	handle = xa_load(&client->handles, lower_32_bits(number));
-	if (handle && tow_handle_is(&handle->generation, number) &&
-	    tow_region_try_get(handle->region)) {
+	handle = (struct tow_region_handle *)
+		 tow_client_find_handle(client, number, &tow_region_handle_ops);
+	if (handle && tow_region_try_get(handle->region)) {
 		region = handle->region;
 		*flags = handle->flags;
 	}
 	rcu_read_unlock();
 	return region;
-}
-
-/**
- * tow_client_drop_handle - the end of a handle
- * @handle: in no client's table; gone afterwards, with its reference
- * @destroy: its owner wants the region to end, even if it is persistent
- */
-void tow_client_drop_handle(struct tow_handle *handle, bool destroy)
-{
-	if (handle->owner && destroy)
-		tow_region_disown(handle->region);
-	else if (handle->owner)
-		tow_region_orphan(handle->region);
-	tow_uncharge(&handle->charge);
-	tow_region_put(handle->region);
-	kfree_rcu(handle, rcu);
 }

@@ -16,6 +16,7 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
+#include "client.h"
 #include "limits.h"
 #include "slab.h"
 #include "uapi/towline.h"
@@ -23,9 +24,7 @@
 struct dma_buf;
 struct file;
 struct pid;
-struct tow_client;
 struct tow_device;
-struct tow_handle;
 struct tow_import;
 struct user_namespace;
 
@@ -118,6 +117,24 @@ struct tow_regions {
 };
 
 /**
+ * struct tow_region_handle - a client's way to a region
+ * @handle: in the client's table
+ * @region: with a reference
+ * @flags: TOW_REGION_READONLY or 0
+ * @owner: the client made the region, or took it over
+ * @charge: if it did not: one region
+ */
+struct tow_region_handle {
+	struct tow_handle	handle;
+	struct tow_region	*region;
+	u32			flags;
+	bool			owner;
+	struct tow_charge	charge;
+};
+
+extern const struct tow_handle_ops tow_region_handle_ops;
+
+/**
  * tow_region_aim - where does the RDMA device see a region's byte?
  * @region: the region; the device is not gone
  * @offset: of the byte in the region
@@ -166,7 +183,6 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  const char name[TOW_REGION_NAME_MAX]);
 struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
 					 u32 *flags);
-void tow_client_drop_handle(struct tow_handle *handle, bool destroy);
 void tow_region_get(struct tow_region *region);
 void tow_region_get_many(struct tow_region *region, u32 count);
 bool tow_region_try_get(struct tow_region *region);
