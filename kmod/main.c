@@ -18,6 +18,9 @@
 #include "compat.h"
 #include "debugfs.h"
 #include "device.h"
+#include "export.h"
+#include "memory.h"
+#include "ops.h"
 #include "poller.h"
 #include "trace.h"
 
@@ -132,7 +135,7 @@ int tow_device_want_port(struct tow_device *dev, u32 port)
 		     !rdma_ib_or_roce(dev->ibdev, port)))
 		return -ERANGE;
 	WRITE_ONCE(dev->port_wanted, port);
-	tow_maint_changed(&dev->maint);
+	tow_maint_changed(&dev->memory->maint);
 	return 0;
 }
 
@@ -145,12 +148,12 @@ static void tow_device_event(struct ib_event_handler *handler,
 
 	switch (event->event) {
 	case IB_EVENT_DEVICE_FATAL:
-		tow_maint_broken(&dev->maint, -EIO);
+		tow_maint_broken(&dev->memory->maint, -EIO);
 		break;
 	case IB_EVENT_PORT_ACTIVE:
 	case IB_EVENT_LID_CHANGE:
 	case IB_EVENT_GID_CHANGE:
-		tow_maint_changed(&dev->maint);
+		tow_maint_changed(&dev->memory->maint);
 		tow_partings_retry(dev);
 		break;
 	default:
@@ -164,10 +167,36 @@ static void tow_device_release(struct tow_device *dev)
 	tow_notify_cleanup(&dev->notify);
 	tow_directory_cleanup(&dev->directory);
 	tow_peers_cleanup(&dev->peers);
-	tow_regions_cleanup(&dev->regions);
+	tow_memory_cleanup(dev);
 	percpu_ref_exit(&dev->users);
 	kfree(dev);
 }
+
+static bool tow_main_region_in_use(const struct tow_region *region,
+				   const struct tow_account *account)
+{
+	struct tow_device *dev = region->dev;
+
+	if (tow_queues_busy(&dev->queues, account))
+		return true;
+	if (!tow_exported_of_region(region, account))
+		return false;
+	/* What no peer has any more may only have to be finished. */
+	flush_work(&dev->directory.work);
+	return tow_exported_of_region(region, account);
+}
+
+static unsigned int tow_main_revoke_timeout_ms(struct tow_device *dev)
+{
+	return READ_ONCE(dev->peers.settings.revoke_timeout_ms);
+}
+
+static const struct tow_memory_ops tow_main_memory_ops = {
+	.end_exports		= tow_exported_end_region,
+	.look			= tow_ops_look,
+	.in_use			= tow_main_region_in_use,
+	.revoke_timeout_ms	= tow_main_revoke_timeout_ms,
+};
 
 static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 {
@@ -190,23 +219,26 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	dev->ibdev = ibdev;
 	get_random_bytes(dev->incarnation, sizeof(dev->incarnation));
 	tow_device_take_name(dev);
-	tow_maint_init(&dev->maint);
 	tow_limits_init(&dev->limits, ibdev->attrs.max_mr);
-	tow_pool_init(&dev->pool, ibdev->attrs.max_fast_reg_page_list_len);
-	tow_regions_init(&dev->regions);
-	tow_imports_init(&dev->imports);
+	ret = tow_memory_init(dev, &tow_main_memory_ops);
+	if (ret)
+		goto err_exit_users;
 	tow_peers_init(&dev->peers, ibdev);
 	ret = tow_directory_init(&dev->directory);
-	if (ret) {
-		tow_peers_cleanup(&dev->peers);
-		percpu_ref_exit(&dev->users);
-		kfree(dev);
-		return ERR_PTR(ret);
-	}
+	if (ret)
+		goto err_cleanup_peers;
 	tow_queues_init(&dev->queues);
 	tow_notify_init(&dev->notify);
 	INIT_IB_EVENT_HANDLER(&dev->events, ibdev, tow_device_event);
 	return dev;
+
+err_cleanup_peers:
+	tow_peers_cleanup(&dev->peers);
+	tow_memory_cleanup(dev);
+err_exit_users:
+	percpu_ref_exit(&dev->users);
+	kfree(dev);
+	return ERR_PTR(ret);
 }
 
 static int tow_device_make_node(struct tow_device *dev)
@@ -256,7 +288,7 @@ static int tow_device_bring_up(struct tow_device *dev)
 	if (ret)
 		goto err_stop_peers;
 	ib_register_event_handler(&dev->events);
-	tow_maint_start(&dev->maint);
+	tow_memory_start(dev);
 	return 0;
 
 err_stop_peers:
@@ -277,14 +309,11 @@ static void tow_device_take_down(struct tow_device *dev)
 	tow_queues_stop(&dev->queues);
 	tow_pollers_stop(&dev->queues);
 	percpu_ref_kill(&dev->users);
-	tow_maint_stop_begin(&dev->maint);
+	tow_memory_quiesce(dev);
 	wait_for_completion(&dev->users_gone);
 	tow_peers_stop(dev);
 	tow_directory_stop(&dev->directory);
-	tow_regions_stop(&dev->regions);
-	tow_pool_stop(&dev->pool);
-	tow_imports_stop(&dev->imports);
-	tow_maint_stop(&dev->maint);
+	tow_memory_stop(dev);
 	ib_dealloc_pd(dev->pd);
 }
 

@@ -127,7 +127,7 @@ static ssize_t tow_pool_show(struct device *node, struct device_attribute *attr,
 	struct tow_device *dev = dev_get_drvdata(node);
 	struct tow_pool_numbers numbers;
 
-	tow_pool_numbers(&dev->pool, &numbers);
+	tow_pool_numbers(&dev->memory->pool, &numbers);
 	return sysfs_emit(buf, "%llu\n", file->number(&numbers));
 }
 
@@ -157,7 +157,7 @@ static ssize_t tow_sysfs_resize(struct device *node,
 		return ret;
 	if (!tow_device_enter(dev))
 		return -ENODEV;
-	ret = tow_pool_resize(&dev->pool, bytes);
+	ret = tow_pool_resize(&dev->memory->pool, bytes);
 	tow_device_leave(dev);
 	return ret ?: count;
 }
@@ -170,7 +170,7 @@ static ssize_t slab_bytes_show(struct device *node,
 {
 	struct tow_device *dev = dev_get_drvdata(node);
 
-	return sysfs_emit(buf, "%llu\n", dev->pool.large_bytes);
+	return sysfs_emit(buf, "%llu\n", dev->memory->pool.large_bytes);
 }
 static DEVICE_ATTR_RO(slab_bytes);
 
@@ -334,7 +334,7 @@ ssize_t tow_setting_store(struct device *node, struct device_attribute *attr,
 }
 
 /* @_field: in terms of "dev" */
-TOW_SETTING_ATTR(linger_max_s, dev->regions.linger_max_s, 0, TOW_LINGER_MAX_MAX_S);
+TOW_SETTING_ATTR(linger_max_s, dev->memory->regions.linger_max_s, 0, TOW_LINGER_MAX_MAX_S);
 
 static int tow_sysfs_want_port(struct tow_device *dev, u32 port)
 {

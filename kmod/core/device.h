@@ -17,12 +17,10 @@
 
 #include "directory.h"
 #include "limits.h"
-#include "maint.h"
+#include "memory.h"
 #include "notify.h"
 #include "peer.h"
-#include "pool.h"
 #include "queue.h"
-#include "region.h"
 #include "uapi/towline.h"
 
 #ifndef CONFIG_64BIT
@@ -101,11 +99,8 @@ enum tow_stat {
  * @name_lock: protects @name
  * @name: the RDMA device's name, for logs and queries, also after it is gone
  * @going: removal has begun: what goes on for long ends early
- * @maint: its maintenance queue pair
  * @limits: what its users may have
- * @pool: its slabs
- * @regions: its regions
- * @imports: its imported memory
+ * @memory: what it has of memory
  * @peers: the nodes that it is connected to
  * @directory: what it publishes
  * @queues: what programs submit operations with
@@ -132,11 +127,8 @@ struct tow_device {
 	spinlock_t		name_lock;
 	char			name[TOW_DEVICE_NAME_MAX];
 	bool			going;
-	struct tow_maint	maint;
 	struct tow_limits	limits;
-	struct tow_pool		pool;
-	struct tow_regions	regions;
-	struct tow_imports	imports;
+	struct tow_memory	*memory;
 	struct tow_peers	peers;
 	struct tow_directory	directory;
 	struct tow_queues	queues;
@@ -158,13 +150,6 @@ static inline void tow_stat_add(struct tow_device *dev, enum tow_stat stat,
 static inline void tow_stat_dec(struct tow_device *dev, enum tow_stat stat)
 {
 	atomic64_dec(&dev->stats[stat]);
-}
-
-/* Are there atomics, for us and for peers?  Called by users of the device. */
-static inline bool tow_device_atomics(struct tow_device *dev)
-{
-	return READ_ONCE(dev->ibdev->attrs.atomic_cap) != IB_ATOMIC_NONE &&
-	       !tow_maint_lacks(&dev->maint, TOW_LACKS_ATOMICS);
 }
 
 /* Has removal begun?  For loops that would keep it waiting. */

@@ -23,7 +23,6 @@
 #include "client.h"
 #include "device.h"
 #include "export.h"
-#include "import.h"
 #include "slot.h"
 #include "trace.h"
 
@@ -268,9 +267,7 @@ static int tow_exported_make_slot(struct tow_exported *exported)
 	u64 offset = exported->skip;
 	u8 *page;
 
-	page = page_address(region->import ?
-			    tow_import_page(region->import, index, offset) :
-			    tow_slab_page(region->slabs[index], offset));
+	page = page_address(tow_region_page(region, index, offset));
 	return tow_slot_new(exported->dev,
 			    (u64 *)(page + offset_in_page(offset)),
 			    &exported->slot);
@@ -377,8 +374,8 @@ static int tow_exported_name(struct tow_exported *exported)
 	}
 	/* The table's reference by id. */
 	kref_get(&exported->refs);
-	if (exported->region->import)
-		atomic_inc(&exported->region->import->exports);
+	if (exported->region->backing)
+		atomic_inc(&exported->region->backing->exports);
 	tow_stat_inc(exported->dev, TOW_STAT_EXPORTS);
 	trace_tow_export_publish(exported);
 	tow_grant_answer_waiting(exported);
@@ -500,8 +497,8 @@ void tow_exported_finish(struct tow_exported *exported)
 	xa_erase(&dev->directory.by_id, exported->id);
 	tow_stat_dec(dev, TOW_STAT_EXPORTS);
 	tow_stat_inc(dev, TOW_STAT_REVOKES);
-	if (exported->region->import)
-		atomic_dec(&exported->region->import->exports);
+	if (exported->region->backing)
+		atomic_dec(&exported->region->backing->exports);
 	/* Handles may keep the structure; the memory goes now. */
 	tow_region_put(exported->region);
 	exported->region = NULL;

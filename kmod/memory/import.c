@@ -27,15 +27,19 @@
 
 /**
  * tow_imports_init - prepare the structure
- * @imports: zeroed memory inside a tow_device
+ * @imports: zeroed memory
+ * @dev: the device
+ * @quiesce: tow_imports_quiesce()
  */
-void tow_imports_init(struct tow_imports *imports)
+void tow_imports_init(struct tow_imports *imports, struct tow_device *dev,
+		      work_func_t quiesce)
 {
+	imports->dev = dev;
 	mutex_init(&imports->lock);
 	INIT_LIST_HEAD(&imports->list);
 	INIT_LIST_HEAD(&imports->invalid);
 	init_waitqueue_head(&imports->wait);
-	INIT_WORK(&imports->quiesce, tow_imports_quiesce);
+	INIT_WORK(&imports->quiesce, quiesce);
 }
 
 /* ---- on the RDMA device, and off it --------------------------------------- */
@@ -47,7 +51,7 @@ void tow_imports_init(struct tow_imports *imports)
  */
 void tow_import_arrive(struct tow_import *import)
 {
-	struct tow_imports *imports = &import->dev->imports;
+	struct tow_imports *imports = &import->dev->memory->imports;
 
 	mutex_lock(&imports->lock);
 	import->off = false;
@@ -63,7 +67,7 @@ void tow_import_arrive(struct tow_import *import)
  */
 bool tow_import_claim(struct tow_import *import)
 {
-	struct tow_imports *imports = &import->dev->imports;
+	struct tow_imports *imports = &import->dev->memory->imports;
 	bool claimed;
 
 	mutex_lock(&imports->lock);
@@ -81,15 +85,12 @@ bool tow_import_claim(struct tow_import *import)
  */
 void tow_import_take_off(struct tow_import *import)
 {
-	struct tow_imports *imports = &import->dev->imports;
+	struct tow_imports *imports = &import->dev->memory->imports;
 	unsigned int i;
 
 	for (i = 0; i < import->slab_count; i++)
 		tow_slab_detach(import->slabs[i]);
-	if (import->dmabuf)
-		tow_import_detach_dmabuf(import);
-	else
-		tow_import_unmap_parts(import);
+	import->ops->unmap(import);
 	mutex_lock(&imports->lock);
 	/* Pairs with tow_imports_stop(). */
 	smp_store_release(&imports->leaving, imports->leaving - 1);
@@ -143,18 +144,15 @@ static void tow_import_free(struct tow_import *import)
 	if (tow_import_claim(import))
 		tow_import_take_off(import);
 	/* Pairs with tow_import_take_off(). */
-	wait_event(dev->imports.wait, smp_load_acquire(&import->off));
+	wait_event(dev->memory->imports.wait, smp_load_acquire(&import->off));
 	for (i = 0; i < import->slab_count; i++)
 		kvfree(import->slabs[i]);
 	kvfree(import->slabs);
-	if (import->dmabuf)
-		tow_import_put_dmabuf(import);
-	else
-		tow_import_unpin(import);
+	import->ops->put(import);
 	tow_uncharge(&import->charge);
 	if (import->counted)
-		atomic_dec(&dev->imports.ending);
-	wake_up_all(&dev->imports.wait);
+		atomic_dec(&dev->memory->imports.ending);
+	wake_up_all(&dev->memory->imports.wait);
 	kfree(import);
 	tow_device_put(dev);
 }
@@ -194,7 +192,7 @@ static void tow_import_end(struct work_struct *work)
  */
 void tow_import_begin_end(struct tow_import *import)
 {
-	atomic_inc(&import->dev->imports.ending);
+	atomic_inc(&import->dev->memory->imports.ending);
 	import->counted = true;
 	if (refcount_dec_and_test(&import->holders))
 		queue_work(tow_import_wq, &import->end);
@@ -206,7 +204,8 @@ void tow_import_begin_end(struct tow_import *import)
  */
 void tow_import_drained(struct tow_slab *slab)
 {
-	struct tow_import *import = slab->import;
+	struct tow_import *import = container_of(slab->backing,
+						 struct tow_import, backing);
 
 	if (refcount_dec_and_test(&import->draining))
 		tow_import_begin_end(import);
@@ -218,14 +217,15 @@ void tow_import_drained(struct tow_slab *slab)
  */
 void tow_import_release(struct tow_region *region)
 {
-	struct tow_import *import = region->import;
+	struct tow_import *import = container_of(region->backing,
+						 struct tow_import, backing);
 	struct tow_device *dev = import->dev;
 
 	/* What remains is the import's business. */
 	import->charge = region->charge;
 	region->charge.account = NULL;
 	refcount_set(&import->draining, import->slab_count);
-	if (!tow_pool_begin_drain(&dev->pool, import->slabs,
+	if (!tow_pool_begin_drain(&dev->memory->pool, import->slabs,
 				  import->slab_count))
 		tow_import_begin_end(import);
 }
@@ -236,10 +236,12 @@ void tow_import_release(struct tow_region *region)
  * tow_import_alloc - an import of nothing so far
  * @dev: the device
  * @readonly: the device does not write to it
+ * @ops: its kind's
  *
  * Return: the import, for tow_import_drop(); or NULL.
  */
-struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly)
+struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly,
+				    const struct tow_import_ops *ops)
 {
 	struct tow_import *import;
 
@@ -253,6 +255,8 @@ struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly)
 	import->dev = dev;
 	import->off = true;
 	import->readonly = readonly;
+	import->ops = ops;
+	import->backing.ops = &ops->backing;
 	return import;
 }
 
@@ -349,7 +353,7 @@ int tow_import_add_slab(struct tow_import *import,
 			      GFP_KERNEL_ACCOUNT);
 	if (!slab)
 		return -ENOMEM;
-	slab->import = import;
+	slab->backing = &import->backing;
 	slab->readonly = import->readonly;
 	refcount_set(&slab->remote, 1);
 	while (slab->bytes < bytes) {
@@ -386,13 +390,13 @@ u64 tow_import_slab_bytes(struct tow_device *dev)
 bool tow_import_try_again(struct tow_device *dev,
 			  const struct tow_import *import)
 {
-	struct tow_imports *imports = &dev->imports;
+	struct tow_imports *imports = &dev->memory->imports;
 
 	if (import != ERR_PTR(-EDQUOT) && import != ERR_PTR(-ENOSPC) &&
 	    import != ERR_PTR(-ENOMEM))
 		return false;
 	/* What was destroyed lately may be charged still. */
-	flush_work(&dev->pool.work);
+	flush_work(&dev->memory->pool.work);
 	wait_event_killable_timeout(imports->wait,
 				    !atomic_read(&imports->ending),
 				    TOW_IMPORT_PATIENCE);
@@ -430,7 +434,7 @@ struct tow_region *tow_import_region(struct tow_client *client,
 	region->slab_count = import->slab_count;
 	memcpy(region->slabs, import->slabs,
 	       import->slab_count * sizeof(*import->slabs));
-	region->import = import;
+	region->backing = &import->backing;
 	region->charge = import->charge;
 	import->charge.account = NULL;
 	ret = tow_region_publish(region);
@@ -438,8 +442,12 @@ struct tow_region *tow_import_region(struct tow_client *client,
 		tow_region_put(region);
 		return ERR_PTR(ret);
 	}
-	/* Nobody can export it before the caller makes a handle. */
-	if (import->dmabuf)
-		tow_import_of_region(import, region->id);
+	/*
+	 * Nobody can export it before the caller makes a handle; and if it was taken
+	 * back before, whoever exports it sees that.
+	 */
+	WRITE_ONCE(import->region_id, region->id);
+	/* Pairs with tow_imports_begin_quiet(). */
+	smp_mb();
 	return region;
 }

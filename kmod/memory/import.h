@@ -17,6 +17,7 @@
 #include <linux/workqueue.h>
 
 #include "limits.h"
+#include "slab.h"
 
 struct device;
 struct dma_buf;
@@ -25,7 +26,6 @@ struct mm_struct;
 struct tow_client;
 struct tow_device;
 struct tow_import_fence;
-struct tow_slab;
 
 /**
  * struct tow_import_part - a process's pages that become one slab
@@ -39,6 +39,8 @@ struct tow_import_part {
 
 /**
  * struct tow_import - what has to be given back
+ * @backing: what its region and its slabs know of it
+ * @ops: its kind's
  * @dev: the device, with a reference
  * @link: in tow_imports.list while something of it is on the RDMA device, unless that
  *	is being taken off; under the lock of that
@@ -60,13 +62,11 @@ struct tow_import_part {
  * @dmabuf: dma-buf: it, with a reference; NULL: user memory
  * @dma_device: what it is mapped for, with a reference
  * @attachment: ours to it
- * @table: where its memory is; NULL: it is not mapped.  This and what follows, up to
- *	@invalid, is under the lock of its reservation object
+ * @table: where its memory is; NULL: it is not mapped.  This, @pinned and
+ *	@backing.invalid are under the lock of its reservation object
  * @pinned: its exporter was asked not to move it
- * @invalid: its exporter takes it back, or has done so; read without the lock, too
  * @region_id: the number of its region; 0: there is none yet.  Without the lock
  * @fence: says when nobody reaches it any more; of its reservation object from then on
- * @exports: of its region, that are not finished
  * @invalidated: in tow_imports.invalid until that is seen to; under the lock of that
  * @deadline: then, in jiffies: queue pairs on which it is in use still are destroyed
  * @busy: the number of the last look that found it in use on a queue pair
@@ -74,6 +74,8 @@ struct tow_import_part {
  * @leave: then takes it off the RDMA device
  */
 struct tow_import {
+	struct tow_backing		backing;
+	const struct tow_import_ops	*ops;
 	struct tow_device		*dev;
 	struct list_head		link;
 	bool				off;
@@ -96,15 +98,25 @@ struct tow_import {
 	struct dma_buf_attachment	*attachment;
 	struct sg_table			*table;
 	bool				pinned;
-	bool				invalid;
 	u64				region_id;
 	struct tow_import_fence		*fence;
-	atomic_t			exports;
 	struct list_head		invalidated;
 	unsigned long			deadline;
 	unsigned int			busy;
 	bool				claimed;
 	struct work_struct		leave;
+};
+
+/**
+ * struct tow_import_ops - a kind of import
+ * @backing: how its region, and the pool, deal with it
+ * @unmap: the RDMA device does not reach it any more; nothing of it may be mapped yet
+ * @put: the rest is given back; it is off the RDMA device, or has not come so far
+ */
+struct tow_import_ops {
+	struct tow_backing_ops	backing;
+	void			(*unmap)(struct tow_import *import);
+	void			(*put)(struct tow_import *import);
 };
 
 /**
@@ -131,7 +143,10 @@ tow_import_direction(const struct tow_import *import)
 }
 
 /* import.c */
-struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly);
+void tow_import_release(struct tow_region *region);
+void tow_import_drained(struct tow_slab *slab);
+struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly,
+				    const struct tow_import_ops *ops);
 void tow_import_drop(struct tow_import *import);
 void tow_import_begin_end(struct tow_import *import);
 void tow_import_leave(struct work_struct *work);
@@ -151,15 +166,7 @@ struct tow_region *tow_import_region(struct tow_client *client,
 				     struct tow_import *import, u64 slab_bytes,
 				     u64 skip, u64 bytes, u32 flags);
 
-/* import_user.c */
-void tow_import_unmap_parts(struct tow_import *import);
-void tow_import_unpin(struct tow_import *import);
-
 /* import_dmabuf.c */
-bool tow_import_found(struct tow_import *import, unsigned int look);
 void tow_imports_quiesce(struct work_struct *work);
-void tow_import_of_region(struct tow_import *import, u64 region_id);
-void tow_import_detach_dmabuf(struct tow_import *import);
-void tow_import_put_dmabuf(struct tow_import *import);
 
 #endif /* TOW_IMPORT_H */

@@ -131,31 +131,6 @@ static void tow_import_fence_tell(struct tow_import_fence *fence,
 
 /* ---- taken back ----------------------------------------------------------- */
 
-/**
- * tow_import_invalid - has the memory been taken back?
- * @import: an import
- *
- * Return: true: its exporter wants it, or has it.
- */
-bool tow_import_invalid(const struct tow_import *import)
-{
-	return READ_ONCE(import->invalid);
-}
-
-/**
- * tow_import_of_region - an import has a region
- * @import: the import
- * @region_id: the region's number, which nobody knows so far
- *
- * If its memory was taken back before, whoever learns the number sees that.
- */
-void tow_import_of_region(struct tow_import *import, u64 region_id)
-{
-	WRITE_ONCE(import->region_id, region_id);
-	/* Pairs with tow_imports_begin_quiet(). */
-	smp_mb();
-}
-
 static struct tow_import *tow_imports_next_invalid(struct tow_imports *imports)
 {
 	struct tow_import *import;
@@ -170,14 +145,17 @@ static struct tow_import *tow_imports_next_invalid(struct tow_imports *imports)
 }
 
 /**
- * tow_import_found - an import that was taken back is in use on a queue pair
- * @import: the import
+ * tow_backing_found - what was taken back is in use on a queue pair
+ * @backing: what; invalid
  * @look: the number of the look that found it
  *
  * Return: true: it takes too long.
  */
-bool tow_import_found(struct tow_import *import, unsigned int look)
+bool tow_backing_found(struct tow_backing *backing, unsigned int look)
 {
+	struct tow_import *import = container_of(backing, struct tow_import,
+						 backing);
+
 	/* Found before its turn: it is looked for again. */
 	WRITE_ONCE(import->busy, look);
 	return import->deadline && time_after(jiffies, import->deadline);
@@ -187,17 +165,18 @@ bool tow_import_found(struct tow_import *import, unsigned int look)
 static void tow_imports_begin_quiet(struct tow_device *dev,
 				    struct list_head *list)
 {
-	unsigned int limit_ms = READ_ONCE(dev->peers.settings.revoke_timeout_ms);
+	const struct tow_memory_ops *ops = dev->memory->ops;
+	unsigned int limit_ms = ops->revoke_timeout_ms(dev);
 	struct tow_import *import;
 
-	while ((import = tow_imports_next_invalid(&dev->imports))) {
+	while ((import = tow_imports_next_invalid(&dev->memory->imports))) {
 		/* Never 0: that has a meaning. */
 		WRITE_ONCE(import->deadline,
 			   (jiffies + msecs_to_jiffies(limit_ms)) | 1);
-		/* Pairs with tow_import_of_region(): who exports it sees it. */
+		/* Pairs with tow_import_region(): who exports it sees it. */
 		smp_mb();
 		if (READ_ONCE(import->region_id))
-			tow_exported_end_region(dev, import->region_id);
+			ops->end_exports(dev, import->region_id);
 		list_add_tail(&import->invalidated, list);
 	}
 }
@@ -228,17 +207,16 @@ void tow_imports_quiesce(struct work_struct *work)
 {
 	struct tow_imports *imports = container_of(work, struct tow_imports,
 						   quiesce);
-	struct tow_device *dev = container_of(imports, struct tow_device,
-					      imports);
+	struct tow_device *dev = imports->dev;
 	struct tow_import *import, *next;
 	unsigned int look = 0;
 	LIST_HEAD(list);
 
 	for (;;) {
 		tow_imports_begin_quiet(dev, &list);
-		tow_ops_look(dev, ++look);
+		dev->memory->ops->look(dev, ++look);
 		list_for_each_entry_safe(import, next, &list, invalidated) {
-			if (atomic_read(&import->exports) ||
+			if (atomic_read(&import->backing.exports) ||
 			    READ_ONCE(import->busy) == look)
 				continue;
 			list_del_init(&import->invalidated);
@@ -254,7 +232,7 @@ void tow_imports_quiesce(struct work_struct *work)
 static void tow_import_begin_quiesce(struct tow_import *import)
 {
 	struct tow_device *dev = import->dev;
-	struct tow_imports *imports = &dev->imports;
+	struct tow_imports *imports = &dev->memory->imports;
 
 	mutex_lock(&imports->lock);
 	list_add_tail(&import->invalidated, &imports->invalid);
@@ -273,12 +251,12 @@ static void tow_import_invalidate(struct dma_buf_attachment *attachment)
 
 	dma_resv_assert_held(attachment->dmabuf->resv);
 	/* What nobody holds nobody uses. */
-	if (!import->table || import->invalid ||
+	if (!import->table || import->backing.invalid ||
 	    !refcount_inc_not_zero(&import->holders))
 		return;
 	dma_fence_get(&fence->base);
-	/* Pairs with the lock of a link: see tow_ops_look(). */
-	WRITE_ONCE(import->invalid, true);
+	/* Pairs with the lock of a link: see tow_memory_ops.look. */
+	WRITE_ONCE(import->backing.invalid, true);
 	tow_import_begin_quiesce(import);
 	tow_import_fence_tell(fence, attachment->dmabuf->resv);
 	dma_fence_put(&fence->base);
@@ -302,13 +280,11 @@ static void tow_import_withdraw_fence(struct tow_import *import,
 	dma_fence_put(stub);
 }
 
-/**
- * tow_import_detach_dmabuf - the RDMA device does not reach a dma-buf any more
- * @import: the import; nobody has operations on its memory; may not be attached
- *
- * The real end of a mapping that was made when it was attached is here, too.
+/*
+ * Nobody has operations on its memory; it may not be attached.  The real end of a
+ * mapping that was made when it was attached is here, too.
  */
-void tow_import_detach_dmabuf(struct tow_import *import)
+static void tow_import_detach_dmabuf(struct tow_import *import)
 {
 	struct dma_resv *resv = import->dmabuf->resv;
 
@@ -331,11 +307,7 @@ void tow_import_detach_dmabuf(struct tow_import *import)
 	import->attachment = NULL;
 }
 
-/**
- * tow_import_put_dmabuf - let go of a dma-buf
- * @import: the import, off the RDMA device
- */
-void tow_import_put_dmabuf(struct tow_import *import)
+static void tow_import_put_dmabuf(struct tow_import *import)
 {
 	/* It may have been attached to, and not mapped. */
 	tow_import_detach_dmabuf(import);
@@ -344,6 +316,13 @@ void tow_import_put_dmabuf(struct tow_import *import)
 	put_device(import->dma_device);
 	dma_buf_put(import->dmabuf);
 }
+
+static const struct tow_import_ops tow_import_dmabuf_ops = {
+	.backing.release	= tow_import_release,
+	.backing.drained	= tow_import_drained,
+	.unmap			= tow_import_detach_dmabuf,
+	.put			= tow_import_put_dmabuf,
+};
 
 /* ---- making --------------------------------------------------------------- */
 
@@ -538,7 +517,8 @@ tow_import_dmabuf_new(struct tow_client *client, struct dma_buf *dmabuf,
 	struct tow_import *import;
 	int ret;
 
-	import = tow_import_alloc(client->dev, range->readonly);
+	import = tow_import_alloc(client->dev, range->readonly,
+				  &tow_import_dmabuf_ops);
 	if (!import)
 		return ERR_PTR(-ENOMEM);
 	INIT_LIST_HEAD(&import->invalidated);

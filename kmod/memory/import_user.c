@@ -131,11 +131,8 @@ static void tow_import_unpin_part(struct tow_import *import,
 	sg_free_append_table(&part->pages);
 }
 
-/**
- * tow_import_unpin - let go of a process's pages
- * @import: the import, off the RDMA device; may not have come so far
- */
-void tow_import_unpin(struct tow_import *import)
+/* It may not have come so far. */
+static void tow_import_unpin(struct tow_import *import)
 {
 	unsigned int i;
 
@@ -153,11 +150,7 @@ void tow_import_unpin(struct tow_import *import)
 	}
 }
 
-/**
- * tow_import_unmap_parts - the RDMA device does not reach a process's pages any more
- * @import: the import, being taken off
- */
-void tow_import_unmap_parts(struct tow_import *import)
+static void tow_import_unmap_parts(struct tow_import *import)
 {
 	struct tow_device *dev = import->dev;
 	unsigned int i;
@@ -170,6 +163,32 @@ void tow_import_unmap_parts(struct tow_import *import)
 		tow_stat_inc(dev, TOW_STAT_DMA_UNMAPS);
 	}
 }
+
+static struct page *tow_import_page(const struct tow_region *region,
+				    unsigned int index, u64 offset)
+{
+	const struct tow_import *import = container_of(region->backing,
+						       struct tow_import,
+						       backing);
+	const struct sg_table *table = &import->parts[index].pages.sgt;
+	struct scatterlist *sg;
+	unsigned int i;
+
+	for_each_sgtable_sg(table, sg, i) {
+		if (offset < sg->length)
+			break;
+		offset -= sg->length;
+	}
+	return sg_page(sg) + (offset >> PAGE_SHIFT);
+}
+
+static const struct tow_import_ops tow_import_user_ops = {
+	.backing.release	= tow_import_release,
+	.backing.drained	= tow_import_drained,
+	.backing.page		= tow_import_page,
+	.unmap			= tow_import_unmap_parts,
+	.put			= tow_import_unpin,
+};
 
 /*
  * The device is coherent, and copies nothing.  Without a word about that the DMA API's
@@ -240,7 +259,8 @@ static struct tow_import *tow_import_user_new(struct tow_client *client,
 					      const struct tow_pinning *pinning,
 					      bool readonly)
 {
-	struct tow_import *import = tow_import_alloc(client->dev, readonly);
+	struct tow_import *import = tow_import_alloc(client->dev, readonly,
+						      &tow_import_user_ops);
 	int ret;
 
 	if (!import)
@@ -292,27 +312,4 @@ struct tow_region *tow_import_user(struct tow_client *client, u64 address,
 				 address - pinning.address, bytes,
 				 TOW_REGION_USER_MEMORY |
 				 (readonly ? TOW_REGION_READONLY : 0));
-}
-
-/**
- * tow_import_page - a page of an import's
- * @import: the import, of a process's memory
- * @index: of which slab
- * @offset: where in it, in bytes
- *
- * Return: the page.
- */
-struct page *tow_import_page(const struct tow_import *import,
-			     unsigned int index, u64 offset)
-{
-	const struct sg_table *table = &import->parts[index].pages.sgt;
-	struct scatterlist *sg;
-	unsigned int i;
-
-	for_each_sgtable_sg(table, sg, i) {
-		if (offset < sg->length)
-			break;
-		offset -= sg->length;
-	}
-	return sg_page(sg) + (offset >> PAGE_SHIFT);
 }

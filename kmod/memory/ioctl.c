@@ -314,7 +314,7 @@ static bool tow_region_list_next(struct tow_client *client, u32 flags,
 	struct tow_region *region;
 	bool shown = false;
 
-	while (!shown && (region = tow_region_next(&client->dev->regions,
+	while (!shown && (region = tow_region_next(&client->dev->memory->regions,
 						   cursor))) {
 		shown = flags & TOW_LIST_ALL ||
 			tow_region_is_of(region, client);
@@ -346,7 +346,7 @@ static int tow_fd_open(struct tow_client *client, struct tow_region_fd *call,
 	if (!opening->region)
 		return -ENOENT;
 	ret = -EOPNOTSUPP;
-	if (opening->region->import)
+	if (opening->region->backing)
 		goto err_put_region;
 	ret = -EACCES;
 	if (flags & TOW_REGION_READONLY && !readonly)

@@ -35,23 +35,12 @@
 /* As long as it may take to make a queue pair anew, pauses included. */
 #define TOW_MAINT_READY_MS	6000
 
-/**
- * tow_maint_device - whose maintenance queue pair is it?
- * @maint: the maintenance queue pair
- *
- * Return: the device that it is part of.
- */
-struct tow_device *tow_maint_device(struct tow_maint *maint)
-{
-	return container_of(maint, struct tow_device, maint);
-}
-
 static void tow_maint_set_state(struct tow_maint *maint,
 				enum tow_maint_state state, int error)
 {
 	unsigned long flags;
 
-	trace_tow_maint_state(tow_maint_device(maint), maint->state, state,
+	trace_tow_maint_state(maint->dev, maint->state, state,
 			      error);
 	spin_lock_irqsave(&maint->lock, flags);
 	/* Waiters look without the lock. */
@@ -59,26 +48,6 @@ static void tow_maint_set_state(struct tow_maint *maint,
 	maint->error = error;
 	spin_unlock_irqrestore(&maint->lock, flags);
 	wake_up(&maint->wait);
-}
-
-/**
- * tow_maint_broken - the present queue pair is of no use any more
- * @maint: the maintenance queue pair
- * @error: why, a negative errno
- *
- * May be called in any context, with the provider's locks held.
- */
-void tow_maint_broken(struct tow_maint *maint, int error)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&maint->lock, flags);
-	if (!maint->stopping && (maint->state == TOW_MAINT_READY ||
-				 maint->state == TOW_MAINT_CONNECTING)) {
-		maint->broken = error;
-		mod_delayed_work(tow_wq, &maint->work, 0);
-	}
-	spin_unlock_irqrestore(&maint->lock, flags);
 }
 
 /**
@@ -138,7 +107,7 @@ static void tow_maint_retry(struct tow_maint *maint, int error)
 
 	if (maint->attempts >= TOW_MAINT_ATTEMPTS) {
 		tow_maint_set_state(maint, TOW_MAINT_FAILED, error);
-		tow_device_name(tow_maint_device(maint), name);
+		tow_device_name(maint->dev, name);
 		pr_warn("%s: no maintenance queue pair after %u attempts: error %d (tried again when a port or an address changes)\n",
 			name, maint->attempts, error);
 		return;
@@ -158,6 +127,13 @@ static void tow_maint_anew(struct tow_maint *maint)
 	maint->untried = false;
 }
 
+/* What a trial that failed has left goes when nothing of it is in flight. */
+static void tow_maint_unmake(struct tow_maint *maint)
+{
+	tow_maint_teardown(maint);
+	tow_maint_trial_free(maint);
+}
+
 /*
  * The queue pair was READY and is of no use any more.  Returns whether it may
  * be made anew at once.
@@ -171,7 +147,7 @@ static bool tow_maint_lost(struct tow_maint *maint, int error, bool changed)
 		tow_maint_anew(maint);
 	else if (time_after(jiffies, sound))
 		maint->attempts = 0;
-	tow_maint_teardown(maint);
+	tow_maint_unmake(maint);
 	if (maint->attempts) {
 		tow_maint_retry(maint, error);
 		return false;
@@ -186,8 +162,8 @@ static bool tow_maint_check(struct tow_maint *maint, int broken, bool changed)
 	if (!broken && changed && !tow_maint_address_valid(maint))
 		broken = -EADDRNOTAVAIL;
 	if (!broken && changed &&
-	    tow_device_choose_port(tow_maint_device(maint)) !=
-	    tow_maint_device(maint)->port)
+	    tow_device_choose_port(maint->dev) !=
+	    maint->dev->port)
 		broken = -EADDRNOTAVAIL;
 	/* The device may be tried as a whole now. */
 	if (!broken && changed && maint->untried &&
@@ -245,13 +221,15 @@ static void tow_maint_make(struct tow_maint *maint)
 
 	maint->attempts++;
 	tow_maint_set_state(maint, TOW_MAINT_CONNECTING, maint->error);
-	ret = tow_device_use_port(tow_maint_device(maint));
+	ret = tow_device_use_port(maint->dev);
 	if (!ret)
 		ret = tow_maint_build(maint);
 	if (!ret)
+		ret = tow_maint_try(maint);
+	if (!ret)
 		ret = tow_maint_finish(maint);
 	if (ret) {
-		tow_maint_teardown(maint);
+		tow_maint_unmake(maint);
 		tow_maint_retry(maint, ret);
 	}
 }
@@ -337,10 +315,12 @@ int tow_maint_run(struct tow_maint *maint, struct ib_send_wr *first)
 
 /**
  * tow_maint_init - prepare the structure
- * @maint: zeroed memory inside a tow_device
+ * @maint: zeroed memory
+ * @dev: the device
  */
-void tow_maint_init(struct tow_maint *maint)
+void tow_maint_init(struct tow_maint *maint, struct tow_device *dev)
 {
+	maint->dev = dev;
 	spin_lock_init(&maint->lock);
 	mutex_init(&maint->use);
 	init_waitqueue_head(&maint->wait);
@@ -387,6 +367,6 @@ void tow_maint_stop(struct tow_maint *maint)
 {
 	cancel_delayed_work_sync(&maint->work);
 	mutex_lock(&maint->use);
-	tow_maint_teardown(maint);
+	tow_maint_unmake(maint);
 	mutex_unlock(&maint->use);
 }

@@ -51,6 +51,7 @@ struct tow_trial {
 
 /**
  * struct tow_maint - a device's maintenance queue pair
+ * @dev: the device
  * @lock: protects the fields up to @stopping; taken in any context
  * @state: see enum tow_maint_state for what leads where
  * @error: what tow_query.maint_error shows
@@ -80,6 +81,7 @@ struct tow_trial {
  * @page_bytes: the largest page of a memory region that worked; read without the lock
  */
 struct tow_maint {
+	struct tow_device	*dev;
 	/* protects state, error, rebuilds, broken, changed, stopping */
 	spinlock_t		lock;
 	enum tow_maint_state	state;
@@ -116,18 +118,25 @@ struct tow_maint {
 	u32			page_bytes;
 };
 
+/* Is there something that the device turned out not to do?  False if it was not tried. */
+static inline bool tow_maint_lacks(const struct tow_maint *maint,
+				   enum tow_lack lack)
+{
+	return READ_ONCE(maint->lacks) & BIT(lack);
+}
+
 /* maint.c */
-void tow_maint_init(struct tow_maint *maint);
+void tow_maint_init(struct tow_maint *maint, struct tow_device *dev);
 void tow_maint_start(struct tow_maint *maint);
 void tow_maint_stop_begin(struct tow_maint *maint);
 void tow_maint_stop(struct tow_maint *maint);
 int tow_maint_run(struct tow_maint *maint, struct ib_send_wr *first);
-void tow_maint_broken(struct tow_maint *maint, int error);
 void tow_maint_changed(struct tow_maint *maint);
 void tow_maint_describe(struct tow_maint *maint, struct tow_query *query);
-struct tow_device *tow_maint_device(struct tow_maint *maint);
 
 /* maint_qp.c */
+bool tow_device_atomics(struct tow_device *dev);
+void tow_maint_broken(struct tow_maint *maint, int error);
 int tow_maint_build(struct tow_maint *maint);
 void tow_maint_teardown(struct tow_maint *maint);
 bool tow_maint_address_valid(struct tow_maint *maint);
@@ -137,7 +146,6 @@ int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first);
 /* maint_trial.c */
 int tow_maint_try(struct tow_maint *maint);
 void tow_maint_trial_free(struct tow_maint *maint);
-bool tow_maint_lacks(struct tow_maint *maint, enum tow_lack lack);
 int tow_maint_access(struct tow_maint *maint, enum tow_rights rights);
 
 #endif /* TOW_MAINT_H */

@@ -29,6 +29,26 @@
 #define TOW_MAINT_TIMEOUT	14	/* 4.096 us * 2^14: 67 ms */
 #define TOW_MAINT_MIN_RNR	12	/* 0.64 ms */
 
+/**
+ * tow_maint_broken - the present queue pair is of no use any more
+ * @maint: the maintenance queue pair
+ * @error: why, a negative errno
+ *
+ * May be called in any context, with the provider's locks held.
+ */
+void tow_maint_broken(struct tow_maint *maint, int error)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&maint->lock, flags);
+	if (!maint->stopping && (maint->state == TOW_MAINT_READY ||
+				 maint->state == TOW_MAINT_CONNECTING)) {
+		maint->broken = error;
+		mod_delayed_work(tow_wq, &maint->work, 0);
+	}
+	spin_unlock_irqrestore(&maint->lock, flags);
+}
+
 /* Called by providers in any context, maybe with their locks held. */
 static void tow_maint_qp_event(struct ib_event *event, void *context)
 {
@@ -86,7 +106,7 @@ static int tow_maint_address_roce(struct tow_maint *maint,
 				  const struct ib_port_attr *port,
 				  struct rdma_ah_attr *ah)
 {
-	struct tow_device *dev = tow_maint_device(maint);
+	struct tow_device *dev = maint->dev;
 	const struct ib_gid_attr *attr;
 	int ret;
 
@@ -123,7 +143,7 @@ static int tow_maint_address_ib(struct tow_maint *maint,
  */
 bool tow_maint_address_valid(struct tow_maint *maint)
 {
-	struct tow_device *dev = tow_maint_device(maint);
+	struct tow_device *dev = maint->dev;
 	struct ib_port_attr port;
 	union ib_gid gid;
 
@@ -143,16 +163,28 @@ bool tow_maint_address_valid(struct tow_maint *maint)
  */
 bool tow_maint_port_active(struct tow_maint *maint)
 {
-	struct tow_device *dev = tow_maint_device(maint);
+	struct tow_device *dev = maint->dev;
 	struct ib_port_attr port;
 
 	return !ib_query_port(dev->ibdev, dev->port, &port) &&
 	       port.state == IB_PORT_ACTIVE;
 }
 
+/**
+ * tow_device_atomics - are there atomics, for us and for peers?
+ * @dev: the device; the caller is a user of it
+ *
+ * Return: whether the driver has them, and did not refuse one when it was tried.
+ */
+bool tow_device_atomics(struct tow_device *dev)
+{
+	return READ_ONCE(dev->ibdev->attrs.atomic_cap) != IB_ATOMIC_NONE &&
+	       !tow_maint_lacks(&dev->memory->maint, TOW_LACKS_ATOMICS);
+}
+
 static int tow_maint_to_init(struct tow_maint *maint)
 {
-	struct tow_device *dev = tow_maint_device(maint);
+	struct tow_device *dev = maint->dev;
 	struct ib_qp_attr attr = {
 		.qp_state		= IB_QPS_INIT,
 		.port_num		= dev->port,
@@ -168,7 +200,7 @@ static int tow_maint_to_init(struct tow_maint *maint)
 
 static int tow_maint_to_rtr(struct tow_maint *maint)
 {
-	struct tow_device *dev = tow_maint_device(maint);
+	struct tow_device *dev = maint->dev;
 	struct ib_qp_attr attr = {
 		.qp_state		= IB_QPS_RTR,
 		.dest_qp_num		= maint->qp->qp_num,
@@ -228,7 +260,7 @@ static int tow_maint_connect_self(struct tow_maint *maint)
 	struct ib_qp *qp;
 	int ret;
 
-	qp = ib_create_qp(tow_maint_device(maint)->pd, &attr);
+	qp = ib_create_qp(maint->dev->pd, &attr);
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
 	maint->qp = qp;
@@ -342,7 +374,7 @@ int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first)
 }
 
 /**
- * tow_maint_build - make the queue pair, connect it, try it
+ * tow_maint_build - make the queue pair, and connect it
  * @maint: the maintenance queue pair; the caller has tow_maint.use
  *
  * tow_maint_teardown() undoes it, also after a failure.
@@ -351,9 +383,8 @@ int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first)
  */
 int tow_maint_build(struct tow_maint *maint)
 {
-	struct tow_device *dev = tow_maint_device(maint);
+	struct tow_device *dev = maint->dev;
 	struct ib_cq *cq;
-	int ret;
 
 	cq = ib_alloc_cq(dev->ibdev, maint,
 			 TOW_MAINT_SEND_WR + TOW_MAINT_RECV_WR, 0,
@@ -361,10 +392,7 @@ int tow_maint_build(struct tow_maint *maint)
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	maint->cq = cq;
-	ret = tow_maint_connect_self(maint);
-	if (ret)
-		return ret;
-	return tow_maint_try(maint);
+	return tow_maint_connect_self(maint);
 }
 
 /**
@@ -386,7 +414,6 @@ void tow_maint_teardown(struct tow_maint *maint)
 		ib_destroy_qp(maint->qp);
 	maint->qp = NULL;
 	maint->request.outstanding = 0;
-	tow_maint_trial_free(maint);
 	if (maint->cq)
 		ib_free_cq(maint->cq);
 	maint->cq = NULL;

@@ -39,18 +39,6 @@ static const char * const tow_lack_words[] = {
 	[TOW_LACKS_LARGE_PAGES]	= "does not register memory in large pages",
 };
 
-/**
- * tow_maint_lacks - is there something that the device turned out not to do?
- * @maint: its maintenance queue pair
- * @lack: what
- *
- * Return: whether; false if it was not tried.
- */
-bool tow_maint_lacks(struct tow_maint *maint, enum tow_lack lack)
-{
-	return READ_ONCE(maint->lacks) & BIT(lack);
-}
-
 static void tow_maint_remember(struct tow_maint *maint, enum tow_lack lack,
 			       int error)
 {
@@ -59,7 +47,7 @@ static void tow_maint_remember(struct tow_maint *maint, enum tow_lack lack,
 	if (tow_maint_lacks(maint, lack))
 		return;
 	WRITE_ONCE(maint->lacks, maint->lacks | BIT(lack));
-	tow_device_name(tow_maint_device(maint), name);
+	tow_device_name(maint->dev, name);
 	pr_info("%s: the RDMA device %s (error %d, status %d)\n", name,
 		tow_lack_words[lack], error, maint->request.status);
 }
@@ -80,7 +68,7 @@ int tow_maint_access(struct tow_maint *maint, enum tow_rights rights)
 	else if (tow_maint_lacks(maint, TOW_LACKS_READ_ONLY))
 		access |= IB_ACCESS_LOCAL_WRITE;
 	if (rights == TOW_RIGHTS_WRITE &&
-	    tow_device_atomics(tow_maint_device(maint)))
+	    tow_device_atomics(maint->dev))
 		access |= IB_ACCESS_REMOTE_ATOMIC;
 	return access;
 }
@@ -98,7 +86,7 @@ void tow_maint_trial_free(struct tow_maint *maint)
 	if (trial->mr)
 		ib_dereg_mr(trial->mr);
 	if (trial->mapped)
-		ib_dma_unmap_page(tow_maint_device(maint)->ibdev, trial->dma,
+		ib_dma_unmap_page(maint->dev->ibdev, trial->dma,
 				  trial->bytes, DMA_BIDIRECTIONAL);
 	if (trial->page)
 		__free_pages(trial->page, get_order(trial->bytes));
@@ -117,7 +105,7 @@ static u64 *tow_trial_last_word(struct tow_trial *trial)
 
 static int tow_trial_map(struct tow_maint *maint)
 {
-	struct ib_device *ibdev = tow_maint_device(maint)->ibdev;
+	struct ib_device *ibdev = maint->dev->ibdev;
 	struct tow_trial *trial = &maint->trial;
 
 	trial->page = alloc_pages(GFP_KERNEL | __GFP_ZERO | __GFP_COMP |
@@ -147,7 +135,7 @@ static int tow_trial_alloc(struct tow_maint *maint, u32 bytes)
 	ret = tow_trial_map(maint);
 	if (ret)
 		return ret;
-	mr = ib_alloc_mr(tow_maint_device(maint)->pd, IB_MR_TYPE_MEM_REG, 1);
+	mr = ib_alloc_mr(maint->dev->pd, IB_MR_TYPE_MEM_REG, 1);
 	if (IS_ERR(mr))
 		return PTR_ERR(mr);
 	trial->mr = mr;
@@ -164,8 +152,8 @@ static int tow_trial_alloc(struct tow_maint *maint, u32 bytes)
 /* As large as a slab, or as can be had, down to PAGE_SIZE. */
 static int tow_trial_prepare(struct tow_maint *maint)
 {
-	struct tow_device *dev = tow_maint_device(maint);
-	u64 bytes = dev->pool.large_bytes;
+	struct tow_device *dev = maint->dev;
+	u64 bytes = dev->memory->pool.large_bytes;
 	int ret;
 
 	if (maint->untried || tow_maint_lacks(maint, TOW_LACKS_LARGE_PAGES))
@@ -258,7 +246,7 @@ static struct ib_sge tow_trial_sge(struct tow_maint *maint,
 	return (struct ib_sge){
 		.addr	= maint->trial.dma + word * sizeof(u64),
 		.length	= sizeof(u64),
-		.lkey	= tow_maint_device(maint)->pd->local_dma_lkey,
+		.lkey	= maint->dev->pd->local_dma_lkey,
 	};
 }
 
@@ -268,7 +256,7 @@ static u64 tow_trial_word_now(struct tow_maint *maint,
 {
 	struct tow_trial *trial = &maint->trial;
 
-	ib_dma_sync_single_for_cpu(tow_maint_device(maint)->ibdev, trial->dma,
+	ib_dma_sync_single_for_cpu(maint->dev->ibdev, trial->dma,
 				   trial->bytes, DMA_BIDIRECTIONAL);
 	return READ_ONCE(tow_trial_words(trial)[word]);
 }
@@ -313,7 +301,7 @@ static int tow_trial_add(struct tow_maint *maint)
 	};
 	int ret;
 
-	if (!tow_device_atomics(tow_maint_device(maint)))
+	if (!tow_device_atomics(maint->dev))
 		return 0;
 	ret = tow_maint_execute(maint, &add.wr);
 	if (!ret &&

@@ -48,29 +48,21 @@
  */
 #define TOW_POOL_ZERO_BYTES	((u64)SZ_256M)
 
-/**
- * tow_pool_device - whose pool is it?
- * @pool: the pool
- *
- * Return: the device that it is part of.
- */
-struct tow_device *tow_pool_device(struct tow_pool *pool)
-{
-	return container_of(pool, struct tow_device, pool);
-}
-
 static void tow_pool_work(struct work_struct *work);
 
 /**
  * tow_pool_init - prepare the structure
- * @pool: zeroed memory inside a tow_device
+ * @pool: zeroed memory
+ * @dev: the device
  * @registration_pages: what one registration of the device can hold, at least
  *	TOW_SLAB_SMALL_BYTES
  */
-void tow_pool_init(struct tow_pool *pool, u32 registration_pages)
+void tow_pool_init(struct tow_pool *pool, struct tow_device *dev,
+		   u32 registration_pages)
 {
 	int class;
 
+	pool->dev = dev;
 	pool->large_bytes = tow_slab_large_bytes(registration_pages, PAGE_SIZE);
 	spin_lock_init(&pool->lock);
 	INIT_LIST_HEAD(&pool->all);
@@ -82,33 +74,6 @@ void tow_pool_init(struct tow_pool *pool, u32 registration_pages)
 	mutex_init(&pool->resize);
 	INIT_WORK(&pool->work, tow_pool_work);
 	tow_pool_init_retired(pool);
-}
-
-/**
- * tow_pool_put_free - a slab was made, or zeroed: it is free
- * @pool: the pool; the caller has the lock
- * @slab: one of its slabs, in no list but that of all
- */
-void tow_pool_put_free(struct tow_pool *pool, struct tow_slab *slab)
-{
-	lockdep_assert_held(&pool->lock);
-	slab->state = TOW_SLAB_FREE;
-	list_add_tail(&slab->list, &pool->free[slab->class]);
-	pool->free_count[slab->class]++;
-}
-
-/**
- * tow_pool_forget - a slab is no part of the pool any more
- * @pool: the pool; the caller has the lock
- * @slab: the slab; the caller has seen to the count of its state
- */
-void tow_pool_forget(struct tow_pool *pool, struct tow_slab *slab)
-{
-	lockdep_assert_held(&pool->lock);
-	list_del_init(&slab->list);
-	list_del_init(&slab->all);
-	pool->bytes -= slab->bytes;
-	pool->count[slab->class]--;
 }
 
 /* ---- slabs that come back ------------------------------------------------- */
@@ -132,7 +97,7 @@ static void tow_pool_let_go(struct tow_pool *pool, struct tow_slab *slab)
 	spin_lock(&pool->lock);
 	pool->draining_count--;
 	spin_unlock(&pool->lock);
-	tow_import_drained(slab);
+	slab->backing->ops->drained(slab);
 }
 
 /* Those that no peer can have an operation on, in @drained. */
@@ -197,7 +162,7 @@ static void tow_pool_zero(struct tow_pool *pool)
 	int class;
 
 	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
-		while (left && !tow_device_going(tow_pool_device(pool)) &&
+		while (left && !tow_device_going(pool->dev) &&
 		       (slab = tow_pool_next_dirty(pool, class))) {
 			left -= min(left, slab->bytes);
 			tow_slab_zero(slab);
@@ -220,40 +185,6 @@ static void tow_pool_work(struct work_struct *work)
 	tow_pool_zero(pool);
 	tow_pool_trim(pool);
 }
-
-/* ---- remote users --------------------------------------------------------- */
-
-/**
- * towk_slab_hold - a peer may have operations on a slab from now on
- * @slab: a slab of a region that the caller holds
- *
- * While it is held the slab is not given to anybody else.  Who holds it calls
- * towk_slab_drop() when the peer has acknowledged the revocation, or when the
- * queue pairs by which it could reach the slab are destroyed.
- *
- * Return: false: the region has ended; nothing is held.
- */
-bool towk_slab_hold(struct tow_slab *slab)
-{
-	return refcount_inc_not_zero(&slab->remote);
-}
-EXPORT_SYMBOL_GPL(towk_slab_hold);
-
-/**
- * towk_slab_drop - undo towk_slab_hold()
- * @slab: the slab; belongs to nobody the caller knows afterwards
- *
- * May be called in any context, until the device's peers are gone.
- */
-void towk_slab_drop(struct tow_slab *slab)
-{
-	/* The slab may go as soon as it is at 0. */
-	struct tow_pool *pool = &slab->dev->pool;
-
-	if (refcount_dec_and_test(&slab->remote))
-		queue_work(tow_wq, &pool->work);
-}
-EXPORT_SYMBOL_GPL(towk_slab_drop);
 
 /* ---- for regions ---------------------------------------------------------- */
 
@@ -306,7 +237,7 @@ static int tow_pool_try_take(struct tow_pool *pool, enum tow_slab_class class,
 /* Says why there are no slabs. */
 static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 {
-	struct tow_device *dev = tow_pool_device(pool);
+	struct tow_device *dev = pool->dev;
 	struct tow_pool_numbers numbers;
 	char name[TOW_DEVICE_NAME_MAX];
 
@@ -421,7 +352,7 @@ int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 	if (ret)
 		return tow_pool_refuse(pool, bytes, ret);
 	for (i = 0; i < dirty && !ret; i++) {
-		ret = tow_slab_go_on(tow_pool_device(pool));
+		ret = tow_slab_go_on(pool->dev);
 		if (!ret)
 			tow_slab_zero(slabs[i]);
 	}
@@ -462,7 +393,7 @@ static void tow_pool_give_memory(struct tow_pool *pool,
  * @count: how many
  *
  * Waits for nobody: the work item takes each one on when no peer can reach it any
- * more, by way of tow_import_drained() if it is an import's.
+ * more, by way of tow_backing_ops.drained if it is an import's.
  *
  * Return: false: the device is gone, and with it everybody who could reach them;
  * they are the caller's still.

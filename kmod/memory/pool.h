@@ -17,6 +17,7 @@ struct tow_charge;
 
 /**
  * struct tow_pool - a device's slabs
+ * @dev: the device
  * @large_bytes: of a large slab: TOW_SLAB_LARGE_BYTES, or what one registration of
  *	the device can hold
  * @lock: protects the lists, the numbers and the slabs' states
@@ -42,6 +43,7 @@ struct tow_charge;
  * @look: looks whether they still do
  */
 struct tow_pool {
+	struct tow_device	*dev;
 	u64			large_bytes;
 	/* protects everything up to stopped */
 	spinlock_t		lock;
@@ -88,7 +90,8 @@ struct tow_pool_numbers {
 };
 
 /* pool.c */
-void tow_pool_init(struct tow_pool *pool, u32 registration_pages);
+void tow_pool_init(struct tow_pool *pool, struct tow_device *dev,
+		   u32 registration_pages);
 void tow_pool_stop(struct tow_pool *pool);
 int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 		  unsigned int count, struct tow_slab **slabs);
@@ -98,9 +101,35 @@ bool tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab **slabs,
 			  unsigned int count);
 int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
 void tow_pool_numbers(struct tow_pool *pool, struct tow_pool_numbers *numbers);
-struct tow_device *tow_pool_device(struct tow_pool *pool);
-void tow_pool_put_free(struct tow_pool *pool, struct tow_slab *slab);
-void tow_pool_forget(struct tow_pool *pool, struct tow_slab *slab);
+
+/**
+ * tow_pool_put_free - a slab was made, or zeroed: it is free
+ * @pool: the pool; the caller has the lock
+ * @slab: one of its slabs, in no list but that of all
+ */
+static inline void tow_pool_put_free(struct tow_pool *pool,
+				     struct tow_slab *slab)
+{
+	lockdep_assert_held(&pool->lock);
+	slab->state = TOW_SLAB_FREE;
+	list_add_tail(&slab->list, &pool->free[slab->class]);
+	pool->free_count[slab->class]++;
+}
+
+/**
+ * tow_pool_forget - a slab is no part of the pool any more
+ * @pool: the pool; the caller has the lock
+ * @slab: the slab; the caller has seen to the count of its state
+ */
+static inline void tow_pool_forget(struct tow_pool *pool,
+				   struct tow_slab *slab)
+{
+	lockdep_assert_held(&pool->lock);
+	list_del_init(&slab->list);
+	list_del_init(&slab->all);
+	pool->bytes -= slab->bytes;
+	pool->count[slab->class]--;
+}
 
 static inline u64 tow_pool_slab_bytes(struct tow_pool *pool,
 				      enum tow_slab_class class)
@@ -123,8 +152,5 @@ void tow_slab_uncharge(struct tow_slab *slab);
 void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab);
 void tow_pool_init_retired(struct tow_pool *pool);
 void tow_pool_stop_retired(struct tow_pool *pool);
-
-bool towk_slab_hold(struct tow_slab *slab);
-void towk_slab_drop(struct tow_slab *slab);
 
 #endif /* TOW_POOL_H */

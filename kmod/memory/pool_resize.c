@@ -19,7 +19,7 @@ static int tow_pool_make_one(struct tow_pool *pool, enum tow_slab_class class)
 	struct tow_slab *slab;
 
 	lockdep_assert_held(&pool->resize);
-	slab = tow_slab_make(tow_pool_device(pool), class);
+	slab = tow_slab_make(pool->dev, class);
 	if (IS_ERR(slab))
 		return PTR_ERR(slab);
 	spin_lock(&pool->lock);
@@ -118,7 +118,7 @@ static void tow_pool_say_lost(struct tow_pool *pool, int error)
 {
 	char name[TOW_DEVICE_NAME_MAX];
 
-	tow_device_name(tow_pool_device(pool), name);
+	tow_device_name(pool->dev, name);
 	pr_notice_ratelimited("%s: a slab left the pool, and none could be had in its place: error %d (write pool_bytes to try again)\n",
 			      name, error);
 }
@@ -136,7 +136,7 @@ void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class)
 	int ret;
 
 	if (tow_pool_excess(pool) >= 0 ||
-	    tow_device_going(tow_pool_device(pool)))
+	    tow_device_going(pool->dev))
 		return;
 	ret = tow_pool_make_one(pool, class);
 	if (ret)
@@ -174,6 +174,41 @@ bool tow_pool_reclaim_mrs(struct tow_pool *pool)
 	mutex_unlock(&pool->resize);
 	return count;
 }
+
+/**
+ * towk_slab_expose - let peers in
+ * @slab: a region's slab; the caller is a user of the device
+ * @rights: to do what
+ * @key: the key that peers need
+ * @address: the address of the slab's first byte that goes with the key
+ *
+ * May sleep.  One towk_slab_hide() for each success.
+ *
+ * Return: 0; -EACCES: to write what was imported for reading; -EFAULT: its exporter has
+ * taken the memory back; -ENOSPC: no memory region, the device's limit is reached
+ * (logged); -ENOMEM: the machine's; -ENETDOWN: no maintenance queue pair; -ENODEV: the
+ * device is going; -EIO or what the device's driver said.
+ */
+int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
+		     u64 *address)
+{
+	int ret;
+
+	/* Whoever has the region's handle may not, either. */
+	if (slab->readonly && rights == TOW_RIGHTS_WRITE)
+		return -EACCES;
+	ret = tow_slab_expose(slab, rights, key, address);
+	/* Hardware may have fewer than it says, which drivers tell so. */
+	if (ret == -ENOMEM && tow_pool_reclaim_mrs(&slab->dev->memory->pool))
+		ret = tow_slab_expose(slab, rights, key, address);
+	while (ret == -ENOSPC && !tow_slab_go_on(slab->dev) &&
+	       tow_pool_reclaim_mrs(&slab->dev->memory->pool))
+		ret = tow_slab_expose(slab, rights, key, address);
+	if (ret == -ENOSPC)
+		tow_limits_refuse_mr(&slab->dev->limits);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(towk_slab_expose);
 
 /* ---- exchange ------------------------------------------------------------- */
 
@@ -287,7 +322,7 @@ int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 	if (missing == U64_MAX)
 		ret = -ENOSPC;
 	while (!ret && missing) {
-		ret = tow_slab_go_on(tow_pool_device(pool));
+		ret = tow_slab_go_on(pool->dev);
 		if (!ret)
 			ret = tow_pool_turn(pool, class);
 		missing -= min(missing, pool->large_bytes);
@@ -329,9 +364,9 @@ static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
 	int ret;
 
 	do {
-		ret = tow_slab_go_on(tow_pool_device(pool));
+		ret = tow_slab_go_on(pool->dev);
 		/* Whoever renames it keeps all RDMA devices waiting. */
-		if (!ret && READ_ONCE(tow_pool_device(pool)->node_going))
+		if (!ret && READ_ONCE(pool->dev->node_going))
 			ret = -EAGAIN;
 		if (!ret)
 			ret = tow_pool_grow_one(pool, bytes);
@@ -356,8 +391,8 @@ static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
 		pool->want_bytes = have;
 	spin_unlock(&pool->lock);
 	if (error == -ENOMEM)
-		tow_stat_inc(tow_pool_device(pool), TOW_STAT_MEMORY_REFUSALS);
-	tow_device_name(tow_pool_device(pool), name);
+		tow_stat_inc(pool->dev, TOW_STAT_MEMORY_REFUSALS);
+	tow_device_name(pool->dev, name);
 	pr_notice("%s: pool_bytes is %llu, not %llu: %s (error %d)\n", name,
 		  have, bytes, reason, error);
 }

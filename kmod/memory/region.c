@@ -91,14 +91,14 @@ static void tow_region_give_memory(struct tow_region *region)
 {
 	unsigned int i;
 
-	if (region->import) {
-		tow_import_release(region);
+	if (region->backing) {
+		region->backing->ops->release(region);
 		return;
 	}
 	for (i = 0; i < region->slab_count; i++)
 		tow_slab_leave_charged(region->slabs[i], &region->charge);
 	if (region->slab_count)
-		tow_pool_give(&region->dev->pool, region->slabs,
+		tow_pool_give(&region->dev->memory->pool, region->slabs,
 			      region->slab_count);
 }
 
@@ -109,7 +109,7 @@ static void tow_region_release(struct kref *refs)
 
 	trace_tow_region_end(region);
 	if (region->id) {
-		xa_erase(&dev->regions.by_id, region->id);
+		xa_erase(&dev->memory->regions.by_id, region->id);
 		tow_stat_dec(dev, TOW_STAT_REGIONS);
 	}
 	tow_region_give_memory(region);
@@ -208,13 +208,13 @@ static struct tow_region *tow_region_find(struct tow_regions *regions,
 /* The name is free from now on.  Called with the lock held. */
 static void tow_region_unname(struct tow_region *region)
 {
-	lockdep_assert_held(&region->dev->regions.lock);
+	lockdep_assert_held(&region->dev->memory->regions.lock);
 	hash_del(&region->hashed);
 }
 
 static int tow_region_give_name(struct tow_region *region)
 {
-	struct tow_regions *regions = &region->dev->regions;
+	struct tow_regions *regions = &region->dev->memory->regions;
 	int ret = 0;
 
 	mutex_lock(&regions->lock);
@@ -241,7 +241,7 @@ static int tow_region_give_name(struct tow_region *region)
  */
 int tow_region_publish(struct tow_region *region)
 {
-	struct tow_regions *regions = &region->dev->regions;
+	struct tow_regions *regions = &region->dev->memory->regions;
 	int ret;
 
 	if (region->flags & TOW_REGION_PERSISTENT) {
@@ -274,7 +274,7 @@ static enum tow_slab_class tow_region_class(u64 bytes)
 static int tow_region_fill(struct tow_region *region, struct tow_client *client,
 			   enum tow_slab_class class, unsigned int count)
 {
-	struct tow_pool *pool = &region->dev->pool;
+	struct tow_pool *pool = &region->dev->memory->pool;
 	u64 amount[TOW_RESOURCES] = {
 		[TOW_RES_BYTES]		= count * tow_pool_slab_bytes(pool, class),
 		[TOW_RES_MRS]		= count * TOW_RIGHTS,
@@ -318,7 +318,7 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  const char name[TOW_REGION_NAME_MAX])
 {
 	enum tow_slab_class class = tow_region_class(bytes);
-	struct tow_pool *pool = &client->dev->pool;
+	struct tow_pool *pool = &client->dev->memory->pool;
 	u64 count = DIV_ROUND_UP_ULL(bytes, tow_pool_slab_bytes(pool, class));
 	struct tow_region *region;
 	int ret;
@@ -332,7 +332,7 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 		return ERR_PTR(-ENOMEM);
 	region->bytes = bytes;
 	region->flags = flags;
-	region->linger_s = tow_region_linger_time(&client->dev->regions,
+	region->linger_s = tow_region_linger_time(&client->dev->memory->regions,
 						  linger_s);
 	ret = tow_region_fill(region, client, class, count);
 	if (!ret)
@@ -354,7 +354,7 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
  */
 void tow_region_disown(struct tow_region *region)
 {
-	struct tow_regions *regions = &region->dev->regions;
+	struct tow_regions *regions = &region->dev->memory->regions;
 
 	mutex_lock(&regions->lock);
 	region->owner = NULL;
@@ -367,7 +367,7 @@ static void tow_region_set_timer(struct tow_region *region)
 {
 	unsigned long now = jiffies, end = region->linger_end;
 
-	lockdep_assert_held(&region->dev->regions.lock);
+	lockdep_assert_held(&region->dev->memory->regions.lock);
 	queue_delayed_work(tow_wq, &region->linger_work,
 			   time_before(now, end) ? end - now : 0);
 }
@@ -384,7 +384,7 @@ static void tow_region_linger(struct tow_region *region, unsigned long end)
 /* Called with the lock held. */
 static bool tow_region_may_linger(struct tow_region *region)
 {
-	return hash_hashed(&region->hashed) && !region->dev->regions.stopped;
+	return hash_hashed(&region->hashed) && !region->dev->memory->regions.stopped;
 }
 
 /**
@@ -395,7 +395,7 @@ static bool tow_region_may_linger(struct tow_region *region)
  */
 void tow_region_orphan(struct tow_region *region)
 {
-	struct tow_regions *regions = &region->dev->regions;
+	struct tow_regions *regions = &region->dev->memory->regions;
 
 	mutex_lock(&regions->lock);
 	region->owner = NULL;
@@ -414,7 +414,7 @@ static bool tow_region_claim(struct tow_region *region)
 {
 	bool lingering = region->lingering;
 
-	lockdep_assert_held(&region->dev->regions.lock);
+	lockdep_assert_held(&region->dev->memory->regions.lock);
 	region->lingering = false;
 	return lingering;
 }
@@ -424,7 +424,7 @@ static void tow_region_linger_over(struct work_struct *work)
 	struct tow_region *region = container_of(to_delayed_work(work),
 						 struct tow_region,
 						 linger_work);
-	struct tow_regions *regions = &region->dev->regions;
+	struct tow_regions *regions = &region->dev->memory->regions;
 	bool claimed;
 
 	/* Whoever claimed it waits for us before the region can go. */
@@ -447,7 +447,7 @@ static void tow_region_linger_over(struct work_struct *work)
 static struct tow_region *tow_region_claim_named(struct tow_client *client,
 						 const char *name)
 {
-	struct tow_regions *regions = &client->dev->regions;
+	struct tow_regions *regions = &client->dev->memory->regions;
 	u8 job_id[TOW_JOB_ID_BYTES];
 	struct tow_region *region;
 
@@ -466,7 +466,7 @@ static struct tow_region *tow_region_claim_named(struct tow_client *client,
 /* Claimed, but not taken over: it lingers for the rest of its time. */
 static void tow_region_linger_on(struct tow_region *region)
 {
-	struct tow_regions *regions = &region->dev->regions;
+	struct tow_regions *regions = &region->dev->memory->regions;
 
 	mutex_lock(&regions->lock);
 	if (tow_region_may_linger(region))
@@ -483,16 +483,9 @@ static void tow_region_linger_on(struct tow_region *region)
  */
 static bool tow_region_drained(struct tow_region *region)
 {
-	const struct tow_account *account = region->charge.account;
-	struct tow_device *dev = region->dev;
+	const struct tow_memory_ops *ops = region->dev->memory->ops;
 
-	if (tow_queues_busy(&dev->queues, account))
-		return false;
-	if (!tow_exported_of_region(region, account))
-		return true;
-	/* What no peer has any more may only have to be finished. */
-	flush_work(&dev->directory.work);
-	return !tow_exported_of_region(region, account);
+	return !ops->in_use(region, region->charge.account);
 }
 
 /**
@@ -552,7 +545,7 @@ void tow_region_give_up(struct tow_region *region, struct tow_account *payer)
 void tow_region_taken(struct tow_region *region, struct tow_client *client,
 		      u32 linger_s, struct tow_account *payer)
 {
-	struct tow_regions *regions = &region->dev->regions;
+	struct tow_regions *regions = &region->dev->memory->regions;
 	struct pid *old;
 
 	mutex_lock(&regions->lock);
@@ -691,7 +684,7 @@ static void tow_region_describe_owner(struct tow_region *region,
 void tow_region_describe(struct tow_region *region,
 			 struct tow_region_info *info)
 {
-	struct tow_regions *regions = &region->dev->regions;
+	struct tow_regions *regions = &region->dev->memory->regions;
 
 	info->flags = region->flags;
 	if (tow_region_invalid(region))
@@ -700,7 +693,7 @@ void tow_region_describe(struct tow_region *region,
 	info->bytes = region->bytes;
 	info->map_bytes = region->map_bytes;
 	info->fds = atomic_read(&region->fds);
-	if (!region->import)
+	if (!region->backing)
 		info->slabs = region->slab_count;
 	memcpy(info->name, region->name, sizeof(info->name));
 	memcpy(info->job_id, region->job_id, sizeof(info->job_id));

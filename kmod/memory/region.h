@@ -25,7 +25,6 @@ struct dma_buf;
 struct file;
 struct pid;
 struct tow_device;
-struct tow_import;
 struct user_namespace;
 
 /**
@@ -39,7 +38,7 @@ struct user_namespace;
  * @flags: those of enum tow_region_flag that never change
  * @fds: descriptors that exist
  * @charge: what its client is charged
- * @import: where it is imported from; NULL: from the pool
+ * @backing: where its memory is from; NULL: the pool
  * @name: its name
  * @kuid: whose it is, and the name
  * @key: whom it is charged to; stays so when it is taken over
@@ -71,7 +70,7 @@ struct tow_region {
 	u32			flags;
 	atomic_t		fds;
 	struct tow_charge	charge;
-	struct tow_import	*import;
+	struct tow_backing	*backing;
 	char			name[TOW_REGION_NAME_MAX];
 	kuid_t			kuid;
 	kuid_t			key;
@@ -157,8 +156,6 @@ static inline u64 tow_region_aim(const struct tow_region *region, u64 offset,
 	return chunk->bytes - rest;
 }
 
-bool tow_import_invalid(const struct tow_import *import);
-
 /**
  * tow_region_invalid - has a region's memory been taken back?
  * @region: the region
@@ -167,7 +164,8 @@ bool tow_import_invalid(const struct tow_import *import);
  */
 static inline bool tow_region_invalid(const struct tow_region *region)
 {
-	return unlikely(region->import) && tow_import_invalid(region->import);
+	return unlikely(region->backing) &&
+	       tow_backing_invalid(region->backing);
 }
 
 /* region.c */
@@ -201,6 +199,15 @@ void tow_region_describe(struct tow_region *region,
 struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor);
 bool tow_region_is_of(struct tow_region *region, struct tow_client *client);
 
+/* The page of a region's slab @index at @offset, in bytes; not of another device's. */
+static inline struct page *tow_region_page(const struct tow_region *region,
+					   unsigned int index, u64 offset)
+{
+	return region->backing ?
+	       region->backing->ops->page(region, index, offset) :
+	       tow_slab_page(region->slabs[index], offset);
+}
+
 /* dmabuf.c */
 struct dma_buf *tow_region_make_dmabuf(struct tow_region *region, bool readonly);
 struct tow_region *tow_region_from_dmabuf(struct dma_buf *dmabuf,
@@ -216,20 +223,15 @@ long tow_region_call(struct tow_client *client, unsigned int cmd,
 /* import_user.c */
 struct tow_region *tow_import_user(struct tow_client *client, u64 address,
 				   u64 bytes, bool readonly);
-struct page *tow_import_page(const struct tow_import *import,
-			     unsigned int index, u64 offset);
 
 /* import_dmabuf.c */
 struct tow_region *tow_import_dmabuf(struct tow_client *client,
 				     struct dma_buf *dmabuf, u64 offset,
 				     u64 bytes, bool readonly);
 
-/* import.c */
-void tow_import_release(struct tow_region *region);
-void tow_import_drained(struct tow_slab *slab);
-
 /**
  * struct tow_imports - a device's imports
+ * @dev: the device
  * @lock: protects @list and @leaving
  * @list: those that are on the RDMA device
  * @leaving: those that are being taken off
@@ -239,6 +241,7 @@ void tow_import_drained(struct tow_slab *slab);
  * @wait: for one that has been taken off, or has ended
  */
 struct tow_imports {
+	struct tow_device	*dev;
 	/* protects list, leaving, invalid */
 	struct mutex		lock;
 	struct list_head	list;
@@ -249,7 +252,8 @@ struct tow_imports {
 	wait_queue_head_t	wait;
 };
 
-void tow_imports_init(struct tow_imports *imports);
+void tow_imports_init(struct tow_imports *imports, struct tow_device *dev,
+		      work_func_t quiesce);
 void tow_imports_stop(struct tow_imports *imports);
 
 #endif /* TOW_REGION_H */

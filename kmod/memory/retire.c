@@ -81,7 +81,7 @@ void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab)
 	tow_pool_forget(pool, slab);
 	spin_unlock(&pool->lock);
 	trace_tow_slab_retire(slab);
-	tow_stat_inc(tow_pool_device(pool), TOW_STAT_RETIRED_SLABS);
+	tow_stat_inc(pool->dev, TOW_STAT_RETIRED_SLABS);
 	tow_slab_detach(slab);
 	list_add_tail(&slab->list, &pool->retired);
 	queue_delayed_work(tow_wq, &pool->look, TOW_RETIRED_LOOK);

@@ -165,7 +165,7 @@ static struct tow_slab *tow_slab_find_memory(struct tow_device *dev,
 	LIST_HEAD(pages);
 	int count;
 
-	count = tow_slab_find_pages(dev, tow_pool_slab_bytes(&dev->pool, class),
+	count = tow_slab_find_pages(dev, tow_pool_slab_bytes(&dev->memory->pool, class),
 				    &pages);
 	if (count < 0)
 		return ERR_PTR(count);
@@ -298,7 +298,7 @@ static u32 tow_slab_page_bytes(struct tow_slab *slab)
 
 	for (i = 0; i < slab->chunk_count; i++)
 		all |= slab->chunks[i].dma | slab->chunks[i].bytes;
-	return tow_slab_reg_bytes(all, READ_ONCE(dev->maint.page_bytes),
+	return tow_slab_reg_bytes(all, READ_ONCE(dev->memory->maint.page_bytes),
 				  dev->ibdev->attrs.page_size_cap, PAGE_SIZE);
 }
 
@@ -471,7 +471,7 @@ static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
 		.wr.opcode	= IB_WR_REG_MR,
 		.wr.send_flags	= IB_SEND_SIGNALED,
 		.mr		= mr,
-		.access		= tow_maint_access(&slab->dev->maint, rights),
+		.access		= tow_maint_access(&slab->dev->memory->maint, rights),
 	};
 	int ret;
 
@@ -480,7 +480,7 @@ static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
 		return ret;
 	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
 	reg.key = mr->rkey;
-	ret = tow_maint_run(&slab->dev->maint, &reg.wr);
+	ret = tow_maint_run(&slab->dev->memory->maint, &reg.wr);
 	trace_tow_mr_register(slab, rights, ret);
 	if (!ret)
 		tow_stat_inc(slab->dev, TOW_STAT_REGISTRATIONS);
@@ -496,21 +496,30 @@ static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
 	};
 	int ret;
 
-	ret = tow_maint_run(&slab->dev->maint, &invalidate);
+	ret = tow_maint_run(&slab->dev->memory->maint, &invalidate);
 	trace_tow_mr_invalidate(slab, rights, ret);
 	if (ret)
 		tow_slab_free_mr(slab, rights);
 	tow_stat_inc(slab->dev, TOW_STAT_INVALIDATIONS);
 }
 
-static int tow_slab_try_expose(struct tow_slab *slab, enum tow_rights rights,
-			       u32 *key, u64 *address)
+/**
+ * tow_slab_expose - towk_slab_expose(), if there is a memory region for it
+ * @slab: the slab; the caller is a user of the device
+ * @rights: not to write if it may only be read
+ * @key: as there
+ * @address: as there
+ *
+ * Return: as there.
+ */
+int tow_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
+		    u64 *address)
 {
 	int ret = 0;
 
 	mutex_lock(&slab->lock);
 	/* It is off the device then, or will be when we let go of the lock. */
-	if (slab->import && tow_import_invalid(slab->import))
+	if (slab->backing && tow_backing_invalid(slab->backing))
 		ret = -EFAULT;
 	else if (!slab->mr[rights])
 		ret = tow_slab_alloc_mr(slab, rights);
@@ -527,41 +536,6 @@ static int tow_slab_try_expose(struct tow_slab *slab, enum tow_rights rights,
 	mutex_unlock(&slab->lock);
 	return ret;
 }
-
-/**
- * towk_slab_expose - let peers in
- * @slab: a region's slab; the caller is a user of the device
- * @rights: to do what
- * @key: the key that peers need
- * @address: the address of the slab's first byte that goes with the key
- *
- * May sleep.  One towk_slab_hide() for each success.
- *
- * Return: 0; -EACCES: to write what was imported for reading; -EFAULT: its exporter has
- * taken the memory back; -ENOSPC: no memory region, the device's limit is reached
- * (logged); -ENOMEM: the machine's; -ENETDOWN: no maintenance queue pair; -ENODEV: the
- * device is going; -EIO or what the device's driver said.
- */
-int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
-		     u64 *address)
-{
-	int ret;
-
-	/* Whoever has the region's handle may not, either. */
-	if (slab->readonly && rights == TOW_RIGHTS_WRITE)
-		return -EACCES;
-	ret = tow_slab_try_expose(slab, rights, key, address);
-	/* Hardware may have fewer than it says, which drivers tell so. */
-	if (ret == -ENOMEM && tow_pool_reclaim_mrs(&slab->dev->pool))
-		ret = tow_slab_try_expose(slab, rights, key, address);
-	while (ret == -ENOSPC && !tow_slab_go_on(slab->dev) &&
-	       tow_pool_reclaim_mrs(&slab->dev->pool))
-		ret = tow_slab_try_expose(slab, rights, key, address);
-	if (ret == -ENOSPC)
-		tow_limits_refuse_mr(&slab->dev->limits);
-	return ret;
-}
-EXPORT_SYMBOL_GPL(towk_slab_expose);
 
 /**
  * towk_slab_hide - undo towk_slab_expose()
@@ -597,3 +571,37 @@ void tow_slab_hide_all(struct tow_slab *slab)
 	}
 	mutex_unlock(&slab->lock);
 }
+
+/* ---- remote users --------------------------------------------------------- */
+
+/**
+ * towk_slab_hold - a peer may have operations on a slab from now on
+ * @slab: a slab of a region that the caller holds
+ *
+ * While it is held the slab is not given to anybody else.  Who holds it calls
+ * towk_slab_drop() when the peer has acknowledged the revocation, or when the
+ * queue pairs by which it could reach the slab are destroyed.
+ *
+ * Return: false: the region has ended; nothing is held.
+ */
+bool towk_slab_hold(struct tow_slab *slab)
+{
+	return refcount_inc_not_zero(&slab->remote);
+}
+EXPORT_SYMBOL_GPL(towk_slab_hold);
+
+/**
+ * towk_slab_drop - undo towk_slab_hold()
+ * @slab: the slab; belongs to nobody the caller knows afterwards
+ *
+ * May be called in any context, until the device's peers are gone.
+ */
+void towk_slab_drop(struct tow_slab *slab)
+{
+	/* The slab may go as soon as it is at 0. */
+	struct tow_pool *pool = &slab->dev->memory->pool;
+
+	if (refcount_dec_and_test(&slab->remote))
+		queue_work(tow_wq, &pool->work);
+}
+EXPORT_SYMBOL_GPL(towk_slab_drop);

@@ -18,7 +18,7 @@
 #include "slab_size.h"
 
 struct tow_device;
-struct tow_import;
+struct tow_backing;
 
 /* The classes of the pool, and what is not of the pool. */
 enum tow_slab_class {
@@ -55,6 +55,40 @@ enum tow_rights {
 	TOW_RIGHTS
 };
 
+struct tow_region;
+struct tow_slab;
+
+/**
+ * struct tow_backing_ops - what is done with memory that is not the pool's
+ * @release: its region has ended
+ * @drained: no peer can reach a slab of it any more; the slab is hidden, and may be gone
+ *	on return
+ * @page: the page of a region's slab @index at @offset, in bytes; NULL: there are none
+ */
+struct tow_backing_ops {
+	void		(*release)(struct tow_region *region);
+	void		(*drained)(struct tow_slab *slab);
+	struct page	*(*page)(const struct tow_region *region,
+				 unsigned int index, u64 offset);
+};
+
+/**
+ * struct tow_backing - where memory is from that is not the pool's
+ * @ops: what is done with it
+ * @invalid: it is being taken back, or has been; read without a lock
+ * @exports: of its region, that are not finished
+ */
+struct tow_backing {
+	const struct tow_backing_ops	*ops;
+	bool				invalid;
+	atomic_t			exports;
+};
+
+static inline bool tow_backing_invalid(const struct tow_backing *backing)
+{
+	return READ_ONCE(backing->invalid);
+}
+
 /**
  * struct tow_chunk - physically contiguous memory
  * @page: its first page; NULL: it is imported
@@ -75,7 +109,7 @@ struct tow_chunk {
  * @all: in the pool's list of all slabs; under the pool's lock
  * @dev: the device; whoever has the slab keeps its structure
  * @class: the pool's class, or that it is imported
- * @import: the import that it is part of; NULL: of the pool
+ * @backing: where it is from; NULL: the pool
  * @payer: no region has it, but others' references to its pages, who is charged for
  *	it until they have gone; else NULL.  Of whoever takes it on from the region
  * @readonly: an import that neither peers nor the device may write to
@@ -97,7 +131,7 @@ struct tow_slab {
 	struct list_head	all;
 	struct tow_device	*dev;
 	enum tow_slab_class	class;
-	struct tow_import	*import;
+	struct tow_backing	*backing;
 	struct tow_account	*payer;
 	bool			readonly;
 	enum tow_slab_state	state;
@@ -146,10 +180,14 @@ void tow_slab_detach(struct tow_slab *slab);
 void tow_slab_free(struct tow_slab *slab);
 void tow_slab_zero(struct tow_slab *slab);
 bool tow_slab_ours_alone(struct tow_slab *slab);
+int tow_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
+		    u64 *address);
 void tow_slab_hide_all(struct tow_slab *slab);
 struct page *tow_slab_page(struct tow_slab *slab, u64 offset);
 int tow_slab_go_on(struct tow_device *dev);
 
+bool towk_slab_hold(struct tow_slab *slab);
+void towk_slab_drop(struct tow_slab *slab);
 int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 		     u64 *address);
 void towk_slab_hide(struct tow_slab *slab, enum tow_rights rights);

@@ -171,8 +171,7 @@ static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe,
 	int ret;
 
 	if (tow_sqe_is_atomic(sqe) &&
-	    (!queue->atomics ||
-	     tow_maint_lacks(&queue->dev->maint, TOW_LACKS_ATOMICS)))
+	    (!queue->atomics || !tow_device_atomics(queue->dev)))
 		return -EOPNOTSUPP;
 	op->flow = tow_known_flow(queue, sqe->channel, known);
 	if (!op->flow)

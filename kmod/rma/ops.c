@@ -32,7 +32,6 @@
 #include <linux/jiffies.h>
 
 #include "device.h"
-#include "import.h"
 #include "ops.h"
 #include "remote.h"
 #include "tie.h"
@@ -552,7 +551,7 @@ static bool tow_post_look(const struct tow_post *post, unsigned int look)
 
 	for (op = post->ops;; op = op->next) {
 		if (op->region && tow_region_invalid(op->region))
-			late |= tow_import_found(op->region->import, look);
+			late |= tow_backing_found(op->region->backing, look);
 		if (op == post->last)
 			return late;
 	}
@@ -592,7 +591,7 @@ static void tow_tie_look(struct tow_tie *tie, unsigned int look)
 /**
  * tow_ops_look - look for memory that was taken back and is in use
  * @dev: the device, which may be gone
- * @look: what tow_import_found() is told of each that is found
+ * @look: what tow_backing_found() is told of each that is found
  *
  * What was invalid before, and is not found, will not be: tow_op_refused() sees that
  * with the same lock.  Queue pairs on which it takes too long are destroyed.

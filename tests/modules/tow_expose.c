@@ -174,9 +174,9 @@ static int tow_prober_address(struct tow_device *dev, const struct ib_port_attr 
 		rdma_ah_set_dlid(ah, port->lid);
 		return 0;
 	}
-	mutex_lock(&dev->maint.use);
-	index = dev->maint.gid_index;
-	mutex_unlock(&dev->maint.use);
+	mutex_lock(&dev->memory->maint.use);
+	index = dev->memory->maint.gid_index;
+	mutex_unlock(&dev->memory->maint.use);
 	attr = rdma_get_gid_attr(dev->ibdev, dev->port, index);
 	if (IS_ERR(attr))
 		return PTR_ERR(attr);
@@ -533,10 +533,10 @@ static int tow_expose_break(struct tow_device *dev)
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 	int ret = -EAGAIN;
 
-	mutex_lock(&dev->maint.use);
-	if (dev->maint.state == TOW_MAINT_READY)
-		ret = ib_modify_qp(dev->maint.qp, &attr, IB_QP_STATE);
-	mutex_unlock(&dev->maint.use);
+	mutex_lock(&dev->memory->maint.use);
+	if (dev->memory->maint.state == TOW_MAINT_READY)
+		ret = ib_modify_qp(dev->memory->maint.qp, &attr, IB_QP_STATE);
+	mutex_unlock(&dev->memory->maint.use);
 	return ret;
 }
 
