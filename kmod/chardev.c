@@ -244,7 +244,7 @@ static void tow_file_fill_query(struct tow_device *dev,
 	query->page_size = PAGE_SIZE;
 	query->numa_node = ibdev_to_node(dev->ibdev);
 	tow_file_fill_limits(dev, query);
-	tow_maint_describe(&dev->memory->maint, query);
+	tow_memory_describe(dev, query);
 }
 
 static int tow_file_query(struct tow_device *dev, void __user *user)

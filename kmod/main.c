@@ -135,7 +135,7 @@ int tow_device_want_port(struct tow_device *dev, u32 port)
 		     !rdma_ib_or_roce(dev->ibdev, port)))
 		return -ERANGE;
 	WRITE_ONCE(dev->port_wanted, port);
-	tow_maint_changed(&dev->memory->maint);
+	tow_memory_changed(dev);
 	return 0;
 }
 
@@ -148,12 +148,12 @@ static void tow_device_event(struct ib_event_handler *handler,
 
 	switch (event->event) {
 	case IB_EVENT_DEVICE_FATAL:
-		tow_maint_broken(&dev->memory->maint, -EIO);
+		tow_memory_broken(dev, -EIO);
 		break;
 	case IB_EVENT_PORT_ACTIVE:
 	case IB_EVENT_LID_CHANGE:
 	case IB_EVENT_GID_CHANGE:
-		tow_maint_changed(&dev->memory->maint);
+		tow_memory_changed(dev);
 		tow_partings_retry(dev);
 		break;
 	default:

@@ -127,7 +127,7 @@ static ssize_t tow_pool_show(struct device *node, struct device_attribute *attr,
 	struct tow_device *dev = dev_get_drvdata(node);
 	struct tow_pool_numbers numbers;
 
-	tow_pool_numbers(&dev->memory->pool, &numbers);
+	tow_pool_numbers(dev, &numbers);
 	return sysfs_emit(buf, "%llu\n", file->number(&numbers));
 }
 
@@ -157,7 +157,7 @@ static ssize_t tow_sysfs_resize(struct device *node,
 		return ret;
 	if (!tow_device_enter(dev))
 		return -ENODEV;
-	ret = tow_pool_resize(&dev->memory->pool, bytes);
+	ret = tow_pool_resize(dev, bytes);
 	tow_device_leave(dev);
 	return ret ?: count;
 }
@@ -165,14 +165,7 @@ TOW_POOL_ATTR(pool_bytes, 0644, tow_sysfs_resize, numbers->bytes);
 TOW_POOL_ATTR(pool_used_bytes, 0444, NULL, numbers->used_bytes);
 TOW_POOL_ATTR(pool_high_water_bytes, 0444, NULL, numbers->high_water_bytes);
 
-static ssize_t slab_bytes_show(struct device *node,
-			       struct device_attribute *attr, char *buf)
-{
-	struct tow_device *dev = dev_get_drvdata(node);
-
-	return sysfs_emit(buf, "%llu\n", dev->memory->pool.large_bytes);
-}
-static DEVICE_ATTR_RO(slab_bytes);
+TOW_POOL_ATTR(slab_bytes, 0444, NULL, numbers->large_bytes);
 
 /* ---- limits --------------------------------------------------------------- */
 
@@ -334,7 +327,7 @@ ssize_t tow_setting_store(struct device *node, struct device_attribute *attr,
 }
 
 /* @_field: in terms of "dev" */
-TOW_SETTING_ATTR(linger_max_s, dev->memory->regions.linger_max_s, 0, TOW_LINGER_MAX_MAX_S);
+TOW_SETTING_ATTR(linger_max_s, *tow_memory_linger_max_s(dev), 0, TOW_LINGER_MAX_MAX_S);
 
 static int tow_sysfs_want_port(struct tow_device *dev, u32 port)
 {
@@ -362,7 +355,7 @@ static struct attribute *tow_sysfs_attrs[] = {
 	&tow_pool_attr_pool_bytes.attr.attr,
 	&tow_pool_attr_pool_used_bytes.attr.attr,
 	&tow_pool_attr_pool_high_water_bytes.attr.attr,
-	&dev_attr_slab_bytes.attr,
+	&tow_pool_attr_slab_bytes.attr.attr,
 	&dev_attr_mr_used.attr,
 	&tow_limit_attr_mr_limit.attr.attr,
 	&tow_limit_attr_client_bytes_limit.attr.attr,

@@ -244,9 +244,15 @@ void tow_process_cleanup(void)
 	mmu_notifier_synchronize();
 }
 
-/* The client is in the job from now on, unless it is in another one. */
+/**
+ * tow_client_join - be in a job from now on
+ * @client: the client
+ * @job_id: the job
+ *
+ * Return: 0; -EBUSY: it is in another one.
+ */
 int tow_client_join(struct tow_client *client,
-			   const u8 job_id[TOW_JOB_ID_BYTES])
+		    const u8 job_id[TOW_JOB_ID_BYTES])
 {
 	int ret = 0;
 

@@ -12,7 +12,7 @@
 
 #include "directory.h"
 #include "limits.h"
-#include "slab.h"
+#include "memory.h"
 #include "wire.h"
 
 struct pid;

@@ -18,7 +18,7 @@
 #include <linux/slab.h>
 
 #include "compat.h"
-#include "device.h"
+#include "internal.h"
 
 static vm_fault_t tow_region_fault(struct vm_fault *vmf)
 {

@@ -18,9 +18,7 @@
  */
 #include <linux/slab.h>
 
-#include "client.h"
-#include "device.h"
-#include "import.h"
+#include "internal.h"
 
 /* An exporter that is slow to take back what it gave does not keep others longer. */
 #define TOW_IMPORT_PATIENCE	HZ

@@ -30,12 +30,8 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
-#include "client.h"
 #include "compat.h"
-#include "device.h"
-#include "export.h"
-#include "import.h"
-#include "ops.h"
+#include "internal.h"
 
 /* Between two looks whether the device is going, while an exporter is waited for. */
 #define TOW_IMPORT_LOOK	(HZ / 10)

@@ -10,10 +10,8 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "client.h"
 #include "compat.h"
-#include "device.h"
-#include "import.h"
+#include "internal.h"
 
 /* Pinned at a time: as many pointers as a page holds. */
 #define TOW_PIN_BATCH	(PAGE_SIZE / sizeof(struct page *))

@@ -4,9 +4,7 @@
  */
 #include <linux/slab.h>
 
-#include "device.h"
-#include "import.h"
-#include "memory.h"
+#include "internal.h"
 
 /**
  * tow_memory_init - make what a device has of memory
@@ -71,4 +69,48 @@ void tow_memory_cleanup(struct tow_device *dev)
 {
 	tow_regions_cleanup(&dev->memory->regions);
 	kfree(dev->memory);
+}
+
+/**
+ * tow_memory_broken - the RDMA device has failed, as it says
+ * @dev: the device
+ * @error: how, a negative errno
+ *
+ * May be called in any context, with the provider's locks held.
+ */
+void tow_memory_broken(struct tow_device *dev, int error)
+{
+	tow_maint_broken(&dev->memory->maint, error);
+}
+
+/**
+ * tow_memory_changed - a port or an address has changed, or is to be another
+ * @dev: the device
+ *
+ * May be called in any context.
+ */
+void tow_memory_changed(struct tow_device *dev)
+{
+	tow_maint_changed(&dev->memory->maint);
+}
+
+/**
+ * tow_memory_describe - fill in what QUERY tells of the maintenance queue pair
+ * @dev: the device
+ * @query: where to
+ */
+void tow_memory_describe(struct tow_device *dev, struct tow_query *query)
+{
+	tow_maint_describe(&dev->memory->maint, query);
+}
+
+/**
+ * tow_memory_linger_max_s - how long regions may linger, as the administrator allows
+ * @dev: the device
+ *
+ * Return: where that is, in seconds; read and written in one go.
+ */
+u32 *tow_memory_linger_max_s(struct tow_device *dev)
+{
+	return &dev->memory->regions.linger_max_s;
 }

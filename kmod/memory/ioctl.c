@@ -9,8 +9,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "client.h"
-#include "device.h"
+#include "internal.h"
 #include "listing.h"
 
 /* Published sizes: of the first version that had the structure, for ever. */

@@ -22,7 +22,7 @@
 
 #include <linux/jiffies.h>
 
-#include "device.h"
+#include "internal.h"
 #include "trace.h"
 
 /* 10, 20, ... 2560 ms between them: about five seconds in all. */

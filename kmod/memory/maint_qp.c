@@ -15,7 +15,7 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
-#include "device.h"
+#include "internal.h"
 
 /* A registration takes microseconds; a debug kernel in an emulator, more. */
 #define TOW_MAINT_REQUEST_MS	3000

@@ -21,7 +21,7 @@
 #include <linux/mm.h>
 #include <rdma/ib_verbs.h>
 
-#include "device.h"
+#include "internal.h"
 
 /* Any number that memory does not hold by chance. */
 #define TOW_TRIAL_WORD		0x746f776c696e6521ULL

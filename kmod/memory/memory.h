@@ -1,10 +1,337 @@
 /* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Memory that the RDMA device reaches.
+ *
+ * A region is what a program has: slabs of the pool, or imported memory.  A slab is pages
+ * that the device reaches under at most two registrations, one for peers that only read
+ * and one for those that write.  The pool's slabs are made when the administrator sizes
+ * the pool, and go from region to region: a slab goes to nobody else before no peer can have
+ * an operation on it in flight, its registrations are invalid, nobody on this machine uses
+ * its pages, and it is zeroed, in this order (pool.c).  Imported memory is a process's own
+ * pages, or another driver's dma-buf, which that may take back at any moment.
+ *
+ * Who holds what: a client's handle, a descriptor and a mapping hold the region; the region
+ * holds its slabs; an export holds the region; a grant, and whoever else lets peers in, holds
+ * each slab (towk_slab_hold()) until the peer has acknowledged the revoke or its queue pairs
+ * are destroyed.  Documentation/design/memory.md has the whole of it.
+ *
+ * Locks, outermost first: tow_regions.lock; tow_pool.resize; tow_slab.lock; tow_maint.use;
+ * tow_pool.lock.  tow_imports.lock is taken with none of them, and nothing waits for a
+ * dma-buf's exporter with any.
+ *
+ * What memory wants of those above it is struct tow_memory_ops.  To begin reading: ioctl.c
+ * (what programs ask for), region.c, pool.c, slab.c; then maint.c for how registrations get
+ * to the device, and import.c.
+ */
 #ifndef TOW_MEMORY_H
 #define TOW_MEMORY_H
 
-#include "maint.h"
-#include "pool.h"
-#include "region.h"
+#include <linux/atomic.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/math64.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/sizes.h>
+#include <linux/types.h>
+#include <linux/uidgid.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include "client.h"
+#include "limits.h"
+#include "slab_size.h"
+#include "uapi/towline.h"
+
+struct dma_buf;
+struct pid;
+struct tow_client;
+struct tow_device;
+struct tow_region;
+struct tow_slab;
+struct user_namespace;
+
+/* ---- slabs ----------------------------------------------------------------- */
+
+/* The classes of the pool, and what is not of the pool. */
+enum tow_slab_class {
+	TOW_SLAB_SMALL,
+	TOW_SLAB_LARGE,
+	TOW_SLAB_CLASSES,
+	TOW_SLAB_IMPORTED = TOW_SLAB_CLASSES
+};
+
+/**
+ * enum tow_slab_state - where a slab of the pool is
+ * @TOW_SLAB_FREE: zeroed, nobody's
+ * @TOW_SLAB_OWNED: a region's
+ * @TOW_SLAB_DRAINING: its region has ended; peers may still reach it, its
+ *	registrations may still be valid
+ * @TOW_SLAB_DIRTY: nobody reaches it any more; not zeroed yet
+ * @TOW_SLAB_RETIRED: its pages are in use elsewhere: on its way out of the pool
+ *
+ * FREE to OWNED; OWNED to DRAINING; DRAINING to DIRTY or RETIRED; DIRTY to FREE,
+ * or to OWNED if it is zeroed on the way.
+ */
+enum tow_slab_state {
+	TOW_SLAB_FREE,
+	TOW_SLAB_OWNED,
+	TOW_SLAB_DRAINING,
+	TOW_SLAB_DIRTY,
+	TOW_SLAB_RETIRED
+};
+
+/* Under what rights peers may be let in: one registration for each. */
+enum tow_rights {
+	TOW_RIGHTS_READ,	/* reads */
+	TOW_RIGHTS_WRITE,	/* reads, writes and atomics */
+	TOW_RIGHTS
+};
+
+/**
+ * struct tow_backing_ops - what is done with memory that is not the pool's
+ * @release: its region has ended
+ * @drained: no peer can reach a slab of it any more; the slab is hidden, and may be gone
+ *	on return
+ * @page: the page of a region's slab @index at @offset, in bytes; NULL: there are none
+ */
+struct tow_backing_ops {
+	void		(*release)(struct tow_region *region);
+	void		(*drained)(struct tow_slab *slab);
+	struct page	*(*page)(const struct tow_region *region,
+				 unsigned int index, u64 offset);
+};
+
+/**
+ * struct tow_backing - where memory is from that is not the pool's
+ * @ops: what is done with it
+ * @invalid: it is being taken back, or has been; read without a lock
+ * @exports: of its region, that are not finished
+ */
+struct tow_backing {
+	const struct tow_backing_ops	*ops;
+	bool				invalid;
+	atomic_t			exports;
+};
+
+static inline bool tow_backing_invalid(const struct tow_backing *backing)
+{
+	return READ_ONCE(backing->invalid);
+}
+
+/**
+ * struct tow_chunk - physically contiguous memory
+ * @page: its first page; NULL: it is imported
+ * @dma: where the RDMA device sees it
+ * @at: where it begins in its slab, in bytes
+ * @bytes: its size
+ */
+struct tow_chunk {
+	struct page	*page;
+	dma_addr_t	dma;
+	u64		at;
+	u64		bytes;
+};
+
+/**
+ * struct tow_slab - memory under one registration
+ * @list: in the pool's list of its state, if there is one; under the pool's lock
+ * @all: in the pool's list of all slabs; under the pool's lock
+ * @dev: the device; whoever has the slab keeps its structure
+ * @class: the pool's class, or that it is imported
+ * @backing: where it is from; NULL: the pool
+ * @payer: no region has it, but others' references to its pages, who is charged for
+ *	it until they have gone; else NULL.  Of whoever takes it on from the region
+ * @readonly: an import that neither peers nor the device may write to
+ * @state: under the pool's lock
+ * @remote: peers that may have operations on it in flight, plus one while it is
+ *	OWNED; when it drops to 0 the slab may be invalidated
+ * @bytes: its size
+ * @lock: protects @mr, @page_bytes and what is registered
+ * @mr: one memory region for each kind of rights, from the first exposure on, until
+ *	it is wanted elsewhere
+ * @page_bytes: for each of them, the size of its pages
+ * @exposed: how many exports of each kind there are
+ * @mapped: how many of its chunks, from the first on, we mapped for DMA
+ * @chunk_count: how many chunks
+ * @chunks: in the order of the slab's bytes
+ */
+struct tow_slab {
+	struct list_head	list;
+	struct list_head	all;
+	struct tow_device	*dev;
+	enum tow_slab_class	class;
+	struct tow_backing	*backing;
+	struct tow_account	*payer;
+	bool			readonly;
+	enum tow_slab_state	state;
+	refcount_t		remote;
+	u64			bytes;
+	/* protects mr, page_bytes, exposed */
+	struct mutex		lock;
+	struct ib_mr		*mr[TOW_RIGHTS];
+	u32			page_bytes[TOW_RIGHTS];
+	unsigned int		exposed[TOW_RIGHTS];
+	unsigned int		mapped;
+	unsigned int		chunk_count;
+	struct tow_chunk	chunks[];
+};
+
+/**
+ * tow_slab_chunk - the chunk at an offset
+ * @slab: the slab
+ * @offset: in bytes, below the slab's size
+ *
+ * Return: the chunk.
+ */
+static inline const struct tow_chunk *tow_slab_chunk(const struct tow_slab *slab,
+						     u64 offset)
+{
+	unsigned int low = 0, high = slab->chunk_count, middle;
+
+	while (high - low > 1) {
+		middle = low + (high - low) / 2;
+		if (slab->chunks[middle].at <= offset)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &slab->chunks[low];
+}
+
+struct page *tow_slab_page(struct tow_slab *slab, u64 offset);
+bool towk_slab_hold(struct tow_slab *slab);
+void towk_slab_drop(struct tow_slab *slab);
+int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
+		     u64 *address);
+void towk_slab_hide(struct tow_slab *slab, enum tow_rights rights);
+
+/* ---- regions --------------------------------------------------------------- */
+
+/**
+ * struct tow_region - memory of the pool, or imported
+ * @refs: held by each handle, each descriptor (hence each mapping), and by the
+ *	named table while the region lingers
+ * @dev: the device, with a reference
+ * @id: its number on the device
+ * @bytes: as asked for
+ * @map_bytes: what can be mapped
+ * @flags: those of enum tow_region_flag that never change
+ * @fds: descriptors that exist
+ * @charge: what its client is charged
+ * @backing: where its memory is from; NULL: the pool
+ * @name: its name
+ * @kuid: whose it is, and the name
+ * @key: whom it is charged to; stays so when it is taken over
+ * @user_ns: in which user namespace, with a reference
+ * @job_id: in which job
+ * @owner: the client that has it; NULL: ended.  This and the following are
+ *	under tow_regions.lock
+ * @pid: of its client, with a reference
+ * @cgroup_id: of its client
+ * @hashed: in tow_regions.named
+ * @lingering: it is there only for somebody to take it over; whoever clears
+ *	this takes over the table's reference
+ * @linger_s: seconds that it may be so
+ * @linger_end: when that is over, in jiffies
+ * @linger_work: then ends it
+ * @rcu: frees it
+ * @skip: bytes of the first slab that come before the region: an import begins
+ *	where the program said, not where its page does
+ * @slab_bytes: of each slab, except that an import's last one may be smaller
+ * @slab_count: how many slabs
+ * @slabs: in the order of the region's bytes
+ */
+struct tow_region {
+	struct kref		refs;
+	struct tow_device	*dev;
+	u64			id;
+	u64			bytes;
+	u64			map_bytes;
+	u32			flags;
+	atomic_t		fds;
+	struct tow_charge	charge;
+	struct tow_backing	*backing;
+	char			name[TOW_REGION_NAME_MAX];
+	kuid_t			kuid;
+	kuid_t			key;
+	struct user_namespace	*user_ns;
+	u8			job_id[TOW_JOB_ID_BYTES];
+
+	struct tow_client	*owner;
+	struct pid		*pid;
+	u64			cgroup_id;
+	struct hlist_node	hashed;
+	bool			lingering;
+	u32			linger_s;
+	unsigned long		linger_end;
+	struct delayed_work	linger_work;
+
+	struct rcu_head		rcu;
+
+	u64			skip;
+	u64			slab_bytes;
+	unsigned int		slab_count;
+	struct tow_slab		*slabs[];
+};
+
+/**
+ * tow_region_aim - where does the RDMA device see a region's byte?
+ * @region: the region; the device is not gone
+ * @offset: of the byte in the region
+ * @dma: where to
+ *
+ * Return: how many bytes from there on it sees one after the other.
+ */
+static inline u64 tow_region_aim(const struct tow_region *region, u64 offset,
+				 u64 *dma)
+{
+	const struct tow_chunk *chunk;
+	const struct tow_slab *slab;
+	u64 rest;
+
+	slab = region->slabs[div64_u64_rem(region->skip + offset,
+					   region->slab_bytes, &rest)];
+	chunk = tow_slab_chunk(slab, rest);
+	rest -= chunk->at;
+	*dma = chunk->dma + rest;
+	return chunk->bytes - rest;
+}
+
+/**
+ * tow_region_invalid - has a region's memory been taken back?
+ * @region: the region
+ *
+ * Return: true: it is an import's, whose exporter has asked for it.
+ */
+static inline bool tow_region_invalid(const struct tow_region *region)
+{
+	return unlikely(region->backing) &&
+	       tow_backing_invalid(region->backing);
+}
+
+/* The page of a region's slab @index at @offset, in bytes; not of another device's. */
+static inline struct page *tow_region_page(const struct tow_region *region,
+					   unsigned int index, u64 offset)
+{
+	return region->backing ?
+	       region->backing->ops->page(region, index, offset) :
+	       tow_slab_page(region->slabs[index], offset);
+}
+
+extern const struct tow_handle_ops tow_region_handle_ops;
+struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
+					 u32 *flags);
+void tow_region_get(struct tow_region *region);
+void tow_region_get_many(struct tow_region *region, u32 count);
+void tow_region_put(struct tow_region *region);
+void tow_region_put_many(struct tow_region *region, u32 count);
+struct tow_region *towk_region_get(int fd);
+void towk_region_put(struct tow_region *region);
+long tow_region_call(struct tow_client *client, unsigned int cmd,
+		     void __user *user);
+
+/* ---- a device's memory ------------------------------------------------------ */
 
 /**
  * struct tow_memory_ops - what those do for memory that use it
@@ -25,29 +352,41 @@ struct tow_memory_ops {
 };
 
 /**
- * struct tow_memory - what a device has of memory
- * @ops: those that use it
- * @maint: the maintenance queue pair
- * @pool: slabs
- * @regions: regions
- * @imports: imported memory
+ * struct tow_pool_numbers - a pool at one moment
+ * @large_bytes: of a large slab
+ * @bytes: of all slabs
+ * @used_bytes: of those that are OWNED or DRAINING
+ * @high_water_bytes: the most that @used_bytes ever was
+ * @slabs: how many slabs
+ * @small: of those, small ones
+ * @free: FREE ones
+ * @dirty: DIRTY ones
+ * @draining: DRAINING ones, those of imports too
  */
-struct tow_memory {
-	const struct tow_memory_ops	*ops;
-	struct tow_maint		maint;
-	struct tow_pool			pool;
-	struct tow_regions		regions;
-	struct tow_imports		imports;
+struct tow_pool_numbers {
+	u64 large_bytes;
+	u64 bytes;
+	u64 used_bytes;
+	u64 high_water_bytes;
+	u64 slabs;
+	u64 small;
+	u64 free;
+	u64 dirty;
+	u64 draining;
 };
 
-/* init.c */
 int tow_memory_init(struct tow_device *dev, const struct tow_memory_ops *ops);
 void tow_memory_start(struct tow_device *dev);
 void tow_memory_quiesce(struct tow_device *dev);
 void tow_memory_stop(struct tow_device *dev);
 void tow_memory_cleanup(struct tow_device *dev);
-
-/* import_dmabuf.c */
+void tow_memory_broken(struct tow_device *dev, int error);
+void tow_memory_changed(struct tow_device *dev);
+void tow_memory_describe(struct tow_device *dev, struct tow_query *query);
+u32 *tow_memory_linger_max_s(struct tow_device *dev);
+bool tow_device_atomics(struct tow_device *dev);
+void tow_pool_numbers(struct tow_device *dev, struct tow_pool_numbers *numbers);
+int tow_pool_resize(struct tow_device *dev, u64 bytes);
 bool tow_backing_found(struct tow_backing *backing, unsigned int look);
 
 #endif /* TOW_MEMORY_H */

@@ -33,7 +33,7 @@
 
 #include <linux/sizes.h>
 
-#include "device.h"
+#include "internal.h"
 #include "trace.h"
 
 /*
@@ -242,7 +242,7 @@ static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 	char name[TOW_DEVICE_NAME_MAX];
 
 	tow_device_name(dev, name);
-	tow_pool_numbers(pool, &numbers);
+	tow_pool_numbers(dev, &numbers);
 	switch (error) {
 	case -ENODEV:
 	case -EINTR:
@@ -434,14 +434,16 @@ void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
 
 /**
  * tow_pool_numbers - how the pool is at this moment
- * @pool: the pool
+ * @dev: the device
  * @numbers: where to
  */
-void tow_pool_numbers(struct tow_pool *pool, struct tow_pool_numbers *numbers)
+void tow_pool_numbers(struct tow_device *dev, struct tow_pool_numbers *numbers)
 {
+	struct tow_pool *pool = &dev->memory->pool;
 	int class;
 
 	memset(numbers, 0, sizeof(*numbers));
+	numbers->large_bytes = pool->large_bytes;
 	spin_lock(&pool->lock);
 	numbers->bytes = pool->bytes;
 	numbers->used_bytes = pool->used_bytes;

@@ -9,7 +9,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include "device.h"
+#include "internal.h"
 
 /* What is exported next may need as many; each costs the hardware a command. */
 #define TOW_POOL_RECLAIM_MRS	16
@@ -399,7 +399,7 @@ static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
 
 /**
  * tow_pool_resize - make the pool larger or smaller
- * @pool: the pool; the caller is a user of the device
+ * @dev: the device; the caller is a user of it
  * @bytes: how large it is to be, rounded up to whole large slabs
  *
  * Growing stops when no more can be had; what was had stays.  Shrinking takes
@@ -409,8 +409,9 @@ static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
  * -EAGAIN: the device is being renamed, which waits for the caller; -ENODEV: it is
  * going; -EOPNOTSUPP: see tow_slab_make().
  */
-int tow_pool_resize(struct tow_pool *pool, u64 bytes)
+int tow_pool_resize(struct tow_device *dev, u64 bytes)
 {
+	struct tow_pool *pool = &dev->memory->pool;
 	int ret;
 
 	bytes = round_up(bytes, pool->large_bytes);

@@ -17,10 +17,7 @@
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
 
-#include "client.h"
-#include "device.h"
-#include "export.h"
-#include "queue.h"
+#include "internal.h"
 #include "trace.h"
 
 /* Seconds, unless the administrator says otherwise. */

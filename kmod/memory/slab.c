@@ -34,7 +34,7 @@
 #include <linux/slab.h>
 
 #include "compat.h"
-#include "device.h"
+#include "internal.h"
 #include "trace.h"
 
 /* So much of the machine's memory is never taken, that the machine may live. */

@@ -13,7 +13,7 @@
 #include "link.h"
 #include "poller.h"
 #include "queue.h"
-#include "region.h"
+#include "memory.h"
 #include "remote.h"
 #include "trace.h"
 

@@ -11,7 +11,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "event.h"
-#include "region.h"
+#include "memory.h"
 #include "remote.h"
 #include "uapi/towline.h"
 

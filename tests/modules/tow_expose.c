@@ -33,6 +33,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "device.h"
+#include "memory/internal.h"
 #include "remote.h"
 #include "tie.h"
 #include "tow_expose.h"

@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the files of memory/ share, in the order in which they call each other, the lowest
+ * first.
+ */
+#ifndef TOW_MEMORY_INTERNAL_H
+#define TOW_MEMORY_INTERNAL_H
+
+#include <linux/dma-direction.h>
+#include <linux/hashtable.h>
+#include <linux/scatterlist.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/xarray.h>
+
+#include "device.h"
+#include "memory.h"
+
+struct device;
+struct dma_buf_attachment;
+struct file;
+struct mm_struct;
+struct tow_import_fence;
+struct tow_import_ops;
+
+/* ---- the maintenance queue pair ---------------------------------------------- */
+
+/*
+ * A fast registration is a work request, so it needs a queue pair in the registration's
+ * protection domain that is ready to send.  Each device has one, connected to itself, over
+ * which no data goes but two words when the device is tried.  It is made, and made again
+ * when it breaks, by a work item; nobody waits for more than the first attempt.
+ */
+
+/* What a device may turn out not to do, whatever its driver says. */
+enum tow_lack {
+	TOW_LACKS_ATOMICS,	/* be asked for, or allowed to peers */
+	TOW_LACKS_READ_ONLY,	/* register memory that it does not write to */
+	TOW_LACKS_LARGE_PAGES,	/* register memory in pages above PAGE_SIZE */
+};
+
+/* Work requests that may be posted at a time. */
+#define TOW_MAINT_SEND_WR	16
+#define TOW_MAINT_RECV_WR	1
+
+/**
+ * struct tow_trial - the memory that a device is tried with
+ * @mr: its memory region
+ * @page: its first page
+ * @bytes: its size: of one page of @mr
+ * @dma: where the RDMA device sees it
+ * @mapped: it does
+ */
+struct tow_trial {
+	struct ib_mr	*mr;
+	struct page	*page;
+	u32		bytes;
+	dma_addr_t	dma;
+	bool		mapped;
+};
+
+/**
+ * struct tow_maint - a device's maintenance queue pair
+ * @dev: the device
+ * @lock: protects the fields up to @stopping; taken in any context
+ * @state: see enum tow_maint_state for what leads where
+ * @error: what tow_query.maint_error shows
+ * @rebuilds: what tow_query.maint_rebuilds shows
+ * @broken: why the present queue pair is of no use any more; 0 if it is
+ * @changed: something happened that may help, or that moved our address
+ * @stopping: the device is going; set once, never cleared
+ * @wait: whoever waits for the queue pair; woken by changes of the state and by
+ *	stopping
+ * @work: makes the queue pair, and makes it anew
+ * @use: held by whoever makes, uses or destroys the queue pair; protects what
+ *	follows
+ * @attempts: how often it was tried since things last looked well
+ * @ready_at: when it became ready, in jiffies
+ * @was_ready: it was ready before
+ * @cq: polled directly, only with @use held
+ * @qp: what registrations are posted to
+ * @gid: RoCE: our address at the time
+ * @gid_index: RoCE: where @gid stands in the port's table
+ * @lid: InfiniBand: our address at the time
+ * @request: the work requests that are being executed; @request.broken: their end
+ *	was the queue pair's
+ * @trial: what trying the device needs, while it goes on
+ * @untried: the device did not reach itself: what it can do with keys is not known
+ * @lacks: what it turned out not to do: bits by enum tow_lack, never cleared; read
+ *	without the lock
+ * @page_bytes: the largest page of a memory region that worked; read without the lock
+ */
+struct tow_maint {
+	struct tow_device	*dev;
+	/* protects state, error, rebuilds, broken, changed, stopping */
+	spinlock_t		lock;
+	enum tow_maint_state	state;
+	int			error;
+	u32			rebuilds;
+	int			broken;
+	bool			changed;
+	bool			stopping;
+
+	wait_queue_head_t	wait;
+	struct delayed_work	work;
+	/* protects what follows */
+	struct mutex		use;
+
+	unsigned int		attempts;
+	unsigned long		ready_at;
+	bool			was_ready;
+	struct ib_cq		*cq;
+	struct ib_qp		*qp;
+	union ib_gid		gid;
+	int			gid_index;
+	u32			lid;
+
+	struct {
+		struct ib_cqe		cqe;
+		unsigned int		outstanding;
+		enum ib_wc_status	status;
+		bool			broken;
+	} request;
+
+	struct tow_trial	trial;
+	bool			untried;
+	unsigned long		lacks;
+	u32			page_bytes;
+};
+
+/* Is there something that the device turned out not to do?  False if it was not tried. */
+static inline bool tow_maint_lacks(const struct tow_maint *maint,
+				   enum tow_lack lack)
+{
+	return READ_ONCE(maint->lacks) & BIT(lack);
+}
+
+/* maint_qp.c */
+void tow_maint_broken(struct tow_maint *maint, int error);
+
+/* maint.c */
+void tow_maint_changed(struct tow_maint *maint);
+void tow_maint_describe(struct tow_maint *maint, struct tow_query *query);
+void tow_maint_init(struct tow_maint *maint, struct tow_device *dev);
+void tow_maint_start(struct tow_maint *maint);
+void tow_maint_stop_begin(struct tow_maint *maint);
+void tow_maint_stop(struct tow_maint *maint);
+int tow_maint_run(struct tow_maint *maint, struct ib_send_wr *first);
+
+/* maint_qp.c */
+int tow_maint_build(struct tow_maint *maint);
+void tow_maint_teardown(struct tow_maint *maint);
+bool tow_maint_address_valid(struct tow_maint *maint);
+bool tow_maint_port_active(struct tow_maint *maint);
+int tow_maint_execute(struct tow_maint *maint, struct ib_send_wr *first);
+
+/* maint_trial.c */
+int tow_maint_try(struct tow_maint *maint);
+void tow_maint_trial_free(struct tow_maint *maint);
+int tow_maint_access(struct tow_maint *maint, enum tow_rights rights);
+
+/* ---- slabs ------------------------------------------------------------------- */
+
+struct tow_slab *tow_slab_alloc(struct tow_device *dev,
+				enum tow_slab_class class,
+				unsigned int chunk_count, gfp_t gfp);
+struct tow_slab *tow_slab_make(struct tow_device *dev,
+			       enum tow_slab_class class);
+bool tow_slab_needs_copies(struct ib_device *ibdev);
+unsigned int tow_slab_reclaim_mrs(struct tow_slab *slab);
+void tow_slab_detach(struct tow_slab *slab);
+void tow_slab_free(struct tow_slab *slab);
+void tow_slab_zero(struct tow_slab *slab);
+bool tow_slab_ours_alone(struct tow_slab *slab);
+int tow_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
+		    u64 *address);
+void tow_slab_hide_all(struct tow_slab *slab);
+int tow_slab_go_on(struct tow_device *dev);
+
+/* ---- the pool ---------------------------------------------------------------- */
+
+/**
+ * struct tow_pool - a device's slabs
+ * @dev: the device
+ * @large_bytes: of a large slab: TOW_SLAB_LARGE_BYTES, or what one registration of
+ *	the device can hold
+ * @lock: protects the lists, the numbers and the slabs' states
+ * @all: every slab, through tow_slab.all
+ * @free: FREE ones by class, through tow_slab.list
+ * @dirty: DIRTY ones by class
+ * @draining: DRAINING ones
+ * @bytes: of all slabs
+ * @used_bytes: of those that are OWNED or DRAINING
+ * @high_water_bytes: the most that @used_bytes ever was
+ * @want_bytes: what the administrator wants; @bytes is more while shrinking
+ *	waits for slabs that are in use
+ * @count: slabs by class
+ * @free_count: of those, the ones in @free
+ * @dirty_count: and in @dirty
+ * @draining_count: DRAINING slabs: those in @draining, and those that the work
+ *	item has taken from there
+ * @stopped: the RDMA device is going: slabs are not made any more, and those
+ *	that come back are freed
+ * @resize: serialises changes of which slabs there are; taken before @lock
+ * @work: makes slabs that come back fit for the next region
+ * @retired: slabs that are the pool's no more, whose pages others use; under @resize
+ * @look: looks whether they still do
+ */
+struct tow_pool {
+	struct tow_device	*dev;
+	u64			large_bytes;
+	/* protects everything up to stopped */
+	spinlock_t		lock;
+	struct list_head	all;
+	struct list_head	free[TOW_SLAB_CLASSES];
+	struct list_head	dirty[TOW_SLAB_CLASSES];
+	struct list_head	draining;
+	u64			bytes;
+	u64			used_bytes;
+	u64			high_water_bytes;
+	u64			want_bytes;
+	unsigned long		count[TOW_SLAB_CLASSES];
+	unsigned long		free_count[TOW_SLAB_CLASSES];
+	unsigned long		dirty_count[TOW_SLAB_CLASSES];
+	unsigned long		draining_count;
+	bool			stopped;
+	/* one change of which slabs there are at a time */
+	struct mutex		resize;
+	struct work_struct	work;
+	struct list_head	retired;
+	struct delayed_work	look;
+};
+
+/* pool.c */
+void tow_pool_init(struct tow_pool *pool, struct tow_device *dev,
+		   u32 registration_pages);
+void tow_pool_stop(struct tow_pool *pool);
+int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
+		  unsigned int count, struct tow_slab **slabs);
+void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
+		   unsigned int count);
+bool tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab **slabs,
+			  unsigned int count);
+int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
+
+/**
+ * tow_pool_put_free - a slab was made, or zeroed: it is free
+ * @pool: the pool; the caller has the lock
+ * @slab: one of its slabs, in no list but that of all
+ */
+static inline void tow_pool_put_free(struct tow_pool *pool,
+				     struct tow_slab *slab)
+{
+	lockdep_assert_held(&pool->lock);
+	slab->state = TOW_SLAB_FREE;
+	list_add_tail(&slab->list, &pool->free[slab->class]);
+	pool->free_count[slab->class]++;
+}
+
+/**
+ * tow_pool_forget - a slab is no part of the pool any more
+ * @pool: the pool; the caller has the lock
+ * @slab: the slab; the caller has seen to the count of its state
+ */
+static inline void tow_pool_forget(struct tow_pool *pool,
+				   struct tow_slab *slab)
+{
+	lockdep_assert_held(&pool->lock);
+	list_del_init(&slab->list);
+	list_del_init(&slab->all);
+	pool->bytes -= slab->bytes;
+	pool->count[slab->class]--;
+}
+
+static inline u64 tow_pool_slab_bytes(struct tow_pool *pool,
+				      enum tow_slab_class class)
+{
+	return class == TOW_SLAB_SMALL ? TOW_SLAB_SMALL_BYTES :
+					 pool->large_bytes;
+}
+
+/* pool_resize.c */
+void tow_pool_trim(struct tow_pool *pool);
+void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class);
+bool tow_pool_reclaim_mrs(struct tow_pool *pool);
+int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
+		      unsigned int count);
+
+/* retire.c */
+void tow_slab_leave_charged(struct tow_slab *slab, struct tow_charge *charge);
+void tow_slab_uncharge(struct tow_slab *slab);
+void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab);
+void tow_pool_init_retired(struct tow_pool *pool);
+void tow_pool_stop_retired(struct tow_pool *pool);
+
+/* ---- regions ------------------------------------------------------------------ */
+
+#define TOW_REGIONS_HASH_BITS	8
+
+/**
+ * struct tow_regions - a device's regions
+ * @lock: protects @named, @stopped and what is marked so in struct tow_region
+ * @named: the persistent ones, by user, job and name
+ * @linger_max_s: what the administrator allows
+ * @stopped: the device is going: nothing lingers any more
+ * @by_id: every region, without a reference; has a lock of its own
+ * @last_id: of the youngest; under the lock of @by_id
+ */
+struct tow_regions {
+	/* protects named, linger_max_s, stopped and parts of tow_region */
+	struct mutex		lock;
+	DECLARE_HASHTABLE(named, TOW_REGIONS_HASH_BITS);
+	u32			linger_max_s;
+	bool			stopped;
+	struct xarray		by_id;
+	u64			last_id;
+};
+
+/**
+ * struct tow_region_handle - a client's way to a region
+ * @handle: in the client's table
+ * @region: with a reference
+ * @flags: TOW_REGION_READONLY or 0
+ * @owner: the client made the region, or took it over
+ * @charge: if it did not: one region
+ */
+struct tow_region_handle {
+	struct tow_handle	handle;
+	struct tow_region	*region;
+	u32			flags;
+	bool			owner;
+	struct tow_charge	charge;
+};
+
+/* region.c */
+void tow_regions_init(struct tow_regions *regions);
+void tow_regions_stop(struct tow_regions *regions);
+void tow_regions_cleanup(struct tow_regions *regions);
+struct tow_region *tow_region_alloc(struct tow_client *client,
+				    unsigned int slab_count,
+				    const char name[TOW_REGION_NAME_MAX]);
+int tow_region_publish(struct tow_region *region);
+struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
+				  u32 flags, u32 linger_s,
+				  const char name[TOW_REGION_NAME_MAX]);
+bool tow_region_try_get(struct tow_region *region);
+void tow_region_orphan(struct tow_region *region);
+void tow_region_disown(struct tow_region *region);
+struct tow_region *tow_region_take_over(struct tow_client *client,
+					const char name[TOW_REGION_NAME_MAX],
+					struct tow_account **payer);
+void tow_region_give_up(struct tow_region *region, struct tow_account *payer);
+void tow_region_taken(struct tow_region *region, struct tow_client *client,
+		      u32 linger_s, struct tow_account *payer);
+void tow_region_describe(struct tow_region *region,
+			 struct tow_region_info *info);
+struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor);
+bool tow_region_is_of(struct tow_region *region, struct tow_client *client);
+
+/* dmabuf.c */
+struct dma_buf *tow_region_make_dmabuf(struct tow_region *region, bool readonly);
+struct tow_region *tow_region_from_dmabuf(struct dma_buf *dmabuf,
+					  bool *readonly);
+
+/* ioctl.c */
+
+/* ---- imports ------------------------------------------------------------------ */
+
+/**
+ * struct tow_imports - a device's imports
+ * @dev: the device
+ * @lock: protects @list and @leaving
+ * @list: those that are on the RDMA device
+ * @leaving: those that are being taken off
+ * @invalid: those that were taken back, until @quiesce takes them from here; under @lock
+ * @quiesce: ends their use; holds the device while it is queued
+ * @ending: those whose end has begun
+ * @wait: for one that has been taken off, or has ended
+ */
+struct tow_imports {
+	struct tow_device	*dev;
+	/* protects list, leaving, invalid */
+	struct mutex		lock;
+	struct list_head	list;
+	unsigned int		leaving;
+	struct list_head	invalid;
+	struct work_struct	quiesce;
+	atomic_t		ending;
+	wait_queue_head_t	wait;
+};
+
+/**
+ * struct tow_import_part - a process's pages that become one slab
+ * @pages: the pages, pinned
+ * @mapped: for the RDMA device
+ */
+struct tow_import_part {
+	struct sg_append_table	pages;
+	bool			mapped;
+};
+
+/**
+ * struct tow_import - what has to be given back
+ * @backing: what its region and its slabs know of it
+ * @ops: its kind's
+ * @dev: the device, with a reference
+ * @link: in tow_imports.list while something of it is on the RDMA device, unless that
+ *	is being taken off; under the lock of that
+ * @off: nothing of it is on the RDMA device
+ * @charge: what it is charged
+ * @draining: slabs that peers may still reach
+ * @holders: its region, or who makes it, and @leave while that is due; at 0 it goes
+ * @counted: in tow_imports.ending
+ * @end: gives it back
+ * @readonly: the device does not write to it
+ * @slab_count: how many slabs
+ * @slabs: in the order of the memory
+ *
+ * @mm: user memory: whose, with a reference to the structure
+ * @accounted: pages that count in the process's pinned_vm
+ * @part_count: how many parts there is room for
+ * @parts: one for each slab
+ *
+ * @dmabuf: dma-buf: it, with a reference; NULL: user memory
+ * @dma_device: what it is mapped for, with a reference
+ * @attachment: ours to it
+ * @table: where its memory is; NULL: it is not mapped.  This, @pinned and
+ *	@backing.invalid are under the lock of its reservation object
+ * @pinned: its exporter was asked not to move it
+ * @region_id: the number of its region; 0: there is none yet.  Without the lock
+ * @fence: says when nobody reaches it any more; of its reservation object from then on
+ * @invalidated: in tow_imports.invalid until that is seen to; under the lock of that
+ * @deadline: then, in jiffies: queue pairs on which it is in use still are destroyed
+ * @busy: the number of the last look that found it in use on a queue pair
+ * @claimed: then: by who saw to it
+ * @leave: then takes it off the RDMA device
+ */
+struct tow_import {
+	struct tow_backing		backing;
+	const struct tow_import_ops	*ops;
+	struct tow_device		*dev;
+	struct list_head		link;
+	bool				off;
+	struct tow_charge		charge;
+	refcount_t			draining;
+	refcount_t			holders;
+	bool				counted;
+	struct work_struct		end;
+	bool				readonly;
+	unsigned int			slab_count;
+	struct tow_slab			**slabs;
+
+	struct mm_struct		*mm;
+	unsigned long			accounted;
+	unsigned int			part_count;
+	struct tow_import_part		*parts;
+
+	struct dma_buf			*dmabuf;
+	struct device			*dma_device;
+	struct dma_buf_attachment	*attachment;
+	struct sg_table			*table;
+	bool				pinned;
+	u64				region_id;
+	struct tow_import_fence		*fence;
+	struct list_head		invalidated;
+	unsigned long			deadline;
+	unsigned int			busy;
+	bool				claimed;
+	struct work_struct		leave;
+};
+
+/**
+ * struct tow_import_ops - a kind of import
+ * @backing: how its region, and the pool, deal with it
+ * @unmap: the RDMA device does not reach it any more; nothing of it may be mapped yet
+ * @put: the rest is given back; it is off the RDMA device, or has not come so far
+ */
+struct tow_import_ops {
+	struct tow_backing_ops	backing;
+	void			(*unmap)(struct tow_import *import);
+	void			(*put)(struct tow_import *import);
+};
+
+/**
+ * struct tow_segments - where somebody is in what an RDMA device sees
+ * @sg: the present segment
+ * @left: how many there are from it on
+ * @at: bytes of it that were taken
+ */
+struct tow_segments {
+	struct scatterlist	*sg;
+	unsigned int		left;
+	u64			at;
+};
+
+static inline struct tow_segments tow_segments_of(const struct sg_table *table)
+{
+	return (struct tow_segments){ .sg = table->sgl, .left = table->nents };
+}
+
+static inline enum dma_data_direction
+tow_import_direction(const struct tow_import *import)
+{
+	return import->readonly ? DMA_TO_DEVICE : DMA_BIDIRECTIONAL;
+}
+
+/* import.c */
+void tow_imports_init(struct tow_imports *imports, struct tow_device *dev,
+		      work_func_t quiesce);
+void tow_imports_stop(struct tow_imports *imports);
+void tow_import_release(struct tow_region *region);
+void tow_import_drained(struct tow_slab *slab);
+struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly,
+				    const struct tow_import_ops *ops);
+void tow_import_drop(struct tow_import *import);
+void tow_import_begin_end(struct tow_import *import);
+void tow_import_leave(struct work_struct *work);
+int tow_import_charge(struct tow_import *import, struct tow_client *client,
+		      u64 bytes, u64 slab_bytes);
+void tow_import_arrive(struct tow_import *import);
+bool tow_import_claim(struct tow_import *import);
+void tow_import_take_off(struct tow_import *import);
+int tow_import_add_slab(struct tow_import *import,
+			struct tow_segments *segments, u64 bytes);
+u64 tow_segments_take(struct tow_segments *segments, u64 most,
+		      dma_addr_t *dma);
+u64 tow_import_slab_bytes(struct tow_device *dev);
+bool tow_import_try_again(struct tow_device *dev,
+			  const struct tow_import *import);
+struct tow_region *tow_import_region(struct tow_client *client,
+				     struct tow_import *import, u64 slab_bytes,
+				     u64 skip, u64 bytes, u32 flags);
+
+/* import_dmabuf.c */
+void tow_imports_quiesce(struct work_struct *work);
+
+/* import_user.c */
+struct tow_region *tow_import_user(struct tow_client *client, u64 address,
+				   u64 bytes, bool readonly);
+
+/* import_dmabuf.c */
+struct tow_region *tow_import_dmabuf(struct tow_client *client,
+				     struct dma_buf *dmabuf, u64 offset,
+				     u64 bytes, bool readonly);
+
+/**
+ * struct tow_memory - what a device has of memory
+ * @ops: those that use it
+ * @maint: the maintenance queue pair
+ * @pool: slabs
+ * @regions: regions
+ * @imports: imported memory
+ */
+struct tow_memory {
+	const struct tow_memory_ops	*ops;
+	struct tow_maint		maint;
+	struct tow_pool			pool;
+	struct tow_regions		regions;
+	struct tow_imports		imports;
+};
+
+#endif /* TOW_MEMORY_INTERNAL_H */
