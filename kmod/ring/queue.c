@@ -143,7 +143,7 @@ static void tow_queue_release(struct kref *refs)
  */
 void tow_queue_put(struct tow_queue *queue)
 {
-	kref_put(&queue->refs, tow_queue_release);
+	kref_put(&queue->refs, queue->release);
 }
 
 static void tow_queue_free_later(struct work_struct *work)
@@ -457,6 +457,7 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	queue->dev = client->dev;
 	kref_get(&queue->dev->refs);
 	kref_init(&queue->refs);
+	queue->release = tow_queue_release;
 	INIT_LIST_HEAD(&queue->link);
 	INIT_LIST_HEAD(&queue->client_link);
 	INIT_LIST_HEAD(&queue->poll_link);

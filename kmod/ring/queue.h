@@ -125,6 +125,7 @@ struct tow_chain {
  * struct tow_queue - a queue
  * @refs: held by its descriptor, by its client until that ends, and by those
  *	entries together that have not completed
+ * @release: called when the last one is given back; may sleep
  * @dev: the device, with a reference
  * @link: in tow_queues.list
  * @gone: tow_queues_stop() has dealt with it; under tow_queues.lock
@@ -191,6 +192,7 @@ struct tow_chain {
  */
 struct tow_queue {
 	struct kref		refs;
+	void			(*release)(struct kref *refs);
 	struct tow_device	*dev;
 	struct list_head	link;
 	bool			gone;
