@@ -13,6 +13,7 @@
  * afterwards.  So one of the two sees the other.
  */
 #include "device.h"
+#include "internal.h"
 #include "queue.h"
 #include "slot.h"
 

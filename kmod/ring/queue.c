@@ -20,6 +20,7 @@
 #include "client.h"
 #include "compat.h"
 #include "device.h"
+#include "internal.h"
 #include "link.h"
 #include "poller.h"
 #include "queue.h"
@@ -137,39 +138,12 @@ static void tow_queue_release(struct kref *refs)
 	tow_queue_free(queue);
 }
 
-/**
- * tow_queue_put - give a reference back
- * @queue: the queue; may be gone afterwards.  May sleep
- */
-void tow_queue_put(struct tow_queue *queue)
-{
-	kref_put(&queue->refs, queue->release);
-}
-
 static void tow_queue_free_later(struct work_struct *work)
 {
 	struct tow_queue *queue = container_of(work, struct tow_queue,
 					       free_work);
 
 	tow_queue_release(&queue->refs);
-}
-
-static void tow_queue_release_later(struct kref *refs)
-{
-	struct tow_queue *queue = container_of(refs, struct tow_queue, refs);
-
-	queue_work(tow_wq, &queue->free_work);
-}
-
-/**
- * tow_queue_put_later - give a reference back
- * @queue: the queue; may be gone afterwards
- *
- * In any context.
- */
-void tow_queue_put_later(struct tow_queue *queue)
-{
-	kref_put(&queue->refs, tow_queue_release_later);
 }
 
 /* Of the device's list from here on. */

@@ -298,8 +298,6 @@ bool tow_queues_busy(struct tow_queues *queues,
 		     const struct tow_account *account);
 void tow_queues_cleanup(struct tow_queues *queues);
 void tow_queue_client_end(struct tow_client *client);
-void tow_queue_put(struct tow_queue *queue);
-void tow_queue_put_later(struct tow_queue *queue);
 int tow_queue_call(struct tow_client *client, void __user *user);
 
 /* channel.c */

@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
+#include "internal.h"
 #include "link.h"
 #include "poller.h"
 #include "queue.h"

@@ -37,6 +37,7 @@
 
 #include "client.h"
 #include "device.h"
+#include "internal.h"
 #include "poller.h"
 #include "queue.h"
 #include "trace.h"

@@ -31,6 +31,7 @@
  */
 #include "compat.h"
 #include "device.h"
+#include "internal.h"
 #include "notify.h"
 #include "queue.h"
 #include "remote.h"
