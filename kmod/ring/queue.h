@@ -318,16 +318,14 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user);
 bool tow_queue_can_take(struct tow_queue *queue);
 bool tow_queue_serve(struct tow_queue *queue);
 
-/* request.c */
+/* cqe.c */
 u32 tow_queue_completions(struct tow_queue *queue);
 bool tow_queue_has_room(struct tow_queue *queue);
 u32 tow_entries_take(struct tow_queue *queue, u32 count,
 		     struct tow_entry **first);
 void tow_entry_return(struct tow_entry *entry, u32 needed);
-void tow_cqe_write(struct tow_queue *queue, u64 user_data, int status,
-		   u32 flags);
-void tow_entry_give_back(struct tow_entry *entry);
-bool tow_queue_should_wake(struct tow_queue *queue);
+
+/* request.c */
 void tow_chain_end(struct tow_queue *queue, struct tow_step *rest);
 void tow_entries_end(struct tow_op *ops);
 void tow_entry_end(struct tow_entry *entry, int status);
