@@ -157,18 +157,6 @@ static int tow_poller_run(void *arg)
 	return 0;
 }
 
-/**
- * tow_poller_wake - there may be something to take
- * @poller: the poller
- *
- * In any context.
- */
-void tow_poller_wake(struct tow_poller *poller)
-{
-	WRITE_ONCE(poller->kicked, true);
-	wake_up(&poller->wait);
-}
-
 /* ---- making, stopping ----------------------------------------------------- */
 
 /* May the caller have one? */
