@@ -99,31 +99,6 @@ void tow_queue_call_end(struct tow_queue *queue)
 		tow_queue_deal(queue);
 }
 
-/**
- * tow_entry_wait - begin an entry that waits
- * @entry: a WAIT
- *
- * In process context, without a link's lock.
- */
-void tow_entry_wait(struct tow_entry *entry)
-{
-	struct tow_queue *queue = entry->queue;
-	struct tow_waiter *wait = &entry->wait;
-	int status;
-
-	/* All under the lock: tow_queue_end_waits() finds it, or it sees the end. */
-	spin_lock(&queue->lock);
-	status = queue->ended;
-	if (!status)
-		status = tow_op_is_late(&entry->op) ? -ETIMEDOUT :
-			 tow_slot_wait(wait->slot, wait);
-	if (status == -EINPROGRESS)
-		list_add_tail(&wait->of_queue, &queue->waiting);
-	spin_unlock(&queue->lock);
-	if (status != -EINPROGRESS)
-		tow_entry_end(entry, status);
-}
-
 /* Return: whether there may be more. */
 static bool tow_queue_end_some_waits(struct tow_queue *queue, int error)
 {

@@ -343,7 +343,6 @@ void tow_queue_wait_ended(struct tow_waiter *wait);
 void tow_queue_deal(struct tow_queue *queue);
 void tow_queue_call_begin(struct tow_queue *queue);
 void tow_queue_call_end(struct tow_queue *queue);
-void tow_entry_wait(struct tow_entry *entry);
 void tow_queue_end_waits(struct tow_queue *queue, int error);
 
 /* timeout.c */
@@ -353,8 +352,6 @@ void tow_deadline_set(struct tow_entry *entry, struct tow_entry *spare,
 		      ktime_t end);
 void tow_deadlines_start(struct tow_queue *queue,
 			 struct tow_deadline *deadlines);
-void tow_deadline_leave(struct tow_entry *entry);
-bool tow_deadline_told(struct tow_entry *entry, int status);
 
 /* event.c */
 bool tow_queue_has_event(const struct tow_queue *queue);

@@ -16,6 +16,7 @@
 #include "queue.h"
 #include "region.h"
 #include "remote.h"
+#include "slot.h"
 #include "trace.h"
 
 /* Entries that are begun before others have their turn. */
@@ -26,6 +27,32 @@ static bool tow_queue_may_begin(const struct tow_queue *queue)
 {
 	return !queue->running &&
 	       (queue->order.ready.first || queue->order.chains.first);
+}
+
+/**
+ * tow_deadline_told - an entry ends: was the program told before?
+ * @entry: the entry, after tow_deadline_leave(); the caller has the queue's lock
+ * @status: what has become of it
+ *
+ * Return: true: it was, and is told what is left to be told; false: it was not, and the
+ * room for that is given back.
+ */
+static bool tow_deadline_told(struct tow_entry *entry, int status)
+{
+	if (!entry->told) {
+		/* A WAIT is not told beforehand. */
+		if (status == -ETIMEDOUT)
+			tow_stat_inc(entry->queue->dev, TOW_STAT_TIMEOUTS);
+		tow_entry_give_back(entry->spare);
+		entry->spare = NULL;
+		return false;
+	}
+	if (entry->held) {
+		trace_tow_entry(entry, status);
+		tow_cqe_write(entry->queue, entry->user_data, status,
+			      TOW_CQE_RELEASED);
+	}
+	return true;
 }
 
 /* Called with the lock held; it is not there any more afterwards. */
@@ -53,6 +80,23 @@ static void tow_entry_let_go_slots(const struct tow_entry *entry)
 		tow_remote_put(entry->op.slot);
 	if (entry->wait.slot)
 		tow_slot_put(entry->wait.slot);
+}
+
+/**
+ * tow_deadline_leave - an entry is about to end
+ * @entry: one that has a deadline
+ *
+ * It is not late any more, if it was not before.  Comes before anything that it has is
+ * let go of.
+ */
+static void tow_deadline_leave(struct tow_entry *entry)
+{
+	struct tow_queue *queue = entry->queue;
+
+	spin_lock(&queue->lock);
+	if (entry->spare && !RB_EMPTY_NODE(&entry->spare->deadline.node.node))
+		timerqueue_del(&queue->deadlines, &entry->spare->deadline.node);
+	spin_unlock(&queue->lock);
 }
 
 /* What an entry holds, but the queue. */
@@ -219,6 +263,31 @@ void tow_entry_end(struct tow_entry *entry, int status)
 	entry->op.status = status;
 	entry->op.next = NULL;
 	tow_entries_end(&entry->op);
+}
+
+/**
+ * tow_entry_wait - begin an entry that waits
+ * @entry: a WAIT
+ *
+ * In process context, without a link's lock.
+ */
+static void tow_entry_wait(struct tow_entry *entry)
+{
+	struct tow_queue *queue = entry->queue;
+	struct tow_waiter *wait = &entry->wait;
+	int status;
+
+	/* All under the lock: tow_queue_end_waits() finds it, or it sees the end. */
+	spin_lock(&queue->lock);
+	status = queue->ended;
+	if (!status)
+		status = tow_op_is_late(&entry->op) ? -ETIMEDOUT :
+			 tow_slot_wait(wait->slot, wait);
+	if (status == -EINPROGRESS)
+		list_add_tail(&wait->of_queue, &queue->waiting);
+	spin_unlock(&queue->lock);
+	if (status != -EINPROGRESS)
+		tow_entry_end(entry, status);
 }
 
 static void tow_entry_begin(struct tow_entry *entry, struct tow_plug *plug)
