@@ -198,6 +198,29 @@ static bool tow_queue_take_away(struct tow_queue *queue)
 	return had;
 }
 
+/**
+ * tow_queue_end - nothing begins any more
+ * @queue: the queue; the caller has a reference
+ * @error: why: -ECANCELED, -ENODEV
+ *
+ * What has not begun, or waits for its turn, ends with that.
+ */
+void tow_queue_end(struct tow_queue *queue, int error)
+{
+	spin_lock(&queue->lock);
+	if (!queue->ended)
+		WRITE_ONCE(queue->ended, error);
+	spin_unlock(&queue->lock);
+	tow_channels_stop(queue, error);
+	tow_queue_end_waits(queue, error);
+	if (queue->poller) {
+		tow_queue_cut(queue);
+		tow_poller_leave(queue);
+	}
+	tow_queue_run(queue);
+	wake_up_all(&queue->wait);
+}
+
 static struct tow_queue *tow_client_take_queue(struct tow_client *client)
 {
 	struct tow_queue *queue;

@@ -298,6 +298,7 @@ bool tow_queues_busy(struct tow_queues *queues,
 		     const struct tow_account *account);
 void tow_queues_cleanup(struct tow_queues *queues);
 void tow_queue_client_end(struct tow_client *client);
+void tow_queue_end(struct tow_queue *queue, int error);
 int tow_queue_call(struct tow_client *client, void __user *user);
 
 /* channel.c */
@@ -335,7 +336,6 @@ struct tow_step *tow_queue_add(struct tow_queue *queue,
 			       struct tow_cq **cq);
 void tow_queue_begin(struct tow_queue *queue, struct tow_step *step);
 void tow_queue_run(struct tow_queue *queue);
-void tow_queue_end(struct tow_queue *queue, int error);
 
 /* op_wait.c */
 void tow_queue_init_waits(struct tow_queue *queue);
