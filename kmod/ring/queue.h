@@ -291,13 +291,15 @@ struct tow_taken {
 	struct tow_cq	*cq;
 };
 
-/* queue.c */
+/* init.c */
 void tow_queues_init(struct tow_queues *queues);
 void tow_queues_stop(struct tow_queues *queues);
 bool tow_queues_busy(struct tow_queues *queues,
 		     const struct tow_account *account);
 void tow_queues_cleanup(struct tow_queues *queues);
 void tow_queue_client_end(struct tow_client *client);
+
+/* queue.c */
 void tow_queue_end(struct tow_queue *queue, int error);
 int tow_queue_call(struct tow_client *client, void __user *user);
 
