@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The completion ring: what is there to be dealt with, and room for what is to come.
+ * The completion ring, and the entries that it has room for.
+ *
+ * A completion always finds room: an entry is taken only if those that are taken and
+ * the completions that the program has not dealt with leave room for its own, too
+ * (tow_queue_room()).  What the program says in cq_head is believed as far as it can be
+ * true: a wrong one costs the program completions, and nobody else anything.
+ *
+ * An entry in tow_queue.free is nobody's.  Who takes it has it until
+ * tow_entry_give_back(); all that somebody has (tow_queue.busy) share one reference to
+ * the queue.  What is done for each entry that ends is inline, in internal.h.
  */
 #include "internal.h"
 #include "queue.h"
@@ -23,7 +32,7 @@ u32 tow_queue_completions(struct tow_queue *queue)
 	return min_t(u32, unseen, queue->cq_entries);
 }
 
-/* Called with the lock held: entries that may be taken. */
+/* Caller holds queue->lock.  Return: how many entries may be taken. */
 static u32 tow_queue_room(struct tow_queue *queue)
 {
 	u32 room = queue->cq_entries - tow_queue_unseen(queue);
@@ -33,7 +42,9 @@ static u32 tow_queue_room(struct tow_queue *queue)
 
 /**
  * tow_queue_has_room - could another entry be taken?
- * @queue: the queue, of a poller, which is woken when there is room, if there is none
+ * @queue: the queue, which has a poller
+ *
+ * If not, the poller is woken when an entry that ends makes room (tow_queue_frees()).
  *
  * Return: whether there is room for its completion beside those that are to come.
  */

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device's queues begin and stop; a client's queues end.
+ * A device's queues begin and stop, and a client's queues end.
+ *
+ * tow_queues.list has each queue from tow_queue_publish() to its last reference, and no
+ * reference to it: whoever uses one takes a reference, or keeps tow_queues.lock.  After
+ * tow_queues_stop() no queue is added, and nothing begins on those that are there; what
+ * is on its way ends with its connection.
+ *
+ * A client has a reference to each of its queues.  Who takes a queue from its list gives
+ * that back: whoever ends the client, or tow_queue_close() if it comes first.
  */
 #include <linux/sizes.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of this folder share and nobody else needs.
+ * What the files of this folder share and nobody else needs: references to a queue, and
+ * what is done to its completion ring for each entry that ends.
  */
 #ifndef TOW_RING_INTERNAL_H
 #define TOW_RING_INTERNAL_H
@@ -35,17 +36,24 @@ static inline void tow_queue_put_later(struct tow_queue *queue)
 	kref_put(&queue->refs, tow_queue_release_later);
 }
 
-/* Called with the lock held.  Completions that the program has not dealt with. */
+/*
+ * Caller holds queue->lock.  Return: how many completions the program has not dealt
+ * with.
+ */
 static inline u32 tow_queue_unseen(struct tow_queue *queue)
 {
-	/* The program writes there what it likes: never more than there may be. */
+	/*
+	 * The program may write anything there: never more than the ring has.  Pairs
+	 * with its release in tow_queue_advance(): it has read what we overwrite.
+	 */
 	return min(queue->cq_tail - smp_load_acquire(&queue->ring->cq_head),
 		   queue->cq_entries);
 }
 
 /**
  * tow_cqe_write - write a completion
- * @queue: the queue; the caller has its lock, and room was taken before
+ * @queue: the queue; caller holds @queue->lock, and has an entry for it
+ *	(tow_entries_take())
  * @user_data: of the entry
  * @status: 0 or a negative errno
  * @flags: bits of enum tow_cqe_flag
@@ -59,17 +67,21 @@ static inline void tow_cqe_write(struct tow_queue *queue, u64 user_data,
 	WRITE_ONCE(cqe->user_data, user_data);
 	WRITE_ONCE(cqe->status, status);
 	WRITE_ONCE(cqe->flags, flags);
-	/* The program sees what the tail says is there. */
+	/* Pairs with tow_queue_cqe() of the library: it sees what is written above. */
 	smp_store_release(&queue->ring->cq_tail, queue->cq_tail + 1);
-	/* Pairs with tow_queue_completions(): the program sees what we told. */
+	/*
+	 * Pairs with tow_queue_completions(): a program that a call tells of this one
+	 * finds it in the ring.
+	 */
 	smp_store_release(&queue->cq_tail, queue->cq_tail + 1);
 }
 
 /**
- * tow_entry_give_back - nobody has it any more
- * @entry: the entry; the caller has its queue's lock
+ * tow_entry_give_back - an entry is nobody's any more
+ * @entry: the entry; caller holds @entry->queue->lock
  *
- * The reference of those that are busy is the caller's if this was the last.
+ * If tow_queue.busy is 0 afterwards the busy entries' reference is the caller's, to be
+ * given back with tow_queue_put().
  */
 static inline void tow_entry_give_back(struct tow_entry *entry)
 {
@@ -82,13 +94,16 @@ static inline void tow_entry_give_back(struct tow_entry *entry)
 
 /**
  * tow_queue_should_wake - is there what somebody waits for?
- * @queue: the queue; the caller has its lock, and has written completions
+ * @queue: the queue; caller holds @queue->lock, and has written completions
  *
  * Return: whether to wake who sleeps.
  */
 static inline bool tow_queue_should_wake(struct tow_queue *queue)
 {
-	/* Has a barrier: who is about to sleep sees the completion, or we him. */
+	/*
+	 * Has a barrier, which pairs with those of tow_queue_sleep() and
+	 * tow_queue_poll(): they see the completion, or we see that they sleep.
+	 */
 	if (!wq_has_sleeper(&queue->wait))
 		return false;
 	return tow_queue_unseen(queue) >=

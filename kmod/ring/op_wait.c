@@ -8,9 +8,12 @@
  * that queue is woken, and deals with the list itself: a notification wakes the one
  * who waits for it, and nobody else.  Where there is no such call a work item does.
  *
- * Who calls says so before he looks at the list for the last time, and looks again
- * when he has said that he does not any more; who puts something there looks at that
- * afterwards.  So one of the two sees the other.
+ * A call is counted in tow_queue.callers (tow_queue_call_begin()) before it looks at the
+ * list for the last time, and looks again when it is not counted any more
+ * (tow_queue_call_end()).  tow_queue_wait_ended() puts something there first, and looks
+ * at the count afterwards, with a barrier between.  So one of the two sees the other.
+ *
+ * How a WAIT begins is in request.c (tow_entry_wait()).
  */
 #include "device.h"
 #include "internal.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queues: made, mapped, and ended.
+ * Queues: made, mapped, polled, and ended.
  *
  * A queue's descriptor is a file of its own.  The queue ends with that file or
  * with its client, whichever comes first; its memory stays until the last entry

@@ -2,18 +2,21 @@
 /*
  * Queues: rings of operations that a program and the kernel share.
  *
- *	queue.c		making a queue, its descriptor, its end
- *	channel.c	ways to peers
- *	sqe.c		entries are taken, and checked
- *	enter.c	ENTER: they begin, and are waited for
- *	sqpoll.c	the thread that takes entries without a call
- *	request.c		an entry from its beginning to its completion
- *	op_wait.c		entries that wait for a slot
- *	timeout.c	entries that shall not take longer than so long
+ *	init.c		a device's queues begin and stop; a client's queues end
+ *	queue.c		a queue is made, mapped, polled, ended; its descriptor
+ *	channel.c	its ways to peers
  *	event.c		what happens to peers
+ *	sqpoll.c	the thread that takes entries without a call
+ *	enter.c		ENTER: entries begin, and are waited for
+ *	sqe.c		entries are taken, and checked
+ *	timeout.c	entries that shall not take longer than so long
+ *	op_wait.c	entries that wait for a slot
+ *	request.c	an entry from its beginning to its completion
+ *	cqe.c		the completion ring, and room in it
  *	order.c		which entry may begin
- *	ops.c		entries that are on their way to a peer
- *	post.c		how they share a queue pair
+ *
+ * Calls go down this list.  Below it are ops.c (entries that are on their way to a
+ * peer) and post.c (how they share a queue pair).
  *
  * Documentation/design/rings.md says who holds what.
  */

@@ -6,9 +6,13 @@
  * whoever finds somebody at it leaves: what is to begin is seen before he stops.
  * So entries of one channel join their queue pair in their order, whoever made
  * it possible for them to begin: the program by ENTER, or a completion.
+ *
+ * Each ends exactly once, in tow_entries_end(), tow_entry_end() or tow_chain_end().  One
+ * with a deadline leaves the queue's deadlines first: so timeout.c finds only entries
+ * that have not ended.  Then what it holds is let go of; and under queue->lock, at once,
+ * its completion is written, if it has one, it becomes nobody's, and what waited for it
+ * may begin.
  */
-#include <linux/slab.h>
-
 #include "device.h"
 #include "internal.h"
 #include "link.h"
@@ -29,13 +33,10 @@ static bool tow_queue_may_begin(const struct tow_queue *queue)
 	       (queue->order.ready.first || queue->order.chains.first);
 }
 
-/**
- * tow_deadline_told - an entry ends: was the program told before?
- * @entry: the entry, after tow_deadline_leave(); the caller has the queue's lock
- * @status: what has become of it
- *
- * Return: true: it was, and is told what is left to be told; false: it was not, and the
- * room for that is given back.
+/*
+ * Caller holds queue->lock; the entry has a deadline, and tow_deadline_leave() is done.
+ * Return: true: the program was told that it is late, and is told what is left to be
+ * told; false: it was not, and the room for that is given back.
  */
 static bool tow_deadline_told(struct tow_entry *entry, int status)
 {
@@ -55,7 +56,7 @@ static bool tow_deadline_told(struct tow_entry *entry, int status)
 	return true;
 }
 
-/* Called with the lock held; it is not there any more afterwards. */
+/* Caller holds queue->lock; the entry is nobody's afterwards. */
 static void tow_entry_tell(struct tow_entry *entry, int status)
 {
 	struct tow_queue *queue = entry->queue;
@@ -82,12 +83,9 @@ static void tow_entry_let_go_slots(const struct tow_entry *entry)
 		tow_slot_put(entry->wait.slot);
 }
 
-/**
- * tow_deadline_leave - an entry is about to end
- * @entry: one that has a deadline
- *
- * It is not late any more, if it was not before.  Comes before anything that it has is
- * let go of.
+/*
+ * An entry that has a deadline is about to end: from here on it does not become late.
+ * Called before anything that it holds is let go of.
  */
 static void tow_deadline_leave(struct tow_entry *entry)
 {
@@ -265,19 +263,17 @@ void tow_entry_end(struct tow_entry *entry, int status)
 	tow_entries_end(&entry->op);
 }
 
-/**
- * tow_entry_wait - begin an entry that waits
- * @entry: a WAIT
- *
- * In process context, without a link's lock.
- */
+/* Begin a WAIT: in process context, without a link's lock. */
 static void tow_entry_wait(struct tow_entry *entry)
 {
 	struct tow_queue *queue = entry->queue;
 	struct tow_waiter *wait = &entry->wait;
 	int status;
 
-	/* All under the lock: tow_queue_end_waits() finds it, or it sees the end. */
+	/*
+	 * All under the lock: tow_queue_end_waits() finds it in the list, or we see
+	 * that the queue has ended; and so with tow_entry_is_late().
+	 */
 	spin_lock(&queue->lock);
 	status = queue->ended;
 	if (!status)

@@ -26,8 +26,9 @@
  *
  * Exactly once
  *
- * All of it happens under the queue's lock, and only to an entry whose deadline is in
- * the tree.  Who ends an entry takes it out first, before he lets go of anything.
+ * All of it happens under queue->lock, and only to an entry whose deadline is in the
+ * tree.  request.c, which ends entries, takes it out first (tow_deadline_leave()), before
+ * it lets go of anything that the entry holds.
  */
 #include "compat.h"
 #include "device.h"
