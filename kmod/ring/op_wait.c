@@ -8,11 +8,15 @@
  * that queue is woken, and deals with the list itself: a notification wakes the one
  * who waits for it, and nobody else.  Where there is no such call a work item does.
  *
- * Who calls says so before he looks at the list for the last time, and looks again
- * when he has said that he does not any more; who puts something there looks at that
- * afterwards.  So one of the two sees the other.
+ * A call is counted in tow_queue.callers (tow_queue_call_begin()) before it looks at the
+ * list for the last time, and looks again when it is not counted any more
+ * (tow_queue_call_end()).  tow_queue_wait_ended() puts something there first, and looks
+ * at the count afterwards, with a barrier between.  So one of the two sees the other.
+ *
+ * How a WAIT begins is in request.c (tow_entry_wait()).
  */
 #include "device.h"
+#include "internal.h"
 #include "queue.h"
 #include "slot.h"
 
@@ -96,31 +100,6 @@ void tow_queue_call_end(struct tow_queue *queue)
 	smp_mb__after_atomic();
 	if (!llist_empty(&queue->due))
 		tow_queue_deal(queue);
-}
-
-/**
- * tow_entry_wait - begin an entry that waits
- * @entry: a WAIT
- *
- * In process context, without a link's lock.
- */
-void tow_entry_wait(struct tow_entry *entry)
-{
-	struct tow_queue *queue = entry->queue;
-	struct tow_waiter *wait = &entry->wait;
-	int status;
-
-	/* All under the lock: tow_queue_end_waits() finds it, or it sees the end. */
-	spin_lock(&queue->lock);
-	status = queue->ended;
-	if (!status)
-		status = tow_op_is_late(&entry->op) ? -ETIMEDOUT :
-			 tow_slot_wait(wait->slot, wait);
-	if (status == -EINPROGRESS)
-		list_add_tail(&wait->of_queue, &queue->waiting);
-	spin_unlock(&queue->lock);
-	if (status != -EINPROGRESS)
-		tow_entry_end(entry, status);
 }
 
 /* Return: whether there may be more. */

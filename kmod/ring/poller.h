@@ -56,8 +56,19 @@ void tow_poller_put(struct tow_poller *poller);
 void tow_poller_add(struct tow_queue *queue);
 void tow_poller_leave(struct tow_queue *queue);
 void tow_poller_remove(struct tow_queue *queue);
-void tow_poller_wake(struct tow_poller *poller);
 void tow_poller_client_end(struct tow_client *client);
 void tow_pollers_stop(struct tow_queues *queues);
+
+/**
+ * tow_poller_wake - there may be something to take
+ * @poller: the poller
+ *
+ * In any context.
+ */
+static inline void tow_poller_wake(struct tow_poller *poller)
+{
+	WRITE_ONCE(poller->kicked, true);
+	wake_up(&poller->wait);
+}
 
 #endif /* TOW_POLLER_H */

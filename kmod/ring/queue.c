@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queues: made, mapped, and ended.
+ * Queues: made, mapped, polled, and ended.
  *
  * A queue's descriptor is a file of its own.  The queue ends with that file or
  * with its client, whichever comes first; its memory stays until the last entry
@@ -20,6 +20,7 @@
 #include "client.h"
 #include "compat.h"
 #include "device.h"
+#include "internal.h"
 #include "link.h"
 #include "poller.h"
 #include "queue.h"
@@ -27,9 +28,6 @@
 
 /* Published size: of the first version that had the structure, for ever. */
 #define TOW_QUEUE_PUBLISHED	40
-
-/* What may be on its way on one queue pair, to begin with. */
-#define TOW_INFLIGHT_BYTES	SZ_2M
 
 /* ---- memory --------------------------------------------------------------- */
 
@@ -137,39 +135,12 @@ static void tow_queue_release(struct kref *refs)
 	tow_queue_free(queue);
 }
 
-/**
- * tow_queue_put - give a reference back
- * @queue: the queue; may be gone afterwards.  May sleep
- */
-void tow_queue_put(struct tow_queue *queue)
-{
-	kref_put(&queue->refs, tow_queue_release);
-}
-
 static void tow_queue_free_later(struct work_struct *work)
 {
 	struct tow_queue *queue = container_of(work, struct tow_queue,
 					       free_work);
 
 	tow_queue_release(&queue->refs);
-}
-
-static void tow_queue_release_later(struct kref *refs)
-{
-	struct tow_queue *queue = container_of(refs, struct tow_queue, refs);
-
-	queue_work(tow_wq, &queue->free_work);
-}
-
-/**
- * tow_queue_put_later - give a reference back
- * @queue: the queue; may be gone afterwards
- *
- * In any context.
- */
-void tow_queue_put_later(struct tow_queue *queue)
-{
-	kref_put(&queue->refs, tow_queue_release_later);
 }
 
 /* Of the device's list from here on. */
@@ -224,124 +195,27 @@ static bool tow_queue_take_away(struct tow_queue *queue)
 	return had;
 }
 
-static struct tow_queue *tow_client_take_queue(struct tow_client *client)
-{
-	struct tow_queue *queue;
-
-	mutex_lock(&client->lock);
-	queue = list_first_entry_or_null(&client->queues, struct tow_queue,
-					 client_link);
-	if (queue)
-		list_del_init(&queue->client_link);
-	mutex_unlock(&client->lock);
-	return queue;
-}
-
 /**
- * tow_queue_client_end - a client's queues end
- * @client: the client, ended.  Perhaps called by two at once
+ * tow_queue_end - nothing begins any more
+ * @queue: the queue; the caller has a reference
+ * @error: why: -ECANCELED, -ENODEV
  *
- * Waits for calls that take entries, not for entries.
+ * What has not begun, or waits for its turn, ends with that.
  */
-void tow_queue_client_end(struct tow_client *client)
+void tow_queue_end(struct tow_queue *queue, int error)
 {
-	struct tow_queue *queue;
-
-	while ((queue = tow_client_take_queue(client))) {
-		mutex_lock(&queue->submit);
-		queue->client = NULL;
-		mutex_unlock(&queue->submit);
-		tow_queue_end(queue, -ECANCELED);
-		tow_queue_put(queue);
+	spin_lock(&queue->lock);
+	if (!queue->ended)
+		WRITE_ONCE(queue->ended, error);
+	spin_unlock(&queue->lock);
+	tow_channels_stop(queue, error);
+	tow_queue_end_waits(queue, error);
+	if (queue->poller) {
+		tow_queue_cut(queue);
+		tow_poller_leave(queue);
 	}
-}
-
-/* ---- the device's --------------------------------------------------------- */
-
-/**
- * tow_queues_init - prepare the structure
- * @queues: zeroed memory inside a tow_device
- */
-void tow_queues_init(struct tow_queues *queues)
-{
-	mutex_init(&queues->lock);
-	INIT_LIST_HEAD(&queues->list);
-	INIT_LIST_HEAD(&queues->pollers);
-	queues->inflight_bytes = TOW_INFLIGHT_BYTES;
-	queues->stripe_bytes = TOW_STRIPE_BYTES;
-	queues->op_stall_ms = TOW_OP_STALL_MS;
-}
-
-static struct tow_queue *tow_queues_next(struct tow_queues *queues)
-{
-	struct tow_queue *queue;
-
-	mutex_lock(&queues->lock);
-	queues->stopped = true;
-	list_for_each_entry(queue, &queues->list, link) {
-		if (!READ_ONCE(queue->gone) &&
-		    kref_get_unless_zero(&queue->refs)) {
-			queue->gone = true;
-			mutex_unlock(&queues->lock);
-			return queue;
-		}
-	}
-	mutex_unlock(&queues->lock);
-	return NULL;
-}
-
-/**
- * tow_queues_stop - the device is going: nothing begins any more
- * @queues: the device's queues
- *
- * Wakes whoever waits.  What is on its way ends with its connection.
- */
-void tow_queues_stop(struct tow_queues *queues)
-{
-	struct tow_queue *queue;
-
-	while ((queue = tow_queues_next(queues))) {
-		tow_queue_end(queue, -ENODEV);
-		tow_queue_put(queue);
-	}
-}
-
-/**
- * tow_queues_busy - is something of a client's on its way?
- * @queues: the device's queues
- * @account: the client's, which has ended: nothing begins any more
- *
- * Return: true if an entry of one of its queues has not ended.
- */
-bool tow_queues_busy(struct tow_queues *queues,
-		     const struct tow_account *account)
-{
-	struct tow_queue *queue;
-	bool busy = false;
-
-	mutex_lock(&queues->lock);
-	list_for_each_entry(queue, &queues->list, link) {
-		/* It is charged as long as it is in the list. */
-		if (queue->charge.account != account)
-			continue;
-		spin_lock(&queue->lock);
-		busy = queue->busy;
-		spin_unlock(&queue->lock);
-		if (busy)
-			break;
-	}
-	mutex_unlock(&queues->lock);
-	return busy;
-}
-
-/**
- * tow_queues_cleanup - undo tow_queues_init()
- * @queues: the device's queues, all gone
- */
-void tow_queues_cleanup(struct tow_queues *queues)
-{
-	WARN_ON_ONCE(!list_empty(&queues->list));
-	mutex_destroy(&queues->lock);
+	tow_queue_run(queue);
+	wake_up_all(&queue->wait);
 }
 
 /* ---- the descriptor ------------------------------------------------------- */
@@ -457,6 +331,7 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	queue->dev = client->dev;
 	kref_get(&queue->dev->refs);
 	kref_init(&queue->refs);
+	queue->release = tow_queue_release;
 	INIT_LIST_HEAD(&queue->link);
 	INIT_LIST_HEAD(&queue->client_link);
 	INIT_LIST_HEAD(&queue->poll_link);

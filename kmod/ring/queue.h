@@ -2,18 +2,21 @@
 /*
  * Queues: rings of operations that a program and the kernel share.
  *
- *	queue.c		making a queue, its descriptor, its end
- *	channel.c	ways to peers
- *	sqe.c		entries are taken, and checked
- *	enter.c	ENTER: they begin, and are waited for
- *	sqpoll.c	the thread that takes entries without a call
- *	request.c		an entry from its beginning to its completion
- *	op_wait.c		entries that wait for a slot
- *	timeout.c	entries that shall not take longer than so long
+ *	init.c		a device's queues begin and stop; a client's queues end
+ *	queue.c		a queue is made, mapped, polled, ended; its descriptor
+ *	channel.c	its ways to peers
  *	event.c		what happens to peers
+ *	sqpoll.c	the thread that takes entries without a call
+ *	enter.c		ENTER: entries begin, and are waited for
+ *	sqe.c		entries are taken, and checked
+ *	timeout.c	entries that shall not take longer than so long
+ *	op_wait.c	entries that wait for a slot
+ *	request.c	an entry from its beginning to its completion
+ *	cqe.c		the completion ring, and room in it
  *	order.c		which entry may begin
- *	ops.c		entries that are on their way to a peer
- *	post.c		how they share a queue pair
+ *
+ * Calls go down this list.  Below it are ops.c (entries that are on their way to a
+ * peer) and post.c (how they share a queue pair).
  *
  * Documentation/design/rings.md says who holds what.
  */
@@ -125,6 +128,7 @@ struct tow_chain {
  * struct tow_queue - a queue
  * @refs: held by its descriptor, by its client until that ends, and by those
  *	entries together that have not completed
+ * @release: called when the last one is given back; may sleep
  * @dev: the device, with a reference
  * @link: in tow_queues.list
  * @gone: tow_queues_stop() has dealt with it; under tow_queues.lock
@@ -191,6 +195,7 @@ struct tow_chain {
  */
 struct tow_queue {
 	struct kref		refs;
+	void			(*release)(struct kref *refs);
 	struct tow_device	*dev;
 	struct list_head	link;
 	bool			gone;
@@ -289,15 +294,16 @@ struct tow_taken {
 	struct tow_cq	*cq;
 };
 
-/* queue.c */
+/* init.c */
 void tow_queues_init(struct tow_queues *queues);
 void tow_queues_stop(struct tow_queues *queues);
 bool tow_queues_busy(struct tow_queues *queues,
 		     const struct tow_account *account);
 void tow_queues_cleanup(struct tow_queues *queues);
 void tow_queue_client_end(struct tow_client *client);
-void tow_queue_put(struct tow_queue *queue);
-void tow_queue_put_later(struct tow_queue *queue);
+
+/* queue.c */
+void tow_queue_end(struct tow_queue *queue, int error);
 int tow_queue_call(struct tow_client *client, void __user *user);
 
 /* channel.c */
@@ -318,16 +324,14 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user);
 bool tow_queue_can_take(struct tow_queue *queue);
 bool tow_queue_serve(struct tow_queue *queue);
 
-/* request.c */
+/* cqe.c */
 u32 tow_queue_completions(struct tow_queue *queue);
 bool tow_queue_has_room(struct tow_queue *queue);
 u32 tow_entries_take(struct tow_queue *queue, u32 count,
 		     struct tow_entry **first);
 void tow_entry_return(struct tow_entry *entry, u32 needed);
-void tow_cqe_write(struct tow_queue *queue, u64 user_data, int status,
-		   u32 flags);
-void tow_entry_give_back(struct tow_entry *entry);
-bool tow_queue_should_wake(struct tow_queue *queue);
+
+/* request.c */
 void tow_chain_end(struct tow_queue *queue, struct tow_step *rest);
 void tow_entries_end(struct tow_op *ops);
 void tow_entry_end(struct tow_entry *entry, int status);
@@ -337,7 +341,6 @@ struct tow_step *tow_queue_add(struct tow_queue *queue,
 			       struct tow_cq **cq);
 void tow_queue_begin(struct tow_queue *queue, struct tow_step *step);
 void tow_queue_run(struct tow_queue *queue);
-void tow_queue_end(struct tow_queue *queue, int error);
 
 /* op_wait.c */
 void tow_queue_init_waits(struct tow_queue *queue);
@@ -345,7 +348,6 @@ void tow_queue_wait_ended(struct tow_waiter *wait);
 void tow_queue_deal(struct tow_queue *queue);
 void tow_queue_call_begin(struct tow_queue *queue);
 void tow_queue_call_end(struct tow_queue *queue);
-void tow_entry_wait(struct tow_entry *entry);
 void tow_queue_end_waits(struct tow_queue *queue, int error);
 
 /* timeout.c */
@@ -355,8 +357,6 @@ void tow_deadline_set(struct tow_entry *entry, struct tow_entry *spare,
 		      ktime_t end);
 void tow_deadlines_start(struct tow_queue *queue,
 			 struct tow_deadline *deadlines);
-void tow_deadline_leave(struct tow_entry *entry);
-bool tow_deadline_told(struct tow_entry *entry, int status);
 
 /* event.c */
 bool tow_queue_has_event(const struct tow_queue *queue);

@@ -6,174 +6,25 @@
  * whoever finds somebody at it leaves: what is to begin is seen before he stops.
  * So entries of one channel join their queue pair in their order, whoever made
  * it possible for them to begin: the program by ENTER, or a completion.
+ *
+ * Each ends exactly once, in tow_entries_end(), tow_entry_end() or tow_chain_end().  One
+ * with a deadline leaves the queue's deadlines first: so timeout.c finds only entries
+ * that have not ended.  Then what it holds is let go of; and under queue->lock, at once,
+ * its completion is written, if it has one, it becomes nobody's, and what waited for it
+ * may begin.
  */
-#include <linux/slab.h>
-
 #include "device.h"
+#include "internal.h"
 #include "link.h"
 #include "poller.h"
 #include "queue.h"
 #include "memory.h"
 #include "remote.h"
+#include "slot.h"
 #include "trace.h"
 
 /* Entries that are begun before others have their turn. */
 #define TOW_RUN_BUDGET		256
-
-/* Called with the lock held.  Completions that the program has not dealt with. */
-static u32 tow_queue_unseen(struct tow_queue *queue)
-{
-	/* The program writes there what it likes: never more than there may be. */
-	return min(queue->cq_tail - smp_load_acquire(&queue->ring->cq_head),
-		   queue->cq_entries);
-}
-
-/**
- * tow_queue_completions - how many completions are there to be dealt with?
- * @queue: the queue
- *
- * Return: the number, as far as the program's word can be trusted.
- */
-u32 tow_queue_completions(struct tow_queue *queue)
-{
-	/* Pairs with tow_cqe_write(). */
-	u32 tail = smp_load_acquire(&queue->cq_tail);
-	s32 unseen = tail - READ_ONCE(queue->ring->cq_head);
-
-	/* The program has seen, and dealt with, what is just being told to us. */
-	if (unseen < 0)
-		return 0;
-	return min_t(u32, unseen, queue->cq_entries);
-}
-
-/* Called with the lock held: entries that may be taken. */
-static u32 tow_queue_room(struct tow_queue *queue)
-{
-	u32 room = queue->cq_entries - tow_queue_unseen(queue);
-
-	return room - min(room, queue->busy);
-}
-
-/**
- * tow_queue_has_room - could another entry be taken?
- * @queue: the queue, of a poller, which is woken when there is room, if there is none
- *
- * Return: whether there is room for its completion beside those that are to come.
- */
-bool tow_queue_has_room(struct tow_queue *queue)
-{
-	bool has;
-
-	spin_lock(&queue->lock);
-	has = tow_queue_room(queue) >= queue->needed;
-	queue->starved = !has;
-	spin_unlock(&queue->lock);
-	return has;
-}
-
-/**
- * tow_entries_take - take entries, each with room for its completion
- * @queue: the queue
- * @count: how many, at most
- * @first: where to: the first one; the others follow by @free
- *
- * They hold the queue, with one reference for all that are busy; each ends in
- * tow_entries_end(), or in tow_entry_return().
- *
- * Return: how many there are.
- */
-u32 tow_entries_take(struct tow_queue *queue, u32 count,
-		     struct tow_entry **first)
-{
-	struct tow_entry *entry;
-	u32 room, i;
-
-	spin_lock(&queue->lock);
-	room = tow_queue_room(queue);
-	queue->starved = count > room;
-	count = min(count, room);
-	*first = queue->free;
-	for (i = 0, entry = queue->free; i < count; i++)
-		entry = entry->free;
-	queue->free = entry;
-	if (count && !queue->busy)
-		kref_get(&queue->refs);
-	queue->busy += count;
-	queue->needed = 1;
-	spin_unlock(&queue->lock);
-	return count;
-}
-
-/**
- * tow_entry_return - an entry is not taken after all: there is not room enough
- * @entry: the entry; the caller has a reference to its queue
- * @needed: how much it needs
- */
-void tow_entry_return(struct tow_entry *entry, u32 needed)
-{
-	struct tow_queue *queue = entry->queue;
-	bool last;
-
-	spin_lock(&queue->lock);
-	tow_entry_give_back(entry);
-	queue->needed = needed;
-	last = !queue->busy;
-	spin_unlock(&queue->lock);
-	if (last)
-		tow_queue_put(queue);
-}
-
-/**
- * tow_cqe_write - write a completion
- * @queue: the queue; the caller has its lock, and room was taken before
- * @user_data: of the entry
- * @status: 0 or a negative errno
- * @flags: bits of enum tow_cqe_flag
- */
-void tow_cqe_write(struct tow_queue *queue, u64 user_data, int status,
-		   u32 flags)
-{
-	struct tow_cqe *cqe = &queue->cqes[queue->cq_tail &
-					   (queue->cq_entries - 1)];
-
-	WRITE_ONCE(cqe->user_data, user_data);
-	WRITE_ONCE(cqe->status, status);
-	WRITE_ONCE(cqe->flags, flags);
-	/* The program sees what the tail says is there. */
-	smp_store_release(&queue->ring->cq_tail, queue->cq_tail + 1);
-	/* Pairs with tow_queue_completions(): the program sees what we told. */
-	smp_store_release(&queue->cq_tail, queue->cq_tail + 1);
-}
-
-/**
- * tow_entry_give_back - nobody has it any more
- * @entry: the entry; the caller has its queue's lock
- *
- * The reference of those that are busy is the caller's if this was the last.
- */
-void tow_entry_give_back(struct tow_entry *entry)
-{
-	struct tow_queue *queue = entry->queue;
-
-	entry->free = queue->free;
-	queue->free = entry;
-	queue->busy--;
-}
-
-/**
- * tow_queue_should_wake - is there what somebody waits for?
- * @queue: the queue; the caller has its lock, and has written completions
- *
- * Return: whether to wake who sleeps.
- */
-bool tow_queue_should_wake(struct tow_queue *queue)
-{
-	/* Has a barrier: who is about to sleep sees the completion, or we him. */
-	if (!wq_has_sleeper(&queue->wait))
-		return false;
-	return tow_queue_unseen(queue) >=
-	       (READ_ONCE(queue->polled) ? 1 : queue->wanted);
-}
 
 /* Called with the lock held: is there what may begin, and nobody at it? */
 static bool tow_queue_may_begin(const struct tow_queue *queue)
@@ -182,7 +33,30 @@ static bool tow_queue_may_begin(const struct tow_queue *queue)
 	       (queue->order.ready.first || queue->order.chains.first);
 }
 
-/* Called with the lock held; it is not there any more afterwards. */
+/*
+ * Caller holds queue->lock; the entry has a deadline, and tow_deadline_leave() is done.
+ * Return: true: the program was told that it is late, and is told what is left to be
+ * told; false: it was not, and the room for that is given back.
+ */
+static bool tow_deadline_told(struct tow_entry *entry, int status)
+{
+	if (!entry->told) {
+		/* A WAIT is not told beforehand. */
+		if (status == -ETIMEDOUT)
+			tow_stat_inc(entry->queue->dev, TOW_STAT_TIMEOUTS);
+		tow_entry_give_back(entry->spare);
+		entry->spare = NULL;
+		return false;
+	}
+	if (entry->held) {
+		trace_tow_entry(entry, status);
+		tow_cqe_write(entry->queue, entry->user_data, status,
+			      TOW_CQE_RELEASED);
+	}
+	return true;
+}
+
+/* Caller holds queue->lock; the entry is nobody's afterwards. */
 static void tow_entry_tell(struct tow_entry *entry, int status)
 {
 	struct tow_queue *queue = entry->queue;
@@ -207,6 +81,20 @@ static void tow_entry_let_go_slots(const struct tow_entry *entry)
 		tow_remote_put(entry->op.slot);
 	if (entry->wait.slot)
 		tow_slot_put(entry->wait.slot);
+}
+
+/*
+ * An entry that has a deadline is about to end: from here on it does not become late.
+ * Called before anything that it holds is let go of.
+ */
+static void tow_deadline_leave(struct tow_entry *entry)
+{
+	struct tow_queue *queue = entry->queue;
+
+	spin_lock(&queue->lock);
+	if (entry->spare && !RB_EMPTY_NODE(&entry->spare->deadline.node.node))
+		timerqueue_del(&queue->deadlines, &entry->spare->deadline.node);
+	spin_unlock(&queue->lock);
 }
 
 /* What an entry holds, but the queue. */
@@ -373,6 +261,29 @@ void tow_entry_end(struct tow_entry *entry, int status)
 	entry->op.status = status;
 	entry->op.next = NULL;
 	tow_entries_end(&entry->op);
+}
+
+/* Begin a WAIT: in process context, without a link's lock. */
+static void tow_entry_wait(struct tow_entry *entry)
+{
+	struct tow_queue *queue = entry->queue;
+	struct tow_waiter *wait = &entry->wait;
+	int status;
+
+	/*
+	 * All under the lock: tow_queue_end_waits() finds it in the list, or we see
+	 * that the queue has ended; and so with tow_entry_is_late().
+	 */
+	spin_lock(&queue->lock);
+	status = queue->ended;
+	if (!status)
+		status = tow_op_is_late(&entry->op) ? -ETIMEDOUT :
+			 tow_slot_wait(wait->slot, wait);
+	if (status == -EINPROGRESS)
+		list_add_tail(&wait->of_queue, &queue->waiting);
+	spin_unlock(&queue->lock);
+	if (status != -EINPROGRESS)
+		tow_entry_end(entry, status);
 }
 
 static void tow_entry_begin(struct tow_entry *entry, struct tow_plug *plug)
@@ -590,27 +501,4 @@ void tow_queue_run(struct tow_queue *queue)
 	step = queue->running ? NULL : tow_queue_claim(queue);
 	spin_unlock(&queue->lock);
 	tow_queue_begin(queue, step);
-}
-
-/**
- * tow_queue_end - nothing begins any more
- * @queue: the queue; the caller has a reference
- * @error: why: -ECANCELED, -ENODEV
- *
- * What has not begun, or waits for its turn, ends with that.
- */
-void tow_queue_end(struct tow_queue *queue, int error)
-{
-	spin_lock(&queue->lock);
-	if (!queue->ended)
-		WRITE_ONCE(queue->ended, error);
-	spin_unlock(&queue->lock);
-	tow_channels_stop(queue, error);
-	tow_queue_end_waits(queue, error);
-	if (queue->poller) {
-		tow_queue_cut(queue);
-		tow_poller_leave(queue);
-	}
-	tow_queue_run(queue);
-	wake_up_all(&queue->wait);
 }

@@ -37,6 +37,7 @@
 
 #include "client.h"
 #include "device.h"
+#include "internal.h"
 #include "poller.h"
 #include "queue.h"
 #include "trace.h"
@@ -154,18 +155,6 @@ static int tow_poller_run(void *arg)
 		cond_resched();
 	}
 	return 0;
-}
-
-/**
- * tow_poller_wake - there may be something to take
- * @poller: the poller
- *
- * In any context.
- */
-void tow_poller_wake(struct tow_poller *poller)
-{
-	WRITE_ONCE(poller->kicked, true);
-	wake_up(&poller->wait);
 }
 
 /* ---- making, stopping ----------------------------------------------------- */

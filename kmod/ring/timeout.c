@@ -26,11 +26,13 @@
  *
  * Exactly once
  *
- * All of it happens under the queue's lock, and only to an entry whose deadline is in
- * the tree.  Who ends an entry takes it out first, before he lets go of anything.
+ * All of it happens under queue->lock, and only to an entry whose deadline is in the
+ * tree.  request.c, which ends entries, takes it out first (tow_deadline_leave()), before
+ * it lets go of anything that the entry holds.
  */
 #include "compat.h"
 #include "device.h"
+#include "internal.h"
 #include "notify.h"
 #include "queue.h"
 #include "remote.h"
@@ -201,49 +203,6 @@ void tow_deadlines_start(struct tow_queue *queue,
 		timerqueue_add(&queue->deadlines, &deadlines->node);
 	tow_queue_set_alarm(queue);
 	spin_unlock(&queue->lock);
-}
-
-/**
- * tow_deadline_leave - an entry is about to end
- * @entry: one that has a deadline
- *
- * It is not late any more, if it was not before.  Comes before anything that it has is
- * let go of.
- */
-void tow_deadline_leave(struct tow_entry *entry)
-{
-	struct tow_queue *queue = entry->queue;
-
-	spin_lock(&queue->lock);
-	if (entry->spare && !RB_EMPTY_NODE(&entry->spare->deadline.node.node))
-		timerqueue_del(&queue->deadlines, &entry->spare->deadline.node);
-	spin_unlock(&queue->lock);
-}
-
-/**
- * tow_deadline_told - an entry ends: was the program told before?
- * @entry: the entry, after tow_deadline_leave(); the caller has the queue's lock
- * @status: what has become of it
- *
- * Return: true: it was, and is told what is left to be told; false: it was not, and the
- * room for that is given back.
- */
-bool tow_deadline_told(struct tow_entry *entry, int status)
-{
-	if (!entry->told) {
-		/* A WAIT is not told beforehand. */
-		if (status == -ETIMEDOUT)
-			tow_stat_inc(entry->queue->dev, TOW_STAT_TIMEOUTS);
-		tow_entry_give_back(entry->spare);
-		entry->spare = NULL;
-		return false;
-	}
-	if (entry->held) {
-		trace_tow_entry(entry, status);
-		tow_cqe_write(entry->queue, entry->user_data, status,
-			      TOW_CQE_RELEASED);
-	}
-	return true;
 }
 
 /* ---- queues --------------------------------------------------------------- */

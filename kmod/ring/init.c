@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A device's queues begin and stop, and a client's queues end.
+ *
+ * tow_queues.list has each queue from tow_queue_publish() to its last reference, and no
+ * reference to it: whoever uses one takes a reference, or keeps tow_queues.lock.  After
+ * tow_queues_stop() no queue is added, and nothing begins on those that are there; what
+ * is on its way ends with its connection.
+ *
+ * A client has a reference to each of its queues.  Who takes a queue from its list gives
+ * that back: whoever ends the client, or tow_queue_close() if it comes first.
+ */
+#include <linux/sizes.h>
+
+#include "client.h"
+#include "internal.h"
+#include "queue.h"
+
+/* What may be on its way on one queue pair, to begin with. */
+#define TOW_INFLIGHT_BYTES	SZ_2M
+
+/**
+ * tow_queues_init - prepare the structure
+ * @queues: zeroed memory inside a tow_device
+ */
+void tow_queues_init(struct tow_queues *queues)
+{
+	mutex_init(&queues->lock);
+	INIT_LIST_HEAD(&queues->list);
+	INIT_LIST_HEAD(&queues->pollers);
+	queues->inflight_bytes = TOW_INFLIGHT_BYTES;
+	queues->stripe_bytes = TOW_STRIPE_BYTES;
+	queues->op_stall_ms = TOW_OP_STALL_MS;
+}
+
+static struct tow_queue *tow_queues_next(struct tow_queues *queues)
+{
+	struct tow_queue *queue;
+
+	mutex_lock(&queues->lock);
+	queues->stopped = true;
+	list_for_each_entry(queue, &queues->list, link) {
+		if (!READ_ONCE(queue->gone) &&
+		    kref_get_unless_zero(&queue->refs)) {
+			queue->gone = true;
+			mutex_unlock(&queues->lock);
+			return queue;
+		}
+	}
+	mutex_unlock(&queues->lock);
+	return NULL;
+}
+
+/**
+ * tow_queues_stop - the device is going: nothing begins any more
+ * @queues: the device's queues
+ *
+ * Wakes whoever waits.  What is on its way ends with its connection.
+ */
+void tow_queues_stop(struct tow_queues *queues)
+{
+	struct tow_queue *queue;
+
+	while ((queue = tow_queues_next(queues))) {
+		tow_queue_end(queue, -ENODEV);
+		tow_queue_put(queue);
+	}
+}
+
+/**
+ * tow_queues_busy - is something of a client's on its way?
+ * @queues: the device's queues
+ * @account: the client's, which has ended: nothing begins any more
+ *
+ * Return: true if an entry of one of its queues has not ended.
+ */
+bool tow_queues_busy(struct tow_queues *queues,
+		     const struct tow_account *account)
+{
+	struct tow_queue *queue;
+	bool busy = false;
+
+	mutex_lock(&queues->lock);
+	list_for_each_entry(queue, &queues->list, link) {
+		/* It is charged as long as it is in the list. */
+		if (queue->charge.account != account)
+			continue;
+		spin_lock(&queue->lock);
+		busy = queue->busy;
+		spin_unlock(&queue->lock);
+		if (busy)
+			break;
+	}
+	mutex_unlock(&queues->lock);
+	return busy;
+}
+
+/**
+ * tow_queues_cleanup - undo tow_queues_init()
+ * @queues: the device's queues, all gone
+ */
+void tow_queues_cleanup(struct tow_queues *queues)
+{
+	WARN_ON_ONCE(!list_empty(&queues->list));
+	mutex_destroy(&queues->lock);
+}
+
+static struct tow_queue *tow_client_take_queue(struct tow_client *client)
+{
+	struct tow_queue *queue;
+
+	mutex_lock(&client->lock);
+	queue = list_first_entry_or_null(&client->queues, struct tow_queue,
+					 client_link);
+	if (queue)
+		list_del_init(&queue->client_link);
+	mutex_unlock(&client->lock);
+	return queue;
+}
+
+/**
+ * tow_queue_client_end - a client's queues end
+ * @client: the client, ended.  Perhaps called by two at once
+ *
+ * Waits for calls that take entries, not for entries.
+ */
+void tow_queue_client_end(struct tow_client *client)
+{
+	struct tow_queue *queue;
+
+	while ((queue = tow_client_take_queue(client))) {
+		mutex_lock(&queue->submit);
+		queue->client = NULL;
+		mutex_unlock(&queue->submit);
+		tow_queue_end(queue, -ECANCELED);
+		tow_queue_put(queue);
+	}
+}
