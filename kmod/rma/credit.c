@@ -12,8 +12,8 @@
  * turns.
  */
 #include "device.h"
+#include "internal.h"
 #include "notify.h"
-#include "ops.h"
 #include "sequence.h"
 #include "tie.h"
 

@@ -32,7 +32,7 @@
 #include <linux/jiffies.h>
 
 #include "device.h"
-#include "ops.h"
+#include "internal.h"
 #include "remote.h"
 #include "tie.h"
 

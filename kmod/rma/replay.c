@@ -15,7 +15,7 @@
  * nothing arrives any more in memory that is let go of here.
  */
 #include "device.h"
-#include "ops.h"
+#include "internal.h"
 #include "remote.h"
 #include "tie.h"
 

@@ -39,7 +39,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "ops.h"
+#include "internal.h"
 #include "remote.h"
 #include "tie.h"
 

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What only rma/'s own files share: flows and their turns, what was posted, and
+ * striping.
+ */
+#ifndef TOW_RMA_INTERNAL_H
+#define TOW_RMA_INTERNAL_H
+
+#include <linux/sizes.h>
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+
+#include "ops.h"
+
+struct tow_link;
+struct tow_stripes;
+struct tow_tie;
+
+/* What a flow posts before it is another one's turn, in bytes. */
+#define TOW_OPS_QUANTUM		SZ_64K
+
+/* A work request is at most this part of inflight_bytes. */
+#define TOW_OPS_PIECES		4
+
+/* One that breaks its connection so often is not posted once more. */
+#define TOW_OP_TRIES		8
+
+/**
+ * struct tow_post - a work request that was posted
+ * @cqe: its completion
+ * @link: where
+ * @ops: what it is for: one operation, or those that were merged
+ * @last: the last one of them
+ * @bytes: what it counts
+ * @tells: it notifies the operation's slot
+ * @status: it must not be posted again: why
+ */
+struct tow_post {
+	struct ib_cqe	cqe;
+	struct tow_link	*link;
+	struct tow_op	*ops;
+	struct tow_op	*last;
+	u32		bytes;
+	bool		tells;
+	int		status;
+};
+
+/* The first one goes, of those that there are. */
+static inline void tow_op_list_drop(struct tow_op_list *list)
+{
+	list->first = list->first->next;
+	if (!list->first)
+		list->end = &list->first;
+}
+
+/* ops.c */
+bool tow_flow_join(struct tow_flow *flow, struct tow_link *link);
+void tow_ops_go_on(struct tow_tie *tie);
+void tow_ops_end(struct tow_op_list *ended);
+
+/* post.c */
+void tow_flow_add(struct tow_link *link, struct tow_flow *flow);
+void tow_flow_turn(struct tow_link *link);
+void tow_flow_starve(struct tow_link *link);
+void tow_op_leave(struct tow_flow *flow);
+void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
+void tow_flows_feed(struct tow_link *link);
+void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
+
+/* replay.c */
+bool tow_op_returns(struct tow_op *op);
+
+/* stripe.c */
+struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index);
+void tow_stripes_free(struct tow_stripes *stripes);
+void tow_stripes_stop(struct tow_stripes *stripes, int error);
+u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
+		    struct tow_op_list *ended);
+bool tow_stripe_cut(struct tow_op *op);
+struct tow_link *tow_stripe_link(const struct tow_op *op);
+void tow_stripe_end(struct tow_op *op);
+void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
+
+/**
+ * tow_op_refused - must nothing more of an operation be posted?
+ * @op: the operation; the caller has the lock of its link
+ *
+ * Return: why not; 0: it may.
+ */
+static inline int tow_op_refused(const struct tow_op *op)
+{
+	int error = READ_ONCE(op->flow->stopped);
+
+	/* The connection ends, too, and what was on its way by it may have arrived. */
+	if (error == -ENODEV && (op->cursor || op->tried))
+		return -ECONNRESET;
+	if (!error)
+		error = op->status;
+	if (error)
+		return error;
+	if (!tow_remote_usable(op->remote) ||
+	    (op->slot && !tow_remote_usable(op->slot)))
+		return -ESTALE;
+	if (op->region && tow_region_invalid(op->region))
+		return -EFAULT;
+	if (op->slot && READ_ONCE(op->slot->closed))
+		return -ECANCELED;
+	return tow_op_is_late(op) ? -ETIMEDOUT : 0;
+}
+
+/**
+ * tow_op_settle - has an operation ended?
+ * @op: the operation, of which nothing is about to be posted; the caller has the lock
+ *	of its link
+ * @ended: where to, if it has; for tow_ops_end()
+ */
+static inline void tow_op_settle(struct tow_op *op, struct tow_op_list *ended)
+{
+	if (op->pieces || op->cursor != op->bytes || op->to_tell)
+		return;
+	if (op->stripe)
+		tow_stripe_end(op);
+	if (likely(!op->again) || !tow_op_returns(op))
+		tow_op_list_add(ended, op, op);
+}
+
+#endif /* TOW_RMA_INTERNAL_H */
