@@ -10,9 +10,9 @@
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
+#include "link.h"
 #include "ops.h"
 
-struct tow_link;
 struct tow_stripes;
 struct tow_tie;
 
@@ -53,33 +53,80 @@ static inline void tow_op_list_drop(struct tow_op_list *list)
 		list->end = &list->first;
 }
 
-/* ops.c */
-bool tow_flow_join(struct tow_flow *flow, struct tow_link *link);
-void tow_ops_go_on(struct tow_tie *tie);
+/* flow.c */
+void tow_flow_starve(struct tow_link *link);
+void tow_flows_feed(struct tow_link *link);
+void tow_flow_return(struct tow_link *link, struct tow_op *first,
+		     struct tow_op *last);
+void tow_flow_end(struct tow_flow *flow, struct tow_op *ops);
 void tow_ops_end(struct tow_op_list *ended);
 
-/* post.c */
-void tow_flow_add(struct tow_link *link, struct tow_flow *flow);
-void tow_flow_turn(struct tow_link *link);
-void tow_flow_starve(struct tow_link *link);
-void tow_op_leave(struct tow_flow *flow);
-void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
-void tow_flows_feed(struct tow_link *link);
-void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
+/**
+ * tow_flow_add - a flow has something to post
+ * @link: where; the caller has its lock
+ * @flow: the flow, which is on no link
+ */
+static inline void tow_flow_add(struct tow_link *link, struct tow_flow *flow)
+{
+	flow->next = NULL;
+	*link->flows_end = flow;
+	link->flows_end = &flow->next;
+}
 
-/* replay.c */
-bool tow_op_returns(struct tow_op *op);
+/* Called with the lock held: the flow whose turn it is leaves. */
+static inline struct tow_flow *tow_flow_take(struct tow_link *link)
+{
+	struct tow_flow *flow = link->flows;
 
-/* stripe.c */
-struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index);
-void tow_stripes_free(struct tow_stripes *stripes);
-void tow_stripes_stop(struct tow_stripes *stripes, int error);
-u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
-		    struct tow_op_list *ended);
-bool tow_stripe_cut(struct tow_op *op);
-struct tow_link *tow_stripe_link(const struct tow_op *op);
-void tow_stripe_end(struct tow_op *op);
-void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
+	link->flows = flow->next;
+	if (!link->flows)
+		link->flows_end = &link->flows;
+	return flow;
+}
+
+/**
+ * tow_flow_turn - it is the next flow's turn
+ * @link: of one flow at least; the caller has its lock
+ */
+static inline void tow_flow_turn(struct tow_link *link)
+{
+	tow_flow_add(link, tow_flow_take(link));
+}
+
+/**
+ * tow_op_leave - nothing is left to post of an operation
+ * @flow: its flow, of which it is the first one, and whose turn it is; the caller has
+ *	the lock of its link
+ */
+static inline void tow_op_leave(struct tow_flow *flow)
+{
+	tow_op_list_drop(&flow->ops);
+	if (flow->ops.first)
+		return;
+	tow_flow_take(flow->via);
+	/* Pairs with tow_flow_join(): somebody may add it elsewhere. */
+	smp_store_release(&flow->via, NULL);
+}
+
+/**
+ * tow_flow_join - a flow is to have operations on a link
+ * @flow: the flow
+ * @link: where, of its peer's present tie; the caller has its lock
+ *
+ * Return: false: it is busy on another queue pair.
+ */
+static inline bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
+{
+	/* Pairs with tow_op_leave(). */
+	struct tow_link *via = smp_load_acquire(&flow->via);
+
+	if (via)
+		return via == link;
+	flow->via = link;
+	flow->credit = min_t(s64, flow->credit, TOW_OPS_QUANTUM);
+	tow_flow_add(link, flow);
+	return true;
+}
 
 /**
  * tow_op_refused - must nothing more of an operation be posted?
@@ -107,6 +154,27 @@ static inline int tow_op_refused(const struct tow_op *op)
 		return -ECANCELED;
 	return tow_op_is_late(op) ? -ETIMEDOUT : 0;
 }
+
+/* ops.c */
+void tow_ops_go_on(struct tow_tie *tie);
+
+/* post.c */
+void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
+void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
+
+/* replay.c */
+bool tow_op_returns(struct tow_op *op);
+
+/* stripe.c */
+struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index);
+void tow_stripes_free(struct tow_stripes *stripes);
+void tow_stripes_stop(struct tow_stripes *stripes, int error);
+u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
+		    struct tow_op_list *ended);
+bool tow_stripe_cut(struct tow_op *op);
+struct tow_link *tow_stripe_link(const struct tow_op *op);
+void tow_stripe_end(struct tow_op *op);
+void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
 
 /**
  * tow_op_settle - has an operation ended?

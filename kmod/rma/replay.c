@@ -21,24 +21,6 @@
 
 /* ---- once more ------------------------------------------------------------- */
 
-/*
- * Called with the lock held: operations are to be posted once more, before others of
- * their flow, which has none of them.  They are linked.
- */
-static void tow_flow_return(struct tow_link *link, struct tow_op *first,
-			    struct tow_op *last)
-{
-	struct tow_flow *flow = first->flow;
-
-	last->next = flow->ops.first;
-	flow->ops.first = first;
-	if (last->next)
-		return;
-	flow->ops.end = &last->next;
-	flow->via = link;
-	tow_flow_add(link, flow);
-}
-
 /* Called with the lock held, when nothing is on its way: it is as if nothing was. */
 static void tow_op_begin_again(struct tow_op *op)
 {
