@@ -22,9 +22,6 @@ struct tow_tie;
 /* A work request is at most this part of inflight_bytes. */
 #define TOW_OPS_PIECES		4
 
-/* One that breaks its connection so often is not posted once more. */
-#define TOW_OP_TRIES		8
-
 /**
  * struct tow_post - a work request that was posted
  * @cqe: its completion
@@ -43,6 +40,36 @@ struct tow_post {
 	u32		bytes;
 	bool		tells;
 	int		status;
+};
+
+/* Queue pairs that one operation goes by. */
+#define TOW_STRIPE_QPS		8
+
+/**
+ * struct tow_stripe - an operation that is striped
+ * @whole: the operation
+ * @link: its own queue pair; the lock of that protects what follows, but @cursor and
+ *	@parts
+ * @number: its bit in tow_flow.striped
+ * @launched: the parts were sent out
+ * @left: those of them that have not ended
+ * @count: queue pairs that it goes by
+ * @share: work requests that each of them may have on their way
+ * @chunk: what is taken at once
+ * @cursor: bytes of @whole that were taken
+ * @parts: for queue pairs other than its own; each under the lock of that
+ */
+struct tow_stripe {
+	struct tow_op		*whole;
+	struct tow_link		*link;
+	unsigned int		number;
+	bool			launched;
+	u32			left;
+	u32			count;
+	u32			share;
+	u32			chunk;
+	atomic64_t		cursor;
+	struct tow_op		parts[TOW_STRIPE_QPS - 1];
 };
 
 /* The first one goes, of those that there are. */
@@ -157,13 +184,13 @@ static inline int tow_op_refused(const struct tow_op *op)
 
 /* ops.c */
 void tow_ops_go_on(struct tow_tie *tie);
+void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
 
 /* post.c */
+void tow_op_begin_again(struct tow_op *op);
+bool tow_op_returns(struct tow_op *op);
 void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
-
-/* replay.c */
-bool tow_op_returns(struct tow_op *op);
 
 /* stripe.c */
 struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index);
@@ -174,7 +201,6 @@ u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
 bool tow_stripe_cut(struct tow_op *op);
 struct tow_link *tow_stripe_link(const struct tow_op *op);
 void tow_stripe_end(struct tow_op *op);
-void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
 
 /**
  * tow_op_settle - has an operation ended?

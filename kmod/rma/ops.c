@@ -36,6 +36,68 @@
 #include "remote.h"
 #include "tie.h"
 
+/* ---- parts ---------------------------------------------------------------- */
+
+static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
+{
+	struct tow_stripe *stripe = part->stripe;
+	struct tow_op *whole = stripe->whole;
+	struct tow_link *link = stripe->link;
+
+	/* They are there until this part is counted. */
+	spin_lock_bh(&link->lock);
+	stripe->left--;
+	whole->pieces--;
+	if (part->again) {
+		whole->again = true;
+		atomic64_set(&stripe->cursor, whole->bytes);
+	}
+	if (part->status) {
+		whole->lost |= part->lost;
+		if (!whole->status)
+			whole->status = part->status;
+		atomic64_set(&stripe->cursor, whole->bytes);
+	}
+	/* What waited for it must not follow. */
+	if (part->lost)
+		link->open = false;
+	tow_flows_feed(link);
+	tow_op_settle(whole, ended);
+	tow_link_push(link, ended);
+	spin_unlock_bh(&link->lock);
+}
+
+static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
+{
+	struct tow_tie *tie = part->stripe->link->tie;
+	struct tow_flow *flow = part->flow;
+	struct tow_link *link = &tie->data[flow->index % tie->qps];
+	bool joined;
+
+	spin_lock_bh(&link->lock);
+	joined = !link->over && tow_flow_join(flow, link);
+	if (joined) {
+		tow_op_list_add(&flow->ops, part, part);
+		tow_link_push(link, ended);
+	}
+	spin_unlock_bh(&link->lock);
+	return joined;
+}
+
+/**
+ * tow_part_go - a part begins, or has ended
+ * @part: the part; not in a list
+ * @ended: as of tow_link_push()
+ *
+ * Without locks.
+ */
+void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
+{
+	/* One that cannot begin leaves its bytes to the others. */
+	if (part->cursor == part->bytes || !tow_part_join(part, ended))
+		tow_part_end(part, ended);
+}
+
 /* ---- flows, plugs --------------------------------------------------------- */
 
 /**

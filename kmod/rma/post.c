@@ -23,6 +23,9 @@
 /* What even the smallest work request counts. */
 #define TOW_OPS_LEAST		SZ_4K
 
+/* One that breaks its connection so often is not posted once more. */
+#define TOW_OP_TRIES		8
+
 /**
  * struct tow_work - a work request that is about to be posted
  * @rdma: a read or write
@@ -52,6 +55,42 @@ struct tow_piece {
 };
 
 /* ---- posting -------------------------------------------------------------- */
+
+/* Called with the lock held, when nothing is on its way: it is as if nothing was. */
+void tow_op_begin_again(struct tow_op *op)
+{
+	op->again = false;
+	if (op->tried < TOW_OP_TRIES)
+		op->tried++;
+	op->stripe = NULL;
+	op->cursor = 0;
+	op->pieces = 0;
+	op->to_tell = op->slot;
+	tow_stat_inc(op->flow->peer->dev, TOW_STAT_REPLAYED);
+}
+
+/**
+ * tow_op_returns - is an operation that was striped to be posted once more?
+ * @op: the operation, which is to be (@again), and of which nothing is on its way; the
+ *	caller has the lock of its link
+ *
+ * Return: true: it waits for its turn; false: it ends.
+ */
+bool tow_op_returns(struct tow_op *op)
+{
+	struct tow_link *link;
+
+	if (op->status || !op->flow->done)
+		return false;
+	link = tow_stripe_link(op);
+	if (link->over) {
+		op->status = -ECONNRESET;
+		return false;
+	}
+	tow_op_begin_again(op);
+	tow_flow_return(link, op, op);
+	return true;
+}
 
 /**
  * tow_op_cut - nothing more of an operation is posted

@@ -19,44 +19,6 @@
 #include "remote.h"
 #include "tie.h"
 
-/* ---- once more ------------------------------------------------------------- */
-
-/* Called with the lock held, when nothing is on its way: it is as if nothing was. */
-static void tow_op_begin_again(struct tow_op *op)
-{
-	op->again = false;
-	if (op->tried < TOW_OP_TRIES)
-		op->tried++;
-	op->stripe = NULL;
-	op->cursor = 0;
-	op->pieces = 0;
-	op->to_tell = op->slot;
-	tow_stat_inc(op->flow->peer->dev, TOW_STAT_REPLAYED);
-}
-
-/**
- * tow_op_returns - is an operation that was striped to be posted once more?
- * @op: the operation, which is to be (@again), and of which nothing is on its way; the
- *	caller has the lock of its link
- *
- * Return: true: it waits for its turn; false: it ends.
- */
-bool tow_op_returns(struct tow_op *op)
-{
-	struct tow_link *link;
-
-	if (op->status || !op->flow->done)
-		return false;
-	link = tow_stripe_link(op);
-	if (link->over) {
-		op->status = -ECONNRESET;
-		return false;
-	}
-	tow_op_begin_again(op);
-	tow_flow_return(link, op, op);
-	return true;
-}
-
 /* ---- what came of it ---------------------------------------------------------- */
 
 /* Called with the lock held. */

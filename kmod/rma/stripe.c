@@ -43,9 +43,6 @@
 #include "remote.h"
 #include "tie.h"
 
-/* Queue pairs that one operation goes by. */
-#define TOW_STRIPE_QPS		8
-
 /* Operations of one flow that are striped at the same time. */
 #define TOW_STRIPES		3
 
@@ -58,33 +55,6 @@
  * on all queue pairs has less than twice the turns of others then.
  */
 #define TOW_STRIPE_QUANTUM	(TOW_OPS_QUANTUM / TOW_STRIPE_QPS)
-
-/**
- * struct tow_stripe - an operation that is striped
- * @whole: the operation
- * @link: its own queue pair; the lock of that protects what follows, but @cursor and
- *	@parts
- * @number: its bit in tow_flow.striped
- * @launched: the parts were sent out
- * @left: those of them that have not ended
- * @count: queue pairs that it goes by
- * @share: work requests that each of them may have on their way
- * @chunk: what is taken at once
- * @cursor: bytes of @whole that were taken
- * @parts: for queue pairs other than its own; each under the lock of that
- */
-struct tow_stripe {
-	struct tow_op		*whole;
-	struct tow_link		*link;
-	unsigned int		number;
-	bool			launched;
-	u32			left;
-	u32			count;
-	u32			share;
-	u32			chunk;
-	atomic64_t		cursor;
-	struct tow_op		parts[TOW_STRIPE_QPS - 1];
-};
 
 /**
  * struct tow_stripes - what a flow needs for striping
@@ -502,64 +472,4 @@ void tow_stripe_end(struct tow_op *op)
 	/* Others may use it from here on: pairs with tow_stripe_find(). */
 	clear_bit_unlock(stripe->number, &op->flow->striped);
 	tow_flows_feed(link);
-}
-
-static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
-{
-	struct tow_stripe *stripe = part->stripe;
-	struct tow_op *whole = stripe->whole;
-	struct tow_link *link = stripe->link;
-
-	/* They are there until this part is counted. */
-	spin_lock_bh(&link->lock);
-	stripe->left--;
-	whole->pieces--;
-	if (part->again) {
-		whole->again = true;
-		atomic64_set(&stripe->cursor, whole->bytes);
-	}
-	if (part->status) {
-		whole->lost |= part->lost;
-		if (!whole->status)
-			whole->status = part->status;
-		atomic64_set(&stripe->cursor, whole->bytes);
-	}
-	/* What waited for it must not follow. */
-	if (part->lost)
-		link->open = false;
-	tow_flows_feed(link);
-	tow_op_settle(whole, ended);
-	tow_link_push(link, ended);
-	spin_unlock_bh(&link->lock);
-}
-
-static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
-{
-	struct tow_tie *tie = part->stripe->link->tie;
-	struct tow_flow *flow = part->flow;
-	struct tow_link *link = &tie->data[flow->index % tie->qps];
-	bool joined;
-
-	spin_lock_bh(&link->lock);
-	joined = !link->over && tow_flow_join(flow, link);
-	if (joined) {
-		tow_op_list_add(&flow->ops, part, part);
-		tow_link_push(link, ended);
-	}
-	spin_unlock_bh(&link->lock);
-	return joined;
-}
-
-/**
- * tow_part_go - a part begins, or has ended
- * @part: the part; not in a list
- * @ended: as of tow_link_push()
- *
- * Without locks.
- */
-void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
-{
-	/* One that cannot begin leaves its bytes to the others. */
-	if (part->cursor == part->bytes || !tow_part_join(part, ended))
-		tow_part_end(part, ended);
 }
