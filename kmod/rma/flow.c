@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Flows take turns on a queue pair, and those whose operations have ended are told.
- * See ops.c.
+ * Flows take turns on a queue pair; operations that have ended are told.
+ *
+ * While a flow has operations it is in one of its link's two lists.  Those in
+ * tow_link.flows have something to post, and it is the first one's turn.  Those in
+ * tow_link.starved can post nothing for now: there is no room for a notification, or
+ * parts of a striped operation are on their way.  They come back together when one of
+ * that may have changed, and look again.  tow_flow.via is the link, whose lock
+ * protects the flow meanwhile; another link takes the flow when it has no operations.
+ *
+ * That an operation has ended is told without locks: its ranges are let go of, what the
+ * peer has carried is counted, and its user has it back.  Nothing here knows how an
+ * operation is posted, or that it is striped.
  */
 #include "device.h"
 #include "internal.h"
@@ -11,9 +21,9 @@
 
 /**
  * tow_flow_starve - the flow whose turn it is can post nothing for now
- * @link: its link; the caller has its lock
+ * @link: its link; caller holds its lock
  *
- * Until tow_flows_feed().
+ * It takes no turns until tow_flows_feed().
  */
 void tow_flow_starve(struct tow_link *link)
 {
@@ -26,7 +36,7 @@ void tow_flow_starve(struct tow_link *link)
 
 /**
  * tow_flows_feed - flows that could post nothing take turns again
- * @link: theirs; the caller has its lock
+ * @link: their link; caller holds its lock
  */
 void tow_flows_feed(struct tow_link *link)
 {
@@ -38,9 +48,11 @@ void tow_flows_feed(struct tow_link *link)
 	link->starved_end = &link->starved;
 }
 
-/*
- * Called with the lock held: operations are to be posted once more, before others of
- * their flow, which has none of them.  They are linked.
+/**
+ * tow_flow_return - operations go back to the beginning of their flow
+ * @link: where they are to be posted once more; caller holds its lock
+ * @first: the first of them, linked up to @last; all of one flow, which has none of them
+ * @last: the last one
  */
 void tow_flow_return(struct tow_link *link, struct tow_op *first,
 		     struct tow_op *last)
@@ -74,8 +86,8 @@ static void tow_op_count(struct tow_peer *peer, u64 count, u64 read,
 }
 
 /*
- * The remote range of some operations of a flow is let go of by all those that
- * follow each other and name it.  Return: the last of these.
+ * Operations from @op on that follow each other and name the same remote range let go
+ * of it together.  Return: the last of them.
  */
 static struct tow_op *tow_ops_leave(struct tow_op *op)
 {
@@ -87,12 +99,12 @@ static struct tow_op *tow_ops_leave(struct tow_op *op)
 		op = op->next;
 		count++;
 	}
-	/* Whose pieces all came back has let go, whatever else went wrong. */
+	/* If all pieces came back it has let go, whatever else went wrong. */
 	tow_remote_leave(remote, count, op->lost ? op->status : 0);
 	return op;
 }
 
-/* One that notified has ended. */
+/* The slot that an operation was to notify is let go of. */
 static void tow_op_leave_slot(struct tow_op *op)
 {
 	if (!op->status)
@@ -100,7 +112,13 @@ static void tow_op_leave_slot(struct tow_op *op)
 	tow_remote_leave(op->slot, 1, op->lost ? op->status : 0);
 }
 
-/* Operations of one flow have ended. */
+/**
+ * tow_flow_end - tell a flow's user of operations that have ended
+ * @flow: the flow; not of parts
+ * @ops: the operations, linked; the user's again afterwards
+ *
+ * Caller holds no link's lock.
+ */
 void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
 {
 	u64 count = 0, read = 0, written = 0;
@@ -141,12 +159,12 @@ static struct tow_op *tow_ops_take(struct tow_op_list *list)
 }
 
 /**
- * tow_ops_end - tell those whose operations have ended
+ * tow_ops_end - tell the users of operations that have ended
  * @ended: the operations; and parts of striped ones, which are to begin, or have
  *	ended.  Empty afterwards
  *
- * Without locks: whoever is told may begin another one.  What comes of the parts is
- * dealt with here, one after the other, not each within the one before.
+ * Caller holds no link's lock: a user that is told may begin another operation.  What
+ * ends by a part is added to @ended and told here, not within tow_flow.part().
  */
 void tow_ops_end(struct tow_op_list *ended)
 {
@@ -158,7 +176,7 @@ void tow_ops_end(struct tow_op_list *ended)
 			tow_flow_end(op->flow, op);
 		} else {
 			tow_op_list_drop(ended);
-			tow_part_go(op, ended);
+			op->flow->part(op, ended);
 		}
 	}
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How what operations need begins and ends, of a device and of a session, and what
- * is done when the peer says how many notifications it has dealt with.
+ * What operations need of a device and of a session: how it begins and ends, and what
+ * happens when the peer has room for notifications again.
+ *
+ * A session's part is there as long as the session; its shared receive queue goes when
+ * its queue pairs are destroyed.
  */
 #include "device.h"
 #include "internal.h"

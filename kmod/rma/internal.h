@@ -90,8 +90,8 @@ void tow_ops_end(struct tow_op_list *ended);
 
 /**
  * tow_flow_add - a flow has something to post
- * @link: where; the caller has its lock
- * @flow: the flow, which is on no link
+ * @link: where; caller holds its lock
+ * @flow: the flow; in no link's lists
  */
 static inline void tow_flow_add(struct tow_link *link, struct tow_flow *flow)
 {
@@ -100,7 +100,7 @@ static inline void tow_flow_add(struct tow_link *link, struct tow_flow *flow)
 	link->flows_end = &flow->next;
 }
 
-/* Called with the lock held: the flow whose turn it is leaves. */
+/* Caller holds the lock; there is a flow.  The one whose turn it is leaves. */
 static inline struct tow_flow *tow_flow_take(struct tow_link *link)
 {
 	struct tow_flow *flow = link->flows;
@@ -113,7 +113,7 @@ static inline struct tow_flow *tow_flow_take(struct tow_link *link)
 
 /**
  * tow_flow_turn - it is the next flow's turn
- * @link: of one flow at least; the caller has its lock
+ * @link: where; caller holds its lock, and there is a flow
  */
 static inline void tow_flow_turn(struct tow_link *link)
 {
@@ -122,8 +122,8 @@ static inline void tow_flow_turn(struct tow_link *link)
 
 /**
  * tow_op_leave - nothing is left to post of an operation
- * @flow: its flow, of which it is the first one, and whose turn it is; the caller has
- *	the lock of its link
+ * @flow: its flow, whose turn it is; caller holds the link's lock, and the operation is
+ *	the flow's first
  */
 static inline void tow_op_leave(struct tow_flow *flow)
 {
@@ -131,20 +131,20 @@ static inline void tow_op_leave(struct tow_flow *flow)
 	if (flow->ops.first)
 		return;
 	tow_flow_take(flow->via);
-	/* Pairs with tow_flow_join(): somebody may add it elsewhere. */
+	/* Pairs with tow_flow_join(): another link may take the flow. */
 	smp_store_release(&flow->via, NULL);
 }
 
 /**
  * tow_flow_join - a flow is to have operations on a link
  * @flow: the flow
- * @link: where, of its peer's present tie; the caller has its lock
+ * @link: a link of its peer's present tie; caller holds its lock
  *
- * Return: false: it is busy on another queue pair.
+ * Return: false: the flow has operations on another link.
  */
 static inline bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
 {
-	/* Pairs with tow_op_leave(). */
+	/* Pairs with tow_op_leave(): what it has done to the flow is seen. */
 	struct tow_link *via = smp_load_acquire(&flow->via);
 
 	if (via)
@@ -157,7 +157,7 @@ static inline bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
 
 /**
  * tow_op_refused - must nothing more of an operation be posted?
- * @op: the operation; the caller has the lock of its link
+ * @op: the operation; caller holds its link's lock
  *
  * Return: why not; 0: it may.
  */
@@ -184,7 +184,6 @@ static inline int tow_op_refused(const struct tow_op *op)
 
 /* ops.c */
 void tow_ops_go_on(struct tow_tie *tie);
-void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
 
 /* post.c */
 void tow_op_begin_again(struct tow_op *op);
@@ -193,19 +192,18 @@ void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
 
 /* stripe.c */
-struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index);
-void tow_stripes_free(struct tow_stripes *stripes);
+struct tow_stripes *
+tow_stripes_new(struct tow_peer *peer, unsigned int index,
+		void (*part)(struct tow_op *part, struct tow_op_list *ended));
 void tow_stripes_stop(struct tow_stripes *stripes, int error);
 u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
 		    struct tow_op_list *ended);
 bool tow_stripe_cut(struct tow_op *op);
-struct tow_link *tow_stripe_link(const struct tow_op *op);
 void tow_stripe_end(struct tow_op *op);
 
 /**
  * tow_op_settle - has an operation ended?
- * @op: the operation, of which nothing is about to be posted; the caller has the lock
- *	of its link
+ * @op: the operation; caller holds its link's lock, and is not about to post any of it
  * @ended: where to, if it has; for tow_ops_end()
  */
 static inline void tow_op_settle(struct tow_op *op, struct tow_op_list *ended)

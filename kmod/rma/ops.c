@@ -30,6 +30,7 @@
  * it ends when its turn comes, or when what was posted before has come back.
  */
 #include <linux/jiffies.h>
+#include <linux/slab.h>
 
 #include "device.h"
 #include "internal.h"
@@ -38,6 +39,7 @@
 
 /* ---- parts ---------------------------------------------------------------- */
 
+/* Caller holds no link's lock: a part has ended, and its whole may have with it. */
 static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 {
 	struct tow_stripe *stripe = part->stripe;
@@ -67,6 +69,7 @@ static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 	spin_unlock_bh(&link->lock);
 }
 
+/* Caller holds no link's lock.  Return: false: the part cannot begin. */
 static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
 {
 	struct tow_tie *tie = part->stripe->link->tie;
@@ -84,14 +87,8 @@ static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
 	return joined;
 }
 
-/**
- * tow_part_go - a part begins, or has ended
- * @part: the part; not in a list
- * @ended: as of tow_link_push()
- *
- * Without locks.
- */
-void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
+/* See tow_flow.part: a part begins, or has ended.  It is in no list. */
+static void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
 {
 	/* One that cannot begin leaves its bytes to the others. */
 	if (part->cursor == part->bytes || !tow_part_join(part, ended))
@@ -118,7 +115,7 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 	flow->done = done;
 	flow->quantum = TOW_OPS_QUANTUM;
 	tow_op_list_init(&flow->ops);
-	flow->stripes = tow_stripes_new(peer, index);
+	flow->stripes = tow_stripes_new(peer, index, tow_part_go);
 }
 
 /**
@@ -128,7 +125,7 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 void tow_flow_cleanup(struct tow_flow *flow)
 {
 	WARN_ON_ONCE(flow->ops.first);
-	tow_stripes_free(flow->stripes);
+	kfree(flow->stripes);
 	tow_peer_put(flow->peer);
 }
 

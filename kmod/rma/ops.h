@@ -126,8 +126,8 @@ struct tow_op_list {
  * @peer: whose queue pair, with a reference
  * @index: which of its data queue pairs
  * @done: called with operations that have ended, linked by @next, which are the
- *	caller's again; in process context, with no lock of a link.  NULL: they are
- *	parts of striped ones
+ *	caller's again; in process context, with no lock of a link.  NULL: its
+ *	operations are parts of striped ones
  * @quantum: bytes that it may post more, when it is its turn again
  * @stripes: what striping needs; NULL: nothing of it is striped
  *
@@ -146,6 +146,9 @@ struct tow_op_list {
  * @taken: entries that named it when they were taken, wrapping around; under
  *	tow_queue.submit
  * @ended: those of them that have ended, likewise; under tow_queue.lock
+ *
+ * @part: if its operations are parts: called, as @done is, with each that is to begin
+ *	or has ended, and with the list for what has ended by that
  */
 struct tow_flow {
 	struct tow_peer		*peer;
@@ -163,6 +166,8 @@ struct tow_flow {
 	struct tow_peer_events	told;
 	u32			taken;
 	u32			ended;
+	void			(*part)(struct tow_op *part,
+					struct tow_op_list *ended);
 };
 
 /**

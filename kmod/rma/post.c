@@ -56,7 +56,10 @@ struct tow_piece {
 
 /* ---- posting -------------------------------------------------------------- */
 
-/* Called with the lock held, when nothing is on its way: it is as if nothing was. */
+/**
+ * tow_op_begin_again - forget what was posted of an operation
+ * @op: the operation; caller holds its link's lock, and nothing of it is on its way
+ */
 void tow_op_begin_again(struct tow_op *op)
 {
 	op->again = false;
@@ -71,8 +74,8 @@ void tow_op_begin_again(struct tow_op *op)
 
 /**
  * tow_op_returns - is an operation that was striped to be posted once more?
- * @op: the operation, which is to be (@again), and of which nothing is on its way; the
- *	caller has the lock of its link
+ * @op: the operation, or a part; caller holds its link's lock, @again is set, and
+ *	nothing of it is on its way
  *
  * Return: true: it waits for its turn; false: it ends.
  */
@@ -82,7 +85,7 @@ bool tow_op_returns(struct tow_op *op)
 
 	if (op->status || !op->flow->done)
 		return false;
-	link = tow_stripe_link(op);
+	link = op->stripe->link;
 	if (link->over) {
 		op->status = -ECONNRESET;
 		return false;
@@ -296,8 +299,11 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 	/* Most are small, and not after large ones. */
 	if (unlikely(READ_ONCE(flow->striped) || op->bytes > plain)) {
 		most = tow_stripe_turn(link, op, most, ended);
-		if (!most)
+		if (!most) {
+			/* Nothing is left to post of it, or nothing for now. */
+			tow_op_settle(op, ended);
 			return;
+		}
 	} else {
 		flow->last = link->posted;
 	}

@@ -122,13 +122,7 @@ static struct tow_link *tow_srq_find_link(struct tow_srq *srq,
 	return NULL;
 }
 
-/**
- * tow_window_refuse - what has come must not be
- * @session: whose
- * @why: for the log, a string that is never freed
- *
- * In any context.
- */
+/* What has come must not be.  @why is for the log, a string that is never freed. */
 static void tow_window_refuse(struct tow_session *session, const char *why)
 {
 	if (!tow_session_alive(session))
@@ -137,11 +131,7 @@ static void tow_window_refuse(struct tow_session *session, const char *why)
 	tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL, why);
 }
 
-/**
- * tow_window_arrived - a notification has come
- * @session: its session; the caller has the lock of its shared receive queue.  What
- *	it took is posted again
- */
+/* Called with the lock held: a notification has come; its receive is posted again. */
 static void tow_window_arrived(struct tow_session *session)
 {
 	struct tow_session_notify *notify = &session->notify;

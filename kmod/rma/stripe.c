@@ -15,7 +15,8 @@
  * the operation has ended when all of that has.
  *
  * Locks of two links are never held together: parts travel in the lists of what has
- * ended, and are dealt with in tow_ops_end().
+ * ended, and tow_ops_end() hands them to ops.c.  This file posts nothing: it says what
+ * the next work request may be.
  *
  * Order
  *
@@ -72,10 +73,14 @@ struct tow_stripes {
  * tow_stripes_new - what a flow needs for striping
  * @peer: its peer; the flow has a reference, for as long as this is there
  * @index: which of its data queue pairs
+ * @part: tow_flow.part of the flows of its parts
  *
- * Return: it; NULL: no memory, and nothing will be striped.
+ * Return: it, to be freed by kfree() when all operations have ended; NULL: no memory,
+ * and nothing will be striped.
  */
-struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index)
+struct tow_stripes *
+tow_stripes_new(struct tow_peer *peer, unsigned int index,
+		void (*part)(struct tow_op *part, struct tow_op_list *ended))
 {
 	struct tow_stripes *stripes;
 	struct tow_flow *flow;
@@ -88,6 +93,7 @@ struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index)
 		flow = &stripes->flows[i];
 		flow->peer = peer;
 		flow->index = index + 1 + i;
+		flow->part = part;
 		flow->quantum = TOW_STRIPE_QUANTUM;
 		flow->striped = 1;
 		tow_op_list_init(&flow->ops);
@@ -95,15 +101,6 @@ struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index)
 	for (i = 0; i < TOW_STRIPES; i++)
 		stripes->stripes[i].number = i;
 	return stripes;
-}
-
-/**
- * tow_stripes_free - undo tow_stripes_new()
- * @stripes: may be NULL; all operations have ended
- */
-void tow_stripes_free(struct tow_stripes *stripes)
-{
-	kfree(stripes);
 }
 
 /**
@@ -352,8 +349,7 @@ static bool tow_stripe_take(struct tow_link *link, struct tow_op *op)
 }
 
 /* Called with the lock held: nothing is left to take, but it may have to notify. */
-static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op,
-			     struct tow_op_list *ended)
+static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op)
 {
 	op->cursor = op->bytes;
 	op->taken = op->bytes;
@@ -362,7 +358,6 @@ static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op,
 		op->to_tell = false;
 	if (!op->to_tell) {
 		tow_op_leave(op->flow);
-		tow_op_settle(op, ended);
 		return 0;
 	}
 	if (!op->stripe->left)
@@ -377,12 +372,8 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 {
 	struct tow_stripe *stripe = op->stripe;
 
-	if (op->status) {
-		tow_op_cut(op, op->status, ended);
-		return 0;
-	}
 	if (op->again)
-		return tow_stripe_finish(link, op, ended);
+		return tow_stripe_finish(link, op);
 	if (tow_op_is_whole(op) && !stripe->launched &&
 	    tow_stripe_has_more(op) && tow_stripe_may_launch(link, op) &&
 	    tow_op_claim(op, TOW_CLAIM_POSTED))
@@ -393,7 +384,7 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 			return 0;
 		}
 		if (!tow_stripe_take(link, op))
-			return tow_stripe_finish(link, op, ended);
+			return tow_stripe_finish(link, op);
 	}
 	return min_t(u64, most, op->taken - op->cursor);
 }
@@ -403,9 +394,10 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
  * @link: where; the caller has its lock
  * @op: the operation: a large one, a part, or one after others that are striped
  * @most: what a work request may be
- * @ended: as of tow_link_push()
+ * @ended: where to: its parts, if they are to begin; for tow_ops_end()
  *
- * Return: what its next work request may be; 0: there is none for now.
+ * Return: what its next work request may be; 0: there is none for now, and the flow
+ * is parked; or never, and it has left its flow: tow_op_settle() tells which.
  */
 u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
 		    struct tow_op_list *ended)
@@ -444,17 +436,6 @@ bool tow_stripe_cut(struct tow_op *op)
 	    atomic64_xchg(&op->stripe->cursor, op->bytes) < op->bytes)
 		left = true;
 	return left;
-}
-
-/**
- * tow_stripe_link - where a striped operation is
- * @op: it, or a part
- *
- * Return: its own queue pair.
- */
-struct tow_link *tow_stripe_link(const struct tow_op *op)
-{
-	return op->stripe->link;
 }
 
 /**
