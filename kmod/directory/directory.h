@@ -3,7 +3,8 @@
  * The directory: what this node publishes (exports, to which peers hold grants)
  * and what it found on others (remote ranges).
  *
- *	init.c		what all of it shares; what ties call
+ *	init.c		what ties and devices call
+ *	outbox.c	what is to be said, and done later
  *	export.c grant.c	the owner's side: exports; requests and grants
  *	remote.c resolve.c	the resolver's side: remote ranges; what peers say
  *	rmr.c		remote ranges as operations see them
@@ -188,7 +189,7 @@ void tow_directory_stop_begin(struct tow_directory *dir);
 void tow_directory_stop(struct tow_directory *dir);
 void tow_directory_cleanup(struct tow_directory *dir);
 
-/* Called by the directory's own files. */
+/* outbox.c */
 struct tow_device *tow_directory_device(struct tow_directory *dir);
 void tow_directory_queue(struct tow_directory *dir);
 void tow_directory_want_kick(struct tow_tie *tie);

@@ -13,7 +13,6 @@
  */
 #include "device.h"
 #include "notify.h"
-#include "ops.h"
 #include "sequence.h"
 #include "tie.h"
 
@@ -100,47 +99,6 @@ void tow_window_drain(struct tow_tie *tie)
 }
 
 /**
- * tow_window_refuse - what has come must not be
- * @session: whose
- * @why: for the log, a string that is never freed
- *
- * In any context.
- */
-void tow_window_refuse(struct tow_session *session, const char *why)
-{
-	if (!tow_session_alive(session))
-		return;
-	tow_stat_inc(session->dev, TOW_STAT_HOSTILE);
-	tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL, why);
-}
-
-/**
- * tow_window_arrived - a notification has come
- * @session: its session; the caller has the lock of its shared receive queue.  What
- *	it took is posted again
- */
-void tow_window_arrived(struct tow_session *session)
-{
-	struct tow_session_notify *notify = &session->notify;
-	u32 told = READ_ONCE(notify->told);
-
-	WRITE_ONCE(notify->arrived, notify->arrived + 1);
-	WRITE_ONCE(session->heard_at, jiffies);
-	WRITE_ONCE(session->busy_at, jiffies);
-	if (tow_window_exceeded(notify->arrived, told,
-				READ_ONCE(notify->window)))
-		tow_window_refuse(session,
-				  "more notifications than it may send");
-	else if (tow_window_due(notify->arrived, told))
-		queue_work(tow_cq_wq, &notify->tell);
-}
-
-static void tow_window_tell(struct work_struct *work)
-{
-	tow_session_kick(container_of(work, struct tow_session, notify.tell));
-}
-
-/**
  * tow_window_fill - is the peer to be told what was dealt with?
  * @session: the session, which can send something; the caller has its @pump
  * @type: where to; left alone if there is nothing
@@ -191,41 +149,6 @@ void tow_window_untake(struct tow_session *session)
 }
 
 /**
- * tow_window_told - the peer has dealt with notifications
- * @session: the session
- * @body: what it says
- *
- * Return: 0; -EPROTO: it must not say that.
- */
-int tow_window_told(struct tow_session *session,
-		    const struct tow_wire_notified *body)
-{
-	struct tow_session_notify *notify = &session->notify;
-	u32 count = le32_to_cpu(body->count);
-	int gain;
-
-	if (body->reserved)
-		return -EPROTO;
-	gain = tow_window_gain(count, notify->dealt, TOW_NOTIFY_WINDOW -
-			       atomic_read(&notify->room));
-	if (gain < 0)
-		return -EPROTO;
-	notify->dealt = count;
-	atomic_add(gain, &notify->room);
-	tow_ops_go_on(session->tie);
-	return 0;
-}
-
-static void tow_window_go_on_work(struct work_struct *work)
-{
-	struct tow_session *session = container_of(work, struct tow_session,
-						   notify.go_on);
-
-	tow_ops_go_on(session->tie);
-	tow_session_put(session);
-}
-
-/**
  * tow_window_go_on - have those looked at that wait for room, or for a session
  * @tie: the tie; the caller has a reference
  *
@@ -238,36 +161,4 @@ void tow_window_go_on(struct tow_tie *tie)
 
 	if (session && !queue_work(tow_wq, &session->notify.go_on))
 		tow_session_put(session);
-}
-
-/* ---- sessions ------------------------------------------------------------- */
-
-/**
- * tow_window_init - prepare a session's part
- * @session: new
- */
-void tow_window_init(struct tow_session *session)
-{
-	struct tow_session_notify *notify = &session->notify;
-
-	atomic_set(&notify->room, TOW_NOTIFY_WINDOW);
-	INIT_WORK(&notify->tell, tow_window_tell);
-	INIT_WORK(&notify->go_on, tow_window_go_on_work);
-}
-
-/**
- * tow_window_gone - nothing comes in any more
- * @session: the session; its queue pairs are destroyed
- */
-void tow_window_gone(struct tow_session *session)
-{
-	struct tow_tie *tie = session->tie;
-
-	cancel_work_sync(&session->notify.tell);
-	if (!tie)
-		return;
-	/* Others may look whether it has one. */
-	mutex_lock(&tie->dir.lock);
-	tow_srq_put(session);
-	mutex_unlock(&tie->dir.lock);
 }

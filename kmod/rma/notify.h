@@ -2,10 +2,11 @@
 /*
  * Notifications: how they come in, and how many may be on their way.
  *
- *	srq.c	shared receive queues and their completions
+ *	init.c		how a device's and a session's part begin and end
+ *	srq.c		shared receive queues and their completions
  *	credit.c	what may be on its way in a session, in both directions
  *	slot.c		what is counted, and who waits for it
- *	op_wait.c		entries of queues that wait
+ *	op_wait.c	entries of queues that wait
  *	sequence.h	the numbers
  */
 #ifndef TOW_NOTIFY_H
@@ -74,9 +75,15 @@ struct tow_session_notify {
 	struct work_struct	go_on;
 };
 
-/* srq.c: called by device.c, link.c, session.c */
+/* init.c */
 void tow_notify_init(struct tow_notify *notify);
 void tow_notify_cleanup(struct tow_notify *notify);
+void tow_window_init(struct tow_session *session);
+void tow_window_gone(struct tow_session *session);
+int tow_window_told(struct tow_session *session,
+		    const struct tow_wire_notified *body);
+
+/* srq.c: called by link.c, too */
 void tow_srq_get(struct tow_session *session);
 void tow_srq_put(struct tow_session *session);
 struct ib_srq *tow_srq_device_srq(struct tow_srq *srq);
@@ -88,18 +95,12 @@ void tow_srq_drain(struct tow_srq *srq);
 bool tow_srq_promise(struct tow_srq *srq, u32 receives);
 
 /* credit.c */
-void tow_window_init(struct tow_session *session);
 bool tow_window_open(struct tow_tie *tie);
 bool tow_window_keep(struct tow_session *session);
 void tow_window_drain(struct tow_tie *tie);
-void tow_window_refuse(struct tow_session *session, const char *why);
-void tow_window_arrived(struct tow_session *session);
 size_t tow_window_fill(struct tow_session *session, u8 *type, void *body);
-int tow_window_told(struct tow_session *session,
-		    const struct tow_wire_notified *body);
 bool tow_window_take(struct tow_session *session);
 void tow_window_untake(struct tow_session *session);
 void tow_window_go_on(struct tow_tie *tie);
-void tow_window_gone(struct tow_session *session);
 
 #endif /* TOW_NOTIFY_H */

@@ -30,11 +30,70 @@
  * it ends when its turn comes, or when what was posted before has come back.
  */
 #include <linux/jiffies.h>
+#include <linux/slab.h>
 
 #include "device.h"
-#include "ops.h"
+#include "internal.h"
 #include "remote.h"
 #include "tie.h"
+
+/* ---- parts ---------------------------------------------------------------- */
+
+/* Caller holds no link's lock: a part has ended, and its whole may have with it. */
+static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
+{
+	struct tow_stripe *stripe = part->stripe;
+	struct tow_op *whole = stripe->whole;
+	struct tow_link *link = stripe->link;
+
+	/* They are there until this part is counted. */
+	spin_lock_bh(&link->lock);
+	stripe->left--;
+	whole->pieces--;
+	if (part->again) {
+		whole->again = true;
+		atomic64_set(&stripe->cursor, whole->bytes);
+	}
+	if (part->status) {
+		whole->lost |= part->lost;
+		if (!whole->status)
+			whole->status = part->status;
+		atomic64_set(&stripe->cursor, whole->bytes);
+	}
+	/* What waited for it must not follow. */
+	if (part->lost)
+		link->open = false;
+	tow_flows_feed(link);
+	tow_op_settle(whole, ended);
+	tow_link_push(link, ended);
+	spin_unlock_bh(&link->lock);
+}
+
+/* Caller holds no link's lock.  Return: false: the part cannot begin. */
+static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
+{
+	struct tow_tie *tie = part->stripe->link->tie;
+	struct tow_flow *flow = part->flow;
+	struct tow_link *link = &tie->data[flow->index % tie->qps];
+	bool joined;
+
+	spin_lock_bh(&link->lock);
+	joined = !link->over && tow_flow_join(flow, link);
+	if (joined) {
+		tow_op_list_add(&flow->ops, part, part);
+		tow_link_push(link, ended);
+	}
+	spin_unlock_bh(&link->lock);
+	return joined;
+}
+
+/* See tow_flow.part: a part begins, or has ended.  It is in no list. */
+static void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
+{
+	/* One that cannot begin leaves its bytes to the others. */
+	if (part->cursor == part->bytes || !tow_part_join(part, ended))
+		tow_part_end(part, ended);
+}
 
 /* ---- flows, plugs --------------------------------------------------------- */
 
@@ -56,7 +115,7 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 	flow->done = done;
 	flow->quantum = TOW_OPS_QUANTUM;
 	tow_op_list_init(&flow->ops);
-	flow->stripes = tow_stripes_new(peer, index);
+	flow->stripes = tow_stripes_new(peer, index, tow_part_go);
 }
 
 /**
@@ -66,7 +125,7 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 void tow_flow_cleanup(struct tow_flow *flow)
 {
 	WARN_ON_ONCE(flow->ops.first);
-	tow_stripes_free(flow->stripes);
+	kfree(flow->stripes);
 	tow_peer_put(flow->peer);
 }
 
@@ -104,113 +163,6 @@ void tow_plug_init(struct tow_plug *plug)
 	plug->waits = false;
 	plug->last = NULL;
 	tow_op_list_init(&plug->ops);
-}
-
-/* ---- the end -------------------------------------------------------------- */
-
-/* Operations that their user is told of together: he has a lock meanwhile. */
-#define TOW_OPS_TOLD		256
-
-/* What peers are told to have carried. */
-static void tow_op_count(struct tow_peer *peer, u64 count, u64 read,
-			 u64 written)
-{
-	if (count)
-		atomic64_add(count, &peer->operations);
-	if (read)
-		atomic64_add(read, &peer->bytes_read);
-	if (written)
-		atomic64_add(written, &peer->bytes_written);
-}
-
-/*
- * The remote range of some operations of a flow is let go of by all those that
- * follow each other and name it.  Return: the last of these.
- */
-static struct tow_op *tow_ops_leave(struct tow_op *op)
-{
-	struct tow_remote *remote = op->remote;
-	int count = 1;
-
-	while (op->next && op->next->remote == remote &&
-	       !op->lost && !op->next->lost) {
-		op = op->next;
-		count++;
-	}
-	/* Whose pieces all came back has let go, whatever else went wrong. */
-	tow_remote_leave(remote, count, op->lost ? op->status : 0);
-	return op;
-}
-
-/* One that notified has ended. */
-static void tow_op_leave_slot(struct tow_op *op)
-{
-	if (!op->status)
-		tow_stat_inc(op->flow->peer->dev, TOW_STAT_NOTIFICATIONS_SENT);
-	tow_remote_leave(op->slot, 1, op->lost ? op->status : 0);
-}
-
-/* Operations of one flow have ended. */
-static void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
-{
-	u64 count = 0, read = 0, written = 0;
-	struct tow_op *op;
-
-	for (op = ops; op; op = op->next) {
-		if (op->slot)
-			tow_op_leave_slot(op);
-		if (op->status)
-			continue;
-		count++;
-		if (tow_op_is_read(op))
-			read += op->bytes;
-		else
-			written += op->bytes;
-	}
-	tow_op_count(flow->peer, count, read, written);
-	for (op = ops; op; op = op->next)
-		op = tow_ops_leave(op);
-	flow->done(ops);
-}
-
-/* The first ones that are of one flow, at most TOW_OPS_TOLD. */
-static struct tow_op *tow_ops_take(struct tow_op_list *list)
-{
-	struct tow_op *first = list->first, *last;
-	int left = TOW_OPS_TOLD;
-
-	for (last = first; last->next && --left; last = last->next) {
-		if (last->next->flow != first->flow)
-			break;
-	}
-	list->first = last->next;
-	if (!list->first)
-		list->end = &list->first;
-	last->next = NULL;
-	return first;
-}
-
-/**
- * tow_ops_end - tell those whose operations have ended
- * @ended: the operations; and parts of striped ones, which are to begin, or have
- *	ended.  Empty afterwards
- *
- * Without locks: whoever is told may begin another one.  What comes of the parts is
- * dealt with here, one after the other, not each within the one before.
- */
-void tow_ops_end(struct tow_op_list *ended)
-{
-	struct tow_op *op;
-
-	while ((op = ended->first)) {
-		if (op->flow->done) {
-			op = tow_ops_take(ended);
-			tow_flow_end(op->flow, op);
-		} else {
-			tow_op_list_drop(ended);
-			tow_part_go(op, ended);
-		}
-	}
 }
 
 /* ---- beginning ------------------------------------------------------------ */
@@ -326,26 +278,6 @@ void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 		plug->link = link;
 	}
 	tow_plug_add(plug, op);
-}
-
-/**
- * tow_flow_join - a flow is to have operations on a link
- * @flow: the flow
- * @link: where, of its peer's present tie; the caller has its lock
- *
- * Return: false: it is busy on another queue pair.
- */
-bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
-{
-	/* Pairs with tow_op_leave(). */
-	struct tow_link *via = smp_load_acquire(&flow->via);
-
-	if (via)
-		return via == link;
-	flow->via = link;
-	flow->credit = min_t(s64, flow->credit, TOW_OPS_QUANTUM);
-	tow_flow_add(link, flow);
-	return true;
 }
 
 /* Those that follow each other and are of one flow.  Return: the last of them. */

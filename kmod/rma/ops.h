@@ -26,15 +26,6 @@ struct tow_stripe;
 struct tow_stripes;
 struct tow_tie;
 
-/* What a flow posts before it is another one's turn, in bytes. */
-#define TOW_OPS_QUANTUM		SZ_64K
-
-/* A work request is at most this part of inflight_bytes. */
-#define TOW_OPS_PIECES		4
-
-/* One that breaks its connection so often is not posted once more. */
-#define TOW_OP_TRIES		8
-
 /* Operations of that many bytes are striped, until the administrator says otherwise. */
 #define TOW_STRIPE_BYTES	SZ_4M
 
@@ -135,8 +126,8 @@ struct tow_op_list {
  * @peer: whose queue pair, with a reference
  * @index: which of its data queue pairs
  * @done: called with operations that have ended, linked by @next, which are the
- *	caller's again; in process context, with no lock of a link.  NULL: they are
- *	parts of striped ones
+ *	caller's again; in process context, with no lock of a link.  NULL: its
+ *	operations are parts of striped ones
  * @quantum: bytes that it may post more, when it is its turn again
  * @stripes: what striping needs; NULL: nothing of it is striped
  *
@@ -155,6 +146,9 @@ struct tow_op_list {
  * @taken: entries that named it when they were taken, wrapping around; under
  *	tow_queue.submit
  * @ended: those of them that have ended, likewise; under tow_queue.lock
+ *
+ * @part: if its operations are parts: called, as @done is, with each that is to begin
+ *	or has ended, and with the list for what has ended by that
  */
 struct tow_flow {
 	struct tow_peer		*peer;
@@ -172,26 +166,8 @@ struct tow_flow {
 	struct tow_peer_events	told;
 	u32			taken;
 	u32			ended;
-};
-
-/**
- * struct tow_post - a work request that was posted
- * @cqe: its completion
- * @link: where
- * @ops: what it is for: one operation, or those that were merged
- * @last: the last one of them
- * @bytes: what it counts
- * @tells: it notifies the operation's slot
- * @status: it must not be posted again: why
- */
-struct tow_post {
-	struct ib_cqe	cqe;
-	struct tow_link	*link;
-	struct tow_op	*ops;
-	struct tow_op	*last;
-	u32		bytes;
-	bool		tells;
-	int		status;
+	void			(*part)(struct tow_op *part,
+					struct tow_op_list *ended);
 };
 
 /**
@@ -231,14 +207,6 @@ static inline void tow_plug_add(struct tow_plug *plug, struct tow_op *op)
 	plug->last = op;
 }
 
-/* The first one goes, of those that there are. */
-static inline void tow_op_list_drop(struct tow_op_list *list)
-{
-	list->first = list->first->next;
-	if (!list->first)
-		list->end = &list->first;
-}
-
 static inline bool tow_op_is_read(const struct tow_op *op)
 {
 	return op->opcode == TOW_OP_READ;
@@ -267,7 +235,6 @@ static inline bool tow_op_claim(const struct tow_op *op, enum tow_claim claim)
 void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 		   unsigned int index, void (*done)(struct tow_op *ops));
 void tow_flow_cleanup(struct tow_flow *flow);
-bool tow_flow_join(struct tow_flow *flow, struct tow_link *link);
 void tow_plug_init(struct tow_plug *plug);
 int tow_ops_check(struct tow_op *op);
 int tow_ops_check_slot(struct tow_op *op);
@@ -275,10 +242,8 @@ void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug);
 struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link, bool over);
-void tow_ops_go_on(struct tow_tie *tie);
 bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms);
 void tow_ops_look(struct tow_device *dev, unsigned int look);
-void tow_ops_end(struct tow_op_list *ended);
 
 /* Is the last one there of the same flow and on the same remote range? */
 static inline bool tow_plug_has_such(const struct tow_plug *plug,
@@ -323,71 +288,7 @@ static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 
 /* post.c */
 int tow_ops_prepare(struct tow_link *link, u32 *depth);
-void tow_flow_add(struct tow_link *link, struct tow_flow *flow);
-void tow_flow_turn(struct tow_link *link);
-void tow_flow_starve(struct tow_link *link);
-void tow_op_leave(struct tow_flow *flow);
-void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
-void tow_flows_feed(struct tow_link *link);
-void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
 void tow_ops_abandon(struct tow_link *link);
 void tow_ops_cleanup(struct tow_link *link);
-
-/* replay.c */
-bool tow_op_returns(struct tow_op *op);
-
-/* stripe.c */
-struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index);
-void tow_stripes_free(struct tow_stripes *stripes);
-void tow_stripes_stop(struct tow_stripes *stripes, int error);
-u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
-		    struct tow_op_list *ended);
-bool tow_stripe_cut(struct tow_op *op);
-struct tow_link *tow_stripe_link(const struct tow_op *op);
-void tow_stripe_end(struct tow_op *op);
-void tow_part_go(struct tow_op *part, struct tow_op_list *ended);
-
-/**
- * tow_op_refused - must nothing more of an operation be posted?
- * @op: the operation; the caller has the lock of its link
- *
- * Return: why not; 0: it may.
- */
-static inline int tow_op_refused(const struct tow_op *op)
-{
-	int error = READ_ONCE(op->flow->stopped);
-
-	/* The connection ends, too, and what was on its way by it may have arrived. */
-	if (error == -ENODEV && (op->cursor || op->tried))
-		return -ECONNRESET;
-	if (!error)
-		error = op->status;
-	if (error)
-		return error;
-	if (!tow_remote_usable(op->remote) ||
-	    (op->slot && !tow_remote_usable(op->slot)))
-		return -ESTALE;
-	if (op->region && tow_region_invalid(op->region))
-		return -EFAULT;
-	if (op->slot && READ_ONCE(op->slot->closed))
-		return -ECANCELED;
-	return tow_op_is_late(op) ? -ETIMEDOUT : 0;
-}
-
-/**
- * tow_op_settle - has an operation ended?
- * @op: the operation, of which nothing is about to be posted; the caller has the lock
- *	of its link
- * @ended: where to, if it has; for tow_ops_end()
- */
-static inline void tow_op_settle(struct tow_op *op, struct tow_op_list *ended)
-{
-	if (op->pieces || op->cursor != op->bytes || op->to_tell)
-		return;
-	if (op->stripe)
-		tow_stripe_end(op);
-	if (likely(!op->again) || !tow_op_returns(op))
-		tow_op_list_add(ended, op, op);
-}
 
 #endif /* TOW_OPS_H */

@@ -8,7 +8,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "ops.h"
+#include "internal.h"
 #include "remote.h"
 #include "tie.h"
 
@@ -22,6 +22,9 @@
 
 /* What even the smallest work request counts. */
 #define TOW_OPS_LEAST		SZ_4K
+
+/* One that breaks its connection so often is not posted once more. */
+#define TOW_OP_TRIES		8
 
 /**
  * struct tow_work - a work request that is about to be posted
@@ -54,79 +57,42 @@ struct tow_piece {
 /* ---- posting -------------------------------------------------------------- */
 
 /**
- * tow_flow_add - a flow has something to post
- * @link: where; the caller has its lock
- * @flow: the flow, which is on no link
+ * tow_op_begin_again - forget what was posted of an operation
+ * @op: the operation; caller holds its link's lock, and nothing of it is on its way
  */
-void tow_flow_add(struct tow_link *link, struct tow_flow *flow)
+void tow_op_begin_again(struct tow_op *op)
 {
-	flow->next = NULL;
-	*link->flows_end = flow;
-	link->flows_end = &flow->next;
-}
-
-/* Called with the lock held: the flow whose turn it is leaves. */
-static struct tow_flow *tow_flow_take(struct tow_link *link)
-{
-	struct tow_flow *flow = link->flows;
-
-	link->flows = flow->next;
-	if (!link->flows)
-		link->flows_end = &link->flows;
-	return flow;
+	op->again = false;
+	if (op->tried < TOW_OP_TRIES)
+		op->tried++;
+	op->stripe = NULL;
+	op->cursor = 0;
+	op->pieces = 0;
+	op->to_tell = op->slot;
+	tow_stat_inc(op->flow->peer->dev, TOW_STAT_REPLAYED);
 }
 
 /**
- * tow_flow_turn - it is the next flow's turn
- * @link: of one flow at least; the caller has its lock
- */
-void tow_flow_turn(struct tow_link *link)
-{
-	tow_flow_add(link, tow_flow_take(link));
-}
-
-/**
- * tow_flow_starve - the flow whose turn it is can post nothing for now
- * @link: its link; the caller has its lock
+ * tow_op_returns - is an operation that was striped to be posted once more?
+ * @op: the operation, or a part; caller holds its link's lock, @again is set, and
+ *	nothing of it is on its way
  *
- * Until tow_flows_feed().
+ * Return: true: it waits for its turn; false: it ends.
  */
-void tow_flow_starve(struct tow_link *link)
+bool tow_op_returns(struct tow_op *op)
 {
-	struct tow_flow *flow = tow_flow_take(link);
+	struct tow_link *link;
 
-	flow->next = NULL;
-	*link->starved_end = flow;
-	link->starved_end = &flow->next;
-}
-
-/**
- * tow_flows_feed - flows that could post nothing take turns again
- * @link: theirs; the caller has its lock
- */
-void tow_flows_feed(struct tow_link *link)
-{
-	if (!link->starved)
-		return;
-	*link->flows_end = link->starved;
-	link->flows_end = link->starved_end;
-	link->starved = NULL;
-	link->starved_end = &link->starved;
-}
-
-/**
- * tow_op_leave - nothing is left to post of an operation
- * @flow: its flow, of which it is the first one, and whose turn it is; the caller has
- *	the lock of its link
- */
-void tow_op_leave(struct tow_flow *flow)
-{
-	tow_op_list_drop(&flow->ops);
-	if (flow->ops.first)
-		return;
-	tow_flow_take(flow->via);
-	/* Pairs with tow_flow_join(): somebody may add it elsewhere. */
-	smp_store_release(&flow->via, NULL);
+	if (op->status || !op->flow->done)
+		return false;
+	link = op->stripe->link;
+	if (link->over) {
+		op->status = -ECONNRESET;
+		return false;
+	}
+	tow_op_begin_again(op);
+	tow_flow_return(link, op, op);
+	return true;
 }
 
 /**
@@ -333,8 +299,11 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 	/* Most are small, and not after large ones. */
 	if (unlikely(READ_ONCE(flow->striped) || op->bytes > plain)) {
 		most = tow_stripe_turn(link, op, most, ended);
-		if (!most)
+		if (!most) {
+			/* Nothing is left to post of it, or nothing for now. */
+			tow_op_settle(op, ended);
 			return;
+		}
 	} else {
 		flow->last = link->posted;
 	}

@@ -15,65 +15,9 @@
  * nothing arrives any more in memory that is let go of here.
  */
 #include "device.h"
-#include "ops.h"
+#include "internal.h"
 #include "remote.h"
 #include "tie.h"
-
-/* ---- once more ------------------------------------------------------------- */
-
-/*
- * Called with the lock held: operations are to be posted once more, before others of
- * their flow, which has none of them.  They are linked.
- */
-static void tow_flow_return(struct tow_link *link, struct tow_op *first,
-			    struct tow_op *last)
-{
-	struct tow_flow *flow = first->flow;
-
-	last->next = flow->ops.first;
-	flow->ops.first = first;
-	if (last->next)
-		return;
-	flow->ops.end = &last->next;
-	flow->via = link;
-	tow_flow_add(link, flow);
-}
-
-/* Called with the lock held, when nothing is on its way: it is as if nothing was. */
-static void tow_op_begin_again(struct tow_op *op)
-{
-	op->again = false;
-	if (op->tried < TOW_OP_TRIES)
-		op->tried++;
-	op->stripe = NULL;
-	op->cursor = 0;
-	op->pieces = 0;
-	op->to_tell = op->slot;
-	tow_stat_inc(op->flow->peer->dev, TOW_STAT_REPLAYED);
-}
-
-/**
- * tow_op_returns - is an operation that was striped to be posted once more?
- * @op: the operation, which is to be (@again), and of which nothing is on its way; the
- *	caller has the lock of its link
- *
- * Return: true: it waits for its turn; false: it ends.
- */
-bool tow_op_returns(struct tow_op *op)
-{
-	struct tow_link *link;
-
-	if (op->status || !op->flow->done)
-		return false;
-	link = tow_stripe_link(op);
-	if (link->over) {
-		op->status = -ECONNRESET;
-		return false;
-	}
-	tow_op_begin_again(op);
-	tow_flow_return(link, op, op);
-	return true;
-}
 
 /* ---- what came of it ---------------------------------------------------------- */
 

@@ -37,8 +37,6 @@
 #include "slot.h"
 #include "tie.h"
 
-#define TOW_SRQ_DEPTH		4096
-
 /* The reserve is this part of the depth. */
 #define TOW_SRQ_RESERVE		4
 
@@ -122,6 +120,32 @@ static struct tow_link *tow_srq_find_link(struct tow_srq *srq,
 			return link;
 	}
 	return NULL;
+}
+
+/* What has come must not be.  @why is for the log, a string that is never freed. */
+static void tow_window_refuse(struct tow_session *session, const char *why)
+{
+	if (!tow_session_alive(session))
+		return;
+	tow_stat_inc(session->dev, TOW_STAT_HOSTILE);
+	tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL, why);
+}
+
+/* Called with the lock held: a notification has come; its receive is posted again. */
+static void tow_window_arrived(struct tow_session *session)
+{
+	struct tow_session_notify *notify = &session->notify;
+	u32 told = READ_ONCE(notify->told);
+
+	WRITE_ONCE(notify->arrived, notify->arrived + 1);
+	WRITE_ONCE(session->heard_at, jiffies);
+	WRITE_ONCE(session->busy_at, jiffies);
+	if (tow_window_exceeded(notify->arrived, told,
+				READ_ONCE(notify->window)))
+		tow_window_refuse(session,
+				  "more notifications than it may send");
+	else if (tow_window_due(notify->arrived, told))
+		queue_work(tow_cq_wq, &notify->tell);
 }
 
 /* Called with the lock held. */
@@ -505,27 +529,4 @@ bool tow_srq_promise(struct tow_srq *srq, u32 receives)
 		srq->promised += receives;
 	mutex_unlock(&notify->lock);
 	return enough;
-}
-
-/**
- * tow_notify_init - prepare the structure
- * @notify: zeroed memory inside a tow_device
- */
-void tow_notify_init(struct tow_notify *notify)
-{
-	xa_init_flags(&notify->slots, XA_FLAGS_ALLOC);
-	mutex_init(&notify->lock);
-	notify->srq_depth = TOW_SRQ_DEPTH;
-}
-
-/**
- * tow_notify_cleanup - undo tow_notify_init()
- * @notify: the structure; there are neither slots nor sessions
- */
-void tow_notify_cleanup(struct tow_notify *notify)
-{
-	WARN_ON_ONCE(notify->srq);
-	WARN_ON_ONCE(!xa_empty(&notify->slots));
-	mutex_destroy(&notify->lock);
-	xa_destroy(&notify->slots);
 }

@@ -15,7 +15,8 @@
  * the operation has ended when all of that has.
  *
  * Locks of two links are never held together: parts travel in the lists of what has
- * ended, and are dealt with in tow_ops_end().
+ * ended, and tow_ops_end() hands them to ops.c.  This file posts nothing: it says what
+ * the next work request may be.
  *
  * Order
  *
@@ -39,12 +40,9 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "ops.h"
+#include "internal.h"
 #include "remote.h"
 #include "tie.h"
-
-/* Queue pairs that one operation goes by. */
-#define TOW_STRIPE_QPS		8
 
 /* Operations of one flow that are striped at the same time. */
 #define TOW_STRIPES		3
@@ -58,33 +56,6 @@
  * on all queue pairs has less than twice the turns of others then.
  */
 #define TOW_STRIPE_QUANTUM	(TOW_OPS_QUANTUM / TOW_STRIPE_QPS)
-
-/**
- * struct tow_stripe - an operation that is striped
- * @whole: the operation
- * @link: its own queue pair; the lock of that protects what follows, but @cursor and
- *	@parts
- * @number: its bit in tow_flow.striped
- * @launched: the parts were sent out
- * @left: those of them that have not ended
- * @count: queue pairs that it goes by
- * @share: work requests that each of them may have on their way
- * @chunk: what is taken at once
- * @cursor: bytes of @whole that were taken
- * @parts: for queue pairs other than its own; each under the lock of that
- */
-struct tow_stripe {
-	struct tow_op		*whole;
-	struct tow_link		*link;
-	unsigned int		number;
-	bool			launched;
-	u32			left;
-	u32			count;
-	u32			share;
-	u32			chunk;
-	atomic64_t		cursor;
-	struct tow_op		parts[TOW_STRIPE_QPS - 1];
-};
 
 /**
  * struct tow_stripes - what a flow needs for striping
@@ -102,10 +73,14 @@ struct tow_stripes {
  * tow_stripes_new - what a flow needs for striping
  * @peer: its peer; the flow has a reference, for as long as this is there
  * @index: which of its data queue pairs
+ * @part: tow_flow.part of the flows of its parts
  *
- * Return: it; NULL: no memory, and nothing will be striped.
+ * Return: it, to be freed by kfree() when all operations have ended; NULL: no memory,
+ * and nothing will be striped.
  */
-struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index)
+struct tow_stripes *
+tow_stripes_new(struct tow_peer *peer, unsigned int index,
+		void (*part)(struct tow_op *part, struct tow_op_list *ended))
 {
 	struct tow_stripes *stripes;
 	struct tow_flow *flow;
@@ -118,6 +93,7 @@ struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index)
 		flow = &stripes->flows[i];
 		flow->peer = peer;
 		flow->index = index + 1 + i;
+		flow->part = part;
 		flow->quantum = TOW_STRIPE_QUANTUM;
 		flow->striped = 1;
 		tow_op_list_init(&flow->ops);
@@ -125,15 +101,6 @@ struct tow_stripes *tow_stripes_new(struct tow_peer *peer, unsigned int index)
 	for (i = 0; i < TOW_STRIPES; i++)
 		stripes->stripes[i].number = i;
 	return stripes;
-}
-
-/**
- * tow_stripes_free - undo tow_stripes_new()
- * @stripes: may be NULL; all operations have ended
- */
-void tow_stripes_free(struct tow_stripes *stripes)
-{
-	kfree(stripes);
 }
 
 /**
@@ -382,8 +349,7 @@ static bool tow_stripe_take(struct tow_link *link, struct tow_op *op)
 }
 
 /* Called with the lock held: nothing is left to take, but it may have to notify. */
-static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op,
-			     struct tow_op_list *ended)
+static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op)
 {
 	op->cursor = op->bytes;
 	op->taken = op->bytes;
@@ -392,7 +358,6 @@ static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op,
 		op->to_tell = false;
 	if (!op->to_tell) {
 		tow_op_leave(op->flow);
-		tow_op_settle(op, ended);
 		return 0;
 	}
 	if (!op->stripe->left)
@@ -407,12 +372,8 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 {
 	struct tow_stripe *stripe = op->stripe;
 
-	if (op->status) {
-		tow_op_cut(op, op->status, ended);
-		return 0;
-	}
 	if (op->again)
-		return tow_stripe_finish(link, op, ended);
+		return tow_stripe_finish(link, op);
 	if (tow_op_is_whole(op) && !stripe->launched &&
 	    tow_stripe_has_more(op) && tow_stripe_may_launch(link, op) &&
 	    tow_op_claim(op, TOW_CLAIM_POSTED))
@@ -423,7 +384,7 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 			return 0;
 		}
 		if (!tow_stripe_take(link, op))
-			return tow_stripe_finish(link, op, ended);
+			return tow_stripe_finish(link, op);
 	}
 	return min_t(u64, most, op->taken - op->cursor);
 }
@@ -433,9 +394,10 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
  * @link: where; the caller has its lock
  * @op: the operation: a large one, a part, or one after others that are striped
  * @most: what a work request may be
- * @ended: as of tow_link_push()
+ * @ended: where to: its parts, if they are to begin; for tow_ops_end()
  *
- * Return: what its next work request may be; 0: there is none for now.
+ * Return: what its next work request may be; 0: there is none for now, and the flow
+ * is parked; or never, and it has left its flow: tow_op_settle() tells which.
  */
 u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
 		    struct tow_op_list *ended)
@@ -477,17 +439,6 @@ bool tow_stripe_cut(struct tow_op *op)
 }
 
 /**
- * tow_stripe_link - where a striped operation is
- * @op: it, or a part
- *
- * Return: its own queue pair.
- */
-struct tow_link *tow_stripe_link(const struct tow_op *op)
-{
-	return op->stripe->link;
-}
-
-/**
  * tow_stripe_end - a striped operation has ended
  * @op: it, or a part, of which nothing is to be done; the caller has the lock of its
  *	link
@@ -502,64 +453,4 @@ void tow_stripe_end(struct tow_op *op)
 	/* Others may use it from here on: pairs with tow_stripe_find(). */
 	clear_bit_unlock(stripe->number, &op->flow->striped);
 	tow_flows_feed(link);
-}
-
-static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
-{
-	struct tow_stripe *stripe = part->stripe;
-	struct tow_op *whole = stripe->whole;
-	struct tow_link *link = stripe->link;
-
-	/* They are there until this part is counted. */
-	spin_lock_bh(&link->lock);
-	stripe->left--;
-	whole->pieces--;
-	if (part->again) {
-		whole->again = true;
-		atomic64_set(&stripe->cursor, whole->bytes);
-	}
-	if (part->status) {
-		whole->lost |= part->lost;
-		if (!whole->status)
-			whole->status = part->status;
-		atomic64_set(&stripe->cursor, whole->bytes);
-	}
-	/* What waited for it must not follow. */
-	if (part->lost)
-		link->open = false;
-	tow_flows_feed(link);
-	tow_op_settle(whole, ended);
-	tow_link_push(link, ended);
-	spin_unlock_bh(&link->lock);
-}
-
-static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
-{
-	struct tow_tie *tie = part->stripe->link->tie;
-	struct tow_flow *flow = part->flow;
-	struct tow_link *link = &tie->data[flow->index % tie->qps];
-	bool joined;
-
-	spin_lock_bh(&link->lock);
-	joined = !link->over && tow_flow_join(flow, link);
-	if (joined) {
-		tow_op_list_add(&flow->ops, part, part);
-		tow_link_push(link, ended);
-	}
-	spin_unlock_bh(&link->lock);
-	return joined;
-}
-
-/**
- * tow_part_go - a part begins, or has ended
- * @part: the part; not in a list
- * @ended: as of tow_link_push()
- *
- * Without locks.
- */
-void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
-{
-	/* One that cannot begin leaves its bytes to the others. */
-	if (part->cursor == part->bytes || !tow_part_join(part, ended))
-		tow_part_end(part, ended);
 }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is to be said, and what is to be done later.
+ *
+ * Both sides leave what is to be said in lists, and the tie on a list of
+ * those to be kicked; whoever did so calls tow_directory_kick() when he holds no
+ * lock any more.  So what a program's end sets free goes out together, as many
+ * as a message holds.
+ */
+#include "device.h"
+#include "directory.h"
+#include "tie.h"
+
+/**
+ * tow_directory_device - whose directory is it?
+ * @dir: the directory
+ *
+ * Return: the device that it is part of.
+ */
+struct tow_device *tow_directory_device(struct tow_directory *dir)
+{
+	return container_of(dir, struct tow_device, directory);
+}
+
+/**
+ * tow_directory_queue - have the work item look at what is dead or quiet
+ * @dir: the directory; its device has a reference that the caller knows of
+ */
+void tow_directory_queue(struct tow_directory *dir)
+{
+	struct tow_device *dev = tow_directory_device(dir);
+
+	kref_get(&dev->refs);
+	if (!queue_work(tow_wq, &dir->work))
+		tow_device_put(dev);
+}
+
+/**
+ * tow_directory_want_kick - a tie has something to say
+ * @tie: the tie; the caller knows of a reference
+ */
+void tow_directory_want_kick(struct tow_tie *tie)
+{
+	struct tow_directory *dir = &tie->dev->directory;
+
+	spin_lock(&dir->kick_lock);
+	if (list_empty(&tie->dir.kick)) {
+		tow_tie_get(tie);
+		list_add_tail(&tie->dir.kick, &dir->kicks);
+	}
+	spin_unlock(&dir->kick_lock);
+}
+
+static struct tow_tie *tow_directory_next_kick(struct tow_directory *dir)
+{
+	struct tow_tie *tie;
+
+	spin_lock(&dir->kick_lock);
+	tie = list_first_entry_or_null(&dir->kicks, struct tow_tie,
+				       dir.kick);
+	if (tie)
+		list_del_init(&tie->dir.kick);
+	spin_unlock(&dir->kick_lock);
+	return tie;
+}
+
+/**
+ * tow_directory_kick - have what is to be said sent
+ * @dir: the directory; the caller holds no lock, and knows of a reference to its
+ *	device
+ */
+void tow_directory_kick(struct tow_directory *dir)
+{
+	struct tow_tie *tie;
+
+	while ((tie = tow_directory_next_kick(dir))) {
+		tow_tie_kick(tie);
+		tow_tie_put(tie);
+	}
+}

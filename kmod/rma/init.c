@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What operations need of a device and of a session: how it begins and ends, and what
+ * happens when the peer has room for notifications again.
+ *
+ * A session's part is there as long as the session; its shared receive queue goes when
+ * its queue pairs are destroyed.
+ */
+#include "device.h"
+#include "internal.h"
+#include "notify.h"
+#include "sequence.h"
+#include "tie.h"
+
+/* Receives of the first shared receive queue, until the administrator says otherwise. */
+#define TOW_SRQ_DEPTH		4096
+
+/* ---- sessions ------------------------------------------------------------- */
+
+/**
+ * tow_window_told - the peer has dealt with notifications
+ * @session: the session
+ * @body: what it says
+ *
+ * Return: 0; -EPROTO: it must not say that.
+ */
+int tow_window_told(struct tow_session *session,
+		    const struct tow_wire_notified *body)
+{
+	struct tow_session_notify *notify = &session->notify;
+	u32 count = le32_to_cpu(body->count);
+	int gain;
+
+	if (body->reserved)
+		return -EPROTO;
+	gain = tow_window_gain(count, notify->dealt, TOW_NOTIFY_WINDOW -
+			       atomic_read(&notify->room));
+	if (gain < 0)
+		return -EPROTO;
+	notify->dealt = count;
+	atomic_add(gain, &notify->room);
+	tow_ops_go_on(session->tie);
+	return 0;
+}
+
+static void tow_window_tell(struct work_struct *work)
+{
+	tow_session_kick(container_of(work, struct tow_session, notify.tell));
+}
+
+static void tow_window_go_on_work(struct work_struct *work)
+{
+	struct tow_session *session = container_of(work, struct tow_session,
+						   notify.go_on);
+
+	tow_ops_go_on(session->tie);
+	tow_session_put(session);
+}
+
+/**
+ * tow_window_init - prepare a session's part
+ * @session: new
+ */
+void tow_window_init(struct tow_session *session)
+{
+	struct tow_session_notify *notify = &session->notify;
+
+	atomic_set(&notify->room, TOW_NOTIFY_WINDOW);
+	INIT_WORK(&notify->tell, tow_window_tell);
+	INIT_WORK(&notify->go_on, tow_window_go_on_work);
+}
+
+/**
+ * tow_window_gone - nothing comes in any more
+ * @session: the session; its queue pairs are destroyed
+ */
+void tow_window_gone(struct tow_session *session)
+{
+	struct tow_tie *tie = session->tie;
+
+	cancel_work_sync(&session->notify.tell);
+	if (!tie)
+		return;
+	/* Others may look whether it has one. */
+	mutex_lock(&tie->dir.lock);
+	tow_srq_put(session);
+	mutex_unlock(&tie->dir.lock);
+}
+
+/* ---- the device ----------------------------------------------------------- */
+
+/**
+ * tow_notify_init - prepare the structure
+ * @notify: zeroed memory inside a tow_device
+ */
+void tow_notify_init(struct tow_notify *notify)
+{
+	xa_init_flags(&notify->slots, XA_FLAGS_ALLOC);
+	mutex_init(&notify->lock);
+	notify->srq_depth = TOW_SRQ_DEPTH;
+}
+
+/**
+ * tow_notify_cleanup - undo tow_notify_init()
+ * @notify: the structure; there are neither slots nor sessions
+ */
+void tow_notify_cleanup(struct tow_notify *notify)
+{
+	WARN_ON_ONCE(notify->srq);
+	WARN_ON_ONCE(!xa_empty(&notify->slots));
+	mutex_destroy(&notify->lock);
+	xa_destroy(&notify->slots);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What only rma/'s own files share: flows and their turns, what was posted, and
+ * striping.
+ */
+#ifndef TOW_RMA_INTERNAL_H
+#define TOW_RMA_INTERNAL_H
+
+#include <linux/sizes.h>
+#include <linux/types.h>
+#include <rdma/ib_verbs.h>
+
+#include "link.h"
+#include "ops.h"
+
+struct tow_stripes;
+struct tow_tie;
+
+/* What a flow posts before it is another one's turn, in bytes. */
+#define TOW_OPS_QUANTUM		SZ_64K
+
+/* A work request is at most this part of inflight_bytes. */
+#define TOW_OPS_PIECES		4
+
+/**
+ * struct tow_post - a work request that was posted
+ * @cqe: its completion
+ * @link: where
+ * @ops: what it is for: one operation, or those that were merged
+ * @last: the last one of them
+ * @bytes: what it counts
+ * @tells: it notifies the operation's slot
+ * @status: it must not be posted again: why
+ */
+struct tow_post {
+	struct ib_cqe	cqe;
+	struct tow_link	*link;
+	struct tow_op	*ops;
+	struct tow_op	*last;
+	u32		bytes;
+	bool		tells;
+	int		status;
+};
+
+/* Queue pairs that one operation goes by. */
+#define TOW_STRIPE_QPS		8
+
+/**
+ * struct tow_stripe - an operation that is striped
+ * @whole: the operation
+ * @link: its own queue pair; the lock of that protects what follows, but @cursor and
+ *	@parts
+ * @number: its bit in tow_flow.striped
+ * @launched: the parts were sent out
+ * @left: those of them that have not ended
+ * @count: queue pairs that it goes by
+ * @share: work requests that each of them may have on their way
+ * @chunk: what is taken at once
+ * @cursor: bytes of @whole that were taken
+ * @parts: for queue pairs other than its own; each under the lock of that
+ */
+struct tow_stripe {
+	struct tow_op		*whole;
+	struct tow_link		*link;
+	unsigned int		number;
+	bool			launched;
+	u32			left;
+	u32			count;
+	u32			share;
+	u32			chunk;
+	atomic64_t		cursor;
+	struct tow_op		parts[TOW_STRIPE_QPS - 1];
+};
+
+/* The first one goes, of those that there are. */
+static inline void tow_op_list_drop(struct tow_op_list *list)
+{
+	list->first = list->first->next;
+	if (!list->first)
+		list->end = &list->first;
+}
+
+/* flow.c */
+void tow_flow_starve(struct tow_link *link);
+void tow_flows_feed(struct tow_link *link);
+void tow_flow_return(struct tow_link *link, struct tow_op *first,
+		     struct tow_op *last);
+void tow_flow_end(struct tow_flow *flow, struct tow_op *ops);
+void tow_ops_end(struct tow_op_list *ended);
+
+/**
+ * tow_flow_add - a flow has something to post
+ * @link: where; caller holds its lock
+ * @flow: the flow; in no link's lists
+ */
+static inline void tow_flow_add(struct tow_link *link, struct tow_flow *flow)
+{
+	flow->next = NULL;
+	*link->flows_end = flow;
+	link->flows_end = &flow->next;
+}
+
+/* Caller holds the lock; there is a flow.  The one whose turn it is leaves. */
+static inline struct tow_flow *tow_flow_take(struct tow_link *link)
+{
+	struct tow_flow *flow = link->flows;
+
+	link->flows = flow->next;
+	if (!link->flows)
+		link->flows_end = &link->flows;
+	return flow;
+}
+
+/**
+ * tow_flow_turn - it is the next flow's turn
+ * @link: where; caller holds its lock, and there is a flow
+ */
+static inline void tow_flow_turn(struct tow_link *link)
+{
+	tow_flow_add(link, tow_flow_take(link));
+}
+
+/**
+ * tow_op_leave - nothing is left to post of an operation
+ * @flow: its flow, whose turn it is; caller holds the link's lock, and the operation is
+ *	the flow's first
+ */
+static inline void tow_op_leave(struct tow_flow *flow)
+{
+	tow_op_list_drop(&flow->ops);
+	if (flow->ops.first)
+		return;
+	tow_flow_take(flow->via);
+	/* Pairs with tow_flow_join(): another link may take the flow. */
+	smp_store_release(&flow->via, NULL);
+}
+
+/**
+ * tow_flow_join - a flow is to have operations on a link
+ * @flow: the flow
+ * @link: a link of its peer's present tie; caller holds its lock
+ *
+ * Return: false: the flow has operations on another link.
+ */
+static inline bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
+{
+	/* Pairs with tow_op_leave(): what it has done to the flow is seen. */
+	struct tow_link *via = smp_load_acquire(&flow->via);
+
+	if (via)
+		return via == link;
+	flow->via = link;
+	flow->credit = min_t(s64, flow->credit, TOW_OPS_QUANTUM);
+	tow_flow_add(link, flow);
+	return true;
+}
+
+/**
+ * tow_op_refused - must nothing more of an operation be posted?
+ * @op: the operation; caller holds its link's lock
+ *
+ * Return: why not; 0: it may.
+ */
+static inline int tow_op_refused(const struct tow_op *op)
+{
+	int error = READ_ONCE(op->flow->stopped);
+
+	/* The connection ends, too, and what was on its way by it may have arrived. */
+	if (error == -ENODEV && (op->cursor || op->tried))
+		return -ECONNRESET;
+	if (!error)
+		error = op->status;
+	if (error)
+		return error;
+	if (!tow_remote_usable(op->remote) ||
+	    (op->slot && !tow_remote_usable(op->slot)))
+		return -ESTALE;
+	if (op->region && tow_region_invalid(op->region))
+		return -EFAULT;
+	if (op->slot && READ_ONCE(op->slot->closed))
+		return -ECANCELED;
+	return tow_op_is_late(op) ? -ETIMEDOUT : 0;
+}
+
+/* ops.c */
+void tow_ops_go_on(struct tow_tie *tie);
+
+/* post.c */
+void tow_op_begin_again(struct tow_op *op);
+bool tow_op_returns(struct tow_op *op);
+void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
+void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
+
+/* stripe.c */
+struct tow_stripes *
+tow_stripes_new(struct tow_peer *peer, unsigned int index,
+		void (*part)(struct tow_op *part, struct tow_op_list *ended));
+void tow_stripes_stop(struct tow_stripes *stripes, int error);
+u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
+		    struct tow_op_list *ended);
+bool tow_stripe_cut(struct tow_op *op);
+void tow_stripe_end(struct tow_op *op);
+
+/**
+ * tow_op_settle - has an operation ended?
+ * @op: the operation; caller holds its link's lock, and is not about to post any of it
+ * @ended: where to, if it has; for tow_ops_end()
+ */
+static inline void tow_op_settle(struct tow_op *op, struct tow_op_list *ended)
+{
+	if (op->pieces || op->cursor != op->bytes || op->to_tell)
+		return;
+	if (op->stripe)
+		tow_stripe_end(op);
+	if (likely(!op->again) || !tow_op_returns(op))
+		tow_op_list_add(ended, op, op);
+}
+
+#endif /* TOW_RMA_INTERNAL_H */
