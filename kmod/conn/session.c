@@ -23,7 +23,6 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "message.h"
 #include "ops.h"
 #include "session.h"
 #include "quirks.h"

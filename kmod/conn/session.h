@@ -232,9 +232,9 @@ void tow_session_kick(struct tow_session *session);
 void tow_session_close(struct tow_session *session);
 void tow_session_heartbeat(struct tow_session *session);
 void tow_session_say_ready(struct tow_session *session);
-
-/* message_receive.c */
 int tow_session_post_receives(struct tow_session *session);
+int tow_buffers_make(struct tow_session *session);
+void tow_buffers_free(struct tow_session *session);
 
 /* passive.c */
 int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
