@@ -237,8 +237,6 @@ int tow_buffers_make(struct tow_session *session);
 void tow_buffers_free(struct tow_session *session);
 
 /* passive.c */
-int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
-		       const struct rdma_conn_param *param);
 int tow_accept_auth(struct tow_session *session,
 		    const struct tow_wire_auth *auth);
 void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
