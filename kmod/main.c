@@ -10,8 +10,8 @@
 #include <rdma/ib_verbs.h>
 
 #include "client.h"
-#include "debugfs.h"
 #include "device.h"
+#include "peer_sysfs.h"
 
 struct workqueue_struct *tow_wq;
 /* Imports that end wait for exporters, who may wait for work in the other one. */
