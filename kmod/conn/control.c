@@ -422,7 +422,7 @@ void tow_session_heartbeat(struct tow_session *session)
  * At once for everybody who sends: nothing that needs a READY session goes out
  * before READY does, and nothing comes in before we are.
  */
-void tow_session_say_ready(struct tow_session *session)
+static void tow_session_say_ready(struct tow_session *session)
 {
 	bool done;
 	int ret = 0;
@@ -680,6 +680,22 @@ static int tow_message_authed(struct tow_session *session,
 	else
 		tow_session_set_state(session, TOW_SESSION_AUTHENTICATED);
 	return 0;
+}
+
+/**
+ * tow_accept_check_ready - is the responder's session complete?
+ * @session: the session, of which a bit more is known now
+ */
+void tow_accept_check_ready(struct tow_session *session)
+{
+	unsigned long flags;
+	bool complete;
+
+	spin_lock_irqsave(&session->lock, flags);
+	complete = session->ready_heard && session->connected == session->qps;
+	spin_unlock_irqrestore(&session->lock, flags);
+	if (complete)
+		tow_session_say_ready(session);
 }
 
 static int tow_message_ready(struct tow_session *session)

@@ -20,8 +20,6 @@
  * All of this but AUTH happens in the connection manager's handler of the new
  * connection.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/random.h>
 #include <linux/slab.h>
 #include <net/net_namespace.h>
@@ -30,7 +28,6 @@
 #include "address.h"
 #include "device.h"
 #include "tie.h"
-#include "trace.h"
 
 /* Requests that the connection manager keeps; accepting takes no time. */
 #define TOW_LISTEN_BACKLOG	128
@@ -306,26 +303,6 @@ out_unlock:
 }
 
 /**
- * tow_accept_refused - a node was refused: it is counted and logged
- * @dev: the device
- * @from: where it is
- * @error: why
- *
- * Not one line for each time that somebody tries.
- */
-void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
-			int error)
-{
-	char name[TOW_DEVICE_NAME_MAX];
-
-	tow_stat_inc(dev, TOW_STAT_AUTH_REFUSED);
-	trace_tow_refused(dev, error);
-	tow_device_name(dev, name);
-	pr_warn_ratelimited("%s: a connection from %pI6c was refused: %s (error %d)\n",
-			    name, from, tow_session_explain(error), error);
-}
-
-/**
  * tow_accept_request - somebody wants to connect
  * @dev: the device; the caller is one of its users
  * @id: the new connection
@@ -400,19 +377,20 @@ int tow_accept_auth(struct tow_session *session,
 }
 
 /**
- * tow_accept_check_ready - is the responder's session complete?
- * @session: the session, of which a bit more is known now
+ * tow_session_established - one more data queue pair is connected
+ * @link: it, or the control queue pair; responder's
  */
-void tow_accept_check_ready(struct tow_session *session)
+void tow_session_established(struct tow_link *link)
 {
+	struct tow_session *session = link->session;
 	unsigned long flags;
-	bool complete;
 
+	if (link->index == TOW_LINK_CONTROL)
+		return;
 	spin_lock_irqsave(&session->lock, flags);
-	complete = session->ready_heard && session->connected == session->qps;
+	session->connected++;
 	spin_unlock_irqrestore(&session->lock, flags);
-	if (complete)
-		tow_session_say_ready(session);
+	tow_accept_check_ready(session);
 }
 
 /* ---- listening ------------------------------------------------------------ */
