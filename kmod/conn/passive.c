@@ -376,11 +376,8 @@ int tow_accept_auth(struct tow_session *session,
 	return 0;
 }
 
-/**
- * tow_session_established - one more data queue pair is connected
- * @link: it, or the control queue pair; responder's
- */
-void tow_session_established(struct tow_link *link)
+/* @link is connected; a data queue pair's is one more of those that have to be. */
+static void tow_session_established(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
 	unsigned long flags;
@@ -420,12 +417,17 @@ static int tow_listen_request(struct rdma_cm_id *id,
 /* The listeners' handler, and that of the connections that they led to. */
 static int tow_listen_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
+	struct tow_link *link = id->context;
+
 	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		return tow_listen_request(id, event);
 	/* A listener hears nothing else that matters; its context is NULL. */
-	if (!id->context)
+	if (!link)
 		return 0;
-	return tow_link_event(id, event);
+	tow_link_event(id, event);
+	if (event->event == RDMA_CM_EVENT_ESTABLISHED)
+		tow_session_established(link);
+	return 0;
 }
 
 static struct rdma_cm_id *tow_listen_on(struct sockaddr *address)

@@ -242,7 +242,6 @@ void tow_accept_check_ready(struct tow_session *session);
 /* passive.c */
 int tow_accept_auth(struct tow_session *session,
 		    const struct tow_wire_auth *auth);
-void tow_session_established(struct tow_link *link);
 
 /* active.c */
 
