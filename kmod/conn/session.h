@@ -248,8 +248,9 @@ int tow_accept_auth(struct tow_session *session,
 /* For one answer of the network or of the connection manager. */
 #define TOW_CONNECT_STEP_MS	2000
 
-int tow_connect(struct tow_device *dev, const struct tow_address *address,
-		const struct tow_peer_settings *settings,
-		unsigned int answer_ms, struct tow_peer **result, bool *full);
+int tow_connect_control(struct tow_session *session, unsigned int answer_ms);
+int tow_connect_data(struct tow_link *link);
+int tow_connect_wait_state(struct tow_session *session,
+			   enum tow_session_state state);
 
 #endif /* TOW_SESSION_H */
