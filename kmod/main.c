@@ -16,11 +16,11 @@
 
 #include "client.h"
 #include "compat.h"
-#include "debugfs.h"
 #include "device.h"
 #include "export.h"
 #include "memory.h"
 #include "ops.h"
+#include "peer_sysfs.h"
 #include "poller.h"
 #include "trace.h"
 

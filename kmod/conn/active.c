@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The initiator: one attempt to connect to a node.
+ * The initiator: a session's queue pairs are connected.
  *
- * An attempt is a work item's, so it may wait; whoever wants the peer waits for
- * the attempt.  It goes step by step: address, route, control queue pair, the
- * other end's proof, ours, then the data queue pairs one after the other.  Who
- * the other end is turns out with its proof, and only then it can be seen that
- * there is a connection to it already, or that one is being made from there.
+ * Each goes step by step: address, route, queue pair, and for the control queue
+ * pair the other end's proof.  All of it waits, in a work item's context.  The
+ * caller (peer/connect.c) decides between the steps: who the other end is turns
+ * out with its proof, and only then can it be seen that there is a connection to
+ * it already.
  */
 #include <linux/jiffies.h>
 #include <linux/random.h>
-#include <linux/slab.h>
 #include <linux/wait.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_cache.h>
 
 #include "address.h"
 #include "device.h"
-#include "tie.h"
+#include "session.h"
 
 /* At least, until our own device has answered: 1.07 s. */
 #define TOW_CONNECT_SELF_TIMEOUT	18
@@ -68,8 +67,15 @@ static int tow_connect_wait(struct tow_session *session, struct tow_link *link,
 	return tow_connect_wait_for(session, link, step, TOW_CONNECT_STEP_MS);
 }
 
-static int tow_connect_wait_state(struct tow_session *session,
-				  enum tow_session_state state)
+/**
+ * tow_connect_wait_state - wait until a session has come so far
+ * @session: the initiator's
+ * @state: how far
+ *
+ * Return: 0; -ETIMEDOUT: it takes too long; the session's error if it is ENDING.
+ */
+int tow_connect_wait_state(struct tow_session *session,
+			   enum tow_session_state state)
 {
 	if (!wait_event_timeout(session->wait,
 				READ_ONCE(session->state) >= state,
@@ -296,8 +302,16 @@ static int tow_connect_check_reply(struct tow_link *link)
 	return 0;
 }
 
-static int tow_connect_control(struct tow_session *session,
-			       unsigned int answer_ms)
+/**
+ * tow_connect_control - connect the control queue pair
+ * @session: the initiator's, new; its @target is where to
+ * @answer_ms: how long the answer is waited for
+ *
+ * Return: 0: the other end has proved that it holds the key; what the connection
+ * manager says; -ENOKEY, -EKEYREJECTED, -EPROTO, -EPROTONOSUPPORT: it has not; the
+ * session's error if it is ENDING.
+ */
+int tow_connect_control(struct tow_session *session, unsigned int answer_ms)
 {
 	struct tow_link *link = &session->control;
 	int ret;
@@ -310,24 +324,6 @@ static int tow_connect_control(struct tow_session *session,
 					   answer_ms);
 	if (!ret)
 		ret = tow_connect_step(link, tow_connect_check_reply);
-	return ret;
-}
-
-static int tow_connect_prove(struct tow_session *session)
-{
-	struct tow_wire_auth auth = {};
-	int ret;
-
-	memcpy(auth.mac, session->auth.initiator_mac, sizeof(auth.mac));
-	/* Counted when it was seen that there is no other connection. */
-	auth.order = cpu_to_le64(session->opened_at);
-	ret = tow_tie_ask(session, &auth);
-	if (!ret)
-		ret = tow_session_send(session, TOW_WIRE_AUTH, 0, &auth,
-				       sizeof(auth));
-	if (!ret)
-		ret = tow_connect_wait_state(session,
-					     TOW_SESSION_AUTHENTICATED);
 	return ret;
 }
 
@@ -374,7 +370,13 @@ static int tow_connect_check_data_reply(struct tow_link *link)
 	return tow_auth_equal(mac, reply->mac, sizeof(mac)) ? 0 : -EKEYREJECTED;
 }
 
-static int tow_connect_data(struct tow_link *link)
+/**
+ * tow_connect_data - connect a data queue pair
+ * @link: its link, of a session that is AUTHENTICATED
+ *
+ * Return: 0, or as tow_connect_control().
+ */
+int tow_connect_data(struct tow_link *link)
 {
 	int ret;
 
@@ -386,81 +388,5 @@ static int tow_connect_data(struct tow_link *link)
 				       TOW_LINK_ESTABLISHED);
 	if (!ret)
 		ret = tow_connect_check_data_reply(link);
-	return ret;
-}
-
-static int tow_connect_all(struct tow_session *session)
-{
-	unsigned int i;
-	int ret;
-
-	ret = tow_connect_prove(session);
-	for (i = 0; !ret && i < session->qps; i++)
-		ret = tow_connect_data(&session->data[i]);
-	if (ret)
-		return ret;
-	/* Before it is said: the answer may be faster than we are. */
-	WRITE_ONCE(session->ready_said, true);
-	ret = tow_session_send(session, TOW_WIRE_READY, 0, NULL, 0);
-	if (!ret)
-		ret = tow_connect_wait_state(session, TOW_SESSION_READY);
-	return ret;
-}
-
-/*
- * Nothing of a session is left when the next attempt begins.  Nor, where our device had
- * no room, of its other end, if that is ours, too: it makes no room that we did not have.
- */
-static void tow_connect_wait_gone(struct tow_session *session)
-{
-	struct tow_peers *peers = &session->dev->peers;
-
-	wait_event(peers->wait,
-		   xa_load(&peers->sessions, session->index) != session);
-	if (session->full && session->loopback)
-		wait_event(peers->wait,
-			   !xa_load(&peers->sessions, session->id));
-}
-
-/**
- * tow_connect - one attempt to connect
- * @dev: the device
- * @address: where to
- * @settings: how
- * @answer_ms: how long the answer to the first request is waited for
- * @result: the peer, with a reference for the caller.  Also with -EALREADY, when
- *	it is known who is there but not connected to by us: it is connected, or
- *	connects to us
- * @full: it failed because our own device had no room
- *
- * Return: 0: it is READY, or was a moment ago; -EALREADY: see @result; the errors
- * of TOW_IOCTL_PEER_CONNECT; -ENODEV: the device is going.
- */
-int tow_connect(struct tow_device *dev, const struct tow_address *address,
-		const struct tow_peer_settings *settings,
-		unsigned int answer_ms, struct tow_peer **result, bool *full)
-{
-	struct tow_session *session;
-	int ret;
-
-	*result = NULL;
-	*full = false;
-	session = tow_session_new(dev, true, settings);
-	if (IS_ERR(session))
-		return PTR_ERR(session);
-	session->target = *address;
-	ret = tow_connect_control(session, answer_ms);
-	if (!ret) {
-		ret = tow_peer_begin(session, address, result);
-		if (!ret)
-			ret = tow_connect_all(session);
-	}
-	if (ret) {
-		tow_session_fail(session, ret, tow_session_reason_of(ret),
-				 "could not be connected");
-		tow_connect_wait_gone(session);
-		*full = session->full;
-	}
-	tow_session_put(session);
 	return ret;
 }

@@ -322,12 +322,10 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		tow_link_note_step(link, TOW_LINK_ROUTE);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		if (link->session->initiator) {
+		if (link->session->initiator)
 			tow_link_accepted(link, &event->param.conn);
-		} else {
+		else
 			tow_link_note_step(link, TOW_LINK_ESTABLISHED);
-			tow_session_established(link);
-		}
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:

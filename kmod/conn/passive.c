@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The responder: connections that other nodes make.
+ * The responder: connections that other nodes make, and where they are listened for.
+ *
+ * Listening
+ *
+ * The connection manager listens for all RDMA devices of the machine at once, so
+ * devices with the same port share its listeners, one for IPv4 and one for IPv6; a
+ * request says which device it came through.
+ *
+ * Accepting
  *
  * A request for a control queue pair changes nothing but one of a bounded number
  * of half-open sessions, which end soon, and may push out a session that nobody
@@ -12,16 +20,33 @@
  * All of this but AUTH happens in the connection manager's handler of the new
  * connection.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/random.h>
 #include <linux/slab.h>
+#include <net/net_namespace.h>
 #include <rdma/ib_cm.h>
 
 #include "address.h"
 #include "device.h"
 #include "tie.h"
-#include "trace.h"
+
+/* Requests that the connection manager keeps; accepting takes no time. */
+#define TOW_LISTEN_BACKLOG	128
+
+/**
+ * struct tow_listener - a port that is listened on
+ * @link: in tow_listeners
+ * @port: which
+ * @users: devices
+ * @ids: for IPv4 and for IPv6; NULL: not there
+ */
+struct tow_listener {
+	struct list_head	link;
+	u16			port;
+	unsigned int		users;
+	struct rdma_cm_id	*ids[2];
+};
+
+/* ---- accepting ------------------------------------------------------------ */
 
 /* Tell the other end why, if it may be told. */
 static void tow_accept_reject(struct rdma_cm_id *id, int error)
@@ -278,26 +303,6 @@ out_unlock:
 }
 
 /**
- * tow_accept_refused - a node was refused: it is counted and logged
- * @dev: the device
- * @from: where it is
- * @error: why
- *
- * Not one line for each time that somebody tries.
- */
-void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
-			int error)
-{
-	char name[TOW_DEVICE_NAME_MAX];
-
-	tow_stat_inc(dev, TOW_STAT_AUTH_REFUSED);
-	trace_tow_refused(dev, error);
-	tow_device_name(dev, name);
-	pr_warn_ratelimited("%s: a connection from %pI6c was refused: %s (error %d)\n",
-			    name, from, tow_session_explain(error), error);
-}
-
-/**
  * tow_accept_request - somebody wants to connect
  * @dev: the device; the caller is one of its users
  * @id: the new connection
@@ -308,8 +313,8 @@ void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
  * Return: 0; another value: refused, and the connection manager is to destroy
  * the identifier.
  */
-int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
-		       const struct rdma_conn_param *param)
+static int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
+			      const struct rdma_conn_param *param)
 {
 	const struct tow_wire_request *request = param->private_data;
 	struct in6_addr from;
@@ -371,18 +376,194 @@ int tow_accept_auth(struct tow_session *session,
 	return 0;
 }
 
-/**
- * tow_accept_check_ready - is the responder's session complete?
- * @session: the session, of which a bit more is known now
- */
-void tow_accept_check_ready(struct tow_session *session)
+/* @link is connected; a data queue pair's is one more of those that have to be. */
+static void tow_session_established(struct tow_link *link)
 {
+	struct tow_session *session = link->session;
 	unsigned long flags;
-	bool complete;
 
+	if (link->index == TOW_LINK_CONTROL)
+		return;
 	spin_lock_irqsave(&session->lock, flags);
-	complete = session->ready_heard && session->connected == session->qps;
+	session->connected++;
 	spin_unlock_irqrestore(&session->lock, flags);
-	if (complete)
-		tow_session_say_ready(session);
+	tow_accept_check_ready(session);
+}
+
+/* ---- listening ------------------------------------------------------------ */
+
+/* Protects tow_listeners and all of them, and tow_peers.listening. */
+static DEFINE_MUTEX(tow_listen_lock);
+static LIST_HEAD(tow_listeners);
+
+static int tow_listen_request(struct rdma_cm_id *id,
+			      struct rdma_cm_event *event)
+{
+	struct tow_device *dev = tow_device_find(id->device);
+	int ret;
+
+	if (!dev)
+		return -ECONNREFUSED;
+	if (tow_device_enter(dev)) {
+		ret = tow_accept_request(dev, id, &event->param.conn);
+		tow_device_leave(dev);
+	} else {
+		ret = -ENODEV;
+	}
+	tow_device_put(dev);
+	return ret;
+}
+
+/* The listeners' handler, and that of the connections that they led to. */
+static int tow_listen_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct tow_link *link = id->context;
+
+	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+		return tow_listen_request(id, event);
+	/* A listener hears nothing else that matters; its context is NULL. */
+	if (!link)
+		return 0;
+	tow_link_event(id, event);
+	if (event->event == RDMA_CM_EVENT_ESTABLISHED)
+		tow_session_established(link);
+	return 0;
+}
+
+static struct rdma_cm_id *tow_listen_on(struct sockaddr *address)
+{
+	struct rdma_cm_id *id;
+	int ret;
+
+	id = rdma_create_id(&init_net, tow_listen_event, NULL, RDMA_PS_TCP,
+			    IB_QPT_RC);
+	if (IS_ERR(id))
+		return id;
+	/* The other family has a listener of its own. */
+	ret = rdma_set_afonly(id, 1);
+	if (!ret)
+		ret = rdma_bind_addr(id, address);
+	if (!ret)
+		ret = rdma_listen(id, TOW_LISTEN_BACKLOG);
+	if (ret) {
+		rdma_destroy_id(id);
+		return ERR_PTR(ret);
+	}
+	return id;
+}
+
+static void tow_listener_free(struct tow_listener *listener)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(listener->ids); i++) {
+		if (listener->ids[i])
+			rdma_destroy_id(listener->ids[i]);
+	}
+	kfree(listener);
+}
+
+static struct tow_listener *tow_listener_new(u16 port)
+{
+	struct sockaddr_in in = {
+		.sin_family	= AF_INET,
+		.sin_port	= htons(port),
+	};
+	struct sockaddr_in6 in6 = {
+		.sin6_family	= AF_INET6,
+		.sin6_port	= htons(port),
+	};
+	struct sockaddr *addresses[] = { (void *)&in, (void *)&in6 };
+	struct tow_listener *listener;
+	struct rdma_cm_id *id;
+	int ret = 0;
+	int i;
+
+	listener = kzalloc(sizeof(*listener), GFP_KERNEL);
+	if (!listener)
+		return ERR_PTR(-ENOMEM);
+	listener->port = port;
+	for (i = 0; i < ARRAY_SIZE(addresses); i++) {
+		id = tow_listen_on(addresses[i]);
+		if (!IS_ERR(id))
+			listener->ids[i] = id;
+		else if (ret != -EADDRINUSE)
+			ret = PTR_ERR(id);
+	}
+	/* One family is enough if the machine has no other, or the device. */
+	if (ret == -EADDRINUSE || (!listener->ids[0] && !listener->ids[1])) {
+		tow_listener_free(listener);
+		return ERR_PTR(ret);
+	}
+	return listener;
+}
+
+static struct tow_listener *tow_listener_find(u16 port)
+{
+	struct tow_listener *listener;
+
+	list_for_each_entry(listener, &tow_listeners, link) {
+		if (listener->port == port)
+			return listener;
+	}
+	return NULL;
+}
+
+static int tow_listener_get(u16 port)
+{
+	struct tow_listener *listener = tow_listener_find(port);
+
+	if (!listener) {
+		listener = tow_listener_new(port);
+		if (IS_ERR(listener))
+			return PTR_ERR(listener);
+		list_add(&listener->link, &tow_listeners);
+	}
+	listener->users++;
+	return 0;
+}
+
+static void tow_listener_put(u16 port)
+{
+	struct tow_listener *listener = tow_listener_find(port);
+
+	if (!listener || --listener->users)
+		return;
+	list_del(&listener->link);
+	tow_listener_free(listener);
+}
+
+/**
+ * tow_listen_move - listen on another port
+ * @dev: the device
+ * @port: the port; 0: on none
+ *
+ * Return: 0; -EADDRINUSE: somebody else listens there; -ENODEV: the device is
+ * going; another negative errno from the connection manager.  After an error it
+ * listens where it did before.
+ */
+int tow_listen_move(struct tow_device *dev, u16 port)
+{
+	struct tow_peers *peers = &dev->peers;
+	int ret = 0;
+
+	mutex_lock(&tow_listen_lock);
+	if (port == peers->listening)
+		goto out_unlock;
+	if (port && READ_ONCE(peers->stopping)) {
+		ret = -ENODEV;
+		goto out_unlock;
+	}
+	if (port)
+		ret = tow_listener_get(port);
+	if (ret)
+		goto out_unlock;
+	if (peers->listening)
+		tow_listener_put(peers->listening);
+	peers->listening = port;
+	if (port)
+		WRITE_ONCE(peers->settings.listen_port, port);
+out_unlock:
+	mutex_unlock(&tow_listen_lock);
+	return ret;
 }

@@ -202,13 +202,7 @@ struct tow_session {
 	struct tow_session_notify notify;
 };
 
-/* session.c */
-struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
-				    const struct tow_peer_settings *settings);
-int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id);
-int tow_session_create_qp(struct tow_link *link);
-void tow_session_get(struct tow_session *session);
-void tow_session_put(struct tow_session *session);
+/* session_state.c */
 bool tow_session_alive(const struct tow_session *session);
 bool tow_session_set_state(struct tow_session *session,
 			   enum tow_session_state state);
@@ -216,7 +210,6 @@ bool tow_session_fail(struct tow_session *session, int error, u32 reason,
 		      const char *why);
 void tow_session_note(struct tow_session *session, const char *stage,
 		      u64 subject, int error);
-void tow_session_established(struct tow_link *link);
 void tow_session_watch(struct tow_session *session);
 void tow_session_beats(struct tow_session *session);
 void tow_session_hung_up(struct tow_session *session);
@@ -225,33 +218,39 @@ const char *tow_session_explain(int error);
 u32 tow_session_reason_of(int error);
 bool tow_session_may_pass(struct tow_session *session);
 
+/* session.c */
+struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
+				    const struct tow_peer_settings *settings);
+int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id);
+int tow_session_create_qp(struct tow_link *link);
+void tow_session_get(struct tow_session *session);
+void tow_session_put(struct tow_session *session);
+void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
+			int error);
+
 /* control.c */
 int tow_session_send(struct tow_session *session, u8 type, u32 request,
 		     const void *body, size_t bytes);
 void tow_session_kick(struct tow_session *session);
 void tow_session_close(struct tow_session *session);
 void tow_session_heartbeat(struct tow_session *session);
-void tow_session_say_ready(struct tow_session *session);
-
-/* message_receive.c */
 int tow_session_post_receives(struct tow_session *session);
+int tow_buffers_make(struct tow_session *session);
+void tow_buffers_free(struct tow_session *session);
+void tow_accept_check_ready(struct tow_session *session);
 
 /* passive.c */
-int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
-		       const struct rdma_conn_param *param);
 int tow_accept_auth(struct tow_session *session,
 		    const struct tow_wire_auth *auth);
-void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
-			int error);
-void tow_accept_check_ready(struct tow_session *session);
 
 /* active.c */
 
 /* For one answer of the network or of the connection manager. */
 #define TOW_CONNECT_STEP_MS	2000
 
-int tow_connect(struct tow_device *dev, const struct tow_address *address,
-		const struct tow_peer_settings *settings,
-		unsigned int answer_ms, struct tow_peer **result, bool *full);
+int tow_connect_control(struct tow_session *session, unsigned int answer_ms);
+int tow_connect_data(struct tow_link *link);
+int tow_connect_wait_state(struct tow_session *session,
+			   enum tow_session_state state);
 
 #endif /* TOW_SESSION_H */

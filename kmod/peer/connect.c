@@ -39,6 +39,106 @@
 /* Between tries at a peer that has too much to do. */
 #define TOW_BUSY_MS		100
 
+/* ---- a session is connected ----------------------------------------------- */
+
+static int tow_connect_prove(struct tow_session *session)
+{
+	struct tow_wire_auth auth = {};
+	int ret;
+
+	memcpy(auth.mac, session->auth.initiator_mac, sizeof(auth.mac));
+	/* Counted when it was seen that there is no other connection. */
+	auth.order = cpu_to_le64(session->opened_at);
+	ret = tow_tie_ask(session, &auth);
+	if (!ret)
+		ret = tow_session_send(session, TOW_WIRE_AUTH, 0, &auth,
+				       sizeof(auth));
+	if (!ret)
+		ret = tow_connect_wait_state(session,
+					     TOW_SESSION_AUTHENTICATED);
+	return ret;
+}
+
+static int tow_connect_all(struct tow_session *session)
+{
+	unsigned int i;
+	int ret;
+
+	ret = tow_connect_prove(session);
+	for (i = 0; !ret && i < session->qps; i++)
+		ret = tow_connect_data(&session->data[i]);
+	if (ret)
+		return ret;
+	/* Before it is said: the answer may be faster than we are. */
+	WRITE_ONCE(session->ready_said, true);
+	ret = tow_session_send(session, TOW_WIRE_READY, 0, NULL, 0);
+	if (!ret)
+		ret = tow_connect_wait_state(session, TOW_SESSION_READY);
+	return ret;
+}
+
+/*
+ * Nothing of a session is left when the next attempt begins.  Nor, where our device had
+ * no room, of its other end, if that is ours, too: it makes no room that we did not have.
+ */
+static void tow_connect_wait_gone(struct tow_session *session)
+{
+	struct tow_peers *peers = &session->dev->peers;
+
+	wait_event(peers->wait,
+		   xa_load(&peers->sessions, session->index) != session);
+	if (session->full && session->loopback)
+		wait_event(peers->wait,
+			   !xa_load(&peers->sessions, session->id));
+}
+
+/**
+ * tow_connect - one attempt to connect
+ * @dev: the device
+ * @address: where to
+ * @settings: how
+ * @answer_ms: how long the answer to the first request is waited for
+ * @result: the peer, with a reference for the caller.  Also with -EALREADY, when
+ *	it is known who is there but not connected to by us: it is connected, or
+ *	connects to us
+ * @full: it failed because our own device had no room
+ *
+ * Return: 0: it is READY, or was a moment ago; -EALREADY: see @result; the errors
+ * of TOW_IOCTL_PEER_CONNECT; -ENODEV: the device is going.
+ */
+static int tow_connect(struct tow_device *dev,
+		       const struct tow_address *address,
+		       const struct tow_peer_settings *settings,
+		       unsigned int answer_ms, struct tow_peer **result,
+		       bool *full)
+{
+	struct tow_session *session;
+	int ret;
+
+	*result = NULL;
+	*full = false;
+	session = tow_session_new(dev, true, settings);
+	if (IS_ERR(session))
+		return PTR_ERR(session);
+	session->target = *address;
+	ret = tow_connect_control(session, answer_ms);
+	if (!ret) {
+		ret = tow_peer_begin(session, address, result);
+		if (!ret)
+			ret = tow_connect_all(session);
+	}
+	if (ret) {
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "could not be connected");
+		tow_connect_wait_gone(session);
+		*full = session->full;
+	}
+	tow_session_put(session);
+	return ret;
+}
+
+/* ---- attempts ------------------------------------------------------------- */
+
 /**
  * struct tow_attempt - somebody wants the peer at an address
  * @refs: held by the work item and by each who waits

@@ -174,7 +174,7 @@ struct tow_peer {
  * @stopping: the device is going
  * @wait: woken when the state of a peer, an attempt or a session changes
  * @settings: see there
- * @listening: the port that we listen on; 0: on none; under a lock of listen.c
+ * @listening: the port that we listen on; 0: on none; under a lock of passive.c
  * @key: the cluster key
  * @self: proves to the loopback peer that it is us: needs no cluster key
  * @control_pd: for control queue pairs: nobody's memory is reachable by it
@@ -270,7 +270,7 @@ int tow_peer_disconnect(struct tow_peer *peer);
 long tow_peer_call(struct tow_client *client, unsigned int cmd,
 		   void __user *user);
 
-/* listen.c */
+/* conn/passive.c */
 int tow_listen_move(struct tow_device *dev, u16 port);
 
 /* peer_settings.c */

@@ -8,15 +8,24 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 
-#include "debugfs.h"
-
 /* A peer's address as a file's name, with the terminating zero. */
 #define TOW_PEER_NAME_MAX	64
 
+struct dentry;
 struct kobject;
 struct tow_address;
 struct tow_device;
 struct tow_peer;
+
+/**
+ * struct tow_debugfs_device - a device's folders
+ * @device: /sys/kernel/debug/towline/<ibdev>; NULL: not there
+ * @peers: peers/ in it
+ */
+struct tow_debugfs_device {
+	struct dentry	*device;
+	struct dentry	*peers;
+};
 
 /**
  * struct tow_peer_dirs - where a device's peers are to be seen
@@ -36,6 +45,8 @@ struct tow_peer_dirs {
 	struct list_head		nodes;
 };
 
+void tow_debugfs_setup(void);
+void tow_debugfs_cleanup(void);
 void tow_peer_dirs_init(struct tow_peer_dirs *dirs);
 void tow_peer_sysfs_device_add(struct tow_device *dev);
 void tow_peer_sysfs_device_remove(struct tow_device *dev);
