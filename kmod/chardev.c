@@ -26,10 +26,6 @@
 #include "poller.h"
 #include "trace.h"
 
-/* Published sizes: of the first version that had the structure, for ever. */
-#define TOW_QUERY_PUBLISHED	208
-#define TOW_JOIN_PUBLISHED	56
-
 /* Does the device's network interface live in the initial namespace? */
 static bool tow_file_in_init_net(struct tow_device *dev)
 {
@@ -247,127 +243,115 @@ static void tow_file_fill_query(struct tow_device *dev,
 	tow_memory_describe(dev, query);
 }
 
-static int tow_file_query(struct tow_device *dev, void __user *user)
+static int tow_call_query(struct tow_client *client, void *data,
+			  const struct tow_answer *answer)
 {
-	struct tow_query query;
-	u32 user_size;
-	int ret;
+	struct tow_device *dev = client->dev;
+	struct tow_query *query = data;
 
-	BUILD_BUG_ON(sizeof(query) < TOW_QUERY_PUBLISHED);
-
-	ret = tow_file_copy_in(&query, sizeof(query), TOW_QUERY_PUBLISHED,
-			       user, &user_size);
-	if (ret)
-		return ret;
-	if (query.flags || query.reserved)
+	if (query->flags || query->reserved)
 		return -EINVAL;
-
-	memset(&query, 0, sizeof(query));
+	memset(query, 0, sizeof(*query));
 	if (!tow_device_enter(dev))
 		return -ENODEV;
-	tow_file_fill_query(dev, &query);
+	tow_file_fill_query(dev, query);
 	tow_device_leave(dev);
-	return tow_file_copy_out(user, &query, sizeof(query), user_size);
+	return tow_call_answer(answer, query);
 }
 
-static int tow_file_join(struct tow_client *client, void __user *user)
+static int tow_call_join(struct tow_client *client, void *data,
+			 const struct tow_answer *answer)
 {
 	u8 digest[SHA256_DIGEST_SIZE];
-	struct tow_join join;
-	u32 user_size;
+	struct tow_join *join = data;
 	int ret;
 
-	BUILD_BUG_ON(sizeof(join) < TOW_JOIN_PUBLISHED);
-
-	ret = tow_file_copy_in(&join, sizeof(join), TOW_JOIN_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	if (join.flags)
+	if (join->flags)
 		return -EINVAL;
-	sha256(join.job_key, sizeof(join.job_key), digest);
+	sha256(join->job_key, sizeof(join->job_key), digest);
 	ret = tow_client_join(client, digest);
-	memcpy(join.job_id, digest, sizeof(join.job_id));
+	memcpy(join->job_id, digest, sizeof(join->job_id));
 	if (!ret)
-		ret = tow_file_copy_out(user, &join, sizeof(join), user_size);
+		ret = tow_call_answer(answer, join);
 	/* The key stays nowhere. */
-	memzero_explicit(&join, sizeof(join));
+	memzero_explicit(join, sizeof(*join));
 	return ret;
 }
 
-/* Calls that change nothing are for everybody who has the file. */
-static bool tow_file_only_looks(unsigned int cmd)
-{
-	return cmd == TOW_IOCTL_QUERY || cmd == TOW_IOCTL_REGION_QUERY ||
-	       cmd == TOW_IOCTL_REGION_LIST || cmd == TOW_IOCTL_PEER_LIST ||
-	       cmd == TOW_IOCTL_EXPORT_LIST;
-}
+/* A new call is one line here, and its function. */
+static const struct tow_call tow_file_calls[] = {
+	{ TOW_CALL(TOW_IOCTL_QUERY, tow_query, 208),
+	  .function = tow_call_query },
+	{ TOW_CALL(TOW_IOCTL_JOIN, tow_join, 56), .changes = true,
+	  .function = tow_call_join },
+	{ TOW_CALL(TOW_IOCTL_REGION_CREATE, tow_region_create, 104),
+	  .changes = true, .function = tow_call_region_create },
+	{ TOW_CALL(TOW_IOCTL_REGION_DESTROY, tow_region_destroy, 16),
+	  .changes = true, .function = tow_call_region_destroy },
+	{ TOW_CALL(TOW_IOCTL_REGION_QUERY, tow_region_info,
+		   TOW_REGION_INFO_PUBLISHED),
+	  .function = tow_call_region_query },
+	{ TOW_CALL(TOW_IOCTL_REGION_LIST, tow_region_list, 32),
+	  .listing = &tow_region_listing },
+	{ TOW_CALL(TOW_IOCTL_REGION_FD, tow_region_fd, 24),
+	  .changes = true, .function = tow_call_region_fd },
+	{ TOW_CALL(TOW_IOCTL_REGION_FROM_FD, tow_region_from_fd, 24),
+	  .changes = true, .function = tow_call_region_from_fd },
+	{ TOW_CALL(TOW_IOCTL_REGION_ATTACH, tow_region_attach, 104),
+	  .changes = true, .function = tow_call_region_attach },
+	{ TOW_CALL(TOW_IOCTL_REGION_IMPORT_USER, tow_region_import_user, 32),
+	  .changes = true, .function = tow_call_region_import_user },
+	{ TOW_CALL(TOW_IOCTL_REGION_IMPORT_DMABUF, tow_region_import_dmabuf, 40),
+	  .changes = true, .function = tow_call_region_import_dmabuf },
+	{ TOW_CALL(TOW_IOCTL_PEER_CONNECT, tow_peer_connect, 96),
+	  .changes = true, .function = tow_call_peer_connect },
+	{ TOW_CALL(TOW_IOCTL_PEER_DISCONNECT, tow_peer_disconnect, 16),
+	  .changes = true, .function = tow_call_peer_disconnect },
+	{ TOW_CALL(TOW_IOCTL_PEER_LIST, tow_peer_list, 32),
+	  .listing = &tow_peer_listing },
+	{ TOW_CALL(TOW_IOCTL_EXPORT, tow_export, 304), .changes = true,
+	  .function = tow_call_export },
+	{ TOW_CALL(TOW_IOCTL_UNEXPORT, tow_unexport, 16), .changes = true,
+	  .function = tow_call_unexport },
+	{ TOW_CALL(TOW_IOCTL_EXPORT_LIST, tow_export_list, 32),
+	  .listing = &tow_export_listing },
+	{ TOW_CALL(TOW_IOCTL_RESOLVE, tow_resolve, 304), .changes = true,
+	  .function = tow_call_resolve },
+	{ TOW_CALL(TOW_IOCTL_RELEASE, tow_release, 16), .changes = true,
+	  .function = tow_call_release },
+	{ TOW_CALL(TOW_IOCTL_QUEUE_CREATE, tow_queue_create, 40),
+	  .changes = true, .function = tow_call_queue_create },
+};
 
-static bool tow_file_knows(unsigned int cmd)
+static const struct tow_call *tow_file_find_call(unsigned int cmd)
 {
-	switch (cmd) {
-	case TOW_IOCTL_QUERY:
-	case TOW_IOCTL_JOIN:
-	case TOW_IOCTL_REGION_CREATE:
-	case TOW_IOCTL_REGION_DESTROY:
-	case TOW_IOCTL_REGION_QUERY:
-	case TOW_IOCTL_REGION_LIST:
-	case TOW_IOCTL_REGION_FD:
-	case TOW_IOCTL_REGION_FROM_FD:
-	case TOW_IOCTL_REGION_ATTACH:
-	case TOW_IOCTL_REGION_IMPORT_USER:
-	case TOW_IOCTL_REGION_IMPORT_DMABUF:
-	case TOW_IOCTL_PEER_CONNECT:
-	case TOW_IOCTL_PEER_DISCONNECT:
-	case TOW_IOCTL_PEER_LIST:
-	case TOW_IOCTL_EXPORT:
-	case TOW_IOCTL_UNEXPORT:
-	case TOW_IOCTL_EXPORT_LIST:
-	case TOW_IOCTL_RESOLVE:
-	case TOW_IOCTL_RELEASE:
-	case TOW_IOCTL_QUEUE_CREATE:
-		return true;
-	default:
-		return false;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(tow_file_calls); i++) {
+		if (tow_file_calls[i].cmd == cmd)
+			return &tow_file_calls[i];
 	}
+	return NULL;
 }
 
 static long tow_file_call(struct tow_client *client, unsigned int cmd,
 			  void __user *user)
 {
-	struct tow_device *dev = client->dev;
+	const struct tow_call *call = tow_file_find_call(cmd);
 
 	/* Only for the order of errors: each call enters by itself. */
-	if (tow_device_going(dev))
+	if (tow_device_going(client->dev))
 		return -ENODEV;
-	if (!tow_file_knows(cmd))
+	if (!call)
 		return -ENOTTY;
-	if (!tow_file_only_looks(cmd)) {
+	/* What changes nothing is for everybody who has the file. */
+	if (call->changes) {
 		if (!client->writable)
 			return -EBADF;
 		if (!tow_process_is_current(client->process))
 			return -EPERM;
 	}
-	switch (cmd) {
-	case TOW_IOCTL_QUERY:
-		return tow_file_query(dev, user);
-	case TOW_IOCTL_JOIN:
-		return tow_file_join(client, user);
-	case TOW_IOCTL_PEER_CONNECT:
-	case TOW_IOCTL_PEER_DISCONNECT:
-	case TOW_IOCTL_PEER_LIST:
-		return tow_peer_call(client, cmd, user);
-	case TOW_IOCTL_EXPORT:
-	case TOW_IOCTL_UNEXPORT:
-	case TOW_IOCTL_EXPORT_LIST:
-	case TOW_IOCTL_RESOLVE:
-	case TOW_IOCTL_RELEASE:
-		return tow_directory_call(client, cmd, user);
-	case TOW_IOCTL_QUEUE_CREATE:
-		return tow_queue_call(client, user);
-	default:
-		return tow_region_call(client, cmd, user);
-	}
+	return tow_call_run(call, client, user);
 }
 
 static long tow_file_ioctl(struct file *file, unsigned int cmd,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls that list things: regions, peers, exports.
+ * Calls: their structures are copied in, in one place, and out.
  *
+ * Calls that list things (regions, peers, exports) have structures that are all alike.
  * Nothing is locked while the program's memory is written, so what comes and goes
  * meanwhile may be missed; cursors only grow, so nothing is told twice.
  */
@@ -11,9 +12,8 @@
 #include <linux/uaccess.h>
 
 #include "client.h"
-#include "listing.h"
+#include "call.h"
 
-#define TOW_LISTING_PUBLISHED	32
 #define TOW_LISTING_ENTRY_MAX	4096
 
 /* The same structure, whatever is listed. */
@@ -36,7 +36,7 @@ TOW_LISTING_LIKE(tow_export_list);
 #define TOW_STRUCT_MAX		4096
 
 /**
- * tow_file_copy_in - read a structure that begins with its size
+ * tow_call_copy_in - read a structure that begins with its size
  * @to: where to
  * @known: its size, as the module knows it
  * @published: its published size; see the contract, whose rules hold
@@ -45,7 +45,7 @@ TOW_LISTING_LIKE(tow_export_list);
  *
  * Return: 0, -EFAULT, -EINVAL or -E2BIG.
  */
-int tow_file_copy_in(void *to, u32 known, u32 published,
+int tow_call_copy_in(void *to, u32 known, u32 published,
 		     const void __user *from, u32 *user_size)
 {
 	u32 size;
@@ -61,15 +61,15 @@ int tow_file_copy_in(void *to, u32 known, u32 published,
 }
 
 /**
- * tow_file_copy_out - answer in a structure that begins with its size
+ * tow_call_copy_out - answer in a structure that begins with its size
  * @user: the user's
  * @from: the answer; its size is filled in here
  * @known: its size, as the module knows it
- * @user_size: from tow_file_copy_in()
+ * @user_size: from tow_call_copy_in()
  *
  * Return: 0 or -EFAULT.
  */
-int tow_file_copy_out(void __user *user, void *from, u32 known, u32 user_size)
+int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size)
 {
 	u32 filled = min(user_size, known);
 
@@ -101,7 +101,7 @@ static int tow_listing_fill(struct tow_client *client,
 			break;
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		ret = tow_file_copy_out(entries + (size_t)list->count *
+		ret = tow_call_copy_out(entries + (size_t)list->count *
 					entry_size, &entry,
 					listing->entry_bytes, entry_size);
 		if (ret)
@@ -112,36 +112,67 @@ static int tow_listing_fill(struct tow_client *client,
 	return 0;
 }
 
-/**
- * tow_listing_call - a call that lists something
- * @client: who calls
- * @listing: what
- * @user: his structure
- *
- * Return: 0; -EINVAL: unknown flags, or entries of a size as it must not be;
- * -EPERM: TOW_LIST_ALL without CAP_NET_ADMIN; -EINTR; -EFAULT; -E2BIG.
- */
-int tow_listing_call(struct tow_client *client,
-		     const struct tow_listing *listing, void __user *user)
+static int tow_listing_run(struct tow_client *client,
+			   const struct tow_listing *listing,
+			   struct tow_region_list *list,
+			   const struct tow_answer *answer)
 {
-	struct tow_region_list list;
-	u32 user_size, entry_size;
+	u32 entry_size = list->entry_size;
 	int ret;
 
-	ret = tow_file_copy_in(&list, sizeof(list), TOW_LISTING_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	entry_size = list.entry_size;
-	if (list.flags & ~listing->flags ||
+	if (list->flags & ~listing->flags ||
 	    entry_size < listing->entry_published ||
 	    entry_size > TOW_LISTING_ENTRY_MAX || entry_size % sizeof(u64))
 		return -EINVAL;
-	if (list.flags & TOW_LIST_ALL && !capable(CAP_NET_ADMIN))
+	if (list->flags & TOW_LIST_ALL && !capable(CAP_NET_ADMIN))
 		return -EPERM;
-	ret = tow_listing_fill(client, listing, &list, entry_size);
+	ret = tow_listing_fill(client, listing, list, entry_size);
 	if (ret)
 		return ret;
-	list.entry_size = min(entry_size, listing->entry_bytes);
-	return tow_file_copy_out(user, &list, sizeof(list), user_size);
+	list->entry_size = min(entry_size, listing->entry_bytes);
+	return tow_call_answer(answer, list);
+}
+
+/**
+ * tow_call_answer - copy a call's answer out
+ * @answer: where to
+ * @data: the structure
+ *
+ * Return: 0 or -EFAULT: the program knows of nothing, and what was made for it is to be
+ * undone.
+ */
+int tow_call_answer(const struct tow_answer *answer, void *data)
+{
+	return tow_call_copy_out(answer->user, data, answer->known,
+				 answer->user_size);
+}
+
+/**
+ * tow_call_run - do what a program calls for
+ * @call: which call; it was checked that the client may
+ * @client: whose
+ * @user: its structure
+ *
+ * Return: 0; what tow_call_copy_in() says; of a list: -EINVAL: unknown flags, or entries of
+ * a size as it must not be, -EPERM: TOW_LIST_ALL without CAP_NET_ADMIN, -EINTR, -EFAULT; or
+ * what the call's function says.
+ */
+int tow_call_run(const struct tow_call *call, struct tow_client *client,
+		 void __user *user)
+{
+	struct tow_answer answer = { .user = user, .known = call->known };
+	u64 data[TOW_CALL_BYTES / sizeof(u64)];
+	int ret;
+
+	if (WARN_ON_ONCE(call->known > sizeof(data) ||
+			 call->known < call->published))
+		return -ENOTTY;
+	ret = tow_call_copy_in(data, call->known, call->published, user,
+			       &answer.user_size);
+	if (ret)
+		return ret;
+	if (call->listing)
+		return tow_listing_run(client, call->listing,
+				       (struct tow_region_list *)data, &answer);
+	return call->function(client, data, &answer);
 }

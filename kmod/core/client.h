@@ -11,6 +11,7 @@
 #include <linux/uidgid.h>
 #include <linux/xarray.h>
 
+#include "call.h"
 #include "limits.h"
 #include "uapi/towline.h"
 
@@ -130,12 +131,6 @@ void tow_client_drop_handles(struct tow_client *client,
 void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES]);
 int tow_client_join(struct tow_client *client,
 		    const u8 job_id[TOW_JOB_ID_BYTES]);
-
-/* call.c */
-int tow_file_copy_in(void *to, u32 known, u32 published,
-		     const void __user *from, u32 *user_size);
-int tow_file_copy_out(void __user *user, void *from, u32 known,
-		      u32 user_size);
 
 struct tow_process *tow_process_get(void);
 void tow_process_add(struct tow_process *process, struct tow_client *client);

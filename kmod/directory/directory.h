@@ -29,6 +29,7 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
+#include "call.h"
 #include "label.h"
 #include "uapi/towline.h"
 
@@ -198,9 +199,16 @@ void tow_directory_kick(struct tow_directory *dir);
 /* Called by client.c and chardev.c, when a client begins and when it has ended. */
 void tow_directory_client_end(struct tow_client *client);
 
-/* ioctl.c: -ENOTTY: none of its calls */
-long tow_directory_call(struct tow_client *client, unsigned int cmd,
-			void __user *user);
+/* ioctl.c */
+extern const struct tow_listing tow_export_listing;
+int tow_call_export(struct tow_client *client, void *data,
+		    const struct tow_answer *answer);
+int tow_call_unexport(struct tow_client *client, void *data,
+		      const struct tow_answer *answer);
+int tow_call_resolve(struct tow_client *client, void *data,
+		     const struct tow_answer *answer);
+int tow_call_release(struct tow_client *client, void *data,
+		     const struct tow_answer *answer);
 struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number);
 struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number);
 

@@ -12,17 +12,13 @@
 #include "client.h"
 #include "device.h"
 #include "export.h"
-#include "listing.h"
+#include "call.h"
 #include "remote.h"
 #include "session.h"
 #include "slot.h"
 
 /* Published sizes: of the first version that had the structure, for ever. */
-#define TOW_EXPORT_PUBLISHED		304
-#define TOW_UNEXPORT_PUBLISHED		16
 #define TOW_EXPORT_INFO_PUBLISHED	336
-#define TOW_RESOLVE_PUBLISHED		304
-#define TOW_RELEASE_PUBLISHED		16
 
 /* ---- handles -------------------------------------------------------------- */
 
@@ -260,26 +256,23 @@ static int tow_export_begin(struct tow_client *client, struct tow_export *call)
 	return ret;
 }
 
-static int tow_call_export(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_EXPORT */
+int tow_call_export(struct tow_client *client, void *data,
+		    const struct tow_answer *answer)
 {
 	struct tow_exported *exported;
-	struct tow_export call;
-	u32 user_size;
+	struct tow_export *call = data;
 	int ret;
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_EXPORT_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	if (call.flags || !tow_rights_valid(call.rights) ||
-	    !tow_name_check(call.name, call.name_bytes))
+	if (call->flags || !tow_rights_valid(call->rights) ||
+	    !tow_name_check(call->name, call->name_bytes))
 		return -EINVAL;
-	ret = tow_export_begin(client, &call);
+	ret = tow_export_begin(client, call);
 	if (ret)
 		return ret;
-	ret = tow_file_copy_out(user, &call, sizeof(call), user_size);
+	ret = tow_call_answer(answer, call);
 	/* Another thread may have guessed its number. */
-	exported = ret ? tow_dir_take_exported(client, call.handle) : NULL;
+	exported = ret ? tow_dir_take_exported(client, call->handle) : NULL;
 	if (exported) {
 		tow_dir_drop_exported(exported);
 		tow_directory_kick(&client->dev->directory);
@@ -300,22 +293,19 @@ static struct tow_exported *tow_unexport_begin(struct tow_client *client,
 	return exported;
 }
 
-static int tow_call_unexport(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_UNEXPORT */
+int tow_call_unexport(struct tow_client *client, void *data,
+		      const struct tow_answer *answer)
 {
+	const struct tow_unexport *call = data;
 	struct tow_exported *exported;
-	struct tow_unexport call;
-	u32 user_size;
-	int ret;
+	int ret = 0;
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_UNEXPORT_PUBLISHED,
-			       user, &user_size);
-	if (ret)
-		return ret;
-	if (call.flags)
+	if (call->flags)
 		return -EINVAL;
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
-	exported = tow_unexport_begin(client, call.handle);
+	exported = tow_unexport_begin(client, call->handle);
 	tow_device_leave(client->dev);
 	if (!exported)
 		return -ENOENT;
@@ -348,7 +338,7 @@ static bool tow_export_list_next(struct tow_client *client, u32 flags,
 	return shown;
 }
 
-static const struct tow_listing tow_export_listing = {
+const struct tow_listing tow_export_listing = {
 	.flags			= TOW_LIST_ALL,
 	.entry_published	= TOW_EXPORT_INFO_PUBLISHED,
 	.entry_bytes		= sizeof(struct tow_export_info),
@@ -477,26 +467,23 @@ static int tow_resolve_begin(struct tow_client *client,
 	return ret;
 }
 
-static int tow_call_resolve(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_RESOLVE */
+int tow_call_resolve(struct tow_client *client, void *data,
+		     const struct tow_answer *answer)
 {
+	struct tow_resolve *call = data;
 	struct tow_remote *remote;
-	struct tow_resolve call;
-	u32 user_size;
 	int ret;
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_RESOLVE_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	if (call.flags || call.reserved || !tow_rights_valid(call.rights) ||
-	    !tow_name_check(call.name, call.name_bytes))
+	if (call->flags || call->reserved || !tow_rights_valid(call->rights) ||
+	    !tow_name_check(call->name, call->name_bytes))
 		return -EINVAL;
-	ret = tow_resolve_begin(client, &call);
+	ret = tow_resolve_begin(client, call);
 	if (ret)
 		return ret;
-	ret = tow_file_copy_out(user, &call, sizeof(call), user_size);
+	ret = tow_call_answer(answer, call);
 	/* Another thread may have guessed its number. */
-	remote = ret ? tow_dir_take_remote(client, call.handle) : NULL;
+	remote = ret ? tow_dir_take_remote(client, call->handle) : NULL;
 	if (remote) {
 		tow_remote_close(remote);
 		tow_directory_kick(&client->dev->directory);
@@ -504,54 +491,20 @@ static int tow_call_resolve(struct tow_client *client, void __user *user)
 	return ret;
 }
 
-static int tow_call_release(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_RELEASE */
+int tow_call_release(struct tow_client *client, void *data,
+		     const struct tow_answer *answer)
 {
+	const struct tow_release *call = data;
 	struct tow_remote *remote;
-	struct tow_release call;
-	u32 user_size;
 	int ret;
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_RELEASE_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	if (call.flags)
+	if (call->flags)
 		return -EINVAL;
-	remote = tow_dir_take_remote(client, call.handle);
+	remote = tow_dir_take_remote(client, call->handle);
 	if (!remote)
 		return -ENOENT;
 	ret = tow_remote_close(remote);
 	tow_directory_kick(&client->dev->directory);
 	return ret;
-}
-
-/**
- * tow_directory_call - the calls about exports and remote ranges
- * @client: who calls
- * @cmd: which
- * @user: its structure
- *
- * Return: see the contract; -ENOTTY: none of these calls.
- */
-long tow_directory_call(struct tow_client *client, unsigned int cmd,
-			void __user *user)
-{
-	BUILD_BUG_ON(sizeof(struct tow_export) < TOW_EXPORT_PUBLISHED);
-	BUILD_BUG_ON(sizeof(struct tow_export_info) < TOW_EXPORT_INFO_PUBLISHED);
-	BUILD_BUG_ON(sizeof(struct tow_resolve) < TOW_RESOLVE_PUBLISHED);
-
-	switch (cmd) {
-	case TOW_IOCTL_EXPORT:
-		return tow_call_export(client, user);
-	case TOW_IOCTL_UNEXPORT:
-		return tow_call_unexport(client, user);
-	case TOW_IOCTL_EXPORT_LIST:
-		return tow_listing_call(client, &tow_export_listing, user);
-	case TOW_IOCTL_RESOLVE:
-		return tow_call_resolve(client, user);
-	case TOW_IOCTL_RELEASE:
-		return tow_call_release(client, user);
-	default:
-		return -ENOTTY;
-	}
 }

@@ -10,17 +10,7 @@
 #include <linux/uaccess.h>
 
 #include "internal.h"
-#include "listing.h"
-
-/* Published sizes: of the first version that had the structure, for ever. */
-#define TOW_CREATE_PUBLISHED		104
-#define TOW_DESTROY_PUBLISHED		16
-#define TOW_INFO_PUBLISHED		168
-#define TOW_FD_PUBLISHED		24
-#define TOW_FROM_FD_PUBLISHED		24
-#define TOW_ATTACH_PUBLISHED		104
-#define TOW_IMPORT_USER_PUBLISHED	32
-#define TOW_IMPORT_DMABUF_PUBLISHED	40
+#include "call.h"
 
 /*
  * A name is terminated, printable, and fills up its field with zeroes, so that
@@ -181,29 +171,27 @@ static int tow_create_open(struct tow_client *client,
 	return ret;
 }
 
-static int tow_call_create(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_REGION_CREATE */
+int tow_call_region_create(struct tow_client *client, void *data,
+			   const struct tow_answer *answer)
 {
+	struct tow_region_create *create = data;
 	struct tow_opening opening = {};
-	struct tow_region_create create;
-	u32 user_size;
 	int ret;
 
-	ret = tow_file_copy_in(&create, sizeof(create), TOW_CREATE_PUBLISHED,
-			       user, &user_size);
-	if (!ret)
-		ret = tow_create_check(&create);
+	ret = tow_create_check(create);
 	if (ret)
 		return ret;
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
-	ret = tow_create_open(client, &create, &opening);
+	ret = tow_create_open(client, create, &opening);
 	tow_device_leave(client->dev);
 	if (ret)
 		return ret;
-	create.handle = opening.number;
-	create.map_bytes = opening.region->map_bytes;
-	create.fd = opening.fd;
-	ret = tow_file_copy_out(user, &create, sizeof(create), user_size);
+	create->handle = opening.number;
+	create->map_bytes = opening.region->map_bytes;
+	create->fd = opening.fd;
+	ret = tow_call_answer(answer, create);
 	tow_opening_end(&opening, client, !ret, true);
 	return ret;
 }
@@ -226,52 +214,45 @@ static int tow_attach_open(struct tow_client *client,
 	return ret;
 }
 
-static int tow_call_attach(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_REGION_ATTACH */
+int tow_call_region_attach(struct tow_client *client, void *data,
+			   const struct tow_answer *answer)
 {
+	struct tow_region_attach *attach = data;
 	struct tow_opening opening = {};
-	struct tow_region_attach attach;
-	u32 user_size;
 	int ret;
 
-	ret = tow_file_copy_in(&attach, sizeof(attach), TOW_ATTACH_PUBLISHED,
-			       user, &user_size);
-	if (ret)
-		return ret;
-	if (attach.flags || !tow_name_valid(attach.name) || !attach.name[0])
+	if (attach->flags || !tow_name_valid(attach->name) || !attach->name[0])
 		return -EINVAL;
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
-	ret = tow_attach_open(client, &attach, &opening);
+	ret = tow_attach_open(client, attach, &opening);
 	tow_device_leave(client->dev);
 	if (ret)
 		return ret;
-	attach.bytes = opening.region->bytes;
-	attach.handle = opening.number;
-	attach.map_bytes = opening.region->map_bytes;
-	attach.fd = opening.fd;
-	ret = tow_file_copy_out(user, &attach, sizeof(attach), user_size);
+	attach->bytes = opening.region->bytes;
+	attach->handle = opening.number;
+	attach->map_bytes = opening.region->map_bytes;
+	attach->fd = opening.fd;
+	ret = tow_call_answer(answer, attach);
 	/* If the program does not know of it, it lingers on. */
 	if (!ret)
-		tow_region_taken(opening.region, client, attach.linger_s,
+		tow_region_taken(opening.region, client, attach->linger_s,
 				 opening.payer);
 	tow_opening_end(&opening, client, !ret, false);
 	return ret;
 }
 
-static int tow_call_destroy(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_REGION_DESTROY */
+int tow_call_region_destroy(struct tow_client *client, void *data,
+			    const struct tow_answer *answer)
 {
-	struct tow_region_destroy destroy;
+	const struct tow_region_destroy *destroy = data;
 	struct tow_region_handle *handle;
-	u32 user_size;
-	int ret;
 
-	ret = tow_file_copy_in(&destroy, sizeof(destroy), TOW_DESTROY_PUBLISHED,
-			       user, &user_size);
-	if (ret)
-		return ret;
-	if (destroy.flags)
+	if (destroy->flags)
 		return -EINVAL;
-	handle = tow_take_handle(client, destroy.handle);
+	handle = tow_take_handle(client, destroy->handle);
 	if (!handle)
 		return -ENOENT;
 	tow_handle_drop(&handle->handle, true);
@@ -280,30 +261,26 @@ static int tow_call_destroy(struct tow_client *client, void __user *user)
 
 /* ---- query, list ---------------------------------------------------------- */
 
-static int tow_call_query(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_REGION_QUERY */
+int tow_call_region_query(struct tow_client *client, void *data,
+			  const struct tow_answer *answer)
 {
-	struct tow_region_info info;
+	struct tow_region_info *info = data;
+	u64 number = info->handle;
 	struct tow_region *region;
-	u32 user_size, flags;
-	u64 number;
-	int ret;
+	u32 flags;
 
-	ret = tow_file_copy_in(&info, sizeof(info), TOW_INFO_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	if (info.flags || info.reserved)
+	if (info->flags || info->reserved)
 		return -EINVAL;
-	number = info.handle;
 	region = tow_client_get_region(client, number, &flags);
 	if (!region)
 		return -ENOENT;
-	memset(&info, 0, sizeof(info));
-	tow_region_describe(region, &info);
-	info.flags |= flags;
-	info.handle = number;
+	memset(info, 0, sizeof(*info));
+	tow_region_describe(region, info);
+	info->flags |= flags;
+	info->handle = number;
 	tow_region_put(region);
-	return tow_file_copy_out(user, &info, sizeof(info), user_size);
+	return tow_call_answer(answer, info);
 }
 
 /* The next region that the caller may see, described. */
@@ -325,9 +302,9 @@ static bool tow_region_list_next(struct tow_client *client, u32 flags,
 	return shown;
 }
 
-static const struct tow_listing tow_region_listing = {
+const struct tow_listing tow_region_listing = {
 	.flags			= TOW_LIST_ALL,
-	.entry_published	= TOW_INFO_PUBLISHED,
+	.entry_published	= TOW_REGION_INFO_PUBLISHED,
 	.entry_bytes		= sizeof(struct tow_region_info),
 	.next			= tow_region_list_next,
 };
@@ -368,24 +345,21 @@ err_put_region:
 	return ret;
 }
 
-static int tow_call_fd(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_REGION_FD */
+int tow_call_region_fd(struct tow_client *client, void *data,
+		       const struct tow_answer *answer)
 {
 	struct tow_opening opening = {};
-	struct tow_region_fd call;
-	u32 user_size;
+	struct tow_region_fd *call = data;
 	int ret;
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_FD_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	if (call.flags & ~TOW_REGION_READONLY || call.reserved)
+	if (call->flags & ~TOW_REGION_READONLY || call->reserved)
 		return -EINVAL;
-	ret = tow_fd_open(client, &call, &opening);
+	ret = tow_fd_open(client, call, &opening);
 	if (ret)
 		return ret;
-	call.fd = opening.fd;
-	ret = tow_file_copy_out(user, &call, sizeof(call), user_size);
+	call->fd = opening.fd;
+	ret = tow_call_answer(answer, call);
 	/* No handle was made: 0 is nobody's number. */
 	tow_opening_end(&opening, client, !ret, false);
 	return ret;
@@ -433,10 +407,11 @@ static int tow_from_fd_find(struct tow_client *client, int fd, u64 *number)
 }
 
 /* Answers a call that made a handle: without an answer there is none. */
-static int tow_answer_handle(struct tow_client *client, void __user *user,
-			     void *answer, u32 known, u32 user_size, u64 number)
+static int tow_answer_handle(struct tow_client *client,
+			     const struct tow_answer *answer, void *data,
+			     u64 number)
 {
-	int ret = tow_file_copy_out(user, answer, known, user_size);
+	int ret = tow_call_answer(answer, data);
 	struct tow_region_handle *handle;
 
 	if (ret) {
@@ -447,23 +422,19 @@ static int tow_answer_handle(struct tow_client *client, void __user *user,
 	return ret;
 }
 
-static int tow_call_from_fd(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_REGION_FROM_FD */
+int tow_call_region_from_fd(struct tow_client *client, void *data,
+			    const struct tow_answer *answer)
 {
-	struct tow_region_from_fd call;
-	u32 user_size;
+	struct tow_region_from_fd *call = data;
 	int ret;
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_FROM_FD_PUBLISHED, user,
-			       &user_size);
-	if (ret)
-		return ret;
-	if (call.flags || call.reserved)
+	if (call->flags || call->reserved)
 		return -EINVAL;
-	ret = tow_from_fd_find(client, call.fd, &call.handle);
+	ret = tow_from_fd_find(client, call->fd, &call->handle);
 	if (ret)
 		return ret;
-	return tow_answer_handle(client, user, &call, sizeof(call), user_size,
-				 call.handle);
+	return tow_answer_handle(client, answer, call, call->handle);
 }
 
 /* ---- imports -------------------------------------------------------------- */
@@ -490,94 +461,48 @@ static int tow_import_handle(struct tow_client *client,
 	return ret;
 }
 
-static int tow_call_import_user(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_REGION_IMPORT_USER */
+int tow_call_region_import_user(struct tow_client *client, void *data,
+				const struct tow_answer *answer)
 {
-	struct tow_region_import_user call;
+	struct tow_region_import_user *call = data;
 	struct tow_region *region;
-	u32 user_size;
 	bool readonly;
 	int ret;
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_IMPORT_USER_PUBLISHED,
-			       user, &user_size);
-	if (ret)
-		return ret;
-	if (call.flags & ~TOW_REGION_READONLY || !call.bytes)
+	if (call->flags & ~TOW_REGION_READONLY || !call->bytes)
 		return -EINVAL;
-	readonly = call.flags & TOW_REGION_READONLY;
+	readonly = call->flags & TOW_REGION_READONLY;
 	/* Not a user of the device: the user's pages may keep us waiting. */
-	region = tow_import_user(client, call.address, call.bytes, readonly);
-	ret = tow_import_handle(client, region, readonly, &call.handle);
+	region = tow_import_user(client, call->address, call->bytes, readonly);
+	ret = tow_import_handle(client, region, readonly, &call->handle);
 	if (ret)
 		return ret;
-	return tow_answer_handle(client, user, &call, sizeof(call), user_size,
-				 call.handle);
+	return tow_answer_handle(client, answer, call, call->handle);
 }
 
-static int tow_call_import_dmabuf(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_REGION_IMPORT_DMABUF */
+int tow_call_region_import_dmabuf(struct tow_client *client, void *data,
+				  const struct tow_answer *answer)
 {
-	struct tow_region_import_dmabuf call;
+	struct tow_region_import_dmabuf *call = data;
 	struct tow_region *region;
 	struct dma_buf *dmabuf;
-	u32 user_size;
 	bool readonly;
 	int ret;
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_IMPORT_DMABUF_PUBLISHED,
-			       user, &user_size);
-	if (ret)
-		return ret;
-	if (call.flags & ~TOW_REGION_READONLY || call.reserved || !call.bytes ||
-	    !PAGE_ALIGNED(call.offset))
+	if (call->flags & ~TOW_REGION_READONLY || call->reserved ||
+	    !call->bytes || !PAGE_ALIGNED(call->offset))
 		return -EINVAL;
-	readonly = call.flags & TOW_REGION_READONLY;
-	dmabuf = dma_buf_get(call.fd);
+	readonly = call->flags & TOW_REGION_READONLY;
+	dmabuf = dma_buf_get(call->fd);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
-	region = tow_import_dmabuf(client, dmabuf, call.offset, call.bytes,
+	region = tow_import_dmabuf(client, dmabuf, call->offset, call->bytes,
 				   readonly);
 	dma_buf_put(dmabuf);
-	ret = tow_import_handle(client, region, readonly, &call.handle);
+	ret = tow_import_handle(client, region, readonly, &call->handle);
 	if (ret)
 		return ret;
-	return tow_answer_handle(client, user, &call, sizeof(call), user_size,
-				 call.handle);
-}
-
-/**
- * tow_region_call - a call about regions
- * @client: who calls; it was checked that he may
- * @cmd: which
- * @user: its structure
- *
- * Return: 0 or a negative errno; -ENOTTY: it is none of these.
- */
-long tow_region_call(struct tow_client *client, unsigned int cmd,
-		     void __user *user)
-{
-	BUILD_BUG_ON(sizeof(struct tow_region_create) < TOW_CREATE_PUBLISHED);
-	BUILD_BUG_ON(sizeof(struct tow_region_info) < TOW_INFO_PUBLISHED);
-
-	switch (cmd) {
-	case TOW_IOCTL_REGION_CREATE:
-		return tow_call_create(client, user);
-	case TOW_IOCTL_REGION_DESTROY:
-		return tow_call_destroy(client, user);
-	case TOW_IOCTL_REGION_QUERY:
-		return tow_call_query(client, user);
-	case TOW_IOCTL_REGION_LIST:
-		return tow_listing_call(client, &tow_region_listing, user);
-	case TOW_IOCTL_REGION_FD:
-		return tow_call_fd(client, user);
-	case TOW_IOCTL_REGION_FROM_FD:
-		return tow_call_from_fd(client, user);
-	case TOW_IOCTL_REGION_ATTACH:
-		return tow_call_attach(client, user);
-	case TOW_IOCTL_REGION_IMPORT_USER:
-		return tow_call_import_user(client, user);
-	case TOW_IOCTL_REGION_IMPORT_DMABUF:
-		return tow_call_import_dmabuf(client, user);
-	default:
-		return -ENOTTY;
-	}
+	return tow_answer_handle(client, answer, call, call->handle);
 }

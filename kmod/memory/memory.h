@@ -328,8 +328,27 @@ void tow_region_put(struct tow_region *region);
 void tow_region_put_many(struct tow_region *region, u32 count);
 struct tow_region *towk_region_get(int fd);
 void towk_region_put(struct tow_region *region);
-long tow_region_call(struct tow_client *client, unsigned int cmd,
-		     void __user *user);
+
+/* ioctl.c: calls, for the table in chardev.c */
+#define TOW_REGION_INFO_PUBLISHED	168
+
+extern const struct tow_listing tow_region_listing;
+int tow_call_region_create(struct tow_client *client, void *data,
+			   const struct tow_answer *answer);
+int tow_call_region_destroy(struct tow_client *client, void *data,
+			    const struct tow_answer *answer);
+int tow_call_region_query(struct tow_client *client, void *data,
+			  const struct tow_answer *answer);
+int tow_call_region_fd(struct tow_client *client, void *data,
+		       const struct tow_answer *answer);
+int tow_call_region_from_fd(struct tow_client *client, void *data,
+			    const struct tow_answer *answer);
+int tow_call_region_attach(struct tow_client *client, void *data,
+			   const struct tow_answer *answer);
+int tow_call_region_import_user(struct tow_client *client, void *data,
+				const struct tow_answer *answer);
+int tow_call_region_import_dmabuf(struct tow_client *client, void *data,
+				  const struct tow_answer *answer);
 
 /* ---- a device's memory ------------------------------------------------------ */
 

@@ -10,12 +10,10 @@
 
 #include "client.h"
 #include "device.h"
-#include "listing.h"
+#include "call.h"
 #include "session.h"
 
 /* Published sizes: see chardev.c. */
-#define TOW_PEER_CONNECT_PUBLISHED	96
-#define TOW_PEER_DISCONNECT_PUBLISHED	16
 #define TOW_PEER_INFO_PUBLISHED		112
 
 #define TOW_PEER_SETTINGS						\
@@ -131,46 +129,36 @@ static int tow_call_connect_reach(struct tow_device *dev,
 	return 0;
 }
 
-static int tow_call_connect(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_PEER_CONNECT */
+int tow_call_peer_connect(struct tow_client *client, void *data,
+			  const struct tow_answer *answer)
 {
-	struct tow_peer_connect call;
-	u32 user_size;
+	struct tow_peer_connect *call = data;
 	int ret;
 
-	BUILD_BUG_ON(sizeof(call) < TOW_PEER_CONNECT_PUBLISHED);
-
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_PEER_CONNECT_PUBLISHED,
-			       user, &user_size);
-	if (ret)
-		return ret;
-	if (call.flags & ~TOW_PEER_SETTINGS || call.reserved)
+	if (call->flags & ~TOW_PEER_SETTINGS || call->reserved)
 		return -EINVAL;
-	if (call.flags && !capable(CAP_NET_ADMIN))
+	if (call->flags && !capable(CAP_NET_ADMIN))
 		return -EPERM;
-	ret = tow_call_connect_reach(client->dev, &call);
+	ret = tow_call_connect_reach(client->dev, call);
 	if (ret)
 		return ret;
-	return tow_file_copy_out(user, &call, sizeof(call), user_size);
+	return tow_call_answer(answer, call);
 }
 
-static int tow_call_disconnect(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_PEER_DISCONNECT */
+int tow_call_peer_disconnect(struct tow_client *client, void *data,
+			     const struct tow_answer *answer)
 {
-	struct tow_peer_disconnect call;
+	const struct tow_peer_disconnect *call = data;
 	struct tow_peer *peer;
-	u32 user_size;
 	int ret;
 
-	BUILD_BUG_ON(sizeof(call) < TOW_PEER_DISCONNECT_PUBLISHED);
-
-	ret = tow_file_copy_in(&call, sizeof(call),
-			       TOW_PEER_DISCONNECT_PUBLISHED, user, &user_size);
-	if (ret)
-		return ret;
-	if (call.flags)
+	if (call->flags)
 		return -EINVAL;
 	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
-	peer = tow_peer_find(client->dev, call.peer);
+	peer = tow_peer_find(client->dev, call->peer);
 	if (!peer)
 		return -ENOENT;
 	ret = tow_peer_disconnect(peer);
@@ -190,31 +178,8 @@ static bool tow_peer_list_next(struct tow_client *client, u32 flags,
 	return true;
 }
 
-static const struct tow_listing tow_peer_listing = {
+const struct tow_listing tow_peer_listing = {
 	.entry_published	= TOW_PEER_INFO_PUBLISHED,
 	.entry_bytes		= sizeof(struct tow_peer_info),
 	.next			= tow_peer_list_next,
 };
-
-/**
- * tow_peer_call - a call about peers
- * @client: who calls; it was checked that he may
- * @cmd: which
- * @user: its structure
- *
- * Return: 0 or a negative errno; -ENOTTY: it is none of these.
- */
-long tow_peer_call(struct tow_client *client, unsigned int cmd,
-		   void __user *user)
-{
-	switch (cmd) {
-	case TOW_IOCTL_PEER_CONNECT:
-		return tow_call_connect(client, user);
-	case TOW_IOCTL_PEER_DISCONNECT:
-		return tow_call_disconnect(client, user);
-	case TOW_IOCTL_PEER_LIST:
-		return tow_listing_call(client, &tow_peer_listing, user);
-	default:
-		return -ENOTTY;
-	}
-}

@@ -14,6 +14,7 @@
 #include <linux/xarray.h>
 
 #include "auth.h"
+#include "call.h"
 #include "event.h"
 #include "parting.h"
 #include "state.h"
@@ -267,8 +268,11 @@ void tow_peer_remember(struct tow_peer *peer,
 int tow_peer_disconnect(struct tow_peer *peer);
 
 /* ioctl.c */
-long tow_peer_call(struct tow_client *client, unsigned int cmd,
-		   void __user *user);
+extern const struct tow_listing tow_peer_listing;
+int tow_call_peer_connect(struct tow_client *client, void *data,
+			  const struct tow_answer *answer);
+int tow_call_peer_disconnect(struct tow_client *client, void *data,
+			     const struct tow_answer *answer);
 
 /* conn/passive.c */
 int tow_listen_move(struct tow_device *dev, u16 port);

@@ -148,7 +148,7 @@ int tow_queue_channel_open(struct tow_queue *queue, void __user *user)
 
 	BUILD_BUG_ON(sizeof(call) < TOW_CHANNEL_OPEN_PUBLISHED);
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_CHANNEL_OPEN_PUBLISHED, user,
+	ret = tow_call_copy_in(&call, sizeof(call), TOW_CHANNEL_OPEN_PUBLISHED, user,
 			       &user_size);
 	if (ret)
 		return ret;
@@ -160,7 +160,7 @@ int tow_queue_channel_open(struct tow_queue *queue, void __user *user)
 	ret = tow_channel_open(queue, peer, &call);
 	tow_peer_put(peer);
 	/* A channel that nobody was told of is found again. */
-	return ret ?: tow_file_copy_out(user, &call, sizeof(call), user_size);
+	return ret ?: tow_call_copy_out(user, &call, sizeof(call), user_size);
 }
 
 /* Called with @submit held: has an entry that names it not ended? */
@@ -212,7 +212,7 @@ int tow_queue_channel_close(struct tow_queue *queue, void __user *user)
 
 	BUILD_BUG_ON(sizeof(call) < TOW_CHANNEL_CLOSE_PUBLISHED);
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_CHANNEL_CLOSE_PUBLISHED,
+	ret = tow_call_copy_in(&call, sizeof(call), TOW_CHANNEL_CLOSE_PUBLISHED,
 			       user, &user_size);
 	if (ret)
 		return ret;

@@ -321,7 +321,7 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user)
 
 	BUILD_BUG_ON(sizeof(call) < TOW_ENTER_PUBLISHED);
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_ENTER_PUBLISHED, user,
+	ret = tow_call_copy_in(&call, sizeof(call), TOW_ENTER_PUBLISHED, user,
 			       &user_size);
 	if (ret)
 		return ret;

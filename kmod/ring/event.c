@@ -228,7 +228,7 @@ int tow_queue_event(struct tow_queue *queue, void __user *user)
 
 	BUILD_BUG_ON(sizeof(call) < TOW_QUEUE_EVENT_PUBLISHED);
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_QUEUE_EVENT_PUBLISHED,
+	ret = tow_call_copy_in(&call, sizeof(call), TOW_QUEUE_EVENT_PUBLISHED,
 			       user, &user_size);
 	if (ret)
 		return ret;
@@ -236,7 +236,7 @@ int tow_queue_event(struct tow_queue *queue, void __user *user)
 		return -EINVAL;
 	memset(&call, 0, sizeof(call));
 	peer = tow_queue_find_event(queue, &call, &now);
-	ret = tow_file_copy_out(user, &call, sizeof(call), user_size);
+	ret = tow_call_copy_out(user, &call, sizeof(call), user_size);
 	if (!peer)
 		return ret;
 	/* Who could not be told is told the next time. */

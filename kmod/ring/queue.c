@@ -26,9 +26,6 @@
 #include "queue.h"
 #include "trace.h"
 
-/* Published size: of the first version that had the structure, for ever. */
-#define TOW_QUEUE_PUBLISHED	40
-
 /* ---- memory --------------------------------------------------------------- */
 
 static u64 tow_queue_sqes_offset(void)
@@ -453,8 +450,8 @@ static int tow_queue_make_file(struct tow_queue *queue, struct file **file)
 }
 
 static int tow_queue_answer(struct tow_queue *queue,
-			    struct tow_queue_create *call, void __user *user,
-			    u32 user_size)
+			    struct tow_queue_create *call,
+			    const struct tow_answer *answer)
 {
 	struct file *file;
 	int ret;
@@ -467,7 +464,7 @@ static int tow_queue_answer(struct tow_queue *queue,
 		ret = call->fd;
 		goto err_end;
 	}
-	ret = tow_file_copy_out(user, call, sizeof(*call), user_size);
+	ret = tow_call_answer(answer, call);
 	if (ret) {
 		put_unused_fd(call->fd);
 		/* Ends it: the file has the caller's reference. */
@@ -486,32 +483,21 @@ err_end:
 	return ret;
 }
 
-/**
- * tow_queue_call - QUEUE_CREATE
- * @client: who calls; it was checked that he may
- * @user: struct tow_queue_create
- *
- * Return: 0 or a negative errno.
- */
-int tow_queue_call(struct tow_client *client, void __user *user)
+/* TOW_IOCTL_QUEUE_CREATE */
+int tow_call_queue_create(struct tow_client *client, void *data,
+			  const struct tow_answer *answer)
 {
-	struct tow_queue_create call;
+	struct tow_queue_create *call = data;
 	struct tow_queue *queue;
-	u32 user_size;
 	int ret;
 
-	BUILD_BUG_ON(sizeof(call) < TOW_QUEUE_PUBLISHED);
 	BUILD_BUG_ON(sizeof(struct tow_ring) != 256);
 	BUILD_BUG_ON(sizeof(struct tow_cqe) != 16);
 
-	ret = tow_file_copy_in(&call, sizeof(call), TOW_QUEUE_PUBLISHED, user,
-			       &user_size);
+	ret = tow_queue_check_poll(call) ?: tow_queue_check_sizes(call);
 	if (ret)
 		return ret;
-	ret = tow_queue_check_poll(&call) ?: tow_queue_check_sizes(&call);
-	if (ret)
-		return ret;
-	queue = tow_queue_new(client, &call);
+	queue = tow_queue_new(client, call);
 	if (IS_ERR(queue))
 		return PTR_ERR(queue);
 	trace_tow_queue_create(queue);
@@ -520,5 +506,5 @@ int tow_queue_call(struct tow_client *client, void __user *user)
 		tow_queue_put(queue);
 		return ret;
 	}
-	return tow_queue_answer(queue, &call, user, user_size);
+	return tow_queue_answer(queue, call, answer);
 }

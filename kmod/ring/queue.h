@@ -304,7 +304,8 @@ void tow_queue_client_end(struct tow_client *client);
 
 /* queue.c */
 void tow_queue_end(struct tow_queue *queue, int error);
-int tow_queue_call(struct tow_client *client, void __user *user);
+int tow_call_queue_create(struct tow_client *client, void *data,
+			  const struct tow_answer *answer);
 
 /* channel.c */
 void tow_channels_init(struct tow_queue *queue);
