@@ -52,11 +52,6 @@ struct tow_request {
 	u8			name[];
 };
 
-static struct tow_directory *tow_grant_directory(struct tow_tie *tie)
-{
-	return &tie->dev->directory;
-}
-
 /* ---- grants --------------------------------------------------------------- */
 
 /* The slabs do not go to anybody else before they are dropped as often. */
@@ -146,7 +141,7 @@ static void tow_grant_let_go(struct tow_grant *grant)
 	tow_stat_dec(tie->dev, TOW_STAT_GRANTS);
 	tow_grant_drop(exported);
 	if (tow_exported_quiet(exported))
-		tow_directory_queue(tow_grant_directory(tie));
+		tow_directory_queue(&tie->dev->directory);
 	/* Not the last: the directory's table has one until it is finished. */
 	tow_exported_put(exported);
 }
@@ -223,8 +218,7 @@ static u32 tow_request_wait(struct tow_request *request)
 	if (xa_err(xa_store(&sdir->waiting, request->number, request,
 			    GFP_KERNEL)))
 		return TOW_WIRE_NO_MEMORY;
-	if (tow_labels_add(&tow_grant_directory(tie)->waiting,
-			   &request->label)) {
+	if (tow_labels_add(&tie->dev->directory.waiting, &request->label)) {
 		xa_erase(&sdir->waiting, request->number);
 		return TOW_WIRE_NO_MEMORY;
 	}
@@ -238,8 +232,7 @@ static void tow_request_wait_no_more(struct tow_request *request)
 {
 	struct tow_tie *tie = request->tie;
 
-	tow_labels_remove(&tow_grant_directory(tie)->waiting,
-			  &request->label);
+	tow_labels_remove(&tie->dev->directory.waiting, &request->label);
 	xa_erase(&tie->dir.waiting, request->number);
 	tie->dir.waiting_count--;
 	atomic_dec(&tie->users);
@@ -248,7 +241,7 @@ static void tow_request_wait_no_more(struct tow_request *request)
 /* Called with both locks held. */
 static void tow_request_resolve(struct tow_request *request, bool wait)
 {
-	struct tow_directory *dir = tow_grant_directory(request->tie);
+	struct tow_directory *dir = &request->tie->dev->directory;
 	struct tow_label *found = tow_labels_first(&dir->exports,
 						   &request->label);
 	u32 status = TOW_WIRE_NOT_FOUND;
@@ -314,7 +307,7 @@ static int tow_receive_resolve(struct tow_tie *tie, u32 number,
 			       const struct tow_wire_resolve *body,
 			       size_t bytes)
 {
-	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_directory *dir = &tie->dev->directory;
 	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_request *request;
 	struct tow_label label;
@@ -381,7 +374,7 @@ static int tow_receive_more(struct tow_tie *tie, u32 number,
 static int tow_receive_cancel(struct tow_tie *tie, u32 number,
 			      size_t bytes)
 {
-	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_directory *dir = &tie->dev->directory;
 	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_request *request;
 
@@ -417,7 +410,7 @@ static int tow_receive_let_go(struct tow_tie *tie, u8 type, u64 id)
 static int tow_receive_grants(struct tow_tie *tie, u8 type,
 			      const struct tow_wire_grants *body, size_t bytes)
 {
-	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_directory *dir = &tie->dev->directory;
 	u32 count, i;
 	int ret = 0;
 
@@ -592,7 +585,7 @@ void tow_grant_tie_lost(struct tow_tie *tie)
 /* Some of them: true if there are more. */
 static bool tow_grant_end_some(struct tow_tie *tie)
 {
-	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_directory *dir = &tie->dev->directory;
 	struct tow_grant *grant;
 	unsigned long id;
 	int left = 64;
@@ -612,7 +605,7 @@ static bool tow_grant_end_some(struct tow_tie *tie)
 /* The same of those that are being revoked. */
 static bool tow_grant_end_revoked(struct tow_tie *tie)
 {
-	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_directory *dir = &tie->dev->directory;
 	struct tow_tie_dir *sdir = &tie->dir;
 	int left = 64;
 
