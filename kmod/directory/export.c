@@ -216,7 +216,7 @@ static int tow_exported_expose_one(struct tow_exported *exported)
 	return tow_exported_error(ret);
 }
 
-static void tow_exported_hide(struct tow_exported *exported)
+void tow_exported_hide(struct tow_exported *exported)
 {
 	/* Nobody writes to its memory any more. */
 	if (exported->slot)
@@ -247,7 +247,7 @@ static int tow_exported_expose(struct tow_exported *exported)
 }
 
 /* Called with the lock held. */
-static int tow_exported_may_be(struct tow_exported *exported)
+int tow_exported_may_be(struct tow_exported *exported)
 {
 	struct tow_directory *dir = &exported->dev->directory;
 
@@ -340,70 +340,6 @@ struct tow_exported *tow_exported_new(struct tow_client *client,
 		return ERR_PTR(ret);
 	}
 	return exported;
-}
-
-static int tow_exported_number(struct tow_exported *exported)
-{
-	struct tow_directory *dir = &exported->dev->directory;
-	int ret;
-
-	xa_lock(&dir->by_id);
-	exported->id = ++dir->last_id;
-	ret = xa_err(__xa_store(&dir->by_id, exported->id, exported,
-				GFP_KERNEL_ACCOUNT));
-	xa_unlock(&dir->by_id);
-	return ret;
-}
-
-/* Called with the lock held. */
-static int tow_exported_name(struct tow_exported *exported)
-{
-	struct tow_directory *dir = &exported->dev->directory;
-	int ret;
-
-	ret = tow_exported_may_be(exported);
-	if (ret)
-		return ret;
-	ret = tow_exported_number(exported);
-	if (ret)
-		return ret;
-	ret = tow_labels_add(&dir->exports, &exported->label);
-	if (ret) {
-		xa_erase(&dir->by_id, exported->id);
-		return ret;
-	}
-	/* The table's reference by id. */
-	kref_get(&exported->refs);
-	if (exported->region->backing)
-		atomic_inc(&exported->region->backing->exports);
-	tow_stat_inc(exported->dev, TOW_STAT_EXPORTS);
-	trace_tow_export_publish(exported);
-	tow_grant_answer_waiting(exported);
-	return 0;
-}
-
-/**
- * tow_exported_publish - let an export be found
- * @exported: from tow_exported_new(); its caller is still a user of the device.
- *	The caller keeps his reference, unless this fails
- *
- * Who waits for the name is answered: tow_directory_kick() sends the answers.
- *
- * Return: 0; -EEXIST, -ENOMEM, -ENODEV: it is gone.
- */
-int tow_exported_publish(struct tow_exported *exported)
-{
-	struct tow_directory *dir = &exported->dev->directory;
-	int ret;
-
-	mutex_lock(&dir->lock);
-	ret = tow_exported_name(exported);
-	mutex_unlock(&dir->lock);
-	if (ret) {
-		tow_exported_hide(exported);
-		tow_exported_put(exported);
-	}
-	return ret;
 }
 
 /* ---- ending --------------------------------------------------------------- */

@@ -111,7 +111,8 @@ struct tow_grant {
 struct tow_exported *tow_exported_new(struct tow_client *client,
 				      struct tow_region *region,
 				      const struct tow_export *call);
-int tow_exported_publish(struct tow_exported *exported);
+int tow_exported_may_be(struct tow_exported *exported);
+void tow_exported_hide(struct tow_exported *exported);
 void tow_exported_put(struct tow_exported *exported);
 bool tow_exported_end(struct tow_exported *exported);
 bool tow_exported_claim(struct tow_exported *exported);
@@ -133,17 +134,22 @@ void tow_exported_segment(struct tow_exported *exported, u32 rights,
 void tow_label_of_client(struct tow_label *label, struct tow_client *client,
 			 const u8 *name, u32 bytes);
 
-/* grant.c */
+/* serve.c */
+int tow_exported_publish(struct tow_exported *exported);
 void tow_grant_tie_init(struct tow_tie *tie);
 int tow_grant_receive(struct tow_tie *tie, u8 type, u32 number,
 		      void *body, size_t bytes);
 size_t tow_grant_fill(struct tow_tie *tie, u8 *type, u32 *number,
 		      void *body);
-void tow_grant_answer_waiting(struct tow_exported *exported);
+void tow_grant_tie_lost(struct tow_tie *tie);
+
+/* grant.c */
+u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights,
+		  u64 *id);
+void tow_grant_end(struct tow_grant *grant);
 void tow_grant_end_apart(struct tow_grant *grant);
 void tow_grant_tie_apart(struct tow_tie *tie);
 void tow_grant_tie_carried(struct tow_tie *tie);
-void tow_grant_tie_lost(struct tow_tie *tie);
 void tow_grant_tie_gone(struct tow_tie *tie);
 
 /* revoke.c */
