@@ -114,12 +114,9 @@ struct tow_exported *tow_exported_new(struct tow_client *client,
 int tow_exported_may_be(struct tow_exported *exported);
 void tow_exported_hide(struct tow_exported *exported);
 void tow_exported_put(struct tow_exported *exported);
-bool tow_exported_end(struct tow_exported *exported);
 bool tow_exported_claim(struct tow_exported *exported);
 void tow_exported_finish(struct tow_exported *exported);
 void tow_exported_reap(struct tow_directory *dir);
-void tow_exported_stop(struct tow_directory *dir);
-void tow_exported_end_region(struct tow_device *dev, u64 region_id);
 bool tow_exported_quiet(struct tow_exported *exported);
 struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor);
 bool tow_exported_is_of(struct tow_exported *exported,
@@ -148,6 +145,9 @@ u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights
 		  u64 *id);
 void tow_grant_end(struct tow_grant *grant);
 void tow_grant_end_apart(struct tow_grant *grant);
+bool tow_exported_end(struct tow_exported *exported);
+void tow_exported_stop(struct tow_directory *dir);
+void tow_exported_end_region(struct tow_device *dev, u64 region_id);
 void tow_grant_tie_apart(struct tow_tie *tie);
 void tow_grant_tie_carried(struct tow_tie *tie);
 void tow_grant_tie_gone(struct tow_tie *tie);

@@ -9,6 +9,7 @@
 #include "export.h"
 #include "slot.h"
 #include "tie.h"
+#include "trace.h"
 
 /* Of one tie: what the peer may have. */
 #define TOW_GRANTS_MAX		SZ_1M
@@ -129,6 +130,103 @@ void tow_grant_end_apart(struct tow_grant *grant)
 
 	tow_grant_let_go(grant);
 	list_add_tail(&grant->link, &sdir->bygone);
+}
+
+/* ---- an export ends ------------------------------------------------------- */
+
+/**
+ * tow_exported_end - begin to end an export
+ * @exported: the export, with the caller's reference; may have ended before
+ *
+ * Does not wait.  tow_directory_kick() tells those who have grants.
+ *
+ * Return: true: nobody had one, and the caller sees to it that it is finished:
+ * by tow_exported_claim() or tow_directory_queue().
+ */
+bool tow_exported_end(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_grant *grant, *next;
+	bool begins, dead = false;
+
+	mutex_lock(&dir->lock);
+	begins = !exported->ending;
+	if (begins) {
+		exported->ending = true;
+		trace_tow_export_revoke(exported);
+		tow_labels_remove(&dir->exports, &exported->label);
+		/* There will be no others; some may end here. */
+		list_for_each_entry_safe(grant, next, &exported->grants,
+					 of_export) {
+			tow_grant_revoke(grant);
+			cond_resched();
+		}
+		dead = tow_exported_quiet(exported);
+	}
+	mutex_unlock(&dir->lock);
+	/* Many may wait, and we may be slow: nobody else waits for that. */
+	if (begins && exported->slot)
+		tow_slot_close(exported->slot);
+	return dead;
+}
+
+/**
+ * tow_exported_stop - end all exports
+ * @dir: the directory, stopping; nobody is a user of the device, and there are
+ *	no sessions
+ *
+ * Nobody has a grant, so this waits for nobody but the work item, and for clients
+ * that end at this moment.
+ */
+void tow_exported_stop(struct tow_directory *dir)
+{
+	struct tow_exported *exported;
+	u64 cursor = 0;
+
+	while ((exported = tow_exported_next(dir, &cursor))) {
+		tow_exported_end(exported);
+		if (tow_exported_claim(exported))
+			tow_exported_finish(exported);
+		wait_for_completion(&exported->ended);
+		tow_exported_put(exported);
+		cond_resched();
+	}
+}
+
+/* The next one of a region that is not finished, with a reference for the caller. */
+static struct tow_exported *tow_exported_next_of(struct tow_directory *dir,
+						 u64 *cursor, u64 region_id)
+{
+	struct tow_exported *exported;
+
+	while ((exported = tow_exported_next(dir, cursor)) &&
+	       exported->region_id != region_id) {
+		tow_exported_put(exported);
+		cond_resched();
+	}
+	return exported;
+}
+
+/**
+ * tow_exported_end_region - begin to end all exports of a region
+ * @dev: the device, which may be gone
+ * @region_id: the region's number; it is invalid, so there will be no others
+ */
+void tow_exported_end_region(struct tow_device *dev, u64 region_id)
+{
+	struct tow_directory *dir = &dev->directory;
+	struct tow_exported *exported;
+	u64 cursor = 0;
+
+	/* Who publishes one at this moment has looked before, or will see it. */
+	mutex_lock(&dir->lock);
+	mutex_unlock(&dir->lock);
+	while ((exported = tow_exported_next_of(dir, &cursor, region_id))) {
+		if (tow_exported_end(exported))
+			tow_directory_queue(dir);
+		tow_exported_put(exported);
+	}
+	tow_directory_kick(dir);
 }
 
 /* ---- ties ----------------------------------------------------------------- */
