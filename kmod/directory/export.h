@@ -144,20 +144,15 @@ void tow_grant_tie_lost(struct tow_tie *tie);
 u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights,
 		  u64 *id);
 void tow_grant_end(struct tow_grant *grant);
-void tow_grant_end_apart(struct tow_grant *grant);
 bool tow_exported_end(struct tow_exported *exported);
 void tow_exported_stop(struct tow_directory *dir);
 void tow_exported_end_region(struct tow_device *dev, u64 region_id);
 void tow_grant_tie_apart(struct tow_tie *tie);
 void tow_grant_tie_carried(struct tow_tie *tie);
 void tow_grant_tie_gone(struct tow_tie *tie);
-
-/* revoke.c */
 void tow_revoke_tie_init(struct tow_tie *tie);
-void tow_grant_revoke(struct tow_grant *grant);
 void tow_revoke_watch(struct tow_device *dev);
 size_t tow_revoke_fill(struct tow_tie *tie, u8 *type, u32 *number,
 		       struct tow_wire_grants *body);
-void tow_revoke_tie_gone(struct tow_tie *tie);
 
 #endif /* TOW_EXPORT_H */
