@@ -2,6 +2,8 @@
 /*
  * Exports: what this node lets peers reach.
  *
+ * One is made here, and gets its name when it is published (serve.c).
+ *
  * How an export ends
  *
  * First it loses its name: whoever asks from now on does not find it, and
@@ -216,6 +218,10 @@ static int tow_exported_expose_one(struct tow_exported *exported)
 	return tow_exported_error(ret);
 }
 
+/**
+ * tow_exported_hide - no peer reaches an export any more
+ * @exported: the export; nobody has a grant of it
+ */
 void tow_exported_hide(struct tow_exported *exported)
 {
 	/* Nobody writes to its memory any more. */
@@ -246,7 +252,13 @@ static int tow_exported_expose(struct tow_exported *exported)
 	return ret;
 }
 
-/* Called with the lock held. */
+/**
+ * tow_exported_may_be - may an export get its name?
+ * @exported: the export; caller holds the directory's lock
+ *
+ * Return: 0; -ENODEV: the device is going; -EFAULT: its memory was taken back;
+ * -EEXIST: another one has the name.
+ */
 int tow_exported_may_be(struct tow_exported *exported)
 {
 	struct tow_directory *dir = &exported->dev->directory;

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What peers have of ours.
+ * What peers have of ours: grants are given and revoked, and exports end.
  *
- * Two-phase revoke, the owner's side: a peer is told to let go of a grant, and has
- * so long for it.  The grant ends when it says that it has (serve.c), or with its
- * queue pairs; who takes too long loses those.
+ * A grant is given with the answer to a request (serve.c).  It holds the export and
+ * each of its slabs: no slab goes to anybody else before all its grants have ended.
+ * A grant ends when the peer says that it has let go of it, or when the queue pairs by
+ * which the peer reaches us are destroyed.
  *
- * A tie's grants that are being revoked are in the order in which that began:
- * the timer waits for the oldest, as long as there is one.
+ * Two-phase revoke, the owner's side
+ *
+ * When an export ends each peer that has a grant is told to let go of it, and has
+ * revoke_timeout_ms for that; a peer that takes longer loses its queue pairs.  While no
+ * session carries the tie the peer reaches nothing: the grant ends at once, and the
+ * peer is told when there is a session.  A tie's grants that are being revoked are in
+ * the order in which that began: the timer waits for the oldest, as long as there is
+ * one.
+ *
+ * "Both locks" are tow_directory.lock and the tow_tie_dir.lock of the grant's tie.
  */
 #include <linux/jiffies.h>
 #include <linux/kernel.h>
@@ -25,12 +34,12 @@
 
 /* ---- grants --------------------------------------------------------------- */
 
-/* The slabs do not go to anybody else before they are dropped as often. */
+/* Caller holds both locks.  tow_grant_drop() undoes it. */
 static void tow_grant_hold(struct tow_exported *exported)
 {
 	unsigned int i;
 
-	/* The export holds the region. */
+	/* The export holds the region, and with it the slabs. */
 	for (i = 0; i < exported->count; i++)
 		WARN_ON_ONCE(!towk_slab_hold(exported->region->slabs[exported->first + i]));
 }
@@ -43,7 +52,7 @@ static void tow_grant_drop(struct tow_exported *exported)
 		towk_slab_drop(exported->region->slabs[exported->first + i]);
 }
 
-/* Called with both locks held: may the peer have it, and is there room for it? */
+/* Caller holds both locks.  Return: enum tow_wire_status: may the peer have it? */
 static u32 tow_grant_allowed(struct tow_tie *tie,
 			     struct tow_exported *exported, u32 rights)
 {
@@ -57,7 +66,15 @@ static u32 tow_grant_allowed(struct tow_tie *tie,
 	return TOW_WIRE_OK;
 }
 
-/* Called with both locks held. */
+/**
+ * tow_grant_new - give a peer an export
+ * @tie: the peer's, not lost; caller holds both locks
+ * @exported: the export, which has a name
+ * @rights: bits of enum tow_right: what the peer wants
+ * @id: where to: what the tie calls the grant, if there is one
+ *
+ * Return: enum tow_wire_status: TOW_WIRE_OK: there is.
+ */
 u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights,
 		  u64 *id)
 {
@@ -93,7 +110,7 @@ u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights
 	return TOW_WIRE_OK;
 }
 
-/* Called with both locks held: the peer does not reach it any more. */
+/* Caller holds both locks; the peer does not reach the export any more. */
 static void tow_grant_let_go(struct tow_grant *grant)
 {
 	struct tow_exported *exported = grant->exported;
@@ -113,13 +130,14 @@ static void tow_grant_let_go(struct tow_grant *grant)
 	tow_grant_drop(exported);
 	if (tow_exported_quiet(exported))
 		tow_directory_queue(&tie->dev->directory);
-	/* Not the last: the directory's table has one until it is finished. */
+	/* Not the last reference: tow_directory.by_id has one until it is finished. */
 	tow_exported_put(exported);
 }
 
-/*
- * Called with both locks held: the peer has let go of it, or its queue pairs are
- * destroyed.
+/**
+ * tow_grant_end - a grant ends
+ * @grant: the grant; caller holds both locks, and the peer has let go of it, or its
+ *	queue pairs are destroyed.  Freed
  */
 void tow_grant_end(struct tow_grant *grant)
 {
@@ -127,11 +145,9 @@ void tow_grant_end(struct tow_grant *grant)
 	kfree(grant);
 }
 
-/**
- * tow_grant_end_apart - a grant is revoked while no session carries its tie
- * @grant: the grant; the caller has both locks
- *
- * It ends here, and the peer is told when there is a session.
+/*
+ * Caller holds both locks; no session carries the grant's tie.  A revoked grant ends, and
+ * is kept for the peer to be told when there is a session.
  */
 static void tow_grant_end_apart(struct tow_grant *grant)
 {
@@ -143,7 +159,7 @@ static void tow_grant_end_apart(struct tow_grant *grant)
 
 /* ---- two-phase revoke ----------------------------------------------------- */
 
-/* Called with the tie's lock held. */
+/* Caller holds the tie's lock.  Return: NULL: none is being revoked. */
 static struct tow_grant *tow_revoke_oldest(struct tow_tie_dir *sdir)
 {
 	struct list_head *list = list_empty(&sdir->revoked) ? &sdir->revokes :
@@ -152,7 +168,7 @@ static struct tow_grant *tow_revoke_oldest(struct tow_tie_dir *sdir)
 	return list_first_entry_or_null(list, struct tow_grant, link);
 }
 
-/* When a peer must have let go of a grant, in jiffies, as things stand now. */
+/* When the peer must have let go, in jiffies: as revoke_timeout_ms is now. */
 static unsigned long tow_revoke_deadline(const struct tow_grant *grant)
 {
 	const struct tow_peer_settings *settings =
@@ -162,7 +178,7 @@ static unsigned long tow_revoke_deadline(const struct tow_grant *grant)
 	       msecs_to_jiffies(READ_ONCE(settings->revoke_timeout_ms));
 }
 
-/* Called with the tie's lock held. */
+/* Caller holds the tie's lock: the timer is set to the oldest one's deadline. */
 static void tow_revoke_arm(struct tow_tie *tie)
 {
 	struct tow_grant *oldest = tow_revoke_oldest(&tie->dir);
@@ -172,16 +188,13 @@ static void tow_revoke_arm(struct tow_tie *tie)
 		return;
 	deadline = tow_revoke_deadline(oldest);
 	tow_tie_get(tie);
-	/* Not the last reference: the grant's tie is there. */
+	/* Not the last reference: the caller's tie is there. */
 	if (mod_delayed_work(tow_wq, &tie->dir.revoke_timer,
 			     time_after(deadline, now) ? deadline - now : 0))
 		tow_tie_put(tie);
 }
 
-/**
- * tow_grant_revoke - tell a peer to let go
- * @grant: the grant, of an export that ends; the caller has the directory's lock
- */
+/* Caller holds the directory's lock; the grant's export ends.  The grant may, too. */
 static void tow_grant_revoke(struct tow_grant *grant)
 {
 	struct tow_tie *tie = grant->tie;
@@ -189,7 +202,7 @@ static void tow_grant_revoke(struct tow_grant *grant)
 	bool watched;
 
 	mutex_lock(&sdir->lock);
-	/* What is lost needs no telling: its end is near. */
+	/* If the tie is lost tow_grant_tie_gone() ends it soon. */
 	if (!sdir->lost && sdir->apart) {
 		tow_grant_end_apart(grant);
 	} else if (!sdir->lost) {
@@ -240,7 +253,7 @@ static void tow_revoke_say_late(struct tow_tie *tie, u64 exported,
 	tow_peer_dump(tie->peer, why);
 }
 
-/* Something should have been let go of by now, or soon. */
+/* The timer: the oldest one's deadline has come, or revoke_timeout_ms has changed. */
 static void tow_revoke_time(struct work_struct *work)
 {
 	struct tow_tie *tie =
@@ -269,8 +282,8 @@ static void tow_revoke_time(struct work_struct *work)
 
 /**
  * tow_revoke_fill - tell a resolver what to let go of
- * @tie: its tie, of which grants are to be revoked; the caller has the
- *	lock of what the directory keeps of it
+ * @tie: its tie; caller holds its lock, and there are grants to be revoked, or
+ *	that ended apart
  * @type: where to
  * @number: where to: of the request
  * @body: where to, TOW_WIRE_BODY_BYTES
@@ -321,10 +334,7 @@ void tow_revoke_tie_init(struct tow_tie *tie)
 	INIT_DELAYED_WORK(&sdir->revoke_timer, tow_revoke_time);
 }
 
-/**
- * tow_revoke_tie_gone - nothing is waited for any more
- * @tie: no session carries it, and its grants that were being revoked have ended
- */
+/* No session carries the tie, and no grant of it is being revoked. */
 static void tow_revoke_tie_gone(struct tow_tie *tie)
 {
 	if (cancel_delayed_work_sync(&tie->dir.revoke_timer))
@@ -335,12 +345,13 @@ static void tow_revoke_tie_gone(struct tow_tie *tie)
 
 /**
  * tow_exported_end - begin to end an export
- * @exported: the export, with the caller's reference; may have ended before
+ * @exported: the export; caller has a reference; it may have ended before
  *
- * Does not wait.  tow_directory_kick() tells those who have grants.
+ * Does not wait.  What its grants' peers are to be told is sent by
+ * tow_directory_kick().
  *
- * Return: true: nobody had one, and the caller sees to it that it is finished:
- * by tow_exported_claim() or tow_directory_queue().
+ * Return: true: it has no grants, and the caller must have it finished: by
+ * tow_exported_claim() or tow_directory_queue().
  */
 bool tow_exported_end(struct tow_exported *exported)
 {
@@ -354,7 +365,7 @@ bool tow_exported_end(struct tow_exported *exported)
 		exported->ending = true;
 		trace_tow_export_revoke(exported);
 		tow_labels_remove(&dir->exports, &exported->label);
-		/* There will be no others; some may end here. */
+		/* No grant comes any more; some may end here. */
 		list_for_each_entry_safe(grant, next, &exported->grants,
 					 of_export) {
 			tow_grant_revoke(grant);
@@ -363,7 +374,7 @@ bool tow_exported_end(struct tow_exported *exported)
 		dead = tow_exported_quiet(exported);
 	}
 	mutex_unlock(&dir->lock);
-	/* Many may wait, and we may be slow: nobody else waits for that. */
+	/* Without the lock, as it may take long: many may wait. */
 	if (begins && exported->slot)
 		tow_slot_close(exported->slot);
 	return dead;
@@ -371,11 +382,10 @@ bool tow_exported_end(struct tow_exported *exported)
 
 /**
  * tow_exported_stop - end all exports
- * @dir: the directory, stopping; nobody is a user of the device, and there are
- *	no sessions
+ * @dir: the directory, stopping; the device has no users, and no sessions
  *
- * Nobody has a grant, so this waits for nobody but the work item, and for clients
- * that end at this moment.
+ * There are no grants, so this waits only for the work item, and for clients that end
+ * at this moment.
  */
 void tow_exported_stop(struct tow_directory *dir)
 {
@@ -430,7 +440,7 @@ void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 
 /* ---- ties ----------------------------------------------------------------- */
 
-/* Some of them: true if there are more. */
+/* Caller holds no lock.  Return: there are more. */
 static bool tow_grant_end_some(struct tow_tie *tie)
 {
 	struct tow_directory *dir = &tie->dev->directory;
@@ -450,7 +460,7 @@ static bool tow_grant_end_some(struct tow_tie *tie)
 	return left < 0;
 }
 
-/* The same of those that are being revoked. */
+/* The same, of those that are being revoked. */
 static bool tow_grant_end_revoked(struct tow_tie *tie)
 {
 	struct tow_directory *dir = &tie->dev->directory;

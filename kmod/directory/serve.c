@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What peers ask for, and how they are answered.
+ * The server of names: what peers ask for, and how they are answered.
  *
- * Every RESOLVE and RESOLVE_MORE is answered exactly once: at once, when the name
- * is exported, or when the peer cancels.  Answers, like all that this side says,
- * wait in lists until the tie can send something, so a peer that asks much
- * and reads little fills its own tie's lists up to a bound and no further.
+ * Every RESOLVE and RESOLVE_MORE is answered exactly once: when it comes, when the
+ * name is exported, or when the peer cancels.  Answers, like all that this side says,
+ * wait in lists until the tie can send something, so a peer that asks much and reads
+ * little fills its own tie's lists up to a bound and no further.
  *
- * A grant is made with the answer and holds the slabs.  What a grant's segments
- * are does not change, so an answer that waits to be sent may be sent even if
- * the grant is revoked meanwhile: the REVOKE is sent after it.
+ * A grant is given with the answer (grant.c).  Its segments do not change, so an
+ * answer may be sent even if the grant was revoked since: the REVOKE is sent after it.
+ *
+ * "Both locks" are tow_directory.lock and the tow_tie_dir.lock of the peer's tie.
  */
 #include <linux/slab.h>
 
@@ -65,7 +66,7 @@ static struct tow_request *tow_request_new(struct tow_tie *tie,
 	return request;
 }
 
-/* Called with the tie's lock held.  The request goes with the answer. */
+/* Caller holds the tie's lock; the request waits no more.  It goes with the answer. */
 static void tow_request_answer(struct tow_request *request, u32 status)
 {
 	struct tow_tie_dir *sdir = &request->tie->dir;
@@ -77,7 +78,7 @@ static void tow_request_answer(struct tow_request *request, u32 status)
 	tow_directory_want_kick(request->tie);
 }
 
-/* Called with both locks held. */
+/* Caller holds both locks. */
 static void tow_request_grant(struct tow_request *request,
 			      struct tow_exported *exported)
 {
@@ -86,7 +87,7 @@ static void tow_request_grant(struct tow_request *request,
 						  &request->grant));
 }
 
-/* Called with both locks held: wire status or, if it waits, OK. */
+/* Caller holds both locks.  Return: OK: it waits; else the answer, a wire status. */
 static u32 tow_request_wait(struct tow_request *request)
 {
 	struct tow_tie *tie = request->tie;
@@ -106,7 +107,7 @@ static u32 tow_request_wait(struct tow_request *request)
 	return TOW_WIRE_OK;
 }
 
-/* Called with both locks held. */
+/* Caller holds both locks; the request waits. */
 static void tow_request_wait_no_more(struct tow_request *request)
 {
 	struct tow_tie *tie = request->tie;
@@ -117,7 +118,7 @@ static void tow_request_wait_no_more(struct tow_request *request)
 	atomic_dec(&tie->users);
 }
 
-/* Called with both locks held. */
+/* Caller holds both locks: the request, which is new, is answered or waits. */
 static void tow_request_resolve(struct tow_request *request, bool wait)
 {
 	struct tow_directory *dir = &request->tie->dev->directory;
@@ -138,10 +139,7 @@ static void tow_request_resolve(struct tow_request *request, bool wait)
 		tow_request_answer(request, status);
 }
 
-/**
- * tow_grant_answer_waiting - answer those who wait for an export
- * @exported: the export, new; the caller has the directory's lock
- */
+/* Caller holds the directory's lock; the export has just got its name. */
 static void tow_grant_answer_waiting(struct tow_exported *exported)
 {
 	struct tow_directory *dir = &exported->dev->directory;
@@ -163,6 +161,7 @@ static void tow_grant_answer_waiting(struct tow_exported *exported)
 
 /* ---- an export is published ------------------------------------------------ */
 
+/* It gets its number, by which others find it from here on. */
 static int tow_exported_number(struct tow_exported *exported)
 {
 	struct tow_directory *dir = &exported->dev->directory;
@@ -176,7 +175,7 @@ static int tow_exported_number(struct tow_exported *exported)
 	return ret;
 }
 
-/* Called with the lock held. */
+/* Caller holds the directory's lock. */
 static int tow_exported_name(struct tow_exported *exported)
 {
 	struct tow_directory *dir = &exported->dev->directory;
@@ -205,12 +204,12 @@ static int tow_exported_name(struct tow_exported *exported)
 
 /**
  * tow_exported_publish - let an export be found
- * @exported: from tow_exported_new(); its caller is still a user of the device.
- *	The caller keeps his reference, unless this fails
+ * @exported: from tow_exported_new(); caller is still a user of the device, and
+ *	keeps its reference, unless this fails
  *
- * Who waits for the name is answered: tow_directory_kick() sends the answers.
+ * Those who wait for the name are answered: tow_directory_kick() sends the answers.
  *
- * Return: 0; -EEXIST, -ENOMEM, -ENODEV: it is gone.
+ * Return: 0; -EEXIST, -ENOMEM, -ENODEV, -EFAULT: it is gone.
  */
 int tow_exported_publish(struct tow_exported *exported)
 {
@@ -229,7 +228,7 @@ int tow_exported_publish(struct tow_exported *exported)
 
 /* ---- what peers say ------------------------------------------------------- */
 
-/* The label's name is the message's. */
+/* Return: 0: it is well-formed; @label is what it says, and points into it. */
 static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
 			     struct tow_label *label)
 {
@@ -337,7 +336,7 @@ static int tow_receive_cancel(struct tow_tie *tie, u32 number,
 	return 0;
 }
 
-/* Called with both locks held. */
+/* Caller holds both locks. */
 static int tow_receive_let_go(struct tow_tie *tie, u8 type, u64 id)
 {
 	struct tow_grant *grant = xa_load(&tie->dir.grants, id);
@@ -428,7 +427,7 @@ static void tow_fill_segments(struct tow_grant *grant, u32 first,
 	body->count = cpu_to_le32(count);
 }
 
-/* Called with the lock held.  What is being revoked is not told any further. */
+/* Caller holds the tie's lock.  Of what is being revoked no more is told. */
 static struct tow_grant *tow_fill_grant(struct tow_tie *tie,
 					struct tow_request *request)
 {
@@ -441,7 +440,7 @@ static struct tow_grant *tow_fill_grant(struct tow_tie *tie,
 								NULL;
 }
 
-/* Called with the lock held; there is an answer to be sent. */
+/* Caller holds the tie's lock; there is an answer to be sent. */
 static size_t tow_fill_answer(struct tow_tie *tie, u8 *type,
 			      u32 *number, struct tow_wire_resolved *body)
 {
@@ -471,8 +470,7 @@ static size_t tow_fill_answer(struct tow_tie *tie, u8 *type,
 
 /**
  * tow_grant_fill - what is to be said to a resolver?
- * @tie: its tie; the caller has the lock of what the directory keeps of
- *	it
+ * @tie: its tie; caller holds its lock
  * @type: where to; left alone if there is nothing
  * @number: where to: of the request
  * @body: where to, TOW_WIRE_BODY_BYTES
@@ -508,7 +506,7 @@ void tow_grant_tie_init(struct tow_tie *tie)
 
 /**
  * tow_grant_tie_lost - nobody is answered any more
- * @tie: the tie; the caller has both locks
+ * @tie: the tie; caller holds both locks
  */
 void tow_grant_tie_lost(struct tow_tie *tie)
 {
