@@ -4,12 +4,16 @@
  * and what it found on others (remote ranges).
  *
  *	init.c		what ties and devices call
- *	outbox.c	what is to be said, and done later
- *	export.c grant.c	the owner's side: exports; requests and grants
- *	remote.c resolve.c	the resolver's side: remote ranges; what peers say
- *	rmr.c		remote ranges as operations see them
- *	ioctl.c	programs' calls and handles
- *	name.c			names
+ *	ioctl.c		programs' calls and handles
+ *	serve.c		the owner's side: names are looked for, and answered
+ *	grant.c		grants: given, revoked; an export ends
+ *	export.c	exports
+ *	resolve.c	the resolver's side: what is said about remote ranges
+ *	remote.c	remote ranges
+ *	outbox.c	which ties have something to say
+ *	name.c		names
+ *
+ * Each calls those below it only.  Remote ranges as operations see them: rma/rmr.c.
  *
  * Locks, in this order; nothing is sent while one of them is held:
  *

@@ -2,6 +2,8 @@
 /*
  * Exports: what this node lets peers reach.
  *
+ * One is made here, and gets its name when it is published (serve.c).
+ *
  * How an export ends
  *
  * First it loses its name: whoever asks from now on does not find it, and
@@ -216,7 +218,11 @@ static int tow_exported_expose_one(struct tow_exported *exported)
 	return tow_exported_error(ret);
 }
 
-static void tow_exported_hide(struct tow_exported *exported)
+/**
+ * tow_exported_hide - no peer reaches an export any more
+ * @exported: the export; nobody has a grant of it
+ */
+void tow_exported_hide(struct tow_exported *exported)
 {
 	/* Nobody writes to its memory any more. */
 	if (exported->slot)
@@ -246,8 +252,14 @@ static int tow_exported_expose(struct tow_exported *exported)
 	return ret;
 }
 
-/* Called with the lock held. */
-static int tow_exported_may_be(struct tow_exported *exported)
+/**
+ * tow_exported_may_be - may an export get its name?
+ * @exported: the export; caller holds the directory's lock
+ *
+ * Return: 0; -ENODEV: the device is going; -EFAULT: its memory was taken back;
+ * -EEXIST: another one has the name.
+ */
+int tow_exported_may_be(struct tow_exported *exported)
 {
 	struct tow_directory *dir = &exported->dev->directory;
 
@@ -342,70 +354,6 @@ struct tow_exported *tow_exported_new(struct tow_client *client,
 	return exported;
 }
 
-static int tow_exported_number(struct tow_exported *exported)
-{
-	struct tow_directory *dir = &exported->dev->directory;
-	int ret;
-
-	xa_lock(&dir->by_id);
-	exported->id = ++dir->last_id;
-	ret = xa_err(__xa_store(&dir->by_id, exported->id, exported,
-				GFP_KERNEL_ACCOUNT));
-	xa_unlock(&dir->by_id);
-	return ret;
-}
-
-/* Called with the lock held. */
-static int tow_exported_name(struct tow_exported *exported)
-{
-	struct tow_directory *dir = &exported->dev->directory;
-	int ret;
-
-	ret = tow_exported_may_be(exported);
-	if (ret)
-		return ret;
-	ret = tow_exported_number(exported);
-	if (ret)
-		return ret;
-	ret = tow_labels_add(&dir->exports, &exported->label);
-	if (ret) {
-		xa_erase(&dir->by_id, exported->id);
-		return ret;
-	}
-	/* The table's reference by id. */
-	kref_get(&exported->refs);
-	if (exported->region->backing)
-		atomic_inc(&exported->region->backing->exports);
-	tow_stat_inc(exported->dev, TOW_STAT_EXPORTS);
-	trace_tow_export_publish(exported);
-	tow_grant_answer_waiting(exported);
-	return 0;
-}
-
-/**
- * tow_exported_publish - let an export be found
- * @exported: from tow_exported_new(); its caller is still a user of the device.
- *	The caller keeps his reference, unless this fails
- *
- * Who waits for the name is answered: tow_directory_kick() sends the answers.
- *
- * Return: 0; -EEXIST, -ENOMEM, -ENODEV: it is gone.
- */
-int tow_exported_publish(struct tow_exported *exported)
-{
-	struct tow_directory *dir = &exported->dev->directory;
-	int ret;
-
-	mutex_lock(&dir->lock);
-	ret = tow_exported_name(exported);
-	mutex_unlock(&dir->lock);
-	if (ret) {
-		tow_exported_hide(exported);
-		tow_exported_put(exported);
-	}
-	return ret;
-}
-
 /* ---- ending --------------------------------------------------------------- */
 
 /**
@@ -426,42 +374,6 @@ bool tow_exported_quiet(struct tow_exported *exported)
 	if (list_empty(&exported->dead))
 		list_add_tail(&exported->dead, &dir->dead);
 	return true;
-}
-
-/**
- * tow_exported_end - begin to end an export
- * @exported: the export, with the caller's reference; may have ended before
- *
- * Does not wait.  tow_directory_kick() tells those who have grants.
- *
- * Return: true: nobody had one, and the caller sees to it that it is finished:
- * by tow_exported_claim() or tow_directory_queue().
- */
-bool tow_exported_end(struct tow_exported *exported)
-{
-	struct tow_directory *dir = &exported->dev->directory;
-	struct tow_grant *grant, *next;
-	bool begins, dead = false;
-
-	mutex_lock(&dir->lock);
-	begins = !exported->ending;
-	if (begins) {
-		exported->ending = true;
-		trace_tow_export_revoke(exported);
-		tow_labels_remove(&dir->exports, &exported->label);
-		/* There will be no others; some may end here. */
-		list_for_each_entry_safe(grant, next, &exported->grants,
-					 of_export) {
-			tow_grant_revoke(grant);
-			cond_resched();
-		}
-		dead = tow_exported_quiet(exported);
-	}
-	mutex_unlock(&dir->lock);
-	/* Many may wait, and we may be slow: nobody else waits for that. */
-	if (begins && exported->slot)
-		tow_slot_close(exported->slot);
-	return dead;
 }
 
 /**
@@ -531,65 +443,6 @@ void tow_exported_reap(struct tow_directory *dir)
 		tow_exported_finish(exported);
 		cond_resched();
 	}
-}
-
-/**
- * tow_exported_stop - end all exports
- * @dir: the directory, stopping; nobody is a user of the device, and there are
- *	no sessions
- *
- * Nobody has a grant, so this waits for nobody but the work item, and for clients
- * that end at this moment.
- */
-void tow_exported_stop(struct tow_directory *dir)
-{
-	struct tow_exported *exported;
-	u64 cursor = 0;
-
-	while ((exported = tow_exported_next(dir, &cursor))) {
-		tow_exported_end(exported);
-		if (tow_exported_claim(exported))
-			tow_exported_finish(exported);
-		wait_for_completion(&exported->ended);
-		tow_exported_put(exported);
-		cond_resched();
-	}
-}
-
-/* The next one of a region that is not finished, with a reference for the caller. */
-static struct tow_exported *tow_exported_next_of(struct tow_directory *dir,
-						 u64 *cursor, u64 region_id)
-{
-	struct tow_exported *exported;
-
-	while ((exported = tow_exported_next(dir, cursor)) &&
-	       exported->region_id != region_id) {
-		tow_exported_put(exported);
-		cond_resched();
-	}
-	return exported;
-}
-
-/**
- * tow_exported_end_region - begin to end all exports of a region
- * @dev: the device, which may be gone
- * @region_id: the region's number; it is invalid, so there will be no others
- */
-void tow_exported_end_region(struct tow_device *dev, u64 region_id)
-{
-	struct tow_directory *dir = &dev->directory;
-	struct tow_exported *exported;
-	u64 cursor = 0;
-
-	/* Who publishes one at this moment has looked before, or will see it. */
-	mutex_lock(&dir->lock);
-	mutex_unlock(&dir->lock);
-	while ((exported = tow_exported_next_of(dir, &cursor, region_id))) {
-		if (tow_exported_end(exported))
-			tow_directory_queue(dir);
-		tow_exported_put(exported);
-	}
-	tow_directory_kick(dir);
 }
 
 /* ---- looking -------------------------------------------------------------- */

@@ -111,14 +111,12 @@ struct tow_grant {
 struct tow_exported *tow_exported_new(struct tow_client *client,
 				      struct tow_region *region,
 				      const struct tow_export *call);
-int tow_exported_publish(struct tow_exported *exported);
+int tow_exported_may_be(struct tow_exported *exported);
+void tow_exported_hide(struct tow_exported *exported);
 void tow_exported_put(struct tow_exported *exported);
-bool tow_exported_end(struct tow_exported *exported);
 bool tow_exported_claim(struct tow_exported *exported);
 void tow_exported_finish(struct tow_exported *exported);
 void tow_exported_reap(struct tow_directory *dir);
-void tow_exported_stop(struct tow_directory *dir);
-void tow_exported_end_region(struct tow_device *dev, u64 region_id);
 bool tow_exported_quiet(struct tow_exported *exported);
 struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor);
 bool tow_exported_is_of(struct tow_exported *exported,
@@ -133,25 +131,28 @@ void tow_exported_segment(struct tow_exported *exported, u32 rights,
 void tow_label_of_client(struct tow_label *label, struct tow_client *client,
 			 const u8 *name, u32 bytes);
 
-/* grant.c */
+/* serve.c */
+int tow_exported_publish(struct tow_exported *exported);
 void tow_grant_tie_init(struct tow_tie *tie);
 int tow_grant_receive(struct tow_tie *tie, u8 type, u32 number,
 		      void *body, size_t bytes);
 size_t tow_grant_fill(struct tow_tie *tie, u8 *type, u32 *number,
 		      void *body);
-void tow_grant_answer_waiting(struct tow_exported *exported);
-void tow_grant_end_apart(struct tow_grant *grant);
+void tow_grant_tie_lost(struct tow_tie *tie);
+
+/* grant.c */
+u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights,
+		  u64 *id);
+void tow_grant_end(struct tow_grant *grant);
+bool tow_exported_end(struct tow_exported *exported);
+void tow_exported_stop(struct tow_directory *dir);
+void tow_exported_end_region(struct tow_device *dev, u64 region_id);
 void tow_grant_tie_apart(struct tow_tie *tie);
 void tow_grant_tie_carried(struct tow_tie *tie);
-void tow_grant_tie_lost(struct tow_tie *tie);
 void tow_grant_tie_gone(struct tow_tie *tie);
-
-/* revoke.c */
 void tow_revoke_tie_init(struct tow_tie *tie);
-void tow_grant_revoke(struct tow_grant *grant);
 void tow_revoke_watch(struct tow_device *dev);
 size_t tow_revoke_fill(struct tow_tie *tie, u8 *type, u32 *number,
 		       struct tow_wire_grants *body);
-void tow_revoke_tie_gone(struct tow_tie *tie);
 
 #endif /* TOW_EXPORT_H */

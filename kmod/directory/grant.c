@@ -1,70 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What peers ask for, and what they have of ours.
+ * What peers have of ours: grants are given and revoked, and exports end.
  *
- * Every RESOLVE and RESOLVE_MORE is answered exactly once: at once, when the name
- * is exported, or when the peer cancels.  Answers, like all that this side says,
- * wait in lists until the tie can send something, so a peer that asks much
- * and reads little fills its own tie's lists up to a bound and no further.
+ * A grant is given with the answer to a request (serve.c).  It holds the export and
+ * each of its slabs: no slab goes to anybody else before all its grants have ended.
+ * A grant ends when the peer says that it has let go of it, or when the queue pairs by
+ * which the peer reaches us are destroyed.
  *
- * A grant is made with the answer and holds the slabs.  What a grant's segments
- * are does not change, so an answer that waits to be sent may be sent even if
- * the grant is revoked meanwhile: the REVOKE is sent after it.
+ * Two-phase revoke, the owner's side
+ *
+ * When an export ends each peer that has a grant is told to let go of it, and has
+ * revoke_timeout_ms for that; a peer that takes longer loses its queue pairs.  While no
+ * session carries the tie the peer reaches nothing: the grant ends at once, and the
+ * peer is told when there is a session.  A tie's grants that are being revoked are in
+ * the order in which that began: the timer waits for the oldest, as long as there is
+ * one.
+ *
+ * "Both locks" are tow_directory.lock and the tow_tie_dir.lock of the grant's tie.
  */
+#include <linux/jiffies.h>
+#include <linux/kernel.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
 #include "device.h"
 #include "export.h"
-#include "tie.h"
 #include "slot.h"
-
-/* Of one tie: names that the peer waits for. */
-#define TOW_WAITING_MAX		1024
-
-/* Of one tie: answers that it has not read.  Nobody asks so much at once. */
-#define TOW_ANSWERS_MAX		4096
+#include "tie.h"
+#include "trace.h"
 
 /* Of one tie: what the peer may have. */
 #define TOW_GRANTS_MAX		SZ_1M
 
-/**
- * struct tow_request - what a peer asks
- * @label: RESOLVE: the name, in tow_directory.waiting while it waits
- * @tie: the peer's; outlives its requests
- * @link: in tow_tie_dir.answers, when there is one
- * @number: what the peer calls it
- * @rights: RESOLVE: what the peer wants to do
- * @status: the answer: enum tow_wire_status
- * @grant: the answer: what was granted; RESOLVE_MORE: what it is about
- * @first: the first segment of the answer
- * @name: of @label
- */
-struct tow_request {
-	struct tow_label	label;
-	struct tow_tie	*tie;
-	struct list_head	link;
-	u32			number;
-	u32			rights;
-	u32			status;
-	u64			grant;
-	u32			first;
-	u8			name[];
-};
-
-static struct tow_directory *tow_grant_directory(struct tow_tie *tie)
-{
-	return &tie->dev->directory;
-}
-
 /* ---- grants --------------------------------------------------------------- */
 
-/* The slabs do not go to anybody else before they are dropped as often. */
+/* Caller holds both locks.  tow_grant_drop() undoes it. */
 static void tow_grant_hold(struct tow_exported *exported)
 {
 	unsigned int i;
 
-	/* The export holds the region. */
+	/* The export holds the region, and with it the slabs. */
 	for (i = 0; i < exported->count; i++)
 		WARN_ON_ONCE(!towk_slab_hold(exported->region->slabs[exported->first + i]));
 }
@@ -77,7 +52,7 @@ static void tow_grant_drop(struct tow_exported *exported)
 		towk_slab_drop(exported->region->slabs[exported->first + i]);
 }
 
-/* Called with both locks held: may the peer have it, and is there room for it? */
+/* Caller holds both locks.  Return: enum tow_wire_status: may the peer have it? */
 static u32 tow_grant_allowed(struct tow_tie *tie,
 			     struct tow_exported *exported, u32 rights)
 {
@@ -91,9 +66,17 @@ static u32 tow_grant_allowed(struct tow_tie *tie,
 	return TOW_WIRE_OK;
 }
 
-/* Called with both locks held. */
-static u32 tow_grant_new(struct tow_tie *tie,
-			 struct tow_exported *exported, u32 rights, u64 *id)
+/**
+ * tow_grant_new - give a peer an export
+ * @tie: the peer's, not lost; caller holds both locks
+ * @exported: the export, which has a name
+ * @rights: bits of enum tow_right: what the peer wants
+ * @id: where to: what the tie calls the grant, if there is one
+ *
+ * Return: enum tow_wire_status: TOW_WIRE_OK: there is.
+ */
+u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights,
+		  u64 *id)
 {
 	struct tow_tie_dir *sdir = &tie->dir;
 	u32 status = tow_grant_allowed(tie, exported, rights);
@@ -127,7 +110,7 @@ static u32 tow_grant_new(struct tow_tie *tie,
 	return TOW_WIRE_OK;
 }
 
-/* Called with both locks held: the peer does not reach it any more. */
+/* Caller holds both locks; the peer does not reach the export any more. */
 static void tow_grant_let_go(struct tow_grant *grant)
 {
 	struct tow_exported *exported = grant->exported;
@@ -146,28 +129,27 @@ static void tow_grant_let_go(struct tow_grant *grant)
 	tow_stat_dec(tie->dev, TOW_STAT_GRANTS);
 	tow_grant_drop(exported);
 	if (tow_exported_quiet(exported))
-		tow_directory_queue(tow_grant_directory(tie));
-	/* Not the last: the directory's table has one until it is finished. */
+		tow_directory_queue(&tie->dev->directory);
+	/* Not the last reference: tow_directory.by_id has one until it is finished. */
 	tow_exported_put(exported);
 }
 
-/*
- * Called with both locks held: the peer has let go of it, or its queue pairs are
- * destroyed.
+/**
+ * tow_grant_end - a grant ends
+ * @grant: the grant; caller holds both locks, and the peer has let go of it, or its
+ *	queue pairs are destroyed.  Freed
  */
-static void tow_grant_end(struct tow_grant *grant)
+void tow_grant_end(struct tow_grant *grant)
 {
 	tow_grant_let_go(grant);
 	kfree(grant);
 }
 
-/**
- * tow_grant_end_apart - a grant is revoked while no session carries its tie
- * @grant: the grant; the caller has both locks
- *
- * It ends here, and the peer is told when there is a session.
+/*
+ * Caller holds both locks; no session carries the grant's tie.  A revoked grant ends, and
+ * is kept for the peer to be told when there is a session.
  */
-void tow_grant_end_apart(struct tow_grant *grant)
+static void tow_grant_end_apart(struct tow_grant *grant)
 {
 	struct tow_tie_dir *sdir = &grant->tie->dir;
 
@@ -175,424 +157,293 @@ void tow_grant_end_apart(struct tow_grant *grant)
 	list_add_tail(&grant->link, &sdir->bygone);
 }
 
-/* ---- requests ------------------------------------------------------------- */
+/* ---- two-phase revoke ----------------------------------------------------- */
 
-static struct tow_request *tow_request_new(struct tow_tie *tie,
-					   u32 number, size_t name_bytes)
+/* Caller holds the tie's lock.  Return: NULL: none is being revoked. */
+static struct tow_grant *tow_revoke_oldest(struct tow_tie_dir *sdir)
 {
-	struct tow_request *request;
+	struct list_head *list = list_empty(&sdir->revoked) ? &sdir->revokes :
+							      &sdir->revoked;
 
-	request = kzalloc(struct_size(request, name, name_bytes), GFP_KERNEL);
-	if (!request)
-		return NULL;
-	INIT_LIST_HEAD(&request->link);
-	request->tie = tie;
-	request->number = number;
-	return request;
+	return list_first_entry_or_null(list, struct tow_grant, link);
 }
 
-/* Called with the tie's lock held.  The request goes with the answer. */
-static void tow_request_answer(struct tow_request *request, u32 status)
+/* When the peer must have let go, in jiffies: as revoke_timeout_ms is now. */
+static unsigned long tow_revoke_deadline(const struct tow_grant *grant)
 {
-	struct tow_tie_dir *sdir = &request->tie->dir;
+	const struct tow_peer_settings *settings =
+		&grant->tie->dev->peers.settings;
 
-	lockdep_assert_held(&sdir->lock);
-	request->status = status;
-	list_add_tail(&request->link, &sdir->answers);
-	sdir->answer_count++;
-	tow_directory_want_kick(request->tie);
+	return grant->revoked_at +
+	       msecs_to_jiffies(READ_ONCE(settings->revoke_timeout_ms));
 }
 
-/* Called with both locks held. */
-static void tow_request_grant(struct tow_request *request,
-			      struct tow_exported *exported)
+/* Caller holds the tie's lock: the timer is set to the oldest one's deadline. */
+static void tow_revoke_arm(struct tow_tie *tie)
 {
-	tow_request_answer(request, tow_grant_new(request->tie, exported,
-						  request->rights,
-						  &request->grant));
-}
+	struct tow_grant *oldest = tow_revoke_oldest(&tie->dir);
+	unsigned long deadline, now = jiffies;
 
-/* Called with both locks held: wire status or, if it waits, OK. */
-static u32 tow_request_wait(struct tow_request *request)
-{
-	struct tow_tie *tie = request->tie;
-	struct tow_tie_dir *sdir = &tie->dir;
-
-	if (sdir->waiting_count >= TOW_WAITING_MAX)
-		return TOW_WIRE_TOO_MANY;
-	if (xa_err(xa_store(&sdir->waiting, request->number, request,
-			    GFP_KERNEL)))
-		return TOW_WIRE_NO_MEMORY;
-	if (tow_labels_add(&tow_grant_directory(tie)->waiting,
-			   &request->label)) {
-		xa_erase(&sdir->waiting, request->number);
-		return TOW_WIRE_NO_MEMORY;
-	}
-	sdir->waiting_count++;
-	atomic_inc(&tie->users);
-	return TOW_WIRE_OK;
-}
-
-/* Called with both locks held. */
-static void tow_request_wait_no_more(struct tow_request *request)
-{
-	struct tow_tie *tie = request->tie;
-
-	tow_labels_remove(&tow_grant_directory(tie)->waiting,
-			  &request->label);
-	xa_erase(&tie->dir.waiting, request->number);
-	tie->dir.waiting_count--;
-	atomic_dec(&tie->users);
-}
-
-/* Called with both locks held. */
-static void tow_request_resolve(struct tow_request *request, bool wait)
-{
-	struct tow_directory *dir = tow_grant_directory(request->tie);
-	struct tow_label *found = tow_labels_first(&dir->exports,
-						   &request->label);
-	u32 status = TOW_WIRE_NOT_FOUND;
-
-	tow_stat_inc(request->tie->dev, TOW_STAT_RESOLVES);
-	if (found) {
-		tow_request_grant(request,
-				  container_of(found, struct tow_exported,
-					       label));
+	if (!oldest)
 		return;
+	deadline = tow_revoke_deadline(oldest);
+	tow_tie_get(tie);
+	/* Not the last reference: the caller's tie is there. */
+	if (mod_delayed_work(tow_wq, &tie->dir.revoke_timer,
+			     time_after(deadline, now) ? deadline - now : 0))
+		tow_tie_put(tie);
+}
+
+/* Caller holds the directory's lock; the grant's export ends.  The grant may, too. */
+static void tow_grant_revoke(struct tow_grant *grant)
+{
+	struct tow_tie *tie = grant->tie;
+	struct tow_tie_dir *sdir = &tie->dir;
+	bool watched;
+
+	mutex_lock(&sdir->lock);
+	/* If the tie is lost tow_grant_tie_gone() ends it soon. */
+	if (!sdir->lost && sdir->apart) {
+		tow_grant_end_apart(grant);
+	} else if (!sdir->lost) {
+		watched = tow_revoke_oldest(sdir);
+		grant->revoked_at = jiffies;
+		list_add_tail(&grant->link, &sdir->revokes);
+		if (!watched)
+			tow_revoke_arm(tie);
+		tow_directory_want_kick(tie);
 	}
-	if (wait)
-		status = tow_request_wait(request);
-	if (status)
-		tow_request_answer(request, status);
+	mutex_unlock(&sdir->lock);
 }
 
 /**
- * tow_grant_answer_waiting - answer those who wait for an export
- * @exported: the export, new; the caller has the directory's lock
- */
-void tow_grant_answer_waiting(struct tow_exported *exported)
-{
-	struct tow_directory *dir = &exported->dev->directory;
-	struct tow_label *label;
-
-	lockdep_assert_held(&dir->lock);
-	while ((label = tow_labels_first(&dir->waiting, &exported->label))) {
-		struct tow_request *request =
-			container_of(label, struct tow_request, label);
-		struct tow_tie_dir *sdir = &request->tie->dir;
-
-		mutex_lock(&sdir->lock);
-		tow_request_wait_no_more(request);
-		tow_request_grant(request, exported);
-		mutex_unlock(&sdir->lock);
-		cond_resched();
-	}
-}
-
-/* ---- what peers say ------------------------------------------------------- */
-
-/* The label's name is the message's. */
-static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
-			     struct tow_label *label)
-{
-	if (bytes < sizeof(*body) || bytes != sizeof(*body) + body->name_bytes)
-		return -EPROTO;
-	memset(label, 0, sizeof(*label));
-	memcpy(label->job_id, body->job_id, sizeof(label->job_id));
-	label->uid = le32_to_cpu(body->uid);
-	label->bytes = body->name_bytes;
-	label->name = body->name;
-	if (body->wait > 1 ||
-	    memchr_inv(body->reserved, 0, sizeof(body->reserved)) ||
-	    !tow_rights_valid(le32_to_cpu(body->rights)) ||
-	    !tow_label_valid(label))
-		return -EPROTO;
-	return 0;
-}
-
-static int tow_receive_resolve(struct tow_tie *tie, u32 number,
-			       const struct tow_wire_resolve *body,
-			       size_t bytes)
-{
-	struct tow_directory *dir = tow_grant_directory(tie);
-	struct tow_tie_dir *sdir = &tie->dir;
-	struct tow_request *request;
-	struct tow_label label;
-	int ret;
-
-	ret = tow_resolve_check(body, bytes, &label);
-	if (ret)
-		return ret;
-	request = tow_request_new(tie, number, label.bytes);
-	if (!request)
-		return -ENOMEM;
-	tow_label_copy(&request->label, &label, request->name);
-	request->rights = le32_to_cpu(body->rights);
-	mutex_lock(&dir->lock);
-	mutex_lock(&sdir->lock);
-	if (sdir->lost)
-		ret = -ECONNRESET;
-	else if (sdir->answer_count >= TOW_ANSWERS_MAX ||
-		 xa_load(&sdir->waiting, number))
-		ret = -EPROTO;
-	else
-		tow_request_resolve(request, body->wait);
-	mutex_unlock(&sdir->lock);
-	mutex_unlock(&dir->lock);
-	if (ret)
-		kfree(request);
-	return ret;
-}
-
-static int tow_receive_more(struct tow_tie *tie, u32 number,
-			    const struct tow_wire_resolve_more *body,
-			    size_t bytes)
-{
-	struct tow_tie_dir *sdir = &tie->dir;
-	struct tow_request *request;
-	struct tow_grant *grant;
-	int ret = 0;
-
-	/* The first segment was in the first answer. */
-	if (bytes != sizeof(*body) || body->reserved || !body->first)
-		return -EPROTO;
-	request = tow_request_new(tie, number, 0);
-	if (!request)
-		return -ENOMEM;
-	request->grant = le64_to_cpu(body->grant);
-	request->first = le32_to_cpu(body->first);
-	mutex_lock(&sdir->lock);
-	grant = xa_load(&sdir->grants, request->grant);
-	if (sdir->lost)
-		ret = -ECONNRESET;
-	else if (sdir->answer_count >= TOW_ANSWERS_MAX ||
-		 (grant && request->first >=
-			   tow_exported_segments(grant->exported)))
-		ret = -EPROTO;
-	else
-		tow_request_answer(request, TOW_WIRE_OK);
-	mutex_unlock(&sdir->lock);
-	if (ret)
-		kfree(request);
-	return ret;
-}
-
-/* It may have been answered already: then there is nothing to cancel. */
-static int tow_receive_cancel(struct tow_tie *tie, u32 number,
-			      size_t bytes)
-{
-	struct tow_directory *dir = tow_grant_directory(tie);
-	struct tow_tie_dir *sdir = &tie->dir;
-	struct tow_request *request;
-
-	if (bytes)
-		return -EPROTO;
-	mutex_lock(&dir->lock);
-	mutex_lock(&sdir->lock);
-	request = xa_load(&sdir->waiting, number);
-	if (request) {
-		tow_request_wait_no_more(request);
-		tow_request_answer(request, TOW_WIRE_NOT_FOUND);
-	}
-	mutex_unlock(&sdir->lock);
-	mutex_unlock(&dir->lock);
-	return 0;
-}
-
-/* Called with both locks held. */
-static int tow_receive_let_go(struct tow_tie *tie, u8 type, u64 id)
-{
-	struct tow_grant *grant = xa_load(&tie->dir.grants, id);
-
-	/* Revoked and released at the same time: one of them was enough. */
-	if (!grant)
-		return id && id <= tie->dir.last_grant ? 0 : -EPROTO;
-	if (type == TOW_WIRE_REVOKED && list_empty(&grant->link))
-		return -EPROTO;
-	tow_grant_end(grant);
-	return 0;
-}
-
-/* REVOKED, RELEASE. */
-static int tow_receive_grants(struct tow_tie *tie, u8 type,
-			      const struct tow_wire_grants *body, size_t bytes)
-{
-	struct tow_directory *dir = tow_grant_directory(tie);
-	u32 count, i;
-	int ret = 0;
-
-	if (bytes < sizeof(*body) || body->reserved)
-		return -EPROTO;
-	count = le32_to_cpu(body->count);
-	if (!count || count > TOW_WIRE_GRANTS_MAX ||
-	    bytes != struct_size(body, grants, count))
-		return -EPROTO;
-	/* What came before counts, before somebody else gets the slot. */
-	tow_window_drain(tie);
-	mutex_lock(&dir->lock);
-	mutex_lock(&tie->dir.lock);
-	for (i = 0; i < count && !ret; i++)
-		ret = tow_receive_let_go(tie, type,
-					 le64_to_cpu(body->grants[i]));
-	mutex_unlock(&tie->dir.lock);
-	mutex_unlock(&dir->lock);
-	if (type == TOW_WIRE_REVOKED)
-		tow_tie_note(tie, "revoke: acknowledged",
-			     le64_to_cpu(body->grants[0]), ret);
-	return ret;
-}
-
-/**
- * tow_grant_receive - a resolver says something
- * @tie: its tie
- * @type: RESOLVE, RESOLVE_MORE, CANCEL, REVOKED, RELEASE
- * @number: of the request
- * @body: what follows the header
- * @bytes: its size
+ * tow_revoke_watch - peers have more time to let go, or less
+ * @dev: the device, whose revoke_timeout_ms is another now
  *
- * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the tie is
- * lost.
+ * What is being revoked already had its time begin when it was.
  */
-int tow_grant_receive(struct tow_tie *tie, u8 type, u32 number,
-		      void *body, size_t bytes)
+void tow_revoke_watch(struct tow_device *dev)
 {
-	switch (type) {
-	case TOW_WIRE_RESOLVE:
-		return tow_receive_resolve(tie, number, body, bytes);
-	case TOW_WIRE_RESOLVE_MORE:
-		return tow_receive_more(tie, number, body, bytes);
-	case TOW_WIRE_CANCEL:
-		return tow_receive_cancel(tie, number, bytes);
-	default:
-		return number ? -EPROTO :
-		       tow_receive_grants(tie, type, body, bytes);
+	struct tow_session *session;
+	struct tow_tie *tie;
+	u64 cursor = 0;
+
+	while ((session = tow_peer_session_next(dev, &cursor))) {
+		/* Pairs with tow_tie_carry(). */
+		tie = smp_load_acquire(&session->tie);
+		if (tie) {
+			mutex_lock(&tie->dir.lock);
+			if (!tie->dir.lost)
+				tow_revoke_arm(tie);
+			mutex_unlock(&tie->dir.lock);
+		}
+		tow_session_put(session);
 	}
 }
 
-/* ---- what is said to them ------------------------------------------------- */
-
-static void tow_fill_segments(struct tow_grant *grant, u32 first,
-			      struct tow_wire_resolved *body)
+static void tow_revoke_say_late(struct tow_tie *tie, u64 exported,
+				u64 grant)
 {
-	struct tow_exported *exported = grant->exported;
-	u32 total = tow_exported_segments(exported);
-	u32 count = min_t(u32, total - first, TOW_WIRE_SEGMENTS_MAX);
-	u32 i;
+	char why[64];
 
-	for (i = 0; i < count; i++)
-		tow_exported_segment(exported, grant->rights, first + i,
-				     &body->segments[i]);
-	body->rights = cpu_to_le32(grant->rights);
-	body->grant = cpu_to_le64(grant->id);
-	body->bytes = cpu_to_le64(exported->bytes);
-	body->total = cpu_to_le32(total);
-	body->first = cpu_to_le32(first);
-	body->count = cpu_to_le32(count);
+	snprintf(why, sizeof(why), "revoke of export %llu not acknowledged",
+		 exported);
+	tow_stat_inc(tie->dev, TOW_STAT_REVOKES_LATE);
+	tow_tie_note(tie, "revoke: late", grant, -ETIMEDOUT);
+	tow_peer_dump(tie->peer, why);
 }
 
-/* Called with the lock held.  What is being revoked is not told any further. */
-static struct tow_grant *tow_fill_grant(struct tow_tie *tie,
-					struct tow_request *request)
+/* The timer: the oldest one's deadline has come, or revoke_timeout_ms has changed. */
+static void tow_revoke_time(struct work_struct *work)
 {
-	struct tow_grant *grant = xa_load(&tie->dir.grants,
-					  request->grant);
-
-	if (!grant || (request->first && !list_empty(&grant->link)))
-		return NULL;
-	return request->first < tow_exported_segments(grant->exported) ? grant :
-								NULL;
-}
-
-/* Called with the lock held; there is an answer to be sent. */
-static size_t tow_fill_answer(struct tow_tie *tie, u8 *type,
-			      u32 *number, struct tow_wire_resolved *body)
-{
+	struct tow_tie *tie =
+		container_of(to_delayed_work(work), struct tow_tie,
+			     dir.revoke_timer);
 	struct tow_tie_dir *sdir = &tie->dir;
-	struct tow_request *request = list_first_entry(&sdir->answers,
-						       struct tow_request,
-						       link);
+	u64 exported = 0, id = 0;
 	struct tow_grant *grant;
-	u32 status = request->status;
 
-	memset(body, 0, sizeof(*body));
-	if (status == TOW_WIRE_OK) {
-		grant = tow_fill_grant(tie, request);
-		if (grant)
-			tow_fill_segments(grant, request->first, body);
-		else
-			status = TOW_WIRE_STALE;
+	mutex_lock(&sdir->lock);
+	grant = sdir->lost ? NULL : tow_revoke_oldest(sdir);
+	if (grant && time_before(jiffies, tow_revoke_deadline(grant))) {
+		tow_revoke_arm(tie);
+	} else if (grant) {
+		exported = grant->exported->id;
+		id = grant->id;
 	}
-	body->status = cpu_to_le32(status);
-	*type = TOW_WIRE_RESOLVED;
-	*number = request->number;
-	list_del(&request->link);
-	sdir->answer_count--;
-	kfree(request);
-	return struct_size(body, segments, le32_to_cpu(body->count));
+	mutex_unlock(&sdir->lock);
+	if (id) {
+		tow_revoke_say_late(tie, exported, id);
+		tow_tie_fail(tie, -ETIMEDOUT, TOW_WIRE_REVOKE_LATE,
+			     "a revoke was not acknowledged in time");
+	}
+	tow_tie_put(tie);
 }
 
 /**
- * tow_grant_fill - what is to be said to a resolver?
- * @tie: its tie; the caller has the lock of what the directory keeps of
- *	it
- * @type: where to; left alone if there is nothing
+ * tow_revoke_fill - tell a resolver what to let go of
+ * @tie: its tie; caller holds its lock, and there are grants to be revoked, or
+ *	that ended apart
+ * @type: where to
  * @number: where to: of the request
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: the body's size.
  */
-size_t tow_grant_fill(struct tow_tie *tie, u8 *type, u32 *number,
-		      void *body)
+size_t tow_revoke_fill(struct tow_tie *tie, u8 *type, u32 *number,
+		       struct tow_wire_grants *body)
 {
-	/* In this order: a grant is told before it is revoked. */
-	if (!list_empty(&tie->dir.answers))
-		return tow_fill_answer(tie, type, number, body);
-	if (!list_empty(&tie->dir.bygone) || !list_empty(&tie->dir.revokes))
-		return tow_revoke_fill(tie, type, number, body);
-	return 0;
+	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_grant *grant, *next;
+	u32 count = 0;
+
+	list_for_each_entry_safe(grant, next, &sdir->bygone, link) {
+		if (count == TOW_WIRE_GRANTS_MAX)
+			break;
+		body->grants[count++] = cpu_to_le64(grant->id);
+		list_del(&grant->link);
+		kfree(grant);
+	}
+	list_for_each_entry_safe(grant, next, &sdir->revokes, link) {
+		if (count == TOW_WIRE_GRANTS_MAX)
+			break;
+		body->grants[count++] = cpu_to_le64(grant->id);
+		list_move_tail(&grant->link, &sdir->revoked);
+	}
+	/* The first stands for all: the recorder is short. */
+	tow_tie_note(tie, "revoke: sent",
+		     le64_to_cpu(body->grants[0]), 0);
+	body->count = cpu_to_le32(count);
+	body->reserved = 0;
+	*type = TOW_WIRE_REVOKE;
+	*number = 0;
+	return struct_size(body, grants, count);
+}
+
+/**
+ * tow_revoke_tie_init - nothing is being revoked
+ * @tie: new
+ */
+void tow_revoke_tie_init(struct tow_tie *tie)
+{
+	struct tow_tie_dir *sdir = &tie->dir;
+
+	INIT_LIST_HEAD(&sdir->revokes);
+	INIT_LIST_HEAD(&sdir->revoked);
+	INIT_LIST_HEAD(&sdir->bygone);
+	INIT_DELAYED_WORK(&sdir->revoke_timer, tow_revoke_time);
+}
+
+/* No session carries the tie, and no grant of it is being revoked. */
+static void tow_revoke_tie_gone(struct tow_tie *tie)
+{
+	if (cancel_delayed_work_sync(&tie->dir.revoke_timer))
+		tow_tie_put(tie);
+}
+
+/* ---- an export ends ------------------------------------------------------- */
+
+/**
+ * tow_exported_end - begin to end an export
+ * @exported: the export; caller has a reference; it may have ended before
+ *
+ * Does not wait.  What its grants' peers are to be told is sent by
+ * tow_directory_kick().
+ *
+ * Return: true: it has no grants, and the caller must have it finished: by
+ * tow_exported_claim() or tow_directory_queue().
+ */
+bool tow_exported_end(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_grant *grant, *next;
+	bool begins, dead = false;
+
+	mutex_lock(&dir->lock);
+	begins = !exported->ending;
+	if (begins) {
+		exported->ending = true;
+		trace_tow_export_revoke(exported);
+		tow_labels_remove(&dir->exports, &exported->label);
+		/* No grant comes any more; some may end here. */
+		list_for_each_entry_safe(grant, next, &exported->grants,
+					 of_export) {
+			tow_grant_revoke(grant);
+			cond_resched();
+		}
+		dead = tow_exported_quiet(exported);
+	}
+	mutex_unlock(&dir->lock);
+	/* Without the lock, as it may take long: many may wait. */
+	if (begins && exported->slot)
+		tow_slot_close(exported->slot);
+	return dead;
+}
+
+/**
+ * tow_exported_stop - end all exports
+ * @dir: the directory, stopping; the device has no users, and no sessions
+ *
+ * There are no grants, so this waits only for the work item, and for clients that end
+ * at this moment.
+ */
+void tow_exported_stop(struct tow_directory *dir)
+{
+	struct tow_exported *exported;
+	u64 cursor = 0;
+
+	while ((exported = tow_exported_next(dir, &cursor))) {
+		tow_exported_end(exported);
+		if (tow_exported_claim(exported))
+			tow_exported_finish(exported);
+		wait_for_completion(&exported->ended);
+		tow_exported_put(exported);
+		cond_resched();
+	}
+}
+
+/* The next one of a region that is not finished, with a reference for the caller. */
+static struct tow_exported *tow_exported_next_of(struct tow_directory *dir,
+						 u64 *cursor, u64 region_id)
+{
+	struct tow_exported *exported;
+
+	while ((exported = tow_exported_next(dir, cursor)) &&
+	       exported->region_id != region_id) {
+		tow_exported_put(exported);
+		cond_resched();
+	}
+	return exported;
+}
+
+/**
+ * tow_exported_end_region - begin to end all exports of a region
+ * @dev: the device, which may be gone
+ * @region_id: the region's number; it is invalid, so there will be no others
+ */
+void tow_exported_end_region(struct tow_device *dev, u64 region_id)
+{
+	struct tow_directory *dir = &dev->directory;
+	struct tow_exported *exported;
+	u64 cursor = 0;
+
+	/* Who publishes one at this moment has looked before, or will see it. */
+	mutex_lock(&dir->lock);
+	mutex_unlock(&dir->lock);
+	while ((exported = tow_exported_next_of(dir, &cursor, region_id))) {
+		if (tow_exported_end(exported))
+			tow_directory_queue(dir);
+		tow_exported_put(exported);
+	}
+	tow_directory_kick(dir);
 }
 
 /* ---- ties ----------------------------------------------------------------- */
 
-/**
- * tow_grant_tie_init - prepare the owner's side of a tie
- * @tie: new
- */
-void tow_grant_tie_init(struct tow_tie *tie)
-{
-	struct tow_tie_dir *sdir = &tie->dir;
-
-	xa_init(&sdir->waiting);
-	xa_init(&sdir->grants);
-	INIT_LIST_HEAD(&sdir->answers);
-	tow_revoke_tie_init(tie);
-}
-
-/**
- * tow_grant_tie_lost - nobody is answered any more
- * @tie: the tie; the caller has both locks
- */
-void tow_grant_tie_lost(struct tow_tie *tie)
-{
-	struct tow_tie_dir *sdir = &tie->dir;
-	struct tow_request *request, *next;
-	unsigned long number;
-
-	xa_for_each(&sdir->waiting, number, request) {
-		tow_request_wait_no_more(request);
-		kfree(request);
-	}
-	list_for_each_entry_safe(request, next, &sdir->answers, link) {
-		list_del(&request->link);
-		kfree(request);
-	}
-	sdir->answer_count = 0;
-}
-
-/* Some of them: true if there are more. */
+/* Caller holds no lock.  Return: there are more. */
 static bool tow_grant_end_some(struct tow_tie *tie)
 {
-	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_directory *dir = &tie->dev->directory;
 	struct tow_grant *grant;
 	unsigned long id;
 	int left = 64;
@@ -609,10 +460,10 @@ static bool tow_grant_end_some(struct tow_tie *tie)
 	return left < 0;
 }
 
-/* The same of those that are being revoked. */
+/* The same, of those that are being revoked. */
 static bool tow_grant_end_revoked(struct tow_tie *tie)
 {
-	struct tow_directory *dir = tow_grant_directory(tie);
+	struct tow_directory *dir = &tie->dev->directory;
 	struct tow_tie_dir *sdir = &tie->dir;
 	int left = 64;
 

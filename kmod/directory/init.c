@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The directory: what ties and devices call.
+ * The directory: what ties and devices call, and its work item.
+ *
+ * It only hands on, to the owner's side (serve.c, grant.c, export.c) and the resolver's
+ * (remote.c, resolve.c), and takes the locks that both need.
  */
 #include "device.h"
 #include "export.h"

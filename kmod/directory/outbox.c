@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is to be said, and what is to be done later.
+ * The directory's outbox: which ties have something to say; and its work item.
  *
- * Both sides leave what is to be said in lists, and the tie on a list of
- * those to be kicked; whoever did so calls tow_directory_kick() when he holds no
- * lock any more.  So what a program's end sets free goes out together, as many
- * as a message holds.
+ * Both sides of the directory leave what is to be said in lists of the tie, with locks
+ * held, and call tow_directory_want_kick(), which keeps the tie and a reference to it.
+ * Nothing is sent before somebody who holds no lock calls tow_directory_kick(), and
+ * whoever wanted one sees to that.  So what a program's end sets free goes out together,
+ * as many as a message holds.
  */
 #include "device.h"
 #include "directory.h"
@@ -24,7 +25,7 @@ struct tow_device *tow_directory_device(struct tow_directory *dir)
 
 /**
  * tow_directory_queue - have the work item look at what is dead or quiet
- * @dir: the directory; its device has a reference that the caller knows of
+ * @dir: the directory; caller knows of a reference to its device
  */
 void tow_directory_queue(struct tow_directory *dir)
 {
@@ -37,7 +38,7 @@ void tow_directory_queue(struct tow_directory *dir)
 
 /**
  * tow_directory_want_kick - a tie has something to say
- * @tie: the tie; the caller knows of a reference
+ * @tie: the tie; caller knows of a reference, and may hold both of its locks
  */
 void tow_directory_want_kick(struct tow_tie *tie)
 {
@@ -51,6 +52,7 @@ void tow_directory_want_kick(struct tow_tie *tie)
 	spin_unlock(&dir->kick_lock);
 }
 
+/* Return: a tie, with the reference that was kept; or NULL. */
 static struct tow_tie *tow_directory_next_kick(struct tow_directory *dir)
 {
 	struct tow_tie *tie;
@@ -66,8 +68,7 @@ static struct tow_tie *tow_directory_next_kick(struct tow_directory *dir)
 
 /**
  * tow_directory_kick - have what is to be said sent
- * @dir: the directory; the caller holds no lock, and knows of a reference to its
- *	device
+ * @dir: the directory; caller holds no lock, and knows of a reference to its device
  */
 void tow_directory_kick(struct tow_directory *dir)
 {

@@ -1,0 +1,526 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The server of names: what peers ask for, and how they are answered.
+ *
+ * Every RESOLVE and RESOLVE_MORE is answered exactly once: when it comes, when the
+ * name is exported, or when the peer cancels.  Answers, like all that this side says,
+ * wait in lists until the tie can send something, so a peer that asks much and reads
+ * little fills its own tie's lists up to a bound and no further.
+ *
+ * A grant is given with the answer (grant.c).  Its segments do not change, so an
+ * answer may be sent even if the grant was revoked since: the REVOKE is sent after it.
+ *
+ * "Both locks" are tow_directory.lock and the tow_tie_dir.lock of the peer's tie.
+ */
+#include <linux/slab.h>
+
+#include "device.h"
+#include "export.h"
+#include "slot.h"
+#include "tie.h"
+#include "trace.h"
+
+/* Of one tie: names that the peer waits for. */
+#define TOW_WAITING_MAX		1024
+
+/* Of one tie: answers that it has not read.  Nobody asks so much at once. */
+#define TOW_ANSWERS_MAX		4096
+
+/**
+ * struct tow_request - what a peer asks
+ * @label: RESOLVE: the name, in tow_directory.waiting while it waits
+ * @tie: the peer's; outlives its requests
+ * @link: in tow_tie_dir.answers, when there is one
+ * @number: what the peer calls it
+ * @rights: RESOLVE: what the peer wants to do
+ * @status: the answer: enum tow_wire_status
+ * @grant: the answer: what was granted; RESOLVE_MORE: what it is about
+ * @first: the first segment of the answer
+ * @name: of @label
+ */
+struct tow_request {
+	struct tow_label	label;
+	struct tow_tie	*tie;
+	struct list_head	link;
+	u32			number;
+	u32			rights;
+	u32			status;
+	u64			grant;
+	u32			first;
+	u8			name[];
+};
+
+/* ---- requests ------------------------------------------------------------- */
+
+static struct tow_request *tow_request_new(struct tow_tie *tie,
+					   u32 number, size_t name_bytes)
+{
+	struct tow_request *request;
+
+	request = kzalloc(struct_size(request, name, name_bytes), GFP_KERNEL);
+	if (!request)
+		return NULL;
+	INIT_LIST_HEAD(&request->link);
+	request->tie = tie;
+	request->number = number;
+	return request;
+}
+
+/* Caller holds the tie's lock; the request waits no more.  It goes with the answer. */
+static void tow_request_answer(struct tow_request *request, u32 status)
+{
+	struct tow_tie_dir *sdir = &request->tie->dir;
+
+	lockdep_assert_held(&sdir->lock);
+	request->status = status;
+	list_add_tail(&request->link, &sdir->answers);
+	sdir->answer_count++;
+	tow_directory_want_kick(request->tie);
+}
+
+/* Caller holds both locks. */
+static void tow_request_grant(struct tow_request *request,
+			      struct tow_exported *exported)
+{
+	tow_request_answer(request, tow_grant_new(request->tie, exported,
+						  request->rights,
+						  &request->grant));
+}
+
+/* Caller holds both locks.  Return: OK: it waits; else the answer, a wire status. */
+static u32 tow_request_wait(struct tow_request *request)
+{
+	struct tow_tie *tie = request->tie;
+	struct tow_tie_dir *sdir = &tie->dir;
+
+	if (sdir->waiting_count >= TOW_WAITING_MAX)
+		return TOW_WIRE_TOO_MANY;
+	if (xa_err(xa_store(&sdir->waiting, request->number, request,
+			    GFP_KERNEL)))
+		return TOW_WIRE_NO_MEMORY;
+	if (tow_labels_add(&tie->dev->directory.waiting, &request->label)) {
+		xa_erase(&sdir->waiting, request->number);
+		return TOW_WIRE_NO_MEMORY;
+	}
+	sdir->waiting_count++;
+	atomic_inc(&tie->users);
+	return TOW_WIRE_OK;
+}
+
+/* Caller holds both locks; the request waits. */
+static void tow_request_wait_no_more(struct tow_request *request)
+{
+	struct tow_tie *tie = request->tie;
+
+	tow_labels_remove(&tie->dev->directory.waiting, &request->label);
+	xa_erase(&tie->dir.waiting, request->number);
+	tie->dir.waiting_count--;
+	atomic_dec(&tie->users);
+}
+
+/* Caller holds both locks: the request, which is new, is answered or waits. */
+static void tow_request_resolve(struct tow_request *request, bool wait)
+{
+	struct tow_directory *dir = &request->tie->dev->directory;
+	struct tow_label *found = tow_labels_first(&dir->exports,
+						   &request->label);
+	u32 status = TOW_WIRE_NOT_FOUND;
+
+	tow_stat_inc(request->tie->dev, TOW_STAT_RESOLVES);
+	if (found) {
+		tow_request_grant(request,
+				  container_of(found, struct tow_exported,
+					       label));
+		return;
+	}
+	if (wait)
+		status = tow_request_wait(request);
+	if (status)
+		tow_request_answer(request, status);
+}
+
+/* Caller holds the directory's lock; the export has just got its name. */
+static void tow_grant_answer_waiting(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_label *label;
+
+	lockdep_assert_held(&dir->lock);
+	while ((label = tow_labels_first(&dir->waiting, &exported->label))) {
+		struct tow_request *request =
+			container_of(label, struct tow_request, label);
+		struct tow_tie_dir *sdir = &request->tie->dir;
+
+		mutex_lock(&sdir->lock);
+		tow_request_wait_no_more(request);
+		tow_request_grant(request, exported);
+		mutex_unlock(&sdir->lock);
+		cond_resched();
+	}
+}
+
+/* ---- an export is published ------------------------------------------------ */
+
+/* It gets its number, by which others find it from here on. */
+static int tow_exported_number(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	int ret;
+
+	xa_lock(&dir->by_id);
+	exported->id = ++dir->last_id;
+	ret = xa_err(__xa_store(&dir->by_id, exported->id, exported,
+				GFP_KERNEL_ACCOUNT));
+	xa_unlock(&dir->by_id);
+	return ret;
+}
+
+/* Caller holds the directory's lock. */
+static int tow_exported_name(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	int ret;
+
+	ret = tow_exported_may_be(exported);
+	if (ret)
+		return ret;
+	ret = tow_exported_number(exported);
+	if (ret)
+		return ret;
+	ret = tow_labels_add(&dir->exports, &exported->label);
+	if (ret) {
+		xa_erase(&dir->by_id, exported->id);
+		return ret;
+	}
+	/* The table's reference by id. */
+	kref_get(&exported->refs);
+	if (exported->region->backing)
+		atomic_inc(&exported->region->backing->exports);
+	tow_stat_inc(exported->dev, TOW_STAT_EXPORTS);
+	trace_tow_export_publish(exported);
+	tow_grant_answer_waiting(exported);
+	return 0;
+}
+
+/**
+ * tow_exported_publish - let an export be found
+ * @exported: from tow_exported_new(); caller is still a user of the device, and
+ *	keeps its reference, unless this fails
+ *
+ * Those who wait for the name are answered: tow_directory_kick() sends the answers.
+ *
+ * Return: 0; -EEXIST, -ENOMEM, -ENODEV, -EFAULT: it is gone.
+ */
+int tow_exported_publish(struct tow_exported *exported)
+{
+	struct tow_directory *dir = &exported->dev->directory;
+	int ret;
+
+	mutex_lock(&dir->lock);
+	ret = tow_exported_name(exported);
+	mutex_unlock(&dir->lock);
+	if (ret) {
+		tow_exported_hide(exported);
+		tow_exported_put(exported);
+	}
+	return ret;
+}
+
+/* ---- what peers say ------------------------------------------------------- */
+
+/* Return: 0: it is well-formed; @label is what it says, and points into it. */
+static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
+			     struct tow_label *label)
+{
+	if (bytes < sizeof(*body) || bytes != sizeof(*body) + body->name_bytes)
+		return -EPROTO;
+	memset(label, 0, sizeof(*label));
+	memcpy(label->job_id, body->job_id, sizeof(label->job_id));
+	label->uid = le32_to_cpu(body->uid);
+	label->bytes = body->name_bytes;
+	label->name = body->name;
+	if (body->wait > 1 ||
+	    memchr_inv(body->reserved, 0, sizeof(body->reserved)) ||
+	    !tow_rights_valid(le32_to_cpu(body->rights)) ||
+	    !tow_label_valid(label))
+		return -EPROTO;
+	return 0;
+}
+
+static int tow_receive_resolve(struct tow_tie *tie, u32 number,
+			       const struct tow_wire_resolve *body,
+			       size_t bytes)
+{
+	struct tow_directory *dir = &tie->dev->directory;
+	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_request *request;
+	struct tow_label label;
+	int ret;
+
+	ret = tow_resolve_check(body, bytes, &label);
+	if (ret)
+		return ret;
+	request = tow_request_new(tie, number, label.bytes);
+	if (!request)
+		return -ENOMEM;
+	tow_label_copy(&request->label, &label, request->name);
+	request->rights = le32_to_cpu(body->rights);
+	mutex_lock(&dir->lock);
+	mutex_lock(&sdir->lock);
+	if (sdir->lost)
+		ret = -ECONNRESET;
+	else if (sdir->answer_count >= TOW_ANSWERS_MAX ||
+		 xa_load(&sdir->waiting, number))
+		ret = -EPROTO;
+	else
+		tow_request_resolve(request, body->wait);
+	mutex_unlock(&sdir->lock);
+	mutex_unlock(&dir->lock);
+	if (ret)
+		kfree(request);
+	return ret;
+}
+
+static int tow_receive_more(struct tow_tie *tie, u32 number,
+			    const struct tow_wire_resolve_more *body,
+			    size_t bytes)
+{
+	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_request *request;
+	struct tow_grant *grant;
+	int ret = 0;
+
+	/* The first segment was in the first answer. */
+	if (bytes != sizeof(*body) || body->reserved || !body->first)
+		return -EPROTO;
+	request = tow_request_new(tie, number, 0);
+	if (!request)
+		return -ENOMEM;
+	request->grant = le64_to_cpu(body->grant);
+	request->first = le32_to_cpu(body->first);
+	mutex_lock(&sdir->lock);
+	grant = xa_load(&sdir->grants, request->grant);
+	if (sdir->lost)
+		ret = -ECONNRESET;
+	else if (sdir->answer_count >= TOW_ANSWERS_MAX ||
+		 (grant && request->first >=
+			   tow_exported_segments(grant->exported)))
+		ret = -EPROTO;
+	else
+		tow_request_answer(request, TOW_WIRE_OK);
+	mutex_unlock(&sdir->lock);
+	if (ret)
+		kfree(request);
+	return ret;
+}
+
+/* It may have been answered already: then there is nothing to cancel. */
+static int tow_receive_cancel(struct tow_tie *tie, u32 number,
+			      size_t bytes)
+{
+	struct tow_directory *dir = &tie->dev->directory;
+	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_request *request;
+
+	if (bytes)
+		return -EPROTO;
+	mutex_lock(&dir->lock);
+	mutex_lock(&sdir->lock);
+	request = xa_load(&sdir->waiting, number);
+	if (request) {
+		tow_request_wait_no_more(request);
+		tow_request_answer(request, TOW_WIRE_NOT_FOUND);
+	}
+	mutex_unlock(&sdir->lock);
+	mutex_unlock(&dir->lock);
+	return 0;
+}
+
+/* Caller holds both locks. */
+static int tow_receive_let_go(struct tow_tie *tie, u8 type, u64 id)
+{
+	struct tow_grant *grant = xa_load(&tie->dir.grants, id);
+
+	/* Revoked and released at the same time: one of them was enough. */
+	if (!grant)
+		return id && id <= tie->dir.last_grant ? 0 : -EPROTO;
+	if (type == TOW_WIRE_REVOKED && list_empty(&grant->link))
+		return -EPROTO;
+	tow_grant_end(grant);
+	return 0;
+}
+
+/* REVOKED, RELEASE. */
+static int tow_receive_grants(struct tow_tie *tie, u8 type,
+			      const struct tow_wire_grants *body, size_t bytes)
+{
+	struct tow_directory *dir = &tie->dev->directory;
+	u32 count, i;
+	int ret = 0;
+
+	if (bytes < sizeof(*body) || body->reserved)
+		return -EPROTO;
+	count = le32_to_cpu(body->count);
+	if (!count || count > TOW_WIRE_GRANTS_MAX ||
+	    bytes != struct_size(body, grants, count))
+		return -EPROTO;
+	/* What came before counts, before somebody else gets the slot. */
+	tow_window_drain(tie);
+	mutex_lock(&dir->lock);
+	mutex_lock(&tie->dir.lock);
+	for (i = 0; i < count && !ret; i++)
+		ret = tow_receive_let_go(tie, type,
+					 le64_to_cpu(body->grants[i]));
+	mutex_unlock(&tie->dir.lock);
+	mutex_unlock(&dir->lock);
+	if (type == TOW_WIRE_REVOKED)
+		tow_tie_note(tie, "revoke: acknowledged",
+			     le64_to_cpu(body->grants[0]), ret);
+	return ret;
+}
+
+/**
+ * tow_grant_receive - a resolver says something
+ * @tie: its tie
+ * @type: RESOLVE, RESOLVE_MORE, CANCEL, REVOKED, RELEASE
+ * @number: of the request
+ * @body: what follows the header
+ * @bytes: its size
+ *
+ * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the tie is
+ * lost.
+ */
+int tow_grant_receive(struct tow_tie *tie, u8 type, u32 number,
+		      void *body, size_t bytes)
+{
+	switch (type) {
+	case TOW_WIRE_RESOLVE:
+		return tow_receive_resolve(tie, number, body, bytes);
+	case TOW_WIRE_RESOLVE_MORE:
+		return tow_receive_more(tie, number, body, bytes);
+	case TOW_WIRE_CANCEL:
+		return tow_receive_cancel(tie, number, bytes);
+	default:
+		return number ? -EPROTO :
+		       tow_receive_grants(tie, type, body, bytes);
+	}
+}
+
+/* ---- what is said to them ------------------------------------------------- */
+
+static void tow_fill_segments(struct tow_grant *grant, u32 first,
+			      struct tow_wire_resolved *body)
+{
+	struct tow_exported *exported = grant->exported;
+	u32 total = tow_exported_segments(exported);
+	u32 count = min_t(u32, total - first, TOW_WIRE_SEGMENTS_MAX);
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		tow_exported_segment(exported, grant->rights, first + i,
+				     &body->segments[i]);
+	body->rights = cpu_to_le32(grant->rights);
+	body->grant = cpu_to_le64(grant->id);
+	body->bytes = cpu_to_le64(exported->bytes);
+	body->total = cpu_to_le32(total);
+	body->first = cpu_to_le32(first);
+	body->count = cpu_to_le32(count);
+}
+
+/* Caller holds the tie's lock.  Of what is being revoked no more is told. */
+static struct tow_grant *tow_fill_grant(struct tow_tie *tie,
+					struct tow_request *request)
+{
+	struct tow_grant *grant = xa_load(&tie->dir.grants,
+					  request->grant);
+
+	if (!grant || (request->first && !list_empty(&grant->link)))
+		return NULL;
+	return request->first < tow_exported_segments(grant->exported) ? grant :
+								NULL;
+}
+
+/* Caller holds the tie's lock; there is an answer to be sent. */
+static size_t tow_fill_answer(struct tow_tie *tie, u8 *type,
+			      u32 *number, struct tow_wire_resolved *body)
+{
+	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_request *request = list_first_entry(&sdir->answers,
+						       struct tow_request,
+						       link);
+	struct tow_grant *grant;
+	u32 status = request->status;
+
+	memset(body, 0, sizeof(*body));
+	if (status == TOW_WIRE_OK) {
+		grant = tow_fill_grant(tie, request);
+		if (grant)
+			tow_fill_segments(grant, request->first, body);
+		else
+			status = TOW_WIRE_STALE;
+	}
+	body->status = cpu_to_le32(status);
+	*type = TOW_WIRE_RESOLVED;
+	*number = request->number;
+	list_del(&request->link);
+	sdir->answer_count--;
+	kfree(request);
+	return struct_size(body, segments, le32_to_cpu(body->count));
+}
+
+/**
+ * tow_grant_fill - what is to be said to a resolver?
+ * @tie: its tie; caller holds its lock
+ * @type: where to; left alone if there is nothing
+ * @number: where to: of the request
+ * @body: where to, TOW_WIRE_BODY_BYTES
+ *
+ * Return: the body's size.
+ */
+size_t tow_grant_fill(struct tow_tie *tie, u8 *type, u32 *number,
+		      void *body)
+{
+	/* In this order: a grant is told before it is revoked. */
+	if (!list_empty(&tie->dir.answers))
+		return tow_fill_answer(tie, type, number, body);
+	if (!list_empty(&tie->dir.bygone) || !list_empty(&tie->dir.revokes))
+		return tow_revoke_fill(tie, type, number, body);
+	return 0;
+}
+
+/* ---- ties ----------------------------------------------------------------- */
+
+/**
+ * tow_grant_tie_init - prepare the owner's side of a tie
+ * @tie: new
+ */
+void tow_grant_tie_init(struct tow_tie *tie)
+{
+	struct tow_tie_dir *sdir = &tie->dir;
+
+	xa_init(&sdir->waiting);
+	xa_init(&sdir->grants);
+	INIT_LIST_HEAD(&sdir->answers);
+	tow_revoke_tie_init(tie);
+}
+
+/**
+ * tow_grant_tie_lost - nobody is answered any more
+ * @tie: the tie; caller holds both locks
+ */
+void tow_grant_tie_lost(struct tow_tie *tie)
+{
+	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_request *request, *next;
+	unsigned long number;
+
+	xa_for_each(&sdir->waiting, number, request) {
+		tow_request_wait_no_more(request);
+		kfree(request);
+	}
+	list_for_each_entry_safe(request, next, &sdir->answers, link) {
+		list_del(&request->link);
+		kfree(request);
+	}
+	sdir->answer_count = 0;
+}
