@@ -272,27 +272,6 @@ static struct tow_message *tow_message_next(struct tow_session *session)
 	return message;
 }
 
-/*
- * What the directory has to say.  SYNC comes after what it says to resolvers, by
- * which these know what was revoked.
- */
-static size_t tow_message_of_tie(struct tow_session *session, u8 *type,
-				 u32 *request, void *body)
-{
-	struct tow_tie *tie = session->tie;
-	size_t bytes;
-
-	bytes = tow_directory_fill(tie, session->synced, type, request, body);
-	if (*type) {
-		tow_tie_log_add(session, *type, *request, body, bytes);
-	} else if (!session->synced) {
-		session->synced = true;
-		*type = TOW_WIRE_SYNC;
-		bytes = tow_replay_fill(tie, body);
-	}
-	return bytes;
-}
-
 /* Put what is to be sent next into a buffer.  Return: false: there is nothing. */
 static bool tow_message_take(struct tow_session *session,
 			     struct tow_buffer *buffer, u8 *type, u32 *request,
@@ -664,21 +643,6 @@ static int tow_message_goodbye(struct tow_session *session,
 	WRITE_ONCE(session->told, true);
 	tow_session_fail(session, tow_session_error_of(reason), reason,
 			 "the other end said goodbye");
-	return 0;
-}
-
-static int tow_message_authed(struct tow_session *session,
-			      const struct tow_wire_authed *authed)
-{
-	int ret = tow_tie_answered(session, authed);
-
-	if (ret == -EPROTO)
-		return ret;
-	if (ret)
-		tow_session_fail(session, ret, tow_session_reason_of(ret),
-				 "it cannot go on");
-	else
-		tow_session_set_state(session, TOW_SESSION_AUTHENTICATED);
 	return 0;
 }
 

@@ -239,9 +239,14 @@ int tow_buffers_make(struct tow_session *session);
 void tow_buffers_free(struct tow_session *session);
 void tow_accept_check_ready(struct tow_session *session);
 
-/* passive.c */
+/* peer/init.c */
 int tow_accept_auth(struct tow_session *session,
 		    const struct tow_wire_auth *auth);
+int tow_accept_error(struct tow_session *session, int error);
+int tow_message_authed(struct tow_session *session,
+		       const struct tow_wire_authed *authed);
+size_t tow_message_of_tie(struct tow_session *session, u8 *type, u32 *request,
+			  void *body);
 
 /* active.c */
 

@@ -129,3 +129,95 @@ void tow_peers_cleanup(struct tow_peers *peers)
 	xa_destroy(&peers->by_id);
 	xa_destroy(&peers->sessions);
 }
+
+/* ---- sessions ------------------------------------------------------------- */
+
+/*
+ * No room with us: who comes back soon will find some, if there is a connection
+ * that nobody uses.
+ */
+int tow_accept_error(struct tow_session *session, int error)
+{
+	if (session->full && tow_evict_soon(session->dev))
+		return -EAGAIN;
+	return error;
+}
+
+/**
+ * tow_accept_auth - the initiator proves that it holds the cluster key
+ * @session: the responder's session
+ * @auth: what it says
+ *
+ * Return: 0; -EKEYREJECTED: it does not; -EPROTO: it does, and says nonsense.
+ */
+int tow_accept_auth(struct tow_session *session,
+		    const struct tow_wire_auth *auth)
+{
+	struct tow_wire_authed authed;
+	int ret;
+
+	if (!tow_auth_equal(auth->mac, session->auth.initiator_mac,
+			    sizeof(auth->mac)))
+		return -EKEYREJECTED;
+	if (!auth->order)
+		return -EPROTO;
+	ret = tow_peer_authenticated(session, le64_to_cpu(auth->order));
+	if (!ret)
+		ret = tow_tie_asked(session, auth, &authed);
+	if (ret == -EPROTO)
+		return ret;
+	if (ret) {
+		ret = tow_accept_error(session, ret);
+		/* Not the other end's fault: it is told why, and that is all. */
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 ret == -EALREADY ?
+				 "another connection goes on instead" :
+				 "not accepted");
+		return 0;
+	}
+	if (!tow_session_set_state(session, TOW_SESSION_AUTHENTICATED))
+		return 0;
+	tow_session_note(session, "authenticated", session->id, 0);
+	ret = tow_session_send(session, TOW_WIRE_AUTHED, 0, &authed,
+			       sizeof(authed));
+	if (ret)
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "AUTHED could not be sent");
+	return 0;
+}
+
+int tow_message_authed(struct tow_session *session,
+		       const struct tow_wire_authed *authed)
+{
+	int ret = tow_tie_answered(session, authed);
+
+	if (ret == -EPROTO)
+		return ret;
+	if (ret)
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "it cannot go on");
+	else
+		tow_session_set_state(session, TOW_SESSION_AUTHENTICATED);
+	return 0;
+}
+
+/*
+ * What the directory has to say.  SYNC comes after what it says to resolvers, by
+ * which these know what was revoked.
+ */
+size_t tow_message_of_tie(struct tow_session *session, u8 *type,
+			  u32 *request, void *body)
+{
+	struct tow_tie *tie = session->tie;
+	size_t bytes;
+
+	bytes = tow_directory_fill(tie, session->synced, type, request, body);
+	if (*type) {
+		tow_tie_log_add(session, *type, *request, body, bytes);
+	} else if (!session->synced) {
+		session->synced = true;
+		*type = TOW_WIRE_SYNC;
+		bytes = tow_replay_fill(tie, body);
+	}
+	return bytes;
+}
