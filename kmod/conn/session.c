@@ -41,18 +41,27 @@ void tow_session_get(struct tow_session *session)
 	kref_get(&session->refs);
 }
 
-static void tow_session_release(struct kref *refs)
+/**
+ * tow_peer_session_release - a session is about to be freed
+ * @session: the session; nobody has a reference
+ */
+static void tow_peer_session_release(struct tow_session *session)
 {
-	struct tow_session *session = container_of(refs, struct tow_session,
-						   refs);
-
-	tow_auth_cleanup(&session->auth);
 	if (session->asked)
 		tow_tie_put(session->asked);
 	if (session->tie)
 		tow_tie_put(session->tie);
 	if (session->peer)
 		tow_peer_put(session->peer);
+}
+
+static void tow_session_release(struct kref *refs)
+{
+	struct tow_session *session = container_of(refs, struct tow_session,
+						   refs);
+
+	tow_auth_cleanup(&session->auth);
+	tow_peer_session_release(session);
 	tow_device_put(session->dev);
 	kfree(session);
 }
@@ -93,20 +102,19 @@ static bool tow_session_silent(struct tow_session *session, unsigned long beat,
 	       time_after(jiffies, heard_at + beat * misses);
 }
 
-static void tow_session_watch_ready(struct tow_session *session)
+/**
+ * tow_peer_session_tick - look twice a heartbeat whether a session is to go on
+ * @session: READY, and its other end was heard
+ *
+ * Return: true: it is not, and ends.
+ */
+static bool tow_peer_session_tick(struct tow_session *session)
 {
-	struct tow_peer_settings *settings = &session->dev->peers.settings;
-	unsigned long beat = msecs_to_jiffies(READ_ONCE(settings->heartbeat_ms));
-	u32 misses = READ_ONCE(settings->heartbeat_misses);
-	u32 idle_s = READ_ONCE(settings->peer_idle_s);
+	struct tow_device *dev = session->dev;
+	u32 idle_s = READ_ONCE(dev->peers.settings.peer_idle_s);
 
-	if (tow_session_silent(session, beat, misses)) {
-		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
-				 "silent for too long");
-		tow_peer_dump(session->peer, "silent for too long");
-	} else if (tow_ops_stall(session->tie,
-				 READ_ONCE(session->dev->queues.op_stall_ms))) {
-		tow_stat_inc(session->dev, TOW_STAT_STALLS);
+	if (tow_ops_stall(session->tie, READ_ONCE(dev->queues.op_stall_ms))) {
+		tow_stat_inc(dev, TOW_STAT_STALLS);
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "nothing completes for too long");
 		tow_peer_dump(session->peer, "nothing completes for too long");
@@ -118,7 +126,24 @@ static void tow_session_watch_ready(struct tow_session *session)
 		   time_after(jiffies, READ_ONCE(session->busy_at) +
 			      idle_s * HZ)) {
 		tow_session_fail(session, -ECONNRESET, TOW_WIRE_IDLE, "idle");
-	} else if (time_after_eq(jiffies, READ_ONCE(session->said_at) +
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static void tow_session_watch_ready(struct tow_session *session)
+{
+	struct tow_peer_settings *settings = &session->dev->peers.settings;
+	unsigned long beat = msecs_to_jiffies(READ_ONCE(settings->heartbeat_ms));
+	u32 misses = READ_ONCE(settings->heartbeat_misses);
+
+	if (tow_session_silent(session, beat, misses)) {
+		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
+				 "silent for too long");
+		tow_peer_dump(session->peer, "silent for too long");
+	} else if (!tow_peer_session_tick(session) &&
+		   time_after_eq(jiffies, READ_ONCE(session->said_at) +
 				 beat / 2)) {
 		tow_session_heartbeat(session);
 	}
@@ -233,8 +258,38 @@ static void tow_session_close_links(struct tow_session *session, bool keep)
 {
 	unsigned int i;
 
-	for (i = 0; i < tow_session_links(session); i++)
+	for (i = 0; session->data && i < session->qps; i++)
 		tow_ops_close(&session->data[i], !keep);
+}
+
+/**
+ * tow_peer_session_closing - a session is ENDING: nothing begins any more
+ * @session: it; nobody makes links of it any more
+ *
+ * Return: whether what it carries outlives it, for what is called later.
+ */
+static bool tow_peer_session_closing(struct tow_session *session)
+{
+	bool keep = tow_tie_keeps(session);
+
+	/* First: what follows lets the next session begin. */
+	tow_session_close_links(session, keep);
+	tow_peer_session_lost(session, tow_session_orderly(session->reason),
+			      keep);
+	if (session->tie && !keep)
+		tow_directory_tie_lost(session->tie);
+	return keep;
+}
+
+/**
+ * tow_peer_session_closed - nobody reaches anything by a session any more
+ * @session: ENDING; its queue pairs are destroyed
+ * @keep: from tow_peer_session_closing()
+ */
+static void tow_peer_session_closed(struct tow_session *session, bool keep)
+{
+	tow_window_gone(session);
+	tow_tie_leave(session, keep);
 }
 
 static void tow_session_end(struct work_struct *work)
@@ -253,19 +308,12 @@ static void tow_session_end(struct work_struct *work)
 	 */
 	mutex_lock(&session->setup);
 	mutex_unlock(&session->setup);
-	keep = tow_tie_keeps(session);
-	/* First: what follows lets the next session begin. */
-	tow_session_close_links(session, keep);
-	tow_peer_session_lost(session, tow_session_orderly(session->reason),
-			      keep);
-	if (session->tie && !keep)
-		tow_directory_tie_lost(session->tie);
+	keep = tow_peer_session_closing(session);
 	tow_session_close(session);
 	tow_session_destroy_links(session, keep);
-	tow_window_gone(session);
 	/* Only now: handlers of the connection manager start it, too. */
 	cancel_delayed_work_sync(&session->timer);
-	tow_tie_leave(session, keep);
+	tow_peer_session_closed(session, keep);
 	tow_session_note(session, "queue pairs destroyed", 0, 0);
 	spin_lock_irq(&session->lock);
 	session->state = TOW_SESSION_ENDED;
