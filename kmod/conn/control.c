@@ -22,7 +22,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "tie.h"
+#include "session.h"
 #include "trace.h"
 
 /* Credit is given back without anything else to say when so much is due. */
@@ -270,42 +270,6 @@ static struct tow_message *tow_message_next(struct tow_session *session)
 	}
 	spin_unlock_irqrestore(&session->lock, flags);
 	return message;
-}
-
-/**
- * tow_peer_session_fill - what is to be said next to a peer
- * @session: READY; the caller has its @pump
- * @type: where to: enum tow_wire_type
- * @request: where to: for the header
- * @body: where to: the message but its header, TOW_WIRE_BODY_BYTES
- * @bytes: where to: of @body
- *
- * tow_peer_session_posted() is due when it was posted.
- *
- * Return: false: there is nothing to be said.
- */
-static bool tow_peer_session_fill(struct tow_session *session, u8 *type,
-				  u32 *request, void *body, size_t *bytes)
-{
-	if (tow_tie_log_next(session, type, request, body, bytes))
-		return true;
-	*type = 0;
-	*request = 0;
-	*bytes = tow_window_fill(session, type, body);
-	if (!*type && tow_tie_log_has_room(session))
-		*bytes = tow_message_of_tie(session, type, request, body);
-	return *type;
-}
-
-/**
- * tow_peer_session_posted - a message was posted
- * @session: by which; the caller has its @pump
- * @type: enum tow_wire_type
- */
-static void tow_peer_session_posted(struct tow_session *session, u8 type)
-{
-	if (tow_wire_lasts(type))
-		tow_tie_log_posted(session);
 }
 
 /* Put what is to be sent next into a buffer.  Return: false: there is nothing. */
@@ -708,46 +672,6 @@ static int tow_message_ready(struct tow_session *session)
 	spin_unlock_irqrestore(&session->lock, flags);
 	tow_accept_check_ready(session);
 	return 0;
-}
-
-static int tow_peer_session_dispatch(struct tow_session *session, u8 type,
-				     u32 request, void *body, size_t bytes)
-{
-	switch (type) {
-	case TOW_WIRE_AUTH:
-		return tow_accept_auth(session, body);
-	case TOW_WIRE_AUTHED:
-		return tow_message_authed(session, body);
-	case TOW_WIRE_NOTIFIED:
-		return tow_window_told(session, body);
-	case TOW_WIRE_SYNC:
-		return tow_replay_receive(session, body, bytes);
-	default:
-		return tow_directory_receive(session->tie, type, request, body,
-					     bytes);
-	}
-}
-
-/**
- * tow_peer_session_receive - a message that is not the control channel's own
- * @session: by which it came; one is dealt with at a time
- * @type: enum tow_wire_type; it is in its place
- * @request: as in the header
- * @body: the message but its header
- * @bytes: of @body; as many as @type has at least
- *
- * Return: 0; -EPROTO, -EKEYREJECTED: it must not be; another negative errno: it
- * could not be dealt with.
- */
-static int tow_peer_session_receive(struct tow_session *session, u8 type,
-				    u32 request, void *body, size_t bytes)
-{
-	int ret = tow_peer_session_dispatch(session, type, request, body,
-					    bytes);
-
-	if (!ret)
-		tow_tie_log_received(session, type);
-	return ret;
 }
 
 static int tow_message_dispatch(struct tow_session *session, u8 type,

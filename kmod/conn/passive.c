@@ -27,7 +27,7 @@
 
 #include "address.h"
 #include "device.h"
-#include "tie.h"
+#include "session.h"
 
 /* Requests that the connection manager keeps; accepting takes no time. */
 #define TOW_LISTEN_BACKLOG	128

@@ -23,10 +23,8 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "ops.h"
 #include "quirks.h"
 #include "session.h"
-#include "tie.h"
 #include "trace.h"
 
 /* For lockdep: see tow_session_new(). */
@@ -39,20 +37,6 @@ static struct lock_class_key tow_session_responder;
 void tow_session_get(struct tow_session *session)
 {
 	kref_get(&session->refs);
-}
-
-/**
- * tow_peer_session_release - a session is about to be freed
- * @session: the session; nobody has a reference
- */
-static void tow_peer_session_release(struct tow_session *session)
-{
-	if (session->asked)
-		tow_tie_put(session->asked);
-	if (session->tie)
-		tow_tie_put(session->tie);
-	if (session->peer)
-		tow_peer_put(session->peer);
 }
 
 static void tow_session_release(struct kref *refs)
@@ -100,36 +84,6 @@ static bool tow_session_silent(struct tow_session *session, unsigned long beat,
 	session->heard_then = heard_at;
 	return session->looks >= misses &&
 	       time_after(jiffies, heard_at + beat * misses);
-}
-
-/**
- * tow_peer_session_tick - look twice a heartbeat whether a session is to go on
- * @session: READY, and its other end was heard
- *
- * Return: true: it is not, and ends.
- */
-static bool tow_peer_session_tick(struct tow_session *session)
-{
-	struct tow_device *dev = session->dev;
-	u32 idle_s = READ_ONCE(dev->peers.settings.peer_idle_s);
-
-	if (tow_ops_stall(session->tie, READ_ONCE(dev->queues.op_stall_ms))) {
-		tow_stat_inc(dev, TOW_STAT_STALLS);
-		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
-				 "nothing completes for too long");
-		tow_peer_dump(session->peer, "nothing completes for too long");
-	} else if (READ_ONCE(session->syncs) &&
-		   time_after(jiffies, READ_ONCE(session->deadline))) {
-		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
-				 "the other end does not go on");
-	} else if (idle_s && !tow_session_used(session) &&
-		   time_after(jiffies, READ_ONCE(session->busy_at) +
-			      idle_s * HZ)) {
-		tow_session_fail(session, -ECONNRESET, TOW_WIRE_IDLE, "idle");
-	} else {
-		return false;
-	}
-	return true;
 }
 
 static void tow_session_watch_ready(struct tow_session *session)
@@ -200,14 +154,6 @@ static void tow_session_destroy_links(struct tow_session *session, bool keep)
 	tow_buffers_free(session);
 }
 
-/* Not failures, whoever says so: nobody needs to know why. */
-static bool tow_session_orderly(u32 reason)
-{
-	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_ADMIN ||
-	       reason == TOW_WIRE_GOING || reason == TOW_WIRE_REPLACED ||
-	       reason == TOW_WIRE_CROSSED;
-}
-
 static void tow_session_log_end(struct tow_session *session)
 {
 	char name[TOW_DEVICE_NAME_MAX];
@@ -248,48 +194,6 @@ static bool tow_session_refused(struct tow_session *session)
 	return !session->initiator && !session->peer && !session->told &&
 	       session->error != -ECONNRESET &&
 	       !tow_session_orderly(session->reason);
-}
-
-/*
- * Nothing more is posted.  What waits for its turn goes on in another session; or it
- * ends, and its flows are free for another tie.
- */
-static void tow_session_close_links(struct tow_session *session, bool keep)
-{
-	unsigned int i;
-
-	for (i = 0; session->data && i < session->qps; i++)
-		tow_ops_close(&session->data[i], !keep);
-}
-
-/**
- * tow_peer_session_closing - a session is ENDING: nothing begins any more
- * @session: it; nobody makes links of it any more
- *
- * Return: whether what it carries outlives it, for what is called later.
- */
-static bool tow_peer_session_closing(struct tow_session *session)
-{
-	bool keep = tow_tie_keeps(session);
-
-	/* First: what follows lets the next session begin. */
-	tow_session_close_links(session, keep);
-	tow_peer_session_lost(session, tow_session_orderly(session->reason),
-			      keep);
-	if (session->tie && !keep)
-		tow_directory_tie_lost(session->tie);
-	return keep;
-}
-
-/**
- * tow_peer_session_closed - nobody reaches anything by a session any more
- * @session: ENDING; its queue pairs are destroyed
- * @keep: from tow_peer_session_closing()
- */
-static void tow_peer_session_closed(struct tow_session *session, bool keep)
-{
-	tow_window_gone(session);
-	tow_tie_leave(session, keep);
 }
 
 static void tow_session_end(struct work_struct *work)

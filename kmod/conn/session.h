@@ -216,6 +216,7 @@ void tow_session_hung_up(struct tow_session *session);
 int tow_session_error_of(u32 reason);
 const char *tow_session_explain(int error);
 u32 tow_session_reason_of(int error);
+bool tow_session_orderly(u32 reason);
 bool tow_session_may_pass(struct tow_session *session);
 
 /* session.c */
@@ -238,15 +239,6 @@ int tow_session_post_receives(struct tow_session *session);
 int tow_buffers_make(struct tow_session *session);
 void tow_buffers_free(struct tow_session *session);
 void tow_accept_check_ready(struct tow_session *session);
-
-/* peer/init.c */
-int tow_accept_auth(struct tow_session *session,
-		    const struct tow_wire_auth *auth);
-int tow_accept_error(struct tow_session *session, int error);
-int tow_message_authed(struct tow_session *session,
-		       const struct tow_wire_authed *authed);
-size_t tow_message_of_tie(struct tow_session *session, u8 *type, u32 *request,
-			  void *body);
 
 /* active.c */
 

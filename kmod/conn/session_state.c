@@ -76,6 +76,19 @@ u32 tow_session_reason_of(int error)
 }
 
 /**
+ * tow_session_orderly - is a session's end wanted?
+ * @reason: of its end, enum tow_wire_reason
+ *
+ * Return: true: it is no failure, whoever says so, and nobody needs to know why.
+ */
+bool tow_session_orderly(u32 reason)
+{
+	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_ADMIN ||
+	       reason == TOW_WIRE_GOING || reason == TOW_WIRE_REPLACED ||
+	       reason == TOW_WIRE_CROSSED;
+}
+
+/**
  * tow_session_may_pass - may another session go on where this one has ended?
  * @session: ENDING
  *

@@ -250,6 +250,18 @@ void tow_peer_session_lost(struct tow_session *session, bool orderly,
 void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep);
 
+/* init.c: called by conn/ */
+int tow_accept_error(struct tow_session *session, int error);
+int tow_peer_session_receive(struct tow_session *session, u8 type,
+			     u32 request, void *body, size_t bytes);
+bool tow_peer_session_fill(struct tow_session *session, u8 *type,
+			   u32 *request, void *body, size_t *bytes);
+void tow_peer_session_posted(struct tow_session *session, u8 type);
+bool tow_peer_session_tick(struct tow_session *session);
+bool tow_peer_session_closing(struct tow_session *session);
+void tow_peer_session_closed(struct tow_session *session, bool keep);
+void tow_peer_session_release(struct tow_session *session);
+
 /* evict.c */
 bool tow_evict_wait(struct tow_device *dev);
 bool tow_evict_soon(struct tow_device *dev);
