@@ -221,9 +221,6 @@ struct tow_peer *tow_peer_find(struct tow_device *dev, u64 id);
 struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address);
-void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
-bool tow_peer_forget_idle(struct tow_peer *peer);
-void tow_peer_dump(struct tow_peer *peer, const char *why);
 
 /* table.c, for those who have tow_peers.lock */
 void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event);
@@ -234,6 +231,15 @@ bool tow_peer_has_address(const struct tow_peer *peer,
 void tow_peer_add_address(struct tow_peer *peer,
 			  const struct tow_address *address);
 void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly);
+
+/* sysfs.c */
+void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
+void tow_peer_dump(struct tow_peer *peer, const char *why);
+
+/* assoc.c */
+struct tow_tie *tow_peer_tie(struct tow_peer *peer);
+
+/* assoc.c, for those who have tow_peers.lock */
 void tow_peer_drop_tie(struct tow_peer *peer, int error, bool orderly);
 
 /* collision.c */
@@ -243,7 +249,6 @@ struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result);
 int tow_peer_authenticated(struct tow_session *session, u64 order);
-struct tow_tie *tow_peer_tie(struct tow_peer *peer);
 void tow_peer_session_ready(struct tow_session *session);
 void tow_peer_session_lost(struct tow_session *session, bool orderly,
 			   bool keep);
@@ -266,6 +271,7 @@ void tow_peer_session_release(struct tow_session *session);
 bool tow_evict_wait(struct tow_device *dev);
 bool tow_evict_soon(struct tow_device *dev);
 bool tow_evict_forget(struct tow_device *dev);
+bool tow_peer_forget_idle(struct tow_peer *peer);
 
 /* connect.c */
 int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
