@@ -363,7 +363,7 @@ static void tow_tie_work(struct work_struct *work)
 		tow_tie_note(tie, "given up", tie->index, tie->error);
 		tow_tie_end(tie);
 	} else if (idle) {
-		tow_peer_seek(tie->peer, jiffies_to_msecs(left));
+		peers->seek(tie->peer, jiffies_to_msecs(left));
 	}
 	tow_tie_put(tie);
 }

@@ -22,6 +22,7 @@ void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev)
 	xa_init(&peers->sessions);
 	INIT_LIST_HEAD(&peers->attempts);
 	init_waitqueue_head(&peers->wait);
+	peers->seek = tow_peer_seek;
 	tow_peer_settings_init(&peers->settings, ibdev);
 	tow_cluster_key_init(&peers->key);
 	tow_cluster_key_init(&peers->self);

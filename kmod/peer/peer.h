@@ -157,9 +157,8 @@ struct tow_peer {
 
 /**
  * struct tow_peers - a device's peers
- * @lock: protects all but @settings, @key, @self, @cq_pool,
- *	@partings and @dirs; a session's lock
- *	may be taken within
+ * @lock: protects all but @seek, @settings, @key, @self, @cq_pool, @partings and @dirs;
+ *	a session's lock may be taken within
  * @by_id: with a reference
  * @last_id: of the youngest
  * @count: how many
@@ -173,6 +172,7 @@ struct tow_peer {
  * @half_open: those of them that came from outside and are not AUTHENTICATED
  * @stopping: the device is going
  * @wait: woken when the state of a peer, an attempt or a session changes
+ * @seek: tow_peer_seek(), which ties ask for another session by: they are below it
  * @settings: see there
  * @listening: the port that we listen on; 0: on none; under a lock of passive.c
  * @key: the cluster key
@@ -183,7 +183,7 @@ struct tow_peer {
  * @dirs: where they are to be seen
  */
 struct tow_peers {
-	/* protects all but settings, key, self, cq_pool, partings, dirs */
+	/* protects all but seek, settings, key, self, cq_pool, partings, dirs */
 	struct mutex			lock;
 	struct xarray			by_id;
 	u64				last_id;
@@ -197,6 +197,7 @@ struct tow_peers {
 	unsigned int			half_open;
 	bool				stopping;
 	wait_queue_head_t		wait;
+	void (*seek)(struct tow_peer *peer, u32 limit_ms);
 	struct tow_peer_settings	settings;
 	u16				listening;
 	struct tow_cluster_key		key;
