@@ -292,10 +292,4 @@ long tow_peer_call(struct tow_client *client, unsigned int cmd,
 /* conn/passive.c */
 int tow_listen_move(struct tow_device *dev, u16 port);
 
-/* peer_settings.c */
-void tow_peer_settings_init(struct tow_peer_settings *settings,
-			    struct ib_device *ibdev);
-void tow_peer_settings_read(const struct tow_peers *peers,
-			    struct tow_peer_settings *settings);
-
 #endif /* TOW_PEER_H */
