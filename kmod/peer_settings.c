@@ -9,7 +9,6 @@
  */
 #include <linux/device.h>
 #include <linux/log2.h>
-#include <linux/minmax.h>
 #include <linux/string.h>
 
 #include "device.h"
@@ -31,55 +30,6 @@
 
 /* No port of any RDMA device has as many addresses. */
 #define TOW_GID_INDEX_MAX	255
-
-/**
- * tow_peer_settings_init - what holds as long as no administrator says otherwise
- * @settings: the settings
- * @ibdev: the RDMA device
- */
-void tow_peer_settings_init(struct tow_peer_settings *settings,
-			    struct ib_device *ibdev)
-{
-	*settings = (struct tow_peer_settings){
-		.peer_limit		= TOW_PEERS_MAX,
-		.qps_per_peer		= 4,
-		.cqs			= 4,
-		/* Soft-RoCE keeps one entry of a power of two free. */
-		.queue_depth		= clamp_t(u32, ibdev->attrs.max_qp_wr, 1,
-						  127),
-		.listen_port		= 18600,
-		.peer_idle_s		= 600,
-		.heartbeat_ms		= 1000,
-		.heartbeat_misses	= 5,
-		.reconnect_timeout_ms	= 10000,
-		.revoke_timeout_ms	= 5000,
-		.gid_index		= -1,
-		/* 67 ms */
-		.timeout		= 14,
-		/* Seven means for ever to soft-RoCE. */
-		.retry_count		= 6,
-	};
-}
-
-/**
- * tow_peer_settings_read - a copy of a device's settings
- * @peers: the device's peers
- * @settings: the copy
- *
- * An administrator may write to them meanwhile: each is the one before or the one
- * after, and stays what it is while the copy is checked and used.
- */
-void tow_peer_settings_read(const struct tow_peers *peers,
-			    struct tow_peer_settings *settings)
-{
-	const u32 *from = (const u32 *)&peers->settings;
-	u32 *to = (u32 *)settings;
-	size_t i;
-
-	BUILD_BUG_ON(sizeof(*settings) % sizeof(*to));
-	for (i = 0; i < sizeof(*settings) / sizeof(*to); i++)
-		to[i] = READ_ONCE(from[i]);
-}
 
 /* ---- numbers with rules of their own -------------------------------------- */
 

@@ -22,7 +22,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "tie.h"
+#include "session.h"
 #include "trace.h"
 
 /* Credit is given back without anything else to say when so much is due. */
@@ -272,27 +272,6 @@ static struct tow_message *tow_message_next(struct tow_session *session)
 	return message;
 }
 
-/*
- * What the directory has to say.  SYNC comes after what it says to resolvers, by
- * which these know what was revoked.
- */
-static size_t tow_message_of_tie(struct tow_session *session, u8 *type,
-				 u32 *request, void *body)
-{
-	struct tow_tie *tie = session->tie;
-	size_t bytes;
-
-	bytes = tow_directory_fill(tie, session->synced, type, request, body);
-	if (*type) {
-		tow_tie_log_add(session, *type, *request, body, bytes);
-	} else if (!session->synced) {
-		session->synced = true;
-		*type = TOW_WIRE_SYNC;
-		bytes = tow_replay_fill(tie, body);
-	}
-	return bytes;
-}
-
 /* Put what is to be sent next into a buffer.  Return: false: there is nothing. */
 static bool tow_message_take(struct tow_session *session,
 			     struct tow_buffer *buffer, u8 *type, u32 *request,
@@ -309,16 +288,8 @@ static bool tow_message_take(struct tow_session *session,
 		kfree(message);
 		return true;
 	}
-	if (READ_ONCE(session->state) != TOW_SESSION_READY)
-		return false;
-	if (tow_tie_log_next(session, type, request, body, bytes))
-		return true;
-	*type = 0;
-	*request = 0;
-	*bytes = tow_window_fill(session, type, body);
-	if (!*type && tow_tie_log_has_room(session))
-		*bytes = tow_message_of_tie(session, type, request, body);
-	return *type;
+	return READ_ONCE(session->state) == TOW_SESSION_READY &&
+	       tow_peer_session_fill(session, type, request, body, bytes);
 }
 
 static int tow_pump_messages(struct tow_session *session)
@@ -341,8 +312,7 @@ static int tow_pump_messages(struct tow_session *session)
 		ret = tow_message_post(session, buffer, type, request, bytes);
 		if (ret)
 			return ret;
-		if (tow_wire_lasts(type))
-			tow_tie_log_posted(session);
+		tow_peer_session_posted(session, type);
 	}
 	return 0;
 }
@@ -667,21 +637,6 @@ static int tow_message_goodbye(struct tow_session *session,
 	return 0;
 }
 
-static int tow_message_authed(struct tow_session *session,
-			      const struct tow_wire_authed *authed)
-{
-	int ret = tow_tie_answered(session, authed);
-
-	if (ret == -EPROTO)
-		return ret;
-	if (ret)
-		tow_session_fail(session, ret, tow_session_reason_of(ret),
-				 "it cannot go on");
-	else
-		tow_session_set_state(session, TOW_SESSION_AUTHENTICATED);
-	return 0;
-}
-
 /**
  * tow_accept_check_ready - is the responder's session complete?
  * @session: the session, of which a bit more is known now
@@ -727,10 +682,6 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 	if (request && (type < TOW_WIRE_RESOLVE || type > TOW_WIRE_CANCEL))
 		return -EPROTO;
 	switch (type) {
-	case TOW_WIRE_AUTH:
-		return tow_accept_auth(session, body);
-	case TOW_WIRE_AUTHED:
-		return tow_message_authed(session, body);
 	case TOW_WIRE_READY:
 		return tow_message_ready(session);
 	case TOW_WIRE_HEARTBEAT:
@@ -738,13 +689,9 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 		return 0;
 	case TOW_WIRE_GOODBYE:
 		return tow_message_goodbye(session, body);
-	case TOW_WIRE_NOTIFIED:
-		return tow_window_told(session, body);
-	case TOW_WIRE_SYNC:
-		return tow_replay_receive(session, body, bytes);
 	default:
-		return tow_directory_receive(session->tie, type, request, body,
-					     bytes);
+		return tow_peer_session_receive(session, type, request, body,
+						bytes);
 	}
 }
 
@@ -788,12 +735,9 @@ static int tow_message_handle(struct tow_session *session,
 		atomic64_inc(&session->peer->received);
 	trace_tow_message(session, false, header->type,
 			  le32_to_cpu(header->request), bytes);
-	ret = tow_message_dispatch(session, header->type,
-				   le32_to_cpu(header->request), header + 1,
-				   bytes - sizeof(*header));
-	if (!ret)
-		tow_tie_log_received(session, header->type);
-	return ret;
+	return tow_message_dispatch(session, header->type,
+				    le32_to_cpu(header->request), header + 1,
+				    bytes - sizeof(*header));
 }
 
 /*

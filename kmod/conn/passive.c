@@ -27,7 +27,7 @@
 
 #include "address.h"
 #include "device.h"
-#include "tie.h"
+#include "session.h"
 
 /* Requests that the connection manager keeps; accepting takes no time. */
 #define TOW_LISTEN_BACKLOG	128
@@ -111,17 +111,6 @@ static bool tow_accept_qp_num_fits(const struct rdma_conn_param *param,
 				   __le32 qp_num)
 {
 	return param->qp_num == le32_to_cpu(qp_num);
-}
-
-/*
- * No room with us: who comes back soon will find some, if there is a connection
- * that nobody uses.
- */
-static int tow_accept_error(struct tow_session *session, int error)
-{
-	if (session->full && tow_evict_soon(session->dev))
-		return -EAGAIN;
-	return error;
 }
 
 static int tow_accept_reply(struct tow_session *session)
@@ -331,49 +320,6 @@ static int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
 		tow_accept_reject(id, ret);
 	}
 	return ret;
-}
-
-/**
- * tow_accept_auth - the initiator proves that it holds the cluster key
- * @session: the responder's session
- * @auth: what it says
- *
- * Return: 0; -EKEYREJECTED: it does not; -EPROTO: it does, and says nonsense.
- */
-int tow_accept_auth(struct tow_session *session,
-		    const struct tow_wire_auth *auth)
-{
-	struct tow_wire_authed authed;
-	int ret;
-
-	if (!tow_auth_equal(auth->mac, session->auth.initiator_mac,
-			    sizeof(auth->mac)))
-		return -EKEYREJECTED;
-	if (!auth->order)
-		return -EPROTO;
-	ret = tow_peer_authenticated(session, le64_to_cpu(auth->order));
-	if (!ret)
-		ret = tow_tie_asked(session, auth, &authed);
-	if (ret == -EPROTO)
-		return ret;
-	if (ret) {
-		ret = tow_accept_error(session, ret);
-		/* Not the other end's fault: it is told why, and that is all. */
-		tow_session_fail(session, ret, tow_session_reason_of(ret),
-				 ret == -EALREADY ?
-				 "another connection goes on instead" :
-				 "not accepted");
-		return 0;
-	}
-	if (!tow_session_set_state(session, TOW_SESSION_AUTHENTICATED))
-		return 0;
-	tow_session_note(session, "authenticated", session->id, 0);
-	ret = tow_session_send(session, TOW_WIRE_AUTHED, 0, &authed,
-			       sizeof(authed));
-	if (ret)
-		tow_session_fail(session, ret, tow_session_reason_of(ret),
-				 "AUTHED could not be sent");
-	return 0;
 }
 
 /* @link is connected; a data queue pair's is one more of those that have to be. */

@@ -23,10 +23,8 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "ops.h"
 #include "quirks.h"
 #include "session.h"
-#include "tie.h"
 #include "trace.h"
 
 /* For lockdep: see tow_session_new(). */
@@ -47,12 +45,7 @@ static void tow_session_release(struct kref *refs)
 						   refs);
 
 	tow_auth_cleanup(&session->auth);
-	if (session->asked)
-		tow_tie_put(session->asked);
-	if (session->tie)
-		tow_tie_put(session->tie);
-	if (session->peer)
-		tow_peer_put(session->peer);
+	tow_peer_session_release(session);
 	tow_device_put(session->dev);
 	kfree(session);
 }
@@ -98,27 +91,13 @@ static void tow_session_watch_ready(struct tow_session *session)
 	struct tow_peer_settings *settings = &session->dev->peers.settings;
 	unsigned long beat = msecs_to_jiffies(READ_ONCE(settings->heartbeat_ms));
 	u32 misses = READ_ONCE(settings->heartbeat_misses);
-	u32 idle_s = READ_ONCE(settings->peer_idle_s);
 
 	if (tow_session_silent(session, beat, misses)) {
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "silent for too long");
 		tow_peer_dump(session->peer, "silent for too long");
-	} else if (tow_ops_stall(session->tie,
-				 READ_ONCE(session->dev->queues.op_stall_ms))) {
-		tow_stat_inc(session->dev, TOW_STAT_STALLS);
-		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
-				 "nothing completes for too long");
-		tow_peer_dump(session->peer, "nothing completes for too long");
-	} else if (READ_ONCE(session->syncs) &&
-		   time_after(jiffies, READ_ONCE(session->deadline))) {
-		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
-				 "the other end does not go on");
-	} else if (idle_s && !tow_session_used(session) &&
-		   time_after(jiffies, READ_ONCE(session->busy_at) +
-			      idle_s * HZ)) {
-		tow_session_fail(session, -ECONNRESET, TOW_WIRE_IDLE, "idle");
-	} else if (time_after_eq(jiffies, READ_ONCE(session->said_at) +
+	} else if (!tow_peer_session_tick(session) &&
+		   time_after_eq(jiffies, READ_ONCE(session->said_at) +
 				 beat / 2)) {
 		tow_session_heartbeat(session);
 	}
@@ -175,14 +154,6 @@ static void tow_session_destroy_links(struct tow_session *session, bool keep)
 	tow_buffers_free(session);
 }
 
-/* Not failures, whoever says so: nobody needs to know why. */
-static bool tow_session_orderly(u32 reason)
-{
-	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_ADMIN ||
-	       reason == TOW_WIRE_GOING || reason == TOW_WIRE_REPLACED ||
-	       reason == TOW_WIRE_CROSSED;
-}
-
 static void tow_session_log_end(struct tow_session *session)
 {
 	char name[TOW_DEVICE_NAME_MAX];
@@ -225,18 +196,6 @@ static bool tow_session_refused(struct tow_session *session)
 	       !tow_session_orderly(session->reason);
 }
 
-/*
- * Nothing more is posted.  What waits for its turn goes on in another session; or it
- * ends, and its flows are free for another tie.
- */
-static void tow_session_close_links(struct tow_session *session, bool keep)
-{
-	unsigned int i;
-
-	for (i = 0; i < tow_session_links(session); i++)
-		tow_ops_close(&session->data[i], !keep);
-}
-
 static void tow_session_end(struct work_struct *work)
 {
 	struct tow_session *session = container_of(work, struct tow_session,
@@ -253,19 +212,12 @@ static void tow_session_end(struct work_struct *work)
 	 */
 	mutex_lock(&session->setup);
 	mutex_unlock(&session->setup);
-	keep = tow_tie_keeps(session);
-	/* First: what follows lets the next session begin. */
-	tow_session_close_links(session, keep);
-	tow_peer_session_lost(session, tow_session_orderly(session->reason),
-			      keep);
-	if (session->tie && !keep)
-		tow_directory_tie_lost(session->tie);
+	keep = tow_peer_session_closing(session);
 	tow_session_close(session);
 	tow_session_destroy_links(session, keep);
-	tow_window_gone(session);
 	/* Only now: handlers of the connection manager start it, too. */
 	cancel_delayed_work_sync(&session->timer);
-	tow_tie_leave(session, keep);
+	tow_peer_session_closed(session, keep);
 	tow_session_note(session, "queue pairs destroyed", 0, 0);
 	spin_lock_irq(&session->lock);
 	session->state = TOW_SESSION_ENDED;

@@ -216,7 +216,12 @@ void tow_session_hung_up(struct tow_session *session);
 int tow_session_error_of(u32 reason);
 const char *tow_session_explain(int error);
 u32 tow_session_reason_of(int error);
+bool tow_session_orderly(u32 reason);
 bool tow_session_may_pass(struct tow_session *session);
+void tow_peer_settings_init(struct tow_peer_settings *settings,
+			    struct ib_device *ibdev);
+void tow_peer_settings_read(const struct tow_peers *peers,
+			    struct tow_peer_settings *settings);
 
 /* session.c */
 struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
@@ -238,10 +243,6 @@ int tow_session_post_receives(struct tow_session *session);
 int tow_buffers_make(struct tow_session *session);
 void tow_buffers_free(struct tow_session *session);
 void tow_accept_check_ready(struct tow_session *session);
-
-/* passive.c */
-int tow_accept_auth(struct tow_session *session,
-		    const struct tow_wire_auth *auth);
 
 /* active.c */
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A session's states, and what errors mean at both ends.
+ * A session's states, what errors mean at both ends, and the settings that hold as
+ * long as nobody says otherwise.
  */
 #include <linux/jiffies.h>
+#include <linux/minmax.h>
 
 #include "device.h"
 #include "session.h"
@@ -73,6 +75,19 @@ u32 tow_session_reason_of(int error)
 	default:
 		return TOW_WIRE_FAILED;
 	}
+}
+
+/**
+ * tow_session_orderly - is a session's end wanted?
+ * @reason: of its end, enum tow_wire_reason
+ *
+ * Return: true: it is no failure, whoever says so, and nobody needs to know why.
+ */
+bool tow_session_orderly(u32 reason)
+{
+	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_ADMIN ||
+	       reason == TOW_WIRE_GOING || reason == TOW_WIRE_REPLACED ||
+	       reason == TOW_WIRE_CROSSED;
 }
 
 /**
@@ -259,4 +274,55 @@ void tow_session_hung_up(struct tow_session *session)
 	WRITE_ONCE(session->hung_up, true);
 	if (tow_session_alive(session))
 		tow_session_look_in(session, TOW_HANG_UP_MS);
+}
+
+/* ---- settings ------------------------------------------------------------- */
+
+/**
+ * tow_peer_settings_init - what holds as long as no administrator says otherwise
+ * @settings: the settings
+ * @ibdev: the RDMA device
+ */
+void tow_peer_settings_init(struct tow_peer_settings *settings,
+			    struct ib_device *ibdev)
+{
+	*settings = (struct tow_peer_settings){
+		.peer_limit		= TOW_PEERS_MAX,
+		.qps_per_peer		= 4,
+		.cqs			= 4,
+		/* Soft-RoCE keeps one entry of a power of two free. */
+		.queue_depth		= clamp_t(u32, ibdev->attrs.max_qp_wr, 1,
+						  127),
+		.listen_port		= 18600,
+		.peer_idle_s		= 600,
+		.heartbeat_ms		= 1000,
+		.heartbeat_misses	= 5,
+		.reconnect_timeout_ms	= 10000,
+		.revoke_timeout_ms	= 5000,
+		.gid_index		= -1,
+		/* 67 ms */
+		.timeout		= 14,
+		/* Seven means for ever to soft-RoCE. */
+		.retry_count		= 6,
+	};
+}
+
+/**
+ * tow_peer_settings_read - a copy of a device's settings
+ * @peers: the device's peers
+ * @settings: the copy
+ *
+ * An administrator may write to them meanwhile: each is the one before or the one
+ * after, and stays what it is while the copy is checked and used.
+ */
+void tow_peer_settings_read(const struct tow_peers *peers,
+			    struct tow_peer_settings *settings)
+{
+	const u32 *from = (const u32 *)&peers->settings;
+	u32 *to = (u32 *)settings;
+	size_t i;
+
+	BUILD_BUG_ON(sizeof(*settings) % sizeof(*to));
+	for (i = 0; i < sizeof(*settings) / sizeof(*to); i++)
+		to[i] = READ_ONCE(from[i]);
 }

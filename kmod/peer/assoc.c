@@ -125,6 +125,29 @@ void tow_tie_kick(struct tow_tie *tie)
 	tow_session_put(session);
 }
 
+/**
+ * tow_peer_tie - what we have of a peer
+ * @peer: the peer
+ *
+ * Return: it, with a reference for the caller; NULL: nothing.
+ */
+struct tow_tie *tow_peer_tie(struct tow_peer *peer)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_tie *tie;
+
+	mutex_lock(&peers->lock);
+	tie = peer->tie;
+	/* One that does not last is its session's alone. */
+	if (!tie && peer->session)
+		/* Pairs with tow_tie_carry(). */
+		tie = smp_load_acquire(&peer->session->tie);
+	if (tie)
+		tow_tie_get(tie);
+	mutex_unlock(&peers->lock);
+	return tie;
+}
+
 /* ---- the end -------------------------------------------------------------- */
 
 /* No session carries it, nor will one; what was on queue pairs is gone. */
@@ -205,6 +228,23 @@ void tow_tie_give_up(struct tow_tie *tie, int error, bool orderly)
 		tow_tie_queue(tie, 0);
 	tow_tie_unregister(tie);
 	wake_up_all(&tie->dev->peers.wait);
+}
+
+/**
+ * tow_peer_drop_tie - what we have of a peer shall not be kept for another session
+ * @peer: the peer; the caller has tow_peers.lock
+ * @error: as of tow_tie_give_up()
+ * @orderly: likewise
+ */
+void tow_peer_drop_tie(struct tow_peer *peer, int error, bool orderly)
+{
+	struct tow_tie *tie = peer->tie;
+
+	if (!tie)
+		return;
+	tow_tie_get(tie);
+	tow_tie_give_up(tie, error, orderly);
+	tow_tie_put(tie);
 }
 
 /**
@@ -323,7 +363,7 @@ static void tow_tie_work(struct work_struct *work)
 		tow_tie_note(tie, "given up", tie->index, tie->error);
 		tow_tie_end(tie);
 	} else if (idle) {
-		tow_peer_seek(tie->peer, jiffies_to_msecs(left));
+		peers->seek(tie->peer, jiffies_to_msecs(left));
 	}
 	tow_tie_put(tie);
 }

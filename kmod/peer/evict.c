@@ -131,6 +131,29 @@ bool tow_evict_soon(struct tow_device *dev)
 }
 
 /**
+ * tow_peer_forget_idle - forget a peer that is not connected
+ * @peer: the peer
+ *
+ * Return: true; false: it is connected, or forgotten already.
+ */
+bool tow_peer_forget_idle(struct tow_peer *peer)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+	bool idle;
+
+	mutex_lock(&peers->lock);
+	idle = !peer->session && !peer->tie && !peer->removed;
+	if (idle)
+		tow_peer_take_out(peer);
+	mutex_unlock(&peers->lock);
+	if (!idle)
+		return false;
+	tow_peer_sysfs_remove(peer);
+	tow_peer_put(peer);
+	return true;
+}
+
+/**
  * tow_evict_forget - forget a peer that is not connected
  * @dev: the device; its table of peers is full
  *

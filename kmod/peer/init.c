@@ -4,7 +4,10 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/jiffies.h>
+
 #include "device.h"
+#include "ops.h"
 #include "tie.h"
 
 /**
@@ -19,6 +22,7 @@ void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev)
 	xa_init(&peers->sessions);
 	INIT_LIST_HEAD(&peers->attempts);
 	init_waitqueue_head(&peers->wait);
+	peers->seek = tow_peer_seek;
 	tow_peer_settings_init(&peers->settings, ibdev);
 	tow_cluster_key_init(&peers->key);
 	tow_cluster_key_init(&peers->self);
@@ -128,4 +132,255 @@ void tow_peers_cleanup(struct tow_peers *peers)
 	tow_cluster_key_cleanup(&peers->self);
 	xa_destroy(&peers->by_id);
 	xa_destroy(&peers->sessions);
+}
+
+/* ---- sessions ------------------------------------------------------------- */
+
+/*
+ * No room with us: who comes back soon will find some, if there is a connection
+ * that nobody uses.
+ */
+int tow_accept_error(struct tow_session *session, int error)
+{
+	if (session->full && tow_evict_soon(session->dev))
+		return -EAGAIN;
+	return error;
+}
+
+/*
+ * The initiator proves that it holds the cluster key.  Return: 0; -EKEYREJECTED: it does
+ * not; -EPROTO: it does, and says nonsense.
+ */
+static int tow_accept_auth(struct tow_session *session,
+			   const struct tow_wire_auth *auth)
+{
+	struct tow_wire_authed authed;
+	int ret;
+
+	if (!tow_auth_equal(auth->mac, session->auth.initiator_mac,
+			    sizeof(auth->mac)))
+		return -EKEYREJECTED;
+	if (!auth->order)
+		return -EPROTO;
+	ret = tow_peer_authenticated(session, le64_to_cpu(auth->order));
+	if (!ret)
+		ret = tow_tie_asked(session, auth, &authed);
+	if (ret == -EPROTO)
+		return ret;
+	if (ret) {
+		ret = tow_accept_error(session, ret);
+		/* Not the other end's fault: it is told why, and that is all. */
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 ret == -EALREADY ?
+				 "another connection goes on instead" :
+				 "not accepted");
+		return 0;
+	}
+	if (!tow_session_set_state(session, TOW_SESSION_AUTHENTICATED))
+		return 0;
+	tow_session_note(session, "authenticated", session->id, 0);
+	ret = tow_session_send(session, TOW_WIRE_AUTHED, 0, &authed,
+			       sizeof(authed));
+	if (ret)
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "AUTHED could not be sent");
+	return 0;
+}
+
+static int tow_message_authed(struct tow_session *session,
+			      const struct tow_wire_authed *authed)
+{
+	int ret = tow_tie_answered(session, authed);
+
+	if (ret == -EPROTO)
+		return ret;
+	if (ret)
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "it cannot go on");
+	else
+		tow_session_set_state(session, TOW_SESSION_AUTHENTICATED);
+	return 0;
+}
+
+static int tow_peer_session_dispatch(struct tow_session *session, u8 type,
+				     u32 request, void *body, size_t bytes)
+{
+	switch (type) {
+	case TOW_WIRE_AUTH:
+		return tow_accept_auth(session, body);
+	case TOW_WIRE_AUTHED:
+		return tow_message_authed(session, body);
+	case TOW_WIRE_NOTIFIED:
+		return tow_window_told(session, body);
+	case TOW_WIRE_SYNC:
+		return tow_replay_receive(session, body, bytes);
+	default:
+		return tow_directory_receive(session->tie, type, request, body,
+					     bytes);
+	}
+}
+
+/**
+ * tow_peer_session_receive - a message that is not the control channel's own
+ * @session: by which it came; one is dealt with at a time
+ * @type: enum tow_wire_type; it is in its place
+ * @request: as in the header
+ * @body: the message but its header
+ * @bytes: of @body; as many as @type has at least
+ *
+ * Return: 0; -EPROTO, -EKEYREJECTED: it must not be; another negative errno: it
+ * could not be dealt with.
+ */
+int tow_peer_session_receive(struct tow_session *session, u8 type,
+			     u32 request, void *body, size_t bytes)
+{
+	int ret = tow_peer_session_dispatch(session, type, request, body,
+					    bytes);
+
+	if (!ret)
+		tow_tie_log_received(session, type);
+	return ret;
+}
+
+/*
+ * What the directory has to say.  SYNC comes after what it says to resolvers, by
+ * which these know what was revoked.
+ */
+static size_t tow_message_of_tie(struct tow_session *session, u8 *type,
+				 u32 *request, void *body)
+{
+	struct tow_tie *tie = session->tie;
+	size_t bytes;
+
+	bytes = tow_directory_fill(tie, session->synced, type, request, body);
+	if (*type) {
+		tow_tie_log_add(session, *type, *request, body, bytes);
+	} else if (!session->synced) {
+		session->synced = true;
+		*type = TOW_WIRE_SYNC;
+		bytes = tow_replay_fill(tie, body);
+	}
+	return bytes;
+}
+
+/**
+ * tow_peer_session_fill - what is to be said next to a peer
+ * @session: READY; the caller has its @pump
+ * @type: where to: enum tow_wire_type
+ * @request: where to: for the header
+ * @body: where to: the message but its header, TOW_WIRE_BODY_BYTES
+ * @bytes: where to: of @body
+ *
+ * tow_peer_session_posted() is due when it was posted.
+ *
+ * Return: false: there is nothing to be said.
+ */
+bool tow_peer_session_fill(struct tow_session *session, u8 *type,
+			   u32 *request, void *body, size_t *bytes)
+{
+	if (tow_tie_log_next(session, type, request, body, bytes))
+		return true;
+	*type = 0;
+	*request = 0;
+	*bytes = tow_window_fill(session, type, body);
+	if (!*type && tow_tie_log_has_room(session))
+		*bytes = tow_message_of_tie(session, type, request, body);
+	return *type;
+}
+
+/**
+ * tow_peer_session_posted - a message was posted
+ * @session: by which; the caller has its @pump
+ * @type: enum tow_wire_type
+ */
+void tow_peer_session_posted(struct tow_session *session, u8 type)
+{
+	if (tow_wire_lasts(type))
+		tow_tie_log_posted(session);
+}
+
+/**
+ * tow_peer_session_tick - look twice a heartbeat whether a session is to go on
+ * @session: READY, and its other end was heard
+ *
+ * Return: true: it is not, and ends.
+ */
+bool tow_peer_session_tick(struct tow_session *session)
+{
+	struct tow_device *dev = session->dev;
+	u32 idle_s = READ_ONCE(dev->peers.settings.peer_idle_s);
+
+	if (tow_ops_stall(session->tie, READ_ONCE(dev->queues.op_stall_ms))) {
+		tow_stat_inc(dev, TOW_STAT_STALLS);
+		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
+				 "nothing completes for too long");
+		tow_peer_dump(session->peer, "nothing completes for too long");
+	} else if (READ_ONCE(session->syncs) &&
+		   time_after(jiffies, READ_ONCE(session->deadline))) {
+		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
+				 "the other end does not go on");
+	} else if (idle_s && !tow_session_used(session) &&
+		   time_after(jiffies, READ_ONCE(session->busy_at) +
+			      idle_s * HZ)) {
+		tow_session_fail(session, -ECONNRESET, TOW_WIRE_IDLE, "idle");
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Nothing more is posted.  What waits for its turn goes on in another session; or it
+ * ends, and its flows are free for another tie.
+ */
+static void tow_session_close_links(struct tow_session *session, bool keep)
+{
+	unsigned int i;
+
+	for (i = 0; session->data && i < session->qps; i++)
+		tow_ops_close(&session->data[i], !keep);
+}
+
+/**
+ * tow_peer_session_closing - a session is ENDING: nothing begins any more
+ * @session: it; nobody makes links of it any more
+ *
+ * Return: whether what it carries outlives it, for what is called later.
+ */
+bool tow_peer_session_closing(struct tow_session *session)
+{
+	bool keep = tow_tie_keeps(session);
+
+	/* First: what follows lets the next session begin. */
+	tow_session_close_links(session, keep);
+	tow_peer_session_lost(session, tow_session_orderly(session->reason),
+			      keep);
+	if (session->tie && !keep)
+		tow_directory_tie_lost(session->tie);
+	return keep;
+}
+
+/**
+ * tow_peer_session_closed - nobody reaches anything by a session any more
+ * @session: ENDING; its queue pairs are destroyed
+ * @keep: from tow_peer_session_closing()
+ */
+void tow_peer_session_closed(struct tow_session *session, bool keep)
+{
+	tow_window_gone(session);
+	tow_tie_leave(session, keep);
+}
+
+/**
+ * tow_peer_session_release - a session is about to be freed
+ * @session: the session; nobody has a reference
+ */
+void tow_peer_session_release(struct tow_session *session)
+{
+	if (session->asked)
+		tow_tie_put(session->asked);
+	if (session->tie)
+		tow_tie_put(session->tie);
+	if (session->peer)
+		tow_peer_put(session->peer);
 }

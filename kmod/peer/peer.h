@@ -158,9 +158,8 @@ struct tow_peer {
 
 /**
  * struct tow_peers - a device's peers
- * @lock: protects all but @settings, @key, @self, @cq_pool,
- *	@partings and @dirs; a session's lock
- *	may be taken within
+ * @lock: protects all but @seek, @settings, @key, @self, @cq_pool, @partings and @dirs;
+ *	a session's lock may be taken within
  * @by_id: with a reference
  * @last_id: of the youngest
  * @count: how many
@@ -174,6 +173,7 @@ struct tow_peer {
  * @half_open: those of them that came from outside and are not AUTHENTICATED
  * @stopping: the device is going
  * @wait: woken when the state of a peer, an attempt or a session changes
+ * @seek: tow_peer_seek(), which ties ask for another session by: they are below it
  * @settings: see there
  * @listening: the port that we listen on; 0: on none; under a lock of passive.c
  * @key: the cluster key
@@ -184,7 +184,7 @@ struct tow_peer {
  * @dirs: where they are to be seen
  */
 struct tow_peers {
-	/* protects all but settings, key, self, cq_pool, partings, dirs */
+	/* protects all but seek, settings, key, self, cq_pool, partings, dirs */
 	struct mutex			lock;
 	struct xarray			by_id;
 	u64				last_id;
@@ -198,6 +198,7 @@ struct tow_peers {
 	unsigned int			half_open;
 	bool				stopping;
 	wait_queue_head_t		wait;
+	void (*seek)(struct tow_peer *peer, u32 limit_ms);
 	struct tow_peer_settings	settings;
 	u16				listening;
 	struct tow_cluster_key		key;
@@ -222,9 +223,6 @@ struct tow_peer *tow_peer_find(struct tow_device *dev, u64 id);
 struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address);
-void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
-bool tow_peer_forget_idle(struct tow_peer *peer);
-void tow_peer_dump(struct tow_peer *peer, const char *why);
 
 /* table.c, for those who have tow_peers.lock */
 void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event);
@@ -235,6 +233,15 @@ bool tow_peer_has_address(const struct tow_peer *peer,
 void tow_peer_add_address(struct tow_peer *peer,
 			  const struct tow_address *address);
 void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly);
+
+/* sysfs.c */
+void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
+void tow_peer_dump(struct tow_peer *peer, const char *why);
+
+/* assoc.c */
+struct tow_tie *tow_peer_tie(struct tow_peer *peer);
+
+/* assoc.c, for those who have tow_peers.lock */
 void tow_peer_drop_tie(struct tow_peer *peer, int error, bool orderly);
 
 /* collision.c */
@@ -244,17 +251,29 @@ struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result);
 int tow_peer_authenticated(struct tow_session *session, u64 order);
-struct tow_tie *tow_peer_tie(struct tow_peer *peer);
 void tow_peer_session_ready(struct tow_session *session);
 void tow_peer_session_lost(struct tow_session *session, bool orderly,
 			   bool keep);
 void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep);
 
+/* init.c: called by conn/ */
+int tow_accept_error(struct tow_session *session, int error);
+int tow_peer_session_receive(struct tow_session *session, u8 type,
+			     u32 request, void *body, size_t bytes);
+bool tow_peer_session_fill(struct tow_session *session, u8 *type,
+			   u32 *request, void *body, size_t *bytes);
+void tow_peer_session_posted(struct tow_session *session, u8 type);
+bool tow_peer_session_tick(struct tow_session *session);
+bool tow_peer_session_closing(struct tow_session *session);
+void tow_peer_session_closed(struct tow_session *session, bool keep);
+void tow_peer_session_release(struct tow_session *session);
+
 /* evict.c */
 bool tow_evict_wait(struct tow_device *dev);
 bool tow_evict_soon(struct tow_device *dev);
 bool tow_evict_forget(struct tow_device *dev);
+bool tow_peer_forget_idle(struct tow_peer *peer);
 
 /* connect.c */
 int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
@@ -276,11 +295,5 @@ int tow_call_peer_disconnect(struct tow_client *client, void *data,
 
 /* conn/passive.c */
 int tow_listen_move(struct tow_device *dev, u16 port);
-
-/* peer_settings.c */
-void tow_peer_settings_init(struct tow_peer_settings *settings,
-			    struct ib_device *ibdev);
-void tow_peer_settings_read(const struct tow_peers *peers,
-			    struct tow_peer_settings *settings);
 
 #endif /* TOW_PEER_H */

@@ -36,6 +36,7 @@
 #include "peer.h"
 #include "state.h"
 #include "peer_sysfs.h"
+#include "tie.h"
 
 /**
  * struct tow_peer_folder - a peer's folder
@@ -60,6 +61,77 @@ struct tow_peer_node {
 	struct tow_peer_folder	*folder;
 	struct dentry		*record;
 };
+
+/* ---- numbers -------------------------------------------------------------- */
+
+static void tow_peer_add_numbers(struct tow_tie *tie,
+				 struct tow_peer_info *info)
+{
+	u32 grants, remotes;
+
+	if (!tie)
+		return;
+	tow_directory_tie_numbers(tie, &grants, &remotes);
+	info->grants += grants;
+	info->remotes += remotes;
+}
+
+/**
+ * tow_peer_describe - what can be seen of a peer
+ * @peer: the peer
+ * @info: where to; all but its size is filled in
+ */
+void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
+{
+	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_session *session, *other;
+	struct tow_tie *tie = tow_peer_tie(peer);
+	unsigned long busy_at;
+	u32 size = info->size;
+
+	memset(info, 0, sizeof(*info));
+	info->size = size;
+	info->peer = peer->id;
+	memcpy(info->incarnation, peer->incarnation, sizeof(info->incarnation));
+	info->messages_sent = atomic64_read(&peer->sent);
+	info->messages_received = atomic64_read(&peer->received);
+	if (peer->loopback)
+		info->flags |= TOW_PEER_LOOPBACK;
+	mutex_lock(&peers->lock);
+	memcpy(info->address, &peer->addresses[0].in6, sizeof(info->address));
+	info->scope_id = peer->addresses[0].scope_id;
+	info->port = peer->addresses[0].port;
+	info->state = peer->state;
+	info->last_error = peer->error;
+	info->epoch = peer->epoch;
+	info->reconnects = peer->epoch ? peer->epoch - 1 : 0;
+	session = peer->session;
+	if (session)
+		tow_session_get(session);
+	other = peer->other_end;
+	if (other)
+		tow_session_get(other);
+	mutex_unlock(&peers->lock);
+	if (other) {
+		/* The grants are its, as it is the one that is asked. */
+		/* Pairs with tow_tie_carry(). */
+		tow_peer_add_numbers(smp_load_acquire(&other->tie), info);
+		tow_session_put(other);
+	}
+	tow_peer_add_numbers(tie, info);
+	if (tie)
+		tow_tie_put(tie);
+	if (!session)
+		return;
+	info->qps = session->qps;
+	/* First, as it may be set meanwhile. */
+	busy_at = READ_ONCE(session->busy_at);
+	info->idle_ms = jiffies_to_msecs(jiffies - busy_at);
+	if (session->handshake.request.control.features &
+	    cpu_to_le32(TOW_WIRE_AUTHENTICATED))
+		info->flags |= TOW_PEER_AUTHENTICATED;
+	tow_session_put(session);
+}
 
 /* ---- debugfs -------------------------------------------------------------- */
 
@@ -249,6 +321,26 @@ void tow_peer_name(const struct tow_address *address,
 			 address->scope_id);
 	else
 		snprintf(name, TOW_PEER_NAME_MAX, "%pI6c", in6);
+}
+
+/**
+ * tow_peer_dump - write what happened last with a peer to the log
+ * @peer: the peer; NULL: nobody
+ * @why: what is wrong
+ */
+void tow_peer_dump(struct tow_peer *peer, const char *why)
+{
+	char device[TOW_DEVICE_NAME_MAX], name[TOW_PEER_NAME_MAX];
+	struct tow_address address;
+
+	if (!peer)
+		return;
+	mutex_lock(&peer->dev->peers.lock);
+	address = peer->addresses[0];
+	mutex_unlock(&peer->dev->peers.lock);
+	tow_device_name(peer->dev, device);
+	tow_peer_name(&address, name);
+	tow_recorder_dump(&peer->recorder, device, name, why);
 }
 
 /* sysfs cries out loud about a second one of the same name. */
