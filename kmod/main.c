@@ -163,10 +163,10 @@ static void tow_device_event(struct ib_event_handler *handler,
 
 static void tow_device_release(struct tow_device *dev)
 {
-	tow_queues_cleanup(&dev->queues);
-	tow_notify_cleanup(&dev->notify);
-	tow_directory_cleanup(&dev->directory);
-	tow_peers_cleanup(&dev->peers);
+	tow_queues_cleanup(dev);
+	tow_directory_cleanup(dev);
+	tow_notify_cleanup(dev);
+	tow_peers_cleanup(dev);
 	tow_memory_cleanup(dev);
 	percpu_ref_exit(&dev->users);
 	kfree(dev);
@@ -177,18 +177,18 @@ static bool tow_main_region_in_use(const struct tow_region *region,
 {
 	struct tow_device *dev = region->dev;
 
-	if (tow_queues_busy(&dev->queues, account))
+	if (tow_queues_busy(dev->queues, account))
 		return true;
 	if (!tow_exported_of_region(region, account))
 		return false;
 	/* What no peer has any more may only have to be finished. */
-	flush_work(&dev->directory.work);
+	flush_work(&dev->directory->work);
 	return tow_exported_of_region(region, account);
 }
 
 static unsigned int tow_main_revoke_timeout_ms(struct tow_device *dev)
 {
-	return READ_ONCE(dev->peers.settings.revoke_timeout_ms);
+	return READ_ONCE(dev->peers->settings.revoke_timeout_ms);
 }
 
 static const struct tow_memory_ops tow_main_memory_ops = {
@@ -223,17 +223,28 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	ret = tow_memory_init(dev, &tow_main_memory_ops);
 	if (ret)
 		goto err_exit_users;
-	tow_peers_init(&dev->peers, ibdev);
-	ret = tow_directory_init(&dev->directory);
+	ret = tow_peers_init(dev);
+	if (ret)
+		goto err_cleanup_memory;
+	ret = tow_notify_init(dev);
 	if (ret)
 		goto err_cleanup_peers;
-	tow_queues_init(&dev->queues);
-	tow_notify_init(&dev->notify);
+	ret = tow_directory_init(dev);
+	if (ret)
+		goto err_cleanup_notify;
+	ret = tow_queues_init(dev);
+	if (ret)
+		goto err_cleanup_directory;
 	INIT_IB_EVENT_HANDLER(&dev->events, ibdev, tow_device_event);
 	return dev;
 
+err_cleanup_directory:
+	tow_directory_cleanup(dev);
+err_cleanup_notify:
+	tow_notify_cleanup(dev);
 err_cleanup_peers:
-	tow_peers_cleanup(&dev->peers);
+	tow_peers_cleanup(dev);
+err_cleanup_memory:
 	tow_memory_cleanup(dev);
 err_exit_users:
 	percpu_ref_exit(&dev->users);
@@ -292,7 +303,7 @@ static int tow_device_bring_up(struct tow_device *dev)
 	return 0;
 
 err_stop_peers:
-	tow_peers_stop_begin(dev);
+	tow_peers_quiesce(dev);
 	tow_peers_stop(dev);
 err_dealloc_pd:
 	ib_dealloc_pd(dev->pd);
@@ -304,15 +315,15 @@ static void tow_device_take_down(struct tow_device *dev)
 {
 	tow_device_unpublish(dev);
 	ib_unregister_event_handler(&dev->events);
-	tow_peers_stop_begin(dev);
-	tow_directory_stop_begin(&dev->directory);
-	tow_queues_stop(&dev->queues);
-	tow_pollers_stop(&dev->queues);
+	tow_peers_quiesce(dev);
+	tow_directory_quiesce(dev);
+	tow_queues_stop(dev->queues);
+	tow_pollers_stop(dev->queues);
 	percpu_ref_kill(&dev->users);
 	tow_memory_quiesce(dev);
 	wait_for_completion(&dev->users_gone);
 	tow_peers_stop(dev);
-	tow_directory_stop(&dev->directory);
+	tow_directory_stop(dev);
 	tow_memory_stop(dev);
 	ib_dealloc_pd(dev->pd);
 }

@@ -43,7 +43,7 @@ static int tow_peer_set_queue_depth(struct tow_device *dev, u32 value)
 	tow_device_leave(dev);
 	if (max < 0 || value > max)
 		return -ERANGE;
-	WRITE_ONCE(dev->peers.settings.queue_depth, value);
+	WRITE_ONCE(dev->peers->settings.queue_depth, value);
 	return 0;
 }
 
@@ -62,7 +62,7 @@ static int tow_peer_set_listen_port(struct tow_device *dev, u32 value)
 /* It holds for what is being revoked already, too. */
 static int tow_peer_set_revoke_timeout(struct tow_device *dev, u32 value)
 {
-	WRITE_ONCE(dev->peers.settings.revoke_timeout_ms, value);
+	WRITE_ONCE(dev->peers->settings.revoke_timeout_ms, value);
 	tow_revoke_watch(dev);
 	return 0;
 }
@@ -72,36 +72,36 @@ static int tow_peer_set_mtu(struct tow_device *dev, u32 value)
 {
 	if (value && (value < 256 || !is_power_of_2(value)))
 		return -EINVAL;
-	WRITE_ONCE(dev->peers.settings.mtu, value);
+	WRITE_ONCE(dev->peers->settings.mtu, value);
 	return 0;
 }
 
-TOW_SETTING_ATTR(peer_limit, dev->peers.settings.peer_limit, 1, TOW_PEERS_MAX);
-TOW_SETTING_ATTR(qps_per_peer, dev->peers.settings.qps_per_peer, 1,
+TOW_SETTING_ATTR(peer_limit, dev->peers->settings.peer_limit, 1, TOW_PEERS_MAX);
+TOW_SETTING_ATTR(qps_per_peer, dev->peers->settings.qps_per_peer, 1,
 		 TOW_QPS_MAX);
-TOW_SETTING_ATTR(cqs, dev->peers.settings.cqs, 1, TOW_CQS_MAX);
-TOW_SETTING_ATTR_SET(queue_depth, dev->peers.settings.queue_depth,
+TOW_SETTING_ATTR(cqs, dev->peers->settings.cqs, 1, TOW_CQS_MAX);
+TOW_SETTING_ATTR_SET(queue_depth, dev->peers->settings.queue_depth,
 		     TOW_QUEUE_DEPTH_MIN, TOW_QUEUE_DEPTH_MAX,
 		     tow_peer_set_queue_depth);
-TOW_SETTING_ATTR_SET(listen_port, dev->peers.settings.listen_port, 1, 65535,
+TOW_SETTING_ATTR_SET(listen_port, dev->peers->settings.listen_port, 1, 65535,
 		     tow_peer_set_listen_port);
-TOW_SETTING_ATTR(peer_idle_s, dev->peers.settings.peer_idle_s, 0,
+TOW_SETTING_ATTR(peer_idle_s, dev->peers->settings.peer_idle_s, 0,
 		 TOW_PEER_IDLE_MAX_S);
-TOW_SETTING_ATTR(heartbeat_ms, dev->peers.settings.heartbeat_ms, 50, 60000);
-TOW_SETTING_ATTR(heartbeat_misses, dev->peers.settings.heartbeat_misses, 2,
+TOW_SETTING_ATTR(heartbeat_ms, dev->peers->settings.heartbeat_ms, 50, 60000);
+TOW_SETTING_ATTR(heartbeat_misses, dev->peers->settings.heartbeat_misses, 2,
 		 100);
-TOW_SETTING_ATTR(reconnect_timeout_ms, dev->peers.settings.reconnect_timeout_ms,
+TOW_SETTING_ATTR(reconnect_timeout_ms, dev->peers->settings.reconnect_timeout_ms,
 		 100, TOW_TIMEOUT_MAX_MS);
-TOW_SETTING_ATTR_SET(revoke_timeout_ms, dev->peers.settings.revoke_timeout_ms,
+TOW_SETTING_ATTR_SET(revoke_timeout_ms, dev->peers->settings.revoke_timeout_ms,
 		     10, TOW_TIMEOUT_MAX_MS, tow_peer_set_revoke_timeout);
-TOW_SETTING_ATTR(pkey_index, dev->peers.settings.pkey_index, 0, 65535);
-TOW_SETTING_ATTR(sl, dev->peers.settings.sl, 0, 15);
-TOW_SETTING_ATTR(traffic_class, dev->peers.settings.traffic_class, 0, 255);
-TOW_SETTING_ATTR_SET(mtu, dev->peers.settings.mtu, 0, 4096, tow_peer_set_mtu);
-TOW_SETTING_ATTR(timeout, dev->peers.settings.timeout, 0, 31);
-TOW_SETTING_ATTR(retry_count, dev->peers.settings.retry_count, 0, 6);
+TOW_SETTING_ATTR(pkey_index, dev->peers->settings.pkey_index, 0, 65535);
+TOW_SETTING_ATTR(sl, dev->peers->settings.sl, 0, 15);
+TOW_SETTING_ATTR(traffic_class, dev->peers->settings.traffic_class, 0, 255);
+TOW_SETTING_ATTR_SET(mtu, dev->peers->settings.mtu, 0, 4096, tow_peer_set_mtu);
+TOW_SETTING_ATTR(timeout, dev->peers->settings.timeout, 0, 31);
+TOW_SETTING_ATTR(retry_count, dev->peers->settings.retry_count, 0, 6);
 TOW_SETTING_ATTR(allow_unauthenticated,
-		 dev->peers.settings.allow_unauthenticated, 0, 1);
+		 dev->peers->settings.allow_unauthenticated, 0, 1);
 
 /* ---- what is no number ---------------------------------------------------- */
 
@@ -110,7 +110,7 @@ static ssize_t gid_index_show(struct device *node,
 {
 	struct tow_device *dev = dev_get_drvdata(node);
 
-	return sysfs_emit(buf, "%d\n", READ_ONCE(dev->peers.settings.gid_index));
+	return sysfs_emit(buf, "%d\n", READ_ONCE(dev->peers->settings.gid_index));
 }
 
 static ssize_t gid_index_store(struct device *node,
@@ -124,13 +124,13 @@ static ssize_t gid_index_store(struct device *node,
 	if (!tow_sysfs_may_write())
 		return -EPERM;
 	if (sysfs_streq(buf, "-1") && strlen(buf) == count) {
-		WRITE_ONCE(dev->peers.settings.gid_index, -1);
+		WRITE_ONCE(dev->peers->settings.gid_index, -1);
 		return count;
 	}
 	ret = tow_sysfs_number(buf, count, false, TOW_GID_INDEX_MAX, &value);
 	if (ret)
 		return ret;
-	WRITE_ONCE(dev->peers.settings.gid_index, value);
+	WRITE_ONCE(dev->peers->settings.gid_index, value);
 	return count;
 }
 static DEVICE_ATTR_RW(gid_index);
@@ -141,7 +141,7 @@ static ssize_t cluster_key_show(struct device *node,
 	struct tow_device *dev = dev_get_drvdata(node);
 	char name[TOW_KEY_NAME_MAX];
 
-	tow_cluster_key_name(&dev->peers.key, name);
+	tow_cluster_key_name(&dev->peers->key, name);
 	return sysfs_emit(buf, "%s\n", name[0] ? name : "none");
 }
 
@@ -162,7 +162,7 @@ static ssize_t cluster_key_store(struct device *node,
 		return -EINVAL;
 	memcpy(name, buf, bytes);
 	name[bytes] = '\0';
-	ret = tow_cluster_key_set(&dev->peers.key, name);
+	ret = tow_cluster_key_set(&dev->peers->key, name);
 	return ret ?: count;
 }
 static DEVICE_ATTR_RW(cluster_key);

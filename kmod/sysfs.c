@@ -341,13 +341,13 @@ static int tow_sysfs_want_port(struct tow_device *dev, u32 port)
 }
 TOW_SETTING_ATTR_SET(port, dev->port_wanted, 0, U32_MAX, tow_sysfs_want_port);
 
-TOW_SETTING_ATTR(inflight_bytes, dev->queues.inflight_bytes, SZ_64K, SZ_1G);
+TOW_SETTING_ATTR(inflight_bytes, dev->queues->inflight_bytes, SZ_64K, SZ_1G);
 
-TOW_SETTING_ATTR(stripe_bytes, dev->queues.stripe_bytes, 0, SZ_1G);
+TOW_SETTING_ATTR(stripe_bytes, dev->queues->stripe_bytes, 0, SZ_1G);
 
-TOW_SETTING_ATTR(op_stall_ms, dev->queues.op_stall_ms, 0, TOW_OP_STALL_MAX_MS);
+TOW_SETTING_ATTR(op_stall_ms, dev->queues->op_stall_ms, 0, TOW_OP_STALL_MAX_MS);
 
-TOW_SETTING_ATTR(srq_depth, dev->notify.srq_depth, TOW_SRQ_DEPTH_MIN,
+TOW_SETTING_ATTR(srq_depth, dev->notify->srq_depth, TOW_SRQ_DEPTH_MIN,
 		 TOW_SRQ_DEPTH_MAX);
 
 static struct attribute *tow_sysfs_attrs[] = {

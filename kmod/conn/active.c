@@ -257,7 +257,7 @@ static int tow_connect_control_request(struct tow_link *link)
 			 sizeof(request->control.nonce));
 	request->control.qp_num = cpu_to_le32(link->id->qp->qp_num);
 	request->control.qps = cpu_to_le16(session->settings.qps_per_peer);
-	if (tow_cluster_key_there(&session->dev->peers.key))
+	if (tow_cluster_key_there(&session->dev->peers->key))
 		request->control.features = cpu_to_le32(TOW_WIRE_AUTHENTICATED);
 	return tow_connect_request(link, request);
 }
@@ -288,10 +288,10 @@ static int tow_connect_check_reply(struct tow_link *link)
 	/* It is us, who need no key to believe ourselves; or anybody else. */
 	if (!session->loopback &&
 	    !(request->control.features & cpu_to_le32(TOW_WIRE_AUTHENTICATED)) &&
-	    !READ_ONCE(dev->peers.settings.allow_unauthenticated))
+	    !READ_ONCE(dev->peers->settings.allow_unauthenticated))
 		return -ENOKEY;
 	ret = tow_auth_derive(&session->auth, session->loopback ?
-			      &dev->peers.self : &dev->peers.key,
+			      &dev->peers->self : &dev->peers->key,
 			      &session->handshake, true, mac);
 	if (ret)
 		return ret;

@@ -207,7 +207,7 @@ static int tow_message_post(struct tow_session *session,
 	struct ib_sge sge = {
 		.addr	= buffer->dma,
 		.length	= sizeof(*header) + bytes,
-		.lkey	= session->dev->peers.control_pd->local_dma_lkey,
+		.lkey	= session->dev->peers->control_pd->local_dma_lkey,
 	};
 	struct ib_send_wr wr = {
 		.wr_cqe		= &buffer->cqe,
@@ -596,7 +596,7 @@ static int tow_buffer_post_receive(struct tow_session *session,
 	struct ib_sge sge = {
 		.addr	= buffer->dma,
 		.length	= TOW_WIRE_MESSAGE_BYTES,
-		.lkey	= session->dev->peers.control_pd->local_dma_lkey,
+		.lkey	= session->dev->peers->control_pd->local_dma_lkey,
 	};
 	struct ib_recv_wr wr = {
 		.wr_cqe		= &buffer->cqe,

@@ -349,7 +349,7 @@ static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
 	INIT_WORK(&cq->work, tow_cq_work);
 	INIT_WORK(&cq->later, tow_cq_later_work);
 	attr.cqe = min(entries * TOW_CQ_QPS, most);
-	attr.comp_vector = dev->peers.cq_pool->count %
+	attr.comp_vector = dev->peers->cq_pool->count %
 			   dev->ibdev->num_comp_vectors;
 	cq->cq = ib_create_cq(dev->ibdev, tow_cq_event, NULL, cq, &attr);
 	if (IS_ERR(cq->cq)) {
@@ -369,11 +369,11 @@ static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
  */
 struct tow_cq *tow_cq_get(struct tow_device *dev, unsigned int entries)
 {
-	struct tow_cq_pool *pool = dev->peers.cq_pool;
+	struct tow_cq_pool *pool = dev->peers->cq_pool;
 	struct tow_cq *cq = NULL;
 
 	mutex_lock(&pool->lock);
-	if (pool->count >= READ_ONCE(dev->peers.settings.cqs))
+	if (pool->count >= READ_ONCE(dev->peers->settings.cqs))
 		cq = tow_cq_find(pool, entries);
 	if (!cq) {
 		cq = tow_cq_make(dev, entries);
@@ -418,7 +418,7 @@ static void tow_cq_destroy(struct tow_cq *cq)
  */
 void tow_cq_put(struct tow_device *dev, struct tow_cq *cq, unsigned int entries)
 {
-	struct tow_cq_pool *pool = dev->peers.cq_pool;
+	struct tow_cq_pool *pool = dev->peers->cq_pool;
 
 	mutex_lock(&pool->lock);
 	cq->reserved -= entries;

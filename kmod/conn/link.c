@@ -115,7 +115,7 @@ static int tow_link_create_control(struct tow_link *link)
 		.qp_type		= IB_QPT_RC,
 	};
 
-	return rdma_create_qp(link->id, session->dev->peers.control_pd, &attr);
+	return rdma_create_qp(link->id, session->dev->peers->control_pd, &attr);
 }
 
 /*

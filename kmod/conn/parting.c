@@ -146,7 +146,7 @@ static void tow_partings_work(struct work_struct *work)
  */
 void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id)
 {
-	struct tow_partings *partings = &dev->peers.partings;
+	struct tow_partings *partings = &dev->peers->partings;
 	struct tow_parting *parting = NULL;
 
 	if (!tow_parting_possible(id))
@@ -175,7 +175,7 @@ void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id)
  */
 void tow_partings_retry(struct tow_device *dev)
 {
-	queue_work(tow_wq, &dev->peers.partings.work);
+	queue_work(tow_wq, &dev->peers->partings.work);
 }
 
 /**
@@ -195,7 +195,7 @@ void tow_partings_init(struct tow_partings *partings)
  */
 void tow_partings_end(struct tow_device *dev)
 {
-	WRITE_ONCE(dev->peers.partings.ending, true);
+	WRITE_ONCE(dev->peers->partings.ending, true);
 	tow_partings_retry(dev);
-	flush_work(&dev->peers.partings.work);
+	flush_work(&dev->peers->partings.work);
 }

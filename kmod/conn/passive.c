@@ -87,7 +87,7 @@ static int tow_accept_check_control(struct tow_device *dev,
 				    const struct tow_wire_request *request)
 {
 	u32 features = le32_to_cpu(request->control.features);
-	bool have_key = tow_cluster_key_there(&dev->peers.key);
+	bool have_key = tow_cluster_key_there(&dev->peers->key);
 	u16 qps = le16_to_cpu(request->control.qps);
 
 	if (request->index || !qps || qps > TOW_QPS_MAX ||
@@ -101,7 +101,7 @@ static int tow_accept_check_control(struct tow_device *dev,
 	/* Both have a key, or neither has and that is allowed. */
 	if (have_key != !!(features & TOW_WIRE_AUTHENTICATED))
 		return -ENOKEY;
-	if (!have_key && !READ_ONCE(dev->peers.settings.allow_unauthenticated))
+	if (!have_key && !READ_ONCE(dev->peers->settings.allow_unauthenticated))
 		return -ENOKEY;
 	return 0;
 }
@@ -130,7 +130,7 @@ static int tow_accept_reply(struct tow_session *session)
 	reply->features = handshake->request.control.features;
 	reply->qps = cpu_to_le16(session->qps);
 	return tow_auth_derive(&session->auth, session->loopback ?
-			       &dev->peers.self : &dev->peers.key, handshake,
+			       &dev->peers->self : &dev->peers->key, handshake,
 			       false, reply->mac);
 }
 
@@ -182,7 +182,7 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 	ret = tow_accept_check_control(dev, request);
 	if (ret)
 		return ret;
-	tow_peer_settings_read(&dev->peers, &settings);
+	tow_peer_settings_read(dev->peers, &settings);
 	session = tow_session_new(dev, false, &settings);
 	if (IS_ERR(session))
 		return PTR_ERR(session);
@@ -490,7 +490,7 @@ static void tow_listener_put(u16 port)
  */
 int tow_listen_move(struct tow_device *dev, u16 port)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	int ret = 0;
 
 	mutex_lock(&tow_listen_lock);

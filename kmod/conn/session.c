@@ -88,7 +88,7 @@ static bool tow_session_silent(struct tow_session *session, unsigned long beat,
 
 static void tow_session_watch_ready(struct tow_session *session)
 {
-	struct tow_peer_settings *settings = &session->dev->peers.settings;
+	struct tow_peer_settings *settings = &session->dev->peers->settings;
 	unsigned long beat = msecs_to_jiffies(READ_ONCE(settings->heartbeat_ms));
 	u32 misses = READ_ONCE(settings->heartbeat_misses);
 
@@ -107,7 +107,7 @@ static void tow_session_tick(struct work_struct *work)
 {
 	struct tow_session *session = container_of(to_delayed_work(work),
 						   struct tow_session, timer);
-	u32 beat_ms = READ_ONCE(session->dev->peers.settings.heartbeat_ms);
+	u32 beat_ms = READ_ONCE(session->dev->peers->settings.heartbeat_ms);
 	bool ready = READ_ONCE(session->state) == TOW_SESSION_READY;
 	u32 next_ms = ready ? beat_ms / 2 : TOW_HANDSHAKE_MS / 4;
 

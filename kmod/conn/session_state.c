@@ -260,7 +260,7 @@ void tow_session_beats(struct tow_session *session)
 {
 	/* Until now nobody had to say anything. */
 	WRITE_ONCE(session->heard_at, jiffies);
-	tow_session_look_in(session, READ_ONCE(session->dev->peers.settings.heartbeat_ms) / 2);
+	tow_session_look_in(session, READ_ONCE(session->dev->peers->settings.heartbeat_ms) / 2);
 }
 
 /**

@@ -102,9 +102,9 @@ enum tow_stat {
  * @limits: what its users may have
  * @memory: what it has of memory
  * @peers: the nodes that it is connected to
+ * @notify: notifications: where they come in, and where they are counted
  * @directory: what it publishes
  * @queues: what programs submit operations with
- * @notify: notifications: where they come in, and where they are counted
  * @stats: what has happened
  */
 struct tow_device {
@@ -129,10 +129,10 @@ struct tow_device {
 	bool			going;
 	struct tow_limits	limits;
 	struct tow_memory	*memory;
-	struct tow_peers	peers;
-	struct tow_directory	directory;
-	struct tow_queues	queues;
-	struct tow_notify	notify;
+	struct tow_peers	*peers;
+	struct tow_notify	*notify;
+	struct tow_directory	*directory;
+	struct tow_queues	*queues;
 	atomic64_t		stats[TOW_STATS];
 };
 

@@ -49,6 +49,7 @@ struct tow_slot;
 
 /**
  * struct tow_directory - what a device publishes
+ * @dev: the device
  * @lock: protects what follows, up to @by_id, and what is marked so in
  *	struct tow_exported
  * @exports: by label, without a reference: those that have not ended
@@ -65,6 +66,7 @@ struct tow_slot;
  * @kicks: ties that have something to say, each with a reference
  */
 struct tow_directory {
+	struct tow_device	*dev;
 	/* protects exports to stopping, and parts of tow_exported */
 	struct mutex		lock;
 	struct tow_labels	exports;
@@ -189,13 +191,12 @@ void tow_directory_tie_numbers(struct tow_tie *tie, u32 *grants,
 			       u32 *remotes);
 
 /* Called by device.c. */
-int tow_directory_init(struct tow_directory *dir);
-void tow_directory_stop_begin(struct tow_directory *dir);
-void tow_directory_stop(struct tow_directory *dir);
-void tow_directory_cleanup(struct tow_directory *dir);
+int tow_directory_init(struct tow_device *dev);
+void tow_directory_quiesce(struct tow_device *dev);
+void tow_directory_stop(struct tow_device *dev);
+void tow_directory_cleanup(struct tow_device *dev);
 
 /* outbox.c */
-struct tow_device *tow_directory_device(struct tow_directory *dir);
 void tow_directory_queue(struct tow_directory *dir);
 void tow_directory_want_kick(struct tow_tie *tie);
 void tow_directory_kick(struct tow_directory *dir);

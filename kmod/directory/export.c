@@ -261,7 +261,7 @@ static int tow_exported_expose(struct tow_exported *exported)
  */
 int tow_exported_may_be(struct tow_exported *exported)
 {
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 
 	lockdep_assert_held(&dir->lock);
 	if (dir->stopping)
@@ -290,7 +290,7 @@ static int tow_exported_prepare(struct tow_exported *exported,
 				struct tow_client *client)
 {
 	const u64 amount[TOW_RESOURCES] = { [TOW_RES_EXPORTS] = 1 };
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 	int ret;
 
 	mutex_lock(&dir->lock);
@@ -365,7 +365,7 @@ struct tow_exported *tow_exported_new(struct tow_client *client,
  */
 bool tow_exported_quiet(struct tow_exported *exported)
 {
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 
 	lockdep_assert_held(&dir->lock);
 	if (!exported->ending || exported->grant_count)
@@ -384,7 +384,7 @@ bool tow_exported_quiet(struct tow_exported *exported)
  */
 bool tow_exported_claim(struct tow_exported *exported)
 {
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 	bool dead;
 
 	mutex_lock(&dir->lock);
@@ -406,7 +406,7 @@ void tow_exported_finish(struct tow_exported *exported)
 	tow_exported_hide(exported);
 	trace_tow_export_end(exported);
 	tow_uncharge(&exported->charge);
-	xa_erase(&dev->directory.by_id, exported->id);
+	xa_erase(&dev->directory->by_id, exported->id);
 	tow_stat_dec(dev, TOW_STAT_EXPORTS);
 	tow_stat_inc(dev, TOW_STAT_REVOKES);
 	if (exported->region->backing)
@@ -499,7 +499,7 @@ struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor)
 bool tow_exported_of_region(const struct tow_region *region,
 			    const struct tow_account *account)
 {
-	struct tow_directory *dir = &region->dev->directory;
+	struct tow_directory *dir = region->dev->directory;
 	struct tow_exported *exported;
 	bool found = false;
 	u64 cursor = 0;
@@ -534,7 +534,7 @@ static s32 tow_exported_pid(struct tow_exported *exported)
 void tow_exported_describe(struct tow_exported *exported,
 			   struct tow_export_info *info)
 {
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 
 	info->id = exported->id;
 	info->region_id = exported->region_id;

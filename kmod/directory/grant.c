@@ -129,7 +129,7 @@ static void tow_grant_let_go(struct tow_grant *grant)
 	tow_stat_dec(tie->dev, TOW_STAT_GRANTS);
 	tow_grant_drop(exported);
 	if (tow_exported_quiet(exported))
-		tow_directory_queue(&tie->dev->directory);
+		tow_directory_queue(tie->dev->directory);
 	/* Not the last reference: tow_directory.by_id has one until it is finished. */
 	tow_exported_put(exported);
 }
@@ -172,7 +172,7 @@ static struct tow_grant *tow_revoke_oldest(struct tow_tie_dir *sdir)
 static unsigned long tow_revoke_deadline(const struct tow_grant *grant)
 {
 	const struct tow_peer_settings *settings =
-		&grant->tie->dev->peers.settings;
+		&grant->tie->dev->peers->settings;
 
 	return grant->revoked_at +
 	       msecs_to_jiffies(READ_ONCE(settings->revoke_timeout_ms));
@@ -355,7 +355,7 @@ static void tow_revoke_tie_gone(struct tow_tie *tie)
  */
 bool tow_exported_end(struct tow_exported *exported)
 {
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 	struct tow_grant *grant, *next;
 	bool begins, dead = false;
 
@@ -423,7 +423,7 @@ static struct tow_exported *tow_exported_next_of(struct tow_directory *dir,
  */
 void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 {
-	struct tow_directory *dir = &dev->directory;
+	struct tow_directory *dir = dev->directory;
 	struct tow_exported *exported;
 	u64 cursor = 0;
 
@@ -443,7 +443,7 @@ void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 /* Caller holds no lock.  Return: there are more. */
 static bool tow_grant_end_some(struct tow_tie *tie)
 {
-	struct tow_directory *dir = &tie->dev->directory;
+	struct tow_directory *dir = tie->dev->directory;
 	struct tow_grant *grant;
 	unsigned long id;
 	int left = 64;
@@ -463,7 +463,7 @@ static bool tow_grant_end_some(struct tow_tie *tie)
 /* The same, of those that are being revoked. */
 static bool tow_grant_end_revoked(struct tow_tie *tie)
 {
-	struct tow_directory *dir = &tie->dev->directory;
+	struct tow_directory *dir = tie->dev->directory;
 	struct tow_tie_dir *sdir = &tie->dir;
 	int left = 64;
 

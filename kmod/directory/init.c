@@ -20,7 +20,7 @@ static void tow_directory_work(struct work_struct *work)
 	tow_remote_reap(dir);
 	tow_exported_reap(dir);
 	tow_directory_kick(dir);
-	tow_device_put(tow_directory_device(dir));
+	tow_device_put(dir->dev);
 }
 
 /* ---- ties ----------------------------------------------------------------- */
@@ -68,7 +68,7 @@ int tow_directory_receive(struct tow_tie *tie, u8 type, u32 request,
 	default:
 		return -EPROTO;
 	}
-	tow_directory_kick(&tie->dev->directory);
+	tow_directory_kick(tie->dev->directory);
 	return ret;
 }
 
@@ -106,7 +106,7 @@ size_t tow_directory_fill(struct tow_tie *tie, bool all, u8 *type, u32 *request,
  */
 void tow_directory_tie_lost(struct tow_tie *tie)
 {
-	struct tow_directory *dir = &tie->dev->directory;
+	struct tow_directory *dir = tie->dev->directory;
 
 	mutex_lock(&dir->lock);
 	mutex_lock(&tie->dir.lock);
@@ -155,15 +155,18 @@ void tow_directory_tie_numbers(struct tow_tie *tie, u32 *grants,
 /* ---- the device ----------------------------------------------------------- */
 
 /**
- * tow_directory_init - prepare the structure
- * @dir: zeroed memory inside a tow_device
+ * tow_directory_init - nothing is published so far
+ * @dev: the device
  *
  * Return: 0 or -ENOMEM.
  */
-int tow_directory_init(struct tow_directory *dir)
+int tow_directory_init(struct tow_device *dev)
 {
-	int ret;
+	struct tow_directory *dir = kzalloc(sizeof(*dir), GFP_KERNEL);
 
+	if (!dir)
+		return -ENOMEM;
+	dir->dev = dev;
 	mutex_init(&dir->lock);
 	spin_lock_init(&dir->kick_lock);
 	INIT_LIST_HEAD(&dir->dead);
@@ -171,23 +174,30 @@ int tow_directory_init(struct tow_directory *dir)
 	init_llist_head(&dir->quiet);
 	INIT_WORK(&dir->work, tow_directory_work);
 	xa_init(&dir->by_id);
-	ret = tow_labels_init(&dir->exports);
-	if (ret)
-		return ret;
-	ret = tow_labels_init(&dir->waiting);
-	if (ret)
-		tow_labels_cleanup(&dir->exports);
-	return ret;
+	if (tow_labels_init(&dir->exports))
+		goto err_free;
+	if (tow_labels_init(&dir->waiting))
+		goto err_cleanup_exports;
+	dev->directory = dir;
+	return 0;
+
+err_cleanup_exports:
+	tow_labels_cleanup(&dir->exports);
+err_free:
+	kfree(dir);
+	return -ENOMEM;
 }
 
 /**
- * tow_directory_stop_begin - nothing is published any more
- * @dir: the directory of a device that is going
+ * tow_directory_quiesce - nothing is published any more
+ * @dev: the device, going
  *
  * Who waits for a peer's answer is woken when the tie ends.
  */
-void tow_directory_stop_begin(struct tow_directory *dir)
+void tow_directory_quiesce(struct tow_device *dev)
 {
+	struct tow_directory *dir = dev->directory;
+
 	mutex_lock(&dir->lock);
 	dir->stopping = true;
 	mutex_unlock(&dir->lock);
@@ -195,22 +205,25 @@ void tow_directory_stop_begin(struct tow_directory *dir)
 
 /**
  * tow_directory_stop - end all exports
- * @dir: the directory, stopping; nobody is a user of the device, and its ties
+ * @dev: the device, quiesced; nobody is a user of it, and its ties
  *	have ended
  */
-void tow_directory_stop(struct tow_directory *dir)
+void tow_directory_stop(struct tow_device *dev)
 {
-	tow_exported_stop(dir);
-	flush_work(&dir->work);
+	tow_exported_stop(dev->directory);
+	flush_work(&dev->directory->work);
 }
 
 /**
  * tow_directory_cleanup - undo tow_directory_init()
- * @dir: the directory, stopped, or never used
+ * @dev: the device; its directory is stopped, or was never used
  */
-void tow_directory_cleanup(struct tow_directory *dir)
+void tow_directory_cleanup(struct tow_device *dev)
 {
+	struct tow_directory *dir = dev->directory;
+
 	tow_labels_cleanup(&dir->waiting);
 	tow_labels_cleanup(&dir->exports);
 	xa_destroy(&dir->by_id);
+	kfree(dir);
 }

@@ -40,7 +40,7 @@ struct tow_dir_handle {
 static void tow_dir_drop_exported(struct tow_exported *exported)
 {
 	if (tow_exported_end(exported))
-		tow_directory_queue(&exported->dev->directory);
+		tow_directory_queue(exported->dev->directory);
 	tow_exported_put(exported);
 }
 
@@ -179,7 +179,7 @@ void tow_directory_client_end(struct tow_client *client)
 {
 	tow_client_drop_handles(client, &tow_exported_handle_ops);
 	tow_client_drop_handles(client, &tow_remote_handle_ops);
-	tow_directory_kick(&client->dev->directory);
+	tow_directory_kick(client->dev->directory);
 }
 
 /* ---- export, unexport ----------------------------------------------------- */
@@ -252,7 +252,7 @@ static int tow_export_begin(struct tow_client *client, struct tow_export *call)
 	else
 		ret = tow_export_give(client, exported, &call->handle);
 	tow_device_leave(client->dev);
-	tow_directory_kick(&client->dev->directory);
+	tow_directory_kick(client->dev->directory);
 	return ret;
 }
 
@@ -275,7 +275,7 @@ int tow_call_export(struct tow_client *client, void *data,
 	exported = ret ? tow_dir_take_exported(client, call->handle) : NULL;
 	if (exported) {
 		tow_dir_drop_exported(exported);
-		tow_directory_kick(&client->dev->directory);
+		tow_directory_kick(client->dev->directory);
 	}
 	return ret;
 }
@@ -309,7 +309,7 @@ int tow_call_unexport(struct tow_client *client, void *data,
 	tow_device_leave(client->dev);
 	if (!exported)
 		return -ENOENT;
-	tow_directory_kick(&client->dev->directory);
+	tow_directory_kick(client->dev->directory);
 	if (wait_for_completion_interruptible(&exported->ended))
 		ret = -EINTR;
 	tow_exported_put(exported);
@@ -322,7 +322,7 @@ int tow_call_unexport(struct tow_client *client, void *data,
 static bool tow_export_list_next(struct tow_client *client, u32 flags,
 				 u64 *cursor, void *info)
 {
-	struct tow_directory *dir = &client->dev->directory;
+	struct tow_directory *dir = client->dev->directory;
 	struct tow_exported *exported;
 	bool shown = false;
 
@@ -388,7 +388,7 @@ static int tow_resolve_in_session(struct tow_session *session,
 	ret = tow_remote_wait(resolving->remote, tow_resolve_time(resolving));
 	if (ret) {
 		tow_remote_close(resolving->remote);
-		tow_directory_kick(&session->dev->directory);
+		tow_directory_kick(session->dev->directory);
 	}
 	return ret;
 }
@@ -407,7 +407,7 @@ static bool tow_resolve_again(struct tow_session *session, int error)
 static int tow_resolve_at_peer(struct tow_peer *peer,
 			       struct tow_resolving *resolving)
 {
-	struct tow_peer_settings *settings = &peer->dev->peers.settings;
+	struct tow_peer_settings *settings = &peer->dev->peers->settings;
 	struct tow_session *session;
 	int tries = 2;
 	bool again;
@@ -462,7 +462,7 @@ static int tow_resolve_begin(struct tow_client *client,
 	ret = tow_dir_add_handle(client, NULL, resolving.remote, &call->handle);
 	if (ret) {
 		tow_remote_close(resolving.remote);
-		tow_directory_kick(&client->dev->directory);
+		tow_directory_kick(client->dev->directory);
 	}
 	return ret;
 }
@@ -486,7 +486,7 @@ int tow_call_resolve(struct tow_client *client, void *data,
 	remote = ret ? tow_dir_take_remote(client, call->handle) : NULL;
 	if (remote) {
 		tow_remote_close(remote);
-		tow_directory_kick(&client->dev->directory);
+		tow_directory_kick(client->dev->directory);
 	}
 	return ret;
 }
@@ -505,6 +505,6 @@ int tow_call_release(struct tow_client *client, void *data,
 	if (!remote)
 		return -ENOENT;
 	ret = tow_remote_close(remote);
-	tow_directory_kick(&client->dev->directory);
+	tow_directory_kick(client->dev->directory);
 	return ret;
 }

@@ -13,23 +13,12 @@
 #include "tie.h"
 
 /**
- * tow_directory_device - whose directory is it?
- * @dir: the directory
- *
- * Return: the device that it is part of.
- */
-struct tow_device *tow_directory_device(struct tow_directory *dir)
-{
-	return container_of(dir, struct tow_device, directory);
-}
-
-/**
  * tow_directory_queue - have the work item look at what is dead or quiet
  * @dir: the directory; caller knows of a reference to its device
  */
 void tow_directory_queue(struct tow_directory *dir)
 {
-	struct tow_device *dev = tow_directory_device(dir);
+	struct tow_device *dev = dir->dev;
 
 	kref_get(&dev->refs);
 	if (!queue_work(tow_wq, &dir->work))
@@ -42,7 +31,7 @@ void tow_directory_queue(struct tow_directory *dir)
  */
 void tow_directory_want_kick(struct tow_tie *tie)
 {
-	struct tow_directory *dir = &tie->dev->directory;
+	struct tow_directory *dir = tie->dev->directory;
 
 	spin_lock(&dir->kick_lock);
 	if (list_empty(&tie->dir.kick)) {

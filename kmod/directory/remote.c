@@ -435,7 +435,7 @@ int tow_remote_open(struct tow_tie *tie, const struct tow_label *label,
 	if (!ret && !*result)
 		ret = tow_remote_begin(tie, label, rights, wait, result);
 	mutex_unlock(&sdir->lock);
-	tow_directory_kick(&tie->dev->directory);
+	tow_directory_kick(tie->dev->directory);
 	return ret;
 }
 

@@ -98,7 +98,7 @@ static u32 tow_request_wait(struct tow_request *request)
 	if (xa_err(xa_store(&sdir->waiting, request->number, request,
 			    GFP_KERNEL)))
 		return TOW_WIRE_NO_MEMORY;
-	if (tow_labels_add(&tie->dev->directory.waiting, &request->label)) {
+	if (tow_labels_add(&tie->dev->directory->waiting, &request->label)) {
 		xa_erase(&sdir->waiting, request->number);
 		return TOW_WIRE_NO_MEMORY;
 	}
@@ -112,7 +112,7 @@ static void tow_request_wait_no_more(struct tow_request *request)
 {
 	struct tow_tie *tie = request->tie;
 
-	tow_labels_remove(&tie->dev->directory.waiting, &request->label);
+	tow_labels_remove(&tie->dev->directory->waiting, &request->label);
 	xa_erase(&tie->dir.waiting, request->number);
 	tie->dir.waiting_count--;
 	atomic_dec(&tie->users);
@@ -121,7 +121,7 @@ static void tow_request_wait_no_more(struct tow_request *request)
 /* Caller holds both locks: the request, which is new, is answered or waits. */
 static void tow_request_resolve(struct tow_request *request, bool wait)
 {
-	struct tow_directory *dir = &request->tie->dev->directory;
+	struct tow_directory *dir = request->tie->dev->directory;
 	struct tow_label *found = tow_labels_first(&dir->exports,
 						   &request->label);
 	u32 status = TOW_WIRE_NOT_FOUND;
@@ -142,7 +142,7 @@ static void tow_request_resolve(struct tow_request *request, bool wait)
 /* Caller holds the directory's lock; the export has just got its name. */
 static void tow_grant_answer_waiting(struct tow_exported *exported)
 {
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 	struct tow_label *label;
 
 	lockdep_assert_held(&dir->lock);
@@ -164,7 +164,7 @@ static void tow_grant_answer_waiting(struct tow_exported *exported)
 /* It gets its number, by which others find it from here on. */
 static int tow_exported_number(struct tow_exported *exported)
 {
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 	int ret;
 
 	xa_lock(&dir->by_id);
@@ -178,7 +178,7 @@ static int tow_exported_number(struct tow_exported *exported)
 /* Caller holds the directory's lock. */
 static int tow_exported_name(struct tow_exported *exported)
 {
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 	int ret;
 
 	ret = tow_exported_may_be(exported);
@@ -213,7 +213,7 @@ static int tow_exported_name(struct tow_exported *exported)
  */
 int tow_exported_publish(struct tow_exported *exported)
 {
-	struct tow_directory *dir = &exported->dev->directory;
+	struct tow_directory *dir = exported->dev->directory;
 	int ret;
 
 	mutex_lock(&dir->lock);
@@ -251,7 +251,7 @@ static int tow_receive_resolve(struct tow_tie *tie, u32 number,
 			       const struct tow_wire_resolve *body,
 			       size_t bytes)
 {
-	struct tow_directory *dir = &tie->dev->directory;
+	struct tow_directory *dir = tie->dev->directory;
 	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_request *request;
 	struct tow_label label;
@@ -318,7 +318,7 @@ static int tow_receive_more(struct tow_tie *tie, u32 number,
 static int tow_receive_cancel(struct tow_tie *tie, u32 number,
 			      size_t bytes)
 {
-	struct tow_directory *dir = &tie->dev->directory;
+	struct tow_directory *dir = tie->dev->directory;
 	struct tow_tie_dir *sdir = &tie->dir;
 	struct tow_request *request;
 
@@ -354,7 +354,7 @@ static int tow_receive_let_go(struct tow_tie *tie, u8 type, u64 id)
 static int tow_receive_grants(struct tow_tie *tie, u8 type,
 			      const struct tow_wire_grants *body, size_t bytes)
 {
-	struct tow_directory *dir = &tie->dev->directory;
+	struct tow_directory *dir = tie->dev->directory;
 	u32 count, i;
 	int ret = 0;
 

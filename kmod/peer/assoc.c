@@ -133,7 +133,7 @@ void tow_tie_kick(struct tow_tie *tie)
  */
 struct tow_tie *tow_peer_tie(struct tow_peer *peer)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = peer->dev->peers;
 	struct tow_tie *tie;
 
 	mutex_lock(&peers->lock);
@@ -153,7 +153,7 @@ struct tow_tie *tow_peer_tie(struct tow_peer *peer)
 /* No session carries it, nor will one; what was on queue pairs is gone. */
 static void tow_tie_end(struct tow_tie *tie)
 {
-	struct tow_peers *peers = &tie->dev->peers;
+	struct tow_peers *peers = tie->dev->peers;
 	struct tow_session *session;
 	unsigned int i;
 
@@ -194,7 +194,7 @@ static void tow_tie_unregister(struct tow_tie *tie)
  */
 static void tow_tie_tell(struct tow_tie *tie)
 {
-	if (tie->settled && tie->tells && !tie->dev->peers.stopping)
+	if (tie->settled && tie->tells && !tie->dev->peers->stopping)
 		tow_event_lost(tie->peer, tie->orderly ? 0 : tie->error);
 }
 
@@ -215,7 +215,7 @@ static void tow_tie_queue(struct tow_tie *tie, unsigned int ms)
  */
 void tow_tie_give_up(struct tow_tie *tie, int error, bool orderly)
 {
-	lockdep_assert_held(&tie->dev->peers.lock);
+	lockdep_assert_held(&tie->dev->peers->lock);
 	if (!tie->giving_up) {
 		WRITE_ONCE(tie->giving_up, error);
 		tie->orderly = orderly;
@@ -227,7 +227,7 @@ void tow_tie_give_up(struct tow_tie *tie, int error, bool orderly)
 	if (tie->idle)
 		tow_tie_queue(tie, 0);
 	tow_tie_unregister(tie);
-	wake_up_all(&tie->dev->peers.wait);
+	wake_up_all(&tie->dev->peers->wait);
 }
 
 /**
@@ -255,7 +255,7 @@ void tow_peer_drop_tie(struct tow_peer *peer, int error, bool orderly)
  */
 bool tow_tie_keeps(struct tow_session *session)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_tie *tie = session->tie;
 	bool keep;
 
@@ -315,7 +315,7 @@ static unsigned int tow_tie_next_pause(struct tow_tie *tie)
  */
 void tow_tie_pause(struct tow_tie *tie)
 {
-	struct tow_peers *peers = &tie->dev->peers;
+	struct tow_peers *peers = tie->dev->peers;
 	u32 patience_ms = READ_ONCE(peers->settings.reconnect_timeout_ms);
 	unsigned int pause_ms;
 
@@ -345,7 +345,7 @@ static void tow_tie_work(struct work_struct *work)
 {
 	struct tow_tie *tie = container_of(to_delayed_work(work),
 					   struct tow_tie, work);
-	struct tow_peers *peers = &tie->dev->peers;
+	struct tow_peers *peers = tie->dev->peers;
 	bool idle, end;
 	long left;
 
@@ -374,7 +374,7 @@ static void tow_tie_work(struct work_struct *work)
  */
 void tow_tie_went_on(struct tow_session *session)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_tie *tie = session->tie;
 
 	mutex_lock(&peers->lock);
@@ -395,7 +395,7 @@ static void tow_tie_register(struct tow_tie *tie, struct tow_session *session)
 {
 	struct tow_peer *peer = tie->peer;
 
-	tie->dev->peers.ties++;
+	tie->dev->peers->ties++;
 	if (peer->session != session || peer->tie || peer->removed ||
 	    !tow_session_alive(session))
 		tie->lasts = false;
@@ -415,7 +415,7 @@ static void tow_tie_register(struct tow_tie *tie, struct tow_session *session)
  */
 struct tow_tie *tow_tie_new(struct tow_session *session)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_tie *tie;
 	unsigned int i;
 	int ret;

@@ -30,7 +30,7 @@
  */
 int tow_peer_session_add(struct tow_session *session)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
@@ -65,7 +65,7 @@ out_unlock:
  */
 struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	struct tow_session *session;
 
 	mutex_lock(&peers->lock);
@@ -87,7 +87,7 @@ struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id)
  */
 struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	unsigned long index = *cursor;
 	struct tow_session *session;
 
@@ -121,9 +121,9 @@ static struct tow_peer *tow_peer_obtain_for(struct tow_session *session,
 	bool forgotten;
 
 	while ((peer = tow_peer_obtain(dev, incarnation)) == ERR_PTR(-ENOSPC)) {
-		mutex_unlock(&dev->peers.lock);
+		mutex_unlock(&dev->peers->lock);
 		forgotten = tow_evict_forget(dev);
-		mutex_lock(&dev->peers.lock);
+		mutex_lock(&dev->peers->lock);
 		if (!forgotten) {
 			session->full = true;
 			break;
@@ -135,7 +135,7 @@ static struct tow_peer *tow_peer_obtain_for(struct tow_session *session,
 /* @session is the present one from now on. */
 static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 {
-	lockdep_assert_held(&peer->dev->peers.lock);
+	lockdep_assert_held(&peer->dev->peers->lock);
 	/* That it has broken was seen at the other end only. */
 	if (peer->state == TOW_PEER_READY && peer->tie)
 		tow_event_broken(peer, -ECONNRESET);
@@ -165,7 +165,7 @@ static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_peer *peer;
 	int ret = 0;
 
@@ -242,7 +242,7 @@ static void tow_peer_install_other_end(struct tow_peer *peer,
  */
 int tow_peer_authenticated(struct tow_session *session, u64 order)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_session *present = NULL;
 	struct tow_address from = { .in6 = session->handshake.initiator };
 	struct tow_peer *peer;
@@ -330,7 +330,7 @@ static bool tow_peer_precedes(const struct tow_peer *other,
 static void tow_peer_take_predecessors(const struct tow_session *session,
 				       struct list_head *taken)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_peer *other;
 	unsigned long index;
 
@@ -372,7 +372,7 @@ static bool tow_peer_session_counts(const struct tow_session *session)
  */
 static void tow_peer_show(struct tow_session *session)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	LIST_HEAD(earlier);
 
 	tow_peer_take_predecessors(session, &earlier);
@@ -389,7 +389,7 @@ static void tow_peer_show(struct tow_session *session)
 void tow_peer_session_ready(struct tow_session *session)
 {
 	struct tow_peer *peer = session->peer;
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	LIST_HEAD(earlier);
 
 	tow_stat_inc(session->dev, TOW_STAT_HANDSHAKES);
@@ -417,7 +417,7 @@ void tow_peer_session_ready(struct tow_session *session)
  */
 void tow_peer_session_lost(struct tow_session *session, bool orderly, bool keep)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_session *other = NULL;
 	struct tow_peer *peer;
 
@@ -461,7 +461,7 @@ static enum tow_peer_event tow_peer_end_event(struct tow_peer *peer, bool orderl
 void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_session *drop = NULL;
 	struct tow_peer *peer;
 

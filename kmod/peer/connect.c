@@ -83,7 +83,7 @@ static int tow_connect_all(struct tow_session *session)
  */
 static void tow_connect_wait_gone(struct tow_session *session)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 
 	wait_event(peers->wait,
 		   xa_load(&peers->sessions, session->index) != session);
@@ -192,13 +192,13 @@ static void tow_attempt_put(struct tow_attempt *attempt)
 static bool tow_attempt_settled(struct tow_peer *peer)
 {
 	return READ_ONCE(peer->state) == TOW_PEER_READY ||
-	       READ_ONCE(peer->dev->peers.stopping);
+	       READ_ONCE(peer->dev->peers->stopping);
 }
 
 /* Wait for the connection that is being made from the other side. */
 static int tow_attempt_wait_ready(struct tow_peer *peer)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = peer->dev->peers;
 
 	wait_event_timeout(peers->wait, tow_attempt_settled(peer),
 			   msecs_to_jiffies(TOW_CROSSED_MS));
@@ -268,7 +268,7 @@ static void tow_attempt_work(struct work_struct *work)
 {
 	struct tow_attempt *attempt = container_of(work, struct tow_attempt,
 						   work);
-	struct tow_peers *peers = &attempt->dev->peers;
+	struct tow_peers *peers = attempt->dev->peers;
 	struct tow_peer *peer = NULL;
 	unsigned int resets = 0;
 	int ret;
@@ -342,7 +342,7 @@ static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
 					    u32 limit_ms, bool again)
 {
 	unsigned long deadline = jiffies + msecs_to_jiffies(limit_ms);
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	struct tow_attempt *attempt;
 
 	mutex_lock(&peers->lock);
@@ -391,7 +391,7 @@ int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
 		   const struct tow_peer_settings *settings, u32 timeout_ms,
 		   struct tow_peer **result)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	struct tow_attempt *attempt;
 	long left;
 	int ret;
@@ -423,7 +423,7 @@ int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
 /* The peer's session if it is READY, with a reference for the caller. */
 static struct tow_session *tow_peer_session(struct tow_peer *peer)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = peer->dev->peers;
 	struct tow_session *session;
 
 	mutex_lock(&peers->lock);
@@ -441,7 +441,7 @@ static struct tow_session *tow_peer_session(struct tow_peer *peer)
 static void tow_peer_way(struct tow_peer *peer, struct tow_address *address,
 			 struct tow_peer_settings *settings)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = peer->dev->peers;
 
 	mutex_lock(&peers->lock);
 	*address = peer->addresses[0];
@@ -516,10 +516,10 @@ int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 void tow_peer_remember(struct tow_peer *peer,
 		       const struct tow_peer_settings *settings)
 {
-	mutex_lock(&peer->dev->peers.lock);
+	mutex_lock(&peer->dev->peers->lock);
 	peer->overridden = true;
 	peer->settings = *settings;
-	mutex_unlock(&peer->dev->peers.lock);
+	mutex_unlock(&peer->dev->peers->lock);
 }
 
 /**
@@ -530,7 +530,7 @@ void tow_peer_remember(struct tow_peer *peer,
  */
 int tow_peer_disconnect(struct tow_peer *peer)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = peer->dev->peers;
 	struct tow_session *session;
 	bool waits;
 	int ret;

@@ -80,11 +80,11 @@ static struct tow_session *tow_evict_pick(struct tow_peers *peers)
  */
 static struct tow_session *tow_evict_begin(struct tow_device *dev)
 {
-	struct tow_session *session = tow_evict_ending(&dev->peers);
+	struct tow_session *session = tow_evict_ending(dev->peers);
 
 	if (session)
 		return session;
-	session = tow_evict_pick(&dev->peers);
+	session = tow_evict_pick(dev->peers);
 	if (!session)
 		return NULL;
 	tow_stat_inc(dev, TOW_STAT_EVICTIONS);
@@ -106,7 +106,7 @@ bool tow_evict_wait(struct tow_device *dev)
 	if (!session)
 		return false;
 	/* Not only ENDED: the table may be what is full. */
-	wait_event(dev->peers.wait, xa_load(&dev->peers.sessions,
+	wait_event(dev->peers->wait, xa_load(&dev->peers->sessions,
 					    session->index) != session);
 	tow_session_put(session);
 	return true;
@@ -138,7 +138,7 @@ bool tow_evict_soon(struct tow_device *dev)
  */
 bool tow_peer_forget_idle(struct tow_peer *peer)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = peer->dev->peers;
 	bool idle;
 
 	mutex_lock(&peers->lock);
@@ -164,7 +164,7 @@ bool tow_peer_forget_idle(struct tow_peer *peer)
  */
 bool tow_evict_forget(struct tow_device *dev)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer, *found = NULL;
 	unsigned long index;
 	bool forgotten;

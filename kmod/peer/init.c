@@ -5,6 +5,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/jiffies.h>
+#include <linux/slab.h>
 
 #include "device.h"
 #include "ops.h"
@@ -12,22 +13,29 @@
 
 /**
  * tow_peers_init - no peers, on no RDMA device so far
- * @peers: where to
- * @ibdev: the RDMA device
+ * @dev: the device
+ *
+ * Return: 0 or -ENOMEM.
  */
-void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev)
+int tow_peers_init(struct tow_device *dev)
 {
+	struct tow_peers *peers = kzalloc(sizeof(*peers), GFP_KERNEL);
+
+	if (!peers)
+		return -ENOMEM;
 	mutex_init(&peers->lock);
 	xa_init(&peers->by_id);
 	xa_init(&peers->sessions);
 	INIT_LIST_HEAD(&peers->attempts);
 	init_waitqueue_head(&peers->wait);
 	peers->seek = tow_peer_seek;
-	tow_peer_settings_init(&peers->settings, ibdev);
+	tow_peer_settings_init(&peers->settings, dev->ibdev);
 	tow_cluster_key_init(&peers->key);
 	tow_cluster_key_init(&peers->self);
 	tow_partings_init(&peers->partings);
 	tow_peer_dirs_init(&peers->dirs);
+	dev->peers = peers;
+	return 0;
 }
 
 /**
@@ -40,7 +48,7 @@ void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev)
  */
 int tow_peers_start(struct tow_device *dev)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	u16 port;
 	int ret;
 
@@ -65,12 +73,12 @@ int tow_peers_start(struct tow_device *dev)
 }
 
 /**
- * tow_peers_stop_begin - nothing begins any more, and all sessions end
+ * tow_peers_quiesce - nothing begins any more, and all sessions end
  * @dev: the device
  */
-void tow_peers_stop_begin(struct tow_device *dev)
+void tow_peers_quiesce(struct tow_device *dev)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	struct tow_session *session;
 	unsigned long index;
 	struct tow_peer *peer;
@@ -95,14 +103,14 @@ static bool tow_peers_quiet(struct tow_peers *peers)
 }
 
 /**
- * tow_peers_stop - undo tow_peers_start(), after tow_peers_stop_begin()
+ * tow_peers_stop - undo tow_peers_start(), after tow_peers_quiesce()
  * @dev: the device
  *
  * When it returns, nothing of ours that peers need is on the RDMA device.
  */
 void tow_peers_stop(struct tow_device *dev)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer;
 	unsigned long index;
 
@@ -124,14 +132,17 @@ void tow_peers_stop(struct tow_device *dev)
 
 /**
  * tow_peers_cleanup - undo tow_peers_init()
- * @peers: where it was
+ * @dev: the device, without peers
  */
-void tow_peers_cleanup(struct tow_peers *peers)
+void tow_peers_cleanup(struct tow_device *dev)
 {
+	struct tow_peers *peers = dev->peers;
+
 	tow_cluster_key_cleanup(&peers->key);
 	tow_cluster_key_cleanup(&peers->self);
 	xa_destroy(&peers->by_id);
 	xa_destroy(&peers->sessions);
+	kfree(peers);
 }
 
 /* ---- sessions ------------------------------------------------------------- */
@@ -308,9 +319,9 @@ void tow_peer_session_posted(struct tow_session *session, u8 type)
 bool tow_peer_session_tick(struct tow_session *session)
 {
 	struct tow_device *dev = session->dev;
-	u32 idle_s = READ_ONCE(dev->peers.settings.peer_idle_s);
+	u32 idle_s = READ_ONCE(dev->peers->settings.peer_idle_s);
 
-	if (tow_ops_stall(session->tie, READ_ONCE(dev->queues.op_stall_ms))) {
+	if (tow_ops_stall(session->tie, READ_ONCE(dev->queues->op_stall_ms))) {
 		tow_stat_inc(dev, TOW_STAT_STALLS);
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "nothing completes for too long");

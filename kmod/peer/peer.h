@@ -210,11 +210,11 @@ struct tow_peers {
 };
 
 /* init.c */
-void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev);
+int tow_peers_init(struct tow_device *dev);
 int tow_peers_start(struct tow_device *dev);
-void tow_peers_stop_begin(struct tow_device *dev);
+void tow_peers_quiesce(struct tow_device *dev);
 void tow_peers_stop(struct tow_device *dev);
-void tow_peers_cleanup(struct tow_peers *peers);
+void tow_peers_cleanup(struct tow_device *dev);
 
 /* table.c */
 void tow_peer_get(struct tow_peer *peer);

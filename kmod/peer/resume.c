@@ -27,7 +27,7 @@ static bool tow_tie_settles(const struct tow_tie *tie)
 
 static bool tow_tie_wait_idle(struct tow_tie *tie)
 {
-	return wait_event_timeout(tie->dev->peers.wait, tow_tie_settles(tie),
+	return wait_event_timeout(tie->dev->peers->wait, tow_tie_settles(tie),
 				  msecs_to_jiffies(TOW_TIE_QUIET_MS));
 }
 
@@ -65,7 +65,7 @@ static void tow_tie_carry(struct tow_tie *tie, struct tow_session *session,
  */
 static int tow_tie_claim(struct tow_tie *tie)
 {
-	struct tow_peers *peers = &tie->dev->peers;
+	struct tow_peers *peers = tie->dev->peers;
 	int ret = -EAGAIN;
 
 	mutex_lock(&peers->lock);
@@ -82,9 +82,9 @@ static int tow_tie_claim(struct tow_tie *tie)
 /* What was claimed is not carried after all. */
 static void tow_tie_unclaim(struct tow_tie *tie)
 {
-	mutex_lock(&tie->dev->peers.lock);
+	mutex_lock(&tie->dev->peers->lock);
 	tow_tie_pause(tie);
-	mutex_unlock(&tie->dev->peers.lock);
+	mutex_unlock(&tie->dev->peers->lock);
 }
 
 /* With the setup lock.  @tie: claimed, or NULL: a new one begins. */
@@ -138,7 +138,7 @@ static int tow_tie_begin(struct tow_session *session, struct tow_tie *tie,
  */
 int tow_tie_ask(struct tow_session *session, struct tow_wire_auth *auth)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_tie *tie;
 
 	mutex_lock(&peers->lock);
@@ -163,7 +163,7 @@ int tow_tie_ask(struct tow_session *session, struct tow_wire_auth *auth)
 static struct tow_tie *tow_tie_meant(struct tow_session *session,
 				     const u8 *name)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	struct tow_tie *tie;
 
 	/* One that does not last has no name there. */
@@ -233,7 +233,7 @@ int tow_tie_asked(struct tow_session *session, const struct tow_wire_auth *auth,
 int tow_tie_answered(struct tow_session *session,
 		     const struct tow_wire_authed *authed)
 {
-	struct tow_peers *peers = &session->dev->peers;
+	struct tow_peers *peers = session->dev->peers;
 	bool named = tow_tie_is_named(authed->tie);
 	struct tow_tie *tie = session->asked;
 	int ret;

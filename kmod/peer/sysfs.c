@@ -83,7 +83,7 @@ static void tow_peer_add_numbers(struct tow_tie *tie,
  */
 void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = peer->dev->peers;
 	struct tow_session *session, *other;
 	struct tow_tie *tie = tow_peer_tie(peer);
 	unsigned long busy_at;
@@ -335,9 +335,9 @@ void tow_peer_dump(struct tow_peer *peer, const char *why)
 
 	if (!peer)
 		return;
-	mutex_lock(&peer->dev->peers.lock);
+	mutex_lock(&peer->dev->peers->lock);
 	address = peer->addresses[0];
-	mutex_unlock(&peer->dev->peers.lock);
+	mutex_unlock(&peer->dev->peers->lock);
 	tow_device_name(peer->dev, device);
 	tow_peer_name(&address, name);
 	tow_recorder_dump(&peer->recorder, device, name, why);
@@ -426,7 +426,7 @@ void tow_peer_dirs_init(struct tow_peer_dirs *dirs)
  */
 void tow_peer_sysfs_device_add(struct tow_device *dev)
 {
-	struct tow_peer_dirs *dirs = &dev->peers.dirs;
+	struct tow_peer_dirs *dirs = &dev->peers->dirs;
 	char name[TOW_DEVICE_NAME_MAX];
 	struct tow_peer_node *node;
 
@@ -452,7 +452,7 @@ out_unlock:
  */
 void tow_peer_sysfs_device_remove(struct tow_device *dev)
 {
-	struct tow_peer_dirs *dirs = &dev->peers.dirs;
+	struct tow_peer_dirs *dirs = &dev->peers->dirs;
 	struct tow_peer_node *node;
 
 	mutex_lock(&dirs->lock);
@@ -494,7 +494,7 @@ static void tow_peer_node_new(struct tow_peer_dirs *dirs, struct tow_peer *peer)
  */
 void tow_peer_sysfs_add(struct tow_peer *peer)
 {
-	struct tow_peer_dirs *dirs = &peer->dev->peers.dirs;
+	struct tow_peer_dirs *dirs = &peer->dev->peers->dirs;
 
 	mutex_lock(&dirs->lock);
 	/*
@@ -516,7 +516,7 @@ void tow_peer_sysfs_add(struct tow_peer *peer)
  */
 void tow_peer_sysfs_remove(struct tow_peer *peer)
 {
-	struct tow_peer_dirs *dirs = &peer->dev->peers.dirs;
+	struct tow_peer_dirs *dirs = &peer->dev->peers->dirs;
 	struct tow_peer_node *node;
 
 	mutex_lock(&dirs->lock);

@@ -29,7 +29,7 @@ void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event)
 {
 	int next = tow_peer_next_state(peer->state, event);
 
-	lockdep_assert_held(&peer->dev->peers.lock);
+	lockdep_assert_held(&peer->dev->peers->lock);
 	if (WARN_ONCE(next < 0, "towline: peer state %d, event %d\n",
 		      peer->state, event))
 		return;
@@ -37,7 +37,7 @@ void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event)
 	tow_recorder_note(&peer->recorder, peer->epoch,
 			  tow_peer_state_name(next), peer->state, peer->error);
 	peer->state = next;
-	wake_up_all(&peer->dev->peers.wait);
+	wake_up_all(&peer->dev->peers->wait);
 }
 
 /* ---- references ----------------------------------------------------------- */
@@ -79,7 +79,7 @@ void tow_peer_put(struct tow_peer *peer)
  */
 struct tow_peer *tow_peer_find(struct tow_device *dev, u64 id)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer;
 
 	mutex_lock(&peers->lock);
@@ -99,7 +99,7 @@ struct tow_peer *tow_peer_find(struct tow_device *dev, u64 id)
  */
 struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	unsigned long index = *cursor;
 	struct tow_peer *peer;
 
@@ -165,7 +165,7 @@ bool tow_peer_has_address(const struct tow_peer *peer,
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer, *found = NULL;
 	unsigned long index;
 
@@ -196,7 +196,7 @@ void tow_peer_add_address(struct tow_peer *peer,
 {
 	unsigned int i;
 
-	lockdep_assert_held(&peer->dev->peers.lock);
+	lockdep_assert_held(&peer->dev->peers->lock);
 	for (i = 0; i < peer->aliases; i++) {
 		if (!tow_peer_same_address(&peer->addresses[i], address))
 			continue;
@@ -237,7 +237,7 @@ static struct tow_peer *tow_peer_alloc(struct tow_device *dev,
  */
 struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation)
 {
-	struct tow_peers *peers = &dev->peers;
+	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer;
 	int ret;
 
@@ -271,7 +271,7 @@ struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation)
  */
 void tow_peer_take_out(struct tow_peer *peer)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = peer->dev->peers;
 
 	lockdep_assert_held(&peers->lock);
 	xa_erase(&peers->by_id, peer->id);

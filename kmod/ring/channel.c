@@ -66,7 +66,7 @@ void tow_channels_stop(struct tow_queue *queue, int error)
 static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
 			      unsigned int index, u32 *number)
 {
-	struct tow_peers *peers = &peer->dev->peers;
+	struct tow_peers *peers = peer->dev->peers;
 	struct tow_flow *flow;
 	int ret;
 
@@ -112,7 +112,7 @@ static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,
 	int ret;
 
 	ret = tow_peer_use(peer,
-			   READ_ONCE(dev->peers.settings.reconnect_timeout_ms),
+			   READ_ONCE(dev->peers->settings.reconnect_timeout_ms),
 			   &session);
 	if (ret)
 		return ret;
@@ -179,7 +179,7 @@ static bool tow_channel_is_busy(struct tow_queue *queue,
 static int tow_channel_take_away(struct tow_queue *queue, u32 number,
 				 struct tow_flow **result)
 {
-	struct tow_peers *peers = &queue->dev->peers;
+	struct tow_peers *peers = queue->dev->peers;
 	struct tow_flow *flow = xa_load(&queue->flows, number);
 
 	if (!queue->client)

@@ -53,11 +53,11 @@ static void tow_queues_tell(struct tow_queues *queues,
  */
 void tow_event_broken(struct tow_peer *peer, int error)
 {
-	lockdep_assert_held(&peer->dev->peers.lock);
+	lockdep_assert_held(&peer->dev->peers->lock);
 	peer->events.broken++;
 	peer->events.broken_ns = ktime_get_ns();
 	peer->events.error = error;
-	tow_queues_tell(&peer->dev->queues, peer);
+	tow_queues_tell(peer->dev->queues, peer);
 }
 
 /**
@@ -66,9 +66,9 @@ void tow_event_broken(struct tow_peer *peer, int error)
  */
 void tow_event_back(struct tow_peer *peer)
 {
-	lockdep_assert_held(&peer->dev->peers.lock);
+	lockdep_assert_held(&peer->dev->peers->lock);
 	peer->events.back++;
-	tow_queues_tell(&peer->dev->queues, peer);
+	tow_queues_tell(peer->dev->queues, peer);
 }
 
 /**
@@ -78,11 +78,11 @@ void tow_event_back(struct tow_peer *peer)
  */
 void tow_event_lost(struct tow_peer *peer, int error)
 {
-	lockdep_assert_held(&peer->dev->peers.lock);
+	lockdep_assert_held(&peer->dev->peers->lock);
 	peer->events.lost++;
 	peer->events.lost_ns = ktime_get_ns();
 	peer->events.error = error;
-	tow_queues_tell(&peer->dev->queues, peer);
+	tow_queues_tell(peer->dev->queues, peer);
 }
 
 /* ---- who is told ---------------------------------------------------------- */
@@ -127,7 +127,7 @@ static struct tow_peer *tow_queue_find_event(struct tow_queue *queue,
 					     struct tow_queue_event *event,
 					     struct tow_peer_events *now)
 {
-	struct tow_peers *peers = &queue->dev->peers;
+	struct tow_peers *peers = queue->dev->peers;
 	struct tow_peer *peer = NULL;
 	struct tow_flow *flow;
 	unsigned long number;
@@ -186,7 +186,7 @@ static bool tow_queue_has_news(struct tow_queue *queue)
  */
 void tow_event_settle(struct tow_queue *queue)
 {
-	lockdep_assert_held(&queue->dev->peers.lock);
+	lockdep_assert_held(&queue->dev->peers->lock);
 	if (tow_queue_has_event(queue) && !tow_queue_has_news(queue))
 		WRITE_ONCE(queue->events_told, queue->events);
 }
@@ -195,7 +195,7 @@ void tow_event_settle(struct tow_queue *queue)
 static void tow_queue_told(struct tow_queue *queue, const struct tow_peer *peer,
 			   const struct tow_peer_events *now)
 {
-	struct tow_peers *peers = &queue->dev->peers;
+	struct tow_peers *peers = queue->dev->peers;
 	struct tow_flow *flow;
 	unsigned long number;
 

@@ -20,17 +20,25 @@
 #define TOW_INFLIGHT_BYTES	SZ_2M
 
 /**
- * tow_queues_init - prepare the structure
- * @queues: zeroed memory inside a tow_device
+ * tow_queues_init - no queues so far
+ * @dev: the device
+ *
+ * Return: 0 or -ENOMEM.
  */
-void tow_queues_init(struct tow_queues *queues)
+int tow_queues_init(struct tow_device *dev)
 {
+	struct tow_queues *queues = kzalloc(sizeof(*queues), GFP_KERNEL);
+
+	if (!queues)
+		return -ENOMEM;
 	mutex_init(&queues->lock);
 	INIT_LIST_HEAD(&queues->list);
 	INIT_LIST_HEAD(&queues->pollers);
 	queues->inflight_bytes = TOW_INFLIGHT_BYTES;
 	queues->stripe_bytes = TOW_STRIPE_BYTES;
 	queues->op_stall_ms = TOW_OP_STALL_MS;
+	dev->queues = queues;
+	return 0;
 }
 
 static struct tow_queue *tow_queues_next(struct tow_queues *queues)
@@ -97,12 +105,13 @@ bool tow_queues_busy(struct tow_queues *queues,
 
 /**
  * tow_queues_cleanup - undo tow_queues_init()
- * @queues: the device's queues, all gone
+ * @dev: the device; its queues have gone
  */
-void tow_queues_cleanup(struct tow_queues *queues)
+void tow_queues_cleanup(struct tow_device *dev)
 {
-	WARN_ON_ONCE(!list_empty(&queues->list));
-	mutex_destroy(&queues->lock);
+	WARN_ON_ONCE(!list_empty(&dev->queues->list));
+	mutex_destroy(&dev->queues->lock);
+	kfree(dev->queues);
 }
 
 static struct tow_queue *tow_client_take_queue(struct tow_client *client)

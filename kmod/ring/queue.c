@@ -122,7 +122,7 @@ static void tow_queue_free(struct tow_queue *queue)
 static void tow_queue_release(struct kref *refs)
 {
 	struct tow_queue *queue = container_of(refs, struct tow_queue, refs);
-	struct tow_queues *queues = &queue->dev->queues;
+	struct tow_queues *queues = queue->dev->queues;
 
 	mutex_lock(&queues->lock);
 	list_del(&queue->link);
@@ -143,7 +143,7 @@ static void tow_queue_free_later(struct work_struct *work)
 /* Of the device's list from here on. */
 static int tow_queue_publish(struct tow_queue *queue)
 {
-	struct tow_queues *queues = &queue->dev->queues;
+	struct tow_queues *queues = queue->dev->queues;
 	int ret = 0;
 
 	mutex_lock(&queues->lock);

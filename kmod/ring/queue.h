@@ -295,11 +295,11 @@ struct tow_taken {
 };
 
 /* init.c */
-void tow_queues_init(struct tow_queues *queues);
+int tow_queues_init(struct tow_device *dev);
 void tow_queues_stop(struct tow_queues *queues);
 bool tow_queues_busy(struct tow_queues *queues,
 		     const struct tow_account *account);
-void tow_queues_cleanup(struct tow_queues *queues);
+void tow_queues_cleanup(struct tow_device *dev);
 void tow_queue_client_end(struct tow_client *client);
 
 /* queue.c */

@@ -180,7 +180,7 @@ static int tow_poller_allow(struct tow_poller *poller,
 /* Of the device's list from here on. */
 static int tow_poller_publish(struct tow_poller *poller)
 {
-	struct tow_queues *queues = &poller->dev->queues;
+	struct tow_queues *queues = poller->dev->queues;
 	int ret = 0;
 
 	mutex_lock(&queues->lock);
@@ -296,7 +296,7 @@ struct tow_poller *tow_poller_get(struct tow_client *client)
 static void tow_poller_release(struct kref *refs)
 {
 	struct tow_poller *poller = container_of(refs, struct tow_poller, refs);
-	struct tow_queues *queues = &poller->dev->queues;
+	struct tow_queues *queues = poller->dev->queues;
 
 	mutex_lock(&queues->lock);
 	list_del_init(&poller->link);

@@ -90,24 +90,35 @@ void tow_window_gone(struct tow_session *session)
 /* ---- the device ----------------------------------------------------------- */
 
 /**
- * tow_notify_init - prepare the structure
- * @notify: zeroed memory inside a tow_device
+ * tow_notify_init - no notifications so far
+ * @dev: the device
+ *
+ * Return: 0 or -ENOMEM.
  */
-void tow_notify_init(struct tow_notify *notify)
+int tow_notify_init(struct tow_device *dev)
 {
+	struct tow_notify *notify = kzalloc(sizeof(*notify), GFP_KERNEL);
+
+	if (!notify)
+		return -ENOMEM;
 	xa_init_flags(&notify->slots, XA_FLAGS_ALLOC);
 	mutex_init(&notify->lock);
 	notify->srq_depth = TOW_SRQ_DEPTH;
+	dev->notify = notify;
+	return 0;
 }
 
 /**
  * tow_notify_cleanup - undo tow_notify_init()
- * @notify: the structure; there are neither slots nor sessions
+ * @dev: the device; there are neither slots nor sessions
  */
-void tow_notify_cleanup(struct tow_notify *notify)
+void tow_notify_cleanup(struct tow_device *dev)
 {
+	struct tow_notify *notify = dev->notify;
+
 	WARN_ON_ONCE(notify->srq);
 	WARN_ON_ONCE(!xa_empty(&notify->slots));
 	mutex_destroy(&notify->lock);
 	xa_destroy(&notify->slots);
+	kfree(notify);
 }

@@ -76,8 +76,8 @@ struct tow_session_notify {
 };
 
 /* init.c */
-void tow_notify_init(struct tow_notify *notify);
-void tow_notify_cleanup(struct tow_notify *notify);
+int tow_notify_init(struct tow_device *dev);
+void tow_notify_cleanup(struct tow_device *dev);
 void tow_window_init(struct tow_session *session);
 void tow_window_gone(struct tow_session *session);
 int tow_window_told(struct tow_session *session,

@@ -341,10 +341,10 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 {
 	struct tow_device *dev = link->tie->dev;
-	u32 limit = READ_ONCE(dev->queues.inflight_bytes);
+	u32 limit = READ_ONCE(dev->queues->inflight_bytes);
 	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
 	/* 0, for never, becomes more than there can be. */
-	u64 plain = (u64)READ_ONCE(dev->queues.stripe_bytes) - 1;
+	u64 plain = (u64)READ_ONCE(dev->queues->stripe_bytes) - 1;
 	struct tow_flow *flow;
 	u32 count = 0;
 	/* Where what is on its way ends a chain. */

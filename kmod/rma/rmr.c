@@ -104,7 +104,7 @@ void tow_remote_leave(struct tow_remote *remote, int count, int status)
 	/* In the work item it may go, with all that it holds; not before. */
 	dev = remote->tie->dev;
 	kref_get(&dev->refs);
-	llist_add(&remote->quiet_node, &dev->directory.quiet);
-	tow_directory_queue(&dev->directory);
+	llist_add(&remote->quiet_node, &dev->directory->quiet);
+	tow_directory_queue(dev->directory);
 	tow_device_put(dev);
 }

@@ -76,7 +76,7 @@ static void tow_slot_work(struct work_struct *work)
  */
 int tow_slot_new(struct tow_device *dev, u64 *word, struct tow_slot **result)
 {
-	struct tow_notify *notify = &dev->notify;
+	struct tow_notify *notify = dev->notify;
 	struct tow_slot *slot;
 	int ret;
 
@@ -213,7 +213,7 @@ void tow_slot_close(struct tow_slot *slot)
  */
 void tow_slot_end(struct tow_slot *slot, struct tow_device *dev)
 {
-	xa_erase(&dev->notify.slots, slot->number);
+	xa_erase(&dev->notify->slots, slot->number);
 	spin_lock_bh(&slot->lock);
 	slot->word = NULL;
 	spin_unlock_bh(&slot->lock);
@@ -258,7 +258,7 @@ bool tow_slot_notify(struct tow_device *dev, u64 holder, u32 imm)
 	bool counted = false;
 
 	rcu_read_lock();
-	slot = xa_load(&dev->notify.slots, tow_imm_slot(imm));
+	slot = xa_load(&dev->notify->slots, tow_imm_slot(imm));
 	if (slot) {
 		spin_lock(&slot->lock);
 		counted = tow_slot_advance(slot, holder, imm);

@@ -415,7 +415,7 @@ static int tow_srq_post_all(struct tow_srq *srq)
 static int tow_srq_prepare(struct tow_srq *srq)
 {
 	const struct ib_device_attr *attrs = &srq->dev->ibdev->attrs;
-	u32 depth = READ_ONCE(srq->dev->notify.srq_depth);
+	u32 depth = READ_ONCE(srq->dev->notify->srq_depth);
 	int ret;
 
 	srq->count = min3(depth + depth / TOW_SRQ_RESERVE,
@@ -450,7 +450,7 @@ static struct tow_srq *tow_srq_make(struct tow_device *dev)
 /* Called with the lock held: what a new session uses. */
 static struct tow_srq *tow_srq_choose(struct tow_device *dev)
 {
-	struct tow_srq *now = dev->notify.srq, *srq;
+	struct tow_srq *now = dev->notify->srq, *srq;
 
 	if (now && !READ_ONCE(now->worn))
 		return now;
@@ -458,7 +458,7 @@ static struct tow_srq *tow_srq_choose(struct tow_device *dev)
 	/* Better one that gets smaller than none. */
 	if (IS_ERR(srq))
 		return now && !READ_ONCE(now->broken) ? now : srq;
-	dev->notify.srq = srq;
+	dev->notify->srq = srq;
 	return srq;
 }
 
@@ -478,13 +478,13 @@ void tow_srq_get(struct tow_session *session)
 	/* All of its queue pairs are alike. */
 	if (session->notify.chosen || dev->ibdev->attrs.max_srq <= 0)
 		return;
-	mutex_lock(&dev->notify.lock);
+	mutex_lock(&dev->notify->lock);
 	srq = tow_srq_choose(dev);
 	if (!IS_ERR(srq)) {
 		srq->users++;
 		session->notify.srq = srq;
 	}
-	mutex_unlock(&dev->notify.lock);
+	mutex_unlock(&dev->notify->lock);
 	/* Pairs with tow_window_apart(). */
 	smp_store_release(&session->notify.chosen, true);
 }
@@ -495,7 +495,7 @@ void tow_srq_get(struct tow_session *session)
  */
 void tow_srq_put(struct tow_session *session)
 {
-	struct tow_notify *notify = &session->dev->notify;
+	struct tow_notify *notify = session->dev->notify;
 	struct tow_srq *srq = session->notify.srq;
 
 	if (!srq)
@@ -520,7 +520,7 @@ void tow_srq_put(struct tow_session *session)
  */
 bool tow_srq_promise(struct tow_srq *srq, u32 receives)
 {
-	struct tow_notify *notify = &srq->dev->notify;
+	struct tow_notify *notify = srq->dev->notify;
 	bool enough;
 
 	mutex_lock(&notify->lock);

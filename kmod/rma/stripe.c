@@ -249,7 +249,7 @@ static bool tow_stripe_suits(const struct tow_link *link,
 			     const struct tow_op *op, u32 most)
 {
 	struct tow_device *dev = link->tie->dev;
-	u64 plain = (u64)READ_ONCE(dev->queues.stripe_bytes) - 1;
+	u64 plain = (u64)READ_ONCE(dev->queues->stripe_bytes) - 1;
 
 	return op->bytes > plain && op->flow->stripes &&
 	       tow_link_stripes(link) &&

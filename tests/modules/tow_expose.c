@@ -569,14 +569,14 @@ static int tow_expose_remote(struct tow_device *dev, struct tow_expose_remote *f
 	unsigned long index;
 	int ret = -ENOENT;
 
-	mutex_lock(&dev->peers.lock);
-	xa_for_each(&dev->peers.sessions, index, session) {
+	mutex_lock(&dev->peers->lock);
+	xa_for_each(&dev->peers->sessions, index, session) {
 		if (!tow_expose_describe(session, found))
 			continue;
 		ret = 0;
 		break;
 	}
-	mutex_unlock(&dev->peers.lock);
+	mutex_unlock(&dev->peers->lock);
 	return ret;
 }
 
