@@ -21,10 +21,14 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
-#include "client.h"
-#include "device.h"
+#include "core/core.h"
+#include "core/trace.h"
+#include "directory.h"
+#include "memory/memory.h"
+#include "peer.h"
 #include "poller.h"
-#include "trace.h"
+#include "queue.h"
+#include "root.h"
 
 /* Does the device's network interface live in the initial namespace? */
 static bool tow_file_in_init_net(struct tow_device *dev)

@@ -14,15 +14,19 @@
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
-#include "client.h"
-#include "compat.h"
-#include "device.h"
+#include "core/compat.h"
+#include "core/core.h"
+#include "core/trace.h"
+#include "directory.h"
 #include "export.h"
-#include "memory.h"
+#include "memory/memory.h"
+#include "notify.h"
 #include "ops.h"
+#include "peer.h"
 #include "peer_sysfs.h"
 #include "poller.h"
-#include "trace.h"
+#include "queue.h"
+#include "root.h"
 
 /* See Documentation/ABI/testing/sysfs-module-towline. */
 static char *tow_device_globs = "*";
@@ -118,25 +122,6 @@ static const char *tow_device_unusable(struct ib_device *ibdev)
 	if (!rdma_ib_or_roce(ibdev, port))
 		return "it speaks neither InfiniBand nor RoCE";
 	return NULL;
-}
-
-/**
- * tow_device_want_port - the administrator wants a port
- * @dev: the device; the caller is a user of it
- * @port: which, counted from 1; 0: any
- *
- * Takes effect at once, but for peers: they stay with theirs as long as it is up.
- *
- * Return: 0; -ERANGE: there is no such port, or none that serves.
- */
-int tow_device_want_port(struct tow_device *dev, u32 port)
-{
-	if (port && (!rdma_is_port_valid(dev->ibdev, port) ||
-		     !rdma_ib_or_roce(dev->ibdev, port)))
-		return -ERANGE;
-	WRITE_ONCE(dev->port_wanted, port);
-	tow_memory_changed(dev);
-	return 0;
 }
 
 /* Runs in the RDMA core's work queue. */

@@ -11,9 +11,10 @@
 #include <linux/log2.h>
 #include <linux/string.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "export.h"
 #include "peer.h"
+#include "root.h"
 #include "session.h"
 #include "sysfs.h"
 

@@ -17,7 +17,11 @@
 #include <linux/device.h>
 #include <linux/sysfs.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "memory/memory.h"
+#include "notify.h"
+#include "queue.h"
+#include "root.h"
 #include "sysfs.h"
 
 /* More than any machine has, and far from what u64 holds. */
@@ -329,13 +333,20 @@ ssize_t tow_setting_store(struct device *node, struct device_attribute *attr,
 /* @_field: in terms of "dev" */
 TOW_SETTING_ATTR(linger_max_s, *tow_memory_linger_max_s(dev), 0, TOW_LINGER_MAX_MAX_S);
 
+/* Takes effect at once, but for peers: they stay with theirs as long as it is up. */
 static int tow_sysfs_want_port(struct tow_device *dev, u32 port)
 {
-	int ret;
+	int ret = 0;
 
 	if (!tow_device_enter(dev))
 		return -ENODEV;
-	ret = tow_device_want_port(dev, port);
+	if (port && (!rdma_is_port_valid(dev->ibdev, port) ||
+		     !rdma_ib_or_roce(dev->ibdev, port))) {
+		ret = -ERANGE;
+	} else {
+		WRITE_ONCE(dev->port_wanted, port);
+		tow_memory_changed(dev);
+	}
 	tow_device_leave(dev);
 	return ret;
 }

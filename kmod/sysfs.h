@@ -9,6 +9,8 @@
 #include <linux/sysfs.h>
 #include <linux/types.h>
 
+#include "root.h"
+
 struct tow_device;
 
 /**

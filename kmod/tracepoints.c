@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The bodies of the tracepoints that trace.h declares. */
+/* The bodies of the tracepoints that core/trace.h declares, and what they look into. */
+
+#include "export.h"
+#include "memory/memory.h"
+#include "peer.h"
+#include "queue.h"
+#include "session.h"
 
 #define CREATE_TRACE_POINTS
-#include "trace.h"
+#include "core/trace.h"

@@ -14,8 +14,9 @@
 #include <net/net_namespace.h>
 #include <rdma/ib_cache.h>
 
-#include "address.h"
-#include "device.h"
+#include "core/address.h"
+#include "core/core.h"
+#include "peer.h"
 #include "session.h"
 
 /* At least, until our own device has answered: 1.07 s. */

@@ -16,7 +16,7 @@
 #include <linux/mutex.h>
 #include <linux/types.h>
 
-#include "wire.h"
+#include "conn/wire.h"
 
 struct crypto_shash;
 

@@ -21,9 +21,10 @@
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "core/trace.h"
+#include "peer.h"
 #include "session.h"
-#include "trace.h"
 
 /* Credit is given back without anything else to say when so much is due. */
 #define TOW_CREDITS_DUE		(TOW_WIRE_CREDITS / 2)

@@ -24,9 +24,10 @@
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "core/quirks.h"
 #include "link.h"
-#include "quirks.h"
+#include "peer.h"
 
 /* Queue pairs that a completion queue has room for, if the device lets it. */
 #define TOW_CQ_QPS		8

@@ -19,8 +19,9 @@
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "ops.h"
+#include "peer.h"
 #include "tie.h"
 
 /* Requests of a queue pair in the error state complete at once, or never. */

@@ -20,9 +20,10 @@
 #include <net/route.h>
 #include <rdma/ib_cache.h>
 
-#include "compat.h"
-#include "device.h"
+#include "core/compat.h"
+#include "core/core.h"
 #include "parting.h"
+#include "peer.h"
 
 /**
  * struct tow_parting - an identifier that is to go when it can

@@ -25,8 +25,9 @@
 #include <net/net_namespace.h>
 #include <rdma/ib_cm.h>
 
-#include "address.h"
-#include "device.h"
+#include "core/address.h"
+#include "core/core.h"
+#include "peer.h"
 #include "session.h"
 
 /* Requests that the connection manager keeps; accepting takes no time. */

@@ -22,10 +22,11 @@
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
-#include "device.h"
-#include "quirks.h"
+#include "core/core.h"
+#include "core/quirks.h"
+#include "core/trace.h"
+#include "peer.h"
 #include "session.h"
-#include "trace.h"
 
 /* For lockdep: see tow_session_new(). */
 static struct lock_class_key tow_session_responder;

@@ -20,10 +20,10 @@
 #include <rdma/rdma_cm.h>
 
 #include "auth.h"
+#include "conn/wire.h"
 #include "link.h"
 #include "notify.h"
 #include "peer.h"
-#include "wire.h"
 
 struct tow_buffer;
 struct tow_device;

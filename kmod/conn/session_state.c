@@ -6,9 +6,10 @@
 #include <linux/jiffies.h>
 #include <linux/minmax.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "core/trace.h"
+#include "peer.h"
 #include "session.h"
-#include "trace.h"
 
 /* The other end's goodbye may be just behind the connection manager's. */
 #define TOW_HANG_UP_MS		50

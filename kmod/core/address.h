@@ -8,9 +8,20 @@
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/socket.h>
+#include <linux/types.h>
 #include <net/ipv6.h>
 
-#include "peer.h"
+/**
+ * struct tow_address - where a node listens
+ * @in6: the address; IPv4 as IPv4-mapped
+ * @scope_id: interface of a link-local address; else 0
+ * @port: 0: not known
+ */
+struct tow_address {
+	struct in6_addr	in6;
+	u32		scope_id;
+	u16		port;
+};
 
 /**
  * tow_address_of - the address in a socket address

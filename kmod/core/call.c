@@ -11,8 +11,8 @@
 #include <linux/stddef.h>
 #include <linux/uaccess.h>
 
-#include "client.h"
-#include "call.h"
+#include "core/core.h"
+
 
 #define TOW_LISTING_ENTRY_MAX	4096
 

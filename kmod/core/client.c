@@ -17,7 +17,8 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "client.h"
+#include "core/core.h"
+
 
 /**
  * tow_client_add_handle - make a handle usable

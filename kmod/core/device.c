@@ -11,7 +11,8 @@
 #include <linux/string.h>
 #include <linux/xarray.h>
 
-#include "device.h"
+#include "core/core.h"
+
 
 struct workqueue_struct *tow_wq;
 /* Imports that end wait for exporters, who may wait for work in the other one. */

@@ -16,8 +16,8 @@
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
-#include "device.h"
-#include "trace.h"
+#include "core/core.h"
+#include "core/trace.h"
 
 /*
  * Each region, and each export, costs the kernel some hundred bytes beside its

@@ -15,8 +15,8 @@
 #include <linux/string.h>
 #include <linux/time64.h>
 
-#include "recorder.h"
-#include "trace.h"
+#include "core/core.h"
+#include "core/trace.h"
 
 /* What one line of the log, or of the file, may take. */
 #define TOW_RECORDER_LINE	160

@@ -14,10 +14,17 @@
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 
-#include "device.h"
-#include "export.h"
-#include "recorder.h"
-#include "session.h"
+#include "core/core.h"
+
+/* Their structures are for tracepoints.c. */
+struct tow_chunk;
+struct tow_entry;
+struct tow_exported;
+struct tow_peer;
+struct tow_queue;
+struct tow_region;
+struct tow_session;
+struct tow_slab;
 
 TRACE_DEFINE_ENUM(TOW_MAINT_WAITING);
 TRACE_DEFINE_ENUM(TOW_MAINT_CONNECTING);

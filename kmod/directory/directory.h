@@ -33,7 +33,7 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
-#include "call.h"
+#include "core/core.h"
 #include "label.h"
 #include "uapi/towline.h"
 

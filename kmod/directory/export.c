@@ -22,11 +22,12 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "client.h"
-#include "device.h"
+#include "core/core.h"
+#include "core/trace.h"
+#include "directory.h"
 #include "export.h"
+#include "memory/memory.h"
 #include "slot.h"
-#include "trace.h"
 
 /* The narrowest registration that has those rights. */
 static enum tow_rights tow_exported_kind(u32 rights)

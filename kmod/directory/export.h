@@ -10,10 +10,10 @@
 #include <linux/list.h>
 #include <linux/uidgid.h>
 
+#include "conn/wire.h"
+#include "core/core.h"
 #include "directory.h"
-#include "limits.h"
-#include "memory.h"
-#include "wire.h"
+#include "memory/memory.h"
 
 struct pid;
 struct tow_region;

@@ -23,11 +23,13 @@
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "core/trace.h"
 #include "export.h"
+#include "memory/memory.h"
+#include "peer.h"
 #include "slot.h"
 #include "tie.h"
-#include "trace.h"
 
 /* Of one tie: what the peer may have. */
 #define TOW_GRANTS_MAX		SZ_1M

@@ -5,7 +5,8 @@
  * It only hands on, to the owner's side (serve.c, grant.c, export.c) and the resolver's
  * (remote.c, resolve.c), and takes the locks that both need.
  */
-#include "device.h"
+#include "core/core.h"
+#include "directory.h"
 #include "export.h"
 #include "remote.h"
 #include "tie.h"

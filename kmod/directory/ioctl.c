@@ -9,10 +9,10 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "client.h"
-#include "device.h"
+#include "core/core.h"
 #include "export.h"
-#include "call.h"
+#include "memory/memory.h"
+#include "peer.h"
 #include "remote.h"
 #include "session.h"
 #include "slot.h"

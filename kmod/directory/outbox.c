@@ -8,7 +8,7 @@
  * whoever wanted one sees to that.  So what a program's end sets free goes out together,
  * as many as a message holds.
  */
-#include "device.h"
+#include "core/core.h"
 #include "directory.h"
 #include "tie.h"
 

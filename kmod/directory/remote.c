@@ -10,7 +10,7 @@
  */
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "remote.h"
 #include "tie.h"
 

@@ -7,10 +7,10 @@
 #include <linux/mm.h>
 #include <linux/overflow.h>
 
-#include "device.h"
+#include "conn/wire.h"
+#include "core/core.h"
 #include "remote.h"
 #include "tie.h"
-#include "wire.h"
 
 /*
  * Of one tie: requests on their way.  More than may wait there, so that those

@@ -14,11 +14,12 @@
  */
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "core/trace.h"
+#include "directory.h"
 #include "export.h"
 #include "slot.h"
 #include "tie.h"
-#include "trace.h"
 
 /* Of one tie: names that the peer waits for. */
 #define TOW_WAITING_MAX		1024

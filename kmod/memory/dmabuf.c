@@ -17,7 +17,7 @@
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 
-#include "compat.h"
+#include "core/compat.h"
 #include "internal.h"
 
 static vm_fault_t tow_region_fault(struct vm_fault *vmf)

@@ -30,7 +30,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
-#include "compat.h"
+#include "core/compat.h"
 #include "internal.h"
 
 /* Between two looks whether the device is going, while an exporter is waited for. */

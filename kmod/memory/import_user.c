@@ -10,7 +10,7 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
-#include "compat.h"
+#include "core/compat.h"
 #include "internal.h"
 
 /* Pinned at a time: as many pointers as a page holds. */

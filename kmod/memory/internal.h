@@ -13,8 +13,8 @@
 #include <linux/wait.h>
 #include <linux/xarray.h>
 
-#include "device.h"
-#include "memory.h"
+#include "core/core.h"
+#include "memory/memory.h"
 
 struct device;
 struct dma_buf_attachment;

@@ -9,8 +9,8 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "core/core.h"
 #include "internal.h"
-#include "call.h"
 
 /*
  * A name is terminated, printable, and fills up its field with zeroes, so that

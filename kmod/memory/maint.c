@@ -22,8 +22,8 @@
 
 #include <linux/jiffies.h>
 
+#include "core/trace.h"
 #include "internal.h"
-#include "trace.h"
 
 /* 10, 20, ... 2560 ms between them: about five seconds in all. */
 #define TOW_MAINT_ATTEMPTS	10

@@ -38,8 +38,7 @@
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
-#include "client.h"
-#include "limits.h"
+#include "core/core.h"
 #include "slab_size.h"
 #include "uapi/towline.h"
 

@@ -33,8 +33,8 @@
 
 #include <linux/sizes.h>
 
+#include "core/trace.h"
 #include "internal.h"
-#include "trace.h"
 
 /*
  * What one caller had made ready, another may have taken: so often we try again

@@ -17,8 +17,8 @@
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
 
+#include "core/trace.h"
 #include "internal.h"
-#include "trace.h"
 
 /* Seconds, unless the administrator says otherwise. */
 #define TOW_LINGER_MAX_S	300

@@ -9,8 +9,8 @@
  * have any amount of memory, and take it from the pool for good where the machine has
  * no more.  Nobody tells us when a page is let go of, so we look from time to time.
  */
+#include "core/trace.h"
 #include "internal.h"
-#include "trace.h"
 
 #define TOW_RETIRED_LOOK	HZ
 

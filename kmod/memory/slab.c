@@ -33,9 +33,9 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "compat.h"
+#include "core/compat.h"
+#include "core/trace.h"
 #include "internal.h"
-#include "trace.h"
 
 /* So much of the machine's memory is never taken, that the machine may live. */
 #define TOW_SPARE_DIVISOR	16

@@ -12,9 +12,10 @@
 #include <linux/random.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "export.h"
 #include "ops.h"
+#include "peer.h"
 #include "remote.h"
 #include "tie.h"
 

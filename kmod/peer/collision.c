@@ -12,7 +12,8 @@
  */
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "peer.h"
 #include "state.h"
 #include "tie.h"
 

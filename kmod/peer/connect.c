@@ -13,7 +13,8 @@
 #include <linux/minmax.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "peer.h"
 #include "state.h"
 #include "tie.h"
 

@@ -16,7 +16,8 @@
  */
 #include <linux/jiffies.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "peer.h"
 #include "tie.h"
 
 /*

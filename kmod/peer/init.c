@@ -7,8 +7,10 @@
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "ops.h"
+#include "peer.h"
+#include "queue.h"
 #include "tie.h"
 
 /**

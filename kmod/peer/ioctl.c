@@ -8,9 +8,7 @@
 #include <linux/uaccess.h>
 #include <net/ipv6.h>
 
-#include "client.h"
-#include "device.h"
-#include "call.h"
+#include "core/core.h"
 #include "session.h"
 
 /* Published sizes: see chardev.c. */

@@ -14,12 +14,12 @@
 #include <linux/xarray.h>
 
 #include "auth.h"
-#include "call.h"
+#include "core/address.h"
+#include "core/core.h"
 #include "event.h"
 #include "parting.h"
-#include "state.h"
 #include "peer_sysfs.h"
-#include "recorder.h"
+#include "state.h"
 #include "uapi/towline.h"
 
 struct ib_device;
@@ -73,18 +73,6 @@ struct tow_peer_settings {
 	u32	timeout;
 	u32	retry_count;
 	u32	allow_unauthenticated;
-};
-
-/**
- * struct tow_address - where a node listens
- * @in6: the address; IPv4 as IPv4-mapped
- * @scope_id: interface of a link-local address; else 0
- * @port: 0: not known
- */
-struct tow_address {
-	struct in6_addr	in6;
-	u32		scope_id;
-	u16		port;
 };
 
 /* Peers that one device can remember. */

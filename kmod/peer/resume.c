@@ -10,8 +10,9 @@
  */
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "export.h"
+#include "peer.h"
 #include "tie.h"
 
 static bool tow_tie_is_named(const u8 *name)

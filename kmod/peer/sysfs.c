@@ -32,10 +32,10 @@
 #include <linux/sysfs.h>
 #include <net/ipv6.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "peer.h"
-#include "state.h"
 #include "peer_sysfs.h"
+#include "state.h"
 #include "tie.h"
 
 /**

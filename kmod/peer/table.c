@@ -13,10 +13,11 @@
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "core/trace.h"
+#include "peer.h"
 #include "state.h"
 #include "tie.h"
-#include "trace.h"
 
 /* ---- states --------------------------------------------------------------- */
 

@@ -17,9 +17,9 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+#include "conn/wire.h"
 #include "directory.h"
 #include "session.h"
-#include "wire.h"
 
 struct tow_device;
 struct tow_link;

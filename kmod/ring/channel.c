@@ -9,8 +9,8 @@
  */
 #include <linux/slab.h>
 
-#include "client.h"
-#include "device.h"
+#include "core/core.h"
+#include "peer.h"
 #include "queue.h"
 #include "session.h"
 

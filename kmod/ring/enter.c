@@ -7,8 +7,7 @@
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
-#include "client.h"
-#include "device.h"
+#include "core/core.h"
 #include "link.h"
 #include "poller.h"
 #include "queue.h"

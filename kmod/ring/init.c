@@ -12,7 +12,7 @@
  */
 #include <linux/sizes.h>
 
-#include "client.h"
+#include "core/core.h"
 #include "internal.h"
 #include "queue.h"
 

@@ -6,7 +6,7 @@
 #ifndef TOW_RING_INTERNAL_H
 #define TOW_RING_INTERNAL_H
 
-#include "device.h"
+#include "core/core.h"
 #include "queue.h"
 
 /**

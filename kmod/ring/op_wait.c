@@ -15,7 +15,7 @@
  *
  * How a WAIT begins is in request.c (tow_entry_wait()).
  */
-#include "device.h"
+#include "core/core.h"
 #include "internal.h"
 #include "queue.h"
 #include "slot.h"

@@ -11,7 +11,8 @@
 #include <linux/types.h>
 #include <linux/wait.h>
 
-#include "limits.h"
+#include "core/core.h"
+
 
 struct task_struct;
 struct tow_client;

@@ -17,14 +17,13 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "client.h"
-#include "compat.h"
-#include "device.h"
+#include "core/compat.h"
+#include "core/core.h"
+#include "core/trace.h"
 #include "internal.h"
 #include "link.h"
 #include "poller.h"
 #include "queue.h"
-#include "trace.h"
 
 /* ---- memory --------------------------------------------------------------- */
 

@@ -35,7 +35,8 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
-#include "limits.h"
+#include "core/core.h"
+#include "memory/memory.h"
 #include "ops.h"
 #include "order.h"
 #include "slot.h"

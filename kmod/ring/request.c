@@ -13,15 +13,15 @@
  * its completion is written, if it has one, it becomes nobody's, and what waited for it
  * may begin.
  */
-#include "device.h"
+#include "core/core.h"
+#include "core/trace.h"
 #include "internal.h"
 #include "link.h"
+#include "memory/memory.h"
 #include "poller.h"
 #include "queue.h"
-#include "memory.h"
 #include "remote.h"
 #include "slot.h"
-#include "trace.h"
 
 /* Entries that are begun before others have their turn. */
 #define TOW_RUN_BUDGET		256

@@ -6,9 +6,9 @@
  * only the copy is looked at; of the indices only the program's are read, and
  * believed no further than they can be true.
  */
-#include "client.h"
-#include "device.h"
+#include "core/core.h"
 #include "link.h"
+#include "memory/memory.h"
 #include "queue.h"
 #include "remote.h"
 

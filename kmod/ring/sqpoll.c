@@ -35,12 +35,11 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "client.h"
-#include "device.h"
+#include "core/core.h"
+#include "core/trace.h"
 #include "internal.h"
 #include "poller.h"
 #include "queue.h"
-#include "trace.h"
 
 /* ---- turns ---------------------------------------------------------------- */
 

@@ -30,14 +30,14 @@
  * tree.  request.c, which ends entries, takes it out first (tow_deadline_leave()), before
  * it lets go of anything that the entry holds.
  */
-#include "compat.h"
-#include "device.h"
+#include "core/compat.h"
+#include "core/core.h"
+#include "core/trace.h"
 #include "internal.h"
 #include "notify.h"
 #include "queue.h"
 #include "remote.h"
 #include "slot.h"
-#include "trace.h"
 
 /* Those that are dealt with before others have their turn. */
 #define TOW_LATE_BATCH		64

@@ -11,7 +11,7 @@
  * for waits in its flow (post.c); when the peer has told, those flows go on in
  * turns.
  */
-#include "device.h"
+#include "core/core.h"
 #include "notify.h"
 #include "sequence.h"
 #include "tie.h"

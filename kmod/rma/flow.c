@@ -13,8 +13,9 @@
  * peer has carried is counted, and its user has it back.  Nothing here knows how an
  * operation is posted, or that it is striped.
  */
-#include "device.h"
+#include "core/core.h"
 #include "internal.h"
+#include "peer.h"
 #include "remote.h"
 
 /* ---- turns ---------------------------------------------------------------- */

@@ -6,7 +6,7 @@
  * A session's part is there as long as the session; its shared receive queue goes when
  * its queue pairs are destroyed.
  */
-#include "device.h"
+#include "core/core.h"
 #include "internal.h"
 #include "notify.h"
 #include "sequence.h"

@@ -32,8 +32,9 @@
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "internal.h"
+#include "memory/memory.h"
 #include "remote.h"
 #include "tie.h"
 

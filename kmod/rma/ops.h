@@ -11,7 +11,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "event.h"
-#include "memory.h"
+#include "memory/memory.h"
 #include "remote.h"
 #include "uapi/towline.h"
 

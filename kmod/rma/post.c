@@ -7,8 +7,10 @@
 #include <linux/log2.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "internal.h"
+#include "memory/memory.h"
+#include "queue.h"
 #include "remote.h"
 #include "tie.h"
 

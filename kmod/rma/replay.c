@@ -14,7 +14,7 @@
  * Both ends' queue pairs were destroyed before: nothing of it is on its way, and
  * nothing arrives any more in memory that is let go of here.
  */
-#include "device.h"
+#include "core/core.h"
 #include "internal.h"
 #include "remote.h"
 #include "tie.h"

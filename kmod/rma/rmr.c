@@ -11,7 +11,8 @@
  * nothing about the peer's end, so the peer must go on thinking that we have it
  * until the queue pairs are destroyed.
  */
-#include "device.h"
+#include "core/core.h"
+#include "directory.h"
 #include "remote.h"
 #include "sequence.h"
 #include "tie.h"

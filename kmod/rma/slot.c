@@ -11,7 +11,7 @@
  */
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "notify.h"
 #include "queue.h"
 #include "sequence.h"

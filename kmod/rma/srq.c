@@ -30,10 +30,10 @@
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
-#include "device.h"
+#include "core/core.h"
+#include "core/quirks.h"
 #include "notify.h"
 #include "sequence.h"
-#include "quirks.h"
 #include "slot.h"
 #include "tie.h"
 

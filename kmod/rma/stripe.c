@@ -39,8 +39,9 @@
 #include <linux/bitops.h>
 #include <linux/slab.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "internal.h"
+#include "queue.h"
 #include "remote.h"
 #include "tie.h"
 

@@ -32,8 +32,10 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_verbs.h>
 
-#include "device.h"
+#include "core/core.h"
 #include "memory/internal.h"
+#include "memory/memory.h"
+#include "peer.h"
 #include "remote.h"
 #include "tie.h"
 #include "tow_expose.h"

@@ -11,7 +11,7 @@
 #include <linux/module.h>
 #include <linux/workqueue.h>
 
-#include "quirks.h"
+#include "core/quirks.h"
 
 #define ROUNDS		20
 /* Longer than what a processor runs of softirqs before it does something else. */

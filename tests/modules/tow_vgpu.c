@@ -38,7 +38,7 @@
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
-#include "compat.h"
+#include "core/compat.h"
 #include "tow_vgpu.h"
 
 #define IVSHMEM_BAR		2

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What everybody stands on.
+ *
+ * A device is a structure that outlives its hardware; a client is an open file and the process
+ * that opened it.  What a layer keeps for a device hangs on a pointer of struct tow_device,
+ * which those below that layer never follow.
+ *
+ * Who holds what: a reference (tow_device.refs) keeps the structure; the ib_client has one, and
+ * each open file, region and import.  A user (tow_device.users) keeps the hardware and all that
+ * is made on it: removal waits for him, so he never waits for user space.  A client holds its
+ * device, and by its handles whatever they are of; it ends with its process or its file,
+ * whichever goes first.  A charge holds the account that it is charged to.
+ *
+ * Locks, outermost first: tow_process's; tow_client.poll_lock; tow_client.lock; those of all
+ * layers; tow_limits.lock.  tow_device.name_lock and tow_recorder.lock are taken in any context,
+ * with whatever is held.
+ *
+ * What is called from here without being known: tow_device.release, tow_client.end,
+ * tow_handle_ops, a call's function.  To begin reading: device.c, client.c, then limits.c.
+ */
+#ifndef TOW_CORE_H
+#define TOW_CORE_H
+
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/fs.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/percpu-refcount.h>
+#include <linux/seq_file.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/uidgid.h>
+#include <linux/workqueue.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+
+#include "uapi/towline.h"
+
+#ifndef CONFIG_64BIT
+#error "towline: pools are larger than what a 32-bit kernel can address"
+#endif
+
+struct file;
+struct pid;
+struct tow_client;
+struct tow_device;
+struct tow_directory;
+struct tow_memory;
+struct tow_notify;
+struct tow_peers;
+struct tow_poller;
+struct tow_process;
+struct tow_queues;
+struct user_namespace;
+
+/* ---- limits ---------------------------------------------------------------- */
+
+/* What is counted. */
+enum tow_resource {
+	TOW_RES_BYTES,		/* of slabs and of imported pages */
+	TOW_RES_MRS,		/* memory regions of the RDMA device */
+	TOW_RES_REGIONS,	/* regions, and handles of others' regions */
+	TOW_RES_EXPORTS,	/* exports, until peers have let go of them */
+	TOW_RES_QUEUE_ENTRIES,	/* of completion rings: what may be in flight */
+	TOW_RES_POLLERS,	/* of clients without CAP_SYS_NICE */
+	TOW_RESOURCES
+};
+
+/* For whom: the levels of a charge. */
+enum tow_level {
+	TOW_LEVEL_CLIENT,
+	TOW_LEVEL_USER,
+	TOW_LEVEL_DEVICE,
+	TOW_LEVELS
+};
+
+/* No limit.  Less than what u64 holds, so that sums do not wrap. */
+#define TOW_UNLIMITED		(U64_MAX >> 1)
+
+/**
+ * struct tow_account - what one client or one user has
+ * @refs: held by the client and by each of its charges, which may outlive it;
+ *	for a user's: by its clients, through theirs
+ * @limits: of the device
+ * @user: a client's: its user's account, with a reference; a user's: NULL
+ * @key: a user's: whom it is for
+ * @link: a user's: in tow_limits.users
+ * @used: what it has; under tow_limits.lock
+ */
+struct tow_account {
+	struct kref		refs;
+	struct tow_limits	*limits;
+	struct tow_account	*user;
+	kuid_t			key;
+	struct list_head	link;
+	u64			used[TOW_RESOURCES];
+};
+
+/**
+ * struct tow_limits - a device's limits and what is used of them
+ * @lock: protects @max, @used, @users and every account's numbers
+ * @max: what each account of a level may have, or the device in all
+ * @used: what the device's users have in all
+ * @users: accounts of users that have clients or regions
+ */
+struct tow_limits {
+	/* protects max, used, users and tow_account.used */
+	spinlock_t		lock;
+	u64			max[TOW_LEVELS][TOW_RESOURCES];
+	u64			used[TOW_RESOURCES];
+	struct list_head	users;
+};
+
+/**
+ * struct tow_charge - what one region, or one handle, is charged
+ * @account: the client's, with a reference; NULL: nothing is charged
+ * @amount: how much of each
+ */
+struct tow_charge {
+	struct tow_account	*account;
+	u64			amount[TOW_RESOURCES];
+};
+
+void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs);
+struct tow_account *tow_account_new(struct tow_limits *limits, kuid_t key);
+void tow_account_put(struct tow_account *account);
+int tow_charge(struct tow_charge *charge, struct tow_account *account,
+	       const u64 amount[TOW_RESOURCES]);
+void tow_uncharge(struct tow_charge *charge);
+struct tow_account *tow_charge_leave(struct tow_charge *charge, u64 bytes);
+void tow_account_uncharge(struct tow_account *account, u64 bytes);
+int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
+		    struct tow_account **from);
+void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from);
+int tow_limits_take_mr(struct tow_limits *limits);
+void tow_limits_give_mr(struct tow_limits *limits);
+void tow_limits_refuse_mr(struct tow_limits *limits);
+u64 tow_limits_mrs(struct tow_limits *limits);
+u64 tow_limits_cgroup(void);
+u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
+		   enum tow_resource resource);
+void tow_limits_set(struct tow_limits *limits, enum tow_level level,
+		    enum tow_resource resource, u64 max);
+const char *tow_limits_file(enum tow_level level, enum tow_resource resource);
+
+/* ---- devices --------------------------------------------------------------- */
+
+/* Minor numbers, hence devices at a time. */
+#define TOW_DEVICES_MAX		256
+
+/* What is counted as it happens: files in stats/ of the names in sysfs.c. */
+enum tow_stat {
+	TOW_STAT_REGIONS,
+	TOW_STAT_DMA_MAPS,
+	TOW_STAT_DMA_UNMAPS,
+	TOW_STAT_REGISTRATIONS,
+	TOW_STAT_INVALIDATIONS,
+	TOW_STAT_RETIRED_SLABS,
+	TOW_STAT_QUOTA_REFUSALS,
+	TOW_STAT_POOL_REFUSALS,
+	TOW_STAT_MEMORY_REFUSALS,
+	/* peers */
+	TOW_STAT_PEERS,
+	TOW_STAT_SESSIONS,
+	TOW_STAT_HANDSHAKES,
+	TOW_STAT_AUTH_REFUSED,
+	TOW_STAT_HOSTILE,
+	TOW_STAT_EVICTIONS,
+	/* the directory */
+	TOW_STAT_EXPORTS,
+	TOW_STAT_GRANTS,
+	TOW_STAT_REMOTES,
+	TOW_STAT_RESOLVES,
+	TOW_STAT_REVOKES,
+	TOW_STAT_REVOKES_LATE,
+	/* queues */
+	TOW_STAT_QUEUES,
+	TOW_STAT_POLLERS,
+	TOW_STAT_POLLER_WAKEUPS,
+	TOW_STAT_TIMEOUTS,
+	TOW_STAT_STALLS,
+	TOW_STAT_STRIPED,
+	TOW_STAT_STRIPED_PARTS,
+	TOW_STAT_REPLAYED,
+	TOW_STAT_COPIED_BYTES,
+	/* notifications */
+	TOW_STAT_NOTIFICATIONS,
+	TOW_STAT_NOTIFICATIONS_SENT,
+	TOW_STAT_NOTIFICATIONS_IGNORED,
+	TOW_STATS
+};
+
+/**
+ * struct tow_device - one life of one RDMA device
+ * @refs: held by the ib_client (from add to remove), by each open file and by
+ *	each region and import; keeps this structure, and nothing of the RDMA
+ *	device
+ * @release: ends it with the last of @refs
+ * @users: held by whoever touches the RDMA device or anything made on it;
+ *	killed by remove, which waits for the last.  Never held while user
+ *	space can make us wait, so never around copy_{to,from}_user()
+ * @users_gone: the last of @users is
+ * @ibdev: the RDMA device; only for holders of @users
+ * @pd: where memory is registered
+ * @node: its entry in sysfs and in /dev; replaced when the device is renamed,
+ *	NULL if that failed; only for add, rename and remove, which ib_core
+ *	never lets run at once
+ * @node_going: it is being removed, which waits for those who write to its files
+ * @minor: of the device node
+ * @port: the RDMA port in use, counted from 1; it, @transport and @max_msg_bytes are
+ *	written with tow_maint.use held
+ * @port_wanted: which one the administrator wants; 0: any
+ * @transport: what carries RDMA on that port
+ * @max_msg_bytes: largest message of that port
+ * @incarnation: what this life is called
+ * @events: our subscription to the RDMA device's events
+ * @name_lock: protects @name
+ * @name: the RDMA device's name, for logs and queries, also after it is gone
+ * @going: removal has begun: what goes on for long ends early
+ * @limits: what its users may have
+ * @memory: what it has of memory
+ * @peers: the nodes that it is connected to
+ * @notify: notifications: where they come in, and where they are counted
+ * @directory: what it publishes
+ * @queues: what programs submit operations with
+ * @stats: what has happened
+ */
+struct tow_device {
+	struct kref		refs;
+	void			(*release)(struct tow_device *dev);
+	struct percpu_ref	users;
+	struct completion	users_gone;
+	struct ib_device	*ibdev;
+	struct ib_pd		*pd;
+	struct device		*node;
+	bool			node_going;
+	u32			minor;
+	u32			port;
+	u32			port_wanted;
+	enum tow_transport	transport;
+	u32			max_msg_bytes;
+	u8			incarnation[TOW_INCARNATION_BYTES];
+	struct ib_event_handler	events;
+	/* protects name */
+	spinlock_t		name_lock;
+	char			name[TOW_DEVICE_NAME_MAX];
+	bool			going;
+	struct tow_limits	limits;
+	struct tow_memory	*memory;
+	struct tow_peers	*peers;
+	struct tow_notify	*notify;
+	struct tow_directory	*directory;
+	struct tow_queues	*queues;
+	atomic64_t		stats[TOW_STATS];
+};
+
+static inline void tow_stat_inc(struct tow_device *dev, enum tow_stat stat)
+{
+	atomic64_inc(&dev->stats[stat]);
+}
+
+static inline void tow_stat_add(struct tow_device *dev, enum tow_stat stat,
+				u64 more)
+{
+	atomic64_add(more, &dev->stats[stat]);
+}
+
+static inline void tow_stat_dec(struct tow_device *dev, enum tow_stat stat)
+{
+	atomic64_dec(&dev->stats[stat]);
+}
+
+/* Has removal begun?  For loops that would keep it waiting. */
+static inline bool tow_device_going(struct tow_device *dev)
+{
+	return READ_ONCE(dev->going);
+}
+
+extern struct workqueue_struct *tow_wq;
+extern struct workqueue_struct *tow_import_wq;
+extern struct workqueue_struct *tow_connect_wq;
+extern struct workqueue_struct *tow_cq_wq;
+
+/* device.c */
+int tow_workqueues_init(void);
+void tow_workqueues_cleanup(void);
+u32 tow_device_choose_port(struct tow_device *dev);
+int tow_device_use_port(struct tow_device *dev);
+int tow_device_publish(struct tow_device *dev);
+void tow_device_unpublish(struct tow_device *dev);
+struct tow_device *tow_device_get(unsigned int minor);
+struct tow_device *tow_device_find(struct ib_device *ibdev);
+void tow_device_put(struct tow_device *dev);
+bool tow_device_enter(struct tow_device *dev);
+void tow_device_leave(struct tow_device *dev);
+bool towk_device_enter(struct tow_device *dev);
+void towk_device_leave(struct tow_device *dev);
+void tow_device_users_gone(struct percpu_ref *users);
+void tow_device_take_name(struct tow_device *dev);
+void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
+
+/* ---- calls ----------------------------------------------------------------- */
+
+/* No structure of a call in the table is larger. */
+#define TOW_CALL_BYTES		512
+
+/**
+ * struct tow_answer - where a call's answer goes
+ * @user: the program's structure
+ * @known: its size, as the module knows it
+ * @user_size: its size, as the program said it
+ */
+struct tow_answer {
+	void __user	*user;
+	u32		known;
+	u32		user_size;
+};
+
+/**
+ * struct tow_listing - what is listed, and how
+ * @flags: those that the call takes
+ * @entry_published: published size of an entry
+ * @entry_bytes: its size, as the module knows it
+ * @next: describes the next one that the client may see, from @cursor on, in
+ *	@info, which is zeroed, and moves @cursor; false: there is no more
+ */
+struct tow_listing {
+	u32	flags;
+	u32	entry_published;
+	u32	entry_bytes;
+	bool	(*next)(struct tow_client *client, u32 flags, u64 *cursor,
+			void *info);
+};
+
+/**
+ * struct tow_call - a call of the device's node
+ * @cmd: its number
+ * @known: the size of its structure, as the module knows it
+ * @published: and of the first version that had it, for ever
+ * @changes: it changes something: for the process that opened the file for writing
+ * @function: does it, with the structure in @data; 0 or a negative errno
+ * @listing: instead of @function: it lists something
+ */
+struct tow_call {
+	unsigned int			cmd;
+	u32				known;
+	u32				published;
+	bool				changes;
+	int				(*function)(struct tow_client *client,
+						    void *data,
+						    const struct tow_answer *answer);
+	const struct tow_listing	*listing;
+};
+
+/* The beginning of a struct tow_call. */
+#define TOW_CALL(_cmd, _struct, _published)				\
+	.cmd = _cmd, .known = sizeof(struct _struct), .published = (_published)
+
+int tow_call_run(const struct tow_call *call, struct tow_client *client,
+		 void __user *user);
+int tow_call_answer(const struct tow_answer *answer, void *data);
+int tow_call_copy_in(void *to, u32 known, u32 published,
+		     const void __user *from, u32 *user_size);
+int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
+
+/* ---- clients --------------------------------------------------------------- */
+
+/**
+ * struct tow_client - one open file and its opener
+ * @dev: the device, with a reference
+ * @end: takes away from it what it has; called when its process is over, perhaps
+ *	twice
+ * @process: who opened it
+ * @link: in tow_process.clients
+ * @account: what it has
+ * @key: whom it is charged to: see chardev.c
+ * @kuid: the opener's user, for whom its names are
+ * @user_ns: and user namespace, with a reference
+ * @pid: the opener, with a reference
+ * @cgroup_id: the opener's cgroup
+ * @writable: opened with O_RDWR
+ * @poll_lock: held by who makes @poller
+ * @poller: takes the entries of its polled queues, with a reference; NULL: none
+ * @lock: protects what follows
+ * @handles: struct tow_handle by index, of all kinds
+ * @queues: struct tow_queue, each with a reference
+ * @generation: of the handle that was made last
+ * @ended: its process has exited or executed another program, or the file is
+ *	closed; there are no handles and there will be none
+ * @joined: it is in a job of its choice
+ * @job_id: its job; all zero: its user's own
+ */
+struct tow_client {
+	struct tow_device	*dev;
+	void			(*end)(struct tow_client *client);
+	struct tow_process	*process;
+	struct list_head	link;
+	struct tow_account	*account;
+	kuid_t			key;
+	kuid_t			kuid;
+	struct user_namespace	*user_ns;
+	struct pid		*pid;
+	u64			cgroup_id;
+	bool			writable;
+	/* protects poller */
+	struct mutex		poll_lock;
+	struct tow_poller	*poller;
+	/* protects handles, queues, generation, ended, joined, job_id */
+	struct mutex		lock;
+	struct xarray		handles;
+	struct list_head	queues;
+	u32			generation;
+	bool			ended;
+	bool			joined;
+	u8			job_id[TOW_JOB_ID_BYTES];
+};
+
+/**
+ * struct tow_handle - the beginning of a client's way to something of the device
+ * @ops: its kind
+ * @generation: tells it from others that had its index; 0 until it is complete
+ * @rcu: frees it: handles are looked up without the lock
+ */
+struct tow_handle {
+	const struct tow_handle_ops	*ops;
+	u32				generation;
+	struct rcu_head			rcu;
+};
+
+/**
+ * struct tow_handle_ops - a kind of handle
+ * @drop: gives back what the handle has; @destroy: the program wants what is behind
+ *	it to end, even if it would outlive the client
+ */
+struct tow_handle_ops {
+	void	(*drop)(struct tow_handle *handle, bool destroy);
+};
+
+/**
+ * tow_client_find_handle - the handle that a number names
+ * @client: the client; the caller has its lock, or is in an RCU read-side section
+ * @number: what the program calls it
+ * @ops: its kind
+ *
+ * Return: the handle, or NULL: there is none of that kind.  Without the lock it may be
+ * on its way out: what is behind it may have no reference left.
+ */
+static inline struct tow_handle *
+tow_client_find_handle(struct tow_client *client, u64 number,
+		       const struct tow_handle_ops *ops)
+{
+	struct tow_handle *handle = xa_load(&client->handles,
+					    lower_32_bits(number));
+	u32 generation;
+
+	if (!handle)
+		return NULL;
+	/* Pairs with tow_client_add_handle(); 0 is in no number. */
+	generation = smp_load_acquire(&handle->generation);
+	if (!generation || generation != upper_32_bits(number) ||
+	    handle->ops != ops)
+		return NULL;
+	return handle;
+}
+
+/* client.c */
+int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
+			  u64 *number);
+struct tow_handle *tow_client_take_handle(struct tow_client *client, u64 number,
+					  const struct tow_handle_ops *ops);
+void tow_handle_drop(struct tow_handle *handle, bool destroy);
+void tow_client_drop_handles(struct tow_client *client,
+			     const struct tow_handle_ops *ops);
+void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES]);
+int tow_client_join(struct tow_client *client,
+		    const u8 job_id[TOW_JOB_ID_BYTES]);
+
+struct tow_process *tow_process_get(void);
+void tow_process_add(struct tow_process *process, struct tow_client *client);
+void tow_process_remove(struct tow_process *process,
+			struct tow_client *client);
+void tow_process_put(struct tow_process *process);
+bool tow_process_is_current(struct tow_process *process);
+void tow_process_cleanup(void);
+
+/* ---- the flight recorder --------------------------------------------------- */
+
+/*
+ * What happened last with a peer, kept in a bounded ring, to be read in debugfs, and written
+ * to the log when something times out.
+ */
+
+/* What is remembered of each peer. */
+#define TOW_RECORDER_EVENTS	64
+
+/* How many of them go to the log when something times out. */
+#define TOW_RECORDER_DUMPED	16
+
+/**
+ * struct tow_event - something that happened
+ * @time_ns: when, by the clock that the log uses
+ * @epoch: in which session of the peer
+ * @stage: what: a string that is never freed, "connect: address resolved"
+ * @subject: an export's, grant's or request's number, or 0
+ * @error: a negative errno, or 0
+ */
+struct tow_event {
+	u64		time_ns;
+	u32		epoch;
+	const char	*stage;
+	u64		subject;
+	int		error;
+};
+
+/**
+ * struct tow_recorder - a ring of events
+ * @dev: the device, for the trace; whoever has the recorder keeps it
+ * @peer: the peer's number, for the trace
+ * @lock: protects what follows; taken in any context
+ * @count: events that there were
+ * @events: the last of them
+ */
+struct tow_recorder {
+	struct tow_device	*dev;
+	u64			peer;
+	/* protects count, events */
+	spinlock_t		lock;
+	u64			count;
+	struct tow_event	events[TOW_RECORDER_EVENTS];
+};
+
+void tow_recorder_init(struct tow_recorder *recorder, struct tow_device *dev,
+		       u64 peer);
+void tow_recorder_note(struct tow_recorder *recorder, u32 epoch,
+		       const char *stage, u64 subject, int error);
+void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file);
+void tow_recorder_dump(struct tow_recorder *recorder, const char *device,
+		       const char *peer, const char *why);
+
+#endif /* TOW_CORE_H */
