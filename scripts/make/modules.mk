@@ -80,9 +80,12 @@ into_cache	= { [ -e $$kept ] || [ -n "$(findstring n,$(firstword -$(MAKEFLAGS)))
 		  find $(cache)/modules -mindepth 1 -maxdepth 1 -mtime +30 -exec rm -rf {} +; }; }
 
 # Links for $1 in the tree.  Links whose source is gone go too, or kbuild would
-# still find them, and so do their modules, or somebody would still load them.
+# still find them, and so do their modules, or somebody would still load them.  With a
+# header that is gone all objects go, as kbuild does not build anew what had it.
 define link_tree
 mkdir -p $(module_tree) && \
+{ [ -z "$$(find $(module_tree) -xtype l -name '*.h' -print -quit)" ] || \
+	find $(module_tree) -name '*.o' -delete -o -name '.*.cmd' -delete; } && \
 find $(module_tree) -xtype l -delete && \
 for ko in $(module_tree)/tests/modules/*.ko; do [ -e $${ko%.ko}.c ] || rm -f $$ko; done && \
 for f in $1; do \
