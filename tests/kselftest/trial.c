@@ -235,7 +235,9 @@ static int smoke(FIXTURE_DATA(trial) *self)
 	__u64 remote;
 	int ret;
 
-	ret = plug_ready(self) ?: tow_user_make(&user, WRITES, WRITES);
+	ret = plug_ready(self);
+	if (!ret)
+		ret = tow_user_make(&user, WRITES, WRITES);
 	if (!ret)
 		ret = tow_make_target(&user, MUCH, &own, &target, &remote);
 	if (!ret)
