@@ -14,6 +14,7 @@
 #help lint           every linter over every file
 #help bench          measures, to build/bench/results.json; BENCH='GLOB…' chooses
 #help                AGAINST=COMMIT compares with that commit's towline: build/bench/against.json
+#help                PROVIDER=dma: through an IOMMU, build/bench/dma/results.json
 #help soak           the long tests, to build/soak/results.json; SOAK='GLOB…', SOAK_MINUTES=N
 #help flaky          how the tests went on this machine, those in trouble first
 #help coverage       tests on the debug kernel with gcov, to build/coverage
@@ -46,7 +47,7 @@ lint:
 	@scripts/lint
 
 bench:
-	@scripts/bench/bench $(if $(AGAINST),--against '$(AGAINST)')
+	@scripts/bench/bench $(if $(AGAINST),--against '$(AGAINST)') $(if $(PROVIDER),--provider '$(PROVIDER)')
 
 soak:
 	@scripts/check/soak

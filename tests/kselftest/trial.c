@@ -2,16 +2,20 @@
 /*
  * What a device's driver refuses although it says that the device can: towline finds
  * out when it takes the device, goes on without, and says so; what is refused later
- * harms nobody else.  For the lab's provider dma, whose module can be told to refuse.
+ * harms nobody else.  And what a device has less of than soft-RoCE, or none: the rest
+ * works.  For the lab's provider dma, whose module can be told so.
  */
 #include "tow_hotplug.h"
 #include "tow_identity.h"
-#include "tow_peer.h"
+#include "tow_notify.h"
 #include "tow_probe.h"
-#include "tow_queue.h"
 
 #define PARAMETERS	"/sys/module/rxe_dma/parameters/"
 #define BYTES		4096
+
+/* What is moved where the device has little. */
+#define MUCH		(512 << 10)
+#define WRITES		512
 
 /* Of enum ib_access_flags. */
 #define ACCESS_REMOTE_WRITE	"2"
@@ -43,7 +47,7 @@ static int plug(FIXTURE_DATA(trial) *self)
 	if (!tow_link_del(self->name) || !tow_link_restore(self->name, self->interface))
 		return -ENODEV;
 	self->fd = tow_test_open(O_RDWR);
-	return self->fd < 0 ? self->fd : tow_pool_fresh(TOW_SLAB);
+	return self->fd < 0 ? self->fd : tow_pool_fresh(4 * TOW_SLAB);
 }
 
 static int plug_ready(FIXTURE_DATA(trial) *self)
@@ -72,6 +76,9 @@ FIXTURE_TEARDOWN_PARENT(trial)
 		return;
 	EXPECT_EQ(0, parameter("no_atomics", "N"));
 	EXPECT_EQ(0, parameter("refuse_access", "0"));
+	EXPECT_EQ(0, parameter("page_list", "0"));
+	EXPECT_EQ(0, parameter("max_cqe", "0"));
+	EXPECT_EQ(0, parameter("no_srq", "N"));
 	tow_link_del(self->name);
 	EXPECT_TRUE(tow_link_restore(self->name, self->interface));
 }
@@ -193,6 +200,97 @@ TEST_F(trial, refused_later)
 	EXPECT_EQ(0, self->query.maint_rebuilds);
 	ASSERT_EQ(0, parameter("refuse_access", "0"));
 	EXPECT_EQ(0, publish(self, "write", TOW_RIGHT_WRITE));
+}
+
+/* ---- less than soft-RoCE has --------------------------------------------------- */
+
+/* So many writes at once, and what they have written: 0 or the first error. */
+static int write_all(struct tow_user *user, const struct tow_mapped *own,
+		     const struct tow_mapped *target, __u64 remote, __u32 count, __u32 bytes)
+{
+	struct tow_sqe sqe = tow_move(user, TOW_OP_WRITE, own->made.handle, 0, remote, 0, bytes);
+	struct tow_cqe cqe;
+	__u32 i;
+	int ret;
+
+	tow_fill(own->at, (size_t)count * bytes, count);
+	for (i = 0; i < count; i++) {
+		sqe.offset = sqe.remote_offset = (__u64)i * bytes;
+		if (!tow_rings_put(&user->rings, &sqe))
+			return -EXFULL;
+	}
+	ret = tow_rings_enter(&user->rings, count, TOW_LONG_US);
+	for (i = 0; ret >= 0 && i < count; i++)
+		ret = tow_rings_wait(&user->rings, &cqe) ?: cqe.status;
+	if (ret < 0)
+		return ret;
+	return tow_differs(target->at, (size_t)count * bytes, count) ? -EBADMSG : 0;
+}
+
+/* The device anew, a peer, an export, and writes: a long one, and many. */
+static int smoke(FIXTURE_DATA(trial) *self)
+{
+	struct tow_mapped own, target;
+	struct tow_user user;
+	__u64 remote;
+	int ret;
+
+	ret = plug_ready(self);
+	if (!ret)
+		ret = tow_user_make(&user, WRITES, WRITES);
+	if (!ret)
+		ret = tow_make_target(&user, MUCH, &own, &target, &remote);
+	if (!ret)
+		ret = write_all(&user, &own, &target, remote, 1, MUCH);
+	if (!ret)
+		ret = write_all(&user, &own, &target, remote, WRITES, MUCH / WRITES);
+	if (!ret)
+		tow_user_end(&user);
+	return ret ?: tow_test_query(self->fd, &self->query);
+}
+
+/* A slot, and one notification that counts there. */
+static int notify(void)
+{
+	struct tow_ends ends;
+	int ret;
+
+	ret = tow_ends_make(&ends, 4, BYTES) ?: tow_ends_notify(&ends);
+	if (!ret && tow_slot_await(tow_ends_word(&ends), 1) != 1)
+		ret = -ETIMEDOUT;
+	if (!ret)
+		tow_ends_end(&ends);
+	return ret;
+}
+
+/* Large slabs are of 128 KiB. */
+TEST_F(trial, few_pages)
+{
+	ASSERT_EQ(0, parameter("page_list", "40"));
+	ASSERT_EQ(0, smoke(self));
+	EXPECT_EQ(40, self->query.max_fast_reg_pages);
+	EXPECT_EQ(0, notify());
+}
+
+/* With less than 640, ib_core cannot connect anything. */
+TEST_F(trial, few_completions)
+{
+	ASSERT_EQ(0, parameter("max_cqe", "700"));
+	ASSERT_EQ(0, smoke(self));
+	EXPECT_EQ(700, self->query.max_cqe);
+	EXPECT_EQ(0, notify());
+}
+
+/* Nobody can be notified, who asks for it is told; all else works. */
+TEST_F(trial, no_shared_receives)
+{
+	__u64 slot;
+
+	ASSERT_EQ(0, parameter("no_srq", "Y"));
+	ASSERT_EQ(0, smoke(self));
+	EXPECT_EQ(0, self->query.max_srq);
+	EXPECT_FALSE(self->query.features & TOW_FEATURE_SRQ);
+	EXPECT_EQ(-EOPNOTSUPP, tow_slot_make(self->fd, self->made.handle, 0, "slot", &slot));
 }
 
 TEST_HARNESS_MAIN

@@ -51,7 +51,8 @@ enum tow_raw_end { ASKS, ANSWERS, ENDS };
  * @cq: of both queue pairs; polled by the caller
  * @qp: the pair
  * @pages: memory of each end
- * @dma: the same, as the device sees it; 0: not mapped
+ * @dma: the same, as the device sees it
+ * @mapped: it does
  * @mr: of the end that answers
  * @cqe: of all requests
  * @wr: room for a batch
@@ -67,6 +68,7 @@ struct tow_raw {
 	struct ib_qp		*qp[ENDS];
 	struct page		*pages[ENDS];
 	u64			dma[ENDS];
+	bool			mapped[ENDS];
 	struct ib_mr		*mr;
 	struct ib_cqe		cqe;
 	struct ib_rdma_wr	*wr;
@@ -325,7 +327,16 @@ static int tow_raw_map(struct tow_raw *raw, int end)
 	if (ib_dma_mapping_error(raw->ibdev, dma))
 		return -ENOMEM;
 	raw->dma[end] = dma;
+	raw->mapped[end] = true;
 	return 0;
+}
+
+static void tow_raw_unmap(struct tow_raw *raw, int end)
+{
+	if (raw->mapped[end])
+		ib_dma_unmap_page(raw->ibdev, raw->dma[end], TOW_RAW_MEMORY,
+				  DMA_BIDIRECTIONAL);
+	raw->mapped[end] = false;
 }
 
 /* The end that answers; the other has its protection domain's own key. */
@@ -395,6 +406,10 @@ static int tow_raw_make(struct tow_raw *raw)
 		ret = tow_raw_connect(raw);
 	if (!ret)
 		ret = tow_raw_register(raw);
+	if (raw->run->unmapped & TOW_RAW_NEAR)
+		tow_raw_unmap(raw, ASKS);
+	if (raw->run->unmapped & TOW_RAW_FAR)
+		tow_raw_unmap(raw, ANSWERS);
 	return ret;
 }
 
@@ -410,9 +425,7 @@ static void tow_raw_unmake(struct tow_raw *raw)
 	if (raw->mr)
 		ib_dereg_mr(raw->mr);
 	for (end = 0; end < ENDS; end++) {
-		if (raw->dma[end])
-			ib_dma_unmap_page(raw->ibdev, raw->dma[end], TOW_RAW_MEMORY,
-					  DMA_BIDIRECTIONAL);
+		tow_raw_unmap(raw, end);
 		if (raw->pages[end])
 			__free_pages(raw->pages[end], RAW_ORDER);
 	}
@@ -426,8 +439,8 @@ static void tow_raw_unmake(struct tow_raw *raw)
 
 static bool tow_raw_valid(const struct tow_raw_run *run)
 {
-	if (run->op > TOW_RAW_READ || run->reserved || !run->bytes || !run->places ||
-	    !run->count || !run->batch || !run->window)
+	if (run->op > TOW_RAW_READ || run->unmapped > TOW_RAW_FAR || run->reserved ||
+	    !run->bytes || !run->places || !run->count || !run->batch || !run->window)
 		return false;
 	if (run->window > TOW_RAW_WINDOW_MAX || run->window % run->batch ||
 	    run->count % run->batch)
@@ -453,6 +466,7 @@ static int tow_raw_on_device(struct ib_device *ibdev, struct tow_raw_run *run)
 	if (!ret)
 		ret = tow_raw_measure(raw);
 	tow_raw_unmake(raw);
+	run->status = raw->status;
 	kfree(raw);
 	return ret;
 }
@@ -475,7 +489,7 @@ static long tow_raw_ioctl(struct file *filp, unsigned int cmd, unsigned long arg
 		return -ENODEV;
 	ret = tow_raw_on_device(ibdev, &run);
 	ib_device_put(ibdev);
-	if (!ret && copy_to_user((void __user *)arg, &run, sizeof(run)))
+	if ((!ret || ret == -EIO) && copy_to_user((void __user *)arg, &run, sizeof(run)))
 		ret = -EFAULT;
 	return ret;
 }

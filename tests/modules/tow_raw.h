@@ -24,6 +24,10 @@
 #define TOW_RAW_WRITE		0
 #define TOW_RAW_READ		1
 
+/* tow_raw_run.unmapped */
+#define TOW_RAW_NEAR		1
+#define TOW_RAW_FAR		2
+
 /**
  * struct tow_raw_run - post operations, and wait until they have completed
  * @device: in: the RDMA device, which is both ends
@@ -35,6 +39,10 @@
  * @count: in: how many, a multiple of @batch
  * @batch: in: how many are posted with one call, the last of them signalled
  * @window: in: how many are in flight, at most; a multiple of @batch
+ * @unmapped: in: 0; or whose memory the device may not reach any more when the first
+ *	is posted, TOW_RAW_NEAR: ours, TOW_RAW_FAR: the other end's.  That is a bug,
+ *	planted for who must see it
+ * @status: out: of the first that failed, of enum ib_wc_status, as verbs have it too; 0
  * @reserved: in: 0
  * @time_ns: out: from before the first was posted until after the last completed
  */
@@ -47,13 +55,15 @@ struct tow_raw_run {
 	__u32		count;
 	__u32		batch;
 	__u32		window;
+	__u32		unmapped;
+	__u32		status;
 	__u32		reserved;
 	__aligned_u64	time_ns;
 };
 
 /*
  * Errors: EINVAL; ENODEV: no such device; ETIMEDOUT, EIO: an operation did not
- * complete, or failed; EINTR; ENOMEM; what the device says.
+ * complete, or failed (@status says how); EINTR; ENOMEM; what the device says.
  */
 #define TOW_RAW_RUN		_IOWR('x', 16, struct tow_raw_run)
 

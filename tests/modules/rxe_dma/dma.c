@@ -13,8 +13,8 @@
  *
  * What network cards guarantee and soft-RoCE does not: the end of a completion queue
  * waits for its task, an invalidation for accesses under way, a queue pair in the error
- * state says when nothing comes in any more, and a packet that cannot be sent is lost,
- * no more.
+ * state says when nothing comes in any more, a packet that cannot be sent is lost, no
+ * more, and a work request that failed by itself says how.
  *
  * Parameters; but for the first, which is read when the PCI device is found, they may be
  * changed at any time and hold for devices, or work requests, that are made afterwards:
