@@ -11,34 +11,27 @@
 #include "tie.h"
 
 /**
- * tow_peers_init - no peers, on no RDMA device so far
+ * tow_conn_init - what connections need of a device is not there so far
  * @peers: where to
  * @ibdev: the RDMA device
  */
-void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev)
+static void tow_conn_init(struct tow_peers *peers, struct ib_device *ibdev)
 {
-	mutex_init(&peers->lock);
-	xa_init(&peers->by_id);
-	xa_init(&peers->sessions);
-	INIT_LIST_HEAD(&peers->attempts);
-	init_waitqueue_head(&peers->wait);
-	peers->seek = tow_peer_seek;
 	tow_peer_settings_init(&peers->settings, ibdev);
 	tow_cluster_key_init(&peers->key);
 	tow_cluster_key_init(&peers->self);
 	tow_partings_init(&peers->partings);
-	tow_peer_dirs_init(&peers->dirs);
 }
 
 /**
- * tow_peers_start - peers may come
+ * tow_conn_start - connections may be made
  * @dev: the device, in use from now on
  *
  * That nobody can listen is logged, and not an error: connecting works.
  *
  * Return: 0; -ENOMEM; what the provider says.
  */
-int tow_peers_start(struct tow_device *dev)
+static int tow_conn_start(struct tow_device *dev)
 {
 	struct tow_peers *peers = &dev->peers;
 	u16 port;
@@ -62,6 +55,59 @@ int tow_peers_start(struct tow_device *dev)
 		pr_err("%s: cannot listen on port %u: error %d (write another one to listen_port)\n",
 		       dev_name(&dev->ibdev->dev), port, ret);
 	return 0;
+}
+
+/**
+ * tow_conn_stop - undo tow_conn_start()
+ * @dev: the device, without sessions; it listens on no port any more
+ *
+ * When it returns, nothing of ours that connections need is on the RDMA device.
+ */
+static void tow_conn_stop(struct tow_device *dev)
+{
+	struct tow_peers *peers = &dev->peers;
+
+	tow_partings_end(dev);
+	ib_dealloc_pd(peers->control_pd);
+	tow_cq_pool_free(peers->cq_pool);
+}
+
+/**
+ * tow_conn_cleanup - undo tow_conn_init()
+ * @peers: where it was
+ */
+static void tow_conn_cleanup(struct tow_peers *peers)
+{
+	tow_cluster_key_cleanup(&peers->key);
+	tow_cluster_key_cleanup(&peers->self);
+}
+
+/**
+ * tow_peers_init - no peers, on no RDMA device so far
+ * @peers: where to
+ * @ibdev: the RDMA device
+ */
+void tow_peers_init(struct tow_peers *peers, struct ib_device *ibdev)
+{
+	mutex_init(&peers->lock);
+	xa_init(&peers->by_id);
+	xa_init(&peers->sessions);
+	INIT_LIST_HEAD(&peers->attempts);
+	init_waitqueue_head(&peers->wait);
+	peers->seek = tow_peer_seek;
+	tow_conn_init(peers, ibdev);
+	tow_peer_dirs_init(&peers->dirs);
+}
+
+/**
+ * tow_peers_start - peers may come
+ * @dev: the device, in use from now on
+ *
+ * Return: as tow_conn_start().
+ */
+int tow_peers_start(struct tow_device *dev)
+{
+	return tow_conn_start(dev);
 }
 
 /**
@@ -117,9 +163,7 @@ void tow_peers_stop(struct tow_device *dev)
 		tow_peer_sysfs_remove(peer);
 		tow_peer_put(peer);
 	}
-	tow_partings_end(dev);
-	ib_dealloc_pd(peers->control_pd);
-	tow_cq_pool_free(peers->cq_pool);
+	tow_conn_stop(dev);
 }
 
 /**
@@ -128,8 +172,7 @@ void tow_peers_stop(struct tow_device *dev)
  */
 void tow_peers_cleanup(struct tow_peers *peers)
 {
-	tow_cluster_key_cleanup(&peers->key);
-	tow_cluster_key_cleanup(&peers->self);
+	tow_conn_cleanup(peers);
 	xa_destroy(&peers->by_id);
 	xa_destroy(&peers->sessions);
 }
