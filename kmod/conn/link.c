@@ -397,6 +397,44 @@ static void tow_link_silence(struct tow_link *link)
 		usleep_range(100, 1000);
 }
 
+/**
+ * tow_qp_drain - what was posted to a data queue pair, and what came by it, is over
+ * @link: its link, disconnected; the queue pair may not be there
+ */
+static void tow_qp_drain(struct tow_link *link)
+{
+	struct tow_srq *srq = link->srq_qp ? link->session->notify.srq : NULL;
+
+	tow_link_drain(link);
+	/* What is counted now is all that ever came. */
+	if (srq && link->tie->lasts && link->step == TOW_LINK_ESTABLISHED)
+		tow_link_silence(link);
+	if (srq)
+		tow_srq_remove_link(srq, link);
+}
+
+/**
+ * tow_qp_gone - a data queue pair is destroyed
+ * @link: its link, after tow_qp_drain(); the queue pair may not have been there
+ */
+static void tow_qp_gone(struct tow_link *link)
+{
+	struct tow_session *session = link->session;
+
+	if (link->cq) {
+		/* It may have been in the middle of a message. */
+		if (session->notify.srq)
+			tow_srq_link_gone(session->notify.srq);
+		tow_cq_flush(link->cq);
+		tow_cq_retired(link->cq,
+			       link->posted - link->retired - link->kept);
+		tow_cq_put(session->dev, link->cq, link->depth + 1);
+		link->cq = NULL;
+	}
+	link->kept = link->posted - link->retired;
+	WRITE_ONCE(link->drained, link->posted);
+}
+
 static void tow_link_destroy_id(struct tow_link *link)
 {
 	struct rdma_cm_id *id = link->id;
@@ -421,27 +459,8 @@ static void tow_link_destroy_id(struct tow_link *link)
  */
 void tow_link_destroy(struct tow_link *link)
 {
-	struct tow_device *dev = link->session->dev;
-	struct tow_srq *srq = link->srq_qp ? link->session->notify.srq : NULL;
-
-	tow_link_drain(link);
-	/* What is counted now is all that ever came. */
-	if (srq && link->tie->lasts && link->step == TOW_LINK_ESTABLISHED)
-		tow_link_silence(link);
-	if (srq)
-		tow_srq_remove_link(srq, link);
+	tow_qp_drain(link);
 	if (link->id)
 		tow_link_destroy_id(link);
-	/* It may have been in the middle of a message. */
-	if (srq)
-		tow_srq_link_gone(srq);
-	if (link->cq) {
-		tow_cq_flush(link->cq);
-		tow_cq_retired(link->cq,
-			       link->posted - link->retired - link->kept);
-		tow_cq_put(dev, link->cq, link->depth + 1);
-		link->cq = NULL;
-	}
-	link->kept = link->posted - link->retired;
-	WRITE_ONCE(link->drained, link->posted);
+	tow_qp_gone(link);
 }
