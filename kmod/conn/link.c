@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One queue pair of a session: made, connected, and taken down.
+ * One queue pair of a session: made, connected, and taken down.  What only data queue
+ * pairs have, their completion queue and what they receive with, is in rma/qp.c.
  *
  * Normal operation
  *

@@ -108,9 +108,13 @@ void tow_peers_cleanup(struct tow_peers *peers)
 
 /* ---- sessions ------------------------------------------------------------- */
 
-/*
- * No room with us: who comes back soon will find some, if there is a connection
- * that nobody uses.
+/**
+ * tow_accept_error - what an initiator is told that could not be accepted
+ * @session: the responder's; it remembers whether our device had no room
+ * @error: why, a negative errno
+ *
+ * Return: @error; -EAGAIN: there will be room soon, as a connection that nobody uses
+ * is about to end.
  */
 int tow_accept_error(struct tow_session *session, int error)
 {
