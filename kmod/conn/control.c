@@ -16,7 +16,13 @@
  *
  * What comes in is dealt with one by one, by the completion queue's work item.
  * Each step that a message has to take is refused if it is not its turn: a
- * message is never believed because it was authenticated.
+ * message is never believed because it was authenticated.  READY, HEARTBEAT, CREDIT
+ * and GOODBYE are dealt with here; what any other means is for peer/
+ * (tow_peer_session_receive()), which also says what is sent next when no message
+ * waits (tow_peer_session_fill()).
+ *
+ * The buffers are the session's, from tow_buffers_make() until its control queue
+ * pair is destroyed.
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
@@ -386,12 +392,10 @@ void tow_session_heartbeat(struct tow_session *session)
 				 "a heartbeat could not be posted");
 }
 
-/**
- * tow_session_say_ready - the responder's session is READY, and says so
- * @session: the session, AUTHENTICATED or further
- *
- * At once for everybody who sends: nothing that needs a READY session goes out
- * before READY does, and nothing comes in before we are.
+/*
+ * The responder's session, AUTHENTICATED or further, is READY, and says so.  At once
+ * for everybody who sends: nothing that needs a READY session goes out before READY
+ * does, and nothing comes in before the session is READY.
  */
 static void tow_session_say_ready(struct tow_session *session)
 {
@@ -773,7 +777,10 @@ static void tow_message_received(struct ib_cq *cq, struct ib_wc *wc)
 	/* What comes after the end is nobody's. */
 	if (!tow_session_alive(session))
 		return;
-	/* The responder has nothing to say before we have proved ourselves. */
+	/*
+	 * The responder has nothing to say before we have proved ourselves.  Pairs
+	 * with tow_peer_install(): who sees the peer sees the keys.
+	 */
 	if (session->initiator && !smp_load_acquire(&session->peer)) {
 		/* Its goodbye, most likely: then another try is worth while. */
 		tow_session_fail(session, -ECONNRESET, TOW_WIRE_PROTOCOL,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One queue pair of a session: made, connected, and taken down.
+ * One queue pair of a session: made, connected, and taken down.  What only data queue
+ * pairs have, their completion queue and what they receive with, is in rma/qp.c.
  *
  * Normal operation
  *
@@ -15,17 +16,12 @@
  * done with it: nothing that the other end has sent before takes effect after.
  * Only then may anything that it reached be used for something else.
  */
-#include <linux/delay.h>
-#include <linux/jiffies.h>
-#include <linux/slab.h>
+#include <linux/string.h>
 
 #include "core/core.h"
 #include "ops.h"
 #include "peer.h"
 #include "tie.h"
-
-/* Requests of a queue pair in the error state complete at once, or never. */
-#define TOW_LINK_DRAIN_MS	1000
 
 /* Reads in flight on one data queue pair, in each direction. */
 #define TOW_LINK_READS		16
@@ -76,8 +72,14 @@ void tow_link_carry(struct tow_link *link, struct tow_session *session)
 	spin_unlock_bh(&link->lock);
 }
 
-/* Called in any context, maybe with the provider's locks held. */
-static void tow_link_qp_event(struct ib_event *event, void *context)
+/**
+ * tow_link_qp_event - a queue pair's handler of events
+ * @event: what happened
+ * @context: the queue pair's link
+ *
+ * Called in any context, maybe with the provider's locks held.
+ */
+void tow_link_qp_event(struct ib_event *event, void *context)
 {
 	struct tow_link *link = context;
 
@@ -117,68 +119,6 @@ static int tow_link_create_control(struct tow_link *link)
 	};
 
 	return rdma_create_qp(link->id, session->dev->peers->control_pd, &attr);
-}
-
-/*
- * What goes along with a work request, so that the provider need not look up our
- * memory when it sends: it takes that from a kernel address, which only software
- * is told.
- */
-static u32 tow_link_inline_bytes(struct tow_device *dev)
-{
-	return ib_uses_virt_dma(dev->ibdev) ? 64 : 0;
-}
-
-static int tow_link_create_data(struct tow_link *link)
-{
-	struct tow_session *session = link->session;
-	struct tow_device *dev = session->dev;
-	struct ib_qp_init_attr attr = {
-		.event_handler		= tow_link_qp_event,
-		.qp_context		= link,
-		.cap.max_recv_wr	= 1,
-		.cap.max_send_sge	= 1,
-		.cap.max_recv_sge	= 1,
-		.sq_sig_type		= IB_SIGNAL_REQ_WR,
-		.qp_type		= IB_QPT_RC,
-	};
-	struct tow_srq *srq;
-	struct tow_cq *cq;
-	u32 depth;
-	int ret;
-
-	/* All of it, and the receive, must find room in one completion queue. */
-	depth = min_t(u32, dev->ibdev->attrs.max_qp_wr,
-		      dev->ibdev->attrs.max_cqe - attr.cap.max_recv_wr);
-	depth = min(depth, session->settings.queue_depth);
-	tow_srq_get(session);
-	if (!tow_window_keep(session))
-		return -ENOSPC;
-	ret = tow_ops_prepare(link, &depth);
-	if (ret)
-		return ret;
-	srq = session->notify.srq;
-	cq = tow_cq_get(dev, depth + attr.cap.max_recv_wr);
-	if (IS_ERR(cq))
-		return PTR_ERR(cq);
-	attr.send_cq = tow_cq_device_cq(cq);
-	attr.recv_cq = srq ? tow_srq_device_cq(srq) : attr.send_cq;
-	attr.srq = srq ? tow_srq_device_srq(srq) : NULL;
-	attr.cap.max_send_wr = depth;
-	attr.cap.max_inline_data = tow_link_inline_bytes(dev);
-	ret = rdma_create_qp(link->id, dev->pd, &attr);
-	if (ret) {
-		tow_cq_put(dev, cq, depth + attr.cap.max_recv_wr);
-		return ret;
-	}
-	link->cq = cq;
-	link->depth = depth;
-	/* As much as the provider grants. */
-	link->inline_bytes = min(tow_link_inline_bytes(dev),
-				 attr.cap.max_inline_data);
-	if (srq)
-		tow_srq_add_link(srq, link);
-	return 0;
 }
 
 /**
@@ -372,32 +312,6 @@ void tow_link_disconnect(struct tow_link *link, bool over)
 	ib_modify_qp(link->id->qp, &attr, IB_QP_STATE);
 }
 
-static void tow_link_drain(struct tow_link *link)
-{
-	unsigned long end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
-
-	while (READ_ONCE(link->posted) != READ_ONCE(link->drained) &&
-	       time_before(jiffies, end))
-		usleep_range(100, 1000);
-}
-
-/*
- * Nothing comes in any more.  Soft-RoCE has no event for that; there the queue pair's
- * tasks are stopped, and what has completed stays to be looked at.
- */
-static void tow_link_silence(struct tow_link *link)
-{
-	unsigned long end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
-	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
-
-	if (ib_uses_virt_dma(link->session->dev->ibdev)) {
-		ib_modify_qp(link->id->qp, &attr, IB_QP_STATE);
-		return;
-	}
-	while (!READ_ONCE(link->silent) && time_before(jiffies, end))
-		usleep_range(100, 1000);
-}
-
 static void tow_link_destroy_id(struct tow_link *link)
 {
 	struct rdma_cm_id *id = link->id;
@@ -422,27 +336,8 @@ static void tow_link_destroy_id(struct tow_link *link)
  */
 void tow_link_destroy(struct tow_link *link)
 {
-	struct tow_device *dev = link->session->dev;
-	struct tow_srq *srq = link->srq_qp ? link->session->notify.srq : NULL;
-
-	tow_link_drain(link);
-	/* What is counted now is all that ever came. */
-	if (srq && link->tie->lasts && link->step == TOW_LINK_ESTABLISHED)
-		tow_link_silence(link);
-	if (srq)
-		tow_srq_remove_link(srq, link);
+	tow_qp_drain(link);
 	if (link->id)
 		tow_link_destroy_id(link);
-	/* It may have been in the middle of a message. */
-	if (srq)
-		tow_srq_link_gone(srq);
-	if (link->cq) {
-		tow_cq_flush(link->cq);
-		tow_cq_retired(link->cq,
-			       link->posted - link->retired - link->kept);
-		tow_cq_put(dev, link->cq, link->depth + 1);
-		link->cq = NULL;
-	}
-	link->kept = link->posted - link->retired;
-	WRITE_ONCE(link->drained, link->posted);
+	tow_qp_gone(link);
 }

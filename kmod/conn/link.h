@@ -128,6 +128,12 @@ void tow_link_destroy(struct tow_link *link);
 int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
 void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
 			 const void *data, u8 bytes);
+void tow_link_qp_event(struct ib_event *event, void *context);
+
+/* rma/qp.c: data queue pairs */
+int tow_link_create_data(struct tow_link *link);
+void tow_qp_drain(struct tow_link *link);
+void tow_qp_gone(struct tow_link *link);
 
 /* cq.c: the completion queues of data queue pairs */
 struct tow_cq_pool;

@@ -12,13 +12,12 @@
  *
  * A request for a control queue pair changes nothing but one of a bounded number
  * of half-open sessions, which end soon, and may push out a session that nobody
- * uses (evict.c): whoever it says it is from, it has not proved that.  Its proof
- * is the first message, AUTH, which lets the node that has it replace what it had
- * before.  Requests for data queue pairs carry a MAC that only the other end of an
- * authenticated session can make.
+ * uses (tow_accept_error()): whoever it says it is from, it has not proved that.
+ * Its proof is the first message, AUTH, which peer/ deals with.  Requests for data
+ * queue pairs carry a MAC that only the other end of an authenticated session can
+ * make.
  *
- * All of this but AUTH happens in the connection manager's handler of the new
- * connection.
+ * All of this happens in the connection manager's handler of the new connection.
  */
 #include <linux/random.h>
 #include <linux/slab.h>
@@ -292,15 +291,9 @@ out_unlock:
 	return ret;
 }
 
-/**
- * tow_accept_request - somebody wants to connect
- * @dev: the device; the caller is one of its users
- * @id: the new connection
- * @param: what came with the request
- *
- * In the connection manager's handler.
- *
- * Return: 0; another value: refused, and the connection manager is to destroy
+/*
+ * Somebody wants to connect by @id, which is new; the caller is one of the device's
+ * users.  Return: 0; another value: refused, and the connection manager is to destroy
  * the identifier.
  */
 static int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,

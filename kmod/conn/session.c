@@ -13,9 +13,13 @@
  * The end
  *
  * Whoever finds that a session cannot go on says so (tow_session_fail()), from
- * any context.  The first one counts.  A work item does the rest: the directory
- * lets nothing new begin, the other end is told, the queue pairs are destroyed,
- * and only then is given up what the other end could reach by them.
+ * any context.  The first one counts.  A work item does the rest: nothing new begins
+ * (tow_peer_session_closing()), the other end is told, the queue pairs are destroyed,
+ * and only then is given up what the other end could reach by them
+ * (tow_peer_session_closed()).
+ *
+ * The session belongs to whoever has a reference, until the last is given back; its
+ * identifiers, queue pairs and buffers belong to it, and are gone when it is ENDED.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

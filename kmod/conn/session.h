@@ -202,6 +202,12 @@ struct tow_session {
 	struct tow_session_notify notify;
 };
 
+/* init.c */
+void tow_conn_init(struct tow_peers *peers, struct ib_device *ibdev);
+int tow_conn_start(struct tow_device *dev);
+void tow_conn_stop(struct tow_device *dev);
+void tow_conn_cleanup(struct tow_peers *peers);
+
 /* session_state.c */
 bool tow_session_alive(const struct tow_session *session);
 bool tow_session_set_state(struct tow_session *session,

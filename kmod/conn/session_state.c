@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A session's states, what errors mean at both ends, and the settings that hold as
- * long as nobody says otherwise.
+ * A session's states, what errors mean at both ends, and the settings.
+ *
+ * A state only ever leads to a later one, under tow_session.lock.  The first error
+ * ends the session (tow_session_fail()), and is what everybody is told from then on;
+ * what has to be done then is the work item's (session.c).  Nothing here waits.
  */
 #include <linux/jiffies.h>
 #include <linux/minmax.h>

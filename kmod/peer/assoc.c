@@ -6,7 +6,7 @@
  * session carries it, that session's end says what becomes of it
  * (tow_tie_keeps()): it ends with the session, or is idle from then on.  An idle
  * one is taken by another session (resume.c), or ended by its work item, which
- * asks for one until then.
+ * asks for one until then (tow_peers.seek).
  */
 #include <linux/jiffies.h>
 #include <linux/random.h>

@@ -147,7 +147,7 @@ static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 	tow_session_get(session);
 	peer->session = session;
 	tow_peer_get(peer);
-	/* From now on messages are dealt with: after the keys. */
+	/* Messages are dealt with from now on.  Pairs with tow_message_received(). */
 	smp_store_release(&session->peer, peer);
 	peer->epoch++;
 	tow_peer_transition(peer, TOW_EVENT_CONNECT);
@@ -228,7 +228,7 @@ static void tow_peer_install_other_end(struct tow_peer *peer,
 	tow_session_get(session);
 	peer->other_end = session;
 	tow_peer_get(peer);
-	/* As in tow_peer_install(). */
+	/* Pairs with tow_message_received(), as in tow_peer_install(). */
 	smp_store_release(&session->peer, peer);
 }
 

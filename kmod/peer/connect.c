@@ -7,6 +7,9 @@
  * An attempt that is refused because a connection is being made from the other
  * side waits for that one, but not for ever: it may fail, so after a while the
  * attempt begins anew.
+ *
+ * conn/active.c connects each queue pair; what is decided between them is decided
+ * here: whether there is a connection already, and which tie it is to carry.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -42,6 +45,7 @@
 
 /* ---- a session is connected ----------------------------------------------- */
 
+/* The other end has proved itself; we do, and say which tie we have. */
 static int tow_connect_prove(struct tow_session *session)
 {
 	struct tow_wire_auth auth = {};
@@ -60,6 +64,7 @@ static int tow_connect_prove(struct tow_session *session)
 	return ret;
 }
 
+/* From the other end's proof to READY. */
 static int tow_connect_all(struct tow_session *session)
 {
 	unsigned int i;

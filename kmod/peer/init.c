@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device's peers as a whole: from before the first to after the last.
+ * A device's peers as a whole, from before the first to after the last; and what
+ * sessions ask for (tow_peer_session_*()): what a message means that is not the
+ * control channel's own, what is said next, and what becomes of a tie when its
+ * session ends.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
@@ -31,10 +32,7 @@ int tow_peers_init(struct tow_device *dev)
 	INIT_LIST_HEAD(&peers->attempts);
 	init_waitqueue_head(&peers->wait);
 	peers->seek = tow_peer_seek;
-	tow_peer_settings_init(&peers->settings, dev->ibdev);
-	tow_cluster_key_init(&peers->key);
-	tow_cluster_key_init(&peers->self);
-	tow_partings_init(&peers->partings);
+	tow_conn_init(peers, dev->ibdev);
 	tow_peer_dirs_init(&peers->dirs);
 	dev->peers = peers;
 	return 0;
@@ -44,34 +42,11 @@ int tow_peers_init(struct tow_device *dev)
  * tow_peers_start - peers may come
  * @dev: the device, in use from now on
  *
- * That nobody can listen is logged, and not an error: connecting works.
- *
- * Return: 0; -ENOMEM; what the provider says.
+ * Return: as tow_conn_start().
  */
 int tow_peers_start(struct tow_device *dev)
 {
-	struct tow_peers *peers = dev->peers;
-	u16 port;
-	int ret;
-
-	peers->cq_pool = tow_cq_pool_new();
-	if (!peers->cq_pool)
-		return -ENOMEM;
-	peers->control_pd = ib_alloc_pd(dev->ibdev, 0);
-	if (IS_ERR(peers->control_pd)) {
-		tow_cq_pool_free(peers->cq_pool);
-		return PTR_ERR(peers->control_pd);
-	}
-	ret = tow_cluster_key_random(&peers->self);
-	if (ret)
-		pr_err("%s: no peer can be authenticated: error %d (the kernel needs hmac and sha256)\n",
-		       dev_name(&dev->ibdev->dev), ret);
-	port = READ_ONCE(peers->settings.listen_port);
-	ret = tow_listen_move(dev, port);
-	if (ret)
-		pr_err("%s: cannot listen on port %u: error %d (write another one to listen_port)\n",
-		       dev_name(&dev->ibdev->dev), port, ret);
-	return 0;
+	return tow_conn_start(dev);
 }
 
 /**
@@ -127,9 +102,7 @@ void tow_peers_stop(struct tow_device *dev)
 		tow_peer_sysfs_remove(peer);
 		tow_peer_put(peer);
 	}
-	tow_partings_end(dev);
-	ib_dealloc_pd(peers->control_pd);
-	tow_cq_pool_free(peers->cq_pool);
+	tow_conn_stop(dev);
 }
 
 /**
@@ -140,8 +113,7 @@ void tow_peers_cleanup(struct tow_device *dev)
 {
 	struct tow_peers *peers = dev->peers;
 
-	tow_cluster_key_cleanup(&peers->key);
-	tow_cluster_key_cleanup(&peers->self);
+	tow_conn_cleanup(peers);
 	xa_destroy(&peers->by_id);
 	xa_destroy(&peers->sessions);
 	kfree(peers);
@@ -149,9 +121,13 @@ void tow_peers_cleanup(struct tow_device *dev)
 
 /* ---- sessions ------------------------------------------------------------- */
 
-/*
- * No room with us: who comes back soon will find some, if there is a connection
- * that nobody uses.
+/**
+ * tow_accept_error - what an initiator is told that could not be accepted
+ * @session: the responder's; it remembers whether our device had no room
+ * @error: why, a negative errno
+ *
+ * Return: @error; -EAGAIN: there will be room soon, as a connection that nobody uses
+ * is about to end.
  */
 int tow_accept_error(struct tow_session *session, int error)
 {

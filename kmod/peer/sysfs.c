@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
+ * What can be seen of a peer: by PEER_LIST, in the log, in sysfs and in debugfs.
+ *
  * /sys/class/towline/<ibdev>/peers/<address>/, a folder for each peer;
  * Documentation/ABI/testing/sysfs-class-towline describes each file.
  *
