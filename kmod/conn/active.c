@@ -127,7 +127,7 @@ static int tow_connect_resolve_address(struct tow_link *link)
 /* What the administrator wants to be otherwise than the path says. */
 static int tow_connect_edit_path(struct tow_link *link)
 {
-	const struct tow_peer_settings *settings = &link->session->settings;
+	const struct tow_conn_settings *settings = &link->session->settings;
 	struct sa_path_rec *path = link->id->route.path_rec;
 	enum ib_mtu mtu = ib_mtu_int_to_enum(settings->mtu);
 

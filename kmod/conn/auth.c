@@ -12,7 +12,7 @@
  *	cluster key	"responder to initiator"	transcript
  *	cluster key	"data"				transcript
  *	data key	"data queue pair"		struct tow_auth_data
- *	data key	"tie"				nothing
+ *	data key	"association"				nothing
  *	direction key	"message"			the message, MAC zero
  *
  * The first two prove who is who and travel in the handshake; the next three are
@@ -446,7 +446,7 @@ int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
 }
 
 /**
- * tow_auth_tie_name - what both ends call the tie that begins with a session
+ * tow_auth_assoc_name - what both ends call the association that begins with a session
  * @auth: the session's keys
  * @name: where to
  *
@@ -454,7 +454,7 @@ int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
  *
  * Return: 0; -ENOKEY: there are no keys yet; what the hash says, else.
  */
-int tow_auth_tie_name(struct tow_auth *auth, u8 name[TOW_WIRE_TIE_BYTES])
+int tow_auth_assoc_name(struct tow_auth *auth, u8 name[TOW_WIRE_ASSOC_BYTES])
 {
 	u8 whole[TOW_WIRE_MAC_BYTES];
 	int ret;
@@ -463,7 +463,7 @@ int tow_auth_tie_name(struct tow_auth *auth, u8 name[TOW_WIRE_TIE_BYTES])
 		return -ENOKEY;
 	ret = tow_auth_mac(auth->data, "towline 1 tie", NULL, 0, whole);
 	if (!ret)
-		memcpy(name, whole, TOW_WIRE_TIE_BYTES);
+		memcpy(name, whole, TOW_WIRE_ASSOC_BYTES);
 	memzero_explicit(whole, sizeof(whole));
 	return ret;
 }

@@ -88,7 +88,7 @@ void tow_auth_cleanup(struct tow_auth *auth);
 int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
 		      u32 index, u32 qp_num,
 		      u8 mac[TOW_WIRE_SHORT_MAC_BYTES]);
-int tow_auth_tie_name(struct tow_auth *auth, u8 name[TOW_WIRE_TIE_BYTES]);
+int tow_auth_assoc_name(struct tow_auth *auth, u8 name[TOW_WIRE_ASSOC_BYTES]);
 int tow_auth_sign(struct tow_auth *auth, void *message, size_t bytes);
 bool tow_auth_verify(struct tow_auth *auth, void *message, size_t bytes);
 bool tow_auth_equal(const u8 *one, const u8 *other, size_t bytes);

@@ -109,7 +109,7 @@ void tow_cq_pool_free(struct tow_cq_pool *pool)
 /* ---- completions ---------------------------------------------------------- */
 
 /* Called with the lock held.  Return: how many there were; @budget: maybe more. */
-static int tow_cq_deal(struct tow_cq *cq, int budget)
+static int tow_cq_reap(struct tow_cq *cq, int budget)
 {
 	int done = 0, most, got, i;
 
@@ -144,7 +144,7 @@ static void tow_cq_serve(struct tow_cq *cq)
 	tow_cq_look_begin(cq);
 	mutex_lock(&cq->poll);
 	/* With the lock: tow_cq_destroy() waits for it after it took the queue. */
-	if (tow_cq_deal(cq, TOW_CQ_BUDGET) == TOW_CQ_BUDGET)
+	if (tow_cq_reap(cq, TOW_CQ_BUDGET) == TOW_CQ_BUDGET)
 		queue_work(tow_cq_wq, &cq->work);
 	mutex_unlock(&cq->poll);
 	tow_cq_look_end(cq, true);
@@ -191,7 +191,7 @@ void tow_cq_look(struct tow_cq *cq)
 {
 	if (!mutex_trylock(&cq->poll))
 		return;
-	tow_cq_deal(cq, TOW_CQ_BATCH);
+	tow_cq_reap(cq, TOW_CQ_BATCH);
 	mutex_unlock(&cq->poll);
 }
 
@@ -277,7 +277,7 @@ void tow_cq_flush(struct tow_cq *cq)
 
 	do {
 		mutex_lock(&cq->poll);
-		done = tow_cq_deal(cq, TOW_CQ_BUDGET);
+		done = tow_cq_reap(cq, TOW_CQ_BUDGET);
 		mutex_unlock(&cq->poll);
 	} while (done == TOW_CQ_BUDGET);
 }
@@ -403,7 +403,7 @@ static void tow_cq_destroy(struct tow_cq *cq)
 	ibcq = cq->cq;
 	cq->cq = NULL;
 	mutex_unlock(&cq->poll);
-	tow_settle(ibcq->device);
+	tow_rxe_run_tasklets(ibcq->device);
 	ib_destroy_cq(ibcq);
 	cancel_work_sync(&cq->work);
 	tow_cq_unref(cq);

@@ -18,10 +18,10 @@
  */
 #include <linux/string.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "ops.h"
 #include "peer.h"
-#include "tie.h"
 
 /* Reads in flight on one data queue pair, in each direction. */
 #define TOW_LINK_READS		16
@@ -32,13 +32,13 @@
 /**
  * tow_link_init - a data queue pair's link, without one so far
  * @link: the link
- * @tie: whose it is
+ * @assoc: whose it is
  * @index: which of its data queue pairs
  */
-void tow_link_init(struct tow_link *link, struct tow_tie *tie, int index)
+void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index)
 {
 	memset(link, 0, sizeof(*link));
-	link->tie = tie;
+	link->assoc = assoc;
 	link->index = index;
 	spin_lock_init(&link->lock);
 	link->flows_end = &link->flows;
@@ -332,7 +332,7 @@ static void tow_link_destroy_id(struct tow_link *link)
  * @link: the link, disconnected; its queue pair or identifier may not be there
  *
  * When it returns the other end reaches nothing by it any more.  Operations that
- * have not completed are its tie's to deal with.
+ * have not completed are its association's to deal with.
  */
 void tow_link_destroy(struct tow_link *link)
 {

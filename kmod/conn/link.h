@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * One queue pair of a session, and its connection.  A data queue pair's link stays
- * when the queue pair goes, with what its tie has to do there (tie.h).
+ * when the queue pair goes, with what its association has to do there (assoc.h).
  */
 #ifndef TOW_LINK_H
 #define TOW_LINK_H
@@ -16,7 +16,7 @@ struct tow_device;
 struct tow_flow;
 struct tow_post;
 struct tow_session;
-struct tow_tie;
+struct tow_assoc;
 struct tow_work;
 
 /**
@@ -40,7 +40,7 @@ enum tow_link_step {
  * struct tow_link - one queue pair of a session and its connection
  * @session: whose queue pair it has, or had last; lives longer, as the session destroys
  *	it.  Data: NULL before the first; changed under @lock, while there is none
- * @tie: data: whose; lives longer
+ * @assoc: data: whose; lives longer
  * @index: of a data queue pair, or TOW_LINK_CONTROL
  * @id: the connection manager's; NULL: not there.  Its queue pair is ours
  * @cq: data: where it completes; NULL: not there
@@ -66,8 +66,8 @@ enum tow_link_step {
  * @retired: those of them that have completed; what came back otherwise has not
  * @drained: those of them that have come back
  * @kept: those that were posted to an earlier queue pair, and are not @retired
- * @notified: notifications that were posted, in the tie, but for those whose number
- *	was taken back; wrapping around
+ * @notified: notifications that were posted, in the association, but for those
+ *	whose number was taken back; wrapping around
  * @inflight: bytes of those that are not @retired
  * @watched: what @retired was when somebody last looked whether it moves
  * @watched_at: since when it has been that while something was on its way, in
@@ -77,13 +77,13 @@ enum tow_link_step {
  * @srq_node: where notifications come in, in its table; this and what follows is
  *	under the lock of that
  * @srq_qp: its queue pair; NULL: nothing of it is looked for there
- * @arrived: notifications that have come, in the tie, wrapping around
+ * @arrived: notifications that have come, in the association, wrapping around
  * @last_imm: the immediate of the one that came last to its queue pair; U64_MAX: none
  *	has
  */
 struct tow_link {
 	struct tow_session	*session;
-	struct tow_tie		*tie;
+	struct tow_assoc	*assoc;
 	int			index;
 	struct rdma_cm_id	*id;
 	struct tow_cq		*cq;
@@ -120,7 +120,7 @@ struct tow_link {
 };
 
 void tow_link_init_control(struct tow_link *link, struct tow_session *session);
-void tow_link_init(struct tow_link *link, struct tow_tie *tie, int index);
+void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index);
 void tow_link_carry(struct tow_link *link, struct tow_session *session);
 int tow_link_create_qp(struct tow_link *link);
 void tow_link_disconnect(struct tow_link *link, bool over);

@@ -175,7 +175,7 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 			      const struct rdma_conn_param *param)
 {
 	const struct tow_wire_request *request = param->private_data;
-	struct tow_peer_settings settings;
+	struct tow_conn_settings settings;
 	struct tow_session *session;
 	int ret;
 

@@ -93,7 +93,7 @@ static bool tow_session_silent(struct tow_session *session, unsigned long beat,
 
 static void tow_session_watch_ready(struct tow_session *session)
 {
-	struct tow_peer_settings *settings = &session->dev->peers->settings;
+	struct tow_conn_settings *settings = &session->dev->peers->settings;
 	unsigned long beat = msecs_to_jiffies(READ_ONCE(settings->heartbeat_ms));
 	u32 misses = READ_ONCE(settings->heartbeat_misses);
 
@@ -152,7 +152,7 @@ static void tow_session_destroy_links(struct tow_session *session, bool keep)
 	tow_link_destroy(&session->control);
 	/* Waits for whoever deals with a completion; others are forgotten. */
 	if (session->cq) {
-		tow_settle(session->cq->device);
+		tow_rxe_run_tasklets(session->cq->device);
 		ib_free_cq(session->cq);
 	}
 	session->cq = NULL;
@@ -212,8 +212,8 @@ static void tow_session_end(struct work_struct *work)
 		tow_accept_refused(session->dev, &session->handshake.initiator,
 				   session->error);
 	/*
-	 * Whoever makes links, takes a tie, or makes the keys that the last message
-	 * is signed with, has finished, and nobody begins any more.
+	 * Whoever makes links, takes an association, or makes the keys that the
+	 * last message is signed with, has finished, and nobody begins any more.
 	 */
 	mutex_lock(&session->setup);
 	mutex_unlock(&session->setup);
@@ -246,7 +246,7 @@ static void tow_session_end(struct work_struct *work)
  * going; -EAGAIN: too many are half open; -ENOMEM.
  */
 struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
-				    const struct tow_peer_settings *settings)
+				    const struct tow_conn_settings *settings)
 {
 	struct tow_session *session;
 	int ret;
@@ -278,7 +278,7 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	tow_link_init_control(&session->control, session);
 	INIT_DELAYED_WORK(&session->timer, tow_session_tick);
 	INIT_WORK(&session->end_work, tow_session_end);
-	tow_window_init(session);
+	tow_credit_init(session);
 	ret = tow_peer_session_add(session);
 	if (ret) {
 		tow_session_put(session);

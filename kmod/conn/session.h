@@ -3,9 +3,9 @@
  * A session: one life of the connection to a peer, as one of its ends has it.
  *
  * It consists of a control queue pair, which carries messages (wire.h), and of
- * the data queue pairs, whose links are those of the tie that it carries (tie.h).
- * The loopback peer has two sessions here, one for each end.  Documentation/protocol
- * tells how a session begins and ends.
+ * the data queue pairs, whose links are those of the association that it carries
+ * (assoc.h). The loopback peer has two sessions here, one for each end.
+ * Documentation/protocol tells how a session begins and ends.
  */
 #ifndef TOW_SESSION_H
 #define TOW_SESSION_H
@@ -29,7 +29,7 @@ struct tow_buffer;
 struct tow_device;
 struct tow_peer;
 struct tow_session;
-struct tow_tie;
+struct tow_assoc;
 
 /* Data queue pairs of one session. */
 #define TOW_QPS_MAX		64
@@ -64,7 +64,7 @@ enum tow_session_state {
  * struct tow_session - one end of one connection
  * @refs: held by the device's list until ENDED, by the connection manager's
  *	identifiers, by queued work, by a peer for its present session, and by the
- *	tie that it carries or carried last
+ *	association that it carries or carried last
  * @dev: the device, with a reference
  * @peer: whose it is; NULL before it is AUTHENTICATED; with a reference
  * @index: its number in tow_peers.sessions
@@ -82,10 +82,11 @@ enum tow_session_state {
  * @deadline: when it must have come to the next state, in jiffies
  * @hung_up: the connection manager says that the other end has gone
  * @full: our own device had no room for it
- * @asked: initiator: the tie that it was to carry, with a reference; or NULL
- * @tie: the tie that it carries, or did, with a reference; NULL before it is
+ * @asked: initiator: the association that it was to carry, with a reference; or NULL
+ * @assoc: the association that it carries, or did, with a reference; NULL before it is
  *	AUTHENTICATED
- * @syncs: the tie was carried by another one before: SYNC is due from the other end
+ * @syncs: the association was carried by another one before: SYNC is due from the
+ *	other end
  * @synced: SYNC was sent, or is not due; under @pump
  *
  * @lock: protects what follows, up to @pump
@@ -128,7 +129,7 @@ enum tow_session_state {
  * @send: send buffers
  * @receive: receive buffers
  * @qps: how many data queue pairs
- * @data: the data queue pairs: the tie's; NULL before there is one
+ * @data: the data queue pairs: the association's; NULL before there is one
  * @timer: half open for too long; heartbeats; idleness
  * @end_work: from ENDING to ENDED
  * @notify: what notifications need
@@ -144,15 +145,15 @@ struct tow_session {
 	struct tow_handshake	handshake;
 	struct tow_wire_reply	data_reply;
 	struct tow_auth		auth;
-	struct tow_peer_settings settings;
+	struct tow_conn_settings settings;
 	u64			opened_at;
 	struct tow_address	target;
 	u32			scope_id;
 	unsigned long		deadline;
 	bool			hung_up;
 	bool			full;
-	struct tow_tie		*asked;
-	struct tow_tie		*tie;
+	struct tow_assoc	*asked;
+	struct tow_assoc	*assoc;
 	bool			syncs;
 	bool			synced;
 
@@ -224,14 +225,14 @@ const char *tow_session_explain(int error);
 u32 tow_session_reason_of(int error);
 bool tow_session_orderly(u32 reason);
 bool tow_session_may_pass(struct tow_session *session);
-void tow_peer_settings_init(struct tow_peer_settings *settings,
+void tow_peer_settings_init(struct tow_conn_settings *settings,
 			    struct ib_device *ibdev);
 void tow_peer_settings_read(const struct tow_peers *peers,
-			    struct tow_peer_settings *settings);
+			    struct tow_conn_settings *settings);
 
 /* session.c */
 struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
-				    const struct tow_peer_settings *settings);
+				    const struct tow_conn_settings *settings);
 int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id);
 int tow_session_create_qp(struct tow_link *link);
 void tow_session_get(struct tow_session *session);

@@ -287,10 +287,10 @@ void tow_session_hung_up(struct tow_session *session)
  * @settings: the settings
  * @ibdev: the RDMA device
  */
-void tow_peer_settings_init(struct tow_peer_settings *settings,
+void tow_peer_settings_init(struct tow_conn_settings *settings,
 			    struct ib_device *ibdev)
 {
-	*settings = (struct tow_peer_settings){
+	*settings = (struct tow_conn_settings){
 		.peer_limit		= TOW_PEERS_MAX,
 		.qps_per_peer		= 4,
 		.cqs			= 4,
@@ -320,7 +320,7 @@ void tow_peer_settings_init(struct tow_peer_settings *settings,
  * after, and stays what it is while the copy is checked and used.
  */
 void tow_peer_settings_read(const struct tow_peers *peers,
-			    struct tow_peer_settings *settings)
+			    struct tow_conn_settings *settings)
 {
 	const u32 *from = (const u32 *)&peers->settings;
 	u32 *to = (u32 *)settings;

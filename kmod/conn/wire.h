@@ -23,7 +23,7 @@
 #define TOW_WIRE_MAC_BYTES	32
 /* A MAC where there is little room, of what is worth one guess only. */
 #define TOW_WIRE_SHORT_MAC_BYTES 16
-#define TOW_WIRE_TIE_BYTES	16
+#define TOW_WIRE_ASSOC_BYTES	16
 
 /* ---- connecting ----------------------------------------------------------- */
 
@@ -173,7 +173,7 @@ enum tow_wire_type {
 	TOW_WIRE_REVOKED	= 21,	/* tow_wire_grants: we let go of it */
 	TOW_WIRE_RELEASE	= 22,	/* tow_wire_grants: not used any more */
 	TOW_WIRE_NOTIFIED	= 23,	/* tow_wire_notified */
-	TOW_WIRE_SYNC		= 24	/* tow_wire_sync: the tie goes on */
+	TOW_WIRE_SYNC		= 24	/* tow_wire_sync: the association goes on */
 };
 
 /*
@@ -216,8 +216,8 @@ struct tow_wire_header {
  * struct tow_wire_auth - the initiator proves that it has the cluster key
  * @mac: see auth.c
  * @order: larger than in whatever this device has proved to the same one before
- * @tie: the tie that it has with the responder; zeroes: none
- * @dealt: messages of that tie that it has dealt with (tow_wire_lasts())
+ * @assoc: the association that it has with the responder; zeroes: none
+ * @dealt: messages of that association that it has dealt with (tow_wire_lasts())
  *
  * Who sends it has given up every connection that it has proved itself for
  * before; but that says nothing about the order in which proofs arrive.
@@ -225,17 +225,17 @@ struct tow_wire_header {
 struct tow_wire_auth {
 	__u8	mac[TOW_WIRE_MAC_BYTES];
 	__le64	order;
-	__u8	tie[TOW_WIRE_TIE_BYTES];
+	__u8	assoc[TOW_WIRE_ASSOC_BYTES];
 	__le64	dealt;
 };
 
 /**
  * struct tow_wire_authed - the responder's answer
- * @tie: the initiator's, which goes on; zeroes: a new one begins, and others end
+ * @assoc: the initiator's, which goes on; zeroes: a new one begins, and others end
  * @dealt: as in struct tow_wire_auth
  */
 struct tow_wire_authed {
-	__u8	tie[TOW_WIRE_TIE_BYTES];
+	__u8	assoc[TOW_WIRE_ASSOC_BYTES];
 	__le64	dealt;
 };
 
@@ -373,11 +373,11 @@ struct tow_wire_notified {
 };
 
 /**
- * struct tow_wire_sync - a tie goes on in this session
+ * struct tow_wire_sync - an association goes on in this session
  * @epoch: sessions that the sender has had with the receiver
  * @count: data queue pairs
- * @notified: of each: notifications of the receiver's that have ever come in the tie
- *	on it, wrapping around
+ * @notified: of each: notifications of the receiver's that have ever come in the
+ *	association on it, wrapping around
  *
  * Once from each end, after whatever is or was revoked meanwhile.
  */

@@ -13,7 +13,6 @@
 
 #include "core/core.h"
 
-
 #define TOW_LISTING_ENTRY_MAX	4096
 
 /* The same structure, whatever is listed. */

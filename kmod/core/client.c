@@ -19,7 +19,6 @@
 
 #include "core/core.h"
 
-
 /**
  * tow_client_add_handle - make a handle usable
  * @client: the client

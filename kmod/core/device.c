@@ -13,7 +13,6 @@
 
 #include "core/core.h"
 
-
 struct workqueue_struct *tow_wq;
 /* Imports that end wait for exporters, who may wait for work in the other one. */
 struct workqueue_struct *tow_import_wq;

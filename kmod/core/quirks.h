@@ -11,7 +11,7 @@
 #include <rdma/ib_verbs.h>
 
 /* Runs what softirqs this processor has been asked for. */
-static inline long tow_settle_cpu(void *unused)
+static inline long tow_rxe_run_tasklets_cpu(void *unused)
 {
 	local_bh_disable();
 	local_bh_enable();
@@ -23,19 +23,19 @@ static inline long tow_settle_cpu(void *unused)
  * is scheduled on another, which cannot run it then and puts it off: so first each processor
  * ends what it runs, and then each runs what it was asked for.
  */
-static inline void tow_settle_tasklets(void)
+static inline void tow_rxe_tasklets(void)
 {
 	int round, cpu;
 
 	/* A processor that goes meanwhile hands its tasklets to another. */
 	for (round = 0; round < 2; round++) {
 		for_each_online_cpu(cpu)
-			work_on_cpu(cpu, tow_settle_cpu, NULL);
+			work_on_cpu(cpu, tow_rxe_run_tasklets_cpu, NULL);
 	}
 }
 
 /**
- * tow_settle - run the tasklets that tell of completions
+ * tow_rxe_run_tasklets - run the tasklets that tell of completions
  * @ibdev: the RDMA device
  *
  * For a completion queue that is about to be destroyed, when the queue pairs that
@@ -44,10 +44,10 @@ static inline void tow_settle_tasklets(void)
  * machine it ran in memory that was freed.  Hardware tells from interrupts, and
  * waits for those.
  */
-static inline void tow_settle(struct ib_device *ibdev)
+static inline void tow_rxe_run_tasklets(struct ib_device *ibdev)
 {
 	if (ib_uses_virt_dma(ibdev))
-		tow_settle_tasklets();
+		tow_rxe_tasklets();
 }
 
 #endif /* TOW_SETTLE_H */

@@ -18,7 +18,7 @@
 
 /* Their structures are for tracepoints.c. */
 struct tow_chunk;
-struct tow_entry;
+struct tow_req;
 struct tow_exported;
 struct tow_peer;
 struct tow_queue;
@@ -493,7 +493,7 @@ DEFINE_EVENT(tow_poller, tow_poller_wake,
 
 /* An entry of a queue has ended. */
 TRACE_EVENT(tow_entry,
-	    TP_PROTO(const struct tow_entry *ended, int status),
+	    TP_PROTO(const struct tow_req *ended, int status),
 	    TP_ARGS(ended, status),
 	    TP_STRUCT__entry(__field(u64, user_data)
 			     __field(u64, bytes)

@@ -3,14 +3,14 @@
  * The directory: what this node publishes (exports, to which peers hold grants)
  * and what it found on others (remote ranges).
  *
- *	init.c		what ties and devices call
+ *	init.c		what associations and devices call
  *	ioctl.c		programs' calls and handles
  *	serve.c		the owner's side: names are looked for, and answered
  *	grant.c		grants: given, revoked; an export ends
  *	export.c	exports
  *	resolve.c	the resolver's side: what is said about remote ranges
  *	remote.c	remote ranges
- *	outbox.c	which ties have something to say
+ *	outbox.c	which associations have something to say
  *	name.c		names
  *
  * Each calls those below it only.  Remote ranges as operations see them: rma/rmr.c.
@@ -18,7 +18,7 @@
  * Locks, in this order; nothing is sent while one of them is held:
  *
  *	tow_directory.lock
- *	tow_tie_dir.lock	nobody holds two of them
+ *	tow_assoc_dir.lock	nobody holds two of them
  *	tow_directory.kick_lock
  */
 #ifndef TOW_DIRECTORY_H
@@ -41,7 +41,7 @@ struct tow_client;
 struct tow_device;
 struct tow_exported;
 struct tow_remote;
-struct tow_tie;
+struct tow_assoc;
 struct tow_slot;
 
 /* Segments of one export; more than a TiB, whatever the device's slabs. */
@@ -62,8 +62,8 @@ struct tow_slot;
  * @quiet: struct tow_remote on which nothing is in flight any more, for @work
  * @work: what cannot be done at once; holds a reference to the device while it
  *	is queued
- * @kick_lock: protects @kicks and tow_tie_dir.kick
- * @kicks: ties that have something to say, each with a reference
+ * @kick_lock: protects @kicks and tow_assoc_dir.kick
+ * @kicks: associations that have something to say, each with a reference
  */
 struct tow_directory {
 	struct tow_device	*dev;
@@ -77,16 +77,16 @@ struct tow_directory {
 	u64			last_id;
 	struct llist_head	quiet;
 	struct work_struct	work;
-	/* protects kicks and tow_tie_dir.kick */
+	/* protects kicks and tow_assoc_dir.kick */
 	spinlock_t		kick_lock;
 	struct list_head	kicks;
 };
 
 /**
- * struct tow_tie_dir - what the directory keeps of a tie
+ * struct tow_assoc_dir - what the directory keeps of an association
  * @kick: in tow_directory.kicks
  * @lock: protects what follows
- * @lost: the tie ends: nothing begins any more
+ * @lost: the association ends: nothing begins any more
  * @gone: its queue pairs are destroyed, and there will be no others
  * @apart: no session carries it: no peer reaches anything by it
  * @waiting: struct tow_request that wait for a name, by the peer's number
@@ -100,7 +100,7 @@ struct tow_directory {
  * @revoked: those that it was told of, oldest first; all older than @revokes
  * @bygone: grants that were revoked while @apart, and have ended; the peer is to be told
  *	first
- * @revoke_timer: waits for the oldest of both; holds a reference to the tie
+ * @revoke_timer: waits for the oldest of both; holds a reference to the association
  *	while it is queued
  * @cache: struct tow_remote by label: those that may be found
  * @requests: struct tow_remote by the number of the request that is or will be on
@@ -117,7 +117,7 @@ struct tow_directory {
  * @idle: remotes that nobody uses at the moment, the one used last at the end
  * @idle_count: how many
  */
-struct tow_tie_dir {
+struct tow_assoc_dir {
 	struct list_head	kick;
 	/* protects everything below */
 	struct mutex		lock;
@@ -162,33 +162,33 @@ static inline bool tow_rights_valid(u32 rights)
 }
 
 /*
- * Called by ties.  All in process context; may sleep, but not for long, as
- * nothing else of the tie goes on meanwhile.
+ * Called by associations.  All in process context; may sleep, but not for long, as
+ * nothing else of the association goes on meanwhile.
  *
- *	init	the tie was made
+ *	init	the association was made
  *	receive	a message of a type from TOW_WIRE_RESOLVE on came: only in a READY
  *		session, one at a time, in order; @body is the receiver's to change.
  *		0, or a negative errno: the other end must not have sent
- *		that: the tie ends
+ *		that: the association ends
  *	fill	something can be sent: put a message's type, request and body
  *		there and return its bytes, or 0 if there is nothing.  The way of
  *		all that the directory says.  Called by one at a time, again after
- *		tow_tie_kick()
- *	lost	the tie ends: nothing may begin any more, whoever waits
- *		gets tie->error; operations may still be in flight
+ *		tow_assoc_kick()
+ *	lost	the association ends: nothing may begin any more, whoever waits
+ *		gets assoc->error; operations may still be in flight
  *	gone	the queue pairs are destroyed: the other end reaches nothing
  *	cleanup	the last reference is gone
  */
-void tow_directory_tie_init(struct tow_tie *tie);
-int tow_directory_receive(struct tow_tie *tie, u8 type, u32 request,
+void tow_directory_assoc_init(struct tow_assoc *assoc);
+int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
 			  void *body, size_t bytes);
-size_t tow_directory_fill(struct tow_tie *tie, bool all, u8 *type, u32 *request,
+size_t tow_directory_fill(struct tow_assoc *assoc, bool all, u8 *type, u32 *request,
 			  void *body);
-void tow_directory_tie_lost(struct tow_tie *tie);
-void tow_directory_tie_gone(struct tow_tie *tie);
-void tow_directory_tie_cleanup(struct tow_tie *tie);
-void tow_directory_tie_numbers(struct tow_tie *tie, u32 *grants,
-			       u32 *remotes);
+void tow_directory_assoc_lost(struct tow_assoc *assoc);
+void tow_directory_assoc_gone(struct tow_assoc *assoc);
+void tow_directory_assoc_cleanup(struct tow_assoc *assoc);
+void tow_directory_assoc_numbers(struct tow_assoc *assoc, u32 *grants,
+				 u32 *remotes);
 
 /* Called by device.c. */
 int tow_directory_init(struct tow_device *dev);
@@ -198,7 +198,7 @@ void tow_directory_cleanup(struct tow_device *dev);
 
 /* outbox.c */
 void tow_directory_queue(struct tow_directory *dir);
-void tow_directory_want_kick(struct tow_tie *tie);
+void tow_directory_want_kick(struct tow_assoc *assoc);
 void tow_directory_kick(struct tow_directory *dir);
 
 /* Called by client.c and chardev.c, when a client begins and when it has ended. */

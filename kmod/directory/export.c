@@ -358,13 +358,13 @@ struct tow_exported *tow_exported_new(struct tow_client *client,
 /* ---- ending --------------------------------------------------------------- */
 
 /**
- * tow_exported_quiet - is an export dead?
+ * tow_exported_is_dead - is an export dead?
  * @exported: the export; the caller has the directory's lock, and has just made
  *	one of the two come true that it takes: it is ending, and has no grants
  *
  * Return: true if it is: the work item is to finish it, or who claims it.
  */
-bool tow_exported_quiet(struct tow_exported *exported)
+bool tow_exported_is_dead(struct tow_exported *exported)
 {
 	struct tow_directory *dir = exported->dev->directory;
 

@@ -87,21 +87,21 @@ struct tow_exported {
 
 /**
  * struct tow_grant - an export that a peer has found
- * @id: what the tie calls it
+ * @id: what the association calls it
  * @rights: bits of enum tow_right: what the peer wanted, and got
  * @exported: the export, with a reference
- * @tie: the peer's; outlives its grants
+ * @assoc: the peer's; outlives its grants
  * @of_export: in tow_exported.grants
- * @link: in tow_tie_dir.revokes, .revoked or .bygone; empty: it is not revoked
+ * @link: in tow_assoc_dir.revokes, .revoked or .bygone; empty: it is not revoked
  * @revoked_at: when its peer's time to let go of it began, in jiffies
  *
- * It goes when the peer has let go of it, or when the tie is gone.
+ * It goes when the peer has let go of it, or when the association is gone.
  */
 struct tow_grant {
 	u64			id;
 	u32			rights;
 	struct tow_exported	*exported;
-	struct tow_tie	*tie;
+	struct tow_assoc	*assoc;
 	struct list_head	of_export;
 	struct list_head	link;
 	unsigned long		revoked_at;
@@ -117,7 +117,7 @@ void tow_exported_put(struct tow_exported *exported);
 bool tow_exported_claim(struct tow_exported *exported);
 void tow_exported_finish(struct tow_exported *exported);
 void tow_exported_reap(struct tow_directory *dir);
-bool tow_exported_quiet(struct tow_exported *exported);
+bool tow_exported_is_dead(struct tow_exported *exported);
 struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor);
 bool tow_exported_is_of(struct tow_exported *exported,
 			struct tow_client *client);
@@ -133,26 +133,26 @@ void tow_label_of_client(struct tow_label *label, struct tow_client *client,
 
 /* serve.c */
 int tow_exported_publish(struct tow_exported *exported);
-void tow_grant_tie_init(struct tow_tie *tie);
-int tow_grant_receive(struct tow_tie *tie, u8 type, u32 number,
+void tow_grant_assoc_init(struct tow_assoc *assoc);
+int tow_grant_receive(struct tow_assoc *assoc, u8 type, u32 number,
 		      void *body, size_t bytes);
-size_t tow_grant_fill(struct tow_tie *tie, u8 *type, u32 *number,
+size_t tow_grant_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		      void *body);
-void tow_grant_tie_lost(struct tow_tie *tie);
+void tow_grant_assoc_lost(struct tow_assoc *assoc);
 
 /* grant.c */
-u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights,
+u32 tow_grant_new(struct tow_assoc *assoc, struct tow_exported *exported, u32 rights,
 		  u64 *id);
 void tow_grant_end(struct tow_grant *grant);
 bool tow_exported_end(struct tow_exported *exported);
 void tow_exported_stop(struct tow_directory *dir);
 void tow_exported_end_region(struct tow_device *dev, u64 region_id);
-void tow_grant_tie_apart(struct tow_tie *tie);
-void tow_grant_tie_carried(struct tow_tie *tie);
-void tow_grant_tie_gone(struct tow_tie *tie);
-void tow_revoke_tie_init(struct tow_tie *tie);
+void tow_grant_assoc_apart(struct tow_assoc *assoc);
+void tow_grant_assoc_carried(struct tow_assoc *assoc);
+void tow_grant_assoc_gone(struct tow_assoc *assoc);
+void tow_revoke_assoc_init(struct tow_assoc *assoc);
 void tow_revoke_watch(struct tow_device *dev);
-size_t tow_revoke_fill(struct tow_tie *tie, u8 *type, u32 *number,
+size_t tow_revoke_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		       struct tow_wire_grants *body);
 
 #endif /* TOW_EXPORT_H */

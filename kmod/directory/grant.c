@@ -11,27 +11,28 @@
  *
  * When an export ends each peer that has a grant is told to let go of it, and has
  * revoke_timeout_ms for that; a peer that takes longer loses its queue pairs.  While no
- * session carries the tie the peer reaches nothing: the grant ends at once, and the
- * peer is told when there is a session.  A tie's grants that are being revoked are in
- * the order in which that began: the timer waits for the oldest, as long as there is
- * one.
+ * session carries the association the peer reaches nothing: the grant ends at once,
+ * and the peer is told when there is a session.  An association's grants that are
+ * being revoked are in the order in which that began: the timer waits for the
+ * oldest, as long as there is one.
  *
- * "Both locks" are tow_directory.lock and the tow_tie_dir.lock of the grant's tie.
+ * "Both locks" are tow_directory.lock and the tow_assoc_dir.lock of the grant's
+ * association.
  */
 #include <linux/jiffies.h>
 #include <linux/kernel.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "core/trace.h"
 #include "export.h"
 #include "memory/memory.h"
 #include "peer.h"
 #include "slot.h"
-#include "tie.h"
 
-/* Of one tie: what the peer may have. */
+/* Of one association: what the peer may have. */
 #define TOW_GRANTS_MAX		SZ_1M
 
 /* ---- grants --------------------------------------------------------------- */
@@ -55,33 +56,33 @@ static void tow_grant_drop(struct tow_exported *exported)
 }
 
 /* Caller holds both locks.  Return: enum tow_wire_status: may the peer have it? */
-static u32 tow_grant_allowed(struct tow_tie *tie,
+static u32 tow_grant_allowed(struct tow_assoc *assoc,
 			     struct tow_exported *exported, u32 rights)
 {
 	if (rights & ~exported->rights)
 		return TOW_WIRE_FORBIDDEN;
 	if (exported->slot && exported->grant_count)
 		return TOW_WIRE_TAKEN;
-	if (tie->dir.grant_count >= TOW_GRANTS_MAX ||
-	    (exported->slot && !tow_window_open(tie)))
+	if (assoc->dir.grant_count >= TOW_GRANTS_MAX ||
+	    (exported->slot && !tow_credit_open(assoc)))
 		return TOW_WIRE_TOO_MANY;
 	return TOW_WIRE_OK;
 }
 
 /**
  * tow_grant_new - give a peer an export
- * @tie: the peer's, not lost; caller holds both locks
+ * @assoc: the peer's, not lost; caller holds both locks
  * @exported: the export, which has a name
  * @rights: bits of enum tow_right: what the peer wants
- * @id: where to: what the tie calls the grant, if there is one
+ * @id: where to: what the association calls the grant, if there is one
  *
  * Return: enum tow_wire_status: TOW_WIRE_OK: there is.
  */
-u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights,
+u32 tow_grant_new(struct tow_assoc *assoc, struct tow_exported *exported, u32 rights,
 		  u64 *id)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
-	u32 status = tow_grant_allowed(tie, exported, rights);
+	struct tow_assoc_dir *sdir = &assoc->dir;
+	u32 status = tow_grant_allowed(assoc, exported, rights);
 	struct tow_grant *grant;
 
 	if (status)
@@ -97,7 +98,7 @@ u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights
 	sdir->last_grant++;
 	sdir->grant_count++;
 	grant->rights = rights;
-	grant->tie = tie;
+	grant->assoc = assoc;
 	INIT_LIST_HEAD(&grant->link);
 	kref_get(&exported->refs);
 	grant->exported = exported;
@@ -105,33 +106,33 @@ u32 tow_grant_new(struct tow_tie *tie, struct tow_exported *exported, u32 rights
 	exported->grant_count++;
 	tow_grant_hold(exported);
 	if (exported->slot)
-		tow_slot_give(exported->slot, tie->index);
-	atomic_inc(&tie->users);
-	tow_stat_inc(tie->dev, TOW_STAT_GRANTS);
+		tow_slot_give(exported->slot, assoc->index);
+	atomic_inc(&assoc->users);
+	tow_stat_inc(assoc->dev, TOW_STAT_GRANTS);
 	*id = grant->id;
 	return TOW_WIRE_OK;
 }
 
 /* Caller holds both locks; the peer does not reach the export any more. */
-static void tow_grant_let_go(struct tow_grant *grant)
+static void tow_grant_released(struct tow_grant *grant)
 {
 	struct tow_exported *exported = grant->exported;
-	struct tow_tie *tie = grant->tie;
+	struct tow_assoc *assoc = grant->assoc;
 
-	if (exported->slot && tie->dir.lost)
+	if (exported->slot && assoc->dir.lost)
 		tow_slot_lost(exported->slot);
 	else if (exported->slot)
 		tow_slot_give(exported->slot, 0);
-	xa_erase(&tie->dir.grants, grant->id);
-	tie->dir.grant_count--;
+	xa_erase(&assoc->dir.grants, grant->id);
+	assoc->dir.grant_count--;
 	list_del(&grant->link);
 	list_del(&grant->of_export);
 	exported->grant_count--;
-	atomic_dec(&tie->users);
-	tow_stat_dec(tie->dev, TOW_STAT_GRANTS);
+	atomic_dec(&assoc->users);
+	tow_stat_dec(assoc->dev, TOW_STAT_GRANTS);
 	tow_grant_drop(exported);
-	if (tow_exported_quiet(exported))
-		tow_directory_queue(tie->dev->directory);
+	if (tow_exported_is_dead(exported))
+		tow_directory_queue(assoc->dev->directory);
 	/* Not the last reference: tow_directory.by_id has one until it is finished. */
 	tow_exported_put(exported);
 }
@@ -143,26 +144,26 @@ static void tow_grant_let_go(struct tow_grant *grant)
  */
 void tow_grant_end(struct tow_grant *grant)
 {
-	tow_grant_let_go(grant);
+	tow_grant_released(grant);
 	kfree(grant);
 }
 
 /*
- * Caller holds both locks; no session carries the grant's tie.  A revoked grant ends, and
- * is kept for the peer to be told when there is a session.
+ * Caller holds both locks; no session carries the grant's association.  A revoked
+ * grant ends, and is kept for the peer to be told when there is a session.
  */
 static void tow_grant_end_apart(struct tow_grant *grant)
 {
-	struct tow_tie_dir *sdir = &grant->tie->dir;
+	struct tow_assoc_dir *sdir = &grant->assoc->dir;
 
-	tow_grant_let_go(grant);
+	tow_grant_released(grant);
 	list_add_tail(&grant->link, &sdir->bygone);
 }
 
 /* ---- two-phase revoke ----------------------------------------------------- */
 
-/* Caller holds the tie's lock.  Return: NULL: none is being revoked. */
-static struct tow_grant *tow_revoke_oldest(struct tow_tie_dir *sdir)
+/* Caller holds the association's lock.  Return: NULL: none is being revoked. */
+static struct tow_grant *tow_revoke_oldest(struct tow_assoc_dir *sdir)
 {
 	struct list_head *list = list_empty(&sdir->revoked) ? &sdir->revokes :
 							      &sdir->revoked;
@@ -173,38 +174,38 @@ static struct tow_grant *tow_revoke_oldest(struct tow_tie_dir *sdir)
 /* When the peer must have let go, in jiffies: as revoke_timeout_ms is now. */
 static unsigned long tow_revoke_deadline(const struct tow_grant *grant)
 {
-	const struct tow_peer_settings *settings =
-		&grant->tie->dev->peers->settings;
+	const struct tow_conn_settings *settings =
+		&grant->assoc->dev->peers->settings;
 
 	return grant->revoked_at +
 	       msecs_to_jiffies(READ_ONCE(settings->revoke_timeout_ms));
 }
 
-/* Caller holds the tie's lock: the timer is set to the oldest one's deadline. */
-static void tow_revoke_arm(struct tow_tie *tie)
+/* Caller holds the association's lock: the timer is set to the oldest one's deadline. */
+static void tow_revoke_arm(struct tow_assoc *assoc)
 {
-	struct tow_grant *oldest = tow_revoke_oldest(&tie->dir);
+	struct tow_grant *oldest = tow_revoke_oldest(&assoc->dir);
 	unsigned long deadline, now = jiffies;
 
 	if (!oldest)
 		return;
 	deadline = tow_revoke_deadline(oldest);
-	tow_tie_get(tie);
-	/* Not the last reference: the caller's tie is there. */
-	if (mod_delayed_work(tow_wq, &tie->dir.revoke_timer,
+	tow_assoc_get(assoc);
+	/* Not the last reference: the caller's association is there. */
+	if (mod_delayed_work(tow_wq, &assoc->dir.revoke_timer,
 			     time_after(deadline, now) ? deadline - now : 0))
-		tow_tie_put(tie);
+		tow_assoc_put(assoc);
 }
 
 /* Caller holds the directory's lock; the grant's export ends.  The grant may, too. */
 static void tow_grant_revoke(struct tow_grant *grant)
 {
-	struct tow_tie *tie = grant->tie;
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc *assoc = grant->assoc;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	bool watched;
 
 	mutex_lock(&sdir->lock);
-	/* If the tie is lost tow_grant_tie_gone() ends it soon. */
+	/* If the association is lost tow_grant_assoc_gone() ends it soon. */
 	if (!sdir->lost && sdir->apart) {
 		tow_grant_end_apart(grant);
 	} else if (!sdir->lost) {
@@ -212,8 +213,8 @@ static void tow_grant_revoke(struct tow_grant *grant)
 		grant->revoked_at = jiffies;
 		list_add_tail(&grant->link, &sdir->revokes);
 		if (!watched)
-			tow_revoke_arm(tie);
-		tow_directory_want_kick(tie);
+			tow_revoke_arm(assoc);
+		tow_directory_want_kick(assoc);
 	}
 	mutex_unlock(&sdir->lock);
 }
@@ -227,75 +228,75 @@ static void tow_grant_revoke(struct tow_grant *grant)
 void tow_revoke_watch(struct tow_device *dev)
 {
 	struct tow_session *session;
-	struct tow_tie *tie;
+	struct tow_assoc *assoc;
 	u64 cursor = 0;
 
 	while ((session = tow_peer_session_next(dev, &cursor))) {
-		/* Pairs with tow_tie_carry(). */
-		tie = smp_load_acquire(&session->tie);
-		if (tie) {
-			mutex_lock(&tie->dir.lock);
-			if (!tie->dir.lost)
-				tow_revoke_arm(tie);
-			mutex_unlock(&tie->dir.lock);
+		/* Pairs with tow_assoc_carry(). */
+		assoc = smp_load_acquire(&session->assoc);
+		if (assoc) {
+			mutex_lock(&assoc->dir.lock);
+			if (!assoc->dir.lost)
+				tow_revoke_arm(assoc);
+			mutex_unlock(&assoc->dir.lock);
 		}
 		tow_session_put(session);
 	}
 }
 
-static void tow_revoke_say_late(struct tow_tie *tie, u64 exported,
+static void tow_revoke_say_late(struct tow_assoc *assoc, u64 exported,
 				u64 grant)
 {
 	char why[64];
 
 	snprintf(why, sizeof(why), "revoke of export %llu not acknowledged",
 		 exported);
-	tow_stat_inc(tie->dev, TOW_STAT_REVOKES_LATE);
-	tow_tie_note(tie, "revoke: late", grant, -ETIMEDOUT);
-	tow_peer_dump(tie->peer, why);
+	tow_stat_inc(assoc->dev, TOW_STAT_REVOKES_LATE);
+	tow_assoc_note(assoc, "revoke: late", grant, -ETIMEDOUT);
+	tow_peer_dump(assoc->peer, why);
 }
 
 /* The timer: the oldest one's deadline has come, or revoke_timeout_ms has changed. */
 static void tow_revoke_time(struct work_struct *work)
 {
-	struct tow_tie *tie =
-		container_of(to_delayed_work(work), struct tow_tie,
+	struct tow_assoc *assoc =
+		container_of(to_delayed_work(work), struct tow_assoc,
 			     dir.revoke_timer);
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	u64 exported = 0, id = 0;
 	struct tow_grant *grant;
 
 	mutex_lock(&sdir->lock);
 	grant = sdir->lost ? NULL : tow_revoke_oldest(sdir);
 	if (grant && time_before(jiffies, tow_revoke_deadline(grant))) {
-		tow_revoke_arm(tie);
+		tow_revoke_arm(assoc);
 	} else if (grant) {
 		exported = grant->exported->id;
 		id = grant->id;
 	}
 	mutex_unlock(&sdir->lock);
 	if (id) {
-		tow_revoke_say_late(tie, exported, id);
-		tow_tie_fail(tie, -ETIMEDOUT, TOW_WIRE_REVOKE_LATE,
-			     "a revoke was not acknowledged in time");
+		tow_revoke_say_late(assoc, exported, id);
+		tow_assoc_fail(assoc, -ETIMEDOUT, TOW_WIRE_REVOKE_LATE,
+			       "a revoke was not acknowledged in time");
 	}
-	tow_tie_put(tie);
+	tow_assoc_put(assoc);
 }
 
 /**
  * tow_revoke_fill - tell a resolver what to let go of
- * @tie: its tie; caller holds its lock, and there are grants to be revoked, or
- *	that ended apart
+ * @assoc: its association; caller holds its lock, and there are grants to be
+ *	revoked, or that ended apart
  * @type: where to
  * @number: where to: of the request
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: the body's size.
  */
-size_t tow_revoke_fill(struct tow_tie *tie, u8 *type, u32 *number,
+size_t tow_revoke_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		       struct tow_wire_grants *body)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_grant *grant, *next;
 	u32 count = 0;
 
@@ -313,8 +314,8 @@ size_t tow_revoke_fill(struct tow_tie *tie, u8 *type, u32 *number,
 		list_move_tail(&grant->link, &sdir->revoked);
 	}
 	/* The first stands for all: the recorder is short. */
-	tow_tie_note(tie, "revoke: sent",
-		     le64_to_cpu(body->grants[0]), 0);
+	tow_assoc_note(assoc, "revoke: sent",
+		       le64_to_cpu(body->grants[0]), 0);
 	body->count = cpu_to_le32(count);
 	body->reserved = 0;
 	*type = TOW_WIRE_REVOKE;
@@ -323,12 +324,12 @@ size_t tow_revoke_fill(struct tow_tie *tie, u8 *type, u32 *number,
 }
 
 /**
- * tow_revoke_tie_init - nothing is being revoked
- * @tie: new
+ * tow_revoke_assoc_init - nothing is being revoked
+ * @assoc: new
  */
-void tow_revoke_tie_init(struct tow_tie *tie)
+void tow_revoke_assoc_init(struct tow_assoc *assoc)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 
 	INIT_LIST_HEAD(&sdir->revokes);
 	INIT_LIST_HEAD(&sdir->revoked);
@@ -336,11 +337,11 @@ void tow_revoke_tie_init(struct tow_tie *tie)
 	INIT_DELAYED_WORK(&sdir->revoke_timer, tow_revoke_time);
 }
 
-/* No session carries the tie, and no grant of it is being revoked. */
-static void tow_revoke_tie_gone(struct tow_tie *tie)
+/* No session carries the association, and no grant of it is being revoked. */
+static void tow_revoke_assoc_gone(struct tow_assoc *assoc)
 {
-	if (cancel_delayed_work_sync(&tie->dir.revoke_timer))
-		tow_tie_put(tie);
+	if (cancel_delayed_work_sync(&assoc->dir.revoke_timer))
+		tow_assoc_put(assoc);
 }
 
 /* ---- an export ends ------------------------------------------------------- */
@@ -373,7 +374,7 @@ bool tow_exported_end(struct tow_exported *exported)
 			tow_grant_revoke(grant);
 			cond_resched();
 		}
-		dead = tow_exported_quiet(exported);
+		dead = tow_exported_is_dead(exported);
 	}
 	mutex_unlock(&dir->lock);
 	/* Without the lock, as it may take long: many may wait. */
@@ -440,33 +441,33 @@ void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 	tow_directory_kick(dir);
 }
 
-/* ---- ties ----------------------------------------------------------------- */
+/* ---- associations ----------------------------------------------------------------- */
 
 /* Caller holds no lock.  Return: there are more. */
-static bool tow_grant_end_some(struct tow_tie *tie)
+static bool tow_grant_end_some(struct tow_assoc *assoc)
 {
-	struct tow_directory *dir = tie->dev->directory;
+	struct tow_directory *dir = assoc->dev->directory;
 	struct tow_grant *grant;
 	unsigned long id;
 	int left = 64;
 
 	mutex_lock(&dir->lock);
-	mutex_lock(&tie->dir.lock);
-	xa_for_each(&tie->dir.grants, id, grant) {
+	mutex_lock(&assoc->dir.lock);
+	xa_for_each(&assoc->dir.grants, id, grant) {
 		if (!left--)
 			break;
 		tow_grant_end(grant);
 	}
-	mutex_unlock(&tie->dir.lock);
+	mutex_unlock(&assoc->dir.lock);
 	mutex_unlock(&dir->lock);
 	return left < 0;
 }
 
 /* The same, of those that are being revoked. */
-static bool tow_grant_end_revoked(struct tow_tie *tie)
+static bool tow_grant_end_revoked(struct tow_assoc *assoc)
 {
-	struct tow_directory *dir = tie->dev->directory;
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_directory *dir = assoc->dev->directory;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	int left = 64;
 
 	mutex_lock(&dir->lock);
@@ -489,42 +490,42 @@ static bool tow_grant_end_revoked(struct tow_tie *tie)
 }
 
 /**
- * tow_grant_tie_apart - the peer reaches nothing until there is another session
- * @tie: the tie; the queue pairs of the session that carried it are destroyed
+ * tow_grant_assoc_apart - the peer reaches nothing until there is another session
+ * @assoc: the association; the queue pairs of the session that carried it are destroyed
  */
-void tow_grant_tie_apart(struct tow_tie *tie)
+void tow_grant_assoc_apart(struct tow_assoc *assoc)
 {
-	while (tow_grant_end_revoked(tie))
+	while (tow_grant_end_revoked(assoc))
 		cond_resched();
-	tow_revoke_tie_gone(tie);
+	tow_revoke_assoc_gone(assoc);
 }
 
 /**
- * tow_grant_tie_carried - the peer will reach again what it has
- * @tie: the tie, of which a session has no data queue pairs so far
+ * tow_grant_assoc_carried - the peer will reach again what it has
+ * @assoc: the association, of which a session has no data queue pairs so far
  */
-void tow_grant_tie_carried(struct tow_tie *tie)
+void tow_grant_assoc_carried(struct tow_assoc *assoc)
 {
-	mutex_lock(&tie->dir.lock);
-	tie->dir.apart = false;
-	mutex_unlock(&tie->dir.lock);
+	mutex_lock(&assoc->dir.lock);
+	assoc->dir.apart = false;
+	mutex_unlock(&assoc->dir.lock);
 }
 
 /**
- * tow_grant_tie_gone - the peer reaches nothing any more
- * @tie: lost, its queue pairs destroyed
+ * tow_grant_assoc_gone - the peer reaches nothing any more
+ * @assoc: lost, its queue pairs destroyed
  */
-void tow_grant_tie_gone(struct tow_tie *tie)
+void tow_grant_assoc_gone(struct tow_assoc *assoc)
 {
 	struct tow_grant *grant, *next;
 
-	while (tow_grant_end_some(tie))
+	while (tow_grant_end_some(assoc))
 		cond_resched();
-	tow_revoke_tie_gone(tie);
-	mutex_lock(&tie->dir.lock);
-	list_for_each_entry_safe(grant, next, &tie->dir.bygone, link) {
+	tow_revoke_assoc_gone(assoc);
+	mutex_lock(&assoc->dir.lock);
+	list_for_each_entry_safe(grant, next, &assoc->dir.bygone, link) {
 		list_del(&grant->link);
 		kfree(grant);
 	}
-	mutex_unlock(&tie->dir.lock);
+	mutex_unlock(&assoc->dir.lock);
 }

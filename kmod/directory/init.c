@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The directory: what ties and devices call, and its work item.
+ * The directory: what associations and devices call, and its work item.
  *
  * It only hands on, to the owner's side (serve.c, grant.c, export.c) and the resolver's
  * (remote.c, resolve.c), and takes the locks that both need.
  */
+#include "assoc.h"
 #include "core/core.h"
 #include "directory.h"
 #include "export.h"
 #include "remote.h"
-#include "tie.h"
 
 /* ---- work ----------------------------------------------------------------- */
 
@@ -24,32 +24,32 @@ static void tow_directory_work(struct work_struct *work)
 	tow_device_put(dir->dev);
 }
 
-/* ---- ties ----------------------------------------------------------------- */
+/* ---- associations ----------------------------------------------------------------- */
 
 /**
- * tow_directory_tie_init - a tie was made
- * @tie: the tie
+ * tow_directory_assoc_init - an association was made
+ * @assoc: the association
  */
-void tow_directory_tie_init(struct tow_tie *tie)
+void tow_directory_assoc_init(struct tow_assoc *assoc)
 {
-	INIT_LIST_HEAD(&tie->dir.kick);
-	mutex_init(&tie->dir.lock);
-	tow_grant_tie_init(tie);
-	tow_remote_tie_init(tie);
+	INIT_LIST_HEAD(&assoc->dir.kick);
+	mutex_init(&assoc->dir.lock);
+	tow_grant_assoc_init(assoc);
+	tow_remote_assoc_init(assoc);
 }
 
 /**
  * tow_directory_receive - a message of the directory came
- * @tie: the tie, READY
+ * @assoc: the association, READY
  * @type: enum tow_wire_type
  * @request: from the header
  * @body: what follows the header
  * @bytes: its size
  *
  * Return: 0; -EPROTO: the other end must not have sent that; -ENOMEM;
- * -ECONNRESET: the tie is lost.
+ * -ECONNRESET: the association is lost.
  */
-int tow_directory_receive(struct tow_tie *tie, u8 type, u32 request,
+int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
 			  void *body, size_t bytes)
 {
 	int ret;
@@ -60,22 +60,22 @@ int tow_directory_receive(struct tow_tie *tie, u8 type, u32 request,
 	case TOW_WIRE_CANCEL:
 	case TOW_WIRE_REVOKED:
 	case TOW_WIRE_RELEASE:
-		ret = tow_grant_receive(tie, type, request, body, bytes);
+		ret = tow_grant_receive(assoc, type, request, body, bytes);
 		break;
 	case TOW_WIRE_RESOLVED:
 	case TOW_WIRE_REVOKE:
-		ret = tow_answer_receive(tie, type, request, body, bytes);
+		ret = tow_answer_receive(assoc, type, request, body, bytes);
 		break;
 	default:
 		return -EPROTO;
 	}
-	tow_directory_kick(tie->dev->directory);
+	tow_directory_kick(assoc->dev->directory);
 	return ret;
 }
 
 /**
  * tow_directory_fill - what is to be said next?
- * @tie: the tie, whose session can send something
+ * @assoc: the association, whose session can send something
  * @all: not only to a resolver
  * @type: where to; 0: nothing
  * @request: where to
@@ -83,74 +83,74 @@ int tow_directory_receive(struct tow_tie *tie, u8 type, u32 request,
  *
  * Return: the body's size.
  */
-size_t tow_directory_fill(struct tow_tie *tie, bool all, u8 *type, u32 *request,
+size_t tow_directory_fill(struct tow_assoc *assoc, bool all, u8 *type, u32 *request,
 			  void *body)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	size_t bytes = 0;
 
 	*type = 0;
 	*request = 0;
 	mutex_lock(&sdir->lock);
 	if (!sdir->lost) {
-		bytes = tow_grant_fill(tie, type, request, body);
+		bytes = tow_grant_fill(assoc, type, request, body);
 		if (!*type && all)
-			bytes = tow_answer_fill(tie, type, request, body);
+			bytes = tow_answer_fill(assoc, type, request, body);
 	}
 	mutex_unlock(&sdir->lock);
 	return bytes;
 }
 
 /**
- * tow_directory_tie_lost - nothing begins in this tie any more
- * @tie: the tie, ENDING
+ * tow_directory_assoc_lost - nothing begins in this association any more
+ * @assoc: the association, ENDING
  */
-void tow_directory_tie_lost(struct tow_tie *tie)
+void tow_directory_assoc_lost(struct tow_assoc *assoc)
 {
-	struct tow_directory *dir = tie->dev->directory;
+	struct tow_directory *dir = assoc->dev->directory;
 
 	mutex_lock(&dir->lock);
-	mutex_lock(&tie->dir.lock);
-	tie->dir.lost = true;
-	tow_grant_tie_lost(tie);
-	tow_remote_tie_lost(tie);
-	mutex_unlock(&tie->dir.lock);
+	mutex_lock(&assoc->dir.lock);
+	assoc->dir.lost = true;
+	tow_grant_assoc_lost(assoc);
+	tow_remote_assoc_lost(assoc);
+	mutex_unlock(&assoc->dir.lock);
 	mutex_unlock(&dir->lock);
 }
 
 /**
- * tow_directory_tie_gone - the queue pairs of a tie are destroyed
- * @tie: the tie, lost
+ * tow_directory_assoc_gone - the queue pairs of an association are destroyed
+ * @assoc: the association, lost
  */
-void tow_directory_tie_gone(struct tow_tie *tie)
+void tow_directory_assoc_gone(struct tow_assoc *assoc)
 {
-	tow_grant_tie_gone(tie);
-	mutex_lock(&tie->dir.lock);
-	tie->dir.gone = true;
-	tow_remote_tie_gone(tie);
-	mutex_unlock(&tie->dir.lock);
+	tow_grant_assoc_gone(assoc);
+	mutex_lock(&assoc->dir.lock);
+	assoc->dir.gone = true;
+	tow_remote_assoc_gone(assoc);
+	mutex_unlock(&assoc->dir.lock);
 }
 
 /**
- * tow_directory_tie_cleanup - undo tow_directory_tie_init()
- * @tie: without references
+ * tow_directory_assoc_cleanup - undo tow_directory_assoc_init()
+ * @assoc: without references
  */
-void tow_directory_tie_cleanup(struct tow_tie *tie)
+void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
 {
-	tow_remote_tie_cleanup(tie);
+	tow_remote_assoc_cleanup(assoc);
 }
 
 /**
- * tow_directory_tie_numbers - what goes on in a tie
- * @tie: the tie
+ * tow_directory_assoc_numbers - what goes on in an association
+ * @assoc: the association
  * @grants: what the other end has of ours
  * @remotes: what we have of the other end's
  */
-void tow_directory_tie_numbers(struct tow_tie *tie, u32 *grants,
-			       u32 *remotes)
+void tow_directory_assoc_numbers(struct tow_assoc *assoc, u32 *grants,
+				 u32 *remotes)
 {
-	*grants = READ_ONCE(tie->dir.grant_count);
-	*remotes = READ_ONCE(tie->dir.remote_count);
+	*grants = READ_ONCE(assoc->dir.grant_count);
+	*remotes = READ_ONCE(assoc->dir.remote_count);
 }
 
 /* ---- the device ----------------------------------------------------------- */
@@ -193,7 +193,7 @@ err_free:
  * tow_directory_quiesce - nothing is published any more
  * @dev: the device, going
  *
- * Who waits for a peer's answer is woken when the tie ends.
+ * Who waits for a peer's answer is woken when the association ends.
  */
 void tow_directory_quiesce(struct tow_device *dev)
 {
@@ -206,7 +206,7 @@ void tow_directory_quiesce(struct tow_device *dev)
 
 /**
  * tow_directory_stop - end all exports
- * @dev: the device, quiesced; nobody is a user of it, and its ties
+ * @dev: the device, quiesced; nobody is a user of it, and its associations
  *	have ended
  */
 void tow_directory_stop(struct tow_device *dev)

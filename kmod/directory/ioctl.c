@@ -380,7 +380,7 @@ static int tow_resolve_in_session(struct tow_session *session,
 {
 	int ret;
 
-	ret = tow_remote_open(session->tie, &resolving->label,
+	ret = tow_remote_open(session->assoc, &resolving->label,
 			      resolving->rights, resolving->wait,
 			      &resolving->remote);
 	if (ret)
@@ -407,7 +407,7 @@ static bool tow_resolve_again(struct tow_session *session, int error)
 static int tow_resolve_at_peer(struct tow_peer *peer,
 			       struct tow_resolving *resolving)
 {
-	struct tow_peer_settings *settings = &peer->dev->peers->settings;
+	struct tow_conn_settings *settings = &peer->dev->peers->settings;
 	struct tow_session *session;
 	int tries = 2;
 	bool again;

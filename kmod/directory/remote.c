@@ -10,27 +10,27 @@
  */
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "remote.h"
-#include "tie.h"
 
-/* Of one tie: remote ranges that are kept while nobody uses them. */
+/* Of one association: remote ranges that are kept while nobody uses them. */
 #define TOW_IDLE_MAX		64
 
-static struct tow_tie_dir *tow_remote_dir(struct tow_remote *remote)
+static struct tow_assoc_dir *tow_remote_dir(struct tow_remote *remote)
 {
-	return &remote->tie->dir;
+	return &remote->assoc->dir;
 }
 
 static void tow_remote_release(struct kref *refs)
 {
 	struct tow_remote *remote = container_of(refs, struct tow_remote, refs);
-	struct tow_tie *tie = remote->tie;
+	struct tow_assoc *assoc = remote->assoc;
 
 	kvfree(remote->segments);
 	/* tow_client_get_remote() may look at it. */
 	kfree_rcu(remote, rcu);
-	tow_tie_put(tie);
+	tow_assoc_put(assoc);
 }
 
 /**
@@ -83,13 +83,13 @@ void tow_remote_put_many(struct tow_remote *remote, u32 count)
 		tow_remote_release(&remote->refs);
 }
 
-/* A tie with busy remote ranges is in use. */
+/* An association with busy remote ranges is in use. */
 static void tow_remote_set_busy(struct tow_remote *remote, bool busy)
 {
 	if (busy && !remote->busy)
-		atomic_inc(&remote->tie->users);
+		atomic_inc(&remote->assoc->users);
 	else if (!busy && remote->busy)
-		atomic_dec(&remote->tie->users);
+		atomic_dec(&remote->assoc->users);
 	remote->busy = busy;
 }
 
@@ -105,11 +105,11 @@ static void tow_remote_uncache(struct tow_remote *remote)
 /* ---- on the way to VALID -------------------------------------------------- */
 
 /**
- * tow_remote_settle - wake those who wait for the peer's answer
+ * tow_remote_wake - wake those who wait for the peer's answer
  * @remote: not ASKING any more
  * @error: why it is not VALID; 0: it is
  */
-void tow_remote_settle(struct tow_remote *remote, int error)
+void tow_remote_wake(struct tow_remote *remote, int error)
 {
 	remote->error = error;
 	complete_all(&remote->settled);
@@ -126,7 +126,7 @@ void tow_remote_make_valid(struct tow_remote *remote)
 		remote->notified = remote->segments[0].address;
 	WRITE_ONCE(remote->state, TOW_REMOTE_VALID);
 	atomic_set(&remote->inflight, 1);
-	tow_remote_settle(remote, 0);
+	tow_remote_wake(remote, 0);
 }
 
 /**
@@ -137,7 +137,7 @@ void tow_remote_make_valid(struct tow_remote *remote)
  */
 int tow_remote_ask(struct tow_remote *remote)
 {
-	struct tow_tie_dir *sdir = tow_remote_dir(remote);
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 	int ret;
 
 	/* Never 0, so that no request is. */
@@ -150,7 +150,7 @@ int tow_remote_ask(struct tow_remote *remote)
 	}
 	tow_remote_get(remote);
 	list_add_tail(&remote->link, &sdir->asks);
-	tow_directory_want_kick(remote->tie);
+	tow_directory_want_kick(remote->assoc);
 	return 0;
 }
 
@@ -195,7 +195,7 @@ void tow_remote_asked(struct tow_remote *remote)
  */
 int tow_remote_granted(struct tow_remote *remote, u64 grant)
 {
-	struct tow_tie_dir *sdir = tow_remote_dir(remote);
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 	int ret;
 
 	ret = xa_insert(&sdir->remotes, grant, remote, GFP_KERNEL);
@@ -205,7 +205,7 @@ int tow_remote_granted(struct tow_remote *remote, u64 grant)
 	remote->grant = grant;
 	sdir->remote_count++;
 	tow_remote_set_busy(remote, true);
-	tow_stat_inc(remote->tie->dev, TOW_STAT_REMOTES);
+	tow_stat_inc(remote->assoc->dev, TOW_STAT_REMOTES);
 	return 0;
 }
 
@@ -223,7 +223,7 @@ void tow_remote_refuse(struct tow_remote *remote, int error)
 		WRITE_ONCE(remote->state, TOW_REMOTE_ENDED);
 		tow_remote_set_busy(remote, false);
 	}
-	tow_remote_settle(remote, error);
+	tow_remote_wake(remote, error);
 }
 
 /* ---- on the way from VALID ------------------------------------------------ */
@@ -234,12 +234,12 @@ void tow_remote_refuse(struct tow_remote *remote, int error)
  */
 void tow_remote_forget(struct tow_remote *remote)
 {
-	struct tow_tie_dir *sdir = tow_remote_dir(remote);
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 
 	list_del_init(&remote->link);
 	xa_erase(&sdir->remotes, remote->grant);
 	sdir->remote_count--;
-	tow_stat_dec(remote->tie->dev, TOW_STAT_REMOTES);
+	tow_stat_dec(remote->assoc->dev, TOW_STAT_REMOTES);
 	remote->grant = 0;
 	WRITE_ONCE(remote->state, TOW_REMOTE_ENDED);
 	if (!remote->number)
@@ -248,9 +248,9 @@ void tow_remote_forget(struct tow_remote *remote)
 }
 
 /* Nothing is in flight: tell the peer, if that is all there is to say. */
-static void tow_remote_is_quiet(struct tow_remote *remote)
+static void tow_remote_drained(struct tow_remote *remote)
 {
-	struct tow_tie_dir *sdir = tow_remote_dir(remote);
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 
 	remote->quiet = true;
 	if (sdir->gone) {
@@ -262,11 +262,11 @@ static void tow_remote_is_quiet(struct tow_remote *remote)
 	 * WAITs end with it, as they do not when a slot is merely given back.
 	 */
 	if (sdir->lost || READ_ONCE(remote->failed) ||
-	    tow_device_going(remote->tie->dev))
+	    tow_device_going(remote->assoc->dev))
 		return;
 	list_add_tail(&remote->link, remote->given_up ? &sdir->releases :
 							&sdir->acks);
-	tow_directory_want_kick(remote->tie);
+	tow_directory_want_kick(remote->assoc);
 }
 
 /* Nobody uses it, and it is kept all the same. */
@@ -283,7 +283,7 @@ static void tow_remote_unidle(struct tow_remote *remote)
 /**
  * tow_remote_end - nobody uses it from now on
  * @remote: known to the peer; the caller has a reference, beside that of
- *	tow_tie_dir.remotes, if he uses it any more
+ *	tow_assoc_dir.remotes, if he uses it any more
  * @given_up: by us, not by the peer
  */
 void tow_remote_end(struct tow_remote *remote, bool given_up)
@@ -297,9 +297,9 @@ void tow_remote_end(struct tow_remote *remote, bool given_up)
 	WRITE_ONCE(remote->state, TOW_REMOTE_ENDING);
 	/* Pairs with tow_remote_enter(): it sees the state, or we its count. */
 	if (!valid || atomic_dec_and_test(&remote->inflight))
-		tow_remote_is_quiet(remote);
+		tow_remote_drained(remote);
 	else
-		tow_window_go_on(remote->tie);
+		tow_credit_wake(remote->assoc);
 }
 
 /**
@@ -312,13 +312,13 @@ void tow_remote_reap(struct tow_directory *dir)
 	struct tow_remote *remote, *next;
 
 	llist_for_each_entry_safe(remote, next, all, quiet_node) {
-		struct tow_tie *tie = remote->tie;
+		struct tow_assoc *assoc = remote->assoc;
 
-		tow_tie_get(tie);
-		mutex_lock(&tie->dir.lock);
-		tow_remote_is_quiet(remote);
-		mutex_unlock(&tie->dir.lock);
-		tow_tie_put(tie);
+		tow_assoc_get(assoc);
+		mutex_lock(&assoc->dir.lock);
+		tow_remote_drained(remote);
+		mutex_unlock(&assoc->dir.lock);
+		tow_assoc_put(assoc);
 		cond_resched();
 	}
 }
@@ -326,11 +326,11 @@ void tow_remote_reap(struct tow_directory *dir)
 /* ---- users ---------------------------------------------------------------- */
 
 /* Called with the lock held: one that will do, with the caller as a user. */
-static struct tow_remote *tow_remote_find(struct tow_tie *tie,
+static struct tow_remote *tow_remote_find(struct tow_assoc *assoc,
 					  const struct tow_label *label,
 					  u32 rights, bool wait)
 {
-	struct tow_label *found = tow_labels_first(&tie->dir.cache, label);
+	struct tow_label *found = tow_labels_first(&assoc->dir.cache, label);
 	struct tow_remote *remote;
 
 	for (; found; found = tow_labels_next(found)) {
@@ -346,7 +346,7 @@ static struct tow_remote *tow_remote_find(struct tow_tie *tie,
 	return NULL;
 }
 
-static struct tow_remote *tow_remote_new(struct tow_tie *tie,
+static struct tow_remote *tow_remote_new(struct tow_assoc *assoc,
 					 const struct tow_label *label,
 					 u32 rights, bool wait)
 {
@@ -357,8 +357,8 @@ static struct tow_remote *tow_remote_new(struct tow_tie *tie,
 	if (!remote)
 		return NULL;
 	kref_init(&remote->refs);
-	tow_tie_get(tie);
-	remote->tie = tie;
+	tow_assoc_get(assoc);
+	remote->assoc = assoc;
 	tow_label_copy(&remote->label, label, remote->name);
 	remote->rights = rights;
 	remote->wait = wait;
@@ -370,12 +370,12 @@ static struct tow_remote *tow_remote_new(struct tow_tie *tie,
 }
 
 /* Called with the lock held: a new one, for which the peer is asked. */
-static int tow_remote_begin(struct tow_tie *tie,
+static int tow_remote_begin(struct tow_assoc *assoc,
 			    const struct tow_label *label, u32 rights,
 			    bool wait, struct tow_remote **result)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
-	struct tow_remote *remote = tow_remote_new(tie, label, rights,
+	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_remote *remote = tow_remote_new(assoc, label, rights,
 						   wait);
 	int ret;
 
@@ -400,10 +400,10 @@ err_put:
 	return ret;
 }
 
-/* Why nobody can ask this tie any more. */
-static int tow_remote_lost_error(struct tow_tie *tie)
+/* Why nobody can ask this association any more. */
+static int tow_remote_lost_error(struct tow_assoc *assoc)
 {
-	int error = READ_ONCE(tie->error);
+	int error = READ_ONCE(assoc->error);
 
 	/* Why a connection ended is the peer's last_error, not the call's. */
 	return error == -ENODEV || error == -ESTALE ? error : -ECONNRESET;
@@ -411,31 +411,31 @@ static int tow_remote_lost_error(struct tow_tie *tie)
 
 /**
  * tow_remote_open - begin to use a remote range, asking for it if need be
- * @tie: where; the caller has a reference
+ * @assoc: where; the caller has a reference
  * @label: what it is called there
  * @rights: bits of enum tow_right: what the caller will do
  * @wait: the peer is to answer when the name is there; else at once
  * @result: the remote range with a reference, until tow_remote_close(); see
  *	tow_remote_wait()
  *
- * Return: 0; -ENOMEM; the tie is lost: why.
+ * Return: 0; -ENOMEM; the association is lost: why.
  */
-int tow_remote_open(struct tow_tie *tie, const struct tow_label *label,
+int tow_remote_open(struct tow_assoc *assoc, const struct tow_label *label,
 		    u32 rights, bool wait, struct tow_remote **result)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	int ret = 0;
 
 	mutex_lock(&sdir->lock);
 	*result = NULL;
 	if (sdir->lost)
-		ret = tow_remote_lost_error(tie);
+		ret = tow_remote_lost_error(assoc);
 	else if (rights != TOW_RIGHT_NOTIFY)
-		*result = tow_remote_find(tie, label, rights, wait);
+		*result = tow_remote_find(assoc, label, rights, wait);
 	if (!ret && !*result)
-		ret = tow_remote_begin(tie, label, rights, wait, result);
+		ret = tow_remote_begin(assoc, label, rights, wait, result);
 	mutex_unlock(&sdir->lock);
-	tow_directory_kick(tie->dev->directory);
+	tow_directory_kick(assoc->dev->directory);
 	return ret;
 }
 
@@ -460,7 +460,7 @@ int tow_remote_wait(struct tow_remote *remote, unsigned long time)
 /* Called with the lock held: nobody waits for the answer any more. */
 static void tow_remote_abandon(struct tow_remote *remote)
 {
-	struct tow_tie_dir *sdir = tow_remote_dir(remote);
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 
 	if (remote->grant) {
 		tow_remote_end(remote, true);
@@ -471,7 +471,7 @@ static void tow_remote_abandon(struct tow_remote *remote)
 	WRITE_ONCE(remote->state, TOW_REMOTE_ENDED);
 	if (remote->number) {
 		list_add_tail(&remote->link, &sdir->cancels);
-		tow_directory_want_kick(remote->tie);
+		tow_directory_want_kick(remote->assoc);
 	} else {
 		tow_remote_set_busy(remote, false);
 	}
@@ -480,7 +480,7 @@ static void tow_remote_abandon(struct tow_remote *remote)
 /* Called with the lock held: nobody uses it at the moment. */
 static void tow_remote_make_idle(struct tow_remote *remote)
 {
-	struct tow_tie_dir *sdir = tow_remote_dir(remote);
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 
 	list_add_tail(&remote->link, &sdir->idle);
 	tow_remote_set_busy(remote, false);
@@ -499,7 +499,7 @@ static void tow_remote_make_idle(struct tow_remote *remote)
  */
 int tow_remote_close(struct tow_remote *remote)
 {
-	struct tow_tie_dir *sdir = tow_remote_dir(remote);
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 	int ret;
 
 	mutex_lock(&sdir->lock);
@@ -518,15 +518,15 @@ int tow_remote_close(struct tow_remote *remote)
 	return ret;
 }
 
-/* ---- ties ----------------------------------------------------------------- */
+/* ---- associations ----------------------------------------------------------------- */
 
 /**
- * tow_remote_tie_init - prepare the resolver's side of a tie
- * @tie: new
+ * tow_remote_assoc_init - prepare the resolver's side of an association
+ * @assoc: new
  */
-void tow_remote_tie_init(struct tow_tie *tie)
+void tow_remote_assoc_init(struct tow_assoc *assoc)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 
 	/* Fails with wrong parameters only; it takes what memory it needs. */
 	WARN_ON_ONCE(tow_labels_init(&sdir->cache));
@@ -540,19 +540,19 @@ void tow_remote_tie_init(struct tow_tie *tie)
 }
 
 /* What was not answered will not be. */
-static void tow_remote_lose_requests(struct tow_tie *tie)
+static void tow_remote_lose_requests(struct tow_assoc *assoc)
 {
 	struct tow_remote *remote;
 	unsigned long number;
 
-	xa_for_each(&tie->dir.requests, number, remote) {
+	xa_for_each(&assoc->dir.requests, number, remote) {
 		list_del_init(&remote->link);
 		if (remote->state == TOW_REMOTE_ASKING) {
 			tow_remote_uncache(remote);
 			WRITE_ONCE(remote->state, remote->grant ?
 				   TOW_REMOTE_ENDING : TOW_REMOTE_ENDED);
-			tow_remote_settle(remote,
-					  tow_remote_lost_error(tie));
+			tow_remote_wake(remote,
+					tow_remote_lost_error(assoc));
 		}
 		tow_remote_drop_request(remote);
 		cond_resched();
@@ -560,17 +560,17 @@ static void tow_remote_lose_requests(struct tow_tie *tie)
 }
 
 /**
- * tow_remote_tie_lost - what the peer has can be used no more
- * @tie: the tie; the caller has the lock of what the directory keeps of
+ * tow_remote_assoc_lost - what the peer has can be used no more
+ * @assoc: the association; the caller has the lock of what the directory keeps of
  *	it
  */
-void tow_remote_tie_lost(struct tow_tie *tie)
+void tow_remote_assoc_lost(struct tow_assoc *assoc)
 {
 	struct tow_remote *remote;
 	unsigned long grant;
 
-	tow_remote_lose_requests(tie);
-	xa_for_each(&tie->dir.remotes, grant, remote) {
+	tow_remote_lose_requests(assoc);
+	xa_for_each(&assoc->dir.remotes, grant, remote) {
 		if (remote->state == TOW_REMOTE_VALID)
 			tow_remote_end(remote, false);
 		cond_resched();
@@ -578,18 +578,18 @@ void tow_remote_tie_lost(struct tow_tie *tie)
 }
 
 /**
- * tow_remote_tie_gone - there is nobody whom we could tell anything
- * @tie: the tie; the caller has the lock of what the directory keeps of
+ * tow_remote_assoc_gone - there is nobody whom we could tell anything
+ * @assoc: the association; the caller has the lock of what the directory keeps of
  *	it, which says that it is gone
  *
  * What has operations in flight goes with the last of them.
  */
-void tow_remote_tie_gone(struct tow_tie *tie)
+void tow_remote_assoc_gone(struct tow_assoc *assoc)
 {
 	struct tow_remote *remote;
 	unsigned long grant;
 
-	xa_for_each(&tie->dir.remotes, grant, remote) {
+	xa_for_each(&assoc->dir.remotes, grant, remote) {
 		if (remote->quiet)
 			tow_remote_forget(remote);
 		cond_resched();
@@ -597,10 +597,10 @@ void tow_remote_tie_gone(struct tow_tie *tie)
 }
 
 /**
- * tow_remote_tie_cleanup - undo tow_remote_tie_init()
- * @tie: without references
+ * tow_remote_assoc_cleanup - undo tow_remote_assoc_init()
+ * @assoc: without references
  */
-void tow_remote_tie_cleanup(struct tow_tie *tie)
+void tow_remote_assoc_cleanup(struct tow_assoc *assoc)
 {
-	tow_labels_cleanup(&tie->dir.cache);
+	tow_labels_cleanup(&assoc->dir.cache);
 }

@@ -46,10 +46,10 @@ struct tow_segment {
 
 /**
  * struct tow_remote - an export of a peer
- * @refs: held by tow_tie_dir.requests and .remotes, and by each user
+ * @refs: held by tow_assoc_dir.requests and .remotes, and by each user
  * @rights: bits of enum tow_right: what was asked for
- * @tie: where it was found, with a reference
- * @label: its name and job, in tow_tie_dir.cache if @cached
+ * @assoc: where it was found, with a reference
+ * @label: its name and job, in tow_assoc_dir.cache if @cached
  * @wait: ASKING: the peer answers when the name is there
  * @failed: an operation did not succeed
  * @closed: of a slot: a number was taken back from what ended then; under the lock of the
@@ -61,20 +61,20 @@ struct tow_segment {
  * @notified: of a slot: notifications that were sent, those of others before
  *	included; under the lock of the queue pair
  * @quiet_node: in tow_directory.quiet
- * @state: changed under tow_tie_dir.lock, like what follows
+ * @state: changed under tow_assoc_dir.lock, like what follows
  * @cached: others may find it
  * @busy: it counts in tow_session.users
  * @quiet: nothing is in flight, nor will be
  * @given_up: ENDING: by us, not by the peer
  * @users: handles, and calls that wait
- * @number: of its request, if it is in tow_tie_dir.requests
+ * @number: of its request, if it is in tow_assoc_dir.requests
  * @grant: what the peer calls it; 0: it has not said
  * @bytes: its size
  * @total: its segments
  * @have: those that are known
  * @known: bytes in them
  * @segments: in the order of its bytes
- * @link: in one of the lists of tow_tie_dir
+ * @link: in one of the lists of tow_assoc_dir
  * @rcu: frees it
  * @name: of @label
  *
@@ -83,7 +83,7 @@ struct tow_segment {
 struct tow_remote {
 	struct kref		refs;
 	u32			rights;
-	struct tow_tie	*tie;
+	struct tow_assoc	*assoc;
 	struct tow_label	label;
 	bool			wait;
 	bool			failed;
@@ -141,7 +141,7 @@ static inline void tow_remote_enter_again(struct tow_remote *remote)
 }
 
 /* remote.c */
-int tow_remote_open(struct tow_tie *tie, const struct tow_label *label,
+int tow_remote_open(struct tow_assoc *assoc, const struct tow_label *label,
 		    u32 rights, bool wait, struct tow_remote **result);
 int tow_remote_wait(struct tow_remote *remote, unsigned long time);
 int tow_remote_close(struct tow_remote *remote);
@@ -151,10 +151,10 @@ bool tow_remote_try_get(struct tow_remote *remote);
 void tow_remote_put(struct tow_remote *remote);
 void tow_remote_put_many(struct tow_remote *remote, u32 count);
 void tow_remote_reap(struct tow_directory *dir);
-void tow_remote_tie_init(struct tow_tie *tie);
-void tow_remote_tie_lost(struct tow_tie *tie);
-void tow_remote_tie_gone(struct tow_tie *tie);
-void tow_remote_tie_cleanup(struct tow_tie *tie);
+void tow_remote_assoc_init(struct tow_assoc *assoc);
+void tow_remote_assoc_lost(struct tow_assoc *assoc);
+void tow_remote_assoc_gone(struct tow_assoc *assoc);
+void tow_remote_assoc_cleanup(struct tow_assoc *assoc);
 
 /* rmr.c */
 const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
@@ -200,14 +200,14 @@ static inline int tow_remote_check(const struct tow_remote *remote, u64 offset,
 }
 
 /**
- * tow_remote_aim - where is a part of a range?
+ * tow_remote_locate - where is a part of a range?
  * @remote: was VALID once
  * @offset: where the part begins
  * @bytes: its size, at least 1; the part is within the range
  * @target: where that is; not all of it, if several keys open it
  */
-static inline void tow_remote_aim(const struct tow_remote *remote, u64 offset,
-				  u64 bytes, struct tow_remote_target *target)
+static inline void tow_remote_locate(const struct tow_remote *remote, u64 offset,
+				     u64 bytes, struct tow_remote_target *target)
 {
 	const struct tow_segment *segment = remote->segments;
 	u64 end = remote->bytes;
@@ -222,8 +222,8 @@ static inline void tow_remote_aim(const struct tow_remote *remote, u64 offset,
 	target->bytes = min(bytes, end - offset);
 }
 
-/* Called by resolve.c with tow_tie_dir.lock held. */
-void tow_remote_settle(struct tow_remote *remote, int error);
+/* Called by resolve.c with tow_assoc_dir.lock held. */
+void tow_remote_wake(struct tow_remote *remote, int error);
 void tow_remote_make_valid(struct tow_remote *remote);
 int tow_remote_ask(struct tow_remote *remote);
 void tow_remote_asked(struct tow_remote *remote);
@@ -233,9 +233,9 @@ void tow_remote_end(struct tow_remote *remote, bool given_up);
 void tow_remote_forget(struct tow_remote *remote);
 
 /* resolve.c */
-int tow_answer_receive(struct tow_tie *tie, u8 type, u32 number,
+int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,
 		       void *body, size_t bytes);
-size_t tow_answer_fill(struct tow_tie *tie, u8 *type, u32 *number,
+size_t tow_answer_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		       void *body);
 
 #endif /* TOW_REMOTE_H */

@@ -2,18 +2,18 @@
 /*
  * What is said between a resolver, which we are here, and the owner of what we
  * look for.  What the owner says is not trusted before it was checked; for what
- * it must not say the tie ends.
+ * it must not say the association ends.
  */
 #include <linux/mm.h>
 #include <linux/overflow.h>
 
+#include "assoc.h"
 #include "conn/wire.h"
 #include "core/core.h"
 #include "remote.h"
-#include "tie.h"
 
 /*
- * Of one tie: requests on their way.  More than may wait there, so that those
+ * Of one association: requests on their way.  More than may wait there, so that those
  * which need not wait get by; less than what the owner takes for an attack.
  */
 #define TOW_ASKED_MAX		2048
@@ -207,10 +207,10 @@ static int tow_answer_take(struct tow_remote *remote,
 }
 
 /* Called with the lock held: whose request that is, with a reference; or NULL. */
-static struct tow_remote *tow_answer_find(struct tow_tie *tie,
+static struct tow_remote *tow_answer_find(struct tow_assoc *assoc,
 					  u32 number)
 {
-	struct tow_remote *remote = xa_load(&tie->dir.requests, number);
+	struct tow_remote *remote = xa_load(&assoc->dir.requests, number);
 
 	if (!remote)
 		return NULL;
@@ -221,11 +221,11 @@ static struct tow_remote *tow_answer_find(struct tow_tie *tie,
 	return remote;
 }
 
-static int tow_receive_resolved(struct tow_tie *tie, u32 number,
+static int tow_receive_resolved(struct tow_assoc *assoc, u32 number,
 				const struct tow_wire_resolved *body,
 				size_t bytes)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_remote *remote;
 	int ret;
 
@@ -233,7 +233,7 @@ static int tow_receive_resolved(struct tow_tie *tie, u32 number,
 	if (ret)
 		return ret;
 	mutex_lock(&sdir->lock);
-	remote = tow_answer_find(tie, number);
+	remote = tow_answer_find(assoc, number);
 	if (remote)
 		ret = tow_answer_take(remote, body);
 	else
@@ -250,9 +250,9 @@ static int tow_receive_resolved(struct tow_tie *tie, u32 number,
  * Called with the lock held.  What we do not know we have released, and the
  * owner will read that; what we are about to release needs no more either.
  */
-static void tow_revoke_one(struct tow_tie *tie, u64 grant)
+static void tow_revoke_one(struct tow_assoc *assoc, u64 grant)
 {
-	struct tow_remote *remote = xa_load(&tie->dir.remotes, grant);
+	struct tow_remote *remote = xa_load(&assoc->dir.remotes, grant);
 	enum tow_remote_state state;
 
 	if (!remote)
@@ -263,11 +263,11 @@ static void tow_revoke_one(struct tow_tie *tie, u64 grant)
 	tow_remote_get(remote);
 	tow_remote_end(remote, false);
 	if (state == TOW_REMOTE_ASKING)
-		tow_remote_settle(remote, -ESTALE);
+		tow_remote_wake(remote, -ESTALE);
 	tow_remote_put(remote);
 }
 
-static int tow_receive_revoke(struct tow_tie *tie,
+static int tow_receive_revoke(struct tow_assoc *assoc,
 			      const struct tow_wire_grants *body, size_t bytes)
 {
 	u32 count, i;
@@ -278,38 +278,38 @@ static int tow_receive_revoke(struct tow_tie *tie,
 	if (!count || count > TOW_WIRE_GRANTS_MAX ||
 	    bytes != struct_size(body, grants, count))
 		return -EPROTO;
-	tow_tie_note(tie, "revoke: received",
-		     le64_to_cpu(body->grants[0]), 0);
-	mutex_lock(&tie->dir.lock);
+	tow_assoc_note(assoc, "revoke: received",
+		       le64_to_cpu(body->grants[0]), 0);
+	mutex_lock(&assoc->dir.lock);
 	for (i = 0; i < count; i++)
-		tow_revoke_one(tie, le64_to_cpu(body->grants[i]));
-	mutex_unlock(&tie->dir.lock);
+		tow_revoke_one(assoc, le64_to_cpu(body->grants[i]));
+	mutex_unlock(&assoc->dir.lock);
 	return 0;
 }
 
 /**
  * tow_answer_receive - an owner says something
- * @tie: its tie
+ * @assoc: its association
  * @type: RESOLVED, REVOKE
  * @number: of the request
  * @body: what follows the header
  * @bytes: its size
  *
- * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the tie is
+ * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the association is
  * lost.
  */
-int tow_answer_receive(struct tow_tie *tie, u8 type, u32 number,
+int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,
 		       void *body, size_t bytes)
 {
 	if (type == TOW_WIRE_RESOLVED)
-		return tow_receive_resolved(tie, number, body, bytes);
-	return number ? -EPROTO : tow_receive_revoke(tie, body, bytes);
+		return tow_receive_resolved(assoc, number, body, bytes);
+	return number ? -EPROTO : tow_receive_revoke(assoc, body, bytes);
 }
 
 /* ---- what is said to them ------------------------------------------------- */
 
 /* REVOKED, RELEASE: then the owner knows that we do not have them. */
-static size_t tow_fill_grants(struct tow_tie *tie,
+static size_t tow_fill_grants(struct tow_assoc *assoc,
 			      struct list_head *list,
 			      struct tow_wire_grants *body)
 {
@@ -351,10 +351,10 @@ static size_t tow_fill_more(struct tow_remote *remote,
 	return sizeof(*body);
 }
 
-static size_t tow_fill_ask(struct tow_tie *tie, u8 *type, u32 *number,
+static size_t tow_fill_ask(struct tow_assoc *assoc, u8 *type, u32 *number,
 			   void *body)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_remote *remote = list_first_entry(&sdir->asks,
 						     struct tow_remote, link);
 
@@ -366,10 +366,10 @@ static size_t tow_fill_ask(struct tow_tie *tie, u8 *type, u32 *number,
 			      tow_fill_resolve(remote, body);
 }
 
-static size_t tow_fill_cancel(struct tow_tie *tie, u8 *type,
+static size_t tow_fill_cancel(struct tow_assoc *assoc, u8 *type,
 			      u32 *number)
 {
-	struct tow_remote *remote = list_first_entry(&tie->dir.cancels,
+	struct tow_remote *remote = list_first_entry(&assoc->dir.cancels,
 						     struct tow_remote, link);
 
 	list_del_init(&remote->link);
@@ -380,7 +380,7 @@ static size_t tow_fill_cancel(struct tow_tie *tie, u8 *type,
 
 /**
  * tow_answer_fill - what is to be said to an owner?
- * @tie: its tie; the caller has the lock of what the directory keeps of
+ * @assoc: its association; the caller has the lock of what the directory keeps of
  *	it, and a reference
  * @type: where to; left alone if there is nothing
  * @number: where to: of the request
@@ -388,22 +388,22 @@ static size_t tow_fill_cancel(struct tow_tie *tie, u8 *type,
  *
  * Return: the body's size.
  */
-size_t tow_answer_fill(struct tow_tie *tie, u8 *type, u32 *number,
+size_t tow_answer_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		       void *body)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 
 	if (!list_empty(&sdir->acks)) {
 		*type = TOW_WIRE_REVOKED;
-		return tow_fill_grants(tie, &sdir->acks, body);
+		return tow_fill_grants(assoc, &sdir->acks, body);
 	}
 	if (!list_empty(&sdir->releases)) {
 		*type = TOW_WIRE_RELEASE;
-		return tow_fill_grants(tie, &sdir->releases, body);
+		return tow_fill_grants(assoc, &sdir->releases, body);
 	}
 	if (!list_empty(&sdir->cancels))
-		return tow_fill_cancel(tie, type, number);
+		return tow_fill_cancel(assoc, type, number);
 	if (!list_empty(&sdir->asks) && sdir->asked < TOW_ASKED_MAX)
-		return tow_fill_ask(tie, type, number, body);
+		return tow_fill_ask(assoc, type, number, body);
 	return 0;
 }

@@ -4,34 +4,35 @@
  *
  * Every RESOLVE and RESOLVE_MORE is answered exactly once: when it comes, when the
  * name is exported, or when the peer cancels.  Answers, like all that this side says,
- * wait in lists until the tie can send something, so a peer that asks much and reads
- * little fills its own tie's lists up to a bound and no further.
+ * wait in lists until the association can send something, so a peer that asks much
+ * and reads little fills its own association's lists up to a bound and no further.
  *
  * A grant is given with the answer (grant.c).  Its segments do not change, so an
  * answer may be sent even if the grant was revoked since: the REVOKE is sent after it.
  *
- * "Both locks" are tow_directory.lock and the tow_tie_dir.lock of the peer's tie.
+ * "Both locks" are tow_directory.lock and the tow_assoc_dir.lock of the peer's
+ * association.
  */
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "core/trace.h"
 #include "directory.h"
 #include "export.h"
 #include "slot.h"
-#include "tie.h"
 
-/* Of one tie: names that the peer waits for. */
+/* Of one association: names that the peer waits for. */
 #define TOW_WAITING_MAX		1024
 
-/* Of one tie: answers that it has not read.  Nobody asks so much at once. */
+/* Of one association: answers that it has not read.  Nobody asks so much at once. */
 #define TOW_ANSWERS_MAX		4096
 
 /**
  * struct tow_request - what a peer asks
  * @label: RESOLVE: the name, in tow_directory.waiting while it waits
- * @tie: the peer's; outlives its requests
- * @link: in tow_tie_dir.answers, when there is one
+ * @assoc: the peer's; outlives its requests
+ * @link: in tow_assoc_dir.answers, when there is one
  * @number: what the peer calls it
  * @rights: RESOLVE: what the peer wants to do
  * @status: the answer: enum tow_wire_status
@@ -41,7 +42,7 @@
  */
 struct tow_request {
 	struct tow_label	label;
-	struct tow_tie	*tie;
+	struct tow_assoc	*assoc;
 	struct list_head	link;
 	u32			number;
 	u32			rights;
@@ -53,7 +54,7 @@ struct tow_request {
 
 /* ---- requests ------------------------------------------------------------- */
 
-static struct tow_request *tow_request_new(struct tow_tie *tie,
+static struct tow_request *tow_request_new(struct tow_assoc *assoc,
 					   u32 number, size_t name_bytes)
 {
 	struct tow_request *request;
@@ -62,28 +63,28 @@ static struct tow_request *tow_request_new(struct tow_tie *tie,
 	if (!request)
 		return NULL;
 	INIT_LIST_HEAD(&request->link);
-	request->tie = tie;
+	request->assoc = assoc;
 	request->number = number;
 	return request;
 }
 
-/* Caller holds the tie's lock; the request waits no more.  It goes with the answer. */
+/* Caller holds the association's lock; the request waits no more.  It goes with the answer. */
 static void tow_request_answer(struct tow_request *request, u32 status)
 {
-	struct tow_tie_dir *sdir = &request->tie->dir;
+	struct tow_assoc_dir *sdir = &request->assoc->dir;
 
 	lockdep_assert_held(&sdir->lock);
 	request->status = status;
 	list_add_tail(&request->link, &sdir->answers);
 	sdir->answer_count++;
-	tow_directory_want_kick(request->tie);
+	tow_directory_want_kick(request->assoc);
 }
 
 /* Caller holds both locks. */
 static void tow_request_grant(struct tow_request *request,
 			      struct tow_exported *exported)
 {
-	tow_request_answer(request, tow_grant_new(request->tie, exported,
+	tow_request_answer(request, tow_grant_new(request->assoc, exported,
 						  request->rights,
 						  &request->grant));
 }
@@ -91,43 +92,43 @@ static void tow_request_grant(struct tow_request *request,
 /* Caller holds both locks.  Return: OK: it waits; else the answer, a wire status. */
 static u32 tow_request_wait(struct tow_request *request)
 {
-	struct tow_tie *tie = request->tie;
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc *assoc = request->assoc;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 
 	if (sdir->waiting_count >= TOW_WAITING_MAX)
 		return TOW_WIRE_TOO_MANY;
 	if (xa_err(xa_store(&sdir->waiting, request->number, request,
 			    GFP_KERNEL)))
 		return TOW_WIRE_NO_MEMORY;
-	if (tow_labels_add(&tie->dev->directory->waiting, &request->label)) {
+	if (tow_labels_add(&assoc->dev->directory->waiting, &request->label)) {
 		xa_erase(&sdir->waiting, request->number);
 		return TOW_WIRE_NO_MEMORY;
 	}
 	sdir->waiting_count++;
-	atomic_inc(&tie->users);
+	atomic_inc(&assoc->users);
 	return TOW_WIRE_OK;
 }
 
 /* Caller holds both locks; the request waits. */
 static void tow_request_wait_no_more(struct tow_request *request)
 {
-	struct tow_tie *tie = request->tie;
+	struct tow_assoc *assoc = request->assoc;
 
-	tow_labels_remove(&tie->dev->directory->waiting, &request->label);
-	xa_erase(&tie->dir.waiting, request->number);
-	tie->dir.waiting_count--;
-	atomic_dec(&tie->users);
+	tow_labels_remove(&assoc->dev->directory->waiting, &request->label);
+	xa_erase(&assoc->dir.waiting, request->number);
+	assoc->dir.waiting_count--;
+	atomic_dec(&assoc->users);
 }
 
 /* Caller holds both locks: the request, which is new, is answered or waits. */
 static void tow_request_resolve(struct tow_request *request, bool wait)
 {
-	struct tow_directory *dir = request->tie->dev->directory;
+	struct tow_directory *dir = request->assoc->dev->directory;
 	struct tow_label *found = tow_labels_first(&dir->exports,
 						   &request->label);
 	u32 status = TOW_WIRE_NOT_FOUND;
 
-	tow_stat_inc(request->tie->dev, TOW_STAT_RESOLVES);
+	tow_stat_inc(request->assoc->dev, TOW_STAT_RESOLVES);
 	if (found) {
 		tow_request_grant(request,
 				  container_of(found, struct tow_exported,
@@ -150,7 +151,7 @@ static void tow_grant_answer_waiting(struct tow_exported *exported)
 	while ((label = tow_labels_first(&dir->waiting, &exported->label))) {
 		struct tow_request *request =
 			container_of(label, struct tow_request, label);
-		struct tow_tie_dir *sdir = &request->tie->dir;
+		struct tow_assoc_dir *sdir = &request->assoc->dir;
 
 		mutex_lock(&sdir->lock);
 		tow_request_wait_no_more(request);
@@ -248,12 +249,12 @@ static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
 	return 0;
 }
 
-static int tow_receive_resolve(struct tow_tie *tie, u32 number,
+static int tow_receive_resolve(struct tow_assoc *assoc, u32 number,
 			       const struct tow_wire_resolve *body,
 			       size_t bytes)
 {
-	struct tow_directory *dir = tie->dev->directory;
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_directory *dir = assoc->dev->directory;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request;
 	struct tow_label label;
 	int ret;
@@ -261,7 +262,7 @@ static int tow_receive_resolve(struct tow_tie *tie, u32 number,
 	ret = tow_resolve_check(body, bytes, &label);
 	if (ret)
 		return ret;
-	request = tow_request_new(tie, number, label.bytes);
+	request = tow_request_new(assoc, number, label.bytes);
 	if (!request)
 		return -ENOMEM;
 	tow_label_copy(&request->label, &label, request->name);
@@ -282,11 +283,11 @@ static int tow_receive_resolve(struct tow_tie *tie, u32 number,
 	return ret;
 }
 
-static int tow_receive_more(struct tow_tie *tie, u32 number,
+static int tow_receive_more(struct tow_assoc *assoc, u32 number,
 			    const struct tow_wire_resolve_more *body,
 			    size_t bytes)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request;
 	struct tow_grant *grant;
 	int ret = 0;
@@ -294,7 +295,7 @@ static int tow_receive_more(struct tow_tie *tie, u32 number,
 	/* The first segment was in the first answer. */
 	if (bytes != sizeof(*body) || body->reserved || !body->first)
 		return -EPROTO;
-	request = tow_request_new(tie, number, 0);
+	request = tow_request_new(assoc, number, 0);
 	if (!request)
 		return -ENOMEM;
 	request->grant = le64_to_cpu(body->grant);
@@ -316,11 +317,11 @@ static int tow_receive_more(struct tow_tie *tie, u32 number,
 }
 
 /* It may have been answered already: then there is nothing to cancel. */
-static int tow_receive_cancel(struct tow_tie *tie, u32 number,
+static int tow_receive_cancel(struct tow_assoc *assoc, u32 number,
 			      size_t bytes)
 {
-	struct tow_directory *dir = tie->dev->directory;
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_directory *dir = assoc->dev->directory;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request;
 
 	if (bytes)
@@ -338,13 +339,13 @@ static int tow_receive_cancel(struct tow_tie *tie, u32 number,
 }
 
 /* Caller holds both locks. */
-static int tow_receive_let_go(struct tow_tie *tie, u8 type, u64 id)
+static int tow_receive_release(struct tow_assoc *assoc, u8 type, u64 id)
 {
-	struct tow_grant *grant = xa_load(&tie->dir.grants, id);
+	struct tow_grant *grant = xa_load(&assoc->dir.grants, id);
 
 	/* Revoked and released at the same time: one of them was enough. */
 	if (!grant)
-		return id && id <= tie->dir.last_grant ? 0 : -EPROTO;
+		return id && id <= assoc->dir.last_grant ? 0 : -EPROTO;
 	if (type == TOW_WIRE_REVOKED && list_empty(&grant->link))
 		return -EPROTO;
 	tow_grant_end(grant);
@@ -352,10 +353,10 @@ static int tow_receive_let_go(struct tow_tie *tie, u8 type, u64 id)
 }
 
 /* REVOKED, RELEASE. */
-static int tow_receive_grants(struct tow_tie *tie, u8 type,
+static int tow_receive_grants(struct tow_assoc *assoc, u8 type,
 			      const struct tow_wire_grants *body, size_t bytes)
 {
-	struct tow_directory *dir = tie->dev->directory;
+	struct tow_directory *dir = assoc->dev->directory;
 	u32 count, i;
 	int ret = 0;
 
@@ -366,44 +367,44 @@ static int tow_receive_grants(struct tow_tie *tie, u8 type,
 	    bytes != struct_size(body, grants, count))
 		return -EPROTO;
 	/* What came before counts, before somebody else gets the slot. */
-	tow_window_drain(tie);
+	tow_credit_drain(assoc);
 	mutex_lock(&dir->lock);
-	mutex_lock(&tie->dir.lock);
+	mutex_lock(&assoc->dir.lock);
 	for (i = 0; i < count && !ret; i++)
-		ret = tow_receive_let_go(tie, type,
-					 le64_to_cpu(body->grants[i]));
-	mutex_unlock(&tie->dir.lock);
+		ret = tow_receive_release(assoc, type,
+					  le64_to_cpu(body->grants[i]));
+	mutex_unlock(&assoc->dir.lock);
 	mutex_unlock(&dir->lock);
 	if (type == TOW_WIRE_REVOKED)
-		tow_tie_note(tie, "revoke: acknowledged",
-			     le64_to_cpu(body->grants[0]), ret);
+		tow_assoc_note(assoc, "revoke: acknowledged",
+			       le64_to_cpu(body->grants[0]), ret);
 	return ret;
 }
 
 /**
  * tow_grant_receive - a resolver says something
- * @tie: its tie
+ * @assoc: its association
  * @type: RESOLVE, RESOLVE_MORE, CANCEL, REVOKED, RELEASE
  * @number: of the request
  * @body: what follows the header
  * @bytes: its size
  *
- * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the tie is
+ * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the association is
  * lost.
  */
-int tow_grant_receive(struct tow_tie *tie, u8 type, u32 number,
+int tow_grant_receive(struct tow_assoc *assoc, u8 type, u32 number,
 		      void *body, size_t bytes)
 {
 	switch (type) {
 	case TOW_WIRE_RESOLVE:
-		return tow_receive_resolve(tie, number, body, bytes);
+		return tow_receive_resolve(assoc, number, body, bytes);
 	case TOW_WIRE_RESOLVE_MORE:
-		return tow_receive_more(tie, number, body, bytes);
+		return tow_receive_more(assoc, number, body, bytes);
 	case TOW_WIRE_CANCEL:
-		return tow_receive_cancel(tie, number, bytes);
+		return tow_receive_cancel(assoc, number, bytes);
 	default:
 		return number ? -EPROTO :
-		       tow_receive_grants(tie, type, body, bytes);
+		       tow_receive_grants(assoc, type, body, bytes);
 	}
 }
 
@@ -428,11 +429,11 @@ static void tow_fill_segments(struct tow_grant *grant, u32 first,
 	body->count = cpu_to_le32(count);
 }
 
-/* Caller holds the tie's lock.  Of what is being revoked no more is told. */
-static struct tow_grant *tow_fill_grant(struct tow_tie *tie,
+/* Caller holds the association's lock.  Of what is being revoked no more is told. */
+static struct tow_grant *tow_fill_grant(struct tow_assoc *assoc,
 					struct tow_request *request)
 {
-	struct tow_grant *grant = xa_load(&tie->dir.grants,
+	struct tow_grant *grant = xa_load(&assoc->dir.grants,
 					  request->grant);
 
 	if (!grant || (request->first && !list_empty(&grant->link)))
@@ -441,11 +442,11 @@ static struct tow_grant *tow_fill_grant(struct tow_tie *tie,
 								NULL;
 }
 
-/* Caller holds the tie's lock; there is an answer to be sent. */
-static size_t tow_fill_answer(struct tow_tie *tie, u8 *type,
+/* Caller holds the association's lock; there is an answer to be sent. */
+static size_t tow_fill_answer(struct tow_assoc *assoc, u8 *type,
 			      u32 *number, struct tow_wire_resolved *body)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request = list_first_entry(&sdir->answers,
 						       struct tow_request,
 						       link);
@@ -454,7 +455,7 @@ static size_t tow_fill_answer(struct tow_tie *tie, u8 *type,
 
 	memset(body, 0, sizeof(*body));
 	if (status == TOW_WIRE_OK) {
-		grant = tow_fill_grant(tie, request);
+		grant = tow_fill_grant(assoc, request);
 		if (grant)
 			tow_fill_segments(grant, request->first, body);
 		else
@@ -471,47 +472,47 @@ static size_t tow_fill_answer(struct tow_tie *tie, u8 *type,
 
 /**
  * tow_grant_fill - what is to be said to a resolver?
- * @tie: its tie; caller holds its lock
+ * @assoc: its association; caller holds its lock
  * @type: where to; left alone if there is nothing
  * @number: where to: of the request
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: the body's size.
  */
-size_t tow_grant_fill(struct tow_tie *tie, u8 *type, u32 *number,
+size_t tow_grant_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		      void *body)
 {
 	/* In this order: a grant is told before it is revoked. */
-	if (!list_empty(&tie->dir.answers))
-		return tow_fill_answer(tie, type, number, body);
-	if (!list_empty(&tie->dir.bygone) || !list_empty(&tie->dir.revokes))
-		return tow_revoke_fill(tie, type, number, body);
+	if (!list_empty(&assoc->dir.answers))
+		return tow_fill_answer(assoc, type, number, body);
+	if (!list_empty(&assoc->dir.bygone) || !list_empty(&assoc->dir.revokes))
+		return tow_revoke_fill(assoc, type, number, body);
 	return 0;
 }
 
-/* ---- ties ----------------------------------------------------------------- */
+/* ---- associations ----------------------------------------------------------------- */
 
 /**
- * tow_grant_tie_init - prepare the owner's side of a tie
- * @tie: new
+ * tow_grant_assoc_init - prepare the owner's side of an association
+ * @assoc: new
  */
-void tow_grant_tie_init(struct tow_tie *tie)
+void tow_grant_assoc_init(struct tow_assoc *assoc)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 
 	xa_init(&sdir->waiting);
 	xa_init(&sdir->grants);
 	INIT_LIST_HEAD(&sdir->answers);
-	tow_revoke_tie_init(tie);
+	tow_revoke_assoc_init(assoc);
 }
 
 /**
- * tow_grant_tie_lost - nobody is answered any more
- * @tie: the tie; caller holds both locks
+ * tow_grant_assoc_lost - nobody is answered any more
+ * @assoc: the association; caller holds both locks
  */
-void tow_grant_tie_lost(struct tow_tie *tie)
+void tow_grant_assoc_lost(struct tow_assoc *assoc)
 {
-	struct tow_tie_dir *sdir = &tie->dir;
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request, *next;
 	unsigned long number;
 

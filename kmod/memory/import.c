@@ -445,7 +445,7 @@ struct tow_region *tow_import_region(struct tow_client *client,
 	 * back before, whoever exports it sees that.
 	 */
 	WRITE_ONCE(import->region_id, region->id);
-	/* Pairs with tow_imports_begin_quiet(). */
+	/* Pairs with tow_imports_begin_revoke(). */
 	smp_mb();
 	return region;
 }

@@ -109,8 +109,8 @@ static struct tow_import_fence *tow_import_fence_new(void)
 }
 
 /* Called with the reservation object locked: whoever moves the memory is to wait. */
-static void tow_import_fence_tell(struct tow_import_fence *fence,
-				  struct dma_resv *resv)
+static void tow_import_fence_add(struct tow_import_fence *fence,
+				 struct dma_resv *resv)
 {
 	/*
 	 * An exporter may have made room for one of its own before.  Without memory
@@ -158,8 +158,8 @@ bool tow_backing_found(struct tow_backing *backing, unsigned int look)
 }
 
 /* Those that were taken back since the last time: their exports are revoked. */
-static void tow_imports_begin_quiet(struct tow_device *dev,
-				    struct list_head *list)
+static void tow_imports_begin_revoke(struct tow_device *dev,
+				     struct list_head *list)
 {
 	const struct tow_memory_ops *ops = dev->memory->ops;
 	unsigned int limit_ms = ops->revoke_timeout_ms(dev);
@@ -178,7 +178,7 @@ static void tow_imports_begin_quiet(struct tow_device *dev,
 }
 
 /* Nobody uses it.  What was exposed and not published has a key that goes here. */
-static void tow_import_quiet(struct tow_import *import)
+static void tow_import_unused(struct tow_import *import)
 {
 	unsigned int i;
 
@@ -209,14 +209,14 @@ void tow_imports_quiesce(struct work_struct *work)
 	LIST_HEAD(list);
 
 	for (;;) {
-		tow_imports_begin_quiet(dev, &list);
+		tow_imports_begin_revoke(dev, &list);
 		dev->memory->ops->look(dev, ++look);
 		list_for_each_entry_safe(import, next, &list, invalidated) {
 			if (atomic_read(&import->backing.exports) ||
 			    READ_ONCE(import->busy) == look)
 				continue;
 			list_del_init(&import->invalidated);
-			tow_import_quiet(import);
+			tow_import_unused(import);
 		}
 		if (list_empty(&list))
 			break;
@@ -254,7 +254,7 @@ static void tow_import_invalidate(struct dma_buf_attachment *attachment)
 	/* Pairs with the lock of a link: see tow_memory_ops.look. */
 	WRITE_ONCE(import->backing.invalid, true);
 	tow_import_begin_quiesce(import);
-	tow_import_fence_tell(fence, attachment->dmabuf->resv);
+	tow_import_fence_add(fence, attachment->dmabuf->resv);
 	dma_fence_put(&fence->base);
 }
 
@@ -399,7 +399,7 @@ static int tow_import_pin_dmabuf(struct tow_import *import)
 }
 
 /* Slabs of what was mapped. */
-static int tow_import_cut_dmabuf(struct tow_import *import,
+static int tow_import_make_slabs(struct tow_import *import,
 				 const struct tow_dmabuf_range *range)
 {
 	struct tow_segments segments = tow_segments_of(import->table);
@@ -435,7 +435,7 @@ static int tow_import_map_locked(struct tow_import *import,
 		return PTR_ERR(table);
 	import->table = table;
 	tow_stat_inc(import->dev, TOW_STAT_DMA_MAPS);
-	return tow_import_cut_dmabuf(import, range);
+	return tow_import_make_slabs(import, range);
 }
 
 static int tow_import_map_dmabuf(struct tow_import *import,

@@ -56,7 +56,7 @@ static int tow_import_pin_some(struct tow_import *import,
 	int count = min3(most, pinning->left, (unsigned long)TOW_PIN_BATCH);
 	int got;
 
-	got = tow_slab_go_on(import->dev);
+	got = tow_slab_interrupted(import->dev);
 	if (got)
 		return got;
 	if (import->readonly)
@@ -219,7 +219,7 @@ static int tow_import_map_parts(struct tow_import *import, u64 bytes,
 		return -EOPNOTSUPP;
 	tow_import_arrive(import);
 	for (i = 0; !ret && i < import->part_count; i++) {
-		ret = tow_slab_go_on(import->dev);
+		ret = tow_slab_interrupted(import->dev);
 		if (!ret)
 			ret = tow_import_map_part(import, &import->parts[i],
 						  min(bytes - i * slab_bytes,

@@ -175,7 +175,7 @@ bool tow_slab_ours_alone(struct tow_slab *slab);
 int tow_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 		    u64 *address);
 void tow_slab_hide_all(struct tow_slab *slab);
-int tow_slab_go_on(struct tow_device *dev);
+int tow_slab_interrupted(struct tow_device *dev);
 
 /* ---- the pool ---------------------------------------------------------------- */
 

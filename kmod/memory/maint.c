@@ -138,7 +138,7 @@ static void tow_maint_unmake(struct tow_maint *maint)
  * The queue pair was READY and is of no use any more.  Returns whether it may
  * be made anew at once.
  */
-static bool tow_maint_lost(struct tow_maint *maint, int error, bool changed)
+static bool tow_maint_fail(struct tow_maint *maint, int error, bool changed)
 {
 	unsigned long sound = maint->ready_at +
 			      msecs_to_jiffies(TOW_MAINT_SOUND_MS);
@@ -171,7 +171,7 @@ static bool tow_maint_check(struct tow_maint *maint, int broken, bool changed)
 		broken = -EAGAIN;
 	if (!broken)
 		return false;
-	return tow_maint_lost(maint, broken, changed);
+	return tow_maint_fail(maint, broken, changed);
 }
 
 /* Take the notes that were left, and decide whether to make a queue pair. */
@@ -276,7 +276,7 @@ static int tow_maint_run_ready(struct tow_maint *maint,
 	int ret = tow_maint_execute(maint, first);
 
 	/* Before the caller may do anything with what is still outstanding. */
-	if (ret && maint->request.broken && tow_maint_lost(maint, ret, false))
+	if (ret && maint->request.broken && tow_maint_fail(maint, ret, false))
 		tow_maint_kick(maint);
 	return ret;
 }

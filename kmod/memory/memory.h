@@ -275,15 +275,15 @@ struct tow_region {
 };
 
 /**
- * tow_region_aim - where does the RDMA device see a region's byte?
+ * tow_region_locate - where does the RDMA device see a region's byte?
  * @region: the region; the device is not gone
  * @offset: of the byte in the region
  * @dma: where to
  *
  * Return: how many bytes from there on it sees one after the other.
  */
-static inline u64 tow_region_aim(const struct tow_region *region, u64 offset,
-				 u64 *dma)
+static inline u64 tow_region_locate(const struct tow_region *region, u64 offset,
+				    u64 *dma)
 {
 	const struct tow_chunk *chunk;
 	const struct tow_slab *slab;

@@ -92,7 +92,7 @@ static void tow_pool_put_dirty(struct tow_pool *pool, struct tow_slab *slab)
 }
 
 /* The import's business from now on. */
-static void tow_pool_let_go(struct tow_pool *pool, struct tow_slab *slab)
+static void tow_pool_pass_import(struct tow_pool *pool, struct tow_slab *slab)
 {
 	spin_lock(&pool->lock);
 	pool->draining_count--;
@@ -126,7 +126,7 @@ static void tow_pool_drain(struct tow_pool *pool)
 		list_del_init(&slab->list);
 		tow_slab_hide_all(slab);
 		if (slab->class == TOW_SLAB_IMPORTED)
-			tow_pool_let_go(pool, slab);
+			tow_pool_pass_import(pool, slab);
 		else if (tow_slab_ours_alone(slab))
 			tow_pool_put_dirty(pool, slab);
 		else
@@ -352,7 +352,7 @@ int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 	if (ret)
 		return tow_pool_refuse(pool, bytes, ret);
 	for (i = 0; i < dirty && !ret; i++) {
-		ret = tow_slab_go_on(pool->dev);
+		ret = tow_slab_interrupted(pool->dev);
 		if (!ret)
 			tow_slab_zero(slabs[i]);
 	}

@@ -114,7 +114,7 @@ void tow_pool_trim(struct tow_pool *pool)
 		tow_pool_shrink(pool);
 }
 
-static void tow_pool_say_lost(struct tow_pool *pool, int error)
+static void tow_pool_log_missing(struct tow_pool *pool, int error)
 {
 	char name[TOW_DEVICE_NAME_MAX];
 
@@ -140,7 +140,7 @@ void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class)
 		return;
 	ret = tow_pool_make_one(pool, class);
 	if (ret)
-		tow_pool_say_lost(pool, ret);
+		tow_pool_log_missing(pool, ret);
 }
 
 /* ---- memory regions ------------------------------------------------------- */
@@ -201,7 +201,7 @@ int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 	/* Hardware may have fewer than it says, which drivers tell so. */
 	if (ret == -ENOMEM && tow_pool_reclaim_mrs(&slab->dev->memory->pool))
 		ret = tow_slab_expose(slab, rights, key, address);
-	while (ret == -ENOSPC && !tow_slab_go_on(slab->dev) &&
+	while (ret == -ENOSPC && !tow_slab_interrupted(slab->dev) &&
 	       tow_pool_reclaim_mrs(&slab->dev->memory->pool))
 		ret = tow_slab_expose(slab, rights, key, address);
 	if (ret == -ENOSPC)
@@ -255,14 +255,14 @@ static void tow_pool_restore(struct tow_pool *pool, enum tow_slab_class class,
 	if (!ret)
 		ret = tow_pool_make(pool, TOW_SLAB_SMALL, bytes, &done);
 	if (ret)
-		tow_pool_say_lost(pool, ret);
+		tow_pool_log_missing(pool, ret);
 }
 
 /*
  * One large slab becomes small ones, or the other way round.  All of it does,
  * or the pool would shrink; what cannot be done is undone.
  */
-static int tow_pool_turn(struct tow_pool *pool, enum tow_slab_class class)
+static int tow_pool_convert(struct tow_pool *pool, enum tow_slab_class class)
 {
 	u64 room, done;
 	int ret;
@@ -322,9 +322,9 @@ int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 	if (missing == U64_MAX)
 		ret = -ENOSPC;
 	while (!ret && missing) {
-		ret = tow_slab_go_on(pool->dev);
+		ret = tow_slab_interrupted(pool->dev);
 		if (!ret)
-			ret = tow_pool_turn(pool, class);
+			ret = tow_pool_convert(pool, class);
 		missing -= min(missing, pool->large_bytes);
 	}
 	mutex_unlock(&pool->resize);
@@ -364,7 +364,7 @@ static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
 	int ret;
 
 	do {
-		ret = tow_slab_go_on(pool->dev);
+		ret = tow_slab_interrupted(pool->dev);
 		/* Whoever renames it keeps all RDMA devices waiting. */
 		if (!ret && READ_ONCE(pool->dev->node_going))
 			ret = -EAGAIN;
@@ -375,7 +375,7 @@ static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
 }
 
 /* What could be had is what is wanted now, unless somebody wants otherwise. */
-static void tow_pool_settle(struct tow_pool *pool, u64 bytes, int error)
+static void tow_pool_stop_growing(struct tow_pool *pool, u64 bytes, int error)
 {
 	const char *reason = error == -ENOMEM ? "the machine has no more to give" :
 			     error == -EINTR ? "the writer was killed" :
@@ -425,6 +425,6 @@ int tow_pool_resize(struct tow_device *dev, u64 bytes)
 	}
 	ret = tow_pool_grow(pool, bytes);
 	if (ret)
-		tow_pool_settle(pool, bytes, ret);
+		tow_pool_stop_growing(pool, bytes, ret);
 	return ret;
 }

@@ -26,7 +26,7 @@
 /* Regions up to this size are made of small slabs. */
 #define TOW_SMALL_REGION_MAX	(4 * TOW_SLAB_SMALL_BYTES)
 
-static void tow_region_linger_over(struct work_struct *work);
+static void tow_region_linger_expired(struct work_struct *work);
 
 /**
  * tow_regions_init - prepare the structure
@@ -70,7 +70,7 @@ struct tow_region *tow_region_alloc(struct tow_client *client,
 		return NULL;
 	kref_init(&region->refs);
 	INIT_HLIST_NODE(&region->hashed);
-	INIT_DELAYED_WORK(&region->linger_work, tow_region_linger_over);
+	INIT_DELAYED_WORK(&region->linger_work, tow_region_linger_expired);
 	kref_get(&client->dev->refs);
 	region->dev = client->dev;
 	memcpy(region->name, name, sizeof(region->name));
@@ -416,7 +416,7 @@ static bool tow_region_claim(struct tow_region *region)
 	return lingering;
 }
 
-static void tow_region_linger_over(struct work_struct *work)
+static void tow_region_linger_expired(struct work_struct *work)
 {
 	struct tow_region *region = container_of(to_delayed_work(work),
 						 struct tow_region,

@@ -44,7 +44,7 @@
 #define TOW_ZERO_PAGES		64
 
 /**
- * tow_slab_go_on - may what goes over many slabs go on?
+ * tow_slab_interrupted - may what goes over many slabs go on?
  * @dev: the device, which removal may be waiting to take from the caller
  *
  * A region may have all of a machine's memory; removal takes seconds at most,
@@ -52,7 +52,7 @@
  *
  * Return: 0; -ENODEV: the device is going; -EINTR: the caller was killed.
  */
-int tow_slab_go_on(struct tow_device *dev)
+int tow_slab_interrupted(struct tow_device *dev)
 {
 	if (tow_device_going(dev))
 		return -ENODEV;

@@ -1,94 +1,94 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A tie begins, waits for another session, ends.
+ * An association begins, waits for another session, ends.
  *
- * Who carries a tie, and when it ends, is decided under tow_peers.lock.  While a
- * session carries it, that session's end says what becomes of it
- * (tow_tie_keeps()): it ends with the session, or is idle from then on.  An idle
- * one is taken by another session (resume.c), or ended by its work item, which
- * asks for one until then (tow_peers.seek).
+ * Who carries an association, and when it ends, is decided under tow_peers.lock.
+ * While a session carries it, that session's end says what becomes of it
+ * (tow_assoc_keeps()): it ends with the session, or is idle from then on.  An idle
+ * one is taken by another session (resume.c), or ended by its work item, which asks
+ * for one until then (tow_peers.seek).
  */
 #include <linux/jiffies.h>
 #include <linux/random.h>
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "export.h"
 #include "ops.h"
 #include "peer.h"
 #include "remote.h"
-#include "tie.h"
 
 /* Who was not the initiator asks after that, and half of it at random. */
-#define TOW_TIE_LATER_MS	300
+#define TOW_ASSOC_LATER_MS	300
 
 /* Between two tries: each time twice as long, and half of that at random. */
-#define TOW_TIE_PAUSE_MS	100
-#define TOW_TIE_PAUSE_MAX_MS	1600
+#define TOW_ASSOC_PAUSE_MS	100
+#define TOW_ASSOC_PAUSE_MAX_MS	1600
 
 /* ---- references ----------------------------------------------------------- */
 
 /**
- * tow_tie_get - take a reference
- * @tie: the tie
+ * tow_assoc_get - take a reference
+ * @assoc: the association
  */
-void tow_tie_get(struct tow_tie *tie)
+void tow_assoc_get(struct tow_assoc *assoc)
 {
-	kref_get(&tie->refs);
+	kref_get(&assoc->refs);
 }
 
-static void tow_tie_release(struct kref *refs)
+static void tow_assoc_release(struct kref *refs)
 {
-	struct tow_tie *tie = container_of(refs, struct tow_tie, refs);
+	struct tow_assoc *assoc = container_of(refs, struct tow_assoc, refs);
 	unsigned int i;
 
-	tow_directory_tie_cleanup(tie);
-	for (i = 0; i < tie->qps; i++)
-		tow_ops_cleanup(&tie->data[i]);
-	kfree(tie->data);
-	tow_tie_log_cleanup(&tie->log);
-	tow_peer_put(tie->peer);
-	tow_device_put(tie->dev);
-	kfree(tie);
+	tow_directory_assoc_cleanup(assoc);
+	for (i = 0; i < assoc->qps; i++)
+		tow_ops_cleanup(&assoc->data[i]);
+	kfree(assoc->data);
+	tow_assoc_log_cleanup(&assoc->log);
+	tow_peer_put(assoc->peer);
+	tow_device_put(assoc->dev);
+	kfree(assoc);
 }
 
 /**
- * tow_tie_put - give a reference back
- * @tie: the tie; may be gone afterwards
+ * tow_assoc_put - give a reference back
+ * @assoc: the association; may be gone afterwards
  */
-void tow_tie_put(struct tow_tie *tie)
+void tow_assoc_put(struct tow_assoc *assoc)
 {
-	kref_put(&tie->refs, tow_tie_release);
+	kref_put(&assoc->refs, tow_assoc_release);
 }
 
 /**
- * tow_tie_session - the session that carries a tie, or did last
- * @tie: the tie
+ * tow_assoc_session - the session that carries an association, or did last
+ * @assoc: the association
  *
- * Return: the session with a reference for the caller; NULL: the tie has ended.
+ * Return: the session with a reference for the caller; NULL: the association has ended.
  */
-struct tow_session *tow_tie_session(struct tow_tie *tie)
+struct tow_session *tow_assoc_session(struct tow_assoc *assoc)
 {
 	struct tow_session *session;
 
-	spin_lock_bh(&tie->lock);
-	session = tie->session;
+	spin_lock_bh(&assoc->lock);
+	session = assoc->session;
 	if (session)
 		tow_session_get(session);
-	spin_unlock_bh(&tie->lock);
+	spin_unlock_bh(&assoc->lock);
 	return session;
 }
 
 /**
- * tow_tie_fail - the session that carries a tie cannot go on
- * @tie: the tie
+ * tow_assoc_fail - the session that carries an association cannot go on
+ * @assoc: the association
  * @error: as of tow_session_fail()
  * @reason: likewise
  * @why: likewise
  */
-void tow_tie_fail(struct tow_tie *tie, int error, u32 reason, const char *why)
+void tow_assoc_fail(struct tow_assoc *assoc, int error, u32 reason, const char *why)
 {
-	struct tow_session *session = tow_tie_session(tie);
+	struct tow_session *session = tow_assoc_session(assoc);
 
 	if (!session)
 		return;
@@ -97,28 +97,28 @@ void tow_tie_fail(struct tow_tie *tie, int error, u32 reason, const char *why)
 }
 
 /**
- * tow_tie_note - remember what happened
- * @tie: the tie
+ * tow_assoc_note - remember what happened
+ * @assoc: the association
  * @stage: a string that is never freed
  * @subject: a number that says what it was about, or 0
  * @error: a negative errno, or 0
  */
-void tow_tie_note(struct tow_tie *tie, const char *stage, u64 subject,
-		  int error)
+void tow_assoc_note(struct tow_assoc *assoc, const char *stage, u64 subject,
+		    int error)
 {
-	tow_recorder_note(&tie->peer->recorder, READ_ONCE(tie->peer->epoch),
+	tow_recorder_note(&assoc->peer->recorder, READ_ONCE(assoc->peer->epoch),
 			  stage, subject, error);
 }
 
 /**
- * tow_tie_kick - send what there is to send, if a session carries a tie
- * @tie: the tie
+ * tow_assoc_kick - send what there is to send, if a session carries an association
+ * @assoc: the association
  *
  * As tow_session_kick().
  */
-void tow_tie_kick(struct tow_tie *tie)
+void tow_assoc_kick(struct tow_assoc *assoc)
 {
-	struct tow_session *session = tow_tie_session(tie);
+	struct tow_session *session = tow_assoc_session(assoc);
 
 	if (!session)
 		return;
@@ -127,336 +127,337 @@ void tow_tie_kick(struct tow_tie *tie)
 }
 
 /**
- * tow_peer_tie - what we have of a peer
+ * tow_peer_assoc - what we have of a peer
  * @peer: the peer
  *
  * Return: it, with a reference for the caller; NULL: nothing.
  */
-struct tow_tie *tow_peer_tie(struct tow_peer *peer)
+struct tow_assoc *tow_peer_assoc(struct tow_peer *peer)
 {
 	struct tow_peers *peers = peer->dev->peers;
-	struct tow_tie *tie;
+	struct tow_assoc *assoc;
 
 	mutex_lock(&peers->lock);
-	tie = peer->tie;
+	assoc = peer->assoc;
 	/* One that does not last is its session's alone. */
-	if (!tie && peer->session)
-		/* Pairs with tow_tie_carry(). */
-		tie = smp_load_acquire(&peer->session->tie);
-	if (tie)
-		tow_tie_get(tie);
+	if (!assoc && peer->session)
+		/* Pairs with tow_assoc_carry(). */
+		assoc = smp_load_acquire(&peer->session->assoc);
+	if (assoc)
+		tow_assoc_get(assoc);
 	mutex_unlock(&peers->lock);
-	return tie;
+	return assoc;
 }
 
 /* ---- the end -------------------------------------------------------------- */
 
 /* No session carries it, nor will one; what was on queue pairs is gone. */
-static void tow_tie_end(struct tow_tie *tie)
+static void tow_assoc_end(struct tow_assoc *assoc)
 {
-	struct tow_peers *peers = tie->dev->peers;
+	struct tow_peers *peers = assoc->dev->peers;
 	struct tow_session *session;
 	unsigned int i;
 
 	/* Nobody queues it any more; the caller has a reference. */
-	if (cancel_delayed_work(&tie->work))
-		tow_tie_put(tie);
-	tow_directory_tie_lost(tie);
-	for (i = 0; i < tie->qps; i++)
-		tow_ops_close(&tie->data[i], true);
-	for (i = 0; i < tie->qps; i++)
-		tow_ops_abandon(&tie->data[i]);
-	tow_directory_tie_gone(tie);
-	spin_lock_bh(&tie->lock);
-	session = tie->session;
-	tie->session = NULL;
-	spin_unlock_bh(&tie->lock);
+	if (cancel_delayed_work(&assoc->work))
+		tow_assoc_put(assoc);
+	tow_directory_assoc_lost(assoc);
+	for (i = 0; i < assoc->qps; i++)
+		tow_ops_close(&assoc->data[i], true);
+	for (i = 0; i < assoc->qps; i++)
+		tow_ops_abandon(&assoc->data[i]);
+	tow_directory_assoc_gone(assoc);
+	spin_lock_bh(&assoc->lock);
+	session = assoc->session;
+	assoc->session = NULL;
+	spin_unlock_bh(&assoc->lock);
 	if (session)
 		tow_session_put(session);
 	mutex_lock(&peers->lock);
-	peers->ties--;
+	peers->assocs--;
 	mutex_unlock(&peers->lock);
 	wake_up_all(&peers->wait);
 }
 
 /* Called with tow_peers.lock: the peer has none any more. */
-static void tow_tie_unregister(struct tow_tie *tie)
+static void tow_assoc_unregister(struct tow_assoc *assoc)
 {
-	if (tie->peer->tie != tie)
+	if (assoc->peer->assoc != assoc)
 		return;
-	tie->peer->tie = NULL;
+	assoc->peer->assoc = NULL;
 	/* Not the last: whoever calls has one. */
-	tow_tie_put(tie);
+	tow_assoc_put(assoc);
 }
 
 /*
  * Called with tow_peers.lock: programs are told that it is lost.  Before what they have of
  * it ends, so it cannot be taken for what they find in the next one.
  */
-static void tow_tie_tell(struct tow_tie *tie)
+static void tow_assoc_notify(struct tow_assoc *assoc)
 {
-	if (tie->settled && tie->tells && !tie->dev->peers->stopping)
-		tow_event_lost(tie->peer, tie->orderly ? 0 : tie->error);
+	if (assoc->settled && assoc->tells && !assoc->dev->peers->stopping)
+		tow_event_lost(assoc->peer, assoc->orderly ? 0 : assoc->error);
 }
 
-static void tow_tie_queue(struct tow_tie *tie, unsigned int ms)
+static void tow_assoc_queue(struct tow_assoc *assoc, unsigned int ms)
 {
-	tow_tie_get(tie);
-	if (mod_delayed_work(tow_wq, &tie->work, msecs_to_jiffies(ms)))
-		tow_tie_put(tie);
+	tow_assoc_get(assoc);
+	if (mod_delayed_work(tow_wq, &assoc->work, msecs_to_jiffies(ms)))
+		tow_assoc_put(assoc);
 }
 
 /**
- * tow_tie_give_up - no session shall carry a tie any more
- * @tie: the tie; the caller has tow_peers.lock, and a reference
+ * tow_assoc_give_up - no session shall carry an association any more
+ * @assoc: the association; the caller has tow_peers.lock, and a reference
  * @error: what those get who wait
  * @orderly: it does not count as a failure
  *
  * The session that does now is to be ended by the caller.
  */
-void tow_tie_give_up(struct tow_tie *tie, int error, bool orderly)
+void tow_assoc_give_up(struct tow_assoc *assoc, int error, bool orderly)
 {
-	lockdep_assert_held(&tie->dev->peers->lock);
-	if (!tie->giving_up) {
-		WRITE_ONCE(tie->giving_up, error);
-		tie->orderly = orderly;
+	lockdep_assert_held(&assoc->dev->peers->lock);
+	if (!assoc->giving_up) {
+		WRITE_ONCE(assoc->giving_up, error);
+		assoc->orderly = orderly;
 		/* How it was lost, not how it was found out. */
-		WRITE_ONCE(tie->error, error == -EALREADY ? -ECONNRESET :
+		WRITE_ONCE(assoc->error, error == -EALREADY ? -ECONNRESET :
 							    error);
-		tow_tie_tell(tie);
+		tow_assoc_notify(assoc);
 	}
-	if (tie->idle)
-		tow_tie_queue(tie, 0);
-	tow_tie_unregister(tie);
-	wake_up_all(&tie->dev->peers->wait);
+	if (assoc->idle)
+		tow_assoc_queue(assoc, 0);
+	tow_assoc_unregister(assoc);
+	wake_up_all(&assoc->dev->peers->wait);
 }
 
 /**
- * tow_peer_drop_tie - what we have of a peer shall not be kept for another session
+ * tow_peer_drop_assoc - what we have of a peer shall not be kept for another session
  * @peer: the peer; the caller has tow_peers.lock
- * @error: as of tow_tie_give_up()
+ * @error: as of tow_assoc_give_up()
  * @orderly: likewise
  */
-void tow_peer_drop_tie(struct tow_peer *peer, int error, bool orderly)
+void tow_peer_drop_assoc(struct tow_peer *peer, int error, bool orderly)
 {
-	struct tow_tie *tie = peer->tie;
+	struct tow_assoc *assoc = peer->assoc;
 
-	if (!tie)
+	if (!assoc)
 		return;
-	tow_tie_get(tie);
-	tow_tie_give_up(tie, error, orderly);
-	tow_tie_put(tie);
+	tow_assoc_get(assoc);
+	tow_assoc_give_up(assoc, error, orderly);
+	tow_assoc_put(assoc);
 }
 
 /**
- * tow_tie_keeps - does what a session carries outlive it?
+ * tow_assoc_keeps - does what a session carries outlive it?
  * @session: ENDING, and nobody makes links of it any more
  *
  * Return: whether it does.
  */
-bool tow_tie_keeps(struct tow_session *session)
+bool tow_assoc_keeps(struct tow_session *session)
 {
 	struct tow_peers *peers = session->dev->peers;
-	struct tow_tie *tie = session->tie;
+	struct tow_assoc *assoc = session->assoc;
 	bool keep;
 
-	if (!tie)
+	if (!assoc)
 		return false;
 	mutex_lock(&peers->lock);
-	keep = tie->lasts && tie->settled && !tie->giving_up &&
+	keep = assoc->lasts && assoc->settled && !assoc->giving_up &&
 	       !peers->stopping && tow_session_may_pass(session);
 	/* That what nobody has used is gone is no news. */
-	if (session->reason == TOW_WIRE_IDLE && !atomic_read(&tie->users))
-		tie->tells = false;
+	if (session->reason == TOW_WIRE_IDLE && !atomic_read(&assoc->users))
+		assoc->tells = false;
 	if (!keep)
-		tow_tie_give_up(tie, session->error,
-				session->reason == TOW_WIRE_ADMIN ||
-				session->reason == TOW_WIRE_GOING);
+		tow_assoc_give_up(assoc, session->error,
+				  session->reason == TOW_WIRE_ADMIN ||
+				  session->reason == TOW_WIRE_GOING);
 	mutex_unlock(&peers->lock);
 	return keep;
 }
 
 /**
- * tow_tie_leave - a session carries its tie no more
+ * tow_assoc_leave - a session carries its association no more
  * @session: the session; its queue pairs are destroyed
- * @keep: from tow_tie_keeps()
+ * @keep: from tow_assoc_keeps()
  *
- * What is kept is idle after tow_tie_pause().
+ * What is kept is idle after tow_assoc_pause().
  */
-void tow_tie_leave(struct tow_session *session, bool keep)
+void tow_assoc_leave(struct tow_session *session, bool keep)
 {
-	if (!session->tie)
+	if (!session->assoc)
 		return;
 	if (keep)
-		tow_grant_tie_apart(session->tie);
+		tow_grant_assoc_apart(session->assoc);
 	else
-		tow_tie_end(session->tie);
+		tow_assoc_end(session->assoc);
 }
 
 /* ---- waiting for another session ------------------------------------------- */
 
 /* What is half of it at random, so that many do not come at once. */
-static unsigned int tow_tie_jitter(unsigned int ms)
+static unsigned int tow_assoc_jitter(unsigned int ms)
 {
 	return ms + get_random_u32() % (ms / 2 + 1);
 }
 
-static unsigned int tow_tie_next_pause(struct tow_tie *tie)
+static unsigned int tow_assoc_next_pause(struct tow_assoc *assoc)
 {
-	tie->pause_ms = clamp_t(unsigned int, 2 * tie->pause_ms,
-				TOW_TIE_PAUSE_MS, TOW_TIE_PAUSE_MAX_MS);
-	return tow_tie_jitter(tie->pause_ms);
+	assoc->pause_ms = clamp_t(unsigned int, 2 * assoc->pause_ms,
+				  TOW_ASSOC_PAUSE_MS, TOW_ASSOC_PAUSE_MAX_MS);
+	return tow_assoc_jitter(assoc->pause_ms);
 }
 
 /**
- * tow_tie_pause - nothing is left of the session that carried a tie
- * @tie: the tie; the caller has tow_peers.lock
+ * tow_assoc_pause - nothing is left of the session that carried an association
+ * @assoc: the association; the caller has tow_peers.lock
  *
  * Another one may carry it from now on.
  */
-void tow_tie_pause(struct tow_tie *tie)
+void tow_assoc_pause(struct tow_assoc *assoc)
 {
-	struct tow_peers *peers = tie->dev->peers;
+	struct tow_peers *peers = assoc->dev->peers;
 	u32 patience_ms = READ_ONCE(peers->settings.reconnect_timeout_ms);
 	unsigned int pause_ms;
 
 	lockdep_assert_held(&peers->lock);
-	WRITE_ONCE(tie->idle, true);
-	if (tie->waiting) {
-		pause_ms = tow_tie_next_pause(tie);
+	WRITE_ONCE(assoc->idle, true);
+	if (assoc->waiting) {
+		pause_ms = tow_assoc_next_pause(assoc);
 	} else {
-		tie->waiting = true;
-		tie->patience = jiffies + msecs_to_jiffies(patience_ms);
-		pause_ms = tie->session->initiator ? 0 :
-			   tow_tie_jitter(TOW_TIE_LATER_MS);
+		assoc->waiting = true;
+		assoc->patience = jiffies + msecs_to_jiffies(patience_ms);
+		pause_ms = assoc->session->initiator ? 0 :
+			   tow_assoc_jitter(TOW_ASSOC_LATER_MS);
 	}
-	tow_tie_queue(tie, tie->giving_up ? 0 : pause_ms);
+	tow_assoc_queue(assoc, assoc->giving_up ? 0 : pause_ms);
 	wake_up_all(&peers->wait);
 }
 
 /* Called with tow_peers.lock: it ends, and the peer is not waited for. */
-static void tow_tie_take_down(struct tow_tie *tie)
+static void tow_assoc_take_down(struct tow_assoc *assoc)
 {
-	WRITE_ONCE(tie->idle, false);
-	tow_tie_give_up(tie, -ECONNRESET, false);
-	tow_peer_waits_no_more(tie->peer, tie->orderly);
+	WRITE_ONCE(assoc->idle, false);
+	tow_assoc_give_up(assoc, -ECONNRESET, false);
+	tow_peer_waits_no_more(assoc->peer, assoc->orderly);
 }
 
-static void tow_tie_work(struct work_struct *work)
+static void tow_assoc_work(struct work_struct *work)
 {
-	struct tow_tie *tie = container_of(to_delayed_work(work),
-					   struct tow_tie, work);
-	struct tow_peers *peers = tie->dev->peers;
+	struct tow_assoc *assoc = container_of(to_delayed_work(work),
+					       struct tow_assoc, work);
+	struct tow_peers *peers = assoc->dev->peers;
 	bool idle, end;
 	long left;
 
 	mutex_lock(&peers->lock);
-	idle = tie->idle;
-	left = tie->patience - jiffies;
-	end = idle && (tie->giving_up || left <= 0);
+	idle = assoc->idle;
+	left = assoc->patience - jiffies;
+	end = idle && (assoc->giving_up || left <= 0);
 	if (end)
-		tow_tie_take_down(tie);
+		tow_assoc_take_down(assoc);
 	else if (idle)
-		tow_tie_queue(tie, min_t(unsigned int, tow_tie_next_pause(tie),
-					 jiffies_to_msecs(left) + 1));
+		tow_assoc_queue(assoc, min_t(unsigned int, tow_assoc_next_pause(assoc),
+					     jiffies_to_msecs(left) + 1));
 	mutex_unlock(&peers->lock);
 	if (end) {
-		tow_tie_note(tie, "given up", tie->index, tie->error);
-		tow_tie_end(tie);
+		tow_assoc_note(assoc, "given up", assoc->index, assoc->error);
+		tow_assoc_end(assoc);
 	} else if (idle) {
-		peers->seek(tie->peer, jiffies_to_msecs(left));
+		peers->seek(assoc->peer, jiffies_to_msecs(left));
 	}
-	tow_tie_put(tie);
+	tow_assoc_put(assoc);
 }
 
 /**
- * tow_tie_went_on - a tie is what it was, in another session
+ * tow_assoc_went_on - an association is what it was, in another session
  * @session: that session
  */
-void tow_tie_went_on(struct tow_session *session)
+void tow_assoc_went_on(struct tow_session *session)
 {
 	struct tow_peers *peers = session->dev->peers;
-	struct tow_tie *tie = session->tie;
+	struct tow_assoc *assoc = session->assoc;
 
 	mutex_lock(&peers->lock);
 	/* Else it waits for the next one, or is about to. */
 	if (tow_session_alive(session)) {
-		tie->waiting = false;
-		tie->pause_ms = 0;
-		tow_event_back(tie->peer);
+		assoc->waiting = false;
+		assoc->pause_ms = 0;
+		tow_event_back(assoc->peer);
 	}
 	mutex_unlock(&peers->lock);
-	tow_tie_note(tie, "goes on", tie->index, 0);
+	tow_assoc_note(assoc, "goes on", assoc->index, 0);
 }
 
 /* ---- the beginning -------------------------------------------------------- */
 
 /* Called with tow_peers.lock: what does not last is its session's alone. */
-static void tow_tie_register(struct tow_tie *tie, struct tow_session *session)
+static void tow_assoc_register(struct tow_assoc *assoc, struct tow_session *session)
 {
-	struct tow_peer *peer = tie->peer;
+	struct tow_peer *peer = assoc->peer;
 
-	tie->dev->peers->ties++;
-	if (peer->session != session || peer->tie || peer->removed ||
+	assoc->dev->peers->assocs++;
+	if (peer->session != session || peer->assoc || peer->removed ||
 	    !tow_session_alive(session))
-		tie->lasts = false;
-	if (!tie->lasts)
+		assoc->lasts = false;
+	if (!assoc->lasts)
 		return;
-	tow_tie_get(tie);
-	peer->tie = tie;
+	tow_assoc_get(assoc);
+	peer->assoc = assoc;
 }
 
 /**
- * tow_tie_new - a tie that begins with a session
- * @session: the session, whose other end is known; it is to carry the tie
+ * tow_assoc_new - an association that begins with a session
+ * @session: the session, whose other end is known; it is to carry the association
  *
- * tow_tie_leave() ends it.
+ * tow_assoc_leave() ends it.
  *
- * Return: the tie with a reference for the session; -ENOMEM; what the hash says.
+ * Return: the association with a reference for the session; -ENOMEM; what the hash
+ * says.
  */
-struct tow_tie *tow_tie_new(struct tow_session *session)
+struct tow_assoc *tow_assoc_new(struct tow_session *session)
 {
 	struct tow_peers *peers = session->dev->peers;
-	struct tow_tie *tie;
+	struct tow_assoc *assoc;
 	unsigned int i;
 	int ret;
 
-	tie = kzalloc(sizeof(*tie), GFP_KERNEL);
-	if (!tie)
+	assoc = kzalloc(sizeof(*assoc), GFP_KERNEL);
+	if (!assoc)
 		return ERR_PTR(-ENOMEM);
-	kref_init(&tie->refs);
-	spin_lock_init(&tie->lock);
-	tie->index = session->index;
-	/* A node that is its own peer has a tie at each end, and both break at once. */
-	tie->lasts = !session->loopback;
-	tie->tells = !session->loopback || session->initiator;
-	tie->qps = session->qps;
-	ret = tow_auth_tie_name(&session->auth, tie->name);
+	kref_init(&assoc->refs);
+	spin_lock_init(&assoc->lock);
+	assoc->index = session->index;
+	/* A node that is its own peer has an association at each end, and both break at once. */
+	assoc->lasts = !session->loopback;
+	assoc->tells = !session->loopback || session->initiator;
+	assoc->qps = session->qps;
+	ret = tow_auth_assoc_name(&session->auth, assoc->name);
 	if (ret)
 		goto err_free_tie;
-	ret = tow_tie_log_init(&tie->log);
+	ret = tow_assoc_log_init(&assoc->log);
 	if (ret)
 		goto err_free_tie;
 	ret = -ENOMEM;
-	tie->data = kcalloc(tie->qps, sizeof(*tie->data), GFP_KERNEL);
-	if (!tie->data)
+	assoc->data = kcalloc(assoc->qps, sizeof(*assoc->data), GFP_KERNEL);
+	if (!assoc->data)
 		goto err_cleanup_log;
 	kref_get(&session->dev->refs);
-	tie->dev = session->dev;
+	assoc->dev = session->dev;
 	tow_peer_get(session->peer);
-	tie->peer = session->peer;
-	for (i = 0; i < tie->qps; i++)
-		tow_link_init(&tie->data[i], tie, i);
-	tow_directory_tie_init(tie);
-	INIT_DELAYED_WORK(&tie->work, tow_tie_work);
+	assoc->peer = session->peer;
+	for (i = 0; i < assoc->qps; i++)
+		tow_link_init(&assoc->data[i], assoc, i);
+	tow_directory_assoc_init(assoc);
+	INIT_DELAYED_WORK(&assoc->work, tow_assoc_work);
 	mutex_lock(&peers->lock);
-	tow_tie_register(tie, session);
+	tow_assoc_register(assoc, session);
 	mutex_unlock(&peers->lock);
-	return tie;
+	return assoc;
 
 err_cleanup_log:
-	tow_tie_log_cleanup(&tie->log);
+	tow_assoc_log_cleanup(&assoc->log);
 err_free_tie:
-	kfree(tie);
+	kfree(assoc);
 	return ERR_PTR(ret);
 }

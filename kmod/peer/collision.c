@@ -12,10 +12,10 @@
  */
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "peer.h"
 #include "state.h"
-#include "tie.h"
 
 /* Connections from outside that have not proved anything so far. */
 #define TOW_HALF_OPEN_MAX	64
@@ -138,7 +138,7 @@ static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 {
 	lockdep_assert_held(&peer->dev->peers->lock);
 	/* That it has broken was seen at the other end only. */
-	if (peer->state == TOW_PEER_READY && peer->tie)
+	if (peer->state == TOW_PEER_READY && peer->assoc)
 		tow_event_broken(peer, -ECONNRESET);
 	if (peer->state == TOW_PEER_READY || peer->state == TOW_PEER_CONNECTING)
 		tow_peer_transition(peer, TOW_EVENT_BROKE);
@@ -341,7 +341,7 @@ static void tow_peer_take_predecessors(const struct tow_session *session,
 			continue;
 		tow_peer_take_out(other);
 		list_add_tail(&other->taken, taken);
-		tow_peer_drop_tie(other, -ESTALE, false);
+		tow_peer_drop_assoc(other, -ESTALE, false);
 		if (other->session)
 			tow_session_fail(other->session, -ESTALE,
 					 TOW_WIRE_REPLACED,
@@ -396,7 +396,7 @@ void tow_peer_session_ready(struct tow_session *session)
 	tow_stat_inc(session->dev, TOW_STAT_HANDSHAKES);
 	mutex_lock(&peers->lock);
 	session->ready_at = ++peers->clock;
-	session->tie->settled = true;
+	session->assoc->settled = true;
 	/* One that is seen already becomes READY at once. */
 	if (tow_peer_session_counts(session) && !READ_ONCE(peer->node))
 		tow_peer_show(session);
@@ -411,12 +411,12 @@ void tow_peer_session_ready(struct tow_session *session)
 }
 
 /**
- * tow_peer_session_lost - a session is ENDING
+ * tow_peer_session_ending - a session is ENDING
  * @session: it
  * @orderly: it does not count as a failure
- * @keep: another one may carry its tie
+ * @keep: another one may carry its association
  */
-void tow_peer_session_lost(struct tow_session *session, bool orderly, bool keep)
+void tow_peer_session_ending(struct tow_session *session, bool orderly, bool keep)
 {
 	struct tow_peers *peers = session->dev->peers;
 	struct tow_session *other = NULL;
@@ -448,7 +448,7 @@ void tow_peer_session_lost(struct tow_session *session, bool orderly, bool keep)
 /* Called with the lock: its present session is ENDED. */
 static enum tow_peer_event tow_peer_end_event(struct tow_peer *peer, bool orderly)
 {
-	if (peer->tie)
+	if (peer->assoc)
 		return TOW_EVENT_KEPT;
 	return orderly ? TOW_EVENT_CLOSED : TOW_EVENT_FAILED;
 }
@@ -456,8 +456,8 @@ static enum tow_peer_event tow_peer_end_event(struct tow_peer *peer, bool orderl
 /**
  * tow_peer_session_gone - a session is ENDED
  * @session: it; the list's reference ends here
- * @orderly: as in tow_peer_session_lost()
- * @keep: another one may carry its tie
+ * @orderly: as in tow_peer_session_ending()
+ * @keep: another one may carry its association
  */
 void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep)
@@ -469,7 +469,7 @@ void tow_peer_session_gone(struct tow_session *session, bool orderly,
 	mutex_lock(&peers->lock);
 	peer = session->peer;
 	if (keep)
-		tow_tie_pause(session->tie);
+		tow_assoc_pause(session->assoc);
 	xa_erase(&peers->sessions, session->index);
 	tow_stat_dec(session->dev, TOW_STAT_SESSIONS);
 	if (peer && peer->session == session) {

@@ -9,17 +9,17 @@
  * attempt begins anew.
  *
  * conn/active.c connects each queue pair; what is decided between them is decided
- * here: whether there is a connection already, and which tie it is to carry.
+ * here: whether there is a connection already, and which association it is to carry.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 #include <linux/minmax.h>
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "peer.h"
 #include "state.h"
-#include "tie.h"
 
 /* How long the other side's connection is waited for. */
 #define TOW_CROSSED_MS		2000
@@ -45,7 +45,7 @@
 
 /* ---- a session is connected ----------------------------------------------- */
 
-/* The other end has proved itself; we do, and say which tie we have. */
+/* The other end has proved itself; we do, and say which association we have. */
 static int tow_connect_prove(struct tow_session *session)
 {
 	struct tow_wire_auth auth = {};
@@ -54,7 +54,7 @@ static int tow_connect_prove(struct tow_session *session)
 	memcpy(auth.mac, session->auth.initiator_mac, sizeof(auth.mac));
 	/* Counted when it was seen that there is no other connection. */
 	auth.order = cpu_to_le64(session->opened_at);
-	ret = tow_tie_ask(session, &auth);
+	ret = tow_assoc_ask(session, &auth);
 	if (!ret)
 		ret = tow_session_send(session, TOW_WIRE_AUTH, 0, &auth,
 				       sizeof(auth));
@@ -114,7 +114,7 @@ static void tow_connect_wait_gone(struct tow_session *session)
  */
 static int tow_connect(struct tow_device *dev,
 		       const struct tow_address *address,
-		       const struct tow_peer_settings *settings,
+		       const struct tow_conn_settings *settings,
 		       unsigned int answer_ms, struct tow_peer **result,
 		       bool *full)
 {
@@ -167,7 +167,7 @@ struct tow_attempt {
 	struct list_head		link;
 	struct tow_device		*dev;
 	struct tow_address		address;
-	struct tow_peer_settings	settings;
+	struct tow_conn_settings	settings;
 	unsigned long			begun;
 	bool				again;
 	unsigned long			deadline;
@@ -195,7 +195,7 @@ static void tow_attempt_put(struct tow_attempt *attempt)
 	kref_put(&attempt->refs, tow_attempt_release);
 }
 
-static bool tow_attempt_settled(struct tow_peer *peer)
+static bool tow_attempt_decided(struct tow_peer *peer)
 {
 	return READ_ONCE(peer->state) == TOW_PEER_READY ||
 	       READ_ONCE(peer->dev->peers->stopping);
@@ -206,7 +206,7 @@ static int tow_attempt_wait_ready(struct tow_peer *peer)
 {
 	struct tow_peers *peers = peer->dev->peers;
 
-	wait_event_timeout(peers->wait, tow_attempt_settled(peer),
+	wait_event_timeout(peers->wait, tow_attempt_decided(peer),
 			   msecs_to_jiffies(TOW_CROSSED_MS));
 	if (READ_ONCE(peers->stopping))
 		return -ENODEV;
@@ -321,7 +321,7 @@ static struct tow_attempt *tow_attempt_find(struct tow_peers *peers,
 
 static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
 					   const struct tow_address *address,
-					   const struct tow_peer_settings *how,
+					   const struct tow_conn_settings *how,
 					   u32 limit_ms, bool again)
 {
 	struct tow_attempt *attempt;
@@ -344,7 +344,7 @@ static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
 /* The attempt that goes on, or a new one; with a reference for the caller. */
 static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
 					    const struct tow_address *address,
-					    const struct tow_peer_settings *how,
+					    const struct tow_conn_settings *how,
 					    u32 limit_ms, bool again)
 {
 	unsigned long deadline = jiffies + msecs_to_jiffies(limit_ms);
@@ -394,7 +394,7 @@ out_unlock:
  * -EINTR: a signal came.
  */
 int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
-		   const struct tow_peer_settings *settings, u32 timeout_ms,
+		   const struct tow_conn_settings *settings, u32 timeout_ms,
 		   struct tow_peer **result)
 {
 	struct tow_peers *peers = dev->peers;
@@ -445,7 +445,7 @@ static struct tow_session *tow_peer_session(struct tow_peer *peer)
 
 /* Where a peer is to be asked, and how. */
 static void tow_peer_way(struct tow_peer *peer, struct tow_address *address,
-			 struct tow_peer_settings *settings)
+			 struct tow_conn_settings *settings)
 {
 	struct tow_peers *peers = peer->dev->peers;
 
@@ -469,7 +469,7 @@ static void tow_peer_way(struct tow_peer *peer, struct tow_address *address,
  */
 void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 {
-	struct tow_peer_settings settings;
+	struct tow_conn_settings settings;
 	struct tow_attempt *attempt;
 	struct tow_address address;
 
@@ -493,7 +493,7 @@ void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 		 struct tow_session **result)
 {
-	struct tow_peer_settings settings;
+	struct tow_conn_settings settings;
 	struct tow_address address;
 	struct tow_peer *found;
 	int ret;
@@ -520,7 +520,7 @@ int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
  * @settings: the settings
  */
 void tow_peer_remember(struct tow_peer *peer,
-		       const struct tow_peer_settings *settings)
+		       const struct tow_conn_settings *settings)
 {
 	mutex_lock(&peer->dev->peers->lock);
 	peer->overridden = true;
@@ -546,7 +546,7 @@ int tow_peer_disconnect(struct tow_peer *peer)
 	if (session)
 		tow_session_get(session);
 	waits = peer->state == TOW_PEER_RECONNECTING;
-	tow_peer_drop_tie(peer, -ECONNRESET, true);
+	tow_peer_drop_assoc(peer, -ECONNRESET, true);
 	mutex_unlock(&peers->lock);
 	if (!session && waits) {
 		ret = wait_event_interruptible(peers->wait,

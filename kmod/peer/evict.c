@@ -16,9 +16,9 @@
  */
 #include <linux/jiffies.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "peer.h"
-#include "tie.h"
 
 /*
  * What was used a moment ago will be used again: two that push each other out
@@ -108,7 +108,7 @@ bool tow_evict_wait(struct tow_device *dev)
 		return false;
 	/* Not only ENDED: the table may be what is full. */
 	wait_event(dev->peers->wait, xa_load(&dev->peers->sessions,
-					    session->index) != session);
+					   session->index) != session);
 	tow_session_put(session);
 	return true;
 }
@@ -143,7 +143,7 @@ bool tow_peer_forget_idle(struct tow_peer *peer)
 	bool idle;
 
 	mutex_lock(&peers->lock);
-	idle = !peer->session && !peer->tie && !peer->removed;
+	idle = !peer->session && !peer->assoc && !peer->removed;
 	if (idle)
 		tow_peer_take_out(peer);
 	mutex_unlock(&peers->lock);
@@ -172,7 +172,7 @@ bool tow_evict_forget(struct tow_device *dev)
 
 	mutex_lock(&peers->lock);
 	xa_for_each(&peers->by_id, index, peer) {
-		if (!peer->session && !peer->tie &&
+		if (!peer->session && !peer->assoc &&
 		    (!found || time_before(peer->used_at, found->used_at)))
 			found = peer;
 	}

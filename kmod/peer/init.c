@@ -2,17 +2,17 @@
 /*
  * A device's peers as a whole, from before the first to after the last; and what
  * sessions ask for (tow_peer_session_*()): what a message means that is not the
- * control channel's own, what is said next, and what becomes of a tie when its
+ * control channel's own, what is said next, and what becomes of an association when its
  * session ends.
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "ops.h"
 #include "peer.h"
 #include "queue.h"
-#include "tie.h"
 
 /**
  * tow_peers_init - no peers, on no RDMA device so far
@@ -63,7 +63,7 @@ void tow_peers_quiesce(struct tow_device *dev)
 	mutex_lock(&peers->lock);
 	WRITE_ONCE(peers->stopping, true);
 	xa_for_each(&peers->by_id, index, peer)
-		tow_peer_drop_tie(peer, -ENODEV, true);
+		tow_peer_drop_assoc(peer, -ENODEV, true);
 	xa_for_each(&peers->sessions, index, session)
 		tow_session_fail(session, -ENODEV, TOW_WIRE_GOING,
 				 "the device is going");
@@ -73,9 +73,9 @@ void tow_peers_quiesce(struct tow_device *dev)
 }
 
 /* Without the lock, as whoever waits cannot take it while it looks. */
-static bool tow_peers_quiet(struct tow_peers *peers)
+static bool tow_peers_all_ended(struct tow_peers *peers)
 {
-	return xa_empty(&peers->sessions) && !READ_ONCE(peers->ties) &&
+	return xa_empty(&peers->sessions) && !READ_ONCE(peers->assocs) &&
 	       list_empty_careful(&peers->attempts);
 }
 
@@ -91,7 +91,7 @@ void tow_peers_stop(struct tow_device *dev)
 	struct tow_peer *peer;
 	unsigned long index;
 
-	wait_event(peers->wait, tow_peers_quiet(peers));
+	wait_event(peers->wait, tow_peers_all_ended(peers));
 	/* Whoever made it quiet has let go of the lock. */
 	mutex_lock(&peers->lock);
 	mutex_unlock(&peers->lock);
@@ -153,7 +153,7 @@ static int tow_accept_auth(struct tow_session *session,
 		return -EPROTO;
 	ret = tow_peer_authenticated(session, le64_to_cpu(auth->order));
 	if (!ret)
-		ret = tow_tie_asked(session, auth, &authed);
+		ret = tow_assoc_asked(session, auth, &authed);
 	if (ret == -EPROTO)
 		return ret;
 	if (ret) {
@@ -179,7 +179,7 @@ static int tow_accept_auth(struct tow_session *session,
 static int tow_message_authed(struct tow_session *session,
 			      const struct tow_wire_authed *authed)
 {
-	int ret = tow_tie_answered(session, authed);
+	int ret = tow_assoc_answered(session, authed);
 
 	if (ret == -EPROTO)
 		return ret;
@@ -200,11 +200,11 @@ static int tow_peer_session_dispatch(struct tow_session *session, u8 type,
 	case TOW_WIRE_AUTHED:
 		return tow_message_authed(session, body);
 	case TOW_WIRE_NOTIFIED:
-		return tow_window_told(session, body);
+		return tow_credit_returned(session, body);
 	case TOW_WIRE_SYNC:
 		return tow_replay_receive(session, body, bytes);
 	default:
-		return tow_directory_receive(session->tie, type, request, body,
+		return tow_directory_receive(session->assoc, type, request, body,
 					     bytes);
 	}
 }
@@ -227,7 +227,7 @@ int tow_peer_session_receive(struct tow_session *session, u8 type,
 					    bytes);
 
 	if (!ret)
-		tow_tie_log_received(session, type);
+		tow_assoc_log_received(session, type);
 	return ret;
 }
 
@@ -235,19 +235,19 @@ int tow_peer_session_receive(struct tow_session *session, u8 type,
  * What the directory has to say.  SYNC comes after what it says to resolvers, by
  * which these know what was revoked.
  */
-static size_t tow_message_of_tie(struct tow_session *session, u8 *type,
-				 u32 *request, void *body)
+static size_t tow_message_of_assoc(struct tow_session *session, u8 *type,
+				   u32 *request, void *body)
 {
-	struct tow_tie *tie = session->tie;
+	struct tow_assoc *assoc = session->assoc;
 	size_t bytes;
 
-	bytes = tow_directory_fill(tie, session->synced, type, request, body);
+	bytes = tow_directory_fill(assoc, session->synced, type, request, body);
 	if (*type) {
-		tow_tie_log_add(session, *type, *request, body, bytes);
+		tow_assoc_log_add(session, *type, *request, body, bytes);
 	} else if (!session->synced) {
 		session->synced = true;
 		*type = TOW_WIRE_SYNC;
-		bytes = tow_replay_fill(tie, body);
+		bytes = tow_replay_fill(assoc, body);
 	}
 	return bytes;
 }
@@ -267,13 +267,13 @@ static size_t tow_message_of_tie(struct tow_session *session, u8 *type,
 bool tow_peer_session_fill(struct tow_session *session, u8 *type,
 			   u32 *request, void *body, size_t *bytes)
 {
-	if (tow_tie_log_next(session, type, request, body, bytes))
+	if (tow_assoc_log_next(session, type, request, body, bytes))
 		return true;
 	*type = 0;
 	*request = 0;
-	*bytes = tow_window_fill(session, type, body);
-	if (!*type && tow_tie_log_has_room(session))
-		*bytes = tow_message_of_tie(session, type, request, body);
+	*bytes = tow_credit_fill(session, type, body);
+	if (!*type && tow_assoc_log_has_room(session))
+		*bytes = tow_message_of_assoc(session, type, request, body);
 	return *type;
 }
 
@@ -285,7 +285,7 @@ bool tow_peer_session_fill(struct tow_session *session, u8 *type,
 void tow_peer_session_posted(struct tow_session *session, u8 type)
 {
 	if (tow_wire_lasts(type))
-		tow_tie_log_posted(session);
+		tow_assoc_log_posted(session);
 }
 
 /**
@@ -299,7 +299,7 @@ bool tow_peer_session_tick(struct tow_session *session)
 	struct tow_device *dev = session->dev;
 	u32 idle_s = READ_ONCE(dev->peers->settings.peer_idle_s);
 
-	if (tow_ops_stall(session->tie, READ_ONCE(dev->queues->op_stall_ms))) {
+	if (tow_ops_stall(session->assoc, READ_ONCE(dev->queues->op_stall_ms))) {
 		tow_stat_inc(dev, TOW_STAT_STALLS);
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "nothing completes for too long");
@@ -320,7 +320,7 @@ bool tow_peer_session_tick(struct tow_session *session)
 
 /*
  * Nothing more is posted.  What waits for its turn goes on in another session; or it
- * ends, and its flows are free for another tie.
+ * ends, and its flows are free for another association.
  */
 static void tow_session_close_links(struct tow_session *session, bool keep)
 {
@@ -338,14 +338,14 @@ static void tow_session_close_links(struct tow_session *session, bool keep)
  */
 bool tow_peer_session_closing(struct tow_session *session)
 {
-	bool keep = tow_tie_keeps(session);
+	bool keep = tow_assoc_keeps(session);
 
 	/* First: what follows lets the next session begin. */
 	tow_session_close_links(session, keep);
-	tow_peer_session_lost(session, tow_session_orderly(session->reason),
-			      keep);
-	if (session->tie && !keep)
-		tow_directory_tie_lost(session->tie);
+	tow_peer_session_ending(session, tow_session_orderly(session->reason),
+				keep);
+	if (session->assoc && !keep)
+		tow_directory_assoc_lost(session->assoc);
 	return keep;
 }
 
@@ -356,8 +356,8 @@ bool tow_peer_session_closing(struct tow_session *session)
  */
 void tow_peer_session_closed(struct tow_session *session, bool keep)
 {
-	tow_window_gone(session);
-	tow_tie_leave(session, keep);
+	tow_credit_gone(session);
+	tow_assoc_leave(session, keep);
 }
 
 /**
@@ -367,9 +367,9 @@ void tow_peer_session_closed(struct tow_session *session, bool keep)
 void tow_peer_session_release(struct tow_session *session)
 {
 	if (session->asked)
-		tow_tie_put(session->asked);
-	if (session->tie)
-		tow_tie_put(session->tie);
+		tow_assoc_put(session->asked);
+	if (session->assoc)
+		tow_assoc_put(session->assoc);
 	if (session->peer)
 		tow_peer_put(session->peer);
 }

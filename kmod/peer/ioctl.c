@@ -46,7 +46,7 @@ static int tow_connect_address(const struct tow_peer_connect *call,
 }
 
 /* The same bounds as those of the files in sysfs: see peer_settings.c. */
-static int tow_connect_check(const struct tow_peer_settings *settings,
+static int tow_connect_check(const struct tow_conn_settings *settings,
 			     struct ib_device *ibdev)
 {
 	if (settings->gid_index < -1 || settings->gid_index > 255 ||
@@ -67,7 +67,7 @@ static int tow_connect_check(const struct tow_peer_settings *settings,
 /* The device's settings, but for those that the call has. */
 static int tow_connect_settings(struct tow_device *dev,
 				const struct tow_peer_connect *call,
-				struct tow_peer_settings *settings)
+				struct tow_conn_settings *settings)
 {
 	u32 flags = call->flags;
 
@@ -96,7 +96,7 @@ static int tow_connect_settings(struct tow_device *dev,
 static int tow_call_connect_reach(struct tow_device *dev,
 				  struct tow_peer_connect *call)
 {
-	struct tow_peer_settings settings;
+	struct tow_conn_settings settings;
 	struct tow_address address;
 	struct tow_peer *peer;
 	u32 timeout_ms;

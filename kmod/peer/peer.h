@@ -27,10 +27,10 @@ struct tow_client;
 struct tow_cq_pool;
 struct tow_device;
 struct tow_session;
-struct tow_tie;
+struct tow_assoc;
 
 /**
- * struct tow_peer_settings - how to connect, and how to keep a connection
+ * struct tow_conn_settings - how to connect, and how to keep a connection
  * @peer_limit: peers that are remembered, connected or not
  * @qps_per_peer: data queue pairs of a session
  * @cqs: completion queues to begin with
@@ -54,7 +54,7 @@ struct tow_tie;
  * Each is a file in sysfs, which may be written at any time: the device's are read
  * with READ_ONCE(), or all together by tow_peer_settings_read().
  */
-struct tow_peer_settings {
+struct tow_conn_settings {
 	u32	peer_limit;
 	u32	qps_per_peer;
 	u32	cqs;
@@ -99,7 +99,7 @@ struct tow_peer_settings {
  * @addresses: where it was found, and where it came from; the first is its name
  * @used_at: when it was used last, in jiffies; of the time before @session
  * @session: the present one, with a reference; NULL: none
- * @tie: what we have of it, and outlives sessions, with a reference; NULL: nothing
+ * @assoc: what we have of it, and outlives sessions, with a reference; NULL: nothing
  * @other_end: loopback: the session of the passive end
  * @removed: not in tow_peers.by_id any more
  * @taken: in a list of whoever took it out
@@ -129,12 +129,12 @@ struct tow_peer {
 	struct tow_address	addresses[TOW_PEER_ALIASES];
 	unsigned long		used_at;
 	struct tow_session	*session;
-	struct tow_tie		*tie;
+	struct tow_assoc	*assoc;
 	struct tow_session	*other_end;
 	bool			removed;
 	struct list_head	taken;
 	bool			overridden;
-	struct tow_peer_settings settings;
+	struct tow_conn_settings settings;
 	atomic64_t		sent;
 	atomic64_t		received;
 	atomic64_t		bytes_written;
@@ -157,11 +157,12 @@ struct tow_peer {
  * @last_session: number of the youngest
  * @clock: counts requests that came, sessions that became READY, and proofs that
  *	were sent, to know which was before which
- * @ties: those that have not ended
+ * @associations: those that have not ended
  * @half_open: those of them that came from outside and are not AUTHENTICATED
  * @stopping: the device is going
  * @wait: woken when the state of a peer, an attempt or a session changes
- * @seek: tow_peer_seek(), which ties ask for another session by: they are below it
+ * @seek: tow_peer_seek(), which associations ask for another session by: they are
+ *	below it
  * @settings: see there
  * @listening: the port that we listen on; 0: on none; under a lock of passive.c
  * @key: the cluster key
@@ -182,12 +183,12 @@ struct tow_peers {
 	struct xarray			sessions;
 	u64				last_session;
 	u64				clock;
-	unsigned int			ties;
+	unsigned int			assocs;
 	unsigned int			half_open;
 	bool				stopping;
 	wait_queue_head_t		wait;
 	void (*seek)(struct tow_peer *peer, u32 limit_ms);
-	struct tow_peer_settings	settings;
+	struct tow_conn_settings	settings;
 	u16				listening;
 	struct tow_cluster_key		key;
 	struct tow_cluster_key		self;
@@ -227,10 +228,10 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
 void tow_peer_dump(struct tow_peer *peer, const char *why);
 
 /* assoc.c */
-struct tow_tie *tow_peer_tie(struct tow_peer *peer);
+struct tow_assoc *tow_peer_assoc(struct tow_peer *peer);
 
 /* assoc.c, for those who have tow_peers.lock */
-void tow_peer_drop_tie(struct tow_peer *peer, int error, bool orderly);
+void tow_peer_drop_assoc(struct tow_peer *peer, int error, bool orderly);
 
 /* collision.c */
 int tow_peer_session_add(struct tow_session *session);
@@ -240,8 +241,8 @@ int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result);
 int tow_peer_authenticated(struct tow_session *session, u64 order);
 void tow_peer_session_ready(struct tow_session *session);
-void tow_peer_session_lost(struct tow_session *session, bool orderly,
-			   bool keep);
+void tow_peer_session_ending(struct tow_session *session, bool orderly,
+			     bool keep);
 void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep);
 
@@ -265,13 +266,13 @@ bool tow_peer_forget_idle(struct tow_peer *peer);
 
 /* connect.c */
 int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
-		   const struct tow_peer_settings *settings, u32 timeout_ms,
+		   const struct tow_conn_settings *settings, u32 timeout_ms,
 		   struct tow_peer **result);
 int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 		 struct tow_session **result);
 void tow_peer_seek(struct tow_peer *peer, u32 limit_ms);
 void tow_peer_remember(struct tow_peer *peer,
-		       const struct tow_peer_settings *settings);
+		       const struct tow_conn_settings *settings);
 int tow_peer_disconnect(struct tow_peer *peer);
 
 /* ioctl.c */

@@ -12,9 +12,10 @@
  * @TOW_EVENT_CONNECT: a session of the peer is being made
  * @TOW_EVENT_ESTABLISHED: it is READY
  * @TOW_EVENT_BROKE: it is ENDING
- * @TOW_EVENT_CLOSED: it is ENDED, and that was wanted; or the tie that was waiting
+ * @TOW_EVENT_CLOSED: it is ENDED, and that was wanted; or the association that was
+ *	waiting
  * @TOW_EVENT_FAILED: likewise, and that was not wanted
- * @TOW_EVENT_KEPT: it is ENDED, and its tie waits for another session
+ * @TOW_EVENT_KEPT: it is ENDED, and its association waits for another session
  */
 enum tow_peer_event {
 	TOW_EVENT_CONNECT,

@@ -34,11 +34,11 @@
 #include <linux/sysfs.h>
 #include <net/ipv6.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "peer.h"
 #include "peer_sysfs.h"
 #include "state.h"
-#include "tie.h"
 
 /**
  * struct tow_peer_folder - a peer's folder
@@ -66,14 +66,14 @@ struct tow_peer_node {
 
 /* ---- numbers -------------------------------------------------------------- */
 
-static void tow_peer_add_numbers(struct tow_tie *tie,
+static void tow_peer_add_numbers(struct tow_assoc *assoc,
 				 struct tow_peer_info *info)
 {
 	u32 grants, remotes;
 
-	if (!tie)
+	if (!assoc)
 		return;
-	tow_directory_tie_numbers(tie, &grants, &remotes);
+	tow_directory_assoc_numbers(assoc, &grants, &remotes);
 	info->grants += grants;
 	info->remotes += remotes;
 }
@@ -87,7 +87,7 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 {
 	struct tow_peers *peers = peer->dev->peers;
 	struct tow_session *session, *other;
-	struct tow_tie *tie = tow_peer_tie(peer);
+	struct tow_assoc *assoc = tow_peer_assoc(peer);
 	unsigned long busy_at;
 	u32 size = info->size;
 
@@ -116,13 +116,13 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	mutex_unlock(&peers->lock);
 	if (other) {
 		/* The grants are its, as it is the one that is asked. */
-		/* Pairs with tow_tie_carry(). */
-		tow_peer_add_numbers(smp_load_acquire(&other->tie), info);
+		/* Pairs with tow_assoc_carry(). */
+		tow_peer_add_numbers(smp_load_acquire(&other->assoc), info);
 		tow_session_put(other);
 	}
-	tow_peer_add_numbers(tie, info);
-	if (tie)
-		tow_tie_put(tie);
+	tow_peer_add_numbers(assoc, info);
+	if (assoc)
+		tow_assoc_put(assoc);
 	if (!session)
 		return;
 	info->qps = session->qps;

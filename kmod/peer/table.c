@@ -13,11 +13,11 @@
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "core/trace.h"
 #include "peer.h"
 #include "state.h"
-#include "tie.h"
 
 /* ---- states --------------------------------------------------------------- */
 
@@ -283,13 +283,14 @@ void tow_peer_take_out(struct tow_peer *peer)
 
 /**
  * tow_peer_waits_no_more - is a peer waited for in vain?
- * @peer: the peer; the caller has tow_peers.lock, and a tie or a session has ended
+ * @peer: the peer; the caller has tow_peers.lock, and an association or a session
+ *	has ended
  * @orderly: that was wanted
  */
 void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly)
 {
-	/* Another session is being made, or another tie is waited for. */
-	if (peer->state != TOW_PEER_RECONNECTING || peer->session || peer->tie)
+	/* Another session is being made, or another association is waited for. */
+	if (peer->state != TOW_PEER_RECONNECTING || peer->session || peer->assoc)
 		return;
 	tow_peer_transition(peer, orderly ? TOW_EVENT_CLOSED :
 					    TOW_EVENT_FAILED);

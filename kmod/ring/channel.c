@@ -73,7 +73,7 @@ static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
 	flow = kzalloc(sizeof(*flow), GFP_KERNEL_ACCOUNT);
 	if (!flow)
 		return -ENOMEM;
-	tow_flow_init(flow, peer, index, tow_entries_end);
+	tow_flow_init(flow, peer, index, tow_reqs_end);
 	mutex_lock(&peers->lock);
 	flow->told = peer->events;
 	ret = xa_alloc(&queue->flows, number, flow,
@@ -190,7 +190,7 @@ static int tow_channel_take_away(struct tow_queue *queue, u32 number,
 		return -EBUSY;
 	mutex_lock(&peers->lock);
 	xa_erase(&queue->flows, number);
-	tow_event_settle(queue);
+	tow_event_recount(queue);
 	mutex_unlock(&peers->lock);
 	*result = flow;
 	return 0;

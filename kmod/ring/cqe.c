@@ -8,7 +8,7 @@
  * true: a wrong one costs the program completions, and nobody else anything.
  *
  * An entry in tow_queue.free is nobody's.  Who takes it has it until
- * tow_entry_give_back(); all that somebody has (tow_queue.busy) share one reference to
+ * tow_req_give_back(); all that somebody has (tow_queue.busy) share one reference to
  * the queue.  What is done for each entry that ends is inline, in internal.h.
  */
 #include "internal.h"
@@ -60,20 +60,20 @@ bool tow_queue_has_room(struct tow_queue *queue)
 }
 
 /**
- * tow_entries_take - take entries, each with room for its completion
+ * tow_reqs_take - take entries, each with room for its completion
  * @queue: the queue
  * @count: how many, at most
  * @first: where to: the first one; the others follow by @free
  *
  * They hold the queue, with one reference for all that are busy; each ends in
- * tow_entries_end(), or in tow_entry_return().
+ * tow_reqs_end(), or in tow_req_return().
  *
  * Return: how many there are.
  */
-u32 tow_entries_take(struct tow_queue *queue, u32 count,
-		     struct tow_entry **first)
+u32 tow_reqs_take(struct tow_queue *queue, u32 count,
+		  struct tow_req **first)
 {
-	struct tow_entry *entry;
+	struct tow_req *entry;
 	u32 room, i;
 
 	spin_lock(&queue->lock);
@@ -93,17 +93,17 @@ u32 tow_entries_take(struct tow_queue *queue, u32 count,
 }
 
 /**
- * tow_entry_return - an entry is not taken after all: there is not room enough
+ * tow_req_return - an entry is not taken after all: there is not room enough
  * @entry: the entry; the caller has a reference to its queue
  * @needed: how much it needs
  */
-void tow_entry_return(struct tow_entry *entry, u32 needed)
+void tow_req_return(struct tow_req *entry, u32 needed)
 {
 	struct tow_queue *queue = entry->queue;
 	bool last;
 
 	spin_lock(&queue->lock);
-	tow_entry_give_back(entry);
+	tow_req_give_back(entry);
 	queue->needed = needed;
 	last = !queue->busy;
 	spin_unlock(&queue->lock);

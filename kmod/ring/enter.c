@@ -137,8 +137,8 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
  * What has begun may complete elsewhere than what began before it: that is where to
  * look then.  Return: where, with a reference; or NULL.
  */
-static struct tow_cq *tow_queue_turn(struct tow_queue *queue,
-				     struct tow_cq *cq)
+static struct tow_cq *tow_queue_pick_waiter(struct tow_queue *queue,
+					    struct tow_cq *cq)
 {
 	/* Ours cannot have been replaced by another one at the same address. */
 	if (READ_ONCE(queue->cq) == cq)
@@ -173,7 +173,7 @@ static void tow_queue_go(struct tow_queue *queue, struct tow_taken *taken,
 		tow_cq_look_begin(cq);
 	tow_queue_begin(queue, taken->step);
 	if (taken->step)
-		cq = tow_queue_turn(queue, cq);
+		cq = tow_queue_pick_waiter(queue, cq);
 	if (!cq)
 		return;
 	looks = wait->wanted || !READ_ONCE(queue->waits);
@@ -224,7 +224,7 @@ static int tow_queue_wait(struct tow_queue *queue, const struct tow_wait *wait)
 
 	for (;;) {
 		if (!llist_empty(&queue->due))
-			tow_queue_deal(queue);
+			tow_queue_handle_waits(queue);
 		if (ret || tow_queue_has(queue, wait->wanted))
 			break;
 		if (!end && wait->timeout_us != TOW_WAIT_FOREVER)
@@ -238,7 +238,7 @@ static int tow_queue_wait(struct tow_queue *queue, const struct tow_wait *wait)
 	if (slept && !ret && wait->looked_us)
 		tow_queue_learn(queue, wait, false);
 	return tow_queue_completions(queue) >= wait->wanted ? 0 :
-	       tow_queue_over(queue) ?: ret;
+	       tow_queue_ended_error(queue) ?: ret;
 }
 
 /* ---- for a poller --------------------------------------------------------- */
@@ -329,7 +329,7 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user)
 		return -EINVAL;
 	ret = queue->poller ? tow_queue_enter_polled(queue, &call) : 0;
 	if (!ret)
-		ret = tow_queue_over(queue);
+		ret = tow_queue_ended_error(queue);
 	if (!ret && call.to_submit)
 		ret = tow_queue_submit(queue, call.to_submit, &taken);
 	if (ret)

@@ -9,10 +9,10 @@
 #include <linux/ktime.h>
 #include <linux/string.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "peer.h"
 #include "queue.h"
-#include "tie.h"
 
 /* Published size: of the first version that had the structure, for ever. */
 #define TOW_QUEUE_EVENT_PUBLISHED	88
@@ -31,8 +31,8 @@ static bool tow_queue_knows(struct tow_queue *queue, const struct tow_peer *peer
 	return false;
 }
 
-static void tow_queues_tell(struct tow_queues *queues,
-			    const struct tow_peer *peer)
+static void tow_queues_notify_events(struct tow_queues *queues,
+				     const struct tow_peer *peer)
 {
 	struct tow_queue *queue;
 
@@ -57,7 +57,7 @@ void tow_event_broken(struct tow_peer *peer, int error)
 	peer->events.broken++;
 	peer->events.broken_ns = ktime_get_ns();
 	peer->events.error = error;
-	tow_queues_tell(peer->dev->queues, peer);
+	tow_queues_notify_events(peer->dev->queues, peer);
 }
 
 /**
@@ -68,7 +68,7 @@ void tow_event_back(struct tow_peer *peer)
 {
 	lockdep_assert_held(&peer->dev->peers->lock);
 	peer->events.back++;
-	tow_queues_tell(peer->dev->queues, peer);
+	tow_queues_notify_events(peer->dev->queues, peer);
 }
 
 /**
@@ -82,7 +82,7 @@ void tow_event_lost(struct tow_peer *peer, int error)
 	peer->events.lost++;
 	peer->events.lost_ns = ktime_get_ns();
 	peer->events.error = error;
-	tow_queues_tell(peer->dev->queues, peer);
+	tow_queues_notify_events(peer->dev->queues, peer);
 }
 
 /* ---- who is told ---------------------------------------------------------- */
@@ -151,7 +151,7 @@ static struct tow_peer *tow_queue_find_event(struct tow_queue *queue,
 }
 
 /* Somebody else may have been told more meanwhile. */
-static void tow_event_told(u32 *told, u32 now)
+static void tow_event_delivered(u32 *told, u32 now)
 {
 	if ((s32)(now - *told) > 0)
 		*told = now;
@@ -181,10 +181,10 @@ static bool tow_queue_has_news(struct tow_queue *queue)
 }
 
 /**
- * tow_event_settle - some of what was to be told is not any more: is there more?
+ * tow_event_recount - some of what was to be told is not any more: is there more?
  * @queue: the queue; the caller has tow_peers.lock
  */
-void tow_event_settle(struct tow_queue *queue)
+void tow_event_recount(struct tow_queue *queue)
 {
 	lockdep_assert_held(&queue->dev->peers->lock);
 	if (tow_queue_has_event(queue) && !tow_queue_has_news(queue))
@@ -192,8 +192,8 @@ void tow_event_settle(struct tow_queue *queue)
 }
 
 /* The program knows. */
-static void tow_queue_told(struct tow_queue *queue, const struct tow_peer *peer,
-			   const struct tow_peer_events *now)
+static void tow_queue_event_delivered(struct tow_queue *queue, const struct tow_peer *peer,
+				      const struct tow_peer_events *now)
 {
 	struct tow_peers *peers = queue->dev->peers;
 	struct tow_flow *flow;
@@ -203,11 +203,11 @@ static void tow_queue_told(struct tow_queue *queue, const struct tow_peer *peer,
 	xa_for_each(&queue->flows, number, flow) {
 		if (flow->peer != peer)
 			continue;
-		tow_event_told(&flow->told.broken, now->broken);
-		tow_event_told(&flow->told.back, now->back);
-		tow_event_told(&flow->told.lost, now->lost);
+		tow_event_delivered(&flow->told.broken, now->broken);
+		tow_event_delivered(&flow->told.back, now->back);
+		tow_event_delivered(&flow->told.lost, now->lost);
 	}
-	tow_event_settle(queue);
+	tow_event_recount(queue);
 	mutex_unlock(&peers->lock);
 }
 
@@ -241,7 +241,7 @@ int tow_queue_event(struct tow_queue *queue, void __user *user)
 		return ret;
 	/* Who could not be told is told the next time. */
 	if (!ret)
-		tow_queue_told(queue, peer, &now);
+		tow_queue_event_delivered(queue, peer, &now);
 	tow_peer_put(peer);
 	return ret;
 }

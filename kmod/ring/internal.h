@@ -53,7 +53,7 @@ static inline u32 tow_queue_unseen(struct tow_queue *queue)
 /**
  * tow_cqe_write - write a completion
  * @queue: the queue; caller holds @queue->lock, and has an entry for it
- *	(tow_entries_take())
+ *	(tow_reqs_take())
  * @user_data: of the entry
  * @status: 0 or a negative errno
  * @flags: bits of enum tow_cqe_flag
@@ -77,13 +77,13 @@ static inline void tow_cqe_write(struct tow_queue *queue, u64 user_data,
 }
 
 /**
- * tow_entry_give_back - an entry is nobody's any more
+ * tow_req_give_back - an entry is nobody's any more
  * @entry: the entry; caller holds @entry->queue->lock
  *
  * If tow_queue.busy is 0 afterwards the busy entries' reference is the caller's, to be
  * given back with tow_queue_put().
  */
-static inline void tow_entry_give_back(struct tow_entry *entry)
+static inline void tow_req_give_back(struct tow_req *entry)
 {
 	struct tow_queue *queue = entry->queue;
 

@@ -13,7 +13,7 @@
  * (tow_queue_call_end()).  tow_queue_wait_ended() puts something there first, and looks
  * at the count afterwards, with a barrier between.  So one of the two sees the other.
  *
- * How a WAIT begins is in request.c (tow_entry_wait()).
+ * How a WAIT begins is in request.c (tow_req_wait()).
  */
 #include "core/core.h"
 #include "internal.h"
@@ -23,9 +23,9 @@
 /* Those that are ended before others have their turn. */
 #define TOW_WAIT_BATCH		64
 
-static struct tow_entry *tow_wait_entry(struct tow_waiter *wait)
+static struct tow_req *tow_wait_entry(struct tow_slot_wait *wait)
 {
-	return container_of(wait, struct tow_entry, wait);
+	return container_of(wait, struct tow_req, wait);
 }
 
 /**
@@ -34,7 +34,7 @@ static struct tow_entry *tow_wait_entry(struct tow_waiter *wait)
  *
  * In any context.
  */
-void tow_queue_wait_ended(struct tow_waiter *wait)
+void tow_queue_wait_ended(struct tow_slot_wait *wait)
 {
 	struct tow_queue *queue = tow_wait_entry(wait)->queue;
 
@@ -50,31 +50,31 @@ void tow_queue_wait_ended(struct tow_waiter *wait)
 }
 
 /**
- * tow_queue_deal - complete the entries that do not wait any more
+ * tow_queue_handle_waits - complete the entries that do not wait any more
  * @queue: the queue; the caller has a reference
  *
  * In process context, without a lock.
  */
-void tow_queue_deal(struct tow_queue *queue)
+void tow_queue_handle_waits(struct tow_queue *queue)
 {
 	struct llist_node *all = llist_del_all(&queue->due);
-	struct tow_waiter *wait, *next;
+	struct tow_slot_wait *wait, *next;
 
 	all = llist_reverse_order(all);
 	llist_for_each_entry_safe(wait, next, all, due) {
 		spin_lock(&queue->lock);
 		list_del(&wait->of_queue);
 		spin_unlock(&queue->lock);
-		tow_entry_end(tow_wait_entry(wait), wait->status);
+		tow_req_end(tow_wait_entry(wait), wait->status);
 		cond_resched();
 	}
 }
 
-static void tow_queue_deal_work(struct work_struct *work)
+static void tow_queue_handle_work(struct work_struct *work)
 {
 	struct tow_queue *queue = container_of(work, struct tow_queue, deal);
 
-	tow_queue_deal(queue);
+	tow_queue_handle_waits(queue);
 	tow_queue_put(queue);
 }
 
@@ -99,20 +99,20 @@ void tow_queue_call_end(struct tow_queue *queue)
 	/* Pairs with tow_queue_wait_ended(). */
 	smp_mb__after_atomic();
 	if (!llist_empty(&queue->due))
-		tow_queue_deal(queue);
+		tow_queue_handle_waits(queue);
 }
 
 /* Return: whether there may be more. */
 static bool tow_queue_end_some_waits(struct tow_queue *queue, int error)
 {
-	struct tow_waiter *wait;
+	struct tow_slot_wait *wait;
 	int left = TOW_WAIT_BATCH;
 
 	spin_lock(&queue->lock);
 	while (left && !list_empty(&queue->waiting)) {
-		wait = list_first_entry(&queue->waiting, struct tow_waiter,
+		wait = list_first_entry(&queue->waiting, struct tow_slot_wait,
 					of_queue);
-		/* It is there until tow_queue_deal(), which takes the lock. */
+		/* It is there until tow_queue_handle_waits(), which takes the lock. */
 		list_move_tail(&wait->of_queue, &queue->waited);
 		tow_slot_wait_no_more(wait, error);
 		left--;
@@ -142,5 +142,5 @@ void tow_queue_init_waits(struct tow_queue *queue)
 	INIT_LIST_HEAD(&queue->waited);
 	init_llist_head(&queue->due);
 	atomic_set(&queue->callers, 0);
-	INIT_WORK(&queue->deal, tow_queue_deal_work);
+	INIT_WORK(&queue->deal, tow_queue_handle_work);
 }

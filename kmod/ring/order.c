@@ -122,15 +122,15 @@ static void tow_order_note_all(struct tow_order *order, struct tow_step *step)
 }
 
 /**
- * tow_order_go_on - a step has ended: tow_order_done() where there is more to do
+ * tow_order_advance - a step has ended: tow_order_done() where there is more to do
  * @order: the order
  * @step: as there
  * @failed: as there
  *
  * Return: as there.
  */
-struct tow_step *tow_order_go_on(struct tow_order *order, struct tow_step *step,
-				 bool failed)
+struct tow_step *tow_order_advance(struct tow_order *order, struct tow_step *step,
+				   bool failed)
 {
 	struct tow_step *rest = step->next;
 
@@ -175,12 +175,12 @@ struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
 }
 
 /**
- * tow_order_cut - a step ends that was cut off with the rest of its chain
+ * tow_order_abort - a step ends that was cut off with the rest of its chain
  * @order: the order
  *
  * What is added until the program can know of it, and is to wait, fails of it.
  */
-void tow_order_cut(struct tow_order *order)
+void tow_order_abort(struct tow_order *order)
 {
 	tow_order_note(order, order->added);
 }

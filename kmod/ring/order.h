@@ -59,11 +59,11 @@ void tow_order_init(struct tow_order *order);
 void tow_order_add(struct tow_order *order, struct tow_step *chain);
 bool tow_order_pass(struct tow_order *order, u32 count);
 struct tow_step *tow_order_next(struct tow_order *order, bool *cancel);
-struct tow_step *tow_order_go_on(struct tow_order *order, struct tow_step *step,
-				 bool failed);
+struct tow_step *tow_order_advance(struct tow_order *order, struct tow_step *step,
+				   bool failed);
 struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
 				bool begun);
-void tow_order_cut(struct tow_order *order);
+void tow_order_abort(struct tow_order *order);
 void tow_order_end(struct tow_order *order);
 
 /**
@@ -80,7 +80,7 @@ static inline struct tow_step *tow_order_done(struct tow_order *order,
 {
 	/* Most are alone, and succeed. */
 	if (step->next || step->failed || failed)
-		return tow_order_go_on(order, step, failed);
+		return tow_order_advance(order, step, failed);
 	order->active--;
 	return NULL;
 }

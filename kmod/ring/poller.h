@@ -13,7 +13,6 @@
 
 #include "core/core.h"
 
-
 struct task_struct;
 struct tow_client;
 struct tow_device;

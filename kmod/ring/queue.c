@@ -207,7 +207,7 @@ void tow_queue_end(struct tow_queue *queue, int error)
 	tow_channels_stop(queue, error);
 	tow_queue_end_waits(queue, error);
 	if (queue->poller) {
-		tow_queue_cut(queue);
+		tow_queue_abort_chain(queue);
 		tow_poller_leave(queue);
 	}
 	tow_queue_run(queue);

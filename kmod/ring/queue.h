@@ -67,12 +67,12 @@ struct tow_remote;
  */
 struct tow_deadline {
 	struct timerqueue_node	node;
-	struct tow_entry	*entry;
+	struct tow_req		*entry;
 	struct tow_deadline	*next;
 };
 
 /**
- * struct tow_entry - an entry that was taken and has not completed
+ * struct tow_req - an entry that was taken and has not completed
  * @step: its place in the order
  * @free: nobody has it: the next such one
  * @op: what is on its way, if it is an operation on a remote range; @op.claim says of
@@ -90,18 +90,18 @@ struct tow_deadline {
  * @held: it was told, too, that some of it was on its way
  * @error: it must not begin: why
  */
-struct tow_entry {
+struct tow_req {
 	union {
 		struct tow_step		step;
-		struct tow_entry	*free;
+		struct tow_req		*free;
 	};
 	union {
 		struct tow_op		op;
 		struct tow_deadline	deadline;
 	};
-	struct tow_waiter	wait;
+	struct tow_slot_wait	wait;
 	struct tow_queue	*queue;
-	struct tow_entry	*spare;
+	struct tow_req		*spare;
 	atomic_t		claim;
 	u64			user_data;
 	u8			opcode;
@@ -119,8 +119,8 @@ struct tow_entry {
  * @bad: it has an entry as it must not be
  */
 struct tow_chain {
-	struct tow_entry	*first;
-	struct tow_entry	*last;
+	struct tow_req		*first;
+	struct tow_req		*last;
 	u32			room;
 	bool			bad;
 };
@@ -157,7 +157,7 @@ struct tow_chain {
  * @sq_head: entries that were taken; written under @submit
  * @sq_seen: POLL: up to where they are taken together; under @submit
  * @chain: POLL: that goes on with what is taken next; under @submit
- * @due: struct tow_waiter that have ended
+ * @due: struct tow_slot_wait that have ended
  * @callers: calls that will look there again
  * @deal: deals with @due where there is none; has a reference to the queue while
  *	it is queued
@@ -180,7 +180,7 @@ struct tow_chain {
  * @waiters: calls that wait
  * @wanted: completions that the least demanding of them waits for
  * @polled: poll(2) was called: one completion is enough
- * @waiting: struct tow_waiter of entries that have begun
+ * @waiting: struct tow_slot_wait of entries that have begun
  * @waited: the same, of those that the queue's end has dealt with
  * @cq: where the last operation completes, with a reference; or NULL.  Changed by
  *	the one who is at it, under the lock; compared without
@@ -210,7 +210,7 @@ struct tow_queue {
 	struct tow_ring		*ring;
 	struct tow_sqe		*sqes;
 	struct tow_cqe		*cqes;
-	struct tow_entry	*entries;
+	struct tow_req		*entries;
 	struct xarray		flows;
 	unsigned int		next_qp;
 	struct tow_poller	*poller;
@@ -237,7 +237,7 @@ struct tow_queue {
 	bool			running;
 	struct work_struct	run;
 	int			ended;
-	struct tow_entry	*free;
+	struct tow_req		*free;
 	u32			busy;
 	bool			starved;
 	u32			needed;
@@ -316,10 +316,10 @@ int tow_queue_channel_open(struct tow_queue *queue, void __user *user);
 int tow_queue_channel_close(struct tow_queue *queue, void __user *user);
 
 /* sqe.c */
-int tow_queue_over(struct tow_queue *queue);
+int tow_queue_ended_error(struct tow_queue *queue);
 int tow_queue_submit(struct tow_queue *queue, u32 count,
 		     struct tow_taken *result);
-void tow_queue_cut(struct tow_queue *queue);
+void tow_queue_abort_chain(struct tow_queue *queue);
 
 /* enter.c */
 long tow_queue_enter(struct tow_queue *queue, void __user *user);
@@ -329,14 +329,14 @@ bool tow_queue_serve(struct tow_queue *queue);
 /* cqe.c */
 u32 tow_queue_completions(struct tow_queue *queue);
 bool tow_queue_has_room(struct tow_queue *queue);
-u32 tow_entries_take(struct tow_queue *queue, u32 count,
-		     struct tow_entry **first);
-void tow_entry_return(struct tow_entry *entry, u32 needed);
+u32 tow_reqs_take(struct tow_queue *queue, u32 count,
+		  struct tow_req **first);
+void tow_req_return(struct tow_req *entry, u32 needed);
 
 /* request.c */
 void tow_chain_end(struct tow_queue *queue, struct tow_step *rest);
-void tow_entries_end(struct tow_op *ops);
-void tow_entry_end(struct tow_entry *entry, int status);
+void tow_reqs_end(struct tow_op *ops);
+void tow_req_end(struct tow_req *entry, int status);
 void tow_queue_init_run(struct tow_queue *queue);
 struct tow_step *tow_queue_add(struct tow_queue *queue,
 			       struct tow_step *chains, u32 plain,
@@ -346,8 +346,8 @@ void tow_queue_run(struct tow_queue *queue);
 
 /* op_wait.c */
 void tow_queue_init_waits(struct tow_queue *queue);
-void tow_queue_wait_ended(struct tow_waiter *wait);
-void tow_queue_deal(struct tow_queue *queue);
+void tow_queue_wait_ended(struct tow_slot_wait *wait);
+void tow_queue_handle_waits(struct tow_queue *queue);
 void tow_queue_call_begin(struct tow_queue *queue);
 void tow_queue_call_end(struct tow_queue *queue);
 void tow_queue_end_waits(struct tow_queue *queue, int error);
@@ -355,14 +355,14 @@ void tow_queue_end_waits(struct tow_queue *queue, int error);
 /* timeout.c */
 void tow_queue_init_deadlines(struct tow_queue *queue);
 void tow_queue_stop_deadlines(struct tow_queue *queue);
-void tow_deadline_set(struct tow_entry *entry, struct tow_entry *spare,
-		      ktime_t end);
+void tow_timeout_set(struct tow_req *entry, struct tow_req *spare,
+		     ktime_t end);
 void tow_deadlines_start(struct tow_queue *queue,
 			 struct tow_deadline *deadlines);
 
 /* event.c */
 bool tow_queue_has_event(const struct tow_queue *queue);
-void tow_event_settle(struct tow_queue *queue);
+void tow_event_recount(struct tow_queue *queue);
 int tow_queue_event(struct tow_queue *queue, void __user *user);
 
 #endif /* TOW_QUEUE_H */

@@ -7,7 +7,7 @@
  * So entries of one channel join their queue pair in their order, whoever made
  * it possible for them to begin: the program by ENTER, or a completion.
  *
- * Each ends exactly once, in tow_entries_end(), tow_entry_end() or tow_chain_end().  One
+ * Each ends exactly once, in tow_reqs_end(), tow_req_end() or tow_chain_end().  One
  * with a deadline leaves the queue's deadlines first: so timeout.c finds only entries
  * that have not ended.  Then what it holds is let go of; and under queue->lock, at once,
  * its completion is written, if it has one, it becomes nobody's, and what waited for it
@@ -34,17 +34,17 @@ static bool tow_queue_may_begin(const struct tow_queue *queue)
 }
 
 /*
- * Caller holds queue->lock; the entry has a deadline, and tow_deadline_leave() is done.
+ * Caller holds queue->lock; the entry has a deadline, and tow_timeout_disarm() is done.
  * Return: true: the program was told that it is late, and is told what is left to be
  * told; false: it was not, and the room for that is given back.
  */
-static bool tow_deadline_told(struct tow_entry *entry, int status)
+static bool tow_timeout_reported(struct tow_req *entry, int status)
 {
 	if (!entry->told) {
 		/* A WAIT is not told beforehand. */
 		if (status == -ETIMEDOUT)
 			tow_stat_inc(entry->queue->dev, TOW_STAT_TIMEOUTS);
-		tow_entry_give_back(entry->spare);
+		tow_req_give_back(entry->spare);
 		entry->spare = NULL;
 		return false;
 	}
@@ -57,11 +57,11 @@ static bool tow_deadline_told(struct tow_entry *entry, int status)
 }
 
 /* Caller holds queue->lock; the entry is nobody's afterwards. */
-static void tow_entry_tell(struct tow_entry *entry, int status)
+static void tow_req_complete(struct tow_req *entry, int status)
 {
 	struct tow_queue *queue = entry->queue;
 	bool told = unlikely(entry->op.claim) &&
-		    tow_deadline_told(entry, status);
+		    tow_timeout_reported(entry, status);
 
 	if (!told) {
 		trace_tow_entry(entry, status);
@@ -71,11 +71,11 @@ static void tow_entry_tell(struct tow_entry *entry, int status)
 	/* Its channel may be closed as soon as the lock is let go of. */
 	if (entry->op.flow)
 		entry->op.flow->ended++;
-	tow_entry_give_back(entry);
+	tow_req_give_back(entry);
 }
 
 /* What is notified at the peer; what is waited for. */
-static void tow_entry_let_go_slots(const struct tow_entry *entry)
+static void tow_req_put_slots(const struct tow_req *entry)
 {
 	if (entry->op.slot)
 		tow_remote_put(entry->op.slot);
@@ -87,7 +87,7 @@ static void tow_entry_let_go_slots(const struct tow_entry *entry)
  * An entry that has a deadline is about to end: from here on it does not become late.
  * Called before anything that it holds is let go of.
  */
-static void tow_deadline_leave(struct tow_entry *entry)
+static void tow_timeout_disarm(struct tow_req *entry)
 {
 	struct tow_queue *queue = entry->queue;
 
@@ -98,24 +98,24 @@ static void tow_deadline_leave(struct tow_entry *entry)
 }
 
 /* What an entry holds, but the queue. */
-static void tow_entry_let_go(struct tow_entry *entry)
+static void tow_req_put_refs(struct tow_req *entry)
 {
 	if (unlikely(entry->op.claim))
-		tow_deadline_leave(entry);
+		tow_timeout_disarm(entry);
 	if (entry->op.region)
 		tow_region_put(entry->op.region);
 	if (entry->op.remote)
 		tow_remote_put(entry->op.remote);
-	tow_entry_let_go_slots(entry);
+	tow_req_put_slots(entry);
 }
 
-static struct tow_entry *tow_entry_of(struct tow_op *op)
+static struct tow_req *tow_req_of(struct tow_op *op)
 {
-	return container_of(op, struct tow_entry, op);
+	return container_of(op, struct tow_req, op);
 }
 
 /* The same of several: most name what the one before has named. */
-static void tow_entries_let_go(struct tow_op *ops)
+static void tow_reqs_put_refs(struct tow_op *ops)
 {
 	u32 regions = 0, remotes = 0;
 	struct tow_op *op, *next;
@@ -123,8 +123,8 @@ static void tow_entries_let_go(struct tow_op *ops)
 	for (op = ops; op; op = next) {
 		next = op->next;
 		if (unlikely(op->claim))
-			tow_deadline_leave(tow_entry_of(op));
-		tow_entry_let_go_slots(tow_entry_of(op));
+			tow_timeout_disarm(tow_req_of(op));
+		tow_req_put_slots(tow_req_of(op));
 		regions++;
 		remotes++;
 		if (op->region && (!next || next->region != op->region))
@@ -155,14 +155,14 @@ static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 	bool last;
 
 	while (rest) {
-		struct tow_entry *entry = container_of(rest, struct tow_entry,
-						       step);
+		struct tow_req *entry = container_of(rest, struct tow_req,
+						     step);
 
 		rest = rest->next;
-		tow_entry_let_go(entry);
+		tow_req_put_refs(entry);
 		spin_lock(&queue->lock);
-		tow_order_cut(&queue->order);
-		tow_entry_tell(entry, entry->error ?: -ECANCELED);
+		tow_order_abort(&queue->order);
+		tow_req_complete(entry, entry->error ?: -ECANCELED);
 		tow_queue_frees(queue);
 		last = !queue->busy;
 		spin_unlock(&queue->lock);
@@ -191,14 +191,14 @@ void tow_chain_end(struct tow_queue *queue, struct tow_step *rest)
  * Called with the lock held: entries have ended, each with tow_op.status.  Return:
  * chains of which the rest ends with them, linked by @later.
  */
-static struct tow_step *tow_entries_tell(struct tow_queue *queue,
-					 struct tow_op *ops)
+static struct tow_step *tow_reqs_complete(struct tow_queue *queue,
+					  struct tow_op *ops)
 {
 	struct tow_step *failed = NULL, *rest;
 	struct tow_op *op, *next;
 
 	for (op = ops; op; op = next) {
-		struct tow_entry *entry = tow_entry_of(op);
+		struct tow_req *entry = tow_req_of(op);
 
 		next = op->next;
 		rest = tow_order_done(&queue->order, &entry->step, op->status);
@@ -206,29 +206,29 @@ static struct tow_step *tow_entries_tell(struct tow_queue *queue,
 			rest->later = failed;
 			failed = rest;
 		}
-		tow_entry_tell(entry, op->status);
+		tow_req_complete(entry, op->status);
 	}
 	return failed;
 }
 
 /**
- * tow_entries_end - entries have ended
+ * tow_reqs_end - entries have ended
  * @ops: theirs, linked by @next, each with its status for the program; all of one
  *	queue, whose tow_queue_run() began them; gone afterwards
  *
  * In process context, without a link's lock.
  */
-void tow_entries_end(struct tow_op *ops)
+void tow_reqs_end(struct tow_op *ops)
 {
-	struct tow_queue *queue = tow_entry_of(ops)->queue;
+	struct tow_queue *queue = tow_req_of(ops)->queue;
 	struct tow_step *failed, *rest;
 	bool wake, more, last;
 
 	/* First: a program that sees the end finds that nothing is held. */
-	tow_entries_let_go(ops);
+	tow_reqs_put_refs(ops);
 	spin_lock(&queue->lock);
 	/* All at once: it finds room, too, and nothing to fail of. */
-	failed = tow_entries_tell(queue, ops);
+	failed = tow_reqs_complete(queue, ops);
 	tow_queue_frees(queue);
 	wake = failed || tow_queue_should_wake(queue);
 	more = failed || tow_queue_may_begin(queue);
@@ -250,29 +250,29 @@ void tow_entries_end(struct tow_op *ops)
 }
 
 /**
- * tow_entry_end - an entry has ended that was no operation
+ * tow_req_end - an entry has ended that was no operation
  * @entry: the entry, that tow_queue_run() began; gone afterwards
  * @status: 0 or a negative errno, for the program
  *
  * In process context, without a link's lock.
  */
-void tow_entry_end(struct tow_entry *entry, int status)
+void tow_req_end(struct tow_req *entry, int status)
 {
 	entry->op.status = status;
 	entry->op.next = NULL;
-	tow_entries_end(&entry->op);
+	tow_reqs_end(&entry->op);
 }
 
 /* Begin a WAIT: in process context, without a link's lock. */
-static void tow_entry_wait(struct tow_entry *entry)
+static void tow_req_wait(struct tow_req *entry)
 {
 	struct tow_queue *queue = entry->queue;
-	struct tow_waiter *wait = &entry->wait;
+	struct tow_slot_wait *wait = &entry->wait;
 	int status;
 
 	/*
 	 * All under the lock: tow_queue_end_waits() finds it in the list, or we see
-	 * that the queue has ended; and so with tow_entry_is_late().
+	 * that the queue has ended; and so with tow_req_is_late().
 	 */
 	spin_lock(&queue->lock);
 	status = queue->ended;
@@ -283,21 +283,21 @@ static void tow_entry_wait(struct tow_entry *entry)
 		list_add_tail(&wait->of_queue, &queue->waiting);
 	spin_unlock(&queue->lock);
 	if (status != -EINPROGRESS)
-		tow_entry_end(entry, status);
+		tow_req_end(entry, status);
 }
 
-static void tow_entry_begin(struct tow_entry *entry, struct tow_plug *plug)
+static void tow_req_begin(struct tow_req *entry, struct tow_plug *plug)
 {
 	if (entry->error || entry->opcode == TOW_OP_NOP) {
-		tow_entry_end(entry, entry->error);
+		tow_req_end(entry, entry->error);
 		return;
 	}
 	if (!tow_op_claim(&entry->op, TOW_CLAIM_BEGUN)) {
-		tow_entry_end(entry, -ETIMEDOUT);
+		tow_req_end(entry, -ETIMEDOUT);
 		return;
 	}
 	if (entry->opcode == TOW_OP_WAIT) {
-		tow_entry_wait(entry);
+		tow_req_wait(entry);
 		return;
 	}
 	tow_ops_begin(&entry->op, plug);
@@ -331,8 +331,8 @@ static void tow_queue_next(struct tow_queue *queue, struct tow_step **end)
 	bool cancel;
 
 	while (left-- && (step = tow_order_next(&queue->order, &cancel))) {
-		struct tow_entry *entry = container_of(step, struct tow_entry,
-						       step);
+		struct tow_req *entry = container_of(step, struct tow_req,
+						     step);
 
 		if (!entry->error)
 			entry->error = cancel ? -ECANCELED : queue->ended;
@@ -352,8 +352,8 @@ static int tow_steps_begin(struct tow_queue *queue, struct tow_step *step)
 	tow_plug_init(&plug);
 	for (; step; step = next) {
 		next = step->later;
-		tow_entry_begin(container_of(step, struct tow_entry, step),
-				&plug);
+		tow_req_begin(container_of(step, struct tow_req, step),
+			      &plug);
 		count++;
 	}
 	tow_queue_flush(queue, &plug);

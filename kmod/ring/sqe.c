@@ -67,8 +67,8 @@ static bool tow_sqe_well_formed(const struct tow_queue *queue,
 }
 
 /* Our side of an operation: may it, and is there so much? */
-static int tow_entry_check_region(const struct tow_entry *entry,
-				  const struct tow_region *region, u32 flags)
+static int tow_req_check_region(const struct tow_req *entry,
+				const struct tow_region *region, u32 flags)
 {
 	const struct tow_op *op = &entry->op;
 	u64 size = max(region->bytes, region->map_bytes);
@@ -163,8 +163,8 @@ static struct tow_remote *tow_known_remote(struct tow_queue *queue, u64 number,
 }
 
 /* Called with @submit held, of a queue whose client is there. */
-static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe,
-			  struct tow_known *known)
+static int tow_req_find(struct tow_req *entry, const struct tow_sqe *sqe,
+			struct tow_known *known)
 {
 	struct tow_queue *queue = entry->queue;
 	struct tow_op *op = &entry->op;
@@ -182,13 +182,13 @@ static int tow_entry_find(struct tow_entry *entry, const struct tow_sqe *sqe,
 	op->remote = tow_known_remote(queue, sqe->remote, known);
 	if (!op->remote)
 		return -EBADF;
-	ret = tow_entry_check_region(entry, op->region, known->flags);
+	ret = tow_req_check_region(entry, op->region, known->flags);
 	return ret ?: tow_ops_check(op);
 }
 
 /* Called with @submit held: what is waited for. */
-static int tow_entry_find_slot(struct tow_entry *entry,
-			       const struct tow_sqe *sqe)
+static int tow_req_find_slot(struct tow_req *entry,
+			     const struct tow_sqe *sqe)
 {
 	struct tow_slot *slot = tow_client_get_slot(entry->queue->client,
 						    sqe->region);
@@ -202,9 +202,9 @@ static int tow_entry_find_slot(struct tow_entry *entry,
 }
 
 /* Called with @submit held: a notification without data. */
-static int tow_entry_find_only_slot(struct tow_entry *entry,
-				    const struct tow_sqe *sqe,
-				    struct tow_known *known)
+static int tow_req_find_only_slot(struct tow_req *entry,
+				  const struct tow_sqe *sqe,
+				  struct tow_known *known)
 {
 	struct tow_op *op = &entry->op;
 
@@ -217,9 +217,9 @@ static int tow_entry_find_only_slot(struct tow_entry *entry,
 }
 
 /* Called with @submit held: what is moved, if anything is, and notified. */
-static int tow_entry_find_all(struct tow_entry *entry,
-			      const struct tow_sqe *sqe,
-			      struct tow_known *known)
+static int tow_req_find_all(struct tow_req *entry,
+			    const struct tow_sqe *sqe,
+			    struct tow_known *known)
 {
 	bool notifies = sqe->opcode == TOW_OP_WRITE_NOTIFY;
 	struct tow_op *op = &entry->op;
@@ -232,16 +232,16 @@ static int tow_entry_find_all(struct tow_entry *entry,
 			return -EBADF;
 	}
 	if (notifies && !sqe->bytes)
-		ret = tow_entry_find_only_slot(entry, sqe, known);
+		ret = tow_req_find_only_slot(entry, sqe, known);
 	else
-		ret = tow_entry_find(entry, sqe, known);
+		ret = tow_req_find(entry, sqe, known);
 	if (notifies && !ret)
 		ret = tow_ops_check_slot(op);
 	return ret;
 }
 
-static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
-			   struct tow_known *known)
+static void tow_req_fill(struct tow_req *entry, const struct tow_sqe *sqe,
+			 struct tow_known *known)
 {
 	struct tow_op *op = &entry->op;
 
@@ -266,7 +266,7 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 	if (sqe->opcode == TOW_OP_NOP)
 		return;
 	if (sqe->opcode == TOW_OP_WAIT) {
-		entry->error = tow_entry_find_slot(entry, sqe);
+		entry->error = tow_req_find_slot(entry, sqe);
 		return;
 	}
 	op->opcode = sqe->opcode;
@@ -275,7 +275,7 @@ static void tow_entry_fill(struct tow_entry *entry, const struct tow_sqe *sqe,
 	op->bytes = tow_sqe_is_atomic(sqe) ? sizeof(u64) : sqe->bytes;
 	op->operand = sqe->operand;
 	op->compare = sqe->compare;
-	entry->error = tow_entry_find_all(entry, sqe, known);
+	entry->error = tow_req_find_all(entry, sqe, known);
 	if (sqe->flags & TOW_SQE_COPIED && !entry->error)
 		tow_stat_add(entry->queue->dev, TOW_STAT_COPIED_BYTES,
 			     sqe->bytes);
@@ -325,7 +325,7 @@ struct tow_taking {
 	u32			count;
 	bool			fenced;
 	struct tow_known	known;
-	struct tow_entry	*free;
+	struct tow_req		*free;
 	u32			left;
 	ktime_t			now;
 	struct tow_deadline	*deadlines;
@@ -349,8 +349,8 @@ static void tow_taking_close(struct tow_taking *taking)
 	if (!open->first)
 		return;
 	for (step = &open->first->step; step && open->bad; step = step->next) {
-		struct tow_entry *entry = container_of(step, struct tow_entry,
-						       step);
+		struct tow_req *entry = container_of(step, struct tow_req,
+						     step);
 
 		if (!entry->error)
 			entry->error = -ECANCELED;
@@ -361,7 +361,7 @@ static void tow_taking_close(struct tow_taking *taking)
 	open->bad = false;
 }
 
-static void tow_taking_add(struct tow_taking *taking, struct tow_entry *entry)
+static void tow_taking_add(struct tow_taking *taking, struct tow_req *entry)
 {
 	struct tow_chain *open = &taking->open;
 
@@ -400,9 +400,9 @@ static u32 tow_queue_there(struct tow_queue *queue)
 	return queue->sq_seen - queue->sq_head;
 }
 
-static struct tow_entry *tow_taking_use(struct tow_taking *taking)
+static struct tow_req *tow_taking_use(struct tow_taking *taking)
 {
-	struct tow_entry *entry = taking->free;
+	struct tow_req *entry = taking->free;
 
 	if (!taking->left)
 		return NULL;
@@ -412,23 +412,23 @@ static struct tow_entry *tow_taking_use(struct tow_taking *taking)
 }
 
 /* Called with @submit held: one for a second completion; NULL: there is no room. */
-static struct tow_entry *tow_taking_spare(struct tow_queue *queue,
-					  struct tow_taking *taking)
+static struct tow_req *tow_taking_spare(struct tow_queue *queue,
+					struct tow_taking *taking)
 {
-	struct tow_entry *spare;
+	struct tow_req *spare;
 
 	/* First what else there is: so as many as possible are taken. */
-	if (tow_entries_take(queue, 1, &spare))
+	if (tow_reqs_take(queue, 1, &spare))
 		return spare;
 	return tow_taking_use(taking);
 }
 
-static void tow_taking_time(struct tow_taking *taking, struct tow_entry *entry,
-			    struct tow_entry *spare, u32 timeout_ms)
+static void tow_taking_time(struct tow_taking *taking, struct tow_req *entry,
+			    struct tow_req *spare, u32 timeout_ms)
 {
 	if (!taking->now)
 		taking->now = ktime_get();
-	tow_deadline_set(entry, spare, ktime_add_ms(taking->now, timeout_ms));
+	tow_timeout_set(entry, spare, ktime_add_ms(taking->now, timeout_ms));
 	spare->deadline.next = NULL;
 	*taking->last = &spare->deadline;
 	taking->last = &spare->deadline.next;
@@ -438,7 +438,7 @@ static void tow_taking_time(struct tow_taking *taking, struct tow_entry *entry,
 static bool tow_queue_take_one(struct tow_queue *queue,
 			       struct tow_taking *taking)
 {
-	struct tow_entry *entry = tow_taking_use(taking), *spare = NULL;
+	struct tow_req *entry = tow_taking_use(taking), *spare = NULL;
 	const struct tow_sqe *sqe;
 
 	if (!entry)
@@ -447,12 +447,12 @@ static bool tow_queue_take_one(struct tow_queue *queue,
 	if (unlikely(sqe->timeout_ms) && tow_queue_times(queue)) {
 		spare = tow_taking_spare(queue, taking);
 		if (!spare) {
-			tow_entry_return(entry, 2);
+			tow_req_return(entry, 2);
 			return false;
 		}
 	}
 	WRITE_ONCE(queue->sq_head, queue->sq_head + 1);
-	tow_entry_fill(entry, sqe, &taking->known);
+	tow_req_fill(entry, sqe, &taking->known);
 	if (spare)
 		tow_taking_time(taking, entry, spare, sqe->timeout_ms);
 	tow_taking_add(taking, entry);
@@ -481,7 +481,7 @@ static int tow_queue_take(struct tow_queue *queue, u32 count,
 	taking.last = &taking.deadlines;
 	taking.open = queue->chain;
 	count = min(count, tow_queue_there(queue));
-	taking.left = tow_entries_take(queue, count, &taking.free);
+	taking.left = tow_reqs_take(queue, count, &taking.free);
 	while (tow_queue_take_one(queue, &taking))
 		taken++;
 	if (tow_taking_ends(queue, &taking))
@@ -505,12 +505,12 @@ static int tow_queue_take(struct tow_queue *queue, u32 count,
 }
 
 /**
- * tow_queue_over - what a call says to an ended queue
+ * tow_queue_ended_error - what a call says to an ended queue
  * @queue: the queue
  *
  * Return: a negative errno; 0: it has not ended.
  */
-int tow_queue_over(struct tow_queue *queue)
+int tow_queue_ended_error(struct tow_queue *queue)
 {
 	int ended = READ_ONCE(queue->ended);
 
@@ -536,19 +536,19 @@ int tow_queue_submit(struct tow_queue *queue, u32 count,
 	if (tow_device_going(queue->dev))
 		ret = -ENODEV;
 	else if (queue->client)
-		ret = tow_queue_over(queue) ?:
+		ret = tow_queue_ended_error(queue) ?:
 		      tow_queue_take(queue, count, result);
 	mutex_unlock(&queue->submit);
 	return ret;
 }
 
 /**
- * tow_queue_cut - the chain that would go on with what is taken next ends
+ * tow_queue_abort_chain - the chain that would go on with what is taken next ends
  * @queue: the queue, of a poller, ended
  *
  * Nothing is taken any more on return.  May sleep.
  */
-void tow_queue_cut(struct tow_queue *queue)
+void tow_queue_abort_chain(struct tow_queue *queue)
 {
 	struct tow_taking taking = {};
 	struct tow_step *step = NULL;

@@ -87,7 +87,7 @@ static u32 tow_poller_round(struct tow_poller *poller)
  * Called with the lock held.  For a queue that has ended nobody looks any more.  What
  * a program writes there deceives only itself.
  */
-static void tow_poller_tell(struct tow_queue *queue, u32 flags)
+static void tow_poller_write_flags(struct tow_queue *queue, u32 flags)
 {
 	if (READ_ONCE(queue->ended))
 		flags = TOW_RING_NEED_WAKEUP;
@@ -100,7 +100,7 @@ static void tow_poller_say(struct tow_poller *poller, u32 flags)
 
 	mutex_lock(&poller->lock);
 	list_for_each_entry(queue, &poller->queues, poll_link)
-		tow_poller_tell(queue, flags);
+		tow_poller_write_flags(queue, flags);
 	mutex_unlock(&poller->lock);
 }
 
@@ -387,7 +387,7 @@ void tow_poller_leave(struct tow_queue *queue)
 	struct tow_poller *poller = queue->poller;
 
 	mutex_lock(&poller->lock);
-	tow_poller_tell(queue, TOW_RING_NEED_WAKEUP);
+	tow_poller_write_flags(queue, TOW_RING_NEED_WAKEUP);
 	mutex_unlock(&poller->lock);
 }
 

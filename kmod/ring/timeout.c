@@ -4,7 +4,7 @@
  *
  * Normal operation
  *
- * An entry with a time-out takes another one with it (tow_entry.spare): that is the
+ * An entry with a time-out takes another one with it (tow_req.spare): that is the
  * room for a second completion, and keeps the deadline, so nothing is allocated.  The
  * deadlines of a queue are in a tree; one timer goes off at the first of them, and a
  * work item deals with those that have passed.  Most entries end long before: then the
@@ -27,8 +27,8 @@
  * Exactly once
  *
  * All of it happens under queue->lock, and only to an entry whose deadline is in the
- * tree.  request.c, which ends entries, takes it out first (tow_deadline_leave()), before
- * it lets go of anything that the entry holds.
+ * tree.  request.c, which ends entries, takes it out first (tow_timeout_disarm()),
+ * before it lets go of anything that the entry holds.
  */
 #include "core/compat.h"
 #include "core/core.h"
@@ -47,7 +47,7 @@
 
 /* ---- the timer ------------------------------------------------------------ */
 
-static struct tow_deadline *tow_deadline_first(struct tow_queue *queue)
+static struct tow_deadline *tow_timeout_first(struct tow_queue *queue)
 {
 	struct timerqueue_node *node = timerqueue_getnext(&queue->deadlines);
 
@@ -57,7 +57,7 @@ static struct tow_deadline *tow_deadline_first(struct tow_queue *queue)
 /* Called with the lock held: the timer goes off when the first one is late. */
 static void tow_queue_set_alarm(struct tow_queue *queue)
 {
-	struct tow_deadline *first = tow_deadline_first(queue);
+	struct tow_deadline *first = tow_timeout_first(queue);
 
 	if (!first || first->node.expires >= queue->alarm)
 		return;
@@ -80,7 +80,7 @@ static enum hrtimer_restart tow_queue_alarmed(struct hrtimer *timer)
  * Called with the lock held: the program is told.  Return: the rest of its chain that
  * ends with it.
  */
-static struct tow_step *tow_entry_is_late(struct tow_entry *entry)
+static struct tow_step *tow_req_is_late(struct tow_req *entry)
 {
 	struct tow_queue *queue = entry->queue;
 	int claims = atomic_fetch_or(TOW_CLAIM_LATE, &entry->claim);
@@ -92,7 +92,7 @@ static struct tow_step *tow_entry_is_late(struct tow_entry *entry)
 	}
 	/* Perhaps nobody looks at what has no room for a notification. */
 	if (entry->op.slot && claims & TOW_CLAIM_BEGUN)
-		tow_window_go_on(entry->op.slot->tie);
+		tow_credit_wake(entry->op.slot->assoc);
 	entry->told = true;
 	entry->held = claims & TOW_CLAIM_POSTED;
 	trace_tow_entry(entry, -ETIMEDOUT);
@@ -100,24 +100,24 @@ static struct tow_step *tow_entry_is_late(struct tow_entry *entry)
 	tow_cqe_write(queue, entry->user_data, -ETIMEDOUT,
 		      entry->held ? TOW_CQE_HELD : 0);
 	/* What is to come has the entry's own room. */
-	tow_entry_give_back(entry->spare);
+	tow_req_give_back(entry->spare);
 	entry->spare = NULL;
 	return tow_order_fail(&queue->order, &entry->step,
 			      claims & TOW_CLAIM_BEGUN);
 }
 
 /* Called with the lock held.  Return: what ends with those, linked by @later. */
-static struct tow_step *tow_entries_late(struct tow_queue *queue, int *left)
+static struct tow_step *tow_reqs_late(struct tow_queue *queue, int *left)
 {
 	struct tow_step *failed = NULL, *rest;
 	struct tow_deadline *deadline;
 	ktime_t now = ktime_get();
 
-	while (*left && (deadline = tow_deadline_first(queue)) &&
+	while (*left && (deadline = tow_timeout_first(queue)) &&
 	       deadline->node.expires <= now) {
 		timerqueue_del(&queue->deadlines, &deadline->node);
 		(*left)--;
-		rest = tow_entry_is_late(deadline->entry);
+		rest = tow_req_is_late(deadline->entry);
 		if (rest) {
 			rest->later = failed;
 			failed = rest;
@@ -127,14 +127,14 @@ static struct tow_step *tow_entries_late(struct tow_queue *queue, int *left)
 }
 
 /* Return: whether there may be more. */
-static bool tow_queue_deal_late(struct tow_queue *queue)
+static bool tow_queue_handle_late(struct tow_queue *queue)
 {
 	struct tow_step *failed, *rest;
 	int left = TOW_LATE_BATCH;
 	bool wake, more;
 
 	spin_lock(&queue->lock);
-	failed = tow_entries_late(queue, &left);
+	failed = tow_reqs_late(queue, &left);
 	if (left) {
 		queue->alarm = KTIME_MAX;
 		tow_queue_set_alarm(queue);
@@ -161,7 +161,7 @@ static void tow_queue_late(struct work_struct *work)
 	/* It may be going: then nothing of it can be late. */
 	if (!kref_get_unless_zero(&queue->refs))
 		return;
-	while (tow_queue_deal_late(queue))
+	while (tow_queue_handle_late(queue))
 		cond_resched();
 	/* Who frees it waits for us. */
 	tow_queue_put_later(queue);
@@ -170,15 +170,15 @@ static void tow_queue_late(struct work_struct *work)
 /* ---- entries -------------------------------------------------------------- */
 
 /**
- * tow_deadline_set - an entry has a deadline
+ * tow_timeout_set - an entry has a deadline
  * @entry: the entry, which is being taken
  * @spare: another one, for its second completion; the entry's from now on
  * @end: when it is late
  *
  * It counts from tow_deadlines_start() on.
  */
-void tow_deadline_set(struct tow_entry *entry, struct tow_entry *spare,
-		      ktime_t end)
+void tow_timeout_set(struct tow_req *entry, struct tow_req *spare,
+		     ktime_t end)
 {
 	entry->spare = spare;
 	entry->told = false;

@@ -11,15 +11,15 @@
  * for waits in its flow (post.c); when the peer has told, those flows go on in
  * turns.
  */
+#include "assoc.h"
 #include "core/core.h"
 #include "notify.h"
 #include "sequence.h"
-#include "tie.h"
 
 /* ---- what comes in -------------------------------------------------------- */
 
-/* Called with the lock of what the directory keeps of its tie. */
-static bool tow_window_promise(struct tow_session *session)
+/* Called with the lock of what the directory keeps of its association. */
+static bool tow_credit_promise(struct tow_session *session)
 {
 	struct tow_session_notify *notify = &session->notify;
 
@@ -32,7 +32,7 @@ static bool tow_window_promise(struct tow_session *session)
 }
 
 /* Called with the same lock: has it no queue pairs so far, or none any more? */
-static bool tow_window_apart(struct tow_session *session)
+static bool tow_credit_apart(struct tow_session *session)
 {
 	/* Pairs with tow_srq_get(): where it is chosen, it is there. */
 	return !smp_load_acquire(&session->notify.chosen) ||
@@ -40,57 +40,57 @@ static bool tow_window_apart(struct tow_session *session)
 }
 
 /**
- * tow_window_open - the peer may send notifications
- * @tie: what we have of it; the caller has the lock of what the directory keeps
+ * tow_credit_open - the peer may send notifications
+ * @assoc: what we have of it; the caller has the lock of what the directory keeps
  *	of it, and it is not lost
  *
  * While no session has queue pairs for it the next one is to have enough.
  *
  * Return: false: there are not enough receives.
  */
-bool tow_window_open(struct tow_tie *tie)
+bool tow_credit_open(struct tow_assoc *assoc)
 {
 	struct tow_session *session;
 	bool apart;
 
-	lockdep_assert_held(&tie->dir.lock);
-	if (tie->windowed)
+	lockdep_assert_held(&assoc->dir.lock);
+	if (assoc->windowed)
 		return true;
-	session = tow_tie_session(tie);
+	session = tow_assoc_session(assoc);
 	if (!session)
 		return false;
 	/* First: what is being made may be there a moment later. */
-	apart = tow_window_apart(session);
-	tie->windowed = tow_window_promise(session) ||
-			(apart && tie->dev->ibdev->attrs.max_srq > 0);
+	apart = tow_credit_apart(session);
+	assoc->windowed = tow_credit_promise(session) ||
+			(apart && assoc->dev->ibdev->attrs.max_srq > 0);
 	tow_session_put(session);
-	return tie->windowed;
+	return assoc->windowed;
 }
 
 /**
- * tow_window_keep - what the peer was promised before holds in this session
+ * tow_credit_keep - what the peer was promised before holds in this session
  * @session: which is about to have data queue pairs, and has a shared receive queue
  *
  * Return: false: there are not enough receives.
  */
-bool tow_window_keep(struct tow_session *session)
+bool tow_credit_keep(struct tow_session *session)
 {
-	struct tow_tie *tie = session->tie;
+	struct tow_assoc *assoc = session->assoc;
 	bool enough;
 
-	mutex_lock(&tie->dir.lock);
-	enough = !tie->windowed || tow_window_promise(session);
-	mutex_unlock(&tie->dir.lock);
+	mutex_lock(&assoc->dir.lock);
+	enough = !assoc->windowed || tow_credit_promise(session);
+	mutex_unlock(&assoc->dir.lock);
 	return enough;
 }
 
 /**
- * tow_window_drain - deal with notifications that have come so far
- * @tie: what we have of their sender; the caller deals with a message of its session
+ * tow_credit_drain - deal with notifications that have come so far
+ * @assoc: what we have of their sender; the caller deals with a message of its session
  */
-void tow_window_drain(struct tow_tie *tie)
+void tow_credit_drain(struct tow_assoc *assoc)
 {
-	struct tow_session *session = tow_tie_session(tie);
+	struct tow_session *session = tow_assoc_session(assoc);
 
 	if (!session)
 		return;
@@ -99,21 +99,21 @@ void tow_window_drain(struct tow_tie *tie)
 }
 
 /**
- * tow_window_fill - is the peer to be told what was dealt with?
+ * tow_credit_fill - is the peer to be told what was dealt with?
  * @session: the session, which can send something; the caller has its @pump
  * @type: where to; left alone if there is nothing
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: the body's size.
  */
-size_t tow_window_fill(struct tow_session *session, u8 *type, void *body)
+size_t tow_credit_fill(struct tow_session *session, u8 *type, void *body)
 {
 	struct tow_session_notify *notify = &session->notify;
 	u32 arrived = READ_ONCE(notify->arrived);
 	struct tow_wire_notified *notified = body;
 
 	lockdep_assert_held(&session->pump);
-	if (!tow_window_due(arrived, notify->told))
+	if (!tow_credit_due(arrived, notify->told))
 		return 0;
 	/* Before it is sent: what it lets come is within the window then. */
 	WRITE_ONCE(notify->told, arrived);
@@ -126,38 +126,38 @@ size_t tow_window_fill(struct tow_session *session, u8 *type, void *body)
 /* ---- what goes out -------------------------------------------------------- */
 
 /**
- * tow_window_take - may another notification be sent?
+ * tow_credit_take - may another notification be sent?
  * @session: the session
  *
  * Return: true: then it is sent; false: not before the peer has told.
  */
-bool tow_window_take(struct tow_session *session)
+bool tow_credit_take(struct tow_session *session)
 {
 	return atomic_dec_if_positive(&session->notify.room) >= 0;
 }
 
 /**
- * tow_window_untake - it is not sent after all
- * @session: the session, after tow_window_take()
+ * tow_credit_untake - it is not sent after all
+ * @session: the session, after tow_credit_take()
  *
  * Who found no room meanwhile goes on when the peer tells next: there is so much on its
  * way then that it will.
  */
-void tow_window_untake(struct tow_session *session)
+void tow_credit_untake(struct tow_session *session)
 {
 	atomic_inc(&session->notify.room);
 }
 
 /**
- * tow_window_go_on - have those looked at that wait for room, or for a session
- * @tie: the tie; the caller has a reference
+ * tow_credit_wake - have those looked at that wait for room, or for a session
+ * @assoc: the association; the caller has a reference
  *
  * Called when they may end instead: nobody else may come to tell them.  With any
  * lock.
  */
-void tow_window_go_on(struct tow_tie *tie)
+void tow_credit_wake(struct tow_assoc *assoc)
 {
-	struct tow_session *session = tow_tie_session(tie);
+	struct tow_session *session = tow_assoc_session(assoc);
 
 	if (session && !queue_work(tow_wq, &session->notify.go_on))
 		tow_session_put(session);

@@ -21,12 +21,12 @@
 /* ---- turns ---------------------------------------------------------------- */
 
 /**
- * tow_flow_starve - the flow whose turn it is can post nothing for now
+ * tow_flow_park - the flow whose turn it is can post nothing for now
  * @link: its link; caller holds its lock
  *
- * It takes no turns until tow_flows_feed().
+ * It takes no turns until tow_flows_unpark().
  */
-void tow_flow_starve(struct tow_link *link)
+void tow_flow_park(struct tow_link *link)
 {
 	struct tow_flow *flow = tow_flow_take(link);
 
@@ -36,10 +36,10 @@ void tow_flow_starve(struct tow_link *link)
 }
 
 /**
- * tow_flows_feed - flows that could post nothing take turns again
+ * tow_flows_unpark - flows that could post nothing take turns again
  * @link: their link; caller holds its lock
  */
-void tow_flows_feed(struct tow_link *link)
+void tow_flows_unpark(struct tow_link *link)
 {
 	if (!link->starved)
 		return;

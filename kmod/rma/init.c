@@ -6,11 +6,11 @@
  * A session's part is there as long as the session; its shared receive queue goes when
  * its queue pairs are destroyed.
  */
+#include "assoc.h"
 #include "core/core.h"
 #include "internal.h"
 #include "notify.h"
 #include "sequence.h"
-#include "tie.h"
 
 /* Receives of the first shared receive queue, until the administrator says otherwise. */
 #define TOW_SRQ_DEPTH		4096
@@ -18,14 +18,14 @@
 /* ---- sessions ------------------------------------------------------------- */
 
 /**
- * tow_window_told - the peer has dealt with notifications
+ * tow_credit_returned - the peer has dealt with notifications
  * @session: the session
  * @body: what it says
  *
  * Return: 0; -EPROTO: it must not say that.
  */
-int tow_window_told(struct tow_session *session,
-		    const struct tow_wire_notified *body)
+int tow_credit_returned(struct tow_session *session,
+			const struct tow_wire_notified *body)
 {
 	struct tow_session_notify *notify = &session->notify;
 	u32 count = le32_to_cpu(body->count);
@@ -33,58 +33,58 @@ int tow_window_told(struct tow_session *session,
 
 	if (body->reserved)
 		return -EPROTO;
-	gain = tow_window_gain(count, notify->dealt, TOW_NOTIFY_WINDOW -
+	gain = tow_credit_gain(count, notify->dealt, TOW_NOTIFY_WINDOW -
 			       atomic_read(&notify->room));
 	if (gain < 0)
 		return -EPROTO;
 	notify->dealt = count;
 	atomic_add(gain, &notify->room);
-	tow_ops_go_on(session->tie);
+	tow_ops_unpark(session->assoc);
 	return 0;
 }
 
-static void tow_window_tell(struct work_struct *work)
+static void tow_credit_return(struct work_struct *work)
 {
 	tow_session_kick(container_of(work, struct tow_session, notify.tell));
 }
 
-static void tow_window_go_on_work(struct work_struct *work)
+static void tow_credit_wake_work(struct work_struct *work)
 {
 	struct tow_session *session = container_of(work, struct tow_session,
 						   notify.go_on);
 
-	tow_ops_go_on(session->tie);
+	tow_ops_unpark(session->assoc);
 	tow_session_put(session);
 }
 
 /**
- * tow_window_init - prepare a session's part
+ * tow_credit_init - prepare a session's part
  * @session: new
  */
-void tow_window_init(struct tow_session *session)
+void tow_credit_init(struct tow_session *session)
 {
 	struct tow_session_notify *notify = &session->notify;
 
 	atomic_set(&notify->room, TOW_NOTIFY_WINDOW);
-	INIT_WORK(&notify->tell, tow_window_tell);
-	INIT_WORK(&notify->go_on, tow_window_go_on_work);
+	INIT_WORK(&notify->tell, tow_credit_return);
+	INIT_WORK(&notify->go_on, tow_credit_wake_work);
 }
 
 /**
- * tow_window_gone - nothing comes in any more
+ * tow_credit_gone - nothing comes in any more
  * @session: the session; its queue pairs are destroyed
  */
-void tow_window_gone(struct tow_session *session)
+void tow_credit_gone(struct tow_session *session)
 {
-	struct tow_tie *tie = session->tie;
+	struct tow_assoc *assoc = session->assoc;
 
 	cancel_work_sync(&session->notify.tell);
-	if (!tie)
+	if (!assoc)
 		return;
 	/* Others may look whether it has one. */
-	mutex_lock(&tie->dir.lock);
+	mutex_lock(&assoc->dir.lock);
 	tow_srq_put(session);
-	mutex_unlock(&tie->dir.lock);
+	mutex_unlock(&assoc->dir.lock);
 }
 
 /* ---- the device ----------------------------------------------------------- */

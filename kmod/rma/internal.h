@@ -14,7 +14,7 @@
 #include "ops.h"
 
 struct tow_stripes;
-struct tow_tie;
+struct tow_assoc;
 
 /* What a flow posts before it is another one's turn, in bytes. */
 #define TOW_OPS_QUANTUM		SZ_64K
@@ -81,8 +81,8 @@ static inline void tow_op_list_drop(struct tow_op_list *list)
 }
 
 /* flow.c */
-void tow_flow_starve(struct tow_link *link);
-void tow_flows_feed(struct tow_link *link);
+void tow_flow_park(struct tow_link *link);
+void tow_flows_unpark(struct tow_link *link);
 void tow_flow_return(struct tow_link *link, struct tow_op *first,
 		     struct tow_op *last);
 void tow_flow_end(struct tow_flow *flow, struct tow_op *ops);
@@ -112,10 +112,10 @@ static inline struct tow_flow *tow_flow_take(struct tow_link *link)
 }
 
 /**
- * tow_flow_turn - it is the next flow's turn
+ * tow_flow_rotate - it is the next flow's turn
  * @link: where; caller holds its lock, and there is a flow
  */
-static inline void tow_flow_turn(struct tow_link *link)
+static inline void tow_flow_rotate(struct tow_link *link)
 {
 	tow_flow_add(link, tow_flow_take(link));
 }
@@ -138,7 +138,7 @@ static inline void tow_op_leave(struct tow_flow *flow)
 /**
  * tow_flow_join - a flow is to have operations on a link
  * @flow: the flow
- * @link: a link of its peer's present tie; caller holds its lock
+ * @link: a link of its peer's present association; caller holds its lock
  *
  * Return: false: the flow has operations on another link.
  */
@@ -183,12 +183,12 @@ static inline int tow_op_refused(const struct tow_op *op)
 }
 
 /* ops.c */
-void tow_ops_go_on(struct tow_tie *tie);
+void tow_ops_unpark(struct tow_assoc *assoc);
 
 /* post.c */
 void tow_op_begin_again(struct tow_op *op);
 bool tow_op_returns(struct tow_op *op);
-void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended);
+void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended);
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
 
 /* stripe.c */
@@ -196,17 +196,17 @@ struct tow_stripes *
 tow_stripes_new(struct tow_peer *peer, unsigned int index,
 		void (*part)(struct tow_op *part, struct tow_op_list *ended));
 void tow_stripes_stop(struct tow_stripes *stripes, int error);
-u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
+u32 tow_stripe_step(struct tow_link *link, struct tow_op *op, u32 most,
 		    struct tow_op_list *ended);
-bool tow_stripe_cut(struct tow_op *op);
+bool tow_stripe_abort(struct tow_op *op);
 void tow_stripe_end(struct tow_op *op);
 
 /**
- * tow_op_settle - has an operation ended?
+ * tow_op_try_complete - has an operation ended?
  * @op: the operation; caller holds its link's lock, and is not about to post any of it
  * @ended: where to, if it has; for tow_ops_end()
  */
-static inline void tow_op_settle(struct tow_op *op, struct tow_op_list *ended)
+static inline void tow_op_try_complete(struct tow_op *op, struct tow_op_list *ended)
 {
 	if (op->pieces || op->cursor != op->bytes || op->to_tell)
 		return;

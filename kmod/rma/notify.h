@@ -23,7 +23,7 @@ struct tow_device;
 struct tow_link;
 struct tow_session;
 struct tow_srq;
-struct tow_tie;
+struct tow_assoc;
 struct tow_wire_notified;
 
 /* Receives of a shared receive queue. */
@@ -78,10 +78,10 @@ struct tow_session_notify {
 /* init.c */
 int tow_notify_init(struct tow_device *dev);
 void tow_notify_cleanup(struct tow_device *dev);
-void tow_window_init(struct tow_session *session);
-void tow_window_gone(struct tow_session *session);
-int tow_window_told(struct tow_session *session,
-		    const struct tow_wire_notified *body);
+void tow_credit_init(struct tow_session *session);
+void tow_credit_gone(struct tow_session *session);
+int tow_credit_returned(struct tow_session *session,
+			const struct tow_wire_notified *body);
 
 /* srq.c: called by link.c, too */
 void tow_srq_get(struct tow_session *session);
@@ -95,12 +95,12 @@ void tow_srq_drain(struct tow_srq *srq);
 bool tow_srq_promise(struct tow_srq *srq, u32 receives);
 
 /* credit.c */
-bool tow_window_open(struct tow_tie *tie);
-bool tow_window_keep(struct tow_session *session);
-void tow_window_drain(struct tow_tie *tie);
-size_t tow_window_fill(struct tow_session *session, u8 *type, void *body);
-bool tow_window_take(struct tow_session *session);
-void tow_window_untake(struct tow_session *session);
-void tow_window_go_on(struct tow_tie *tie);
+bool tow_credit_open(struct tow_assoc *assoc);
+bool tow_credit_keep(struct tow_session *session);
+void tow_credit_drain(struct tow_assoc *assoc);
+size_t tow_credit_fill(struct tow_session *session, u8 *type, void *body);
+bool tow_credit_take(struct tow_session *session);
+void tow_credit_untake(struct tow_session *session);
+void tow_credit_wake(struct tow_assoc *assoc);
 
 #endif /* TOW_NOTIFY_H */

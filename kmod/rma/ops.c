@@ -32,11 +32,11 @@
 #include <linux/jiffies.h>
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "internal.h"
 #include "memory/memory.h"
 #include "remote.h"
-#include "tie.h"
 
 /* ---- parts ---------------------------------------------------------------- */
 
@@ -64,8 +64,8 @@ static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 	/* What waited for it must not follow. */
 	if (part->lost)
 		link->open = false;
-	tow_flows_feed(link);
-	tow_op_settle(whole, ended);
+	tow_flows_unpark(link);
+	tow_op_try_complete(whole, ended);
 	tow_link_push(link, ended);
 	spin_unlock_bh(&link->lock);
 }
@@ -73,9 +73,9 @@ static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 /* Caller holds no link's lock.  Return: false: the part cannot begin. */
 static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
 {
-	struct tow_tie *tie = part->stripe->link->tie;
+	struct tow_assoc *assoc = part->stripe->link->assoc;
 	struct tow_flow *flow = part->flow;
-	struct tow_link *link = &tie->data[flow->index % tie->qps];
+	struct tow_link *link = &assoc->data[flow->index % assoc->qps];
 	bool joined;
 
 	spin_lock_bh(&link->lock);
@@ -142,15 +142,15 @@ void tow_flow_cleanup(struct tow_flow *flow)
  */
 void tow_ops_stop(struct tow_flow *flow, int error)
 {
-	struct tow_tie *tie;
+	struct tow_assoc *assoc;
 
 	WRITE_ONCE(flow->stopped, error);
 	tow_stripes_stop(flow->stripes, error);
-	tie = tow_peer_tie(flow->peer);
-	if (!tie)
+	assoc = tow_peer_assoc(flow->peer);
+	if (!assoc)
 		return;
-	tow_window_go_on(tie);
-	tow_tie_put(tie);
+	tow_credit_wake(assoc);
+	tow_assoc_put(assoc);
 }
 
 /**
@@ -160,7 +160,7 @@ void tow_ops_stop(struct tow_flow *flow, int error)
 void tow_plug_init(struct tow_plug *plug)
 {
 	plug->link = NULL;
-	plug->tie = NULL;
+	plug->assoc = NULL;
 	plug->waits = false;
 	plug->last = NULL;
 	tow_op_list_init(&plug->ops);
@@ -181,7 +181,7 @@ static bool tow_op_aligned(struct tow_op *op,
 {
 	u64 local;
 
-	return tow_region_aim(op->region, op->offset, &local) >= op->bytes &&
+	return tow_region_locate(op->region, op->offset, &local) >= op->bytes &&
 	       target->bytes >= op->bytes && IS_ALIGNED(local, op->bytes) &&
 	       IS_ALIGNED(target->address, op->bytes);
 }
@@ -190,7 +190,7 @@ static int tow_op_check_atomic(struct tow_op *op)
 {
 	struct tow_remote_target target;
 
-	tow_remote_aim(op->remote, op->remote_offset, op->bytes, &target);
+	tow_remote_locate(op->remote, op->remote_offset, op->bytes, &target);
 	return tow_op_aligned(op, &target) ? 0 : -EINVAL;
 }
 
@@ -206,7 +206,7 @@ int tow_ops_check(struct tow_op *op)
 	struct tow_remote *remote = op->remote;
 	int ret;
 
-	if (remote->tie->peer != op->flow->peer)
+	if (remote->assoc->peer != op->flow->peer)
 		return -EINVAL;
 	ret = tow_remote_check(remote, op->remote_offset, op->bytes,
 			       tow_op_right(op));
@@ -224,14 +224,14 @@ int tow_ops_check(struct tow_op *op)
  */
 int tow_ops_check_slot(struct tow_op *op)
 {
-	struct tow_tie *tie = op->slot->tie;
+	struct tow_assoc *assoc = op->slot->assoc;
 	struct tow_flow *flow = op->flow;
 
 	if (!tow_remote_is_slot(op->slot))
 		return -EACCES;
-	if (tie->peer != flow->peer)
+	if (assoc->peer != flow->peer)
 		return -EINVAL;
-	return tow_remote_check_slot(op->slot, flow->index % tie->qps);
+	return tow_remote_check_slot(op->slot, flow->index % assoc->qps);
 }
 
 /* What it writes to, and what it notifies, count it as in flight. */
@@ -241,8 +241,8 @@ static int tow_op_enter(struct tow_op *op)
 
 	if (ret || !op->slot)
 		return ret;
-	/* Of two ties one has ended. */
-	ret = op->slot->tie == op->remote->tie ?
+	/* Of two associations one has ended. */
+	ret = op->slot->assoc == op->remote->assoc ?
 	      tow_remote_enter(op->slot) : -ESTALE;
 	if (ret)
 		tow_remote_leave(op->remote, 1, 0);
@@ -256,7 +256,7 @@ static int tow_op_enter(struct tow_op *op)
  */
 void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 {
-	struct tow_tie *tie = op->remote->tie;
+	struct tow_assoc *assoc = op->remote->assoc;
 	struct tow_link *link;
 	struct tow_cq *cq;
 
@@ -269,13 +269,13 @@ void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 		tow_flow_end(op->flow, op);
 		return;
 	}
-	link = &tie->data[op->flow->index % tie->qps];
+	link = &assoc->data[op->flow->index % assoc->qps];
 	if (plug->link != link) {
 		cq = tow_ops_flush(plug, NULL);
 		if (cq)
 			tow_cq_unref(cq);
-		tow_tie_get(tie);
-		plug->tie = tie;
+		tow_assoc_get(assoc);
+		plug->assoc = assoc;
 		plug->link = link;
 	}
 	tow_plug_add(plug, op);
@@ -345,22 +345,22 @@ struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known)
 	tow_ops_end(&ended);
 	plug->link = NULL;
 	plug->last = NULL;
-	tow_tie_put(plug->tie);
+	tow_assoc_put(plug->assoc);
 	return cq;
 }
 
 /* ---- links ---------------------------------------------------------------- */
 
 /* Called with the lock held: all that waits for its turn ends. */
-static void tow_link_cut(struct tow_link *link, struct tow_op_list *ended)
+static void tow_link_abort_ops(struct tow_link *link, struct tow_op_list *ended)
 {
 	struct tow_op *op;
 
-	tow_flows_feed(link);
+	tow_flows_unpark(link);
 	while (link->flows) {
 		op = link->flows->ops.first;
-		tow_op_cut(op, op->cursor || op->tried ? -ECONNRESET : -ESTALE,
-			   ended);
+		tow_op_abort(op, op->cursor || op->tried ? -ECONNRESET : -ESTALE,
+			     ended);
 	}
 }
 
@@ -378,7 +378,7 @@ void tow_ops_close(struct tow_link *link, bool over)
 	link->open = false;
 	if (over) {
 		link->over = true;
-		tow_link_cut(link, &ended);
+		tow_link_abort_ops(link, &ended);
 	}
 	spin_unlock_bh(&link->lock);
 	tow_ops_end(&ended);
@@ -396,34 +396,34 @@ static void tow_link_sweep(struct tow_link *link, struct tow_op_list *ended)
 	while ((flow = link->flows) && flow != last) {
 		error = tow_op_refused(flow->ops.first);
 		if (error) {
-			tow_op_cut(flow->ops.first, error, ended);
+			tow_op_abort(flow->ops.first, error, ended);
 			continue;
 		}
-		tow_flow_turn(link);
+		tow_flow_rotate(link);
 		if (!last)
 			last = flow;
 	}
 }
 
 /**
- * tow_ops_go_on - flows that had no room for a notification go on
- * @tie: whose
+ * tow_ops_unpark - flows that had no room for a notification go on
+ * @assoc: whose
  *
  * In turns, like others; queue pairs take turns, too, as the first of them may take
  * all the room there is.
  */
-void tow_ops_go_on(struct tow_tie *tie)
+void tow_ops_unpark(struct tow_assoc *assoc)
 {
-	unsigned int turn = atomic_inc_return(&tie->turn);
+	unsigned int turn = atomic_inc_return(&assoc->turn);
 	unsigned int i;
 
-	for (i = 0; i < tie->qps; i++) {
-		struct tow_link *link = &tie->data[(turn + i) % tie->qps];
+	for (i = 0; i < assoc->qps; i++) {
+		struct tow_link *link = &assoc->data[(turn + i) % assoc->qps];
 		struct tow_op_list ended;
 
 		tow_op_list_init(&ended);
 		spin_lock_bh(&link->lock);
-		tow_flows_feed(link);
+		tow_flows_unpark(link);
 		if (link->open)
 			tow_link_push(link, &ended);
 		else
@@ -452,7 +452,7 @@ static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
 
 /**
  * tow_ops_stall - has nothing come back on a queue pair for too long?
- * @tie: whose; its session is READY
+ * @assoc: whose; its session is READY
  * @limit_ms: what is too long, in milliseconds; 0: nothing is
  *
  * To be called every now and then: it counts from the first time that it sees what is
@@ -460,14 +460,14 @@ static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
  *
  * Return: whether it is so on one of them.
  */
-bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms)
+bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms)
 {
 	unsigned long limit = msecs_to_jiffies(limit_ms);
 	bool stalls = false;
 	unsigned int i;
 
-	for (i = 0; limit_ms && !stalls && i < tie->qps; i++) {
-		struct tow_link *link = &tie->data[i];
+	for (i = 0; limit_ms && !stalls && i < assoc->qps; i++) {
+		struct tow_link *link = &assoc->data[i];
 
 		spin_lock_bh(&link->lock);
 		stalls = tow_link_stalls(link, limit);
@@ -502,23 +502,23 @@ static bool tow_link_look(const struct tow_link *link, unsigned int look)
 	return late;
 }
 
-static void tow_tie_look(struct tow_tie *tie, unsigned int look)
+static void tow_assoc_look(struct tow_assoc *assoc, unsigned int look)
 {
 	bool late = false;
 	unsigned int i;
 
 	/* What waits for room ends. */
-	tow_ops_go_on(tie);
-	for (i = 0; i < tie->qps; i++) {
-		struct tow_link *link = &tie->data[i];
+	tow_ops_unpark(assoc);
+	for (i = 0; i < assoc->qps; i++) {
+		struct tow_link *link = &assoc->data[i];
 
 		spin_lock_bh(&link->lock);
 		late |= tow_link_look(link, look);
 		spin_unlock_bh(&link->lock);
 	}
 	if (late)
-		tow_tie_fail(tie, -ETIMEDOUT, TOW_WIRE_FAILED,
-			     "memory was taken back, and is in use");
+		tow_assoc_fail(assoc, -ETIMEDOUT, TOW_WIRE_FAILED,
+			       "memory was taken back, and is in use");
 }
 
 /**
@@ -532,14 +532,14 @@ static void tow_tie_look(struct tow_tie *tie, unsigned int look)
 void tow_ops_look(struct tow_device *dev, unsigned int look)
 {
 	struct tow_session *session;
-	struct tow_tie *tie;
+	struct tow_assoc *assoc;
 	u64 cursor = 0;
 
 	while ((session = tow_peer_session_next(dev, &cursor))) {
-		/* Pairs with tow_tie_carry(). */
-		tie = smp_load_acquire(&session->tie);
-		if (tie)
-			tow_tie_look(tie, look);
+		/* Pairs with tow_assoc_carry(). */
+		assoc = smp_load_acquire(&session->assoc);
+		if (assoc)
+			tow_assoc_look(assoc, look);
 		tow_session_put(session);
 	}
 }

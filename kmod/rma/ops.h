@@ -24,7 +24,7 @@ struct tow_region;
 struct tow_session;
 struct tow_stripe;
 struct tow_stripes;
-struct tow_tie;
+struct tow_assoc;
 
 /* Operations of that many bytes are striped, until the administrator says otherwise. */
 #define TOW_STRIPE_BYTES	SZ_4M
@@ -173,14 +173,14 @@ struct tow_flow {
 /**
  * struct tow_plug - operations that begin together
  * @link: on this queue pair; NULL: there are none
- * @tie: whose it is, with a reference
+ * @assoc: whose it is, with a reference
  * @waits: not all that was flushed could be posted at once
  * @ops: in order
  * @last: of @ops; NULL: there are none
  */
 struct tow_plug {
 	struct tow_link		*link;
-	struct tow_tie		*tie;
+	struct tow_assoc	*assoc;
 	bool			waits;
 	struct tow_op_list	ops;
 	struct tow_op		*last;
@@ -242,7 +242,7 @@ void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug);
 struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link, bool over);
-bool tow_ops_stall(struct tow_tie *tie, u32 limit_ms);
+bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms);
 void tow_ops_look(struct tow_device *dev, unsigned int look);
 
 /* Is the last one there of the same flow and on the same remote range? */

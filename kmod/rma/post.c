@@ -7,12 +7,12 @@
 #include <linux/log2.h>
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "internal.h"
 #include "memory/memory.h"
 #include "queue.h"
 #include "remote.h"
-#include "tie.h"
 
 /*
  * Work requests that are posted at once, of which the last one tells; and no more
@@ -98,16 +98,16 @@ bool tow_op_returns(struct tow_op *op)
 }
 
 /**
- * tow_op_cut - nothing more of an operation is posted
+ * tow_op_abort - nothing more of an operation is posted
  * @op: the operation, the first one of the flow whose turn it is; the caller has
  *	the lock of its link
  * @error: what it ends with, if nothing went wrong before
  * @ended: where to, if it has ended with that; for tow_ops_end()
  */
-void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended)
+void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
 {
 	tow_op_leave(op->flow);
-	if (op->stripe && !tow_stripe_cut(op))
+	if (op->stripe && !tow_stripe_abort(op))
 		error = 0;
 	if (!op->status)
 		op->status = error;
@@ -116,7 +116,7 @@ void tow_op_cut(struct tow_op *op, int error, struct tow_op_list *ended)
 	/* Who waits for its number must not take the next one for it. */
 	if (op->told)
 		WRITE_ONCE(op->slot->closed, true);
-	tow_op_settle(op, ended);
+	tow_op_try_complete(op, ended);
 }
 
 /* Called with the lock held.  What completes tells of all before it. */
@@ -262,7 +262,7 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
  * slot do?  The last one that writes notifies; if others write, too, the one after
  * that.
  */
-static bool tow_piece_tells(const struct tow_op *op, const struct tow_piece *piece)
+static bool tow_piece_signaled(const struct tow_op *op, const struct tow_piece *piece)
 {
 	return op->to_tell && op->cursor + piece->bytes == op->bytes &&
 	       !(piece->bytes && op->stripe);
@@ -275,10 +275,10 @@ static void tow_piece_find(struct tow_op *op, u32 most,
 	u64 left = min_t(u64, op->bytes - op->cursor, most);
 	u64 here;
 
-	tow_remote_aim(op->remote, op->remote_offset + op->cursor, left,
-		       &piece->target);
-	here = tow_region_aim(op->region, op->offset + op->cursor,
-			      &piece->local);
+	tow_remote_locate(op->remote, op->remote_offset + op->cursor, left,
+			  &piece->target);
+	here = tow_region_locate(op->region, op->offset + op->cursor,
+				 &piece->local);
 	piece->bytes = min3(left, here, piece->target.bytes);
 }
 
@@ -286,24 +286,24 @@ static void tow_piece_find(struct tow_op *op, u32 most,
  * Called with the lock held: post something of the flow whose turn it is.  Operations of
  * more than @plain bytes are striped.
  */
-static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
-			   u32 most, u64 plain, u32 *count,
-			   struct tow_op_list *ended)
+static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
+			       u32 most, u64 plain, u32 *count,
+			       struct tow_op_list *ended)
 {
 	struct tow_op *op = flow->ops.first;
 	int error = tow_op_refused(op);
 	struct tow_piece piece;
 
 	if (error) {
-		tow_op_cut(op, error, ended);
+		tow_op_abort(op, error, ended);
 		return;
 	}
 	/* Most are small, and not after large ones. */
 	if (unlikely(READ_ONCE(flow->striped) || op->bytes > plain)) {
-		most = tow_stripe_turn(link, op, most, ended);
+		most = tow_stripe_step(link, op, most, ended);
 		if (!most) {
 			/* Nothing is left to post of it, or nothing for now. */
-			tow_op_settle(op, ended);
+			tow_op_try_complete(op, ended);
 			return;
 		}
 	} else {
@@ -313,16 +313,16 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
 		tow_piece_find(op, most, &piece);
 	else
 		memset(&piece, 0, sizeof(piece));
-	piece.tells = tow_piece_tells(op, &piece);
-	if (piece.tells && !tow_window_take(link->session)) {
+	piece.tells = tow_piece_signaled(op, &piece);
+	if (piece.tells && !tow_credit_take(link->session)) {
 		/* Not its turn before the peer has room. */
-		tow_flow_starve(link);
+		tow_flow_park(link);
 		return;
 	}
 	if (!tow_op_claim(op, TOW_CLAIM_POSTED)) {
 		if (piece.tells)
-			tow_window_untake(link->session);
-		tow_op_cut(op, -ETIMEDOUT, ended);
+			tow_credit_untake(link->session);
+		tow_op_abort(op, -ETIMEDOUT, ended);
 		return;
 	}
 	if (!tow_piece_merge(link, op, &piece, most, *count))
@@ -342,7 +342,7 @@ static void tow_flow_go_on(struct tow_link *link, struct tow_flow *flow,
  */
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 {
-	struct tow_device *dev = link->tie->dev;
+	struct tow_device *dev = link->assoc->dev;
 	u32 limit = READ_ONCE(dev->queues->inflight_bytes);
 	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
 	/* 0, for never, becomes more than there can be. */
@@ -360,10 +360,10 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 			break;
 		if (flow->credit <= 0) {
 			flow->credit += flow->quantum;
-			tow_flow_turn(link);
+			tow_flow_rotate(link);
 			continue;
 		}
-		tow_flow_go_on(link, flow, most, plain, &count, ended);
+		tow_flow_post_next(link, flow, most, plain, &count, ended);
 		if (count == link->batch || link->inflight >= enough) {
 			tow_works_post(link, &count);
 			enough = link->inflight + limit / TOW_OPS_CHAINS;
@@ -413,8 +413,8 @@ static void tow_post_end(struct tow_link *link, struct tow_post *post,
 	op->pieces--;
 	/* It may take more. */
 	if (unlikely(op->stripe))
-		tow_flows_feed(link);
-	tow_op_settle(op, ended);
+		tow_flows_unpark(link);
+	tow_op_try_complete(op, ended);
 }
 
 /* Called with the lock held: is that work request under way? */
@@ -553,7 +553,7 @@ static void tow_works_prepare(struct tow_link *link, u32 posts)
 	}
 	for (i = 0; i < link->batch; i++) {
 		work = &link->works[i];
-		work->sge.lkey = link->tie->dev->pd->local_dma_lkey;
+		work->sge.lkey = link->assoc->dev->pd->local_dma_lkey;
 		work->rdma.wr.sg_list = &work->sge;
 		if (i + 1 < link->batch)
 			work->rdma.wr.next = &link->works[i + 1].rdma.wr;

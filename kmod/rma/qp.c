@@ -4,14 +4,14 @@
  * notifications come in by them, and how they run dry.
  *
  * conn/link.c connects and destroys them, as it does control queue pairs.  What was
- * posted and has not completed when one is destroyed is its tie's to deal with.
+ * posted and has not completed when one is destroyed is its association's to deal with.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "ops.h"
-#include "tie.h"
 
 /* Requests of a queue pair in the error state complete at once, or never. */
 #define TOW_LINK_DRAIN_MS	1000
@@ -57,7 +57,7 @@ int tow_link_create_data(struct tow_link *link)
 		      dev->ibdev->attrs.max_cqe - attr.cap.max_recv_wr);
 	depth = min(depth, session->settings.queue_depth);
 	tow_srq_get(session);
-	if (!tow_window_keep(session))
+	if (!tow_credit_keep(session))
 		return -ENOSPC;
 	ret = tow_ops_prepare(link, &depth);
 	if (ret)
@@ -122,7 +122,7 @@ void tow_qp_drain(struct tow_link *link)
 
 	tow_link_drain(link);
 	/* What is counted now is all that ever came. */
-	if (srq && link->tie->lasts && link->step == TOW_LINK_ESTABLISHED)
+	if (srq && link->assoc->lasts && link->step == TOW_LINK_ESTABLISHED)
 		tow_link_silence(link);
 	if (srq)
 		tow_srq_remove_link(srq, link);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What becomes of operations when another session carries their tie.
+ * What becomes of operations when another session carries their association.
  *
  * Work requests that had not completed with success when a queue pair broke are in
  * their link's list still.  The other end says how many notifications have ever
@@ -14,10 +14,10 @@
  * Both ends' queue pairs were destroyed before: nothing of it is on its way, and
  * nothing arrives any more in memory that is let go of here.
  */
+#include "assoc.h"
 #include "core/core.h"
 #include "internal.h"
 #include "remote.h"
-#include "tie.h"
 
 /* ---- what came of it ---------------------------------------------------------- */
 
@@ -29,7 +29,7 @@ static struct tow_post *tow_replay_post(struct tow_link *link, u32 number)
 
 /*
  * Called with the lock held: where what was executed for certain ends, if so many
- * notifications have come in the tie.
+ * notifications have come in the association.
  */
 static int tow_replay_find(struct tow_link *link, u32 count, u32 *known)
 {
@@ -115,13 +115,13 @@ static bool tow_replay_decide(struct tow_op *op, struct tow_op_list *ended)
 	}
 	/* It begins again when its parts have come back. */
 	if (op->again && op->stripe)
-		tow_stripe_cut(op);
+		tow_stripe_abort(op);
 	/* What is in its flow ends, or goes on, when it is its turn. */
 	if (in_flow)
 		return false;
 	if (op->told && op->status)
 		WRITE_ONCE(op->slot->closed, true);
-	tow_op_settle(op, ended);
+	tow_op_try_complete(op, ended);
 	return false;
 }
 
@@ -182,7 +182,7 @@ static void tow_replay_open(struct tow_link *link, struct tow_session *session)
 	/* Who ends it closes the link after that can be seen. */
 	if (tow_session_alive(session))
 		link->open = !link->over;
-	tow_flows_feed(link);
+	tow_flows_unpark(link);
 	tow_link_push(link, &ended);
 	spin_unlock_bh(&link->lock);
 	tow_ops_end(&ended);
@@ -190,7 +190,7 @@ static void tow_replay_open(struct tow_link *link, struct tow_session *session)
 
 /**
  * tow_replay_receive - the other end says what has come before this session
- * @session: that carries the tie
+ * @session: that carries the association
  * @body: what it says
  * @bytes: its size
  *
@@ -201,42 +201,42 @@ static void tow_replay_open(struct tow_link *link, struct tow_session *session)
 int tow_replay_receive(struct tow_session *session,
 		       const struct tow_wire_sync *body, size_t bytes)
 {
-	struct tow_tie *tie = session->tie;
+	struct tow_assoc *assoc = session->assoc;
 	unsigned int i;
 	int ret = 0;
 
-	if (!session->syncs || le32_to_cpu(body->count) != tie->qps ||
-	    bytes != struct_size(body, notified, tie->qps))
+	if (!session->syncs || le32_to_cpu(body->count) != assoc->qps ||
+	    bytes != struct_size(body, notified, assoc->qps))
 		return -EPROTO;
 	WRITE_ONCE(session->syncs, false);
-	for (i = 0; i < tie->qps && !ret; i++)
-		ret = tow_replay_link(&tie->data[i],
+	for (i = 0; i < assoc->qps && !ret; i++)
+		ret = tow_replay_link(&assoc->data[i],
 				      le32_to_cpu(body->notified[i]));
 	if (ret)
 		return ret;
-	tow_tie_went_on(session);
-	for (i = 0; i < tie->qps; i++)
-		tow_replay_open(&tie->data[i], session);
+	tow_assoc_went_on(session);
+	for (i = 0; i < assoc->qps; i++)
+		tow_replay_open(&assoc->data[i], session);
 	return 0;
 }
 
 /**
  * tow_replay_fill - tell the other end what has come before
- * @tie: the tie
+ * @assoc: the association
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: the body's size.
  */
-size_t tow_replay_fill(struct tow_tie *tie, void *body)
+size_t tow_replay_fill(struct tow_assoc *assoc, void *body)
 {
 	struct tow_wire_sync *sync = body;
 	unsigned int i;
 
-	sync->epoch = cpu_to_le32(READ_ONCE(tie->peer->epoch));
-	sync->count = cpu_to_le32(tie->qps);
+	sync->epoch = cpu_to_le32(READ_ONCE(assoc->peer->epoch));
+	sync->count = cpu_to_le32(assoc->qps);
 	/* Nothing has come by this session: the other end waits for this. */
-	for (i = 0; i < tie->qps; i++)
+	for (i = 0; i < assoc->qps; i++)
 		sync->notified[i] =
-			cpu_to_le32(READ_ONCE(tie->data[i].arrived));
-	return struct_size(sync, notified, tie->qps);
+			cpu_to_le32(READ_ONCE(assoc->data[i].arrived));
+	return struct_size(sync, notified, assoc->qps);
 }

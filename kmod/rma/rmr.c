@@ -11,11 +11,11 @@
  * nothing about the peer's end, so the peer must go on thinking that we have it
  * until the queue pairs are destroyed.
  */
+#include "assoc.h"
 #include "core/core.h"
 #include "directory.h"
 #include "remote.h"
 #include "sequence.h"
-#include "tie.h"
 
 /**
  * tow_remote_segment - the segment that a byte is in
@@ -43,7 +43,7 @@ const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
 /**
  * tow_remote_check_slot - may a slot be notified by a queue pair?
  * @remote: the slot; was VALID once
- * @link: which of the tie's data queue pairs; the slot's from now on
+ * @link: which of the association's data queue pairs; the slot's from now on
  *
  * Return: 0; -EINVAL: it was used by another one before.
  */
@@ -90,7 +90,7 @@ int tow_remote_enter(struct tow_remote *remote)
  *	of the caller's own
  * @count: how many
  * @status: 0, or one did not succeed: then the caller sees to it that the
- *	tie ends
+ *	association ends
  *
  * In process context.
  */
@@ -103,7 +103,7 @@ void tow_remote_leave(struct tow_remote *remote, int count, int status)
 	if (!atomic_sub_and_test(count, &remote->inflight))
 		return;
 	/* In the work item it may go, with all that it holds; not before. */
-	dev = remote->tie->dev;
+	dev = remote->assoc->dev;
 	kref_get(&dev->refs);
 	llist_add(&remote->quiet_node, &dev->directory->quiet);
 	tow_directory_queue(dev->directory);

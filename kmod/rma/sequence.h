@@ -56,39 +56,39 @@ static inline u32 tow_imm_ahead(u32 imm, u64 count)
 }
 
 /**
- * tow_window_exceeded - has a peer sent more than it may?
+ * tow_credit_exceeded - has a peer sent more than it may?
  * @arrived: its notifications in this session, wrapping around
  * @told: those that it was told are dealt with
  * @window: how many others there may be
  *
  * Return: whether it has.
  */
-static inline bool tow_window_exceeded(u32 arrived, u32 told, u32 window)
+static inline bool tow_credit_exceeded(u32 arrived, u32 told, u32 window)
 {
 	return arrived - told > window;
 }
 
 /**
- * tow_window_due - is it time to tell a peer what was dealt with?
+ * tow_credit_due - is it time to tell a peer what was dealt with?
  * @arrived: its notifications in this session, wrapping around
  * @told: those that it was told are dealt with
  *
  * Return: whether it is.
  */
-static inline bool tow_window_due(u32 arrived, u32 told)
+static inline bool tow_credit_due(u32 arrived, u32 told)
 {
 	return arrived - told >= TOW_NOTIFY_WINDOW / 2;
 }
 
 /**
- * tow_window_gain - what may a peer's word of what it dealt with be worth?
+ * tow_credit_gain - what may a peer's word of what it dealt with be worth?
  * @said: what it says, wrapping around
  * @before: what it has said before
  * @outstanding: notifications that it has not said to have dealt with
  *
  * Return: how many more may be sent; negative: it must not say that.
  */
-static inline int tow_window_gain(u32 said, u32 before, u32 outstanding)
+static inline int tow_credit_gain(u32 said, u32 before, u32 outstanding)
 {
 	u32 gain = said - before;
 

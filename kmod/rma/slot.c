@@ -21,7 +21,7 @@
 #define TOW_SLOT_BATCH		64
 
 /* Called with the lock held. */
-static void tow_wait_end(struct tow_slot *slot, struct tow_waiter *wait,
+static void tow_wait_end(struct tow_slot *slot, struct tow_slot_wait *wait,
 			 int status)
 {
 	rb_erase_cached(&wait->node, &slot->waits);
@@ -40,8 +40,8 @@ static bool tow_slot_end_due(struct tow_slot *slot)
 	int left = TOW_SLOT_BATCH;
 
 	while (left && (first = rb_first_cached(&slot->waits))) {
-		struct tow_waiter *wait = rb_entry(first, struct tow_waiter,
-						   node);
+		struct tow_slot_wait *wait = rb_entry(first, struct tow_slot_wait,
+						      node);
 
 		if (wait->number > slot->count)
 			return false;
@@ -146,7 +146,7 @@ u64 tow_slot_count(struct tow_slot *slot)
 /**
  * tow_slot_give - a peer has it from now on, or nobody
  * @slot: the slot
- * @holder: tow_tie.index of the peer; 0: nobody
+ * @holder: tow_assoc.index of the peer; 0: nobody
  */
 void tow_slot_give(struct tow_slot *slot, u64 holder)
 {
@@ -158,7 +158,7 @@ void tow_slot_give(struct tow_slot *slot, u64 holder)
 /* End who waits now; who comes meanwhile does not count. */
 static void tow_slot_end_waits(struct tow_slot *slot, int status)
 {
-	struct tow_waiter *wait;
+	struct tow_slot_wait *wait;
 	LIST_HEAD(all);
 	int left;
 
@@ -170,7 +170,7 @@ static void tow_slot_end_waits(struct tow_slot *slot, int status)
 		/* Others may take theirs off our list, too. */
 		spin_lock_bh(&slot->lock);
 		while (left && !list_empty(&all)) {
-			wait = list_first_entry(&all, struct tow_waiter,
+			wait = list_first_entry(&all, struct tow_slot_wait,
 						of_slot);
 			tow_wait_end(slot, wait, status);
 			left--;
@@ -245,7 +245,7 @@ static bool tow_slot_advance(struct tow_slot *slot, u64 holder, u32 imm)
 /**
  * tow_slot_notify - a notification has arrived
  * @dev: where
- * @holder: tow_tie.index of the peer it is from
+ * @holder: tow_assoc.index of the peer it is from
  * @imm: what came with it
  *
  * In a softirq, or with bottom halves off.
@@ -270,12 +270,12 @@ bool tow_slot_notify(struct tow_device *dev, u64 holder, u32 imm)
 
 static bool tow_waiter_less(struct rb_node *node, const struct rb_node *other)
 {
-	return rb_entry(node, struct tow_waiter, node)->number <
-	       rb_entry(other, struct tow_waiter, node)->number;
+	return rb_entry(node, struct tow_slot_wait, node)->number <
+	       rb_entry(other, struct tow_slot_wait, node)->number;
 }
 
 /* Called with the lock held. */
-static void tow_slot_enter(struct tow_slot *slot, struct tow_waiter *wait)
+static void tow_slot_enter(struct tow_slot *slot, struct tow_slot_wait *wait)
 {
 	rb_add_cached(&wait->node, &slot->waits, tow_waiter_less);
 	list_add_tail(&wait->of_slot, &slot->all);
@@ -289,7 +289,7 @@ static void tow_slot_enter(struct tow_slot *slot, struct tow_waiter *wait)
  * Return: 0: it is; -EINPROGRESS: tow_queue_wait_ended() will tell; -ESTALE: the
  * export has ended.
  */
-int tow_slot_wait(struct tow_slot *slot, struct tow_waiter *wait)
+int tow_slot_wait(struct tow_slot *slot, struct tow_slot_wait *wait)
 {
 	int ret = -EINPROGRESS;
 
@@ -310,7 +310,7 @@ int tow_slot_wait(struct tow_slot *slot, struct tow_waiter *wait)
  * @wait: after tow_slot_wait(); may have ended by itself
  * @status: what it ends with, otherwise
  */
-void tow_slot_wait_no_more(struct tow_waiter *wait, int status)
+void tow_slot_wait_no_more(struct tow_slot_wait *wait, int status)
 {
 	struct tow_slot *slot = wait->slot;
 

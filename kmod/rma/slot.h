@@ -23,10 +23,10 @@ struct tow_device;
  * @lock: protects what follows; taken in softirqs
  * @word: where programs see @count; NULL: the export has ended
  * @count: notifications that have arrived
- * @holder: tow_tie.index of the peer that has it, whose notifications count; 0:
+ * @holder: tow_assoc.index of the peer that has it, whose notifications count; 0:
  *	nobody has
  * @ended: nobody can wait any more: why, a negative errno; 0: one can
- * @waits: struct tow_waiter by number
+ * @waits: struct tow_slot_wait by number
  * @all: the same, in the order in which they came
  * @work: goes on with those that a softirq has left; has a reference while it is
  *	queued
@@ -48,7 +48,7 @@ struct tow_slot {
 };
 
 /**
- * struct tow_waiter - somebody waits until a slot is at a number
+ * struct tow_slot_wait - somebody waits until a slot is at a number
  * @slot: which, with a reference
  * @number: what for
  * @node: in tow_slot.waits while it waits; under tow_slot.lock, like @status
@@ -57,7 +57,7 @@ struct tow_slot {
  * @of_queue: in one of the lists of the queue whose entry it is
  * @due: in tow_queue.due when it has ended
  */
-struct tow_waiter {
+struct tow_slot_wait {
 	struct tow_slot		*slot;
 	u64			number;
 	struct rb_node		node;
@@ -76,7 +76,7 @@ void tow_slot_lost(struct tow_slot *slot);
 void tow_slot_close(struct tow_slot *slot);
 void tow_slot_end(struct tow_slot *slot, struct tow_device *dev);
 bool tow_slot_notify(struct tow_device *dev, u64 holder, u32 imm);
-int tow_slot_wait(struct tow_slot *slot, struct tow_waiter *wait);
-void tow_slot_wait_no_more(struct tow_waiter *wait, int status);
+int tow_slot_wait(struct tow_slot *slot, struct tow_slot_wait *wait);
+void tow_slot_wait_no_more(struct tow_slot_wait *wait, int status);
 
 #endif /* TOW_SLOT_H */

@@ -30,12 +30,12 @@
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "core/quirks.h"
 #include "notify.h"
 #include "sequence.h"
 #include "slot.h"
-#include "tie.h"
 
 /* The reserve is this part of the depth. */
 #define TOW_SRQ_RESERVE		4
@@ -123,7 +123,7 @@ static struct tow_link *tow_srq_find_link(struct tow_srq *srq,
 }
 
 /* What has come must not be.  @why is for the log, a string that is never freed. */
-static void tow_window_refuse(struct tow_session *session, const char *why)
+static void tow_credit_refuse(struct tow_session *session, const char *why)
 {
 	if (!tow_session_alive(session))
 		return;
@@ -132,7 +132,7 @@ static void tow_window_refuse(struct tow_session *session, const char *why)
 }
 
 /* Called with the lock held: a notification has come; its receive is posted again. */
-static void tow_window_arrived(struct tow_session *session)
+static void tow_credit_arrived(struct tow_session *session)
 {
 	struct tow_session_notify *notify = &session->notify;
 	u32 told = READ_ONCE(notify->told);
@@ -140,11 +140,11 @@ static void tow_window_arrived(struct tow_session *session)
 	WRITE_ONCE(notify->arrived, notify->arrived + 1);
 	WRITE_ONCE(session->heard_at, jiffies);
 	WRITE_ONCE(session->busy_at, jiffies);
-	if (tow_window_exceeded(notify->arrived, told,
+	if (tow_credit_exceeded(notify->arrived, told,
 				READ_ONCE(notify->window)))
-		tow_window_refuse(session,
+		tow_credit_refuse(session,
 				  "more notifications than it may send");
-	else if (tow_window_due(notify->arrived, told))
+	else if (tow_credit_due(notify->arrived, told))
 		queue_work(tow_cq_wq, &notify->tell);
 }
 
@@ -168,12 +168,12 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 		return;
 	}
 	if (wc->status != IB_WC_SUCCESS || !tow_receive_notifies(wc)) {
-		tow_window_refuse(link->session,
+		tow_credit_refuse(link->session,
 				  "what came was no notification");
 		return;
 	}
 	imm = be32_to_cpu(wc->ex.imm_data);
-	counted = tow_slot_notify(dev, link->tie->index, imm);
+	counted = tow_slot_notify(dev, link->assoc->index, imm);
 	tow_stat_inc(dev, counted ? TOW_STAT_NOTIFICATIONS :
 		     TOW_STAT_NOTIFICATIONS_IGNORED);
 	/* It was sent once: Documentation/design/rings.md. */
@@ -181,13 +181,13 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 		return;
 	link->last_imm = imm;
 	WRITE_ONCE(link->arrived, link->arrived + 1);
-	tow_window_arrived(link->session);
+	tow_credit_arrived(link->session);
 }
 
 /* ---- completions ---------------------------------------------------------- */
 
 /* Called with the lock held.  Return: how many there were; @budget: maybe more. */
-static u32 tow_srq_deal(struct tow_srq *srq, u32 budget)
+static u32 tow_srq_reap(struct tow_srq *srq, u32 budget)
 {
 	u32 done = 0;
 	int got, i;
@@ -224,7 +224,7 @@ static void tow_srq_tasklet(struct tasklet_struct *tasklet)
 	spin_lock(&srq->lock);
 	if (READ_ONCE(srq->broken))
 		tow_srq_fail_links(srq);
-	done = tow_srq_deal(srq, TOW_SRQ_BUDGET) < TOW_SRQ_BUDGET;
+	done = tow_srq_reap(srq, TOW_SRQ_BUDGET) < TOW_SRQ_BUDGET;
 	if (done && srq->cq)
 		done = ib_req_notify_cq(srq->cq, IB_CQ_NEXT_COMP |
 					IB_CQ_REPORT_MISSED_EVENTS) <= 0;
@@ -268,7 +268,7 @@ void tow_srq_drain(struct tow_srq *srq)
 	/* No more can have been there, however much comes meanwhile. */
 	for (left = srq->count; left; left -= done) {
 		spin_lock_bh(&srq->lock);
-		done = tow_srq_deal(srq, min_t(u32, left, TOW_SRQ_BUDGET));
+		done = tow_srq_reap(srq, min_t(u32, left, TOW_SRQ_BUDGET));
 		spin_unlock_bh(&srq->lock);
 		if (!done)
 			break;
@@ -363,7 +363,7 @@ static void tow_srq_free(struct tow_srq *srq)
 	if (srq->srq)
 		ib_destroy_srq(srq->srq);
 	if (cq) {
-		tow_settle(ibdev);
+		tow_rxe_run_tasklets(ibdev);
 		ib_destroy_cq(cq);
 	}
 	tasklet_kill(&srq->tasklet);
@@ -485,7 +485,7 @@ void tow_srq_get(struct tow_session *session)
 		session->notify.srq = srq;
 	}
 	mutex_unlock(&dev->notify->lock);
-	/* Pairs with tow_window_apart(). */
+	/* Pairs with tow_credit_apart(). */
 	smp_store_release(&session->notify.chosen, true);
 }
 

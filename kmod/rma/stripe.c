@@ -39,11 +39,11 @@
 #include <linux/bitops.h>
 #include <linux/slab.h>
 
+#include "assoc.h"
 #include "core/core.h"
 #include "internal.h"
 #include "queue.h"
 #include "remote.h"
-#include "tie.h"
 
 /* Operations of one flow that are striped at the same time. */
 #define TOW_STRIPES		3
@@ -212,7 +212,7 @@ static u32 tow_stripe_chunk(const struct tow_op *op, u32 count, u32 most)
 
 static bool tow_link_stripes(const struct tow_link *link)
 {
-	return link->tie->qps > 1;
+	return link->assoc->qps > 1;
 }
 
 /*
@@ -239,7 +239,7 @@ static struct tow_stripe *tow_stripe_find(struct tow_flow *flow,
 
 static u32 tow_stripe_count(const struct tow_link *link)
 {
-	return min_t(u32, link->tie->qps, TOW_STRIPE_QPS);
+	return min_t(u32, link->assoc->qps, TOW_STRIPE_QPS);
 }
 
 /*
@@ -249,7 +249,7 @@ static u32 tow_stripe_count(const struct tow_link *link)
 static bool tow_stripe_suits(const struct tow_link *link,
 			     const struct tow_op *op, u32 most)
 {
-	struct tow_device *dev = link->tie->dev;
+	struct tow_device *dev = link->assoc->dev;
 	u64 plain = (u64)READ_ONCE(dev->queues->stripe_bytes) - 1;
 
 	return op->bytes > plain && op->flow->stripes &&
@@ -307,7 +307,7 @@ static void tow_stripe_launch(struct tow_stripe *stripe,
 		part->stripe = stripe;
 		tow_op_list_add(ended, part, part);
 	}
-	tow_stat_inc(stripe->link->tie->dev, TOW_STAT_STRIPED);
+	tow_stat_inc(stripe->link->assoc->dev, TOW_STAT_STRIPED);
 }
 
 /* ---- turns ---------------------------------------------------------------- */
@@ -343,7 +343,7 @@ static bool tow_stripe_take(struct tow_link *link, struct tow_op *op)
 	} while (!atomic64_try_cmpxchg(&stripe->cursor, &from, to));
 	/* The first bytes are the whole's. */
 	if (!op->taken && from)
-		tow_stat_inc(link->tie->dev, TOW_STAT_STRIPED_PARTS);
+		tow_stat_inc(link->assoc->dev, TOW_STAT_STRIPED_PARTS);
 	op->cursor = from;
 	op->taken = to;
 	return true;
@@ -363,13 +363,13 @@ static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op)
 	}
 	if (!op->stripe->left)
 		return 1;
-	tow_flow_starve(link);
+	tow_flow_park(link);
 	return 0;
 }
 
 /* Called with the lock held: of one that is striped, or a part. */
-static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
-			    struct tow_op_list *ended)
+static u32 tow_stripe_post_next(struct tow_link *link, struct tow_op *op, u32 most,
+				struct tow_op_list *ended)
 {
 	struct tow_stripe *stripe = op->stripe;
 
@@ -381,7 +381,7 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 		tow_stripe_launch(stripe, ended);
 	if (op->cursor == op->taken) {
 		if (tow_stripe_has_more(op) && tow_stripe_has_share(op)) {
-			tow_flow_starve(link);
+			tow_flow_park(link);
 			return 0;
 		}
 		if (!tow_stripe_take(link, op))
@@ -391,16 +391,16 @@ static u32 tow_stripe_go_on(struct tow_link *link, struct tow_op *op, u32 most,
 }
 
 /**
- * tow_stripe_turn - it is the turn of an operation that striping may concern
+ * tow_stripe_step - it is the turn of an operation that striping may concern
  * @link: where; the caller has its lock
  * @op: the operation: a large one, a part, or one after others that are striped
  * @most: what a work request may be
  * @ended: where to: its parts, if they are to begin; for tow_ops_end()
  *
  * Return: what its next work request may be; 0: there is none for now, and the flow
- * is parked; or never, and it has left its flow: tow_op_settle() tells which.
+ * is parked; or never, and it has left its flow: tow_op_try_complete() tells which.
  */
-u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
+u32 tow_stripe_step(struct tow_link *link, struct tow_op *op, u32 most,
 		    struct tow_op_list *ended)
 {
 	bool large;
@@ -410,12 +410,12 @@ u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
 		large = tow_stripe_suits(link, op, most);
 		if (tow_stripe_holds(link, op, large, false) ||
 		    (large && !tow_stripe_begin(link, op, most))) {
-			tow_flow_starve(link);
+			tow_flow_park(link);
 			return 0;
 		}
 	}
 	if (op->stripe)
-		return tow_stripe_go_on(link, op, most, ended);
+		return tow_stripe_post_next(link, op, most, ended);
 	op->flow->last = link->posted;
 	return most;
 }
@@ -423,12 +423,12 @@ u32 tow_stripe_turn(struct tow_link *link, struct tow_op *op, u32 most,
 /* ---- ends ----------------------------------------------------------------- */
 
 /**
- * tow_stripe_cut - nothing more of a striped operation, or of a part, is posted
+ * tow_stripe_abort - nothing more of a striped operation, or of a part, is posted
  * @op: it; the caller has the lock of its link
  *
  * Return: whether anything was left of it.
  */
-bool tow_stripe_cut(struct tow_op *op)
+bool tow_stripe_abort(struct tow_op *op)
 {
 	bool left = op->cursor < op->taken || op->to_tell;
 
@@ -453,5 +453,5 @@ void tow_stripe_end(struct tow_op *op)
 		return;
 	/* Others may use it from here on: pairs with tow_stripe_find(). */
 	clear_bit_unlock(stripe->number, &op->flow->striped);
-	tow_flows_feed(link);
+	tow_flows_unpark(link);
 }

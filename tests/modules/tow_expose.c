@@ -37,7 +37,7 @@
 #include "memory/memory.h"
 #include "peer.h"
 #include "remote.h"
-#include "tie.h"
+#include "assoc.h"
 #include "tow_expose.h"
 
 /* A debug kernel in an emulator takes its time; a lost packet, some retries. */
@@ -545,14 +545,14 @@ static int tow_expose_break(struct tow_device *dev)
 
 static bool tow_expose_describe(struct tow_session *session, struct tow_expose_remote *found)
 {
-	/* Pairs with tow_tie_carry(). */
-	struct tow_tie *tie = smp_load_acquire(&session->tie);
+	/* Pairs with tow_assoc_carry(). */
+	struct tow_assoc *assoc = smp_load_acquire(&session->assoc);
 	struct tow_remote *remote;
 	unsigned long grant;
 
-	if (!tie)
+	if (!assoc)
 		return false;
-	xa_for_each(&tie->dir.remotes, grant, remote) {
+	xa_for_each(&assoc->dir.remotes, grant, remote) {
 		if (remote->state != TOW_REMOTE_VALID)
 			continue;
 		found->address = remote->segments[0].address;

@@ -481,7 +481,7 @@ static void hostile_end(struct hostile_file *file)
 		rdma_destroy_qp(file->id);
 	}
 	if (file->cq) {
-		tow_settle(file->cq->device);
+		tow_rxe_run_tasklets(file->cq->device);
 		ib_free_cq(file->cq);
 	}
 	hostile_unmap(file, &file->out, DMA_TO_DEVICE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Test module: whether a tasklet is over after tow_settle_tasklets(), where it runs on one
+ * Test module: whether a tasklet is over after tow_rxe_tasklets(), where it runs on one
  * processor for long while it is scheduled on another one, which has other work, too.  To
  * load it is the test; it fails with EIO.  Needs two processors.
  */
@@ -69,7 +69,7 @@ static bool settled_once(struct settled *settled, int here, int there)
 	while (!READ_ONCE(settled->begun))
 		usleep_range(50, 100);
 	work_on_cpu(here, settled_schedule, settled);
-	tow_settle_tasklets();
+	tow_rxe_tasklets();
 	over = !settled->tasklet.state && atomic_read(&settled->runs) == 2;
 	flush_work(&settled->begin);
 	tasklet_kill(&settled->tasklet);

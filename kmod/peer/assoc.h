@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Ties: what two nodes have of each other, and one session after the other
+ * Associations: what two nodes have of each other, and one session after the other
  * carries.  Documentation/design/failure.md tells why it is so.
  *
- *	assoc.c		a tie begins, waits for another session, ends
+ *	assoc.c		an association begins, waits for another session, ends
  *	resume.c	which session carries it: what AUTH and AUTHED say
  *	resend.c	messages that are said again
  *	replay.c	what becomes of operations
  */
-#ifndef TOW_TIE_H
-#define TOW_TIE_H
+#ifndef TOW_ASSOC_H
+#define TOW_ASSOC_H
 
 #include <linux/atomic.h>
 #include <linux/kref.h>
@@ -26,7 +26,7 @@ struct tow_link;
 struct tow_peer;
 
 /* How long an end waits for its old queue pairs to go before it is tried again. */
-#define TOW_TIE_QUIET_MS	1500
+#define TOW_ASSOC_QUIET_MS	1500
 
 /**
  * struct tow_logged - a message that may have to be said again
@@ -45,16 +45,17 @@ struct tow_logged {
 };
 
 /**
- * struct tow_tie_log - messages of the directory, in both directions
+ * struct tow_assoc_log - messages of the directory, in both directions
  * @dealt: those of the other end that were dealt with; written by the receiving
  *	end's completions only
  * @first: number of the oldest that the other end may not have dealt with, counted
- *	from 1; this and what follows is under tow_session.pump of who carries the tie
+ *	from 1; this and what follows is under tow_session.pump of who carries the
+ *	association
  * @next: of the one that is said next for the first time
  * @again: of the one that is to be said again; @next: none is
  * @messages: TOW_WIRE_CREDITS of them: those from @first on, by number
  */
-struct tow_tie_log {
+struct tow_assoc_log {
 	u64			dealt;
 	u64			first;
 	u64			next;
@@ -63,9 +64,9 @@ struct tow_tie_log {
 };
 
 /**
- * struct tow_tie - what we have of a peer, and it has of us
- * @refs: held by tow_peer.tie, by sessions that carry it or did, by remote ranges, by
- *	plugs, by queued work, and by whoever looks
+ * struct tow_assoc - what we have of a peer, and it has of us
+ * @refs: held by tow_peer.association, by sessions that carry it or did, by remote
+ *	ranges, by plugs, by queued work, and by whoever looks
  * @dev: the device, with a reference
  * @peer: whose it is, with a reference
  * @index: number of the first session that carried it: by that slots know it
@@ -78,7 +79,7 @@ struct tow_tie_log {
  * @dir: what the directory keeps of it
  * @error: why it has ended, when it is lost
  * @windowed: the peer was promised receives: each session has to; under
- *	tow_tie_dir.lock
+ *	tow_assoc_dir.lock
  *
  * @settled: a session that carried it was READY; this and what follows is under
  *	tow_peers.lock
@@ -95,18 +96,18 @@ struct tow_tie_log {
  * @work: asks for another session, or ends it; has a reference while it is queued
  * @log: messages
  */
-struct tow_tie {
+struct tow_assoc {
 	struct kref		refs;
 	struct tow_device	*dev;
 	struct tow_peer		*peer;
 	u64			index;
-	u8			name[TOW_WIRE_TIE_BYTES];
+	u8			name[TOW_WIRE_ASSOC_BYTES];
 	bool			lasts;
 	unsigned int		qps;
 	struct tow_link		*data;
 	atomic_t		turn;
 	atomic_t		users;
-	struct tow_tie_dir	dir;
+	struct tow_assoc_dir	dir;
 	int			error;
 	bool			windowed;
 
@@ -123,58 +124,58 @@ struct tow_tie {
 	spinlock_t		lock;
 	struct tow_session	*session;
 	struct delayed_work	work;
-	struct tow_tie_log	log;
+	struct tow_assoc_log	log;
 };
 
 /* Does anybody here use what a session carries? */
 static inline bool tow_session_used(const struct tow_session *session)
 {
-	/* Pairs with tow_tie_carry(). */
-	const struct tow_tie *tie = smp_load_acquire(&session->tie);
+	/* Pairs with tow_assoc_carry(). */
+	const struct tow_assoc *assoc = smp_load_acquire(&session->assoc);
 
-	return tie && atomic_read(&tie->users);
+	return assoc && atomic_read(&assoc->users);
 }
 
 /* assoc.c */
-struct tow_tie *tow_tie_new(struct tow_session *session);
-void tow_tie_get(struct tow_tie *tie);
-void tow_tie_put(struct tow_tie *tie);
-struct tow_session *tow_tie_session(struct tow_tie *tie);
-void tow_tie_fail(struct tow_tie *tie, int error, u32 reason, const char *why);
-void tow_tie_note(struct tow_tie *tie, const char *stage, u64 subject,
-		  int error);
-void tow_tie_kick(struct tow_tie *tie);
-bool tow_tie_keeps(struct tow_session *session);
-void tow_tie_leave(struct tow_session *session, bool keep);
-void tow_tie_went_on(struct tow_session *session);
+struct tow_assoc *tow_assoc_new(struct tow_session *session);
+void tow_assoc_get(struct tow_assoc *assoc);
+void tow_assoc_put(struct tow_assoc *assoc);
+struct tow_session *tow_assoc_session(struct tow_assoc *assoc);
+void tow_assoc_fail(struct tow_assoc *assoc, int error, u32 reason, const char *why);
+void tow_assoc_note(struct tow_assoc *assoc, const char *stage, u64 subject,
+		    int error);
+void tow_assoc_kick(struct tow_assoc *assoc);
+bool tow_assoc_keeps(struct tow_session *session);
+void tow_assoc_leave(struct tow_session *session, bool keep);
+void tow_assoc_went_on(struct tow_session *session);
 
 /* resume.c */
-int tow_tie_ask(struct tow_session *session, struct tow_wire_auth *auth);
-int tow_tie_asked(struct tow_session *session,
-		  const struct tow_wire_auth *auth,
-		  struct tow_wire_authed *authed);
-int tow_tie_answered(struct tow_session *session,
-		     const struct tow_wire_authed *authed);
+int tow_assoc_ask(struct tow_session *session, struct tow_wire_auth *auth);
+int tow_assoc_asked(struct tow_session *session,
+		    const struct tow_wire_auth *auth,
+		    struct tow_wire_authed *authed);
+int tow_assoc_answered(struct tow_session *session,
+		       const struct tow_wire_authed *authed);
 
 /* assoc.c, for those who have tow_peers.lock */
-void tow_tie_give_up(struct tow_tie *tie, int error, bool orderly);
-void tow_tie_pause(struct tow_tie *tie);
+void tow_assoc_give_up(struct tow_assoc *assoc, int error, bool orderly);
+void tow_assoc_pause(struct tow_assoc *assoc);
 
 /* resend.c */
-int tow_tie_log_init(struct tow_tie_log *log);
-void tow_tie_log_cleanup(struct tow_tie_log *log);
-int tow_tie_log_again(struct tow_tie_log *log, u64 dealt);
-bool tow_tie_log_next(struct tow_session *session, u8 *type, u32 *request,
-		      void *body, size_t *bytes);
-bool tow_tie_log_has_room(struct tow_session *session);
-void tow_tie_log_add(struct tow_session *session, u8 type, u32 request,
-		     const void *body, size_t bytes);
-void tow_tie_log_posted(struct tow_session *session);
-void tow_tie_log_received(struct tow_session *session, u8 type);
+int tow_assoc_log_init(struct tow_assoc_log *log);
+void tow_assoc_log_cleanup(struct tow_assoc_log *log);
+int tow_assoc_log_again(struct tow_assoc_log *log, u64 dealt);
+bool tow_assoc_log_next(struct tow_session *session, u8 *type, u32 *request,
+			void *body, size_t *bytes);
+bool tow_assoc_log_has_room(struct tow_session *session);
+void tow_assoc_log_add(struct tow_session *session, u8 type, u32 request,
+		       const void *body, size_t bytes);
+void tow_assoc_log_posted(struct tow_session *session);
+void tow_assoc_log_received(struct tow_session *session, u8 type);
 
 /* replay.c */
-size_t tow_replay_fill(struct tow_tie *tie, void *body);
+size_t tow_replay_fill(struct tow_assoc *assoc, void *body);
 int tow_replay_receive(struct tow_session *session,
 		       const struct tow_wire_sync *body, size_t bytes);
 
-#endif /* TOW_TIE_H */
+#endif /* TOW_ASSOC_H */
