@@ -1062,6 +1062,8 @@ static int adopt_part(struct tow_arena *arena, struct part *part, bool far)
 	ret = add_part(arena, part, (char *)part->at + before, bytes);
 	if (!ret)
 		arena->adopted_bytes += bytes;
+	else if (!arena->fit.spans)
+		atomic_store_explicit(&arena->far, false, memory_order_relaxed);
 	return ret;
 }
 

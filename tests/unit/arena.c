@@ -416,6 +416,7 @@ static void test_adopted(void)
 static void test_far(void)
 {
 	struct source source = { .far = true };
+	struct told told = { .refuse = -EKEYREJECTED };
 	struct tow_arena_attr attr = { .size = sizeof(attr), .flags = TOW_ARENA_DEBUG };
 	struct tow_arena *arena = source_arena(&source, &attr);
 	struct source_region given = { had(source_map(4 * MIB)), 4 * MIB };
@@ -427,7 +428,12 @@ static void test_far(void)
 	mprotect(given.at, given.bytes, PROT_NONE);
 	result(tow_arena_adopt(arena, region) == -EOPNOTSUPP && !tow_arena_destroy(arena) &&
 	       !source.adopted, "an arena that looks at its memory is given none of a device's");
-	arena = source_arena(&source, NULL);
+	attr = (struct tow_arena_attr){ .size = sizeof(attr), .grown = note_grown,
+					.shrinks = note_shrinks, .data = &told };
+	arena = source_arena(&source, &attr);
+	result(tow_arena_adopt(arena, region) == -EKEYREJECTED && !source.adopted,
+	       "or one that refuses it");
+	told.refuse = 0;
 	tow_arena_free(arena, had(tow_arena_alloc(arena, 1)));
 	result(tow_arena_adopt(arena, region) == -EOPNOTSUPP && !towi_arena_far(arena),
 	       "nor one that has other memory");
@@ -853,7 +859,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 3 + 2 + 5 + 1 + 2 + 3 + 10 + 7 + 5 + 6 + 10 + 3 + 6);
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 3 + 2 + 5 + 1 + 2 + 3 + 10 + 8 + 5 + 6 + 10 + 3 + 6);
 	test_arguments();
 	test_places();
 	test_regions();

@@ -907,7 +907,8 @@ static void got(void *arg, const struct tow_rendezvous_tensor *tensor)
 
 	if (tensor->status)
 		told->status = tensor->status;
-	else if (!holds(tensor->data, (uint64_t)tensor->type.dims[0], tensor->step))
+	else if (!holds((unsigned char *)seen(tensor->data), (uint64_t)tensor->type.dims[0],
+			tensor->step))
 		told->wrong++;
 	tow_arena_free(workers[1].arena, tensor->data);
 	told->count++;
@@ -953,6 +954,35 @@ static void test_rendezvous(bool sums)
 }
 
 /* ---- many, and several threads ---- */
+
+/* The second time its place is known, and is taken back. */
+static void test_far_rendezvous(void)
+{
+	struct told told = { 0 }, asked = { 0 };
+	struct pair pair = { 0 };
+	unsigned char tensor[1000];
+	struct source of;
+	bool good;
+
+	begin(0, true);
+	begin_far(&workers[1], &of);
+	good = !tow_rendezvous_receiver(&workers[1], PEER, "keys", 3, &pair.in) &&
+	       !tow_rendezvous_sender(&workers[0], PEER, "keys", 3, &pair.out) && meet(&pair);
+	fill(tensor, sizeof(tensor), 1);
+	good = good &&
+	       !tow_rendezvous_put(pair.out, "a", 1, &bytes_1000, tensor, 0, note, &told) &&
+	       !tow_rendezvous_get(pair.in, "a", 1, got, &asked) && finish(pair.out) &&
+	       finish(pair.in) && told.count == 1 && !told.status && asked.count == 1 &&
+	       !asked.status && !asked.wrong;
+	taken_back = true;
+	good = good &&
+	       !tow_rendezvous_put(pair.out, "a", 2, &bytes_1000, tensor, 0, note, &told) &&
+	       !tow_rendezvous_get(pair.in, "a", 2, got, &asked) && finish(pair.out) &&
+	       told.status == -ESTALE && !tow_edge_close(pair.out) && finish(pair.in) &&
+	       asked.count == 2 && asked.status == -EFAULT && !tow_edge_close(pair.in);
+	good = end_far(&workers[1]) && good;
+	ksft_test_result(end() && good, "a rendezvous in a device's memory\n");
+}
 
 #define THREADS		4U
 #define STEPS		200U
@@ -1084,7 +1114,7 @@ static void test_many(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(14);
+	ksft_set_plan(15);
 	device.process = towi_process();
 	towi_mapped_begin(&device);
 	test_static();
@@ -1099,6 +1129,7 @@ int main(void)
 	test_far_senders();
 	test_rendezvous(false);
 	test_rendezvous(true);
+	test_far_rendezvous();
 	test_many();
 	test_threads();
 	ksft_finished();
