@@ -221,31 +221,51 @@ static void look_at_device(void)
 		die("something landed", landed < 0 ? (int)landed : -EUCLEAN);
 }
 
+static int usage(void)
+{
+	fputs("usage: taken static|dynamic receive|send ADDRESS NAME BYTES [DEVICE_BYTES]\n", stderr);
+	return 2;
+}
+
+static void begin(const char *address, const char *device_bytes)
+{
+	must("device", tow_device_open(NULL, 0, &dev));
+	must("arena", tow_arena_create(dev, NULL, &plain));
+	if (moves)
+		must("another device's memory",
+		     device_begin(dev, strtoull(device_bytes, NULL, 10), &device));
+	must("worker", tow_worker_create(dev, moves ? device.arena : plain, NULL, &worker));
+	must("peer", tow_peer_connect(dev, address, NULL, WAIT_MS, &peer));
+}
+
+static void end(struct tow_region *region)
+{
+	must("worker", tow_worker_destroy(worker));
+	tow_peer_release(peer);
+	must("region", tow_region_destroy(region));
+	must("arena", tow_arena_destroy(plain));
+	if (moves)
+		must("device's memory", device_end(&device));
+	tow_device_close(dev);
+}
+
 int main(int argc, char **argv)
 {
-	struct tow_region *region = NULL;
 	char first[64], second[64];
 	const char *names[2] = { first, second };
-	bool sends;
+	struct tow_region *region = NULL;
 	uint64_t more;
+	bool sends;
 
-	if (argc < 6 || argc > 7) {
-		fputs("usage: taken static|dynamic receive|send ADDRESS NAME BYTES [DEVICE_BYTES]\n",
-		      stderr);
-		return 2;
-	}
+	if (argc < 6 || argc > 7)
+		return usage();
 	dynamic = !strcmp(argv[1], "dynamic");
 	sends = !strcmp(argv[2], "send");
 	moves = argc > 6;
 	snprintf(first, sizeof(first), "%s/taken", argv[4]);
 	snprintf(second, sizeof(second), "%s/kept", argv[4]);
 	type.dims[0] = strtoll(argv[5], NULL, 10);
-	must("device", tow_device_open(NULL, 0, &dev));
-	must("arena", tow_arena_create(dev, NULL, &plain));
-	if (moves)
-		must("another device's memory", device_begin(dev, strtoull(argv[6], NULL, 10), &device));
-	must("worker", tow_worker_create(dev, moves ? device.arena : plain, NULL, &worker));
-	must("peer", tow_peer_connect(dev, argv[3], NULL, WAIT_MS, &peer));
+	begin(argv[3], argv[6]);
 	if (sends)
 		make_senders(names);
 	else
@@ -255,13 +275,7 @@ int main(int argc, char **argv)
 	more = run(sends ? send_one : receive_one, sends);
 	if (moves)
 		look_at_device();
-	must("worker", tow_worker_destroy(worker));
-	tow_peer_release(peer);
-	must("region", tow_region_destroy(region));
-	must("arena", tow_arena_destroy(plain));
-	if (moves)
-		must("device's memory", device_end(&device));
-	tow_device_close(dev);
+	end(region);
 	printf("%s %s: %" PRIu64 " steps, ended %d; %" PRIu64 " more of the other, ended %d\n", argv[1],
 	       argv[2], taken.steps, taken.ended, more, kept.ended);
 	return 0;

@@ -953,8 +953,6 @@ static void test_rendezvous(bool sums)
 	ksft_test_result(end() && good, "a rendezvous, %s\n", sums ? "with sums" : "without");
 }
 
-/* ---- many, and several threads ---- */
-
 /* The second time its place is known, and is taken back. */
 static void test_far_rendezvous(void)
 {
@@ -983,6 +981,8 @@ static void test_far_rendezvous(void)
 	good = end_far(&workers[1]) && good;
 	ksft_test_result(end() && good, "a rendezvous in a device's memory\n");
 }
+
+/* ---- many, and several threads ---- */
 
 #define THREADS		4U
 #define STEPS		200U
