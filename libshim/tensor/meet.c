@@ -176,19 +176,19 @@ static int find(struct tow_edge *edge, const char *end, uint32_t rights, uint64_
 	return ret == -ENOENT ? -ETIMEDOUT : ret;
 }
 
-/* Called with the lock, which is let go of meanwhile. */
-static int find_tensors(struct tow_edge *edge, uint64_t until)
+/* Called with the lock, which is let go of meanwhile.  What has a header was there before that. */
+static int find_tensors(struct tow_edge *edge)
 {
 	struct tow_remote *found = NULL;
 	int ret;
 
 	towi_pump_unlock(edge->runner.pump);
-	ret = find(edge, TOWI_APART, TOW_RIGHT_WRITE, until, &found);
+	ret = find(edge, TOWI_APART, TOW_RIGHT_WRITE, 0, &found);
 	towi_pump_lock(edge->runner.pump);
 	edge->tensors_there = found;
 	if (!ret && edge->theirs.stride > tow_remote_bytes(found) / edge->theirs.slots)
 		ret = -EPROTO;
-	return ret;
+	return ret == -ETIMEDOUT ? -ESTALE : ret;
 }
 
 /* What the receiver is, and then, whatever it is, what this is. */
@@ -206,7 +206,7 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 			ret = -ESTALE;
 	}
 	if (!ret && !edge->fits && !edge->tensors_there && are_apart(edge, edge->theirs.stride))
-		ret = find_tensors(edge, until);
+		ret = find_tensors(edge);
 	if (!ret)
 		ret = meet(edge, TOWI_GREETING, until);
 	if (!ret)

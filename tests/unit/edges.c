@@ -861,6 +861,27 @@ static void test_far_receivers(bool sums)
 			 sums ? "with sums" : "without");
 }
 
+/* The device has taken it back before a sender came. */
+static void test_far_too_late(void)
+{
+	struct pair pair = { 0 };
+	struct thing *thing;
+	struct source of;
+	bool good;
+
+	begin(0, false);
+	begin_far(&workers[1], &of);
+	good = !tow_static_receiver(&workers[1], PEER, "late", &bytes_1000, 2, &pair.in) &&
+	       !tow_static_sender(&workers[0], PEER, "late", &bytes_1000, &pair.out);
+	for (thing = node.things; thing; thing = thing->next)
+		if (!strcmp(thing->name, "late/tensors"))
+			thing->gone = true;
+	good = good && tow_edge_connect(pair.out, LATE_MS) == -ESTALE;
+	good = close_pair(&pair) && good;
+	good = end_far(&workers[1]) && good;
+	ksft_test_result(end() && good, "memory that is taken back before that\n");
+}
+
 static void test_far_senders(void)
 {
 	struct pair fixed = { 0 }, dynamic = { 0 };
@@ -1114,7 +1135,7 @@ static void test_many(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(15);
+	ksft_set_plan(16);
 	device.process = towi_process();
 	towi_mapped_begin(&device);
 	test_static();
@@ -1126,6 +1147,7 @@ int main(void)
 	test_region_gone();
 	test_far_receivers(false);
 	test_far_receivers(true);
+	test_far_too_late();
 	test_far_senders();
 	test_rendezvous(false);
 	test_rendezvous(true);
