@@ -86,6 +86,7 @@ struct tow_arena {
 	struct towi_source source;
 	uint64_t process;		/* whose it is: towi_ours() */
 	bool debug;
+	_Atomic bool far;		/* over memory of devices, which nothing here touches */
 	/* Around regions that come and go. */
 	pthread_mutex_t growing;
 	uint64_t adopted_bytes;		/* of spans in adopted regions */
@@ -174,6 +175,11 @@ uint64_t towi_arena_process(const struct tow_arena *arena)
 bool towi_arena_ours(const struct tow_arena *arena)
 {
 	return towi_ours(arena->process);
+}
+
+bool towi_arena_far(const struct tow_arena *arena)
+{
+	return atomic_load_explicit(&arena->far, memory_order_relaxed);
 }
 
 static void *failed(struct tow_arena *arena, int error)
@@ -611,6 +617,9 @@ static int grow(struct tow_arena *arena, size_t bytes)
 	size_t own = arena->fit.reserved - arena->adopted_bytes;
 	int ret;
 
+	/* What is the processor's would be taken for the device's. */
+	if (towi_arena_far(arena))
+		return -ENOSPC;
 	if (arena->attr.limit_bytes)
 		room = arena->attr.limit_bytes > own ? arena->attr.limit_bytes - own : 0;
 	if (least > room)
@@ -808,6 +817,8 @@ TOW_PUBLIC void *tow_arena_zeroed(struct tow_arena *arena, size_t count, size_t 
 		errno = EINVAL;
 		return NULL;
 	}
+	if (towi_arena_far(arena))
+		return failed(arena, EOPNOTSUPP);
 	if (__builtin_mul_overflow(count, bytes, &product))
 		return failed(arena, ENOMEM);
 	ptr = alloc(arena, TOWI_GRAIN, product, true);
@@ -940,6 +951,8 @@ TOW_PUBLIC void *tow_arena_realloc(struct tow_arena *arena, void *ptr, size_t by
 	/* With red zones each change is a move, so that all of it is looked at. */
 	if (block && !arena->debug && resize(arena, block, &want))
 		return ptr;
+	if (towi_arena_far(arena))
+		return failed(arena, EOPNOTSUPP);
 	moved = alloc(arena, TOWI_GRAIN, bytes, true);
 	if (!moved)
 		return NULL;
@@ -1017,8 +1030,20 @@ static bool any_span(const struct tow_arena *arena, const char *from, size_t byt
 	return false;
 }
 
+/*
+ * A device's memory is in an arena of its own, so that a program knows what it has been given; and
+ * all flags are about what is written there.  Called with arena->growing.
+ */
+static int adopt_far(struct tow_arena *arena, bool far)
+{
+	if (arena->fit.spans ? far != towi_arena_far(arena) : far && arena->attr.flags)
+		return -EOPNOTSUPP;
+	atomic_store_explicit(&arena->far, far, memory_order_relaxed);
+	return 0;
+}
+
 /* What of it spans may be made of, whole multiples of their grain.  Called with arena->growing. */
-static int adopt_part(struct tow_arena *arena, struct part *part)
+static int adopt_part(struct tow_arena *arena, struct part *part, bool far)
 {
 	uintptr_t at = (uintptr_t)part->at, first = rounded(at, TOWI_SPAN_GRAIN);
 	size_t before = first - at, bytes;
@@ -1027,7 +1052,8 @@ static int adopt_part(struct tow_arena *arena, struct part *part)
 	if (part->bytes >= before + TOWI_SPAN_GRAIN) {
 		bytes = (part->bytes - before) / TOWI_SPAN_GRAIN * TOWI_SPAN_GRAIN;
 		/* Imported memory may be another region's, too. */
-		ret = any_span(arena, (char *)part->at + before, bytes) ? -EBUSY : 0;
+		ret = any_span(arena, (char *)part->at + before, bytes) ? -EBUSY :
+									 adopt_far(arena, far);
 	}
 	if (ret) {
 		put_part(arena, part);
@@ -1036,6 +1062,8 @@ static int adopt_part(struct tow_arena *arena, struct part *part)
 	ret = add_part(arena, part, (char *)part->at + before, bytes);
 	if (!ret)
 		arena->adopted_bytes += bytes;
+	else if (!arena->fit.spans)
+		atomic_store_explicit(&arena->far, false, memory_order_relaxed);
 	return ret;
 }
 
@@ -1043,6 +1071,7 @@ TOW_PUBLIC int tow_arena_adopt(struct tow_arena *arena, struct tow_region *regio
 {
 	struct part *part;
 	uint64_t bytes;
+	bool far = false;
 	int ret;
 
 	if (!arena || !region)
@@ -1054,14 +1083,14 @@ TOW_PUBLIC int tow_arena_adopt(struct tow_arena *arena, struct tow_region *regio
 		return -ENOMEM;
 	part->region = region;
 	part->adopted = true;
-	ret = arena->source.adopt(arena->source.from, region, &part->at, &bytes);
+	ret = arena->source.adopt(arena->source.from, region, &part->at, &bytes, &far);
 	if (ret) {
 		free(part);
 		return ret;
 	}
 	part->bytes = bytes;
 	pthread_mutex_lock(&arena->growing);
-	ret = adopt_part(arena, part);
+	ret = adopt_part(arena, part, far);
 	pthread_mutex_unlock(&arena->growing);
 	return ret;
 }
@@ -1269,9 +1298,11 @@ static int put_region(void *from, struct tow_region *region)
 	return tow_region_destroy(region);
 }
 
-static int adopt_region(void *from, struct tow_region *region, void **at, uint64_t *bytes)
+static int adopt_region(void *from, struct tow_region *region, void **at, uint64_t *bytes,
+			bool *far)
 {
-	return towi_region_device(region) == from ? towi_region_adopt(region, at, bytes) : -EINVAL;
+	return towi_region_device(region) == from ? towi_region_adopt(region, at, bytes, far) :
+						    -EINVAL;
 }
 
 static int leave_region(void *from, struct tow_region *region, void *at)

@@ -15,14 +15,14 @@
  * @get: @bytes, a multiple of 2 MiB, or more: what it is, where it is mapped, at a
  *	multiple of 2 MiB, how much it is.  0 or a negative errno.
  * @put: the reverse: 0 or a negative errno, and it is gone
- * @adopt: a region that stays the program's: where it begins, and how much it is.  0 or a
- *	negative errno
+ * @adopt: a region that stays the program's: where it begins, how much it is, and whether its
+ *	addresses only stand for a device's memory, and nobody touches it.  0 or a negative errno
  * @leave: the reverse: 0 or a negative errno
  */
 struct towi_source {
 	int (*get)(void *from, size_t *bytes, void **at, struct tow_region **region);
 	int (*put)(void *from, struct tow_region *region);
-	int (*adopt)(void *from, struct tow_region *region, void **at, uint64_t *bytes);
+	int (*adopt)(void *from, struct tow_region *region, void **at, uint64_t *bytes, bool *far);
 	int (*leave)(void *from, struct tow_region *region, void *at);
 	void *from;
 };
@@ -34,6 +34,9 @@ int towi_arena_create(const struct towi_source *source, const struct tow_arena_a
 /* Whose it is, and whether it is this process's and not its parent's; without a lock. */
 uint64_t towi_arena_process(const struct tow_arena *arena);
 bool towi_arena_ours(const struct tow_arena *arena);
+
+/* Is its memory a device's, which nobody touches? */
+bool towi_arena_far(const struct tow_arena *arena);
 
 /*
  * As tow_arena_alloc(), of what there is: no region is made, and nobody waited for who makes one.

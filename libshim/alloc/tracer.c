@@ -712,6 +712,9 @@ TOW_PUBLIC int tow_tracer_create(struct tow_arena *arena, struct tow_tracer **tr
 		return -EINVAL;
 	if (!towi_arena_ours(arena))
 		return -EPERM;
+	/* What is not sent is ordinary memory. */
+	if (towi_arena_far(arena))
+		return -EOPNOTSUPP;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;

@@ -260,13 +260,19 @@ void towi_word_end(const struct towi_word *word);
 bool towi_region_readonly(const struct tow_region *region);
 
 /*
- * All of it in this process, to be written, for one arena: 0, and where it begins and what is
- * there; -EBUSY: another one has it; -EACCES: it is read-only; -EOPNOTSUPP: a dma-buf; and what
- * tow_region_map() returns.
+ * All of it in this process, to be written, for one arena: 0, and where it begins, what is there,
+ * and whether that is a device's memory, for which the addresses only stand (@far); -EBUSY:
+ * another one has it; -EACCES: it is read-only; and what tow_region_map() returns.
  */
-int towi_region_adopt(struct tow_region *region, void **at, uint64_t *bytes);
+int towi_region_adopt(struct tow_region *region, void **at, uint64_t *bytes, bool *far);
 /* The reverse: 0 or a negative errno. */
 int towi_region_leave(struct tow_region *region, void *at);
+
+/* Does an address in a region only stand for a device's memory?  Then nobody touches it. */
+bool towi_region_far(const struct tow_region *region, const void *ptr);
+
+/* Of a region of a device's memory: has that been taken back? */
+bool towi_region_lost(const struct tow_region *region);
 
 /* ---- mapped.c ---- */
 
@@ -299,7 +305,10 @@ void towi_tell_gone(struct tow_device *dev, uint64_t region);
 int towi_map(_Atomic uintptr_t *hint, int fd, int prot, uint64_t offset, size_t length,
 	     void **addr);
 
-/* The reverse, for the same @length: 0 or a negative errno. */
+/* The same of addresses behind which there is nothing: at a multiple of 2 MiB. */
+int towi_map_nothing(size_t length, void **addr);
+
+/* The reverse of both, for the same @length: 0 or a negative errno. */
 int towi_unmap(_Atomic uintptr_t *hint, void *addr, size_t length);
 
 /* ---- address.c ---- */

@@ -145,6 +145,27 @@ int towi_map(_Atomic uintptr_t *hint, int fd, int prot, uint64_t offset, size_t 
 	return ret;
 }
 
+int towi_map_nothing(size_t length, void **addr)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uintptr_t reserved, start;
+	void *got;
+
+	if (length > SIZE_MAX / 2)
+		return -ENOMEM;
+	length = (length + page - 1) & ~(page - 1);
+	got = mmap(NULL, length + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		   0);
+	if (got == MAP_FAILED)
+		return -errno;
+	reserved = (uintptr_t)got;
+	start = huge_up(reserved);
+	trim(reserved, start);
+	trim(start + length, reserved + length + HUGE);
+	*addr = pointer(start);
+	return 0;
+}
+
 int towi_unmap(_Atomic uintptr_t *hint, void *addr, size_t length)
 {
 	uintptr_t start = (uintptr_t)addr;

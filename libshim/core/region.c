@@ -53,6 +53,8 @@ struct tow_region {
 	int fd;
 	uint64_t map_bytes;
 	struct mapping *mappings;
+	/* Addresses that stand for it, while an arena has it; NULL: there are none such. */
+	char *far;
 	/* Most regions are mapped once; in use while it has an address. */
 	struct mapping first;
 };
@@ -544,7 +546,30 @@ static bool set_adopted(struct tow_region *region, bool adopted)
 	return before != adopted;
 }
 
-static int adopt(struct tow_region *region, void **at, uint64_t *bytes)
+static bool is_dmabuf(const struct tow_region *region)
+{
+	return region->imported && !region->memory;
+}
+
+/* Addresses of its own, as nobody need be able to map it, and a device's is no place for bytes. */
+static int stand_in(struct tow_region *region, uint64_t bytes, void **at)
+{
+	int ret;
+
+	if (bytes > SIZE_MAX)
+		return -ENOMEM;
+	ret = towi_map_nothing((size_t)bytes, at);
+	if (ret)
+		return ret;
+	ret = remember_mapping(region, *at, 0, (size_t)bytes, 0);
+	if (ret)
+		munmap(*at, (size_t)bytes);
+	else
+		region->far = *at;
+	return ret;
+}
+
+static int adopt(struct tow_region *region, void **at, uint64_t *bytes, bool *far)
 {
 	struct tow_region_info info;
 	int ret;
@@ -554,15 +579,15 @@ static int adopt(struct tow_region *region, void **at, uint64_t *bytes)
 		return ret;
 	if (info.flags & TOW_REGION_READONLY)
 		return -EACCES;
-	/* What wants notifications would be in it, and the kernel counts in pages only. */
-	if (region->imported && !region->memory)
-		return -EOPNOTSUPP;
-	*bytes = region->memory ? info.bytes : info.map_bytes;
+	*bytes = region->imported ? info.bytes : info.map_bytes;
+	*far = is_dmabuf(region);
+	if (*far)
+		return stand_in(region, *bytes, at);
 	*at = region->memory;
 	return region->memory ? 0 : tow_region_map(region, 0, 0, PROT_READ | PROT_WRITE, at);
 }
 
-int towi_region_adopt(struct tow_region *region, void **at, uint64_t *bytes)
+int towi_region_adopt(struct tow_region *region, void **at, uint64_t *bytes, bool *far)
 {
 	int ret;
 
@@ -570,7 +595,7 @@ int towi_region_adopt(struct tow_region *region, void **at, uint64_t *bytes)
 		return -EPERM;
 	if (!set_adopted(region, true))
 		return -EBUSY;
-	ret = adopt(region, at, bytes);
+	ret = adopt(region, at, bytes, far);
 	if (ret)
 		set_adopted(region, false);
 	return ret;
@@ -581,5 +606,21 @@ int towi_region_leave(struct tow_region *region, void *at)
 	if (!towi_ours(region->process))
 		return -EPERM;
 	set_adopted(region, false);
+	region->far = NULL;
 	return region->memory ? 0 : tow_region_unmap(region, at, 0);
+}
+
+bool towi_region_far(const struct tow_region *region, const void *ptr)
+{
+	const char *at = ptr;
+
+	return region->far && at >= region->far && at < region->far + region->map_bytes;
+}
+
+bool towi_region_lost(const struct tow_region *region)
+{
+	struct tow_region_info info;
+
+	return is_dmabuf(region) && !query_region(region, &info) &&
+	       info.flags & TOW_REGION_INVALID;
 }

@@ -56,6 +56,8 @@ TOW_PUBLIC int tow_numpy_create(struct tow_arena *arena, struct tow_tracer *trac
 
 	if (!arena || !numpy)
 		return -EINVAL;
+	if (towi_arena_far(arena))
+		return -EOPNOTSUPP;
 	made = calloc(1, sizeof(*made));
 	if (!made)
 		return -ENOMEM;

@@ -445,7 +445,7 @@ static int make_door(struct tow_mailbox *box, struct tow_region **region, uint64
 {
 	const struct towi_door door = { .magic = DOOR_MAGIC, .version = VERSION,
 					.units = box->units, .number = box->number };
-	struct tow_arena *arena = box->worker->arena;
+	struct tow_arena *arena = box->worker->words;
 	char *memory;
 	int ret;
 

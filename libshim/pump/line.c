@@ -521,7 +521,7 @@ int towi_line_make(struct tow_mailbox *box, struct tow_line **made)
 	if (!line)
 		return -ENOMEM;
 	line->box = box;
-	line->arena = box->worker->arena;
+	line->arena = box->worker->words;
 	line->runner.ops = &line_ops;
 	line->wire.ours = box->units;
 	LIST_INIT(&line->ports);

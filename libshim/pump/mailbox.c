@@ -308,7 +308,7 @@ static void free_box(struct tow_mailbox *box)
 {
 	if (box->dead)
 		towi_line_free(box->dead);
-	tow_arena_free(box->worker->arena, box->door);
+	tow_arena_free(box->worker->words, box->door);
 	free(box->ports);
 	free(box);
 }

@@ -456,6 +456,9 @@ int towi_party_worker(struct towi_party *party, uint64_t edges)
 	struct tow_worker_attr attr = { .size = sizeof(attr), .entries = ENTRIES_MIN };
 	int ret;
 
+	/* Gradients and values are computed with. */
+	if (towi_arena_far(party->arena))
+		return -EOPNOTSUPP;
 	/* A line needs no more than that. */
 	edges += party->partners;
 	while (attr.entries < EDGE_ENTRIES * edges && attr.entries < ENTRIES_MAX)

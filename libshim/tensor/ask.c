@@ -333,7 +333,8 @@ static void looked_at(struct towi_errand *errand, int ret)
 static void take_tensor(struct asker *own, struct want *want, const struct towi_reply *reply)
 {
 	want->crc32c = reply->crc32c;
-	if (!own->edge.worker->crc32c || !(reply->flags & TOWI_REPLY_CRC32C))
+	if (!own->edge.worker->crc32c || !(reply->flags & TOWI_REPLY_CRC32C) ||
+	    !towi_edge_touches(&own->edge, want->data))
 		end_want(want, 0);
 	else if (want->bytes <= SUM_BYTES || send_away(want, look_at, looked_at))
 		end_want(want, look_at(&want->errand));
@@ -579,6 +580,17 @@ static void asker_free(struct tow_edge *edge)
 	free_tables(own);
 }
 
+/* Of what was asked for. */
+static bool asker_lost(struct tow_edge *edge)
+{
+	struct towi_named *named;
+
+	for (named = towi_names_first(&asker_of(edge)->wants); named; named = towi_names_next(named))
+		if (towi_edge_lost(edge, ((const struct want *)named)->data))
+			return true;
+	return false;
+}
+
 static const struct towi_kind asker_kind = {
 	.number = TOWI_RENDEZVOUS,
 	.slot = "/data",
@@ -587,6 +599,7 @@ static const struct towi_kind asker_kind = {
 	.came = asker_came,
 	.take = take_arrived,
 	.pending = asker_pending,
+	.lost = asker_lost,
 	.hide = asker_hides,
 	.give_up = asker_gives_up,
 	.free = asker_free,

@@ -109,11 +109,23 @@ static void end_unanswered(struct tow_edge *edge)
 		towi_steps_over(edge, towi_step(steps, steps->ended + 1), edge->error);
 }
 
+/*
+ * What the receiver says of its memory, or of this end's, in this end's words: EFAULT is who has
+ * it, ESTALE the other one.
+ */
+static int seen_from_here(int status)
+{
+	if (status == -ESTALE)
+		return -EFAULT;
+	return status == -EFAULT ? -ESTALE : status;
+}
+
 /* An answer. */
 static bool sender_came(struct tow_edge *edge, const struct towi_record *record, const void *data)
 {
 	struct towi_steps *steps = edge->steps;
 	struct answer answer;
+	int status;
 
 	if (record->tag != TOWI_TAG_ANSWER || record->bytes != sizeof(answer))
 		return false;
@@ -122,7 +134,11 @@ static bool sender_came(struct tow_edge *edge, const struct towi_record *record,
 	    towi_step(steps, answer.step)->over ||
 	    (answer.status && !towi_is_error(answer.status)))
 		return false;
-	towi_steps_over(edge, towi_step(steps, answer.step), (int)answer.status);
+	status = seen_from_here((int)answer.status);
+	towi_steps_over(edge, towi_step(steps, answer.step), status);
+	/* So is the edge, over there. */
+	if (status == -EFAULT || status == -ESTALE)
+		towi_edge_fail(edge, status);
 	return true;
 }
 
@@ -171,10 +187,10 @@ static int write_letter(struct tow_edge *edge, const void *data, struct letter *
 		ret = towi_window(&dynamic_of(edge)->windows, data, letter->bytes, true,
 				  &letter->source);
 	if (ret) {
-		tow_arena_free(edge->worker->arena, *staged);
+		tow_arena_free(edge->worker->words, *staged);
 		return ret;
 	}
-	if (crc32c) {
+	if (crc32c && towi_edge_touches(edge, data)) {
 		letter->flags |= LETTER_CRC32C;
 		letter->crc32c = towi_crc32c_of(crc32c, data, letter->bytes);
 	}
@@ -229,8 +245,19 @@ TOW_PUBLIC int tow_dynamic_send(struct tow_edge *edge, const struct tow_tensor_t
 	towi_pump_unlock(&edge->worker->pump);
 	/* Another thread was faster. */
 	if (ret)
-		tow_arena_free(edge->worker->arena, staged);
+		tow_arena_free(edge->worker->words, staged);
 	return ret;
+}
+
+/* Of what was not read yet. */
+static bool sender_lost(struct tow_edge *edge)
+{
+	struct towi_steps *steps = edge->steps;
+
+	for (uint64_t number = steps->ended + 1; number <= steps->given; number++)
+		if (towi_edge_lost(edge, towi_step(steps, number)->data))
+			return true;
+	return false;
 }
 
 static void sender_hides(struct tow_edge *edge)
@@ -251,6 +278,7 @@ static const struct towi_kind sender_kind = {
 	.go_on = sender_goes_on,
 	.came = sender_came,
 	.pending = towi_steps_pending,
+	.lost = sender_lost,
 	.hide = sender_hides,
 	.give_up = towi_steps_give_up,
 	.free = sender_free,
@@ -366,7 +394,8 @@ static void read_ended(struct towi_op *op, int status)
 {
 	struct intake *intake = (struct intake *)(void *)op;
 	struct tow_edge *edge = towi_edge_of(op);
-	bool looks = !status && intake->letter.flags & LETTER_CRC32C && edge->worker->crc32c;
+	bool looks = !status && intake->letter.flags & LETTER_CRC32C && edge->worker->crc32c &&
+		     towi_edge_touches(edge, intake->data);
 
 	intake->view->busy--;
 	if (status)

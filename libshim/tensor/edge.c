@@ -19,6 +19,9 @@ void towi_edge_fail(struct tow_edge *edge, int error)
 {
 	if (edge->error)
 		return;
+	/* The other end goes when it finds that this one's memory has gone. */
+	if (error == -ESTALE && edge->kind->lost && edge->kind->lost(edge))
+		error = -EFAULT;
 	edge->error = error;
 	towi_pump_ready(&edge->runner);
 }
@@ -31,17 +34,33 @@ int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_reg
 	return towi_place(worker->arena, worker->dev, ptr, 1, region, offset);
 }
 
+bool towi_edge_touches(const struct tow_edge *edge, const void *ptr)
+{
+	struct tow_region *region;
+	uint64_t offset;
+
+	return towi_edge_place(edge, ptr, &region, &offset) || !towi_region_far(region, ptr);
+}
+
+bool towi_edge_lost(const struct tow_edge *edge, const void *ptr)
+{
+	struct tow_region *region;
+	uint64_t offset;
+
+	return ptr && !towi_edge_place(edge, ptr, &region, &offset) && towi_region_lost(region);
+}
+
 static int copy(struct tow_edge *edge, const void *data, uint64_t bytes, void **copied)
 {
 	struct tow_worker *worker = edge->worker;
 	struct tow_region *region;
 	uint64_t offset;
 
-	*copied = tow_arena_alloc(worker->arena, bytes);
+	*copied = tow_arena_alloc(worker->words, bytes);
 	if (!*copied)
 		return -errno;
 	if (towi_edge_place(edge, *copied, &region, &offset)) {
-		tow_arena_free(worker->arena, *copied);
+		tow_arena_free(worker->words, *copied);
 		*copied = NULL;
 		return -ENOSPC;
 	}
@@ -62,6 +81,8 @@ int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, boo
 	if (!bytes)
 		return 0;
 	ret = towi_place(worker->arena, worker->dev, data, bytes, &region, &offset);
+	if (!ret && clone && towi_region_far(region, data))
+		return -EOPNOTSUPP;
 	if (ret == -ENOENT || (!ret && clone))
 		return copy(edge, data, bytes, copied);
 	return ret;
@@ -206,15 +227,17 @@ static void lost(struct towi_runner *runner, int error, uint64_t lost_ns)
 static void bury(struct towi_runner *runner)
 {
 	struct tow_edge *edge = edge_of(runner);
-	struct tow_arena *arena = edge->worker->arena;
+	struct tow_arena *words = edge->worker->words;
 
 	if (edge->kind->free)
 		edge->kind->free(edge);
 	if (edge->kept)
 		tow_region_unmap(edge->kept_region, edge->kept, 0);
 	else
-		tow_arena_free(arena, edge->letters);
-	tow_arena_free(arena, edge->own);
+		tow_arena_free(words, edge->letters);
+	if (edge->apart)
+		tow_arena_free(edge->worker->arena, edge->tensors);
+	tow_arena_free(words, edge->own);
 	free(edge);
 }
 
@@ -222,12 +245,13 @@ static const struct towi_runner_ops edge_ops = { go_on, lost, NULL, bury };
 
 char *towi_letter(const struct tow_edge *edge, uint64_t number)
 {
-	return edge->letters + TOWI_LETTERS_AT + number % edge->mine.slots * edge->mine.stride;
+	return edge->tensors + number % edge->mine.slots * edge->mine.stride;
 }
 
 uint64_t towi_letter_at(const struct tow_edge *edge, uint64_t number)
 {
-	return TOWI_LETTERS_AT + number % edge->theirs.slots * edge->theirs.stride;
+	return (edge->tensors_there ? 0 : TOWI_LETTERS_AT) +
+	       number % edge->theirs.slots * edge->theirs.stride;
 }
 
 /* ---- what a receiver is asked ----------------------------------------------- */
@@ -439,9 +463,13 @@ static void drain_wait(struct tow_edge *edge)
 /* Nobody reaches what this end has exported any more. */
 static int end_exports(struct tow_edge *edge)
 {
+	int ret, error;
+
 	if (edge->kind->hide)
 		edge->kind->hide(edge);
-	return tow_unexport(edge->exported);
+	ret = tow_unexport(edge->exported);
+	error = tow_unexport(edge->tensors_exported);
+	return ret ? ret : error;
 }
 
 /* From now on nothing is done for it. */
@@ -502,6 +530,7 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 	error = end_slot(edge);
 	drain_wait(edge);
 	tow_remote_release(edge->range);
+	tow_remote_release(edge->tensors_there);
 	tow_remote_release(edge->other);
 	tow_channel_put(edge->channel);
 	if (leave(edge))

@@ -43,8 +43,9 @@ struct towi_kept {
 
 /* Notifications of a receiver before the first letter's. */
 #define TOWI_HELLO		1U
-/* Where letters begin in a range. */
+/* Where letters begin in a range; one of static edges that ends there has them apart, in */
 #define TOWI_LETTERS_AT		512U
+#define TOWI_APART		"/tensors"
 /* How much there is of the memory that nobody reaches. */
 #define TOWI_OWN_BYTES		1024U
 #define TOWI_LINE		64U
@@ -95,6 +96,8 @@ struct towi_kind {
 	uint32_t (*pending)(const struct tow_edge *edge);
 	/* The number of the step that is sent, or shown, next. */
 	uint64_t (*next)(const struct tow_edge *edge);
+	/* Has a device taken back memory that a tensor of this end's is in?  NULL: none is. */
+	bool (*lost)(struct tow_edge *edge);
 	/* What the other end is to be told before it is that this one has gone; or NULL. */
 	void (*part)(struct tow_edge *edge);
 	/* What else of this end's can be reached cannot any more; without the lock.  NULL. */
@@ -160,7 +163,11 @@ struct tow_edge {
 	struct tow_slot *slot;			/* that the other end notifies */
 	struct tow_remote *other;		/* the slot that this end does */
 	struct tow_remote *range;		/* of the other end */
+	struct tow_remote *tensors_there;	/* its letters, if they are not in that */
 	char *letters;				/* this end's range, or NULL */
+	char *tensors;				/* its letters, in there, */
+	bool apart;				/* or in a device's memory: an export of its own */
+	struct tow_exported *tensors_exported;
 	struct tow_region *kept_region;		/* it is the program's: whole, from 0 on */
 	struct towi_kept *kept;			/* mapped */
 	uint64_t before;			/* steps that came before this end did */
@@ -233,10 +240,17 @@ void towi_edge_fail(struct tow_edge *edge, int error);
 int towi_edge_place(const struct tow_edge *edge, const void *ptr, struct tow_region **region,
 		    uint64_t *offset);
 
+/* May this process touch what is at @ptr?  Not where that only stands for a device's memory. */
+bool towi_edge_touches(const struct tow_edge *edge, const void *ptr);
+
+/* Is it in a device's memory that was taken back?  NULL is not. */
+bool towi_edge_lost(const struct tow_edge *edge, const void *ptr);
+
 /*
  * @bytes of @data in a region, which others can reach: as they are (NULL is stored), or as
  * a copy, which is counted, and freed with tow_arena_free(); with @clone a copy in any case.  0;
- * -EINVAL: only a part of it is in a region; or another negative errno.
+ * -EINVAL: only a part of it is in a region; -EOPNOTSUPP: it cannot be copied; or another
+ * negative errno.
  */
 int towi_edge_stage(struct tow_edge *edge, const void *data, uint64_t bytes, bool clone,
 		    void **copied);
@@ -251,7 +265,7 @@ int towi_edge_wait_for(struct tow_edge *edge, uint64_t number);
 /* If the step that is shown next is, and nobody was told of it, somebody is. */
 void towi_edge_watch_on(struct tow_edge *edge);
 
-/* Where letter @number of this end's range is, and in the other end's. */
+/* Where letter @number of this end's is, and in the other end's range, or what is apart of it. */
 char *towi_letter(const struct tow_edge *edge, uint64_t number);
 uint64_t towi_letter_at(const struct tow_edge *edge, uint64_t number);
 

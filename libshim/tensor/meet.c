@@ -29,12 +29,20 @@ int towi_edge_compare(const struct tow_edge *edge, const struct towi_header *hea
 	return edge->kind->compare ? edge->kind->compare(edge, header) : 0;
 }
 
-/* Is there room in the range for the letters that it is said to hold? */
-static bool holds(const struct tow_remote *range, const struct towi_header *header)
+/* The receiver's letters are not in its range. */
+static bool are_apart(const struct tow_edge *edge, uint64_t stride)
 {
-	uint64_t bytes = tow_remote_bytes(range);
+	return stride && tow_remote_bytes(edge->range) == TOWI_LETTERS_AT;
+}
 
-	return header->slots && bytes >= TOWI_LETTERS_AT &&
+/* Is there room in the range for the letters that it is said to hold? */
+static bool holds(const struct tow_edge *edge, const struct towi_header *header)
+{
+	uint64_t bytes = tow_remote_bytes(edge->range);
+
+	if (!header->slots || bytes < TOWI_LETTERS_AT)
+		return false;
+	return are_apart(edge, header->stride) ||
 	       header->stride <= (bytes - TOWI_LETTERS_AT) / header->slots;
 }
 
@@ -101,7 +109,7 @@ static int take_header(struct tow_edge *edge)
 		return fits;
 	if (hello.magic)
 		return -EBUSY;
-	if (!holds(edge->range, &header))
+	if (!holds(edge, &header))
 		return -EPROTO;
 	edge->theirs = (struct towi_letters){ header.slots, header.stride };
 	edge->fits = fits;
@@ -143,6 +151,46 @@ static int meet(struct tow_edge *edge, enum towi_meeting meeting, uint64_t until
 	return ret ? ret : edge->once_status;
 }
 
+static uint32_t ms_until(uint64_t until)
+{
+	uint64_t now = towi_until(0), left = until > now ? (until - now) / 1000 : 0;
+
+	return left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
+}
+
+/*
+ * In one go: a slot that was found as the time ran out is this end's for a moment, and
+ * who asks again would be told that somebody has it.
+ */
+static int find(struct tow_edge *edge, const char *end, uint32_t rights, uint64_t until,
+		struct tow_remote **remote)
+{
+	uint64_t before = towi_now_ns();
+	int ret;
+
+	if (*remote)
+		return 0;
+	ret = tow_resolve(edge->peer, towi_edge_name(edge, end), rights, ms_until(until), remote);
+	if (!ret && !edge->found_ns)
+		edge->found_ns = before;
+	return ret == -ENOENT ? -ETIMEDOUT : ret;
+}
+
+/* Called with the lock, which is let go of meanwhile.  What has a header was there before that. */
+static int find_tensors(struct tow_edge *edge)
+{
+	struct tow_remote *found = NULL;
+	int ret;
+
+	towi_pump_unlock(edge->runner.pump);
+	ret = find(edge, TOWI_APART, TOW_RIGHT_WRITE, 0, &found);
+	towi_pump_lock(edge->runner.pump);
+	edge->tensors_there = found;
+	if (!ret && edge->theirs.stride > tow_remote_bytes(found) / edge->theirs.slots)
+		ret = -EPROTO;
+	return ret == -ETIMEDOUT ? -ESTALE : ret;
+}
+
 /* What the receiver is, and then, whatever it is, what this is. */
 static int exchange_headers(struct tow_edge *edge, uint64_t until)
 {
@@ -157,6 +205,8 @@ static int exchange_headers(struct tow_edge *edge, uint64_t until)
 		if (!ret && !edge->other)
 			ret = -ESTALE;
 	}
+	if (!ret && !edge->fits && !edge->tensors_there && are_apart(edge, edge->theirs.stride))
+		ret = find_tensors(edge);
 	if (!ret)
 		ret = meet(edge, TOWI_GREETING, until);
 	if (!ret)
@@ -201,31 +251,6 @@ static int take_greeting(struct tow_edge *edge)
 	note_port(edge, &header);
 	edge->greeted = true;
 	return ret;
-}
-
-static uint32_t ms_until(uint64_t until)
-{
-	uint64_t now = towi_until(0), left = until > now ? (until - now) / 1000 : 0;
-
-	return left > UINT32_MAX ? UINT32_MAX : (uint32_t)left;
-}
-
-/*
- * In one go: a slot that was found as the time ran out is this end's for a moment, and
- * who asks again would be told that somebody has it.
- */
-static int find(struct tow_edge *edge, const char *end, uint32_t rights, uint64_t until,
-		struct tow_remote **remote)
-{
-	uint64_t before = towi_now_ns();
-	int ret;
-
-	if (*remote)
-		return 0;
-	ret = tow_resolve(edge->peer, towi_edge_name(edge, end), rights, ms_until(until), remote);
-	if (!ret && !edge->found_ns)
-		edge->found_ns = before;
-	return ret == -ENOENT ? -ETIMEDOUT : ret;
 }
 
 /* The receiver: until the sender has said what it is, and on which line. */

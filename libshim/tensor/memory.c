@@ -24,16 +24,44 @@ static int make_slot(struct tow_edge *edge)
 					   &edge->slot);
 }
 
-static int make_range(struct tow_edge *edge)
+/* The letters, where the tensors are to come to. */
+static int make_apart(struct tow_edge *edge)
 {
-	uint64_t size = TOWI_LETTERS_AT + edge->mine.slots * edge->mine.stride, offset;
+	uint64_t size = edge->mine.slots * edge->mine.stride, offset;
 	struct tow_region *region;
+	int ret;
+
+	edge->tensors = tow_arena_alloc(edge->worker->arena, size);
+	if (!edge->tensors)
+		return -errno;
+	edge->apart = true;
+	ret = towi_edge_place(edge, edge->tensors, &region, &offset);
+	return ret ? ret : tow_export(region, offset, size, towi_edge_name(edge, TOWI_APART),
+				      TOW_RIGHT_WRITE, &edge->tensors_exported);
+}
+
+static int take_range(struct tow_edge *edge, uint64_t *size)
+{
+	bool apart = edge->worker->words != edge->worker->arena && !edge->kept && edge->mine.stride;
 	int ret = 0;
 
+	*size = TOWI_LETTERS_AT + (apart ? 0 : edge->mine.slots * edge->mine.stride);
 	if (edge->kept)
 		edge->letters = (char *)edge->kept + TOWI_KEPT_BYTES;
 	else
-		ret = towi_take_memory(edge->worker->arena, size, &edge->letters);
+		ret = towi_take_memory(edge->worker->words, *size, &edge->letters);
+	if (ret)
+		return ret;
+	edge->tensors = edge->letters + TOWI_LETTERS_AT;
+	return apart ? make_apart(edge) : 0;
+}
+
+static int make_range(struct tow_edge *edge)
+{
+	struct tow_region *region;
+	uint64_t size, offset;
+	int ret = take_range(edge, &size);
+
 	if (ret)
 		return ret;
 	/* Nobody has greeted yet. */
@@ -86,6 +114,9 @@ static int map_kept(struct tow_edge *edge)
 	int ret;
 
 	ret = tow_region_info(edge->kept_region, &info);
+	/* A device's memory is no place for what is counted. */
+	if (!ret && info.flags & TOW_REGION_DMABUF)
+		ret = -EOPNOTSUPP;
 	if (!ret && info.map_bytes < size)
 		ret = -ERANGE;
 	if (!ret)
@@ -101,7 +132,7 @@ int towi_edge_memory(struct tow_edge *edge)
 	int ret = edge->kept_region ? map_kept(edge) : 0;
 
 	if (!ret)
-		ret = towi_take_memory(edge->worker->arena, TOWI_OWN_BYTES, &edge->own);
+		ret = towi_take_memory(edge->worker->words, TOWI_OWN_BYTES, &edge->own);
 	if (!ret && edge->kind->slot)
 		ret = make_slot(edge);
 	/* Last: who finds it finds all of it. */

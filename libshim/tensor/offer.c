@@ -20,7 +20,8 @@ struct match {
 	const void *data;
 	void *staged;				/* a copy of it */
 	int error;				/* that is offered in its place */
-	uint32_t crc32c;
+	bool summed;
+	uint32_t crc32c;			/* if it is */
 	struct towi_op write;
 	struct towi_view *view;
 	tow_edge_done *done;
@@ -79,7 +80,7 @@ static void end_match(struct offerer *own, struct match *match, int status)
 {
 	towi_names_remove(&own->matches, &match->named);
 	own->offers -= match->offered;
-	tow_arena_free(own->edge.worker->arena, match->staged);
+	tow_arena_free(own->edge.worker->words, match->staged);
 	match->staged = NULL;
 	if (match->kept) {
 		match->next = own->kept;
@@ -222,7 +223,7 @@ static int serve(struct offerer *own, struct match *match)
 		return ret;
 	reply.number = moves ? TOWI_HELLO + own->moved + 1 : 0;
 	reply.type = match->type;
-	if (whole && own->edge.worker->crc32c) {
+	if (whole && match->summed) {
 		reply.flags = TOWI_REPLY_CRC32C;
 		reply.crc32c = match->crc32c;
 	}
@@ -438,7 +439,8 @@ static int stage(struct offerer *own, struct match *match, uint32_t flags)
 
 	ret = towi_edge_stage(&own->edge, match->data, match->bytes, flags & TOW_PUT_CLONE,
 			      &match->staged);
-	if (!ret && worker->crc32c)
+	match->summed = !ret && worker->crc32c && towi_edge_touches(&own->edge, match->data);
+	if (match->summed)
 		match->crc32c = towi_crc32c_of(worker->crc32c, match->data, match->bytes);
 	return ret;
 }
@@ -471,6 +473,7 @@ static int offer(struct offerer *own, const struct match *wanted)
 	match->bytes = wanted->bytes;
 	match->data = wanted->data;
 	match->staged = wanted->staged;
+	match->summed = wanted->summed;
 	match->crc32c = wanted->crc32c;
 	match->error = wanted->error;
 	match->done = wanted->done;
@@ -502,7 +505,7 @@ static int make_offer(struct tow_edge *edge, struct match *wanted, uint32_t flag
 	towi_pump_unlock(pump);
 	/* Another thread was faster. */
 	if (ret)
-		tow_arena_free(edge->worker->arena, wanted->staged);
+		tow_arena_free(edge->worker->words, wanted->staged);
 	return ret;
 }
 

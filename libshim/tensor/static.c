@@ -72,7 +72,8 @@ static void prepare_step(struct tow_edge *edge, const struct towi_step *step,
 			 const struct tow_region *region, uint64_t offset, struct tow_sqe *sqe)
 {
 	if (region)
-		tow_prep_write_notify(sqe, edge->channel, region, offset, edge->range,
+		tow_prep_write_notify(sqe, edge->channel, region, offset,
+				      edge->tensors_there ? edge->tensors_there : edge->range,
 				      towi_letter_at(edge, step->number - 1), edge->bytes,
 				      edge->other);
 	else
@@ -157,7 +158,7 @@ TOW_PUBLIC int tow_edge_send(struct tow_edge *edge, const void *data, tow_edge_d
 	towi_pump_unlock(&edge->worker->pump);
 	/* Another thread was faster. */
 	if (ret)
-		tow_arena_free(edge->worker->arena, staged);
+		tow_arena_free(edge->worker->words, staged);
 	return ret;
 }
 
@@ -263,6 +264,11 @@ static int consume(struct tow_edge *edge)
 	return 0;
 }
 
+static bool receiver_lost(struct tow_edge *edge)
+{
+	return towi_edge_lost(edge, edge->tensors);
+}
+
 static const struct towi_kind receiver_kind = {
 	.number = TOWI_STATIC,
 	.slot = "/arrived",
@@ -273,6 +279,7 @@ static const struct towi_kind receiver_kind = {
 	.shows_memory = true,
 	.arm = arm,
 	.consumed = consume,
+	.lost = receiver_lost,
 };
 
 /* ---- begin ------------------------------------------------------------------ */

@@ -97,7 +97,7 @@ static void end_oldest(struct tow_edge *edge)
 	struct towi_step *step = towi_step(edge->steps, ++edge->steps->ended);
 
 	towi_pump_untime(edge->runner.pump, &step->timed);
-	tow_arena_free(edge->worker->arena, step->staged);
+	tow_arena_free(edge->worker->words, step->staged);
 	step->staged = NULL;
 	towi_pump_call(&step->call);
 }

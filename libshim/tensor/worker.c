@@ -12,6 +12,8 @@
 #define ENTRIES_MIN	16U
 /* What waits besides edges: of the mailbox eight ends of lines that nobody has, and lines. */
 #define LINES		(8U + 24U)
+/* Of an arena for nothing but lines and headers. */
+#define WORDS_BYTES	((uint64_t)2 << 20)
 #define ATTR_SIZE_FIRST	(offsetof(struct tow_worker_attr, timeout_ms) + sizeof(uint32_t))
 
 TOW_PUBLIC int tow_worker_progress(struct tow_worker *worker, uint32_t timeout_us)
@@ -50,6 +52,23 @@ static int begin_pump(struct tow_worker *worker, struct tow_device *dev,
 			       attr->timeout_ms);
 }
 
+static int get_words(struct tow_worker *worker)
+{
+	const struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = WORDS_BYTES };
+
+	if (towi_arena_far(worker->arena))
+		return tow_arena_create(worker->dev, &attr, &worker->words);
+	worker->words = worker->arena;
+	return 0;
+}
+
+static void free_worker(struct tow_worker *worker)
+{
+	if (worker->words != worker->arena)
+		tow_arena_destroy(worker->words);
+	free(worker);
+}
+
 TOW_PUBLIC int tow_worker_create(struct tow_device *dev, struct tow_arena *arena,
 				 const struct tow_worker_attr *attr, struct tow_worker **worker)
 {
@@ -71,9 +90,11 @@ TOW_PUBLIC int tow_worker_create(struct tow_device *dev, struct tow_arena *arena
 	made->arena = arena;
 	ret = towi_crc32c_wanted(&made->crc32c);
 	if (!ret)
+		ret = get_words(made);
+	if (!ret)
 		ret = begin_pump(made, dev, &known);
 	if (ret)
-		free(made);
+		free_worker(made);
 	else
 		*worker = made;
 	return ret;
@@ -86,13 +107,13 @@ TOW_PUBLIC int tow_worker_destroy(struct tow_worker *worker)
 	if (!towi_pump_usable(&worker->pump)) {
 		tow_mailbox_destroy(worker->box);
 		towi_pump_forget(&worker->pump);
-		free(worker);
+		free_worker(worker);
 		return -EPERM;
 	}
 	if (!TAILQ_EMPTY(&worker->pump.all))
 		return -EBUSY;
 	towi_pump_end(&worker->pump);
-	free(worker);
+	free_worker(worker);
 	return 0;
 }
 

@@ -11,7 +11,9 @@
 struct tow_worker {
 	struct towi_pump pump;
 	struct tow_device *dev;
-	struct tow_arena *arena;
+	struct tow_arena *arena;		/* where tensors come to */
+	/* And where the processor reads and writes: the same, unless that is a device's memory. */
+	struct tow_arena *words;
 	/* Tensors travel with their sums, and those are compared; or NULL. */
 	towi_crc32c *crc32c;
 	_Atomic uint64_t copied;

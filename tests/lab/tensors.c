@@ -10,6 +10,8 @@
  * a region that outlives the receiver, which says each step and may be killed; the next one
  * goes on, as the sender does.  stream: COUNT steps of whatever is there by a static edge, as
  * fast as they go.  rest: an end of such an edge that does nothing.  TIMEOUT_MS is the worker's.
+ *
+ * $TOW_DEVICE_BYTES: its tensors are in so much memory of another device (tow_vgpu.ko).
  */
 /* build: link -ltowline */
 #include <errno.h>
@@ -24,6 +26,8 @@
 #include <towline/queue.h>
 #include <towline/tensor.h>
 
+#include "device.h"
+
 #define WAIT_MS		30000U
 #define WAIT_US		30000000U
 #define SOON_US		50000U
@@ -35,6 +39,7 @@
 
 static struct tow_device *dev;
 static struct tow_arena *arena;
+static struct device device;	/* without an arena: the other one is of the pool */
 static struct tow_worker *worker;
 static struct tow_peer *peer;
 static struct tow_edge *edge;
@@ -158,7 +163,7 @@ static unsigned char *next_tensor(uint64_t bytes, uint64_t step)
 	tensor = tow_arena_alloc(arena, bytes);
 	if (!tensor)
 		die("memory", step, -errno);
-	fill(tensor, bytes, step);
+	fill(device_seen(&device, tensor), bytes, step);
 	moved += bytes;
 	return tensor;
 }
@@ -191,7 +196,7 @@ static void one_static(uint64_t n)
 		}
 		must("receiving", i, tow_edge_wait(edge, WAIT_US, &data, &step));
 		rest(step);
-		expect(data, bytes, n * 16 + i);
+		expect(device_seen(&device, data), bytes, n * 16 + i);
 		must("consuming", step, tow_edge_consumed(edge));
 	}
 	/* What was consumed is told before the receiver goes. */
@@ -231,7 +236,7 @@ static void all_dynamic(void)
 		if (step != n || bytes_of(&come, n) != bytes || come.ndim != type.ndim)
 			die("another one", n, -EBADMSG);
 		rest(step);
-		expect(data, bytes, n);
+		expect(device_seen(&device, data), bytes, n);
 		must("consuming", n, tow_edge_consumed(edge));
 	}
 }
@@ -262,7 +267,7 @@ static void all_rendezvous(void)
 		must("asking", n, tow_rendezvous_wait(edge, key, n, WAIT_US, &come, &data));
 		if (bytes_of(&come, n) != bytes || come.ndim != type.ndim)
 			die("another one", n, -EBADMSG);
-		expect(data, bytes, n);
+		expect(device_seen(&device, data), bytes, n);
 		must("freeing", n, tow_arena_free(arena, data));
 	}
 }
@@ -458,6 +463,18 @@ static bool run(const char *kind)
 	return true;
 }
 
+/* Tensors are in a device's memory, or the pool. */
+static void make_arena(const char *device_bytes)
+{
+	if (!device_bytes) {
+		must("arena", 0, tow_arena_create(dev, NULL, &arena));
+		return;
+	}
+	must("another device's memory", 0,
+	     device_begin(dev, strtoull(device_bytes, NULL, 10), &device));
+	arena = device.arena;
+}
+
 int main(int argc, char **argv)
 {
 	struct tow_worker_attr attr = { .size = sizeof(attr) };
@@ -474,7 +491,7 @@ int main(int argc, char **argv)
 	if ((!sends && strcmp(argv[2], "receive")) || !count || count > COUNT_MAX || !largest)
 		return usage();
 	must("device", 0, tow_device_open(NULL, 0, &dev));
-	must("arena", 0, tow_arena_create(dev, NULL, &arena));
+	make_arena(getenv("TOW_DEVICE_BYTES"));
 	must("worker", 0, tow_worker_create(dev, arena, &attr, &worker));
 	must("peer", 0, tow_peer_connect(dev, argv[3], NULL, WAIT_MS, &peer));
 	if (!run(argv[1]))
@@ -483,7 +500,7 @@ int main(int argc, char **argv)
 	       argv[2], count, moved, tow_worker_copied(worker));
 	must("worker", 0, tow_worker_destroy(worker));
 	tow_peer_release(peer);
-	must("arena", 0, tow_arena_destroy(arena));
+	must("arena", 0, device.arena ? device_end(&device) : tow_arena_destroy(arena));
 	tow_device_close(dev);
 	return 0;
 }

@@ -412,6 +412,52 @@ static void test_adopted(void)
 	munmap(memory, 12 * MIB);
 }
 
+/* A device's memory: nothing here looks at it, or is mixed with it. */
+static void test_far(void)
+{
+	struct source source = { .far = true };
+	struct told told = { .refuse = -EKEYREJECTED };
+	struct tow_arena_attr attr = { .size = sizeof(attr), .flags = TOW_ARENA_DEBUG };
+	struct tow_arena *arena = source_arena(&source, &attr);
+	struct source_region given = { had(source_map(4 * MIB)), 4 * MIB };
+	struct source_region near = { had(source_map(2 * MIB)), 2 * MIB };
+	struct tow_region *region = (struct tow_region *)(void *)&given, *found;
+	char *block, *other;
+	uint64_t offset;
+
+	mprotect(given.at, given.bytes, PROT_NONE);
+	result(tow_arena_adopt(arena, region) == -EOPNOTSUPP && !tow_arena_destroy(arena) &&
+	       !source.adopted, "an arena that looks at its memory is given none of a device's");
+	attr = (struct tow_arena_attr){ .size = sizeof(attr), .grown = note_grown,
+					.shrinks = note_shrinks, .data = &told };
+	arena = source_arena(&source, &attr);
+	result(tow_arena_adopt(arena, region) == -EKEYREJECTED && !source.adopted,
+	       "or one that refuses it");
+	told.refuse = 0;
+	tow_arena_free(arena, had(tow_arena_alloc(arena, 1)));
+	result(tow_arena_adopt(arena, region) == -EOPNOTSUPP && !towi_arena_far(arena),
+	       "nor one that has other memory");
+	tow_arena_trim(arena, 0);
+	result(!tow_arena_adopt(arena, region) && towi_arena_far(arena), "one that has none is");
+	block = had(tow_arena_alloc(arena, 3 * MIB));
+	result(!tow_arena_find(arena, block + 7, &found, &offset) && found == region &&
+	       offset == (uint64_t)(block - (char *)given.at) + 7 &&
+	       refused(tow_arena_alloc(arena, 2 * MIB), ENOSPC) && !source.regions,
+	       "what it has is there, and it gets nothing from the pool");
+	other = had(tow_arena_alloc(arena, 100));
+	result(refused(tow_arena_zeroed(arena, 1, 100), EOPNOTSUPP) &&
+	       refused(tow_arena_realloc(arena, other, 3000), EOPNOTSUPP) &&
+	       tow_arena_realloc(arena, block, MIB) == block, "nothing is written or moved");
+	source.far = false;
+	result(tow_arena_adopt(arena, (struct tow_region *)(void *)&near) == -EOPNOTSUPP &&
+	       source.adopted == 1, "nor is other memory added");
+	result(!tow_arena_free(arena, block) && !tow_arena_free(arena, other) &&
+	       !stats_of(arena).in_use_bytes && !tow_arena_destroy(arena) && !source.adopted,
+	       "it is freed, and left");
+	munmap(given.at, given.bytes);
+	munmap(near.at, near.bytes);
+}
+
 /* Where a tensor is, of the arena's and a device's other regions. */
 static void test_place(void)
 {
@@ -813,7 +859,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 3 + 2 + 5 + 1 + 2 + 3 + 10 + 5 + 6 + 10 + 3 + 6);
+	ksft_set_plan(11 + 9 + 5 + 8 + 8 + 3 + 2 + 5 + 1 + 2 + 3 + 10 + 8 + 5 + 6 + 10 + 3 + 6);
 	test_arguments();
 	test_places();
 	test_regions();
@@ -825,6 +871,7 @@ int main(void)
 	test_stash();
 	test_told();
 	test_adopted();
+	test_far();
 	test_place();
 	test_fallback();
 	test_debug();

@@ -5,7 +5,7 @@
  * enough.
  */
 /* build: also tsan */
-/* build: link -Wl,--wrap=tow_queue_enter -Wl,--wrap=tow_queue_destroy -Wl,--wrap=tow_channel_get -Wl,--wrap=tow_channel_put -Wl,--wrap=tow_slot_create -Wl,--wrap=tow_slot_destroy -Wl,--wrap=tow_export -Wl,--wrap=tow_unexport -Wl,--wrap=tow_resolve -Wl,--wrap=tow_remote_release -Wl,--wrap=tow_remote_bytes -Wl,--wrap=tow_region_info -Wl,--wrap=towi_peer_number -Wl,--wrap=towi_peer_copy -Wl,--wrap=towi_peer_named -Wl,--wrap=tow_peer_release -Wl,--wrap=tow_device_query */
+/* build: link -Wl,--wrap=tow_queue_enter -Wl,--wrap=tow_queue_destroy -Wl,--wrap=tow_channel_get -Wl,--wrap=tow_channel_put -Wl,--wrap=tow_slot_create -Wl,--wrap=tow_slot_destroy -Wl,--wrap=tow_export -Wl,--wrap=tow_unexport -Wl,--wrap=tow_resolve -Wl,--wrap=tow_remote_release -Wl,--wrap=tow_remote_bytes -Wl,--wrap=tow_region_info -Wl,--wrap=towi_region_far -Wl,--wrap=towi_region_lost -Wl,--wrap=towi_peer_number -Wl,--wrap=towi_peer_copy -Wl,--wrap=towi_peer_named -Wl,--wrap=tow_peer_release -Wl,--wrap=tow_device_query */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -117,11 +117,27 @@ static int withdraw(struct thing *thing)
 	return 0;
 }
 
+/* A device's memory, and the addresses that stand for it. */
+static struct source_region far;
+static char *behind;
+static bool taken_back;
+
+static bool is_far(const void *at)
+{
+	return at >= far.at && (const char *)at < (char *)far.at + far.bytes;
+}
+
+/* Where the bytes are. */
+static char *seen(char *at)
+{
+	return is_far(at) ? behind + (at - (char *)far.at) : at;
+}
+
 static void move(const struct tow_sqe *sqe, const struct thing *thing)
 {
 	/* NOLINTNEXTLINE(performance-no-int-to-ptr): a region's handle is where it is */
-	char *own = (char *)(uintptr_t)sqe->region + sqe->offset;
-	char *theirs = thing->at + sqe->remote_offset;
+	char *own = seen((char *)(uintptr_t)sqe->region + sqe->offset);
+	char *theirs = seen(thing->at + sqe->remote_offset);
 
 	if (sqe->remote_offset + sqe->bytes > thing->bytes)
 		ksft_exit_fail_msg("an entry goes behind %s\n", thing->name);
@@ -148,8 +164,12 @@ static int carry_out(struct tow_queue *queue, const struct tow_sqe *sqe)
 		return 1;
 	}
 	if (sqe->opcode != TOW_OP_NOP && sqe->bytes) {
-		if (thing_of(sqe->remote)->gone)
+		if (thing_of(sqe->remote)->gone ||
+		    (taken_back && is_far(thing_of(sqe->remote)->at)))
 			return -ESTALE;
+		/* NOLINTNEXTLINE(performance-no-int-to-ptr): as above */
+		if (taken_back && is_far((void *)(uintptr_t)sqe->region))
+			return -EFAULT;
 		move(sqe, thing_of(sqe->remote));
 	}
 	if (sqe->opcode == TOW_OP_WRITE_NOTIFY) {
@@ -219,6 +239,8 @@ int __wrap_tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights,
 int __wrap_tow_remote_release(struct tow_remote *of);
 uint64_t __wrap_tow_remote_bytes(const struct tow_remote *of);
 int __wrap_tow_region_info(const struct tow_region *region, struct tow_region_info *info);
+bool __wrap_towi_region_far(const struct tow_region *region, const void *ptr);
+bool __wrap_towi_region_lost(const struct tow_region *region);
 uint64_t __wrap_towi_peer_number(const struct tow_peer *peer);
 int __wrap_towi_peer_copy(const struct tow_peer *peer, struct tow_peer **copy);
 int __wrap_towi_peer_named(const struct tow_device *dev,
@@ -321,6 +343,17 @@ int __wrap_tow_region_info(const struct tow_region *region, struct tow_region_in
 	return 0;
 }
 
+bool __wrap_towi_region_far(const struct tow_region *region, const void *ptr)
+{
+	(void)region;
+	return is_far(ptr);
+}
+
+bool __wrap_towi_region_lost(const struct tow_region *region)
+{
+	return taken_back && region == (struct tow_region *)&far;
+}
+
 uint64_t __wrap_towi_peer_number(const struct tow_peer *peer)
 {
 	(void)peer;
@@ -381,10 +414,25 @@ static unsigned int sum(unsigned char *data, int bytes, unsigned int before)
 	return before;
 }
 
+/* As of all regions that are mapped. */
+static int note_grown(void *data, struct tow_region *region, void *addr, uint64_t bytes)
+{
+	(void)data;
+	return towi_mapped_add(&device, region, addr, 0, bytes);
+}
+
+static void note_shrinks(void *data, struct tow_region *region, void *addr, uint64_t bytes)
+{
+	(void)data;
+	(void)bytes;
+	towi_mapped_drop(&device, region, addr);
+}
+
 /* The first has memory as it likes, and the second as much as that. */
 static void begin(size_t pool, bool sums)
 {
-	struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = 2 * MIB };
+	struct tow_arena_attr attr = { .size = sizeof(attr), .region_bytes = 2 * MIB,
+				       .grown = note_grown, .shrinks = note_shrinks };
 
 	source = (struct source){ 0 };
 	small_source = (struct source){ .pool = pool };
@@ -395,6 +443,7 @@ static void begin(size_t pool, bool sums)
 			.crc32c = sums ? sum : NULL,
 			.pump.wake_fd = eventfd(0, EFD_NONBLOCK),
 		};
+		workers[i].words = workers[i].arena;
 		queues[i] = make_queue(FD + i);
 		towi_pump_init(&workers[i].pump, queues[i], WAITS + LINES, 0);
 	}
@@ -730,6 +779,147 @@ static void test_region_gone(void)
 	ksft_test_result(end() && good, "a region that goes too early\n");
 }
 
+/* ---- a device's memory ---- */
+
+/* A worker's tensors come to there, and nowhere else does anything but tensors. */
+static struct tow_arena *begin_far(struct tow_worker *worker, struct source *of)
+{
+	struct tow_arena *arena;
+
+	behind = source_map(2 * SPAN);
+	far = (struct source_region){ source_map(2 * SPAN), 2 * SPAN };
+	if (!behind || !far.at || mprotect(far.at, far.bytes, PROT_NONE))
+		ksft_exit_fail_msg("no memory\n");
+	*of = (struct source){ .far = true };
+	arena = source_arena(of, NULL);
+	if (tow_arena_adopt(arena, (struct tow_region *)&far))
+		ksft_exit_fail_msg("not adopted\n");
+	worker->arena = arena;
+	return arena;
+}
+
+static bool end_far(struct tow_worker *worker)
+{
+	struct tow_arena_stats stats = { .size = sizeof(stats) };
+	bool good = !tow_arena_stats(worker->arena, &stats) && !stats.in_use_bytes &&
+		    !tow_arena_destroy(worker->arena);
+
+	worker->arena = worker->words;
+	munmap(behind, far.bytes);
+	munmap(far.at, far.bytes);
+	far = (struct source_region){ 0 };
+	taken_back = false;
+	return good;
+}
+
+/* Both kinds, into there: what is shown is an address that stands for the tensor. */
+static bool both_come_far(const struct pair *fixed, const struct pair *dynamic,
+			  unsigned char *tensor, uint64_t step, struct told *told)
+{
+	void *data;
+
+	fill(tensor, 1000, step);
+	return !send_static(fixed->out, tensor, told) &&
+	       !tow_edge_wait(fixed->in, LATE_US, &data, NULL) && is_far(data) &&
+	       holds((unsigned char *)seen(data), 1000, step) && !tow_edge_consumed(fixed->in) &&
+	       finish(fixed->out) && !send_dynamic(dynamic->out, 1000, tensor, told) &&
+	       !tow_edge_wait(dynamic->in, LATE_US, &data, NULL) && is_far(data) &&
+	       holds((unsigned char *)seen(data), 1000, step) && !tow_edge_consumed(dynamic->in) &&
+	       finish(dynamic->out);
+}
+
+static void test_far_receivers(bool sums)
+{
+	unsigned char tensor[1000];
+	struct pair fixed = { 0 }, dynamic = { 0 };
+	struct told told = { 0 };
+	struct source of;
+	void *data;
+	bool good;
+
+	begin(0, sums);
+	begin_far(&workers[1], &of);
+	good = make_static(&fixed, "static", 2) && make_dynamic(&dynamic, "dynamic", 2);
+	for (uint64_t step = 1; good && step < 7; step++)
+		good = both_come_far(&fixed, &dynamic, tensor, step, &told);
+	good = good && told.count == 12 && !told.status;
+	/* The device takes it back: who has it is told so, and the other one that it is stale. */
+	taken_back = true;
+	good = good && !send_static(fixed.out, tensor, &told) && finish(fixed.out) &&
+	       told.status == -ESTALE && !tow_edge_test(fixed.in, &data, NULL) &&
+	       tow_edge_send(fixed.out, tensor, NULL, NULL) == -ESTALE &&
+	       !tow_edge_close(fixed.out) &&
+	       tow_edge_wait(fixed.in, LATE_US, &data, NULL) == -EFAULT && !tow_edge_close(fixed.in);
+	told.status = 0;
+	good = good && !send_dynamic(dynamic.out, 1000, tensor, &told) &&
+	       tow_edge_wait(dynamic.in, LATE_US, &data, NULL) == -EFAULT &&
+	       !tow_edge_close(dynamic.in) && finish(dynamic.out) && told.status == -ESTALE &&
+	       tow_edge_send(dynamic.out, tensor, NULL, NULL) == -EINVAL &&
+	       !tow_edge_close(dynamic.out);
+	good = end_far(&workers[1]) && good;
+	ksft_test_result(end() && good, "into a device's memory, %s\n",
+			 sums ? "with sums" : "without");
+}
+
+/* The device has taken it back before a sender came. */
+static void test_far_too_late(void)
+{
+	struct pair pair = { 0 };
+	struct thing *thing;
+	struct source of;
+	bool good;
+
+	begin(0, false);
+	begin_far(&workers[1], &of);
+	good = !tow_static_receiver(&workers[1], PEER, "late", &bytes_1000, 2, &pair.in) &&
+	       !tow_static_sender(&workers[0], PEER, "late", &bytes_1000, &pair.out);
+	for (thing = node.things; thing; thing = thing->next)
+		if (!strcmp(thing->name, "late/tensors"))
+			thing->gone = true;
+	good = good && tow_edge_connect(pair.out, LATE_MS) == -ESTALE;
+	good = close_pair(&pair) && good;
+	good = end_far(&workers[1]) && good;
+	ksft_test_result(end() && good, "memory that is taken back before that\n");
+}
+
+static void test_far_senders(void)
+{
+	struct pair fixed = { 0 }, dynamic = { 0 };
+	struct told told = { 0 };
+	struct tow_edge *keys;
+	unsigned char *tensor;
+	struct source of;
+	void *data;
+	bool good;
+
+	begin(0, true);
+	tensor = tow_arena_alloc(begin_far(&workers[0], &of), 1000);
+	good = tensor && make_static(&fixed, "static", 2) && make_dynamic(&dynamic, "dynamic", 2) &&
+	       !tow_rendezvous_sender(&workers[0], PEER, "keys", 1, &keys);
+	fill((unsigned char *)seen((char *)tensor), 1000, 5);
+	good = good && !send_static(fixed.out, tensor, &told) &&
+	       !tow_edge_wait(fixed.in, LATE_US, &data, NULL) && holds(data, 1000, 5) &&
+	       !tow_edge_consumed(fixed.in) && finish(fixed.out) &&
+	       !send_dynamic(dynamic.out, 1000, tensor, &told) &&
+	       !tow_edge_wait(dynamic.in, LATE_US, &data, NULL) && holds(data, 1000, 5) &&
+	       !tow_edge_consumed(dynamic.in) && finish(dynamic.out) && told.count == 2 &&
+	       !told.status && !tow_worker_copied(&workers[0]) &&
+	       tow_rendezvous_put(keys, "a", 1, &bytes_1000, tensor, TOW_PUT_CLONE, NULL, NULL) ==
+		       -EOPNOTSUPP && !tow_edge_close(keys);
+	taken_back = true;
+	good = good && !send_static(fixed.out, tensor, &told) && finish(fixed.out) &&
+	       told.status == -EFAULT;
+	told.status = 0;
+	good = good && !send_dynamic(dynamic.out, 1000, tensor, &told) &&
+	       tow_edge_wait(dynamic.in, LATE_US, &data, NULL) == -ESTALE &&
+	       !tow_edge_close(dynamic.in) && finish(dynamic.out) && told.status == -EFAULT &&
+	       !tow_edge_close(dynamic.out);
+	tow_arena_free(workers[0].arena, tensor);
+	good = close_pair(&fixed) && good;
+	good = end_far(&workers[0]) && good;
+	ksft_test_result(end() && good, "out of a device's memory\n");
+}
+
 /* ---- a rendezvous ---- */
 
 static void got(void *arg, const struct tow_rendezvous_tensor *tensor)
@@ -738,7 +928,8 @@ static void got(void *arg, const struct tow_rendezvous_tensor *tensor)
 
 	if (tensor->status)
 		told->status = tensor->status;
-	else if (!holds(tensor->data, (uint64_t)tensor->type.dims[0], tensor->step))
+	else if (!holds((unsigned char *)seen(tensor->data), (uint64_t)tensor->type.dims[0],
+			tensor->step))
 		told->wrong++;
 	tow_arena_free(workers[1].arena, tensor->data);
 	told->count++;
@@ -781,6 +972,35 @@ static void test_rendezvous(bool sums)
 	good = close_pair(&pair) && good && asked.count == 70 && asked.status == -ECANCELED;
 	free(tensor);
 	ksft_test_result(end() && good, "a rendezvous, %s\n", sums ? "with sums" : "without");
+}
+
+/* The second time its place is known, and is taken back. */
+static void test_far_rendezvous(void)
+{
+	struct told told = { 0 }, asked = { 0 };
+	struct pair pair = { 0 };
+	unsigned char tensor[1000];
+	struct source of;
+	bool good;
+
+	begin(0, true);
+	begin_far(&workers[1], &of);
+	good = !tow_rendezvous_receiver(&workers[1], PEER, "keys", 3, &pair.in) &&
+	       !tow_rendezvous_sender(&workers[0], PEER, "keys", 3, &pair.out) && meet(&pair);
+	fill(tensor, sizeof(tensor), 1);
+	good = good &&
+	       !tow_rendezvous_put(pair.out, "a", 1, &bytes_1000, tensor, 0, note, &told) &&
+	       !tow_rendezvous_get(pair.in, "a", 1, got, &asked) && finish(pair.out) &&
+	       finish(pair.in) && told.count == 1 && !told.status && asked.count == 1 &&
+	       !asked.status && !asked.wrong;
+	taken_back = true;
+	good = good &&
+	       !tow_rendezvous_put(pair.out, "a", 2, &bytes_1000, tensor, 0, note, &told) &&
+	       !tow_rendezvous_get(pair.in, "a", 2, got, &asked) && finish(pair.out) &&
+	       told.status == -ESTALE && !tow_edge_close(pair.out) && finish(pair.in) &&
+	       asked.count == 2 && asked.status == -EFAULT && !tow_edge_close(pair.in);
+	good = end_far(&workers[1]) && good;
+	ksft_test_result(end() && good, "a rendezvous in a device's memory\n");
 }
 
 /* ---- many, and several threads ---- */
@@ -915,7 +1135,7 @@ static void test_many(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(11);
+	ksft_set_plan(16);
 	device.process = towi_process();
 	towi_mapped_begin(&device);
 	test_static();
@@ -925,8 +1145,13 @@ int main(void)
 	test_no_memory();
 	test_other_region();
 	test_region_gone();
+	test_far_receivers(false);
+	test_far_receivers(true);
+	test_far_too_late();
+	test_far_senders();
 	test_rendezvous(false);
 	test_rendezvous(true);
+	test_far_rendezvous();
 	test_many();
 	test_threads();
 	ksft_finished();

@@ -483,25 +483,21 @@ static void test_child(void)
 
 static void test_adopt(void)
 {
-	struct tow_region *pool, *dmabuf, *imported, *others, *found_there;
+	struct tow_region *pool, *imported, *others, *found_there;
 	struct tow_device dev, another;
 	struct tow_arena *arena, *second;
 	char *memory = mmap(NULL, REGION_BYTES + 100, RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *ptr;
 	uint64_t offset;
-	int event = eventfd(0, EFD_CLOEXEC);
 	void *addr;
 
 	open_kernel(&dev);
 	open_kernel(&another);
 	if (memory == MAP_FAILED || tow_region_create(&dev, REGION_BYTES, NULL, &pool) ||
-	    tow_region_from_dmabuf(&dev, event, 0, 1, 0, &dmabuf) ||
 	    tow_region_from_memory(&dev, memory + 100, REGION_BYTES, 0, &imported) ||
 	    tow_region_create(&another, REGION_BYTES, NULL, &others) ||
 	    tow_arena_create(&dev, NULL, &arena) || tow_arena_create(&dev, NULL, &second))
 		ksft_exit_fail_msg("no regions\n");
 	ksft_test_result(tow_arena_adopt(arena, others) == -EINVAL, "another device's\n");
-	ksft_test_result(tow_arena_adopt(arena, dmabuf) == -EOPNOTSUPP &&
-			 tow_arena_adopt(arena, dmabuf) == -EOPNOTSUPP, "a dma-buf\n");
 	kernel.flags = TOW_REGION_READONLY;
 	ksft_test_result(tow_arena_adopt(arena, pool) == -EACCES, "a read-only one\n");
 	kernel.flags = 0;
@@ -526,13 +522,50 @@ static void test_adopt(void)
 			 !tow_arena_adopt(arena, pool), "when an arena ends it is as it was\n");
 	tow_arena_destroy(arena);
 	tow_region_destroy(pool);
-	tow_region_destroy(dmabuf);
 	tow_region_destroy(imported);
 	tow_region_destroy(others);
 	towi_mapped_end(&dev);
 	towi_mapped_end(&another);
 	munmap(memory, REGION_BYTES + 100);
+}
+
+/* A device's memory has addresses, and nothing is there. */
+static void test_adopt_far(void)
+{
+	struct tow_region *region, *found_there;
+	int event = eventfd(0, EFD_CLOEXEC);
+	struct tow_device dev;
+	struct tow_arena *arena;
+	uint64_t offset;
+	char *ptr = NULL;
+
+	open_kernel(&dev);
+	kernel.bytes = REGION_BYTES;
+	if (tow_region_from_dmabuf(&dev, event, 0, REGION_BYTES, 0, &region) ||
+	    tow_arena_create(&dev, NULL, &arena))
+		ksft_exit_fail_msg("no region\n");
+	kernel.flags = TOW_REGION_READONLY;
+	ksft_test_result(tow_arena_adopt(arena, region) == -EACCES, "a read-only dma-buf\n");
+	kernel.flags = 0;
+	ksft_test_result(!tow_arena_adopt(arena, region) &&
+			 (ptr = tow_arena_alloc(arena, REGION_BYTES)) &&
+			 found(&dev, ptr, region, 0, REGION_BYTES) &&
+			 !tow_arena_find(arena, ptr + 9, &found_there, &offset) &&
+			 found_there == region && offset == 9, "a dma-buf has addresses\n");
+	ksft_test_result(towi_region_far(region, ptr) && !towi_region_far(region, ptr - 1) &&
+			 towi_region_far(region, ptr + REGION_BYTES - 1) &&
+			 !towi_region_far(region, ptr + REGION_BYTES) &&
+			 write(event, ptr, sizeof(uint64_t)) < 0 && errno == EFAULT,
+			 "at which there is nothing\n");
+	offset = towi_region_lost(region);
+	kernel.flags = TOW_REGION_INVALID;
+	ksft_test_result(!offset && towi_region_lost(region) && !tow_arena_destroy(arena) &&
+			 !dev.mapped.count && !towi_region_far(region, ptr),
+			 "it may be taken back, and has none when the arena ends\n");
+	kernel.flags = 0;
+	tow_region_destroy(region);
 	close(event);
+	towi_mapped_end(&dev);
 }
 
 /* One that can be mapped, and begins with something that is not the region's. */
@@ -566,7 +599,7 @@ static void test_dmabuf(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(7 + 4 + 4 + 11 + 7 + 1 + 1 + 2 + 1 + 7 + 2);
+	ksft_set_plan(7 + 4 + 4 + 11 + 7 + 1 + 1 + 2 + 1 + 6 + 4 + 2);
 	test_attr();
 	test_names();
 	test_info();
@@ -577,6 +610,7 @@ int main(void)
 	test_watch();
 	test_child();
 	test_adopt();
+	test_adopt_far();
 	test_dmabuf();
 	ksft_finished();
 }

@@ -32,6 +32,7 @@ struct source {
 	_Atomic size_t out;
 	_Atomic int regions;
 	int adopted;
+	bool far;		/* what is adopted is a device's memory */
 };
 
 /* At a multiple of 2 MiB; NULL: there is no memory. */
@@ -89,7 +90,8 @@ static inline int source_put(void *from, struct tow_region *region)
 }
 
 /* A struct source_region of the test's. */
-static inline int source_adopt(void *from, struct tow_region *region, void **at, uint64_t *bytes)
+static inline int source_adopt(void *from, struct tow_region *region, void **at, uint64_t *bytes,
+			       bool *far)
 {
 	const struct source_region *made = (struct source_region *)region;
 	struct source *source = from;
@@ -99,6 +101,7 @@ static inline int source_adopt(void *from, struct tow_region *region, void **at,
 	source->adopted++;
 	*at = made->at;
 	*bytes = made->bytes;
+	*far = source->far;
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What workers and edges decide by themselves: by the clock, and by where a tensor is. */
-/* build: link -Wl,--wrap=tow_queue_enter -Wl,--wrap=tow_channel_get -Wl,--wrap=tow_channel_put -Wl,--wrap=tow_slot_create -Wl,--wrap=tow_slot_destroy -Wl,--wrap=tow_export -Wl,--wrap=towi_peer_number -Wl,--wrap=tow_device_query */
+/* build: link -Wl,--wrap=tow_queue_enter -Wl,--wrap=tow_channel_get -Wl,--wrap=tow_channel_put -Wl,--wrap=tow_slot_create -Wl,--wrap=tow_slot_destroy -Wl,--wrap=tow_export -Wl,--wrap=towi_region_far -Wl,--wrap=towi_region_lost -Wl,--wrap=towi_peer_number -Wl,--wrap=tow_device_query */
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -134,8 +134,24 @@ static int staged(struct tow_worker *worker, const char *at, bool clone, bool co
 
 	if (!ret && !copied == copies)
 		ret = -EXDEV;
-	tow_arena_free(worker->arena, copied);
+	tow_arena_free(worker->words, copied);
 	return ret;
+}
+
+bool __wrap_towi_region_far(const struct tow_region *region, const void *ptr);
+bool __wrap_towi_region_lost(const struct tow_region *region);
+
+bool __wrap_towi_region_far(const struct tow_region *region, const void *ptr)
+{
+	(void)region;
+	(void)ptr;
+	return false;
+}
+
+bool __wrap_towi_region_lost(const struct tow_region *region)
+{
+	(void)region;
+	return false;
 }
 
 /* In the arena, not in it, and at either end of its memory. */
@@ -149,6 +165,7 @@ static void test_places(void)
 	uint64_t offset;
 	char *begin, *end;
 
+	worker.words = worker.arena;
 	if (!block || tow_arena_find(worker.arena, block, &region, &offset))
 		ksft_exit_fail_msg("no memory\n");
 	made = (struct source_region *)region;
@@ -264,6 +281,7 @@ static void test_receiver(void)
 	void *data = NULL;
 	bool good;
 
+	worker.words = worker.arena;
 	towi_pump_init(&worker.pump, ring_make(16), 16, 0);
 	/* Nobody looks into a peer here. */
 	if (tow_static_receiver(&worker, (struct tow_peer *)(void *)&number, "name", &type, 2, &edge))

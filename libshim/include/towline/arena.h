@@ -107,8 +107,9 @@ int tow_arena_destroy(struct tow_arena *arena);
 /**
  * tow_arena_adopt() - give an arena a region to cut blocks out of
  * @arena: the arena
- * @region: of the same device: of its pool, however it was come by, or of the process's own
- *	memory.  It stays the caller's, and must not be destroyed or released before the arena is
+ * @region: of the same device: of its pool, however it was come by, of the process's own
+ *	memory, or of another device's (tow_region_from_dmabuf()).  It stays the caller's, and must
+ *	not be destroyed or released before the arena is
  *
  * The arena uses those 2 MiB of it that begin at multiples of 2 MiB where it has an address, maps
  * it if it has none of its own, and overwrites what was in it as blocks are given out; with
@@ -118,11 +119,21 @@ int tow_arena_destroy(struct tow_arena *arena);
  * What was allocated in a persistent region cannot be found again in it by this: an arena keeps
  * what it knows of blocks elsewhere, and does not outlive its process.
  *
+ * Of another device's memory the arena gives out addresses that only stand for it: tow_arena_find()
+ * says where in the region such a one is, and the device, or whatever tow_region_map() maps,
+ * reaches it there.  At the address itself is nothing, and to read or write it is a fault.  It is
+ * for edges, of a worker of that arena (tow_worker_create()) or another; communicators, servers,
+ * tracers and tow_numpy refuse the arena (-EOPNOTSUPP).  All that such an arena has is other
+ * devices' memory, and it gets none by itself (ENOSPC).  tow_arena_zeroed() fails with EOPNOTSUPP,
+ * and so does tow_arena_realloc() where it would move.  When the device has taken its memory back
+ * (tow_region_from_dmabuf()) what is allocated is good for tow_arena_free() only.
+ *
  * Return: 0, or
  *  -EACCES: the region is read-only;
  *  -EBUSY: an arena has it, or another region with the same memory, already;
  *  -EINVAL: an argument is NULL, the region is another device's, or there are no such 2 MiB in it;
- *  -EOPNOTSUPP: it is a dma-buf;
+ *  -EOPNOTSUPP: it is another device's memory, and the arena has flags, or a region that is
+ *	not; or it is not, and the arena has one that is;
  *  -EPERM: in a child that was forked; and what tow_region_map() and @grown return.
  */
 int tow_arena_adopt(struct tow_arena *arena, struct tow_region *region);
@@ -139,7 +150,8 @@ int tow_arena_adopt(struct tow_arena *arena, struct tow_region *region);
  *  ENODEV: there is no room left, and the device was removed;
  *  ENOMEM: out of the machine's memory, or @bytes is more than there can be;
  *  EPERM: in a child that was forked;
- *  ENOSPC: the device's pool is empty, or a limit of the device is reached; and what
+ *  ENOSPC: the device's pool is empty, or a limit of the device is reached, or the arena is
+ *	of another device's memory and has no more; and what
  *	else tow_region_create() and tow_region_map() fail with.
  */
 void *tow_arena_alloc(struct tow_arena *arena, size_t bytes);
@@ -161,7 +173,7 @@ void *tow_arena_aligned(struct tow_arena *arena, size_t alignment, size_t bytes)
  * @bytes: of each
  *
  * Return: as tow_arena_alloc(); ENOMEM also when @count times @bytes is more than there
- * can be.
+ * can be; EOPNOTSUPP when the arena is of another device's memory.
  */
 void *tow_arena_zeroed(struct tow_arena *arena, size_t count, size_t bytes);
 
@@ -177,7 +189,7 @@ void *tow_arena_zeroed(struct tow_arena *arena, size_t count, size_t bytes);
  * Return: the memory, with the contents it had as far as both sizes reach (of what was
  * there: tow_arena_usable()); or NULL with
  * errno, and nothing has changed: as tow_arena_alloc(), EINVAL also when @ptr is
- * nothing that is allocated there.
+ * nothing that is allocated there, EOPNOTSUPP when another device's memory had to be moved.
  */
 void *tow_arena_realloc(struct tow_arena *arena, void *ptr, size_t bytes);
 

@@ -37,8 +37,8 @@ struct tow_numpy;
  *
  * Both stay until tow_numpy_retire() has returned 0.
  *
- * Return: 0; -EINVAL: @arena or @numpy is NULL; -ENOMEM: out of memory; what tow_tracer_node()
- * returns.
+ * Return: 0; -EINVAL: @arena or @numpy is NULL; -ENOMEM: out of memory; -EOPNOTSUPP: @arena is of
+ * another device's memory; what tow_tracer_node() returns.
  */
 int tow_numpy_create(struct tow_arena *arena, struct tow_tracer *tracer,
 		     struct tow_numpy **numpy);

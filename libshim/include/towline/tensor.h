@@ -37,7 +37,8 @@
  *
  * With TOW_VALIDATE=1 in the environment of both ends when their workers are made, tensors of
  * dynamic edges and rendezvous travel with their CRC32C (as iSCSI has it, RFC 3720), of what they
- * were when they were given to the library.  It takes libisal2 of Debian.
+ * were when they were given to the library.  It takes libisal2 of Debian.  Where either end has a
+ * tensor in an arena of another device's memory, that one is not compared.
  *
  * All functions may be called by any number of threads at once.  In a child that was forked they
  * return -EPERM of its parent's workers and edges.
@@ -152,6 +153,15 @@ struct tow_worker_attr {
  * @attr: what it is to be like, or NULL
  * @worker: stored here
  *
+ * @arena may be of another device's memory, which it was given before (tow_arena_adopt()): tensors
+ * come to there, and what receivers show are addresses of that kind.  All that processors read and
+ * write, which is what the two ends tell each other, and copies of tensors that are in no region,
+ * is in an arena of the worker's own then, of 2 MiB of the pool at first.
+ *
+ * When that device takes its memory back edges end that have a tensor there, or memory for some:
+ * with -EFAULT at this end, and -ESTALE at the other one.  An end that has nothing on its way learns
+ * it when the other one is closed.  Other edges go on.
+ *
  * Return: 0; -E2BIG, -EINVAL: @attr, or an argument, is none that there is; -EMFILE,
  * -ENFILE; -ELIBACC: TOW_VALIDATE is set, and ISA-L is not there; -EPERM: @dev or @arena is another
  * process's; and what tow_queue_create() returns.
@@ -265,6 +275,7 @@ int tow_static_bytes(const struct tow_tensor_type *type, uint32_t slots, uint64_
  * again.
  *
  * Return: as tow_static_receiver(); -ERANGE: @region is smaller than tow_static_bytes() says;
+ * -EOPNOTSUPP: it is of another device's memory;
  * -EPROTOTYPE, -EMSGSIZE, -EPROTO: an edge of other elements, of another shape or number of
  * slots, or of another kind or version has left what is there, and it has not changed; and
  * what tow_region_map() returns.
@@ -390,8 +401,9 @@ typedef void tow_edge_done(void *arg, uint64_t step, int status);
  * @edge: a sender that is connected
  * @data: the tensor, which nobody changes before it was sent.  In a region of the worker's arena,
  *	or any other of its device (tow_region_find()), it is sent from there, and the region
- *	stays until it was, or the edge ends with -EFAULT; elsewhere it is copied first, and
- *	counted (tow_worker_copied()).
+ *	stays until it was, or the edge ends with -EFAULT, as it does when another device takes
+ *	the tensor's memory back; elsewhere it is copied first, and counted
+ *	(tow_worker_copied()).
  * @done: called when it was sent, by who calls tow_worker_progress(); or NULL
  * @arg: passed to @done
  *
@@ -415,7 +427,8 @@ int tow_edge_send(struct tow_edge *edge, const void *data, tow_edge_done *done, 
  * @done: called when the receiver has read it, or will not; or NULL.  It is told what went
  *	wrong there, too: -ENOSPC, -EDQUOT, -ENOMEM: it had no memory, and has left the tensor
  *	out; -EBADMSG: what it read is not what was sent (TOW_VALIDATE).  After those the edge
- *	goes on.
+ *	goes on.  After -EFAULT (the tensor's memory is gone) and -ESTALE (the receiver's is) it
+ *	does not.
  * @arg: passed to @done
  *
  * As tow_edge_send() in all else.  When the edge has failed and the receiver may still be
@@ -447,8 +460,8 @@ int tow_dynamic_send(struct tow_edge *edge, const struct tow_tensor_type *type, 
  * be another one of the same key and step.
  *
  * Return: 0; -EEXIST: there is one, which has not ended; -EOVERFLOW; -EINVAL; -EPERM;
- * -EDQUOT, -ENOSPC, -ENOMEM: there is no room for a copy, or a record; or the error that has
- * ended the edge.
+ * -EDQUOT, -ENOSPC, -ENOMEM: there is no room for a copy, or a record; -EOPNOTSUPP: TOW_PUT_CLONE,
+ * of what is in an arena of another device's memory; or the error that has ended the edge.
  */
 int tow_rendezvous_put(struct tow_edge *edge, const char *key, uint64_t step,
 		       const struct tow_tensor_type *type, const void *data, uint32_t flags,
@@ -556,7 +569,8 @@ uint32_t tow_edge_pending(const struct tow_edge *edge);
  * tow_edge_test() - has the next step come?
  * @edge: a receiver
  * @data: the tensor is stored here: the edge's memory, to be read until
- *	tow_edge_consumed(), and changed if one likes
+ *	tow_edge_consumed(), and changed if one likes; of a worker of another device's memory an
+ *	address that stands for it (tow_arena_adopt())
  * @step: its number, from 1, is stored here; or NULL
  *
  * Waits for nobody.  Of a static edge it reads memory, takes no lock and makes no call.

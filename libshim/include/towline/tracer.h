@@ -42,7 +42,8 @@ struct tow_tracer;
  * @arena: where what is sent is to be; it must live as long as the tracer
  * @tracer: stored here; ended with tow_tracer_destroy()
  *
- * Return: 0; -EINVAL: an argument is NULL; -ENOMEM: out of memory.
+ * Return: 0; -EINVAL: an argument is NULL; -ENOMEM: out of memory; -EOPNOTSUPP: @arena is of
+ * another device's memory.
  */
 int tow_tracer_create(struct tow_arena *arena, struct tow_tracer **tracer);
 
