@@ -168,8 +168,7 @@ static inline void tow_rdma_look(void *context, const void *attributes, size_t b
 	wanted->found = true;
 }
 
-/* `rdma link del NAME` */
-static inline int tow_rdma_link_del(const char *name)
+static inline int tow_rdma_index(const char *name, uint32_t *index)
 {
 	struct tow_rdma_wanted wanted = { .name = name };
 	struct tow_rdma_request request;
@@ -177,13 +176,36 @@ static inline int tow_rdma_link_del(const char *name)
 
 	tow_rdma_begin(&request, RDMA_NLDEV_CMD_GET, NLM_F_DUMP);
 	ret = tow_rdma_talk(&request, tow_rdma_look, &wanted);
-	if (!ret && !wanted.found)
-		ret = -ENODEV;
+	*index = wanted.index;
+	return ret ?: wanted.found ? 0 : -ENODEV;
+}
+
+/* `rdma link del NAME` */
+static inline int tow_rdma_link_del(const char *name)
+{
+	struct tow_rdma_request request;
+	uint32_t index;
+	int ret = tow_rdma_index(name, &index);
+
 	if (ret)
 		return ret;
 	tow_rdma_begin(&request, RDMA_NLDEV_CMD_DELLINK, NLM_F_ACK);
-	tow_rdma_attribute(&request, RDMA_NLDEV_ATTR_DEV_INDEX, &wanted.index,
-			   sizeof(wanted.index));
+	tow_rdma_attribute(&request, RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
+	return tow_rdma_talk(&request, NULL, NULL);
+}
+
+/* `rdma dev set NAME name OTHER` */
+static inline int tow_rdma_rename(const char *name, const char *other)
+{
+	struct tow_rdma_request request;
+	uint32_t index;
+	int ret = tow_rdma_index(name, &index);
+
+	if (ret)
+		return ret;
+	tow_rdma_begin(&request, RDMA_NLDEV_CMD_SET, NLM_F_ACK);
+	tow_rdma_attribute(&request, RDMA_NLDEV_ATTR_DEV_INDEX, &index, sizeof(index));
+	tow_rdma_string(&request, RDMA_NLDEV_ATTR_DEV_NAME, other);
 	return tow_rdma_talk(&request, NULL, NULL);
 }
 
