@@ -734,7 +734,7 @@ TEST_F_TIMEOUT(responder, a_queue_ends_while_a_tie_is_carried_on, 60)
 	ASSERT_EQ(0, serve(self, &e, 0));
 	ASSERT_EQ(0, tow_rings_make(self->fd, 8, 8, &rings));
 	ASSERT_EQ(0, tow_channel_open(rings.made.fd, self->work.call.peer, 0, &channel));
-	ASSERT_EQ(0, tow_halt_begin("tow_grant_tie_carried"));
+	ASSERT_EQ(0, tow_halt_begin("tow_grant_assoc_carried"));
 	/* Without a word: it breaks, and is to go on. */
 	evil_hang_up(&e);
 	EXPECT_EQ(0, serve_again(self, &e));

@@ -737,7 +737,7 @@ TEST_F_TIMEOUT(unplug, while_nobody_answers, 60)
 	struct caller remover = { .memory = self->name };
 
 	ASSERT_LE(0, connector.fd);
-	ASSERT_EQ(0, tow_halt_begin("tow_peers_stop_begin"));
+	ASSERT_EQ(0, tow_halt_begin("tow_peers_quiesce"));
 	ASSERT_EQ(0, pthread_create(&connector.thread, NULL, connect_nowhere, &connector));
 	tow_test_sleep_ms(100);
 	ASSERT_EQ(0, pthread_create(&remover.thread, NULL, remove_there, &remover));

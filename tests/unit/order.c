@@ -224,7 +224,7 @@ static bool cut_next(struct world *world, struct chain *chain)
 		if (chain->states[i] != GOES)
 			continue;
 		chain->states[i] = CUT;
-		tow_order_cut(&world->order);
+		tow_order_abort(&world->order);
 		doom(world, (unsigned int)(chain - world->chains));
 		if (i + 1 == chain->length)
 			tow_order_end(&world->order);

@@ -84,9 +84,9 @@ static bool the_receiver_counts(void)
 	u32 told = UINT32_MAX - 10, by;
 
 	for (by = 0; by <= 2 * WINDOW; by++) {
-		if (tow_window_exceeded(told + by, told, WINDOW) != (by > WINDOW) ||
-		    tow_window_exceeded(told + by, told, 0) != (by > 0) ||
-		    tow_window_due(told + by, told) != (by >= WINDOW / 2))
+		if (tow_credit_exceeded(told + by, told, WINDOW) != (by > WINDOW) ||
+		    tow_credit_exceeded(told + by, told, 0) != (by > 0) ||
+		    tow_credit_due(told + by, told) != (by >= WINDOW / 2))
 			return false;
 	}
 	return true;
@@ -98,13 +98,13 @@ static bool the_sender_believes_what_can_be(void)
 
 	for (out = 0; out <= WINDOW; out++) {
 		for (by = 0; by <= WINDOW + 1; by++) {
-			int gain = tow_window_gain(before + by, before, out);
+			int gain = tow_credit_gain(before + by, before, out);
 
 			if (by && by <= out ? gain != (int)by : gain >= 0)
 				return false;
 		}
 		/* It cannot go back. */
-		if (tow_window_gain(before - 1, before, out) >= 0)
+		if (tow_credit_gain(before - 1, before, out) >= 0)
 			return false;
 	}
 	return true;
@@ -121,14 +121,14 @@ static bool ends_get_on(void)
 			sent++;
 			outstanding++;
 			arrived++;
-			if (tow_window_exceeded(arrived, told, WINDOW))
+			if (tow_credit_exceeded(arrived, told, WINDOW))
 				return false;
 			continue;
 		}
-		if (!tow_window_due(arrived, told))
+		if (!tow_credit_due(arrived, told))
 			return false;
 		told = arrived;
-		gain = tow_window_gain(told, dealt, outstanding);
+		gain = tow_credit_gain(told, dealt, outstanding);
 		if (gain <= 0)
 			return false;
 		dealt = told;
