@@ -2,7 +2,7 @@
 /*
  * What programs do with /dev/towline/<ibdev>: open, ioctl, close.
  *
- * An open file is a client (client.h).  It holds a reference to its tow_device
+ * An open file is a client (core.h).  It holds a reference to its tow_device
  * and, through file_operations.owner, the module; nothing of the RDMA device.
  */
 #include <crypto/sha2.h>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Limits: see limits.h.
+ * Limits: how much of what a client, a user and a device may have.
+ *
+ * What a region takes is counted three times: for the client that made it, for
+ * the client's user and for the device.  A charge is made before anything is
+ * taken and undone after it was given back, so the counts are never too low.
  *
  * All numbers of a device are under one lock.  It is taken once when a region
  * is made and once when it goes, never for an operation.

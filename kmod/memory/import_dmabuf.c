@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Imports of another driver's dma-buf: see import.h.
+ * Imports of another driver's dma-buf, which it may take back at any moment (import.c).
  *
  * What its exporter is waited for
  *

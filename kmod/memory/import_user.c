@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Imports of a process's own memory: see import.h.
+ * Imports of a process's own memory: its pages, pinned, which become slabs (import.c).
  *
  * Pages are pinned first, a slab's at a time, without the device, as a page that is not
  * there may keep us waiting for as long as a program likes.  Then they are mapped, a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The maintenance queue pair: see maint.h for what it is for.  This file decides
+ * The maintenance queue pair: internal.h says what it is for.  This file decides
  * when there is one, and lets others use it; maint_qp.c makes it.
  *
  * Normal operation

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The pool: see pool.h, and slab.h for the states of a slab.
+ * The pool: a device's slabs, made ahead of need; memory.h has the states of a slab.
  *
  * Normal operation
  *

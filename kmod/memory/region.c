@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Regions: see region.h.
+ * Regions: what clients have.  Documentation/design/memory.md says how long they live.
  *
  * A region is held by handles, descriptors and mappings, each in its own right;
  * the last one to go gives the slabs back.  A persistent region has a name in
@@ -267,7 +267,7 @@ static enum tow_slab_class tow_region_class(u64 bytes)
 	return bytes <= TOW_SMALL_REGION_MAX ? TOW_SLAB_SMALL : TOW_SLAB_LARGE;
 }
 
-/* Charge first, then take: see limits.h. */
+/* Charge first, then take: see core/limits.c. */
 static int tow_region_fill(struct tow_region *region, struct tow_client *client,
 			   enum tow_slab_class class, unsigned int count)
 {

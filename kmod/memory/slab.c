@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Slabs: see slab.h.
+ * Slabs: memory that the RDMA device reaches under one registration.  One of the pool
+ * consists of chunks from the page allocator, one of imported memory of somebody else's
+ * pages; both are registered alike.
  *
  * Memory
  *
