@@ -191,6 +191,6 @@ static struct attribute *tow_peer_settings_attrs[] = {
 	NULL
 };
 
-const struct attribute_group tow_peer_settings_group = {
+const struct attribute_group tow_conn_settings_group = {
 	.attrs = tow_peer_settings_attrs,
 };

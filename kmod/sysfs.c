@@ -514,7 +514,7 @@ static const struct attribute_group tow_sysfs_stats_group = {
 
 const struct attribute_group *tow_sysfs_groups[] = {
 	&tow_sysfs_group,
-	&tow_peer_settings_group,
+	&tow_conn_settings_group,
 	&tow_sysfs_stats_group,
 	NULL
 };

@@ -58,6 +58,6 @@ ssize_t tow_setting_store(struct device *node, struct device_attribute *attr,
 			  const char *buf, size_t count);
 
 /* peer_settings.c */
-extern const struct attribute_group tow_peer_settings_group;
+extern const struct attribute_group tow_conn_settings_group;
 
 #endif /* TOW_SYSFS_H */

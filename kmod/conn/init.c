@@ -16,7 +16,7 @@
  */
 void tow_conn_init(struct tow_peers *peers, struct ib_device *ibdev)
 {
-	tow_peer_settings_init(&peers->settings, ibdev);
+	tow_conn_settings_init(&peers->settings, ibdev);
 	tow_cluster_key_init(&peers->key);
 	tow_cluster_key_init(&peers->self);
 	tow_partings_init(&peers->partings);

@@ -182,7 +182,7 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 	ret = tow_accept_check_control(dev, request);
 	if (ret)
 		return ret;
-	tow_peer_settings_read(dev->peers, &settings);
+	tow_conn_settings_read(dev->peers, &settings);
 	session = tow_session_new(dev, false, &settings);
 	if (IS_ERR(session))
 		return PTR_ERR(session);

@@ -225,9 +225,9 @@ const char *tow_session_explain(int error);
 u32 tow_session_reason_of(int error);
 bool tow_session_orderly(u32 reason);
 bool tow_session_may_pass(struct tow_session *session);
-void tow_peer_settings_init(struct tow_conn_settings *settings,
+void tow_conn_settings_init(struct tow_conn_settings *settings,
 			    struct ib_device *ibdev);
-void tow_peer_settings_read(const struct tow_peers *peers,
+void tow_conn_settings_read(const struct tow_peers *peers,
 			    struct tow_conn_settings *settings);
 
 /* session.c */

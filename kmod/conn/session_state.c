@@ -283,11 +283,11 @@ void tow_session_hung_up(struct tow_session *session)
 /* ---- settings ------------------------------------------------------------- */
 
 /**
- * tow_peer_settings_init - what holds as long as no administrator says otherwise
+ * tow_conn_settings_init - what holds as long as no administrator says otherwise
  * @settings: the settings
  * @ibdev: the RDMA device
  */
-void tow_peer_settings_init(struct tow_conn_settings *settings,
+void tow_conn_settings_init(struct tow_conn_settings *settings,
 			    struct ib_device *ibdev)
 {
 	*settings = (struct tow_conn_settings){
@@ -312,14 +312,14 @@ void tow_peer_settings_init(struct tow_conn_settings *settings,
 }
 
 /**
- * tow_peer_settings_read - a copy of a device's settings
+ * tow_conn_settings_read - a copy of a device's settings
  * @peers: the device's peers
  * @settings: the copy
  *
  * An administrator may write to them meanwhile: each is the one before or the one
  * after, and stays what it is while the copy is checked and used.
  */
-void tow_peer_settings_read(const struct tow_peers *peers,
+void tow_conn_settings_read(const struct tow_peers *peers,
 			    struct tow_conn_settings *settings)
 {
 	const u32 *from = (const u32 *)&peers->settings;

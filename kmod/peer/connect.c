@@ -454,7 +454,7 @@ static void tow_peer_way(struct tow_peer *peer, struct tow_address *address,
 	if (peer->overridden)
 		*settings = peer->settings;
 	else
-		tow_peer_settings_read(peers, settings);
+		tow_conn_settings_read(peers, settings);
 	mutex_unlock(&peers->lock);
 	if (!address->port)
 		address->port = READ_ONCE(peers->settings.listen_port);

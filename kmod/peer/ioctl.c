@@ -71,7 +71,7 @@ static int tow_connect_settings(struct tow_device *dev,
 {
 	u32 flags = call->flags;
 
-	tow_peer_settings_read(dev->peers, settings);
+	tow_conn_settings_read(dev->peers, settings);
 	if (flags & TOW_PEER_SET_GID_INDEX)
 		settings->gid_index = call->gid_index;
 	if (flags & TOW_PEER_SET_PKEY_INDEX)

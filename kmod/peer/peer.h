@@ -52,7 +52,7 @@ struct tow_assoc;
  * @allow_unauthenticated: connect without cluster keys
  *
  * Each is a file in sysfs, which may be written at any time: the device's are read
- * with READ_ONCE(), or all together by tow_peer_settings_read().
+ * with READ_ONCE(), or all together by tow_conn_settings_read().
  */
 struct tow_conn_settings {
 	u32	peer_limit;
