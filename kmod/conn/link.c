@@ -165,7 +165,7 @@ static void tow_link_note_step(struct tow_link *link, enum tow_link_step step)
 	struct tow_session *session = link->session;
 	unsigned long flags;
 
-	/* What was posted before another session is dealt with first: replay.c. */
+	/* What was posted before another session is dealt with first: rma/replay.c. */
 	if (step == TOW_LINK_ESTABLISHED && !session->syncs) {
 		spin_lock_bh(&link->lock);
 		link->open = !link->over;

@@ -357,7 +357,7 @@ struct tow_wire_grants {
 
 /*
  * Notifications are not messages: they come with RDMA writes, or by themselves, on
- * data queue pairs.  sequence.h has their numbers, and how many may be on their
+ * data queue pairs.  rma/sequence.h has their numbers, and how many may be on their
  * way.
  */
 

@@ -95,6 +95,13 @@ void tow_client_drop_handles(struct tow_client *client,
 	unsigned long index;
 
 	xa_for_each(&client->handles, index, handle) {
+		rcu_read_lock();
+		handle = xa_load(&client->handles, index);
+		if (!handle || handle->ops != ops) {
+			rcu_read_unlock();
+			continue;
+		}
+		rcu_read_unlock();
 		/* Others may look still, or take it: it is looked at under the lock. */
 		mutex_lock(&client->lock);
 		handle = xa_load(&client->handles, index);

@@ -12,9 +12,9 @@
  * device, and by its handles whatever they are of; it ends with its process or its file,
  * whichever goes first.  A charge holds the account that it is charged to.
  *
- * Locks, outermost first: tow_process's; tow_client.poll_lock; tow_client.lock; those of all
- * layers; tow_limits.lock.  tow_device.name_lock and tow_recorder.lock are taken in any context,
- * with whatever is held.
+ * Locks, outermost first: tow_process's; tow_client.poll_lock; those of all layers;
+ * tow_client.lock, within which nothing but the table of handles is touched; tow_limits.lock.
+ * tow_device.name_lock and tow_recorder.lock are taken in any context, with whatever is held.
  *
  * What is called from here without being known: tow_device.release, tow_client.end,
  * tow_handle_ops, a call's function.  To begin reading: device.c, client.c, then limits.c.
@@ -305,7 +305,7 @@ void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
 /* ---- calls ----------------------------------------------------------------- */
 
 /* No structure of a call in the table is larger. */
-#define TOW_CALL_BYTES		512
+#define TOW_CALL_BYTES		320
 
 /**
  * struct tow_answer - where a call's answer goes

@@ -190,7 +190,7 @@ void tow_directory_assoc_cleanup(struct tow_assoc *assoc);
 void tow_directory_assoc_numbers(struct tow_assoc *assoc, u32 *grants,
 				 u32 *remotes);
 
-/* Called by device.c. */
+/* Called by main.c. */
 int tow_directory_init(struct tow_device *dev);
 void tow_directory_quiesce(struct tow_device *dev);
 void tow_directory_stop(struct tow_device *dev);
@@ -201,7 +201,7 @@ void tow_directory_queue(struct tow_directory *dir);
 void tow_directory_want_kick(struct tow_assoc *assoc);
 void tow_directory_kick(struct tow_directory *dir);
 
-/* Called by client.c and chardev.c, when a client begins and when it has ended. */
+/* Called by chardev.c, when a client has ended. */
 void tow_directory_client_end(struct tow_client *client);
 
 /* ioctl.c */

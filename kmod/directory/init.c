@@ -164,6 +164,7 @@ void tow_directory_assoc_numbers(struct tow_assoc *assoc, u32 *grants,
 int tow_directory_init(struct tow_device *dev)
 {
 	struct tow_directory *dir = kzalloc(sizeof(*dir), GFP_KERNEL);
+	int ret;
 
 	if (!dir)
 		return -ENOMEM;
@@ -175,9 +176,11 @@ int tow_directory_init(struct tow_device *dev)
 	init_llist_head(&dir->quiet);
 	INIT_WORK(&dir->work, tow_directory_work);
 	xa_init(&dir->by_id);
-	if (tow_labels_init(&dir->exports))
+	ret = tow_labels_init(&dir->exports);
+	if (ret)
 		goto err_free;
-	if (tow_labels_init(&dir->waiting))
+	ret = tow_labels_init(&dir->waiting);
+	if (ret)
 		goto err_cleanup_exports;
 	dev->directory = dir;
 	return 0;
@@ -186,7 +189,7 @@ err_cleanup_exports:
 	tow_labels_cleanup(&dir->exports);
 err_free:
 	kfree(dir);
-	return -ENOMEM;
+	return ret;
 }
 
 /**

@@ -36,6 +36,9 @@ struct tow_dir_handle {
 	};
 };
 
+/* A handle is freed, and found, by its beginning. */
+static_assert(offsetof(struct tow_dir_handle, handle) == 0);
+
 /* Does not wait for anybody, nor tell anybody yet. */
 static void tow_dir_drop_exported(struct tow_exported *exported)
 {

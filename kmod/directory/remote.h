@@ -156,7 +156,7 @@ void tow_remote_assoc_lost(struct tow_assoc *assoc);
 void tow_remote_assoc_gone(struct tow_assoc *assoc);
 void tow_remote_assoc_cleanup(struct tow_assoc *assoc);
 
-/* rmr.c */
+/* rma/rmr.c */
 const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
 					     u64 offset);
 int tow_remote_enter(struct tow_remote *remote);

@@ -105,6 +105,17 @@ void tow_memory_describe(struct tow_device *dev, struct tow_query *query)
 }
 
 /**
+ * tow_memory_lacks_atomics - did the device turn out to have no atomics for us?
+ * @dev: the device, which may be going
+ *
+ * Return: whether; false if it was not tried, whatever its driver says.
+ */
+bool tow_memory_lacks_atomics(struct tow_device *dev)
+{
+	return tow_maint_lacks(&dev->memory->maint, TOW_LACKS_ATOMICS);
+}
+
+/**
  * tow_memory_linger_max_s - how long regions may linger, as the administrator allows
  * @dev: the device
  *

@@ -282,7 +282,6 @@ static inline u64 tow_pool_slab_bytes(struct tow_pool *pool,
 /* pool_resize.c */
 void tow_pool_trim(struct tow_pool *pool);
 void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class);
-bool tow_pool_reclaim_mrs(struct tow_pool *pool);
 int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
 		      unsigned int count);
 
@@ -343,8 +342,6 @@ int tow_region_publish(struct tow_region *region);
 struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  u32 flags, u32 linger_s,
 				  const char name[TOW_REGION_NAME_MAX]);
-bool tow_region_try_get(struct tow_region *region);
-void tow_region_orphan(struct tow_region *region);
 void tow_region_disown(struct tow_region *region);
 struct tow_region *tow_region_take_over(struct tow_client *client,
 					const char name[TOW_REGION_NAME_MAX],

@@ -132,6 +132,11 @@ static void tow_maint_unmake(struct tow_maint *maint)
 {
 	tow_maint_teardown(maint);
 	tow_maint_trial_free(maint);
+
+	/* What its end made it say must not be held against the next one. */
+	spin_lock_irq(&maint->lock);
+	maint->broken = 0;
+	spin_unlock_irq(&maint->lock);
 }
 
 /*

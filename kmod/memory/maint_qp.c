@@ -417,9 +417,4 @@ void tow_maint_teardown(struct tow_maint *maint)
 	if (maint->cq)
 		ib_free_cq(maint->cq);
 	maint->cq = NULL;
-
-	/* What its end made it say must not be held against the next one. */
-	spin_lock_irq(&maint->lock);
-	maint->broken = 0;
-	spin_unlock_irq(&maint->lock);
 }

@@ -154,7 +154,7 @@ void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class)
  *
  * Return: whether there were any.
  */
-bool tow_pool_reclaim_mrs(struct tow_pool *pool)
+static bool tow_pool_reclaim_mrs(struct tow_pool *pool)
 {
 	unsigned int count = 0;
 	struct tow_slab *slab;

@@ -143,7 +143,7 @@ void tow_region_get_many(struct tow_region *region, u32 count)
  *
  * Return: whether there is one.
  */
-bool tow_region_try_get(struct tow_region *region)
+static bool tow_region_try_get(struct tow_region *region)
 {
 	return kref_get_unless_zero(&region->refs);
 }
@@ -390,7 +390,7 @@ static bool tow_region_may_linger(struct tow_region *region)
  *
  * A persistent region lingers from now on.
  */
-void tow_region_orphan(struct tow_region *region)
+static void tow_region_orphan(struct tow_region *region)
 {
 	struct tow_regions *regions = &region->dev->memory->regions;
 
@@ -712,6 +712,9 @@ static void tow_region_drop_handle(struct tow_handle *base, bool destroy)
 	tow_uncharge(&handle->charge);
 	tow_region_put(handle->region);
 }
+
+/* A handle is freed, and found, by its beginning. */
+static_assert(offsetof(struct tow_region_handle, handle) == 0);
 
 const struct tow_handle_ops tow_region_handle_ops = {
 	.drop	= tow_region_drop_handle,

@@ -6,7 +6,7 @@
  *	assoc.c		an association begins, waits for another session, ends
  *	resume.c	which session carries it: what AUTH and AUTHED say
  *	resend.c	messages that are said again
- *	replay.c	what becomes of operations
+ *	rma/replay.c	what becomes of operations
  */
 #ifndef TOW_ASSOC_H
 #define TOW_ASSOC_H
@@ -173,7 +173,7 @@ void tow_assoc_log_add(struct tow_session *session, u8 type, u32 request,
 void tow_assoc_log_posted(struct tow_session *session);
 void tow_assoc_log_received(struct tow_session *session, u8 type);
 
-/* replay.c */
+/* rma/replay.c */
 size_t tow_replay_fill(struct tow_assoc *assoc, void *body);
 int tow_replay_receive(struct tow_session *session,
 		       const struct tow_wire_sync *body, size_t bytes);

@@ -10,7 +10,7 @@
  *
  * Who makes a connection waits until the other one is gone, and tries again
  * (connect.c).  Who accepts one must not wait: the other end is told to come back
- * soon (passive.c).  That holds for those who have proved nothing, too: no more than
+ * soon (conn/passive.c).  That holds for those who have proved nothing, too: no more than
  * 64 of them are there at a time, so they have no more than 64 queue pairs that
  * nobody used.
  */
@@ -108,7 +108,7 @@ bool tow_evict_wait(struct tow_device *dev)
 		return false;
 	/* Not only ENDED: the table may be what is full. */
 	wait_event(dev->peers->wait, xa_load(&dev->peers->sessions,
-					   session->index) != session);
+					     session->index) != session);
 	tow_session_put(session);
 	return true;
 }

@@ -157,7 +157,7 @@ struct tow_peer {
  * @last_session: number of the youngest
  * @clock: counts requests that came, sessions that became READY, and proofs that
  *	were sent, to know which was before which
- * @associations: those that have not ended
+ * @assocs: those that have not ended
  * @half_open: those of them that came from outside and are not AUTHENTICATED
  * @stopping: the device is going
  * @wait: woken when the state of a peer, an attempt or a session changes

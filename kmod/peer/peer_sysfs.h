@@ -52,7 +52,5 @@ void tow_peer_sysfs_device_add(struct tow_device *dev);
 void tow_peer_sysfs_device_remove(struct tow_device *dev);
 void tow_peer_sysfs_add(struct tow_peer *peer);
 void tow_peer_sysfs_remove(struct tow_peer *peer);
-void tow_peer_name(const struct tow_address *address,
-		   char name[TOW_PEER_NAME_MAX]);
 
 #endif /* TOW_PEER_SYSFS_H */

@@ -311,8 +311,8 @@ static const struct kobj_type tow_peer_folder_type = {
  * @name: where to: "192.0.2.1", "2001:db8::1", "fe80::1%3", where 3 is the index
  *	of the interface
  */
-void tow_peer_name(const struct tow_address *address,
-		   char name[TOW_PEER_NAME_MAX])
+static void tow_peer_name(const struct tow_address *address,
+			  char name[TOW_PEER_NAME_MAX])
 {
 	const struct in6_addr *in6 = &address->in6;
 

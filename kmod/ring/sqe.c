@@ -171,7 +171,7 @@ static int tow_req_find(struct tow_req *entry, const struct tow_sqe *sqe,
 	int ret;
 
 	if (tow_sqe_is_atomic(sqe) &&
-	    (!queue->atomics || !tow_device_atomics(queue->dev)))
+	    (!queue->atomics || tow_memory_lacks_atomics(queue->dev)))
 		return -EOPNOTSUPP;
 	op->flow = tow_known_flow(queue, sqe->channel, known);
 	if (!op->flow)

@@ -250,6 +250,9 @@ static int take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
 		return 0;
 	ret = towi_place(comm->arena, towi_group_device(comm->group), given, bytes,
 			 &array->region, &array->offset);
+	/* Sums and copies are the processor's. */
+	if (!ret && towi_region_far(array->region, given))
+		return -EOPNOTSUPP;
 	if (!ret && !towi_region_readonly(array->region))
 		return 0;
 	ret = towi_array_make(comm, bytes, array);

@@ -605,8 +605,9 @@ int towi_region_leave(struct tow_region *region, void *at)
 {
 	if (!towi_ours(region->process))
 		return -EPERM;
-	set_adopted(region, false);
+	/* Before another may adopt it, whose addresses are others. */
 	region->far = NULL;
+	set_adopted(region, false);
 	return region->memory ? 0 : tow_region_unmap(region, at, 0);
 }
 

@@ -94,11 +94,13 @@ static struct letter *own_letter(struct tow_edge *edge, uint64_t step)
 
 /*
  * May nobody be reading what was not answered?  After other errors somebody may, until the
- * windows have ended: who reads without an error has read what was there.
+ * windows have ended: who reads without an error has read what was there.  EFAULT is said by the
+ * receiver, once it reads no more.
  */
 static bool out_of_reach(const struct tow_edge *edge)
 {
-	return edge->error == -ESTALE || edge->error == -ECONNRESET || edge->error == -ENODEV;
+	return edge->error == -ESTALE || edge->error == -ECONNRESET || edge->error == -ENODEV ||
+	       edge->error == -EFAULT;
 }
 
 static void end_unanswered(struct tow_edge *edge)

@@ -297,6 +297,9 @@ static int find_sender(struct tow_edge *edge, uint64_t until)
 	/* What is there before may be of a sender that is about to go. */
 	int ret = wait_for_greeting(edge, until);
 
+	/* Who found this end's memory gone does not say so: it has no word here yet. */
+	if (ret == -ETIMEDOUT && edge->kind->lost && edge->kind->lost(edge))
+		return -EFAULT;
 	return ret ? ret : find_slot(edge, until);
 }
 

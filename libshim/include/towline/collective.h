@@ -195,7 +195,8 @@ struct tow_collective_attr {
  * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
  *
  * Return: 0; -EINVAL: an argument but @blamed is NULL, or @attr is not as above; -E2BIG: it asks
- * for what this library does not know; -EOPNOTSUPP: elements cannot be reduced that way;
+ * for what this library does not know; -EOPNOTSUPP: elements cannot be reduced that way, or an
+ * array is in another device's memory, where this library neither adds nor copies;
  * -EOVERFLOW: there are too many; -EBUSY: a collective of @comm has not ended; -EMLINK: @comm has
  * TOW_COLLECTIVES_MAX of them; -ENOSPC: the pool has no room; -EPROTO: @blamed asks for something else;
  * -ECANCELED: @blamed could not, for a reason of its own; what tow_comm_create() returns.  After

@@ -47,7 +47,7 @@
  *  -EDQUOT		a limit of this client or its user is reached
  *  -EEXIST		there is a persistent region of the user's, or an export, of
  *			that name in this job; or another process is that rank
- *  -EFAULT		there is no such memory, or it cannot be written
+ *  -EFAULT		there is no such memory, it cannot be written, or another device has taken it back
  *  -EHOSTUNREACH	the network has a route to that address, and nobody
  *			answers there
  *  -EINTR		a signal came while the call waited, and what was given to
@@ -824,7 +824,7 @@ void tow_peer_list_free(struct tow_peers *list);
  * Return: 0; -EINVAL when @region or @exported is NULL, the range is empty or not
  * within the region, or @name or @rights are not as above; -EACCES when the
  * region is read-only and @rights are more than TOW_RIGHT_READ; -EOPNOTSUPP when
- * the device has no atomics; -EEXIST when the name is taken; -EAGAIN when the
+ * the device has no atomics; -EFAULT when another device has taken the memory back; -EEXIST when the name is taken; -EAGAIN when the
  * device cannot register memory at the moment; -EDQUOT; -ENOSPC; -ENOMEM; -EPERM
  * when another process opened the device; -ENODEV; -EPROTONOSUPPORT.
  */
