@@ -824,8 +824,9 @@ void tow_peer_list_free(struct tow_peers *list);
  * Return: 0; -EINVAL when @region or @exported is NULL, the range is empty or not
  * within the region, or @name or @rights are not as above; -EACCES when the
  * region is read-only and @rights are more than TOW_RIGHT_READ; -EOPNOTSUPP when
- * the device has no atomics; -EFAULT when another device has taken the memory back; -EEXIST when the name is taken; -EAGAIN when the
- * device cannot register memory at the moment; -EDQUOT; -ENOSPC; -ENOMEM; -EPERM
+ * the device has no atomics; -EFAULT when another device has taken the memory
+ * back; -EEXIST when the name is taken; -EAGAIN when the device cannot register
+ * memory at the moment; -EDQUOT; -ENOSPC; -ENOMEM; -EPERM
  * when another process opened the device; -ENODEV; -EPROTONOSUPPORT.
  */
 int tow_export(struct tow_region *region, uint64_t offset, uint64_t bytes, const char *name,
