@@ -578,7 +578,7 @@ static void test_static(void)
 {
 	unsigned char tensor[1000];
 	struct told told = { 0 };
-	struct pair pair;
+	struct pair pair = { 0 };
 	uint64_t step;
 	void *data;
 	bool good;
@@ -604,7 +604,7 @@ static void test_dynamic(bool sums)
 	unsigned char *ordinary, *tensor;
 	struct told told = { 0 };
 	uint64_t step, bytes;
-	struct pair pair;
+	struct pair pair = { 0 };
 	void *data;
 	bool good;
 
@@ -634,7 +634,7 @@ static void test_spoilt(void)
 	static const uint64_t sizes[] = { 1000, BIG };
 	struct told told = { 0 };
 	unsigned char *tensor;
-	struct pair pair;
+	struct pair pair = { 0 };
 	void *data;
 	bool good;
 
@@ -660,7 +660,7 @@ static void test_no_memory(void)
 {
 	struct told told = { 0 };
 	unsigned char *tensor;
-	struct pair pair;
+	struct pair pair = { 0 };
 	uint64_t step;
 	void *data;
 	bool good;
@@ -758,7 +758,7 @@ static void test_region_gone(void)
 	struct source_region own = { source_map(SPAN), SPAN };
 	struct tow_region *region = (struct tow_region *)&own;
 	struct told told = { 0 };
-	struct pair pair;
+	struct pair pair = { 0 };
 	uint64_t step = 0;
 	void *data;
 	bool good;
