@@ -5,8 +5,8 @@
  * A handle is an index and a generation: the index finds it, the generation
  * tells it from what had the index before.  Handles are made and given up under
  * the client's lock.  They are looked up without it, by RCU, as each entry of a
- * queue names one: whoever uses one takes a reference to what is behind it, if that is
- * not about to go.
+ * queue names one: the user of a handle takes a reference to its region, export or remote
+ * range, if that is not about to go.
  *
  * A client ends with the process that opened it, whoever else holds the file: a child
  * that was forked must not keep alive what a dead trainer had.  A process is its memory
@@ -102,7 +102,7 @@ void tow_client_drop_handles(struct tow_client *client,
 			continue;
 		}
 		rcu_read_unlock();
-		/* Others may look still, or take it: it is looked at under the lock. */
+		/* Another end of this client may have taken it since: see again under the lock. */
 		mutex_lock(&client->lock);
 		handle = xa_load(&client->handles, index);
 		if (handle && handle->ops == ops)

@@ -8,12 +8,12 @@
  *
  * Who holds what: a reference (tow_device.refs) keeps the structure; the ib_client has one, and
  * each open file, region and import.  A user (tow_device.users) keeps the hardware and all that
- * is made on it: removal waits for him, so he never waits for user space.  A client holds its
- * device, and by its handles whatever they are of; it ends with its process or its file,
- * whichever goes first.  A charge holds the account that it is charged to.
+ * is made on it: removal waits for users, so a user never waits for user space.  A client holds
+ * its device, and by its handles regions, exports and remote ranges; it ends with its process or
+ * with its file, the first of both to go.  A charge holds the account that it is charged to.
  *
- * Locks, outermost first: tow_process's; tow_client.poll_lock; those of all layers;
- * tow_client.lock, within which nothing but the table of handles is touched; tow_limits.lock.
+ * Locks, outermost first: tow_process.lock; tow_client.poll_lock; the layers' locks, of which
+ * tow_queue.submit is one that tow_client.lock is taken within; tow_client.lock; tow_limits.lock.
  * tow_device.name_lock and tow_recorder.lock are taken in any context, with whatever is held.
  *
  * What is called from here without being known: tow_device.release, tow_client.end,

@@ -11,7 +11,7 @@
  * pages, or another driver's dma-buf, which that may take back at any moment.
  *
  * Who holds what: a client's handle, a descriptor and a mapping hold the region; the region
- * holds its slabs; an export holds the region; a grant, and whoever else lets peers in, holds
+ * holds its slabs; an export holds the region; a grant (and the test module tow_expose) holds
  * each slab (towk_slab_hold()) until the peer has acknowledged the revoke or its queue pairs
  * are destroyed.  Documentation/design/memory.md has the whole of it.
  *
