@@ -438,6 +438,7 @@ static int __init tow_main_init(void)
 	if (ret)
 		return ret;
 	tow_debugfs_setup();
+	tow_sysfs_init();
 	ret = tow_device_setup();
 	if (ret)
 		goto err_destroy_workqueues;

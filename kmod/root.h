@@ -13,5 +13,6 @@ extern const struct file_operations tow_file_fops;
 
 /* sysfs.c */
 extern const struct attribute_group *tow_sysfs_groups[];
+void tow_sysfs_init(void);
 
 #endif /* TOW_ROOT_H */

@@ -1,34 +1,84 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /sys/class/towline/<ibdev>/.  A new file is one attribute (for most there is a
- * macro: TOW_SETTING_ATTR() for a number with bounds, TOW_STAT_ATTR() for what is
- * counted as it happens, TOW_POOL_ATTR(), TOW_LIMIT_ATTR()) and one line in the
- * table; Documentation/ABI/testing/sysfs-class-towline describes each.
+ * /sys/class/towline/<ibdev>/.  Each file is one row of a table at the end:
+ * TOW_SETTING() is a number of the administrator's with its bounds, TOW_LIMIT() a
+ * limit, TOW_POOL() one of the pool's numbers, TOW_STAT() a count of what happened;
+ * Documentation/ABI/testing/sysfs-class-towline describes each.
  *
  * The node's driver data is the tow_device, which outlives the node: removing
- * the node waits for readers and writers that are in these functions.
+ * the node waits for readers and writers that are in these functions, and comes
+ * before anything of the device is taken down.
  *
- * Whoever writes needs CAP_NET_ADMIN in the initial user namespace: the file's
- * permissions say who owns it, and the root of a container may.
+ * Writing takes CAP_NET_ADMIN in the initial user namespace, besides the file's
+ * permissions: a container's root may own the file.
  */
 #include <linux/bits.h>
 #include <linux/capability.h>
 #include <linux/ctype.h>
 #include <linux/device.h>
+#include <linux/string.h>
 #include <linux/sysfs.h>
 
 #include "core/core.h"
+#include "export.h"
 #include "memory/memory.h"
 #include "notify.h"
+#include "peer.h"
 #include "queue.h"
 #include "root.h"
-#include "sysfs.h"
+#include "session.h"
 
 /* More than any machine has, and far from what u64 holds. */
 #define TOW_BYTES_MAX		BIT_ULL(56)
 
 /* Ten years. */
 #define TOW_LINGER_MAX_MAX_S	315360000
+
+/* Thirty days. */
+#define TOW_PEER_IDLE_MAX_S	2592000
+
+#define TOW_CQS_MAX		64
+
+#define TOW_TIMEOUT_MAX_MS	600000
+
+/**
+ * struct tow_file - a file
+ * @attr: the file
+ * @level: TOW_LIMIT(): whose limit
+ * @resource: of what
+ * @stat: TOW_STAT(): of what
+ * @number: TOW_POOL(): which, as an offset in struct tow_pool_numbers
+ * @base: TOW_SETTING(): what the device keeps it in
+ * @offset: at which offset of that, a u32; read and written in one go, without a
+ *	lock
+ * @set: takes a number that is within the bounds, or refuses it with a negative
+ *	errno; NULL: it is written to @offset
+ * @min: the least that may be written
+ * @max: the most
+ */
+struct tow_file {
+	struct device_attribute		attr;
+	union {
+		struct {
+			enum tow_level		level;
+			enum tow_resource	resource;
+		};
+		enum tow_stat			stat;
+		size_t				number;
+		struct {
+			void	*(*base)(struct tow_device *dev);
+			size_t	offset;
+			int	(*set)(struct tow_device *dev, u32 value);
+			u32	min;
+			u32	max;
+		};
+	};
+};
+
+static struct tow_file *tow_file_of(struct device_attribute *attr)
+{
+	return container_of(attr, struct tow_file, attr);
+}
 
 /* ---- numbers -------------------------------------------------------------- */
 
@@ -47,21 +97,14 @@ static int tow_sysfs_suffix(char suffix)
 	}
 }
 
-/**
- * tow_sysfs_number - read what was written to a file that takes a number
- * @buf: what was written
- * @count: how many bytes
- * @suffixes: k, m or g may follow
- * @max: the most that it may be
- * @result: where to
- *
- * A decimal number, nothing before it, at most a newline after it.  A write may
- * hold a NUL, which ends what the C library's functions see: not here.
- *
- * Return: 0; -EINVAL: no number; -ERANGE: more than @max.
+/*
+ * The number in the @count bytes of @buf: decimal, nothing before it, at most a
+ * newline after it, and with @suffixes k, m or g.  A write may hold a NUL, which
+ * ends what the C library's functions see: not here.  Returns -EINVAL if it is no
+ * number, -ERANGE if it is more than @max.
  */
-int tow_sysfs_number(const char *buf, size_t count, bool suffixes, u64 max,
-		     u64 *result)
+static int tow_sysfs_number(const char *buf, size_t count, bool suffixes,
+			    u64 max, u64 *result)
 {
 	char digits[24];
 	int shift = 0, ret;
@@ -89,16 +132,6 @@ int tow_sysfs_number(const char *buf, size_t count, bool suffixes, u64 max,
 	return 0;
 }
 
-/**
- * tow_sysfs_may_write - may the caller change settings?
- *
- * Return: whether; -EPERM is for those who may not.
- */
-bool tow_sysfs_may_write(void)
-{
-	return capable(CAP_NET_ADMIN);
-}
-
 /* ---- the device ----------------------------------------------------------- */
 
 static ssize_t incarnation_show(struct device *node,
@@ -109,52 +142,28 @@ static ssize_t incarnation_show(struct device *node,
 	return sysfs_emit(buf, "%*phN\n", TOW_INCARNATION_BYTES,
 			  dev->incarnation);
 }
-static DEVICE_ATTR_RO(incarnation);
 
 /* ---- the pool ------------------------------------------------------------- */
-
-/**
- * struct tow_pool_attr - a file that holds one of the pool's numbers
- * @attr: the file
- * @number: which
- */
-struct tow_pool_attr {
-	struct device_attribute	attr;
-	u64 (*number)(const struct tow_pool_numbers *numbers);
-};
 
 static ssize_t tow_pool_show(struct device *node, struct device_attribute *attr,
 			     char *buf)
 {
-	struct tow_pool_attr *file = container_of(attr, struct tow_pool_attr,
-						  attr);
-	struct tow_device *dev = dev_get_drvdata(node);
 	struct tow_pool_numbers numbers;
 
-	tow_pool_numbers(dev, &numbers);
-	return sysfs_emit(buf, "%llu\n", file->number(&numbers));
+	tow_pool_numbers(dev_get_drvdata(node), &numbers);
+	return sysfs_emit(buf, "%llu\n",
+			  *(u64 *)((void *)&numbers + tow_file_of(attr)->number));
 }
 
-/* @_value: in terms of "numbers" */
-#define TOW_POOL_ATTR(_name, _mode, _store, _value)			\
-	static u64 tow_pool_number_##_name(const struct tow_pool_numbers *numbers) \
-	{								\
-		return _value;						\
-	}								\
-	static struct tow_pool_attr tow_pool_attr_##_name = {		\
-		.attr = __ATTR(_name, _mode, tow_pool_show, _store),	\
-		.number = tow_pool_number_##_name,			\
-	}
-
-static ssize_t tow_sysfs_resize(struct device *node,
-				struct device_attribute *attr, const char *buf,
-				size_t count)
+static ssize_t tow_pool_store(struct device *node,
+			      struct device_attribute *attr, const char *buf,
+			      size_t count)
 {
 	struct tow_device *dev = dev_get_drvdata(node);
 	u64 bytes;
 	int ret;
 
-	if (!tow_sysfs_may_write())
+	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
 	ret = tow_sysfs_number(buf, count, true, TOW_BYTES_MAX, &bytes);
 	if (ret)
@@ -165,11 +174,6 @@ static ssize_t tow_sysfs_resize(struct device *node,
 	tow_device_leave(dev);
 	return ret ?: count;
 }
-TOW_POOL_ATTR(pool_bytes, 0644, tow_sysfs_resize, numbers->bytes);
-TOW_POOL_ATTR(pool_used_bytes, 0444, NULL, numbers->used_bytes);
-TOW_POOL_ATTR(pool_high_water_bytes, 0444, NULL, numbers->high_water_bytes);
-
-TOW_POOL_ATTR(slab_bytes, 0444, NULL, numbers->large_bytes);
 
 /* ---- limits --------------------------------------------------------------- */
 
@@ -180,25 +184,11 @@ static ssize_t mr_used_show(struct device *node, struct device_attribute *attr,
 
 	return sysfs_emit(buf, "%llu\n", tow_limits_mrs(&dev->limits));
 }
-static DEVICE_ATTR_RO(mr_used);
-
-/**
- * struct tow_limit_attr - a file that holds a limit
- * @attr: the file
- * @level: whose limit
- * @resource: of what
- */
-struct tow_limit_attr {
-	struct device_attribute	attr;
-	enum tow_level		level;
-	enum tow_resource	resource;
-};
 
 static ssize_t tow_limit_show(struct device *node,
 			      struct device_attribute *attr, char *buf)
 {
-	struct tow_limit_attr *limit = container_of(attr, struct tow_limit_attr,
-						    attr);
+	struct tow_file *limit = tow_file_of(attr);
 	struct tow_device *dev = dev_get_drvdata(node);
 	u64 max = tow_limits_get(&dev->limits, limit->level, limit->resource);
 
@@ -212,7 +202,7 @@ static ssize_t tow_limit_show(struct device *node,
  * False: the device is going, and with it who knows.
  */
 static bool tow_limit_ceiling(struct tow_device *dev,
-			      struct tow_limit_attr *limit, u64 *ceiling)
+			      struct tow_file *limit, u64 *ceiling)
 {
 	*ceiling = TOW_BYTES_MAX;
 	if (limit->level != TOW_LEVEL_DEVICE ||
@@ -229,13 +219,12 @@ static ssize_t tow_limit_store(struct device *node,
 			       struct device_attribute *attr, const char *buf,
 			       size_t count)
 {
-	struct tow_limit_attr *limit = container_of(attr, struct tow_limit_attr,
-						    attr);
+	struct tow_file *limit = tow_file_of(attr);
 	struct tow_device *dev = dev_get_drvdata(node);
 	u64 ceiling, max;
 	int ret;
 
-	if (!tow_sysfs_may_write())
+	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
 	if (!tow_limit_ceiling(dev, limit, &ceiling))
 		return -ENODEV;
@@ -252,89 +241,68 @@ static ssize_t tow_limit_store(struct device *node,
 	return count;
 }
 
-#define TOW_LIMIT_ATTR(_name, _level, _resource)			\
-	static struct tow_limit_attr tow_limit_attr_##_name = {		\
-		.attr = __ATTR(_name, 0644, tow_limit_show,		\
-			       tow_limit_store),			\
-		.level = _level,					\
-		.resource = _resource,					\
-	}
-
-TOW_LIMIT_ATTR(client_bytes_limit, TOW_LEVEL_CLIENT, TOW_RES_BYTES);
-TOW_LIMIT_ATTR(client_mr_limit, TOW_LEVEL_CLIENT, TOW_RES_MRS);
-TOW_LIMIT_ATTR(client_region_limit, TOW_LEVEL_CLIENT, TOW_RES_REGIONS);
-TOW_LIMIT_ATTR(client_export_limit, TOW_LEVEL_CLIENT, TOW_RES_EXPORTS);
-TOW_LIMIT_ATTR(client_queue_entries_limit, TOW_LEVEL_CLIENT,
-	       TOW_RES_QUEUE_ENTRIES);
-TOW_LIMIT_ATTR(user_bytes_limit, TOW_LEVEL_USER, TOW_RES_BYTES);
-TOW_LIMIT_ATTR(user_mr_limit, TOW_LEVEL_USER, TOW_RES_MRS);
-TOW_LIMIT_ATTR(user_region_limit, TOW_LEVEL_USER, TOW_RES_REGIONS);
-TOW_LIMIT_ATTR(user_export_limit, TOW_LEVEL_USER, TOW_RES_EXPORTS);
-TOW_LIMIT_ATTR(user_queue_entries_limit, TOW_LEVEL_USER,
-	       TOW_RES_QUEUE_ENTRIES);
-TOW_LIMIT_ATTR(mr_limit, TOW_LEVEL_DEVICE, TOW_RES_MRS);
-TOW_LIMIT_ATTR(device_region_limit, TOW_LEVEL_DEVICE, TOW_RES_REGIONS);
-TOW_LIMIT_ATTR(export_limit, TOW_LEVEL_DEVICE, TOW_RES_EXPORTS);
-TOW_LIMIT_ATTR(queue_entries_limit, TOW_LEVEL_DEVICE, TOW_RES_QUEUE_ENTRIES);
-TOW_LIMIT_ATTR(poller_limit, TOW_LEVEL_DEVICE, TOW_RES_POLLERS);
-
 /* ---- settings ------------------------------------------------------------- */
 
-/**
- * tow_setting_show - read a number of the administrator's
- * @node: the device's node
- * @attr: in a struct tow_setting_attr
- * @buf: where to
- *
- * Return: bytes written there.
- */
-ssize_t tow_setting_show(struct device *node, struct device_attribute *attr,
-			 char *buf)
+static u32 *tow_setting(struct device *node, const struct tow_file *file)
 {
-	struct tow_setting_attr *setting =
-		container_of(attr, struct tow_setting_attr, attr);
-
-	return sysfs_emit(buf, "%u\n",
-			  READ_ONCE(*setting->field(dev_get_drvdata(node))));
+	return file->base(dev_get_drvdata(node)) + file->offset;
 }
 
-/**
- * tow_setting_store - write it
- * @node: the device's node
- * @attr: in a struct tow_setting_attr
- * @buf: what was written
- * @count: how many bytes
- *
- * Return: @count; -EPERM: see tow_sysfs_may_write(); -EINVAL: no number;
- * -ERANGE: not within the bounds; or what the setting's own function says.
- */
-ssize_t tow_setting_store(struct device *node, struct device_attribute *attr,
-			  const char *buf, size_t count)
+static ssize_t tow_setting_show(struct device *node,
+				struct device_attribute *attr, char *buf)
 {
-	struct tow_setting_attr *setting =
-		container_of(attr, struct tow_setting_attr, attr);
-	struct tow_device *dev = dev_get_drvdata(node);
+	return sysfs_emit(buf, "%u\n",
+			  READ_ONCE(*tow_setting(node, tow_file_of(attr))));
+}
+
+static ssize_t tow_setting_store(struct device *node,
+				 struct device_attribute *attr, const char *buf,
+				 size_t count)
+{
+	struct tow_file *file = tow_file_of(attr);
 	u64 value;
 	int ret;
 
-	if (!tow_sysfs_may_write())
+	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
-	ret = tow_sysfs_number(buf, count, false, setting->max, &value);
+	ret = tow_sysfs_number(buf, count, false, file->max, &value);
 	if (ret)
 		return ret;
-	if (value < setting->min)
+	if (value < file->min)
 		return -ERANGE;
-	if (setting->set)
-		return setting->set(dev, value) ?: count;
-	WRITE_ONCE(*setting->field(dev), value);
+	if (file->set)
+		return file->set(dev_get_drvdata(node), value) ?: count;
+	WRITE_ONCE(*tow_setting(node, file), value);
 	return count;
 }
 
-/* @_field: in terms of "dev" */
-TOW_SETTING_ATTR(linger_max_s, *tow_memory_linger_max_s(dev), 0, TOW_LINGER_MAX_MAX_S);
+static void *tow_setting_device(struct tow_device *dev)
+{
+	return dev;
+}
+
+static void *tow_setting_memory(struct tow_device *dev)
+{
+	return tow_memory_linger_max_s(dev);
+}
+
+static void *tow_setting_notify(struct tow_device *dev)
+{
+	return dev->notify;
+}
+
+static void *tow_setting_queues(struct tow_device *dev)
+{
+	return dev->queues;
+}
+
+static void *tow_setting_peers(struct tow_device *dev)
+{
+	return &dev->peers->settings;
+}
 
 /* Takes effect at once, but for peers: they stay with theirs as long as it is up. */
-static int tow_sysfs_want_port(struct tow_device *dev, u32 port)
+static int tow_setting_set_port(struct tow_device *dev, u32 port)
 {
 	int ret = 0;
 
@@ -350,161 +318,264 @@ static int tow_sysfs_want_port(struct tow_device *dev, u32 port)
 	tow_device_leave(dev);
 	return ret;
 }
-TOW_SETTING_ATTR_SET(port, dev->port_wanted, 0, U32_MAX, tow_sysfs_want_port);
 
-TOW_SETTING_ATTR(inflight_bytes, dev->queues->inflight_bytes, SZ_64K, SZ_1G);
+static int tow_setting_set_queue_depth(struct tow_device *dev, u32 value)
+{
+	int max;
 
-TOW_SETTING_ATTR(stripe_bytes, dev->queues->stripe_bytes, 0, SZ_1G);
+	if (!tow_device_enter(dev))
+		return -ENODEV;
+	max = dev->ibdev->attrs.max_qp_wr;
+	tow_device_leave(dev);
+	if (max < 0 || value > max)
+		return -ERANGE;
+	WRITE_ONCE(dev->peers->settings.queue_depth, value);
+	return 0;
+}
 
-TOW_SETTING_ATTR(op_stall_ms, dev->queues->op_stall_ms, 0, TOW_OP_STALL_MAX_MS);
+static int tow_setting_set_listen_port(struct tow_device *dev, u32 value)
+{
+	int ret;
 
-TOW_SETTING_ATTR(srq_depth, dev->notify->srq_depth, TOW_SRQ_DEPTH_MIN,
-		 TOW_SRQ_DEPTH_MAX);
+	if (!tow_device_enter(dev))
+		return -ENODEV;
+	/* Writes the setting, too: of two at a time, the one that it listens on. */
+	ret = tow_listen_move(dev, value);
+	tow_device_leave(dev);
+	return ret;
+}
 
-static struct attribute *tow_sysfs_attrs[] = {
-	&dev_attr_incarnation.attr,
-	&tow_pool_attr_pool_bytes.attr.attr,
-	&tow_pool_attr_pool_used_bytes.attr.attr,
-	&tow_pool_attr_pool_high_water_bytes.attr.attr,
-	&tow_pool_attr_slab_bytes.attr.attr,
-	&dev_attr_mr_used.attr,
-	&tow_limit_attr_mr_limit.attr.attr,
-	&tow_limit_attr_client_bytes_limit.attr.attr,
-	&tow_limit_attr_client_mr_limit.attr.attr,
-	&tow_limit_attr_client_region_limit.attr.attr,
-	&tow_limit_attr_client_export_limit.attr.attr,
-	&tow_limit_attr_client_queue_entries_limit.attr.attr,
-	&tow_limit_attr_user_bytes_limit.attr.attr,
-	&tow_limit_attr_user_mr_limit.attr.attr,
-	&tow_limit_attr_user_region_limit.attr.attr,
-	&tow_limit_attr_user_export_limit.attr.attr,
-	&tow_limit_attr_user_queue_entries_limit.attr.attr,
-	&tow_limit_attr_device_region_limit.attr.attr,
-	&tow_limit_attr_export_limit.attr.attr,
-	&tow_limit_attr_queue_entries_limit.attr.attr,
-	&tow_limit_attr_poller_limit.attr.attr,
-	&tow_setting_attr_port.attr.attr,
-	&tow_setting_attr_inflight_bytes.attr.attr,
-	&tow_setting_attr_stripe_bytes.attr.attr,
-	&tow_setting_attr_op_stall_ms.attr.attr,
-	&tow_setting_attr_srq_depth.attr.attr,
-	&tow_setting_attr_linger_max_s.attr.attr,
-	NULL
-};
+/* It holds for what is being revoked already, too. */
+static int tow_setting_set_revoke_timeout(struct tow_device *dev, u32 value)
+{
+	WRITE_ONCE(dev->peers->settings.revoke_timeout_ms, value);
+	tow_revoke_watch(dev);
+	return 0;
+}
 
-static const struct attribute_group tow_sysfs_group = {
-	.attrs = tow_sysfs_attrs,
-};
+static int tow_setting_set_mtu(struct tow_device *dev, u32 value)
+{
+	if (!tow_mtu_valid(value))
+		return -EINVAL;
+	WRITE_ONCE(dev->peers->settings.mtu, value);
+	return 0;
+}
+
+/* ---- settings that are no number ------------------------------------------ */
+
+static ssize_t gid_index_show(struct device *node,
+			      struct device_attribute *attr, char *buf)
+{
+	struct tow_device *dev = dev_get_drvdata(node);
+
+	return sysfs_emit(buf, "%d\n", READ_ONCE(dev->peers->settings.gid_index));
+}
+
+static ssize_t gid_index_store(struct device *node,
+			       struct device_attribute *attr, const char *buf,
+			       size_t count)
+{
+	struct tow_device *dev = dev_get_drvdata(node);
+	u64 value;
+	int ret;
+
+	if (!capable(CAP_NET_ADMIN))
+		return -EPERM;
+	if (sysfs_streq(buf, "-1") && strlen(buf) == count) {
+		WRITE_ONCE(dev->peers->settings.gid_index, -1);
+		return count;
+	}
+	ret = tow_sysfs_number(buf, count, false, TOW_GID_INDEX_MAX, &value);
+	if (ret)
+		return ret;
+	WRITE_ONCE(dev->peers->settings.gid_index, value);
+	return count;
+}
+
+static ssize_t cluster_key_show(struct device *node,
+				struct device_attribute *attr, char *buf)
+{
+	struct tow_device *dev = dev_get_drvdata(node);
+	char name[TOW_KEY_NAME_MAX];
+
+	tow_cluster_key_name(&dev->peers->key, name);
+	return sysfs_emit(buf, "%s\n", name[0] ? name : "none");
+}
+
+static ssize_t cluster_key_store(struct device *node,
+				 struct device_attribute *attr, const char *buf,
+				 size_t count)
+{
+	struct tow_device *dev = dev_get_drvdata(node);
+	char name[TOW_KEY_NAME_MAX];
+	size_t bytes = count;
+	int ret;
+
+	if (!capable(CAP_NET_ADMIN))
+		return -EPERM;
+	if (bytes && buf[bytes - 1] == '\n')
+		bytes--;
+	if (bytes >= sizeof(name) || memchr(buf, '\0', bytes))
+		return -EINVAL;
+	memcpy(name, buf, bytes);
+	name[bytes] = '\0';
+	ret = tow_cluster_key_set(&dev->peers->key, name);
+	return ret ?: count;
+}
 
 /* ---- stats/ --------------------------------------------------------------- */
-
-/**
- * struct tow_stat_attr - a file that holds a count
- * @attr: the file
- * @stat: of what
- */
-struct tow_stat_attr {
-	struct device_attribute	attr;
-	enum tow_stat		stat;
-};
 
 static ssize_t tow_stat_show(struct device *node, struct device_attribute *attr,
 			     char *buf)
 {
-	struct tow_stat_attr *stat = container_of(attr, struct tow_stat_attr,
-						  attr);
 	struct tow_device *dev = dev_get_drvdata(node);
 
 	return sysfs_emit(buf, "%lld\n",
-			  atomic64_read(&dev->stats[stat->stat]));
+			  atomic64_read(&dev->stats[tow_file_of(attr)->stat]));
 }
 
-#define TOW_STAT_ATTR(_name, _stat)					\
-	static struct tow_stat_attr tow_stat_attr_##_name = {		\
-		.attr = __ATTR(_name, 0444, tow_stat_show, NULL),	\
-		.stat = _stat,						\
-	}
+/* ---- the tables ----------------------------------------------------------- */
 
-TOW_STAT_ATTR(regions, TOW_STAT_REGIONS);
-TOW_STAT_ATTR(dma_maps, TOW_STAT_DMA_MAPS);
-TOW_STAT_ATTR(dma_unmaps, TOW_STAT_DMA_UNMAPS);
-TOW_STAT_ATTR(registrations, TOW_STAT_REGISTRATIONS);
-TOW_STAT_ATTR(invalidations, TOW_STAT_INVALIDATIONS);
-TOW_STAT_ATTR(retired_slabs, TOW_STAT_RETIRED_SLABS);
-TOW_STAT_ATTR(quota_refusals, TOW_STAT_QUOTA_REFUSALS);
-TOW_STAT_ATTR(pool_refusals, TOW_STAT_POOL_REFUSALS);
-TOW_STAT_ATTR(memory_refusals, TOW_STAT_MEMORY_REFUSALS);
-TOW_STAT_ATTR(peers, TOW_STAT_PEERS);
-TOW_STAT_ATTR(sessions, TOW_STAT_SESSIONS);
-TOW_STAT_ATTR(handshakes, TOW_STAT_HANDSHAKES);
-TOW_STAT_ATTR(auth_refused, TOW_STAT_AUTH_REFUSED);
-TOW_STAT_ATTR(hostile_messages, TOW_STAT_HOSTILE);
-TOW_STAT_ATTR(evictions, TOW_STAT_EVICTIONS);
-TOW_STAT_ATTR(exports, TOW_STAT_EXPORTS);
-TOW_STAT_ATTR(grants, TOW_STAT_GRANTS);
-TOW_STAT_ATTR(remotes, TOW_STAT_REMOTES);
-TOW_STAT_ATTR(resolves, TOW_STAT_RESOLVES);
-TOW_STAT_ATTR(revokes, TOW_STAT_REVOKES);
-TOW_STAT_ATTR(revokes_late, TOW_STAT_REVOKES_LATE);
-TOW_STAT_ATTR(queues, TOW_STAT_QUEUES);
-TOW_STAT_ATTR(pollers, TOW_STAT_POLLERS);
-TOW_STAT_ATTR(poller_wakeups, TOW_STAT_POLLER_WAKEUPS);
-TOW_STAT_ATTR(timeouts, TOW_STAT_TIMEOUTS);
-TOW_STAT_ATTR(stalls, TOW_STAT_STALLS);
-TOW_STAT_ATTR(striped, TOW_STAT_STRIPED);
-TOW_STAT_ATTR(striped_parts, TOW_STAT_STRIPED_PARTS);
-TOW_STAT_ATTR(replayed, TOW_STAT_REPLAYED);
-TOW_STAT_ATTR(copied_bytes, TOW_STAT_COPIED_BYTES);
-TOW_STAT_ATTR(notifications, TOW_STAT_NOTIFICATIONS);
-TOW_STAT_ATTR(notifications_sent, TOW_STAT_NOTIFICATIONS_SENT);
-TOW_STAT_ATTR(notifications_ignored, TOW_STAT_NOTIFICATIONS_IGNORED);
+#define TOW_POOL(_name, _mode, _store, _number) {			\
+	.attr = __ATTR(_name, _mode, tow_pool_show, _store),		\
+	.number = offsetof(struct tow_pool_numbers, _number),		\
+}
 
-TOW_POOL_ATTR(slabs, 0444, NULL, numbers->slabs);
-TOW_POOL_ATTR(small_slabs, 0444, NULL, numbers->small);
-TOW_POOL_ATTR(free_slabs, 0444, NULL, numbers->free);
-TOW_POOL_ATTR(dirty_slabs, 0444, NULL, numbers->dirty);
-TOW_POOL_ATTR(draining_slabs, 0444, NULL, numbers->draining);
+#define TOW_LIMIT(_name, _level, _resource) {				\
+	.attr = __ATTR(_name, 0644, tow_limit_show, tow_limit_store),	\
+	.level = TOW_LEVEL_##_level,					\
+	.resource = TOW_RES_##_resource,				\
+}
 
-static struct attribute *tow_sysfs_stats[] = {
-	&tow_pool_attr_slabs.attr.attr,
-	&tow_pool_attr_small_slabs.attr.attr,
-	&tow_pool_attr_free_slabs.attr.attr,
-	&tow_pool_attr_dirty_slabs.attr.attr,
-	&tow_pool_attr_draining_slabs.attr.attr,
-	&tow_stat_attr_regions.attr.attr,
-	&tow_stat_attr_dma_maps.attr.attr,
-	&tow_stat_attr_dma_unmaps.attr.attr,
-	&tow_stat_attr_registrations.attr.attr,
-	&tow_stat_attr_invalidations.attr.attr,
-	&tow_stat_attr_retired_slabs.attr.attr,
-	&tow_stat_attr_quota_refusals.attr.attr,
-	&tow_stat_attr_pool_refusals.attr.attr,
-	&tow_stat_attr_memory_refusals.attr.attr,
-	&tow_stat_attr_peers.attr.attr,
-	&tow_stat_attr_sessions.attr.attr,
-	&tow_stat_attr_handshakes.attr.attr,
-	&tow_stat_attr_auth_refused.attr.attr,
-	&tow_stat_attr_hostile_messages.attr.attr,
-	&tow_stat_attr_evictions.attr.attr,
-	&tow_stat_attr_exports.attr.attr,
-	&tow_stat_attr_grants.attr.attr,
-	&tow_stat_attr_remotes.attr.attr,
-	&tow_stat_attr_resolves.attr.attr,
-	&tow_stat_attr_revokes.attr.attr,
-	&tow_stat_attr_revokes_late.attr.attr,
-	&tow_stat_attr_queues.attr.attr,
-	&tow_stat_attr_pollers.attr.attr,
-	&tow_stat_attr_poller_wakeups.attr.attr,
-	&tow_stat_attr_timeouts.attr.attr,
-	&tow_stat_attr_stalls.attr.attr,
-	&tow_stat_attr_striped.attr.attr,
-	&tow_stat_attr_striped_parts.attr.attr,
-	&tow_stat_attr_replayed.attr.attr,
-	&tow_stat_attr_copied_bytes.attr.attr,
-	&tow_stat_attr_notifications.attr.attr,
-	&tow_stat_attr_notifications_sent.attr.attr,
-	&tow_stat_attr_notifications_ignored.attr.attr,
-	NULL
+/* What may follow: .set. */
+#define TOW_SETTING(_name, _base, _offset, _min, _max, ...) {		\
+	.attr = __ATTR(_name, 0644, tow_setting_show, tow_setting_store), \
+	.base = _base,							\
+	.offset = _offset,						\
+	.min = _min,							\
+	.max = _max,							\
+	__VA_ARGS__							\
+}
+
+#define TOW_SETTING_OF_PEERS(_name, ...)				\
+	TOW_SETTING(_name, tow_setting_peers,				\
+		    offsetof(struct tow_conn_settings, _name), __VA_ARGS__)
+
+#define TOW_SETTING_OF_QUEUES(_name, ...)				\
+	TOW_SETTING(_name, tow_setting_queues,				\
+		    offsetof(struct tow_queues, _name), __VA_ARGS__)
+
+#define TOW_STAT(_name, _stat) {					\
+	.attr = __ATTR(_name, 0444, tow_stat_show, NULL),		\
+	.stat = TOW_STAT_##_stat,					\
+}
+
+static struct tow_file tow_files[] = {
+	{ .attr = __ATTR_RO(incarnation) },
+	TOW_POOL(pool_bytes, 0644, tow_pool_store, bytes),
+	TOW_POOL(pool_used_bytes, 0444, NULL, used_bytes),
+	TOW_POOL(pool_high_water_bytes, 0444, NULL, high_water_bytes),
+	TOW_POOL(slab_bytes, 0444, NULL, large_bytes),
+	{ .attr = __ATTR_RO(mr_used) },
+	TOW_LIMIT(client_bytes_limit, CLIENT, BYTES),
+	TOW_LIMIT(client_mr_limit, CLIENT, MRS),
+	TOW_LIMIT(client_region_limit, CLIENT, REGIONS),
+	TOW_LIMIT(client_export_limit, CLIENT, EXPORTS),
+	TOW_LIMIT(client_queue_entries_limit, CLIENT, QUEUE_ENTRIES),
+	TOW_LIMIT(user_bytes_limit, USER, BYTES),
+	TOW_LIMIT(user_mr_limit, USER, MRS),
+	TOW_LIMIT(user_region_limit, USER, REGIONS),
+	TOW_LIMIT(user_export_limit, USER, EXPORTS),
+	TOW_LIMIT(user_queue_entries_limit, USER, QUEUE_ENTRIES),
+	TOW_LIMIT(mr_limit, DEVICE, MRS),
+	TOW_LIMIT(device_region_limit, DEVICE, REGIONS),
+	TOW_LIMIT(export_limit, DEVICE, EXPORTS),
+	TOW_LIMIT(queue_entries_limit, DEVICE, QUEUE_ENTRIES),
+	TOW_LIMIT(poller_limit, DEVICE, POLLERS),
+	TOW_SETTING(port, tow_setting_device,
+		    offsetof(struct tow_device, port_wanted), 0, U32_MAX,
+		    .set = tow_setting_set_port),
+	TOW_SETTING(linger_max_s, tow_setting_memory, 0, 0,
+		    TOW_LINGER_MAX_MAX_S),
+	TOW_SETTING(srq_depth, tow_setting_notify,
+		    offsetof(struct tow_notify, srq_depth),
+		    TOW_SRQ_DEPTH_MIN, TOW_SRQ_DEPTH_MAX),
+	TOW_SETTING_OF_QUEUES(inflight_bytes, SZ_64K, SZ_1G),
+	TOW_SETTING_OF_QUEUES(stripe_bytes, 0, SZ_1G),
+	TOW_SETTING_OF_QUEUES(op_stall_ms, 0, TOW_OP_STALL_MAX_MS),
+	TOW_SETTING_OF_PEERS(peer_limit, 1, TOW_PEERS_MAX),
+	TOW_SETTING_OF_PEERS(qps_per_peer, 1, TOW_QPS_MAX),
+	TOW_SETTING_OF_PEERS(cqs, 1, TOW_CQS_MAX),
+	TOW_SETTING_OF_PEERS(queue_depth, TOW_QUEUE_DEPTH_MIN,
+			     TOW_QUEUE_DEPTH_MAX,
+			     .set = tow_setting_set_queue_depth),
+	TOW_SETTING_OF_PEERS(listen_port, 1, 65535,
+			     .set = tow_setting_set_listen_port),
+	TOW_SETTING_OF_PEERS(peer_idle_s, 0, TOW_PEER_IDLE_MAX_S),
+	TOW_SETTING_OF_PEERS(heartbeat_ms, 50, 60000),
+	TOW_SETTING_OF_PEERS(heartbeat_misses, 2, 100),
+	TOW_SETTING_OF_PEERS(reconnect_timeout_ms, 100, TOW_TIMEOUT_MAX_MS),
+	TOW_SETTING_OF_PEERS(revoke_timeout_ms, 10, TOW_TIMEOUT_MAX_MS,
+			     .set = tow_setting_set_revoke_timeout),
+	{ .attr = __ATTR_RW(gid_index) },
+	TOW_SETTING_OF_PEERS(pkey_index, 0, TOW_PKEY_INDEX_MAX),
+	TOW_SETTING_OF_PEERS(sl, 0, TOW_SL_MAX),
+	TOW_SETTING_OF_PEERS(traffic_class, 0, TOW_TRAFFIC_CLASS_MAX),
+	TOW_SETTING_OF_PEERS(mtu, 0, TOW_MTU_MAX,
+			     .set = tow_setting_set_mtu),
+	TOW_SETTING_OF_PEERS(timeout, 0, TOW_TIMEOUT_MAX),
+	TOW_SETTING_OF_PEERS(retry_count, 0, TOW_RETRY_COUNT_MAX),
+	TOW_SETTING_OF_PEERS(allow_unauthenticated, 0, 1),
+	{ .attr = __ATTR_RW(cluster_key) },
+};
+
+static struct tow_file tow_stat_files[] = {
+	TOW_STAT(regions, REGIONS),
+	TOW_STAT(dma_maps, DMA_MAPS),
+	TOW_STAT(dma_unmaps, DMA_UNMAPS),
+	TOW_STAT(registrations, REGISTRATIONS),
+	TOW_STAT(invalidations, INVALIDATIONS),
+	TOW_STAT(retired_slabs, RETIRED_SLABS),
+	TOW_STAT(quota_refusals, QUOTA_REFUSALS),
+	TOW_STAT(pool_refusals, POOL_REFUSALS),
+	TOW_STAT(memory_refusals, MEMORY_REFUSALS),
+	TOW_STAT(peers, PEERS),
+	TOW_STAT(sessions, SESSIONS),
+	TOW_STAT(handshakes, HANDSHAKES),
+	TOW_STAT(auth_refused, AUTH_REFUSED),
+	TOW_STAT(hostile_messages, HOSTILE),
+	TOW_STAT(evictions, EVICTIONS),
+	TOW_STAT(exports, EXPORTS),
+	TOW_STAT(grants, GRANTS),
+	TOW_STAT(remotes, REMOTES),
+	TOW_STAT(resolves, RESOLVES),
+	TOW_STAT(revokes, REVOKES),
+	TOW_STAT(revokes_late, REVOKES_LATE),
+	TOW_STAT(queues, QUEUES),
+	TOW_STAT(pollers, POLLERS),
+	TOW_STAT(poller_wakeups, POLLER_WAKEUPS),
+	TOW_STAT(timeouts, TIMEOUTS),
+	TOW_STAT(stalls, STALLS),
+	TOW_STAT(striped, STRIPED),
+	TOW_STAT(striped_parts, STRIPED_PARTS),
+	TOW_STAT(replayed, REPLAYED),
+	TOW_STAT(copied_bytes, COPIED_BYTES),
+	TOW_STAT(notifications, NOTIFICATIONS),
+	TOW_STAT(notifications_sent, NOTIFICATIONS_SENT),
+	TOW_STAT(notifications_ignored, NOTIFICATIONS_IGNORED),
+	TOW_POOL(slabs, 0444, NULL, slabs),
+	TOW_POOL(small_slabs, 0444, NULL, small),
+	TOW_POOL(free_slabs, 0444, NULL, free),
+	TOW_POOL(dirty_slabs, 0444, NULL, dirty),
+	TOW_POOL(draining_slabs, 0444, NULL, draining),
+};
+
+/* The last one is NULL. */
+static struct attribute *tow_sysfs_attrs[ARRAY_SIZE(tow_files) + 1];
+static struct attribute *tow_sysfs_stats[ARRAY_SIZE(tow_stat_files) + 1];
+
+static const struct attribute_group tow_sysfs_group = {
+	.attrs = tow_sysfs_attrs,
 };
 
 static const struct attribute_group tow_sysfs_stats_group = {
@@ -514,7 +585,19 @@ static const struct attribute_group tow_sysfs_stats_group = {
 
 const struct attribute_group *tow_sysfs_groups[] = {
 	&tow_sysfs_group,
-	&tow_conn_settings_group,
 	&tow_sysfs_stats_group,
 	NULL
 };
+
+/**
+ * tow_sysfs_init - fill in tow_sysfs_groups
+ */
+void __init tow_sysfs_init(void)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(tow_files); i++)
+		tow_sysfs_attrs[i] = &tow_files[i].attr.attr;
+	for (i = 0; i < ARRAY_SIZE(tow_stat_files); i++)
+		tow_sysfs_stats[i] = &tow_stat_files[i].attr.attr;
+}

@@ -45,20 +45,22 @@ static int tow_connect_address(const struct tow_peer_connect *call,
 	return 0;
 }
 
-/* The same bounds as those of the files in sysfs: see peer_settings.c. */
+/* A setting of the call has the bounds of its file in sysfs. */
 static int tow_connect_check(const struct tow_conn_settings *settings,
 			     struct ib_device *ibdev)
 {
-	if (settings->gid_index < -1 || settings->gid_index > 255 ||
-	    settings->pkey_index > U16_MAX || settings->sl > 15 ||
-	    settings->traffic_class > U8_MAX || settings->timeout > 31 ||
-	    settings->retry_count > 6 || !settings->qps_per_peer ||
-	    settings->qps_per_peer > TOW_QPS_MAX)
+	if (settings->gid_index < -1 ||
+	    settings->gid_index > TOW_GID_INDEX_MAX ||
+	    settings->pkey_index > TOW_PKEY_INDEX_MAX ||
+	    settings->sl > TOW_SL_MAX ||
+	    settings->traffic_class > TOW_TRAFFIC_CLASS_MAX ||
+	    settings->timeout > TOW_TIMEOUT_MAX ||
+	    settings->retry_count > TOW_RETRY_COUNT_MAX ||
+	    !settings->qps_per_peer || settings->qps_per_peer > TOW_QPS_MAX ||
+	    !tow_mtu_valid(settings->mtu))
 		return -EINVAL;
-	if (settings->mtu && (settings->mtu < 256 || settings->mtu > 4096 ||
-			      !is_power_of_2(settings->mtu)))
-		return -EINVAL;
-	if (settings->queue_depth < 16 ||
+	if (settings->queue_depth < TOW_QUEUE_DEPTH_MIN ||
+	    settings->queue_depth > TOW_QUEUE_DEPTH_MAX ||
 	    settings->queue_depth > ibdev->attrs.max_qp_wr)
 		return -EINVAL;
 	return 0;

@@ -8,6 +8,7 @@
 #include <linux/in6.h>
 #include <linux/kref.h>
 #include <linux/list.h>
+#include <linux/log2.h>
 #include <linux/mutex.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
@@ -74,6 +75,28 @@ struct tow_conn_settings {
 	u32	retry_count;
 	u32	allow_unauthenticated;
 };
+
+/* Bounds of settings, whether they are the device's or a call's. */
+
+/* Fewer work requests than one large operation takes make no sense. */
+#define TOW_QUEUE_DEPTH_MIN	16
+#define TOW_QUEUE_DEPTH_MAX	4096
+
+/* No port of any RDMA device has as many addresses. */
+#define TOW_GID_INDEX_MAX	255
+
+#define TOW_MTU_MAX		4096
+#define TOW_PKEY_INDEX_MAX	65535
+#define TOW_SL_MAX		15
+#define TOW_TRAFFIC_CLASS_MAX	255
+#define TOW_TIMEOUT_MAX		31
+#define TOW_RETRY_COUNT_MAX	6
+
+/* A port has the powers of two from 256 to TOW_MTU_MAX; 0: its own. */
+static inline bool tow_mtu_valid(u32 mtu)
+{
+	return !mtu || (mtu >= 256 && mtu <= TOW_MTU_MAX && is_power_of_2(mtu));
+}
 
 /* Peers that one device can remember. */
 #define TOW_PEERS_MAX		65536

@@ -547,4 +547,54 @@ TEST_F(peers, another_users_own_job)
 	EXPECT_EQ(0, tow_as(TOW_ROOT_IN_USERNS, find_as_nobody, self));
 }
 
+/* ---- settings ---------------------------------------------------------------- */
+
+static const struct {
+	const char *file;
+	__u32 flag;
+	size_t offset;
+	__u32 wrong;
+} out_of_bounds[] = {
+	{ "gid_index", TOW_PEER_SET_GID_INDEX, offsetof(struct tow_peer_connect, gid_index), 256 },
+	{ "pkey_index", TOW_PEER_SET_PKEY_INDEX, offsetof(struct tow_peer_connect, pkey_index),
+	  65536 },
+	{ "sl", TOW_PEER_SET_SL, offsetof(struct tow_peer_connect, sl), 16 },
+	{ "traffic_class", TOW_PEER_SET_TRAFFIC_CLASS,
+	  offsetof(struct tow_peer_connect, traffic_class), 256 },
+	{ "mtu", TOW_PEER_SET_MTU, offsetof(struct tow_peer_connect, mtu), 8192 },
+	{ "mtu", TOW_PEER_SET_MTU, offsetof(struct tow_peer_connect, mtu), 128 },
+	{ "mtu", TOW_PEER_SET_MTU, offsetof(struct tow_peer_connect, mtu), 1025 },
+	{ "timeout", TOW_PEER_SET_TIMEOUT, offsetof(struct tow_peer_connect, timeout), 32 },
+	{ "retry_count", TOW_PEER_SET_RETRY_COUNT, offsetof(struct tow_peer_connect, retry_count),
+	  7 },
+	{ "queue_depth", TOW_PEER_SET_QUEUE_DEPTH, offsetof(struct tow_peer_connect, queue_depth),
+	  15 },
+	{ "queue_depth", TOW_PEER_SET_QUEUE_DEPTH, offsetof(struct tow_peer_connect, queue_depth),
+	  4097 },
+	{ "qps_per_peer", TOW_PEER_SET_QPS, offsetof(struct tow_peer_connect, qps), 0 },
+	{ "qps_per_peer", TOW_PEER_SET_QPS, offsetof(struct tow_peer_connect, qps), 65 },
+};
+
+/* A call's settings have the bounds of the files that are the device's. */
+TEST_F(peers, settings_out_of_bounds)
+{
+	struct tow_peer_connect call;
+	int error;
+
+	for (size_t i = 0; i < sizeof(out_of_bounds) / sizeof(*out_of_bounds); i++) {
+		error = tow_sysfs_set(out_of_bounds[i].file, out_of_bounds[i].wrong);
+		EXPECT_TRUE(error == -ERANGE || error == -EINVAL)
+			TH_LOG("%s takes %u: %d", out_of_bounds[i].file, out_of_bounds[i].wrong, error);
+		call = (struct tow_peer_connect){
+			.size = sizeof(call), .timeout_ms = TOW_WAIT_MS,
+			.flags = out_of_bounds[i].flag,
+		};
+		tow_own_address(call.address);
+		memcpy((char *)&call + out_of_bounds[i].offset, &out_of_bounds[i].wrong,
+		       sizeof(out_of_bounds[i].wrong));
+		EXPECT_EQ(-EINVAL, tow_test_ioctl(self->set.fd, TOW_IOCTL_PEER_CONNECT, &call))
+			TH_LOG("a call's %s is %u", out_of_bounds[i].file, out_of_bounds[i].wrong);
+	}
+}
+
 TEST_HARNESS_MAIN
