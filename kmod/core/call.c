@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls: their structures are copied in, in one place, and out.
+ * Calls: one place copies their structures in and out.
  *
- * Calls that list things (regions, peers, exports) have structures that are all alike.
- * Nothing is locked while the program's memory is written, so what comes and goes
- * meanwhile may be missed; cursors only grow, so nothing is told twice.
+ * The structures of calls that list things (regions, peers, exports) have one
+ * layout.  No lock is held while the program's memory is written, so a listing
+ * may miss things that come or go meanwhile; cursors only grow, so it names
+ * nothing twice.
  */
 #include <linux/capability.h>
 #include <linux/sched/signal.h>
@@ -15,7 +16,7 @@
 
 #define TOW_LISTING_ENTRY_MAX	4096
 
-/* The same structure, whatever is listed. */
+/* The layout of every call that lists things. */
 #define TOW_LISTING_LIKE(type)						\
 	static_assert(sizeof(struct type) ==				\
 		      sizeof(struct tow_region_list) &&			\
@@ -31,16 +32,17 @@
 TOW_LISTING_LIKE(tow_peer_list);
 TOW_LISTING_LIKE(tow_export_list);
 
-/* No structure of the contract is ever larger. */
+/* The contract will have no larger structure. */
 #define TOW_STRUCT_MAX		4096
 
 /**
  * tow_call_copy_in - read a structure that begins with its size
  * @to: where to
- * @known: its size, as the module knows it
- * @published: its published size; see the contract, whose rules hold
- * @from: the user's
- * @user_size: the size that the user said; he may have changed it since
+ * @known: the structure's size, as the module knows it
+ * @published: the structure's published size: see the contract
+ * @from: the program's structure
+ * @user_size: where to: the size in the program's structure, which the program
+ *	may have changed since
  *
  * Return: 0, -EFAULT, -EINVAL or -E2BIG.
  */
@@ -61,9 +63,9 @@ int tow_call_copy_in(void *to, u32 known, u32 published,
 
 /**
  * tow_call_copy_out - answer in a structure that begins with its size
- * @user: the user's
+ * @user: the program's structure
  * @from: the answer; its size is filled in here
- * @known: its size, as the module knows it
+ * @known: the answer's size, as the module knows it
  * @user_size: from tow_call_copy_in()
  *
  * Return: 0 or -EFAULT.
@@ -76,7 +78,7 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size)
 	return copy_to_user(user, from, filled) ? -EFAULT : 0;
 }
 
-/* Larger than any entry: what is described before it is copied out. */
+/* Room for an entry of any listing. */
 union tow_listing_entry {
 	u32			size;
 	struct tow_region_info	region;
@@ -137,8 +139,7 @@ static int tow_listing_run(struct tow_client *client,
  * @answer: where to
  * @data: the structure
  *
- * Return: 0 or -EFAULT: the program knows of nothing, and what was made for it is to be
- * undone.
+ * Return: 0; -EFAULT: the program has no answer: the caller undoes the call.
  */
 int tow_call_answer(const struct tow_answer *answer, void *data)
 {
@@ -148,13 +149,13 @@ int tow_call_answer(const struct tow_answer *answer, void *data)
 
 /**
  * tow_call_run - do what a program calls for
- * @call: which call; it was checked that the client may
- * @client: whose
- * @user: its structure
+ * @call: which call; caller has checked that the client may call it
+ * @client: the client that calls
+ * @user: the program's structure
  *
- * Return: 0; what tow_call_copy_in() says; of a list: -EINVAL: unknown flags, or entries of
- * a size as it must not be, -EPERM: TOW_LIST_ALL without CAP_NET_ADMIN, -EINTR, -EFAULT; or
- * what the call's function says.
+ * Return: 0; the error of tow_call_copy_in() or of the call's function; of a
+ * listing: -EINVAL: unknown flags or a bad size of entries; -EPERM:
+ * TOW_LIST_ALL without CAP_NET_ADMIN; -EINTR, -EFAULT.
  */
 int tow_call_run(const struct tow_call *call, struct tow_client *client,
 		 void __user *user)

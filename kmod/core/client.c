@@ -2,16 +2,17 @@
 /*
  * A client's handles, and the processes that have clients.
  *
- * A handle is an index and a generation: the index finds it, the generation
- * tells it from what had the index before.  Handles are made and given up under
- * the client's lock.  They are looked up without it, by RCU, as each entry of a
- * queue names one: the user of a handle takes a reference to its region, export or remote
- * range, if that is not about to go.
+ * A handle's number is an index and a generation: the index finds the handle,
+ * the generation tells it from handles that had the index before.  Handles are
+ * made and given up under the client's lock.  They are looked up without the
+ * lock, by RCU, as each entry of a queue names one: the lookup takes a
+ * reference to the region, export or remote range, unless the last reference is
+ * already gone.
  *
- * A client ends with the process that opened it, whoever else holds the file: a child
- * that was forked must not keep alive what a dead trainer had.  A process is its memory
- * map: threads share it, exit and exec end it.  The map tells through an mmu_notifier,
- * of which there is one for each process, however many clients it has.
+ * A client ends with the process that opened it, even if other processes hold
+ * the file: a forked child must not keep alive the memory of a dead trainer.  A
+ * process is its memory map: threads share it, exit and exec end it.  An
+ * mmu_notifier reports the map's end; a process has one for all its clients.
  */
 #include <linux/mmu_notifier.h>
 #include <linux/sched.h>
@@ -23,7 +24,7 @@
  * tow_client_add_handle - make a handle usable
  * @client: the client
  * @handle: allocated, complete but for its generation; the client's on success
- * @number: what the program calls it
+ * @number: where to: the handle's number
  *
  * Return: 0; -EPERM: the client has ended; -ENOMEM.
  */
@@ -38,7 +39,7 @@ int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 	      xa_alloc(&client->handles, &index, handle, xa_limit_31b,
 		       GFP_KERNEL_ACCOUNT);
 	if (!ret) {
-		/* Never 0, so that no number is. */
+		/* Never 0: a handle without a generation is not usable. */
 		if (!++client->generation)
 			client->generation = 1;
 		/* Pairs with tow_client_find_handle(). */
@@ -52,10 +53,11 @@ int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 /**
  * tow_client_take_handle - take a handle away from its client
  * @client: the client
- * @number: what the program calls it
- * @ops: its kind
+ * @number: the handle's number
+ * @ops: the handle's kind
  *
- * Return: the handle, the caller's now; or NULL: there is none of that kind.
+ * Return: the handle, which the caller drops; NULL: the client has no such
+ * handle.
  */
 struct tow_handle *tow_client_take_handle(struct tow_client *client, u64 number,
 					  const struct tow_handle_ops *ops)
@@ -71,8 +73,8 @@ struct tow_handle *tow_client_take_handle(struct tow_client *client, u64 number,
 }
 
 /**
- * tow_handle_drop - the end of a handle
- * @handle: in no client's table; gone afterwards
+ * tow_handle_drop - end a handle
+ * @handle: in no client's table; freed
  * @destroy: see struct tow_handle_ops
  */
 void tow_handle_drop(struct tow_handle *handle, bool destroy)
@@ -82,11 +84,11 @@ void tow_handle_drop(struct tow_handle *handle, bool destroy)
 }
 
 /**
- * tow_client_drop_handles - the end of all handles of a kind
- * @client: the client, ended: none is added any more
+ * tow_client_drop_handles - end all of a client's handles of a kind
+ * @client: the client, ended: it gets no more handles
  * @ops: the kind
  *
- * May be called by two at once.
+ * Concurrent calls for one client are allowed.
  */
 void tow_client_drop_handles(struct tow_client *client,
 			     const struct tow_handle_ops *ops)
@@ -102,7 +104,7 @@ void tow_client_drop_handles(struct tow_client *client,
 			continue;
 		}
 		rcu_read_unlock();
-		/* Another end of this client may have taken it since: see again under the lock. */
+		/* Another task may have taken the handle meanwhile. */
 		mutex_lock(&client->lock);
 		handle = xa_load(&client->handles, index);
 		if (handle && handle->ops == ops)
@@ -117,9 +119,9 @@ void tow_client_drop_handles(struct tow_client *client,
 }
 
 /**
- * tow_client_job - which job is it in?
+ * tow_client_job - which job is a client in?
  * @client: the client
- * @job_id: where to
+ * @job_id: where to: the job; all zero: its user's own
  */
 void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES])
 {
@@ -130,9 +132,9 @@ void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES])
 
 /**
  * struct tow_process - a process that opened a device
- * @notifier: tells when its memory map ends; counts the clients, which hold it
+ * @notifier: reports the end of the memory map; each client has a reference
  * @lock: protects @clients
- * @clients: its clients, until they are released
+ * @clients: struct tow_client, from tow_process_add() to tow_process_remove()
  */
 struct tow_process {
 	struct mmu_notifier	notifier;
@@ -182,13 +184,13 @@ static const struct mmu_notifier_ops tow_process_ops = {
 /**
  * tow_process_get - the current process
  *
- * Return: it, with a reference for one client; or an ERR_PTR().
+ * Return: the process, with a reference for one client; or an ERR_PTR().
  */
 struct tow_process *tow_process_get(void)
 {
 	struct mmu_notifier *notifier;
 
-	/* A kernel thread is no process that could have clients. */
+	/* A kernel thread has no memory map, and can be no client. */
 	if (!current->mm)
 		return ERR_PTR(-EINVAL);
 	notifier = mmu_notifier_get(&tow_process_ops, current->mm);
@@ -198,7 +200,7 @@ struct tow_process *tow_process_get(void)
 }
 
 /**
- * tow_process_put - give the reference back
+ * tow_process_put - give a reference back
  * @process: from tow_process_get(); may be gone afterwards
  */
 void tow_process_put(struct tow_process *process)
@@ -207,7 +209,7 @@ void tow_process_put(struct tow_process *process)
 }
 
 /**
- * tow_process_add - tell a client when the process ends
+ * tow_process_add - end a client when its process ends
  * @process: the process
  * @client: the client, complete
  */
@@ -221,7 +223,7 @@ void tow_process_add(struct tow_process *process, struct tow_client *client)
 /**
  * tow_process_remove - undo tow_process_add()
  * @process: the process
- * @client: the client; not told anything any more on return
+ * @client: the client; its @end is not called after the return
  */
 void tow_process_remove(struct tow_process *process, struct tow_client *client)
 {
@@ -231,7 +233,7 @@ void tow_process_remove(struct tow_process *process, struct tow_client *client)
 }
 
 /**
- * tow_process_is_current - is it the process that calls?
+ * tow_process_is_current - is a process the one that calls?
  * @process: the process
  *
  * Return: true if it is.
@@ -242,9 +244,9 @@ bool tow_process_is_current(struct tow_process *process)
 }
 
 /**
- * tow_process_cleanup - wait until nothing of this file is in use
+ * tow_process_cleanup - wait until all processes are freed
  *
- * For unloading: processes are freed some time after they were put.
+ * For unloading: a process is freed some time after its last tow_process_put().
  */
 void tow_process_cleanup(void)
 {
@@ -252,11 +254,11 @@ void tow_process_cleanup(void)
 }
 
 /**
- * tow_client_join - be in a job from now on
+ * tow_client_join - put a client into a job
  * @client: the client
  * @job_id: the job
  *
- * Return: 0; -EBUSY: it is in another one.
+ * Return: 0; -EBUSY: the client has joined another job.
  */
 int tow_client_join(struct tow_client *client,
 		    const u8 job_id[TOW_JOB_ID_BYTES])

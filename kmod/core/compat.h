@@ -59,14 +59,14 @@ static inline void tow_vm_flags_clear(struct vm_area_struct *vma,
 #endif
 
 /*
- * Pins pages for a long time that are only read, whatever the program may write
- * to them meanwhile; otherwise as pin_user_pages_fast() does.
+ * Pins pages for a long time that the device only reads; the program may write
+ * to them meanwhile.  Otherwise as pin_user_pages_fast().
  *
  * Until 6.2 the zero page, and a file's pages in a private mapping, were pinned
- * as they were, and what the program wrote later went to a copy.  Pinning as if
- * to write, whatever the mapping allows, makes the copies at once.  It asks not
- * even whether the memory may be read, so that is tried first; and it fails in
- * a shared mapping that is only for reading, which has no copies.
+ * as they were, and a later write of the program went to a copy.  FOLL_WRITE
+ * with FOLL_FORCE makes the copies at once.  FOLL_FORCE does not check that the
+ * memory may be read, so pinning for reading is tried first; and it fails in a
+ * shared read-only mapping, whose pages are never copied.
  */
 #ifdef TOW_PIN_TO_READ_IS_STALE
 static inline int tow_pin_to_read(unsigned long start, int count,
@@ -95,14 +95,16 @@ static inline int tow_pin_to_read(unsigned long start, int count,
 #endif
 
 /*
- * Symbols of the dma-buf framework are in a namespace of their own.  What
- * MODULE_IMPORT_NS() makes of it, which takes a word until 6.12 and a string since.
+ * Symbols of the dma-buf framework have their own namespace.  This is what
+ * MODULE_IMPORT_NS() expands to: its argument is a word until 6.12, a string
+ * now.
  */
 #define TOW_IMPORT_DMA_BUF	MODULE_INFO(import_ns, "DMA_BUF")
 
 /*
- * What tells importers to let go of a dma-buf, and how its exporter says so, and asks
- * whether one will, have these names since 7.1; Kbuild looks.
+ * Since 7.1 the importer's callback for a dma-buf that its exporter takes back,
+ * the exporter's call of it, and the check that an importer has the callback
+ * have other names; Kbuild looks.
  */
 #ifdef TOW_HAVE_INVALIDATE_MAPPINGS
 #define TOW_MOVE_NOTIFY		invalidate_mappings
@@ -114,7 +116,7 @@ static inline int tow_pin_to_read(unsigned long start, int count,
 #define tow_dma_buf_revocable(attachment) (!!(attachment)->importer_ops)
 #endif
 
-/* In one call since 6.13, in no other way since 6.15; Kbuild looks. */
+/* One call since 6.13; hrtimer_init() is gone since 6.15; Kbuild looks. */
 static inline void tow_hrtimer_setup(struct hrtimer *timer,
 				     enum hrtimer_restart (*over)(struct hrtimer *),
 				     clockid_t clock, enum hrtimer_mode mode)
@@ -127,7 +129,7 @@ static inline void tow_hrtimer_setup(struct hrtimer *timer,
 #endif
 }
 
-/* Where IPv6 may be a module it is called by way of a table; Kbuild looks for that. */
+/* A kernel whose IPv6 may be a module calls it by a table; Kbuild looks. */
 static inline struct dst_entry *tow_route6(struct net *net, struct flowi6 *flow)
 {
 #ifdef TOW_HAVE_IPV6_STUB

@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What everybody stands on.
+ * The core: devices, clients, calls, limits and the flight recorder, which all
+ * layers use.
  *
- * A device is a structure that outlives its hardware; a client is an open file and the process
- * that opened it.  What a layer keeps for a device hangs on a pointer of struct tow_device,
- * which those below that layer never follow.
+ * A device is a structure that outlives its hardware; a client is an open file
+ * and the process that opened it.  struct tow_device has a pointer to each
+ * layer's part of a device; the layers below that one never follow the pointer.
  *
- * Who holds what: a reference (tow_device.refs) keeps the structure; the ib_client has one, and
- * each open file, region and import.  A user (tow_device.users) keeps the hardware and all that
- * is made on it: removal waits for users, so a user never waits for user space.  A client holds
- * its device, and by its handles regions, exports and remote ranges; it ends with its process or
- * with its file, the first of both to go.  A charge holds the account that it is charged to.
+ * Who holds what: a reference (tow_device.refs) keeps the structure.  A user
+ * (tow_device.users) keeps the hardware and all that is made on it: removal
+ * waits for users, so a user never waits for user space.  A client holds its
+ * device, and by its handles regions, exports and remote ranges; it ends with
+ * its process or with its file, whichever goes first.  A charge holds an
+ * account.
  *
- * Locks, outermost first: tow_process.lock; tow_client.poll_lock; the layers' locks, of which
- * tow_queue.submit is one that tow_client.lock is taken within; tow_client.lock; tow_limits.lock.
- * tow_device.name_lock and tow_recorder.lock are taken in any context, with whatever is held.
+ * Locks, outermost first: tow_process.lock; tow_client.poll_lock; the layers'
+ * locks, among them tow_queue.submit; tow_client.lock; tow_limits.lock.
+ * tow_device.name_lock and tow_recorder.lock are innermost: they may be taken
+ * in any context, with any other lock held.
  *
- * What is called from here without being known: tow_device.release, tow_client.end,
- * tow_handle_ops, a call's function.  To begin reading: device.c, client.c, then limits.c.
+ * The core calls upper layers by tow_device.release, tow_client.end,
+ * tow_handle_ops and tow_call.function.  To begin reading: device.c, client.c,
+ * then limits.c.
  */
 #ifndef TOW_CORE_H
 #define TOW_CORE_H
@@ -58,7 +62,7 @@ struct user_namespace;
 
 /* ---- limits ---------------------------------------------------------------- */
 
-/* What is counted. */
+/* The resources that limits count. */
 enum tow_resource {
 	TOW_RES_BYTES,		/* of slabs and of imported pages */
 	TOW_RES_MRS,		/* memory regions of the RDMA device */
@@ -69,7 +73,7 @@ enum tow_resource {
 	TOW_RESOURCES
 };
 
-/* For whom: the levels of a charge. */
+/* The levels of a charge: for whom it counts. */
 enum tow_level {
 	TOW_LEVEL_CLIENT,
 	TOW_LEVEL_USER,
@@ -77,18 +81,19 @@ enum tow_level {
 	TOW_LEVELS
 };
 
-/* No limit.  Less than what u64 holds, so that sums do not wrap. */
+/* No limit.  Half of a u64, so that sums do not wrap. */
 #define TOW_UNLIMITED		(U64_MAX >> 1)
 
 /**
- * struct tow_account - what one client or one user has
- * @refs: held by the client and by each of its charges, which may outlive it;
- *	for a user's: by its clients, through theirs
- * @limits: of the device
- * @user: a client's: its user's account, with a reference; a user's: NULL
- * @key: a user's: whom it is for
- * @link: a user's: in tow_limits.users
- * @used: what it has; under tow_limits.lock
+ * struct tow_account - what one client or one user is charged
+ * @refs: of a client's account: held by the client and by each of its charges,
+ *	which may outlive it; of a user's: held by the clients' accounts
+ * @limits: the device's
+ * @user: of a client's: its user's account, with a reference; of a user's: NULL
+ * @key: the user
+ * @link: of a user's: in tow_limits.users, under tow_limits.lock; of a
+ *	client's: empty
+ * @used: the sum of all charges, by resource; under tow_limits.lock
  */
 struct tow_account {
 	struct kref		refs;
@@ -101,10 +106,10 @@ struct tow_account {
 
 /**
  * struct tow_limits - a device's limits and what is used of them
- * @lock: protects @max, @used, @users and every account's numbers
- * @max: what each account of a level may have, or the device in all
- * @used: what the device's users have in all
- * @users: accounts of users that have clients or regions
+ * @lock: protects @max, @used, @users and tow_account.used
+ * @max: for each level: what one account, or the whole device, may have
+ * @used: what the whole device has
+ * @users: struct tow_account of users that have clients or charges
  */
 struct tow_limits {
 	/* protects max, used, users and tow_account.used */
@@ -115,9 +120,9 @@ struct tow_limits {
 };
 
 /**
- * struct tow_charge - what one region, or one handle, is charged
+ * struct tow_charge - what a client is charged for one thing that it has
  * @account: the client's, with a reference; NULL: nothing is charged
- * @amount: how much of each
+ * @amount: how much of each resource
  */
 struct tow_charge {
 	struct tow_account	*account;
@@ -148,10 +153,10 @@ const char *tow_limits_file(enum tow_level level, enum tow_resource resource);
 
 /* ---- devices --------------------------------------------------------------- */
 
-/* Minor numbers, hence devices at a time. */
+/* Minor numbers, hence devices at a time, at most. */
 #define TOW_DEVICES_MAX		256
 
-/* What is counted as it happens: files in stats/ of the names in sysfs.c. */
+/* Counters of events and of things; sysfs.c names their files in stats/. */
 enum tow_stat {
 	TOW_STAT_REGIONS,
 	TOW_STAT_DMA_MAPS,
@@ -195,38 +200,40 @@ enum tow_stat {
 
 /**
  * struct tow_device - one life of one RDMA device
- * @refs: held by the ib_client (from add to remove), by each open file and by
- *	each region and import; keeps this structure, and nothing of the RDMA
- *	device
- * @release: ends it with the last of @refs
- * @users: held by whoever touches the RDMA device or anything made on it;
- *	killed by remove, which waits for the last.  Never held while user
- *	space can make us wait, so never around copy_{to,from}_user()
- * @users_gone: the last of @users is
+ * @refs: held by the ib_client (from add to remove), by each open file, and by
+ *	each object of a layer that has a pointer to the device and may outlive
+ *	both (regions, imports, exports, peers, sessions, queues, queued work);
+ *	keeps this structure, and nothing of the RDMA device
+ * @release: frees the device; called when the last of @refs is put
+ * @users: held by each task while it uses the RDMA device or anything made on
+ *	it; killed by remove, which waits for the last.  Never held while user
+ *	space can delay the holder, so never around copy_{to,from}_user()
+ * @users_gone: completed when the last of @users is put
  * @ibdev: the RDMA device; only for holders of @users
- * @pd: where memory is registered
+ * @pd: the protection domain of all memory regions and queue pairs
  * @node: its entry in sysfs and in /dev; replaced when the device is renamed,
  *	NULL if that failed; only for add, rename and remove, which ib_core
- *	never lets run at once
- * @node_going: it is being removed, which waits for those who write to its files
+ *	never runs at once
+ * @node_going: @node is being removed, and the removal waits for writers of its
+ *	files: a long write gives up
  * @minor: of the device node
- * @port: the RDMA port in use, counted from 1; it, @transport and @max_msg_bytes are
- *	written with tow_maint.use held
- * @port_wanted: which one the administrator wants; 0: any
- * @transport: what carries RDMA on that port
- * @max_msg_bytes: largest message of that port
- * @incarnation: what this life is called
- * @events: our subscription to the RDMA device's events
+ * @port: the RDMA port in use, counted from 1.  @port, @transport and
+ *	@max_msg_bytes are written under tow_maint.use, and read without it
+ * @port_wanted: the port that the administrator wants; 0: any
+ * @transport: what carries RDMA on @port
+ * @max_msg_bytes: largest message of @port
+ * @incarnation: the random name of this life
+ * @events: the subscription to the RDMA device's events
  * @name_lock: protects @name
- * @name: the RDMA device's name, for logs and queries, also after it is gone
- * @going: removal has begun: what goes on for long ends early
- * @limits: what its users may have
- * @memory: what it has of memory
- * @peers: the nodes that it is connected to
- * @notify: notifications: where they come in, and where they are counted
- * @directory: what it publishes
- * @queues: what programs submit operations with
- * @stats: what has happened
+ * @name: the RDMA device's name, for logs and queries, also when it is gone
+ * @going: removal has begun: long loops end early
+ * @limits: what clients and users may have
+ * @memory: the layer of memory/
+ * @peers: the layers of conn/ and peer/
+ * @notify: of rma/: incoming notifications, and slots
+ * @directory: the layer of directory/
+ * @queues: the layer of ring/
+ * @stats: counters, by enum tow_stat
  */
 struct tow_device {
 	struct kref		refs;
@@ -273,7 +280,7 @@ static inline void tow_stat_dec(struct tow_device *dev, enum tow_stat stat)
 	atomic64_dec(&dev->stats[stat]);
 }
 
-/* Has removal begun?  For loops that would keep it waiting. */
+/* Has removal begun?  For long loops that removal would wait for. */
 static inline bool tow_device_going(struct tow_device *dev)
 {
 	return READ_ONCE(dev->going);
@@ -304,14 +311,14 @@ void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
 
 /* ---- calls ----------------------------------------------------------------- */
 
-/* No structure of a call in the table is larger. */
+/* Bytes of the largest structure of a call, at most. */
 #define TOW_CALL_BYTES		320
 
 /**
  * struct tow_answer - where a call's answer goes
  * @user: the program's structure
- * @known: its size, as the module knows it
- * @user_size: its size, as the program said it
+ * @known: its size in bytes, as the module knows it
+ * @user_size: its size in bytes, as the program knows it
  */
 struct tow_answer {
 	void __user	*user;
@@ -320,12 +327,12 @@ struct tow_answer {
 };
 
 /**
- * struct tow_listing - what is listed, and how
- * @flags: those that the call takes
- * @entry_published: published size of an entry
- * @entry_bytes: its size, as the module knows it
- * @next: describes the next one that the client may see, from @cursor on, in
- *	@info, which is zeroed, and moves @cursor; false: there is no more
+ * struct tow_listing - how a call lists things
+ * @flags: the flags that the call takes
+ * @entry_published: published size of an entry, in bytes
+ * @entry_bytes: size of an entry as the module knows it
+ * @next: finds the next thing after @cursor that the client may see, describes
+ *	it in @info, which is zeroed, and moves @cursor; false: there is none
  */
 struct tow_listing {
 	u32	flags;
@@ -338,11 +345,12 @@ struct tow_listing {
 /**
  * struct tow_call - a call of the device's node
  * @cmd: its number
- * @known: the size of its structure, as the module knows it
- * @published: and of the first version that had it, for ever
- * @changes: it changes something: for the process that opened the file for writing
- * @function: does it, with the structure in @data; 0 or a negative errno
- * @listing: instead of @function: it lists something
+ * @known: bytes of its structure, as the module knows it
+ * @published: bytes of its structure in the first version that had the call
+ * @changes: it changes something, so only the process that opened the file, for
+ *	writing, may call it
+ * @function: does the work, with the structure in @data; 0 or a negative errno
+ * @listing: of a call that lists things, instead of @function
  */
 struct tow_call {
 	unsigned int			cmd;
@@ -355,7 +363,7 @@ struct tow_call {
 	const struct tow_listing	*listing;
 };
 
-/* The beginning of a struct tow_call. */
+/* The first fields of a struct tow_call. */
 #define TOW_CALL(_cmd, _struct, _published)				\
 	.cmd = _cmd, .known = sizeof(struct _struct), .published = (_published)
 
@@ -371,26 +379,25 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
 /**
  * struct tow_client - one open file and its opener
  * @dev: the device, with a reference
- * @end: takes away from it what it has; called when its process is over, perhaps
- *	twice
- * @process: who opened it
- * @link: in tow_process.clients
- * @account: what it has
- * @key: whom it is charged to: see chardev.c
- * @kuid: the opener's user, for whom its names are
- * @user_ns: and user namespace, with a reference
- * @pid: the opener, with a reference
+ * @end: takes away all that the client has; called when @process ends
+ * @process: the opener, with a reference
+ * @link: in tow_process.clients, under tow_process.lock
+ * @account: what it is charged, with a reference
+ * @key: the user that it is charged to: see tow_client_key()
+ * @kuid: the opener's user: the owner of its regions and exports
+ * @user_ns: the opener's user namespace, with a reference
+ * @pid: the opener's PID, with a reference
  * @cgroup_id: the opener's cgroup
  * @writable: opened with O_RDWR
- * @poll_lock: held by who makes @poller
+ * @poll_lock: protects @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
- * @lock: protects what follows
+ * @lock: protects all that follows
  * @handles: struct tow_handle by index, of all kinds
  * @queues: struct tow_queue, each with a reference
  * @generation: of the handle that was made last
  * @ended: its process has exited or executed another program, or the file is
- *	closed; there are no handles and there will be none
- * @joined: it is in a job of its choice
+ *	closed: the client gets no more handles
+ * @joined: it has chosen a job
  * @job_id: its job; all zero: its user's own
  */
 struct tow_client {
@@ -419,9 +426,10 @@ struct tow_client {
 };
 
 /**
- * struct tow_handle - the beginning of a client's way to something of the device
+ * struct tow_handle - the first part of each kind of handle
  * @ops: its kind
- * @generation: tells it from others that had its index; 0 until it is complete
+ * @generation: tells it from handles that had its index before; 0 until the
+ *	handle is in the client's table
  * @rcu: frees it: handles are looked up without the lock
  */
 struct tow_handle {
@@ -432,21 +440,21 @@ struct tow_handle {
 
 /**
  * struct tow_handle_ops - a kind of handle
- * @drop: gives back what the handle has; @destroy: the program wants what is behind
- *	it to end, even if it would outlive the client
+ * @drop: gives back what the handle holds; @destroy: the program wants that to
+ *	end, even if it would outlive the client
  */
 struct tow_handle_ops {
 	void	(*drop)(struct tow_handle *handle, bool destroy);
 };
 
 /**
- * tow_client_find_handle - the handle that a number names
- * @client: the client; the caller has its lock, or is in an RCU read-side section
- * @number: what the program calls it
- * @ops: its kind
+ * tow_client_find_handle - the handle with a number
+ * @client: the client; caller holds its lock, or is in an RCU read-side section
+ * @number: the handle's number
+ * @ops: the handle's kind
  *
- * Return: the handle, or NULL: there is none of that kind.  Without the lock it may be
- * on its way out: what is behind it may have no reference left.
+ * Return: the handle; NULL: the client has no such handle.  Without the lock
+ * the handle may be ending: what it holds may have no reference left.
  */
 static inline struct tow_handle *
 tow_client_find_handle(struct tow_client *client, u64 number,
@@ -458,7 +466,7 @@ tow_client_find_handle(struct tow_client *client, u64 number,
 
 	if (!handle)
 		return NULL;
-	/* Pairs with tow_client_add_handle(); 0 is in no number. */
+	/* Pairs with tow_client_add_handle(): the handle is complete. */
 	generation = smp_load_acquire(&handle->generation);
 	if (!generation || generation != upper_32_bits(number) ||
 	    handle->ops != ops)
@@ -489,21 +497,22 @@ void tow_process_cleanup(void);
 /* ---- the flight recorder --------------------------------------------------- */
 
 /*
- * What happened last with a peer, kept in a bounded ring, to be read in debugfs, and written
- * to the log when something times out.
+ * The last events of a peer, in a ring.  Debugfs shows them; the log gets them
+ * when something times out.
  */
 
-/* What is remembered of each peer. */
+/* Events that are kept for each peer. */
 #define TOW_RECORDER_EVENTS	64
 
-/* How many of them go to the log when something times out. */
+/* Events that go to the log when something times out. */
 #define TOW_RECORDER_DUMPED	16
 
 /**
- * struct tow_event - something that happened
- * @time_ns: when, by the clock that the log uses
+ * struct tow_event - something that happened with a peer
+ * @time_ns: when, by local_clock(), as in the log
  * @epoch: in which session of the peer
- * @stage: what: a string that is never freed, "connect: address resolved"
+ * @stage: what happened, "connect: address resolved"; a string that is never
+ *	freed
  * @subject: an export's, grant's or request's number, or 0
  * @error: a negative errno, or 0
  */
@@ -517,11 +526,11 @@ struct tow_event {
 
 /**
  * struct tow_recorder - a ring of events
- * @dev: the device, for the trace; whoever has the recorder keeps it
+ * @dev: the device, for the trace; kept by the recorder's peer
  * @peer: the peer's number, for the trace
- * @lock: protects what follows; taken in any context
- * @count: events that there were
- * @events: the last of them
+ * @lock: protects @count and @events; taken in any context
+ * @count: events that were noted
+ * @events: the last ones: event number n is at n modulo TOW_RECORDER_EVENTS
  */
 struct tow_recorder {
 	struct tow_device	*dev;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Devices as everybody knows them: found by number or by RDMA device, kept by
- * references, entered by their users, known by name.  How a device begins and ends
- * is in main.c.
+ * Devices: finding them, their references, their users, their names and ports.
+ * main.c makes and ends them.
  *
- * A reference keeps the structure.  A user keeps what is made on the RDMA device, too:
- * removal waits for him, so he waits for nothing that user space could stretch.
+ * A reference keeps the structure.  A user keeps all that is made on the RDMA
+ * device, too: removal waits for users, so a user never waits for user space.
  */
 #include <linux/export.h>
 #include <linux/string.h>
@@ -14,16 +13,16 @@
 #include "core/core.h"
 
 struct workqueue_struct *tow_wq;
-/* Imports that end wait for exporters, who may wait for work in the other one. */
+/* An import's end waits for its exporter, which may wait for work in tow_wq. */
 struct workqueue_struct *tow_import_wq;
-/* Attempts to connect wait for work in the other one. */
+/* Attempts to connect wait for work in tow_wq. */
 struct workqueue_struct *tow_connect_wq;
-/* Completions: others wait for what these bring. */
+/* Reaping: work in the other queues waits for completions. */
 struct workqueue_struct *tow_cq_wq;
 
 /*
- * Devices by minor number.  Its lock protects the way from a number to a
- * reference: what is found there still has the ib_client's.
+ * Devices by minor number.  A device that is found under the lock still has the
+ * ib_client's reference.
  */
 static DEFINE_XARRAY_ALLOC(tow_devices);
 
@@ -46,11 +45,11 @@ struct tow_device *tow_device_get(unsigned int minor)
 }
 
 /**
- * tow_device_find - the device that an RDMA device is
+ * tow_device_find - the device of an RDMA device
  * @ibdev: the RDMA device; the caller keeps it
  *
- * Return: the device with a reference for the caller, or NULL: it is none of
- * ours, or going.
+ * Return: the device with a reference for the caller; NULL: towline does not
+ * use the RDMA device, or no longer.
  */
 struct tow_device *tow_device_find(struct ib_device *ibdev)
 {
@@ -70,10 +69,10 @@ struct tow_device *tow_device_find(struct ib_device *ibdev)
 }
 
 /**
- * tow_device_publish - let a device be found, under a number of its own
+ * tow_device_publish - let a device be found, under a minor number
  * @dev: the device, complete; the caller keeps it until tow_device_unpublish()
  *
- * Return: 0; -EBUSY: there are TOW_DEVICES_MAX; -ENOMEM.
+ * Return: 0; -EBUSY: there are TOW_DEVICES_MAX devices already; -ENOMEM.
  */
 int tow_device_publish(struct tow_device *dev)
 {
@@ -107,7 +106,7 @@ void tow_device_put(struct tow_device *dev)
 }
 
 /**
- * tow_device_enter - be let in to what is made on the RDMA device
+ * tow_device_enter - become a user of a device
  * @dev: the device
  *
  * Until tow_device_leave() removal waits for the caller, who must not wait for
@@ -117,7 +116,7 @@ void tow_device_put(struct tow_device *dev)
  */
 bool tow_device_enter(struct tow_device *dev)
 {
-	/* From the first word of its end on: nobody gets in after an -ENODEV. */
+	/* @going is set before @users is killed: after one -ENODEV all fail. */
 	return !tow_device_going(dev) && percpu_ref_tryget_live(&dev->users);
 }
 
@@ -125,7 +124,7 @@ bool tow_device_enter(struct tow_device *dev)
  * towk_device_enter - tow_device_enter() for other kernel modules
  * @dev: the device
  *
- * Return: as there.
+ * Return: as tow_device_enter().
  */
 bool towk_device_enter(struct tow_device *dev)
 {
@@ -165,8 +164,8 @@ void tow_device_users_gone(struct percpu_ref *users)
 
 /**
  * tow_device_name - copy the RDMA device's name
- * @dev: the device, which may be gone: then its last name
- * @name: where to; filled up with zeroes
+ * @dev: the device; if the RDMA device is gone the name is its last one
+ * @name: where to; padded with zeroes
  */
 void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX])
 {
@@ -202,11 +201,12 @@ static bool tow_device_port_serves(struct ib_device *ibdev, u32 port)
 }
 
 /**
- * tow_device_choose_port - which port is to be used?
- * @dev: the device; the caller has tow_maint.use, or nobody else knows @dev yet
+ * tow_device_choose_port - choose the port to be used
+ * @dev: the device; caller holds tow_maint.use, or @dev is not published yet
  *
- * Return: the one that the administrator wants; or the present one if it is up, else
- * the first that is, else the present one: at the beginning, the first.
+ * Return: the port that the administrator wants; if none: the present port if
+ * it is active, else the first active port, else the present port, or the first
+ * port if no port was chosen yet.
  */
 u32 tow_device_choose_port(struct tow_device *dev)
 {
@@ -227,9 +227,9 @@ u32 tow_device_choose_port(struct tow_device *dev)
 
 /**
  * tow_device_use_port - choose a port, and use it from now on
- * @dev: the device; the caller has tow_maint.use, or nobody else knows @dev yet
+ * @dev: the device; caller holds tow_maint.use, or @dev is not published yet
  *
- * Return: 0, or what the device says of the port.
+ * Return: 0, or the error of ib_query_port().
  */
 int tow_device_use_port(struct tow_device *dev)
 {
@@ -240,7 +240,7 @@ int tow_device_use_port(struct tow_device *dev)
 	ret = ib_query_port(dev->ibdev, port, &attr);
 	if (ret)
 		return ret;
-	/* Others look without the lock; what they begin on the old port fails. */
+	/* Readers hold no lock: operations begun on the old port fail. */
 	WRITE_ONCE(dev->port, port);
 	WRITE_ONCE(dev->max_msg_bytes, attr.max_msg_sz);
 	WRITE_ONCE(dev->transport, rdma_protocol_roce(dev->ibdev, port) ?
@@ -279,13 +279,13 @@ err_destroy_wq:
 }
 
 /**
- * tow_workqueues_cleanup - wait for what they still have to do, and end them
+ * tow_workqueues_cleanup - drain and destroy the module's work queues
  */
 void tow_workqueues_cleanup(void)
 {
 	destroy_workqueue(tow_cq_wq);
 	destroy_workqueue(tow_connect_wq);
-	/* The last pool's work ends imports. */
+	/* Before tow_import_wq: work in tow_wq may end imports. */
 	destroy_workqueue(tow_wq);
 	destroy_workqueue(tow_import_wq);
 }

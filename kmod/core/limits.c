@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Limits: how much of what a client, a user and a device may have.
+ * Limits: how much of each resource a client, a user and a device may have.
  *
- * What a region takes is counted three times: for the client that made it, for
- * the client's user and for the device.  A charge is made before anything is
- * taken and undone after it was given back, so the counts are never too low.
+ * A charge counts three times: for the client, for the client's user and for
+ * the device.  It is made before the resource is taken and undone after the
+ * resource was given back, so the counts are never too low.
  *
- * All numbers of a device are under one lock.  It is taken once when a region
- * is made and once when it goes, never for an operation.
+ * One lock protects all numbers of a device.  No operation takes it.
  *
- * A refusal says whose limit it was: -EDQUOT for the client's and the user's,
- * -ENOSPC for the device's.  The kernel log names the file that raises it, at
- * most ten times in five seconds.
+ * The error says whose limit was reached: -EDQUOT: the client's or the user's;
+ * -ENOSPC: the device's.  The kernel log names the file that raises the limit,
+ * at most ten times in five seconds.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -25,8 +24,8 @@
 
 /*
  * Each region, and each export, costs the kernel some hundred bytes beside its
- * memory.  That is accounted to its cgroup; these keep it within reason where
- * cgroups do not.
+ * memory.  They are accounted to the client's cgroup; these limits bound them
+ * where cgroups do not.
  */
 #define TOW_CLIENT_REGIONS_MAX	SZ_64K
 #define TOW_USER_REGIONS_MAX	SZ_256K
@@ -55,7 +54,7 @@ static const char * const tow_limits_files[TOW_LEVELS][TOW_RESOURCES] = {
 		[TOW_RES_QUEUE_ENTRIES]	= "user_queue_entries_limit",
 	},
 	[TOW_LEVEL_DEVICE] = {
-		/* The pool has as many bytes as it has. */
+		/* Not a limit: the size of the pool. */
 		[TOW_RES_BYTES]		= "pool_bytes",
 		[TOW_RES_MRS]		= "mr_limit",
 		[TOW_RES_REGIONS]	= "device_region_limit",
@@ -67,10 +66,10 @@ static const char * const tow_limits_files[TOW_LEVELS][TOW_RESOURCES] = {
 
 /**
  * tow_limits_file - the file in sysfs that holds a limit
- * @level: whose
- * @resource: of what
+ * @level: whose limit
+ * @resource: limit of what
  *
- * Return: its name.
+ * Return: the file's name; NULL: the limit has no file.
  */
 const char *tow_limits_file(enum tow_level level, enum tow_resource resource)
 {
@@ -98,9 +97,9 @@ void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
 		limits->max[level][TOW_RES_MRS] = TOW_UNLIMITED;
 		limits->max[level][TOW_RES_POLLERS] = TOW_UNLIMITED;
 	}
-	/* A processor for whoever asks is the administrator's to give. */
+	/* A poller may keep a processor busy: the administrator allows it. */
 	limits->max[TOW_LEVEL_DEVICE][TOW_RES_POLLERS] = 0;
-	/* Others use the device, too. */
+	/* Leave some to other users of the RDMA device. */
 	limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS] =
 		hardware_mrs - hardware_mrs / 8;
 	limits->max[TOW_LEVEL_CLIENT][TOW_RES_REGIONS] = TOW_CLIENT_REGIONS_MAX;
@@ -130,7 +129,7 @@ static struct tow_account *tow_account_alloc(struct tow_limits *limits)
 	return account;
 }
 
-/* Called with the lock held: one that is not going. */
+/* Caller holds the lock.  Return: the account with a reference, or NULL. */
 static struct tow_account *tow_account_find_user(struct tow_limits *limits,
 						 kuid_t key)
 {
@@ -143,7 +142,9 @@ static struct tow_account *tow_account_find_user(struct tow_limits *limits,
 	return NULL;
 }
 
-/* The account of a user, made if need be, with a reference; or NULL. */
+/*
+ * Return: the user's account with a reference; NULL: no memory for a new one.
+ */
 static struct tow_account *tow_account_user(struct tow_limits *limits,
 					    kuid_t key)
 {
@@ -184,7 +185,7 @@ static void tow_account_release(struct kref *refs)
 
 /**
  * tow_account_put - give a reference back
- * @account: the account; the device must still have its structure
+ * @account: the account; the caller keeps its device's structure
  */
 void tow_account_put(struct tow_account *account)
 {
@@ -226,7 +227,7 @@ static u64 *tow_limits_used(struct tow_limits *limits,
 	}
 }
 
-/* What stood in the way of a charge. */
+/* The limit that refused a charge: @used of @max. */
 struct tow_refusal {
 	enum tow_level		level;
 	enum tow_resource	resource;
@@ -235,15 +236,16 @@ struct tow_refusal {
 };
 
 /*
- * A client and its user are charged for what a region may come to have; the device's
- * MRs are counted where they are made, and outlive regions: tow_limits_take_mr().
+ * A client and its user are charged for the MRs that a region may need; the
+ * device's MRs outlive regions, and are counted when they are made:
+ * tow_limits_take_mr().
  */
 static bool tow_limits_counted(enum tow_level level, enum tow_resource resource)
 {
 	return level != TOW_LEVEL_DEVICE || resource != TOW_RES_MRS;
 }
 
-/* Called with the lock held.  Does everything fit, on the levels up to @top? */
+/* Caller holds the lock.  Does @amount fit, on the levels up to @top? */
 static bool tow_limits_fit(struct tow_limits *limits,
 			   struct tow_account *account,
 			   const u64 amount[TOW_RESOURCES], enum tow_level top,
@@ -267,7 +269,7 @@ static bool tow_limits_fit(struct tow_limits *limits,
 	return true;
 }
 
-/* Called with the lock held.  Takes away if @sign is negative. */
+/* Caller holds the lock.  A negative @sign subtracts @amount. */
 static void tow_limits_adjust(struct tow_limits *limits,
 			      struct tow_account *account,
 			      const u64 amount[TOW_RESOURCES],
@@ -288,9 +290,9 @@ static void tow_limits_adjust(struct tow_limits *limits,
 }
 
 /**
- * tow_limits_cgroup - the cgroup of the process that calls
+ * tow_limits_cgroup - the cgroup of the current process
  *
- * Return: its id; 0 where the kernel has no cgroups.
+ * Return: the cgroup's id; 0: the kernel has no cgroups.
  */
 u64 tow_limits_cgroup(void)
 {
@@ -328,13 +330,13 @@ static int tow_limits_refuse(struct tow_limits *limits,
 }
 
 /**
- * tow_charge - charge a client for something
- * @charge: where to remember it; tow_uncharge() undoes it
- * @account: the client's
- * @amount: how much of each
+ * tow_charge - charge a client
+ * @charge: where to: the charge, for tow_uncharge()
+ * @account: the client's account
+ * @amount: how much of each resource
  *
- * Return: 0; -EDQUOT at a limit of the client or its user, -ENOSPC at one of
- * the device; then nothing is charged.
+ * Return: 0; -EDQUOT: a limit of the client or its user is reached; -ENOSPC:
+ * one of the device is.  An error charges nothing.
  */
 int tow_charge(struct tow_charge *charge, struct tow_account *account,
 	       const u64 amount[TOW_RESOURCES])
@@ -360,7 +362,7 @@ int tow_charge(struct tow_charge *charge, struct tow_account *account,
 
 /**
  * tow_uncharge - undo tow_charge()
- * @charge: the charge; nothing happens if there is none
+ * @charge: the charge; without an account nothing happens
  */
 void tow_uncharge(struct tow_charge *charge)
 {
@@ -377,12 +379,12 @@ void tow_uncharge(struct tow_charge *charge)
 }
 
 /**
- * tow_charge_leave - a part of a charge stays when the rest is undone
- * @charge: the charge, of at least so many bytes
- * @bytes: how many stay
+ * tow_charge_leave - separate bytes from a charge, which stay charged
+ * @charge: the charge, of at least @bytes
+ * @bytes: how many outlive tow_uncharge() of @charge
  *
- * Return: the account that is charged, with a reference, for
- * tow_account_uncharge(); NULL: nothing was charged.
+ * Return: the charged account with a reference, for tow_account_uncharge();
+ * NULL: @charge has no account.
  */
 struct tow_account *tow_charge_leave(struct tow_charge *charge, u64 bytes)
 {
@@ -396,9 +398,9 @@ struct tow_account *tow_charge_leave(struct tow_charge *charge, u64 bytes)
 }
 
 /**
- * tow_account_uncharge - undo what tow_charge_leave() has left
- * @account: what that returned; not the caller's afterwards
- * @bytes: how many
+ * tow_account_uncharge - uncharge the bytes of tow_charge_leave()
+ * @account: the account that it returned; the reference is given back
+ * @bytes: how many bytes
  */
 void tow_account_uncharge(struct tow_account *account, u64 bytes)
 {
@@ -410,7 +412,7 @@ void tow_account_uncharge(struct tow_account *account, u64 bytes)
 	tow_uncharge(&left);
 }
 
-/* Called with the lock held. */
+/* Caller holds the lock. */
 static void tow_charge_shift(struct tow_charge *charge,
 			     struct tow_account *from, struct tow_account *to)
 {
@@ -424,13 +426,12 @@ static void tow_charge_shift(struct tow_charge *charge,
 /**
  * tow_charge_move - charge another client of the same user instead
  * @charge: the charge
- * @to: that client's account; may be the one that is charged
- * @from: where to: the account that was charged, with a reference
+ * @to: the other client's account; may be the charged one
+ * @from: where to: the account that was charged, with the charge's reference
  *
  * The user's and the device's numbers do not change.
  *
- * Return: 0, or -EDQUOT: it would exceed that client's limits, and nothing has
- * changed.
+ * Return: 0; -EDQUOT: a limit of @to is reached, and nothing has changed.
  */
 int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
 		    struct tow_account **from)
@@ -443,7 +444,7 @@ int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
 	if (WARN_ON_ONCE(account->user != to->user))
 		return -EDQUOT;
 	spin_lock(&limits->lock);
-	/* What it has already fits, whatever the limit is now. */
+	/* An account that is charged already keeps the charge, at any limit. */
 	fits = account == to || tow_limits_fit(limits, to, charge->amount,
 					       TOW_LEVEL_CLIENT, &refusal);
 	if (fits)
@@ -460,9 +461,9 @@ int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
 /**
  * tow_charge_move_back - undo tow_charge_move()
  * @charge: the charge
- * @from: what that told; its reference is the charge's again
+ * @from: the account that it stored; the charge takes its reference
  *
- * No limit is in its way: it was charged there before.
+ * Limits are not checked: @from was charged before.
  */
 void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from)
 {
@@ -506,7 +507,7 @@ void tow_limits_give_mr(struct tow_limits *limits)
 }
 
 /**
- * tow_limits_refuse_mr - say that there are no more memory regions
+ * tow_limits_refuse_mr - log that the limit of memory regions is reached
  * @limits: the device's, whose limit is reached
  */
 void tow_limits_refuse_mr(struct tow_limits *limits)
@@ -524,7 +525,7 @@ void tow_limits_refuse_mr(struct tow_limits *limits)
 }
 
 /**
- * tow_limits_mrs - how many memory regions there are
+ * tow_limits_mrs - how many memory regions are counted?
  * @limits: the device's
  *
  * Return: their number.
@@ -542,10 +543,10 @@ u64 tow_limits_mrs(struct tow_limits *limits)
 /**
  * tow_limits_get - read a limit
  * @limits: the device's
- * @level: whose
- * @resource: of what
+ * @level: whose limit
+ * @resource: limit of what
  *
- * Return: the limit; TOW_UNLIMITED if there is none.
+ * Return: the limit; TOW_UNLIMITED: there is none.
  */
 u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
 		   enum tow_resource resource)
@@ -561,9 +562,9 @@ u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
 /**
  * tow_limits_set - change a limit
  * @limits: the device's
- * @level: whose
- * @resource: of what
- * @max: the new one; what is above it already stays
+ * @level: whose limit
+ * @resource: limit of what
+ * @max: the new limit; charges that exceed it already stay
  */
 void tow_limits_set(struct tow_limits *limits, enum tow_level level,
 		    enum tow_resource resource, u64 max)

@@ -10,7 +10,7 @@
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
-/* Runs what softirqs this processor has been asked for. */
+/* Runs the softirqs that are pending on this processor. */
 static inline long tow_rxe_run_tasklets_cpu(void *unused)
 {
 	local_bh_disable();
@@ -19,15 +19,15 @@ static inline long tow_rxe_run_tasklets_cpu(void *unused)
 }
 
 /*
- * Waits for tasklets that nobody schedules any more.  One may run on a processor while it
- * is scheduled on another, which cannot run it then and puts it off: so first each processor
- * ends what it runs, and then each runs what it was asked for.
+ * Waits for tasklets that nobody schedules any more.  A tasklet may run on one
+ * processor while it is scheduled on another, which then puts it off: the first
+ * round ends the tasklets that run, the second runs those that were put off.
  */
 static inline void tow_rxe_tasklets(void)
 {
 	int round, cpu;
 
-	/* A processor that goes meanwhile hands its tasklets to another. */
+	/* A processor that goes offline hands its tasklets to another one. */
 	for (round = 0; round < 2; round++) {
 		for_each_online_cpu(cpu)
 			work_on_cpu(cpu, tow_rxe_run_tasklets_cpu, NULL);
@@ -35,14 +35,14 @@ static inline void tow_rxe_tasklets(void)
 }
 
 /**
- * tow_rxe_run_tasklets - run the tasklets that tell of completions
+ * tow_rxe_run_tasklets - run the tasklets that notify of completions
  * @ibdev: the RDMA device
  *
- * For a completion queue that is about to be destroyed, when the queue pairs that
- * complete there are gone.  Soft-RoCE of 6.1 tells of completions in a tasklet
- * that is part of the completion queue, and does not wait for it: on a busy
- * machine it ran in memory that was freed.  Hardware tells from interrupts, and
- * waits for those.
+ * For a completion queue that is about to be destroyed; its queue pairs are
+ * destroyed.  Soft-RoCE of 6.1 notifies of completions in a tasklet that is
+ * part of the completion queue, and frees the queue without waiting for the
+ * tasklet: on a busy machine the tasklet ran in freed memory.  Drivers of
+ * hardware notify from interrupts, and wait for those.
  */
 static inline void tow_rxe_run_tasklets(struct ib_device *ibdev)
 {

@@ -2,9 +2,9 @@
 /*
  * The flight recorder: what happened last with a peer.
  *
- * Noting takes a short lock and no memory, so it can be done anywhere.  Readers
- * take out one event at a time: they never keep a writer waiting for longer than
- * that, and miss what was overwritten meanwhile.
+ * Noting takes a short lock and no memory, so it works in any context.  Readers
+ * copy one event at a time under the lock, so a writer waits for one copy at
+ * most; readers miss events that are overwritten meanwhile.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -18,10 +18,10 @@
 #include "core/core.h"
 #include "core/trace.h"
 
-/* What one line of the log, or of the file, may take. */
+/* Bytes of a line of the log or of the file, at most. */
 #define TOW_RECORDER_LINE	160
 
-/* Dumps in so long; the log has other readers. */
+/* Dumps in each interval: the log must stay readable. */
 #define TOW_RECORDER_DUMPS	4
 #define TOW_RECORDER_INTERVAL	(10 * HZ)
 
@@ -81,7 +81,7 @@ static u64 tow_recorder_count(struct tow_recorder *recorder)
 	return count;
 }
 
-/* The event of a number, if it was not overwritten. */
+/* Return: true: @event is event @number; false: that was overwritten. */
 static bool tow_recorder_get(struct tow_recorder *recorder, u64 number,
 			     struct tow_event *event)
 {
@@ -119,7 +119,7 @@ static void tow_recorder_line(const struct tow_event *event,
 /**
  * tow_recorder_show - write the events to a file, the oldest first
  * @recorder: the recorder
- * @file: where to; a line for each
+ * @file: where to; each event is a line
  */
 void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file)
 {
@@ -144,9 +144,9 @@ void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file)
  * @peer: the peer's address
  * @why: what went wrong: "revoke: not acknowledged in time"
  *
- * Not more than four in ten seconds, of all peers together: where a hundred
- * peers fail at once, the first ones tell the story, and the others' events are
- * in debugfs.
+ * At most four dumps in ten seconds, of all peers together: where a hundred
+ * peers fail at once the first ones suffice, and debugfs has the others'
+ * events.
  */
 void tow_recorder_dump(struct tow_recorder *recorder, const char *device,
 		       const char *peer, const char *why)

@@ -16,7 +16,7 @@
 
 #include "core/core.h"
 
-/* Their structures are for tracepoints.c. */
+/* Only tracepoints.c knows these structures. */
 struct tow_chunk;
 struct tow_req;
 struct tow_exported;
@@ -58,7 +58,7 @@ DEFINE_EVENT(tow_device, tow_device_add,
 	     TP_ARGS(dev)
 );
 
-/* Nothing of it is left but what open files hold. */
+/* Nothing of the device is left on the hardware. */
 DEFINE_EVENT(tow_device, tow_device_remove,
 	     TP_PROTO(struct tow_device *dev),
 	     TP_ARGS(dev)
@@ -176,19 +176,19 @@ DECLARE_EVENT_CLASS(tow_slab,
 			      __entry->slab, __entry->bytes, __entry->chunks)
 );
 
-/* The pool has one more. */
+/* The pool has one more slab. */
 DEFINE_EVENT(tow_slab, tow_slab_make,
 	     TP_PROTO(struct tow_slab *slab),
 	     TP_ARGS(slab)
 );
 
-/* Its memory goes back to the machine. */
+/* The slab's memory goes back to the machine. */
 DEFINE_EVENT(tow_slab, tow_slab_free,
 	     TP_PROTO(struct tow_slab *slab),
 	     TP_ARGS(slab)
 );
 
-/* Its pages are in use elsewhere: nobody gets them from us any more. */
+/* The slab's pages are in use elsewhere: it leaves the pool. */
 DEFINE_EVENT(tow_slab, tow_slab_retire,
 	     TP_PROTO(struct tow_slab *slab),
 	     TP_ARGS(slab)
@@ -213,13 +213,13 @@ DECLARE_EVENT_CLASS(tow_mr,
 			      __entry->error)
 );
 
-/* Peers that have the key may come; error is 0 or a negative errno. */
+/* Peers with the key reach the slab; error is 0 or a negative errno. */
 DEFINE_EVENT(tow_mr, tow_mr_register,
 	     TP_PROTO(struct tow_slab *slab, int rights, int error),
 	     TP_ARGS(slab, rights, error)
 );
 
-/* The key is refused from now on. */
+/* The slab's key was invalidated; error is 0 or a negative errno. */
 DEFINE_EVENT(tow_mr, tow_mr_invalidate,
 	     TP_PROTO(struct tow_slab *slab, int rights, int error),
 	     TP_ARGS(slab, rights, error)
@@ -243,31 +243,31 @@ DECLARE_EVENT_CLASS(tow_region,
 			      __entry->flags)
 );
 
-/* A client has it. */
+/* A client has made a region. */
 DEFINE_EVENT(tow_region, tow_region_create,
 	     TP_PROTO(struct tow_region *region),
 	     TP_ARGS(region)
 );
 
-/* Its client has ended; it waits for another. */
+/* The region's client has ended; the region waits for another client. */
 DEFINE_EVENT(tow_region, tow_region_linger,
 	     TP_PROTO(struct tow_region *region),
 	     TP_ARGS(region)
 );
 
-/* Another client has it. */
+/* Another client has taken the region over. */
 DEFINE_EVENT(tow_region, tow_region_take_over,
 	     TP_PROTO(struct tow_region *region),
 	     TP_ARGS(region)
 );
 
-/* Nobody has it any more. */
+/* The region has ended. */
 DEFINE_EVENT(tow_region, tow_region_end,
 	     TP_PROTO(struct tow_region *region),
 	     TP_ARGS(region)
 );
 
-/* Something was refused: the limit's file, and what was asked for. */
+/* A charge was refused: the limit's file, and the amount asked for. */
 TRACE_EVENT(tow_limit,
 	    TP_PROTO(struct tow_device *dev, const char *file, u64 used,
 		     u64 max, u64 amount),
@@ -309,7 +309,7 @@ TRACE_EVENT(tow_peer_state,
 		      __entry->peer, __entry->from, __entry->to)
 );
 
-/* What happens to a session that has no peer so far. */
+/* An event of a session that has no peer yet. */
 TRACE_EVENT(tow_session,
 	    TP_PROTO(struct tow_session *session, const char *stage,
 		     u64 subject, int error),
@@ -364,7 +364,7 @@ DEFINE_EVENT(tow_device_error, tow_refused,
 
 /* ---- auth, recorder ------------------------------------------------------- */
 
-/* What the flight recorder notes of a peer; error is 0 or a negative errno. */
+/* An event in a peer's flight recorder; error is 0 or a negative errno. */
 TRACE_EVENT(tow_peer_event,
 	    TP_PROTO(struct tow_recorder *recorder, u32 epoch,
 		     const char *stage, u64 subject, int error),
@@ -412,19 +412,19 @@ DECLARE_EVENT_CLASS(tow_exported,
 			      __entry->bytes, __entry->rights, __entry->grants)
 );
 
-/* Peers can find it. */
+/* Peers can find the export. */
 DEFINE_EVENT(tow_exported, tow_export_publish,
 	     TP_PROTO(struct tow_exported *exported),
 	     TP_ARGS(exported)
 );
 
-/* They cannot any more; who has a grant is told to let go of it. */
+/* Peers cannot find the export any more; its grants are revoked. */
 DEFINE_EVENT(tow_exported, tow_export_revoke,
 	     TP_PROTO(struct tow_exported *exported),
 	     TP_ARGS(exported)
 );
 
-/* Nobody reaches it any more. */
+/* No peer reaches the export any more. */
 DEFINE_EVENT(tow_exported, tow_export_end,
 	     TP_PROTO(struct tow_exported *exported),
 	     TP_ARGS(exported)
@@ -450,7 +450,7 @@ DEFINE_EVENT(tow_queue, tow_queue_create,
 	     TP_ARGS(queue)
 );
 
-/* The last of its entries has completed. */
+/* The queue's last entry has completed. */
 DEFINE_EVENT(tow_queue, tow_queue_end,
 	     TP_PROTO(struct tow_queue *queue),
 	     TP_ARGS(queue)
@@ -468,19 +468,19 @@ DECLARE_EVENT_CLASS(tow_poller,
 		    TP_printk("%s pid=%d", __entry->name, __entry->pid)
 );
 
-/* A client has a thread that takes entries. */
+/* A client's poller has started. */
 DEFINE_EVENT(tow_poller, tow_poller_start,
 	     TP_PROTO(struct tow_device *dev, int pid),
 	     TP_ARGS(dev, pid)
 );
 
-/* It is told to stop. */
+/* The poller is asked to stop. */
 DEFINE_EVENT(tow_poller, tow_poller_stop,
 	     TP_PROTO(struct tow_device *dev, int pid),
 	     TP_ARGS(dev, pid)
 );
 
-/* It has found nothing to take, and said so. */
+/* The poller has found no entries, and has set NEED_WAKEUP. */
 DEFINE_EVENT(tow_poller, tow_poller_sleep,
 	     TP_PROTO(struct tow_device *dev, int pid),
 	     TP_ARGS(dev, pid)
@@ -491,7 +491,7 @@ DEFINE_EVENT(tow_poller, tow_poller_wake,
 	     TP_ARGS(dev, pid)
 );
 
-/* An entry of a queue has ended. */
+/* A request has ended. */
 TRACE_EVENT(tow_entry,
 	    TP_PROTO(const struct tow_req *ended, int status),
 	    TP_ARGS(ended, status),
