@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What programs do with /dev/towline/<ibdev>: open, ioctl, close.
+ * open(), ioctl() and close() of /dev/towline/<ibdev>.
  *
  * An open file is a client (core.h).  It holds a reference to its tow_device
  * and, through file_operations.owner, the module; nothing of the RDMA device.
@@ -50,14 +50,14 @@ static bool tow_file_in_init_net(struct tow_device *dev)
 	return result;
 }
 
-/* Called by users of the device. */
+/* Caller is a user of the device. */
 static int tow_file_check_net(struct tow_device *dev)
 {
 	struct ib_device *ibdev = dev->ibdev;
 
 	if (!rdma_dev_access_netns(ibdev, current->nsproxy->net_ns))
 		return -EPERM;
-	/* Its sockets are in the initial namespace, whatever the interface. */
+	/* Soft-RoCE's sockets are in the initial namespace. */
 	if (ibdev->ops.driver_id == RDMA_DRIVER_RXE &&
 	    !tow_file_in_init_net(dev))
 		return -EOPNOTSUPP;
@@ -68,7 +68,7 @@ static int tow_file_may_open(struct tow_device *dev, struct file *file)
 {
 	int ret;
 
-	/* Every call answers, so it needs to read; see the contract. */
+	/* Calls copy answers out, so they need read access: see the contract. */
 	if (!(file->f_mode & FMODE_READ))
 		return -EINVAL;
 	if (!tow_device_enter(dev))
@@ -79,8 +79,9 @@ static int tow_file_may_open(struct tow_device *dev, struct file *file)
 }
 
 /*
- * Whom a client is charged to: its user, but for containers their owner, or one
- * user could have as many quotas as a user namespace has users.
+ * The user that a client is charged to: the opener's; in a container the owner
+ * of the user namespace, else one user would have a quota for each user in the
+ * namespace.
  */
 static kuid_t tow_client_key(void)
 {
@@ -93,7 +94,7 @@ static kuid_t tow_client_key(void)
 	return ns->owner;
 }
 
-/* The client has nothing any more, and will have nothing; may have ended before. */
+/* Called at the end of the client's process, and when its file is closed. */
 static void tow_client_end(struct tow_client *client)
 {
 	mutex_lock(&client->lock);
@@ -101,7 +102,7 @@ static void tow_client_end(struct tow_client *client)
 	mutex_unlock(&client->lock);
 	tow_poller_client_end(client);
 	tow_queue_client_end(client);
-	/* Before regions: peers let go of what is exported before it is given up. */
+	/* Before regions: exports are revoked before their regions end. */
 	tow_directory_client_end(client);
 	tow_client_drop_handles(client, &tow_region_handle_ops);
 }
@@ -169,7 +170,7 @@ static int tow_file_open(struct inode *inode, struct file *file)
 		client = tow_client_new(dev, file);
 		ret = PTR_ERR_OR_ZERO(client);
 	}
-	/* The notifier gives up when a signal has come; we may begin anew. */
+	/* mmu_notifier_get() fails if a signal is pending: restart open(). */
 	if (ret == -EINTR)
 		ret = -ERESTARTSYS;
 	trace_tow_client_open(dev, ret);
@@ -229,7 +230,7 @@ static void tow_file_fill_limits(struct tow_device *dev,
 	query->max_qp_init_rd_atom = attrs->max_qp_init_rd_atom;
 }
 
-/* Called by users of the device. */
+/* Caller is a user of the device. */
 static void tow_file_fill_query(struct tow_device *dev,
 				struct tow_query *query)
 {
@@ -277,7 +278,7 @@ static int tow_call_join(struct tow_client *client, void *data,
 	memcpy(join->job_id, digest, sizeof(join->job_id));
 	if (!ret)
 		ret = tow_call_answer(answer, join);
-	/* The key stays nowhere. */
+	/* Leave no copy of the key on the stack. */
 	memzero_explicit(join, sizeof(*join));
 	return ret;
 }
@@ -343,12 +344,12 @@ static long tow_file_call(struct tow_client *client, unsigned int cmd,
 {
 	const struct tow_call *call = tow_file_find_call(cmd);
 
-	/* Only for the order of errors: each call enters by itself. */
+	/* Only for the order of errors: each call enters the device itself. */
 	if (tow_device_going(client->dev))
 		return -ENODEV;
 	if (!call)
 		return -ENOTTY;
-	/* What changes nothing is for everybody who has the file. */
+	/* A call that changes nothing needs only the open file. */
 	if (call->changes) {
 		if (!client->writable)
 			return -EBADF;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Loading and unloading, and what the kernel tells us: RDMA devices that come,
- * go and change their names.
+ * Loading and unloading of the module; RDMA devices that come, go, and change
+ * their names.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -88,7 +88,7 @@ static void tow_device_cleanup(void)
 	unregister_chrdev_region(tow_devt, TOW_DEVICES_MAX);
 }
 
-/* Is the device one of those that the administrator named?  Or a negative errno. */
+/* Does the parameter "devices" match the device?  Or a negative errno. */
 static int tow_device_wanted(struct ib_device *ibdev)
 {
 	char *globs = kstrdup(tow_device_globs, GFP_KERNEL);
@@ -166,7 +166,7 @@ static bool tow_main_region_in_use(const struct tow_region *region,
 		return true;
 	if (!tow_exported_of_region(region, account))
 		return false;
-	/* What no peer has any more may only have to be finished. */
+	/* Have the work item finish dead exports, and look again. */
 	flush_work(&dev->directory->work);
 	return tow_exported_of_region(region, account);
 }
@@ -256,7 +256,7 @@ static void tow_device_drop_node(struct tow_device *dev)
 	if (!dev->node)
 		return;
 	tow_peer_sysfs_device_remove(dev);
-	/* Waits for those who write to its files: who has long to do gives up. */
+	/* device_unregister() waits for writers of the node's files. */
 	WRITE_ONCE(dev->node_going, true);
 	device_unregister(dev->node);
 	WRITE_ONCE(dev->node_going, false);
@@ -295,7 +295,7 @@ err_dealloc_pd:
 	return ret;
 }
 
-/* Undoes tow_device_bring_up(), waiting for those who are inside. */
+/* Undoes tow_device_bring_up(); waits for the device's users. */
 static void tow_device_take_down(struct tow_device *dev)
 {
 	tow_device_unpublish(dev);
@@ -318,8 +318,9 @@ static void tow_device_take_down(struct tow_device *dev)
  * @ibdev: the RDMA device, complete and not going
  * @result: the device, with the caller's reference; for tow_device_remove()
  *
- * Return: 0; -EOPNOTSUPP if towline cannot use the device, or is not to (logged with
- * the reason); another negative errno if something failed (logged too).
+ * Return: 0; -EOPNOTSUPP: towline cannot use the RDMA device, or the
+ * administrator excluded it; another negative errno: a step failed.  Errors are
+ * logged.
  */
 static int tow_device_add(struct ib_device *ibdev, struct tow_device **result)
 {
@@ -363,11 +364,11 @@ err_log:
 }
 
 /**
- * tow_device_remove - an RDMA device goes away, or the module does
- * @dev: the device; the reference that tow_device_add() gave ends here
+ * tow_device_remove - undo tow_device_add()
+ * @dev: the device; puts the reference of tow_device_add()
  *
- * Returns within seconds whatever user space does.  Afterwards nothing of ours
- * is left on the RDMA device.
+ * Returns within seconds, whatever user space does.  Afterwards nothing of
+ * towline is left on the RDMA device.
  */
 static void tow_device_remove(struct tow_device *dev)
 {
@@ -379,11 +380,11 @@ static void tow_device_remove(struct tow_device *dev)
 }
 
 /**
- * tow_device_rename - an RDMA device has another name now
+ * tow_device_rename - take over an RDMA device's new name
  * @dev: the device
  *
- * The node is made anew, as a node in /dev cannot be renamed.  Open files do
- * not notice.
+ * The node is made anew, as a node in /dev cannot be renamed.  Open files stay
+ * usable.
  */
 static void tow_device_rename(struct tow_device *dev)
 {
@@ -426,7 +427,7 @@ static struct ib_client tow_ib_client = {
 	.add		= tow_main_add,
 	.remove		= tow_main_remove,
 	.rename		= tow_main_rename,
-	/* Devices without kernel verbs are refused by us, with a reason. */
+	/* tow_device_unusable() gives the reason for refusing such devices. */
 	.no_kverbs_req	= 1,
 };
 
@@ -442,7 +443,7 @@ static int __init tow_main_init(void)
 	ret = tow_device_setup();
 	if (ret)
 		goto err_destroy_workqueues;
-	/* Last: devices are added from within. */
+	/* Last: this calls tow_main_add() for each RDMA device. */
 	ret = ib_register_client(&tow_ib_client);
 	if (ret)
 		goto err_device_cleanup;
@@ -460,7 +461,7 @@ static void __exit tow_main_exit(void)
 {
 	ib_unregister_client(&tow_ib_client);
 	tow_device_cleanup();
-	/* What is left of queues may hold processes: those come after. */
+	/* Before processes: queued work of queues may hold processes. */
 	tow_workqueues_cleanup();
 	tow_process_cleanup();
 	tow_debugfs_cleanup();

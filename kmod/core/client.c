@@ -88,7 +88,7 @@ void tow_handle_drop(struct tow_handle *handle, bool destroy)
  * @client: the client, ended: it gets no more handles
  * @ops: the kind
  *
- * Two tasks may call this for one client at once.
+ * Concurrent calls for one client are allowed.
  */
 void tow_client_drop_handles(struct tow_client *client,
 			     const struct tow_handle_ops *ops)
@@ -104,7 +104,7 @@ void tow_client_drop_handles(struct tow_client *client,
 			continue;
 		}
 		rcu_read_unlock();
-		/* tow_client_take_handle() or another caller may be faster. */
+		/* Another task may have taken the handle meanwhile. */
 		mutex_lock(&client->lock);
 		handle = xa_load(&client->handles, index);
 		if (handle && handle->ops == ops)

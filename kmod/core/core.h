@@ -379,8 +379,7 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
 /**
  * struct tow_client - one open file and its opener
  * @dev: the device, with a reference
- * @end: takes away all that the client has; called at the end of @process, and
- *	perhaps by two tasks at once
+ * @end: takes away all that the client has; called when @process ends
  * @process: the opener, with a reference
  * @link: in tow_process.clients, under tow_process.lock
  * @account: what it is charged, with a reference

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The directory: what this node publishes (exports, to which peers hold grants)
- * and what it found on others (remote ranges).
+ * The directory: exports, which this node publishes and peers have grants of;
+ * and remote ranges, which this node has found on peers.
  *
  *	init.c		what associations and devices call
  *	ioctl.c		programs' calls and handles
- *	serve.c		the owner's side: names are looked for, and answered
- *	grant.c		grants: given, revoked; an export ends
+ *	serve.c		the owner's side: answers to requests for names
+ *	grant.c		giving and revoking grants; the end of an export
  *	export.c	exports
- *	resolve.c	the resolver's side: what is said about remote ranges
+ *	resolve.c	the resolver's side: messages about remote ranges
  *	remote.c	remote ranges
- *	outbox.c	which associations have something to say
+ *	outbox.c	which associations have messages to send
  *	name.c		names
  *
- * Each calls those below it only.  Remote ranges as operations see them: rma/rmr.c.
+ * Each file calls only files below it.  rma/rmr.c: remote ranges as operations
+ * see them.
  *
- * Locks, in this order; nothing is sent while one of them is held:
+ * Locks, outermost first; no message is sent while one of them is held:
  *
  *	tow_directory.lock
- *	tow_assoc_dir.lock	nobody holds two of them
+ *	tow_assoc_dir.lock	of one association at a time
  *	tow_directory.kick_lock
  */
 #ifndef TOW_DIRECTORY_H
@@ -44,26 +45,28 @@ struct tow_remote;
 struct tow_assoc;
 struct tow_slot;
 
-/* Segments of one export; more than a TiB, whatever the device's slabs. */
+/* Segments of one export, one for each slab: 2 TiB, if slabs are of 2 MiB. */
 #define TOW_SEGMENTS_MAX	SZ_1M
 
 /**
- * struct tow_directory - what a device publishes
+ * struct tow_directory - the directory of a device
  * @dev: the device
- * @lock: protects what follows, up to @by_id, and what is marked so in
+ * @lock: protects @exports, @waiting, @dead, @stopping, and some fields of
  *	struct tow_exported
- * @exports: by label, without a reference: those that have not ended
- * @waiting: struct tow_request by label: peers that wait for a name
- * @dead: exports that have ended and that nobody has a grant of: @work finishes
- *	them
- * @stopping: the device is going: nothing is published any more
- * @by_id: every export, with a reference; has a lock of its own
- * @last_id: of the youngest; under the lock of @by_id
- * @quiet: struct tow_remote on which nothing is in flight any more, for @work
- * @work: what cannot be done at once; holds a reference to the device while it
- *	is queued
+ * @exports: struct tow_exported by label, until they begin to end; without a
+ *	reference
+ * @waiting: struct tow_request by label: requests of peers that wait for a name
+ * @dead: struct tow_exported that are dead, until @work or another task
+ *	finishes them
+ * @stopping: the device is going: no export is published any more
+ * @by_id: struct tow_exported by id, until they are finished, with a reference;
+ *	under the lock of the xarray
+ * @last_id: id of the youngest export; under the lock of @by_id
+ * @quiet: struct tow_remote that are drained, for @work; without a lock
+ * @work: finishes dead exports and acknowledges or releases drained remote
+ *	ranges; holds a reference to the device while it is queued
  * @kick_lock: protects @kicks and tow_assoc_dir.kick
- * @kicks: associations that have something to say, each with a reference
+ * @kicks: struct tow_assoc that have messages to send, each with a reference
  */
 struct tow_directory {
 	struct tow_device	*dev;
@@ -84,38 +87,41 @@ struct tow_directory {
 
 /**
  * struct tow_assoc_dir - what the directory keeps of an association
- * @kick: in tow_directory.kicks
- * @lock: protects what follows
- * @lost: the association ends: nothing begins any more
+ * @kick: in tow_directory.kicks, under tow_directory.kick_lock
+ * @lock: protects all that follows
+ * @lost: the association is lost: nothing begins in it any more
  * @gone: its queue pairs are destroyed, and there will be no others
- * @apart: no session carries it: no peer reaches anything by it
+ * @apart: no session carries the association: the peer reaches nothing by it
  * @waiting: struct tow_request that wait for a name, by the peer's number
- * @waiting_count: how many
- * @answers: struct tow_request that are to be answered
- * @answer_count: how many
- * @grants: what the peer has of ours: struct tow_grant, by id
- * @grant_count: how many
- * @last_grant: id of the youngest
- * @revokes: grants that the peer is to be told to let go of, oldest first
- * @revoked: those that it was told of, oldest first; all older than @revokes
- * @bygone: grants that were revoked while @apart, and have ended; the peer is to be told
- *	first
- * @revoke_timer: waits for the oldest of both; holds a reference to the association
- *	while it is queued
- * @cache: struct tow_remote by label: those that may be found
- * @requests: struct tow_remote by the number of the request that is or will be on
- *	its way, with a reference
- * @last_request: number of the youngest
+ * @waiting_count: length of @waiting
+ * @answers: struct tow_request whose answers are to be sent
+ * @answer_count: length of @answers
+ * @grants: struct tow_grant by id: the peer's grants of our exports
+ * @grant_count: length of @grants
+ * @last_grant: id of the youngest grant
+ * @revokes: revoked grants whose REVOKE is to be sent, oldest first
+ * @revoked: revoked grants whose REVOKE was sent, oldest first; all are older
+ *	than those of @revokes
+ * @bygone: grants that ended while @apart, before their REVOKE was sent; it is
+ *	to be sent, before those of @revokes
+ * @revoke_timer: waits for the deadline of the oldest grant of @revoked and
+ *	@revokes; holds a reference to the association while it is queued
+ * @cache: struct tow_remote by label: those that a call may share
+ * @requests: struct tow_remote by the number of its request, until the answer
+ *	comes, with a reference
+ * @last_request: number of the youngest request
  * @asked: requests that were sent and not answered
- * @remotes: what we have of the peer's: struct tow_remote by grant, with a
- *	reference
- * @remote_count: how many
- * @asks: remotes whose requests are to be sent
- * @cancels: remotes whose requests nobody waits for, and the peer is to know
- * @acks: remotes whose revoke is to be acknowledged
- * @releases: remotes to be given up
- * @idle: remotes that nobody uses at the moment, the one used last at the end
- * @idle_count: how many
+ * @remotes: struct tow_remote by grant: our grants of the peer's exports, with
+ *	a reference
+ * @remote_count: length of @remotes
+ * @asks: struct tow_remote whose requests are to be sent
+ * @cancels: struct tow_remote whose requests are to be cancelled: no call waits
+ *	for the answer
+ * @acks: struct tow_remote whose revoke is to be acknowledged
+ * @releases: struct tow_remote that are to be released
+ * @idle: struct tow_remote that are VALID and without users, used last at the
+ *	end
+ * @idle_count: length of @idle
  */
 struct tow_assoc_dir {
 	struct list_head	kick;
@@ -151,7 +157,7 @@ struct tow_assoc_dir {
 	unsigned int		idle_count;
 };
 
-/* What can be done with a range, or a slot, and only that? */
+/* Are these rights of a range, or NOTIFY of a slot, but not both? */
 static inline bool tow_rights_valid(u32 rights)
 {
 	if (rights == TOW_RIGHT_NOTIFY)
@@ -162,21 +168,19 @@ static inline bool tow_rights_valid(u32 rights)
 }
 
 /*
- * Called by associations.  All in process context; may sleep, but not for long, as
- * nothing else of the association goes on meanwhile.
+ * Called by associations, in process context.  May sleep, but not for long: the
+ * association handles no other message meanwhile.
  *
  *	init	the association was made
- *	receive	a message of a type from TOW_WIRE_RESOLVE on came: only in a READY
- *		session, one at a time, in order; @body is the receiver's to change.
- *		0, or a negative errno: the other end must not have sent
- *		that: the association ends
- *	fill	something can be sent: put a message's type, request and body
- *		there and return its bytes, or 0 if there is nothing.  The way of
- *		all that the directory says.  Called by one at a time, again after
- *		tow_assoc_kick()
- *	lost	the association ends: nothing may begin any more, whoever waits
- *		gets assoc->error; operations may still be in flight
- *	gone	the queue pairs are destroyed: the other end reaches nothing
+ *	receive	a message of the directory came, in a READY session.  Messages
+ *		are received one at a time, in order; the callee may change
+ *		@body.  An error ends the session, and -EPROTO the association
+ *	fill	the session can send a message: fill in its type, request and
+ *		body.  All messages of the directory are sent so.  Called by one
+ *		task at a time, again after tow_assoc_kick()
+ *	lost	the association is lost: nothing begins any more, calls that
+ *		wait end with an error; operations may still be in flight
+ *	gone	the queue pairs are destroyed: the peer reaches nothing
  *	cleanup	the last reference is gone
  */
 void tow_directory_assoc_init(struct tow_assoc *assoc);

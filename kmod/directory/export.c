@@ -2,19 +2,19 @@
 /*
  * Exports: what this node lets peers reach.
  *
- * One is made here, and gets its name when it is published (serve.c).
+ * An export is made here, and gets its name when it is published (serve.c).
  *
  * How an export ends
  *
- * First it loses its name: whoever asks from now on does not find it, and
- * somebody else may use the name.  Then every grant is revoked (grant.c).  A
- * grant goes when the peer has let go of it, or when the queue pairs by which it
- * could reach us are destroyed.  When the last has gone the export is dead: its
- * keys are invalidated, the region is let go, the charge given back.  That is
- * done by the directory's work item, or by whoever waits for it.  Only from then
- * on may its memory go to anybody else: an access error would break a queue pair
- * that all tenants share, and invalidation stops no operation that is past its
- * check of the key.
+ * First it loses its name: peers do not find it any more, and another export
+ * may have the name.  Then all its grants are revoked (grant.c).  A grant ends
+ * when the peer acknowledges or releases it, or when the queue pairs by which
+ * the peer reaches us are destroyed.  When the last grant has ended the export
+ * is dead: its keys are invalidated, the region is put, the charge is undone.
+ * The directory's work item does that, or the call that ends an export without
+ * grants.  Only then may its memory go to another region: an access error would
+ * break a queue pair that all tenants share, and invalidation does not stop an
+ * operation whose key is already checked.
  */
 #include <linux/atomic.h>
 #include <linux/pid.h>
@@ -29,13 +29,13 @@
 #include "memory/memory.h"
 #include "slot.h"
 
-/* The narrowest registration that has those rights. */
+/* The registration with the fewest rights that includes @rights. */
 static enum tow_rights tow_exported_kind(u32 rights)
 {
 	return rights & ~TOW_RIGHT_READ ? TOW_RIGHTS_WRITE : TOW_RIGHTS_READ;
 }
 
-/* Whoever may read is also found by those who only want to read. */
+/* How many kinds: a peer that asks only to read gets a read-only key. */
 static unsigned int tow_exported_kinds(u32 rights)
 {
 	return rights & TOW_RIGHT_READ && rights & ~TOW_RIGHT_READ ? 2 : 1;
@@ -60,17 +60,17 @@ tow_exported_exposure(struct tow_exported *exported, enum tow_rights kind,
 }
 
 /**
- * tow_exported_segments - how many segments are there?
+ * tow_exported_segments - how many segments has an export?
  * @exported: the export
  *
- * Return: the number.
+ * Return: their number.
  */
 u32 tow_exported_segments(const struct tow_exported *exported)
 {
 	return exported->slot ? 1 : exported->count;
 }
 
-/* No key: what is told is where to go on counting. */
+/* A slot's segment has its count as the address and its number as the key. */
 static void tow_exported_slot_segment(struct tow_exported *exported,
 				      struct tow_wire_segment *segment)
 {
@@ -80,9 +80,9 @@ static void tow_exported_slot_segment(struct tow_exported *exported,
 }
 
 /**
- * tow_exported_segment - how a peer reaches part of an export
+ * tow_exported_segment - fill in a segment of an export for a peer
  * @exported: the export
- * @rights: bits of enum tow_right: some of the export's
+ * @rights: bits of enum tow_right: the grant's, which the export has
  * @index: the segment's number, below tow_exported_segments()
  * @segment: where to
  */
@@ -113,7 +113,7 @@ void tow_exported_segment(struct tow_exported *exported, u32 rights,
  * @label: where to
  * @client: the client
  * @name: the name; the label points to it
- * @bytes: its length
+ * @bytes: length of @name
  */
 void tow_label_of_client(struct tow_label *label, struct tow_client *client,
 			 const u8 *name, u32 bytes)
@@ -144,7 +144,9 @@ static void tow_exported_release(struct kref *refs)
 
 /**
  * tow_exported_put - give a reference back
- * @exported: the export; may be gone afterwards.  May sleep
+ * @exported: the export; may be gone afterwards
+ *
+ * May sleep.
  */
 void tow_exported_put(struct tow_exported *exported)
 {
@@ -182,7 +184,7 @@ static struct tow_exported *tow_exported_alloc(struct tow_client *client,
 	return exported;
 }
 
-/* What the maintenance queue pair may say, as the contract has it. */
+/* An error of the maintenance queue pair, as the contract has it. */
 static int tow_exported_error(int error)
 {
 	switch (error) {
@@ -198,7 +200,7 @@ static int tow_exported_error(int error)
 	}
 }
 
-/* The next slab in the next way. */
+/* Make the next of the export's exposures. */
 static int tow_exported_expose_one(struct tow_exported *exported)
 {
 	unsigned int n = exported->exposed / exported->count;
@@ -206,7 +208,7 @@ static int tow_exported_expose_one(struct tow_exported *exported)
 	struct tow_exposure *exposure = &exported->exposures[exported->exposed];
 	int ret;
 
-	/* Removal waits for us. */
+	/* The caller is a user of the device: removal waits for it. */
 	if (tow_device_going(exported->dev))
 		return -ENODEV;
 	if (fatal_signal_pending(current))
@@ -220,12 +222,12 @@ static int tow_exported_expose_one(struct tow_exported *exported)
 }
 
 /**
- * tow_exported_hide - no peer reaches an export any more
- * @exported: the export; nobody has a grant of it
+ * tow_exported_hide - invalidate an export's keys, or end its slot
+ * @exported: the export, without grants
  */
 void tow_exported_hide(struct tow_exported *exported)
 {
-	/* Nobody writes to its memory any more. */
+	/* Afterwards no notification is written to the region's memory. */
 	if (exported->slot)
 		tow_slot_end(exported->slot, exported->dev);
 	while (exported->exposed) {
@@ -255,10 +257,10 @@ static int tow_exported_expose(struct tow_exported *exported)
 
 /**
  * tow_exported_may_be - may an export get its name?
- * @exported: the export; caller holds the directory's lock
+ * @exported: the export; caller holds tow_directory.lock
  *
- * Return: 0; -ENODEV: the device is going; -EFAULT: its memory was taken back;
- * -EEXIST: another one has the name.
+ * Return: 0; -ENODEV: the device is going; -EFAULT: the region's memory was
+ * taken back; -EEXIST: another export has the name.
  */
 int tow_exported_may_be(struct tow_exported *exported)
 {
@@ -272,7 +274,7 @@ int tow_exported_may_be(struct tow_exported *exported)
 	return tow_labels_first(&dir->exports, &exported->label) ? -EEXIST : 0;
 }
 
-/* The 8 bytes where the number is, which are in one page. */
+/* The slot's count is written to the export's 8 bytes, which are in a page. */
 static int tow_exported_make_slot(struct tow_exported *exported)
 {
 	const struct tow_region *region = exported->region;
@@ -286,7 +288,7 @@ static int tow_exported_make_slot(struct tow_exported *exported)
 			    &exported->slot);
 }
 
-/* Charge and expose; not worth while if the name is taken. */
+/* Charge and expose, unless publishing would fail anyway. */
 static int tow_exported_prepare(struct tow_exported *exported,
 				struct tow_client *client)
 {
@@ -307,12 +309,13 @@ static int tow_exported_prepare(struct tow_exported *exported,
 }
 
 /**
- * tow_exported_new - an export that nobody finds yet
- * @client: whose it is to be; a user of the device
- * @region: where it is; it takes a reference
- * @call: what the client wants; was checked, but for the range
+ * tow_exported_new - make an export that is not published yet
+ * @client: the export's client; caller is a user of the device
+ * @region: the export's region; the export takes a reference
+ * @call: the client's call; caller has checked it except for the range
  *
- * Return: the export, to be published; or an ERR_PTR(): see TOW_IOCTL_EXPORT.
+ * Return: the export, for tow_exported_publish(); or an ERR_PTR(): see
+ * TOW_IOCTL_EXPORT.
  */
 struct tow_exported *tow_exported_new(struct tow_client *client,
 				      struct tow_region *region,
@@ -359,10 +362,13 @@ struct tow_exported *tow_exported_new(struct tow_client *client,
 
 /**
  * tow_exported_is_dead - is an export dead?
- * @exported: the export; the caller has the directory's lock, and has just made
- *	one of the two come true that it takes: it is ending, and has no grants
+ * @exported: the export; caller holds tow_directory.lock, and has just set
+ *	@ending or ended a grant
  *
- * Return: true if it is: the work item is to finish it, or who claims it.
+ * A dead export is in tow_directory.dead on return.
+ *
+ * Return: true: it is dead, and the caller has it finished, by the work item or
+ * by tow_exported_claim().
  */
 bool tow_exported_is_dead(struct tow_exported *exported)
 {
@@ -371,7 +377,7 @@ bool tow_exported_is_dead(struct tow_exported *exported)
 	lockdep_assert_held(&dir->lock);
 	if (!exported->ending || exported->grant_count)
 		return false;
-	/* It is there already if the last one ended while they were revoked. */
+	/* tow_grant_revoke() may have ended the last grant, and added it. */
 	if (list_empty(&exported->dead))
 		list_add_tail(&exported->dead, &dir->dead);
 	return true;
@@ -381,7 +387,8 @@ bool tow_exported_is_dead(struct tow_exported *exported)
  * tow_exported_claim - may the caller finish an export?
  * @exported: the export, ending
  *
- * Return: true: tow_exported_finish() is the caller's to call.
+ * Return: true: the caller must call tow_exported_finish(); false: it is not
+ * dead, or another task has claimed it.
  */
 bool tow_exported_claim(struct tow_exported *exported)
 {
@@ -396,9 +403,9 @@ bool tow_exported_claim(struct tow_exported *exported)
 }
 
 /**
- * tow_exported_finish - the end of an export that nobody has a grant of
- * @exported: dead, and in no list.  The caller is a user of the device, or
- *	removal waits for him
+ * tow_exported_finish - finish a dead export
+ * @exported: the export, claimed.  Caller is a user of the device, or removal
+ *	waits for the caller
  */
 void tow_exported_finish(struct tow_exported *exported)
 {
@@ -412,7 +419,7 @@ void tow_exported_finish(struct tow_exported *exported)
 	tow_stat_inc(dev, TOW_STAT_REVOKES);
 	if (exported->region->backing)
 		atomic_dec(&exported->region->backing->exports);
-	/* Handles may keep the structure; the memory goes now. */
+	/* A handle may keep the export; its memory may go now. */
 	tow_region_put(exported->region);
 	exported->region = NULL;
 	complete_all(&exported->ended);
@@ -433,7 +440,7 @@ static struct tow_exported *tow_exported_next_dead(struct tow_directory *dir)
 }
 
 /**
- * tow_exported_reap - finish what is dead
+ * tow_exported_reap - finish all dead exports
  * @dir: the directory; the caller is its work item
  */
 void tow_exported_reap(struct tow_directory *dir)
@@ -449,7 +456,7 @@ void tow_exported_reap(struct tow_directory *dir)
 /* ---- looking -------------------------------------------------------------- */
 
 /**
- * tow_exported_is_of - is it the client's user's, in the client's job?
+ * tow_exported_is_of - is an export of a client's user and in the client's job?
  * @exported: the export
  * @client: the client
  *
@@ -468,7 +475,7 @@ bool tow_exported_is_of(struct tow_exported *exported,
 /**
  * tow_exported_next - go through the exports
  * @dir: the directory
- * @cursor: 0, or where the last call was; moved on
+ * @cursor: id of the export that the last call returned, at first 0; moved on
  *
  * Return: an export with a reference for the caller, or NULL: there are no more.
  */
@@ -477,7 +484,7 @@ struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor)
 	unsigned long index = *cursor + 1;
 	struct tow_exported *exported;
 
-	/* No export has such an id; the next number is 0 again. */
+	/* A program's cursor of U64_MAX: no export comes after it. */
 	if (!index)
 		return NULL;
 	xa_lock(&dir->by_id);
@@ -493,9 +500,9 @@ struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor)
 /**
  * tow_exported_of_region - may peers reach what a client exported of a region?
  * @region: the region
- * @account: the client's
+ * @account: the client's account
  *
- * Return: true if there is such an export that is not finished.
+ * Return: true: an export of the region is not hidden yet.
  */
 bool tow_exported_of_region(const struct tow_region *region,
 			    const struct tow_account *account)
@@ -506,7 +513,7 @@ bool tow_exported_of_region(const struct tow_region *region,
 	u64 cursor = 0;
 
 	while (!found && (exported = tow_exported_next(dir, &cursor))) {
-		/* It is charged until its memory is hidden. */
+		/* The charge is undone after the memory was hidden. */
 		found = exported->region_id == region->id &&
 			READ_ONCE(exported->charge.account) == account;
 		tow_exported_put(exported);
@@ -515,7 +522,7 @@ bool tow_exported_of_region(const struct tow_region *region,
 	return found;
 }
 
-/* As the caller's PID namespace has it; 0 if it has ended or is not there. */
+/* The client's PID in the caller's PID namespace; 0: ended, or no such PID. */
 static s32 tow_exported_pid(struct tow_exported *exported)
 {
 	s32 number = 0;
@@ -528,7 +535,7 @@ static s32 tow_exported_pid(struct tow_exported *exported)
 }
 
 /**
- * tow_exported_describe - fill in what EXPORT_LIST tells
+ * tow_exported_describe - describe an export for TOW_IOCTL_EXPORT_LIST
  * @exported: the export
  * @info: where to, zeroed
  */

@@ -21,8 +21,8 @@ struct tow_slot;
 
 /**
  * struct tow_exposure - how peers reach one slab
- * @address: of the slab's first byte
- * @key: the key that goes with it
+ * @address: of the slab's first byte, as peers address it
+ * @key: the remote key of the slab's registration
  */
 struct tow_exposure {
 	u64	address;
@@ -32,30 +32,31 @@ struct tow_exposure {
 /**
  * struct tow_exported - a range that peers may reach
  * @refs: held by tow_directory.by_id until it is finished, by its client's
- *	handle, by each grant, and by whoever looks
+ *	handle, by each grant, and by each caller of tow_exported_next()
  * @dev: the device, with a reference
  * @id: its number on the device
- * @label: its name and job, in tow_directory.exports until it ends
- * @kuid: whose it is
- * @pid: of its client, with a reference
- * @charge: what its client is charged
- * @region: where it is, with a reference until it is finished
+ * @label: its name and job, in tow_directory.exports until @ending
+ * @kuid: its client's user
+ * @pid: its client's PID, with a reference
+ * @charge: what its client is charged, until it is finished
+ * @region: its region, with a reference until it is finished; then NULL
  * @region_id: the region's number
- * @offset: where in the region it begins
+ * @offset: where it begins in the region, in bytes
  * @bytes: its size
  * @rights: bits of enum tow_right
- * @slot: NOTIFY: what is counted there, with a reference; else NULL
- * @grants: struct tow_grant; this and what follows, up to @dead, is under
- *	tow_directory.lock
- * @grant_count: how many
- * @ending: it has no name any more, gets no grants, and those are revoked
- * @dead: in tow_directory.dead
- * @ended: it is finished: no peer reaches it
- * @skip: bytes of the first slab that come before it
- * @first: its first slab's number in the region
- * @count: slabs that it lies in, of those that peers reach: of a slot, none
- * @exposed: of @exposures, those that are there
- * @exposures: for each kind of rights that it needs, for each slab
+ * @slot: of a NOTIFY export: the slot, with a reference; else NULL
+ * @grants: struct tow_grant; under tow_directory.lock, like @grant_count,
+ *	@ending and @dead
+ * @grant_count: length of @grants
+ * @ending: it has no name any more and gets no grants; its grants are revoked
+ * @dead: in tow_directory.dead, until a task claims it to finish it
+ * @ended: completed when it is finished: no peer reaches it
+ * @skip: where it begins in its first slab, in bytes
+ * @first: the first slab's number in the region
+ * @count: how many slabs peers reach; of a slot: 0
+ * @exposed: how many of @exposures are made
+ * @exposures: all slabs with the first kind of rights, then, if it needs two
+ *	kinds, all with the second
  */
 struct tow_exported {
 	struct kref		refs;
@@ -86,16 +87,19 @@ struct tow_exported {
 };
 
 /**
- * struct tow_grant - an export that a peer has found
- * @id: what the association calls it
- * @rights: bits of enum tow_right: what the peer wanted, and got
- * @exported: the export, with a reference
- * @assoc: the peer's; outlives its grants
+ * struct tow_grant - a peer may reach an export
+ * @id: its number in the association
+ * @rights: bits of enum tow_right: what the peer asked for
+ * @exported: the export, with a reference until the grant ends
+ * @assoc: the peer's association, which outlives its grants
  * @of_export: in tow_exported.grants
- * @link: in tow_assoc_dir.revokes, .revoked or .bygone; empty: it is not revoked
- * @revoked_at: when its peer's time to let go of it began, in jiffies
+ * @link: in tow_assoc_dir.revokes, .revoked or .bygone, under
+ *	tow_assoc_dir.lock; empty: it is not revoked
+ * @revoked_at: when it was revoked, in jiffies
  *
- * It goes when the peer has let go of it, or when the association is gone.
+ * It ends when the peer has acknowledged the revoke or released it, or when the
+ * peer's queue pairs are destroyed and it is revoked or the association is
+ * gone.
  */
 struct tow_grant {
 	u64			id;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What peers have of ours: grants are given and revoked, and exports end.
+ * Grants: given and revoked; and the end of exports.
  *
- * A grant is given with the answer to a request (serve.c).  It holds the export and
- * each of its slabs: no slab goes to anybody else before all its grants have ended.
- * A grant ends when the peer says that it has let go of it, or when the queue pairs by
- * which the peer reaches us are destroyed.
+ * A grant is given with the answer to a request (serve.c).  It holds the export
+ * and each of its slabs: no slab goes to another region before all grants of it
+ * have ended.  A grant ends when the peer acknowledges its revoke or releases
+ * it, or when the queue pairs by which the peer reaches us are destroyed.
  *
  * Two-phase revoke, the owner's side
  *
- * When an export ends each peer that has a grant is told to let go of it, and has
- * revoke_timeout_ms for that; a peer that takes longer loses its queue pairs.  While no
- * session carries the association the peer reaches nothing: the grant ends at once,
- * and the peer is told when there is a session.  An association's grants that are
- * being revoked are in the order in which that began: the timer waits for the
- * oldest, as long as there is one.
+ * When an export ends each peer that has a grant is sent a REVOKE, and has
+ * revoke_timeout_ms to acknowledge it; else the session fails, and its queue
+ * pairs are destroyed.  While no session carries the association the peer
+ * reaches nothing: the grant ends at once, and the REVOKE is sent when there is
+ * a session.  An association's revoked grants are in the order of their
+ * revokes: the timer waits for the oldest one's deadline.
  *
  * "Both locks" are tow_directory.lock and the tow_assoc_dir.lock of the grant's
  * association.
@@ -32,12 +32,12 @@
 #include "peer.h"
 #include "slot.h"
 
-/* Of one association: what the peer may have. */
+/* Grants of one association, at most. */
 #define TOW_GRANTS_MAX		SZ_1M
 
 /* ---- grants --------------------------------------------------------------- */
 
-/* Caller holds both locks.  tow_grant_drop() undoes it. */
+/* Caller holds both locks.  tow_grant_drop() undoes this. */
 static void tow_grant_hold(struct tow_exported *exported)
 {
 	unsigned int i;
@@ -55,7 +55,7 @@ static void tow_grant_drop(struct tow_exported *exported)
 		towk_slab_drop(exported->region->slabs[exported->first + i]);
 }
 
-/* Caller holds both locks.  Return: enum tow_wire_status: may the peer have it? */
+/* Caller holds both locks.  Return: TOW_WIRE_OK: a grant may be given. */
 static u32 tow_grant_allowed(struct tow_assoc *assoc,
 			     struct tow_exported *exported, u32 rights)
 {
@@ -70,13 +70,13 @@ static u32 tow_grant_allowed(struct tow_assoc *assoc,
 }
 
 /**
- * tow_grant_new - give a peer an export
- * @assoc: the peer's, not lost; caller holds both locks
+ * tow_grant_new - give a peer a grant of an export
+ * @assoc: the peer's association, not lost; caller holds both locks
  * @exported: the export, which has a name
- * @rights: bits of enum tow_right: what the peer wants
- * @id: where to: what the association calls the grant, if there is one
+ * @rights: bits of enum tow_right: what the peer asks for
+ * @id: where to: the grant's number in the association, if one is given
  *
- * Return: enum tow_wire_status: TOW_WIRE_OK: there is.
+ * Return: enum tow_wire_status: TOW_WIRE_OK: the grant is given.
  */
 u32 tow_grant_new(struct tow_assoc *assoc, struct tow_exported *exported, u32 rights,
 		  u64 *id)
@@ -113,7 +113,7 @@ u32 tow_grant_new(struct tow_assoc *assoc, struct tow_exported *exported, u32 ri
 	return TOW_WIRE_OK;
 }
 
-/* Caller holds both locks; the peer does not reach the export any more. */
+/* Caller holds both locks; the peer does not reach the export by the grant. */
 static void tow_grant_released(struct tow_grant *grant)
 {
 	struct tow_exported *exported = grant->exported;
@@ -133,14 +133,14 @@ static void tow_grant_released(struct tow_grant *grant)
 	tow_grant_drop(exported);
 	if (tow_exported_is_dead(exported))
 		tow_directory_queue(assoc->dev->directory);
-	/* Not the last reference: tow_directory.by_id has one until it is finished. */
+	/* Not the last reference: the export is not finished. */
 	tow_exported_put(exported);
 }
 
 /**
- * tow_grant_end - a grant ends
- * @grant: the grant; caller holds both locks, and the peer has let go of it, or its
- *	queue pairs are destroyed.  Freed
+ * tow_grant_end - end a grant
+ * @grant: the grant, which is freed; caller holds both locks.  The peer has
+ *	acknowledged its revoke or released it, or its queue pairs are destroyed
  */
 void tow_grant_end(struct tow_grant *grant)
 {
@@ -149,8 +149,9 @@ void tow_grant_end(struct tow_grant *grant)
 }
 
 /*
- * Caller holds both locks; no session carries the grant's association.  A revoked
- * grant ends, and is kept for the peer to be told when there is a session.
+ * Caller holds both locks; no session carries the grant's association; the
+ * grant's REVOKE was not sent.  The grant ends, and is kept until its REVOKE is
+ * sent.
  */
 static void tow_grant_end_apart(struct tow_grant *grant)
 {
@@ -162,7 +163,7 @@ static void tow_grant_end_apart(struct tow_grant *grant)
 
 /* ---- two-phase revoke ----------------------------------------------------- */
 
-/* Caller holds the association's lock.  Return: NULL: none is being revoked. */
+/* Caller holds tow_assoc_dir.lock.  Return: NULL: no grant is being revoked. */
 static struct tow_grant *tow_revoke_oldest(struct tow_assoc_dir *sdir)
 {
 	struct list_head *list = list_empty(&sdir->revoked) ? &sdir->revokes :
@@ -171,7 +172,7 @@ static struct tow_grant *tow_revoke_oldest(struct tow_assoc_dir *sdir)
 	return list_first_entry_or_null(list, struct tow_grant, link);
 }
 
-/* When the peer must have let go, in jiffies: as revoke_timeout_ms is now. */
+/* The revoke's deadline in jiffies, with the present revoke_timeout_ms. */
 static unsigned long tow_revoke_deadline(const struct tow_grant *grant)
 {
 	const struct tow_conn_settings *settings =
@@ -181,7 +182,7 @@ static unsigned long tow_revoke_deadline(const struct tow_grant *grant)
 	       msecs_to_jiffies(READ_ONCE(settings->revoke_timeout_ms));
 }
 
-/* Caller holds the association's lock: the timer is set to the oldest one's deadline. */
+/* Caller holds tow_assoc_dir.lock.  Set the timer to the oldest deadline. */
 static void tow_revoke_arm(struct tow_assoc *assoc)
 {
 	struct tow_grant *oldest = tow_revoke_oldest(&assoc->dir);
@@ -191,13 +192,13 @@ static void tow_revoke_arm(struct tow_assoc *assoc)
 		return;
 	deadline = tow_revoke_deadline(oldest);
 	tow_assoc_get(assoc);
-	/* Not the last reference: the caller's association is there. */
+	/* Not the last reference: the caller keeps the association. */
 	if (mod_delayed_work(tow_wq, &assoc->dir.revoke_timer,
 			     time_after(deadline, now) ? deadline - now : 0))
 		tow_assoc_put(assoc);
 }
 
-/* Caller holds the directory's lock; the grant's export ends.  The grant may, too. */
+/* Caller holds tow_directory.lock; the export is ending.  May end the grant. */
 static void tow_grant_revoke(struct tow_grant *grant)
 {
 	struct tow_assoc *assoc = grant->assoc;
@@ -205,7 +206,7 @@ static void tow_grant_revoke(struct tow_grant *grant)
 	bool watched;
 
 	mutex_lock(&sdir->lock);
-	/* If the association is lost tow_grant_assoc_gone() ends it soon. */
+	/* If the association is lost tow_grant_assoc_gone() ends the grant. */
 	if (!sdir->lost && sdir->apart) {
 		tow_grant_end_apart(grant);
 	} else if (!sdir->lost) {
@@ -220,10 +221,10 @@ static void tow_grant_revoke(struct tow_grant *grant)
 }
 
 /**
- * tow_revoke_watch - peers have more time to let go, or less
- * @dev: the device, whose revoke_timeout_ms is another now
+ * tow_revoke_watch - set the timers anew
+ * @dev: the device; its revoke_timeout_ms has changed
  *
- * What is being revoked already had its time begin when it was.
+ * A revoke's time goes on from when it began.
  */
 void tow_revoke_watch(struct tow_device *dev)
 {
@@ -232,7 +233,7 @@ void tow_revoke_watch(struct tow_device *dev)
 	u64 cursor = 0;
 
 	while ((session = tow_peer_session_next(dev, &cursor))) {
-		/* Pairs with tow_assoc_carry(). */
+		/* Pairs with tow_assoc_carry(): the association is complete. */
 		assoc = smp_load_acquire(&session->assoc);
 		if (assoc) {
 			mutex_lock(&assoc->dir.lock);
@@ -256,7 +257,7 @@ static void tow_revoke_say_late(struct tow_assoc *assoc, u64 exported,
 	tow_peer_dump(assoc->peer, why);
 }
 
-/* The timer: the oldest one's deadline has come, or revoke_timeout_ms has changed. */
+/* The timer: the oldest revoke's deadline may have passed. */
 static void tow_revoke_time(struct work_struct *work)
 {
 	struct tow_assoc *assoc =
@@ -284,14 +285,14 @@ static void tow_revoke_time(struct work_struct *work)
 }
 
 /**
- * tow_revoke_fill - tell a resolver what to let go of
- * @assoc: its association; caller holds its lock, and there are grants to be
- *	revoked, or that ended apart
- * @type: where to
- * @number: where to: of the request
+ * tow_revoke_fill - fill in a REVOKE
+ * @assoc: the association; caller holds tow_assoc_dir.lock;
+ *	tow_assoc_dir.revokes or tow_assoc_dir.bygone is not empty
+ * @type: where to: TOW_WIRE_REVOKE
+ * @number: where to: 0
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
- * Return: the body's size.
+ * Return: size of @body.
  */
 size_t tow_revoke_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		       struct tow_wire_grants *body)
@@ -313,7 +314,7 @@ size_t tow_revoke_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		body->grants[count++] = cpu_to_le64(grant->id);
 		list_move_tail(&grant->link, &sdir->revoked);
 	}
-	/* The first stands for all: the recorder is short. */
+	/* Only the first grant: the recorder is short. */
 	tow_assoc_note(assoc, "revoke: sent",
 		       le64_to_cpu(body->grants[0]), 0);
 	body->count = cpu_to_le32(count);
@@ -324,8 +325,8 @@ size_t tow_revoke_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 }
 
 /**
- * tow_revoke_assoc_init - nothing is being revoked
- * @assoc: new
+ * tow_revoke_assoc_init - prepare an association's revokes
+ * @assoc: the association, new
  */
 void tow_revoke_assoc_init(struct tow_assoc *assoc)
 {
@@ -337,7 +338,7 @@ void tow_revoke_assoc_init(struct tow_assoc *assoc)
 	INIT_DELAYED_WORK(&sdir->revoke_timer, tow_revoke_time);
 }
 
-/* No session carries the association, and no grant of it is being revoked. */
+/* Stop the timer: no grant of the association is being revoked. */
 static void tow_revoke_assoc_gone(struct tow_assoc *assoc)
 {
 	if (cancel_delayed_work_sync(&assoc->dir.revoke_timer))
@@ -348,12 +349,11 @@ static void tow_revoke_assoc_gone(struct tow_assoc *assoc)
 
 /**
  * tow_exported_end - begin to end an export
- * @exported: the export; caller has a reference; it may have ended before
+ * @exported: the export, which may be ending already; caller has a reference
  *
- * Does not wait.  What its grants' peers are to be told is sent by
- * tow_directory_kick().
+ * Does not wait.  tow_directory_kick() sends the REVOKEs.
  *
- * Return: true: it has no grants, and the caller must have it finished: by
+ * Return: true: it is dead, and the caller must have it finished, by
  * tow_exported_claim() or tow_directory_queue().
  */
 bool tow_exported_end(struct tow_exported *exported)
@@ -368,7 +368,7 @@ bool tow_exported_end(struct tow_exported *exported)
 		exported->ending = true;
 		trace_tow_export_revoke(exported);
 		tow_labels_remove(&dir->exports, &exported->label);
-		/* No grant comes any more; some may end here. */
+		/* No grant is added any more; some may end here. */
 		list_for_each_entry_safe(grant, next, &exported->grants,
 					 of_export) {
 			tow_grant_revoke(grant);
@@ -377,7 +377,7 @@ bool tow_exported_end(struct tow_exported *exported)
 		dead = tow_exported_is_dead(exported);
 	}
 	mutex_unlock(&dir->lock);
-	/* Without the lock, as it may take long: many may wait. */
+	/* Without the lock: ending many waits takes long. */
 	if (begins && exported->slot)
 		tow_slot_close(exported->slot);
 	return dead;
@@ -387,8 +387,8 @@ bool tow_exported_end(struct tow_exported *exported)
  * tow_exported_stop - end all exports
  * @dir: the directory, stopping; the device has no users, and no sessions
  *
- * There are no grants, so this waits only for the work item, and for clients that end
- * at this moment.
+ * There are no grants, so this waits only for the work item, and for clients
+ * that are ending their exports.
  */
 void tow_exported_stop(struct tow_directory *dir)
 {
@@ -405,7 +405,7 @@ void tow_exported_stop(struct tow_directory *dir)
 	}
 }
 
-/* The next one of a region that is not finished, with a reference for the caller. */
+/* The region's next export that is not finished, with a reference; or NULL. */
 static struct tow_exported *tow_exported_next_of(struct tow_directory *dir,
 						 u64 *cursor, u64 region_id)
 {
@@ -422,7 +422,8 @@ static struct tow_exported *tow_exported_next_of(struct tow_directory *dir,
 /**
  * tow_exported_end_region - begin to end all exports of a region
  * @dev: the device, which may be gone
- * @region_id: the region's number; it is invalid, so there will be no others
+ * @region_id: the region's number; tow_region_invalid() is true, so no more
+ *	exports of the region are published
  */
 void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 {
@@ -430,7 +431,10 @@ void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 	struct tow_exported *exported;
 	u64 cursor = 0;
 
-	/* Who publishes one at this moment has looked before, or will see it. */
+	/*
+	 * Pairs with tow_exported_may_be(): an export that was found valid is
+	 * published now, and found below; later ones are found invalid.
+	 */
 	mutex_lock(&dir->lock);
 	mutex_unlock(&dir->lock);
 	while ((exported = tow_exported_next_of(dir, &cursor, region_id))) {
@@ -443,7 +447,7 @@ void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 
 /* ---- associations ----------------------------------------------------------------- */
 
-/* Caller holds no lock.  Return: there are more. */
+/* End some grants.  Caller holds no lock.  Return: there are more. */
 static bool tow_grant_end_some(struct tow_assoc *assoc)
 {
 	struct tow_directory *dir = assoc->dev->directory;
@@ -463,7 +467,7 @@ static bool tow_grant_end_some(struct tow_assoc *assoc)
 	return left < 0;
 }
 
-/* The same, of those that are being revoked. */
+/* As tow_grant_end_some(), of grants that are being revoked. */
 static bool tow_grant_end_revoked(struct tow_assoc *assoc)
 {
 	struct tow_directory *dir = assoc->dev->directory;
@@ -473,7 +477,7 @@ static bool tow_grant_end_revoked(struct tow_assoc *assoc)
 	mutex_lock(&dir->lock);
 	mutex_lock(&sdir->lock);
 	sdir->apart = true;
-	/* The peer was told, or will be: that message is said again. */
+	/* The REVOKE has come, or another session resends it. */
 	while (left && !list_empty(&sdir->revoked)) {
 		tow_grant_end(list_first_entry(&sdir->revoked,
 					       struct tow_grant, link));
@@ -490,7 +494,7 @@ static bool tow_grant_end_revoked(struct tow_assoc *assoc)
 }
 
 /**
- * tow_grant_assoc_apart - the peer reaches nothing until there is another session
+ * tow_grant_assoc_apart - end revoked grants: the peer reaches nothing for now
  * @assoc: the association; the queue pairs of the session that carried it are destroyed
  */
 void tow_grant_assoc_apart(struct tow_assoc *assoc)
@@ -501,8 +505,8 @@ void tow_grant_assoc_apart(struct tow_assoc *assoc)
 }
 
 /**
- * tow_grant_assoc_carried - the peer will reach again what it has
- * @assoc: the association, of which a session has no data queue pairs so far
+ * tow_grant_assoc_carried - another session carries an association
+ * @assoc: the association; the session has no data queue pairs yet
  */
 void tow_grant_assoc_carried(struct tow_assoc *assoc)
 {
@@ -512,8 +516,8 @@ void tow_grant_assoc_carried(struct tow_assoc *assoc)
 }
 
 /**
- * tow_grant_assoc_gone - the peer reaches nothing any more
- * @assoc: lost, its queue pairs destroyed
+ * tow_grant_assoc_gone - end all grants: the peer reaches nothing any more
+ * @assoc: the association, lost; its queue pairs are destroyed
  */
 void tow_grant_assoc_gone(struct tow_assoc *assoc)
 {

@@ -2,8 +2,8 @@
 /*
  * The directory: what associations and devices call, and its work item.
  *
- * It only hands on, to the owner's side (serve.c, grant.c, export.c) and the resolver's
- * (remote.c, resolve.c), and takes the locks that both need.
+ * The functions here call the owner's side (serve.c, grant.c, export.c) and the
+ * resolver's side (remote.c, resolve.c), and take the locks that both need.
  */
 #include "assoc.h"
 #include "core/core.h"
@@ -39,14 +39,14 @@ void tow_directory_assoc_init(struct tow_assoc *assoc)
 }
 
 /**
- * tow_directory_receive - a message of the directory came
- * @assoc: the association, READY
+ * tow_directory_receive - handle a message of the directory
+ * @assoc: the association; its session is READY
  * @type: enum tow_wire_type
  * @request: from the header
- * @body: what follows the header
- * @bytes: its size
+ * @body: the message but its header
+ * @bytes: size of @body
  *
- * Return: 0; -EPROTO: the other end must not have sent that; -ENOMEM;
+ * Return: 0; -EPROTO: the peer must not send such a message; -ENOMEM;
  * -ECONNRESET: the association is lost.
  */
 int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
@@ -74,14 +74,14 @@ int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
 }
 
 /**
- * tow_directory_fill - what is to be said next?
- * @assoc: the association, whose session can send something
- * @all: not only to a resolver
- * @type: where to; 0: nothing
- * @request: where to
- * @body: where to, TOW_WIRE_BODY_BYTES
+ * tow_directory_fill - fill in the directory's next message
+ * @assoc: the association; its session can send a message
+ * @all: of both sides; else only of the owner's side
+ * @type: where to: enum tow_wire_type; 0: there is no message
+ * @request: where to: for the header
+ * @body: where to: the message but its header, TOW_WIRE_BODY_BYTES
  *
- * Return: the body's size.
+ * Return: size of @body.
  */
 size_t tow_directory_fill(struct tow_assoc *assoc, bool all, u8 *type, u32 *request,
 			  void *body)
@@ -103,7 +103,7 @@ size_t tow_directory_fill(struct tow_assoc *assoc, bool all, u8 *type, u32 *requ
 
 /**
  * tow_directory_assoc_lost - nothing begins in this association any more
- * @assoc: the association, ENDING
+ * @assoc: the association; no session will carry it any more
  */
 void tow_directory_assoc_lost(struct tow_assoc *assoc)
 {
@@ -141,10 +141,10 @@ void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
 }
 
 /**
- * tow_directory_assoc_numbers - what goes on in an association
+ * tow_directory_assoc_numbers - count an association's grants and remote ranges
  * @assoc: the association
- * @grants: what the other end has of ours
- * @remotes: what we have of the other end's
+ * @grants: where to: how many grants of our exports the peer has
+ * @remotes: where to: how many grants of the peer's exports we have
  */
 void tow_directory_assoc_numbers(struct tow_assoc *assoc, u32 *grants,
 				 u32 *remotes)
@@ -156,7 +156,7 @@ void tow_directory_assoc_numbers(struct tow_assoc *assoc, u32 *grants,
 /* ---- the device ----------------------------------------------------------- */
 
 /**
- * tow_directory_init - nothing is published so far
+ * tow_directory_init - make a device's directory
  * @dev: the device
  *
  * Return: 0 or -ENOMEM.
@@ -193,10 +193,10 @@ err_free:
 }
 
 /**
- * tow_directory_quiesce - nothing is published any more
+ * tow_directory_quiesce - publish no more exports
  * @dev: the device, going
  *
- * Who waits for a peer's answer is woken when the association ends.
+ * A call that waits for a peer's answer is woken when the association is lost.
  */
 void tow_directory_quiesce(struct tow_device *dev)
 {
@@ -209,8 +209,7 @@ void tow_directory_quiesce(struct tow_device *dev)
 
 /**
  * tow_directory_stop - end all exports
- * @dev: the device, quiesced; nobody is a user of it, and its associations
- *	have ended
+ * @dev: the device, quiesced; it has no users, and its associations have ended
  */
 void tow_directory_stop(struct tow_device *dev)
 {

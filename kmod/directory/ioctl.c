@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The calls about exports and remote ranges, and a client's handles of them.
- * As in memory/ioctl.c, each copies its structure in, does its work and copies
- * the answer out; what a failing copy leaves behind is undone.  Nobody is a user
- * of the device while he waits for a peer.
+ * As in memory/ioctl.c, a call whose answer cannot be copied out is undone.  A
+ * call is not a user of the device while it waits for a peer.
  */
 #include <linux/jiffies.h>
 #include <linux/sched/signal.h>
@@ -17,16 +16,16 @@
 #include "session.h"
 #include "slot.h"
 
-/* Published sizes: of the first version that had the structure, for ever. */
+/* Size of the structure in the first version that had it. */
 #define TOW_EXPORT_INFO_PUBLISHED	336
 
 /* ---- handles -------------------------------------------------------------- */
 
 /**
- * struct tow_dir_handle - a client's way to an export or a remote range
- * @handle: in the client's table
- * @exported: the export, with a reference; or
- * @remote: the remote range, which it uses
+ * struct tow_dir_handle - a client's handle of an export or a remote range
+ * @handle: in the client's table; its @ops says which one it is
+ * @exported: the export, with a reference
+ * @remote: the remote range, until tow_remote_close()
  */
 struct tow_dir_handle {
 	struct tow_handle		handle;
@@ -36,10 +35,10 @@ struct tow_dir_handle {
 	};
 };
 
-/* A handle is freed, and found, by its beginning. */
+/* Handles are freed and cast by their first field. */
 static_assert(offsetof(struct tow_dir_handle, handle) == 0);
 
-/* Does not wait for anybody, nor tell anybody yet. */
+/* Does not wait for peers.  The caller calls tow_directory_kick(). */
 static void tow_dir_drop_exported(struct tow_exported *exported)
 {
 	if (tow_exported_end(exported))
@@ -96,7 +95,7 @@ tow_dir_find_handle(struct tow_client *client, u64 number,
 							       ops);
 }
 
-/* The export of a handle that is no more, with its reference; or NULL. */
+/* End a handle.  Return: its export, with its reference; or NULL. */
 static struct tow_exported *tow_dir_take_exported(struct tow_client *client,
 						  u64 number)
 {
@@ -128,7 +127,7 @@ static struct tow_remote *tow_dir_take_remote(struct tow_client *client,
 /**
  * tow_client_get_remote - the remote range behind a handle
  * @client: the client
- * @number: what the program calls it
+ * @number: the handle's number
  *
  * Return: the remote range with a reference for the caller, or NULL.
  */
@@ -148,12 +147,12 @@ struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
 /**
  * tow_client_get_slot - the slot behind an export's handle
  * @client: the client
- * @number: what the program calls it
+ * @number: the handle's number
  *
  * May sleep.
  *
- * Return: the slot with a reference for the caller; -EBADF: there is no such
- * export; -EACCES: it is no slot.
+ * Return: the slot with a reference for the caller; -EBADF: the client has no
+ * such export; -EACCES: the export is not of a slot.
  */
 struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
 {
@@ -172,11 +171,10 @@ struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
 }
 
 /**
- * tow_directory_client_end - what a client has published, and found, ends
- * @client: the client, ended: it gets no handles any more.  Perhaps called by two
- *	at once
+ * tow_directory_client_end - end a client's exports and remote ranges
+ * @client: the client, ended: it gets no more handles
  *
- * Waits for no peer.
+ * Does not wait for peers.  Concurrent calls for one client are allowed.
  */
 void tow_directory_client_end(struct tow_client *client)
 {
@@ -194,7 +192,7 @@ static bool tow_name_check(const u8 *name, u32 bytes)
 	return tow_label_valid(&label);
 }
 
-/* Called by users of the device. */
+/* Caller is a user of the device. */
 static int tow_export_allowed(struct tow_client *client, u32 rights,
 			      u32 region_flags)
 {
@@ -203,7 +201,7 @@ static int tow_export_allowed(struct tow_client *client, u32 rights,
 	if (rights & TOW_RIGHT_ATOMIC &&
 	    !tow_device_atomics(client->dev))
 		return -EOPNOTSUPP;
-	/* A dma-buf may be memory that the processor does not reach. */
+	/* The processor may not reach a dma-buf's memory. */
 	if (rights == TOW_RIGHT_NOTIFY &&
 	    (client->dev->ibdev->attrs.max_srq <= 0 ||
 	     region_flags & TOW_REGION_DMABUF))
@@ -231,7 +229,7 @@ static struct tow_exported *tow_export_make(struct tow_client *client,
 	return ret ? ERR_PTR(ret) : exported;
 }
 
-/* The handle's, or nobody's. */
+/* Give an export, with its reference, to a handle; an error ends it. */
 static int tow_export_give(struct tow_client *client,
 			   struct tow_exported *exported, u64 *number)
 {
@@ -274,7 +272,7 @@ int tow_call_export(struct tow_client *client, void *data,
 	if (ret)
 		return ret;
 	ret = tow_call_answer(answer, call);
-	/* Another thread may have guessed its number. */
+	/* NULL: another thread has guessed the number, and ended the handle. */
 	exported = ret ? tow_dir_take_exported(client, call->handle) : NULL;
 	if (exported) {
 		tow_dir_drop_exported(exported);
@@ -283,13 +281,13 @@ int tow_call_export(struct tow_client *client, void *data,
 	return ret;
 }
 
-/* Called by users of the device: the export, which ends; or NULL. */
+/* Caller is a user of the device.  Return: the export, ending; or NULL. */
 static struct tow_exported *tow_unexport_begin(struct tow_client *client,
 					       u64 number)
 {
 	struct tow_exported *exported = tow_dir_take_exported(client, number);
 
-	/* Usually nobody has found it, or let go of it long ago. */
+	/* Usually no peer has a grant: finish it here. */
 	if (exported && tow_exported_end(exported) &&
 	    tow_exported_claim(exported))
 		tow_exported_finish(exported);
@@ -321,7 +319,7 @@ int tow_call_unexport(struct tow_client *client, void *data,
 
 /* ---- list ----------------------------------------------------------------- */
 
-/* However many there are of others: a killed caller need not see them all. */
+/* A kill ends the search: the client may not see most of the exports. */
 static bool tow_export_list_next(struct tow_client *client, u32 flags,
 				 u64 *cursor, void *info)
 {
@@ -353,11 +351,12 @@ const struct tow_listing tow_export_listing = {
 /**
  * struct tow_resolving - a call that looks for a name
  * @label: the name
- * @rights: what the caller will do
- * @wait: wait for the name
- * @deadline: how long, in jiffies; if @forever, for ever
- * @forever: wait until the answer comes
- * @remote: what was found
+ * @rights: bits of enum tow_right: what the program wants to do
+ * @wait: the peer answers when the name is published; else at once
+ * @deadline: until when the call waits for the answer, in jiffies; unless
+ *	@forever
+ * @forever: the call waits until the answer comes or the association is lost
+ * @remote: the remote range that was found
  */
 struct tow_resolving {
 	struct tow_label	label;
@@ -396,7 +395,7 @@ static int tow_resolve_in_session(struct tow_session *session,
 	return ret;
 }
 
-/* Nothing went wrong: somebody thought that nobody needed the session. */
+/* Has the session ended only because it was idle or replaced? */
 static bool tow_resolve_again(struct tow_session *session, int error)
 {
 	u32 reason = READ_ONCE(session->reason);
@@ -440,7 +439,7 @@ static int tow_resolve_find(struct tow_client *client,
 			    call->name_bytes);
 	resolving->rights = call->rights;
 	resolving->wait = call->timeout_ms;
-	/* An answer that need not wait comes, or the session ends. */
+	/* Without a timeout the peer answers at once, or the session ends. */
 	resolving->forever = !call->timeout_ms ||
 			     call->timeout_ms == TOW_WAIT_FOREVER;
 	resolving->deadline = jiffies + msecs_to_jiffies(call->timeout_ms);
@@ -485,7 +484,7 @@ int tow_call_resolve(struct tow_client *client, void *data,
 	if (ret)
 		return ret;
 	ret = tow_call_answer(answer, call);
-	/* Another thread may have guessed its number. */
+	/* NULL: another thread has guessed the number, and ended the handle. */
 	remote = ret ? tow_dir_take_remote(client, call->handle) : NULL;
 	if (remote) {
 		tow_remote_close(remote);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Labels: names in jobs, as nodes tell them each other, and tables by them.
+ * Labels: names in jobs, as nodes exchange them, and tables of them.
  */
 #ifndef TOW_LABEL_H
 #define TOW_LABEL_H
@@ -14,9 +14,10 @@
  * struct tow_label - a name in a job
  * @node: in a struct tow_labels
  * @job_id: the job; all zero: the own job of the user @uid
- * @uid: that user, as the initial user namespace has it; else 0
- * @bytes: of the name
- * @name: without an end; belongs to whatever the label is part of
+ * @uid: in the own job of a user: the user, as the initial user namespace has
+ *	it; else 0
+ * @bytes: length of @name
+ * @name: not terminated; owned by the structure that contains the label
  */
 struct tow_label {
 	struct rhlist_head	node;
@@ -27,11 +28,11 @@ struct tow_label {
 };
 
 /**
- * struct tow_labels - labelled things, found at the same cost however many
+ * struct tow_labels - a hash table of labels
  * @table: struct tow_label; several may be equal
  *
- * Whoever has one sees to it that nobody else uses it meanwhile; so what was
- * taken away may be freed at once.
+ * Callers use a table one at a time, so a label may be freed once it is
+ * removed.
  */
 struct tow_labels {
 	struct rhltable		table;

@@ -15,7 +15,7 @@ static u32 tow_label_hash(const void *data, u32 length, u32 seed)
 	return jhash(label->name, label->bytes, hash);
 }
 
-/* 0: they are equal. */
+/* Return: 0: the labels are equal. */
 static int tow_label_compare(struct rhashtable_compare_arg *arg,
 			     const void *object)
 {
@@ -47,8 +47,10 @@ int tow_labels_init(struct tow_labels *labels)
 }
 
 /**
- * tow_labels_cleanup - the opposite
- * @labels: empty.  May sleep
+ * tow_labels_cleanup - undo tow_labels_init()
+ * @labels: the table, empty
+ *
+ * May sleep.
  */
 void tow_labels_cleanup(struct tow_labels *labels)
 {
@@ -64,7 +66,7 @@ void tow_labels_cleanup(struct tow_labels *labels)
  */
 int tow_labels_add(struct tow_labels *labels, struct tow_label *label)
 {
-	/* Whatever it says, a table that cannot grow lacks memory. */
+	/* Any error means that there is no memory for a larger table. */
 	return rhltable_insert(&labels->table, &label->node,
 			       tow_labels_params) ? -ENOMEM : 0;
 }
@@ -83,16 +85,16 @@ void tow_labels_remove(struct tow_labels *labels, struct tow_label *label)
 /**
  * tow_labels_first - find a label
  * @labels: the table
- * @key: what it must be equal to
+ * @key: the label to look for
  *
- * Return: the one that was added last, or NULL.
+ * Return: the label equal to @key that was added last, or NULL.
  */
 struct tow_label *tow_labels_first(struct tow_labels *labels,
 				   const struct tow_label *key)
 {
 	struct rhlist_head *node;
 
-	/* For growth, which goes on beside us; the labels stay. */
+	/* For the table, which may be resized meanwhile; the labels stay. */
 	rcu_read_lock();
 	node = rhltable_lookup(&labels->table, key, tow_labels_params);
 	rcu_read_unlock();
@@ -100,10 +102,10 @@ struct tow_label *tow_labels_first(struct tow_labels *labels,
 }
 
 /**
- * tow_labels_next - find another
- * @label: from tow_labels_first(), or from here
+ * tow_labels_next - find the next equal label
+ * @label: from tow_labels_first() or tow_labels_next()
  *
- * Return: one that is equal, or NULL.
+ * Return: another label equal to @label, or NULL.
  */
 struct tow_label *tow_labels_next(struct tow_label *label)
 {
@@ -114,10 +116,10 @@ struct tow_label *tow_labels_next(struct tow_label *label)
 }
 
 /**
- * tow_label_copy - make an equal one
- * @label: where to
- * @from: what to copy
- * @name: room for the name
+ * tow_label_copy - copy a label
+ * @label: where to; in no table
+ * @from: the label to copy
+ * @name: where to: the name, @from->bytes
  */
 void tow_label_copy(struct tow_label *label, const struct tow_label *from,
 		    u8 *name)
@@ -130,10 +132,10 @@ void tow_label_copy(struct tow_label *label, const struct tow_label *from,
 }
 
 /**
- * tow_label_valid - can there be such a label?
- * @label: what somebody says
+ * tow_label_valid - is a label as the contract wants it?
+ * @label: a label from a program or a peer
  *
- * Return: true if it is as the contract wants it.
+ * Return: true if it is.
  */
 bool tow_label_valid(const struct tow_label *label)
 {
@@ -141,7 +143,7 @@ bool tow_label_valid(const struct tow_label *label)
 
 	if (!label->bytes || label->bytes > TOW_EXPORT_NAME_MAX)
 		return false;
-	/* A job has no user, the own job of a user has no other name. */
+	/* A label in a job has no user. */
 	if (label->uid && memchr_inv(label->job_id, 0, TOW_JOB_ID_BYTES))
 		return false;
 	for (i = 0; i < label->bytes; i++) {

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The directory's outbox: which associations have something to say; and its work item.
+ * The directory's outbox: which associations have messages to send; and
+ * queueing of its work item.
  *
- * Both sides of the directory leave what is to be said in lists of the association,
- * with locks held, and call tow_directory_want_kick(), which keeps the association
- * and a reference to it. Nothing is sent before somebody who holds no lock calls
- * tow_directory_kick(), and whoever wanted one sees to that.  So what a program's
- * end sets free goes out together, as many as a message holds.
+ * Both sides of the directory hold locks when they find out that a message is
+ * to be sent.  They put it into a list of the association and call
+ * tow_directory_want_kick(), which lists the association with a reference.
+ * tow_directory_kick() sends; the task that took the locks calls it after it
+ * has released them.  So all that a program's end releases is sent together, as
+ * much as a message holds.
  */
 #include "assoc.h"
 #include "core/core.h"
 #include "directory.h"
 
 /**
- * tow_directory_queue - have the work item look at what is dead or quiet
- * @dir: the directory; caller knows of a reference to its device
+ * tow_directory_queue - queue the work item
+ * @dir: the directory; a reference keeps its device during the call
  */
 void tow_directory_queue(struct tow_directory *dir)
 {
@@ -26,8 +28,9 @@ void tow_directory_queue(struct tow_directory *dir)
 }
 
 /**
- * tow_directory_want_kick - an association has something to say
- * @assoc: the association; caller knows of a reference, and may hold both of its locks
+ * tow_directory_want_kick - an association has messages to send
+ * @assoc: the association; a reference keeps it during the call.  Caller may
+ *	hold tow_directory.lock and tow_assoc_dir.lock
  */
 void tow_directory_want_kick(struct tow_assoc *assoc)
 {
@@ -41,7 +44,7 @@ void tow_directory_want_kick(struct tow_assoc *assoc)
 	spin_unlock(&dir->kick_lock);
 }
 
-/* Return: an association, with the reference that was kept; or NULL. */
+/* Return: the next association, with the list's reference; or NULL. */
 static struct tow_assoc *tow_directory_next_kick(struct tow_directory *dir)
 {
 	struct tow_assoc *assoc;
@@ -56,8 +59,9 @@ static struct tow_assoc *tow_directory_next_kick(struct tow_directory *dir)
 }
 
 /**
- * tow_directory_kick - have what is to be said sent
- * @dir: the directory; caller holds no lock, and knows of a reference to its device
+ * tow_directory_kick - send the messages of all listed associations
+ * @dir: the directory; caller holds no lock; a reference keeps its device
+ *	during the call
  */
 void tow_directory_kick(struct tow_directory *dir)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Remote ranges: see remote.h for their states, resolve.c for what is said about
- * them.
+ * Remote ranges: see remote.h for their states, resolve.c for the messages
+ * about them.
  *
- * Whoever asks for the same name in the same job with the same rights gets the
- * same remote range, also while the peer has not answered yet.  When nobody uses
- * it any more it is kept for the next one, unless there are too many of those.  A
- * slot is one user's alone: the peer says whether it is to be had.
+ * Calls that resolve the same name in the same job with the same rights share a
+ * remote range, also while the peer has not answered yet.  A remote range
+ * without users is kept for the next such call, if not too many are.  A slot is
+ * not shared: the peer grants it to one user.
  */
 #include <linux/slab.h>
 
@@ -14,7 +14,7 @@
 #include "core/core.h"
 #include "remote.h"
 
-/* Of one association: remote ranges that are kept while nobody uses them. */
+/* Remote ranges of one association that are kept without users, at most. */
 #define TOW_IDLE_MAX		64
 
 static struct tow_assoc_dir *tow_remote_dir(struct tow_remote *remote)
@@ -28,14 +28,14 @@ static void tow_remote_release(struct kref *refs)
 	struct tow_assoc *assoc = remote->assoc;
 
 	kvfree(remote->segments);
-	/* tow_client_get_remote() may look at it. */
+	/* tow_client_get_remote() may still see it. */
 	kfree_rcu(remote, rcu);
 	tow_assoc_put(assoc);
 }
 
 /**
  * tow_remote_get - take another reference
- * @remote: the remote range; the caller has one
+ * @remote: the remote range; caller has a reference
  */
 void tow_remote_get(struct tow_remote *remote)
 {
@@ -44,7 +44,7 @@ void tow_remote_get(struct tow_remote *remote)
 
 /**
  * tow_remote_get_many - take more references
- * @remote: the remote range; the caller has one
+ * @remote: the remote range; caller has a reference
  * @count: how many
  */
 void tow_remote_get_many(struct tow_remote *remote, u32 count)
@@ -53,10 +53,10 @@ void tow_remote_get_many(struct tow_remote *remote, u32 count)
 }
 
 /**
- * tow_remote_try_get - take a reference, if it is not about to go
- * @remote: the remote range; the caller is in an RCU read-side critical section
+ * tow_remote_try_get - take a reference, unless the last one is gone
+ * @remote: the remote range; caller is in an RCU read-side critical section
  *
- * Return: whether there is one.
+ * Return: true: the caller has a reference.
  */
 bool tow_remote_try_get(struct tow_remote *remote)
 {
@@ -65,7 +65,9 @@ bool tow_remote_try_get(struct tow_remote *remote)
 
 /**
  * tow_remote_put - give a reference back
- * @remote: the remote range; may be gone afterwards.  May sleep
+ * @remote: the remote range; may be gone afterwards
+ *
+ * May sleep.
  */
 void tow_remote_put(struct tow_remote *remote)
 {
@@ -74,8 +76,10 @@ void tow_remote_put(struct tow_remote *remote)
 
 /**
  * tow_remote_put_many - give references back
- * @remote: the remote range; may be gone afterwards.  May sleep
+ * @remote: the remote range; may be gone afterwards
  * @count: how many
+ *
+ * May sleep.
  */
 void tow_remote_put_many(struct tow_remote *remote, u32 count)
 {
@@ -83,7 +87,7 @@ void tow_remote_put_many(struct tow_remote *remote, u32 count)
 		tow_remote_release(&remote->refs);
 }
 
-/* An association with busy remote ranges is in use. */
+/* While a remote range is busy it counts in tow_assoc.users. */
 static void tow_remote_set_busy(struct tow_remote *remote, bool busy)
 {
 	if (busy && !remote->busy)
@@ -93,7 +97,7 @@ static void tow_remote_set_busy(struct tow_remote *remote, bool busy)
 	remote->busy = busy;
 }
 
-/* Nobody else finds it from now on. */
+/* From now on no call shares the remote range. */
 static void tow_remote_uncache(struct tow_remote *remote)
 {
 	if (remote->cached)
@@ -105,8 +109,8 @@ static void tow_remote_uncache(struct tow_remote *remote)
 /* ---- on the way to VALID -------------------------------------------------- */
 
 /**
- * tow_remote_wake - wake those who wait for the peer's answer
- * @remote: not ASKING any more
+ * tow_remote_wake - wake the calls that wait for the peer's answer
+ * @remote: the remote range, not ASKING any more
  * @error: why it is not VALID; 0: it is
  */
 void tow_remote_wake(struct tow_remote *remote, int error)
@@ -116,8 +120,8 @@ void tow_remote_wake(struct tow_remote *remote, int error)
 }
 
 /**
- * tow_remote_make_valid - it can be used
- * @remote: ASKING, and all of it is known
+ * tow_remote_make_valid - a remote range becomes VALID
+ * @remote: the remote range, ASKING; all segments are known
  */
 void tow_remote_make_valid(struct tow_remote *remote)
 {
@@ -130,8 +134,8 @@ void tow_remote_make_valid(struct tow_remote *remote)
 }
 
 /**
- * tow_remote_ask - ask the peer for it, or for more of it
- * @remote: ASKING, with no request
+ * tow_remote_ask - request a remote range, or more of its segments
+ * @remote: the remote range, ASKING, without a request
  *
  * Return: 0 or -ENOMEM.
  */
@@ -140,7 +144,7 @@ int tow_remote_ask(struct tow_remote *remote)
 	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 	int ret;
 
-	/* Never 0, so that no request is. */
+	/* Number 0 means that there is no request. */
 	ret = xa_alloc_cyclic(&sdir->requests, &remote->number, remote,
 			      XA_LIMIT(1, U32_MAX), &sdir->last_request,
 			      GFP_KERNEL_ACCOUNT);
@@ -154,7 +158,7 @@ int tow_remote_ask(struct tow_remote *remote)
 	return 0;
 }
 
-/* The request is over; its reference goes. */
+/* End the remote range's request, and put the request's reference. */
 static void tow_remote_drop_request(struct tow_remote *remote)
 {
 	xa_erase(&tow_remote_dir(remote)->requests, remote->number);
@@ -164,7 +168,7 @@ static void tow_remote_drop_request(struct tow_remote *remote)
 	tow_remote_put(remote);
 }
 
-/* A request that was not sent need not be. */
+/* Take the remote range's request back, if it was not sent. */
 static void tow_remote_unask(struct tow_remote *remote)
 {
 	if (remote->state != TOW_REMOTE_ASKING || list_empty(&remote->link))
@@ -174,12 +178,12 @@ static void tow_remote_unask(struct tow_remote *remote)
 }
 
 /**
- * tow_remote_asked - its request was answered
- * @remote: the remote range; the caller has a reference
+ * tow_remote_asked - a remote range's request was answered
+ * @remote: the remote range; caller has a reference
  */
 void tow_remote_asked(struct tow_remote *remote)
 {
-	/* It was to be cancelled: too late. */
+	/* It may be in tow_assoc_dir.cancels: too late. */
 	if (remote->state == TOW_REMOTE_ENDED)
 		list_del_init(&remote->link);
 	tow_remote_dir(remote)->asked--;
@@ -187,11 +191,11 @@ void tow_remote_asked(struct tow_remote *remote)
 }
 
 /**
- * tow_remote_granted - the peer says what it calls it
- * @remote: ASKING, or ENDED: nobody waits for it any more
- * @grant: the peer's name for it
+ * tow_remote_granted - the peer has granted a remote range
+ * @remote: the remote range, ASKING; or ENDED, if no call waits for it any more
+ * @grant: the grant's number in the association
  *
- * Return: 0; -EPROTO: that is another one's; -ENOMEM.
+ * Return: 0; -EPROTO: another remote range has this grant; -ENOMEM.
  */
 int tow_remote_granted(struct tow_remote *remote, u64 grant)
 {
@@ -210,9 +214,9 @@ int tow_remote_granted(struct tow_remote *remote, u64 grant)
 }
 
 /**
- * tow_remote_refuse - it will not be VALID
- * @remote: ASKING, with no request; the caller has a reference
- * @error: why
+ * tow_remote_refuse - end a remote range that was not VALID yet
+ * @remote: the remote range, ASKING, without a request; caller has a reference
+ * @error: for the calls that wait
  */
 void tow_remote_refuse(struct tow_remote *remote, int error)
 {
@@ -229,8 +233,8 @@ void tow_remote_refuse(struct tow_remote *remote, int error)
 /* ---- on the way from VALID ------------------------------------------------ */
 
 /**
- * tow_remote_forget - the peer knows that we do not have it
- * @remote: ENDING; may be gone afterwards
+ * tow_remote_forget - the grant of a remote range has ended
+ * @remote: the remote range, ENDING; may be gone afterwards
  */
 void tow_remote_forget(struct tow_remote *remote)
 {
@@ -247,7 +251,7 @@ void tow_remote_forget(struct tow_remote *remote)
 	tow_remote_put(remote);
 }
 
-/* Nothing is in flight: tell the peer, if that is all there is to say. */
+/* Acknowledge or release a remote range that has nothing in flight any more. */
 static void tow_remote_drained(struct tow_remote *remote)
 {
 	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
@@ -258,8 +262,8 @@ static void tow_remote_drained(struct tow_remote *remote)
 		return;
 	}
 	/*
-	 * The end of the connection says it, if that is near; and then the peer's
-	 * WAITs end with it, as they do not when a slot is merely given back.
+	 * If the connection ends soon its end releases the grant.  Only that
+	 * ends WAITs for the slot at the peer, too; a release would not.
 	 */
 	if (sdir->lost || READ_ONCE(remote->failed) ||
 	    tow_device_going(remote->assoc->dev))
@@ -269,7 +273,7 @@ static void tow_remote_drained(struct tow_remote *remote)
 	tow_directory_want_kick(remote->assoc);
 }
 
-/* Nobody uses it, and it is kept all the same. */
+/* Take a remote range out of tow_assoc_dir.idle, if it is there. */
 static void tow_remote_unidle(struct tow_remote *remote)
 {
 	if (remote->state != TOW_REMOTE_VALID || remote->users ||
@@ -281,10 +285,10 @@ static void tow_remote_unidle(struct tow_remote *remote)
 }
 
 /**
- * tow_remote_end - nobody uses it from now on
- * @remote: known to the peer; the caller has a reference, beside that of
- *	tow_assoc_dir.remotes, if he uses it any more
- * @given_up: by us, not by the peer
+ * tow_remote_end - no operation begins on a remote range any more
+ * @remote: the remote range, with a grant; may be gone afterwards, unless the
+ *	caller has a reference
+ * @given_up: released by us; else revoked by the peer, or lost
  */
 void tow_remote_end(struct tow_remote *remote, bool given_up)
 {
@@ -303,7 +307,7 @@ void tow_remote_end(struct tow_remote *remote, bool given_up)
 }
 
 /**
- * tow_remote_reap - see to what has nothing in flight any more
+ * tow_remote_reap - acknowledge or release all drained remote ranges
  * @dir: the directory; the caller is its work item
  */
 void tow_remote_reap(struct tow_directory *dir)
@@ -325,7 +329,10 @@ void tow_remote_reap(struct tow_directory *dir)
 
 /* ---- users ---------------------------------------------------------------- */
 
-/* Called with the lock held: one that will do, with the caller as a user. */
+/*
+ * Caller holds tow_assoc_dir.lock.  Return: a remote range for the call to
+ * share, with the call as a user; or NULL.
+ */
 static struct tow_remote *tow_remote_find(struct tow_assoc *assoc,
 					  const struct tow_label *label,
 					  u32 rights, bool wait)
@@ -369,7 +376,7 @@ static struct tow_remote *tow_remote_new(struct tow_assoc *assoc,
 	return remote;
 }
 
-/* Called with the lock held: a new one, for which the peer is asked. */
+/* Caller holds tow_assoc_dir.lock.  Make a remote range, and request it. */
 static int tow_remote_begin(struct tow_assoc *assoc,
 			    const struct tow_label *label, u32 rights,
 			    bool wait, struct tow_remote **result)
@@ -400,25 +407,25 @@ err_put:
 	return ret;
 }
 
-/* Why nobody can ask this association any more. */
+/* The error of calls that need a lost association. */
 static int tow_remote_lost_error(struct tow_assoc *assoc)
 {
 	int error = READ_ONCE(assoc->error);
 
-	/* Why a connection ended is the peer's last_error, not the call's. */
+	/* The peer's last_error, not the call's error, says why it was lost. */
 	return error == -ENODEV || error == -ESTALE ? error : -ECONNRESET;
 }
 
 /**
- * tow_remote_open - begin to use a remote range, asking for it if need be
- * @assoc: where; the caller has a reference
- * @label: what it is called there
- * @rights: bits of enum tow_right: what the caller will do
- * @wait: the peer is to answer when the name is there; else at once
- * @result: the remote range with a reference, until tow_remote_close(); see
- *	tow_remote_wait()
+ * tow_remote_open - become a user of a remote range, and request it if need be
+ * @assoc: the association; caller has a reference
+ * @label: the export's name and job
+ * @rights: bits of enum tow_right: what the program wants to do
+ * @wait: the peer answers when the name is published; else at once
+ * @result: where to: the remote range with a reference, until
+ *	tow_remote_close(); tow_remote_wait() waits for the answer
  *
- * Return: 0; -ENOMEM; the association is lost: why.
+ * Return: 0; -ENOMEM; -ENODEV, -ESTALE, -ECONNRESET: the association is lost.
  */
 int tow_remote_open(struct tow_assoc *assoc, const struct tow_label *label,
 		    u32 rights, bool wait, struct tow_remote **result)
@@ -442,9 +449,10 @@ int tow_remote_open(struct tow_assoc *assoc, const struct tow_label *label,
 /**
  * tow_remote_wait - wait until the peer has answered
  * @remote: from tow_remote_open()
- * @time: jiffies at most
+ * @time: for how long at most, in jiffies
  *
- * Return: 0: it is, or was, VALID; -ETIMEDOUT; -EINTR; what the peer said.
+ * Return: 0: @remote is, or was, VALID; -ETIMEDOUT; -EINTR; or
+ * tow_remote.error.
  */
 int tow_remote_wait(struct tow_remote *remote, unsigned long time)
 {
@@ -457,7 +465,7 @@ int tow_remote_wait(struct tow_remote *remote, unsigned long time)
 	return left ? remote->error : -ETIMEDOUT;
 }
 
-/* Called with the lock held: nobody waits for the answer any more. */
+/* Caller holds tow_assoc_dir.lock; no call waits for the answer any more. */
 static void tow_remote_abandon(struct tow_remote *remote)
 {
 	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
@@ -477,7 +485,7 @@ static void tow_remote_abandon(struct tow_remote *remote)
 	}
 }
 
-/* Called with the lock held: nobody uses it at the moment. */
+/* Caller holds tow_assoc_dir.lock; the remote range is VALID, without users. */
 static void tow_remote_make_idle(struct tow_remote *remote)
 {
 	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
@@ -491,11 +499,11 @@ static void tow_remote_make_idle(struct tow_remote *remote)
 
 /**
  * tow_remote_close - undo tow_remote_open()
- * @remote: the remote range; may be gone afterwards.  May sleep
+ * @remote: the remote range; may be gone afterwards
  *
- * tow_directory_kick() tells the peer.
+ * May sleep.  tow_directory_kick() sends the messages to the peer.
  *
- * Return: 0; -ESTALE: it was not VALID any more.
+ * Return: 0; -ESTALE: @remote was not VALID any more.
  */
 int tow_remote_close(struct tow_remote *remote)
 {
@@ -522,13 +530,13 @@ int tow_remote_close(struct tow_remote *remote)
 
 /**
  * tow_remote_assoc_init - prepare the resolver's side of an association
- * @assoc: new
+ * @assoc: the association, new
  */
 void tow_remote_assoc_init(struct tow_assoc *assoc)
 {
 	struct tow_assoc_dir *sdir = &assoc->dir;
 
-	/* Fails with wrong parameters only; it takes what memory it needs. */
+	/* Fails only with wrong parameters, not for want of memory. */
 	WARN_ON_ONCE(tow_labels_init(&sdir->cache));
 	xa_init_flags(&sdir->requests, XA_FLAGS_ALLOC);
 	xa_init(&sdir->remotes);
@@ -539,7 +547,7 @@ void tow_remote_assoc_init(struct tow_assoc *assoc)
 	INIT_LIST_HEAD(&sdir->idle);
 }
 
-/* What was not answered will not be. */
+/* End all requests: no answer will come. */
 static void tow_remote_lose_requests(struct tow_assoc *assoc)
 {
 	struct tow_remote *remote;
@@ -560,9 +568,8 @@ static void tow_remote_lose_requests(struct tow_assoc *assoc)
 }
 
 /**
- * tow_remote_assoc_lost - what the peer has can be used no more
- * @assoc: the association; the caller has the lock of what the directory keeps of
- *	it
+ * tow_remote_assoc_lost - end an association's requests and remote ranges
+ * @assoc: the association, lost; caller holds tow_assoc_dir.lock
  */
 void tow_remote_assoc_lost(struct tow_assoc *assoc)
 {
@@ -578,11 +585,10 @@ void tow_remote_assoc_lost(struct tow_assoc *assoc)
 }
 
 /**
- * tow_remote_assoc_gone - there is nobody whom we could tell anything
- * @assoc: the association; the caller has the lock of what the directory keeps of
- *	it, which says that it is gone
+ * tow_remote_assoc_gone - forget an association's drained remote ranges
+ * @assoc: the association, gone; caller holds tow_assoc_dir.lock
  *
- * What has operations in flight goes with the last of them.
+ * The others are forgotten when their last operation has completed.
  */
 void tow_remote_assoc_gone(struct tow_assoc *assoc)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Remote ranges: exports of peers that were found here.
+ * Remote ranges: exports of peers that this node has found.
  */
 #ifndef TOW_REMOTE_H
 #define TOW_REMOTE_H
@@ -14,16 +14,17 @@
 #include "directory.h"
 
 /**
- * enum tow_remote_state - where a remote range is
- * @TOW_REMOTE_ASKING: the peer was asked, or will be, and has not said all
- * @TOW_REMOTE_VALID: it can be used
- * @TOW_REMOTE_ENDING: not any more; operations may be in flight, and the peer
- *	thinks that we have it
- * @TOW_REMOTE_ENDED: the peer knows that we do not have it
+ * enum tow_remote_state - states of a remote range
+ * @TOW_REMOTE_ASKING: a request was sent, or will be; not all segments are
+ *	known
+ * @TOW_REMOTE_VALID: operations may begin
+ * @TOW_REMOTE_ENDING: no operation begins; some may be in flight, and the peer
+ *	still has the grant
+ * @TOW_REMOTE_ENDED: the peer has no grant
  *
- * ASKING to VALID, or to ENDING (the peer had granted it already) or ENDED; VALID
- * to ENDING; ENDING to ENDED; ENDED to ENDING: the answer came after nobody
- * waited for it any more.
+ * ASKING to VALID, or to ENDING (the peer had granted it already) or ENDED;
+ * VALID to ENDING; ENDING to ENDED; ENDED to ENDING: the peer granted it after
+ * the last call had ceased to wait.
  */
 enum tow_remote_state {
 	TOW_REMOTE_ASKING,
@@ -33,10 +34,10 @@ enum tow_remote_state {
 };
 
 /**
- * struct tow_segment - a range that one key opens
- * @address: where it begins, as the key has it
- * @offset: where it begins in the remote range
- * @key: the remote key
+ * struct tow_segment - a part of a remote range under one remote key
+ * @address: of its first byte, under @key; of a slot: the slot's count
+ * @offset: of its first byte in the remote range
+ * @key: the remote key; of a slot: the slot's number
  */
 struct tow_segment {
 	u64	address;
@@ -46,39 +47,43 @@ struct tow_segment {
 
 /**
  * struct tow_remote - an export of a peer
- * @refs: held by tow_assoc_dir.requests and .remotes, and by each user
+ * @refs: held by tow_assoc_dir.requests and .remotes, by each of @users, and by
+ *	requests of queues
  * @rights: bits of enum tow_right: what was asked for
- * @assoc: where it was found, with a reference
+ * @assoc: the association with the peer, with a reference
  * @label: its name and job, in tow_assoc_dir.cache if @cached
- * @wait: ASKING: the peer answers when the name is there
- * @failed: an operation did not succeed
- * @closed: of a slot: a number was taken back from what ended then; under the lock of the
- *	queue pair, read without it
- * @inflight: VALID: 1 for that; and 1 for each operation in flight
- * @settled: it is not ASKING any more
- * @error: then: why it is not VALID
- * @via: of a slot: which queue pair its notifications go by, counted from 1; 0: any
- * @notified: of a slot: notifications that were sent, those of others before
- *	included; under the lock of the queue pair
+ * @wait: ASKING: the peer answers when the name is published; else at once
+ * @failed: an operation failed: only the end of the queue pairs ends the grant
+ * @closed: of a slot: a notification with a number was aborted, so none may be
+ *	sent after it; written under the lock of the queue pair, read without it
+ * @inflight: 1 while VALID, plus 1 for each operation in flight
+ * @settled: completed when it is not ASKING any more
+ * @error: when @settled: why it is not VALID; 0: it is, or was
+ * @via: of a slot: the queue pair that sends its notifications, counted from 1;
+ *	0: not chosen yet
+ * @notified: of a slot: how many notifications were sent, including those of
+ *	its earlier holders; under the lock of the queue pair
  * @quiet_node: in tow_directory.quiet
- * @state: changed under tow_assoc_dir.lock, like what follows
- * @cached: others may find it
- * @busy: it counts in tow_session.users
- * @quiet: nothing is in flight, nor will be
- * @given_up: ENDING: by us, not by the peer
- * @users: handles, and calls that wait
- * @number: of its request, if it is in tow_assoc_dir.requests
- * @grant: what the peer calls it; 0: it has not said
+ * @state: written under tow_assoc_dir.lock, read without it; all that follows
+ *	is under this lock, but @bytes, @total and @segments do not change once
+ *	VALID
+ * @cached: in tow_assoc_dir.cache: other calls may share it
+ * @busy: it counts in tow_assoc.users
+ * @quiet: drained: nothing is in flight, nor will be
+ * @given_up: ENDING: released by us, not revoked by the peer
+ * @users: handles, and calls that wait for the answer
+ * @number: of its request, while it is in tow_assoc_dir.requests; else 0
+ * @grant: the grant's number in the association; 0: none
  * @bytes: its size
- * @total: its segments
- * @have: those that are known
- * @known: bytes in them
+ * @total: how many segments it has
+ * @have: how many segments are known
+ * @known: how many bytes are in known segments
  * @segments: in the order of its bytes
  * @link: in one of the lists of tow_assoc_dir
  * @rcu: frees it
  * @name: of @label
  *
- * One with a name of 32 bytes takes 256, so it has no room to give away.
+ * With a name of 32 bytes it takes 256 bytes, so it should not grow.
  */
 struct tow_remote {
 	struct kref		refs;
@@ -115,10 +120,9 @@ struct tow_remote {
 
 /**
  * struct tow_remote_target - where an operation goes
- * @address: as the key has it
+ * @address: under @key
  * @key: the remote key
- * @bytes: how much of the range the key opens there, as much as was asked at
- *	most
+ * @bytes: how many bytes are under @key from @address on, of those asked for
  */
 struct tow_remote_target {
 	u64	address;
@@ -132,8 +136,8 @@ static inline bool tow_remote_is_slot(const struct tow_remote *remote)
 }
 
 /*
- * As tow_remote_enter(), while an operation that the caller began is in flight: what
- * ends meanwhile waits for both.
+ * As tow_remote_enter(), while another operation of the caller is in flight on
+ * the remote range: this cannot fail.
  */
 static inline void tow_remote_enter_again(struct tow_remote *remote)
 {
@@ -165,14 +169,14 @@ u32 tow_remote_notify(struct tow_remote *remote);
 void tow_remote_leave(struct tow_remote *remote, int count, int status);
 
 /*
- * What follows is done for every operation, and so is not called.
+ * Inline, as they run for every operation.
  */
 
 /**
- * tow_remote_usable - has neither the export nor the connection ended so far?
+ * tow_remote_usable - may operations begin on a remote range?
  * @remote: was VALID once
  *
- * Return: whether it may be used.
+ * Return: false: the export or the association has ended.
  */
 static inline bool tow_remote_usable(const struct tow_remote *remote)
 {
@@ -180,14 +184,14 @@ static inline bool tow_remote_usable(const struct tow_remote *remote)
 }
 
 /**
- * tow_remote_check - may that be done with a part of a range?
+ * tow_remote_check - has a remote range these bytes and these rights?
  * @remote: was VALID once
- * @offset: where the part begins
- * @bytes: its size
- * @rights: bits of enum tow_right: what is done
+ * @offset: of the first byte
+ * @bytes: how many
+ * @rights: bits of enum tow_right: what the operation does
  *
- * Return: 0; -EACCES: it was not resolved with those rights; -ERANGE: it is not
- * within the range.
+ * Return: 0; -EACCES: @remote was not resolved with @rights; -ERANGE: the bytes
+ * are not all in it.
  */
 static inline int tow_remote_check(const struct tow_remote *remote, u64 offset,
 				   u64 bytes, u32 rights)
@@ -200,11 +204,11 @@ static inline int tow_remote_check(const struct tow_remote *remote, u64 offset,
 }
 
 /**
- * tow_remote_locate - where is a part of a range?
+ * tow_remote_locate - address and key of bytes of a remote range
  * @remote: was VALID once
- * @offset: where the part begins
- * @bytes: its size, at least 1; the part is within the range
- * @target: where that is; not all of it, if several keys open it
+ * @offset: of the first byte
+ * @bytes: how many, at least 1; tow_remote_check() has allowed them
+ * @target: where to: the first part, if they are under several keys
  */
 static inline void tow_remote_locate(const struct tow_remote *remote, u64 offset,
 				     u64 bytes, struct tow_remote_target *target)

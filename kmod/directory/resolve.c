@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is said between a resolver, which we are here, and the owner of what we
- * look for.  What the owner says is not trusted before it was checked; for what
- * it must not say the association ends.
+ * Messages about remote ranges, at the resolver's end: requests to the owner of
+ * an export, and its answers.  Answers are checked before they are used; a
+ * message that the owner must not send ends the association.
  */
 #include <linux/mm.h>
 #include <linux/overflow.h>
@@ -13,8 +13,9 @@
 #include "remote.h"
 
 /*
- * Of one association: requests on their way.  More than may wait there, so that those
- * which need not wait get by; less than what the owner takes for an attack.
+ * Requests of one association that were sent and not answered, at most.  More
+ * than TOW_WAITING_MAX, so that requests that need not wait are answered; less
+ * than TOW_ANSWERS_MAX, above which the owner ends the association.
  */
 #define TOW_ASKED_MAX		2048
 
@@ -40,7 +41,7 @@ static int tow_answer_error(u32 status)
 	}
 }
 
-/* Is it well-formed, whatever was asked? */
+/* Is a RESOLVED well-formed?  Whether it fits the request is checked later. */
 static int tow_answer_check(const struct tow_wire_resolved *body, size_t bytes)
 {
 	u32 total, first, count;
@@ -64,7 +65,7 @@ static int tow_answer_check(const struct tow_wire_resolved *body, size_t bytes)
 	return 0;
 }
 
-/* One more segment; there is room for it. */
+/* Add a segment; the array has room for it. */
 static int tow_answer_add(struct tow_remote *remote,
 			  const struct tow_wire_segment *from)
 {
@@ -75,7 +76,7 @@ static int tow_answer_add(struct tow_remote *remote,
 	segment->address = le64_to_cpu(from->address);
 	segment->key = le32_to_cpu(from->key);
 	segment->offset = remote->known;
-	/* Its last byte may be the last there is. */
+	/* The segment's last byte may be the last of the address space. */
 	if (!bytes || bytes > remote->bytes - remote->known ||
 	    check_add_overflow(segment->address, (u64)bytes - 1, &end))
 		return -EPROTO;
@@ -84,7 +85,7 @@ static int tow_answer_add(struct tow_remote *remote,
 	return 0;
 }
 
-/* Is it a slot, if that was asked for? */
+/* Does the answer describe a slot, if the request was for a slot? */
 static bool tow_answer_is_slot(const struct tow_remote *remote)
 {
 	if (!tow_remote_is_slot(remote))
@@ -93,7 +94,7 @@ static bool tow_answer_is_slot(const struct tow_remote *remote)
 	       remote->segments[0].key < TOW_SLOTS_MAX;
 }
 
-/* All segments of an answer; and perhaps that is all. */
+/* Add an answer's segments; then request more, or make the range VALID. */
 static int tow_answer_add_all(struct tow_remote *remote,
 			      const struct tow_wire_resolved *body)
 {
@@ -141,7 +142,7 @@ static int tow_answer_next(struct tow_remote *remote,
 	       le32_to_cpu(body->first) != remote->have ? -EPROTO : 0;
 }
 
-/* It was granted; is it what was asked for? */
+/* Handle an answer with a grant. */
 static int tow_answer_granted(struct tow_remote *remote,
 			      const struct tow_wire_resolved *body)
 {
@@ -158,18 +159,18 @@ static int tow_answer_granted(struct tow_remote *remote,
 
 static int tow_answer_refused(struct tow_remote *remote, u32 status)
 {
-	/* Who waits is not told that there is nothing to wait for. */
+	/* A request that waits for the name is never answered so. */
 	if (remote->wait && !remote->have && status == TOW_WIRE_NOT_FOUND)
 		return -EPROTO;
-	/* Others are shared. */
+	/* Only slots are not shared. */
 	if (status == TOW_WIRE_TAKEN && !tow_remote_is_slot(remote))
 		return -EPROTO;
 	return tow_answer_error(status);
 }
 
 /*
- * Nobody waits for the answer any more.  What was granted all the same is given
- * back; if part of it was known, it was before.
+ * No call waits for the answer any more.  If the answer has a grant it is
+ * released; but if segments were known the grant was, and is ending already.
  */
 static int tow_answer_unwanted(struct tow_remote *remote,
 			       const struct tow_wire_resolved *body)
@@ -184,7 +185,7 @@ static int tow_answer_unwanted(struct tow_remote *remote,
 	return ret;
 }
 
-/* Called with the lock held and a reference. */
+/* Caller holds tow_assoc_dir.lock, and has a reference. */
 static int tow_answer_take(struct tow_remote *remote,
 			   const struct tow_wire_resolved *body)
 {
@@ -199,14 +200,17 @@ static int tow_answer_take(struct tow_remote *remote,
 		       tow_answer_granted(remote, body);
 	if (!ret)
 		return 0;
-	/* The peer thinks that we have it, and we could not even write that down. */
+	/* The peer's grant was not recorded: nothing would release it. */
 	forgotten = !status && !remote->grant;
 	tow_remote_refuse(remote, ret);
-	/* All other errors are those of this one request. */
+	/* Other errors concern only this request. */
 	return ret == -EPROTO || forgotten ? ret : 0;
 }
 
-/* Called with the lock held: whose request that is, with a reference; or NULL. */
+/*
+ * Caller holds tow_assoc_dir.lock.  Return: the remote range whose request has
+ * the number, with a reference; NULL: no such request was sent.
+ */
 static struct tow_remote *tow_answer_find(struct tow_assoc *assoc,
 					  u32 number)
 {
@@ -214,7 +218,7 @@ static struct tow_remote *tow_answer_find(struct tow_assoc *assoc,
 
 	if (!remote)
 		return NULL;
-	/* What was not sent cannot be answered. */
+	/* The request is still in tow_assoc_dir.asks. */
 	if (remote->state == TOW_REMOTE_ASKING && !list_empty(&remote->link))
 		return NULL;
 	tow_remote_get(remote);
@@ -247,8 +251,9 @@ static int tow_receive_resolved(struct tow_assoc *assoc, u32 number,
 /* ---- REVOKE --------------------------------------------------------------- */
 
 /*
- * Called with the lock held.  What we do not know we have released, and the
- * owner will read that; what we are about to release needs no more either.
+ * Caller holds tow_assoc_dir.lock.  A grant that is not found was released, and
+ * its RELEASE is on the way; one that is ENDING will be acknowledged or
+ * released.
  */
 static void tow_revoke_one(struct tow_assoc *assoc, u64 grant)
 {
@@ -288,15 +293,15 @@ static int tow_receive_revoke(struct tow_assoc *assoc,
 }
 
 /**
- * tow_answer_receive - an owner says something
- * @assoc: its association
- * @type: RESOLVED, REVOKE
+ * tow_answer_receive - handle a message of an owner
+ * @assoc: the association
+ * @type: TOW_WIRE_RESOLVED or TOW_WIRE_REVOKE
  * @number: of the request
- * @body: what follows the header
- * @bytes: its size
+ * @body: the message but its header
+ * @bytes: size of @body
  *
- * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the association is
- * lost.
+ * Return: 0; -EPROTO: the owner must not send such a message; -ENOMEM;
+ * -ECONNRESET: the association is lost.
  */
 int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,
 		       void *body, size_t bytes)
@@ -306,9 +311,9 @@ int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,
 	return number ? -EPROTO : tow_receive_revoke(assoc, body, bytes);
 }
 
-/* ---- what is said to them ------------------------------------------------- */
+/* ---- messages to owners -------------------------------------------------- */
 
-/* REVOKED, RELEASE: then the owner knows that we do not have them. */
+/* REVOKED or RELEASE: the grants have ended once the message is sent. */
 static size_t tow_fill_grants(struct tow_assoc *assoc,
 			      struct list_head *list,
 			      struct tow_wire_grants *body)
@@ -379,14 +384,13 @@ static size_t tow_fill_cancel(struct tow_assoc *assoc, u8 *type,
 }
 
 /**
- * tow_answer_fill - what is to be said to an owner?
- * @assoc: its association; the caller has the lock of what the directory keeps of
- *	it, and a reference
- * @type: where to; left alone if there is nothing
+ * tow_answer_fill - fill in the next message to an owner
+ * @assoc: the association; caller holds tow_assoc_dir.lock, and has a reference
+ * @type: where to: enum tow_wire_type; unchanged: there is no message
  * @number: where to: of the request
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
- * Return: the body's size.
+ * Return: size of @body.
  */
 size_t tow_answer_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		       void *body)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The server of names: what peers ask for, and how they are answered.
+ * The server of names: requests of peers, and their answers.
  *
- * Every RESOLVE and RESOLVE_MORE is answered exactly once: when it comes, when the
- * name is exported, or when the peer cancels.  Answers, like all that this side says,
- * wait in lists until the association can send something, so a peer that asks much
- * and reads little fills its own association's lists up to a bound and no further.
+ * Every RESOLVE and RESOLVE_MORE is answered exactly once: when it comes, when
+ * the name is published, or when the peer cancels.  Answers, like all messages
+ * of the owner's side, are in lists until the session can send a message, so a
+ * peer that asks much and reads little fills its own association's lists up to
+ * a bound.
  *
  * A grant is given with the answer (grant.c).  Its segments do not change, so an
  * answer may be sent even if the grant was revoked since: the REVOKE is sent after it.
@@ -22,23 +23,26 @@
 #include "export.h"
 #include "slot.h"
 
-/* Of one association: names that the peer waits for. */
+/* Requests of one association that wait for a name, at most. */
 #define TOW_WAITING_MAX		1024
 
-/* Of one association: answers that it has not read.  Nobody asks so much at once. */
+/* Answers of one association, at most.  More than a peer's TOW_ASKED_MAX. */
 #define TOW_ANSWERS_MAX		4096
 
 /**
- * struct tow_request - what a peer asks
- * @label: RESOLVE: the name, in tow_directory.waiting while it waits
- * @assoc: the peer's; outlives its requests
- * @link: in tow_assoc_dir.answers, when there is one
- * @number: what the peer calls it
- * @rights: RESOLVE: what the peer wants to do
+ * struct tow_request - a request of a peer, until its answer is sent
+ * @label: of a RESOLVE: the name, in tow_directory.waiting while it waits
+ * @assoc: the peer's association, which outlives its requests
+ * @link: in tow_assoc_dir.answers, when it has an answer
+ * @number: the peer's number for it
+ * @rights: of a RESOLVE: bits of enum tow_right: what the peer wants to do
  * @status: the answer: enum tow_wire_status
- * @grant: the answer: what was granted; RESOLVE_MORE: what it is about
- * @first: the first segment of the answer
+ * @grant: number of the grant that was given, or that a RESOLVE_MORE is about
+ * @first: number of the answer's first segment
  * @name: of @label
+ *
+ * While it waits it is under both locks, in the list of answers under
+ * tow_assoc_dir.lock.
  */
 struct tow_request {
 	struct tow_label	label;
@@ -68,7 +72,7 @@ static struct tow_request *tow_request_new(struct tow_assoc *assoc,
 	return request;
 }
 
-/* Caller holds the association's lock; the request waits no more.  It goes with the answer. */
+/* Caller holds tow_assoc_dir.lock; the request does not wait any more. */
 static void tow_request_answer(struct tow_request *request, u32 status)
 {
 	struct tow_assoc_dir *sdir = &request->assoc->dir;
@@ -89,7 +93,7 @@ static void tow_request_grant(struct tow_request *request,
 						  &request->grant));
 }
 
-/* Caller holds both locks.  Return: OK: it waits; else the answer, a wire status. */
+/* Caller holds both locks.  Return: OK: the request waits; else the answer. */
 static u32 tow_request_wait(struct tow_request *request)
 {
 	struct tow_assoc *assoc = request->assoc;
@@ -120,7 +124,7 @@ static void tow_request_wait_no_more(struct tow_request *request)
 	atomic_dec(&assoc->users);
 }
 
-/* Caller holds both locks: the request, which is new, is answered or waits. */
+/* Caller holds both locks.  A new request is answered or waits. */
 static void tow_request_resolve(struct tow_request *request, bool wait)
 {
 	struct tow_directory *dir = request->assoc->dev->directory;
@@ -141,7 +145,7 @@ static void tow_request_resolve(struct tow_request *request, bool wait)
 		tow_request_answer(request, status);
 }
 
-/* Caller holds the directory's lock; the export has just got its name. */
+/* Caller holds tow_directory.lock; the export has just got its name. */
 static void tow_grant_answer_waiting(struct tow_exported *exported)
 {
 	struct tow_directory *dir = exported->dev->directory;
@@ -163,7 +167,7 @@ static void tow_grant_answer_waiting(struct tow_exported *exported)
 
 /* ---- an export is published ------------------------------------------------ */
 
-/* It gets its number, by which others find it from here on. */
+/* Give the export its number; tow_exported_next() finds it from here on. */
 static int tow_exported_number(struct tow_exported *exported)
 {
 	struct tow_directory *dir = exported->dev->directory;
@@ -177,7 +181,7 @@ static int tow_exported_number(struct tow_exported *exported)
 	return ret;
 }
 
-/* Caller holds the directory's lock. */
+/* Caller holds tow_directory.lock. */
 static int tow_exported_name(struct tow_exported *exported)
 {
 	struct tow_directory *dir = exported->dev->directory;
@@ -194,7 +198,7 @@ static int tow_exported_name(struct tow_exported *exported)
 		xa_erase(&dir->by_id, exported->id);
 		return ret;
 	}
-	/* The table's reference by id. */
+	/* The reference of tow_directory.by_id. */
 	kref_get(&exported->refs);
 	if (exported->region->backing)
 		atomic_inc(&exported->region->backing->exports);
@@ -206,12 +210,13 @@ static int tow_exported_name(struct tow_exported *exported)
 
 /**
  * tow_exported_publish - let an export be found
- * @exported: from tow_exported_new(); caller is still a user of the device, and
- *	keeps its reference, unless this fails
+ * @exported: from tow_exported_new(); caller is still a user of the device.  An
+ *	error puts the caller's reference
  *
- * Those who wait for the name are answered: tow_directory_kick() sends the answers.
+ * Requests that wait for the name are answered; tow_directory_kick() sends the
+ * answers.
  *
- * Return: 0; -EEXIST, -ENOMEM, -ENODEV, -EFAULT: it is gone.
+ * Return: 0; -EEXIST, -ENOMEM, -ENODEV, -EFAULT.
  */
 int tow_exported_publish(struct tow_exported *exported)
 {
@@ -228,9 +233,9 @@ int tow_exported_publish(struct tow_exported *exported)
 	return ret;
 }
 
-/* ---- what peers say ------------------------------------------------------- */
+/* ---- messages of peers --------------------------------------------------- */
 
-/* Return: 0: it is well-formed; @label is what it says, and points into it. */
+/* Return: 0: @body is well-formed, and @label points into it. */
 static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
 			     struct tow_label *label)
 {
@@ -292,7 +297,7 @@ static int tow_receive_more(struct tow_assoc *assoc, u32 number,
 	struct tow_grant *grant;
 	int ret = 0;
 
-	/* The first segment was in the first answer. */
+	/* The answer to the RESOLVE has the first segment. */
 	if (bytes != sizeof(*body) || body->reserved || !body->first)
 		return -EPROTO;
 	request = tow_request_new(assoc, number, 0);
@@ -316,7 +321,7 @@ static int tow_receive_more(struct tow_assoc *assoc, u32 number,
 	return ret;
 }
 
-/* It may have been answered already: then there is nothing to cancel. */
+/* A request that is not found is answered already. */
 static int tow_receive_cancel(struct tow_assoc *assoc, u32 number,
 			      size_t bytes)
 {
@@ -343,7 +348,7 @@ static int tow_receive_release(struct tow_assoc *assoc, u8 type, u64 id)
 {
 	struct tow_grant *grant = xa_load(&assoc->dir.grants, id);
 
-	/* Revoked and released at the same time: one of them was enough. */
+	/* A grant that has ended: our REVOKE and the peer's RELEASE crossed. */
 	if (!grant)
 		return id && id <= assoc->dir.last_grant ? 0 : -EPROTO;
 	if (type == TOW_WIRE_REVOKED && list_empty(&grant->link))
@@ -352,7 +357,7 @@ static int tow_receive_release(struct tow_assoc *assoc, u8 type, u64 id)
 	return 0;
 }
 
-/* REVOKED, RELEASE. */
+/* REVOKED or RELEASE. */
 static int tow_receive_grants(struct tow_assoc *assoc, u8 type,
 			      const struct tow_wire_grants *body, size_t bytes)
 {
@@ -366,7 +371,7 @@ static int tow_receive_grants(struct tow_assoc *assoc, u8 type,
 	if (!count || count > TOW_WIRE_GRANTS_MAX ||
 	    bytes != struct_size(body, grants, count))
 		return -EPROTO;
-	/* What came before counts, before somebody else gets the slot. */
+	/* Count earlier notifications before the slot gets another holder. */
 	tow_credit_drain(assoc);
 	mutex_lock(&dir->lock);
 	mutex_lock(&assoc->dir.lock);
@@ -382,15 +387,15 @@ static int tow_receive_grants(struct tow_assoc *assoc, u8 type,
 }
 
 /**
- * tow_grant_receive - a resolver says something
- * @assoc: its association
- * @type: RESOLVE, RESOLVE_MORE, CANCEL, REVOKED, RELEASE
+ * tow_grant_receive - handle a message of a resolver
+ * @assoc: the association
+ * @type: TOW_WIRE_RESOLVE, _RESOLVE_MORE, _CANCEL, _REVOKED or _RELEASE
  * @number: of the request
- * @body: what follows the header
- * @bytes: its size
+ * @body: the message but its header
+ * @bytes: size of @body
  *
- * Return: 0; -EPROTO: it must not say that; -ENOMEM; -ECONNRESET: the association is
- * lost.
+ * Return: 0; -EPROTO: the resolver must not send such a message; -ENOMEM;
+ * -ECONNRESET: the association is lost.
  */
 int tow_grant_receive(struct tow_assoc *assoc, u8 type, u32 number,
 		      void *body, size_t bytes)
@@ -408,7 +413,7 @@ int tow_grant_receive(struct tow_assoc *assoc, u8 type, u32 number,
 	}
 }
 
-/* ---- what is said to them ------------------------------------------------- */
+/* ---- messages to resolvers ----------------------------------------------- */
 
 static void tow_fill_segments(struct tow_grant *grant, u32 first,
 			      struct tow_wire_resolved *body)
@@ -429,7 +434,10 @@ static void tow_fill_segments(struct tow_grant *grant, u32 first,
 	body->count = cpu_to_le32(count);
 }
 
-/* Caller holds the association's lock.  Of what is being revoked no more is told. */
+/*
+ * Caller holds tow_assoc_dir.lock.  Return: the request's grant; NULL: it has
+ * ended, or it is being revoked and the request is for more segments.
+ */
 static struct tow_grant *tow_fill_grant(struct tow_assoc *assoc,
 					struct tow_request *request)
 {
@@ -442,7 +450,7 @@ static struct tow_grant *tow_fill_grant(struct tow_assoc *assoc,
 								NULL;
 }
 
-/* Caller holds the association's lock; there is an answer to be sent. */
+/* Caller holds tow_assoc_dir.lock; tow_assoc_dir.answers is not empty. */
 static size_t tow_fill_answer(struct tow_assoc *assoc, u8 *type,
 			      u32 *number, struct tow_wire_resolved *body)
 {
@@ -471,18 +479,18 @@ static size_t tow_fill_answer(struct tow_assoc *assoc, u8 *type,
 }
 
 /**
- * tow_grant_fill - what is to be said to a resolver?
- * @assoc: its association; caller holds its lock
- * @type: where to; left alone if there is nothing
+ * tow_grant_fill - fill in the next message to a resolver
+ * @assoc: the association; caller holds tow_assoc_dir.lock
+ * @type: where to: enum tow_wire_type; unchanged: there is no message
  * @number: where to: of the request
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
- * Return: the body's size.
+ * Return: size of @body.
  */
 size_t tow_grant_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 		      void *body)
 {
-	/* In this order: a grant is told before it is revoked. */
+	/* In this order: a grant's answer is sent before its REVOKE. */
 	if (!list_empty(&assoc->dir.answers))
 		return tow_fill_answer(assoc, type, number, body);
 	if (!list_empty(&assoc->dir.bygone) || !list_empty(&assoc->dir.revokes))
@@ -494,7 +502,7 @@ size_t tow_grant_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 
 /**
  * tow_grant_assoc_init - prepare the owner's side of an association
- * @assoc: new
+ * @assoc: the association, new
  */
 void tow_grant_assoc_init(struct tow_assoc *assoc)
 {
@@ -507,8 +515,8 @@ void tow_grant_assoc_init(struct tow_assoc *assoc)
 }
 
 /**
- * tow_grant_assoc_lost - nobody is answered any more
- * @assoc: the association; caller holds both locks
+ * tow_grant_assoc_lost - drop all requests of an association
+ * @assoc: the association, lost; caller holds both locks
  */
 void tow_grant_assoc_lost(struct tow_assoc *assoc)
 {
