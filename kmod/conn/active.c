@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The initiator: a session's queue pairs are connected.
+ * The initiator: connecting a session's queue pairs.
  *
- * Each goes step by step: address, route, queue pair, and for the control queue
- * pair the other end's proof.  All of it waits, in a work item's context.  The
- * caller (peer/connect.c) decides between the steps: who the other end is turns
- * out with its proof, and only then can it be seen that there is a connection to
- * it already.
+ * Each queue pair is connected step by step: address, route, queue pair, and
+ * for the control queue pair the other end's proof.  Every step sleeps, in a
+ * work item.  The caller (peer/connect.c) decides between the steps: only the
+ * proof says which node the other end is, and so whether it is connected
+ * already.
  */
 #include <linux/jiffies.h>
 #include <linux/random.h>
@@ -19,19 +19,21 @@
 #include "peer.h"
 #include "session.h"
 
-/* At least, until our own device has answered: 1.07 s. */
+/* Least ACK timeout to our own device, as an exponent: 1.07 s. */
 #define TOW_CONNECT_SELF_TIMEOUT	18
 
 /*
- * For an address on the link.  ib_core asks the neighbour first and then puts
- * itself on the list of those who wait for it: if the answer is faster, it looks
- * again only when its time is over.
+ * Time to resolve an address.  ib_core queries the neighbour before it queues
+ * its own request for the answer.  An answer that comes in between is noticed
+ * only when this time is over, so it is short.
  */
 #define TOW_CONNECT_ADDRESS_MS	200
 
 /*
- * What becomes of a link once it is connected is the session's to say: the
- * connection manager's word may overtake the other end's, which tells why.
+ * Has @link come to @step?  -EINPROGRESS: not yet.  An error of the link counts
+ * only until it is connected.  After that the session's error counts: the
+ * connection manager's event may overtake the other end's GOODBYE, which has
+ * the reason.
  */
 static int tow_connect_result(struct tow_session *session,
 			      struct tow_link *link, enum tow_link_step step)
@@ -69,9 +71,9 @@ static int tow_connect_wait(struct tow_session *session, struct tow_link *link,
 }
 
 /**
- * tow_connect_wait_state - wait until a session has come so far
- * @session: the initiator's
- * @state: how far
+ * tow_connect_wait_state - wait until a session has reached a state
+ * @session: the initiator's session
+ * @state: the state to wait for
  *
  * Return: 0; -ETIMEDOUT: it takes too long; the session's error if it is ENDING.
  */
@@ -85,7 +87,7 @@ int tow_connect_wait_state(struct tow_session *session,
 	return tow_session_alive(session) ? 0 : session->error;
 }
 
-/* The address of one of the device's GIDs, to be connected from. */
+/* The source address: that of the GID which the settings name. */
 static int tow_connect_source(struct tow_session *session,
 			      struct sockaddr_storage *source)
 {
@@ -124,7 +126,7 @@ static int tow_connect_resolve_address(struct tow_link *link)
 				 TOW_CONNECT_ADDRESS_MS);
 }
 
-/* What the administrator wants to be otherwise than the path says. */
+/* Override what the path record says by the administrator's settings. */
 static int tow_connect_edit_path(struct tow_link *link)
 {
 	const struct tow_conn_settings *settings = &link->session->settings;
@@ -138,7 +140,7 @@ static int tow_connect_edit_path(struct tow_link *link)
 	return 0;
 }
 
-/* A step of the setup, if the session still lives. */
+/* Take one step of connecting @link, unless its session is ENDING. */
 static int tow_connect_step(struct tow_link *link,
 			    int (*step)(struct tow_link *link))
 {
@@ -163,7 +165,7 @@ static int tow_connect_create_id(struct tow_link *link)
 	return tow_connect_resolve_address(link);
 }
 
-/* The partition is part of what an InfiniBand path is found by. */
+/* On InfiniBand the partition is part of the path query. */
 static int tow_connect_set_pkey(struct tow_link *link)
 {
 	struct tow_device *dev = link->session->dev;
@@ -180,9 +182,10 @@ static int tow_connect_set_pkey(struct tow_link *link)
 }
 
 /*
- * Nothing is lost on the way to oneself, where an answer is late because a processor
- * is: who sends again gains nothing, and soft-RoCE may then break the connection
- * (Documentation/design/rings.md).  0 is for ever.
+ * The ACK timeout for the queue pair; 0: none.  On the way to our own device no
+ * packet is lost, and an ACK is late only because a processor is.  Sending
+ * again gains nothing then, and may make soft-RoCE break the connection
+ * (Documentation/design/rings.md).
  */
 static u8 tow_connect_ack_timeout(const struct tow_session *session)
 {
@@ -220,7 +223,7 @@ static int tow_connect_request(struct tow_link *link,
 	return rdma_connect(link->id, &param);
 }
 
-/* Address and route, which both kinds of links need. */
+/* Resolve address and route, for control and data queue pairs alike. */
 static int tow_connect_reach(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
@@ -286,7 +289,7 @@ static int tow_connect_check_reply(struct tow_link *link)
 		return -EPROTO;
 	session->loopback = !memcmp(reply->incarnation, dev->incarnation,
 				    sizeof(reply->incarnation));
-	/* It is us, who need no key to believe ourselves; or anybody else. */
+	/* Loopback uses tow_peers.self, and needs no cluster key. */
 	if (!session->loopback &&
 	    !(request->control.features & cpu_to_le32(TOW_WIRE_AUTHENTICATED)) &&
 	    !READ_ONCE(dev->peers->settings.allow_unauthenticated))
@@ -305,12 +308,12 @@ static int tow_connect_check_reply(struct tow_link *link)
 
 /**
  * tow_connect_control - connect the control queue pair
- * @session: the initiator's, new; its @target is where to
- * @answer_ms: how long the answer is waited for
+ * @session: the initiator's session, new; @target names the other end
+ * @answer_ms: how long to wait for the answer to the request
  *
- * Return: 0: the other end has proved that it holds the key; what the connection
- * manager says; -ENOKEY, -EKEYREJECTED, -EPROTO, -EPROTONOSUPPORT: it has not; the
- * session's error if it is ENDING.
+ * Return: 0: the other end has proved that it holds the key; -ENOKEY,
+ * -EKEYREJECTED, -EPROTO, -EPROTONOSUPPORT: it has not; the connection
+ * manager's error; the session's error if it is ENDING.
  */
 int tow_connect_control(struct tow_session *session, unsigned int answer_ms)
 {
@@ -373,7 +376,7 @@ static int tow_connect_check_data_reply(struct tow_link *link)
 
 /**
  * tow_connect_data - connect a data queue pair
- * @link: its link, of a session that is AUTHENTICATED
+ * @link: the link of the queue pair; its session is AUTHENTICATED
  *
  * Return: 0, or as tow_connect_control().
  */

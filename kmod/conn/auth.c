@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The cluster key, and what is proved with it.
+ * The cluster key, and the MACs that are made with it.
  *
  * Every MAC is HMAC-SHA256 over a label, its terminating zero included (so no
  * label is the beginning of another), and then over exactly these bytes:
@@ -12,16 +12,16 @@
  *	cluster key	"responder to initiator"	transcript
  *	cluster key	"data"				transcript
  *	data key	"data queue pair"		struct tow_auth_data
- *	data key	"association"				nothing
+ *	data key	"tie"				nothing
  *	direction key	"message"			the message, MAC zero
  *
- * The first two prove who is who and travel in the handshake; the next three are
- * the keys of one session and never leave this file.  Both ends' nonces are in
- * the transcript, so nothing of one session is worth anything in another.
+ * The first two are the proofs of responder and initiator, and travel in the
+ * handshake; the next three are the keys of one session and never leave this
+ * file.  "tie" gives the name of an association.  Both ends' nonces are in the
+ * transcript, so no MAC of one session is valid in another.
  *
- * Nodes without a cluster key, where that is allowed, do the same with a key that
- * everybody knows: there is one way through the code, and mistakes of the wire
- * are found either way.
+ * Nodes without a cluster key, where that is allowed, use a key of zeroes.  So
+ * there is one code path, and transmission errors are found either way.
  */
 #include <crypto/algapi.h>
 #include <crypto/hash.h>
@@ -39,7 +39,7 @@
 #error "towline: the cluster key comes from the kernel's key service (CONFIG_KEYS)"
 #endif
 
-/* The key of those who have none. */
+/* The key of nodes without a cluster key: zeroes. */
 static const u8 tow_auth_no_key[TOW_WIRE_MAC_BYTES];
 
 /* What both ends saw of each other.  No padding: every byte counts. */
@@ -52,7 +52,7 @@ struct tow_auth_transcript {
 
 static_assert(sizeof(struct tow_auth_transcript) == 56 + 64 + 16 + 16);
 
-/* Whose MAC of a data queue pair it is. */
+/* Which end made the MAC of a data queue pair. */
 enum tow_auth_role {
 	TOW_AUTH_INITIATOR	= 1,
 	TOW_AUTH_RESPONDER	= 2
@@ -70,7 +70,7 @@ static_assert(sizeof(struct tow_auth_data) == 17);
 
 /* ---- HMAC ----------------------------------------------------------------- */
 
-/* A transform with a key; or an ERR_PTR: -ENOMEM, -ENOENT if there is no SHA-256 */
+/* A transform with a key; or ERR_PTR(): -ENOMEM; -ENOENT: no HMAC-SHA256. */
 static struct crypto_shash *tow_auth_keyed(const void *key, size_t bytes)
 {
 	struct crypto_shash *hmac;
@@ -87,7 +87,7 @@ static struct crypto_shash *tow_auth_keyed(const void *key, size_t bytes)
 	return hmac;
 }
 
-/* The MAC of what a label says that it is. */
+/* The MAC over a label and @count bytes. */
 static int tow_auth_mac(struct crypto_shash *hmac, const char *label,
 			const void *bytes, size_t count,
 			u8 mac[TOW_WIRE_MAC_BYTES])
@@ -128,7 +128,7 @@ static int tow_auth_session_key(struct crypto_shash *cluster, const char *label,
 /* ---- the cluster key ------------------------------------------------------ */
 
 /**
- * tow_cluster_key_init - there is none to begin with
+ * tow_cluster_key_init - initialise a cluster key that is not set
  * @key: the key
  */
 void tow_cluster_key_init(struct tow_cluster_key *key)
@@ -140,11 +140,11 @@ void tow_cluster_key_init(struct tow_cluster_key *key)
 }
 
 /**
- * tow_cluster_key_random - a key that nobody else has, always used
- * @key: the key, without one so far
+ * tow_cluster_key_random - make a random key that is always used
+ * @key: the key, not set
  *
- * What is proved with it was said by this device to itself; nothing can be proved
- * with it after an error.
+ * A proof with this key comes from this device itself.  After an error every
+ * tow_auth_derive() with it fails.
  *
  * Return: 0; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.
  */
@@ -153,7 +153,9 @@ int tow_cluster_key_random(struct tow_cluster_key *key)
 	u8 bytes[TOW_WIRE_MAC_BYTES];
 	struct crypto_shash *hmac;
 
-	/* Also without one: or else zeroes would be used, which everybody has. */
+	/*
+	 * Also after an error, or tow_auth_derive() would use a key of zeroes.
+	 */
 	key->always = true;
 	get_random_bytes(bytes, sizeof(bytes));
 	hmac = tow_auth_keyed(bytes, sizeof(bytes));
@@ -165,8 +167,8 @@ int tow_cluster_key_random(struct tow_cluster_key *key)
 }
 
 /**
- * tow_cluster_key_cleanup - forget it
- * @key: the key; nobody uses it any more
+ * tow_cluster_key_cleanup - undo tow_cluster_key_init()
+ * @key: the key, not in use
  */
 void tow_cluster_key_cleanup(struct tow_cluster_key *key)
 {
@@ -175,7 +177,9 @@ void tow_cluster_key_cleanup(struct tow_cluster_key *key)
 	mutex_destroy(&key->lock);
 }
 
-/* As the key service wants it, "prefix:description", and fit for a line. */
+/*
+ * The key service wants "prefix:description"; sysfs wants no control character.
+ */
 static bool tow_cluster_key_name_valid(const char *name)
 {
 	const char *c;
@@ -189,7 +193,7 @@ static bool tow_cluster_key_name_valid(const char *name)
 	return name[0] != ':' && strchr(name, ':');
 }
 
-/* Key material never leaves the key service but into the transform. */
+/* Copies the key material from the key service to a transform, nowhere else. */
 static struct crypto_shash *tow_cluster_key_use(struct key *key)
 {
 	const struct user_key_payload *payload;
@@ -233,12 +237,12 @@ static struct crypto_shash *tow_cluster_key_fetch(const char *name)
  * The key is read now: later changes to it in the key service do not matter.
  * Sessions that exist keep their own keys.
  *
- * Return: 0; -EINVAL: @name is none that such a key can have, or the key has
- * less than 16 or more than 1024 bytes, or consists of zeroes; -ENOKEY: there is
- * no such key; -EKEYREVOKED, -EKEYEXPIRED, -EACCES: not for the caller any more,
- * or not at all (the key service says -ENOKEY instead if it has looked in several
- * keyrings); -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  The old key stays
- * after an error.
+ * Return: 0; -EINVAL: @name is no valid description, or the key has less than
+ * 16 or more than 1024 bytes, or consists of zeroes; -ENOKEY: there is no such
+ * key; -EKEYREVOKED, -EKEYEXPIRED, -EACCES: the caller may not use it any more,
+ * or not at all (the key service returns -ENOKEY instead if it has searched
+ * several keyrings); -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an
+ * error the old key stays.
  */
 int tow_cluster_key_set(struct tow_cluster_key *key, const char *name)
 {
@@ -260,11 +264,11 @@ int tow_cluster_key_set(struct tow_cluster_key *key, const char *name)
 }
 
 /**
- * tow_cluster_key_there - is there one?
+ * tow_cluster_key_there - is a key set?
  * @key: the key
  *
- * Return: whether there is one at this moment.  tow_auth_derive() goes by what
- * was said in the handshake, so there is no harm if that changes.
+ * Return: true: a key is set now.  That may change: tow_auth_derive() goes by
+ * the handshake, not by this.
  */
 bool tow_cluster_key_there(struct tow_cluster_key *key)
 {
@@ -277,9 +281,9 @@ bool tow_cluster_key_there(struct tow_cluster_key *key)
 }
 
 /**
- * tow_cluster_key_name - what the key is called
+ * tow_cluster_key_name - copy the key's description
  * @key: the key
- * @name: where to; "" if there is none
+ * @name: where to; "" if no key is set
  */
 void tow_cluster_key_name(struct tow_cluster_key *key,
 			  char name[TOW_KEY_NAME_MAX])
@@ -333,9 +337,9 @@ static int tow_auth_derive_from(struct tow_auth *auth,
 }
 
 /*
- * Which key it is follows from what both have said, not from whether there is one
- * at this moment: an administrator who takes the key away meanwhile must not turn
- * a session that calls itself authenticated into one that everybody can make.
+ * Have both ends said that they have a cluster key?  The handshake decides, not
+ * whether a key is set now: if an administrator removes the key meanwhile, a
+ * session that says it is authenticated must not be made with zeroes.
  */
 static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
 {
@@ -351,19 +355,19 @@ static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
 /**
  * tow_auth_derive - make the keys of a session
  * @auth: where to; zeroed, or after tow_auth_cleanup()
- * @key: the cluster key, or the one for ourselves
+ * @key: tow_peers.key, or tow_peers.self for the loopback peer
  * @handshake: complete, but for the MAC in its reply
- * @initiator: we are
- * @reply_mac: the MAC that belongs into the reply: the responder sends it, the
- *	initiator compares it with tow_auth_equal()
+ * @initiator: our end is the initiator
+ * @reply_mac: where to: the reply's MAC.  The responder sends it, the initiator
+ *	compares it with tow_auth_equal()
  *
- * A key for ourselves is used always.  If both ends said that they have a cluster
- * key (TOW_WIRE_AUTHENTICATED), it is used; if both said that they have none,
- * zeroes are: whether that is allowed is for the caller to decide.
+ * @key is used if it is @always used, or if both ends said that they have a
+ * cluster key (TOW_WIRE_AUTHENTICATED).  If both said that they have none, a
+ * key of zeroes is used; the caller checks whether that is allowed.
  *
- * Return: 0; -ENOKEY: only one of both said so, or there is no key any more;
- * -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an error there are no
- * keys in @auth.
+ * Return: 0; -ENOKEY: only one end said that it has a key, or @key is not set
+ * any more; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an error
+ * @auth has no keys.
  */
 int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 		    const struct tow_handshake *handshake, bool initiator,
@@ -397,8 +401,8 @@ int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 }
 
 /**
- * tow_auth_cleanup - forget a session's keys
- * @auth: the keys, if there are any; nobody uses them any more
+ * tow_auth_cleanup - free a session's keys
+ * @auth: the keys, not in use; may be zeroed
  */
 void tow_auth_cleanup(struct tow_auth *auth)
 {
@@ -408,18 +412,18 @@ void tow_auth_cleanup(struct tow_auth *auth)
 	memzero_explicit(auth, sizeof(*auth));
 }
 
-/* ---- what the keys are for ------------------------------------------------ */
+/* ---- uses of a session's keys --------------------------------------------- */
 
 /**
  * tow_auth_data_mac - the MAC of a data queue pair's request or reply
  * @auth: the session's keys
- * @initiator: the one who says it initiated the session
- * @session: what both ends call the session
+ * @initiator: the sender of the request or reply is the session's initiator
+ * @session: tow_session.id
  * @index: which of its data queue pairs
- * @qp_num: the queue pair of the one who says it
+ * @qp_num: the sender's queue pair
  * @mac: where to
  *
- * Return: 0; -ENOKEY: there are no keys yet; what the hash says, else.
+ * Return: 0; -ENOKEY: there are no keys yet; the hash's error.
  */
 int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
 		      u32 index, u32 qp_num,
@@ -446,13 +450,13 @@ int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
 }
 
 /**
- * tow_auth_assoc_name - what both ends call the association that begins with a session
+ * tow_auth_assoc_name - the name of the association that begins with a session
  * @auth: the session's keys
  * @name: where to
  *
- * Both nonces are in the key, so it was never used before.
+ * Both nonces are in the key, so no other association has this name.
  *
- * Return: 0; -ENOKEY: there are no keys yet; what the hash says, else.
+ * Return: 0; -ENOKEY: there are no keys yet; the hash's error.
  */
 int tow_auth_assoc_name(struct tow_auth *auth, u8 name[TOW_WIRE_ASSOC_BYTES])
 {
@@ -468,7 +472,7 @@ int tow_auth_assoc_name(struct tow_auth *auth, u8 name[TOW_WIRE_ASSOC_BYTES])
 	return ret;
 }
 
-/* As if the MAC's bytes were zero, whatever is there. */
+/* A message's MAC, computed as if the header's @mac were zero. */
 static int tow_auth_message_mac(struct crypto_shash *hmac, const void *message,
 				size_t bytes, u8 mac[TOW_WIRE_MAC_BYTES])
 {
@@ -504,10 +508,10 @@ static int tow_auth_message_mac(struct crypto_shash *hmac, const void *message,
  * @message: begins with a complete struct tow_wire_header
  * @bytes: of the whole message
  *
- * Allocates nothing and does not sleep; any number at the same time.
+ * Allocates nothing and does not sleep; may run several times at once.
  *
- * Return: 0; -ENOKEY: there are no keys yet; -EINVAL: shorter than a header; what
- * the hash says, else.  The message must not be sent then.
+ * Return: 0; -ENOKEY: there are no keys yet; -EINVAL: shorter than a header;
+ * the hash's error.  After an error the message must not be sent.
  */
 int tow_auth_sign(struct tow_auth *auth, void *message, size_t bytes)
 {
@@ -524,14 +528,14 @@ int tow_auth_sign(struct tow_auth *auth, void *message, size_t bytes)
 /**
  * tow_auth_verify - is a message from the other end, and as it was sent?
  * @auth: the session's keys
- * @message: what came; left as it is
- * @bytes: how much of it
+ * @message: the message; is not changed
+ * @bytes: of the message
  *
- * Says nothing about whether it makes sense, or came before: its counter tells
- * that.  Allocates nothing and does not sleep.
+ * Does not check the contents, nor whether the message is a repetition: the
+ * caller compares the counter.  Allocates nothing and does not sleep.
  *
- * Return: whether it is; false also if there are no keys yet, and for what is
- * shorter than a header.
+ * Return: true: it is; false: it is not, or is shorter than a header, or there
+ * are no keys yet.
  */
 bool tow_auth_verify(struct tow_auth *auth, void *message, size_t bytes)
 {
@@ -545,14 +549,14 @@ bool tow_auth_verify(struct tow_auth *auth, void *message, size_t bytes)
 
 /**
  * tow_auth_equal - are two MACs the same?
- * @one: one
- * @other: the other
+ * @one: a MAC
+ * @other: another
  * @bytes: of each
  *
- * Takes as long whether they are or not, so that nobody can find out how much of
+ * Takes the same time for all contents, so that it does not reveal how much of
  * a guess was right.
  *
- * Return: whether they are.
+ * Return: true: they are equal.
  */
 bool tow_auth_equal(const u8 *one, const u8 *other, size_t bytes)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The cluster key, and what is proved with it.
+ * The cluster key, and the MACs that are made with it.
  *
- * A node holds the cluster key or it does not; what one of those says is told
- * from what anybody else says by MACs (HMAC-SHA256).  Each MAC covers a label
- * of its own, so that none can be used for anything else, nor be sent back to
- * whom it came from; and both ends' nonces, so that none can be used again.
+ * MACs (HMAC-SHA256) prove that a message comes from a node that holds the
+ * cluster key.  Each kind of MAC covers its own label, so that a MAC is good
+ * for one purpose and cannot be sent back to its sender; and both ends' nonces,
+ * so that it cannot be used again.
  *
- * What is covered, byte by byte, is in auth.c and in Documentation/security.md.
+ * auth.c and Documentation/security.md say what is covered, byte by byte.
  */
 #ifndef TOW_AUTH_H
 #define TOW_AUTH_H
@@ -23,16 +23,17 @@ struct crypto_shash;
 /* A key's description, with the terminating zero. */
 #define TOW_KEY_NAME_MAX	128
 
-/* What a cluster key may consist of. */
+/* Size of a cluster key. */
 #define TOW_KEY_BYTES_MIN	16
 #define TOW_KEY_BYTES_MAX	1024
 
 /**
  * struct tow_cluster_key - a device's cluster key
- * @lock: protects the others
- * @hmac: keyed with it; NULL: there is none.  The key itself is kept nowhere
- * @always: it is used whatever both ends say that they have
- * @name: what it is called in the kernel's key service; empty: there is none
+ * @lock: protects @hmac and @name
+ * @hmac: a transform with the key, owned; NULL: no key is set.  The key itself
+ *	is not kept
+ * @always: the key is used whatever the handshake says; set before first use
+ * @name: its description in the kernel's key service; "": no key is set
  */
 struct tow_cluster_key {
 	/* protects hmac, name */
@@ -43,10 +44,9 @@ struct tow_cluster_key {
 };
 
 /**
- * struct tow_handshake - what both ends of a session know when they have said
- *	who they are
+ * struct tow_handshake - request and reply of a control queue pair
  * @request: the initiator's
- * @reply: the responder's; its MAC is not covered by anything
+ * @reply: the responder's; no MAC covers the MAC in it
  * @initiator: the initiator's address; IPv4 as IPv4-mapped
  * @responder: the responder's address
  */
@@ -62,9 +62,9 @@ struct tow_handshake {
  * @send: HMAC keyed for what we send
  * @receive: HMAC keyed for what we receive
  * @data: HMAC keyed for requests and replies of data queue pairs
- * @initiator_mac: what the initiator must send first
+ * @initiator_mac: the initiator's proof: the MAC in AUTH
  *
- * All NULL before tow_auth_derive().
+ * Owned by the session.  All are NULL before tow_auth_derive().
  */
 struct tow_auth {
 	struct crypto_shash	*send;

@@ -5,23 +5,21 @@
  *
  * Sending
  *
- * Each end keeps TOW_WIRE_CREDITS receives posted and tells, in every message,
- * how many messages it has dealt with; so each knows how many it may send, and
- * never more are on their way than there are receives.  The last credit is kept
- * for the message that gives credit back (and for a session's last one), the last
- * but one for heartbeats: two ends that have much to say cannot lock each other
- * out.
+ * Each end keeps TOW_WIRE_CREDITS receives posted, and every message says how
+ * many messages its sender has handled.  So each end knows how many it may
+ * send, and no more are on their way than there are receives.  The last credit
+ * is kept for CREDIT, READY and GOODBYE, the last but one for HEARTBEAT: two
+ * ends that both send a lot cannot block each other.
  *
  * Receiving
  *
- * What comes in is dealt with one by one, by the completion queue's work item.
- * Each step that a message has to take is refused if it is not its turn: a
- * message is never believed because it was authenticated.  READY, HEARTBEAT, CREDIT
- * and GOODBYE are dealt with here; what any other means is for peer/
- * (tow_peer_session_receive()), which also says what is sent next when no message
- * waits (tow_peer_session_fill()).
+ * The completion queue's work item handles messages one by one.  A message of
+ * the wrong type, sender or size for the session's state is refused, although
+ * its MAC is valid.  READY, HEARTBEAT, CREDIT and GOODBYE are handled here;
+ * peer/ handles all others (tow_peer_session_receive()), and chooses what is
+ * sent next when no message is queued (tow_peer_session_fill()).
  *
- * The buffers are the session's, from tow_buffers_make() until its control queue
+ * The session owns the buffers, from tow_buffers_make() until its control queue
  * pair is destroyed.
  */
 #include <linux/jiffies.h>
@@ -32,21 +30,23 @@
 #include "peer.h"
 #include "session.h"
 
-/* Credit is given back without anything else to say when so much is due. */
+/*
+ * CREDIT is sent when so many messages were handled since the last message out.
+ */
 #define TOW_CREDITS_DUE		(TOW_WIRE_CREDITS / 2)
 
-/* How long the last message may take before the queue pair goes. */
+/* How long sends may take to complete before the queue pair is destroyed. */
 #define TOW_GOODBYE_MS		200
 
 /**
  * struct tow_buffer - one message that is being sent or received
- * @cqe: its completion
- * @session: whose
+ * @cqe: called on completion
+ * @session: the session, which owns the buffer
  * @index: in the session's buffers
- * @mapped: @dma holds
- * @dma: of @data
- * @data: the message, TOW_WIRE_MESSAGE_BYTES; those of all buffers are one piece
- *	of memory, the first one's
+ * @mapped: @dma is valid
+ * @dma: DMA address of @data
+ * @data: the message, TOW_WIRE_MESSAGE_BYTES.  All buffers share one
+ *	allocation, which the first one's @data frees
  */
 struct tow_buffer {
 	struct ib_cqe		cqe;
@@ -58,7 +58,7 @@ struct tow_buffer {
 };
 
 /**
- * struct tow_message - what waits to be sent
+ * struct tow_message - a message that waits to be sent
  * @link: in tow_session.queue
  * @type: enum tow_wire_type
  * @request: as in the header
@@ -204,7 +204,10 @@ static void tow_message_sent(struct ib_cq *cq, struct ib_wc *wc)
 	tow_session_kick(session);
 }
 
-/* Number it, sign it, post it. */
+/*
+ * Number, sign and post the message in @buffer.  Frees the buffer after an
+ * error.
+ */
 static int tow_message_post(struct tow_session *session,
 			    struct tow_buffer *buffer, u8 type, u32 request,
 			    size_t bytes)
@@ -241,7 +244,7 @@ static int tow_message_post(struct tow_session *session,
 	if (ret)
 		goto err_free_buffer;
 	buffer->cqe.done = tow_message_sent;
-	/* Before it is posted: its answer may be there before we are back. */
+	/* Before posting: the answer may come before ib_post_send() returns. */
 	WRITE_ONCE(session->credits_used, session->credits_used + 1);
 	ret = ib_post_send(session->control.id->qp, &wr, NULL);
 	if (ret)
@@ -279,7 +282,7 @@ static struct tow_message *tow_message_next(struct tow_session *session)
 	return message;
 }
 
-/* Put what is to be sent next into a buffer.  Return: false: there is nothing. */
+/* Put the next message into @buffer.  Return: false: nothing is to be sent. */
 static bool tow_message_take(struct tow_session *session,
 			     struct tow_buffer *buffer, u8 *type, u32 *request,
 			     size_t *bytes)
@@ -325,8 +328,8 @@ static int tow_pump_messages(struct tow_session *session)
 }
 
 /*
- * A message without a body, that leaves @reserve credits.  Return: -ENOBUFS: it
- * cannot be sent now.
+ * Send a message without a body, and leave @reserve credits.  Return: -ENOBUFS:
+ * it cannot be sent now.
  */
 static int tow_pump_bare(struct tow_session *session, u8 type, u32 reserve)
 {
@@ -348,15 +351,18 @@ static int tow_pump_credit(struct tow_session *session)
 	    TOW_CREDITS_DUE)
 		return 0;
 	ret = tow_pump_bare(session, TOW_WIRE_CREDIT, 0);
-	/* There will be a buffer, and then we are called again. */
+	/*
+	 * tow_message_sent() frees a buffer, and calls tow_session_kick()
+	 * again.
+	 */
 	return ret == -ENOBUFS ? 0 : ret;
 }
 
 /**
- * tow_session_kick - send what there is to send
+ * tow_session_kick - send what is to be sent, as far as credits allow
  * @session: the session
  *
- * In process context.  Not with locks that tow_directory_fill() takes.
+ * In process context.  Caller holds no lock that tow_directory_fill() takes.
  */
 void tow_session_kick(struct tow_session *session)
 {
@@ -375,7 +381,7 @@ void tow_session_kick(struct tow_session *session)
 }
 
 /**
- * tow_session_heartbeat - say that we are there
+ * tow_session_heartbeat - send HEARTBEAT
  * @session: the session
  */
 void tow_session_heartbeat(struct tow_session *session)
@@ -386,16 +392,17 @@ void tow_session_heartbeat(struct tow_session *session)
 	if (!session->closed)
 		ret = tow_pump_bare(session, TOW_WIRE_HEARTBEAT, 1);
 	mutex_unlock(&session->pump);
-	/* What is on its way says that we are there as well. */
+	/* -ENOBUFS: messages are on their way, which serve as well. */
 	if (ret && ret != -ENOBUFS)
 		tow_session_fail(session, ret, TOW_WIRE_FAILED,
 				 "a heartbeat could not be posted");
 }
 
 /*
- * The responder's session, AUTHENTICATED or further, is READY, and says so.  At once
- * for everybody who sends: nothing that needs a READY session goes out before READY
- * does, and nothing comes in before the session is READY.
+ * Make the responder's session READY, and send READY, both under @pump: no
+ * other sender can put a message that needs a READY session before READY, and
+ * no such message comes in before the session is READY.  The session is
+ * AUTHENTICATED or further.
  */
 static void tow_session_say_ready(struct tow_session *session)
 {
@@ -415,7 +422,9 @@ static void tow_session_say_ready(struct tow_session *session)
 		return;
 	tow_session_beats(session);
 	tow_peer_session_ready(session);
-	/* What is said again need not wait until the other end says something. */
+	/*
+	 * Messages to be resent do not wait for the other end's next message.
+	 */
 	tow_session_kick(session);
 }
 
@@ -427,11 +436,11 @@ static void tow_session_say_ready(struct tow_session *session)
  * @body: the message but its header
  * @bytes: of @body; at most TOW_WIRE_BODY_BYTES
  *
- * It is sent, in order, as soon as the other end has room for it.  In process
- * context; see tow_session_kick() for locks.
+ * Messages are sent in order, as credits allow.  In process context; see
+ * tow_session_kick() for locks.
  *
- * Return: 0; -ECONNRESET: the session has ended; -ENOBUFS: too much waits to be
- * sent already; -ENOMEM.
+ * Return: 0; -ECONNRESET: the session is ENDING; -ENOBUFS: too many messages
+ * wait to be sent; -ENOMEM.
  */
 int tow_session_send(struct tow_session *session, u8 type, u32 request,
 		     const void *body, size_t bytes)
@@ -487,17 +496,17 @@ static void tow_session_say_goodbye(struct tow_session *session)
 }
 
 /**
- * tow_session_close - the last message, and none after it
+ * tow_session_close - send GOODBYE, and nothing after it
  * @session: the session, ENDING
  *
- * Waits, not for long, until the other end has it.
+ * Waits at most TOW_GOODBYE_MS until all sends have completed.
  */
 void tow_session_close(struct tow_session *session)
 {
-	/* What comes in may overtake the connection manager's word of it. */
+	/* A message may overtake the connection manager's ESTABLISHED event. */
 	bool connected = (session->control.step == TOW_LINK_ESTABLISHED ||
 			  session->counter_in) && session->auth.send;
-	/* Somebody who does not answer is not told why. */
+	/* No GOODBYE to a peer that has not answered. */
 	bool silent = session->error == -ETIMEDOUT &&
 		      session->reason == TOW_WIRE_FAILED;
 	struct tow_message *message;
@@ -520,12 +529,12 @@ void tow_session_close(struct tow_session *session)
 #define TOW_IN_READY		BIT(TOW_SESSION_READY)
 
 /**
- * struct tow_rule - when a message is in its place
- * @states: bits of the states that it may come in
+ * struct tow_rule - when a message of one type may be received
+ * @states: bits of the session's states in which it may come
  * @from_initiator: the initiator may send it
- * @from_responder: the responder may
- * @bytes: of its body
- * @more: it may have more
+ * @from_responder: the responder may send it
+ * @bytes: size of its body
+ * @more: the body may be larger than @bytes
  */
 struct tow_rule {
 	u32	states;
@@ -535,7 +544,9 @@ struct tow_rule {
 	bool	more;
 };
 
-/* A body of one size, or of one at least; who sends it is told by the others. */
+/*
+ * TOW_FIXED(): a body of exactly @size bytes.  TOW_AT_LEAST(): from either end.
+ */
 #define TOW_FIXED(where, initiator, responder, size)			\
 	{ .states = (where), .from_initiator = (initiator),		\
 	  .from_responder = (responder), .bytes = (size) }
@@ -614,10 +625,10 @@ static int tow_buffer_post_receive(struct tow_session *session,
 }
 
 /**
- * tow_session_post_receives - be ready for the other end's first messages
- * @session: the session; its control queue pair was just made
+ * tow_session_post_receives - post all receives of the control queue pair
+ * @session: the session; its control queue pair is new
  *
- * Return: 0, or what the provider says.
+ * Return: 0, or the provider's error.
  */
 int tow_session_post_receives(struct tow_session *session)
 {
@@ -643,8 +654,8 @@ static int tow_message_goodbye(struct tow_session *session,
 }
 
 /**
- * tow_accept_check_ready - is the responder's session complete?
- * @session: the session, of which a bit more is known now
+ * tow_accept_check_ready - make the responder's session READY if it is complete
+ * @session: the session; @ready_heard or @connected has changed
  */
 void tow_accept_check_ready(struct tow_session *session)
 {
@@ -663,7 +674,7 @@ static int tow_message_ready(struct tow_session *session)
 	unsigned long flags;
 
 	if (session->initiator) {
-		/* The responder answers ours with its own. */
+		/* The responder's READY answers the initiator's. */
 		if (!READ_ONCE(session->ready_said))
 			return -EPROTO;
 		if (tow_session_set_state(session, TOW_SESSION_READY)) {
@@ -700,7 +711,7 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 	}
 }
 
-/* Is the header as it must be?  Takes the credits that it gives. */
+/* Check a message's header, and take the credits in it. */
 static int tow_message_check(struct tow_session *session,
 			     struct tow_wire_header *header, size_t bytes)
 {
@@ -715,7 +726,7 @@ static int tow_message_check(struct tow_session *session,
 	session->counter_in++;
 	if (header->reserved || header->reserved2)
 		return -EPROTO;
-	/* Not more than was sent, and never less than before. */
+	/* At most as many as we have sent, at least as many as before. */
 	credits = le32_to_cpu(header->credits);
 	if (credits - session->granted >
 	    READ_ONCE(session->credits_used) - session->granted)
@@ -746,8 +757,9 @@ static int tow_message_handle(struct tow_session *session,
 }
 
 /*
- * Who has not proved himself is counted when his session ends.  A message that comes
- * when we have ended it is nobody's fault, nor is one that we have no memory for.
+ * End a session because of a message that could not be handled.  It counts as
+ * hostile if the peer has proved itself and the session was not ENDING; a node
+ * without proof is counted by tow_session_end().
  */
 static void tow_message_refused(struct tow_session *session, int error)
 {
@@ -774,15 +786,18 @@ static void tow_message_received(struct ib_cq *cq, struct ib_wc *wc)
 					 "a message that could not be received");
 		return;
 	}
-	/* What comes after the end is nobody's. */
+	/* Messages to a session that is ENDING are dropped. */
 	if (!tow_session_alive(session))
 		return;
 	/*
-	 * The responder has nothing to say before we have proved ourselves.  Pairs
-	 * with tow_peer_install(): who sees the peer sees the keys.
+	 * The responder sends nothing before AUTH.  Pairs with
+	 * tow_peer_install(): the keys are visible here when the peer is.
 	 */
 	if (session->initiator && !smp_load_acquire(&session->peer)) {
-		/* Its goodbye, most likely: then another try is worth while. */
+		/*
+		 * Most likely GOODBYE: -ECONNRESET, so that connecting is
+		 * retried.
+		 */
 		tow_session_fail(session, -ECONNRESET, TOW_WIRE_PROTOCOL,
 				 "a message before its time");
 		return;

@@ -2,23 +2,26 @@
 /*
  * The completion queues of data queue pairs.
  *
- * When a queue pair breaks, each of its work requests completes, so a queue must
- * have room for all that its queue pairs may have posted: the room is reserved
- * when a queue pair is made.  Queue pairs are spread round-robin; when no queue
- * has room another one is made.  A queue that nobody has room in is freed.
+ * When a queue pair breaks, each of its work requests completes, so a
+ * completion queue must have room for all that its queue pairs may have posted.
+ * The room is reserved when a queue pair is made.  Queue pairs are spread
+ * round-robin; when no queue has room, another one is made.  A queue without
+ * reservations is destroyed.
  *
- * Who deals with completions
+ * Reaping
  *
- * One at a time, in process context: the holder of tow_cq.poll.  That is the work
- * item which the RDMA device's word of a completion starts; or a call that waits
- * for one and looks by itself, which spares the way through a work queue.
+ * Only the holder of tow_cq.poll reaps, in process context.  That is the work
+ * item, which a completion event queues, or a looker: a task that waits for a
+ * completion and polls for it, which saves the way through a work queue.
  *
- * The device is asked for its word when something is in flight and nobody looks,
- * which is seen by the one who posts and by the last one who stops looking.  Each
- * of the two first says what he did, and then looks at what the other one says, so
- * one of them at least sees both.  It is not asked twice: until it has given its
- * word it may still give it, and who hears it while somebody looks leaves the rest
- * to him.  Who meant to look and did not asks as well, though others may look.
+ * The queue is armed (the device is asked for a completion event) when work
+ * requests are in flight and there is no looker.  Two functions check that:
+ * tow_cq_posted(), after tow_cq_post(), and tow_cq_look_end() of the last
+ * looker.  Each first writes its own counter and then reads the other's, with a
+ * barrier between, so at least one of them sees both.  An armed queue is not
+ * armed again before the event has come, and an event that comes while there is
+ * a looker leaves the completions to the looker.  A looker that has not polled
+ * arms the queue as well, even if there are others.
  */
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -32,24 +35,29 @@
 /* Queue pairs that a completion queue has room for, if the device lets it. */
 #define TOW_CQ_QPS		8
 
-/* Completions that are taken at once, and before others have their turn. */
+/*
+ * Completions reaped in one call of the provider, and in one run of the work
+ * item.
+ */
 #define TOW_CQ_BATCH		16
 #define TOW_CQ_BUDGET		256
 
 /**
  * struct tow_cq - a completion queue that queue pairs share
- * @refs: held by the pool while it is in use, and by those who look at it
- * @link: in tow_cq_pool.list
+ * @refs: held by the pool until @reserved is 0, by lookers, and by @later while
+ *	it is queued
+ * @link: in tow_cq_pool.list; under tow_cq_pool.lock
  * @reserved: entries that queue pairs may fill; under tow_cq_pool.lock
- * @poll: held by whoever deals with completions; protects @cq and @wcs
- * @cq: the RDMA device's; NULL: it is gone
- * @wcs: completions that are being dealt with
- * @lookers: how many look by themselves
- * @inflight: work requests that are posted and have not completed
- * @armed: the device was asked for its word, which was not heard so far
- * @work: deals with what is there
- * @later: the same, for who found somebody else at it; has a reference while it is
- *	queued
+ * @poll: held while completions are reaped; protects @wcs, and @cq against
+ *	tow_cq_destroy()
+ * @cq: the RDMA device's completion queue; NULL: destroyed
+ * @wcs: completions that are being handled
+ * @lookers: callers between tow_cq_look_begin() and tow_cq_look_end()
+ * @inflight: work requests that are posted and not retired
+ * @armed: 1: a completion event was asked for and has not come; written by
+ *	xchg()
+ * @work: reaps after a completion event
+ * @later: reaps after tow_cq_look_end() found @poll held
  */
 struct tow_cq {
 	struct kref		refs;
@@ -70,7 +78,7 @@ struct tow_cq {
  * struct tow_cq_pool - a device's completion queues
  * @lock: protects the others
  * @list: struct tow_cq; the next one to use comes first
- * @count: how many
+ * @count: entries of @list
  */
 struct tow_cq_pool {
 	/* protects list, count */
@@ -80,7 +88,7 @@ struct tow_cq_pool {
 };
 
 /**
- * tow_cq_pool_new - completion queues, none so far
+ * tow_cq_pool_new - make an empty pool of completion queues
  *
  * Return: the pool, for tow_cq_pool_free(); or NULL: no memory.
  */
@@ -97,7 +105,7 @@ struct tow_cq_pool *tow_cq_pool_new(void)
 
 /**
  * tow_cq_pool_free - undo tow_cq_pool_new()
- * @pool: the pool, of which everything was given back
+ * @pool: the pool, without reservations
  */
 void tow_cq_pool_free(struct tow_cq_pool *pool)
 {
@@ -108,7 +116,7 @@ void tow_cq_pool_free(struct tow_cq_pool *pool)
 
 /* ---- completions ---------------------------------------------------------- */
 
-/* Called with the lock held.  Return: how many there were; @budget: maybe more. */
+/* Return: completions that were reaped; @budget: there may be more. */
 static int tow_cq_reap(struct tow_cq *cq, int budget)
 {
 	int done = 0, most, got, i;
@@ -126,7 +134,9 @@ static int tow_cq_reap(struct tow_cq *cq, int budget)
 	return done;
 }
 
-/* Have the device tell of what comes.  It must not go meanwhile. */
+/*
+ * Ask the device for a completion event.  The caller keeps @cq->cq from going.
+ */
 static void tow_cq_arm(struct tow_cq *cq)
 {
 	if (xchg(&cq->armed, 1))
@@ -134,7 +144,7 @@ static void tow_cq_arm(struct tow_cq *cq)
 	if (ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP |
 			     IB_CQ_REPORT_MISSED_EVENTS) <= 0)
 		return;
-	/* There is something that it may not tell of. */
+	/* Completions may be there for which no event comes. */
 	WRITE_ONCE(cq->armed, 0);
 	queue_work(tow_cq_wq, &cq->work);
 }
@@ -143,7 +153,10 @@ static void tow_cq_serve(struct tow_cq *cq)
 {
 	tow_cq_look_begin(cq);
 	mutex_lock(&cq->poll);
-	/* With the lock: tow_cq_destroy() waits for it after it took the queue. */
+	/*
+	 * Queued under @poll, and only if @cq is there: tow_cq_destroy() takes
+	 * @poll to clear @cq before it cancels the work.
+	 */
 	if (tow_cq_reap(cq, TOW_CQ_BUDGET) == TOW_CQ_BUDGET)
 		queue_work(tow_cq_wq, &cq->work);
 	mutex_unlock(&cq->poll);
@@ -163,19 +176,24 @@ static void tow_cq_later_work(struct work_struct *work)
 	tow_cq_unref(cq);
 }
 
-/* Called in any context, with the provider's locks held. */
+/*
+ * The completion event.  In any context, maybe with the provider's locks held.
+ */
 static void tow_cq_event(struct ib_cq *ibcq, void *context)
 {
 	struct tow_cq *cq = context;
 
-	/* Pairs with tow_cq_look_end(): it sees this, or we its end. */
+	/*
+	 * A full barrier, pairs with tow_cq_look_end(): either that sees @armed
+	 * == 0, or this sees @lookers after its decrement.
+	 */
 	xchg(&cq->armed, 0);
 	if (!atomic_read(&cq->lookers))
 		queue_work(tow_cq_wq, &cq->work);
 }
 
 /**
- * tow_cq_look_begin - the caller looks for completions by himself
+ * tow_cq_look_begin - the caller polls for completions from now on
  * @cq: the queue; the caller has a reference
  */
 void tow_cq_look_begin(struct tow_cq *cq)
@@ -184,7 +202,7 @@ void tow_cq_look_begin(struct tow_cq *cq)
 }
 
 /**
- * tow_cq_look - deal with completions, unless somebody does already
+ * tow_cq_look - reap completions, unless @poll is held
  * @cq: the queue, after tow_cq_look_begin()
  */
 void tow_cq_look(struct tow_cq *cq)
@@ -196,8 +214,9 @@ void tow_cq_look(struct tow_cq *cq)
 }
 
 /*
- * Whoever has the lock may be dealing with a lot, and the caller may be one who is not
- * to wait.  The queue may go before the work item runs, so that has a reference.
+ * Reap in a work item, as the holder of @poll may take long and the caller may
+ * not wait.  The work item has a reference: the queue may be destroyed before
+ * it runs.
  */
 static void tow_cq_look_later(struct tow_cq *cq)
 {
@@ -209,19 +228,19 @@ static void tow_cq_look_later(struct tow_cq *cq)
 /**
  * tow_cq_look_end - undo tow_cq_look_begin()
  * @cq: the queue
- * @looked: he did look, after all that he has posted
+ * @looked: the caller has polled after its last post
  *
- * Who did not look leaves nothing to others who look: they may be like him, one
- * after the other, and nobody would hear the device.
+ * A caller that has not polled arms the queue even if there are other lookers:
+ * if none of them polled either, the completions would never be reaped.
  */
 void tow_cq_look_end(struct tow_cq *cq, bool looked)
 {
-	/* Has a barrier: pairs with tow_cq_event() and tow_cq_posted(). */
+	/* A full barrier: pairs with tow_cq_event() and tow_cq_post(). */
 	if (!atomic_dec_and_test(&cq->lookers) && looked)
 		return;
 	if (!atomic_read(&cq->inflight) || READ_ONCE(cq->armed))
 		return;
-	/* With the lock, too: it may be about to go. */
+	/* @poll keeps the queue: tow_cq_destroy() may have begun. */
 	if (!mutex_trylock(&cq->poll)) {
 		tow_cq_look_later(cq);
 		return;
@@ -234,19 +253,23 @@ void tow_cq_look_end(struct tow_cq *cq, bool looked)
 /**
  * tow_cq_post - work requests are about to be posted
  * @cq: the queue; the caller has room in it
- * @count: how many
+ * @count: how many work requests
  *
- * tow_cq_posted() is due afterwards.
+ * The caller calls tow_cq_posted() after posting.
  */
 void tow_cq_post(struct tow_cq *cq, u32 count)
 {
 	atomic_add(count, &cq->inflight);
-	/* Pairs with tow_cq_look_end(): it sees this, or we its end. */
+	/*
+	 * Pairs with tow_cq_look_end(): either that sees @inflight, or
+	 * tow_cq_posted() sees @lookers after its decrement.
+	 */
 	smp_mb__after_atomic();
 }
 
 /**
- * tow_cq_posted - they are posted
+ * tow_cq_posted - work requests were posted: arm the queue if there is no
+ *	looker
  * @cq: the queue, after tow_cq_post()
  */
 void tow_cq_posted(struct tow_cq *cq)
@@ -256,9 +279,9 @@ void tow_cq_posted(struct tow_cq *cq)
 }
 
 /**
- * tow_cq_retired - work requests are over
+ * tow_cq_retired - work requests are retired
  * @cq: the queue
- * @count: how many
+ * @count: how many work requests
  */
 void tow_cq_retired(struct tow_cq *cq, u32 count)
 {
@@ -266,10 +289,10 @@ void tow_cq_retired(struct tow_cq *cq, u32 count)
 }
 
 /**
- * tow_cq_flush - deal with all that has completed so far
+ * tow_cq_flush - reap all that has completed so far
  * @cq: the queue
  *
- * Not from a completion.
+ * Takes @poll: not from a completion's handler.
  */
 void tow_cq_flush(struct tow_cq *cq)
 {
@@ -285,10 +308,10 @@ void tow_cq_flush(struct tow_cq *cq)
 /* ---- room ----------------------------------------------------------------- */
 
 /**
- * tow_cq_device_cq - the RDMA device's queue
+ * tow_cq_device_cq - the RDMA device's completion queue
  * @cq: the queue; the caller has room in it
  *
- * Return: it.
+ * Return: the RDMA device's queue.
  */
 struct ib_cq *tow_cq_device_cq(struct tow_cq *cq)
 {
@@ -296,7 +319,7 @@ struct ib_cq *tow_cq_device_cq(struct tow_cq *cq)
 }
 
 /**
- * tow_cq_ref - take a reference, to look
+ * tow_cq_ref - take a reference
  * @cq: the queue; the caller has room in it, or a reference
  */
 void tow_cq_ref(struct tow_cq *cq)
@@ -362,9 +385,9 @@ static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
 }
 
 /**
- * tow_cq_get - room in a completion queue
+ * tow_cq_get - reserve room in a completion queue
  * @dev: the device; the caller is one of its users
- * @entries: how much
+ * @entries: how many entries
  *
  * Return: the queue, for tow_cq_put(); -ENOSPC: the device has no more; -ENOMEM.
  */
@@ -412,10 +435,11 @@ static void tow_cq_destroy(struct tow_cq *cq)
 /**
  * tow_cq_put - undo tow_cq_get()
  * @dev: the device
- * @cq: the queue; nothing of what was reserved will complete any more
- * @entries: as there
+ * @cq: the queue; no work request that the room was reserved for can complete
+ *	any more
+ * @entries: as for tow_cq_get()
  *
- * Not from a completion.
+ * Not from a completion's handler.
  */
 void tow_cq_put(struct tow_device *dev, struct tow_cq *cq, unsigned int entries)
 {

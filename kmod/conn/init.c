@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What connections need of a device: settings, keys, the control protection domain,
- * completion queues, the port.  All of it is there from tow_conn_start() to
- * tow_conn_stop(), which nobody calls while there is a session.
+ * A device's resources for connections: settings, keys, the control protection
+ * domain, completion queues, the port to listen on.  They exist from
+ * tow_conn_start() to tow_conn_stop(), which is called when no session is left.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -10,8 +10,8 @@
 #include "session.h"
 
 /**
- * tow_conn_init - what connections need of a device is not there so far
- * @peers: where to
+ * tow_conn_init - initialise settings, keys and partings
+ * @peers: the device's peers
  * @ibdev: the RDMA device
  */
 void tow_conn_init(struct tow_peers *peers, struct ib_device *ibdev)
@@ -26,9 +26,10 @@ void tow_conn_init(struct tow_peers *peers, struct ib_device *ibdev)
  * tow_conn_start - connections may be made
  * @dev: the device, in use from now on
  *
- * That nobody can listen is logged, and not an error: connecting works.
+ * Failures to listen or to make the loopback peer's key are logged, and are no
+ * error.
  *
- * Return: 0; -ENOMEM; what the provider says.
+ * Return: 0; -ENOMEM; the provider's error.
  */
 int tow_conn_start(struct tow_device *dev)
 {
@@ -60,7 +61,8 @@ int tow_conn_start(struct tow_device *dev)
  * tow_conn_stop - undo tow_conn_start()
  * @dev: the device, without sessions; it listens on no port any more
  *
- * When it returns, nothing of ours that connections need is on the RDMA device.
+ * On return no connection, protection domain or completion queue of ours is on
+ * the RDMA device.
  */
 void tow_conn_stop(struct tow_device *dev)
 {
@@ -73,7 +75,7 @@ void tow_conn_stop(struct tow_device *dev)
 
 /**
  * tow_conn_cleanup - undo tow_conn_init()
- * @peers: where it was
+ * @peers: the device's peers
  */
 void tow_conn_cleanup(struct tow_peers *peers)
 {

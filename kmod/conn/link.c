@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One queue pair of a session: made, connected, and taken down.  What only data queue
- * pairs have, their completion queue and what they receive with, is in rma/qp.c.
+ * One queue pair of a session: making, connecting and destroying it.  rma/qp.c
+ * has what only data queue pairs need: completion queue and shared receive
+ * queue.
  *
  * Normal operation
  *
- * Handlers of the connection manager only note how far it is, and wake whoever
- * waits.  Who makes the connection (active.c), or accepts it (passive.c), does
- * the rest.
+ * The connection manager's handler only notes the link's step and wakes
+ * waiters.  The initiator (active.c) or the responder (passive.c) does the
+ * rest.
  *
  * The end
  *
  * A queue pair is moved to the error state first, where all of its work
- * requests complete; then it is destroyed, which waits until the RDMA device has
- * done with it: nothing that the other end has sent before takes effect after.
- * Only then may anything that it reached be used for something else.
+ * requests complete.  Then it is destroyed, which waits until the RDMA device
+ * is done with it: from then on nothing that the other end has sent takes
+ * effect.  Only then may memory that the queue pair reached be used for
+ * something else.
  */
 #include <linux/string.h>
 
@@ -26,14 +28,17 @@
 /* Reads in flight on one data queue pair, in each direction. */
 #define TOW_LINK_READS		16
 
-/* 7 would be for ever; who runs out of receives keeps to its credits. */
+/*
+ * Retries when the peer has no receive posted, as credits prevent.  7: no
+ * limit.
+ */
 #define TOW_LINK_RNR_RETRIES	6
 
 /**
- * tow_link_init - a data queue pair's link, without one so far
+ * tow_link_init - initialise a data queue pair's link, without a queue pair
  * @link: the link
- * @assoc: whose it is
- * @index: which of its data queue pairs
+ * @assoc: the association that owns it
+ * @index: which of the association's data queue pairs
  */
 void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index)
 {
@@ -46,9 +51,10 @@ void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index)
 }
 
 /**
- * tow_link_init_control - a control queue pair's link, without one so far
+ * tow_link_init_control - initialise a control queue pair's link, without a
+ *	queue pair
  * @link: the link
- * @session: whose it is
+ * @session: the session that owns it
  */
 void tow_link_init_control(struct tow_link *link, struct tow_session *session)
 {
@@ -57,8 +63,8 @@ void tow_link_init_control(struct tow_link *link, struct tow_session *session)
 }
 
 /**
- * tow_link_carry - a link's next queue pair will be a session's
- * @link: the link, of a data queue pair; it has none
+ * tow_link_carry - set the session that makes a link's next queue pair
+ * @link: the link of a data queue pair; has no queue pair
  * @session: the session
  */
 void tow_link_carry(struct tow_link *link, struct tow_session *session)
@@ -94,7 +100,9 @@ void tow_link_qp_event(struct ib_event *event, void *context)
 		WRITE_ONCE(link->silent, true);
 		break;
 	case IB_EVENT_COMM_EST:
-		/* The other end's last step got lost; its data did not. */
+		/*
+		 * Data came, but the connection manager's last message did not.
+		 */
 		rdma_notify(link->id, IB_EVENT_COMM_EST);
 		break;
 	default:
@@ -122,12 +130,12 @@ static int tow_link_create_control(struct tow_link *link)
 }
 
 /**
- * tow_link_create_qp - give a link its queue pair
- * @link: the link; its identifier is there, and bound to our device
+ * tow_link_create_qp - create a link's queue pair
+ * @link: the link; @id is bound to our device
  *
  * tow_link_destroy() undoes it.
  *
- * Return: 0; -ENOSPC: the device has no more; -ENOMEM; what the provider says.
+ * Return: 0; -ENOSPC: the device has no more; -ENOMEM; the provider's error.
  */
 int tow_link_create_qp(struct tow_link *link)
 {
@@ -137,7 +145,7 @@ int tow_link_create_qp(struct tow_link *link)
 }
 
 /**
- * tow_link_conn_param - what to ask the connection manager for
+ * tow_link_conn_param - fill in the parameters of a connection
  * @link: the link
  * @param: where to
  * @data: private data
@@ -165,7 +173,7 @@ static void tow_link_note_step(struct tow_link *link, enum tow_link_step step)
 	struct tow_session *session = link->session;
 	unsigned long flags;
 
-	/* What was posted before another session is dealt with first: rma/replay.c. */
+	/* If operations are to be replayed, rma/replay.c opens the link. */
 	if (step == TOW_LINK_ESTABLISHED && !session->syncs) {
 		spin_lock_bh(&link->lock);
 		link->open = !link->over;
@@ -189,7 +197,10 @@ static void tow_link_note_error(struct tow_link *link, int error)
 	wake_up_all(&session->wait);
 }
 
-/* Who makes the connection says what it means; who accepts it cannot. */
+/*
+ * The initiator waits, and decides on the error; a responder's session ends
+ * here.
+ */
 static void tow_link_failed(struct tow_link *link, int error)
 {
 	tow_link_note_error(link, error);
@@ -198,13 +209,13 @@ static void tow_link_failed(struct tow_link *link, int error)
 				 "connection manager error");
 }
 
-/* Keep what the other end said when it accepted; active.c judges it. */
+/* Keep the responder's reply; active.c checks it. */
 static void tow_link_accepted(struct tow_link *link,
 			      const struct rdma_conn_param *param)
 {
 	struct tow_wire_reply *reply = &link->session->handshake.reply;
 
-	/* Links are connected one after the other. */
+	/* One @data_reply is enough: links are connected one by one. */
 	if (link->index != TOW_LINK_CONTROL)
 		reply = &link->session->data_reply;
 	if (param->private_data_len < sizeof(*reply)) {
@@ -212,7 +223,9 @@ static void tow_link_accepted(struct tow_link *link,
 		return;
 	}
 	memcpy(reply, param->private_data, sizeof(*reply));
-	/* What the transport knows must be what the answer says. */
+	/*
+	 * The reply's queue pair must be the one that the transport connects.
+	 */
 	if (param->qp_num != le32_to_cpu(reply->qp_num)) {
 		tow_link_note_error(link, -EPROTO);
 		return;
@@ -220,7 +233,10 @@ static void tow_link_accepted(struct tow_link *link,
 	tow_link_note_step(link, TOW_LINK_ESTABLISHED);
 }
 
-/* A consumer's rejection says why; any other, only that nobody is there. */
+/*
+ * Our own rejection has a reason; any other means that no towline listens
+ * there.
+ */
 static int tow_link_rejected(struct rdma_cm_id *id,
 			     struct rdma_cm_event *event)
 {
@@ -252,7 +268,7 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct tow_link *link = id->context;
 
-	/* It is over. */
+	/* tow_parting_begin() has cleared it. */
 	if (!link)
 		return 0;
 	switch (event->event) {
@@ -294,9 +310,9 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 }
 
 /**
- * tow_link_disconnect - let everything that was posted complete
- * @link: the link; its queue pair may not be there
- * @over: it takes no operations any more, and will not get another queue pair
+ * tow_link_disconnect - disconnect, and let everything that was posted complete
+ * @link: the link; may have no queue pair
+ * @over: the link takes no operations any more, and gets no other queue pair
  */
 void tow_link_disconnect(struct tow_link *link, bool over)
 {
@@ -315,7 +331,7 @@ void tow_link_disconnect(struct tow_link *link, bool over)
 static void tow_link_destroy_id(struct tow_link *link)
 {
 	struct rdma_cm_id *id = link->id;
-	/* Without a queue pair nobody was asked for a connection. */
+	/* No connection was requested or accepted without a queue pair. */
 	bool asked = id->qp;
 
 	if (asked)
@@ -328,11 +344,11 @@ static void tow_link_destroy_id(struct tow_link *link)
 }
 
 /**
- * tow_link_destroy - the end of a link's queue pair
- * @link: the link, disconnected; its queue pair or identifier may not be there
+ * tow_link_destroy - destroy a link's queue pair and identifier
+ * @link: the link, disconnected; may have no queue pair or identifier
  *
- * When it returns the other end reaches nothing by it any more.  Operations that
- * have not completed are its association's to deal with.
+ * On return the other end reaches no memory by this queue pair.  Operations
+ * that have not completed stay in the link, for the association.
  */
 void tow_link_destroy(struct tow_link *link)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One queue pair of a session, and its connection.  A data queue pair's link stays
- * when the queue pair goes, with what its association has to do there (assoc.h).
+ * One queue pair of a session, and its connection.  A data queue pair's link
+ * belongs to the association (assoc.h) and outlives the queue pair, with the
+ * operations that wait there.
  */
 #ifndef TOW_LINK_H
 #define TOW_LINK_H
@@ -23,7 +24,7 @@ struct tow_work;
  * enum tow_link_step - how far connecting has come
  * @TOW_LINK_NEW: nothing has happened
  * @TOW_LINK_ADDRESS: the address is resolved (initiator)
- * @TOW_LINK_ROUTE: the route is (initiator)
+ * @TOW_LINK_ROUTE: the route is resolved (initiator)
  * @TOW_LINK_ESTABLISHED: it is connected
  */
 enum tow_link_step {
@@ -33,53 +34,56 @@ enum tow_link_step {
 	TOW_LINK_ESTABLISHED
 };
 
-/* Of a data queue pair's index: it is the control queue pair. */
+/* tow_link.index of the control queue pair. */
 #define TOW_LINK_CONTROL	(-1)
 
 /**
  * struct tow_link - one queue pair of a session and its connection
- * @session: whose queue pair it has, or had last; lives longer, as the session destroys
- *	it.  Data: NULL before the first; changed under @lock, while there is none
- * @assoc: data: whose; lives longer
- * @index: of a data queue pair, or TOW_LINK_CONTROL
- * @id: the connection manager's; NULL: not there.  Its queue pair is ours
- * @cq: data: where it completes; NULL: not there
- * @depth: data: work requests that may be posted
- * @inline_bytes: data: writes up to that size go along with their work request
- * @step: how far it is; with @error under the session's lock
- * @error: the first thing that went wrong before it was connected
- * @parted: the connection manager has been told that it is over
- * @silent: data: the RDMA device says that nothing comes any more
- * @lock: protects what follows; in process context only.  Bottom halves are off
- *	while it is held: what a provider does in one, when something was posted,
- *	it does at once when the lock is let go of
- * @open: posts operations
- * @over: takes none, nor ever will
- * @flows: those that have something to post; the first one's turn it is; NULL:
+ * @session: the session that made the present or the last queue pair, without a
+ *	reference: it outlives the queue pair.  Data: NULL before the first;
+ *	changed under @lock while there is no queue pair
+ * @assoc: data: the association, which owns the link; control: NULL
+ * @index: number of the data queue pair, or TOW_LINK_CONTROL
+ * @id: the connection manager's identifier, owned, with the queue pair; NULL:
  *	none
- * @flows_end: where the next one goes
- * @starved: those that have a notification to send first, and no room for it
- * @starved_end: where the next one goes
- * @posts: what was posted, by number, and what completes; a power of two of them
- * @post_mask: their number less one
- * @posted: work requests that were posted, wrapping around
- * @retired: those of them that have completed; what came back otherwise has not
- * @drained: those of them that have come back
- * @kept: those that were posted to an earlier queue pair, and are not @retired
- * @notified: notifications that were posted, in the association, but for those
- *	whose number was taken back; wrapping around
- * @inflight: bytes of those that are not @retired
- * @watched: what @retired was when somebody last looked whether it moves
- * @watched_at: since when it has been that while something was on its way, in
- *	jiffies; 0: nothing was
+ * @cq: data: the queue pair's completion queue; NULL: none
+ * @depth: data: work requests that may be posted
+ * @inline_bytes: data: writes up to this size are sent inline
+ * @step: how far connecting has come; this and @error are under the session's
+ *	lock
+ * @error: the first error before the queue pair was connected, a negative errno
+ * @parted: rdma_disconnect() was called for an established connection
+ * @silent: data: IB_EVENT_QP_LAST_WQE_REACHED has come: no more receives
+ * @lock: protects what follows, up to @batch; taken in process context.  Bottom
+ *	halves are off while it is held: softirqs that posting raises run at the
+ *	unlock
+ * @open: operations may be posted
+ * @over: the link takes no operations, and never will again
+ * @flows: flows that may post, the next one first; NULL: none
+ * @flows_end: where the next one is added
+ * @starved: parked flows, whose next notification has no credit; NULL: none
+ * @starved_end: where the next one is added
+ * @posts: posted work requests, by number modulo their count, a power of two
+ * @post_mask: count of @posts, less one
+ * @posted: number of work requests that were posted; this, @retired and
+ *	@drained wrap around, and count over all queue pairs of the link
+ * @retired: number of them that are finished: those before it have ended
+ * @drained: number of them whose completion has come, with success or without
+ * @kept: work requests that were posted to an earlier queue pair and are not
+ *	@retired
+ * @notified: notifications posted in the association, less those whose number
+ *	was taken back; wraps around
+ * @inflight: bytes of work requests that are not @retired
+ * @watched: @retired when tow_link_stalls() last saw it change
+ * @watched_at: when that was, in jiffies; 0: nothing was in flight
  * @works: work requests that are about to be posted
- * @batch: how many there may be
- * @srq_node: where notifications come in, in its table; this and what follows is
- *	under the lock of that
- * @srq_qp: its queue pair; NULL: nothing of it is looked for there
- * @arrived: notifications that have come, in the association, wrapping around
- * @last_imm: the immediate of the one that came last to its queue pair; U64_MAX: none
- *	has
+ * @batch: count of @works
+ * @srq_node: in the shared receive queue's table; this and what follows is
+ *	under tow_srq.lock
+ * @srq_qp: the queue pair that is in the table; NULL: none
+ * @arrived: notifications that have come in the association, wrapping around
+ * @last_imm: immediate of the queue pair's last notification; U64_MAX: none has
+ *	come
  */
 struct tow_link {
 	struct tow_session	*session;
@@ -93,7 +97,7 @@ struct tow_link {
 	int			error;
 	bool			parted;
 	bool			silent;
-	/* protects everything below */
+	/* protects open to batch */
 	spinlock_t		lock;
 	bool			open;
 	bool			over;

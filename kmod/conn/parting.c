@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Connections whose end cannot be said.
+ * Partings: connections whose end cannot be reported to the other end now.
  *
- * Who gives up an identifier of the connection manager's, or disconnects it, has a
- * datagram sent to the other end, by a queue pair that all of the device's
- * connections share.  Soft-RoCE that finds no way for a datagram, because the
- * interface is down or the address or the route has gone, moves that queue pair to
- * the error state; its receives are flushed then and nobody posts others, so nobody
- * connects by the device any more, in either direction, until it is removed.
+ * rdma_disconnect() and rdma_destroy_id() send a datagram to the other end, by
+ * a queue pair that all connections of the device share.  If soft-RoCE finds no
+ * route for a datagram, because the interface is down or the address or the
+ * route is gone, it moves that queue pair to the error state.  Its receives are
+ * flushed and never posted again, so no connection can be made by the device,
+ * in either direction, until the device is removed.
  *
- * So an identifier without a way is kept, without a queue pair and without whoever
- * it was for, until there is a way, or the device or the module goes.  One whose
- * address has gone never has one again: the entry of the address is another one when
- * it comes back.  Hardware needs none of this.
+ * So an identifier without a route is kept, without a queue pair and a context,
+ * until there is a route, or the device or the module goes.  An identifier
+ * whose address was removed has no route again: when the address comes back it
+ * is a new GID entry.  Hardware needs none of this.
  */
 #include <linux/slab.h>
 #include <net/flow.h>
@@ -26,9 +26,9 @@
 #include "peer.h"
 
 /**
- * struct tow_parting - an identifier that is to go when it can
+ * struct tow_parting - an identifier that waits to be destroyed
  * @link: in tow_partings.list
- * @id: the identifier; its context is NULL
+ * @id: the identifier, owned; its context is NULL
  */
 struct tow_parting {
 	struct list_head	link;
@@ -73,7 +73,7 @@ static bool tow_parting_route6(const struct sockaddr_in6 *from,
 	return good;
 }
 
-/* The interface of an address that is there and runs; 0: none. */
+/* The index of a GID's interface, if it is running; else 0. */
 static int tow_parting_interface(const struct ib_gid_attr *from)
 {
 	struct net_device *ndev;
@@ -81,14 +81,20 @@ static int tow_parting_interface(const struct ib_gid_attr *from)
 
 	rcu_read_lock();
 	ndev = rdma_read_gid_attr_ndev_rcu(from);
-	/* One that goes down has its routes for some milliseconds more. */
+	/*
+	 * netif_running(): an interface that goes down keeps its routes for
+	 * some ms.
+	 */
 	if (!IS_ERR(ndev) && netif_running(ndev))
 		index = ndev->ifindex;
 	rcu_read_unlock();
 	return index;
 }
 
-/* InfiniBand may have software in it, too, and has no interface to look for. */
+/*
+ * Virtual DMA alone does not tell: InfiniBand drivers in software use it as
+ * well.
+ */
 static bool tow_parting_is_soft_roce(const struct rdma_cm_id *id)
 {
 	return rdma_protocol_roce(id->device, id->port_num) &&
@@ -96,12 +102,12 @@ static bool tow_parting_is_soft_roce(const struct rdma_cm_id *id)
 }
 
 /**
- * tow_parting_possible - may a connection's end be said?
+ * tow_parting_possible - can a datagram about a connection's end be sent?
  * @id: the connection's identifier
  *
- * What the provider looks at when it sends.
+ * Checks what soft-RoCE checks when it sends: interface and route.
  *
- * Return: false: it would do harm.
+ * Return: true: it can; false: sending would break the device's connections.
  */
 bool tow_parting_possible(const struct rdma_cm_id *id)
 {
@@ -140,10 +146,12 @@ static void tow_partings_work(struct work_struct *work)
 }
 
 /**
- * tow_parting_begin - give up an identifier, as soon as that does no harm
+ * tow_parting_begin - destroy an identifier as soon as tow_parting_possible()
  * @dev: the device
- * @id: the identifier, without a queue pair; its handler does nothing if there is
- *	no context
+ * @id: the identifier, without a queue pair; its handler does nothing while its
+ *	context is NULL
+ *
+ * Without memory to keep the identifier it is destroyed now.
  */
 void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id)
 {
@@ -156,7 +164,7 @@ void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id)
 		rdma_destroy_id(id);
 		return;
 	}
-	/* Whoever is in the handler has left it then. */
+	/* The lock waits for a handler that still uses the context. */
 	rdma_lock_handler(id);
 	id->context = NULL;
 	rdma_unlock_handler(id);
@@ -164,12 +172,14 @@ void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id)
 	mutex_lock(&partings->lock);
 	list_add_tail(&parting->link, &partings->list);
 	mutex_unlock(&partings->lock);
-	/* It may have come back meanwhile. */
+	/*
+	 * The route may have come back before the identifier was in the list.
+	 */
 	tow_partings_retry(dev);
 }
 
 /**
- * tow_partings_retry - something has come back that may be the way
+ * tow_partings_retry - an interface, address or route may be back
  * @dev: the device
  *
  * May be called in any context.
@@ -180,7 +190,7 @@ void tow_partings_retry(struct tow_device *dev)
 }
 
 /**
- * tow_partings_init - none so far
+ * tow_partings_init - initialise an empty list of partings
  * @partings: where to
  */
 void tow_partings_init(struct tow_partings *partings)
@@ -191,8 +201,8 @@ void tow_partings_init(struct tow_partings *partings)
 }
 
 /**
- * tow_partings_end - all of them go, whatever comes of it
- * @dev: the device, without sessions, which hears of no events any more
+ * tow_partings_end - destroy all identifiers, with a route or without
+ * @dev: the device, without sessions; its event handlers are unregistered
  */
 void tow_partings_end(struct tow_device *dev)
 {

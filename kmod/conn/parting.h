@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Connections whose end cannot be said: see parting.c.
+ * Partings: connections whose end cannot be reported to the other end now
+ * (parting.c).
  */
 #ifndef TOW_PARTING_H
 #define TOW_PARTING_H
@@ -13,11 +14,11 @@
 struct tow_device;
 
 /**
- * struct tow_partings - a device's identifiers that wait for a way
+ * struct tow_partings - a device's identifiers that wait for a route
  * @lock: protects @list
- * @list: struct tow_parting
- * @work: destroys those that have one
- * @ending: all are to go
+ * @list: struct tow_parting, owned
+ * @work: destroys identifiers that have a route again
+ * @ending: @work destroys all; written once, read without a lock
  */
 struct tow_partings {
 	/* protects list */

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The responder: connections that other nodes make, and where they are listened for.
+ * The responder: listening, and accepting connections that other nodes make.
  *
  * Listening
  *
- * The connection manager listens for all RDMA devices of the machine at once, so
- * devices with the same port share its listeners, one for IPv4 and one for IPv6; a
- * request says which device it came through.
+ * The connection manager listens for all RDMA devices of the machine at once,
+ * so devices with the same port share its listeners, one for IPv4 and one for
+ * IPv6.  A request's identifier names the device that it came through.
  *
  * Accepting
  *
- * A request for a control queue pair changes nothing but one of a bounded number
- * of half-open sessions, which end soon, and may push out a session that nobody
- * uses (tow_accept_error()): whoever it says it is from, it has not proved that.
- * Its proof is the first message, AUTH, which peer/ deals with.  Requests for data
- * queue pairs carry a MAC that only the other end of an authenticated session can
- * make.
+ * A request for a control queue pair does not prove which node sent it.  So all
+ * it can do is take one of a bounded number of half-open sessions, which end
+ * soon, and evict an unused session (tow_accept_error()).  The proof is in the
+ * first message, AUTH, which peer/ handles.  A request for a data queue pair
+ * carries a MAC that only the other end of an authenticated session can make.
  *
- * All of this happens in the connection manager's handler of the new connection.
+ * All of this runs in the connection manager's handler of the new connection.
  */
 #include <linux/random.h>
 #include <linux/slab.h>
@@ -29,15 +28,15 @@
 #include "peer.h"
 #include "session.h"
 
-/* Requests that the connection manager keeps; accepting takes no time. */
+/* Requests that the connection manager keeps.  Few wait: accepting is fast. */
 #define TOW_LISTEN_BACKLOG	128
 
 /**
- * struct tow_listener - a port that is listened on
- * @link: in tow_listeners
- * @port: which
- * @users: devices
- * @ids: for IPv4 and for IPv6; NULL: not there
+ * struct tow_listener - a port that devices listen on
+ * @link: in tow_listeners; this and all else is under tow_listen_lock
+ * @port: the port
+ * @users: devices that listen on it; freed with the last
+ * @ids: identifiers for IPv4 and for IPv6, owned; NULL: none
  */
 struct tow_listener {
 	struct list_head	link;
@@ -48,7 +47,7 @@ struct tow_listener {
 
 /* ---- accepting ------------------------------------------------------------ */
 
-/* Tell the other end why, if it may be told. */
+/* Reject a request.  The other end gets the reason of @error. */
 static void tow_accept_reject(struct rdma_cm_id *id, int error)
 {
 	struct tow_wire_reject reject = {
@@ -63,7 +62,7 @@ static void tow_accept_reject(struct rdma_cm_id *id, int error)
 		    IB_CM_REJ_CONSUMER_DEFINED);
 }
 
-/* Is it one of ours, of a version that we know? */
+/* Is it a request of towline's, of our version? */
 static int tow_accept_check(const struct tow_wire_request *request, u8 bytes)
 {
 	if (bytes < sizeof(*request) ||
@@ -95,10 +94,10 @@ static int tow_accept_check_control(struct tow_device *dev,
 	    memchr_inv(request->control.reserved, 0,
 		       sizeof(request->control.reserved)))
 		return -EPROTO;
-	/* Who says that he is us proves it otherwise. */
+	/* Loopback uses tow_peers.self, and needs no cluster key. */
 	if (tow_accept_is_us(dev, request))
 		return 0;
-	/* Both have a key, or neither has and that is allowed. */
+	/* Both ends have a key; or neither has one, and that is allowed. */
 	if (have_key != !!(features & TOW_WIRE_AUTHENTICATED))
 		return -ENOKEY;
 	if (!have_key && !READ_ONCE(dev->peers->settings.allow_unauthenticated))
@@ -106,7 +105,7 @@ static int tow_accept_check_control(struct tow_device *dev,
 	return 0;
 }
 
-/* What the transport knows must be what the request says. */
+/* The request's queue pair must be the one that the transport connects. */
 static bool tow_accept_qp_num_fits(const struct rdma_conn_param *param,
 				   __le32 qp_num)
 {
@@ -134,7 +133,7 @@ static int tow_accept_reply(struct tow_session *session)
 			       false, reply->mac);
 }
 
-/* With the session's setup lock. */
+/* Caller holds the session's @setup. */
 static int tow_accept_control_setup(struct tow_session *session,
 				    struct rdma_cm_id *id,
 				    const struct rdma_conn_param *param)
@@ -145,7 +144,7 @@ static int tow_accept_control_setup(struct tow_session *session,
 
 	tow_address_of(&id->route.addr.dst_addr, &session->handshake.initiator,
 		       NULL);
-	/* The connection manager tells where it came in, not in the address. */
+	/* The interface is not in the address of an accepted connection. */
 	if (ipv6_addr_type(&session->handshake.initiator) & IPV6_ADDR_LINKLOCAL)
 		session->scope_id = id->route.addr.dev_addr.bound_dev_if;
 	tow_address_of(&id->route.addr.src_addr, &session->handshake.responder,
@@ -168,8 +167,9 @@ static int tow_accept_control_setup(struct tow_session *session,
 }
 
 /*
- * The identifier is the session's, hence destroyed with it, from the moment that
- * the setup takes it: 0 is returned then, after errors too.
+ * Accept or reject a control queue pair.  Once tow_accept_control_setup() is
+ * called the session owns @id and destroys it, so 0 is returned from then on,
+ * even if @id was rejected.
  */
 static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 			      const struct rdma_conn_param *param)
@@ -226,7 +226,7 @@ static int tow_accept_check_data(struct tow_session *session,
 	return 0;
 }
 
-/* With the session's setup lock. */
+/* Caller holds the session's @setup. */
 static int tow_accept_data_setup(struct tow_session *session,
 				 struct rdma_cm_id *id, unsigned int index)
 {
@@ -292,9 +292,9 @@ out_unlock:
 }
 
 /*
- * Somebody wants to connect by @id, which is new; the caller is one of the device's
- * users.  Return: 0; another value: refused, and the connection manager is to destroy
- * the identifier.
+ * Accept or reject the request of @id, which is new.  The caller is one of the
+ * device's users.  Return: 0; a negative errno: rejected, and the connection
+ * manager is to destroy @id.
  */
 static int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
 			      const struct rdma_conn_param *param)
@@ -316,7 +316,7 @@ static int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
 	return ret;
 }
 
-/* @link is connected; a data queue pair's is one more of those that have to be. */
+/* @link is connected: count it if it is a data queue pair's. */
 static void tow_session_established(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
@@ -332,7 +332,7 @@ static void tow_session_established(struct tow_link *link)
 
 /* ---- listening ------------------------------------------------------------ */
 
-/* Protects tow_listeners and all of them, and tow_peers.listening. */
+/* Protects tow_listeners, each struct tow_listener, and tow_peers.listening. */
 static DEFINE_MUTEX(tow_listen_lock);
 static LIST_HEAD(tow_listeners);
 
@@ -354,14 +354,14 @@ static int tow_listen_request(struct rdma_cm_id *id,
 	return ret;
 }
 
-/* The listeners' handler, and that of the connections that they led to. */
+/* The handler of listeners, and of the connections that they accepted. */
 static int tow_listen_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct tow_link *link = id->context;
 
 	if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
 		return tow_listen_request(id, event);
-	/* A listener hears nothing else that matters; its context is NULL. */
+	/* A listener's context is NULL: its other events do not matter. */
 	if (!link)
 		return 0;
 	tow_link_event(id, event);
@@ -379,7 +379,7 @@ static struct rdma_cm_id *tow_listen_on(struct sockaddr *address)
 			    IB_QPT_RC);
 	if (IS_ERR(id))
 		return id;
-	/* The other family has a listener of its own. */
+	/* IPv4 and IPv6 have separate listeners. */
 	ret = rdma_set_afonly(id, 1);
 	if (!ret)
 		ret = rdma_bind_addr(id, address);
@@ -430,7 +430,10 @@ static struct tow_listener *tow_listener_new(u16 port)
 		else if (ret != -EADDRINUSE)
 			ret = PTR_ERR(id);
 	}
-	/* One family is enough if the machine has no other, or the device. */
+	/*
+	 * The machine or the device may lack one family: one listener is
+	 * enough.
+	 */
 	if (ret == -EADDRINUSE || (!listener->ids[0] && !listener->ids[1])) {
 		tow_listener_free(listener);
 		return ERR_PTR(ret);
@@ -478,9 +481,9 @@ static void tow_listener_put(u16 port)
  * @dev: the device
  * @port: the port; 0: on none
  *
- * Return: 0; -EADDRINUSE: somebody else listens there; -ENODEV: the device is
- * going; another negative errno from the connection manager.  After an error it
- * listens where it did before.
+ * Return: 0; -EADDRINUSE: the port is in use; -ENODEV: the device is going;
+ * another negative errno from the connection manager.  After an error the
+ * device listens on the same port as before.
  */
 int tow_listen_move(struct tow_device *dev, u16 port)
 {

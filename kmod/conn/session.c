@@ -4,22 +4,21 @@
  *
  * Normal operation
  *
- * A session is made by whoever connects (active.c) or is connected to
- * (passive.c).  From then on its timer watches over it: a session that is not
- * READY by its deadline ends, and so does one whose other end has not been heard
- * for too long.  The connection manager's own time-outs, about a minute, are not
- * waited for.
+ * The initiator (active.c) and the responder (passive.c) each make a session.
+ * From then on its timer watches it: a session that is not READY by its
+ * deadline ends, and so does a session whose other end has been silent for too
+ * long.  The connection manager's own time-outs, of about a minute, would be
+ * too late.
  *
  * The end
  *
- * Whoever finds that a session cannot go on says so (tow_session_fail()), from
- * any context.  The first one counts.  A work item does the rest: nothing new begins
- * (tow_peer_session_closing()), the other end is told, the queue pairs are destroyed,
- * and only then is given up what the other end could reach by them
- * (tow_peer_session_closed()).
+ * tow_session_fail() ends a session, from any context.  The first call counts.
+ * A work item does the rest: nothing new begins (tow_peer_session_closing()),
+ * GOODBYE is sent, the queue pairs are destroyed, and only then is memory
+ * released that the other end could reach by them (tow_peer_session_closed()).
  *
- * The session belongs to whoever has a reference, until the last is given back; its
- * identifiers, queue pairs and buffers belong to it, and are gone when it is ENDED.
+ * The session is freed with its last reference.  It owns its identifiers, queue
+ * pairs and buffers, which are gone when it is ENDED.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -74,8 +73,9 @@ static void tow_session_watch_opening(struct tow_session *session)
 }
 
 /*
- * That the other end was not heard is its fault only if we have looked for it: a node
- * that stood still itself has what came meanwhile still to be dealt with.
+ * Was the other end silent for @misses heartbeats?  Time alone does not tell:
+ * if this node was stopped itself, messages may have come that were not handled
+ * yet.  So the timer must have run @misses times as well.
  */
 static bool tow_session_silent(struct tow_session *session, unsigned long beat,
 			       u32 misses)
@@ -123,7 +123,7 @@ static void tow_session_tick(struct work_struct *work)
 		tow_session_watch_ready(session);
 	else
 		tow_session_watch_opening(session);
-	/* Not after the end has begun, which waits for us. */
+	/* If ENDING: tow_session_end() waits for this work item. */
 	if (tow_session_alive(session))
 		queue_delayed_work(tow_wq, &session->timer,
 				   msecs_to_jiffies(next_ms));
@@ -131,7 +131,7 @@ static void tow_session_tick(struct work_struct *work)
 
 /* ---- the end -------------------------------------------------------------- */
 
-/* Data queue pairs that it may have. */
+/* How many links of data queue pairs the session has. */
 static unsigned int tow_session_links(const struct tow_session *session)
 {
 	return session->data ? session->qps : 0;
@@ -144,13 +144,13 @@ static void tow_session_destroy_links(struct tow_session *session, bool keep)
 	for (i = 0; i < tow_session_links(session); i++)
 		tow_link_disconnect(&session->data[i], !keep);
 	tow_link_disconnect(&session->control, true);
-	/* Who deals with a message now may post; who comes later sees the end. */
+	/* A handler of a message may still post; later ones see ENDING. */
 	if (session->cq)
 		flush_work(&session->cq->work);
 	for (i = 0; i < tow_session_links(session); i++)
 		tow_link_destroy(&session->data[i]);
 	tow_link_destroy(&session->control);
-	/* Waits for whoever deals with a completion; others are forgotten. */
+	/* ib_free_cq() waits for a handler; other completions are dropped. */
 	if (session->cq) {
 		tow_rxe_run_tasklets(session->cq->device);
 		ib_free_cq(session->cq);
@@ -174,12 +174,12 @@ static void tow_session_log_end(struct tow_session *session)
 }
 
 /**
- * tow_accept_refused - a node was refused: it is counted and logged
+ * tow_accept_refused - count and log that a node was refused
  * @dev: the device
- * @from: where it is
- * @error: why
+ * @from: the node's address
+ * @error: why, a negative errno
  *
- * Not one line for each time that somebody tries.
+ * The log is rate limited: there may be many attempts.
  */
 void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
 			int error)
@@ -193,7 +193,9 @@ void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
 			    name, from, tow_session_explain(error), error);
 }
 
-/* It was we who ended it, before the other end had proved itself. */
+/*
+ * Did the responder, which is us, end the session before the other end's proof?
+ */
 static bool tow_session_refused(struct tow_session *session)
 {
 	return !session->initiator && !session->peer && !session->told &&
@@ -212,22 +214,23 @@ static void tow_session_end(struct work_struct *work)
 		tow_accept_refused(session->dev, &session->handshake.initiator,
 				   session->error);
 	/*
-	 * Whoever makes links, takes an association, or makes the keys that the
-	 * last message is signed with, has finished, and nobody begins any more.
+	 * Holders of @setup make links, take an association, or make the keys
+	 * that GOODBYE is signed with.  Wait for the last; no other begins
+	 * after ENDING.
 	 */
 	mutex_lock(&session->setup);
 	mutex_unlock(&session->setup);
 	keep = tow_peer_session_closing(session);
 	tow_session_close(session);
 	tow_session_destroy_links(session, keep);
-	/* Only now: handlers of the connection manager start it, too. */
+	/* Only now: handlers of the connection manager start the timer, too. */
 	cancel_delayed_work_sync(&session->timer);
 	tow_peer_session_closed(session, keep);
 	tow_session_note(session, "queue pairs destroyed", 0, 0);
 	spin_lock_irq(&session->lock);
 	session->state = TOW_SESSION_ENDED;
 	spin_unlock_irq(&session->lock);
-	/* Takes the list's reference. */
+	/* Puts the list's reference. */
 	tow_peer_session_gone(session, tow_session_orderly(session->reason),
 			      keep);
 }
@@ -235,12 +238,12 @@ static void tow_session_end(struct work_struct *work)
 /* ---- the beginning -------------------------------------------------------- */
 
 /**
- * tow_session_new - a session, OPENING, in the device's list
+ * tow_session_new - make a session, OPENING, in the device's list
  * @dev: the device
  * @initiator: our end makes the request
- * @settings: how to connect and to keep it
+ * @settings: the settings; copied
  *
- * tow_session_fail() ends it, whatever became of it.
+ * tow_session_fail() ends the session, in any state.
  *
  * Return: the session with a reference for the caller; -ENODEV: the device is
  * going; -EAGAIN: too many are half open; -ENOMEM.
@@ -266,9 +269,9 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	spin_lock_init(&session->lock);
 	mutex_init(&session->pump);
 	/*
-	 * Two classes for lockdep: only the responder's is taken within the
-	 * connection manager's handlers, and only the initiator's around calls
-	 * that take the handlers' lock.
+	 * Two classes for lockdep: only the responder's @setup is taken within
+	 * the connection manager's handlers, and only the initiator's around
+	 * calls that take the handlers' lock.
 	 */
 	mutex_init(&session->setup);
 	if (!initiator)
@@ -288,8 +291,9 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 }
 
 /*
- * Providers say in many ways that they have no more of something, and there is
- * little else that can go wrong.
+ * Map a provider's error.  Providers return many different errors when they run
+ * out of something, and little else can go wrong: all but -ENODEV, -EIO and
+ * -ENOMEM become -ENOSPC.  Sets @full.
  */
 static int tow_session_full(struct tow_session *session, int error)
 {
@@ -300,11 +304,11 @@ static int tow_session_full(struct tow_session *session, int error)
 }
 
 /**
- * tow_session_create_qp - tow_link_create_qp(), and what it means if it fails
+ * tow_session_create_qp - tow_link_create_qp(), with errors mapped
  * @link: the link, of a session
  *
- * Return: 0; -ENOSPC, -ENOMEM: our device has no room, as the session remembers;
- * -ENODEV, -EIO: it is going.
+ * Return: 0; -ENOSPC, -ENOMEM: our device has no room, and tow_session.full is
+ * set; -ENODEV, -EIO: the device is going.
  */
 int tow_session_create_qp(struct tow_link *link)
 {
@@ -314,11 +318,12 @@ int tow_session_create_qp(struct tow_link *link)
 }
 
 /**
- * tow_session_prepare - the control queue pair, ready to receive
- * @session: the session
- * @id: its connection; the session's from now on, whatever is returned
+ * tow_session_prepare - make the control queue pair, ready to receive
+ * @session: the session; caller holds its @setup
+ * @id: the connection's identifier; the session owns it from now on, after
+ *	errors too
  *
- * Return: 0; -ENOSPC, -ENOMEM; what the provider says.
+ * Return: 0; -ENOSPC, -ENOMEM; the provider's error.
  */
 int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
 {

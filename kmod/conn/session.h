@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A session: one life of the connection to a peer, as one of its ends has it.
+ * A session: one life of the connection to a peer, as one end sees it.
  *
- * It consists of a control queue pair, which carries messages (wire.h), and of
- * the data queue pairs, whose links are those of the association that it carries
- * (assoc.h). The loopback peer has two sessions here, one for each end.
- * Documentation/protocol tells how a session begins and ends.
+ * A session has a control queue pair, for messages (wire.h), and data queue
+ * pairs, whose links belong to the association that the session carries
+ * (assoc.h).  The loopback peer has two sessions here, one for each end.
+ * Documentation/protocol says how a session begins and ends.
  */
 #ifndef TOW_SESSION_H
 #define TOW_SESSION_H
@@ -39,12 +39,12 @@ struct tow_assoc;
  * @TOW_SESSION_OPENING: the control queue pair is being connected
  * @TOW_SESSION_AUTHENTICATED: the other end has proved that it holds the key;
  *	data queue pairs are being connected
- * @TOW_SESSION_READY: all are
+ * @TOW_SESSION_READY: all data queue pairs are connected
  * @TOW_SESSION_ENDING: nothing begins any more; the queue pairs are being
  *	destroyed
- * @TOW_SESSION_ENDED: they are
+ * @TOW_SESSION_ENDED: the queue pairs are destroyed
  *
- * Each leads to the next; the first two also to ENDING.
+ * Each state leads to the next; the first two also to ENDING.
  */
 enum tow_session_state {
 	TOW_SESSION_OPENING,
@@ -54,85 +54,95 @@ enum tow_session_state {
 	TOW_SESSION_ENDED
 };
 
-/* Who does not prove himself in so long, is not waited for. */
+/* A session that is not AUTHENTICATED after so long ends. */
 #define TOW_HANDSHAKE_MS	5000
 
-/* What may wait to be sent, beside what the directory keeps for itself. */
+/* Messages in tow_session.queue; the directory queues its own elsewhere. */
 #define TOW_SESSION_QUEUE_MAX	256
 
 /**
  * struct tow_session - one end of one connection
- * @refs: held by the device's list until ENDED, by the connection manager's
- *	identifiers, by queued work, by a peer for its present session, and by the
- *	association that it carries or carried last
+ * @refs: held by the device's list until ENDED, which covers @timer and
+ *	@end_work; by a peer (@session, @other_end); by an association
+ *	(@session); and by callers
  * @dev: the device, with a reference
- * @peer: whose it is; NULL before it is AUTHENTICATED; with a reference
- * @index: its number in tow_peers.sessions
- * @id: what both ends call it: the responder's @index
+ * @peer: the peer, with a reference; NULL before the other end has proved
+ *	itself
+ * @index: number in tow_peers.sessions
+ * @id: the session's name at both ends: the responder's @index
  * @initiator: our end made the request
  * @loopback: the other end is our own device
- * @handshake: who said what
- * @data_reply: initiator: the answer to the last request for a data queue pair
+ * @handshake: request and reply of the control queue pair
+ * @data_reply: initiator: the reply to the last request for a data queue pair
  * @auth: the keys
- * @settings: how it is connected and kept; a copy, as they may change
+ * @settings: how to connect; a copy, which does not change
  * @opened_at: responder: when the request came; initiator: when the other end had
- *	proved itself; by tow_peers.clock
+ *	proved itself; by tow_peers.clock, under tow_peers.lock
  * @target: initiator: where the other end listens
  * @scope_id: responder: as in struct tow_address
- * @deadline: when it must have come to the next state, in jiffies
- * @hung_up: the connection manager says that the other end has gone
- * @full: our own device had no room for it
- * @asked: initiator: the association that it was to carry, with a reference; or NULL
- * @assoc: the association that it carries, or did, with a reference; NULL before it is
- *	AUTHENTICATED
- * @syncs: the association was carried by another one before: SYNC is due from the
- *	other end
+ * @deadline: when the session must have reached its next state, in jiffies
+ * @hung_up: the connection manager says that the other end has disconnected
+ * @full: our own device had no room for the session
+ * @asked: initiator: the association named in AUTH, with a reference; or NULL
+ * @assoc: the association that the session carries, or carried, with a
+ *	reference; NULL before; set once, under @setup
+ * @syncs: another session carried the association before, and the other end's
+ *	SYNC has not come
  * @synced: SYNC was sent, or is not due; under @pump
  *
- * @lock: protects what follows, up to @pump
- * @state: changed by tow_session_set_state() only
- * @error: why it ended
- * @reason: what the other end is told, or has told us: enum tow_wire_reason
- * @why: the same, for people
- * @told: the other end said goodbye
- * @ready_at: when it became READY, by tow_peers.clock; 0: not yet
- * @half_open: it counts in tow_peers.half_open; under tow_peers.lock
- * @connected: data queue pairs that are
- * @ready_heard: responder: the other end says that all are
- * @ready_said: initiator: we say so
- * @queue: struct tow_message that wait for credit
- * @queued: how many
- * @wait: woken when @state, but to ENDED, or a link's @step changes
+ * @lock: protects @state to @why, @connected, @ready_heard, @queue and @queued
+ * @state: changed by tow_session_set_state(), tow_session_fail() and
+ *	tow_session_end()
+ * @error: why the session ended, a negative errno; does not change after
+ *	ENDING, nor do @reason and @why
+ * @reason: why it ended, as sent to or received from the other end: enum
+ *	tow_wire_reason
+ * @why: why it ended, for the log; a string that is never freed
+ * @told: the other end sent GOODBYE
+ * @ready_at: when the session became READY, by tow_peers.clock; 0: not yet;
+ *	under tow_peers.lock
+ * @half_open: the session counts in tow_peers.half_open; under tow_peers.lock
+ * @connected: responder: data queue pairs that are connected
+ * @ready_heard: responder: the initiator's READY has come
+ * @ready_said: initiator: READY may have been sent
+ * @queue: struct tow_message that wait for credit, owned
+ * @queued: entries of @queue
+ * @wait: woken when @state (but to ENDED) or a link's @step or @error changes,
+ *	and when a send completes
  *
- * @setup: held by whoever makes, connects or accepts links, after a look whether
- *	the session is alive.  Whoever accepts does so in the connection
- *	manager's handler, so never destroy an identifier with it
- * @pump: held by whoever sends; protects what follows, up to @closed
- * @counter_out: of the last message sent
+ * @setup: held while links are made, connected or accepted, after a check that
+ *	the session is alive.  Accepting takes it in the connection manager's
+ *	handler, so no identifier may be destroyed while it is held
+ * @pump: held while messages are sent; protects what follows, up to @closed
+ * @counter_out: counter of the last message sent
  * @credits_used: messages sent, wrapping around
- * @credits_told: messages dealt with that the other end knows of
- * @busy_buffers: bit mask of send buffers that are in use
- * @closed: nothing is sent any more
+ * @credits_told: @received as of the last message sent
+ * @busy_buffers: bit mask of send buffers in use; completions clear bits
+ *	without @pump
+ * @closed: no message is sent any more
  *
- * @received: messages dealt with, wrapping around; written by the receiving
- *	end's completions only, like @counter_in
- * @counter_in: of the last message received
- * @granted: credits: messages that the other end has dealt with
- * @heard_at: when something came, in jiffies
- * @heard_then: the same, when @timer looked last
- * @looks: how often @timer has seen the same @heard_at, but for the first time
- * @said_at: when something was sent, in jiffies
- * @busy_at: when something but a heartbeat came or went, in jiffies
+ * @received: messages handled, wrapping around; written by the handler of
+ *	received messages only, like @counter_in and @granted
+ * @counter_in: counter of the last message received
+ * @granted: our messages that the other end has handled, wrapping around
+ * @heard_at: when the other end was last heard: a message, a notification, or
+ *	the completion of a send or an operation; in jiffies
+ * @heard_then: @heard_at when @timer last ran
+ * @looks: times that @timer has found @heard_at unchanged
+ * @said_at: when a message was last sent, in jiffies
+ * @busy_at: when the session was last used: a message other than HEARTBEAT and
+ *	CREDIT, a notification or the completion of an operation; in jiffies
  *
- * @control: the control queue pair
- * @cq: its completion queue
- * @send: send buffers
- * @receive: receive buffers
+ * @control: the control queue pair's link
+ * @cq: the control queue pair's completion queue, owned
+ * @send: send buffers, owned
+ * @receive: receive buffers, owned
  * @qps: how many data queue pairs
- * @data: the data queue pairs: the association's; NULL before there is one
- * @timer: half open for too long; heartbeats; idleness
- * @end_work: from ENDING to ENDED
- * @notify: what notifications need
+ * @data: their links, which the association owns; NULL before @assoc
+ * @timer: checks @deadline until READY, then silence and idleness; sends
+ *	heartbeats
+ * @end_work: leads from ENDING to ENDED
+ * @notify: state of notifications
  */
 struct tow_session {
 	struct kref		refs;
@@ -157,7 +167,7 @@ struct tow_session {
 	bool			syncs;
 	bool			synced;
 
-	/* protects state to queued */
+	/* protects state to why, connected, ready_heard, queue, queued */
 	spinlock_t		lock;
 	enum tow_session_state	state;
 	int			error;
@@ -253,7 +263,7 @@ void tow_accept_check_ready(struct tow_session *session);
 
 /* active.c */
 
-/* For one answer of the network or of the connection manager. */
+/* How long to wait for one answer of the network or the connection manager. */
 #define TOW_CONNECT_STEP_MS	2000
 
 int tow_connect_control(struct tow_session *session, unsigned int answer_ms);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A session's states, what errors mean at both ends, and the settings.
+ * A session's states, its errors and reasons, and the settings.
  *
- * A state only ever leads to a later one, under tow_session.lock.  The first error
- * ends the session (tow_session_fail()), and is what everybody is told from then on;
- * what has to be done then is the work item's (session.c).  Nothing here waits.
+ * A state only ever changes to a later one, under tow_session.lock.  The first
+ * error ends the session (tow_session_fail()) and stays its error; a work item
+ * does the rest (session.c).  Nothing here sleeps.
  */
 #include <linux/jiffies.h>
 #include <linux/minmax.h>
@@ -14,12 +14,12 @@
 #include "peer.h"
 #include "session.h"
 
-/* The other end's goodbye may be just behind the connection manager's. */
+/* After the connection manager's DISCONNECTED event GOODBYE may still come. */
 #define TOW_HANG_UP_MS		50
 
 /**
- * tow_session_error_of - what an enum tow_wire_reason means to a caller
- * @reason: the reason, as the other end said it
+ * tow_session_error_of - the errno of a reason
+ * @reason: enum tow_wire_reason, as the other end sent it
  *
  * Return: a negative errno.
  */
@@ -49,7 +49,7 @@ int tow_session_error_of(u32 reason)
 }
 
 /**
- * tow_session_reason_of - what the other end is told of an error
+ * tow_session_reason_of - the reason to send to the other end for an error
  * @error: a negative errno
  *
  * Return: an enum tow_wire_reason.
@@ -82,10 +82,10 @@ u32 tow_session_reason_of(int error)
 }
 
 /**
- * tow_session_orderly - is a session's end wanted?
- * @reason: of its end, enum tow_wire_reason
+ * tow_session_orderly - does a session end in good order?
+ * @reason: why it ends, enum tow_wire_reason of either end
  *
- * Return: true: it is no failure, whoever says so, and nobody needs to know why.
+ * Return: true: it does, and the end is not logged; false: it is a failure.
  */
 bool tow_session_orderly(u32 reason)
 {
@@ -95,17 +95,20 @@ bool tow_session_orderly(u32 reason)
 }
 
 /**
- * tow_session_may_pass - may another session go on where this one has ended?
- * @session: ENDING
+ * tow_session_may_pass - may another session carry this session's association?
+ * @session: the session, ENDING
  *
- * Return: false: what ended it is final, whoever said so.
+ * Return: true: it may; false: the association ends with the session.
  */
 bool tow_session_may_pass(struct tow_session *session)
 {
-	/* The device is going; another life of the other node has come. */
+	/*
+	 * -ENODEV: the device is going; -ESTALE: another life of the peer has
+	 * come.
+	 */
 	if (session->error == -ENODEV || session->error == -ESTALE)
 		return false;
-	/* Which connection goes on is no question of what both ends have. */
+	/* REPLACED, CROSSED: only another connection was chosen. */
 	return session->reason == TOW_WIRE_FAILED ||
 	       session->reason == TOW_WIRE_BUSY ||
 	       session->reason == TOW_WIRE_REVOKE_LATE ||
@@ -114,7 +117,7 @@ bool tow_session_may_pass(struct tow_session *session)
 }
 
 /**
- * tow_session_explain - an error of connecting, for people
+ * tow_session_explain - an error of connecting, for the log
  * @error: a negative errno
  *
  * Return: a string that is never freed.
@@ -147,10 +150,10 @@ const char *tow_session_explain(int error)
 }
 
 /**
- * tow_session_note - remember what happened
- * @session: the session; before it has a peer only trace events are left
+ * tow_session_note - record what happened in the peer's recorder
+ * @session: the session; while it has no peer, a trace event is made instead
  * @stage: a string that is never freed
- * @subject: a number that says what it was about, or 0
+ * @subject: a number that goes with @stage, or 0
  * @error: a negative errno, or 0
  */
 void tow_session_note(struct tow_session *session, const char *stage,
@@ -166,10 +169,10 @@ void tow_session_note(struct tow_session *session, const char *stage,
 }
 
 /**
- * tow_session_alive - may something still begin?
+ * tow_session_alive - is a session not ENDING yet?
  * @session: the session
  *
- * Return: false from ENDING on.
+ * Return: false: it is ENDING or ENDED.
  */
 bool tow_session_alive(const struct tow_session *session)
 {
@@ -177,11 +180,11 @@ bool tow_session_alive(const struct tow_session *session)
 }
 
 /**
- * tow_session_set_state - the next state
+ * tow_session_set_state - change to a later state
  * @session: the session
- * @state: one that the present one leads to
+ * @state: AUTHENTICATED or READY
  *
- * Return: true; or false: the session is ENDING, and stays so.
+ * Return: true; false: the session is ENDING, or is in @state or a later one.
  */
 bool tow_session_set_state(struct tow_session *session,
 			   enum tow_session_state state)
@@ -192,7 +195,7 @@ bool tow_session_set_state(struct tow_session *session,
 	spin_lock_irqsave(&session->lock, flags);
 	if (session->state < TOW_SESSION_ENDING && session->state < state) {
 		session->state = state;
-		/* There may be many data queue pairs. */
+		/* Time for all data queue pairs. */
 		if (state == TOW_SESSION_AUTHENTICATED)
 			session->deadline = jiffies +
 				msecs_to_jiffies(session->settings.reconnect_timeout_ms);
@@ -205,15 +208,15 @@ bool tow_session_set_state(struct tow_session *session,
 }
 
 /**
- * tow_session_fail - the session cannot go on
+ * tow_session_fail - end a session
  * @session: the session; may be ENDING already
- * @error: what whoever waits is told, a negative errno
- * @reason: what the other end is told: enum tow_wire_reason
+ * @error: the session's error, a negative errno
+ * @reason: the reason in GOODBYE: enum tow_wire_reason
  * @why: for the log, a string that is never freed
  *
- * In any context, with whatever locks but the session's.
+ * In any context; caller does not hold tow_session.lock.
  *
- * Return: true; false: it was ENDING before, of something else.
+ * Return: true; false: the session was ENDING before, with another error.
  */
 bool tow_session_fail(struct tow_session *session, int error, u32 reason,
 		      const char *why)
@@ -228,7 +231,7 @@ bool tow_session_fail(struct tow_session *session, int error, u32 reason,
 		session->reason = reason;
 		session->why = why;
 		first = true;
-		/* The list's reference is there until the work is done. */
+		/* The list's reference is put at the end of the work. */
 		queue_work(tow_wq, &session->end_work);
 	}
 	spin_unlock_irqrestore(&session->lock, flags);
@@ -245,9 +248,9 @@ static void tow_session_look_in(struct tow_session *session, unsigned int ms)
 }
 
 /**
- * tow_session_watch - the timer watches over the session from now on
- * @session: the session, new; the caller has the lock under which others find it, and
- *	may end it
+ * tow_session_watch - start the timer
+ * @session: the session, new; caller holds tow_peers.lock, so no other task
+ *	finds the session and ends it before the timer is queued
  */
 void tow_session_watch(struct tow_session *session)
 {
@@ -255,23 +258,25 @@ void tow_session_watch(struct tow_session *session)
 }
 
 /**
- * tow_session_beats - the session has become READY, and its ends say so regularly
- * @session: the session; the caller is a handler that its end waits for
+ * tow_session_beats - start heartbeats
+ * @session: the session, which has become READY; the caller is a handler that
+ *	tow_session_end() waits for before it cancels the timer
  *
- * Heartbeats may have to begin long before it would have been looked at again.
+ * The first heartbeat may be due long before the timer would run next.
  */
 void tow_session_beats(struct tow_session *session)
 {
-	/* Until now nobody had to say anything. */
+	/* Before READY the other end need not send anything. */
 	WRITE_ONCE(session->heard_at, jiffies);
 	tow_session_look_in(session, READ_ONCE(session->dev->peers->settings.heartbeat_ms) / 2);
 }
 
 /**
- * tow_session_hung_up - the connection manager says that the other end has gone
+ * tow_session_hung_up - the connection manager says that the other end has
+ *	disconnected
  * @session: the session
  *
- * What it said last is given the time to be heard first.
+ * The session ends TOW_HANG_UP_MS later: GOODBYE may come first.
  */
 void tow_session_hung_up(struct tow_session *session)
 {
@@ -283,7 +288,7 @@ void tow_session_hung_up(struct tow_session *session)
 /* ---- settings ------------------------------------------------------------- */
 
 /**
- * tow_conn_settings_init - what holds as long as no administrator says otherwise
+ * tow_conn_settings_init - set the defaults
  * @settings: the settings
  * @ibdev: the RDMA device
  */
@@ -306,18 +311,19 @@ void tow_conn_settings_init(struct tow_conn_settings *settings,
 		.gid_index		= -1,
 		/* 67 ms */
 		.timeout		= 14,
-		/* Seven means for ever to soft-RoCE. */
+		/* Soft-RoCE takes 7 as no limit. */
 		.retry_count		= 6,
 	};
 }
 
 /**
- * tow_conn_settings_read - a copy of a device's settings
+ * tow_conn_settings_read - copy a device's settings
  * @peers: the device's peers
- * @settings: the copy
+ * @settings: where to
  *
- * An administrator may write to them meanwhile: each is the one before or the one
- * after, and stays what it is while the copy is checked and used.
+ * An administrator may write to the settings meanwhile: each value of the copy
+ * is an old or a new one, and does not change while the copy is checked and
+ * used.
  */
 void tow_conn_settings_read(const struct tow_peers *peers,
 			    struct tow_conn_settings *settings)

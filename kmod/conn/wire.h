@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What nodes say to each other.  Documentation/protocol describes the order of
- * it all; this file, every byte.  All numbers are little endian; all fields are
- * naturally aligned; all padding is spelled out, sent as zero, and refused
- * if it is not.
+ * The wire protocol between nodes: the layout of every message.  Their order is
+ * in Documentation/protocol.  All numbers are little endian; all fields are
+ * naturally aligned; all padding is an explicit field, sent as zero, and a
+ * message with other padding is refused.
  *
- * Nothing here is trusted before it was checked, whoever sent it: a message has
- * a valid MAC if its sender holds the cluster key, and may be wrong all the same.
+ * Every field is checked before it is used: a valid MAC proves only that the
+ * sender holds the cluster key, not that the message makes sense.
  */
 #ifndef TOW_WIRE_H
 #define TOW_WIRE_H
@@ -21,7 +21,9 @@
 
 #define TOW_WIRE_NONCE_BYTES	16
 #define TOW_WIRE_MAC_BYTES	32
-/* A MAC where there is little room, of what is worth one guess only. */
+/*
+ * A truncated MAC, where there is little room and a sender has one guess only.
+ */
 #define TOW_WIRE_SHORT_MAC_BYTES 16
 #define TOW_WIRE_ASSOC_BYTES	16
 
@@ -32,7 +34,7 @@ enum tow_wire_kind {
 	TOW_WIRE_DATA		= 2	/* a data queue pair of a session */
 };
 
-/* What both ends must agree on to understand each other. */
+/* Bits that request and reply must have in common. */
 enum tow_wire_feature {
 	TOW_WIRE_AUTHENTICATED	= 1 << 0	/* the sender has a cluster key */
 };
@@ -48,13 +50,13 @@ enum tow_wire_feature {
  * @control.nonce: random, new for each request
  * @control.qp_num: the sender's control queue pair
  * @control.features: bits of enum tow_wire_feature
- * @control.qps: data queue pairs that the sender would like
+ * @control.qps: data queue pairs that the sender asks for
  * @data: the rest of a DATA request
- * @data.session: as the reply to the control request had it
+ * @data.session: @session of the reply to the control request
  * @data.qp_num: the sender's data queue pair
  * @data.mac: see auth.c
  *
- * All that the connection manager leaves of 92 bytes.
+ * 56 bytes: all that the connection manager leaves of 92.
  */
 struct tow_wire_request {
 	__le32	magic;
@@ -86,7 +88,7 @@ struct tow_wire_request {
  * @kind: as in the request
  * @index: as in the request
  * @incarnation: of the sender's device
- * @session: names the session at both ends; DATA: as in the request
+ * @session: name of the session at both ends; DATA: as in the request
  * @nonce: CONTROL: random, new for each reply; DATA: zero
  * @qp_num: the sender's queue pair
  * @features: CONTROL: bits of enum tow_wire_feature; DATA: zero
@@ -111,21 +113,21 @@ struct tow_wire_reply {
 
 /* Why a request is rejected, or why a session ends. */
 enum tow_wire_reason {
-	TOW_WIRE_MALFORMED	= 1,	/* not understood */
-	TOW_WIRE_BAD_VERSION	= 2,	/* the other version is in the answer */
-	TOW_WIRE_NO_KEY		= 3,	/* one of us has a cluster key, or neither
-					 * has, and that is not allowed here
+	TOW_WIRE_MALFORMED	= 1,	/* not a valid request */
+	TOW_WIRE_BAD_VERSION	= 2,	/* the version is in the reject */
+	TOW_WIRE_NO_KEY		= 3,	/* only one end has a cluster key; or
+					 * none has, which is not allowed here
 					 */
-	TOW_WIRE_BAD_MAC	= 4,	/* our keys differ */
-	TOW_WIRE_BUSY		= 5,	/* too many that are half open */
-	TOW_WIRE_NO_SESSION	= 6,	/* DATA: there is none of that name */
+	TOW_WIRE_BAD_MAC	= 4,	/* the ends' cluster keys differ */
+	TOW_WIRE_BUSY		= 5,	/* no room now; try again soon */
+	TOW_WIRE_NO_SESSION	= 6,	/* DATA: no session of that name */
 	TOW_WIRE_CROSSED	= 7,	/* our own request goes on instead */
 	TOW_WIRE_GOING		= 8,	/* the device is going */
 	TOW_WIRE_NO_ROOM	= 9,	/* no more queue pairs, or no memory */
-	TOW_WIRE_IDLE		= 10,	/* nobody has used it for long */
-	TOW_WIRE_ADMIN		= 11,	/* an administrator wanted it to end */
+	TOW_WIRE_IDLE		= 10,	/* the session was unused for long */
+	TOW_WIRE_ADMIN		= 11,	/* an administrator ended the session */
 	TOW_WIRE_REPLACED	= 12,	/* a newer session takes its place */
-	TOW_WIRE_PROTOCOL	= 13,	/* a message that must not be */
+	TOW_WIRE_PROTOCOL	= 13,	/* a message broke the protocol */
 	TOW_WIRE_REVOKE_LATE	= 14,	/* a revoke was not acknowledged in time */
 	TOW_WIRE_FAILED		= 15	/* something else */
 };
@@ -136,7 +138,7 @@ enum tow_wire_reason {
  * @version: TOW_WIRE_VERSION
  * @reason: enum tow_wire_reason
  *
- * Not authenticated: it ends an attempt, and says nothing about sessions.
+ * Not authenticated: it ends an attempt to connect, but no session.
  */
 struct tow_wire_reject {
 	__le32	magic;
@@ -157,7 +159,7 @@ enum tow_wire_type {
 					 * data queue pairs
 					 */
 	TOW_WIRE_READY		= 3,	/* all data queue pairs are connected */
-	TOW_WIRE_HEARTBEAT	= 4,	/* nothing else was said for a while */
+	TOW_WIRE_HEARTBEAT	= 4,	/* nothing else was sent for a while */
 	TOW_WIRE_CREDIT		= 5,	/* only for its header's credits */
 	TOW_WIRE_GOODBYE	= 6,	/* tow_wire_goodbye; the last */
 
@@ -165,20 +167,21 @@ enum tow_wire_type {
 	TOW_WIRE_RESOLVE_MORE	= 17,	/* tow_wire_resolve_more */
 	TOW_WIRE_RESOLVED	= 18,	/* tow_wire_resolved: answers both */
 	/*
-	 * Nobody waits for that RESOLVE any more: answered by NOT_FOUND, unless
-	 * its answer is on its way; so each is answered once.
+	 * The sender does not wait for that RESOLVE any more.  The other end
+	 * answers the RESOLVE with NOT_FOUND, unless its answer is on its way
+	 * already: each RESOLVE is answered once.
 	 */
 	TOW_WIRE_CANCEL		= 19,
 	TOW_WIRE_REVOKE		= 20,	/* tow_wire_grants: owner to resolver */
-	TOW_WIRE_REVOKED	= 21,	/* tow_wire_grants: we let go of it */
+	TOW_WIRE_REVOKED	= 21,	/* tow_wire_grants: answers REVOKE */
 	TOW_WIRE_RELEASE	= 22,	/* tow_wire_grants: not used any more */
 	TOW_WIRE_NOTIFIED	= 23,	/* tow_wire_notified */
-	TOW_WIRE_SYNC		= 24	/* tow_wire_sync: the association goes on */
+	TOW_WIRE_SYNC		= 24	/* tow_wire_sync: association resumes */
 };
 
 /*
- * Is a message one of those that are dealt with once, in order, whichever session
- * they come by?
+ * Is a message of a type that is handled once, in order, for the life of the
+ * association, and resent in the next session if need be?
  */
 static inline bool tow_wire_lasts(u8 type)
 {
@@ -191,10 +194,10 @@ static inline bool tow_wire_lasts(u8 type)
  * @type: enum tow_wire_type
  * @reserved: zero
  * @request: RESOLVE, RESOLVE_MORE: a number of the sender's choice; RESOLVED:
- *	the request's; CANCEL: the one that is meant; others: zero
+ *	the request's; CANCEL: that of the RESOLVE to cancel; others: zero
  * @counter: 1 for a direction's first message of a session, one more for each
- * @credits: how many of the receiver's messages the sender has dealt with in
- *	this session, wrapping around
+ * @credits: how many of the receiver's messages the sender has handled in this
+ *	session, wrapping around
  * @reserved2: zero
  * @mac: of the message, with this field zero: see auth.c
  */
@@ -215,12 +218,15 @@ struct tow_wire_header {
 /**
  * struct tow_wire_auth - the initiator proves that it has the cluster key
  * @mac: see auth.c
- * @order: larger than in whatever this device has proved to the same one before
- * @assoc: the association that it has with the responder; zeroes: none
- * @dealt: messages of that association that it has dealt with (tow_wire_lasts())
+ * @order: not 0; larger than in every AUTH that the initiator's device has sent
+ *	to this responder before
+ * @assoc: the association that the initiator has with the responder; zeroes:
+ *	none
+ * @dealt: messages of that association (tow_wire_lasts()) that the initiator
+ *	has handled
  *
- * Who sends it has given up every connection that it has proved itself for
- * before; but that says nothing about the order in which proofs arrive.
+ * The sender has given up every earlier connection that it sent AUTH for.  AUTH
+ * of two connections may arrive in any order, hence @order.
  */
 struct tow_wire_auth {
 	__u8	mac[TOW_WIRE_MAC_BYTES];
@@ -231,7 +237,8 @@ struct tow_wire_auth {
 
 /**
  * struct tow_wire_authed - the responder's answer
- * @assoc: the initiator's, which goes on; zeroes: a new one begins, and others end
+ * @assoc: the initiator's association, which resumes; zeroes: a new one begins,
+ *	and any other ends
  * @dealt: as in struct tow_wire_auth
  */
 struct tow_wire_authed {
@@ -249,14 +256,14 @@ struct tow_wire_goodbye {
 	__le32	reserved;
 };
 
-/* Longest name, without an end. */
+/* Longest name, without a terminating zero. */
 #define TOW_WIRE_NAME_MAX	255
 
 /**
- * struct tow_wire_resolve - what is behind a name?
- * @job_id: the job, vouched for by the asking kernel; zero: of the user @uid
- * @uid: the user whose own job it is, as the initial user namespace has it; with
- *	a @job_id that is not zero: 0
+ * struct tow_wire_resolve - asks for the export of a name
+ * @job_id: the job, checked by the asking kernel; zero: the own job of user
+ *	@uid
+ * @uid: the user, in the initial user namespace; 0 if @job_id is not zero
  * @rights: bits of enum tow_right that the asker wants
  * @wait: 1: answer when the name is there; 0: now
  * @name_bytes: 1 to TOW_WIRE_NAME_MAX
@@ -274,7 +281,7 @@ struct tow_wire_resolve {
 };
 
 /**
- * struct tow_wire_resolve_more - the segments that did not fit the answer
+ * struct tow_wire_resolve_more - asks for segments that did not fit the answer
  * @grant: from the answer
  * @first: number of the first segment wanted
  * @reserved: zero
@@ -286,13 +293,13 @@ struct tow_wire_resolve_more {
 };
 
 /**
- * struct tow_wire_segment - a range that one key opens
- * @address: where it begins, as the key has it
+ * struct tow_wire_segment - a range of memory under one remote key
+ * @address: where the range begins, an address of the key
  * @key: the remote key
- * @bytes: its size, not 0
+ * @bytes: size of the range, not 0
  *
- * Of a slot there is one: @address: how many notifications were counted so far;
- * @key: its number, below TOW_SLOTS_MAX; @bytes: 8.
+ * A slot has one segment.  @address: notifications counted so far; @key: the
+ * slot's number, below TOW_SLOTS_MAX; @bytes: 8.
  */
 struct tow_wire_segment {
 	__le64	address;
@@ -304,19 +311,18 @@ enum tow_wire_status {
 	TOW_WIRE_OK		= 0,
 	TOW_WIRE_NOT_FOUND	= 1,	/* no such name in that job */
 	TOW_WIRE_FORBIDDEN	= 2,	/* the export does not have those rights */
-	TOW_WIRE_STALE		= 3,	/* the grant is gone, or going */
+	TOW_WIRE_STALE		= 3,	/* the grant has ended or is revoked */
 	TOW_WIRE_TOO_MANY	= 4,	/* requests that wait, or grants */
 	TOW_WIRE_NO_MEMORY	= 5,
-	TOW_WIRE_TAKEN		= 6	/* somebody has that slot */
+	TOW_WIRE_TAKEN		= 6	/* that slot has a grant already */
 };
 
 /**
  * struct tow_wire_resolved - the answer
- * @grant: names what was given to this peer; never used again in this session;
- *	not OK: 0
+ * @grant: number of the grant, never used again in this association; not OK: 0
  * @bytes: size of the export
  * @status: enum tow_wire_status
- * @rights: the rights that were granted: those asked for
+ * @rights: the granted rights: those asked for
  * @total: segments of the export
  * @first: number of the first segment here
  * @count: segments here
@@ -356,15 +362,14 @@ struct tow_wire_grants {
 	 sizeof(__le64))
 
 /*
- * Notifications are not messages: they come with RDMA writes, or by themselves, on
- * data queue pairs.  rma/sequence.h has their numbers, and how many may be on their
- * way.
+ * Notifications are no messages: they come on data queue pairs, with RDMA
+ * writes or alone.  rma/sequence.h has their numbers and credits.
  */
 
 /**
- * struct tow_wire_notified - notifications were dealt with
- * @count: how many of the receiver's in this session, wrapping around; at least one
- *	more than was said before
+ * struct tow_wire_notified - credits for notifications
+ * @count: how many notifications of the receiver the sender has handled in this
+ *	session, wrapping around; more than in the last NOTIFIED
  * @reserved: zero
  */
 struct tow_wire_notified {
@@ -373,13 +378,13 @@ struct tow_wire_notified {
 };
 
 /**
- * struct tow_wire_sync - an association goes on in this session
+ * struct tow_wire_sync - an association resumes in this session
  * @epoch: sessions that the sender has had with the receiver
  * @count: data queue pairs
- * @notified: of each: notifications of the receiver's that have ever come in the
- *	association on it, wrapping around
+ * @notified: for each data queue pair: notifications from the receiver that
+ *	have come by it in the life of the association, wrapping around
  *
- * Once from each end, after whatever is or was revoked meanwhile.
+ * Sent once by each end, after REVOKE of all that was revoked meanwhile.
  */
 struct tow_wire_sync {
 	__le32	epoch;
@@ -387,7 +392,7 @@ struct tow_wire_sync {
 	__le32	notified[];
 };
 
-/* What the connection manager leaves of its messages' private data. */
+/* The first three fit the private data that the connection manager leaves. */
 static_assert(sizeof(struct tow_wire_request) == 56);
 static_assert(sizeof(struct tow_wire_reply) == 96);
 static_assert(sizeof(struct tow_wire_reject) == 8);

@@ -2,11 +2,12 @@
 /*
  * An association begins, waits for another session, ends.
  *
- * Who carries an association, and when it ends, is decided under tow_peers.lock.
- * While a session carries it, that session's end says what becomes of it
- * (tow_assoc_keeps()): it ends with the session, or is idle from then on.  An idle
- * one is taken by another session (resume.c), or ended by its work item, which asks
- * for one until then (tow_peers.seek).
+ * Which session carries an association, and when the association ends, is
+ * decided under tow_peers.lock.  When the session that carries it ends,
+ * tow_assoc_keeps() decides whether the association ends as well or becomes
+ * idle.  An idle association is claimed by another session (resume.c).  Until
+ * then its work item has the peer connected (tow_peers.seek), and ends the
+ * association when its time is over.
  */
 #include <linux/jiffies.h>
 #include <linux/random.h>
@@ -19,10 +20,10 @@
 #include "peer.h"
 #include "remote.h"
 
-/* Who was not the initiator asks after that, and half of it at random. */
+/* The responder reconnects after so long, plus up to half of it at random. */
 #define TOW_ASSOC_LATER_MS	300
 
-/* Between two tries: each time twice as long, and half of that at random. */
+/* Between two tries: doubled each time, plus up to half of it at random. */
 #define TOW_ASSOC_PAUSE_MS	100
 #define TOW_ASSOC_PAUSE_MAX_MS	1600
 
@@ -62,7 +63,8 @@ void tow_assoc_put(struct tow_assoc *assoc)
 }
 
 /**
- * tow_assoc_session - the session that carries an association, or did last
+ * tow_assoc_session - the session that carries an association, or carried it
+ *	last
  * @assoc: the association
  *
  * Return: the session with a reference for the caller; NULL: the association has ended.
@@ -80,9 +82,9 @@ struct tow_session *tow_assoc_session(struct tow_assoc *assoc)
 }
 
 /**
- * tow_assoc_fail - the session that carries an association cannot go on
+ * tow_assoc_fail - end the session that carries an association
  * @assoc: the association
- * @error: as of tow_session_fail()
+ * @error: as for tow_session_fail()
  * @reason: likewise
  * @why: likewise
  */
@@ -97,10 +99,10 @@ void tow_assoc_fail(struct tow_assoc *assoc, int error, u32 reason, const char *
 }
 
 /**
- * tow_assoc_note - remember what happened
+ * tow_assoc_note - record what happened in the peer's recorder
  * @assoc: the association
  * @stage: a string that is never freed
- * @subject: a number that says what it was about, or 0
+ * @subject: a number that goes with @stage, or 0
  * @error: a negative errno, or 0
  */
 void tow_assoc_note(struct tow_assoc *assoc, const char *stage, u64 subject,
@@ -111,10 +113,8 @@ void tow_assoc_note(struct tow_assoc *assoc, const char *stage, u64 subject,
 }
 
 /**
- * tow_assoc_kick - send what there is to send, if a session carries an association
+ * tow_assoc_kick - tow_session_kick() for the session of an association, if any
  * @assoc: the association
- *
- * As tow_session_kick().
  */
 void tow_assoc_kick(struct tow_assoc *assoc)
 {
@@ -127,10 +127,10 @@ void tow_assoc_kick(struct tow_assoc *assoc)
 }
 
 /**
- * tow_peer_assoc - what we have of a peer
+ * tow_peer_assoc - the association with a peer
  * @peer: the peer
  *
- * Return: it, with a reference for the caller; NULL: nothing.
+ * Return: the association with a reference for the caller; NULL: there is none.
  */
 struct tow_assoc *tow_peer_assoc(struct tow_peer *peer)
 {
@@ -139,7 +139,7 @@ struct tow_assoc *tow_peer_assoc(struct tow_peer *peer)
 
 	mutex_lock(&peers->lock);
 	assoc = peer->assoc;
-	/* One that does not last is its session's alone. */
+	/* An association that does not last is found by its session only. */
 	if (!assoc && peer->session)
 		/* Pairs with tow_assoc_carry(). */
 		assoc = smp_load_acquire(&peer->session->assoc);
@@ -151,14 +151,17 @@ struct tow_assoc *tow_peer_assoc(struct tow_peer *peer)
 
 /* ---- the end -------------------------------------------------------------- */
 
-/* No session carries it, nor will one; what was on queue pairs is gone. */
+/*
+ * End an association that no session carries or will carry.  Its queue pairs
+ * are destroyed; the caller has a reference.
+ */
 static void tow_assoc_end(struct tow_assoc *assoc)
 {
 	struct tow_peers *peers = assoc->dev->peers;
 	struct tow_session *session;
 	unsigned int i;
 
-	/* Nobody queues it any more; the caller has a reference. */
+	/* The work is not queued again; not the last reference. */
 	if (cancel_delayed_work(&assoc->work))
 		tow_assoc_put(assoc);
 	tow_directory_assoc_lost(assoc);
@@ -179,19 +182,20 @@ static void tow_assoc_end(struct tow_assoc *assoc)
 	wake_up_all(&peers->wait);
 }
 
-/* Called with tow_peers.lock: the peer has none any more. */
+/* Take an association from its peer.  Caller holds tow_peers.lock. */
 static void tow_assoc_unregister(struct tow_assoc *assoc)
 {
 	if (assoc->peer->assoc != assoc)
 		return;
 	assoc->peer->assoc = NULL;
-	/* Not the last: whoever calls has one. */
+	/* Not the last reference: the caller has one. */
 	tow_assoc_put(assoc);
 }
 
 /*
- * Called with tow_peers.lock: programs are told that it is lost.  Before what they have of
- * it ends, so it cannot be taken for what they find in the next one.
+ * Deliver LOST to programs.  Caller holds tow_peers.lock.  This comes before
+ * the association's remote ranges become stale, so programs do not relate the
+ * event to what they find in the next association.
  */
 static void tow_assoc_notify(struct tow_assoc *assoc)
 {
@@ -207,12 +211,12 @@ static void tow_assoc_queue(struct tow_assoc *assoc, unsigned int ms)
 }
 
 /**
- * tow_assoc_give_up - no session shall carry an association any more
- * @assoc: the association; the caller has tow_peers.lock, and a reference
- * @error: what those get who wait
- * @orderly: it does not count as a failure
+ * tow_assoc_give_up - let no session carry an association any more
+ * @assoc: the association; caller holds tow_peers.lock and has a reference
+ * @error: why, a negative errno
+ * @orderly: the end is wanted, and is no failure
  *
- * The session that does now is to be ended by the caller.
+ * If a session carries the association now, the caller ends that session.
  */
 void tow_assoc_give_up(struct tow_assoc *assoc, int error, bool orderly)
 {
@@ -220,7 +224,10 @@ void tow_assoc_give_up(struct tow_assoc *assoc, int error, bool orderly)
 	if (!assoc->giving_up) {
 		WRITE_ONCE(assoc->giving_up, error);
 		assoc->orderly = orderly;
-		/* How it was lost, not how it was found out. */
+		/*
+		 * -EALREADY only says that another session replaced the last
+		 * one.
+		 */
 		WRITE_ONCE(assoc->error, error == -EALREADY ? -ECONNRESET :
 							    error);
 		tow_assoc_notify(assoc);
@@ -232,9 +239,9 @@ void tow_assoc_give_up(struct tow_assoc *assoc, int error, bool orderly)
 }
 
 /**
- * tow_peer_drop_assoc - what we have of a peer shall not be kept for another session
- * @peer: the peer; the caller has tow_peers.lock
- * @error: as of tow_assoc_give_up()
+ * tow_peer_drop_assoc - tow_assoc_give_up() for a peer's association, if any
+ * @peer: the peer; caller holds tow_peers.lock
+ * @error: as for tow_assoc_give_up()
  * @orderly: likewise
  */
 void tow_peer_drop_assoc(struct tow_peer *peer, int error, bool orderly)
@@ -249,10 +256,12 @@ void tow_peer_drop_assoc(struct tow_peer *peer, int error, bool orderly)
 }
 
 /**
- * tow_assoc_keeps - does what a session carries outlive it?
- * @session: ENDING, and nobody makes links of it any more
+ * tow_assoc_keeps - does a session's association outlive the session?
+ * @session: the session, ENDING; its links are not changed any more
  *
- * Return: whether it does.
+ * If not, tow_assoc_give_up() is called for the association.
+ *
+ * Return: true: another session may carry the association.
  */
 bool tow_assoc_keeps(struct tow_session *session)
 {
@@ -265,7 +274,7 @@ bool tow_assoc_keeps(struct tow_session *session)
 	mutex_lock(&peers->lock);
 	keep = assoc->lasts && assoc->settled && !assoc->giving_up &&
 	       !peers->stopping && tow_session_may_pass(session);
-	/* That what nobody has used is gone is no news. */
+	/* No LOST event if an unused association ends because it was idle. */
 	if (session->reason == TOW_WIRE_IDLE && !atomic_read(&assoc->users))
 		assoc->tells = false;
 	if (!keep)
@@ -277,11 +286,10 @@ bool tow_assoc_keeps(struct tow_session *session)
 }
 
 /**
- * tow_assoc_leave - a session carries its association no more
+ * tow_assoc_leave - a session does not carry its association any more
  * @session: the session; its queue pairs are destroyed
- * @keep: from tow_assoc_keeps()
- *
- * What is kept is idle after tow_assoc_pause().
+ * @keep: from tow_assoc_keeps().  true: the association is idle after
+ *	tow_assoc_pause(); false: it ends here
  */
 void tow_assoc_leave(struct tow_session *session, bool keep)
 {
@@ -295,7 +303,7 @@ void tow_assoc_leave(struct tow_session *session, bool keep)
 
 /* ---- waiting for another session ------------------------------------------- */
 
-/* What is half of it at random, so that many do not come at once. */
+/* Add up to half at random, so that many peers do not connect at once. */
 static unsigned int tow_assoc_jitter(unsigned int ms)
 {
 	return ms + get_random_u32() % (ms / 2 + 1);
@@ -309,10 +317,9 @@ static unsigned int tow_assoc_next_pause(struct tow_assoc *assoc)
 }
 
 /**
- * tow_assoc_pause - nothing is left of the session that carried an association
- * @assoc: the association; the caller has tow_peers.lock
- *
- * Another one may carry it from now on.
+ * tow_assoc_pause - make an association idle: another session may carry it
+ * @assoc: the association; caller holds tow_peers.lock.  Nothing is left of the
+ *	session that carried it last, or that claimed it
  */
 void tow_assoc_pause(struct tow_assoc *assoc)
 {
@@ -334,7 +341,7 @@ void tow_assoc_pause(struct tow_assoc *assoc)
 	wake_up_all(&peers->wait);
 }
 
-/* Called with tow_peers.lock: it ends, and the peer is not waited for. */
+/* Begin the end of an idle association.  Caller holds tow_peers.lock. */
 static void tow_assoc_take_down(struct tow_assoc *assoc)
 {
 	WRITE_ONCE(assoc->idle, false);
@@ -370,8 +377,8 @@ static void tow_assoc_work(struct work_struct *work)
 }
 
 /**
- * tow_assoc_went_on - an association is what it was, in another session
- * @session: that session
+ * tow_assoc_went_on - an association has resumed
+ * @session: the session that carries it now; the other end's SYNC was handled
  */
 void tow_assoc_went_on(struct tow_session *session)
 {
@@ -379,7 +386,7 @@ void tow_assoc_went_on(struct tow_session *session)
 	struct tow_assoc *assoc = session->assoc;
 
 	mutex_lock(&peers->lock);
-	/* Else it waits for the next one, or is about to. */
+	/* If ENDING, the association waits for the next session, or will. */
 	if (tow_session_alive(session)) {
 		assoc->waiting = false;
 		assoc->pause_ms = 0;
@@ -391,7 +398,10 @@ void tow_assoc_went_on(struct tow_session *session)
 
 /* ---- the beginning -------------------------------------------------------- */
 
-/* Called with tow_peers.lock: what does not last is its session's alone. */
+/*
+ * Make an association its peer's, unless it does not last: then only its
+ * session leads to it.  Caller holds tow_peers.lock.
+ */
 static void tow_assoc_register(struct tow_assoc *assoc, struct tow_session *session)
 {
 	struct tow_peer *peer = assoc->peer;
@@ -407,13 +417,13 @@ static void tow_assoc_register(struct tow_assoc *assoc, struct tow_session *sess
 }
 
 /**
- * tow_assoc_new - an association that begins with a session
- * @session: the session, whose other end is known; it is to carry the association
+ * tow_assoc_new - make an association that begins with a session
+ * @session: the session, which has a peer and is to carry the association
  *
- * tow_assoc_leave() ends it.
+ * tow_assoc_leave() or the association's work item ends it.
  *
- * Return: the association with a reference for the session; -ENOMEM; what the hash
- * says.
+ * Return: the association with a reference for the session; -ENOMEM; the hash's
+ * error.
  */
 struct tow_assoc *tow_assoc_new(struct tow_session *session)
 {
@@ -428,7 +438,7 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 	kref_init(&assoc->refs);
 	spin_lock_init(&assoc->lock);
 	assoc->index = session->index;
-	/* A node that is its own peer has an association at each end, and both break at once. */
+	/* Both ends of loopback end together, so neither association lasts. */
 	assoc->lasts = !session->loopback;
 	assoc->tells = !session->loopback || session->initiator;
 	assoc->qps = session->qps;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Associations: what two nodes have of each other, and one session after the other
- * carries.  Documentation/design/failure.md tells why it is so.
+ * Associations: what two nodes have of each other over several sessions, one of
+ * which carries the association at a time.  Documentation/design/failure.md has
+ * the reasons.
  *
  *	assoc.c		an association begins, waits for another session, ends
- *	resume.c	which session carries it: what AUTH and AUTHED say
- *	resend.c	messages that are said again
- *	rma/replay.c	what becomes of operations
+ *	resume.c	which session carries it: AUTH and AUTHED
+ *	resend.c	control messages that are sent again
+ *	rma/replay.c	operations that are posted again
  */
 #ifndef TOW_ASSOC_H
 #define TOW_ASSOC_H
@@ -25,15 +26,18 @@ struct tow_device;
 struct tow_link;
 struct tow_peer;
 
-/* How long an end waits for its old queue pairs to go before it is tried again. */
+/*
+ * How long a new session waits for the end of the one that carried the
+ * association.
+ */
 #define TOW_ASSOC_QUIET_MS	1500
 
 /**
- * struct tow_logged - a message that may have to be said again
+ * struct tow_logged - a message that may have to be sent again
  * @type: enum tow_wire_type
  * @request: as in the header
  * @bytes: of @body
- * @credit: what tow_session.credits_used was when it had been sent
+ * @credit: tow_session.credits_used after the message was sent
  * @body: the message but its header
  */
 struct tow_logged {
@@ -45,15 +49,17 @@ struct tow_logged {
 };
 
 /**
- * struct tow_assoc_log - messages of the directory, in both directions
- * @dealt: those of the other end that were dealt with; written by the receiving
- *	end's completions only
- * @first: number of the oldest that the other end may not have dealt with, counted
- *	from 1; this and what follows is under tow_session.pump of who carries the
- *	association
- * @next: of the one that is said next for the first time
- * @again: of the one that is to be said again; @next: none is
- * @messages: TOW_WIRE_CREDITS of them: those from @first on, by number
+ * struct tow_assoc_log - messages that last (tow_wire_lasts()), in both
+ *	directions
+ * @dealt: how many of the other end's messages were handled; written by the
+ *	handler of received messages only
+ * @first: number of our oldest message that the other end may not have handled;
+ *	our messages count from 1.  This and what follows is under
+ *	tow_session.pump of the session that carries the association
+ * @next: number of the message that is sent next for the first time
+ * @again: number of the message that is to be posted next; equal to @next: none
+ * @messages: TOW_WIRE_CREDITS messages from @first on, by number modulo their
+ *	count; owned by the association
  */
 struct tow_assoc_log {
 	u64			dealt;
@@ -64,37 +70,45 @@ struct tow_assoc_log {
 };
 
 /**
- * struct tow_assoc - what we have of a peer, and it has of us
- * @refs: held by tow_peer.association, by sessions that carry it or did, by remote
- *	ranges, by plugs, by queued work, and by whoever looks
+ * struct tow_assoc - what we have of a peer, and the peer has of us
+ * @refs: held by tow_peer.assoc, by sessions (@assoc, @asked), by remote ranges
+ *	and plugs, by the directory's list of kicks and its queued revoke timer,
+ *	by queued @work, and by callers
  * @dev: the device, with a reference
- * @peer: whose it is, with a reference
- * @index: number of the first session that carried it: by that slots know it
- * @name: what both ends call it
- * @lasts: it outlives its session
+ * @peer: the peer, with a reference
+ * @index: number of the first session that carried the association; identifies
+ *	the association to slots
+ * @name: the association's name at both ends
+ * @lasts: the association may outlive its session; set under tow_peers.lock
  * @qps: data queue pairs
- * @data: their links
- * @turn: whose flows are the first to go on, when there is room for notifications
- * @users: remote ranges and grants: while there are any the session is not idle
- * @dir: what the directory keeps of it
- * @error: why it has ended, when it is lost
- * @windowed: the peer was promised receives: each session has to; under
- *	tow_assoc_dir.lock
- *
- * @settled: a session that carried it was READY; this and what follows is under
+ * @data: their links, owned
+ * @turn: counts calls of tow_ops_unpark(): which link is unparked first
+ * @users: remote ranges and grants; the session is not idle while there are any
+ * @dir: the directory's part
+ * @error: why the association is lost, a negative errno; written under
  *	tow_peers.lock
- * @tells: programs are told when it ends
- * @idle: none carries it, and nothing of the last one is left
- * @waiting: it was idle, and has not gone on since
- * @giving_up: it shall not be carried any more: why; 0: it may be
- * @orderly: then: that was wanted
- * @patience: when it ends if it is @waiting still, in jiffies
- * @pause_ms: until it is tried again
+ * @windowed: the peer was promised receives, as it has to be in each session;
+ *	under tow_assoc_dir.lock
+ *
+ * @settled: a session that carried the association has become READY; this and
+ *	what follows, up to @pause_ms, is under tow_peers.lock
+ * @tells: programs get LOST when the association ends
+ * @idle: no session carries or claims the association, and its queue pairs are
+ *	destroyed
+ * @waiting: the association has become idle, and has not resumed since
+ * @giving_up: why no session may carry the association any more, a negative
+ *	errno; 0: a session may
+ * @orderly: @giving_up was wanted, and is no failure
+ * @patience: when the association ends if it is @waiting then, in jiffies
+ * @pause_ms: the last pause between tries to connect, in ms, without the random
+ *	part
  *
  * @lock: protects @session
- * @session: that carries it, or did last, with a reference; NULL: it has ended
- * @work: asks for another session, or ends it; has a reference while it is queued
- * @log: messages
+ * @session: the session that carries the association, or carried it last, with
+ *	a reference; NULL: the association has ended, or has not begun
+ * @work: has the peer connected, or ends the association; has a reference while
+ *	it is queued
+ * @log: messages that last
  */
 struct tow_assoc {
 	struct kref		refs;
@@ -127,7 +141,7 @@ struct tow_assoc {
 	struct tow_assoc_log	log;
 };
 
-/* Does anybody here use what a session carries? */
+/* Has a session's association remote ranges or grants? */
 static inline bool tow_session_used(const struct tow_session *session)
 {
 	/* Pairs with tow_assoc_carry(). */
@@ -157,7 +171,7 @@ int tow_assoc_asked(struct tow_session *session,
 int tow_assoc_answered(struct tow_session *session,
 		       const struct tow_wire_authed *authed);
 
-/* assoc.c, for those who have tow_peers.lock */
+/* assoc.c: caller holds tow_peers.lock */
 void tow_assoc_give_up(struct tow_assoc *assoc, int error, bool orderly);
 void tow_assoc_pause(struct tow_assoc *assoc);
 

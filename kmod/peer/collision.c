@@ -2,13 +2,14 @@
 /*
  * Which session is a peer's present one.
  *
- * Two nodes may connect to each other at the same time, or one twice, over two
- * addresses.  What decides is the first message (AUTH), under one lock at each
- * node: who sends it has given up whatever connection there was before, so who
- * gets it lets it take the place of what there is.  Refused (CROSSED) is what its
- * sender has given up since: it sends numbers, and ours that is READY was asked
- * for later; and the node with the larger incarnation, once it has sent its own,
- * refuses the other's.  Documentation/models/connect.pml looks through all of it.
+ * Two nodes may connect to each other at the same time, or one node may connect
+ * twice, over two addresses.  The first message (AUTH) decides, under
+ * tow_peers.lock of each node.  An initiator that sends AUTH has given up every
+ * earlier connection, so the responder replaces its present session by the new
+ * one.  It refuses AUTH (CROSSED) in three cases: its @order is not the largest
+ * so far; the present session is ours and became READY after the request came;
+ * or ours is not READY yet and our incarnation is the larger one.
+ * Documentation/models/connect.pml checks all of it.
  */
 #include <linux/slab.h>
 
@@ -17,13 +18,13 @@
 #include "peer.h"
 #include "state.h"
 
-/* Connections from outside that have not proved anything so far. */
+/* Responder's sessions whose other end has not proved itself. */
 #define TOW_HALF_OPEN_MAX	64
 
 /* ---- the list of sessions ------------------------------------------------- */
 
 /**
- * tow_peer_session_add - a session begins
+ * tow_peer_session_add - put a session into the device's list
  * @session: the session, new
  *
  * Return: 0: the device's list has a reference; -ENODEV: the device is going;
@@ -58,9 +59,9 @@ out_unlock:
 }
 
 /**
- * tow_peer_session_find - the responder's session of a number
+ * tow_peer_session_find - find a responder's session by its name
  * @dev: the device
- * @id: the number
+ * @id: tow_session.id
  *
  * Return: the session with a reference for the caller, or NULL.
  */
@@ -82,9 +83,10 @@ struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id)
 /**
  * tow_peer_session_next - go through all sessions
  * @dev: the device
- * @cursor: the number of the last one, or 0; the next one's afterwards
+ * @cursor: number of the last session, or 0; set to that of the returned one
  *
- * Return: the session with a reference for the caller, or NULL: there is none.
+ * Return: the next session, with a reference for the caller; NULL: there is
+ * none.
  */
 struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor)
 {
@@ -103,7 +105,7 @@ struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor)
 	return session;
 }
 
-/* ---- who may go on? ------------------------------------------------------- */
+/* ---- the present session -------------------------------------------------- */
 
 static bool tow_peer_session_present(const struct tow_session *session)
 {
@@ -111,8 +113,8 @@ static bool tow_peer_session_present(const struct tow_session *session)
 }
 
 /*
- * As tow_peer_obtain(), and who is not connected makes room in a full table.
- * Called with the lock, which is let go of meanwhile.
+ * As tow_peer_obtain(), but if the table is full a peer without a connection is
+ * forgotten.  Caller holds tow_peers.lock, which is dropped for that.
  */
 static struct tow_peer *tow_peer_obtain_for(struct tow_session *session,
 					    const u8 *incarnation)
@@ -133,11 +135,14 @@ static struct tow_peer *tow_peer_obtain_for(struct tow_session *session,
 	return peer;
 }
 
-/* @session is the present one from now on. */
+/* Make @session the peer's present session. */
 static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 {
 	lockdep_assert_held(&peer->dev->peers->lock);
-	/* That it has broken was seen at the other end only. */
+	/*
+	 * The present session broke at the other end, which was not noticed
+	 * here.
+	 */
 	if (peer->state == TOW_PEER_READY && peer->assoc)
 		tow_event_broken(peer, -ECONNRESET);
 	if (peer->state == TOW_PEER_READY || peer->state == TOW_PEER_CONNECTING)
@@ -147,21 +152,25 @@ static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 	tow_session_get(session);
 	peer->session = session;
 	tow_peer_get(peer);
-	/* Messages are dealt with from now on.  Pairs with tow_message_received(). */
+	/*
+	 * Lets an initiator handle messages.  Pairs with
+	 * tow_message_received().
+	 */
 	smp_store_release(&session->peer, peer);
 	peer->epoch++;
 	tow_peer_transition(peer, TOW_EVENT_CONNECT);
 }
 
 /**
- * tow_peer_begin - the initiator knows who is there: may it go on?
- * @session: the initiator's, whose other end has proved itself
- * @address: where that is
+ * tow_peer_begin - make an initiator's session the present one, if there is
+ *	none
+ * @session: the initiator's session; the other end has proved itself
+ * @address: the other end's address
  * @result: the peer with a reference for the caller, also with -EALREADY
  *
- * Return: 0: @session is the peer's present one; -EALREADY: there is another,
- * or one is being made; -ENODEV: the device is going; -ENOSPC: there are too many
- * peers; -ENOMEM; the session's error if it is ENDING.
+ * Return: 0: @session is the peer's present session; -EALREADY: the peer has
+ * another; -ENODEV: the device is going; -ENOSPC: there are too many peers;
+ * -ENOMEM; the session's error if it is ENDING.
  */
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result)
@@ -177,13 +186,18 @@ int tow_peer_begin(struct tow_session *session,
 		ret = PTR_ERR(peer);
 		goto out_unlock;
 	}
-	/* Whoever ends it later will find it installed. */
+	/*
+	 * If not ENDING now, tow_peer_session_ending() will find it installed.
+	 */
 	if (!tow_session_alive(session)) {
 		ret = session->error;
 		goto out_unlock;
 	}
 	tow_peer_add_address(peer, address);
-	/* Not before: who is there now may not have been when we began. */
+	/*
+	 * Counted only now: another life of the node may have begun since the
+	 * request.
+	 */
 	session->opened_at = ++peers->clock;
 	tow_peer_get(peer);
 	*result = peer;
@@ -197,29 +211,37 @@ out_unlock:
 }
 
 /*
- * May an authenticated request, the newest, take the place of the present
- * session?
+ * May a responder's session, whose AUTH has the largest @order so far, replace
+ * the present session?
  */
 static bool tow_peer_may_replace(struct tow_peer *peer,
 				 struct tow_session *present,
 				 struct tow_session *session)
 {
-	/* Theirs as well, and given up when they sent this one. */
+	/*
+	 * The peer made the present one as well, and gave it up before this
+	 * AUTH.
+	 */
 	if (!present->initiator)
 		return true;
-	/* Ours is on its way, and we are the larger: theirs has to yield. */
+	/*
+	 * Ours is not READY yet, and our incarnation is larger: theirs yields.
+	 */
 	if (!present->ready_at &&
 	    memcmp(peer->dev->incarnation, peer->incarnation,
 		   sizeof(peer->incarnation)) > 0)
 		return false;
-	/* A request from before: its sender has given it up since. */
+	/*
+	 * The request came before ours was READY: the peer has given it up
+	 * since.
+	 */
 	if (present->ready_at > session->opened_at)
 		return false;
 	return READ_ONCE(present->state) != TOW_SESSION_READY ||
 	       present->ready_at;
 }
 
-/* The passive end of the loopback peer. */
+/* Make @session the responder's session of the loopback peer. */
 static void tow_peer_install_other_end(struct tow_peer *peer,
 				       struct tow_session *session)
 {
@@ -233,12 +255,13 @@ static void tow_peer_install_other_end(struct tow_peer *peer,
 }
 
 /**
- * tow_peer_authenticated - the responder knows who is there: may it go on?
- * @session: the responder's, whose other end has proved itself
- * @order: the proof's, as its sender counts them
+ * tow_peer_authenticated - make a responder's session the present one, if it
+ *	may be
+ * @session: the responder's session; the other end has proved itself
+ * @order: tow_wire_auth.order
  *
- * Return: 0: it is the peer's present session; -EALREADY: another goes on
- * instead, or did; -ENODEV: the device is going; -ENOSPC: there are too many
+ * Return: 0: @session is the peer's present session; -EALREADY: another session
+ * has precedence; -ENODEV: the device is going; -ENOSPC: there are too many
  * peers; -ENOMEM; the session's error if it is ENDING.
  */
 int tow_peer_authenticated(struct tow_session *session, u64 order)
@@ -297,7 +320,10 @@ out_unlock:
 
 /* ---- earlier lives --------------------------------------------------------- */
 
-/* What that life of the node said last may be dealt with after it has ended. */
+/*
+ * Is another peer's present session younger than @session?  Then @session is of
+ * an earlier life of the node, whose last message is handled late.
+ */
 static bool tow_peer_came_later(const struct tow_peer *other,
 				const struct tow_session *session)
 {
@@ -307,7 +333,10 @@ static bool tow_peer_came_later(const struct tow_peer *other,
 	       present->opened_at > session->opened_at;
 }
 
-/* Is another peer an earlier life of @session's, by an address of both? */
+/*
+ * Is another peer an earlier life of @session's peer?  They share an address
+ * then.
+ */
 static bool tow_peer_precedes(const struct tow_peer *other,
 			      const struct tow_session *session)
 {
@@ -325,8 +354,8 @@ static bool tow_peer_precedes(const struct tow_peer *other,
 }
 
 /*
- * Earlier lives of the node of @session's peer, whether or not we have noticed
- * their end: taken out, with their references, and their sessions end.
+ * Move earlier lives of @session's peer from the table to @taken, with the
+ * table's references, and end their sessions.
  */
 static void tow_peer_take_predecessors(const struct tow_session *session,
 				       struct list_head *taken)
@@ -361,15 +390,18 @@ static void tow_peer_forget(struct list_head *taken)
 
 /* ---- ready, lost, gone ---------------------------------------------------- */
 
-/* Called with the lock: may the peer become READY by it? */
+/*
+ * Is a session its peer's present one, and alive?  Caller holds tow_peers.lock.
+ */
 static bool tow_peer_session_counts(const struct tow_session *session)
 {
 	return session->peer->session == session && tow_session_alive(session);
 }
 
 /*
- * Who is told that a peer is READY finds its folder, whose name an earlier life of the
- * node may have.  Called with the lock, which is let go of meanwhile.
+ * Make a peer's folder before the peer is READY.  An earlier life of the node
+ * may have a folder of the same name, and is removed first.  Caller holds
+ * tow_peers.lock, which is dropped meanwhile.
  */
 static void tow_peer_show(struct tow_session *session)
 {
@@ -384,8 +416,8 @@ static void tow_peer_show(struct tow_session *session)
 }
 
 /**
- * tow_peer_session_ready - a session is READY
- * @session: it
+ * tow_peer_session_ready - a session has become READY
+ * @session: the session
  */
 void tow_peer_session_ready(struct tow_session *session)
 {
@@ -397,11 +429,17 @@ void tow_peer_session_ready(struct tow_session *session)
 	mutex_lock(&peers->lock);
 	session->ready_at = ++peers->clock;
 	session->assoc->settled = true;
-	/* One that is seen already becomes READY at once. */
+	/*
+	 * A peer that has its folder already is READY without dropping the
+	 * lock.
+	 */
 	if (tow_peer_session_counts(session) && !READ_ONCE(peer->node))
 		tow_peer_show(session);
 	if (tow_peer_session_counts(session)) {
-		/* In one step: who knows that it is READY finds no other. */
+		/*
+		 * Under one lock: when the peer is READY no earlier life is in
+		 * the table.
+		 */
 		tow_peer_take_predecessors(session, &earlier);
 		peer->error = 0;
 		tow_peer_transition(peer, TOW_EVENT_ESTABLISHED);
@@ -412,9 +450,9 @@ void tow_peer_session_ready(struct tow_session *session)
 
 /**
  * tow_peer_session_ending - a session is ENDING
- * @session: it
- * @orderly: it does not count as a failure
- * @keep: another one may carry its association
+ * @session: the session
+ * @orderly: the end is no failure
+ * @keep: another session may carry its association
  */
 void tow_peer_session_ending(struct tow_session *session, bool orderly, bool keep)
 {
@@ -445,7 +483,7 @@ void tow_peer_session_ending(struct tow_session *session, bool orderly, bool kee
 	}
 }
 
-/* Called with the lock: its present session is ENDED. */
+/* What the end of the present session means.  Caller holds tow_peers.lock. */
 static enum tow_peer_event tow_peer_end_event(struct tow_peer *peer, bool orderly)
 {
 	if (peer->assoc)
@@ -454,10 +492,10 @@ static enum tow_peer_event tow_peer_end_event(struct tow_peer *peer, bool orderl
 }
 
 /**
- * tow_peer_session_gone - a session is ENDED
- * @session: it; the list's reference ends here
- * @orderly: as in tow_peer_session_ending()
- * @keep: another one may carry its association
+ * tow_peer_session_gone - take a session that is ENDED from the device's list
+ * @session: the session; the list's reference is put
+ * @orderly: as for tow_peer_session_ending()
+ * @keep: likewise; true: its association is idle from now on
  */
 void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep)

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Attempts to connect: one for each address at a time, however many want the
- * peer there.  An attempt is a work item's; those who want it wait, each as long
- * as it likes, and the attempt goes on when they give up.
+ * Attempts to connect: at most one for each address at a time, for any number
+ * of callers.  A work item makes the attempt.  Callers wait for it, each with
+ * its own timeout, and the attempt continues when they give up.
  *
- * An attempt that is refused because a connection is being made from the other
- * side waits for that one, but not for ever: it may fail, so after a while the
- * attempt begins anew.
+ * If the peer is connecting to us, an attempt waits for that connection, but
+ * not for ever: it may fail, so after a while the attempt tries again.
  *
- * conn/active.c connects each queue pair; what is decided between them is decided
- * here: whether there is a connection already, and which association it is to carry.
+ * conn/active.c connects each queue pair.  The decisions in between are made
+ * here: whether there is a connection already, and which association to carry.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -21,38 +20,42 @@
 #include "peer.h"
 #include "state.h"
 
-/* How long the other side's connection is waited for. */
+/* How long to wait for a connection that the peer makes. */
 #define TOW_CROSSED_MS		2000
 
-/* Tries when connections end in the middle, as when the other side restarts. */
+/* Tries when connections are reset half-way, as when the peer restarts. */
 #define TOW_RESET_TRIES		3
 
-/* Attempts at a time: each is a thread's work. */
+/* Attempts at a time: each occupies a worker thread. */
 #define TOW_ATTEMPTS_MAX	64
 
-/* Connections that one attempt ends for want of room: two queue pairs of each. */
+/*
+ * Connections that one attempt evicts at most; each frees two queue pairs or
+ * more.
+ */
 #define TOW_ATTEMPT_DROPS	(TOW_QPS_MAX / 2 + 1)
 
 /*
- * For the answer to a request, after an outage: so long, or that part of the time for
- * which it was tried.
+ * After an outage, how long to wait for the answer to a request: TOW_ANSWER_MS,
+ * or the time since the attempt began divided by TOW_ANSWER_PART if that is
+ * longer.
  */
 #define TOW_ANSWER_MS		300
 #define TOW_ANSWER_PART		4
 
-/* Between tries at a peer that has too much to do. */
+/* Pause before the next try if the peer is busy. */
 #define TOW_BUSY_MS		100
 
-/* ---- a session is connected ----------------------------------------------- */
+/* ---- connecting a session ------------------------------------------------- */
 
-/* The other end has proved itself; we do, and say which association we have. */
+/* Send AUTH: our proof, and the association that we have.  Wait for AUTHED. */
 static int tow_connect_prove(struct tow_session *session)
 {
 	struct tow_wire_auth auth = {};
 	int ret;
 
 	memcpy(auth.mac, session->auth.initiator_mac, sizeof(auth.mac));
-	/* Counted when it was seen that there is no other connection. */
+	/* tow_peer_begin() set it when the peer had no other session. */
 	auth.order = cpu_to_le64(session->opened_at);
 	ret = tow_assoc_ask(session, &auth);
 	if (!ret)
@@ -64,7 +67,7 @@ static int tow_connect_prove(struct tow_session *session)
 	return ret;
 }
 
-/* From the other end's proof to READY. */
+/* Connect a session from the other end's proof to READY. */
 static int tow_connect_all(struct tow_session *session)
 {
 	unsigned int i;
@@ -75,7 +78,7 @@ static int tow_connect_all(struct tow_session *session)
 		ret = tow_connect_data(&session->data[i]);
 	if (ret)
 		return ret;
-	/* Before it is said: the answer may be faster than we are. */
+	/* Before sending: the answer may be handled before the call returns. */
 	WRITE_ONCE(session->ready_said, true);
 	ret = tow_session_send(session, TOW_WIRE_READY, 0, NULL, 0);
 	if (!ret)
@@ -84,8 +87,9 @@ static int tow_connect_all(struct tow_session *session)
 }
 
 /*
- * Nothing of a session is left when the next attempt begins.  Nor, where our device had
- * no room, of its other end, if that is ours, too: it makes no room that we did not have.
+ * Wait until nothing of a session is left, before the next try.  If our device
+ * had no room and the session is loopback, wait for its other end as well,
+ * which takes room of the same device.
  */
 static void tow_connect_wait_gone(struct tow_session *session)
 {
@@ -99,18 +103,18 @@ static void tow_connect_wait_gone(struct tow_session *session)
 }
 
 /**
- * tow_connect - one attempt to connect
+ * tow_connect - try once to connect
  * @dev: the device
- * @address: where to
- * @settings: how
- * @answer_ms: how long the answer to the first request is waited for
- * @result: the peer, with a reference for the caller.  Also with -EALREADY, when
- *	it is known who is there but not connected to by us: it is connected, or
- *	connects to us
- * @full: it failed because our own device had no room
+ * @address: the peer's address
+ * @settings: how to connect
+ * @answer_ms: how long to wait for the answer to the first request
+ * @result: where to: the peer, with a reference for the caller, if
+ *	tow_peer_begin() found it, also after later errors; else NULL
+ * @full: where to: our own device had no room
  *
- * Return: 0: it is READY, or was a moment ago; -EALREADY: see @result; the errors
- * of TOW_IOCTL_PEER_CONNECT; -ENODEV: the device is going.
+ * Return: 0: the session has become READY; -EALREADY: the peer has another
+ * session, or is connecting to us; the errors of TOW_IOCTL_PEER_CONNECT;
+ * -ENODEV: the device is going.
  */
 static int tow_connect(struct tow_device *dev,
 		       const struct tow_address *address,
@@ -146,21 +150,22 @@ static int tow_connect(struct tow_device *dev,
 /* ---- attempts ------------------------------------------------------------- */
 
 /**
- * struct tow_attempt - somebody wants the peer at an address
- * @refs: held by the work item and by each who waits
+ * struct tow_attempt - an attempt to connect to the peer at an address
+ * @refs: held by the work item and by each caller that waits
  * @link: in tow_peers.attempts, until @done
  * @dev: the device, with a reference
- * @address: where
- * @settings: how
- * @begun: since when, in jiffies
- * @again: the peer was connected before, and something waits for it
- * @deadline: when to give up, in jiffies
+ * @address: the peer's address
+ * @settings: how to connect
+ * @begun: when the attempt began, in jiffies
+ * @again: the peer was connected before, and an association waits for it
+ * @deadline: when to give up, in jiffies; callers may move it later, under
+ *	tow_peers.lock
  * @full: the last try failed because our own device had no room
- * @drops: connections that were ended to make some
- * @work: does it
- * @done: the result is there; under tow_peers.lock
- * @error: the result
- * @peer: the result, with a reference
+ * @drops: times that the attempt waited for another connection to make room
+ * @work: tow_attempt_work()
+ * @done: @error and @peer are valid; the three are under tow_peers.lock
+ * @error: the result: 0 or a negative errno
+ * @peer: the peer, with a reference, if @error is 0
  */
 struct tow_attempt {
 	struct kref			refs;
@@ -201,7 +206,7 @@ static bool tow_attempt_decided(struct tow_peer *peer)
 	       READ_ONCE(peer->dev->peers->stopping);
 }
 
-/* Wait for the connection that is being made from the other side. */
+/* Wait until the peer is READY; it may be connecting to us. */
 static int tow_attempt_wait_ready(struct tow_peer *peer)
 {
 	struct tow_peers *peers = peer->dev->peers;
@@ -214,14 +219,15 @@ static int tow_attempt_wait_ready(struct tow_peer *peer)
 }
 
 /*
- * How long the answer to the first request is waited for.  The connection manager says a
- * request again after 4.3 s only: if it got lost in an outage, another try is faster.
+ * How long to wait for the answer to the first request.  The connection manager
+ * repeats a request only after 4.3 s: if it got lost in an outage, another try
+ * is faster.
  */
 static unsigned int tow_attempt_answer_ms(const struct tow_attempt *attempt)
 {
 	unsigned int sought_ms = jiffies_to_msecs(jiffies - attempt->begun);
 
-	/* The last try takes all the time that a slow peer may need. */
+	/* The last try gives a slow peer all the time that it may need. */
 	if (!attempt->again ||
 	    time_after(jiffies + msecs_to_jiffies(TOW_CONNECT_STEP_MS),
 		       READ_ONCE(attempt->deadline)))
@@ -230,7 +236,7 @@ static unsigned int tow_attempt_answer_ms(const struct tow_attempt *attempt)
 		       TOW_ANSWER_MS, TOW_CONNECT_STEP_MS);
 }
 
-/* One try.  Return: as tow_connect(); -EALREADY and -EAGAIN: try again. */
+/* Try once.  Return: as tow_connect(); -EALREADY, -EAGAIN: try again. */
 static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 {
 	int ret;
@@ -248,7 +254,7 @@ static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 	return ret;
 }
 
-/* Is another try worth while?  Packets get lost, connections cross. */
+/* Is another try worth while? */
 static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 			      unsigned int *resets)
 {
@@ -282,7 +288,10 @@ static void tow_attempt_work(struct work_struct *work)
 	do {
 		ret = tow_attempt_try(attempt, &peer);
 	} while (ret && tow_attempt_again(attempt, ret, &resets));
-	/* The listener of the same device may have refused because of that. */
+	/*
+	 * Loopback: the responder's error, as its device is going, may have
+	 * come first.
+	 */
 	if (ret && tow_device_going(attempt->dev))
 		ret = -ENODEV;
 	else if (ret == -EALREADY)
@@ -341,7 +350,10 @@ static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
 	return attempt;
 }
 
-/* The attempt that goes on, or a new one; with a reference for the caller. */
+/*
+ * The attempt for an address that is in progress, or a new one, with a
+ * reference for the caller; or ERR_PTR().
+ */
 static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
 					    const struct tow_address *address,
 					    const struct tow_conn_settings *how,
@@ -354,7 +366,7 @@ static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
 	mutex_lock(&peers->lock);
 	attempt = tow_attempt_find(peers, address);
 	if (attempt) {
-		/* Whoever waits the longest may see another try. */
+		/* Tries continue until the latest deadline of all callers. */
 		if (time_after(deadline, attempt->deadline))
 			WRITE_ONCE(attempt->deadline, deadline);
 		kref_get(&attempt->refs);
@@ -383,12 +395,12 @@ out_unlock:
 }
 
 /**
- * tow_peer_reach - the peer at an address, connected
+ * tow_peer_reach - find the READY peer at an address, or connect to it
  * @dev: the device
  * @address: the address, with its port
- * @settings: how to connect, if need be
+ * @settings: how to connect
  * @timeout_ms: how long to wait
- * @result: the peer, with a reference for the caller
+ * @result: where to: the peer, with a reference for the caller
  *
  * Return: 0; the errors of TOW_IOCTL_PEER_CONNECT; -ENODEV: the device is going;
  * -EINTR: a signal came.
@@ -426,7 +438,7 @@ int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
 	return ret;
 }
 
-/* The peer's session if it is READY, with a reference for the caller. */
+/* A READY peer's session, with a reference for the caller; or NULL. */
 static struct tow_session *tow_peer_session(struct tow_peer *peer)
 {
 	struct tow_peers *peers = peer->dev->peers;
@@ -443,7 +455,7 @@ static struct tow_session *tow_peer_session(struct tow_peer *peer)
 	return session;
 }
 
-/* Where a peer is to be asked, and how. */
+/* The address to connect to a peer, and the settings. */
 static void tow_peer_way(struct tow_peer *peer, struct tow_address *address,
 			 struct tow_conn_settings *settings)
 {
@@ -461,11 +473,11 @@ static void tow_peer_way(struct tow_peer *peer, struct tow_address *address,
 }
 
 /**
- * tow_peer_seek - have a peer asked to connect, if nobody does already
+ * tow_peer_seek - begin an attempt to connect to a peer, if none is in progress
  * @peer: the peer
- * @limit_ms: how long that may take
+ * @limit_ms: how long the attempt may take
  *
- * Waits for nothing.  What comes of it is seen by the peer's state.
+ * Does not wait.  The peer's state shows the result.
  */
 void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 {
@@ -476,19 +488,19 @@ void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 	tow_peer_way(peer, &address, &settings);
 	attempt = tow_attempt_join(peer->dev, &address, &settings, limit_ms,
 				   true);
-	/* Whoever wants it asks again. */
+	/* After an error the caller, an association's work item, asks again. */
 	if (!IS_ERR(attempt))
 		tow_attempt_put(attempt);
 }
 
 /**
- * tow_peer_use - a peer's READY session, made anew if need be
+ * tow_peer_use - get a peer's READY session, and connect if there is none
  * @peer: the peer
- * @timeout_ms: how long to wait for that
- * @result: the session, with a reference for the caller
+ * @timeout_ms: how long to wait
+ * @result: where to: the session, with a reference for the caller
  *
- * Return: 0; -ESTALE: that life of the node is over, and another has its address;
- * otherwise as tow_peer_reach().
+ * Return: 0; -ESTALE: another peer has the address: @peer's life is over;
+ * -ECONNRESET: the new session has ended already; else as tow_peer_reach().
  */
 int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 		 struct tow_session **result)
@@ -515,7 +527,7 @@ int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
 }
 
 /**
- * tow_peer_remember - connect to this peer with these settings from now on
+ * tow_peer_remember - set the settings for later connections to a peer
  * @peer: the peer
  * @settings: the settings
  */
@@ -529,10 +541,11 @@ void tow_peer_remember(struct tow_peer *peer,
 }
 
 /**
- * tow_peer_disconnect - end the connection to a peer, or forget it
- * @peer: the peer; without a connection it is forgotten
+ * tow_peer_disconnect - end the connection to a peer, or forget an idle peer
+ * @peer: the peer; if it has no connection it is forgotten
  *
- * Return: 0: there is none any more; -EINTR: a signal came, it ends all the same.
+ * Return: 0: the peer has no connection any more; -EINTR: a signal came; the
+ * connection ends all the same.
  */
 int tow_peer_disconnect(struct tow_peer *peer)
 {
@@ -560,7 +573,7 @@ int tow_peer_disconnect(struct tow_peer *peer)
 	}
 	tow_session_fail(session, -ECONNRESET, TOW_WIRE_ADMIN,
 			 "an administrator disconnected it");
-	/* Not only ENDED: nobody sees it any more. */
+	/* Until tow_peer_session_gone() has taken it from the peer. */
 	ret = wait_event_interruptible(peers->wait,
 				       READ_ONCE(peer->session) != session);
 	tow_session_put(session);

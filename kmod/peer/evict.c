@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Room for another peer, where there is none.
+ * Eviction: making room for another peer.
  *
- * When the device has no more queue pairs, or the table of peers is full, the
- * connection that was idle for the longest is ended in good order, if nobody uses
- * it; and from a full table goes the peer without a connection that was not used
- * for the longest.  What is used is never touched, so it may be that there is no
- * room: then whoever wants it is told so.
+ * When the table of peers is full, the peer without a connection that was
+ * unused for the longest is forgotten.  If there is none, or if the device has
+ * no more queue pairs, the unused connection that was idle for the longest is
+ * ended in good order.  Connections in use are never evicted, so there may be
+ * no room: connecting fails then.
  *
- * Who makes a connection waits until the other one is gone, and tries again
- * (connect.c).  Who accepts one must not wait: the other end is told to come back
- * soon (conn/passive.c).  That holds for those who have proved nothing, too: no more than
- * 64 of them are there at a time, so they have no more than 64 queue pairs that
- * nobody used.
+ * An initiator waits until the evicted connection is gone, and tries again
+ * (connect.c).  A responder must not wait: the initiator gets TOW_WIRE_BUSY,
+ * and tries again soon (conn/passive.c).  Nodes that have proved nothing evict
+ * as well, but there are at most TOW_HALF_OPEN_MAX of them at a time, with one
+ * queue pair each.
  */
 #include <linux/jiffies.h>
 
@@ -21,8 +21,8 @@
 #include "peer.h"
 
 /*
- * What was used a moment ago will be used again: two that push each other out
- * get nothing done.
+ * A connection is evicted only if it was idle for so long: two peers that evict
+ * each other's connection all the time would get nothing done.
  */
 #define TOW_EVICT_IDLE_MS	1000
 
@@ -36,7 +36,7 @@ static bool tow_evict_may(const struct tow_peer *peer)
 			  msecs_to_jiffies(TOW_EVICT_IDLE_MS));
 }
 
-/* A session of a peer that ends already, with a reference; or NULL. */
+/* A peer's session that is ENDING already, with a reference; or NULL. */
 static struct tow_session *tow_evict_ending(struct tow_peers *peers)
 {
 	struct tow_session *session, *found = NULL;
@@ -54,7 +54,10 @@ static struct tow_session *tow_evict_ending(struct tow_peers *peers)
 	return found;
 }
 
-/* The session to be missed least, with a reference; or NULL. */
+/*
+ * The session that may be evicted and was idle for the longest, with a
+ * reference.
+ */
 static struct tow_session *tow_evict_pick(struct tow_peers *peers)
 {
 	struct tow_session *found = NULL;
@@ -76,8 +79,8 @@ static struct tow_session *tow_evict_pick(struct tow_peers *peers)
 }
 
 /*
- * A session whose end makes room, with a reference; or NULL.  One after another,
- * so that no more go than have to.
+ * A session whose end makes room, with a reference; or NULL.  One that is
+ * ENDING is preferred, so that no more sessions are evicted than necessary.
  */
 static struct tow_session *tow_evict_begin(struct tow_device *dev)
 {
@@ -95,10 +98,10 @@ static struct tow_session *tow_evict_begin(struct tow_device *dev)
 }
 
 /**
- * tow_evict_wait - wait for the end of a connection that nobody uses
+ * tow_evict_wait - evict an unused connection, and wait until it is gone
  * @dev: the device; it has no room
  *
- * Return: true: nothing is left of it; false: there is none.
+ * Return: true: a session is gone; false: there is none to evict.
  */
 bool tow_evict_wait(struct tow_device *dev)
 {
@@ -106,7 +109,7 @@ bool tow_evict_wait(struct tow_device *dev)
 
 	if (!session)
 		return false;
-	/* Not only ENDED: the table may be what is full. */
+	/* Until it is not in the table: waiting for ENDED is not enough. */
 	wait_event(dev->peers->wait, xa_load(&dev->peers->sessions,
 					     session->index) != session);
 	tow_session_put(session);
@@ -114,12 +117,10 @@ bool tow_evict_wait(struct tow_device *dev)
 }
 
 /**
- * tow_evict_soon - see that a connection that nobody uses ends
+ * tow_evict_soon - evict an unused connection, without waiting
  * @dev: the device; it has no room
  *
- * Does not wait.
- *
- * Return: true: there will be room soon; false: there is no such connection.
+ * Return: true: there will be room soon; false: there is none to evict.
  */
 bool tow_evict_soon(struct tow_device *dev)
 {
@@ -135,7 +136,8 @@ bool tow_evict_soon(struct tow_device *dev)
  * tow_peer_forget_idle - forget a peer that is not connected
  * @peer: the peer
  *
- * Return: true; false: it is connected, or forgotten already.
+ * Return: true; false: the peer is connected, has an association, or is
+ * forgotten already.
  */
 bool tow_peer_forget_idle(struct tow_peer *peer)
 {
@@ -155,13 +157,12 @@ bool tow_peer_forget_idle(struct tow_peer *peer)
 }
 
 /**
- * tow_evict_forget - forget a peer that is not connected
+ * tow_evict_forget - forget the idle peer that was unused for the longest
  * @dev: the device; its table of peers is full
  *
- * In process context, without tow_peers.lock.
+ * In process context; caller does not hold tow_peers.lock.
  *
- * Return: true: one was forgotten, the one that was not used for the longest;
- * false: all are connected, or about to be.
+ * Return: true: the caller looks again for room; false: no peer is idle.
  */
 bool tow_evict_forget(struct tow_device *dev)
 {
@@ -185,6 +186,9 @@ bool tow_evict_forget(struct tow_device *dev)
 	if (forgotten)
 		tow_stat_inc(dev, TOW_STAT_EVICTIONS);
 	tow_peer_put(found);
-	/* Somebody else was faster, or connects to it: who asks looks again. */
+	/*
+	 * Also if @found was forgotten or connected meanwhile: the caller looks
+	 * again.
+	 */
 	return true;
 }

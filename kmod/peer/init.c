@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device's peers as a whole, from before the first to after the last; and what
- * sessions ask for (tow_peer_session_*()): what a message means that is not the
- * control channel's own, what is said next, and what becomes of an association when its
- * session ends.
+ * The life of a device's peers as a whole; and what conn/ calls for a session
+ * (tow_peer_session_*()): handling messages that are not the control channel's
+ * own, choosing the next message, and ending or keeping the association at the
+ * session's end.
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
@@ -15,7 +15,7 @@
 #include "queue.h"
 
 /**
- * tow_peers_init - no peers, on no RDMA device so far
+ * tow_peers_init - make an empty table of peers
  * @dev: the device
  *
  * Return: 0 or -ENOMEM.
@@ -39,7 +39,7 @@ int tow_peers_init(struct tow_device *dev)
 }
 
 /**
- * tow_peers_start - peers may come
+ * tow_peers_start - peers may connect
  * @dev: the device, in use from now on
  *
  * Return: as tow_conn_start().
@@ -72,7 +72,7 @@ void tow_peers_quiesce(struct tow_device *dev)
 	tow_listen_move(dev, 0);
 }
 
-/* Without the lock, as whoever waits cannot take it while it looks. */
+/* Without tow_peers.lock, which a wait_event() condition cannot take. */
 static bool tow_peers_all_ended(struct tow_peers *peers)
 {
 	return xa_empty(&peers->sessions) && !READ_ONCE(peers->assocs) &&
@@ -83,7 +83,7 @@ static bool tow_peers_all_ended(struct tow_peers *peers)
  * tow_peers_stop - undo tow_peers_start(), after tow_peers_quiesce()
  * @dev: the device
  *
- * When it returns, nothing of ours that peers need is on the RDMA device.
+ * On return peers have nothing on the RDMA device any more.
  */
 void tow_peers_stop(struct tow_device *dev)
 {
@@ -92,7 +92,7 @@ void tow_peers_stop(struct tow_device *dev)
 	unsigned long index;
 
 	wait_event(peers->wait, tow_peers_all_ended(peers));
-	/* Whoever made it quiet has let go of the lock. */
+	/* Whatever ended last may still hold the lock: wait for it. */
 	mutex_lock(&peers->lock);
 	mutex_unlock(&peers->lock);
 	xa_for_each(&peers->by_id, index, peer) {
@@ -122,12 +122,12 @@ void tow_peers_cleanup(struct tow_device *dev)
 /* ---- sessions ------------------------------------------------------------- */
 
 /**
- * tow_accept_error - what an initiator is told that could not be accepted
- * @session: the responder's; it remembers whether our device had no room
+ * tow_accept_error - the error for an initiator that could not be accepted
+ * @session: the responder's session; if @full is set a connection is evicted
  * @error: why, a negative errno
  *
- * Return: @error; -EAGAIN: there will be room soon, as a connection that nobody uses
- * is about to end.
+ * Return: @error; -EAGAIN: there will be room soon, as an unused connection is
+ * ending.
  */
 int tow_accept_error(struct tow_session *session, int error)
 {
@@ -137,8 +137,8 @@ int tow_accept_error(struct tow_session *session, int error)
 }
 
 /*
- * The initiator proves that it holds the cluster key.  Return: 0; -EKEYREJECTED: it does
- * not; -EPROTO: it does, and says nonsense.
+ * Handle AUTH, the initiator's proof.  Return: 0, also if the session ends for
+ * another reason; -EKEYREJECTED: the proof is wrong; -EPROTO: another field is.
  */
 static int tow_accept_auth(struct tow_session *session,
 			   const struct tow_wire_auth *auth)
@@ -158,7 +158,7 @@ static int tow_accept_auth(struct tow_session *session,
 		return ret;
 	if (ret) {
 		ret = tow_accept_error(session, ret);
-		/* Not the other end's fault: it is told why, and that is all. */
+		/* Not the other end's fault: GOODBYE has the reason. */
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 ret == -EALREADY ?
 				 "another connection goes on instead" :
@@ -210,15 +210,16 @@ static int tow_peer_session_dispatch(struct tow_session *session, u8 type,
 }
 
 /**
- * tow_peer_session_receive - a message that is not the control channel's own
- * @session: by which it came; one is dealt with at a time
- * @type: enum tow_wire_type; it is in its place
+ * tow_peer_session_receive - handle a message that is not the control channel's
+ *	own
+ * @session: the session that received it, one message at a time
+ * @type: enum tow_wire_type; allowed in the session's state
  * @request: as in the header
  * @body: the message but its header
- * @bytes: of @body; as many as @type has at least
+ * @bytes: of @body; at least the size that @type has
  *
- * Return: 0; -EPROTO, -EKEYREJECTED: it must not be; another negative errno: it
- * could not be dealt with.
+ * Return: 0; -EPROTO, -EKEYREJECTED: the message breaks the protocol; another
+ * negative errno: it could not be handled.
  */
 int tow_peer_session_receive(struct tow_session *session, u8 type,
 			     u32 request, void *body, size_t bytes)
@@ -232,8 +233,8 @@ int tow_peer_session_receive(struct tow_session *session, u8 type,
 }
 
 /*
- * What the directory has to say.  SYNC comes after what it says to resolvers, by
- * which these know what was revoked.
+ * The directory's next message, or SYNC.  SYNC comes after the directory's
+ * messages to resolvers, as REVOKE must come before SYNC.
  */
 static size_t tow_message_of_assoc(struct tow_session *session, u8 *type,
 				   u32 *request, void *body)
@@ -253,16 +254,16 @@ static size_t tow_message_of_assoc(struct tow_session *session, u8 *type,
 }
 
 /**
- * tow_peer_session_fill - what is to be said next to a peer
- * @session: READY; the caller has its @pump
+ * tow_peer_session_fill - choose the next message to a peer
+ * @session: the session, READY; caller holds its @pump
  * @type: where to: enum tow_wire_type
  * @request: where to: for the header
  * @body: where to: the message but its header, TOW_WIRE_BODY_BYTES
- * @bytes: where to: of @body
+ * @bytes: where to: size of the body
  *
- * tow_peer_session_posted() is due when it was posted.
+ * The caller calls tow_peer_session_posted() when the message was posted.
  *
- * Return: false: there is nothing to be said.
+ * Return: true; false: there is no message to be sent.
  */
 bool tow_peer_session_fill(struct tow_session *session, u8 *type,
 			   u32 *request, void *body, size_t *bytes)
@@ -279,7 +280,7 @@ bool tow_peer_session_fill(struct tow_session *session, u8 *type,
 
 /**
  * tow_peer_session_posted - a message was posted
- * @session: by which; the caller has its @pump
+ * @session: the session that it was posted by; caller holds its @pump
  * @type: enum tow_wire_type
  */
 void tow_peer_session_posted(struct tow_session *session, u8 type)
@@ -289,10 +290,12 @@ void tow_peer_session_posted(struct tow_session *session, u8 type)
 }
 
 /**
- * tow_peer_session_tick - look twice a heartbeat whether a session is to go on
- * @session: READY, and its other end was heard
+ * tow_peer_session_tick - end a session that stalls, is idle or cannot resume
+ * @session: the session, READY; its other end was heard lately
  *
- * Return: true: it is not, and ends.
+ * Called twice in a heartbeat's interval.
+ *
+ * Return: true: the session ends.
  */
 bool tow_peer_session_tick(struct tow_session *session)
 {
@@ -319,8 +322,9 @@ bool tow_peer_session_tick(struct tow_session *session)
 }
 
 /*
- * Nothing more is posted.  What waits for its turn goes on in another session; or it
- * ends, and its flows are free for another association.
+ * Post no more operations.  Operations that wait stay for another session if
+ * @keep; else they are aborted, and their flows may be used with another
+ * association.
  */
 static void tow_session_close_links(struct tow_session *session, bool keep)
 {
@@ -331,16 +335,17 @@ static void tow_session_close_links(struct tow_session *session, bool keep)
 }
 
 /**
- * tow_peer_session_closing - a session is ENDING: nothing begins any more
- * @session: it; nobody makes links of it any more
+ * tow_peer_session_closing - a session is ENDING: let nothing begin any more
+ * @session: the session; its links are not changed any more
  *
- * Return: whether what it carries outlives it, for what is called later.
+ * Return: true: its association may be carried by another session; an argument
+ * for tow_peer_session_closed() and tow_peer_session_gone().
  */
 bool tow_peer_session_closing(struct tow_session *session)
 {
 	bool keep = tow_assoc_keeps(session);
 
-	/* First: what follows lets the next session begin. */
+	/* First: tow_peer_session_ending() lets the next session begin. */
 	tow_session_close_links(session, keep);
 	tow_peer_session_ending(session, tow_session_orderly(session->reason),
 				keep);
@@ -350,8 +355,8 @@ bool tow_peer_session_closing(struct tow_session *session)
 }
 
 /**
- * tow_peer_session_closed - nobody reaches anything by a session any more
- * @session: ENDING; its queue pairs are destroyed
+ * tow_peer_session_closed - release what the other end could reach by a session
+ * @session: the session, ENDING; its queue pairs are destroyed
  * @keep: from tow_peer_session_closing()
  */
 void tow_peer_session_closed(struct tow_session *session, bool keep)
@@ -361,8 +366,8 @@ void tow_peer_session_closed(struct tow_session *session, bool keep)
 }
 
 /**
- * tow_peer_session_release - a session is about to be freed
- * @session: the session; nobody has a reference
+ * tow_peer_session_release - put the references that a session has
+ * @session: the session, about to be freed
  */
 void tow_peer_session_release(struct tow_session *session)
 {

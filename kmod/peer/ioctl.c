@@ -21,7 +21,7 @@
 	 TOW_PEER_SET_RETRY_COUNT | TOW_PEER_SET_QUEUE_DEPTH |		\
 	 TOW_PEER_SET_QPS)
 
-/* A node's address: not many nodes', not nobody's. */
+/* A unicast address, with a scope if and only if it is link-local. */
 static int tow_connect_address(const struct tow_peer_connect *call,
 			       struct tow_address *address)
 {
@@ -66,7 +66,7 @@ static int tow_connect_check(const struct tow_conn_settings *settings,
 	return 0;
 }
 
-/* The device's settings, but for those that the call has. */
+/* The device's settings, overridden by those of the call. */
 static int tow_connect_settings(struct tow_device *dev,
 				const struct tow_peer_connect *call,
 				struct tow_conn_settings *settings)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Peers: the nodes that this one knows, and how it stands with them.
+ * Peers: the nodes that this node knows, and the state of the connection to
+ * each.
  */
 #ifndef TOW_PEER_H
 #define TOW_PEER_H
@@ -32,28 +33,29 @@ struct tow_assoc;
 
 /**
  * struct tow_conn_settings - how to connect, and how to keep a connection
- * @peer_limit: peers that are remembered, connected or not
+ * @peer_limit: peers in the table, connected or not
  * @qps_per_peer: data queue pairs of a session
- * @cqs: completion queues to begin with
+ * @cqs: completion queues that are made before queue pairs share them
  * @queue_depth: work requests of one data queue pair
- * @listen_port: where we listen
- * @peer_idle_s: unused sessions end after so long; 0: never
- * @heartbeat_ms: a peer says something at least so often
- * @heartbeat_misses: so many times in a row it may fail to
- * @reconnect_timeout_ms: how long an attempt to connect may take; and how long it is
- *	waited for a session that goes on where another has ended
- * @revoke_timeout_ms: how long a peer may take to let go of what is revoked
- * @gid_index: which of the port's addresses; -1: the connection manager chooses
+ * @listen_port: the port that we listen on
+ * @peer_idle_s: unused sessions end after so many seconds; 0: never
+ * @heartbeat_ms: longest time between two messages of a peer
+ * @heartbeat_misses: missed heartbeats in a row that end a session
+ * @reconnect_timeout_ms: how long an attempt to connect may take; and how long
+ *	an association waits for another session
+ * @revoke_timeout_ms: how long a peer may take to acknowledge a revoke
+ * @gid_index: which GID of the port; -1: the connection manager chooses
  * @pkey_index: partition
- * @sl: service level
+ * @sl: service level; 0: that of the path
  * @traffic_class: of the IP header
- * @mtu: bytes; 0: the port's
- * @timeout: for acknowledgements: 4.096 us * 2^timeout
- * @retry_count: sends of one packet after the first
+ * @mtu: in bytes; 0: that of the path
+ * @timeout: ACK timeout: 4.096 us * 2^timeout; 0: none
+ * @retry_count: how often a packet is sent again
  * @allow_unauthenticated: connect without cluster keys
  *
- * Each is a file in sysfs, which may be written at any time: the device's are read
- * with READ_ONCE(), or all together by tow_conn_settings_read().
+ * Each of the device's settings is a file in sysfs and may be written at any
+ * time: they are read with READ_ONCE(), or all together by
+ * tow_conn_settings_read().
  */
 struct tow_conn_settings {
 	u32	peer_limit;
@@ -105,37 +107,39 @@ static inline bool tow_mtu_valid(u32 mtu)
 #define TOW_PEER_ALIASES	8
 
 /**
- * struct tow_peer - another node, or this one as its own peer
- * @refs: held by tow_peers.by_id, by sessions, by attempts to connect, by
- *	whoever looks
+ * struct tow_peer - one life of another node, or of this one as its own peer
+ * @refs: held by tow_peers.by_id, by sessions, by associations, by flows, by
+ *	attempts to connect, and by callers
  * @dev: the device, with a reference
- * @id: its number
- * @loopback: it is our own device
- * @incarnation: names this life of its device
- * @state: this and what follows is under tow_peers.lock; only
- *	tow_peer_transition() changes @state
- * @error: last_error
- * @events: what programs are told of
- * @epoch: sessions that there were
- * @order: of the newest proof that it has sent, by its own count; 0: none so far
+ * @id: number of the peer
+ * @loopback: the peer is our own device
+ * @incarnation: name of this life of the peer's device
+ * @state: changed by tow_peer_transition() only; this and what follows, up to
+ *	@settings, is under tow_peers.lock
+ * @error: last_error of struct tow_peer_info
+ * @events: events for programs
+ * @epoch: number of sessions so far
+ * @order: the largest @order in the peer's AUTH so far; 0: none
  * @aliases: how many of @addresses
- * @addresses: where it was found, and where it came from; the first is its name
- * @used_at: when it was used last, in jiffies; of the time before @session
- * @session: the present one, with a reference; NULL: none
- * @assoc: what we have of it, and outlives sessions, with a reference; NULL: nothing
- * @other_end: loopback: the session of the passive end
- * @removed: not in tow_peers.by_id any more
- * @taken: in a list of whoever took it out
- * @overridden: @settings hold, and not the device's
- * @settings: how to connect to it
- * @sent: control messages, of all sessions
- * @received: likewise
- * @bytes_written: that operations wrote there, of all sessions
- * @bytes_read: that operations read there, of all sessions
- * @operations: of all sessions
+ * @addresses: addresses that the peer was found at or connected from; the first
+ *	names its folder
+ * @used_at: when the last session was used last, or the peer was made, in
+ *	jiffies
+ * @session: the present session, with a reference; NULL: none
+ * @assoc: the association that may outlive @session, with a reference; NULL:
+ *	none
+ * @other_end: loopback: the responder's session, with a reference; NULL: none
+ * @removed: the peer is not in tow_peers.by_id any more
+ * @taken: in a caller's list of peers that were taken out
+ * @overridden: @settings are used, not the device's
+ * @settings: how to connect to the peer
+ * @sent: control messages to the peer, of all sessions
+ * @received: control messages from the peer, of all sessions
+ * @bytes_written: bytes that operations wrote to the peer, of all sessions
+ * @bytes_read: bytes that operations read from the peer, of all sessions
+ * @operations: operations of all sessions
  * @recorder: what happened last
- * @node: how it is seen in sysfs and debugfs, under tow_peer_dirs.lock; NULL: it
- *	is not
+ * @node: its entries in sysfs and debugfs, under tow_peer_dirs.lock; NULL: none
  */
 struct tow_peer {
 	struct kref		refs;
@@ -169,34 +173,34 @@ struct tow_peer {
 
 /**
  * struct tow_peers - a device's peers
- * @lock: protects all but @seek, @settings, @key, @self, @cq_pool, @partings and @dirs;
- *	a session's lock may be taken within
- * @by_id: with a reference
- * @last_id: of the youngest
- * @count: how many
- * @attempts: struct tow_attempt that go on
- * @attempt_count: how many
- * @sessions: those that are not ENDED, by number, with a reference
- * @last_session: number of the youngest
- * @clock: counts requests that came, sessions that became READY, and proofs that
- *	were sent, to know which was before which
- * @assocs: those that have not ended
- * @half_open: those of them that came from outside and are not AUTHENTICATED
- * @stopping: the device is going
- * @wait: woken when the state of a peer, an attempt or a session changes
- * @seek: tow_peer_seek(), which associations ask for another session by: they are
- *	below it
- * @settings: see there
- * @listening: the port that we listen on; 0: on none; under a lock of passive.c
+ * @lock: protects what follows, up to @stopping; tow_session.lock may be taken
+ *	within
+ * @by_id: peers by number, each with a reference
+ * @last_id: number of the youngest peer
+ * @count: peers in @by_id
+ * @attempts: struct tow_attempt that are in progress
+ * @attempt_count: entries of @attempts
+ * @sessions: sessions that are not ENDED, by number, each with a reference
+ * @last_session: number of the youngest session
+ * @clock: counts requests that came, sessions that became READY, and AUTH that
+ *	were sent, to know their order
+ * @assocs: associations that have not ended
+ * @half_open: responder's sessions whose other end has not proved itself
+ * @stopping: the device is going; also read without @lock
+ * @wait: woken when a peer, an attempt, a session or an association changes
+ * @seek: tow_peer_seek(), called by associations, which are a layer below it
+ * @settings: see struct tow_conn_settings
+ * @listening: the port that we listen on; 0: none; under tow_listen_lock
  * @key: the cluster key
- * @self: proves to the loopback peer that it is us: needs no cluster key
- * @control_pd: for control queue pairs: nobody's memory is reachable by it
+ * @self: a random key, for the loopback peer: needs no cluster key
+ * @control_pd: protection domain of control queue pairs; no program's memory is
+ *	in it
  * @cq_pool: completion queues of data queue pairs
- * @partings: identifiers of connections that have ended
- * @dirs: where they are to be seen
+ * @partings: identifiers that wait to be destroyed
+ * @dirs: the peers' entries in sysfs and debugfs
  */
 struct tow_peers {
-	/* protects all but seek, settings, key, self, cq_pool, partings, dirs */
+	/* protects by_id to stopping */
 	struct mutex			lock;
 	struct xarray			by_id;
 	u64				last_id;
@@ -236,7 +240,7 @@ struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address);
 
-/* table.c, for those who have tow_peers.lock */
+/* table.c: caller holds tow_peers.lock */
 void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event);
 struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation);
 void tow_peer_take_out(struct tow_peer *peer);
@@ -253,7 +257,7 @@ void tow_peer_dump(struct tow_peer *peer, const char *why);
 /* assoc.c */
 struct tow_assoc *tow_peer_assoc(struct tow_peer *peer);
 
-/* assoc.c, for those who have tow_peers.lock */
+/* assoc.c: caller holds tow_peers.lock */
 void tow_peer_drop_assoc(struct tow_peer *peer, int error, bool orderly);
 
 /* collision.c */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What can be seen of each peer: its folder in sysfs, its file in debugfs.
+ * Each peer's folder in sysfs and file in debugfs.
  */
 #ifndef TOW_PEER_SYSFS_H
 #define TOW_PEER_SYSFS_H
@@ -19,8 +19,8 @@ struct tow_peer;
 
 /**
  * struct tow_debugfs_device - a device's folders
- * @device: /sys/kernel/debug/towline/<ibdev>; NULL: not there
- * @peers: peers/ in it
+ * @device: /sys/kernel/debug/towline/<ibdev>; NULL: none
+ * @peers: peers/ in @device
  */
 struct tow_debugfs_device {
 	struct dentry	*device;
@@ -28,14 +28,13 @@ struct tow_debugfs_device {
 };
 
 /**
- * struct tow_peer_dirs - where a device's peers are to be seen
- * @lock: protects all of this, and every peer's @node; held while folders come
- *	and go, hence while others read them: nothing that reads takes it.
+ * struct tow_peer_dirs - entries of a device's peers in sysfs and debugfs
+ * @lock: protects all of this, and every peer's @node.  Held while folders are
+ *	made and removed, and removing waits for readers: so no reader takes it.
  *	tow_peers.lock may be taken within
- * @peers: peers/ below the device's node; NULL: there is no node, or no memory
- *	for it
+ * @peers: peers/ below the device's node; NULL: no node, or no memory
  * @debugfs: the same in debugfs
- * @nodes: struct tow_peer_node of those that there are
+ * @nodes: struct tow_peer_node of all peers, owned
  */
 struct tow_peer_dirs {
 	/* protects the others, and tow_peer.node */

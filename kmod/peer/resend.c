@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Messages of the directory are dealt with once, in order, for as long as an
- * association is there.
+ * Resending: messages that last (tow_wire_lasts()) are handled once, in order,
+ * for the life of an association.
  *
- * Who sends one keeps it until the other end says, by credits, that it was dealt
- * with.  When another session carries the association each end has said how many it has
- * dealt with in all (AUTH, AUTHED); what comes after those is said again, before
- * anything else.  There are no more of them than messages can be on their way.
+ * The sender keeps each of them until the other end's credits say that it was
+ * handled.  When another session begins to carry the association, each end says
+ * how many it has handled in all (AUTH, AUTHED), and the other end resends
+ * those after them before it sends anything else.  At most TOW_WIRE_CREDITS are
+ * kept.
  */
 #include <linux/slab.h>
 
@@ -18,7 +19,7 @@ static struct tow_logged *tow_assoc_log_entry(struct tow_assoc_log *log, u64 num
 }
 
 /**
- * tow_assoc_log_init - nothing was said so far
+ * tow_assoc_log_init - make an empty log
  * @log: where to, zeroed
  *
  * Return: 0 or -ENOMEM.
@@ -37,7 +38,7 @@ int tow_assoc_log_init(struct tow_assoc_log *log)
 
 /**
  * tow_assoc_log_cleanup - undo tow_assoc_log_init()
- * @log: the log; may not have been initialised, then zeroed
+ * @log: the log; may be zeroed instead of initialised
  */
 void tow_assoc_log_cleanup(struct tow_assoc_log *log)
 {
@@ -45,11 +46,11 @@ void tow_assoc_log_cleanup(struct tow_assoc_log *log)
 }
 
 /**
- * tow_assoc_log_again - another session carries the association
- * @log: its messages; nobody sends by the session before any more
- * @dealt: how many the other end has dealt with, as it says
+ * tow_assoc_log_again - prepare to resend messages in another session
+ * @log: the association's log; the session that carried it sends no more
+ * @dealt: how many messages the other end says that it has handled
  *
- * Return: 0; -EPROTO: it cannot have.
+ * Return: 0; -EPROTO: @dealt is impossible.
  */
 int tow_assoc_log_again(struct tow_assoc_log *log, u64 dealt)
 {
@@ -61,16 +62,16 @@ int tow_assoc_log_again(struct tow_assoc_log *log, u64 dealt)
 }
 
 /**
- * tow_assoc_log_next - is something to be said again?
- * @session: that is to say it; the caller has its @pump
+ * tow_assoc_log_next - get the next message to resend
+ * @session: the session that sends; caller holds its @pump
  * @type: where to
  * @request: where to
  * @body: where to, TOW_WIRE_BODY_BYTES
- * @bytes: where to: of the body
+ * @bytes: where to: size of the body
  *
- * tow_assoc_log_posted() is due when it was posted.
+ * The caller calls tow_assoc_log_posted() when the message was posted.
  *
- * Return: whether something is.
+ * Return: true; false: there is none.
  */
 bool tow_assoc_log_next(struct tow_session *session, u8 *type, u32 *request,
 			void *body, size_t *bytes)
@@ -89,12 +90,12 @@ bool tow_assoc_log_next(struct tow_session *session, u8 *type, u32 *request,
 }
 
 /**
- * tow_assoc_log_has_room - may another message be said?
- * @session: that is to say it; the caller has its @pump
+ * tow_assoc_log_has_room - has the log room for another message?
+ * @session: the session that sends; caller holds its @pump
  *
- * What the other end has dealt with is forgotten here.
+ * Drops messages that the other end has handled.
  *
- * Return: whether it may.
+ * Return: true: it has.
  */
 bool tow_assoc_log_has_room(struct tow_session *session)
 {
@@ -110,8 +111,10 @@ bool tow_assoc_log_has_room(struct tow_session *session)
 }
 
 /**
- * tow_assoc_log_add - a message is about to be said for the first time
- * @session: that will say it; the caller has its @pump, and there is room
+ * tow_assoc_log_add - keep a message that is about to be sent for the first
+ *	time
+ * @session: the session that sends; caller holds its @pump, and the log has
+ *	room
  * @type: as in the header
  * @request: the same
  * @body: the message but its header
@@ -131,8 +134,8 @@ void tow_assoc_log_add(struct tow_session *session, u8 type, u32 request,
 }
 
 /**
- * tow_assoc_log_posted - the message that is to be said next was posted
- * @session: by which; the caller has its @pump
+ * tow_assoc_log_posted - the log's next message was posted
+ * @session: the session that sends; caller holds its @pump
  */
 void tow_assoc_log_posted(struct tow_session *session)
 {
@@ -144,11 +147,11 @@ void tow_assoc_log_posted(struct tow_session *session)
 }
 
 /**
- * tow_assoc_log_received - a message was dealt with
- * @session: by which it came
+ * tow_assoc_log_received - count a message that was handled
+ * @session: the session that received it
  * @type: as in the header
  *
- * Before the other end is given credit for it.
+ * Called before the other end gets credit for the message.
  */
 void tow_assoc_log_received(struct tow_session *session, u8 type)
 {

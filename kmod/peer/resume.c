@@ -2,11 +2,11 @@
 /*
  * Which session carries an association.
  *
- * The initiator names the association that it has (AUTH), when nothing is left of the
- * session that carried it before; so does the responder (AUTHED), when that is so
- * there.  If both have the same it goes on.  If not, both end what they have, and
- * another begins: the other node may have started anew, or have given up waiting,
- * or the session before was READY at one end only.
+ * In AUTH the initiator names its association with the peer, when nothing is
+ * left of the session that carried it before.  In AUTHED the responder names
+ * the same association if it has it as well: then it resumes.  Else both ends
+ * give up what they have, and a new association begins: one node may have
+ * restarted or given up waiting, or the last session was READY at one end only.
  */
 #include <linux/slab.h>
 
@@ -20,7 +20,7 @@ static bool tow_assoc_is_named(const u8 *name)
 	return memchr_inv(name, 0, TOW_WIRE_ASSOC_BYTES);
 }
 
-/* Without the lock, as whoever waits cannot take it while it looks. */
+/* Without tow_peers.lock, which a wait_event() condition cannot take. */
 static bool tow_assoc_decided(const struct tow_assoc *assoc)
 {
 	return READ_ONCE(assoc->idle) || READ_ONCE(assoc->giving_up);
@@ -33,8 +33,9 @@ static bool tow_assoc_wait_idle(struct tow_assoc *assoc)
 }
 
 /*
- * Called with the session's setup lock: the association is its own from now on.
- * Who finds the session by the association finds the association by the session.
+ * Let a session carry an association.  Caller holds the session's @setup.
+ * tow_session.assoc is set first, so it is there for users of
+ * tow_assoc.session.
  */
 static void tow_assoc_carry(struct tow_assoc *assoc, struct tow_session *session,
 			    bool goes_on)
@@ -51,7 +52,10 @@ static void tow_assoc_carry(struct tow_assoc *assoc, struct tow_session *session
 	tow_session_get(session);
 	spin_lock_bh(&assoc->lock);
 	before = assoc->session;
-	/* Pairs with tow_session_used(). */
+	/*
+	 * Pairs with tow_session_used(), tow_peer_assoc(),
+	 * tow_peer_describe(), tow_ops_look() and tow_revoke_watch().
+	 */
 	smp_store_release(&session->assoc, assoc);
 	assoc->session = session;
 	spin_unlock_bh(&assoc->lock);
@@ -61,8 +65,8 @@ static void tow_assoc_carry(struct tow_assoc *assoc, struct tow_session *session
 }
 
 /*
- * An association that is idle is the caller's.  Return: 0; -EAGAIN: it is not idle;
- * -ESTALE: it is to end.
+ * Claim an idle association for a session.  Return: 0; -EAGAIN: it is not idle;
+ * -ESTALE: it was given up.
  */
 static int tow_assoc_claim(struct tow_assoc *assoc)
 {
@@ -80,7 +84,7 @@ static int tow_assoc_claim(struct tow_assoc *assoc)
 	return ret;
 }
 
-/* What was claimed is not carried after all. */
+/* Undo tow_assoc_claim(): the association is idle again. */
 static void tow_assoc_unclaim(struct tow_assoc *assoc)
 {
 	mutex_lock(&assoc->dev->peers->lock);
@@ -88,7 +92,9 @@ static void tow_assoc_unclaim(struct tow_assoc *assoc)
 	mutex_unlock(&assoc->dev->peers->lock);
 }
 
-/* With the setup lock.  @assoc: claimed, or NULL: a new one begins. */
+/*
+ * As tow_assoc_begin(), for a session that is alive.  Caller holds its @setup.
+ */
 static int tow_assoc_carry_or_begin(struct tow_session *session,
 				    struct tow_assoc *assoc, u64 dealt)
 {
@@ -108,8 +114,10 @@ static int tow_assoc_carry_or_begin(struct tow_session *session,
 }
 
 /*
- * A session carries an association from now on: @assoc, which is claimed, or a new one.
- * Return: 0; the session's error if it is ENDING; -EPROTO; -ENOMEM.
+ * Let a session carry @assoc, which is claimed; or a new association if @assoc
+ * is NULL.
+ * Return: 0; the session's error if it is ENDING; -EPROTO; -ENOMEM; the hash's
+ * error.
  */
 static int tow_assoc_begin(struct tow_session *session, struct tow_assoc *assoc,
 			   u64 dealt)
@@ -129,11 +137,11 @@ static int tow_assoc_begin(struct tow_session *session, struct tow_assoc *assoc,
 }
 
 /**
- * tow_assoc_ask - the initiator says which association it has
- * @session: the peer's present one, whose other end has proved itself
- * @auth: where to; zeroed but for what is said otherwise
+ * tow_assoc_ask - put the initiator's association into AUTH
+ * @session: the initiator's session, the peer's present one
+ * @auth: where to; @assoc and @dealt are zeroed
  *
- * Waits until nothing is left of the session before.
+ * Waits until nothing is left of the last session of the association.
  *
  * Return: 0; -ETIMEDOUT: that takes too long.
  */
@@ -152,7 +160,7 @@ int tow_assoc_ask(struct tow_session *session, struct tow_wire_auth *auth)
 	session->asked = assoc;
 	if (!tow_assoc_wait_idle(assoc))
 		return -ETIMEDOUT;
-	/* Without its name the other end does without it, too. */
+	/* Not named, so the other end gives it up as well. */
 	if (assoc->qps != session->qps || READ_ONCE(assoc->giving_up))
 		return 0;
 	memcpy(auth->assoc, assoc->name, sizeof(auth->assoc));
@@ -160,14 +168,17 @@ int tow_assoc_ask(struct tow_session *session, struct tow_wire_auth *auth)
 	return 0;
 }
 
-/* The peer's association, if that is what the initiator means; others end. */
+/*
+ * The peer's association, with a reference, if it is the one that the initiator
+ * names; else NULL, and it is given up.
+ */
 static struct tow_assoc *tow_assoc_meant(struct tow_session *session,
 					 const u8 *name)
 {
 	struct tow_peers *peers = session->dev->peers;
 	struct tow_assoc *assoc;
 
-	/* One that does not last has no name there. */
+	/* The associations of loopback do not last. */
 	if (session->loopback)
 		return NULL;
 	mutex_lock(&peers->lock);
@@ -186,15 +197,17 @@ static struct tow_assoc *tow_assoc_meant(struct tow_session *session,
 }
 
 /**
- * tow_assoc_asked - the responder hears which association the initiator has
- * @session: the responder's: the peer's present one
- * @auth: what it says
+ * tow_assoc_asked - handle the association in AUTH, and let the session carry
+ *	one
+ * @session: the responder's session, the peer's present one
+ * @auth: the initiator's AUTH
  * @authed: where to: the answer
  *
- * Waits until nothing is left of the session before.
+ * Waits until nothing is left of the last session of the association.
  *
- * Return: 0: @session carries an association; -EPROTO: it must not say that; -EAGAIN:
- * something is left; -ENOMEM; the session's error if it is ENDING.
+ * Return: 0: @session carries an association; -EPROTO: @auth is invalid;
+ * -EAGAIN: the last session is not gone; -ENOMEM; the session's error if it is
+ * ENDING.
  */
 int tow_assoc_asked(struct tow_session *session, const struct tow_wire_auth *auth,
 		    struct tow_wire_authed *authed)
@@ -223,13 +236,14 @@ int tow_assoc_asked(struct tow_session *session, const struct tow_wire_auth *aut
 }
 
 /**
- * tow_assoc_answered - the initiator hears which association goes on
- * @session: the initiator's, after tow_assoc_ask()
- * @authed: what the responder says
+ * tow_assoc_answered - handle the association in AUTHED, and let the session
+ *	carry one
+ * @session: the initiator's session, after tow_assoc_ask()
+ * @authed: the responder's AUTHED
  *
- * Return: 0: @session carries an association; -EPROTO: it must not say that;
- * -ECONNRESET: we have given up waiting meanwhile, and without that association it
- * can be tried again; -ENOMEM; the session's error if it is ENDING.
+ * Return: 0: @session carries an association; -EPROTO: @authed is invalid;
+ * -ECONNRESET: the association was given up meanwhile, and another try may
+ * begin a new one; -ENOMEM; the session's error if it is ENDING.
  */
 int tow_assoc_answered(struct tow_session *session,
 		       const struct tow_wire_authed *authed)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The one table of what leads from one state of a peer to another.
+ * The table of all transitions between the states of a peer.
  * tests/unit/peer_state.c keeps it in step with Documentation/models/connect.pml.
  */
 #include "state.h"
@@ -22,11 +22,11 @@ const struct tow_peer_rule tow_peer_rules[] = {
 };
 
 /**
- * tow_peer_next_state - where an event leads
+ * tow_peer_next_state - the state that an event leads to
  * @state: enum tow_peer_state
  * @event: enum tow_peer_event
  *
- * Return: enum tow_peer_state; -1: that event cannot happen in that state.
+ * Return: enum tow_peer_state; -1: the event cannot happen in that state.
  */
 int tow_peer_next_state(int state, int event)
 {
@@ -40,7 +40,7 @@ int tow_peer_next_state(int state, int event)
 }
 
 /**
- * tow_peer_state_name - a state, for people and for sysfs
+ * tow_peer_state_name - a state's name, for the log and for sysfs
  * @state: enum tow_peer_state
  *
  * Return: a string that is never freed.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The states of a peer, and what leads from one to the next.
+ * The states of a peer, and the events that change them.
  */
 #ifndef TOW_PEER_STATE_H
 #define TOW_PEER_STATE_H
@@ -9,13 +9,14 @@
 
 /**
  * enum tow_peer_event - what changes a peer's state
- * @TOW_EVENT_CONNECT: a session of the peer is being made
- * @TOW_EVENT_ESTABLISHED: it is READY
- * @TOW_EVENT_BROKE: it is ENDING
- * @TOW_EVENT_CLOSED: it is ENDED, and that was wanted; or the association that was
- *	waiting
- * @TOW_EVENT_FAILED: likewise, and that was not wanted
- * @TOW_EVENT_KEPT: it is ENDED, and its association waits for another session
+ * @TOW_EVENT_CONNECT: a session has become the peer's present one
+ * @TOW_EVENT_ESTABLISHED: the present session is READY
+ * @TOW_EVENT_BROKE: the present session is ENDING, or is replaced
+ * @TOW_EVENT_CLOSED: the present session, or the association that waited for
+ *	another one, has ended in good order
+ * @TOW_EVENT_FAILED: either has ended with a failure
+ * @TOW_EVENT_KEPT: the present session is ENDED, and the association waits for
+ *	another session
  */
 enum tow_peer_event {
 	TOW_EVENT_CONNECT,
@@ -38,7 +39,7 @@ struct tow_peer_rule {
 	int	to;
 };
 
-/* Ends with one that has -1 everywhere. */
+/* The last entry is -1 everywhere. */
 extern const struct tow_peer_rule tow_peer_rules[];
 
 int tow_peer_next_state(int state, int event);

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What can be seen of a peer: by PEER_LIST, in the log, in sysfs and in debugfs.
+ * What a peer shows: in PEER_LIST, in the log, in sysfs and in debugfs.
  *
- * /sys/class/towline/<ibdev>/peers/<address>/, a folder for each peer;
+ * /sys/class/towline/<ibdev>/peers/<address>/ is a folder for each peer;
  * Documentation/ABI/testing/sysfs-class-towline describes each file.
  *
- * A peer is seen from tow_peer_sysfs_add() to tow_peer_sysfs_remove().  Its folder
- * is a structure of its own (struct tow_peer_folder), because folders go with the
- * device's node, which is made anew when the device is renamed, and peers do not.
- * Removing a folder waits for those who read it, so they find the peer there; that
- * is why nobody who reads takes tow_peer_dirs.lock, and why nobody may remove a
- * folder with a lock that readers take (tow_peers.lock).
+ * A peer is visible from tow_peer_sysfs_add() to tow_peer_sysfs_remove().  Its
+ * folder is a separate structure (struct tow_peer_folder): folders are removed
+ * with the device's node, which is made anew when the device is renamed, but
+ * peers stay.  Removing a folder waits for readers of its files, so the peer
+ * exists while it is read.  For the same reason readers do not take
+ * tow_peer_dirs.lock, and folders are not removed under tow_peers.lock, which
+ * readers take.
  *
- * /sys/kernel/debug/towline/<ibdev>/peers/<address>, a file for each peer: what
- * happened last.  Nothing depends on it: where debugfs is not to be had, nothing
- * else changes.
+ * /sys/kernel/debug/towline/<ibdev>/peers/<address> is a file for each peer:
+ * what happened last.  Nothing else depends on debugfs.
  *
- * debugfs itself makes sure that removing a file waits for those who read it, and
- * that later readers of an open file get -EIO: no reader sees a peer that is
- * gone.  Its functions take and give errors in the place of folders, so nothing
- * is checked here but what would put files into the wrong place.
+ * Removing a debugfs file waits for its readers, and later readers of an open
+ * file get -EIO, so no reader sees a peer that is gone.  debugfs functions
+ * accept error pointers in the place of folders, so only NULL is checked here:
+ * it would be the root.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -43,7 +43,8 @@
 /**
  * struct tow_peer_folder - a peer's folder
  * @kobj: the folder
- * @peer: the peer, without a reference: it outlives the folder's files
+ * @peer: the peer, without a reference: it outlives the folder's files, but not
+ *	always the folder
  */
 struct tow_peer_folder {
 	struct kobject	kobj;
@@ -51,11 +52,12 @@ struct tow_peer_folder {
 };
 
 /**
- * struct tow_peer_node - a peer that can be seen
+ * struct tow_peer_node - a visible peer; all of it is under tow_peer_dirs.lock
  * @link: in tow_peer_dirs.nodes
  * @peer: the peer, without a reference
- * @folder: NULL: the device has no node, or something has that name already
- * @record: its file in debugfs
+ * @folder: its folder in sysfs, with a reference; NULL: the device has no node,
+ *	or the folder could not be made
+ * @record: its file in debugfs; NULL or an error: none
  */
 struct tow_peer_node {
 	struct list_head	link;
@@ -64,7 +66,7 @@ struct tow_peer_node {
 	struct dentry		*record;
 };
 
-/* ---- numbers -------------------------------------------------------------- */
+/* ---- struct tow_peer_info ------------------------------------------------- */
 
 static void tow_peer_add_numbers(struct tow_assoc *assoc,
 				 struct tow_peer_info *info)
@@ -79,9 +81,9 @@ static void tow_peer_add_numbers(struct tow_assoc *assoc,
 }
 
 /**
- * tow_peer_describe - what can be seen of a peer
+ * tow_peer_describe - describe a peer
  * @peer: the peer
- * @info: where to; all but its size is filled in
+ * @info: where to; @size is kept, all else is filled in
  */
 void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 {
@@ -115,8 +117,10 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 		tow_session_get(other);
 	mutex_unlock(&peers->lock);
 	if (other) {
-		/* The grants are its, as it is the one that is asked. */
-		/* Pairs with tow_assoc_carry(). */
+		/*
+		 * Loopback: the responder's association has the grants.  Pairs
+		 * with tow_assoc_carry().
+		 */
 		tow_peer_add_numbers(smp_load_acquire(&other->assoc), info);
 		tow_session_put(other);
 	}
@@ -126,7 +130,7 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	if (!session)
 		return;
 	info->qps = session->qps;
-	/* First, as it may be set meanwhile. */
+	/* Read before @jiffies, so that the difference is not negative. */
 	busy_at = READ_ONCE(session->busy_at);
 	info->idle_ms = jiffies_to_msecs(jiffies - busy_at);
 	if (session->handshake.request.control.features &
@@ -148,7 +152,7 @@ void tow_debugfs_setup(void)
 }
 
 /**
- * tow_debugfs_cleanup - remove it, and whatever is in it
+ * tow_debugfs_cleanup - remove the module's folder and all in it
  */
 void tow_debugfs_cleanup(void)
 {
@@ -157,7 +161,7 @@ void tow_debugfs_cleanup(void)
 
 /**
  * tow_debugfs_device_add - make a device's folders
- * @dir: which have been removed, or were never made
+ * @dir: where to; has no folders
  * @device: the device's name
  */
 static void tow_debugfs_device_add(struct tow_debugfs_device *dir,
@@ -171,7 +175,7 @@ static void tow_debugfs_device_add(struct tow_debugfs_device *dir,
  * tow_debugfs_device_remove - remove a device's folders and what is in them
  * @dir: the folders, if they are there
  *
- * Waits for those who are reading.
+ * Waits for readers of the files.
  */
 static void tow_debugfs_device_remove(struct tow_debugfs_device *dir)
 {
@@ -192,10 +196,11 @@ DEFINE_SHOW_ATTRIBUTE(tow_debugfs_peer);
 /**
  * tow_debugfs_peer_add - make a peer's file
  * @dir: the device's folders
- * @name: what it is called
- * @peer: the peer; must not go before the file
+ * @name: the file's name
+ * @peer: the peer; must outlive the file
  *
- * Return: the file, for debugfs_remove(), which takes whatever this gives.
+ * Return: the file, NULL or an error pointer; debugfs_remove() takes any of
+ * these.
  */
 static struct dentry *tow_debugfs_peer_add(struct tow_debugfs_device *dir,
 					   const char *name,
@@ -213,7 +218,7 @@ static struct dentry *tow_debugfs_peer_add(struct tow_debugfs_device *dir,
 /**
  * struct tow_peer_attr - a file in a peer's folder
  * @attr: the file
- * @show: what it says; @info is of this moment
+ * @show: writes its contents; @info was just filled in
  */
 struct tow_peer_attr {
 	struct attribute	attr;
@@ -291,7 +296,7 @@ static const struct sysfs_ops tow_peer_folder_ops = {
 	.show = tow_peer_folder_show,
 };
 
-/* The peer may be gone: the last reference to a folder can be anybody's. */
+/* Does not use @peer, which may be gone: a folder may outlive its files. */
 static void tow_peer_folder_release(struct kobject *kobj)
 {
 	kfree(container_of(kobj, struct tow_peer_folder, kobj));
@@ -306,7 +311,7 @@ static const struct kobj_type tow_peer_folder_type = {
 /* ---- folders -------------------------------------------------------------- */
 
 /**
- * tow_peer_name - an address as people write it
+ * tow_peer_name - format an address
  * @address: the address
  * @name: where to: "192.0.2.1", "2001:db8::1", "fe80::1%3", where 3 is the index
  *	of the interface
@@ -327,7 +332,7 @@ static void tow_peer_name(const struct tow_address *address,
 
 /**
  * tow_peer_dump - write what happened last with a peer to the log
- * @peer: the peer; NULL: nobody
+ * @peer: the peer; NULL: do nothing
  * @why: what is wrong
  */
 void tow_peer_dump(struct tow_peer *peer, const char *why)
@@ -345,7 +350,9 @@ void tow_peer_dump(struct tow_peer *peer, const char *why)
 	tow_recorder_dump(&peer->recorder, device, name, why);
 }
 
-/* sysfs cries out loud about a second one of the same name. */
+/*
+ * Is the name in use?  sysfs would warn about a second folder of the same name.
+ */
 static bool tow_peer_folder_taken(struct kobject *parent, const char *name)
 {
 	struct kernfs_node *found = kernfs_find_and_get(parent->sd, name);
@@ -395,7 +402,7 @@ static void tow_peer_node_show(struct tow_peer_dirs *dirs,
 	node->record = tow_debugfs_peer_add(&dirs->debugfs, name, peer);
 }
 
-/* Waits for those who read. */
+/* Waits for readers. */
 static void tow_peer_node_hide(struct tow_peer_node *node)
 {
 	debugfs_remove(node->record);
@@ -408,7 +415,7 @@ static void tow_peer_node_hide(struct tow_peer_node *node)
 }
 
 /**
- * tow_peer_dirs_init - nothing is to be seen yet
+ * tow_peer_dirs_init - initialise, without folders
  * @dirs: the structure
  */
 void tow_peer_dirs_init(struct tow_peer_dirs *dirs)
@@ -420,11 +427,10 @@ void tow_peer_dirs_init(struct tow_peer_dirs *dirs)
 }
 
 /**
- * tow_peer_sysfs_device_add - the device has a node now
- * @dev: the device
+ * tow_peer_sysfs_device_add - make the folders of a device's peers
+ * @dev: the device; it has a node now
  *
- * Shows the peers that there are.  What cannot be shown, for want of memory, is
- * logged and otherwise of no consequence.
+ * A folder that cannot be made is logged, and is no error.
  */
 void tow_peer_sysfs_device_add(struct tow_device *dev)
 {
@@ -447,10 +453,10 @@ out_unlock:
 }
 
 /**
- * tow_peer_sysfs_device_remove - the device's node is about to go
- * @dev: the device
+ * tow_peer_sysfs_device_remove - remove the folders of a device's peers
+ * @dev: the device; its node is about to be removed
  *
- * Waits for those who read.
+ * Waits for readers.
  */
 void tow_peer_sysfs_device_remove(struct tow_device *dev)
 {
@@ -461,7 +467,7 @@ void tow_peer_sysfs_device_remove(struct tow_device *dev)
 	list_for_each_entry(node, &dirs->nodes, link)
 		tow_peer_node_hide(node);
 	tow_debugfs_device_remove(&dirs->debugfs);
-	/* kobject_put() takes the folder away with the last reference. */
+	/* kobject_put() removes the folder with the last reference. */
 	kobject_put(dirs->peers);
 	dirs->peers = NULL;
 	mutex_unlock(&dirs->lock);
@@ -486,13 +492,13 @@ static void tow_peer_node_new(struct tow_peer_dirs *dirs, struct tow_peer *peer)
 }
 
 /**
- * tow_peer_sysfs_add - let a peer be seen
- * @peer: the peer, seen or not; the caller has a reference.  Its first address
- *	must be there, and not change any more
+ * tow_peer_sysfs_add - make a peer's folder, if it has none
+ * @peer: the peer, with a first address, which does not change any more; caller
+ *	has a reference
  *
- * In process context, without tow_peers.lock.  If it cannot be shown, because
- * there is no memory or a folder of that name, that is of no other consequence.
- * A peer that was removed meanwhile is not shown.
+ * In process context; caller does not hold tow_peers.lock.  A folder that
+ * cannot be made is logged, and is no error.  A peer that was removed meanwhile
+ * gets none.
  */
 void tow_peer_sysfs_add(struct tow_peer *peer)
 {
@@ -500,9 +506,8 @@ void tow_peer_sysfs_add(struct tow_peer *peer)
 
 	mutex_lock(&dirs->lock);
 	/*
-	 * Whoever removes a peer says so first, and calls
-	 * tow_peer_sysfs_remove() then: either that finds the node, or this
-	 * finds out.
+	 * @removed is set before tow_peer_sysfs_remove() is called, which takes
+	 * @lock: so either that finds the node, or this sees @removed.
 	 */
 	if (!peer->node && !READ_ONCE(peer->removed))
 		tow_peer_node_new(dirs, peer);
@@ -510,11 +515,10 @@ void tow_peer_sysfs_add(struct tow_peer *peer)
 }
 
 /**
- * tow_peer_sysfs_remove - let it not be seen any more
- * @peer: the peer, seen or not; the caller has a reference
+ * tow_peer_sysfs_remove - remove a peer's folder, if it has one
+ * @peer: the peer; @removed is set, and caller has a reference
  *
- * In process context, without tow_peers.lock, and after @peer->removed is set.
- * Waits for those who read.
+ * In process context; caller does not hold tow_peers.lock.  Waits for readers.
  */
 void tow_peer_sysfs_remove(struct tow_peer *peer)
 {

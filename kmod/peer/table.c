@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Peers: which nodes there are.
+ * The table of a device's peers.
  *
- * A peer is one life of another node's device: what names it is its incarnation.
- * Addresses lead to it, maybe several.  Who is behind an address turns out when
- * a connection is made; so a peer appears when the other end has proved that it
- * holds the cluster key, and not before.
+ * A peer is one life of another node's device, named by its incarnation.
+ * Several addresses may lead to one peer.  Only a connection shows which peer
+ * an address leads to; so a peer is made when the other end has proved that it
+ * holds the cluster key, not before.
  *
- * How it stands with each is a state that only tow_peer_transition() changes;
- * which session decides that is known to collision.c.
+ * Each peer has a state, which only tow_peer_transition() changes.  collision.c
+ * decides which session is the present one, whose events change it.
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
@@ -22,9 +22,9 @@
 /* ---- states --------------------------------------------------------------- */
 
 /**
- * tow_peer_transition - the only place that changes a peer's state
- * @peer: the peer; the caller has tow_peers.lock
- * @event: what happened to it
+ * tow_peer_transition - change a peer's state; nothing else does
+ * @peer: the peer; caller holds tow_peers.lock
+ * @event: what happened to the peer
  */
 void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event)
 {
@@ -72,7 +72,7 @@ void tow_peer_put(struct tow_peer *peer)
 /* ---- finding -------------------------------------------------------------- */
 
 /**
- * tow_peer_find - the peer of a number
+ * tow_peer_find - find a peer by its number
  * @dev: the device
  * @id: the number
  *
@@ -94,9 +94,9 @@ struct tow_peer *tow_peer_find(struct tow_device *dev, u64 id)
 /**
  * tow_peer_next - go through all peers
  * @dev: the device
- * @cursor: the number of the last one, or 0; the next one's afterwards
+ * @cursor: number of the last peer, or 0; set to that of the returned one
  *
- * Return: the peer with a reference for the caller, or NULL: there is none.
+ * Return: the next peer, with a reference for the caller; NULL: there is none.
  */
 struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor)
 {
@@ -139,8 +139,8 @@ static bool tow_peer_same_address(const struct tow_address *one,
 
 /**
  * tow_peer_has_address - does an address lead to a peer?
- * @peer: the peer; the caller has tow_peers.lock
- * @address: the address; without a port, whatever port it has there
+ * @peer: the peer; caller holds tow_peers.lock
+ * @address: the address; port 0 matches any port
  *
  * Return: true: it does.
  */
@@ -172,7 +172,7 @@ struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 
 	mutex_lock(&peers->lock);
 	xa_for_each(&peers->by_id, index, peer) {
-		/* Its session may be ENDING, and nobody has told the peer yet. */
+		/* A READY peer's session may be ENDING for a moment. */
 		if (peer->state == TOW_PEER_READY && peer->session &&
 		    tow_session_alive(peer->session) &&
 		    tow_peer_has_address(peer, address)) {
@@ -186,11 +186,12 @@ struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 }
 
 /**
- * tow_peer_add_address - an address leads to a peer
- * @peer: the peer; the caller has tow_peers.lock
- * @address: the address, known or not; its port, if there is one, is from now on
+ * tow_peer_add_address - add an address to a peer
+ * @peer: the peer; caller holds tow_peers.lock
+ * @address: the address.  If the peer has it already, a port that is not 0 is
+ *	set
  *
- * From TOW_PEER_ALIASES on they are forgotten.
+ * Further addresses are ignored if the peer has TOW_PEER_ALIASES.
  */
 void tow_peer_add_address(struct tow_peer *peer,
 			  const struct tow_address *address)
@@ -229,9 +230,9 @@ static struct tow_peer *tow_peer_alloc(struct tow_device *dev,
 }
 
 /**
- * tow_peer_obtain - the peer of an incarnation, made if need be
- * @dev: the device; the caller has tow_peers.lock
- * @incarnation: of a node that has proved that it is that one
+ * tow_peer_obtain - find the peer of an incarnation, or make it
+ * @dev: the device; caller holds tow_peers.lock
+ * @incarnation: the incarnation; the other end has proved itself
  *
  * Return: the peer, with the table's reference; -ENODEV: the device is going;
  * -ENOSPC: there are too many; -ENOMEM.
@@ -268,7 +269,7 @@ struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation)
 
 /**
  * tow_peer_take_out - take a peer out of the table
- * @peer: the peer; the caller has tow_peers.lock, and the table's reference then
+ * @peer: the peer; caller holds tow_peers.lock, and gets the table's reference
  */
 void tow_peer_take_out(struct tow_peer *peer)
 {
@@ -282,14 +283,15 @@ void tow_peer_take_out(struct tow_peer *peer)
 }
 
 /**
- * tow_peer_waits_no_more - is a peer waited for in vain?
- * @peer: the peer; the caller has tow_peers.lock, and an association or a session
- *	has ended
- * @orderly: that was wanted
+ * tow_peer_waits_no_more - end RECONNECTING if the peer has nothing to
+ *	reconnect for
+ * @peer: the peer, of which an association or a session has ended; caller holds
+ *	tow_peers.lock
+ * @orderly: that end is no failure
  */
 void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly)
 {
-	/* Another session is being made, or another association is waited for. */
+	/* A session is being made, or an association waits for one. */
 	if (peer->state != TOW_PEER_RECONNECTING || peer->session || peer->assoc)
 		return;
 	tow_peer_transition(peer, orderly ? TOW_EVENT_CLOSED :
