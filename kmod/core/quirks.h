@@ -2,8 +2,8 @@
 /*
  * What soft-RoCE of 6.1 leaves behind when a completion queue goes.
  */
-#ifndef TOW_SETTLE_H
-#define TOW_SETTLE_H
+#ifndef TOW_QUIRKS_H
+#define TOW_QUIRKS_H
 
 #include <linux/bottom_half.h>
 #include <linux/cpumask.h>
@@ -50,4 +50,4 @@ static inline void tow_rxe_run_tasklets(struct ib_device *ibdev)
 		tow_rxe_tasklets();
 }
 
-#endif /* TOW_SETTLE_H */
+#endif /* TOW_QUIRKS_H */
