@@ -2,10 +2,11 @@
 /*
  * Channels: ways to peers that a queue's entries name by number.
  *
- * A channel is a flow (ops.h): what entries begin is in it until it has been posted, and
- * an operation needs it until it has ended.  So entries that name a channel are counted
- * when they are taken, whatever else is wrong with them, and when they end; where both
- * numbers are the same nobody looks at the flow, and it may go.
+ * A channel is a flow (ops.h), which has the operations of entries until they
+ * are posted, and is needed until they have ended.  So entries that name a
+ * channel are counted when they are taken, whatever else is wrong with them,
+ * and when they end.  While the two counts are the same nothing uses the flow,
+ * and it may be freed.
  */
 #include <linux/slab.h>
 
@@ -48,9 +49,9 @@ void tow_channels_free(struct tow_queue *queue)
 }
 
 /**
- * tow_channels_stop - nothing more of a queue's channels is posted
+ * tow_channels_stop - post nothing more of a queue's channels
  * @queue: the queue, ended; the caller has a reference
- * @error: what their operations end with
+ * @error: status of operations that have not ended
  */
 void tow_channels_stop(struct tow_queue *queue, int error)
 {
@@ -83,7 +84,7 @@ static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
 		tow_channel_free(flow);
 		return ret == -EBUSY ? -ENOSPC : ret;
 	}
-	/* It ended meanwhile, and has not seen this one. */
+	/* The queue may have ended before this flow could be found. */
 	if (READ_ONCE(queue->ended))
 		tow_ops_stop(flow, queue->ended);
 	return 0;
@@ -134,7 +135,7 @@ static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,
 
 /**
  * tow_queue_channel_open - CHANNEL_OPEN
- * @queue: the queue; it was checked that the caller may
+ * @queue: the queue, which the caller may use
  * @user: struct tow_channel_open
  *
  * Return: 0 or a negative errno.
@@ -159,11 +160,11 @@ int tow_queue_channel_open(struct tow_queue *queue, void __user *user)
 		return -ENOENT;
 	ret = tow_channel_open(queue, peer, &call);
 	tow_peer_put(peer);
-	/* A channel that nobody was told of is found again. */
+	/* If the program was not told the next call finds the same channel. */
 	return ret ?: tow_call_copy_out(user, &call, sizeof(call), user_size);
 }
 
-/* Called with @submit held: has an entry that names it not ended? */
+/* Caller holds queue->submit.  Is an entry that names the channel busy? */
 static bool tow_channel_is_busy(struct tow_queue *queue,
 				const struct tow_flow *flow)
 {
@@ -175,7 +176,7 @@ static bool tow_channel_is_busy(struct tow_queue *queue,
 	return busy;
 }
 
-/* Called with @submit held.  Return: 0, and the flow is the caller's; or why not. */
+/* Caller holds queue->submit.  Return: 0: the flow is the caller's. */
 static int tow_channel_take_away(struct tow_queue *queue, u32 number,
 				 struct tow_flow **result)
 {
@@ -198,7 +199,7 @@ static int tow_channel_take_away(struct tow_queue *queue, u32 number,
 
 /**
  * tow_queue_channel_close - CHANNEL_CLOSE
- * @queue: the queue; it was checked that the caller may
+ * @queue: the queue, which the caller may use
  * @user: struct tow_channel_close
  *
  * Return: 0 or a negative errno.

@@ -2,23 +2,24 @@
 /*
  * The completion ring, and the entries that it has room for.
  *
- * A completion always finds room: an entry is taken only if those that are taken and
- * the completions that the program has not dealt with leave room for its own, too
- * (tow_queue_room()).  What the program says in cq_head is believed as far as it can be
- * true: a wrong one costs the program completions, and nobody else anything.
+ * A completion always finds room: an entry is taken only if the busy entries
+ * and the completions that the program has not handled leave room for its own
+ * (tow_queue_room()). cq_head, which the program writes, is believed as far as
+ * it can be true: a wrong value costs the program completions, and does no
+ * other harm.
  *
- * An entry in tow_queue.free is nobody's.  Who takes it has it until
- * tow_req_give_back(); all that somebody has (tow_queue.busy) share one reference to
- * the queue.  What is done for each entry that ends is inline, in internal.h.
+ * tow_reqs_take() makes entries of tow_queue.free busy, tow_req_give_back()
+ * makes them free again.  All busy entries share one reference to the queue.
+ * What is done for each entry that ends is inline, in internal.h.
  */
 #include "internal.h"
 #include "queue.h"
 
 /**
- * tow_queue_completions - how many completions are there to be dealt with?
+ * tow_queue_completions - how many completions were not handled?
  * @queue: the queue
  *
- * Return: the number, as far as the program's word can be trusted.
+ * Return: the number, as far as cq_head can be true.
  */
 u32 tow_queue_completions(struct tow_queue *queue)
 {
@@ -26,7 +27,7 @@ u32 tow_queue_completions(struct tow_queue *queue)
 	u32 tail = smp_load_acquire(&queue->cq_tail);
 	s32 unseen = tail - READ_ONCE(queue->ring->cq_head);
 
-	/* The program has seen, and dealt with, what is just being told to us. */
+	/* cq_head is ahead of our tail: the program has handled newer ones. */
 	if (unseen < 0)
 		return 0;
 	return min_t(u32, unseen, queue->cq_entries);
@@ -44,9 +45,10 @@ static u32 tow_queue_room(struct tow_queue *queue)
  * tow_queue_has_room - could another entry be taken?
  * @queue: the queue, which has a poller
  *
- * If not, the poller is woken when an entry that ends makes room (tow_queue_frees()).
+ * If not, an entry that ends and so makes room wakes the poller
+ * (tow_queue_frees()).
  *
- * Return: whether there is room for its completion beside those that are to come.
+ * Return: whether there is room for the completions of the next entry.
  */
 bool tow_queue_has_room(struct tow_queue *queue)
 {
@@ -63,12 +65,12 @@ bool tow_queue_has_room(struct tow_queue *queue)
  * tow_reqs_take - take entries, each with room for its completion
  * @queue: the queue
  * @count: how many, at most
- * @first: where to: the first one; the others follow by @free
+ * @first: becomes the first one; the others follow by tow_req.free
  *
- * They hold the queue, with one reference for all that are busy; each ends in
+ * All busy entries have one reference to the queue.  Each entry ends in
  * tow_reqs_end(), or in tow_req_return().
  *
- * Return: how many there are.
+ * Return: how many entries were taken.
  */
 u32 tow_reqs_take(struct tow_queue *queue, u32 count,
 		  struct tow_req **first)
@@ -93,9 +95,9 @@ u32 tow_reqs_take(struct tow_queue *queue, u32 count,
 }
 
 /**
- * tow_req_return - an entry is not taken after all: there is not room enough
+ * tow_req_return - give back an entry that has no room for a second completion
  * @entry: the entry; the caller has a reference to its queue
- * @needed: how much it needs
+ * @needed: how many completions it needs room for
  */
 void tow_req_return(struct tow_req *entry, u32 needed)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ENTER: entries are taken, begun, and waited for; and a poller's turn, which takes
- * and begins them as ENTER does.
+ * ENTER: entries are taken, begun, and waited for; and a poller's turn, which
+ * takes and begins them as ENTER does.
  */
 #include <linux/hrtimer.h>
 #include <linux/ktime.h>
@@ -15,13 +15,13 @@
 #define TOW_ENTER_PUBLISHED	24
 
 /*
- * So often in vain, one time after the other, and it looks no longer than it must for
- * so many waits.
+ * After so many longer looks in vain, one after the other, so many waits look
+ * only for TOW_LOOK_US.
  */
 #define TOW_LOOK_VAIN		4
 #define TOW_LOOK_PENANCE	16
 
-/* Entries that a poller takes before it is another queue's turn. */
+/* Entries that a poller takes in one turn. */
 #define TOW_POLL_BUDGET		64
 
 /* ---- waiting -------------------------------------------------------------- */
@@ -32,13 +32,13 @@ static bool tow_queue_has(struct tow_queue *queue, u32 wanted)
 	       READ_ONCE(queue->ended);
 }
 
-/* The same; or entries have ended that the caller is to complete. */
+/* As tow_queue_has(); or have waits ended that the caller is to handle? */
 static bool tow_queue_stirs(struct tow_queue *queue, u32 wanted)
 {
 	return !llist_empty(&queue->due) || tow_queue_has(queue, wanted);
 }
 
-/* Where the queue's last operation completes, with a reference. */
+/* Return: where the last operation completes, with a reference; or NULL. */
 static struct tow_cq *tow_queue_cq(struct tow_queue *queue)
 {
 	struct tow_cq *cq;
@@ -53,10 +53,11 @@ static struct tow_cq *tow_queue_cq(struct tow_queue *queue)
 
 /**
  * struct tow_wait - a call that waits
- * @wanted: for so many completions
- * @timeout_us: so long at most
- * @looked_us: so long at most it looked for them; 0: it did not look
- * @since: from then on
+ * @wanted: completions that it waits for
+ * @timeout_us: how long it waits, at most, in microseconds
+ * @looked_us: how long it looked for completions, at most, in microseconds; 0:
+ *	it did not look
+ * @since: when it began to look
  */
 struct tow_wait {
 	u32	wanted;
@@ -65,7 +66,7 @@ struct tow_wait {
 	ktime_t	since;
 };
 
-/* Was it in vain too often?  Return: how many waits it looks no longer than it must. */
+/* Count longer looks in vain.  Return: waits that must look only shortly. */
 static u8 tow_queue_repent(struct tow_queue *queue,
 			   const struct tow_wait *wait, bool found)
 {
@@ -87,10 +88,11 @@ static u8 tow_queue_repent(struct tow_queue *queue,
 }
 
 /*
- * How long to look: half as long again as the last wait took, if that is not too
- * long; and not much less than the time before, as of waits that differ the longer
- * ones count.  If it was in vain several times, something else needs the processor,
- * or it is not to be foreseen: then no longer than one must for some time.
+ * Choose how long the next call looks: half as long again as the last wait
+ * took, if that is not too long; and not much less than the time before, as of
+ * waits that differ the longer ones count.  If looking was in vain several
+ * times, something else needs the processor, or the time cannot be foreseen:
+ * then calls look only for TOW_LOOK_US for a while.
  */
 static void tow_queue_learn(struct tow_queue *queue,
 			    const struct tow_wait *wait, bool found)
@@ -106,7 +108,7 @@ static void tow_queue_learn(struct tow_queue *queue,
 	WRITE_ONCE(queue->look_us, us);
 }
 
-/* Look once; and for a while, if there is not what is wanted. */
+/* Look for completions: once, and for a while if there are not enough. */
 static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 			   struct tow_wait *wait)
 {
@@ -119,8 +121,8 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	wait->since = ktime_get();
 	end = ktime_add_us(wait->since, wait->looked_us);
 	/*
-	 * Who sends or receives for us may need this processor; and others must
-	 * not wait while we look and do not run.
+	 * A task that sends or receives for us may need this processor; and
+	 * other callers must not wait while we count as looking and do not run.
 	 */
 	while (!need_resched() && !signal_pending(current) &&
 	       ktime_before(ktime_get(), end)) {
@@ -134,16 +136,17 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 }
 
 /*
- * What has begun may complete elsewhere than what began before it: that is where to
- * look then.  Return: where, with a reference; or NULL.
+ * Operations that have begun may complete in another completion queue than
+ * those before: look there then.  Return: that queue, with a reference; or
+ * NULL.
  */
 static struct tow_cq *tow_queue_pick_waiter(struct tow_queue *queue,
 					    struct tow_cq *cq)
 {
-	/* Ours cannot have been replaced by another one at the same address. */
+	/* While we have a reference no other queue is at the same address. */
 	if (READ_ONCE(queue->cq) == cq)
 		return cq;
-	/* First, as it may sleep. */
+	/* First, as it may sleep, which a looker must not. */
 	if (cq) {
 		tow_cq_look_end(cq, false);
 		tow_cq_unref(cq);
@@ -155,13 +158,14 @@ static struct tow_cq *tow_queue_pick_waiter(struct tow_queue *queue,
 }
 
 /*
- * Begin what was taken, and look whether it completes.  Who does not wait looks
- * once, and only if nothing waits for its turn: else all that his completions let
- * begin would be done in his call.
+ * Begin what was taken, and look for its completions.  A call that does not
+ * wait looks once, and only if no operation waits for its turn: else the call
+ * would begin all that its completions let begin.
  *
- * He counts as one who looks from before he posts, as soft-RoCE of 6.1 completes
- * operations while they are posted; and must not sleep meanwhile.  The
- * completion queue is that of the operation before, until it turns out otherwise.
+ * The caller counts as a looker before it posts, as soft-RoCE of 6.1 completes
+ * operations while they are posted, and must not sleep meanwhile.  It looks at
+ * the completion queue of the operation before, until tow_queue_pick_waiter()
+ * finds another one.
  */
 static void tow_queue_go(struct tow_queue *queue, struct tow_taken *taken,
 			 struct tow_wait *wait)
@@ -204,7 +208,7 @@ static int tow_queue_sleep(struct tow_queue *queue, u32 wanted, ktime_t end)
 	return ret ? -EINTR : 0;
 }
 
-/* What a completion must bring to wake somebody; called when one comes or goes. */
+/* How many completions wake a call; @by: 1: a call is to sleep; -1: it has. */
 static void tow_queue_count_waiter(struct tow_queue *queue, u32 wanted, int by)
 {
 	spin_lock(&queue->lock);
@@ -234,7 +238,7 @@ static int tow_queue_wait(struct tow_queue *queue, const struct tow_wait *wait)
 		tow_queue_count_waiter(queue, wait->wanted, -1);
 		slept = true;
 	}
-	/* Who gave up says nothing about how long it takes. */
+	/* A wait that was given up does not show how long completions take. */
 	if (slept && !ret && wait->looked_us)
 		tow_queue_learn(queue, wait, false);
 	return tow_queue_completions(queue) >= wait->wanted ? 0 :
@@ -252,7 +256,7 @@ static bool tow_queue_untaken(const struct tow_queue *queue)
  * tow_queue_can_take - would a turn take something?
  * @queue: the queue, of a poller
  *
- * If it would for want of room only, the poller is woken when there is some.
+ * If nothing but room is missing the poller is woken when there is some.
  *
  * Return: whether it would.
  */
@@ -266,7 +270,7 @@ bool tow_queue_can_take(struct tow_queue *queue)
  * tow_queue_serve - a turn: take entries, or look for completions
  * @queue: the queue; the caller is its poller, with a reference
  *
- * Who looks spares others the way through a work queue; nobody relies on it.
+ * Completions that are found need no work queue; nothing relies on this.
  *
  * Return: whether there was something to take, and room for it.
  */
@@ -284,8 +288,8 @@ bool tow_queue_serve(struct tow_queue *queue)
 }
 
 /*
- * ENTER of a polled queue takes nothing.  One that fails as the queue has ended knows
- * that nobody else does any more, either.
+ * ENTER of a polled queue takes nothing.  When it fails because the queue has
+ * ended the poller takes nothing any more either.
  */
 static int tow_queue_enter_polled(struct tow_queue *queue,
 				  const struct tow_enter *call)
@@ -304,11 +308,11 @@ static int tow_queue_enter_polled(struct tow_queue *queue,
 /* ---- the call ------------------------------------------------------------- */
 
 /**
- * tow_queue_enter - the call
+ * tow_queue_enter - ENTER
  * @queue: the queue; the caller's process is its client's
  * @user: struct tow_enter
  *
- * Return: how many entries were taken, or a negative errno; see the contract.
+ * Return: how many entries were taken, or a negative errno: see uapi/towline.h.
  */
 long tow_queue_enter(struct tow_queue *queue, void __user *user)
 {

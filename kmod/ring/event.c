@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What happens to peers, told to queues that have channels to them.
+ * Events of peers are reported to queues that have channels to them.
  *
- * Nothing is kept for a program that does not ask.  A peer counts what has happened to
- * it, each channel knows what was told of it, and the difference is an event: what
- * happens twice before the program asks is told once, and nothing is missed.
+ * No event is stored.  A peer counts what has happened to it, each channel has
+ * the counts that were reported to its program, and a difference is an event:
+ * what happens twice before the program asks is reported once, and nothing is
+ * missed.
  */
 #include <linux/ktime.h>
 #include <linux/string.h>
@@ -17,7 +18,7 @@
 /* Published size: of the first version that had the structure, for ever. */
 #define TOW_QUEUE_EVENT_PUBLISHED	88
 
-/* ---- what happens --------------------------------------------------------- */
+/* ---- events --------------------------------------------------------------- */
 
 static bool tow_queue_knows(struct tow_queue *queue, const struct tow_peer *peer)
 {
@@ -61,7 +62,7 @@ void tow_event_broken(struct tow_peer *peer, int error)
 }
 
 /**
- * tow_event_back - what was found on a peer and begun there goes on
+ * tow_event_back - another session carries a peer's association
  * @peer: the peer; the caller has tow_peers.lock
  */
 void tow_event_back(struct tow_peer *peer)
@@ -72,7 +73,7 @@ void tow_event_back(struct tow_peer *peer)
 }
 
 /**
- * tow_event_lost - what was found on a peer and begun there has ended
+ * tow_event_lost - a peer's association is lost
  * @peer: the peer; the caller has tow_peers.lock
  * @error: why
  */
@@ -85,7 +86,7 @@ void tow_event_lost(struct tow_peer *peer, int error)
 	tow_queues_notify_events(peer->dev->queues, peer);
 }
 
-/* ---- who is told ---------------------------------------------------------- */
+/* ---- reports -------------------------------------------------------------- */
 
 static u32 tow_flow_news(const struct tow_flow *flow)
 {
@@ -120,8 +121,8 @@ static void tow_event_describe(const struct tow_peer *peer, u32 what,
 }
 
 /*
- * Return: a peer of which there is something to tell, with a reference for the caller;
- * NULL: there is none.
+ * Return: a peer that has an event for the queue, with a reference for the
+ * caller; NULL: there is none.
  */
 static struct tow_peer *tow_queue_find_event(struct tow_queue *queue,
 					     struct tow_queue_event *event,
@@ -150,7 +151,7 @@ static struct tow_peer *tow_queue_find_event(struct tow_queue *queue,
 	return peer;
 }
 
-/* Somebody else may have been told more meanwhile. */
+/* Another call may have reported more meanwhile. */
 static void tow_event_delivered(u32 *told, u32 now)
 {
 	if ((s32)(now - *told) > 0)
@@ -158,7 +159,7 @@ static void tow_event_delivered(u32 *told, u32 now)
 }
 
 /**
- * tow_queue_has_event - is there something to tell?
+ * tow_queue_has_event - is there an event to report?
  * @queue: the queue
  *
  * Return: false: there is not.
@@ -181,7 +182,7 @@ static bool tow_queue_has_news(struct tow_queue *queue)
 }
 
 /**
- * tow_event_recount - some of what was to be told is not any more: is there more?
+ * tow_event_recount - note that all events are reported, if they are
  * @queue: the queue; the caller has tow_peers.lock
  */
 void tow_event_recount(struct tow_queue *queue)
@@ -191,7 +192,7 @@ void tow_event_recount(struct tow_queue *queue)
 		WRITE_ONCE(queue->events_told, queue->events);
 }
 
-/* The program knows. */
+/* The program knows the peer's events up to @now. */
 static void tow_queue_event_delivered(struct tow_queue *queue, const struct tow_peer *peer,
 				      const struct tow_peer_events *now)
 {
@@ -213,7 +214,7 @@ static void tow_queue_event_delivered(struct tow_queue *queue, const struct tow_
 
 /**
  * tow_queue_event - QUEUE_EVENT
- * @queue: the queue; it was checked that the caller may
+ * @queue: the queue, which the caller may use
  * @user: struct tow_queue_event
  *
  * Return: 0 or a negative errno.
@@ -239,7 +240,7 @@ int tow_queue_event(struct tow_queue *queue, void __user *user)
 	ret = tow_call_copy_out(user, &call, sizeof(call), user_size);
 	if (!peer)
 		return ret;
-	/* Who could not be told is told the next time. */
+	/* An event that the program did not get is reported the next time. */
 	if (!ret)
 		tow_queue_event_delivered(queue, peer, &now);
 	tow_peer_put(peer);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What happens to peers, as queues' programs are told.
+ * Events of peers, which are reported to queues' programs.
  */
 #ifndef TOW_EVENT_H
 #define TOW_EVENT_H
@@ -11,12 +11,14 @@ struct tow_peer;
 
 /**
  * struct tow_peer_events - what has happened to a peer
- * @broken: how often its connection failed; this and what follows wraps around
- * @back: how often what was on it went on
- * @lost: how often that ended
- * @error: why, the last time
- * @broken_ns: when that was, CLOCK_MONOTONIC
- * @lost_ns: likewise
+ * @broken: how often its connection has failed; wraps around, like the next two
+ * @back: how often another session has carried its association
+ * @lost: how often its association was lost
+ * @error: why, the last time, a negative errno
+ * @broken_ns: when it broke last, CLOCK_MONOTONIC
+ * @lost_ns: when it was lost last, CLOCK_MONOTONIC
+ *
+ * A peer's are under tow_peers.lock.
  */
 struct tow_peer_events {
 	u32	broken;
@@ -27,7 +29,7 @@ struct tow_peer_events {
 	u64	lost_ns;
 };
 
-/* event.c, for those who have tow_peers.lock; queue.h has the rest of it */
+/* event.c: caller holds tow_peers.lock; queue.h has the rest */
 void tow_event_broken(struct tow_peer *peer, int error);
 void tow_event_back(struct tow_peer *peer);
 void tow_event_lost(struct tow_peer *peer, int error);

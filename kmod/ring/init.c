@@ -2,13 +2,14 @@
 /*
  * A device's queues begin and stop, and a client's queues end.
  *
- * tow_queues.list has each queue from tow_queue_publish() to its last reference, and no
- * reference to it: whoever uses one takes a reference, or keeps tow_queues.lock.  After
- * tow_queues_stop() no queue is added, and nothing begins on those that are there; what
- * is on its way ends with its connection.
+ * tow_queues.list has each queue from tow_queue_publish() until its last
+ * reference is put, without a reference: a user of the list takes one, or keeps
+ * tow_queues.lock.  After tow_queues_stop() no queue is added, and nothing
+ * begins on the queues there are; what is on its way ends with its connection.
  *
- * A client has a reference to each of its queues.  Who takes a queue from its list gives
- * that back: whoever ends the client, or tow_queue_close() if it comes first.
+ * A client has a reference to each of its queues.  The reference is put by the
+ * function that takes the queue from the client's list: tow_queue_client_end(),
+ * or tow_queue_close() if it comes first.
  */
 #include <linux/sizes.h>
 
@@ -16,11 +17,11 @@
 #include "internal.h"
 #include "queue.h"
 
-/* What may be on its way on one queue pair, to begin with. */
+/* Default of inflight_bytes. */
 #define TOW_INFLIGHT_BYTES	SZ_2M
 
 /**
- * tow_queues_init - no queues so far
+ * tow_queues_init - prepare a device's queues
  * @dev: the device
  *
  * Return: 0 or -ENOMEM.
@@ -60,10 +61,10 @@ static struct tow_queue *tow_queues_next(struct tow_queues *queues)
 }
 
 /**
- * tow_queues_stop - the device is going: nothing begins any more
+ * tow_queues_stop - end all queues of a device that is going
  * @queues: the device's queues
  *
- * Wakes whoever waits.  What is on its way ends with its connection.
+ * Wakes the calls that wait.  What is on its way ends with its connection.
  */
 void tow_queues_stop(struct tow_queues *queues)
 {
@@ -76,9 +77,9 @@ void tow_queues_stop(struct tow_queues *queues)
 }
 
 /**
- * tow_queues_busy - is something of a client's on its way?
+ * tow_queues_busy - has a client's entry not ended?
  * @queues: the device's queues
- * @account: the client's, which has ended: nothing begins any more
+ * @account: the account of the client, which has ended
  *
  * Return: true if an entry of one of its queues has not ended.
  */
@@ -90,7 +91,7 @@ bool tow_queues_busy(struct tow_queues *queues,
 
 	mutex_lock(&queues->lock);
 	list_for_each_entry(queue, &queues->list, link) {
-		/* It is charged as long as it is in the list. */
+		/* A queue is charged as long as it is in the list. */
 		if (queue->charge.account != account)
 			continue;
 		spin_lock(&queue->lock);
@@ -128,8 +129,8 @@ static struct tow_queue *tow_client_take_queue(struct tow_client *client)
 }
 
 /**
- * tow_queue_client_end - a client's queues end
- * @client: the client, ended.  Perhaps called by two at once
+ * tow_queue_client_end - end a client's queues
+ * @client: the client, ended.  May be called twice at the same time
  *
  * Waits for calls that take entries, not for entries.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of this folder share and nobody else needs: references to a queue, and
- * what is done to its completion ring for each entry that ends.
+ * What the files of ring/ share: references to a queue, and what is done to its
+ * completion ring for each entry that ends.
  */
 #ifndef TOW_RING_INTERNAL_H
 #define TOW_RING_INTERNAL_H
@@ -36,15 +36,13 @@ static inline void tow_queue_put_later(struct tow_queue *queue)
 	kref_put(&queue->refs, tow_queue_release_later);
 }
 
-/*
- * Caller holds queue->lock.  Return: how many completions the program has not dealt
- * with.
- */
+/* Caller holds queue->lock.  Return: completions that were not handled. */
 static inline u32 tow_queue_unseen(struct tow_queue *queue)
 {
 	/*
-	 * The program may write anything there: never more than the ring has.  Pairs
-	 * with its release in tow_queue_advance(): it has read what we overwrite.
+	 * The program may write anything there: never more than the ring has.
+	 * Pairs with tow_queue_advance() of the library: the program has read
+	 * what is overwritten next.
 	 */
 	return min(queue->cq_tail - smp_load_acquire(&queue->ring->cq_head),
 		   queue->cq_entries);
@@ -67,21 +65,21 @@ static inline void tow_cqe_write(struct tow_queue *queue, u64 user_data,
 	WRITE_ONCE(cqe->user_data, user_data);
 	WRITE_ONCE(cqe->status, status);
 	WRITE_ONCE(cqe->flags, flags);
-	/* Pairs with tow_queue_cqe() of the library: it sees what is written above. */
+	/* Pairs with tow_queue_cqe() of the library. */
 	smp_store_release(&queue->ring->cq_tail, queue->cq_tail + 1);
 	/*
-	 * Pairs with tow_queue_completions(): a program that a call tells of this one
-	 * finds it in the ring.
+	 * Pairs with tow_queue_completions(): a completion that a call has
+	 * counted is in the ring.
 	 */
 	smp_store_release(&queue->cq_tail, queue->cq_tail + 1);
 }
 
 /**
- * tow_req_give_back - an entry is nobody's any more
+ * tow_req_give_back - free an entry
  * @entry: the entry; caller holds @entry->queue->lock
  *
- * If tow_queue.busy is 0 afterwards the busy entries' reference is the caller's, to be
- * given back with tow_queue_put().
+ * If tow_queue.busy is 0 afterwards the caller puts the busy entries'
+ * reference, with tow_queue_put().
  */
 static inline void tow_req_give_back(struct tow_req *entry)
 {
@@ -93,16 +91,17 @@ static inline void tow_req_give_back(struct tow_req *entry)
 }
 
 /**
- * tow_queue_should_wake - is there what somebody waits for?
+ * tow_queue_should_wake - are there as many completions as a call waits for?
  * @queue: the queue; caller holds @queue->lock, and has written completions
  *
- * Return: whether to wake who sleeps.
+ * Return: whether to wake the tasks that sleep.
  */
 static inline bool tow_queue_should_wake(struct tow_queue *queue)
 {
 	/*
 	 * Has a barrier, which pairs with those of tow_queue_sleep() and
-	 * tow_queue_poll(): they see the completion, or we see that they sleep.
+	 * tow_queue_poll(): the sleeper sees the completion, or we see the
+	 * sleeper.
 	 */
 	if (!wq_has_sleeper(&queue->wait))
 		return false;

@@ -2,16 +2,18 @@
 /*
  * Entries that wait for a slot.
  *
- * How a WAIT ends is found out in a softirq, or by somebody who ends something,
- * and completing an entry takes a process: it begins others.  So what has ended is
- * left in a list of its queue without a lock.  A call that waits for completions of
- * that queue is woken, and deals with the list itself: a notification wakes the one
- * who waits for it, and nobody else.  Where there is no such call a work item does.
+ * A wait ends in a softirq, or with a slot, an association or a queue; but an
+ * entry is completed in process context, as it lets others begin.  So waits
+ * that have ended are added to a list of their queue without a lock.  A call
+ * that waits for completions of that queue is woken, and handles the list
+ * itself: a notification wakes only the task that waits for it.  If there is no
+ * such call a work item handles the list.
  *
- * A call is counted in tow_queue.callers (tow_queue_call_begin()) before it looks at the
- * list for the last time, and looks again when it is not counted any more
- * (tow_queue_call_end()).  tow_queue_wait_ended() puts something there first, and looks
- * at the count afterwards, with a barrier between.  So one of the two sees the other.
+ * A call is counted in tow_queue.callers (tow_queue_call_begin()) before it
+ * looks at the list for the last time, and looks again when it is not counted
+ * any more (tow_queue_call_end()).  tow_queue_wait_ended() adds to the list
+ * first, and looks at the count afterwards, with a barrier between.  So one of
+ * the two sees the other.
  *
  * How a WAIT begins is in request.c (tow_req_wait()).
  */
@@ -20,7 +22,7 @@
 #include "queue.h"
 #include "slot.h"
 
-/* Those that are ended before others have their turn. */
+/* Waits that are ended before the lock is released. */
 #define TOW_WAIT_BATCH		64
 
 static struct tow_req *tow_wait_entry(struct tow_slot_wait *wait)
@@ -29,8 +31,8 @@ static struct tow_req *tow_wait_entry(struct tow_slot_wait *wait)
 }
 
 /**
- * tow_queue_wait_ended - an entry does not wait any more
- * @wait: of an entry; how it has ended is in there.  Maybe gone afterwards
+ * tow_queue_wait_ended - an entry's wait has ended
+ * @wait: the wait, with its status.  May be gone afterwards
  *
  * In any context.
  */
@@ -38,9 +40,9 @@ void tow_queue_wait_ended(struct tow_slot_wait *wait)
 {
 	struct tow_queue *queue = tow_wait_entry(wait)->queue;
 
-	/* The entry's reference may go as soon as it is in the list. */
+	/* The entry's reference may be put once the wait is in the list. */
 	kref_get(&queue->refs);
-	/* Has a barrier: see above. */
+	/* Has a barrier: see tow_queue_call_begin(), tow_queue_call_end(). */
 	llist_add(&wait->due, &queue->due);
 	if (atomic_read(&queue->callers))
 		wake_up_all(&queue->wait);
@@ -50,7 +52,7 @@ void tow_queue_wait_ended(struct tow_slot_wait *wait)
 }
 
 /**
- * tow_queue_handle_waits - complete the entries that do not wait any more
+ * tow_queue_handle_waits - complete the entries whose waits have ended
  * @queue: the queue; the caller has a reference
  *
  * In process context, without a lock.
@@ -79,8 +81,10 @@ static void tow_queue_handle_work(struct work_struct *work)
 }
 
 /**
- * tow_queue_call_begin - the caller deals with what has ended, until he says else
+ * tow_queue_call_begin - handle ended waits in this call
  * @queue: the queue
+ *
+ * tow_queue_call_end() undoes it.
  */
 void tow_queue_call_begin(struct tow_queue *queue)
 {
@@ -102,7 +106,7 @@ void tow_queue_call_end(struct tow_queue *queue)
 		tow_queue_handle_waits(queue);
 }
 
-/* Return: whether there may be more. */
+/* End a batch of waits.  Return: whether there may be more. */
 static bool tow_queue_end_some_waits(struct tow_queue *queue, int error)
 {
 	struct tow_slot_wait *wait;
@@ -112,7 +116,7 @@ static bool tow_queue_end_some_waits(struct tow_queue *queue, int error)
 	while (left && !list_empty(&queue->waiting)) {
 		wait = list_first_entry(&queue->waiting, struct tow_slot_wait,
 					of_queue);
-		/* It is there until tow_queue_handle_waits(), which takes the lock. */
+		/* It stays until tow_queue_handle_waits() has the lock. */
 		list_move_tail(&wait->of_queue, &queue->waited);
 		tow_slot_wait_no_more(wait, error);
 		left--;
@@ -122,9 +126,9 @@ static bool tow_queue_end_some_waits(struct tow_queue *queue, int error)
 }
 
 /**
- * tow_queue_end_waits - nobody waits any more
+ * tow_queue_end_waits - end all waits of a queue
  * @queue: the queue, ended; the caller has a reference
- * @error: what those who do end with
+ * @error: the waits' status
  */
 void tow_queue_end_waits(struct tow_queue *queue, int error)
 {

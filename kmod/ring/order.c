@@ -2,13 +2,14 @@
 /*
  * In what order a queue's entries begin: see order.h.
  *
- * Chains begin in their order.  A fenced one waits until all that began before
- * it has ended, and holds back those after it.  Of a chain one step is under way
- * at a time; the next one becomes ready when it has succeeded.
+ * Chains begin in their order.  A fenced chain waits until all that began
+ * before it has ended, and holds back the chains after it.  One step of a chain
+ * is under way at a time; the next step becomes ready when that has succeeded.
  *
  * A step may fail before it ends (tow_order_fail()), even before it begins: the
- * program is told at once, and it keeps its place.  Those that come after it find out
- * when it ends; what was added after the program was told is not concerned.
+ * program is told at once, and the step keeps its place.  Steps that wait for
+ * it fail when it ends, but for those that were added after the program was
+ * told.
  */
 #include "order.h"
 
@@ -38,8 +39,8 @@ static struct tow_step *tow_steps_take(struct tow_steps *steps)
 }
 
 /**
- * tow_order_init - nothing is to begin
- * @order: where to
+ * tow_order_init - prepare an order
+ * @order: the order
  */
 void tow_order_init(struct tow_order *order)
 {
@@ -51,26 +52,26 @@ void tow_order_init(struct tow_order *order)
 }
 
 /**
- * tow_order_add - a chain is to begin after those that were added before
+ * tow_order_add - add a chain, which begins after those that were added before
  * @order: the order
  * @chain: its first step
  */
 void tow_order_add(struct tow_order *order, struct tow_step *chain)
 {
 	order->added++;
-	/* Of one that has failed it says something else. */
+	/* The number of a step that has failed says when. */
 	if (!chain->failed)
 		chain->number = order->added;
 	tow_steps_add(&order->chains, chain);
 }
 
 /**
- * tow_order_pass - do chains begin at once?
+ * tow_order_pass - begin chains at once, if none is to begin before them
  * @order: the order
- * @count: chains that would be added otherwise, none of them fenced
+ * @count: how many chains, none of them fenced
  *
- * Return: true: nothing is to begin before them, and they have begun: each first
- * step is for tow_order_done(); false: they are to be added.
+ * Return: true: they have begun: each first step is for tow_order_done();
+ * false: they are to be added.
  */
 bool tow_order_pass(struct tow_order *order, u32 count)
 {
@@ -81,12 +82,12 @@ bool tow_order_pass(struct tow_order *order, u32 count)
 }
 
 /**
- * tow_order_next - what may begin now?
+ * tow_order_next - take the step that may begin now
  * @order: the order
- * @cancel: where to: it must not be done, but fail, as it has failed before, or
- *	something that it was to wait for has
+ * @cancel: becomes true: the step must not be done, but fails, as it or a step
+ *	that it waited for has failed
  *
- * Return: the step, for tow_order_done(); NULL: nothing.
+ * Return: the step, for tow_order_done(); NULL: there is none.
  */
 struct tow_step *tow_order_next(struct tow_order *order, bool *cancel)
 {
@@ -105,14 +106,14 @@ struct tow_step *tow_order_next(struct tow_order *order, bool *cancel)
 	return step;
 }
 
-/* So many chains were there when a step failed. */
+/* A step has failed when so many chains had been added. */
 static void tow_order_note(struct tow_order *order, u64 chains)
 {
 	if (order->failed < chains)
 		order->failed = chains;
 }
 
-/* The same of a step, and of those after it that have failed since. */
+/* Note the failure of a step, and those of steps after it. */
 static void tow_order_note_all(struct tow_order *order, struct tow_step *step)
 {
 	for (; step; step = step->next) {
@@ -122,12 +123,12 @@ static void tow_order_note_all(struct tow_order *order, struct tow_step *step)
 }
 
 /**
- * tow_order_advance - a step has ended: tow_order_done() where there is more to do
+ * tow_order_advance - tow_order_done() in the less usual cases
  * @order: the order
- * @step: as there
- * @failed: as there
+ * @step: see tow_order_done()
+ * @failed: see tow_order_done()
  *
- * Return: as there.
+ * Return: see tow_order_done().
  */
 struct tow_step *tow_order_advance(struct tow_order *order, struct tow_step *step,
 				   bool failed)
@@ -150,13 +151,14 @@ struct tow_step *tow_order_advance(struct tow_order *order, struct tow_step *ste
 /**
  * tow_order_fail - a step has failed, and has not ended
  * @order: the order
- * @step: the step: of a chain that is to be added, that was added, or that passed;
- *	tow_order_done() is due all the same, when its turn has come or it has ended
- * @begun: it is from tow_order_next(), or has passed
+ * @step: the step, of a chain that is to be added, that was added, or that
+ *	passed; tow_order_done() is due all the same, when its turn has come or
+ *	it has ended
+ * @begun: the step is from tow_order_next(), or has passed
  *
- * Return: what ends with it without having begun, if it had @begun: the rest of its
- * chain, linked by @next, of which tow_order_done() says no more, and after which
- * tow_order_end() is due, too; NULL: nothing.
+ * Return: if it has @begun, the rest of its chain, linked by @next, which ends
+ * without having begun; tow_order_done() will not return it, and
+ * tow_order_end() is due after it, too.  NULL: nothing.
  */
 struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
 				bool begun)
@@ -168,17 +170,17 @@ struct tow_step *tow_order_fail(struct tow_order *order, struct tow_step *step,
 	if (!begun)
 		return NULL;
 	step->next = NULL;
-	/* The step may end before that does, and fences wait for both. */
+	/* The step may end before its rest does: fences wait for both. */
 	if (rest)
 		order->active++;
 	return rest;
 }
 
 /**
- * tow_order_abort - a step ends that was cut off with the rest of its chain
+ * tow_order_abort - a step of a chain's rest ends
  * @order: the order
  *
- * What is added until the program can know of it, and is to wait, fails of it.
+ * A fenced chain that is added before the program can know of it fails, too.
  */
 void tow_order_abort(struct tow_order *order)
 {
@@ -186,10 +188,10 @@ void tow_order_abort(struct tow_order *order)
 }
 
 /**
- * tow_order_end - a chain has ended, of which not all has begun; or the rest of one
+ * tow_order_end - a chain, or the rest of one, has ended
  * @order: the order
  *
- * Fences waited for that.
+ * Fences wait for it.
  */
 void tow_order_end(struct tow_order *order)
 {

@@ -2,7 +2,7 @@
 /*
  * In what order a queue's entries begin: chains and fences.
  *
- * Knows nothing of what entries do, and takes no lock; its user has one.
+ * Knows nothing of what entries do, and takes no lock: the caller has one.
  */
 #ifndef TOW_ORDER_H
 #define TOW_ORDER_H
@@ -10,16 +10,17 @@
 #include <linux/types.h>
 
 /**
- * struct tow_step - an entry, as far as its order goes
- * @next: the next one of its chain; NULL: it is the last
- * @later: of a chain's first: the chain after it; of others, the next one that
- *	may begin
- * @fence: of a chain's first: the chain begins when all before it has ended
- * @failed: it has failed before its end: tow_order_fail()
- * @number: of a chain's first: its number among those that were added; of one that
- *	has @failed: how many there were then
+ * struct tow_step - an entry's place in the order
+ * @next: the next step of its chain; NULL: it is the last
+ * @later: of a chain's first step: the next chain; of others: the next step
+ *	that may begin
+ * @fence: of a chain's first step: the chain begins when all before it has
+ *	ended
+ * @failed: the step has failed before its end: tow_order_fail()
+ * @number: of a chain's first step: the chain's number, counted from 1; of a
+ *	step that has @failed: what tow_order.added was then
  *
- * Who adds a chain sets @next, @fence and @failed.
+ * The caller of tow_order_add() sets @next, @fence and @failed.
  */
 struct tow_step {
 	struct tow_step	*next;
@@ -30,9 +31,9 @@ struct tow_step {
 };
 
 /**
- * struct tow_steps - steps one after the other
- * @first: NULL: there are none
- * @end: where the next one goes
+ * struct tow_steps - a list of steps, linked by tow_step.later
+ * @first: NULL: the list is empty
+ * @end: where the next step is linked
  */
 struct tow_steps {
 	struct tow_step	*first;
@@ -40,12 +41,12 @@ struct tow_steps {
 };
 
 /**
- * struct tow_order - what is to begin
- * @chains: those that have not begun, oldest first
- * @ready: steps whose chain goes on with them
+ * struct tow_order - the order of a queue's chains
+ * @chains: chains that have not begun, oldest first
+ * @ready: later steps of chains, which may begin
  * @active: chains that have begun and not ended
- * @added: chains that were added
- * @failed: the first so many of these were there when a step failed
+ * @added: how many chains were added
+ * @failed: chains up to this number had been added when a step failed
  */
 struct tow_order {
 	struct tow_steps	chains;
@@ -70,15 +71,15 @@ void tow_order_end(struct tow_order *order);
  * tow_order_done - a step has ended
  * @order: the order
  * @step: from tow_order_next(); the caller's afterwards
- * @failed: it did not succeed; or has failed before
+ * @failed: the step did not succeed, or has failed before
  *
- * Return: what ends with it without having begun: the rest of its chain, linked
- * by @next, after which tow_order_end() is due; NULL: nothing.
+ * Return: the rest of its chain, linked by @next, which ends without having
+ * begun, and after which tow_order_end() is due; NULL: nothing.
  */
 static inline struct tow_step *tow_order_done(struct tow_order *order,
 					      struct tow_step *step, bool failed)
 {
-	/* Most are alone, and succeed. */
+	/* Most steps are alone, and succeed. */
 	if (step->next || step->failed || failed)
 		return tow_order_advance(order, step, failed);
 	order->active--;

@@ -23,16 +23,18 @@ struct tow_queues;
  * struct tow_poller - a thread, and the queues that it serves
  * @refs: held by its client and by each of its queues
  * @dev: the device, with a reference
- * @link: in tow_queues.pollers, under tow_queues.lock; empty: it is not there
- * @charge: for one, until it has stopped; none for those who may have any number
- * @stop: held by whoever stops it; protects @thread and @charge from then on
+ * @link: in tow_queues.pollers, under tow_queues.lock; empty: in no list
+ * @charge: for one poller, until it has stopped; nothing with CAP_SYS_NICE
+ * @stop: held to stop the thread; protects @thread and @charge once the thread
+ *	runs
  * @thread: the thread; NULL: it has stopped
- * @kicked: there is something to take, perhaps: it must not sleep
- * @wait: where it sleeps
+ * @kicked: there may be something to take: the thread must not sleep
+ * @wait: where the thread sleeps
  *
- * @lock: protects what follows; the thread has it while it chooses a queue
- * @queues: struct tow_queue, without references; whose turn it is comes first
- * @count: how many; read without the lock
+ * @lock: protects @queues and @count; the thread holds it to choose a queue
+ * @queues: struct tow_queue, without references; the first one has the next
+ *	turn
+ * @count: how many @queues; read without the lock
  */
 struct tow_poller {
 	struct kref		refs;
@@ -60,7 +62,7 @@ void tow_poller_client_end(struct tow_client *client);
 void tow_pollers_stop(struct tow_queues *queues);
 
 /**
- * tow_poller_wake - there may be something to take
+ * tow_poller_wake - wake a poller, as there may be something to take
  * @poller: the poller
  *
  * In any context.

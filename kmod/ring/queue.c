@@ -56,7 +56,7 @@ static void tow_queue_free_ring(struct tow_queue *queue)
 	kvfree(queue->pages);
 }
 
-/* Charged to the cgroup, page by page, which vmalloc_user() would not do. */
+/* The pages are charged to the cgroup; those of vmalloc_user() would not be. */
 static int tow_queue_make_ring(struct tow_queue *queue)
 {
 	unsigned int i;
@@ -100,7 +100,7 @@ static int tow_queue_make_entries(struct tow_queue *queue)
 
 static void tow_queue_free(struct tow_queue *queue)
 {
-	/* First: it writes to the rings of what it serves. */
+	/* First, as the poller writes to the rings of its queues. */
 	if (queue->poller)
 		tow_poller_remove(queue);
 	tow_queue_stop_deadlines(queue);
@@ -139,7 +139,7 @@ static void tow_queue_free_later(struct work_struct *work)
 	tow_queue_release(&queue->refs);
 }
 
-/* Of the device's list from here on. */
+/* Add the queue to the device's list. */
 static int tow_queue_publish(struct tow_queue *queue)
 {
 	struct tow_queues *queues = queue->dev->queues;
@@ -156,7 +156,7 @@ static int tow_queue_publish(struct tow_queue *queue)
 	return ret;
 }
 
-/* The client has it from here on, with a reference. */
+/* Give the client the queue, with a reference. */
 static int tow_queue_give(struct tow_queue *queue, struct tow_client *client)
 {
 	int ret = 0;
@@ -173,7 +173,7 @@ static int tow_queue_give(struct tow_queue *queue, struct tow_client *client)
 	return ret;
 }
 
-/* Called with @submit held.  Return: the client's reference is the caller's. */
+/* Caller holds queue->submit.  Return: it has the client's reference now. */
 static bool tow_queue_take_away(struct tow_queue *queue)
 {
 	struct tow_client *client = queue->client;
@@ -185,18 +185,18 @@ static bool tow_queue_take_away(struct tow_queue *queue)
 	had = !list_empty(&queue->client_link);
 	list_del_init(&queue->client_link);
 	mutex_unlock(&client->lock);
-	/* Else whoever ends the client has taken it, and waits for @submit. */
+	/* Else tow_queue_client_end() has it, and waits for @submit. */
 	if (had)
 		queue->client = NULL;
 	return had;
 }
 
 /**
- * tow_queue_end - nothing begins any more
+ * tow_queue_end - let nothing begin on a queue any more
  * @queue: the queue; the caller has a reference
  * @error: why: -ECANCELED, -ENODEV
  *
- * What has not begun, or waits for its turn, ends with that.
+ * Entries that have not begun, or wait for their turn, end with @error.
  */
 void tow_queue_end(struct tow_queue *queue, int error)
 {
@@ -216,7 +216,7 @@ void tow_queue_end(struct tow_queue *queue, int error)
 
 /* ---- the descriptor ------------------------------------------------------- */
 
-/* Whoever is told that the device is going knows that no poller takes any more. */
+/* A program that gets ENODEV knows that no poller takes entries any more. */
 static int tow_queue_gone(struct tow_queue *queue)
 {
 	if (queue->poller) {
@@ -257,7 +257,7 @@ static int tow_queue_mmap(struct file *file, struct vm_area_struct *vma)
 	if (vma->vm_pgoff || !(vma->vm_flags & VM_SHARED) ||
 	    vma->vm_end - vma->vm_start != tow_queue_map_bytes(queue))
 		return -EINVAL;
-	/* Data, never a program. */
+	/* Rings are data, never a program. */
 	if (vma->vm_flags & VM_EXEC)
 		return -EINVAL;
 	tow_vm_flags_clear(vma, VM_MAYEXEC);
@@ -344,7 +344,7 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	return queue;
 }
 
-/* What the device can do. */
+/* Find out what the device can do. */
 static int tow_queue_find_features(struct tow_queue *queue)
 {
 	struct tow_device *dev = queue->dev;
@@ -432,7 +432,7 @@ static int tow_queue_check_sizes(struct tow_queue_create *call)
 	return 0;
 }
 
-/* The descriptor is not installed yet. */
+/* Return: a descriptor, which is not installed yet; or a negative errno. */
 static int tow_queue_make_file(struct tow_queue *queue, struct file **file)
 {
 	int fd = get_unused_fd_flags(O_CLOEXEC);
@@ -466,7 +466,7 @@ static int tow_queue_answer(struct tow_queue *queue,
 	ret = tow_call_answer(answer, call);
 	if (ret) {
 		put_unused_fd(call->fd);
-		/* Ends it: the file has the caller's reference. */
+		/* Ends the queue: the file has the caller's reference. */
 		fput(file);
 		return ret;
 	}

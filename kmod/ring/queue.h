@@ -4,18 +4,18 @@
  *
  *	init.c		a device's queues begin and stop; a client's queues end
  *	queue.c		a queue is made, mapped, polled, ended; its descriptor
- *	channel.c	its ways to peers
- *	event.c		what happens to peers
- *	sqpoll.c	the thread that takes entries without a call
+ *	channel.c	channels: a queue's ways to peers
+ *	event.c		events of peers
+ *	sqpoll.c	pollers: entries are taken without a call
  *	enter.c		ENTER: entries begin, and are waited for
  *	sqe.c		entries are taken, and checked
- *	timeout.c	entries that shall not take longer than so long
+ *	timeout.c	entries that have a deadline
  *	op_wait.c	entries that wait for a slot
  *	request.c	an entry from its beginning to its completion
  *	cqe.c		the completion ring, and room in it
  *	order.c		which entry may begin
  *
- * Calls go down this list.  Below it are ops.c (entries that are on their way to a
+ * Calls go down this list.  Below it are ops.c (operations on their way to a
  * peer) and post.c (how they share a queue pair).
  *
  * Documentation/design/rings.md says who holds what.
@@ -43,8 +43,9 @@
 #include "uapi/towline.h"
 
 /*
- * How long a call looks for completions by itself before it sleeps: so long at
- * least; and at most, if calls have found theirs in that time.
+ * How long a call looks for completions before it sleeps, in microseconds: at
+ * least, and at most.  It looks longer than the least if earlier calls have
+ * found completions in that time.
  */
 #define TOW_LOOK_US		20
 #define TOW_LOOK_MAX_US		400
@@ -61,9 +62,10 @@ struct tow_remote;
 
 /**
  * struct tow_deadline - when an entry is late
- * @node: in tow_queue.deadlines, until it is late or ends
+ * @node: in tow_queue.deadlines, until the entry is late or ends; under
+ *	tow_queue.lock
  * @entry: the entry
- * @next: those that are about to be there
+ * @next: the next deadline for tow_deadlines_start()
  */
 struct tow_deadline {
 	struct timerqueue_node	node;
@@ -74,21 +76,21 @@ struct tow_deadline {
 /**
  * struct tow_req - an entry that was taken and has not completed
  * @step: its place in the order
- * @free: nobody has it: the next such one
- * @op: what is on its way, if it is an operation on a remote range; @op.claim says of
- *	all whether they have a deadline
- * @deadline: it is another one's @spare, and only that: the other one's deadline
- * @wait: what it waits for, if it is a WAIT; else only its @wait.slot is looked at
- * @queue: whose
- * @spare: it has a deadline: one that stands for its second completion; NULL: that is
- *	there, or not needed any more
- * @claim: what @op.claim points to
+ * @free: of a free entry: the next one in tow_queue.free
+ * @op: its operation, if it is one; others use some fields, as @op.claim
+ * @deadline: of an entry that is another one's @spare: the deadline of that one
+ * @wait: its wait, if it is a WAIT; of others @wait.slot is NULL
+ * @queue: its queue
+ * @spare: of an entry with a deadline: the entry that stands for a second
+ *	completion; NULL: it was given back
+ * @claim: of an entry with a deadline: what @op.claim points to
  * @user_data: as the program said
  * @opcode: as the program said
  * @flags: as the program said
- * @told: the program was told that it is late; with @spare under the queue's lock
- * @held: it was told, too, that some of it was on its way
- * @error: it must not begin: why
+ * @told: the program knows that the entry is late; under tow_queue.lock, like
+ *	@spare and @held
+ * @held: the program knows, too, that some of the entry was posted
+ * @error: 0; a negative errno: the entry must not begin
  */
 struct tow_req {
 	union {
@@ -113,10 +115,10 @@ struct tow_req {
 
 /**
  * struct tow_chain - a chain of which not all entries were taken so far
- * @first: NULL: there is none
+ * @first: its first entry; NULL: there is no chain
  * @last: the entry that was taken last
- * @room: completions that room was taken for
- * @bad: it has an entry as it must not be
+ * @room: completions that it has room for
+ * @bad: one of its entries is not valid
  */
 struct tow_chain {
 	struct tow_req		*first;
@@ -127,72 +129,75 @@ struct tow_chain {
 
 /**
  * struct tow_queue - a queue
- * @refs: held by its descriptor, by its client until that ends, and by those
- *	entries together that have not completed
- * @release: called when the last one is given back; may sleep
+ * @refs: held by its descriptor, by its client until that ends, by queued work,
+ *	and one by all @busy entries together
+ * @release: called when the last reference is put; may sleep
  * @dev: the device, with a reference
  * @link: in tow_queues.list
- * @gone: tow_queues_stop() has dealt with it; under tow_queues.lock
+ * @gone: tow_queues_stop() has ended the queue; under tow_queues.lock
  * @sq_entries: of the submission ring
  * @cq_entries: of the completion ring; entries that may be in flight
- * @charge: for the latter
+ * @charge: for @cq_entries
  * @atomics: the device's driver says that it has them
- * @process: the client's
- * @pages: the rings' memory
- * @page_count: how many
- * @ring: the same, mapped; the program writes to it whenever it likes
- * @sqes: the submission ring in it
- * @cqes: the completion ring in it
- * @entries: as many as @cq_entries
- * @flows: its channels: struct tow_flow by number; each comes and goes under @submit
- *	and tow_peers.lock, so who has either finds that they stay
- * @next_qp: the queue pair for who does not care; under @submit
- * @poller: takes its entries, with a reference; NULL: ENTER does
- * @poll_link: in tow_poller.queues, until the last reference is given back
- * @idle_us: how long the poller looks for more
- * @submit: held by whoever takes entries; protects @client, too
- * @client: whose; NULL: it has ended
+ * @process: the client's process, with a reference
+ * @pages: the rings' memory, owned by the queue
+ * @page_count: how many @pages
+ * @ring: @pages, mapped; the program may write to it at any time
+ * @sqes: the submission ring in @ring
+ * @cqes: the completion ring in @ring
+ * @entries: all entries, @cq_entries of them
+ * @flows: its channels: struct tow_flow by number; changed under both @submit
+ *	and tow_peers.lock, so either lock keeps them
+ * @next_qp: the queue pair of the next channel that may have any; under @submit
+ * @poller: takes the queue's entries, with a reference; NULL: ENTER does
+ * @poll_link: in tow_poller.queues, until the queue is freed
+ * @idle_us: how long the poller looks for more entries, in microseconds
+ * @submit: held while entries are taken; protects @client, too
+ * @client: the client; NULL: it has ended
  * @client_link: in tow_client.queues, under tow_client.lock
  * @sqe: the copy of the entry that is being taken; under @submit
- * @sq_head: entries that were taken; written under @submit
- * @sq_seen: POLL: up to where they are taken together; under @submit
- * @chain: POLL: that goes on with what is taken next; under @submit
- * @due: struct tow_slot_wait that have ended
- * @callers: calls that will look there again
- * @deal: deals with @due where there is none; has a reference to the queue while
- *	it is queued
- * @timer: goes off when an entry is late, or would have been
- * @late: deals with that
- * @free_work: for who gives the last reference back where nobody may sleep
+ * @sq_head: entries that were taken, wrapping around; written under @submit
+ * @sq_seen: POLL: up to this entry all are taken as by one ENTER; under @submit
+ * @chain: POLL: the chain that continues with the next entry; under @submit
+ * @due: struct tow_slot_wait that have ended; needs no lock
+ * @callers: calls that will look at @due again
+ * @deal: handles @due if there are no @callers; has a reference to the queue
+ *	while it is queued
+ * @timer: expires when an entry is late, or would have been
+ * @late: handles entries that are late
+ * @free_work: frees the queue if the last reference is put where nobody may
+ *	sleep
  *
- * @lock: protects what follows; in process context only
- * @order: what is to begin
- * @running: somebody is at it
- * @run: goes on with it; has a reference to the queue while it is queued
- * @ended: nothing begins any more: why, a negative errno; 0: it does
- * @free: entries that nobody has
- * @busy: those that somebody has; the poller reads it without the lock
- * @starved: POLL: some of what was there was not taken, as there was no room
- * @needed: how much the next one to be taken needs, as far as is known
+ * @lock: protects the fields below; in process context only
+ * @order: which entries may begin
+ * @running: a thread is beginning entries
+ * @run: begins entries; has a reference to the queue while it is queued
+ * @ended: 0; a negative errno: nothing begins any more
+ * @free: entries that are free
+ * @busy: how many entries are not free; the poller reads it without the lock
+ * @starved: entries were not taken for want of room
+ * @needed: completions that the next entry to be taken needs, as far as is
+ *	known
  * @deadlines: struct tow_deadline by time
- * @alarm: when @timer goes off, if it is before the first of them; else KTIME_MAX
- * @cq_tail: completions that were written
- * @waiters: calls that wait
- * @wanted: completions that the least demanding of them waits for
- * @polled: poll(2) was called: one completion is enough
+ * @alarm: when @timer expires; KTIME_MAX: it is not set
+ * @cq_tail: completions that were written, wrapping around
+ * @waiters: calls that sleep
+ * @wanted: completions that the least demanding of @waiters waits for
+ * @polled: poll(2) was called: one completion is enough to wake
  * @waiting: struct tow_slot_wait of entries that have begun
- * @waited: the same, of those that the queue's end has dealt with
- * @cq: where the last operation completes, with a reference; or NULL.  Changed by
- *	the one who is at it, under the lock; compared without
- * @look_us: how long a call looks for completions before it sleeps; read and
- *	written without the lock, like @penance and @vain
- * @penance: waits that it shall not look longer than it must
- * @vain: how often it has looked longer in vain, one time after the other
- * @waits: some of what began last waits for its turn; read without the lock
- * @wait: woken when there are @wanted completions, and when it ends
- * @events: what has happened to peers that it has channels to; this and what follows
- *	is written under tow_peers.lock
- * @events_told: what @events was when there was nothing to tell
+ * @waited: those of @waiting that the queue's end has ended
+ * @cq: where the last operation completes, with a reference; or NULL.  Changed
+ *	only by the @running thread, under the lock; compared without
+ * @look_us: how long a call looks for completions before it sleeps, in
+ *	microseconds; read and written without the lock, like @penance and @vain
+ * @penance: how many waits look no longer than TOW_LOOK_US
+ * @vain: how many longer looks were in vain, one after the other
+ * @waits: some of the operations that began last wait for their turn; read and
+ *	written without the lock
+ * @wait: woken when there are @wanted completions, and at the queue's end
+ * @events: counts events of peers that the queue has channels to; written under
+ *	tow_peers.lock, like @events_told
+ * @events_told: what @events was when all of them had been reported
  */
 struct tow_queue {
 	struct kref		refs;
@@ -261,16 +266,15 @@ struct tow_queue {
 
 /**
  * struct tow_queues - a device's queues
- * @lock: protects @list and @stopped
- * @list: all of them, without a reference
+ * @lock: protects @list, @pollers and @stopped
+ * @list: all queues, without a reference
  * @pollers: struct tow_poller that have not stopped, without a reference
- * @stopped: the device is going
- * @inflight_bytes: what may be on its way on one queue pair; a file in sysfs,
- *	read with READ_ONCE()
- * @stripe_bytes: operations of so many bytes go by several queue pairs; 0: none do;
- *	likewise
- * @op_stall_ms: a session ends when nothing of it completes for so long, in
- *	milliseconds; 0: it does not; likewise
+ * @stopped: the device is going: nothing is added
+ * @inflight_bytes: bytes that may be on their way on one queue pair; a file in
+ *	sysfs, read with READ_ONCE()
+ * @stripe_bytes: operations of so many bytes are striped; 0: none is; likewise
+ * @op_stall_ms: a session ends when nothing completes on one of its queue pairs
+ *	for so many milliseconds; 0: it does not; likewise
  */
 struct tow_queues {
 	/* protects list, pollers, stopped */
@@ -284,10 +288,10 @@ struct tow_queues {
 };
 
 /**
- * struct tow_taken - what comes of entries that were taken
- * @count: how many there are
+ * struct tow_taken - entries that tow_queue_submit() has taken
+ * @count: how many
  * @step: from tow_queue_add()
- * @cq: the same
+ * @cq: from tow_queue_add(), with a reference
  */
 struct tow_taken {
 	u32		count;

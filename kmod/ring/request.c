@@ -2,16 +2,17 @@
 /*
  * An entry of a queue from its beginning to its completion.
  *
- * Entries begin in tow_queue_run(), which one at a time does for a queue, and
- * whoever finds somebody at it leaves: what is to begin is seen before he stops.
- * So entries of one channel join their queue pair in their order, whoever made
- * it possible for them to begin: the program by ENTER, or a completion.
+ * Entries begin in tow_queue_run(), in one thread at a time for each queue.  A
+ * thread that finds another one at it (tow_queue.running) leaves: the other one
+ * looks again before it stops.  So entries of one channel join their queue pair
+ * in their order, whether ENTER or a completion lets them begin.
  *
- * Each ends exactly once, in tow_reqs_end(), tow_req_end() or tow_chain_end().  One
- * with a deadline leaves the queue's deadlines first: so timeout.c finds only entries
- * that have not ended.  Then what it holds is let go of; and under queue->lock, at once,
- * its completion is written, if it has one, it becomes nobody's, and what waited for it
- * may begin.
+ * Each entry ends exactly once, in tow_reqs_end(), tow_req_end() or
+ * tow_chain_end().  An entry with a deadline leaves the queue's deadlines
+ * first, so timeout.c finds only entries that have not ended.  Then its
+ * references are put.  Last, under one hold of queue->lock, its completion is
+ * written, if it has one, the entry becomes free, and entries that waited for
+ * it may begin.
  */
 #include "core/core.h"
 #include "core/trace.h"
@@ -23,10 +24,10 @@
 #include "remote.h"
 #include "slot.h"
 
-/* Entries that are begun before others have their turn. */
+/* Entries that a thread begins before others have their turn. */
 #define TOW_RUN_BUDGET		256
 
-/* Called with the lock held: is there what may begin, and nobody at it? */
+/* Caller holds queue->lock.  May an entry begin, and is no thread at it? */
 static bool tow_queue_may_begin(const struct tow_queue *queue)
 {
 	return !queue->running &&
@@ -34,14 +35,15 @@ static bool tow_queue_may_begin(const struct tow_queue *queue)
 }
 
 /*
- * Caller holds queue->lock; the entry has a deadline, and tow_timeout_disarm() is done.
- * Return: true: the program was told that it is late, and is told what is left to be
- * told; false: it was not, and the room for that is given back.
+ * Caller holds queue->lock; the entry has a deadline, and tow_timeout_disarm()
+ * is done.  Return: true: the program knows that the entry is late; it gets
+ * RELEASED if it was told HELD.  False: the entry completes as usual, and its
+ * spare is given back.
  */
 static bool tow_timeout_reported(struct tow_req *entry, int status)
 {
 	if (!entry->told) {
-		/* A WAIT is not told beforehand. */
+		/* A late WAIT was not counted before. */
 		if (status == -ETIMEDOUT)
 			tow_stat_inc(entry->queue->dev, TOW_STAT_TIMEOUTS);
 		tow_req_give_back(entry->spare);
@@ -56,7 +58,7 @@ static bool tow_timeout_reported(struct tow_req *entry, int status)
 	return true;
 }
 
-/* Caller holds queue->lock; the entry is nobody's afterwards. */
+/* Caller holds queue->lock.  Complete an entry, and free it. */
 static void tow_req_complete(struct tow_req *entry, int status)
 {
 	struct tow_queue *queue = entry->queue;
@@ -68,13 +70,13 @@ static void tow_req_complete(struct tow_req *entry, int status)
 		if (status || !(entry->flags & TOW_SQE_SILENT))
 			tow_cqe_write(queue, entry->user_data, status, 0);
 	}
-	/* Its channel may be closed as soon as the lock is let go of. */
+	/* The channel may be closed as soon as the lock is released. */
 	if (entry->op.flow)
 		entry->op.flow->ended++;
 	tow_req_give_back(entry);
 }
 
-/* What is notified at the peer; what is waited for. */
+/* Put the slot that is notified, and the slot that is waited for. */
 static void tow_req_put_slots(const struct tow_req *entry)
 {
 	if (entry->op.slot)
@@ -84,8 +86,8 @@ static void tow_req_put_slots(const struct tow_req *entry)
 }
 
 /*
- * An entry that has a deadline is about to end: from here on it does not become late.
- * Called before anything that it holds is let go of.
+ * Remove an entry's deadline: from here on the entry does not become late.
+ * Called before any of the entry's references is put.
  */
 static void tow_timeout_disarm(struct tow_req *entry)
 {
@@ -97,7 +99,7 @@ static void tow_timeout_disarm(struct tow_req *entry)
 	spin_unlock(&queue->lock);
 }
 
-/* What an entry holds, but the queue. */
+/* Put an entry's references, but that to the queue. */
 static void tow_req_put_refs(struct tow_req *entry)
 {
 	if (unlikely(entry->op.claim))
@@ -114,7 +116,7 @@ static struct tow_req *tow_req_of(struct tow_op *op)
 	return container_of(op, struct tow_req, op);
 }
 
-/* The same of several: most name what the one before has named. */
+/* The same of several: most entries name what the one before has named. */
 static void tow_reqs_put_refs(struct tow_op *ops)
 {
 	u32 regions = 0, remotes = 0;
@@ -139,8 +141,8 @@ static void tow_reqs_put_refs(struct tow_op *ops)
 }
 
 /*
- * Called with the lock held: silent entries make room that nobody else knows of, and
- * somebody who sleeps may need it.
+ * Caller holds queue->lock.  Wake a poller that sleeps for want of room: nobody
+ * else knows of the room that silent entries make.
  */
 static void tow_queue_frees(struct tow_queue *queue)
 {
@@ -166,16 +168,18 @@ static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 		tow_queue_frees(queue);
 		last = !queue->busy;
 		spin_unlock(&queue->lock);
-		/* Not the last reference: the caller has one. */
+		/* This is not the last reference: the caller has one. */
 		if (last)
 			tow_queue_put(queue);
 	}
 }
 
 /**
- * tow_chain_end - the rest of a chain ends of which an entry has failed
- * @queue: the queue; the caller has a reference, and calls tow_queue_run() afterwards
- * @rest: what has not begun: of tow_order_done() or tow_order_fail()
+ * tow_chain_end - end the rest of a chain of which an entry has failed
+ * @queue: the queue; the caller has a reference, and calls tow_queue_run()
+ *	afterwards
+ * @rest: the steps that have not begun: from tow_order_done() or
+ *	tow_order_fail()
  *
  * In process context, without a link's lock.
  */
@@ -188,8 +192,8 @@ void tow_chain_end(struct tow_queue *queue, struct tow_step *rest)
 }
 
 /*
- * Called with the lock held: entries have ended, each with tow_op.status.  Return:
- * chains of which the rest ends with them, linked by @later.
+ * Caller holds queue->lock.  Complete entries, each with tow_op.status.
+ * Return: the rests of chains that end with them, linked by tow_step.later.
  */
 static struct tow_step *tow_reqs_complete(struct tow_queue *queue,
 					  struct tow_op *ops)
@@ -212,9 +216,10 @@ static struct tow_step *tow_reqs_complete(struct tow_queue *queue,
 }
 
 /**
- * tow_reqs_end - entries have ended
- * @ops: theirs, linked by @next, each with its status for the program; all of one
- *	queue, whose tow_queue_run() began them; gone afterwards
+ * tow_reqs_end - end entries
+ * @ops: the entries' operations, linked by @next, each with its status for the
+ *	program; all of one queue, whose tow_queue_run() began them; gone
+ *	afterwards
  *
  * In process context, without a link's lock.
  */
@@ -224,16 +229,16 @@ void tow_reqs_end(struct tow_op *ops)
 	struct tow_step *failed, *rest;
 	bool wake, more, last;
 
-	/* First: a program that sees the end finds that nothing is held. */
+	/* First: a program that sees the completion finds nothing held. */
 	tow_reqs_put_refs(ops);
 	spin_lock(&queue->lock);
-	/* All at once: it finds room, too, and nothing to fail of. */
+	/* Under one hold: then there is room, and later chains do not fail. */
 	failed = tow_reqs_complete(queue, ops);
 	tow_queue_frees(queue);
 	wake = failed || tow_queue_should_wake(queue);
 	more = failed || tow_queue_may_begin(queue);
 	last = !queue->busy;
-	/* The entries' reference goes with the last one; or is others'. */
+	/* With the last entry its reference is ours; else take one. */
 	if ((wake || more) && !last)
 		kref_get(&queue->refs);
 	spin_unlock(&queue->lock);
@@ -250,8 +255,8 @@ void tow_reqs_end(struct tow_op *ops)
 }
 
 /**
- * tow_req_end - an entry has ended that was no operation
- * @entry: the entry, that tow_queue_run() began; gone afterwards
+ * tow_req_end - end an entry that is no operation
+ * @entry: the entry, which tow_queue_run() began; gone afterwards
  * @status: 0 or a negative errno, for the program
  *
  * In process context, without a link's lock.
@@ -263,7 +268,7 @@ void tow_req_end(struct tow_req *entry, int status)
 	tow_reqs_end(&entry->op);
 }
 
-/* Begin a WAIT: in process context, without a link's lock. */
+/* Begin a WAIT.  In process context, without a link's lock. */
 static void tow_req_wait(struct tow_req *entry)
 {
 	struct tow_queue *queue = entry->queue;
@@ -271,8 +276,9 @@ static void tow_req_wait(struct tow_req *entry)
 	int status;
 
 	/*
-	 * All under the lock: tow_queue_end_waits() finds it in the list, or we see
-	 * that the queue has ended; and so with tow_req_is_late().
+	 * Under one hold of the lock: tow_queue_end_waits() finds the wait in
+	 * the list, or the end of the queue is seen here.  The same is so with
+	 * tow_req_is_late().
 	 */
 	spin_lock(&queue->lock);
 	status = queue->ended;
@@ -303,10 +309,10 @@ static void tow_req_begin(struct tow_req *entry, struct tow_plug *plug)
 	tow_ops_begin(&entry->op, plug);
 }
 
-/* Remember where the last operation completes: who waits looks there. */
+/* Post operations, and remember where the last one completes. */
 static void tow_queue_flush(struct tow_queue *queue, struct tow_plug *plug)
 {
-	/* Changed by the one who is at it, which is us. */
+	/* Only the running thread, which this is, changes queue->cq. */
 	struct tow_cq *cq = tow_ops_flush(plug, queue->cq), *old;
 
 	WRITE_ONCE(queue->waits, plug->waits);
@@ -321,8 +327,9 @@ static void tow_queue_flush(struct tow_queue *queue, struct tow_plug *plug)
 }
 
 /*
- * Called with the lock held: what may begin now, at most TOW_RUN_BUDGET of it, goes
- * to @end, linked by @later.  What must not begin has an error.
+ * Caller holds queue->lock.  Take the steps that may begin now, at most
+ * TOW_RUN_BUDGET of them; they are added at @end, linked by tow_step.later.
+ * Entries that must not begin get an error.
  */
 static void tow_queue_next(struct tow_queue *queue, struct tow_step **end)
 {
@@ -342,7 +349,7 @@ static void tow_queue_next(struct tow_queue *queue, struct tow_step **end)
 	*end = NULL;
 }
 
-/* Begin it.  Return: how much it was. */
+/* Begin steps.  Return: how many. */
 static int tow_steps_begin(struct tow_queue *queue, struct tow_step *step)
 {
 	struct tow_step *next;
@@ -361,8 +368,8 @@ static int tow_steps_begin(struct tow_queue *queue, struct tow_step *step)
 }
 
 /*
- * Called with the lock held: somebody is at it from now on; nobody, if there is
- * nothing.
+ * Caller holds queue->lock.  Take steps that may begin; if there are any the
+ * caller is the running thread.
  */
 static struct tow_step *tow_queue_claim(struct tow_queue *queue)
 {
@@ -374,8 +381,8 @@ static struct tow_step *tow_queue_claim(struct tow_queue *queue)
 }
 
 /*
- * Called by the one who is at it, with what begins first; or NULL, if he is not.
- * Return: false: it is time for others.
+ * Called by the running thread, with its steps; or with NULL.  Return: false:
+ * the budget is used up, and tow_queue.run is to continue.
  */
 static bool tow_queue_begin_some(struct tow_queue *queue,
 				 struct tow_step *step)
@@ -393,7 +400,7 @@ static bool tow_queue_begin_some(struct tow_queue *queue,
 	return true;
 }
 
-/* The work item is at it from here on: a completion's context is not one program's alone. */
+/* Work item: the context of a completion serves other programs, too. */
 static void tow_queue_run_later(struct work_struct *work)
 {
 	struct tow_queue *queue = container_of(work, struct tow_queue, run);
@@ -420,8 +427,9 @@ void tow_queue_init_run(struct tow_queue *queue)
 }
 
 /*
- * Called with the lock held: may chains begin at once, which is what most do?  Then
- * they have, and their first steps are linked as they must be.
+ * Caller holds queue->lock.  Begin chains at once, if nothing is before them,
+ * as is usual.  Return: true: they have begun, and their first steps are linked
+ * already.
  */
 static bool tow_queue_passes(struct tow_queue *queue, u32 plain)
 {
@@ -429,7 +437,7 @@ static bool tow_queue_passes(struct tow_queue *queue, u32 plain)
 	       !queue->ended && tow_order_pass(&queue->order, plain);
 }
 
-/* Called with the lock held. */
+/* Caller holds queue->lock. */
 static void tow_queue_line_up(struct tow_queue *queue, struct tow_step *chains)
 {
 	struct tow_step *next;
@@ -441,14 +449,15 @@ static void tow_queue_line_up(struct tow_queue *queue, struct tow_step *chains)
 }
 
 /**
- * tow_queue_add - chains are to begin
+ * tow_queue_add - add chains to a queue's order
  * @queue: the queue
- * @chains: linked by tow_step.later
- * @plain: how many, if none of them is fenced; or 0
- * @cq: where to: where the last operation completes, with a reference; or NULL
+ * @chains: their first steps, linked by tow_step.later
+ * @plain: the number of chains, if none of them is fenced; or 0
+ * @cq: becomes the completion queue of the last operation, with a reference; or
+ *	NULL
  *
- * Return: what is to begin now, for tow_queue_begin(); NULL: nothing, or somebody
- * else does it.
+ * Return: the steps that begin now, for tow_queue_begin(); NULL: none, or
+ * another thread begins them.
  */
 struct tow_step *tow_queue_add(struct tow_queue *queue,
 			       struct tow_step *chains, u32 plain,
@@ -473,7 +482,7 @@ struct tow_step *tow_queue_add(struct tow_queue *queue,
 }
 
 /**
- * tow_queue_begin - begin what may begin
+ * tow_queue_begin - begin steps, and what may begin after them
  * @queue: the queue; the caller has a reference
  * @step: from tow_queue_add()
  *

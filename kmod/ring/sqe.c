@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Entries are taken from the submission ring, and checked: by ENTER, or by a poller.
+ * Entries are taken from the submission ring, and checked: by ENTER, or by a
+ * poller.
  *
- * The program may write to the ring at any time.  Each entry is copied once, and
- * only the copy is looked at; of the indices only the program's are read, and
- * believed no further than they can be true.
+ * The program may write to the ring at any time.  Each entry is copied once,
+ * and only the copy is looked at.  The kernel reads only the index that the
+ * program writes, and believes it no further than it can be true.
  */
 #include "core/core.h"
 #include "link.h"
@@ -21,20 +22,20 @@ static bool tow_sqe_is_atomic(const struct tow_sqe *sqe)
 	       sqe->opcode == TOW_OP_COMPARE_SWAP;
 }
 
-/* What moves nothing of a region's has copied nothing either. */
+/* An entry that moves no data of a region has copied none either. */
 static bool tow_sqe_moves(const struct tow_sqe *sqe)
 {
 	return sqe->opcode == TOW_OP_WRITE || sqe->opcode == TOW_OP_READ ||
 	       (sqe->opcode == TOW_OP_WRITE_NOTIFY && sqe->bytes);
 }
 
-/* A time-out takes two completions. */
+/* An entry with a time-out needs room for two completions. */
 static bool tow_queue_times(const struct tow_queue *queue)
 {
 	return queue->cq_entries > 1;
 }
 
-/* Does it have what its opcode does not use, or its queue has not? */
+/* Return: false: it has what its opcode does not use, or its queue has not. */
 static bool tow_sqe_well_formed(const struct tow_queue *queue,
 				const struct tow_sqe *sqe)
 {
@@ -66,7 +67,7 @@ static bool tow_sqe_well_formed(const struct tow_queue *queue,
 	}
 }
 
-/* Our side of an operation: may it, and is there so much? */
+/* May the operation use the region, and is the region large enough? */
 static int tow_req_check_region(const struct tow_req *entry,
 				const struct tow_region *region, u32 flags)
 {
@@ -85,14 +86,18 @@ static int tow_req_check_region(const struct tow_req *entry,
 /**
  * struct tow_known - what the entry before has named
  * @channel: its channel
- * @flow: the same; NULL: none was named
- * @region: its region; NULL: none.  That entry holds it until all are taken
- * @region_number: the program's name for it
- * @region_more: references that others are to have, which are taken all at once
- * @flags: of that handle
- * @remote: its remote range, likewise
- * @remote_number: the program's name for it
- * @remote_more: as of the region
+ * @flow: the flow of @channel; NULL: none was named
+ * @region: its region, which that entry holds until all are taken; NULL: none
+ *	was named
+ * @region_number: the handle of @region
+ * @region_more: references to @region that later entries need, taken all at
+ *	once
+ * @flags: of the handle @region_number
+ * @remote: its remote range, which that entry holds until all are taken; NULL:
+ *	none was named
+ * @remote_number: the handle of @remote
+ * @remote_more: references to @remote that later entries need, taken all at
+ *	once
  *
  * Most entries name the same as the one before.
  */
@@ -115,7 +120,7 @@ static struct tow_flow *tow_known_flow(struct tow_queue *queue, u16 channel,
 		known->flow = xa_load(&queue->flows, channel);
 		known->channel = channel;
 	}
-	/* It stays until the caller's entry ends. */
+	/* The flow stays until the caller's entry ends. */
 	if (known->flow)
 		known->flow->taken++;
 	return known->flow;
@@ -162,7 +167,7 @@ static struct tow_remote *tow_known_remote(struct tow_queue *queue, u64 number,
 	return known->remote;
 }
 
-/* Called with @submit held, of a queue whose client is there. */
+/* Caller holds queue->submit; the queue's client has not ended. */
 static int tow_req_find(struct tow_req *entry, const struct tow_sqe *sqe,
 			struct tow_known *known)
 {
@@ -186,7 +191,7 @@ static int tow_req_find(struct tow_req *entry, const struct tow_sqe *sqe,
 	return ret ?: tow_ops_check(op);
 }
 
-/* Called with @submit held: what is waited for. */
+/* Caller holds queue->submit.  Find the slot that a WAIT is for. */
 static int tow_req_find_slot(struct tow_req *entry,
 			     const struct tow_sqe *sqe)
 {
@@ -201,7 +206,7 @@ static int tow_req_find_slot(struct tow_req *entry,
 	return 0;
 }
 
-/* Called with @submit held: a notification without data. */
+/* Caller holds queue->submit.  Find what a notification without data needs. */
 static int tow_req_find_only_slot(struct tow_req *entry,
 				  const struct tow_sqe *sqe,
 				  struct tow_known *known)
@@ -216,7 +221,7 @@ static int tow_req_find_only_slot(struct tow_req *entry,
 	return 0;
 }
 
-/* Called with @submit held: what is moved, if anything is, and notified. */
+/* Caller holds queue->submit.  Find all that the entry names. */
 static int tow_req_find_all(struct tow_req *entry,
 			    const struct tow_sqe *sqe,
 			    struct tow_known *known)
@@ -282,8 +287,8 @@ static void tow_req_fill(struct tow_req *entry, const struct tow_sqe *sqe,
 }
 
 /*
- * Called with @submit held: the copy, each word of it read once.  It is in the queue,
- * as what is on the stack would be zeroed before.
+ * Caller holds queue->submit.  Copy an entry, each word read once.  The copy is
+ * in the queue, as one on the stack would be zeroed before.
  */
 static const struct tow_sqe *tow_sqe_read(struct tow_queue *queue)
 {
@@ -306,17 +311,17 @@ static const struct tow_sqe *tow_sqe_read(struct tow_queue *queue)
 
 /**
  * struct tow_taking - entries that are being taken
- * @chains: those that are complete, linked by @later
- * @end: where the next one goes
+ * @chains: chains that are complete, linked by tow_step.later
+ * @end: where the next chain is linked
  * @open: the chain that is not complete yet
- * @count: those that are complete
- * @fenced: one of them is
+ * @count: how many @chains
+ * @fenced: one of @chains is fenced
  * @known: what the last entry has named
- * @free: entries that are to be used
- * @left: how many
- * @now: when it is; 0: nobody has asked so far
- * @deadlines: those that are to count, linked by @next
- * @last: where the next one goes
+ * @free: entries that are to be used, linked by tow_req.free
+ * @left: how many entries in @free
+ * @now: the time; 0: it was not read so far
+ * @deadlines: deadlines that are to count, linked by @next
+ * @last: where the next deadline is linked
  */
 struct tow_taking {
 	struct tow_step		*chains;
@@ -384,15 +389,16 @@ static void tow_taking_add(struct tow_taking *taking, struct tow_req *entry)
 }
 
 /*
- * Called with @submit held: how many entries are there to be taken?  A poller takes
- * those that it has seen at once as one ENTER would, though it may need several turns.
+ * Caller holds queue->submit.  Return: how many entries there are to be taken.
+ * A poller takes the entries that it has seen at once as one ENTER would,
+ * though it may need several turns.
  */
 static u32 tow_queue_there(struct tow_queue *queue)
 {
 	u32 there;
 
 	if (!queue->poller || queue->sq_seen == queue->sq_head) {
-		/* Pairs with the program's release: the entries are there. */
+		/* Pairs with tow_queue_submit_and_wait() of the library. */
 		there = smp_load_acquire(&queue->ring->sq_tail) -
 			queue->sq_head;
 		queue->sq_seen = queue->sq_head + min(there, queue->sq_entries);
@@ -411,13 +417,13 @@ static struct tow_req *tow_taking_use(struct tow_taking *taking)
 	return entry;
 }
 
-/* Called with @submit held: one for a second completion; NULL: there is no room. */
+/* Caller holds queue->submit.  Return: a spare entry; NULL: no room. */
 static struct tow_req *tow_taking_spare(struct tow_queue *queue,
 					struct tow_taking *taking)
 {
 	struct tow_req *spare;
 
-	/* First what else there is: so as many as possible are taken. */
+	/* Others first: then as many entries as possible are taken. */
 	if (tow_reqs_take(queue, 1, &spare))
 		return spare;
 	return tow_taking_use(taking);
@@ -434,7 +440,7 @@ static void tow_taking_time(struct tow_taking *taking, struct tow_req *entry,
 	taking->last = &spare->deadline.next;
 }
 
-/* Called with @submit held: take an entry.  Return: false: there is no more room. */
+/* Caller holds queue->submit.  Take an entry.  Return: false: no room. */
 static bool tow_queue_take_one(struct tow_queue *queue,
 			       struct tow_taking *taking)
 {
@@ -460,8 +466,9 @@ static bool tow_queue_take_one(struct tow_queue *queue,
 }
 
 /*
- * Called with @submit held: does the chain end here that is not complete?  It must also
- * where there never will be room for its next entry, as none of it has begun.
+ * Caller holds queue->submit.  Does the chain that is not complete end here?
+ * It must also where there never will be room for its next entry, as none of
+ * its entries has begun.
  */
 static bool tow_taking_ends(struct tow_queue *queue,
 			    const struct tow_taking *taking)
@@ -470,7 +477,7 @@ static bool tow_taking_ends(struct tow_queue *queue,
 	       taking->open.room + READ_ONCE(queue->needed) > queue->cq_entries;
 }
 
-/* Called with @submit held: take entries.  Return: 0 or -EBUSY. */
+/* Caller holds queue->submit.  Take entries.  Return: 0 or -EBUSY. */
 static int tow_queue_take(struct tow_queue *queue, u32 count,
 			  struct tow_taken *result)
 {
@@ -489,14 +496,14 @@ static int tow_queue_take(struct tow_queue *queue, u32 count,
 	queue->chain = taking.open;
 	if (!taken && !taking.chains)
 		return count ? -EBUSY : 0;
-	/* Before any of them begins, and may end. */
+	/* Before any of the entries begins, and may end. */
 	tow_known_hold_region(&taking.known);
 	tow_known_hold_remote(&taking.known);
-	/* Now the program may write there again. */
+	/* Pairs with tow_queue_get_sqe() of the library. */
 	smp_store_release(&queue->ring->sq_head, queue->sq_head);
 	if (unlikely(taking.deadlines))
 		tow_deadlines_start(queue, taking.deadlines);
-	/* Nobody begins the chains before all are there. */
+	/* The chains are added together: none begins before. */
 	result->step = tow_queue_add(queue, taking.chains,
 				     taking.fenced ? 0 : taking.count,
 				     &result->cq);
@@ -505,10 +512,10 @@ static int tow_queue_take(struct tow_queue *queue, u32 count,
 }
 
 /**
- * tow_queue_ended_error - what a call says to an ended queue
+ * tow_queue_ended_error - the error of calls on a queue that has ended
  * @queue: the queue
  *
- * Return: a negative errno; 0: it has not ended.
+ * Return: a negative errno; 0: the queue has not ended.
  */
 int tow_queue_ended_error(struct tow_queue *queue)
 {
@@ -521,10 +528,11 @@ int tow_queue_ended_error(struct tow_queue *queue)
  * tow_queue_submit - take entries
  * @queue: the queue
  * @count: how many, at most
- * @result: what comes of them, for tow_queue_begin(); zeroed, and left alone if
- *	nothing was taken
+ * @result: zeroed by the caller; becomes the entries that were taken, for
+ *	tow_queue_begin(); left alone if none were
  *
- * Return: 0; -EBUSY: there was no room for any; -EPERM, -ENODEV: the queue has ended.
+ * Return: 0; -EBUSY: there was no room for any entry; -EPERM, -ENODEV: the
+ * queue has ended.
  */
 int tow_queue_submit(struct tow_queue *queue, u32 count,
 		     struct tow_taken *result)
@@ -532,7 +540,7 @@ int tow_queue_submit(struct tow_queue *queue, u32 count,
 	int ret = -EPERM;
 
 	mutex_lock(&queue->submit);
-	/* A device that is going takes nothing, as calls say so by now. */
+	/* Calls fail by now, so a poller must take nothing either. */
 	if (tow_device_going(queue->dev))
 		ret = -ENODEV;
 	else if (queue->client)
@@ -543,7 +551,7 @@ int tow_queue_submit(struct tow_queue *queue, u32 count,
 }
 
 /**
- * tow_queue_abort_chain - the chain that would go on with what is taken next ends
+ * tow_queue_abort_chain - end the chain of which more entries were to be taken
  * @queue: the queue, of a poller, ended
  *
  * Nothing is taken any more on return.  May sleep.

@@ -2,30 +2,33 @@
 /*
  * Pollers: entries are taken without a call.
  *
- * A client with polled queues has one thread, in the cgroups of who made the first
- * of them, so that its time is the client's.  It has no right and no address space
- * of the client's, and needs none: rings are the kernel's memory, and handles were
- * checked when they were made.  It gives each queue its turn and takes a little of
- * each, as ENTER would.  It waits for nothing but queues' mutexes.
+ * A client with polled queues has one thread, in the cgroups of the task that
+ * made the first of these queues, so that its time is the client's.  The thread
+ * has no right and no address space of the client's, and needs none: rings are
+ * the kernel's memory, and handles were checked when they were made.  The
+ * thread gives each queue its turn and takes a few entries of each, as ENTER
+ * would.  It waits for nothing but queues' mutexes.
  *
  * Sleeping
  *
- * It looks for as long as there was something to take not long ago.  Completions
- * need it not: they come as they do for a program that sleeps.  Before it sleeps it
- * says so in the rings of all its queues, and then looks at each for the last time,
- * with a barrier between; a program writes its index, has a barrier, and looks
- * whether the thread sleeps.  So one of the two sees the other.
+ * The thread looks for entries until idle_us after it has last taken some.  It
+ * need not look for completions: they are handled as for a program that
+ * sleeps.  Before the thread sleeps it sets NEED_WAKEUP in the rings of all its
+ * queues, and then looks at each for the last time, with a barrier between; a
+ * program writes its index, has a barrier, and looks for NEED_WAKEUP
+ * (tow_queue_need_wakeup() of the library).  So one of the two sees the other.
  *
- * An entry without room for its completion is none that could be taken.  Room comes
- * from the program, which looks whether the thread sleeps when it has made some; or
- * from a silent entry that has ended, and then from us (tow_queue_frees()).
+ * An entry without room for its completion cannot be taken.  When the program
+ * makes room it looks for NEED_WAKEUP; when a silent entry ends,
+ * tow_queue_frees() wakes the thread.
  *
  * The end
  *
- * The thread is stopped by who ends the client, and by who removes the device,
- * whoever comes first; the other one waits for it.  That is not long: the thread is
- * stopped between two turns, and a turn waits for neither programs nor peers.  A
- * queue that has ended is passed over, and its ring says for ever that nobody looks.
+ * The thread is stopped when the client ends or the device is removed,
+ * whichever comes first; the other one waits for that.  It is not long: the
+ * thread is stopped between two turns, and a turn waits for neither programs
+ * nor peers.  A queue that has ended is passed over, and its ring has
+ * NEED_WAKEUP for ever.
  */
 #include <linux/capability.h>
 #include <linux/cgroup.h>
@@ -43,14 +46,14 @@
 
 /* ---- turns ---------------------------------------------------------------- */
 
-/* The queue whose turn it is, with a reference; NULL: there is none. */
+/* Return: the queue that has its turn, with a reference; NULL: none. */
 static struct tow_queue *tow_poller_next(struct tow_poller *poller)
 {
 	struct tow_queue *queue, *found = NULL;
 
 	mutex_lock(&poller->lock);
 	list_for_each_entry(queue, &poller->queues, poll_link) {
-		/* One that is going is about to leave the list. */
+		/* A queue without references is about to leave the list. */
 		if (kref_get_unless_zero(&queue->refs)) {
 			found = queue;
 			break;
@@ -62,7 +65,7 @@ static struct tow_queue *tow_poller_next(struct tow_poller *poller)
 	return found;
 }
 
-/* A turn for each queue.  Return: how long to go on looking, in us; 0: in vain. */
+/* A turn for each queue.  Return: us to look for more; 0: took nothing. */
 static u32 tow_poller_round(struct tow_poller *poller)
 {
 	unsigned int left = READ_ONCE(poller->count);
@@ -84,8 +87,8 @@ static u32 tow_poller_round(struct tow_poller *poller)
 /* ---- sleeping ------------------------------------------------------------- */
 
 /*
- * Called with the lock held.  For a queue that has ended nobody looks any more.  What
- * a program writes there deceives only itself.
+ * Caller holds poller->lock.  Entries of a queue that has ended are not looked
+ * for.  What a program writes to sq_flags deceives only itself.
  */
 static void tow_poller_write_flags(struct tow_queue *queue, u32 flags)
 {
@@ -121,10 +124,10 @@ static bool tow_poller_has_work(struct tow_poller *poller)
 
 static void tow_poller_sleep(struct tow_poller *poller)
 {
-	/* Before the last look: who kicks from now on is not forgotten. */
+	/* Before the last look: later tow_poller_wake()s are not lost. */
 	WRITE_ONCE(poller->kicked, false);
 	tow_poller_say(poller, TOW_RING_NEED_WAKEUP);
-	/* Pairs with the program's, between its index and sq_flags. */
+	/* Pairs with tow_queue_need_wakeup() of the library. */
 	smp_mb();
 	if (!tow_poller_has_work(poller)) {
 		trace_tow_poller_sleep(poller->dev, current->pid);
@@ -158,7 +161,7 @@ static int tow_poller_run(void *arg)
 
 /* ---- making, stopping ----------------------------------------------------- */
 
-/* May the caller have one? */
+/* May the caller have a poller? */
 static int tow_poller_allow(struct tow_poller *poller,
 			    struct tow_client *client)
 {
@@ -169,14 +172,14 @@ static int tow_poller_allow(struct tow_poller *poller,
 	if (capable(CAP_SYS_NICE))
 		return 0;
 	ret = tow_charge(&poller->charge, client->account, amount);
-	/* None at all is a matter of rights, and not of how many there are. */
+	/* Where no poller is allowed at all it is a matter of rights. */
 	if (ret == -ENOSPC &&
 	    !tow_limits_get(limits, TOW_LEVEL_DEVICE, TOW_RES_POLLERS))
 		ret = -EPERM;
 	return ret;
 }
 
-/* Of the device's list from here on. */
+/* Add the poller to the device's list. */
 static int tow_poller_publish(struct tow_poller *poller)
 {
 	struct tow_queues *queues = poller->dev->queues;
@@ -206,7 +209,7 @@ static int tow_poller_start(struct tow_poller *poller)
 		ret = tow_poller_publish(poller);
 	}
 	if (ret) {
-		/* It has never run, and will not. */
+		/* The thread has never run, and will not. */
 		poller->thread = NULL;
 		kthread_stop(thread);
 		return ret;
@@ -217,7 +220,7 @@ static int tow_poller_start(struct tow_poller *poller)
 	return 0;
 }
 
-/* Returns when it has stopped, whoever stops it. */
+/* On return the thread has stopped, also if another caller stops it. */
 static void tow_poller_stop(struct tow_poller *poller)
 {
 	mutex_lock(&poller->stop);
@@ -267,11 +270,12 @@ static struct tow_poller *tow_poller_make(struct tow_client *client)
 }
 
 /**
- * tow_poller_get - a client's poller, made if need be
+ * tow_poller_get - get a client's poller, made if need be
  * @client: the client, which calls
  *
- * Return: the poller with a reference for the caller; -EPERM: the caller may have
- * none, or the client has ended; -ENOSPC: no more; -ENODEV, -ENOMEM, -EINTR.
+ * Return: the poller, with a reference for the caller; -EPERM: the caller may
+ * not have a poller, or the client has ended; -ENOSPC: there are too many;
+ * -ENODEV, -ENOMEM, -EINTR.
  */
 struct tow_poller *tow_poller_get(struct tow_client *client)
 {
@@ -279,7 +283,7 @@ struct tow_poller *tow_poller_get(struct tow_client *client)
 
 	mutex_lock(&client->poll_lock);
 	poller = client->poller;
-	/* Else who ends it has not looked here so far, and will. */
+	/* Otherwise tow_poller_client_end() will find the poller. */
 	if (!poller && READ_ONCE(client->ended))
 		poller = ERR_PTR(-EPERM);
 	else if (!poller)
@@ -305,7 +309,8 @@ static void tow_poller_release(struct kref *refs)
 
 /**
  * tow_poller_put - give a reference back
- * @poller: the poller, stopped if it is the last one; may be gone afterwards
+ * @poller: the poller; stopped, if this is the last reference, and gone
+ *	afterwards
  */
 void tow_poller_put(struct tow_poller *poller)
 {
@@ -313,8 +318,8 @@ void tow_poller_put(struct tow_poller *poller)
 }
 
 /**
- * tow_poller_client_end - a client's poller stops
- * @client: the client, ended.  Perhaps called by two at once
+ * tow_poller_client_end - stop a client's poller
+ * @client: the client, ended.  May be called twice at the same time
  */
 void tow_poller_client_end(struct tow_client *client)
 {
@@ -333,7 +338,7 @@ static struct tow_poller *tow_pollers_next(struct tow_queues *queues)
 
 	mutex_lock(&queues->lock);
 	list_for_each_entry(poller, &queues->pollers, link) {
-		/* One that is going is about to leave the list. */
+		/* A poller without references is about to leave the list. */
 		if (kref_get_unless_zero(&poller->refs)) {
 			list_del_init(&poller->link);
 			found = poller;
@@ -345,7 +350,7 @@ static struct tow_poller *tow_pollers_next(struct tow_queues *queues)
 }
 
 /**
- * tow_pollers_stop - the device is going: its pollers stop
+ * tow_pollers_stop - stop the pollers of a device that is going
  * @queues: the device's queues, all of which have ended
  */
 void tow_pollers_stop(struct tow_queues *queues)
@@ -361,7 +366,7 @@ void tow_pollers_stop(struct tow_queues *queues)
 /* ---- its queues ----------------------------------------------------------- */
 
 /**
- * tow_poller_add - serve a queue
+ * tow_poller_add - let a poller serve a queue
  * @queue: the queue, complete, with its poller
  */
 void tow_poller_add(struct tow_queue *queue)
@@ -372,15 +377,15 @@ void tow_poller_add(struct tow_queue *queue)
 	list_add_tail(&queue->poll_link, &poller->queues);
 	WRITE_ONCE(poller->count, poller->count + 1);
 	mutex_unlock(&poller->lock);
-	/* It may sleep, and has not said so there. */
+	/* A thread that sleeps has not set NEED_WAKEUP in this ring. */
 	tow_poller_wake(poller);
 }
 
 /**
- * tow_poller_leave - nobody looks for a queue's entries any more
+ * tow_poller_leave - set NEED_WAKEUP for a queue that has ended
  * @queue: the queue, ended
  *
- * Its program is told so: ENTER says why.
+ * The program then calls ENTER, which says why entries are not taken.
  */
 void tow_poller_leave(struct tow_queue *queue)
 {
@@ -393,7 +398,7 @@ void tow_poller_leave(struct tow_queue *queue)
 
 /**
  * tow_poller_remove - undo tow_poller_add()
- * @queue: the queue, of which nobody has a reference; or that was not added
+ * @queue: the queue, without references; need not have been added
  */
 void tow_poller_remove(struct tow_queue *queue)
 {

@@ -1,34 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Deadlines: entries that shall not take longer than their programs say.
+ * Deadlines: entries that must not take longer than their programs say.
  *
  * Normal operation
  *
- * An entry with a time-out takes another one with it (tow_req.spare): that is the
- * room for a second completion, and keeps the deadline, so nothing is allocated.  The
- * deadlines of a queue are in a tree; one timer goes off at the first of them, and a
- * work item deals with those that have passed.  Most entries end long before: then the
- * timer goes off in vain, once in that time, and not once for each of them.
+ * An entry with a time-out takes another entry with it (tow_req.spare), which
+ * is the room for a second completion and keeps the deadline, so nothing is
+ * allocated.  The deadlines of a queue are in a tree; one timer expires at the
+ * first of them, and a work item handles those that have passed.  Most entries
+ * end long before: then the timer expires in vain, once in that time, and not
+ * once for each entry.
  *
- * What is late
+ * Late entries
  *
- * The program is told at once, and nothing else happens at once.  The entry keeps its
- * place: in the order, in its flow, on its way.  When its turn comes it is passed by,
- * and what was posted comes back as it would have.  So no queue pair is touched, and
- * nothing is searched for.  Whether any of it was posted is what the bits of enum
- * tow_claim decide, between whoever posts and us.
+ * The program is told at once, and nothing else happens at once.  The entry
+ * keeps its place in the order, in its flow, or on its way.  When its turn
+ * comes nothing of it is done, and what was posted completes as it would have.
+ * So no queue pair is touched, and nothing is searched for.  The bits of enum
+ * tow_claim decide, between this file and the code that posts, whether any of
+ * it was posted.
  *
- *	has not begun		ETIMEDOUT.  It ends for good in its place, and the rest
- *				of its chain then
- *	WAIT, has begun		ETIMEDOUT, unless the slot was faster: as any WAIT ends
+ *	has not begun		ETIMEDOUT.  The entry ends in its place, and the
+ *				rest of its chain then
+ *	WAIT, has begun		ETIMEDOUT, unless the slot was faster: as any
+ *				WAIT ends
  *	was not posted		ETIMEDOUT
- *	was posted		ETIMEDOUT and HELD; RELEASED when it has come back
+ *	was posted		ETIMEDOUT and HELD; RELEASED when it has come
+ *				back
  *
  * Exactly once
  *
- * All of it happens under queue->lock, and only to an entry whose deadline is in the
- * tree.  request.c, which ends entries, takes it out first (tow_timeout_disarm()),
- * before it lets go of anything that the entry holds.
+ * All of this happens under queue->lock, and only to an entry whose deadline is
+ * in the tree. request.c, which ends entries, removes the deadline first
+ * (tow_timeout_disarm()), before it puts any of the entry's references.
  */
 #include "core/compat.h"
 #include "core/core.h"
@@ -39,10 +43,10 @@
 #include "remote.h"
 #include "slot.h"
 
-/* Those that are dealt with before others have their turn. */
+/* Deadlines that are handled before the lock is released. */
 #define TOW_LATE_BATCH		64
 
-/* So much later a timer may go off, if others do then. */
+/* A timer may expire so much later, if others expire then. */
 #define TOW_LATE_SLACK_NS	(250 * NSEC_PER_USEC)
 
 /* ---- the timer ------------------------------------------------------------ */
@@ -54,7 +58,7 @@ static struct tow_deadline *tow_timeout_first(struct tow_queue *queue)
 	return node ? container_of(node, struct tow_deadline, node) : NULL;
 }
 
-/* Called with the lock held: the timer goes off when the first one is late. */
+/* Caller holds queue->lock.  Set the timer for the first deadline. */
 static void tow_queue_set_alarm(struct tow_queue *queue)
 {
 	struct tow_deadline *first = tow_timeout_first(queue);
@@ -74,11 +78,11 @@ static enum hrtimer_restart tow_queue_alarmed(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-/* ---- what is late --------------------------------------------------------- */
+/* ---- late entries --------------------------------------------------------- */
 
 /*
- * Called with the lock held: the program is told.  Return: the rest of its chain that
- * ends with it.
+ * Caller holds queue->lock.  Let the program know that an entry is late.
+ * Return: the rest of its chain, which ends now; or NULL.
  */
 static struct tow_step *tow_req_is_late(struct tow_req *entry)
 {
@@ -86,11 +90,11 @@ static struct tow_step *tow_req_is_late(struct tow_req *entry)
 	int claims = atomic_fetch_or(TOW_CLAIM_LATE, &entry->claim);
 
 	if (entry->opcode == TOW_OP_WAIT && claims & TOW_CLAIM_BEGUN) {
-		/* Or it is about to wait, and sees that it must not. */
+		/* Or tow_req_wait() will see that it is late. */
 		tow_slot_wait_no_more(&entry->wait, -ETIMEDOUT);
 		return NULL;
 	}
-	/* Perhaps nobody looks at what has no room for a notification. */
+	/* The flow may be parked for want of credit. */
 	if (entry->op.slot && claims & TOW_CLAIM_BEGUN)
 		tow_credit_wake(entry->op.slot->assoc);
 	entry->told = true;
@@ -99,14 +103,14 @@ static struct tow_step *tow_req_is_late(struct tow_req *entry)
 	tow_stat_inc(queue->dev, TOW_STAT_TIMEOUTS);
 	tow_cqe_write(queue, entry->user_data, -ETIMEDOUT,
 		      entry->held ? TOW_CQE_HELD : 0);
-	/* What is to come has the entry's own room. */
+	/* A RELEASED completion has the entry's own room. */
 	tow_req_give_back(entry->spare);
 	entry->spare = NULL;
 	return tow_order_fail(&queue->order, &entry->step,
 			      claims & TOW_CLAIM_BEGUN);
 }
 
-/* Called with the lock held.  Return: what ends with those, linked by @later. */
+/* Caller holds queue->lock.  Return: rests of chains, linked by @later. */
 static struct tow_step *tow_reqs_late(struct tow_queue *queue, int *left)
 {
 	struct tow_step *failed = NULL, *rest;
@@ -126,7 +130,7 @@ static struct tow_step *tow_reqs_late(struct tow_queue *queue, int *left)
 	return failed;
 }
 
-/* Return: whether there may be more. */
+/* Handle a batch.  Return: whether there may be more. */
 static bool tow_queue_handle_late(struct tow_queue *queue)
 {
 	struct tow_step *failed, *rest;
@@ -148,7 +152,7 @@ static bool tow_queue_handle_late(struct tow_queue *queue)
 	}
 	if (wake)
 		wake_up_all(&queue->wait);
-	/* Fences may have waited for nothing else. */
+	/* Fences may have waited for nothing but these chains. */
 	if (more)
 		tow_queue_run(queue);
 	return !left;
@@ -158,24 +162,24 @@ static void tow_queue_late(struct work_struct *work)
 {
 	struct tow_queue *queue = container_of(work, struct tow_queue, late);
 
-	/* It may be going: then nothing of it can be late. */
+	/* A queue without references has no entry that could be late. */
 	if (!kref_get_unless_zero(&queue->refs))
 		return;
 	while (tow_queue_handle_late(queue))
 		cond_resched();
-	/* Who frees it waits for us. */
+	/* Not here: tow_queue_stop_deadlines() waits for this work item. */
 	tow_queue_put_later(queue);
 }
 
 /* ---- entries -------------------------------------------------------------- */
 
 /**
- * tow_timeout_set - an entry has a deadline
+ * tow_timeout_set - give an entry a deadline
  * @entry: the entry, which is being taken
- * @spare: another one, for its second completion; the entry's from now on
- * @end: when it is late
+ * @spare: another entry, for a second completion; @entry owns it from now on
+ * @end: the deadline, CLOCK_MONOTONIC
  *
- * It counts from tow_deadlines_start() on.
+ * tow_deadlines_start() lets the deadline count.
  */
 void tow_timeout_set(struct tow_req *entry, struct tow_req *spare,
 		     ktime_t end)
@@ -191,9 +195,10 @@ void tow_timeout_set(struct tow_req *entry, struct tow_req *spare,
 }
 
 /**
- * tow_deadlines_start - deadlines count
+ * tow_deadlines_start - let deadlines count
  * @queue: the queue
- * @deadlines: of entries that are complete and have not begun, linked by @next
+ * @deadlines: deadlines of entries that are complete and have not begun, linked
+ *	by @next
  */
 void tow_deadlines_start(struct tow_queue *queue,
 			 struct tow_deadline *deadlines)

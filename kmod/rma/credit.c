@@ -2,23 +2,23 @@
 /*
  * How many notifications may be on their way in a session.
  *
- * Each takes a receive of the peer's shared receive queue, so each end promises
- * the other TOW_NOTIFY_WINDOW of them when it gives it the first slot, and says
- * from time to time how many it has dealt with.  The receives are posted anew by
- * the kernel, before anybody looks at a slot: no consumer holds them.
+ * Each notification takes a receive of the peer's shared receive queue.  So
+ * each end promises the other TOW_NOTIFY_WINDOW receives when it grants the
+ * first slot, and returns credit from time to time.  The kernel posts receives
+ * again before any program looks at a slot: no consumer holds them.
  *
- * A sender has that many on their way at most.  An operation that there is no room
- * for waits in its flow (post.c); when the peer has told, those flows go on in
- * turns.
+ * A sender has so many notifications on their way at most.  An operation
+ * without credit waits in its flow (post.c); when the peer returns credit such
+ * flows take turns again.
  */
 #include "assoc.h"
 #include "core/core.h"
 #include "notify.h"
 #include "sequence.h"
 
-/* ---- what comes in -------------------------------------------------------- */
+/* ---- credit of the peer --------------------------------------------------- */
 
-/* Called with the lock of what the directory keeps of its association. */
+/* Caller holds tow_assoc_dir.lock of the session's association. */
 static bool tow_credit_promise(struct tow_session *session)
 {
 	struct tow_session_notify *notify = &session->notify;
@@ -31,20 +31,20 @@ static bool tow_credit_promise(struct tow_session *session)
 	return true;
 }
 
-/* Called with the same lock: has it no queue pairs so far, or none any more? */
+/* Caller holds the same lock.  Has the session no data queue pairs now? */
 static bool tow_credit_apart(struct tow_session *session)
 {
-	/* Pairs with tow_srq_get(): where it is chosen, it is there. */
+	/* Pairs with tow_srq_get(), which has set notify.srq. */
 	return !smp_load_acquire(&session->notify.chosen) ||
 	       (!session->notify.srq && !tow_session_alive(session));
 }
 
 /**
- * tow_credit_open - the peer may send notifications
- * @assoc: what we have of it; the caller has the lock of what the directory keeps
- *	of it, and it is not lost
+ * tow_credit_open - let a peer send notifications
+ * @assoc: the association, which is not lost; caller holds @assoc->dir.lock
  *
- * While no session has queue pairs for it the next one is to have enough.
+ * If the session has no data queue pairs now, tow_credit_keep() promises the
+ * receives when one has.
  *
  * Return: false: there are not enough receives.
  */
@@ -59,7 +59,7 @@ bool tow_credit_open(struct tow_assoc *assoc)
 	session = tow_assoc_session(assoc);
 	if (!session)
 		return false;
-	/* First: what is being made may be there a moment later. */
+	/* Asked first: tow_srq_get() may choose a queue now. */
 	apart = tow_credit_apart(session);
 	assoc->windowed = tow_credit_promise(session) ||
 			(apart && assoc->dev->ibdev->attrs.max_srq > 0);
@@ -68,8 +68,8 @@ bool tow_credit_open(struct tow_assoc *assoc)
 }
 
 /**
- * tow_credit_keep - what the peer was promised before holds in this session
- * @session: which is about to have data queue pairs, and has a shared receive queue
+ * tow_credit_keep - promise in this session what the peer was promised before
+ * @session: the session, after tow_srq_get(); it is to have a data queue pair
  *
  * Return: false: there are not enough receives.
  */
@@ -85,8 +85,9 @@ bool tow_credit_keep(struct tow_session *session)
 }
 
 /**
- * tow_credit_drain - deal with notifications that have come so far
- * @assoc: what we have of their sender; the caller deals with a message of its session
+ * tow_credit_drain - handle notifications that have come so far
+ * @assoc: the association of their sender; the caller handles a message of its
+ *	session
  */
 void tow_credit_drain(struct tow_assoc *assoc)
 {
@@ -99,12 +100,12 @@ void tow_credit_drain(struct tow_assoc *assoc)
 }
 
 /**
- * tow_credit_fill - is the peer to be told what was dealt with?
- * @session: the session, which can send something; the caller has its @pump
- * @type: where to; left alone if there is nothing
- * @body: where to, TOW_WIRE_BODY_BYTES
+ * tow_credit_fill - fill in a message that returns credit, if it is time
+ * @session: the session, which can send a message; caller holds @session->pump
+ * @type: becomes the message's type; left alone if there is none
+ * @body: the message's body, of TOW_WIRE_BODY_BYTES
  *
- * Return: the body's size.
+ * Return: the body's size; 0: there is no message.
  */
 size_t tow_credit_fill(struct tow_session *session, u8 *type, void *body)
 {
@@ -115,7 +116,7 @@ size_t tow_credit_fill(struct tow_session *session, u8 *type, void *body)
 	lockdep_assert_held(&session->pump);
 	if (!tow_credit_due(arrived, notify->told))
 		return 0;
-	/* Before it is sent: what it lets come is within the window then. */
+	/* Set before the message lets the peer send more. */
 	WRITE_ONCE(notify->told, arrived);
 	notified->count = cpu_to_le32(arrived);
 	notified->reserved = 0;
@@ -123,13 +124,13 @@ size_t tow_credit_fill(struct tow_session *session, u8 *type, void *body)
 	return sizeof(*notified);
 }
 
-/* ---- what goes out -------------------------------------------------------- */
+/* ---- our credit ----------------------------------------------------------- */
 
 /**
- * tow_credit_take - may another notification be sent?
+ * tow_credit_take - take credit for a notification
  * @session: the session
  *
- * Return: true: then it is sent; false: not before the peer has told.
+ * Return: true: the caller sends the notification; false: there is no credit.
  */
 bool tow_credit_take(struct tow_session *session)
 {
@@ -137,11 +138,11 @@ bool tow_credit_take(struct tow_session *session)
 }
 
 /**
- * tow_credit_untake - it is not sent after all
+ * tow_credit_untake - undo tow_credit_take()
  * @session: the session, after tow_credit_take()
  *
- * Who found no room meanwhile goes on when the peer tells next: there is so much on its
- * way then that it will.
+ * A flow that found no credit meanwhile is unparked when the peer returns
+ * credit next, which the peer will: so much is on its way.
  */
 void tow_credit_untake(struct tow_session *session)
 {
@@ -149,11 +150,11 @@ void tow_credit_untake(struct tow_session *session)
 }
 
 /**
- * tow_credit_wake - have those looked at that wait for room, or for a session
+ * tow_credit_wake - look at flows that wait for credit, or for a session
  * @assoc: the association; the caller has a reference
  *
- * Called when they may end instead: nobody else may come to tell them.  With any
- * lock.
+ * Called when their operations may end instead, which nothing else may find
+ * out.  With any lock held but @assoc->lock.
  */
 void tow_credit_wake(struct tow_assoc *assoc)
 {

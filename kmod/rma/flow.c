@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Flows take turns on a queue pair; operations that have ended are told.
+ * How flows take turns on a queue pair, and how ended operations are handed
+ * back.
  *
- * While a flow has operations it is in one of its link's two lists.  Those in
- * tow_link.flows have something to post, and it is the first one's turn.  Those in
- * tow_link.starved can post nothing for now: there is no room for a notification, or
- * parts of a striped operation are on their way.  They come back together when one of
- * that may have changed, and look again.  tow_flow.via is the link, whose lock
- * protects the flow meanwhile; another link takes the flow when it has no operations.
+ * While a flow has operations it is in one of its link's two lists.
+ * tow_link.flows has the flows with something to post; the first one has its
+ * turn.  tow_link.starved has the flows that can post nothing for now: there is
+ * no credit for a notification, or parts of a striped operation are in flight.
+ * When that may have changed all of them take turns again.  tow_flow.via is the
+ * link, whose lock protects the flow meanwhile; a flow without operations may
+ * join another link.
  *
- * That an operation has ended is told without locks: its ranges are let go of, what the
- * peer has carried is counted, and its user has it back.  Nothing here knows how an
- * operation is posted, or that it is striped.
+ * Ended operations are handed back without locks: their ranges are left, the
+ * peer's statistics are counted, and tow_flow.done is called.  This file does
+ * not know how an operation is posted, or that it is striped.
  */
 #include "core/core.h"
 #include "internal.h"
@@ -21,10 +23,10 @@
 /* ---- turns ---------------------------------------------------------------- */
 
 /**
- * tow_flow_park - the flow whose turn it is can post nothing for now
- * @link: its link; caller holds its lock
+ * tow_flow_park - park the flow that has its turn
+ * @link: its link; caller holds @link->lock
  *
- * It takes no turns until tow_flows_unpark().
+ * The flow takes no turns until tow_flows_unpark().
  */
 void tow_flow_park(struct tow_link *link)
 {
@@ -36,8 +38,8 @@ void tow_flow_park(struct tow_link *link)
 }
 
 /**
- * tow_flows_unpark - flows that could post nothing take turns again
- * @link: their link; caller holds its lock
+ * tow_flows_unpark - let parked flows take turns again
+ * @link: their link; caller holds @link->lock
  */
 void tow_flows_unpark(struct tow_link *link)
 {
@@ -50,10 +52,11 @@ void tow_flows_unpark(struct tow_link *link)
 }
 
 /**
- * tow_flow_return - operations go back to the beginning of their flow
- * @link: where they are to be posted once more; caller holds its lock
- * @first: the first of them, linked up to @last; all of one flow, which has none of them
- * @last: the last one
+ * tow_flow_return - put operations back at the beginning of their flow
+ * @link: the link that is to post them again; caller holds @link->lock
+ * @first: the first operation, linked up to @last; all are of one flow, which
+ *	does not list them
+ * @last: the last operation
  */
 void tow_flow_return(struct tow_link *link, struct tow_op *first,
 		     struct tow_op *last)
@@ -69,12 +72,12 @@ void tow_flow_return(struct tow_link *link, struct tow_op *first,
 	tow_flow_add(link, flow);
 }
 
-/* ---- the end -------------------------------------------------------------- */
+/* ---- ended operations ----------------------------------------------------- */
 
-/* Operations that their user is told of together: he has a lock meanwhile. */
+/* Operations for one call of tow_flow.done, at most: it holds a lock. */
 #define TOW_OPS_TOLD		256
 
-/* What peers are told to have carried. */
+/* Count what succeeded in the peer's statistics. */
 static void tow_op_count(struct tow_peer *peer, u64 count, u64 read,
 			 u64 written)
 {
@@ -87,8 +90,8 @@ static void tow_op_count(struct tow_peer *peer, u64 count, u64 read,
 }
 
 /*
- * Operations from @op on that follow each other and name the same remote range let go
- * of it together.  Return: the last of them.
+ * Leave the remote range of @op, for all operations from @op on that follow
+ * each other and name it.  Return: the last of them.
  */
 static struct tow_op *tow_ops_leave(struct tow_op *op)
 {
@@ -100,12 +103,12 @@ static struct tow_op *tow_ops_leave(struct tow_op *op)
 		op = op->next;
 		count++;
 	}
-	/* If all pieces came back it has let go, whatever else went wrong. */
+	/* If all pieces completed nothing is in flight, failed or not. */
 	tow_remote_leave(remote, count, op->lost ? op->status : 0);
 	return op;
 }
 
-/* The slot that an operation was to notify is let go of. */
+/* Leave the slot that an operation was to notify. */
 static void tow_op_leave_slot(struct tow_op *op)
 {
 	if (!op->status)
@@ -114,7 +117,7 @@ static void tow_op_leave_slot(struct tow_op *op)
 }
 
 /**
- * tow_flow_end - tell a flow's user of operations that have ended
+ * tow_flow_end - hand ended operations back to a flow's user
  * @flow: the flow; not of parts
  * @ops: the operations, linked; the user's again afterwards
  *
@@ -142,7 +145,7 @@ void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
 	flow->done(ops);
 }
 
-/* The first ones that are of one flow, at most TOW_OPS_TOLD. */
+/* Remove the first operations that are of one flow, at most TOW_OPS_TOLD. */
 static struct tow_op *tow_ops_take(struct tow_op_list *list)
 {
 	struct tow_op *first = list->first, *last;
@@ -160,12 +163,13 @@ static struct tow_op *tow_ops_take(struct tow_op_list *list)
 }
 
 /**
- * tow_ops_end - tell the users of operations that have ended
- * @ended: the operations; and parts of striped ones, which are to begin, or have
- *	ended.  Empty afterwards
+ * tow_ops_end - hand ended operations back to their users
+ * @ended: ended operations, and parts that are to begin or have ended; empty
+ *	afterwards
  *
- * Caller holds no link's lock: a user that is told may begin another operation.  What
- * ends by a part is added to @ended and told here, not within tow_flow.part().
+ * Caller holds no link's lock: tow_flow.done may begin another operation.  An
+ * operation that ends with a part is added to @ended and handed back here, not
+ * within tow_flow.part().
  */
 void tow_ops_end(struct tow_op_list *ended)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What operations need of a device and of a session: how it begins and ends, and what
- * happens when the peer has room for notifications again.
+ * Notifications of a device and of a session begin and end, and the peer
+ * returns credit.
  *
- * A session's part is there as long as the session; its shared receive queue goes when
- * its queue pairs are destroyed.
+ * A session's part is there as long as the session; its shared receive queue
+ * goes when its queue pairs are destroyed.
  */
 #include "assoc.h"
 #include "core/core.h"
@@ -12,17 +12,17 @@
 #include "notify.h"
 #include "sequence.h"
 
-/* Receives of the first shared receive queue, until the administrator says otherwise. */
+/* Default of srq_depth. */
 #define TOW_SRQ_DEPTH		4096
 
 /* ---- sessions ------------------------------------------------------------- */
 
 /**
- * tow_credit_returned - the peer has dealt with notifications
+ * tow_credit_returned - handle a message that returns credit
  * @session: the session
- * @body: what it says
+ * @body: the message
  *
- * Return: 0; -EPROTO: it must not say that.
+ * Return: 0; -EPROTO: the message is not valid.
  */
 int tow_credit_returned(struct tow_session *session,
 			const struct tow_wire_notified *body)
@@ -58,8 +58,8 @@ static void tow_credit_wake_work(struct work_struct *work)
 }
 
 /**
- * tow_credit_init - prepare a session's part
- * @session: new
+ * tow_credit_init - prepare a session's notifications
+ * @session: the session, new
  */
 void tow_credit_init(struct tow_session *session)
 {
@@ -71,7 +71,7 @@ void tow_credit_init(struct tow_session *session)
 }
 
 /**
- * tow_credit_gone - nothing comes in any more
+ * tow_credit_gone - end a session's notifications
  * @session: the session; its queue pairs are destroyed
  */
 void tow_credit_gone(struct tow_session *session)
@@ -81,7 +81,7 @@ void tow_credit_gone(struct tow_session *session)
 	cancel_work_sync(&session->notify.tell);
 	if (!assoc)
 		return;
-	/* Others may look whether it has one. */
+	/* tow_credit_open() may look at the session's shared receive queue. */
 	mutex_lock(&assoc->dir.lock);
 	tow_srq_put(session);
 	mutex_unlock(&assoc->dir.lock);
@@ -90,7 +90,7 @@ void tow_credit_gone(struct tow_session *session)
 /* ---- the device ----------------------------------------------------------- */
 
 /**
- * tow_notify_init - no notifications so far
+ * tow_notify_init - prepare a device's notifications
  * @dev: the device
  *
  * Return: 0 or -ENOMEM.

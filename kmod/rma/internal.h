@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What only rma/'s own files share: flows and their turns, what was posted, and
+ * What the files of rma/ share: flows and their turns, posted work requests,
  * striping.
  */
 #ifndef TOW_RMA_INTERNAL_H
@@ -16,21 +16,24 @@
 struct tow_stripes;
 struct tow_assoc;
 
-/* What a flow posts before it is another one's turn, in bytes. */
+/* Bytes that a flow may post before the next flow has its turn. */
 #define TOW_OPS_QUANTUM		SZ_64K
 
-/* A work request is at most this part of inflight_bytes. */
+/* A work request carries at most this part of inflight_bytes. */
 #define TOW_OPS_PIECES		4
 
 /**
  * struct tow_post - a work request that was posted
  * @cqe: its completion
- * @link: where
- * @ops: what it is for: one operation, or those that were merged
- * @last: the last one of them
- * @bytes: what it counts
+ * @link: the link whose queue pair it was posted to
+ * @ops: its operation; merged operations follow by tow_op.next, up to @last
+ * @last: the last of @ops
+ * @bytes: what it adds to tow_link.inflight
  * @tells: it notifies the operation's slot
- * @status: it must not be posted again: why
+ * @status: 0; a negative errno: it must not be posted again
+ *
+ * An element of tow_link.posts; all fields but @cqe and @link are under the
+ * lock of @link.
  */
 struct tow_post {
 	struct ib_cqe	cqe;
@@ -42,22 +45,25 @@ struct tow_post {
 	int		status;
 };
 
-/* Queue pairs that one operation goes by. */
+/* Queue pairs that a striped operation uses, at most. */
 #define TOW_STRIPE_QPS		8
 
 /**
  * struct tow_stripe - an operation that is striped
  * @whole: the operation
- * @link: its own queue pair; the lock of that protects what follows, but @cursor and
- *	@parts
+ * @link: the link of @whole, whose lock protects all other fields but @cursor
+ *	and @parts
  * @number: its bit in tow_flow.striped
  * @launched: the parts were sent out
- * @left: those of them that have not ended
- * @count: queue pairs that it goes by
- * @share: work requests that each of them may have on their way
- * @chunk: what is taken at once
- * @cursor: bytes of @whole that were taken
- * @parts: for queue pairs other than its own; each under the lock of that
+ * @left: parts that have not ended
+ * @count: queue pairs in use, that of @link included
+ * @share: work requests that each queue pair may have in flight
+ * @chunk: bytes that are taken from @cursor at once
+ * @cursor: bytes of @whole that were taken; atomic
+ * @parts: an operation for each other queue pair, under the lock of the link
+ *	that posts it
+ *
+ * An element of struct tow_stripes, which the flow owns.
  */
 struct tow_stripe {
 	struct tow_op		*whole;
@@ -72,7 +78,7 @@ struct tow_stripe {
 	struct tow_op		parts[TOW_STRIPE_QPS - 1];
 };
 
-/* The first one goes, of those that there are. */
+/* Remove the first operation; the list is not empty. */
 static inline void tow_op_list_drop(struct tow_op_list *list)
 {
 	list->first = list->first->next;
@@ -89,9 +95,9 @@ void tow_flow_end(struct tow_flow *flow, struct tow_op *ops);
 void tow_ops_end(struct tow_op_list *ended);
 
 /**
- * tow_flow_add - a flow has something to post
- * @link: where; caller holds its lock
- * @flow: the flow; in no link's lists
+ * tow_flow_add - give a flow turns on a link
+ * @link: the link; caller holds @link->lock
+ * @flow: the flow; it is in no link's lists
  */
 static inline void tow_flow_add(struct tow_link *link, struct tow_flow *flow)
 {
@@ -100,7 +106,7 @@ static inline void tow_flow_add(struct tow_link *link, struct tow_flow *flow)
 	link->flows_end = &flow->next;
 }
 
-/* Caller holds the lock; there is a flow.  The one whose turn it is leaves. */
+/* Caller holds link->lock; link->flows is not empty.  Remove the first flow. */
 static inline struct tow_flow *tow_flow_take(struct tow_link *link)
 {
 	struct tow_flow *flow = link->flows;
@@ -112,8 +118,8 @@ static inline struct tow_flow *tow_flow_take(struct tow_link *link)
 }
 
 /**
- * tow_flow_rotate - it is the next flow's turn
- * @link: where; caller holds its lock, and there is a flow
+ * tow_flow_rotate - give the next flow its turn
+ * @link: the link; caller holds @link->lock, and @link->flows is not empty
  */
 static inline void tow_flow_rotate(struct tow_link *link)
 {
@@ -121,9 +127,9 @@ static inline void tow_flow_rotate(struct tow_link *link)
 }
 
 /**
- * tow_op_leave - nothing is left to post of an operation
- * @flow: its flow, whose turn it is; caller holds the link's lock, and the operation is
- *	the flow's first
+ * tow_op_leave - remove an operation of which nothing is left to post
+ * @flow: the flow, which has its turn and whose first operation it is; caller
+ *	holds the lock of @flow->via
  */
 static inline void tow_op_leave(struct tow_flow *flow)
 {
@@ -136,15 +142,15 @@ static inline void tow_op_leave(struct tow_flow *flow)
 }
 
 /**
- * tow_flow_join - a flow is to have operations on a link
+ * tow_flow_join - let a flow post on a link
  * @flow: the flow
- * @link: a link of its peer's present association; caller holds its lock
+ * @link: a link of its peer's present association; caller holds @link->lock
  *
- * Return: false: the flow has operations on another link.
+ * Return: true: it may; false: the flow has operations on another link.
  */
 static inline bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
 {
-	/* Pairs with tow_op_leave(): what it has done to the flow is seen. */
+	/* Pairs with tow_op_leave(), which another link's lock protects. */
 	struct tow_link *via = smp_load_acquire(&flow->via);
 
 	if (via)
@@ -159,13 +165,13 @@ static inline bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
  * tow_op_refused - must nothing more of an operation be posted?
  * @op: the operation; caller holds its link's lock
  *
- * Return: why not; 0: it may.
+ * Return: the operation's error; 0: it may be posted.
  */
 static inline int tow_op_refused(const struct tow_op *op)
 {
 	int error = READ_ONCE(op->flow->stopped);
 
-	/* The connection ends, too, and what was on its way by it may have arrived. */
+	/* The device goes: what was posted may have been executed. */
 	if (error == -ENODEV && (op->cursor || op->tried))
 		return -ECONNRESET;
 	if (!error)
@@ -202,9 +208,10 @@ bool tow_stripe_abort(struct tow_op *op);
 void tow_stripe_end(struct tow_op *op);
 
 /**
- * tow_op_try_complete - has an operation ended?
- * @op: the operation; caller holds its link's lock, and is not about to post any of it
- * @ended: where to, if it has; for tow_ops_end()
+ * tow_op_try_complete - end an operation of which nothing is left
+ * @op: the operation; caller holds its link's lock, and is not about to post
+ *	any of it
+ * @ended: the list that it is added to if it has ended; for tow_ops_end()
  */
 static inline void tow_op_try_complete(struct tow_op *op, struct tow_op_list *ended)
 {

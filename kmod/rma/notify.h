@@ -2,12 +2,12 @@
 /*
  * Notifications: how they come in, and how many may be on their way.
  *
- *	init.c		how a device's and a session's part begin and end
+ *	init.c		a device's and a session's part begins and ends
  *	srq.c		shared receive queues and their completions
- *	credit.c	what may be on its way in a session, in both directions
- *	slot.c		what is counted, and who waits for it
- *	op_wait.c	entries of queues that wait
- *	sequence.h	the numbers
+ *	credit.c	how many are on their way in a session, each way
+ *	slot.c		they are counted, and waits for them end
+ *	op_wait.c	entries that wait for a slot
+ *	sequence.h	their numbers
  */
 #ifndef TOW_NOTIFY_H
 #define TOW_NOTIFY_H
@@ -31,13 +31,13 @@ struct tow_wire_notified;
 #define TOW_SRQ_DEPTH_MAX	32768
 
 /**
- * struct tow_notify - a device's part
+ * struct tow_notify - what a device keeps for notifications
  * @slots: struct tow_slot by number; looked up by RCU
- * @next_slot: where to look for the next free number
+ * @next_slot: where the search for a free number begins
  * @srq_depth: receives of the next shared receive queue; a file in sysfs, read
  *	with READ_ONCE()
- * @lock: protects the others, and what is marked so in struct tow_srq
- * @srq: what new sessions use; NULL: one is to be made
+ * @lock: protects @srq, and tow_srq.users and .promised
+ * @srq: the queue of new sessions, which its sessions own; NULL: none so far
  */
 struct tow_notify {
 	struct xarray	slots;
@@ -49,18 +49,20 @@ struct tow_notify {
 };
 
 /**
- * struct tow_session_notify - a session's part
- * @srq: where its data queue pairs receive, of which it is a user; NULL: the
- *	device has none, or has no more, or there is no data queue pair so far
- * @chosen: @srq is what it will be
- * @window: notifications that the peer may have on their way: none, or
- *	TOW_NOTIFY_WINDOW; read in softirqs
- * @arrived: those that have come, wrapping around; written under the lock of @srq
- * @told: those that the peer knows are dealt with; under tow_session.pump
- * @tell: tells it
- * @room: how many more we may send
- * @dealt: of ours, those that the peer has dealt with, as it says
- * @go_on: flows that have waited for room go on; has a reference to the session
+ * struct tow_session_notify - what a session keeps for notifications
+ * @srq: the shared receive queue of its data queue pairs, which the session is
+ *	a user of; NULL: the device has none left, or the session has no data
+ *	queue pairs so far
+ * @chosen: @srq will not be chosen again
+ * @window: notifications that the peer may have on their way: 0 or
+ *	TOW_NOTIFY_WINDOW; written under tow_assoc_dir.lock, read in softirqs
+ * @arrived: the peer's notifications, wrapping around; written under
+ *	tow_srq.lock
+ * @told: the @arrived that credit was last returned for; under tow_session.pump
+ * @tell: returns credit to the peer
+ * @room: how many more notifications we may send
+ * @dealt: our notifications that the peer has returned credit for
+ * @go_on: unparks flows that wait for credit; has a reference to the session
  *	while it is queued
  */
 struct tow_session_notify {

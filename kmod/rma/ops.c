@@ -4,30 +4,32 @@
  *
  * Normal operation
  *
- * An operation joins its flow: those of one user on one queue pair, in order.
- * Flows with something to post take turns (deficit round robin, by bytes); what
- * is on its way on a queue pair is bounded by inflight_bytes and by the queue
- * pair's depth, so who comes late waits for no more than that.  A large operation
- * is cut where memory is not contiguous on one of the sides, and into pieces that
- * leave others their turn; neighbours become one work request.  A very large one
- * goes by several queue pairs (stripe.c).  What is posted at
- * once is one chain, or a few, of each of which the last one tells that it has
- * completed, and with it all before.
+ * Operations of one user on one queue pair are a flow, and keep their order.
+ * Flows with something to post take turns (deficit round robin, by bytes).
+ * What is in flight on a queue pair is bounded by inflight_bytes and by the
+ * queue pair's depth, so a flow that comes late waits for no more than that.  A
+ * large operation is cut where memory is not contiguous on either side, and
+ * into pieces that leave other flows their turns; neighbouring operations
+ * become one work request.  A very large operation uses several queue pairs
+ * (stripe.c).  Work requests are posted in chains.  Only the last one of a
+ * chain is signaled: its completion stands for all before it.
  *
  * The end of an operation
  *
- * It has ended when nothing more of it will be posted and each piece of it has
- * completed with success.  A failed piece breaks the session: what the queue pair
- * carries for others cannot be told from it.  What was on its way then stays where
- * it is, and what begins waits in its flow, until there is another session and it
- * is known what came of it (replay.c); or until there will be none.
+ * An operation has ended when nothing more of it will be posted and each of its
+ * pieces has completed with success.  A failed piece breaks the session, as the
+ * queue pair fails with all that it carries.  What was posted then stays listed
+ * in its link, and new operations wait in their flows, until another session
+ * carries the association and the outcome is known (replay.c), or until there
+ * will be no session.
  *
- * A remote range that is revoked ends its operations: what has not been posted
- * never is.  Each operation counts as in flight until it has ended, and the
- * revoke is acknowledged after that.
+ * When a remote range is revoked its operations end: nothing more of them is
+ * posted.  Each operation counts as in flight until it has ended; the revoke is
+ * acknowledged after that.
  *
- * One that is late (enum tow_claim) keeps its place: nothing more of it is posted, and
- * it ends when its turn comes, or when what was posted before has come back.
+ * A late operation (enum tow_claim) keeps its place: nothing more of it is
+ * posted, and it ends when its turn comes, or when its posted pieces have
+ * completed.
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
@@ -40,14 +42,14 @@
 
 /* ---- parts ---------------------------------------------------------------- */
 
-/* Caller holds no link's lock: a part has ended, and its whole may have with it. */
+/* Caller holds no link's lock.  Count a part's end; its whole may end, too. */
 static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 {
 	struct tow_stripe *stripe = part->stripe;
 	struct tow_op *whole = stripe->whole;
 	struct tow_link *link = stripe->link;
 
-	/* They are there until this part is counted. */
+	/* The whole and its stripe exist until this part is counted. */
 	spin_lock_bh(&link->lock);
 	stripe->left--;
 	whole->pieces--;
@@ -61,7 +63,7 @@ static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 			whole->status = part->status;
 		atomic64_set(&stripe->cursor, whole->bytes);
 	}
-	/* What waited for it must not follow. */
+	/* Operations that waited for the lost part must not be posted. */
 	if (part->lost)
 		link->open = false;
 	tow_flows_unpark(link);
@@ -88,10 +90,10 @@ static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
 	return joined;
 }
 
-/* See tow_flow.part: a part begins, or has ended.  It is in no list. */
+/* tow_flow.part: a part begins, or has ended.  The part is in no list. */
 static void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
 {
-	/* One that cannot begin leaves its bytes to the others. */
+	/* A part that cannot begin leaves its bytes to the other parts. */
 	if (part->cursor == part->bytes || !tow_part_join(part, ended))
 		tow_part_end(part, ended);
 }
@@ -99,11 +101,10 @@ static void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
 /* ---- flows, plugs --------------------------------------------------------- */
 
 /**
- * tow_flow_init - a flow with nothing in it
- * @flow: where to
+ * tow_flow_init - prepare a flow
+ * @flow: the flow
  * @peer: the peer; the flow takes a reference
- * @index: which of its data queue pairs; if there are fewer, they are counted
- *	through again
+ * @index: which of its data queue pairs, modulo their number
  * @done: see struct tow_flow
  */
 void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
@@ -131,14 +132,14 @@ void tow_flow_cleanup(struct tow_flow *flow)
 }
 
 /**
- * tow_ops_stop - nothing more of a flow is posted
+ * tow_ops_stop - post nothing more of a flow
  * @flow: the flow
- * @error: what its operations end with
+ * @error: status of its operations that have not ended
  *
- * Those that wait end when it would be their turn: something of others, or of
- * this flow, is on its way, or they would not wait.  But for notifications that
- * there is no room for, and for those that wait for another session: these are
- * looked at once more.  Parts of striped ones end like others.
+ * An operation that waits ends when its turn comes: something is in flight on
+ * the queue pair, or the operation would not wait.  Operations that wait for
+ * credit or for another session have no turn: tow_credit_wake() has these
+ * looked at.  Parts of striped operations end like others.
  */
 void tow_ops_stop(struct tow_flow *flow, int error)
 {
@@ -154,8 +155,8 @@ void tow_ops_stop(struct tow_flow *flow, int error)
 }
 
 /**
- * tow_plug_init - nothing begins so far
- * @plug: where to
+ * tow_plug_init - prepare an empty plug
+ * @plug: the plug
  */
 void tow_plug_init(struct tow_plug *plug)
 {
@@ -175,7 +176,7 @@ static u32 tow_op_right(const struct tow_op *op)
 	return tow_op_is_read(op) ? TOW_RIGHT_READ : TOW_RIGHT_WRITE;
 }
 
-/* Are an atomic's eight bytes aligned, at either end? */
+/* Are an atomic's eight bytes contiguous and aligned, on both sides? */
 static bool tow_op_aligned(struct tow_op *op,
 			   const struct tow_remote_target *target)
 {
@@ -195,11 +196,12 @@ static int tow_op_check_atomic(struct tow_op *op)
 }
 
 /**
- * tow_ops_check - is it an operation that could be done?
+ * tow_ops_check - may an operation be begun?
  * @op: the operation, complete; its range is within its region
  *
- * Return: 0; -EINVAL: another peer's range, or an atomic that is not aligned;
- * -EACCES: the range was not resolved with that right; -ERANGE: not within it.
+ * Return: 0; -EINVAL: the remote range is another peer's, or an atomic is not
+ * aligned; -EACCES: the remote range was not resolved with the right; -ERANGE:
+ * the bytes are not within the remote range.
  */
 int tow_ops_check(struct tow_op *op)
 {
@@ -216,11 +218,11 @@ int tow_ops_check(struct tow_op *op)
 }
 
 /**
- * tow_ops_check_slot - can its slot be notified?
+ * tow_ops_check_slot - may an operation's slot be notified?
  * @op: the operation, complete
  *
- * Return: 0; -EACCES: that is no slot; -EINVAL: another peer's, or one that
- * another queue pair was used for before.
+ * Return: 0; -EACCES: @op->slot is no slot; -EINVAL: the slot is another
+ * peer's, or is notified by another queue pair.
  */
 int tow_ops_check_slot(struct tow_op *op)
 {
@@ -234,14 +236,14 @@ int tow_ops_check_slot(struct tow_op *op)
 	return tow_remote_check_slot(op->slot, flow->index % assoc->qps);
 }
 
-/* What it writes to, and what it notifies, count it as in flight. */
+/* Count the operation in flight on its remote range and on its slot. */
 static int tow_op_enter(struct tow_op *op)
 {
 	int ret = tow_remote_enter(op->remote);
 
 	if (ret || !op->slot)
 		return ret;
-	/* Of two associations one has ended. */
+	/* Of two associations with a peer one has ended. */
 	ret = op->slot->assoc == op->remote->assoc ?
 	      tow_remote_enter(op->slot) : -ESTALE;
 	if (ret)
@@ -250,9 +252,9 @@ static int tow_op_enter(struct tow_op *op)
 }
 
 /**
- * tow_ops_begin_first - begin an operation that is not like the one before
- * @op: the operation, as tow_ops_begin() has prepared it
- * @plug: as there
+ * tow_ops_begin_first - begin an operation that is unlike the plug's last one
+ * @op: the operation, prepared by tow_ops_begin()
+ * @plug: see tow_ops_begin()
  */
 void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 {
@@ -281,7 +283,7 @@ void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 	tow_plug_add(plug, op);
 }
 
-/* Those that follow each other and are of one flow.  Return: the last of them. */
+/* Return: the last one of the operations after @first that are of its flow. */
 static struct tow_op *tow_ops_of_flow(struct tow_op *first)
 {
 	struct tow_op *last = first;
@@ -291,7 +293,7 @@ static struct tow_op *tow_ops_of_flow(struct tow_op *first)
 	return last;
 }
 
-/* Called with the lock held: of one flow all join at once, or none does. */
+/* Caller holds link->lock.  All operations of a flow join, or none does. */
 static void tow_link_join(struct tow_link *link, struct tow_op_list *ops,
 			  struct tow_op_list *ended)
 {
@@ -314,14 +316,14 @@ static void tow_link_join(struct tow_link *link, struct tow_op_list *ops,
 }
 
 /**
- * tow_ops_flush - what was begun is posted, or waits for its turn
- * @plug: what was; nothing any more
- * @known: where the caller knows that operations complete, or NULL
+ * tow_ops_flush - post a plug's operations, or let them wait for their turn
+ * @plug: the plug; empty afterwards
+ * @known: a completion queue that the caller knows, or NULL
  *
- * Of one flow it must be called by one at a time.
+ * Calls for one flow must not run at the same time.
  *
- * Return: where it will complete, with a reference; NULL: as @known says; or there
- * was nothing, or the connection has ended.
+ * Return: the completion queue of the operations, with a reference; NULL: it is
+ * @known, or the plug was empty, or the connection has ended.
  */
 struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known)
 {
@@ -351,7 +353,7 @@ struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known)
 
 /* ---- links ---------------------------------------------------------------- */
 
-/* Called with the lock held: all that waits for its turn ends. */
+/* Caller holds link->lock.  End all operations in the link's flows. */
 static void tow_link_abort_ops(struct tow_link *link, struct tow_op_list *ended)
 {
 	struct tow_op *op;
@@ -365,9 +367,9 @@ static void tow_link_abort_ops(struct tow_link *link, struct tow_op_list *ended)
 }
 
 /**
- * tow_ops_close - nothing more is posted
+ * tow_ops_close - post nothing more on a link
  * @link: the link; may have been closed before
- * @over: nor will be: what waits for its turn ends
+ * @over: the link will not be opened again: operations in its flows end
  */
 void tow_ops_close(struct tow_link *link, bool over)
 {
@@ -385,8 +387,8 @@ void tow_ops_close(struct tow_link *link, bool over)
 }
 
 /*
- * Called with the lock held, of a link where nothing is posted: those end that would
- * not be posted if it were their turn.
+ * Caller holds link->lock; the link is closed.  End the operations that
+ * tow_op_refused() refuses.
  */
 static void tow_link_sweep(struct tow_link *link, struct tow_op_list *ended)
 {
@@ -406,11 +408,11 @@ static void tow_link_sweep(struct tow_link *link, struct tow_op_list *ended)
 }
 
 /**
- * tow_ops_unpark - flows that had no room for a notification go on
- * @assoc: whose
+ * tow_ops_unpark - unpark the flows of an association
+ * @assoc: the association
  *
- * In turns, like others; queue pairs take turns, too, as the first of them may take
- * all the room there is.
+ * Each call begins with another queue pair, as the first one may take all
+ * credit.
  */
 void tow_ops_unpark(struct tow_assoc *assoc)
 {
@@ -433,17 +435,17 @@ void tow_ops_unpark(struct tow_assoc *assoc)
 	}
 }
 
-/* Called with the lock held: is nothing coming back of what is on its way? */
+/* Caller holds link->lock.  Has nothing completed for @limit jiffies? */
 static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
 {
-	/* Closed: while there is no connection nothing can. */
+	/* While a link is closed nothing can complete. */
 	if (!link->open || link->posted == link->retired) {
 		link->watched_at = 0;
 		return false;
 	}
 	if (!link->watched_at || link->watched != link->retired) {
 		link->watched = link->retired;
-		/* Never 0: that has a meaning. */
+		/* Never 0, which means that nothing was in flight. */
 		link->watched_at = jiffies | 1;
 		return false;
 	}
@@ -451,14 +453,14 @@ static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
 }
 
 /**
- * tow_ops_stall - has nothing come back on a queue pair for too long?
- * @assoc: whose; its session is READY
- * @limit_ms: what is too long, in milliseconds; 0: nothing is
+ * tow_ops_stall - has nothing completed on a queue pair for too long?
+ * @assoc: the association; its session is READY
+ * @limit_ms: too long, in milliseconds; 0: never
  *
- * To be called every now and then: it counts from the first time that it sees what is
- * on its way.
+ * To be called at intervals: the time counts from the first call that sees the
+ * work requests in flight.
  *
- * Return: whether it is so on one of them.
+ * Return: true: a queue pair has stalled.
  */
 bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms)
 {
@@ -476,7 +478,7 @@ bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms)
 	return stalls;
 }
 
-/* Called with the lock held: is memory in it that was taken back, and for too long? */
+/* Caller holds link->lock.  Was memory of @post taken back too long ago? */
 static bool tow_post_look(const struct tow_post *post, unsigned int look)
 {
 	const struct tow_op *op;
@@ -490,7 +492,7 @@ static bool tow_post_look(const struct tow_post *post, unsigned int look)
 	}
 }
 
-/* Called with the lock held: the same of all that is on its way. */
+/* Caller holds link->lock.  As tow_post_look(), for all that is in flight. */
 static bool tow_link_look(const struct tow_link *link, unsigned int look)
 {
 	u32 number = READ_ONCE(link->drained);
@@ -507,7 +509,7 @@ static void tow_assoc_look(struct tow_assoc *assoc, unsigned int look)
 	bool late = false;
 	unsigned int i;
 
-	/* What waits for room ends. */
+	/* Parked flows find out that their memory is invalid. */
 	tow_ops_unpark(assoc);
 	for (i = 0; i < assoc->qps; i++) {
 		struct tow_link *link = &assoc->data[i];
@@ -524,10 +526,11 @@ static void tow_assoc_look(struct tow_assoc *assoc, unsigned int look)
 /**
  * tow_ops_look - look for memory that was taken back and is in use
  * @dev: the device, which may be gone
- * @look: what tow_backing_found() is told of each that is found
+ * @look: passed to tow_backing_found() for each backing that is found
  *
- * What was invalid before, and is not found, will not be: tow_op_refused() sees that
- * with the same lock.  Queue pairs on which it takes too long are destroyed.
+ * Memory that was invalid before this call and is not found will not be found
+ * later: tow_op_refused() sees under the same lock that it is invalid.  A
+ * session that uses such memory for too long ends.
  */
 void tow_ops_look(struct tow_device *dev, unsigned int look)
 {

@@ -26,25 +26,26 @@ struct tow_stripe;
 struct tow_stripes;
 struct tow_assoc;
 
-/* Operations of that many bytes are striped, until the administrator says otherwise. */
+/* Default of stripe_bytes: operations of so many bytes or more are striped. */
 #define TOW_STRIPE_BYTES	SZ_4M
 
 /*
- * A queue pair of which nothing completes for that long is given up, until the
- * administrator says otherwise.  Long after the RDMA device has given up by itself, if it
- * can, which it does in a second or two; and what is on its way at once is megabytes.
+ * Default and maximum of op_stall_ms: a session ends when nothing completes on
+ * one of its queue pairs for so long.  The default is much longer than the
+ * second or two that an RDMA device takes to give up, and than the few
+ * megabytes in flight take.
  */
 #define TOW_OP_STALL_MS		30000
 #define TOW_OP_STALL_MAX_MS	3600000
 
 /**
- * enum tow_claim - what has become of an operation that has a deadline; bits
- * @TOW_CLAIM_BEGUN: it has begun
- * @TOW_CLAIM_POSTED: some of it is on its way, or was
+ * enum tow_claim - what has happened to an operation with a deadline; bits
+ * @TOW_CLAIM_BEGUN: the operation has begun
+ * @TOW_CLAIM_POSTED: some of it was posted
  * @TOW_CLAIM_LATE: its deadline has passed: nothing more of it is posted
  *
- * Who sets one sees which of the others were set before: so it is known of what is
- * late whether any of it was posted.
+ * Setting a bit returns the bits that were set before.  So tow_req_is_late()
+ * knows whether any of a late operation was posted.
  */
 enum tow_claim {
 	TOW_CLAIM_BEGUN		= 1 << 0,
@@ -54,35 +55,39 @@ enum tow_claim {
 
 /**
  * struct tow_op - one operation on a remote range
- * @flow: whose turn it takes
+ * @flow: the flow that it belongs to
  * @region: memory on our side, kept by the caller until tow_flow.done
- * @offset: where in it, in bytes
+ * @offset: where the data begins in @region, in bytes
  * @remote: memory on the peer's side, kept by the caller until tow_flow.done
- * @remote_offset: where in it, in bytes
- * @bytes: how much
- * @slot: a slot of the peer's that is notified then, kept by the caller until
- *	tow_flow.done; NULL: none.  Without data it is @remote, too, and @bytes is 0
- * @operand: of an atomic
- * @compare: of a compare-and-swap
- * @claim: it has a deadline: bits of enum tow_claim; NULL: it has none
+ * @remote_offset: where the data begins in @remote, in bytes
+ * @bytes: size of the data
+ * @slot: the peer's slot that is notified after the data, kept by the caller
+ *	until tow_flow.done; NULL: none.  A notification without data has @slot
+ *	as its @remote, and @bytes is 0
+ * @operand: of an atomic: the number to add, or the new value
+ * @compare: of a compare-and-swap: the expected value
+ * @claim: bits of enum tow_claim; NULL: the operation has no deadline
  * @opcode: enum tow_opcode: one of the operations
  *
  * @next: in a struct tow_op_list, or in the same work request
- * @cursor: bytes that are on their way, or were
- * @to_tell: @slot is to be notified yet
- * @pieces: work requests of it in flight; if it is striped, its parts that have not
- *	ended count, too
- * @status: what went wrong; 0 at its end: it has succeeded
- * @lost: some of it was on its way when the queue pair broke, for good
- * @again: some of it was, and all of it is to be posted once more: replay.c
- * @tried: how often that was so, up to TOW_OP_TRIES
+ * @cursor: where the next work request begins, in bytes; @bytes: there is no
+ *	more data to post
+ * @to_tell: the notification of @slot was not posted yet
+ * @pieces: work requests in flight; of a striped operation, also its parts that
+ *	have not ended
+ * @status: the first error, a negative errno; 0: none
+ * @lost: a work request did not succeed, and will not be posted again
+ * @again: a work request did not complete, and the whole operation is to be
+ *	posted once more: replay.c
+ * @tried: how often it was posted once more, up to TOW_OP_TRIES
  * @told: its notification had a number, which was taken back
- * @mark: the number of its last work request that broke, while that is dealt with
- * @stripe: it is striped, or a part of one that is; else NULL
- * @taken: striped: bytes up to which @cursor may go; what follows is to be taken
- *	first, as others may have it
+ * @mark: number of its last work request that broke, during a replay
+ * @stripe: of a striped operation, or of a part; else NULL
+ * @taken: striped: bytes up to which @cursor may go; more are to be taken from
+ *	the stripe first
  *
- * The caller sets those before @next; the others are tow_ops_begin()'s.
+ * The caller sets the fields before @next.  tow_ops_begin() sets the others,
+ * which are under the lock of the operation's link.
  */
 struct tow_op {
 	struct tow_flow		*flow;
@@ -112,9 +117,9 @@ struct tow_op {
 };
 
 /**
- * struct tow_op_list - operations one after the other
- * @first: NULL: there are none
- * @end: where the next one goes
+ * struct tow_op_list - a list of operations
+ * @first: NULL: the list is empty
+ * @end: where the next operation is linked
  */
 struct tow_op_list {
 	struct tow_op	*first;
@@ -123,32 +128,35 @@ struct tow_op_list {
 
 /**
  * struct tow_flow - the operations of one user on one queue pair
- * @peer: whose queue pair, with a reference
- * @index: which of its data queue pairs
+ * @peer: the peer, with a reference; a flow of parts relies on the striped
+ *	flow's
+ * @index: which of the peer's data queue pairs
  * @done: called with operations that have ended, linked by @next, which are the
- *	caller's again; in process context, with no lock of a link.  NULL: its
+ *	caller's again; in process context, with no link's lock.  NULL: the
  *	operations are parts of striped ones
- * @quantum: bytes that it may post more, when it is its turn again
- * @stripes: what striping needs; NULL: nothing of it is striped
+ * @quantum: bytes that are added to @credit for each turn
+ * @stripes: owned by the flow; NULL: nothing of it is striped
  *
- * @next: in tow_link.flows or .starved while @ops is not empty; this and what
- *	follows is under the lock of @via
- * @via: where @ops wait; changed only while there are none
- * @ops: those that wait, or are partly on their way, in order
- * @credit: bytes that it may post before it is the others' turn
- * @last: the number of the last work request of what is not striped, or the one after
- * @striped: bit mask of @stripes in use: what follows may have to wait for them; of
- *	parts never 0.  Atomic
- * @stopped: nothing more of it is posted: why; read without the lock
+ * @next: in tow_link.flows or .starved while @ops is not empty; it and the
+ *	fields up to @last are under the lock of @via
+ * @via: the link where @ops wait; NULL: none.  Changed only while @ops is empty
+ * @ops: operations that are not wholly posted, in order
+ * @credit: bytes that the flow may post in this turn
+ * @last: number of the last work request that is not of a striped operation, or
+ *	that number plus 1
+ * @striped: bit mask of @stripes in use, which later operations may have to
+ *	wait for; never 0 in a flow of parts.  Atomic
+ * @stopped: 0; a negative errno: nothing more is posted.  Read without a lock
  *
- * @told: what the program was told of the peer; under tow_peers.lock
+ * @told: the events of the peer that the program knows; under tow_peers.lock
  *
- * @taken: entries that named it when they were taken, wrapping around; under
- *	tow_queue.submit
- * @ended: those of them that have ended, likewise; under tow_queue.lock
+ * @taken: entries that named this flow when they were taken, wrapping around;
+ *	under tow_queue.submit
+ * @ended: those of @taken that have ended, wrapping around; under
+ *	tow_queue.lock
  *
- * @part: if its operations are parts: called, as @done is, with each that is to begin
- *	or has ended, and with the list for what has ended by that
+ * @part: of a flow of parts: called like @done, with each part that is to begin
+ *	or has ended, and with the list for operations that end with it
  */
 struct tow_flow {
 	struct tow_peer		*peer;
@@ -172,11 +180,11 @@ struct tow_flow {
 
 /**
  * struct tow_plug - operations that begin together
- * @link: on this queue pair; NULL: there are none
- * @assoc: whose it is, with a reference
- * @waits: not all that was flushed could be posted at once
- * @ops: in order
- * @last: of @ops; NULL: there are none
+ * @link: the link of @ops; NULL: there are none
+ * @assoc: the association of @link, with a reference
+ * @waits: operations that were flushed could not all be posted at once
+ * @ops: the operations, in order
+ * @last: the last of @ops; NULL: there are none
  */
 struct tow_plug {
 	struct tow_link		*link;
@@ -192,7 +200,7 @@ static inline void tow_op_list_init(struct tow_op_list *list)
 	list->end = &list->first;
 }
 
-/* Those from @first to @last, which are linked already. */
+/* Add the operations from @first to @last, which are linked already. */
 static inline void tow_op_list_add(struct tow_op_list *list,
 				   struct tow_op *first, struct tow_op *last)
 {
@@ -218,13 +226,13 @@ static inline bool tow_op_is_atomic(const struct tow_op *op)
 	       op->opcode == TOW_OP_COMPARE_SWAP;
 }
 
-/* Has its deadline passed? */
+/* Has the operation's deadline passed? */
 static inline bool tow_op_is_late(const struct tow_op *op)
 {
 	return unlikely(op->claim) && atomic_read(op->claim) & TOW_CLAIM_LATE;
 }
 
-/* Something is about to be done with it.  Return: false: it must not, it is late. */
+/* Set a bit of enum tow_claim.  Return: false: the operation is late. */
 static inline bool tow_op_claim(const struct tow_op *op, enum tow_claim claim)
 {
 	return likely(!op->claim) ||
@@ -245,7 +253,7 @@ void tow_ops_close(struct tow_link *link, bool over);
 bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms);
 void tow_ops_look(struct tow_device *dev, unsigned int look);
 
-/* Is the last one there of the same flow and on the same remote range? */
+/* Has the plug's last operation the same flow and remote range as @op? */
 static inline bool tow_plug_has_such(const struct tow_plug *plug,
 				     const struct tow_op *op)
 {
@@ -255,15 +263,15 @@ static inline bool tow_plug_has_such(const struct tow_plug *plug,
 
 /**
  * tow_ops_begin - begin an operation
- * @op: the operation, complete, that tow_ops_check() found right.  Its flow's
+ * @op: the operation, complete, which tow_ops_check() has accepted.  Its flow's
  *	@done may be called before this returns
- * @plug: it begins with others, when this is flushed; which happens here if they
- *	are on another queue pair
+ * @plug: holds the operation until tow_ops_flush(), which is called here if the
+ *	plug has operations of another queue pair
  *
- * In process context, like all that follows.  What @done is called with:
+ * In process context, like all functions below.  The status that @done finds:
  * 0; -ESTALE: the export or the connection had ended before; -ECONNRESET: the
- * connection has ended meanwhile; -EIO: the peer has refused it; -EFAULT: our memory
- * was taken back; -ETIMEDOUT: it was late; what tow_ops_stop() says.
+ * connection has ended meanwhile; -EIO: the peer has refused it; -EFAULT: our
+ * memory was taken back; -ETIMEDOUT: it was late; the error of tow_ops_stop().
  */
 static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 {
@@ -281,7 +289,7 @@ static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 		tow_ops_begin_first(op, plug);
 		return;
 	}
-	/* The one before holds what this needs to be held. */
+	/* The plug's last operation keeps the range in flight. */
 	tow_remote_enter_again(op->remote);
 	tow_plug_add(plug, op);
 }

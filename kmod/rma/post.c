@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Posting: what flows have to do becomes work requests of a queue pair, and those
+ * Posting: operations of flows become work requests of a queue pair, and
  * complete.  See ops.c.
  */
 #include <linux/jiffies.h>
@@ -15,23 +15,23 @@
 #include "remote.h"
 
 /*
- * Work requests that are posted at once, of which the last one tells; and no more
- * than this part of what may be on its way, in number or bytes: the next ones are
- * posted while these are on their way.
+ * A chain has so many work requests at most, of which the last one is signaled;
+ * and no more than this part of what may be in flight, in number or bytes: the
+ * next chain is posted while this one is on its way.
  */
 #define TOW_OPS_BATCH		64
 #define TOW_OPS_CHAINS		2
 
-/* What even the smallest work request counts. */
+/* Bytes that even the smallest work request counts. */
 #define TOW_OPS_LEAST		SZ_4K
 
-/* One that breaks its connection so often is not posted once more. */
+/* After so many tries a work request that is at fault is not posted again. */
 #define TOW_OP_TRIES		8
 
 /**
  * struct tow_work - a work request that is about to be posted
- * @rdma: a read or write
- * @atomic: or this
+ * @rdma: of a read or write
+ * @atomic: of an atomic
  * @sge: our memory
  */
 struct tow_work {
@@ -45,9 +45,9 @@ struct tow_work {
 /**
  * struct tow_piece - what the next work request of an operation does
  * @target: the peer's memory
- * @local: ours, as the RDMA device sees it
- * @bytes: how much; 0: nothing, it only notifies
- * @tells: it notifies the operation's slot
+ * @local: our memory, as the RDMA device sees it
+ * @bytes: size of the data; 0: the work request only notifies
+ * @tells: the work request notifies the operation's slot
  */
 struct tow_piece {
 	struct tow_remote_target	target;
@@ -59,8 +59,9 @@ struct tow_piece {
 /* ---- posting -------------------------------------------------------------- */
 
 /**
- * tow_op_begin_again - forget what was posted of an operation
- * @op: the operation; caller holds its link's lock, and nothing of it is on its way
+ * tow_op_begin_again - post an operation from its beginning
+ * @op: the operation; caller holds its link's lock, and nothing of it is in
+ *	flight
  */
 void tow_op_begin_again(struct tow_op *op)
 {
@@ -75,9 +76,9 @@ void tow_op_begin_again(struct tow_op *op)
 }
 
 /**
- * tow_op_returns - is an operation that was striped to be posted once more?
- * @op: the operation, or a part; caller holds its link's lock, @again is set, and
- *	nothing of it is on its way
+ * tow_op_returns - return a striped operation to its flow, if it may be
+ * @op: the operation, or a part; caller holds its link's lock, @again is set,
+ *	and nothing of it is on its way
  *
  * Return: true: it waits for its turn; false: it ends.
  */
@@ -98,11 +99,11 @@ bool tow_op_returns(struct tow_op *op)
 }
 
 /**
- * tow_op_abort - nothing more of an operation is posted
- * @op: the operation, the first one of the flow whose turn it is; the caller has
- *	the lock of its link
- * @error: what it ends with, if nothing went wrong before
- * @ended: where to, if it has ended with that; for tow_ops_end()
+ * tow_op_abort - post nothing more of an operation
+ * @op: the operation, the first of the flow that has its turn; caller holds the
+ *	lock of its link
+ * @error: the operation's status, if it has none so far
+ * @ended: the list that it is added to if it has ended; for tow_ops_end()
  */
 void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
 {
@@ -113,13 +114,13 @@ void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
 		op->status = error;
 	op->cursor = op->bytes;
 	op->to_tell = false;
-	/* Who waits for its number must not take the next one for it. */
+	/* The peer would take the next notification for this one. */
 	if (op->told)
 		WRITE_ONCE(op->slot->closed, true);
 	tow_op_try_complete(op, ended);
 }
 
-/* Called with the lock held.  What completes tells of all before it. */
+/* Caller holds link->lock.  Only the last work request is signaled. */
 static void tow_works_post(struct tow_link *link, u32 *count)
 {
 	struct tow_session *session = link->session;
@@ -140,7 +141,7 @@ static void tow_works_post(struct tow_link *link, u32 *count)
 	tow_cq_posted(link->cq);
 	last->next = next;
 	if (ret) {
-		/* What was not posted ends with the queue pair. */
+		/* Unposted work requests end with the queue pair. */
 		link->open = false;
 		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
 				 "operations could not be posted");
@@ -161,7 +162,7 @@ static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
 	}
 }
 
-/* Called with the lock held. */
+/* Caller holds link->lock. */
 static void tow_work_notify(struct tow_work *work, const struct tow_op *op)
 {
 	struct ib_send_wr *wr = &work->rdma.wr;
@@ -171,7 +172,7 @@ static void tow_work_notify(struct tow_work *work, const struct tow_op *op)
 	wr->num_sge = work->sge.length ? 1 : 0;
 }
 
-/* All but what tow_works_prepare() has set. */
+/* Fill in what tow_works_prepare() has not set. */
 static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 			  const struct tow_op *op,
 			  const struct tow_piece *piece, struct ib_cqe *cqe)
@@ -200,7 +201,7 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 	work->atomic.swap = op->operand;
 }
 
-/* Called with the lock held: a work request of its own. */
+/* Caller holds link->lock.  Make a work request of a piece. */
 static void tow_piece_add(struct tow_link *link, struct tow_op *op,
 			  const struct tow_piece *piece, u32 *count)
 {
@@ -219,8 +220,8 @@ static void tow_piece_add(struct tow_link *link, struct tow_op *op,
 }
 
 /*
- * Called with the lock held: may a whole operation go with the last work request,
- * which is not posted yet?  Then it does.
+ * Caller holds link->lock.  Merge an operation that is one piece into the last
+ * work request, which is not posted yet.  Return: false: the two do not fit.
  */
 static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 			    const struct tow_piece *piece, u32 most, u32 count)
@@ -232,14 +233,14 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 		return false;
 	post = &link->posts[(link->posted - 1) & link->post_mask];
 	work = &link->works[count - 1];
-	/* First what most are refused for that are refused. */
+	/* What differs most often comes first. */
 	if (work->rdma.remote_addr + work->sge.length !=
 		    piece->target.address ||
 	    work->sge.addr + work->sge.length != piece->local ||
 	    work->rdma.rkey != piece->target.key ||
 	    work->rdma.wr.opcode != tow_op_wr(op) ||
 	    post->last->flow != op->flow ||
-	    /* A part of a larger one is not merged. */
+	    /* A piece of a larger operation is not merged. */
 	    post->ops->bytes > work->sge.length ||
 	    post->ops->cursor != post->ops->bytes ||
 	    piece->bytes > most - min(most, work->sge.length))
@@ -247,7 +248,7 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	work->sge.length += piece->bytes;
 	if (work->sge.length > link->inline_bytes)
 		work->rdma.wr.send_flags &= ~IB_SEND_INLINE;
-	/* What was merged has left its flow: the link is free. */
+	/* A merged operation has left its flow: tow_op.next is free. */
 	post->last->next = op;
 	post->last = op;
 	link->inflight -= post->bytes;
@@ -258,9 +259,9 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 }
 
 /*
- * Called with the lock held: what does the next work request of an operation with a
- * slot do?  The last one that writes notifies; if others write, too, the one after
- * that.
+ * Caller holds link->lock.  Does the operation's next work request notify its
+ * slot?  The last write does; in a striped operation, a work request without
+ * data that follows.
  */
 static bool tow_piece_signaled(const struct tow_op *op, const struct tow_piece *piece)
 {
@@ -268,7 +269,7 @@ static bool tow_piece_signaled(const struct tow_op *op, const struct tow_piece *
 	       !(piece->bytes && op->stripe);
 }
 
-/* Called with the lock held: how far does the next work request reach? */
+/* Caller holds link->lock.  Find memory for the next work request. */
 static void tow_piece_find(struct tow_op *op, u32 most,
 			   struct tow_piece *piece)
 {
@@ -283,8 +284,8 @@ static void tow_piece_find(struct tow_op *op, u32 most,
 }
 
 /*
- * Called with the lock held: post something of the flow whose turn it is.  Operations of
- * more than @plain bytes are striped.
+ * Caller holds link->lock.  Post something of @flow, which has its turn.
+ * Operations of more than @plain bytes are striped.
  */
 static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 			       u32 most, u64 plain, u32 *count,
@@ -298,11 +299,11 @@ static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 		tow_op_abort(op, error, ended);
 		return;
 	}
-	/* Most are small, and not after large ones. */
+	/* Most operations are small, and do not follow striped ones. */
 	if (unlikely(READ_ONCE(flow->striped) || op->bytes > plain)) {
 		most = tow_stripe_step(link, op, most, ended);
 		if (!most) {
-			/* Nothing is left to post of it, or nothing for now. */
+			/* Nothing is left to post, or nothing for now. */
 			tow_op_try_complete(op, ended);
 			return;
 		}
@@ -315,7 +316,7 @@ static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 		memset(&piece, 0, sizeof(piece));
 	piece.tells = tow_piece_signaled(op, &piece);
 	if (piece.tells && !tow_credit_take(link->session)) {
-		/* Not its turn before the peer has room. */
+		/* The flow takes no turns before the peer returns credit. */
 		tow_flow_park(link);
 		return;
 	}
@@ -336,20 +337,21 @@ static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 }
 
 /**
- * tow_link_push - post what may be posted, in turns
- * @link: the link; the caller has its lock
- * @ended: where to: operations that have ended; for tow_ops_end()
+ * tow_link_push - post operations of a link's flows, in turns
+ * @link: the link; caller holds @link->lock
+ * @ended: the list that operations which have ended are added to; for
+ *	tow_ops_end()
  */
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 {
 	struct tow_device *dev = link->assoc->dev;
 	u32 limit = READ_ONCE(dev->queues->inflight_bytes);
 	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
-	/* 0, for never, becomes more than there can be. */
+	/* 0, which means never, becomes more than any operation has. */
 	u64 plain = (u64)READ_ONCE(dev->queues->stripe_bytes) - 1;
 	struct tow_flow *flow;
 	u32 count = 0;
-	/* Where what is on its way ends a chain. */
+	/* The tow_link.inflight that ends a chain. */
 	u64 enough = link->inflight + limit / TOW_OPS_CHAINS;
 
 	lockdep_assert_held(&link->lock);
@@ -388,7 +390,7 @@ static int tow_op_status(const struct ib_wc *wc)
 	}
 }
 
-/* Called with the lock held: a work request is over. */
+/* Caller holds link->lock.  End a work request. */
 static void tow_post_end(struct tow_link *link, struct tow_post *post,
 			 int status, struct tow_op_list *ended)
 {
@@ -405,19 +407,19 @@ static void tow_post_end(struct tow_link *link, struct tow_post *post,
 		}
 		op = post->ops;
 	}
-	/* Those that were merged have no other piece. */
+	/* Merged operations have no other pieces. */
 	if (op != post->last) {
 		tow_op_list_add(ended, op, post->last);
 		return;
 	}
 	op->pieces--;
-	/* It may take more. */
+	/* A striped operation may take more bytes. */
 	if (unlikely(op->stripe))
 		tow_flows_unpark(link);
 	tow_op_try_complete(op, ended);
 }
 
-/* Called with the lock held: is that work request under way? */
+/* Caller holds link->lock.  Is the work request under way? */
 static bool tow_post_under_way(const struct tow_post *post)
 {
 	const struct tow_link *link = post->link;
@@ -427,7 +429,7 @@ static bool tow_post_under_way(const struct tow_post *post)
 	       link->posted - link->retired;
 }
 
-/* Called with the lock held: the number of a work request that is under way. */
+/* Caller holds link->lock; @post is under way.  Return: its number. */
 static u32 tow_post_number(const struct tow_post *post)
 {
 	const struct tow_link *link = post->link;
@@ -436,7 +438,7 @@ static u32 tow_post_number(const struct tow_post *post)
 	return link->retired + ((number - link->retired) & link->post_mask);
 }
 
-/* Called with the lock held: was something of it posted too often already? */
+/* Caller holds link->lock.  Was one of its operations posted too often? */
 static bool tow_post_was_tried(const struct tow_post *post)
 {
 	const struct tow_op *op = post->ops;
@@ -447,10 +449,11 @@ static bool tow_post_was_tried(const struct tow_post *post)
 }
 
 /*
- * Called with the lock held: may a work request be posted once more, by another queue
- * pair?  Those that failed by themselves would fail again.  One that is no valid
- * request is not ours, as all is checked before: soft-RoCE sends such when it sends
- * again twice, and finds fault with ours when its interface or its address has gone.
+ * Caller holds link->lock.  May a work request be posted once more, by another
+ * queue pair?  A work request that is itself at fault would fail again.  All
+ * work requests are checked before, so one that is reported as not valid is not
+ * at fault: soft-RoCE sends such when it retransmits twice, and refuses to send
+ * ours when its interface or its address has gone.
  */
 static bool tow_post_may_again(const struct tow_post *post,
 			       const struct ib_wc *wc)
@@ -471,13 +474,13 @@ static bool tow_post_may_again(const struct tow_post *post,
 	}
 }
 
-/* Called with the lock held: all up to a work request are over. */
+/* Caller holds link->lock.  End all work requests up to @last. */
 static void tow_link_retire(struct tow_link *link, struct tow_post *last,
 			    int status, struct tow_op_list *ended)
 {
 	struct tow_post *post;
 
-	/* Completions of a queue pair come in order, or memory is lost. */
+	/* Completions of a queue pair come in order, each once. */
 	if (WARN_ON_ONCE(!tow_post_under_way(last))) {
 		link->open = false;
 		tow_session_fail(link->session, -EIO, TOW_WIRE_FAILED,
@@ -493,8 +496,9 @@ static void tow_link_retire(struct tow_link *link, struct tow_post *last,
 }
 
 /*
- * Called with the lock held: a work request has come back, and not with success.  What
- * becomes of it, and of those before it that did not tell, is seen later.
+ * Caller holds link->lock.  A work request has failed.  What becomes of it, and
+ * of those before it that were not signaled, is decided later
+ * (tow_replay_receive(), tow_ops_abandon()).
  */
 static void tow_post_broke(struct tow_post *post, const struct ib_wc *wc)
 {
@@ -503,7 +507,7 @@ static void tow_post_broke(struct tow_post *post, const struct ib_wc *wc)
 	link->open = false;
 	if (WARN_ON_ONCE(!tow_post_under_way(post)))
 		return;
-	/* To its session our device's refusal means only that it has broken. */
+	/* For tow_op_status() LOC_QP_OP_ERR is a broken connection. */
 	if (!tow_post_may_again(post, wc))
 		post->status = wc->status == IB_WC_LOC_QP_OP_ERR ?
 			       -EIO : tow_op_status(wc);
@@ -541,7 +545,7 @@ static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 
 /* ---- links ---------------------------------------------------------------- */
 
-/* What no operation changes; all else is zero. */
+/* Set what no operation changes; all else is zero. */
 static void tow_works_prepare(struct tow_link *link, u32 posts)
 {
 	struct tow_work *work;
@@ -561,12 +565,12 @@ static void tow_works_prepare(struct tow_link *link, u32 posts)
 }
 
 /**
- * tow_ops_prepare - what posting on a link needs
+ * tow_ops_prepare - allocate what posting on a link needs
  * @link: the link
- * @depth: work requests of its queue pair; fewer afterwards, if there is not so much
- *	from one before
+ * @depth: work requests of its queue pair; becomes less if an earlier queue
+ *	pair of the link had less
  *
- * tow_ops_cleanup() undoes it, when there will be no queue pair any more.
+ * tow_ops_cleanup() undoes it, when the link gets no queue pair any more.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -574,7 +578,7 @@ int tow_ops_prepare(struct tow_link *link, u32 *depth)
 {
 	u32 count = roundup_pow_of_two(*depth);
 
-	/* What was posted by the one before may be there. */
+	/* Work requests of an earlier queue pair may be listed. */
 	if (link->posts) {
 		*depth = min(*depth, link->post_mask + 1);
 		return 0;
@@ -594,7 +598,7 @@ int tow_ops_prepare(struct tow_link *link, u32 *depth)
 
 /**
  * tow_ops_cleanup - undo tow_ops_prepare()
- * @link: the link; nothing is posted; may not have been prepared
+ * @link: the link, on which nothing is posted; need not be prepared
  */
 void tow_ops_cleanup(struct tow_link *link)
 {
@@ -605,9 +609,9 @@ void tow_ops_cleanup(struct tow_link *link)
 }
 
 /**
- * tow_ops_abandon - end what did not complete with success
- * @link: the link, closed for good; its queue pair is destroyed, its completions
- *	dealt with
+ * tow_ops_abandon - end the operations that did not complete with success
+ * @link: the link, closed for good; its queue pair is destroyed, its
+ *	completions are handled
  */
 void tow_ops_abandon(struct tow_link *link)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A session's data queue pairs: where their work requests complete, where
- * notifications come in by them, and how they run dry.
+ * A session's data queue pairs: which completion queues they use, and how they
+ * are drained.
  *
- * conn/link.c connects and destroys them, as it does control queue pairs.  What was
- * posted and has not completed when one is destroyed is its association's to deal with.
+ * conn/link.c connects and destroys them, as it does control queue pairs.  Work
+ * requests that have not completed when their queue pair is destroyed are left
+ * to the association (replay.c).
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -17,9 +18,9 @@
 #define TOW_LINK_DRAIN_MS	1000
 
 /*
- * What goes along with a work request, so that the provider need not look up our
- * memory when it sends: it takes that from a kernel address, which only software
- * is told.
+ * Inline data saves the provider the look-up of our memory when it sends.  The
+ * provider copies inline data from a kernel address, which only a software
+ * device is given.
  */
 static u32 tow_link_inline_bytes(struct tow_device *dev)
 {
@@ -28,11 +29,12 @@ static u32 tow_link_inline_bytes(struct tow_device *dev)
 
 /**
  * tow_link_create_data - give a link its data queue pair
- * @link: the link; its identifier is there, and bound to our device
+ * @link: the link; @link->id is there, and bound to our device
  *
  * tow_qp_drain() and tow_qp_gone() undo it.
  *
- * Return: 0; -ENOSPC: the device has no more; -ENOMEM; what the provider says.
+ * Return: 0; -ENOSPC: the device or its shared receive queue has no room;
+ * -ENOMEM; the provider's error.
  */
 int tow_link_create_data(struct tow_link *link)
 {
@@ -52,7 +54,7 @@ int tow_link_create_data(struct tow_link *link)
 	u32 depth;
 	int ret;
 
-	/* All of it, and the receive, must find room in one completion queue. */
+	/* Work requests and the receive must fit into one queue. */
 	depth = min_t(u32, dev->ibdev->attrs.max_qp_wr,
 		      dev->ibdev->attrs.max_cqe - attr.cap.max_recv_wr);
 	depth = min(depth, session->settings.queue_depth);
@@ -78,7 +80,7 @@ int tow_link_create_data(struct tow_link *link)
 	}
 	link->cq = cq;
 	link->depth = depth;
-	/* As much as the provider grants. */
+	/* Not more than the provider grants. */
 	link->inline_bytes = min(tow_link_inline_bytes(dev),
 				 attr.cap.max_inline_data);
 	if (srq)
@@ -96,8 +98,8 @@ static void tow_link_drain(struct tow_link *link)
 }
 
 /*
- * Nothing comes in any more.  Soft-RoCE has no event for that; there the queue pair's
- * tasks are stopped, and what has completed stays to be looked at.
+ * Wait until nothing arrives any more.  Soft-RoCE has no event for that: there
+ * a reset stops the queue pair's tasks, and completions stay in their queue.
  */
 static void tow_link_silence(struct tow_link *link)
 {
@@ -113,7 +115,7 @@ static void tow_link_silence(struct tow_link *link)
 }
 
 /**
- * tow_qp_drain - what was posted to a data queue pair, and what came by it, is over
+ * tow_qp_drain - wait until a data queue pair is drained
  * @link: its link, disconnected; the queue pair may not be there
  */
 void tow_qp_drain(struct tow_link *link)
@@ -121,7 +123,7 @@ void tow_qp_drain(struct tow_link *link)
 	struct tow_srq *srq = link->srq_qp ? link->session->notify.srq : NULL;
 
 	tow_link_drain(link);
-	/* What is counted now is all that ever came. */
+	/* SYNC reports tow_link.arrived, which must be final. */
 	if (srq && link->assoc->lasts && link->step == TOW_LINK_ESTABLISHED)
 		tow_link_silence(link);
 	if (srq)
@@ -129,7 +131,7 @@ void tow_qp_drain(struct tow_link *link)
 }
 
 /**
- * tow_qp_gone - a data queue pair is destroyed
+ * tow_qp_gone - a data queue pair was destroyed
  * @link: its link, after tow_qp_drain(); the queue pair may not have been there
  */
 void tow_qp_gone(struct tow_link *link)
@@ -137,7 +139,7 @@ void tow_qp_gone(struct tow_link *link)
 	struct tow_session *session = link->session;
 
 	if (link->cq) {
-		/* It may have been in the middle of a message. */
+		/* Cut off in mid-message, it may have kept a receive. */
 		if (session->notify.srq)
 			tow_srq_link_gone(session->notify.srq);
 		tow_cq_flush(link->cq);

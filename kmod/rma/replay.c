@@ -2,34 +2,36 @@
 /*
  * What becomes of operations when another session carries their association.
  *
- * Work requests that had not completed with success when a queue pair broke are in
- * their link's list still.  The other end says how many notifications have ever
- * come there (SYNC): all up to the last of them were executed.  So writes up to it
- * are complete.  Reads are posted once more, as their data has not arrived, and so
- * is whatever was after it.  An atomic is never posted again, and of one without an
- * answer nobody knows.  What a work request is part of is posted again as a whole,
- * before what comes after it in its flow.  Documentation/models/epochs.pml looks
- * through the rules, and what happens without each.
+ * Work requests that had not completed with success when their queue pair broke
+ * are still listed in their link.  The peer's SYNC says how many notifications
+ * have ever arrived on each queue pair: all work requests up to the last of
+ * these were executed, so the writes among them are complete.  Reads are posted
+ * once more, as their data has not arrived, and so are all work requests after
+ * that point.  An atomic is never posted again: if it has no answer nobody
+ * knows whether it was executed.  An operation is posted again as a whole,
+ * before the later operations of its flow.  Documentation/models/epochs.pml
+ * checks these rules, and shows what happens without each.
  *
- * Both ends' queue pairs were destroyed before: nothing of it is on its way, and
- * nothing arrives any more in memory that is let go of here.
+ * The old queue pairs of both ends were destroyed before: nothing is in flight
+ * on them, and nothing arrives any more in memory that is put here.
  */
 #include "assoc.h"
 #include "core/core.h"
 #include "internal.h"
 #include "remote.h"
 
-/* ---- what came of it ---------------------------------------------------------- */
+/* ---- outcome -------------------------------------------------------------- */
 
-/* Called with the lock held. */
+/* Caller holds link->lock. */
 static struct tow_post *tow_replay_post(struct tow_link *link, u32 number)
 {
 	return &link->posts[number & link->post_mask];
 }
 
 /*
- * Called with the lock held: where what was executed for certain ends, if so many
- * notifications have come in the association.
+ * Caller holds link->lock.  @count notifications have arrived at the peer.  Set
+ * @known to the number of the first work request that may not have been
+ * executed.
  */
 static int tow_replay_find(struct tow_link *link, u32 count, u32 *known)
 {
@@ -38,7 +40,7 @@ static int tow_replay_find(struct tow_link *link, u32 count, u32 *known)
 	for (number = link->retired; number != link->posted; number++)
 		sent -= tow_replay_post(link, number)->tells;
 	*known = link->retired;
-	/* Those that completed have come; more than were sent cannot have. */
+	/* Those that completed have arrived; the others may have. */
 	if (count - sent > link->notified - sent)
 		return -EPROTO;
 	for (number = link->retired; sent != count; number++) {
@@ -48,7 +50,7 @@ static int tow_replay_find(struct tow_link *link, u32 count, u32 *known)
 	return 0;
 }
 
-/* Called with the lock held: a work request of an operation has come back. */
+/* Caller holds link->lock.  Work request @post of operation @op has ended. */
 static void tow_replay_note(struct tow_link *link, struct tow_post *post,
 			    struct tow_op *op, u32 number, bool known)
 {
@@ -56,7 +58,7 @@ static void tow_replay_note(struct tow_link *link, struct tow_post *post,
 	if (op->pieces)
 		op->pieces--;
 	if (post->tells && !known) {
-		/* The next one has its number, or it itself once more. */
+		/* The next notification gets this number. */
 		link->notified--;
 		op->slot->notified--;
 		op->told = true;
@@ -71,7 +73,7 @@ static void tow_replay_note(struct tow_link *link, struct tow_post *post,
 		op->again = true;
 }
 
-/* Called with the lock held. */
+/* Caller holds link->lock. */
 static void tow_replay_note_all(struct tow_link *link, u32 known)
 {
 	struct tow_post *post;
@@ -90,8 +92,9 @@ static void tow_replay_note_all(struct tow_link *link, u32 known)
 }
 
 /*
- * Called with the lock held: has something of it not been posted so far?  Then it is in its
- * flow; not as the first one, if a striped one has come back from elsewhere meanwhile.
+ * Caller holds link->lock.  Was something of the operation not posted so far?
+ * Then it is in its flow, though not necessarily the first there: a striped
+ * operation may have been returned to the flow meanwhile.
  */
 static bool tow_replay_in_flow(const struct tow_op *op)
 {
@@ -99,8 +102,8 @@ static bool tow_replay_in_flow(const struct tow_op *op)
 }
 
 /*
- * Called with the lock held: nothing of an operation is on its way.  Return: true: it
- * is to be put back into its flow.
+ * Caller holds link->lock; no work request of @op is in flight.  Return: true:
+ * the caller puts @op back into its flow.
  */
 static bool tow_replay_decide(struct tow_op *op, struct tow_op_list *ended)
 {
@@ -113,10 +116,10 @@ static bool tow_replay_decide(struct tow_op *op, struct tow_op_list *ended)
 		}
 		op->status = tow_op_refused(op);
 	}
-	/* It begins again when its parts have come back. */
+	/* A striped operation begins again when its parts have ended. */
 	if (op->again && op->stripe)
 		tow_stripe_abort(op);
-	/* What is in its flow ends, or goes on, when it is its turn. */
+	/* An operation in its flow ends, or is posted, when its turn comes. */
 	if (in_flow)
 		return false;
 	if (op->told && op->status)
@@ -125,7 +128,7 @@ static bool tow_replay_decide(struct tow_op *op, struct tow_op_list *ended)
 	return false;
 }
 
-/* Called with the lock held: a work request, of whose operations it is the last. */
+/* Caller holds link->lock.  Decide on operations that @post is the last of. */
 static void tow_replay_decide_post(struct tow_link *link, struct tow_post *post,
 				   u32 number, struct tow_op_list *ended)
 {
@@ -147,7 +150,7 @@ static void tow_replay_decide_post(struct tow_link *link, struct tow_post *post,
 		tow_flow_return(link, back.first, last);
 }
 
-/* All of a link. */
+/* Decide on all work requests of a link. */
 static int tow_replay_link(struct tow_link *link, u32 count)
 {
 	struct tow_op_list ended;
@@ -160,7 +163,7 @@ static int tow_replay_link(struct tow_link *link, u32 count)
 	if (ret)
 		goto out_unlock;
 	tow_replay_note_all(link, known);
-	/* From the end: each goes before what comes after it in its flow. */
+	/* From the end, as each is put before the later ones of its flow. */
 	for (number = link->posted; number != link->retired; number--)
 		tow_replay_decide_post(link, tow_replay_post(link, number - 1),
 				       number - 1, &ended);
@@ -179,7 +182,7 @@ static void tow_replay_open(struct tow_link *link, struct tow_session *session)
 
 	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
-	/* Who ends it closes the link after that can be seen. */
+	/* Links are closed after their session has ceased to be alive. */
 	if (tow_session_alive(session))
 		link->open = !link->over;
 	tow_flows_unpark(link);
@@ -189,14 +192,14 @@ static void tow_replay_open(struct tow_link *link, struct tow_session *session)
 }
 
 /**
- * tow_replay_receive - the other end says what has come before this session
- * @session: that carries the association
- * @body: what it says
+ * tow_replay_receive - handle SYNC: what the peer had received before
+ * @session: the session, which carries the association
+ * @body: the message
  * @bytes: its size
  *
- * Operations go on, or have ended.
+ * Operations are posted again, or have ended.
  *
- * Return: 0; -EPROTO: it must not say that.
+ * Return: 0; -EPROTO: the message is not valid.
  */
 int tow_replay_receive(struct tow_session *session,
 		       const struct tow_wire_sync *body, size_t bytes)
@@ -221,9 +224,9 @@ int tow_replay_receive(struct tow_session *session,
 }
 
 /**
- * tow_replay_fill - tell the other end what has come before
+ * tow_replay_fill - fill in SYNC: what we had received before
  * @assoc: the association
- * @body: where to, TOW_WIRE_BODY_BYTES
+ * @body: the message's body, of TOW_WIRE_BODY_BYTES
  *
  * Return: the body's size.
  */
@@ -234,7 +237,7 @@ size_t tow_replay_fill(struct tow_assoc *assoc, void *body)
 
 	sync->epoch = cpu_to_le32(READ_ONCE(assoc->peer->epoch));
 	sync->count = cpu_to_le32(assoc->qps);
-	/* Nothing has come by this session: the other end waits for this. */
+	/* Nothing has arrived in this session: the peer waits for SYNC. */
 	for (i = 0; i < assoc->qps; i++)
 		sync->notified[i] =
 			cpu_to_le32(READ_ONCE(assoc->data[i].arrived));

@@ -4,12 +4,12 @@
  *
  * What is in flight
  *
- * "inflight" is 1 while the range is VALID, and 1 more for each operation.  It
- * drops to 0 only after the range has ceased to be VALID, and never rises again:
- * whoever brings it there has the range acknowledged or released.  A range with
- * an operation that did not succeed is neither: that the operation came back says
- * nothing about the peer's end, so the peer must go on thinking that we have it
- * until the queue pairs are destroyed.
+ * tow_remote.inflight is 1 while the range is VALID, plus 1 for each
+ * operation.  It drops to 0 only after the range has ceased to be VALID, and
+ * never rises again: then the directory acknowledges or releases the range.  A
+ * range with an operation that did not succeed is neither acknowledged nor
+ * released: the failure says nothing about the peer's end, so the peer must
+ * assume that we have the range until the queue pairs are destroyed.
  */
 #include "assoc.h"
 #include "core/core.h"
@@ -41,11 +41,12 @@ const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
 }
 
 /**
- * tow_remote_check_slot - may a slot be notified by a queue pair?
+ * tow_remote_check_slot - may a queue pair notify a slot?
  * @remote: the slot; was VALID once
- * @link: which of the association's data queue pairs; the slot's from now on
+ * @link: index of a data queue pair of the association; the first one that is
+ *	asked for becomes the slot's
  *
- * Return: 0; -EINVAL: it was used by another one before.
+ * Return: 0; -EINVAL: another queue pair is the slot's.
  */
 int tow_remote_check_slot(struct tow_remote *remote, unsigned int link)
 {
@@ -55,10 +56,10 @@ int tow_remote_check_slot(struct tow_remote *remote, unsigned int link)
 }
 
 /**
- * tow_remote_notify - the next notification of a slot
- * @remote: the slot; the caller has the lock of the queue pair that all go by
+ * tow_remote_notify - number the next notification of a slot
+ * @remote: the slot; caller holds the lock of the link that notifies it
  *
- * Return: the immediate that goes with it.
+ * Return: the notification's immediate.
  */
 u32 tow_remote_notify(struct tow_remote *remote)
 {
@@ -66,16 +67,17 @@ u32 tow_remote_notify(struct tow_remote *remote)
 }
 
 /**
- * tow_remote_enter - begin an operation
- * @remote: was VALID once; the caller has a reference, which he need not keep
- *	after success
+ * tow_remote_enter - count an operation in flight
+ * @remote: the range; was VALID once.  The caller has a reference, which need
+ *	not be kept after success
  *
- * tow_remote_leave() ends it.  Callable in any context.
+ * tow_remote_leave() undoes it.  Callable in any context.
  *
  * Return: 0; -ESTALE: the export or the connection has ended.
  */
 int tow_remote_enter(struct tow_remote *remote)
 {
+	/* Pairs with tow_remote_end(): one of the two sees the other. */
 	if (!atomic_inc_not_zero(&remote->inflight))
 		return -ESTALE;
 	if (tow_remote_usable(remote))
@@ -85,12 +87,12 @@ int tow_remote_enter(struct tow_remote *remote)
 }
 
 /**
- * tow_remote_leave - operations have completed
- * @remote: from tow_remote_enter(); may be gone afterwards, without a reference
- *	of the caller's own
- * @count: how many
- * @status: 0, or one did not succeed: then the caller sees to it that the
- *	association ends
+ * tow_remote_leave - operations have ended
+ * @remote: from tow_remote_enter(); may be freed here, unless the caller has a
+ *	reference
+ * @count: the number of operations
+ * @status: 0; else an operation did not succeed, and the caller sees to it that
+ *	the association ends
  *
  * In process context.
  */
@@ -102,7 +104,7 @@ void tow_remote_leave(struct tow_remote *remote, int count, int status)
 		WRITE_ONCE(remote->failed, true);
 	if (!atomic_sub_and_test(count, &remote->inflight))
 		return;
-	/* In the work item it may go, with all that it holds; not before. */
+	/* The work item may free the range, and its reference to @dev. */
 	dev = remote->assoc->dev;
 	kref_get(&dev->refs);
 	llist_add(&remote->quiet_node, &dev->directory->quiet);

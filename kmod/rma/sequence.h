@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The numbers of notifications: what an immediate says, and how many may be on
- * their way.
+ * The numbers of notifications: their immediates, and how many may be on their
+ * way.
  *
- * No kernel in it: tested on the host.
+ * Uses nothing of the kernel: tested on the host.
  */
 #ifndef TOW_SEQUENCE_H
 #define TOW_SEQUENCE_H
@@ -13,14 +13,14 @@
 /* Notifications of one session that may be on their way, in each direction. */
 #define TOW_NOTIFY_WINDOW	128
 
-/* An immediate: a slot's number, and the low bits of the notification's. */
+/* An immediate: a slot's number, and low bits of a notification's number. */
 #define TOW_IMM_BITS		12
 #define TOW_IMM_NUMBERS		4096U
 
 /**
- * tow_imm - what goes with a notification
+ * tow_imm - the immediate of a notification
  * @slot: the slot's number, below TOW_SLOTS_MAX
- * @number: of the notification in its slot, counted from 1
+ * @number: the notification's number in its slot, counted from 1
  *
  * Return: the immediate, in the processor's byte order.
  */
@@ -45,8 +45,8 @@ static inline u32 tow_imm_slot(u32 imm)
  * @imm: the immediate
  * @count: notifications counted so far
  *
- * Return: 1 for the one that is due; more, up to half of all numbers, if some were
- * not seen; 0: it was counted before, or makes no sense.
+ * Return: 1: it is the next one; more, below half of all numbers: some before
+ * it were not seen; 0: it was counted before, or is invalid.
  */
 static inline u32 tow_imm_ahead(u32 imm, u64 count)
 {
@@ -57,11 +57,11 @@ static inline u32 tow_imm_ahead(u32 imm, u64 count)
 
 /**
  * tow_credit_exceeded - has a peer sent more than it may?
- * @arrived: its notifications in this session, wrapping around
- * @told: those that it was told are dealt with
- * @window: how many others there may be
+ * @arrived: the peer's notifications in this session, wrapping around
+ * @told: the count that credit was last returned for
+ * @window: how far @arrived may be ahead of @told
  *
- * Return: whether it has.
+ * Return: true: it has.
  */
 static inline bool tow_credit_exceeded(u32 arrived, u32 told, u32 window)
 {
@@ -69,11 +69,11 @@ static inline bool tow_credit_exceeded(u32 arrived, u32 told, u32 window)
 }
 
 /**
- * tow_credit_due - is it time to tell a peer what was dealt with?
- * @arrived: its notifications in this session, wrapping around
- * @told: those that it was told are dealt with
+ * tow_credit_due - is it time to return credit to a peer?
+ * @arrived: the peer's notifications in this session, wrapping around
+ * @told: the count that credit was last returned for
  *
- * Return: whether it is.
+ * Return: true: it is.
  */
 static inline bool tow_credit_due(u32 arrived, u32 told)
 {
@@ -81,12 +81,12 @@ static inline bool tow_credit_due(u32 arrived, u32 told)
 }
 
 /**
- * tow_credit_gain - what may a peer's word of what it dealt with be worth?
- * @said: what it says, wrapping around
- * @before: what it has said before
- * @outstanding: notifications that it has not said to have dealt with
+ * tow_credit_gain - how much credit does a peer return?
+ * @said: notifications that the peer says it has handled, wrapping around
+ * @before: the same, as of its message before
+ * @outstanding: notifications that the peer has not returned credit for
  *
- * Return: how many more may be sent; negative: it must not say that.
+ * Return: how many more may be sent; -1: the message is not valid.
  */
 static inline int tow_credit_gain(u32 said, u32 before, u32 outstanding)
 {

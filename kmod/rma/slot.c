@@ -2,12 +2,12 @@
 /*
  * Slots: see slot.h.
  *
- * Notifications are counted in a softirq, which finds a slot by RCU and takes its
- * lock only.  The word in the region's memory is written under that lock, so
- * tow_slot_end() is the last that can.  Who waits is taken off the list under the
- * lock, by whoever finds first how it ends: the softirq, the slot's end, the peer's
- * or the queue's; and is then handed to his queue, which completes the entry in
- * process context.
+ * Notifications are counted in a softirq, which finds a slot by RCU and takes
+ * only its lock.  The word in the region's memory is written under that lock,
+ * so nobody writes it after tow_slot_end().  A wait is taken off the lists
+ * under the lock by the first that ends it: the softirq, or the end of the
+ * slot, of the peer's association or of the queue.  The wait is then handed to
+ * its queue, which completes the entry in process context.
  */
 #include <linux/slab.h>
 
@@ -17,10 +17,10 @@
 #include "sequence.h"
 #include "slot.h"
 
-/* Those that are ended before others have their turn. */
+/* Waits that are ended before the lock is released. */
 #define TOW_SLOT_BATCH		64
 
-/* Called with the lock held. */
+/* Caller holds slot->lock. */
 static void tow_wait_end(struct tow_slot *slot, struct tow_slot_wait *wait,
 			 int status)
 {
@@ -31,8 +31,8 @@ static void tow_wait_end(struct tow_slot *slot, struct tow_slot_wait *wait,
 }
 
 /*
- * Called with the lock held: end those whose number is there, up to a batch.  Return:
- * whether there may be more.
+ * Caller holds slot->lock.  End waits whose number is reached, up to a batch.
+ * Return: whether there may be more.
  */
 static bool tow_slot_end_due(struct tow_slot *slot)
 {
@@ -66,13 +66,12 @@ static void tow_slot_work(struct work_struct *work)
 }
 
 /**
- * tow_slot_new - a slot that nobody has
+ * tow_slot_new - make a slot, without holder
  * @dev: the device
- * @word: where programs see the number; becomes 0
- * @result: where to: the slot with a reference, until tow_slot_end() and
- *	tow_slot_put()
+ * @word: where programs read the count; becomes 0
+ * @result: the slot, with a reference, until tow_slot_end() and tow_slot_put()
  *
- * Return: 0; -ENOSPC: the device has TOW_SLOTS_MAX of them; -ENOMEM.
+ * Return: 0; -ENOSPC: the device has TOW_SLOTS_MAX slots; -ENOMEM.
  */
 int tow_slot_new(struct tow_device *dev, u64 *word, struct tow_slot **result)
 {
@@ -89,7 +88,7 @@ int tow_slot_new(struct tow_device *dev, u64 *word, struct tow_slot **result)
 	INIT_LIST_HEAD(&slot->all);
 	INIT_WORK(&slot->work, tow_slot_work);
 	slot->word = word;
-	/* Not the number of one that ended just now, if it can be helped. */
+	/* The number of a slot that ended just now is avoided. */
 	ret = xa_alloc_cyclic(&notify->slots, &slot->number, slot,
 			      XA_LIMIT(0, TOW_SLOTS_MAX - 1), &notify->next_slot,
 			      GFP_KERNEL_ACCOUNT);
@@ -144,9 +143,9 @@ u64 tow_slot_count(struct tow_slot *slot)
 }
 
 /**
- * tow_slot_give - a peer has it from now on, or nobody
+ * tow_slot_give - set the peer whose notifications count
  * @slot: the slot
- * @holder: tow_assoc.index of the peer; 0: nobody
+ * @holder: tow_assoc.index of the peer; 0: no peer
  */
 void tow_slot_give(struct tow_slot *slot, u64 holder)
 {
@@ -155,7 +154,7 @@ void tow_slot_give(struct tow_slot *slot, u64 holder)
 	spin_unlock_bh(&slot->lock);
 }
 
-/* End who waits now; who comes meanwhile does not count. */
+/* End the waits there are; waits that begin meanwhile are left alone. */
 static void tow_slot_end_waits(struct tow_slot *slot, int status)
 {
 	struct tow_slot_wait *wait;
@@ -167,7 +166,7 @@ static void tow_slot_end_waits(struct tow_slot *slot, int status)
 	spin_unlock_bh(&slot->lock);
 	do {
 		left = TOW_SLOT_BATCH;
-		/* Others may take theirs off our list, too. */
+		/* Other callers may end waits in this list, too. */
 		spin_lock_bh(&slot->lock);
 		while (left && !list_empty(&all)) {
 			wait = list_first_entry(&all, struct tow_slot_wait,
@@ -181,10 +180,10 @@ static void tow_slot_end_waits(struct tow_slot *slot, int status)
 }
 
 /**
- * tow_slot_lost - the connection to the peer that had it has ended
+ * tow_slot_lost - the connection to a slot's holder has ended
  * @slot: the slot
  *
- * Who waits for its notifications is told.
+ * All waits end.
  */
 void tow_slot_lost(struct tow_slot *slot)
 {
@@ -193,8 +192,8 @@ void tow_slot_lost(struct tow_slot *slot)
 }
 
 /**
- * tow_slot_close - the export is ending: nobody waits any more
- * @slot: the slot; who has it may still notify
+ * tow_slot_close - end all waits, and let none begin: the export is ending
+ * @slot: the slot; its holder may still notify it
  */
 void tow_slot_close(struct tow_slot *slot)
 {
@@ -206,10 +205,10 @@ void tow_slot_close(struct tow_slot *slot)
 
 /**
  * tow_slot_end - undo tow_slot_new(), but for the reference
- * @slot: the slot; nobody has it
- * @dev: as there
+ * @slot: the slot, without holder
+ * @dev: the device
  *
- * When it returns nobody writes to the word any more.
+ * On return nobody writes to the word any more.
  */
 void tow_slot_end(struct tow_slot *slot, struct tow_device *dev)
 {
@@ -221,8 +220,9 @@ void tow_slot_end(struct tow_slot *slot, struct tow_device *dev)
 }
 
 /*
- * Called with the lock held: count up to a notification.  Those who wait for it are
- * ended here, as far as there are not too many: this is a softirq.
+ * Caller holds slot->lock.  Count up to a notification, and end a batch of
+ * waits: not more, as this is a softirq.  Return: whether the notification was
+ * counted.
  */
 static bool tow_slot_advance(struct tow_slot *slot, u64 holder, u32 imm)
 {
@@ -231,11 +231,11 @@ static bool tow_slot_advance(struct tow_slot *slot, u64 holder, u32 imm)
 	if (slot->holder != holder || !slot->word || !ahead)
 		return false;
 	slot->count += ahead;
-	/* Pairs with the program's acquire: it sees the data, too. */
+	/* Pairs with tow_slot_value() of the library: the data is seen, too. */
 	smp_store_release(slot->word, slot->count);
 	if (!tow_slot_end_due(slot))
 		return true;
-	/* Its export has one, as long as there is a word. */
+	/* While there is a word the export has a reference. */
 	tow_slot_get(slot);
 	if (!queue_work(tow_wq, &slot->work))
 		tow_slot_put(slot);
@@ -243,10 +243,10 @@ static bool tow_slot_advance(struct tow_slot *slot, u64 holder, u32 imm)
 }
 
 /**
- * tow_slot_notify - a notification has arrived
- * @dev: where
- * @holder: tow_assoc.index of the peer it is from
- * @imm: what came with it
+ * tow_slot_notify - count a notification that has arrived
+ * @dev: the device
+ * @holder: tow_assoc.index of the peer that has sent it
+ * @imm: its immediate
  *
  * In a softirq, or with bottom halves off.
  *
@@ -274,7 +274,7 @@ static bool tow_waiter_less(struct rb_node *node, const struct rb_node *other)
 	       rb_entry(other, struct tow_slot_wait, node)->number;
 }
 
-/* Called with the lock held. */
+/* Caller holds slot->lock. */
 static void tow_slot_enter(struct tow_slot *slot, struct tow_slot_wait *wait)
 {
 	rb_add_cached(&wait->node, &slot->waits, tow_waiter_less);
@@ -284,10 +284,10 @@ static void tow_slot_enter(struct tow_slot *slot, struct tow_slot_wait *wait)
 /**
  * tow_slot_wait - wait until a slot is at a number
  * @slot: the slot
- * @wait: who waits, and what for
+ * @wait: the wait, with its number
  *
- * Return: 0: it is; -EINPROGRESS: tow_queue_wait_ended() will tell; -ESTALE: the
- * export has ended.
+ * Return: 0: the slot is; -EINPROGRESS: tow_queue_wait_ended() will be called;
+ * -ESTALE: the export has ended.
  */
 int tow_slot_wait(struct tow_slot *slot, struct tow_slot_wait *wait)
 {
@@ -306,9 +306,9 @@ int tow_slot_wait(struct tow_slot *slot, struct tow_slot_wait *wait)
 }
 
 /**
- * tow_slot_wait_no_more - who waits must not any more
- * @wait: after tow_slot_wait(); may have ended by itself
- * @status: what it ends with, otherwise
+ * tow_slot_wait_no_more - end a wait
+ * @wait: the wait, after tow_slot_wait(); may have ended already
+ * @status: its status, unless it has ended
  */
 void tow_slot_wait_no_more(struct tow_slot_wait *wait, int status)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Slots: numbers in which notifications of peers are counted, and who waits for
- * them.
+ * Slots: counters of peers' notifications, and entries that wait for them.
  */
 #ifndef TOW_SLOT_H
 #define TOW_SLOT_H
@@ -18,19 +17,18 @@ struct tow_device;
 
 /**
  * struct tow_slot - a slot
- * @refs: held by its export, and by each that waits
- * @number: what peers call it
- * @lock: protects what follows; taken in softirqs
- * @word: where programs see @count; NULL: the export has ended
+ * @refs: held by its export, by each struct tow_slot_wait, and by @work while
+ *	it is queued
+ * @number: what peers call the slot
+ * @lock: protects the fields up to @all; taken in softirqs
+ * @word: where programs read @count; NULL: the export has ended
  * @count: notifications that have arrived
- * @holder: tow_assoc.index of the peer that has it, whose notifications count; 0:
- *	nobody has
- * @ended: nobody can wait any more: why, a negative errno; 0: one can
+ * @holder: tow_assoc.index of the peer whose notifications count; 0: none
+ * @ended: 0; a negative errno: no wait begins any more
  * @waits: struct tow_slot_wait by number
- * @all: the same, in the order in which they came
- * @work: goes on with those that a softirq has left; has a reference while it is
- *	queued
- * @rcu: frees it: it is looked up without a lock
+ * @all: the same waits, oldest first
+ * @work: ends waits that a softirq has left
+ * @rcu: frees the slot, which is looked up without a lock
  */
 struct tow_slot {
 	struct kref		refs;
@@ -48,14 +46,15 @@ struct tow_slot {
 };
 
 /**
- * struct tow_slot_wait - somebody waits until a slot is at a number
- * @slot: which, with a reference
- * @number: what for
- * @node: in tow_slot.waits while it waits; under tow_slot.lock, like @status
- * @of_slot: in tow_slot.all meanwhile; empty: it waits no more
- * @status: how it has ended: 0 or a negative errno
- * @of_queue: in one of the lists of the queue whose entry it is
- * @due: in tow_queue.due when it has ended
+ * struct tow_slot_wait - an entry's wait until a slot is at a number
+ * @slot: the slot, with a reference
+ * @number: the number
+ * @node: in tow_slot.waits during the wait; this and the next two are under
+ *	tow_slot.lock
+ * @of_slot: in tow_slot.all during the wait; empty: it has ended
+ * @status: how the wait has ended: 0 or a negative errno
+ * @of_queue: in tow_queue.waiting or .waited; under tow_queue.lock
+ * @due: in tow_queue.due when the wait has ended
  */
 struct tow_slot_wait {
 	struct tow_slot		*slot;

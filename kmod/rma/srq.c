@@ -5,25 +5,26 @@
  * Normal operation
  *
  * All data queue pairs of a device receive from one queue and complete to one
- * completion queue, which is as deep, so it cannot overflow.  Receives carry
- * nothing: the immediate is in the completion.  A tasklet deals with them, as a
- * consumer that sleeps is to be woken at once; each receive is posted again before
- * anything else.  The queue is made when there is a session, and goes with the last
- * one.
+ * completion queue, which is as deep and so cannot overflow.  Receives carry no
+ * data: the immediate is in the completion.  A tasklet handles completions, so
+ * that a consumer that sleeps is woken at once; each receive is posted again
+ * before anything else.  The queue is made with the first session, and is freed
+ * with the last one.
  *
  * Which session
  *
  * A completion names a queue pair by its address, which is never followed: the
- * queue pair may be gone, and what the RDMA device completed for it may be there
- * still.  The address is looked for among those of links.  A link is taken out
- * before its queue pair is destroyed; and what is there is dealt with before one is
- * entered, as its queue pair may have the address of an earlier one.
+ * queue pair may be gone while its completions are still queued.  The address
+ * is looked up among those of links.  A link leaves the table before its queue
+ * pair is destroyed.  Completions that are queued are handled before a link
+ * enters the table, as its queue pair may have the address of an earlier one.
  *
- * What gets lost
+ * What is lost
  *
- * A queue pair that dies in mid-message may keep a receive.  Nobody says so, so
- * one is posted for each that may have: there is a reserve for that.  When that is
- * used up new sessions get a new queue, and this one goes with its last session.
+ * A queue pair that dies in mid-message may keep a receive, and the device does
+ * not say so.  Another receive is posted for each such queue pair, from a
+ * reserve.  When the reserve is used up new sessions get a new queue, and the
+ * old one goes with its last session.
  */
 #include <linux/hashtable.h>
 #include <linux/interrupt.h>
@@ -40,7 +41,7 @@
 /* The reserve is this part of the depth. */
 #define TOW_SRQ_RESERVE		4
 
-/* Completions that are taken at once, and before others have their turn. */
+/* Completions that are polled at once, and that one run handles at most. */
 #define TOW_SRQ_BATCH		16
 #define TOW_SRQ_BUDGET		256
 
@@ -49,22 +50,25 @@
 
 /**
  * struct tow_srq - a shared receive queue and its completions
- * @dev: whose
- * @users: sessions; under tow_notify.lock, like @promised
- * @promised: receives that peers may use
- * @depth: those that may be promised
+ * @dev: the device
+ * @users: sessions, the last of which frees the queue; under tow_notify.lock,
+ *	like @promised
+ * @promised: receives that peers were promised
+ * @depth: receives that may be promised
  * @count: receives that there are, with the reserve
- * @srq: the RDMA device's
- * @tasklet: deals with completions
- * @lock: held by whoever does; protects what follows
- * @cq: where its receives complete; NULL: it is going
- * @used: receives that were posted at least once; they have numbers
- * @worn: a receive may be lost that was not replaced, or it is @broken; read
- *	without the lock
- * @broken: the RDMA device says that it is of no use any more; likewise
- * @lost: receives that may be lost and were not replaced; likewise
+ * @srq: the RDMA device's shared receive queue
+ * @tasklet: handles completions
+ * @lock: protects the fields below, but for @worn and @broken; held while
+ *	completions are handled
+ * @cq: the completion queue of the receives; NULL: it is being destroyed
+ * @used: receives that were posted at least once; their numbers are below
+ * @worn: the queue is @broken, or a receive may be lost that was not replaced;
+ *	read without the lock
+ * @broken: the RDMA device has reported that the queue is of no use any more;
+ *	read without the lock
+ * @lost: receives that may be lost and were not replaced; read without the lock
  * @links: struct tow_link by the address of their queue pair
- * @wcs: completions that are being dealt with
+ * @wcs: completions that are being handled
  */
 struct tow_srq {
 	struct tow_device	*dev;
@@ -87,7 +91,7 @@ struct tow_srq {
 
 /* ---- receives ------------------------------------------------------------- */
 
-/* Called with the lock held, or before anybody else knows the queue. */
+/* Caller holds srq->lock, or nobody else knows the queue. */
 static int tow_receive_post(struct tow_srq *srq, u32 index)
 {
 	struct ib_recv_wr wr = { .wr_id = index };
@@ -95,21 +99,21 @@ static int tow_receive_post(struct tow_srq *srq, u32 index)
 	return ib_post_srq_recv(srq->srq, &wr, NULL);
 }
 
-/* Called with the lock held: there may be one less. */
+/* Caller holds srq->lock.  A receive may be lost, and is not replaced. */
 static void tow_srq_lose(struct tow_srq *srq)
 {
 	WRITE_ONCE(srq->lost, srq->lost + 1);
 	WRITE_ONCE(srq->worn, true);
 }
 
-/* Is that what a notification looks like? */
+/* Is it the completion of a notification? */
 static bool tow_receive_notifies(const struct ib_wc *wc)
 {
 	return wc->opcode == IB_WC_RECV_RDMA_WITH_IMM &&
 	       wc->wc_flags & IB_WC_WITH_IMM;
 }
 
-/* Called with the lock held: whose queue pair is that? */
+/* Caller holds srq->lock.  Return: the link of a queue pair, or NULL. */
 static struct tow_link *tow_srq_find_link(struct tow_srq *srq,
 					  const struct ib_qp *qp)
 {
@@ -122,7 +126,7 @@ static struct tow_link *tow_srq_find_link(struct tow_srq *srq,
 	return NULL;
 }
 
-/* What has come must not be.  @why is for the log, a string that is never freed. */
+/* The peer broke the protocol.  @why: a string that stays, for the log. */
 static void tow_credit_refuse(struct tow_session *session, const char *why)
 {
 	if (!tow_session_alive(session))
@@ -131,7 +135,7 @@ static void tow_credit_refuse(struct tow_session *session, const char *why)
 	tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL, why);
 }
 
-/* Called with the lock held: a notification has come; its receive is posted again. */
+/* Caller holds srq->lock.  Count a notification of a session. */
 static void tow_credit_arrived(struct tow_session *session)
 {
 	struct tow_session_notify *notify = &session->notify;
@@ -148,7 +152,7 @@ static void tow_credit_arrived(struct tow_session *session)
 		queue_work(tow_cq_wq, &notify->tell);
 }
 
-/* Called with the lock held. */
+/* Caller holds srq->lock. */
 static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 {
 	struct tow_link *link = tow_srq_find_link(srq, wc->qp);
@@ -158,10 +162,10 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 
 	if (tow_receive_post(srq, wc->wr_id))
 		tow_srq_lose(srq);
-	/* It is flushed when the queue pair breaks: others say why. */
+	/* Flushed, as the queue pair broke: reported elsewhere. */
 	if (!link || wc->status == IB_WC_WR_FLUSH_ERR)
 		return;
-	/* Nor is it what soft-RoCE sends when it sends again twice; it may pass. */
+	/* Soft-RoCE sends this when it retransmits twice; it may pass. */
 	if (wc->status == IB_WC_REM_INV_REQ_ERR) {
 		tow_session_fail(link->session, -ECONNRESET, TOW_WIRE_FAILED,
 				 "what came was no valid request");
@@ -176,7 +180,7 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 	counted = tow_slot_notify(dev, link->assoc->index, imm);
 	tow_stat_inc(dev, counted ? TOW_STAT_NOTIFICATIONS :
 		     TOW_STAT_NOTIFICATIONS_IGNORED);
-	/* It was sent once: Documentation/design/rings.md. */
+	/* Received twice, sent once: Documentation/design/rings.md. */
 	if (!counted && link->last_imm == imm)
 		return;
 	link->last_imm = imm;
@@ -186,7 +190,7 @@ static void tow_receive_complete(struct tow_srq *srq, const struct ib_wc *wc)
 
 /* ---- completions ---------------------------------------------------------- */
 
-/* Called with the lock held.  Return: how many there were; @budget: maybe more. */
+/* Caller holds srq->lock.  Return: completions; @budget: there may be more. */
 static u32 tow_srq_reap(struct tow_srq *srq, u32 budget)
 {
 	u32 done = 0;
@@ -205,7 +209,7 @@ static u32 tow_srq_reap(struct tow_srq *srq, u32 budget)
 	return done;
 }
 
-/* Called with the lock held: nobody's notifications come in any more. */
+/* Caller holds srq->lock.  End the sessions of all links. */
 static void tow_srq_fail_links(struct tow_srq *srq)
 {
 	struct tow_link *link;
@@ -233,7 +237,7 @@ static void tow_srq_tasklet(struct tasklet_struct *tasklet)
 		tasklet_schedule(tasklet);
 }
 
-/* Called in any context, with the provider's locks held. */
+/* In any context, with the provider's locks held. */
 static void tow_srq_event(struct ib_cq *cq, void *context)
 {
 	struct tow_srq *srq = context;
@@ -241,7 +245,7 @@ static void tow_srq_event(struct ib_cq *cq, void *context)
 	tasklet_schedule(&srq->tasklet);
 }
 
-/* The same: something is wrong with one of the queues. */
+/* Called like tow_srq_event(): a queue is in error. */
 static void tow_srq_broke(struct ib_event *event, void *context)
 {
 	struct tow_srq *srq = context;
@@ -254,8 +258,8 @@ static void tow_srq_broke(struct ib_event *event, void *context)
 }
 
 /**
- * tow_srq_drain - deal with all that has come so far
- * @srq: the queue; NULL: nothing can have come
+ * tow_srq_drain - handle all notifications that have come so far
+ * @srq: the queue; NULL: none can have come
  *
  * In process context.
  */
@@ -265,7 +269,7 @@ void tow_srq_drain(struct tow_srq *srq)
 
 	if (!srq)
 		return;
-	/* No more can have been there, however much comes meanwhile. */
+	/* No more completions can have come before this call. */
 	for (left = srq->count; left; left -= done) {
 		spin_lock_bh(&srq->lock);
 		done = tow_srq_reap(srq, min_t(u32, left, TOW_SRQ_BUDGET));
@@ -281,7 +285,7 @@ void tow_srq_drain(struct tow_srq *srq)
  * tow_srq_device_srq - the RDMA device's shared receive queue
  * @srq: the queue; the caller's session is a user
  *
- * Return: it.
+ * Return: the shared receive queue.
  */
 struct ib_srq *tow_srq_device_srq(struct tow_srq *srq)
 {
@@ -289,7 +293,7 @@ struct ib_srq *tow_srq_device_srq(struct tow_srq *srq)
 }
 
 /**
- * tow_srq_device_cq - where its receives complete
+ * tow_srq_device_cq - the completion queue of the receives
  * @srq: the queue; the caller's session is a user
  *
  * Return: the RDMA device's completion queue.
@@ -300,20 +304,20 @@ struct ib_cq *tow_srq_device_cq(struct tow_srq *srq)
 }
 
 /**
- * tow_srq_add_link - what comes to a link's queue pair is its session's
+ * tow_srq_add_link - give a link what its queue pair receives
  * @srq: the queue
  * @link: the link; its queue pair was just made
  */
 void tow_srq_add_link(struct tow_srq *srq, struct tow_link *link)
 {
-	/* What is there may be of an earlier one at the same address. */
+	/* Queued completions may be of an earlier queue pair. */
 	tow_srq_drain(srq);
 	spin_lock_bh(&srq->lock);
 	link->srq_qp = link->id->qp;
 	link->last_imm = U64_MAX;
 	hash_add(srq->links, &link->srq_node, (unsigned long)link->srq_qp);
 	spin_unlock_bh(&srq->lock);
-	/* It may have failed the links there were, and will not do so again. */
+	/* The tasklet may have run before, for the other links. */
 	if (READ_ONCE(srq->broken))
 		tasklet_schedule(&srq->tasklet);
 }
@@ -323,7 +327,7 @@ void tow_srq_add_link(struct tow_srq *srq, struct tow_link *link)
  * @srq: the queue
  * @link: the link; its queue pair is in the error state, not destroyed
  *
- * What has come so far is dealt with; what comes after is nobody's.
+ * Notifications that have come so far are handled; later ones are dropped.
  */
 void tow_srq_remove_link(struct tow_srq *srq, struct tow_link *link)
 {
@@ -335,7 +339,7 @@ void tow_srq_remove_link(struct tow_srq *srq, struct tow_link *link)
 }
 
 /**
- * tow_srq_link_gone - a queue pair is destroyed that may have kept a receive
+ * tow_srq_link_gone - replace a receive that a queue pair may have kept
  * @srq: the queue
  */
 void tow_srq_link_gone(struct tow_srq *srq)
@@ -350,7 +354,7 @@ void tow_srq_link_gone(struct tow_srq *srq)
 
 /* ---- life ----------------------------------------------------------------- */
 
-/* The queue pairs are gone: what completed and was not dealt with is nobody's. */
+/* The queue pairs are gone: completions that were not handled are dropped. */
 static void tow_srq_free(struct tow_srq *srq)
 {
 	struct ib_device *ibdev = srq->dev->ibdev;
@@ -421,7 +425,7 @@ static int tow_srq_prepare(struct tow_srq *srq)
 	srq->count = min3(depth + depth / TOW_SRQ_RESERVE,
 			  (u32)max(attrs->max_srq_wr, 1),
 			  (u32)max(attrs->max_cqe, 1));
-	/* The same part, if the device has no more. */
+	/* The reserve is the same part if the device has fewer receives. */
 	srq->depth = min(depth, srq->count -
 			 srq->count / (TOW_SRQ_RESERVE + 1));
 	ret = tow_srq_make_queues(srq);
@@ -447,7 +451,7 @@ static struct tow_srq *tow_srq_make(struct tow_device *dev)
 	return srq;
 }
 
-/* Called with the lock held: what a new session uses. */
+/* Caller holds tow_notify.lock.  Return: the queue for a new session. */
 static struct tow_srq *tow_srq_choose(struct tow_device *dev)
 {
 	struct tow_srq *now = dev->notify->srq, *srq;
@@ -455,7 +459,7 @@ static struct tow_srq *tow_srq_choose(struct tow_device *dev)
 	if (now && !READ_ONCE(now->worn))
 		return now;
 	srq = tow_srq_make(dev);
-	/* Better one that gets smaller than none. */
+	/* A queue that loses receives is better than none. */
 	if (IS_ERR(srq))
 		return now && !READ_ONCE(now->broken) ? now : srq;
 	dev->notify->srq = srq;
@@ -463,11 +467,12 @@ static struct tow_srq *tow_srq_choose(struct tow_device *dev)
 }
 
 /**
- * tow_srq_get - a session is to have data queue pairs
- * @session: the session; the caller is making or accepting links
+ * tow_srq_get - give a session a shared receive queue
+ * @session: the session, which is to have data queue pairs; caller holds
+ *	@session->setup
  *
- * It has a shared receive queue then, if one is to be had.  If not, no peer gets a
- * slot by it, and all else works.
+ * If no queue is to be had no peer gets a slot by this session, and all else
+ * works.
  */
 void tow_srq_get(struct tow_session *session)
 {
@@ -475,7 +480,7 @@ void tow_srq_get(struct tow_session *session)
 	struct tow_srq *srq;
 
 	lockdep_assert_held(&session->setup);
-	/* All of its queue pairs are alike. */
+	/* All data queue pairs of a session use the same queue. */
 	if (session->notify.chosen || dev->ibdev->attrs.max_srq <= 0)
 		return;
 	mutex_lock(&dev->notify->lock);
@@ -490,7 +495,7 @@ void tow_srq_get(struct tow_session *session)
 }
 
 /**
- * tow_srq_put - undo tow_srq_get(), and what was promised
+ * tow_srq_put - undo tow_srq_get() and tow_srq_promise()
  * @session: the session; its queue pairs are destroyed
  */
 void tow_srq_put(struct tow_session *session)
@@ -512,11 +517,11 @@ void tow_srq_put(struct tow_session *session)
 }
 
 /**
- * tow_srq_promise - may a peer use receives?
+ * tow_srq_promise - promise receives to a peer
  * @srq: the queue; the caller's session is a user
- * @receives: how many
+ * @receives: their number
  *
- * Return: false: so many are not left.
+ * Return: false: not so many are left.
  */
 bool tow_srq_promise(struct tow_srq *srq, u32 receives)
 {

@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Striping: an operation of stripe_bytes or more goes by several queue pairs of its
- * peer at once.
+ * Striping: an operation of stripe_bytes or more uses several queue pairs of
+ * its peer at once.
  *
  * Normal operation
  *
- * When its turn comes on its own queue pair, an operation gets a struct tow_stripe,
- * and sends out parts: an operation each for other queue pairs, where it takes turns
- * like others, in a flow of its own.  There is one cursor for all.  Whoever has its
- * turn, the operation itself or a part, takes the next bytes there, posts them, and
- * comes back for more when some of them have completed.  So a queue pair that others
- * keep busy does less, and none has more on its way than its share.  Who finds
- * nothing left ends.  A part's end is counted by the operation, as a work request is;
- * the operation has ended when all of that has.
+ * When an operation has its turn on its own queue pair it gets a struct
+ * tow_stripe and sends out parts: one operation for each other queue pair,
+ * which takes turns there in a flow for parts.  All of them share one cursor.
+ * The operation, or a part, that has its turn takes the next bytes at the
+ * cursor and posts them, and takes more when some of them have completed.  So a
+ * busy queue pair carries less, and no queue pair has more in flight than its
+ * share.  A part that finds no bytes left ends.  The operation counts the end
+ * of a part like that of a work request, and ends when all of these have.
  *
- * Locks of two links are never held together: parts travel in the lists of what has
- * ended, and tow_ops_end() hands them to ops.c.  This file posts nothing: it says what
- * the next work request may be.
+ * The locks of two links are never held together: parts are passed in the lists
+ * of ended operations, and tow_ops_end() hands them to ops.c.  This file posts
+ * nothing: it says how large the next work request may be.
  *
  * Order
  *
- * Parts begin when all has completed that the flow had posted before, but for other
- * striped ones that do not concern them.  What follows in the flow waits, if it must,
- * until the parts of those before it have ended: if it notifies, is an atomic, or a
- * write that is not striped, by which the peer might tell that they are there; or if
- * it touches what they touch.  Two remote ranges may be the same memory, and so may
- * two regions: only of one range or region can it be said that two places in it are
- * different.  A notification of the operation's own is posted after its parts have
- * ended.
+ * Parts begin when all that the flow posted before has completed, except
+ * striped operations that they may overtake.  A later operation of the flow
+ * waits until the parts before it have ended if it notifies, is an atomic, is a
+ * write that is not striped (the peer might take its arrival for theirs), or
+ * touches the memory that they touch.  Two remote ranges may be the same
+ * memory, and so may two regions: only two places of one range, or of one
+ * region, are known to be different.  The notification of a striped operation
+ * is posted after its parts have ended.
  *
  * Failure
  *
- * A part that fails breaks its queue pair and so the session.  The operation's own
- * queue pair is closed with the same lock in which the part is counted: nothing that
- * waited for it is posted.  If there is another session the parts come back, and when
- * all have, the operation begins once more.
+ * A part that fails breaks its queue pair and so the session.  The operation's
+ * own queue pair is closed under the same hold of the lock that counts the
+ * part: no operation that waited for the part is posted.  If another session
+ * carries the association the parts end without success, and after the last one
+ * the operation begins once more.
  */
 #include <linux/bitops.h>
 #include <linux/slab.h>
@@ -48,20 +49,21 @@
 /* Operations of one flow that are striped at the same time. */
 #define TOW_STRIPES		3
 
-/* What is taken at once, at least; and a multiple of what. */
+/* A chunk is at least the one, and a multiple of the other. */
 #define TOW_STRIPE_LEAST	SZ_64K
 #define TOW_STRIPE_ALIGN	SZ_4K
 
 /*
- * What a flow of parts may post more when it is its turn again.  A queue with channels
- * on all queue pairs has less than twice the turns of others then.
+ * Bytes that a flow of parts may post for each turn: so few that a queue with
+ * channels on all queue pairs has less than twice the turns of others.
  */
 #define TOW_STRIPE_QUANTUM	(TOW_OPS_QUANTUM / TOW_STRIPE_QPS)
 
 /**
  * struct tow_stripes - what a flow needs for striping
- * @flows: of the parts: one for each queue pair that is not the flow's own
- * @stripes: used as tow_flow.striped says
+ * @flows: flows of the parts: one for each queue pair that is not the flow's
+ *	own
+ * @stripes: tow_flow.striped has a bit for each that is in use
  */
 struct tow_stripes {
 	struct tow_flow		flows[TOW_STRIPE_QPS - 1];
@@ -71,13 +73,13 @@ struct tow_stripes {
 /* ---- flows ---------------------------------------------------------------- */
 
 /**
- * tow_stripes_new - what a flow needs for striping
- * @peer: its peer; the flow has a reference, for as long as this is there
- * @index: which of its data queue pairs
- * @part: tow_flow.part of the flows of its parts
+ * tow_stripes_new - allocate what a flow needs for striping
+ * @peer: the flow's peer, which the flow has a reference to
+ * @index: the flow's data queue pair
+ * @part: tow_flow.part for the flows of parts
  *
- * Return: it, to be freed by kfree() when all operations have ended; NULL: no memory,
- * and nothing will be striped.
+ * Return: the structure, for kfree() when all operations have ended; NULL: no
+ * memory, and nothing will be striped.
  */
 struct tow_stripes *
 tow_stripes_new(struct tow_peer *peer, unsigned int index,
@@ -105,9 +107,9 @@ tow_stripes_new(struct tow_peer *peer, unsigned int index,
 }
 
 /**
- * tow_stripes_stop - nothing more of the parts is posted
+ * tow_stripes_stop - post nothing more of a flow's parts
  * @stripes: may be NULL
- * @error: what the operations end with
+ * @error: status of the parts that have not ended
  */
 void tow_stripes_stop(struct tow_stripes *stripes, int error)
 {
@@ -133,7 +135,7 @@ static bool tow_ops_meet_there(const struct tow_op *one,
 			       other->remote_offset, other->bytes);
 }
 
-/* The same on our side. */
+/* May two operations touch the same bytes on our side? */
 static bool tow_ops_meet_here(const struct tow_op *one,
 			      const struct tow_op *other)
 {
@@ -143,10 +145,12 @@ static bool tow_ops_meet_here(const struct tow_op *one,
 }
 
 /*
- * Must an operation, which is to be striped or not, come after one before it that is?
- * A read may take effect later than a write that follows; but two reads to one place
- * take effect there in order, and a write has sent what was there before a read that
- * follows it.
+ * Must an operation, which is to be striped if @large, wait for striped
+ * operation @before?  A write need not wait for a read, which may take effect
+ * later.  A read must wait for a read into the same bytes here, and for a write
+ * that touches the same bytes at the peer or here.  A write must wait for a
+ * write to the same bytes at the peer, and for any write if it is not striped
+ * itself.
  */
 static bool tow_op_must_follow(const struct tow_op *op, bool large,
 			       const struct tow_op *before)
@@ -162,8 +166,9 @@ static bool tow_op_must_follow(const struct tow_op *op, bool large,
 }
 
 /*
- * Called with the lock held: has an operation to wait for striped ones before it?  What
- * they have posted on this queue pair counts only for its parts, which are @apart.
+ * Caller holds link->lock.  Must an operation wait for striped ones before it?
+ * @apart: it is to send out parts, which must wait for work requests on this
+ * queue pair as well.
  */
 static bool tow_stripe_holds(struct tow_link *link, const struct tow_op *op,
 			     bool large, bool apart)
@@ -175,7 +180,7 @@ static bool tow_stripe_holds(struct tow_link *link, const struct tow_op *op,
 
 	for_each_set_bit(i, &striped, TOW_STRIPES) {
 		stripe = &flow->stripes->stripes[i];
-		/* Those of a session before are not ours to look at. */
+		/* The others are under another link's lock. */
 		if (stripe->link != link || stripe == op->stripe)
 			continue;
 		if ((apart ? stripe->whole->pieces : stripe->left) &&
@@ -186,8 +191,9 @@ static bool tow_stripe_holds(struct tow_link *link, const struct tow_op *op,
 }
 
 /*
- * Called with the lock held: may parts go out?  Of what is not striped all must have
- * completed: the last was the work request of this number, or the one before it.
+ * Caller holds link->lock.  May parts be sent out?  All work requests that are
+ * not of striped operations must have completed: the last of these has the
+ * number tow_flow.last, or the one before.
  */
 static bool tow_stripe_may_launch(struct tow_link *link,
 				  const struct tow_op *whole)
@@ -200,7 +206,7 @@ static bool tow_stripe_may_launch(struct tow_link *link,
 
 /* ---- beginning ------------------------------------------------------------ */
 
-/* What is taken at once: each queue pair comes back a few times. */
+/* Bytes that are taken at once: each queue pair takes some a few times. */
 static u32 tow_stripe_chunk(const struct tow_op *op, u32 count, u32 most)
 {
 	u64 chunk = div_u64(op->bytes, count * TOW_OPS_PIECES);
@@ -216,8 +222,8 @@ static bool tow_link_stripes(const struct tow_link *link)
 }
 
 /*
- * Called with the lock held.  Return: NULL: all are in use; then @wait says whether one
- * of them ends on this link, whose lock it takes to end.
+ * Caller holds link->lock.  Return: NULL: all stripes are in use, and @wait
+ * says whether one of them belongs to this link, which will unpark the flow.
  */
 static struct tow_stripe *tow_stripe_find(struct tow_flow *flow,
 					  const struct tow_link *link,
@@ -243,8 +249,8 @@ static u32 tow_stripe_count(const struct tow_link *link)
 }
 
 /*
- * Called with the lock held: is it worth while?  Chunks are smaller than the whole, so
- * none is merged with what others post.
+ * Caller holds link->lock.  Is it worth while to stripe an operation?  Chunks
+ * are smaller than the operation, so tow_piece_merge() merges none of them.
  */
 static bool tow_stripe_suits(const struct tow_link *link,
 			     const struct tow_op *op, u32 most)
@@ -257,7 +263,7 @@ static bool tow_stripe_suits(const struct tow_link *link,
 	       op->bytes > tow_stripe_chunk(op, tow_stripe_count(link), most);
 }
 
-/* Called with the lock held: stripe an operation.  Return: false: it has to wait. */
+/* Caller holds link->lock.  Return: false: the operation waits for a stripe. */
 static bool tow_stripe_begin(struct tow_link *link, struct tow_op *op, u32 most)
 {
 	u32 count = tow_stripe_count(link);
@@ -282,7 +288,7 @@ static bool tow_stripe_begin(struct tow_link *link, struct tow_op *op, u32 most)
 	return true;
 }
 
-/* Called with the lock held: send the parts out. */
+/* Caller holds stripe->link->lock.  Send the parts out. */
 static void tow_stripe_launch(struct tow_stripe *stripe,
 			      struct tow_op_list *ended)
 {
@@ -317,7 +323,7 @@ static bool tow_op_is_whole(const struct tow_op *op)
 	return op->stripe->whole == op;
 }
 
-/* Called with the lock held: has it enough on its way? */
+/* Caller holds the link's lock.  Has the operation its share in flight? */
 static bool tow_stripe_has_share(const struct tow_op *op)
 {
 	u32 parts = tow_op_is_whole(op) ? op->stripe->left : 0;
@@ -330,7 +336,7 @@ static bool tow_stripe_has_more(const struct tow_op *op)
 	return atomic64_read(&op->stripe->cursor) < op->bytes;
 }
 
-/* Called with the lock held.  Return: false: there is nothing left. */
+/* Caller holds link->lock.  Take a chunk.  Return: false: no bytes are left. */
 static bool tow_stripe_take(struct tow_link *link, struct tow_op *op)
 {
 	struct tow_stripe *stripe = op->stripe;
@@ -341,7 +347,7 @@ static bool tow_stripe_take(struct tow_link *link, struct tow_op *op)
 			return false;
 		to = min_t(s64, from + stripe->chunk, op->bytes);
 	} while (!atomic64_try_cmpxchg(&stripe->cursor, &from, to));
-	/* The first bytes are the whole's. */
+	/* The first bytes go to the whole, which is no part. */
 	if (!op->taken && from)
 		tow_stat_inc(link->assoc->dev, TOW_STAT_STRIPED_PARTS);
 	op->cursor = from;
@@ -349,12 +355,12 @@ static bool tow_stripe_take(struct tow_link *link, struct tow_op *op)
 	return true;
 }
 
-/* Called with the lock held: nothing is left to take, but it may have to notify. */
+/* Caller holds link->lock.  No bytes are left; a notification may be. */
 static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op)
 {
 	op->cursor = op->bytes;
 	op->taken = op->bytes;
-	/* It is notified when all of it has been posted once more. */
+	/* The notification is posted when all is posted once more. */
 	if (op->again)
 		op->to_tell = false;
 	if (!op->to_tell) {
@@ -367,7 +373,7 @@ static u32 tow_stripe_finish(struct tow_link *link, struct tow_op *op)
 	return 0;
 }
 
-/* Called with the lock held: of one that is striped, or a part. */
+/* Caller holds link->lock; @op is striped, or a part. */
 static u32 tow_stripe_post_next(struct tow_link *link, struct tow_op *op, u32 most,
 				struct tow_op_list *ended)
 {
@@ -391,21 +397,24 @@ static u32 tow_stripe_post_next(struct tow_link *link, struct tow_op *op, u32 mo
 }
 
 /**
- * tow_stripe_step - it is the turn of an operation that striping may concern
- * @link: where; the caller has its lock
- * @op: the operation: a large one, a part, or one after others that are striped
- * @most: what a work request may be
- * @ended: where to: its parts, if they are to begin; for tow_ops_end()
+ * tow_stripe_step - how large may the next work request be?
+ * @link: the link; caller holds @link->lock
+ * @op: the operation that has its turn: a large one, a part, or one after
+ *	striped operations
+ * @most: bytes of a work request, at most
+ * @ended: the list that parts which are to begin are added to; for
+ *	tow_ops_end()
  *
- * Return: what its next work request may be; 0: there is none for now, and the flow
- * is parked; or never, and it has left its flow: tow_op_try_complete() tells which.
+ * Return: the bytes; 0: no work request for now, and the flow is parked; or
+ * none at all, and the operation has left its flow: tow_op_try_complete() finds
+ * out which.
  */
 u32 tow_stripe_step(struct tow_link *link, struct tow_op *op, u32 most,
 		    struct tow_op_list *ended)
 {
 	bool large;
 
-	/* One that has begun otherwise goes on like that. */
+	/* An operation that has begun without a stripe goes on without. */
 	if (!op->stripe && !op->pieces && !op->cursor) {
 		large = tow_stripe_suits(link, op, most);
 		if (tow_stripe_holds(link, op, large, false) ||
@@ -423,16 +432,16 @@ u32 tow_stripe_step(struct tow_link *link, struct tow_op *op, u32 most,
 /* ---- ends ----------------------------------------------------------------- */
 
 /**
- * tow_stripe_abort - nothing more of a striped operation, or of a part, is posted
- * @op: it; the caller has the lock of its link
+ * tow_stripe_abort - post nothing more of a striped operation, or of a part
+ * @op: the operation or part; caller holds the lock of its link
  *
- * Return: whether anything was left of it.
+ * Return: whether anything was left to post.
  */
 bool tow_stripe_abort(struct tow_op *op)
 {
 	bool left = op->cursor < op->taken || op->to_tell;
 
-	/* What nobody has taken is the whole's. */
+	/* Bytes that were not taken count as the whole's. */
 	if (tow_op_is_whole(op) &&
 	    atomic64_xchg(&op->stripe->cursor, op->bytes) < op->bytes)
 		left = true;
@@ -440,9 +449,9 @@ bool tow_stripe_abort(struct tow_op *op)
 }
 
 /**
- * tow_stripe_end - a striped operation has ended
- * @op: it, or a part, of which nothing is to be done; the caller has the lock of its
- *	link
+ * tow_stripe_end - give a striped operation's stripe back
+ * @op: the operation, of which nothing is left; or a part, for which nothing is
+ *	done.  Caller holds the lock of its link
  */
 void tow_stripe_end(struct tow_op *op)
 {
@@ -451,7 +460,7 @@ void tow_stripe_end(struct tow_op *op)
 
 	if (!tow_op_is_whole(op))
 		return;
-	/* Others may use it from here on: pairs with tow_stripe_find(). */
+	/* Pairs with tow_stripe_find(), which may take it now. */
 	clear_bit_unlock(stripe->number, &op->flow->striped);
 	tow_flows_unpark(link);
 }
