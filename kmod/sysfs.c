@@ -447,23 +447,20 @@ static ssize_t tow_stat_show(struct device *node, struct device_attribute *attr,
 	.resource = TOW_RES_##_resource,				\
 }
 
-/* What may follow: .set. */
-#define TOW_SETTING(_name, _base, _offset, _min, _max, ...) {		\
+/* What follows: where it is kept, and .set. */
+#define TOW_SETTING(_name, _min, _max, ...) {				\
 	.attr = __ATTR(_name, 0644, tow_setting_show, tow_setting_store), \
-	.base = _base,							\
-	.offset = _offset,						\
 	.min = _min,							\
 	.max = _max,							\
 	__VA_ARGS__							\
 }
 
-#define TOW_SETTING_OF_PEERS(_name, ...)				\
-	TOW_SETTING(_name, tow_setting_peers,				\
-		    offsetof(struct tow_conn_settings, _name), __VA_ARGS__)
+#define TOW_IN(_base, _structure, _field)				\
+	.base = tow_setting_##_base,					\
+	.offset = offsetof(struct _structure, _field)
 
-#define TOW_SETTING_OF_QUEUES(_name, ...)				\
-	TOW_SETTING(_name, tow_setting_queues,				\
-		    offsetof(struct tow_queues, _name), __VA_ARGS__)
+#define TOW_IN_QUEUES(_field)	TOW_IN(queues, tow_queues, _field)
+#define TOW_IN_PEERS(_field)	TOW_IN(peers, tow_conn_settings, _field)
 
 #define TOW_STAT(_name, _stat) {					\
 	.attr = __ATTR(_name, 0444, tow_stat_show, NULL),		\
@@ -492,40 +489,47 @@ static struct tow_file tow_files[] = {
 	TOW_LIMIT(export_limit, DEVICE, EXPORTS),
 	TOW_LIMIT(queue_entries_limit, DEVICE, QUEUE_ENTRIES),
 	TOW_LIMIT(poller_limit, DEVICE, POLLERS),
-	TOW_SETTING(port, tow_setting_device,
-		    offsetof(struct tow_device, port_wanted), 0, U32_MAX,
+	TOW_SETTING(port, 0, U32_MAX, TOW_IN(device, tow_device, port_wanted),
 		    .set = tow_setting_set_port),
-	TOW_SETTING(linger_max_s, tow_setting_memory, 0, 0,
-		    TOW_LINGER_MAX_MAX_S),
-	TOW_SETTING(srq_depth, tow_setting_notify,
-		    offsetof(struct tow_notify, srq_depth),
-		    TOW_SRQ_DEPTH_MIN, TOW_SRQ_DEPTH_MAX),
-	TOW_SETTING_OF_QUEUES(inflight_bytes, SZ_64K, SZ_1G),
-	TOW_SETTING_OF_QUEUES(stripe_bytes, 0, SZ_1G),
-	TOW_SETTING_OF_QUEUES(op_stall_ms, 0, TOW_OP_STALL_MAX_MS),
-	TOW_SETTING_OF_PEERS(peer_limit, 1, TOW_PEERS_MAX),
-	TOW_SETTING_OF_PEERS(qps_per_peer, 1, TOW_QPS_MAX),
-	TOW_SETTING_OF_PEERS(cqs, 1, TOW_CQS_MAX),
-	TOW_SETTING_OF_PEERS(queue_depth, TOW_QUEUE_DEPTH_MIN,
-			     TOW_QUEUE_DEPTH_MAX,
-			     .set = tow_setting_set_queue_depth),
-	TOW_SETTING_OF_PEERS(listen_port, 1, 65535,
-			     .set = tow_setting_set_listen_port),
-	TOW_SETTING_OF_PEERS(peer_idle_s, 0, TOW_PEER_IDLE_MAX_S),
-	TOW_SETTING_OF_PEERS(heartbeat_ms, 50, 60000),
-	TOW_SETTING_OF_PEERS(heartbeat_misses, 2, 100),
-	TOW_SETTING_OF_PEERS(reconnect_timeout_ms, 100, TOW_TIMEOUT_MAX_MS),
-	TOW_SETTING_OF_PEERS(revoke_timeout_ms, 10, TOW_TIMEOUT_MAX_MS,
-			     .set = tow_setting_set_revoke_timeout),
+	TOW_SETTING(linger_max_s, 0, TOW_LINGER_MAX_MAX_S,
+		    .base = tow_setting_memory),
+	TOW_SETTING(srq_depth, TOW_SRQ_DEPTH_MIN, TOW_SRQ_DEPTH_MAX,
+		    TOW_IN(notify, tow_notify, srq_depth)),
+	TOW_SETTING(inflight_bytes, SZ_64K, SZ_1G,
+		    TOW_IN_QUEUES(inflight_bytes)),
+	TOW_SETTING(stripe_bytes, 0, SZ_1G, TOW_IN_QUEUES(stripe_bytes)),
+	TOW_SETTING(op_stall_ms, 0, TOW_OP_STALL_MAX_MS,
+		    TOW_IN_QUEUES(op_stall_ms)),
+	TOW_SETTING(peer_limit, 1, TOW_PEERS_MAX, TOW_IN_PEERS(peer_limit)),
+	TOW_SETTING(qps_per_peer, 1, TOW_QPS_MAX, TOW_IN_PEERS(qps_per_peer)),
+	TOW_SETTING(cqs, 1, TOW_CQS_MAX, TOW_IN_PEERS(cqs)),
+	TOW_SETTING(queue_depth, TOW_QUEUE_DEPTH_MIN, TOW_QUEUE_DEPTH_MAX,
+		    TOW_IN_PEERS(queue_depth),
+		    .set = tow_setting_set_queue_depth),
+	TOW_SETTING(listen_port, 1, 65535, TOW_IN_PEERS(listen_port),
+		    .set = tow_setting_set_listen_port),
+	TOW_SETTING(peer_idle_s, 0, TOW_PEER_IDLE_MAX_S,
+		    TOW_IN_PEERS(peer_idle_s)),
+	TOW_SETTING(heartbeat_ms, 50, 60000, TOW_IN_PEERS(heartbeat_ms)),
+	TOW_SETTING(heartbeat_misses, 2, 100, TOW_IN_PEERS(heartbeat_misses)),
+	TOW_SETTING(reconnect_timeout_ms, 100, TOW_TIMEOUT_MAX_MS,
+		    TOW_IN_PEERS(reconnect_timeout_ms)),
+	TOW_SETTING(revoke_timeout_ms, 10, TOW_TIMEOUT_MAX_MS,
+		    TOW_IN_PEERS(revoke_timeout_ms),
+		    .set = tow_setting_set_revoke_timeout),
 	{ .attr = __ATTR_RW(gid_index) },
-	TOW_SETTING_OF_PEERS(pkey_index, 0, TOW_PKEY_INDEX_MAX),
-	TOW_SETTING_OF_PEERS(sl, 0, TOW_SL_MAX),
-	TOW_SETTING_OF_PEERS(traffic_class, 0, TOW_TRAFFIC_CLASS_MAX),
-	TOW_SETTING_OF_PEERS(mtu, 0, TOW_MTU_MAX,
-			     .set = tow_setting_set_mtu),
-	TOW_SETTING_OF_PEERS(timeout, 0, TOW_TIMEOUT_MAX),
-	TOW_SETTING_OF_PEERS(retry_count, 0, TOW_RETRY_COUNT_MAX),
-	TOW_SETTING_OF_PEERS(allow_unauthenticated, 0, 1),
+	TOW_SETTING(pkey_index, 0, TOW_PKEY_INDEX_MAX,
+		    TOW_IN_PEERS(pkey_index)),
+	TOW_SETTING(sl, 0, TOW_SL_MAX, TOW_IN_PEERS(sl)),
+	TOW_SETTING(traffic_class, 0, TOW_TRAFFIC_CLASS_MAX,
+		    TOW_IN_PEERS(traffic_class)),
+	TOW_SETTING(mtu, 0, TOW_MTU_MAX, TOW_IN_PEERS(mtu),
+		    .set = tow_setting_set_mtu),
+	TOW_SETTING(timeout, 0, TOW_TIMEOUT_MAX, TOW_IN_PEERS(timeout)),
+	TOW_SETTING(retry_count, 0, TOW_RETRY_COUNT_MAX,
+		    TOW_IN_PEERS(retry_count)),
+	TOW_SETTING(allow_unauthenticated, 0, 1,
+		    TOW_IN_PEERS(allow_unauthenticated)),
 	{ .attr = __ATTR_RW(cluster_key) },
 };
 
