@@ -471,6 +471,7 @@ static struct tow_file tow_files[] = {
 	{ .attr = __ATTR_RO(incarnation) },
 	TOW_POOL(pool_bytes, 0644, tow_pool_store, bytes),
 	TOW_POOL(pool_used_bytes, 0444, NULL, used_bytes),
+	TOW_POOL(pool_held_bytes, 0444, NULL, held_bytes),
 	TOW_POOL(pool_high_water_bytes, 0444, NULL, high_water_bytes),
 	TOW_POOL(slab_bytes, 0444, NULL, large_bytes),
 	{ .attr = __ATTR_RO(mr_used) },
@@ -539,7 +540,7 @@ static struct tow_file tow_stat_files[] = {
 	TOW_STAT(dma_unmaps, DMA_UNMAPS),
 	TOW_STAT(registrations, REGISTRATIONS),
 	TOW_STAT(invalidations, INVALIDATIONS),
-	TOW_STAT(retired_slabs, RETIRED_SLABS),
+	TOW_STAT(poisoned_chunks, POISONED_CHUNKS),
 	TOW_STAT(quota_refusals, QUOTA_REFUSALS),
 	TOW_STAT(pool_refusals, POOL_REFUSALS),
 	TOW_STAT(memory_refusals, MEMORY_REFUSALS),
@@ -571,7 +572,7 @@ static struct tow_file tow_stat_files[] = {
 	TOW_POOL(small_slabs, 0444, NULL, small),
 	TOW_POOL(free_slabs, 0444, NULL, free),
 	TOW_POOL(dirty_slabs, 0444, NULL, dirty),
-	TOW_POOL(draining_slabs, 0444, NULL, draining),
+	TOW_POOL(held_slabs, 0444, NULL, held),
 };
 
 /* The last one is NULL. */

@@ -17,7 +17,7 @@
 #include "tool.h"
 
 static const char *const files[] = {
-	"pool_bytes", "pool_used_bytes", "pool_high_water_bytes", "slab_bytes",
+	"pool_bytes", "pool_used_bytes", "pool_held_bytes", "pool_high_water_bytes", "slab_bytes",
 	"mr_limit", "mr_used",
 	"client_bytes_limit", "user_bytes_limit",
 	"client_mr_limit", "user_mr_limit",
@@ -97,10 +97,12 @@ static void print_pool(struct json_object *pool)
 	printf("  %-18s %s\n", "pool", size_of(pool, "pool_bytes", text));
 	printf("  %-18s %s", "in use", size_of(pool, "pool_used_bytes", text));
 	printf("; the most so far was %s\n", size_of(pool, "pool_high_water_bytes", text));
-	printf("  %-18s %s, %s of them small; %s free, %s to be zeroed, %s just given back\n",
+	printf("  %-18s %s, by what regions that have ended left in use elsewhere\n", "held",
+	       size_of(pool, "pool_held_bytes", text));
+	printf("  %-18s %s, %s of them small; %s free, %s to be zeroed, %s held\n",
 	       "slabs", text_of(counts, "slabs"), text_of(counts, "small_slabs"),
 	       text_of(counts, "free_slabs"), text_of(counts, "dirty_slabs"),
-	       text_of(counts, "draining_slabs"));
+	       text_of(counts, "held_slabs"));
 	printf("  %-18s %s\n", "regions", text_of(counts, "regions"));
 	printf("  %-18s %s\n", "memory regions", text_of(pool, "mr_used"));
 	print_limits(pool);

@@ -6,7 +6,7 @@
  * them through one queue pair that all of B's clients share.  A slab's life is
  *
  *	FREE -> OWNED -> DRAINING -> DIRTY -> FREE	or
- *			 DRAINING -> RETIRED		(pages pinned elsewhere)
+ *			 DRAINING -> HELD -> DIRTY	(pages pinned elsewhere)
  *
  * and its MR is HIDDEN, or EXPOSED as long as it is exported.
  *
@@ -24,7 +24,7 @@
  *	(3) a slab is never given out before it is zeroed	assert in user
  *	(4) memory pinned elsewhere is never given out		assert in user
  *	(5) revoke always ends					ltl revoke_ends
- *	(6) a slab comes back, unless it is retired		ltl slab_returns
+ *	(6) a slab comes back, unless it is held		ltl slab_returns
  *	(7) nobody waits for ever				no invalid end state
  *
  * What may happen: a node or a link fails at most MAX_FAULTS times (B dies, B
@@ -45,7 +45,7 @@
 /* Nobody; also what zeroed memory holds.  Owners are 1 and 2. */
 #define NOBODY	0
 
-mtype:slab = { FREE, OWNED, DRAINING, DIRTY, RETIRED };
+mtype:slab = { FREE, OWNED, DRAINING, DIRTY, HELD };
 
 /* ---- node A -------------------------------------------------------------- */
 
@@ -247,7 +247,7 @@ end:
 		slab[s].state == DRAINING && RELEASABLE(s) ->
 		if
 #ifndef NO_PIN_CHECK
-		:: slab[s].pinned -> slab[s].state = RETIRED
+		:: slab[s].pinned -> slab[s].state = HELD
 #endif
 		:: else -> slab[s].state = DIRTY
 		fi
@@ -261,13 +261,10 @@ end:
 		slab[s].key = 0;	/* wraps: the next owner's first key is this one's */
 		slab[s].state = FREE
 	}
-	/* The memory went back to the machine; another slab took its place. */
+	/* Looked for once a second. */
 	:: atomic {
-		slab[s].state == RETIRED && !slab[s].pinned ->
-		slab[s].content = NOBODY;
-		slab[s].owner = NOBODY;
-		slab[s].key = 0;
-		slab[s].state = FREE
+		slab[s].state == HELD && !slab[s].pinned ->
+		slab[s].state = DIRTY
 	}
 	od
 }
@@ -517,5 +514,5 @@ init {
 /* The slabs are alike, so the first stands for both. */
 ltl revoke_ends { [] (slab[0].revoking -> <> !slab[0].revoking) }
 ltl slab_returns {
-	[] (slab[0].state == DRAINING -> <> (slab[0].state == FREE || slab[0].state == RETIRED))
+	[] (slab[0].state == DRAINING -> <> (slab[0].state == FREE || slab[0].state == HELD))
 }

@@ -188,8 +188,8 @@ DEFINE_EVENT(tow_slab, tow_slab_free,
 	     TP_ARGS(slab)
 );
 
-/* The slab's pages are in use elsewhere: it leaves the pool. */
-DEFINE_EVENT(tow_slab, tow_slab_retire,
+/* The slab's region has ended, and its pages are in use elsewhere. */
+DEFINE_EVENT(tow_slab, tow_slab_held,
 	     TP_PROTO(struct tow_slab *slab),
 	     TP_ARGS(slab)
 );

@@ -2,8 +2,8 @@
 /*
  * Grants: given and revoked; and the end of exports.
  *
- * A grant is given with the answer to a request (serve.c).  It holds the export
- * and each of its slabs: no slab goes to another region before all grants of it
+ * A grant is given with the answer to a request (serve.c).  It holds the export,
+ * which holds its region: no memory goes to anybody else before all its grants
  * have ended.  A grant ends when the peer acknowledges its revoke or releases
  * it, or when the queue pairs by which the peer reaches us are destroyed.
  *
@@ -36,24 +36,6 @@
 #define TOW_GRANTS_MAX		SZ_1M
 
 /* ---- grants --------------------------------------------------------------- */
-
-/* Caller holds both locks.  tow_grant_drop() undoes this. */
-static void tow_grant_hold(struct tow_exported *exported)
-{
-	unsigned int i;
-
-	/* The export holds the region, and with it the slabs. */
-	for (i = 0; i < exported->count; i++)
-		WARN_ON_ONCE(!towk_slab_hold(exported->region->slabs[exported->first + i]));
-}
-
-static void tow_grant_drop(struct tow_exported *exported)
-{
-	unsigned int i;
-
-	for (i = 0; i < exported->count; i++)
-		towk_slab_drop(exported->region->slabs[exported->first + i]);
-}
 
 /* Caller holds both locks.  Return: TOW_WIRE_OK: a grant may be given. */
 static u32 tow_grant_allowed(struct tow_assoc *assoc,
@@ -104,7 +86,6 @@ u32 tow_grant_new(struct tow_assoc *assoc, struct tow_exported *exported, u32 ri
 	grant->exported = exported;
 	list_add_tail(&grant->of_export, &exported->grants);
 	exported->grant_count++;
-	tow_grant_hold(exported);
 	if (exported->slot)
 		tow_slot_give(exported->slot, assoc->index);
 	atomic_inc(&assoc->users);
@@ -130,7 +111,6 @@ static void tow_grant_released(struct tow_grant *grant)
 	exported->grant_count--;
 	atomic_dec(&assoc->users);
 	tow_stat_dec(assoc->dev, TOW_STAT_GRANTS);
-	tow_grant_drop(exported);
 	if (tow_exported_is_dead(exported))
 		tow_directory_queue(assoc->dev->directory);
 	/* Not the last reference: the export is not finished. */

@@ -197,19 +197,6 @@ void tow_import_begin_end(struct tow_import *import)
 }
 
 /**
- * tow_import_drained - no peer can reach a slab any more
- * @slab: an imported slab, hidden; gone with the last of its import
- */
-void tow_import_drained(struct tow_slab *slab)
-{
-	struct tow_import *import = container_of(slab->backing,
-						 struct tow_import, backing);
-
-	if (refcount_dec_and_test(&import->draining))
-		tow_import_begin_end(import);
-}
-
-/**
  * tow_import_release - the region of an import has ended
  * @region: the region
  */
@@ -217,15 +204,15 @@ void tow_import_release(struct tow_region *region)
 {
 	struct tow_import *import = container_of(region->backing,
 						 struct tow_import, backing);
-	struct tow_device *dev = import->dev;
+	unsigned int i;
 
+	/* Exports hold their region until they have hidden it. */
+	for (i = 0; i < import->slab_count; i++)
+		WARN_ON_ONCE(tow_slab_exposed(import->slabs[i]));
 	/* What remains is the import's business. */
 	import->charge = region->charge;
 	region->charge.account = NULL;
-	refcount_set(&import->draining, import->slab_count);
-	if (!tow_pool_begin_drain(&dev->memory->pool, import->slabs,
-				  import->slab_count))
-		tow_import_begin_end(import);
+	tow_import_begin_end(import);
 }
 
 /* ---- making --------------------------------------------------------------- */
@@ -259,6 +246,24 @@ struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly,
 }
 
 /**
+ * tow_import_wait_for_others - what was refused may be given back in a moment
+ * @import: the import that it was refused to
+ *
+ * Return: true: it is worth while to ask once more: imports were ending.
+ */
+bool tow_import_wait_for_others(struct tow_import *import)
+{
+	struct tow_imports *imports = &import->dev->memory->imports;
+
+	if (!atomic_read(&imports->ending))
+		return false;
+	wait_event_killable_timeout(imports->wait,
+				    !atomic_read(&imports->ending),
+				    TOW_IMPORT_PATIENCE);
+	return true;
+}
+
+/**
  * tow_import_charge - charge an import, and make room for its slabs
  * @import: the import
  * @client: to whom
@@ -279,6 +284,8 @@ int tow_import_charge(struct tow_import *import, struct tow_client *client,
 	int ret;
 
 	ret = tow_charge(&import->charge, client->account, amount);
+	if (ret && tow_import_wait_for_others(import))
+		ret = tow_charge(&import->charge, client->account, amount);
 	if (ret)
 		return ret;
 	/* Only now: it is as long as the program asks for. */
@@ -353,7 +360,6 @@ int tow_import_add_slab(struct tow_import *import,
 		return -ENOMEM;
 	slab->backing = &import->backing;
 	slab->readonly = import->readonly;
-	refcount_set(&slab->remote, 1);
 	while (slab->bytes < bytes) {
 		struct tow_chunk *chunk = &slab->chunks[slab->chunk_count++];
 
@@ -376,29 +382,6 @@ u64 tow_import_slab_bytes(struct tow_device *dev)
 {
 	return tow_slab_import_bytes(dev->ibdev->attrs.max_fast_reg_page_list_len,
 				     PAGE_SIZE);
-}
-
-/**
- * tow_import_try_again - was it refused for what may be given back in a moment?
- * @dev: the device
- * @import: what came of an attempt
- *
- * Return: true: it was, and that was waited for.
- */
-bool tow_import_try_again(struct tow_device *dev,
-			  const struct tow_import *import)
-{
-	struct tow_imports *imports = &dev->memory->imports;
-
-	if (import != ERR_PTR(-EDQUOT) && import != ERR_PTR(-ENOSPC) &&
-	    import != ERR_PTR(-ENOMEM))
-		return false;
-	/* What was destroyed lately may be charged still. */
-	flush_work(&dev->memory->pool.work);
-	wait_event_killable_timeout(imports->wait,
-				    !atomic_read(&imports->ending),
-				    TOW_IMPORT_PATIENCE);
-	return true;
 }
 
 /**

@@ -315,7 +315,6 @@ static void tow_import_put_dmabuf(struct tow_import *import)
 
 static const struct tow_import_ops tow_import_dmabuf_ops = {
 	.backing.release	= tow_import_release,
-	.backing.drained	= tow_import_drained,
 	.unmap			= tow_import_detach_dmabuf,
 	.put			= tow_import_put_dmabuf,
 };
@@ -579,8 +578,6 @@ struct tow_region *tow_import_dmabuf(struct tow_client *client,
 	if (ret)
 		return ERR_PTR(ret);
 	import = tow_import_dmabuf_new(client, dmabuf, &range);
-	if (tow_import_try_again(client->dev, import))
-		import = tow_import_dmabuf_new(client, dmabuf, &range);
 	put_device(range.dma_device);
 	if (IS_ERR(import))
 		return ERR_CAST(import);

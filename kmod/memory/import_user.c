@@ -33,16 +33,23 @@ struct tow_pinning {
 };
 
 /* Of RLIMIT_MEMLOCK, as other users of pinned memory count it. */
-static int tow_import_account(struct tow_import *import, unsigned long pages)
+static bool tow_import_may_pin(unsigned long pages)
 {
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 	unsigned long now;
 
 	now = atomic64_add_return(pages, &current->mm->pinned_vm);
-	if (now > limit && !capable(CAP_IPC_LOCK)) {
-		atomic64_sub(pages, &current->mm->pinned_vm);
+	if (now <= limit || capable(CAP_IPC_LOCK))
+		return true;
+	atomic64_sub(pages, &current->mm->pinned_vm);
+	return false;
+}
+
+static int tow_import_account(struct tow_import *import, unsigned long pages)
+{
+	if (!tow_import_may_pin(pages) &&
+	    !(tow_import_wait_for_others(import) && tow_import_may_pin(pages)))
 		return -ENOMEM;
-	}
 	mmgrab(current->mm);
 	import->mm = current->mm;
 	import->accounted = pages;
@@ -182,7 +189,6 @@ static struct page *tow_import_page(const struct tow_region *region,
 
 static const struct tow_import_ops tow_import_user_ops = {
 	.backing.release	= tow_import_release,
-	.backing.drained	= tow_import_drained,
 	.backing.page		= tow_import_page,
 	.unmap			= tow_import_unmap_parts,
 	.put			= tow_import_unpin,
@@ -301,8 +307,6 @@ struct tow_region *tow_import_user(struct tow_client *client, u64 address,
 	pinning.max_segment = ib_dma_max_seg_size(dev->ibdev);
 	tow_device_leave(dev);
 	import = tow_import_user_new(client, &pinning, readonly);
-	if (tow_import_try_again(dev, import))
-		import = tow_import_user_new(client, &pinning, readonly);
 	if (IS_ERR(import))
 		return ERR_CAST(import);
 	return tow_import_region(client, import,

@@ -170,41 +170,54 @@ bool tow_slab_needs_copies(struct ib_device *ibdev);
 unsigned int tow_slab_reclaim_mrs(struct tow_slab *slab);
 void tow_slab_detach(struct tow_slab *slab);
 void tow_slab_free(struct tow_slab *slab);
-void tow_slab_zero(struct tow_slab *slab);
+int tow_slab_zero(struct tow_slab *slab);
 bool tow_slab_ours_alone(struct tow_slab *slab);
+void tow_slab_uncharge(struct tow_slab *slab);
 int tow_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 		    u64 *address);
-void tow_slab_hide_all(struct tow_slab *slab);
 int tow_slab_interrupted(struct tow_device *dev);
 
+/* What to do if no memory can be had for slabs, for the log. */
+#define TOW_SLAB_NO_MEMORY						\
+	"if much is free, it is in pieces of less than 64 KiB: write 1 to /proc/sys/vm/compact_memory, or size the pool at boot"
+
+/* Do peers reach it?  Not under its lock: for one that no region has any more. */
+static inline bool tow_slab_exposed(const struct tow_slab *slab)
+{
+	return slab->exposed[TOW_RIGHTS_READ] || slab->exposed[TOW_RIGHTS_WRITE];
+}
+
 /* ---- the pool ---------------------------------------------------------------- */
+
+/**
+ * struct tow_slabs - slabs of one state and class
+ * @list: through tow_slab.list
+ * @count: how many of @list there are to be taken: see pool.c
+ */
+struct tow_slabs {
+	struct list_head	list;
+	unsigned long		count;
+};
 
 /**
  * struct tow_pool - a device's slabs
  * @dev: the device
  * @large_bytes: of a large slab: TOW_SLAB_LARGE_BYTES, or what one registration of
  *	the device can hold
- * @lock: protects the lists, the numbers and the slabs' states
- * @all: every slab, through tow_slab.all
- * @free: FREE ones by class, through tow_slab.list
- * @dirty: DIRTY ones by class
- * @draining: DRAINING ones
+ * @lock: protects the lists and the numbers
+ * @all: every slab, through tow_slab.all; changed under @resize, too
+ * @slabs: those that no region has
  * @bytes: of all slabs
- * @used_bytes: of those that are OWNED or DRAINING
+ * @used_bytes: of those that regions have, and HELD ones
  * @high_water_bytes: the most that @used_bytes ever was
  * @want_bytes: what the administrator wants; @bytes is more while shrinking
  *	waits for slabs that are in use
  * @count: slabs by class
- * @free_count: of those, the ones in @free
- * @dirty_count: and in @dirty
- * @draining_count: DRAINING slabs: those in @draining, and those that the work
- *	item has taken from there
  * @stopped: the RDMA device is going: slabs are not made any more, and those
  *	that come back are freed
  * @resize: serialises changes of which slabs there are; taken before @lock
  * @work: makes slabs that come back fit for the next region
- * @retired: slabs that are the pool's no more, whose pages others use; under @resize
- * @look: looks whether they still do
+ * @waiting: those who wait for @work: it is not to zero slabs meanwhile
  */
 struct tow_pool {
 	struct tow_device	*dev;
@@ -212,23 +225,17 @@ struct tow_pool {
 	/* protects everything up to stopped */
 	spinlock_t		lock;
 	struct list_head	all;
-	struct list_head	free[TOW_SLAB_CLASSES];
-	struct list_head	dirty[TOW_SLAB_CLASSES];
-	struct list_head	draining;
+	struct tow_slabs	slabs[TOW_SLAB_STATES][TOW_SLAB_CLASSES];
 	u64			bytes;
 	u64			used_bytes;
 	u64			high_water_bytes;
 	u64			want_bytes;
 	unsigned long		count[TOW_SLAB_CLASSES];
-	unsigned long		free_count[TOW_SLAB_CLASSES];
-	unsigned long		dirty_count[TOW_SLAB_CLASSES];
-	unsigned long		draining_count;
 	bool			stopped;
 	/* one change of which slabs there are at a time */
 	struct mutex		resize;
-	struct work_struct	work;
-	struct list_head	retired;
-	struct delayed_work	look;
+	struct delayed_work	work;
+	atomic_t		waiting;
 };
 
 /* pool.c */
@@ -238,38 +245,59 @@ void tow_pool_stop(struct tow_pool *pool);
 int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 		  unsigned int count, struct tow_slab **slabs);
 void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
-		   unsigned int count);
-bool tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab **slabs,
-			  unsigned int count);
+		   unsigned int count, struct tow_charge *charge);
+bool tow_pool_look_again(struct tow_pool *pool);
 int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
 
 /**
- * tow_pool_put_free - a slab was made, or zeroed: it is free
- * @pool: the pool; the caller has the lock
+ * tow_pool_put - no region has a slab
+ * @pool: the pool; caller holds the lock
  * @slab: one of its slabs, in no list but that of all
+ * @state: how it is
  */
-static inline void tow_pool_put_free(struct tow_pool *pool,
-				     struct tow_slab *slab)
+static inline void tow_pool_put(struct tow_pool *pool, struct tow_slab *slab,
+				enum tow_slab_state state)
 {
+	struct tow_slabs *slabs = &pool->slabs[state][slab->class];
+
 	lockdep_assert_held(&pool->lock);
-	slab->state = TOW_SLAB_FREE;
-	list_add_tail(&slab->list, &pool->free[slab->class]);
-	pool->free_count[slab->class]++;
+	list_add_tail(&slab->list, &slabs->list);
+	slabs->count++;
 }
 
-/**
- * tow_pool_forget - a slab is no part of the pool any more
- * @pool: the pool; the caller has the lock
- * @slab: the slab; the caller has seen to the count of its state
- */
-static inline void tow_pool_forget(struct tow_pool *pool,
-				   struct tow_slab *slab)
+/* Caller holds the lock.  The slab that was put there first, or NULL: there is none. */
+static inline struct tow_slab *tow_pool_pick(struct tow_pool *pool,
+					     enum tow_slab_state state,
+					     enum tow_slab_class class)
 {
+	struct tow_slabs *slabs = &pool->slabs[state][class];
+	struct tow_slab *slab;
+
 	lockdep_assert_held(&pool->lock);
+	if (!slabs->count)
+		return NULL;
+	slabs->count--;
+	slab = list_first_entry(&slabs->list, struct tow_slab, list);
 	list_del_init(&slab->list);
-	list_del_init(&slab->all);
-	pool->bytes -= slab->bytes;
-	pool->count[slab->class]--;
+	return slab;
+}
+
+/*
+ * Have HELD slabs looked at, and none zeroed until tow_pool_settled(): whatever nobody
+ * has can be taken meanwhile.  The caller is a user of the device.
+ */
+static inline void tow_pool_settle(struct tow_pool *pool)
+{
+	atomic_inc(&pool->waiting);
+	/* If it runs just now it may have looked before. */
+	mod_delayed_work(tow_wq, &pool->work, 0);
+	flush_delayed_work(&pool->work);
+}
+
+static inline void tow_pool_settled(struct tow_pool *pool)
+{
+	atomic_dec(&pool->waiting);
+	mod_delayed_work(tow_wq, &pool->work, 0);
 }
 
 static inline u64 tow_pool_slab_bytes(struct tow_pool *pool,
@@ -280,17 +308,10 @@ static inline u64 tow_pool_slab_bytes(struct tow_pool *pool,
 }
 
 /* pool_resize.c */
-void tow_pool_trim(struct tow_pool *pool);
-void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class);
-int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
-		      unsigned int count);
-
-/* retire.c */
-void tow_slab_leave_charged(struct tow_slab *slab, struct tow_charge *charge);
-void tow_slab_uncharge(struct tow_slab *slab);
-void tow_pool_retire(struct tow_pool *pool, struct tow_slab *slab);
-void tow_pool_init_retired(struct tow_pool *pool);
-void tow_pool_stop_retired(struct tow_pool *pool);
+void tow_pool_unmake(struct tow_pool *pool, struct tow_slab *slab);
+void tow_pool_lose(struct tow_pool *pool, struct tow_slab *slab);
+void tow_pool_trim(struct tow_pool *pool, bool small);
+int tow_pool_make_small(struct tow_pool *pool);
 
 /* ---- regions ------------------------------------------------------------------ */
 
@@ -405,7 +426,6 @@ struct tow_import_part {
  *	is being taken off; under the lock of that
  * @off: nothing of it is on the RDMA device
  * @charge: what it is charged
- * @draining: slabs that peers may still reach
  * @holders: its region, or who makes it, and @leave while that is due; at 0 it goes
  * @counted: in tow_imports.ending
  * @end: gives it back
@@ -439,7 +459,6 @@ struct tow_import {
 	struct list_head		link;
 	bool				off;
 	struct tow_charge		charge;
-	refcount_t			draining;
 	refcount_t			holders;
 	bool				counted;
 	struct work_struct		end;
@@ -506,7 +525,6 @@ void tow_imports_init(struct tow_imports *imports, struct tow_device *dev,
 		      work_func_t quiesce);
 void tow_imports_stop(struct tow_imports *imports);
 void tow_import_release(struct tow_region *region);
-void tow_import_drained(struct tow_slab *slab);
 struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly,
 				    const struct tow_import_ops *ops);
 void tow_import_drop(struct tow_import *import);
@@ -522,8 +540,7 @@ int tow_import_add_slab(struct tow_import *import,
 u64 tow_segments_take(struct tow_segments *segments, u64 most,
 		      dma_addr_t *dma);
 u64 tow_import_slab_bytes(struct tow_device *dev);
-bool tow_import_try_again(struct tow_device *dev,
-			  const struct tow_import *import);
+bool tow_import_wait_for_others(struct tow_import *import);
 struct tow_region *tow_import_region(struct tow_client *client,
 				     struct tow_import *import, u64 slab_bytes,
 				     u64 skip, u64 bytes, u32 flags);

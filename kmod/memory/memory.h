@@ -6,14 +6,15 @@
  * that the device reaches under at most two registrations, one for peers that only read
  * and one for those that write.  The pool's slabs are made when the administrator sizes
  * the pool, and go from region to region: a slab goes to nobody else before no peer can have
- * an operation on it in flight, its registrations are invalid, nobody on this machine uses
- * its pages, and it is zeroed, in this order (pool.c).  Imported memory is a process's own
- * pages, or another driver's dma-buf, which that may take back at any moment.
+ * an operation on it in flight, its registrations are invalid (both are the business of the
+ * exports, which hold the region until then), nobody on this machine uses its pages, and it
+ * is zeroed, in this order (pool.c).  Imported memory is a process's own pages, or another
+ * driver's dma-buf, which that may take back at any moment.
  *
  * Who holds what: a client's handle, a descriptor and a mapping hold the region; the region
- * holds its slabs; an export holds the region; a grant (and the test module tow_expose) holds
- * each slab (towk_slab_hold()) until the peer has acknowledged the revoke or its queue pairs
- * are destroyed.  Documentation/design/memory.md has the whole of it.
+ * holds its slabs; an export holds the region until it has no grants and its keys are
+ * invalid; a grant holds the export until the peer has acknowledged the revoke or its queue
+ * pairs are destroyed.  Documentation/design/memory.md has the whole of it.
  *
  * Locks, outermost first: tow_regions.lock; tow_pool.resize; tow_slab.lock; tow_maint.use;
  * tow_pool.lock.  tow_imports.lock is taken with none of them, and nothing waits for a
@@ -61,23 +62,19 @@ enum tow_slab_class {
 };
 
 /**
- * enum tow_slab_state - where a slab of the pool is
- * @TOW_SLAB_FREE: zeroed, nobody's
- * @TOW_SLAB_OWNED: a region's
- * @TOW_SLAB_DRAINING: its region has ended; peers may still reach it, its
- *	registrations may still be valid
- * @TOW_SLAB_DIRTY: nobody reaches it any more; not zeroed yet
- * @TOW_SLAB_RETIRED: its pages are in use elsewhere: on its way out of the pool
+ * enum tow_slab_state - how a slab of the pool is that no region has
+ * @TOW_SLAB_FREE: zeroed
+ * @TOW_SLAB_DIRTY: not zeroed yet
+ * @TOW_SLAB_HELD: its pages are in use elsewhere; it is charged to its last owner
  *
- * FREE to OWNED; OWNED to DRAINING; DRAINING to DIRTY or RETIRED; DIRTY to FREE,
- * or to OWNED if it is zeroed on the way.
+ * A region takes FREE ones, and DIRTY ones, which it zeroes.  They come back DIRTY or HELD.
+ * HELD becomes DIRTY, and DIRTY becomes FREE.
  */
 enum tow_slab_state {
 	TOW_SLAB_FREE,
-	TOW_SLAB_OWNED,
-	TOW_SLAB_DRAINING,
 	TOW_SLAB_DIRTY,
-	TOW_SLAB_RETIRED
+	TOW_SLAB_HELD,
+	TOW_SLAB_STATES
 };
 
 /* Under what rights peers may be let in: one registration for each. */
@@ -90,13 +87,10 @@ enum tow_rights {
 /**
  * struct tow_backing_ops - what is done with memory that is not the pool's
  * @release: its region has ended
- * @drained: no peer can reach a slab of it any more; the slab is hidden, and may be gone
- *	on return
  * @page: the page of a region's slab @index at @offset, in bytes; NULL: there are none
  */
 struct tow_backing_ops {
 	void		(*release)(struct tow_region *region);
-	void		(*drained)(struct tow_slab *slab);
 	struct page	*(*page)(const struct tow_region *region,
 				 unsigned int index, u64 offset);
 };
@@ -134,17 +128,13 @@ struct tow_chunk {
 
 /**
  * struct tow_slab - memory under one registration
- * @list: in the pool's list of its state, if there is one; under the pool's lock
+ * @list: in the pool's list of its state; empty: a region has it.  Under the pool's lock
  * @all: in the pool's list of all slabs; under the pool's lock
  * @dev: the device; whoever has the slab keeps its structure
  * @class: the pool's class, or that it is imported
  * @backing: where it is from; NULL: the pool
- * @payer: no region has it, but others' references to its pages, who is charged for
- *	it until they have gone; else NULL.  Of whoever takes it on from the region
+ * @payer: HELD: the account that is charged for it
  * @readonly: an import that neither peers nor the device may write to
- * @state: under the pool's lock
- * @remote: peers that may have operations on it in flight, plus one while it is
- *	OWNED; when it drops to 0 the slab may be invalidated
  * @bytes: its size
  * @lock: protects @mr, @page_bytes and what is registered
  * @mr: one memory region for each kind of rights, from the first exposure on, until
@@ -163,8 +153,6 @@ struct tow_slab {
 	struct tow_backing	*backing;
 	struct tow_account	*payer;
 	bool			readonly;
-	enum tow_slab_state	state;
-	refcount_t		remote;
 	u64			bytes;
 	/* protects mr, page_bytes, exposed */
 	struct mutex		lock;
@@ -199,8 +187,6 @@ static inline const struct tow_chunk *tow_slab_chunk(const struct tow_slab *slab
 }
 
 struct page *tow_slab_page(struct tow_slab *slab, u64 offset);
-bool towk_slab_hold(struct tow_slab *slab);
-void towk_slab_drop(struct tow_slab *slab);
 int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 		     u64 *address);
 void towk_slab_hide(struct tow_slab *slab, enum tow_rights rights);
@@ -373,24 +359,26 @@ struct tow_memory_ops {
  * struct tow_pool_numbers - a pool at one moment
  * @large_bytes: of a large slab
  * @bytes: of all slabs
- * @used_bytes: of those that are OWNED or DRAINING
+ * @used_bytes: of those that regions have, and HELD ones
+ * @held_bytes: of HELD ones
  * @high_water_bytes: the most that @used_bytes ever was
  * @slabs: how many slabs
  * @small: of those, small ones
  * @free: FREE ones
  * @dirty: DIRTY ones
- * @draining: DRAINING ones, those of imports too
+ * @held: HELD ones
  */
 struct tow_pool_numbers {
 	u64 large_bytes;
 	u64 bytes;
 	u64 used_bytes;
+	u64 held_bytes;
 	u64 high_water_bytes;
 	u64 slabs;
 	u64 small;
 	u64 free;
 	u64 dirty;
-	u64 draining;
+	u64 held;
 };
 
 int tow_memory_init(struct tow_device *dev, const struct tow_memory_ops *ops);

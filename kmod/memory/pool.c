@@ -4,49 +4,46 @@
  *
  * Normal operation
  *
- * A region takes FREE slabs, which are zeroed, and gives them back when it
- * ends.  They come back DRAINING.  The work item takes each one through what it
- * needs before somebody else may have it:
+ * A region takes FREE slabs, which are zeroed, and gives them back when it ends.  By then
+ * no peer reaches them: an export holds its region until its last grant has ended and its
+ * keys are invalid (directory/export.c).  That order matters: invalidation stops no
+ * operation that is past its check of the key.  What may be left are users on this
+ * machine, who hold references to the pages: a pipe, a read or a write past the page
+ * cache, another driver's registration.  A slab without them is DIRTY; the work item
+ * zeroes it, and it is FREE.  One that has them is HELD.
  *
- *   1. no peer may have an operation on it in flight (tow_slab.remote is 0:
- *      each was revoked and has acknowledged, or lost its queue pairs);
- *   2. its registrations are invalidated;
- *   3. nobody on this machine may use its pages (references are counted); if
- *      somebody does, the slab is retired and a new one made in its place;
- *   4. it is zeroed.
+ * HELD slabs are no less the pool's, and they stay charged to the client that had them,
+ * and to its user: one page that somebody keeps in a pipe keeps all of a slab, and
+ * uncharged a user could keep the whole pool so.  Nobody tells us when a page is let go
+ * of, so the work item looks once a second, and before anybody is refused.
  *
- * The order matters.  Only after 1 is it safe to invalidate, as invalidation
- * stops no operation that is past its check of the key; only after 2 is 3 the
- * last word, and what somebody wrote before 3 is gone after 4.
+ * A region that finds too few FREE slabs takes DIRTY ones and zeroes them itself; then
+ * has the work item look at HELD ones, and stop zeroing; then has small slabs made in
+ * place of a large one, if it is them that it needs.  Which slabs there are at all is the
+ * business of pool_resize.c.
  *
- * A region that finds too few FREE slabs takes DIRTY ones and zeroes them
- * itself; then waits for the work item; then has slabs of the other class
- * exchanged for some of its own.  Which slabs there are at all is the business
- * of pool_resize.c.
+ * Locks
+ *
+ * tow_pool.lock is dropped after each TOW_POOL_BATCH slabs.  So a list's count, and not
+ * its length, says what may be taken: who takes many counts them off first, and collects
+ * them then.
  *
  * Removal of the device
  *
- * tow_pool_stop() takes every slab off the RDMA device.  Those that regions
- * have stay with them, as plain memory, until the regions end.
+ * tow_pool_stop() takes every slab off the RDMA device.  Those that regions have stay with
+ * them, as plain memory, until the regions end; pages that others use go when they are let
+ * go of.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
-#include <linux/sizes.h>
 
 #include "core/trace.h"
 #include "internal.h"
 
-/*
- * What one caller had made ready, another may have taken: so often we try again
- * before we say that there is none.
- */
-#define TOW_POOL_ROUNDS		3
+/* How often HELD slabs are looked at. */
+#define TOW_POOL_LOOK		HZ
 
-/*
- * Zeroed in one go by the work item.  Whoever finds the pool empty waits for it,
- * so however much came back at once must not keep him.
- */
-#define TOW_POOL_ZERO_BYTES	((u64)SZ_256M)
+/* So many slabs are moved while the lock is held. */
+#define TOW_POOL_BATCH		64
 
 static void tow_pool_work(struct work_struct *work);
 
@@ -60,142 +57,112 @@ static void tow_pool_work(struct work_struct *work);
 void tow_pool_init(struct tow_pool *pool, struct tow_device *dev,
 		   u32 registration_pages)
 {
-	int class;
+	int state, class;
 
 	pool->dev = dev;
 	pool->large_bytes = tow_slab_large_bytes(registration_pages, PAGE_SIZE);
 	spin_lock_init(&pool->lock);
 	INIT_LIST_HEAD(&pool->all);
-	INIT_LIST_HEAD(&pool->draining);
-	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
-		INIT_LIST_HEAD(&pool->free[class]);
-		INIT_LIST_HEAD(&pool->dirty[class]);
+	for (state = 0; state < TOW_SLAB_STATES; state++) {
+		for (class = 0; class < TOW_SLAB_CLASSES; class++)
+			INIT_LIST_HEAD(&pool->slabs[state][class].list);
 	}
 	mutex_init(&pool->resize);
-	INIT_WORK(&pool->work, tow_pool_work);
-	tow_pool_init_retired(pool);
+	INIT_DELAYED_WORK(&pool->work, tow_pool_work);
+}
+
+/* Caller holds the lock, and has moved another slab: its @i-th. */
+static void tow_pool_breathe(struct tow_pool *pool, unsigned int i)
+{
+	if (i % TOW_POOL_BATCH != TOW_POOL_BATCH - 1)
+		return;
+	spin_unlock(&pool->lock);
+	cond_resched();
+	spin_lock(&pool->lock);
 }
 
 /* ---- slabs that come back ------------------------------------------------- */
 
-static void tow_pool_put_dirty(struct tow_pool *pool, struct tow_slab *slab)
+/* A HELD slab, of no list, whose pages nobody else uses any more. */
+static void tow_pool_let_go(struct tow_pool *pool, struct tow_slab *slab)
 {
-	/* Whoever used its pages has let go of them meanwhile. */
 	tow_slab_uncharge(slab);
 	spin_lock(&pool->lock);
-	slab->state = TOW_SLAB_DIRTY;
-	list_add_tail(&slab->list, &pool->dirty[slab->class]);
-	pool->dirty_count[slab->class]++;
-	pool->draining_count--;
+	pool->slabs[TOW_SLAB_HELD][slab->class].count--;
 	pool->used_bytes -= slab->bytes;
+	tow_pool_put(pool, slab, TOW_SLAB_DIRTY);
 	spin_unlock(&pool->lock);
 }
 
-/* The import's business from now on. */
-static void tow_pool_pass_import(struct tow_pool *pool, struct tow_slab *slab)
+/* Are HELD slabs of a class held still?  Return: true: some are. */
+static bool tow_pool_look(struct tow_pool *pool, enum tow_slab_class class)
 {
-	spin_lock(&pool->lock);
-	pool->draining_count--;
-	spin_unlock(&pool->lock);
-	slab->backing->ops->drained(slab);
-}
-
-/* Those that no peer can have an operation on, in @drained. */
-static void tow_pool_take_drained(struct tow_pool *pool,
-				  struct list_head *drained)
-{
+	struct tow_slabs *held = &pool->slabs[TOW_SLAB_HELD][class];
 	struct tow_slab *slab, *next;
+	LIST_HEAD(looked_at);
+	bool some;
 
 	spin_lock(&pool->lock);
-	list_for_each_entry_safe(slab, next, &pool->draining, list) {
-		if (!refcount_read(&slab->remote))
-			list_move_tail(&slab->list, drained);
-	}
+	list_splice_init(&held->list, &looked_at);
 	spin_unlock(&pool->lock);
-}
-
-/* What becomes ready meanwhile has the work item run again. */
-static void tow_pool_drain(struct tow_pool *pool)
-{
-	struct tow_slab *slab, *next;
-	LIST_HEAD(drained);
-
-	tow_pool_take_drained(pool, &drained);
-	/* An import takes its slabs with it when the last one has drained. */
-	list_for_each_entry_safe(slab, next, &drained, list) {
-		list_del_init(&slab->list);
-		tow_slab_hide_all(slab);
-		if (slab->class == TOW_SLAB_IMPORTED)
-			tow_pool_pass_import(pool, slab);
-		else if (tow_slab_ours_alone(slab))
-			tow_pool_put_dirty(pool, slab);
-		else
-			tow_pool_retire(pool, slab);
+	list_for_each_entry_safe(slab, next, &looked_at, list) {
+		if (tow_slab_ours_alone(slab)) {
+			list_del(&slab->list);
+			tow_pool_let_go(pool, slab);
+		}
 		cond_resched();
 	}
-}
-
-static struct tow_slab *tow_pool_next_dirty(struct tow_pool *pool,
-					    enum tow_slab_class class)
-{
-	struct tow_slab *slab;
-
 	spin_lock(&pool->lock);
-	slab = list_first_entry_or_null(&pool->dirty[class], struct tow_slab,
-					list);
-	if (slab) {
-		list_del_init(&slab->list);
-		pool->dirty_count[class]--;
-	}
+	list_splice(&looked_at, &held->list);
+	some = held->count;
 	spin_unlock(&pool->lock);
-	return slab;
+	return some;
 }
 
 /*
- * Makes dirty slabs free, some at a time.  Removal waits for us, and has no use
- * for zeroes.
+ * Makes DIRTY slabs FREE.  Those who wait can zero what they take, and removal has no
+ * use for zeroes.
  */
-static void tow_pool_zero(struct tow_pool *pool)
+static void tow_pool_zero(struct tow_pool *pool, enum tow_slab_class class)
 {
-	u64 left = TOW_POOL_ZERO_BYTES;
 	struct tow_slab *slab;
-	int class;
 
-	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
-		while (left && !tow_device_going(pool->dev) &&
-		       (slab = tow_pool_next_dirty(pool, class))) {
-			left -= min(left, slab->bytes);
-			tow_slab_zero(slab);
-			spin_lock(&pool->lock);
-			tow_pool_put_free(pool, slab);
-			spin_unlock(&pool->lock);
+	while (!tow_device_going(pool->dev) && !atomic_read(&pool->waiting)) {
+		spin_lock(&pool->lock);
+		slab = tow_pool_pick(pool, TOW_SLAB_DIRTY, class);
+		spin_unlock(&pool->lock);
+		if (!slab)
+			return;
+		if (tow_slab_zero(slab)) {
+			tow_pool_lose(pool, slab);
+			continue;
 		}
+		spin_lock(&pool->lock);
+		tow_pool_put(pool, slab, TOW_SLAB_FREE);
+		spin_unlock(&pool->lock);
 	}
-	if (!left)
-		queue_work(tow_wq, &pool->work);
 }
 
 static void tow_pool_work(struct work_struct *work)
 {
-	struct tow_pool *pool = container_of(work, struct tow_pool, work);
+	struct tow_pool *pool = container_of(to_delayed_work(work),
+					     struct tow_pool, work);
+	bool held = false;
+	int class;
 
-	tow_pool_drain(pool);
+	for (class = 0; class < TOW_SLAB_CLASSES; class++)
+		held |= tow_pool_look(pool, class);
 	/* What is to leave need not be zeroed. */
-	tow_pool_trim(pool);
-	tow_pool_zero(pool);
-	tow_pool_trim(pool);
+	tow_pool_trim(pool, false);
+	for (class = 0; class < TOW_SLAB_CLASSES; class++)
+		tow_pool_zero(pool, class);
+	tow_pool_trim(pool, false);
+	/* Not if it is to run sooner. */
+	if (held)
+		queue_delayed_work(tow_wq, &pool->work, TOW_POOL_LOOK);
 }
 
 /* ---- for regions ---------------------------------------------------------- */
-
-/* Called with the lock held. */
-static void tow_pool_own(struct tow_pool *pool, struct tow_slab *slab)
-{
-	slab->state = TOW_SLAB_OWNED;
-	refcount_set(&slab->remote, 1);
-	pool->used_bytes += slab->bytes;
-	pool->high_water_bytes = max(pool->high_water_bytes, pool->used_bytes);
-}
 
 /*
  * All or nothing.  The first @dirty of the slabs are dirty: the caller zeroes
@@ -205,31 +172,27 @@ static int tow_pool_try_take(struct tow_pool *pool, enum tow_slab_class class,
 			     unsigned int count, struct tow_slab **slabs,
 			     unsigned int *dirty)
 {
+	struct tow_slabs *used = &pool->slabs[TOW_SLAB_DIRTY][class];
+	struct tow_slabs *free = &pool->slabs[TOW_SLAB_FREE][class];
 	unsigned int i;
 
-	*dirty = 0;
 	spin_lock(&pool->lock);
-	if (pool->stopped) {
-		spin_unlock(&pool->lock);
-		return -ENODEV;
-	}
-	if (pool->free_count[class] + pool->dirty_count[class] < count) {
+	if (free->count + used->count < count) {
 		spin_unlock(&pool->lock);
 		return -ENOSPC;
 	}
-	if (pool->free_count[class] < count)
-		*dirty = count - pool->free_count[class];
+	*dirty = count - min_t(unsigned long, count, free->count);
+	used->count -= *dirty;
+	free->count -= count - *dirty;
+	pool->used_bytes += count * tow_pool_slab_bytes(pool, class);
+	pool->high_water_bytes = max(pool->high_water_bytes, pool->used_bytes);
 	for (i = 0; i < count; i++) {
-		struct list_head *list = i < *dirty ? &pool->dirty[class] :
-						      &pool->free[class];
-
 		/* The one that was used last, which is the warmest. */
-		slabs[i] = list_last_entry(list, struct tow_slab, list);
+		slabs[i] = list_last_entry(i < *dirty ? &used->list : &free->list,
+					   struct tow_slab, list);
 		list_del_init(&slabs[i]->list);
-		tow_pool_own(pool, slabs[i]);
+		tow_pool_breathe(pool, i);
 	}
-	pool->dirty_count[class] -= *dirty;
-	pool->free_count[class] -= count - *dirty;
 	spin_unlock(&pool->lock);
 	return 0;
 }
@@ -243,67 +206,37 @@ static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 
 	tow_device_name(dev, name);
 	tow_pool_numbers(dev, &numbers);
-	switch (error) {
-	case -ENODEV:
-	case -EINTR:
-		return error;
-	case -ENOSPC:
+	if (error == -ENOSPC) {
 		trace_tow_limit(dev, "pool_bytes", numbers.used_bytes,
 				numbers.bytes, bytes);
 		tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
-		pr_notice_ratelimited("%s: %llu bytes asked for, with %llu used of %llu: raise /sys/class/towline/%s/pool_bytes\n",
+		pr_notice_ratelimited("%s: %llu bytes asked for, with %llu used (%llu held) of %llu: raise /sys/class/towline/%s/pool_bytes (or write it again: small slabs go)\n",
 				      name, bytes, numbers.used_bytes,
-				      numbers.bytes, name);
-		return error;
-	case -ENOMEM:
+				      numbers.held_bytes, numbers.bytes, name);
+	} else if (error == -ENOMEM) {
 		tow_stat_inc(dev, TOW_STAT_MEMORY_REFUSALS);
-		pr_notice_ratelimited("%s: the machine has no memory for slabs\n",
-				      name);
-		return error;
-	default:
-		pr_notice_ratelimited("%s: no slab could be made: error %d\n",
-				      name, error);
-		return error;
+		pr_notice_ratelimited("%s: the machine has no memory for slabs: "
+				      TOW_SLAB_NO_MEMORY "\n", name);
 	}
+	return error;
 }
 
-/* One round of everything that may help. */
+/* What others have let go of lately may do, or small slabs in place of a large one. */
 static int tow_pool_take_slowly(struct tow_pool *pool,
 				enum tow_slab_class class, unsigned int count,
 				struct tow_slab **slabs, unsigned int *dirty)
 {
-	int ret;
+	int ret, error = 0;
 
-	/* What came back lately may do. */
-	flush_work(&pool->work);
+	tow_pool_settle(pool);
 	ret = tow_pool_try_take(pool, class, count, slabs, dirty);
-	if (ret != -ENOSPC)
-		return ret;
-	ret = tow_pool_exchange(pool, class, count);
-	if (ret)
-		return ret;
-	return tow_pool_try_take(pool, class, count, slabs, dirty);
-}
-
-static u64 tow_pool_bytes(struct tow_pool *pool)
-{
-	u64 bytes;
-
-	spin_lock(&pool->lock);
-	bytes = pool->bytes;
-	spin_unlock(&pool->lock);
-	return bytes;
-}
-
-/* Has the pool so much, or will it, once what is missing was replaced? */
-static bool tow_pool_reaches(struct tow_pool *pool, u64 bytes)
-{
-	bool reaches;
-
-	spin_lock(&pool->lock);
-	reaches = bytes <= max(pool->bytes, pool->want_bytes);
-	spin_unlock(&pool->lock);
-	return reaches;
+	while (ret == -ENOSPC && class == TOW_SLAB_SMALL && !error) {
+		error = tow_slab_interrupted(pool->dev) ?:
+			tow_pool_make_small(pool);
+		ret = tow_pool_try_take(pool, class, count, slabs, dirty);
+	}
+	tow_pool_settled(pool);
+	return ret == -ENOSPC && error ? error : ret;
 }
 
 /**
@@ -315,13 +248,39 @@ static bool tow_pool_reaches(struct tow_pool *pool, u64 bytes)
  */
 int tow_pool_too_small(struct tow_pool *pool, u64 bytes)
 {
-	if (bytes <= tow_pool_bytes(pool))
-		return 0;
-	/* A slab that is being replaced is missing for a moment. */
-	flush_work(&pool->work);
-	if (bytes <= tow_pool_bytes(pool))
-		return 0;
-	return tow_pool_refuse(pool, bytes, -ENOSPC);
+	u64 most;
+
+	spin_lock(&pool->lock);
+	/* There is less than wanted while small slabs are made. */
+	most = max(pool->bytes, pool->want_bytes);
+	spin_unlock(&pool->lock);
+	return bytes <= most ? 0 : tow_pool_refuse(pool, bytes, -ENOSPC);
+}
+
+/*
+ * Zeroes the first @dirty of @count slabs.  A poisoned one is lost, and the others are
+ * given back then: -EAGAIN.
+ */
+static int tow_pool_clean(struct tow_pool *pool, struct tow_slab **slabs,
+			  unsigned int count, unsigned int dirty)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < dirty && !ret; i++) {
+		ret = tow_slab_interrupted(pool->dev);
+		if (!ret && tow_slab_zero(slabs[i])) {
+			spin_lock(&pool->lock);
+			pool->used_bytes -= slabs[i]->bytes;
+			spin_unlock(&pool->lock);
+			tow_pool_lose(pool, slabs[i]);
+			slabs[i] = slabs[--count];
+			ret = -EAGAIN;
+		}
+	}
+	if (ret)
+		tow_pool_give(pool, slabs, count, NULL);
+	return ret;
 }
 
 /**
@@ -334,100 +293,107 @@ int tow_pool_too_small(struct tow_pool *pool, u64 bytes)
  * Usually takes a lock and nothing else.  tow_pool_give() undoes it.
  *
  * Return: 0; -ENOSPC: the pool has not enough (logged); -ENOMEM: the machine had
- * no memory for slabs of this class (logged); -ENODEV: the device is going; -EINTR:
- * the caller was killed; -EOPNOTSUPP: see tow_slab_make() (logged).
+ * no memory for small slabs (logged); -ENODEV: the device is going; -EINTR: the caller
+ * was killed; -EOPNOTSUPP: see tow_slab_make().
  */
 int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 		  unsigned int count, struct tow_slab **slabs)
 {
-	u64 bytes = count * tow_pool_slab_bytes(pool, class);
-	int rounds = TOW_POOL_ROUNDS;
-	unsigned int dirty, i;
+	unsigned int dirty;
 	int ret;
 
-	ret = tow_pool_try_take(pool, class, count, slabs, &dirty);
-	/* While a slab is replaced there is less than wanted, for a moment. */
-	while (ret == -ENOSPC && rounds-- && tow_pool_reaches(pool, bytes))
-		ret = tow_pool_take_slowly(pool, class, count, slabs, &dirty);
-	if (ret)
-		return tow_pool_refuse(pool, bytes, ret);
-	for (i = 0; i < dirty && !ret; i++) {
-		ret = tow_slab_interrupted(pool->dev);
-		if (!ret)
-			tow_slab_zero(slabs[i]);
-	}
-	if (ret)
-		tow_pool_give(pool, slabs, count);
+	do {
+		ret = tow_pool_try_take(pool, class, count, slabs, &dirty);
+		if (ret == -ENOSPC)
+			ret = tow_pool_take_slowly(pool, class, count, slabs,
+						   &dirty);
+		if (ret)
+			return tow_pool_refuse(pool, count *
+					       tow_pool_slab_bytes(pool, class),
+					       ret);
+		ret = tow_pool_clean(pool, slabs, count, dirty);
+	} while (ret == -EAGAIN);
 	return ret;
 }
 
-/*
- * During removal and after it: nobody but this region knows the slab.  Removal
- * may not have come as far as taking it off the RDMA device; it does not go on
- * before we let go of the lock, and what is off already stays so.
- */
-static void tow_pool_give_memory(struct tow_pool *pool,
-				 struct tow_slab **slabs, unsigned int count)
+/* How many were given; fewer than @count if the device is going. */
+static unsigned int tow_pool_try_give(struct tow_pool *pool,
+				      struct tow_slab **slabs,
+				      unsigned int count,
+				      struct tow_charge *charge)
 {
 	unsigned int i;
 
-	mutex_lock(&pool->resize);
 	spin_lock(&pool->lock);
-	for (i = 0; i < count; i++) {
-		pool->used_bytes -= slabs[i]->bytes;
-		tow_pool_forget(pool, slabs[i]);
-	}
-	spin_unlock(&pool->lock);
-	for (i = 0; i < count; i++) {
-		tow_slab_detach(slabs[i]);
-		tow_slab_uncharge(slabs[i]);
-		tow_slab_free(slabs[i]);
-	}
-	mutex_unlock(&pool->resize);
-}
+	for (i = 0; i < count && !pool->stopped; i++) {
+		struct tow_slab *slab = slabs[i];
 
-/**
- * tow_pool_begin_drain - a region has ended: let go of its slabs
- * @pool: the pool
- * @slabs: the slabs, of the pool or of one import
- * @count: how many
- *
- * Waits for nobody: the work item takes each one on when no peer can reach it any
- * more, by way of tow_backing_ops.drained if it is an import's.
- *
- * Return: false: the device is gone, and with it everybody who could reach them;
- * they are the caller's still.
- */
-bool tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab **slabs,
-			  unsigned int count)
-{
-	bool stopped;
-	unsigned int i;
-
-	spin_lock(&pool->lock);
-	stopped = pool->stopped;
-	for (i = 0; i < count && !stopped; i++) {
-		slabs[i]->state = TOW_SLAB_DRAINING;
-		list_add_tail(&slabs[i]->list, &pool->draining);
-		pool->draining_count++;
-		/* The region's own hold. */
-		towk_slab_drop(slabs[i]);
+		/* Exports hold their region until they have hidden it. */
+		WARN_ON_ONCE(tow_slab_exposed(slab));
+		if (!charge || tow_slab_ours_alone(slab)) {
+			pool->used_bytes -= slab->bytes;
+			tow_pool_put(pool, slab, TOW_SLAB_DIRTY);
+		} else {
+			slab->payer = tow_charge_leave(charge, slab->bytes);
+			trace_tow_slab_held(slab);
+			tow_pool_put(pool, slab, TOW_SLAB_HELD);
+		}
+		tow_pool_breathe(pool, i);
 	}
+	if (!pool->stopped)
+		mod_delayed_work(tow_wq, &pool->work, 0);
 	spin_unlock(&pool->lock);
-	return !stopped;
+	return i;
 }
 
 /**
  * tow_pool_give - give slabs back
  * @pool: the pool; the caller need not be a user of the device
- * @slabs: from tow_pool_take(); not the caller's any more
+ * @slabs: from tow_pool_take(), which no peer reaches; not the caller's any more
  * @count: how many
+ * @charge: what is charged for them; a slab whose pages others use takes its part of
+ *	it.  NULL: nobody but the caller had them
+ *
+ * Waits for nobody.
  */
 void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
-		   unsigned int count)
+		   unsigned int count, struct tow_charge *charge)
 {
-	if (!tow_pool_begin_drain(pool, slabs, count))
-		tow_pool_give_memory(pool, slabs, count);
+	unsigned int given = tow_pool_try_give(pool, slabs, count, charge);
+
+	if (given == count)
+		return;
+	/*
+	 * Removal may not have come as far as taking the rest off the RDMA device; it
+	 * does not go on before we let go of the lock, and what is off stays so.
+	 */
+	mutex_lock(&pool->resize);
+	for (; given < count; given++) {
+		spin_lock(&pool->lock);
+		pool->used_bytes -= slabs[given]->bytes;
+		spin_unlock(&pool->lock);
+		tow_pool_unmake(pool, slabs[given]);
+		cond_resched();
+	}
+	mutex_unlock(&pool->resize);
+}
+
+/**
+ * tow_pool_look_again - have HELD slabs looked at now
+ * @pool: the pool; the caller is a user of the device
+ *
+ * Return: true: there were some, and those that nobody holds are charged no more.
+ */
+bool tow_pool_look_again(struct tow_pool *pool)
+{
+	struct tow_pool_numbers numbers;
+
+	tow_pool_numbers(pool->dev, &numbers);
+	if (!numbers.held)
+		return false;
+	tow_pool_settle(pool);
+	tow_pool_settled(pool);
+	return true;
 }
 
 /* ---- looking, stopping ---------------------------------------------------- */
@@ -449,11 +415,14 @@ void tow_pool_numbers(struct tow_device *dev, struct tow_pool_numbers *numbers)
 	numbers->used_bytes = pool->used_bytes;
 	numbers->high_water_bytes = pool->high_water_bytes;
 	numbers->small = pool->count[TOW_SLAB_SMALL];
-	numbers->draining = pool->draining_count;
 	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
+		u64 held = pool->slabs[TOW_SLAB_HELD][class].count;
+
 		numbers->slabs += pool->count[class];
-		numbers->free += pool->free_count[class];
-		numbers->dirty += pool->dirty_count[class];
+		numbers->free += pool->slabs[TOW_SLAB_FREE][class].count;
+		numbers->dirty += pool->slabs[TOW_SLAB_DIRTY][class].count;
+		numbers->held += held;
+		numbers->held_bytes += held * tow_pool_slab_bytes(pool, class);
 	}
 	spin_unlock(&pool->lock);
 }
@@ -468,29 +437,19 @@ void tow_pool_numbers(struct tow_device *dev, struct tow_pool_numbers *numbers)
 void tow_pool_stop(struct tow_pool *pool)
 {
 	struct tow_slab *slab, *next;
-	LIST_HEAD(gone);
 
 	spin_lock(&pool->lock);
 	pool->stopped = true;
 	spin_unlock(&pool->lock);
-	cancel_work_sync(&pool->work);
-	/* Imports that have ended, among others; there are no peers any more. */
-	tow_pool_drain(pool);
-	WARN_ON_ONCE(pool->draining_count);
-	tow_pool_stop_retired(pool);
-
+	cancel_delayed_work_sync(&pool->work);
 	mutex_lock(&pool->resize);
-	list_for_each_entry(slab, &pool->all, all)
-		tow_slab_detach(slab);
-	spin_lock(&pool->lock);
 	list_for_each_entry_safe(slab, next, &pool->all, all) {
-		if (slab->state == TOW_SLAB_OWNED)
-			continue;
-		tow_pool_forget(pool, slab);
-		list_add(&slab->all, &gone);
+		/* A region has those that are in no other list. */
+		if (list_empty(&slab->list))
+			tow_slab_detach(slab);
+		else
+			tow_pool_unmake(pool, slab);
+		cond_resched();
 	}
-	spin_unlock(&pool->lock);
-	list_for_each_entry_safe(slab, next, &gone, all)
-		tow_slab_free(slab);
 	mutex_unlock(&pool->resize);
 }

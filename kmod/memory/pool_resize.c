@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which slabs a pool has: making it larger and smaller, replacing slabs that
- * were lost, and exchanging slabs of one class for the other.
+ * Which slabs a pool has: making it larger and smaller, and small slabs.
  *
  * One change at a time: all of it is done with tow_pool.resize held, which only
  * those who make slabs wait for.  What is made is free at once, and only what is
- * free or dirty ever leaves; so regions come and go meanwhile.
+ * free or dirty leaves; so regions come and go meanwhile.
+ *
+ * Small slabs are made when a region needs them, in place of a large one that nobody
+ * has, and stay.  Each write to pool_bytes gives those back that nobody has, and makes
+ * large ones in their place.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -26,50 +29,60 @@ static int tow_pool_make_one(struct tow_pool *pool, enum tow_slab_class class)
 	list_add_tail(&slab->all, &pool->all);
 	pool->bytes += slab->bytes;
 	pool->count[class]++;
-	tow_pool_put_free(pool, slab);
+	tow_pool_put(pool, slab, TOW_SLAB_FREE);
 	spin_unlock(&pool->lock);
 	return 0;
 }
 
-/*
- * The slab of a class that may leave best, out of its list: a dirty one, which
- * nobody need zero then, or the one that was used longest ago.  NULL: none may.
+/**
+ * tow_pool_unmake - a slab leaves the pool
+ * @pool: the pool; caller holds tow_pool.resize, and removal waits for it
+ * @slab: nobody's; gone afterwards.  Pages that others use go when they are let go of
  */
-static struct tow_slab *tow_pool_pick(struct tow_pool *pool,
-				      enum tow_slab_class class)
+void tow_pool_unmake(struct tow_pool *pool, struct tow_slab *slab)
 {
-	struct tow_slab *slab;
-
-	lockdep_assert_held(&pool->lock);
-	slab = list_first_entry_or_null(&pool->dirty[class], struct tow_slab,
-					list);
-	if (slab) {
-		pool->dirty_count[class]--;
-		return slab;
-	}
-	slab = list_first_entry_or_null(&pool->free[class], struct tow_slab,
-					list);
-	if (slab)
-		pool->free_count[class]--;
-	return slab;
+	lockdep_assert_held(&pool->resize);
+	spin_lock(&pool->lock);
+	list_del(&slab->list);
+	list_del(&slab->all);
+	pool->bytes -= slab->bytes;
+	pool->count[slab->class]--;
+	spin_unlock(&pool->lock);
+	tow_slab_detach(slab);
+	tow_slab_uncharge(slab);
+	tow_slab_free(slab);
 }
 
-/* A slab of the class that nobody has leaves the pool; false: there is none. */
+/**
+ * tow_pool_lose - a slab has poisoned memory: the pool is smaller from now on
+ * @pool: the pool; removal waits for the caller
+ * @slab: nobody's, of no list but that of all; gone afterwards
+ */
+void tow_pool_lose(struct tow_pool *pool, struct tow_slab *slab)
+{
+	mutex_lock(&pool->resize);
+	spin_lock(&pool->lock);
+	pool->want_bytes -= min(pool->want_bytes, slab->bytes);
+	spin_unlock(&pool->lock);
+	tow_pool_unmake(pool, slab);
+	mutex_unlock(&pool->resize);
+}
+
+/*
+ * A slab of the class that nobody has leaves the pool: a dirty one, which nobody need
+ * zero then, or the one that was used longest ago.  Return: false: there is none.
+ */
 static bool tow_pool_unmake_one(struct tow_pool *pool, enum tow_slab_class class)
 {
 	struct tow_slab *slab;
 
-	lockdep_assert_held(&pool->resize);
 	spin_lock(&pool->lock);
-	slab = tow_pool_pick(pool, class);
-	if (slab)
-		tow_pool_forget(pool, slab);
+	slab = tow_pool_pick(pool, TOW_SLAB_DIRTY, class) ?:
+	       tow_pool_pick(pool, TOW_SLAB_FREE, class);
 	spin_unlock(&pool->lock);
-	if (!slab)
-		return false;
-	tow_slab_detach(slab);
-	tow_slab_free(slab);
-	return true;
+	if (slab)
+		tow_pool_unmake(pool, slab);
+	return slab;
 }
 
 /* By how much is the pool larger than is wanted?  Negative: smaller. */
@@ -84,63 +97,60 @@ static s64 tow_pool_excess(struct tow_pool *pool)
 }
 
 /*
- * As tow_pool_trim(); whoever trims just now is done, too.  Small slabs in use may be
- * what is too much: then a large one stays, and they go as they come back.
+ * Caller holds tow_pool.resize.  Slabs of a class that nobody has leave, @all of them or
+ * until there are no more than is wanted.
  */
-static void tow_pool_shrink(struct tow_pool *pool)
+static void tow_pool_shrink(struct tow_pool *pool, enum tow_slab_class class,
+			    bool all)
 {
-	int class;
+	s64 each = tow_pool_slab_bytes(pool, class);
 
-	mutex_lock(&pool->resize);
-	for (class = 0; class < TOW_SLAB_CLASSES; class++) {
-		s64 each = tow_pool_slab_bytes(pool, class);
-
-		while (tow_pool_excess(pool) >= each &&
-		       tow_pool_unmake_one(pool, class))
-			cond_resched();
-	}
-	mutex_unlock(&pool->resize);
+	while ((all || tow_pool_excess(pool) >= each) &&
+	       tow_pool_unmake_one(pool, class))
+		cond_resched();
 }
 
 /**
  * tow_pool_trim - let go of slabs until there are no more than is wanted
  * @pool: the pool; the caller is a user of the device, or removal waits for it
+ * @small: let go of all small ones, too
  *
- * Only what nobody has goes.
+ * Only what nobody has goes.  Small slabs in use may be what is too much: then a large one
+ * stays, and they go as they come back.
  */
-void tow_pool_trim(struct tow_pool *pool)
+void tow_pool_trim(struct tow_pool *pool, bool small)
 {
-	if (tow_pool_excess(pool) > 0)
-		tow_pool_shrink(pool);
-}
-
-static void tow_pool_log_missing(struct tow_pool *pool, int error)
-{
-	char name[TOW_DEVICE_NAME_MAX];
-
-	tow_device_name(pool->dev, name);
-	pr_notice_ratelimited("%s: a slab left the pool, and none could be had in its place: error %d (write pool_bytes to try again)\n",
-			      name, error);
+	mutex_lock(&pool->resize);
+	tow_pool_shrink(pool, TOW_SLAB_SMALL, small);
+	tow_pool_shrink(pool, TOW_SLAB_LARGE, false);
+	mutex_unlock(&pool->resize);
 }
 
 /**
- * tow_pool_replace - make a slab in place of one that was lost
- * @pool: the pool; the caller has tow_pool.resize, and removal waits for it
- * @class: what it was
+ * tow_pool_make_small - make small slabs in place of a large one
+ * @pool: the pool; the caller is a user of the device
  *
- * Nothing happens if the pool is as large as it should be.  What fails is
- * logged.
+ * All that the large one had room for, or what the pool lacks.  If the machine needs the
+ * memory more, the pool is smaller afterwards, and the next time begins with what it lacks.
+ *
+ * Return: 0; -ENOSPC: nobody has let go of a large slab; -ENOMEM: no memory; or as
+ * tow_slab_make().
  */
-void tow_pool_replace(struct tow_pool *pool, enum tow_slab_class class)
+int tow_pool_make_small(struct tow_pool *pool)
 {
-	int ret;
+	s64 each = TOW_SLAB_SMALL_BYTES, room;
+	int ret = 0;
 
-	if (tow_pool_excess(pool) >= 0 ||
-	    tow_device_going(pool->dev))
-		return;
-	ret = tow_pool_make_one(pool, class);
-	if (ret)
-		tow_pool_log_missing(pool, ret);
+	mutex_lock(&pool->resize);
+	if (tow_pool_excess(pool) > -each)
+		tow_pool_unmake_one(pool, TOW_SLAB_LARGE);
+	room = min_t(s64, -tow_pool_excess(pool), pool->large_bytes);
+	if (room < each)
+		ret = -ENOSPC;
+	for (; !ret && room >= each; room -= each)
+		ret = tow_pool_make_one(pool, TOW_SLAB_SMALL);
+	mutex_unlock(&pool->resize);
+	return ret;
 }
 
 /* ---- memory regions ------------------------------------------------------- */
@@ -210,127 +220,6 @@ int towk_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 }
 EXPORT_SYMBOL_GPL(towk_slab_expose);
 
-/* ---- exchange ------------------------------------------------------------- */
-
-/* Slabs of a class that nobody has, for @bytes at most: their bytes. */
-static u64 tow_pool_unmake(struct tow_pool *pool, enum tow_slab_class class,
-			   u64 bytes)
-{
-	u64 each = tow_pool_slab_bytes(pool, class), done = 0;
-
-	while (done + each <= bytes && tow_pool_unmake_one(pool, class))
-		done += each;
-	return done;
-}
-
-/* Slabs of a class for @bytes at most; in @done the bytes that were made. */
-static int tow_pool_make(struct tow_pool *pool, enum tow_slab_class class,
-			 u64 bytes, u64 *done)
-{
-	u64 each = tow_pool_slab_bytes(pool, class);
-	int ret = 0;
-
-	*done = 0;
-	while (*done + each <= bytes) {
-		ret = tow_pool_make_one(pool, class);
-		if (ret)
-			break;
-		*done += each;
-	}
-	return ret;
-}
-
-/*
- * After a failure: slabs for @bytes as they were, or small ones where a region
- * has taken some of the others meanwhile.
- */
-static void tow_pool_restore(struct tow_pool *pool, enum tow_slab_class class,
-			     u64 bytes)
-{
-	u64 done;
-	int ret;
-
-	ret = tow_pool_make(pool, class, bytes, &done);
-	bytes -= done;
-	if (!ret)
-		ret = tow_pool_make(pool, TOW_SLAB_SMALL, bytes, &done);
-	if (ret)
-		tow_pool_log_missing(pool, ret);
-}
-
-/*
- * One large slab becomes small ones, or the other way round.  All of it does,
- * or the pool would shrink; what cannot be done is undone.
- */
-static int tow_pool_convert(struct tow_pool *pool, enum tow_slab_class class)
-{
-	u64 room, done;
-	int ret;
-
-	room = tow_pool_unmake(pool, !class, pool->large_bytes);
-	if (room < pool->large_bytes) {
-		tow_pool_restore(pool, !class, room);
-		return -ENOSPC;
-	}
-	ret = tow_pool_make(pool, class, room, &done);
-	if (!ret)
-		return 0;
-	room -= done;
-	room += tow_pool_unmake(pool, class, done);
-	tow_pool_restore(pool, !class, room);
-	return ret;
-}
-
-/* How many bytes of a class are missing for so many slabs; U64_MAX: too many. */
-static u64 tow_pool_missing(struct tow_pool *pool, enum tow_slab_class class,
-			    unsigned int count)
-{
-	enum tow_slab_class other = !class;
-	u64 missing = 0, have, spare;
-
-	spin_lock(&pool->lock);
-	have = pool->free_count[class] + pool->dirty_count[class];
-	spare = pool->free_count[other] + pool->dirty_count[other];
-	spin_unlock(&pool->lock);
-	if (have < count)
-		missing = (count - have) * tow_pool_slab_bytes(pool, class);
-	return missing <= spare * tow_pool_slab_bytes(pool, other) ? missing :
-								     U64_MAX;
-}
-
-/**
- * tow_pool_exchange - slabs of the other class for some of this one
- * @pool: the pool; the caller is a user of the device
- * @class: small or large
- * @count: how many of it there should be that nobody has
- *
- * Memory goes back to the machine in between.  If the machine needs it more the
- * pool is smaller afterwards, which is logged.
- *
- * Return: 0: there were as many for a moment; -ENOSPC: too few slabs of the
- * other class are nobody's; -ENOMEM: no memory; -ENODEV: the device is going;
- * -EINTR: the caller was killed; -EOPNOTSUPP: see tow_slab_make().
- */
-int tow_pool_exchange(struct tow_pool *pool, enum tow_slab_class class,
-		      unsigned int count)
-{
-	u64 missing;
-	int ret = 0;
-
-	mutex_lock(&pool->resize);
-	missing = tow_pool_missing(pool, class, count);
-	if (missing == U64_MAX)
-		ret = -ENOSPC;
-	while (!ret && missing) {
-		ret = tow_slab_interrupted(pool->dev);
-		if (!ret)
-			ret = tow_pool_convert(pool, class);
-		missing -= min(missing, pool->large_bytes);
-	}
-	mutex_unlock(&pool->resize);
-	return ret;
-}
-
 /* ---- for the administrator ------------------------------------------------ */
 
 /*
@@ -377,7 +266,9 @@ static int tow_pool_grow(struct tow_pool *pool, u64 bytes)
 /* What could be had is what is wanted now, unless somebody wants otherwise. */
 static void tow_pool_stop_growing(struct tow_pool *pool, u64 bytes, int error)
 {
-	const char *reason = error == -ENOMEM ? "the machine has no more to give" :
+	const char *reason = error == -ENOMEM ?
+				"the machine has no more to give: "
+				TOW_SLAB_NO_MEMORY :
 			     error == -EINTR ? "the writer was killed" :
 			     error == -EOPNOTSUPP ? "the device reaches memory by copies only" :
 			     error == -EAGAIN ? "the device is being renamed" :
@@ -403,7 +294,8 @@ static void tow_pool_stop_growing(struct tow_pool *pool, u64 bytes, int error)
  * @bytes: how large it is to be, rounded up to whole large slabs
  *
  * Growing stops when no more can be had; what was had stays.  Shrinking takes
- * what nobody has now, and slabs in use when they come back.
+ * what nobody has now, and slabs in use when they come back.  Small slabs that nobody
+ * has go, whatever @bytes: large ones come in their place.
  *
  * Return: 0; -ENOMEM: the machine has no more; -EINTR: the caller was killed;
  * -EAGAIN: the device is being renamed, which waits for the caller; -ENODEV: it is
@@ -418,11 +310,9 @@ int tow_pool_resize(struct tow_device *dev, u64 bytes)
 	spin_lock(&pool->lock);
 	pool->want_bytes = bytes;
 	spin_unlock(&pool->lock);
-	if (tow_pool_excess(pool) > 0) {
-		flush_work(&pool->work);
-		tow_pool_shrink(pool);
-		return 0;
-	}
+	tow_pool_settle(pool);
+	tow_pool_trim(pool, true);
+	tow_pool_settled(pool);
 	ret = tow_pool_grow(pool, bytes);
 	if (ret)
 		tow_pool_stop_growing(pool, bytes, ret);

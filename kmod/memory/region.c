@@ -86,17 +86,11 @@ struct tow_region *tow_region_alloc(struct tow_client *client,
 
 static void tow_region_give_memory(struct tow_region *region)
 {
-	unsigned int i;
-
-	if (region->backing) {
+	if (region->backing)
 		region->backing->ops->release(region);
-		return;
-	}
-	for (i = 0; i < region->slab_count; i++)
-		tow_slab_leave_charged(region->slabs[i], &region->charge);
-	if (region->slab_count)
+	else if (region->slab_count)
 		tow_pool_give(&region->dev->memory->pool, region->slabs,
-			      region->slab_count);
+			      region->slab_count, &region->charge);
 }
 
 static void tow_region_release(struct kref *refs)
@@ -280,6 +274,9 @@ static int tow_region_fill(struct tow_region *region, struct tow_client *client,
 	int ret;
 
 	ret = tow_charge(&region->charge, client->account, amount);
+	/* What it had may be let go of by now. */
+	if (ret && tow_pool_look_again(pool))
+		ret = tow_charge(&region->charge, client->account, amount);
 	if (ret)
 		return ret;
 	ret = tow_pool_take(pool, class, count, region->slabs);

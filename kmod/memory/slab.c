@@ -10,7 +10,8 @@
  * references to any part of it are counted in one place, its head.  The pool's
  * own is one; tow_slab_ours_alone() is true when there is no other: no mapping,
  * no pipe, no pin.  A slab should be one chunk; where memory is fragmented it
- * is several smaller ones, and mappings of it cost more page faults.
+ * is several smaller ones of one size, and mappings of it cost more page faults.  Where
+ * there are only pieces below TOW_SLAB_SMALL_BYTES, no slab is made.
  *
  * Registration
  *
@@ -41,6 +42,9 @@
 
 /* So much of the machine's memory is never taken, that the machine may live. */
 #define TOW_SPARE_DIVISOR	16
+
+/* Chunks of the pool have 2^order pages at least: TOW_SLAB_SMALL_BYTES. */
+#define TOW_SLAB_MIN_ORDER	get_order(TOW_SLAB_SMALL_BYTES)
 
 /* Between two looks whether somebody else wants the processor. */
 #define TOW_ZERO_PAGES		64
@@ -108,8 +112,7 @@ static struct page *tow_slab_alloc_pages(struct tow_device *dev,
 	struct page *page;
 
 	/* Big ones are nice to have; not at any price, and never at OOM's. */
-	gfp |= order > PAGE_ALLOC_COSTLY_ORDER ? __GFP_NORETRY :
-						 __GFP_RETRY_MAYFAIL;
+	gfp |= order > TOW_SLAB_MIN_ORDER ? __GFP_NORETRY : __GFP_RETRY_MAYFAIL;
 	page = alloc_pages_node(ibdev_to_node(dev->ibdev), gfp, order);
 	/*
 	 * Its last owner's number may be there yet.  6.12's finish_fault() takes it
@@ -120,70 +123,82 @@ static struct page *tow_slab_alloc_pages(struct tow_device *dev,
 	return page;
 }
 
-static void tow_slab_free_pages(struct list_head *pages)
+static bool tow_chunk_poisoned(const struct tow_chunk *chunk)
 {
-	struct page *page, *next;
+	u64 page;
 
-	list_for_each_entry_safe(page, next, pages, lru) {
-		list_del(&page->lru);
-		put_page(page);
+	for (page = 0; page < chunk->bytes >> PAGE_SHIFT; page++) {
+		if (PageHWPoison(chunk->page + page))
+			return true;
 	}
+	return false;
 }
 
-/*
- * Memory in as few chunks as there can be had: how many, with @pages holding
- * their first pages; or a negative errno.
+static void tow_chunk_lose(struct tow_device *dev, const struct tow_chunk *chunk)
+{
+	char name[TOW_DEVICE_NAME_MAX];
+
+	tow_device_name(dev, name);
+	tow_stat_inc(dev, TOW_STAT_POISONED_CHUNKS);
+	pr_warn("%s: memory with a hardware error is used no more: %llu bytes from page frame %#lx on\n",
+		name, chunk->bytes, page_to_pfn(chunk->page));
+}
+
+/**
+ * tow_slab_free - give a slab's pages back to the machine
+ * @slab: a slab of the pool that was detached; gone afterwards
+ *
+ * Pages that somebody else still uses go when he lets go of them.  A chunk with a
+ * poisoned page never goes: of several pages the page allocator looks for that at none,
+ * and would hand them out.
  */
-static int tow_slab_find_pages(struct tow_device *dev, u64 bytes,
-			       struct list_head *pages)
+void tow_slab_free(struct tow_slab *slab)
 {
-	unsigned int order = get_order(min(bytes, TOW_SLAB_LARGE_BYTES));
-	struct page *page;
-	int count = 0;
+	unsigned int i;
 
-	if (!tow_slab_memory_left(bytes))
-		return -ENOMEM;
-	while (bytes) {
-		page = tow_slab_alloc_pages(dev, order);
-		if (page) {
-			list_add_tail(&page->lru, pages);
-			bytes -= PAGE_SIZE << order;
-			count++;
-		} else if (order) {
-			order--;
-		} else {
-			tow_slab_free_pages(pages);
-			return -ENOMEM;
-		}
+	trace_tow_slab_free(slab);
+	for (i = 0; i < slab->chunk_count; i++) {
+		if (tow_chunk_poisoned(&slab->chunks[i]))
+			tow_chunk_lose(slab->dev, &slab->chunks[i]);
+		else
+			put_page(slab->chunks[i].page);
 	}
-	return count;
+	kvfree(slab);
 }
 
-static struct tow_slab *tow_slab_find_memory(struct tow_device *dev,
-					     enum tow_slab_class class)
+/**
+ * tow_slab_uncharge - nobody else uses a slab's pages, or it does not matter any more
+ * @slab: a slab of the pool that no region has
+ */
+void tow_slab_uncharge(struct tow_slab *slab)
 {
-	struct page *page, *next;
+	if (slab->payer)
+		tow_account_uncharge(slab->payer, slab->bytes);
+	slab->payer = NULL;
+}
+
+/* A slab in chunks of 2^order pages; NULL: they cannot be had. */
+static struct tow_slab *tow_slab_find_memory(struct tow_device *dev,
+					     enum tow_slab_class class,
+					     unsigned int order)
+{
+	u64 bytes = tow_pool_slab_bytes(&dev->memory->pool, class);
+	unsigned int count = bytes >> (order + PAGE_SHIFT);
 	struct tow_slab *slab;
-	LIST_HEAD(pages);
-	int count;
 
-	count = tow_slab_find_pages(dev, tow_pool_slab_bytes(&dev->memory->pool, class),
-				    &pages);
-	if (count < 0)
-		return ERR_PTR(count);
 	slab = tow_slab_alloc(dev, class, count, GFP_KERNEL);
-	if (!slab) {
-		tow_slab_free_pages(&pages);
-		return ERR_PTR(-ENOMEM);
-	}
-	list_for_each_entry_safe(page, next, &pages, lru) {
-		struct tow_chunk *chunk = &slab->chunks[slab->chunk_count++];
+	while (slab && slab->chunk_count < count) {
+		struct tow_chunk *chunk = &slab->chunks[slab->chunk_count];
 
-		list_del(&page->lru);
-		chunk->page = page;
+		chunk->page = tow_slab_alloc_pages(dev, order);
+		if (!chunk->page) {
+			tow_slab_free(slab);
+			return NULL;
+		}
 		chunk->at = slab->bytes;
-		chunk->bytes = PAGE_SIZE << compound_order(page);
+		chunk->bytes = PAGE_SIZE << order;
 		slab->bytes += chunk->bytes;
+		slab->chunk_count++;
 		trace_tow_chunk_alloc(dev, chunk);
 	}
 	return slab;
@@ -330,18 +345,22 @@ static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
  * @class: small or large
  *
  * Return: the slab, mapped, zeroed; or an ERR_PTR(): -ENOMEM: the machine has no
- * memory (or what is left is for others); -EOPNOTSUPP: the device cannot reach
+ * memory, or what is left is for others, or in small pieces; -EOPNOTSUPP: the device cannot reach
  * memory without copies.
  */
 struct tow_slab *tow_slab_make(struct tow_device *dev,
 			       enum tow_slab_class class)
 {
-	struct tow_slab *slab;
-	int ret;
+	u64 bytes = tow_pool_slab_bytes(&dev->memory->pool, class);
+	int order = get_order(bytes), ret;
+	struct tow_slab *slab = NULL;
 
-	slab = tow_slab_find_memory(dev, class);
-	if (IS_ERR(slab))
-		return slab;
+	if (tow_slab_memory_left(bytes)) {
+		for (; !slab && order >= TOW_SLAB_MIN_ORDER; order--)
+			slab = tow_slab_find_memory(dev, class, order);
+	}
+	if (!slab)
+		return ERR_PTR(-ENOMEM);
 	ret = tow_slab_map(slab);
 	if (ret) {
 		tow_slab_detach(slab);
@@ -367,26 +386,12 @@ void tow_slab_detach(struct tow_slab *slab)
 }
 
 /**
- * tow_slab_free - give a slab's pages back to the machine
- * @slab: a slab of the pool that was detached; gone afterwards
- *
- * Pages that somebody else still uses go when he lets go of them.
- */
-void tow_slab_free(struct tow_slab *slab)
-{
-	unsigned int i;
-
-	trace_tow_slab_free(slab);
-	for (i = 0; i < slab->chunk_count; i++)
-		put_page(slab->chunks[i].page);
-	kvfree(slab);
-}
-
-/**
  * tow_slab_zero - forget what is in a slab
  * @slab: a slab of the pool that is in nobody's hands
+ *
+ * Return: 0; -EHWPOISON: part of it has a hardware error, and must not be touched.
  */
-void tow_slab_zero(struct tow_slab *slab)
+int tow_slab_zero(struct tow_slab *slab)
 {
 	unsigned int i;
 	u64 page;
@@ -394,12 +399,15 @@ void tow_slab_zero(struct tow_slab *slab)
 	for (i = 0; i < slab->chunk_count; i++) {
 		struct tow_chunk *chunk = &slab->chunks[i];
 
+		if (tow_chunk_poisoned(chunk))
+			return -EHWPOISON;
 		for (page = 0; page < chunk->bytes >> PAGE_SHIFT; page++) {
 			clear_highpage(chunk->page + page);
 			if (page % TOW_ZERO_PAGES == 0)
 				cond_resched();
 		}
 	}
+	return 0;
 }
 
 /**
@@ -556,54 +564,3 @@ void towk_slab_hide(struct tow_slab *slab, enum tow_rights rights)
 	mutex_unlock(&slab->lock);
 }
 EXPORT_SYMBOL_GPL(towk_slab_hide);
-
-/**
- * tow_slab_hide_all - undo what exposures are left
- * @slab: a slab whose region has ended
- */
-void tow_slab_hide_all(struct tow_slab *slab)
-{
-	int i;
-
-	mutex_lock(&slab->lock);
-	for (i = 0; i < TOW_RIGHTS; i++) {
-		if (slab->exposed[i] && slab->mr[i])
-			tow_slab_invalidate(slab, i);
-		slab->exposed[i] = 0;
-	}
-	mutex_unlock(&slab->lock);
-}
-
-/* ---- remote users --------------------------------------------------------- */
-
-/**
- * towk_slab_hold - a peer may have operations on a slab from now on
- * @slab: a slab of a region that the caller holds
- *
- * While it is held the slab is not given to anybody else.  Who holds it calls
- * towk_slab_drop() when the peer has acknowledged the revocation, or when the
- * queue pairs by which it could reach the slab are destroyed.
- *
- * Return: false: the region has ended; nothing is held.
- */
-bool towk_slab_hold(struct tow_slab *slab)
-{
-	return refcount_inc_not_zero(&slab->remote);
-}
-EXPORT_SYMBOL_GPL(towk_slab_hold);
-
-/**
- * towk_slab_drop - undo towk_slab_hold()
- * @slab: the slab; belongs to nobody the caller knows afterwards
- *
- * May be called in any context, until the device's peers are gone.
- */
-void towk_slab_drop(struct tow_slab *slab)
-{
-	/* The slab may go as soon as it is at 0. */
-	struct tow_pool *pool = &slab->dev->memory->pool;
-
-	if (refcount_dec_and_test(&slab->remote))
-		queue_work(tow_wq, &pool->work);
-}
-EXPORT_SYMBOL_GPL(towk_slab_drop);

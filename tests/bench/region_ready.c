@@ -266,7 +266,7 @@ static void pause_between(const struct state *state)
 
 	do {
 		nanosleep(&pause, NULL);
-	} while (stat_of(state, "dirty_slabs") > 0 || stat_of(state, "draining_slabs") > 0 ||
+	} while (stat_of(state, "dirty_slabs") > 0 ||
 		 stat_of(state, "free_slabs") < stat_of(state, "slabs"));
 }
 

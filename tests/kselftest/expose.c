@@ -113,7 +113,6 @@ TEST_F(registration, module_refuses)
 	EXPECT_EQ(-EINVAL, tow_expose(b->expose, region, 0, 2, &exposed));
 	ASSERT_EQ(0, tow_expose(b->expose, region, 0, TOW_EXPOSE_READ, &exposed));
 	EXPECT_EQ(-ENOENT, tow_hide(b->expose, &none));
-	EXPECT_EQ(-ENOENT, tow_end(b->expose, TOW_EXPOSE_DROP, &exposed));
 	EXPECT_EQ(0, tow_hide(b->expose, &exposed));
 	EXPECT_EQ(-ENOENT, tow_hide(b->expose, &exposed));
 }
@@ -158,52 +157,43 @@ TEST_F(registration, key_is_another_each_time)
 	}
 }
 
-/*
- * A peer that may still have operations in flight keeps the slab out of
- * everybody's hands, however long its region is gone.
- */
-TEST_F(registration, held_slab_is_nobodys)
+/* Who lets peers in keeps all of the region out of everybody's hands. */
+TEST_F(registration, exposed_memory_is_nobodys)
 {
 	struct bench *b = &self->bench;
-	struct tow_expose_slab held, again;
+	struct tow_expose_slab exposed;
 	struct tow_region_create all;
 	int other = tow_test_open(O_RDWR);
 	void *memory;
 
 	ASSERT_LE(0, other);
 	tow_fill(b->region.words, REGION_BYTES, 1);
-	ASSERT_EQ(0, tow_hold(b->expose, b->region.made.fd, 1, &held));
-	ASSERT_EQ(0, tow_hold(b->expose, b->region.made.fd, 1, &again));
+	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 1, TOW_EXPOSE_WRITE, &exposed));
 	ASSERT_EQ(0, tow_mapped_end(&b->region));
-	EXPECT_EQ(1, tow_sysfs_wait("stats/draining_slabs", 1));
-	EXPECT_EQ(TOW_SLAB, tow_sysfs_wait("pool_used_bytes", TOW_SLAB));
-
+	EXPECT_EQ(REGION_BYTES, tow_sysfs_get("pool_used_bytes"));
 	EXPECT_EQ(-ENOSPC, tow_region_create(other, POOL_BYTES, &all));
-	EXPECT_EQ(0, tow_end(b->expose, TOW_EXPOSE_DROP, &held));
-	EXPECT_EQ(-ENOSPC, tow_region_create(other, POOL_BYTES, &all));
-	EXPECT_EQ(1, tow_sysfs_get("stats/draining_slabs"));
-	ASSERT_EQ(0, tow_region_create(other, POOL_BYTES - TOW_SLAB, &all));
+	ASSERT_EQ(0, tow_region_create(other, POOL_BYTES - REGION_BYTES, &all));
 	EXPECT_EQ(0, tow_region_end(other, &all));
 
-	EXPECT_EQ(0, tow_end(b->expose, TOW_EXPOSE_DROP, &again));
-	EXPECT_EQ(0, tow_sysfs_wait("stats/draining_slabs", 0));
+	EXPECT_EQ(0, tow_hide(b->expose, &exposed));
+	EXPECT_TRUE(tow_pool_unused());
 	ASSERT_EQ(0, tow_region_create(other, POOL_BYTES, &all));
 	memory = tow_region_map(all.fd, POOL_BYTES, PROT_READ);
 	ASSERT_NE(MAP_FAILED, memory);
 	EXPECT_TRUE(tow_is_zero(memory, POOL_BYTES));
 }
 
-/* The pool shrinks around it, and takes it when it is let go. */
-TEST_F(registration, held_slab_outlives_shrinking)
+/* The pool shrinks around it, and takes it when it is hidden. */
+TEST_F(registration, exposed_memory_outlives_shrinking)
 {
 	struct bench *b = &self->bench;
-	struct tow_expose_slab held;
+	struct tow_expose_slab exposed;
 
-	ASSERT_EQ(0, tow_hold(b->expose, b->region.made.fd, 0, &held));
+	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 0, TOW_EXPOSE_READ, &exposed));
 	ASSERT_EQ(0, tow_mapped_end(&b->region));
 	EXPECT_EQ(0, tow_sysfs_put("pool_bytes", "0"));
-	EXPECT_EQ(TOW_SLAB, tow_sysfs_wait("pool_bytes", TOW_SLAB));
-	EXPECT_EQ(0, tow_end(b->expose, TOW_EXPOSE_DROP, &held));
+	EXPECT_EQ(REGION_BYTES, tow_sysfs_wait("pool_bytes", REGION_BYTES));
+	EXPECT_EQ(0, tow_hide(b->expose, &exposed));
 	EXPECT_EQ(0, tow_sysfs_wait("pool_bytes", 0));
 }
 
@@ -212,13 +202,12 @@ TEST_F(registration, closing_ends_all)
 {
 	struct bench *b = &self->bench;
 	uint64_t registered, invalidated;
-	struct tow_expose_slab exposed, held;
+	struct tow_expose_slab exposed;
 
 	registered = tow_sysfs_get("stats/registrations");
 	invalidated = tow_sysfs_get("stats/invalidations");
 	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 0, TOW_EXPOSE_READ, &exposed));
 	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 1, TOW_EXPOSE_WRITE, &exposed));
-	ASSERT_EQ(0, tow_hold(b->expose, b->region.made.fd, 1, &held));
 	ASSERT_EQ(0, tow_mapped_end(&b->region));
 	EXPECT_EQ(REGION_BYTES, tow_sysfs_get("pool_used_bytes"));
 	close(b->expose);
@@ -227,17 +216,15 @@ TEST_F(registration, closing_ends_all)
 	EXPECT_EQ(invalidated + 2, tow_sysfs_get("stats/invalidations"));
 }
 
-/* Exposures and holds are left when the device goes; mappings stay. */
+/* Exposures are left when the device goes; mappings stay. */
 TEST_F_TIMEOUT(registration, removal_ends_all, 120)
 {
 	struct bench *b = &self->bench;
-	struct tow_expose_slab exposed, held;
+	struct tow_expose_slab exposed;
 	struct tow_mapped gone;
 
 	ASSERT_EQ(0, tow_mapped_make(b->client, TOW_SLAB, &gone));
-	ASSERT_EQ(0, tow_hold(b->expose, gone.made.fd, 0, &held));
 	ASSERT_EQ(0, tow_expose(b->expose, gone.made.fd, 0, TOW_EXPOSE_WRITE, &exposed));
-	ASSERT_EQ(0, tow_end(b->expose, TOW_EXPOSE_FORGET, &exposed));
 	ASSERT_EQ(0, tow_mapped_end(&gone));
 	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 0, TOW_EXPOSE_READ, &exposed));
 	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 1, TOW_EXPOSE_WRITE, &exposed));
@@ -458,25 +445,19 @@ TEST_F_TIMEOUT(probe, stale_keys_are_refused, 600)
 	EXPECT_NE(~0ULL, b->region.words[0]);
 }
 
-/*
- * A region ends with its exposures: the pool takes the key back before anybody
- * else has the memory.
- */
+/* A region ends with its last exposure: nobody else gets the memory before that is hidden. */
 TEST_F(probe, released_slab_is_out_of_reach)
 {
 	struct bench *b = &self->bench;
-	struct tow_mapped next;
 	struct tow_expose_slab to;
+	struct tow_mapped next;
 	uint64_t word;
 	uint32_t slab;
 
-	for (slab = 0; slab < 2; slab++) {
-		ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, slab, TOW_EXPOSE_WRITE,
-					&to));
-		EXPECT_EQ(0, tow_end(b->expose, TOW_EXPOSE_FORGET, &to));
-	}
-	EXPECT_EQ(0, tow_probe_write(b->expose, &to, 0, WORD));
+	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 1, TOW_EXPOSE_WRITE, &to));
 	ASSERT_EQ(0, tow_mapped_end(&b->region));
+	EXPECT_EQ(0, tow_probe_write(b->expose, &to, 0, WORD));
+	ASSERT_EQ(0, tow_hide(b->expose, &to));
 	ASSERT_TRUE(tow_pool_unused());
 	EXPECT_EQ(TOW_EXPOSE_REFUSED, tow_probe_write(b->expose, &to, 0, ~0ULL));
 	EXPECT_EQ(TOW_EXPOSE_REFUSED, tow_probe_read(b->expose, &to, 0, &word));
@@ -492,24 +473,6 @@ TEST_F(probe, released_slab_is_out_of_reach)
 		ASSERT_EQ(0, tow_expose(b->expose, next.made.fd, slab, TOW_EXPOSE_WRITE, &again));
 		EXPECT_NE(to.key, again.key);
 	}
-	EXPECT_EQ(TOW_EXPOSE_REFUSED, tow_probe_write(b->expose, &to, 0, ~0ULL));
-}
-
-/* Revoked is not yet released: a peer that has not acknowledged may go on. */
-TEST_F(probe, held_slab_keeps_its_key)
-{
-	struct bench *b = &self->bench;
-	struct tow_expose_slab to, held;
-
-	ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 0, TOW_EXPOSE_WRITE, &to));
-	ASSERT_EQ(0, tow_hold(b->expose, b->region.made.fd, 0, &held));
-	ASSERT_EQ(0, tow_end(b->expose, TOW_EXPOSE_FORGET, &to));
-	ASSERT_EQ(0, tow_mapped_end(&b->region));
-	EXPECT_EQ(1, tow_sysfs_wait("stats/draining_slabs", 1));
-	EXPECT_EQ(TOW_SLAB, tow_sysfs_wait("pool_used_bytes", TOW_SLAB));
-	EXPECT_EQ(0, tow_probe_write(b->expose, &to, 0, WORD));
-	EXPECT_EQ(0, tow_end(b->expose, TOW_EXPOSE_DROP, &held));
-	EXPECT_TRUE(tow_pool_unused());
 	EXPECT_EQ(TOW_EXPOSE_REFUSED, tow_probe_write(b->expose, &to, 0, ~0ULL));
 }
 

@@ -10,8 +10,8 @@
 #define WORD		0x746f776c696e65ULL
 #define PAGE		4096UL
 
-/* Smaller pages are what small objects come from: without them nothing works. */
-#define SMALLEST_ORDER	3
+/* Of the smallest chunks that a slab is made of: 64 KiB. */
+#define SMALLEST_ORDER	4
 
 /* Allocations that one call makes are fewer than that. */
 #define CALL_ROUNDS_MAX	60
@@ -95,8 +95,7 @@ FIXTURE_VARIANT(fragmented)
 };
 
 FIXTURE_VARIANT_ADD(fragmented, halves) { .order = 8 };
-FIXTURE_VARIANT_ADD(fragmented, of_64_KiB) { .order = 4 };
-FIXTURE_VARIANT_ADD(fragmented, of_32_KiB) { .order = SMALLEST_ORDER };
+FIXTURE_VARIANT_ADD(fragmented, of_64_KiB) { .order = SMALLEST_ORDER };
 
 /* One key and one range of addresses, however many chunks there are. */
 TEST_F_TIMEOUT(fragmented, reached_as_one, 300)
@@ -134,6 +133,37 @@ TEST_F_TIMEOUT(fragmented, reached_as_one, 300)
 	ASSERT_EQ(0, tow_mapped_make(b->client, POOL_BYTES, &b->region));
 	ASSERT_NE(NULL, b->region.words);
 	EXPECT_TRUE(tow_is_zero(b->region.words, POOL_BYTES));
+}
+
+FIXTURE(too_fragmented)
+{
+	struct bench bench;
+};
+
+FIXTURE_SETUP(too_fragmented)
+{
+	ASSERT_EQ(0, access(fault_dir[FAIL_PAGE], F_OK))
+		TH_LOG("this kernel has no fault injection");
+	ASSERT_EQ(0, bench_up(&self->bench));
+}
+
+FIXTURE_TEARDOWN_PARENT(too_fragmented)
+{
+	EXPECT_TRUE(bench_down(&self->bench))
+		TH_LOG("the device is not as it was");
+}
+
+/* Of smaller pieces there is no pool; and the log says what to do. */
+TEST_F(too_fragmented, refused)
+{
+	int log = tow_log_open();
+
+	ASSERT_LE(0, log);
+	EXPECT_EQ(-ENOMEM, make_fragmented(SMALLEST_ORDER));
+	EXPECT_EQ(0, tow_sysfs_get("pool_bytes"));
+	EXPECT_TRUE(tow_log_says(log, "/proc/sys/vm/compact_memory"));
+	close(log);
+	EXPECT_EQ(0, tow_pool_fresh(POOL_BYTES));
 }
 
 FIXTURE(short_of_memory)

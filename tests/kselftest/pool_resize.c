@@ -82,7 +82,7 @@ TEST_F(pool, numbers_add_up)
 	EXPECT_EQ(0, tow_region_end(self->fd, &large));
 	EXPECT_EQ(0, tow_region_end(self->fd, &small));
 	EXPECT_TRUE(tow_pool_unused());
-	EXPECT_EQ(0, tow_sysfs_get("stats/draining_slabs"));
+	EXPECT_EQ(0, tow_sysfs_get("stats/held_slabs"));
 	EXPECT_EQ(0, tow_sysfs_wait("stats/dirty_slabs", 0));
 	/* It only ever rises. */
 	EXPECT_LE(3 * TOW_SLAB + TOW_SMALL_SLAB, tow_sysfs_get("pool_high_water_bytes"));
@@ -92,7 +92,10 @@ TEST_F(pool, numbers_add_up)
 	EXPECT_EQ(tow_sysfs_get("stats/dma_maps"), tow_sysfs_get("stats/dma_unmaps"));
 }
 
-/* The whole pool can be had, in one piece, in small pieces, and in turns. */
+/*
+ * The whole pool can be had, in one piece, and in small pieces.  Small slabs stay small:
+ * large ones can be had when the pool's size has been written again.
+ */
 TEST_F_TIMEOUT(pool, all_of_it_can_be_had, 60)
 {
 	const struct {
@@ -100,14 +103,21 @@ TEST_F_TIMEOUT(pool, all_of_it_can_be_had, 60)
 		size_t count;
 	} pieces[] = {
 		{ 4 * TOW_SLAB, 1 }, { TOW_SMALL_SLAB, 4 * TOW_SLAB / TOW_SMALL_SLAB },
-		{ TOW_SLAB, 4 }, { TOW_SMALL_REGION, 4 * TOW_SLAB / TOW_SMALL_REGION },
-		{ 4 * TOW_SLAB, 1 },
+		{ TOW_SMALL_REGION, 4 * TOW_SLAB / TOW_SMALL_REGION },
+		{ TOW_SLAB, 4 }, { 4 * TOW_SLAB, 1 },
 	};
 	struct tow_region_create made[4 * TOW_SLAB / TOW_SMALL_SLAB];
+	int small = 0;
 	size_t i, j;
 
 	ASSERT_EQ(0, tow_pool_fresh(4 * TOW_SLAB));
 	for (i = 0; i < ARRAY_SIZE(pieces); i++) {
+		if (small && pieces[i].bytes > TOW_SMALL_REGION) {
+			EXPECT_EQ(-ENOSPC, tow_region_create(self->fd, TOW_SLAB, &made[0]));
+			ASSERT_EQ(0, tow_sysfs_set("pool_bytes", 4 * TOW_SLAB));
+			EXPECT_EQ(0, tow_sysfs_get("stats/small_slabs"));
+		}
+		small = pieces[i].bytes <= TOW_SMALL_REGION;
 		for (j = 0; j < pieces[i].count; j++) {
 			ASSERT_EQ(0, tow_region_create(self->fd, pieces[i].bytes, &made[j]))
 				TH_LOG("piece %zu of %zu bytes", j, pieces[i].bytes);

@@ -41,21 +41,9 @@ static inline int tow_expose(int fd, int region_fd, uint32_t slab, uint32_t righ
 	return tow_test_ioctl(fd, TOW_EXPOSE_EXPOSE, exposed);
 }
 
-static inline int tow_hold(int fd, int region_fd, uint32_t slab, struct tow_expose_slab *held)
-{
-	*held = (struct tow_expose_slab){ .region_fd = region_fd, .slab = slab };
-	return tow_test_ioctl(fd, TOW_EXPOSE_HOLD, held);
-}
-
-/* HIDE, FORGET, DROP. */
-static inline int tow_end(int fd, unsigned long command, const struct tow_expose_slab *made)
-{
-	return ioctl(fd, command, (unsigned long)made->id) < 0 ? -errno : 0;
-}
-
 static inline int tow_hide(int fd, const struct tow_expose_slab *exposed)
 {
-	return tow_end(fd, TOW_EXPOSE_HIDE, exposed);
+	return ioctl(fd, TOW_EXPOSE_HIDE, (unsigned long)exposed->id) < 0 ? -errno : 0;
 }
 
 /* What became of it, TOW_EXPOSE_SUCCESS or another status; or a negative errno. */

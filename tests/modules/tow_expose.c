@@ -7,7 +7,7 @@
  * How long things live
  *
  * What a file has made ends with the file: first its queue pairs, so that
- * nobody reaches anything any more, then what it holds, then what it exposed.
+ * nobody reaches anything any more, then what it exposed.
  * It ends as well when the RDMA device goes: the RDMA core takes a device from
  * its clients in the reverse order of their registration, and we come after
  * towline, whose symbols we use, so everything works still.  From then on the
@@ -101,11 +101,11 @@ struct tow_expose_file {
 };
 
 /**
- * struct tow_expose_use - an exposure or a hold
+ * struct tow_expose_use - an exposure
  * @list: in the file's
- * @region: an exposure's region, with a reference; NULL: a hold
+ * @region: its region, with a reference
  * @slab: the slab
- * @rights: of an exposure
+ * @rights: what peers may do
  * @id: its number
  */
 struct tow_expose_use {
@@ -357,32 +357,23 @@ static int tow_prober_run(struct tow_device *dev, struct tow_expose_prober *prob
 	return ret;
 }
 
-/* ---- exposures and holds --------------------------------------------------- */
+/* ---- exposures ------------------------------------------------------------- */
 
 /* Called as a user of the device. */
-static void tow_expose_end_use(struct tow_expose_use *use, bool hide)
+static void tow_expose_end_use(struct tow_expose_use *use)
 {
 	list_del(&use->list);
-	if (!use->region)
-		towk_slab_drop(use->slab);
-	else if (hide)
-		towk_slab_hide(use->slab, use->rights);
-	if (use->region)
-		towk_region_put(use->region);
+	towk_slab_hide(use->slab, use->rights);
+	towk_region_put(use->region);
 	kfree(use);
 }
 
-/* Holds go first: nobody is far away any more. */
 static void tow_expose_end_uses(struct tow_expose_file *file)
 {
 	struct tow_expose_use *use, *next;
 
-	list_for_each_entry_safe(use, next, &file->uses, list) {
-		if (!use->region)
-			tow_expose_end_use(use, true);
-	}
 	list_for_each_entry_safe(use, next, &file->uses, list)
-		tow_expose_end_use(use, true);
+		tow_expose_end_use(use);
 }
 
 /* The file is nobody's afterwards. */
@@ -421,30 +412,22 @@ static int tow_expose_bind(struct tow_expose_file *file, struct tow_device *dev)
 	return -ENODEV;
 }
 
-static int tow_expose_start_use(struct tow_expose_use *use, bool hold,
+static int tow_expose_start_use(struct tow_expose_use *use,
 				struct tow_expose_slab *call)
 {
-	struct tow_region *region = use->region;
 	int ret;
 
-	use->slab = region->slabs[call->slab];
+	use->slab = use->region->slabs[call->slab];
 	use->rights = call->rights;
 	call->chunks = use->slab->chunk_count;
-	if (!hold) {
-		ret = towk_slab_expose(use->slab, use->rights, &call->key, &call->address);
-		call->page_bytes = use->slab->page_bytes[use->rights];
-		return ret;
-	}
-	if (!towk_slab_hold(use->slab))
-		return -ENODEV;
-	use->region = NULL;
-	towk_region_put(region);
-	return 0;
+	ret = towk_slab_expose(use->slab, use->rights, &call->key, &call->address);
+	call->page_bytes = use->slab->page_bytes[use->rights];
+	return ret;
 }
 
 /* Called as a user of the region's device; keeps the region if it succeeds. */
 static int tow_expose_add_use(struct tow_expose_file *file, struct tow_region *region,
-			      bool hold, struct tow_expose_slab *call)
+			      struct tow_expose_slab *call)
 {
 	struct tow_expose_use *use;
 	int ret;
@@ -456,7 +439,7 @@ static int tow_expose_add_use(struct tow_expose_file *file, struct tow_region *r
 	if (!use)
 		return -ENOMEM;
 	use->region = region;
-	ret = tow_expose_start_use(use, hold, call);
+	ret = tow_expose_start_use(use, call);
 	if (ret) {
 		kfree(use);
 		return ret;
@@ -468,7 +451,7 @@ static int tow_expose_add_use(struct tow_expose_file *file, struct tow_region *r
 }
 
 static int tow_expose_use_region(struct tow_expose_file *file, struct tow_region *region,
-				 bool hold, struct tow_expose_slab *call)
+				 struct tow_expose_slab *call)
 {
 	struct tow_device *dev = region->dev;
 	int ret;
@@ -478,14 +461,14 @@ static int tow_expose_use_region(struct tow_expose_file *file, struct tow_region
 	if (!towk_device_enter(dev))
 		return -ENODEV;
 	mutex_lock(&tow_expose_lock);
-	ret = tow_expose_add_use(file, region, hold, call);
+	ret = tow_expose_add_use(file, region, call);
 	mutex_unlock(&tow_expose_lock);
 	towk_device_leave(dev);
 	return ret;
 }
 
-/* EXPOSE and HOLD. */
-static int tow_expose_use(struct tow_expose_file *file, bool hold, void __user *user)
+/* EXPOSE. */
+static int tow_expose_use(struct tow_expose_file *file, void __user *user)
 {
 	struct tow_expose_slab call;
 	struct tow_region *region;
@@ -496,7 +479,7 @@ static int tow_expose_use(struct tow_expose_file *file, bool hold, void __user *
 	region = towk_region_get(call.region_fd);
 	if (IS_ERR(region))
 		return PTR_ERR(region);
-	ret = tow_expose_use_region(file, region, hold, &call);
+	ret = tow_expose_use_region(file, region, &call);
 	if (ret) {
 		towk_region_put(region);
 		return ret;
@@ -505,26 +488,18 @@ static int tow_expose_use(struct tow_expose_file *file, bool hold, void __user *
 	return copy_to_user(user, &call, sizeof(call)) ? -EFAULT : 0;
 }
 
-static struct tow_expose_use *tow_expose_find(struct tow_expose_file *file, u32 id, bool hold)
+/* HIDE, called as a user of the file's device. */
+static int tow_expose_unuse(struct tow_expose_file *file, u32 id)
 {
 	struct tow_expose_use *use;
 
 	list_for_each_entry(use, &file->uses, list) {
-		if (use->id == id && !use->region == hold)
-			return use;
+		if (use->id == id) {
+			tow_expose_end_use(use);
+			return 0;
+		}
 	}
-	return NULL;
-}
-
-/* HIDE, FORGET and DROP, called as a user of the file's device. */
-static int tow_expose_unuse(struct tow_expose_file *file, unsigned int cmd, u32 id)
-{
-	struct tow_expose_use *use = tow_expose_find(file, id, cmd == TOW_EXPOSE_DROP);
-
-	if (!use)
-		return -ENOENT;
-	tow_expose_end_use(use, cmd != TOW_EXPOSE_FORGET);
-	return 0;
+	return -ENOENT;
 }
 
 /*
@@ -602,7 +577,7 @@ static int tow_expose_do(struct tow_expose_file *file, struct tow_expose_work *w
 	case TOW_EXPOSE_REMOTE:
 		return tow_expose_remote(file->dev, &work->remote);
 	default:
-		return tow_expose_unuse(file, work->cmd, work->id);
+		return tow_expose_unuse(file, work->id);
 	}
 }
 
@@ -685,14 +660,10 @@ static long tow_expose_ioctl(struct file *filp, unsigned int cmd, unsigned long 
 
 	switch (cmd) {
 	case TOW_EXPOSE_EXPOSE:
-		return tow_expose_use(file, false, user);
-	case TOW_EXPOSE_HOLD:
-		return tow_expose_use(file, true, user);
+		return tow_expose_use(file, user);
 	case TOW_EXPOSE_PROBE:
 		return tow_expose_probe(file, user);
 	case TOW_EXPOSE_HIDE:
-	case TOW_EXPOSE_FORGET:
-	case TOW_EXPOSE_DROP:
 	case TOW_EXPOSE_BREAK:
 		return tow_expose_on_device(file, &work);
 	case TOW_EXPOSE_REMOTE:

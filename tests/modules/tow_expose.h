@@ -30,12 +30,12 @@
  * struct tow_expose_slab - a slab of a region
  * @region_fd: in: a descriptor of the region
  * @slab: in: which one of its slabs, from 0
- * @rights: in: EXPOSE: what peers may do
+ * @rights: in: what peers may do
  * @id: out: what to undo it by
- * @key: out: EXPOSE: the key that peers need
+ * @key: out: the key that peers need
  * @chunks: out: of how many chunks the slab consists
  * @page_bytes: out: the size of its pages, as the device has them
- * @address: out: EXPOSE: of the slab's first byte, for use with the key
+ * @address: out: of the slab's first byte, for use with the key
  */
 struct tow_expose_slab {
 	__s32		region_fd;
@@ -87,10 +87,6 @@ struct tow_expose_remote {
  *
  * EXPOSE	towk_slab_expose(); keeps the region
  * HIDE		towk_slab_hide(), and let the region go
- * FORGET	let the region go without hiding: the pool must
- * HOLD		towk_slab_hold(): somebody far away uses the slab; does not keep
- *		the region
- * DROP		towk_slab_drop()
  * PROBE	with a queue pair in the same protection domain
  * BREAK	the maintenance queue pair, as an error would
  * REMOTE	a remote range that was found through the device: there must be one,
@@ -103,11 +99,8 @@ struct tow_expose_remote {
  */
 #define TOW_EXPOSE_EXPOSE	_IOWR('x', 0, struct tow_expose_slab)
 #define TOW_EXPOSE_HIDE		_IO('x', 1)
-#define TOW_EXPOSE_FORGET	_IO('x', 2)
-#define TOW_EXPOSE_HOLD		_IOWR('x', 3, struct tow_expose_slab)
-#define TOW_EXPOSE_DROP		_IO('x', 4)
-#define TOW_EXPOSE_PROBE	_IOWR('x', 5, struct tow_expose_probe)
-#define TOW_EXPOSE_BREAK	_IO('x', 6)
-#define TOW_EXPOSE_REMOTE	_IOR('x', 7, struct tow_expose_remote)
+#define TOW_EXPOSE_PROBE	_IOWR('x', 2, struct tow_expose_probe)
+#define TOW_EXPOSE_BREAK	_IO('x', 3)
+#define TOW_EXPOSE_REMOTE	_IOR('x', 4, struct tow_expose_remote)
 
 #endif /* TOW_EXPOSE_H */

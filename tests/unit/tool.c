@@ -80,14 +80,15 @@ static void test_sizes(void)
 /* ---- a made-up sysfs ---- */
 
 static const char *const files[] = {
-	"pool_bytes", "pool_used_bytes", "pool_high_water_bytes", "slab_bytes", "mr_limit", "mr_used",
+	"pool_bytes", "pool_used_bytes", "pool_held_bytes", "pool_high_water_bytes", "slab_bytes",
+	"mr_limit", "mr_used",
 	"client_bytes_limit", "user_bytes_limit", "client_mr_limit", "user_mr_limit",
 	"client_region_limit", "user_region_limit", "device_region_limit", "linger_max_s",
 };
 
 static const char *const stats[] = {
-	"slabs", "free_slabs", "dirty_slabs", "draining_slabs", "small_slabs", "dma_maps",
-	"dma_unmaps", "registrations", "invalidations", "retired_slabs", "revokes", "regions",
+	"slabs", "free_slabs", "dirty_slabs", "held_slabs", "small_slabs", "dma_maps",
+	"dma_unmaps", "registrations", "invalidations", "poisoned_chunks", "revokes", "regions",
 	"quota_refusals", "pool_refusals", "memory_refusals",
 };
 
