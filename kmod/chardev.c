@@ -93,12 +93,9 @@ static kuid_t tow_client_key(void)
 	return ns->owner;
 }
 
-/* The client has nothing any more, and will have nothing; may have ended before. */
-static void tow_client_end(struct tow_client *client)
+/* The client has ended: it has nothing any more on return. */
+static void tow_file_end_client(struct tow_client *client)
 {
-	mutex_lock(&client->lock);
-	WRITE_ONCE(client->ended, true);
-	mutex_unlock(&client->lock);
 	tow_poller_client_end(client);
 	tow_queue_client_end(client);
 	/* Before regions: peers let go of what is exported before it is given up. */
@@ -109,6 +106,7 @@ static void tow_client_end(struct tow_client *client)
 static struct tow_client *tow_client_new(struct tow_device *dev,
 					 struct file *file)
 {
+	struct tow_process *process;
 	struct tow_client *client;
 
 	client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
@@ -117,9 +115,8 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	mutex_init(&client->poll_lock);
 	mutex_init(&client->lock);
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
-	INIT_LIST_HEAD(&client->queues);
 	client->dev = dev;
-	client->end = tow_client_end;
+	client->end = tow_file_end_client;
 	client->key = tow_client_key();
 	client->kuid = current_euid();
 	client->cgroup_id = tow_limits_cgroup();
@@ -129,26 +126,21 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 		kfree(client);
 		return ERR_PTR(-ENOMEM);
 	}
-	client->process = tow_process_get();
-	if (IS_ERR(client->process)) {
-		int ret = PTR_ERR(client->process);
-
+	process = tow_process_get();
+	if (IS_ERR(process)) {
 		tow_account_put(client->account);
 		kfree(client);
-		return ERR_PTR(ret);
+		return ERR_CAST(process);
 	}
 	client->user_ns = get_user_ns(current_user_ns());
 	client->pid = get_pid(task_tgid(current));
-	tow_process_add(client->process, client);
+	tow_process_add(process, client);
 	return client;
 }
 
 static void tow_client_free(struct tow_client *client)
 {
-	tow_process_remove(client->process, client);
-	tow_client_end(client);
-	if (client->poller)
-		tow_poller_put(client->poller);
+	tow_process_remove(client);
 	tow_process_put(client->process);
 	tow_account_put(client->account);
 	put_user_ns(client->user_ns);
@@ -169,9 +161,9 @@ static int tow_file_open(struct inode *inode, struct file *file)
 		client = tow_client_new(dev, file);
 		ret = PTR_ERR_OR_ZERO(client);
 	}
-	/* The notifier gives up when a signal has come; we may begin anew. */
+	/* The notifier gives up when a signal has come; open(2) begins anew. */
 	if (ret == -EINTR)
-		ret = -ERESTARTSYS;
+		ret = -ERESTARTNOINTR;
 	trace_tow_client_open(dev, ret);
 	if (ret) {
 		tow_device_put(dev);

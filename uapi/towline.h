@@ -24,8 +24,8 @@
  *	EOPNOTSUPP	soft-RoCE over a network interface outside the initial
  *			network namespace: soft-RoCE works in that one only
  *	ENOMEM		the machine has no memory
- *	EINTR		a signal came, whose handler was not installed with
- *			SA_RESTART; nothing was opened
+ *
+ * Signals do not interrupt it, but for one that kills the caller.
  *
  * In the RDMA subsystem's shared mode (the default) the caller's own network
  * namespace does not matter: the kernel talks to peers, not the caller.

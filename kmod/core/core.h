@@ -290,6 +290,7 @@ extern struct workqueue_struct *tow_wq;
 extern struct workqueue_struct *tow_import_wq;
 extern struct workqueue_struct *tow_connect_wq;
 extern struct workqueue_struct *tow_cq_wq;
+extern struct workqueue_struct *tow_end_wq;
 
 /* device.c */
 int tow_workqueues_init(void);
@@ -379,8 +380,8 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
 /**
  * struct tow_client - one open file and its opener
  * @dev: the device, with a reference
- * @end: takes away all that the client has; called at the end of @process, and
- *	perhaps by two tasks at once
+ * @end: takes away all that the client has; called once, by @end_work
+ * @end_work: queued to tow_end_wq when @ended is set
  * @process: the opener, with a reference
  * @link: in tow_process.clients, under tow_process.lock
  * @account: what it is charged, with a reference
@@ -390,20 +391,21 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  * @pid: the opener's PID, with a reference
  * @cgroup_id: the opener's cgroup
  * @writable: opened with O_RDWR
+ * @ended: its process has exited or executed another program, or the file is
+ *	closed: the client gets nothing more.  Set under tow_process.lock, before
+ *	@end takes any lock under which something is given to the client
  * @poll_lock: protects @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
  * @lock: protects all that follows
  * @handles: struct tow_handle by index, of all kinds
- * @queues: struct tow_queue, each with a reference
  * @generation: of the handle that was made last
- * @ended: its process has exited or executed another program, or the file is
- *	closed: the client gets no more handles
  * @joined: it has chosen a job
  * @job_id: its job; all zero: its user's own
  */
 struct tow_client {
 	struct tow_device	*dev;
 	void			(*end)(struct tow_client *client);
+	struct work_struct	end_work;
 	struct tow_process	*process;
 	struct list_head	link;
 	struct tow_account	*account;
@@ -413,15 +415,14 @@ struct tow_client {
 	struct pid		*pid;
 	u64			cgroup_id;
 	bool			writable;
+	bool			ended;
 	/* protects poller */
 	struct mutex		poll_lock;
 	struct tow_poller	*poller;
-	/* protects handles, queues, generation, ended, joined, job_id */
+	/* protects handles, generation, joined, job_id */
 	struct mutex		lock;
 	struct xarray		handles;
-	struct list_head	queues;
 	u32			generation;
-	bool			ended;
 	bool			joined;
 	u8			job_id[TOW_JOB_ID_BYTES];
 };
@@ -489,8 +490,7 @@ int tow_client_join(struct tow_client *client,
 
 struct tow_process *tow_process_get(void);
 void tow_process_add(struct tow_process *process, struct tow_client *client);
-void tow_process_remove(struct tow_process *process,
-			struct tow_client *client);
+void tow_process_remove(struct tow_client *client);
 void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
 void tow_process_cleanup(void);

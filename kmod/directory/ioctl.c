@@ -173,8 +173,7 @@ struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
 
 /**
  * tow_directory_client_end - what a client has published, and found, ends
- * @client: the client, ended: it gets no handles any more.  Perhaps called by two
- *	at once
+ * @client: the client, ended: it gets no handles any more
  *
  * Waits for no peer.
  */

@@ -127,8 +127,8 @@ struct tow_chain {
 
 /**
  * struct tow_queue - a queue
- * @refs: held by its descriptor, by its client until that ends, and by those
- *	entries together that have not completed
+ * @refs: held by its descriptor, and by those entries together that have not
+ *	completed
  * @release: called when the last one is given back; may sleep
  * @dev: the device, with a reference
  * @link: in tow_queues.list
@@ -151,8 +151,7 @@ struct tow_chain {
  * @poll_link: in tow_poller.queues, until the last reference is given back
  * @idle_us: how long the poller looks for more
  * @submit: held by whoever takes entries; protects @client, too
- * @client: whose; NULL: it has ended
- * @client_link: in tow_client.queues, under tow_client.lock
+ * @client: whose; NULL: it has ended, or the descriptor is closed
  * @sqe: the copy of the entry that is being taken; under @submit
  * @sq_head: entries that were taken; written under @submit
  * @sq_seen: POLL: up to where they are taken together; under @submit
@@ -219,7 +218,6 @@ struct tow_queue {
 	/* protects flows, next_qp, client, sqe, sq_head, sq_seen, chain */
 	struct mutex		submit;
 	struct tow_client	*client;
-	struct list_head	client_link;
 	struct tow_sqe		sqe;
 	u32			sq_head;
 	u32			sq_seen;
@@ -301,6 +299,7 @@ void tow_queues_stop(struct tow_queues *queues);
 bool tow_queues_busy(struct tow_queues *queues,
 		     const struct tow_account *account);
 void tow_queues_cleanup(struct tow_device *dev);
+void tow_queue_leave_client(struct tow_queue *queue);
 void tow_queue_client_end(struct tow_client *client);
 
 /* queue.c */

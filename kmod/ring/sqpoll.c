@@ -314,7 +314,7 @@ void tow_poller_put(struct tow_poller *poller)
 
 /**
  * tow_poller_client_end - a client's poller stops
- * @client: the client, ended.  Perhaps called by two at once
+ * @client: the client, ended
  */
 void tow_poller_client_end(struct tow_client *client)
 {
@@ -322,9 +322,12 @@ void tow_poller_client_end(struct tow_client *client)
 
 	mutex_lock(&client->poll_lock);
 	poller = client->poller;
+	client->poller = NULL;
 	mutex_unlock(&client->poll_lock);
-	if (poller)
+	if (poller) {
 		tow_poller_stop(poller);
+		tow_poller_put(poller);
+	}
 }
 
 static struct tow_poller *tow_pollers_next(struct tow_queues *queues)
