@@ -603,10 +603,16 @@ struct tow_region_attach {
  * contents unchanged, is this client's from now on, and charged to it.  If the
  * call fails the region lingers on as it would have.
  *
+ * Where the client that had it has ended or its process was killed, the call waits
+ * until nothing of it reaches the region: its end, operations of its queues that
+ * are on their way, peers that have not let go of what it exported of the region.
+ * It waits for twice the device's revoke_timeout_ms at most, and no signal ends the
+ * wait but one that kills the caller.
+ *
  * Errors: EINVAL: not a name; ENOENT: this user has no such region in this job;
- * EBUSY: the client that has it lives, or operations of its queues are on their
- * way, or peers have not let go of what it exported of the region: try again;
- * EDQUOT: it would exceed this client's limits; EMFILE, ENFILE, ENOMEM.
+ * EBUSY: the client that has it lives, or the wait was not long enough: try again;
+ * EDQUOT: it would exceed this client's limits; EINTR: the caller was killed;
+ * EMFILE, ENFILE, ENOMEM.
  */
 #define TOW_IOCTL_REGION_ATTACH	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_ATTACH)
 

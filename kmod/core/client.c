@@ -21,7 +21,9 @@
  * removal, which waits for work in the others.
  */
 #include <linux/mmu_notifier.h>
+#include <linux/pid.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "core/core.h"
@@ -270,6 +272,24 @@ void tow_process_remove(struct tow_client *client)
 bool tow_process_is_current(struct tow_process *process)
 {
 	return process->notifier.mm == current->mm;
+}
+
+/**
+ * tow_client_is_ending - will a client soon have nothing any more?
+ * @client: the client; caller keeps it
+ *
+ * Return: true if it has ended, or its process has been killed.
+ */
+bool tow_client_is_ending(struct tow_client *client)
+{
+	struct task_struct *task;
+	bool ending;
+
+	rcu_read_lock();
+	task = pid_task(client->pid, PIDTYPE_TGID);
+	ending = !task || READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT;
+	rcu_read_unlock();
+	return ending || READ_ONCE(client->ended);
 }
 
 /**

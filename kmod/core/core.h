@@ -493,6 +493,7 @@ void tow_process_add(struct tow_process *process, struct tow_client *client);
 void tow_process_remove(struct tow_client *client);
 void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
+bool tow_client_is_ending(struct tow_client *client);
 void tow_process_cleanup(void);
 
 /* ---- the flight recorder --------------------------------------------------- */

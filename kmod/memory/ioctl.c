@@ -6,6 +6,8 @@
  */
 #include <linux/dma-buf.h>
 #include <linux/file.h>
+#include <linux/jiffies.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -214,6 +216,37 @@ static int tow_attach_open(struct tow_client *client,
 	return ret;
 }
 
+/*
+ * Waits while what the region's client had ends.  Its peers have as long as a
+ * revocation may take, and then their queue pairs are destroyed: twice that.
+ */
+static int tow_attach_wait(struct tow_client *client,
+			   const struct tow_region_attach *attach,
+			   struct tow_opening *opening)
+{
+	struct tow_device *dev = client->dev;
+	unsigned int revoke_ms = dev->memory->ops->revoke_timeout_ms(dev);
+	unsigned long end = jiffies + 2 * msecs_to_jiffies(revoke_ms);
+	long pause = 1;
+	int ret;
+
+	for (;;) {
+		if (!tow_device_enter(dev))
+			return -ENODEV;
+		ret = tow_attach_open(client, attach, opening);
+		/* Whoever waits is no user: removal does not wait for him. */
+		tow_device_leave(dev);
+		if (ret != -EAGAIN)
+			return ret;
+		if (time_after(jiffies, end))
+			return -EBUSY;
+		schedule_timeout_killable(pause);
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		pause = min_t(long, 2 * pause, HZ / 20);
+	}
+}
+
 /* TOW_IOCTL_REGION_ATTACH */
 int tow_call_region_attach(struct tow_client *client, void *data,
 			   const struct tow_answer *answer)
@@ -224,10 +257,7 @@ int tow_call_region_attach(struct tow_client *client, void *data,
 
 	if (attach->flags || !tow_name_valid(attach->name) || !attach->name[0])
 		return -EINVAL;
-	if (!tow_device_enter(client->dev))
-		return -ENODEV;
-	ret = tow_attach_open(client, attach, &opening);
-	tow_device_leave(client->dev);
+	ret = tow_attach_wait(client, attach, &opening);
 	if (ret)
 		return ret;
 	attach->bytes = opening.region->bytes;

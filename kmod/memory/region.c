@@ -440,6 +440,12 @@ static void tow_region_linger_expired(struct work_struct *work)
 		tow_region_put(region);
 }
 
+/* Called with the lock held: will its client's end soon have it linger? */
+static bool tow_region_ending(struct tow_region *region)
+{
+	return region->owner && tow_client_is_ending(region->owner);
+}
+
 /* Finds it and claims it, with the table's reference. */
 static struct tow_region *tow_region_claim_named(struct tow_client *client,
 						 const char *name)
@@ -455,7 +461,7 @@ static struct tow_region *tow_region_claim_named(struct tow_client *client,
 	if (!region)
 		region = ERR_PTR(-ENOENT);
 	else if (!tow_region_claim(region))
-		region = ERR_PTR(-EBUSY);
+		region = ERR_PTR(tow_region_ending(region) ? -EAGAIN : -EBUSY);
 	mutex_unlock(&regions->lock);
 	return region;
 }
@@ -496,7 +502,7 @@ static bool tow_region_drained(struct tow_region *region)
  * get it changes nothing of it.
  *
  * Return: the region with the caller's reference, or an ERR_PTR(): see
- * TOW_IOCTL_REGION_ATTACH.
+ * TOW_IOCTL_REGION_ATTACH; -EAGAIN: not yet, as what its client had is ending.
  */
 struct tow_region *tow_region_take_over(struct tow_client *client,
 					const char name[TOW_REGION_NAME_MAX],
@@ -508,7 +514,7 @@ struct tow_region *tow_region_take_over(struct tow_client *client,
 	if (IS_ERR(region))
 		return region;
 	cancel_delayed_work_sync(&region->linger_work);
-	ret = -EBUSY;
+	ret = -EAGAIN;
 	if (tow_region_drained(region))
 		ret = tow_charge_move(&region->charge, client->account, payer);
 	if (ret) {
