@@ -496,7 +496,7 @@ static struct tow_file tow_files[] = {
 		    offsetof(struct tow_device, port_wanted), 0, U32_MAX,
 		    .set = tow_setting_set_port),
 	TOW_SETTING(linger_max_s, tow_setting_memory, 0, 0,
-		    TOW_LINGER_MAX_MAX_S),
+		    TOW_LINGER_MAX_MAX_S, .set = tow_memory_set_linger_max),
 	TOW_SETTING(srq_depth, tow_setting_notify,
 		    offsetof(struct tow_notify, srq_depth),
 		    TOW_SRQ_DEPTH_MIN, TOW_SRQ_DEPTH_MAX),

@@ -176,14 +176,15 @@ static void tow_client_end_work(struct work_struct *work)
 	client->end(client);
 }
 
-/* The client gets nothing more, and what it has is taken away, once. */
-static void tow_client_end(struct tow_client *client)
+/* The client gets nothing more, and loses what it has, once: is it this time? */
+static bool tow_client_begin_end(struct tow_client *client)
 {
 	lockdep_assert_held(&client->process->lock);
 	if (client->ended)
-		return;
+		return false;
 	WRITE_ONCE(client->ended, true);
 	queue_work(tow_end_wq, &client->end_work);
+	return true;
 }
 
 /* The process has exited, or executes another program. */
@@ -197,7 +198,7 @@ static void tow_process_end(struct mmu_notifier *notifier,
 
 	mutex_lock(&process->lock);
 	list_for_each_entry(client, &process->clients, link)
-		tow_client_end(client);
+		tow_client_begin_end(client);
 	mutex_unlock(&process->lock);
 }
 
@@ -257,7 +258,7 @@ void tow_process_remove(struct tow_client *client)
 	struct tow_process *process = client->process;
 
 	mutex_lock(&process->lock);
-	tow_client_end(client);
+	tow_client_begin_end(client);
 	list_del(&client->link);
 	mutex_unlock(&process->lock);
 	flush_work(&client->end_work);
@@ -272,6 +273,23 @@ void tow_process_remove(struct tow_client *client)
 bool tow_process_is_current(struct tow_process *process)
 {
 	return process->notifier.mm == current->mm;
+}
+
+/**
+ * tow_client_end - end a client as if its process had exited
+ * @client: the client, which has nothing any more on return; caller keeps it
+ *
+ * Return: false if it had ended before.
+ */
+bool tow_client_end(struct tow_client *client)
+{
+	bool first;
+
+	mutex_lock(&client->process->lock);
+	first = tow_client_begin_end(client);
+	mutex_unlock(&client->process->lock);
+	flush_work(&client->end_work);
+	return first;
 }
 
 /**

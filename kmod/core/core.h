@@ -226,6 +226,8 @@ enum tow_stat {
  * @events: the subscription to the RDMA device's events
  * @name_lock: protects @name
  * @name: the RDMA device's name, for logs and queries, also when it is gone
+ * @clients: struct tow_client by number, those of files that are open
+ * @last_client: the number that was given last; under the lock of @clients
  * @going: removal has begun: long loops end early
  * @limits: what clients and users may have
  * @memory: the layer of memory/
@@ -254,6 +256,8 @@ struct tow_device {
 	/* protects name */
 	spinlock_t		name_lock;
 	char			name[TOW_DEVICE_NAME_MAX];
+	struct xarray		clients;
+	u64			last_client;
 	bool			going;
 	struct tow_limits	limits;
 	struct tow_memory	*memory;
@@ -379,6 +383,8 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
 
 /**
  * struct tow_client - one open file and its opener
+ * @refs: held by the file and by those who look; keeps the structure
+ * @id: its number on the device
  * @dev: the device, with a reference
  * @end: takes away all that the client has; called once, by @end_work
  * @end_work: queued to tow_end_wq when @ended is set
@@ -391,8 +397,8 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  * @pid: the opener's PID, with a reference
  * @cgroup_id: the opener's cgroup
  * @writable: opened with O_RDWR
- * @ended: its process has exited or executed another program, or the file is
- *	closed: the client gets nothing more.  Set under tow_process.lock, before
+ * @ended: its process has exited or executed another program, the file is
+ *	closed, or an administrator ended it: it gets nothing more.  Set under tow_process.lock, before
  *	@end takes any lock under which something is given to the client
  * @poll_lock: protects @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
@@ -403,6 +409,8 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  * @job_id: its job; all zero: its user's own
  */
 struct tow_client {
+	struct kref		refs;
+	u64			id;
 	struct tow_device	*dev;
 	void			(*end)(struct tow_client *client);
 	struct work_struct	end_work;
@@ -494,6 +502,7 @@ void tow_process_remove(struct tow_client *client);
 void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
 bool tow_client_is_ending(struct tow_client *client);
+bool tow_client_end(struct tow_client *client);
 void tow_process_cleanup(void);
 
 /* ---- the flight recorder --------------------------------------------------- */

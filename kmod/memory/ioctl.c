@@ -4,6 +4,7 @@
  * user of the device, and copies the answer out; what a failing copy leaves
  * behind is undone.
  */
+#include <linux/capability.h>
 #include <linux/dma-buf.h>
 #include <linux/file.h>
 #include <linux/jiffies.h>
@@ -338,6 +339,30 @@ const struct tow_listing tow_region_listing = {
 	.entry_bytes		= sizeof(struct tow_region_info),
 	.next			= tow_region_list_next,
 };
+
+/* TOW_IOCTL_REGION_END */
+int tow_call_region_end(struct tow_client *client, void *data,
+			const struct tow_answer *answer)
+{
+	struct tow_region_end *call = data;
+	u64 cursor = call->id - 1;
+	struct tow_region *region;
+	int ret = -ENOENT;
+
+	if (call->flags)
+		return -EINVAL;
+	if (!capable(CAP_NET_ADMIN))
+		return -EPERM;
+	region = tow_region_next(&client->dev->memory->regions, &cursor);
+	if (!region)
+		return -ENOENT;
+	if (region->id == call->id) {
+		ret = tow_region_end(region, &call->pid);
+		call->fds = atomic_read(&region->fds);
+	}
+	tow_region_put(region);
+	return ret ?: tow_call_answer(answer, call);
+}
 
 /* ---- descriptors ---------------------------------------------------------- */
 
