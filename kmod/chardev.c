@@ -6,6 +6,7 @@
  * and, through file_operations.owner, the module; nothing of the RDMA device.
  */
 #include <crypto/sha2.h>
+#include <linux/capability.h>
 #include <linux/compat.h>
 #include <linux/cred.h>
 #include <linux/fs.h>
@@ -29,6 +30,9 @@
 #include "poller.h"
 #include "queue.h"
 #include "root.h"
+
+/* Published size: of the first version that had the structure, for ever. */
+#define TOW_CLIENT_INFO_PUBLISHED	72
 
 /* Does the device's network interface live in the initial namespace? */
 static bool tow_file_in_init_net(struct tow_device *dev)
@@ -94,12 +98,9 @@ static kuid_t tow_client_key(void)
 	return ns->owner;
 }
 
-/* Called at the end of the client's process, and when its file is closed. */
-static void tow_client_end(struct tow_client *client)
+/* The client has ended: it has nothing any more on return. */
+static void tow_file_end_client(struct tow_client *client)
 {
-	mutex_lock(&client->lock);
-	WRITE_ONCE(client->ended, true);
-	mutex_unlock(&client->lock);
 	tow_poller_client_end(client);
 	tow_queue_client_end(client);
 	/* Before regions: exports are revoked before their regions end. */
@@ -110,17 +111,18 @@ static void tow_client_end(struct tow_client *client)
 static struct tow_client *tow_client_new(struct tow_device *dev,
 					 struct file *file)
 {
+	struct tow_process *process;
 	struct tow_client *client;
 
 	client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
 	if (!client)
 		return ERR_PTR(-ENOMEM);
+	kref_init(&client->refs);
 	mutex_init(&client->poll_lock);
 	mutex_init(&client->lock);
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
-	INIT_LIST_HEAD(&client->queues);
 	client->dev = dev;
-	client->end = tow_client_end;
+	client->end = tow_file_end_client;
 	client->key = tow_client_key();
 	client->kuid = current_euid();
 	client->cgroup_id = tow_limits_cgroup();
@@ -130,31 +132,54 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 		kfree(client);
 		return ERR_PTR(-ENOMEM);
 	}
-	client->process = tow_process_get();
-	if (IS_ERR(client->process)) {
-		int ret = PTR_ERR(client->process);
-
+	process = tow_process_get();
+	if (IS_ERR(process)) {
 		tow_account_put(client->account);
 		kfree(client);
-		return ERR_PTR(ret);
+		return ERR_CAST(process);
 	}
 	client->user_ns = get_user_ns(current_user_ns());
 	client->pid = get_pid(task_tgid(current));
-	tow_process_add(client->process, client);
+	tow_process_add(process, client);
 	return client;
 }
 
-static void tow_client_free(struct tow_client *client)
+static void tow_client_free(struct kref *refs)
 {
-	tow_process_remove(client->process, client);
-	tow_client_end(client);
-	if (client->poller)
-		tow_poller_put(client->poller);
+	struct tow_client *client = container_of(refs, struct tow_client, refs);
+
 	tow_process_put(client->process);
 	tow_account_put(client->account);
 	put_user_ns(client->user_ns);
 	put_pid(client->pid);
 	kfree(client);
+}
+
+static void tow_client_put(struct tow_client *client)
+{
+	kref_put(&client->refs, tow_client_free);
+}
+
+/* It is found from here on. */
+static int tow_client_publish(struct tow_client *client)
+{
+	struct tow_device *dev = client->dev;
+	int ret;
+
+	xa_lock(&dev->clients);
+	client->id = ++dev->last_client;
+	ret = xa_err(__xa_store(&dev->clients, client->id, client,
+				GFP_KERNEL_ACCOUNT));
+	xa_unlock(&dev->clients);
+	return ret;
+}
+
+/* The file is closed. */
+static void tow_client_close(struct tow_client *client)
+{
+	xa_erase(&client->dev->clients, client->id);
+	tow_process_remove(client);
+	tow_client_put(client);
 }
 
 static int tow_file_open(struct inode *inode, struct file *file)
@@ -170,9 +195,14 @@ static int tow_file_open(struct inode *inode, struct file *file)
 		client = tow_client_new(dev, file);
 		ret = PTR_ERR_OR_ZERO(client);
 	}
+	if (!ret) {
+		ret = tow_client_publish(client);
+		if (ret)
+			tow_client_close(client);
+	}
 	/* mmu_notifier_get() fails if a signal is pending: restart open(). */
 	if (ret == -EINTR)
-		ret = -ERESTARTSYS;
+		ret = -ERESTARTNOINTR;
 	trace_tow_client_open(dev, ret);
 	if (ret) {
 		tow_device_put(dev);
@@ -187,7 +217,7 @@ static int tow_file_release(struct inode *inode, struct file *file)
 	struct tow_client *client = file->private_data;
 	struct tow_device *dev = client->dev;
 
-	tow_client_free(client);
+	tow_client_close(client);
 	trace_tow_client_close(dev);
 	tow_device_put(dev);
 	return 0;
@@ -283,12 +313,118 @@ static int tow_call_join(struct tow_client *client, void *data,
 	return ret;
 }
 
+/* ---- clients, for administrators ------------------------------------------- */
+
+/* The next client, with a reference; NULL: there are no more. */
+static struct tow_client *tow_client_next(struct tow_device *dev, u64 *cursor)
+{
+	unsigned long index = *cursor + 1;
+	struct tow_client *client;
+
+	/* No client has such a number; the next one is 0 again. */
+	if (!index)
+		return NULL;
+	xa_lock(&dev->clients);
+	client = xa_find(&dev->clients, &index, ULONG_MAX, XA_PRESENT);
+	if (client) {
+		/* Its file has a reference as long as it is there. */
+		kref_get(&client->refs);
+		*cursor = index;
+	}
+	xa_unlock(&dev->clients);
+	return client;
+}
+
+static void tow_client_describe(struct tow_client *client,
+				struct tow_client_info *info)
+{
+	const u64 *used = client->account->used;
+
+	info->id = client->id;
+	info->cgroup_id = client->cgroup_id;
+	info->uid = from_kuid_munged(current_user_ns(), client->key);
+	rcu_read_lock();
+	if (pid_task(client->pid, PIDTYPE_TGID))
+		info->pid = pid_vnr(client->pid);
+	rcu_read_unlock();
+	if (READ_ONCE(client->ended))
+		info->flags |= TOW_CLIENT_ENDED;
+	tow_client_job(client, info->job_id);
+	info->charged_bytes = READ_ONCE(used[TOW_RES_BYTES]);
+	info->mrs = READ_ONCE(used[TOW_RES_MRS]);
+	info->regions = READ_ONCE(used[TOW_RES_REGIONS]);
+	info->exports = READ_ONCE(used[TOW_RES_EXPORTS]);
+	info->queue_entries = READ_ONCE(used[TOW_RES_QUEUE_ENTRIES]);
+}
+
+/* The next client that the caller may see, described. */
+static bool tow_client_list_next(struct tow_client *client, u32 flags,
+				 u64 *cursor, void *info)
+{
+	struct tow_client *other;
+	bool shown = false;
+
+	while (!shown && (other = tow_client_next(client->dev, cursor))) {
+		shown = flags & TOW_LIST_ALL ||
+			(uid_eq(other->kuid, client->kuid) &&
+			 other->user_ns == client->user_ns);
+		if (shown)
+			tow_client_describe(other, info);
+		tow_client_put(other);
+		cond_resched();
+	}
+	return shown;
+}
+
+static const struct tow_listing tow_client_listing = {
+	.flags			= TOW_LIST_ALL,
+	.entry_published	= TOW_CLIENT_INFO_PUBLISHED,
+	.entry_bytes		= sizeof(struct tow_client_info),
+	.next			= tow_client_list_next,
+};
+
+/* How many of a process's clients end. */
+static u32 tow_clients_end(struct tow_device *dev, struct pid *pid)
+{
+	struct tow_client *client;
+	u64 cursor = 0;
+	u32 count = 0;
+
+	while ((client = tow_client_next(dev, &cursor))) {
+		if (client->pid == pid)
+			count += tow_client_end(client);
+		tow_client_put(client);
+		cond_resched();
+	}
+	return count;
+}
+
+static int tow_call_client_end(struct tow_client *client, void *data,
+			       const struct tow_answer *answer)
+{
+	struct tow_client_end *call = data;
+	struct pid *pid;
+
+	if (call->flags || call->pid <= 0)
+		return -EINVAL;
+	if (!capable(CAP_NET_ADMIN))
+		return -EPERM;
+	pid = find_get_pid(call->pid);
+	call->count = pid ? tow_clients_end(client->dev, pid) : 0;
+	put_pid(pid);
+	return call->count ? tow_call_answer(answer, call) : -ESRCH;
+}
+
 /* A new call is one line here, and its function. */
 static const struct tow_call tow_file_calls[] = {
 	{ TOW_CALL(TOW_IOCTL_QUERY, tow_query, 208),
 	  .function = tow_call_query },
 	{ TOW_CALL(TOW_IOCTL_JOIN, tow_join, 56), .changes = true,
 	  .function = tow_call_join },
+	{ TOW_CALL(TOW_IOCTL_CLIENT_LIST, tow_client_list, 32),
+	  .listing = &tow_client_listing },
+	{ TOW_CALL(TOW_IOCTL_CLIENT_END, tow_client_end, 16), .changes = true,
+	  .function = tow_call_client_end },
 	{ TOW_CALL(TOW_IOCTL_REGION_CREATE, tow_region_create, 104),
 	  .changes = true, .function = tow_call_region_create },
 	{ TOW_CALL(TOW_IOCTL_REGION_DESTROY, tow_region_destroy, 16),
@@ -298,6 +434,8 @@ static const struct tow_call tow_file_calls[] = {
 	  .function = tow_call_region_query },
 	{ TOW_CALL(TOW_IOCTL_REGION_LIST, tow_region_list, 32),
 	  .listing = &tow_region_listing },
+	{ TOW_CALL(TOW_IOCTL_REGION_END, tow_region_end, 24),
+	  .changes = true, .function = tow_call_region_end },
 	{ TOW_CALL(TOW_IOCTL_REGION_FD, tow_region_fd, 24),
 	  .changes = true, .function = tow_call_region_fd },
 	{ TOW_CALL(TOW_IOCTL_REGION_FROM_FD, tow_region_from_fd, 24),
@@ -353,7 +491,8 @@ static long tow_file_call(struct tow_client *client, unsigned int cmd,
 	if (call->changes) {
 		if (!client->writable)
 			return -EBADF;
-		if (!tow_process_is_current(client->process))
+		if (!tow_process_is_current(client->process) ||
+		    READ_ONCE(client->ended))
 			return -EPERM;
 	}
 	return tow_call_run(call, client, user);

@@ -37,24 +37,17 @@ static dev_t tow_devt;
 static struct cdev tow_cdev;
 
 /* Without a udev rule only root gets in; see scripts/packaging. */
-static char *tow_device_devnode(const struct device *node, umode_t *mode)
+static char *tow_device_devnode(TOW_DEVNODE_DEVICE *node, umode_t *mode)
 {
 	if (mode)
 		*mode = 0600;
 	return kasprintf(GFP_KERNEL, "towline/%s", dev_name(node));
 }
 
-static char *__maybe_unused tow_device_devnode_plain(struct device *node,
-						     umode_t *mode)
-{
-	return tow_device_devnode(node, mode);
-}
-
 static struct class tow_class = {
 	.name		= "towline",
 	.dev_groups	= tow_sysfs_groups,
-	.devnode	= TOW_CLASS_DEVNODE(tow_device_devnode_plain,
-					    tow_device_devnode),
+	.devnode	= tow_device_devnode,
 };
 
 static int tow_device_setup(void)
@@ -201,6 +194,7 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	dev->release = tow_device_release;
 	init_completion(&dev->users_gone);
 	spin_lock_init(&dev->name_lock);
+	xa_init(&dev->clients);
 	dev->ibdev = ibdev;
 	get_random_bytes(dev->incarnation, sizeof(dev->incarnation));
 	tow_device_take_name(dev);

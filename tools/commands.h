@@ -6,6 +6,9 @@
 #ifndef TOW_COMMANDS_H
 #define TOW_COMMANDS_H
 
+/* towline clients [--all | --end PID] [-d IBDEV] [--json] */
+int command_clients(int argc, char **argv);
+
 /* towline exports [--all] [-d IBDEV] [--json] */
 int command_exports(int argc, char **argv);
 
@@ -21,7 +24,7 @@ int command_perf(int argc, char **argv);
 /* towline pool [--set SIZE] [-d IBDEV] [--json] */
 int command_pool(int argc, char **argv);
 
-/* towline regions [--all] [-d IBDEV] [--json] */
+/* towline regions [--all | --end ID] [-d IBDEV] [--json] */
 int command_regions(int argc, char **argv);
 
 /* towline top [--cluster | --serve] [--interval SECONDS] [--count N] [-d IBDEV] [--json] */

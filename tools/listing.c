@@ -3,15 +3,32 @@
  * Subcommands that list what somebody has, and what everybody has with --all.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "tool.h"
 
 struct listing {
 	struct choice choice;
 	bool all;
+	bool end;
+	uint64_t number;	/* of what is to end */
 };
+
+static uint64_t parse_number(const char *text, struct argp_state *state)
+{
+	char *rest;
+	uint64_t number;
+
+	errno = 0;
+	number = strtoull(text, &rest, 10);
+	if (errno || *rest || !number || *text < '0' || *text > '9')
+		argp_error(state, "'%s' is no number of something that could end", text);
+	return number;
+}
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): argp's type */
 static error_t parse_listing(int key, char *arg, struct argp_state *state)
@@ -25,6 +42,14 @@ static error_t parse_listing(int key, char *arg, struct argp_state *state)
 		return 0;
 	case 'a':
 		listing->all = true;
+		return 0;
+	case 'e':
+		listing->end = true;
+		listing->number = parse_number(arg, state);
+		return 0;
+	case ARGP_KEY_END:
+		if (listing->all && listing->end)
+			argp_error(state, "--all and --end are two commands");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -45,9 +70,40 @@ int say_listing(const void *listing, int error)
 	return error;
 }
 
+int call_device(const char *device, int flags, unsigned long command, void *arg)
+{
+	char path[sizeof("/dev/towline/") + TOW_DEVICE_NAME_MAX];
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/dev/towline/%s", device);
+	fd = open(path, flags | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	ret = ioctl(fd, command, arg) < 0 ? -errno : 0;
+	close(fd);
+	return ret;
+}
+
+int say_end(const char *device, int error, const char *none)
+{
+	if (error == -EPERM)
+		fprintf(stderr, "towline: --end takes CAP_NET_ADMIN: run it as root, outside any container\n");
+	else if (error == -ENOENT || error == -ESRCH)
+		fprintf(stderr, "towline: %s\n", none);
+	else
+		complain(device, error);
+	return error;
+}
+
 int run_listing(int argc, char **argv, const struct listing_command *command)
 {
-	const struct argp_option known[] = { { "all", 'a', NULL, 0, command->all, 0 }, { 0 } };
+	const struct argp_option known[] = {
+		{ "all", 'a', NULL, 0, command->all, 0 },
+		/* The end of the list, where there is none. */
+		{ command->run_end ? "end" : NULL, command->run_end ? 'e' : 0, command->end_what, 0,
+		  command->end, 0 },
+		{ 0 },
+	};
 	static const struct argp_child children[] = { { &choice_argp, 0, NULL, 0 }, { 0 } };
 	const struct argp argp = {
 		.options = known,
@@ -62,6 +118,10 @@ int run_listing(int argc, char **argv, const struct listing_command *command)
 	if (argp_parse(&argp, argc, argv, 0, NULL, &listing))
 		return EXIT_FAILURE;
 	answers = json_object_new_array();
+	if (listing.end) {
+		ret = command->run_end(&listing.choice, listing.number, answers);
+		return show_answers(&listing.choice, ret, answers, command->print_end);
+	}
 	ret = ask_devices(&listing.choice, command->ask, &listing, answers);
 	return show_answers(&listing.choice, ret, answers, command->print);
 }

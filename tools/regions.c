@@ -2,6 +2,8 @@
 /*
  * towline regions: who has which memory.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -85,6 +87,51 @@ static void print_all(struct json_object *regions)
 	print_rows(regions, print_head, print_region);
 }
 
+/* ---- --end ---- */
+
+static int end_region(const struct choice *choice, uint64_t id, struct json_object *answers)
+{
+	struct tow_region_end call = { .size = sizeof(call), .id = id };
+	char device[TOW_DEVICE_NAME_MAX];
+	struct json_object *object;
+	int ret;
+
+	ret = choose_one(choice->device, device);
+	if (ret)
+		return ret;
+	ret = call_device(device, O_RDWR, TOW_IOCTL_REGION_END, &call);
+	if (ret == -EBUSY)
+		fprintf(stderr, "towline: %s: region %" PRIu64 " does not outlive its client: it ends with those who have it\n",
+			device, id);
+	else if (ret)
+		say_end(device, ret, "there is no such region");
+	if (ret)
+		return ret;
+	object = json_object_new_object();
+	json_object_object_add(object, "device", json_object_new_string(device));
+	json_object_object_add(object, "id", json_object_new_uint64(id));
+	json_object_object_add(object, "pid", json_object_new_int64(call.pid));
+	json_object_object_add(object, "fds", json_object_new_int64(call.fds));
+	json_object_array_add(answers, object);
+	return 0;
+}
+
+static void print_end(struct json_object *answers)
+{
+	struct json_object *answer = json_object_array_get_idx(answers, 0);
+
+	if (!answer)
+		return;
+	if (strcmp(text_of(answer, "pid"), "0") != 0)
+		printf("Region %s has no name any more, and ends with process %s (towline clients --end %s).\n",
+		       text_of(answer, "id"), text_of(answer, "pid"), text_of(answer, "pid"));
+	else if (strcmp(text_of(answer, "fds"), "0") != 0)
+		printf("Region %s ends when its last descriptor or mapping does: there are %s.\n",
+		       text_of(answer, "id"), text_of(answer, "fds"));
+	else
+		printf("Region %s has ended.\n", text_of(answer, "id"));
+}
+
 int command_regions(int argc, char **argv)
 {
 	static const struct listing_command command = {
@@ -92,6 +139,10 @@ int command_regions(int argc, char **argv)
 		.all = "everybody's regions, not only this user's",
 		.ask = ask_regions,
 		.print = print_all,
+		.end_what = "ID",
+		.end = "have region ID, which outlives its client, linger no more",
+		.run_end = end_region,
+		.print_end = print_end,
 	};
 
 	return run_listing(argc, argv, &command);

@@ -79,6 +79,13 @@ struct listing_command {
 	const char *all;	/* what --all is good for */
 	ask_function *ask;	/* made by DEFINE_ASK_LIST() */
 	void (*print)(struct json_object *answers);
+	/* The following are NULL where there is no --end: */
+	const char *end_what;	/* the name of its argument */
+	const char *end;	/* what it is good for */
+	/* Ends number @number, and adds what became of it: 0 or a negative errno. */
+	int (*run_end)(const struct choice *choice, uint64_t number,
+		       struct json_object *answers);
+	void (*print_end)(struct json_object *answers);
 };
 
 /* Parse the options, ask, show: the exit status. */
@@ -89,6 +96,15 @@ uint32_t listing_flags(const void *listing);
 
 /* Words about --all if @error has to do with it; returns @error. */
 int say_listing(const void *listing, int error);
+
+/*
+ * A call of a device that the library has no function for: 0 or a negative errno.  @flags
+ * are open(2)'s.
+ */
+int call_device(const char *device, int flags, unsigned long command, void *arg);
+
+/* Words about --end for @error, which is not 0: @none if there was nothing to end. */
+int say_end(const char *device, int error, const char *none);
 
 /*
  * An ask_function ask_KINDs(), over the library's calls tow_KIND_list_*():

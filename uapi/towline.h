@@ -14,7 +14,7 @@
  * valid.
  *
  * open(2) with O_RDWR gives everything the caller's permissions allow; with
- * O_RDONLY it gives the calls that only look (QUERY, REGION_QUERY,
+ * O_RDONLY it gives the calls that only look (QUERY, CLIENT_LIST, REGION_QUERY,
  * REGION_LIST, PEER_LIST, EXPORT_LIST).  Errors of open(2) that are towline's own:
  *
  *	EINVAL		O_WRONLY: no call could answer through such a file
@@ -24,8 +24,8 @@
  *	EOPNOTSUPP	soft-RoCE over a network interface outside the initial
  *			network namespace: soft-RoCE works in that one only
  *	ENOMEM		the machine has no memory
- *	EINTR		a signal came, whose handler was not installed with
- *			SA_RESTART; nothing was opened
+ *
+ * Signals do not interrupt it, but for one that kills the caller.
  *
  * In the RDMA subsystem's shared mode (the default) the caller's own network
  * namespace does not matter: the kernel talks to peers, not the caller.
@@ -60,7 +60,8 @@
  *
  *	EBADF		the file was opened with O_RDONLY
  *	EPERM		this process did not open the file (it was inherited, or
- *			passed on): a client is the process that opened it
+ *			passed on): a client is the process that opened it; or an
+ *			administrator has ended the client (CLIENT_END)
  *
  * Where several apply, the order is ENODEV, ENOTTY, EBADF, EPERM, then what is
  * wrong with the size, then what is wrong with the content.
@@ -68,9 +69,9 @@
  * Clients
  * -------
  * A client is one open file and the process that opened it.  It ends when that
- * process exits or executes another program, or when the file is closed,
- * whichever comes first; who else still holds the file does not matter.  Its
- * handles end with it.
+ * process exits or executes another program, when the file is closed, or when an
+ * administrator ends it, whichever comes first; who else still holds the file does
+ * not matter.  Its handles end with it.
  *
  * Regions
  * -------
@@ -136,13 +137,15 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	10
+#define TOW_UAPI_VERSION	11
 
 #define TOW_IOCTL_TYPE		0xBA
 
 enum {
 	TOW_CMD_QUERY			= 0x00,
 	TOW_CMD_JOIN			= 0x01,
+	TOW_CMD_CLIENT_LIST		= 0x03,
+	TOW_CMD_CLIENT_END		= 0x04,
 	TOW_CMD_REGION_CREATE		= 0x10,
 	TOW_CMD_REGION_DESTROY		= 0x11,
 	TOW_CMD_REGION_QUERY		= 0x12,
@@ -152,6 +155,7 @@ enum {
 	TOW_CMD_REGION_ATTACH		= 0x16,
 	TOW_CMD_REGION_IMPORT_USER	= 0x17,
 	TOW_CMD_REGION_IMPORT_DMABUF	= 0x18,
+	TOW_CMD_REGION_END		= 0x19,
 	TOW_CMD_PEER_CONNECT		= 0x20,
 	TOW_CMD_PEER_DISCONNECT		= 0x21,
 	TOW_CMD_PEER_LIST		= 0x22,
@@ -350,6 +354,98 @@ struct tow_join {
  */
 #define TOW_IOCTL_JOIN		_IO(TOW_IOCTL_TYPE, TOW_CMD_JOIN)
 
+/* Bits of tow_client_info.flags. */
+enum tow_client_flag {
+	/* it has ended; somebody still holds the file */
+	TOW_CLIENT_ENDED	= 1 << 0
+};
+
+/**
+ * struct tow_client_info - what a client is, and has
+ * @size: out: bytes filled in
+ * @flags: out: bits of enum tow_client_flag
+ * @id: out: names the client on this device; never used again during the device's
+ *	life
+ * @cgroup_id: out: of the process that opened the file, as it was then: the inode
+ *	number of its cgroup's folder; 0 where the kernel has no cgroups
+ * @charged_bytes: out: what counts against client_bytes_limit: of its regions, and of
+ *	those that outlive it
+ * @pid: out: of the process that opened the file, as the caller's PID namespace has
+ *	it; 0: it is not there, or has ended
+ * @uid: out: the user it is charged to, as the caller's user namespace has it
+ * @mrs: out: what counts against client_mr_limit
+ * @regions: out: what counts against client_region_limit
+ * @exports: out: what counts against client_export_limit
+ * @queue_entries: out: what counts against client_queue_entries_limit
+ * @job_id: out: the job that it is in
+ */
+struct tow_client_info {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	id;
+	__aligned_u64	cgroup_id;
+	__aligned_u64	charged_bytes;
+	__s32		pid;
+	__u32		uid;
+	__u32		mrs;
+	__u32		regions;
+	__u32		exports;
+	__u32		queue_entries;
+	__u8		job_id[TOW_JOB_ID_BYTES];
+};
+
+/**
+ * struct tow_client_list - the clients of a device
+ *
+ * The fields are those of struct tow_region_list; @entries are struct
+ * tow_client_info.
+ */
+struct tow_client_list {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	cursor;
+	__aligned_u64	entries;
+	__u32		entry_size;
+	__u32		count;
+};
+
+/**
+ * TOW_IOCTL_CLIENT_LIST - describe clients, in the order of their ids
+ *
+ * As REGION_LIST: of the caller's user, or with TOW_LIST_ALL everybody's.
+ *
+ * Errors: those of REGION_LIST.
+ */
+#define TOW_IOCTL_CLIENT_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_CLIENT_LIST)
+
+/**
+ * struct tow_client_end - end a process's clients
+ * @size: in: sizeof(struct tow_client_end); out: bytes filled in
+ * @flags: in: 0
+ * @pid: in: the process that opened the files, as the caller's PID namespace has it
+ * @count: out: how many clients were ended
+ */
+struct tow_client_end {
+	__u32		size;
+	__u32		flags;
+	__s32		pid;
+	__u32		count;
+};
+
+/**
+ * TOW_IOCTL_CLIENT_END - end all clients that a process has of this device
+ *
+ * As if the process had exited: handles, queues, exports and the poller end, and
+ * persistent regions linger.  What the process calls afterwards says EPERM.  It
+ * keeps what it has mapped and the descriptors of its regions: their memory comes
+ * back, and stays charged to it, until it unmaps and closes them; who wants it back
+ * at once kills the process.  The call returns when all of that is done.
+ *
+ * Errors: EPERM: without CAP_NET_ADMIN; EINVAL: @pid is not positive; ESRCH: there
+ * is no such process, or it has no client that had not ended.
+ */
+#define TOW_IOCTL_CLIENT_END	_IO(TOW_IOCTL_TYPE, TOW_CMD_CLIENT_END)
+
 /* Bits of the regions' flags. */
 enum tow_region_flag {
 	/* can be read and sent from, not written */
@@ -523,6 +619,37 @@ struct tow_region_list {
 #define TOW_IOCTL_REGION_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_LIST)
 
 /**
+ * struct tow_region_end - end a region that persists
+ * @size: in: sizeof(struct tow_region_end); out: bytes filled in
+ * @flags: in: 0
+ * @id: in: the region, as REGION_LIST tells
+ * @pid: out: of the process that has it, as in struct tow_region_info; 0: nobody had
+ *	it, and nobody will
+ * @fds: out: descriptors of it that were made and are still open or mapped
+ */
+struct tow_region_end {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	id;
+	__s32		pid;
+	__u32		fds;
+};
+
+/**
+ * TOW_IOCTL_REGION_END - have a persistent region linger no more
+ *
+ * One that lingers ends now, and its memory comes back when nobody has a descriptor
+ * or a mapping of it any more (@fds).  One that a client has loses its name: nobody
+ * can attach to it, and it will not linger.  Nothing else of it changes, and its
+ * memory comes back when that client gives it up, at its end at the latest: see
+ * CLIENT_END.
+ *
+ * Errors: EPERM: without CAP_NET_ADMIN; ENOENT: there is no such region; EBUSY: it
+ * has no name, and ends with those who hold it.
+ */
+#define TOW_IOCTL_REGION_END	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_END)
+
+/**
  * struct tow_region_fd - another descriptor of a region
  * @size: in: sizeof(struct tow_region_fd); out: bytes filled in
  * @flags: in: 0, or TOW_REGION_READONLY: it cannot be mapped for writing, nor
@@ -605,10 +732,16 @@ struct tow_region_attach {
  * contents unchanged, is this client's from now on, and charged to it.  If the
  * call fails the region lingers on as it would have.
  *
+ * Where the client that had it has ended or its process was killed, the call waits
+ * until nothing of it reaches the region: its end, operations of its queues that
+ * are on their way, peers that have not let go of what it exported of the region.
+ * It waits for twice the device's revoke_timeout_ms at most, and no signal ends the
+ * wait but one that kills the caller.
+ *
  * Errors: EINVAL: not a name; ENOENT: this user has no such region in this job;
- * EBUSY: the client that has it lives, or operations of its queues are on their
- * way, or peers have not let go of what it exported of the region: try again;
- * EDQUOT: it would exceed this client's limits; EMFILE, ENFILE, ENOMEM.
+ * EBUSY: the client that has it lives, or the wait was not long enough: try again;
+ * EDQUOT: it would exceed this client's limits; EINTR: the caller was killed;
+ * EMFILE, ENFILE, ENOMEM.
  */
 #define TOW_IOCTL_REGION_ATTACH	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_ATTACH)
 

@@ -29,6 +29,7 @@
 		      offsetof(struct type, count) ==			\
 		      offsetof(struct tow_region_list, count))
 
+TOW_LISTING_LIKE(tow_client_list);
 TOW_LISTING_LIKE(tow_peer_list);
 TOW_LISTING_LIKE(tow_export_list);
 
@@ -81,6 +82,7 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size)
 /* Room for an entry of any listing. */
 union tow_listing_entry {
 	u32			size;
+	struct tow_client_info	client;
 	struct tow_region_info	region;
 	struct tow_peer_info	peer;
 	struct tow_export_info	export;

@@ -13,9 +13,17 @@
  * the file: a forked child must not keep alive the memory of a dead trainer.  A
  * process is its memory map: threads share it, exit and exec end it.  An
  * mmu_notifier reports the map's end; a process has one for all its clients.
+ *
+ * Every process with a notifier of any driver waits, when it exits, for the
+ * notifiers that are being called at that moment.  So ours only marks the
+ * clients as ended; a work item, one for each client, takes away what it has.
+ * The items have a work queue of their own: an end may wait for a device's
+ * removal, which waits for work in the others.
  */
 #include <linux/mmu_notifier.h>
+#include <linux/pid.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "core/core.h"
@@ -35,7 +43,7 @@ int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 	int ret;
 
 	mutex_lock(&client->lock);
-	ret = client->ended ? -EPERM :
+	ret = READ_ONCE(client->ended) ? -EPERM :
 	      xa_alloc(&client->handles, &index, handle, xa_limit_31b,
 		       GFP_KERNEL_ACCOUNT);
 	if (!ret) {
@@ -83,37 +91,37 @@ void tow_handle_drop(struct tow_handle *handle, bool destroy)
 	kfree_rcu(handle, rcu);
 }
 
+/* The first handle of a kind from an index on, taken away; or NULL. */
+static struct tow_handle *tow_client_take_kind(struct tow_client *client,
+					       const struct tow_handle_ops *ops,
+					       unsigned long *index)
+{
+	struct tow_handle *handle;
+
+	mutex_lock(&client->lock);
+	handle = xa_find(&client->handles, index, ULONG_MAX, XA_PRESENT);
+	while (handle && handle->ops != ops)
+		handle = xa_find_after(&client->handles, index, ULONG_MAX,
+				       XA_PRESENT);
+	if (handle)
+		xa_erase(&client->handles, *index);
+	mutex_unlock(&client->lock);
+	return handle;
+}
+
 /**
  * tow_client_drop_handles - end all of a client's handles of a kind
  * @client: the client, ended: it gets no more handles
  * @ops: the kind
- *
- * Concurrent calls for one client are allowed.
  */
 void tow_client_drop_handles(struct tow_client *client,
 			     const struct tow_handle_ops *ops)
 {
 	struct tow_handle *handle;
-	unsigned long index;
+	unsigned long index = 0;
 
-	xa_for_each(&client->handles, index, handle) {
-		rcu_read_lock();
-		handle = xa_load(&client->handles, index);
-		if (!handle || handle->ops != ops) {
-			rcu_read_unlock();
-			continue;
-		}
-		rcu_read_unlock();
-		/* Another task may have taken the handle meanwhile. */
-		mutex_lock(&client->lock);
-		handle = xa_load(&client->handles, index);
-		if (handle && handle->ops == ops)
-			xa_erase(&client->handles, index);
-		else
-			handle = NULL;
-		mutex_unlock(&client->lock);
-		if (handle)
-			tow_handle_drop(handle, false);
+	while ((handle = tow_client_take_kind(client, ops, &index))) {
+		tow_handle_drop(handle, false);
 		cond_resched();
 	}
 }
@@ -160,6 +168,25 @@ static void tow_process_free(struct mmu_notifier *notifier)
 	kfree(container_of(notifier, struct tow_process, notifier));
 }
 
+static void tow_client_end_work(struct work_struct *work)
+{
+	struct tow_client *client = container_of(work, struct tow_client,
+						 end_work);
+
+	client->end(client);
+}
+
+/* The client gets nothing more, and loses what it has, once: is it this time? */
+static bool tow_client_begin_end(struct tow_client *client)
+{
+	lockdep_assert_held(&client->process->lock);
+	if (client->ended)
+		return false;
+	WRITE_ONCE(client->ended, true);
+	queue_work(tow_end_wq, &client->end_work);
+	return true;
+}
+
 /* The process has exited, or executes another program. */
 static void tow_process_end(struct mmu_notifier *notifier,
 			    struct mm_struct *mm)
@@ -171,7 +198,7 @@ static void tow_process_end(struct mmu_notifier *notifier,
 
 	mutex_lock(&process->lock);
 	list_for_each_entry(client, &process->clients, link)
-		client->end(client);
+		tow_client_begin_end(client);
 	mutex_unlock(&process->lock);
 }
 
@@ -211,25 +238,30 @@ void tow_process_put(struct tow_process *process)
 /**
  * tow_process_add - end a client when its process ends
  * @process: the process
- * @client: the client, complete
+ * @client: the client, complete but for what this fills in
  */
 void tow_process_add(struct tow_process *process, struct tow_client *client)
 {
+	INIT_WORK(&client->end_work, tow_client_end_work);
+	client->process = process;
 	mutex_lock(&process->lock);
 	list_add_tail(&client->link, &process->clients);
 	mutex_unlock(&process->lock);
 }
 
 /**
- * tow_process_remove - undo tow_process_add()
- * @process: the process
- * @client: the client; its @end is not called after the return
+ * tow_process_remove - undo tow_process_add(): the client ends
+ * @client: the client, which has nothing any more on return
  */
-void tow_process_remove(struct tow_process *process, struct tow_client *client)
+void tow_process_remove(struct tow_client *client)
 {
+	struct tow_process *process = client->process;
+
 	mutex_lock(&process->lock);
+	tow_client_begin_end(client);
 	list_del(&client->link);
 	mutex_unlock(&process->lock);
+	flush_work(&client->end_work);
 }
 
 /**
@@ -241,6 +273,41 @@ void tow_process_remove(struct tow_process *process, struct tow_client *client)
 bool tow_process_is_current(struct tow_process *process)
 {
 	return process->notifier.mm == current->mm;
+}
+
+/**
+ * tow_client_end - end a client as if its process had exited
+ * @client: the client, which has nothing any more on return; caller keeps it
+ *
+ * Return: false if it had ended before.
+ */
+bool tow_client_end(struct tow_client *client)
+{
+	bool first;
+
+	mutex_lock(&client->process->lock);
+	first = tow_client_begin_end(client);
+	mutex_unlock(&client->process->lock);
+	flush_work(&client->end_work);
+	return first;
+}
+
+/**
+ * tow_client_is_ending - will a client soon have nothing any more?
+ * @client: the client; caller keeps it
+ *
+ * Return: true if it has ended, or its process has been killed.
+ */
+bool tow_client_is_ending(struct tow_client *client)
+{
+	struct task_struct *task;
+	bool ending;
+
+	rcu_read_lock();
+	task = pid_task(client->pid, PIDTYPE_TGID);
+	ending = !task || READ_ONCE(task->signal->flags) & SIGNAL_GROUP_EXIT;
+	rcu_read_unlock();
+	return ending || READ_ONCE(client->ended);
 }
 
 /**

@@ -12,7 +12,6 @@
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/stddef.h>
 #include <linux/types.h>
 #ifdef TOW_HAVE_IPV6_STUB
 #include <net/ipv6_stubs.h>
@@ -20,16 +19,12 @@
 #include <net/ipv6.h>
 #endif
 
-/*
- * class.devnode takes a const struct device since 6.2.  Both functions are
- * written; the compiler picks the one that the member's type asks for.
- */
-#define TOW_CLASS_DEVNODE(plain, constant)				\
-	__builtin_choose_expr(						\
-		__builtin_types_compatible_p(				\
-			typeof(((struct class *)NULL)->devnode),	\
-			char *(*)(struct device *, umode_t *)),		\
-		plain, constant)
+/* class.devnode takes a const struct device since 6.2; Kbuild looks. */
+#ifdef TOW_DEVNODE_IS_CONST
+#define TOW_DEVNODE_DEVICE	const struct device
+#else
+#define TOW_DEVNODE_DEVICE	struct device
+#endif
 
 /* Flags of a mapping are changed by functions since 6.3; Kbuild looks. */
 #ifdef TOW_HAVE_VM_FLAGS_SET

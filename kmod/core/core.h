@@ -226,6 +226,8 @@ enum tow_stat {
  * @events: the subscription to the RDMA device's events
  * @name_lock: protects @name
  * @name: the RDMA device's name, for logs and queries, also when it is gone
+ * @clients: struct tow_client by number, those of files that are open
+ * @last_client: the number that was given last; under the lock of @clients
  * @going: removal has begun: long loops end early
  * @limits: what clients and users may have
  * @memory: the layer of memory/
@@ -254,6 +256,8 @@ struct tow_device {
 	/* protects name */
 	spinlock_t		name_lock;
 	char			name[TOW_DEVICE_NAME_MAX];
+	struct xarray		clients;
+	u64			last_client;
 	bool			going;
 	struct tow_limits	limits;
 	struct tow_memory	*memory;
@@ -290,6 +294,7 @@ extern struct workqueue_struct *tow_wq;
 extern struct workqueue_struct *tow_import_wq;
 extern struct workqueue_struct *tow_connect_wq;
 extern struct workqueue_struct *tow_cq_wq;
+extern struct workqueue_struct *tow_end_wq;
 
 /* device.c */
 int tow_workqueues_init(void);
@@ -379,8 +384,11 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
 
 /**
  * struct tow_client - one open file and its opener
+ * @refs: held by the file and by those who look; keeps the structure
+ * @id: its number on the device
  * @dev: the device, with a reference
- * @end: takes away all that the client has; called when @process ends
+ * @end: takes away all that the client has; called once, by @end_work
+ * @end_work: queued to tow_end_wq when @ended is set
  * @process: the opener, with a reference
  * @link: in tow_process.clients, under tow_process.lock
  * @account: what it is charged, with a reference
@@ -390,20 +398,23 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  * @pid: the opener's PID, with a reference
  * @cgroup_id: the opener's cgroup
  * @writable: opened with O_RDWR
+ * @ended: its process has exited or executed another program, the file is
+ *	closed, or an administrator ended it: it gets nothing more.  Set under tow_process.lock, before
+ *	@end takes any lock under which something is given to the client
  * @poll_lock: protects @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
  * @lock: protects all that follows
  * @handles: struct tow_handle by index, of all kinds
- * @queues: struct tow_queue, each with a reference
  * @generation: of the handle that was made last
- * @ended: its process has exited or executed another program, or the file is
- *	closed: the client gets no more handles
  * @joined: it has chosen a job
  * @job_id: its job; all zero: its user's own
  */
 struct tow_client {
+	struct kref		refs;
+	u64			id;
 	struct tow_device	*dev;
 	void			(*end)(struct tow_client *client);
+	struct work_struct	end_work;
 	struct tow_process	*process;
 	struct list_head	link;
 	struct tow_account	*account;
@@ -413,15 +424,14 @@ struct tow_client {
 	struct pid		*pid;
 	u64			cgroup_id;
 	bool			writable;
+	bool			ended;
 	/* protects poller */
 	struct mutex		poll_lock;
 	struct tow_poller	*poller;
-	/* protects handles, queues, generation, ended, joined, job_id */
+	/* protects handles, generation, joined, job_id */
 	struct mutex		lock;
 	struct xarray		handles;
-	struct list_head	queues;
 	u32			generation;
-	bool			ended;
 	bool			joined;
 	u8			job_id[TOW_JOB_ID_BYTES];
 };
@@ -489,10 +499,11 @@ int tow_client_join(struct tow_client *client,
 
 struct tow_process *tow_process_get(void);
 void tow_process_add(struct tow_process *process, struct tow_client *client);
-void tow_process_remove(struct tow_process *process,
-			struct tow_client *client);
+void tow_process_remove(struct tow_client *client);
 void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
+bool tow_client_is_ending(struct tow_client *client);
+bool tow_client_end(struct tow_client *client);
 void tow_process_cleanup(void);
 
 /* ---- the flight recorder --------------------------------------------------- */

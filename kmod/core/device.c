@@ -19,6 +19,8 @@ struct workqueue_struct *tow_import_wq;
 struct workqueue_struct *tow_connect_wq;
 /* Reaping: work in the other queues waits for completions. */
 struct workqueue_struct *tow_cq_wq;
+/* Ends of clients, which may wait for a removal, and that for work in the others. */
+struct workqueue_struct *tow_end_wq;
 
 /*
  * Devices by minor number.  A device that is found under the lock still has the
@@ -255,6 +257,19 @@ int tow_device_use_port(struct tow_device *dev)
 	return 0;
 }
 
+/* In the order of their making: work in each may queue work in those before. */
+static const struct {
+	struct workqueue_struct	**queue;
+	const char		*name;
+	unsigned int		flags;
+} tow_workqueues[] = {
+	{ &tow_import_wq, "towline_import", WQ_UNBOUND },
+	{ &tow_wq, "towline", WQ_UNBOUND },
+	{ &tow_connect_wq, "towline_connect", WQ_UNBOUND },
+	{ &tow_cq_wq, "towline_cq", WQ_UNBOUND | WQ_HIGHPRI },
+	{ &tow_end_wq, "towline_end", WQ_UNBOUND },
+};
+
 /**
  * tow_workqueues_init - make the module's work queues
  *
@@ -262,27 +277,18 @@ int tow_device_use_port(struct tow_device *dev)
  */
 int __init tow_workqueues_init(void)
 {
-	tow_wq = alloc_workqueue("towline", WQ_UNBOUND, 0);
-	if (!tow_wq)
-		return -ENOMEM;
-	tow_import_wq = alloc_workqueue("towline_import", WQ_UNBOUND, 0);
-	if (!tow_import_wq)
-		goto err_destroy_wq;
-	tow_connect_wq = alloc_workqueue("towline_connect", WQ_UNBOUND, 0);
-	if (!tow_connect_wq)
-		goto err_destroy_import_wq;
-	tow_cq_wq = alloc_workqueue("towline_cq", WQ_UNBOUND | WQ_HIGHPRI, 0);
-	if (!tow_cq_wq)
-		goto err_destroy_connect_wq;
-	return 0;
+	unsigned int i;
 
-err_destroy_connect_wq:
-	destroy_workqueue(tow_connect_wq);
-err_destroy_import_wq:
-	destroy_workqueue(tow_import_wq);
-err_destroy_wq:
-	destroy_workqueue(tow_wq);
-	return -ENOMEM;
+	for (i = 0; i < ARRAY_SIZE(tow_workqueues); i++) {
+		*tow_workqueues[i].queue =
+			alloc_workqueue("%s", tow_workqueues[i].flags, 0,
+					tow_workqueues[i].name);
+		if (!*tow_workqueues[i].queue) {
+			tow_workqueues_cleanup();
+			return -ENOMEM;
+		}
+	}
+	return 0;
 }
 
 /**
@@ -290,9 +296,10 @@ err_destroy_wq:
  */
 void tow_workqueues_cleanup(void)
 {
-	destroy_workqueue(tow_cq_wq);
-	destroy_workqueue(tow_connect_wq);
-	/* Before tow_import_wq: work in tow_wq may end imports. */
-	destroy_workqueue(tow_wq);
-	destroy_workqueue(tow_import_wq);
+	unsigned int i = ARRAY_SIZE(tow_workqueues);
+
+	while (i--) {
+		if (*tow_workqueues[i].queue)
+			destroy_workqueue(*tow_workqueues[i].queue);
+	}
 }

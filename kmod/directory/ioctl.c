@@ -174,7 +174,7 @@ struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
  * tow_directory_client_end - end a client's exports and remote ranges
  * @client: the client, ended: it gets no more handles
  *
- * Does not wait for peers.  Concurrent calls for one client are allowed.
+ * Does not wait for peers.
  */
 void tow_directory_client_end(struct tow_client *client)
 {

@@ -350,6 +350,7 @@ struct tow_region *tow_region_take_over(struct tow_client *client,
 void tow_region_give_up(struct tow_region *region, struct tow_account *payer);
 void tow_region_taken(struct tow_region *region, struct tow_client *client,
 		      u32 linger_s, struct tow_account *payer);
+int tow_region_end(struct tow_region *region, s32 *pid);
 void tow_region_describe(struct tow_region *region,
 			 struct tow_region_info *info);
 struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor);

@@ -4,8 +4,11 @@
  * user of the device, and copies the answer out; what a failing copy leaves
  * behind is undone.
  */
+#include <linux/capability.h>
 #include <linux/dma-buf.h>
 #include <linux/file.h>
+#include <linux/jiffies.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -214,6 +217,37 @@ static int tow_attach_open(struct tow_client *client,
 	return ret;
 }
 
+/*
+ * Waits while what the region's client had ends.  Its peers have as long as a
+ * revocation may take, and then their queue pairs are destroyed: twice that.
+ */
+static int tow_attach_wait(struct tow_client *client,
+			   const struct tow_region_attach *attach,
+			   struct tow_opening *opening)
+{
+	struct tow_device *dev = client->dev;
+	unsigned int revoke_ms = dev->memory->ops->revoke_timeout_ms(dev);
+	unsigned long end = jiffies + 2 * msecs_to_jiffies(revoke_ms);
+	long pause = 1;
+	int ret;
+
+	for (;;) {
+		if (!tow_device_enter(dev))
+			return -ENODEV;
+		ret = tow_attach_open(client, attach, opening);
+		/* Whoever waits is no user: removal does not wait for him. */
+		tow_device_leave(dev);
+		if (ret != -EAGAIN)
+			return ret;
+		if (time_after(jiffies, end))
+			return -EBUSY;
+		schedule_timeout_killable(pause);
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		pause = min_t(long, 2 * pause, HZ / 20);
+	}
+}
+
 /* TOW_IOCTL_REGION_ATTACH */
 int tow_call_region_attach(struct tow_client *client, void *data,
 			   const struct tow_answer *answer)
@@ -224,10 +258,7 @@ int tow_call_region_attach(struct tow_client *client, void *data,
 
 	if (attach->flags || !tow_name_valid(attach->name) || !attach->name[0])
 		return -EINVAL;
-	if (!tow_device_enter(client->dev))
-		return -ENODEV;
-	ret = tow_attach_open(client, attach, &opening);
-	tow_device_leave(client->dev);
+	ret = tow_attach_wait(client, attach, &opening);
 	if (ret)
 		return ret;
 	attach->bytes = opening.region->bytes;
@@ -308,6 +339,30 @@ const struct tow_listing tow_region_listing = {
 	.entry_bytes		= sizeof(struct tow_region_info),
 	.next			= tow_region_list_next,
 };
+
+/* TOW_IOCTL_REGION_END */
+int tow_call_region_end(struct tow_client *client, void *data,
+			const struct tow_answer *answer)
+{
+	struct tow_region_end *call = data;
+	u64 cursor = call->id - 1;
+	struct tow_region *region;
+	int ret = -ENOENT;
+
+	if (call->flags)
+		return -EINVAL;
+	if (!capable(CAP_NET_ADMIN))
+		return -EPERM;
+	region = tow_region_next(&client->dev->memory->regions, &cursor);
+	if (!region)
+		return -ENOENT;
+	if (region->id == call->id) {
+		ret = tow_region_end(region, &call->pid);
+		call->fds = atomic_read(&region->fds);
+	}
+	tow_region_put(region);
+	return ret ?: tow_call_answer(answer, call);
+}
 
 /* ---- descriptors ---------------------------------------------------------- */
 

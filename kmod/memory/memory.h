@@ -217,9 +217,9 @@ void towk_slab_hide(struct tow_slab *slab, enum tow_rights rights);
  * @hashed: in tow_regions.named
  * @lingering: it is there only for somebody to take it over; whoever clears
  *	this takes over the table's reference
- * @linger_s: seconds that it may be so
- * @linger_end: when that is over, in jiffies
- * @linger_work: then ends it
+ * @linger_s: seconds that it may be so, unless linger_max_s is less
+ * @linger_begun: since when it is so, in jiffies
+ * @linger_work: ends it when the time is over
  * @rcu: frees it
  * @skip: bytes of the first slab that come before the region: an import begins
  *	where the program said, not where its page does
@@ -249,7 +249,7 @@ struct tow_region {
 	struct hlist_node	hashed;
 	bool			lingering;
 	u32			linger_s;
-	unsigned long		linger_end;
+	unsigned long		linger_begun;
 	struct delayed_work	linger_work;
 
 	struct rcu_head		rcu;
@@ -324,6 +324,8 @@ int tow_call_region_destroy(struct tow_client *client, void *data,
 			    const struct tow_answer *answer);
 int tow_call_region_query(struct tow_client *client, void *data,
 			  const struct tow_answer *answer);
+int tow_call_region_end(struct tow_client *client, void *data,
+			const struct tow_answer *answer);
 int tow_call_region_fd(struct tow_client *client, void *data,
 		       const struct tow_answer *answer);
 int tow_call_region_from_fd(struct tow_client *client, void *data,
@@ -388,6 +390,7 @@ void tow_memory_cleanup(struct tow_device *dev);
 void tow_memory_changed(struct tow_device *dev);
 void tow_memory_describe(struct tow_device *dev, struct tow_query *query);
 u32 *tow_memory_linger_max_s(struct tow_device *dev);
+int tow_memory_set_linger_max(struct tow_device *dev, u32 seconds);
 bool tow_device_atomics(struct tow_device *dev);
 bool tow_memory_lacks_atomics(struct tow_device *dev);
 void tow_pool_numbers(struct tow_device *dev, struct tow_pool_numbers *numbers);

@@ -356,22 +356,31 @@ void tow_region_disown(struct tow_region *region)
 	mutex_unlock(&regions->lock);
 }
 
+/* Called with the lock held: when the time of one that lingers is over. */
+static unsigned long tow_region_linger_end(struct tow_region *region)
+{
+	struct tow_regions *regions = &region->dev->memory->regions;
+
+	return region->linger_begun +
+	       (unsigned long)min(region->linger_s, regions->linger_max_s) * HZ;
+}
+
 /* Called with the lock held: have the timer look when its time is over. */
 static void tow_region_set_timer(struct tow_region *region)
 {
-	unsigned long now = jiffies, end = region->linger_end;
+	unsigned long now = jiffies, end = tow_region_linger_end(region);
 
 	lockdep_assert_held(&region->dev->memory->regions.lock);
 	queue_delayed_work(tow_wq, &region->linger_work,
 			   time_before(now, end) ? end - now : 0);
 }
 
-/* Called with the lock held: the table has it, with a reference, until then. */
-static void tow_region_linger(struct tow_region *region, unsigned long end)
+/* Called with the lock held: the table has it from now on, with a reference. */
+static void tow_region_linger(struct tow_region *region, unsigned long begun)
 {
 	tow_region_get(region);
 	region->lingering = true;
-	region->linger_end = end;
+	region->linger_begun = begun;
 	tow_region_set_timer(region);
 }
 
@@ -394,8 +403,7 @@ static void tow_region_orphan(struct tow_region *region)
 	mutex_lock(&regions->lock);
 	region->owner = NULL;
 	if (tow_region_may_linger(region)) {
-		tow_region_linger(region, jiffies +
-				  (unsigned long)region->linger_s * HZ);
+		tow_region_linger(region, jiffies);
 		trace_tow_region_linger(region);
 	} else {
 		tow_region_unname(region);
@@ -424,7 +432,8 @@ static void tow_region_linger_expired(struct work_struct *work)
 	/* Whoever claimed it waits for us before the region can go. */
 	mutex_lock(&regions->lock);
 	/* No timer goes as far as some months. */
-	if (region->lingering && time_before(jiffies, region->linger_end)) {
+	if (region->lingering &&
+	    time_before(jiffies, tow_region_linger_end(region))) {
 		tow_region_set_timer(region);
 		mutex_unlock(&regions->lock);
 		return;
@@ -435,6 +444,12 @@ static void tow_region_linger_expired(struct work_struct *work)
 	mutex_unlock(&regions->lock);
 	if (claimed)
 		tow_region_put(region);
+}
+
+/* Called with the lock held: will its client's end soon have it linger? */
+static bool tow_region_ending(struct tow_region *region)
+{
+	return region->owner && tow_client_is_ending(region->owner);
 }
 
 /* Finds it and claims it, with the table's reference. */
@@ -452,19 +467,24 @@ static struct tow_region *tow_region_claim_named(struct tow_client *client,
 	if (!region)
 		region = ERR_PTR(-ENOENT);
 	else if (!tow_region_claim(region))
-		region = ERR_PTR(-EBUSY);
+		region = ERR_PTR(tow_region_ending(region) ? -EAGAIN : -EBUSY);
 	mutex_unlock(&regions->lock);
 	return region;
 }
 
-/* Claimed, but not taken over: it lingers for the rest of its time. */
+/*
+ * Claimed, but not taken over: it lingers for the rest of its time.  It does so
+ * already if the client that was to have it has ended meanwhile.
+ */
 static void tow_region_linger_on(struct tow_region *region)
 {
 	struct tow_regions *regions = &region->dev->memory->regions;
 
 	mutex_lock(&regions->lock);
-	if (tow_region_may_linger(region))
-		tow_region_linger(region, region->linger_end);
+	if (region->lingering)
+		;
+	else if (tow_region_may_linger(region))
+		tow_region_linger(region, region->linger_begun);
 	else
 		tow_region_unname(region);
 	mutex_unlock(&regions->lock);
@@ -493,7 +513,7 @@ static bool tow_region_drained(struct tow_region *region)
  * get it changes nothing of it.
  *
  * Return: the region with the caller's reference, or an ERR_PTR(): see
- * TOW_IOCTL_REGION_ATTACH.
+ * TOW_IOCTL_REGION_ATTACH; -EAGAIN: not yet, as what its client had is ending.
  */
 struct tow_region *tow_region_take_over(struct tow_client *client,
 					const char name[TOW_REGION_NAME_MAX],
@@ -505,7 +525,7 @@ struct tow_region *tow_region_take_over(struct tow_client *client,
 	if (IS_ERR(region))
 		return region;
 	cancel_delayed_work_sync(&region->linger_work);
-	ret = -EBUSY;
+	ret = -EAGAIN;
 	if (tow_region_drained(region))
 		ret = tow_charge_move(&region->charge, client->account, payer);
 	if (ret) {
@@ -543,8 +563,8 @@ void tow_region_taken(struct tow_region *region, struct tow_client *client,
 	struct pid *old;
 
 	mutex_lock(&regions->lock);
-	/* Another thread may have destroyed it already. */
-	if (hash_hashed(&region->hashed))
+	/* Another thread may have destroyed it, or an administrator ended the client. */
+	if (hash_hashed(&region->hashed) && !region->lingering)
 		region->owner = client;
 	old = region->pid;
 	region->pid = get_pid(client->pid);
@@ -593,6 +613,70 @@ void tow_regions_stop(struct tow_regions *regions)
 	}
 }
 
+/* ---- what administrators do ----------------------------------------------- */
+
+/* As the caller's PID namespace has it; 0 if it has ended or is not there. */
+static s32 tow_region_pid(struct tow_region *region)
+{
+	s32 number = 0;
+
+	rcu_read_lock();
+	if (pid_task(region->pid, PIDTYPE_TGID))
+		number = pid_vnr(region->pid);
+	rcu_read_unlock();
+	return number;
+}
+
+/**
+ * tow_memory_set_linger_max - set linger_max_s
+ * @dev: the device
+ * @seconds: what it is to be
+ *
+ * It holds for what lingers, too: each timer looks anew.
+ *
+ * Return: 0.
+ */
+int tow_memory_set_linger_max(struct tow_device *dev, u32 seconds)
+{
+	struct tow_regions *regions = &dev->memory->regions;
+	struct tow_region *region;
+	int bucket;
+
+	mutex_lock(&regions->lock);
+	WRITE_ONCE(regions->linger_max_s, seconds);
+	hash_for_each(regions->named, bucket, region, hashed) {
+		if (region->lingering)
+			mod_delayed_work(tow_wq, &region->linger_work, 0);
+	}
+	mutex_unlock(&regions->lock);
+	return 0;
+}
+
+/**
+ * tow_region_end - take a persistent region's name away, and have it linger no more
+ * @region: the region; the caller has a reference
+ * @pid: where to: its client's process; 0: it has none any more
+ *
+ * Return: 0; -EBUSY: it has no name: it ends with those who hold it, anyway.
+ */
+int tow_region_end(struct tow_region *region, s32 *pid)
+{
+	struct tow_regions *regions = &region->dev->memory->regions;
+	bool named, claimed;
+
+	mutex_lock(&regions->lock);
+	named = hash_hashed(&region->hashed);
+	claimed = tow_region_claim(region);
+	tow_region_unname(region);
+	*pid = region->owner ? tow_region_pid(region) : 0;
+	mutex_unlock(&regions->lock);
+	if (claimed) {
+		cancel_delayed_work_sync(&region->linger_work);
+		tow_region_put(region);
+	}
+	return named ? 0 : -EBUSY;
+}
+
 /* ---- looking -------------------------------------------------------------- */
 
 /**
@@ -634,18 +718,6 @@ struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor)
 	return region;
 }
 
-/* As the caller's PID namespace has it; 0 if it has ended or is not there. */
-static s32 tow_region_pid(struct tow_region *region)
-{
-	s32 number = 0;
-
-	rcu_read_lock();
-	if (pid_task(region->pid, PIDTYPE_TGID))
-		number = pid_vnr(region->pid);
-	rcu_read_unlock();
-	return number;
-}
-
 /* As much as the field holds: a linger time may be longer than 49 days. */
 static u32 tow_region_left_ms(unsigned long left)
 {
@@ -657,6 +729,8 @@ static u32 tow_region_left_ms(unsigned long left)
 static void tow_region_describe_owner(struct tow_region *region,
 				      struct tow_region_info *info)
 {
+	unsigned long end;
+
 	info->cgroup_id = region->cgroup_id;
 	info->uid = from_kuid_munged(current_user_ns(), region->key);
 	info->pid = region->owner ? tow_region_pid(region) : 0;
@@ -665,9 +739,9 @@ static void tow_region_describe_owner(struct tow_region *region,
 	if (!region->lingering)
 		return;
 	info->flags |= TOW_REGION_LINGERING;
-	if (time_before(jiffies, region->linger_end))
-		info->linger_left_ms = tow_region_left_ms(region->linger_end -
-							  jiffies);
+	end = tow_region_linger_end(region);
+	if (time_before(jiffies, end))
+		info->linger_left_ms = tow_region_left_ms(end - jiffies);
 }
 
 /**

@@ -7,9 +7,10 @@
  * tow_queues.lock.  After tow_queues_stop() no queue is added, and nothing
  * begins on the queues there are; what is on its way ends with its connection.
  *
- * A client has a reference to each of its queues.  The reference is put by the
- * function that takes the queue from the client's list: tow_queue_client_end(),
- * or tow_queue_close() if it comes first.
+ * A queue points to its client, without a reference, until its descriptor is
+ * closed or the client ends, whichever comes first: the client is not freed
+ * before tow_queue_client_end() has gone through the list.  tow_queue_publish()
+ * adds no queue of a client that has ended.
  */
 #include <linux/sizes.h>
 
@@ -115,34 +116,50 @@ void tow_queues_cleanup(struct tow_device *dev)
 	kfree(dev->queues);
 }
 
-static struct tow_queue *tow_client_take_queue(struct tow_client *client)
+/* The client's next queue, with a reference; that to @queue is given back. */
+static struct tow_queue *tow_queue_next_of(struct tow_client *client,
+					   struct tow_queue *queue)
 {
-	struct tow_queue *queue;
+	struct tow_queues *queues = client->dev->queues;
+	struct tow_queue *last = queue, *found = NULL;
 
-	mutex_lock(&client->lock);
-	queue = list_first_entry_or_null(&client->queues, struct tow_queue,
-					 client_link);
-	if (queue)
-		list_del_init(&queue->client_link);
-	mutex_unlock(&client->lock);
-	return queue;
+	mutex_lock(&queues->lock);
+	queue = list_prepare_entry(queue, &queues->list, link);
+	list_for_each_entry_continue(queue, &queues->list, link) {
+		if (READ_ONCE(queue->client) == client &&
+		    kref_get_unless_zero(&queue->refs)) {
+			found = queue;
+			break;
+		}
+	}
+	mutex_unlock(&queues->lock);
+	if (last)
+		tow_queue_put(last);
+	return found;
+}
+
+/**
+ * tow_queue_leave_client - a queue has no client any more
+ * @queue: the queue; the caller has a reference
+ *
+ * Waits for calls that take entries, not for entries.
+ */
+void tow_queue_leave_client(struct tow_queue *queue)
+{
+	mutex_lock(&queue->submit);
+	WRITE_ONCE(queue->client, NULL);
+	mutex_unlock(&queue->submit);
+	tow_queue_end(queue, -ECANCELED);
 }
 
 /**
  * tow_queue_client_end - end a client's queues
- * @client: the client, ended.  May be called twice at the same time
- *
- * Waits for calls that take entries, not for entries.
+ * @client: the client, ended
  */
 void tow_queue_client_end(struct tow_client *client)
 {
-	struct tow_queue *queue;
+	struct tow_queue *queue = NULL;
 
-	while ((queue = tow_client_take_queue(client))) {
-		mutex_lock(&queue->submit);
-		queue->client = NULL;
-		mutex_unlock(&queue->submit);
-		tow_queue_end(queue, -ECANCELED);
-		tow_queue_put(queue);
-	}
+	while ((queue = tow_queue_next_of(client, queue)))
+		tow_queue_leave_client(queue);
 }

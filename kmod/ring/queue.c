@@ -139,56 +139,25 @@ static void tow_queue_free_later(struct work_struct *work)
 	tow_queue_release(&queue->refs);
 }
 
-/* Add the queue to the device's list. */
-static int tow_queue_publish(struct tow_queue *queue)
+/* Add the queue to the device's list, and give it to the client. */
+static int tow_queue_publish(struct tow_queue *queue, struct tow_client *client)
 {
 	struct tow_queues *queues = queue->dev->queues;
 	int ret = 0;
 
 	mutex_lock(&queues->lock);
-	if (queues->stopped)
+	if (queues->stopped) {
 		ret = -ENODEV;
-	else
+	} else if (READ_ONCE(client->ended)) {
+		ret = -EPERM;
+	} else {
+		queue->client = client;
 		list_add_tail(&queue->link, &queues->list);
+	}
 	mutex_unlock(&queues->lock);
 	if (!ret)
 		tow_stat_inc(queue->dev, TOW_STAT_QUEUES);
 	return ret;
-}
-
-/* Give the client the queue, with a reference. */
-static int tow_queue_give(struct tow_queue *queue, struct tow_client *client)
-{
-	int ret = 0;
-
-	mutex_lock(&client->lock);
-	if (client->ended) {
-		ret = -EPERM;
-	} else {
-		kref_get(&queue->refs);
-		queue->client = client;
-		list_add_tail(&queue->client_link, &client->queues);
-	}
-	mutex_unlock(&client->lock);
-	return ret;
-}
-
-/* Caller holds queue->submit.  Return: it has the client's reference now. */
-static bool tow_queue_take_away(struct tow_queue *queue)
-{
-	struct tow_client *client = queue->client;
-	bool had;
-
-	if (!client)
-		return false;
-	mutex_lock(&client->lock);
-	had = !list_empty(&queue->client_link);
-	list_del_init(&queue->client_link);
-	mutex_unlock(&client->lock);
-	/* Else tow_queue_client_end() has it, and waits for @submit. */
-	if (had)
-		queue->client = NULL;
-	return had;
 }
 
 /**
@@ -286,14 +255,8 @@ static __poll_t tow_queue_poll(struct file *file, poll_table *table)
 static int tow_queue_close(struct inode *inode, struct file *file)
 {
 	struct tow_queue *queue = file->private_data;
-	bool had;
 
-	mutex_lock(&queue->submit);
-	had = tow_queue_take_away(queue);
-	mutex_unlock(&queue->submit);
-	tow_queue_end(queue, -ECANCELED);
-	if (had)
-		tow_queue_put(queue);
+	tow_queue_leave_client(queue);
 	tow_queue_put(queue);
 	return 0;
 }
@@ -329,7 +292,6 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	kref_init(&queue->refs);
 	queue->release = tow_queue_release;
 	INIT_LIST_HEAD(&queue->link);
-	INIT_LIST_HEAD(&queue->client_link);
 	INIT_LIST_HEAD(&queue->poll_link);
 	tow_channels_init(queue);
 	mutex_init(&queue->submit);
@@ -396,7 +358,7 @@ static struct tow_queue *tow_queue_new(struct tow_client *client,
 	if (!ret)
 		ret = tow_queue_find_poller(queue, client, call);
 	if (!ret)
-		ret = tow_queue_publish(queue);
+		ret = tow_queue_publish(queue, client);
 	if (ret) {
 		tow_queue_free(queue);
 		return ERR_PTR(ret);
@@ -460,8 +422,9 @@ static int tow_queue_answer(struct tow_queue *queue,
 	call->cqes_offset = tow_queue_cqes_offset(queue);
 	call->fd = tow_queue_make_file(queue, &file);
 	if (call->fd < 0) {
-		ret = call->fd;
-		goto err_end;
+		tow_queue_leave_client(queue);
+		tow_queue_put(queue);
+		return call->fd;
 	}
 	ret = tow_call_answer(answer, call);
 	if (ret) {
@@ -472,14 +435,6 @@ static int tow_queue_answer(struct tow_queue *queue,
 	}
 	fd_install(call->fd, file);
 	return 0;
-
-err_end:
-	mutex_lock(&queue->submit);
-	if (tow_queue_take_away(queue))
-		tow_queue_put(queue);
-	mutex_unlock(&queue->submit);
-	tow_queue_put(queue);
-	return ret;
 }
 
 /* TOW_IOCTL_QUEUE_CREATE */
@@ -500,10 +455,5 @@ int tow_call_queue_create(struct tow_client *client, void *data,
 	if (IS_ERR(queue))
 		return PTR_ERR(queue);
 	trace_tow_queue_create(queue);
-	ret = tow_queue_give(queue, client);
-	if (ret) {
-		tow_queue_put(queue);
-		return ret;
-	}
 	return tow_queue_answer(queue, call, answer);
 }

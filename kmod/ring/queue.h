@@ -129,8 +129,8 @@ struct tow_chain {
 
 /**
  * struct tow_queue - a queue
- * @refs: held by its descriptor, by its client until that ends, by queued work,
- *	and one by all @busy entries together
+ * @refs: held by its descriptor, by queued work, and one by all @busy entries
+ *	together
  * @release: called when the last reference is put; may sleep
  * @dev: the device, with a reference
  * @link: in tow_queues.list
@@ -153,8 +153,7 @@ struct tow_chain {
  * @poll_link: in tow_poller.queues, until the queue is freed
  * @idle_us: how long the poller looks for more entries, in microseconds
  * @submit: held while entries are taken; protects @client, too
- * @client: the client; NULL: it has ended
- * @client_link: in tow_client.queues, under tow_client.lock
+ * @client: the client; NULL: it has ended, or the descriptor is closed
  * @sqe: the copy of the entry that is being taken; under @submit
  * @sq_head: entries that were taken, wrapping around; written under @submit
  * @sq_seen: POLL: up to this entry all are taken as by one ENTER; under @submit
@@ -224,7 +223,6 @@ struct tow_queue {
 	/* protects flows, next_qp, client, sqe, sq_head, sq_seen, chain */
 	struct mutex		submit;
 	struct tow_client	*client;
-	struct list_head	client_link;
 	struct tow_sqe		sqe;
 	u32			sq_head;
 	u32			sq_seen;
@@ -305,6 +303,7 @@ void tow_queues_stop(struct tow_queues *queues);
 bool tow_queues_busy(struct tow_queues *queues,
 		     const struct tow_account *account);
 void tow_queues_cleanup(struct tow_device *dev);
+void tow_queue_leave_client(struct tow_queue *queue);
 void tow_queue_client_end(struct tow_client *client);
 
 /* queue.c */

@@ -319,7 +319,7 @@ void tow_poller_put(struct tow_poller *poller)
 
 /**
  * tow_poller_client_end - stop a client's poller
- * @client: the client, ended.  May be called twice at the same time
+ * @client: the client, ended
  */
 void tow_poller_client_end(struct tow_client *client)
 {
@@ -327,9 +327,12 @@ void tow_poller_client_end(struct tow_client *client)
 
 	mutex_lock(&client->poll_lock);
 	poller = client->poller;
+	client->poller = NULL;
 	mutex_unlock(&client->poll_lock);
-	if (poller)
+	if (poller) {
 		tow_poller_stop(poller);
+		tow_poller_put(poller);
+	}
 }
 
 static struct tow_poller *tow_pollers_next(struct tow_queues *queues)

@@ -3,7 +3,7 @@
  * Two-phase revoke against a resolver that does what it likes (tow_hostile.ko): it
  * lets go late, never, in another way than it was asked to, or dies.  Until it has
  * let go, or its queue pairs are destroyed, UNEXPORT waits, nothing of the memory
- * is used for anything else, and nobody takes a region over.
+ * is used for anything else, and who takes a region over waits.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -298,41 +298,60 @@ static uint64_t leave_behind(FIXTURE_DATA(revoke) *self)
 	return evil_hear(&self->e, EVIL_WAIT_MS) == T_REVOKE ? grant : 0;
 }
 
-/* Nobody gets it, and it lingers as before. */
-static void expect_busy(struct __test_metadata *_metadata, int fd)
-{
+/* A take-over, which may have to wait. */
+struct attaching {
+	int fd;
+	int ret;
+	bool over;
 	struct tow_region_attach made;
-	struct tow_region_info info;
+	pthread_t thread;
+};
 
-	EXPECT_EQ(-EBUSY, tow_region_attach(fd, "kept", &made));
-	ASSERT_EQ(0, tow_region_find(fd, 0, "kept", &info));
-	EXPECT_EQ(TOW_REGION_PERSISTENT | TOW_REGION_LINGERING, info.flags);
-	EXPECT_LT(30000, info.linger_left_ms);
+static void *attach(void *arg)
+{
+	struct attaching *work = arg;
+
+	work->ret = tow_region_attach(work->fd, "kept", &work->made);
+	__atomic_store_n(&work->over, true, __ATOMIC_RELEASE);
+	return NULL;
 }
 
-static void expect_taken_over(struct __test_metadata *_metadata, int fd)
+/* It has begun, and waits: the region lingers as before. */
+static void expect_waits(struct __test_metadata *_metadata, struct attaching *work, int fd)
 {
-	struct tow_region_attach made;
+	struct tow_region_info info;
 
-	ASSERT_EQ(0, tow_region_attach(fd, "kept", &made));
-	EXPECT_EQ(0, tow_region_destroy(fd, made.handle));
-	close(made.fd);
+	work->fd = fd;
+	work->over = false;
+	ASSERT_EQ(0, pthread_create(&work->thread, NULL, attach, work));
+	tow_test_sleep_ms(300);
+	EXPECT_FALSE(__atomic_load_n(&work->over, __ATOMIC_ACQUIRE));
+	ASSERT_EQ(0, tow_region_find(fd, 0, "kept", &info));
+	EXPECT_LE(TOW_REGION_PERSISTENT, info.flags);
+	EXPECT_EQ(0, info.pid);
+}
+
+static void expect_taken_over(struct __test_metadata *_metadata, struct attaching *work)
+{
+	pthread_join(work->thread, NULL);
+	ASSERT_EQ(0, work->ret);
+	EXPECT_EQ(0, tow_region_destroy(work->fd, work->made.handle));
+	close(work->made.fd);
 }
 
 TEST_F(revoke, taken_over_when_peers_have_let_go)
 {
+	struct attaching work;
 	uint64_t grant;
 
 	ASSERT_EQ(0, evil_set("revoke_timeout_ms", "20000"));
 	grant = leave_behind(self);
 	ASSERT_NE(0, grant);
-	expect_busy(_metadata, self->fd);
-	tow_test_sleep_ms(300);
-	expect_busy(_metadata, self->fd);
+	expect_waits(_metadata, &work, self->fd);
 	ASSERT_EQ(0, let_go(self, T_REVOKED, grant));
 	EXPECT_EQ(1, evil_wait("grants", 1));
 	EXPECT_EQ(1, evil_wait("exports", 1));
-	expect_taken_over(_metadata, self->fd);
+	expect_taken_over(_metadata, &work);
 	ASSERT_EQ(0, let_go(self, T_RELEASE, self->grant));
 	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
 	EXPECT_EQ(1, evil_count("sessions"));
@@ -340,12 +359,14 @@ TEST_F(revoke, taken_over_when_peers_have_let_go)
 
 TEST_F(revoke, taken_over_when_they_never_do)
 {
+	struct attaching work;
+
 	ASSERT_NE(0, leave_behind(self));
-	expect_busy(_metadata, self->fd);
+	expect_waits(_metadata, &work, self->fd);
 	EXPECT_EQ(R_REVOKE_LATE, evil_how_it_ends(&self->e));
 	EXPECT_EQ(0, evil_wait("grants", 0));
 	EXPECT_EQ(1, evil_wait("exports", 1));
-	expect_taken_over(_metadata, self->fd);
+	expect_taken_over(_metadata, &work);
 	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
 }
 
@@ -353,6 +374,7 @@ TEST_F(revoke, taken_over_when_they_never_do)
 TEST_F(revoke, taken_over_whatever_others_have_published)
 {
 	int owner = tow_test_open(O_RDWR), other = tow_test_open(O_RDWR);
+	struct attaching work = { .fd = self->fd };
 	struct tow_region_create made;
 	uint64_t shared, grant;
 	__u64 exported;
@@ -367,7 +389,8 @@ TEST_F(revoke, taken_over_whatever_others_have_published)
 	grant = find(&self->e, 'o', 2);
 	ASSERT_NE(0, grant);
 	close(owner);
-	expect_taken_over(_metadata, self->fd);
+	ASSERT_EQ(0, pthread_create(&work.thread, NULL, attach, &work));
+	expect_taken_over(_metadata, &work);
 	ASSERT_EQ(0, let_go(self, T_RELEASE, grant));
 	ASSERT_EQ(0, let_go(self, T_RELEASE, self->grant));
 	EXPECT_EQ(0, evil_wait("grants", 0));

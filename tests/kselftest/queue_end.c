@@ -253,6 +253,132 @@ TEST_F_TIMEOUT(end, killed, 3600)
 	EXPECT_EQ(1, tow_sysfs_wait("stats/queues", 1));
 }
 
+/* ---- regions that are taken over from the dead ------------------------------------------- */
+
+#define USUAL_HEIRS	4
+#define KEPT_BYTES	(64 * TOW_MB)
+#define KEPT_POOL	(KEPT_BYTES + 4 * TOW_SLAB)
+#define KEPT_PIECE	(256 * TOW_KB)
+
+/* Reads all of it from himself, has it published, and waits to be killed. */
+static void be_testator(__u64 from, struct last_words *words)
+{
+	struct tow_sqe sqe = { .opcode = TOW_OP_READ, .bytes = KEPT_BYTES };
+	struct tow_region_create made;
+	struct tow_user user;
+	__u64 exported;
+	int ret;
+
+	ret = tow_user_make(&user, ENTRIES, 0);
+	if (!ret)
+		ret = tow_region_create_named(user.fd, KEPT_BYTES, TOW_REGION_PERSISTENT, 60,
+					      "kept", &made);
+	if (!ret)
+		ret = tow_publish_for(user.fd, made.handle, "kept", KEPT_BYTES,
+				      TOW_RIGHT_READ | TOW_RIGHT_WRITE, &exported);
+	if (!ret)
+		ret = tow_find_for(user.fd, user.peer, "kept", TOW_RIGHT_READ, &from);
+	sqe.channel = user.channel;
+	sqe.region = made.handle;
+	sqe.remote = from;
+	if (!ret && (!tow_rings_put(&user.rings, &sqe) ||
+		     tow_rings_enter(&user.rings, 0, 0) != 1))
+		ret = -EXFULL;
+	words->error = ret;
+	__atomic_store_n(&words->in_flight, 1, __ATOMIC_RELEASE);
+	pause();
+	_exit(1);
+}
+
+/* Writes to what the testator has published, without a pause. */
+static int write_to_kept(struct tow_user *user, const struct tow_mapped *own, __u64 *remote)
+{
+	struct tow_sqe sqe;
+	__u32 i;
+	int ret;
+
+	ret = tow_find_for(user->fd, user->peer, "kept", TOW_RIGHT_WRITE, remote);
+	for (i = 0; i < ENTRIES && !ret; i++) {
+		sqe = tow_move(user, TOW_OP_WRITE, own->made.handle, 0, *remote,
+			       i * KEPT_PIECE, KEPT_PIECE);
+		if (!tow_rings_put(&user->rings, &sqe))
+			ret = -EXFULL;
+	}
+	if (!ret && tow_rings_enter(&user->rings, 0, 0) != (int)ENTRIES)
+		ret = -EXFULL;
+	return ret;
+}
+
+/* At once; and nothing of what was under way changes a byte from then on. */
+static int inherit(int client, uint64_t seed)
+{
+	struct tow_region_attach made;
+	int ret = tow_region_attach(client, "kept", &made), close_ret;
+	char *at;
+
+	if (ret)
+		return ret;
+	at = tow_region_map(made.fd, KEPT_BYTES, PROT_READ | PROT_WRITE);
+	if (at == MAP_FAILED)
+		return -errno;
+	tow_fill(at, KEPT_BYTES, seed);
+	tow_test_sleep_ms(20);
+	ret = tow_differs(at, KEPT_BYTES, seed) ? -EBADMSG : 0;
+	munmap(at, KEPT_BYTES);
+	close(made.fd);
+	close_ret = tow_region_destroy(client, made.handle);
+	return ret ? ret : close_ret;
+}
+
+/* Each of the writer's entries has ended: how many of them well. */
+static int settle(struct tow_user *user)
+{
+	struct tow_cqe cqe;
+	int i, good = 0;
+
+	for (i = 0; i < (int)ENTRIES; i++) {
+		if (tow_rings_wait(&user->rings, &cqe))
+			return -ETIMEDOUT;
+		good += !cqe.status;
+	}
+	return good;
+}
+
+/* SIGKILL, and ATTACH before the process has exited. */
+TEST_F_TIMEOUT(end, taken_over_from_the_killed, 3600)
+{
+	int rounds = tow_test_count(USUAL_HEIRS), round, status, cut = 0;
+	struct last_words *words = share(sizeof(*words));
+	struct tow_mapped own;
+	__u64 remote;
+	pid_t child;
+
+	ASSERT_TRUE(words);
+	ASSERT_EQ(0, tow_sysfs_set("pool_bytes", KEPT_POOL));
+	ASSERT_EQ(0, tow_mapped_make(self->user.fd, KEPT_PIECE, &own));
+	for (round = 0; round < rounds; round++) {
+		memset(words, 0, sizeof(*words));
+		child = fork();
+		if (!child)
+			be_testator(0, words);
+		while (!__atomic_load_n(&words->in_flight, __ATOMIC_ACQUIRE))
+			tow_test_sleep_ms(1);
+		ASSERT_EQ(0, words->error);
+		ASSERT_EQ(0, write_to_kept(&self->user, &own, &remote));
+		kill(child, SIGKILL);
+		ASSERT_EQ(0, inherit(self->user.fd, (uint64_t)round + 1))
+			TH_LOG("round %d", round);
+		ASSERT_EQ(child, waitpid(child, &status, 0));
+		status = settle(&self->user);
+		ASSERT_LE(0, status);
+		cut += status < (int)ENTRIES;
+		EXPECT_EQ(-ESTALE, tow_end_handle(self->user.fd, TOW_IOCTL_RELEASE, remote));
+	}
+	/* Else nothing was under way. */
+	EXPECT_LT(rounds / 2, cut);
+	EXPECT_EQ(self->epoch, tow_peer_epoch(self->user.fd, self->user.peer));
+}
+
 /* ---- what the process itself closes ---------------------------------------------------------- */
 
 /* Far more than can be on its way at once: some has not begun. */

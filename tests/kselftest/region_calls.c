@@ -26,8 +26,8 @@ FIXTURE(calls)
 /* ---- every call, and a good request of each --------------------------------- */
 
 enum {
-	CREATE, DESTROY, QUERY, LIST, MAKE_FD, FROM_FD, ATTACH, IMPORT_USER, IMPORT_DMABUF, JOIN,
-	CALLS
+	CREATE, DESTROY, QUERY, LIST, MAKE_FD, FROM_FD, ATTACH, IMPORT_USER, IMPORT_DMABUF, END,
+	LIST_CLIENTS, END_CLIENTS, JOIN, CALLS
 };
 
 static const struct tow_call calls[CALLS] = {
@@ -47,6 +47,10 @@ static const struct tow_call calls[CALLS] = {
 		.flags = TOW_REGION_READONLY, .answers = true },
 	[IMPORT_DMABUF] = { TOW_CALL(REGION_IMPORT_DMABUF, 40, tow_region_import_dmabuf),
 		.flags = TOW_REGION_READONLY, TOW_RESERVED(tow_region_import_dmabuf, reserved) },
+	[END] = { TOW_CALL(REGION_END, 24, tow_region_end) },
+	[LIST_CLIENTS] = { TOW_CALL(CLIENT_LIST, 32, tow_client_list),
+		.flags = TOW_LIST_ALL, .looks = true, .answers = true },
+	[END_CLIENTS] = { TOW_CALL(CLIENT_END, 16, tow_client_end) },
 	/* The client has joined, though it does not know. */
 	[JOIN] = { TOW_CALL(JOIN, 56, tow_join), .answers = true, .stays = true },
 };
@@ -63,12 +67,16 @@ union request {
 	struct tow_region_attach attach;
 	struct tow_region_import_user import_user;
 	struct tow_region_import_dmabuf import_dmabuf;
+	struct tow_region_end end;
+	struct tow_client_list clients;
+	struct tow_client_end end_clients;
 	struct tow_join join;
 };
 
 /*
  * A request that succeeds (or whose refusal shows that it was understood:
- * nothing of that name lingers; software devices take no dma-bufs).
+ * nothing of that name lingers, nobody has such a number; software devices take no
+ * dma-bufs).
  */
 static int prepare(void *arg, size_t call, union tow_request *any)
 {
@@ -114,6 +122,17 @@ static int prepare(void *arg, size_t call, union tow_request *any)
 		request->import_dmabuf.fd = self->region.fd;
 		request->import_dmabuf.bytes = 1;
 		return self->takes_dmabufs ? 0 : -EOPNOTSUPP;
+	case END:
+		request->end.id = UINT64_MAX;
+		return -ENOENT;
+	case LIST_CLIENTS:
+		request->clients.entries = (uintptr_t)self->list;
+		request->clients.entry_size = sizeof(struct tow_client_info);
+		request->clients.count = 1;
+		return 0;
+	case END_CLIENTS:
+		request->end_clients.pid = INT_MAX;
+		return -ESRCH;
 	default:
 		memset(request->join.job_key, 7, sizeof(request->join.job_key));
 		return 0;

@@ -776,3 +776,5 @@ module_exit(tow_expose_exit);
 
 MODULE_DESCRIPTION("exposes slabs and probes keys, for towline's tests");
 MODULE_LICENSE("GPL");
+/* As MODULE_IMPORT_NS() has it, whose argument is a word or a string. */
+MODULE_INFO(import_ns, "TOWLINE_TEST");

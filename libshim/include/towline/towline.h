@@ -424,7 +424,7 @@ int tow_region_create(struct tow_device *dev, uint64_t bytes, const struct tow_r
  *
  * Return: 0; -EINVAL when @dev, @name or @region is NULL, or @name cannot be a
  * region's; -ENOENT when the user has no such region in this job; -EBUSY when
- * the client that has it lives, or something that it began is not over: try again;
+ * the client that has it lives, or what it began was not over after a while: try again;
  * -EDQUOT; -ENOMEM; -EMFILE or -ENFILE; -EPERM; -ENODEV; -EPROTONOSUPPORT.
  */
 int tow_region_attach(struct tow_device *dev, const char *name, uint32_t linger_s,
