@@ -78,21 +78,6 @@ static int tow_file_may_open(struct tow_device *dev, struct file *file)
 	return ret;
 }
 
-/*
- * Whom a client is charged to: its user, but for containers their owner, or one
- * user could have as many quotas as a user namespace has users.
- */
-static kuid_t tow_client_key(void)
-{
-	struct user_namespace *ns = current_user_ns();
-
-	if (ns == &init_user_ns)
-		return current_euid();
-	while (ns->parent != &init_user_ns)
-		ns = ns->parent;
-	return ns->owner;
-}
-
 /* The client has nothing any more, and will have nothing; may have ended before. */
 static void tow_client_end(struct tow_client *client)
 {
@@ -120,15 +105,15 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	INIT_LIST_HEAD(&client->queues);
 	client->dev = dev;
 	client->end = tow_client_end;
-	client->key = tow_client_key();
 	client->kuid = current_euid();
 	client->cgroup_id = tow_limits_cgroup();
 	client->writable = file->f_mode & FMODE_WRITE;
-	client->account = tow_account_new(&dev->limits, client->key);
+	client->account = tow_account_new(&dev->limits);
 	if (!client->account) {
 		kfree(client);
 		return ERR_PTR(-ENOMEM);
 	}
+	client->key = client->account->kuid;
 	client->process = tow_process_get();
 	if (IS_ERR(client->process)) {
 		int ret = PTR_ERR(client->process);
