@@ -82,22 +82,6 @@ static int tow_file_may_open(struct tow_device *dev, struct file *file)
 	return ret;
 }
 
-/*
- * The user that a client is charged to: the opener's; in a container the owner
- * of the user namespace, else one user would have a quota for each user in the
- * namespace.
- */
-static kuid_t tow_client_key(void)
-{
-	struct user_namespace *ns = current_user_ns();
-
-	if (ns == &init_user_ns)
-		return current_euid();
-	while (ns->parent != &init_user_ns)
-		ns = ns->parent;
-	return ns->owner;
-}
-
 /* The client has ended: it has nothing any more on return. */
 static void tow_file_end_client(struct tow_client *client)
 {
@@ -123,15 +107,15 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
 	client->dev = dev;
 	client->end = tow_file_end_client;
-	client->key = tow_client_key();
 	client->kuid = current_euid();
 	client->cgroup_id = tow_limits_cgroup();
 	client->writable = file->f_mode & FMODE_WRITE;
-	client->account = tow_account_new(&dev->limits, client->key);
+	client->account = tow_account_new(&dev->limits);
 	if (!client->account) {
 		kfree(client);
 		return ERR_PTR(-ENOMEM);
 	}
+	client->key = client->account->kuid;
 	process = tow_process_get();
 	if (IS_ERR(process)) {
 		tow_account_put(client->account);

@@ -146,6 +146,7 @@ static void tow_device_release(struct tow_device *dev)
 	tow_notify_cleanup(dev);
 	tow_peers_cleanup(dev);
 	tow_memory_cleanup(dev);
+	tow_limits_cleanup(&dev->limits);
 	percpu_ref_exit(&dev->users);
 	kfree(dev);
 }
@@ -429,6 +430,10 @@ static int __init tow_main_init(void)
 {
 	int ret;
 
+	if (tow_accounts_by_cgroup() < 0) {
+		pr_err("account_by is neither user nor, if there are any, cgroup\n");
+		return -EINVAL;
+	}
 	ret = tow_workqueues_init();
 	if (ret)
 		return ret;

@@ -16,6 +16,7 @@
 #include <linux/capability.h>
 #include <linux/ctype.h>
 #include <linux/device.h>
+#include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
 
@@ -239,6 +240,59 @@ static ssize_t tow_limit_store(struct device *node,
 	}
 	tow_limits_set(&dev->limits, limit->level, limit->resource, max);
 	return count;
+}
+
+static ssize_t cgroup_bytes_limit_show(struct device *node,
+				       struct device_attribute *attr, char *buf)
+{
+	struct tow_device *dev = dev_get_drvdata(node);
+
+	return tow_limits_show_cgroups(&dev->limits, buf);
+}
+
+/* The @value of a cgroup's limit, with a terminating zero; NULL: it has none. */
+static int tow_cgroup_limit_parse(const char *value, u64 *bytes, u64 **max)
+{
+	*max = bytes;
+	if (sysfs_streq(value, "max"))
+		*bytes = TOW_UNLIMITED;
+	else if (sysfs_streq(value, "default"))
+		*max = NULL;
+	else
+		return tow_sysfs_number(value, strlen(value), true,
+					TOW_BYTES_MAX, bytes);
+	return 0;
+}
+
+static ssize_t cgroup_bytes_limit_store(struct device *node,
+					struct device_attribute *attr,
+					const char *buf, size_t count)
+{
+	struct tow_device *dev = dev_get_drvdata(node);
+	char *path, *value;
+	u64 bytes, *max;
+	int ret;
+
+	if (!capable(CAP_NET_ADMIN))
+		return -EPERM;
+	path = kmemdup_nul(buf, count, GFP_KERNEL);
+	if (!path)
+		return -ENOMEM;
+	value = strchr(path, ' ');
+	/* The root has no limit. */
+	if (path[0] != '/' || !value || value[-1] == '/' ||
+	    memchr(buf, '\0', count))
+		ret = -EINVAL;
+	else
+		ret = tow_cgroup_limit_parse(value + 1, &bytes, &max);
+	if (!ret && !tow_accounts_by_cgroup())
+		ret = -EOPNOTSUPP;
+	if (!ret) {
+		*value = '\0';
+		ret = tow_limits_set_cgroup(&dev->limits, path, max);
+	}
+	kfree(path);
+	return ret ?: count;
 }
 
 /* ---- settings ------------------------------------------------------------- */
@@ -485,6 +539,7 @@ static struct tow_file tow_files[] = {
 	TOW_LIMIT(user_region_limit, USER, REGIONS),
 	TOW_LIMIT(user_export_limit, USER, EXPORTS),
 	TOW_LIMIT(user_queue_entries_limit, USER, QUEUE_ENTRIES),
+	{ .attr = __ATTR_RW(cgroup_bytes_limit) },
 	TOW_LIMIT(mr_limit, DEVICE, MRS),
 	TOW_LIMIT(device_region_limit, DEVICE, REGIONS),
 	TOW_LIMIT(export_limit, DEVICE, EXPORTS),

@@ -347,8 +347,10 @@ struct tow_join {
  * TOW_IOCTL_JOIN - enter a job
  *
  * Names are looked up in the client's job.  A client that never joins is in
- * its user's own job, whose id is all zero.  Names given before stay where they
- * were.
+ * its user's own job, whose id is all zero; but one in a user namespace other than
+ * the initial one, or in a cgroup with account_by=cgroup, neither exports nor
+ * resolves before it joins, as elsewhere others may have its user's number.  Names
+ * given before stay where they were.
  *
  * Errors: EBUSY: the client is in another job already.
  */
@@ -540,7 +542,8 @@ struct tow_region_destroy {
  * @mrs: out: memory regions of the RDMA device that it may come to take: what counts
  *	against the limits of them
  * @slabs: out: slabs of the pool that it consists of
- * @uid: out: the user it is charged to, as the caller's user namespace has it
+ * @uid: out: the user it is charged to, or the owner of the container that is, as
+ *	the caller's user namespace has it
  * @pid: out: of the process that created it or took it over, as the caller's
  *	PID namespace has it; 0: it is not there, or has ended
  * @linger_s: out: PERSISTENT: seconds it outlives its client
@@ -728,9 +731,11 @@ struct tow_region_attach {
 /**
  * TOW_IOCTL_REGION_ATTACH - take over a region whose client has ended
  *
- * For the same user (kuid and user namespace) in the same job.  The region, its
- * contents unchanged, is this client's from now on, and charged to it.  If the
- * call fails the region lingers on as it would have.
+ * For the same user (as the initial user namespace has him) in the same job: after
+ * JOIN from anywhere, as from a container that was made anew; without, in the same
+ * user namespace and, with account_by=cgroup, in the same cgroup.  The region, its
+ * contents unchanged, is this client's from now on, and charged to it and its
+ * user instead.  If the call fails the region lingers on as it would have.
  *
  * Where the client that had it has ended or its process was killed, the call waits
  * until nothing of it reaches the region: its end, operations of its queues that
@@ -740,7 +745,7 @@ struct tow_region_attach {
  *
  * Errors: EINVAL: not a name; ENOENT: this user has no such region in this job;
  * EBUSY: the client that has it lives, or the wait was not long enough: try again;
- * EDQUOT: it would exceed this client's limits; EINTR: the caller was killed;
+ * EDQUOT: it would exceed limits of this client or its user; EINTR: the caller was killed;
  * EMFILE, ENFILE, ENOMEM.
  */
 #define TOW_IOCTL_REGION_ATTACH	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_ATTACH)
@@ -1060,7 +1065,7 @@ struct tow_export {
  * Errors: ENOENT: this client has no such region; EINVAL: an empty range, or one
  * that is not within the region's bytes; a name as it must not be; no rights, or
  * ATOMIC without WRITE, or NOTIFY with others; NOTIFY with a size that is not 8,
- * or not aligned; EACCES: rights beyond READ for a region that is READONLY;
+ * or not aligned; ENOKEY: the client has no job without a key (see JOIN); EACCES: rights beyond READ for a region that is READONLY;
  * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY on one without
  * shared receive queues, or for a dma-buf; EFAULT: the region is INVALID; EEXIST:
  * the job has an export of that name on this device; EAGAIN: the device cannot
@@ -1201,7 +1206,8 @@ struct tow_resolve {
  * must not be, or a name; ESTALE: the export ended meanwhile, or that life of the
  * peer is over and another node has its address; ECONNRESET: the connection ended
  * meanwhile; ENOSPC: too many requests wait at the peer, or it has no room to
- * receive notifications; EINTR; EDQUOT, ENOMEM; and those of PEER_CONNECT.
+ * receive notifications; ENOKEY: also if the client has no job without a key (see
+ * JOIN); EINTR; EDQUOT, ENOMEM; and those of PEER_CONNECT.
  */
 #define TOW_IOCTL_RESOLVE	_IO(TOW_IOCTL_TYPE, TOW_CMD_RESOLVE)
 

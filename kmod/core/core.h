@@ -35,8 +35,10 @@
 #include <linux/percpu-refcount.h>
 #include <linux/seq_file.h>
 #include <linux/spinlock.h>
+#include <linux/string.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
+#include <linux/user_namespace.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
@@ -49,6 +51,7 @@
 
 struct file;
 struct pid;
+struct tow_cgroup_limit;
 struct tow_client;
 struct tow_device;
 struct tow_directory;
@@ -58,7 +61,6 @@ struct tow_peers;
 struct tow_poller;
 struct tow_process;
 struct tow_queues;
-struct user_namespace;
 
 /* ---- limits ---------------------------------------------------------------- */
 
@@ -76,7 +78,7 @@ enum tow_resource {
 /* The levels of a charge: for whom it counts. */
 enum tow_level {
 	TOW_LEVEL_CLIENT,
-	TOW_LEVEL_USER,
+	TOW_LEVEL_USER,		/* and each container or cgroup that is one */
 	TOW_LEVEL_DEVICE,
 	TOW_LEVELS
 };
@@ -85,38 +87,50 @@ enum tow_level {
 #define TOW_UNLIMITED		(U64_MAX >> 1)
 
 /**
- * struct tow_account - what one client or one user is charged
+ * struct tow_account - what one client, one user or the device is charged
  * @refs: of a client's account: held by the client and by each of its charges,
- *	which may outlive it; of a user's: held by the clients' accounts
+ *	which may outlive it; of the others: held by the accounts below
  * @limits: the device's
- * @user: of a client's: its user's account, with a reference; of a user's: NULL
- * @key: the user
- * @link: of a user's: in tow_limits.users, under tow_limits.lock; of a
- *	client's: empty
+ * @parent: the account above, with a reference; NULL: this is the device's
+ * @level: whose it is
+ * @kuid: a client's or a user's: the user, or the owner of the user's container
+ * @user_ns: the container that the user is, with a reference, so that no other
+ *	gets its address; else NULL
+ * @cgroup_id: the cgroup that the user is, which no other ever has; else 0
+ * @path: the cgroup's; else NULL
+ * @named: a limit that the cgroup has instead of a user's; under tow_limits.lock
+ * @link: of a user's: in tow_limits.users, under tow_limits.lock; else empty
  * @used: the sum of all charges, by resource; under tow_limits.lock
  */
 struct tow_account {
 	struct kref		refs;
 	struct tow_limits	*limits;
-	struct tow_account	*user;
-	kuid_t			key;
+	struct tow_account	*parent;
+	enum tow_level		level;
+	kuid_t			kuid;
+	struct user_namespace	*user_ns;
+	u64			cgroup_id;
+	char			*path;
+	struct tow_cgroup_limit	*named;
 	struct list_head	link;
 	u64			used[TOW_RESOURCES];
 };
 
 /**
  * struct tow_limits - a device's limits and what is used of them
- * @lock: protects @max, @used, @users and tow_account.used
- * @max: for each level: what one account, or the whole device, may have
- * @used: what the whole device has
+ * @lock: protects what follows, and tow_account.used and tow_account.named
+ * @max: for each level: what one account may have
  * @users: struct tow_account of users that have clients or charges
+ * @cgroups: struct tow_cgroup_limit: what cgroup_bytes_limit says
+ * @device: what the whole device has; there as long as the device
  */
 struct tow_limits {
-	/* protects max, used, users and tow_account.used */
+	/* protects all that follows, tow_account.used and tow_account.named */
 	spinlock_t		lock;
 	u64			max[TOW_LEVELS][TOW_RESOURCES];
-	u64			used[TOW_RESOURCES];
 	struct list_head	users;
+	struct list_head	cgroups;
+	struct tow_account	device;
 };
 
 /**
@@ -130,7 +144,9 @@ struct tow_charge {
 };
 
 void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs);
-struct tow_account *tow_account_new(struct tow_limits *limits, kuid_t key);
+void tow_limits_cleanup(struct tow_limits *limits);
+int tow_accounts_by_cgroup(void);
+struct tow_account *tow_account_new(struct tow_limits *limits);
 void tow_account_put(struct tow_account *account);
 int tow_charge(struct tow_charge *charge, struct tow_account *account,
 	       const u64 amount[TOW_RESOURCES]);
@@ -149,7 +165,9 @@ u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
 		   enum tow_resource resource);
 void tow_limits_set(struct tow_limits *limits, enum tow_level level,
 		    enum tow_resource resource, u64 max);
-const char *tow_limits_file(enum tow_level level, enum tow_resource resource);
+int tow_limits_set_cgroup(struct tow_limits *limits, const char *path,
+			  const u64 *max);
+int tow_limits_show_cgroups(struct tow_limits *limits, char *buf);
 
 /* ---- devices --------------------------------------------------------------- */
 
@@ -392,11 +410,11 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  * @process: the opener, with a reference
  * @link: in tow_process.clients, under tow_process.lock
  * @account: what it is charged, with a reference
- * @key: the user that it is charged to: see tow_client_key()
+ * @key: the user that people are told it is charged to: tow_account.kuid
  * @kuid: the opener's user: the owner of its regions and exports
  * @user_ns: the opener's user namespace, with a reference
  * @pid: the opener's PID, with a reference
- * @cgroup_id: the opener's cgroup
+ * @cgroup_id: the opener's cgroup, as it was then
  * @writable: opened with O_RDWR
  * @ended: its process has exited or executed another program, the file is
  *	closed, or an administrator ended it: it gets nothing more.  Set under tow_process.lock, before
@@ -483,6 +501,22 @@ tow_client_find_handle(struct tow_client *client, u64 number,
 	    handle->ops != ops)
 		return NULL;
 	return handle;
+}
+
+/*
+ * May a client's job be its user's own?  Not in a container: other nodes' may have
+ * users of the same numbers.
+ */
+static inline bool tow_client_has_own_job(const struct tow_client *client)
+{
+	return client->user_ns == &init_user_ns &&
+	       !client->account->parent->cgroup_id;
+}
+
+/* Did a client join the job by its key?  Else it is its user's own. */
+static inline bool tow_job_has_key(const u8 job_id[TOW_JOB_ID_BYTES])
+{
+	return memchr_inv(job_id, 0, TOW_JOB_ID_BYTES);
 }
 
 /* client.c */

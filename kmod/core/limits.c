@@ -2,9 +2,13 @@
 /*
  * Limits: how much of each resource a client, a user and a device may have.
  *
- * A charge counts three times: for the client, for the client's user and for
- * the device.  It is made before the resource is taken and undone after the
- * resource was given back, so the counts are never too low.
+ * Accounts are a tree: a client's is below its user's, that below the device's.
+ * The user of a process in a container is the container.  With
+ * account_by=cgroup it is the process's cgroup, whose account is below that of
+ * the cgroup above.  So nobody has more by making users, containers or cgroups
+ * inside his own.  A charge counts in the client's account and in all above.  It
+ * is made before the resource is taken and undone after the resource was given
+ * back, so the counts are never too low.
  *
  * One lock protects all numbers of a device.  No operation takes it.
  *
@@ -16,65 +20,71 @@
 
 #include <linux/cgroup.h>
 #include <linux/cred.h>
+#include <linux/moduleparam.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
+#include <linux/sysfs.h>
+#include <linux/user_namespace.h>
 
 #include "core/core.h"
 #include "core/trace.h"
 
+/* See Documentation/ABI/testing/sysfs-module-towline. */
+static char *tow_account_by = "user";
+module_param_named(account_by, tow_account_by, charp, 0444);
+MODULE_PARM_DESC(account_by, "whose limits the user_*_limit files are: user or cgroup");
+
 /*
- * Each region, and each export, costs the kernel some hundred bytes beside its
- * memory.  They are accounted to the client's cgroup; these limits bound them
- * where cgroups do not.
+ * Limits at first.  What has no file is not limited.  Each region, and each
+ * export, costs the kernel some hundred bytes beside its memory, an entry of a
+ * queue a third of a KiB.  They are accounted to the client's cgroup; these
+ * limits bound them where cgroups do not.
  */
-#define TOW_CLIENT_REGIONS_MAX	SZ_64K
-#define TOW_USER_REGIONS_MAX	SZ_256K
-#define TOW_DEVICE_REGIONS_MAX	SZ_1M
-#define TOW_USER_EXPORTS_MAX	SZ_128K
-#define TOW_DEVICE_EXPORTS_MAX	SZ_1M
-
-/* An entry of a queue costs a third of a KiB. */
-#define TOW_CLIENT_QUEUE_ENTRIES_MAX	SZ_256K
-#define TOW_USER_QUEUE_ENTRIES_MAX	SZ_1M
-#define TOW_DEVICE_QUEUE_ENTRIES_MAX	SZ_4M
-
-static const char * const tow_limits_files[TOW_LEVELS][TOW_RESOURCES] = {
+static const struct {
+	const char	*file;
+	u64		max;
+} tow_limits_known[TOW_LEVELS][TOW_RESOURCES] = {
 	[TOW_LEVEL_CLIENT] = {
-		[TOW_RES_BYTES]		= "client_bytes_limit",
-		[TOW_RES_MRS]		= "client_mr_limit",
-		[TOW_RES_REGIONS]	= "client_region_limit",
-		[TOW_RES_EXPORTS]	= "client_export_limit",
-		[TOW_RES_QUEUE_ENTRIES]	= "client_queue_entries_limit",
+		[TOW_RES_BYTES]		= { "client_bytes_limit", TOW_UNLIMITED },
+		[TOW_RES_MRS]		= { "client_mr_limit", TOW_UNLIMITED },
+		[TOW_RES_REGIONS]	= { "client_region_limit", SZ_64K },
+		[TOW_RES_EXPORTS]	= { "client_export_limit", TOW_UNLIMITED },
+		[TOW_RES_QUEUE_ENTRIES]	= { "client_queue_entries_limit", SZ_256K },
 	},
 	[TOW_LEVEL_USER] = {
-		[TOW_RES_BYTES]		= "user_bytes_limit",
-		[TOW_RES_MRS]		= "user_mr_limit",
-		[TOW_RES_REGIONS]	= "user_region_limit",
-		[TOW_RES_EXPORTS]	= "user_export_limit",
-		[TOW_RES_QUEUE_ENTRIES]	= "user_queue_entries_limit",
+		[TOW_RES_BYTES]		= { "user_bytes_limit", TOW_UNLIMITED },
+		[TOW_RES_MRS]		= { "user_mr_limit", TOW_UNLIMITED },
+		[TOW_RES_REGIONS]	= { "user_region_limit", SZ_256K },
+		[TOW_RES_EXPORTS]	= { "user_export_limit", SZ_128K },
+		[TOW_RES_QUEUE_ENTRIES]	= { "user_queue_entries_limit", SZ_1M },
 	},
 	[TOW_LEVEL_DEVICE] = {
 		/* Not a limit: the size of the pool. */
-		[TOW_RES_BYTES]		= "pool_bytes",
-		[TOW_RES_MRS]		= "mr_limit",
-		[TOW_RES_REGIONS]	= "device_region_limit",
-		[TOW_RES_EXPORTS]	= "export_limit",
-		[TOW_RES_QUEUE_ENTRIES]	= "queue_entries_limit",
-		[TOW_RES_POLLERS]	= "poller_limit",
+		[TOW_RES_BYTES]		= { "pool_bytes", TOW_UNLIMITED },
+		/* tow_limits_init() */
+		[TOW_RES_MRS]		= { "mr_limit" },
+		[TOW_RES_REGIONS]	= { "device_region_limit", SZ_1M },
+		[TOW_RES_EXPORTS]	= { "export_limit", SZ_1M },
+		[TOW_RES_QUEUE_ENTRIES]	= { "queue_entries_limit", SZ_4M },
+		/* A poller may keep a processor busy: the administrator allows it. */
+		[TOW_RES_POLLERS]	= { "poller_limit", 0 },
 	},
 };
 
+/* A cgroup that is deeper down is the one of its ancestors that is so deep. */
+#define TOW_CGROUP_LEVELS	32
+
 /**
- * tow_limits_file - the file in sysfs that holds a limit
- * @level: whose limit
- * @resource: limit of what
- *
- * Return: the file's name; NULL: the limit has no file.
+ * struct tow_cgroup_limit - a line of cgroup_bytes_limit
+ * @link: in tow_limits.cgroups
+ * @max: bytes that the cgroup may have
+ * @path: of the cgroup
  */
-const char *tow_limits_file(enum tow_level level, enum tow_resource resource)
-{
-	return tow_limits_files[level][resource];
-}
+struct tow_cgroup_limit {
+	struct list_head	link;
+	u64			max;
+	char			path[];
+};
 
 static struct tow_device *tow_limits_device(struct tow_limits *limits)
 {
@@ -88,89 +98,63 @@ static struct tow_device *tow_limits_device(struct tow_limits *limits)
  */
 void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
 {
-	int level;
+	int level, i;
 
 	spin_lock_init(&limits->lock);
 	INIT_LIST_HEAD(&limits->users);
+	INIT_LIST_HEAD(&limits->cgroups);
+	kref_init(&limits->device.refs);
+	limits->device.limits = limits;
+	limits->device.level = TOW_LEVEL_DEVICE;
 	for (level = 0; level < TOW_LEVELS; level++) {
-		limits->max[level][TOW_RES_BYTES] = TOW_UNLIMITED;
-		limits->max[level][TOW_RES_MRS] = TOW_UNLIMITED;
-		limits->max[level][TOW_RES_POLLERS] = TOW_UNLIMITED;
+		for (i = 0; i < TOW_RESOURCES; i++)
+			limits->max[level][i] =
+				tow_limits_known[level][i].file ?
+				tow_limits_known[level][i].max : TOW_UNLIMITED;
 	}
-	/* A poller may keep a processor busy: the administrator allows it. */
-	limits->max[TOW_LEVEL_DEVICE][TOW_RES_POLLERS] = 0;
 	/* Leave some to other users of the RDMA device. */
 	limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS] =
 		hardware_mrs - hardware_mrs / 8;
-	limits->max[TOW_LEVEL_CLIENT][TOW_RES_REGIONS] = TOW_CLIENT_REGIONS_MAX;
-	limits->max[TOW_LEVEL_USER][TOW_RES_REGIONS] = TOW_USER_REGIONS_MAX;
-	limits->max[TOW_LEVEL_DEVICE][TOW_RES_REGIONS] = TOW_DEVICE_REGIONS_MAX;
-	limits->max[TOW_LEVEL_CLIENT][TOW_RES_EXPORTS] = TOW_UNLIMITED;
-	limits->max[TOW_LEVEL_USER][TOW_RES_EXPORTS] = TOW_USER_EXPORTS_MAX;
-	limits->max[TOW_LEVEL_DEVICE][TOW_RES_EXPORTS] = TOW_DEVICE_EXPORTS_MAX;
-	limits->max[TOW_LEVEL_CLIENT][TOW_RES_QUEUE_ENTRIES] =
-		TOW_CLIENT_QUEUE_ENTRIES_MAX;
-	limits->max[TOW_LEVEL_USER][TOW_RES_QUEUE_ENTRIES] =
-		TOW_USER_QUEUE_ENTRIES_MAX;
-	limits->max[TOW_LEVEL_DEVICE][TOW_RES_QUEUE_ENTRIES] =
-		TOW_DEVICE_QUEUE_ENTRIES_MAX;
 }
 
-static struct tow_account *tow_account_alloc(struct tow_limits *limits)
+/**
+ * tow_limits_cleanup - the opposite
+ * @limits: without accounts
+ */
+void tow_limits_cleanup(struct tow_limits *limits)
+{
+	struct tow_cgroup_limit *limit, *next;
+
+	list_for_each_entry_safe(limit, next, &limits->cgroups, link)
+		kfree(limit);
+}
+
+/* ---- accounts ------------------------------------------------------------ */
+
+/* Takes over the caller's reference of @parent.  NULL: no memory. */
+static struct tow_account *tow_account_alloc(struct tow_account *parent,
+					     enum tow_level level, kuid_t kuid)
 {
 	struct tow_account *account;
 
 	account = kzalloc(sizeof(*account), GFP_KERNEL_ACCOUNT);
-	if (!account)
+	if (!account) {
+		tow_account_put(parent);
 		return NULL;
+	}
 	kref_init(&account->refs);
 	INIT_LIST_HEAD(&account->link);
-	account->limits = limits;
+	account->limits = parent->limits;
+	account->parent = parent;
+	account->level = level;
+	account->kuid = kuid;
 	return account;
-}
-
-/* Caller holds the lock.  Return: the account with a reference, or NULL. */
-static struct tow_account *tow_account_find_user(struct tow_limits *limits,
-						 kuid_t key)
-{
-	struct tow_account *user;
-
-	list_for_each_entry(user, &limits->users, link) {
-		if (uid_eq(user->key, key) && kref_get_unless_zero(&user->refs))
-			return user;
-	}
-	return NULL;
-}
-
-/*
- * Return: the user's account with a reference; NULL: no memory for a new one.
- */
-static struct tow_account *tow_account_user(struct tow_limits *limits,
-					    kuid_t key)
-{
-	struct tow_account *fresh = tow_account_alloc(limits);
-	struct tow_account *user;
-
-	if (!fresh)
-		return NULL;
-	fresh->key = key;
-	spin_lock(&limits->lock);
-	user = tow_account_find_user(limits, key);
-	if (!user) {
-		list_add(&fresh->link, &limits->users);
-		user = fresh;
-	}
-	spin_unlock(&limits->lock);
-	if (user != fresh)
-		kfree(fresh);
-	return user;
 }
 
 static void tow_account_release(struct kref *refs)
 {
 	struct tow_account *account = container_of(refs, struct tow_account,
 						   refs);
-	struct tow_account *user = account->user;
 	int i;
 
 	for (i = 0; i < TOW_RESOURCES; i++)
@@ -178,9 +162,10 @@ static void tow_account_release(struct kref *refs)
 	spin_lock(&account->limits->lock);
 	list_del(&account->link);
 	spin_unlock(&account->limits->lock);
+	if (account->user_ns)
+		put_user_ns(account->user_ns);
+	kfree(account->path);
 	kfree(account);
-	if (user)
-		tow_account_put(user);
 }
 
 /**
@@ -189,50 +174,202 @@ static void tow_account_release(struct kref *refs)
  */
 void tow_account_put(struct tow_account *account)
 {
-	kref_put(&account->refs, tow_account_release);
+	struct tow_account *parent;
+
+	/* Its own was the last of the account below. */
+	for (; account; account = parent) {
+		parent = account->parent;
+		if (!kref_put(&account->refs, tow_account_release))
+			break;
+	}
+}
+
+/* Caller holds the lock.  NULL: no line of the file says @path. */
+static struct tow_cgroup_limit *tow_cgroup_limit_find(struct tow_limits *limits,
+						      const char *path)
+{
+	struct tow_cgroup_limit *limit;
+
+	list_for_each_entry(limit, &limits->cgroups, link) {
+		if (!strcmp(limit->path, path))
+			return limit;
+	}
+	return NULL;
+}
+
+static bool tow_account_equal(const struct tow_account *one,
+			      const struct tow_account *other)
+{
+	return uid_eq(one->kuid, other->kuid) &&
+	       one->user_ns == other->user_ns &&
+	       one->cgroup_id == other->cgroup_id;
+}
+
+/*
+ * The account of a user who may have one already: that, or else @fresh, which is
+ * put if it is not the one.
+ */
+static struct tow_account *tow_account_share(struct tow_account *fresh)
+{
+	struct tow_limits *limits = fresh->limits;
+	struct tow_account *user;
+
+	spin_lock(&limits->lock);
+	list_for_each_entry(user, &limits->users, link) {
+		if (tow_account_equal(user, fresh) &&
+		    kref_get_unless_zero(&user->refs))
+			goto out_unlock;
+	}
+	user = fresh;
+	list_add(&user->link, &limits->users);
+	if (user->path)
+		user->named = tow_cgroup_limit_find(limits, user->path);
+out_unlock:
+	spin_unlock(&limits->lock);
+	if (user != fresh)
+		tow_account_put(fresh);
+	return user;
+}
+
+/* The outermost user namespace, but the initial one, that the process is in. */
+static struct user_namespace *tow_user_ns(void)
+{
+	struct user_namespace *ns = current_user_ns();
+
+	while (ns->parent && ns->parent != &init_user_ns)
+		ns = ns->parent;
+	return ns;
+}
+
+/* Whom people are told to be charged: of a container, its owner. */
+static kuid_t tow_user(void)
+{
+	struct user_namespace *ns = tow_user_ns();
+
+	return ns == &init_user_ns ? current_euid() : ns->owner;
+}
+
+/*
+ * A user namespace is its owner's, who could make more of them; but those of root
+ * are containers, each for itself.  NULL: no memory; @device is put.
+ */
+static struct tow_account *tow_account_of_user(struct tow_account *device)
+{
+	struct user_namespace *ns = tow_user_ns();
+	struct tow_account *account;
+
+	account = tow_account_alloc(device, TOW_LEVEL_USER, tow_user());
+	if (!account)
+		return NULL;
+	if (ns != &init_user_ns && uid_eq(ns->owner, GLOBAL_ROOT_UID))
+		account->user_ns = get_user_ns(ns);
+	return tow_account_share(account);
+}
+
+#ifdef CONFIG_CGROUPS
+static char *tow_cgroup_path(struct cgroup *cgroup)
+{
+	char *buffer = kzalloc(PATH_MAX, GFP_KERNEL);
+	char *path;
+
+	if (!buffer)
+		return NULL;
+	cgroup_path(cgroup, buffer, PATH_MAX);
+	path = kstrdup(buffer, GFP_KERNEL_ACCOUNT);
+	kfree(buffer);
+	return path;
+}
+
+/* @account, of @cgroup's parent, is put.  NULL: no memory. */
+static struct tow_account *tow_account_below(struct tow_account *account,
+					     struct cgroup *cgroup)
+{
+	account = tow_account_alloc(account, TOW_LEVEL_USER, INVALID_UID);
+	if (!account)
+		return NULL;
+	account->cgroup_id = cgroup_id(cgroup);
+	account->path = tow_cgroup_path(cgroup);
+	if (!account->path) {
+		tow_account_put(account);
+		return NULL;
+	}
+	return tow_account_share(account);
+}
+
+/* The process's cgroup, with a reference. */
+static struct cgroup *tow_cgroup_get(void)
+{
+	struct cgroup *cgroup;
+
+	rcu_read_lock();
+	do {
+		cgroup = task_dfl_cgroup(current);
+	} while (!cgroup_tryget(cgroup));
+	rcu_read_unlock();
+	return cgroup;
+}
+
+/* The account of the root is @account, the device's.  NULL: no memory; it is put. */
+static struct tow_account *tow_account_of_cgroup(struct tow_account *account)
+{
+	struct cgroup *cgroup = tow_cgroup_get();
+	int level, depth = min(cgroup->level, TOW_CGROUP_LEVELS);
+
+	for (level = 1; account && level <= depth; level++)
+		account = tow_account_below(account,
+					    cgroup_ancestor(cgroup, level));
+	cgroup_put(cgroup);
+	return account;
+}
+#else
+static struct tow_account *tow_account_of_cgroup(struct tow_account *account)
+{
+	return account;
+}
+#endif
+
+/**
+ * tow_accounts_by_cgroup - is it cgroups that are charged, not users?
+ *
+ * Return: true if it is; -EINVAL: the module's parameter is neither.
+ */
+int tow_accounts_by_cgroup(void)
+{
+	if (!strcmp(tow_account_by, "user"))
+		return false;
+	if (IS_ENABLED(CONFIG_CGROUPS) && !strcmp(tow_account_by, "cgroup"))
+		return true;
+	return -EINVAL;
 }
 
 /**
- * tow_account_new - open a client's account
+ * tow_account_new - open an account for the current process, a client
  * @limits: the device's
- * @key: the client's user
  *
  * Return: the account with a reference for the caller, or NULL: no memory.
  */
-struct tow_account *tow_account_new(struct tow_limits *limits, kuid_t key)
+struct tow_account *tow_account_new(struct tow_limits *limits)
 {
-	struct tow_account *account = tow_account_alloc(limits);
+	struct tow_account *account = &limits->device;
 
-	if (!account)
-		return NULL;
-	account->key = key;
-	account->user = tow_account_user(limits, key);
-	if (!account->user) {
-		kfree(account);
-		return NULL;
-	}
-	return account;
+	kref_get(&account->refs);
+	if (tow_accounts_by_cgroup())
+		account = tow_account_of_cgroup(account);
+	/* A process in the root cgroup is its user's. */
+	if (account == &limits->device)
+		account = tow_account_of_user(account);
+	return account ? tow_account_alloc(account, TOW_LEVEL_CLIENT,
+					   tow_user()) : NULL;
 }
 
-static u64 *tow_limits_used(struct tow_limits *limits,
-			    struct tow_account *account, enum tow_level level)
-{
-	switch (level) {
-	case TOW_LEVEL_CLIENT:
-		return account->used;
-	case TOW_LEVEL_USER:
-		return account->user->used;
-	default:
-		return limits->used;
-	}
-}
+/* ---- charges ------------------------------------------------------------- */
 
 /* The limit that refused a charge: @used of @max. */
 struct tow_refusal {
-	enum tow_level		level;
-	enum tow_resource	resource;
-	u64			used;
-	u64			max;
+	const struct tow_account	*account;
+	enum tow_resource		resource;
+	u64				used;
+	u64				max;
 };
 
 /*
@@ -240,29 +377,38 @@ struct tow_refusal {
  * device's MRs outlive regions, and are counted when they are made:
  * tow_limits_take_mr().
  */
-static bool tow_limits_counted(enum tow_level level, enum tow_resource resource)
+static bool tow_limits_counted(const struct tow_account *account,
+			       enum tow_resource resource)
 {
-	return level != TOW_LEVEL_DEVICE || resource != TOW_RES_MRS;
+	return account->level != TOW_LEVEL_DEVICE || resource != TOW_RES_MRS;
 }
 
-/* Caller holds the lock.  Does @amount fit, on the levels up to @top? */
-static bool tow_limits_fit(struct tow_limits *limits,
-			   struct tow_account *account,
-			   const u64 amount[TOW_RESOURCES], enum tow_level top,
+/* A cgroup that the administrator named has that limit, and no other. */
+static u64 tow_account_max(const struct tow_account *account,
+			   enum tow_resource resource)
+{
+	if (!account->named)
+		return account->limits->max[account->level][resource];
+	return resource == TOW_RES_BYTES ? account->named->max : TOW_UNLIMITED;
+}
+
+/* Caller holds the lock.  Does @amount fit, in @account and above, below @top? */
+static bool tow_limits_fit(const struct tow_account *account,
+			   const struct tow_account *top,
+			   const u64 amount[TOW_RESOURCES],
 			   struct tow_refusal *refusal)
 {
-	int level, i;
+	int i;
 
-	for (level = 0; level <= top; level++) {
-		const u64 *used = tow_limits_used(limits, account, level);
-
+	for (; account != top; account = account->parent) {
 		for (i = 0; i < TOW_RESOURCES; i++) {
-			u64 max = limits->max[level][i];
+			u64 max = tow_account_max(account, i);
+			u64 used = account->used[i];
 
-			if (!tow_limits_counted(level, i) || !amount[i] ||
-			    (used[i] <= max && amount[i] <= max - used[i]))
+			if (!tow_limits_counted(account, i) || !amount[i] ||
+			    (used <= max && amount[i] <= max - used))
 				continue;
-			*refusal = (struct tow_refusal){ level, i, used[i], max };
+			*refusal = (struct tow_refusal){ account, i, used, max };
 			return false;
 		}
 	}
@@ -270,21 +416,16 @@ static bool tow_limits_fit(struct tow_limits *limits,
 }
 
 /* Caller holds the lock.  A negative @sign subtracts @amount. */
-static void tow_limits_adjust(struct tow_limits *limits,
-			      struct tow_account *account,
-			      const u64 amount[TOW_RESOURCES],
-			      enum tow_level top, int sign)
+static void tow_limits_adjust(struct tow_account *account,
+			      const struct tow_account *top,
+			      const u64 amount[TOW_RESOURCES], int sign)
 {
-	int level, i;
+	int i;
 
-	for (level = 0; level <= top; level++) {
-		u64 *used = tow_limits_used(limits, account, level);
-
+	for (; account != top; account = account->parent) {
 		for (i = 0; i < TOW_RESOURCES; i++) {
-			if (!tow_limits_counted(level, i))
-				continue;
-			used[i] = sign < 0 ? used[i] - amount[i] :
-					     used[i] + amount[i];
+			if (tow_limits_counted(account, i))
+				account->used[i] += sign * amount[i];
 		}
 	}
 }
@@ -308,24 +449,25 @@ u64 tow_limits_cgroup(void)
 #endif
 }
 
-static int tow_limits_refuse(struct tow_limits *limits,
-			     struct tow_account *account,
-			     const struct tow_refusal *refusal, u64 amount)
+static int tow_limits_refuse(const struct tow_refusal *refusal, u64 amount)
 {
-	struct tow_device *dev = tow_limits_device(limits);
-	const char *file = tow_limits_file(refusal->level, refusal->resource);
-	bool own = refusal->level != TOW_LEVEL_DEVICE;
+	const struct tow_account *account = refusal->account;
+	struct tow_device *dev = tow_limits_device(account->limits);
+	const char *file = account->named ? "cgroup_bytes_limit" :
+		tow_limits_known[account->level][refusal->resource].file;
+	bool own = account->level != TOW_LEVEL_DEVICE;
 	char name[TOW_DEVICE_NAME_MAX];
 
 	tow_device_name(dev, name);
 	trace_tow_limit(dev, file, refusal->used, refusal->max, amount);
 	tow_stat_inc(dev, own ? TOW_STAT_QUOTA_REFUSALS :
 				TOW_STAT_POOL_REFUSALS);
-	pr_notice_ratelimited("%s: process %d of user %u (cgroup %llu) asked for %llu, with %llu used of %llu: raise /sys/class/towline/%s/%s\n",
+	pr_notice_ratelimited("%s: process %d of user %u (cgroup %llu) asked for %llu, with %llu used of %llu%s%.300s: raise /sys/class/towline/%s/%s\n",
 			      name, task_tgid_nr(current),
-			      from_kuid(&init_user_ns, account->key),
+			      from_kuid(&init_user_ns, current_euid()),
 			      tow_limits_cgroup(), amount, refusal->used,
-			      refusal->max, name, file);
+			      refusal->max, account->path ? " by cgroup " : "",
+			      account->path ?: "", name, file);
 	return own ? -EDQUOT : -ENOSPC;
 }
 
@@ -346,14 +488,12 @@ int tow_charge(struct tow_charge *charge, struct tow_account *account,
 	bool fits;
 
 	spin_lock(&limits->lock);
-	fits = tow_limits_fit(limits, account, amount, TOW_LEVEL_DEVICE,
-			      &refusal);
+	fits = tow_limits_fit(account, NULL, amount, &refusal);
 	if (fits)
-		tow_limits_adjust(limits, account, amount, TOW_LEVEL_DEVICE, 1);
+		tow_limits_adjust(account, NULL, amount, 1);
 	spin_unlock(&limits->lock);
 	if (!fits)
-		return tow_limits_refuse(limits, account, &refusal,
-					 amount[refusal.resource]);
+		return tow_limits_refuse(&refusal, amount[refusal.resource]);
 	kref_get(&account->refs);
 	charge->account = account;
 	memcpy(charge->amount, amount, sizeof(charge->amount));
@@ -371,8 +511,7 @@ void tow_uncharge(struct tow_charge *charge)
 	if (!account)
 		return;
 	spin_lock(&account->limits->lock);
-	tow_limits_adjust(account->limits, account, charge->amount,
-			  TOW_LEVEL_DEVICE, -1);
+	tow_limits_adjust(account, NULL, charge->amount, -1);
 	spin_unlock(&account->limits->lock);
 	charge->account = NULL;
 	tow_account_put(account);
@@ -412,46 +551,56 @@ void tow_account_uncharge(struct tow_account *account, u64 bytes)
 	tow_uncharge(&left);
 }
 
-/* Caller holds the lock. */
-static void tow_charge_shift(struct tow_charge *charge,
-			     struct tow_account *from, struct tow_account *to)
+/* The lowest account that is above both, or one of them: at most the device's. */
+static const struct tow_account *tow_account_common(const struct tow_account *one,
+						    const struct tow_account *other)
 {
-	struct tow_limits *limits = to->limits;
+	const struct tow_account *above;
 
-	tow_limits_adjust(limits, to, charge->amount, TOW_LEVEL_CLIENT, 1);
-	tow_limits_adjust(limits, from, charge->amount, TOW_LEVEL_CLIENT, -1);
+	for (;; one = one->parent) {
+		for (above = other; above; above = above->parent) {
+			if (above == one)
+				return one;
+		}
+	}
+}
+
+/* Caller holds the lock.  @top: of both accounts. */
+static void tow_charge_shift(struct tow_charge *charge, struct tow_account *to,
+			     const struct tow_account *top)
+{
+	tow_limits_adjust(to, top, charge->amount, 1);
+	tow_limits_adjust(charge->account, top, charge->amount, -1);
 	charge->account = to;
 }
 
 /**
- * tow_charge_move - charge another client of the same user instead
+ * tow_charge_move - charge another client instead
  * @charge: the charge
  * @to: the other client's account; may be the charged one
  * @from: where to: the account that was charged, with the charge's reference
  *
- * The user's and the device's numbers do not change.
+ * What is above both accounts is charged already, and keeps that at any limit.
  *
- * Return: 0; -EDQUOT: a limit of @to is reached, and nothing has changed.
+ * Return: 0; -EDQUOT: a limit of @to or its user is reached, and nothing has
+ * changed.
  */
 int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
 		    struct tow_account **from)
 {
 	struct tow_account *account = charge->account;
+	const struct tow_account *top = tow_account_common(account, to);
 	struct tow_limits *limits = to->limits;
 	struct tow_refusal refusal;
 	bool fits;
 
-	if (WARN_ON_ONCE(account->user != to->user))
-		return -EDQUOT;
 	spin_lock(&limits->lock);
-	/* An account that is charged already keeps the charge, at any limit. */
-	fits = account == to || tow_limits_fit(limits, to, charge->amount,
-					       TOW_LEVEL_CLIENT, &refusal);
+	fits = tow_limits_fit(to, top, charge->amount, &refusal);
 	if (fits)
-		tow_charge_shift(charge, account, to);
+		tow_charge_shift(charge, to, top);
 	spin_unlock(&limits->lock);
 	if (!fits)
-		return tow_limits_refuse(limits, to, &refusal,
+		return tow_limits_refuse(&refusal,
 					 charge->amount[refusal.resource]);
 	kref_get(&to->refs);
 	*from = account;
@@ -470,10 +619,12 @@ void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from)
 	struct tow_account *account = charge->account;
 
 	spin_lock(&from->limits->lock);
-	tow_charge_shift(charge, account, from);
+	tow_charge_shift(charge, from, tow_account_common(account, from));
 	spin_unlock(&from->limits->lock);
 	tow_account_put(account);
 }
+
+/* ---- the device's memory regions ----------------------------------------- */
 
 /**
  * tow_limits_take_mr - count a memory region that is about to be made
@@ -483,12 +634,12 @@ void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from)
  */
 int tow_limits_take_mr(struct tow_limits *limits)
 {
+	u64 *used = &limits->device.used[TOW_RES_MRS];
 	int ret = -ENOSPC;
 
 	spin_lock(&limits->lock);
-	if (limits->used[TOW_RES_MRS] <
-	    limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS]) {
-		limits->used[TOW_RES_MRS]++;
+	if (*used < limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS]) {
+		++*used;
 		ret = 0;
 	}
 	spin_unlock(&limits->lock);
@@ -502,7 +653,7 @@ int tow_limits_take_mr(struct tow_limits *limits)
 void tow_limits_give_mr(struct tow_limits *limits)
 {
 	spin_lock(&limits->lock);
-	limits->used[TOW_RES_MRS]--;
+	limits->device.used[TOW_RES_MRS]--;
 	spin_unlock(&limits->lock);
 }
 
@@ -512,16 +663,15 @@ void tow_limits_give_mr(struct tow_limits *limits)
  */
 void tow_limits_refuse_mr(struct tow_limits *limits)
 {
-	u64 max = tow_limits_get(limits, TOW_LEVEL_DEVICE, TOW_RES_MRS);
-	struct tow_device *dev = tow_limits_device(limits);
-	u64 used = tow_limits_mrs(limits);
-	char name[TOW_DEVICE_NAME_MAX];
+	const struct tow_refusal refusal = {
+		.account	= &limits->device,
+		.resource	= TOW_RES_MRS,
+		.used		= tow_limits_mrs(limits),
+		.max		= tow_limits_get(limits, TOW_LEVEL_DEVICE,
+						 TOW_RES_MRS),
+	};
 
-	tow_device_name(dev, name);
-	trace_tow_limit(dev, "mr_limit", used, max, 1);
-	tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
-	pr_notice_ratelimited("%s: %llu memory regions used of %llu: raise /sys/class/towline/%s/mr_limit\n",
-			      name, used, max, name);
+	tow_limits_refuse(&refusal, 1);
 }
 
 /**
@@ -532,13 +682,10 @@ void tow_limits_refuse_mr(struct tow_limits *limits)
  */
 u64 tow_limits_mrs(struct tow_limits *limits)
 {
-	u64 used;
-
-	spin_lock(&limits->lock);
-	used = limits->used[TOW_RES_MRS];
-	spin_unlock(&limits->lock);
-	return used;
+	return READ_ONCE(limits->device.used[TOW_RES_MRS]);
 }
+
+/* ---- the administrator's ------------------------------------------------- */
 
 /**
  * tow_limits_get - read a limit
@@ -551,12 +698,7 @@ u64 tow_limits_mrs(struct tow_limits *limits)
 u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
 		   enum tow_resource resource)
 {
-	u64 max;
-
-	spin_lock(&limits->lock);
-	max = limits->max[level][resource];
-	spin_unlock(&limits->lock);
-	return max;
+	return READ_ONCE(limits->max[level][resource]);
 }
 
 /**
@@ -570,6 +712,66 @@ void tow_limits_set(struct tow_limits *limits, enum tow_level level,
 		    enum tow_resource resource, u64 max)
 {
 	spin_lock(&limits->lock);
-	limits->max[level][resource] = max;
+	WRITE_ONCE(limits->max[level][resource], max);
 	spin_unlock(&limits->lock);
+}
+
+/**
+ * tow_limits_set_cgroup - give a cgroup a limit of bytes instead of a user's
+ * @limits: the device's
+ * @path: of the cgroup, whether or not there is one
+ * @max: the limit; NULL: it has a user's limits again
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_limits_set_cgroup(struct tow_limits *limits, const char *path,
+			  const u64 *max)
+{
+	struct tow_cgroup_limit *limit = NULL, *old;
+	size_t bytes = strlen(path) + 1;
+	struct tow_account *user;
+
+	if (max) {
+		limit = kmalloc(struct_size(limit, path, bytes), GFP_KERNEL);
+		if (!limit)
+			return -ENOMEM;
+		limit->max = *max;
+		memcpy(limit->path, path, bytes);
+	}
+	spin_lock(&limits->lock);
+	old = tow_cgroup_limit_find(limits, path);
+	if (old)
+		list_del(&old->link);
+	if (limit)
+		list_add_tail(&limit->link, &limits->cgroups);
+	list_for_each_entry(user, &limits->users, link) {
+		if (user->path && !strcmp(user->path, path))
+			user->named = limit;
+	}
+	spin_unlock(&limits->lock);
+	kfree(old);
+	return 0;
+}
+
+/**
+ * tow_limits_show_cgroups - what cgroup_bytes_limit says
+ * @limits: the device's
+ * @buf: where to; a page
+ *
+ * Return: the number of bytes.
+ */
+int tow_limits_show_cgroups(struct tow_limits *limits, char *buf)
+{
+	struct tow_cgroup_limit *limit;
+	int bytes = 0;
+
+	spin_lock(&limits->lock);
+	list_for_each_entry(limit, &limits->cgroups, link) {
+		bytes += sysfs_emit_at(buf, bytes, "%s ", limit->path);
+		bytes += limit->max == TOW_UNLIMITED ?
+			 sysfs_emit_at(buf, bytes, "max\n") :
+			 sysfs_emit_at(buf, bytes, "%llu\n", limit->max);
+	}
+	spin_unlock(&limits->lock);
+	return bytes;
 }

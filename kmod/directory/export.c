@@ -120,7 +120,7 @@ void tow_label_of_client(struct tow_label *label, struct tow_client *client,
 {
 	memset(label, 0, sizeof(*label));
 	tow_client_job(client, label->job_id);
-	if (!memchr_inv(label->job_id, 0, TOW_JOB_ID_BYTES))
+	if (!tow_job_has_key(label->job_id))
 		label->uid = from_kuid(&init_user_ns, client->kuid);
 	label->name = name;
 	label->bytes = bytes;
@@ -469,7 +469,8 @@ bool tow_exported_is_of(struct tow_exported *exported,
 
 	tow_client_job(client, job_id);
 	return uid_eq(exported->kuid, client->kuid) &&
-	       !memcmp(exported->label.job_id, job_id, TOW_JOB_ID_BYTES);
+	       !memcmp(exported->label.job_id, job_id, TOW_JOB_ID_BYTES) &&
+	       (tow_job_has_key(job_id) || tow_client_has_own_job(client));
 }
 
 /**

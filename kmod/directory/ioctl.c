@@ -185,11 +185,16 @@ void tow_directory_client_end(struct tow_client *client)
 
 /* ---- export, unexport ----------------------------------------------------- */
 
-static bool tow_name_check(const u8 *name, u32 bytes)
+/* 0: the client may call something so.  Once it may it always may. */
+static int tow_name_check(struct tow_client *client, const u8 *name, u32 bytes)
 {
-	const struct tow_label label = { .name = name, .bytes = bytes };
+	struct tow_label label = { .name = name, .bytes = bytes };
 
-	return tow_label_valid(&label);
+	if (!tow_label_valid(&label))
+		return -EINVAL;
+	tow_client_job(client, label.job_id);
+	return tow_job_has_key(label.job_id) ||
+	       tow_client_has_own_job(client) ? 0 : -ENOKEY;
 }
 
 /* Caller is a user of the device. */
@@ -265,10 +270,11 @@ int tow_call_export(struct tow_client *client, void *data,
 	struct tow_export *call = data;
 	int ret;
 
-	if (call->flags || !tow_rights_valid(call->rights) ||
-	    !tow_name_check(call->name, call->name_bytes))
+	if (call->flags || !tow_rights_valid(call->rights))
 		return -EINVAL;
-	ret = tow_export_begin(client, call);
+	ret = tow_name_check(client, call->name, call->name_bytes);
+	if (!ret)
+		ret = tow_export_begin(client, call);
 	if (ret)
 		return ret;
 	ret = tow_call_answer(answer, call);
@@ -477,10 +483,11 @@ int tow_call_resolve(struct tow_client *client, void *data,
 	struct tow_remote *remote;
 	int ret;
 
-	if (call->flags || call->reserved || !tow_rights_valid(call->rights) ||
-	    !tow_name_check(call->name, call->name_bytes))
+	if (call->flags || call->reserved || !tow_rights_valid(call->rights))
 		return -EINVAL;
-	ret = tow_resolve_begin(client, call);
+	ret = tow_name_check(client, call->name, call->name_bytes);
+	if (!ret)
+		ret = tow_resolve_begin(client, call);
 	if (ret)
 		return ret;
 	ret = tow_call_answer(answer, call);

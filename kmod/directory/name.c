@@ -5,6 +5,7 @@
 #include <linux/jhash.h>
 #include <linux/string.h>
 
+#include "core/core.h"
 #include "label.h"
 
 static u32 tow_label_hash(const void *data, u32 length, u32 seed)
@@ -144,7 +145,7 @@ bool tow_label_valid(const struct tow_label *label)
 	if (!label->bytes || label->bytes > TOW_EXPORT_NAME_MAX)
 		return false;
 	/* A label in a job has no user. */
-	if (label->uid && memchr_inv(label->job_id, 0, TOW_JOB_ID_BYTES))
+	if (label->uid && tow_job_has_key(label->job_id))
 		return false;
 	for (i = 0; i < label->bytes; i++) {
 		if (label->name[i] < ' ' || label->name[i] == 0x7f)

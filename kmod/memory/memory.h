@@ -207,11 +207,11 @@ void towk_slab_hide(struct tow_slab *slab, enum tow_rights rights);
  * @backing: where its memory is from; NULL: the pool
  * @name: its name
  * @kuid: whose it is, and the name
- * @key: whom it is charged to; stays so when it is taken over
- * @user_ns: in which user namespace, with a reference
  * @job_id: in which job
  * @owner: the client that has it; NULL: ended.  This and the following are
  *	under tow_regions.lock
+ * @key: the user that people are told it is charged to
+ * @user_ns: of its client, with a reference
  * @pid: of its client, with a reference
  * @cgroup_id: of its client
  * @hashed: in tow_regions.named
@@ -239,11 +239,11 @@ struct tow_region {
 	struct tow_backing	*backing;
 	char			name[TOW_REGION_NAME_MAX];
 	kuid_t			kuid;
-	kuid_t			key;
-	struct user_namespace	*user_ns;
 	u8			job_id[TOW_JOB_ID_BYTES];
 
 	struct tow_client	*owner;
+	kuid_t			key;
+	struct user_namespace	*user_ns;
 	struct pid		*pid;
 	u64			cgroup_id;
 	struct hlist_node	hashed;

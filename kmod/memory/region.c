@@ -3,11 +3,13 @@
  * Regions: what clients have.  Documentation/design/memory.md says how long they live.
  *
  * A region is held by handles, descriptors and mappings, each in its own right;
- * the last one to go gives the slabs back.  A persistent region has a name in
- * the table of its user and job.  When the client that has it ends it begins to
- * linger: the table holds it, and a timer runs.  Whoever clears "lingering"
- * under the lock (the next owner, the timer, the device's end) takes the
- * table's reference over, so exactly one does.
+ * the last one to go gives the slabs back.  A persistent region has a name, which
+ * is its user's in a job.  In a job that has a key, the user has the name in any
+ * container; in his own job, which has none, a container's names are its own.  When
+ * the client that has the region ends, the region begins to linger: the table holds
+ * it, and a timer runs.  Whoever clears "lingering" under the lock (the next owner,
+ * the timer, the device's end) takes the table's reference over, so exactly one
+ * does.
  */
 #include <linux/cred.h>
 #include <linux/jhash.h>
@@ -49,6 +51,15 @@ void tow_regions_cleanup(struct tow_regions *regions)
 	xa_destroy(&regions->by_id);
 }
 
+static void tow_region_set_client(struct tow_region *region,
+				  struct tow_client *client)
+{
+	region->key = client->key;
+	region->user_ns = get_user_ns(client->user_ns);
+	region->pid = get_pid(client->pid);
+	region->cgroup_id = client->cgroup_id;
+}
+
 /**
  * tow_region_alloc - a region without slabs
  * @client: whose it is to be
@@ -75,12 +86,9 @@ struct tow_region *tow_region_alloc(struct tow_client *client,
 	region->dev = client->dev;
 	memcpy(region->name, name, sizeof(region->name));
 	region->kuid = client->kuid;
-	region->key = client->key;
-	region->user_ns = get_user_ns(client->user_ns);
 	tow_client_job(client, region->job_id);
 	region->owner = client;
-	region->pid = get_pid(client->pid);
-	region->cgroup_id = client->cgroup_id;
+	tow_region_set_client(region, client);
 	return region;
 }
 
@@ -176,20 +184,38 @@ static u32 tow_region_hash(kuid_t kuid, const u8 job_id[TOW_JOB_ID_BYTES],
 	return jhash(name, strnlen(name, TOW_REGION_NAME_MAX), hash);
 }
 
+/* Called with the lock held: is the region's container the client's? */
+static bool tow_region_same_tenant(const struct tow_region *region,
+				   const struct tow_client *client)
+{
+	return region->user_ns == client->user_ns &&
+	       (!tow_accounts_by_cgroup() ||
+		region->cgroup_id == client->cgroup_id);
+}
+
+/* Called with the lock held: whose key is the same is the same. */
+static bool tow_region_may_have(const struct tow_region *region,
+				const struct tow_client *client,
+				const u8 job_id[TOW_JOB_ID_BYTES])
+{
+	return uid_eq(region->kuid, client->kuid) &&
+	       !memcmp(region->job_id, job_id, TOW_JOB_ID_BYTES) &&
+	       (tow_job_has_key(job_id) ||
+		tow_region_same_tenant(region, client));
+}
+
 /* Called with the lock held. */
-static struct tow_region *tow_region_find(struct tow_regions *regions,
-					  kuid_t kuid,
-					  struct user_namespace *user_ns,
+static struct tow_region *tow_region_find(const struct tow_client *client,
 					  const u8 job_id[TOW_JOB_ID_BYTES],
 					  const char *name)
 {
+	struct tow_regions *regions = &client->dev->memory->regions;
 	struct tow_region *region;
 
 	lockdep_assert_held(&regions->lock);
 	hash_for_each_possible(regions->named, region, hashed,
-			       tow_region_hash(kuid, job_id, name)) {
-		if (uid_eq(region->kuid, kuid) && region->user_ns == user_ns &&
-		    !memcmp(region->job_id, job_id, TOW_JOB_ID_BYTES) &&
+			       tow_region_hash(client->kuid, job_id, name)) {
+		if (tow_region_may_have(region, client, job_id) &&
 		    !strncmp(region->name, name, TOW_REGION_NAME_MAX))
 			return region;
 	}
@@ -211,8 +237,7 @@ static int tow_region_give_name(struct tow_region *region)
 	mutex_lock(&regions->lock);
 	if (regions->stopped)
 		ret = -ENODEV;
-	else if (tow_region_find(regions, region->kuid, region->user_ns,
-				 region->job_id, region->name))
+	else if (tow_region_find(region->owner, region->job_id, region->name))
 		ret = -EEXIST;
 	else
 		hash_add(regions->named, &region->hashed,
@@ -462,8 +487,7 @@ static struct tow_region *tow_region_claim_named(struct tow_client *client,
 
 	tow_client_job(client, job_id);
 	mutex_lock(&regions->lock);
-	region = tow_region_find(regions, client->kuid, client->user_ns, job_id,
-				 name);
+	region = tow_region_find(client, job_id, name);
 	if (!region)
 		region = ERR_PTR(-ENOENT);
 	else if (!tow_region_claim(region))
@@ -560,18 +584,16 @@ void tow_region_taken(struct tow_region *region, struct tow_client *client,
 		      u32 linger_s, struct tow_account *payer)
 {
 	struct tow_regions *regions = &region->dev->memory->regions;
-	struct pid *old;
 
 	mutex_lock(&regions->lock);
 	/* Another thread may have destroyed it, or an administrator ended the client. */
 	if (hash_hashed(&region->hashed) && !region->lingering)
 		region->owner = client;
-	old = region->pid;
-	region->pid = get_pid(client->pid);
-	region->cgroup_id = client->cgroup_id;
+	put_pid(region->pid);
+	put_user_ns(region->user_ns);
+	tow_region_set_client(region, client);
 	region->linger_s = tow_region_linger_time(regions, linger_s);
 	mutex_unlock(&regions->lock);
-	put_pid(old);
 	tow_account_put(payer);
 	trace_tow_region_take_over(region);
 }
@@ -680,7 +702,7 @@ int tow_region_end(struct tow_region *region, s32 *pid)
 /* ---- looking -------------------------------------------------------------- */
 
 /**
- * tow_region_is_of - is it the client's user's?
+ * tow_region_is_of - is it the client's user's, in the client's container or job?
  * @region: the region
  * @client: the client
  *
@@ -688,8 +710,18 @@ int tow_region_end(struct tow_region *region, s32 *pid)
  */
 bool tow_region_is_of(struct tow_region *region, struct tow_client *client)
 {
-	return uid_eq(region->kuid, client->kuid) &&
-	       region->user_ns == client->user_ns;
+	struct tow_regions *regions = &region->dev->memory->regions;
+	u8 job_id[TOW_JOB_ID_BYTES];
+	bool result;
+
+	if (!uid_eq(region->kuid, client->kuid))
+		return false;
+	tow_client_job(client, job_id);
+	mutex_lock(&regions->lock);
+	result = tow_region_same_tenant(region, client) ||
+		 tow_region_may_have(region, client, job_id);
+	mutex_unlock(&regions->lock);
+	return result;
 }
 
 /**

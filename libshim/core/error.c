@@ -43,7 +43,7 @@ static const struct {
 	{ ENETUNREACH, "the network has no route to that address" },
 	{ ENODEV, "the RDMA device was removed" },
 	{ ENOENT, "no towline device, region, peer, export or host of that name" },
-	{ ENOKEY, "a cluster key is missing, here or at the peer (keyctl padd logon towline:cluster @s < KEYFILE; echo towline:cluster > /sys/class/towline/DEVICE/cluster_key)" },
+	{ ENOKEY, "a cluster key is missing, here or at the peer (keyctl padd logon towline:cluster @s < KEYFILE; echo towline:cluster > /sys/class/towline/DEVICE/cluster_key); or, in a container, a job's key (set TOW_JOB to 64 hexadecimal digits)" },
 	{ ENOMEM, "out of the machine's memory, or of what this process may have or lock of it" },
 	{ ENOMEDIUM, "the device has no node in /dev/towline: in a container, give it one (--device /dev/towline/DEVICE); else udev did not make it (udevadm trigger)" },
 	{ ENOPKG, "the towline kernel module is not loaded (modprobe towline)" },

@@ -535,7 +535,9 @@ TEST_F(pool, limits_read_back)
 }
 
 /* Written, too, but not as a number of this kind. */
-static const char * const other_knobs[] = { "gid_index", "cluster_key" };
+static const char * const other_knobs[] = {
+	"gid_index", "cluster_key", "cgroup_bytes_limit",
+};
 
 TEST_F(pool, other_knobs_take_nothing_malformed)
 {

@@ -66,7 +66,8 @@
  *  -ENODEV		the RDMA device was removed
  *  -ENOENT		there is nothing of that name: no towline device, region,
  *			peer, export or host
- *  -ENOKEY		a cluster key is missing, here or at the peer
+ *  -ENOKEY		a cluster key is missing, here or at the peer; or, in a container,
+ *			a job's key: see tow_job_join()
  *  -ENOMEM		out of the machine's memory, or of what this process may
  *			have of it
  *  -ENOMEDIUM		the device has no node in /dev/towline, as in a container
