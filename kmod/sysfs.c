@@ -92,6 +92,8 @@ static int tow_sysfs_suffix(char suffix)
 		return 20;
 	case 'g':
 		return 30;
+	case 't':
+		return 40;
 	default:
 		return -1;
 	}
@@ -99,7 +101,7 @@ static int tow_sysfs_suffix(char suffix)
 
 /*
  * The number in the @count bytes of @buf: decimal, nothing before it, at most a
- * newline after it, and with @suffixes k, m or g.  A write may hold a NUL, which
+ * newline after it, and with @suffixes k, m, g or t.  A write may hold a NUL, which
  * ends what the C library's functions see: not here.  Returns -EINVAL if it is no
  * number, -ERANGE if it is more than @max.
  */

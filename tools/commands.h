@@ -6,6 +6,9 @@
 #ifndef TOW_COMMANDS_H
 #define TOW_COMMANDS_H
 
+/* towline apply [--dry-run] [DEVICE...] */
+int command_apply(int argc, char **argv);
+
 /* towline exports [--all] [-d IBDEV] [--json] */
 int command_exports(int argc, char **argv);
 

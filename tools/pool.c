@@ -196,7 +196,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 's':
 		options->set = true;
 		if (size_parse(arg, &options->bytes))
-			argp_error(state, "'%s' is no size: digits, and k, m or g behind them", arg);
+			argp_error(state, "'%s' is no size: digits, and k, m, g or t behind them", arg);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
