@@ -198,6 +198,44 @@ enum tow_stat {
 	TOW_STATS
 };
 
+/* Different things that may have happened before the first is told. */
+#define TOW_UEVENTS_MAX		24
+
+/**
+ * struct tow_uevent - what user space is told
+ * @what: "maint_ready", "maint_failed" or "limit"
+ * @file: which limit; else ""
+ */
+struct tow_uevent {
+	const char	*what;
+	const char	*file;
+};
+
+/**
+ * struct tow_uevents - what user space is still to be told of a device
+ * @lock: protects @pending, @count, @next and @stopped; taken in any
+ *	context
+ * @pending: each different from the others; the oldest first
+ * @count: how many
+ * @next: in jiffies: nothing is told before
+ * @stopped: the device is going
+ * @node_lock: protects @node, and is held while that tells
+ * @node: who tells; NULL: nobody now
+ * @work: has @node tell
+ */
+struct tow_uevents {
+	/* protects pending, count, next, stopped */
+	spinlock_t		lock;
+	struct tow_uevent	pending[TOW_UEVENTS_MAX];
+	unsigned int		count;
+	unsigned long		next;
+	bool			stopped;
+	/* protects node */
+	struct mutex		node_lock;
+	struct device		*node;
+	struct delayed_work	work;
+};
+
 /**
  * struct tow_device - one life of one RDMA device
  * @refs: held by the ib_client (from add to remove), by each open file, and by
@@ -228,6 +266,7 @@ enum tow_stat {
  * @name: the RDMA device's name, for logs and queries, also when it is gone
  * @going: removal has begun: long loops end early
  * @limits: what clients and users may have
+ * @uevents: what user space is still to be told
  * @memory: the layer of memory/
  * @peers: the layers of conn/ and peer/
  * @notify: of rma/: incoming notifications, and slots
@@ -256,6 +295,7 @@ struct tow_device {
 	char			name[TOW_DEVICE_NAME_MAX];
 	bool			going;
 	struct tow_limits	limits;
+	struct tow_uevents	uevents;
 	struct tow_memory	*memory;
 	struct tow_peers	*peers;
 	struct tow_notify	*notify;
@@ -308,6 +348,12 @@ void towk_device_leave(struct tow_device *dev);
 void tow_device_users_gone(struct percpu_ref *users);
 void tow_device_take_name(struct tow_device *dev);
 void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
+
+/* uevent.c */
+void tow_uevent(struct tow_device *dev, const char *what, const char *file);
+void tow_uevents_init(struct tow_uevents *events);
+void tow_uevents_use(struct tow_uevents *events, struct device *node);
+void tow_uevents_stop(struct tow_uevents *events);
 
 /* ---- calls ----------------------------------------------------------------- */
 

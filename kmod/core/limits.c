@@ -321,6 +321,7 @@ static int tow_limits_refuse(struct tow_limits *limits,
 	trace_tow_limit(dev, file, refusal->used, refusal->max, amount);
 	tow_stat_inc(dev, own ? TOW_STAT_QUOTA_REFUSALS :
 				TOW_STAT_POOL_REFUSALS);
+	tow_uevent(dev, "limit", file);
 	pr_notice_ratelimited("%s: process %d of user %u (cgroup %llu) asked for %llu, with %llu used of %llu: raise /sys/class/towline/%s/%s\n",
 			      name, task_tgid_nr(current),
 			      from_kuid(&init_user_ns, account->key),
@@ -520,6 +521,7 @@ void tow_limits_refuse_mr(struct tow_limits *limits)
 	tow_device_name(dev, name);
 	trace_tow_limit(dev, "mr_limit", used, max, 1);
 	tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
+	tow_uevent(dev, "limit", "mr_limit");
 	pr_notice_ratelimited("%s: %llu memory regions used of %llu: raise /sys/class/towline/%s/mr_limit\n",
 			      name, used, max, name);
 }

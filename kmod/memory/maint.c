@@ -47,6 +47,10 @@ static void tow_maint_set_state(struct tow_maint *maint,
 	WRITE_ONCE(maint->state, state);
 	maint->error = error;
 	spin_unlock_irqrestore(&maint->lock, flags);
+	if (state == TOW_MAINT_READY)
+		tow_uevent(maint->dev, "maint_ready", "");
+	else if (state == TOW_MAINT_FAILED)
+		tow_uevent(maint->dev, "maint_failed", "");
 	wake_up(&maint->wait);
 }
 

@@ -251,6 +251,7 @@ static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 		trace_tow_limit(dev, "pool_bytes", numbers.used_bytes,
 				numbers.bytes, bytes);
 		tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
+		tow_uevent(dev, "limit", "pool_bytes");
 		pr_notice_ratelimited("%s: %llu bytes asked for, with %llu used of %llu: raise /sys/class/towline/%s/pool_bytes\n",
 				      name, bytes, numbers.used_bytes,
 				      numbers.bytes, name);

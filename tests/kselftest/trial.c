@@ -9,6 +9,7 @@
 #include "tow_identity.h"
 #include "tow_notify.h"
 #include "tow_probe.h"
+#include "tow_uevent.h"
 
 #define PARAMETERS	"/sys/module/rxe_dma/parameters/"
 #define BYTES		4096
@@ -166,7 +167,9 @@ TEST_F(trial, atomics_are_not_registered)
 TEST_F_TIMEOUT(trial, nothing_is_registered, 60)
 {
 	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
+	int events = tow_uevent_open();
 
+	ASSERT_LE(0, events);
 	ASSERT_EQ(0, parameter("refuse_access", ACCESS_REMOTE_READ));
 	ASSERT_EQ(0, plug(self));
 	while (!tow_test_query(self->fd, &self->query) &&
@@ -177,10 +180,13 @@ TEST_F_TIMEOUT(trial, nothing_is_registered, 60)
 	ASSERT_EQ(0, tow_region_create(self->fd, BYTES, &self->made));
 	EXPECT_EQ(-EAGAIN, publish(self, "no", TOW_RIGHT_READ));
 	EXPECT_TRUE(tow_log_says(self->log, "no maintenance queue pair"));
+	EXPECT_TRUE(tow_uevent_wait(events, "maint_failed", NULL));
 	ASSERT_EQ(0, parameter("refuse_access", "0"));
 	EXPECT_TRUE(tow_shell("ip addr add 10.77.9.9/32 dev %s && ip addr del 10.77.9.9/32 dev %s",
 			      self->interface, self->interface));
 	ASSERT_EQ(0, tow_maint_wait(self->fd, &self->query));
+	EXPECT_TRUE(tow_uevent_wait(events, "maint_ready", NULL));
+	close(events);
 	EXPECT_EQ(0, publish(self, "yes", TOW_RIGHT_READ));
 }
 
