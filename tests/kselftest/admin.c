@@ -173,19 +173,23 @@ static int look_as_child(void *arg)
 TEST_F(admin, others_accounts_take_the_capability)
 {
 	struct tow_account_info sum;
-	int count, status;
+	int ends[2], count, status;
 	pid_t child;
+	char byte;
 
 	ASSERT_EQ(0, chmod(tow_test_path(), 0666));
 	EXPECT_EQ(0, tow_as(TOW_NOBODY, look_as_child, NULL));
+	ASSERT_EQ(0, pipe(ends));
 	child = fork();
 	if (!child) {
-		if (tow_become(TOW_NOBODY) || tow_test_open(O_RDWR) < 0)
+		if (tow_become(TOW_NOBODY) || tow_test_open(O_RDWR) < 0 ||
+		    write(ends[1], "", 1) != 1)
 			_exit(1);
 		pause();
 		_exit(0);
 	}
-	tow_test_sleep_ms(300);
+	close(ends[1]);
+	EXPECT_EQ(1, read(ends[0], &byte, 1));
 	sum = sum_of(self->fd, TOW_LIST_ALL, 65534, &count);
 	EXPECT_EQ(1, count);
 	EXPECT_EQ(0, sum.bytes);
@@ -193,6 +197,7 @@ TEST_F(admin, others_accounts_take_the_capability)
 	EXPECT_EQ(0, count);
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
+	close(ends[0]);
 }
 
 TEST_F(admin, list_refuses_what_it_does_not_know)
@@ -267,7 +272,7 @@ TEST_F(admin, uevents_are_not_a_flood)
 	for (i = 0; i < 500; i++) {
 		EXPECT_EQ(-ENOSPC, tow_region_create(self->fd, 2 * POOL_BYTES, &made));
 	}
-	tow_test_sleep_ms(1000);
+	tow_test_sleep_ms(600);
 	count = tow_uevent_count(events, "limit", "pool_bytes");
 	EXPECT_LE(1, count);
 	EXPECT_GE(2 + 2 * (tow_test_now() - start), count);
@@ -300,7 +305,7 @@ TEST_F_TIMEOUT(admin, uevents_of_a_device_that_moves_and_goes, 60)
 
 	ASSERT_LE(0, events);
 	ASSERT_EQ(0, pthread_create(&thread, NULL, ask, &asker));
-	for (i = 0; i < 10; i++) {
+	for (i = 0; i < 6; i++) {
 		EXPECT_EQ(0, tow_rdma_rename(self->name, OTHER_NAME));
 		tow_test_sleep_ms(i * 10);
 		EXPECT_EQ(0, tow_rdma_rename(OTHER_NAME, self->name));
