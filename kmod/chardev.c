@@ -97,6 +97,7 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 {
 	struct tow_process *process;
 	struct tow_client *client;
+	int ret;
 
 	client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
 	if (!client)
@@ -116,7 +117,8 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 		return ERR_PTR(-ENOMEM);
 	}
 	client->key = client->account->kuid;
-	process = tow_process_get();
+	ret = tow_account_enrol(client->account, client->cgroup_id);
+	process = ret ? ERR_PTR(ret) : tow_process_get();
 	if (IS_ERR(process)) {
 		tow_account_put(client->account);
 		kfree(client);
@@ -409,6 +411,8 @@ static const struct tow_call tow_file_calls[] = {
 	  .listing = &tow_client_listing },
 	{ TOW_CALL(TOW_IOCTL_CLIENT_END, tow_client_end, 16), .changes = true,
 	  .function = tow_call_client_end },
+	{ TOW_CALL(TOW_IOCTL_ACCOUNT_LIST, tow_account_list, 32),
+	  .listing = &tow_account_listing },
 	{ TOW_CALL(TOW_IOCTL_REGION_CREATE, tow_region_create, 104),
 	  .changes = true, .function = tow_call_region_create },
 	{ TOW_CALL(TOW_IOCTL_REGION_DESTROY, tow_region_destroy, 16),

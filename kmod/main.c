@@ -196,6 +196,7 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	init_completion(&dev->users_gone);
 	spin_lock_init(&dev->name_lock);
 	xa_init(&dev->clients);
+	tow_uevents_init(&dev->uevents);
 	dev->ibdev = ibdev;
 	get_random_bytes(dev->incarnation, sizeof(dev->incarnation));
 	tow_device_take_name(dev);
@@ -242,6 +243,7 @@ static int tow_device_make_node(struct tow_device *dev)
 	if (IS_ERR(node))
 		return PTR_ERR(node);
 	dev->node = node;
+	tow_uevents_use(&dev->uevents, node);
 	tow_peer_sysfs_device_add(dev);
 	return 0;
 }
@@ -251,6 +253,7 @@ static void tow_device_drop_node(struct tow_device *dev)
 	if (!dev->node)
 		return;
 	tow_peer_sysfs_device_remove(dev);
+	tow_uevents_use(&dev->uevents, NULL);
 	/* device_unregister() waits for writers of the node's files. */
 	WRITE_ONCE(dev->node_going, true);
 	device_unregister(dev->node);
@@ -304,6 +307,7 @@ static void tow_device_take_down(struct tow_device *dev)
 	tow_peers_stop(dev);
 	tow_directory_stop(dev);
 	tow_memory_stop(dev);
+	tow_uevents_stop(&dev->uevents);
 	ib_dealloc_pd(dev->pd);
 }
 

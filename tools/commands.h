@@ -9,6 +9,9 @@
 /* towline clients [--all | --end PID] [-d IBDEV] [--json] */
 int command_clients(int argc, char **argv);
 
+/* towline apply [--dry-run] [DEVICE...] */
+int command_apply(int argc, char **argv);
+
 /* towline exports [--all] [-d IBDEV] [--json] */
 int command_exports(int argc, char **argv);
 
@@ -21,7 +24,7 @@ int command_peers(int argc, char **argv);
 /* towline perf [--listen | ADDR] [OPTION...] [-d IBDEV] [--json] */
 int command_perf(int argc, char **argv);
 
-/* towline pool [--set SIZE] [-d IBDEV] [--json] */
+/* towline pool [--set SIZE | --by user|cgroup|node] [-d IBDEV] [--json] */
 int command_pool(int argc, char **argv);
 
 /* towline regions [--all | --end ID] [-d IBDEV] [--json] */

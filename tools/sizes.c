@@ -45,6 +45,9 @@ static int suffix_shift(const char *suffix)
 	case 'g':
 	case 'G':
 		return 30;
+	case 't':
+	case 'T':
+		return 40;
 	default:
 		return -1;
 	}

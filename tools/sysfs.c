@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tool.h"
@@ -90,6 +91,23 @@ int sysfs_write(const char *class_dir, const char *device, const char *file, con
 	if (written < 0)
 		return -error;
 	return (size_t)written == length ? 0 : -EIO;
+}
+
+int sysfs_settable(const char *class_dir, const char *device, const char *file)
+{
+	struct stat status;
+	int error, fd = open_file(class_dir, device, file, O_PATH);
+
+	if (fd < 0)
+		return fd;
+	error = fstat(fd, &status) ? errno : 0;
+	close(fd);
+	if (error)
+		return -error;
+	/* Each device of any class has a file uevent, which is no setting. */
+	if (!S_ISREG(status.st_mode) || !(status.st_mode & S_IWUSR) || strcmp(file, "uevent") == 0)
+		return -EROFS;
+	return 0;
 }
 
 /* A number as one, whatever else ("max") as it stands. */

@@ -197,13 +197,17 @@ const char *user_of(struct json_object *object);
 
 /* ---- sysfs.c ---- */
 
-#define SYSFS_TEXT 64
+/* The longest: pool_numa_bytes, where there are many nodes. */
+#define SYSFS_TEXT 512
 
 /* The line in a device's file: 0 or a negative errno of towline's. */
 int sysfs_read(const char *class_dir, const char *device, const char *file,
 	       char text[SYSFS_TEXT]);
 
 int sysfs_write(const char *class_dir, const char *device, const char *file, const char *text);
+
+/* Is the file a setting?  0; -EROFS: it is not for writing; or as sysfs_read(). */
+int sysfs_settable(const char *class_dir, const char *device, const char *file);
 
 /* Add some of a device's files to @object, each under its name. */
 int sysfs_add(const char *class_dir, const char *device, const char *const *files, size_t count,

@@ -25,6 +25,7 @@ static const struct {
 	{ "info", command_info },
 	{ "pool", command_pool },
 	{ "clients", command_clients },
+	{ "apply", command_apply },
 	{ "regions", command_regions },
 	{ "exports", command_exports },
 	{ "peers", command_peers },
@@ -82,6 +83,7 @@ int main(int argc, char **argv)
 		       "  info     what each device can do, and which instance it is\n"
 		       "  pool     the memory of each device's pool, and its limits; --set sizes it\n"
 		       "  clients  which processes use a device; --end ends their use\n"
+		       "  apply    give devices the settings of /etc/towline\n"
 		       "  regions  who has which memory\n"
 		       "  exports  which memory peers may reach, and by which names\n"
 		       "  peers    which nodes this one knows; connect and disconnect\n"

@@ -55,6 +55,7 @@ struct tow_cgroup_limit;
 struct tow_client;
 struct tow_device;
 struct tow_directory;
+struct tow_listing;
 struct tow_memory;
 struct tow_notify;
 struct tow_peers;
@@ -101,6 +102,9 @@ enum tow_level {
  * @named: a limit that the cgroup has instead of a user's; under tow_limits.lock
  * @link: of a user's: in tow_limits.users, under tow_limits.lock; else empty
  * @used: the sum of all charges, by resource; under tow_limits.lock
+ * @held_bytes: of those, what nobody has and somebody still uses; under that, too
+ * @id: of a client's: in tow_limits.clients; else 0
+ * @opener_cgroup: of a client's: the cgroup of its process
  */
 struct tow_account {
 	struct kref		refs;
@@ -114,6 +118,9 @@ struct tow_account {
 	struct tow_cgroup_limit	*named;
 	struct list_head	link;
 	u64			used[TOW_RESOURCES];
+	u64			held_bytes;
+	u64			id;
+	u64			opener_cgroup;
 };
 
 /**
@@ -123,6 +130,9 @@ struct tow_account {
  * @users: struct tow_account of users that have clients or charges
  * @cgroups: struct tow_cgroup_limit: what cgroup_bytes_limit says
  * @device: what the whole device has; there as long as the device
+ * @clients: struct tow_account of clients, by id, without a reference; has a lock
+ *	of its own, which is taken before @lock
+ * @last_id: of the youngest; under the lock of @clients
  */
 struct tow_limits {
 	/* protects all that follows, tow_account.used and tow_account.named */
@@ -131,6 +141,8 @@ struct tow_limits {
 	struct list_head	users;
 	struct list_head	cgroups;
 	struct tow_account	device;
+	struct xarray		clients;
+	u64			last_id;
 };
 
 /**
@@ -168,6 +180,11 @@ void tow_limits_set(struct tow_limits *limits, enum tow_level level,
 int tow_limits_set_cgroup(struct tow_limits *limits, const char *path,
 			  const u64 *max);
 int tow_limits_show_cgroups(struct tow_limits *limits, char *buf);
+
+/* account.c */
+extern const struct tow_listing tow_account_listing;
+
+int tow_account_enrol(struct tow_account *account, u64 cgroup_id);
 
 /* ---- devices --------------------------------------------------------------- */
 
@@ -216,6 +233,44 @@ enum tow_stat {
 	TOW_STATS
 };
 
+/* Different things that may have happened before the first is told. */
+#define TOW_UEVENTS_MAX		24
+
+/**
+ * struct tow_uevent - what user space is told
+ * @what: "maint_ready", "maint_failed" or "limit"
+ * @file: which limit; else ""
+ */
+struct tow_uevent {
+	const char	*what;
+	const char	*file;
+};
+
+/**
+ * struct tow_uevents - what user space is still to be told of a device
+ * @lock: protects @pending, @count, @next and @stopped; taken in any
+ *	context
+ * @pending: each different from the others; the oldest first
+ * @count: how many
+ * @next: in jiffies: nothing is told before
+ * @stopped: the device is going
+ * @node_lock: protects @node, and is held while that tells
+ * @node: who tells; NULL: nobody now
+ * @work: has @node tell
+ */
+struct tow_uevents {
+	/* protects pending, count, next, stopped */
+	spinlock_t		lock;
+	struct tow_uevent	pending[TOW_UEVENTS_MAX];
+	unsigned int		count;
+	unsigned long		next;
+	bool			stopped;
+	/* protects node */
+	struct mutex		node_lock;
+	struct device		*node;
+	struct delayed_work	work;
+};
+
 /**
  * struct tow_device - one life of one RDMA device
  * @refs: held by the ib_client (from add to remove), by each open file, and by
@@ -248,6 +303,7 @@ enum tow_stat {
  * @last_client: the number that was given last; under the lock of @clients
  * @going: removal has begun: long loops end early
  * @limits: what clients and users may have
+ * @uevents: what user space is still to be told
  * @memory: the layer of memory/
  * @peers: the layers of conn/ and peer/
  * @notify: of rma/: incoming notifications, and slots
@@ -278,6 +334,7 @@ struct tow_device {
 	u64			last_client;
 	bool			going;
 	struct tow_limits	limits;
+	struct tow_uevents	uevents;
 	struct tow_memory	*memory;
 	struct tow_peers	*peers;
 	struct tow_notify	*notify;
@@ -332,6 +389,12 @@ void towk_device_leave(struct tow_device *dev);
 void tow_device_users_gone(struct percpu_ref *users);
 void tow_device_take_name(struct tow_device *dev);
 void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
+
+/* uevent.c */
+void tow_uevent(struct tow_device *dev, const char *what, const char *file);
+void tow_uevents_init(struct tow_uevents *events);
+void tow_uevents_use(struct tow_uevents *events, struct device *node);
+void tow_uevents_stop(struct tow_uevents *events);
 
 /* ---- calls ----------------------------------------------------------------- */
 

@@ -106,6 +106,7 @@ void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
 	kref_init(&limits->device.refs);
 	limits->device.limits = limits;
 	limits->device.level = TOW_LEVEL_DEVICE;
+	xa_init(&limits->clients);
 	for (level = 0; level < TOW_LEVELS; level++) {
 		for (i = 0; i < TOW_RESOURCES; i++)
 			limits->max[level][i] =
@@ -159,6 +160,8 @@ static void tow_account_release(struct kref *refs)
 
 	for (i = 0; i < TOW_RESOURCES; i++)
 		WARN_ON_ONCE(account->used[i]);
+	if (account->id)
+		xa_erase(&account->limits->clients, account->id);
 	spin_lock(&account->limits->lock);
 	list_del(&account->link);
 	spin_unlock(&account->limits->lock);
@@ -462,6 +465,7 @@ static int tow_limits_refuse(const struct tow_refusal *refusal, u64 amount)
 	trace_tow_limit(dev, file, refusal->used, refusal->max, amount);
 	tow_stat_inc(dev, own ? TOW_STAT_QUOTA_REFUSALS :
 				TOW_STAT_POOL_REFUSALS);
+	tow_uevent(dev, "limit", file);
 	pr_notice_ratelimited("%s: process %d of user %u (cgroup %llu) asked for %llu, with %llu used of %llu%s%.300s: raise /sys/class/towline/%s/%s\n",
 			      name, task_tgid_nr(current),
 			      from_kuid(&init_user_ns, current_euid()),
@@ -533,6 +537,9 @@ struct tow_account *tow_charge_leave(struct tow_charge *charge, u64 bytes)
 		return NULL;
 	kref_get(&account->refs);
 	charge->amount[TOW_RES_BYTES] -= bytes;
+	spin_lock(&account->limits->lock);
+	account->held_bytes += bytes;
+	spin_unlock(&account->limits->lock);
 	return account;
 }
 
@@ -548,6 +555,9 @@ void tow_account_uncharge(struct tow_account *account, u64 bytes)
 		.amount		= { [TOW_RES_BYTES] = bytes },
 	};
 
+	spin_lock(&account->limits->lock);
+	account->held_bytes -= bytes;
+	spin_unlock(&account->limits->lock);
 	tow_uncharge(&left);
 }
 

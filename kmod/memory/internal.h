@@ -188,6 +188,7 @@ struct tow_slabs {
  * @all: every slab, through tow_slab.all; changed under @resize, too
  * @slabs: those that no region has
  * @bytes: of all slabs
+ * @node_bytes: of those, by the NUMA node of their first page
  * @used_bytes: of those that regions have, and HELD ones
  * @high_water_bytes: the most that @used_bytes ever was
  * @want_bytes: what the administrator wants; @bytes is more while shrinking
@@ -207,6 +208,7 @@ struct tow_pool {
 	struct list_head	all;
 	struct tow_slabs	slabs[TOW_SLAB_STATES][TOW_SLAB_CLASSES];
 	u64			bytes;
+	u64			node_bytes[MAX_NUMNODES];
 	u64			used_bytes;
 	u64			high_water_bytes;
 	u64			want_bytes;
@@ -228,6 +230,14 @@ void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
 		   unsigned int count, struct tow_charge *charge);
 bool tow_pool_look_again(struct tow_pool *pool);
 int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
+
+/* The slab is the pool's now, or not any more; caller holds the lock. */
+static inline void tow_pool_count(struct tow_pool *pool,
+				  const struct tow_slab *slab, s64 bytes)
+{
+	pool->bytes += bytes;
+	pool->node_bytes[page_to_nid(slab->chunks[0].page)] += bytes;
+}
 
 /**
  * tow_pool_put - no region has a slab

@@ -35,6 +35,10 @@ static void tow_maint_set_state(struct tow_maint *maint,
 	maint->error = error;
 	maint->times_ready += state == TOW_MAINT_READY;
 	spin_unlock(&maint->lock);
+	if (state == TOW_MAINT_READY)
+		tow_uevent(maint->dev, "maint_ready", "");
+	else if (state == TOW_MAINT_FAILED)
+		tow_uevent(maint->dev, "maint_failed", "");
 }
 
 /**

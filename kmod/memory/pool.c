@@ -210,6 +210,7 @@ static int tow_pool_refuse(struct tow_pool *pool, u64 bytes, int error)
 		trace_tow_limit(dev, "pool_bytes", numbers.used_bytes,
 				numbers.bytes, bytes);
 		tow_stat_inc(dev, TOW_STAT_POOL_REFUSALS);
+		tow_uevent(dev, "limit", "pool_bytes");
 		pr_notice_ratelimited("%s: %llu bytes asked for, with %llu used (%llu held) of %llu: raise /sys/class/towline/%s/pool_bytes (or write it again: small slabs go)\n",
 				      name, bytes, numbers.used_bytes,
 				      numbers.held_bytes, numbers.bytes, name);
@@ -425,6 +426,18 @@ void tow_pool_numbers(struct tow_device *dev, struct tow_pool_numbers *numbers)
 		numbers->held_bytes += held * tow_pool_slab_bytes(pool, class);
 	}
 	spin_unlock(&pool->lock);
+}
+
+/**
+ * tow_pool_node_bytes - how much of the pool a NUMA node has
+ * @dev: the device
+ * @node: the node
+ *
+ * Return: the bytes of slabs whose first page is there.
+ */
+u64 tow_pool_node_bytes(struct tow_device *dev, int node)
+{
+	return READ_ONCE(dev->memory->pool.node_bytes[node]);
 }
 
 /**

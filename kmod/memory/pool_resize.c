@@ -27,7 +27,7 @@ static int tow_pool_make_one(struct tow_pool *pool, enum tow_slab_class class)
 		return PTR_ERR(slab);
 	spin_lock(&pool->lock);
 	list_add_tail(&slab->all, &pool->all);
-	pool->bytes += slab->bytes;
+	tow_pool_count(pool, slab, slab->bytes);
 	pool->count[class]++;
 	tow_pool_put(pool, slab, TOW_SLAB_FREE);
 	spin_unlock(&pool->lock);
@@ -45,7 +45,7 @@ void tow_pool_unmake(struct tow_pool *pool, struct tow_slab *slab)
 	spin_lock(&pool->lock);
 	list_del(&slab->list);
 	list_del(&slab->all);
-	pool->bytes -= slab->bytes;
+	tow_pool_count(pool, slab, -(s64)slab->bytes);
 	pool->count[slab->class]--;
 	spin_unlock(&pool->lock);
 	tow_slab_detach(slab);

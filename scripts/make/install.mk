@@ -3,7 +3,7 @@
 # Installing.  What is installed is said once, as SOURCE=DESTINATION pairs;
 # uninstall removes the same destinations, so the two cannot drift apart.
 
-#help install        module, library, tool, headers, man pages, udev rule; DESTDIR and PREFIX
+#help install        module, library, tool, headers, man pages, udev rule, systemd unit; DESTDIR and PREFIX
 #help install-user   all of it but the module;  install-modules: only the module
 #help install-dkms   the module's sources to /usr/src for dkms (see Documentation/packaging.md)
 #help uninstall      removes what install and install-dkms put there
@@ -13,6 +13,8 @@ MANDIR		= $(PREFIX)/share/man
 DOCDIR		= $(PREFIX)/share/doc/towline
 # udev reads /usr/local/lib as well as /usr/lib and /lib
 UDEVDIR		?= $(PREFIX)/lib/udev/rules.d
+# systemd reads /usr/local/lib as well as /usr/lib and /lib
+SYSTEMDDIR	?= $(PREFIX)/lib/systemd/system
 DKMS_SRC	= /usr/src/towline-$(VERSION)
 
 pairs		= $(foreach f,$2,$f=$1/$(notdir $f))
@@ -24,7 +26,9 @@ installed_data	= $(call pairs,$(LIBDIR),$(lib_static)) \
 		  uapi/towline.h=$(INCLUDEDIR)/towline/uapi.h \
 		  $(foreach s,1 3 4 7,$(call pairs,$(MANDIR)/man$s,$(sort $(wildcard Documentation/man/*.$s)))) \
 		  $(call pairs,$(UDEVDIR),scripts/packaging/60-towline.rules) \
+		  $(call pairs,$(SYSTEMDDIR),$(OUT)/towline-apply@.service) \
 		  $(call pairs,$(DOCDIR),LICENSE Documentation/packaging.md) \
+		  scripts/packaging/towline.conf=$(DOCDIR)/examples/towline/GLOB.conf \
 		  scripts/packaging/modules-load.d-towline.conf=$(DOCDIR)/examples/modules-load.d/towline.conf \
 		  scripts/packaging/modprobe.d-towline.conf=$(DOCDIR)/examples/modprobe.d/towline.conf
 installed_links	= libtowline.so.$(VERSION)=$(LIBDIR)/$(lib_soname) \
@@ -36,14 +40,15 @@ dkms_data	= $(filter-out $(dkms_scripts),$(module_sources)) dkms.conf LICENSE \
 destinations	= $(foreach p,$1,$(DESTDIR)$(word 2,$(subst =, ,$p)))
 # Folders that are towline's alone, innermost first; a DESTDIR is pruned whole.
 own_folders	= $(INCLUDEDIR)/towline $(DOCDIR)/examples/modules-load.d \
-		  $(DOCDIR)/examples/modprobe.d $(DOCDIR)/examples $(DOCDIR)
+		  $(DOCDIR)/examples/modprobe.d $(DOCDIR)/examples/towline \
+		  $(DOCDIR)/examples $(DOCDIR)
 
 module_release	= $(or $(kernel_release),$(shell uname -r))
 module_folder	= /lib/modules/$(module_release)/updates
 
 install: install-user install-modules
 
-install-user: lib tools $(OUT)/towline.pc
+install-user: lib tools $(OUT)/towline.pc $(OUT)/towline-apply@.service
 	@$(call install_pairs,0755,$(installed_programs))
 	@$(call install_pairs,0644,$(installed_libs) $(installed_data))
 	@set -e; for p in $(installed_links); do ln -sfn "$${p%%=*}" "$(DESTDIR)$${p#*=}"; done
@@ -86,8 +91,8 @@ define install_pairs
 set -e; for p in $2; do install -D -m $1 "$${p%%=*}" "$(DESTDIR)$${p#*=}"; done
 endef
 
-# The paths in it are part of the file, so it is made anew for each install.
-$(OUT)/towline.pc: scripts/packaging/towline.pc.in VERSION FORCE
+# The paths in them are part of the files, so they are made anew for each install.
+$(OUT)/towline.pc $(OUT)/towline-apply@.service: $(OUT)/%: scripts/packaging/%.in VERSION FORCE
 	@mkdir -p $(@D)
 	@sed -e 's,@PREFIX@,$(PREFIX),' -e 's,@LIBDIR@,$(LIBDIR),' -e 's,@VERSION@,$(VERSION),' $< > $@
 

@@ -9,6 +9,7 @@
 #include "tow_identity.h"
 #include "tow_notify.h"
 #include "tow_probe.h"
+#include "tow_uevent.h"
 
 #define PARAMETERS	"/sys/module/rxe_dma/parameters/"
 #define BYTES		4096
@@ -199,11 +200,17 @@ TEST_F_TIMEOUT(trial, nothing_is_registered, 60)
 /* So does what happens to an address. */
 TEST_F_TIMEOUT(trial, address_comes, 60)
 {
+	int events = tow_uevent_open();
+
+	ASSERT_LE(0, events);
 	plug_refusing(_metadata, self);
+	EXPECT_TRUE(tow_uevent_wait(events, "maint_failed", NULL));
 	ASSERT_EQ(0, parameter("refuse_access", "0"));
 	EXPECT_TRUE(tow_shell("ip addr add 10.77.9.9/32 dev %s && ip addr del 10.77.9.9/32 dev %s",
 			      self->interface, self->interface));
 	ASSERT_EQ(0, tow_maint_wait(self->fd, &self->query));
+	EXPECT_TRUE(tow_uevent_wait(events, "maint_ready", NULL));
+	close(events);
 	EXPECT_EQ(0, publish(self, "yes", TOW_RIGHT_READ));
 }
 

@@ -16,7 +16,9 @@
 
 #include "tow_scratch.h"
 
+#include "tools/apply.h"
 #include "tools/exports.h"
+#include "tools/holders.h"
 #include "tools/peers.h"
 #include "tools/perf.h"
 #include "tools/pool.h"
@@ -62,7 +64,8 @@ static void test_sizes(void)
 			 "cut off, not rounded\n");
 	ksft_test_result(says(UINT64_MAX, "15.9 EiB") && says(1ULL << 63, "8 EiB"), "the largest\n");
 	ksft_test_result(means("0", 0) && means("4096", 4096) && means("64k", 65536) &&
-			 means("64K", 65536) && means("3m", 3 << 20) && means("2G", 1ULL << 31),
+			 means("64K", 65536) && means("3m", 3 << 20) && means("2G", 1ULL << 31) &&
+			 means("5t", 5ULL << 40) && means("1T", 1ULL << 40),
 			 "digits and suffixes are read\n");
 	ksft_test_result(means("18446744073709551615", UINT64_MAX) &&
 			 means("17179869183g", 17179869183ULL << 30), "up to 64 bits\n");
@@ -187,6 +190,106 @@ static void test_pool_set(void)
 			 sysfs_read(scratch, "rxe0", "pool_bytes", text) == 0 &&
 			 strcmp(text, "1099511627776") == 0, "set: all bytes in digits\n");
 	ksft_test_result(pool_set(scratch, "nosuch0", 1) == -ENOENT, "set: no such device\n");
+}
+
+static void test_nodes(void)
+{
+	struct json_object *nodes = json_object_new_array(), *node;
+
+	write_file("rxe0", "pool_numa_bytes", "N0=0 N3=18446744073709551615\n");
+	ksft_test_result(nodes_add(scratch, "rxe0", nodes) == 0 &&
+			 json_object_array_length(nodes) == 2, "by node: each of them\n");
+	node = json_object_array_get_idx(nodes, 1);
+	ksft_test_result(number(node, "node") == 3 && number(node, "bytes") == UINT64_MAX &&
+			 has_text(node, "device", "rxe0"), "by node: its number and bytes\n");
+	ksft_test_result(nodes_add(scratch, "old0", nodes) == -EPROTONOSUPPORT &&
+			 !holders_of("nodes") && holders_of("node") == HOLDERS_NODE,
+			 "by node: a module that does not say\n");
+	json_object_put(nodes);
+}
+
+/* ---- settings ---- */
+
+static bool holds(const char *file, const char *want)
+{
+	char text[SYSFS_TEXT] = "";
+
+	if (!sysfs_read(scratch, "conf0", file, text) && strcmp(text, want) == 0)
+		return true;
+	ksft_print_msg("%s is '%s', not '%s'\n", file, text, want);
+	return false;
+}
+
+static int apply(bool dry_run)
+{
+	char conf_dir[64];
+
+	snprintf(conf_dir, sizeof(conf_dir), "%s/etc", scratch);
+	return apply_device(conf_dir, scratch, "conf0", dry_run);
+}
+
+/* As they were before there were any settings. */
+static void make_settings(void)
+{
+	static const char *const names[] = { "incarnation", "pool_bytes", "cluster_key", "gid_index" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		write_file("conf0", names[i], "-\n");
+}
+
+static void test_apply(void)
+{
+	make_folder("conf0");
+	make_settings();
+	ksft_test_result(apply(false) == 0 && holds("pool_bytes", "-"), "apply: no settings\n");
+	make_folder("etc");
+	write_file("etc", "conf*.conf", "# a comment\n\npool_bytes = 1g\ngid_index = 3\n");
+	write_file("etc", "conf0.conf", "\tpool_bytes=2g\t# twice\n  cluster_key =  a:b c#d \r\n");
+	write_file("etc", "rxe*.conf", "gid_index = 4\n");
+	write_file("etc", "conf0.conf~", "gid_index = 5\n");
+	write_file("etc", ".conf", "gid_index = 6\n");
+	ksft_test_result(apply(true) == 0 && holds("pool_bytes", "-"), "apply: a dry run\n");
+	ksft_test_result(apply(false) == 0 && holds("pool_bytes", "2g") && holds("gid_index", "3") &&
+			 holds("cluster_key", "a:b c#d"), "apply: the last file, and all of the value\n");
+}
+
+static void test_apply_wrong(void)
+{
+	static const char *const wrong[] = {
+		"gid_index", "gid_index =", "= 7", "gid_index 7", "Gid_index = 7", "../conf0/gid_index = 7",
+		"gid_index = # 7", "stats/slabs = 7",
+	};
+	char text[128];
+	bool refused = true;
+
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
+		make_settings();
+		snprintf(text, sizeof(text), "%s\npool_bytes = 8\n", wrong[i]);
+		write_file("etc", "conf0.conf", text);
+		refused = refused && apply(false) < 0 && holds("gid_index", "3") &&
+			  holds("pool_bytes", "8");
+	}
+	ksft_test_result(refused, "apply: what is no setting, and the rest all the same\n");
+	write_file("etc", "conf0.conf", "gid_index = 7 = 7");
+	ksft_test_result(apply(false) == 0 && holds("gid_index", "7 = 7"),
+			 "apply: a last line without its end\n");
+	make_settings();
+	write_file("etc", "conf0.conf", "nosuch = 1\nuevent = add\ngid_index = 9\n");
+	write_file("conf0", "uevent", "-\n");
+	ksft_test_result(apply(false) < 0 && holds("gid_index", "9") && holds("uevent", "-"),
+			 "apply: no such setting\n");
+	snprintf(text, sizeof(text), "%s/conf0/gid_index", scratch);
+	make_settings();
+	ksft_test_result(!chmod(text, 0444) && apply(false) < 0 && holds("gid_index", "-"),
+			 "apply: a file that is not for writing\n");
+	write_file("conf0", "cgroup_bytes_limit", "-\n");
+	write_file("etc", "conf0.conf", "cgroup_bytes_limit = /a 1g\ncgroup_bytes_limit = /b 1g\n"
+		   "cgroup_bytes_limit = /a 2g\n");
+	write_file("etc", "conf*.conf", "");
+	ksft_test_result(apply(false) == 0 && holds("cgroup_bytes_limit", "/b 1g"),
+			 "apply: one for each cgroup\n");
+	scratch_remove("conf0");
+	ksft_test_result(apply(false) < 0, "apply: no such device\n");
 }
 
 static void test_region_object(void)
@@ -498,11 +601,14 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 6 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();
 	test_pool_set();
+	test_nodes();
+	test_apply();
+	test_apply_wrong();
 	test_region_object();
 	test_text();
 	test_address_words();
