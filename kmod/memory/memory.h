@@ -66,6 +66,7 @@ enum tow_slab_class {
  * @TOW_SLAB_FREE: zeroed
  * @TOW_SLAB_DIRTY: not zeroed yet
  * @TOW_SLAB_HELD: its pages are in use elsewhere; it is charged to its last owner
+ * @TOW_SLAB_STATES: how many there are
  *
  * A region takes FREE ones, and DIRTY ones, which it zeroes.  They come back DIRTY or HELD.
  * HELD becomes DIRTY, and DIRTY becomes FREE.
