@@ -50,7 +50,7 @@ static void tow_account_describe(struct tow_account *account,
 	spin_unlock(&account->limits->lock);
 	info->id = account->id;
 	info->cgroup_id = account->opener_cgroup;
-	info->uid = from_kuid_munged(current_user_ns(), account->key);
+	info->uid = from_kuid_munged(current_user_ns(), account->kuid);
 }
 
 /* Describes the next account, if the client may see it; false: none is next. */
@@ -65,7 +65,7 @@ static bool tow_account_next(struct tow_client *client, u32 flags, u64 *cursor,
 	xa_lock(&limits->clients);
 	account = xa_find_after(&limits->clients, &id, ULONG_MAX, XA_PRESENT);
 	*shown = account && (flags & TOW_LIST_ALL ||
-			     account->user == client->account->user);
+			     account->parent == client->account->parent);
 	if (*shown)
 		tow_account_describe(account, info);
 	xa_unlock(&limits->clients);

@@ -10,6 +10,7 @@
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include "tow_test.h"
@@ -337,6 +338,80 @@ TEST_F(life, slabs_are_mapped_at_once)
 		TH_LOG("%ld faults in %llu pages", after - before, TOW_SLAB / self->page);
 	EXPECT_EQ(TOW_SLAB, huge_mapped(mapped.at));
 	EXPECT_EQ(0, tow_mapped_end(&mapped));
+}
+
+/* In KiB, of ours. */
+static long resident_files(void)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	long kib = -1;
+	char line[256];
+
+	while (file && fgets(line, sizeof(line), file))
+		sscanf(line, "RssFile: %ld", &kib);
+	if (file)
+		fclose(file);
+	return kib;
+}
+
+/* Nobody gets it back by killing us, but this is what killers look at. */
+TEST_F(life, counts_as_resident)
+{
+	struct tow_mapped mapped;
+	long before;
+
+	ASSERT_EQ(0, tow_mapped_make(self->fd, 2 * TOW_SLAB, &mapped));
+	before = resident_files();
+	tow_fill(mapped.at, mapped.bytes, FIRST);
+	EXPECT_LE((long)(2 * TOW_SLAB / 1024), resident_files() - before);
+	EXPECT_EQ(0, tow_mapped_end(&mapped));
+}
+
+/* ---- core dumps ------------------------------------------------------------- */
+
+#define CORE	"/tmp/tow_core"
+
+/* The bytes of the dump of a process with memory of the pool. */
+static long dump(const char *filter, bool advised)
+{
+	const struct rlimit any = { RLIM_INFINITY, RLIM_INFINITY };
+	struct tow_mapped mapped;
+	struct stat core;
+	int status;
+	pid_t child;
+
+	unlink(CORE);
+	child = fork();
+	if (!child) {
+		int fd = tow_test_open(O_RDWR);
+
+		if (setrlimit(RLIMIT_CORE, &any) ||
+		    (filter && tow_write_file("/proc/self/coredump_filter", filter)) ||
+		    tow_mapped_make(fd, 2 * TOW_SLAB, &mapped))
+			_exit(1);
+		tow_fill(mapped.at, mapped.bytes, FIRST);
+		if (advised && madvise(mapped.at, mapped.bytes, MADV_DONTDUMP))
+			_exit(2);
+		signal(SIGABRT, SIG_DFL);
+		abort();
+	}
+	if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status) || stat(CORE, &core))
+		return -1;
+	unlink(CORE);
+	/* Not what is left out as a hole. */
+	return core.st_blocks * 512L;
+}
+
+TEST_F_TIMEOUT(life, core_dumps_leave_it_out, 60)
+{
+	char pattern[256];
+
+	tow_test_read_line("/proc/sys/kernel/core_pattern", pattern, sizeof(pattern));
+	ASSERT_EQ(0, tow_write_file("/proc/sys/kernel/core_pattern", CORE));
+	EXPECT_GT((long)TOW_SLAB, dump(NULL, false));
+	EXPECT_LT((long)(2 * TOW_SLAB), dump("0x3b", false));
+	EXPECT_GT((long)TOW_SLAB, dump("0x3b", true));
+	EXPECT_EQ(0, tow_write_file("/proc/sys/kernel/core_pattern", pattern));
 }
 
 /* ---- other processes -------------------------------------------------------- */
