@@ -308,8 +308,6 @@ struct tow_device *tow_device_find(struct ib_device *ibdev);
 void tow_device_put(struct tow_device *dev);
 bool tow_device_enter(struct tow_device *dev);
 void tow_device_leave(struct tow_device *dev);
-bool towk_device_enter(struct tow_device *dev);
-void towk_device_leave(struct tow_device *dev);
 void tow_device_users_gone(struct percpu_ref *users);
 void tow_device_take_name(struct tow_device *dev);
 void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
