@@ -177,7 +177,7 @@ static int tow_client_publish(struct tow_client *client)
 static void tow_client_close(struct tow_client *client)
 {
 	xa_erase(&client->dev->clients, client->id);
-	tow_process_remove(client);
+	tow_client_end(client);
 	tow_client_put(client);
 }
 

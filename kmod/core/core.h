@@ -387,7 +387,7 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  * @end: takes away all that the client has; called once, by @end_work
  * @end_work: queued to tow_end_wq when @ended is set
  * @process: the opener, with a reference
- * @link: in tow_process.clients, under tow_process.lock
+ * @link: in tow_process.clients until @ended, under tow_process.lock
  * @account: what it is charged, with a reference
  * @key: the user that it is charged to: see tow_client_key()
  * @kuid: the opener's user: the owner of its regions and exports
@@ -396,8 +396,9 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  * @cgroup_id: the opener's cgroup
  * @writable: opened with O_RDWR
  * @ended: its process has exited or executed another program, the file is
- *	closed, or an administrator ended it: it gets nothing more.  Set under tow_process.lock, before
- *	@end takes any lock under which something is given to the client
+ *	closed, or an administrator ended it: it gets nothing more.  Set under
+ *	tow_process.lock, before @end takes any lock under which something is given
+ *	to the client
  * @poll_lock: protects @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
  * @lock: protects all that follows
@@ -496,7 +497,6 @@ int tow_client_join(struct tow_client *client,
 
 struct tow_process *tow_process_get(void);
 void tow_process_add(struct tow_process *process, struct tow_client *client);
-void tow_process_remove(struct tow_client *client);
 void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
 bool tow_client_is_ending(struct tow_client *client);
