@@ -164,7 +164,7 @@ static int tow_client_publish(struct tow_client *client)
 static void tow_client_close(struct tow_client *client)
 {
 	xa_erase(&client->dev->clients, client->id);
-	tow_process_remove(client);
+	tow_client_end(client);
 	tow_client_put(client);
 }
 
@@ -324,8 +324,12 @@ static struct tow_client *tow_client_next(struct tow_device *dev, u64 *cursor)
 static void tow_client_describe(struct tow_client *client,
 				struct tow_client_info *info)
 {
-	const u64 *used = client->account->used;
+	struct tow_account *account = client->account;
+	u64 used[TOW_RESOURCES];
 
+	spin_lock(&account->limits->lock);
+	memcpy(used, account->used, sizeof(used));
+	spin_unlock(&account->limits->lock);
 	info->id = client->id;
 	info->cgroup_id = client->cgroup_id;
 	info->uid = from_kuid_munged(current_user_ns(), client->key);
@@ -336,11 +340,11 @@ static void tow_client_describe(struct tow_client *client,
 	if (READ_ONCE(client->ended))
 		info->flags |= TOW_CLIENT_ENDED;
 	tow_client_job(client, info->job_id);
-	info->charged_bytes = READ_ONCE(used[TOW_RES_BYTES]);
-	info->mrs = READ_ONCE(used[TOW_RES_MRS]);
-	info->regions = READ_ONCE(used[TOW_RES_REGIONS]);
-	info->exports = READ_ONCE(used[TOW_RES_EXPORTS]);
-	info->queue_entries = READ_ONCE(used[TOW_RES_QUEUE_ENTRIES]);
+	info->charged_bytes = used[TOW_RES_BYTES];
+	info->mrs = used[TOW_RES_MRS];
+	info->regions = used[TOW_RES_REGIONS];
+	info->exports = used[TOW_RES_EXPORTS];
+	info->queue_entries = used[TOW_RES_QUEUE_ENTRIES];
 }
 
 /* The next client that the caller may see, described. */

@@ -46,21 +46,25 @@ static int ask_clients(const char *device, const void *listing, struct json_obje
 		.size = sizeof(call), .flags = listing_flags(listing),
 		.entries = (uintptr_t)entries,
 	};
+	int fd = open_device(device, O_RDONLY), ret;
 	unsigned int i;
-	int ret;
 
+	if (fd < 0)
+		return fd;
+	/* One file for all of it: each is a client of its own. */
 	do {
 		call.entry_size = sizeof(entries[0]);
 		call.count = ROOM;
 		/* An older kernel may know less of each. */
 		memset(entries, 0, sizeof(entries));
-		ret = call_device(device, O_RDONLY, TOW_IOCTL_CLIENT_LIST, &call);
+		ret = call_device(fd, TOW_IOCTL_CLIENT_LIST, &call);
 		for (i = 0; !ret && i < call.count; i++) {
 			/* This program is one itself, to ask. */
 			if (entries[i].pid != getpid())
 				json_object_array_add(answers, client_object(device, &entries[i]));
 		}
 	} while (!ret && call.count);
+	close(fd);
 	return ret ? say_listing(listing, ret) : 0;
 }
 
@@ -97,10 +101,14 @@ static int end_on_device(const char *device, const void *arg, struct json_object
 {
 	struct tow_client_end call = { .size = sizeof(call), .pid = *(const int *)arg };
 	struct json_object *object;
-	int ret = call_device(device, O_RDWR, TOW_IOCTL_CLIENT_END, &call);
+	int fd = open_device(device, O_RDWR), ret;
 
+	if (fd < 0)
+		return fd;
+	ret = call_device(fd, TOW_IOCTL_CLIENT_END, &call);
+	close(fd);
 	if (ret)
-		return ret == -ESRCH ? 0 : say_end(device, ret, NULL);
+		return ret == -ESRCH ? 0 : say_end(ret);
 	object = json_object_new_object();
 	json_object_object_add(object, "device", json_object_new_string(device));
 	json_object_object_add(object, "pid", json_object_new_int64(call.pid));
@@ -114,9 +122,10 @@ static int end_clients(const struct choice *choice, uint64_t number, struct json
 	int pid = number > INT_MAX ? INT_MAX : (int)number;
 	int ret = ask_devices(choice, end_on_device, &pid, answers);
 
-	if (!ret && !json_object_array_length(answers))
-		ret = say_end(NULL, -ESRCH, "there is no such process, or it has no client");
-	return ret;
+	if (ret || json_object_array_length(answers))
+		return ret;
+	fprintf(stderr, "towline: there is no such process, or it has no client\n");
+	return -ESRCH;
 }
 
 static void print_ended(struct json_object *answer)

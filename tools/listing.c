@@ -70,28 +70,25 @@ int say_listing(const void *listing, int error)
 	return error;
 }
 
-int call_device(const char *device, int flags, unsigned long command, void *arg)
+int open_device(const char *device, int flags)
 {
 	char path[sizeof("/dev/towline/") + TOW_DEVICE_NAME_MAX];
-	int fd, ret;
+	int fd;
 
 	snprintf(path, sizeof(path), "/dev/towline/%s", device);
 	fd = open(path, flags | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	ret = ioctl(fd, command, arg) < 0 ? -errno : 0;
-	close(fd);
-	return ret;
+	return fd < 0 ? -errno : fd;
 }
 
-int say_end(const char *device, int error, const char *none)
+int call_device(int fd, unsigned long command, void *arg)
+{
+	return ioctl(fd, command, arg) < 0 ? -errno : 0;
+}
+
+int say_end(int error)
 {
 	if (error == -EPERM)
 		fprintf(stderr, "towline: --end takes CAP_NET_ADMIN: run it as root, outside any container\n");
-	else if (error == -ENOENT || error == -ESRCH)
-		fprintf(stderr, "towline: %s\n", none);
-	else
-		complain(device, error);
 	return error;
 }
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "regions.h"
@@ -94,17 +95,25 @@ static int end_region(const struct choice *choice, uint64_t id, struct json_obje
 	struct tow_region_end call = { .size = sizeof(call), .id = id };
 	char device[TOW_DEVICE_NAME_MAX];
 	struct json_object *object;
-	int ret;
+	int fd, ret;
 
 	ret = choose_one(choice->device, device);
 	if (ret)
 		return ret;
-	ret = call_device(device, O_RDWR, TOW_IOCTL_REGION_END, &call);
+	fd = open_device(device, O_RDWR);
+	if (fd < 0) {
+		complain(device, fd);
+		return fd;
+	}
+	ret = call_device(fd, TOW_IOCTL_REGION_END, &call);
+	close(fd);
 	if (ret == -EBUSY)
 		fprintf(stderr, "towline: %s: region %" PRIu64 " does not outlive its client: it ends with those who have it\n",
 			device, id);
+	else if (ret == -ENOENT)
+		fprintf(stderr, "towline: %s: there is no such region\n", device);
 	else if (ret)
-		say_end(device, ret, "there is no such region");
+		complain(device, say_end(ret));
 	if (ret)
 		return ret;
 	object = json_object_new_object();

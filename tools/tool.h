@@ -98,13 +98,14 @@ uint32_t listing_flags(const void *listing);
 int say_listing(const void *listing, int error);
 
 /*
- * A call of a device that the library has no function for: 0 or a negative errno.  @flags
- * are open(2)'s.
+ * For calls of a device that the library has no functions for: a descriptor or a negative
+ * errno; and 0 or a negative errno.
  */
-int call_device(const char *device, int flags, unsigned long command, void *arg);
+int open_device(const char *device, int flags);
+int call_device(int fd, unsigned long command, void *arg);
 
-/* Words about --end for @error, which is not 0: @none if there was nothing to end. */
-int say_end(const char *device, int error, const char *none);
+/* Words about --end if @error has to do with it; returns @error. */
+int say_end(int error);
 
 /*
  * An ask_function ask_KINDs(), over the library's calls tow_KIND_list_*():

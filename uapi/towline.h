@@ -400,9 +400,12 @@ struct tow_client_info {
 
 /**
  * struct tow_client_list - the clients of a device
- *
- * The fields are those of struct tow_region_list; @entries are struct
- * tow_client_info.
+ * @size: as in struct tow_region_list, as are the others
+ * @flags: in: 0 or TOW_LIST_ALL
+ * @cursor: in: 0, or what the last call left here; out: where to go on
+ * @entries: in: address of an array of struct tow_client_info
+ * @entry_size: in: bytes of one entry; out: bytes filled in of each
+ * @count: in: entries that there is room for; out: entries filled in
  */
 struct tow_client_list {
 	__u32		size;

@@ -142,7 +142,7 @@ void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES])
  * struct tow_process - a process that opened a device
  * @notifier: reports the end of the memory map; each client has a reference
  * @lock: protects @clients
- * @clients: struct tow_client, from tow_process_add() to tow_process_remove()
+ * @clients: struct tow_client that have not ended
  */
 struct tow_process {
 	struct mmu_notifier	notifier;
@@ -183,6 +183,7 @@ static bool tow_client_begin_end(struct tow_client *client)
 	if (client->ended)
 		return false;
 	WRITE_ONCE(client->ended, true);
+	list_del(&client->link);
 	queue_work(tow_end_wq, &client->end_work);
 	return true;
 }
@@ -194,10 +195,10 @@ static void tow_process_end(struct mmu_notifier *notifier,
 	struct tow_process *process = container_of(notifier,
 						   struct tow_process,
 						   notifier);
-	struct tow_client *client;
+	struct tow_client *client, *next;
 
 	mutex_lock(&process->lock);
-	list_for_each_entry(client, &process->clients, link)
+	list_for_each_entry_safe(client, next, &process->clients, link)
 		tow_client_begin_end(client);
 	mutex_unlock(&process->lock);
 }
@@ -250,21 +251,6 @@ void tow_process_add(struct tow_process *process, struct tow_client *client)
 }
 
 /**
- * tow_process_remove - undo tow_process_add(): the client ends
- * @client: the client, which has nothing any more on return
- */
-void tow_process_remove(struct tow_client *client)
-{
-	struct tow_process *process = client->process;
-
-	mutex_lock(&process->lock);
-	tow_client_begin_end(client);
-	list_del(&client->link);
-	mutex_unlock(&process->lock);
-	flush_work(&client->end_work);
-}
-
-/**
  * tow_process_is_current - is a process the one that calls?
  * @process: the process
  *
@@ -276,7 +262,7 @@ bool tow_process_is_current(struct tow_process *process)
 }
 
 /**
- * tow_client_end - end a client as if its process had exited
+ * tow_client_end - end a client: its file is closed, or an administrator says so
  * @client: the client, which has nothing any more on return; caller keeps it
  *
  * Return: false if it had ended before.

@@ -384,8 +384,6 @@ struct tow_device *tow_device_find(struct ib_device *ibdev);
 void tow_device_put(struct tow_device *dev);
 bool tow_device_enter(struct tow_device *dev);
 void tow_device_leave(struct tow_device *dev);
-bool towk_device_enter(struct tow_device *dev);
-void towk_device_leave(struct tow_device *dev);
 void tow_device_users_gone(struct percpu_ref *users);
 void tow_device_take_name(struct tow_device *dev);
 void tow_device_name(struct tow_device *dev, char name[TOW_DEVICE_NAME_MAX]);
@@ -471,7 +469,7 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  * @end: takes away all that the client has; called once, by @end_work
  * @end_work: queued to tow_end_wq when @ended is set
  * @process: the opener, with a reference
- * @link: in tow_process.clients, under tow_process.lock
+ * @link: in tow_process.clients until @ended, under tow_process.lock
  * @account: what it is charged, with a reference
  * @key: the user that people are told it is charged to: tow_account.kuid
  * @kuid: the opener's user: the owner of its regions and exports
@@ -480,8 +478,9 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  * @cgroup_id: the opener's cgroup, as it was then
  * @writable: opened with O_RDWR
  * @ended: its process has exited or executed another program, the file is
- *	closed, or an administrator ended it: it gets nothing more.  Set under tow_process.lock, before
- *	@end takes any lock under which something is given to the client
+ *	closed, or an administrator ended it: it gets nothing more.  Set under
+ *	tow_process.lock, before @end takes any lock under which something is given
+ *	to the client
  * @poll_lock: protects @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
  * @lock: protects all that follows
@@ -596,7 +595,6 @@ int tow_client_join(struct tow_client *client,
 
 struct tow_process *tow_process_get(void);
 void tow_process_add(struct tow_process *process, struct tow_client *client);
-void tow_process_remove(struct tow_client *client);
 void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
 bool tow_client_is_ending(struct tow_client *client);

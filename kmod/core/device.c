@@ -121,18 +121,7 @@ bool tow_device_enter(struct tow_device *dev)
 	/* @going is set before @users is killed: after one -ENODEV all fail. */
 	return !tow_device_going(dev) && percpu_ref_tryget_live(&dev->users);
 }
-
-/**
- * towk_device_enter - tow_device_enter() for other kernel modules
- * @dev: the device
- *
- * Return: as tow_device_enter().
- */
-bool towk_device_enter(struct tow_device *dev)
-{
-	return tow_device_enter(dev);
-}
-EXPORT_SYMBOL_GPL(towk_device_enter);
+EXPORT_SYMBOL_GPL(tow_device_enter);
 
 /**
  * tow_device_leave - undo tow_device_enter()
@@ -142,16 +131,7 @@ void tow_device_leave(struct tow_device *dev)
 {
 	percpu_ref_put(&dev->users);
 }
-
-/**
- * towk_device_leave - undo towk_device_enter()
- * @dev: the device
- */
-void towk_device_leave(struct tow_device *dev)
-{
-	tow_device_leave(dev);
-}
-EXPORT_SYMBOL_GPL(towk_device_leave);
+EXPORT_SYMBOL_GPL(tow_device_leave);
 
 /**
  * tow_device_users_gone - the last user has left

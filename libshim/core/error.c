@@ -53,7 +53,7 @@ static const struct {
 	{ ENXIO, "no towline device on this node (rdma link; the kernel log says why one was left alone)" },
 	{ EOPNOTSUPP, "not possible with this device or memory: soft-RoCE outside the initial network namespace, memory that cannot be pinned, passed on or mapped, or atomics where there are none" },
 	{ EOVERFLOW, "larger than anything can be, or as many things wait as may" },
-	{ EPERM, "not for this process: the device is another network namespace's, or another process opened it, or it takes CAP_NET_ADMIN" },
+	{ EPERM, "not for this process: the device is another network namespace's, or another process opened it, or an administrator ended this one's use of it, or it takes CAP_NET_ADMIN" },
 	{ EPROTO, "what the peer said makes no sense" },
 	{ EPROTONOSUPPORT, "versions do not fit: the towline kernel module is older than libtowline, or the peer's speaks another language" },
 	{ EPROTOTYPE, "the other end's tensors have elements of another type" },

@@ -382,11 +382,11 @@ static void tow_expose_end_file(struct tow_expose_file *file)
 	if (!file->device)
 		return;
 	/* Our device is not gone yet, so towline's is not either. */
-	if (WARN_ON_ONCE(!towk_device_enter(file->dev)))
+	if (WARN_ON_ONCE(!tow_device_enter(file->dev)))
 		return;
 	tow_prober_destroy(&file->prober);
 	tow_expose_end_uses(file);
-	towk_device_leave(file->dev);
+	tow_device_leave(file->dev);
 	list_del(&file->list);
 	file->device = NULL;
 	file->dev = NULL;
@@ -458,12 +458,12 @@ static int tow_expose_use_region(struct tow_expose_file *file, struct tow_region
 
 	if (call->slab >= region->slab_count || call->rights >= TOW_RIGHTS)
 		return -EINVAL;
-	if (!towk_device_enter(dev))
+	if (!tow_device_enter(dev))
 		return -ENODEV;
 	mutex_lock(&tow_expose_lock);
 	ret = tow_expose_add_use(file, region, call);
 	mutex_unlock(&tow_expose_lock);
-	towk_device_leave(dev);
+	tow_device_leave(dev);
 	return ret;
 }
 
@@ -591,11 +591,11 @@ static int tow_expose_on_device(struct tow_expose_file *file, struct tow_expose_
 	dev = file->dev;
 	if (!dev) {
 		ret = file->gone ? -ENODEV : -ENOENT;
-	} else if (!towk_device_enter(dev)) {
+	} else if (!tow_device_enter(dev)) {
 		ret = -ENODEV;
 	} else {
 		ret = tow_expose_do(file, work);
-		towk_device_leave(dev);
+		tow_device_leave(dev);
 	}
 	mutex_unlock(&tow_expose_lock);
 	return ret;

@@ -81,7 +81,8 @@
  *  -EOPNOTSUPP		this device, or this memory, cannot do that
  *  -EOVERFLOW		larger than anything can be, or as many things wait as may
  *  -EPERM		not for this process: another network namespace's device,
- *			a device that another process opened, or an
+ *			a device that another process opened, a device whose
+ *			use by this one an administrator ended, or an
  *			administrator's call
  *  -EPROTO		what the peer said makes no sense
  *  -EPROTOTYPE		the other end's tensors have elements of another type
