@@ -383,8 +383,7 @@ TEST_F_TIMEOUT(region_faults, removal, 3600)
 }
 
 /*
- * Whoever allocates, in whatever context: work items zero, retire and replace
- * slabs, too.
+ * Whoever allocates, in whatever context: work items do, too.
  */
 TEST_F_TIMEOUT(region_faults, anywhere, 3600)
 {
