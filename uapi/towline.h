@@ -494,7 +494,8 @@ enum tow_list_flag {
 /**
  * struct tow_region_list - the regions of a device
  * @size: in: sizeof(struct tow_region_list); out: bytes filled in
- * @flags: in: 0 or TOW_LIST_ALL
+ * @flags: in: 0: those of the client's user in the same container, and in the job
+ *	that the client has joined (see REGION_ATTACH); TOW_LIST_ALL
  * @cursor: in: 0, or what the last call left here; out: where to go on
  * @entries: in: address of an array of struct tow_region_info
  * @entry_size: in: bytes of one entry, as the caller was compiled; out: bytes
@@ -1006,7 +1007,8 @@ struct tow_export_info {
 /**
  * struct tow_export_list - the exports of a device
  * @size: in: sizeof(struct tow_export_list); out: bytes filled in
- * @flags: in: 0: those of the client's user in the client's job; TOW_LIST_ALL
+ * @flags: in: 0: those of the client's user in the client's job, if it may be in
+ *	that (see JOIN); TOW_LIST_ALL
  * @cursor: in: 0, or what the last call left here; out: where to go on
  * @entries: in: address of an array of struct tow_export_info
  * @entry_size: as in struct tow_region_list
