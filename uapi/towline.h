@@ -597,7 +597,8 @@ enum tow_list_flag {
 /**
  * struct tow_region_list - the regions of a device
  * @size: in: sizeof(struct tow_region_list); out: bytes filled in
- * @flags: in: 0 or TOW_LIST_ALL
+ * @flags: in: 0: those of the client's user in the same container, and in the job
+ *	that the client has joined (see REGION_ATTACH); TOW_LIST_ALL
  * @cursor: in: 0, or what the last call left here; out: where to go on
  * @entries: in: address of an array of struct tow_region_info
  * @entry_size: in: bytes of one entry, as the caller was compiled; out: bytes
@@ -1133,7 +1134,8 @@ struct tow_export {
  * Errors: ENOENT: this client has no such region; EINVAL: an empty range, or one
  * that is not within the region's bytes; a name as it must not be; no rights, or
  * ATOMIC without WRITE, or NOTIFY with others; NOTIFY with a size that is not 8,
- * or not aligned; ENOKEY: the client has no job without a key (see JOIN); EACCES: rights beyond READ for a region that is READONLY;
+ * or not aligned; ENOKEY: the client has no job without a key (see JOIN);
+ * EACCES: rights beyond READ for a region that is READONLY;
  * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY on one without
  * shared receive queues, or for a dma-buf; EFAULT: the region is INVALID; EEXIST:
  * the job has an export of that name on this device; EAGAIN: the device cannot
@@ -1209,7 +1211,8 @@ struct tow_export_info {
 /**
  * struct tow_export_list - the exports of a device
  * @size: in: sizeof(struct tow_export_list); out: bytes filled in
- * @flags: in: 0: those of the client's user in the client's job; TOW_LIST_ALL
+ * @flags: in: 0: those of the client's user in the client's job, if it may be in
+ *	that (see JOIN); TOW_LIST_ALL
  * @cursor: in: 0, or what the last call left here; out: where to go on
  * @entries: in: address of an array of struct tow_export_info
  * @entry_size: as in struct tow_region_list

@@ -372,7 +372,7 @@ TEST_F_TIMEOUT(cgroups, ancestors_are_charged, 60)
 	EXPECT_EQ(LIMIT, can_take(_metadata, &in_b));
 	EXPECT_EQ(1, tell(&x, TAKE, MANY));
 	EXPECT_TRUE(tow_log_says(self->log, "by cgroup /tow_a/x: raise"));
-	EXPECT_TRUE(tow_pool_unused() || tow_sysfs_get("pool_used_bytes") == LIMIT * TOW_SLAB);
+	EXPECT_EQ(LIMIT * TOW_SLAB, tow_sysfs_wait("pool_used_bytes", LIMIT * TOW_SLAB));
 	end(&x);
 	EXPECT_EQ(LIMIT, can_take(_metadata, &in_y));
 }
