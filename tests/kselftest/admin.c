@@ -307,7 +307,7 @@ TEST_F_TIMEOUT(admin, uevents_of_a_device_that_moves_and_goes, 60)
 	ASSERT_EQ(0, pthread_create(&thread, NULL, ask, &asker));
 	for (i = 0; i < 6; i++) {
 		EXPECT_EQ(0, tow_rdma_rename(self->name, OTHER_NAME));
-		tow_test_sleep_ms(i * 10);
+		tow_test_sleep_ms(10L * i);
 		EXPECT_EQ(0, tow_rdma_rename(OTHER_NAME, self->name));
 	}
 	tow_uevent_count(events, "limit", "pool_bytes");
