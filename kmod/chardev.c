@@ -110,6 +110,7 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 					 struct file *file)
 {
 	struct tow_client *client;
+	int ret;
 
 	client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
 	if (!client)
@@ -129,10 +130,10 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 		kfree(client);
 		return ERR_PTR(-ENOMEM);
 	}
-	client->process = tow_process_get();
+	ret = tow_account_enrol(client->account, client->cgroup_id);
+	client->process = ret ? ERR_PTR(ret) : tow_process_get();
 	if (IS_ERR(client->process)) {
-		int ret = PTR_ERR(client->process);
-
+		ret = PTR_ERR(client->process);
 		tow_account_put(client->account);
 		kfree(client);
 		return ERR_PTR(ret);
@@ -288,6 +289,8 @@ static const struct tow_call tow_file_calls[] = {
 	  .function = tow_call_query },
 	{ TOW_CALL(TOW_IOCTL_JOIN, tow_join, 56), .changes = true,
 	  .function = tow_call_join },
+	{ TOW_CALL(TOW_IOCTL_ACCOUNT_LIST, tow_account_list, 32),
+	  .listing = &tow_account_listing },
 	{ TOW_CALL(TOW_IOCTL_REGION_CREATE, tow_region_create, 104),
 	  .changes = true, .function = tow_call_region_create },
 	{ TOW_CALL(TOW_IOCTL_REGION_DESTROY, tow_region_destroy, 16),

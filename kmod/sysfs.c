@@ -16,6 +16,7 @@
 #include <linux/capability.h>
 #include <linux/ctype.h>
 #include <linux/device.h>
+#include <linux/nodemask.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
 
@@ -175,6 +176,20 @@ static ssize_t tow_pool_store(struct device *node,
 	ret = tow_pool_resize(dev, bytes);
 	tow_device_leave(dev);
 	return ret ?: count;
+}
+
+static ssize_t pool_numa_bytes_show(struct device *node,
+				    struct device_attribute *attr, char *buf)
+{
+	struct tow_device *dev = dev_get_drvdata(node);
+	int numa, bytes = 0;
+
+	for_each_node_state(numa, N_MEMORY)
+		bytes += sysfs_emit_at(buf, bytes, "%sN%d=%llu",
+				       bytes ? " " : "", numa,
+				       tow_pool_node_bytes(dev, numa));
+	bytes += sysfs_emit_at(buf, bytes, "\n");
+	return bytes;
 }
 
 /* ---- limits --------------------------------------------------------------- */
@@ -477,6 +492,7 @@ static struct tow_file tow_files[] = {
 	TOW_POOL(pool_bytes, 0644, tow_pool_store, bytes),
 	TOW_POOL(pool_used_bytes, 0444, NULL, used_bytes),
 	TOW_POOL(pool_high_water_bytes, 0444, NULL, high_water_bytes),
+	{ .attr = __ATTR_RO(pool_numa_bytes) },
 	TOW_POOL(slab_bytes, 0444, NULL, large_bytes),
 	{ .attr = __ATTR_RO(mr_used) },
 	TOW_LIMIT(client_bytes_limit, CLIENT, BYTES),

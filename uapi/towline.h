@@ -15,7 +15,8 @@
  *
  * open(2) with O_RDWR gives everything the caller's permissions allow; with
  * O_RDONLY it gives the calls that only look (QUERY, REGION_QUERY,
- * REGION_LIST, PEER_LIST, EXPORT_LIST).  Errors of open(2) that are towline's own:
+ * REGION_LIST, PEER_LIST, EXPORT_LIST, ACCOUNT_LIST).  Errors of open(2) that are
+ * towline's own:
  *
  *	EINVAL		O_WRONLY: no call could answer through such a file
  *	ENODEV		the RDMA device is gone, or is going
@@ -136,13 +137,14 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	10
+#define TOW_UAPI_VERSION	11
 
 #define TOW_IOCTL_TYPE		0xBA
 
 enum {
 	TOW_CMD_QUERY			= 0x00,
 	TOW_CMD_JOIN			= 0x01,
+	TOW_CMD_ACCOUNT_LIST		= 0x02,
 	TOW_CMD_REGION_CREATE		= 0x10,
 	TOW_CMD_REGION_DESTROY		= 0x11,
 	TOW_CMD_REGION_QUERY		= 0x12,
@@ -519,6 +521,69 @@ struct tow_region_list {
  * CAP_NET_ADMIN.
  */
 #define TOW_IOCTL_REGION_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_LIST)
+
+/**
+ * struct tow_account_info - what is charged to a client
+ * @size: out: bytes filled in
+ * @flags: 0
+ * @id: out: names the account on this device; never used again during the device's
+ *	life
+ * @cgroup_id: out: of the process that opened the device: the inode number of its
+ *	cgroup's folder; 0 where the kernel has no cgroups
+ * @bytes: out: what counts against the limits of bytes: of regions that it has, or
+ *	that linger after it, and @held_bytes
+ * @held_bytes: out: of slabs whose regions have ended, and whose pages somebody uses
+ *	still
+ * @mrs: out: what counts against the limits of memory regions of the RDMA device
+ * @regions: out: of regions
+ * @exports: out: of exports
+ * @queue_entries: out: of entries of queues
+ * @uid: out: the user it is charged to, as the caller's user namespace has it
+ * @reserved: 0
+ */
+struct tow_account_info {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	id;
+	__aligned_u64	cgroup_id;
+	__aligned_u64	bytes;
+	__aligned_u64	held_bytes;
+	__aligned_u64	mrs;
+	__aligned_u64	regions;
+	__aligned_u64	exports;
+	__aligned_u64	queue_entries;
+	__u32		uid;
+	__u32		reserved;
+};
+
+/**
+ * struct tow_account_list - the accounts of a device
+ * @size: in: sizeof(struct tow_account_list); out: bytes filled in
+ * @flags: in: 0 or TOW_LIST_ALL
+ * @cursor: as in struct tow_region_list
+ * @entries: in: address of an array of struct tow_account_info
+ * @entry_size: as in struct tow_region_list
+ * @count: as in struct tow_region_list
+ */
+struct tow_account_list {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	cursor;
+	__aligned_u64	entries;
+	__u32		entry_size;
+	__u32		count;
+};
+
+/**
+ * TOW_IOCTL_ACCOUNT_LIST - what is charged to whom, in the order of ids
+ *
+ * Each client has an account, which outlives it as long as something is charged to it:
+ * regions that linger, memory that is held.  Only looks.  Accounts that come and go
+ * between two calls may be missed, never told twice.
+ *
+ * Errors: as those of TOW_IOCTL_REGION_LIST.
+ */
+#define TOW_IOCTL_ACCOUNT_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_ACCOUNT_LIST)
 
 /**
  * struct tow_region_fd - another descriptor of a region

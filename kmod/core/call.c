@@ -31,6 +31,7 @@
 
 TOW_LISTING_LIKE(tow_peer_list);
 TOW_LISTING_LIKE(tow_export_list);
+TOW_LISTING_LIKE(tow_account_list);
 
 /* The contract will have no larger structure. */
 #define TOW_STRUCT_MAX		4096
@@ -84,6 +85,7 @@ union tow_listing_entry {
 	struct tow_region_info	region;
 	struct tow_peer_info	peer;
 	struct tow_export_info	export;
+	struct tow_account_info	account;
 };
 
 static int tow_listing_fill(struct tow_client *client,

@@ -52,6 +52,7 @@ struct pid;
 struct tow_client;
 struct tow_device;
 struct tow_directory;
+struct tow_listing;
 struct tow_memory;
 struct tow_notify;
 struct tow_peers;
@@ -94,6 +95,9 @@ enum tow_level {
  * @link: of a user's: in tow_limits.users, under tow_limits.lock; of a
  *	client's: empty
  * @used: the sum of all charges, by resource; under tow_limits.lock
+ * @held_bytes: of those, what nobody has and somebody still uses; under that, too
+ * @id: of a client's: in tow_limits.clients; else 0
+ * @opener_cgroup: of a client's: the cgroup of its process
  */
 struct tow_account {
 	struct kref		refs;
@@ -102,6 +106,9 @@ struct tow_account {
 	kuid_t			key;
 	struct list_head	link;
 	u64			used[TOW_RESOURCES];
+	u64			held_bytes;
+	u64			id;
+	u64			opener_cgroup;
 };
 
 /**
@@ -110,6 +117,9 @@ struct tow_account {
  * @max: for each level: what one account, or the whole device, may have
  * @used: what the whole device has
  * @users: struct tow_account of users that have clients or charges
+ * @clients: struct tow_account of clients, by id, without a reference; has a lock
+ *	of its own, which is taken before @lock
+ * @last_id: of the youngest; under the lock of @clients
  */
 struct tow_limits {
 	/* protects max, used, users and tow_account.used */
@@ -117,6 +127,8 @@ struct tow_limits {
 	u64			max[TOW_LEVELS][TOW_RESOURCES];
 	u64			used[TOW_RESOURCES];
 	struct list_head	users;
+	struct xarray		clients;
+	u64			last_id;
 };
 
 /**
@@ -150,6 +162,11 @@ u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
 void tow_limits_set(struct tow_limits *limits, enum tow_level level,
 		    enum tow_resource resource, u64 max);
 const char *tow_limits_file(enum tow_level level, enum tow_resource resource);
+
+/* account.c */
+extern const struct tow_listing tow_account_listing;
+
+int tow_account_enrol(struct tow_account *account, u64 cgroup_id);
 
 /* ---- devices --------------------------------------------------------------- */
 

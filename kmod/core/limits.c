@@ -92,6 +92,7 @@ void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
 
 	spin_lock_init(&limits->lock);
 	INIT_LIST_HEAD(&limits->users);
+	xa_init(&limits->clients);
 	for (level = 0; level < TOW_LEVELS; level++) {
 		limits->max[level][TOW_RES_BYTES] = TOW_UNLIMITED;
 		limits->max[level][TOW_RES_MRS] = TOW_UNLIMITED;
@@ -175,6 +176,8 @@ static void tow_account_release(struct kref *refs)
 
 	for (i = 0; i < TOW_RESOURCES; i++)
 		WARN_ON_ONCE(account->used[i]);
+	if (account->id)
+		xa_erase(&account->limits->clients, account->id);
 	spin_lock(&account->limits->lock);
 	list_del(&account->link);
 	spin_unlock(&account->limits->lock);
@@ -395,6 +398,9 @@ struct tow_account *tow_charge_leave(struct tow_charge *charge, u64 bytes)
 		return NULL;
 	kref_get(&account->refs);
 	charge->amount[TOW_RES_BYTES] -= bytes;
+	spin_lock(&account->limits->lock);
+	account->held_bytes += bytes;
+	spin_unlock(&account->limits->lock);
 	return account;
 }
 
@@ -410,6 +416,9 @@ void tow_account_uncharge(struct tow_account *account, u64 bytes)
 		.amount		= { [TOW_RES_BYTES] = bytes },
 	};
 
+	spin_lock(&account->limits->lock);
+	account->held_bytes -= bytes;
+	spin_unlock(&account->limits->lock);
 	tow_uncharge(&left);
 }
 

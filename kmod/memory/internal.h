@@ -190,6 +190,7 @@ int tow_slab_interrupted(struct tow_device *dev);
  * @dirty: DIRTY ones by class
  * @draining: DRAINING ones
  * @bytes: of all slabs
+ * @node_bytes: of those, by the NUMA node of their first page
  * @used_bytes: of those that are OWNED or DRAINING
  * @high_water_bytes: the most that @used_bytes ever was
  * @want_bytes: what the administrator wants; @bytes is more while shrinking
@@ -216,6 +217,7 @@ struct tow_pool {
 	struct list_head	dirty[TOW_SLAB_CLASSES];
 	struct list_head	draining;
 	u64			bytes;
+	u64			node_bytes[MAX_NUMNODES];
 	u64			used_bytes;
 	u64			high_water_bytes;
 	u64			want_bytes;
@@ -243,6 +245,14 @@ bool tow_pool_begin_drain(struct tow_pool *pool, struct tow_slab **slabs,
 			  unsigned int count);
 int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
 
+/* The slab is the pool's now, or not any more; caller holds the lock. */
+static inline void tow_pool_count(struct tow_pool *pool,
+				  const struct tow_slab *slab, s64 bytes)
+{
+	pool->bytes += bytes;
+	pool->node_bytes[page_to_nid(slab->chunks[0].page)] += bytes;
+}
+
 /**
  * tow_pool_put_free - a slab was made, or zeroed: it is free
  * @pool: the pool; the caller has the lock
@@ -268,7 +278,7 @@ static inline void tow_pool_forget(struct tow_pool *pool,
 	lockdep_assert_held(&pool->lock);
 	list_del_init(&slab->list);
 	list_del_init(&slab->all);
-	pool->bytes -= slab->bytes;
+	tow_pool_count(pool, slab, -(s64)slab->bytes);
 	pool->count[slab->class]--;
 }
 

@@ -405,6 +405,7 @@ u32 *tow_memory_linger_max_s(struct tow_device *dev);
 bool tow_device_atomics(struct tow_device *dev);
 bool tow_memory_lacks_atomics(struct tow_device *dev);
 void tow_pool_numbers(struct tow_device *dev, struct tow_pool_numbers *numbers);
+u64 tow_pool_node_bytes(struct tow_device *dev, int node);
 int tow_pool_resize(struct tow_device *dev, u64 bytes);
 bool tow_backing_found(struct tow_backing *backing, unsigned int look);
 

@@ -460,6 +460,18 @@ void tow_pool_numbers(struct tow_device *dev, struct tow_pool_numbers *numbers)
 }
 
 /**
+ * tow_pool_node_bytes - how much of the pool a NUMA node has
+ * @dev: the device
+ * @node: the node
+ *
+ * Return: the bytes of slabs whose first page is there.
+ */
+u64 tow_pool_node_bytes(struct tow_device *dev, int node)
+{
+	return READ_ONCE(dev->memory->pool.node_bytes[node]);
+}
+
+/**
  * tow_pool_stop - the RDMA device is going
  * @pool: the pool; nobody is a user of the device any more
  *

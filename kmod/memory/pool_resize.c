@@ -24,7 +24,7 @@ static int tow_pool_make_one(struct tow_pool *pool, enum tow_slab_class class)
 		return PTR_ERR(slab);
 	spin_lock(&pool->lock);
 	list_add_tail(&slab->all, &pool->all);
-	pool->bytes += slab->bytes;
+	tow_pool_count(pool, slab, slab->bytes);
 	pool->count[class]++;
 	tow_pool_put_free(pool, slab);
 	spin_unlock(&pool->lock);
