@@ -21,7 +21,7 @@ int command_peers(int argc, char **argv);
 /* towline perf [--listen | ADDR] [OPTION...] [-d IBDEV] [--json] */
 int command_perf(int argc, char **argv);
 
-/* towline pool [--set SIZE] [-d IBDEV] [--json] */
+/* towline pool [--set SIZE | --by user|cgroup|node] [-d IBDEV] [--json] */
 int command_pool(int argc, char **argv);
 
 /* towline regions [--all] [-d IBDEV] [--json] */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /*
  * towline pool: how much memory a device's pool has, who may have how much of
- * it, and making it larger or smaller.
+ * it, and making it larger or smaller; who has it is holders.c's.
  *
  * Everything is in sysfs.  JSON has each file's value under the file's name;
  * plain text says the same in words.
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "holders.h"
 #include "pool.h"
 #include "tool.h"
 
@@ -181,6 +182,7 @@ int pool_set(const char *class_dir, const char *device, uint64_t bytes)
 
 struct options {
 	struct choice choice;
+	enum holders by;
 	bool set;
 	uint64_t bytes;
 };
@@ -197,6 +199,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		options->set = true;
 		if (size_parse(arg, &options->bytes))
 			argp_error(state, "'%s' is no size: digits, and k, m, g or t behind them", arg);
+		return 0;
+	case 'b':
+		options->by = holders_of(arg);
+		if (!options->by)
+			argp_error(state, "--by is user, cgroup or node, not '%s'", arg);
+		return 0;
+	case ARGP_KEY_END:
+		if (options->set && options->by)
+			argp_error(state, "--set and --by are two commands");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -226,6 +237,7 @@ int command_pool(int argc, char **argv)
 {
 	static const struct argp_option known[] = {
 		{ "set", 's', "SIZE", 0, "make the pool this large: 512m, 64g, ...", 0 },
+		{ "by", 'b', "WHAT", 0, "who has it: by user, cgroup or node (where it is)", 0 },
 		{ 0 },
 	};
 	static const struct argp_child children[] = { { &choice_argp, 0, NULL, 0 }, { 0 } };
@@ -244,7 +256,9 @@ int command_pool(int argc, char **argv)
 	pools = json_object_new_array();
 	if (options.set)
 		ret = set_and_ask(&options, pools);
+	else if (options.by)
+		ret = ask_devices(&options.choice, ask_holders, &options.by, pools);
 	else
 		ret = ask_devices(&options.choice, ask_pool, NULL, pools);
-	return show_answers(&options.choice, ret, pools, print_all);
+	return show_answers(&options.choice, ret, pools, options.by ? print_holders : print_all);
 }

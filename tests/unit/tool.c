@@ -18,6 +18,7 @@
 
 #include "tools/apply.h"
 #include "tools/exports.h"
+#include "tools/holders.h"
 #include "tools/peers.h"
 #include "tools/perf.h"
 #include "tools/pool.h"
@@ -188,6 +189,22 @@ static void test_pool_set(void)
 			 sysfs_read(scratch, "rxe0", "pool_bytes", text) == 0 &&
 			 strcmp(text, "1099511627776") == 0, "set: all bytes in digits\n");
 	ksft_test_result(pool_set(scratch, "nosuch0", 1) == -ENOENT, "set: no such device\n");
+}
+
+static void test_nodes(void)
+{
+	struct json_object *nodes = json_object_new_array(), *node;
+
+	write_file("rxe0", "pool_numa_bytes", "N0=0 N3=18446744073709551615\n");
+	ksft_test_result(nodes_add(scratch, "rxe0", nodes) == 0 &&
+			 json_object_array_length(nodes) == 2, "by node: each of them\n");
+	node = json_object_array_get_idx(nodes, 1);
+	ksft_test_result(number(node, "node") == 3 && number(node, "bytes") == UINT64_MAX &&
+			 has_text(node, "device", "rxe0"), "by node: its number and bytes\n");
+	ksft_test_result(nodes_add(scratch, "old0", nodes) == -EPROTONOSUPPORT &&
+			 !holders_of("nodes") && holders_of("node") == HOLDERS_NODE,
+			 "by node: a module that does not say\n");
+	json_object_put(nodes);
 }
 
 /* ---- settings ---- */
@@ -577,11 +594,12 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 5 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 5 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();
 	test_pool_set();
+	test_nodes();
 	test_apply();
 	test_apply_wrong();
 	test_region_object();
