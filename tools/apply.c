@@ -48,14 +48,23 @@ static void say_no_memory(struct settings *settings)
 	settings->failed = true;
 }
 
-/* The setting with this key, or room for one more behind the last; NULL: no memory. */
-static struct setting *find_setting(struct settings *settings, const char *key)
+/* Is it what a line with this key and value sets?  cgroup_bytes_limit has many, by cgroup. */
+static bool is_setting(const struct setting *setting, const char *key, const char *value)
+{
+	if (strcmp(setting->key, key) != 0)
+		return false;
+	return strcmp(key, "cgroup_bytes_limit") != 0 || !setting->value ||
+	       strncmp(setting->value, value, strcspn(value, " ") + 1) == 0;
+}
+
+/* The setting of a line, or room for one more behind the last; NULL: no memory. */
+static struct setting *find_setting(struct settings *settings, const char *key, const char *value)
 {
 	struct setting *list;
 	size_t i;
 
 	for (i = 0; i < settings->count; i++) {
-		if (strcmp(settings->list[i].key, key) == 0)
+		if (is_setting(&settings->list[i], key, value))
 			return &settings->list[i];
 	}
 	list = reallocarray(settings->list, settings->count + 1, sizeof(*list));
@@ -70,7 +79,7 @@ static struct setting *find_setting(struct settings *settings, const char *key)
 static void keep(struct settings *settings, const char *key, const char *value, const char *path,
 		 unsigned int line)
 {
-	struct setting *setting = find_setting(settings, key);
+	struct setting *setting = find_setting(settings, key, value);
 
 	if (!setting) {
 		say_no_memory(settings);

@@ -281,6 +281,12 @@ static void test_apply_wrong(void)
 	make_settings();
 	ksft_test_result(!chmod(text, 0444) && apply(false) < 0 && holds("gid_index", "-"),
 			 "apply: a file that is not for writing\n");
+	write_file("conf0", "cgroup_bytes_limit", "-\n");
+	write_file("etc", "conf0.conf", "cgroup_bytes_limit = /a 1g\ncgroup_bytes_limit = /b 1g\n"
+		   "cgroup_bytes_limit = /a 2g\n");
+	write_file("etc", "conf*.conf", "");
+	ksft_test_result(apply(false) == 0 && holds("cgroup_bytes_limit", "/b 1g"),
+			 "apply: one for each cgroup\n");
 	scratch_remove("conf0");
 	ksft_test_result(apply(false) < 0, "apply: no such device\n");
 }
@@ -594,7 +600,7 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 5 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 6 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();
