@@ -133,7 +133,7 @@ static void tow_device_event(struct ib_event_handler *handler,
 
 	switch (event->event) {
 	case IB_EVENT_DEVICE_FATAL:
-		tow_memory_broken(dev, -EIO);
+		tow_memory_changed(dev);
 		break;
 	case IB_EVENT_PORT_ACTIVE:
 	case IB_EVENT_LID_CHANGE:
@@ -305,7 +305,6 @@ static void tow_device_take_down(struct tow_device *dev)
 	tow_queues_stop(dev->queues);
 	tow_pollers_stop(dev->queues);
 	percpu_ref_kill(&dev->users);
-	tow_memory_quiesce(dev);
 	wait_for_completion(&dev->users_gone);
 	tow_peers_stop(dev);
 	tow_directory_stop(dev);
@@ -353,6 +352,7 @@ static int tow_device_add(struct ib_device *ibdev, struct tow_device **result)
 	return 0;
 
 err_take_down:
+	WRITE_ONCE(dev->going, true);
 	tow_device_take_down(dev);
 err_put:
 	tow_device_put(dev);

@@ -301,7 +301,7 @@ static void *tow_setting_peers(struct tow_device *dev)
 	return &dev->peers->settings;
 }
 
-/* Takes effect at once, but for peers: they stay with theirs as long as it is up. */
+/* Takes effect soon, but for peers: they stay with theirs as long as it is up. */
 static int tow_setting_set_port(struct tow_device *dev, u32 port)
 {
 	int ret = 0;

@@ -218,15 +218,17 @@ enum tow_feature {
 
 /**
  * enum tow_maint_state - the maintenance queue pair, which registers memory
- * @TOW_MAINT_WAITING: there is none; it is made after a short pause
+ * @TOW_MAINT_WAITING: there is none, as an error broke it or its address is another;
+ *	it is made when memory is to be registered, and at the latest after a
+ *	short pause
  * @TOW_MAINT_CONNECTING: it is being made at this moment
  * @TOW_MAINT_READY: it works: what slabs need was tried and went through
- * @TOW_MAINT_FAILED: it could not be made, and is not tried again before
- *	something about the device changes (a port becomes active, an address
- *	comes or goes)
+ * @TOW_MAINT_FAILED: it could not be made.  It is tried again when memory is to be
+ *	registered, after a short pause, and when something about the device
+ *	changes (a port becomes active, an address comes or goes)
  *
- * From WAITING to CONNECTING; from CONNECTING to READY, WAITING or FAILED; from
- * READY to WAITING (an error broke it); from FAILED to WAITING.
+ * From WAITING to CONNECTING; from CONNECTING to READY or FAILED; from READY to
+ * WAITING; from FAILED to CONNECTING.
  */
 enum tow_maint_state {
 	TOW_MAINT_WAITING	= 0,

@@ -294,6 +294,7 @@ extern struct workqueue_struct *tow_cq_wq;
 /* device.c */
 int tow_workqueues_init(void);
 void tow_workqueues_cleanup(void);
+bool tow_device_port_serves(struct ib_device *ibdev, u32 port);
 u32 tow_device_choose_port(struct tow_device *dev);
 int tow_device_use_port(struct tow_device *dev);
 int tow_device_publish(struct tow_device *dev);

@@ -191,7 +191,14 @@ void tow_device_take_name(struct tow_device *dev)
 	spin_unlock_irqrestore(&dev->name_lock, flags);
 }
 
-static bool tow_device_port_serves(struct ib_device *ibdev, u32 port)
+/**
+ * tow_device_port_serves - may a port be used now?
+ * @ibdev: the RDMA device
+ * @port: the port
+ *
+ * Return: true if it is up.
+ */
+bool tow_device_port_serves(struct ib_device *ibdev, u32 port)
 {
 	struct ib_port_attr attr;
 

@@ -39,17 +39,8 @@ void tow_memory_start(struct tow_device *dev)
 }
 
 /**
- * tow_memory_quiesce - nobody is to wait for registrations any more
- * @dev: the device, going
- */
-void tow_memory_quiesce(struct tow_device *dev)
-{
-	tow_maint_stop_begin(&dev->memory->maint);
-}
-
-/**
  * tow_memory_stop - nothing is left on the RDMA device
- * @dev: the device, without users, peers and exports
+ * @dev: the device, going, without events, users, peers and exports
  *
  * Regions stay with those who have them, as plain memory.
  */
@@ -69,39 +60,6 @@ void tow_memory_cleanup(struct tow_device *dev)
 {
 	tow_regions_cleanup(&dev->memory->regions);
 	kfree(dev->memory);
-}
-
-/**
- * tow_memory_broken - the RDMA device has failed, as it says
- * @dev: the device
- * @error: how, a negative errno
- *
- * May be called in any context, with the provider's locks held.
- */
-void tow_memory_broken(struct tow_device *dev, int error)
-{
-	tow_maint_broken(&dev->memory->maint, error);
-}
-
-/**
- * tow_memory_changed - a port or an address has changed, or is to be another
- * @dev: the device
- *
- * May be called in any context.
- */
-void tow_memory_changed(struct tow_device *dev)
-{
-	tow_maint_changed(&dev->memory->maint);
-}
-
-/**
- * tow_memory_describe - fill in what QUERY tells of the maintenance queue pair
- * @dev: the device
- * @query: where to
- */
-void tow_memory_describe(struct tow_device *dev, struct tow_query *query)
-{
-	tow_maint_describe(&dev->memory->maint, query);
 }
 
 /**

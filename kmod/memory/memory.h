@@ -395,10 +395,8 @@ struct tow_pool_numbers {
 
 int tow_memory_init(struct tow_device *dev, const struct tow_memory_ops *ops);
 void tow_memory_start(struct tow_device *dev);
-void tow_memory_quiesce(struct tow_device *dev);
 void tow_memory_stop(struct tow_device *dev);
 void tow_memory_cleanup(struct tow_device *dev);
-void tow_memory_broken(struct tow_device *dev, int error);
 void tow_memory_changed(struct tow_device *dev);
 void tow_memory_describe(struct tow_device *dev, struct tow_query *query);
 u32 *tow_memory_linger_max_s(struct tow_device *dev);
