@@ -80,9 +80,7 @@ void tow_maint_trial_free(struct tow_maint *maint)
 	if (trial->mapped)
 		ib_dma_unmap_sg(maint->dev->ibdev, &trial->sg, 1,
 				DMA_BIDIRECTIONAL);
-	if (trial->words)
-		free_pages((unsigned long)trial->words,
-			   get_order(trial->bytes));
+	free_pages((unsigned long)trial->words, get_order(trial->bytes));
 	memset(trial, 0, sizeof(*trial));
 }
 
@@ -103,10 +101,8 @@ static int tow_trial_alloc(struct tow_maint *maint, u32 bytes)
 	trial->words[bytes / sizeof(u64) - 1] = TOW_TRIAL_WORD;
 	sg_init_one(&trial->sg, trial->words, bytes);
 	trial->mapped = ib_dma_map_sg(ibdev, &trial->sg, 1, DMA_BIDIRECTIONAL);
-	if (!trial->mapped)
+	if (!trial->mapped || !IS_ALIGNED(sg_dma_address(&trial->sg), bytes))
 		return -ENOMEM;
-	if (!IS_ALIGNED(sg_dma_address(&trial->sg), bytes))
-		return -EINVAL;
 	trial->mr = ib_alloc_mr(maint->dev->pd, IB_MR_TYPE_MEM_REG, 1);
 	if (IS_ERR(trial->mr))
 		return PTR_ERR(trial->mr);
@@ -273,8 +269,7 @@ int tow_maint_try(struct tow_maint *maint)
 		if (maint->untried)
 			return 1;
 	}
-	if (!ret)
-		ret = tow_trial_invalidate(maint);
+	ret = ret ?: tow_trial_invalidate(maint);
 	if (ret)
 		return ret;
 	WRITE_ONCE(maint->page_bytes, maint->trial.bytes);
