@@ -223,9 +223,9 @@ enum tow_feature {
  *	short pause
  * @TOW_MAINT_CONNECTING: it is being made at this moment
  * @TOW_MAINT_READY: it works: what slabs need was tried and went through
- * @TOW_MAINT_FAILED: it could not be made.  It is tried again when memory is to be
- *	registered, after a short pause, and when something about the device
- *	changes (a port becomes active, an address comes or goes)
+ * @TOW_MAINT_FAILED: it could not be made.  It is tried again once by itself, after a
+ *	short pause, later when memory is to be registered, and when something
+ *	about the device changes (a port becomes active, an address comes or goes)
  *
  * From WAITING to CONNECTING; from CONNECTING to READY or FAILED; from READY to
  * WAITING; from FAILED to CONNECTING.

@@ -305,7 +305,8 @@ TEST_F_TIMEOUT(short_of_memory, hide_when_broken, 300)
 	long nth;
 
 	ASSERT_TRUE(filter(variant->fault, module_text()));
-	for (nth = 1; nth < BROKEN_ROUNDS_MAX; nth++) {
+	/* The first ones are the call's own. */
+	for (nth = 1; nth < BROKEN_ROUNDS_MAX; nth += nth < 7 ? 1 : 4) {
 		ASSERT_EQ(0, tow_expose(b->expose, b->region.made.fd, 0, TOW_EXPOSE_WRITE, &to));
 		EXPECT_EQ(0, tow_probe_write(b->expose, &to, 0, WORD));
 		ASSERT_EQ(0, tow_maint_wait(b->client, &query));
@@ -318,7 +319,7 @@ TEST_F_TIMEOUT(short_of_memory, hide_when_broken, 300)
 			break;
 	}
 	EXPECT_LT(nth, BROKEN_ROUNDS_MAX);
-	TH_LOG("%ld allocations", nth - 1);
+	TH_LOG("about %ld allocations", nth - 1);
 }
 
 TEST_HARNESS_MAIN
