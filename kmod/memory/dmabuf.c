@@ -40,9 +40,21 @@ static const struct vm_operations_struct tow_region_vm_ops = {
 	.fault = tow_region_fault,
 };
 
+/* As it was made: the file is the dma-buf's own, whichever descriptor leads to it. */
+static bool tow_region_readonly(const struct dma_buf *dmabuf)
+{
+	return !(dmabuf->file->f_mode & FMODE_WRITE);
+}
+
 /* The dma-buf's own mmap has checked the range. */
 static int tow_region_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 {
+	/* No way may lead from one for reading to a writable mapping. */
+	if (tow_region_readonly(dmabuf)) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EACCES;
+		tow_vm_flags_clear(vma, VM_MAYWRITE);
+	}
 	/* A private mapping would copy what it writes: nobody means that. */
 	if (!(vma->vm_flags & VM_MAYSHARE))
 		return -EINVAL;
@@ -50,16 +62,6 @@ static int tow_region_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 	vma->vm_ops = &tow_region_vm_ops;
 	vma->vm_private_data = dmabuf->priv;
 	return 0;
-}
-
-/* Read-only: whatever the file says, no way may lead to a writable mapping. */
-static int tow_region_mmap_readonly(struct dma_buf *dmabuf,
-				    struct vm_area_struct *vma)
-{
-	if (vma->vm_flags & VM_WRITE)
-		return -EACCES;
-	tow_vm_flags_clear(vma, VM_MAYWRITE);
-	return tow_region_mmap(dmabuf, vma);
 }
 
 static unsigned int tow_region_chunks(struct tow_region *region)
@@ -80,6 +82,9 @@ static struct sg_table *tow_region_map(struct dma_buf_attachment *attachment,
 	unsigned int i, j;
 	int ret;
 
+	if (tow_region_readonly(attachment->dmabuf) &&
+	    direction != DMA_TO_DEVICE)
+		return ERR_PTR(-EACCES);
 	table = kmalloc(sizeof(*table), GFP_KERNEL);
 	if (!table)
 		return ERR_PTR(-ENOMEM);
@@ -106,15 +111,6 @@ err_free:
 	return ERR_PTR(ret);
 }
 
-static struct sg_table *
-tow_region_map_readonly(struct dma_buf_attachment *attachment,
-			enum dma_data_direction direction)
-{
-	if (direction != DMA_TO_DEVICE)
-		return ERR_PTR(-EACCES);
-	return tow_region_map(attachment, direction);
-}
-
 static void tow_region_unmap(struct dma_buf_attachment *attachment,
 			     struct sg_table *table,
 			     enum dma_data_direction direction)
@@ -139,13 +135,6 @@ static const struct dma_buf_ops tow_region_dmabuf_ops = {
 	.release	= tow_region_fd_release,
 };
 
-static const struct dma_buf_ops tow_region_dmabuf_readonly_ops = {
-	.map_dma_buf	= tow_region_map_readonly,
-	.unmap_dma_buf	= tow_region_unmap,
-	.mmap		= tow_region_mmap_readonly,
-	.release	= tow_region_fd_release,
-};
-
 /**
  * tow_region_make_dmabuf - make a descriptor of a region
  * @region: the region, of the pool
@@ -159,8 +148,7 @@ struct dma_buf *tow_region_make_dmabuf(struct tow_region *region, bool readonly)
 	struct dma_buf_export_info info = {
 		.exp_name	= KBUILD_MODNAME,
 		.owner		= THIS_MODULE,
-		.ops		= readonly ? &tow_region_dmabuf_readonly_ops :
-					     &tow_region_dmabuf_ops,
+		.ops		= &tow_region_dmabuf_ops,
 		.size		= region->map_bytes,
 		.flags		= readonly ? O_RDONLY : O_RDWR,
 		.priv		= region,
@@ -184,9 +172,9 @@ struct dma_buf *tow_region_make_dmabuf(struct tow_region *region, bool readonly)
 struct tow_region *tow_region_from_dmabuf(struct dma_buf *dmabuf,
 					  bool *readonly)
 {
-	*readonly = dmabuf->ops == &tow_region_dmabuf_readonly_ops;
-	if (!*readonly && dmabuf->ops != &tow_region_dmabuf_ops)
+	if (dmabuf->ops != &tow_region_dmabuf_ops)
 		return NULL;
+	*readonly = tow_region_readonly(dmabuf);
 	return dmabuf->priv;
 }
 

@@ -98,21 +98,6 @@ void tow_import_take_off(struct tow_import *import)
 	wake_up_all(&imports->wait);
 }
 
-static struct tow_import *tow_imports_claim_first(struct tow_imports *imports)
-{
-	struct tow_import *import;
-
-	mutex_lock(&imports->lock);
-	import = list_first_entry_or_null(&imports->list, struct tow_import,
-					  link);
-	if (import) {
-		list_del_init(&import->link);
-		imports->leaving++;
-	}
-	mutex_unlock(&imports->lock);
-	return import;
-}
-
 /**
  * tow_imports_stop - the device is going
  * @imports: its imports; nobody is a user of the device any more, and there are no
@@ -125,8 +110,17 @@ void tow_imports_stop(struct tow_imports *imports)
 {
 	struct tow_import *import;
 
-	while ((import = tow_imports_claim_first(imports)))
+	mutex_lock(&imports->lock);
+	while (!list_empty(&imports->list)) {
+		import = list_first_entry(&imports->list, struct tow_import,
+					  link);
+		list_del_init(&import->link);
+		imports->leaving++;
+		mutex_unlock(&imports->lock);
 		tow_import_take_off(import);
+		mutex_lock(&imports->lock);
+	}
+	mutex_unlock(&imports->lock);
 	/* Pairs with tow_import_take_off(). */
 	wait_event(imports->wait, !smp_load_acquire(&imports->leaving));
 }

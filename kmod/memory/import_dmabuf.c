@@ -127,19 +127,6 @@ static void tow_import_fence_add(struct tow_import_fence *fence,
 
 /* ---- taken back ----------------------------------------------------------- */
 
-static struct tow_import *tow_imports_next_invalid(struct tow_imports *imports)
-{
-	struct tow_import *import;
-
-	mutex_lock(&imports->lock);
-	import = list_first_entry_or_null(&imports->invalid, struct tow_import,
-					  invalidated);
-	if (import)
-		list_del_init(&import->invalidated);
-	mutex_unlock(&imports->lock);
-	return import;
-}
-
 /**
  * tow_backing_found - what was taken back is in use on a queue pair
  * @backing: what; invalid
@@ -163,9 +150,14 @@ static void tow_imports_begin_revoke(struct tow_device *dev,
 {
 	const struct tow_memory_ops *ops = dev->memory->ops;
 	unsigned int limit_ms = ops->revoke_timeout_ms(dev);
+	struct tow_imports *imports = &dev->memory->imports;
 	struct tow_import *import;
+	LIST_HEAD(fresh);
 
-	while ((import = tow_imports_next_invalid(&dev->memory->imports))) {
+	mutex_lock(&imports->lock);
+	list_splice_init(&imports->invalid, &fresh);
+	mutex_unlock(&imports->lock);
+	list_for_each_entry(import, &fresh, invalidated) {
 		/* Never 0: that has a meaning. */
 		WRITE_ONCE(import->deadline,
 			   (jiffies + msecs_to_jiffies(limit_ms)) | 1);
@@ -173,8 +165,8 @@ static void tow_imports_begin_revoke(struct tow_device *dev,
 		smp_mb();
 		if (READ_ONCE(import->region_id))
 			ops->end_exports(dev, import->region_id);
-		list_add_tail(&import->invalidated, list);
 	}
+	list_splice_tail(&fresh, list);
 }
 
 /* Nobody uses it.  What was exposed and not published has a key that goes here. */
@@ -265,17 +257,6 @@ static const struct dma_buf_attach_ops tow_import_attach_ops = {
 
 /* ---- the end -------------------------------------------------------------- */
 
-/* Called with the reservation object locked: who needed the fence has seen it. */
-static void tow_import_withdraw_fence(struct tow_import *import,
-				      struct dma_resv *resv)
-{
-	struct dma_fence *stub = dma_fence_get_stub();
-
-	dma_resv_replace_fences(resv, import->fence->base.context, stub,
-				DMA_RESV_USAGE_BOOKKEEP);
-	dma_fence_put(stub);
-}
-
 /*
  * Nobody has operations on its memory; it may not be attached.  The real end of a
  * mapping that was made when it was attached is here, too.
@@ -283,6 +264,7 @@ static void tow_import_withdraw_fence(struct tow_import *import,
 static void tow_import_detach_dmabuf(struct tow_import *import)
 {
 	struct dma_resv *resv = import->dmabuf->resv;
+	struct dma_fence *stub;
 
 	if (!import->attachment)
 		return;
@@ -297,7 +279,11 @@ static void tow_import_detach_dmabuf(struct tow_import *import)
 	import->table = NULL;
 	if (import->pinned)
 		dma_buf_unpin(import->attachment);
-	tow_import_withdraw_fence(import, resv);
+	/* Who needed the fence has seen it. */
+	stub = dma_fence_get_stub();
+	dma_resv_replace_fences(resv, import->fence->base.context, stub,
+				DMA_RESV_USAGE_BOOKKEEP);
+	dma_fence_put(stub);
 	dma_resv_unlock(resv);
 	dma_buf_detach(import->dmabuf, import->attachment);
 	import->attachment = NULL;
