@@ -356,8 +356,7 @@ static bool tow_client_list_next(struct tow_client *client, u32 flags,
 
 	while (!shown && (other = tow_client_next(client->dev, cursor))) {
 		shown = flags & TOW_LIST_ALL ||
-			(uid_eq(other->kuid, client->kuid) &&
-			 other->user_ns == client->user_ns);
+			other->account->parent == client->account->parent;
 		if (shown)
 			tow_client_describe(other, info);
 		tow_client_put(other);
