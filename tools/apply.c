@@ -25,12 +25,14 @@
 #define CONF_SUFFIX ".conf"
 
 #define KEY_TEXT 64
+/* A cgroup's path, and a number. */
+#define VALUE_TEXT (PATH_MAX + 32)
 
 /* One line, and where it is: "FILE:LINE". */
 struct setting {
 	char key[KEY_TEXT];
-	char *value;
-	char *where;
+	char value[VALUE_TEXT];
+	char where[PATH_MAX + 16];
 };
 
 /* What all files say of one device. */
@@ -42,18 +44,12 @@ struct settings {
 
 /* ---- reading ---- */
 
-static void say_no_memory(struct settings *settings)
-{
-	fprintf(stderr, "towline: %s\n", strerror(ENOMEM));
-	settings->failed = true;
-}
-
 /* Is it what a line with this key and value sets?  cgroup_bytes_limit has many, by cgroup. */
 static bool is_setting(const struct setting *setting, const char *key, const char *value)
 {
 	if (strcmp(setting->key, key) != 0)
 		return false;
-	return strcmp(key, "cgroup_bytes_limit") != 0 || !setting->value ||
+	return strcmp(key, "cgroup_bytes_limit") != 0 ||
 	       strncmp(setting->value, value, strcspn(value, " ") + 1) == 0;
 }
 
@@ -82,16 +78,12 @@ static void keep(struct settings *settings, const char *key, const char *value, 
 	struct setting *setting = find_setting(settings, key, value);
 
 	if (!setting) {
-		say_no_memory(settings);
+		fprintf(stderr, "towline: %s\n", strerror(ENOMEM));
+		settings->failed = true;
 		return;
 	}
-	free(setting->value);
-	free(setting->where);
-	setting->value = strdup(value);
-	if (asprintf(&setting->where, "%s:%u", path, line) < 0)
-		setting->where = NULL;
-	if (!setting->value || !setting->where)
-		say_no_memory(settings);
+	snprintf(setting->value, sizeof(setting->value), "%s", value);
+	snprintf(setting->where, sizeof(setting->where), "%s:%u", path, line);
 }
 
 /* A comment begins a line, or follows a blank.  What is left has no blanks at its ends. */
@@ -120,7 +112,8 @@ static void read_line(struct settings *settings, const char *path, unsigned int 
 	line = strip(line);
 	if (!*line && whole)
 		return;
-	if (sscanf(line, "%63[a-z0-9_] = %n", key, &value) == 1 && value && line[value] && whole) {
+	if (sscanf(line, "%63[a-z0-9_] = %n", key, &value) == 1 && value && line[value] && whole &&
+	    strlen(line + value) < VALUE_TEXT) {
 		keep(settings, key, line + value, path, number);
 		return;
 	}
@@ -167,14 +160,10 @@ static bool is_for(const char *name, const char *device)
 
 static void read_conf_in(struct settings *settings, const char *conf_dir, const char *name)
 {
-	char *path;
+	char path[PATH_MAX];
 
-	if (asprintf(&path, "%s/%s", conf_dir, name) < 0) {
-		say_no_memory(settings);
-		return;
-	}
+	snprintf(path, sizeof(path), "%s/%s", conf_dir, name);
 	read_conf(settings, path);
-	free(path);
 }
 
 /* No folder: nothing is to be set. */
@@ -301,7 +290,6 @@ int apply_device(const char *conf_dir, const char *class_dir, const char *device
 {
 	struct settings settings = { 0 };
 	char text[SYSFS_TEXT];
-	size_t i;
 	int ret;
 
 	ret = sysfs_read(class_dir, device, "incarnation", text);
@@ -313,10 +301,6 @@ int apply_device(const char *conf_dir, const char *class_dir, const char *device
 	apply_all(&settings, class_dir, device, dry_run);
 	if (dry_run && !settings.count)
 		printf("%s: no file in %s sets anything\n", device, conf_dir);
-	for (i = 0; i < settings.count; i++) {
-		free(settings.list[i].value);
-		free(settings.list[i].where);
-	}
 	free(settings.list);
 	return settings.failed ? -1 : 0;
 }

@@ -115,7 +115,7 @@ int run_listing(int argc, char **argv, const struct listing_command *command)
 	if (argp_parse(&argp, argc, argv, 0, NULL, &listing))
 		return EXIT_FAILURE;
 	answers = json_object_new_array();
-	if (listing.end) {
+	if (listing.end && command->run_end) {
 		ret = command->run_end(&listing.choice, listing.number, answers);
 		return show_answers(&listing.choice, ret, answers, command->print_end);
 	}

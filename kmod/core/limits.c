@@ -504,21 +504,26 @@ int tow_charge(struct tow_charge *charge, struct tow_account *account,
 	return 0;
 }
 
+/* Of what is uncharged, @held bytes were of tow_charge_leave(). */
+static void tow_account_give(struct tow_account *account,
+			     const u64 amount[TOW_RESOURCES], u64 held)
+{
+	spin_lock(&account->limits->lock);
+	account->held_bytes -= held;
+	tow_limits_adjust(account, NULL, amount, -1);
+	spin_unlock(&account->limits->lock);
+	tow_account_put(account);
+}
+
 /**
  * tow_uncharge - undo tow_charge()
  * @charge: the charge; without an account nothing happens
  */
 void tow_uncharge(struct tow_charge *charge)
 {
-	struct tow_account *account = charge->account;
-
-	if (!account)
-		return;
-	spin_lock(&account->limits->lock);
-	tow_limits_adjust(account, NULL, charge->amount, -1);
-	spin_unlock(&account->limits->lock);
+	if (charge->account)
+		tow_account_give(charge->account, charge->amount, 0);
 	charge->account = NULL;
-	tow_account_put(account);
 }
 
 /**
@@ -550,15 +555,9 @@ struct tow_account *tow_charge_leave(struct tow_charge *charge, u64 bytes)
  */
 void tow_account_uncharge(struct tow_account *account, u64 bytes)
 {
-	struct tow_charge left = {
-		.account	= account,
-		.amount		= { [TOW_RES_BYTES] = bytes },
-	};
+	const u64 amount[TOW_RESOURCES] = { [TOW_RES_BYTES] = bytes };
 
-	spin_lock(&account->limits->lock);
-	account->held_bytes -= bytes;
-	spin_unlock(&account->limits->lock);
-	tow_uncharge(&left);
+	tow_account_give(account, amount, bytes);
 }
 
 /* The lowest account that is above both, or one of them: at most the device's. */

@@ -457,7 +457,7 @@ static const struct text malformed[] = {
 	TEXT("\n"), TEXT(" "), TEXT("  \n"), TEXT("-1"), TEXT("-0"), TEXT("+1"),
 	TEXT("-9223372036854775808"), TEXT("0x10"), TEXT("1e3"), TEXT("1.5m"), TEXT("1,000"), TEXT(" 1"), TEXT("1 "),
 	TEXT("\t1"), TEXT("1\n\n"), TEXT("1\n2"), TEXT("1 2"), TEXT("m"), TEXT("k\n"), TEXT("1mm"),
-	TEXT("1kb"), TEXT("1mib"), TEXT("1t"), TEXT("1p"), TEXT("1b"), TEXT("1%"), TEXT("maximum"),
+	TEXT("1kb"), TEXT("1mib"), TEXT("1p"), TEXT("1b"), TEXT("1%"), TEXT("maximum"),
 	TEXT("MAX"), TEXT("max1"), TEXT("1max"), TEXT("mx"), TEXT("none"), TEXT("unlimited"),
 	TEXT("1\0"), TEXT("\0"), TEXT("1\0002"), TEXT("\0001"), TEXT("1m\0"), TEXT("max\0"),
 	TEXT("1\0\n"), TEXT("max\0\n"), TEXT("\xff\xfe"), TEXT("1\xc2\xa0"), TEXT("%s%n"),

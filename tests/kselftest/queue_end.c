@@ -264,8 +264,8 @@ TEST_F_TIMEOUT(end, killed, 3600)
 static void be_testator(__u64 from, struct last_words *words)
 {
 	struct tow_sqe sqe = { .opcode = TOW_OP_READ, .bytes = KEPT_BYTES };
-	struct tow_region_create made;
-	struct tow_user user;
+	struct tow_region_create made = {};
+	struct tow_user user = {};
 	__u64 exported;
 	int ret;
 
