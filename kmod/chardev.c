@@ -15,7 +15,9 @@
 #include <linux/nsproxy.h>
 #include <linux/pid.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/user_namespace.h>
 #include <net/net_namespace.h>
@@ -287,7 +289,9 @@ static int tow_call_join(struct tow_client *client, void *data,
 	struct tow_join *join = data;
 	int ret;
 
-	if (join->flags)
+	/* A key that somebody forgot to fill in is everybody's. */
+	if (join->flags ||
+	    !memchr_inv(join->job_key, 0, sizeof(join->job_key)))
 		return -EINVAL;
 	sha256(join->job_key, sizeof(join->job_key), digest);
 	ret = tow_client_join(client, digest);
@@ -375,11 +379,14 @@ static const struct tow_listing tow_client_listing = {
 /* How many of a process's clients end. */
 static u32 tow_clients_end(struct tow_device *dev, struct pid *pid)
 {
+	/* It may open the device again and again. */
+	u64 last = READ_ONCE(dev->last_client);
 	struct tow_client *client;
 	u64 cursor = 0;
 	u32 count = 0;
 
-	while ((client = tow_client_next(dev, &cursor))) {
+	while (cursor < last && !fatal_signal_pending(current) &&
+	       (client = tow_client_next(dev, &cursor))) {
 		if (client->pid == pid)
 			count += tow_client_end(client);
 		tow_client_put(client);

@@ -6,7 +6,7 @@
  * is a file in the device's folder in sysfs.  Files count in the order of their
  * names, lines in the order of the file, and of several with one key the last.  The
  * pool is sized last, as that may take minutes, and the cluster key is taken just
- * before: programs find both only with all the rest in force.
+ * before.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

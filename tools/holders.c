@@ -91,7 +91,8 @@ static struct json_object *holder_of(struct json_object *holders, const char *de
 	json_object_object_add(holder, key, json_object_new_uint64(id));
 	path = by == HOLDERS_CGROUP ? cgroup_path(id) : NULL;
 	if (path)
-		json_object_object_add(holder, "cgroup", json_object_new_string(path));
+		json_object_object_add(holder, "cgroup",
+				       text_object((const uint8_t *)path, strlen(path)));
 	free(path);
 	json_object_array_add(holders, holder);
 	return holder;

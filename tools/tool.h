@@ -199,7 +199,7 @@ const char *user_of(struct json_object *object);
 /* ---- sysfs.c ---- */
 
 /* The longest: pool_numa_bytes, where there are many nodes. */
-#define SYSFS_TEXT 512
+#define SYSFS_TEXT 4096
 
 /* The line in a device's file: 0 or a negative errno of towline's. */
 int sysfs_read(const char *class_dir, const char *device, const char *file,

@@ -354,7 +354,7 @@ struct tow_join {
  * resolves before it joins, as elsewhere others may have its user's number.  Names
  * given before stay where they were.
  *
- * Errors: EBUSY: the client is in another job already.
+ * Errors: EBUSY: the client is in another job already; EINVAL: the key is all zero.
  */
 #define TOW_IOCTL_JOIN		_IO(TOW_IOCTL_TYPE, TOW_CMD_JOIN)
 
@@ -446,7 +446,9 @@ struct tow_client_end {
  * persistent regions linger.  What the process calls afterwards says EPERM.  It
  * keeps what it has mapped and the descriptors of its regions: their memory comes
  * back, and stays charged to it, until it unmaps and closes them; who wants it back
- * at once kills the process.  The call returns when all of that is done.
+ * at once kills the process.  The call waits for all of that, but not for peers, which
+ * let go of what was exported, nor for operations that are on their way: both as ATTACH
+ * says.
  *
  * Errors: EPERM: without CAP_NET_ADMIN; EINVAL: @pid is not positive; ESRCH: there
  * is no such process, or it has no client that had not ended.

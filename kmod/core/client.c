@@ -29,15 +29,16 @@
 #include "core/core.h"
 
 /**
- * tow_client_add_handle - make a handle usable
+ * tow_client_reserve_handle - give a handle a number, by which it is not found yet
  * @client: the client
- * @handle: allocated, complete but for its generation; the client's on success
+ * @handle: allocated; tow_client_publish_handle() or tow_client_unreserve_handle()
+ *	follows
  * @number: where to: the handle's number
  *
  * Return: 0; -EPERM: the client has ended; -ENOMEM.
  */
-int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
-			  u64 *number)
+int tow_client_reserve_handle(struct tow_client *client,
+			      struct tow_handle *handle, u64 *number)
 {
 	u32 index;
 	int ret;
@@ -50,12 +51,62 @@ int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 		/* Never 0: a handle without a generation is not usable. */
 		if (!++client->generation)
 			client->generation = 1;
-		/* Pairs with tow_client_find_handle(). */
-		smp_store_release(&handle->generation, client->generation);
-		*number = (u64)handle->generation << 32 | index;
+		*number = (u64)client->generation << 32 | index;
 	}
 	mutex_unlock(&client->lock);
 	return ret;
+}
+
+/**
+ * tow_client_unreserve_handle - undo tow_client_reserve_handle()
+ * @client: the client
+ * @number: from there; the handle is the caller's, who drops it
+ */
+void tow_client_unreserve_handle(struct tow_client *client, u64 number)
+{
+	mutex_lock(&client->lock);
+	xa_erase(&client->handles, lower_32_bits(number));
+	mutex_unlock(&client->lock);
+}
+
+/**
+ * tow_client_publish_handle - make a handle usable
+ * @client: the client
+ * @handle: complete but for its generation; the client's on success
+ * @number: from tow_client_reserve_handle()
+ *
+ * Return: 0; -EPERM: the client has ended: the caller drops the handle.
+ */
+int tow_client_publish_handle(struct tow_client *client,
+			      struct tow_handle *handle, u64 number)
+{
+	bool ended;
+
+	mutex_lock(&client->lock);
+	ended = READ_ONCE(client->ended);
+	if (ended)
+		xa_erase(&client->handles, lower_32_bits(number));
+	else
+		/* Pairs with tow_client_find_handle(). */
+		smp_store_release(&handle->generation, upper_32_bits(number));
+	mutex_unlock(&client->lock);
+	return ended ? -EPERM : 0;
+}
+
+/**
+ * tow_client_add_handle - reserve and publish a handle
+ * @client: the client
+ * @handle: complete but for its generation; the client's on success
+ * @number: where to: the handle's number
+ *
+ * Return: 0; -EPERM: the client has ended; -ENOMEM.  The caller drops the handle
+ * then: others may look at it.
+ */
+int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
+			  u64 *number)
+{
+	return tow_client_reserve_handle(client, handle, number) ?:
+	       tow_client_publish_handle(client, handle, *number);
 }
 
 /**
@@ -100,7 +151,8 @@ static struct tow_handle *tow_client_take_kind(struct tow_client *client,
 
 	mutex_lock(&client->lock);
 	handle = xa_find(&client->handles, index, ULONG_MAX, XA_PRESENT);
-	while (handle && handle->ops != ops)
+	/* What is reserved only is its maker's. */
+	while (handle && (handle->ops != ops || !handle->generation))
 		handle = xa_find_after(&client->handles, index, ULONG_MAX,
 				       XA_PRESENT);
 	if (handle)

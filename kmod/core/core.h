@@ -165,9 +165,9 @@ int tow_charge(struct tow_charge *charge, struct tow_account *account,
 void tow_uncharge(struct tow_charge *charge);
 struct tow_account *tow_charge_leave(struct tow_charge *charge, u64 bytes);
 void tow_account_uncharge(struct tow_account *account, u64 bytes);
-int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
-		    struct tow_account **from);
-void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from);
+int tow_charge_move_begin(struct tow_charge *charge, struct tow_account *to);
+void tow_charge_move_end(struct tow_charge *charge, struct tow_account *to,
+			 bool moved);
 int tow_limits_take_mr(struct tow_limits *limits);
 void tow_limits_give_mr(struct tow_limits *limits);
 void tow_limits_refuse_mr(struct tow_limits *limits);
@@ -557,7 +557,7 @@ tow_client_find_handle(struct tow_client *client, u64 number,
 
 	if (!handle)
 		return NULL;
-	/* Pairs with tow_client_add_handle(): the handle is complete. */
+	/* Pairs with tow_client_publish_handle(): the handle is complete. */
 	generation = smp_load_acquire(&handle->generation);
 	if (!generation || generation != upper_32_bits(number) ||
 	    handle->ops != ops)
@@ -582,6 +582,11 @@ static inline bool tow_job_has_key(const u8 job_id[TOW_JOB_ID_BYTES])
 }
 
 /* client.c */
+int tow_client_reserve_handle(struct tow_client *client,
+			      struct tow_handle *handle, u64 *number);
+void tow_client_unreserve_handle(struct tow_client *client, u64 number);
+int tow_client_publish_handle(struct tow_client *client,
+			      struct tow_handle *handle, u64 number);
 int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 			  u64 *number);
 struct tow_handle *tow_client_take_handle(struct tow_client *client, u64 number,

@@ -244,17 +244,34 @@ static struct user_namespace *tow_user_ns(void)
 	return ns;
 }
 
+/*
+ * Is it root's container?  A namespace of one user only is none: setuid programs
+ * like bubblewrap make such ones as root for whoever runs them, and a process of
+ * root's without capabilities can make any number of them.
+ */
+static bool tow_user_ns_is_container(struct user_namespace *ns)
+{
+	/* Pairs with map_write(), which writes the number last. */
+	u32 extents = smp_load_acquire(&ns->uid_map.nr_extents);
+
+	return ns != &init_user_ns && uid_eq(ns->owner, GLOBAL_ROOT_UID) &&
+	       (extents > 1 || (extents && ns->uid_map.extent[0].count > 1));
+}
+
 /* Whom people are told to be charged: of a container, its owner. */
 static kuid_t tow_user(void)
 {
 	struct user_namespace *ns = tow_user_ns();
 
-	return ns == &init_user_ns ? current_euid() : ns->owner;
+	if (ns == &init_user_ns || (uid_eq(ns->owner, GLOBAL_ROOT_UID) &&
+				    !tow_user_ns_is_container(ns)))
+		return current_euid();
+	return ns->owner;
 }
 
 /*
- * A user namespace is its owner's, who could make more of them; but those of root
- * are containers, each for itself.  NULL: no memory; @device is put.
+ * A user namespace is its owner's, who could make more of them; but root's
+ * containers are each for itself.  NULL: no memory; @device is put.
  */
 static struct tow_account *tow_account_of_user(struct tow_account *device)
 {
@@ -264,7 +281,7 @@ static struct tow_account *tow_account_of_user(struct tow_account *device)
 	account = tow_account_alloc(device, TOW_LEVEL_USER, tow_user());
 	if (!account)
 		return NULL;
-	if (ns != &init_user_ns && uid_eq(ns->owner, GLOBAL_ROOT_UID))
+	if (tow_user_ns_is_container(ns))
 		account->user_ns = get_user_ns(ns);
 	return tow_account_share(account);
 }
@@ -386,13 +403,14 @@ static bool tow_limits_counted(const struct tow_account *account,
 	return account->level != TOW_LEVEL_DEVICE || resource != TOW_RES_MRS;
 }
 
-/* A cgroup that the administrator named has that limit, and no other. */
+/* A cgroup that the administrator named has that limit of bytes; "max": none at all. */
 static u64 tow_account_max(const struct tow_account *account,
 			   enum tow_resource resource)
 {
-	if (!account->named)
-		return account->limits->max[account->level][resource];
-	return resource == TOW_RES_BYTES ? account->named->max : TOW_UNLIMITED;
+	if (account->named && (resource == TOW_RES_BYTES ||
+			       account->named->max == TOW_UNLIMITED))
+		return account->named->max;
+	return account->limits->max[account->level][resource];
 }
 
 /* Caller holds the lock.  Does @amount fit, in @account and above, below @top? */
@@ -574,31 +592,20 @@ static const struct tow_account *tow_account_common(const struct tow_account *on
 	}
 }
 
-/* Caller holds the lock.  @top: of both accounts. */
-static void tow_charge_shift(struct tow_charge *charge, struct tow_account *to,
-			     const struct tow_account *top)
-{
-	tow_limits_adjust(to, top, charge->amount, 1);
-	tow_limits_adjust(charge->account, top, charge->amount, -1);
-	charge->account = to;
-}
-
 /**
- * tow_charge_move - charge another client instead
+ * tow_charge_move_begin - charge another client, too
  * @charge: the charge
  * @to: the other client's account; may be the charged one
- * @from: where to: the account that was charged, with the charge's reference
  *
  * What is above both accounts is charged already, and keeps that at any limit.
+ * tow_charge_move_end() follows.
  *
  * Return: 0; -EDQUOT: a limit of @to or its user is reached, and nothing has
  * changed.
  */
-int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
-		    struct tow_account **from)
+int tow_charge_move_begin(struct tow_charge *charge, struct tow_account *to)
 {
-	struct tow_account *account = charge->account;
-	const struct tow_account *top = tow_account_common(account, to);
+	const struct tow_account *top = tow_account_common(charge->account, to);
 	struct tow_limits *limits = to->limits;
 	struct tow_refusal refusal;
 	bool fits;
@@ -606,31 +613,33 @@ int tow_charge_move(struct tow_charge *charge, struct tow_account *to,
 	spin_lock(&limits->lock);
 	fits = tow_limits_fit(to, top, charge->amount, &refusal);
 	if (fits)
-		tow_charge_shift(charge, to, top);
+		tow_limits_adjust(to, top, charge->amount, 1);
 	spin_unlock(&limits->lock);
 	if (!fits)
 		return tow_limits_refuse(&refusal,
 					 charge->amount[refusal.resource]);
 	kref_get(&to->refs);
-	*from = account;
 	return 0;
 }
 
 /**
- * tow_charge_move_back - undo tow_charge_move()
+ * tow_charge_move_end - charge one client only again
  * @charge: the charge
- * @from: the account that it stored; the charge takes its reference
- *
- * Limits are not checked: @from was charged before.
+ * @to: as in tow_charge_move_begin()
+ * @moved: @to is charged from now on; else the one that was before
  */
-void tow_charge_move_back(struct tow_charge *charge, struct tow_account *from)
+void tow_charge_move_end(struct tow_charge *charge, struct tow_account *to,
+			 bool moved)
 {
-	struct tow_account *account = charge->account;
+	const struct tow_account *top = tow_account_common(charge->account, to);
+	struct tow_account *other = moved ? charge->account : to;
 
-	spin_lock(&from->limits->lock);
-	tow_charge_shift(charge, from, tow_account_common(account, from));
-	spin_unlock(&from->limits->lock);
-	tow_account_put(account);
+	spin_lock(&to->limits->lock);
+	tow_limits_adjust(other, top, charge->amount, -1);
+	if (moved)
+		charge->account = to;
+	spin_unlock(&to->limits->lock);
+	tow_account_put(other);
 }
 
 /* ---- the device's memory regions ----------------------------------------- */

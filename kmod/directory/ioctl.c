@@ -83,7 +83,7 @@ static int tow_dir_add_handle(struct tow_client *client,
 	}
 	ret = tow_client_add_handle(client, &handle->handle, number);
 	if (ret)
-		kfree(handle);
+		kfree_rcu(handle, handle.rcu);
 	return ret;
 }
 

@@ -355,11 +355,10 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  const char name[TOW_REGION_NAME_MAX]);
 void tow_region_disown(struct tow_region *region);
 struct tow_region *tow_region_take_over(struct tow_client *client,
-					const char name[TOW_REGION_NAME_MAX],
-					struct tow_account **payer);
-void tow_region_give_up(struct tow_region *region, struct tow_account *payer);
+					const char name[TOW_REGION_NAME_MAX]);
+void tow_region_give_up(struct tow_region *region, struct tow_client *client);
 void tow_region_taken(struct tow_region *region, struct tow_client *client,
-		      u32 linger_s, struct tow_account *payer);
+		      u32 linger_s);
 int tow_region_end(struct tow_region *region, s32 *pid);
 void tow_region_describe(struct tow_region *region,
 			 struct tow_region_info *info);

@@ -62,22 +62,21 @@ static struct tow_region_handle *tow_take_handle(struct tow_client *client,
 /**
  * struct tow_opening - a region that is being given to a program
  * @region: the region, with a reference until it is finished
- * @payer: it is being taken over: who was charged so far; else NULL
+ * @handle: a handle to it, which nobody finds yet
  * @dmabuf: the descriptor's
  * @fd: reserved, nothing behind it yet
  * @number: the handle's
  */
 struct tow_opening {
 	struct tow_region	*region;
-	struct tow_account	*payer;
+	struct tow_region_handle *handle;
 	struct dma_buf		*dmabuf;
 	int			fd;
 	u64			number;
 };
 
-/* The handle, which from now on ends with the client. */
-static int tow_opening_add_handle(struct tow_opening *opening,
-				  struct tow_client *client)
+static int tow_opening_reserve(struct tow_opening *opening,
+			       struct tow_client *client)
 {
 	struct tow_region_handle *handle = tow_handle_new(opening->region, 0,
 							  true);
@@ -85,10 +84,12 @@ static int tow_opening_add_handle(struct tow_opening *opening,
 
 	if (!handle)
 		return -ENOMEM;
-	ret = tow_client_add_handle(client, &handle->handle, &opening->number);
+	opening->handle = handle;
+	ret = tow_client_reserve_handle(client, &handle->handle,
+					&opening->number);
 	if (ret) {
-		tow_region_put(handle->region);
-		kfree(handle);
+		handle->owner = false;
+		tow_handle_drop(&handle->handle, false);
 	}
 	return ret;
 }
@@ -107,7 +108,7 @@ static int tow_opening_begin(struct tow_opening *opening,
 		ret = PTR_ERR(opening->dmabuf);
 		goto err_put_fd;
 	}
-	ret = tow_opening_add_handle(opening, client);
+	ret = tow_opening_reserve(opening, client);
 	if (ret)
 		goto err_put_dmabuf;
 	return 0;
@@ -119,29 +120,29 @@ err_put_fd:
 	return ret;
 }
 
-/* The program knows: nothing can fail any more.  Or it does not: undo. */
-static void tow_opening_end(struct tow_opening *opening,
-			    struct tow_client *client, bool success,
-			    bool destroy)
+/*
+ * The program knows: from now on the handle is usable, and ends with the client.  Or
+ * it does not, as @error says, and the handle and descriptor go.
+ */
+static int tow_opening_end(struct tow_opening *opening,
+			   struct tow_client *client, int error, bool destroy)
 {
-	struct tow_region_handle *handle;
+	struct tow_handle *handle = &opening->handle->handle;
 
-	if (success) {
-		fd_install(opening->fd, opening->dmabuf->file);
-	} else {
+	if (error)
+		tow_client_unreserve_handle(client, opening->number);
+	else
+		error = tow_client_publish_handle(client, handle,
+						  opening->number);
+	if (error) {
 		dma_buf_put(opening->dmabuf);
 		put_unused_fd(opening->fd);
-		/* Another thread may have guessed its number. */
-		handle = tow_take_handle(client, opening->number);
-		if (handle) {
-			/* What was to be taken over is not the client's. */
-			handle->owner = destroy;
-			tow_handle_drop(&handle->handle, destroy);
-		}
-		if (opening->payer)
-			tow_region_give_up(opening->region, opening->payer);
+		tow_handle_drop(handle, destroy);
+	} else {
+		fd_install(opening->fd, opening->dmabuf->file);
 	}
 	tow_region_put(opening->region);
+	return error;
 }
 
 static int tow_create_check(const struct tow_region_create *create)
@@ -195,8 +196,7 @@ int tow_call_region_create(struct tow_client *client, void *data,
 	create->map_bytes = opening.region->map_bytes;
 	create->fd = opening.fd;
 	ret = tow_call_answer(answer, create);
-	tow_opening_end(&opening, client, !ret, true);
-	return ret;
+	return tow_opening_end(&opening, client, ret, true);
 }
 
 static int tow_attach_open(struct tow_client *client,
@@ -205,13 +205,12 @@ static int tow_attach_open(struct tow_client *client,
 {
 	int ret;
 
-	opening->region = tow_region_take_over(client, attach->name,
-					       &opening->payer);
+	opening->region = tow_region_take_over(client, attach->name);
 	if (IS_ERR(opening->region))
 		return PTR_ERR(opening->region);
 	ret = tow_opening_begin(opening, client);
 	if (ret) {
-		tow_region_give_up(opening->region, opening->payer);
+		tow_region_give_up(opening->region, client);
 		tow_region_put(opening->region);
 	}
 	return ret;
@@ -267,11 +266,13 @@ int tow_call_region_attach(struct tow_client *client, void *data,
 	attach->fd = opening.fd;
 	ret = tow_call_answer(answer, attach);
 	/* If the program does not know of it, it lingers on. */
-	if (!ret)
-		tow_region_taken(opening.region, client, attach->linger_s,
-				 opening.payer);
-	tow_opening_end(&opening, client, !ret, false);
-	return ret;
+	if (ret) {
+		opening.handle->owner = false;
+		tow_region_give_up(opening.region, client);
+	} else {
+		tow_region_taken(opening.region, client, attach->linger_s);
+	}
+	return tow_opening_end(&opening, client, ret, false);
 }
 
 /* TOW_IOCTL_REGION_DESTROY */
@@ -415,8 +416,13 @@ int tow_call_region_fd(struct tow_client *client, void *data,
 		return ret;
 	call->fd = opening.fd;
 	ret = tow_call_answer(answer, call);
-	/* No handle was made: 0 is nobody's number. */
-	tow_opening_end(&opening, client, !ret, false);
+	if (ret) {
+		dma_buf_put(opening.dmabuf);
+		put_unused_fd(opening.fd);
+	} else {
+		fd_install(opening.fd, opening.dmabuf->file);
+	}
+	tow_region_put(opening.region);
 	return ret;
 }
 

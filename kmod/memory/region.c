@@ -466,15 +466,21 @@ static void tow_region_linger_expired(struct work_struct *work)
 	claimed = tow_region_claim(region);
 	if (claimed)
 		tow_region_unname(region);
+	/* linger_max_s was written while this waited for the lock. */
+	if (claimed)
+		cancel_delayed_work(&region->linger_work);
 	mutex_unlock(&regions->lock);
 	if (claimed)
 		tow_region_put(region);
 }
 
-/* Called with the lock held: will its client's end soon have it linger? */
+/*
+ * Called with the lock held: will it soon linger?  Its client ends, or another one
+ * is about to have it, and may not get it.
+ */
 static bool tow_region_ending(struct tow_region *region)
 {
-	return region->owner && tow_client_is_ending(region->owner);
+	return !region->owner || tow_client_is_ending(region->owner);
 }
 
 /* Finds it and claims it, with the table's reference. */
@@ -496,18 +502,13 @@ static struct tow_region *tow_region_claim_named(struct tow_client *client,
 	return region;
 }
 
-/*
- * Claimed, but not taken over: it lingers for the rest of its time.  It does so
- * already if the client that was to have it has ended meanwhile.
- */
+/* Claimed, but not taken over: it lingers for the rest of its time. */
 static void tow_region_linger_on(struct tow_region *region)
 {
 	struct tow_regions *regions = &region->dev->memory->regions;
 
 	mutex_lock(&regions->lock);
-	if (region->lingering)
-		;
-	else if (tow_region_may_linger(region))
+	if (tow_region_may_linger(region))
 		tow_region_linger(region, region->linger_begun);
 	else
 		tow_region_unname(region);
@@ -530,9 +531,8 @@ static bool tow_region_drained(struct tow_region *region)
  * tow_region_take_over - begin to take over a region that lingers
  * @client: who; a user of the device
  * @name: its name
- * @payer: where to: who was charged so far
  *
- * It is charged to the client, and does not linger.  What else can fail comes
+ * It is charged to the client, too, and does not linger.  What else can fail comes
  * next, then tow_region_taken() or tow_region_give_up(): a client that does not
  * get it changes nothing of it.
  *
@@ -540,8 +540,7 @@ static bool tow_region_drained(struct tow_region *region)
  * TOW_IOCTL_REGION_ATTACH; -EAGAIN: not yet, as what its client had is ending.
  */
 struct tow_region *tow_region_take_over(struct tow_client *client,
-					const char name[TOW_REGION_NAME_MAX],
-					struct tow_account **payer)
+					const char name[TOW_REGION_NAME_MAX])
 {
 	struct tow_region *region = tow_region_claim_named(client, name);
 	int ret;
@@ -551,7 +550,7 @@ struct tow_region *tow_region_take_over(struct tow_client *client,
 	cancel_delayed_work_sync(&region->linger_work);
 	ret = -EAGAIN;
 	if (tow_region_drained(region))
-		ret = tow_charge_move(&region->charge, client->account, payer);
+		ret = tow_charge_move_begin(&region->charge, client->account);
 	if (ret) {
 		tow_region_linger_on(region);
 		tow_region_put(region);
@@ -563,13 +562,13 @@ struct tow_region *tow_region_take_over(struct tow_client *client,
 /**
  * tow_region_give_up - undo tow_region_take_over()
  * @region: the region; the caller keeps his reference
- * @payer: from there
+ * @client: as there
  *
  * It lingers as long as it would have, charged to whom it was.
  */
-void tow_region_give_up(struct tow_region *region, struct tow_account *payer)
+void tow_region_give_up(struct tow_region *region, struct tow_client *client)
 {
-	tow_charge_move_back(&region->charge, payer);
+	tow_charge_move_end(&region->charge, client->account, false);
 	tow_region_linger_on(region);
 }
 
@@ -578,23 +577,20 @@ void tow_region_give_up(struct tow_region *region, struct tow_account *payer)
  * @region: the region
  * @client: who; its process is the one that calls
  * @linger_s: how long it will linger after this client
- * @payer: from there
  */
 void tow_region_taken(struct tow_region *region, struct tow_client *client,
-		      u32 linger_s, struct tow_account *payer)
+		      u32 linger_s)
 {
 	struct tow_regions *regions = &region->dev->memory->regions;
 
+	tow_charge_move_end(&region->charge, client->account, true);
 	mutex_lock(&regions->lock);
-	/* Another thread may have destroyed it, or an administrator ended the client. */
-	if (hash_hashed(&region->hashed) && !region->lingering)
-		region->owner = client;
+	region->owner = client;
 	put_pid(region->pid);
 	put_user_ns(region->user_ns);
 	tow_region_set_client(region, client);
 	region->linger_s = tow_region_linger_time(regions, linger_s);
 	mutex_unlock(&regions->lock);
-	tow_account_put(payer);
 	trace_tow_region_take_over(region);
 }
 

@@ -444,4 +444,12 @@ TEST_F(calls, list_entries)
 	EXPECT_EQ(0, call.count);
 }
 
+/* Who forgot to fill it in would share a job with all others who did. */
+TEST_F(calls, join_without_a_key)
+{
+	struct tow_join call = { .size = sizeof(call) };
+
+	EXPECT_EQ(-EINVAL, tow_test_ioctl(self->set.fd, TOW_IOCTL_JOIN, &call));
+}
+
 TEST_HARNESS_MAIN

@@ -24,6 +24,7 @@
 enum namespace {
 	INITIAL,
 	ROOTS,			/* root's container, in which the user has number 1 */
+	ALONE,			/* a namespace of root's with that user only */
 	OWN,			/* the user has made one for himself */
 };
 
@@ -130,7 +131,7 @@ static int become(const struct place *place, int end)
 	uid_t user = place->user;
 	char byte;
 
-	if (place->namespace == ROOTS)
+	if (place->namespace == ROOTS || place->namespace == ALONE)
 		return unshare(CLONE_NEWUSER) || write(end, "1", 1) != 1 ||
 		       read(end, &byte, 1) != 1 || setresuid(1, 1, 1);
 	if (user && (setgroups(0, NULL) || setresgid(user, user, user) ||
@@ -187,7 +188,7 @@ static int tell(const struct tenant *tenant, enum what what, int number)
 }
 
 /* The child maps no user itself, as it is root's namespace and not root's user. */
-static int map_user(const struct tenant *tenant, uid_t user)
+static int map_users(const struct tenant *tenant, uid_t user, unsigned int count)
 {
 	char path[64], map[64];
 
@@ -197,7 +198,7 @@ static int map_user(const struct tenant *tenant, uid_t user)
 	if (tow_write_file(path, "0 0 1"))
 		return -EIO;
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", tenant->child);
-	snprintf(map, sizeof(map), "1 %u 1", user);
+	snprintf(map, sizeof(map), "1 %u %u", user, count);
 	return tow_write_file(path, map) || write(tenant->end, "1", 1) != 1;
 }
 
@@ -225,8 +226,8 @@ static struct tenant start(struct __test_metadata *_metadata, const struct place
 	}
 	close(ends[1]);
 	tenant.end = ends[0];
-	if (place->namespace == ROOTS) {
-		EXPECT_EQ(0, map_user(&tenant, place->user));
+	if (place->namespace == ROOTS || place->namespace == ALONE) {
+		EXPECT_EQ(0, map_users(&tenant, place->user, place->namespace == ROOTS ? 2 : 1));
 	}
 	EXPECT_EQ(0, hear(&tenant));
 	return tenant;
@@ -407,7 +408,7 @@ TEST_F_TIMEOUT(cgroups, named_by_the_administrator, 60)
 	y = start(_metadata, &in_y);
 	EXPECT_EQ(LIMIT, tell(&x, TAKE, MANY));
 	EXPECT_EQ(1, tell(&y, TAKE, 1));
-	/* It holds for accounts that there are. */
+	/* It holds for accounts that there are, and is a limit of bytes only. */
 	ASSERT_EQ(0, tow_sysfs_put("cgroup_bytes_limit", "/tow_a 10m"));
 	tow_sysfs_line("cgroup_bytes_limit", line, sizeof(line));
 	EXPECT_STREQ("/tow_a 10485760", line);
@@ -607,6 +608,19 @@ TEST_F_TIMEOUT(containers, each_of_roots_has_a_quota, 60)
 	ASSERT_EQ(0, tell(&first, DEEPER, 0));
 	EXPECT_EQ(1, tell(&first, TAKE, MANY));
 	end(&first);
+}
+
+/* A sandbox that a setuid program has made for a user, or root for itself. */
+TEST_F_TIMEOUT(containers, of_one_user_is_the_users, 60)
+{
+	const struct place alone = { .user = 100001, .namespace = ALONE };
+	struct tenant first = start(_metadata, &alone), second = start(_metadata, &outside);
+
+	EXPECT_EQ(1, tell(&first, TAKE, 1));
+	EXPECT_EQ(1, tell(&second, TAKE, 1));
+	EXPECT_EQ(LIMIT - 2, can_take(_metadata, &alone));
+	end(&first);
+	end(&second);
 }
 
 /* As many namespaces as he makes: they are his. */
