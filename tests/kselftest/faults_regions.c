@@ -128,7 +128,7 @@ static int list(struct bench *bench)
 
 static int join(struct bench *bench)
 {
-	struct tow_join call = { .size = sizeof(call) };
+	struct tow_join call = { .size = sizeof(call), .job_key = { 1 } };
 
 	return tow_test_ioctl(bench->other, TOW_IOCTL_JOIN, &call);
 }

@@ -359,7 +359,7 @@ int tow_device_query(const struct tow_device *dev, struct tow_device_attr *attr)
  * TOW_JOB by itself.  The key is not kept.
  *
  * Return: 0, also when the client is in that job already; -EINVAL when @dev or
- * @key is NULL; -EBUSY when it is in another one; -EPERM when another process
+ * @key is NULL, or the key all zero; -EBUSY when it is in another one; -EPERM when another process
  * opened the device; -ENODEV; -EPROTONOSUPPORT; -ENOMEM.
  */
 int tow_job_join(struct tow_device *dev, const uint8_t key[TOW_JOB_KEY_BYTES]);
