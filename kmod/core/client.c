@@ -151,7 +151,7 @@ static struct tow_handle *tow_client_take_kind(struct tow_client *client,
 
 	mutex_lock(&client->lock);
 	handle = xa_find(&client->handles, index, ULONG_MAX, XA_PRESENT);
-	/* What is reserved only is its maker's. */
+	/* A handle without a generation belongs to the call that reserved it. */
 	while (handle && (handle->ops != ops || !handle->generation))
 		handle = xa_find_after(&client->handles, index, ULONG_MAX,
 				       XA_PRESENT);

@@ -255,7 +255,7 @@ struct tow_uevent {
  * @next: in jiffies: nothing is told before
  * @stopped: the device is going
  * @node_lock: protects @node, and is held while that tells
- * @node: who tells; NULL: nobody now
+ * @node: the device's entry in sysfs, which sends the events; NULL: none now
  * @work: has @node tell
  */
 struct tow_uevents {

@@ -246,7 +246,7 @@ static struct user_namespace *tow_user_ns(void)
 
 /*
  * Is it root's container?  A namespace of one user only is none: setuid programs
- * like bubblewrap make such ones as root for whoever runs them, and a process of
+ * like bubblewrap make such ones as root for the user who runs them, and a process of
  * root's without capabilities can make any number of them.
  */
 static bool tow_user_ns_is_container(struct user_namespace *ns)
@@ -258,7 +258,7 @@ static bool tow_user_ns_is_container(struct user_namespace *ns)
 	       (extents > 1 || (extents && ns->uid_map.extent[0].count > 1));
 }
 
-/* Whom people are told to be charged: of a container, its owner. */
+/* The user that listings show as charged: of a container, its owner. */
 static kuid_t tow_user(void)
 {
 	struct user_namespace *ns = tow_user_ns();

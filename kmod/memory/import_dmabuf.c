@@ -279,7 +279,7 @@ static void tow_import_detach_dmabuf(struct tow_import *import)
 	import->table = NULL;
 	if (import->pinned)
 		dma_buf_unpin(import->attachment);
-	/* Who needed the fence has seen it. */
+	/* The exporter has seen the fence by now. */
 	stub = dma_fence_get_stub();
 	dma_resv_replace_fences(resv, import->fence->base.context, stub,
 				DMA_RESV_USAGE_BOOKKEEP);

@@ -29,7 +29,7 @@ struct tow_import_ops;
  * A fast registration is a work request, so it needs a queue pair in the registration's
  * protection domain that is ready to send.  Each device has one, connected to itself, over
  * which no data goes but two words when the device is tried.  It is made when the device
- * begins, and made again when it breaks: by whoever needs it, or by a work item.
+ * begins, and made again when it breaks: by tow_maint_run(), or by a work item.
  */
 
 /* From an attempt that failed to the next, and from an event to the look at what it did. */
@@ -61,7 +61,7 @@ struct tow_trial {
 /**
  * struct tow_maint - a device's maintenance queue pair
  * @dev: the device
- * @use: held by whoever makes, uses or destroys the queue pair; protects all but @work,
+ * @use: held while the queue pair is made, used or destroyed; protects all but @work,
  *	@lacks and @page_bytes
  * @lock: protects @state, @error and @times_ready for those who only look, which are
  *	written with @use held, too
@@ -198,7 +198,7 @@ struct tow_slabs {
  *	that come back are freed
  * @resize: serialises changes of which slabs there are; taken before @lock
  * @work: makes slabs that come back fit for the next region
- * @waiting: those who wait for @work: it is not to zero slabs meanwhile
+ * @waiting: how many tasks wait for @work, which zeroes no slabs meanwhile
  */
 struct tow_pool {
 	struct tow_device	*dev;

@@ -234,7 +234,7 @@ static int tow_attach_wait(struct tow_client *client,
 		if (!tow_device_enter(dev))
 			return -ENODEV;
 		ret = tow_attach_open(client, attach, opening);
-		/* Whoever waits is no user: removal does not wait for him. */
+		/* Not a user of the device while it waits: removal goes on. */
 		tow_device_leave(dev);
 		if (ret != -EAGAIN)
 			return ret;

@@ -675,7 +675,8 @@ int tow_memory_set_linger_max(struct tow_device *dev, u32 seconds)
  * @region: the region; the caller has a reference
  * @pid: where to: its client's process; 0: it has none any more
  *
- * Return: 0; -EBUSY: it has no name: it ends with those who hold it, anyway.
+ * Return: 0; -EBUSY: it has no name: it ends with its handles, descriptors and
+ * mappings.
  */
 int tow_region_end(struct tow_region *region, s32 *pid)
 {
