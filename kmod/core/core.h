@@ -160,6 +160,8 @@ void tow_limits_cleanup(struct tow_limits *limits);
 int tow_accounts_by_cgroup(void);
 struct tow_account *tow_account_new(struct tow_limits *limits);
 void tow_account_put(struct tow_account *account);
+bool tow_charge_try(struct tow_charge *charge, struct tow_account *account,
+		    const u64 amount[TOW_RESOURCES]);
 int tow_charge(struct tow_charge *charge, struct tow_account *account,
 	       const u64 amount[TOW_RESOURCES]);
 void tow_uncharge(struct tow_charge *charge);

@@ -493,6 +493,44 @@ static int tow_limits_refuse(const struct tow_refusal *refusal, u64 amount)
 	return own ? -EDQUOT : -ENOSPC;
 }
 
+/* Return: whether it fits; if so, it is charged. */
+static bool tow_charge_fits(struct tow_charge *charge,
+			    struct tow_account *account,
+			    const u64 amount[TOW_RESOURCES],
+			    struct tow_refusal *refusal)
+{
+	struct tow_limits *limits = account->limits;
+	bool fits;
+
+	spin_lock(&limits->lock);
+	fits = tow_limits_fit(account, NULL, amount, refusal);
+	if (fits)
+		tow_limits_adjust(account, NULL, amount, 1);
+	spin_unlock(&limits->lock);
+	if (!fits)
+		return false;
+	kref_get(&account->refs);
+	charge->account = account;
+	memcpy(charge->amount, amount, sizeof(charge->amount));
+	return true;
+}
+
+/**
+ * tow_charge_try - charge a client; a refusal is not the last word
+ * @charge: where to: the charge, for tow_uncharge()
+ * @account: the client's account
+ * @amount: how much of each resource
+ *
+ * Return: whether it is charged.  A refusal is neither counted nor logged.
+ */
+bool tow_charge_try(struct tow_charge *charge, struct tow_account *account,
+		    const u64 amount[TOW_RESOURCES])
+{
+	struct tow_refusal refusal;
+
+	return tow_charge_fits(charge, account, amount, &refusal);
+}
+
 /**
  * tow_charge - charge a client
  * @charge: where to: the charge, for tow_uncharge()
@@ -505,21 +543,11 @@ static int tow_limits_refuse(const struct tow_refusal *refusal, u64 amount)
 int tow_charge(struct tow_charge *charge, struct tow_account *account,
 	       const u64 amount[TOW_RESOURCES])
 {
-	struct tow_limits *limits = account->limits;
 	struct tow_refusal refusal;
-	bool fits;
 
-	spin_lock(&limits->lock);
-	fits = tow_limits_fit(account, NULL, amount, &refusal);
-	if (fits)
-		tow_limits_adjust(account, NULL, amount, 1);
-	spin_unlock(&limits->lock);
-	if (!fits)
-		return tow_limits_refuse(&refusal, amount[refusal.resource]);
-	kref_get(&account->refs);
-	charge->account = account;
-	memcpy(charge->amount, amount, sizeof(charge->amount));
-	return 0;
+	if (tow_charge_fits(charge, account, amount, &refusal))
+		return 0;
+	return tow_limits_refuse(&refusal, amount[refusal.resource]);
 }
 
 /* Of what is uncharged, @held bytes were of tow_charge_leave(). */

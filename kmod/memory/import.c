@@ -240,21 +240,14 @@ struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly,
 }
 
 /**
- * tow_import_wait_for_others - what was refused may be given back in a moment
- * @import: the import that it was refused to
- *
- * Return: true: it is worth while to ask once more: imports were ending.
+ * tow_imports_wait - have what is ending given back, or wait TOW_IMPORT_PATIENCE
+ * @imports: the device's; a signal that kills ends the wait, too
  */
-bool tow_import_wait_for_others(struct tow_import *import)
+void tow_imports_wait(struct tow_imports *imports)
 {
-	struct tow_imports *imports = &import->dev->memory->imports;
-
-	if (!atomic_read(&imports->ending))
-		return false;
 	wait_event_killable_timeout(imports->wait,
 				    !atomic_read(&imports->ending),
 				    TOW_IMPORT_PATIENCE);
-	return true;
 }
 
 /**
@@ -277,9 +270,7 @@ int tow_import_charge(struct tow_import *import, struct tow_client *client,
 	};
 	int ret;
 
-	ret = tow_charge(&import->charge, client->account, amount);
-	if (ret && tow_import_wait_for_others(import))
-		ret = tow_charge(&import->charge, client->account, amount);
+	ret = tow_memory_charge(&import->charge, client, amount);
 	if (ret)
 		return ret;
 	/* Only now: it is as long as the program asks for. */

@@ -47,9 +47,12 @@ static bool tow_import_may_pin(unsigned long pages)
 
 static int tow_import_account(struct tow_import *import, unsigned long pages)
 {
-	if (!tow_import_may_pin(pages) &&
-	    !(tow_import_wait_for_others(import) && tow_import_may_pin(pages)))
-		return -ENOMEM;
+	if (!tow_import_may_pin(pages)) {
+		/* Some may be given back in a moment. */
+		tow_imports_wait(&import->dev->memory->imports);
+		if (!tow_import_may_pin(pages))
+			return -ENOMEM;
+	}
 	mmgrab(current->mm);
 	import->mm = current->mm;
 	import->accounted = pages;

@@ -228,7 +228,7 @@ int tow_pool_take(struct tow_pool *pool, enum tow_slab_class class,
 		  unsigned int count, struct tow_slab **slabs);
 void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
 		   unsigned int count, struct tow_charge *charge);
-bool tow_pool_look_again(struct tow_pool *pool);
+void tow_pool_look_again(struct tow_pool *pool);
 int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
 
 /* The slab is the pool's now, or not any more; caller holds the lock. */
@@ -530,7 +530,9 @@ int tow_import_add_slab(struct tow_import *import,
 u64 tow_segments_take(struct tow_segments *segments, u64 most,
 		      dma_addr_t *dma);
 u64 tow_import_slab_bytes(struct tow_device *dev);
-bool tow_import_wait_for_others(struct tow_import *import);
+void tow_imports_wait(struct tow_imports *imports);
+int tow_memory_charge(struct tow_charge *charge, struct tow_client *client,
+		      const u64 amount[TOW_RESOURCES]);
 struct tow_region *tow_import_region(struct tow_client *client,
 				     struct tow_import *import, u64 slab_bytes,
 				     u64 skip, u64 bytes, u32 flags);

@@ -383,18 +383,17 @@ void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
  * tow_pool_look_again - have HELD slabs looked at now
  * @pool: the pool; the caller is a user of the device
  *
- * Return: true: there were some, and those that nobody holds are charged no more.
+ * Those that nobody holds any more are charged to nobody.
  */
-bool tow_pool_look_again(struct tow_pool *pool)
+void tow_pool_look_again(struct tow_pool *pool)
 {
 	struct tow_pool_numbers numbers;
 
 	tow_pool_numbers(pool->dev, &numbers);
 	if (!numbers.held)
-		return false;
+		return;
 	tow_pool_settle(pool);
 	tow_pool_settled(pool);
-	return true;
 }
 
 /* ---- looking, stopping ---------------------------------------------------- */

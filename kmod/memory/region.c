@@ -298,10 +298,7 @@ static int tow_region_fill(struct tow_region *region, struct tow_client *client,
 	};
 	int ret;
 
-	ret = tow_charge(&region->charge, client->account, amount);
-	/* What it had may be let go of by now. */
-	if (ret && tow_pool_look_again(pool))
-		ret = tow_charge(&region->charge, client->account, amount);
+	ret = tow_memory_charge(&region->charge, client, amount);
 	if (ret)
 		return ret;
 	ret = tow_pool_take(pool, class, count, region->slabs);

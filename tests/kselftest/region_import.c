@@ -549,6 +549,7 @@ TEST_F(import, memlock)
 /* What was just given up can be had at once, though unpinning takes its time. */
 TEST_F(import, again_at_once)
 {
+	long long refusals = tow_sysfs_get("stats/quota_refusals");
 	uint64_t handle;
 	int i;
 
@@ -559,6 +560,8 @@ TEST_F(import, again_at_once)
 			TH_LOG("round %d", i);
 		ASSERT_EQ(0, tow_region_destroy(self->fd, handle));
 	}
+	/* What a second look made good was no refusal. */
+	EXPECT_EQ(refusals, tow_sysfs_get("stats/quota_refusals"));
 	ASSERT_EQ(0, tow_sysfs_put("client_bytes_limit", "max"));
 	EXPECT_TRUE(nothing_pinned());
 }
