@@ -75,22 +75,26 @@ void tow_client_unreserve_handle(struct tow_client *client, u64 number)
  * @handle: complete but for its generation; the client's on success
  * @number: from tow_client_reserve_handle()
  *
- * Return: 0; -EPERM: the client has ended: the caller drops the handle.
+ * Return: 0; -EPERM: the client has ended; or what the handle's kind says.  The caller
+ * drops the handle then.
  */
 int tow_client_publish_handle(struct tow_client *client,
 			      struct tow_handle *handle, u64 number)
 {
-	bool ended;
+	int ret = 0;
 
 	mutex_lock(&client->lock);
-	ended = READ_ONCE(client->ended);
-	if (ended)
+	if (READ_ONCE(client->ended))
+		ret = -EPERM;
+	else if (handle->ops->publish)
+		ret = handle->ops->publish(handle);
+	if (ret)
 		xa_erase(&client->handles, lower_32_bits(number));
 	else
 		/* Pairs with tow_client_find_handle(). */
 		smp_store_release(&handle->generation, upper_32_bits(number));
 	mutex_unlock(&client->lock);
-	return ended ? -EPERM : 0;
+	return ret;
 }
 
 /**
@@ -99,8 +103,8 @@ int tow_client_publish_handle(struct tow_client *client,
  * @handle: complete but for its generation; the client's on success
  * @number: where to: the handle's number
  *
- * Return: 0; -EPERM: the client has ended; -ENOMEM.  The caller drops the handle
- * then: others may look at it.
+ * Return: 0; -EPERM: the client has ended; -ENOMEM; or what the handle's kind says.  The
+ * caller drops the handle then: others may look at it.
  */
 int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 			  u64 *number)

@@ -15,7 +15,8 @@
  * account.
  *
  * Locks, outermost first: tow_process.lock; tow_client.poll_lock; the layers'
- * locks, among them tow_queue.submit; tow_client.lock; tow_limits.lock.
+ * locks, among them tow_queue.submit; tow_client.lock; tow_directory.lock and those
+ * below it, which publish a handle; tow_limits.lock.
  * tow_device.name_lock and tow_recorder.lock are innermost: they may be taken
  * in any context, with any other lock held.
  *
@@ -533,10 +534,13 @@ struct tow_handle {
 
 /**
  * struct tow_handle_ops - a kind of handle
+ * @publish: lets others find what the handle is of; NULL: there is nothing to do.  Called
+ *	with the client's lock, of a client that has not ended
  * @drop: gives back what the handle holds; @destroy: the program wants that to
  *	end, even if it would outlive the client
  */
 struct tow_handle_ops {
+	int	(*publish)(struct tow_handle *handle);
 	void	(*drop)(struct tow_handle *handle, bool destroy);
 };
 

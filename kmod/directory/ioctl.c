@@ -51,8 +51,14 @@ static void tow_exported_drop_handle(struct tow_handle *base, bool destroy)
 	tow_dir_drop_exported(((struct tow_dir_handle *)base)->exported);
 }
 
+static int tow_exported_publish_handle(struct tow_handle *base)
+{
+	return tow_exported_publish(((struct tow_dir_handle *)base)->exported);
+}
+
 static const struct tow_handle_ops tow_exported_handle_ops = {
-	.drop	= tow_exported_drop_handle,
+	.publish	= tow_exported_publish_handle,
+	.drop		= tow_exported_drop_handle,
 };
 
 static void tow_remote_drop_handle(struct tow_handle *base, bool destroy)
@@ -228,20 +234,19 @@ static struct tow_exported *tow_export_make(struct tow_client *client,
 	ret = tow_export_allowed(client, call->rights, flags | region->flags);
 	exported = ret ? ERR_PTR(ret) : tow_exported_new(client, region, call);
 	tow_region_put(region);
-	if (IS_ERR(exported))
-		return exported;
-	ret = tow_exported_publish(exported);
-	return ret ? ERR_PTR(ret) : exported;
+	return exported;
 }
 
-/* Give an export, with its reference, to a handle; an error ends it. */
+/* Give an export, with its reference, to a handle, and publish it; an error ends it. */
 static int tow_export_give(struct tow_client *client,
 			   struct tow_exported *exported, u64 *number)
 {
 	int ret = tow_dir_add_handle(client, exported, NULL, number);
 
-	if (ret)
-		tow_dir_drop_exported(exported);
+	if (ret) {
+		tow_exported_hide(exported);
+		tow_exported_put(exported);
+	}
 	return ret;
 }
 

@@ -210,8 +210,7 @@ static int tow_exported_name(struct tow_exported *exported)
 
 /**
  * tow_exported_publish - let an export be found
- * @exported: from tow_exported_new(); caller is still a user of the device.  An
- *	error puts the caller's reference
+ * @exported: from tow_exported_new(); caller is still a user of the device
  *
  * Requests that wait for the name are answered; tow_directory_kick() sends the
  * answers.
@@ -226,10 +225,6 @@ int tow_exported_publish(struct tow_exported *exported)
 	mutex_lock(&dir->lock);
 	ret = tow_exported_name(exported);
 	mutex_unlock(&dir->lock);
-	if (ret) {
-		tow_exported_hide(exported);
-		tow_exported_put(exported);
-	}
 	return ret;
 }
 

@@ -272,6 +272,28 @@ TEST_F(client, ended)
 	close(made.fd);
 }
 
+/* What it is just exporting is published for nobody. */
+TEST_F_TIMEOUT(client, ended_while_it_exports, 60)
+{
+	uint64_t revokes = tow_sysfs_get("stats/revokes");
+	struct tow_region_create made;
+	struct tow_user user;
+	int status;
+	pid_t other;
+
+	ASSERT_EQ(0, tow_halt_begin("tow_exported_new"));
+	other = fork();
+	if (!other)
+		_exit(be_client(&user, &made) != -EPERM);
+	EXPECT_TRUE(tow_halt_wait());
+	EXPECT_EQ(1, end_clients(self->fd, other));
+	EXPECT_EQ(0, tow_halt_end());
+	EXPECT_EQ(other, waitpid(other, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(0, tow_sysfs_wait("stats/exports", 0));
+	EXPECT_EQ(revokes, tow_sysfs_get("stats/revokes"));
+}
+
 /* It is the caller himself. */
 TEST_F(client, ends_itself)
 {
