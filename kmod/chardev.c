@@ -337,10 +337,7 @@ static void tow_client_describe(struct tow_client *client,
 	info->id = client->id;
 	info->cgroup_id = client->cgroup_id;
 	info->uid = from_kuid_munged(current_user_ns(), client->key);
-	rcu_read_lock();
-	if (pid_task(client->pid, PIDTYPE_TGID))
-		info->pid = pid_vnr(client->pid);
-	rcu_read_unlock();
+	info->pid = tow_pid_number(client->pid);
 	if (READ_ONCE(client->ended))
 		info->flags |= TOW_CLIENT_ENDED;
 	tow_client_job(client, info->job_id);

@@ -351,8 +351,9 @@ struct tow_join {
  * Names are looked up in the client's job.  A client that never joins is in
  * its user's own job, whose id is all zero; but one in a user namespace other than
  * the initial one, or in a cgroup with account_by=cgroup, neither exports nor
- * resolves before it joins, as elsewhere others may have its user's number.  Names
- * given before stay where they were.
+ * resolves nor makes persistent regions before it joins, as elsewhere others may have
+ * its user's number, and nobody could say who comes after it.  Names given before stay
+ * where they were.
  *
  * Errors: EBUSY: the client is in another job already; EINVAL: the key is all zero.
  */
@@ -508,6 +509,7 @@ struct tow_region_create {
  *
  * Errors: EINVAL: @bytes is 0, or what the flags ask of @name and @linger_s is
  * not so; EEXIST: PERSISTENT: the user has a region of that name in this job;
+ * ENOKEY: PERSISTENT: the client has no job without a key (see JOIN);
  * EMFILE, ENFILE: no descriptor is left; EDQUOT, ENOSPC, ENOMEM: see above.
  */
 #define TOW_IOCTL_REGION_CREATE	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_CREATE)
@@ -656,7 +658,7 @@ struct tow_region_end {
  * CLIENT_END.
  *
  * Errors: EPERM: without CAP_NET_ADMIN; ENOENT: there is no such region; EBUSY: it
- * has no name, and ends with those who hold it.
+ * has no name, and ends with those who hold it; or somebody is just taking it over.
  */
 #define TOW_IOCTL_REGION_END	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_END)
 
@@ -803,8 +805,7 @@ struct tow_region_attach {
  * TOW_IOCTL_REGION_ATTACH - take over a region whose client has ended
  *
  * For the same user (as the initial user namespace has him) in the same job: after
- * JOIN from anywhere, as from a container that was made anew; without, in the same
- * user namespace and, with account_by=cgroup, in the same cgroup.  The region, its
+ * JOIN from anywhere, as from a container that was made anew.  The region, its
  * contents unchanged, is this client's from now on, and charged to it and its
  * user instead.  If the call fails the region lingers on as it would have.
  *

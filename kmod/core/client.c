@@ -353,6 +353,23 @@ bool tow_client_is_ending(struct tow_client *client)
 }
 
 /**
+ * tow_pid_number - a process as those who look know it
+ * @pid: the process
+ *
+ * Return: its number in the caller's PID namespace; 0: it has ended, or is not there.
+ */
+s32 tow_pid_number(struct pid *pid)
+{
+	s32 number = 0;
+
+	rcu_read_lock();
+	if (pid_task(pid, PIDTYPE_TGID))
+		number = pid_vnr(pid);
+	rcu_read_unlock();
+	return number;
+}
+
+/**
  * tow_process_cleanup - wait until all processes are freed
  *
  * For unloading: a process is freed some time after its last tow_process_put().

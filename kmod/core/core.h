@@ -571,20 +571,21 @@ tow_client_find_handle(struct tow_client *client, u64 number,
 	return handle;
 }
 
-/*
- * May a client's job be its user's own?  Not in a container: other nodes' may have
- * users of the same numbers.
- */
-static inline bool tow_client_has_own_job(const struct tow_client *client)
-{
-	return client->user_ns == &init_user_ns &&
-	       !client->account->parent->cgroup_id;
-}
-
 /* Did a client join the job by its key?  Else it is its user's own. */
 static inline bool tow_job_has_key(const u8 job_id[TOW_JOB_ID_BYTES])
 {
 	return memchr_inv(job_id, 0, TOW_JOB_ID_BYTES);
+}
+
+/*
+ * May a client name things in a job?  In its user's own not from a container: other
+ * nodes' may have users of the same numbers.
+ */
+static inline bool tow_client_has_job(const struct tow_client *client,
+				      const u8 job_id[TOW_JOB_ID_BYTES])
+{
+	return tow_job_has_key(job_id) || (client->user_ns == &init_user_ns &&
+					   !client->account->parent->cgroup_id);
 }
 
 /* client.c */
@@ -610,6 +611,7 @@ void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
 bool tow_client_is_ending(struct tow_client *client);
 bool tow_client_end(struct tow_client *client);
+s32 tow_pid_number(struct pid *pid);
 void tow_process_cleanup(void);
 
 /* ---- the flight recorder --------------------------------------------------- */

@@ -470,7 +470,7 @@ bool tow_exported_is_of(struct tow_exported *exported,
 	tow_client_job(client, job_id);
 	return uid_eq(exported->kuid, client->kuid) &&
 	       !memcmp(exported->label.job_id, job_id, TOW_JOB_ID_BYTES) &&
-	       (tow_job_has_key(job_id) || tow_client_has_own_job(client));
+	       tow_client_has_job(client, job_id);
 }
 
 /**
@@ -523,18 +523,6 @@ bool tow_exported_of_region(const struct tow_region *region,
 	return found;
 }
 
-/* The client's PID in the caller's PID namespace; 0: ended, or no such PID. */
-static s32 tow_exported_pid(struct tow_exported *exported)
-{
-	s32 number = 0;
-
-	rcu_read_lock();
-	if (pid_task(exported->pid, PIDTYPE_TGID))
-		number = pid_vnr(exported->pid);
-	rcu_read_unlock();
-	return number;
-}
-
 /**
  * tow_exported_describe - describe an export for TOW_IOCTL_EXPORT_LIST
  * @exported: the export
@@ -551,7 +539,7 @@ void tow_exported_describe(struct tow_exported *exported,
 	info->bytes = exported->bytes;
 	info->rights = exported->rights;
 	info->uid = from_kuid_munged(current_user_ns(), exported->kuid);
-	info->pid = tow_exported_pid(exported);
+	info->pid = tow_pid_number(exported->pid);
 	info->name_bytes = exported->label.bytes;
 	memcpy(info->job_id, exported->label.job_id, TOW_JOB_ID_BYTES);
 	memcpy(info->name, exported->label.name, exported->label.bytes);

@@ -199,8 +199,7 @@ static int tow_name_check(struct tow_client *client, const u8 *name, u32 bytes)
 	if (!tow_label_valid(&label))
 		return -EINVAL;
 	tow_client_job(client, label.job_id);
-	return tow_job_has_key(label.job_id) ||
-	       tow_client_has_own_job(client) ? 0 : -ENOKEY;
+	return tow_client_has_job(client, label.job_id) ? 0 : -ENOKEY;
 }
 
 /* Caller is a user of the device. */

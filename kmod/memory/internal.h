@@ -345,7 +345,6 @@ struct tow_region_handle {
 /* region.c */
 void tow_regions_init(struct tow_regions *regions);
 void tow_regions_stop(struct tow_regions *regions);
-void tow_regions_cleanup(struct tow_regions *regions);
 struct tow_region *tow_region_alloc(struct tow_client *client,
 				    unsigned int slab_count,
 				    const char name[TOW_REGION_NAME_MAX]);

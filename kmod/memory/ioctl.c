@@ -145,8 +145,10 @@ static int tow_opening_end(struct tow_opening *opening,
 	return error;
 }
 
-static int tow_create_check(const struct tow_region_create *create)
+static int tow_create_check(struct tow_client *client,
+			    const struct tow_region_create *create)
 {
+	u8 job_id[TOW_JOB_ID_BYTES];
 	bool persistent = create->flags & TOW_REGION_PERSISTENT;
 
 	if (create->flags & ~TOW_REGION_PERSISTENT || !create->bytes ||
@@ -154,7 +156,8 @@ static int tow_create_check(const struct tow_region_create *create)
 		return -EINVAL;
 	if (persistent ? !create->name[0] : !!create->linger_s)
 		return -EINVAL;
-	return 0;
+	tow_client_job(client, job_id);
+	return !persistent || tow_client_has_job(client, job_id) ? 0 : -ENOKEY;
 }
 
 static int tow_create_open(struct tow_client *client,
@@ -183,7 +186,7 @@ int tow_call_region_create(struct tow_client *client, void *data,
 	struct tow_opening opening = {};
 	int ret;
 
-	ret = tow_create_check(create);
+	ret = tow_create_check(client, create);
 	if (ret)
 		return ret;
 	if (!tow_device_enter(client->dev))

@@ -343,6 +343,36 @@ TEST_F(client, region_ended)
 	EXPECT_EQ(0, tow_region_end(self->fd, &made));
 }
 
+/* Nobody has it for a moment: it is not said to be over, as somebody will. */
+TEST_F_TIMEOUT(client, region_ended_while_it_is_attached, 60)
+{
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
+	struct tow_region_attach made;
+	struct tow_region_info info;
+	struct tow_region_end end;
+	pid_t other = start_client();
+	int ret;
+
+	ASSERT_LT(0, other);
+	kill(other, SIGKILL);
+	EXPECT_EQ(other, waitpid(other, NULL, 0));
+	ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &info));
+	ASSERT_EQ(0, tow_halt_begin("tow_region_make_dmabuf"));
+	other = fork();
+	if (!other)
+		_exit(tow_region_attach(tow_test_open(O_RDWR), NAME, &made) || pause());
+	EXPECT_TRUE(tow_halt_wait());
+	EXPECT_EQ(-EBUSY, end_region(self->fd, info.id, &end));
+	EXPECT_EQ(0, tow_halt_end());
+	while ((ret = end_region(self->fd, info.id, &end)) == -EBUSY && tow_patient(&patience))
+		tow_test_sleep_ms(10);
+	EXPECT_EQ(0, ret);
+	EXPECT_EQ(other, end.pid);
+	kill(other, SIGKILL);
+	EXPECT_EQ(other, waitpid(other, NULL, 0));
+	EXPECT_TRUE(tow_pool_unused());
+}
+
 /* What lingers goes when less time is allowed, and not before. */
 TEST_F(client, linger_max_lowered)
 {

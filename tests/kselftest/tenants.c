@@ -380,7 +380,8 @@ TEST_F_TIMEOUT(cgroups, ancestors_are_charged, 60)
 
 TEST_F_TIMEOUT(cgroups, made_anew_is_no_more, 60)
 {
-	struct tenant x = start(_metadata, &in_x), again;
+	const struct place with_key = { .cgroup = "/tow_a/x", .job = 1 };
+	struct tenant x = start(_metadata, &with_key), again;
 
 	self->module.lingers = true;
 	ASSERT_EQ(0, tell_named(&x, NAME, "w", 0));
@@ -496,28 +497,30 @@ static void check_strangers(struct __test_metadata *_metadata, const struct plac
 
 	ASSERT_EQ(0, tow_sysfs_set("user_bytes_limit", TOW_SYSFS_MAX));
 	/* No job without a key. */
-	ASSERT_EQ(0, tell(&first, NAME, 0));
+	EXPECT_EQ(-ENOKEY, tell(&first, NAME, 0));
 	EXPECT_EQ(-ENOKEY, tell(&first, EXPORT, 0));
 	EXPECT_EQ(-ENOKEY, tell(&second, RESOLVE, 0));
+	EXPECT_EQ(1, tell(&first, TAKE, 1));
 	EXPECT_EQ(1, tell(&first, LIST, 0));
 	EXPECT_EQ(0, tell(&second, LIST, 0));
 	EXPECT_EQ(-ENOENT, tell(&second, ATTACH, 0));
-	/* The name is the other's, too. */
-	EXPECT_EQ(0, tell(&second, NAME, 0));
-	EXPECT_EQ(1, tell(&second, LIST, 0));
 	/* Jobs of different keys. */
 	ASSERT_EQ(0, tell(&first, JOIN, job));
 	ASSERT_EQ(0, tell(&second, JOIN, job + 1));
+	ASSERT_EQ(0, tell(&first, NAME, 0));
+	/* The name is the other's, too. */
+	EXPECT_EQ(0, tell(&second, NAME, 0));
+	EXPECT_EQ(1, tell(&second, LIST, 0));
 	ASSERT_EQ(0, tell(&first, EXPORT, 0));
 	EXPECT_EQ(0, tell(&first, RESOLVE, 0));
 	EXPECT_EQ(1, tell(&first, EXPORTS, 0));
 	EXPECT_EQ(-ENOENT, tell(&second, RESOLVE, 0));
 	EXPECT_EQ(0, tell(&second, EXPORTS, 0));
 	ASSERT_EQ(0, tell_named(&first, NAME, "v", 0));
-	EXPECT_EQ(2, tell(&first, LIST, 0));
+	EXPECT_EQ(3, tell(&first, LIST, 0));
 	EXPECT_EQ(1, tell(&second, LIST, 0));
 	end(&first);
-	/* Neither what lingers in the job, nor what does without one. */
+	/* What lingers in the job is the job's. */
 	EXPECT_EQ(1, tell(&second, LIST, 0));
 	EXPECT_EQ(-ENOENT, tell_named(&second, ATTACH, "v", 0));
 	end(&second);

@@ -406,7 +406,8 @@ struct tow_region_attr {
  *
  * Return: 0; -EINVAL when @dev or @region is NULL, @bytes is 0, or @attr is not
  * as above; -E2BIG when @attr asks for what this library does not know; -EEXIST
- * when the name of a persistent region is taken; -EDQUOT, -ENOSPC or -ENOMEM
+ * when the name of a persistent region is taken; -ENOKEY when a persistent region is
+ * asked for in a container, before a job was joined; -EDQUOT, -ENOSPC or -ENOMEM
  * when there is no more of something, for this user, on this device or on this
  * machine; -EMFILE or -ENFILE; -EPERM when another process opened the device;
  * -ENODEV; -EPROTONOSUPPORT.
