@@ -161,7 +161,7 @@ static bool tow_main_region_in_use(const struct tow_region *region,
 	if (!tow_exported_of_region(region, account))
 		return false;
 	/* Have the work item finish dead exports, and look again. */
-	flush_work(&dev->directory->work);
+	flush_work(&dev->directory->dead_work);
 	return tow_exported_of_region(region, account);
 }
 

@@ -361,26 +361,23 @@ struct tow_exported *tow_exported_new(struct tow_client *client,
 /* ---- ending --------------------------------------------------------------- */
 
 /**
- * tow_exported_is_dead - is an export dead?
+ * tow_exported_check_dead - have an export finished, if it is dead
  * @exported: the export; caller holds tow_directory.lock, and has just set
  *	@ending or ended a grant
  *
- * A dead export is in tow_directory.dead on return.
- *
- * Return: true: it is dead, and the caller has it finished, by the work item or
- * by tow_exported_claim().
+ * The work item finishes it, unless tow_exported_claim() comes before.
  */
-bool tow_exported_is_dead(struct tow_exported *exported)
+void tow_exported_check_dead(struct tow_exported *exported)
 {
 	struct tow_directory *dir = exported->dev->directory;
 
 	lockdep_assert_held(&dir->lock);
-	if (!exported->ending || exported->grant_count)
-		return false;
 	/* tow_grant_revoke() may have ended the last grant, and added it. */
-	if (list_empty(&exported->dead))
-		list_add_tail(&exported->dead, &dir->dead);
-	return true;
+	if (!exported->ending || exported->grant_count ||
+	    !list_empty(&exported->dead))
+		return;
+	list_add_tail(&exported->dead, &dir->dead);
+	tow_directory_queue(dir, &dir->dead_work);
 }
 
 /**

@@ -24,36 +24,32 @@
 /**
  * struct tow_dir_handle - a client's handle of an export or a remote range
  * @handle: in the client's table; its @ops says which one it is
- * @exported: the export, with a reference
- * @remote: the remote range, until tow_remote_close()
+ * @object: the export, with a reference; or the remote range, until
+ *	tow_remote_close()
  */
 struct tow_dir_handle {
-	struct tow_handle		handle;
-	union {
-		struct tow_exported	*exported;
-		struct tow_remote	*remote;
-	};
+	struct tow_handle	handle;
+	void			*object;
 };
 
 /* Handles are freed and cast by their first field. */
 static_assert(offsetof(struct tow_dir_handle, handle) == 0);
 
-/* Does not wait for peers.  The caller calls tow_directory_kick(). */
+/* Does not wait for peers. */
 static void tow_dir_drop_exported(struct tow_exported *exported)
 {
-	if (tow_exported_end(exported))
-		tow_directory_queue(exported->dev->directory);
+	tow_exported_end(exported);
 	tow_exported_put(exported);
 }
 
 static void tow_exported_drop_handle(struct tow_handle *base, bool destroy)
 {
-	tow_dir_drop_exported(((struct tow_dir_handle *)base)->exported);
+	tow_dir_drop_exported(((struct tow_dir_handle *)base)->object);
 }
 
 static int tow_exported_publish_handle(struct tow_handle *base)
 {
-	return tow_exported_publish(((struct tow_dir_handle *)base)->exported);
+	return tow_exported_publish(((struct tow_dir_handle *)base)->object);
 }
 
 static const struct tow_handle_ops tow_exported_handle_ops = {
@@ -63,7 +59,7 @@ static const struct tow_handle_ops tow_exported_handle_ops = {
 
 static void tow_remote_drop_handle(struct tow_handle *base, bool destroy)
 {
-	tow_remote_close(((struct tow_dir_handle *)base)->remote);
+	tow_remote_close(((struct tow_dir_handle *)base)->object);
 }
 
 static const struct tow_handle_ops tow_remote_handle_ops = {
@@ -71,8 +67,8 @@ static const struct tow_handle_ops tow_remote_handle_ops = {
 };
 
 static int tow_dir_add_handle(struct tow_client *client,
-			      struct tow_exported *exported,
-			      struct tow_remote *remote, u64 *number)
+			      const struct tow_handle_ops *ops, void *object,
+			      u64 *number)
 {
 	struct tow_dir_handle *handle;
 	int ret;
@@ -80,13 +76,8 @@ static int tow_dir_add_handle(struct tow_client *client,
 	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
 	if (!handle)
 		return -ENOMEM;
-	if (exported) {
-		handle->handle.ops = &tow_exported_handle_ops;
-		handle->exported = exported;
-	} else {
-		handle->handle.ops = &tow_remote_handle_ops;
-		handle->remote = remote;
-	}
+	handle->handle.ops = ops;
+	handle->object = object;
 	ret = tow_client_add_handle(client, &handle->handle, number);
 	if (ret)
 		kfree_rcu(handle, handle.rcu);
@@ -101,33 +92,19 @@ tow_dir_find_handle(struct tow_client *client, u64 number,
 							       ops);
 }
 
-/* End a handle.  Return: its export, with its reference; or NULL. */
-static struct tow_exported *tow_dir_take_exported(struct tow_client *client,
-						  u64 number)
+/* End a handle.  Return: what it was of, as it was given to it; or NULL. */
+static void *tow_dir_take(struct tow_client *client, u64 number,
+			  const struct tow_handle_ops *ops)
 {
 	struct tow_dir_handle *handle = (struct tow_dir_handle *)
-		tow_client_take_handle(client, number, &tow_exported_handle_ops);
-	struct tow_exported *exported;
+		tow_client_take_handle(client, number, ops);
+	void *object;
 
 	if (!handle)
 		return NULL;
-	exported = handle->exported;
+	object = handle->object;
 	kfree_rcu(handle, handle.rcu);
-	return exported;
-}
-
-static struct tow_remote *tow_dir_take_remote(struct tow_client *client,
-					      u64 number)
-{
-	struct tow_dir_handle *handle = (struct tow_dir_handle *)
-		tow_client_take_handle(client, number, &tow_remote_handle_ops);
-	struct tow_remote *remote;
-
-	if (!handle)
-		return NULL;
-	remote = handle->remote;
-	kfree_rcu(handle, handle.rcu);
-	return remote;
+	return object;
 }
 
 /**
@@ -144,8 +121,8 @@ struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
 
 	rcu_read_lock();
 	handle = tow_dir_find_handle(client, number, &tow_remote_handle_ops);
-	if (handle && tow_remote_try_get(handle->remote))
-		remote = handle->remote;
+	if (handle && tow_remote_try_get(handle->object))
+		remote = handle->object;
 	rcu_read_unlock();
 	return remote;
 }
@@ -164,11 +141,13 @@ struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
 {
 	struct tow_slot *slot = ERR_PTR(-EBADF);
 	struct tow_dir_handle *handle;
+	struct tow_exported *exported;
 
 	mutex_lock(&client->lock);
 	handle = tow_dir_find_handle(client, number, &tow_exported_handle_ops);
 	if (handle) {
-		slot = handle->exported->slot ?: ERR_PTR(-EACCES);
+		exported = handle->object;
+		slot = exported->slot ?: ERR_PTR(-EACCES);
 		if (!IS_ERR(slot))
 			tow_slot_get(slot);
 	}
@@ -186,7 +165,6 @@ void tow_directory_client_end(struct tow_client *client)
 {
 	tow_client_drop_handles(client, &tow_exported_handle_ops);
 	tow_client_drop_handles(client, &tow_remote_handle_ops);
-	tow_directory_kick(client->dev->directory);
 }
 
 /* ---- export, unexport ----------------------------------------------------- */
@@ -240,7 +218,8 @@ static struct tow_exported *tow_export_make(struct tow_client *client,
 static int tow_export_give(struct tow_client *client,
 			   struct tow_exported *exported, u64 *number)
 {
-	int ret = tow_dir_add_handle(client, exported, NULL, number);
+	int ret = tow_dir_add_handle(client, &tow_exported_handle_ops, exported,
+				     number);
 
 	if (ret) {
 		tow_exported_hide(exported);
@@ -257,12 +236,10 @@ static int tow_export_begin(struct tow_client *client, struct tow_export *call)
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
 	exported = tow_export_make(client, call);
-	if (IS_ERR(exported))
-		ret = PTR_ERR(exported);
-	else
+	ret = PTR_ERR_OR_ZERO(exported);
+	if (!ret)
 		ret = tow_export_give(client, exported, &call->handle);
 	tow_device_leave(client->dev);
-	tow_directory_kick(client->dev->directory);
 	return ret;
 }
 
@@ -283,25 +260,11 @@ int tow_call_export(struct tow_client *client, void *data,
 		return ret;
 	ret = tow_call_answer(answer, call);
 	/* NULL: another thread has guessed the number, and ended the handle. */
-	exported = ret ? tow_dir_take_exported(client, call->handle) : NULL;
-	if (exported) {
+	exported = ret ? tow_dir_take(client, call->handle,
+				      &tow_exported_handle_ops) : NULL;
+	if (exported)
 		tow_dir_drop_exported(exported);
-		tow_directory_kick(client->dev->directory);
-	}
 	return ret;
-}
-
-/* Caller is a user of the device.  Return: the export, ending; or NULL. */
-static struct tow_exported *tow_unexport_begin(struct tow_client *client,
-					       u64 number)
-{
-	struct tow_exported *exported = tow_dir_take_exported(client, number);
-
-	/* Usually no peer has a grant: finish it here. */
-	if (exported && tow_exported_end(exported) &&
-	    tow_exported_claim(exported))
-		tow_exported_finish(exported);
-	return exported;
 }
 
 /* TOW_IOCTL_UNEXPORT */
@@ -316,11 +279,16 @@ int tow_call_unexport(struct tow_client *client, void *data,
 		return -EINVAL;
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
-	exported = tow_unexport_begin(client, call->handle);
+	exported = tow_dir_take(client, call->handle, &tow_exported_handle_ops);
+	if (exported) {
+		tow_exported_end(exported);
+		/* Usually no peer has a grant: finish it here. */
+		if (tow_exported_claim(exported))
+			tow_exported_finish(exported);
+	}
 	tow_device_leave(client->dev);
 	if (!exported)
 		return -ENOENT;
-	tow_directory_kick(client->dev->directory);
 	if (wait_for_completion_interruptible(&exported->ended))
 		ret = -EINTR;
 	tow_exported_put(exported);
@@ -398,10 +366,8 @@ static int tow_resolve_in_session(struct tow_session *session,
 	if (ret)
 		return ret;
 	ret = tow_remote_wait(resolving->remote, tow_resolve_time(resolving));
-	if (ret) {
+	if (ret)
 		tow_remote_close(resolving->remote);
-		tow_directory_kick(session->dev->directory);
-	}
 	return ret;
 }
 
@@ -471,11 +437,10 @@ static int tow_resolve_begin(struct tow_client *client,
 	if (ret)
 		return ret;
 	call->bytes = resolving.remote->bytes;
-	ret = tow_dir_add_handle(client, NULL, resolving.remote, &call->handle);
-	if (ret) {
+	ret = tow_dir_add_handle(client, &tow_remote_handle_ops,
+				 resolving.remote, &call->handle);
+	if (ret)
 		tow_remote_close(resolving.remote);
-		tow_directory_kick(client->dev->directory);
-	}
 	return ret;
 }
 
@@ -496,11 +461,10 @@ int tow_call_resolve(struct tow_client *client, void *data,
 		return ret;
 	ret = tow_call_answer(answer, call);
 	/* NULL: another thread has guessed the number, and ended the handle. */
-	remote = ret ? tow_dir_take_remote(client, call->handle) : NULL;
-	if (remote) {
+	remote = ret ? tow_dir_take(client, call->handle,
+				    &tow_remote_handle_ops) : NULL;
+	if (remote)
 		tow_remote_close(remote);
-		tow_directory_kick(client->dev->directory);
-	}
 	return ret;
 }
 
@@ -510,14 +474,9 @@ int tow_call_release(struct tow_client *client, void *data,
 {
 	const struct tow_release *call = data;
 	struct tow_remote *remote;
-	int ret;
 
 	if (call->flags)
 		return -EINVAL;
-	remote = tow_dir_take_remote(client, call->handle);
-	if (!remote)
-		return -ENOENT;
-	ret = tow_remote_close(remote);
-	tow_directory_kick(client->dev->directory);
-	return ret;
+	remote = tow_dir_take(client, call->handle, &tow_remote_handle_ops);
+	return remote ? tow_remote_close(remote) : -ENOENT;
 }

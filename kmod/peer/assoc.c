@@ -112,18 +112,30 @@ void tow_assoc_note(struct tow_assoc *assoc, const char *stage, u64 subject,
 			  stage, subject, error);
 }
 
+static void tow_assoc_kick_work(struct work_struct *work)
+{
+	struct tow_assoc *assoc = container_of(work, struct tow_assoc, kick);
+	struct tow_session *session = tow_assoc_session(assoc);
+
+	if (session) {
+		tow_session_kick(session);
+		tow_session_put(session);
+	}
+	tow_assoc_put(assoc);
+}
+
 /**
- * tow_assoc_kick - tow_session_kick() for the session of an association, if any
- * @assoc: the association
+ * tow_assoc_kick - have the messages of an association sent
+ * @assoc: the association; a reference keeps it during the call
+ *
+ * Does not wait: a work item calls tow_session_kick().  With any lock held.
  */
 void tow_assoc_kick(struct tow_assoc *assoc)
 {
-	struct tow_session *session = tow_assoc_session(assoc);
-
-	if (!session)
-		return;
-	tow_session_kick(session);
-	tow_session_put(session);
+	tow_assoc_get(assoc);
+	/* Not the last reference: the caller keeps the association. */
+	if (!queue_work(tow_cq_wq, &assoc->kick))
+		tow_assoc_put(assoc);
 }
 
 /**
@@ -460,6 +472,7 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 		tow_link_init(&assoc->data[i], assoc, i);
 	tow_directory_assoc_init(assoc);
 	INIT_DELAYED_WORK(&assoc->work, tow_assoc_work);
+	INIT_WORK(&assoc->kick, tow_assoc_kick_work);
 	mutex_lock(&peers->lock);
 	tow_assoc_register(assoc, session);
 	mutex_unlock(&peers->lock);

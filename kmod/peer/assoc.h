@@ -72,8 +72,8 @@ struct tow_assoc_log {
 /**
  * struct tow_assoc - what we have of a peer, and the peer has of us
  * @refs: held by tow_peer.assoc, by sessions (@assoc, @asked), by remote ranges
- *	and plugs, by the directory's list of kicks and its queued revoke timer,
- *	by queued @work, and by callers
+ *	and plugs, by the directory's queued revoke timer, by @work and @kick
+ *	while they are queued, and by callers
  * @dev: the device, with a reference
  * @peer: the peer, with a reference
  * @index: number of the first session that carried the association; identifies
@@ -108,6 +108,7 @@ struct tow_assoc_log {
  *	a reference; NULL: the association has ended, or has not begun
  * @work: has the peer connected, or ends the association; has a reference while
  *	it is queued
+ * @kick: sends what the directory has to send; has a reference while it is queued
  * @log: messages that last
  */
 struct tow_assoc {
@@ -138,6 +139,7 @@ struct tow_assoc {
 	spinlock_t		lock;
 	struct tow_session	*session;
 	struct delayed_work	work;
+	struct work_struct	kick;
 	struct tow_assoc_log	log;
 };
 
