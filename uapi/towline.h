@@ -989,8 +989,9 @@ struct tow_peer_connect {
  * EPROTONOSUPPORT: the peer speaks another version; ENOKEY: this node or the
  * peer has no cluster key, and that is not allowed; EKEYREJECTED: the cluster
  * keys differ; EPROTO: what the peer said makes no sense; ENOSPC: no more queue
- * pairs, completion queues or peers, here or there; EAGAIN: this node or the peer
- * is busy with too many others; ECONNRESET: it went away meanwhile; EINTR, ENOMEM.
+ * pairs, completion queues or peers, here or there; EAGAIN: the peer is busy with
+ * too many others, or 32 other connections of the user's programs, or 64 of all
+ * users', were being made here until the time was over; ECONNRESET: it went away meanwhile; EINTR, ENOMEM.
  */
 #define TOW_IOCTL_PEER_CONNECT	_IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_CONNECT)
 

@@ -74,6 +74,8 @@ enum tow_resource {
 	TOW_RES_EXPORTS,	/* exports, until peers have let go of them */
 	TOW_RES_QUEUE_ENTRIES,	/* of completion rings: what may be in flight */
 	TOW_RES_POLLERS,	/* of clients without CAP_SYS_NICE */
+	TOW_RES_ATTEMPTS,	/* to connect to a peer, begun by programs */
+	TOW_RES_RECONNECTS,	/* the same, begun by associations */
 	TOW_RESOURCES
 };
 
@@ -371,6 +373,7 @@ static inline bool tow_device_going(struct tow_device *dev)
 extern struct workqueue_struct *tow_wq;
 extern struct workqueue_struct *tow_import_wq;
 extern struct workqueue_struct *tow_connect_wq;
+extern struct workqueue_struct *tow_reconnect_wq;
 extern struct workqueue_struct *tow_cq_wq;
 extern struct workqueue_struct *tow_end_wq;
 

@@ -382,7 +382,7 @@ static bool tow_resolve_again(struct tow_session *session, int error)
 	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_REPLACED;
 }
 
-static int tow_resolve_at_peer(struct tow_peer *peer,
+static int tow_resolve_at_peer(struct tow_client *client, struct tow_peer *peer,
 			       struct tow_resolving *resolving)
 {
 	struct tow_conn_settings *settings = &peer->dev->peers->settings;
@@ -392,7 +392,7 @@ static int tow_resolve_at_peer(struct tow_peer *peer,
 	int ret;
 
 	do {
-		ret = tow_peer_use(peer,
+		ret = tow_peer_use(peer, client->account,
 				   READ_ONCE(settings->reconnect_timeout_ms),
 				   &session);
 		if (ret)
@@ -422,7 +422,7 @@ static int tow_resolve_find(struct tow_client *client,
 	peer = tow_peer_find(client->dev, call->peer);
 	if (!peer)
 		return -ENOENT;
-	ret = tow_resolve_at_peer(peer, resolving);
+	ret = tow_resolve_at_peer(client, peer, resolving);
 	tow_peer_put(peer);
 	return ret;
 }

@@ -32,6 +32,7 @@ int tow_peers_init(struct tow_device *dev)
 	INIT_LIST_HEAD(&peers->attempts);
 	init_waitqueue_head(&peers->wait);
 	peers->seek = tow_peer_seek;
+	tow_attempts_init(dev);
 	tow_conn_init(peers, dev->ibdev);
 	tow_peer_dirs_init(&peers->dirs);
 	dev->peers = peers;

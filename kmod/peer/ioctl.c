@@ -95,9 +95,10 @@ static int tow_connect_settings(struct tow_device *dev,
 	return tow_connect_check(settings, dev->ibdev);
 }
 
-static int tow_call_connect_reach(struct tow_device *dev,
+static int tow_call_connect_reach(struct tow_client *client,
 				  struct tow_peer_connect *call)
 {
+	struct tow_device *dev = client->dev;
 	struct tow_conn_settings settings;
 	struct tow_address address;
 	struct tow_peer *peer;
@@ -117,7 +118,8 @@ static int tow_call_connect_reach(struct tow_device *dev,
 		address.port = settings.listen_port;
 	timeout_ms = min_t(u32, call->timeout_ms ?:
 			   settings.reconnect_timeout_ms, INT_MAX);
-	ret = tow_peer_reach(dev, &address, &settings, timeout_ms, &peer);
+	ret = tow_peer_reach(dev, client->account, &address, &settings,
+			     timeout_ms, &peer);
 	if (ret)
 		return ret;
 	if (call->flags)
@@ -140,7 +142,7 @@ int tow_call_peer_connect(struct tow_client *client, void *data,
 		return -EINVAL;
 	if (call->flags && !capable(CAP_NET_ADMIN))
 		return -EPERM;
-	ret = tow_call_connect_reach(client->dev, call);
+	ret = tow_call_connect_reach(client, call);
 	if (ret)
 		return ret;
 	return tow_call_answer(answer, call);

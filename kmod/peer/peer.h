@@ -179,7 +179,7 @@ struct tow_peer {
  * @last_id: number of the youngest peer
  * @count: peers in @by_id
  * @attempts: struct tow_attempt that are in progress
- * @attempt_count: entries of @attempts
+ * @attempts_ended: how many attempts have ended so far; also read without @lock
  * @sessions: sessions that are not ENDED, by number, each with a reference
  * @last_session: number of the youngest session
  * @clock: counts requests that came, sessions that became READY, and AUTH that
@@ -206,7 +206,7 @@ struct tow_peers {
 	u64				last_id;
 	unsigned int			count;
 	struct list_head		attempts;
-	unsigned int			attempt_count;
+	unsigned long			attempts_ended;
 	struct xarray			sessions;
 	u64				last_session;
 	u64				clock;
@@ -292,11 +292,13 @@ bool tow_evict_forget(struct tow_device *dev);
 bool tow_peer_forget_idle(struct tow_peer *peer);
 
 /* connect.c */
-int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
+void tow_attempts_init(struct tow_device *dev);
+int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
+		   const struct tow_address *address,
 		   const struct tow_conn_settings *settings, u32 timeout_ms,
 		   struct tow_peer **result);
-int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
-		 struct tow_session **result);
+int tow_peer_use(struct tow_peer *peer, struct tow_account *account,
+		 u32 timeout_ms, struct tow_session **result);
 void tow_peer_seek(struct tow_peer *peer, u32 limit_ms);
 void tow_peer_remember(struct tow_peer *peer,
 		       const struct tow_conn_settings *settings);

@@ -115,7 +115,7 @@ static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,
 	struct tow_session *session;
 	int ret;
 
-	ret = tow_peer_use(peer,
+	ret = tow_peer_use(peer, queue->charge.account,
 			   READ_ONCE(dev->peers->settings.reconnect_timeout_ms),
 			   &session);
 	if (ret)
