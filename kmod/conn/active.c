@@ -343,7 +343,7 @@ static int tow_connect_data_request(struct tow_link *link)
 	};
 	int ret;
 
-	ret = tow_session_create_qp(link);
+	ret = tow_link_create_qp(link);
 	if (ret)
 		return ret;
 	request.data.qp_num = cpu_to_le32(link->id->qp->qp_num);

@@ -135,7 +135,8 @@ static int tow_link_create_control(struct tow_link *link)
  *
  * tow_link_destroy() undoes it.
  *
- * Return: 0; -ENOSPC: the device has no more; -ENOMEM; the provider's error.
+ * Return: 0; -ENOSPC: there is no room for its receives or its completions;
+ * -ENOMEM; the provider's error.
  */
 int tow_link_create_qp(struct tow_link *link)
 {

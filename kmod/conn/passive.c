@@ -12,9 +12,9 @@
  *
  * A request for a control queue pair does not prove which node sent it.  So all
  * it can do is take one of a bounded number of half-open sessions, which end
- * soon, and evict an unused session (tow_accept_error()).  The proof is in the
- * first message, AUTH, which peer/ handles.  A request for a data queue pair
- * carries a MAC that only the other end of an authenticated session can make.
+ * soon.  The proof is in the first message, AUTH, which peer/ handles.  A
+ * request for a data queue pair carries a MAC that only the other end of an
+ * authenticated session can make.
  *
  * All of this runs in the connection manager's handler of the new connection.
  */
@@ -196,7 +196,6 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 	session->loopback = tow_accept_is_us(dev, request);
 	ret = tow_accept_control_setup(session, id, param);
 	if (ret) {
-		ret = tow_accept_error(session, ret);
 		tow_accept_reject(id, ret);
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "could not be accepted");
@@ -243,7 +242,7 @@ static int tow_accept_data_setup(struct tow_session *session,
 
 	link->id = id;
 	id->context = link;
-	ret = tow_session_create_qp(link);
+	ret = tow_link_create_qp(link);
 	if (ret)
 		return ret;
 	memcpy(reply.incarnation, session->dev->incarnation,
@@ -279,7 +278,6 @@ static int tow_accept_data(struct tow_device *dev, struct rdma_cm_id *id,
 		goto out_unlock;
 	ret = tow_accept_data_setup(session, id, request->index);
 	if (ret) {
-		ret = tow_accept_error(session, ret);
 		tow_accept_reject(id, ret);
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "a data queue pair could not be accepted");

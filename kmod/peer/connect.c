@@ -30,12 +30,6 @@
 #define TOW_ATTEMPTS_MAX	64
 
 /*
- * Connections that one attempt evicts at most; each frees two queue pairs or
- * more.
- */
-#define TOW_ATTEMPT_DROPS	(TOW_QPS_MAX / 2 + 1)
-
-/*
  * After an outage, how long to wait for the answer to a request: TOW_ANSWER_MS,
  * or the time since the attempt began divided by TOW_ANSWER_PART if that is
  * longer.
@@ -86,20 +80,13 @@ static int tow_connect_all(struct tow_session *session)
 	return ret;
 }
 
-/*
- * Wait until nothing of a session is left, before the next try.  If our device
- * had no room and the session is loopback, wait for its other end as well,
- * which takes room of the same device.
- */
+/* Wait until nothing of a session is left, before the next try. */
 static void tow_connect_wait_gone(struct tow_session *session)
 {
 	struct tow_peers *peers = session->dev->peers;
 
 	wait_event(peers->wait,
 		   xa_load(&peers->sessions, session->index) != session);
-	if (session->full && session->loopback)
-		wait_event(peers->wait,
-			   !xa_load(&peers->sessions, session->id));
 }
 
 /**
@@ -110,7 +97,6 @@ static void tow_connect_wait_gone(struct tow_session *session)
  * @answer_ms: how long to wait for the answer to the first request
  * @result: where to: the peer, with a reference for the caller, if
  *	tow_peer_begin() found it, also after later errors; else NULL
- * @full: where to: our own device had no room
  *
  * Return: 0: the session has become READY; -EALREADY: the peer has another
  * session, or is connecting to us; the errors of TOW_IOCTL_PEER_CONNECT;
@@ -119,14 +105,12 @@ static void tow_connect_wait_gone(struct tow_session *session)
 static int tow_connect(struct tow_device *dev,
 		       const struct tow_address *address,
 		       const struct tow_conn_settings *settings,
-		       unsigned int answer_ms, struct tow_peer **result,
-		       bool *full)
+		       unsigned int answer_ms, struct tow_peer **result)
 {
 	struct tow_session *session;
 	int ret;
 
 	*result = NULL;
-	*full = false;
 	session = tow_session_new(dev, true, settings);
 	if (IS_ERR(session))
 		return PTR_ERR(session);
@@ -141,7 +125,6 @@ static int tow_connect(struct tow_device *dev,
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "could not be connected");
 		tow_connect_wait_gone(session);
-		*full = session->full;
 	}
 	tow_session_put(session);
 	return ret;
@@ -160,8 +143,6 @@ static int tow_connect(struct tow_device *dev,
  * @again: the peer was connected before, and an association waits for it
  * @deadline: when to give up, in jiffies; callers may move it later, under
  *	tow_peers.lock
- * @full: the last try failed because our own device had no room
- * @drops: times that the attempt waited for another connection to make room
  * @work: tow_attempt_work()
  * @done: @error and @peer are valid; the three are under tow_peers.lock
  * @error: the result: 0 or a negative errno
@@ -176,8 +157,6 @@ struct tow_attempt {
 	unsigned long			begun;
 	bool				again;
 	unsigned long			deadline;
-	bool				full;
-	unsigned int			drops;
 	struct work_struct		work;
 	bool				done;
 	int				error;
@@ -242,7 +221,7 @@ static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 	int ret;
 
 	ret = tow_connect(attempt->dev, &attempt->address, &attempt->settings,
-			  tow_attempt_answer_ms(attempt), peer, &attempt->full);
+			  tow_attempt_answer_ms(attempt), peer);
 	if (*peer && (!ret || ret == -EALREADY))
 		ret = tow_attempt_wait_ready(*peer);
 	if (ret == -EAGAIN)
@@ -261,9 +240,6 @@ static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 	if (tow_device_going(attempt->dev) ||
 	    !time_before(jiffies, READ_ONCE(attempt->deadline)))
 		return false;
-	if (attempt->full)
-		return attempt->drops++ < TOW_ATTEMPT_DROPS &&
-		       tow_evict_wait(attempt->dev);
 	switch (error) {
 	case -EALREADY:
 	case -EAGAIN:

@@ -121,21 +121,6 @@ void tow_peers_cleanup(struct tow_device *dev)
 
 /* ---- sessions ------------------------------------------------------------- */
 
-/**
- * tow_accept_error - the error for an initiator that could not be accepted
- * @session: the responder's session; if @full is set a connection is evicted
- * @error: why, a negative errno
- *
- * Return: @error; -EAGAIN: there will be room soon, as an unused connection is
- * ending.
- */
-int tow_accept_error(struct tow_session *session, int error)
-{
-	if (session->full && tow_evict_soon(session->dev))
-		return -EAGAIN;
-	return error;
-}
-
 /*
  * Handle AUTH, the initiator's proof.  Return: 0, also if the session ends for
  * another reason; -EKEYREJECTED: the proof is wrong; -EPROTO: another field is.
@@ -157,7 +142,6 @@ static int tow_accept_auth(struct tow_session *session,
 	if (ret == -EPROTO)
 		return ret;
 	if (ret) {
-		ret = tow_accept_error(session, ret);
 		/* Not the other end's fault: GOODBYE has the reason. */
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 ret == -EALREADY ?

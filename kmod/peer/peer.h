@@ -240,6 +240,9 @@ struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address);
 
+bool tow_peer_forget_idle(struct tow_peer *peer);
+bool tow_peer_forget_oldest(struct tow_device *dev);
+
 /* table.c: caller holds tow_peers.lock */
 void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event);
 struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation);
@@ -274,7 +277,6 @@ void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep);
 
 /* init.c: called by conn/ */
-int tow_accept_error(struct tow_session *session, int error);
 int tow_peer_session_receive(struct tow_session *session, u8 type,
 			     u32 request, void *body, size_t bytes);
 bool tow_peer_session_fill(struct tow_session *session, u8 *type,
@@ -284,12 +286,6 @@ bool tow_peer_session_tick(struct tow_session *session);
 bool tow_peer_session_closing(struct tow_session *session);
 void tow_peer_session_closed(struct tow_session *session, bool keep);
 void tow_peer_session_release(struct tow_session *session);
-
-/* evict.c */
-bool tow_evict_wait(struct tow_device *dev);
-bool tow_evict_soon(struct tow_device *dev);
-bool tow_evict_forget(struct tow_device *dev);
-bool tow_peer_forget_idle(struct tow_peer *peer);
 
 /* connect.c */
 int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
