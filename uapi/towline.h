@@ -945,7 +945,7 @@ enum tow_peer_setting {
  * @gid_index: in: TOW_PEER_SET_GID_INDEX; -1: the connection manager chooses
  * @pkey_index: in: TOW_PEER_SET_PKEY_INDEX
  * @sl: in: TOW_PEER_SET_SL: service level
- * @traffic_class: in: TOW_PEER_SET_TRAFFIC_CLASS
+ * @traffic_class: in: TOW_PEER_SET_TRAFFIC_CLASS: of the IP header
  * @mtu: in: TOW_PEER_SET_MTU: bytes; 0: the port's
  * @timeout: in: TOW_PEER_SET_TIMEOUT: for acknowledgements, 4.096 us * 2^timeout
  * @retry_count: in: TOW_PEER_SET_RETRY_COUNT

@@ -119,7 +119,9 @@ static int tow_connect_resolve_address(struct tow_link *link)
 		ret = tow_connect_source(session, &source);
 	if (ret)
 		return ret;
-	rdma_set_service_type(link->id, session->settings.traffic_class);
+	/* Without a type of its own, the identifier has the administrator's default. */
+	if (session->settings.traffic_class >= 0)
+		rdma_set_service_type(link->id, session->settings.traffic_class);
 	return rdma_resolve_addr(link->id,
 				 bound ? (struct sockaddr *)&source : NULL,
 				 (struct sockaddr *)&target,

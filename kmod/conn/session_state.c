@@ -310,6 +310,7 @@ void tow_conn_settings_init(struct tow_conn_settings *settings,
 		.reconnect_timeout_ms	= 10000,
 		.revoke_timeout_ms	= 5000,
 		.gid_index		= -1,
+		.traffic_class		= -1,
 		/* 67 ms */
 		.timeout		= 14,
 		/* Soft-RoCE takes 7 as no limit. */

@@ -47,7 +47,7 @@ struct tow_assoc;
  * @gid_index: which GID of the port; -1: the connection manager chooses
  * @pkey_index: partition
  * @sl: service level; 0: that of the path
- * @traffic_class: of the IP header
+ * @traffic_class: of the IP header; -1: the connection manager's default
  * @mtu: in bytes; 0: that of the path
  * @timeout: ACK timeout: 4.096 us * 2^timeout; 0: none
  * @retry_count: how often a packet is sent again
@@ -71,7 +71,7 @@ struct tow_conn_settings {
 	s32	gid_index;
 	u32	pkey_index;
 	u32	sl;
-	u32	traffic_class;
+	s32	traffic_class;
 	u32	mtu;
 	u32	timeout;
 	u32	retry_count;
