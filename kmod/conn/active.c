@@ -221,7 +221,7 @@ static int tow_connect_request(struct tow_link *link,
 	request->version = cpu_to_le16(TOW_WIRE_VERSION);
 	memcpy(request->incarnation, link->session->dev->incarnation,
 	       sizeof(request->incarnation));
-	tow_link_conn_param(link, &param, request, sizeof(*request));
+	tow_link_conn_param(link, NULL, &param, request, sizeof(*request));
 	return rdma_connect(link->id, &param);
 }
 

@@ -34,6 +34,9 @@
  */
 #define TOW_LINK_RNR_RETRIES	6
 
+/* Between them; the connection manager's own is 655 ms. */
+#define TOW_LINK_RNR_TIMER	IB_RNR_TIMER_000_64
+
 /**
  * tow_link_init - initialise a data queue pair's link, without a queue pair
  * @link: the link
@@ -147,13 +150,18 @@ int tow_link_create_qp(struct tow_link *link)
 
 /**
  * tow_link_conn_param - fill in the parameters of a connection
- * @link: the link
+ * @link: the link, with its identifier
+ * @asked: what the other end's request has; NULL: we make the request
  * @param: where to
  * @data: private data
  * @bytes: its size
+ *
+ * Each direction has no more reads in flight than both ends can have.  The
+ * answer's numbers are those of the initiator's queue pair, too.
  */
-void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
-			 const void *data, u8 bytes)
+void tow_link_conn_param(struct tow_link *link,
+			 const struct rdma_conn_param *asked,
+			 struct rdma_conn_param *param, const void *data, u8 bytes)
 {
 	const struct ib_device_attr *attrs =
 		&link->session->dev->ibdev->attrs;
@@ -165,6 +173,13 @@ void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
 	param->private_data_len = bytes;
 	param->responder_resources = min_t(int, attrs->max_qp_rd_atom, reads);
 	param->initiator_depth = min_t(int, attrs->max_qp_init_rd_atom, reads);
+	if (asked) {
+		param->responder_resources = min(param->responder_resources,
+						 asked->responder_resources);
+		param->initiator_depth = min(param->initiator_depth,
+					     asked->initiator_depth);
+	}
+	rdma_set_min_rnr_timer(link->id, TOW_LINK_RNR_TIMER);
 	param->retry_count = link->session->settings.retry_count;
 	param->rnr_retry_count = TOW_LINK_RNR_RETRIES;
 }

@@ -160,7 +160,7 @@ static int tow_accept_control_setup(struct tow_session *session,
 		ret = tow_accept_reply(session);
 	if (ret)
 		return ret;
-	tow_link_conn_param(&session->control, &answer,
+	tow_link_conn_param(&session->control, param, &answer,
 			    &session->handshake.reply,
 			    sizeof(session->handshake.reply));
 	return rdma_accept(id, &answer);
@@ -227,7 +227,8 @@ static int tow_accept_check_data(struct tow_session *session,
 
 /* Caller holds the session's @setup. */
 static int tow_accept_data_setup(struct tow_session *session,
-				 struct rdma_cm_id *id, unsigned int index)
+				 struct rdma_cm_id *id, unsigned int index,
+				 const struct rdma_conn_param *param)
 {
 	struct tow_link *link = &session->data[index];
 	struct tow_wire_reply reply = {
@@ -252,7 +253,7 @@ static int tow_accept_data_setup(struct tow_session *session,
 				id->qp->qp_num, reply.mac);
 	if (ret)
 		return ret;
-	tow_link_conn_param(link, &answer, &reply, sizeof(reply));
+	tow_link_conn_param(link, param, &answer, &reply, sizeof(reply));
 	return rdma_accept(id, &answer);
 }
 
@@ -276,7 +277,7 @@ static int tow_accept_data(struct tow_device *dev, struct rdma_cm_id *id,
 		ret = tow_accept_check_data(session, request);
 	if (ret)
 		goto out_unlock;
-	ret = tow_accept_data_setup(session, id, request->index);
+	ret = tow_accept_data_setup(session, id, request->index, param);
 	if (ret) {
 		tow_accept_reject(id, ret);
 		tow_session_fail(session, ret, tow_session_reason_of(ret),

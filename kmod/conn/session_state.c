@@ -311,8 +311,11 @@ void tow_conn_settings_init(struct tow_conn_settings *settings,
 		.revoke_timeout_ms	= 5000,
 		.gid_index		= -1,
 		.traffic_class		= -1,
-		/* 67 ms */
-		.timeout		= 14,
+		/*
+		 * 67 ms in software.  1.07 s on hardware, where queues in
+		 * switches and pauses may hold an ACK up for longer than 67 ms.
+		 */
+		.timeout		= ib_uses_virt_dma(ibdev) ? 14 : 18,
 		/* Soft-RoCE takes 7 as no limit. */
 		.retry_count		= 6,
 	};
