@@ -214,13 +214,13 @@ static void tow_link_note_error(struct tow_link *link, int error)
 }
 
 /*
- * The initiator waits, and decides on the error; a responder's session ends
- * here.
+ * Until the queue pair is connected the initiator waits, and decides on the
+ * error; any other session ends here.
  */
 static void tow_link_failed(struct tow_link *link, int error)
 {
 	tow_link_note_error(link, error);
-	if (!link->session->initiator)
+	if (!link->session->initiator || link->step == TOW_LINK_ESTABLISHED)
 		tow_session_fail(link->session, error, TOW_WIRE_FAILED,
 				 "connection manager error");
 }
@@ -303,6 +303,7 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
+		/* Of a connection: the next hop's Ethernet address is another. */
 		tow_link_failed(link, tow_link_status(event, -EHOSTUNREACH));
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -314,6 +315,10 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	case RDMA_CM_EVENT_DISCONNECTED:
 		tow_link_note_error(link, -ECONNRESET);
 		tow_session_hung_up(link->session);
+		break;
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		tow_session_fail(link->session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "our Ethernet address is another");
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		tow_session_fail(link->session, -ENODEV, TOW_WIRE_GOING,
