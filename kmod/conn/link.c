@@ -19,6 +19,7 @@
  * something else.
  */
 #include <linux/string.h>
+#include <rdma/ib_cm.h>
 
 #include "assoc.h"
 #include "core/core.h"
@@ -250,8 +251,19 @@ static void tow_link_accepted(struct tow_link *link,
 }
 
 /*
+ * Why the other end's connection manager rejects a request: is it worth while to
+ * ask again?  A node that was restarted may have a queue pair's number that
+ * belongs to a connection which the other end has not given up yet.
+ */
+static bool tow_link_may_ask_again(int reason)
+{
+	return reason == IB_CM_REJ_NO_QP || reason == IB_CM_REJ_NO_RESOURCES ||
+	       reason == IB_CM_REJ_TIMEOUT || reason == IB_CM_REJ_STALE_CONN;
+}
+
+/*
  * Our own rejection has a reason; any other means that no towline listens
- * there.
+ * there, or is for now only.
  */
 static int tow_link_rejected(struct rdma_cm_id *id,
 			     struct rdma_cm_event *event)
@@ -262,7 +274,8 @@ static int tow_link_rejected(struct rdma_cm_id *id,
 	reject = rdma_consumer_reject_data(id, event, &bytes);
 	if (!reject || bytes < sizeof(*reject) ||
 	    reject->magic != cpu_to_le32(TOW_WIRE_MAGIC))
-		return -ECONNREFUSED;
+		return tow_link_may_ask_again(event->status) ? -EAGAIN :
+							       -ECONNREFUSED;
 	if (reject->version != cpu_to_le16(TOW_WIRE_VERSION))
 		return -EPROTONOSUPPORT;
 	return tow_session_error_of(le16_to_cpu(reject->reason));
