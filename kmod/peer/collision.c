@@ -374,16 +374,6 @@ static void tow_peer_take_predecessors(const struct tow_session *session,
 	}
 }
 
-static void tow_peer_forget(struct list_head *taken)
-{
-	struct tow_peer *peer, *next;
-
-	list_for_each_entry_safe(peer, next, taken, taken) {
-		tow_peer_sysfs_remove(peer);
-		tow_peer_put(peer);
-	}
-}
-
 /* ---- ready, lost, gone ---------------------------------------------------- */
 
 /*

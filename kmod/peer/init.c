@@ -90,18 +90,20 @@ void tow_peers_stop(struct tow_device *dev)
 	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer;
 	unsigned long index;
+	LIST_HEAD(taken);
 
 	wait_event(peers->wait, tow_peers_all_ended(peers));
-	/* Whatever ended last may still hold the lock: wait for it. */
+	/*
+	 * The lock also waits for whatever ended last.  PEER_DISCONNECT may
+	 * forget an idle peer meanwhile: each peer is taken out once.
+	 */
 	mutex_lock(&peers->lock);
-	mutex_unlock(&peers->lock);
 	xa_for_each(&peers->by_id, index, peer) {
-		mutex_lock(&peers->lock);
 		tow_peer_take_out(peer);
-		mutex_unlock(&peers->lock);
-		tow_peer_sysfs_remove(peer);
-		tow_peer_put(peer);
+		list_add_tail(&peer->taken, &taken);
 	}
+	mutex_unlock(&peers->lock);
+	tow_peer_forget(&taken);
 	tow_conn_stop(dev);
 }
 

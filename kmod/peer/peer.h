@@ -240,6 +240,7 @@ struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address);
 
+void tow_peer_forget(struct list_head *taken);
 bool tow_peer_forget_idle(struct tow_peer *peer);
 bool tow_peer_forget_oldest(struct tow_device *dev);
 

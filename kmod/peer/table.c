@@ -299,6 +299,22 @@ void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly)
 }
 
 /**
+ * tow_peer_forget - let go of peers that were taken out
+ * @taken: the peers, with the table's references
+ *
+ * In process context; caller does not hold tow_peers.lock.
+ */
+void tow_peer_forget(struct list_head *taken)
+{
+	struct tow_peer *peer, *next;
+
+	list_for_each_entry_safe(peer, next, taken, taken) {
+		tow_peer_sysfs_remove(peer);
+		tow_peer_put(peer);
+	}
+}
+
+/**
  * tow_peer_forget_idle - forget a peer that is not connected
  * @peer: the peer
  *
