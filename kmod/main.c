@@ -133,6 +133,10 @@ static void tow_device_event(struct ib_event_handler *handler,
 	case IB_EVENT_GID_CHANGE:
 		tow_memory_changed(dev);
 		tow_partings_retry(dev);
+		tow_sessions_look(dev, 0);
+		break;
+	case IB_EVENT_PORT_ERR:
+		tow_sessions_look(dev, event->element.port_num);
 		break;
 	default:
 		break;

@@ -57,6 +57,7 @@
  *	errno; NULL: it is written to @offset
  * @min: the least that may be written
  * @max: the most
+ * @unset: -1 may be written as well: there is no setting
  */
 struct tow_file {
 	struct device_attribute		attr;
@@ -73,6 +74,7 @@ struct tow_file {
 			int	(*set)(struct tow_device *dev, u32 value);
 			u32	min;
 			u32	max;
+			bool	unset;
 		};
 	};
 };
@@ -322,8 +324,10 @@ static u32 *tow_setting(struct device *node, const struct tow_file *file)
 static ssize_t tow_setting_show(struct device *node,
 				struct device_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%u\n",
-			  READ_ONCE(*tow_setting(node, tow_file_of(attr))));
+	const struct tow_file *file = tow_file_of(attr);
+
+	return sysfs_emit(buf, file->unset ? "%d\n" : "%u\n",
+			  READ_ONCE(*tow_setting(node, file)));
 }
 
 static ssize_t tow_setting_store(struct device *node,
@@ -336,6 +340,10 @@ static ssize_t tow_setting_store(struct device *node,
 
 	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
+	if (file->unset && sysfs_streq(buf, "-1") && strlen(buf) == count) {
+		WRITE_ONCE(*tow_setting(node, file), -1);
+		return count;
+	}
 	ret = tow_sysfs_number(buf, count, false, file->max, &value);
 	if (ret)
 		return ret;
@@ -433,35 +441,6 @@ static int tow_setting_set_mtu(struct tow_device *dev, u32 value)
 }
 
 /* ---- settings that are no number ------------------------------------------ */
-
-static ssize_t gid_index_show(struct device *node,
-			      struct device_attribute *attr, char *buf)
-{
-	struct tow_device *dev = dev_get_drvdata(node);
-
-	return sysfs_emit(buf, "%d\n", READ_ONCE(dev->peers->settings.gid_index));
-}
-
-static ssize_t gid_index_store(struct device *node,
-			       struct device_attribute *attr, const char *buf,
-			       size_t count)
-{
-	struct tow_device *dev = dev_get_drvdata(node);
-	u64 value;
-	int ret;
-
-	if (!capable(CAP_NET_ADMIN))
-		return -EPERM;
-	if (sysfs_streq(buf, "-1") && strlen(buf) == count) {
-		WRITE_ONCE(dev->peers->settings.gid_index, -1);
-		return count;
-	}
-	ret = tow_sysfs_number(buf, count, false, TOW_GID_INDEX_MAX, &value);
-	if (ret)
-		return ret;
-	WRITE_ONCE(dev->peers->settings.gid_index, value);
-	return count;
-}
 
 static ssize_t cluster_key_show(struct device *node,
 				struct device_attribute *attr, char *buf)
@@ -592,12 +571,13 @@ static struct tow_file tow_files[] = {
 	TOW_SETTING(revoke_timeout_ms, 10, TOW_TIMEOUT_MAX_MS,
 		    TOW_IN_PEERS(revoke_timeout_ms),
 		    .set = tow_setting_set_revoke_timeout),
-	{ .attr = __ATTR_RW(gid_index) },
+	TOW_SETTING(gid_index, 0, TOW_GID_INDEX_MAX, TOW_IN_PEERS(gid_index),
+		    .unset = true),
 	TOW_SETTING(pkey_index, 0, TOW_PKEY_INDEX_MAX,
 		    TOW_IN_PEERS(pkey_index)),
 	TOW_SETTING(sl, 0, TOW_SL_MAX, TOW_IN_PEERS(sl)),
 	TOW_SETTING(traffic_class, 0, TOW_TRAFFIC_CLASS_MAX,
-		    TOW_IN_PEERS(traffic_class)),
+		    TOW_IN_PEERS(traffic_class), .unset = true),
 	TOW_SETTING(mtu, 0, TOW_MTU_MAX, TOW_IN_PEERS(mtu),
 		    .set = tow_setting_set_mtu),
 	TOW_SETTING(timeout, 0, TOW_TIMEOUT_MAX, TOW_IN_PEERS(timeout)),

@@ -946,7 +946,7 @@ enum tow_peer_setting {
  * @gid_index: in: TOW_PEER_SET_GID_INDEX; -1: the connection manager chooses
  * @pkey_index: in: TOW_PEER_SET_PKEY_INDEX
  * @sl: in: TOW_PEER_SET_SL: service level
- * @traffic_class: in: TOW_PEER_SET_TRAFFIC_CLASS
+ * @traffic_class: in: TOW_PEER_SET_TRAFFIC_CLASS: of the IP header
  * @mtu: in: TOW_PEER_SET_MTU: bytes; 0: the port's
  * @timeout: in: TOW_PEER_SET_TIMEOUT: for acknowledgements, 4.096 us * 2^timeout
  * @retry_count: in: TOW_PEER_SET_RETRY_COUNT
@@ -988,10 +988,12 @@ struct tow_peer_connect {
  * the link; ECONNREFUSED: nobody listens; ETIMEDOUT: no answer;
  * EPROTONOSUPPORT: the peer speaks another version; ENOKEY: this node or the
  * peer has no cluster key, and that is not allowed; EKEYREJECTED: the cluster
- * keys differ; EPROTO: what the peer said makes no sense; ENOSPC: no more queue
- * pairs, completion queues or peers, here or there; EAGAIN: the peer is busy with
- * too many others, or 32 other connections of the user's programs, or 64 of all
- * users', were being made here until the time was over; ECONNRESET: it went away meanwhile; EINTR, ENOMEM.
+ * keys differ; EPROTO: what the peer said makes no sense; ENOSPC: the peer has
+ * no room, or this device is connected to peer_limit others; EAGAIN: the peer is
+ * busy with too many others, or 32 other connections of the user's programs, or
+ * 64 of all users', were being made here until the time was over; ECONNRESET: it
+ * went away meanwhile; EINTR; ENOMEM; and what the driver says that has no more
+ * queue pairs or completion queues, mostly ENOMEM.
  */
 #define TOW_IOCTL_PEER_CONNECT	_IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_CONNECT)
 

@@ -119,7 +119,9 @@ static int tow_connect_resolve_address(struct tow_link *link)
 		ret = tow_connect_source(session, &source);
 	if (ret)
 		return ret;
-	rdma_set_service_type(link->id, session->settings.traffic_class);
+	/* Without a type of its own, the identifier has the administrator's default. */
+	if (session->settings.traffic_class >= 0)
+		rdma_set_service_type(link->id, session->settings.traffic_class);
 	return rdma_resolve_addr(link->id,
 				 bound ? (struct sockaddr *)&source : NULL,
 				 (struct sockaddr *)&target,
@@ -219,7 +221,7 @@ static int tow_connect_request(struct tow_link *link,
 	request->version = cpu_to_le16(TOW_WIRE_VERSION);
 	memcpy(request->incarnation, link->session->dev->incarnation,
 	       sizeof(request->incarnation));
-	tow_link_conn_param(link, &param, request, sizeof(*request));
+	tow_link_conn_param(link, NULL, &param, request, sizeof(*request));
 	return rdma_connect(link->id, &param);
 }
 
@@ -343,7 +345,7 @@ static int tow_connect_data_request(struct tow_link *link)
 	};
 	int ret;
 
-	ret = tow_session_create_qp(link);
+	ret = tow_link_create_qp(link);
 	if (ret)
 		return ret;
 	request.data.qp_num = cpu_to_le32(link->id->qp->qp_num);

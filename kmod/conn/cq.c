@@ -379,7 +379,7 @@ static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
 	if (IS_ERR(cq->cq)) {
 		ret = PTR_ERR(cq->cq);
 		tow_cq_unref(cq);
-		return ERR_PTR(ret == -ENOMEM ? -ENOMEM : -ENOSPC);
+		return ERR_PTR(ret);
 	}
 	return cq;
 }
@@ -389,7 +389,8 @@ static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
  * @dev: the device; the caller is one of its users
  * @entries: how many entries
  *
- * Return: the queue, for tow_cq_put(); -ENOSPC: the device has no more; -ENOMEM.
+ * Return: the queue, for tow_cq_put(); -ENOSPC: @entries are more than the
+ * device's queues have; -ENOMEM; the provider's error.
  */
 struct tow_cq *tow_cq_get(struct tow_device *dev, unsigned int entries)
 {

@@ -130,8 +130,9 @@ int tow_link_create_qp(struct tow_link *link);
 void tow_link_disconnect(struct tow_link *link, bool over);
 void tow_link_destroy(struct tow_link *link);
 int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
-void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
-			 const void *data, u8 bytes);
+void tow_link_conn_param(struct tow_link *link,
+			 const struct rdma_conn_param *asked,
+			 struct rdma_conn_param *param, const void *data, u8 bytes);
 void tow_link_qp_event(struct ib_event *event, void *context);
 
 /* rma/qp.c: data queue pairs */

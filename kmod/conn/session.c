@@ -24,6 +24,7 @@
 
 #include <linux/jiffies.h>
 #include <linux/slab.h>
+#include <rdma/ib_cache.h>
 
 #include "core/core.h"
 #include "core/quirks.h"
@@ -203,6 +204,53 @@ static bool tow_session_refused(struct tow_session *session)
 	       !tow_session_orderly(session->reason);
 }
 
+/*
+ * Why a connected session cannot go on; NULL: it can.  Caller holds @setup.  A
+ * port that is down does not matter to loopback.
+ */
+static const char *tow_session_cut_off(const struct tow_session *session, u32 down)
+{
+	const struct ib_gid_attr *from;
+	union ib_gid gid;
+
+	if (!tow_session_alive(session) ||
+	    session->control.step != TOW_LINK_ESTABLISHED)
+		return NULL;
+	from = session->control.id->route.addr.dev_addr.sgid_attr;
+	if (!from)
+		return NULL;
+	if (from->port_num == down && !session->loopback)
+		return "the port is down";
+	if (rdma_query_gid(from->device, from->port_num, from->index, &gid) ||
+	    memcmp(&gid, &from->gid, sizeof(gid)))
+		return "our address is gone";
+	return NULL;
+}
+
+/**
+ * tow_sessions_look - end the sessions that a change of the device cuts off
+ * @dev: the device; a port has changed, or its addresses have
+ * @down: the port that is down; 0: none
+ *
+ * In process context; caller is an event handler, which is unregistered before
+ * the device goes.
+ */
+void tow_sessions_look(struct tow_device *dev, u32 down)
+{
+	struct tow_session *session;
+	const char *why;
+	u64 cursor = 0;
+
+	while ((session = tow_peer_session_next(dev, &cursor))) {
+		mutex_lock(&session->setup);
+		why = tow_session_cut_off(session, down);
+		mutex_unlock(&session->setup);
+		if (why)
+			tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED, why);
+		tow_session_put(session);
+	}
+}
+
 static void tow_session_end(struct work_struct *work)
 {
 	struct tow_session *session = container_of(work, struct tow_session,
@@ -290,40 +338,13 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	return session;
 }
 
-/*
- * Map a provider's error.  Providers return many different errors when they run
- * out of something, and little else can go wrong: all but -ENODEV, -EIO and
- * -ENOMEM become -ENOSPC.  Sets @full.
- */
-static int tow_session_full(struct tow_session *session, int error)
-{
-	if (error == -ENODEV || error == -EIO)
-		return error;
-	session->full = true;
-	return error == -ENOMEM ? -ENOMEM : -ENOSPC;
-}
-
-/**
- * tow_session_create_qp - tow_link_create_qp(), with errors mapped
- * @link: the link, of a session
- *
- * Return: 0; -ENOSPC, -ENOMEM: our device has no room, and tow_session.full is
- * set; -ENODEV, -EIO: the device is going.
- */
-int tow_session_create_qp(struct tow_link *link)
-{
-	int ret = tow_link_create_qp(link);
-
-	return ret ? tow_session_full(link->session, ret) : 0;
-}
-
 /**
  * tow_session_prepare - make the control queue pair, ready to receive
  * @session: the session; caller holds its @setup
  * @id: the connection's identifier; the session owns it from now on, after
  *	errors too
  *
- * Return: 0; -ENOSPC, -ENOMEM; the provider's error.
+ * Return: 0; -ENOMEM; the provider's error.
  */
 int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
 {
@@ -339,9 +360,9 @@ int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
 			     2 * (TOW_WIRE_CREDITS + 1),
 			     IB_POLL_UNBOUND_WORKQUEUE);
 	if (IS_ERR(cq))
-		return tow_session_full(session, PTR_ERR(cq));
+		return PTR_ERR(cq);
 	session->cq = cq;
-	ret = tow_session_create_qp(&session->control);
+	ret = tow_link_create_qp(&session->control);
 	if (ret)
 		return ret;
 	return tow_session_post_receives(session);

@@ -116,21 +116,17 @@ static bool tow_peer_session_present(const struct tow_session *session)
  * As tow_peer_obtain(), but if the table is full a peer without a connection is
  * forgotten.  Caller holds tow_peers.lock, which is dropped for that.
  */
-static struct tow_peer *tow_peer_obtain_for(struct tow_session *session,
+static struct tow_peer *tow_peer_obtain_for(struct tow_device *dev,
 					    const u8 *incarnation)
 {
-	struct tow_device *dev = session->dev;
 	struct tow_peer *peer;
-	bool forgotten;
+	bool forgotten = true;
 
-	while ((peer = tow_peer_obtain(dev, incarnation)) == ERR_PTR(-ENOSPC)) {
+	while ((peer = tow_peer_obtain(dev, incarnation)) == ERR_PTR(-ENOSPC) &&
+	       forgotten) {
 		mutex_unlock(&dev->peers->lock);
-		forgotten = tow_evict_forget(dev);
+		forgotten = tow_peer_forget_oldest(dev);
 		mutex_lock(&dev->peers->lock);
-		if (!forgotten) {
-			session->full = true;
-			break;
-		}
 	}
 	return peer;
 }
@@ -180,7 +176,7 @@ int tow_peer_begin(struct tow_session *session,
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
-	peer = tow_peer_obtain_for(session,
+	peer = tow_peer_obtain_for(session->dev,
 				   session->handshake.reply.incarnation);
 	if (IS_ERR(peer)) {
 		ret = PTR_ERR(peer);
@@ -273,7 +269,7 @@ int tow_peer_authenticated(struct tow_session *session, u64 order)
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
-	peer = tow_peer_obtain_for(session,
+	peer = tow_peer_obtain_for(session->dev,
 				   session->handshake.request.incarnation);
 	if (IS_ERR(peer)) {
 		ret = PTR_ERR(peer);
@@ -375,16 +371,6 @@ static void tow_peer_take_predecessors(const struct tow_session *session,
 			tow_session_fail(other->session, -ESTALE,
 					 TOW_WIRE_REPLACED,
 					 "another life of that node has come");
-	}
-}
-
-static void tow_peer_forget(struct list_head *taken)
-{
-	struct tow_peer *peer, *next;
-
-	list_for_each_entry_safe(peer, next, taken, taken) {
-		tow_peer_sysfs_remove(peer);
-		tow_peer_put(peer);
 	}
 }
 

@@ -39,12 +39,6 @@
 #define TOW_ATTEMPTS_USER	32
 
 /*
- * Connections that one attempt evicts at most; each frees two queue pairs or
- * more.
- */
-#define TOW_ATTEMPT_DROPS	(TOW_QPS_MAX / 2 + 1)
-
-/*
  * After an outage, how long to wait for the answer to a request: TOW_ANSWER_MS,
  * or the time since the attempt began divided by TOW_ANSWER_PART if that is
  * longer.
@@ -95,20 +89,13 @@ static int tow_connect_all(struct tow_session *session)
 	return ret;
 }
 
-/*
- * Wait until nothing of a session is left, before the next try.  If our device
- * had no room and the session is loopback, wait for its other end as well,
- * which takes room of the same device.
- */
+/* Wait until nothing of a session is left, before the next try. */
 static void tow_connect_wait_gone(struct tow_session *session)
 {
 	struct tow_peers *peers = session->dev->peers;
 
 	wait_event(peers->wait,
 		   xa_load(&peers->sessions, session->index) != session);
-	if (session->full && session->loopback)
-		wait_event(peers->wait,
-			   !xa_load(&peers->sessions, session->id));
 }
 
 /**
@@ -119,7 +106,6 @@ static void tow_connect_wait_gone(struct tow_session *session)
  * @answer_ms: how long to wait for the answer to the first request
  * @result: where to: the peer, with a reference for the caller, if
  *	tow_peer_begin() found it, also after later errors; else NULL
- * @full: where to: our own device had no room
  *
  * Return: 0: the session has become READY; -EALREADY: the peer has another
  * session, or is connecting to us; the errors of TOW_IOCTL_PEER_CONNECT;
@@ -128,14 +114,12 @@ static void tow_connect_wait_gone(struct tow_session *session)
 static int tow_connect(struct tow_device *dev,
 		       const struct tow_address *address,
 		       const struct tow_conn_settings *settings,
-		       unsigned int answer_ms, struct tow_peer **result,
-		       bool *full)
+		       unsigned int answer_ms, struct tow_peer **result)
 {
 	struct tow_session *session;
 	int ret;
 
 	*result = NULL;
-	*full = false;
 	session = tow_session_new(dev, true, settings);
 	if (IS_ERR(session))
 		return PTR_ERR(session);
@@ -150,7 +134,6 @@ static int tow_connect(struct tow_device *dev,
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "could not be connected");
 		tow_connect_wait_gone(session);
-		*full = session->full;
 	}
 	tow_session_put(session);
 	return ret;
@@ -186,8 +169,6 @@ struct tow_goal {
  *	and what follows, up to @waiters, is written under tow_peers.lock
  * @deadline: when to give up, in jiffies
  * @waiters: callers that wait
- * @full: the last try failed because our own device had no room
- * @drops: times that the attempt waited for another connection to make room
  * @work: tow_attempt_work()
  * @done: @error and @peer are valid; the three are under tow_peers.lock
  * @error: the result: 0 or a negative errno
@@ -203,8 +184,6 @@ struct tow_attempt {
 	bool				again;
 	unsigned long			deadline;
 	unsigned int			waiters;
-	bool				full;
-	unsigned int			drops;
 	struct work_struct		work;
 	bool				done;
 	int				error;
@@ -298,12 +277,11 @@ static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 	struct tow_goal *goal = &attempt->goal;
 	int ret;
 
-	attempt->full = false;
 	ret = tow_attempt_turn(attempt);
 	if (ret)
 		return ret;
 	ret = tow_connect(goal->dev, &goal->address, &goal->settings,
-			  tow_attempt_answer_ms(attempt), peer, &attempt->full);
+			  tow_attempt_answer_ms(attempt), peer);
 	if (*peer && (!ret || ret == -EALREADY))
 		ret = tow_attempt_wait_ready(*peer);
 	if (!ret && goal->sought && *peer != goal->sought)
@@ -326,9 +304,6 @@ static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 	if (tow_device_going(attempt->goal.dev) ||
 	    !time_before(jiffies, READ_ONCE(attempt->deadline)))
 		return false;
-	if (attempt->full)
-		return attempt->drops++ < TOW_ATTEMPT_DROPS &&
-		       tow_evict_wait(attempt->goal.dev);
 	if (sought && attempt->tried < READ_ONCE(sought->aliases))
 		return true;
 	switch (error) {

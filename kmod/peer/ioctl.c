@@ -53,6 +53,7 @@ static int tow_connect_check(const struct tow_conn_settings *settings,
 	    settings->gid_index > TOW_GID_INDEX_MAX ||
 	    settings->pkey_index > TOW_PKEY_INDEX_MAX ||
 	    settings->sl > TOW_SL_MAX ||
+	    settings->traffic_class < -1 ||
 	    settings->traffic_class > TOW_TRAFFIC_CLASS_MAX ||
 	    settings->timeout > TOW_TIMEOUT_MAX ||
 	    settings->retry_count > TOW_RETRY_COUNT_MAX ||

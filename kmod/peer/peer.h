@@ -47,7 +47,7 @@ struct tow_assoc;
  * @gid_index: which GID of the port; -1: the connection manager chooses
  * @pkey_index: partition
  * @sl: service level; 0: that of the path
- * @traffic_class: of the IP header
+ * @traffic_class: of the IP header; -1: the connection manager's default
  * @mtu: in bytes; 0: that of the path
  * @timeout: ACK timeout: 4.096 us * 2^timeout; 0: none
  * @retry_count: how often a packet is sent again
@@ -71,7 +71,7 @@ struct tow_conn_settings {
 	s32	gid_index;
 	u32	pkey_index;
 	u32	sl;
-	u32	traffic_class;
+	s32	traffic_class;
 	u32	mtu;
 	u32	timeout;
 	u32	retry_count;
@@ -240,6 +240,10 @@ struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address);
 
+void tow_peer_forget(struct list_head *taken);
+bool tow_peer_forget_idle(struct tow_peer *peer);
+bool tow_peer_forget_oldest(struct tow_device *dev);
+
 /* table.c: caller holds tow_peers.lock */
 void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event);
 struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation);
@@ -274,7 +278,6 @@ void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep);
 
 /* init.c: called by conn/ */
-int tow_accept_error(struct tow_session *session, int error);
 int tow_peer_session_receive(struct tow_session *session, u8 type,
 			     u32 request, void *body, size_t bytes);
 bool tow_peer_session_fill(struct tow_session *session, u8 *type,
@@ -284,12 +287,6 @@ bool tow_peer_session_tick(struct tow_session *session);
 bool tow_peer_session_closing(struct tow_session *session);
 void tow_peer_session_closed(struct tow_session *session, bool keep);
 void tow_peer_session_release(struct tow_session *session);
-
-/* evict.c */
-bool tow_evict_wait(struct tow_device *dev);
-bool tow_evict_soon(struct tow_device *dev);
-bool tow_evict_forget(struct tow_device *dev);
-bool tow_peer_forget_idle(struct tow_peer *peer);
 
 /* connect.c */
 void tow_attempts_init(struct tow_device *dev);

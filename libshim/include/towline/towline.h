@@ -711,8 +711,9 @@ struct tow_peer_attr {
  * -EHOSTUNREACH, -ECONNREFUSED or -ETIMEDOUT when nobody can be reached there;
  * -ENOKEY or -EKEYREJECTED when the nodes do not trust each other;
  * -EPROTONOSUPPORT when they do not understand each other, or this node's module
- * has no peers; -EPROTO; -ENOSPC when queue pairs have run out, here or there;
- * -EAGAIN; -ECONNRESET; -EINTR; -ENOMEM; -ENODEV.
+ * has no peers; -EPROTO; -ENOSPC when the peer has no room, or this device is
+ * connected to peer_limit others; -EAGAIN; -ECONNRESET; -EINTR; -ENOMEM, also when
+ * queue pairs have run out here; -ENODEV.
  */
 int tow_peer_connect(struct tow_device *dev, const char *address,
 		     const struct tow_peer_attr *attr, uint32_t timeout_ms,
