@@ -20,9 +20,6 @@
 
 #include "internal.h"
 
-/* An exporter that is slow to take back what it gave does not keep others longer. */
-#define TOW_IMPORT_PATIENCE	HZ
-
 /**
  * tow_imports_init - prepare the structure
  * @imports: zeroed memory
@@ -226,17 +223,6 @@ struct tow_import *tow_import_new(struct tow_device *dev, u64 bytes,
 		import->readonly = readonly;
 	}
 	return import;
-}
-
-/**
- * tow_imports_wait - have what is ending given back, or wait TOW_IMPORT_PATIENCE
- * @imports: the device's; a signal that kills ends the wait, too
- */
-void tow_imports_wait(struct tow_imports *imports)
-{
-	wait_event_killable_timeout(imports->wait,
-				    !atomic_read(&imports->ending),
-				    TOW_IMPORT_PATIENCE);
 }
 
 /**

@@ -230,6 +230,8 @@ void tow_pool_give(struct tow_pool *pool, struct tow_slab **slabs,
 		   unsigned int count, struct tow_charge *charge);
 void tow_pool_look_again(struct tow_pool *pool);
 int tow_pool_too_small(struct tow_pool *pool, u64 bytes);
+int tow_memory_charge(struct tow_charge *charge, struct tow_client *client,
+		      const u64 amount[TOW_RESOURCES]);
 
 /* The slab is the pool's now, or not any more; caller holds the lock. */
 static inline void tow_pool_count(struct tow_pool *pool,
@@ -397,6 +399,20 @@ struct tow_imports {
 	wait_queue_head_t	wait;
 };
 
+/* An exporter that is slow to take back what it gave does not keep others longer. */
+#define TOW_IMPORT_PATIENCE	HZ
+
+/*
+ * Have what is ending given back, or wait TOW_IMPORT_PATIENCE; a signal that kills ends
+ * the wait, too.
+ */
+static inline void tow_imports_wait(struct tow_imports *imports)
+{
+	wait_event_killable_timeout(imports->wait,
+				    !atomic_read(&imports->ending),
+				    TOW_IMPORT_PATIENCE);
+}
+
 /**
  * struct tow_import - what has to be given back
  * @backing: what its region and its slabs know of it
@@ -498,9 +514,6 @@ int tow_import_map(struct tow_import *import);
 void tow_import_put(struct tow_import *import);
 bool tow_import_claim(struct tow_import *import);
 void tow_import_take_off(struct tow_import *import);
-void tow_imports_wait(struct tow_imports *imports);
-int tow_memory_charge(struct tow_charge *charge, struct tow_client *client,
-		      const u64 amount[TOW_RESOURCES]);
 struct tow_region *tow_import_region(struct tow_client *client,
 				     struct tow_import *import, int ret,
 				     u64 skip, u64 bytes);
