@@ -62,29 +62,6 @@ void tow_memory_cleanup(struct tow_device *dev)
 }
 
 /**
- * tow_memory_charge - charge a client, for whom others may have to let go first
- * @charge: where to: the charge, for tow_uncharge()
- * @client: the client, a user of the device
- * @amount: how much of each resource
- *
- * What the client gave up is charged until nobody reaches it any more: who is refused
- * waits for that once.
- *
- * Return: 0; -EDQUOT, -ENOSPC.
- */
-int tow_memory_charge(struct tow_charge *charge, struct tow_client *client,
-		      const u64 amount[TOW_RESOURCES])
-{
-	struct tow_memory *memory = client->dev->memory;
-
-	if (tow_charge_try(charge, client->account, amount))
-		return 0;
-	tow_pool_look_again(&memory->pool);
-	tow_imports_wait(&memory->imports);
-	return tow_charge(charge, client->account, amount);
-}
-
-/**
  * tow_memory_lacks_atomics - did the device turn out to have no atomics for us?
  * @dev: the device, which may be going
  *

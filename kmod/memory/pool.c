@@ -465,3 +465,30 @@ void tow_pool_stop(struct tow_pool *pool)
 	}
 	mutex_unlock(&pool->resize);
 }
+
+/**
+ * tow_memory_charge - charge a client, for whom others may have to let go first
+ * @charge: where to: the charge, for tow_uncharge()
+ * @client: the client
+ * @amount: how much of each resource
+ *
+ * What the client gave up is charged until nobody reaches it any more: who is refused
+ * waits for that once.
+ *
+ * Return: 0; -EDQUOT, -ENOSPC.
+ */
+int tow_memory_charge(struct tow_charge *charge, struct tow_client *client,
+		      const u64 amount[TOW_RESOURCES])
+{
+	struct tow_device *dev = client->dev;
+
+	if (tow_charge_try(charge, client->account, amount))
+		return 0;
+	/* Who imports is no user of the device. */
+	if (tow_device_enter(dev)) {
+		tow_pool_look_again(&dev->memory->pool);
+		tow_device_leave(dev);
+	}
+	tow_imports_wait(&dev->memory->imports);
+	return tow_charge(charge, client->account, amount);
+}
