@@ -104,7 +104,10 @@ enum tow_level {
  * @used: the sum of all charges, by resource; under tow_limits.lock
  * @held_bytes: of those, what nobody has and somebody still uses; under that, too
  * @id: of a client's: in tow_limits.clients; else 0
+ * @opener: of a client's: the user of its process
  * @opener_cgroup: of a client's: the cgroup of its process
+ * @client: of a client's: the client until its file is closed, then NULL; without a
+ *	reference, under the lock of tow_limits.clients
  */
 struct tow_account {
 	struct kref		refs;
@@ -120,7 +123,9 @@ struct tow_account {
 	u64			used[TOW_RESOURCES];
 	u64			held_bytes;
 	u64			id;
+	kuid_t			opener;
 	u64			opener_cgroup;
+	struct tow_client	*client;
 };
 
 /**
@@ -160,6 +165,8 @@ void tow_limits_cleanup(struct tow_limits *limits);
 int tow_accounts_by_cgroup(void);
 struct tow_account *tow_account_new(struct tow_limits *limits);
 void tow_account_put(struct tow_account *account);
+int tow_account_enrol(struct tow_client *client);
+void tow_account_close(struct tow_account *account);
 bool tow_charge_try(struct tow_charge *charge, struct tow_account *account,
 		    const u64 amount[TOW_RESOURCES]);
 int tow_charge(struct tow_charge *charge, struct tow_account *account,
@@ -183,10 +190,6 @@ int tow_limits_set_cgroup(struct tow_limits *limits, const char *path,
 			  const u64 *max);
 int tow_limits_show_cgroups(struct tow_limits *limits, char *buf);
 
-/* account.c */
-extern const struct tow_listing tow_account_listing;
-
-int tow_account_enrol(struct tow_account *account, u64 cgroup_id);
 
 /* ---- devices --------------------------------------------------------------- */
 
@@ -301,8 +304,6 @@ struct tow_uevents {
  * @events: the subscription to the RDMA device's events
  * @name_lock: protects @name
  * @name: the RDMA device's name, for logs and queries, also when it is gone
- * @clients: struct tow_client by number, those of files that are open
- * @last_client: the number that was given last; under the lock of @clients
  * @going: removal has begun: long loops end early
  * @limits: what clients and users may have
  * @uevents: what user space is still to be told
@@ -332,8 +333,6 @@ struct tow_device {
 	/* protects name */
 	spinlock_t		name_lock;
 	char			name[TOW_DEVICE_NAME_MAX];
-	struct xarray		clients;
-	u64			last_client;
 	bool			going;
 	struct tow_limits	limits;
 	struct tow_uevents	uevents;
@@ -418,14 +417,14 @@ struct tow_answer {
  * @flags: the flags that the call takes
  * @entry_published: published size of an entry, in bytes
  * @entry_bytes: size of an entry as the module knows it
- * @next: finds the next thing after @cursor that the client may see, describes
- *	it in @info, which is zeroed, and moves @cursor; false: there is none
+ * @next: finds the next thing after @cursor and moves that; 1: it is described in
+ *	@info, which was zeroed; 0: the client may not see it; -ENOENT: there is none
  */
 struct tow_listing {
 	u32	flags;
 	u32	entry_published;
 	u32	entry_bytes;
-	bool	(*next)(struct tow_client *client, u32 flags, u64 *cursor,
+	int	(*next)(struct tow_client *client, u32 flags, u64 *cursor,
 			void *info);
 };
 
@@ -466,7 +465,6 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
 /**
  * struct tow_client - one open file and its opener
  * @refs: held by the file and by those who look; keeps the structure
- * @id: its number on the device
  * @dev: the device, with a reference
  * @end: takes away all that the client has; called once, by @end_work
  * @end_work: queued to tow_end_wq when @ended is set
@@ -485,15 +483,15 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  *	to the client
  * @poll_lock: protects @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
- * @lock: protects all that follows
+ * @lock: protects all that follows; @job_id is read without it
  * @handles: struct tow_handle by index, of all kinds
  * @generation: of the handle that was made last
  * @joined: it has chosen a job
- * @job_id: its job; all zero: its user's own
+ * @job_id: its job, which does not change any more once it has @joined; all zero: its
+ *	user's own
  */
 struct tow_client {
 	struct kref		refs;
-	u64			id;
 	struct tow_device	*dev;
 	void			(*end)(struct tow_client *client);
 	struct work_struct	end_work;

@@ -382,6 +382,42 @@ struct tow_account *tow_account_new(struct tow_limits *limits)
 					   tow_user()) : NULL;
 }
 
+/**
+ * tow_account_enrol - let a client's account be listed
+ * @client: the client, complete
+ *
+ * tow_account_close() follows, also after an error.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_account_enrol(struct tow_client *client)
+{
+	struct tow_account *account = client->account;
+	struct tow_limits *limits = account->limits;
+	int ret;
+
+	account->opener = client->kuid;
+	account->opener_cgroup = client->cgroup_id;
+	xa_lock(&limits->clients);
+	account->client = client;
+	account->id = ++limits->last_id;
+	ret = xa_err(__xa_store(&limits->clients, account->id, account,
+				GFP_KERNEL_ACCOUNT));
+	xa_unlock(&limits->clients);
+	return ret;
+}
+
+/**
+ * tow_account_close - the account's client is found by it no more
+ * @account: the account of a client whose file is closed
+ */
+void tow_account_close(struct tow_account *account)
+{
+	xa_lock(&account->limits->clients);
+	account->client = NULL;
+	xa_unlock(&account->limits->clients);
+}
+
 /* ---- charges ------------------------------------------------------------- */
 
 /* The limit that refused a charge: @used of @max. */
