@@ -98,6 +98,7 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	if (!client)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&client->refs);
+	INIT_LIST_HEAD(&client->queues);
 	mutex_init(&client->poll_lock);
 	mutex_init(&client->lock);
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);

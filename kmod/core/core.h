@@ -481,6 +481,7 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  *	closed, or an administrator ended it: it gets nothing more.  Set under
  *	tow_process.lock, before @end takes any lock under which something is given
  *	to the client
+ * @queues: struct tow_queue that it has, under tow_queues.lock
  * @poll_lock: protects @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
  * @lock: protects all that follows; @job_id is read without it
@@ -505,6 +506,7 @@ struct tow_client {
 	u64			cgroup_id;
 	bool			writable;
 	bool			ended;
+	struct list_head	queues;
 	/* protects poller */
 	struct mutex		poll_lock;
 	struct tow_poller	*poller;
