@@ -29,6 +29,7 @@
 #include <linux/atomic.h>
 #include <linux/completion.h>
 #include <linux/fs.h>
+#include <linux/hashtable.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
@@ -68,7 +69,8 @@ struct tow_queues;
 /* The resources that limits count. */
 enum tow_resource {
 	TOW_RES_BYTES,		/* of slabs and of imported pages */
-	TOW_RES_MRS,		/* memory regions of the RDMA device */
+	TOW_RES_MRS,		/* of the RDMA device, that regions may need; of no limit for all */
+	TOW_RES_MADE_MRS,	/* that there are, as they outlive regions; the device's limit */
 	TOW_RES_REGIONS,	/* regions, and handles of others' regions */
 	TOW_RES_EXPORTS,	/* exports, until peers have let go of them */
 	TOW_RES_QUEUE_ENTRIES,	/* of completion rings: what may be in flight */
@@ -100,7 +102,7 @@ enum tow_level {
  * @cgroup_id: the cgroup that the user is, which no other ever has; else 0
  * @path: the cgroup's; else NULL
  * @named: a limit that the cgroup has instead of a user's; under tow_limits.lock
- * @link: of a user's: in tow_limits.users, under tow_limits.lock; else empty
+ * @link: of a user's: in tow_limits.users, under tow_limits.lock; else unhashed
  * @used: the sum of all charges, by resource; under tow_limits.lock
  * @held_bytes: of those, what nobody has and somebody still uses; under that, too
  * @id: of a client's: in tow_limits.clients; else 0
@@ -119,7 +121,7 @@ struct tow_account {
 	u64			cgroup_id;
 	char			*path;
 	struct tow_cgroup_limit	*named;
-	struct list_head	link;
+	struct hlist_node	link;
 	u64			used[TOW_RESOURCES];
 	u64			held_bytes;
 	u64			id;
@@ -131,7 +133,8 @@ struct tow_account {
 /**
  * struct tow_limits - a device's limits and what is used of them
  * @lock: protects what follows, and tow_account.used and tow_account.named
- * @max: for each level: what one account may have
+ * @max: for each level: what one account may have; TOW_UNLIMITED: all there is; read
+ *	and written in one go, without the lock
  * @users: struct tow_account of users that have clients or charges
  * @cgroups: struct tow_cgroup_limit: what cgroup_bytes_limit says
  * @device: what the whole device has; there as long as the device
@@ -143,7 +146,7 @@ struct tow_limits {
 	/* protects all that follows, tow_account.used and tow_account.named */
 	spinlock_t		lock;
 	u64			max[TOW_LEVELS][TOW_RESOURCES];
-	struct list_head	users;
+	DECLARE_HASHTABLE(users, 8);
 	struct list_head	cgroups;
 	struct tow_account	device;
 	struct xarray		clients;
@@ -182,10 +185,6 @@ void tow_limits_give_mr(struct tow_limits *limits);
 void tow_limits_refuse_mr(struct tow_limits *limits);
 u64 tow_limits_mrs(struct tow_limits *limits);
 u64 tow_limits_cgroup(void);
-u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
-		   enum tow_resource resource);
-void tow_limits_set(struct tow_limits *limits, enum tow_level level,
-		    enum tow_resource resource, u64 max);
 int tow_limits_set_cgroup(struct tow_limits *limits, const char *path,
 			  const u64 *max);
 int tow_limits_show_cgroups(struct tow_limits *limits, char *buf);
