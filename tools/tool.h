@@ -209,7 +209,11 @@ const char *user_of(struct json_object *object);
 /* The longest: pool_numa_bytes, where there are many nodes. */
 #define SYSFS_TEXT 4096
 
-/* The line in a device's file: 0 or a negative errno of towline's. */
+/* All lines of a device's file: 0 or a negative errno of towline's. */
+int sysfs_read_lines(const char *class_dir, const char *device, const char *file,
+		     char text[SYSFS_TEXT]);
+
+/* The same of a file with one line, without its end. */
 int sysfs_read(const char *class_dir, const char *device, const char *file,
 	       char text[SYSFS_TEXT]);
 
