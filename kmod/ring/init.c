@@ -142,12 +142,13 @@ void tow_queue_leave_client(struct tow_queue *queue)
 {
 	struct tow_queues *queues = queue->dev->queues;
 
-	mutex_lock(&queues->lock);
-	list_del_init(&queue->of_client);
-	mutex_unlock(&queues->lock);
 	mutex_lock(&queue->submit);
 	WRITE_ONCE(queue->client, NULL);
 	mutex_unlock(&queue->submit);
+	/* Not before: the client is there until its list is empty. */
+	mutex_lock(&queues->lock);
+	list_del_init(&queue->of_client);
+	mutex_unlock(&queues->lock);
 	tow_queue_end(queue, -ECANCELED);
 }
 
