@@ -501,7 +501,9 @@ static int tow_limits_refuse(const struct tow_refusal *refusal,
 	struct tow_device *dev = container_of(account->limits,
 					      struct tow_device, limits);
 	u64 amount = amounts[refusal->resource];
-	const char *file = account->named ? "cgroup_bytes_limit" :
+	const char *file = account->named &&
+			   refusal->resource == TOW_RES_BYTES ?
+		"cgroup_bytes_limit" :
 		tow_limits_known[account->level][refusal->resource].file;
 	bool own = account->level != TOW_LEVEL_DEVICE;
 	char name[TOW_DEVICE_NAME_MAX];

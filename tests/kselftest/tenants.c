@@ -429,6 +429,10 @@ TEST_F_TIMEOUT(cgroups, named_by_the_administrator, 60)
 	EXPECT_STREQ("/tow_a 10485760", line);
 	EXPECT_EQ(1, tell(&y, TAKE, MANY));
 	EXPECT_TRUE(tow_log_says(self->log, "by cgroup /tow_a: raise"));
+	ASSERT_EQ(0, tow_sysfs_set("user_mr_limit", 0));
+	EXPECT_EQ(0, tell(&y, TAKE, 1));
+	EXPECT_TRUE(tow_log_says(self->log, "user_mr_limit"));
+	ASSERT_EQ(0, tow_sysfs_put("user_mr_limit", "max"));
 	EXPECT_EQ(LIMIT, can_take(_metadata, &in_b));
 	ASSERT_EQ(0, tow_sysfs_put("cgroup_bytes_limit", "/tow_a default"));
 	tow_sysfs_line("cgroup_bytes_limit", line, sizeof(line));
