@@ -429,7 +429,9 @@ TEST_F_TIMEOUT(cgroups, named_by_the_administrator, 60)
 	EXPECT_STREQ("/tow_a 10485760", line);
 	EXPECT_EQ(1, tell(&y, TAKE, MANY));
 	EXPECT_TRUE(tow_log_says(self->log, "by cgroup /tow_a: raise"));
-	ASSERT_EQ(0, tow_sysfs_set("user_mr_limit", 0));
+	/* Enough for y, but not for x and y. */
+	ASSERT_EQ(0, tow_sysfs_put("cgroup_bytes_limit", "/tow_a 1g"));
+	ASSERT_EQ(0, tow_sysfs_set("user_mr_limit", LIMIT * TOW_SLAB_MRS));
 	EXPECT_EQ(0, tell(&y, TAKE, 1));
 	EXPECT_TRUE(tow_log_says(self->log, "user_mr_limit"));
 	ASSERT_EQ(0, tow_sysfs_put("user_mr_limit", "max"));
