@@ -93,12 +93,12 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 {
 	struct tow_process *process;
 	struct tow_client *client;
-	int ret;
 
 	client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
 	if (!client)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&client->refs);
+	INIT_LIST_HEAD(&client->queues);
 	mutex_init(&client->poll_lock);
 	mutex_init(&client->lock);
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
@@ -113,8 +113,7 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 		return ERR_PTR(-ENOMEM);
 	}
 	client->key = client->account->kuid;
-	ret = tow_account_enrol(client->account, client->cgroup_id);
-	process = ret ? ERR_PTR(ret) : tow_process_get();
+	process = tow_process_get();
 	if (IS_ERR(process)) {
 		tow_account_put(client->account);
 		kfree(client);
@@ -146,24 +145,10 @@ void tow_client_put(struct tow_client *client)
 	kref_put(&client->refs, tow_client_free);
 }
 
-/* It is found from here on. */
-static int tow_client_publish(struct tow_client *client)
-{
-	struct tow_device *dev = client->dev;
-	int ret;
-
-	xa_lock(&dev->clients);
-	client->id = ++dev->last_client;
-	ret = xa_err(__xa_store(&dev->clients, client->id, client,
-				GFP_KERNEL_ACCOUNT));
-	xa_unlock(&dev->clients);
-	return ret;
-}
-
 /* The file is closed. */
 static void tow_client_close(struct tow_client *client)
 {
-	xa_erase(&client->dev->clients, client->id);
+	tow_account_close(client->account);
 	tow_client_end(client);
 	tow_client_put(client);
 }
@@ -182,7 +167,7 @@ static int tow_file_open(struct inode *inode, struct file *file)
 		ret = PTR_ERR_OR_ZERO(client);
 	}
 	if (!ret) {
-		ret = tow_client_publish(client);
+		ret = tow_account_enrol(client);
 		if (ret)
 			tow_client_close(client);
 	}
@@ -286,12 +271,10 @@ static const struct tow_call tow_file_calls[] = {
 	  .function = tow_call_query },
 	{ TOW_CALL(TOW_IOCTL_JOIN, tow_join, 56), .changes = true,
 	  .function = tow_call_join },
-	{ TOW_CALL(TOW_IOCTL_CLIENT_LIST, tow_client_list, 32),
-	  .listing = &tow_client_listing },
-	{ TOW_CALL(TOW_IOCTL_CLIENT_END, tow_client_end, 16), .changes = true,
-	  .function = tow_call_client_end },
 	{ TOW_CALL(TOW_IOCTL_ACCOUNT_LIST, tow_account_list, 32),
 	  .listing = &tow_account_listing },
+	{ TOW_CALL(TOW_IOCTL_CLIENT_END, tow_client_end, 16), .changes = true,
+	  .function = tow_call_client_end },
 	{ TOW_CALL(TOW_IOCTL_REGION_CREATE, tow_region_create, 104),
 	  .changes = true, .function = tow_call_region_create },
 	{ TOW_CALL(TOW_IOCTL_REGION_DESTROY, tow_region_destroy, 16),

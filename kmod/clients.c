@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The calls about clients: their jobs, what there are, and that they end.
+ * The calls about clients: their jobs, what each is charged, and that they end.
+ *
+ * An account lasts as long as something is charged to it: a region that lingers, or
+ * a slab that is held, outlives the client.
  */
 #include <crypto/sha2.h>
 #include <linux/capability.h>
@@ -15,7 +18,7 @@
 #include "root.h"
 
 /* Published size: of the first version that had the structure, for ever. */
-#define TOW_CLIENT_INFO_PUBLISHED	72
+#define TOW_ACCOUNT_INFO_PUBLISHED	80
 
 /* TOW_IOCTL_JOIN */
 int tow_call_join(struct tow_client *client, void *data,
@@ -39,90 +42,87 @@ int tow_call_join(struct tow_client *client, void *data,
 	return ret;
 }
 
-/* The next client, with a reference; NULL: there are no more. */
-static struct tow_client *tow_client_next(struct tow_device *dev, u64 *cursor)
+/* Caller holds the lock of tow_limits.clients, so an open file stays open. */
+static void tow_account_describe(struct tow_account *account,
+				 struct tow_account_info *info)
 {
-	unsigned long index = *cursor + 1;
-	struct tow_client *client;
-
-	/* No client has such a number; the next one is 0 again. */
-	if (!index)
-		return NULL;
-	xa_lock(&dev->clients);
-	client = xa_find(&dev->clients, &index, ULONG_MAX, XA_PRESENT);
-	if (client) {
-		/* Its file has a reference as long as it is there. */
-		kref_get(&client->refs);
-		*cursor = index;
-	}
-	xa_unlock(&dev->clients);
-	return client;
-}
-
-static void tow_client_describe(struct tow_client *client,
-				struct tow_client_info *info)
-{
-	struct tow_account *account = client->account;
-	u64 used[TOW_RESOURCES];
+	struct tow_client *client = account->client;
 
 	spin_lock(&account->limits->lock);
-	memcpy(used, account->used, sizeof(used));
+	info->charged_bytes = account->used[TOW_RES_BYTES];
+	info->held_bytes = account->held_bytes;
+	info->mrs = account->used[TOW_RES_MRS];
+	info->regions = account->used[TOW_RES_REGIONS];
+	info->exports = account->used[TOW_RES_EXPORTS];
+	info->queue_entries = account->used[TOW_RES_QUEUE_ENTRIES];
 	spin_unlock(&account->limits->lock);
-	info->id = client->id;
-	info->cgroup_id = client->cgroup_id;
-	info->uid = from_kuid_munged(current_user_ns(), client->key);
-	info->pid = tow_pid_number(client->pid);
+	info->id = account->id;
+	info->cgroup_id = account->opener_cgroup;
+	info->uid = from_kuid_munged(current_user_ns(), account->kuid);
+	if (!client) {
+		info->flags = TOW_ACCOUNT_ENDED | TOW_ACCOUNT_CLOSED;
+		return;
+	}
 	if (READ_ONCE(client->ended))
-		info->flags |= TOW_CLIENT_ENDED;
+		info->flags = TOW_ACCOUNT_ENDED;
+	info->pid = tow_pid_number(client->pid);
 	tow_client_job(client, info->job_id);
-	info->charged_bytes = used[TOW_RES_BYTES];
-	info->mrs = used[TOW_RES_MRS];
-	info->regions = used[TOW_RES_REGIONS];
-	info->exports = used[TOW_RES_EXPORTS];
-	info->queue_entries = used[TOW_RES_QUEUE_ENTRIES];
 }
 
-/* The next client that the caller may see, described. */
-static bool tow_client_list_next(struct tow_client *client, u32 flags,
+static int tow_account_list_next(struct tow_client *client, u32 flags,
 				 u64 *cursor, void *info)
 {
-	struct tow_client *other;
-	bool shown = false;
+	struct tow_limits *limits = &client->dev->limits;
+	struct tow_account *account, *own = client->account;
+	unsigned long id = *cursor;
+	bool shown;
 
-	while (!shown && (other = tow_client_next(client->dev, cursor))) {
-		shown = flags & TOW_LIST_ALL ||
-			other->account->parent == client->account->parent;
-		if (shown)
-			tow_client_describe(other, info);
-		tow_client_put(other);
-		cond_resched();
-	}
-	return shown;
+	/* What is found stays until this unlocks: see tow_account_release(). */
+	xa_lock(&limits->clients);
+	account = xa_find_after(&limits->clients, &id, ULONG_MAX, XA_PRESENT);
+	shown = account && (flags & TOW_LIST_ALL ||
+			    (account->parent == own->parent &&
+			     uid_eq(account->opener, own->opener)));
+	if (shown)
+		tow_account_describe(account, info);
+	xa_unlock(&limits->clients);
+	*cursor = id;
+	return account ? shown : -ENOENT;
 }
 
-const struct tow_listing tow_client_listing = {
+const struct tow_listing tow_account_listing = {
 	.flags			= TOW_LIST_ALL,
-	.entry_published	= TOW_CLIENT_INFO_PUBLISHED,
-	.entry_bytes		= sizeof(struct tow_client_info),
-	.next			= tow_client_list_next,
+	.entry_published	= TOW_ACCOUNT_INFO_PUBLISHED,
+	.entry_bytes		= sizeof(struct tow_account_info),
+	.next			= tow_account_list_next,
 };
 
 /* How many of a process's clients end. */
-static u32 tow_clients_end(struct tow_device *dev, struct pid *pid)
+static u32 tow_clients_end(struct tow_limits *limits, struct pid *pid)
 {
 	/* It may open the device again and again. */
-	u64 last = READ_ONCE(dev->last_client);
+	unsigned long cursor = 0, last = READ_ONCE(limits->last_id);
+	struct tow_account *account;
 	struct tow_client *client;
-	u64 cursor = 0;
 	u32 count = 0;
 
-	while (cursor < last && !fatal_signal_pending(current) &&
-	       (client = tow_client_next(dev, &cursor))) {
-		if (client->pid == pid)
+	do {
+		client = NULL;
+		xa_lock(&limits->clients);
+		account = xa_find_after(&limits->clients, &cursor, last,
+					XA_PRESENT);
+		if (account && account->client && account->client->pid == pid) {
+			/* Its file has a reference as long as it is there. */
+			client = account->client;
+			kref_get(&client->refs);
+		}
+		xa_unlock(&limits->clients);
+		if (client) {
 			count += tow_client_end(client);
-		tow_client_put(client);
+			tow_client_put(client);
+		}
 		cond_resched();
-	}
+	} while (account && !fatal_signal_pending(current));
 	return count;
 }
 
@@ -138,7 +138,7 @@ int tow_call_client_end(struct tow_client *client, void *data,
 	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
 	pid = find_get_pid(call->pid);
-	call->count = pid ? tow_clients_end(client->dev, pid) : 0;
+	call->count = pid ? tow_clients_end(&client->dev->limits, pid) : 0;
 	put_pid(pid);
 	return call->count ? tow_call_answer(answer, call) : -ESRCH;
 }

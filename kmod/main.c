@@ -200,7 +200,6 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	dev->release = tow_device_release;
 	init_completion(&dev->users_gone);
 	spin_lock_init(&dev->name_lock);
-	xa_init(&dev->clients);
 	tow_uevents_init(&dev->uevents);
 	dev->ibdev = ibdev;
 	get_random_bytes(dev->incarnation, sizeof(dev->incarnation));

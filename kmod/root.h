@@ -14,7 +14,7 @@ extern const struct file_operations tow_file_fops;
 void tow_client_put(struct tow_client *client);
 
 /* clients.c */
-extern const struct tow_listing tow_client_listing;
+extern const struct tow_listing tow_account_listing;
 
 int tow_call_join(struct tow_client *client, void *data,
 		  const struct tow_answer *answer);

@@ -138,6 +138,16 @@ static int tow_sysfs_number(const char *buf, size_t count, bool suffixes,
 	return 0;
 }
 
+/* The same, or "max": of what has no @max of its own there is no limit. */
+static int tow_sysfs_limit(const char *buf, size_t count, bool suffixes,
+			   u64 max, u64 *result)
+{
+	if (!sysfs_streq(buf, "max") || strlen(buf) != count)
+		return tow_sysfs_number(buf, count, suffixes, max, result);
+	*result = max == TOW_BYTES_MAX ? TOW_UNLIMITED : max;
+	return 0;
+}
+
 /* ---- the device ----------------------------------------------------------- */
 
 static ssize_t incarnation_show(struct device *node,
@@ -210,7 +220,7 @@ static ssize_t tow_limit_show(struct device *node,
 {
 	struct tow_file *limit = tow_file_of(attr);
 	struct tow_device *dev = dev_get_drvdata(node);
-	u64 max = tow_limits_get(&dev->limits, limit->level, limit->resource);
+	u64 max = READ_ONCE(dev->limits.max[limit->level][limit->resource]);
 
 	if (max == TOW_UNLIMITED)
 		return sysfs_emit(buf, "max\n");
@@ -225,8 +235,7 @@ static bool tow_limit_ceiling(struct tow_device *dev,
 			      struct tow_file *limit, u64 *ceiling)
 {
 	*ceiling = TOW_BYTES_MAX;
-	if (limit->level != TOW_LEVEL_DEVICE ||
-	    limit->resource != TOW_RES_MRS)
+	if (limit->resource != TOW_RES_MADE_MRS)
 		return true;
 	if (!tow_device_enter(dev))
 		return false;
@@ -248,16 +257,12 @@ static ssize_t tow_limit_store(struct device *node,
 		return -EPERM;
 	if (!tow_limit_ceiling(dev, limit, &ceiling))
 		return -ENODEV;
-	if (sysfs_streq(buf, "max") && strlen(buf) == count) {
-		max = ceiling == TOW_BYTES_MAX ? TOW_UNLIMITED : ceiling;
-	} else {
-		ret = tow_sysfs_number(buf, count,
-				       limit->resource == TOW_RES_BYTES,
-				       ceiling, &max);
-		if (ret)
-			return ret;
-	}
-	tow_limits_set(&dev->limits, limit->level, limit->resource, max);
+	ret = tow_sysfs_limit(buf, count, limit->resource == TOW_RES_BYTES,
+			      ceiling, &max);
+	if (ret)
+		return ret;
+	/* Charges that exceed it already stay. */
+	WRITE_ONCE(dev->limits.max[limit->level][limit->resource], max);
 	return count;
 }
 
@@ -269,47 +274,35 @@ static ssize_t cgroup_bytes_limit_show(struct device *node,
 	return tow_limits_show_cgroups(&dev->limits, buf);
 }
 
-/* The @value of a cgroup's limit, with a terminating zero; NULL: it has none. */
-static int tow_cgroup_limit_parse(const char *value, u64 *bytes, u64 **max)
-{
-	*max = bytes;
-	if (sysfs_streq(value, "max"))
-		*bytes = TOW_UNLIMITED;
-	else if (sysfs_streq(value, "default"))
-		*max = NULL;
-	else
-		return tow_sysfs_number(value, strlen(value), true,
-					TOW_BYTES_MAX, bytes);
-	return 0;
-}
-
 static ssize_t cgroup_bytes_limit_store(struct device *node,
 					struct device_attribute *attr,
 					const char *buf, size_t count)
 {
 	struct tow_device *dev = dev_get_drvdata(node);
+	u64 max, *chosen = NULL;
 	char *path, *value;
-	u64 bytes, *max;
-	int ret;
+	int ret = 0;
 
 	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
 	path = kmemdup_nul(buf, count, GFP_KERNEL);
 	if (!path)
 		return -ENOMEM;
-	value = strchr(path, ' ');
+	value = path;
+	strsep(&value, " ");
 	/* The root has no limit. */
-	if (path[0] != '/' || !value || value[-1] == '/' ||
-	    memchr(buf, '\0', count))
+	if (path[0] != '/' || !value || value[-2] == '/' ||
+	    memchr(buf, '\0', count)) {
 		ret = -EINVAL;
-	else
-		ret = tow_cgroup_limit_parse(value + 1, &bytes, &max);
+	} else if (!sysfs_streq(value, "default")) {
+		chosen = &max;
+		ret = tow_sysfs_limit(value, strlen(value), true,
+				      TOW_BYTES_MAX, chosen);
+	}
 	if (!ret && !tow_accounts_by_cgroup())
 		ret = -EOPNOTSUPP;
-	if (!ret) {
-		*value = '\0';
-		ret = tow_limits_set_cgroup(&dev->limits, path, max);
-	}
+	if (!ret)
+		ret = tow_limits_set_cgroup(&dev->limits, path, chosen);
 	kfree(path);
 	return ret ?: count;
 }
@@ -537,7 +530,7 @@ static struct tow_file tow_files[] = {
 	TOW_LIMIT(user_export_limit, USER, EXPORTS),
 	TOW_LIMIT(user_queue_entries_limit, USER, QUEUE_ENTRIES),
 	{ .attr = __ATTR_RW(cgroup_bytes_limit) },
-	TOW_LIMIT(mr_limit, DEVICE, MRS),
+	TOW_LIMIT(mr_limit, DEVICE, MADE_MRS),
 	TOW_LIMIT(device_region_limit, DEVICE, REGIONS),
 	TOW_LIMIT(export_limit, DEVICE, EXPORTS),
 	TOW_LIMIT(queue_entries_limit, DEVICE, QUEUE_ENTRIES),

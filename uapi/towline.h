@@ -14,9 +14,8 @@
  * valid.
  *
  * open(2) with O_RDWR gives everything the caller's permissions allow; with
- * O_RDONLY it gives the calls that only look (QUERY, ACCOUNT_LIST, CLIENT_LIST,
- * REGION_QUERY, REGION_LIST, PEER_LIST, EXPORT_LIST).  Errors of open(2) that are
- * towline's own:
+ * O_RDONLY it gives the calls that only look (QUERY, ACCOUNT_LIST, REGION_QUERY,
+ * REGION_LIST, PEER_LIST, EXPORT_LIST).  Errors of open(2) that are towline's own:
  *
  *	EINVAL		O_WRONLY: no call could answer through such a file
  *	ENODEV		the RDMA device is gone, or is going
@@ -146,7 +145,6 @@ enum {
 	TOW_CMD_QUERY			= 0x00,
 	TOW_CMD_JOIN			= 0x01,
 	TOW_CMD_ACCOUNT_LIST		= 0x02,
-	TOW_CMD_CLIENT_LIST		= 0x03,
 	TOW_CMD_CLIENT_END		= 0x04,
 	TOW_CMD_REGION_CREATE		= 0x10,
 	TOW_CMD_REGION_DESTROY		= 0x11,
@@ -359,37 +357,42 @@ struct tow_join {
  */
 #define TOW_IOCTL_JOIN		_IO(TOW_IOCTL_TYPE, TOW_CMD_JOIN)
 
-/* Bits of tow_client_info.flags. */
-enum tow_client_flag {
-	/* it has ended; somebody still holds the file */
-	TOW_CLIENT_ENDED	= 1 << 0
+/* Bits of tow_account_info.flags. */
+enum tow_account_flag {
+	/* its client has ended; somebody may still hold the file */
+	TOW_ACCOUNT_ENDED	= 1 << 0,
+	/* nobody holds the file: something is still charged, or about to end */
+	TOW_ACCOUNT_CLOSED	= 1 << 1
 };
 
 /**
- * struct tow_client_info - what a client is, and has
+ * struct tow_account_info - what a client is, and what it is charged
  * @size: out: bytes filled in
- * @flags: out: bits of enum tow_client_flag
- * @id: out: names the client on this device; never used again during the device's
+ * @flags: out: bits of enum tow_account_flag
+ * @id: out: names the account on this device; never used again during the device's
  *	life
  * @cgroup_id: out: of the process that opened the file, as it was then: the inode
  *	number of its cgroup's folder; 0 where the kernel has no cgroups
- * @charged_bytes: out: what counts against client_bytes_limit: of its regions, and of
- *	those that outlive it
+ * @charged_bytes: out: what counts against the limits of bytes: of regions that it has,
+ *	or that linger after it, and @held_bytes
+ * @held_bytes: out: of slabs whose regions have ended, and whose pages somebody uses
+ *	still
  * @pid: out: of the process that opened the file, as the caller's PID namespace has
- *	it; 0: it is not there, or has ended
+ *	it; 0: it is not there, or has ended, or the file is closed
  * @uid: out: the user it is charged to, as the caller's user namespace has it
- * @mrs: out: what counts against client_mr_limit
- * @regions: out: what counts against client_region_limit
- * @exports: out: what counts against client_export_limit
- * @queue_entries: out: what counts against client_queue_entries_limit
- * @job_id: out: the job that it is in
+ * @mrs: out: what counts against the limits of memory regions of the RDMA device
+ * @regions: out: of regions
+ * @exports: out: of exports
+ * @queue_entries: out: of entries of queues
+ * @job_id: out: the job that it is in; all zero if the file is closed
  */
-struct tow_client_info {
+struct tow_account_info {
 	__u32		size;
 	__u32		flags;
 	__aligned_u64	id;
 	__aligned_u64	cgroup_id;
 	__aligned_u64	charged_bytes;
+	__aligned_u64	held_bytes;
 	__s32		pid;
 	__u32		uid;
 	__u32		mrs;
@@ -400,15 +403,15 @@ struct tow_client_info {
 };
 
 /**
- * struct tow_client_list - the clients of a device
+ * struct tow_account_list - the accounts of a device
  * @size: as in struct tow_region_list, as are the others
  * @flags: in: 0 or TOW_LIST_ALL
  * @cursor: in: 0, or what the last call left here; out: where to go on
- * @entries: in: address of an array of struct tow_client_info
+ * @entries: in: address of an array of struct tow_account_info
  * @entry_size: in: bytes of one entry; out: bytes filled in of each
  * @count: in: entries that there is room for; out: entries filled in
  */
-struct tow_client_list {
+struct tow_account_list {
 	__u32		size;
 	__u32		flags;
 	__aligned_u64	cursor;
@@ -418,13 +421,20 @@ struct tow_client_list {
 };
 
 /**
- * TOW_IOCTL_CLIENT_LIST - describe clients, in the order of their ids
+ * TOW_IOCTL_ACCOUNT_LIST - describe clients and what each is charged, in the order of
+ * ids
  *
- * As REGION_LIST: of the caller's user, or with TOW_LIST_ALL everybody's.
+ * Each client has an account, which outlives it as long as something is charged to it:
+ * regions that linger, memory that is held.  Only looks.  Accounts that come and go
+ * between two calls may be missed, never told twice.
+ *
+ * Without TOW_LIST_ALL the caller sees the accounts of clients that the user who opened
+ * this file has opened, and which are charged to whom this file is: in a container, or
+ * with account_by=cgroup in a cgroup, neither other users' nor the same user's elsewhere.
  *
  * Errors: those of REGION_LIST.
  */
-#define TOW_IOCTL_CLIENT_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_CLIENT_LIST)
+#define TOW_IOCTL_ACCOUNT_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_ACCOUNT_LIST)
 
 /**
  * struct tow_client_end - end a process's clients
@@ -661,69 +671,6 @@ struct tow_region_end {
  * has no name, and ends with those who hold it; or somebody is just taking it over.
  */
 #define TOW_IOCTL_REGION_END	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_END)
-
-/**
- * struct tow_account_info - what is charged to a client
- * @size: out: bytes filled in
- * @flags: 0
- * @id: out: names the account on this device; never used again during the device's
- *	life
- * @cgroup_id: out: of the process that opened the device: the inode number of its
- *	cgroup's folder; 0 where the kernel has no cgroups
- * @bytes: out: what counts against the limits of bytes: of regions that it has, or
- *	that linger after it, and @held_bytes
- * @held_bytes: out: of slabs whose regions have ended, and whose pages somebody uses
- *	still
- * @mrs: out: what counts against the limits of memory regions of the RDMA device
- * @regions: out: of regions
- * @exports: out: of exports
- * @queue_entries: out: of entries of queues
- * @uid: out: the user it is charged to, as the caller's user namespace has it
- * @reserved: 0
- */
-struct tow_account_info {
-	__u32		size;
-	__u32		flags;
-	__aligned_u64	id;
-	__aligned_u64	cgroup_id;
-	__aligned_u64	bytes;
-	__aligned_u64	held_bytes;
-	__aligned_u64	mrs;
-	__aligned_u64	regions;
-	__aligned_u64	exports;
-	__aligned_u64	queue_entries;
-	__u32		uid;
-	__u32		reserved;
-};
-
-/**
- * struct tow_account_list - the accounts of a device
- * @size: in: sizeof(struct tow_account_list); out: bytes filled in
- * @flags: in: 0 or TOW_LIST_ALL
- * @cursor: as in struct tow_region_list
- * @entries: in: address of an array of struct tow_account_info
- * @entry_size: as in struct tow_region_list
- * @count: as in struct tow_region_list
- */
-struct tow_account_list {
-	__u32		size;
-	__u32		flags;
-	__aligned_u64	cursor;
-	__aligned_u64	entries;
-	__u32		entry_size;
-	__u32		count;
-};
-
-/**
- * TOW_IOCTL_ACCOUNT_LIST - what is charged to whom, in the order of ids
- *
- * Each client has an account, which outlives it as long as something is charged to it:
- * regions that linger, memory that is held.  Only looks.  Accounts that come and go
- * between two calls may be missed, never told twice.
- *
- * Errors: as those of TOW_IOCTL_REGION_LIST.
- */
-#define TOW_IOCTL_ACCOUNT_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_ACCOUNT_LIST)
 
 /**
  * struct tow_region_fd - another descriptor of a region

@@ -186,12 +186,15 @@ void tow_client_drop_handles(struct tow_client *client,
  * tow_client_job - which job is a client in?
  * @client: the client
  * @job_id: where to: the job; all zero: its user's own
+ *
+ * May be called in any context.
  */
 void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES])
 {
-	mutex_lock(&client->lock);
-	memcpy(job_id, client->job_id, TOW_JOB_ID_BYTES);
-	mutex_unlock(&client->lock);
+	memset(job_id, 0, TOW_JOB_ID_BYTES);
+	/* Pairs with tow_client_join(): the job is complete, and stays. */
+	if (smp_load_acquire(&client->joined))
+		memcpy(job_id, client->job_id, TOW_JOB_ID_BYTES);
 }
 
 /**
@@ -392,12 +395,13 @@ int tow_client_join(struct tow_client *client,
 	int ret = 0;
 
 	mutex_lock(&client->lock);
-	if (client->joined &&
-	    memcmp(client->job_id, job_id, sizeof(client->job_id)))
+	if (!client->joined) {
+		memcpy(client->job_id, job_id, TOW_JOB_ID_BYTES);
+		/* Pairs with tow_client_job(). */
+		smp_store_release(&client->joined, true);
+	} else if (memcmp(client->job_id, job_id, TOW_JOB_ID_BYTES)) {
 		ret = -EBUSY;
-	memcpy(client->job_id, ret ? client->job_id : job_id,
-	       sizeof(client->job_id));
-	client->joined = true;
+	}
 	mutex_unlock(&client->lock);
 	return ret;
 }

@@ -5,7 +5,6 @@
  * call is not a user of the device while it waits for a peer.
  */
 #include <linux/jiffies.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "core/core.h"
@@ -297,23 +296,19 @@ int tow_call_unexport(struct tow_client *client, void *data,
 
 /* ---- list ----------------------------------------------------------------- */
 
-/* A kill ends the search: the client may not see most of the exports. */
-static bool tow_export_list_next(struct tow_client *client, u32 flags,
-				 u64 *cursor, void *info)
+static int tow_export_list_next(struct tow_client *client, u32 flags,
+				u64 *cursor, void *info)
 {
-	struct tow_directory *dir = client->dev->directory;
 	struct tow_exported *exported;
-	bool shown = false;
+	bool shown;
 
-	while (!shown && !fatal_signal_pending(current) &&
-	       (exported = tow_exported_next(dir, cursor))) {
-		shown = flags & TOW_LIST_ALL ||
-			tow_exported_is_of(exported, client);
-		if (shown)
-			tow_exported_describe(exported, info);
-		tow_exported_put(exported);
-		cond_resched();
-	}
+	exported = tow_exported_next(client->dev->directory, cursor);
+	if (!exported)
+		return -ENOENT;
+	shown = flags & TOW_LIST_ALL || tow_exported_is_of(exported, client);
+	if (shown)
+		tow_exported_describe(exported, info);
+	tow_exported_put(exported);
 	return shown;
 }
 

@@ -307,22 +307,19 @@ int tow_call_region_query(struct tow_client *client, void *data,
 	return tow_call_answer(answer, info);
 }
 
-/* The next region that the caller may see, described. */
-static bool tow_region_list_next(struct tow_client *client, u32 flags,
-				 u64 *cursor, void *info)
+static int tow_region_list_next(struct tow_client *client, u32 flags,
+				u64 *cursor, void *info)
 {
 	struct tow_region *region;
-	bool shown = false;
+	bool shown;
 
-	while (!shown && (region = tow_region_next(&client->dev->memory->regions,
-						   cursor))) {
-		shown = flags & TOW_LIST_ALL ||
-			tow_region_is_of(region, client);
-		if (shown)
-			tow_region_describe(region, info);
-		tow_region_put(region);
-		cond_resched();
-	}
+	region = tow_region_next(&client->dev->memory->regions, cursor);
+	if (!region)
+		return -ENOENT;
+	shown = flags & TOW_LIST_ALL || tow_region_is_of(region, client);
+	if (shown)
+		tow_region_describe(region, info);
+	tow_region_put(region);
 	return shown;
 }
 

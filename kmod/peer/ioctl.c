@@ -169,16 +169,16 @@ int tow_call_peer_disconnect(struct tow_client *client, void *data,
 	return ret;
 }
 
-static bool tow_peer_list_next(struct tow_client *client, u32 flags,
-			       u64 *cursor, void *info)
+static int tow_peer_list_next(struct tow_client *client, u32 flags,
+			      u64 *cursor, void *info)
 {
 	struct tow_peer *peer = tow_peer_next(client->dev, cursor);
 
 	if (!peer)
-		return false;
+		return -ENOENT;
 	tow_peer_describe(peer, info);
 	tow_peer_put(peer);
-	return true;
+	return 1;
 }
 
 const struct tow_listing tow_peer_listing = {

@@ -175,21 +175,21 @@ TEST_F_TIMEOUT(client, take_over_gives_up, 60)
 
 /* ---- administrators ----------------------------------------------------------------- */
 
-static int list_clients(int fd, uint32_t flags, struct tow_client_info *entries, uint32_t count)
+static int list_clients(int fd, uint32_t flags, struct tow_account_info *entries, uint32_t count)
 {
-	struct tow_client_list call = {
+	struct tow_account_list call = {
 		.size = sizeof(call), .flags = flags, .entries = (uintptr_t)entries,
 		.entry_size = sizeof(*entries), .count = count,
 	};
-	int ret = tow_test_ioctl(fd, TOW_IOCTL_CLIENT_LIST, &call);
+	int ret = tow_test_ioctl(fd, TOW_IOCTL_ACCOUNT_LIST, &call);
 
 	return ret ? ret : (int)call.count;
 }
 
 /* The first client of a process: 0, -ENOENT, … */
-static int find_client(int fd, uint32_t flags, pid_t pid, struct tow_client_info *found)
+static int find_client(int fd, uint32_t flags, pid_t pid, struct tow_account_info *found)
 {
-	struct tow_client_info entries[8];
+	struct tow_account_info entries[8];
 	int count = list_clients(fd, flags, entries, ARRAY_SIZE(entries)), i;
 
 	for (i = 0; i < count; i++) {
@@ -217,7 +217,7 @@ static int end_region(int fd, uint64_t id, struct tow_region_end *call)
 
 TEST_F(client, listed)
 {
-	struct tow_client_info info;
+	struct tow_account_info info;
 	pid_t other = start_client();
 	int status;
 
@@ -247,7 +247,7 @@ TEST_F(client, listed)
 TEST_F(client, ended)
 {
 	struct tow_region_attach made;
-	struct tow_client_info client;
+	struct tow_account_info client;
 	struct tow_region_info info;
 	pid_t other = start_client();
 	int status;
@@ -258,7 +258,7 @@ TEST_F(client, ended)
 	EXPECT_EQ(-ESRCH, end_clients(self->fd, other));
 	EXPECT_EQ(0, tow_sysfs_wait("stats/exports", 0));
 	ASSERT_EQ(0, find_client(self->fd, 0, other, &client));
-	EXPECT_EQ(TOW_CLIENT_ENDED, client.flags);
+	EXPECT_EQ(TOW_ACCOUNT_ENDED, client.flags);
 	EXPECT_EQ(0, client.exports);
 	ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &info));
 	EXPECT_EQ(TOW_REGION_PERSISTENT | TOW_REGION_LINGERING, info.flags);
@@ -394,7 +394,7 @@ TEST_F(client, linger_max_lowered)
 static int try_all(void *arg)
 {
 	pid_t victim = *(pid_t *)arg;
-	struct tow_client_info info;
+	struct tow_account_info info;
 	int fd = tow_test_open(O_RDWR);
 	struct tow_region_end end;
 
