@@ -66,8 +66,7 @@ struct tow_region *tow_region_alloc(struct tow_client *client,
 {
 	struct tow_region *region;
 
-	region = kvzalloc(struct_size(region, slabs, slab_count),
-			  GFP_KERNEL_ACCOUNT);
+	region = tow_zalloc_long(struct_size(region, slabs, slab_count));
 	if (!region)
 		return NULL;
 	kref_init(&region->refs);
