@@ -36,10 +36,12 @@
 #include <linux/mutex.h>
 #include <linux/percpu-refcount.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
+#include <linux/vmalloc.h>
 #include <linux/user_namespace.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
@@ -366,6 +368,18 @@ static inline void tow_stat_dec(struct tow_device *dev, enum tow_stat stat)
 static inline bool tow_device_going(struct tow_device *dev)
 {
 	return READ_ONCE(dev->going);
+}
+
+/*
+ * Zeroed memory that may be long, for kvfree(); it is charged to the caller's cgroup.  One
+ * long piece would be zeroed in one go, which keeps everybody off the processor; what is of
+ * many pages is zeroed page by page.
+ */
+static inline void *tow_zalloc_long(size_t bytes)
+{
+	return bytes > PAGE_SIZE << PAGE_ALLOC_COSTLY_ORDER ?
+	       __vmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO) :
+	       kzalloc(bytes, GFP_KERNEL_ACCOUNT);
 }
 
 extern struct workqueue_struct *tow_wq;

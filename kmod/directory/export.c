@@ -162,8 +162,8 @@ static struct tow_exported *tow_exported_alloc(struct tow_client *client,
 	struct tow_label label;
 
 	/* The name follows the last exposure. */
-	exported = kvzalloc(struct_size(exported, exposures, exposures) +
-			    call->name_bytes, GFP_KERNEL_ACCOUNT);
+	exported = tow_zalloc_long(struct_size(exported, exposures, exposures) +
+				   call->name_bytes);
 	if (!exported)
 		return NULL;
 	kref_init(&exported->refs);

@@ -139,6 +139,30 @@ int tow_maint_try(struct tow_maint *maint);
 void tow_maint_trial_free(struct tow_maint *maint);
 int tow_maint_access(struct tow_maint *maint, enum tow_rights rights);
 
+/* The request that registers what a memory region was mapped to, under another key. */
+static inline struct ib_reg_wr tow_maint_registration(struct tow_maint *maint,
+						      struct ib_mr *mr,
+						      enum tow_rights rights)
+{
+	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	return (struct ib_reg_wr) {
+		.wr.opcode	= IB_WR_REG_MR,
+		.wr.send_flags	= IB_SEND_SIGNALED,
+		.mr		= mr,
+		.key		= mr->rkey,
+		.access		= tow_maint_access(maint, rights),
+	};
+}
+
+static inline struct ib_send_wr tow_maint_invalidation(const struct ib_mr *mr)
+{
+	return (struct ib_send_wr) {
+		.opcode			= IB_WR_LOCAL_INV,
+		.send_flags		= IB_SEND_SIGNALED,
+		.ex.invalidate_rkey	= mr->rkey,
+	};
+}
+
 /* ---- slabs ------------------------------------------------------------------- */
 
 struct tow_slab *tow_slab_alloc(struct tow_device *dev,

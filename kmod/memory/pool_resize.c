@@ -274,9 +274,7 @@ static void tow_pool_stop_growing(struct tow_pool *pool, u64 bytes, int error)
 	const char *reason = error == -ENOMEM ?
 				"the machine has no more to give: "
 				TOW_SLAB_NO_MEMORY :
-			     error == -EINTR ? "the writer was killed" :
 			     error == -EOPNOTSUPP ? "the device reaches memory by copies only" :
-			     error == -EAGAIN ? "the device is being renamed" :
 					       "see the error";
 	char name[TOW_DEVICE_NAME_MAX];
 	u64 have;

@@ -66,8 +66,7 @@ struct tow_region *tow_region_alloc(struct tow_client *client,
 {
 	struct tow_region *region;
 
-	region = kvzalloc(struct_size(region, slabs, slab_count),
-			  GFP_KERNEL_ACCOUNT);
+	region = tow_zalloc_long(struct_size(region, slabs, slab_count));
 	if (!region)
 		return NULL;
 	kref_init(&region->refs);
@@ -172,7 +171,7 @@ static int tow_region_give_name(struct tow_region *region)
 
 /**
  * tow_region_publish - let the region be found by its number and its name
- * @region: complete
+ * @region: complete; an error leaves nothing to do but tow_region_put()
  *
  * Return: 0; -EEXIST: a persistent region's name is taken; -ENOMEM; -ENODEV.
  */
@@ -181,11 +180,6 @@ int tow_region_publish(struct tow_region *region)
 	struct tow_regions *regions = &region->dev->memory->regions;
 	int ret;
 
-	if (region->flags & TOW_REGION_PERSISTENT) {
-		ret = tow_region_give_name(region);
-		if (ret)
-			return ret;
-	}
 	xa_lock(&regions->by_id);
 	region->id = ++regions->last_id;
 	ret = xa_err(__xa_store(&regions->by_id, region->id, region,
@@ -193,18 +187,12 @@ int tow_region_publish(struct tow_region *region)
 	if (ret)
 		region->id = 0;
 	xa_unlock(&regions->by_id);
-	if (ret) {
-		tow_region_disown(region);
+	if (ret)
 		return ret;
-	}
 	tow_stat_inc(region->dev, TOW_STAT_REGIONS);
 	trace_tow_region_create(region);
-	return 0;
-}
-
-static enum tow_slab_class tow_region_class(u64 bytes)
-{
-	return bytes <= TOW_SMALL_REGION_MAX ? TOW_SLAB_SMALL : TOW_SLAB_LARGE;
+	return region->flags & TOW_REGION_PERSISTENT ?
+	       tow_region_give_name(region) : 0;
 }
 
 /* Charge first, then take: see core/limits.c. */
@@ -246,7 +234,8 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  u32 flags, u32 linger_s,
 				  const char name[TOW_REGION_NAME_MAX])
 {
-	enum tow_slab_class class = tow_region_class(bytes);
+	enum tow_slab_class class = bytes <= TOW_SMALL_REGION_MAX ?
+				    TOW_SLAB_SMALL : TOW_SLAB_LARGE;
 	struct tow_pool *pool = &client->dev->memory->pool;
 	u64 count = DIV_ROUND_UP_ULL(bytes, tow_pool_slab_bytes(pool, class));
 	struct tow_region *region;
