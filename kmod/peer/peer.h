@@ -306,6 +306,9 @@ int tow_call_peer_connect(struct tow_client *client, void *data,
 int tow_call_peer_disconnect(struct tow_client *client, void *data,
 			     const struct tow_answer *answer);
 
+/* conn/session.c */
+void tow_sessions_look(struct tow_device *dev, u32 down);
+
 /* conn/passive.c */
 int tow_listen_move(struct tow_device *dev, u16 port);
 
