@@ -890,7 +890,7 @@ enum tow_peer_setting {
  * @port: in: where it listens; 0: the device's own listen_port
  * @reserved: in: 0
  * @timeout_ms: in: how long to wait; 0: the device's reconnect_timeout_ms
- * @gid_index: in: TOW_PEER_SET_GID_INDEX; -1: the connection manager chooses
+ * @gid_index: in: TOW_PEER_SET_GID_INDEX; -1: an address that leads there
  * @pkey_index: in: TOW_PEER_SET_PKEY_INDEX
  * @sl: in: TOW_PEER_SET_SL: service level
  * @traffic_class: in: TOW_PEER_SET_TRAFFIC_CLASS: of the IP header

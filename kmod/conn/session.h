@@ -244,7 +244,6 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id);
 void tow_session_get(struct tow_session *session);
 void tow_session_put(struct tow_session *session);
-void tow_sessions_look(struct tow_device *dev, u32 down);
 void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
 			int error);
 

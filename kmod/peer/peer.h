@@ -44,7 +44,7 @@ struct tow_assoc;
  * @reconnect_timeout_ms: how long an attempt to connect may take; and how long
  *	an association waits for another session
  * @revoke_timeout_ms: how long a peer may take to acknowledge a revoke
- * @gid_index: which GID of the port; -1: the connection manager chooses
+ * @gid_index: which GID of the port; -1: see tow_connect_source()
  * @pkey_index: partition
  * @sl: service level; 0: that of the path
  * @traffic_class: of the IP header; -1: the connection manager's default
@@ -307,6 +307,9 @@ int tow_call_peer_connect(struct tow_client *client, void *data,
 			  const struct tow_answer *answer);
 int tow_call_peer_disconnect(struct tow_client *client, void *data,
 			     const struct tow_answer *answer);
+
+/* conn/session.c */
+void tow_sessions_look(struct tow_device *dev, u32 down);
 
 /* conn/passive.c */
 int tow_listen_move(struct tow_device *dev, u16 port);

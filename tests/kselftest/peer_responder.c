@@ -81,6 +81,10 @@ static int count_peers(int fd, struct tow_peer_info *last)
 	return (int)call.count;
 }
 
+/* enum ib_cm_rej_reason */
+#define CM_STALE_CONN		10
+#define CM_CONSUMER_DEFINED	28
+
 /* ---- what the lying one does --------------------------------------------------------- */
 
 enum act {
@@ -104,7 +108,7 @@ struct lie {
 	size_t bytes;
 	uint64_t value;
 	int type;
-	uint32_t reason;	/* of T_GOODBYE */
+	uint32_t reason;	/* of T_GOODBYE; of REJECT: the connection manager's */
 	bool counted;		/* in hostile_messages */
 };
 
@@ -145,7 +149,7 @@ static int tell_reject(int fd, const struct lie *lie)
 	};
 
 	memcpy((char *)&said + lie->offset, &lie->value, lie->bytes);
-	return evil_reject(fd, &said, sizeof(said));
+	return evil_reject(fd, lie->reason ?: CM_CONSUMER_DEFINED, &said, sizeof(said));
 }
 
 static int tell_message(struct evil *e, const struct lie *lie)
@@ -508,16 +512,22 @@ TEST_F_TIMEOUT(responder, rejections_with_reasons, 200)
 	play_all(_metadata, self, rejections, ARRAY_SIZE(rejections));
 }
 
-/* It has too much to do, each time it is asked. */
+/* It has too much to do, or an earlier connection, each time it is asked. */
 TEST_F_TIMEOUT(responder, busy_for_ever, 100)
 {
-	static const struct lie busy = REJECTED(R_BUSY, -EAGAIN);
+	static const struct lie busy[] = {
+		REJECTED(R_BUSY, -EAGAIN),
+		{ "rejected as stale", EVIL_CALLED, REJECT, -EAGAIN, .reason = CM_STALE_CONN },
+	};
 	struct tries tries;
 
 	ASSERT_EQ(0, evil_set("reconnect_timeout_ms", "6000"));
-	EXPECT_EQ(busy.error, play(self, &busy, &tries));
-	EXPECT_LT(1, tries.all);
-	EXPECT_GE(6000 / 100 + 1, tries.all);
+	for (size_t i = 0; i < ARRAY_SIZE(busy); i++) {
+		EXPECT_EQ(busy[i].error, play(self, &busy[i], &tries))
+			TH_LOG("%s", busy[i].name);
+		EXPECT_LT(1, tries.all);
+		EXPECT_GE(6000 / 100 + 1, tries.all);
+	}
 }
 
 /* ---- data queue pairs ----------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  */
 #include "tow_evil.h"
 #include "tow_peer.h"
+#include "tow_sysfs.h"
 
 #define LIMIT		"/sys/module/tow_full/parameters/limit"
 #define R_NO_ROOM	9

@@ -656,8 +656,7 @@ void tow_region_list_free(struct tow_regions *list);
  * @flags: bits of enum tow_peer_setting: which of the fields below hold.  The
  *	others are 0; for them the device's settings hold, files of the same names
  *	in sysfs (qps_per_peer for @qps)
- * @gid_index: which of the port's addresses to use; -1: the connection manager
- *	chooses
+ * @gid_index: which of the port's addresses to use; -1: one that leads there
  * @pkey_index: partition
  * @sl: service level
  * @traffic_class: of the IP header
