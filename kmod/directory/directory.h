@@ -93,10 +93,12 @@ struct tow_directory {
  * @apart: no session carries the association: the peer reaches nothing by it
  * @waiting: struct tow_request that wait for a name, by the peer's number
  * @waiting_count: length of @waiting
+ * @waiting_of: how many of them each tenant has, by tow_label_tenant()
  * @answers: struct tow_request whose answers are to be sent
  * @answer_count: length of @answers
  * @grants: struct tow_grant by id: the peer's grants of our exports
  * @grant_count: length of @grants
+ * @grants_of: how many of them each tenant has, like @waiting_of
  * @last_grant: id of the youngest grant
  * @revokes: revoked grants whose REVOKE is to be sent: first those that ended
  *	while @apart, then the others, oldest first
@@ -130,10 +132,12 @@ struct tow_assoc_dir {
 	/* the owner's side */
 	struct xarray		waiting;
 	unsigned int		waiting_count;
+	u16			waiting_of[TOW_TENANTS];
 	struct list_head	answers;
 	unsigned int		answer_count;
 	struct xarray		grants;
 	u32			grant_count;
+	u32			grants_of[TOW_TENANTS];
 	u64			last_grant;
 	struct list_head	revokes;
 	struct list_head	revoked;

@@ -50,15 +50,6 @@ static enum tow_rights tow_exported_nth_kind(struct tow_exported *exported,
 	return n ? TOW_RIGHTS_WRITE : TOW_RIGHTS_READ;
 }
 
-static struct tow_exposure *
-tow_exported_exposure(struct tow_exported *exported, enum tow_rights kind,
-		      unsigned int index)
-{
-	unsigned int n = tow_exported_nth_kind(exported, 0) == kind ? 0 : 1;
-
-	return &exported->exposures[n * exported->count + index];
-}
-
 /**
  * tow_exported_segments - how many segments has an export?
  * @exported: the export
@@ -93,14 +84,16 @@ void tow_exported_segment(struct tow_exported *exported, u32 rights,
 	u64 begin = index ? 0 : exported->skip;
 	u64 before = index ? index * slab_bytes - exported->skip : 0;
 	u64 bytes = min(slab_bytes - begin, exported->bytes - before);
-	struct tow_exposure *exposure;
+	const struct tow_exposure *exposure;
 
 	if (exported->slot) {
 		tow_exported_slot_segment(exported, segment);
 		return;
 	}
-	exposure = tow_exported_exposure(exported, tow_exported_kind(rights),
-					 index);
+	/* Those of the second kind are behind all of the first. */
+	if (tow_exported_kind(rights) != tow_exported_nth_kind(exported, 0))
+		index += exported->count;
+	exposure = &exported->exposures[index];
 	segment->address = cpu_to_le64(exposure->address + begin);
 	segment->key = cpu_to_le32(exposure->key);
 	segment->bytes = cpu_to_le32(bytes);

@@ -32,7 +32,7 @@
 #include "peer.h"
 #include "slot.h"
 
-/* Grants of one association, at most. */
+/* Grants of one association, at most.  A tenant has no more than are left. */
 #define TOW_GRANTS_MAX		SZ_1M
 
 /* ---- grants --------------------------------------------------------------- */
@@ -82,12 +82,13 @@ static u32 tow_grant_allowed(const struct tow_grant *grant,
 			     struct tow_exported *exported)
 {
 	struct tow_assoc *assoc = grant->assoc;
+	u32 own = assoc->dir.grants_of[tow_label_tenant(&exported->label)];
 
 	if (grant->rights & ~exported->rights)
 		return TOW_WIRE_FORBIDDEN;
 	if (exported->slot && exported->grant_count)
 		return TOW_WIRE_TAKEN;
-	if (assoc->dir.grant_count >= TOW_GRANTS_MAX ||
+	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count ||
 	    (exported->slot && !tow_credit_open(assoc)))
 		return TOW_WIRE_TOO_MANY;
 	return TOW_WIRE_OK;
@@ -112,6 +113,7 @@ u32 tow_grant_give(struct tow_grant *grant, struct tow_exported *exported)
 		return status;
 	xa_store(&sdir->grants, grant->id, grant, 0);
 	sdir->grant_count++;
+	sdir->grants_of[tow_label_tenant(&exported->label)]++;
 	kref_get(&exported->refs);
 	grant->exported = exported;
 	list_add_tail(&grant->of_export, &exported->grants);
@@ -135,6 +137,7 @@ static void tow_grant_released(struct tow_grant *grant)
 		tow_slot_give(exported->slot, 0);
 	xa_erase(&assoc->dir.grants, grant->id);
 	assoc->dir.grant_count--;
+	assoc->dir.grants_of[tow_label_tenant(&exported->label)]--;
 	list_del(&grant->link);
 	list_del(&grant->of_export);
 	exported->grant_count--;

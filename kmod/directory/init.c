@@ -132,15 +132,6 @@ void tow_directory_assoc_gone(struct tow_assoc *assoc)
 }
 
 /**
- * tow_directory_assoc_cleanup - undo tow_directory_assoc_init()
- * @assoc: without references
- */
-void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
-{
-	tow_remote_assoc_cleanup(assoc);
-}
-
-/**
  * tow_directory_assoc_numbers - count an association's grants and remote ranges
  * @assoc: the association
  * @grants: where to: how many grants of our exports the peer has

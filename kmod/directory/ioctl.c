@@ -326,9 +326,7 @@ const struct tow_listing tow_export_listing = {
  * @label: the name
  * @rights: bits of enum tow_right: what the program wants to do
  * @wait: the peer answers when the name is published; else at once
- * @deadline: until when the call waits for the answer, in jiffies; unless
- *	@forever
- * @forever: the call waits until the answer comes or the association is lost
+ * @deadline: until when the call waits for the answer, in jiffies
  * @remote: the remote range that was found
  */
 struct tow_resolving {
@@ -336,18 +334,14 @@ struct tow_resolving {
 	u32			rights;
 	bool			wait;
 	unsigned long		deadline;
-	bool			forever;
 	struct tow_remote	*remote;
 };
 
 static unsigned long tow_resolve_time(const struct tow_resolving *resolving)
 {
-	unsigned long now = jiffies;
+	long left = resolving->deadline - jiffies;
 
-	if (resolving->forever)
-		return MAX_SCHEDULE_TIMEOUT;
-	return time_after(resolving->deadline, now) ?
-	       resolving->deadline - now : 0;
+	return max(left, 0L);
 }
 
 static int tow_resolve_in_session(struct tow_session *session,
@@ -411,9 +405,9 @@ static int tow_resolve_find(struct tow_client *client,
 	resolving->rights = call->rights;
 	resolving->wait = call->timeout_ms;
 	/* Without a timeout the peer answers at once, or the session ends. */
-	resolving->forever = !call->timeout_ms ||
-			     call->timeout_ms == TOW_WAIT_FOREVER;
-	resolving->deadline = jiffies + msecs_to_jiffies(call->timeout_ms);
+	resolving->deadline = jiffies +
+		(!call->timeout_ms || call->timeout_ms == TOW_WAIT_FOREVER ?
+		 MAX_JIFFY_OFFSET : msecs_to_jiffies(call->timeout_ms));
 	peer = tow_peer_find(client->dev, call->peer);
 	if (!peer)
 		return -ENOENT;

@@ -592,10 +592,10 @@ void tow_remote_assoc_gone(struct tow_assoc *assoc)
 }
 
 /**
- * tow_remote_assoc_cleanup - undo tow_remote_assoc_init()
+ * tow_directory_assoc_cleanup - undo tow_directory_assoc_init()
  * @assoc: without references
  */
-void tow_remote_assoc_cleanup(struct tow_assoc *assoc)
+void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
 {
 	tow_labels_cleanup(&assoc->dir.cache);
 }

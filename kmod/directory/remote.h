@@ -160,7 +160,6 @@ void tow_remote_reap(struct tow_directory *dir);
 void tow_remote_assoc_init(struct tow_assoc *assoc);
 void tow_remote_assoc_lost(struct tow_assoc *assoc);
 void tow_remote_assoc_gone(struct tow_assoc *assoc);
-void tow_remote_assoc_cleanup(struct tow_assoc *assoc);
 
 /* rma/rmr.c */
 const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,

@@ -23,7 +23,10 @@
 #include "export.h"
 #include "slot.h"
 
-/* Requests of one association that wait for a name, at most. */
+/*
+ * Requests of one association that wait for a name, at most.  A tenant has no
+ * more than are left, so those who come later find room.
+ */
 #define TOW_WAITING_MAX		1024
 
 /* Answers of one association, at most.  More than a peer's TOW_ASKED_MAX. */
@@ -110,13 +113,15 @@ static u32 tow_request_wait(struct tow_request *request)
 {
 	struct tow_assoc *assoc = request->assoc;
 	struct tow_assoc_dir *sdir = &assoc->dir;
+	u16 *own = &sdir->waiting_of[tow_label_tenant(&request->label)];
 
-	if (sdir->waiting_count >= TOW_WAITING_MAX)
+	if (*own >= TOW_WAITING_MAX - sdir->waiting_count)
 		return TOW_WIRE_TOO_MANY;
 	if (tow_labels_add(&assoc->dev->directory->waiting, &request->label))
 		return TOW_WIRE_NO_MEMORY;
 	xa_store(&sdir->waiting, request->number, request, 0);
 	sdir->waiting_count++;
+	(*own)++;
 	atomic_inc(&assoc->users);
 	return TOW_WIRE_OK;
 }
@@ -129,6 +134,7 @@ static void tow_request_wait_no_more(struct tow_request *request)
 	tow_labels_remove(&assoc->dev->directory->waiting, &request->label);
 	xa_erase(&assoc->dir.waiting, request->number);
 	assoc->dir.waiting_count--;
+	assoc->dir.waiting_of[tow_label_tenant(&request->label)]--;
 	atomic_dec(&assoc->users);
 }
 
