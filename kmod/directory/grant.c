@@ -45,8 +45,7 @@ static u32 tow_grant_allowed(struct tow_assoc *assoc,
 		return TOW_WIRE_FORBIDDEN;
 	if (exported->slot && exported->grant_count)
 		return TOW_WIRE_TAKEN;
-	if (assoc->dir.grant_count >= TOW_GRANTS_MAX ||
-	    (exported->slot && !tow_credit_open(assoc)))
+	if (assoc->dir.grant_count >= TOW_GRANTS_MAX)
 		return TOW_WIRE_TOO_MANY;
 	return TOW_WIRE_OK;
 }
