@@ -24,7 +24,6 @@
 #include "core/core.h"
 #include "export.h"
 #include "memory/memory.h"
-#include "notify.h"
 #include "peer.h"
 #include "queue.h"
 #include "root.h"
@@ -358,11 +357,6 @@ static void *tow_setting_memory(struct tow_device *dev)
 	return tow_memory_linger_max_s(dev);
 }
 
-static void *tow_setting_notify(struct tow_device *dev)
-{
-	return dev->notify;
-}
-
 static void *tow_setting_queues(struct tow_device *dev)
 {
 	return dev->queues;
@@ -540,8 +534,6 @@ static struct tow_file tow_files[] = {
 	TOW_SETTING(linger_max_s, 0, TOW_LINGER_MAX_MAX_S,
 		    .base = tow_setting_memory,
 		    .set = tow_memory_set_linger_max),
-	TOW_SETTING(srq_depth, TOW_SRQ_DEPTH_MIN, TOW_SRQ_DEPTH_MAX,
-		    TOW_IN(notify, tow_notify, srq_depth)),
 	TOW_SETTING(inflight_bytes, SZ_64K, SZ_1G,
 		    TOW_IN_QUEUES(inflight_bytes)),
 	TOW_SETTING(stripe_bytes, 0, SZ_1G, TOW_IN_QUEUES(stripe_bytes)),

@@ -1089,11 +1089,11 @@ struct tow_export {
  * ATOMIC without WRITE, or NOTIFY with others; NOTIFY with a size that is not 8,
  * or not aligned; ENOKEY: the client has no job without a key (see JOIN);
  * EACCES: rights beyond READ for a region that is READONLY;
- * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY on one without
- * shared receive queues, or for a dma-buf; EFAULT: the region is INVALID; EEXIST:
- * the job has an export of that name on this device; EAGAIN: the device cannot
- * register memory at the moment (see tow_query.maint_state; not NOTIFY); EDQUOT,
- * ENOSPC (NOTIFY: also if the device has TOW_SLOTS_MAX of them), ENOMEM.
+ * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY for a dma-buf;
+ * EFAULT: the region is INVALID; EEXIST: the job has an export of that name on
+ * this device; EAGAIN: the device cannot register memory at the moment (see
+ * tow_query.maint_state; not NOTIFY); EDQUOT, ENOSPC (NOTIFY: also if the device
+ * has TOW_SLOTS_MAX of them), ENOMEM.
  */
 #define TOW_IOCTL_EXPORT	_IO(TOW_IOCTL_TYPE, TOW_CMD_EXPORT)
 

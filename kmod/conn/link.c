@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * One queue pair of a session: making, connecting and destroying it.  rma/qp.c
- * has what only data queue pairs need: completion queue and shared receive
- * queue.
+ * has what only data queue pairs need.
  *
  * Normal operation
  *
@@ -78,7 +77,6 @@ void tow_link_carry(struct tow_link *link, struct tow_session *session)
 	link->step = TOW_LINK_NEW;
 	link->error = 0;
 	link->parted = false;
-	link->silent = false;
 	spin_unlock_bh(&link->lock);
 }
 
@@ -99,9 +97,6 @@ void tow_link_qp_event(struct ib_event *event, void *context)
 	case IB_EVENT_QP_ACCESS_ERR:
 		tow_session_fail(link->session, -EIO, TOW_WIRE_FAILED,
 				 "queue pair error");
-		break;
-	case IB_EVENT_QP_LAST_WQE_REACHED:
-		WRITE_ONCE(link->silent, true);
 		break;
 	case IB_EVENT_COMM_EST:
 		/*

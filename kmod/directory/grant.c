@@ -88,8 +88,7 @@ static u32 tow_grant_allowed(const struct tow_grant *grant,
 		return TOW_WIRE_FORBIDDEN;
 	if (exported->slot && exported->grant_count)
 		return TOW_WIRE_TAKEN;
-	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count ||
-	    (exported->slot && !tow_credit_open(assoc)))
+	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count)
 		return TOW_WIRE_TOO_MANY;
 	return TOW_WIRE_OK;
 }

@@ -189,9 +189,7 @@ static int tow_export_allowed(struct tow_client *client, u32 rights,
 	    !tow_device_atomics(client->dev))
 		return -EOPNOTSUPP;
 	/* The processor may not reach a dma-buf's memory. */
-	if (rights == TOW_RIGHT_NOTIFY &&
-	    (client->dev->ibdev->attrs.max_srq <= 0 ||
-	     region_flags & TOW_REGION_DMABUF))
+	if (rights == TOW_RIGHT_NOTIFY && region_flags & TOW_REGION_DMABUF)
 		return -EOPNOTSUPP;
 	return 0;
 }

@@ -87,8 +87,6 @@ struct tow_assoc_log {
  * @dir: the directory's part
  * @error: why the association is lost, a negative errno; written under
  *	tow_peers.lock
- * @windowed: the peer was promised receives, as it has to be in each session;
- *	under tow_assoc_dir.lock
  *
  * @settled: a session that carried the association has become READY; this and
  *	what follows, up to @pause_ms, is under tow_peers.lock
@@ -124,7 +122,6 @@ struct tow_assoc {
 	atomic_t		users;
 	struct tow_assoc_dir	dir;
 	int			error;
-	bool			windowed;
 
 	bool			settled;
 	bool			tells;
