@@ -518,16 +518,15 @@ static int tow_attempt_make(const struct tow_goal *goal,
 
 /**
  * tow_attempts_init - limit how many attempts there are at a time
- * @dev: the device
+ * @dev: the device, which nobody else knows yet
  */
 void tow_attempts_init(struct tow_device *dev)
 {
-	tow_limits_set(&dev->limits, TOW_LEVEL_USER, TOW_RES_ATTEMPTS,
-		       TOW_ATTEMPTS_USER);
-	tow_limits_set(&dev->limits, TOW_LEVEL_DEVICE, TOW_RES_ATTEMPTS,
-		       TOW_ATTEMPTS_MAX);
-	tow_limits_set(&dev->limits, TOW_LEVEL_DEVICE, TOW_RES_RECONNECTS,
-		       TOW_ATTEMPTS_MAX);
+	u64 *all = dev->limits.max[TOW_LEVEL_DEVICE];
+
+	dev->limits.max[TOW_LEVEL_USER][TOW_RES_ATTEMPTS] = TOW_ATTEMPTS_USER;
+	all[TOW_RES_ATTEMPTS] = TOW_ATTEMPTS_MAX;
+	all[TOW_RES_RECONNECTS] = TOW_ATTEMPTS_MAX;
 }
 
 /**
