@@ -69,6 +69,7 @@ static struct tow_account_info sum_of(int fd, __u32 flags, uid_t uid, int *count
 		if (entries[i].uid != uid)
 			continue;
 		++*count;
+		sum.flags |= entries[i].flags;
 		sum.charged_bytes += entries[i].charged_bytes;
 		sum.held_bytes += entries[i].held_bytes;
 		sum.mrs += entries[i].mrs;
@@ -116,10 +117,12 @@ TEST_F(admin, account_outlives_its_client)
 	close(other);
 	sum = sum_of(self->fd, 0, 0, &count);
 	EXPECT_EQ(2, count);
+	EXPECT_EQ(TOW_ACCOUNT_ENDED | TOW_ACCOUNT_CLOSED, sum.flags);
 	EXPECT_EQ(TOW_SLAB, sum.charged_bytes);
 	ASSERT_EQ(0, tow_region_attach(self->fd, "admin", &back));
 	sum = sum_of(self->fd, 0, 0, &count);
 	EXPECT_EQ(1, count);
+	EXPECT_EQ(0, sum.flags);
 	EXPECT_EQ(TOW_SLAB, sum.charged_bytes);
 	close(back.fd);
 	EXPECT_EQ(0, tow_region_destroy(self->fd, back.handle));
