@@ -178,11 +178,15 @@ TEST_F(cqs, no_room_for_control)
 TEST_F(cqs, no_room_for_a_connection_that_we_make)
 {
 	__u64 peer;
+	int ret;
 
 	ASSERT_EQ(0, device_has(ENTRIES));
 	ASSERT_EQ(0, evil_set("qps_per_peer", "1"));
 	ASSERT_EQ(0, allow("4"));
-	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
+	/* The responder has none: it says so, or its session's end does, which is ours too. */
+	ret = tow_connect_self(self->fd, &peer);
+	EXPECT_TRUE(ret == -ENOSPC || ret == -ENOMEM)
+		TH_LOG("%d", ret);
 	EXPECT_TRUE(all_gone());
 	ASSERT_EQ(0, allow("5"));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
