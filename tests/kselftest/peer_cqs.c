@@ -93,7 +93,7 @@ TEST_F(cqs, one_for_each_queue_pair)
 
 TEST_F(cqs, shared_where_the_device_has_no_more)
 {
-	ASSERT_EQ(0, allow("4"));
+	ASSERT_EQ(0, allow("5"));
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
 	EXPECT_EQ(4, count_of("cq_count"));
 	EXPECT_EQ(self->refused + CONTROL + 2 * QPS - 4, count_of("cq_refused"));
@@ -177,11 +177,15 @@ TEST_F(cqs, no_room_for_control)
 TEST_F(cqs, no_room_for_a_connection_that_we_make)
 {
 	__u64 peer;
+	int ret;
 
 	ASSERT_EQ(0, device_has(ENTRIES));
 	ASSERT_EQ(0, evil_set("qps_per_peer", "1"));
 	ASSERT_EQ(0, allow("5"));
-	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
+	/* The responder has none: it says so, or its session's end does, which is ours too. */
+	ret = tow_connect_self(self->fd, &peer);
+	EXPECT_TRUE(ret == -ENOSPC || ret == -ENOMEM)
+		TH_LOG("%d", ret);
 	EXPECT_TRUE(all_gone());
 	ASSERT_EQ(0, allow("6"));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
