@@ -129,6 +129,7 @@ enum tow_session_state {
  * @heard_then: @heard_at when @timer last ran
  * @looks: times that @timer has found @heard_at unchanged
  * @said_at: when a message was last sent, in jiffies
+ * @moved: an operation of ours has completed with success
  * @busy_at: when the session was last used: a message other than HEARTBEAT and
  *	CREDIT, a notification or the completion of an operation; in jiffies
  *
@@ -198,6 +199,7 @@ struct tow_session {
 	unsigned long		heard_then;
 	unsigned int		looks;
 	unsigned long		said_at;
+	bool			moved;
 	unsigned long		busy_at;
 
 	struct tow_link		control;

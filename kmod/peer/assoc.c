@@ -27,6 +27,9 @@
 #define TOW_ASSOC_PAUSE_MS	100
 #define TOW_ASSOC_PAUSE_MAX_MS	1600
 
+/* A connection works if the peer is heard for so many heartbeats. */
+#define TOW_ASSOC_BEATS		2
+
 /* ---- references ----------------------------------------------------------- */
 
 /**
@@ -328,6 +331,21 @@ static unsigned int tow_assoc_next_pause(struct tow_assoc *assoc)
 	return tow_assoc_jitter(assoc->pause_ms);
 }
 
+/*
+ * Has the session that resumed an association shown that the connection works?
+ * SYNC alone does not: data may find no way, or the peer may break each session.
+ * Caller holds tow_peers.lock.
+ */
+static bool tow_assoc_worked(const struct tow_assoc *assoc)
+{
+	const struct tow_session *session = assoc->session;
+	u32 beat_ms = READ_ONCE(assoc->dev->peers->settings.heartbeat_ms);
+
+	return READ_ONCE(session->moved) || READ_ONCE(session->notify.arrived) ||
+	       time_after(READ_ONCE(session->heard_at), assoc->resumed_at +
+			  msecs_to_jiffies(TOW_ASSOC_BEATS * beat_ms));
+}
+
 /**
  * tow_assoc_pause - make an association idle: another session may carry it
  * @assoc: the association; caller holds tow_peers.lock.  Nothing is left of the
@@ -341,10 +359,17 @@ void tow_assoc_pause(struct tow_assoc *assoc)
 
 	lockdep_assert_held(&peers->lock);
 	WRITE_ONCE(assoc->idle, true);
+	if (assoc->resumed_at) {
+		assoc->waiting = !tow_assoc_worked(assoc);
+		assoc->patience += jiffies - assoc->resumed_at;
+		assoc->resumed_at = 0;
+	}
 	if (assoc->waiting) {
-		pause_ms = tow_assoc_next_pause(assoc);
+		pause_ms = tow_assoc_jitter(max_t(unsigned int, assoc->pause_ms,
+						  TOW_ASSOC_PAUSE_MS));
 	} else {
 		assoc->waiting = true;
+		assoc->pause_ms = 0;
 		assoc->patience = jiffies + msecs_to_jiffies(patience_ms);
 		pause_ms = assoc->session->initiator ? 0 :
 			   tow_assoc_jitter(TOW_ASSOC_LATER_MS);
@@ -400,8 +425,8 @@ void tow_assoc_went_on(struct tow_session *session)
 	mutex_lock(&peers->lock);
 	/* If ENDING, the association waits for the next session, or will. */
 	if (tow_session_alive(session)) {
-		assoc->waiting = false;
-		assoc->pause_ms = 0;
+		/* Never 0, which means that none has. */
+		assoc->resumed_at = jiffies | 1;
 		tow_event_back(assoc->peer);
 	}
 	mutex_unlock(&peers->lock);

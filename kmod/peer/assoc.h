@@ -93,11 +93,15 @@ struct tow_assoc_log {
  * @tells: programs get LOST when the association ends
  * @idle: no session carries or claims the association, and its queue pairs are
  *	destroyed
- * @waiting: the association has become idle, and has not resumed since
+ * @waiting: the association has become idle, and no session since has shown
+ *	that the connection works
  * @giving_up: why no session may carry the association any more, a negative
  *	errno; 0: a session may
  * @orderly: @giving_up was wanted, and is no failure
- * @patience: when the association ends if it is @waiting then, in jiffies
+ * @patience: when the association ends if it is @waiting and @idle then, in
+ *	jiffies; moved by the time in which a session had resumed it
+ * @resumed_at: when the session that carries the association has resumed it, in
+ *	jiffies; 0: it has not
  * @pause_ms: the last pause between tries to connect, in ms, without the random
  *	part
  *
@@ -130,6 +134,7 @@ struct tow_assoc {
 	int			giving_up;
 	bool			orderly;
 	unsigned long		patience;
+	unsigned long		resumed_at;
 	unsigned int		pause_ms;
 
 	/* protects session */

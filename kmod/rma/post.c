@@ -533,6 +533,7 @@ static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 	}
 	WRITE_ONCE(session->heard_at, jiffies);
 	WRITE_ONCE(session->busy_at, jiffies);
+	WRITE_ONCE(session->moved, true);
 	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
 	before = link->retired;

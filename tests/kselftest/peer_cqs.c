@@ -93,7 +93,7 @@ TEST_F(cqs, one_for_each_queue_pair)
 
 TEST_F(cqs, shared_where_the_device_has_no_more)
 {
-	ASSERT_EQ(0, allow("5"));
+	ASSERT_EQ(0, allow("4"));
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
 	EXPECT_EQ(4, count_of("cq_count"));
 	EXPECT_EQ(self->refused + CONTROL + 2 * QPS - 4, count_of("cq_refused"));

@@ -26,6 +26,9 @@
 #define STEP_S		2.0
 /* A node's lives, one after the other. */
 #define LIVES		20
+/* Sessions of one association: more than fit into this time with pauses between. */
+#define SYNCS_MOST	20
+#define SYNCS_MS	"3000"
 
 /* ---- what the node under test does ------------------------------------------------ */
 
@@ -754,6 +757,43 @@ TEST_F_TIMEOUT(responder, a_queue_ends_while_a_tie_is_carried_on, 60)
 	tow_test_sleep_ms(300);
 	EXPECT_EQ(0, tow_halt_end());
 	EXPECT_EQ(0, disconnect(self->fd, self->work.call.peer));
+	evil_end(&e);
+}
+
+/* From AUTHED on: READY, and SYNC, by which operations go on. */
+static int resume(FIXTURE_DATA(responder) *self, struct evil *e)
+{
+	const uint32_t sync[3] = { [1] = 1 };
+	struct evil_reply data;
+	int ret = 0;
+
+	for (int stage = EVIL_DATA_CALLED; !ret && stage <= EVIL_READY; stage++)
+		ret = evil_serve_step(e, self->listener, (enum evil_stage)stage, &data);
+	return ret ? ret : evil_say(e, T_SYNC, 0, sync, sizeof(sync));
+}
+
+/* The peer goes on with what both have, and breaks it, again and again: it is given up. */
+TEST_F_TIMEOUT(responder, breaks_after_each_sync, 100)
+{
+	static const struct evil_authed none;
+	int ret = 0, syncs = 0;
+	struct evil e;
+
+	ASSERT_EQ(0, serve(self, &e, 0));
+	ASSERT_EQ(0, evil_patience(SYNCS_MS));
+	while (!ret && syncs < SYNCS_MOST) {
+		evil_hang_up(&e);
+		ret = serve_again(self, &e);
+		/* It may call once more when it has given up: it names nothing then. */
+		if (ret || !memcmp(&e.authed, &none, sizeof(none)))
+			break;
+		ret = resume(self, &e);
+		syncs += !ret;
+	}
+	TH_LOG("%d sessions", syncs);
+	EXPECT_TRUE(!ret || ret == -ETIMEDOUT);
+	EXPECT_LT(2, syncs);
+	EXPECT_GT(SYNCS_MOST, syncs);
 	evil_end(&e);
 }
 
