@@ -341,7 +341,7 @@ static bool tow_assoc_worked(const struct tow_assoc *assoc)
 	const struct tow_session *session = assoc->session;
 	u32 beat_ms = READ_ONCE(assoc->dev->peers->settings.heartbeat_ms);
 
-	return READ_ONCE(session->moved) || READ_ONCE(session->notify.arrived) ||
+	return READ_ONCE(session->moved) || atomic_read(&session->notify.arrived) ||
 	       time_after(READ_ONCE(session->heard_at), assoc->resumed_at +
 			  msecs_to_jiffies(TOW_ASSOC_BEATS * beat_ms));
 }
