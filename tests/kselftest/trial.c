@@ -163,23 +163,18 @@ TEST_F(trial, atomics_are_not_registered)
 	expect_no_atomics(_metadata, self);
 }
 
-static void expect_failed(struct __test_metadata *_metadata, FIXTURE_DATA(trial) *self)
+/* A device with which nothing is left to do. */
+static void plug_refusing(struct __test_metadata *_metadata, FIXTURE_DATA(trial) *self)
 {
 	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
+	ASSERT_EQ(0, parameter("refuse_access", ACCESS_REMOTE_READ));
+	ASSERT_EQ(0, plug(self));
 	while (!tow_test_query(self->fd, &self->query) &&
 	       self->query.maint_state != TOW_MAINT_FAILED && tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	EXPECT_EQ(TOW_MAINT_FAILED, self->query.maint_state);
 	EXPECT_EQ(-EINVAL, self->query.maint_error);
-}
-
-/* A device with which nothing is left to do. */
-static void plug_refusing(struct __test_metadata *_metadata, FIXTURE_DATA(trial) *self)
-{
-	ASSERT_EQ(0, parameter("refuse_access", ACCESS_REMOTE_READ));
-	ASSERT_EQ(0, plug(self));
-	expect_failed(_metadata, self);
 	ASSERT_EQ(0, tow_region_create(self->fd, BYTES, &self->made));
 	EXPECT_EQ(-EAGAIN, publish(self, "no", TOW_RIGHT_READ));
 }
@@ -204,32 +199,6 @@ TEST_F_TIMEOUT(trial, nothing_is_registered, 60)
 	EXPECT_EQ(TOW_MAINT_READY, self->query.maint_state);
 	EXPECT_EQ(0, self->query.maint_error);
 	EXPECT_EQ(0, self->query.maint_rebuilds);
-}
-
-/* Who hides memory does without: what was registered is destroyed. */
-TEST_F_TIMEOUT(trial, hidden_without_a_queue_pair, 60)
-{
-	struct tow_expose_slab to;
-	uint64_t mrs;
-	int expose;
-
-	ASSERT_EQ(0, plug_ready(self));
-	expose = tow_expose_open();
-	ASSERT_LE(0, expose);
-	ASSERT_EQ(0, tow_expose(expose, self->made.fd, 0, TOW_EXPOSE_WRITE, &to));
-	mrs = tow_sysfs_get("mr_used");
-	ASSERT_EQ(0, parameter("refuse_access", ACCESS_REMOTE_READ));
-	ASSERT_EQ(0, ioctl(expose, TOW_EXPOSE_BREAK));
-	expect_failed(_metadata, self);
-	/* It was tried again, for the last time unless somebody wants one. */
-	tow_test_sleep_ms(2000);
-	ASSERT_EQ(0, parameter("refuse_access", "0"));
-	EXPECT_EQ(0, tow_hide(expose, &to));
-	EXPECT_EQ(mrs - 1, tow_sysfs_get("mr_used"));
-	ASSERT_EQ(0, tow_test_query(self->fd, &self->query));
-	EXPECT_EQ(TOW_MAINT_FAILED, self->query.maint_state);
-	EXPECT_EQ(0, publish(self, "yes", TOW_RIGHT_READ));
-	close(expose);
 }
 
 /* So does what happens to an address. */
