@@ -233,7 +233,9 @@ static const char *tow_session_cut_off(const struct tow_session *session, u32 do
  * @down: the port that is down; 0: none
  *
  * In process context; caller is an event handler, which is unregistered before
- * the device goes.
+ * the device goes.  It may be called with locks that the making of links needs
+ * (the RDMA core's, RTNL), so it does not wait for @setup: a session whose links
+ * are being made is left to its time-outs.
  */
 void tow_sessions_look(struct tow_device *dev, u32 down)
 {
@@ -242,9 +244,11 @@ void tow_sessions_look(struct tow_device *dev, u32 down)
 	u64 cursor = 0;
 
 	while ((session = tow_peer_session_next(dev, &cursor))) {
-		mutex_lock(&session->setup);
-		why = tow_session_cut_off(session, down);
-		mutex_unlock(&session->setup);
+		why = NULL;
+		if (mutex_trylock(&session->setup)) {
+			why = tow_session_cut_off(session, down);
+			mutex_unlock(&session->setup);
+		}
 		if (why)
 			tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED, why);
 		tow_session_put(session);
