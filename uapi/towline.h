@@ -1296,7 +1296,8 @@ struct tow_release {
  *	EACCES		the remote range was not resolved with that right, or the
  *			region is READONLY and would be written to; what should be
  *			a slot is none
- *	ETIMEDOUT	it took longer than its @timeout_ms
+ *	ETIMEDOUT	it took longer than its @timeout_ms; and see "Connections that
+ *			fail" below
  *	EOPNOTSUPP	the device has no atomics
  *	EFAULT		the region is INVALID: its exporter has taken the memory back.
  *			How much of it has taken place is not known
@@ -1366,7 +1367,9 @@ struct tow_release {
  * goes on: what is known to have taken place completes, and what is not is sent
  * again, in its order, but for atomics, which end with ECONNRESET.  A notification
  * is counted once, however often it was sent.  Exports that were revoked meanwhile end
- * as ever (ESTALE).
+ * as ever (ESTALE).  An entry that breaks nine connections in a row itself, as nothing
+ * of it gets an answer, ends with ETIMEDOUT; how much of it has taken place is not known,
+ * and nothing of it is on its way any more.
  *
  * A notification that was on its way, and cannot be sent again, as what it was to
  * write to was revoked, or its queue has ended, closes its slot: later ones end with

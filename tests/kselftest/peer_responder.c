@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 
 #include "tow_evil_host.h"
+#include "tow_evil_range.h"
 #include "tow_halt.h"
-#include "tow_queue.h"
 
 #define HOST_PORT	18700
 /* One try, where tries are repeated; and long enough for an honest one. */
@@ -29,6 +29,10 @@
 /* Sessions of one association: more than fit into this time with pauses between. */
 #define SYNCS_MOST	20
 #define SYNCS_MS	"3000"
+/* Of them an operation breaks so many at most: it is posted again eight times. */
+#define BROKEN_BY_ONE	9
+/* More than all pauses between those. */
+#define PAUSES_MS	"60000"
 
 /* ---- what the node under test does ------------------------------------------------ */
 
@@ -215,6 +219,7 @@ FIXTURE(responder)
 	long long refused;
 	long long lies;
 	struct connecting work;
+	uint64_t dealt;		/* messages that last, handled so far */
 };
 
 /*
@@ -325,6 +330,7 @@ static int serve_again(FIXTURE_DATA(responder) *self, struct evil *e)
 		return ret;
 	memcpy(&auth, e->last.data + EVIL_HEADER, sizeof(auth));
 	memcpy(e->authed.tie, auth.tie, sizeof(auth.tie));
+	e->authed.dealt = self->dealt;
 	return evil_serve_step(e, self->listener, EVIL_AUTHED, &data);
 }
 
@@ -760,15 +766,18 @@ TEST_F_TIMEOUT(responder, a_queue_ends_while_a_tie_is_carried_on, 60)
 	evil_end(&e);
 }
 
-/* From AUTHED on: READY, and SYNC, by which operations go on. */
-static int resume(FIXTURE_DATA(responder) *self, struct evil *e)
+/* From AUTHED on: READY, and SYNC, by which operations go on; @deaf: they get no answer. */
+static int resume(FIXTURE_DATA(responder) *self, struct evil *e, bool deaf)
 {
 	const uint32_t sync[3] = { [1] = 1 };
 	struct evil_reply data;
+	__u32 unused = 0;
 	int ret = 0;
 
 	for (int stage = EVIL_DATA_CALLED; !ret && stage <= EVIL_READY; stage++)
 		ret = evil_serve_step(e, self->listener, (enum evil_stage)stage, &data);
+	if (!ret && deaf)
+		ret = tow_test_ioctl(e->data[0], TOW_HOSTILE_DEAF, &unused);
 	return ret ? ret : evil_say(e, T_SYNC, 0, sync, sizeof(sync));
 }
 
@@ -787,7 +796,7 @@ TEST_F_TIMEOUT(responder, breaks_after_each_sync, 100)
 		/* It may call once more when it has given up: it names nothing then. */
 		if (ret || !memcmp(&e.authed, &none, sizeof(none)))
 			break;
-		ret = resume(self, &e);
+		ret = resume(self, &e, false);
 		syncs += !ret;
 	}
 	TH_LOG("%d sessions", syncs);
@@ -795,6 +804,70 @@ TEST_F_TIMEOUT(responder, breaks_after_each_sync, 100)
 	EXPECT_LT(2, syncs);
 	EXPECT_GT(SYNCS_MOST, syncs);
 	evil_end(&e);
+}
+
+/* Until the node ends the session, or an entry has completed. */
+static int broken_or_done(struct evil *e, const struct tow_rings *rings)
+{
+	struct tow_patience patience = tow_patience(EVIL_WAIT_MS / 1e3);
+	int type = 0;
+
+	while (type >= 0 && type != T_GOODBYE && !tow_rings_ready(rings)) {
+		type = evil_hear_any(e, 100);
+		if (type == -ETIMEDOUT && tow_patient(&patience))
+			type = 0;
+	}
+	return type < 0 ? type : 0;
+}
+
+/* Messages find their way and data does not: a write ends, and what both have goes on. */
+TEST_F_TIMEOUT(responder, no_way_for_data, 100)
+{
+	struct evil_range range = {};
+	struct tow_release release = { .size = sizeof(release) };
+	struct tow_region_create made;
+	struct tow_channel_open channel;
+	struct tow_cqe cqe = {};
+	struct tow_rings rings;
+	struct tow_sqe sqe = { .opcode = TOW_OP_WRITE, .bytes = EVIL_BYTES };
+	__u32 unused = 0;
+	int ret, syncs;
+
+	ASSERT_EQ(0, tow_pool_fresh(2 * TOW_SLAB));
+	ASSERT_EQ(0, serve(self, &range.e, 0));
+	ASSERT_EQ(0, evil_patience(PAUSES_MS));
+	range.peer = self->work.call.peer;
+	ASSERT_EQ(0, evil_range_find(&range, self->fd));
+	self->dealt = 1;
+	ASSERT_EQ(0, tow_region_create(self->fd, EVIL_BYTES, &made));
+	ASSERT_EQ(0, tow_rings_make(self->fd, 8, 8, &rings));
+	ASSERT_EQ(0, tow_channel_open(rings.made.fd, range.peer, 0, &channel));
+	ASSERT_EQ(0, tow_test_ioctl(range.e.data[0], TOW_HOSTILE_DEAF, &unused));
+	sqe.channel = (__u16)channel.channel;
+	sqe.region = made.handle;
+	sqe.remote = range.remote;
+	ASSERT_TRUE(tow_rings_put(&rings, &sqe));
+	ASSERT_EQ(1, tow_rings_enter(&rings, 0, 0));
+	for (syncs = 0; syncs < SYNCS_MOST; syncs++) {
+		ret = broken_or_done(&range.e, &rings);
+		ASSERT_EQ(0, ret);
+		if (tow_rings_ready(&rings))
+			break;
+		evil_hang_up(&range.e);
+		ASSERT_EQ(0, serve_again(self, &range.e));
+		ASSERT_EQ(0, resume(self, &range.e, true));
+	}
+	EXPECT_EQ(BROKEN_BY_ONE, syncs);
+	ASSERT_TRUE(tow_rings_take(&rings, &cqe));
+	EXPECT_EQ(-ETIMEDOUT, cqe.status);
+	EXPECT_EQ(0, cqe.flags);
+	tow_rings_end(&rings);
+	EXPECT_EQ(0, tow_region_end(self->fd, &made));
+	release.handle = range.remote;
+	/* It is not stale. */
+	EXPECT_EQ(0, tow_test_ioctl(self->fd, TOW_IOCTL_RELEASE, &release));
+	EXPECT_EQ(0, disconnect(self->fd, range.peer));
+	evil_end(&range.e);
 }
 
 TEST_HARNESS_MAIN
