@@ -16,7 +16,7 @@
 #define QPS		4
 /* Work requests of one, soft-RoCE's default; and its receives. */
 #define DEPTH		"127"
-#define ENTRIES		"128"
+#define ENTRIES		"127"
 /* What counts as just used: see peer_evict.c. */
 #define IDLE_MS		1000
 
