@@ -14,7 +14,7 @@
 #define QPS		4
 /* Work requests of one, soft-RoCE's default; and its receives. */
 #define DEPTH		"127"
-#define ENTRIES		"128"
+#define ENTRIES		"127"
 
 FIXTURE(cqs)
 {
