@@ -27,7 +27,6 @@
 #include "poller.h"
 #include "queue.h"
 #include "root.h"
-#include "session.h"
 
 /* See Documentation/ABI/testing/sysfs-module-towline. */
 static char *tow_device_globs = "*";

@@ -24,7 +24,6 @@
 
 #include <linux/jiffies.h>
 #include <linux/slab.h>
-#include <rdma/ib_cache.h>
 
 #include "core/core.h"
 #include "core/quirks.h"
@@ -202,57 +201,6 @@ static bool tow_session_refused(struct tow_session *session)
 	return !session->initiator && !session->peer && !session->told &&
 	       session->error != -ECONNRESET &&
 	       !tow_session_orderly(session->reason);
-}
-
-/*
- * Why a connected session cannot go on; NULL: it can.  Caller holds @setup.  A
- * port that is down does not matter to loopback.
- */
-static const char *tow_session_cut_off(const struct tow_session *session, u32 down)
-{
-	const struct ib_gid_attr *from;
-	union ib_gid gid;
-
-	if (!tow_session_alive(session) ||
-	    session->control.step != TOW_LINK_ESTABLISHED)
-		return NULL;
-	from = session->control.id->route.addr.dev_addr.sgid_attr;
-	if (!from)
-		return NULL;
-	if (from->port_num == down && !session->loopback)
-		return "the port is down";
-	if (rdma_query_gid(from->device, from->port_num, from->index, &gid) ||
-	    memcmp(&gid, &from->gid, sizeof(gid)))
-		return "our address is gone";
-	return NULL;
-}
-
-/**
- * tow_sessions_look - end the sessions that a change of the device cuts off
- * @dev: the device; a port has changed, or its addresses have
- * @down: the port that is down; 0: none
- *
- * In process context; caller is an event handler, which is unregistered before
- * the device goes.  It may be called with locks that the making of links needs
- * (the RDMA core's, RTNL), so it does not wait for @setup: a session whose links
- * are being made is left to its time-outs.
- */
-void tow_sessions_look(struct tow_device *dev, u32 down)
-{
-	struct tow_session *session;
-	const char *why;
-	u64 cursor = 0;
-
-	while ((session = tow_peer_session_next(dev, &cursor))) {
-		why = NULL;
-		if (mutex_trylock(&session->setup)) {
-			why = tow_session_cut_off(session, down);
-			mutex_unlock(&session->setup);
-		}
-		if (why)
-			tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED, why);
-		tow_session_put(session);
-	}
 }
 
 static void tow_session_end(struct work_struct *work)

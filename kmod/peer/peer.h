@@ -268,6 +268,7 @@ void tow_peer_drop_assoc(struct tow_peer *peer, int error, bool orderly);
 int tow_peer_session_add(struct tow_session *session);
 struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id);
 struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
+void tow_sessions_look(struct tow_device *dev, u32 down);
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result);
 int tow_peer_authenticated(struct tow_session *session, u64 order);
@@ -307,9 +308,6 @@ int tow_call_peer_connect(struct tow_client *client, void *data,
 			  const struct tow_answer *answer);
 int tow_call_peer_disconnect(struct tow_client *client, void *data,
 			     const struct tow_answer *answer);
-
-/* conn/session.c */
-void tow_sessions_look(struct tow_device *dev, u32 down);
 
 /* conn/passive.c */
 int tow_listen_move(struct tow_device *dev, u16 port);
