@@ -194,7 +194,6 @@ int tow_limits_set_cgroup(struct tow_limits *limits, const char *path,
 			  const u64 *max);
 int tow_limits_show_cgroups(struct tow_limits *limits, char *buf);
 
-
 /* ---- devices --------------------------------------------------------------- */
 
 /* Minor numbers, hence devices at a time, at most. */

@@ -472,9 +472,9 @@ static struct tow_attempt *tow_attempt_queue(const struct tow_goal *goal,
 		attempt = tow_attempt_join(goal, account);
 		if (attempt != ERR_PTR(-EAGAIN))
 			break;
-		*left = wait_event_interruptible_timeout(peers->wait,
-				READ_ONCE(peers->attempts_ended) != ended,
-				*left);
+		*left = wait_event_interruptible_timeout(peers->wait, ended !=
+							 READ_ONCE(peers->attempts_ended),
+							 *left);
 	} while (*left > 0);
 	return *left < 0 ? ERR_PTR(-EINTR) : attempt;
 }
