@@ -5,6 +5,7 @@
  * call is not a user of the device while it waits for a peer.
  */
 #include <linux/jiffies.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "core/core.h"
@@ -23,42 +24,40 @@
 /**
  * struct tow_dir_handle - a client's handle of an export or a remote range
  * @handle: in the client's table; its @ops says which one it is
- * @object: the export, with a reference; or the remote range, until
- *	tow_remote_close()
+ * @exported: the export, with a reference
+ * @remote: the remote range, until tow_remote_close()
  */
 struct tow_dir_handle {
-	struct tow_handle	handle;
-	void			*object;
+	struct tow_handle		handle;
+	union {
+		struct tow_exported	*exported;
+		struct tow_remote	*remote;
+	};
 };
 
 /* Handles are freed and cast by their first field. */
 static_assert(offsetof(struct tow_dir_handle, handle) == 0);
 
-/* Does not wait for peers. */
+/* Does not wait for peers.  The caller calls tow_directory_kick(). */
 static void tow_dir_drop_exported(struct tow_exported *exported)
 {
-	tow_exported_end(exported);
+	if (tow_exported_end(exported))
+		tow_directory_queue(exported->dev->directory);
 	tow_exported_put(exported);
 }
 
 static void tow_exported_drop_handle(struct tow_handle *base, bool destroy)
 {
-	tow_dir_drop_exported(((struct tow_dir_handle *)base)->object);
-}
-
-static int tow_exported_publish_handle(struct tow_handle *base)
-{
-	return tow_exported_publish(((struct tow_dir_handle *)base)->object);
+	tow_dir_drop_exported(((struct tow_dir_handle *)base)->exported);
 }
 
 static const struct tow_handle_ops tow_exported_handle_ops = {
-	.publish	= tow_exported_publish_handle,
-	.drop		= tow_exported_drop_handle,
+	.drop	= tow_exported_drop_handle,
 };
 
 static void tow_remote_drop_handle(struct tow_handle *base, bool destroy)
 {
-	tow_remote_close(((struct tow_dir_handle *)base)->object);
+	tow_remote_close(((struct tow_dir_handle *)base)->remote);
 }
 
 static const struct tow_handle_ops tow_remote_handle_ops = {
@@ -66,8 +65,8 @@ static const struct tow_handle_ops tow_remote_handle_ops = {
 };
 
 static int tow_dir_add_handle(struct tow_client *client,
-			      const struct tow_handle_ops *ops, void *object,
-			      u64 *number)
+			      struct tow_exported *exported,
+			      struct tow_remote *remote, u64 *number)
 {
 	struct tow_dir_handle *handle;
 	int ret;
@@ -75,8 +74,13 @@ static int tow_dir_add_handle(struct tow_client *client,
 	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
 	if (!handle)
 		return -ENOMEM;
-	handle->handle.ops = ops;
-	handle->object = object;
+	if (exported) {
+		handle->handle.ops = &tow_exported_handle_ops;
+		handle->exported = exported;
+	} else {
+		handle->handle.ops = &tow_remote_handle_ops;
+		handle->remote = remote;
+	}
 	ret = tow_client_add_handle(client, &handle->handle, number);
 	if (ret)
 		kfree_rcu(handle, handle.rcu);
@@ -91,19 +95,33 @@ tow_dir_find_handle(struct tow_client *client, u64 number,
 							       ops);
 }
 
-/* End a handle.  Return: what it was of, as it was given to it; or NULL. */
-static void *tow_dir_take(struct tow_client *client, u64 number,
-			  const struct tow_handle_ops *ops)
+/* End a handle.  Return: its export, with its reference; or NULL. */
+static struct tow_exported *tow_dir_take_exported(struct tow_client *client,
+						  u64 number)
 {
 	struct tow_dir_handle *handle = (struct tow_dir_handle *)
-		tow_client_take_handle(client, number, ops);
-	void *object;
+		tow_client_take_handle(client, number, &tow_exported_handle_ops);
+	struct tow_exported *exported;
 
 	if (!handle)
 		return NULL;
-	object = handle->object;
+	exported = handle->exported;
 	kfree_rcu(handle, handle.rcu);
-	return object;
+	return exported;
+}
+
+static struct tow_remote *tow_dir_take_remote(struct tow_client *client,
+					      u64 number)
+{
+	struct tow_dir_handle *handle = (struct tow_dir_handle *)
+		tow_client_take_handle(client, number, &tow_remote_handle_ops);
+	struct tow_remote *remote;
+
+	if (!handle)
+		return NULL;
+	remote = handle->remote;
+	kfree_rcu(handle, handle.rcu);
+	return remote;
 }
 
 /**
@@ -120,8 +138,8 @@ struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
 
 	rcu_read_lock();
 	handle = tow_dir_find_handle(client, number, &tow_remote_handle_ops);
-	if (handle && tow_remote_try_get(handle->object))
-		remote = handle->object;
+	if (handle && tow_remote_try_get(handle->remote))
+		remote = handle->remote;
 	rcu_read_unlock();
 	return remote;
 }
@@ -140,13 +158,11 @@ struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
 {
 	struct tow_slot *slot = ERR_PTR(-EBADF);
 	struct tow_dir_handle *handle;
-	struct tow_exported *exported;
 
 	mutex_lock(&client->lock);
 	handle = tow_dir_find_handle(client, number, &tow_exported_handle_ops);
 	if (handle) {
-		exported = handle->object;
-		slot = exported->slot ?: ERR_PTR(-EACCES);
+		slot = handle->exported->slot ?: ERR_PTR(-EACCES);
 		if (!IS_ERR(slot))
 			tow_slot_get(slot);
 	}
@@ -164,6 +180,7 @@ void tow_directory_client_end(struct tow_client *client)
 {
 	tow_client_drop_handles(client, &tow_exported_handle_ops);
 	tow_client_drop_handles(client, &tow_remote_handle_ops);
+	tow_directory_kick(client->dev->directory);
 }
 
 /* ---- export, unexport ----------------------------------------------------- */
@@ -176,7 +193,8 @@ static int tow_name_check(struct tow_client *client, const u8 *name, u32 bytes)
 	if (!tow_label_valid(&label))
 		return -EINVAL;
 	tow_client_job(client, label.job_id);
-	return tow_client_has_job(client, label.job_id) ? 0 : -ENOKEY;
+	return tow_job_has_key(label.job_id) ||
+	       tow_client_has_own_job(client) ? 0 : -ENOKEY;
 }
 
 /* Caller is a user of the device. */
@@ -189,7 +207,9 @@ static int tow_export_allowed(struct tow_client *client, u32 rights,
 	    !tow_device_atomics(client->dev))
 		return -EOPNOTSUPP;
 	/* The processor may not reach a dma-buf's memory. */
-	if (rights == TOW_RIGHT_NOTIFY && region_flags & TOW_REGION_DMABUF)
+	if (rights == TOW_RIGHT_NOTIFY &&
+	    (client->dev->ibdev->attrs.max_srq <= 0 ||
+	     region_flags & TOW_REGION_DMABUF))
 		return -EOPNOTSUPP;
 	return 0;
 }
@@ -208,20 +228,20 @@ static struct tow_exported *tow_export_make(struct tow_client *client,
 	ret = tow_export_allowed(client, call->rights, flags | region->flags);
 	exported = ret ? ERR_PTR(ret) : tow_exported_new(client, region, call);
 	tow_region_put(region);
-	return exported;
+	if (IS_ERR(exported))
+		return exported;
+	ret = tow_exported_publish(exported);
+	return ret ? ERR_PTR(ret) : exported;
 }
 
-/* Give an export, with its reference, to a handle, and publish it; an error ends it. */
+/* Give an export, with its reference, to a handle; an error ends it. */
 static int tow_export_give(struct tow_client *client,
 			   struct tow_exported *exported, u64 *number)
 {
-	int ret = tow_dir_add_handle(client, &tow_exported_handle_ops, exported,
-				     number);
+	int ret = tow_dir_add_handle(client, exported, NULL, number);
 
-	if (ret) {
-		tow_exported_hide(exported);
-		tow_exported_put(exported);
-	}
+	if (ret)
+		tow_dir_drop_exported(exported);
 	return ret;
 }
 
@@ -233,10 +253,12 @@ static int tow_export_begin(struct tow_client *client, struct tow_export *call)
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
 	exported = tow_export_make(client, call);
-	ret = PTR_ERR_OR_ZERO(exported);
-	if (!ret)
+	if (IS_ERR(exported))
+		ret = PTR_ERR(exported);
+	else
 		ret = tow_export_give(client, exported, &call->handle);
 	tow_device_leave(client->dev);
+	tow_directory_kick(client->dev->directory);
 	return ret;
 }
 
@@ -257,11 +279,25 @@ int tow_call_export(struct tow_client *client, void *data,
 		return ret;
 	ret = tow_call_answer(answer, call);
 	/* NULL: another thread has guessed the number, and ended the handle. */
-	exported = ret ? tow_dir_take(client, call->handle,
-				      &tow_exported_handle_ops) : NULL;
-	if (exported)
+	exported = ret ? tow_dir_take_exported(client, call->handle) : NULL;
+	if (exported) {
 		tow_dir_drop_exported(exported);
+		tow_directory_kick(client->dev->directory);
+	}
 	return ret;
+}
+
+/* Caller is a user of the device.  Return: the export, ending; or NULL. */
+static struct tow_exported *tow_unexport_begin(struct tow_client *client,
+					       u64 number)
+{
+	struct tow_exported *exported = tow_dir_take_exported(client, number);
+
+	/* Usually no peer has a grant: finish it here. */
+	if (exported && tow_exported_end(exported) &&
+	    tow_exported_claim(exported))
+		tow_exported_finish(exported);
+	return exported;
 }
 
 /* TOW_IOCTL_UNEXPORT */
@@ -276,16 +312,11 @@ int tow_call_unexport(struct tow_client *client, void *data,
 		return -EINVAL;
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
-	exported = tow_dir_take(client, call->handle, &tow_exported_handle_ops);
-	if (exported) {
-		tow_exported_end(exported);
-		/* Usually no peer has a grant: finish it here. */
-		if (tow_exported_claim(exported))
-			tow_exported_finish(exported);
-	}
+	exported = tow_unexport_begin(client, call->handle);
 	tow_device_leave(client->dev);
 	if (!exported)
 		return -ENOENT;
+	tow_directory_kick(client->dev->directory);
 	if (wait_for_completion_interruptible(&exported->ended))
 		ret = -EINTR;
 	tow_exported_put(exported);
@@ -294,19 +325,23 @@ int tow_call_unexport(struct tow_client *client, void *data,
 
 /* ---- list ----------------------------------------------------------------- */
 
-static int tow_export_list_next(struct tow_client *client, u32 flags,
-				u64 *cursor, void *info)
+/* A kill ends the search: the client may not see most of the exports. */
+static bool tow_export_list_next(struct tow_client *client, u32 flags,
+				 u64 *cursor, void *info)
 {
+	struct tow_directory *dir = client->dev->directory;
 	struct tow_exported *exported;
-	bool shown;
+	bool shown = false;
 
-	exported = tow_exported_next(client->dev->directory, cursor);
-	if (!exported)
-		return -ENOENT;
-	shown = flags & TOW_LIST_ALL || tow_exported_is_of(exported, client);
-	if (shown)
-		tow_exported_describe(exported, info);
-	tow_exported_put(exported);
+	while (!shown && !fatal_signal_pending(current) &&
+	       (exported = tow_exported_next(dir, cursor))) {
+		shown = flags & TOW_LIST_ALL ||
+			tow_exported_is_of(exported, client);
+		if (shown)
+			tow_exported_describe(exported, info);
+		tow_exported_put(exported);
+		cond_resched();
+	}
 	return shown;
 }
 
@@ -324,7 +359,9 @@ const struct tow_listing tow_export_listing = {
  * @label: the name
  * @rights: bits of enum tow_right: what the program wants to do
  * @wait: the peer answers when the name is published; else at once
- * @deadline: until when the call waits for the answer, in jiffies
+ * @deadline: until when the call waits for the answer, in jiffies; unless
+ *	@forever
+ * @forever: the call waits until the answer comes or the association is lost
  * @remote: the remote range that was found
  */
 struct tow_resolving {
@@ -332,14 +369,18 @@ struct tow_resolving {
 	u32			rights;
 	bool			wait;
 	unsigned long		deadline;
+	bool			forever;
 	struct tow_remote	*remote;
 };
 
 static unsigned long tow_resolve_time(const struct tow_resolving *resolving)
 {
-	long left = resolving->deadline - jiffies;
+	unsigned long now = jiffies;
 
-	return max(left, 0L);
+	if (resolving->forever)
+		return MAX_SCHEDULE_TIMEOUT;
+	return time_after(resolving->deadline, now) ?
+	       resolving->deadline - now : 0;
 }
 
 static int tow_resolve_in_session(struct tow_session *session,
@@ -353,8 +394,10 @@ static int tow_resolve_in_session(struct tow_session *session,
 	if (ret)
 		return ret;
 	ret = tow_remote_wait(resolving->remote, tow_resolve_time(resolving));
-	if (ret)
+	if (ret) {
 		tow_remote_close(resolving->remote);
+		tow_directory_kick(session->dev->directory);
+	}
 	return ret;
 }
 
@@ -369,7 +412,7 @@ static bool tow_resolve_again(struct tow_session *session, int error)
 	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_REPLACED;
 }
 
-static int tow_resolve_at_peer(struct tow_client *client, struct tow_peer *peer,
+static int tow_resolve_at_peer(struct tow_peer *peer,
 			       struct tow_resolving *resolving)
 {
 	struct tow_conn_settings *settings = &peer->dev->peers->settings;
@@ -379,7 +422,7 @@ static int tow_resolve_at_peer(struct tow_client *client, struct tow_peer *peer,
 	int ret;
 
 	do {
-		ret = tow_peer_use(peer, client->account,
+		ret = tow_peer_use(peer,
 				   READ_ONCE(settings->reconnect_timeout_ms),
 				   &session);
 		if (ret)
@@ -403,13 +446,13 @@ static int tow_resolve_find(struct tow_client *client,
 	resolving->rights = call->rights;
 	resolving->wait = call->timeout_ms;
 	/* Without a timeout the peer answers at once, or the session ends. */
-	resolving->deadline = jiffies +
-		(!call->timeout_ms || call->timeout_ms == TOW_WAIT_FOREVER ?
-		 MAX_JIFFY_OFFSET : msecs_to_jiffies(call->timeout_ms));
+	resolving->forever = !call->timeout_ms ||
+			     call->timeout_ms == TOW_WAIT_FOREVER;
+	resolving->deadline = jiffies + msecs_to_jiffies(call->timeout_ms);
 	peer = tow_peer_find(client->dev, call->peer);
 	if (!peer)
 		return -ENOENT;
-	ret = tow_resolve_at_peer(client, peer, resolving);
+	ret = tow_resolve_at_peer(peer, resolving);
 	tow_peer_put(peer);
 	return ret;
 }
@@ -424,10 +467,11 @@ static int tow_resolve_begin(struct tow_client *client,
 	if (ret)
 		return ret;
 	call->bytes = resolving.remote->bytes;
-	ret = tow_dir_add_handle(client, &tow_remote_handle_ops,
-				 resolving.remote, &call->handle);
-	if (ret)
+	ret = tow_dir_add_handle(client, NULL, resolving.remote, &call->handle);
+	if (ret) {
 		tow_remote_close(resolving.remote);
+		tow_directory_kick(client->dev->directory);
+	}
 	return ret;
 }
 
@@ -448,10 +492,11 @@ int tow_call_resolve(struct tow_client *client, void *data,
 		return ret;
 	ret = tow_call_answer(answer, call);
 	/* NULL: another thread has guessed the number, and ended the handle. */
-	remote = ret ? tow_dir_take(client, call->handle,
-				    &tow_remote_handle_ops) : NULL;
-	if (remote)
+	remote = ret ? tow_dir_take_remote(client, call->handle) : NULL;
+	if (remote) {
 		tow_remote_close(remote);
+		tow_directory_kick(client->dev->directory);
+	}
 	return ret;
 }
 
@@ -461,9 +506,14 @@ int tow_call_release(struct tow_client *client, void *data,
 {
 	const struct tow_release *call = data;
 	struct tow_remote *remote;
+	int ret;
 
 	if (call->flags)
 		return -EINVAL;
-	remote = tow_dir_take(client, call->handle, &tow_remote_handle_ops);
-	return remote ? tow_remote_close(remote) : -ENOENT;
+	remote = tow_dir_take_remote(client, call->handle);
+	if (!remote)
+		return -ENOENT;
+	ret = tow_remote_close(remote);
+	tow_directory_kick(client->dev->directory);
+	return ret;
 }

@@ -58,6 +58,7 @@ void tow_memory_stop(struct tow_device *dev)
  */
 void tow_memory_cleanup(struct tow_device *dev)
 {
+	tow_regions_cleanup(&dev->memory->regions);
 	kfree(dev->memory);
 }
 

@@ -270,18 +270,14 @@ static void tow_slab_free_mr(struct tow_slab *slab, enum tow_rights rights)
 	tow_limits_give_mr(&slab->dev->limits);
 }
 
-/* Called with the lock held: those that no export needs, or @all.  Return: how many. */
-static unsigned int tow_slab_free_mrs(struct tow_slab *slab, bool all)
+static void tow_slab_free_mrs(struct tow_slab *slab)
 {
-	unsigned int i, count = 0;
+	int i;
 
 	for (i = 0; i < TOW_RIGHTS; i++) {
-		if (slab->mr[i] && (all || !slab->exposed[i])) {
+		if (slab->mr[i])
 			tow_slab_free_mr(slab, i);
-			count++;
-		}
 	}
-	return count;
 }
 
 /**
@@ -293,11 +289,16 @@ static unsigned int tow_slab_free_mrs(struct tow_slab *slab, bool all)
  */
 unsigned int tow_slab_reclaim_mrs(struct tow_slab *slab)
 {
-	unsigned int count;
+	unsigned int i, count = 0;
 
 	if (!mutex_trylock(&slab->lock))
 		return 0;
-	count = tow_slab_free_mrs(slab, false);
+	for (i = 0; i < TOW_RIGHTS; i++) {
+		if (slab->mr[i] && !slab->exposed[i]) {
+			tow_slab_free_mr(slab, i);
+			count++;
+		}
+	}
 	mutex_unlock(&slab->lock);
 	return count;
 }
@@ -379,7 +380,7 @@ struct tow_slab *tow_slab_make(struct tow_device *dev,
 void tow_slab_detach(struct tow_slab *slab)
 {
 	mutex_lock(&slab->lock);
-	tow_slab_free_mrs(slab, true);
+	tow_slab_free_mrs(slab);
 	tow_slab_unmap(slab);
 	mutex_unlock(&slab->lock);
 }
@@ -475,15 +476,21 @@ static int tow_slab_map_mr(struct tow_slab *slab, enum tow_rights rights)
 
 static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
 {
-	struct tow_maint *maint = &slab->dev->memory->maint;
-	struct ib_reg_wr reg;
+	struct ib_mr *mr = slab->mr[rights];
+	struct ib_reg_wr reg = {
+		.wr.opcode	= IB_WR_REG_MR,
+		.wr.send_flags	= IB_SEND_SIGNALED,
+		.mr		= mr,
+		.access		= tow_maint_access(&slab->dev->memory->maint, rights),
+	};
 	int ret;
 
 	ret = tow_slab_map_mr(slab, rights);
 	if (ret)
 		return ret;
-	reg = tow_maint_registration(maint, slab->mr[rights], rights);
-	ret = tow_maint_run(maint, &reg.wr);
+	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	reg.key = mr->rkey;
+	ret = tow_maint_run(&slab->dev->memory->maint, &reg.wr);
 	trace_tow_mr_register(slab, rights, ret);
 	if (!ret)
 		tow_stat_inc(slab->dev, TOW_STAT_REGISTRATIONS);
@@ -492,7 +499,11 @@ static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
 
 static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
 {
-	struct ib_send_wr invalidate = tow_maint_invalidation(slab->mr[rights]);
+	struct ib_send_wr invalidate = {
+		.opcode			= IB_WR_LOCAL_INV,
+		.send_flags		= IB_SEND_SIGNALED,
+		.ex.invalidate_rkey	= slab->mr[rights]->rkey,
+	};
 	int ret;
 
 	ret = tow_maint_run(&slab->dev->memory->maint, &invalidate);

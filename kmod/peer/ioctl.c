@@ -53,7 +53,6 @@ static int tow_connect_check(const struct tow_conn_settings *settings,
 	    settings->gid_index > TOW_GID_INDEX_MAX ||
 	    settings->pkey_index > TOW_PKEY_INDEX_MAX ||
 	    settings->sl > TOW_SL_MAX ||
-	    settings->traffic_class < -1 ||
 	    settings->traffic_class > TOW_TRAFFIC_CLASS_MAX ||
 	    settings->timeout > TOW_TIMEOUT_MAX ||
 	    settings->retry_count > TOW_RETRY_COUNT_MAX ||
@@ -96,10 +95,9 @@ static int tow_connect_settings(struct tow_device *dev,
 	return tow_connect_check(settings, dev->ibdev);
 }
 
-static int tow_call_connect_reach(struct tow_client *client,
+static int tow_call_connect_reach(struct tow_device *dev,
 				  struct tow_peer_connect *call)
 {
-	struct tow_device *dev = client->dev;
 	struct tow_conn_settings settings;
 	struct tow_address address;
 	struct tow_peer *peer;
@@ -119,8 +117,7 @@ static int tow_call_connect_reach(struct tow_client *client,
 		address.port = settings.listen_port;
 	timeout_ms = min_t(u32, call->timeout_ms ?:
 			   settings.reconnect_timeout_ms, INT_MAX);
-	ret = tow_peer_reach(dev, client->account, &address, &settings,
-			     timeout_ms, &peer);
+	ret = tow_peer_reach(dev, &address, &settings, timeout_ms, &peer);
 	if (ret)
 		return ret;
 	if (call->flags)
@@ -143,7 +140,7 @@ int tow_call_peer_connect(struct tow_client *client, void *data,
 		return -EINVAL;
 	if (call->flags && !capable(CAP_NET_ADMIN))
 		return -EPERM;
-	ret = tow_call_connect_reach(client, call);
+	ret = tow_call_connect_reach(client->dev, call);
 	if (ret)
 		return ret;
 	return tow_call_answer(answer, call);
@@ -169,16 +166,16 @@ int tow_call_peer_disconnect(struct tow_client *client, void *data,
 	return ret;
 }
 
-static int tow_peer_list_next(struct tow_client *client, u32 flags,
-			      u64 *cursor, void *info)
+static bool tow_peer_list_next(struct tow_client *client, u32 flags,
+			       u64 *cursor, void *info)
 {
 	struct tow_peer *peer = tow_peer_next(client->dev, cursor);
 
 	if (!peer)
-		return -ENOENT;
+		return false;
 	tow_peer_describe(peer, info);
 	tow_peer_put(peer);
-	return 1;
+	return true;
 }
 
 const struct tow_listing tow_peer_listing = {

@@ -58,25 +58,26 @@ static inline u32 tow_imm_ahead(u32 imm, u64 count)
 /**
  * tow_credit_exceeded - has a peer sent more than it may?
  * @arrived: the peer's notifications in this session, wrapping around
- * @told: the count that credit was last returned for; may be ahead of @arrived
+ * @told: the count that credit was last returned for
+ * @window: how far @arrived may be ahead of @told
  *
  * Return: true: it has.
  */
-static inline bool tow_credit_exceeded(u32 arrived, u32 told)
+static inline bool tow_credit_exceeded(u32 arrived, u32 told, u32 window)
 {
-	return (int)(arrived - told) > TOW_NOTIFY_WINDOW;
+	return arrived - told > window;
 }
 
 /**
  * tow_credit_due - is it time to return credit to a peer?
  * @arrived: the peer's notifications in this session, wrapping around
- * @told: the count that credit was last returned for; may be ahead of @arrived
+ * @told: the count that credit was last returned for
  *
  * Return: true: it is.
  */
 static inline bool tow_credit_due(u32 arrived, u32 told)
 {
-	return (int)(arrived - told) >= TOW_NOTIFY_WINDOW / 2;
+	return arrived - told >= TOW_NOTIFY_WINDOW / 2;
 }
 
 /**
