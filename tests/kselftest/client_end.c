@@ -379,7 +379,7 @@ static void count_signal(int number)
 	signals++;
 }
 
-/* The first client of a process makes the kernel look whether signals are there. */
+/* The first client of a process takes all locks of its memory, during which signals wait. */
 TEST_F_TIMEOUT(client, opened_while_signals_come, 60)
 {
 	const struct itimerval often = { .it_interval = { .tv_usec = SIGNAL_US },
