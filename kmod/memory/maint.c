@@ -14,7 +14,7 @@
  * A registration that finds no queue pair makes one; if the queue pair broke
  * under it, it makes another.  An attempt that failed is not repeated before
  * TOW_MAINT_PAUSE is over: until then registrations fail at once.  The work item
- * repeats the first of a row that fail.
+ * repeats the first of a row that fail, and each that had no memory.
  *
  * Events may come in any context, with the provider's locks held, so they only
  * queue the work item.  That looks whether the queue pair still serves, and
@@ -85,9 +85,10 @@ static int tow_maint_make(struct tow_maint *maint)
 	maint->tried_at = jiffies;
 	tow_maint_set_state(maint, ret ? TOW_MAINT_FAILED : TOW_MAINT_READY,
 			    ret);
-	if (ret && !known) {
-		/* Memory that was short, say, need not be for long. */
+	/* Memory that is short need not be for long. */
+	if (ret == -ENOMEM || (ret && !known))
 		tow_memory_changed(dev);
+	if (ret && !known) {
 		tow_device_name(dev, name);
 		pr_warn("%s: no maintenance queue pair: error %d (tried again when memory is to be registered, and when a port or an address changes)\n",
 			name, ret);
