@@ -35,13 +35,14 @@ struct tow_parting {
 	struct rdma_cm_id	*id;
 };
 
+/* @free: is @from also what the routing table chooses? */
 static bool tow_parting_route4(const struct sockaddr_in *from,
-			       const struct sockaddr_in *to, int oif)
+			       const struct sockaddr_in *to, int oif, bool free)
 {
 	struct flowi4 flow = {
 		.flowi4_oif	= oif,
 		.flowi4_proto	= IPPROTO_UDP,
-		.saddr		= from->sin_addr.s_addr,
+		.saddr		= free ? 0 : from->sin_addr.s_addr,
 		.daddr		= to->sin_addr.s_addr,
 	};
 	struct rtable *route;
@@ -50,25 +51,27 @@ static bool tow_parting_route4(const struct sockaddr_in *from,
 	if (IS_ERR(route))
 		return false;
 	ip_rt_put(route);
-	return true;
+	return flow.saddr == from->sin_addr.s_addr;
 }
 
 static bool tow_parting_route6(const struct sockaddr_in6 *from,
-			       const struct sockaddr_in6 *to, int oif)
+			       const struct sockaddr_in6 *to, int oif, bool free)
 {
 	struct flowi6 flow = {
 		.flowi6_oif	= oif,
 		.flowi6_proto	= IPPROTO_UDP,
-		.saddr		= from->sin6_addr,
+		.saddr		= free ? in6addr_any : from->sin6_addr,
 		.daddr		= to->sin6_addr,
 	};
 	struct dst_entry *route;
 	bool good;
 
+	if (to->sin6_scope_id && to->sin6_scope_id != oif)
+		return false;
 	route = tow_route6(&init_net, &flow);
 	if (IS_ERR(route))
 		return false;
-	good = !route->error;
+	good = !route->error && ipv6_addr_equal(&flow.saddr, &from->sin6_addr);
 	dst_release(route);
 	return good;
 }
@@ -102,6 +105,31 @@ static bool tow_parting_is_soft_roce(const struct rdma_cm_id *id)
 }
 
 /**
+ * tow_parting_leads - is there a route from a RoCE address to another node?
+ * @gid: the GID of the address
+ * @from: the address
+ * @to: the other node's
+ * @free: the routing table may choose another address of the interface
+ *
+ * Return: true: there is one through the GID's interface, which is running, and
+ * it has @from.
+ */
+bool tow_parting_leads(const struct ib_gid_attr *gid,
+		       const struct sockaddr_storage *from,
+		       const struct sockaddr_storage *to, bool free)
+{
+	int oif = tow_parting_interface(gid);
+
+	if (!oif)
+		return false;
+	if (from->ss_family == AF_INET)
+		return tow_parting_route4((const void *)from, (const void *)to,
+					  oif, free);
+	return tow_parting_route6((const void *)from, (const void *)to, oif,
+				  free);
+}
+
+/**
  * tow_parting_possible - can a datagram about a connection's end be sent?
  * @id: the connection's identifier
  *
@@ -112,19 +140,12 @@ static bool tow_parting_is_soft_roce(const struct rdma_cm_id *id)
 bool tow_parting_possible(const struct rdma_cm_id *id)
 {
 	const struct rdma_addr *addr = &id->route.addr;
-	int oif;
 
 	if (!id->device || !tow_parting_is_soft_roce(id) ||
 	    !addr->dev_addr.sgid_attr)
 		return true;
-	oif = tow_parting_interface(addr->dev_addr.sgid_attr);
-	if (!oif)
-		return false;
-	if (addr->src_addr.ss_family == AF_INET)
-		return tow_parting_route4((const void *)&addr->src_addr,
-					  (const void *)&addr->dst_addr, oif);
-	return tow_parting_route6((const void *)&addr->src_addr,
-				  (const void *)&addr->dst_addr, oif);
+	return tow_parting_leads(addr->dev_addr.sgid_attr, &addr->src_addr,
+				 &addr->dst_addr, false);
 }
 
 static void tow_partings_work(struct work_struct *work)

@@ -28,6 +28,9 @@ struct tow_partings {
 	bool			ending;
 };
 
+bool tow_parting_leads(const struct ib_gid_attr *gid,
+		       const struct sockaddr_storage *from,
+		       const struct sockaddr_storage *to, bool free);
 bool tow_parting_possible(const struct rdma_cm_id *id);
 void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id);
 void tow_partings_retry(struct tow_device *dev);

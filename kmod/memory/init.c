@@ -58,7 +58,6 @@ void tow_memory_stop(struct tow_device *dev)
  */
 void tow_memory_cleanup(struct tow_device *dev)
 {
-	tow_regions_cleanup(&dev->memory->regions);
 	kfree(dev->memory);
 }
 

@@ -172,7 +172,7 @@ static inline int tow_op_refused(const struct tow_op *op)
 	int error = READ_ONCE(op->flow->stopped);
 
 	/* The device goes: what was posted may have been executed. */
-	if (error == -ENODEV && (op->cursor || op->tried))
+	if (error == -ENODEV && (op->cursor || op->replayed))
 		return -ECONNRESET;
 	if (!error)
 		error = op->status;

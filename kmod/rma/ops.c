@@ -53,6 +53,7 @@ static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 	spin_lock_bh(&link->lock);
 	stripe->left--;
 	whole->pieces--;
+	whole->tried = max(whole->tried, part->tried);
 	if (part->again) {
 		whole->again = true;
 		atomic64_set(&stripe->cursor, whole->bytes);
@@ -361,8 +362,8 @@ static void tow_link_abort_ops(struct tow_link *link, struct tow_op_list *ended)
 	tow_flows_unpark(link);
 	while (link->flows) {
 		op = link->flows->ops.first;
-		tow_op_abort(op, op->cursor || op->tried ? -ECONNRESET : -ESTALE,
-			     ended);
+		tow_op_abort(op, op->cursor || op->replayed ? -ECONNRESET :
+			     -ESTALE, ended);
 	}
 }
 
