@@ -137,15 +137,16 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	11
+#define TOW_UAPI_VERSION	12
 
 #define TOW_IOCTL_TYPE		0xBA
 
 enum {
 	TOW_CMD_QUERY			= 0x00,
 	TOW_CMD_JOIN			= 0x01,
-	TOW_CMD_ACCOUNT_LIST		= 0x02,
+	/* 0x02, 0x03: calls of version 11 that are gone */
 	TOW_CMD_CLIENT_END		= 0x04,
+	TOW_CMD_ACCOUNT_LIST		= 0x05,
 	TOW_CMD_REGION_CREATE		= 0x10,
 	TOW_CMD_REGION_DESTROY		= 0x11,
 	TOW_CMD_REGION_QUERY		= 0x12,
