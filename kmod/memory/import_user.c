@@ -135,8 +135,12 @@ static int tow_import_user_fill(struct tow_import *import,
 {
 	int ret;
 
-	/* Nor is so much kept of it then that the machine has no memory for that. */
-	if (import->bytes >> PAGE_SHIFT > totalram_pages())
+	/*
+	 * Nor is so much kept of it then that the machine has no memory for that; and
+	 * one list of segments counts pages in an unsigned int.
+	 */
+	if (import->bytes >> PAGE_SHIFT >
+	    min_t(unsigned long, totalram_pages(), UINT_MAX))
 		return -ENOMEM;
 	ret = tow_import_charge(import, client);
 	if (ret)
