@@ -133,6 +133,8 @@ static void tow_client_free(struct kref *refs)
 	tow_account_put(client->account);
 	put_user_ns(client->user_ns);
 	put_pid(client->pid);
+	/* It has no handles, but may have room that one did not get. */
+	xa_destroy(&client->handles);
 	kfree(client);
 }
 

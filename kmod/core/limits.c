@@ -123,6 +123,8 @@ void tow_limits_cleanup(struct tow_limits *limits)
 
 	list_for_each_entry_safe(limit, next, &limits->cgroups, link)
 		kfree(limit);
+	/* It has no accounts, but may have room that one did not get. */
+	xa_destroy(&limits->clients);
 }
 
 /* ---- accounts ------------------------------------------------------------ */

@@ -58,6 +58,8 @@ void tow_memory_stop(struct tow_device *dev)
  */
 void tow_memory_cleanup(struct tow_device *dev)
 {
+	/* It has no regions, but may have room that one did not get. */
+	xa_destroy(&dev->memory->regions.by_id);
 	kfree(dev->memory);
 }
 
