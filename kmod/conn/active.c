@@ -9,6 +9,7 @@
  * already.
  */
 #include <linux/jiffies.h>
+#include <linux/limits.h>
 #include <linux/random.h>
 #include <linux/wait.h>
 #include <net/ipv6.h>
@@ -105,33 +106,44 @@ static bool tow_connect_gid(struct tow_session *session, int index,
 	return true;
 }
 
-/* Does the interface of GID @index lead to the other end, from the GID's address? */
-static bool tow_connect_leads(struct tow_session *session, int index,
-			      const struct tow_address *address)
+/* Our interface that the routing table chooses, whatever its address is like. */
+#define TOW_CONNECT_CHOSEN	INT_MAX
+
+/*
+ * How well does the interface of GID @index lead to the other end, from the
+ * GID's address?  -1: it does not.
+ */
+static int tow_connect_leads(struct tow_session *session, int index,
+			     const struct tow_address *address)
 {
 	struct tow_device *dev = session->dev;
 	struct sockaddr_storage from, to;
 	const struct ib_gid_attr *gid;
-	bool leads;
+	int like = -1;
 
 	tow_address_to(address, &from);
 	tow_address_to(&session->target, &to);
 	if (from.ss_family != to.ss_family)
-		return false;
+		return -1;
 	gid = rdma_get_gid_attr(dev->ibdev, dev->port, index);
 	if (IS_ERR(gid))
-		return false;
-	leads = gid->gid_type == IB_GID_TYPE_ROCE_UDP_ENCAP &&
-		tow_parting_leads(gid, &from, &to, true);
+		return -1;
+	if (gid->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
+		goto out_put_gid;
+	if (tow_parting_leads(gid, &from, &to, TOW_CHOICE_INTERFACE))
+		like = TOW_CONNECT_CHOSEN;
+	else if (tow_parting_leads(gid, &from, &to, TOW_CHOICE_ADDRESS))
+		like = ipv6_addr_diff(&address->in6, &session->target.in6);
+out_put_gid:
 	rdma_put_gid_attr(gid);
-	return leads;
+	return like;
 }
 
 /*
  * The source address: that of the GID which the settings name.  If they name
- * none, the routing table is asked about each of our port's interfaces, as it
- * may prefer another device's; of the addresses that it chooses, the one most
- * like the other end's.  Return: false: none.
+ * none, the one that the routing table chooses.  It may prefer another device's
+ * interface: then it is asked about each of our port's; of the addresses that it
+ * chooses, the one most like the other end's.  Return: false: none.
  */
 static bool tow_connect_source(struct tow_session *session,
 			       struct sockaddr_storage *source)
@@ -149,10 +161,8 @@ static bool tow_connect_source(struct tow_session *session,
 		for (i = 0; i < port.gid_tbl_len; i++) {
 			if (!tow_connect_gid(session, i, &address))
 				continue;
-			like = ipv6_addr_diff(&address.in6,
-					      &session->target.in6);
-			if (like > most &&
-			    tow_connect_leads(session, i, &address)) {
+			like = tow_connect_leads(session, i, &address);
+			if (like > most) {
 				best = address;
 				most = like;
 			}

@@ -209,10 +209,6 @@ static void tow_session_end(struct work_struct *work)
 						   end_work);
 	bool keep;
 
-	tow_session_log_end(session);
-	if (tow_session_refused(session))
-		tow_accept_refused(session->dev, &session->handshake.initiator,
-				   session->error);
 	/*
 	 * Holders of @setup make links, take an association, or make the keys
 	 * that GOODBYE is signed with.  Wait for the last; no other begins
@@ -221,6 +217,11 @@ static void tow_session_end(struct work_struct *work)
 	mutex_lock(&session->setup);
 	mutex_unlock(&session->setup);
 	keep = tow_peer_session_closing(session);
+	/* Whether the session has a peer does not change any more. */
+	tow_session_log_end(session);
+	if (tow_session_refused(session))
+		tow_accept_refused(session->dev, &session->handshake.initiator,
+				   session->error);
 	tow_session_close(session);
 	tow_session_destroy_links(session, keep);
 	/* Only now: handlers of the connection manager start the timer, too. */

@@ -129,6 +129,12 @@ static const char *tow_session_cut_off(const struct tow_session *session, u32 do
 	return NULL;
 }
 
+/*
+ * One look at a time: each takes @setup of every session for a moment, where
+ * another would take it for held.
+ */
+static DEFINE_MUTEX(tow_sessions_look_lock);
+
 /**
  * tow_sessions_look - end the sessions that a change of the device cuts off
  * @dev: the device; a port has changed, or its addresses have
@@ -145,6 +151,7 @@ void tow_sessions_look(struct tow_device *dev, u32 down)
 	const char *why;
 	u64 cursor = 0;
 
+	mutex_lock(&tow_sessions_look_lock);
 	while ((session = tow_peer_session_next(dev, &cursor))) {
 		why = NULL;
 		if (mutex_trylock(&session->setup)) {
@@ -155,6 +162,7 @@ void tow_sessions_look(struct tow_device *dev, u32 down)
 			tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED, why);
 		tow_session_put(session);
 	}
+	mutex_unlock(&tow_sessions_look_lock);
 }
 
 /* ---- the present session -------------------------------------------------- */

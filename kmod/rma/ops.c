@@ -461,7 +461,7 @@ static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
  * To be called at intervals: the time counts from the first call that sees the
  * work requests in flight.
  *
- * Return: true: a queue pair has stalled.
+ * Return: true: a queue pair has stalled; the caller ends the session.
  */
 bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms)
 {
@@ -474,6 +474,8 @@ bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms)
 
 		spin_lock_bh(&link->lock);
 		stalls = tow_link_stalls(link, limit);
+		if (stalls)
+			tow_link_stalled(link);
 		spin_unlock_bh(&link->lock);
 	}
 	return stalls;

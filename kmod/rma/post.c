@@ -120,7 +120,10 @@ void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
 	tow_op_try_complete(op, ended);
 }
 
-/* Caller holds link->lock.  Only the last work request is signaled. */
+/*
+ * Caller holds link->lock.  The last work request is signaled, else only those
+ * of operations that have failed by themselves.
+ */
 static void tow_works_post(struct tow_link *link, u32 *count)
 {
 	struct tow_session *session = link->session;
@@ -187,6 +190,9 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 	wr->send_flags = wr->opcode == IB_WR_RDMA_WRITE &&
 			 piece->bytes <= link->inline_bytes ?
 			 IB_SEND_INLINE : 0;
+	/* If another one stalls, this one is known to have completed. */
+	if (op->tried)
+		wr->send_flags |= IB_SEND_SIGNALED;
 	if (!tow_op_is_atomic(op)) {
 		work->rdma.remote_addr = piece->target.address;
 		work->rdma.rkey = piece->target.key;
@@ -212,6 +218,7 @@ static void tow_piece_add(struct tow_link *link, struct tow_op *op,
 	post->bytes = max_t(u32, piece->bytes, TOW_OPS_LEAST);
 	post->tells = piece->tells;
 	post->status = 0;
+	post->stalled = false;
 	link->notified += piece->tells;
 	WRITE_ONCE(link->posted, link->posted + 1);
 	link->inflight += post->bytes;
@@ -476,12 +483,12 @@ static int tow_post_verdict(const struct tow_post *post, const struct ib_wc *wc)
 
 	switch (wc->status) {
 	case IB_WC_WR_FLUSH_ERR:
-		return 0;
+		return post->status;
 	case IB_WC_RETRY_EXC_ERR:
 	case IB_WC_RNR_RETRY_EXC_ERR:
 	case IB_WC_RESP_TIMEOUT_ERR:
-		if (post->ops->moved)
-			return 0;
+		if (post->stalled || post->ops->moved)
+			return post->status;
 		error = -ETIMEDOUT;
 		break;
 	case IB_WC_LOC_QP_OP_ERR:
@@ -494,6 +501,26 @@ static int tow_post_verdict(const struct tow_post *post, const struct ib_wc *wc)
 		return tow_op_status(wc);
 	}
 	return tow_post_try_again(post) ? 0 : error;
+}
+
+/**
+ * tow_link_stalled - nothing of a link completes
+ * @link: the link; caller holds @link->lock, and ends the session.  Something is
+ *	in flight
+ *
+ * The oldest work request counts as one that got no answer, as the RDMA device
+ * would say in the end: else it would end each session, for ever.
+ */
+void tow_link_stalled(struct tow_link *link)
+{
+	struct tow_post *post = &link->posts[link->retired & link->post_mask];
+
+	lockdep_assert_held(&link->lock);
+	if (post->stalled || post->ops->moved)
+		return;
+	post->stalled = true;
+	if (!tow_post_try_again(post))
+		post->status = -ETIMEDOUT;
 }
 
 /* Caller holds link->lock.  End all work requests up to @last. */

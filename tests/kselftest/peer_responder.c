@@ -817,11 +817,12 @@ static int broken_or_done(struct evil *e, const struct tow_rings *rings)
 		if (type == -ETIMEDOUT && tow_patient(&patience))
 			type = 0;
 	}
-	return type < 0 ? type : 0;
+	/* It says nothing to who may not hear it. */
+	return type < 0 && type != -ENOTCONN ? type : 0;
 }
 
 /* Messages find their way and data does not: a write ends, and what both have goes on. */
-TEST_F_TIMEOUT(responder, no_way_for_data, 100)
+static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(responder) *self)
 {
 	struct evil_range range = {};
 	struct tow_release release = { .size = sizeof(release) };
@@ -868,6 +869,26 @@ TEST_F_TIMEOUT(responder, no_way_for_data, 100)
 	EXPECT_EQ(0, tow_test_ioctl(self->fd, TOW_IOCTL_RELEASE, &release));
 	EXPECT_EQ(0, disconnect(self->fd, range.peer));
 	evil_end(&range.e);
+}
+
+/* The RDMA device says so. */
+TEST_F_TIMEOUT(responder, no_way_for_data, 100)
+{
+	write_in_vain(_metadata, self);
+}
+
+/* It would take longer than the node waits. */
+TEST_F_TIMEOUT(responder, data_that_stalls, 100)
+{
+	long long stalls = evil_count("stalls");
+	struct tow_knobs knobs;
+
+	tow_knobs_save(&knobs);
+	ASSERT_EQ(0, evil_set("timeout", "20"));
+	ASSERT_EQ(0, evil_set("op_stall_ms", "100"));
+	write_in_vain(_metadata, self);
+	EXPECT_EQ(stalls + BROKEN_BY_ONE, evil_count("stalls"));
+	EXPECT_EQ(0, tow_knobs_restore(&knobs));
 }
 
 TEST_HARNESS_MAIN
