@@ -243,14 +243,19 @@ static int wait_for_name(struct evil *e, uint8_t job, uint32_t request)
 	return evil_say(e, T_RESOLVE, request, body, sizeof(body));
 }
 
-/* The status of the next answer; -ETIMEDOUT: there is none. */
+/*
+ * The status of the next answer; -ETIMEDOUT: there is none.  Heartbeats come as often as
+ * some callers wait, so they must not begin the time anew.
+ */
 static int answered(struct evil *e, uint32_t timeout_ms)
 {
+	double end = tow_test_now() + timeout_ms / 1e3, left;
 	uint32_t status;
 	int type;
 
 	do {
-		type = evil_hear(e, timeout_ms);
+		left = end - tow_test_now();
+		type = evil_hear_any(e, left > 0 ? (uint32_t)(left * 1e3) : 0);
 	} while (type == T_HEARTBEAT || type == T_CREDIT);
 	if (type != T_RESOLVED)
 		return type < 0 ? type : -EPROTO;
