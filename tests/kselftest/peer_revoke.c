@@ -293,6 +293,17 @@ TEST_F_TIMEOUT(revoke, names_that_one_job_waits_for, 120)
 	end(_metadata, &work);
 }
 
+/* The number of a request that waits is not another's. */
+TEST_F(revoke, a_number_that_waits)
+{
+	ASSERT_EQ(0, wait_for_name(&self->e, 1, 7));
+	ASSERT_EQ(-ETIMEDOUT, answered(&self->e, 0));
+	ASSERT_EQ(0, evil_heard(wait_for_name(&self->e, 1, 7)));
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&self->e));
+	EXPECT_EQ(0, evil_wait("grants", 0));
+	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
+}
+
 /* What was not asked for cannot be acknowledged. */
 TEST_F(revoke, acknowledged_before)
 {
