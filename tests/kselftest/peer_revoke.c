@@ -272,6 +272,7 @@ TEST_F_TIMEOUT(revoke, names_that_one_job_waits_for, 120)
 	uint32_t i;
 
 	for (i = 0; i < ROOM / 2; i++) {
+		ASSERT_EQ(0, evil_await_room(&self->e));
 		ASSERT_EQ(0, wait_for_name(&self->e, 1, FIRST + i));
 		ASSERT_EQ(-ETIMEDOUT, answered(&self->e, 0));
 	}
