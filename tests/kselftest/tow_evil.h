@@ -264,9 +264,11 @@ static inline int evil_prepare(struct evil *e, int qps)
 
 static inline void evil_hang_up(struct evil *e)
 {
-	for (int i = 0; i < EVIL_QPS_MAX; i++)
+	for (int i = 0; i < EVIL_QPS_MAX; i++) {
 		if (e->data[i] >= 0)
 			close(e->data[i]);
+		e->data[i] = -1;
+	}
 	if (e->fd >= 0)
 		close(e->fd);
 	e->fd = -1;
