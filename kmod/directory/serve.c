@@ -271,10 +271,13 @@ static int tow_receive_resolve(struct tow_assoc *assoc, u32 number,
 		return -ENOMEM;
 	tow_label_copy(&request->label, &label, request->name);
 	request->fresh = tow_grant_new(assoc, le32_to_cpu(body->rights));
-	if (!request->fresh || (body->wait && xa_reserve(&sdir->waiting, number,
-							 GFP_KERNEL))) {
+	ret = request->fresh ? 0 : -ENOMEM;
+	/* Reserves the number.  EBUSY: a request with this number waits. */
+	if (!ret && body->wait)
+		ret = xa_insert(&sdir->waiting, number, NULL, GFP_KERNEL);
+	if (ret) {
 		tow_request_free(request);
-		return -ENOMEM;
+		return ret == -EBUSY ? -EPROTO : ret;
 	}
 	mutex_lock(&dir->lock);
 	mutex_lock(&sdir->lock);

@@ -830,7 +830,11 @@ static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(respon
 	struct tow_channel_open channel;
 	struct tow_cqe cqe = {};
 	struct tow_rings rings;
-	struct tow_sqe sqe = { .opcode = TOW_OP_WRITE, .bytes = EVIL_BYTES };
+	/* It has time enough: what it meets is not that. */
+	struct tow_sqe sqe = {
+		.opcode = TOW_OP_WRITE, .bytes = EVIL_BYTES, .timeout_ms = 600000,
+	};
+	uint64_t late = tow_sysfs_get("stats/timeouts");
 	__u32 unused = 0;
 	int ret, syncs;
 
@@ -862,6 +866,7 @@ static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(respon
 	ASSERT_TRUE(tow_rings_take(&rings, &cqe));
 	EXPECT_EQ(-ETIMEDOUT, cqe.status);
 	EXPECT_EQ(0, cqe.flags);
+	EXPECT_EQ(late, tow_sysfs_get("stats/timeouts"));
 	tow_rings_end(&rings);
 	EXPECT_EQ(0, tow_region_end(self->fd, &made));
 	release.handle = range.remote;
