@@ -75,7 +75,7 @@ void tow_import_take_off(struct tow_import *import)
 	/* Pairs with tow_imports_stop(). */
 	smp_store_release(&imports->leaving, imports->leaving - 1);
 	mutex_unlock(&imports->lock);
-	/* Pairs with tow_import_free(). */
+	/* Pairs with tow_import_end(). */
 	smp_store_release(&import->off, true);
 	wake_up_all(&imports->wait);
 }
