@@ -1230,9 +1230,9 @@ struct tow_resolve {
  * those rights; EBUSY: NOTIFY: somebody else has the slot; EINVAL: rights as they
  * must not be, or a name; ESTALE: the export ended meanwhile, or that life of the
  * peer is over and another node has its address; ECONNRESET: the connection ended
- * meanwhile; ENOSPC: too many requests wait at the peer, or it has no room to
- * receive notifications; ENOKEY: also if the client has no job without a key (see
- * JOIN); EINTR; EDQUOT, ENOMEM; and those of PEER_CONNECT.
+ * meanwhile; ENOSPC: too many requests wait at the peer, or have found something
+ * there; ENOKEY: also if the client has no job without a key (see JOIN); EINTR;
+ * EDQUOT, ENOMEM; and those of PEER_CONNECT.
  */
 #define TOW_IOCTL_RESOLVE	_IO(TOW_IOCTL_TYPE, TOW_CMD_RESOLVE)
 

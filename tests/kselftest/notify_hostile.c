@@ -250,7 +250,7 @@ TEST_F(hostile, slots_that_were_its)
 }
 
 /* Before it was given a slot it has the same window, and nothing counts. */
-TEST_F(hostile, without_a_slot)
+TEST_F_TIMEOUT(hostile, without_a_slot, 60)
 {
 	EXPECT_EQ(1, notify(&self->e, 0, 1, 0, 1));
 	EXPECT_EQ(self->ignored + 1, evil_wait("notifications_ignored", self->ignored + 1));

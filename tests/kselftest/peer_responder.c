@@ -28,7 +28,7 @@
 #define LIVES		20
 /* Sessions of one association: more than fit into this time with pauses between. */
 #define SYNCS_MOST	20
-#define SYNCS_MS	"3000"
+#define SYNCS_MS	"10000"
 /* Of them an operation breaks so many at most: it is posted again eight times. */
 #define BROKEN_BY_ONE	9
 /* More than all pauses between those. */

@@ -61,8 +61,8 @@ static int come(struct evil *e, char name, int *reason)
 }
 
 /*
- * No peer is remembered: each that is not connected is forgotten by that.  Not yet one that is being
- * connected to, as whoever was played has gone without a word.
+ * No peer is remembered: each that is not connected is forgotten by that.  Not yet one that is
+ * being connected to, as whoever was played has gone without a word.
  */
 static bool forgotten(int fd)
 {

@@ -909,9 +909,9 @@ void tow_export_list_free(struct tow_exports *list);
  * time; -EACCES when the export has not all of @rights; -ESTALE when it ended
  * meanwhile, or another node is at the peer's address now; -EBUSY when it is a slot
  * that somebody else has; -ECONNRESET when the connection ended; -ENOSPC when too many
- * requests wait at the peer, or it has no room to receive notifications; -EINTR;
- * -EDQUOT; -ENOMEM; -EPERM when another process opened the device; -ENODEV; and
- * what tow_peer_connect() returns when it cannot connect.
+ * requests wait at the peer, or have found something there; -EINTR; -EDQUOT; -ENOMEM;
+ * -EPERM when another process opened the device; -ENODEV; and what tow_peer_connect()
+ * returns when it cannot connect.
  */
 int tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights, uint32_t timeout_ms,
 		struct tow_remote **remote);
