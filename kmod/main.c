@@ -117,7 +117,7 @@ static const char *tow_device_unusable(struct ib_device *ibdev)
 	return NULL;
 }
 
-/* Runs in the RDMA core's work queue. */
+/* In process context; a GID's change comes with the lock of the GID table held. */
 static void tow_device_event(struct ib_event_handler *handler,
 			     struct ib_event *event)
 {
