@@ -188,7 +188,7 @@ static int tow_file_open(struct inode *inode, struct file *file)
 		if (ret)
 			tow_client_close(client);
 	}
-	/* Task work, which signal_pending() is about as well, runs in between. */
+	/* SIGKILL, or task work was to run: open() is begun anew after that. */
 	if (ret == -EINTR)
 		ret = -ERESTARTNOINTR;
 	trace_tow_client_open(dev, ret);

@@ -266,7 +266,7 @@ static const struct mmu_notifier_ops tow_process_ops = {
  *
  * Signals wait until it is done, as mmu_notifier_get() gives up on any: a
  * process that gets them often, from a profiler's timer, would never have a
- * client.  One that kills ends it.
+ * client.  SIGKILL ends it.
  *
  * Return: the process, with a reference for one client; -EINTR: it is to end;
  * or another ERR_PTR().
@@ -274,13 +274,13 @@ static const struct mmu_notifier_ops tow_process_ops = {
 struct tow_process *tow_process_get(void)
 {
 	struct mmu_notifier *notifier;
-	sigset_t all, before;
+	sigset_t blocked, before;
 
 	/* A kernel thread has no memory map, and can be no client. */
 	if (!current->mm)
 		return ERR_PTR(-EINVAL);
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &before);
+	siginitsetinv(&blocked, sigmask(SIGKILL));
+	sigprocmask(SIG_BLOCK, &blocked, &before);
 	notifier = mmu_notifier_get(&tow_process_ops, current->mm);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (IS_ERR(notifier))
