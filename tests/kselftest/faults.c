@@ -190,43 +190,21 @@ TEST_F_TIMEOUT(faults, no_key_of_its_own, 60)
 	close(fd);
 }
 
-/* How often there was no memory, if it is to be so for MISSES_MAX times. */
-#define MISSES_MAX	100
-
-static int misses_of(enum fault fault)
-{
-	char path[256], line[32];
-
-	snprintf(path, sizeof(path), "%s/times", fault_dir[fault]);
-	tow_test_read_line(path, line, sizeof(line));
-	return MISSES_MAX - atoi(line);
-}
-
 /* However often there is no memory for the maintenance queue pair, it is tried again. */
 TEST_F_TIMEOUT(faults, no_memory_for_a_while, 120)
 {
 	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
-	const char *dir = fault_dir[FAIL_SLAB];
 	struct range text;
-	int misses = 0;
 
 	ASSERT_EQ(0, load_module());
 	text = text_of("tow_maint_build", "towline");
 	ASSERT_LT(0x1000, text.start);
 	ASSERT_TRUE(tow_link_del("rxe0"));
-	ASSERT_TRUE(filter(FAIL_SLAB, text));
-	ASSERT_TRUE(put(dir, "task-filter", "N\n", 0));
-	ASSERT_TRUE(put(dir, "interval", "%lu\n", 1));
-	ASSERT_TRUE(put(dir, "times", "%lu\n", MISSES_MAX));
-	ASSERT_TRUE(put(dir, "probability", "%lu\n", 100));
+	ASSERT_TRUE(begin_all(FAIL_SLAB, text));
 	EXPECT_TRUE(tow_link_add("rxe0", "eth0"));
-	while (misses < 5 && tow_patient(&patience)) {
+	while (count_all(FAIL_SLAB) < 5 && tow_patient(&patience))
 		tow_test_sleep_ms(20);
-		misses = misses_of(FAIL_SLAB);
-	}
-	EXPECT_TRUE(put(dir, "probability", "%lu\n", 0));
-	EXPECT_TRUE(filter(FAIL_SLAB, nothing));
-	EXPECT_LE(5, misses);
+	EXPECT_LE(5, end_all(FAIL_SLAB));
 	EXPECT_EQ(0, device_works());
 }
 

@@ -207,7 +207,7 @@ TEST_F_TIMEOUT(notify_faults, nothing_is_allocated, 120)
 		return;
 	ASSERT_EQ(0, act_notify(self));
 	ASSERT_EQ(0, undo_notify(self));
-	ASSERT_TRUE(begin_all(variant->fault));
+	ASSERT_TRUE(begin_all(variant->fault, module_text()));
 	for (round = 0; round < 50; round++) {
 		EXPECT_EQ(0, act_notify(self));
 		EXPECT_EQ(0, undo_notify(self));

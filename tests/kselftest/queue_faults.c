@@ -268,7 +268,7 @@ TEST_F_TIMEOUT(queue_faults, entries_allocate_nothing, 120)
 		return;
 	ASSERT_EQ(0, act_enter(self));
 	ASSERT_EQ(0, undo_enter(self));
-	ASSERT_TRUE(begin_all(variant->fault));
+	ASSERT_TRUE(begin_all(variant->fault, module_text()));
 	for (round = 0; round < 100; round++) {
 		EXPECT_EQ(0, act_enter(self));
 		EXPECT_EQ(0, undo_enter(self));

@@ -204,27 +204,31 @@ static inline void all_rounds(struct __test_metadata *_metadata, void *self,
 
 #define TOW_ALL_TIMES	1000000
 
-/* From here on everybody's fail that are made on towline's behalf, in any context. */
-static inline bool begin_all(enum fault fault)
+/* From here on everybody's fail that are made below functions in @range, in any context. */
+static inline bool begin_all(enum fault fault, struct range range)
 {
 	const char *dir = fault_dir[fault];
 
-	return filter(fault, module_text()) && put(dir, "task-filter", "N\n", 0) &&
+	return filter(fault, range) && put(dir, "task-filter", "N\n", 0) &&
 	       put(dir, "interval", "%lu\n", 1) &&
 	       put(dir, "times", "%lu\n", TOW_ALL_TIMES) &&
 	       put(dir, "probability", "%lu\n", 100);
 }
 
-/* No more: how many have failed?  -1: it cannot be read. */
-static inline long end_all(enum fault fault)
+/* How many have failed since?  -1: it cannot be read. */
+static inline long count_all(enum fault fault)
 {
 	char path[256], line[32];
 
-	if (!put(fault_dir[fault], "probability", "%lu\n", 0))
-		return -1;
 	snprintf(path, sizeof(path), "%s/times", fault_dir[fault]);
 	tow_test_read_line(path, line, sizeof(line));
 	return line[0] ? TOW_ALL_TIMES - atol(line) : -1;
+}
+
+/* No more: how many have failed?  -1: it cannot be read. */
+static inline long end_all(enum fault fault)
+{
+	return put(fault_dir[fault], "probability", "%lu\n", 0) ? count_all(fault) : -1;
 }
 
 /*
