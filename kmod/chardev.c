@@ -5,8 +5,6 @@
  * An open file is a client (core.h).  It holds a reference to its tow_device
  * and, through file_operations.owner, the module; nothing of the RDMA device.
  */
-#include <crypto/sha2.h>
-#include <linux/capability.h>
 #include <linux/compat.h>
 #include <linux/cred.h>
 #include <linux/fs.h>
@@ -15,7 +13,6 @@
 #include <linux/nsproxy.h>
 #include <linux/pid.h>
 #include <linux/sched.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -32,9 +29,6 @@
 #include "poller.h"
 #include "queue.h"
 #include "root.h"
-
-/* Published size: of the first version that had the structure, for ever. */
-#define TOW_CLIENT_INFO_PUBLISHED	72
 
 /* Does the device's network interface live in the initial namespace? */
 static bool tow_file_in_init_net(struct tow_device *dev)
@@ -99,12 +93,12 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 {
 	struct tow_process *process;
 	struct tow_client *client;
-	int ret;
 
 	client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
 	if (!client)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&client->refs);
+	INIT_LIST_HEAD(&client->queues);
 	mutex_init(&client->poll_lock);
 	mutex_init(&client->lock);
 	xa_init_flags(&client->handles, XA_FLAGS_ALLOC);
@@ -119,8 +113,7 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 		return ERR_PTR(-ENOMEM);
 	}
 	client->key = client->account->kuid;
-	ret = tow_account_enrol(client->account, client->cgroup_id);
-	process = ret ? ERR_PTR(ret) : tow_process_get();
+	process = tow_process_get();
 	if (IS_ERR(process)) {
 		tow_account_put(client->account);
 		kfree(client);
@@ -140,32 +133,24 @@ static void tow_client_free(struct kref *refs)
 	tow_account_put(client->account);
 	put_user_ns(client->user_ns);
 	put_pid(client->pid);
+	/* It has no handles, but may have room that one did not get. */
+	xa_destroy(&client->handles);
 	kfree(client);
 }
 
-static void tow_client_put(struct tow_client *client)
+/**
+ * tow_client_put - give a reference back
+ * @client: the client; may be gone afterwards
+ */
+void tow_client_put(struct tow_client *client)
 {
 	kref_put(&client->refs, tow_client_free);
-}
-
-/* It is found from here on. */
-static int tow_client_publish(struct tow_client *client)
-{
-	struct tow_device *dev = client->dev;
-	int ret;
-
-	xa_lock(&dev->clients);
-	client->id = ++dev->last_client;
-	ret = xa_err(__xa_store(&dev->clients, client->id, client,
-				GFP_KERNEL_ACCOUNT));
-	xa_unlock(&dev->clients);
-	return ret;
 }
 
 /* The file is closed. */
 static void tow_client_close(struct tow_client *client)
 {
-	xa_erase(&client->dev->clients, client->id);
+	tow_account_close(client->account);
 	tow_client_end(client);
 	tow_client_put(client);
 }
@@ -184,7 +169,7 @@ static int tow_file_open(struct inode *inode, struct file *file)
 		ret = PTR_ERR_OR_ZERO(client);
 	}
 	if (!ret) {
-		ret = tow_client_publish(client);
+		ret = tow_account_enrol(client);
 		if (ret)
 			tow_client_close(client);
 	}
@@ -282,147 +267,16 @@ static int tow_call_query(struct tow_client *client, void *data,
 	return tow_call_answer(answer, query);
 }
 
-static int tow_call_join(struct tow_client *client, void *data,
-			 const struct tow_answer *answer)
-{
-	u8 digest[SHA256_DIGEST_SIZE];
-	struct tow_join *join = data;
-	int ret;
-
-	/* A key that somebody forgot to fill in is everybody's. */
-	if (join->flags ||
-	    !memchr_inv(join->job_key, 0, sizeof(join->job_key)))
-		return -EINVAL;
-	sha256(join->job_key, sizeof(join->job_key), digest);
-	ret = tow_client_join(client, digest);
-	memcpy(join->job_id, digest, sizeof(join->job_id));
-	if (!ret)
-		ret = tow_call_answer(answer, join);
-	/* Leave no copy of the key on the stack. */
-	memzero_explicit(join, sizeof(*join));
-	return ret;
-}
-
-/* ---- clients, for administrators ------------------------------------------- */
-
-/* The next client, with a reference; NULL: there are no more. */
-static struct tow_client *tow_client_next(struct tow_device *dev, u64 *cursor)
-{
-	unsigned long index = *cursor + 1;
-	struct tow_client *client;
-
-	/* No client has such a number; the next one is 0 again. */
-	if (!index)
-		return NULL;
-	xa_lock(&dev->clients);
-	client = xa_find(&dev->clients, &index, ULONG_MAX, XA_PRESENT);
-	if (client) {
-		/* Its file has a reference as long as it is there. */
-		kref_get(&client->refs);
-		*cursor = index;
-	}
-	xa_unlock(&dev->clients);
-	return client;
-}
-
-static void tow_client_describe(struct tow_client *client,
-				struct tow_client_info *info)
-{
-	struct tow_account *account = client->account;
-	u64 used[TOW_RESOURCES];
-
-	spin_lock(&account->limits->lock);
-	memcpy(used, account->used, sizeof(used));
-	spin_unlock(&account->limits->lock);
-	info->id = client->id;
-	info->cgroup_id = client->cgroup_id;
-	info->uid = from_kuid_munged(current_user_ns(), client->key);
-	rcu_read_lock();
-	if (pid_task(client->pid, PIDTYPE_TGID))
-		info->pid = pid_vnr(client->pid);
-	rcu_read_unlock();
-	if (READ_ONCE(client->ended))
-		info->flags |= TOW_CLIENT_ENDED;
-	tow_client_job(client, info->job_id);
-	info->charged_bytes = used[TOW_RES_BYTES];
-	info->mrs = used[TOW_RES_MRS];
-	info->regions = used[TOW_RES_REGIONS];
-	info->exports = used[TOW_RES_EXPORTS];
-	info->queue_entries = used[TOW_RES_QUEUE_ENTRIES];
-}
-
-/* The next client that the caller may see, described. */
-static bool tow_client_list_next(struct tow_client *client, u32 flags,
-				 u64 *cursor, void *info)
-{
-	struct tow_client *other;
-	bool shown = false;
-
-	while (!shown && (other = tow_client_next(client->dev, cursor))) {
-		shown = flags & TOW_LIST_ALL ||
-			other->account->parent == client->account->parent;
-		if (shown)
-			tow_client_describe(other, info);
-		tow_client_put(other);
-		cond_resched();
-	}
-	return shown;
-}
-
-static const struct tow_listing tow_client_listing = {
-	.flags			= TOW_LIST_ALL,
-	.entry_published	= TOW_CLIENT_INFO_PUBLISHED,
-	.entry_bytes		= sizeof(struct tow_client_info),
-	.next			= tow_client_list_next,
-};
-
-/* How many of a process's clients end. */
-static u32 tow_clients_end(struct tow_device *dev, struct pid *pid)
-{
-	/* It may open the device again and again. */
-	u64 last = READ_ONCE(dev->last_client);
-	struct tow_client *client;
-	u64 cursor = 0;
-	u32 count = 0;
-
-	while (cursor < last && !fatal_signal_pending(current) &&
-	       (client = tow_client_next(dev, &cursor))) {
-		if (client->pid == pid)
-			count += tow_client_end(client);
-		tow_client_put(client);
-		cond_resched();
-	}
-	return count;
-}
-
-static int tow_call_client_end(struct tow_client *client, void *data,
-			       const struct tow_answer *answer)
-{
-	struct tow_client_end *call = data;
-	struct pid *pid;
-
-	if (call->flags || call->pid <= 0)
-		return -EINVAL;
-	if (!capable(CAP_NET_ADMIN))
-		return -EPERM;
-	pid = find_get_pid(call->pid);
-	call->count = pid ? tow_clients_end(client->dev, pid) : 0;
-	put_pid(pid);
-	return call->count ? tow_call_answer(answer, call) : -ESRCH;
-}
-
 /* A new call is one line here, and its function. */
 static const struct tow_call tow_file_calls[] = {
 	{ TOW_CALL(TOW_IOCTL_QUERY, tow_query, 208),
 	  .function = tow_call_query },
 	{ TOW_CALL(TOW_IOCTL_JOIN, tow_join, 56), .changes = true,
 	  .function = tow_call_join },
-	{ TOW_CALL(TOW_IOCTL_CLIENT_LIST, tow_client_list, 32),
-	  .listing = &tow_client_listing },
-	{ TOW_CALL(TOW_IOCTL_CLIENT_END, tow_client_end, 16), .changes = true,
-	  .function = tow_call_client_end },
 	{ TOW_CALL(TOW_IOCTL_ACCOUNT_LIST, tow_account_list, 32),
 	  .listing = &tow_account_listing },
+	{ TOW_CALL(TOW_IOCTL_CLIENT_END, tow_client_end, 16), .changes = true,
+	  .function = tow_call_client_end },
 	{ TOW_CALL(TOW_IOCTL_REGION_CREATE, tow_region_create, 104),
 	  .changes = true, .function = tow_call_region_create },
 	{ TOW_CALL(TOW_IOCTL_REGION_DESTROY, tow_region_destroy, 16),

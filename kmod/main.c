@@ -117,7 +117,7 @@ static const char *tow_device_unusable(struct ib_device *ibdev)
 	return NULL;
 }
 
-/* Runs in the RDMA core's work queue. */
+/* In process context; a GID's change comes with the lock of the GID table held. */
 static void tow_device_event(struct ib_event_handler *handler,
 			     struct ib_event *event)
 {
@@ -133,6 +133,10 @@ static void tow_device_event(struct ib_event_handler *handler,
 	case IB_EVENT_GID_CHANGE:
 		tow_memory_changed(dev);
 		tow_partings_retry(dev);
+		tow_sessions_look(dev, 0);
+		break;
+	case IB_EVENT_PORT_ERR:
+		tow_sessions_look(dev, event->element.port_num);
 		break;
 	default:
 		break;
@@ -161,7 +165,7 @@ static bool tow_main_region_in_use(const struct tow_region *region,
 	if (!tow_exported_of_region(region, account))
 		return false;
 	/* Have the work item finish dead exports, and look again. */
-	flush_work(&dev->directory->work);
+	flush_work(&dev->directory->dead_work);
 	return tow_exported_of_region(region, account);
 }
 
@@ -195,7 +199,6 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	dev->release = tow_device_release;
 	init_completion(&dev->users_gone);
 	spin_lock_init(&dev->name_lock);
-	xa_init(&dev->clients);
 	tow_uevents_init(&dev->uevents);
 	dev->ibdev = ibdev;
 	get_random_bytes(dev->incarnation, sizeof(dev->incarnation));

@@ -11,6 +11,16 @@
 /* chardev.c */
 extern const struct file_operations tow_file_fops;
 
+void tow_client_put(struct tow_client *client);
+
+/* clients.c */
+extern const struct tow_listing tow_account_listing;
+
+int tow_call_join(struct tow_client *client, void *data,
+		  const struct tow_answer *answer);
+int tow_call_client_end(struct tow_client *client, void *data,
+			const struct tow_answer *answer);
+
 /* sysfs.c */
 extern const struct attribute_group *tow_sysfs_groups[];
 void tow_sysfs_init(void);

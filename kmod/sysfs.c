@@ -24,7 +24,6 @@
 #include "core/core.h"
 #include "export.h"
 #include "memory/memory.h"
-#include "notify.h"
 #include "peer.h"
 #include "queue.h"
 #include "root.h"
@@ -57,6 +56,7 @@
  *	errno; NULL: it is written to @offset
  * @min: the least that may be written
  * @max: the most
+ * @unset: -1 may be written as well: there is no setting
  */
 struct tow_file {
 	struct device_attribute		attr;
@@ -73,6 +73,7 @@ struct tow_file {
 			int	(*set)(struct tow_device *dev, u32 value);
 			u32	min;
 			u32	max;
+			bool	unset;
 		};
 	};
 };
@@ -133,6 +134,16 @@ static int tow_sysfs_number(const char *buf, size_t count, bool suffixes,
 	if (value > max >> shift)
 		return -ERANGE;
 	*result = value << shift;
+	return 0;
+}
+
+/* The same, or "max": of what has no @max of its own there is no limit. */
+static int tow_sysfs_limit(const char *buf, size_t count, bool suffixes,
+			   u64 max, u64 *result)
+{
+	if (!sysfs_streq(buf, "max") || strlen(buf) != count)
+		return tow_sysfs_number(buf, count, suffixes, max, result);
+	*result = max == TOW_BYTES_MAX ? TOW_UNLIMITED : max;
 	return 0;
 }
 
@@ -208,7 +219,7 @@ static ssize_t tow_limit_show(struct device *node,
 {
 	struct tow_file *limit = tow_file_of(attr);
 	struct tow_device *dev = dev_get_drvdata(node);
-	u64 max = tow_limits_get(&dev->limits, limit->level, limit->resource);
+	u64 max = READ_ONCE(dev->limits.max[limit->level][limit->resource]);
 
 	if (max == TOW_UNLIMITED)
 		return sysfs_emit(buf, "max\n");
@@ -223,8 +234,7 @@ static bool tow_limit_ceiling(struct tow_device *dev,
 			      struct tow_file *limit, u64 *ceiling)
 {
 	*ceiling = TOW_BYTES_MAX;
-	if (limit->level != TOW_LEVEL_DEVICE ||
-	    limit->resource != TOW_RES_MRS)
+	if (limit->resource != TOW_RES_MADE_MRS)
 		return true;
 	if (!tow_device_enter(dev))
 		return false;
@@ -246,16 +256,12 @@ static ssize_t tow_limit_store(struct device *node,
 		return -EPERM;
 	if (!tow_limit_ceiling(dev, limit, &ceiling))
 		return -ENODEV;
-	if (sysfs_streq(buf, "max") && strlen(buf) == count) {
-		max = ceiling == TOW_BYTES_MAX ? TOW_UNLIMITED : ceiling;
-	} else {
-		ret = tow_sysfs_number(buf, count,
-				       limit->resource == TOW_RES_BYTES,
-				       ceiling, &max);
-		if (ret)
-			return ret;
-	}
-	tow_limits_set(&dev->limits, limit->level, limit->resource, max);
+	ret = tow_sysfs_limit(buf, count, limit->resource == TOW_RES_BYTES,
+			      ceiling, &max);
+	if (ret)
+		return ret;
+	/* Charges that exceed it already stay. */
+	WRITE_ONCE(dev->limits.max[limit->level][limit->resource], max);
 	return count;
 }
 
@@ -267,47 +273,35 @@ static ssize_t cgroup_bytes_limit_show(struct device *node,
 	return tow_limits_show_cgroups(&dev->limits, buf);
 }
 
-/* The @value of a cgroup's limit, with a terminating zero; NULL: it has none. */
-static int tow_cgroup_limit_parse(const char *value, u64 *bytes, u64 **max)
-{
-	*max = bytes;
-	if (sysfs_streq(value, "max"))
-		*bytes = TOW_UNLIMITED;
-	else if (sysfs_streq(value, "default"))
-		*max = NULL;
-	else
-		return tow_sysfs_number(value, strlen(value), true,
-					TOW_BYTES_MAX, bytes);
-	return 0;
-}
-
 static ssize_t cgroup_bytes_limit_store(struct device *node,
 					struct device_attribute *attr,
 					const char *buf, size_t count)
 {
 	struct tow_device *dev = dev_get_drvdata(node);
+	u64 max, *chosen = NULL;
 	char *path, *value;
-	u64 bytes, *max;
-	int ret;
+	int ret = 0;
 
 	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
 	path = kmemdup_nul(buf, count, GFP_KERNEL);
 	if (!path)
 		return -ENOMEM;
-	value = strchr(path, ' ');
+	value = path;
+	strsep(&value, " ");
 	/* The root has no limit. */
-	if (path[0] != '/' || !value || value[-1] == '/' ||
-	    memchr(buf, '\0', count))
+	if (path[0] != '/' || !value || value[-2] == '/' ||
+	    memchr(buf, '\0', count)) {
 		ret = -EINVAL;
-	else
-		ret = tow_cgroup_limit_parse(value + 1, &bytes, &max);
+	} else if (!sysfs_streq(value, "default")) {
+		chosen = &max;
+		ret = tow_sysfs_limit(value, strlen(value), true,
+				      TOW_BYTES_MAX, chosen);
+	}
 	if (!ret && !tow_accounts_by_cgroup())
 		ret = -EOPNOTSUPP;
-	if (!ret) {
-		*value = '\0';
-		ret = tow_limits_set_cgroup(&dev->limits, path, max);
-	}
+	if (!ret)
+		ret = tow_limits_set_cgroup(&dev->limits, path, chosen);
 	kfree(path);
 	return ret ?: count;
 }
@@ -322,8 +316,10 @@ static u32 *tow_setting(struct device *node, const struct tow_file *file)
 static ssize_t tow_setting_show(struct device *node,
 				struct device_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%u\n",
-			  READ_ONCE(*tow_setting(node, tow_file_of(attr))));
+	const struct tow_file *file = tow_file_of(attr);
+
+	return sysfs_emit(buf, file->unset ? "%d\n" : "%u\n",
+			  READ_ONCE(*tow_setting(node, file)));
 }
 
 static ssize_t tow_setting_store(struct device *node,
@@ -336,6 +332,10 @@ static ssize_t tow_setting_store(struct device *node,
 
 	if (!capable(CAP_NET_ADMIN))
 		return -EPERM;
+	if (file->unset && sysfs_streq(buf, "-1") && strlen(buf) == count) {
+		WRITE_ONCE(*tow_setting(node, file), -1);
+		return count;
+	}
 	ret = tow_sysfs_number(buf, count, false, file->max, &value);
 	if (ret)
 		return ret;
@@ -355,11 +355,6 @@ static void *tow_setting_device(struct tow_device *dev)
 static void *tow_setting_memory(struct tow_device *dev)
 {
 	return tow_memory_linger_max_s(dev);
-}
-
-static void *tow_setting_notify(struct tow_device *dev)
-{
-	return dev->notify;
 }
 
 static void *tow_setting_queues(struct tow_device *dev)
@@ -433,35 +428,6 @@ static int tow_setting_set_mtu(struct tow_device *dev, u32 value)
 }
 
 /* ---- settings that are no number ------------------------------------------ */
-
-static ssize_t gid_index_show(struct device *node,
-			      struct device_attribute *attr, char *buf)
-{
-	struct tow_device *dev = dev_get_drvdata(node);
-
-	return sysfs_emit(buf, "%d\n", READ_ONCE(dev->peers->settings.gid_index));
-}
-
-static ssize_t gid_index_store(struct device *node,
-			       struct device_attribute *attr, const char *buf,
-			       size_t count)
-{
-	struct tow_device *dev = dev_get_drvdata(node);
-	u64 value;
-	int ret;
-
-	if (!capable(CAP_NET_ADMIN))
-		return -EPERM;
-	if (sysfs_streq(buf, "-1") && strlen(buf) == count) {
-		WRITE_ONCE(dev->peers->settings.gid_index, -1);
-		return count;
-	}
-	ret = tow_sysfs_number(buf, count, false, TOW_GID_INDEX_MAX, &value);
-	if (ret)
-		return ret;
-	WRITE_ONCE(dev->peers->settings.gid_index, value);
-	return count;
-}
 
 static ssize_t cluster_key_show(struct device *node,
 				struct device_attribute *attr, char *buf)
@@ -558,7 +524,7 @@ static struct tow_file tow_files[] = {
 	TOW_LIMIT(user_export_limit, USER, EXPORTS),
 	TOW_LIMIT(user_queue_entries_limit, USER, QUEUE_ENTRIES),
 	{ .attr = __ATTR_RW(cgroup_bytes_limit) },
-	TOW_LIMIT(mr_limit, DEVICE, MRS),
+	TOW_LIMIT(mr_limit, DEVICE, MADE_MRS),
 	TOW_LIMIT(device_region_limit, DEVICE, REGIONS),
 	TOW_LIMIT(export_limit, DEVICE, EXPORTS),
 	TOW_LIMIT(queue_entries_limit, DEVICE, QUEUE_ENTRIES),
@@ -568,8 +534,6 @@ static struct tow_file tow_files[] = {
 	TOW_SETTING(linger_max_s, 0, TOW_LINGER_MAX_MAX_S,
 		    .base = tow_setting_memory,
 		    .set = tow_memory_set_linger_max),
-	TOW_SETTING(srq_depth, TOW_SRQ_DEPTH_MIN, TOW_SRQ_DEPTH_MAX,
-		    TOW_IN(notify, tow_notify, srq_depth)),
 	TOW_SETTING(inflight_bytes, SZ_64K, SZ_1G,
 		    TOW_IN_QUEUES(inflight_bytes)),
 	TOW_SETTING(stripe_bytes, 0, SZ_1G, TOW_IN_QUEUES(stripe_bytes)),
@@ -592,12 +556,13 @@ static struct tow_file tow_files[] = {
 	TOW_SETTING(revoke_timeout_ms, 10, TOW_TIMEOUT_MAX_MS,
 		    TOW_IN_PEERS(revoke_timeout_ms),
 		    .set = tow_setting_set_revoke_timeout),
-	{ .attr = __ATTR_RW(gid_index) },
+	TOW_SETTING(gid_index, 0, TOW_GID_INDEX_MAX, TOW_IN_PEERS(gid_index),
+		    .unset = true),
 	TOW_SETTING(pkey_index, 0, TOW_PKEY_INDEX_MAX,
 		    TOW_IN_PEERS(pkey_index)),
 	TOW_SETTING(sl, 0, TOW_SL_MAX, TOW_IN_PEERS(sl)),
 	TOW_SETTING(traffic_class, 0, TOW_TRAFFIC_CLASS_MAX,
-		    TOW_IN_PEERS(traffic_class)),
+		    TOW_IN_PEERS(traffic_class), .unset = true),
 	TOW_SETTING(mtu, 0, TOW_MTU_MAX, TOW_IN_PEERS(mtu),
 		    .set = tow_setting_set_mtu),
 	TOW_SETTING(timeout, 0, TOW_TIMEOUT_MAX, TOW_IN_PEERS(timeout)),

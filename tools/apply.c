@@ -44,13 +44,17 @@ struct settings {
 
 /* ---- reading ---- */
 
-/* Is it what a line with this key and value sets?  cgroup_bytes_limit has many, by cgroup. */
+/* Of "PATH VALUE", as cgroup_bytes_limit has one for each PATH, those before VALUE; else 0. */
+static size_t cgroup_bytes(const char *key, const char *value)
+{
+	return strcmp(key, "cgroup_bytes_limit") == 0 ? strcspn(value, " ") + 1 : 0;
+}
+
+/* Is it what a line with this key and value sets? */
 static bool is_setting(const struct setting *setting, const char *key, const char *value)
 {
-	if (strcmp(setting->key, key) != 0)
-		return false;
-	return strcmp(key, "cgroup_bytes_limit") != 0 ||
-	       strncmp(setting->value, value, strcspn(value, " ") + 1) == 0;
+	return strcmp(setting->key, key) == 0 &&
+	       strncmp(setting->value, value, cgroup_bytes(key, value)) == 0;
 }
 
 /* The setting of a line, or room for one more behind the last; NULL: no memory. */
@@ -228,14 +232,33 @@ static bool is_so(const char *present, const char *wanted)
 	return !size_parse(present, &have) && !size_parse(wanted, &want) && have == want;
 }
 
+/* What the file says of what the line sets: the line's cgroup, or the first line. */
+static const char *present_of(char *text, const struct setting *setting)
+{
+	size_t bytes = cgroup_bytes(setting->key, setting->value);
+	char *line;
+
+	while ((line = strsep(&text, "\n"))) {
+		if (!bytes)
+			return line;
+		if (strncmp(line, setting->value, bytes) == 0)
+			return line + bytes;
+	}
+	return "default";
+}
+
 static int say(const char *class_dir, const char *device, const struct setting *setting)
 {
-	char present[SYSFS_TEXT];
-	int ret = sysfs_read(class_dir, device, setting->key, present);
+	size_t bytes = cgroup_bytes(setting->key, setting->value);
+	const char *present, *wanted = setting->value + bytes;
+	char text[SYSFS_TEXT];
+	int ret = bytes > strlen(setting->value) ? -EINVAL :
+		  sysfs_read_lines(class_dir, device, setting->key, text);
 
 	if (ret)
 		return complain_of(setting, ret);
-	if (is_so(present, setting->value))
+	present = present_of(text, setting);
+	if (is_so(present, wanted))
 		printf("%s: %s is %s already (%s)\n", device, setting->key, setting->value,
 		       setting->where);
 	else
@@ -265,25 +288,25 @@ static unsigned int turn_of(const struct setting *setting)
 	return strcmp(setting->key, "cluster_key") == 0;
 }
 
+/* One that fails keeps none of the others back: most of them are limits. */
 static void apply_all(struct settings *settings, const char *class_dir, const char *device,
 		      bool dry_run)
 {
+	size_t i, failed = 0;
 	unsigned int turn;
-	size_t i;
-	int ret;
 
 	for (turn = 0; turn <= 2; turn++) {
 		for (i = 0; i < settings->count; i++) {
-			if (turn_of(&settings->list[i]) != turn)
-				continue;
-			ret = apply_one(class_dir, device, &settings->list[i], dry_run);
-			if (ret)
-				settings->failed = true;
-			/* It is gone, or has another name now: so it is for the rest. */
-			if (ret == -ENODEV || ret == -ENOENT || ret == -ENOPKG)
-				return;
+			if (turn_of(&settings->list[i]) == turn &&
+			    apply_one(class_dir, device, &settings->list[i], dry_run))
+				failed++;
 		}
 	}
+	if (!failed)
+		return;
+	settings->failed = true;
+	fprintf(stderr, "towline: %s: %zu of %zu settings failed; the others %s\n", device, failed,
+		settings->count, dry_run ? "would be made" : "are made");
 }
 
 int apply_device(const char *conf_dir, const char *class_dir, const char *device, bool dry_run)

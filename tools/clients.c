@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "commands.h"
@@ -15,10 +14,7 @@
 /* By bit. */
 static const char *const flag_names[] = { "ended" };
 
-/* Entries of one call. */
-#define ROOM 64
-
-static struct json_object *client_object(const char *device, const struct tow_client_info *info)
+static struct json_object *client_object(const char *device, const struct tow_account_info *info)
 {
 	struct json_object *object = json_object_new_object();
 
@@ -30,6 +26,7 @@ static struct json_object *client_object(const char *device, const struct tow_cl
 	ADD("uid", json_object_new_int64(info->uid));
 	ADD("cgroup_id", json_object_new_uint64(info->cgroup_id));
 	ADD("charged_bytes", json_object_new_uint64(info->charged_bytes));
+	ADD("held_bytes", json_object_new_uint64(info->held_bytes));
 	ADD("mrs", json_object_new_int64(info->mrs));
 	ADD("regions", json_object_new_int64(info->regions));
 	ADD("exports", json_object_new_int64(info->exports));
@@ -39,32 +36,19 @@ static struct json_object *client_object(const char *device, const struct tow_cl
 	return object;
 }
 
+static void add_client(const char *device, const struct tow_account_info *info, const void *arg,
+		       struct json_object *answers)
+{
+	(void)arg;
+	/* This program is a client itself, to ask; what is left of others' is no process. */
+	if (info->pid != getpid() && !(info->flags & TOW_ACCOUNT_CLOSED))
+		json_object_array_add(answers, client_object(device, info));
+}
+
 static int ask_clients(const char *device, const void *listing, struct json_object *answers)
 {
-	struct tow_client_info entries[ROOM];
-	struct tow_client_list call = {
-		.size = sizeof(call), .flags = listing_flags(listing),
-		.entries = (uintptr_t)entries,
-	};
-	int fd = open_device(device, O_RDONLY), ret;
-	unsigned int i;
+	int ret = ask_accounts(device, listing_flags(listing), add_client, NULL, answers);
 
-	if (fd < 0)
-		return fd;
-	/* One file for all of it: each is a client of its own. */
-	do {
-		call.entry_size = sizeof(entries[0]);
-		call.count = ROOM;
-		/* An older kernel may know less of each. */
-		memset(entries, 0, sizeof(entries));
-		ret = call_device(fd, TOW_IOCTL_CLIENT_LIST, &call);
-		for (i = 0; !ret && i < call.count; i++) {
-			/* This program is one itself, to ask. */
-			if (entries[i].pid != getpid())
-				json_object_array_add(answers, client_object(device, &entries[i]));
-		}
-	} while (!ret && call.count);
-	close(fd);
 	return ret ? say_listing(listing, ret) : 0;
 }
 

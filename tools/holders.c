@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "holders.h"
@@ -21,8 +20,6 @@
 
 /* The kernel's FILEID_KERNFS: a handle is an inode number. */
 #define HANDLE_KERNFS 0xfe
-
-#define ACCOUNTS_AT_A_TIME 256
 
 static const char *const words[] = {
 	[HOLDERS_USER] = "user",
@@ -104,29 +101,16 @@ static void add_bytes(struct json_object *holder, const char *key, uint64_t byte
 	json_object_object_add(holder, key, json_object_new_uint64(bytes));
 }
 
-static int add_accounts(int fd, const char *device, enum holders by, struct json_object *answers)
+static void add_account(const char *device, const struct tow_account_info *info, const void *by,
+			struct json_object *answers)
 {
-	struct tow_account_info infos[ACCOUNTS_AT_A_TIME];
-	struct tow_account_list list = {
-		.size = sizeof(list), .flags = TOW_LIST_ALL, .entries = (uintptr_t)infos,
-	};
-	struct json_object *holder;
-	uint32_t i;
+	enum holders holders = *(const enum holders *)by;
+	struct json_object *holder = holder_of(answers, device, holders, holders == HOLDERS_USER ?
+					       info->uid : info->cgroup_id);
 
-	do {
-		list.count = ACCOUNTS_AT_A_TIME;
-		list.entry_size = sizeof(infos[0]);
-		if (ioctl(fd, TOW_IOCTL_ACCOUNT_LIST, &list))
-			return errno == ENOTTY ? -EPROTONOSUPPORT : -errno;
-		for (i = 0; i < list.count; i++) {
-			holder = holder_of(answers, device, by, by == HOLDERS_USER ?
-					   infos[i].uid : infos[i].cgroup_id);
-			add_bytes(holder, "charged_bytes", infos[i].bytes);
-			add_bytes(holder, "lingering_bytes", 0);
-			add_bytes(holder, "held_bytes", infos[i].held_bytes);
-		}
-	} while (list.count);
-	return 0;
+	add_bytes(holder, "charged_bytes", info->charged_bytes);
+	add_bytes(holder, "lingering_bytes", 0);
+	add_bytes(holder, "held_bytes", info->held_bytes);
 }
 
 static int add_lingering(const struct tow_regions *list, const char *device, enum holders by,
@@ -169,21 +153,10 @@ static int add_all_lingering(const char *device, enum holders by, struct json_ob
 
 static int users_add(const char *device, enum holders by, struct json_object *answers)
 {
-	char *path;
-	int fd, ret;
-
 	/* Says what is wrong with the device, if something is. */
-	ret = add_all_lingering(device, by, answers);
-	if (ret)
-		return ret;
-	if (asprintf(&path, "/dev/towline/%s", device) < 0)
-		return -ENOMEM;
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	ret = fd < 0 ? -errno : add_accounts(fd, device, by, answers);
-	free(path);
-	if (fd >= 0)
-		close(fd);
-	return ret;
+	int ret = add_all_lingering(device, by, answers);
+
+	return ret ? ret : ask_accounts(device, TOW_LIST_ALL, add_account, &by, answers);
 }
 
 /* ---- by node ---- */

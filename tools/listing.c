@@ -6,10 +6,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "tool.h"
+
+/* Accounts of one call. */
+#define ROOM 256
 
 struct listing {
 	struct choice choice;
@@ -83,6 +87,32 @@ int open_device(const char *device, int flags)
 int call_device(int fd, unsigned long command, void *arg)
 {
 	return ioctl(fd, command, arg) < 0 ? -errno : 0;
+}
+
+int ask_accounts(const char *device, uint32_t flags, add_account_function *add, const void *arg,
+		 struct json_object *answers)
+{
+	struct tow_account_info entries[ROOM];
+	struct tow_account_list call = {
+		.size = sizeof(call), .flags = flags, .entries = (uintptr_t)entries,
+	};
+	int fd = open_device(device, O_RDONLY), ret;
+	unsigned int i;
+
+	if (fd < 0)
+		return fd;
+	/* One file for all of it: each is a client of its own. */
+	do {
+		call.entry_size = sizeof(entries[0]);
+		call.count = ROOM;
+		/* An older kernel may know less of each. */
+		memset(entries, 0, sizeof(entries));
+		ret = call_device(fd, TOW_IOCTL_ACCOUNT_LIST, &call);
+		for (i = 0; !ret && i < call.count; i++)
+			add(device, &entries[i], arg, answers);
+	} while (!ret && call.count);
+	close(fd);
+	return ret == -ENOTTY ? -EPROTONOSUPPORT : ret;
 }
 
 int say_end(int error)

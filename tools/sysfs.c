@@ -56,8 +56,8 @@ static int open_file(const char *class_dir, const char *device, const char *file
 	return error == ENOENT ? missing(class_dir, device) : -error;
 }
 
-int sysfs_read(const char *class_dir, const char *device, const char *file,
-	       char text[SYSFS_TEXT])
+int sysfs_read_lines(const char *class_dir, const char *device, const char *file,
+		     char text[SYSFS_TEXT])
 {
 	int fd = open_file(class_dir, device, file, O_RDONLY);
 	ssize_t length;
@@ -71,8 +71,17 @@ int sysfs_read(const char *class_dir, const char *device, const char *file,
 	if (length < 0)
 		return -error;
 	text[length] = '\0';
-	text[strcspn(text, "\n")] = '\0';
 	return 0;
+}
+
+int sysfs_read(const char *class_dir, const char *device, const char *file,
+	       char text[SYSFS_TEXT])
+{
+	int ret = sysfs_read_lines(class_dir, device, file, text);
+
+	if (!ret)
+		text[strcspn(text, "\n")] = '\0';
+	return ret;
 }
 
 int sysfs_write(const char *class_dir, const char *device, const char *file, const char *text)

@@ -104,6 +104,14 @@ int say_listing(const void *listing, int error);
 int open_device(const char *device, int flags);
 int call_device(int fd, unsigned long command, void *arg);
 
+/* Adds an account to the answers; @arg is that of ask_accounts(). */
+typedef void add_account_function(const char *device, const struct tow_account_info *info,
+				  const void *arg, struct json_object *answers);
+
+/* What is charged to this user's clients, or to everybody's: 0 or a negative errno. */
+int ask_accounts(const char *device, uint32_t flags, add_account_function *add, const void *arg,
+		 struct json_object *answers);
+
 /* Words about --end if @error has to do with it; returns @error. */
 int say_end(int error);
 
@@ -201,7 +209,11 @@ const char *user_of(struct json_object *object);
 /* The longest: pool_numa_bytes, where there are many nodes. */
 #define SYSFS_TEXT 4096
 
-/* The line in a device's file: 0 or a negative errno of towline's. */
+/* All lines of a device's file: 0 or a negative errno of towline's. */
+int sysfs_read_lines(const char *class_dir, const char *device, const char *file,
+		     char text[SYSFS_TEXT]);
+
+/* The same of a file with one line, without its end. */
 int sysfs_read(const char *class_dir, const char *device, const char *file,
 	       char text[SYSFS_TEXT]);
 

@@ -14,9 +14,8 @@
  * valid.
  *
  * open(2) with O_RDWR gives everything the caller's permissions allow; with
- * O_RDONLY it gives the calls that only look (QUERY, ACCOUNT_LIST, CLIENT_LIST,
- * REGION_QUERY, REGION_LIST, PEER_LIST, EXPORT_LIST).  Errors of open(2) that are
- * towline's own:
+ * O_RDONLY it gives the calls that only look (QUERY, ACCOUNT_LIST, REGION_QUERY,
+ * REGION_LIST, PEER_LIST, EXPORT_LIST).  Errors of open(2) that are towline's own:
  *
  *	EINVAL		O_WRONLY: no call could answer through such a file
  *	ENODEV		the RDMA device is gone, or is going
@@ -138,16 +137,16 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	11
+#define TOW_UAPI_VERSION	12
 
 #define TOW_IOCTL_TYPE		0xBA
 
 enum {
 	TOW_CMD_QUERY			= 0x00,
 	TOW_CMD_JOIN			= 0x01,
-	TOW_CMD_ACCOUNT_LIST		= 0x02,
-	TOW_CMD_CLIENT_LIST		= 0x03,
+	/* 0x02, 0x03: calls of version 11 that are gone */
 	TOW_CMD_CLIENT_END		= 0x04,
+	TOW_CMD_ACCOUNT_LIST		= 0x05,
 	TOW_CMD_REGION_CREATE		= 0x10,
 	TOW_CMD_REGION_DESTROY		= 0x11,
 	TOW_CMD_REGION_QUERY		= 0x12,
@@ -351,44 +350,50 @@ struct tow_join {
  * Names are looked up in the client's job.  A client that never joins is in
  * its user's own job, whose id is all zero; but one in a user namespace other than
  * the initial one, or in a cgroup with account_by=cgroup, neither exports nor
- * resolves before it joins, as elsewhere others may have its user's number.  Names
- * given before stay where they were.
+ * resolves nor makes persistent regions before it joins, as elsewhere others may have
+ * its user's number, and nobody could say who comes after it.  Names given before stay
+ * where they were.
  *
  * Errors: EBUSY: the client is in another job already; EINVAL: the key is all zero.
  */
 #define TOW_IOCTL_JOIN		_IO(TOW_IOCTL_TYPE, TOW_CMD_JOIN)
 
-/* Bits of tow_client_info.flags. */
-enum tow_client_flag {
-	/* it has ended; somebody still holds the file */
-	TOW_CLIENT_ENDED	= 1 << 0
+/* Bits of tow_account_info.flags. */
+enum tow_account_flag {
+	/* its client has ended; somebody may still hold the file */
+	TOW_ACCOUNT_ENDED	= 1 << 0,
+	/* nobody holds the file: something is still charged, or about to end */
+	TOW_ACCOUNT_CLOSED	= 1 << 1
 };
 
 /**
- * struct tow_client_info - what a client is, and has
+ * struct tow_account_info - what a client is, and what it is charged
  * @size: out: bytes filled in
- * @flags: out: bits of enum tow_client_flag
- * @id: out: names the client on this device; never used again during the device's
+ * @flags: out: bits of enum tow_account_flag
+ * @id: out: names the account on this device; never used again during the device's
  *	life
  * @cgroup_id: out: of the process that opened the file, as it was then: the inode
  *	number of its cgroup's folder; 0 where the kernel has no cgroups
- * @charged_bytes: out: what counts against client_bytes_limit: of its regions, and of
- *	those that outlive it
+ * @charged_bytes: out: what counts against the limits of bytes: of regions that it has,
+ *	or that linger after it, and @held_bytes
+ * @held_bytes: out: of slabs whose regions have ended, and whose pages somebody uses
+ *	still
  * @pid: out: of the process that opened the file, as the caller's PID namespace has
- *	it; 0: it is not there, or has ended
+ *	it; 0: it is not there, or has ended, or the file is closed
  * @uid: out: the user it is charged to, as the caller's user namespace has it
- * @mrs: out: what counts against client_mr_limit
- * @regions: out: what counts against client_region_limit
- * @exports: out: what counts against client_export_limit
- * @queue_entries: out: what counts against client_queue_entries_limit
- * @job_id: out: the job that it is in
+ * @mrs: out: what counts against the limits of memory regions of the RDMA device
+ * @regions: out: of regions
+ * @exports: out: of exports
+ * @queue_entries: out: of entries of queues
+ * @job_id: out: the job that it is in; all zero if the file is closed
  */
-struct tow_client_info {
+struct tow_account_info {
 	__u32		size;
 	__u32		flags;
 	__aligned_u64	id;
 	__aligned_u64	cgroup_id;
 	__aligned_u64	charged_bytes;
+	__aligned_u64	held_bytes;
 	__s32		pid;
 	__u32		uid;
 	__u32		mrs;
@@ -399,15 +404,15 @@ struct tow_client_info {
 };
 
 /**
- * struct tow_client_list - the clients of a device
+ * struct tow_account_list - the accounts of a device
  * @size: as in struct tow_region_list, as are the others
  * @flags: in: 0 or TOW_LIST_ALL
  * @cursor: in: 0, or what the last call left here; out: where to go on
- * @entries: in: address of an array of struct tow_client_info
+ * @entries: in: address of an array of struct tow_account_info
  * @entry_size: in: bytes of one entry; out: bytes filled in of each
  * @count: in: entries that there is room for; out: entries filled in
  */
-struct tow_client_list {
+struct tow_account_list {
 	__u32		size;
 	__u32		flags;
 	__aligned_u64	cursor;
@@ -417,13 +422,20 @@ struct tow_client_list {
 };
 
 /**
- * TOW_IOCTL_CLIENT_LIST - describe clients, in the order of their ids
+ * TOW_IOCTL_ACCOUNT_LIST - describe clients and what each is charged, in the order of
+ * ids
  *
- * As REGION_LIST: of the caller's user, or with TOW_LIST_ALL everybody's.
+ * Each client has an account, which outlives it as long as something is charged to it:
+ * regions that linger, memory that is held.  Only looks.  Accounts that come and go
+ * between two calls may be missed, never told twice.
+ *
+ * Without TOW_LIST_ALL the caller sees the accounts of clients that the user who opened
+ * this file has opened, and which are charged to whom this file is: in a container, or
+ * with account_by=cgroup in a cgroup, neither other users' nor the same user's elsewhere.
  *
  * Errors: those of REGION_LIST.
  */
-#define TOW_IOCTL_CLIENT_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_CLIENT_LIST)
+#define TOW_IOCTL_ACCOUNT_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_ACCOUNT_LIST)
 
 /**
  * struct tow_client_end - end a process's clients
@@ -508,6 +520,7 @@ struct tow_region_create {
  *
  * Errors: EINVAL: @bytes is 0, or what the flags ask of @name and @linger_s is
  * not so; EEXIST: PERSISTENT: the user has a region of that name in this job;
+ * ENOKEY: PERSISTENT: the client has no job without a key (see JOIN);
  * EMFILE, ENFILE: no descriptor is left; EDQUOT, ENOSPC, ENOMEM: see above.
  */
 #define TOW_IOCTL_REGION_CREATE	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_CREATE)
@@ -656,72 +669,9 @@ struct tow_region_end {
  * CLIENT_END.
  *
  * Errors: EPERM: without CAP_NET_ADMIN; ENOENT: there is no such region; EBUSY: it
- * has no name, and ends with those who hold it.
+ * has no name, and ends with those who hold it; or somebody is just taking it over.
  */
 #define TOW_IOCTL_REGION_END	_IO(TOW_IOCTL_TYPE, TOW_CMD_REGION_END)
-
-/**
- * struct tow_account_info - what is charged to a client
- * @size: out: bytes filled in
- * @flags: 0
- * @id: out: names the account on this device; never used again during the device's
- *	life
- * @cgroup_id: out: of the process that opened the device: the inode number of its
- *	cgroup's folder; 0 where the kernel has no cgroups
- * @bytes: out: what counts against the limits of bytes: of regions that it has, or
- *	that linger after it, and @held_bytes
- * @held_bytes: out: of slabs whose regions have ended, and whose pages somebody uses
- *	still
- * @mrs: out: what counts against the limits of memory regions of the RDMA device
- * @regions: out: of regions
- * @exports: out: of exports
- * @queue_entries: out: of entries of queues
- * @uid: out: the user it is charged to, as the caller's user namespace has it
- * @reserved: 0
- */
-struct tow_account_info {
-	__u32		size;
-	__u32		flags;
-	__aligned_u64	id;
-	__aligned_u64	cgroup_id;
-	__aligned_u64	bytes;
-	__aligned_u64	held_bytes;
-	__aligned_u64	mrs;
-	__aligned_u64	regions;
-	__aligned_u64	exports;
-	__aligned_u64	queue_entries;
-	__u32		uid;
-	__u32		reserved;
-};
-
-/**
- * struct tow_account_list - the accounts of a device
- * @size: in: sizeof(struct tow_account_list); out: bytes filled in
- * @flags: in: 0 or TOW_LIST_ALL
- * @cursor: as in struct tow_region_list
- * @entries: in: address of an array of struct tow_account_info
- * @entry_size: as in struct tow_region_list
- * @count: as in struct tow_region_list
- */
-struct tow_account_list {
-	__u32		size;
-	__u32		flags;
-	__aligned_u64	cursor;
-	__aligned_u64	entries;
-	__u32		entry_size;
-	__u32		count;
-};
-
-/**
- * TOW_IOCTL_ACCOUNT_LIST - what is charged to whom, in the order of ids
- *
- * Each client has an account, which outlives it as long as something is charged to it:
- * regions that linger, memory that is held.  Only looks.  Accounts that come and go
- * between two calls may be missed, never told twice.
- *
- * Errors: as those of TOW_IOCTL_REGION_LIST.
- */
-#define TOW_IOCTL_ACCOUNT_LIST	_IO(TOW_IOCTL_TYPE, TOW_CMD_ACCOUNT_LIST)
 
 /**
  * struct tow_region_fd - another descriptor of a region
@@ -803,8 +753,7 @@ struct tow_region_attach {
  * TOW_IOCTL_REGION_ATTACH - take over a region whose client has ended
  *
  * For the same user (as the initial user namespace has him) in the same job: after
- * JOIN from anywhere, as from a container that was made anew; without, in the same
- * user namespace and, with account_by=cgroup, in the same cgroup.  The region, its
+ * JOIN from anywhere, as from a container that was made anew.  The region, its
  * contents unchanged, is this client's from now on, and charged to it and its
  * user instead.  If the call fails the region lingers on as it would have.
  *
@@ -942,10 +891,10 @@ enum tow_peer_setting {
  * @port: in: where it listens; 0: the device's own listen_port
  * @reserved: in: 0
  * @timeout_ms: in: how long to wait; 0: the device's reconnect_timeout_ms
- * @gid_index: in: TOW_PEER_SET_GID_INDEX; -1: the connection manager chooses
+ * @gid_index: in: TOW_PEER_SET_GID_INDEX; -1: an address that leads there
  * @pkey_index: in: TOW_PEER_SET_PKEY_INDEX
  * @sl: in: TOW_PEER_SET_SL: service level
- * @traffic_class: in: TOW_PEER_SET_TRAFFIC_CLASS
+ * @traffic_class: in: TOW_PEER_SET_TRAFFIC_CLASS: of the IP header
  * @mtu: in: TOW_PEER_SET_MTU: bytes; 0: the port's
  * @timeout: in: TOW_PEER_SET_TIMEOUT: for acknowledgements, 4.096 us * 2^timeout
  * @retry_count: in: TOW_PEER_SET_RETRY_COUNT
@@ -987,9 +936,12 @@ struct tow_peer_connect {
  * the link; ECONNREFUSED: nobody listens; ETIMEDOUT: no answer;
  * EPROTONOSUPPORT: the peer speaks another version; ENOKEY: this node or the
  * peer has no cluster key, and that is not allowed; EKEYREJECTED: the cluster
- * keys differ; EPROTO: what the peer said makes no sense; ENOSPC: no more queue
- * pairs, completion queues or peers, here or there; EAGAIN: this node or the peer
- * is busy with too many others; ECONNRESET: it went away meanwhile; EINTR, ENOMEM.
+ * keys differ; EPROTO: what the peer said makes no sense; ENOSPC: the peer has
+ * no room, or this device is connected to peer_limit others; EAGAIN: the peer is
+ * busy with too many others, or 32 other connections of the user's programs, or
+ * 64 of all users', were being made here until the time was over; ECONNRESET: it
+ * went away meanwhile; EINTR; ENOMEM; and what the driver says that has no more
+ * queue pairs or completion queues, mostly ENOMEM.
  */
 #define TOW_IOCTL_PEER_CONNECT	_IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_CONNECT)
 
@@ -1138,11 +1090,11 @@ struct tow_export {
  * ATOMIC without WRITE, or NOTIFY with others; NOTIFY with a size that is not 8,
  * or not aligned; ENOKEY: the client has no job without a key (see JOIN);
  * EACCES: rights beyond READ for a region that is READONLY;
- * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY on one without
- * shared receive queues, or for a dma-buf; EFAULT: the region is INVALID; EEXIST:
- * the job has an export of that name on this device; EAGAIN: the device cannot
- * register memory at the moment (see tow_query.maint_state; not NOTIFY); EDQUOT,
- * ENOSPC (NOTIFY: also if the device has TOW_SLOTS_MAX of them), ENOMEM.
+ * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY for a dma-buf;
+ * EFAULT: the region is INVALID; EEXIST: the job has an export of that name on
+ * this device; EAGAIN: the device cannot register memory at the moment (see
+ * tow_query.maint_state; not NOTIFY); EDQUOT, ENOSPC (NOTIFY: also if the device
+ * has TOW_SLOTS_MAX of them), ENOMEM.
  */
 #define TOW_IOCTL_EXPORT	_IO(TOW_IOCTL_TYPE, TOW_CMD_EXPORT)
 
@@ -1278,9 +1230,9 @@ struct tow_resolve {
  * those rights; EBUSY: NOTIFY: somebody else has the slot; EINVAL: rights as they
  * must not be, or a name; ESTALE: the export ended meanwhile, or that life of the
  * peer is over and another node has its address; ECONNRESET: the connection ended
- * meanwhile; ENOSPC: too many requests wait at the peer, or it has no room to
- * receive notifications; ENOKEY: also if the client has no job without a key (see
- * JOIN); EINTR; EDQUOT, ENOMEM; and those of PEER_CONNECT.
+ * meanwhile; ENOSPC: too many requests wait at the peer, or have found something
+ * there; ENOKEY: also if the client has no job without a key (see JOIN); EINTR;
+ * EDQUOT, ENOMEM; and those of PEER_CONNECT.
  */
 #define TOW_IOCTL_RESOLVE	_IO(TOW_IOCTL_TYPE, TOW_CMD_RESOLVE)
 
@@ -1345,7 +1297,8 @@ struct tow_release {
  *	EACCES		the remote range was not resolved with that right, or the
  *			region is READONLY and would be written to; what should be
  *			a slot is none
- *	ETIMEDOUT	it took longer than its @timeout_ms
+ *	ETIMEDOUT	it took longer than its @timeout_ms; and see "Connections that
+ *			fail" below
  *	EOPNOTSUPP	the device has no atomics
  *	EFAULT		the region is INVALID: its exporter has taken the memory back.
  *			How much of it has taken place is not known
@@ -1415,7 +1368,9 @@ struct tow_release {
  * goes on: what is known to have taken place completes, and what is not is sent
  * again, in its order, but for atomics, which end with ECONNRESET.  A notification
  * is counted once, however often it was sent.  Exports that were revoked meanwhile end
- * as ever (ESTALE).
+ * as ever (ESTALE).  An entry that breaks nine connections in a row itself, as nothing
+ * of it gets an answer, ends with ETIMEDOUT; how much of it has taken place is not known,
+ * and nothing of it is on its way any more.
  *
  * A notification that was on its way, and cannot be sent again, as what it was to
  * write to was revoked, or its queue has ended, closes its slot: later ones end with

@@ -9,13 +9,16 @@
  * already.
  */
 #include <linux/jiffies.h>
+#include <linux/limits.h>
 #include <linux/random.h>
 #include <linux/wait.h>
+#include <net/ipv6.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_cache.h>
 
 #include "core/address.h"
 #include "core/core.h"
+#include "parting.h"
 #include "peer.h"
 #include "session.h"
 
@@ -87,39 +90,101 @@ int tow_connect_wait_state(struct tow_session *session,
 	return tow_session_alive(session) ? 0 : session->error;
 }
 
-/* The source address: that of the GID which the settings name. */
-static int tow_connect_source(struct tow_session *session,
-			      struct sockaddr_storage *source)
+/* The address of one of our port's GIDs.  Return: false: there is no such GID. */
+static bool tow_connect_gid(struct tow_session *session, int index,
+			    struct tow_address *address)
 {
 	struct tow_device *dev = session->dev;
-	struct tow_address address = {};
 	union ib_gid gid;
-	int ret;
 
-	ret = rdma_query_gid(dev->ibdev, dev->port, session->settings.gid_index,
-			     &gid);
-	if (ret)
-		return -EADDRNOTAVAIL;
-	memcpy(&address.in6, gid.raw, sizeof(address.in6));
-	if (ipv6_addr_type(&address.in6) & IPV6_ADDR_LINKLOCAL)
-		address.scope_id = session->target.scope_id;
-	tow_address_to(&address, source);
-	return 0;
+	if (rdma_query_gid(dev->ibdev, dev->port, index, &gid))
+		return false;
+	*address = (struct tow_address){};
+	memcpy(&address->in6, gid.raw, sizeof(address->in6));
+	if (ipv6_addr_type(&address->in6) & IPV6_ADDR_LINKLOCAL)
+		address->scope_id = session->target.scope_id;
+	return true;
+}
+
+/* Our interface that the routing table chooses, whatever its address is like. */
+#define TOW_CONNECT_CHOSEN	INT_MAX
+
+/*
+ * How well does the interface of GID @index lead to the other end, from the
+ * GID's address?  -1: it does not.
+ */
+static int tow_connect_leads(struct tow_session *session, int index,
+			     const struct tow_address *address)
+{
+	struct tow_device *dev = session->dev;
+	struct sockaddr_storage from, to;
+	const struct ib_gid_attr *gid;
+	int like = -1;
+
+	tow_address_to(address, &from);
+	tow_address_to(&session->target, &to);
+	if (from.ss_family != to.ss_family)
+		return -1;
+	gid = rdma_get_gid_attr(dev->ibdev, dev->port, index);
+	if (IS_ERR(gid))
+		return -1;
+	if (gid->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP)
+		goto out_put_gid;
+	if (tow_parting_leads(gid, &from, &to, TOW_CHOICE_INTERFACE))
+		like = TOW_CONNECT_CHOSEN;
+	else if (tow_parting_leads(gid, &from, &to, TOW_CHOICE_ADDRESS))
+		like = ipv6_addr_diff(&address->in6, &session->target.in6);
+out_put_gid:
+	rdma_put_gid_attr(gid);
+	return like;
+}
+
+/*
+ * The source address: that of the GID which the settings name.  If they name
+ * none, the one that the routing table chooses.  It may prefer another device's
+ * interface: then it is asked about each of our port's; of the addresses that it
+ * chooses, the one most like the other end's.  Return: false: none.
+ */
+static bool tow_connect_source(struct tow_session *session,
+			       struct sockaddr_storage *source)
+{
+	struct tow_device *dev = session->dev;
+	struct tow_address address, best;
+	int i, like, most = -1;
+	struct ib_port_attr port;
+
+	if (session->settings.gid_index >= 0) {
+		if (tow_connect_gid(session, session->settings.gid_index, &best))
+			most = 0;
+	} else if (dev->transport == TOW_TRANSPORT_ROCE &&
+		   !ib_query_port(dev->ibdev, dev->port, &port)) {
+		for (i = 0; i < port.gid_tbl_len; i++) {
+			if (!tow_connect_gid(session, i, &address))
+				continue;
+			like = tow_connect_leads(session, i, &address);
+			if (like > most) {
+				best = address;
+				most = like;
+			}
+		}
+	}
+	if (most >= 0)
+		tow_address_to(&best, source);
+	return most >= 0;
 }
 
 static int tow_connect_resolve_address(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
 	struct sockaddr_storage source, target;
-	bool bound = session->settings.gid_index >= 0;
-	int ret = 0;
+	bool bound = tow_connect_source(session, &source);
 
+	if (!bound && session->settings.gid_index >= 0)
+		return -EADDRNOTAVAIL;
 	tow_address_to(&session->target, &target);
-	if (bound)
-		ret = tow_connect_source(session, &source);
-	if (ret)
-		return ret;
-	rdma_set_service_type(link->id, session->settings.traffic_class);
+	/* Without a type of its own, the identifier has the administrator's default. */
+	if (session->settings.traffic_class >= 0)
+		rdma_set_service_type(link->id, session->settings.traffic_class);
 	return rdma_resolve_addr(link->id,
 				 bound ? (struct sockaddr *)&source : NULL,
 				 (struct sockaddr *)&target,
@@ -200,7 +265,8 @@ static int tow_connect_resolve_route(struct tow_link *link)
 {
 	int ret;
 
-	if (link->id->device != link->session->dev->ibdev)
+	if (link->id->device != link->session->dev->ibdev ||
+	    link->id->port_num != link->session->dev->port)
 		return -EADDRNOTAVAIL;
 	ret = tow_connect_set_pkey(link);
 	if (ret)
@@ -219,7 +285,7 @@ static int tow_connect_request(struct tow_link *link,
 	request->version = cpu_to_le16(TOW_WIRE_VERSION);
 	memcpy(request->incarnation, link->session->dev->incarnation,
 	       sizeof(request->incarnation));
-	tow_link_conn_param(link, &param, request, sizeof(*request));
+	tow_link_conn_param(link, NULL, &param, request, sizeof(*request));
 	return rdma_connect(link->id, &param);
 }
 
@@ -343,7 +409,7 @@ static int tow_connect_data_request(struct tow_link *link)
 	};
 	int ret;
 
-	ret = tow_session_create_qp(link);
+	ret = tow_link_create_qp(link);
 	if (ret)
 		return ret;
 	request.data.qp_num = cpu_to_le32(link->id->qp->qp_num);

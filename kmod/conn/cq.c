@@ -22,7 +22,13 @@
  * armed again before the event has come, and an event that comes while there is
  * a looker leaves the completions to the looker.  A looker that has not polled
  * arms the queue as well, even if there are others.
+ *
+ * Receives
+ *
+ * Completions of receives have queues of their own, which have no lookers.  A
+ * tasklet reaps, under tow_cq.lock, and arms the queue when it is empty.
  */
+#include <linux/interrupt.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
@@ -46,7 +52,8 @@
  * struct tow_cq - a completion queue that queue pairs share
  * @refs: held by the pool until @reserved is 0, by lookers, and by @later while
  *	it is queued
- * @link: in tow_cq_pool.list; under tow_cq_pool.lock
+ * @receives: the completions are of receives
+ * @link: in tow_cq_pool.lists; under tow_cq_pool.lock
  * @reserved: entries that queue pairs may fill; under tow_cq_pool.lock
  * @poll: held while completions are reaped; protects @wcs, and @cq against
  *	tow_cq_destroy()
@@ -58,9 +65,12 @@
  *	xchg()
  * @work: reaps after a completion event
  * @later: reaps after tow_cq_look_end() found @poll held
+ * @lock: taken instead of @poll to reap receives, with bottom halves off
+ * @tasklet: reaps receives
  */
 struct tow_cq {
 	struct kref		refs;
+	bool			receives;
 	struct list_head	link;
 	unsigned int		reserved;
 	/* protects cq, wcs */
@@ -72,19 +82,22 @@ struct tow_cq {
 	int			armed;
 	struct work_struct	work;
 	struct work_struct	later;
+	/* protects cq, wcs if the completions are of receives */
+	spinlock_t		lock;
+	struct tasklet_struct	tasklet;
 };
 
 /**
  * struct tow_cq_pool - a device's completion queues
  * @lock: protects the others
- * @list: struct tow_cq; the next one to use comes first
- * @count: entries of @list
+ * @lists: struct tow_cq by tow_cq.receives; the next one to use comes first
+ * @counts: entries of each of @lists
  */
 struct tow_cq_pool {
-	/* protects list, count */
+	/* protects lists, counts */
 	struct mutex		lock;
-	struct list_head	list;
-	unsigned int		count;
+	struct list_head	lists[2];
+	unsigned int		counts[2];
 };
 
 /**
@@ -99,7 +112,8 @@ struct tow_cq_pool *tow_cq_pool_new(void)
 	if (!pool)
 		return NULL;
 	mutex_init(&pool->lock);
-	INIT_LIST_HEAD(&pool->list);
+	INIT_LIST_HEAD(&pool->lists[false]);
+	INIT_LIST_HEAD(&pool->lists[true]);
 	return pool;
 }
 
@@ -109,7 +123,8 @@ struct tow_cq_pool *tow_cq_pool_new(void)
  */
 void tow_cq_pool_free(struct tow_cq_pool *pool)
 {
-	WARN_ON_ONCE(!list_empty(&pool->list));
+	WARN_ON_ONCE(!list_empty(&pool->lists[false]));
+	WARN_ON_ONCE(!list_empty(&pool->lists[true]));
 	mutex_destroy(&pool->lock);
 	kfree(pool);
 }
@@ -121,7 +136,8 @@ static int tow_cq_reap(struct tow_cq *cq, int budget)
 {
 	int done = 0, most, got, i;
 
-	lockdep_assert_held(&cq->poll);
+	lockdep_assert(cq->receives ? lockdep_is_held(&cq->lock) :
+				      lockdep_is_held(&cq->poll));
 	while (cq->cq && done < budget) {
 		most = min(TOW_CQ_BATCH, budget - done);
 		got = ib_poll_cq(cq->cq, most, cq->wcs);
@@ -190,6 +206,28 @@ static void tow_cq_event(struct ib_cq *ibcq, void *context)
 	xchg(&cq->armed, 0);
 	if (!atomic_read(&cq->lookers))
 		queue_work(tow_cq_wq, &cq->work);
+}
+
+static void tow_cq_tasklet(struct tasklet_struct *tasklet)
+{
+	struct tow_cq *cq = container_of(tasklet, struct tow_cq, tasklet);
+	bool more;
+
+	spin_lock(&cq->lock);
+	more = tow_cq_reap(cq, TOW_CQ_BUDGET) == TOW_CQ_BUDGET ||
+	       (cq->cq && ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP |
+					   IB_CQ_REPORT_MISSED_EVENTS) > 0);
+	spin_unlock(&cq->lock);
+	if (more)
+		tasklet_schedule(tasklet);
+}
+
+/* As tow_cq_event(), for receives. */
+static void tow_cq_event_receives(struct ib_cq *ibcq, void *context)
+{
+	struct tow_cq *cq = context;
+
+	tasklet_schedule(&cq->tasklet);
 }
 
 /**
@@ -288,21 +326,39 @@ void tow_cq_retired(struct tow_cq *cq, u32 count)
 	atomic_sub(count, &cq->inflight);
 }
 
-/**
- * tow_cq_flush - reap all that has completed so far
- * @cq: the queue
- *
- * Takes @poll: not from a completion's handler.
- */
-void tow_cq_flush(struct tow_cq *cq)
+/* Return: completions that were reaped. */
+static int tow_cq_flush_some(struct tow_cq *cq)
 {
 	int done;
 
-	do {
+	if (cq->receives) {
+		spin_lock_bh(&cq->lock);
+		done = tow_cq_reap(cq, TOW_CQ_BUDGET);
+		spin_unlock_bh(&cq->lock);
+	} else {
 		mutex_lock(&cq->poll);
 		done = tow_cq_reap(cq, TOW_CQ_BUDGET);
 		mutex_unlock(&cq->poll);
-	} while (done == TOW_CQ_BUDGET);
+	}
+	return done;
+}
+
+/**
+ * tow_cq_flush - reap all that has completed so far
+ * @cq: the queue; the caller has room in it
+ *
+ * In process context, but not from a handler of a completion of @cq: takes the
+ * lock that the handler is called with.
+ */
+void tow_cq_flush(struct tow_cq *cq)
+{
+	int left = cq->cq->cqe, done;
+
+	/* More than fit into the queue have not completed before this call. */
+	do {
+		done = tow_cq_flush_some(cq);
+		left -= done;
+	} while (done == TOW_CQ_BUDGET && left > 0);
 }
 
 /* ---- room ----------------------------------------------------------------- */
@@ -344,19 +400,20 @@ void tow_cq_unref(struct tow_cq *cq)
 	kref_put(&cq->refs, tow_cq_release);
 }
 
-static struct tow_cq *tow_cq_find(struct tow_cq_pool *pool,
+static struct tow_cq *tow_cq_find(struct tow_cq_pool *pool, bool receives,
 				  unsigned int entries)
 {
 	struct tow_cq *cq;
 
-	list_for_each_entry(cq, &pool->list, link) {
+	list_for_each_entry(cq, &pool->lists[receives], link) {
 		if (cq->cq->cqe - cq->reserved >= entries)
 			return cq;
 	}
 	return NULL;
 }
 
-static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
+static struct tow_cq *tow_cq_make(struct tow_device *dev, bool receives,
+				  unsigned int entries)
 {
 	unsigned int most = dev->ibdev->attrs.max_cqe;
 	struct ib_cq_init_attr attr = {};
@@ -369,50 +426,62 @@ static struct tow_cq *tow_cq_make(struct tow_device *dev, unsigned int entries)
 	if (!cq)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&cq->refs);
+	cq->receives = receives;
 	mutex_init(&cq->poll);
+	spin_lock_init(&cq->lock);
+	tasklet_setup(&cq->tasklet, tow_cq_tasklet);
 	INIT_WORK(&cq->work, tow_cq_work);
 	INIT_WORK(&cq->later, tow_cq_later_work);
 	attr.cqe = min(entries * TOW_CQ_QPS, most);
-	attr.comp_vector = dev->peers->cq_pool->count %
+	attr.comp_vector = dev->peers->cq_pool->counts[receives] %
 			   dev->ibdev->num_comp_vectors;
-	cq->cq = ib_create_cq(dev->ibdev, tow_cq_event, NULL, cq, &attr);
+	cq->cq = ib_create_cq(dev->ibdev, receives ? tow_cq_event_receives :
+			      tow_cq_event, NULL, cq, &attr);
 	if (IS_ERR(cq->cq)) {
 		ret = PTR_ERR(cq->cq);
 		tow_cq_unref(cq);
-		return ERR_PTR(ret == -ENOMEM ? -ENOMEM : -ENOSPC);
+		return ERR_PTR(ret);
 	}
+	/* Arms the queue. */
+	if (receives)
+		tasklet_schedule(&cq->tasklet);
 	return cq;
 }
 
 /**
  * tow_cq_get - reserve room in a completion queue
  * @dev: the device; the caller is one of its users
+ * @receives: the completions will be of receives: their handlers are called
+ *	with bottom halves off, and do not sleep
  * @entries: how many entries
  *
- * Return: the queue, for tow_cq_put(); -ENOSPC: the device has no more; -ENOMEM.
+ * Return: the queue, for tow_cq_put(); -ENOSPC: @entries are more than the
+ * device's queues have; -ENOMEM; the provider's error.
  */
-struct tow_cq *tow_cq_get(struct tow_device *dev, unsigned int entries)
+struct tow_cq *tow_cq_get(struct tow_device *dev, bool receives,
+			  unsigned int entries)
 {
 	struct tow_cq_pool *pool = dev->peers->cq_pool;
 	struct tow_cq *cq = NULL;
 
 	mutex_lock(&pool->lock);
-	if (pool->count >= READ_ONCE(dev->peers->settings.cqs))
-		cq = tow_cq_find(pool, entries);
+	if (pool->counts[receives] >= READ_ONCE(dev->peers->settings.cqs))
+		cq = tow_cq_find(pool, receives, entries);
 	if (!cq) {
-		cq = tow_cq_make(dev, entries);
+		cq = tow_cq_make(dev, receives, entries);
 		if (IS_ERR(cq)) {
-			struct tow_cq *other = tow_cq_find(pool, entries);
+			struct tow_cq *other = tow_cq_find(pool, receives,
+							   entries);
 
 			cq = other ?: cq;
 		} else {
-			list_add(&cq->link, &pool->list);
-			pool->count++;
+			list_add(&cq->link, &pool->lists[receives]);
+			pool->counts[receives]++;
 		}
 	}
 	if (!IS_ERR(cq)) {
 		cq->reserved += entries;
-		list_move_tail(&cq->link, &pool->list);
+		list_move_tail(&cq->link, &pool->lists[receives]);
 	}
 	mutex_unlock(&pool->lock);
 	return cq;
@@ -423,12 +492,15 @@ static void tow_cq_destroy(struct tow_cq *cq)
 	struct ib_cq *ibcq;
 
 	mutex_lock(&cq->poll);
+	spin_lock_bh(&cq->lock);
 	ibcq = cq->cq;
 	cq->cq = NULL;
+	spin_unlock_bh(&cq->lock);
 	mutex_unlock(&cq->poll);
 	tow_rxe_run_tasklets(ibcq->device);
 	ib_destroy_cq(ibcq);
 	cancel_work_sync(&cq->work);
+	tasklet_kill(&cq->tasklet);
 	tow_cq_unref(cq);
 }
 
@@ -449,7 +521,7 @@ void tow_cq_put(struct tow_device *dev, struct tow_cq *cq, unsigned int entries)
 	cq->reserved -= entries;
 	if (!cq->reserved) {
 		list_del(&cq->link);
-		pool->count--;
+		pool->counts[cq->receives]--;
 		tow_cq_destroy(cq);
 	}
 	mutex_unlock(&pool->lock);

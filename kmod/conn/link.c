@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * One queue pair of a session: making, connecting and destroying it.  rma/qp.c
- * has what only data queue pairs need: completion queue and shared receive
- * queue.
+ * has what only data queue pairs need.
  *
  * Normal operation
  *
@@ -19,6 +18,7 @@
  * something else.
  */
 #include <linux/string.h>
+#include <rdma/ib_cm.h>
 
 #include "assoc.h"
 #include "core/core.h"
@@ -33,6 +33,9 @@
  * limit.
  */
 #define TOW_LINK_RNR_RETRIES	6
+
+/* Between them; the connection manager's own is 655 ms. */
+#define TOW_LINK_RNR_TIMER	IB_RNR_TIMER_000_64
 
 /**
  * tow_link_init - initialise a data queue pair's link, without a queue pair
@@ -74,7 +77,6 @@ void tow_link_carry(struct tow_link *link, struct tow_session *session)
 	link->step = TOW_LINK_NEW;
 	link->error = 0;
 	link->parted = false;
-	link->silent = false;
 	spin_unlock_bh(&link->lock);
 }
 
@@ -95,9 +97,6 @@ void tow_link_qp_event(struct ib_event *event, void *context)
 	case IB_EVENT_QP_ACCESS_ERR:
 		tow_session_fail(link->session, -EIO, TOW_WIRE_FAILED,
 				 "queue pair error");
-		break;
-	case IB_EVENT_QP_LAST_WQE_REACHED:
-		WRITE_ONCE(link->silent, true);
 		break;
 	case IB_EVENT_COMM_EST:
 		/*
@@ -135,7 +134,8 @@ static int tow_link_create_control(struct tow_link *link)
  *
  * tow_link_destroy() undoes it.
  *
- * Return: 0; -ENOSPC: the device has no more; -ENOMEM; the provider's error.
+ * Return: 0; -ENOSPC: there is no room for its receives or its completions;
+ * -ENOMEM; the provider's error.
  */
 int tow_link_create_qp(struct tow_link *link)
 {
@@ -146,13 +146,18 @@ int tow_link_create_qp(struct tow_link *link)
 
 /**
  * tow_link_conn_param - fill in the parameters of a connection
- * @link: the link
+ * @link: the link, with its identifier
+ * @asked: what the other end's request has; NULL: we make the request
  * @param: where to
  * @data: private data
  * @bytes: its size
+ *
+ * Each direction has no more reads in flight than both ends can have.  The
+ * answer's numbers are those of the initiator's queue pair, too.
  */
-void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
-			 const void *data, u8 bytes)
+void tow_link_conn_param(struct tow_link *link,
+			 const struct rdma_conn_param *asked,
+			 struct rdma_conn_param *param, const void *data, u8 bytes)
 {
 	const struct ib_device_attr *attrs =
 		&link->session->dev->ibdev->attrs;
@@ -164,6 +169,13 @@ void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
 	param->private_data_len = bytes;
 	param->responder_resources = min_t(int, attrs->max_qp_rd_atom, reads);
 	param->initiator_depth = min_t(int, attrs->max_qp_init_rd_atom, reads);
+	if (asked) {
+		param->responder_resources = min(param->responder_resources,
+						 asked->responder_resources);
+		param->initiator_depth = min(param->initiator_depth,
+					     asked->initiator_depth);
+	}
+	rdma_set_min_rnr_timer(link->id, TOW_LINK_RNR_TIMER);
 	param->retry_count = link->session->settings.retry_count;
 	param->rnr_retry_count = TOW_LINK_RNR_RETRIES;
 }
@@ -198,13 +210,13 @@ static void tow_link_note_error(struct tow_link *link, int error)
 }
 
 /*
- * The initiator waits, and decides on the error; a responder's session ends
- * here.
+ * Until the queue pair is connected the initiator waits, and decides on the
+ * error; any other session ends here.
  */
 static void tow_link_failed(struct tow_link *link, int error)
 {
 	tow_link_note_error(link, error);
-	if (!link->session->initiator)
+	if (!link->session->initiator || link->step == TOW_LINK_ESTABLISHED)
 		tow_session_fail(link->session, error, TOW_WIRE_FAILED,
 				 "connection manager error");
 }
@@ -234,8 +246,19 @@ static void tow_link_accepted(struct tow_link *link,
 }
 
 /*
+ * Why the other end's connection manager rejects a request: is it worth while to
+ * ask again?  A node that was restarted may have a queue pair's number that
+ * belongs to a connection which the other end has not given up yet.
+ */
+static bool tow_link_may_ask_again(int reason)
+{
+	return reason == IB_CM_REJ_NO_QP || reason == IB_CM_REJ_NO_RESOURCES ||
+	       reason == IB_CM_REJ_TIMEOUT || reason == IB_CM_REJ_STALE_CONN;
+}
+
+/*
  * Our own rejection has a reason; any other means that no towline listens
- * there.
+ * there, or is for now only.
  */
 static int tow_link_rejected(struct rdma_cm_id *id,
 			     struct rdma_cm_event *event)
@@ -246,7 +269,8 @@ static int tow_link_rejected(struct rdma_cm_id *id,
 	reject = rdma_consumer_reject_data(id, event, &bytes);
 	if (!reject || bytes < sizeof(*reject) ||
 	    reject->magic != cpu_to_le32(TOW_WIRE_MAGIC))
-		return -ECONNREFUSED;
+		return tow_link_may_ask_again(event->status) ? -EAGAIN :
+							       -ECONNREFUSED;
 	if (reject->version != cpu_to_le16(TOW_WIRE_VERSION))
 		return -EPROTONOSUPPORT;
 	return tow_session_error_of(le16_to_cpu(reject->reason));
@@ -287,6 +311,7 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_UNREACHABLE:
+		/* Of a connection: the next hop's Ethernet address is another. */
 		tow_link_failed(link, tow_link_status(event, -EHOSTUNREACH));
 		break;
 	case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -298,6 +323,10 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	case RDMA_CM_EVENT_DISCONNECTED:
 		tow_link_note_error(link, -ECONNRESET);
 		tow_session_hung_up(link->session);
+		break;
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		tow_session_fail(link->session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "our Ethernet address is another");
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		tow_session_fail(link->session, -ENODEV, TOW_WIRE_GOING,

@@ -46,14 +46,15 @@ enum tow_link_step {
  * @index: number of the data queue pair, or TOW_LINK_CONTROL
  * @id: the connection manager's identifier, owned, with the queue pair; NULL:
  *	none
- * @cq: data: the queue pair's completion queue; NULL: none
+ * @cq: data: completion queue of what is sent; NULL: none
+ * @receive_cq: data: completion queue of receives; NULL: none
  * @depth: data: work requests that may be posted
+ * @receive_depth: data: receives
  * @inline_bytes: data: writes up to this size are sent inline
  * @step: how far connecting has come; this and @error are under the session's
  *	lock
  * @error: the first error before the queue pair was connected, a negative errno
  * @parted: rdma_disconnect() was called for an established connection
- * @silent: data: IB_EVENT_QP_LAST_WQE_REACHED has come: no more receives
  * @lock: protects what follows, up to @batch; taken in process context.  Bottom
  *	halves are off while it is held: softirqs that posting raises run at the
  *	unlock
@@ -78,9 +79,8 @@ enum tow_link_step {
  * @watched_at: when that was, in jiffies; 0: nothing was in flight
  * @works: work requests that are about to be posted
  * @batch: count of @works
- * @srq_node: in the shared receive queue's table; this and what follows is
- *	under tow_srq.lock
- * @srq_qp: the queue pair that is in the table; NULL: none
+ * @receive: completion of each receive; its handler writes what follows
+ * @receives: receives that are posted
  * @arrived: notifications that have come in the association, wrapping around
  * @last_imm: immediate of the queue pair's last notification; U64_MAX: none has
  *	come
@@ -91,12 +91,13 @@ struct tow_link {
 	int			index;
 	struct rdma_cm_id	*id;
 	struct tow_cq		*cq;
+	struct tow_cq		*receive_cq;
 	u32			depth;
+	u32			receive_depth;
 	u32			inline_bytes;
 	enum tow_link_step	step;
 	int			error;
 	bool			parted;
-	bool			silent;
 	/* protects open to batch */
 	spinlock_t		lock;
 	bool			open;
@@ -117,8 +118,8 @@ struct tow_link {
 	unsigned long		watched_at;
 	struct tow_work		*works;
 	u32			batch;
-	struct hlist_node	srq_node;
-	struct ib_qp		*srq_qp;
+	struct ib_cqe		receive;
+	u32			receives;
 	u32			arrived;
 	u64			last_imm;
 };
@@ -130,8 +131,9 @@ int tow_link_create_qp(struct tow_link *link);
 void tow_link_disconnect(struct tow_link *link, bool over);
 void tow_link_destroy(struct tow_link *link);
 int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
-void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
-			 const void *data, u8 bytes);
+void tow_link_conn_param(struct tow_link *link,
+			 const struct rdma_conn_param *asked,
+			 struct rdma_conn_param *param, const void *data, u8 bytes);
 void tow_link_qp_event(struct ib_event *event, void *context);
 
 /* rma/qp.c: data queue pairs */
@@ -144,7 +146,8 @@ struct tow_cq_pool;
 
 struct tow_cq_pool *tow_cq_pool_new(void);
 void tow_cq_pool_free(struct tow_cq_pool *pool);
-struct tow_cq *tow_cq_get(struct tow_device *dev, unsigned int entries);
+struct tow_cq *tow_cq_get(struct tow_device *dev, bool receives,
+			  unsigned int entries);
 void tow_cq_put(struct tow_device *dev, struct tow_cq *cq,
 		unsigned int entries);
 struct ib_cq *tow_cq_device_cq(struct tow_cq *cq);

@@ -35,40 +35,66 @@ struct tow_parting {
 	struct rdma_cm_id	*id;
 };
 
+/* Does a route leave by an interface? */
+static bool tow_parting_leaves(const struct dst_entry *route, int index)
+{
+	bool leaves;
+
+	/* A route that is not used any more loses its interface. */
+	rcu_read_lock();
+	leaves = READ_ONCE(route->dev)->ifindex == index;
+	rcu_read_unlock();
+	return leaves;
+}
+
+/* By interface @oif, and from @from, whatever the routing table may choose. */
 static bool tow_parting_route4(const struct sockaddr_in *from,
-			       const struct sockaddr_in *to, int oif)
+			       const struct sockaddr_in *to, int oif,
+			       enum tow_parting_choice choice)
 {
 	struct flowi4 flow = {
-		.flowi4_oif	= oif,
+		.flowi4_oif	= choice == TOW_CHOICE_INTERFACE ? 0 : oif,
 		.flowi4_proto	= IPPROTO_UDP,
-		.saddr		= from->sin_addr.s_addr,
+		.saddr		= choice == TOW_CHOICE_NONE ?
+				  from->sin_addr.s_addr : 0,
 		.daddr		= to->sin_addr.s_addr,
 	};
 	struct rtable *route;
+	bool good;
 
 	route = ip_route_output_key(&init_net, &flow);
 	if (IS_ERR(route))
 		return false;
+	good = flow.saddr == from->sin_addr.s_addr &&
+	       (choice != TOW_CHOICE_INTERFACE ||
+		tow_parting_leaves(&route->dst, oif));
 	ip_rt_put(route);
-	return true;
+	return good;
 }
 
+/* The same for IPv6.  The interface of a link-local address is given, always. */
 static bool tow_parting_route6(const struct sockaddr_in6 *from,
-			       const struct sockaddr_in6 *to, int oif)
+			       const struct sockaddr_in6 *to, int oif,
+			       enum tow_parting_choice choice)
 {
+	bool any = choice == TOW_CHOICE_INTERFACE && !to->sin6_scope_id;
 	struct flowi6 flow = {
-		.flowi6_oif	= oif,
+		.flowi6_oif	= any ? 0 : oif,
 		.flowi6_proto	= IPPROTO_UDP,
-		.saddr		= from->sin6_addr,
+		.saddr		= choice == TOW_CHOICE_NONE ?
+				  from->sin6_addr : in6addr_any,
 		.daddr		= to->sin6_addr,
 	};
 	struct dst_entry *route;
 	bool good;
 
+	if (to->sin6_scope_id && to->sin6_scope_id != oif)
+		return false;
 	route = tow_route6(&init_net, &flow);
 	if (IS_ERR(route))
 		return false;
-	good = !route->error;
+	good = !route->error && ipv6_addr_equal(&flow.saddr, &from->sin6_addr) &&
+	       (!any || tow_parting_leaves(route, oif));
 	dst_release(route);
 	return good;
 }
@@ -102,6 +128,35 @@ static bool tow_parting_is_soft_roce(const struct rdma_cm_id *id)
 }
 
 /**
+ * tow_parting_leads - is there a route from a RoCE address to another node?
+ * @gid: the GID of the address
+ * @from: the address
+ * @to: the other node's
+ * @choice: what the routing table may choose
+ *
+ * An IPv4 address that no route of the interface leads to is taken for one that
+ * is there, on the link, unless the routing table chooses the interface.
+ *
+ * Return: true: there is one through the GID's interface, which is running, and
+ * it has @from.
+ */
+bool tow_parting_leads(const struct ib_gid_attr *gid,
+		       const struct sockaddr_storage *from,
+		       const struct sockaddr_storage *to,
+		       enum tow_parting_choice choice)
+{
+	int oif = tow_parting_interface(gid);
+
+	if (!oif)
+		return false;
+	if (from->ss_family == AF_INET)
+		return tow_parting_route4((const void *)from, (const void *)to,
+					  oif, choice);
+	return tow_parting_route6((const void *)from, (const void *)to, oif,
+				  choice);
+}
+
+/**
  * tow_parting_possible - can a datagram about a connection's end be sent?
  * @id: the connection's identifier
  *
@@ -112,19 +167,12 @@ static bool tow_parting_is_soft_roce(const struct rdma_cm_id *id)
 bool tow_parting_possible(const struct rdma_cm_id *id)
 {
 	const struct rdma_addr *addr = &id->route.addr;
-	int oif;
 
 	if (!id->device || !tow_parting_is_soft_roce(id) ||
 	    !addr->dev_addr.sgid_attr)
 		return true;
-	oif = tow_parting_interface(addr->dev_addr.sgid_attr);
-	if (!oif)
-		return false;
-	if (addr->src_addr.ss_family == AF_INET)
-		return tow_parting_route4((const void *)&addr->src_addr,
-					  (const void *)&addr->dst_addr, oif);
-	return tow_parting_route6((const void *)&addr->src_addr,
-				  (const void *)&addr->dst_addr, oif);
+	return tow_parting_leads(addr->dev_addr.sgid_attr, &addr->src_addr,
+				 &addr->dst_addr, TOW_CHOICE_NONE);
 }
 
 static void tow_partings_work(struct work_struct *work)

@@ -28,6 +28,22 @@ struct tow_partings {
 	bool			ending;
 };
 
+/**
+ * enum tow_parting_choice - what the routing table may choose
+ * @TOW_CHOICE_NONE: nothing: interface and address are given
+ * @TOW_CHOICE_ADDRESS: an address of the interface
+ * @TOW_CHOICE_INTERFACE: both
+ */
+enum tow_parting_choice {
+	TOW_CHOICE_NONE,
+	TOW_CHOICE_ADDRESS,
+	TOW_CHOICE_INTERFACE
+};
+
+bool tow_parting_leads(const struct ib_gid_attr *gid,
+		       const struct sockaddr_storage *from,
+		       const struct sockaddr_storage *to,
+		       enum tow_parting_choice choice);
 bool tow_parting_possible(const struct rdma_cm_id *id);
 void tow_parting_begin(struct tow_device *dev, struct rdma_cm_id *id);
 void tow_partings_retry(struct tow_device *dev);

@@ -12,9 +12,9 @@
  *
  * A request for a control queue pair does not prove which node sent it.  So all
  * it can do is take one of a bounded number of half-open sessions, which end
- * soon, and evict an unused session (tow_accept_error()).  The proof is in the
- * first message, AUTH, which peer/ handles.  A request for a data queue pair
- * carries a MAC that only the other end of an authenticated session can make.
+ * soon.  The proof is in the first message, AUTH, which peer/ handles.  A
+ * request for a data queue pair carries a MAC that only the other end of an
+ * authenticated session can make.
  *
  * All of this runs in the connection manager's handler of the new connection.
  */
@@ -160,7 +160,7 @@ static int tow_accept_control_setup(struct tow_session *session,
 		ret = tow_accept_reply(session);
 	if (ret)
 		return ret;
-	tow_link_conn_param(&session->control, &answer,
+	tow_link_conn_param(&session->control, param, &answer,
 			    &session->handshake.reply,
 			    sizeof(session->handshake.reply));
 	return rdma_accept(id, &answer);
@@ -196,7 +196,6 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 	session->loopback = tow_accept_is_us(dev, request);
 	ret = tow_accept_control_setup(session, id, param);
 	if (ret) {
-		ret = tow_accept_error(session, ret);
 		tow_accept_reject(id, ret);
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "could not be accepted");
@@ -228,7 +227,8 @@ static int tow_accept_check_data(struct tow_session *session,
 
 /* Caller holds the session's @setup. */
 static int tow_accept_data_setup(struct tow_session *session,
-				 struct rdma_cm_id *id, unsigned int index)
+				 struct rdma_cm_id *id, unsigned int index,
+				 const struct rdma_conn_param *param)
 {
 	struct tow_link *link = &session->data[index];
 	struct tow_wire_reply reply = {
@@ -243,7 +243,7 @@ static int tow_accept_data_setup(struct tow_session *session,
 
 	link->id = id;
 	id->context = link;
-	ret = tow_session_create_qp(link);
+	ret = tow_link_create_qp(link);
 	if (ret)
 		return ret;
 	memcpy(reply.incarnation, session->dev->incarnation,
@@ -253,7 +253,7 @@ static int tow_accept_data_setup(struct tow_session *session,
 				id->qp->qp_num, reply.mac);
 	if (ret)
 		return ret;
-	tow_link_conn_param(link, &answer, &reply, sizeof(reply));
+	tow_link_conn_param(link, param, &answer, &reply, sizeof(reply));
 	return rdma_accept(id, &answer);
 }
 
@@ -277,9 +277,8 @@ static int tow_accept_data(struct tow_device *dev, struct rdma_cm_id *id,
 		ret = tow_accept_check_data(session, request);
 	if (ret)
 		goto out_unlock;
-	ret = tow_accept_data_setup(session, id, request->index);
+	ret = tow_accept_data_setup(session, id, request->index, param);
 	if (ret) {
-		ret = tow_accept_error(session, ret);
 		tow_accept_reject(id, ret);
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "a data queue pair could not be accepted");

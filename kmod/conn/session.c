@@ -209,10 +209,6 @@ static void tow_session_end(struct work_struct *work)
 						   end_work);
 	bool keep;
 
-	tow_session_log_end(session);
-	if (tow_session_refused(session))
-		tow_accept_refused(session->dev, &session->handshake.initiator,
-				   session->error);
 	/*
 	 * Holders of @setup make links, take an association, or make the keys
 	 * that GOODBYE is signed with.  Wait for the last; no other begins
@@ -221,6 +217,11 @@ static void tow_session_end(struct work_struct *work)
 	mutex_lock(&session->setup);
 	mutex_unlock(&session->setup);
 	keep = tow_peer_session_closing(session);
+	/* Whether the session has a peer does not change any more. */
+	tow_session_log_end(session);
+	if (tow_session_refused(session))
+		tow_accept_refused(session->dev, &session->handshake.initiator,
+				   session->error);
 	tow_session_close(session);
 	tow_session_destroy_links(session, keep);
 	/* Only now: handlers of the connection manager start the timer, too. */
@@ -290,40 +291,13 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	return session;
 }
 
-/*
- * Map a provider's error.  Providers return many different errors when they run
- * out of something, and little else can go wrong: all but -ENODEV, -EIO and
- * -ENOMEM become -ENOSPC.  Sets @full.
- */
-static int tow_session_full(struct tow_session *session, int error)
-{
-	if (error == -ENODEV || error == -EIO)
-		return error;
-	session->full = true;
-	return error == -ENOMEM ? -ENOMEM : -ENOSPC;
-}
-
-/**
- * tow_session_create_qp - tow_link_create_qp(), with errors mapped
- * @link: the link, of a session
- *
- * Return: 0; -ENOSPC, -ENOMEM: our device has no room, and tow_session.full is
- * set; -ENODEV, -EIO: the device is going.
- */
-int tow_session_create_qp(struct tow_link *link)
-{
-	int ret = tow_link_create_qp(link);
-
-	return ret ? tow_session_full(link->session, ret) : 0;
-}
-
 /**
  * tow_session_prepare - make the control queue pair, ready to receive
  * @session: the session; caller holds its @setup
  * @id: the connection's identifier; the session owns it from now on, after
  *	errors too
  *
- * Return: 0; -ENOSPC, -ENOMEM; the provider's error.
+ * Return: 0; -ENOMEM; the provider's error.
  */
 int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
 {
@@ -339,9 +313,9 @@ int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
 			     2 * (TOW_WIRE_CREDITS + 1),
 			     IB_POLL_UNBOUND_WORKQUEUE);
 	if (IS_ERR(cq))
-		return tow_session_full(session, PTR_ERR(cq));
+		return PTR_ERR(cq);
 	session->cq = cq;
-	ret = tow_session_create_qp(&session->control);
+	ret = tow_link_create_qp(&session->control);
 	if (ret)
 		return ret;
 	return tow_session_post_receives(session);

@@ -82,7 +82,6 @@ enum tow_session_state {
  * @scope_id: responder: as in struct tow_address
  * @deadline: when the session must have reached its next state, in jiffies
  * @hung_up: the connection manager says that the other end has disconnected
- * @full: our own device had no room for the session
  * @asked: initiator: the association named in AUTH, with a reference; or NULL
  * @assoc: the association that the session carries, or carried, with a
  *	reference; NULL before; set once, under @setup
@@ -130,6 +129,7 @@ enum tow_session_state {
  * @heard_then: @heard_at when @timer last ran
  * @looks: times that @timer has found @heard_at unchanged
  * @said_at: when a message was last sent, in jiffies
+ * @moved: an operation of ours has completed with success
  * @busy_at: when the session was last used: a message other than HEARTBEAT and
  *	CREDIT, a notification or the completion of an operation; in jiffies
  *
@@ -161,7 +161,6 @@ struct tow_session {
 	u32			scope_id;
 	unsigned long		deadline;
 	bool			hung_up;
-	bool			full;
 	struct tow_assoc	*asked;
 	struct tow_assoc	*assoc;
 	bool			syncs;
@@ -200,6 +199,7 @@ struct tow_session {
 	unsigned long		heard_then;
 	unsigned int		looks;
 	unsigned long		said_at;
+	bool			moved;
 	unsigned long		busy_at;
 
 	struct tow_link		control;
@@ -244,7 +244,6 @@ void tow_conn_settings_read(const struct tow_peers *peers,
 struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 				    const struct tow_conn_settings *settings);
 int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id);
-int tow_session_create_qp(struct tow_link *link);
 void tow_session_get(struct tow_session *session);
 void tow_session_put(struct tow_session *session);
 void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,

@@ -111,6 +111,7 @@ bool tow_session_may_pass(struct tow_session *session)
 	/* REPLACED, CROSSED: only another connection was chosen. */
 	return session->reason == TOW_WIRE_FAILED ||
 	       session->reason == TOW_WIRE_BUSY ||
+	       session->reason == TOW_WIRE_NO_ROOM ||
 	       session->reason == TOW_WIRE_REVOKE_LATE ||
 	       session->reason == TOW_WIRE_REPLACED ||
 	       session->reason == TOW_WIRE_CROSSED;
@@ -309,8 +310,12 @@ void tow_conn_settings_init(struct tow_conn_settings *settings,
 		.reconnect_timeout_ms	= 10000,
 		.revoke_timeout_ms	= 5000,
 		.gid_index		= -1,
-		/* 67 ms */
-		.timeout		= 14,
+		.traffic_class		= -1,
+		/*
+		 * 67 ms in software.  1.07 s on hardware, where queues in
+		 * switches and pauses may hold an ACK up for longer than 67 ms.
+		 */
+		.timeout		= ib_uses_virt_dma(ibdev) ? 14 : 18,
 		/* Soft-RoCE takes 7 as no limit. */
 		.retry_count		= 6,
 	};

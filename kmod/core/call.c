@@ -29,7 +29,6 @@
 		      offsetof(struct type, count) ==			\
 		      offsetof(struct tow_region_list, count))
 
-TOW_LISTING_LIKE(tow_client_list);
 TOW_LISTING_LIKE(tow_peer_list);
 TOW_LISTING_LIKE(tow_export_list);
 TOW_LISTING_LIKE(tow_account_list);
@@ -83,7 +82,6 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size)
 /* Room for an entry of any listing. */
 union tow_listing_entry {
 	u32			size;
-	struct tow_client_info	client;
 	struct tow_region_info	region;
 	struct tow_peer_info	peer;
 	struct tow_export_info	export;
@@ -101,18 +99,22 @@ static int tow_listing_fill(struct tow_client *client,
 
 	list->count = 0;
 	while (list->count < room) {
-		memset(&entry, 0, sizeof(entry));
-		if (!listing->next(client, list->flags, &list->cursor, &entry))
-			break;
+		/* The client may not see most of what there is. */
 		if (fatal_signal_pending(current))
 			return -EINTR;
+		cond_resched();
+		memset(&entry, 0, sizeof(entry));
+		ret = listing->next(client, list->flags, &list->cursor, &entry);
+		if (ret < 0)
+			break;
+		if (!ret)
+			continue;
 		ret = tow_call_copy_out(entries + (size_t)list->count *
 					entry_size, &entry,
 					listing->entry_bytes, entry_size);
 		if (ret)
 			return ret;
 		list->count++;
-		cond_resched();
 	}
 	return 0;
 }

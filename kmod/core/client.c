@@ -75,22 +75,26 @@ void tow_client_unreserve_handle(struct tow_client *client, u64 number)
  * @handle: complete but for its generation; the client's on success
  * @number: from tow_client_reserve_handle()
  *
- * Return: 0; -EPERM: the client has ended: the caller drops the handle.
+ * Return: 0; -EPERM: the client has ended; or what the handle's kind says.  The caller
+ * drops the handle then.
  */
 int tow_client_publish_handle(struct tow_client *client,
 			      struct tow_handle *handle, u64 number)
 {
-	bool ended;
+	int ret = 0;
 
 	mutex_lock(&client->lock);
-	ended = READ_ONCE(client->ended);
-	if (ended)
+	if (READ_ONCE(client->ended))
+		ret = -EPERM;
+	else if (handle->ops->publish)
+		ret = handle->ops->publish(handle);
+	if (ret)
 		xa_erase(&client->handles, lower_32_bits(number));
 	else
 		/* Pairs with tow_client_find_handle(). */
 		smp_store_release(&handle->generation, upper_32_bits(number));
 	mutex_unlock(&client->lock);
-	return ended ? -EPERM : 0;
+	return ret;
 }
 
 /**
@@ -99,8 +103,8 @@ int tow_client_publish_handle(struct tow_client *client,
  * @handle: complete but for its generation; the client's on success
  * @number: where to: the handle's number
  *
- * Return: 0; -EPERM: the client has ended; -ENOMEM.  The caller drops the handle
- * then: others may look at it.
+ * Return: 0; -EPERM: the client has ended; -ENOMEM; or what the handle's kind says.  The
+ * caller drops the handle then: others may look at it.
  */
 int tow_client_add_handle(struct tow_client *client, struct tow_handle *handle,
 			  u64 *number)
@@ -182,12 +186,15 @@ void tow_client_drop_handles(struct tow_client *client,
  * tow_client_job - which job is a client in?
  * @client: the client
  * @job_id: where to: the job; all zero: its user's own
+ *
+ * May be called in any context.
  */
 void tow_client_job(struct tow_client *client, u8 job_id[TOW_JOB_ID_BYTES])
 {
-	mutex_lock(&client->lock);
-	memcpy(job_id, client->job_id, TOW_JOB_ID_BYTES);
-	mutex_unlock(&client->lock);
+	memset(job_id, 0, TOW_JOB_ID_BYTES);
+	/* Pairs with tow_client_join(): the job is complete, and stays. */
+	if (smp_load_acquire(&client->joined))
+		memcpy(job_id, client->job_id, TOW_JOB_ID_BYTES);
 }
 
 /**
@@ -358,6 +365,23 @@ bool tow_client_is_ending(struct tow_client *client)
 }
 
 /**
+ * tow_pid_number - a process as those who look know it
+ * @pid: the process
+ *
+ * Return: its number in the caller's PID namespace; 0: it has ended, or is not there.
+ */
+s32 tow_pid_number(struct pid *pid)
+{
+	s32 number = 0;
+
+	rcu_read_lock();
+	if (pid_task(pid, PIDTYPE_TGID))
+		number = pid_vnr(pid);
+	rcu_read_unlock();
+	return number;
+}
+
+/**
  * tow_process_cleanup - wait until all processes are freed
  *
  * For unloading: a process is freed some time after its last tow_process_put().
@@ -380,12 +404,13 @@ int tow_client_join(struct tow_client *client,
 	int ret = 0;
 
 	mutex_lock(&client->lock);
-	if (client->joined &&
-	    memcmp(client->job_id, job_id, sizeof(client->job_id)))
+	if (!client->joined) {
+		memcpy(client->job_id, job_id, TOW_JOB_ID_BYTES);
+		/* Pairs with tow_client_job(). */
+		smp_store_release(&client->joined, true);
+	} else if (memcmp(client->job_id, job_id, TOW_JOB_ID_BYTES)) {
 		ret = -EBUSY;
-	memcpy(client->job_id, ret ? client->job_id : job_id,
-	       sizeof(client->job_id));
-	client->joined = true;
+	}
 	mutex_unlock(&client->lock);
 	return ret;
 }

@@ -54,8 +54,8 @@ static inline void tow_vm_flags_clear(struct vm_area_struct *vma,
 #endif
 
 /*
- * Pins pages for a long time that the device only reads; the program may write
- * to them meanwhile.  Otherwise as pin_user_pages_fast().
+ * pin_user_pages_fast(); without FOLL_WRITE the device only reads the pages, and the
+ * program may write to them meanwhile.
  *
  * Until 6.2 the zero page, and a file's pages in a private mapping, were pinned
  * as they were, and a later write of the program went to a copy.  FOLL_WRITE
@@ -63,31 +63,23 @@ static inline void tow_vm_flags_clear(struct vm_area_struct *vma,
  * memory may be read, so pinning for reading is tried first; and it fails in a
  * shared read-only mapping, whose pages are never copied.
  */
-#ifdef TOW_PIN_TO_READ_IS_STALE
-static inline int tow_pin_to_read(unsigned long start, int count,
-				  struct page **pages)
+static inline int tow_pin_user_pages(unsigned long start, int count,
+				     unsigned int flags, struct page **pages)
 {
-	int got, ret;
+	int got = pin_user_pages_fast(start, count, flags, pages);
 
-	got = pin_user_pages_fast(start, count, FOLL_LONGTERM, pages);
-	if (got <= 0)
+#ifdef TOW_PIN_TO_READ_IS_STALE
+	if (got <= 0 || flags & FOLL_WRITE)
 		return got;
 	unpin_user_pages(pages, got);
-	ret = pin_user_pages_fast(start, got,
-				  FOLL_LONGTERM | FOLL_WRITE | FOLL_FORCE,
+	got = pin_user_pages_fast(start, got, flags | FOLL_WRITE | FOLL_FORCE,
 				  pages);
 	/* The next page may be of another mapping. */
-	if (ret == -EFAULT)
-		ret = pin_user_pages_fast(start, 1, FOLL_LONGTERM, pages);
-	return ret;
-}
-#else
-static inline int tow_pin_to_read(unsigned long start, int count,
-				  struct page **pages)
-{
-	return pin_user_pages_fast(start, count, FOLL_LONGTERM, pages);
-}
+	if (got == -EFAULT)
+		got = pin_user_pages_fast(start, 1, flags, pages);
 #endif
+	return got;
+}
 
 /*
  * Symbols of the dma-buf framework have their own namespace.  This is what

@@ -15,7 +15,8 @@
  * account.
  *
  * Locks, outermost first: tow_process.lock; tow_client.poll_lock; the layers'
- * locks, among them tow_queue.submit; tow_client.lock; tow_limits.lock.
+ * locks, among them tow_queue.submit; tow_client.lock; tow_directory.lock and those
+ * below it, which publish a handle; tow_limits.lock.
  * tow_device.name_lock and tow_recorder.lock are innermost: they may be taken
  * in any context, with any other lock held.
  *
@@ -29,15 +30,18 @@
 #include <linux/atomic.h>
 #include <linux/completion.h>
 #include <linux/fs.h>
+#include <linux/hashtable.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/percpu-refcount.h>
 #include <linux/seq_file.h>
+#include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/types.h>
 #include <linux/uidgid.h>
+#include <linux/vmalloc.h>
 #include <linux/user_namespace.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
@@ -68,11 +72,14 @@ struct tow_queues;
 /* The resources that limits count. */
 enum tow_resource {
 	TOW_RES_BYTES,		/* of slabs and of imported pages */
-	TOW_RES_MRS,		/* memory regions of the RDMA device */
+	TOW_RES_MRS,		/* of the RDMA device, that regions may need; of no limit for all */
+	TOW_RES_MADE_MRS,	/* that there are, as they outlive regions; the device's limit */
 	TOW_RES_REGIONS,	/* regions, and handles of others' regions */
 	TOW_RES_EXPORTS,	/* exports, until peers have let go of them */
 	TOW_RES_QUEUE_ENTRIES,	/* of completion rings: what may be in flight */
 	TOW_RES_POLLERS,	/* of clients without CAP_SYS_NICE */
+	TOW_RES_ATTEMPTS,	/* to connect to a peer, begun by programs */
+	TOW_RES_RECONNECTS,	/* the same, begun by associations */
 	TOW_RESOURCES
 };
 
@@ -100,11 +107,14 @@ enum tow_level {
  * @cgroup_id: the cgroup that the user is, which no other ever has; else 0
  * @path: the cgroup's; else NULL
  * @named: a limit that the cgroup has instead of a user's; under tow_limits.lock
- * @link: of a user's: in tow_limits.users, under tow_limits.lock; else empty
+ * @link: of a user's: in tow_limits.users, under tow_limits.lock; else unhashed
  * @used: the sum of all charges, by resource; under tow_limits.lock
  * @held_bytes: of those, what nobody has and somebody still uses; under that, too
  * @id: of a client's: in tow_limits.clients; else 0
+ * @opener: of a client's: the user of its process
  * @opener_cgroup: of a client's: the cgroup of its process
+ * @client: of a client's: the client until its file is closed, then NULL; without a
+ *	reference, under the lock of tow_limits.clients
  */
 struct tow_account {
 	struct kref		refs;
@@ -116,17 +126,20 @@ struct tow_account {
 	u64			cgroup_id;
 	char			*path;
 	struct tow_cgroup_limit	*named;
-	struct list_head	link;
+	struct hlist_node	link;
 	u64			used[TOW_RESOURCES];
 	u64			held_bytes;
 	u64			id;
+	kuid_t			opener;
 	u64			opener_cgroup;
+	struct tow_client	*client;
 };
 
 /**
  * struct tow_limits - a device's limits and what is used of them
  * @lock: protects what follows, and tow_account.used and tow_account.named
- * @max: for each level: what one account may have
+ * @max: for each level: what one account may have; TOW_UNLIMITED: all there is; read
+ *	and written in one go, without the lock
  * @users: struct tow_account of users that have clients or charges
  * @cgroups: struct tow_cgroup_limit: what cgroup_bytes_limit says
  * @device: what the whole device has; there as long as the device
@@ -138,7 +151,7 @@ struct tow_limits {
 	/* protects all that follows, tow_account.used and tow_account.named */
 	spinlock_t		lock;
 	u64			max[TOW_LEVELS][TOW_RESOURCES];
-	struct list_head	users;
+	DECLARE_HASHTABLE(users, 8);
 	struct list_head	cgroups;
 	struct tow_account	device;
 	struct xarray		clients;
@@ -160,6 +173,8 @@ void tow_limits_cleanup(struct tow_limits *limits);
 int tow_accounts_by_cgroup(void);
 struct tow_account *tow_account_new(struct tow_limits *limits);
 void tow_account_put(struct tow_account *account);
+int tow_account_enrol(struct tow_client *client);
+void tow_account_close(struct tow_account *account);
 bool tow_charge_try(struct tow_charge *charge, struct tow_account *account,
 		    const u64 amount[TOW_RESOURCES]);
 int tow_charge(struct tow_charge *charge, struct tow_account *account,
@@ -175,18 +190,9 @@ void tow_limits_give_mr(struct tow_limits *limits);
 void tow_limits_refuse_mr(struct tow_limits *limits);
 u64 tow_limits_mrs(struct tow_limits *limits);
 u64 tow_limits_cgroup(void);
-u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
-		   enum tow_resource resource);
-void tow_limits_set(struct tow_limits *limits, enum tow_level level,
-		    enum tow_resource resource, u64 max);
 int tow_limits_set_cgroup(struct tow_limits *limits, const char *path,
 			  const u64 *max);
 int tow_limits_show_cgroups(struct tow_limits *limits, char *buf);
-
-/* account.c */
-extern const struct tow_listing tow_account_listing;
-
-int tow_account_enrol(struct tow_account *account, u64 cgroup_id);
 
 /* ---- devices --------------------------------------------------------------- */
 
@@ -301,8 +307,6 @@ struct tow_uevents {
  * @events: the subscription to the RDMA device's events
  * @name_lock: protects @name
  * @name: the RDMA device's name, for logs and queries, also when it is gone
- * @clients: struct tow_client by number, those of files that are open
- * @last_client: the number that was given last; under the lock of @clients
  * @going: removal has begun: long loops end early
  * @limits: what clients and users may have
  * @uevents: what user space is still to be told
@@ -332,8 +336,6 @@ struct tow_device {
 	/* protects name */
 	spinlock_t		name_lock;
 	char			name[TOW_DEVICE_NAME_MAX];
-	struct xarray		clients;
-	u64			last_client;
 	bool			going;
 	struct tow_limits	limits;
 	struct tow_uevents	uevents;
@@ -367,9 +369,22 @@ static inline bool tow_device_going(struct tow_device *dev)
 	return READ_ONCE(dev->going);
 }
 
+/*
+ * Zeroed memory that may be long, for kvfree(); it is charged to the caller's cgroup.  One
+ * long piece would be zeroed in one go, which keeps everybody off the processor; what is of
+ * many pages is zeroed page by page.
+ */
+static inline void *tow_zalloc_long(size_t bytes)
+{
+	return bytes > PAGE_SIZE << PAGE_ALLOC_COSTLY_ORDER ?
+	       __vmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO) :
+	       kzalloc(bytes, GFP_KERNEL_ACCOUNT);
+}
+
 extern struct workqueue_struct *tow_wq;
 extern struct workqueue_struct *tow_import_wq;
 extern struct workqueue_struct *tow_connect_wq;
+extern struct workqueue_struct *tow_reconnect_wq;
 extern struct workqueue_struct *tow_cq_wq;
 extern struct workqueue_struct *tow_end_wq;
 
@@ -418,14 +433,14 @@ struct tow_answer {
  * @flags: the flags that the call takes
  * @entry_published: published size of an entry, in bytes
  * @entry_bytes: size of an entry as the module knows it
- * @next: finds the next thing after @cursor that the client may see, describes
- *	it in @info, which is zeroed, and moves @cursor; false: there is none
+ * @next: finds the next thing after @cursor and moves that; 1: it is described in
+ *	@info, which was zeroed; 0: the client may not see it; -ENOENT: there is none
  */
 struct tow_listing {
 	u32	flags;
 	u32	entry_published;
 	u32	entry_bytes;
-	bool	(*next)(struct tow_client *client, u32 flags, u64 *cursor,
+	int	(*next)(struct tow_client *client, u32 flags, u64 *cursor,
 			void *info);
 };
 
@@ -466,7 +481,6 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
 /**
  * struct tow_client - one open file and its opener
  * @refs: held by the file and by those who look; keeps the structure
- * @id: its number on the device
  * @dev: the device, with a reference
  * @end: takes away all that the client has; called once, by @end_work
  * @end_work: queued to tow_end_wq when @ended is set
@@ -483,17 +497,18 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  *	closed, or an administrator ended it: it gets nothing more.  Set under
  *	tow_process.lock, before @end takes any lock under which something is given
  *	to the client
+ * @queues: struct tow_queue that it has, under tow_queues.lock
  * @poll_lock: protects @poller
  * @poller: takes the entries of its polled queues, with a reference; NULL: none
- * @lock: protects all that follows
+ * @lock: protects all that follows; @job_id is read without it
  * @handles: struct tow_handle by index, of all kinds
  * @generation: of the handle that was made last
  * @joined: it has chosen a job
- * @job_id: its job; all zero: its user's own
+ * @job_id: its job, which does not change any more once it has @joined; all zero: its
+ *	user's own
  */
 struct tow_client {
 	struct kref		refs;
-	u64			id;
 	struct tow_device	*dev;
 	void			(*end)(struct tow_client *client);
 	struct work_struct	end_work;
@@ -507,6 +522,7 @@ struct tow_client {
 	u64			cgroup_id;
 	bool			writable;
 	bool			ended;
+	struct list_head	queues;
 	/* protects poller */
 	struct mutex		poll_lock;
 	struct tow_poller	*poller;
@@ -533,10 +549,13 @@ struct tow_handle {
 
 /**
  * struct tow_handle_ops - a kind of handle
+ * @publish: lets others find what the handle is of; NULL: there is nothing to do.  Called
+ *	with the client's lock, of a client that has not ended
  * @drop: gives back what the handle holds; @destroy: the program wants that to
  *	end, even if it would outlive the client
  */
 struct tow_handle_ops {
+	int	(*publish)(struct tow_handle *handle);
 	void	(*drop)(struct tow_handle *handle, bool destroy);
 };
 
@@ -567,20 +586,21 @@ tow_client_find_handle(struct tow_client *client, u64 number,
 	return handle;
 }
 
-/*
- * May a client's job be its user's own?  Not in a container: other nodes' may have
- * users of the same numbers.
- */
-static inline bool tow_client_has_own_job(const struct tow_client *client)
-{
-	return client->user_ns == &init_user_ns &&
-	       !client->account->parent->cgroup_id;
-}
-
 /* Did a client join the job by its key?  Else it is its user's own. */
 static inline bool tow_job_has_key(const u8 job_id[TOW_JOB_ID_BYTES])
 {
 	return memchr_inv(job_id, 0, TOW_JOB_ID_BYTES);
+}
+
+/*
+ * May a client name things in a job?  In its user's own not from a container: other
+ * nodes' may have users of the same numbers.
+ */
+static inline bool tow_client_has_job(const struct tow_client *client,
+				      const u8 job_id[TOW_JOB_ID_BYTES])
+{
+	return tow_job_has_key(job_id) || (client->user_ns == &init_user_ns &&
+					   !client->account->parent->cgroup_id);
 }
 
 /* client.c */
@@ -606,6 +626,7 @@ void tow_process_put(struct tow_process *process);
 bool tow_process_is_current(struct tow_process *process);
 bool tow_client_is_ending(struct tow_client *client);
 bool tow_client_end(struct tow_client *client);
+s32 tow_pid_number(struct pid *pid);
 void tow_process_cleanup(void);
 
 /* ---- the flight recorder --------------------------------------------------- */

@@ -17,6 +17,7 @@ struct workqueue_struct *tow_wq;
 struct workqueue_struct *tow_import_wq;
 /* Attempts to connect wait for work in tow_wq. */
 struct workqueue_struct *tow_connect_wq;
+struct workqueue_struct *tow_reconnect_wq;
 /* Reaping: work in the other queues waits for completions. */
 struct workqueue_struct *tow_cq_wq;
 /* Ends of clients, which may wait for a removal, and that for work in the others. */
@@ -246,6 +247,7 @@ static const struct {
 	{ &tow_import_wq, "towline_import", WQ_UNBOUND },
 	{ &tow_wq, "towline", WQ_UNBOUND },
 	{ &tow_connect_wq, "towline_connect", WQ_UNBOUND },
+	{ &tow_reconnect_wq, "towline_reconnect", WQ_UNBOUND },
 	{ &tow_cq_wq, "towline_cq", WQ_UNBOUND | WQ_HIGHPRI },
 	{ &tow_end_wq, "towline_end", WQ_UNBOUND },
 };

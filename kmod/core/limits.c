@@ -62,7 +62,7 @@ static const struct {
 		/* Not a limit: the size of the pool. */
 		[TOW_RES_BYTES]		= { "pool_bytes", TOW_UNLIMITED },
 		/* tow_limits_init() */
-		[TOW_RES_MRS]		= { "mr_limit" },
+		[TOW_RES_MADE_MRS]	= { "mr_limit" },
 		[TOW_RES_REGIONS]	= { "device_region_limit", SZ_1M },
 		[TOW_RES_EXPORTS]	= { "export_limit", SZ_1M },
 		[TOW_RES_QUEUE_ENTRIES]	= { "queue_entries_limit", SZ_4M },
@@ -86,11 +86,6 @@ struct tow_cgroup_limit {
 	char			path[];
 };
 
-static struct tow_device *tow_limits_device(struct tow_limits *limits)
-{
-	return container_of(limits, struct tow_device, limits);
-}
-
 /**
  * tow_limits_init - prepare the structure
  * @limits: zeroed memory inside a tow_device
@@ -101,7 +96,7 @@ void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
 	int level, i;
 
 	spin_lock_init(&limits->lock);
-	INIT_LIST_HEAD(&limits->users);
+	hash_init(limits->users);
 	INIT_LIST_HEAD(&limits->cgroups);
 	kref_init(&limits->device.refs);
 	limits->device.limits = limits;
@@ -114,7 +109,7 @@ void tow_limits_init(struct tow_limits *limits, u32 hardware_mrs)
 				tow_limits_known[level][i].max : TOW_UNLIMITED;
 	}
 	/* Leave some to other users of the RDMA device. */
-	limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS] =
+	limits->max[TOW_LEVEL_DEVICE][TOW_RES_MADE_MRS] =
 		hardware_mrs - hardware_mrs / 8;
 }
 
@@ -128,6 +123,8 @@ void tow_limits_cleanup(struct tow_limits *limits)
 
 	list_for_each_entry_safe(limit, next, &limits->cgroups, link)
 		kfree(limit);
+	/* It has no accounts, but may have room that one did not get. */
+	xa_destroy(&limits->clients);
 }
 
 /* ---- accounts ------------------------------------------------------------ */
@@ -144,7 +141,6 @@ static struct tow_account *tow_account_alloc(struct tow_account *parent,
 		return NULL;
 	}
 	kref_init(&account->refs);
-	INIT_LIST_HEAD(&account->link);
 	account->limits = parent->limits;
 	account->parent = parent;
 	account->level = level;
@@ -163,7 +159,7 @@ static void tow_account_release(struct kref *refs)
 	if (account->id)
 		xa_erase(&account->limits->clients, account->id);
 	spin_lock(&account->limits->lock);
-	list_del(&account->link);
+	hash_del(&account->link);
 	spin_unlock(&account->limits->lock);
 	if (account->user_ns)
 		put_user_ns(account->user_ns);
@@ -200,6 +196,12 @@ static struct tow_cgroup_limit *tow_cgroup_limit_find(struct tow_limits *limits,
 	return NULL;
 }
 
+static u64 tow_account_key(const struct tow_account *account)
+{
+	return account->cgroup_id ^ (uintptr_t)account->user_ns ^
+	       __kuid_val(account->kuid);
+}
+
 static bool tow_account_equal(const struct tow_account *one,
 			      const struct tow_account *other)
 {
@@ -218,13 +220,14 @@ static struct tow_account *tow_account_share(struct tow_account *fresh)
 	struct tow_account *user;
 
 	spin_lock(&limits->lock);
-	list_for_each_entry(user, &limits->users, link) {
+	hash_for_each_possible(limits->users, user, link,
+			       tow_account_key(fresh)) {
 		if (tow_account_equal(user, fresh) &&
 		    kref_get_unless_zero(&user->refs))
 			goto out_unlock;
 	}
 	user = fresh;
-	list_add(&user->link, &limits->users);
+	hash_add(limits->users, &user->link, tow_account_key(user));
 	if (user->path)
 		user->named = tow_cgroup_limit_find(limits, user->path);
 out_unlock:
@@ -382,6 +385,42 @@ struct tow_account *tow_account_new(struct tow_limits *limits)
 					   tow_user()) : NULL;
 }
 
+/**
+ * tow_account_enrol - let a client's account be listed
+ * @client: the client, complete
+ *
+ * tow_account_close() follows, also after an error.
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int tow_account_enrol(struct tow_client *client)
+{
+	struct tow_account *account = client->account;
+	struct tow_limits *limits = account->limits;
+	int ret;
+
+	account->opener = client->kuid;
+	account->opener_cgroup = client->cgroup_id;
+	xa_lock(&limits->clients);
+	account->client = client;
+	account->id = ++limits->last_id;
+	ret = xa_err(__xa_store(&limits->clients, account->id, account,
+				GFP_KERNEL_ACCOUNT));
+	xa_unlock(&limits->clients);
+	return ret;
+}
+
+/**
+ * tow_account_close - the account's client is found by it no more
+ * @account: the account of a client whose file is closed
+ */
+void tow_account_close(struct tow_account *account)
+{
+	xa_lock(&account->limits->clients);
+	account->client = NULL;
+	xa_unlock(&account->limits->clients);
+}
+
 /* ---- charges ------------------------------------------------------------- */
 
 /* The limit that refused a charge: @used of @max. */
@@ -392,17 +431,6 @@ struct tow_refusal {
 	u64				max;
 };
 
-/*
- * A client and its user are charged for the MRs that a region may need; the
- * device's MRs outlive regions, and are counted when they are made:
- * tow_limits_take_mr().
- */
-static bool tow_limits_counted(const struct tow_account *account,
-			       enum tow_resource resource)
-{
-	return account->level != TOW_LEVEL_DEVICE || resource != TOW_RES_MRS;
-}
-
 /* A cgroup that the administrator named has that limit of bytes; "max": none at all. */
 static u64 tow_account_max(const struct tow_account *account,
 			   enum tow_resource resource)
@@ -410,7 +438,7 @@ static u64 tow_account_max(const struct tow_account *account,
 	if (account->named && (resource == TOW_RES_BYTES ||
 			       account->named->max == TOW_UNLIMITED))
 		return account->named->max;
-	return account->limits->max[account->level][resource];
+	return READ_ONCE(account->limits->max[account->level][resource]);
 }
 
 /* Caller holds the lock.  Does @amount fit, in @account and above, below @top? */
@@ -426,7 +454,7 @@ static bool tow_limits_fit(const struct tow_account *account,
 			u64 max = tow_account_max(account, i);
 			u64 used = account->used[i];
 
-			if (!tow_limits_counted(account, i) || !amount[i] ||
+			if (!amount[i] ||
 			    (used <= max && amount[i] <= max - used))
 				continue;
 			*refusal = (struct tow_refusal){ account, i, used, max };
@@ -444,10 +472,8 @@ static void tow_limits_adjust(struct tow_account *account,
 	int i;
 
 	for (; account != top; account = account->parent) {
-		for (i = 0; i < TOW_RESOURCES; i++) {
-			if (tow_limits_counted(account, i))
-				account->used[i] += sign * amount[i];
-		}
+		for (i = 0; i < TOW_RESOURCES; i++)
+			account->used[i] += sign * amount[i];
 	}
 }
 
@@ -470,11 +496,16 @@ u64 tow_limits_cgroup(void)
 #endif
 }
 
-static int tow_limits_refuse(const struct tow_refusal *refusal, u64 amount)
+static int tow_limits_refuse(const struct tow_refusal *refusal,
+			     const u64 amounts[TOW_RESOURCES])
 {
 	const struct tow_account *account = refusal->account;
-	struct tow_device *dev = tow_limits_device(account->limits);
-	const char *file = account->named ? "cgroup_bytes_limit" :
+	struct tow_device *dev = container_of(account->limits,
+					      struct tow_device, limits);
+	u64 amount = amounts[refusal->resource];
+	const char *file = account->named &&
+			   refusal->resource == TOW_RES_BYTES ?
+		"cgroup_bytes_limit" :
 		tow_limits_known[account->level][refusal->resource].file;
 	bool own = account->level != TOW_LEVEL_DEVICE;
 	char name[TOW_DEVICE_NAME_MAX];
@@ -493,23 +524,46 @@ static int tow_limits_refuse(const struct tow_refusal *refusal, u64 amount)
 	return own ? -EDQUOT : -ENOSPC;
 }
 
-/* Return: whether it fits; if so, it is charged. */
+/*
+ * Charge @account, and what is above it below @top.  Return: whether it fits; if not,
+ * nothing is charged.  tow_account_give() follows.
+ */
+static bool tow_account_take(struct tow_account *account,
+			     const struct tow_account *top,
+			     const u64 amount[TOW_RESOURCES],
+			     struct tow_refusal *refusal)
+{
+	bool fits;
+
+	spin_lock(&account->limits->lock);
+	fits = tow_limits_fit(account, top, amount, refusal);
+	if (fits) {
+		tow_limits_adjust(account, top, amount, 1);
+		kref_get(&account->refs);
+	}
+	spin_unlock(&account->limits->lock);
+	return fits;
+}
+
+/* Of what is uncharged, @held bytes were of tow_charge_leave(). */
+static void tow_account_give(struct tow_account *account,
+			     const struct tow_account *top,
+			     const u64 amount[TOW_RESOURCES], u64 held)
+{
+	spin_lock(&account->limits->lock);
+	account->held_bytes -= held;
+	tow_limits_adjust(account, top, amount, -1);
+	spin_unlock(&account->limits->lock);
+	tow_account_put(account);
+}
+
 static bool tow_charge_fits(struct tow_charge *charge,
 			    struct tow_account *account,
 			    const u64 amount[TOW_RESOURCES],
 			    struct tow_refusal *refusal)
 {
-	struct tow_limits *limits = account->limits;
-	bool fits;
-
-	spin_lock(&limits->lock);
-	fits = tow_limits_fit(account, NULL, amount, refusal);
-	if (fits)
-		tow_limits_adjust(account, NULL, amount, 1);
-	spin_unlock(&limits->lock);
-	if (!fits)
+	if (!tow_account_take(account, NULL, amount, refusal))
 		return false;
-	kref_get(&account->refs);
 	charge->account = account;
 	memcpy(charge->amount, amount, sizeof(charge->amount));
 	return true;
@@ -547,18 +601,7 @@ int tow_charge(struct tow_charge *charge, struct tow_account *account,
 
 	if (tow_charge_fits(charge, account, amount, &refusal))
 		return 0;
-	return tow_limits_refuse(&refusal, amount[refusal.resource]);
-}
-
-/* Of what is uncharged, @held bytes were of tow_charge_leave(). */
-static void tow_account_give(struct tow_account *account,
-			     const u64 amount[TOW_RESOURCES], u64 held)
-{
-	spin_lock(&account->limits->lock);
-	account->held_bytes -= held;
-	tow_limits_adjust(account, NULL, amount, -1);
-	spin_unlock(&account->limits->lock);
-	tow_account_put(account);
+	return tow_limits_refuse(&refusal, amount);
 }
 
 /**
@@ -568,7 +611,7 @@ static void tow_account_give(struct tow_account *account,
 void tow_uncharge(struct tow_charge *charge)
 {
 	if (charge->account)
-		tow_account_give(charge->account, charge->amount, 0);
+		tow_account_give(charge->account, NULL, charge->amount, 0);
 	charge->account = NULL;
 }
 
@@ -603,7 +646,7 @@ void tow_account_uncharge(struct tow_account *account, u64 bytes)
 {
 	const u64 amount[TOW_RESOURCES] = { [TOW_RES_BYTES] = bytes };
 
-	tow_account_give(account, amount, bytes);
+	tow_account_give(account, NULL, amount, bytes);
 }
 
 /* The lowest account that is above both, or one of them: at most the device's. */
@@ -633,21 +676,12 @@ static const struct tow_account *tow_account_common(const struct tow_account *on
  */
 int tow_charge_move_begin(struct tow_charge *charge, struct tow_account *to)
 {
-	const struct tow_account *top = tow_account_common(charge->account, to);
-	struct tow_limits *limits = to->limits;
 	struct tow_refusal refusal;
-	bool fits;
 
-	spin_lock(&limits->lock);
-	fits = tow_limits_fit(to, top, charge->amount, &refusal);
-	if (fits)
-		tow_limits_adjust(to, top, charge->amount, 1);
-	spin_unlock(&limits->lock);
-	if (!fits)
-		return tow_limits_refuse(&refusal,
-					 charge->amount[refusal.resource]);
-	kref_get(&to->refs);
-	return 0;
+	if (tow_account_take(to, tow_account_common(charge->account, to),
+			     charge->amount, &refusal))
+		return 0;
+	return tow_limits_refuse(&refusal, charge->amount);
 }
 
 /**
@@ -662,15 +696,14 @@ void tow_charge_move_end(struct tow_charge *charge, struct tow_account *to,
 	const struct tow_account *top = tow_account_common(charge->account, to);
 	struct tow_account *other = moved ? charge->account : to;
 
-	spin_lock(&to->limits->lock);
-	tow_limits_adjust(other, top, charge->amount, -1);
 	if (moved)
 		charge->account = to;
-	spin_unlock(&to->limits->lock);
-	tow_account_put(other);
+	tow_account_give(other, top, charge->amount, 0);
 }
 
 /* ---- the device's memory regions ----------------------------------------- */
+
+static const u64 tow_limits_mr[TOW_RESOURCES] = { [TOW_RES_MADE_MRS] = 1 };
 
 /**
  * tow_limits_take_mr - count a memory region that is about to be made
@@ -680,16 +713,10 @@ void tow_charge_move_end(struct tow_charge *charge, struct tow_account *to,
  */
 int tow_limits_take_mr(struct tow_limits *limits)
 {
-	u64 *used = &limits->device.used[TOW_RES_MRS];
-	int ret = -ENOSPC;
+	struct tow_refusal refusal;
 
-	spin_lock(&limits->lock);
-	if (*used < limits->max[TOW_LEVEL_DEVICE][TOW_RES_MRS]) {
-		++*used;
-		ret = 0;
-	}
-	spin_unlock(&limits->lock);
-	return ret;
+	return tow_account_take(&limits->device, NULL, tow_limits_mr,
+				&refusal) ? 0 : -ENOSPC;
 }
 
 /**
@@ -698,9 +725,7 @@ int tow_limits_take_mr(struct tow_limits *limits)
  */
 void tow_limits_give_mr(struct tow_limits *limits)
 {
-	spin_lock(&limits->lock);
-	limits->device.used[TOW_RES_MRS]--;
-	spin_unlock(&limits->lock);
+	tow_account_give(&limits->device, NULL, tow_limits_mr, 0);
 }
 
 /**
@@ -711,13 +736,13 @@ void tow_limits_refuse_mr(struct tow_limits *limits)
 {
 	const struct tow_refusal refusal = {
 		.account	= &limits->device,
-		.resource	= TOW_RES_MRS,
+		.resource	= TOW_RES_MADE_MRS,
 		.used		= tow_limits_mrs(limits),
-		.max		= tow_limits_get(limits, TOW_LEVEL_DEVICE,
-						 TOW_RES_MRS),
+		.max		= tow_account_max(&limits->device,
+						  TOW_RES_MADE_MRS),
 	};
 
-	tow_limits_refuse(&refusal, 1);
+	tow_limits_refuse(&refusal, tow_limits_mr);
 }
 
 /**
@@ -728,39 +753,10 @@ void tow_limits_refuse_mr(struct tow_limits *limits)
  */
 u64 tow_limits_mrs(struct tow_limits *limits)
 {
-	return READ_ONCE(limits->device.used[TOW_RES_MRS]);
+	return READ_ONCE(limits->device.used[TOW_RES_MADE_MRS]);
 }
 
 /* ---- the administrator's ------------------------------------------------- */
-
-/**
- * tow_limits_get - read a limit
- * @limits: the device's
- * @level: whose limit
- * @resource: limit of what
- *
- * Return: the limit; TOW_UNLIMITED: there is none.
- */
-u64 tow_limits_get(struct tow_limits *limits, enum tow_level level,
-		   enum tow_resource resource)
-{
-	return READ_ONCE(limits->max[level][resource]);
-}
-
-/**
- * tow_limits_set - change a limit
- * @limits: the device's
- * @level: whose limit
- * @resource: limit of what
- * @max: the new limit; charges that exceed it already stay
- */
-void tow_limits_set(struct tow_limits *limits, enum tow_level level,
-		    enum tow_resource resource, u64 max)
-{
-	spin_lock(&limits->lock);
-	WRITE_ONCE(limits->max[level][resource], max);
-	spin_unlock(&limits->lock);
-}
 
 /**
  * tow_limits_set_cgroup - give a cgroup a limit of bytes instead of a user's
@@ -776,6 +772,7 @@ int tow_limits_set_cgroup(struct tow_limits *limits, const char *path,
 	struct tow_cgroup_limit *limit = NULL, *old;
 	size_t bytes = strlen(path) + 1;
 	struct tow_account *user;
+	int bucket;
 
 	if (max) {
 		limit = kmalloc(struct_size(limit, path, bytes), GFP_KERNEL);
@@ -790,7 +787,7 @@ int tow_limits_set_cgroup(struct tow_limits *limits, const char *path,
 		list_del(&old->link);
 	if (limit)
 		list_add_tail(&limit->link, &limits->cgroups);
-	list_for_each_entry(user, &limits->users, link) {
+	hash_for_each(limits->users, bucket, user, link) {
 		if (user->path && !strcmp(user->path, path))
 			user->named = limit;
 	}

@@ -66,54 +66,41 @@ void tow_recorder_note(struct tow_recorder *recorder, u32 epoch,
 	/* Under the lock, so that times do not go backwards from line to line. */
 	event.time_ns = local_clock();
 	recorder->events[recorder->count % TOW_RECORDER_EVENTS] = event;
-	recorder->count++;
+	WRITE_ONCE(recorder->count, recorder->count + 1);
 	spin_unlock_irqrestore(&recorder->lock, flags);
 }
 
-static u64 tow_recorder_count(struct tow_recorder *recorder)
-{
-	unsigned long flags;
-	u64 count;
-
-	spin_lock_irqsave(&recorder->lock, flags);
-	count = recorder->count;
-	spin_unlock_irqrestore(&recorder->lock, flags);
-	return count;
-}
-
-/* Return: true: @event is event @number; false: that was overwritten. */
-static bool tow_recorder_get(struct tow_recorder *recorder, u64 number,
-			     struct tow_event *event)
-{
-	unsigned long flags;
-	bool there;
-
-	spin_lock_irqsave(&recorder->lock, flags);
-	there = recorder->count - number <= TOW_RECORDER_EVENTS;
-	if (there)
-		*event = recorder->events[number % TOW_RECORDER_EVENTS];
-	spin_unlock_irqrestore(&recorder->lock, flags);
-	return there;
-}
-
-/* As the log writes times: "12.345678". */
-static void tow_recorder_line(const struct tow_event *event,
+/*
+ * Event @number as a line, with the time as the log writes it: "12.345678".  False: it
+ * was overwritten.
+ */
+static bool tow_recorder_line(struct tow_recorder *recorder, u64 number,
 			      char line[TOW_RECORDER_LINE])
 {
+	struct tow_event event;
+	unsigned long flags;
 	u64 seconds;
+	bool there;
 	u32 rest;
 	int used;
 
-	seconds = div_u64_rem(event->time_ns, NSEC_PER_SEC, &rest);
+	spin_lock_irqsave(&recorder->lock, flags);
+	there = recorder->count - number <= TOW_RECORDER_EVENTS;
+	event = recorder->events[number % TOW_RECORDER_EVENTS];
+	spin_unlock_irqrestore(&recorder->lock, flags);
+	if (!there)
+		return false;
+	seconds = div_u64_rem(event.time_ns, NSEC_PER_SEC, &rest);
 	used = scnprintf(line, TOW_RECORDER_LINE, "%llu.%06u epoch=%u %s",
-			 seconds, rest / (u32)NSEC_PER_USEC, event->epoch,
-			 event->stage);
-	if (event->subject)
+			 seconds, rest / (u32)NSEC_PER_USEC, event.epoch,
+			 event.stage);
+	if (event.subject)
 		used += scnprintf(line + used, TOW_RECORDER_LINE - used,
-				  " subject=%llu", event->subject);
-	if (event->error)
+				  " subject=%llu", event.subject);
+	if (event.error)
 		scnprintf(line + used, TOW_RECORDER_LINE - used, " error=%d",
-			  event->error);
+			  event.error);
+	return true;
 }
 
 /**
@@ -123,17 +110,14 @@ static void tow_recorder_line(const struct tow_event *event,
  */
 void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file)
 {
-	u64 count = tow_recorder_count(recorder);
+	u64 count = READ_ONCE(recorder->count);
 	char line[TOW_RECORDER_LINE];
-	struct tow_event event;
 	u64 number;
 
 	for (number = count - min_t(u64, count, TOW_RECORDER_EVENTS);
 	     number < count; number++) {
-		if (!tow_recorder_get(recorder, number, &event))
-			continue;
-		tow_recorder_line(&event, line);
-		seq_printf(file, "%s\n", line);
+		if (tow_recorder_line(recorder, number, line))
+			seq_printf(file, "%s\n", line);
 	}
 }
 
@@ -153,9 +137,8 @@ void tow_recorder_dump(struct tow_recorder *recorder, const char *device,
 {
 	static DEFINE_RATELIMIT_STATE(dumps, TOW_RECORDER_INTERVAL,
 				      TOW_RECORDER_DUMPS);
-	u64 count = tow_recorder_count(recorder);
+	u64 count = READ_ONCE(recorder->count);
 	char line[TOW_RECORDER_LINE];
-	struct tow_event event;
 	u64 number;
 
 	if (!__ratelimit(&dumps))
@@ -163,9 +146,7 @@ void tow_recorder_dump(struct tow_recorder *recorder, const char *device,
 	pr_warn("%s: peer %s: %s; what happened before:\n", device, peer, why);
 	for (number = count - min_t(u64, count, TOW_RECORDER_DUMPED);
 	     number < count; number++) {
-		if (!tow_recorder_get(recorder, number, &event))
-			continue;
-		tow_recorder_line(&event, line);
-		pr_warn("%s: peer %s:   %s\n", device, peer, line);
+		if (tow_recorder_line(recorder, number, line))
+			pr_warn("%s: peer %s:   %s\n", device, peer, line);
 	}
 }

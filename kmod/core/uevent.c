@@ -16,13 +16,6 @@
 
 #define TOW_UEVENT_PAUSE_MS	500
 
-static bool tow_uevent_same(const struct tow_uevent *one,
-			    const struct tow_uevent *other)
-{
-	return !strcmp(one->what, other->what) &&
-	       !strcmp(one->file, other->file);
-}
-
 /**
  * tow_uevent - tell user space what happened
  * @dev: the device
@@ -42,7 +35,8 @@ void tow_uevent(struct tow_device *dev, const char *what, const char *file)
 	spin_lock_irqsave(&events->lock, flags);
 	/* The last of those that contradict each other comes last. */
 	for (i = 0; i < events->count; i++) {
-		if (!tow_uevent_same(&events->pending[i], &event))
+		if (strcmp(events->pending[i].what, what) ||
+		    strcmp(events->pending[i].file, file))
 			events->pending[kept++] = events->pending[i];
 	}
 	if (!WARN_ON_ONCE(kept == ARRAY_SIZE(events->pending)))

@@ -10,7 +10,6 @@
  *	export.c	exports
  *	resolve.c	the resolver's side: messages about remote ranges
  *	remote.c	remote ranges
- *	outbox.c	which associations have messages to send
  *	name.c		names
  *
  * Each file calls only files below it.  rma/rmr.c: remote ranges as operations
@@ -20,7 +19,8 @@
  *
  *	tow_directory.lock
  *	tow_assoc_dir.lock	of one association at a time
- *	tow_directory.kick_lock
+ *
+ * Nothing waits for memory with these locks held.
  */
 #ifndef TOW_DIRECTORY_H
 #define TOW_DIRECTORY_H
@@ -28,12 +28,14 @@
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/mutex.h>
+#include <linux/overflow.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
+#include "conn/wire.h"
 #include "core/core.h"
 #include "label.h"
 #include "uapi/towline.h"
@@ -56,17 +58,17 @@ struct tow_slot;
  * @exports: struct tow_exported by label, until they begin to end; without a
  *	reference
  * @waiting: struct tow_request by label: requests of peers that wait for a name
- * @dead: struct tow_exported that are dead, until @work or another task
+ * @dead: struct tow_exported that are dead, until @dead_work or another task
  *	finishes them
  * @stopping: the device is going: no export is published any more
  * @by_id: struct tow_exported by id, until they are finished, with a reference;
  *	under the lock of the xarray
  * @last_id: id of the youngest export; under the lock of @by_id
  * @quiet: struct tow_remote that are drained, for @work; without a lock
- * @work: finishes dead exports and acknowledges or releases drained remote
- *	ranges; holds a reference to the device while it is queued
- * @kick_lock: protects @kicks and tow_assoc_dir.kick
- * @kicks: struct tow_assoc that have messages to send, each with a reference
+ * @work: acknowledges or releases drained remote ranges; holds a reference to
+ *	the device while it is queued, as @dead_work does
+ * @dead_work: finishes dead exports.  Not @work, as that takes as long as the
+ *	device takes to invalidate keys, and owners do not wait so long
  */
 struct tow_directory {
 	struct tow_device	*dev;
@@ -80,30 +82,28 @@ struct tow_directory {
 	u64			last_id;
 	struct llist_head	quiet;
 	struct work_struct	work;
-	/* protects kicks and tow_assoc_dir.kick */
-	spinlock_t		kick_lock;
-	struct list_head	kicks;
+	struct work_struct	dead_work;
 };
 
 /**
  * struct tow_assoc_dir - what the directory keeps of an association
- * @kick: in tow_directory.kicks, under tow_directory.kick_lock
  * @lock: protects all that follows
  * @lost: the association is lost: nothing begins in it any more
  * @gone: its queue pairs are destroyed, and there will be no others
  * @apart: no session carries the association: the peer reaches nothing by it
  * @waiting: struct tow_request that wait for a name, by the peer's number
  * @waiting_count: length of @waiting
+ * @waiting_of: how many of them each tenant has, by tow_label_tenant()
  * @answers: struct tow_request whose answers are to be sent
  * @answer_count: length of @answers
  * @grants: struct tow_grant by id: the peer's grants of our exports
  * @grant_count: length of @grants
+ * @grants_of: how many of them each tenant has, like @waiting_of
  * @last_grant: id of the youngest grant
- * @revokes: revoked grants whose REVOKE is to be sent, oldest first
+ * @revokes: revoked grants whose REVOKE is to be sent: first those that ended
+ *	while @apart, then the others, oldest first
  * @revoked: revoked grants whose REVOKE was sent, oldest first; all are older
  *	than those of @revokes
- * @bygone: grants that ended while @apart, before their REVOKE was sent; it is
- *	to be sent, before those of @revokes
  * @revoke_timer: waits for the deadline of the oldest grant of @revoked and
  *	@revokes; holds a reference to the association while it is queued
  * @cache: struct tow_remote by label: those that a call may share
@@ -124,7 +124,6 @@ struct tow_directory {
  * @idle_count: length of @idle
  */
 struct tow_assoc_dir {
-	struct list_head	kick;
 	/* protects everything below */
 	struct mutex		lock;
 	bool			lost;
@@ -133,14 +132,15 @@ struct tow_assoc_dir {
 	/* the owner's side */
 	struct xarray		waiting;
 	unsigned int		waiting_count;
+	u16			waiting_of[TOW_TENANTS];
 	struct list_head	answers;
 	unsigned int		answer_count;
 	struct xarray		grants;
 	u32			grant_count;
+	u32			grants_of[TOW_TENANTS];
 	u64			last_grant;
 	struct list_head	revokes;
 	struct list_head	revoked;
-	struct list_head	bygone;
 	struct delayed_work	revoke_timer;
 	/* the resolver's side */
 	struct tow_labels	cache;
@@ -156,6 +156,16 @@ struct tow_assoc_dir {
 	struct list_head	idle;
 	unsigned int		idle_count;
 };
+
+/* Return: how many grants are in a message; 0: it is malformed. */
+static inline u32 tow_wire_grants_count(const struct tow_wire_grants *body,
+					size_t bytes)
+{
+	u32 count = le32_to_cpu(body->count);
+
+	return body->reserved || count > TOW_WIRE_GRANTS_MAX ||
+	       bytes != struct_size(body, grants, count) ? 0 : count;
+}
 
 /* Are these rights of a range, or NOTIFY of a slot, but not both? */
 static inline bool tow_rights_valid(u32 rights)
@@ -200,10 +210,17 @@ void tow_directory_quiesce(struct tow_device *dev);
 void tow_directory_stop(struct tow_device *dev);
 void tow_directory_cleanup(struct tow_device *dev);
 
-/* outbox.c */
-void tow_directory_queue(struct tow_directory *dir);
-void tow_directory_want_kick(struct tow_assoc *assoc);
-void tow_directory_kick(struct tow_directory *dir);
+/*
+ * Queue tow_directory.work or .dead_work.  A reference keeps the device during
+ * the call.
+ */
+static inline void tow_directory_queue(struct tow_directory *dir,
+				       struct work_struct *work)
+{
+	kref_get(&dir->dev->refs);
+	if (!queue_work(tow_wq, work))
+		tow_device_put(dir->dev);
+}
 
 /* Called by chardev.c, when a client has ended. */
 void tow_directory_client_end(struct tow_client *client);

@@ -50,15 +50,6 @@ static enum tow_rights tow_exported_nth_kind(struct tow_exported *exported,
 	return n ? TOW_RIGHTS_WRITE : TOW_RIGHTS_READ;
 }
 
-static struct tow_exposure *
-tow_exported_exposure(struct tow_exported *exported, enum tow_rights kind,
-		      unsigned int index)
-{
-	unsigned int n = tow_exported_nth_kind(exported, 0) == kind ? 0 : 1;
-
-	return &exported->exposures[n * exported->count + index];
-}
-
 /**
  * tow_exported_segments - how many segments has an export?
  * @exported: the export
@@ -93,14 +84,16 @@ void tow_exported_segment(struct tow_exported *exported, u32 rights,
 	u64 begin = index ? 0 : exported->skip;
 	u64 before = index ? index * slab_bytes - exported->skip : 0;
 	u64 bytes = min(slab_bytes - begin, exported->bytes - before);
-	struct tow_exposure *exposure;
+	const struct tow_exposure *exposure;
 
 	if (exported->slot) {
 		tow_exported_slot_segment(exported, segment);
 		return;
 	}
-	exposure = tow_exported_exposure(exported, tow_exported_kind(rights),
-					 index);
+	/* Those of the second kind are behind all of the first. */
+	if (tow_exported_kind(rights) != tow_exported_nth_kind(exported, 0))
+		index += exported->count;
+	exposure = &exported->exposures[index];
 	segment->address = cpu_to_le64(exposure->address + begin);
 	segment->key = cpu_to_le32(exposure->key);
 	segment->bytes = cpu_to_le32(bytes);
@@ -162,8 +155,8 @@ static struct tow_exported *tow_exported_alloc(struct tow_client *client,
 	struct tow_label label;
 
 	/* The name follows the last exposure. */
-	exported = kvzalloc(struct_size(exported, exposures, exposures) +
-			    call->name_bytes, GFP_KERNEL_ACCOUNT);
+	exported = tow_zalloc_long(struct_size(exported, exposures, exposures) +
+				   call->name_bytes);
 	if (!exported)
 		return NULL;
 	kref_init(&exported->refs);
@@ -361,26 +354,23 @@ struct tow_exported *tow_exported_new(struct tow_client *client,
 /* ---- ending --------------------------------------------------------------- */
 
 /**
- * tow_exported_is_dead - is an export dead?
+ * tow_exported_check_dead - have an export finished, if it is dead
  * @exported: the export; caller holds tow_directory.lock, and has just set
  *	@ending or ended a grant
  *
- * A dead export is in tow_directory.dead on return.
- *
- * Return: true: it is dead, and the caller has it finished, by the work item or
- * by tow_exported_claim().
+ * The work item finishes it, unless tow_exported_claim() comes before.
  */
-bool tow_exported_is_dead(struct tow_exported *exported)
+void tow_exported_check_dead(struct tow_exported *exported)
 {
 	struct tow_directory *dir = exported->dev->directory;
 
 	lockdep_assert_held(&dir->lock);
-	if (!exported->ending || exported->grant_count)
-		return false;
 	/* tow_grant_revoke() may have ended the last grant, and added it. */
-	if (list_empty(&exported->dead))
-		list_add_tail(&exported->dead, &dir->dead);
-	return true;
+	if (!exported->ending || exported->grant_count ||
+	    !list_empty(&exported->dead))
+		return;
+	list_add_tail(&exported->dead, &dir->dead);
+	tow_directory_queue(dir, &dir->dead_work);
 }
 
 /**
@@ -470,7 +460,7 @@ bool tow_exported_is_of(struct tow_exported *exported,
 	tow_client_job(client, job_id);
 	return uid_eq(exported->kuid, client->kuid) &&
 	       !memcmp(exported->label.job_id, job_id, TOW_JOB_ID_BYTES) &&
-	       (tow_job_has_key(job_id) || tow_client_has_own_job(client));
+	       tow_client_has_job(client, job_id);
 }
 
 /**
@@ -523,18 +513,6 @@ bool tow_exported_of_region(const struct tow_region *region,
 	return found;
 }
 
-/* The client's PID in the caller's PID namespace; 0: ended, or no such PID. */
-static s32 tow_exported_pid(struct tow_exported *exported)
-{
-	s32 number = 0;
-
-	rcu_read_lock();
-	if (pid_task(exported->pid, PIDTYPE_TGID))
-		number = pid_vnr(exported->pid);
-	rcu_read_unlock();
-	return number;
-}
-
 /**
  * tow_exported_describe - describe an export for TOW_IOCTL_EXPORT_LIST
  * @exported: the export
@@ -551,7 +529,7 @@ void tow_exported_describe(struct tow_exported *exported,
 	info->bytes = exported->bytes;
 	info->rights = exported->rights;
 	info->uid = from_kuid_munged(current_user_ns(), exported->kuid);
-	info->pid = tow_exported_pid(exported);
+	info->pid = tow_pid_number(exported->pid);
 	info->name_bytes = exported->label.bytes;
 	memcpy(info->job_id, exported->label.job_id, TOW_JOB_ID_BYTES);
 	memcpy(info->name, exported->label.name, exported->label.bytes);

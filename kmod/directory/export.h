@@ -90,11 +90,12 @@ struct tow_exported {
  * struct tow_grant - a peer may reach an export
  * @id: its number in the association
  * @rights: bits of enum tow_right: what the peer asked for
- * @exported: the export, with a reference until the grant ends
+ * @exported: the export, with a reference until the grant ends; then NULL, and
+ *	before the grant is given
  * @assoc: the peer's association, which outlives its grants
  * @of_export: in tow_exported.grants
- * @link: in tow_assoc_dir.revokes, .revoked or .bygone, under
- *	tow_assoc_dir.lock; empty: it is not revoked
+ * @link: in tow_assoc_dir.revokes or .revoked, under tow_assoc_dir.lock; empty:
+ *	it is not revoked
  * @revoked_at: when it was revoked, in jiffies
  *
  * It ends when the peer has acknowledged the revoke or released it, or when the
@@ -121,7 +122,7 @@ void tow_exported_put(struct tow_exported *exported);
 bool tow_exported_claim(struct tow_exported *exported);
 void tow_exported_finish(struct tow_exported *exported);
 void tow_exported_reap(struct tow_directory *dir);
-bool tow_exported_is_dead(struct tow_exported *exported);
+void tow_exported_check_dead(struct tow_exported *exported);
 struct tow_exported *tow_exported_next(struct tow_directory *dir, u64 *cursor);
 bool tow_exported_is_of(struct tow_exported *exported,
 			struct tow_client *client);
@@ -145,10 +146,11 @@ size_t tow_grant_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 void tow_grant_assoc_lost(struct tow_assoc *assoc);
 
 /* grant.c */
-u32 tow_grant_new(struct tow_assoc *assoc, struct tow_exported *exported, u32 rights,
-		  u64 *id);
+struct tow_grant *tow_grant_new(struct tow_assoc *assoc, u32 rights);
+void tow_grant_free(struct tow_grant *grant);
+u32 tow_grant_give(struct tow_grant *grant, struct tow_exported *exported);
 void tow_grant_end(struct tow_grant *grant);
-bool tow_exported_end(struct tow_exported *exported);
+void tow_exported_end(struct tow_exported *exported);
 void tow_exported_stop(struct tow_directory *dir);
 void tow_exported_end_region(struct tow_device *dev, u64 region_id);
 void tow_grant_assoc_apart(struct tow_assoc *assoc);

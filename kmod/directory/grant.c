@@ -32,56 +32,87 @@
 #include "peer.h"
 #include "slot.h"
 
-/* Grants of one association, at most. */
+/* Grants of one association, at most.  A tenant has no more than are left. */
 #define TOW_GRANTS_MAX		SZ_1M
 
 /* ---- grants --------------------------------------------------------------- */
 
-/* Caller holds both locks.  Return: TOW_WIRE_OK: a grant may be given. */
-static u32 tow_grant_allowed(struct tow_assoc *assoc,
-			     struct tow_exported *exported, u32 rights)
+/**
+ * tow_grant_new - make a grant, for tow_grant_give() or tow_grant_free()
+ * @assoc: the peer's association; the caller handles a message of it, so no
+ *	other task makes grants of it
+ * @rights: bits of enum tow_right: what the peer asks for
+ *
+ * Return: the grant, which has a number; or NULL: no memory.
+ */
+struct tow_grant *tow_grant_new(struct tow_assoc *assoc, u32 rights)
 {
-	if (rights & ~exported->rights)
+	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_grant *grant;
+
+	grant = kzalloc(sizeof(*grant), GFP_KERNEL);
+	if (!grant)
+		return NULL;
+	grant->id = sdir->last_grant + 1;
+	grant->rights = rights;
+	grant->assoc = assoc;
+	INIT_LIST_HEAD(&grant->link);
+	/* So that tow_grant_give() allocates nothing. */
+	if (xa_reserve(&sdir->grants, grant->id, GFP_KERNEL)) {
+		kfree(grant);
+		return NULL;
+	}
+	sdir->last_grant++;
+	return grant;
+}
+
+/**
+ * tow_grant_free - undo tow_grant_new()
+ * @grant: the grant, not given; or NULL
+ */
+void tow_grant_free(struct tow_grant *grant)
+{
+	if (grant)
+		xa_release(&grant->assoc->dir.grants, grant->id);
+	kfree(grant);
+}
+
+/* Caller holds both locks.  Return: TOW_WIRE_OK: a grant may be given. */
+static u32 tow_grant_allowed(const struct tow_grant *grant,
+			     struct tow_exported *exported)
+{
+	struct tow_assoc *assoc = grant->assoc;
+	u32 own = assoc->dir.grants_of[tow_label_tenant(&exported->label)];
+
+	if (grant->rights & ~exported->rights)
 		return TOW_WIRE_FORBIDDEN;
 	if (exported->slot && exported->grant_count)
 		return TOW_WIRE_TAKEN;
-	if (assoc->dir.grant_count >= TOW_GRANTS_MAX ||
-	    (exported->slot && !tow_credit_open(assoc)))
+	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count)
 		return TOW_WIRE_TOO_MANY;
 	return TOW_WIRE_OK;
 }
 
 /**
- * tow_grant_new - give a peer a grant of an export
- * @assoc: the peer's association, not lost; caller holds both locks
+ * tow_grant_give - give a peer a grant of an export
+ * @grant: from tow_grant_new(); its association is not lost; caller holds both
+ *	locks
  * @exported: the export, which has a name
- * @rights: bits of enum tow_right: what the peer asks for
- * @id: where to: the grant's number in the association, if one is given
  *
- * Return: enum tow_wire_status: TOW_WIRE_OK: the grant is given.
+ * Return: enum tow_wire_status: TOW_WIRE_OK: the grant is given; else the
+ * caller keeps it.
  */
-u32 tow_grant_new(struct tow_assoc *assoc, struct tow_exported *exported, u32 rights,
-		  u64 *id)
+u32 tow_grant_give(struct tow_grant *grant, struct tow_exported *exported)
 {
+	struct tow_assoc *assoc = grant->assoc;
 	struct tow_assoc_dir *sdir = &assoc->dir;
-	u32 status = tow_grant_allowed(assoc, exported, rights);
-	struct tow_grant *grant;
+	u32 status = tow_grant_allowed(grant, exported);
 
 	if (status)
 		return status;
-	grant = kzalloc(sizeof(*grant), GFP_KERNEL);
-	if (!grant)
-		return TOW_WIRE_NO_MEMORY;
-	grant->id = sdir->last_grant + 1;
-	if (xa_err(xa_store(&sdir->grants, grant->id, grant, GFP_KERNEL))) {
-		kfree(grant);
-		return TOW_WIRE_NO_MEMORY;
-	}
-	sdir->last_grant++;
+	xa_store(&sdir->grants, grant->id, grant, 0);
 	sdir->grant_count++;
-	grant->rights = rights;
-	grant->assoc = assoc;
-	INIT_LIST_HEAD(&grant->link);
+	sdir->grants_of[tow_label_tenant(&exported->label)]++;
 	kref_get(&exported->refs);
 	grant->exported = exported;
 	list_add_tail(&grant->of_export, &exported->grants);
@@ -90,7 +121,6 @@ u32 tow_grant_new(struct tow_assoc *assoc, struct tow_exported *exported, u32 ri
 		tow_slot_give(exported->slot, assoc->index);
 	atomic_inc(&assoc->users);
 	tow_stat_inc(assoc->dev, TOW_STAT_GRANTS);
-	*id = grant->id;
 	return TOW_WIRE_OK;
 }
 
@@ -106,13 +136,13 @@ static void tow_grant_released(struct tow_grant *grant)
 		tow_slot_give(exported->slot, 0);
 	xa_erase(&assoc->dir.grants, grant->id);
 	assoc->dir.grant_count--;
+	assoc->dir.grants_of[tow_label_tenant(&exported->label)]--;
 	list_del(&grant->link);
 	list_del(&grant->of_export);
 	exported->grant_count--;
 	atomic_dec(&assoc->users);
 	tow_stat_dec(assoc->dev, TOW_STAT_GRANTS);
-	if (tow_exported_is_dead(exported))
-		tow_directory_queue(assoc->dev->directory);
+	tow_exported_check_dead(exported);
 	/* Not the last reference: the export is not finished. */
 	tow_exported_put(exported);
 }
@@ -135,21 +165,37 @@ void tow_grant_end(struct tow_grant *grant)
  */
 static void tow_grant_end_apart(struct tow_grant *grant)
 {
-	struct tow_assoc_dir *sdir = &grant->assoc->dir;
-
 	tow_grant_released(grant);
-	list_add_tail(&grant->link, &sdir->bygone);
+	grant->exported = NULL;
+	list_add(&grant->link, &grant->assoc->dir.revokes);
 }
 
 /* ---- two-phase revoke ----------------------------------------------------- */
 
+/*
+ * Caller holds tow_assoc_dir.lock.  Return: of the grants whose REVOKE was not
+ * sent, the one that was revoked last, and has not ended; or NULL.
+ */
+static struct tow_grant *tow_revoke_last(struct tow_assoc_dir *sdir)
+{
+	struct tow_grant *grant = list_last_entry(&sdir->revokes,
+						  struct tow_grant, link);
+
+	return list_empty(&sdir->revokes) || !grant->exported ? NULL : grant;
+}
+
 /* Caller holds tow_assoc_dir.lock.  Return: NULL: no grant is being revoked. */
 static struct tow_grant *tow_revoke_oldest(struct tow_assoc_dir *sdir)
 {
-	struct list_head *list = list_empty(&sdir->revoked) ? &sdir->revokes :
-							      &sdir->revoked;
+	struct tow_grant *grant;
 
-	return list_first_entry_or_null(list, struct tow_grant, link);
+	if (!list_empty(&sdir->revoked))
+		return list_first_entry(&sdir->revoked, struct tow_grant, link);
+	list_for_each_entry(grant, &sdir->revokes, link) {
+		if (grant->exported)
+			return grant;
+	}
+	return NULL;
 }
 
 /* The revoke's deadline in jiffies, with the present revoke_timeout_ms. */
@@ -190,12 +236,12 @@ static void tow_grant_revoke(struct tow_grant *grant)
 	if (!sdir->lost && sdir->apart) {
 		tow_grant_end_apart(grant);
 	} else if (!sdir->lost) {
-		watched = tow_revoke_oldest(sdir);
+		watched = !list_empty(&sdir->revoked) || tow_revoke_last(sdir);
 		grant->revoked_at = jiffies;
 		list_add_tail(&grant->link, &sdir->revokes);
 		if (!watched)
 			tow_revoke_arm(assoc);
-		tow_directory_want_kick(assoc);
+		tow_assoc_kick(assoc);
 	}
 	mutex_unlock(&sdir->lock);
 }
@@ -267,7 +313,7 @@ static void tow_revoke_time(struct work_struct *work)
 /**
  * tow_revoke_fill - fill in a REVOKE
  * @assoc: the association; caller holds tow_assoc_dir.lock;
- *	tow_assoc_dir.revokes or tow_assoc_dir.bygone is not empty
+ *	tow_assoc_dir.revokes is not empty
  * @type: where to: TOW_WIRE_REVOKE
  * @number: where to: 0
  * @body: where to, TOW_WIRE_BODY_BYTES
@@ -281,18 +327,16 @@ size_t tow_revoke_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 	struct tow_grant *grant, *next;
 	u32 count = 0;
 
-	list_for_each_entry_safe(grant, next, &sdir->bygone, link) {
-		if (count == TOW_WIRE_GRANTS_MAX)
-			break;
-		body->grants[count++] = cpu_to_le64(grant->id);
-		list_del(&grant->link);
-		kfree(grant);
-	}
 	list_for_each_entry_safe(grant, next, &sdir->revokes, link) {
 		if (count == TOW_WIRE_GRANTS_MAX)
 			break;
 		body->grants[count++] = cpu_to_le64(grant->id);
-		list_move_tail(&grant->link, &sdir->revoked);
+		if (grant->exported) {
+			list_move_tail(&grant->link, &sdir->revoked);
+		} else {
+			list_del(&grant->link);
+			kfree(grant);
+		}
 	}
 	/* Only the first grant: the recorder is short. */
 	tow_assoc_note(assoc, "revoke: sent",
@@ -314,7 +358,6 @@ void tow_revoke_assoc_init(struct tow_assoc *assoc)
 
 	INIT_LIST_HEAD(&sdir->revokes);
 	INIT_LIST_HEAD(&sdir->revoked);
-	INIT_LIST_HEAD(&sdir->bygone);
 	INIT_DELAYED_WORK(&sdir->revoke_timer, tow_revoke_time);
 }
 
@@ -331,16 +374,13 @@ static void tow_revoke_assoc_gone(struct tow_assoc *assoc)
  * tow_exported_end - begin to end an export
  * @exported: the export, which may be ending already; caller has a reference
  *
- * Does not wait.  tow_directory_kick() sends the REVOKEs.
- *
- * Return: true: it is dead, and the caller must have it finished, by
- * tow_exported_claim() or tow_directory_queue().
+ * Does not wait for peers.
  */
-bool tow_exported_end(struct tow_exported *exported)
+void tow_exported_end(struct tow_exported *exported)
 {
 	struct tow_directory *dir = exported->dev->directory;
 	struct tow_grant *grant, *next;
-	bool begins, dead = false;
+	bool begins;
 
 	mutex_lock(&dir->lock);
 	begins = !exported->ending;
@@ -354,13 +394,12 @@ bool tow_exported_end(struct tow_exported *exported)
 			tow_grant_revoke(grant);
 			cond_resched();
 		}
-		dead = tow_exported_is_dead(exported);
+		tow_exported_check_dead(exported);
 	}
 	mutex_unlock(&dir->lock);
 	/* Without the lock: ending many waits takes long. */
 	if (begins && exported->slot)
 		tow_slot_close(exported->slot);
-	return dead;
 }
 
 /**
@@ -418,11 +457,9 @@ void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 	mutex_lock(&dir->lock);
 	mutex_unlock(&dir->lock);
 	while ((exported = tow_exported_next_of(dir, &cursor, region_id))) {
-		if (tow_exported_end(exported))
-			tow_directory_queue(dir);
+		tow_exported_end(exported);
 		tow_exported_put(exported);
 	}
-	tow_directory_kick(dir);
 }
 
 /* ---- associations ----------------------------------------------------------------- */
@@ -452,22 +489,18 @@ static bool tow_grant_end_revoked(struct tow_assoc *assoc)
 {
 	struct tow_directory *dir = assoc->dev->directory;
 	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_grant *grant;
 	int left = 64;
 
 	mutex_lock(&dir->lock);
 	mutex_lock(&sdir->lock);
 	sdir->apart = true;
 	/* The REVOKE has come, or another session resends it. */
-	while (left && !list_empty(&sdir->revoked)) {
+	for (; left && !list_empty(&sdir->revoked); left--)
 		tow_grant_end(list_first_entry(&sdir->revoked,
 					       struct tow_grant, link));
-		left--;
-	}
-	while (left && !list_empty(&sdir->revokes)) {
-		tow_grant_end_apart(list_first_entry(&sdir->revokes,
-						     struct tow_grant, link));
-		left--;
-	}
+	for (; left && (grant = tow_revoke_last(sdir)); left--)
+		tow_grant_end_apart(grant);
 	mutex_unlock(&sdir->lock);
 	mutex_unlock(&dir->lock);
 	return !left;
@@ -507,9 +540,9 @@ void tow_grant_assoc_gone(struct tow_assoc *assoc)
 		cond_resched();
 	tow_revoke_assoc_gone(assoc);
 	mutex_lock(&assoc->dir.lock);
-	list_for_each_entry_safe(grant, next, &assoc->dir.bygone, link) {
-		list_del(&grant->link);
+	/* Those that ended while no session carried the association. */
+	list_for_each_entry_safe(grant, next, &assoc->dir.revokes, link)
 		kfree(grant);
-	}
+	INIT_LIST_HEAD(&assoc->dir.revokes);
 	mutex_unlock(&assoc->dir.lock);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The directory: what associations and devices call, and its work item.
+ * The directory: what associations and devices call, and its work items.
  *
  * The functions here call the owner's side (serve.c, grant.c, export.c) and the
  * resolver's side (remote.c, resolve.c), and take the locks that both need.
@@ -19,8 +19,15 @@ static void tow_directory_work(struct work_struct *work)
 						 work);
 
 	tow_remote_reap(dir);
+	tow_device_put(dir->dev);
+}
+
+static void tow_directory_dead_work(struct work_struct *work)
+{
+	struct tow_directory *dir = container_of(work, struct tow_directory,
+						 dead_work);
+
 	tow_exported_reap(dir);
-	tow_directory_kick(dir);
 	tow_device_put(dir->dev);
 }
 
@@ -32,7 +39,6 @@ static void tow_directory_work(struct work_struct *work)
  */
 void tow_directory_assoc_init(struct tow_assoc *assoc)
 {
-	INIT_LIST_HEAD(&assoc->dir.kick);
 	mutex_init(&assoc->dir.lock);
 	tow_grant_assoc_init(assoc);
 	tow_remote_assoc_init(assoc);
@@ -52,25 +58,19 @@ void tow_directory_assoc_init(struct tow_assoc *assoc)
 int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
 			  void *body, size_t bytes)
 {
-	int ret;
-
 	switch (type) {
 	case TOW_WIRE_RESOLVE:
 	case TOW_WIRE_RESOLVE_MORE:
 	case TOW_WIRE_CANCEL:
 	case TOW_WIRE_REVOKED:
 	case TOW_WIRE_RELEASE:
-		ret = tow_grant_receive(assoc, type, request, body, bytes);
-		break;
+		return tow_grant_receive(assoc, type, request, body, bytes);
 	case TOW_WIRE_RESOLVED:
 	case TOW_WIRE_REVOKE:
-		ret = tow_answer_receive(assoc, type, request, body, bytes);
-		break;
+		return tow_answer_receive(assoc, type, request, body, bytes);
 	default:
 		return -EPROTO;
 	}
-	tow_directory_kick(assoc->dev->directory);
-	return ret;
 }
 
 /**
@@ -132,15 +132,6 @@ void tow_directory_assoc_gone(struct tow_assoc *assoc)
 }
 
 /**
- * tow_directory_assoc_cleanup - undo tow_directory_assoc_init()
- * @assoc: without references
- */
-void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
-{
-	tow_remote_assoc_cleanup(assoc);
-}
-
-/**
  * tow_directory_assoc_numbers - count an association's grants and remote ranges
  * @assoc: the association
  * @grants: where to: how many grants of our exports the peer has
@@ -170,11 +161,10 @@ int tow_directory_init(struct tow_device *dev)
 		return -ENOMEM;
 	dir->dev = dev;
 	mutex_init(&dir->lock);
-	spin_lock_init(&dir->kick_lock);
 	INIT_LIST_HEAD(&dir->dead);
-	INIT_LIST_HEAD(&dir->kicks);
 	init_llist_head(&dir->quiet);
 	INIT_WORK(&dir->work, tow_directory_work);
+	INIT_WORK(&dir->dead_work, tow_directory_dead_work);
 	xa_init(&dir->by_id);
 	ret = tow_labels_init(&dir->exports);
 	if (ret)
@@ -214,6 +204,7 @@ void tow_directory_quiesce(struct tow_device *dev)
 void tow_directory_stop(struct tow_device *dev)
 {
 	tow_exported_stop(dev->directory);
+	flush_work(&dev->directory->dead_work);
 	flush_work(&dev->directory->work);
 }
 

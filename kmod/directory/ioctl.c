@@ -5,7 +5,6 @@
  * call is not a user of the device while it waits for a peer.
  */
 #include <linux/jiffies.h>
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "core/core.h"
@@ -24,40 +23,42 @@
 /**
  * struct tow_dir_handle - a client's handle of an export or a remote range
  * @handle: in the client's table; its @ops says which one it is
- * @exported: the export, with a reference
- * @remote: the remote range, until tow_remote_close()
+ * @object: the export, with a reference; or the remote range, until
+ *	tow_remote_close()
  */
 struct tow_dir_handle {
-	struct tow_handle		handle;
-	union {
-		struct tow_exported	*exported;
-		struct tow_remote	*remote;
-	};
+	struct tow_handle	handle;
+	void			*object;
 };
 
 /* Handles are freed and cast by their first field. */
 static_assert(offsetof(struct tow_dir_handle, handle) == 0);
 
-/* Does not wait for peers.  The caller calls tow_directory_kick(). */
+/* Does not wait for peers. */
 static void tow_dir_drop_exported(struct tow_exported *exported)
 {
-	if (tow_exported_end(exported))
-		tow_directory_queue(exported->dev->directory);
+	tow_exported_end(exported);
 	tow_exported_put(exported);
 }
 
 static void tow_exported_drop_handle(struct tow_handle *base, bool destroy)
 {
-	tow_dir_drop_exported(((struct tow_dir_handle *)base)->exported);
+	tow_dir_drop_exported(((struct tow_dir_handle *)base)->object);
+}
+
+static int tow_exported_publish_handle(struct tow_handle *base)
+{
+	return tow_exported_publish(((struct tow_dir_handle *)base)->object);
 }
 
 static const struct tow_handle_ops tow_exported_handle_ops = {
-	.drop	= tow_exported_drop_handle,
+	.publish	= tow_exported_publish_handle,
+	.drop		= tow_exported_drop_handle,
 };
 
 static void tow_remote_drop_handle(struct tow_handle *base, bool destroy)
 {
-	tow_remote_close(((struct tow_dir_handle *)base)->remote);
+	tow_remote_close(((struct tow_dir_handle *)base)->object);
 }
 
 static const struct tow_handle_ops tow_remote_handle_ops = {
@@ -65,8 +66,8 @@ static const struct tow_handle_ops tow_remote_handle_ops = {
 };
 
 static int tow_dir_add_handle(struct tow_client *client,
-			      struct tow_exported *exported,
-			      struct tow_remote *remote, u64 *number)
+			      const struct tow_handle_ops *ops, void *object,
+			      u64 *number)
 {
 	struct tow_dir_handle *handle;
 	int ret;
@@ -74,13 +75,8 @@ static int tow_dir_add_handle(struct tow_client *client,
 	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
 	if (!handle)
 		return -ENOMEM;
-	if (exported) {
-		handle->handle.ops = &tow_exported_handle_ops;
-		handle->exported = exported;
-	} else {
-		handle->handle.ops = &tow_remote_handle_ops;
-		handle->remote = remote;
-	}
+	handle->handle.ops = ops;
+	handle->object = object;
 	ret = tow_client_add_handle(client, &handle->handle, number);
 	if (ret)
 		kfree_rcu(handle, handle.rcu);
@@ -95,33 +91,19 @@ tow_dir_find_handle(struct tow_client *client, u64 number,
 							       ops);
 }
 
-/* End a handle.  Return: its export, with its reference; or NULL. */
-static struct tow_exported *tow_dir_take_exported(struct tow_client *client,
-						  u64 number)
+/* End a handle.  Return: what it was of, as it was given to it; or NULL. */
+static void *tow_dir_take(struct tow_client *client, u64 number,
+			  const struct tow_handle_ops *ops)
 {
 	struct tow_dir_handle *handle = (struct tow_dir_handle *)
-		tow_client_take_handle(client, number, &tow_exported_handle_ops);
-	struct tow_exported *exported;
+		tow_client_take_handle(client, number, ops);
+	void *object;
 
 	if (!handle)
 		return NULL;
-	exported = handle->exported;
+	object = handle->object;
 	kfree_rcu(handle, handle.rcu);
-	return exported;
-}
-
-static struct tow_remote *tow_dir_take_remote(struct tow_client *client,
-					      u64 number)
-{
-	struct tow_dir_handle *handle = (struct tow_dir_handle *)
-		tow_client_take_handle(client, number, &tow_remote_handle_ops);
-	struct tow_remote *remote;
-
-	if (!handle)
-		return NULL;
-	remote = handle->remote;
-	kfree_rcu(handle, handle.rcu);
-	return remote;
+	return object;
 }
 
 /**
@@ -138,8 +120,8 @@ struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
 
 	rcu_read_lock();
 	handle = tow_dir_find_handle(client, number, &tow_remote_handle_ops);
-	if (handle && tow_remote_try_get(handle->remote))
-		remote = handle->remote;
+	if (handle && tow_remote_try_get(handle->object))
+		remote = handle->object;
 	rcu_read_unlock();
 	return remote;
 }
@@ -158,11 +140,13 @@ struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number)
 {
 	struct tow_slot *slot = ERR_PTR(-EBADF);
 	struct tow_dir_handle *handle;
+	struct tow_exported *exported;
 
 	mutex_lock(&client->lock);
 	handle = tow_dir_find_handle(client, number, &tow_exported_handle_ops);
 	if (handle) {
-		slot = handle->exported->slot ?: ERR_PTR(-EACCES);
+		exported = handle->object;
+		slot = exported->slot ?: ERR_PTR(-EACCES);
 		if (!IS_ERR(slot))
 			tow_slot_get(slot);
 	}
@@ -180,7 +164,6 @@ void tow_directory_client_end(struct tow_client *client)
 {
 	tow_client_drop_handles(client, &tow_exported_handle_ops);
 	tow_client_drop_handles(client, &tow_remote_handle_ops);
-	tow_directory_kick(client->dev->directory);
 }
 
 /* ---- export, unexport ----------------------------------------------------- */
@@ -193,8 +176,7 @@ static int tow_name_check(struct tow_client *client, const u8 *name, u32 bytes)
 	if (!tow_label_valid(&label))
 		return -EINVAL;
 	tow_client_job(client, label.job_id);
-	return tow_job_has_key(label.job_id) ||
-	       tow_client_has_own_job(client) ? 0 : -ENOKEY;
+	return tow_client_has_job(client, label.job_id) ? 0 : -ENOKEY;
 }
 
 /* Caller is a user of the device. */
@@ -207,9 +189,7 @@ static int tow_export_allowed(struct tow_client *client, u32 rights,
 	    !tow_device_atomics(client->dev))
 		return -EOPNOTSUPP;
 	/* The processor may not reach a dma-buf's memory. */
-	if (rights == TOW_RIGHT_NOTIFY &&
-	    (client->dev->ibdev->attrs.max_srq <= 0 ||
-	     region_flags & TOW_REGION_DMABUF))
+	if (rights == TOW_RIGHT_NOTIFY && region_flags & TOW_REGION_DMABUF)
 		return -EOPNOTSUPP;
 	return 0;
 }
@@ -228,20 +208,20 @@ static struct tow_exported *tow_export_make(struct tow_client *client,
 	ret = tow_export_allowed(client, call->rights, flags | region->flags);
 	exported = ret ? ERR_PTR(ret) : tow_exported_new(client, region, call);
 	tow_region_put(region);
-	if (IS_ERR(exported))
-		return exported;
-	ret = tow_exported_publish(exported);
-	return ret ? ERR_PTR(ret) : exported;
+	return exported;
 }
 
-/* Give an export, with its reference, to a handle; an error ends it. */
+/* Give an export, with its reference, to a handle, and publish it; an error ends it. */
 static int tow_export_give(struct tow_client *client,
 			   struct tow_exported *exported, u64 *number)
 {
-	int ret = tow_dir_add_handle(client, exported, NULL, number);
+	int ret = tow_dir_add_handle(client, &tow_exported_handle_ops, exported,
+				     number);
 
-	if (ret)
-		tow_dir_drop_exported(exported);
+	if (ret) {
+		tow_exported_hide(exported);
+		tow_exported_put(exported);
+	}
 	return ret;
 }
 
@@ -253,12 +233,10 @@ static int tow_export_begin(struct tow_client *client, struct tow_export *call)
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
 	exported = tow_export_make(client, call);
-	if (IS_ERR(exported))
-		ret = PTR_ERR(exported);
-	else
+	ret = PTR_ERR_OR_ZERO(exported);
+	if (!ret)
 		ret = tow_export_give(client, exported, &call->handle);
 	tow_device_leave(client->dev);
-	tow_directory_kick(client->dev->directory);
 	return ret;
 }
 
@@ -279,25 +257,11 @@ int tow_call_export(struct tow_client *client, void *data,
 		return ret;
 	ret = tow_call_answer(answer, call);
 	/* NULL: another thread has guessed the number, and ended the handle. */
-	exported = ret ? tow_dir_take_exported(client, call->handle) : NULL;
-	if (exported) {
+	exported = ret ? tow_dir_take(client, call->handle,
+				      &tow_exported_handle_ops) : NULL;
+	if (exported)
 		tow_dir_drop_exported(exported);
-		tow_directory_kick(client->dev->directory);
-	}
 	return ret;
-}
-
-/* Caller is a user of the device.  Return: the export, ending; or NULL. */
-static struct tow_exported *tow_unexport_begin(struct tow_client *client,
-					       u64 number)
-{
-	struct tow_exported *exported = tow_dir_take_exported(client, number);
-
-	/* Usually no peer has a grant: finish it here. */
-	if (exported && tow_exported_end(exported) &&
-	    tow_exported_claim(exported))
-		tow_exported_finish(exported);
-	return exported;
 }
 
 /* TOW_IOCTL_UNEXPORT */
@@ -312,11 +276,16 @@ int tow_call_unexport(struct tow_client *client, void *data,
 		return -EINVAL;
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
-	exported = tow_unexport_begin(client, call->handle);
+	exported = tow_dir_take(client, call->handle, &tow_exported_handle_ops);
+	if (exported) {
+		tow_exported_end(exported);
+		/* Usually no peer has a grant: finish it here. */
+		if (tow_exported_claim(exported))
+			tow_exported_finish(exported);
+	}
 	tow_device_leave(client->dev);
 	if (!exported)
 		return -ENOENT;
-	tow_directory_kick(client->dev->directory);
 	if (wait_for_completion_interruptible(&exported->ended))
 		ret = -EINTR;
 	tow_exported_put(exported);
@@ -325,23 +294,19 @@ int tow_call_unexport(struct tow_client *client, void *data,
 
 /* ---- list ----------------------------------------------------------------- */
 
-/* A kill ends the search: the client may not see most of the exports. */
-static bool tow_export_list_next(struct tow_client *client, u32 flags,
-				 u64 *cursor, void *info)
+static int tow_export_list_next(struct tow_client *client, u32 flags,
+				u64 *cursor, void *info)
 {
-	struct tow_directory *dir = client->dev->directory;
 	struct tow_exported *exported;
-	bool shown = false;
+	bool shown;
 
-	while (!shown && !fatal_signal_pending(current) &&
-	       (exported = tow_exported_next(dir, cursor))) {
-		shown = flags & TOW_LIST_ALL ||
-			tow_exported_is_of(exported, client);
-		if (shown)
-			tow_exported_describe(exported, info);
-		tow_exported_put(exported);
-		cond_resched();
-	}
+	exported = tow_exported_next(client->dev->directory, cursor);
+	if (!exported)
+		return -ENOENT;
+	shown = flags & TOW_LIST_ALL || tow_exported_is_of(exported, client);
+	if (shown)
+		tow_exported_describe(exported, info);
+	tow_exported_put(exported);
 	return shown;
 }
 
@@ -359,9 +324,7 @@ const struct tow_listing tow_export_listing = {
  * @label: the name
  * @rights: bits of enum tow_right: what the program wants to do
  * @wait: the peer answers when the name is published; else at once
- * @deadline: until when the call waits for the answer, in jiffies; unless
- *	@forever
- * @forever: the call waits until the answer comes or the association is lost
+ * @deadline: until when the call waits for the answer, in jiffies
  * @remote: the remote range that was found
  */
 struct tow_resolving {
@@ -369,18 +332,14 @@ struct tow_resolving {
 	u32			rights;
 	bool			wait;
 	unsigned long		deadline;
-	bool			forever;
 	struct tow_remote	*remote;
 };
 
 static unsigned long tow_resolve_time(const struct tow_resolving *resolving)
 {
-	unsigned long now = jiffies;
+	long left = resolving->deadline - jiffies;
 
-	if (resolving->forever)
-		return MAX_SCHEDULE_TIMEOUT;
-	return time_after(resolving->deadline, now) ?
-	       resolving->deadline - now : 0;
+	return max(left, 0L);
 }
 
 static int tow_resolve_in_session(struct tow_session *session,
@@ -394,10 +353,8 @@ static int tow_resolve_in_session(struct tow_session *session,
 	if (ret)
 		return ret;
 	ret = tow_remote_wait(resolving->remote, tow_resolve_time(resolving));
-	if (ret) {
+	if (ret)
 		tow_remote_close(resolving->remote);
-		tow_directory_kick(session->dev->directory);
-	}
 	return ret;
 }
 
@@ -412,7 +369,7 @@ static bool tow_resolve_again(struct tow_session *session, int error)
 	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_REPLACED;
 }
 
-static int tow_resolve_at_peer(struct tow_peer *peer,
+static int tow_resolve_at_peer(struct tow_client *client, struct tow_peer *peer,
 			       struct tow_resolving *resolving)
 {
 	struct tow_conn_settings *settings = &peer->dev->peers->settings;
@@ -422,7 +379,7 @@ static int tow_resolve_at_peer(struct tow_peer *peer,
 	int ret;
 
 	do {
-		ret = tow_peer_use(peer,
+		ret = tow_peer_use(peer, client->account,
 				   READ_ONCE(settings->reconnect_timeout_ms),
 				   &session);
 		if (ret)
@@ -446,13 +403,13 @@ static int tow_resolve_find(struct tow_client *client,
 	resolving->rights = call->rights;
 	resolving->wait = call->timeout_ms;
 	/* Without a timeout the peer answers at once, or the session ends. */
-	resolving->forever = !call->timeout_ms ||
-			     call->timeout_ms == TOW_WAIT_FOREVER;
-	resolving->deadline = jiffies + msecs_to_jiffies(call->timeout_ms);
+	resolving->deadline = jiffies +
+		(!call->timeout_ms || call->timeout_ms == TOW_WAIT_FOREVER ?
+		 MAX_JIFFY_OFFSET : msecs_to_jiffies(call->timeout_ms));
 	peer = tow_peer_find(client->dev, call->peer);
 	if (!peer)
 		return -ENOENT;
-	ret = tow_resolve_at_peer(peer, resolving);
+	ret = tow_resolve_at_peer(client, peer, resolving);
 	tow_peer_put(peer);
 	return ret;
 }
@@ -467,11 +424,10 @@ static int tow_resolve_begin(struct tow_client *client,
 	if (ret)
 		return ret;
 	call->bytes = resolving.remote->bytes;
-	ret = tow_dir_add_handle(client, NULL, resolving.remote, &call->handle);
-	if (ret) {
+	ret = tow_dir_add_handle(client, &tow_remote_handle_ops,
+				 resolving.remote, &call->handle);
+	if (ret)
 		tow_remote_close(resolving.remote);
-		tow_directory_kick(client->dev->directory);
-	}
 	return ret;
 }
 
@@ -492,11 +448,10 @@ int tow_call_resolve(struct tow_client *client, void *data,
 		return ret;
 	ret = tow_call_answer(answer, call);
 	/* NULL: another thread has guessed the number, and ended the handle. */
-	remote = ret ? tow_dir_take_remote(client, call->handle) : NULL;
-	if (remote) {
+	remote = ret ? tow_dir_take(client, call->handle,
+				    &tow_remote_handle_ops) : NULL;
+	if (remote)
 		tow_remote_close(remote);
-		tow_directory_kick(client->dev->directory);
-	}
 	return ret;
 }
 
@@ -506,14 +461,9 @@ int tow_call_release(struct tow_client *client, void *data,
 {
 	const struct tow_release *call = data;
 	struct tow_remote *remote;
-	int ret;
 
 	if (call->flags)
 		return -EINVAL;
-	remote = tow_dir_take_remote(client, call->handle);
-	if (!remote)
-		return -ENOENT;
-	ret = tow_remote_close(remote);
-	tow_directory_kick(client->dev->directory);
-	return ret;
+	remote = tow_dir_take(client, call->handle, &tow_remote_handle_ops);
+	return remote ? tow_remote_close(remote) : -ENOENT;
 }

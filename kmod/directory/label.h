@@ -27,6 +27,9 @@ struct tow_label {
 	const u8		*name;
 };
 
+/* tow_label_tenant() tells so many tenants apart. */
+#define TOW_TENANTS		32
+
 /**
  * struct tow_labels - a hash table of labels
  * @table: struct tow_label; several may be equal
@@ -48,5 +51,6 @@ struct tow_label *tow_labels_next(struct tow_label *label);
 void tow_label_copy(struct tow_label *label, const struct tow_label *from,
 		    u8 *name);
 bool tow_label_valid(const struct tow_label *label);
+unsigned int tow_label_tenant(const struct tow_label *label);
 
 #endif /* TOW_LABEL_H */

@@ -3,6 +3,7 @@
  * Labels: see label.h.
  */
 #include <linux/jhash.h>
+#include <linux/once.h>
 #include <linux/string.h>
 
 #include "core/core.h"
@@ -152,4 +153,21 @@ bool tow_label_valid(const struct tow_label *label)
 			return false;
 	}
 	return true;
+}
+
+/**
+ * tow_label_tenant - a number for the job or user of a label
+ * @label: the label
+ *
+ * Nobody can choose a job or user that has the number of another.
+ *
+ * Return: below TOW_TENANTS; the same for all labels of the job or user.
+ */
+unsigned int tow_label_tenant(const struct tow_label *label)
+{
+	static u32 seed __read_mostly;
+
+	get_random_once(&seed, sizeof(seed));
+	return jhash(label->job_id, TOW_JOB_ID_BYTES, seed ^ label->uid) %
+	       TOW_TENANTS;
 }

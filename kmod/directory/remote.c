@@ -27,6 +27,9 @@ static void tow_remote_release(struct kref *refs)
 	struct tow_remote *remote = container_of(refs, struct tow_remote, refs);
 	struct tow_assoc *assoc = remote->assoc;
 
+	/* It was never requested. */
+	if (remote->number)
+		xa_release(&assoc->dir.requests, remote->number);
 	kvfree(remote->segments);
 	/* tow_client_get_remote() may still see it. */
 	kfree_rcu(remote, rcu);
@@ -135,27 +138,12 @@ void tow_remote_make_valid(struct tow_remote *remote)
 
 /**
  * tow_remote_ask - request a remote range, or more of its segments
- * @remote: the remote range, ASKING, without a request
- *
- * Return: 0 or -ENOMEM.
+ * @remote: the remote range, ASKING; its request was not sent, or was answered
  */
-int tow_remote_ask(struct tow_remote *remote)
+void tow_remote_ask(struct tow_remote *remote)
 {
-	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
-	int ret;
-
-	/* Number 0 means that there is no request. */
-	ret = xa_alloc_cyclic(&sdir->requests, &remote->number, remote,
-			      XA_LIMIT(1, U32_MAX), &sdir->last_request,
-			      GFP_KERNEL_ACCOUNT);
-	if (ret < 0) {
-		remote->number = 0;
-		return -ENOMEM;
-	}
-	tow_remote_get(remote);
-	list_add_tail(&remote->link, &sdir->asks);
-	tow_directory_want_kick(remote->assoc);
-	return 0;
+	list_add_tail(&remote->link, &tow_remote_dir(remote)->asks);
+	tow_assoc_kick(remote->assoc);
 }
 
 /* End the remote range's request, and put the request's reference. */
@@ -178,33 +166,32 @@ static void tow_remote_unask(struct tow_remote *remote)
 }
 
 /**
- * tow_remote_asked - a remote range's request was answered
- * @remote: the remote range; caller has a reference
+ * tow_remote_asked - the answer to a remote range's request was handled
+ * @remote: the remote range; caller has a reference.  ASKING: it asks for more
+ *	segments, by the same number
  */
 void tow_remote_asked(struct tow_remote *remote)
 {
-	/* It may be in tow_assoc_dir.cancels: too late. */
-	if (remote->state == TOW_REMOTE_ENDED)
-		list_del_init(&remote->link);
 	tow_remote_dir(remote)->asked--;
-	tow_remote_drop_request(remote);
+	if (remote->state != TOW_REMOTE_ASKING)
+		tow_remote_drop_request(remote);
 }
 
 /**
  * tow_remote_granted - the peer has granted a remote range
  * @remote: the remote range, ASKING; or ENDED, if no call waits for it any more
- * @grant: the grant's number in the association
+ * @grant: the grant's number in the association, reserved in
+ *	tow_assoc_dir.remotes
  *
- * Return: 0; -EPROTO: another remote range has this grant; -ENOMEM.
+ * Return: 0; -EPROTO: another remote range has this grant.
  */
 int tow_remote_granted(struct tow_remote *remote, u64 grant)
 {
 	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
-	int ret;
 
-	ret = xa_insert(&sdir->remotes, grant, remote, GFP_KERNEL);
-	if (ret)
-		return ret == -EBUSY ? -EPROTO : ret;
+	if (xa_load(&sdir->remotes, grant))
+		return -EPROTO;
+	xa_store(&sdir->remotes, grant, remote, 0);
 	tow_remote_get(remote);
 	remote->grant = grant;
 	sdir->remote_count++;
@@ -215,7 +202,8 @@ int tow_remote_granted(struct tow_remote *remote, u64 grant)
 
 /**
  * tow_remote_refuse - end a remote range that was not VALID yet
- * @remote: the remote range, ASKING, without a request; caller has a reference
+ * @remote: the remote range, ASKING; its request was answered; caller has a
+ *	reference
  * @error: for the calls that wait
  */
 void tow_remote_refuse(struct tow_remote *remote, int error)
@@ -270,7 +258,7 @@ static void tow_remote_drained(struct tow_remote *remote)
 		return;
 	list_add_tail(&remote->link, remote->given_up ? &sdir->releases :
 							&sdir->acks);
-	tow_directory_want_kick(remote->assoc);
+	tow_assoc_kick(remote->assoc);
 }
 
 /* Take a remote range out of tow_assoc_dir.idle, if it is there. */
@@ -353,12 +341,16 @@ static struct tow_remote *tow_remote_find(struct tow_assoc *assoc,
 	return NULL;
 }
 
+/* Return: with a number for its request. */
 static struct tow_remote *tow_remote_new(struct tow_assoc *assoc,
 					 const struct tow_label *label,
 					 u32 rights, bool wait)
 {
+	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_remote *remote;
 
+	/* The client may have to wait for its memory, but nobody else. */
+	lockdep_assert_not_held(&sdir->lock);
 	remote = kzalloc(struct_size(remote, name, label->bytes),
 			 GFP_KERNEL_ACCOUNT);
 	if (!remote)
@@ -373,38 +365,31 @@ static struct tow_remote *tow_remote_new(struct tow_assoc *assoc,
 	remote->users = 1;
 	init_completion(&remote->settled);
 	INIT_LIST_HEAD(&remote->link);
-	return remote;
+	/* Number 0 means that there is no request. */
+	if (xa_alloc_cyclic(&sdir->requests, &remote->number, NULL,
+			    XA_LIMIT(1, U32_MAX), &sdir->last_request,
+			    GFP_KERNEL_ACCOUNT) >= 0)
+		return remote;
+	remote->number = 0;
+	tow_remote_put(remote);
+	return NULL;
 }
 
-/* Caller holds tow_assoc_dir.lock.  Make a remote range, and request it. */
-static int tow_remote_begin(struct tow_assoc *assoc,
-			    const struct tow_label *label, u32 rights,
-			    bool wait, struct tow_remote **result)
+/* Caller holds tow_assoc_dir.lock.  Request a new remote range. */
+static int tow_remote_begin(struct tow_remote *remote)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
-	struct tow_remote *remote = tow_remote_new(assoc, label, rights,
-						   wait);
-	int ret;
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 
-	if (!remote)
-		return -ENOMEM;
-	ret = tow_remote_is_slot(remote) ? 0 :
-	      tow_labels_add(&sdir->cache, &remote->label);
-	if (ret)
-		goto err_put;
-	remote->cached = !tow_remote_is_slot(remote);
-	ret = tow_remote_ask(remote);
-	if (ret)
-		goto err_uncache;
+	if (!tow_remote_is_slot(remote)) {
+		if (tow_labels_add(&sdir->cache, &remote->label))
+			return -ENOMEM;
+		remote->cached = true;
+	}
+	xa_store(&sdir->requests, remote->number, remote, 0);
+	tow_remote_get(remote);
+	tow_remote_ask(remote);
 	tow_remote_set_busy(remote, true);
-	*result = remote;
 	return 0;
-
-err_uncache:
-	tow_remote_uncache(remote);
-err_put:
-	tow_remote_put(remote);
-	return ret;
 }
 
 /* The error of calls that need a lost association. */
@@ -430,19 +415,23 @@ static int tow_remote_lost_error(struct tow_assoc *assoc)
 int tow_remote_open(struct tow_assoc *assoc, const struct tow_label *label,
 		    u32 rights, bool wait, struct tow_remote **result)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_remote *fresh = tow_remote_new(assoc, label, rights, wait);
+	struct tow_remote *found = NULL;
 	int ret = 0;
 
-	mutex_lock(&sdir->lock);
-	*result = NULL;
-	if (sdir->lost)
+	if (!fresh)
+		return -ENOMEM;
+	mutex_lock(&assoc->dir.lock);
+	if (assoc->dir.lost)
 		ret = tow_remote_lost_error(assoc);
 	else if (rights != TOW_RIGHT_NOTIFY)
-		*result = tow_remote_find(assoc, label, rights, wait);
-	if (!ret && !*result)
-		ret = tow_remote_begin(assoc, label, rights, wait, result);
-	mutex_unlock(&sdir->lock);
-	tow_directory_kick(assoc->dev->directory);
+		found = tow_remote_find(assoc, label, rights, wait);
+	if (!ret && !found)
+		ret = tow_remote_begin(fresh);
+	mutex_unlock(&assoc->dir.lock);
+	*result = found ?: fresh;
+	if (ret || found)
+		tow_remote_put(fresh);
 	return ret;
 }
 
@@ -479,7 +468,7 @@ static void tow_remote_abandon(struct tow_remote *remote)
 	WRITE_ONCE(remote->state, TOW_REMOTE_ENDED);
 	if (remote->number) {
 		list_add_tail(&remote->link, &sdir->cancels);
-		tow_directory_want_kick(remote->assoc);
+		tow_assoc_kick(remote->assoc);
 	} else {
 		tow_remote_set_busy(remote, false);
 	}
@@ -501,7 +490,7 @@ static void tow_remote_make_idle(struct tow_remote *remote)
  * tow_remote_close - undo tow_remote_open()
  * @remote: the remote range; may be gone afterwards
  *
- * May sleep.  tow_directory_kick() sends the messages to the peer.
+ * May sleep.
  *
  * Return: 0; -ESTALE: @remote was not VALID any more.
  */
@@ -603,10 +592,15 @@ void tow_remote_assoc_gone(struct tow_assoc *assoc)
 }
 
 /**
- * tow_remote_assoc_cleanup - undo tow_remote_assoc_init()
+ * tow_directory_assoc_cleanup - undo tow_directory_assoc_init()
  * @assoc: without references
  */
-void tow_remote_assoc_cleanup(struct tow_assoc *assoc)
+void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
 {
 	tow_labels_cleanup(&assoc->dir.cache);
+	/* They have nothing, but may have room that something did not get. */
+	xa_destroy(&assoc->dir.requests);
+	xa_destroy(&assoc->dir.remotes);
+	xa_destroy(&assoc->dir.waiting);
+	xa_destroy(&assoc->dir.grants);
 }

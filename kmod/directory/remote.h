@@ -72,13 +72,15 @@ struct tow_segment {
  * @quiet: drained: nothing is in flight, nor will be
  * @given_up: ENDING: released by us, not revoked by the peer
  * @users: handles, and calls that wait for the answer
- * @number: of its request, while it is in tow_assoc_dir.requests; else 0
+ * @number: of its request, which is in tow_assoc_dir.requests, or reserved
+ *	there until it is; 0: it was answered
  * @grant: the grant's number in the association; 0: none
  * @bytes: its size
  * @total: how many segments it has
  * @have: how many segments are known
  * @known: how many bytes are in known segments
- * @segments: in the order of its bytes
+ * @segments: in the order of its bytes; while ASKING, with room for
+ *	tow_answer_room() of them
  * @link: in one of the lists of tow_assoc_dir
  * @rcu: frees it
  * @name: of @label
@@ -158,7 +160,6 @@ void tow_remote_reap(struct tow_directory *dir);
 void tow_remote_assoc_init(struct tow_assoc *assoc);
 void tow_remote_assoc_lost(struct tow_assoc *assoc);
 void tow_remote_assoc_gone(struct tow_assoc *assoc);
-void tow_remote_assoc_cleanup(struct tow_assoc *assoc);
 
 /* rma/rmr.c */
 const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
@@ -229,7 +230,7 @@ static inline void tow_remote_locate(const struct tow_remote *remote, u64 offset
 /* Called by resolve.c with tow_assoc_dir.lock held. */
 void tow_remote_wake(struct tow_remote *remote, int error);
 void tow_remote_make_valid(struct tow_remote *remote);
-int tow_remote_ask(struct tow_remote *remote);
+void tow_remote_ask(struct tow_remote *remote);
 void tow_remote_asked(struct tow_remote *remote);
 int tow_remote_granted(struct tow_remote *remote, u64 grant);
 void tow_remote_refuse(struct tow_remote *remote, int error);

@@ -4,6 +4,7 @@
  * an export, and its answers.  Answers are checked before they are used; a
  * message that the owner must not send ends the association.
  */
+#include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/overflow.h>
 
@@ -46,7 +47,7 @@ static int tow_answer_check(const struct tow_wire_resolved *body, size_t bytes)
 {
 	u32 total, first, count;
 
-	if (bytes < sizeof(*body) || body->reserved)
+	if (body->reserved)
 		return -EPROTO;
 	total = le32_to_cpu(body->total);
 	first = le32_to_cpu(body->first);
@@ -62,6 +63,38 @@ static int tow_answer_check(const struct tow_wire_resolved *body, size_t bytes)
 	    first > total || count > total - first ||
 	    total > le64_to_cpu(body->bytes))
 		return -EPROTO;
+	return 0;
+}
+
+/* For how many segments is there room, if so many of so many are known? */
+static u32 tow_answer_room(u32 have, u32 total)
+{
+	return have ? min_t(u64, roundup_pow_of_two(have), total) : 0;
+}
+
+/*
+ * Make room for an answer with a grant.  Caller holds no lock: only answers use
+ * the array before the range is VALID, and they are handled one at a time.
+ */
+static int tow_answer_make_room(struct tow_remote *remote,
+				const struct tow_wire_resolved *body)
+{
+	u32 total = le32_to_cpu(body->total);
+	u32 room = tow_answer_room(remote->have + le32_to_cpu(body->count), total);
+	struct tow_segment *segments;
+
+	/* tow_answer_next() refuses an answer that is out of order. */
+	if (room == tow_answer_room(remote->have, remote->total) ||
+	    le32_to_cpu(body->first) != remote->have)
+		return 0;
+	segments = kvmalloc_array(room, sizeof(*segments), GFP_KERNEL);
+	if (!segments)
+		return -ENOMEM;
+	if (remote->have)
+		memcpy(segments, remote->segments,
+		       remote->have * sizeof(*segments));
+	kvfree(remote->segments);
+	remote->segments = segments;
 	return 0;
 }
 
@@ -106,8 +139,10 @@ static int tow_answer_add_all(struct tow_remote *remote,
 		ret = tow_answer_add(remote, &body->segments[i]);
 	if (ret)
 		return ret;
-	if (remote->have < remote->total)
-		return tow_remote_ask(remote);
+	if (remote->have < remote->total) {
+		tow_remote_ask(remote);
+		return 0;
+	}
 	if (remote->known != remote->bytes || !tow_answer_is_slot(remote))
 		return -EPROTO;
 	tow_remote_make_valid(remote);
@@ -126,10 +161,7 @@ static int tow_answer_first(struct tow_remote *remote,
 		return ret;
 	remote->bytes = le64_to_cpu(body->bytes);
 	remote->total = le32_to_cpu(body->total);
-	remote->segments = kvmalloc_array(remote->total,
-					  sizeof(*remote->segments),
-					  GFP_KERNEL);
-	return remote->segments ? 0 : -ENOMEM;
+	return 0;
 }
 
 static int tow_answer_next(struct tow_remote *remote,
@@ -142,9 +174,9 @@ static int tow_answer_next(struct tow_remote *remote,
 	       le32_to_cpu(body->first) != remote->have ? -EPROTO : 0;
 }
 
-/* Handle an answer with a grant. */
+/* Handle an answer with a grant.  @error: there is no room for its segments. */
 static int tow_answer_granted(struct tow_remote *remote,
-			      const struct tow_wire_resolved *body)
+			      const struct tow_wire_resolved *body, int error)
 {
 	int ret;
 
@@ -153,7 +185,7 @@ static int tow_answer_granted(struct tow_remote *remote,
 	else
 		ret = tow_answer_first(remote, body);
 	if (!ret)
-		ret = tow_answer_add_all(remote, body);
+		ret = error ?: tow_answer_add_all(remote, body);
 	return ret;
 }
 
@@ -187,24 +219,22 @@ static int tow_answer_unwanted(struct tow_remote *remote,
 
 /* Caller holds tow_assoc_dir.lock, and has a reference. */
 static int tow_answer_take(struct tow_remote *remote,
-			   const struct tow_wire_resolved *body)
+			   const struct tow_wire_resolved *body, int error)
 {
 	u32 status = le32_to_cpu(body->status);
-	bool forgotten;
 	int ret;
 
-	tow_remote_asked(remote);
+	/* It may be in tow_assoc_dir.cancels: too late. */
+	if (remote->state == TOW_REMOTE_ENDED)
+		list_del_init(&remote->link);
 	if (remote->state != TOW_REMOTE_ASKING)
 		return tow_answer_unwanted(remote, body);
 	ret = status ? tow_answer_refused(remote, status) :
-		       tow_answer_granted(remote, body);
-	if (!ret)
-		return 0;
-	/* The peer's grant was not recorded: nothing would release it. */
-	forgotten = !status && !remote->grant;
-	tow_remote_refuse(remote, ret);
+		       tow_answer_granted(remote, body, error);
+	if (ret)
+		tow_remote_refuse(remote, ret);
 	/* Other errors concern only this request. */
-	return ret == -EPROTO || forgotten ? ret : 0;
+	return ret == -EPROTO ? ret : 0;
 }
 
 /*
@@ -229,22 +259,37 @@ static int tow_receive_resolved(struct tow_assoc *assoc, u32 number,
 				const struct tow_wire_resolved *body,
 				size_t bytes)
 {
+	u64 grant = le64_to_cpu(body->grant);
 	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_remote *remote;
-	int ret;
+	int ret, error = 0;
 
 	ret = tow_answer_check(body, bytes);
 	if (ret)
 		return ret;
 	mutex_lock(&sdir->lock);
 	remote = tow_answer_find(assoc, number);
-	if (remote)
-		ret = tow_answer_take(remote, body);
-	else
-		ret = sdir->lost ? -ECONNRESET : -EPROTO;
+	ret = sdir->lost ? -ECONNRESET : -EPROTO;
 	mutex_unlock(&sdir->lock);
-	if (remote)
-		tow_remote_put(remote);
+	if (!remote)
+		return ret;
+	/* Nothing would release a grant that cannot be recorded. */
+	ret = grant ? xa_reserve(&sdir->remotes, grant, GFP_KERNEL) : 0;
+	if (ret)
+		goto out_put;
+	if (grant)
+		error = tow_answer_make_room(remote, body);
+	mutex_lock(&sdir->lock);
+	/* Unless the association was lost meanwhile. */
+	if (remote->number) {
+		ret = tow_answer_take(remote, body, error);
+		tow_remote_asked(remote);
+	}
+	mutex_unlock(&sdir->lock);
+	/* Unless it is recorded. */
+	xa_release(&sdir->remotes, grant);
+out_put:
+	tow_remote_put(remote);
 	return ret;
 }
 
@@ -275,13 +320,9 @@ static void tow_revoke_one(struct tow_assoc *assoc, u64 grant)
 static int tow_receive_revoke(struct tow_assoc *assoc,
 			      const struct tow_wire_grants *body, size_t bytes)
 {
-	u32 count, i;
+	u32 i, count = tow_wire_grants_count(body, bytes);
 
-	if (bytes < sizeof(*body) || body->reserved)
-		return -EPROTO;
-	count = le32_to_cpu(body->count);
-	if (!count || count > TOW_WIRE_GRANTS_MAX ||
-	    bytes != struct_size(body, grants, count))
+	if (!count)
 		return -EPROTO;
 	tow_assoc_note(assoc, "revoke: received",
 		       le64_to_cpu(body->grants[0]), 0);
@@ -308,7 +349,7 @@ int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,
 {
 	if (type == TOW_WIRE_RESOLVED)
 		return tow_receive_resolved(assoc, number, body, bytes);
-	return number ? -EPROTO : tow_receive_revoke(assoc, body, bytes);
+	return tow_receive_revoke(assoc, body, bytes);
 }
 
 /* ---- messages to owners -------------------------------------------------- */

@@ -23,7 +23,10 @@
 #include "export.h"
 #include "slot.h"
 
-/* Requests of one association that wait for a name, at most. */
+/*
+ * Requests of one association that wait for a name, at most.  A tenant has no
+ * more than are left, so those who come later find room.
+ */
 #define TOW_WAITING_MAX		1024
 
 /* Answers of one association, at most.  More than a peer's TOW_ASKED_MAX. */
@@ -35,8 +38,8 @@
  * @assoc: the peer's association, which outlives its requests
  * @link: in tow_assoc_dir.answers, when it has an answer
  * @number: the peer's number for it
- * @rights: of a RESOLVE: bits of enum tow_right: what the peer wants to do
  * @status: the answer: enum tow_wire_status
+ * @fresh: of a RESOLVE: the grant that may be given, until it is; else NULL
  * @grant: number of the grant that was given, or that a RESOLVE_MORE is about
  * @first: number of the answer's first segment
  * @name: of @label
@@ -49,8 +52,8 @@ struct tow_request {
 	struct tow_assoc	*assoc;
 	struct list_head	link;
 	u32			number;
-	u32			rights;
 	u32			status;
+	struct tow_grant	*fresh;
 	u64			grant;
 	u32			first;
 	u8			name[];
@@ -72,6 +75,12 @@ static struct tow_request *tow_request_new(struct tow_assoc *assoc,
 	return request;
 }
 
+static void tow_request_free(struct tow_request *request)
+{
+	tow_grant_free(request->fresh);
+	kfree(request);
+}
+
 /* Caller holds tow_assoc_dir.lock; the request does not wait any more. */
 static void tow_request_answer(struct tow_request *request, u32 status)
 {
@@ -81,34 +90,38 @@ static void tow_request_answer(struct tow_request *request, u32 status)
 	request->status = status;
 	list_add_tail(&request->link, &sdir->answers);
 	sdir->answer_count++;
-	tow_directory_want_kick(request->assoc);
+	tow_assoc_kick(request->assoc);
 }
 
 /* Caller holds both locks. */
 static void tow_request_grant(struct tow_request *request,
 			      struct tow_exported *exported)
 {
-	tow_request_answer(request, tow_grant_new(request->assoc, exported,
-						  request->rights,
-						  &request->grant));
+	u32 status = tow_grant_give(request->fresh, exported);
+
+	request->grant = request->fresh->id;
+	if (!status)
+		request->fresh = NULL;
+	tow_request_answer(request, status);
 }
 
-/* Caller holds both locks.  Return: OK: the request waits; else the answer. */
+/*
+ * Caller holds both locks; the number is reserved in tow_assoc_dir.waiting.
+ * Return: OK: the request waits; else the answer.
+ */
 static u32 tow_request_wait(struct tow_request *request)
 {
 	struct tow_assoc *assoc = request->assoc;
 	struct tow_assoc_dir *sdir = &assoc->dir;
+	u16 *own = &sdir->waiting_of[tow_label_tenant(&request->label)];
 
-	if (sdir->waiting_count >= TOW_WAITING_MAX)
+	if (*own >= TOW_WAITING_MAX - sdir->waiting_count)
 		return TOW_WIRE_TOO_MANY;
-	if (xa_err(xa_store(&sdir->waiting, request->number, request,
-			    GFP_KERNEL)))
+	if (tow_labels_add(&assoc->dev->directory->waiting, &request->label))
 		return TOW_WIRE_NO_MEMORY;
-	if (tow_labels_add(&assoc->dev->directory->waiting, &request->label)) {
-		xa_erase(&sdir->waiting, request->number);
-		return TOW_WIRE_NO_MEMORY;
-	}
+	xa_store(&sdir->waiting, request->number, request, 0);
 	sdir->waiting_count++;
+	(*own)++;
 	atomic_inc(&assoc->users);
 	return TOW_WIRE_OK;
 }
@@ -121,6 +134,7 @@ static void tow_request_wait_no_more(struct tow_request *request)
 	tow_labels_remove(&assoc->dev->directory->waiting, &request->label);
 	xa_erase(&assoc->dir.waiting, request->number);
 	assoc->dir.waiting_count--;
+	assoc->dir.waiting_of[tow_label_tenant(&request->label)]--;
 	atomic_dec(&assoc->users);
 }
 
@@ -167,20 +181,6 @@ static void tow_grant_answer_waiting(struct tow_exported *exported)
 
 /* ---- an export is published ------------------------------------------------ */
 
-/* Give the export its number; tow_exported_next() finds it from here on. */
-static int tow_exported_number(struct tow_exported *exported)
-{
-	struct tow_directory *dir = exported->dev->directory;
-	int ret;
-
-	xa_lock(&dir->by_id);
-	exported->id = ++dir->last_id;
-	ret = xa_err(__xa_store(&dir->by_id, exported->id, exported,
-				GFP_KERNEL_ACCOUNT));
-	xa_unlock(&dir->by_id);
-	return ret;
-}
-
 /* Caller holds tow_directory.lock. */
 static int tow_exported_name(struct tow_exported *exported)
 {
@@ -188,18 +188,13 @@ static int tow_exported_name(struct tow_exported *exported)
 	int ret;
 
 	ret = tow_exported_may_be(exported);
+	if (!ret)
+		ret = tow_labels_add(&dir->exports, &exported->label);
 	if (ret)
 		return ret;
-	ret = tow_exported_number(exported);
-	if (ret)
-		return ret;
-	ret = tow_labels_add(&dir->exports, &exported->label);
-	if (ret) {
-		xa_erase(&dir->by_id, exported->id);
-		return ret;
-	}
-	/* The reference of tow_directory.by_id. */
+	/* tow_exported_next() finds it from here on. */
 	kref_get(&exported->refs);
+	xa_store(&dir->by_id, exported->id, exported, 0);
 	if (exported->region->backing)
 		atomic_inc(&exported->region->backing->exports);
 	tow_stat_inc(exported->dev, TOW_STAT_EXPORTS);
@@ -210,11 +205,9 @@ static int tow_exported_name(struct tow_exported *exported)
 
 /**
  * tow_exported_publish - let an export be found
- * @exported: from tow_exported_new(); caller is still a user of the device.  An
- *	error puts the caller's reference
+ * @exported: from tow_exported_new(); caller is still a user of the device
  *
- * Requests that wait for the name are answered; tow_directory_kick() sends the
- * answers.
+ * Requests that wait for the name are answered.
  *
  * Return: 0; -EEXIST, -ENOMEM, -ENODEV, -EFAULT.
  */
@@ -223,13 +216,19 @@ int tow_exported_publish(struct tow_exported *exported)
 	struct tow_directory *dir = exported->dev->directory;
 	int ret;
 
-	mutex_lock(&dir->lock);
-	ret = tow_exported_name(exported);
-	mutex_unlock(&dir->lock);
-	if (ret) {
-		tow_exported_hide(exported);
-		tow_exported_put(exported);
+	xa_lock(&dir->by_id);
+	exported->id = ++dir->last_id;
+	xa_unlock(&dir->by_id);
+	/* The client may have to wait for its memory, but nobody else. */
+	lockdep_assert_not_held(&dir->lock);
+	ret = xa_reserve(&dir->by_id, exported->id, GFP_KERNEL_ACCOUNT);
+	if (!ret) {
+		mutex_lock(&dir->lock);
+		ret = tow_exported_name(exported);
+		mutex_unlock(&dir->lock);
 	}
+	if (ret)
+		xa_release(&dir->by_id, exported->id);
 	return ret;
 }
 
@@ -239,7 +238,7 @@ int tow_exported_publish(struct tow_exported *exported)
 static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
 			     struct tow_label *label)
 {
-	if (bytes < sizeof(*body) || bytes != sizeof(*body) + body->name_bytes)
+	if (bytes != sizeof(*body) + body->name_bytes)
 		return -EPROTO;
 	memset(label, 0, sizeof(*label));
 	memcpy(label->job_id, body->job_id, sizeof(label->job_id));
@@ -271,7 +270,15 @@ static int tow_receive_resolve(struct tow_assoc *assoc, u32 number,
 	if (!request)
 		return -ENOMEM;
 	tow_label_copy(&request->label, &label, request->name);
-	request->rights = le32_to_cpu(body->rights);
+	request->fresh = tow_grant_new(assoc, le32_to_cpu(body->rights));
+	ret = request->fresh ? 0 : -ENOMEM;
+	/* Reserves the number.  EBUSY: a request with this number waits. */
+	if (!ret && body->wait)
+		ret = xa_insert(&sdir->waiting, number, NULL, GFP_KERNEL);
+	if (ret) {
+		tow_request_free(request);
+		return ret == -EBUSY ? -EPROTO : ret;
+	}
 	mutex_lock(&dir->lock);
 	mutex_lock(&sdir->lock);
 	if (sdir->lost)
@@ -283,14 +290,15 @@ static int tow_receive_resolve(struct tow_assoc *assoc, u32 number,
 		tow_request_resolve(request, body->wait);
 	mutex_unlock(&sdir->lock);
 	mutex_unlock(&dir->lock);
+	/* Unless it waits. */
+	xa_release(&sdir->waiting, number);
 	if (ret)
-		kfree(request);
+		tow_request_free(request);
 	return ret;
 }
 
 static int tow_receive_more(struct tow_assoc *assoc, u32 number,
-			    const struct tow_wire_resolve_more *body,
-			    size_t bytes)
+			    const struct tow_wire_resolve_more *body)
 {
 	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request;
@@ -298,7 +306,7 @@ static int tow_receive_more(struct tow_assoc *assoc, u32 number,
 	int ret = 0;
 
 	/* The answer to the RESOLVE has the first segment. */
-	if (bytes != sizeof(*body) || body->reserved || !body->first)
+	if (body->reserved || !body->first)
 		return -EPROTO;
 	request = tow_request_new(assoc, number, 0);
 	if (!request)
@@ -322,15 +330,12 @@ static int tow_receive_more(struct tow_assoc *assoc, u32 number,
 }
 
 /* A request that is not found is answered already. */
-static int tow_receive_cancel(struct tow_assoc *assoc, u32 number,
-			      size_t bytes)
+static int tow_receive_cancel(struct tow_assoc *assoc, u32 number)
 {
 	struct tow_directory *dir = assoc->dev->directory;
 	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request;
 
-	if (bytes)
-		return -EPROTO;
 	mutex_lock(&dir->lock);
 	mutex_lock(&sdir->lock);
 	request = xa_load(&sdir->waiting, number);
@@ -357,22 +362,39 @@ static int tow_receive_release(struct tow_assoc *assoc, u8 type, u64 id)
 	return 0;
 }
 
+/* Caller holds tow_assoc_dir.lock.  Is one of the grants of a slot? */
+static bool tow_grants_have_slot(struct tow_assoc *assoc,
+				 const struct tow_wire_grants *body, u32 count)
+{
+	struct tow_grant *grant;
+
+	lockdep_assert_held(&assoc->dir.lock);
+	while (count--) {
+		grant = xa_load(&assoc->dir.grants,
+				le64_to_cpu(body->grants[count]));
+		if (grant && grant->exported->slot)
+			return true;
+	}
+	return false;
+}
+
 /* REVOKED or RELEASE. */
 static int tow_receive_grants(struct tow_assoc *assoc, u8 type,
 			      const struct tow_wire_grants *body, size_t bytes)
 {
 	struct tow_directory *dir = assoc->dev->directory;
-	u32 count, i;
+	u32 i, count = tow_wire_grants_count(body, bytes);
 	int ret = 0;
+	bool slot;
 
-	if (bytes < sizeof(*body) || body->reserved)
+	if (!count)
 		return -EPROTO;
-	count = le32_to_cpu(body->count);
-	if (!count || count > TOW_WIRE_GRANTS_MAX ||
-	    bytes != struct_size(body, grants, count))
-		return -EPROTO;
+	mutex_lock(&assoc->dir.lock);
+	slot = tow_grants_have_slot(assoc, body, count);
+	mutex_unlock(&assoc->dir.lock);
 	/* Count earlier notifications before the slot gets another holder. */
-	tow_credit_drain(assoc);
+	if (slot)
+		tow_credit_drain(assoc);
 	mutex_lock(&dir->lock);
 	mutex_lock(&assoc->dir.lock);
 	for (i = 0; i < count && !ret; i++)
@@ -404,12 +426,11 @@ int tow_grant_receive(struct tow_assoc *assoc, u8 type, u32 number,
 	case TOW_WIRE_RESOLVE:
 		return tow_receive_resolve(assoc, number, body, bytes);
 	case TOW_WIRE_RESOLVE_MORE:
-		return tow_receive_more(assoc, number, body, bytes);
+		return tow_receive_more(assoc, number, body);
 	case TOW_WIRE_CANCEL:
-		return tow_receive_cancel(assoc, number, bytes);
+		return tow_receive_cancel(assoc, number);
 	default:
-		return number ? -EPROTO :
-		       tow_receive_grants(assoc, type, body, bytes);
+		return tow_receive_grants(assoc, type, body, bytes);
 	}
 }
 
@@ -474,7 +495,7 @@ static size_t tow_fill_answer(struct tow_assoc *assoc, u8 *type,
 	*number = request->number;
 	list_del(&request->link);
 	sdir->answer_count--;
-	kfree(request);
+	tow_request_free(request);
 	return struct_size(body, segments, le32_to_cpu(body->count));
 }
 
@@ -493,7 +514,7 @@ size_t tow_grant_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
 	/* In this order: a grant's answer is sent before its REVOKE. */
 	if (!list_empty(&assoc->dir.answers))
 		return tow_fill_answer(assoc, type, number, body);
-	if (!list_empty(&assoc->dir.bygone) || !list_empty(&assoc->dir.revokes))
+	if (!list_empty(&assoc->dir.revokes))
 		return tow_revoke_fill(assoc, type, number, body);
 	return 0;
 }
@@ -526,11 +547,11 @@ void tow_grant_assoc_lost(struct tow_assoc *assoc)
 
 	xa_for_each(&sdir->waiting, number, request) {
 		tow_request_wait_no_more(request);
-		kfree(request);
+		tow_request_free(request);
 	}
 	list_for_each_entry_safe(request, next, &sdir->answers, link) {
 		list_del(&request->link);
-		kfree(request);
+		tow_request_free(request);
 	}
 	sdir->answer_count = 0;
 }

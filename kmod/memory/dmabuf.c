@@ -64,22 +64,13 @@ static int tow_region_mmap(struct dma_buf *dmabuf, struct vm_area_struct *vma)
 	return 0;
 }
 
-static unsigned int tow_region_chunks(struct tow_region *region)
-{
-	unsigned int i, count = 0;
-
-	for (i = 0; i < region->slab_count; i++)
-		count += region->slabs[i]->chunk_count;
-	return count;
-}
-
 static struct sg_table *tow_region_map(struct dma_buf_attachment *attachment,
 				       enum dma_data_direction direction)
 {
 	struct tow_region *region = attachment->dmabuf->priv;
 	struct scatterlist *sg;
 	struct sg_table *table;
-	unsigned int i, j;
+	unsigned int i, j, chunks = 0;
 	int ret;
 
 	if (tow_region_readonly(attachment->dmabuf) &&
@@ -88,7 +79,9 @@ static struct sg_table *tow_region_map(struct dma_buf_attachment *attachment,
 	table = kmalloc(sizeof(*table), GFP_KERNEL);
 	if (!table)
 		return ERR_PTR(-ENOMEM);
-	ret = sg_alloc_table(table, tow_region_chunks(region), GFP_KERNEL);
+	for (i = 0; i < region->slab_count; i++)
+		chunks += region->slabs[i]->chunk_count;
+	ret = sg_alloc_table(table, chunks, GFP_KERNEL);
 	if (ret)
 		goto err_free;
 	sg = table->sgl;

@@ -40,21 +40,6 @@ void tow_imports_init(struct tow_imports *imports, struct tow_device *dev,
 /* ---- on the RDMA device, and off it --------------------------------------- */
 
 /**
- * tow_import_arrive - something of an import is about to be on the RDMA device
- * @import: the import; the caller is a user of the device until it is complete, or has
- *	failed
- */
-void tow_import_arrive(struct tow_import *import)
-{
-	struct tow_imports *imports = &import->dev->memory->imports;
-
-	mutex_lock(&imports->lock);
-	import->off = false;
-	list_add_tail(&import->link, &imports->list);
-	mutex_unlock(&imports->lock);
-}
-
-/**
  * tow_import_claim - is it the caller who takes an import off the RDMA device?
  * @import: the import
  *
@@ -90,7 +75,7 @@ void tow_import_take_off(struct tow_import *import)
 	/* Pairs with tow_imports_stop(). */
 	smp_store_release(&imports->leaving, imports->leaving - 1);
 	mutex_unlock(&imports->lock);
-	/* Pairs with tow_import_free(). */
+	/* Pairs with tow_import_end(). */
 	smp_store_release(&import->off, true);
 	wake_up_all(&imports->wait);
 }
@@ -125,8 +110,9 @@ void tow_imports_stop(struct tow_imports *imports)
 /* ---- the end -------------------------------------------------------------- */
 
 /* Undoes whatever was done so far.  An exporter may let us wait. */
-static void tow_import_free(struct tow_import *import)
+static void tow_import_end(struct work_struct *work)
 {
+	struct tow_import *import = container_of(work, struct tow_import, end);
 	struct tow_device *dev = import->dev;
 	unsigned int i;
 
@@ -138,53 +124,29 @@ static void tow_import_free(struct tow_import *import)
 		kvfree(import->slabs[i]);
 	kvfree(import->slabs);
 	import->ops->put(import);
+	put_device(import->dma_device);
 	tow_uncharge(&import->charge);
-	if (import->counted)
-		atomic_dec(&dev->memory->imports.ending);
+	atomic_dec(&dev->memory->imports.ending);
 	wake_up_all(&dev->memory->imports.wait);
 	kfree(import);
 	tow_device_put(dev);
 }
 
 /**
- * tow_import_drop - let go of an import
- * @import: the import, gone if nobody else holds it; its exporter may let us wait
- */
-void tow_import_drop(struct tow_import *import)
-{
-	if (refcount_dec_and_test(&import->holders))
-		tow_import_free(import);
-}
-
-/**
- * tow_import_leave - take off the RDMA device what was taken back
- * @work: of the import, which this lets go of
- */
-void tow_import_leave(struct work_struct *work)
-{
-	struct tow_import *import = container_of(work, struct tow_import,
-						 leave);
-
-	if (import->claimed)
-		tow_import_take_off(import);
-	tow_import_drop(import);
-}
-
-static void tow_import_end(struct work_struct *work)
-{
-	tow_import_free(container_of(work, struct tow_import, end));
-}
-
-/**
- * tow_import_begin_end - let go of an import, and do not wait for its exporter
+ * tow_import_put - let go of an import, and do not wait for its exporter
  * @import: the import, gone if nobody else holds it
  */
-void tow_import_begin_end(struct tow_import *import)
+void tow_import_put(struct tow_import *import)
 {
-	atomic_inc(&import->dev->memory->imports.ending);
-	import->counted = true;
 	if (refcount_dec_and_test(&import->holders))
 		queue_work(tow_import_wq, &import->end);
+}
+
+/* The import's maker, or its region, lets go of it. */
+static void tow_import_begin_end(struct tow_import *import)
+{
+	atomic_inc(&import->dev->memory->imports.ending);
+	tow_import_put(import);
 }
 
 /**
@@ -208,31 +170,58 @@ void tow_import_release(struct tow_region *region)
 
 /* ---- making --------------------------------------------------------------- */
 
-/**
- * tow_import_alloc - an import of nothing so far
- * @dev: the device
- * @readonly: the device does not write to it
- * @ops: its kind's
- *
- * Return: the import, for tow_import_drop(); or NULL.
- */
-struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly,
-				    const struct tow_import_ops *ops)
+/* Called by users of the device. */
+static struct tow_import *tow_import_alloc(struct tow_device *dev,
+					   const struct tow_import_ops *ops)
 {
+	struct ib_device *ibdev = dev->ibdev;
 	struct tow_import *import;
 
 	import = kzalloc(sizeof(*import), GFP_KERNEL_ACCOUNT);
 	if (!import)
-		return NULL;
+		return ERR_PTR(-ENOMEM);
 	INIT_LIST_HEAD(&import->link);
 	refcount_set(&import->holders, 1);
 	INIT_WORK(&import->end, tow_import_end);
 	kref_get(&dev->refs);
 	import->dev = dev;
+	import->dma_device = get_device(ibdev->dma_device);
+	import->max_segment = ib_dma_max_seg_size(ibdev);
+	/* Bytes that one registration can hold, within bounds. */
+	import->slab_bytes =
+		tow_slab_import_bytes(ibdev->attrs.max_fast_reg_page_list_len,
+				      PAGE_SIZE);
 	import->off = true;
-	import->readonly = readonly;
 	import->ops = ops;
 	import->backing.ops = &ops->backing;
+	return import;
+}
+
+/**
+ * tow_import_new - an import of nothing so far
+ * @dev: the device
+ * @bytes: how much it is to be, whole pages
+ * @readonly: the device does not write to it
+ * @ops: its kind's
+ *
+ * Return: the import, for tow_import_region(); or an ERR_PTR(): -ENODEV, -ENOMEM;
+ * -EOPNOTSUPP: the device needs copies.
+ */
+struct tow_import *tow_import_new(struct tow_device *dev, u64 bytes,
+				  bool readonly,
+				  const struct tow_import_ops *ops)
+{
+	struct tow_import *import = ERR_PTR(-EOPNOTSUPP);
+
+	if (!tow_device_enter(dev))
+		return ERR_PTR(-ENODEV);
+	if (!tow_slab_needs_copies(dev->ibdev))
+		import = tow_import_alloc(dev, ops);
+	tow_device_leave(dev);
+	if (!IS_ERR(import)) {
+		import->bytes = bytes;
+		import->readonly = readonly;
+	}
 	return import;
 }
 
@@ -240,17 +229,14 @@ struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly,
  * tow_import_charge - charge an import, and make room for its slabs
  * @import: the import
  * @client: to whom
- * @bytes: its size
- * @slab_bytes: of each slab but the last
  *
  * Return: 0; -EDQUOT, -ENOSPC; -ENOMEM.
  */
-int tow_import_charge(struct tow_import *import, struct tow_client *client,
-		      u64 bytes, u64 slab_bytes)
+int tow_import_charge(struct tow_import *import, struct tow_client *client)
 {
-	u64 slab_count = DIV_ROUND_UP_ULL(bytes, slab_bytes);
+	u64 slab_count = DIV_ROUND_UP_ULL(import->bytes, import->slab_bytes);
 	u64 amount[TOW_RESOURCES] = {
-		[TOW_RES_BYTES]		= bytes,
+		[TOW_RES_BYTES]		= import->bytes,
 		[TOW_RES_MRS]		= slab_count * TOW_RIGHTS,
 		[TOW_RES_REGIONS]	= 1,
 	};
@@ -259,68 +245,62 @@ int tow_import_charge(struct tow_import *import, struct tow_client *client,
 	ret = tow_memory_charge(&import->charge, client, amount);
 	if (ret)
 		return ret;
-	/* Only now: it is as long as the program asks for. */
+	/* Only now: it is as long as the program asks for, which is no reason to warn. */
 	import->slabs = kvcalloc(slab_count, sizeof(*import->slabs),
 				 GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
 	return import->slabs ? 0 : -ENOMEM;
 }
 
 /**
- * tow_segments_take - the next bytes that the RDMA device sees one after the other
- * @segments: where we are; moved on
- * @most: at most so many
- * @dma: where to: where they are
- *
- * Return: how many; 0: there are no more.
+ * struct tow_segments - where somebody is in what an RDMA device sees
+ * @sg: the present segment
+ * @left: how many there are from it on
+ * @at: bytes of it that were taken
  */
-u64 tow_segments_take(struct tow_segments *segments, u64 most,
-		      dma_addr_t *dma)
-{
-	u64 bytes;
+struct tow_segments {
+	struct scatterlist	*sg;
+	unsigned int		left;
+	u64			at;
+};
 
-	while (segments->left && segments->at == sg_dma_len(segments->sg)) {
-		segments->left--;
-		segments->sg = sg_next(segments->sg);
-		segments->at = 0;
-	}
-	if (!segments->left)
-		return 0;
-	bytes = min_t(u64, most, sg_dma_len(segments->sg) - segments->at);
-	*dma = sg_dma_address(segments->sg) + segments->at;
-	segments->at += bytes;
-	return bytes;
-}
-
-/* How many chunks the next @bytes are; or a negative errno. */
-static int tow_segments_count(struct tow_segments segments, u64 bytes)
+/*
+ * The next @bytes as chunks, written to @chunks unless that is NULL: how many; or
+ * -EINVAL: there is not so much; -EOPNOTSUPP: not in whole pages.
+ */
+static int tow_segments_cut(struct tow_segments *segments, u64 bytes,
+			    struct tow_chunk *chunks)
 {
-	dma_addr_t dma;
+	struct tow_chunk chunk = {};
 	int count;
-	u64 taken;
 
-	for (count = 0; bytes; count++) {
-		taken = tow_segments_take(&segments, bytes, &dma);
-		if (!taken)
+	for (count = 0; chunk.at < bytes; count++) {
+		u64 rest;
+
+		if (!segments->left)
 			return -EINVAL;
-		if (!PAGE_ALIGNED(dma | taken))
+		rest = sg_dma_len(segments->sg) - segments->at;
+		chunk.bytes = min(bytes - chunk.at, rest);
+		chunk.dma = sg_dma_address(segments->sg) + segments->at;
+		if (!PAGE_ALIGNED(chunk.dma | chunk.bytes))
 			return -EOPNOTSUPP;
-		bytes -= taken;
+		if (chunks)
+			chunks[count] = chunk;
+		chunk.at += chunk.bytes;
+		segments->at += chunk.bytes;
+		if (chunk.bytes == rest) {
+			segments->sg = sg_next(segments->sg);
+			segments->left--;
+			segments->at = 0;
+		}
 	}
 	return count;
 }
 
-/**
- * tow_import_add_slab - a slab of what comes next
- * @import: the import
- * @segments: where it is; moved on
- * @bytes: how much, whole pages
- *
- * Return: 0; -ENOMEM; -EINVAL: there is not so much; -EOPNOTSUPP: not in whole pages.
- */
-int tow_import_add_slab(struct tow_import *import,
-			struct tow_segments *segments, u64 bytes)
+static int tow_import_add_slab(struct tow_import *import,
+			       struct tow_segments *segments, u64 bytes)
 {
-	int count = tow_segments_count(*segments, bytes);
+	struct tow_segments ahead = *segments;
+	int count = tow_segments_cut(&ahead, bytes, NULL);
 	struct tow_slab *slab;
 
 	if (count < 0)
@@ -331,58 +311,88 @@ int tow_import_add_slab(struct tow_import *import,
 		return -ENOMEM;
 	slab->backing = &import->backing;
 	slab->readonly = import->readonly;
-	while (slab->bytes < bytes) {
-		struct tow_chunk *chunk = &slab->chunks[slab->chunk_count++];
-
-		chunk->at = slab->bytes;
-		chunk->bytes = tow_segments_take(segments, bytes - slab->bytes,
-						 &chunk->dma);
-		slab->bytes += chunk->bytes;
-	}
+	slab->bytes = bytes;
+	slab->chunk_count = tow_segments_cut(segments, bytes, slab->chunks);
 	import->slabs[import->slab_count++] = slab;
 	return 0;
 }
 
-/**
- * tow_import_slab_bytes - how large are an import's slabs?
- * @dev: the device; the caller is a user of it
- *
- * Return: bytes that one registration can hold, within bounds.
- */
-u64 tow_import_slab_bytes(struct tow_device *dev)
+/* What was mapped, cut into slabs. */
+static int tow_import_make_slabs(struct tow_import *import)
 {
-	return tow_slab_import_bytes(dev->ibdev->attrs.max_fast_reg_page_list_len,
-				     PAGE_SIZE);
+	struct tow_segments segments = {
+		.sg = import->table->sgl, .left = import->table->nents,
+	};
+	u64 left = import->bytes, bytes;
+	int ret;
+
+	ret = min(tow_segments_cut(&segments, import->offset, NULL), 0);
+	for (; left && !ret; left -= bytes) {
+		bytes = min(left, import->slab_bytes);
+		ret = tow_slab_interrupted(import->dev) ?:
+		      tow_import_add_slab(import, &segments, bytes);
+	}
+	return ret;
+}
+
+/**
+ * tow_import_map - have the RDMA device see an import's memory, and make slabs of it
+ * @import: the import, charged
+ *
+ * Return: 0; -ENODEV: the device is going; -EINTR: the caller was killed; -ENOMEM;
+ * -EINVAL: it is less than was said; -EOPNOTSUPP: it is not in whole pages; or
+ * tow_import_ops.map's error.
+ */
+int tow_import_map(struct tow_import *import)
+{
+	struct tow_imports *imports = &import->dev->memory->imports;
+	int ret;
+
+	if (!tow_device_enter(import->dev))
+		return -ENODEV;
+	mutex_lock(&imports->lock);
+	import->off = false;
+	list_add_tail(&import->link, &imports->list);
+	mutex_unlock(&imports->lock);
+	ret = import->ops->map(import);
+	if (!ret) {
+		tow_stat_inc(import->dev, TOW_STAT_DMA_MAPS);
+		ret = tow_import_make_slabs(import);
+	}
+	tow_device_leave(import->dev);
+	return ret;
 }
 
 /**
  * tow_import_region - a region around an import
  * @client: whose it is to be
- * @import: charged and complete; the region's, or freed
- * @slab_bytes: of each slab but the last.  The device may be gone by now
+ * @import: complete, unless there is an error; the region's, or its end has begun
+ * @ret: 0; or what went wrong
  * @skip: bytes of the first slab that come before the region
  * @bytes: the region's size
- * @flags: the region's
  *
  * Return: the region with the caller's reference, or an ERR_PTR().
  */
 struct tow_region *tow_import_region(struct tow_client *client,
-				     struct tow_import *import, u64 slab_bytes,
-				     u64 skip, u64 bytes, u32 flags)
+				     struct tow_import *import, int ret,
+				     u64 skip, u64 bytes)
 {
 	static const char no_name[TOW_REGION_NAME_MAX];
-	struct tow_region *region;
-	int ret;
+	struct tow_region *region = ERR_PTR(ret);
 
-	region = tow_region_alloc(client, import->slab_count, no_name);
-	if (!region) {
-		tow_import_drop(import);
-		return ERR_PTR(-ENOMEM);
+	if (!ret)
+		region = tow_region_alloc(client, import->slab_count, no_name) ?:
+			 ERR_PTR(-ENOMEM);
+	if (IS_ERR(region)) {
+		tow_import_begin_end(import);
+		return region;
 	}
 	region->bytes = bytes;
-	region->flags = flags;
+	region->flags = (import->dmabuf ? TOW_REGION_DMABUF :
+					  TOW_REGION_USER_MEMORY) |
+			(import->readonly ? TOW_REGION_READONLY : 0);
 	region->skip = skip;
-	region->slab_bytes = slab_bytes;
+	region->slab_bytes = import->slab_bytes;
 	region->slab_count = import->slab_count;
 	memcpy(region->slabs, import->slabs,
 	       import->slab_count * sizeof(*import->slabs));

@@ -39,22 +39,6 @@
 /* Places for fences that are left to an exporter. */
 #define TOW_FENCES_SPARE	8
 
-/**
- * struct tow_dmabuf_range - what is to be imported
- * @offset: where it begins
- * @bytes: how much; both are whole pages
- * @slab_bytes: of one slab
- * @dma_device: what it is mapped for, with a reference
- * @readonly: the device does not write to it
- */
-struct tow_dmabuf_range {
-	u64		offset;
-	u64		bytes;
-	u64		slab_bytes;
-	struct device	*dma_device;
-	bool		readonly;
-};
-
 /* ---- fences --------------------------------------------------------------- */
 
 /**
@@ -174,14 +158,24 @@ static void tow_import_unused(struct tow_import *import)
 {
 	unsigned int i;
 
-	/* If somebody else has, he tells by the fence when he has done it. */
-	import->claimed = tow_import_claim(import);
-	if (import->claimed) {
-		for (i = 0; i < import->slab_count; i++)
-			tow_slab_detach(import->slabs[i]);
-		dma_fence_signal(&import->fence->base);
+	/* Whoever else has claimed it tells by the fence when nobody reaches it. */
+	if (!tow_import_claim(import)) {
+		tow_import_put(import);
+		return;
 	}
+	for (i = 0; i < import->slab_count; i++)
+		tow_slab_detach(import->slabs[i]);
+	dma_fence_signal(&import->fence->base);
 	queue_work(tow_import_wq, &import->leave);
+}
+
+/* Takes off the RDMA device what was taken back. */
+static void tow_import_leave(struct work_struct *work)
+{
+	struct tow_import *import = container_of(work, struct tow_import, leave);
+
+	tow_import_take_off(import);
+	tow_import_put(import);
 }
 
 /**
@@ -217,25 +211,13 @@ void tow_imports_quiesce(struct work_struct *work)
 	tow_device_put(dev);
 }
 
-static void tow_import_begin_quiesce(struct tow_import *import)
-{
-	struct tow_device *dev = import->dev;
-	struct tow_imports *imports = &dev->memory->imports;
-
-	mutex_lock(&imports->lock);
-	list_add_tail(&import->invalidated, &imports->invalid);
-	mutex_unlock(&imports->lock);
-	kref_get(&dev->refs);
-	/* Not the last reference: the import has one. */
-	if (!queue_work(tow_wq, &imports->quiesce))
-		tow_device_put(dev);
-}
-
 /* Called by the exporter, with the reservation object locked. */
 static void tow_import_invalidate(struct dma_buf_attachment *attachment)
 {
 	struct tow_import *import = attachment->importer_priv;
 	struct tow_import_fence *fence = import->fence;
+	struct tow_device *dev = import->dev;
+	struct tow_imports *imports = &dev->memory->imports;
 
 	dma_resv_assert_held(attachment->dmabuf->resv);
 	/* What nobody holds nobody uses. */
@@ -245,7 +227,13 @@ static void tow_import_invalidate(struct dma_buf_attachment *attachment)
 	dma_fence_get(&fence->base);
 	/* Pairs with the lock of a link: see tow_memory_ops.look. */
 	WRITE_ONCE(import->backing.invalid, true);
-	tow_import_begin_quiesce(import);
+	mutex_lock(&imports->lock);
+	list_add_tail(&import->invalidated, &imports->invalid);
+	mutex_unlock(&imports->lock);
+	kref_get(&dev->refs);
+	/* Not the last reference: the import has one. */
+	if (!queue_work(tow_wq, &imports->quiesce))
+		tow_device_put(dev);
 	tow_import_fence_add(fence, attachment->dmabuf->resv);
 	dma_fence_put(&fence->base);
 }
@@ -295,33 +283,10 @@ static void tow_import_put_dmabuf(struct tow_import *import)
 	tow_import_detach_dmabuf(import);
 	if (import->fence)
 		dma_fence_put(&import->fence->base);
-	put_device(import->dma_device);
 	dma_buf_put(import->dmabuf);
 }
 
-static const struct tow_import_ops tow_import_dmabuf_ops = {
-	.backing.release	= tow_import_release,
-	.unmap			= tow_import_detach_dmabuf,
-	.put			= tow_import_put_dmabuf,
-};
-
 /* ---- making --------------------------------------------------------------- */
-
-/*
- * Software devices use the processor's addresses: what a dma-buf has for a
- * device means nothing to them.
- */
-static int tow_import_can_attach(struct tow_device *dev)
-{
-	char name[TOW_DEVICE_NAME_MAX];
-
-	if (!ib_uses_virt_dma(dev->ibdev))
-		return tow_slab_needs_copies(dev->ibdev) ? -EOPNOTSUPP : 0;
-	tow_device_name(dev, name);
-	pr_notice_ratelimited("%s: dma-bufs cannot be imported: this RDMA device is software and has no DMA\n",
-			      name);
-	return -EOPNOTSUPP;
-}
 
 /*
  * An exporter that cannot move its memory has it mapped by this, for both directions,
@@ -367,7 +332,7 @@ static int tow_import_lock(struct tow_import *import)
 	return ret == -EINTR ? -ERESTARTSYS : ret;
 }
 
-/* What an exporter that can move its memory is waited for. */
+/* An exporter that can move its memory is not to do so any more. */
 static int tow_import_pin_dmabuf(struct tow_import *import)
 {
 	int ret;
@@ -380,157 +345,72 @@ static int tow_import_pin_dmabuf(struct tow_import *import)
 	ret = dma_buf_pin(import->attachment);
 	import->pinned = !ret;
 	dma_resv_unlock(import->dmabuf->resv);
-	return ret ?: tow_import_await(import);
-}
-
-/* Slabs of what was mapped. */
-static int tow_import_make_slabs(struct tow_import *import,
-				 const struct tow_dmabuf_range *range)
-{
-	struct tow_segments segments = tow_segments_of(import->table);
-	u64 skip = range->offset, left = range->bytes, taken;
-	dma_addr_t dma;
-	int ret = 0;
-
-	while (skip) {
-		taken = tow_segments_take(&segments, skip, &dma);
-		if (!taken)
-			return -EINVAL;
-		skip -= taken;
-	}
-	for (; left && !ret; left -= taken) {
-		taken = min(left, range->slab_bytes);
-		ret = tow_import_add_slab(import, &segments, taken);
-	}
 	return ret;
 }
 
 /*
- * Called with the reservation object locked, by users of the device: whoever takes the
- * import off finds all of it, or none.
+ * Called with the reservation object locked: whoever takes the import off finds all of
+ * it, or none.  Who had the lock for long was waited for then, by who can be killed.
  */
-static int tow_import_map_locked(struct tow_import *import,
-				 const struct tow_dmabuf_range *range)
+static int tow_import_map_dmabuf(struct tow_import *import)
 {
+	struct dma_resv *resv = import->dmabuf->resv;
 	struct sg_table *table;
+	int ret = 0;
 
+	if (!import->attachment) {
+		dma_resv_unlock(resv);
+		ret = tow_import_attach(import);
+		dma_resv_lock(resv, NULL);
+	}
+	if (ret)
+		return ret;
 	table = dma_buf_map_attachment(import->attachment,
 				       tow_import_direction(import));
 	if (IS_ERR(table))
 		return PTR_ERR(table);
 	import->table = table;
-	tow_stat_inc(import->dev, TOW_STAT_DMA_MAPS);
-	return tow_import_make_slabs(import, range);
+	return 0;
 }
 
-static int tow_import_map_dmabuf(struct tow_import *import,
-				 const struct tow_dmabuf_range *range)
-{
-	int ret;
-
-	ret = tow_import_lock(import);
-	if (ret)
-		return ret;
-	ret = -ENODEV;
-	if (tow_device_enter(import->dev)) {
-		tow_import_arrive(import);
-		ret = tow_import_map_locked(import, range);
-		tow_device_leave(import->dev);
-	}
-	dma_resv_unlock(import->dmabuf->resv);
-	return ret;
-}
-
-/* The same of an exporter that cannot move its memory. */
-static int tow_import_map_static(struct tow_import *import,
-				 const struct tow_dmabuf_range *range)
-{
-	int ret;
-
-	ret = tow_import_await(import);
-	/* Who has it for long is waited for now, by who can be killed. */
-	if (!ret)
-		ret = tow_import_lock(import);
-	if (ret)
-		return ret;
-	dma_resv_unlock(import->dmabuf->resv);
-	if (!tow_device_enter(import->dev))
-		return -ENODEV;
-	tow_import_arrive(import);
-	ret = tow_import_attach(import);
-	if (!ret) {
-		dma_resv_lock(import->dmabuf->resv, NULL);
-		ret = tow_import_map_locked(import, range);
-		dma_resv_unlock(import->dmabuf->resv);
-	}
-	tow_device_leave(import->dev);
-	return ret;
-}
+static const struct tow_import_ops tow_import_dmabuf_ops = {
+	.backing.release	= tow_import_release,
+	.map			= tow_import_map_dmabuf,
+	.unmap			= tow_import_detach_dmabuf,
+	.put			= tow_import_put_dmabuf,
+};
 
 static int tow_import_dmabuf_fill(struct tow_import *import,
-				  struct tow_client *client,
-				  const struct tow_dmabuf_range *range)
+				  struct tow_client *client)
 {
+	char name[TOW_DEVICE_NAME_MAX];
 	int ret;
 
-	ret = tow_import_charge(import, client, range->bytes,
-				range->slab_bytes);
+	/*
+	 * Software devices use the processor's addresses: what a dma-buf has for a
+	 * device means nothing to them.
+	 */
+	if (!import->dma_device) {
+		tow_device_name(import->dev, name);
+		pr_notice_ratelimited("%s: dma-bufs cannot be imported: this RDMA device is software and has no DMA\n",
+				      name);
+		return -EOPNOTSUPP;
+	}
+	ret = tow_import_charge(import, client);
 	if (ret)
 		return ret;
 	import->fence = tow_import_fence_new();
 	if (!import->fence)
 		return -ENOMEM;
-	if (import->dmabuf->ops->pin) {
+	if (import->dmabuf->ops->pin)
 		ret = tow_import_pin_dmabuf(import);
-		if (!ret)
-			ret = tow_import_map_dmabuf(import, range);
-	} else {
-		ret = tow_import_map_static(import, range);
-	}
+	ret = ret ?: tow_import_await(import) ?: tow_import_lock(import);
+	if (ret)
+		return ret;
+	ret = tow_import_map(import);
+	dma_resv_unlock(import->dmabuf->resv);
 	/* Mapping may have moved it. */
 	return ret ?: tow_import_await(import);
-}
-
-static struct tow_import *
-tow_import_dmabuf_new(struct tow_client *client, struct dma_buf *dmabuf,
-		      const struct tow_dmabuf_range *range)
-{
-	struct tow_import *import;
-	int ret;
-
-	import = tow_import_alloc(client->dev, range->readonly,
-				  &tow_import_dmabuf_ops);
-	if (!import)
-		return ERR_PTR(-ENOMEM);
-	INIT_LIST_HEAD(&import->invalidated);
-	INIT_WORK(&import->leave, tow_import_leave);
-	get_dma_buf(dmabuf);
-	import->dmabuf = dmabuf;
-	import->dma_device = get_device(range->dma_device);
-	ret = tow_import_dmabuf_fill(import, client, range);
-	if (ret) {
-		/* The caller may have been killed, and does not wait any more. */
-		tow_import_begin_end(import);
-		return ERR_PTR(ret);
-	}
-	return import;
-}
-
-/* What has to be known of the device; @range keeps what its memory is mapped for. */
-static int tow_import_dmabuf_prepare(struct tow_device *dev,
-				     struct tow_dmabuf_range *range)
-{
-	int ret;
-
-	if (!tow_device_enter(dev))
-		return -ENODEV;
-	ret = tow_import_can_attach(dev);
-	if (!ret) {
-		range->slab_bytes = tow_import_slab_bytes(dev);
-		range->dma_device = get_device(dev->ibdev->dma_device);
-	}
-	tow_device_leave(dev);
-	return ret;
 }
 
 /**
@@ -550,24 +430,21 @@ struct tow_region *tow_import_dmabuf(struct tow_client *client,
 				     struct dma_buf *dmabuf, u64 offset,
 				     u64 bytes, bool readonly)
 {
-	struct tow_dmabuf_range range = {
-		/* dma-bufs are whole pages. */
-		.offset = offset, .bytes = PAGE_ALIGN(bytes),
-		.readonly = readonly,
-	};
 	struct tow_import *import;
 	int ret;
 
 	if (bytes > dmabuf->size || offset > dmabuf->size - bytes)
 		return ERR_PTR(-EINVAL);
-	ret = tow_import_dmabuf_prepare(client->dev, &range);
-	if (ret)
-		return ERR_PTR(ret);
-	import = tow_import_dmabuf_new(client, dmabuf, &range);
-	put_device(range.dma_device);
+	/* dma-bufs are whole pages. */
+	import = tow_import_new(client->dev, PAGE_ALIGN(bytes), readonly,
+				&tow_import_dmabuf_ops);
 	if (IS_ERR(import))
 		return ERR_CAST(import);
-	return tow_import_region(client, import, range.slab_bytes, 0, bytes,
-				 TOW_REGION_DMABUF |
-				 (readonly ? TOW_REGION_READONLY : 0));
+	INIT_LIST_HEAD(&import->invalidated);
+	INIT_WORK(&import->leave, tow_import_leave);
+	get_dma_buf(dmabuf);
+	import->dmabuf = dmabuf;
+	import->offset = offset;
+	ret = tow_import_dmabuf_fill(import, client);
+	return tow_import_region(client, import, ret, 0, bytes);
 }

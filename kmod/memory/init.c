@@ -58,7 +58,8 @@ void tow_memory_stop(struct tow_device *dev)
  */
 void tow_memory_cleanup(struct tow_device *dev)
 {
-	tow_regions_cleanup(&dev->memory->regions);
+	/* It has no regions, but may have room that one did not get. */
+	xa_destroy(&dev->memory->regions.by_id);
 	kfree(dev->memory);
 }
 

@@ -139,6 +139,30 @@ int tow_maint_try(struct tow_maint *maint);
 void tow_maint_trial_free(struct tow_maint *maint);
 int tow_maint_access(struct tow_maint *maint, enum tow_rights rights);
 
+/* The request that registers what a memory region was mapped to, under another key. */
+static inline struct ib_reg_wr tow_maint_registration(struct tow_maint *maint,
+						      struct ib_mr *mr,
+						      enum tow_rights rights)
+{
+	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	return (struct ib_reg_wr) {
+		.wr.opcode	= IB_WR_REG_MR,
+		.wr.send_flags	= IB_SEND_SIGNALED,
+		.mr		= mr,
+		.key		= mr->rkey,
+		.access		= tow_maint_access(maint, rights),
+	};
+}
+
+static inline struct ib_send_wr tow_maint_invalidation(const struct ib_mr *mr)
+{
+	return (struct ib_send_wr) {
+		.opcode			= IB_WR_LOCAL_INV,
+		.send_flags		= IB_SEND_SIGNALED,
+		.ex.invalidate_rkey	= mr->rkey,
+	};
+}
+
 /* ---- slabs ------------------------------------------------------------------- */
 
 struct tow_slab *tow_slab_alloc(struct tow_device *dev,
@@ -347,7 +371,6 @@ struct tow_region_handle {
 /* region.c */
 void tow_regions_init(struct tow_regions *regions);
 void tow_regions_stop(struct tow_regions *regions);
-void tow_regions_cleanup(struct tow_regions *regions);
 struct tow_region *tow_region_alloc(struct tow_client *client,
 				    unsigned int slab_count,
 				    const char name[TOW_REGION_NAME_MAX]);
@@ -414,16 +437,6 @@ static inline void tow_imports_wait(struct tow_imports *imports)
 }
 
 /**
- * struct tow_import_part - a process's pages that become one slab
- * @pages: the pages, pinned
- * @mapped: for the RDMA device
- */
-struct tow_import_part {
-	struct sg_append_table	pages;
-	bool			mapped;
-};
-
-/**
  * struct tow_import - what has to be given back
  * @backing: what its region and its slabs know of it
  * @ops: its kind's
@@ -433,29 +446,29 @@ struct tow_import_part {
  * @off: nothing of it is on the RDMA device
  * @charge: what it is charged
  * @holders: its region, or who makes it, and @leave while that is due; at 0 it goes
- * @counted: in tow_imports.ending
  * @end: gives it back
  * @readonly: the device does not write to it
+ * @dma_device: what it is mapped for, with a reference; NULL: a software device
+ * @max_segment: bytes of one segment that the RDMA device takes
+ * @bytes: its size
+ * @slab_bytes: of each slab but the last
+ * @table: what the RDMA device sees; NULL: it is not mapped
  * @slab_count: how many slabs
  * @slabs: in the order of the memory
  *
- * @mm: user memory: whose, with a reference to the structure
- * @accounted: pages that count in the process's pinned_vm
- * @part_count: how many parts there is room for
- * @parts: one for each slab
+ * @mm: user memory: in whose pinned_vm it counts, with a reference to the structure
+ * @pages: pinned
  *
  * @dmabuf: dma-buf: it, with a reference; NULL: user memory
- * @dma_device: what it is mapped for, with a reference
+ * @offset: where the import begins in it
  * @attachment: ours to it
- * @table: where its memory is; NULL: it is not mapped.  This, @pinned and
- *	@backing.invalid are under the lock of its reservation object
- * @pinned: its exporter was asked not to move it
+ * @pinned: its exporter was asked not to move it.  This, @table and @backing.invalid are
+ *	under the lock of its reservation object
  * @region_id: the number of its region; 0: there is none yet.  Without the lock
  * @fence: says when nobody reaches it any more; of its reservation object from then on
  * @invalidated: in tow_imports.invalid until that is seen to; under the lock of that
  * @deadline: then, in jiffies: queue pairs on which it is in use still are destroyed
  * @busy: the number of the last look that found it in use on a queue pair
- * @claimed: then: by who saw to it
  * @leave: then takes it off the RDMA device
  */
 struct tow_import {
@@ -466,59 +479,44 @@ struct tow_import {
 	bool				off;
 	struct tow_charge		charge;
 	refcount_t			holders;
-	bool				counted;
 	struct work_struct		end;
 	bool				readonly;
+	struct device			*dma_device;
+	unsigned int			max_segment;
+	u64				bytes;
+	u64				slab_bytes;
+	struct sg_table			*table;
 	unsigned int			slab_count;
 	struct tow_slab			**slabs;
 
 	struct mm_struct		*mm;
-	unsigned long			accounted;
-	unsigned int			part_count;
-	struct tow_import_part		*parts;
+	struct sg_append_table		pages;
 
 	struct dma_buf			*dmabuf;
-	struct device			*dma_device;
+	u64				offset;
 	struct dma_buf_attachment	*attachment;
-	struct sg_table			*table;
 	bool				pinned;
 	u64				region_id;
 	struct tow_import_fence		*fence;
 	struct list_head		invalidated;
 	unsigned long			deadline;
 	unsigned int			busy;
-	bool				claimed;
 	struct work_struct		leave;
 };
 
 /**
  * struct tow_import_ops - a kind of import
  * @backing: how its region, and the pool, deal with it
+ * @map: the RDMA device is to reach it, by @table; called by users of the device
  * @unmap: the RDMA device does not reach it any more; nothing of it may be mapped yet
  * @put: the rest is given back; it is off the RDMA device, or has not come so far
  */
 struct tow_import_ops {
 	struct tow_backing_ops	backing;
+	int			(*map)(struct tow_import *import);
 	void			(*unmap)(struct tow_import *import);
 	void			(*put)(struct tow_import *import);
 };
-
-/**
- * struct tow_segments - where somebody is in what an RDMA device sees
- * @sg: the present segment
- * @left: how many there are from it on
- * @at: bytes of it that were taken
- */
-struct tow_segments {
-	struct scatterlist	*sg;
-	unsigned int		left;
-	u64			at;
-};
-
-static inline struct tow_segments tow_segments_of(const struct sg_table *table)
-{
-	return (struct tow_segments){ .sg = table->sgl, .left = table->nents };
-}
 
 static inline enum dma_data_direction
 tow_import_direction(const struct tow_import *import)
@@ -531,24 +529,17 @@ void tow_imports_init(struct tow_imports *imports, struct tow_device *dev,
 		      work_func_t quiesce);
 void tow_imports_stop(struct tow_imports *imports);
 void tow_import_release(struct tow_region *region);
-struct tow_import *tow_import_alloc(struct tow_device *dev, bool readonly,
-				    const struct tow_import_ops *ops);
-void tow_import_drop(struct tow_import *import);
-void tow_import_begin_end(struct tow_import *import);
-void tow_import_leave(struct work_struct *work);
-int tow_import_charge(struct tow_import *import, struct tow_client *client,
-		      u64 bytes, u64 slab_bytes);
-void tow_import_arrive(struct tow_import *import);
+struct tow_import *tow_import_new(struct tow_device *dev, u64 bytes,
+				  bool readonly,
+				  const struct tow_import_ops *ops);
+int tow_import_charge(struct tow_import *import, struct tow_client *client);
+int tow_import_map(struct tow_import *import);
+void tow_import_put(struct tow_import *import);
 bool tow_import_claim(struct tow_import *import);
 void tow_import_take_off(struct tow_import *import);
-int tow_import_add_slab(struct tow_import *import,
-			struct tow_segments *segments, u64 bytes);
-u64 tow_segments_take(struct tow_segments *segments, u64 most,
-		      dma_addr_t *dma);
-u64 tow_import_slab_bytes(struct tow_device *dev);
 struct tow_region *tow_import_region(struct tow_client *client,
-				     struct tow_import *import, u64 slab_bytes,
-				     u64 skip, u64 bytes, u32 flags);
+				     struct tow_import *import, int ret,
+				     u64 skip, u64 bytes);
 
 /* import_dmabuf.c */
 void tow_imports_quiesce(struct work_struct *work);

@@ -33,90 +33,94 @@ static bool tow_name_valid(const char name[TOW_REGION_NAME_MAX])
 	return !memchr_inv(name + length, 0, TOW_REGION_NAME_MAX - length);
 }
 
-/* A handle that the client will have, with a reference to the region. */
-static struct tow_region_handle *tow_handle_new(struct tow_region *region,
-						u32 flags, bool owner)
-{
-	struct tow_region_handle *handle;
-
-	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
-	if (!handle)
-		return NULL;
-	tow_region_get(region);
-	handle->handle.ops = &tow_region_handle_ops;
-	handle->region = region;
-	handle->flags = flags;
-	handle->owner = owner;
-	return handle;
-}
-
-static struct tow_region_handle *tow_take_handle(struct tow_client *client,
-						 u64 number)
-{
-	return (struct tow_region_handle *)
-	       tow_client_take_handle(client, number, &tow_region_handle_ops);
-}
-
-/* ---- create, attach ------------------------------------------------------- */
+/* ---- giving regions to programs -------------------------------------------- */
 
 /**
  * struct tow_opening - a region that is being given to a program
  * @region: the region, with a reference until it is finished
  * @handle: a handle to it, which nobody finds yet
- * @dmabuf: the descriptor's
- * @fd: reserved, nothing behind it yet
  * @number: the handle's
+ * @dmabuf: the descriptor's; NULL: there is to be none
+ * @fd: reserved, nothing behind it yet
  */
 struct tow_opening {
 	struct tow_region	*region;
 	struct tow_region_handle *handle;
+	u64			number;
 	struct dma_buf		*dmabuf;
 	int			fd;
-	u64			number;
 };
 
-static int tow_opening_reserve(struct tow_opening *opening,
-			       struct tow_client *client)
+static int tow_opening_begin_fd(struct tow_opening *opening, bool readonly)
 {
-	struct tow_region_handle *handle = tow_handle_new(opening->region, 0,
-							  true);
-	int ret;
-
-	if (!handle)
-		return -ENOMEM;
-	opening->handle = handle;
-	ret = tow_client_reserve_handle(client, &handle->handle,
-					&opening->number);
-	if (ret) {
-		handle->owner = false;
-		tow_handle_drop(&handle->handle, false);
-	}
-	return ret;
-}
-
-/* A descriptor and a handle; the region itself is left to the caller. */
-static int tow_opening_begin(struct tow_opening *opening,
-			     struct tow_client *client)
-{
-	int ret;
+	struct dma_buf *dmabuf;
 
 	opening->fd = get_unused_fd_flags(O_CLOEXEC);
 	if (opening->fd < 0)
 		return opening->fd;
-	opening->dmabuf = tow_region_make_dmabuf(opening->region, false);
-	if (IS_ERR(opening->dmabuf)) {
-		ret = PTR_ERR(opening->dmabuf);
-		goto err_put_fd;
+	dmabuf = tow_region_make_dmabuf(opening->region, readonly);
+	if (IS_ERR(dmabuf)) {
+		put_unused_fd(opening->fd);
+		return PTR_ERR(dmabuf);
 	}
-	ret = tow_opening_reserve(opening, client);
-	if (ret)
-		goto err_put_dmabuf;
+	opening->dmabuf = dmabuf;
 	return 0;
+}
 
-err_put_dmabuf:
+static void tow_opening_end_fd(struct tow_opening *opening, int error)
+{
+	if (!error) {
+		fd_install(opening->fd, opening->dmabuf->file);
+		return;
+	}
 	dma_buf_put(opening->dmabuf);
-err_put_fd:
 	put_unused_fd(opening->fd);
+}
+
+/* A handle, and a descriptor if there is to be one; the region is left to the caller. */
+static int tow_opening_begin(struct tow_opening *opening,
+			     struct tow_client *client, u32 flags, bool fd)
+{
+	struct tow_region_handle *handle;
+	int ret;
+
+	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
+	if (!handle)
+		return -ENOMEM;
+	tow_region_get(opening->region);
+	handle->handle.ops = &tow_region_handle_ops;
+	handle->region = opening->region;
+	handle->flags = flags;
+	opening->handle = handle;
+	ret = tow_client_reserve_handle(client, &handle->handle,
+					&opening->number);
+	if (!ret && fd) {
+		ret = tow_opening_begin_fd(opening, false);
+		if (ret)
+			tow_client_unreserve_handle(client, opening->number);
+	}
+	if (ret)
+		tow_handle_drop(&handle->handle, false);
+	return ret;
+}
+
+/* The same for a region that was made for the client, or an error: it ends if this fails. */
+static int tow_opening_own(struct tow_opening *opening,
+			   struct tow_client *client, struct tow_region *region,
+			   u32 flags, bool fd)
+{
+	int ret;
+
+	if (IS_ERR(region))
+		return PTR_ERR(region);
+	opening->region = region;
+	ret = tow_opening_begin(opening, client, flags, fd);
+	if (!ret) {
+		opening->handle->owner = true;
+		return 0;
+	}
+	tow_region_disown(region);
+	tow_region_put(region);
 	return ret;
 }
 
@@ -134,19 +138,20 @@ static int tow_opening_end(struct tow_opening *opening,
 	else
 		error = tow_client_publish_handle(client, handle,
 						  opening->number);
-	if (error) {
-		dma_buf_put(opening->dmabuf);
-		put_unused_fd(opening->fd);
+	if (opening->dmabuf)
+		tow_opening_end_fd(opening, error);
+	if (error)
 		tow_handle_drop(handle, destroy);
-	} else {
-		fd_install(opening->fd, opening->dmabuf->file);
-	}
 	tow_region_put(opening->region);
 	return error;
 }
 
-static int tow_create_check(const struct tow_region_create *create)
+/* ---- create, attach ------------------------------------------------------- */
+
+static int tow_create_check(struct tow_client *client,
+			    const struct tow_region_create *create)
 {
+	u8 job_id[TOW_JOB_ID_BYTES];
 	bool persistent = create->flags & TOW_REGION_PERSISTENT;
 
 	if (create->flags & ~TOW_REGION_PERSISTENT || !create->bytes ||
@@ -154,25 +159,8 @@ static int tow_create_check(const struct tow_region_create *create)
 		return -EINVAL;
 	if (persistent ? !create->name[0] : !!create->linger_s)
 		return -EINVAL;
-	return 0;
-}
-
-static int tow_create_open(struct tow_client *client,
-			   const struct tow_region_create *create,
-			   struct tow_opening *opening)
-{
-	int ret;
-
-	opening->region = tow_region_new(client, create->bytes, create->flags,
-					 create->linger_s, create->name);
-	if (IS_ERR(opening->region))
-		return PTR_ERR(opening->region);
-	ret = tow_opening_begin(opening, client);
-	if (ret) {
-		tow_region_disown(opening->region);
-		tow_region_put(opening->region);
-	}
-	return ret;
+	tow_client_job(client, job_id);
+	return !persistent || tow_client_has_job(client, job_id) ? 0 : -ENOKEY;
 }
 
 /* TOW_IOCTL_REGION_CREATE */
@@ -183,12 +171,15 @@ int tow_call_region_create(struct tow_client *client, void *data,
 	struct tow_opening opening = {};
 	int ret;
 
-	ret = tow_create_check(create);
+	ret = tow_create_check(client, create);
 	if (ret)
 		return ret;
 	if (!tow_device_enter(client->dev))
 		return -ENODEV;
-	ret = tow_create_open(client, create, &opening);
+	ret = tow_opening_own(&opening, client,
+			      tow_region_new(client, create->bytes,
+					     create->flags, create->linger_s,
+					     create->name), 0, true);
 	tow_device_leave(client->dev);
 	if (ret)
 		return ret;
@@ -208,7 +199,7 @@ static int tow_attach_open(struct tow_client *client,
 	opening->region = tow_region_take_over(client, attach->name);
 	if (IS_ERR(opening->region))
 		return PTR_ERR(opening->region);
-	ret = tow_opening_begin(opening, client);
+	ret = tow_opening_begin(opening, client, 0, true);
 	if (ret) {
 		tow_region_give_up(opening->region, client);
 		tow_region_put(opening->region);
@@ -267,10 +258,10 @@ int tow_call_region_attach(struct tow_client *client, void *data,
 	ret = tow_call_answer(answer, attach);
 	/* If the program does not know of it, it lingers on. */
 	if (ret) {
-		opening.handle->owner = false;
 		tow_region_give_up(opening.region, client);
 	} else {
 		tow_region_taken(opening.region, client, attach->linger_s);
+		opening.handle->owner = true;
 	}
 	return tow_opening_end(&opening, client, ret, false);
 }
@@ -280,14 +271,15 @@ int tow_call_region_destroy(struct tow_client *client, void *data,
 			    const struct tow_answer *answer)
 {
 	const struct tow_region_destroy *destroy = data;
-	struct tow_region_handle *handle;
+	struct tow_handle *handle;
 
 	if (destroy->flags)
 		return -EINVAL;
-	handle = tow_take_handle(client, destroy->handle);
+	handle = tow_client_take_handle(client, destroy->handle,
+					&tow_region_handle_ops);
 	if (!handle)
 		return -ENOENT;
-	tow_handle_drop(&handle->handle, true);
+	tow_handle_drop(handle, true);
 	return 0;
 }
 
@@ -315,22 +307,19 @@ int tow_call_region_query(struct tow_client *client, void *data,
 	return tow_call_answer(answer, info);
 }
 
-/* The next region that the caller may see, described. */
-static bool tow_region_list_next(struct tow_client *client, u32 flags,
-				 u64 *cursor, void *info)
+static int tow_region_list_next(struct tow_client *client, u32 flags,
+				u64 *cursor, void *info)
 {
 	struct tow_region *region;
-	bool shown = false;
+	bool shown;
 
-	while (!shown && (region = tow_region_next(&client->dev->memory->regions,
-						   cursor))) {
-		shown = flags & TOW_LIST_ALL ||
-			tow_region_is_of(region, client);
-		if (shown)
-			tow_region_describe(region, info);
-		tow_region_put(region);
-		cond_resched();
-	}
+	region = tow_region_next(&client->dev->memory->regions, cursor);
+	if (!region)
+		return -ENOENT;
+	shown = flags & TOW_LIST_ALL || tow_region_is_of(region, client);
+	if (shown)
+		tow_region_describe(region, info);
+	tow_region_put(region);
 	return shown;
 }
 
@@ -367,38 +356,16 @@ int tow_call_region_end(struct tow_client *client, void *data,
 
 /* ---- descriptors ---------------------------------------------------------- */
 
-static int tow_fd_open(struct tow_client *client, struct tow_region_fd *call,
-		       struct tow_opening *opening)
+static int tow_fd_begin(struct tow_opening *opening,
+			const struct tow_region_fd *call, u32 flags)
 {
 	bool readonly = call->flags & TOW_REGION_READONLY;
-	u32 flags;
-	int ret;
 
-	opening->region = tow_client_get_region(client, call->handle, &flags);
-	if (!opening->region)
-		return -ENOENT;
-	ret = -EOPNOTSUPP;
 	if (opening->region->backing)
-		goto err_put_region;
-	ret = -EACCES;
+		return -EOPNOTSUPP;
 	if (flags & TOW_REGION_READONLY && !readonly)
-		goto err_put_region;
-	ret = get_unused_fd_flags(O_CLOEXEC);
-	if (ret < 0)
-		goto err_put_region;
-	opening->fd = ret;
-	opening->dmabuf = tow_region_make_dmabuf(opening->region, readonly);
-	if (IS_ERR(opening->dmabuf)) {
-		ret = PTR_ERR(opening->dmabuf);
-		goto err_put_fd;
-	}
-	return 0;
-
-err_put_fd:
-	put_unused_fd(opening->fd);
-err_put_region:
-	tow_region_put(opening->region);
-	return ret;
+		return -EACCES;
+	return tow_opening_begin_fd(opening, readonly);
 }
 
 /* TOW_IOCTL_REGION_FD */
@@ -407,79 +374,46 @@ int tow_call_region_fd(struct tow_client *client, void *data,
 {
 	struct tow_opening opening = {};
 	struct tow_region_fd *call = data;
+	u32 flags;
 	int ret;
 
 	if (call->flags & ~TOW_REGION_READONLY || call->reserved)
 		return -EINVAL;
-	ret = tow_fd_open(client, call, &opening);
-	if (ret)
-		return ret;
-	call->fd = opening.fd;
-	ret = tow_call_answer(answer, call);
-	if (ret) {
-		dma_buf_put(opening.dmabuf);
-		put_unused_fd(opening.fd);
-	} else {
-		fd_install(opening.fd, opening.dmabuf->file);
+	opening.region = tow_client_get_region(client, call->handle, &flags);
+	if (!opening.region)
+		return -ENOENT;
+	ret = tow_fd_begin(&opening, call, flags);
+	if (!ret) {
+		call->fd = opening.fd;
+		ret = tow_call_answer(answer, call);
+		tow_opening_end_fd(&opening, ret);
 	}
 	tow_region_put(opening.region);
 	return ret;
 }
 
 /* Somebody else's region: it is charged to him, its handle to us. */
-static int tow_from_fd_handle(struct tow_client *client,
-			      struct tow_region *region, bool readonly,
-			      u64 *number)
-{
-	const u64 amount[TOW_RESOURCES] = { [TOW_RES_REGIONS] = 1 };
-	struct tow_region_handle *handle;
-	int ret;
-
-	handle = tow_handle_new(region, readonly ? TOW_REGION_READONLY : 0,
-				false);
-	if (!handle)
-		return -ENOMEM;
-	ret = tow_charge(&handle->charge, client->account, amount);
-	if (!ret)
-		ret = tow_client_add_handle(client, &handle->handle, number);
-	if (ret)
-		tow_handle_drop(&handle->handle, false);
-	return ret;
-}
-
-static int tow_from_fd_find(struct tow_client *client, int fd, u64 *number)
+static int tow_from_fd_begin(struct tow_opening *opening,
+			     struct tow_client *client, int fd)
 {
 	struct dma_buf *dmabuf = dma_buf_get(fd);
-	struct tow_region *region;
 	bool readonly;
 	int ret;
 
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
-	region = tow_region_from_dmabuf(dmabuf, &readonly);
-	if (!region)
+	opening->region = tow_region_from_dmabuf(dmabuf, &readonly);
+	if (!opening->region)
 		ret = -EINVAL;
-	else if (region->dev != client->dev)
+	else if (opening->region->dev != client->dev)
 		ret = -EXDEV;
 	else
-		ret = tow_from_fd_handle(client, region, readonly, number);
+		ret = tow_opening_begin(opening, client,
+					readonly ? TOW_REGION_READONLY : 0,
+					false);
+	if (!ret)
+		tow_region_get(opening->region);
 	dma_buf_put(dmabuf);
-	return ret;
-}
-
-/* Answers a call that made a handle: without an answer there is none. */
-static int tow_answer_handle(struct tow_client *client,
-			     const struct tow_answer *answer, void *data,
-			     u64 number)
-{
-	int ret = tow_call_answer(answer, data);
-	struct tow_region_handle *handle;
-
-	if (ret) {
-		handle = tow_take_handle(client, number);
-		if (handle)
-			tow_handle_drop(&handle->handle, true);
-	}
 	return ret;
 }
 
@@ -487,59 +421,43 @@ static int tow_answer_handle(struct tow_client *client,
 int tow_call_region_from_fd(struct tow_client *client, void *data,
 			    const struct tow_answer *answer)
 {
+	const u64 amount[TOW_RESOURCES] = { [TOW_RES_REGIONS] = 1 };
 	struct tow_region_from_fd *call = data;
+	struct tow_opening opening = {};
 	int ret;
 
 	if (call->flags || call->reserved)
 		return -EINVAL;
-	ret = tow_from_fd_find(client, call->fd, &call->handle);
+	ret = tow_from_fd_begin(&opening, client, call->fd);
 	if (ret)
 		return ret;
-	return tow_answer_handle(client, answer, call, call->handle);
+	call->handle = opening.number;
+	ret = tow_charge(&opening.handle->charge, client->account, amount) ?:
+	      tow_call_answer(answer, call);
+	return tow_opening_end(&opening, client, ret, false);
 }
 
 /* ---- imports -------------------------------------------------------------- */
-
-/* Takes over the reference to @region, or finds an error in it. */
-static int tow_import_handle(struct tow_client *client,
-			     struct tow_region *region, bool readonly,
-			     u64 *number)
-{
-	struct tow_region_handle *handle;
-	int ret;
-
-	if (IS_ERR(region))
-		return PTR_ERR(region);
-	ret = -ENOMEM;
-	handle = tow_handle_new(region, readonly ? TOW_REGION_READONLY : 0,
-				true);
-	if (handle) {
-		ret = tow_client_add_handle(client, &handle->handle, number);
-		if (ret)
-			tow_handle_drop(&handle->handle, true);
-	}
-	tow_region_put(region);
-	return ret;
-}
 
 /* TOW_IOCTL_REGION_IMPORT_USER */
 int tow_call_region_import_user(struct tow_client *client, void *data,
 				const struct tow_answer *answer)
 {
 	struct tow_region_import_user *call = data;
-	struct tow_region *region;
-	bool readonly;
+	struct tow_opening opening = {};
 	int ret;
 
 	if (call->flags & ~TOW_REGION_READONLY || !call->bytes)
 		return -EINVAL;
-	readonly = call->flags & TOW_REGION_READONLY;
 	/* Not a user of the device: the user's pages may keep us waiting. */
-	region = tow_import_user(client, call->address, call->bytes, readonly);
-	ret = tow_import_handle(client, region, readonly, &call->handle);
+	ret = tow_opening_own(&opening, client,
+			      tow_import_user(client, call->address, call->bytes,
+					      call->flags), call->flags, false);
 	if (ret)
 		return ret;
-	return tow_answer_handle(client, answer, call, call->handle);
+	call->handle = opening.number;
+	return tow_opening_end(&opening, client, tow_call_answer(answer, call),
+			       true);
 }
 
 /* TOW_IOCTL_REGION_IMPORT_DMABUF */
@@ -547,23 +465,24 @@ int tow_call_region_import_dmabuf(struct tow_client *client, void *data,
 				  const struct tow_answer *answer)
 {
 	struct tow_region_import_dmabuf *call = data;
-	struct tow_region *region;
+	struct tow_opening opening = {};
 	struct dma_buf *dmabuf;
-	bool readonly;
 	int ret;
 
 	if (call->flags & ~TOW_REGION_READONLY || call->reserved ||
 	    !call->bytes || !PAGE_ALIGNED(call->offset))
 		return -EINVAL;
-	readonly = call->flags & TOW_REGION_READONLY;
 	dmabuf = dma_buf_get(call->fd);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
-	region = tow_import_dmabuf(client, dmabuf, call->offset, call->bytes,
-				   readonly);
+	ret = tow_opening_own(&opening, client,
+			      tow_import_dmabuf(client, dmabuf, call->offset,
+						call->bytes, call->flags),
+			      call->flags, false);
 	dma_buf_put(dmabuf);
-	ret = tow_import_handle(client, region, readonly, &call->handle);
 	if (ret)
 		return ret;
-	return tow_answer_handle(client, answer, call, call->handle);
+	call->handle = opening.number;
+	return tow_opening_end(&opening, client, tow_call_answer(answer, call),
+			       true);
 }

@@ -97,14 +97,16 @@ static int tow_maint_make(struct tow_maint *maint)
 }
 
 /* The caller holds @use.  Returns 0: READY; or an error of tow_maint_run(). */
-static int tow_maint_need(struct tow_maint *maint)
+static int tow_maint_need(struct tow_maint *maint, const struct ib_send_wr *wr)
 {
 	if (maint->state == TOW_MAINT_READY)
 		return 0;
 	if (tow_device_going(maint->dev))
 		return -ENODEV;
-	if (maint->state == TOW_MAINT_FAILED &&
-	    time_before(jiffies, maint->tried_at + TOW_MAINT_PAUSE))
+	/* To destroy a memory region costs less than to make a queue pair. */
+	if (wr->opcode == IB_WR_LOCAL_INV ||
+	    (maint->state == TOW_MAINT_FAILED &&
+	     time_before(jiffies, maint->tried_at + TOW_MAINT_PAUSE)))
 		return -ENETDOWN;
 	return tow_maint_make(maint) ? -ENETDOWN : 0;
 }
@@ -137,14 +139,14 @@ static void tow_maint_work(struct work_struct *work)
  * @wr: the work request, signalled; its wr_cqe is filled in here
  *
  * For users of the device, and for work items that removal waits for.  Makes
- * the queue pair if there is none, which is bounded.
+ * the queue pair for a registration if there is none, which is bounded.
  *
- * A queue pair that had broken before tells so with the first request.  That is
- * repeated, once, on a new one.  Nothing of it is in flight any more, and
- * either nothing was done yet, or the same is done once more: the key and the
- * pages are the same.  A provider that refuses to do it twice makes this fail,
- * after which the memory region is destroyed as it is after every failure.  A
- * request that failed in another way may be what broke the queue pair: it is
+ * A queue pair that had broken before tells so with the first request.  A
+ * registration is repeated, once, on a new one.  Nothing of it is in flight any
+ * more, and either nothing was done yet, or the same is done once more: the key
+ * and the pages are the same.  A provider that refuses to do it twice makes this
+ * fail, after which the memory region is destroyed as it is after every failure.
+ * A request that failed in another way may be what broke the queue pair: it is
  * not repeated.
  *
  * Return: 0: it has succeeded.  -ENODEV: the device is going; -ENETDOWN: there
@@ -157,7 +159,7 @@ int tow_maint_run(struct tow_maint *maint, struct ib_send_wr *wr)
 
 	mutex_lock(&maint->use);
 	do {
-		ret = tow_maint_need(maint) ?: tow_maint_execute(maint, wr);
+		ret = tow_maint_need(maint, wr) ?: tow_maint_execute(maint, wr);
 		if (maint->state == TOW_MAINT_READY && maint->request.broken) {
 			/* Before the caller touches what is in flight. */
 			tow_maint_drop(maint, ret);

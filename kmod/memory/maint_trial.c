@@ -163,16 +163,9 @@ static int tow_trial_blame(struct tow_maint *maint, enum tow_lack lack,
 /* Under such rights; a refusal is blamed on what can be left out of them. */
 static int tow_trial_register(struct tow_maint *maint, enum tow_rights rights)
 {
-	struct ib_mr *mr = maint->trial.mr;
-	struct ib_reg_wr reg = {
-		.wr.opcode	= IB_WR_REG_MR,
-		.wr.send_flags	= IB_SEND_SIGNALED,
-		.mr		= mr,
-		.access		= tow_maint_access(maint, rights),
-	};
+	struct ib_reg_wr reg = tow_maint_registration(maint, maint->trial.mr,
+						      rights);
 
-	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
-	reg.key = mr->rkey;
 	return tow_trial_blame(maint, rights == TOW_RIGHTS_WRITE ?
 			       TOW_LACKS_ATOMICS : TOW_LACKS_READ_ONLY,
 			       tow_maint_execute(maint, &reg.wr));
@@ -180,11 +173,7 @@ static int tow_trial_register(struct tow_maint *maint, enum tow_rights rights)
 
 static int tow_trial_invalidate(struct tow_maint *maint)
 {
-	struct ib_send_wr invalidate = {
-		.opcode			= IB_WR_LOCAL_INV,
-		.send_flags		= IB_SEND_SIGNALED,
-		.ex.invalidate_rkey	= maint->trial.mr->rkey,
-	};
+	struct ib_send_wr invalidate = tow_maint_invalidation(maint->trial.mr);
 
 	return tow_maint_execute(maint, &invalidate);
 }

@@ -218,7 +218,7 @@ void towk_slab_hide(struct tow_slab *slab, enum tow_rights rights);
  * @hashed: in tow_regions.named
  * @lingering: it is there only for somebody to take it over; whoever clears
  *	this takes over the table's reference
- * @linger_s: seconds that it may be so, unless linger_max_s is less
+ * @linger_s: seconds that it may be so at most, unless linger_max_s is less
  * @linger_begun: since when it is so, in jiffies
  * @linger_work: ends it when the time is over
  * @rcu: frees it
@@ -305,13 +305,34 @@ static inline struct page *tow_region_page(const struct tow_region *region,
 	       tow_slab_page(region->slabs[index], offset);
 }
 
+void tow_region_release(struct kref *refs);
+
+/* The caller has a reference. */
+static inline void tow_region_get_many(struct tow_region *region, u32 count)
+{
+	refcount_add(count, &region->refs.refcount);
+}
+
+static inline void tow_region_get(struct tow_region *region)
+{
+	kref_get(&region->refs);
+}
+
+/* The region may be gone afterwards; may sleep. */
+static inline void tow_region_put_many(struct tow_region *region, u32 count)
+{
+	if (refcount_sub_and_test(count, &region->refs.refcount))
+		tow_region_release(&region->refs);
+}
+
+static inline void tow_region_put(struct tow_region *region)
+{
+	tow_region_put_many(region, 1);
+}
+
 extern const struct tow_handle_ops tow_region_handle_ops;
 struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
 					 u32 *flags);
-void tow_region_get(struct tow_region *region);
-void tow_region_get_many(struct tow_region *region, u32 count);
-void tow_region_put(struct tow_region *region);
-void tow_region_put_many(struct tow_region *region, u32 count);
 struct tow_region *towk_region_get(int fd);
 void towk_region_put(struct tow_region *region);
 

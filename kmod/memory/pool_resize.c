@@ -2,9 +2,9 @@
 /*
  * Which slabs a pool has: making it larger and smaller, and small slabs.
  *
- * One change at a time: all of it is done with tow_pool.resize held, which only
- * those who make slabs wait for.  What is made is free at once, and only what is
- * free or dirty leaves; so regions come and go meanwhile.
+ * One change at a time: each is done with tow_pool.resize held, which only those who
+ * make slabs wait for, for a slab or for what replaces it.  What is made is free at
+ * once, and only what is free or dirty leaves; so regions come and go meanwhile.
  *
  * Small slabs are made when a region needs them, in place of a large one that nobody
  * has, and stay.  Each write to pool_bytes gives those back that nobody has, and makes
@@ -97,33 +97,38 @@ static s64 tow_pool_excess(struct tow_pool *pool)
 }
 
 /*
- * Caller holds tow_pool.resize.  Slabs of a class that nobody has leave, @all of them or
- * until there are no more than is wanted.
+ * Slabs of a class that nobody has leave until there are no more than is wanted, and @more
+ * of them.  Those who make slabs need not wait for all.
  */
 static void tow_pool_shrink(struct tow_pool *pool, enum tow_slab_class class,
-			    bool all)
+			    unsigned long more)
 {
 	s64 each = tow_pool_slab_bytes(pool, class);
+	bool gone;
 
-	while ((all || tow_pool_excess(pool) >= each) &&
-	       tow_pool_unmake_one(pool, class))
+	do {
+		mutex_lock(&pool->resize);
+		gone = (more || tow_pool_excess(pool) >= each) &&
+		       tow_pool_unmake_one(pool, class);
+		mutex_unlock(&pool->resize);
+		more -= !!more;
 		cond_resched();
+	} while (gone);
 }
 
 /**
  * tow_pool_trim - let go of slabs until there are no more than is wanted
  * @pool: the pool; the caller is a user of the device, or removal waits for it
- * @small: let go of all small ones, too
+ * @small: let go of all small ones that there are now, too
  *
  * Only what nobody has goes.  Small slabs in use may be what is too much: then a large one
  * stays, and they go as they come back.
  */
 void tow_pool_trim(struct tow_pool *pool, bool small)
 {
-	mutex_lock(&pool->resize);
-	tow_pool_shrink(pool, TOW_SLAB_SMALL, small);
-	tow_pool_shrink(pool, TOW_SLAB_LARGE, false);
-	mutex_unlock(&pool->resize);
+	tow_pool_shrink(pool, TOW_SLAB_SMALL,
+			small ? READ_ONCE(pool->count[TOW_SLAB_SMALL]) : 0);
+	tow_pool_shrink(pool, TOW_SLAB_LARGE, 0);
 }
 
 /**
@@ -269,9 +274,7 @@ static void tow_pool_stop_growing(struct tow_pool *pool, u64 bytes, int error)
 	const char *reason = error == -ENOMEM ?
 				"the machine has no more to give: "
 				TOW_SLAB_NO_MEMORY :
-			     error == -EINTR ? "the writer was killed" :
 			     error == -EOPNOTSUPP ? "the device reaches memory by copies only" :
-			     error == -EAGAIN ? "the device is being renamed" :
 					       "see the error";
 	char name[TOW_DEVICE_NAME_MAX];
 	u64 have;

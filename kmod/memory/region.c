@@ -5,11 +5,11 @@
  * A region is held by handles, descriptors and mappings, each in its own right;
  * the last one to go gives the slabs back.  A persistent region has a name, which
  * is its user's in a job.  In a job that has a key, the user has the name in any
- * container; in his own job, which has none, a container's names are its own.  When
- * the client that has the region ends, the region begins to linger: the table holds
- * it, and a timer runs.  Whoever clears "lingering" under the lock (the next owner,
- * the timer, the device's end) takes the table's reference over, so exactly one
- * does.
+ * container; in his own job, which has none, only outside of containers: see
+ * tow_client_has_job().  When the client that has the region ends, the region begins
+ * to linger: the table holds it, and a timer runs, which is set off when the device
+ * ends.  Whoever clears "lingering" under the lock (the next owner, the timer, an
+ * administrator) takes the table's reference over, so exactly one does.
  */
 #include <linux/cred.h>
 #include <linux/jhash.h>
@@ -42,15 +42,6 @@ void tow_regions_init(struct tow_regions *regions)
 	regions->linger_max_s = TOW_LINGER_MAX_S;
 }
 
-/**
- * tow_regions_cleanup - the opposite
- * @regions: without regions
- */
-void tow_regions_cleanup(struct tow_regions *regions)
-{
-	xa_destroy(&regions->by_id);
-}
-
 static void tow_region_set_client(struct tow_region *region,
 				  struct tow_client *client)
 {
@@ -75,8 +66,7 @@ struct tow_region *tow_region_alloc(struct tow_client *client,
 {
 	struct tow_region *region;
 
-	region = kvzalloc(struct_size(region, slabs, slab_count),
-			  GFP_KERNEL_ACCOUNT);
+	region = tow_zalloc_long(struct_size(region, slabs, slab_count));
 	if (!region)
 		return NULL;
 	kref_init(&region->refs);
@@ -92,16 +82,13 @@ struct tow_region *tow_region_alloc(struct tow_client *client,
 	return region;
 }
 
-static void tow_region_give_memory(struct tow_region *region)
-{
-	if (region->backing)
-		region->backing->ops->release(region);
-	else if (region->slab_count)
-		tow_pool_give(&region->dev->memory->pool, region->slabs,
-			      region->slab_count, &region->charge);
-}
-
-static void tow_region_release(struct kref *refs)
+/**
+ * tow_region_release - a region ends
+ * @refs: its last reference is gone
+ *
+ * May sleep.
+ */
+void tow_region_release(struct kref *refs)
 {
 	struct tow_region *region = container_of(refs, struct tow_region, refs);
 	struct tow_device *dev = region->dev;
@@ -111,67 +98,17 @@ static void tow_region_release(struct kref *refs)
 		xa_erase(&dev->memory->regions.by_id, region->id);
 		tow_stat_dec(dev, TOW_STAT_REGIONS);
 	}
-	tow_region_give_memory(region);
+	if (region->backing)
+		region->backing->ops->release(region);
+	else if (region->slab_count)
+		tow_pool_give(&dev->memory->pool, region->slabs,
+			      region->slab_count, &region->charge);
 	tow_uncharge(&region->charge);
 	put_pid(region->pid);
 	put_user_ns(region->user_ns);
 	/* tow_client_get_region() may look at it. */
 	kvfree_rcu(region, rcu);
 	tow_device_put(dev);
-}
-
-/**
- * tow_region_get - take another reference
- * @region: the region; the caller has one
- */
-void tow_region_get(struct tow_region *region)
-{
-	kref_get(&region->refs);
-}
-
-/**
- * tow_region_get_many - take more references
- * @region: the region; the caller has one
- * @count: how many
- */
-void tow_region_get_many(struct tow_region *region, u32 count)
-{
-	refcount_add(count, &region->refs.refcount);
-}
-
-/**
- * tow_region_try_get - take a reference, if it is not about to go
- * @region: the region; the caller is in an RCU read-side critical section
- *
- * Return: whether there is one.
- */
-static bool tow_region_try_get(struct tow_region *region)
-{
-	return kref_get_unless_zero(&region->refs);
-}
-
-/**
- * tow_region_put - give a reference back
- * @region: the region; may be gone afterwards
- *
- * May sleep.
- */
-void tow_region_put(struct tow_region *region)
-{
-	kref_put(&region->refs, tow_region_release);
-}
-
-/**
- * tow_region_put_many - give references back
- * @region: the region; may be gone afterwards
- * @count: how many
- *
- * May sleep.
- */
-void tow_region_put_many(struct tow_region *region, u32 count)
-{
-	if (refcount_sub_and_test(count, &region->refs.refcount))
-		tow_region_release(&region->refs);
 }
 
 /* ---- names ---------------------------------------------------------------- */
@@ -184,24 +121,14 @@ static u32 tow_region_hash(kuid_t kuid, const u8 job_id[TOW_JOB_ID_BYTES],
 	return jhash(name, strnlen(name, TOW_REGION_NAME_MAX), hash);
 }
 
-/* Called with the lock held: is the region's container the client's? */
-static bool tow_region_same_tenant(const struct tow_region *region,
-				   const struct tow_client *client)
-{
-	return region->user_ns == client->user_ns &&
-	       (!tow_accounts_by_cgroup() ||
-		region->cgroup_id == client->cgroup_id);
-}
-
-/* Called with the lock held: whose key is the same is the same. */
+/* Whose key is the same is the same; names without a key are only outside of containers. */
 static bool tow_region_may_have(const struct tow_region *region,
 				const struct tow_client *client,
 				const u8 job_id[TOW_JOB_ID_BYTES])
 {
 	return uid_eq(region->kuid, client->kuid) &&
 	       !memcmp(region->job_id, job_id, TOW_JOB_ID_BYTES) &&
-	       (tow_job_has_key(job_id) ||
-		tow_region_same_tenant(region, client));
+	       tow_client_has_job(client, job_id);
 }
 
 /* Called with the lock held. */
@@ -220,13 +147,6 @@ static struct tow_region *tow_region_find(const struct tow_client *client,
 			return region;
 	}
 	return NULL;
-}
-
-/* The name is free from now on.  Called with the lock held. */
-static void tow_region_unname(struct tow_region *region)
-{
-	lockdep_assert_held(&region->dev->memory->regions.lock);
-	hash_del(&region->hashed);
 }
 
 static int tow_region_give_name(struct tow_region *region)
@@ -251,7 +171,7 @@ static int tow_region_give_name(struct tow_region *region)
 
 /**
  * tow_region_publish - let the region be found by its number and its name
- * @region: complete
+ * @region: complete; an error leaves nothing to do but tow_region_put()
  *
  * Return: 0; -EEXIST: a persistent region's name is taken; -ENOMEM; -ENODEV.
  */
@@ -260,11 +180,6 @@ int tow_region_publish(struct tow_region *region)
 	struct tow_regions *regions = &region->dev->memory->regions;
 	int ret;
 
-	if (region->flags & TOW_REGION_PERSISTENT) {
-		ret = tow_region_give_name(region);
-		if (ret)
-			return ret;
-	}
 	xa_lock(&regions->by_id);
 	region->id = ++regions->last_id;
 	ret = xa_err(__xa_store(&regions->by_id, region->id, region,
@@ -272,18 +187,12 @@ int tow_region_publish(struct tow_region *region)
 	if (ret)
 		region->id = 0;
 	xa_unlock(&regions->by_id);
-	if (ret) {
-		tow_region_disown(region);
+	if (ret)
 		return ret;
-	}
 	tow_stat_inc(region->dev, TOW_STAT_REGIONS);
 	trace_tow_region_create(region);
-	return 0;
-}
-
-static enum tow_slab_class tow_region_class(u64 bytes)
-{
-	return bytes <= TOW_SMALL_REGION_MAX ? TOW_SLAB_SMALL : TOW_SLAB_LARGE;
+	return region->flags & TOW_REGION_PERSISTENT ?
+	       tow_region_give_name(region) : 0;
 }
 
 /* Charge first, then take: see core/limits.c. */
@@ -310,14 +219,6 @@ static int tow_region_fill(struct tow_region *region, struct tow_client *client,
 	return 0;
 }
 
-/* Called with the lock held or before anybody else knows the region. */
-static u32 tow_region_linger_time(struct tow_regions *regions, u32 linger_s)
-{
-	u32 max = READ_ONCE(regions->linger_max_s);
-
-	return linger_s ? min(linger_s, max) : max;
-}
-
 /**
  * tow_region_new - take a region from the pool
  * @client: whose it is to be; a user of the device
@@ -333,7 +234,8 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 				  u32 flags, u32 linger_s,
 				  const char name[TOW_REGION_NAME_MAX])
 {
-	enum tow_slab_class class = tow_region_class(bytes);
+	enum tow_slab_class class = bytes <= TOW_SMALL_REGION_MAX ?
+				    TOW_SLAB_SMALL : TOW_SLAB_LARGE;
 	struct tow_pool *pool = &client->dev->memory->pool;
 	u64 count = DIV_ROUND_UP_ULL(bytes, tow_pool_slab_bytes(pool, class));
 	struct tow_region *region;
@@ -348,8 +250,7 @@ struct tow_region *tow_region_new(struct tow_client *client, u64 bytes,
 		return ERR_PTR(-ENOMEM);
 	region->bytes = bytes;
 	region->flags = flags;
-	region->linger_s = tow_region_linger_time(&client->dev->memory->regions,
-						  linger_s);
+	region->linger_s = linger_s ?: U32_MAX;
 	ret = tow_region_fill(region, client, class, count);
 	if (!ret)
 		ret = tow_region_publish(region);
@@ -374,61 +275,46 @@ void tow_region_disown(struct tow_region *region)
 
 	mutex_lock(&regions->lock);
 	region->owner = NULL;
-	tow_region_unname(region);
+	hash_del(&region->hashed);
 	mutex_unlock(&regions->lock);
 }
 
-/* Called with the lock held: when the time of one that lingers is over. */
-static unsigned long tow_region_linger_end(struct tow_region *region)
+/* Called with the lock held: for how long it may linger, in seconds. */
+static u32 tow_region_linger_s(const struct tow_region *region)
 {
-	struct tow_regions *regions = &region->dev->memory->regions;
-
-	return region->linger_begun +
-	       (unsigned long)min(region->linger_s, regions->linger_max_s) * HZ;
+	return min(region->linger_s, region->dev->memory->regions.linger_max_s);
 }
 
-/* Called with the lock held: have the timer look when its time is over. */
-static void tow_region_set_timer(struct tow_region *region)
+/* Called with the lock held: for how long one that lingers still may, in jiffies. */
+static unsigned long tow_region_linger_left(const struct tow_region *region)
 {
-	unsigned long now = jiffies, end = tow_region_linger_end(region);
+	unsigned long end = region->linger_begun +
+			    (unsigned long)tow_region_linger_s(region) * HZ;
+	unsigned long now = jiffies;
 
-	lockdep_assert_held(&region->dev->memory->regions.lock);
-	queue_delayed_work(tow_wq, &region->linger_work,
-			   time_before(now, end) ? end - now : 0);
+	return !region->dev->memory->regions.stopped && time_before(now, end) ?
+	       end - now : 0;
 }
 
-/* Called with the lock held: the table has it from now on, with a reference. */
-static void tow_region_linger(struct tow_region *region, unsigned long begun)
-{
-	tow_region_get(region);
-	region->lingering = true;
-	region->linger_begun = begun;
-	tow_region_set_timer(region);
-}
-
-/* Called with the lock held. */
-static bool tow_region_may_linger(struct tow_region *region)
-{
-	return hash_hashed(&region->hashed) && !region->dev->memory->regions.stopped;
-}
-
-/**
- * tow_region_orphan - its client has ended
- * @region: the region; the caller has a reference
- *
- * A persistent region lingers from now on.
+/*
+ * Nobody has it any more.  A region that has a name lingers from now on: the table has it,
+ * with a reference.
  */
-static void tow_region_orphan(struct tow_region *region)
+static void tow_region_linger(struct tow_region *region, unsigned long begun)
 {
 	struct tow_regions *regions = &region->dev->memory->regions;
 
 	mutex_lock(&regions->lock);
 	region->owner = NULL;
-	if (tow_region_may_linger(region)) {
-		tow_region_linger(region, jiffies);
+	if (regions->stopped)
+		hash_del(&region->hashed);
+	if (hash_hashed(&region->hashed)) {
+		tow_region_get(region);
+		region->lingering = true;
+		region->linger_begun = begun;
+		queue_delayed_work(tow_wq, &region->linger_work,
+				   tow_region_linger_left(region));
 		trace_tow_region_linger(region);
-	} else {
-		tow_region_unname(region);
 	}
 	mutex_unlock(&regions->lock);
 }
@@ -449,23 +335,23 @@ static void tow_region_linger_expired(struct work_struct *work)
 						 struct tow_region,
 						 linger_work);
 	struct tow_regions *regions = &region->dev->memory->regions;
-	bool claimed;
+	unsigned long left;
+	bool claimed = false;
 
 	/* Whoever claimed it waits for us before the region can go. */
 	mutex_lock(&regions->lock);
-	/* No timer goes as far as some months. */
-	if (region->lingering &&
-	    time_before(jiffies, tow_region_linger_end(region))) {
-		tow_region_set_timer(region);
-		mutex_unlock(&regions->lock);
-		return;
+	left = tow_region_linger_left(region);
+	if (!left) {
+		claimed = tow_region_claim(region);
+	} else if (region->lingering) {
+		/* No timer goes as far as some months. */
+		queue_delayed_work(tow_wq, &region->linger_work, left);
 	}
-	claimed = tow_region_claim(region);
-	if (claimed)
-		tow_region_unname(region);
-	/* linger_max_s was written while this waited for the lock. */
-	if (claimed)
+	if (claimed) {
+		hash_del(&region->hashed);
+		/* linger_max_s was written while this waited for the lock. */
 		cancel_delayed_work(&region->linger_work);
+	}
 	mutex_unlock(&regions->lock);
 	if (claimed)
 		tow_region_put(region);
@@ -499,31 +385,6 @@ static struct tow_region *tow_region_claim_named(struct tow_client *client,
 	return region;
 }
 
-/* Claimed, but not taken over: it lingers for the rest of its time. */
-static void tow_region_linger_on(struct tow_region *region)
-{
-	struct tow_regions *regions = &region->dev->memory->regions;
-
-	mutex_lock(&regions->lock);
-	if (tow_region_may_linger(region))
-		tow_region_linger(region, region->linger_begun);
-	else
-		tow_region_unname(region);
-	mutex_unlock(&regions->lock);
-}
-
-/*
- * Has everything ended by which the client that had it, or peers on its behalf,
- * could still read it or write to it?  Looked for where it is, as a count would
- * be paid for by each operation; ATTACH is rare.
- */
-static bool tow_region_drained(struct tow_region *region)
-{
-	const struct tow_memory_ops *ops = region->dev->memory->ops;
-
-	return !ops->in_use(region, region->charge.account);
-}
-
 /**
  * tow_region_take_over - begin to take over a region that lingers
  * @client: who; a user of the device
@@ -545,11 +406,17 @@ struct tow_region *tow_region_take_over(struct tow_client *client,
 	if (IS_ERR(region))
 		return region;
 	cancel_delayed_work_sync(&region->linger_work);
-	ret = -EAGAIN;
-	if (tow_region_drained(region))
+	/*
+	 * Until all has ended by which the client that had it, or peers on its behalf, could
+	 * still read it or write to it.  Looked for where it is, as a count would be paid for
+	 * by each operation; ATTACH is rare.
+	 */
+	if (client->dev->memory->ops->in_use(region, region->charge.account))
+		ret = -EAGAIN;
+	else
 		ret = tow_charge_move_begin(&region->charge, client->account);
 	if (ret) {
-		tow_region_linger_on(region);
+		tow_region_linger(region, region->linger_begun);
 		tow_region_put(region);
 		return ERR_PTR(ret);
 	}
@@ -566,7 +433,7 @@ struct tow_region *tow_region_take_over(struct tow_client *client,
 void tow_region_give_up(struct tow_region *region, struct tow_client *client)
 {
 	tow_charge_move_end(&region->charge, client->account, false);
-	tow_region_linger_on(region);
+	tow_region_linger(region, region->linger_begun);
 }
 
 /**
@@ -586,61 +453,38 @@ void tow_region_taken(struct tow_region *region, struct tow_client *client,
 	put_pid(region->pid);
 	put_user_ns(region->user_ns);
 	tow_region_set_client(region, client);
-	region->linger_s = tow_region_linger_time(regions, linger_s);
+	region->linger_s = linger_s ?: U32_MAX;
 	mutex_unlock(&regions->lock);
 	trace_tow_region_take_over(region);
 }
 
-/* One that lingers, claimed; or NULL. */
-static struct tow_region *tow_regions_claim_any(struct tow_regions *regions)
+/* Called with the lock held: how long regions may linger is another from now on. */
+static void tow_regions_set_timers(struct tow_regions *regions)
 {
-	struct tow_region *region, *found = NULL;
+	struct tow_region *region;
 	int bucket;
 
-	mutex_lock(&regions->lock);
 	hash_for_each(regions->named, bucket, region, hashed) {
-		if (tow_region_claim(region)) {
-			tow_region_unname(region);
-			found = region;
-			break;
-		}
+		if (region->lingering)
+			mod_delayed_work(tow_wq, &region->linger_work, 0);
 	}
-	mutex_unlock(&regions->lock);
-	return found;
 }
 
 /**
  * tow_regions_stop - the device is going
  * @regions: its regions
  *
- * What lingers ends; what is in use stays with its users, as plain memory.
+ * What lingers ends soon; what is in use stays with its users, as plain memory.
  */
 void tow_regions_stop(struct tow_regions *regions)
 {
-	struct tow_region *region;
-
 	mutex_lock(&regions->lock);
 	regions->stopped = true;
+	tow_regions_set_timers(regions);
 	mutex_unlock(&regions->lock);
-	while ((region = tow_regions_claim_any(regions))) {
-		cancel_delayed_work_sync(&region->linger_work);
-		tow_region_put(region);
-	}
 }
 
 /* ---- what administrators do ----------------------------------------------- */
-
-/* As the caller's PID namespace has it; 0 if it has ended or is not there. */
-static s32 tow_region_pid(struct tow_region *region)
-{
-	s32 number = 0;
-
-	rcu_read_lock();
-	if (pid_task(region->pid, PIDTYPE_TGID))
-		number = pid_vnr(region->pid);
-	rcu_read_unlock();
-	return number;
-}
 
 /**
  * tow_memory_set_linger_max - set linger_max_s
@@ -654,15 +498,10 @@ static s32 tow_region_pid(struct tow_region *region)
 int tow_memory_set_linger_max(struct tow_device *dev, u32 seconds)
 {
 	struct tow_regions *regions = &dev->memory->regions;
-	struct tow_region *region;
-	int bucket;
 
 	mutex_lock(&regions->lock);
 	WRITE_ONCE(regions->linger_max_s, seconds);
-	hash_for_each(regions->named, bucket, region, hashed) {
-		if (region->lingering)
-			mod_delayed_work(tow_wq, &region->linger_work, 0);
-	}
+	tow_regions_set_timers(regions);
 	mutex_unlock(&regions->lock);
 	return 0;
 }
@@ -673,24 +512,25 @@ int tow_memory_set_linger_max(struct tow_device *dev, u32 seconds)
  * @pid: where to: its client's process; 0: it has none any more
  *
  * Return: 0; -EBUSY: it has no name: it ends with its handles, descriptors and
- * mappings.
+ * mappings; or somebody is just taking it over.
  */
 int tow_region_end(struct tow_region *region, s32 *pid)
 {
 	struct tow_regions *regions = &region->dev->memory->regions;
-	bool named, claimed;
+	bool claimed, done;
 
 	mutex_lock(&regions->lock);
-	named = hash_hashed(&region->hashed);
 	claimed = tow_region_claim(region);
-	tow_region_unname(region);
-	*pid = region->owner ? tow_region_pid(region) : 0;
+	done = hash_hashed(&region->hashed) && (claimed || region->owner);
+	if (done)
+		hash_del(&region->hashed);
+	*pid = region->owner ? tow_pid_number(region->pid) : 0;
 	mutex_unlock(&regions->lock);
 	if (claimed) {
 		cancel_delayed_work_sync(&region->linger_work);
 		tow_region_put(region);
 	}
-	return named ? 0 : -EBUSY;
+	return done ? 0 : -EBUSY;
 }
 
 /* ---- looking -------------------------------------------------------------- */
@@ -708,12 +548,13 @@ bool tow_region_is_of(struct tow_region *region, struct tow_client *client)
 	u8 job_id[TOW_JOB_ID_BYTES];
 	bool result;
 
-	if (!uid_eq(region->kuid, client->kuid))
-		return false;
 	tow_client_job(client, job_id);
 	mutex_lock(&regions->lock);
-	result = tow_region_same_tenant(region, client) ||
-		 tow_region_may_have(region, client, job_id);
+	result = tow_region_may_have(region, client, job_id) ||
+		 (uid_eq(region->kuid, client->kuid) &&
+		  region->user_ns == client->user_ns &&
+		  (!tow_accounts_by_cgroup() ||
+		   region->cgroup_id == client->cgroup_id));
 	mutex_unlock(&regions->lock);
 	return result;
 }
@@ -744,30 +585,22 @@ struct tow_region *tow_region_next(struct tow_regions *regions, u64 *cursor)
 	return region;
 }
 
-/* As much as the field holds: a linger time may be longer than 49 days. */
-static u32 tow_region_left_ms(unsigned long left)
-{
-	u64 left_ms = jiffies64_to_nsecs(left) / NSEC_PER_MSEC;
-
-	return min_t(u64, left_ms, U32_MAX);
-}
-
 static void tow_region_describe_owner(struct tow_region *region,
 				      struct tow_region_info *info)
 {
-	unsigned long end;
+	u64 left_ms;
 
 	info->cgroup_id = region->cgroup_id;
 	info->uid = from_kuid_munged(current_user_ns(), region->key);
-	info->pid = region->owner ? tow_region_pid(region) : 0;
+	info->pid = region->owner ? tow_pid_number(region->pid) : 0;
 	info->linger_s = region->flags & TOW_REGION_PERSISTENT ?
-			 region->linger_s : 0;
+			 tow_region_linger_s(region) : 0;
 	if (!region->lingering)
 		return;
 	info->flags |= TOW_REGION_LINGERING;
-	end = tow_region_linger_end(region);
-	if (time_before(jiffies, end))
-		info->linger_left_ms = tow_region_left_ms(end - jiffies);
+	left_ms = jiffies64_to_nsecs(tow_region_linger_left(region)) / NSEC_PER_MSEC;
+	/* As much as the field holds: it may be longer than 49 days. */
+	info->linger_left_ms = min_t(u64, left_ms, U32_MAX);
 }
 
 /**
@@ -805,7 +638,7 @@ static void tow_region_drop_handle(struct tow_handle *base, bool destroy)
 	if (handle->owner && destroy)
 		tow_region_disown(handle->region);
 	else if (handle->owner)
-		tow_region_orphan(handle->region);
+		tow_region_linger(handle->region, jiffies);
 	tow_uncharge(&handle->charge);
 	tow_region_put(handle->region);
 }
@@ -834,7 +667,7 @@ struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
 	rcu_read_lock();
 	handle = (struct tow_region_handle *)
 		 tow_client_find_handle(client, number, &tow_region_handle_ops);
-	if (handle && tow_region_try_get(handle->region)) {
+	if (handle && kref_get_unless_zero(&handle->region->refs)) {
 		region = handle->region;
 		*flags = handle->flags;
 	}

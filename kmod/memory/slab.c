@@ -270,14 +270,18 @@ static void tow_slab_free_mr(struct tow_slab *slab, enum tow_rights rights)
 	tow_limits_give_mr(&slab->dev->limits);
 }
 
-static void tow_slab_free_mrs(struct tow_slab *slab)
+/* Called with the lock held: those that no export needs, or @all.  Return: how many. */
+static unsigned int tow_slab_free_mrs(struct tow_slab *slab, bool all)
 {
-	int i;
+	unsigned int i, count = 0;
 
 	for (i = 0; i < TOW_RIGHTS; i++) {
-		if (slab->mr[i])
+		if (slab->mr[i] && (all || !slab->exposed[i])) {
 			tow_slab_free_mr(slab, i);
+			count++;
+		}
 	}
+	return count;
 }
 
 /**
@@ -289,16 +293,11 @@ static void tow_slab_free_mrs(struct tow_slab *slab)
  */
 unsigned int tow_slab_reclaim_mrs(struct tow_slab *slab)
 {
-	unsigned int i, count = 0;
+	unsigned int count;
 
 	if (!mutex_trylock(&slab->lock))
 		return 0;
-	for (i = 0; i < TOW_RIGHTS; i++) {
-		if (slab->mr[i] && !slab->exposed[i]) {
-			tow_slab_free_mr(slab, i);
-			count++;
-		}
-	}
+	count = tow_slab_free_mrs(slab, false);
 	mutex_unlock(&slab->lock);
 	return count;
 }
@@ -380,7 +379,7 @@ struct tow_slab *tow_slab_make(struct tow_device *dev,
 void tow_slab_detach(struct tow_slab *slab)
 {
 	mutex_lock(&slab->lock);
-	tow_slab_free_mrs(slab);
+	tow_slab_free_mrs(slab, true);
 	tow_slab_unmap(slab);
 	mutex_unlock(&slab->lock);
 }
@@ -476,21 +475,15 @@ static int tow_slab_map_mr(struct tow_slab *slab, enum tow_rights rights)
 
 static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
 {
-	struct ib_mr *mr = slab->mr[rights];
-	struct ib_reg_wr reg = {
-		.wr.opcode	= IB_WR_REG_MR,
-		.wr.send_flags	= IB_SEND_SIGNALED,
-		.mr		= mr,
-		.access		= tow_maint_access(&slab->dev->memory->maint, rights),
-	};
+	struct tow_maint *maint = &slab->dev->memory->maint;
+	struct ib_reg_wr reg;
 	int ret;
 
 	ret = tow_slab_map_mr(slab, rights);
 	if (ret)
 		return ret;
-	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
-	reg.key = mr->rkey;
-	ret = tow_maint_run(&slab->dev->memory->maint, &reg.wr);
+	reg = tow_maint_registration(maint, slab->mr[rights], rights);
+	ret = tow_maint_run(maint, &reg.wr);
 	trace_tow_mr_register(slab, rights, ret);
 	if (!ret)
 		tow_stat_inc(slab->dev, TOW_STAT_REGISTRATIONS);
@@ -499,11 +492,7 @@ static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
 
 static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
 {
-	struct ib_send_wr invalidate = {
-		.opcode			= IB_WR_LOCAL_INV,
-		.send_flags		= IB_SEND_SIGNALED,
-		.ex.invalidate_rkey	= slab->mr[rights]->rkey,
-	};
+	struct ib_send_wr invalidate = tow_maint_invalidation(slab->mr[rights]);
 	int ret;
 
 	ret = tow_maint_run(&slab->dev->memory->maint, &invalidate);

@@ -27,6 +27,9 @@
 #define TOW_ASSOC_PAUSE_MS	100
 #define TOW_ASSOC_PAUSE_MAX_MS	1600
 
+/* A connection works if the peer is heard for so many heartbeats. */
+#define TOW_ASSOC_BEATS		2
+
 /* ---- references ----------------------------------------------------------- */
 
 /**
@@ -112,18 +115,30 @@ void tow_assoc_note(struct tow_assoc *assoc, const char *stage, u64 subject,
 			  stage, subject, error);
 }
 
+static void tow_assoc_kick_work(struct work_struct *work)
+{
+	struct tow_assoc *assoc = container_of(work, struct tow_assoc, kick);
+	struct tow_session *session = tow_assoc_session(assoc);
+
+	if (session) {
+		tow_session_kick(session);
+		tow_session_put(session);
+	}
+	tow_assoc_put(assoc);
+}
+
 /**
- * tow_assoc_kick - tow_session_kick() for the session of an association, if any
- * @assoc: the association
+ * tow_assoc_kick - have the messages of an association sent
+ * @assoc: the association; a reference keeps it during the call
+ *
+ * Does not wait: a work item calls tow_session_kick().  With any lock held.
  */
 void tow_assoc_kick(struct tow_assoc *assoc)
 {
-	struct tow_session *session = tow_assoc_session(assoc);
-
-	if (!session)
-		return;
-	tow_session_kick(session);
-	tow_session_put(session);
+	tow_assoc_get(assoc);
+	/* Not the last reference: the caller keeps the association. */
+	if (!queue_work(tow_cq_wq, &assoc->kick))
+		tow_assoc_put(assoc);
 }
 
 /**
@@ -316,6 +331,21 @@ static unsigned int tow_assoc_next_pause(struct tow_assoc *assoc)
 	return tow_assoc_jitter(assoc->pause_ms);
 }
 
+/*
+ * Has the session that resumed an association shown that the connection works?
+ * SYNC alone does not: data may find no way, or the peer may break each session.
+ * Caller holds tow_peers.lock.
+ */
+static bool tow_assoc_worked(const struct tow_assoc *assoc)
+{
+	const struct tow_session *session = assoc->session;
+	u32 beat_ms = READ_ONCE(assoc->dev->peers->settings.heartbeat_ms);
+
+	return READ_ONCE(session->moved) || atomic_read(&session->notify.arrived) ||
+	       time_after(READ_ONCE(session->heard_at), assoc->resumed_at +
+			  msecs_to_jiffies(TOW_ASSOC_BEATS * beat_ms));
+}
+
 /**
  * tow_assoc_pause - make an association idle: another session may carry it
  * @assoc: the association; caller holds tow_peers.lock.  Nothing is left of the
@@ -329,10 +359,17 @@ void tow_assoc_pause(struct tow_assoc *assoc)
 
 	lockdep_assert_held(&peers->lock);
 	WRITE_ONCE(assoc->idle, true);
+	if (assoc->resumed_at) {
+		assoc->waiting = !tow_assoc_worked(assoc);
+		assoc->patience += jiffies - assoc->resumed_at;
+		assoc->resumed_at = 0;
+	}
 	if (assoc->waiting) {
-		pause_ms = tow_assoc_next_pause(assoc);
+		pause_ms = tow_assoc_jitter(max_t(unsigned int, assoc->pause_ms,
+						  TOW_ASSOC_PAUSE_MS));
 	} else {
 		assoc->waiting = true;
+		assoc->pause_ms = 0;
 		assoc->patience = jiffies + msecs_to_jiffies(patience_ms);
 		pause_ms = assoc->session->initiator ? 0 :
 			   tow_assoc_jitter(TOW_ASSOC_LATER_MS);
@@ -388,8 +425,8 @@ void tow_assoc_went_on(struct tow_session *session)
 	mutex_lock(&peers->lock);
 	/* If ENDING, the association waits for the next session, or will. */
 	if (tow_session_alive(session)) {
-		assoc->waiting = false;
-		assoc->pause_ms = 0;
+		/* Never 0, which means that none has. */
+		assoc->resumed_at = jiffies | 1;
 		tow_event_back(assoc->peer);
 	}
 	mutex_unlock(&peers->lock);
@@ -460,6 +497,7 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 		tow_link_init(&assoc->data[i], assoc, i);
 	tow_directory_assoc_init(assoc);
 	INIT_DELAYED_WORK(&assoc->work, tow_assoc_work);
+	INIT_WORK(&assoc->kick, tow_assoc_kick_work);
 	mutex_lock(&peers->lock);
 	tow_assoc_register(assoc, session);
 	mutex_unlock(&peers->lock);

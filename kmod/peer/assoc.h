@@ -72,8 +72,8 @@ struct tow_assoc_log {
 /**
  * struct tow_assoc - what we have of a peer, and the peer has of us
  * @refs: held by tow_peer.assoc, by sessions (@assoc, @asked), by remote ranges
- *	and plugs, by the directory's list of kicks and its queued revoke timer,
- *	by queued @work, and by callers
+ *	and plugs, by the directory's queued revoke timer, by @work and @kick
+ *	while they are queued, and by callers
  * @dev: the device, with a reference
  * @peer: the peer, with a reference
  * @index: number of the first session that carried the association; identifies
@@ -87,19 +87,21 @@ struct tow_assoc_log {
  * @dir: the directory's part
  * @error: why the association is lost, a negative errno; written under
  *	tow_peers.lock
- * @windowed: the peer was promised receives, as it has to be in each session;
- *	under tow_assoc_dir.lock
  *
  * @settled: a session that carried the association has become READY; this and
  *	what follows, up to @pause_ms, is under tow_peers.lock
  * @tells: programs get LOST when the association ends
  * @idle: no session carries or claims the association, and its queue pairs are
  *	destroyed
- * @waiting: the association has become idle, and has not resumed since
+ * @waiting: the association has become idle, and no session since has shown
+ *	that the connection works
  * @giving_up: why no session may carry the association any more, a negative
  *	errno; 0: a session may
  * @orderly: @giving_up was wanted, and is no failure
- * @patience: when the association ends if it is @waiting then, in jiffies
+ * @patience: when the association ends if it is @waiting and @idle then, in
+ *	jiffies; moved by the time in which a session had resumed it
+ * @resumed_at: when the session that carries the association has resumed it, in
+ *	jiffies; 0: it has not
  * @pause_ms: the last pause between tries to connect, in ms, without the random
  *	part
  *
@@ -108,6 +110,7 @@ struct tow_assoc_log {
  *	a reference; NULL: the association has ended, or has not begun
  * @work: has the peer connected, or ends the association; has a reference while
  *	it is queued
+ * @kick: sends what the directory has to send; has a reference while it is queued
  * @log: messages that last
  */
 struct tow_assoc {
@@ -123,7 +126,6 @@ struct tow_assoc {
 	atomic_t		users;
 	struct tow_assoc_dir	dir;
 	int			error;
-	bool			windowed;
 
 	bool			settled;
 	bool			tells;
@@ -132,12 +134,14 @@ struct tow_assoc {
 	int			giving_up;
 	bool			orderly;
 	unsigned long		patience;
+	unsigned long		resumed_at;
 	unsigned int		pause_ms;
 
 	/* protects session */
 	spinlock_t		lock;
 	struct tow_session	*session;
 	struct delayed_work	work;
+	struct work_struct	kick;
 	struct tow_assoc_log	log;
 };
 

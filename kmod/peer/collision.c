@@ -12,6 +12,7 @@
  * Documentation/models/connect.pml checks all of it.
  */
 #include <linux/slab.h>
+#include <rdma/ib_cache.h>
 
 #include "assoc.h"
 #include "core/core.h"
@@ -105,6 +106,65 @@ struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor)
 	return session;
 }
 
+/*
+ * Why a connected session cannot go on; NULL: it can.  Caller holds @setup.  A
+ * port that is down does not matter to loopback.
+ */
+static const char *tow_session_cut_off(const struct tow_session *session, u32 down)
+{
+	const struct ib_gid_attr *from;
+	union ib_gid gid;
+
+	if (!tow_session_alive(session) ||
+	    session->control.step != TOW_LINK_ESTABLISHED)
+		return NULL;
+	from = session->control.id->route.addr.dev_addr.sgid_attr;
+	if (!from)
+		return NULL;
+	if (from->port_num == down && !session->loopback)
+		return "the port is down";
+	if (rdma_query_gid(from->device, from->port_num, from->index, &gid) ||
+	    memcmp(&gid, &from->gid, sizeof(gid)))
+		return "our address is gone";
+	return NULL;
+}
+
+/*
+ * One look at a time: each takes @setup of every session for a moment, where
+ * another would take it for held.
+ */
+static DEFINE_MUTEX(tow_sessions_look_lock);
+
+/**
+ * tow_sessions_look - end the sessions that a change of the device cuts off
+ * @dev: the device; a port has changed, or its addresses have
+ * @down: the port that is down; 0: none
+ *
+ * In process context; caller is an event handler, which is unregistered before
+ * the device goes.  It may be called with locks that the making of links needs
+ * (the RDMA core's, RTNL), so it does not wait for @setup: a session whose links
+ * are being made is left to its time-outs.
+ */
+void tow_sessions_look(struct tow_device *dev, u32 down)
+{
+	struct tow_session *session;
+	const char *why;
+	u64 cursor = 0;
+
+	mutex_lock(&tow_sessions_look_lock);
+	while ((session = tow_peer_session_next(dev, &cursor))) {
+		why = NULL;
+		if (mutex_trylock(&session->setup)) {
+			why = tow_session_cut_off(session, down);
+			mutex_unlock(&session->setup);
+		}
+		if (why)
+			tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED, why);
+		tow_session_put(session);
+	}
+	mutex_unlock(&tow_sessions_look_lock);
+}
+
 /* ---- the present session -------------------------------------------------- */
 
 static bool tow_peer_session_present(const struct tow_session *session)
@@ -116,21 +176,17 @@ static bool tow_peer_session_present(const struct tow_session *session)
  * As tow_peer_obtain(), but if the table is full a peer without a connection is
  * forgotten.  Caller holds tow_peers.lock, which is dropped for that.
  */
-static struct tow_peer *tow_peer_obtain_for(struct tow_session *session,
+static struct tow_peer *tow_peer_obtain_for(struct tow_device *dev,
 					    const u8 *incarnation)
 {
-	struct tow_device *dev = session->dev;
 	struct tow_peer *peer;
-	bool forgotten;
+	bool forgotten = true;
 
-	while ((peer = tow_peer_obtain(dev, incarnation)) == ERR_PTR(-ENOSPC)) {
+	while ((peer = tow_peer_obtain(dev, incarnation)) == ERR_PTR(-ENOSPC) &&
+	       forgotten) {
 		mutex_unlock(&dev->peers->lock);
-		forgotten = tow_evict_forget(dev);
+		forgotten = tow_peer_forget_oldest(dev);
 		mutex_lock(&dev->peers->lock);
-		if (!forgotten) {
-			session->full = true;
-			break;
-		}
 	}
 	return peer;
 }
@@ -180,7 +236,7 @@ int tow_peer_begin(struct tow_session *session,
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
-	peer = tow_peer_obtain_for(session,
+	peer = tow_peer_obtain_for(session->dev,
 				   session->handshake.reply.incarnation);
 	if (IS_ERR(peer)) {
 		ret = PTR_ERR(peer);
@@ -273,7 +329,7 @@ int tow_peer_authenticated(struct tow_session *session, u64 order)
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
-	peer = tow_peer_obtain_for(session,
+	peer = tow_peer_obtain_for(session->dev,
 				   session->handshake.request.incarnation);
 	if (IS_ERR(peer)) {
 		ret = PTR_ERR(peer);
@@ -375,16 +431,6 @@ static void tow_peer_take_predecessors(const struct tow_session *session,
 			tow_session_fail(other->session, -ESTALE,
 					 TOW_WIRE_REPLACED,
 					 "another life of that node has come");
-	}
-}
-
-static void tow_peer_forget(struct list_head *taken)
-{
-	struct tow_peer *peer, *next;
-
-	list_for_each_entry_safe(peer, next, taken, taken) {
-		tow_peer_sysfs_remove(peer);
-		tow_peer_put(peer);
 	}
 }
 

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Attempts to connect: at most one for each address at a time, for any number
- * of callers.  A work item makes the attempt.  Callers wait for it, each with
- * its own timeout, and the attempt continues when they give up.
+ * Attempts to connect: at most one for each address or known peer at a time, for
+ * any number of callers.  A work item makes the attempt.  Callers wait for it,
+ * each with its own timeout.  When all of them have given up, the attempt makes
+ * no further try.  A known peer is tried at each of its addresses.
+ *
+ * A user's programs have a limited number of attempts at a time, and wait for
+ * their turn.  Associations have attempts and worker threads of their own, so
+ * programs do not keep them from their peers.
  *
  * If the peer is connecting to us, an attempt waits for that connection, but
  * not for ever: it may fail, so after a while the attempt tries again.
@@ -26,14 +31,12 @@
 /* Tries when connections are reset half-way, as when the peer restarts. */
 #define TOW_RESET_TRIES		3
 
-/* Attempts at a time: each occupies a worker thread. */
-#define TOW_ATTEMPTS_MAX	64
-
 /*
- * Connections that one attempt evicts at most; each frees two queue pairs or
- * more.
+ * Attempts at a time: of programs and, apart from them, of associations; and of
+ * one user's programs.  Each occupies a worker thread.
  */
-#define TOW_ATTEMPT_DROPS	(TOW_QPS_MAX / 2 + 1)
+#define TOW_ATTEMPTS_MAX	64
+#define TOW_ATTEMPTS_USER	32
 
 /*
  * After an outage, how long to wait for the answer to a request: TOW_ANSWER_MS,
@@ -86,20 +89,13 @@ static int tow_connect_all(struct tow_session *session)
 	return ret;
 }
 
-/*
- * Wait until nothing of a session is left, before the next try.  If our device
- * had no room and the session is loopback, wait for its other end as well,
- * which takes room of the same device.
- */
+/* Wait until nothing of a session is left, before the next try. */
 static void tow_connect_wait_gone(struct tow_session *session)
 {
 	struct tow_peers *peers = session->dev->peers;
 
 	wait_event(peers->wait,
 		   xa_load(&peers->sessions, session->index) != session);
-	if (session->full && session->loopback)
-		wait_event(peers->wait,
-			   !xa_load(&peers->sessions, session->id));
 }
 
 /**
@@ -110,7 +106,6 @@ static void tow_connect_wait_gone(struct tow_session *session)
  * @answer_ms: how long to wait for the answer to the first request
  * @result: where to: the peer, with a reference for the caller, if
  *	tow_peer_begin() found it, also after later errors; else NULL
- * @full: where to: our own device had no room
  *
  * Return: 0: the session has become READY; -EALREADY: the peer has another
  * session, or is connecting to us; the errors of TOW_IOCTL_PEER_CONNECT;
@@ -119,14 +114,12 @@ static void tow_connect_wait_gone(struct tow_session *session)
 static int tow_connect(struct tow_device *dev,
 		       const struct tow_address *address,
 		       const struct tow_conn_settings *settings,
-		       unsigned int answer_ms, struct tow_peer **result,
-		       bool *full)
+		       unsigned int answer_ms, struct tow_peer **result)
 {
 	struct tow_session *session;
 	int ret;
 
 	*result = NULL;
-	*full = false;
 	session = tow_session_new(dev, true, settings);
 	if (IS_ERR(session))
 		return PTR_ERR(session);
@@ -141,7 +134,6 @@ static int tow_connect(struct tow_device *dev,
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "could not be connected");
 		tow_connect_wait_gone(session);
-		*full = session->full;
 	}
 	tow_session_put(session);
 	return ret;
@@ -150,18 +142,33 @@ static int tow_connect(struct tow_device *dev,
 /* ---- attempts ------------------------------------------------------------- */
 
 /**
- * struct tow_attempt - an attempt to connect to the peer at an address
+ * struct tow_goal - whom to connect to, and how
+ * @dev: the device
+ * @sought: the peer, at any of its addresses; NULL: whoever is at @address
+ * @address: where, if @sought is NULL; else where the last try was made
+ * @settings: how to connect
+ * @limit_ms: how long an attempt may take
+ */
+struct tow_goal {
+	struct tow_device		*dev;
+	struct tow_peer			*sought;
+	struct tow_address		address;
+	struct tow_conn_settings	settings;
+	u32				limit_ms;
+};
+
+/**
+ * struct tow_attempt - an attempt to connect
  * @refs: held by the work item and by each caller that waits
  * @link: in tow_peers.attempts, until @done
- * @dev: the device, with a reference
- * @address: the peer's address
- * @settings: how to connect
+ * @goal: whom to connect to; the device and the peer with references
+ * @charge: of the caller that began the attempt
+ * @tried: how many of the sought peer's addresses were tried
  * @begun: when the attempt began, in jiffies
- * @again: the peer was connected before, and an association waits for it
- * @deadline: when to give up, in jiffies; callers may move it later, under
- *	tow_peers.lock
- * @full: the last try failed because our own device had no room
- * @drops: times that the attempt waited for another connection to make room
+ * @again: the peer was connected before, and an association waits for it; this
+ *	and what follows, up to @waiters, is written under tow_peers.lock
+ * @deadline: when to give up, in jiffies
+ * @waiters: callers that wait
  * @work: tow_attempt_work()
  * @done: @error and @peer are valid; the three are under tow_peers.lock
  * @error: the result: 0 or a negative errno
@@ -170,14 +177,13 @@ static int tow_connect(struct tow_device *dev,
 struct tow_attempt {
 	struct kref			refs;
 	struct list_head		link;
-	struct tow_device		*dev;
-	struct tow_address		address;
-	struct tow_conn_settings	settings;
+	struct tow_goal			goal;
+	struct tow_charge		charge;
+	unsigned int			tried;
 	unsigned long			begun;
 	bool				again;
 	unsigned long			deadline;
-	bool				full;
-	unsigned int			drops;
+	unsigned int			waiters;
 	struct work_struct		work;
 	bool				done;
 	int				error;
@@ -191,7 +197,9 @@ static void tow_attempt_release(struct kref *refs)
 
 	if (attempt->peer)
 		tow_peer_put(attempt->peer);
-	tow_device_put(attempt->dev);
+	if (attempt->goal.sought)
+		tow_peer_put(attempt->goal.sought);
+	tow_device_put(attempt->goal.dev);
 	kfree(attempt);
 }
 
@@ -228,7 +236,7 @@ static unsigned int tow_attempt_answer_ms(const struct tow_attempt *attempt)
 	unsigned int sought_ms = jiffies_to_msecs(jiffies - attempt->begun);
 
 	/* The last try gives a slow peer all the time that it may need. */
-	if (!attempt->again ||
+	if (!READ_ONCE(attempt->again) ||
 	    time_after(jiffies + msecs_to_jiffies(TOW_CONNECT_STEP_MS),
 		       READ_ONCE(attempt->deadline)))
 		return TOW_CONNECT_STEP_MS;
@@ -236,15 +244,48 @@ static unsigned int tow_attempt_answer_ms(const struct tow_attempt *attempt)
 		       TOW_ANSWER_MS, TOW_CONNECT_STEP_MS);
 }
 
-/* Try once.  Return: as tow_connect(); -EALREADY, -EAGAIN: try again. */
+/*
+ * Choose the next of the sought peer's addresses.  Return: 0; -ESTALE: it has
+ * none.
+ */
+static int tow_attempt_turn(struct tow_attempt *attempt)
+{
+	struct tow_peers *peers = attempt->goal.dev->peers;
+	struct tow_address *address = &attempt->goal.address;
+	struct tow_peer *sought = attempt->goal.sought;
+	int ret = 0;
+
+	if (!sought)
+		return 0;
+	mutex_lock(&peers->lock);
+	if (sought->aliases)
+		*address = sought->addresses[attempt->tried++ % sought->aliases];
+	else
+		ret = -ESTALE;
+	mutex_unlock(&peers->lock);
+	if (!address->port)
+		address->port = READ_ONCE(peers->settings.listen_port);
+	return ret;
+}
+
+/*
+ * Try once.  Return: as tow_connect(); -EALREADY, -EAGAIN: try again; -ESTALE:
+ * another peer has the address, or the sought peer has none.
+ */
 static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 {
+	struct tow_goal *goal = &attempt->goal;
 	int ret;
 
-	ret = tow_connect(attempt->dev, &attempt->address, &attempt->settings,
-			  tow_attempt_answer_ms(attempt), peer, &attempt->full);
+	ret = tow_attempt_turn(attempt);
+	if (ret)
+		return ret;
+	ret = tow_connect(goal->dev, &goal->address, &goal->settings,
+			  tow_attempt_answer_ms(attempt), peer);
 	if (*peer && (!ret || ret == -EALREADY))
 		ret = tow_attempt_wait_ready(*peer);
+	if (!ret && goal->sought && *peer != goal->sought)
+		ret = -ESTALE;
 	if (ret == -EAGAIN)
 		msleep(TOW_BUSY_MS);
 	if (ret && *peer) {
@@ -258,12 +299,13 @@ static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 			      unsigned int *resets)
 {
-	if (tow_device_going(attempt->dev) ||
+	struct tow_peer *sought = attempt->goal.sought;
+
+	if (tow_device_going(attempt->goal.dev) ||
 	    !time_before(jiffies, READ_ONCE(attempt->deadline)))
 		return false;
-	if (attempt->full)
-		return attempt->drops++ < TOW_ATTEMPT_DROPS &&
-		       tow_evict_wait(attempt->dev);
+	if (sought && attempt->tried < READ_ONCE(sought->aliases))
+		return true;
 	switch (error) {
 	case -EALREADY:
 	case -EAGAIN:
@@ -280,7 +322,8 @@ static void tow_attempt_work(struct work_struct *work)
 {
 	struct tow_attempt *attempt = container_of(work, struct tow_attempt,
 						   work);
-	struct tow_peers *peers = attempt->dev->peers;
+	struct tow_device *dev = attempt->goal.dev;
+	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer = NULL;
 	unsigned int resets = 0;
 	int ret;
@@ -292,111 +335,204 @@ static void tow_attempt_work(struct work_struct *work)
 	 * Loopback: the responder's error, as its device is going, may have
 	 * come first.
 	 */
-	if (ret && tow_device_going(attempt->dev))
+	if (ret && tow_device_going(dev))
 		ret = -ENODEV;
 	else if (ret == -EALREADY)
 		ret = -ETIMEDOUT;
+	tow_uncharge(&attempt->charge);
 	mutex_lock(&peers->lock);
 	attempt->error = ret;
 	attempt->peer = peer;
 	attempt->done = true;
 	list_del(&attempt->link);
-	peers->attempt_count--;
+	WRITE_ONCE(peers->attempts_ended, peers->attempts_ended + 1);
 	mutex_unlock(&peers->lock);
 	wake_up_all(&peers->wait);
 	tow_attempt_put(attempt);
 }
 
 static bool tow_attempt_is_for(const struct tow_attempt *attempt,
-			       const struct tow_address *address)
+			       const struct tow_goal *goal)
 {
-	return ipv6_addr_equal(&attempt->address.in6, &address->in6) &&
-	       attempt->address.scope_id == address->scope_id &&
-	       attempt->address.port == address->port;
+	const struct tow_address *address = &attempt->goal.address;
+
+	if (attempt->goal.sought || goal->sought)
+		return attempt->goal.sought == goal->sought;
+	return ipv6_addr_equal(&address->in6, &goal->address.in6) &&
+	       address->scope_id == goal->address.scope_id &&
+	       address->port == goal->address.port;
 }
 
 static struct tow_attempt *tow_attempt_find(struct tow_peers *peers,
-					    const struct tow_address *address)
+					    const struct tow_goal *goal)
 {
 	struct tow_attempt *attempt;
 
 	lockdep_assert_held(&peers->lock);
 	list_for_each_entry(attempt, &peers->attempts, link) {
-		if (tow_attempt_is_for(attempt, address))
+		if (tow_attempt_is_for(attempt, goal))
 			return attempt;
 	}
 	return NULL;
 }
 
-static struct tow_attempt *tow_attempt_new(struct tow_device *dev,
-					   const struct tow_address *address,
-					   const struct tow_conn_settings *how,
-					   u32 limit_ms, bool again)
+/*
+ * A new attempt, or ERR_PTR(-EAGAIN): the user, all users together, or all
+ * associations together have as many as they may.
+ */
+static struct tow_attempt *tow_attempt_new(const struct tow_goal *goal,
+					   struct tow_account *account)
 {
+	const u64 amount[TOW_RESOURCES] = {
+		[TOW_RES_ATTEMPTS]	= account ? 1 : 0,
+		[TOW_RES_RECONNECTS]	= account ? 0 : 1,
+	};
 	struct tow_attempt *attempt;
 
 	attempt = kzalloc(sizeof(*attempt), GFP_KERNEL);
 	if (!attempt)
-		return NULL;
+		return ERR_PTR(-ENOMEM);
+	if (!tow_charge_try(&attempt->charge,
+			    account ?: &goal->dev->limits.device, amount)) {
+		kfree(attempt);
+		return ERR_PTR(-EAGAIN);
+	}
 	kref_init(&attempt->refs);
-	kref_get(&dev->refs);
-	attempt->dev = dev;
-	attempt->address = *address;
-	attempt->settings = *how;
+	kref_get(&goal->dev->refs);
+	if (goal->sought)
+		tow_peer_get(goal->sought);
+	attempt->goal = *goal;
 	attempt->begun = jiffies;
-	attempt->again = again;
-	attempt->deadline = attempt->begun + msecs_to_jiffies(limit_ms);
+	attempt->deadline = attempt->begun;
 	INIT_WORK(&attempt->work, tow_attempt_work);
 	return attempt;
 }
 
-/*
- * The attempt for an address that is in progress, or a new one, with a
- * reference for the caller; or ERR_PTR().
- */
-static struct tow_attempt *tow_attempt_join(struct tow_device *dev,
-					    const struct tow_address *address,
-					    const struct tow_conn_settings *how,
-					    u32 limit_ms, bool again)
+/* Begin an attempt.  Return: as tow_attempt_new(). */
+static struct tow_attempt *tow_attempt_begin(const struct tow_goal *goal,
+					     struct tow_account *account)
 {
-	unsigned long deadline = jiffies + msecs_to_jiffies(limit_ms);
-	struct tow_peers *peers = dev->peers;
+	struct tow_peers *peers = goal->dev->peers;
+	struct tow_attempt *attempt;
+
+	if (peers->stopping)
+		return ERR_PTR(-ENODEV);
+	attempt = tow_attempt_new(goal, account);
+	if (IS_ERR(attempt))
+		return attempt;
+	list_add_tail(&attempt->link, &peers->attempts);
+	queue_work(account ? tow_connect_wq : tow_reconnect_wq, &attempt->work);
+	return attempt;
+}
+
+/*
+ * The attempt for a goal that is in progress, or a new one, with a reference for
+ * the caller.  @account is whose program waits for it; NULL: an association
+ * waits.  Return: ERR_PTR() as tow_attempt_new(); -ENODEV: the device is going.
+ */
+static struct tow_attempt *tow_attempt_join(const struct tow_goal *goal,
+					    struct tow_account *account)
+{
+	unsigned long deadline = jiffies + msecs_to_jiffies(goal->limit_ms);
+	struct tow_peers *peers = goal->dev->peers;
 	struct tow_attempt *attempt;
 
 	mutex_lock(&peers->lock);
-	attempt = tow_attempt_find(peers, address);
-	if (attempt) {
+	attempt = tow_attempt_find(peers, goal);
+	if (!attempt)
+		attempt = tow_attempt_begin(goal, account);
+	if (!IS_ERR(attempt)) {
 		/* Tries continue until the latest deadline of all callers. */
 		if (time_after(deadline, attempt->deadline))
 			WRITE_ONCE(attempt->deadline, deadline);
+		if (account)
+			attempt->waiters++;
+		else
+			WRITE_ONCE(attempt->again, true);
 		kref_get(&attempt->refs);
-		goto out_unlock;
 	}
-	if (peers->stopping) {
-		attempt = ERR_PTR(-ENODEV);
-		goto out_unlock;
-	}
-	if (peers->attempt_count >= TOW_ATTEMPTS_MAX) {
-		attempt = ERR_PTR(-EAGAIN);
-		goto out_unlock;
-	}
-	attempt = tow_attempt_new(dev, address, how, limit_ms, again);
-	if (!attempt) {
-		attempt = ERR_PTR(-ENOMEM);
-		goto out_unlock;
-	}
-	list_add_tail(&attempt->link, &peers->attempts);
-	peers->attempt_count++;
-	kref_get(&attempt->refs);
-	queue_work(tow_connect_wq, &attempt->work);
-out_unlock:
 	mutex_unlock(&peers->lock);
 	return attempt;
+}
+
+/*
+ * As tow_attempt_join() for a program, which waits up to @left jiffies until its
+ * user may begin an attempt.  @left: where to: what is left.
+ */
+static struct tow_attempt *tow_attempt_queue(const struct tow_goal *goal,
+					     struct tow_account *account,
+					     long *left)
+{
+	struct tow_peers *peers = goal->dev->peers;
+	struct tow_attempt *attempt;
+	unsigned long ended;
+
+	do {
+		ended = READ_ONCE(peers->attempts_ended);
+		attempt = tow_attempt_join(goal, account);
+		if (attempt != ERR_PTR(-EAGAIN))
+			break;
+		*left = wait_event_interruptible_timeout(peers->wait, ended !=
+							 READ_ONCE(peers->attempts_ended),
+							 *left);
+	} while (*left > 0);
+	return *left < 0 ? ERR_PTR(-EINTR) : attempt;
+}
+
+/*
+ * Attempt to connect for a program of @account, and wait.  Return: as
+ * tow_peer_reach(); -ESTALE: the sought peer is at none of its addresses.
+ */
+static int tow_attempt_make(const struct tow_goal *goal,
+			    struct tow_account *account, u32 timeout_ms,
+			    struct tow_peer **result)
+{
+	struct tow_peers *peers = goal->dev->peers;
+	long left = msecs_to_jiffies(timeout_ms);
+	struct tow_attempt *attempt;
+	int ret;
+
+	*result = NULL;
+	attempt = tow_attempt_queue(goal, account, &left);
+	if (IS_ERR(attempt))
+		return PTR_ERR(attempt);
+	left = wait_event_interruptible_timeout(peers->wait,
+						READ_ONCE(attempt->done), left);
+	mutex_lock(&peers->lock);
+	attempt->waiters--;
+	if (attempt->done) {
+		ret = attempt->error;
+		*result = ret ? NULL : attempt->peer;
+		if (*result)
+			tow_peer_get(*result);
+	} else {
+		ret = left < 0 ? -EINTR : -ETIMEDOUT;
+		/* The try in progress is the last one if nobody waits. */
+		if (!attempt->waiters && !attempt->again)
+			WRITE_ONCE(attempt->deadline, jiffies);
+	}
+	mutex_unlock(&peers->lock);
+	tow_attempt_put(attempt);
+	return ret;
+}
+
+/**
+ * tow_attempts_init - limit how many attempts there are at a time
+ * @dev: the device, which nobody else knows yet
+ */
+void tow_attempts_init(struct tow_device *dev)
+{
+	u64 *all = dev->limits.max[TOW_LEVEL_DEVICE];
+
+	dev->limits.max[TOW_LEVEL_USER][TOW_RES_ATTEMPTS] = TOW_ATTEMPTS_USER;
+	all[TOW_RES_ATTEMPTS] = TOW_ATTEMPTS_MAX;
+	all[TOW_RES_RECONNECTS] = TOW_ATTEMPTS_MAX;
 }
 
 /**
  * tow_peer_reach - find the READY peer at an address, or connect to it
  * @dev: the device
+ * @account: the caller's
  * @address: the address, with its port
  * @settings: how to connect
  * @timeout_ms: how long to wait
@@ -405,37 +541,18 @@ out_unlock:
  * Return: 0; the errors of TOW_IOCTL_PEER_CONNECT; -ENODEV: the device is going;
  * -EINTR: a signal came.
  */
-int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
+int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
+		   const struct tow_address *address,
 		   const struct tow_conn_settings *settings, u32 timeout_ms,
 		   struct tow_peer **result)
 {
-	struct tow_peers *peers = dev->peers;
-	struct tow_attempt *attempt;
-	long left;
-	int ret;
+	const struct tow_goal goal = {
+		.dev = dev, .address = *address, .settings = *settings,
+		.limit_ms = settings->reconnect_timeout_ms,
+	};
 
 	*result = tow_peer_by_address(dev, address);
-	if (*result)
-		return 0;
-	attempt = tow_attempt_join(dev, address, settings,
-				   settings->reconnect_timeout_ms, false);
-	if (IS_ERR(attempt))
-		return PTR_ERR(attempt);
-	left = wait_event_interruptible_timeout(peers->wait,
-						READ_ONCE(attempt->done),
-						msecs_to_jiffies(timeout_ms));
-	mutex_lock(&peers->lock);
-	if (attempt->done) {
-		ret = attempt->error;
-		*result = ret ? NULL : attempt->peer;
-		if (*result)
-			tow_peer_get(*result);
-	} else {
-		ret = left < 0 ? -EINTR : -ETIMEDOUT;
-	}
-	mutex_unlock(&peers->lock);
-	tow_attempt_put(attempt);
-	return ret;
+	return *result ? 0 : tow_attempt_make(&goal, account, timeout_ms, result);
 }
 
 /* A READY peer's session, with a reference for the caller; or NULL. */
@@ -455,21 +572,19 @@ static struct tow_session *tow_peer_session(struct tow_peer *peer)
 	return session;
 }
 
-/* The address to connect to a peer, and the settings. */
-static void tow_peer_way(struct tow_peer *peer, struct tow_address *address,
-			 struct tow_conn_settings *settings)
+/* To connect to a peer: as its own settings say, or the device's. */
+static void tow_goal_init(struct tow_goal *goal, struct tow_peer *peer)
 {
 	struct tow_peers *peers = peer->dev->peers;
 
+	*goal = (struct tow_goal){ .dev = peer->dev, .sought = peer };
 	mutex_lock(&peers->lock);
-	*address = peer->addresses[0];
 	if (peer->overridden)
-		*settings = peer->settings;
+		goal->settings = peer->settings;
 	else
-		tow_conn_settings_read(peers, settings);
+		tow_conn_settings_read(peers, &goal->settings);
 	mutex_unlock(&peers->lock);
-	if (!address->port)
-		address->port = READ_ONCE(peers->settings.listen_port);
+	goal->limit_ms = goal->settings.reconnect_timeout_ms;
 }
 
 /**
@@ -481,13 +596,12 @@ static void tow_peer_way(struct tow_peer *peer, struct tow_address *address,
  */
 void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 {
-	struct tow_conn_settings settings;
 	struct tow_attempt *attempt;
-	struct tow_address address;
+	struct tow_goal goal;
 
-	tow_peer_way(peer, &address, &settings);
-	attempt = tow_attempt_join(peer->dev, &address, &settings, limit_ms,
-				   true);
+	tow_goal_init(&goal, peer);
+	goal.limit_ms = limit_ms;
+	attempt = tow_attempt_join(&goal, NULL);
 	/* After an error the caller, an association's work item, asks again. */
 	if (!IS_ERR(attempt))
 		tow_attempt_put(attempt);
@@ -496,32 +610,28 @@ void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 /**
  * tow_peer_use - get a peer's READY session, and connect if there is none
  * @peer: the peer
+ * @account: the caller's
  * @timeout_ms: how long to wait
  * @result: where to: the session, with a reference for the caller
  *
- * Return: 0; -ESTALE: another peer has the address: @peer's life is over;
+ * Return: 0; -ESTALE: other peers have its addresses: @peer's life is over;
  * -ECONNRESET: the new session has ended already; else as tow_peer_reach().
  */
-int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
-		 struct tow_session **result)
+int tow_peer_use(struct tow_peer *peer, struct tow_account *account,
+		 u32 timeout_ms, struct tow_session **result)
 {
-	struct tow_conn_settings settings;
-	struct tow_address address;
 	struct tow_peer *found;
+	struct tow_goal goal;
 	int ret;
 
 	*result = tow_peer_session(peer);
 	if (*result)
 		return 0;
-	tow_peer_way(peer, &address, &settings);
-	ret = tow_peer_reach(peer->dev, &address, &settings, timeout_ms,
-			     &found);
+	tow_goal_init(&goal, peer);
+	ret = tow_attempt_make(&goal, account, timeout_ms, &found);
 	if (ret)
 		return ret;
-	ret = found == peer ? 0 : -ESTALE;
 	tow_peer_put(found);
-	if (ret)
-		return ret;
 	*result = tow_peer_session(peer);
 	return *result ? 0 : -ECONNRESET;
 }

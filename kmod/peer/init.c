@@ -32,6 +32,7 @@ int tow_peers_init(struct tow_device *dev)
 	INIT_LIST_HEAD(&peers->attempts);
 	init_waitqueue_head(&peers->wait);
 	peers->seek = tow_peer_seek;
+	tow_attempts_init(dev);
 	tow_conn_init(peers, dev->ibdev);
 	tow_peer_dirs_init(&peers->dirs);
 	dev->peers = peers;
@@ -90,18 +91,20 @@ void tow_peers_stop(struct tow_device *dev)
 	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer;
 	unsigned long index;
+	LIST_HEAD(taken);
 
 	wait_event(peers->wait, tow_peers_all_ended(peers));
-	/* Whatever ended last may still hold the lock: wait for it. */
+	/*
+	 * The lock also waits for whatever ended last.  PEER_DISCONNECT may
+	 * forget an idle peer meanwhile: each peer is taken out once.
+	 */
 	mutex_lock(&peers->lock);
-	mutex_unlock(&peers->lock);
 	xa_for_each(&peers->by_id, index, peer) {
-		mutex_lock(&peers->lock);
 		tow_peer_take_out(peer);
-		mutex_unlock(&peers->lock);
-		tow_peer_sysfs_remove(peer);
-		tow_peer_put(peer);
+		list_add_tail(&peer->taken, &taken);
 	}
+	mutex_unlock(&peers->lock);
+	tow_peer_forget(&taken);
 	tow_conn_stop(dev);
 }
 
@@ -120,21 +123,6 @@ void tow_peers_cleanup(struct tow_device *dev)
 }
 
 /* ---- sessions ------------------------------------------------------------- */
-
-/**
- * tow_accept_error - the error for an initiator that could not be accepted
- * @session: the responder's session; if @full is set a connection is evicted
- * @error: why, a negative errno
- *
- * Return: @error; -EAGAIN: there will be room soon, as an unused connection is
- * ending.
- */
-int tow_accept_error(struct tow_session *session, int error)
-{
-	if (session->full && tow_evict_soon(session->dev))
-		return -EAGAIN;
-	return error;
-}
 
 /*
  * Handle AUTH, the initiator's proof.  Return: 0, also if the session ends for
@@ -157,7 +145,6 @@ static int tow_accept_auth(struct tow_session *session,
 	if (ret == -EPROTO)
 		return ret;
 	if (ret) {
-		ret = tow_accept_error(session, ret);
 		/* Not the other end's fault: GOODBYE has the reason. */
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 ret == -EALREADY ?

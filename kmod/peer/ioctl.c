@@ -53,6 +53,7 @@ static int tow_connect_check(const struct tow_conn_settings *settings,
 	    settings->gid_index > TOW_GID_INDEX_MAX ||
 	    settings->pkey_index > TOW_PKEY_INDEX_MAX ||
 	    settings->sl > TOW_SL_MAX ||
+	    settings->traffic_class < -1 ||
 	    settings->traffic_class > TOW_TRAFFIC_CLASS_MAX ||
 	    settings->timeout > TOW_TIMEOUT_MAX ||
 	    settings->retry_count > TOW_RETRY_COUNT_MAX ||
@@ -95,9 +96,10 @@ static int tow_connect_settings(struct tow_device *dev,
 	return tow_connect_check(settings, dev->ibdev);
 }
 
-static int tow_call_connect_reach(struct tow_device *dev,
+static int tow_call_connect_reach(struct tow_client *client,
 				  struct tow_peer_connect *call)
 {
+	struct tow_device *dev = client->dev;
 	struct tow_conn_settings settings;
 	struct tow_address address;
 	struct tow_peer *peer;
@@ -117,7 +119,8 @@ static int tow_call_connect_reach(struct tow_device *dev,
 		address.port = settings.listen_port;
 	timeout_ms = min_t(u32, call->timeout_ms ?:
 			   settings.reconnect_timeout_ms, INT_MAX);
-	ret = tow_peer_reach(dev, &address, &settings, timeout_ms, &peer);
+	ret = tow_peer_reach(dev, client->account, &address, &settings,
+			     timeout_ms, &peer);
 	if (ret)
 		return ret;
 	if (call->flags)
@@ -140,7 +143,7 @@ int tow_call_peer_connect(struct tow_client *client, void *data,
 		return -EINVAL;
 	if (call->flags && !capable(CAP_NET_ADMIN))
 		return -EPERM;
-	ret = tow_call_connect_reach(client->dev, call);
+	ret = tow_call_connect_reach(client, call);
 	if (ret)
 		return ret;
 	return tow_call_answer(answer, call);
@@ -166,16 +169,16 @@ int tow_call_peer_disconnect(struct tow_client *client, void *data,
 	return ret;
 }
 
-static bool tow_peer_list_next(struct tow_client *client, u32 flags,
-			       u64 *cursor, void *info)
+static int tow_peer_list_next(struct tow_client *client, u32 flags,
+			      u64 *cursor, void *info)
 {
 	struct tow_peer *peer = tow_peer_next(client->dev, cursor);
 
 	if (!peer)
-		return false;
+		return -ENOENT;
 	tow_peer_describe(peer, info);
 	tow_peer_put(peer);
-	return true;
+	return 1;
 }
 
 const struct tow_listing tow_peer_listing = {

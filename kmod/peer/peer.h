@@ -44,10 +44,10 @@ struct tow_assoc;
  * @reconnect_timeout_ms: how long an attempt to connect may take; and how long
  *	an association waits for another session
  * @revoke_timeout_ms: how long a peer may take to acknowledge a revoke
- * @gid_index: which GID of the port; -1: the connection manager chooses
+ * @gid_index: which GID of the port; -1: see tow_connect_source()
  * @pkey_index: partition
  * @sl: service level; 0: that of the path
- * @traffic_class: of the IP header
+ * @traffic_class: of the IP header; -1: the connection manager's default
  * @mtu: in bytes; 0: that of the path
  * @timeout: ACK timeout: 4.096 us * 2^timeout; 0: none
  * @retry_count: how often a packet is sent again
@@ -71,7 +71,7 @@ struct tow_conn_settings {
 	s32	gid_index;
 	u32	pkey_index;
 	u32	sl;
-	u32	traffic_class;
+	s32	traffic_class;
 	u32	mtu;
 	u32	timeout;
 	u32	retry_count;
@@ -179,7 +179,7 @@ struct tow_peer {
  * @last_id: number of the youngest peer
  * @count: peers in @by_id
  * @attempts: struct tow_attempt that are in progress
- * @attempt_count: entries of @attempts
+ * @attempts_ended: how many attempts have ended so far; also read without @lock
  * @sessions: sessions that are not ENDED, by number, each with a reference
  * @last_session: number of the youngest session
  * @clock: counts requests that came, sessions that became READY, and AUTH that
@@ -206,7 +206,7 @@ struct tow_peers {
 	u64				last_id;
 	unsigned int			count;
 	struct list_head		attempts;
-	unsigned int			attempt_count;
+	unsigned long			attempts_ended;
 	struct xarray			sessions;
 	u64				last_session;
 	u64				clock;
@@ -240,6 +240,10 @@ struct tow_peer *tow_peer_next(struct tow_device *dev, u64 *cursor);
 struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 				     const struct tow_address *address);
 
+void tow_peer_forget(struct list_head *taken);
+bool tow_peer_forget_idle(struct tow_peer *peer);
+bool tow_peer_forget_oldest(struct tow_device *dev);
+
 /* table.c: caller holds tow_peers.lock */
 void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event);
 struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation);
@@ -264,6 +268,7 @@ void tow_peer_drop_assoc(struct tow_peer *peer, int error, bool orderly);
 int tow_peer_session_add(struct tow_session *session);
 struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id);
 struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
+void tow_sessions_look(struct tow_device *dev, u32 down);
 int tow_peer_begin(struct tow_session *session,
 		   const struct tow_address *address, struct tow_peer **result);
 int tow_peer_authenticated(struct tow_session *session, u64 order);
@@ -274,7 +279,6 @@ void tow_peer_session_gone(struct tow_session *session, bool orderly,
 			   bool keep);
 
 /* init.c: called by conn/ */
-int tow_accept_error(struct tow_session *session, int error);
 int tow_peer_session_receive(struct tow_session *session, u8 type,
 			     u32 request, void *body, size_t bytes);
 bool tow_peer_session_fill(struct tow_session *session, u8 *type,
@@ -285,18 +289,14 @@ bool tow_peer_session_closing(struct tow_session *session);
 void tow_peer_session_closed(struct tow_session *session, bool keep);
 void tow_peer_session_release(struct tow_session *session);
 
-/* evict.c */
-bool tow_evict_wait(struct tow_device *dev);
-bool tow_evict_soon(struct tow_device *dev);
-bool tow_evict_forget(struct tow_device *dev);
-bool tow_peer_forget_idle(struct tow_peer *peer);
-
 /* connect.c */
-int tow_peer_reach(struct tow_device *dev, const struct tow_address *address,
+void tow_attempts_init(struct tow_device *dev);
+int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
+		   const struct tow_address *address,
 		   const struct tow_conn_settings *settings, u32 timeout_ms,
 		   struct tow_peer **result);
-int tow_peer_use(struct tow_peer *peer, u32 timeout_ms,
-		 struct tow_session **result);
+int tow_peer_use(struct tow_peer *peer, struct tow_account *account,
+		 u32 timeout_ms, struct tow_session **result);
 void tow_peer_seek(struct tow_peer *peer, u32 limit_ms);
 void tow_peer_remember(struct tow_peer *peer,
 		       const struct tow_conn_settings *settings);

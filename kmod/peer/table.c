@@ -297,3 +297,80 @@ void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly)
 	tow_peer_transition(peer, orderly ? TOW_EVENT_CLOSED :
 					    TOW_EVENT_FAILED);
 }
+
+/**
+ * tow_peer_forget - let go of peers that were taken out
+ * @taken: the peers, with the table's references
+ *
+ * In process context; caller does not hold tow_peers.lock.
+ */
+void tow_peer_forget(struct list_head *taken)
+{
+	struct tow_peer *peer, *next;
+
+	list_for_each_entry_safe(peer, next, taken, taken) {
+		tow_peer_sysfs_remove(peer);
+		tow_peer_put(peer);
+	}
+}
+
+/**
+ * tow_peer_forget_idle - forget a peer that is not connected
+ * @peer: the peer
+ *
+ * Return: true; false: the peer is connected, has an association, or is
+ * forgotten already.
+ */
+bool tow_peer_forget_idle(struct tow_peer *peer)
+{
+	struct tow_peers *peers = peer->dev->peers;
+	bool idle;
+
+	mutex_lock(&peers->lock);
+	idle = !peer->session && !peer->assoc && !peer->removed;
+	if (idle)
+		tow_peer_take_out(peer);
+	mutex_unlock(&peers->lock);
+	if (!idle)
+		return false;
+	tow_peer_sysfs_remove(peer);
+	tow_peer_put(peer);
+	return true;
+}
+
+/**
+ * tow_peer_forget_oldest - forget the idle peer that was unused for the longest
+ * @dev: the device; its table of peers is full
+ *
+ * In process context; caller does not hold tow_peers.lock.
+ *
+ * Return: true: the caller looks again for room; false: no peer is idle.
+ */
+bool tow_peer_forget_oldest(struct tow_device *dev)
+{
+	struct tow_peers *peers = dev->peers;
+	struct tow_peer *peer, *found = NULL;
+	unsigned long index;
+	bool forgotten;
+
+	mutex_lock(&peers->lock);
+	xa_for_each(&peers->by_id, index, peer) {
+		if (!peer->session && !peer->assoc &&
+		    (!found || time_before(peer->used_at, found->used_at)))
+			found = peer;
+	}
+	if (found)
+		tow_peer_get(found);
+	mutex_unlock(&peers->lock);
+	if (!found)
+		return false;
+	forgotten = tow_peer_forget_idle(found);
+	if (forgotten)
+		tow_stat_inc(dev, TOW_STAT_EVICTIONS);
+	tow_peer_put(found);
+	/*
+	 * Also if @found was forgotten or connected meanwhile: the caller looks
+	 * again.
+	 */
+	return true;
+}

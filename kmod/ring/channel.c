@@ -75,15 +75,18 @@ static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
 	if (!flow)
 		return -ENOMEM;
 	tow_flow_init(flow, peer, index, tow_reqs_end);
-	mutex_lock(&peers->lock);
-	flow->told = peer->events;
-	ret = xa_alloc(&queue->flows, number, flow,
+	/* The client may have to wait for its memory, but nobody else. */
+	lockdep_assert_not_held(&peers->lock);
+	ret = xa_alloc(&queue->flows, number, NULL,
 		       XA_LIMIT(0, TOW_CHANNELS_MAX - 1), GFP_KERNEL_ACCOUNT);
-	mutex_unlock(&peers->lock);
 	if (ret) {
 		tow_channel_free(flow);
 		return ret == -EBUSY ? -ENOSPC : ret;
 	}
+	mutex_lock(&peers->lock);
+	flow->told = peer->events;
+	xa_store(&queue->flows, *number, flow, 0);
+	mutex_unlock(&peers->lock);
 	/* The queue may have ended before this flow could be found. */
 	if (READ_ONCE(queue->ended))
 		tow_ops_stop(flow, queue->ended);
@@ -112,7 +115,7 @@ static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,
 	struct tow_session *session;
 	int ret;
 
-	ret = tow_peer_use(peer,
+	ret = tow_peer_use(peer, queue->charge.account,
 			   READ_ONCE(dev->peers->settings.reconnect_timeout_ms),
 			   &session);
 	if (ret)

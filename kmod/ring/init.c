@@ -9,7 +9,7 @@
  *
  * A queue points to its client, without a reference, until its descriptor is
  * closed or the client ends, whichever comes first: the client is not freed
- * before tow_queue_client_end() has gone through the list.  tow_queue_publish()
+ * before tow_queue_client_end() has emptied tow_client.queues.  tow_queue_publish()
  * adds no queue of a client that has ended.
  */
 #include <linux/sizes.h>
@@ -116,26 +116,20 @@ void tow_queues_cleanup(struct tow_device *dev)
 	kfree(dev->queues);
 }
 
-/* The client's next queue, with a reference; that to @queue is given back. */
-static struct tow_queue *tow_queue_next_of(struct tow_client *client,
-					   struct tow_queue *queue)
+/* The client's first queue, with a reference; NULL: it has none. */
+static struct tow_queue *tow_queue_first_of(struct tow_client *client)
 {
 	struct tow_queues *queues = client->dev->queues;
-	struct tow_queue *last = queue, *found = NULL;
+	struct tow_queue *queue;
 
 	mutex_lock(&queues->lock);
-	queue = list_prepare_entry(queue, &queues->list, link);
-	list_for_each_entry_continue(queue, &queues->list, link) {
-		if (READ_ONCE(queue->client) == client &&
-		    kref_get_unless_zero(&queue->refs)) {
-			found = queue;
-			break;
-		}
-	}
+	queue = list_first_entry_or_null(&client->queues, struct tow_queue,
+					 of_client);
+	/* Its descriptor has a reference until tow_queue_leave_client(). */
+	if (queue)
+		kref_get(&queue->refs);
 	mutex_unlock(&queues->lock);
-	if (last)
-		tow_queue_put(last);
-	return found;
+	return queue;
 }
 
 /**
@@ -146,9 +140,15 @@ static struct tow_queue *tow_queue_next_of(struct tow_client *client,
  */
 void tow_queue_leave_client(struct tow_queue *queue)
 {
+	struct tow_queues *queues = queue->dev->queues;
+
 	mutex_lock(&queue->submit);
 	WRITE_ONCE(queue->client, NULL);
 	mutex_unlock(&queue->submit);
+	/* Not before: the client is there until its list is empty. */
+	mutex_lock(&queues->lock);
+	list_del_init(&queue->of_client);
+	mutex_unlock(&queues->lock);
 	tow_queue_end(queue, -ECANCELED);
 }
 
@@ -158,8 +158,10 @@ void tow_queue_leave_client(struct tow_queue *queue)
  */
 void tow_queue_client_end(struct tow_client *client)
 {
-	struct tow_queue *queue = NULL;
+	struct tow_queue *queue;
 
-	while ((queue = tow_queue_next_of(client, queue)))
+	while ((queue = tow_queue_first_of(client))) {
 		tow_queue_leave_client(queue);
+		tow_queue_put(queue);
+	}
 }

@@ -153,6 +153,7 @@ static int tow_queue_publish(struct tow_queue *queue, struct tow_client *client)
 	} else {
 		queue->client = client;
 		list_add_tail(&queue->link, &queues->list);
+		list_add_tail(&queue->of_client, &client->queues);
 	}
 	mutex_unlock(&queues->lock);
 	if (!ret)

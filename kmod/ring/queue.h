@@ -134,6 +134,7 @@ struct tow_chain {
  * @release: called when the last reference is put; may sleep
  * @dev: the device, with a reference
  * @link: in tow_queues.list
+ * @of_client: in tow_client.queues, or empty; under tow_queues.lock
  * @gone: tow_queues_stop() has ended the queue; under tow_queues.lock
  * @sq_entries: of the submission ring
  * @cq_entries: of the completion ring; entries that may be in flight
@@ -203,6 +204,7 @@ struct tow_queue {
 	void			(*release)(struct kref *refs);
 	struct tow_device	*dev;
 	struct list_head	link;
+	struct list_head	of_client;
 	bool			gone;
 	u32			sq_entries;
 	u32			cq_entries;

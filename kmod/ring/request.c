@@ -43,8 +43,11 @@ static bool tow_queue_may_begin(const struct tow_queue *queue)
 static bool tow_timeout_reported(struct tow_req *entry, int status)
 {
 	if (!entry->told) {
-		/* A late WAIT was not counted before. */
-		if (status == -ETIMEDOUT)
+		/*
+		 * A late WAIT was not counted before.  An operation was not
+		 * late: it got no answer.
+		 */
+		if (status == -ETIMEDOUT && entry->opcode == TOW_OP_WAIT)
 			tow_stat_inc(entry->queue->dev, TOW_STAT_TIMEOUTS);
 		tow_req_give_back(entry->spare);
 		entry->spare = NULL;

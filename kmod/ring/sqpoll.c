@@ -174,7 +174,7 @@ static int tow_poller_allow(struct tow_poller *poller,
 	ret = tow_charge(&poller->charge, client->account, amount);
 	/* Where no poller is allowed at all it is a matter of rights. */
 	if (ret == -ENOSPC &&
-	    !tow_limits_get(limits, TOW_LEVEL_DEVICE, TOW_RES_POLLERS))
+	    !READ_ONCE(limits->max[TOW_LEVEL_DEVICE][TOW_RES_POLLERS]))
 		ret = -EPERM;
 	return ret;
 }

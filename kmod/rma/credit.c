@@ -2,12 +2,10 @@
 /*
  * How many notifications may be on their way in a session.
  *
- * Each notification takes a receive of the peer's shared receive queue.  So
- * each end promises the other TOW_NOTIFY_WINDOW receives when it grants the
- * first slot, and returns credit from time to time.  The kernel posts receives
- * again before any program looks at a slot: no consumer holds them.
- *
- * A sender has so many notifications on their way at most.  An operation
+ * Each notification takes a receive of the peer's queue pair.  A sender has
+ * TOW_NOTIFY_WINDOW notifications on their way in a session at most, and the
+ * receiver returns credit from time to time.  The kernel posts receives again
+ * before any program looks at a slot: no consumer holds them.  An operation
  * without credit waits in its flow (post.c); when the peer returns credit such
  * flows take turns again.
  */
@@ -18,85 +16,22 @@
 
 /* ---- credit of the peer --------------------------------------------------- */
 
-/* Caller holds tow_assoc_dir.lock of the session's association. */
-static bool tow_credit_promise(struct tow_session *session)
-{
-	struct tow_session_notify *notify = &session->notify;
-
-	if (notify->window)
-		return true;
-	if (!notify->srq || !tow_srq_promise(notify->srq, TOW_NOTIFY_WINDOW))
-		return false;
-	WRITE_ONCE(notify->window, TOW_NOTIFY_WINDOW);
-	return true;
-}
-
-/* Caller holds the same lock.  Has the session no data queue pairs now? */
-static bool tow_credit_apart(struct tow_session *session)
-{
-	/* Pairs with tow_srq_get(), which has set notify.srq. */
-	return !smp_load_acquire(&session->notify.chosen) ||
-	       (!session->notify.srq && !tow_session_alive(session));
-}
-
-/**
- * tow_credit_open - let a peer send notifications
- * @assoc: the association, which is not lost; caller holds @assoc->dir.lock
- *
- * If the session has no data queue pairs now, tow_credit_keep() promises the
- * receives when one has.
- *
- * Return: false: there are not enough receives.
- */
-bool tow_credit_open(struct tow_assoc *assoc)
-{
-	struct tow_session *session;
-	bool apart;
-
-	lockdep_assert_held(&assoc->dir.lock);
-	if (assoc->windowed)
-		return true;
-	session = tow_assoc_session(assoc);
-	if (!session)
-		return false;
-	/* Asked first: tow_srq_get() may choose a queue now. */
-	apart = tow_credit_apart(session);
-	assoc->windowed = tow_credit_promise(session) ||
-			(apart && assoc->dev->ibdev->attrs.max_srq > 0);
-	tow_session_put(session);
-	return assoc->windowed;
-}
-
-/**
- * tow_credit_keep - promise in this session what the peer was promised before
- * @session: the session, after tow_srq_get(); it is to have a data queue pair
- *
- * Return: false: there are not enough receives.
- */
-bool tow_credit_keep(struct tow_session *session)
-{
-	struct tow_assoc *assoc = session->assoc;
-	bool enough;
-
-	mutex_lock(&assoc->dir.lock);
-	enough = !assoc->windowed || tow_credit_promise(session);
-	mutex_unlock(&assoc->dir.lock);
-	return enough;
-}
-
 /**
  * tow_credit_drain - handle notifications that have come so far
  * @assoc: the association of their sender; the caller handles a message of its
- *	session
+ *	session, so no queue pair is destroyed meanwhile
  */
 void tow_credit_drain(struct tow_assoc *assoc)
 {
-	struct tow_session *session = tow_assoc_session(assoc);
+	struct tow_cq *cq;
+	unsigned int i;
 
-	if (!session)
-		return;
-	tow_srq_drain(session->notify.srq);
-	tow_session_put(session);
+	for (i = 0; i < assoc->qps; i++) {
+		/* Pairs with tow_link_create_data(). */
+		cq = smp_load_acquire(&assoc->data[i].receive_cq);
+		if (cq)
+			tow_cq_flush(cq);
+	}
 }
 
 /**
@@ -110,7 +45,7 @@ void tow_credit_drain(struct tow_assoc *assoc)
 size_t tow_credit_fill(struct tow_session *session, u8 *type, void *body)
 {
 	struct tow_session_notify *notify = &session->notify;
-	u32 arrived = READ_ONCE(notify->arrived);
+	u32 arrived = atomic_read(&notify->arrived);
 	struct tow_wire_notified *notified = body;
 
 	lockdep_assert_held(&session->pump);

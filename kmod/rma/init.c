@@ -3,17 +3,13 @@
  * Notifications of a device and of a session begin and end, and the peer
  * returns credit.
  *
- * A session's part is there as long as the session; its shared receive queue
- * goes when its queue pairs are destroyed.
+ * A session's part is there as long as the session.
  */
 #include "assoc.h"
 #include "core/core.h"
 #include "internal.h"
 #include "notify.h"
 #include "sequence.h"
-
-/* Default of srq_depth. */
-#define TOW_SRQ_DEPTH		4096
 
 /* ---- sessions ------------------------------------------------------------- */
 
@@ -76,15 +72,7 @@ void tow_credit_init(struct tow_session *session)
  */
 void tow_credit_gone(struct tow_session *session)
 {
-	struct tow_assoc *assoc = session->assoc;
-
 	cancel_work_sync(&session->notify.tell);
-	if (!assoc)
-		return;
-	/* tow_credit_open() may look at the session's shared receive queue. */
-	mutex_lock(&assoc->dir.lock);
-	tow_srq_put(session);
-	mutex_unlock(&assoc->dir.lock);
 }
 
 /* ---- the device ----------------------------------------------------------- */
@@ -102,8 +90,6 @@ int tow_notify_init(struct tow_device *dev)
 	if (!notify)
 		return -ENOMEM;
 	xa_init_flags(&notify->slots, XA_FLAGS_ALLOC);
-	mutex_init(&notify->lock);
-	notify->srq_depth = TOW_SRQ_DEPTH;
 	dev->notify = notify;
 	return 0;
 }
@@ -116,9 +102,7 @@ void tow_notify_cleanup(struct tow_device *dev)
 {
 	struct tow_notify *notify = dev->notify;
 
-	WARN_ON_ONCE(notify->srq);
 	WARN_ON_ONCE(!xa_empty(&notify->slots));
-	mutex_destroy(&notify->lock);
 	xa_destroy(&notify->slots);
 	kfree(notify);
 }

@@ -31,6 +31,7 @@ struct tow_assoc;
  * @bytes: what it adds to tow_link.inflight
  * @tells: it notifies the operation's slot
  * @status: 0; a negative errno: it must not be posted again
+ * @stalled: it was the oldest one when its link stalled, and was counted for that
  *
  * An element of tow_link.posts; all fields but @cqe and @link are under the
  * lock of @link.
@@ -43,6 +44,7 @@ struct tow_post {
 	u32		bytes;
 	bool		tells;
 	int		status;
+	bool		stalled;
 };
 
 /* Queue pairs that a striped operation uses, at most. */
@@ -172,7 +174,7 @@ static inline int tow_op_refused(const struct tow_op *op)
 	int error = READ_ONCE(op->flow->stopped);
 
 	/* The device goes: what was posted may have been executed. */
-	if (error == -ENODEV && (op->cursor || op->tried))
+	if (error == -ENODEV && (op->cursor || op->replayed))
 		return -ECONNRESET;
 	if (!error)
 		error = op->status;
@@ -196,6 +198,7 @@ void tow_op_begin_again(struct tow_op *op);
 bool tow_op_returns(struct tow_op *op);
 void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended);
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
+void tow_link_stalled(struct tow_link *link);
 
 /* stripe.c */
 struct tow_stripes *

@@ -53,6 +53,7 @@ static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
 	spin_lock_bh(&link->lock);
 	stripe->left--;
 	whole->pieces--;
+	whole->tried = max(whole->tried, part->tried);
 	if (part->again) {
 		whole->again = true;
 		atomic64_set(&stripe->cursor, whole->bytes);
@@ -361,8 +362,8 @@ static void tow_link_abort_ops(struct tow_link *link, struct tow_op_list *ended)
 	tow_flows_unpark(link);
 	while (link->flows) {
 		op = link->flows->ops.first;
-		tow_op_abort(op, op->cursor || op->tried ? -ECONNRESET : -ESTALE,
-			     ended);
+		tow_op_abort(op, op->cursor || op->replayed ? -ECONNRESET :
+			     -ESTALE, ended);
 	}
 }
 
@@ -460,7 +461,7 @@ static bool tow_link_stalls(struct tow_link *link, unsigned long limit)
  * To be called at intervals: the time counts from the first call that sees the
  * work requests in flight.
  *
- * Return: true: a queue pair has stalled.
+ * Return: true: a queue pair has stalled; the caller ends the session.
  */
 bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms)
 {
@@ -473,6 +474,8 @@ bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms)
 
 		spin_lock_bh(&link->lock);
 		stalls = tow_link_stalls(link, limit);
+		if (stalls)
+			tow_link_stalled(link);
 		spin_unlock_bh(&link->lock);
 	}
 	return stalls;

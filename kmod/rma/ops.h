@@ -73,13 +73,17 @@ enum tow_claim {
  * @cursor: where the next work request begins, in bytes; @bytes: there is no
  *	more data to post
  * @to_tell: the notification of @slot was not posted yet
+ * @replayed: it was posted from its beginning once more
+ * @moved: since it began, or began once more, a work request of it has
+ *	completed that filled whole packets
  * @pieces: work requests in flight; of a striped operation, also its parts that
  *	have not ended
  * @status: the first error, a negative errno; 0: none
  * @lost: a work request did not succeed, and will not be posted again
  * @again: a work request did not complete, and the whole operation is to be
  *	posted once more: replay.c
- * @tried: how often it was posted once more, up to TOW_OP_TRIES
+ * @tried: how often one of its work requests failed by itself, up to
+ *	TOW_OP_TRIES
  * @told: its notification had a number, which was taken back
  * @mark: number of its last work request that broke, during a replay
  * @stripe: of a striped operation, or of a part; else NULL
@@ -105,6 +109,8 @@ struct tow_op {
 	struct tow_op		*next;
 	u64			cursor;
 	bool			to_tell;
+	bool			replayed;
+	bool			moved;
 	u32			pieces;
 	int			status;
 	bool			lost;
@@ -278,6 +284,8 @@ static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	op->next = NULL;
 	op->cursor = 0;
 	op->to_tell = op->slot;
+	op->replayed = false;
+	op->moved = false;
 	op->pieces = 0;
 	op->lost = false;
 	op->again = false;

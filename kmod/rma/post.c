@@ -25,7 +25,7 @@
 /* Bytes that even the smallest work request counts. */
 #define TOW_OPS_LEAST		SZ_4K
 
-/* After so many tries a work request that is at fault is not posted again. */
+/* A work request that fails by itself is posted again so many times. */
 #define TOW_OP_TRIES		8
 
 /**
@@ -66,8 +66,8 @@ struct tow_piece {
 void tow_op_begin_again(struct tow_op *op)
 {
 	op->again = false;
-	if (op->tried < TOW_OP_TRIES)
-		op->tried++;
+	op->replayed = true;
+	op->moved = false;
 	op->stripe = NULL;
 	op->cursor = 0;
 	op->pieces = 0;
@@ -120,7 +120,10 @@ void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
 	tow_op_try_complete(op, ended);
 }
 
-/* Caller holds link->lock.  Only the last work request is signaled. */
+/*
+ * Caller holds link->lock.  The last work request is signaled, else only those
+ * of operations that have failed by themselves.
+ */
 static void tow_works_post(struct tow_link *link, u32 *count)
 {
 	struct tow_session *session = link->session;
@@ -187,6 +190,9 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 	wr->send_flags = wr->opcode == IB_WR_RDMA_WRITE &&
 			 piece->bytes <= link->inline_bytes ?
 			 IB_SEND_INLINE : 0;
+	/* If another one stalls, this one is known to have completed. */
+	if (op->tried)
+		wr->send_flags |= IB_SEND_SIGNALED;
 	if (!tow_op_is_atomic(op)) {
 		work->rdma.remote_addr = piece->target.address;
 		work->rdma.rkey = piece->target.key;
@@ -212,6 +218,7 @@ static void tow_piece_add(struct tow_link *link, struct tow_op *op,
 	post->bytes = max_t(u32, piece->bytes, TOW_OPS_LEAST);
 	post->tells = piece->tells;
 	post->status = 0;
+	post->stalled = false;
 	link->notified += piece->tells;
 	WRITE_ONCE(link->posted, link->posted + 1);
 	link->inflight += post->bytes;
@@ -221,7 +228,9 @@ static void tow_piece_add(struct tow_link *link, struct tow_op *op,
 
 /*
  * Caller holds link->lock.  Merge an operation that is one piece into the last
- * work request, which is not posted yet.  Return: false: the two do not fit.
+ * work request, which is not posted yet.  An operation that has failed by itself
+ * is posted alone, so that no other operation fails with it again.  Return:
+ * false: the two do not fit.
  */
 static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 			    const struct tow_piece *piece, u32 most, u32 count)
@@ -229,7 +238,8 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	struct tow_post *post;
 	struct tow_work *work;
 
-	if (!count || tow_op_is_atomic(op) || op->slot || op->bytes != piece->bytes)
+	if (!count || tow_op_is_atomic(op) || op->slot || op->tried ||
+	    op->bytes != piece->bytes)
 		return false;
 	post = &link->posts[(link->posted - 1) & link->post_mask];
 	work = &link->works[count - 1];
@@ -239,7 +249,7 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	    work->sge.addr + work->sge.length != piece->local ||
 	    work->rdma.rkey != piece->target.key ||
 	    work->rdma.wr.opcode != tow_op_wr(op) ||
-	    post->last->flow != op->flow ||
+	    post->last->flow != op->flow || post->ops->tried ||
 	    /* A piece of a larger operation is not merged. */
 	    post->ops->bytes > work->sge.length ||
 	    post->ops->cursor != post->ops->bytes ||
@@ -413,6 +423,7 @@ static void tow_post_end(struct tow_link *link, struct tow_post *post,
 		return;
 	}
 	op->pieces--;
+	op->moved |= post->bytes > TOW_OPS_LEAST;
 	/* A striped operation may take more bytes. */
 	if (unlikely(op->stripe))
 		tow_flows_unpark(link);
@@ -438,40 +449,78 @@ static u32 tow_post_number(const struct tow_post *post)
 	return link->retired + ((number - link->retired) & link->post_mask);
 }
 
-/* Caller holds link->lock.  Was one of its operations posted too often? */
-static bool tow_post_was_tried(const struct tow_post *post)
+/*
+ * Caller holds link->lock; @post failed by itself.  Count it for its operations:
+ * there is one, or none of them was counted before (tow_piece_merge()).  Return:
+ * false: it has failed too often.
+ */
+static bool tow_post_try_again(const struct tow_post *post)
 {
-	const struct tow_op *op = post->ops;
+	struct tow_op *op = post->ops;
 
-	while (op->tried < TOW_OP_TRIES && op != post->last)
+	if (op->tried == TOW_OP_TRIES)
+		return false;
+	op->tried++;
+	while (op != post->last) {
 		op = op->next;
-	return op->tried >= TOW_OP_TRIES;
+		op->tried++;
+	}
+	return true;
 }
 
 /*
- * Caller holds link->lock.  May a work request be posted once more, by another
- * queue pair?  A work request that is itself at fault would fail again.  All
- * work requests are checked before, so one that is reported as not valid is not
- * at fault: soft-RoCE sends such when it retransmits twice, and refuses to send
- * ours when its interface or its address has gone.
+ * Caller holds link->lock.  What becomes of a work request that has failed?  One
+ * that was flushed has not failed by itself.  One without an answer may have met
+ * an outage, or there is no way for it: a path may lose large packets only.  All
+ * work requests are checked before, so one that is reported as not valid need
+ * not be at fault: soft-RoCE sends such when it retransmits twice, and refuses
+ * to send ours when its interface or its address has gone.  Return: 0: it may be
+ * posted once more, by another queue pair; a negative errno: it has failed.
  */
-static bool tow_post_may_again(const struct tow_post *post,
-			       const struct ib_wc *wc)
+static int tow_post_verdict(const struct tow_post *post, const struct ib_wc *wc)
 {
+	int error = -EIO;
+
 	switch (wc->status) {
 	case IB_WC_WR_FLUSH_ERR:
+		return post->status;
 	case IB_WC_RETRY_EXC_ERR:
 	case IB_WC_RNR_RETRY_EXC_ERR:
 	case IB_WC_RESP_TIMEOUT_ERR:
-		return true;
+		if (post->stalled || post->ops->moved)
+			return post->status;
+		error = -ETIMEDOUT;
+		break;
 	case IB_WC_LOC_QP_OP_ERR:
-		return !tow_post_was_tried(post);
+		break;
 	case IB_WC_REM_INV_REQ_ERR:
-		return !tow_op_is_atomic(post->ops) &&
-		       !tow_post_was_tried(post);
+		if (tow_op_is_atomic(post->ops))
+			return error;
+		break;
 	default:
-		return false;
+		return tow_op_status(wc);
 	}
+	return tow_post_try_again(post) ? 0 : error;
+}
+
+/**
+ * tow_link_stalled - nothing of a link completes
+ * @link: the link; caller holds @link->lock, and ends the session.  Something is
+ *	in flight
+ *
+ * The oldest work request counts as one that got no answer, as the RDMA device
+ * would say in the end: else it would end each session, for ever.
+ */
+void tow_link_stalled(struct tow_link *link)
+{
+	struct tow_post *post = &link->posts[link->retired & link->post_mask];
+
+	lockdep_assert_held(&link->lock);
+	if (post->stalled || post->ops->moved)
+		return;
+	post->stalled = true;
+	if (!tow_post_try_again(post))
+		post->status = -ETIMEDOUT;
 }
 
 /* Caller holds link->lock.  End all work requests up to @last. */
@@ -507,10 +556,7 @@ static void tow_post_broke(struct tow_post *post, const struct ib_wc *wc)
 	link->open = false;
 	if (WARN_ON_ONCE(!tow_post_under_way(post)))
 		return;
-	/* For tow_op_status() LOC_QP_OP_ERR is a broken connection. */
-	if (!tow_post_may_again(post, wc))
-		post->status = wc->status == IB_WC_LOC_QP_OP_ERR ?
-			       -EIO : tow_op_status(wc);
+	post->status = tow_post_verdict(post, wc);
 	WRITE_ONCE(link->drained, tow_post_number(post) + 1);
 }
 
@@ -533,6 +579,7 @@ static void tow_op_completed(struct ib_cq *cq, struct ib_wc *wc)
 	}
 	WRITE_ONCE(session->heard_at, jiffies);
 	WRITE_ONCE(session->busy_at, jiffies);
+	WRITE_ONCE(session->moved, true);
 	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
 	before = link->retired;

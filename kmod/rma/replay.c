@@ -65,7 +65,8 @@ static void tow_replay_note(struct tow_link *link, struct tow_post *post,
 	}
 	if (op->status)
 		return;
-	if (post->status)
+	/* A write that was counted was executed, whatever it heard. */
+	if (post->status && (!known || post->status != -ETIMEDOUT || tow_op_is_read(op)))
 		op->status = post->status;
 	else if (tow_op_is_atomic(op))
 		op->status = -ECONNRESET;

@@ -108,6 +108,6 @@ void tow_remote_leave(struct tow_remote *remote, int count, int status)
 	dev = remote->assoc->dev;
 	kref_get(&dev->refs);
 	llist_add(&remote->quiet_node, &dev->directory->quiet);
-	tow_directory_queue(dev->directory);
+	tow_directory_queue(dev->directory, &dev->directory->work);
 	tow_device_put(dev);
 }

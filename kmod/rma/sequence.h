@@ -58,26 +58,25 @@ static inline u32 tow_imm_ahead(u32 imm, u64 count)
 /**
  * tow_credit_exceeded - has a peer sent more than it may?
  * @arrived: the peer's notifications in this session, wrapping around
- * @told: the count that credit was last returned for
- * @window: how far @arrived may be ahead of @told
+ * @told: the count that credit was last returned for; may be ahead of @arrived
  *
  * Return: true: it has.
  */
-static inline bool tow_credit_exceeded(u32 arrived, u32 told, u32 window)
+static inline bool tow_credit_exceeded(u32 arrived, u32 told)
 {
-	return arrived - told > window;
+	return (int)(arrived - told) > TOW_NOTIFY_WINDOW;
 }
 
 /**
  * tow_credit_due - is it time to return credit to a peer?
  * @arrived: the peer's notifications in this session, wrapping around
- * @told: the count that credit was last returned for
+ * @told: the count that credit was last returned for; may be ahead of @arrived
  *
  * Return: true: it is.
  */
 static inline bool tow_credit_due(u32 arrived, u32 told)
 {
-	return arrived - told >= TOW_NOTIFY_WINDOW / 2;
+	return (int)(arrived - told) >= TOW_NOTIFY_WINDOW / 2;
 }
 
 /**

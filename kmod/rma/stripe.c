@@ -310,6 +310,7 @@ static void tow_stripe_launch(struct tow_stripe *stripe,
 		part->claim = whole->claim;
 		part->opcode = whole->opcode;
 		part->tried = whole->tried;
+		part->replayed = whole->replayed;
 		part->stripe = stripe;
 		tow_op_list_add(ended, part, part);
 	}

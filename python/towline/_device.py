@@ -48,7 +48,7 @@ class Device(Object):
     def join(self, job: Union[str, bytes]) -> None:
         """Enter a job: names are looked up among those of its processes.
 
-        In a container nothing is exported, nor found, before (ENOKEY).
+        In a container nothing is exported, nor found, nor made persistent, before (ENOKEY).
 
         job: its key: 32 bytes, or 64 hexadecimal digits, or any other text, of which the SHA-256
         is the key.  Who knows it can enter: it is a secret.

@@ -69,7 +69,8 @@ static struct tow_account_info sum_of(int fd, __u32 flags, uid_t uid, int *count
 		if (entries[i].uid != uid)
 			continue;
 		++*count;
-		sum.bytes += entries[i].bytes;
+		sum.flags |= entries[i].flags;
+		sum.charged_bytes += entries[i].charged_bytes;
 		sum.held_bytes += entries[i].held_bytes;
 		sum.mrs += entries[i].mrs;
 		sum.regions += entries[i].regions;
@@ -91,7 +92,7 @@ TEST_F(admin, account_says_what_is_charged)
 	ASSERT_EQ(0, tow_publish(self->fd, made.handle, "admin", TOW_SLAB, &handle));
 	sum = sum_of(self->fd, 0, 0, &count);
 	EXPECT_EQ(1, count);
-	EXPECT_EQ(2 * TOW_SLAB, sum.bytes);
+	EXPECT_EQ(2 * TOW_SLAB, sum.charged_bytes);
 	EXPECT_EQ(0, sum.held_bytes);
 	EXPECT_EQ(2 * TOW_SLAB_MRS, sum.mrs);
 	EXPECT_EQ(1, sum.regions);
@@ -116,11 +117,13 @@ TEST_F(admin, account_outlives_its_client)
 	close(other);
 	sum = sum_of(self->fd, 0, 0, &count);
 	EXPECT_EQ(2, count);
-	EXPECT_EQ(TOW_SLAB, sum.bytes);
+	EXPECT_EQ(TOW_ACCOUNT_ENDED | TOW_ACCOUNT_CLOSED, sum.flags);
+	EXPECT_EQ(TOW_SLAB, sum.charged_bytes);
 	ASSERT_EQ(0, tow_region_attach(self->fd, "admin", &back));
 	sum = sum_of(self->fd, 0, 0, &count);
 	EXPECT_EQ(1, count);
-	EXPECT_EQ(TOW_SLAB, sum.bytes);
+	EXPECT_EQ(0, sum.flags);
+	EXPECT_EQ(TOW_SLAB, sum.charged_bytes);
 	close(back.fd);
 	EXPECT_EQ(0, tow_region_destroy(self->fd, back.handle));
 }
@@ -143,13 +146,13 @@ TEST_F_TIMEOUT(admin, held_is_told, 60)
 		sum = sum_of(self->fd, 0, 0, &count);
 	} while (sum.held_bytes != TOW_SLAB && tow_patient(&patience));
 	EXPECT_EQ(TOW_SLAB, sum.held_bytes);
-	EXPECT_EQ(TOW_SLAB, sum.bytes);
+	EXPECT_EQ(TOW_SLAB, sum.charged_bytes);
 	close(ends[0]);
 	close(ends[1]);
 	while (sum.held_bytes && tow_patient(&patience))
 		sum = sum_of(self->fd, 0, 0, &count);
 	EXPECT_EQ(0, sum.held_bytes);
-	EXPECT_EQ(0, sum.bytes);
+	EXPECT_EQ(0, sum.charged_bytes);
 }
 
 static int look_as_child(void *arg)
@@ -192,7 +195,7 @@ TEST_F(admin, others_accounts_take_the_capability)
 	EXPECT_EQ(1, read(ends[0], &byte, 1));
 	sum = sum_of(self->fd, TOW_LIST_ALL, 65534, &count);
 	EXPECT_EQ(1, count);
-	EXPECT_EQ(0, sum.bytes);
+	EXPECT_EQ(0, sum.charged_bytes);
 	sum_of(self->fd, 0, 65534, &count);
 	EXPECT_EQ(0, count);
 	kill(child, SIGKILL);

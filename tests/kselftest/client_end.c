@@ -175,21 +175,21 @@ TEST_F_TIMEOUT(client, take_over_gives_up, 60)
 
 /* ---- administrators ----------------------------------------------------------------- */
 
-static int list_clients(int fd, uint32_t flags, struct tow_client_info *entries, uint32_t count)
+static int list_clients(int fd, uint32_t flags, struct tow_account_info *entries, uint32_t count)
 {
-	struct tow_client_list call = {
+	struct tow_account_list call = {
 		.size = sizeof(call), .flags = flags, .entries = (uintptr_t)entries,
 		.entry_size = sizeof(*entries), .count = count,
 	};
-	int ret = tow_test_ioctl(fd, TOW_IOCTL_CLIENT_LIST, &call);
+	int ret = tow_test_ioctl(fd, TOW_IOCTL_ACCOUNT_LIST, &call);
 
 	return ret ? ret : (int)call.count;
 }
 
 /* The first client of a process: 0, -ENOENT, … */
-static int find_client(int fd, uint32_t flags, pid_t pid, struct tow_client_info *found)
+static int find_client(int fd, uint32_t flags, pid_t pid, struct tow_account_info *found)
 {
-	struct tow_client_info entries[8];
+	struct tow_account_info entries[8];
 	int count = list_clients(fd, flags, entries, ARRAY_SIZE(entries)), i;
 
 	for (i = 0; i < count; i++) {
@@ -217,7 +217,7 @@ static int end_region(int fd, uint64_t id, struct tow_region_end *call)
 
 TEST_F(client, listed)
 {
-	struct tow_client_info info;
+	struct tow_account_info info;
 	pid_t other = start_client();
 	int status;
 
@@ -247,7 +247,7 @@ TEST_F(client, listed)
 TEST_F(client, ended)
 {
 	struct tow_region_attach made;
-	struct tow_client_info client;
+	struct tow_account_info client;
 	struct tow_region_info info;
 	pid_t other = start_client();
 	int status;
@@ -258,7 +258,7 @@ TEST_F(client, ended)
 	EXPECT_EQ(-ESRCH, end_clients(self->fd, other));
 	EXPECT_EQ(0, tow_sysfs_wait("stats/exports", 0));
 	ASSERT_EQ(0, find_client(self->fd, 0, other, &client));
-	EXPECT_EQ(TOW_CLIENT_ENDED, client.flags);
+	EXPECT_EQ(TOW_ACCOUNT_ENDED, client.flags);
 	EXPECT_EQ(0, client.exports);
 	ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &info));
 	EXPECT_EQ(TOW_REGION_PERSISTENT | TOW_REGION_LINGERING, info.flags);
@@ -270,6 +270,28 @@ TEST_F(client, ended)
 	EXPECT_EQ(0, status);
 	EXPECT_EQ(0, tow_region_destroy(self->fd, made.handle));
 	close(made.fd);
+}
+
+/* What it is just exporting is published for nobody. */
+TEST_F_TIMEOUT(client, ended_while_it_exports, 60)
+{
+	uint64_t revokes = tow_sysfs_get("stats/revokes");
+	struct tow_region_create made;
+	struct tow_user user;
+	int status;
+	pid_t other;
+
+	ASSERT_EQ(0, tow_halt_begin("tow_exported_new"));
+	other = fork();
+	if (!other)
+		_exit(be_client(&user, &made) != -EPERM);
+	EXPECT_TRUE(tow_halt_wait());
+	EXPECT_EQ(1, end_clients(self->fd, other));
+	EXPECT_EQ(0, tow_halt_end());
+	EXPECT_EQ(other, waitpid(other, &status, 0));
+	EXPECT_EQ(0, status);
+	EXPECT_EQ(0, tow_sysfs_wait("stats/exports", 0));
+	EXPECT_EQ(revokes, tow_sysfs_get("stats/revokes"));
 }
 
 /* It is the caller himself. */
@@ -321,6 +343,36 @@ TEST_F(client, region_ended)
 	EXPECT_EQ(0, tow_region_end(self->fd, &made));
 }
 
+/* Nobody has it for a moment: it is not said to be over, as somebody will. */
+TEST_F_TIMEOUT(client, region_ended_while_it_is_attached, 60)
+{
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
+	struct tow_region_attach made;
+	struct tow_region_info info;
+	struct tow_region_end end;
+	pid_t other = start_client();
+	int ret;
+
+	ASSERT_LT(0, other);
+	kill(other, SIGKILL);
+	EXPECT_EQ(other, waitpid(other, NULL, 0));
+	ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &info));
+	ASSERT_EQ(0, tow_halt_begin("tow_region_make_dmabuf"));
+	other = fork();
+	if (!other)
+		_exit(tow_region_attach(tow_test_open(O_RDWR), NAME, &made) || pause());
+	EXPECT_TRUE(tow_halt_wait());
+	EXPECT_EQ(-EBUSY, end_region(self->fd, info.id, &end));
+	EXPECT_EQ(0, tow_halt_end());
+	while ((ret = end_region(self->fd, info.id, &end)) == -EBUSY && tow_patient(&patience))
+		tow_test_sleep_ms(10);
+	EXPECT_EQ(0, ret);
+	EXPECT_EQ(other, end.pid);
+	kill(other, SIGKILL);
+	EXPECT_EQ(other, waitpid(other, NULL, 0));
+	EXPECT_TRUE(tow_pool_unused());
+}
+
 /* What lingers goes when less time is allowed, and not before. */
 TEST_F(client, linger_max_lowered)
 {
@@ -342,7 +394,7 @@ TEST_F(client, linger_max_lowered)
 static int try_all(void *arg)
 {
 	pid_t victim = *(pid_t *)arg;
-	struct tow_client_info info;
+	struct tow_account_info info;
 	int fd = tow_test_open(O_RDWR);
 	struct tow_region_end end;
 

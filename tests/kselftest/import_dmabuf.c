@@ -155,13 +155,11 @@ FIXTURE_TEARDOWN_PARENT(import_dmabuf)
 	EXPECT_EQ(0, tow_knobs_restore(&self->before));
 	/* A region's end does not wait for the exporter: an import is given back a moment later. */
 	if (!access("/sys/module/vgem", F_OK)) {
-		int ret = -EAGAIN;
+		struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
+		int ret;
 
-		for (int i = 0; ret == -EAGAIN && i < 500; i++) {
-			ret = tow_module_unload("vgem");
-			if (ret)
-				usleep(10 * 1000);
-		}
+		while ((ret = tow_module_unload("vgem")) == -EAGAIN && tow_patient(&patience))
+			tow_test_sleep_ms(10);
 		EXPECT_EQ(0, ret);
 	}
 }

@@ -618,21 +618,4 @@ TEST_F(settings, limits)
 	EXPECT_EQ(0, tow_end_handle(self->ends.to.fd, TOW_IOCTL_UNEXPORT, call.handle));
 }
 
-TEST_F(settings, srq_depth)
-{
-	const uint64_t bad[] = { 0, 1, 255, 32769, 1ULL << 32 };
-	size_t i;
-
-	EXPECT_EQ(4096, tow_sysfs_get("srq_depth"));
-	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		EXPECT_EQ(-ERANGE, tow_sysfs_set("srq_depth", bad[i]))
-			TH_LOG("%llu", (unsigned long long)bad[i]);
-	}
-	EXPECT_EQ(0, tow_sysfs_set("srq_depth", 256));
-	EXPECT_EQ(256, tow_sysfs_get("srq_depth"));
-	/* Of a device that has fewer, all. */
-	EXPECT_EQ(0, tow_sysfs_set("srq_depth", 32768));
-	EXPECT_EQ(32768, tow_sysfs_get("srq_depth"));
-}
-
 TEST_HARNESS_MAIN

@@ -17,7 +17,9 @@
 #include "tow_region.h"
 #include "tow_peer.h"
 
-#define POOL_BYTES	(8 * TOW_SLAB)
+/* An answer has 27 segments, one for each slab. */
+#define MANY_SLABS	40
+#define POOL_BYTES	((MANY_SLABS + 8) * TOW_SLAB)
 #define REGION_BYTES	(64 * TOW_KB)
 
 FIXTURE(peers)
@@ -298,6 +300,22 @@ TEST_F(peers, stale_and_somebody_elses_handles)
 			  tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, self->exported));
 		ASSERT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, handle));
 	}
+}
+
+/* Two answers: the range is found when all of it is known. */
+TEST_F(peers, more_segments_than_an_answer_has)
+{
+	__u64 bytes = MANY_SLABS * (__u64)TOW_SLAB, handle;
+	struct tow_region_create region;
+	struct tow_resolve found;
+
+	ASSERT_EQ(0, tow_region_create(self->set.fd, bytes, &region));
+	ASSERT_EQ(0, tow_publish(self->set.fd, region.handle, "large", bytes, &handle));
+	ASSERT_EQ(0, tow_find(self->set.fd, self->peer, "large", &found));
+	EXPECT_EQ(bytes, found.bytes);
+	EXPECT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_RELEASE, found.handle));
+	EXPECT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, handle));
+	EXPECT_EQ(0, tow_region_end(self->set.fd, &region));
 }
 
 /* ---- names ------------------------------------------------------------------------ */

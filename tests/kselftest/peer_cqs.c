@@ -2,23 +2,19 @@
 /*
  * Completion queues that run out (tow_full.ko): as long as those that there are have
  * room, queue pairs share them; each has room for all that its queue pairs may have
- * in flight; and where there is none left, whoever wants it is told so, or who needs
- * his least makes room, and nothing is kept of what was begun.  (To be run by
- * tests/lab/evil-nodes.)
+ * in flight; and where there is none left, whoever wants it is told so, and nothing
+ * is kept of what was begun.  (To be run by tests/lab/evil-nodes.)
  */
 #include "tow_evil.h"
 #include "tow_peer.h"
 
 #define FULL		"/sys/module/tow_full/parameters/"
 #define R_NO_ROOM	9
-#define R_IDLE		10
-/* Data queue pairs of a connection, and as many completion queues for them. */
+/* Data queue pairs of a connection: each sends, and each receives. */
 #define QPS		4
-/* Work requests of one; soft-RoCE's default, and one receive. */
+/* Work requests of one, soft-RoCE's default; and its receives. */
 #define DEPTH		"127"
-#define ENTRIES		"128"
-/* What counts as just used: see peer_evict.c. */
-#define IDLE_MS		1000
+#define ENTRIES		"127"
 
 FIXTURE(cqs)
 {
@@ -36,11 +32,10 @@ static long count_of(const char *what)
 	return line[0] ? strtol(line, NULL, 10) : -1;
 }
 
-/* What each connection has for control, and the device for all that comes in. */
+/* What each connection has for control. */
 #define CONTROL		1
-#define SHARED		1
 
-/* Completion queues that there may be, for all of that and for data. */
+/* Completion queues that there may be, for that and for data. */
 static int allow(const char *limit)
 {
 	return tow_write_file(FULL "cq_limit", limit);
@@ -88,11 +83,11 @@ FIXTURE_TEARDOWN(cqs)
 
 /* ---- room ---------------------------------------------------------------------- */
 
-/* As many as were asked for, and those for control and for what comes in. */
+/* As many as were asked for, for what is sent and for what is received, and control's. */
 TEST_F(cqs, one_for_each_queue_pair)
 {
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
-	EXPECT_EQ(CONTROL + SHARED + QPS, count_of("cq_count"));
+	EXPECT_EQ(CONTROL + 2 * QPS, count_of("cq_count"));
 	EXPECT_EQ(self->refused, count_of("cq_refused"));
 }
 
@@ -101,7 +96,7 @@ TEST_F(cqs, shared_where_the_device_has_no_more)
 	ASSERT_EQ(0, allow("4"));
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
 	EXPECT_EQ(4, count_of("cq_count"));
-	EXPECT_EQ(self->refused + QPS - 2, count_of("cq_refused"));
+	EXPECT_EQ(self->refused + CONTROL + 2 * QPS - 4, count_of("cq_refused"));
 }
 
 /* One is wanted, and it has no room for a second queue pair. */
@@ -110,7 +105,7 @@ TEST_F(cqs, more_than_wanted_where_none_has_room)
 	ASSERT_EQ(0, device_has(ENTRIES));
 	ASSERT_EQ(0, evil_set("cqs", "1"));
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
-	EXPECT_EQ(CONTROL + SHARED + QPS, count_of("cq_count"));
+	EXPECT_EQ(CONTROL + 2 * QPS, count_of("cq_count"));
 }
 
 /* And it is as many as wanted where it has. */
@@ -118,7 +113,7 @@ TEST_F(cqs, one_where_it_has_room)
 {
 	ASSERT_EQ(0, evil_set("cqs", "1"));
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
-	EXPECT_EQ(CONTROL + SHARED + 1, count_of("cq_count"));
+	EXPECT_EQ(CONTROL + 2, count_of("cq_count"));
 }
 
 /* Smaller than what a queue pair may have in flight: then it may have less. */
@@ -136,7 +131,7 @@ TEST_F(cqs, smaller_than_a_queue_pair)
 
 /* ---- none ---------------------------------------------------------------------- */
 
-/* The last data queue pair of somebody who comes finds none. */
+/* The last data queue pair of somebody who comes finds none for what it receives. */
 TEST_F(cqs, no_room_for_who_comes)
 {
 	struct evil_request request;
@@ -144,7 +139,7 @@ TEST_F(cqs, no_room_for_who_comes)
 	int fd, i, reason = -1;
 
 	ASSERT_EQ(0, device_has(ENTRIES));
-	ASSERT_EQ(0, allow("5"));
+	ASSERT_EQ(0, allow("8"));
 	ASSERT_EQ(0, evil_begin(&self->e, QPS));
 	ASSERT_EQ(0, evil_prove(&self->e));
 	for (i = 0; i < QPS - 1; i++)
@@ -158,7 +153,7 @@ TEST_F(cqs, no_room_for_who_comes)
 	evil_end(&self->e);
 	EXPECT_TRUE(all_gone());
 	/* Now there is. */
-	ASSERT_EQ(0, allow("6"));
+	ASSERT_EQ(0, allow("9"));
 	EXPECT_EQ(0, evil_ready(&self->e, QPS));
 }
 
@@ -174,51 +169,27 @@ TEST_F(cqs, no_room_for_control)
 					      sizeof(self->e.request), &self->e.reply,
 					      sizeof(self->e.reply), &reason));
 	EXPECT_EQ(R_NO_ROOM, reason);
-	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
+	EXPECT_EQ(-ENOMEM, tow_connect_self(self->fd, &peer));
 	EXPECT_TRUE(all_gone());
 }
 
-/* To itself: each end has one for control, and one for each data queue pair; one both. */
+/* To itself: each end has one for control, and two for each data queue pair. */
 TEST_F(cqs, no_room_for_a_connection_that_we_make)
 {
 	__u64 peer;
+	int ret;
 
 	ASSERT_EQ(0, device_has(ENTRIES));
 	ASSERT_EQ(0, evil_set("qps_per_peer", "1"));
-	ASSERT_EQ(0, allow("4"));
-	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
+	ASSERT_EQ(0, allow("5"));
+	/* The responder has none: it says so, or its session's end does, which is ours too. */
+	ret = tow_connect_self(self->fd, &peer);
+	EXPECT_TRUE(ret == -ENOSPC || ret == -ENOMEM)
+		TH_LOG("%d", ret);
 	EXPECT_TRUE(all_gone());
-	ASSERT_EQ(0, allow("5"));
+	ASSERT_EQ(0, allow("6"));
 	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
-	EXPECT_EQ(5, count_of("cq_count"));
-	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
-}
-
-/* Who is connected and does nothing makes room. */
-TEST_F(cqs, who_is_idle_makes_room)
-{
-	long long evictions = evil_count("evictions");
-	struct tow_peer_info info;
-	__u64 peer;
-	int reason;
-
-	ASSERT_EQ(0, device_has(ENTRIES));
-	ASSERT_EQ(0, evil_set("qps_per_peer", "1"));
-	/* Not at our address: that would be who is connected there. */
-	ASSERT_EQ(0, evil_appear(&self->e, 'a'));
-	ASSERT_EQ(0, evil_connect(self->e.fd, &self->e.request, sizeof(self->e.request),
-				  &self->e.reply, sizeof(self->e.reply), &reason));
-	ASSERT_EQ(0, evil_derive(&self->e));
-	ASSERT_EQ(0, evil_prove(&self->e));
-	ASSERT_EQ(0, evil_complete(&self->e));
-	ASSERT_EQ(0, allow("5"));
-	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
-	EXPECT_EQ(0, tow_connect_self(self->fd, &peer));
-	EXPECT_EQ(R_IDLE, evil_how_it_ends(&self->e));
-	EXPECT_EQ(evictions + 1, evil_count("evictions"));
-	/* The first try has found no room, and the next one did. */
-	ASSERT_EQ(0, tow_peer_look(self->fd, peer, &info));
-	EXPECT_EQ(2, info.epoch);
+	EXPECT_EQ(6, count_of("cq_count"));
 	EXPECT_EQ(0, tow_disconnect(self->fd, peer));
 }
 

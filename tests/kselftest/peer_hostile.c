@@ -624,22 +624,6 @@ static int drain(struct evil *e)
 	return type == -ETIMEDOUT ? 0 : type;
 }
 
-/* Messages that a node has receives for. */
-#define CREDITS		16
-
-/*
- * There is room for another one: whoever says more finds none, and tries again after most of a
- * second (what the connection manager sets), each time.
- */
-static int await_room(struct evil *e)
-{
-	int type = 0;
-
-	while (type >= 0 && (uint32_t)e->counter - e->credits >= CREDITS)
-		type = evil_hear_any(e, EVIL_WAIT_MS);
-	return type < 0 ? type : 0;
-}
-
 static int say_nonsense(struct evil *e, uint32_t round)
 {
 	uint8_t body[48] = { 1, [8] = (uint8_t)round, (uint8_t)(round >> 8), 1 };
@@ -674,8 +658,7 @@ TEST_F_TIMEOUT(hostile, many_messages, 1000)
 	while (said < count) {
 		ASSERT_EQ(0, evil_ready(&e, 1));
 		for (int i = 0; i < 250 && said < count; i++, said++) {
-			/* The first one of them does not care. */
-			ASSERT_EQ(0, sessions ? await_room(&e) : 0);
+			ASSERT_EQ(0, evil_await_room(&e));
 			ASSERT_EQ(0, say_nonsense(&e, said)) {
 				TH_LOG("message %u", said);
 			}
@@ -683,7 +666,7 @@ TEST_F_TIMEOUT(hostile, many_messages, 1000)
 				TH_LOG("message %u", said);
 			}
 		}
-		ASSERT_EQ(0, sessions ? await_room(&e) : 0);
+		ASSERT_EQ(0, evil_await_room(&e));
 		EXPECT_EQ(R_PROTOCOL, tell(&e, &lies[sessions % ARRAY_SIZE(lies)]));
 		evil_end(&e);
 		sessions++;

@@ -11,8 +11,8 @@
 #include <stdatomic.h>
 
 #include "tow_evil_host.h"
+#include "tow_evil_range.h"
 #include "tow_halt.h"
-#include "tow_queue.h"
 
 #define HOST_PORT	18700
 /* One try, where tries are repeated; and long enough for an honest one. */
@@ -26,6 +26,13 @@
 #define STEP_S		2.0
 /* A node's lives, one after the other. */
 #define LIVES		20
+/* Sessions of one association: more than fit into this time with pauses between. */
+#define SYNCS_MOST	20
+#define SYNCS_MS	"10000"
+/* Of them an operation breaks so many at most: it is posted again eight times. */
+#define BROKEN_BY_ONE	9
+/* More than all pauses between those. */
+#define PAUSES_MS	"60000"
 
 /* ---- what the node under test does ------------------------------------------------ */
 
@@ -81,6 +88,10 @@ static int count_peers(int fd, struct tow_peer_info *last)
 	return (int)call.count;
 }
 
+/* enum ib_cm_rej_reason */
+#define CM_STALE_CONN		10
+#define CM_CONSUMER_DEFINED	28
+
 /* ---- what the lying one does --------------------------------------------------------- */
 
 enum act {
@@ -104,7 +115,7 @@ struct lie {
 	size_t bytes;
 	uint64_t value;
 	int type;
-	uint32_t reason;	/* of T_GOODBYE */
+	uint32_t reason;	/* of T_GOODBYE; of REJECT: the connection manager's */
 	bool counted;		/* in hostile_messages */
 };
 
@@ -145,7 +156,7 @@ static int tell_reject(int fd, const struct lie *lie)
 	};
 
 	memcpy((char *)&said + lie->offset, &lie->value, lie->bytes);
-	return evil_reject(fd, &said, sizeof(said));
+	return evil_reject(fd, lie->reason ?: CM_CONSUMER_DEFINED, &said, sizeof(said));
 }
 
 static int tell_message(struct evil *e, const struct lie *lie)
@@ -208,6 +219,7 @@ FIXTURE(responder)
 	long long refused;
 	long long lies;
 	struct connecting work;
+	uint64_t dealt;		/* messages that last, handled so far */
 };
 
 /*
@@ -318,6 +330,7 @@ static int serve_again(FIXTURE_DATA(responder) *self, struct evil *e)
 		return ret;
 	memcpy(&auth, e->last.data + EVIL_HEADER, sizeof(auth));
 	memcpy(e->authed.tie, auth.tie, sizeof(auth.tie));
+	e->authed.dealt = self->dealt;
 	return evil_serve_step(e, self->listener, EVIL_AUTHED, &data);
 }
 
@@ -508,16 +521,22 @@ TEST_F_TIMEOUT(responder, rejections_with_reasons, 200)
 	play_all(_metadata, self, rejections, ARRAY_SIZE(rejections));
 }
 
-/* It has too much to do, each time it is asked. */
+/* It has too much to do, or an earlier connection, each time it is asked. */
 TEST_F_TIMEOUT(responder, busy_for_ever, 100)
 {
-	static const struct lie busy = REJECTED(R_BUSY, -EAGAIN);
+	static const struct lie busy[] = {
+		REJECTED(R_BUSY, -EAGAIN),
+		{ "rejected as stale", EVIL_CALLED, REJECT, -EAGAIN, .reason = CM_STALE_CONN },
+	};
 	struct tries tries;
 
 	ASSERT_EQ(0, evil_set("reconnect_timeout_ms", "6000"));
-	EXPECT_EQ(busy.error, play(self, &busy, &tries));
-	EXPECT_LT(1, tries.all);
-	EXPECT_GE(6000 / 100 + 1, tries.all);
+	for (size_t i = 0; i < ARRAY_SIZE(busy); i++) {
+		EXPECT_EQ(busy[i].error, play(self, &busy[i], &tries))
+			TH_LOG("%s", busy[i].name);
+		EXPECT_LT(1, tries.all);
+		EXPECT_GE(6000 / 100 + 1, tries.all);
+	}
 }
 
 /* ---- data queue pairs ----------------------------------------------------------------- */
@@ -745,6 +764,136 @@ TEST_F_TIMEOUT(responder, a_queue_ends_while_a_tie_is_carried_on, 60)
 	EXPECT_EQ(0, tow_halt_end());
 	EXPECT_EQ(0, disconnect(self->fd, self->work.call.peer));
 	evil_end(&e);
+}
+
+/* From AUTHED on: READY, and SYNC, by which operations go on; @deaf: they get no answer. */
+static int resume(FIXTURE_DATA(responder) *self, struct evil *e, bool deaf)
+{
+	const uint32_t sync[3] = { [1] = 1 };
+	struct evil_reply data;
+	__u32 unused = 0;
+	int ret = 0;
+
+	for (int stage = EVIL_DATA_CALLED; !ret && stage <= EVIL_READY; stage++)
+		ret = evil_serve_step(e, self->listener, (enum evil_stage)stage, &data);
+	if (!ret && deaf)
+		ret = tow_test_ioctl(e->data[0], TOW_HOSTILE_DEAF, &unused);
+	return ret ? ret : evil_say(e, T_SYNC, 0, sync, sizeof(sync));
+}
+
+/* The peer goes on with what both have, and breaks it, again and again: it is given up. */
+TEST_F_TIMEOUT(responder, breaks_after_each_sync, 100)
+{
+	static const struct evil_authed none;
+	int ret = 0, syncs = 0;
+	struct evil e;
+
+	ASSERT_EQ(0, serve(self, &e, 0));
+	ASSERT_EQ(0, evil_patience(SYNCS_MS));
+	while (!ret && syncs < SYNCS_MOST) {
+		evil_hang_up(&e);
+		ret = serve_again(self, &e);
+		/* It may call once more when it has given up: it names nothing then. */
+		if (ret || !memcmp(&e.authed, &none, sizeof(none)))
+			break;
+		ret = resume(self, &e, false);
+		syncs += !ret;
+	}
+	TH_LOG("%d sessions", syncs);
+	EXPECT_TRUE(!ret || ret == -ETIMEDOUT);
+	EXPECT_LT(2, syncs);
+	EXPECT_GT(SYNCS_MOST, syncs);
+	evil_end(&e);
+}
+
+/* Until the node ends the session, or an entry has completed. */
+static int broken_or_done(struct evil *e, const struct tow_rings *rings)
+{
+	struct tow_patience patience = tow_patience(EVIL_WAIT_MS / 1e3);
+	int type = 0;
+
+	while (type >= 0 && type != T_GOODBYE && !tow_rings_ready(rings)) {
+		type = evil_hear_any(e, 100);
+		if (type == -ETIMEDOUT && tow_patient(&patience))
+			type = 0;
+	}
+	/* It says nothing to who may not hear it. */
+	return type < 0 && type != -ENOTCONN ? type : 0;
+}
+
+/* Messages find their way and data does not: a write ends, and what both have goes on. */
+static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(responder) *self)
+{
+	struct evil_range range = {};
+	struct tow_release release = { .size = sizeof(release) };
+	struct tow_region_create made;
+	struct tow_channel_open channel;
+	struct tow_cqe cqe = {};
+	struct tow_rings rings;
+	/* It has time enough: what it meets is not that. */
+	struct tow_sqe sqe = {
+		.opcode = TOW_OP_WRITE, .bytes = EVIL_BYTES, .timeout_ms = 600000,
+	};
+	uint64_t late = tow_sysfs_get("stats/timeouts");
+	__u32 unused = 0;
+	int ret, syncs;
+
+	ASSERT_EQ(0, tow_pool_fresh(2 * TOW_SLAB));
+	ASSERT_EQ(0, serve(self, &range.e, 0));
+	ASSERT_EQ(0, evil_patience(PAUSES_MS));
+	range.peer = self->work.call.peer;
+	ASSERT_EQ(0, evil_range_find(&range, self->fd));
+	self->dealt = 1;
+	ASSERT_EQ(0, tow_region_create(self->fd, EVIL_BYTES, &made));
+	ASSERT_EQ(0, tow_rings_make(self->fd, 8, 8, &rings));
+	ASSERT_EQ(0, tow_channel_open(rings.made.fd, range.peer, 0, &channel));
+	ASSERT_EQ(0, tow_test_ioctl(range.e.data[0], TOW_HOSTILE_DEAF, &unused));
+	sqe.channel = (__u16)channel.channel;
+	sqe.region = made.handle;
+	sqe.remote = range.remote;
+	ASSERT_TRUE(tow_rings_put(&rings, &sqe));
+	ASSERT_EQ(1, tow_rings_enter(&rings, 0, 0));
+	for (syncs = 0; syncs < SYNCS_MOST; syncs++) {
+		ret = broken_or_done(&range.e, &rings);
+		ASSERT_EQ(0, ret);
+		if (tow_rings_ready(&rings))
+			break;
+		evil_hang_up(&range.e);
+		ASSERT_EQ(0, serve_again(self, &range.e));
+		ASSERT_EQ(0, resume(self, &range.e, true));
+	}
+	EXPECT_EQ(BROKEN_BY_ONE, syncs);
+	ASSERT_TRUE(tow_rings_take(&rings, &cqe));
+	EXPECT_EQ(-ETIMEDOUT, cqe.status);
+	EXPECT_EQ(0, cqe.flags);
+	EXPECT_EQ(late, tow_sysfs_get("stats/timeouts"));
+	tow_rings_end(&rings);
+	EXPECT_EQ(0, tow_region_end(self->fd, &made));
+	release.handle = range.remote;
+	/* It is not stale. */
+	EXPECT_EQ(0, tow_test_ioctl(self->fd, TOW_IOCTL_RELEASE, &release));
+	EXPECT_EQ(0, disconnect(self->fd, range.peer));
+	evil_end(&range.e);
+}
+
+/* The RDMA device says so. */
+TEST_F_TIMEOUT(responder, no_way_for_data, 100)
+{
+	write_in_vain(_metadata, self);
+}
+
+/* It would take longer than the node waits. */
+TEST_F_TIMEOUT(responder, data_that_stalls, 100)
+{
+	long long stalls = evil_count("stalls");
+	struct tow_knobs knobs;
+
+	tow_knobs_save(&knobs);
+	ASSERT_EQ(0, evil_set("timeout", "20"));
+	ASSERT_EQ(0, evil_set("op_stall_ms", "100"));
+	write_in_vain(_metadata, self);
+	EXPECT_EQ(stalls + BROKEN_BY_ONE, evil_count("stalls"));
+	EXPECT_EQ(0, tow_knobs_restore(&knobs));
 }
 
 TEST_HARNESS_MAIN

@@ -235,6 +235,76 @@ TEST_F(revoke, dead)
 	EXPECT_EQ(self->late, evil_count("revokes_late"));
 }
 
+/* A program of a job waits for a name.  0, or a negative errno. */
+static int wait_for_name(struct evil *e, uint8_t job, uint32_t request)
+{
+	uint8_t body[33] = { [0] = job, [20] = TOW_RIGHT_READ, [24] = 1, [25] = 1, [32] = 'n' };
+
+	return evil_say(e, T_RESOLVE, request, body, sizeof(body));
+}
+
+/*
+ * The status of the next answer; -ETIMEDOUT: there is none.  Heartbeats come as often as
+ * some callers wait, so they must not begin the time anew.
+ */
+static int answered(struct evil *e, uint32_t timeout_ms)
+{
+	double end = tow_test_now() + timeout_ms / 1e3, left;
+	uint32_t status;
+	int type;
+
+	do {
+		left = end - tow_test_now();
+		type = evil_hear_any(e, left > 0 ? (uint32_t)(left * 1e3) : 0);
+	} while (type == T_HEARTBEAT || type == T_CREDIT);
+	if (type != T_RESOLVED)
+		return type < 0 ? type : -EPROTO;
+	memcpy(&status, e->last.data + EVIL_HEADER + 16, sizeof(status));
+	return (int)status;
+}
+
+/* A job may wait for half of the names that there is room for, others for half of the rest. */
+TEST_F_TIMEOUT(revoke, names_that_one_job_waits_for, 120)
+{
+	enum { ROOM = 1024, FIRST = 1000, NOT_FOUND = 1, TOO_MANY = 4 };
+	struct unexporting work;
+	uint8_t job = 2;
+	uint32_t i;
+
+	for (i = 0; i < ROOM / 2; i++) {
+		ASSERT_EQ(0, evil_await_room(&self->e));
+		ASSERT_EQ(0, wait_for_name(&self->e, 1, FIRST + i));
+		ASSERT_EQ(-ETIMEDOUT, answered(&self->e, 0));
+	}
+	ASSERT_EQ(0, wait_for_name(&self->e, 1, FIRST + i));
+	EXPECT_EQ(TOO_MANY, answered(&self->e, EVIL_WAIT_MS));
+	/* Another one, unless it happens to be counted as the same. */
+	do {
+		ASSERT_GT(12, job);
+		ASSERT_EQ(0, wait_for_name(&self->e, job++, FIRST + i));
+	} while (answered(&self->e, 500) == TOO_MANY);
+	/* One that is taken back makes room. */
+	ASSERT_EQ(0, evil_say(&self->e, T_CANCEL, FIRST, NULL, 0));
+	EXPECT_EQ(NOT_FOUND, answered(&self->e, EVIL_WAIT_MS));
+	ASSERT_EQ(0, wait_for_name(&self->e, 1, FIRST));
+	EXPECT_EQ(-ETIMEDOUT, answered(&self->e, 500));
+	EXPECT_EQ(1, evil_count("sessions"));
+	ASSERT_EQ(0, begin(self, &work));
+	ASSERT_EQ(0, let_go(self, T_REVOKED, self->grant));
+	end(_metadata, &work);
+}
+
+/* The number of a request that waits is not another's. */
+TEST_F(revoke, a_number_that_waits)
+{
+	ASSERT_EQ(0, wait_for_name(&self->e, 1, 7));
+	ASSERT_EQ(-ETIMEDOUT, answered(&self->e, 0));
+	ASSERT_EQ(0, evil_heard(wait_for_name(&self->e, 1, 7)));
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&self->e));
+	EXPECT_EQ(0, evil_wait("grants", 0));
+	EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_UNEXPORT, self->exported));
+}
+
 /* What was not asked for cannot be acknowledged. */
 TEST_F(revoke, acknowledged_before)
 {

@@ -536,12 +536,12 @@ TEST_F(pool, limits_read_back)
 
 /* Written, too, but not as a number of this kind. */
 static const char * const other_knobs[] = {
-	"gid_index", "cluster_key", "cgroup_bytes_limit",
+	"gid_index", "traffic_class", "cluster_key", "cgroup_bytes_limit",
 };
 
 TEST_F(pool, other_knobs_take_nothing_malformed)
 {
-	static const struct text malformed_gids[] = {
+	static const struct text malformed_or_unset[] = {
 		TEXT("-2"), TEXT("256"), TEXT("x"), TEXT("1 "), TEXT("--1"), TEXT("0x1"), TEXT("1\0"),
 		TEXT("18446744073709551615"),
 	};
@@ -553,10 +553,12 @@ TEST_F(pool, other_knobs_take_nothing_malformed)
 	size_t i;
 
 	memset(letters, 'a', sizeof(letters));
-	for (i = 0; i < ARRAY_SIZE(malformed_gids); i++)
-		EXPECT_GT(0, tow_sysfs_put_bytes("gid_index", malformed_gids[i].bytes,
-						 malformed_gids[i].count))
-			TH_LOG("%s", malformed_gids[i].bytes);
+	for (i = 0; i < 2 * ARRAY_SIZE(malformed_or_unset); i++) {
+		const struct text *text = &malformed_or_unset[i / 2];
+
+		EXPECT_GT(0, tow_sysfs_put_bytes(other_knobs[i % 2], text->bytes, text->count))
+			TH_LOG("%s", text->bytes);
+	}
 	for (i = 0; i < ARRAY_SIZE(malformed_keys); i++)
 		EXPECT_GT(0, tow_sysfs_put_bytes("cluster_key", malformed_keys[i].bytes,
 						 malformed_keys[i].count))
@@ -567,8 +569,12 @@ TEST_F(pool, other_knobs_take_nothing_malformed)
 		tow_sysfs_line(other_knobs[i], after, sizeof(after));
 		EXPECT_STREQ(before, after);
 	}
-	EXPECT_EQ(0, tow_sysfs_put("gid_index", "0"));
-	EXPECT_EQ(0, tow_sysfs_put("gid_index", "-1"));
+	for (i = 0; i < 2; i++) {
+		tow_sysfs_line(other_knobs[i], before, sizeof(before));
+		EXPECT_STREQ("-1", before);
+		EXPECT_EQ(0, tow_sysfs_put(other_knobs[i], "0"));
+		EXPECT_EQ(0, tow_sysfs_put(other_knobs[i], "-1"));
+	}
 }
 
 static bool is_knob(const char *file)

@@ -379,7 +379,7 @@ TEST_F(query, fault_behind_the_end_of_a_file)
 /* Every command that there is: add each new one. */
 static bool is_command(int nr)
 {
-	return nr <= TOW_CMD_CLIENT_END ||
+	return nr <= TOW_CMD_JOIN || nr == TOW_CMD_CLIENT_END || nr == TOW_CMD_ACCOUNT_LIST ||
 	       (nr >= TOW_CMD_REGION_CREATE && nr <= TOW_CMD_REGION_END) ||
 	       (nr >= TOW_CMD_PEER_CONNECT && nr <= TOW_CMD_PEER_LIST) ||
 	       (nr >= TOW_CMD_EXPORT && nr <= TOW_CMD_RELEASE) ||

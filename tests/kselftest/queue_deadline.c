@@ -449,11 +449,12 @@ static bool all_in_time(const struct fate fates[6])
 TEST_F_TIMEOUT(deadline, before_its_turn, 60)
 {
 	struct tow_timed *timed = &self->timed;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	struct tow_rings *rings = &timed->user.rings;
 	unsigned int tries;
 	bool told = false;
 
-	for (tries = 0; tries < TRIES && !told; tries++) {
+	for (tries = 0; !told && (tries < TRIES || tow_patient(&patience)); tries++) {
 		__u64 number = tow_slot_number(timed->own.at);
 		struct fate fates[6] = {};
 

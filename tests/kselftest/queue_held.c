@@ -111,13 +111,14 @@ static __u32 sooner(__u32 ms, unsigned int tries)
 static void be_held(struct __test_metadata *_metadata, struct tow_timed *timed,
 		    __u64 region, struct fate *fate)
 {
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	struct tow_rings *rings = &timed->user.rings;
 	struct tow_sqe sqe;
 	struct tow_cqe cqe;
 	unsigned int tries;
 
 	memset(fate, 0, sizeof(*fate));
-	for (tries = 0; tries < TRIES && !fate->held; tries++) {
+	for (tries = 0; !fate->held && (tries < TRIES || tow_patient(&patience)); tries++) {
 		sqe = large(timed, TOW_OP_WRITE, soon(_metadata, timed));
 		sqe.region = region;
 		memset(fate, 0, sizeof(*fate));
@@ -159,9 +160,11 @@ TEST_F_TIMEOUT(held, cut, 60)
 	unsigned int i, tries;
 
 	for (i = 0; i < 2; i++) {
+		struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 		struct fate fate = {};
 
-		for (tries = 0; tries < TRIES && !fate.released; tries++) {
+		for (tries = 0; !fate.released && (tries < TRIES || tow_patient(&patience));
+		     tries++) {
 			__u32 ms = soon(_metadata, timed);
 
 			renew(timed);
@@ -216,10 +219,11 @@ TEST_F_TIMEOUT(held, all_on_its_way, 60)
 	struct tow_rings *rings = &timed->user.rings;
 	size_t piece = (LARGE_BYTES - 4096) / 8, place;
 	__u32 ms = soon(_metadata, timed);
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	unsigned int i, held = 0, at;
 
 	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", MUCH));
-	for (i = 0; i < TRIES && held < 8; i++) {
+	for (i = 0; (i < TRIES && held < 8) || (!held && tow_patient(&patience)); i++) {
 		__u32 now_ms = sooner(ms, i);
 		struct fate fates[8] = {};
 
@@ -248,11 +252,12 @@ TEST_F_TIMEOUT(held, silent, 60)
 	struct tow_timed *timed = &self->timed;
 	struct tow_rings *rings = &timed->user.rings;
 	__u32 ms = soon(_metadata, timed);
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	unsigned int i, held = 0;
 	struct tow_cqe cqe;
 
 	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", MUCH));
-	for (i = 0; i < TRIES && !held; i++) {
+	for (i = 0; !held && (i < TRIES || tow_patient(&patience)); i++) {
 		renew(timed);
 		put(_metadata, rings, large(timed, TOW_OP_WRITE, sooner(ms, i)), TOW_SQE_SILENT,
 		    0);
@@ -321,12 +326,13 @@ static void do_chain(struct __test_metadata *_metadata, struct tow_timed *timed,
 TEST_F_TIMEOUT(held, chains_and_fences, 60)
 {
 	struct tow_timed *timed = &self->timed;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	struct tow_rings *rings = &timed->user.rings;
 	struct fate fates[5] = {};
 	bool at_once = false;
 	unsigned int i;
 
-	for (i = 0; i < TRIES && !at_once; i++) {
+	for (i = 0; !at_once && (i < TRIES || tow_patient(&patience)); i++) {
 		memset(fates, 0, sizeof(fates));
 		do_chain(_metadata, timed, fates);
 		at_once = fates[0].held && fates[2].order < fates[0].order;

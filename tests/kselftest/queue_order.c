@@ -161,6 +161,7 @@ TEST_F(order, chains_that_succeed)
 	};
 	const struct step beside[] = { { LONG, LINK, 0 }, { NOP, 0, 0 }, { NOP, 0, 0 } };
 	unsigned int place[STEPS_MAX], tries;
+	struct tow_patience patience;
 	bool waits = true;
 
 	CHECK(chain);
@@ -171,7 +172,8 @@ TEST_F(order, chains_that_succeed)
 	 * Who is not in it does not wait for it.  It may have to wait for a processor, in
 	 * the middle of the call: then the next time tells.
 	 */
-	for (tries = 0; tries < TRIES && waits; tries++) {
+	patience = tow_patience(TOW_SETTLE_SECONDS);
+	for (tries = 0; waits && (tries < TRIES || tow_patient(&patience)); tries++) {
 		CHECK(beside);
 		waits = place[2] > place[1];
 	}
@@ -400,11 +402,12 @@ TEST_F_TIMEOUT(order, fences_taken_before_the_failure, 60)
 		{ LONG, LINK, 0 }, { LONG, LINK, 0 }, { LONG, LINK, 0 }, { LONG, LINK, 0 },
 		{ STALE, 0, -ESTALE }, { NOP, FENCE, -ECANCELED },
 	};
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	struct tow_rings *rings = &self->user.rings;
 	unsigned int place[STEPS_MAX], tries;
 	int told = 0;
 
-	for (tries = 0; tries < TRIES && !told; tries++) {
+	for (tries = 0; !told && (tries < TRIES || tow_patient(&patience)); tries++) {
 		fill(_metadata, self, first, 6, 0);
 		tow_rings_publish(rings);
 		ASSERT_EQ(5, tow_enter(rings->made.fd, 5, 0, 0));

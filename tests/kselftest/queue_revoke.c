@@ -5,6 +5,7 @@
  * and from then on no byte changes; the connection stays.
  */
 #include <pthread.h>
+#include "tow_halt.h"
 #include "tow_queue.h"
 
 #define POOL_BYTES	(12 * TOW_SLAB)
@@ -201,6 +202,44 @@ TEST_F_TIMEOUT(revoke, while_all_are_at_it, 120)
 	EXPECT_LT(0, shown.stale);
 	EXPECT_EQ(epoch, tow_peer_epoch(first->fd, first->peer));
 	EXPECT_EQ(late, tow_sysfs_get("stats/revokes_late"));
+}
+
+/* Who has let go says so at once, though the keys of others are being invalidated. */
+TEST_F_TIMEOUT(revoke, while_other_exports_end, 120)
+{
+	struct tow_user *first = &self->resolvers[0].user;
+	uint64_t late = tow_sysfs_get("stats/revokes_late");
+	__u32 epoch = tow_peer_epoch(first->fd, first->peer);
+	struct tow_patience patience;
+	struct tow_region_create region;
+	__u64 exported, remotes[RESOLVERS];
+	unsigned int stale;
+	int other, i;
+
+	ASSERT_EQ(0, publish(self, &exported, remotes));
+	other = tow_test_open(O_RDWR);
+	ASSERT_LE(0, other);
+	ASSERT_EQ(0, tow_region_create(other, TOW_SLAB, &region));
+	ASSERT_EQ(0, tow_publish(other, region.handle, "other", TOW_SLAB, &exported));
+	ASSERT_EQ(0, tow_halt_begin("tow_exported_reap"));
+	close(region.fd);
+	close(other);
+	ASSERT_TRUE(tow_halt_wait());
+	for (i = 0; i < RESOLVERS; i++)
+		ASSERT_EQ(0, submit_all(&self->resolvers[i], variant->opcode, remotes[i]));
+	munmap(self->range.at, self->range.bytes);
+	close(self->range.made.fd);
+	close(self->owner);
+	patience = tow_patience(10);
+	while (tow_sysfs_get("stats/grants") && tow_patient(&patience))
+		tow_test_sleep_ms(10);
+	EXPECT_EQ(0, tow_sysfs_get("stats/grants"));
+	EXPECT_EQ(2, tow_sysfs_get("stats/exports"));
+	EXPECT_EQ(late, tow_sysfs_get("stats/revokes_late"));
+	EXPECT_EQ(epoch, tow_peer_epoch(first->fd, first->peer));
+	ASSERT_EQ(0, tow_halt_end());
+	for (i = 0; i < RESOLVERS; i++)
+		count_stale(_metadata, &self->resolvers[i].user.rings, &stale);
 }
 
 /* The owner's region is gone, too, and its memory another's, with other bytes in it. */

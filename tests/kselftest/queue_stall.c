@@ -21,6 +21,9 @@
 /* Before the RDMA device gives up by itself, and before the peer is silent for too long. */
 #define STALL_MS	2500U
 
+/* ATTACH waits so long: two of them give up before the RDMA device does, after 3.8 s. */
+#define ATTACH_MS	500U
+
 FIXTURE(stall)
 {
 	struct tow_knobs before;
@@ -243,10 +246,14 @@ TEST_F_TIMEOUT(stall, what_outlives_its_client, 60)
 	struct tow_region_attach made;
 	struct tow_region_info info;
 	int fd = self->user.fd;
+	double begin;
 
 	ASSERT_EQ(0, tow_sysfs_set("op_stall_ms", 0));
+	ASSERT_EQ(0, tow_sysfs_set("revoke_timeout_ms", ATTACH_MS / 2));
 	ASSERT_EQ(0, leave_behind(self));
+	begin = tow_test_now();
 	EXPECT_EQ(-EBUSY, tow_region_attach(fd, "kept", &made));
+	EXPECT_LE(ATTACH_MS / 1e3, tow_test_now() - begin);
 	tow_test_sleep_ms(300);
 	EXPECT_EQ(-EBUSY, tow_region_attach(fd, "kept", &made));
 	ASSERT_EQ(0, tow_region_find(fd, 0, "kept", &info));

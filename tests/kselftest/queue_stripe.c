@@ -159,6 +159,7 @@ static void move_extent(struct __test_metadata *_metadata, FIXTURE_DATA(stripe) 
 TEST_F_TIMEOUT(stripe, every_byte, 120)
 {
 	const struct extent *extent;
+	struct tow_patience patience;
 	unsigned int tries;
 	uint64_t parts;
 	size_t i;
@@ -166,7 +167,9 @@ TEST_F_TIMEOUT(stripe, every_byte, 120)
 	tow_fill((variant->opcode == TOW_OP_WRITE ? self->own : self->target).at, RANGE_BYTES, 1);
 	for (i = 0; i < ARRAY_SIZE(extents); i++) {
 		extent = &extents[i];
-		for (parts = 0, tries = 0; !parts && tries < TRIES; tries++) {
+		patience = tow_patience(TOW_SETTLE_SECONDS);
+		for (parts = 0, tries = 0;
+		     !parts && (tries < TRIES || tow_patient(&patience)); tries++) {
 			move_extent(_metadata, self, variant->opcode, extent);
 			EXPECT_EQ(extent->striped, striped_now(self, &parts))
 				TH_LOG("extent %zu", i);

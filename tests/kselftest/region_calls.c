@@ -48,7 +48,7 @@ static const struct tow_call calls[CALLS] = {
 	[IMPORT_DMABUF] = { TOW_CALL(REGION_IMPORT_DMABUF, 40, tow_region_import_dmabuf),
 		.flags = TOW_REGION_READONLY, TOW_RESERVED(tow_region_import_dmabuf, reserved) },
 	[END] = { TOW_CALL(REGION_END, 24, tow_region_end) },
-	[LIST_CLIENTS] = { TOW_CALL(CLIENT_LIST, 32, tow_client_list),
+	[LIST_CLIENTS] = { TOW_CALL(ACCOUNT_LIST, 32, tow_account_list),
 		.flags = TOW_LIST_ALL, .looks = true, .answers = true },
 	[END_CLIENTS] = { TOW_CALL(CLIENT_END, 16, tow_client_end) },
 	/* The client has joined, though it does not know. */
@@ -68,7 +68,7 @@ union request {
 	struct tow_region_import_user import_user;
 	struct tow_region_import_dmabuf import_dmabuf;
 	struct tow_region_end end;
-	struct tow_client_list clients;
+	struct tow_account_list clients;
 	struct tow_client_end end_clients;
 	struct tow_join join;
 };
@@ -127,7 +127,7 @@ static int prepare(void *arg, size_t call, union tow_request *any)
 		return -ENOENT;
 	case LIST_CLIENTS:
 		request->clients.entries = (uintptr_t)self->list;
-		request->clients.entry_size = sizeof(struct tow_client_info);
+		request->clients.entry_size = sizeof(struct tow_account_info);
 		request->clients.count = 1;
 		return 0;
 	case END_CLIENTS:

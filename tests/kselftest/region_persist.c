@@ -596,6 +596,23 @@ TEST_F_TIMEOUT(persist, administrator_bounds_lingering, 60)
 	EXPECT_EQ(-ENOENT, tow_region_attach(self->fd, NAME, &made));
 }
 
+/* What is allowed later holds for what was made before. */
+TEST_F(persist, administrator_allows_more)
+{
+	struct tow_region_info info;
+
+	ASSERT_EQ(0, tow_sysfs_set("linger_max_s", LONG_S / 2));
+	ASSERT_EQ(0, leave_behind(TOW_ROOT, NO_JOB, LONG_S, 1));
+	ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &info));
+	EXPECT_EQ(LONG_S / 2, info.linger_s);
+	EXPECT_GE(LONG_S / 2 * 1000, info.linger_left_ms);
+	ASSERT_EQ(0, tow_sysfs_set("linger_max_s", LONG_S));
+	ASSERT_EQ(0, tow_region_find(self->fd, 0, NAME, &info));
+	EXPECT_EQ(LONG_S, info.linger_s);
+	EXPECT_LT(LONG_S / 2 * 1000, info.linger_left_ms);
+	EXPECT_EQ(0, take_over_as(TOW_ROOT, NO_JOB, 1));
+}
+
 /* Some months are more milliseconds than are told: as many as can be are. */
 TEST_F(persist, long_time_left)
 {

@@ -43,6 +43,7 @@ enum what {
 	EXPORT,			/* its region, by this name */
 	RESOLVE,
 	EXPORTS,		/* how many it sees */
+	ACCOUNTS,		/* how many it sees */
 	JOIN,
 	DEEPER,			/* a namespace in its namespace, and another client */
 };
@@ -75,6 +76,18 @@ static int resolve(int fd, const char *name)
 	int ret = tow_connect_self(fd, &peer);
 
 	return ret ? ret : tow_find(fd, peer, name, &found);
+}
+
+static int count_accounts(int fd)
+{
+	struct tow_account_info entries[MANY];
+	struct tow_account_list call = {
+		.size = sizeof(call), .entries = (uintptr_t)entries,
+		.entry_size = sizeof(*entries), .count = MANY,
+	};
+	int ret = tow_test_ioctl(fd, TOW_IOCTL_ACCOUNT_LIST, &call);
+
+	return ret ? ret : (int)call.count;
 }
 
 /* What the old owner began may be under way for a while. */
@@ -115,6 +128,8 @@ static int obey(int *fd, const struct order *order)
 		return resolve(*fd, order->name);
 	case EXPORTS:
 		return tow_count_exports(*fd, 0);
+	case ACCOUNTS:
+		return count_accounts(*fd);
 	case JOIN:
 		return tow_enter_job(*fd, (__u8)order->number);
 	case DEEPER:
@@ -380,7 +395,8 @@ TEST_F_TIMEOUT(cgroups, ancestors_are_charged, 60)
 
 TEST_F_TIMEOUT(cgroups, made_anew_is_no_more, 60)
 {
-	struct tenant x = start(_metadata, &in_x), again;
+	const struct place with_key = { .cgroup = "/tow_a/x", .job = 1 };
+	struct tenant x = start(_metadata, &with_key), again;
 
 	self->module.lingers = true;
 	ASSERT_EQ(0, tell_named(&x, NAME, "w", 0));
@@ -414,6 +430,12 @@ TEST_F_TIMEOUT(cgroups, named_by_the_administrator, 60)
 	EXPECT_STREQ("/tow_a 10485760", line);
 	EXPECT_EQ(1, tell(&y, TAKE, MANY));
 	EXPECT_TRUE(tow_log_says(self->log, "by cgroup /tow_a: raise"));
+	/* Enough for y, but not for x and y. */
+	ASSERT_EQ(0, tow_sysfs_put("cgroup_bytes_limit", "/tow_a 1g"));
+	ASSERT_EQ(0, tow_sysfs_set("user_mr_limit", LIMIT * TOW_SLAB_MRS));
+	EXPECT_EQ(0, tell(&y, TAKE, 1));
+	EXPECT_TRUE(tow_log_says(self->log, "user_mr_limit"));
+	ASSERT_EQ(0, tow_sysfs_put("user_mr_limit", "max"));
 	EXPECT_EQ(LIMIT, can_take(_metadata, &in_b));
 	ASSERT_EQ(0, tow_sysfs_put("cgroup_bytes_limit", "/tow_a default"));
 	tow_sysfs_line("cgroup_bytes_limit", line, sizeof(line));
@@ -496,31 +518,50 @@ static void check_strangers(struct __test_metadata *_metadata, const struct plac
 
 	ASSERT_EQ(0, tow_sysfs_set("user_bytes_limit", TOW_SYSFS_MAX));
 	/* No job without a key. */
-	ASSERT_EQ(0, tell(&first, NAME, 0));
+	EXPECT_EQ(-ENOKEY, tell(&first, NAME, 0));
 	EXPECT_EQ(-ENOKEY, tell(&first, EXPORT, 0));
 	EXPECT_EQ(-ENOKEY, tell(&second, RESOLVE, 0));
+	EXPECT_EQ(1, tell(&first, TAKE, 1));
 	EXPECT_EQ(1, tell(&first, LIST, 0));
 	EXPECT_EQ(0, tell(&second, LIST, 0));
 	EXPECT_EQ(-ENOENT, tell(&second, ATTACH, 0));
-	/* The name is the other's, too. */
-	EXPECT_EQ(0, tell(&second, NAME, 0));
-	EXPECT_EQ(1, tell(&second, LIST, 0));
 	/* Jobs of different keys. */
 	ASSERT_EQ(0, tell(&first, JOIN, job));
 	ASSERT_EQ(0, tell(&second, JOIN, job + 1));
+	ASSERT_EQ(0, tell(&first, NAME, 0));
+	/* The name is the other's, too. */
+	EXPECT_EQ(0, tell(&second, NAME, 0));
+	EXPECT_EQ(1, tell(&second, LIST, 0));
 	ASSERT_EQ(0, tell(&first, EXPORT, 0));
 	EXPECT_EQ(0, tell(&first, RESOLVE, 0));
 	EXPECT_EQ(1, tell(&first, EXPORTS, 0));
 	EXPECT_EQ(-ENOENT, tell(&second, RESOLVE, 0));
 	EXPECT_EQ(0, tell(&second, EXPORTS, 0));
 	ASSERT_EQ(0, tell_named(&first, NAME, "v", 0));
-	EXPECT_EQ(2, tell(&first, LIST, 0));
+	EXPECT_EQ(3, tell(&first, LIST, 0));
 	EXPECT_EQ(1, tell(&second, LIST, 0));
 	end(&first);
-	/* Neither what lingers in the job, nor what does without one. */
+	/* What lingers in the job is the job's. */
 	EXPECT_EQ(1, tell(&second, LIST, 0));
 	EXPECT_EQ(-ENOENT, tell_named(&second, ATTACH, "v", 0));
 	end(&second);
+}
+
+/* In one cgroup users pay together, and see their own clients only. */
+TEST_F_TIMEOUT(cgroups, accounts_of_the_same_user, 60)
+{
+	const struct place other = { .cgroup = "/tow_a/x", .user = 1000 };
+	struct tenant root = start(_metadata, &in_x);
+	struct tenant first = start(_metadata, &other), second = start(_metadata, &other);
+	struct tenant elsewhere = start(_metadata, &in_y);
+
+	EXPECT_EQ(1, tell(&root, ACCOUNTS, 0));
+	EXPECT_EQ(2, tell(&first, ACCOUNTS, 0));
+	EXPECT_EQ(1, tell(&elsewhere, ACCOUNTS, 0));
+	end(&root);
+	end(&first);
+	end(&second);
+	end(&elsewhere);
 }
 
 TEST_F_TIMEOUT(cgroups, strangers, 60)

@@ -26,6 +26,8 @@
 
 /* The window of the protocol: who keeps to it finds a receive. */
 #define EVIL_NOTIFICATIONS	128
+/* Messages that a node has receives for. */
+#define EVIL_CREDITS	16
 #define EVIL_QPS_MAX	4
 #define EVIL_MAGIC	0x4c574f54
 #define EVIL_VERSION	5
@@ -262,9 +264,11 @@ static inline int evil_prepare(struct evil *e, int qps)
 
 static inline void evil_hang_up(struct evil *e)
 {
-	for (int i = 0; i < EVIL_QPS_MAX; i++)
+	for (int i = 0; i < EVIL_QPS_MAX; i++) {
 		if (e->data[i] >= 0)
 			close(e->data[i]);
+		e->data[i] = -1;
+	}
 	if (e->fd >= 0)
 		close(e->fd);
 	e->fd = -1;
@@ -420,6 +424,20 @@ static inline int evil_hear(struct evil *e, uint32_t timeout_ms)
 			return ret;
 	} while ((ret == T_HEARTBEAT || ret == T_CREDIT) && tow_patient(&patience));
 	return ret;
+}
+
+/*
+ * There is room for another message: 0, or a negative errno.  Whoever says more finds no
+ * receive, tries again a few times within milliseconds, and loses the connection.  What comes
+ * meanwhile is dropped.
+ */
+static inline int evil_await_room(struct evil *e)
+{
+	int type = 0;
+
+	while (type >= 0 && (uint32_t)e->counter - e->credits >= EVIL_CREDITS)
+		type = evil_hear_any(e, EVIL_WAIT_MS);
+	return type < 0 ? type : 0;
 }
 
 /* How it ends: the reason of its goodbye, or a negative errno. */

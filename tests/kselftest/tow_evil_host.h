@@ -92,9 +92,10 @@ static inline int evil_accept(int fd, const void *data, size_t bytes)
 	return tow_test_ioctl(fd, TOW_HOSTILE_ANSWER, &call);
 }
 
-static inline int evil_reject(int fd, const void *data, size_t bytes)
+/* No: for @reason of the connection manager's, and what travels with it. */
+static inline int evil_reject(int fd, uint32_t reason, const void *data, size_t bytes)
 {
-	struct tow_hostile_answer call = { .reject = 1, .bytes = (uint32_t)bytes };
+	struct tow_hostile_answer call = { .reject = reason, .bytes = (uint32_t)bytes };
 
 	memcpy(call.data, data, bytes);
 	return tow_test_ioctl(fd, TOW_HOSTILE_ANSWER, &call);

@@ -6,6 +6,7 @@
 #define TOW_HALT_H
 
 #include "tow_rdma.h"
+#include "tow_sysfs.h"
 #include "tow_test.h"
 
 /* The first that calls it from now on waits there. */
@@ -20,13 +21,13 @@ static inline int tow_halt_begin(const char *function)
 /* Does anybody wait there?  For a while, if nobody does so far. */
 static inline bool tow_halt_wait(void)
 {
-	double end = tow_test_now() + 10;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	char line[8];
 
 	do {
 		tow_test_sleep_ms(10);
 		tow_test_read_line("/sys/module/tow_halt/parameters/halted", line, sizeof(line));
-	} while (line[0] != 'Y' && tow_test_now() < end);
+	} while (line[0] != 'Y' && tow_patient(&patience));
 	return line[0] == 'Y';
 }
 

@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 #include "tow_rdma.h"
+#include "tow_sysfs.h"
 #include "tow_test.h"
 
 /* Run a command line; true if it succeeded. */
@@ -104,14 +105,14 @@ static inline bool tow_second_del(void)
 /* Wait for a path to be there, or to be gone. */
 static inline bool tow_wait_path(const char *path, bool there)
 {
-	int tries;
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 
-	for (tries = 0; tries < 500; tries++) {
-		if (!access(path, F_OK) == there)
-			return true;
+	while (!access(path, F_OK) != there) {
+		if (!tow_patient(&patience))
+			return false;
 		tow_test_sleep_ms(10);
 	}
-	return false;
+	return true;
 }
 
 static inline const char *tow_sysfs_dir(void)

@@ -151,11 +151,11 @@ static inline bool tow_peer_recorded(const char *text)
 /* Until none that is connected was used for so long: true, or false after a while. */
 static inline bool tow_peers_idle(int client, __u64 ms)
 {
-	double end = tow_test_now() + 30;
+	struct tow_patience patience = tow_patience(30);
 	struct tow_peer_info entries[16];
 	bool idle = false;
 
-	while (!idle && tow_test_now() < end) {
+	while (!idle && tow_patient(&patience)) {
 		struct tow_peer_list call = {
 			.size = sizeof(call), .entries = (uintptr_t)entries,
 			.entry_size = sizeof(entries[0]), .count = 16,

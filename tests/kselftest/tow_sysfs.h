@@ -102,8 +102,8 @@ static const char * const tow_knobs[] = {
 	"user_queue_entries_limit", "queue_entries_limit", "poller_limit", "inflight_bytes",
 	"stripe_bytes", "op_stall_ms", "qps_per_peer", "cqs", "peer_limit",
 	"queue_depth", "listen_port", "peer_idle_s", "heartbeat_ms", "heartbeat_misses",
-	"reconnect_timeout_ms", "revoke_timeout_ms", "pkey_index", "sl", "traffic_class", "mtu",
-	"timeout", "retry_count", "allow_unauthenticated", "srq_depth", "port",
+	"reconnect_timeout_ms", "revoke_timeout_ms", "pkey_index", "sl", "mtu",
+	"timeout", "retry_count", "allow_unauthenticated", "port",
 };
 
 struct tow_knobs {

@@ -596,7 +596,8 @@ TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
 	struct hammer sleeper = { .fd = tow_test_open(O_RDWR) };
 	int remover = start_remover(self->name);
 	struct removal removal = { 0 };
-	int slow, tries;
+	struct tow_patience patience;
+	int slow;
 	char *area;
 
 	ASSERT_LE(0, remover);
@@ -611,7 +612,8 @@ TEST_F_TIMEOUT(unplug, while_a_call_sleeps_in_a_fault, 60)
 	sleeper.sysfs = area + page - 64;
 	memcpy(area + page - 64, &(__u32){ sizeof(struct tow_query) }, sizeof(__u32));
 	ASSERT_EQ(0, pthread_create(&sleeper.thread, NULL, query_slowly, &sleeper));
-	for (tries = 0; tries < 500 && !slow_sleepers(slow); tries++)
+	patience = tow_patience(TOW_SETTLE_SECONDS);
+	while (!slow_sleepers(slow) && tow_patient(&patience))
 		tow_test_sleep_ms(10);
 	ASSERT_EQ(1, slow_sleepers(slow));
 

@@ -237,6 +237,42 @@ class Actor:
 
     def publisher(self, names):
         """A process that publishes some names, until it is killed: its id."""
+        def publish():
+            self.open()
+            for name in names:
+                self.export(name)
+        return self.child(publish)
+
+    def crowd(self, uid, addresses):
+        """A user's process that connects to all of them at once, until it is killed."""
+        def insist(address):
+            while True:
+                try:
+                    self.connect(address, 10000)
+                except OSError:
+                    time.sleep(0.01)
+
+        def begin():
+            os.setresuid(uid, uid, uid)
+            self.open()
+            for address in addresses:
+                threading.Thread(target=insist, args=(address,), daemon=True).start()
+        os.chmod(f"/dev/towline/{DEVICE}", 0o666)
+        return self.child(begin)
+
+    def hasty(self, addresses):
+        """Connect to each for a millisecond: which of them are connected."""
+        found = []
+        for address in addresses:
+            try:
+                self.connect(address, 1)
+                found.append(address)
+            except OSError:
+                pass
+        return found
+
+    def child(self, begin):
+        """A process that begins so, and lives until it is killed: its id."""
         ends = os.pipe()
         child = os.fork()
         if not child:
@@ -244,9 +280,7 @@ class Actor:
             try:
                 ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
                 self.close()
-                self.open()
-                for name in names:
-                    self.export(name)
+                begin()
                 os.write(ends[1], b"r")
                 while True:
                     signal.pause()
@@ -257,7 +291,7 @@ class Actor:
         os.close(ends[0])
         if not ready:
             os.waitpid(child, 0)
-            raise OSError(errno.ECHILD, "the publisher failed")
+            raise OSError(errno.ECHILD, "the process failed")
         return child
 
     def kill(self, child):

@@ -104,7 +104,7 @@ static const struct kernel_param_ops full_cqe_ops = {
 module_param_cb(cqe, &full_cqe_ops, &cqe, 0644);
 MODULE_PARM_DESC(cqe, "entries that a completion queue may have; 0: as many as before");
 
-/* One more, if that is not one too many.  Return: 0, -EINVAL, -ENOMEM. */
+/* One more, if that is not one too many.  Return: 0, or -ENOMEM as most drivers say. */
 static int full_take(struct full_kind *kind, void *object)
 {
 	bool room;
@@ -118,7 +118,7 @@ static int full_take(struct full_kind *kind, void *object)
 		kind->refused++;
 	mutex_unlock(&full_lock);
 	if (!room)
-		return -EINVAL;
+		return -ENOMEM;
 	ret = xa_err(xa_store(&kind->made, (unsigned long)object, object,
 			      GFP_KERNEL));
 	if (ret) {

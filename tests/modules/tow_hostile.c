@@ -802,7 +802,7 @@ static int hostile_reply(struct hostile_file *file, void *arg)
 		return -EINVAL;
 	if (call->reject)
 		return rdma_reject(file->id, call->data, call->bytes,
-				   IB_CM_REJ_CONSUMER_DEFINED);
+				   call->reject);
 	rdma_lock_handler(file->id);
 	ret = rdma_accept(file->id, &param);
 	rdma_unlock_handler(file->id);

@@ -149,7 +149,8 @@ struct tow_hostile_take {
 
 /**
  * struct tow_hostile_answer - answer the request that was taken
- * @reject: in: 1: no, and @data says why; 0: yes
+ * @reject: in: no, for this reason (enum ib_cm_rej_reason), and @data says why;
+ *	0: yes
  * @bytes: in: of @data
  * @timeout_ms: in: yes: how long to wait until the other end knows; 0: not at all
  * @reserved: not used

@@ -228,6 +228,33 @@ static int apply(bool dry_run)
 	return apply_device(conf_dir, scratch, "conf0", dry_run);
 }
 
+/* Does it end so, with these words on its standard output or error? */
+static bool apply_says(bool dry_run, int want, const char *words)
+{
+	int pair[2] = { dup(STDOUT_FILENO), dup(STDERR_FILENO) }, ret;
+	char *text = NULL;
+	FILE *file = tmpfile();
+	size_t room = 0;
+	bool found;
+
+	fflush(NULL);
+	dup2(fileno(file), STDOUT_FILENO);
+	dup2(fileno(file), STDERR_FILENO);
+	ret = apply(dry_run);
+	fflush(NULL);
+	dup2(pair[0], STDOUT_FILENO);
+	dup2(pair[1], STDERR_FILENO);
+	close(pair[0]);
+	close(pair[1]);
+	rewind(file);
+	found = getdelim(&text, &room, '\0', file) > 0 && strstr(text, words);
+	fclose(file);
+	if (ret != want || !found)
+		ksft_print_msg("%d, '%s' does not say '%s'\n", ret, text, words);
+	free(text);
+	return ret == want && found;
+}
+
 /* As they were before there were any settings. */
 static void make_settings(void)
 {
@@ -288,6 +315,14 @@ static void test_apply_wrong(void)
 	write_file("etc", "conf*.conf", "");
 	ksft_test_result(apply(false) == 0 && holds("cgroup_bytes_limit", "/b 1g"),
 			 "apply: one for each cgroup\n");
+	write_file("conf0", "cgroup_bytes_limit", "/b max\n/a 2147483648\n");
+	ksft_test_result(apply_says(true, 0, "cgroup_bytes_limit is /a 2g already") &&
+			 apply_says(true, 0, "would become /b 1g; it is max"),
+			 "apply: a dry run compares each cgroup\n");
+	write_file("etc", "conf0.conf", "nosuch = 1\ncgroup_bytes_limit = /c 1g\npool_bytes = 16\n");
+	ksft_test_result(apply_says(true, -1, "would become /c 1g; it is default") &&
+			 apply_says(false, -1, "conf0: 1 of 3 settings failed; the others are made") &&
+			 holds("pool_bytes", "16"), "apply: one fails\n");
 	scratch_remove("conf0");
 	ksft_test_result(apply(false) < 0, "apply: no such device\n");
 }
@@ -601,7 +636,7 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 6 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 8 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();

@@ -55,10 +55,10 @@ struct tow_slot {
  *
  * Return: 0; -EINVAL when @region or @slot is NULL, the 8 bytes are not within the
  * region or not aligned, or @name is not as above; -EACCES when the region is
- * read-only; -EOPNOTSUPP when it is a dma-buf's, or the device has no shared receive
- * queues; -EEXIST when the name is taken; -EDQUOT; -ENOSPC; -ENOMEM; -EPERM when
- * another process opened the device; -ENODEV; -EPROTONOSUPPORT; and for the first
- * mapping of a region from tow_region_from_fd(): -EMFILE or -ENFILE.
+ * read-only; -EOPNOTSUPP when it is a dma-buf's; -EEXIST when the name is taken;
+ * -EDQUOT; -ENOSPC; -ENOMEM; -EPERM when another process opened the device; -ENODEV;
+ * -EPROTONOSUPPORT; and for the first mapping of a region from tow_region_from_fd():
+ * -EMFILE or -ENFILE.
  */
 int tow_slot_create(struct tow_region *region, uint64_t offset, const char *name,
 		    struct tow_slot **slot);

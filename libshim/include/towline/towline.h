@@ -406,7 +406,8 @@ struct tow_region_attr {
  *
  * Return: 0; -EINVAL when @dev or @region is NULL, @bytes is 0, or @attr is not
  * as above; -E2BIG when @attr asks for what this library does not know; -EEXIST
- * when the name of a persistent region is taken; -EDQUOT, -ENOSPC or -ENOMEM
+ * when the name of a persistent region is taken; -ENOKEY when a persistent region is
+ * asked for in a container, before a job was joined; -EDQUOT, -ENOSPC or -ENOMEM
  * when there is no more of something, for this user, on this device or on this
  * machine; -EMFILE or -ENFILE; -EPERM when another process opened the device;
  * -ENODEV; -EPROTONOSUPPORT.
@@ -655,8 +656,7 @@ void tow_region_list_free(struct tow_regions *list);
  * @flags: bits of enum tow_peer_setting: which of the fields below hold.  The
  *	others are 0; for them the device's settings hold, files of the same names
  *	in sysfs (qps_per_peer for @qps)
- * @gid_index: which of the port's addresses to use; -1: the connection manager
- *	chooses
+ * @gid_index: which of the port's addresses to use; -1: one that leads there
  * @pkey_index: partition
  * @sl: service level
  * @traffic_class: of the IP header
@@ -710,8 +710,9 @@ struct tow_peer_attr {
  * -EHOSTUNREACH, -ECONNREFUSED or -ETIMEDOUT when nobody can be reached there;
  * -ENOKEY or -EKEYREJECTED when the nodes do not trust each other;
  * -EPROTONOSUPPORT when they do not understand each other, or this node's module
- * has no peers; -EPROTO; -ENOSPC when queue pairs have run out, here or there;
- * -EAGAIN; -ECONNRESET; -EINTR; -ENOMEM; -ENODEV.
+ * has no peers; -EPROTO; -ENOSPC when the peer has no room, or this device is
+ * connected to peer_limit others; -EAGAIN; -ECONNRESET; -EINTR; -ENOMEM, also when
+ * queue pairs have run out here; -ENODEV.
  */
 int tow_peer_connect(struct tow_device *dev, const char *address,
 		     const struct tow_peer_attr *attr, uint32_t timeout_ms,
@@ -908,9 +909,9 @@ void tow_export_list_free(struct tow_exports *list);
  * time; -EACCES when the export has not all of @rights; -ESTALE when it ended
  * meanwhile, or another node is at the peer's address now; -EBUSY when it is a slot
  * that somebody else has; -ECONNRESET when the connection ended; -ENOSPC when too many
- * requests wait at the peer, or it has no room to receive notifications; -EINTR;
- * -EDQUOT; -ENOMEM; -EPERM when another process opened the device; -ENODEV; and
- * what tow_peer_connect() returns when it cannot connect.
+ * requests wait at the peer, or have found something there; -EINTR; -EDQUOT; -ENOMEM;
+ * -EPERM when another process opened the device; -ENODEV; and what tow_peer_connect()
+ * returns when it cannot connect.
  */
 int tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights, uint32_t timeout_ms,
 		struct tow_remote **remote);

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Receives of data queue pairs: where notifications come in.
+ *
+ * Normal operation
+ *
+ * The peer may send all notifications that may be on their way in a session by
+ * one queue pair, so each queue pair has TOW_NOTIFY_WINDOW receives.  They carry
+ * no data: the immediate is in the completion.  Completions are handled in a
+ * softirq (conn/cq.c), so that a consumer that sleeps is woken at once; each
+ * receive is posted again before anything else.
+ *
+ * The end
+ *
+ * Receives of a session that is ENDING are not posted again.  In the error state
+ * all that are left complete, after the notifications that came before.  So
+ * tow_link.arrived is final when no receive is posted any more.
+ */
+#include <rdma/ib_verbs.h>
+
+#include "assoc.h"
+#include "core/core.h"
+#include "link.h"
+#include "notify.h"
+#include "sequence.h"
+#include "slot.h"
+
+static int tow_receive_post(struct tow_link *link, struct ib_qp *qp)
+{
+	struct ib_recv_wr wr = { .wr_cqe = &link->receive };
+
+	return ib_post_recv(qp, &wr, NULL);
+}
+
+/* The peer broke the protocol.  @why: a string that stays, for the log. */
+static void tow_receive_refuse(struct tow_session *session, const char *why)
+{
+	if (!tow_session_alive(session))
+		return;
+	tow_stat_inc(session->dev, TOW_STAT_HOSTILE);
+	tow_session_fail(session, -EPROTO, TOW_WIRE_PROTOCOL, why);
+}
+
+/* Is it the completion of a notification? */
+static bool tow_receive_notifies(const struct ib_wc *wc)
+{
+	return wc->opcode == IB_WC_RECV_RDMA_WITH_IMM &&
+	       wc->wc_flags & IB_WC_WITH_IMM;
+}
+
+/* Count a notification of a session, on any of its queue pairs. */
+static void tow_receive_count(struct tow_session *session)
+{
+	struct tow_session_notify *notify = &session->notify;
+	u32 arrived = atomic_inc_return(&notify->arrived);
+	/* Read second: it may be ahead of @arrived, but not too far behind. */
+	u32 told = READ_ONCE(notify->told);
+
+	WRITE_ONCE(session->heard_at, jiffies);
+	WRITE_ONCE(session->busy_at, jiffies);
+	if (tow_credit_exceeded(arrived, told))
+		tow_receive_refuse(session,
+				   "more notifications than it may send");
+	else if (tow_credit_due(arrived, told))
+		queue_work(tow_cq_wq, &notify->tell);
+}
+
+static void tow_receive_notification(struct tow_link *link, u32 imm)
+{
+	struct tow_device *dev = link->session->dev;
+	bool counted = tow_slot_notify(dev, link->assoc->index, imm);
+
+	tow_stat_inc(dev, counted ? TOW_STAT_NOTIFICATIONS :
+		     TOW_STAT_NOTIFICATIONS_IGNORED);
+	/* Received twice, sent once: Documentation/design/rings.md. */
+	if (!counted && link->last_imm == imm)
+		return;
+	link->last_imm = imm;
+	WRITE_ONCE(link->arrived, link->arrived + 1);
+	tow_receive_count(link->session);
+}
+
+/* The receive is not posted any more: post it again, or count it out. */
+static void tow_receive_again(struct tow_link *link, const struct ib_wc *wc)
+{
+	struct tow_session *session = link->session;
+	bool ends = wc->status == IB_WC_WR_FLUSH_ERR ||
+		    !tow_session_alive(session);
+
+	if (!ends && !tow_receive_post(link, wc->qp))
+		return;
+	WRITE_ONCE(link->receives, link->receives - 1);
+	if (!ends)
+		tow_session_fail(session, -EIO, TOW_WIRE_FAILED,
+				 "a receive could not be posted");
+}
+
+/* Called with bottom halves off, by one processor at a time for each link. */
+static void tow_receive_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct tow_link *link = container_of(wc->wr_cqe, struct tow_link,
+					     receive);
+
+	tow_receive_again(link, wc);
+	/* Flushed, as the queue pair broke: reported elsewhere. */
+	if (wc->status == IB_WC_WR_FLUSH_ERR)
+		return;
+	/* Soft-RoCE sends this when it retransmits twice; it may pass. */
+	if (wc->status == IB_WC_REM_INV_REQ_ERR)
+		tow_session_fail(link->session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "what came was no valid request");
+	else if (wc->status != IB_WC_SUCCESS || !tow_receive_notifies(wc))
+		tow_receive_refuse(link->session,
+				   "what came was no notification");
+	else
+		tow_receive_notification(link, be32_to_cpu(wc->ex.imm_data));
+}
+
+/**
+ * tow_receives_post - let notifications come in
+ * @link: the link of a data queue pair, which is not connected yet
+ *
+ * Return: 0; the provider's error: some receives may be posted.
+ */
+int tow_receives_post(struct tow_link *link)
+{
+	int ret = 0;
+
+	link->receive.done = tow_receive_done;
+	link->last_imm = U64_MAX;
+	link->receives = 0;
+	while (!ret && link->receives < link->receive_depth) {
+		ret = tow_receive_post(link, link->id->qp);
+		link->receives += !ret;
+	}
+	return ret;
+}
