@@ -579,6 +579,7 @@ static struct tow_file tow_stat_files[] = {
 	TOW_STAT(dma_unmaps, DMA_UNMAPS),
 	TOW_STAT(registrations, REGISTRATIONS),
 	TOW_STAT(invalidations, INVALIDATIONS),
+	TOW_STAT(invalidated_by_peers, INVALIDATED_BY_PEERS),
 	TOW_STAT(poisoned_chunks, POISONED_CHUNKS),
 	TOW_STAT(quota_refusals, QUOTA_REFUSALS),
 	TOW_STAT(pool_refusals, POOL_REFUSALS),

@@ -786,6 +786,10 @@ static void tow_message_received(struct ib_cq *cq, struct ib_wc *wc)
 					 "a message that could not be received");
 		return;
 	}
+	if (tow_session_invalidated(session, wc)) {
+		tow_message_refused(session, -EPROTO);
+		return;
+	}
 	/* Messages to a session that is ENDING are dropped. */
 	if (!tow_session_alive(session))
 		return;

@@ -235,6 +235,19 @@ const char *tow_session_explain(int error);
 u32 tow_session_reason_of(int error);
 bool tow_session_orderly(u32 reason);
 bool tow_session_may_pass(struct tow_session *session);
+
+/* Has the peer, by what was received, invalidated a key?  It must not. */
+static inline bool tow_session_invalidated(struct tow_session *session,
+					   const struct ib_wc *wc)
+{
+	struct tow_device *dev = session->dev;
+
+	if (wc->status != IB_WC_SUCCESS ||
+	    !(wc->wc_flags & IB_WC_WITH_INVALIDATE))
+		return false;
+	dev->key_invalidated(dev, wc->ex.invalidate_rkey);
+	return true;
+}
 void tow_conn_settings_init(struct tow_conn_settings *settings,
 			    struct ib_device *ibdev);
 void tow_conn_settings_read(const struct tow_peers *peers,

@@ -206,6 +206,7 @@ enum tow_stat {
 	TOW_STAT_DMA_UNMAPS,
 	TOW_STAT_REGISTRATIONS,
 	TOW_STAT_INVALIDATIONS,
+	TOW_STAT_INVALIDATED_BY_PEERS,
 	TOW_STAT_POISONED_CHUNKS,
 	TOW_STAT_QUOTA_REFUSALS,
 	TOW_STAT_POOL_REFUSALS,
@@ -311,6 +312,8 @@ struct tow_uevents {
  * @limits: what clients and users may have
  * @uevents: what user space is still to be told
  * @memory: the layer of memory/
+ * @key_invalidated: of memory/: a peer has ended the registration with a key, which may be
+ *	nobody's; called with bottom halves off or on, while a connection is there
  * @peers: the layers of conn/ and peer/
  * @notify: of rma/: incoming notifications, and slots
  * @directory: the layer of directory/
@@ -340,6 +343,7 @@ struct tow_device {
 	struct tow_limits	limits;
 	struct tow_uevents	uevents;
 	struct tow_memory	*memory;
+	void			(*key_invalidated)(struct tow_device *dev, u32 key);
 	struct tow_peers	*peers;
 	struct tow_notify	*notify;
 	struct tow_directory	*directory;

@@ -21,11 +21,13 @@ int tow_memory_init(struct tow_device *dev, const struct tow_memory_ops *ops)
 		return -ENOMEM;
 	memory->ops = ops;
 	tow_maint_init(&memory->maint, dev);
+	tow_keys_init(&memory->keys);
 	tow_pool_init(&memory->pool, dev,
 		      dev->ibdev->attrs.max_fast_reg_page_list_len);
 	tow_regions_init(&memory->regions);
 	tow_imports_init(&memory->imports, dev, tow_imports_quiesce);
 	dev->memory = memory;
+	dev->key_invalidated = tow_keys_invalidated;
 	return 0;
 }
 
@@ -46,6 +48,7 @@ void tow_memory_start(struct tow_device *dev)
  */
 void tow_memory_stop(struct tow_device *dev)
 {
+	tow_keys_stop(&dev->memory->keys);
 	tow_regions_stop(&dev->memory->regions);
 	tow_pool_stop(&dev->memory->pool);
 	tow_imports_stop(&dev->memory->imports);
@@ -58,8 +61,9 @@ void tow_memory_stop(struct tow_device *dev)
  */
 void tow_memory_cleanup(struct tow_device *dev)
 {
-	/* It has no regions, but may have room that one did not get. */
+	/* They are empty, but may have room that something did not get. */
 	xa_destroy(&dev->memory->regions.by_id);
+	xa_destroy(&dev->memory->keys.slabs);
 	kfree(dev->memory);
 }
 

@@ -139,12 +139,13 @@ int tow_maint_try(struct tow_maint *maint);
 void tow_maint_trial_free(struct tow_maint *maint);
 int tow_maint_access(struct tow_maint *maint, enum tow_rights rights);
 
-/* The request that registers what a memory region was mapped to, under another key. */
+/* The request that registers what a memory region was mapped to. */
 static inline struct ib_reg_wr tow_maint_registration(struct tow_maint *maint,
 						      struct ib_mr *mr,
-						      enum tow_rights rights)
+						      enum tow_rights rights,
+						      u32 key)
 {
-	ib_update_fast_reg_key(mr, ib_inc_rkey(mr->rkey));
+	ib_update_fast_reg_key(mr, key);
 	return (struct ib_reg_wr) {
 		.wr.opcode	= IB_WR_REG_MR,
 		.wr.send_flags	= IB_SEND_SIGNALED,
@@ -179,6 +180,7 @@ bool tow_slab_ours_alone(struct tow_slab *slab);
 void tow_slab_uncharge(struct tow_slab *slab);
 int tow_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 		    u64 *address);
+int tow_slab_restore(struct tow_slab *slab, u32 key, bool unknown);
 int tow_slab_interrupted(struct tow_device *dev);
 
 /* What to do if no memory can be had for slabs, for the log. */
@@ -190,6 +192,28 @@ static inline bool tow_slab_exposed(const struct tow_slab *slab)
 {
 	return slab->exposed[TOW_RIGHTS_READ] || slab->exposed[TOW_RIGHTS_WRITE];
 }
+
+/**
+ * struct tow_keys - which slab has a key, for when a peer invalidates it
+ * @lock: protects @slabs; taken with tow_slab.lock held, and keeps slabs that are found
+ * @slabs: struct tow_slab by its memory regions' numbers
+ * @invalidated: keys that are to be made valid again; has a lock of its own
+ * @work: does so
+ */
+struct tow_keys {
+	/* protects slabs */
+	struct mutex		lock;
+	struct xarray		slabs;
+	struct xarray		invalidated;
+	struct delayed_work	work;
+};
+
+/* keys.c */
+void tow_keys_init(struct tow_keys *keys);
+void tow_keys_stop(struct tow_keys *keys);
+void tow_keys_invalidated(struct tow_device *dev, u32 key);
+int tow_keys_add(struct tow_slab *slab, const struct ib_mr *mr);
+void tow_keys_remove(struct tow_slab *slab, const struct ib_mr *mr);
 
 /* ---- the pool ---------------------------------------------------------------- */
 
@@ -557,6 +581,7 @@ struct tow_region *tow_import_dmabuf(struct tow_client *client,
  * struct tow_memory - what a device has of memory
  * @ops: those that use it
  * @maint: the maintenance queue pair
+ * @keys: which slab has a key
  * @pool: slabs
  * @regions: regions
  * @imports: imported memory
@@ -564,6 +589,7 @@ struct tow_region *tow_import_dmabuf(struct tow_client *client,
 struct tow_memory {
 	const struct tow_memory_ops	*ops;
 	struct tow_maint		maint;
+	struct tow_keys			keys;
 	struct tow_pool			pool;
 	struct tow_regions		regions;
 	struct tow_imports		imports;

@@ -163,8 +163,9 @@ static int tow_trial_blame(struct tow_maint *maint, enum tow_lack lack,
 /* Under such rights; a refusal is blamed on what can be left out of them. */
 static int tow_trial_register(struct tow_maint *maint, enum tow_rights rights)
 {
-	struct ib_reg_wr reg = tow_maint_registration(maint, maint->trial.mr,
-						      rights);
+	struct ib_mr *mr = maint->trial.mr;
+	struct ib_reg_wr reg = tow_maint_registration(maint, mr, rights,
+						      ib_inc_rkey(mr->rkey));
 
 	return tow_trial_blame(maint, rights == TOW_RIGHTS_WRITE ?
 			       TOW_LACKS_ATOMICS : TOW_LACKS_READ_ONLY,

@@ -265,6 +265,7 @@ static int tow_slab_map(struct tow_slab *slab)
  */
 static void tow_slab_free_mr(struct tow_slab *slab, enum tow_rights rights)
 {
+	tow_keys_remove(slab, slab->mr[rights]);
 	ib_dereg_mr(slab->mr[rights]);
 	slab->mr[rights] = NULL;
 	tow_limits_give_mr(&slab->dev->limits);
@@ -330,12 +331,21 @@ static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
 		return ret;
 	mr = ib_alloc_mr(dev->pd, IB_MR_TYPE_MEM_REG, slab->bytes / page_bytes);
 	if (IS_ERR(mr)) {
-		tow_limits_give_mr(&dev->limits);
-		return PTR_ERR(mr);
+		ret = PTR_ERR(mr);
+		goto err_give;
 	}
+	ret = tow_keys_add(slab, mr);
+	if (ret)
+		goto err_dereg;
 	slab->mr[rights] = mr;
 	slab->page_bytes[rights] = page_bytes;
 	return 0;
+
+err_dereg:
+	ib_dereg_mr(mr);
+err_give:
+	tow_limits_give_mr(&dev->limits);
+	return ret;
 }
 
 /**
@@ -473,16 +483,14 @@ static int tow_slab_map_mr(struct tow_slab *slab, enum tow_rights rights)
 	return ret < 0 ? ret : -EIO;
 }
 
-static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights)
+/* Register what a memory region was mapped to. */
+static int tow_slab_register(struct tow_slab *slab, enum tow_rights rights, u32 key)
 {
 	struct tow_maint *maint = &slab->dev->memory->maint;
 	struct ib_reg_wr reg;
 	int ret;
 
-	ret = tow_slab_map_mr(slab, rights);
-	if (ret)
-		return ret;
-	reg = tow_maint_registration(maint, slab->mr[rights], rights);
+	reg = tow_maint_registration(maint, slab->mr[rights], rights, key);
 	ret = tow_maint_run(maint, &reg.wr);
 	trace_tow_mr_register(slab, rights, ret);
 	if (!ret)
@@ -500,6 +508,37 @@ static void tow_slab_invalidate(struct tow_slab *slab, enum tow_rights rights)
 	if (ret)
 		tow_slab_free_mr(slab, rights);
 	tow_stat_inc(slab->dev, TOW_STAT_INVALIDATIONS);
+}
+
+/**
+ * tow_slab_restore - register again what a peer has invalidated
+ * @slab: the slab; the caller holds its lock, and removal waits for the caller
+ * @key: what the peer named; nothing is done if no export needs it any more
+ * @unknown: it may have been done already, and is undone first
+ *
+ * Return: 0 or an error of tow_maint_run().
+ */
+int tow_slab_restore(struct tow_slab *slab, u32 key, bool unknown)
+{
+	enum tow_rights rights;
+
+	lockdep_assert_held(&slab->lock);
+	for (rights = 0; rights < TOW_RIGHTS; rights++) {
+		if (slab->exposed[rights] && slab->mr[rights] &&
+		    slab->mr[rights]->rkey == key)
+			break;
+	}
+	if (rights == TOW_RIGHTS ||
+	    (slab->backing && tow_backing_invalid(slab->backing)))
+		return 0;
+	if (unknown) {
+		struct ib_send_wr invalidate =
+			tow_maint_invalidation(slab->mr[rights]);
+
+		/* It fails where a device refuses to do it twice. */
+		tow_maint_run(&slab->dev->memory->maint, &invalidate);
+	}
+	return tow_slab_register(slab, rights, key);
 }
 
 /**
@@ -523,7 +562,9 @@ int tow_slab_expose(struct tow_slab *slab, enum tow_rights rights, u32 *key,
 	else if (!slab->mr[rights])
 		ret = tow_slab_alloc_mr(slab, rights);
 	if (!ret && !slab->exposed[rights]) {
-		ret = tow_slab_register(slab, rights);
+		ret = tow_slab_map_mr(slab, rights) ?:
+		      tow_slab_register(slab, rights,
+					ib_inc_rkey(slab->mr[rights]->rkey));
 		if (ret)
 			tow_slab_free_mr(slab, rights);
 	}

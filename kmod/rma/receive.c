@@ -109,6 +109,8 @@ static void tow_receive_done(struct ib_cq *cq, struct ib_wc *wc)
 	if (wc->status == IB_WC_REM_INV_REQ_ERR)
 		tow_session_fail(link->session, -ECONNRESET, TOW_WIRE_FAILED,
 				 "what came was no valid request");
+	else if (tow_session_invalidated(link->session, wc))
+		tow_receive_refuse(link->session, "it invalidated a key");
 	else if (wc->status != IB_WC_SUCCESS || !tow_receive_notifies(wc))
 		tow_receive_refuse(link->session,
 				   "what came was no notification");

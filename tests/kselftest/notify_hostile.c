@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A node that notifies as it likes (tow_hostile.ko): slots that are another's, that it
- * had, or that are none; numbers that make no sense; more than it may.
+ * had, or that are none; numbers that make no sense; more than it may; and that
+ * invalidates others' keys.
  * Nothing of it counts for anybody else.  And one that is notified and never says that
  * it has dealt with anything: no more than the window is sent to it, and others do not
  * wait.
@@ -69,10 +70,10 @@ FIXTURE_TEARDOWN(hostile)
 
 /* ---- as who notifies ----------------------------------------------------------------- */
 
-/* It finds a slot of one letter: its number, and how far it is. */
-static int find(struct evil *e, char name, struct resolved *answer)
+/* It finds what has a name of one letter. */
+static int find_for(struct evil *e, char name, uint8_t rights, struct resolved *answer)
 {
-	uint8_t body[33] = { [20] = TOW_RIGHT_NOTIFY, [25] = 1, [32] = (uint8_t)name };
+	uint8_t body[33] = { [20] = rights, [25] = 1, [32] = (uint8_t)name };
 	static uint32_t request;
 
 	memset(answer, 0, sizeof(*answer));
@@ -82,6 +83,12 @@ static int find(struct evil *e, char name, struct resolved *answer)
 	memcpy(answer, e->last.data + EVIL_HEADER, e->last.bytes - EVIL_HEADER < sizeof(*answer) ?
 	       e->last.bytes - EVIL_HEADER : sizeof(*answer));
 	return (int)answer->status;
+}
+
+/* A slot: its number, and how far it is. */
+static int find(struct evil *e, char name, struct resolved *answer)
+{
+	return find_for(e, name, TOW_RIGHT_NOTIFY, answer);
 }
 
 static uint32_t notify_by(int data, uint32_t slot, uint32_t number, uint32_t step,
@@ -277,6 +284,63 @@ TEST_F_TIMEOUT(hostile, more_than_the_window, 60)
 	EXPECT_LE(TOW_NOTIFY_WINDOW, sent);
 	TH_LOG("it sent %u", sent);
 	EXPECT_EQ(2, evil_wait("sessions", 2));
+}
+
+/* ---- as who invalidates ------------------------------------------------------------------ */
+
+/* By a queue pair: what a SEND WITH INVALIDATE does to whoever had given it the key. */
+static int invalidate(int fd, uint32_t key)
+{
+	struct tow_hostile_message call = { .key = key };
+
+	return evil_heard(tow_test_ioctl(fd, TOW_HOSTILE_SEND, &call));
+}
+
+/* The honest ones' writes by the same key; their connection may have to be made again. */
+static int await_write(const struct tow_ends *honest, char with)
+{
+	struct tow_user *from = (struct tow_user *)&honest->from;
+	const struct tow_sqe sqe = tow_move(from, TOW_OP_WRITE, honest->own.made.handle, 0,
+					    honest->remote, 0, 64);
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
+	int ret;
+
+	memset(honest->own.at, with, 64);
+	while ((ret = tow_rings_do(&from->rings, &sqe)) && tow_patient(&patience))
+		tow_test_sleep_ms(10);
+	return ret ? ret : memcmp(honest->memory.at + TOW_DATA_AT, honest->own.at, 64);
+}
+
+TEST_F_TIMEOUT(hostile, keys_of_others, 120)
+{
+	long long before = evil_count("invalidated_by_peers");
+	struct evil member, stranger;
+	struct resolved answer;
+	__u64 handle;
+
+	ASSERT_LE(0, before);
+	/* In the slab that the honest ones' is in, so that it is under the same key. */
+	ASSERT_EQ(0, tow_publish_for(self->honest.to.fd, self->honest.memory.made.handle, "k", 64,
+				     TOW_RIGHT_READ | TOW_RIGHT_WRITE, &handle));
+	ASSERT_EQ(0, find_for(&self->e, 'k', TOW_RIGHT_READ | TOW_RIGHT_WRITE, &answer));
+	ASSERT_EQ(0, await_write(&self->honest, 1));
+	/* By who was given it. */
+	EXPECT_EQ(0, invalidate(self->e.data[0], answer.key));
+	EXPECT_EQ(before + 1, evil_wait("invalidated_by_peers", before + 1));
+	EXPECT_EQ(0, await_write(&self->honest, 2));
+	EXPECT_EQ(2, evil_wait("sessions", 2));
+	/* By who has the cluster's key only, as to soft-RoCE the protection domain is nothing. */
+	ASSERT_EQ(0, evil_ready(&member, 1));
+	EXPECT_EQ(0, invalidate(member.fd, answer.key));
+	EXPECT_EQ(before + 2, evil_wait("invalidated_by_peers", before + 2));
+	EXPECT_EQ(0, await_write(&self->honest, 3));
+	evil_end(&member);
+	/* By who has proved nothing. */
+	ASSERT_EQ(0, evil_begin(&stranger, 1));
+	EXPECT_EQ(0, invalidate(stranger.fd, answer.key));
+	EXPECT_EQ(before + 3, evil_wait("invalidated_by_peers", before + 3));
+	EXPECT_EQ(0, await_write(&self->honest, 4));
+	evil_end(&stranger);
 }
 
 /* ---- as who is notified ------------------------------------------------------------------ */

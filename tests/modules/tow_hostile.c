@@ -334,7 +334,7 @@ static void hostile_sent(struct ib_cq *cq, struct ib_wc *wc)
 	wake_up_all(&file->wait);
 }
 
-static int hostile_post_send(struct hostile_file *file, u32 bytes)
+static int hostile_post_send(struct hostile_file *file, u32 bytes, u32 key)
 {
 	struct hostile_buffer *buffer = &file->out;
 	struct ib_sge sge = {
@@ -345,11 +345,13 @@ static int hostile_post_send(struct hostile_file *file, u32 bytes)
 	struct ib_send_wr wr = {
 		.wr_cqe		= &buffer->cqe,
 		.sg_list	= &sge,
-		.num_sge	= 1,
-		.opcode		= IB_WR_SEND,
+		.num_sge	= bytes ? 1 : 0,
+		.opcode		= key ? IB_WR_SEND_WITH_INV : IB_WR_SEND,
 		.send_flags	= IB_SEND_SIGNALED,
 	};
 
+	if (key)
+		wr.ex.invalidate_rkey = key;
 	buffer->cqe.done = hostile_sent;
 	WRITE_ONCE(file->sent, false);
 	ib_dma_sync_single_for_device(file->id->device, buffer->dma,
@@ -613,14 +615,14 @@ static int hostile_send(struct hostile_file *file, void *arg)
 	struct tow_hostile_message *call = arg;
 	int ret = 0;
 
-	if (!file->id || !file->id->qp || !call->bytes ||
+	if (!file->id || !file->id->qp || (!call->bytes && !call->key) ||
 	    call->bytes > TOW_HOSTILE_BYTES_MAX)
 		return -EINVAL;
 	memcpy(file->out.data, call->data, call->bytes);
 	if (call->sign)
 		ret = tow_auth_sign(&file->auth, file->out.data, call->bytes);
 	if (!ret)
-		ret = hostile_post_send(file, call->bytes);
+		ret = hostile_post_send(file, call->bytes, call->key);
 	return ret ?: hostile_wait_sent(file);
 }
 

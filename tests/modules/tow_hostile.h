@@ -99,7 +99,7 @@ struct tow_hostile_data {
  * @timeout_ms: in: RECEIVE: how long to wait
  * @bytes: in: SEND: of @data; out: RECEIVE: likewise
  * @sign: in: SEND: put the MAC there; out: RECEIVE: there was a good one
- * @reserved: not used
+ * @key: in: SEND: the key that it invalidates; 0: none
  * @data: the message
  *
  * SEND: 0: the other end's queue pair has it; EIO: it did not take it.
@@ -109,7 +109,7 @@ struct tow_hostile_message {
 	__u32		timeout_ms;
 	__u32		bytes;
 	__u32		sign;
-	__u32		reserved;
+	__u32		key;
 	__u8		data[TOW_HOSTILE_BYTES_MAX];
 };
 
