@@ -96,7 +96,7 @@ TEST_F(cqs, shared_where_the_device_has_no_more)
 	ASSERT_EQ(0, allow("4"));
 	ASSERT_EQ(0, evil_ready(&self->e, QPS));
 	EXPECT_EQ(4, count_of("cq_count"));
-	EXPECT_EQ(self->refused + CONTROL + 2 * QPS - 4, count_of("cq_refused"));
+	EXPECT_EQ(self->refused + CONTROL + 2LL * QPS - 4, count_of("cq_refused"));
 }
 
 /* One is wanted, and it has no room for a second queue pair. */

@@ -116,7 +116,7 @@ static inline int evil_hear_proof(struct evil *e)
 static inline int evil_data_called(struct evil *e, int listener, struct evil_reply *reply)
 {
 	struct tow_hostile_data mac = { .session = e->reply.session };
-	struct tow_hostile_take call;
+	struct tow_hostile_take call = {};
 	struct evil_request request = {};
 	int ret;
 
