@@ -522,6 +522,7 @@ static struct tow_file tow_files[] = {
 	TOW_LIMIT(user_mr_limit, USER, MRS),
 	TOW_LIMIT(user_region_limit, USER, REGIONS),
 	TOW_LIMIT(user_export_limit, USER, EXPORTS),
+	TOW_LIMIT(user_grant_limit, USER, GRANTS),
 	TOW_LIMIT(user_queue_entries_limit, USER, QUEUE_ENTRIES),
 	{ .attr = __ATTR_RW(cgroup_bytes_limit) },
 	TOW_LIMIT(mr_limit, DEVICE, MADE_MRS),

@@ -76,6 +76,7 @@ enum tow_resource {
 	TOW_RES_MADE_MRS,	/* that there are, as they outlive regions; the device's limit */
 	TOW_RES_REGIONS,	/* regions, and handles of others' regions */
 	TOW_RES_EXPORTS,	/* exports, until peers have let go of them */
+	TOW_RES_GRANTS,		/* of exports, that peers have */
 	TOW_RES_QUEUE_ENTRIES,	/* of completion rings: what may be in flight */
 	TOW_RES_POLLERS,	/* of clients without CAP_SYS_NICE */
 	TOW_RES_ATTEMPTS,	/* to connect to a peer, begun by programs */
@@ -177,6 +178,8 @@ int tow_account_enrol(struct tow_client *client);
 void tow_account_close(struct tow_account *account);
 bool tow_charge_try(struct tow_charge *charge, struct tow_account *account,
 		    const u64 amount[TOW_RESOURCES]);
+bool tow_charge_more(struct tow_charge *charge, enum tow_resource resource);
+void tow_charge_less(struct tow_charge *charge, enum tow_resource resource);
 int tow_charge(struct tow_charge *charge, struct tow_account *account,
 	       const u64 amount[TOW_RESOURCES]);
 void tow_uncharge(struct tow_charge *charge);

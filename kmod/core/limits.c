@@ -56,6 +56,7 @@ static const struct {
 		[TOW_RES_MRS]		= { "user_mr_limit", TOW_UNLIMITED },
 		[TOW_RES_REGIONS]	= { "user_region_limit", SZ_256K },
 		[TOW_RES_EXPORTS]	= { "user_export_limit", SZ_128K },
+		[TOW_RES_GRANTS]	= { "user_grant_limit", SZ_1M },
 		[TOW_RES_QUEUE_ENTRIES]	= { "user_queue_entries_limit", SZ_1M },
 	},
 	[TOW_LEVEL_DEVICE] = {
@@ -613,6 +614,39 @@ void tow_uncharge(struct tow_charge *charge)
 	if (charge->account)
 		tow_account_give(charge->account, NULL, charge->amount, 0);
 	charge->account = NULL;
+}
+
+/**
+ * tow_charge_more - charge one more for what is charged already
+ * @charge: the charge
+ * @resource: of what
+ *
+ * Return: whether it is charged.  A refusal is neither counted nor logged.
+ */
+bool tow_charge_more(struct tow_charge *charge, enum tow_resource resource)
+{
+	u64 amount[TOW_RESOURCES] = {};
+	struct tow_refusal refusal;
+
+	amount[resource] = 1;
+	if (!tow_account_take(charge->account, NULL, amount, &refusal))
+		return false;
+	charge->amount[resource]++;
+	return true;
+}
+
+/**
+ * tow_charge_less - undo tow_charge_more()
+ * @charge: the charge
+ * @resource: of what
+ */
+void tow_charge_less(struct tow_charge *charge, enum tow_resource resource)
+{
+	u64 amount[TOW_RESOURCES] = {};
+
+	amount[resource] = 1;
+	charge->amount[resource]--;
+	tow_account_give(charge->account, NULL, amount, 0);
 }
 
 /**

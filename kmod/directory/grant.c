@@ -77,9 +77,12 @@ void tow_grant_free(struct tow_grant *grant)
 	kfree(grant);
 }
 
-/* Caller holds both locks.  Return: TOW_WIRE_OK: a grant may be given. */
-static u32 tow_grant_allowed(const struct tow_grant *grant,
-			     struct tow_exported *exported)
+/*
+ * Caller holds both locks.  Return: TOW_WIRE_OK: a grant may be given, and the export's
+ * owner is charged for it.
+ */
+static u32 tow_grant_charge(const struct tow_grant *grant,
+			    struct tow_exported *exported)
 {
 	struct tow_assoc *assoc = grant->assoc;
 	u32 own = assoc->dir.grants_of[tow_label_tenant(&exported->label)];
@@ -90,7 +93,9 @@ static u32 tow_grant_allowed(const struct tow_grant *grant,
 		return TOW_WIRE_TAKEN;
 	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count)
 		return TOW_WIRE_TOO_MANY;
-	return TOW_WIRE_OK;
+	/* Last, as tow_grant_released() undoes it. */
+	return tow_charge_more(&exported->charge, TOW_RES_GRANTS) ?
+	       TOW_WIRE_OK : TOW_WIRE_TOO_MANY;
 }
 
 /**
@@ -106,7 +111,7 @@ u32 tow_grant_give(struct tow_grant *grant, struct tow_exported *exported)
 {
 	struct tow_assoc *assoc = grant->assoc;
 	struct tow_assoc_dir *sdir = &assoc->dir;
-	u32 status = tow_grant_allowed(grant, exported);
+	u32 status = tow_grant_charge(grant, exported);
 
 	if (status)
 		return status;
@@ -134,6 +139,7 @@ static void tow_grant_released(struct tow_grant *grant)
 		tow_slot_lost(exported->slot);
 	else if (exported->slot)
 		tow_slot_give(exported->slot, 0);
+	tow_charge_less(&exported->charge, TOW_RES_GRANTS);
 	xa_erase(&assoc->dir.grants, grant->id);
 	assoc->dir.grant_count--;
 	assoc->dir.grants_of[tow_label_tenant(&exported->label)]--;

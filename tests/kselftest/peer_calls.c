@@ -427,6 +427,34 @@ TEST_F(limit, exactly)
 	ASSERT_EQ(0, tow_sysfs_put(variant->file, before));
 }
 
+/* Of a user's exports peers have so many, each of them again and again, and no more. */
+TEST_F(peers, grants_of_a_user)
+{
+	const char *file = "user_grant_limit";
+	union request request;
+	__u64 handles[LIMIT];
+	char before[32];
+	int i;
+
+	tow_sysfs_line(file, before, sizeof(before));
+	ASSERT_EQ(0, tow_sysfs_set(file, tow_sysfs_get("stats/grants") + LIMIT));
+	for (i = 0; i < LIMIT; i++) {
+		ready(self, RESOLVE, &request);
+		ASSERT_EQ(0, ask(self, RESOLVE, &request));
+		handles[i] = request.resolve.handle;
+	}
+	ready(self, RESOLVE, &request);
+	EXPECT_EQ(-ENOSPC, ask(self, RESOLVE, &request));
+	/* One that is given back is room for one, when the owner has heard of it. */
+	ASSERT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_RELEASE, handles[0]));
+	EXPECT_EQ(LIMIT - 1, tow_sysfs_wait("stats/grants", LIMIT - 1));
+	ready(self, RESOLVE, &request);
+	EXPECT_EQ(0, ask(self, RESOLVE, &request));
+	ASSERT_EQ(0, tow_sysfs_put(file, before));
+	ready(self, RESOLVE, &request);
+	EXPECT_EQ(0, ask(self, RESOLVE, &request));
+}
+
 /* ---- jobs ------------------------------------------------------------------------- */
 
 #define JOBS 3
