@@ -112,6 +112,20 @@ static bool tow_accept_qp_num_fits(const struct rdma_conn_param *param,
 	return param->qp_num == le32_to_cpu(qp_num);
 }
 
+/*
+ * The initiator's address is what it says.  On RoCE it is the GID, too, to which all goes
+ * that we send: only who is there, as far as the network can tell, can go on.
+ */
+static bool tow_accept_address_fits(const struct rdma_cm_id *id)
+{
+	union ib_gid gid;
+
+	if (!rdma_protocol_roce(id->device, id->port_num))
+		return true;
+	rdma_ip2gid((struct sockaddr *)&id->route.addr.dst_addr, &gid);
+	return !memcmp(&gid, &id->route.path_rec->dgid, sizeof(gid));
+}
+
 static int tow_accept_reply(struct tow_session *session)
 {
 	struct tow_handshake *handshake = &session->handshake;
@@ -303,6 +317,8 @@ static int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
 	int ret;
 
 	ret = tow_accept_check(request, param->private_data_len);
+	if (!ret && !tow_accept_address_fits(id))
+		ret = -EPROTO;
 	if (!ret)
 		ret = request->kind == TOW_WIRE_CONTROL ?
 		      tow_accept_control(dev, id, param) :

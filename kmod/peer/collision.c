@@ -22,6 +22,9 @@
 /* Responder's sessions whose other end has not proved itself. */
 #define TOW_HALF_OPEN_MAX	64
 
+/* A peer that was silent for so long, or for two heartbeats, may be at another address. */
+#define TOW_ELSEWHERE_MS	2000U
+
 /* ---- the list of sessions ------------------------------------------------- */
 
 /**
@@ -191,6 +194,67 @@ static struct tow_peer *tow_peer_obtain_for(struct tow_device *dev,
 	return peer;
 }
 
+/*
+ * Is another peer's present session younger than @session?  Then @session is of
+ * an earlier life of the node, whose last message is handled late.
+ */
+static bool tow_peer_came_later(const struct tow_peer *other,
+				const struct tow_session *session)
+{
+	const struct tow_session *present = other->session;
+
+	return tow_peer_session_present(present) &&
+	       present->opened_at > session->opened_at;
+}
+
+/*
+ * Another peer had an address that leads to @peer now.  Is it an earlier life of
+ * @peer's node?  No: it was heard when @peer was there already, or it has a
+ * connection by another address: then the address has moved from node to node.
+ */
+static bool tow_peer_precedes(const struct tow_peer *other,
+			      const struct tow_peer *peer,
+			      const struct tow_address *address)
+{
+	const struct tow_session *session = other->session;
+	unsigned long heard_at = session ? READ_ONCE(session->heard_at) :
+					   other->heard_at;
+
+	return !time_after(heard_at, peer->made_at) &&
+	       (!tow_peer_session_present(session) ||
+		tow_peer_session_leads(session, address));
+}
+
+/*
+ * @session has proved that its address leads to @peer.  Others lose it, and earlier
+ * lives of @peer's node are moved from the table to @taken, with the table's
+ * references, and their sessions end.
+ */
+static void tow_peer_claim(struct tow_peer *peer, const struct tow_session *session,
+			   struct list_head *taken)
+{
+	const struct tow_address address = tow_peer_session_address(session);
+	struct tow_peers *peers = session->dev->peers;
+	struct tow_peer *other;
+	unsigned long index;
+
+	lockdep_assert_held(&peers->lock);
+	xa_for_each(&peers->by_id, index, other) {
+		if (other == peer || other->loopback || peer->loopback ||
+		    tow_peer_came_later(other, session) ||
+		    !tow_peer_lose_address(other, &address) ||
+		    !tow_peer_precedes(other, peer, &address))
+			continue;
+		tow_peer_take_out(other);
+		list_add_tail(&other->taken, taken);
+		tow_peer_drop_assoc(other, -ESTALE, false);
+		if (other->session)
+			tow_session_fail(other->session, -ESTALE,
+					 TOW_WIRE_REPLACED,
+					 "another life of that node has come");
+	}
+}
+
 /* Make @session the peer's present session. */
 static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 {
@@ -233,6 +297,7 @@ int tow_peer_begin(struct tow_session *session,
 {
 	struct tow_peers *peers = session->dev->peers;
 	struct tow_peer *peer;
+	LIST_HEAD(earlier);
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
@@ -257,12 +322,15 @@ int tow_peer_begin(struct tow_session *session,
 	session->opened_at = ++peers->clock;
 	tow_peer_get(peer);
 	*result = peer;
-	if (tow_peer_session_present(peer->session))
+	if (tow_peer_session_present(peer->session)) {
 		ret = -EALREADY;
-	else
+		tow_peer_claim(peer, session, &earlier);
+	} else {
 		tow_peer_install(peer, session);
+	}
 out_unlock:
 	mutex_unlock(&peers->lock);
+	tow_peer_forget(&earlier);
 	return ret;
 }
 
@@ -297,6 +365,23 @@ static bool tow_peer_may_replace(struct tow_peer *peer,
 	       present->ready_at;
 }
 
+/*
+ * Is the peer of a READY session heard still, but not at @address?  A node that
+ * connects from another address has given up its earlier connection, which soon
+ * is silent; somebody else who has the cluster key, and only says that he is that
+ * node, does not take its connection away.
+ */
+static bool tow_peer_heard_elsewhere(const struct tow_session *present,
+				     const struct tow_address *address)
+{
+	u32 beat_ms = READ_ONCE(present->dev->peers->settings.heartbeat_ms);
+	unsigned long silence = msecs_to_jiffies(min(2 * beat_ms,
+						     TOW_ELSEWHERE_MS));
+
+	return present->ready_at && !tow_peer_session_leads(present, address) &&
+	       time_before(jiffies, READ_ONCE(present->heard_at) + silence);
+}
+
 /* Make @session the responder's session of the loopback peer. */
 static void tow_peer_install_other_end(struct tow_peer *peer,
 				       struct tow_session *session)
@@ -317,14 +402,15 @@ static void tow_peer_install_other_end(struct tow_peer *peer,
  * @order: tow_wire_auth.order
  *
  * Return: 0: @session is the peer's present session; -EALREADY: another session
- * has precedence; -ENODEV: the device is going; -ENOSPC: there are too many
- * peers; -ENOMEM; the session's error if it is ENDING.
+ * has precedence; -EAGAIN: the peer is heard at another address; -ENODEV: the
+ * device is going; -ENOSPC: there are too many peers; -ENOMEM; the session's
+ * error if it is ENDING.
  */
 int tow_peer_authenticated(struct tow_session *session, u64 order)
 {
+	const struct tow_address from = tow_peer_session_address(session);
 	struct tow_peers *peers = session->dev->peers;
 	struct tow_session *present = NULL;
-	struct tow_address from = { .in6 = session->handshake.initiator };
 	struct tow_peer *peer;
 	int ret = 0;
 
@@ -345,10 +431,16 @@ int tow_peer_authenticated(struct tow_session *session, u64 order)
 		ret = -EALREADY;
 		goto out_unlock;
 	}
-	peer->order = order;
 	present = session->loopback ? peer->other_end : peer->session;
 	if (!tow_peer_session_present(present))
 		present = NULL;
+	if (present && !session->loopback &&
+	    tow_peer_heard_elsewhere(present, &from)) {
+		present = NULL;
+		ret = -EAGAIN;
+		goto out_unlock;
+	}
+	peer->order = order;
 	if (present && !session->loopback &&
 	    !tow_peer_may_replace(peer, present, session)) {
 		present = NULL;
@@ -360,7 +452,6 @@ int tow_peer_authenticated(struct tow_session *session, u64 order)
 	if (session->loopback) {
 		tow_peer_install_other_end(peer, session);
 	} else {
-		from.scope_id = session->scope_id;
 		tow_peer_add_address(peer, &from);
 		tow_peer_install(peer, session);
 	}
@@ -372,66 +463,6 @@ out_unlock:
 		tow_session_put(present);
 	}
 	return ret;
-}
-
-/* ---- earlier lives --------------------------------------------------------- */
-
-/*
- * Is another peer's present session younger than @session?  Then @session is of
- * an earlier life of the node, whose last message is handled late.
- */
-static bool tow_peer_came_later(const struct tow_peer *other,
-				const struct tow_session *session)
-{
-	const struct tow_session *present = other->session;
-
-	return tow_peer_session_present(present) &&
-	       present->opened_at > session->opened_at;
-}
-
-/*
- * Is another peer an earlier life of @session's peer?  They share an address
- * then.
- */
-static bool tow_peer_precedes(const struct tow_peer *other,
-			      const struct tow_session *session)
-{
-	const struct tow_peer *peer = session->peer;
-	unsigned int i;
-
-	if (other == peer || other->loopback || peer->loopback ||
-	    tow_peer_came_later(other, session))
-		return false;
-	for (i = 0; i < peer->aliases; i++) {
-		if (tow_peer_has_address(other, &peer->addresses[i]))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Move earlier lives of @session's peer from the table to @taken, with the
- * table's references, and end their sessions.
- */
-static void tow_peer_take_predecessors(const struct tow_session *session,
-				       struct list_head *taken)
-{
-	struct tow_peers *peers = session->dev->peers;
-	struct tow_peer *other;
-	unsigned long index;
-
-	lockdep_assert_held(&peers->lock);
-	xa_for_each(&peers->by_id, index, other) {
-		if (!tow_peer_precedes(other, session))
-			continue;
-		tow_peer_take_out(other);
-		list_add_tail(&other->taken, taken);
-		tow_peer_drop_assoc(other, -ESTALE, false);
-		if (other->session)
-			tow_session_fail(other->session, -ESTALE,
-					 TOW_WIRE_REPLACED,
-					 "another life of that node has come");
-	}
 }
 
 /* ---- ready, lost, gone ---------------------------------------------------- */
@@ -454,7 +485,7 @@ static void tow_peer_show(struct tow_session *session)
 	struct tow_peers *peers = session->dev->peers;
 	LIST_HEAD(earlier);
 
-	tow_peer_take_predecessors(session, &earlier);
+	tow_peer_claim(session->peer, session, &earlier);
 	mutex_unlock(&peers->lock);
 	tow_peer_forget(&earlier);
 	tow_peer_sysfs_add(session->peer);
@@ -486,7 +517,7 @@ void tow_peer_session_ready(struct tow_session *session)
 		 * Under one lock: when the peer is READY no earlier life is in
 		 * the table.
 		 */
-		tow_peer_take_predecessors(session, &earlier);
+		tow_peer_claim(peer, session, &earlier);
 		peer->error = 0;
 		tow_peer_transition(peer, TOW_EVENT_ESTABLISHED);
 	}
@@ -511,6 +542,7 @@ void tow_peer_session_ending(struct tow_session *session, bool orderly, bool kee
 	peers->half_open -= session->half_open;
 	session->half_open = false;
 	if (peer && peer->session == session) {
+		peer->heard_at = READ_ONCE(session->heard_at);
 		peer->error = orderly ? 0 : session->error;
 		if (keep && peer->state == TOW_PEER_READY)
 			tow_event_broken(peer, session->error);

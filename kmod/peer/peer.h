@@ -123,6 +123,9 @@ static inline bool tow_mtu_valid(u32 mtu)
  * @aliases: how many of @addresses
  * @addresses: addresses that the peer was found at or connected from; the first
  *	names its folder
+ * @moved: those of @addresses that lead to other peers now, by bit
+ * @made_at: when the peer was made, in jiffies
+ * @heard_at: when the last session that has ended heard of it, in jiffies
  * @used_at: when the last session was used last, or the peer was made, in
  *	jiffies
  * @session: the present session, with a reference; NULL: none
@@ -154,6 +157,9 @@ struct tow_peer {
 	u64			order;
 	unsigned int		aliases;
 	struct tow_address	addresses[TOW_PEER_ALIASES];
+	unsigned long		moved;
+	unsigned long		made_at;
+	unsigned long		heard_at;
 	unsigned long		used_at;
 	struct tow_session	*session;
 	struct tow_assoc	*assoc;
@@ -248,8 +254,11 @@ bool tow_peer_forget_oldest(struct tow_device *dev);
 void tow_peer_transition(struct tow_peer *peer, enum tow_peer_event event);
 struct tow_peer *tow_peer_obtain(struct tow_device *dev, const u8 *incarnation);
 void tow_peer_take_out(struct tow_peer *peer);
-bool tow_peer_has_address(const struct tow_peer *peer,
-			  const struct tow_address *address);
+bool tow_peer_lose_address(struct tow_peer *peer,
+			   const struct tow_address *address);
+struct tow_address tow_peer_session_address(const struct tow_session *session);
+bool tow_peer_session_leads(const struct tow_session *session,
+			    const struct tow_address *address);
 void tow_peer_add_address(struct tow_peer *peer,
 			  const struct tow_address *address);
 void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly);

@@ -9,7 +9,7 @@
 #include <linux/mutex.h>
 
 /* A peer's address as a file's name, with the terminating zero. */
-#define TOW_PEER_NAME_MAX	64
+#define TOW_PEER_NAME_MAX	80
 
 struct dentry;
 struct kobject;

@@ -393,6 +393,12 @@ static void tow_peer_node_show(struct tow_peer_dirs *dirs,
 
 	tow_peer_name(&peer->addresses[0], name);
 	ret = tow_peer_folder_add(node, dirs->peers, name);
+	/* Another node was found at this address before, and is elsewhere now. */
+	if (ret == -EEXIST) {
+		snprintf(name + strlen(name), sizeof(name) - strlen(name),
+			 "@%llu", peer->id);
+		ret = tow_peer_folder_add(node, dirs->peers, name);
+	}
 	if (ret) {
 		tow_device_name(peer->dev, device);
 		pr_warn("%s: peer %s has no folder in sysfs: error %d\n",

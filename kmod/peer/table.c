@@ -137,29 +137,82 @@ static bool tow_peer_same_address(const struct tow_address *one,
 	       (one->port == other->port || !one->port || !other->port);
 }
 
+/* Which of the peer's addresses it is, also if it leads elsewhere; or -1. */
+static int tow_peer_alias(const struct tow_peer *peer,
+			  const struct tow_address *address)
+{
+	int i;
+
+	for (i = 0; i < peer->aliases; i++) {
+		if (tow_peer_same_address(&peer->addresses[i], address))
+			return i;
+	}
+	return -1;
+}
+
+static bool tow_peer_has_address(const struct tow_peer *peer,
+				 const struct tow_address *address)
+{
+	int i = tow_peer_alias(peer, address);
+
+	return i >= 0 && !(peer->moved & BIT(i));
+}
+
 /**
- * tow_peer_has_address - does an address lead to a peer?
+ * tow_peer_lose_address - an address leads to another peer now
  * @peer: the peer; caller holds tow_peers.lock
+ * @address: the address; port 0 matches any port
+ *
+ * Return: true: it led to @peer until now.
+ */
+bool tow_peer_lose_address(struct tow_peer *peer,
+			   const struct tow_address *address)
+{
+	lockdep_assert_held(&peer->dev->peers->lock);
+	if (!tow_peer_has_address(peer, address))
+		return false;
+	peer->moved |= BIT(tow_peer_alias(peer, address));
+	return true;
+}
+
+/**
+ * tow_peer_session_address - where a session leads
+ * @session: the session
+ *
+ * Return: the other end's address; a responder does not know its port, which is 0.
+ */
+struct tow_address tow_peer_session_address(const struct tow_session *session)
+{
+	const struct tow_address from = {
+		.in6		= session->handshake.initiator,
+		.scope_id	= session->scope_id,
+	};
+
+	return session->initiator ? session->target : from;
+}
+
+/**
+ * tow_peer_session_leads - does a session lead to an address?
+ * @session: the session
  * @address: the address; port 0 matches any port
  *
  * Return: true: it does.
  */
-bool tow_peer_has_address(const struct tow_peer *peer,
-			  const struct tow_address *address)
+bool tow_peer_session_leads(const struct tow_session *session,
+			    const struct tow_address *address)
 {
-	unsigned int i;
+	const struct tow_address there = tow_peer_session_address(session);
 
-	for (i = 0; i < peer->aliases; i++) {
-		if (tow_peer_same_address(&peer->addresses[i], address))
-			return true;
-	}
-	return false;
+	return tow_peer_same_address(&there, address);
 }
 
 /**
  * tow_peer_by_address - the READY peer that an address leads to
  * @dev: the device
  * @address: the address
+ *
+ * A peer's other addresses may be another's by now: only that which its session
+ * uses is known to be its.
  *
  * Return: the peer with a reference for the caller, or NULL.
  */
@@ -175,6 +228,7 @@ struct tow_peer *tow_peer_by_address(struct tow_device *dev,
 		/* A READY peer's session may be ENDING for a moment. */
 		if (peer->state == TOW_PEER_READY && peer->session &&
 		    tow_session_alive(peer->session) &&
+		    tow_peer_session_leads(peer->session, address) &&
 		    tow_peer_has_address(peer, address)) {
 			tow_peer_get(peer);
 			found = peer;
@@ -191,23 +245,29 @@ struct tow_peer *tow_peer_by_address(struct tow_device *dev,
  * @address: the address.  If the peer has it already, a port that is not 0 is
  *	set
  *
- * Further addresses are ignored if the peer has TOW_PEER_ALIASES.
+ * If the peer has TOW_PEER_ALIASES, it takes the place of one that leads elsewhere,
+ * but for the first one; else it is ignored.
  */
 void tow_peer_add_address(struct tow_peer *peer,
 			  const struct tow_address *address)
 {
-	unsigned int i;
+	unsigned long elsewhere = peer->moved & ~BIT(0);
+	int i = tow_peer_alias(peer, address);
 
 	lockdep_assert_held(&peer->dev->peers->lock);
-	for (i = 0; i < peer->aliases; i++) {
-		if (!tow_peer_same_address(&peer->addresses[i], address))
-			continue;
+	if (i >= 0) {
 		if (address->port)
 			peer->addresses[i].port = address->port;
+	} else if (peer->aliases < TOW_PEER_ALIASES) {
+		i = peer->aliases++;
+		peer->addresses[i] = *address;
+	} else if (elsewhere) {
+		i = __ffs(elsewhere);
+		peer->addresses[i] = *address;
+	} else {
 		return;
 	}
-	if (peer->aliases < TOW_PEER_ALIASES)
-		peer->addresses[peer->aliases++] = *address;
+	peer->moved &= ~BIT(i);
 }
 
 /* ---- coming and going ----------------------------------------------------- */
@@ -223,6 +283,8 @@ static struct tow_peer *tow_peer_alloc(struct tow_device *dev,
 	kref_get(&dev->refs);
 	peer->dev = dev;
 	peer->used_at = jiffies;
+	peer->made_at = jiffies;
+	peer->heard_at = jiffies;
 	memcpy(peer->incarnation, incarnation, sizeof(peer->incarnation));
 	peer->loopback = !memcmp(incarnation, dev->incarnation,
 				 sizeof(peer->incarnation));

@@ -274,11 +274,19 @@ static inline void evil_hang_up(struct evil *e)
 	e->fd = -1;
 }
 
+static inline void evil_address_of(uint8_t address[16], char name)
+{
+	memset(address, 0, 16);
+	memset(address + 10, 0xff, 2);
+	inet_pton(AF_INET, "198.51.100.0", address + 12);
+	address[15] = (uint8_t)name;
+}
+
 /*
- * A node with a name and an address of its own, 198.51.100.'a' and so on, to be
- * connected: see tests/lab/evil-nodes.
+ * A node with a name and an address, 198.51.100.'a' and so on, to be connected: see
+ * tests/lab/evil-nodes.  @said: the address that its request says its packets come from.
  */
-static inline int evil_appear(struct evil *e, char name)
+static inline int evil_appear_at(struct evil *e, char name, char address, char said)
 {
 	int ret = evil_prepare(e, 1);
 
@@ -289,14 +297,20 @@ static inline int evil_appear(struct evil *e, char name)
 	if (e->fd < 0)
 		return -errno;
 	/* To ourselves, as each of our addresses is. */
-	inet_pton(AF_INET, "198.51.100.0", e->way.address + 12);
-	e->way.address[15] = (uint8_t)name;
+	evil_address_of(e->way.address, address);
+	evil_address_of(e->way.gid, said);
 	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_PREPARE, &e->way);
 	if (ret)
 		evil_hang_up(e);
 	e->request.control.qp_num = e->way.qp_num;
 	e->request.incarnation[15] = (uint8_t)name;
 	return ret;
+}
+
+/* One whose address has its name. */
+static inline int evil_appear(struct evil *e, char name)
+{
+	return evil_appear_at(e, name, name, name);
 }
 
 /* The session's keys, of the end that made the request or of that which answered. */

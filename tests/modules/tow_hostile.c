@@ -542,6 +542,9 @@ static int hostile_prepare(struct hostile_file *file, void *arg)
 		return ret;
 	tow_address_of(&file->id->route.addr.src_addr, &source, NULL);
 	memcpy(call->source, &source, sizeof(source));
+	if (memchr_inv(call->gid, 0, sizeof(call->gid)))
+		memcpy(&file->id->route.path_rec->sgid, call->gid,
+		       sizeof(call->gid));
 	call->qp_num = file->id->qp->qp_num;
 	return 0;
 }

@@ -25,6 +25,7 @@
  * struct tow_hostile_prepare - find the way, and have a queue pair
  * @address: in: where to; IPv4 as IPv4-mapped
  * @source: out: our address on that way
+ * @gid: in: the GID that the request says it is from; zeroes: that of @source
  * @scope_id: in: interface of a link-local address
  * @port: in: where it listens
  * @notifications: in: how many may come at once, besides messages; up to
@@ -34,6 +35,7 @@
 struct tow_hostile_prepare {
 	__u8		address[16];
 	__u8		source[16];
+	__u8		gid[16];
 	__u32		scope_id;
 	__u16		port;
 	__u16		notifications;
