@@ -427,32 +427,32 @@ TEST_F(limit, exactly)
 	ASSERT_EQ(0, tow_sysfs_put(variant->file, before));
 }
 
-/* Of a user's exports peers have so many, each of them again and again, and no more. */
+/* Of one user's exports, all together, peers have so many and no more. */
 TEST_F(peers, grants_of_a_user)
 {
 	const char *file = "user_grant_limit";
-	union request request;
-	__u64 handles[LIMIT];
-	char before[32];
+	struct tow_resolve found;
+	char before[32], name[8];
+	__u64 handle;
 	int i;
 
 	tow_sysfs_line(file, before, sizeof(before));
-	ASSERT_EQ(0, tow_sysfs_set(file, tow_sysfs_get("stats/grants") + LIMIT));
+	ASSERT_EQ(0, tow_sysfs_get("stats/grants"));
+	ASSERT_EQ(0, tow_sysfs_set(file, LIMIT));
 	for (i = 0; i < LIMIT; i++) {
-		ready(self, RESOLVE, &request);
-		ASSERT_EQ(0, ask(self, RESOLVE, &request));
-		handles[i] = request.resolve.handle;
+		snprintf(name, sizeof(name), "%d", i);
+		ASSERT_EQ(0, tow_publish(self->set.fd, self->region.handle, name, 1, &handle));
+		ASSERT_EQ(0, tow_find(self->set.fd, self->peer, name, &found));
 	}
-	ready(self, RESOLVE, &request);
-	EXPECT_EQ(-ENOSPC, ask(self, RESOLVE, &request));
-	/* One that is given back is room for one, when the owner has heard of it. */
-	ASSERT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_RELEASE, handles[0]));
+	EXPECT_EQ(-ENOSPC, tow_find(self->set.fd, self->peer, "there", &found));
+	/* The peer lets go of one: there is room for one. */
+	ASSERT_EQ(0, tow_end_handle(self->set.fd, TOW_IOCTL_UNEXPORT, handle));
 	EXPECT_EQ(LIMIT - 1, tow_sysfs_wait("stats/grants", LIMIT - 1));
-	ready(self, RESOLVE, &request);
-	EXPECT_EQ(0, ask(self, RESOLVE, &request));
+	EXPECT_EQ(0, tow_find(self->set.fd, self->peer, "there", &found));
+	ASSERT_EQ(0, tow_publish(self->set.fd, self->region.handle, "more", 1, &handle));
+	EXPECT_EQ(-ENOSPC, tow_find(self->set.fd, self->peer, "more", &found));
 	ASSERT_EQ(0, tow_sysfs_put(file, before));
-	ready(self, RESOLVE, &request);
-	EXPECT_EQ(0, ask(self, RESOLVE, &request));
+	EXPECT_EQ(0, tow_find(self->set.fd, self->peer, "more", &found));
 }
 
 /* ---- jobs ------------------------------------------------------------------------- */
