@@ -248,6 +248,7 @@ static inline bool tow_session_invalidated(struct tow_session *session,
 	dev->key_invalidated(dev, wc->ex.invalidate_rkey);
 	return true;
 }
+
 void tow_conn_settings_init(struct tow_conn_settings *settings,
 			    struct ib_device *ibdev);
 void tow_conn_settings_read(const struct tow_peers *peers,

@@ -208,12 +208,37 @@ struct tow_keys {
 	struct delayed_work	work;
 };
 
+/* Without the part that each registration changes. */
+static inline unsigned long tow_key_index(u32 key)
+{
+	return key >> 8;
+}
+
+/* It has another memory region; the caller holds the slab's lock.  Return: 0 or -ENOMEM. */
+static inline int tow_keys_add(struct tow_keys *keys, struct tow_slab *slab,
+			       const struct ib_mr *mr)
+{
+	int ret;
+
+	mutex_lock(&keys->lock);
+	ret = xa_err(xa_store_bh(&keys->slabs, tow_key_index(mr->rkey), slab,
+				 GFP_KERNEL));
+	mutex_unlock(&keys->lock);
+	return ret;
+}
+
+/* Undo tow_keys_add(). */
+static inline void tow_keys_remove(struct tow_keys *keys, const struct ib_mr *mr)
+{
+	mutex_lock(&keys->lock);
+	xa_erase_bh(&keys->slabs, tow_key_index(mr->rkey));
+	mutex_unlock(&keys->lock);
+}
+
 /* keys.c */
 void tow_keys_init(struct tow_keys *keys);
 void tow_keys_stop(struct tow_keys *keys);
 void tow_keys_invalidated(struct tow_device *dev, u32 key);
-int tow_keys_add(struct tow_slab *slab, const struct ib_mr *mr);
-void tow_keys_remove(struct tow_slab *slab, const struct ib_mr *mr);
 
 /* ---- the pool ---------------------------------------------------------------- */
 

@@ -23,45 +23,6 @@
 /* It was tried in vain, perhaps as it had been registered again already. */
 #define TOW_KEY_UNKNOWN		xa_mk_value(1)
 
-/* Without the part that each registration changes. */
-static unsigned long tow_key_index(u32 key)
-{
-	return key >> 8;
-}
-
-/**
- * tow_keys_add - a slab has another memory region
- * @slab: the slab; the caller holds its lock
- * @mr: the memory region
- *
- * Return: 0 or -ENOMEM.
- */
-int tow_keys_add(struct tow_slab *slab, const struct ib_mr *mr)
-{
-	struct tow_keys *keys = &slab->dev->memory->keys;
-	int ret;
-
-	mutex_lock(&keys->lock);
-	ret = xa_err(xa_store_bh(&keys->slabs, tow_key_index(mr->rkey), slab,
-				 GFP_KERNEL));
-	mutex_unlock(&keys->lock);
-	return ret;
-}
-
-/**
- * tow_keys_remove - undo tow_keys_add()
- * @slab: the slab; the caller holds its lock
- * @mr: the memory region
- */
-void tow_keys_remove(struct tow_slab *slab, const struct ib_mr *mr)
-{
-	struct tow_keys *keys = &slab->dev->memory->keys;
-
-	mutex_lock(&keys->lock);
-	xa_erase_bh(&keys->slabs, tow_key_index(mr->rkey));
-	mutex_unlock(&keys->lock);
-}
-
 /*
  * Register again what has a key.  The lock keeps the slab: with a memory region it is not
  * freed before tow_keys_remove().  Return: 0: it is registered, or no peer needs the key;

@@ -17,8 +17,8 @@
  * pairs are destroyed.  Documentation/design/memory.md has the whole of it.
  *
  * Locks, outermost first: tow_regions.lock; tow_pool.resize; tow_slab.lock; tow_keys.lock;
- * tow_maint.use; tow_pool.lock.  tow_imports.lock is taken with none of them, and nothing waits for a
- * dma-buf's exporter with any.
+ * tow_maint.use; tow_pool.lock.  tow_imports.lock is taken with none of them, and nothing
+ * waits for a dma-buf's exporter with any.
  *
  * What memory wants of those above it is struct tow_memory_ops.  To begin reading: ioctl.c
  * (what programs ask for), region.c, pool.c, slab.c; then maint.c for how registrations get

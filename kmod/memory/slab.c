@@ -265,7 +265,7 @@ static int tow_slab_map(struct tow_slab *slab)
  */
 static void tow_slab_free_mr(struct tow_slab *slab, enum tow_rights rights)
 {
-	tow_keys_remove(slab, slab->mr[rights]);
+	tow_keys_remove(&slab->dev->memory->keys, slab->mr[rights]);
 	ib_dereg_mr(slab->mr[rights]);
 	slab->mr[rights] = NULL;
 	tow_limits_give_mr(&slab->dev->limits);
@@ -334,7 +334,7 @@ static int tow_slab_alloc_mr(struct tow_slab *slab, enum tow_rights rights)
 		ret = PTR_ERR(mr);
 		goto err_give;
 	}
-	ret = tow_keys_add(slab, mr);
+	ret = tow_keys_add(&dev->memory->keys, slab, mr);
 	if (ret)
 		goto err_dereg;
 	slab->mr[rights] = mr;
