@@ -285,11 +285,11 @@ static int tow_connect_request(struct tow_link *link,
 	request->version = cpu_to_le16(TOW_WIRE_VERSION);
 	memcpy(request->incarnation, link->session->dev->incarnation,
 	       sizeof(request->incarnation));
-	tow_link_conn_param(link, NULL, &param, request, sizeof(*request));
+	tow_link_conn_param(link, &param, request, sizeof(*request));
 	return rdma_connect(link->id, &param);
 }
 
-/* Resolve address and route, for control and data queue pairs alike. */
+/* Resolve address and route. */
 static int tow_connect_reach(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
@@ -322,13 +322,11 @@ static int tow_connect_control_request(struct tow_link *link)
 		       &session->handshake.initiator, NULL);
 	tow_address_of(&link->id->route.addr.dst_addr,
 		       &session->handshake.responder, NULL);
-	request->kind = TOW_WIRE_CONTROL;
-	get_random_bytes(request->control.nonce,
-			 sizeof(request->control.nonce));
-	request->control.qp_num = cpu_to_le32(link->id->qp->qp_num);
-	request->control.qps = cpu_to_le16(session->settings.qps_per_peer);
+	get_random_bytes(request->nonce, sizeof(request->nonce));
+	request->qp_num = cpu_to_le32(link->id->qp->qp_num);
+	request->qps = cpu_to_le16(session->settings.qps_per_peer);
 	if (tow_cluster_key_there(&session->dev->peers->key))
-		request->control.features = cpu_to_le32(TOW_WIRE_AUTHENTICATED);
+		request->features = cpu_to_le32(TOW_WIRE_AUTHENTICATED);
 	return tow_connect_request(link, request);
 }
 
@@ -344,12 +342,11 @@ static int tow_connect_check_reply(struct tow_link *link)
 	int ret;
 
 	if (reply->magic != cpu_to_le32(TOW_WIRE_MAGIC) ||
-	    reply->kind != TOW_WIRE_CONTROL || reply->index ||
 	    memchr_inv(reply->reserved, 0, sizeof(reply->reserved)))
 		return -EPROTO;
 	if (reply->version != cpu_to_le16(TOW_WIRE_VERSION))
 		return -EPROTONOSUPPORT;
-	if (reply->features != request->control.features)
+	if (reply->features != request->features)
 		return -ENOKEY;
 	if (!qps || qps > session->settings.qps_per_peer)
 		return -EPROTO;
@@ -357,7 +354,7 @@ static int tow_connect_check_reply(struct tow_link *link)
 				    sizeof(reply->incarnation));
 	/* Loopback uses tow_peers.self, and needs no cluster key. */
 	if (!session->loopback &&
-	    !(request->control.features & cpu_to_le32(TOW_WIRE_AUTHENTICATED)) &&
+	    !(request->features & cpu_to_le32(TOW_WIRE_AUTHENTICATED)) &&
 	    !READ_ONCE(dev->peers->settings.allow_unauthenticated))
 		return -ENOKEY;
 	ret = tow_auth_derive(&session->auth, session->loopback ?
@@ -367,7 +364,6 @@ static int tow_connect_check_reply(struct tow_link *link)
 		return ret;
 	if (!tow_auth_equal(mac, reply->mac, sizeof(mac)))
 		return -EKEYREJECTED;
-	session->id = le64_to_cpu(reply->session);
 	session->qps = qps;
 	return 0;
 }
@@ -394,69 +390,5 @@ int tow_connect_control(struct tow_session *session, unsigned int answer_ms)
 					   answer_ms);
 	if (!ret)
 		ret = tow_connect_step(link, tow_connect_check_reply);
-	return ret;
-}
-
-/* ---- the data queue pairs ------------------------------------------------- */
-
-static int tow_connect_data_request(struct tow_link *link)
-{
-	struct tow_session *session = link->session;
-	struct tow_wire_request request = {
-		.kind		= TOW_WIRE_DATA,
-		.index		= link->index,
-		.data.session	= cpu_to_le64(session->id),
-	};
-	int ret;
-
-	ret = tow_link_create_qp(link);
-	if (ret)
-		return ret;
-	request.data.qp_num = cpu_to_le32(link->id->qp->qp_num);
-	ret = tow_auth_data_mac(&session->auth, true, session->id, link->index,
-				link->id->qp->qp_num, request.data.mac);
-	if (ret)
-		return ret;
-	return tow_connect_request(link, &request);
-}
-
-static int tow_connect_check_data_reply(struct tow_link *link)
-{
-	struct tow_session *session = link->session;
-	const struct tow_wire_reply *reply = &session->data_reply;
-	u8 mac[TOW_WIRE_SHORT_MAC_BYTES];
-	int ret;
-
-	if (reply->magic != cpu_to_le32(TOW_WIRE_MAGIC) ||
-	    reply->version != cpu_to_le16(TOW_WIRE_VERSION) ||
-	    reply->kind != TOW_WIRE_DATA || reply->index != link->index ||
-	    le64_to_cpu(reply->session) != session->id || reply->features ||
-	    reply->qps || memchr_inv(reply->reserved, 0, sizeof(reply->reserved)))
-		return -EPROTO;
-	ret = tow_auth_data_mac(&session->auth, false, session->id, link->index,
-				le32_to_cpu(reply->qp_num), mac);
-	if (ret)
-		return ret;
-	return tow_auth_equal(mac, reply->mac, sizeof(mac)) ? 0 : -EKEYREJECTED;
-}
-
-/**
- * tow_connect_data - connect a data queue pair
- * @link: the link of the queue pair; its session is AUTHENTICATED
- *
- * Return: 0, or as tow_connect_control().
- */
-int tow_connect_data(struct tow_link *link)
-{
-	int ret;
-
-	ret = tow_connect_reach(link);
-	if (!ret)
-		ret = tow_connect_step(link, tow_connect_data_request);
-	if (!ret)
-		ret = tow_connect_wait(link->session, link,
-				       TOW_LINK_ESTABLISHED);
-	if (!ret)
-		ret = tow_connect_check_data_reply(link);
 	return ret;
 }

@@ -11,7 +11,6 @@
  *	cluster key	"initiator to responder"	transcript
  *	cluster key	"responder to initiator"	transcript
  *	cluster key	"data"				transcript
- *	data key	"data queue pair"		struct tow_auth_data
  *	data key	"tie"				nothing
  *	direction key	"message"			the message, MAC zero
  *
@@ -50,23 +49,7 @@ struct tow_auth_transcript {
 	struct in6_addr		responder;
 };
 
-static_assert(sizeof(struct tow_auth_transcript) == 56 + 64 + 16 + 16);
-
-/* Which end made the MAC of a data queue pair. */
-enum tow_auth_role {
-	TOW_AUTH_INITIATOR	= 1,
-	TOW_AUTH_RESPONDER	= 2
-};
-
-/* What the MAC of a data queue pair's request or reply covers. */
-struct tow_auth_data {
-	u8	role;
-	__le64	session;
-	__le32	index;
-	__le32	qp_num;
-} __packed;
-
-static_assert(sizeof(struct tow_auth_data) == 17);
+static_assert(sizeof(struct tow_auth_transcript) == 56 + 56 + 16 + 16);
 
 /* ---- HMAC ----------------------------------------------------------------- */
 
@@ -343,7 +326,7 @@ static int tow_auth_derive_from(struct tow_auth *auth,
  */
 static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
 {
-	u32 initiator = le32_to_cpu(handshake->request.control.features);
+	u32 initiator = le32_to_cpu(handshake->request.features);
 	u32 responder = le32_to_cpu(handshake->reply.features);
 
 	if ((initiator ^ responder) & TOW_WIRE_AUTHENTICATED)
@@ -413,41 +396,6 @@ void tow_auth_cleanup(struct tow_auth *auth)
 }
 
 /* ---- uses of a session's keys --------------------------------------------- */
-
-/**
- * tow_auth_data_mac - the MAC of a data queue pair's request or reply
- * @auth: the session's keys
- * @initiator: the sender of the request or reply is the session's initiator
- * @session: tow_session.id
- * @index: which of its data queue pairs
- * @qp_num: the sender's queue pair
- * @mac: where to
- *
- * Return: 0; -ENOKEY: there are no keys yet; the hash's error.
- */
-int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
-		      u32 index, u32 qp_num,
-		      u8 mac[TOW_WIRE_SHORT_MAC_BYTES])
-{
-	struct tow_auth_data data = {
-		.role		= initiator ? TOW_AUTH_INITIATOR :
-					      TOW_AUTH_RESPONDER,
-		.session	= cpu_to_le64(session),
-		.index		= cpu_to_le32(index),
-		.qp_num		= cpu_to_le32(qp_num),
-	};
-	u8 whole[TOW_WIRE_MAC_BYTES];
-	int ret;
-
-	if (!auth->data)
-		return -ENOKEY;
-	ret = tow_auth_mac(auth->data, "towline 1 data queue pair", &data,
-			   sizeof(data), whole);
-	if (!ret)
-		memcpy(mac, whole, TOW_WIRE_SHORT_MAC_BYTES);
-	memzero_explicit(whole, sizeof(whole));
-	return ret;
-}
 
 /**
  * tow_auth_assoc_name - the name of the association that begins with a session

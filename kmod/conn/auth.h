@@ -85,9 +85,6 @@ int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 		    const struct tow_handshake *handshake, bool initiator,
 		    u8 reply_mac[TOW_WIRE_MAC_BYTES]);
 void tow_auth_cleanup(struct tow_auth *auth);
-int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
-		      u32 index, u32 qp_num,
-		      u8 mac[TOW_WIRE_SHORT_MAC_BYTES]);
 int tow_auth_assoc_name(struct tow_auth *auth, u8 name[TOW_WIRE_ASSOC_BYTES]);
 int tow_auth_sign(struct tow_auth *auth, void *message, size_t bytes);
 bool tow_auth_verify(struct tow_auth *auth, void *message, size_t bytes);

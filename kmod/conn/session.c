@@ -282,6 +282,7 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	tow_link_init_control(&session->control, session);
 	INIT_DELAYED_WORK(&session->timer, tow_session_tick);
 	INIT_WORK(&session->end_work, tow_session_end);
+	tow_data_init(session);
 	tow_credit_init(session);
 	ret = tow_peer_session_add(session);
 	if (ret) {
@@ -315,7 +316,7 @@ int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	session->cq = cq;
-	ret = tow_link_create_qp(&session->control);
+	ret = tow_link_create_control(&session->control);
 	if (ret)
 		return ret;
 	return tow_session_post_receives(session);

@@ -72,8 +72,6 @@ u32 tow_session_reason_of(int error)
 		return TOW_WIRE_NO_ROOM;
 	case -EPROTO:
 		return TOW_WIRE_PROTOCOL;
-	case -ENOENT:
-		return TOW_WIRE_NO_SESSION;
 	case -ENODEV:
 		return TOW_WIRE_GOING;
 	default:

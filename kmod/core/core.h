@@ -390,6 +390,7 @@ static inline void *tow_zalloc_long(size_t bytes)
 
 extern struct workqueue_struct *tow_wq;
 extern struct workqueue_struct *tow_import_wq;
+extern struct workqueue_struct *tow_accept_wq;
 extern struct workqueue_struct *tow_connect_wq;
 extern struct workqueue_struct *tow_reconnect_wq;
 extern struct workqueue_struct *tow_cq_wq;

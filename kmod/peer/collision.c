@@ -63,28 +63,6 @@ out_unlock:
 }
 
 /**
- * tow_peer_session_find - find a responder's session by its name
- * @dev: the device
- * @id: tow_session.id
- *
- * Return: the session with a reference for the caller, or NULL.
- */
-struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id)
-{
-	struct tow_peers *peers = dev->peers;
-	struct tow_session *session;
-
-	mutex_lock(&peers->lock);
-	session = xa_load(&peers->sessions, id);
-	if (session && session->initiator)
-		session = NULL;
-	if (session)
-		tow_session_get(session);
-	mutex_unlock(&peers->lock);
-	return session;
-}
-
-/**
  * tow_peer_session_next - go through all sessions
  * @dev: the device
  * @cursor: number of the last session, or 0; set to that of the returned one

@@ -73,17 +73,11 @@ static int tow_connect_prove(struct tow_session *session)
 /* Connect a session from the other end's proof to READY. */
 static int tow_connect_all(struct tow_session *session)
 {
-	unsigned int i;
 	int ret;
 
 	ret = tow_connect_prove(session);
-	for (i = 0; !ret && i < session->qps; i++)
-		ret = tow_connect_data(&session->data[i]);
-	if (ret)
-		return ret;
-	/* Before sending: the answer may be handled before the call returns. */
-	WRITE_ONCE(session->ready_said, true);
-	ret = tow_session_send(session, TOW_WIRE_READY, 0, NULL, 0);
+	if (!ret)
+		ret = tow_data_connect(session);
 	if (!ret)
 		ret = tow_connect_wait_state(session, TOW_SESSION_READY);
 	return ret;

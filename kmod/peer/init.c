@@ -160,6 +160,8 @@ static int tow_accept_auth(struct tow_session *session,
 	if (ret)
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "AUTHED could not be sent");
+	else
+		tow_data_accept(session);
 	return 0;
 }
 

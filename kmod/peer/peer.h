@@ -275,7 +275,6 @@ void tow_peer_drop_assoc(struct tow_peer *peer, int error, bool orderly);
 
 /* collision.c */
 int tow_peer_session_add(struct tow_session *session);
-struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id);
 struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
 void tow_sessions_look(struct tow_device *dev, u32 down);
 int tow_peer_begin(struct tow_session *session,

@@ -133,7 +133,7 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	/* Read before @jiffies, so that the difference is not negative. */
 	busy_at = READ_ONCE(session->busy_at);
 	info->idle_ms = jiffies_to_msecs(jiffies - busy_at);
-	if (session->handshake.request.control.features &
+	if (session->handshake.request.features &
 	    cpu_to_le32(TOW_WIRE_AUTHENTICATED))
 		info->flags |= TOW_PEER_AUTHENTICATED;
 	tow_session_put(session);
