@@ -10,14 +10,14 @@
  *	cluster key	"initiator"			transcript
  *	cluster key	"initiator to responder"	transcript
  *	cluster key	"responder to initiator"	transcript
- *	cluster key	"data"				transcript
- *	data key	"tie"				nothing
+ *	cluster key	"association"			transcript
  *	direction key	"message"			the message, MAC zero
  *
  * The first two are the proofs of responder and initiator, and travel in the
- * handshake; the next three are the keys of one session and never leave this
- * file.  "tie" gives the name of an association.  Both ends' nonces are in the
- * transcript, so no MAC of one session is valid in another.
+ * handshake; the next two are the keys of one session and never leave this
+ * file.  "association" gives the name of the association that may begin with the
+ * session.  Both ends' nonces are in the transcript, so no MAC of one session is
+ * valid in another.
  *
  * Nodes without a cluster key, where that is allowed, use a key of zeroes.  So
  * there is one code path, and transmission errors are found either way.
@@ -294,6 +294,7 @@ static int tow_auth_derive_from(struct tow_auth *auth,
 				u8 reply_mac[TOW_WIRE_MAC_BYTES])
 {
 	struct tow_auth_transcript transcript;
+	u8 name[TOW_WIRE_MAC_BYTES];
 	int ret;
 
 	tow_auth_write_down(&transcript, handshake);
@@ -315,8 +316,10 @@ static int tow_auth_derive_from(struct tow_auth *auth,
 				   initiator ? &auth->receive : &auth->send);
 	if (ret)
 		return ret;
-	return tow_auth_session_key(cluster, "towline 1 data", &transcript,
-				    &auth->data);
+	ret = tow_auth_mac(cluster, "towline 1 association", &transcript,
+			   sizeof(transcript), name);
+	memcpy(auth->assoc, name, sizeof(auth->assoc));
+	return ret;
 }
 
 /*
@@ -391,34 +394,10 @@ void tow_auth_cleanup(struct tow_auth *auth)
 {
 	crypto_free_shash(auth->send);
 	crypto_free_shash(auth->receive);
-	crypto_free_shash(auth->data);
 	memzero_explicit(auth, sizeof(*auth));
 }
 
 /* ---- uses of a session's keys --------------------------------------------- */
-
-/**
- * tow_auth_assoc_name - the name of the association that begins with a session
- * @auth: the session's keys
- * @name: where to
- *
- * Both nonces are in the key, so no other association has this name.
- *
- * Return: 0; -ENOKEY: there are no keys yet; the hash's error.
- */
-int tow_auth_assoc_name(struct tow_auth *auth, u8 name[TOW_WIRE_ASSOC_BYTES])
-{
-	u8 whole[TOW_WIRE_MAC_BYTES];
-	int ret;
-
-	if (!auth->data)
-		return -ENOKEY;
-	ret = tow_auth_mac(auth->data, "towline 1 tie", NULL, 0, whole);
-	if (!ret)
-		memcpy(name, whole, TOW_WIRE_ASSOC_BYTES);
-	memzero_explicit(whole, sizeof(whole));
-	return ret;
-}
 
 /* A message's MAC, computed as if the header's @mac were zero. */
 static int tow_auth_message_mac(struct crypto_shash *hmac, const void *message,

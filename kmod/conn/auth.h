@@ -61,16 +61,16 @@ struct tow_handshake {
  * struct tow_auth - the keys of one session
  * @send: HMAC keyed for what we send
  * @receive: HMAC keyed for what we receive
- * @data: HMAC keyed for requests and replies of data queue pairs
  * @initiator_mac: the initiator's proof: the MAC in AUTH
+ * @assoc: name of the association that may begin with the session
  *
- * Owned by the session.  All are NULL before tow_auth_derive().
+ * Owned by the session.  All are NULL or zeroes before tow_auth_derive().
  */
 struct tow_auth {
 	struct crypto_shash	*send;
 	struct crypto_shash	*receive;
-	struct crypto_shash	*data;
 	u8			initiator_mac[TOW_WIRE_MAC_BYTES];
+	u8			assoc[TOW_WIRE_ASSOC_BYTES];
 };
 
 void tow_cluster_key_init(struct tow_cluster_key *key);
@@ -85,7 +85,6 @@ int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 		    const struct tow_handshake *handshake, bool initiator,
 		    u8 reply_mac[TOW_WIRE_MAC_BYTES]);
 void tow_auth_cleanup(struct tow_auth *auth);
-int tow_auth_assoc_name(struct tow_auth *auth, u8 name[TOW_WIRE_ASSOC_BYTES]);
 int tow_auth_sign(struct tow_auth *auth, void *message, size_t bytes);
 bool tow_auth_verify(struct tow_auth *auth, void *message, size_t bytes);
 bool tow_auth_equal(const u8 *one, const u8 *other, size_t bytes);

@@ -30,9 +30,7 @@
 #define EVIL_CREDITS	16
 #define EVIL_QPS_MAX	4
 #define EVIL_MAGIC	0x4c574f54
-#define EVIL_VERSION	5
-#define EVIL_CONTROL	1
-#define EVIL_DATA	2
+#define EVIL_VERSION	6
 #define EVIL_KEYED	1
 #define EVIL_HEADER	40
 
@@ -40,7 +38,7 @@ enum { R_MALFORMED = 1, R_BAD_VERSION, R_NO_KEY, R_BAD_MAC, R_BUSY, R_CROSSED = 
        R_PROTOCOL = 13 };
 
 enum {
-	T_AUTH = 1, T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_GOODBYE,
+	T_AUTH = 1, T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_GOODBYE, T_QPS,
 	T_RESOLVE = 16, T_RESOLVE_MORE, T_RESOLVED, T_CANCEL, T_REVOKE, T_REVOKED, T_RELEASE,
 	T_NOTIFIED, T_SYNC
 };
@@ -50,38 +48,23 @@ static const uint8_t evil_key[32] = "the key of the cluster, 32 bytes";
 struct evil_request {
 	uint32_t magic;
 	uint16_t version;
-	uint8_t kind;
-	uint8_t index;
+	uint16_t qps;
 	uint8_t incarnation[16];
-	union {
-		struct {
-			uint8_t nonce[16];
-			uint32_t qp_num;
-			uint32_t features;
-			uint16_t qps;
-			uint8_t reserved[6];
-		} control;
-		struct {
-			uint64_t session;
-			uint32_t qp_num;
-			uint32_t reserved;
-			uint8_t mac[16];
-		} data;
-	};
+	uint8_t nonce[16];
+	uint32_t qp_num;
+	uint32_t features;
+	uint8_t reserved[8];
 };
 
 struct evil_reply {
 	uint32_t magic;
 	uint16_t version;
-	uint8_t kind;
-	uint8_t index;
+	uint16_t qps;
 	uint8_t incarnation[16];
-	uint64_t session;
 	uint8_t nonce[16];
 	uint32_t qp_num;
 	uint32_t features;
-	uint16_t qps;
-	uint8_t reserved[6];
+	uint8_t reserved[8];
 	uint8_t mac[32];
 };
 
@@ -109,14 +92,24 @@ struct evil_authed {
 };
 
 _Static_assert(sizeof(struct evil_request) == 56, "a request");
-_Static_assert(sizeof(struct evil_reply) == 96, "a reply");
+_Static_assert(sizeof(struct evil_reply) == 88, "a reply");
 _Static_assert(sizeof(struct evil_header) == EVIL_HEADER, "a header");
+
+struct evil_qps {
+	uint32_t psn;
+	uint16_t answers, asks;
+	uint32_t count, reserved;
+	uint32_t qp_num[EVIL_QPS_MAX];
+};
+
+#define EVIL_PSN	0xabcdef
 
 /* One connection: its control queue pair, and what it knows. */
 struct evil {
 	int fd;
 	int data[EVIL_QPS_MAX];
 	int qps;			/* asked for, then agreed on */
+	struct evil_qps own, far;	/* data queue pairs, as each end says them */
 	struct tow_hostile_prepare way;
 	struct evil_request request;
 	struct evil_reply reply;
@@ -253,12 +246,11 @@ static inline int evil_prepare(struct evil *e, int qps)
 	if (e->fd < 0)
 		return e->fd;
 	e->request = (struct evil_request) {
-		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_CONTROL,
-		.incarnation = EVIL_LIFE,
-		.control = { .nonce = "a nonce", .qp_num = e->way.qp_num, .features = EVIL_KEYED,
-			     .qps = (uint16_t)qps },
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .qps = (uint16_t)qps,
+		.incarnation = EVIL_LIFE, .nonce = "a nonce", .qp_num = e->way.qp_num,
+		.features = EVIL_KEYED,
 	};
-	e->request.control.nonce[15] = ++life;
+	e->request.nonce[15] = ++life;
 	return 0;
 }
 
@@ -302,7 +294,7 @@ static inline int evil_appear_at(struct evil *e, char name, char address, char s
 	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_PREPARE, &e->way);
 	if (ret)
 		evil_hang_up(e);
-	e->request.control.qp_num = e->way.qp_num;
+	e->request.qp_num = e->way.qp_num;
 	e->request.incarnation[15] = (uint8_t)name;
 	return ret;
 }
@@ -491,57 +483,87 @@ static inline int evil_prove(struct evil *e)
 	return ret < 0 ? ret : ret == T_AUTHED ? 0 : -EPROTO;
 }
 
-/* A request for a data queue pair, as it should be. */
-static inline int evil_data_request(struct evil *e, int index, struct evil_request *request)
+/* A data queue pair of ours. */
+static inline int evil_data_make(struct evil *e, int index)
 {
-	struct tow_hostile_prepare way;
 	struct tow_hostile_data call = {
-		.session = e->reply.session, .index = (uint32_t)index,
+		.control = e->fd, .notifications = EVIL_NOTIFICATIONS,
 	};
-	int fd = evil_open(&way, EVIL_NOTIFICATIONS);
+	int fd = open(TOW_HOSTILE_NODE, O_RDWR | O_CLOEXEC);
 	int ret;
 
 	if (fd < 0)
-		return fd;
-	call.qp_num = way.qp_num;
-	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_DATA_MAC, &call);
+		return -errno;
+	ret = tow_test_ioctl(fd, TOW_HOSTILE_DATA, &call);
 	if (ret) {
 		close(fd);
 		return ret;
 	}
-	*request = (struct evil_request) {
-		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_DATA,
-		.index = (uint8_t)index,
-		.data = { .session = e->reply.session, .qp_num = way.qp_num },
-	};
-	memcpy(request->incarnation, e->request.incarnation, sizeof(request->incarnation));
-	memcpy(request->data.mac, call.mac, sizeof(call.mac));
-	return fd;
+	e->data[index] = fd;
+	e->own.qp_num[index] = call.qp_num;
+	return 0;
 }
 
-static inline int evil_connect_data(struct evil *e, int index)
+/* All of them, and what is said of them. */
+static inline int evil_data_make_all(struct evil *e)
 {
-	struct evil_request request;
-	struct evil_reply reply;
-	int fd = evil_data_request(e, index, &request);
-	int ret, reason;
+	int ret = 0;
 
-	if (fd < 0)
-		return fd;
-	ret = evil_connect(fd, &request, sizeof(request), &reply, sizeof(reply), &reason);
-	e->data[index] = fd;
+	e->own.psn = EVIL_PSN;
+	e->own.answers = 1;
+	e->own.asks = 1;
+	e->own.count = (uint32_t)e->qps;
+	for (int i = 0; !ret && i < e->qps; i++)
+		ret = evil_data_make(e, i);
 	return ret;
+}
+
+/* What the other end says of its. */
+static inline int evil_hear_qps(struct evil *e)
+{
+	int type = evil_hear(e, EVIL_WAIT_MS);
+	size_t bytes;
+
+	if (type != T_QPS)
+		return type < 0 ? type : -EPROTO;
+	bytes = e->last.bytes - EVIL_HEADER;
+	if (bytes != 16 + 4 * (size_t)e->qps)
+		return -EPROTO;
+	memcpy(&e->far, e->last.data + EVIL_HEADER, bytes);
+	return e->far.count == (uint32_t)e->qps && !e->far.reserved ? 0 : -EPROTO;
+}
+
+static inline int evil_join(struct evil *e)
+{
+	int ret = 0;
+
+	for (int i = 0; !ret && i < e->qps; i++) {
+		struct tow_hostile_join call = {
+			.control = e->fd, .qp_num = e->far.qp_num[i], .far_psn = e->far.psn,
+			.psn = e->own.psn,
+		};
+
+		ret = tow_test_ioctl(e->data[i], TOW_HOSTILE_JOIN, &call);
+	}
+	return ret;
+}
+
+static inline int evil_say_qps(struct evil *e)
+{
+	return evil_say(e, T_QPS, 0, &e->own, 16 + 4 * (size_t)e->qps);
 }
 
 /* From AUTHENTICATED to READY. */
 static inline int evil_complete(struct evil *e)
 {
-	int ret = 0;
+	int ret = evil_data_make_all(e);
 
-	for (int i = 0; !ret && i < e->qps; i++)
-		ret = evil_connect_data(e, i);
 	if (!ret)
-		ret = evil_say(e, T_READY, 0, NULL, 0);
+		ret = evil_hear_qps(e);
+	if (!ret)
+		ret = evil_join(e);
+	if (!ret)
+		ret = evil_say_qps(e);
 	if (!ret)
 		ret = evil_hear(e, EVIL_WAIT_MS);
 	e->ready = ret == T_READY;

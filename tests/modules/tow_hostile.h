@@ -74,7 +74,7 @@ struct tow_hostile_derive {
 	__u32		answered;
 	__u8		key[64];
 	__u8		request[56];
-	__u8		reply[96];
+	__u8		reply[88];
 	__u8		initiator[16];
 	__u8		responder[16];
 	__u8		reply_mac[32];
@@ -82,18 +82,32 @@ struct tow_hostile_derive {
 };
 
 /**
- * struct tow_hostile_data - the MAC of a request for a data queue pair, or of
- *	the answer, by the end that this file is
- * @session: in: what both ends call the session
- * @index: in: which data queue pair
- * @qp_num: in: ours
- * @mac: out: the MAC, by the keys of this file's session
+ * struct tow_hostile_data - have a data queue pair
+ * @control: in: the file of the session's control queue pair, connected
+ * @notifications: in: how many may come at once; up to
+ *	TOW_HOSTILE_NOTIFICATIONS_MAX
+ * @qp_num: out: ours
+ * @reserved: not used
  */
 struct tow_hostile_data {
-	__aligned_u64	session;
-	__u32		index;
+	__s32		control;
+	__u32		notifications;
 	__u32		qp_num;
-	__u8		mac[16];
+	__u32		reserved;
+};
+
+/**
+ * struct tow_hostile_join - connect a data queue pair to one of the other end's
+ * @control: in: the file of the session's control queue pair
+ * @qp_num: in: the other end's
+ * @far_psn: in: number of the first packet from there
+ * @psn: in: of ours
+ */
+struct tow_hostile_join {
+	__s32		control;
+	__u32		qp_num;
+	__u32		far_psn;
+	__u32		psn;
 };
 
 /**
@@ -200,7 +214,7 @@ struct tow_hostile_noted {
 #define TOW_HOSTILE_PREPARE	_IO(TOW_HOSTILE_TYPE, 0)
 #define TOW_HOSTILE_CONNECT	_IO(TOW_HOSTILE_TYPE, 1)
 #define TOW_HOSTILE_DERIVE	_IO(TOW_HOSTILE_TYPE, 2)
-#define TOW_HOSTILE_DATA_MAC	_IO(TOW_HOSTILE_TYPE, 3)
+#define TOW_HOSTILE_DATA	_IO(TOW_HOSTILE_TYPE, 3)
 #define TOW_HOSTILE_SEND	_IO(TOW_HOSTILE_TYPE, 4)
 #define TOW_HOSTILE_RECEIVE	_IO(TOW_HOSTILE_TYPE, 5)
 #define TOW_HOSTILE_LISTEN	_IO(TOW_HOSTILE_TYPE, 6)
@@ -210,5 +224,6 @@ struct tow_hostile_noted {
 #define TOW_HOSTILE_NOTED	_IO(TOW_HOSTILE_TYPE, 10)
 /* Say nothing on this queue pair any more, not even that something has come; __u32: not used */
 #define TOW_HOSTILE_DEAF	_IO(TOW_HOSTILE_TYPE, 11)
+#define TOW_HOSTILE_JOIN	_IO(TOW_HOSTILE_TYPE, 12)
 
 #endif /* TOW_HOSTILE_H */
