@@ -22,9 +22,6 @@
 #include "peer.h"
 #include "session.h"
 
-/* Least ACK timeout to our own device, as an exponent: 1.07 s. */
-#define TOW_CONNECT_SELF_TIMEOUT	18
-
 /*
  * Time to resolve an address.  ib_core queries the neighbour before it queues
  * its own request for the answer.  An answer that comes in between is noticed
@@ -246,21 +243,6 @@ static int tow_connect_set_pkey(struct tow_link *link)
 	return 0;
 }
 
-/*
- * The ACK timeout for the queue pair; 0: none.  On the way to our own device no
- * packet is lost, and an ACK is late only because a processor is.  Sending
- * again gains nothing then, and may make soft-RoCE break the connection
- * (Documentation/design/rings.md).
- */
-static u8 tow_connect_ack_timeout(const struct tow_session *session)
-{
-	u8 timeout = session->settings.timeout;
-
-	if (!session->loopback || !timeout)
-		return timeout;
-	return max_t(u8, timeout, TOW_CONNECT_SELF_TIMEOUT);
-}
-
 static int tow_connect_resolve_route(struct tow_link *link)
 {
 	int ret;
@@ -271,8 +253,8 @@ static int tow_connect_resolve_route(struct tow_link *link)
 	ret = tow_connect_set_pkey(link);
 	if (ret)
 		return ret;
-	rdma_set_ack_timeout(link->id,
-			     tow_connect_ack_timeout(link->session));
+	/* 0: none. */
+	rdma_set_ack_timeout(link->id, link->session->settings.timeout);
 	return rdma_resolve_route(link->id, TOW_CONNECT_STEP_MS);
 }
 

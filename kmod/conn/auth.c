@@ -318,7 +318,8 @@ static int tow_auth_derive_from(struct tow_auth *auth,
 		return ret;
 	ret = tow_auth_mac(cluster, "towline 1 association", &transcript,
 			   sizeof(transcript), name);
-	memcpy(auth->assoc, name, sizeof(auth->assoc));
+	if (!ret)
+		memcpy(auth->assoc, name, sizeof(auth->assoc));
 	return ret;
 }
 

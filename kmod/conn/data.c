@@ -28,8 +28,22 @@
 /* Reads in flight on one data queue pair, in each direction. */
 #define TOW_DATA_READS		16
 
+/* From when the connection manager knows that the other end has gone until we do. */
+#define TOW_DATA_LAST_MS	200
+
 /* Numbers of queue pairs and of packets. */
 #define TOW_DATA_NUMBERS	BIT(24)
+
+/*
+ * Least ACK timeout to our own device, as an exponent: 1.07 s.  On the way there
+ * no packet is lost, and an ACK is late only because a processor is.  Sending
+ * again gains nothing then, and may make soft-RoCE break the connection
+ * (Documentation/design/rings.md).
+ */
+#define TOW_DATA_SELF_TIMEOUT	18
+
+static_assert(sizeof(struct tow_wire_qps) +
+	      TOW_QPS_MAX * sizeof(__le32) <= TOW_WIRE_BODY_BYTES);
 
 static u16 tow_data_reads(int most)
 {
@@ -48,11 +62,11 @@ int tow_data_modify(struct tow_link *link, enum ib_qp_state state)
 	const struct tow_session *session = link->session;
 	const struct ib_device_attr *attrs = &session->dev->ibdev->attrs;
 	struct ib_qp_attr attr = { .qp_state = state };
-	int mask, ret;
+	int mask;
 
-	ret = rdma_init_qp_attr(session->control.id, &attr, &mask);
-	if (ret)
-		return ret;
+	/* It has none any more for what the other end has disconnected. */
+	if (rdma_init_qp_attr(session->control.id, &attr, &mask))
+		return -ECONNRESET;
 	if (state == IB_QPS_RTR) {
 		attr.ah_attr.grh.flow_label = 0;
 		attr.dest_qp_num = link->far_qp;
@@ -62,6 +76,10 @@ int tow_data_modify(struct tow_link *link, enum ib_qp_state state)
 			    session->far.asks);
 	} else if (state == IB_QPS_RTS) {
 		attr.sq_psn = session->psn;
+		/* 0: none. */
+		if (session->loopback && attr.timeout)
+			attr.timeout = max_t(u8, attr.timeout,
+					     TOW_DATA_SELF_TIMEOUT);
 		attr.max_rd_atomic =
 			min(tow_data_reads(attrs->max_qp_init_rd_atom),
 			    session->far.answers);
@@ -76,11 +94,13 @@ static int tow_data_each(struct tow_session *session,
 	unsigned int i;
 	int ret = 0;
 
-	mutex_lock(&session->setup);
-	for (i = 0; !ret && i < session->qps; i++)
+	/* Let go of for each: whoever looks for what is cut off does not wait. */
+	for (i = 0; !ret && i < session->qps; i++) {
+		mutex_lock(&session->setup);
 		ret = tow_session_alive(session) ? step(&session->data[i]) :
 						   session->error;
-	mutex_unlock(&session->setup);
+		mutex_unlock(&session->setup);
+	}
 	return ret;
 }
 
@@ -112,10 +132,15 @@ static int tow_data_tell(struct tow_session *session)
 	qps->answers = cpu_to_le16(tow_data_reads(attrs->max_qp_rd_atom));
 	qps->asks = cpu_to_le16(tow_data_reads(attrs->max_qp_init_rd_atom));
 	qps->count = cpu_to_le32(session->qps);
-	for (i = 0; i < session->qps; i++)
+	/* When the session is ENDING they may be gone, and be others. */
+	mutex_lock(&session->setup);
+	ret = tow_session_alive(session) ? 0 : session->error;
+	for (i = 0; !ret && i < session->qps; i++)
 		qps->qp_num[i] = cpu_to_le32(session->data[i].qp->qp_num);
-	ret = tow_session_send(session, TOW_WIRE_QPS, 0, qps,
-			       struct_size(qps, qp_num, session->qps));
+	mutex_unlock(&session->setup);
+	if (!ret)
+		ret = tow_session_send(session, TOW_WIRE_QPS, 0, qps,
+				       struct_size(qps, qp_num, session->qps));
 	kfree(qps);
 	return ret;
 }
@@ -148,26 +173,33 @@ static void tow_data_open(struct tow_session *session)
  * tow_data_connect - connect the initiator's data queue pairs
  * @session: the session, AUTHENTICATED
  *
- * The responder's READY answers.
+ * Waits for the responder's.
  *
- * Return: 0; -ETIMEDOUT: the responder does not say which it has; -ENOSPC;
- * -ENOMEM; the provider's error; the session's error if it is ENDING.
+ * Return: 0: the session is READY; -ENOSPC; -ENOMEM; the provider's error; the
+ * session's error if it is ENDING, which it is at its deadline at the latest.
  */
 int tow_data_connect(struct tow_session *session)
 {
 	int ret = tow_data_make(session);
 
-	if (!ret && !wait_event_timeout(session->wait, tow_data_told(session) ||
-					!tow_session_alive(session),
-					msecs_to_jiffies(TOW_CONNECT_STEP_MS)))
-		ret = -ETIMEDOUT;
+	/* The session ends at its deadline. */
+	if (!ret)
+		wait_event(session->wait, tow_data_told(session) ||
+					  !tow_session_alive(session));
 	if (!ret)
 		ret = tow_data_each(session, tow_data_join);
-	if (ret)
-		return ret;
 	/* Before READY can come. */
 	WRITE_ONCE(session->ready_due, true);
-	return tow_data_tell(session);
+	if (!ret)
+		ret = tow_data_tell(session);
+	if (!ret)
+		wait_event(session->wait, !tow_session_alive(session) ||
+			   READ_ONCE(session->state) == TOW_SESSION_READY);
+	/* What the other end says of why comes soon. */
+	else if (ret == -ECONNRESET)
+		wait_event_timeout(session->wait, !tow_session_alive(session),
+				   msecs_to_jiffies(TOW_DATA_LAST_MS));
+	return tow_session_alive(session) ? ret : session->error;
 }
 
 /**
@@ -198,9 +230,10 @@ static int tow_data_answer(struct tow_session *session)
 		session->made = true;
 		ret = tow_data_make(session) ?: tow_data_tell(session);
 	}
-	/* Once: only one QPS comes. */
-	if (ret || !tow_data_told(session))
+	/* QPS may have come while this was running: then it is queued again. */
+	if (ret || session->joined || !tow_data_told(session))
 		return ret;
+	session->joined = true;
 	ret = tow_data_each(session, tow_data_join);
 	if (ret)
 		return ret;
@@ -249,7 +282,8 @@ int tow_data_receive(struct tow_session *session,
 
 	if (session->far.told || qps->reserved || psn >= TOW_DATA_NUMBERS ||
 	    le32_to_cpu(qps->count) != session->qps ||
-	    bytes != struct_size(qps, qp_num, session->qps))
+	    bytes != struct_size(qps, qp_num, session->qps) ||
+	    !qps->answers || !qps->asks)
 		return -EPROTO;
 	for (i = 0; i < session->qps; i++) {
 		session->data[i].far_qp = le32_to_cpu(qps->qp_num[i]);
@@ -265,6 +299,16 @@ int tow_data_receive(struct tow_session *session,
 	if (!session->initiator)
 		tow_data_accept(session);
 	return 0;
+}
+
+/**
+ * tow_data_end - wait until nobody makes or connects data queue pairs
+ * @session: the session, ENDING; whoever connects waits for nothing any more
+ */
+void tow_data_end(struct tow_session *session)
+{
+	if (cancel_work_sync(&session->data_work))
+		tow_session_put(session);
 }
 
 /**

@@ -147,6 +147,8 @@ static void tow_session_destroy_links(struct tow_session *session, bool keep)
 	/* A handler of a message may still post; later ones see ENDING. */
 	if (session->cq)
 		flush_work(&session->cq->work);
+	/* Which it queues. */
+	tow_data_end(session);
 	for (i = 0; i < tow_session_links(session); i++)
 		tow_link_destroy(&session->data[i]);
 	tow_link_destroy(&session->control);

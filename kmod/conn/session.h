@@ -137,7 +137,8 @@ enum tow_session_state {
  * @qps: how many data queue pairs
  * @data: their links, which the association owns; NULL before @assoc
  * @data_work: responder: makes and connects data queue pairs, and READY
- * @made: responder: they are made; only for @data_work
+ * @made: responder: they are made; this and @joined are for @data_work only
+ * @joined: responder: they are being connected, or are
  * @psn: number of the first packet on each
  * @far: of the other end's data queue pairs
  * @far.psn: likewise
@@ -212,6 +213,7 @@ struct tow_session {
 	struct tow_link		*data;
 	struct work_struct	data_work;
 	bool			made;
+	bool			joined;
 	u32			psn;
 	struct {
 		u32		psn;
@@ -296,6 +298,7 @@ int tow_connect_wait_state(struct tow_session *session,
 
 /* data.c */
 void tow_data_init(struct tow_session *session);
+void tow_data_end(struct tow_session *session);
 int tow_data_modify(struct tow_link *link, enum ib_qp_state state);
 int tow_data_connect(struct tow_session *session);
 void tow_data_accept(struct tow_session *session);

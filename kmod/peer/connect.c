@@ -76,11 +76,7 @@ static int tow_connect_all(struct tow_session *session)
 	int ret;
 
 	ret = tow_connect_prove(session);
-	if (!ret)
-		ret = tow_data_connect(session);
-	if (!ret)
-		ret = tow_connect_wait_state(session, TOW_SESSION_READY);
-	return ret;
+	return ret ?: tow_data_connect(session);
 }
 
 /* Wait until nothing of a session is left, before the next try. */

@@ -53,9 +53,13 @@ static int come(struct evil *e, char name, int *reason)
 	if (!ret)
 		ret = evil_hear(e, EVIL_WAIT_MS);
 	if (ret == T_AUTHED)
-		return evil_complete(e);
-	if (ret != T_GOODBYE)
-		return ret < 0 ? ret : -EPROTO;
+		ret = evil_complete(e);
+	else if (ret == T_GOODBYE)
+		ret = -ECONNREFUSED;
+	else if (ret > 0)
+		ret = -EPROTO;
+	if (ret != -ECONNREFUSED)
+		return ret;
 	memcpy(reason, e->last.data + EVIL_HEADER, sizeof(*reason));
 	return -ECONNREFUSED;
 }

@@ -524,6 +524,9 @@ static inline int evil_hear_qps(struct evil *e)
 	int type = evil_hear(e, EVIL_WAIT_MS);
 	size_t bytes;
 
+	/* Refused; why is in the message. */
+	if (type == T_GOODBYE)
+		return -ECONNREFUSED;
 	if (type != T_QPS)
 		return type < 0 ? type : -EPROTO;
 	bytes = e->last.bytes - EVIL_HEADER;
