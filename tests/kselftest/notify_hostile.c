@@ -292,8 +292,16 @@ TEST_F_TIMEOUT(hostile, more_than_the_window, 60)
 static int invalidate(int fd, uint32_t key)
 {
 	struct tow_hostile_message call = { .key = key };
+	long long registered = evil_count("registrations");
+	int ret = evil_heard(tow_test_ioctl(fd, TOW_HOSTILE_SEND, &call));
 
-	return evil_heard(tow_test_ioctl(fd, TOW_HOSTILE_SEND, &call));
+	/*
+	 * Until it is registered again: what the honest ones did before would break their
+	 * connection, and that of a node with itself takes along what was found.
+	 */
+	if (!ret && evil_wait("registrations", registered + 1) != registered + 1)
+		return -ETIMEDOUT;
+	return ret;
 }
 
 /* The honest ones' writes by the same key; their connection may have to be made again. */
