@@ -246,26 +246,22 @@ static unsigned int tow_attempt_answer_ms(const struct tow_attempt *attempt)
 
 /*
  * Choose the next of the sought peer's addresses.  Return: 0; -ESTALE: it has
- * none, or none any more.
+ * none.
  */
 static int tow_attempt_turn(struct tow_attempt *attempt)
 {
 	struct tow_peers *peers = attempt->goal.dev->peers;
 	struct tow_address *address = &attempt->goal.address;
 	struct tow_peer *sought = attempt->goal.sought;
-	unsigned int i, left;
-	int ret = -ESTALE;
+	int ret = 0;
 
 	if (!sought)
 		return 0;
 	mutex_lock(&peers->lock);
-	for (left = sought->aliases; ret && left; left--) {
-		i = attempt->tried++ % sought->aliases;
-		if (sought->moved & BIT(i))
-			continue;
-		*address = sought->addresses[i];
-		ret = 0;
-	}
+	if (sought->aliases)
+		*address = sought->addresses[attempt->tried++ % sought->aliases];
+	else
+		ret = -ESTALE;
 	mutex_unlock(&peers->lock);
 	if (!address->port)
 		address->port = READ_ONCE(peers->settings.listen_port);

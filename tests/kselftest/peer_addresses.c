@@ -50,41 +50,6 @@ FIXTURE_TEARDOWN(addresses)
 	EXPECT_EQ(0, tow_knobs_restore(&self->knobs));
 }
 
-/* A node, and its address: READY; -ECONNREFUSED, and why. */
-static int come(struct evil *e, char name, char address, int *reason)
-{
-	int ret = evil_appear_at(e, name, address, address);
-
-	*reason = -1;
-	if (!ret)
-		ret = evil_connect(e->fd, &e->request, sizeof(e->request), &e->reply,
-				   sizeof(e->reply), reason);
-	if (!ret)
-		ret = evil_derive(e);
-	if (ret)
-		return ret;
-	e->qps = e->reply.qps;
-	ret = evil_say_last(e, T_AUTH, 0, &e->auth, sizeof(e->auth));
-	if (!ret)
-		ret = evil_hear(e, EVIL_WAIT_MS);
-	if (ret == T_AUTHED)
-		return evil_complete(e);
-	if (ret != T_GOODBYE)
-		return ret < 0 ? ret : -EPROTO;
-	memcpy(reason, e->last.data + EVIL_HEADER, sizeof(*reason));
-	return -ECONNREFUSED;
-}
-
-/* Asks what there is not, and is answered. */
-static int use(struct evil *e)
-{
-	uint8_t body[33] = { [20] = TOW_RIGHT_READ, [25] = 1, [32] = '?' };
-
-	if (evil_say(e, T_RESOLVE, 1, body, sizeof(body)))
-		return -EIO;
-	return evil_hear(e, EVIL_WAIT_MS) == T_RESOLVED ? 0 : -EPROTO;
-}
-
 /* The peer that has this name; 0: none. */
 static __u64 number_of(int fd, char name)
 {
@@ -120,15 +85,15 @@ TEST_F_TIMEOUT(addresses, that_is_anothers_now, 60)
 	__u64 p;
 	int reason;
 
-	ASSERT_EQ(0, come(&self->p, 'p', 'a', &reason));
+	ASSERT_EQ(0, evil_come(&self->p, 'p', 'a', &reason));
 	evil_end(&self->p);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, come(&self->p, 'p', 'b', &reason));
+	ASSERT_EQ(0, evil_come(&self->p, 'p', 'b', &reason));
 	p = number_of(self->fd, 'p');
 	ASSERT_NE(0, p);
-	ASSERT_EQ(0, come(&self->q, 'q', 'a', &reason));
-	EXPECT_EQ(0, use(&self->p));
-	EXPECT_EQ(0, use(&self->q));
+	ASSERT_EQ(0, evil_come(&self->q, 'q', 'a', &reason));
+	EXPECT_EQ(0, evil_use(&self->p));
+	EXPECT_EQ(0, evil_use(&self->q));
 	EXPECT_EQ(p, number_of(self->fd, 'p'));
 	EXPECT_EQ(2, evil_count("sessions"));
 }
@@ -139,16 +104,16 @@ TEST_F_TIMEOUT(addresses, nobody_is_taken_for_who_was_there, 60)
 	__u64 p, found;
 	int reason;
 
-	ASSERT_EQ(0, come(&self->p, 'p', 'a', &reason));
+	ASSERT_EQ(0, evil_come(&self->p, 'p', 'a', &reason));
 	evil_end(&self->p);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, come(&self->p, 'p', 'b', &reason));
+	ASSERT_EQ(0, evil_come(&self->p, 'p', 'b', &reason));
 	p = number_of(self->fd, 'p');
 	EXPECT_EQ(p, found_at(self->fd, 'b'));
 	found = found_at(self->fd, 'a');
 	EXPECT_NE(0, found);
 	EXPECT_NE(p, found);
-	EXPECT_EQ(0, use(&self->p));
+	EXPECT_EQ(0, evil_use(&self->p));
 }
 
 /* Two nodes that were both there swap their addresses: neither is another's earlier life. */
@@ -158,23 +123,23 @@ TEST_F_TIMEOUT(addresses, two_that_swap, 60)
 	__u64 first, second;
 	int reason;
 
-	ASSERT_EQ(0, come(&p, 'p', 'a', &reason));
-	ASSERT_EQ(0, come(&q, 'q', 'b', &reason));
+	ASSERT_EQ(0, evil_come(&p, 'p', 'a', &reason));
+	ASSERT_EQ(0, evil_come(&q, 'q', 'b', &reason));
 	first = number_of(self->fd, 'p');
 	second = number_of(self->fd, 'q');
-	ASSERT_EQ(0, use(&p));
-	ASSERT_EQ(0, use(&q));
+	ASSERT_EQ(0, evil_use(&p));
+	ASSERT_EQ(0, evil_use(&q));
 	/* Both go without a word, and are waited for. */
 	evil_hang_up(&p);
 	evil_hang_up(&q);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, come(&self->q, 'q', 'a', &reason));
+	ASSERT_EQ(0, evil_come(&self->q, 'q', 'a', &reason));
 	EXPECT_EQ(first, number_of(self->fd, 'p'));
-	ASSERT_EQ(0, come(&self->p, 'p', 'b', &reason));
+	ASSERT_EQ(0, evil_come(&self->p, 'p', 'b', &reason));
 	EXPECT_EQ(first, number_of(self->fd, 'p'));
 	EXPECT_EQ(second, number_of(self->fd, 'q'));
-	EXPECT_EQ(0, use(&self->p));
-	EXPECT_EQ(0, use(&self->q));
+	EXPECT_EQ(0, evil_use(&self->p));
+	EXPECT_EQ(0, evil_use(&self->q));
 }
 
 /* Another life at the same address has come, though the node is known by others, too. */
@@ -182,13 +147,13 @@ TEST_F_TIMEOUT(addresses, another_life, 60)
 {
 	int reason;
 
-	ASSERT_EQ(0, come(&self->p, 'p', 'b', &reason));
+	ASSERT_EQ(0, evil_come(&self->p, 'p', 'b', &reason));
 	evil_end(&self->p);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, come(&self->p, 'p', 'a', &reason));
+	ASSERT_EQ(0, evil_come(&self->p, 'p', 'a', &reason));
 	evil_hang_up(&self->p);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, come(&self->q, 'q', 'a', &reason));
+	ASSERT_EQ(0, evil_come(&self->q, 'q', 'a', &reason));
 	EXPECT_EQ(0, number_of(self->fd, 'p'));
 }
 
@@ -201,16 +166,16 @@ TEST_F_TIMEOUT(addresses, a_node_that_is_another, 60)
 	struct evil thief;
 	int reason;
 
-	ASSERT_EQ(0, come(&self->p, 'p', 'a', &reason));
-	ASSERT_EQ(0, use(&self->p));
-	EXPECT_EQ(-ECONNREFUSED, come(&thief, 'p', 'b', &reason));
+	ASSERT_EQ(0, evil_come(&self->p, 'p', 'a', &reason));
+	ASSERT_EQ(0, evil_use(&self->p));
+	EXPECT_EQ(-ECONNREFUSED, evil_come(&thief, 'p', 'b', &reason));
 	EXPECT_EQ(R_BUSY, reason);
 	evil_end(&thief);
-	EXPECT_EQ(0, use(&self->p));
+	EXPECT_EQ(0, evil_use(&self->p));
 	EXPECT_EQ(1, evil_wait("sessions", 1));
 	tow_test_sleep_ms(SILENT_MS);
-	ASSERT_EQ(0, come(&self->q, 'p', 'b', &reason));
-	EXPECT_EQ(0, use(&self->q));
+	ASSERT_EQ(0, evil_come(&self->q, 'p', 'b', &reason));
+	EXPECT_EQ(0, evil_use(&self->q));
 	EXPECT_EQ(1, evil_wait("sessions", 1));
 }
 

@@ -24,42 +24,6 @@ FIXTURE(room)
 	struct evil c;
 };
 
-/* Asks what there is not: it is in use for a moment. */
-static int use(struct evil *e)
-{
-	uint8_t body[33] = { [20] = TOW_RIGHT_READ, [25] = 1, [32] = '?' };
-
-	if (evil_say(e, T_RESOLVE, 1, body, sizeof(body)))
-		return -EIO;
-	return evil_hear(e, EVIL_WAIT_MS) == T_RESOLVED ? 0 : -EPROTO;
-}
-
-/* As a node of its own.  0; -ECONNREFUSED, and why; what else there is. */
-static int come(struct evil *e, char name, int *reason)
-{
-	int ret = evil_appear(e, name);
-
-	*reason = -1;
-	if (ret)
-		return ret;
-	ret = evil_connect(e->fd, &e->request, sizeof(e->request), &e->reply, sizeof(e->reply),
-			   reason);
-	if (!ret)
-		ret = evil_derive(e);
-	if (ret)
-		return ret;
-	e->qps = e->reply.qps;
-	ret = evil_say_last(e, T_AUTH, 0, &e->auth, sizeof(e->auth));
-	if (!ret)
-		ret = evil_hear(e, EVIL_WAIT_MS);
-	if (ret == T_AUTHED)
-		return evil_complete(e);
-	if (ret != T_GOODBYE)
-		return ret < 0 ? ret : -EPROTO;
-	memcpy(reason, e->last.data + EVIL_HEADER, sizeof(*reason));
-	return -ECONNREFUSED;
-}
-
 /*
  * No peer is remembered: each that is not connected is forgotten by that.  Not yet one that is
  * being connected to, as whoever was played has gone without a word.
@@ -90,11 +54,11 @@ FIXTURE_SETUP(room)
 	ASSERT_LE(0, self->fd);
 	self->evictions = evil_count("evictions");
 	ASSERT_LE(0, self->evictions);
-	ASSERT_EQ(0, come(&self->a, 'a', &reason));
-	ASSERT_EQ(0, come(&self->b, 'b', &reason));
+	ASSERT_EQ(0, evil_come(&self->a, 'a', 'a', &reason));
+	ASSERT_EQ(0, evil_come(&self->b, 'b', 'b', &reason));
 	self->c.fd = -1;
-	ASSERT_EQ(0, use(&self->a));
-	ASSERT_EQ(0, use(&self->b));
+	ASSERT_EQ(0, evil_use(&self->a));
+	ASSERT_EQ(0, evil_use(&self->b));
 	ASSERT_EQ(2, evil_count("sessions"));
 	ASSERT_TRUE(tow_peers_idle(self->fd, IDLE_MS));
 }
@@ -115,7 +79,7 @@ FIXTURE_TEARDOWN(room)
 /* Neither was ended, nor is either forgotten. */
 static bool others_go_on(FIXTURE_DATA(room) *self)
 {
-	return !use(&self->a) && !use(&self->b) && evil_count("evictions") == self->evictions;
+	return !evil_use(&self->a) && !evil_use(&self->b) && evil_count("evictions") == self->evictions;
 }
 
 /* ---- no more queue pairs ----------------------------------------------------- */
@@ -125,7 +89,7 @@ TEST_F(room, none_for_who_comes)
 	int reason;
 
 	ASSERT_EQ(0, tow_write_file(LIMIT, "4"));
-	EXPECT_EQ(-ECONNREFUSED, come(&self->c, 'c', &reason));
+	EXPECT_EQ(-ECONNREFUSED, evil_come(&self->c, 'c', 'c', &reason));
 	EXPECT_EQ(R_NO_ROOM, reason);
 	EXPECT_TRUE(others_go_on(self));
 }
@@ -136,7 +100,7 @@ TEST_F(room, none_for_who_has_proved_itself)
 	int reason;
 
 	ASSERT_EQ(0, tow_write_file(LIMIT, "5"));
-	EXPECT_EQ(-ECONNREFUSED, come(&self->c, 'c', &reason));
+	EXPECT_EQ(-ECONNREFUSED, evil_come(&self->c, 'c', 'c', &reason));
 	EXPECT_EQ(2, evil_wait("sessions", 2));
 	EXPECT_TRUE(others_go_on(self));
 }
@@ -165,10 +129,10 @@ TEST_F(room, a_peer_that_is_not_connected)
 	evil_end(&self->a);
 	ASSERT_EQ(1, evil_wait("sessions", 1));
 	/* Not b, which is idle too. */
-	EXPECT_EQ(0, come(&self->c, 'c', &reason));
+	EXPECT_EQ(0, evil_come(&self->c, 'c', 'c', &reason));
 	EXPECT_EQ(2, evil_count("peers"));
-	EXPECT_EQ(0, use(&self->b));
-	EXPECT_EQ(0, use(&self->c));
+	EXPECT_EQ(0, evil_use(&self->b));
+	EXPECT_EQ(0, evil_use(&self->c));
 	EXPECT_EQ(self->evictions + 1, evil_count("evictions"));
 }
 
@@ -178,7 +142,7 @@ TEST_F(room, all_peers_are_connected)
 	__u64 peer;
 
 	ASSERT_EQ(0, evil_set("peer_limit", "2"));
-	EXPECT_EQ(-ECONNREFUSED, come(&self->c, 'c', &reason));
+	EXPECT_EQ(-ECONNREFUSED, evil_come(&self->c, 'c', 'c', &reason));
 	EXPECT_EQ(R_NO_ROOM, reason);
 	EXPECT_EQ(-ENOSPC, tow_connect_self(self->fd, &peer));
 	EXPECT_EQ(2, evil_count("peers"));

@@ -558,4 +558,39 @@ static inline int evil_ready(struct evil *e, int qps)
 	return ret ? ret : evil_complete(e);
 }
 
+/* A node, and its address: READY; -ECONNREFUSED, and why. */
+static inline int evil_come(struct evil *e, char name, char address, int *reason)
+{
+	int ret = evil_appear_at(e, name, address, address);
+
+	*reason = -1;
+	if (!ret)
+		ret = evil_connect(e->fd, &e->request, sizeof(e->request), &e->reply,
+				   sizeof(e->reply), reason);
+	if (!ret)
+		ret = evil_derive(e);
+	if (ret)
+		return ret;
+	e->qps = e->reply.qps;
+	ret = evil_say_last(e, T_AUTH, 0, &e->auth, sizeof(e->auth));
+	if (!ret)
+		ret = evil_hear(e, EVIL_WAIT_MS);
+	if (ret == T_AUTHED)
+		return evil_complete(e);
+	if (ret != T_GOODBYE)
+		return ret < 0 ? ret : -EPROTO;
+	memcpy(reason, e->last.data + EVIL_HEADER, sizeof(*reason));
+	return -ECONNREFUSED;
+}
+
+/* Asks what there is not, and is answered. */
+static inline int evil_use(struct evil *e)
+{
+	uint8_t body[33] = { [20] = TOW_RIGHT_READ, [25] = 1, [32] = '?' };
+
+	if (evil_say(e, T_RESOLVE, 1, body, sizeof(body)))
+		return -EIO;
+	return evil_hear(e, EVIL_WAIT_MS) == T_RESOLVED ? 0 : -EPROTO;
+}
+
 #endif /* TOW_EVIL_H */
