@@ -178,7 +178,8 @@ int tow_account_enrol(struct tow_client *client);
 void tow_account_close(struct tow_account *account);
 bool tow_charge_try(struct tow_charge *charge, struct tow_account *account,
 		    const u64 amount[TOW_RESOURCES]);
-bool tow_charge_more(struct tow_charge *charge, enum tow_resource resource);
+bool tow_charge_more(struct tow_charge *charge, enum tow_resource resource,
+		     u64 own);
 void tow_charge_less(struct tow_charge *charge, enum tow_resource resource);
 int tow_charge(struct tow_charge *charge, struct tow_account *account,
 	       const u64 amount[TOW_RESOURCES]);
@@ -378,18 +379,27 @@ static inline bool tow_device_going(struct tow_device *dev)
 
 /*
  * Zeroed memory that may be long, for kvfree(); it is charged to the caller's cgroup.  One
- * long piece would be zeroed in one go, which keeps everybody off the processor; what is of
- * many pages is zeroed page by page.
+ * long piece would be zeroed in one go, and many pages by the page allocator with interrupts
+ * off, which keeps everybody off the processor; here they are zeroed one by one.
  */
 static inline void *tow_zalloc_long(size_t bytes)
 {
-	return bytes > PAGE_SIZE << PAGE_ALLOC_COSTLY_ORDER ?
-	       __vmalloc(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO) :
-	       kzalloc(bytes, GFP_KERNEL_ACCOUNT);
+	size_t at;
+	void *to;
+
+	if (bytes <= PAGE_SIZE << PAGE_ALLOC_COSTLY_ORDER)
+		return kzalloc(bytes, GFP_KERNEL_ACCOUNT);
+	to = __vmalloc(bytes, GFP_KERNEL_ACCOUNT);
+	for (at = 0; to && at < bytes; at += PAGE_SIZE) {
+		memset(to + at, 0, min_t(size_t, bytes - at, PAGE_SIZE));
+		cond_resched();
+	}
+	return to;
 }
 
 extern struct workqueue_struct *tow_wq;
 extern struct workqueue_struct *tow_import_wq;
+extern struct workqueue_struct *tow_accept_wq;
 extern struct workqueue_struct *tow_connect_wq;
 extern struct workqueue_struct *tow_reconnect_wq;
 extern struct workqueue_struct *tow_cq_wq;

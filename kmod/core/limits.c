@@ -620,19 +620,41 @@ void tow_uncharge(struct tow_charge *charge)
  * tow_charge_more - charge one more for what is charged already
  * @charge: the charge
  * @resource: of what
+ * @own: how many whoever takes it has; none has more than are left
  *
- * Return: whether it is charged.  A refusal is neither counted nor logged.
+ * Return: whether it is charged.  A refusal is counted, and logged.
  */
-bool tow_charge_more(struct tow_charge *charge, enum tow_resource resource)
+bool tow_charge_more(struct tow_charge *charge, enum tow_resource resource,
+		     u64 own)
 {
+	struct tow_account *account = charge->account;
+	struct tow_device *dev = container_of(account->limits,
+					      struct tow_device, limits);
 	u64 amount[TOW_RESOURCES] = {};
+	char name[TOW_DEVICE_NAME_MAX];
 	struct tow_refusal refusal;
+	const char *file;
+	bool fits;
 
+	amount[resource] = own + 1;
+	spin_lock(&account->limits->lock);
+	fits = tow_limits_fit(account, NULL, amount, &refusal);
 	amount[resource] = 1;
-	if (!tow_account_take(charge->account, NULL, amount, &refusal))
-		return false;
-	charge->amount[resource]++;
-	return true;
+	if (fits) {
+		tow_limits_adjust(account, NULL, amount, 1);
+		kref_get(&account->refs);
+		charge->amount[resource]++;
+	}
+	spin_unlock(&account->limits->lock);
+	if (fits)
+		return true;
+	file = tow_limits_known[refusal.account->level][resource].file;
+	trace_tow_limit(dev, file, refusal.used, refusal.max, 1);
+	tow_stat_inc(dev, TOW_STAT_QUOTA_REFUSALS);
+	tow_device_name(dev, name);
+	pr_notice_ratelimited("%s: peers have %llu of %llu: raise /sys/class/towline/%s/%s\n",
+			      name, refusal.used, refusal.max, name, file);
+	return false;
 }
 
 /**

@@ -94,7 +94,7 @@ static u32 tow_grant_charge(const struct tow_grant *grant,
 	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count)
 		return TOW_WIRE_TOO_MANY;
 	/* Last, as tow_grant_released() undoes it. */
-	return tow_charge_more(&exported->charge, TOW_RES_GRANTS) ?
+	return tow_charge_more(&exported->charge, TOW_RES_GRANTS, own) ?
 	       TOW_WIRE_OK : TOW_WIRE_TOO_MANY;
 }
 

@@ -195,13 +195,13 @@ static inline bool tow_slab_exposed(const struct tow_slab *slab)
 
 /**
  * struct tow_keys - which slab has a key, for when a peer invalidates it
- * @lock: protects @slabs; taken with tow_slab.lock held, and keeps slabs that are found
+ * @lock: keeps slabs that are found; taken with tow_slab.lock held
  * @slabs: struct tow_slab by its memory regions' numbers
  * @invalidated: keys that are to be made valid again; has a lock of its own
  * @work: does so
  */
 struct tow_keys {
-	/* protects slabs */
+	/* keeps what is found in slabs */
 	struct mutex		lock;
 	struct xarray		slabs;
 	struct xarray		invalidated;
@@ -218,13 +218,8 @@ static inline unsigned long tow_key_index(u32 key)
 static inline int tow_keys_add(struct tow_keys *keys, struct tow_slab *slab,
 			       const struct ib_mr *mr)
 {
-	int ret;
-
-	mutex_lock(&keys->lock);
-	ret = xa_err(xa_store_bh(&keys->slabs, tow_key_index(mr->rkey), slab,
-				 GFP_KERNEL));
-	mutex_unlock(&keys->lock);
-	return ret;
+	return xa_err(xa_store_bh(&keys->slabs, tow_key_index(mr->rkey), slab,
+				  GFP_KERNEL));
 }
 
 /* Undo tow_keys_add(). */

@@ -22,6 +22,11 @@
 #define TOW_KEY_INVALID		xa_mk_value(0)
 /* It was tried in vain, perhaps as it had been registered again already. */
 #define TOW_KEY_UNKNOWN		xa_mk_value(1)
+/* It is being tried. */
+#define TOW_KEY_TRIED		xa_mk_value(2)
+
+/* Several invalidations of one key may come at once. */
+#define TOW_KEYS_PAUSE		(HZ / 100)
 
 /*
  * Register again what has a key.  The lock keeps the slab: with a memory region it is not
@@ -51,20 +56,23 @@ static void tow_keys_work(struct work_struct *work)
 {
 	struct tow_keys *keys = container_of(to_delayed_work(work),
 					     struct tow_keys, work);
+	void *entry, *next;
 	unsigned long key;
-	void *entry;
 	int ret;
 
 	xa_for_each(&keys->invalidated, key, entry) {
-		/* Before it is restored: it may be invalidated again. */
-		xa_erase_bh(&keys->invalidated, key);
+		/* What is stored in the place of another needs no memory. */
+		xa_store_bh(&keys->invalidated, key, TOW_KEY_TRIED, GFP_KERNEL);
 		ret = tow_keys_restore(keys, key, entry == TOW_KEY_UNKNOWN);
 		if (!ret || ret == -ENODEV)
-			continue;
-		if (ret != -EBUSY)
-			entry = TOW_KEY_UNKNOWN;
-		xa_store_bh(&keys->invalidated, key, entry, GFP_KERNEL);
-		queue_delayed_work(tow_wq, &keys->work, TOW_MAINT_PAUSE);
+			next = NULL;
+		else
+			next = ret == -EBUSY ? entry : TOW_KEY_UNKNOWN;
+		/* Unless it was invalidated again meanwhile. */
+		xa_cmpxchg_bh(&keys->invalidated, key, TOW_KEY_TRIED, next,
+			      GFP_KERNEL);
+		if (next)
+			queue_delayed_work(tow_wq, &keys->work, TOW_MAINT_PAUSE);
 	}
 }
 
@@ -85,7 +93,7 @@ void tow_keys_invalidated(struct tow_device *dev, u32 key)
 		pr_warn_ratelimited("%s: a peer invalidated a key, which stays so: no memory\n",
 				    name);
 	}
-	queue_delayed_work(tow_wq, &keys->work, 0);
+	queue_delayed_work(tow_wq, &keys->work, TOW_KEYS_PAUSE);
 }
 
 /**

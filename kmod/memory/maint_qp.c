@@ -21,7 +21,7 @@
 #define TOW_MAINT_DRAIN_MS	1000
 
 /* So long completions are looked for before we sleep; and so long we sleep. */
-#define TOW_MAINT_SPIN_US	50
+#define TOW_MAINT_SPIN_US	200
 #define TOW_MAINT_LOOK_US	100
 
 /* Nobody is far away on the way to oneself. */
@@ -241,6 +241,12 @@ static bool tow_maint_waits(struct tow_maint *maint)
 	return maint->request.outstanding;
 }
 
+/* Whoever needs this processor may be who does what is waited for. */
+static bool tow_maint_waits_alone(struct tow_maint *maint)
+{
+	return tow_maint_waits(maint) && !need_resched();
+}
+
 /*
  * Wait for the completion of what was posted.  There is nobody else to wake
  * us: some providers call completion handlers with locks held that polling
@@ -251,9 +257,9 @@ static int tow_maint_poll(struct tow_maint *maint, unsigned int limit_ms)
 {
 	bool waits;
 
-	return !read_poll_timeout(tow_maint_waits, waits, !waits, 0,
-				  TOW_MAINT_SPIN_US, false, maint) ? 0 :
-	       read_poll_timeout(tow_maint_waits, waits, !waits,
+	read_poll_timeout(tow_maint_waits_alone, waits, !waits, 0,
+			  TOW_MAINT_SPIN_US, false, maint);
+	return read_poll_timeout(tow_maint_waits, waits, !waits,
 				 TOW_MAINT_LOOK_US, limit_ms * USEC_PER_MSEC,
 				 false, maint);
 }
