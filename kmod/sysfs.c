@@ -429,19 +429,17 @@ static int tow_setting_set_mtu(struct tow_device *dev, u32 value)
 
 /* ---- settings that are no number ------------------------------------------ */
 
-static ssize_t cluster_key_show(struct device *node,
-				struct device_attribute *attr, char *buf)
+static ssize_t tow_key_show(struct device *node, enum tow_key_use use, char *buf)
 {
 	struct tow_device *dev = dev_get_drvdata(node);
 	char name[TOW_KEY_NAME_MAX];
 
-	tow_cluster_key_name(&dev->peers->key, name);
+	tow_cluster_key_name(&dev->peers->key, use, name);
 	return sysfs_emit(buf, "%s\n", name[0] ? name : "none");
 }
 
-static ssize_t cluster_key_store(struct device *node,
-				 struct device_attribute *attr, const char *buf,
-				 size_t count)
+static ssize_t tow_key_store(struct device *node, enum tow_key_use use,
+			     const char *buf, size_t count)
 {
 	struct tow_device *dev = dev_get_drvdata(node);
 	char name[TOW_KEY_NAME_MAX];
@@ -456,9 +454,26 @@ static ssize_t cluster_key_store(struct device *node,
 		return -EINVAL;
 	memcpy(name, buf, bytes);
 	name[bytes] = '\0';
-	ret = tow_cluster_key_set(&dev->peers->key, name);
+	ret = tow_cluster_key_set(&dev->peers->key, use, name);
 	return ret ?: count;
 }
+
+#define TOW_KEY_FILE(_name, _use)					\
+	static ssize_t _name##_show(struct device *node,		\
+				    struct device_attribute *attr,	\
+				    char *buf)				\
+	{								\
+		return tow_key_show(node, _use, buf);			\
+	}								\
+	static ssize_t _name##_store(struct device *node,		\
+				     struct device_attribute *attr,	\
+				     const char *buf, size_t count)	\
+	{								\
+		return tow_key_store(node, _use, buf, count);		\
+	}
+
+TOW_KEY_FILE(cluster_key, TOW_KEY_CURRENT)
+TOW_KEY_FILE(cluster_key_next, TOW_KEY_NEXT)
 
 /* ---- stats/ --------------------------------------------------------------- */
 
@@ -572,6 +587,7 @@ static struct tow_file tow_files[] = {
 	TOW_SETTING(allow_unauthenticated, 0, 1,
 		    TOW_IN_PEERS(allow_unauthenticated)),
 	{ .attr = __ATTR_RW(cluster_key) },
+	{ .attr = __ATTR_RW(cluster_key_next) },
 };
 
 static struct tow_file tow_stat_files[] = {

@@ -37,16 +37,52 @@ static const char *const flag_names[] = { "loopback", "authenticated" };
 /* Files of a peer's that struct tow_peer_info has no field for. */
 static const char *const counts[] = { "bytes_written", "bytes_read", "operations" };
 
+#define FOLDER_TEXT (ADDRESS_TEXT + 32)
+
+static bool is_folder(const char *class_dir, const char *device, const char *folder,
+		      const char *incarnation)
+{
+	char file[sizeof("peers//incarnation") + FOLDER_TEXT], text[SYSFS_TEXT];
+
+	snprintf(file, sizeof(file), "peers/%s/incarnation", folder);
+	return !sysfs_read(class_dir, device, file, text) && !strcmp(text, incarnation);
+}
+
+/* Named by the peer's address, or by the one that it had when it came. */
+static bool find_folder(const char *class_dir, const char *device, const char *incarnation,
+			char folder[FOLDER_TEXT])
+{
+	char **names = NULL;
+	size_t i, count = 0;
+	bool found = is_folder(class_dir, device, folder, incarnation);
+
+	if (found || sysfs_list(class_dir, device, "peers", &names, &count))
+		return found;
+	for (i = 0; i < count; i++) {
+		if (!found && is_folder(class_dir, device, names[i], incarnation)) {
+			snprintf(folder, FOLDER_TEXT, "%.*s", FOLDER_TEXT - 1, names[i]);
+			found = true;
+		}
+		free(names[i]);
+	}
+	free(names);
+	return found;
+}
+
 /* Older kernels do not have them, and a peer may be gone by now. */
 static void add_counts(const char *class_dir, const char *device, const char *address,
 		       struct json_object *object)
 {
-	char file[sizeof("peers//") + ADDRESS_TEXT + 32], text[SYSFS_TEXT];
+	char file[sizeof("peers//") + FOLDER_TEXT + 32], text[SYSFS_TEXT];
+	char folder[FOLDER_TEXT];
 	uint64_t count;
 	size_t i;
 
+	snprintf(folder, sizeof(folder), "%s", address);
+	if (!find_folder(class_dir, device, text_of(object, "incarnation"), folder))
+		return;
 	for (i = 0; i < COUNT(counts); i++) {
-		snprintf(file, sizeof(file), "peers/%s/%s", address, counts[i]);
+		snprintf(file, sizeof(file), "peers/%s/%s", folder, counts[i]);
 		if (!sysfs_read(class_dir, device, file, text) && !size_parse(text, &count))
 			json_object_object_add(object, counts[i], json_object_new_uint64(count));
 	}

@@ -926,9 +926,10 @@ struct tow_peer_connect {
 /**
  * TOW_IOCTL_PEER_CONNECT - find the peer at an address, connecting if need be
  *
- * Where there is a connection already, whoever made it and to whatever address
- * of the peer, it is the answer.  Settings hold for connections that are made to
- * that peer later.
+ * Where there is a connection already, whoever made it, it is the answer: at once
+ * if it leads to @address; at another address of the same peer when who is there
+ * has proved itself.  Settings hold for connections that are made to that peer
+ * later.
  *
  * Errors: EINVAL: @address is none that a node can have, or a setting is out of
  * range; EPERM: @flags without CAP_NET_ADMIN; EADDRNOTAVAIL: the device has no

@@ -10,8 +10,8 @@
  *	begin()
  *	AUTH: MAC, order		->	authenticated()
  *					<-	AUTHED
- *	data queue pairs, which are left out
- *	SAY_READY			->	READY
+ *					<-	QPS, which is left out
+ *	SAY_READY, for its QPS		->	READY
  *	READY				<-	SAY_READY
  *
  * A session is one connection, and nothing outlives it.  Each end has a state of
@@ -55,8 +55,9 @@
  *
  * -DADDRESSES=2: each node is known by two addresses, and asked at both.
  *
- * Left out: the loopback peer, data queue pairs (which fail as connections
- * break), and that too many half-open sessions are refused.
+ * Left out: the loopback peer; data queue pairs (which fail as connections
+ * break) and what QPS says of them; the rule that a peer which is heard at another
+ * address is told BUSY; and that too many half-open sessions are refused.
  */
 #ifndef MAX_FAULTS
 #define MAX_FAULTS	2

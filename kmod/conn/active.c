@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The initiator: connecting a session's queue pairs.
+ * The initiator: connecting a session's control queue pair.
  *
- * Each queue pair is connected step by step: address, route, queue pair, and
- * for the control queue pair the other end's proof.  Every step sleeps, in a
- * work item.  The caller (peer/connect.c) decides between the steps: only the
+ * That is done step by step: address, route, queue pair, the other end's proof.
+ * Every step sleeps, in a work item.  Then the caller connects the data queue
+ * pairs (data.c).  It (peer/connect.c) decides between the steps: only the
  * proof says which node the other end is, and so whether it is connected
  * already.
  */
@@ -21,9 +21,6 @@
 #include "parting.h"
 #include "peer.h"
 #include "session.h"
-
-/* Least ACK timeout to our own device, as an exponent: 1.07 s. */
-#define TOW_CONNECT_SELF_TIMEOUT	18
 
 /*
  * Time to resolve an address.  ib_core queries the neighbour before it queues
@@ -246,21 +243,6 @@ static int tow_connect_set_pkey(struct tow_link *link)
 	return 0;
 }
 
-/*
- * The ACK timeout for the queue pair; 0: none.  On the way to our own device no
- * packet is lost, and an ACK is late only because a processor is.  Sending
- * again gains nothing then, and may make soft-RoCE break the connection
- * (Documentation/design/rings.md).
- */
-static u8 tow_connect_ack_timeout(const struct tow_session *session)
-{
-	u8 timeout = session->settings.timeout;
-
-	if (!session->loopback || !timeout)
-		return timeout;
-	return max_t(u8, timeout, TOW_CONNECT_SELF_TIMEOUT);
-}
-
 static int tow_connect_resolve_route(struct tow_link *link)
 {
 	int ret;
@@ -271,25 +253,12 @@ static int tow_connect_resolve_route(struct tow_link *link)
 	ret = tow_connect_set_pkey(link);
 	if (ret)
 		return ret;
-	rdma_set_ack_timeout(link->id,
-			     tow_connect_ack_timeout(link->session));
+	/* 0: none. */
+	rdma_set_ack_timeout(link->id, link->session->settings.timeout);
 	return rdma_resolve_route(link->id, TOW_CONNECT_STEP_MS);
 }
 
-static int tow_connect_request(struct tow_link *link,
-			       struct tow_wire_request *request)
-{
-	struct rdma_conn_param param;
-
-	request->magic = cpu_to_le32(TOW_WIRE_MAGIC);
-	request->version = cpu_to_le16(TOW_WIRE_VERSION);
-	memcpy(request->incarnation, link->session->dev->incarnation,
-	       sizeof(request->incarnation));
-	tow_link_conn_param(link, NULL, &param, request, sizeof(*request));
-	return rdma_connect(link->id, &param);
-}
-
-/* Resolve address and route, for control and data queue pairs alike. */
+/* Resolve address and route. */
 static int tow_connect_reach(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
@@ -313,6 +282,8 @@ static int tow_connect_control_request(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
 	struct tow_wire_request *request = &session->handshake.request;
+	struct tow_device *dev = session->dev;
+	struct rdma_conn_param param;
 	int ret;
 
 	ret = tow_session_prepare(session, link->id);
@@ -322,14 +293,22 @@ static int tow_connect_control_request(struct tow_link *link)
 		       &session->handshake.initiator, NULL);
 	tow_address_of(&link->id->route.addr.dst_addr,
 		       &session->handshake.responder, NULL);
-	request->kind = TOW_WIRE_CONTROL;
-	get_random_bytes(request->control.nonce,
-			 sizeof(request->control.nonce));
-	request->control.qp_num = cpu_to_le32(link->id->qp->qp_num);
-	request->control.qps = cpu_to_le16(session->settings.qps_per_peer);
-	if (tow_cluster_key_there(&session->dev->peers->key))
-		request->control.features = cpu_to_le32(TOW_WIRE_AUTHENTICATED);
-	return tow_connect_request(link, request);
+	request->magic = cpu_to_le32(TOW_WIRE_MAGIC);
+	request->version = TOW_WIRE_VERSION;
+	request->lowest = TOW_WIRE_LOWEST;
+	request->qps = session->settings.qps_per_peer;
+	request->mtu = link->id->route.path_rec->mtu;
+	memcpy(request->incarnation, dev->incarnation,
+	       sizeof(request->incarnation));
+	get_random_bytes(request->nonce, sizeof(request->nonce));
+	request->qp_num = cpu_to_le32(link->id->qp->qp_num);
+	if (tow_cluster_key_there(&dev->peers->key))
+		request->features = cpu_to_le32(TOW_WIRE_AUTHENTICATED);
+	ret = tow_auth_sign_request(&dev->peers->key, &session->handshake);
+	if (ret)
+		return ret;
+	tow_link_conn_param(link, &param, request, sizeof(*request));
+	return rdma_connect(link->id, &param);
 }
 
 /* Does the answer make sense, and was it made with the cluster key? */
@@ -340,24 +319,23 @@ static int tow_connect_check_reply(struct tow_link *link)
 	const struct tow_wire_reply *reply = &session->handshake.reply;
 	struct tow_device *dev = session->dev;
 	u8 mac[TOW_WIRE_MAC_BYTES];
-	unsigned int qps = le16_to_cpu(reply->qps);
 	int ret;
 
-	if (reply->magic != cpu_to_le32(TOW_WIRE_MAGIC) ||
-	    reply->kind != TOW_WIRE_CONTROL || reply->index ||
+	if (reply->magic != cpu_to_le32(TOW_WIRE_MAGIC) || reply->reserved0 ||
 	    memchr_inv(reply->reserved, 0, sizeof(reply->reserved)))
 		return -EPROTO;
-	if (reply->version != cpu_to_le16(TOW_WIRE_VERSION))
+	if (reply->version < TOW_WIRE_LOWEST || reply->version > TOW_WIRE_VERSION)
 		return -EPROTONOSUPPORT;
-	if (reply->features != request->control.features)
+	if (reply->features != request->features)
 		return -ENOKEY;
-	if (!qps || qps > session->settings.qps_per_peer)
+	if (!reply->qps || reply->qps > request->qps || !reply->mtu ||
+	    reply->mtu > request->mtu)
 		return -EPROTO;
 	session->loopback = !memcmp(reply->incarnation, dev->incarnation,
 				    sizeof(reply->incarnation));
 	/* Loopback uses tow_peers.self, and needs no cluster key. */
 	if (!session->loopback &&
-	    !(request->control.features & cpu_to_le32(TOW_WIRE_AUTHENTICATED)) &&
+	    !(request->features & cpu_to_le32(TOW_WIRE_AUTHENTICATED)) &&
 	    !READ_ONCE(dev->peers->settings.allow_unauthenticated))
 		return -ENOKEY;
 	ret = tow_auth_derive(&session->auth, session->loopback ?
@@ -367,8 +345,7 @@ static int tow_connect_check_reply(struct tow_link *link)
 		return ret;
 	if (!tow_auth_equal(mac, reply->mac, sizeof(mac)))
 		return -EKEYREJECTED;
-	session->id = le64_to_cpu(reply->session);
-	session->qps = qps;
+	session->qps = reply->qps;
 	return 0;
 }
 
@@ -394,69 +371,5 @@ int tow_connect_control(struct tow_session *session, unsigned int answer_ms)
 					   answer_ms);
 	if (!ret)
 		ret = tow_connect_step(link, tow_connect_check_reply);
-	return ret;
-}
-
-/* ---- the data queue pairs ------------------------------------------------- */
-
-static int tow_connect_data_request(struct tow_link *link)
-{
-	struct tow_session *session = link->session;
-	struct tow_wire_request request = {
-		.kind		= TOW_WIRE_DATA,
-		.index		= link->index,
-		.data.session	= cpu_to_le64(session->id),
-	};
-	int ret;
-
-	ret = tow_link_create_qp(link);
-	if (ret)
-		return ret;
-	request.data.qp_num = cpu_to_le32(link->id->qp->qp_num);
-	ret = tow_auth_data_mac(&session->auth, true, session->id, link->index,
-				link->id->qp->qp_num, request.data.mac);
-	if (ret)
-		return ret;
-	return tow_connect_request(link, &request);
-}
-
-static int tow_connect_check_data_reply(struct tow_link *link)
-{
-	struct tow_session *session = link->session;
-	const struct tow_wire_reply *reply = &session->data_reply;
-	u8 mac[TOW_WIRE_SHORT_MAC_BYTES];
-	int ret;
-
-	if (reply->magic != cpu_to_le32(TOW_WIRE_MAGIC) ||
-	    reply->version != cpu_to_le16(TOW_WIRE_VERSION) ||
-	    reply->kind != TOW_WIRE_DATA || reply->index != link->index ||
-	    le64_to_cpu(reply->session) != session->id || reply->features ||
-	    reply->qps || memchr_inv(reply->reserved, 0, sizeof(reply->reserved)))
-		return -EPROTO;
-	ret = tow_auth_data_mac(&session->auth, false, session->id, link->index,
-				le32_to_cpu(reply->qp_num), mac);
-	if (ret)
-		return ret;
-	return tow_auth_equal(mac, reply->mac, sizeof(mac)) ? 0 : -EKEYREJECTED;
-}
-
-/**
- * tow_connect_data - connect a data queue pair
- * @link: the link of the queue pair; its session is AUTHENTICATED
- *
- * Return: 0, or as tow_connect_control().
- */
-int tow_connect_data(struct tow_link *link)
-{
-	int ret;
-
-	ret = tow_connect_reach(link);
-	if (!ret)
-		ret = tow_connect_step(link, tow_connect_data_request);
-	if (!ret)
-		ret = tow_connect_wait(link->session, link,
-				       TOW_LINK_ESTABLISHED);
-	if (!ret)
-		ret = tow_connect_check_data_reply(link);
 	return ret;
 }

@@ -6,19 +6,21 @@
  * label is the beginning of another), and then over exactly these bytes:
  *
  *	key		label, each after "towline 1 "	then
+ *	cluster key	"request"			the request, without its
+ *							MAC, and both addresses
  *	cluster key	"responder"			transcript
  *	cluster key	"initiator"			transcript
  *	cluster key	"initiator to responder"	transcript
  *	cluster key	"responder to initiator"	transcript
- *	cluster key	"data"				transcript
- *	data key	"data queue pair"		struct tow_auth_data
- *	data key	"tie"				nothing
+ *	cluster key	"association"			transcript
  *	direction key	"message"			the message, MAC zero
  *
- * The first two are the proofs of responder and initiator, and travel in the
- * handshake; the next three are the keys of one session and never leave this
- * file.  "tie" gives the name of an association.  Both ends' nonces are in the
- * transcript, so no MAC of one session is valid in another.
+ * The first keeps strangers away, and says which of two cluster keys the session
+ * is made with; who repeats a request gets no further.  The next two are the
+ * proofs of responder and initiator, and travel in the handshake; the two after
+ * them are the keys of one session and never leave this file.  "association" gives
+ * the name of the association that may begin with the session.  Both ends' nonces
+ * are in the transcript, so no MAC of one session is valid in another.
  *
  * Nodes without a cluster key, where that is allowed, use a key of zeroes.  So
  * there is one code path, and transmission errors are found either way.
@@ -50,23 +52,16 @@ struct tow_auth_transcript {
 	struct in6_addr		responder;
 };
 
-static_assert(sizeof(struct tow_auth_transcript) == 56 + 64 + 16 + 16);
+static_assert(sizeof(struct tow_auth_transcript) == 56 + 56 + 16 + 16);
 
-/* Which end made the MAC of a data queue pair. */
-enum tow_auth_role {
-	TOW_AUTH_INITIATOR	= 1,
-	TOW_AUTH_RESPONDER	= 2
+/* What the MAC of a request is of.  No padding here, either. */
+struct tow_auth_asked {
+	u8			request[offsetof(struct tow_wire_request, mac)];
+	struct in6_addr		initiator;
+	struct in6_addr		responder;
 };
 
-/* What the MAC of a data queue pair's request or reply covers. */
-struct tow_auth_data {
-	u8	role;
-	__le64	session;
-	__le32	index;
-	__le32	qp_num;
-} __packed;
-
-static_assert(sizeof(struct tow_auth_data) == 17);
+static_assert(sizeof(struct tow_auth_asked) == 48 + 16 + 16);
 
 /* ---- HMAC ----------------------------------------------------------------- */
 
@@ -128,15 +123,12 @@ static int tow_auth_session_key(struct crypto_shash *cluster, const char *label,
 /* ---- the cluster key ------------------------------------------------------ */
 
 /**
- * tow_cluster_key_init - initialise a cluster key that is not set
- * @key: the key
+ * tow_cluster_key_init - initialise cluster keys that are not set
+ * @key: zeroed memory
  */
 void tow_cluster_key_init(struct tow_cluster_key *key)
 {
 	mutex_init(&key->lock);
-	key->hmac = NULL;
-	key->always = false;
-	key->name[0] = '\0';
 }
 
 /**
@@ -162,18 +154,22 @@ int tow_cluster_key_random(struct tow_cluster_key *key)
 	memzero_explicit(bytes, sizeof(bytes));
 	if (IS_ERR(hmac))
 		return PTR_ERR(hmac);
-	key->hmac = hmac;
+	key->hmac[TOW_KEY_CURRENT] = hmac;
 	return 0;
 }
 
 /**
  * tow_cluster_key_cleanup - undo tow_cluster_key_init()
- * @key: the key, not in use
+ * @key: the keys, not in use
  */
 void tow_cluster_key_cleanup(struct tow_cluster_key *key)
 {
-	crypto_free_shash(key->hmac);
-	key->hmac = NULL;
+	int use;
+
+	for (use = 0; use < TOW_KEY_USES; use++) {
+		crypto_free_shash(key->hmac[use]);
+		key->hmac[use] = NULL;
+	}
 	mutex_destroy(&key->lock);
 }
 
@@ -230,12 +226,14 @@ static struct crypto_shash *tow_cluster_key_fetch(const char *name)
 
 /**
  * tow_cluster_key_set - take another key, or none
- * @key: the key
+ * @key: the keys
+ * @use: which of them
  * @name: description of a key of type "logon" that the calling process can find;
  *	"" or "none": no key
  *
  * The key is read now: later changes to it in the key service do not matter.
- * Sessions that exist keep their own keys.
+ * Sessions that exist keep their own keys.  If the next key becomes the current
+ * one, that becomes the next: nodes that connect with it still can.
  *
  * Return: 0; -EINVAL: @name is no valid description, or the key has less than
  * 16 or more than 1024 bytes, or consists of zeroes; -ENOKEY: there is no such
@@ -244,7 +242,8 @@ static struct crypto_shash *tow_cluster_key_fetch(const char *name)
  * several keyrings); -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an
  * error the old key stays.
  */
-int tow_cluster_key_set(struct tow_cluster_key *key, const char *name)
+int tow_cluster_key_set(struct tow_cluster_key *key, enum tow_key_use use,
+			const char *name)
 {
 	struct crypto_shash *hmac = NULL;
 
@@ -256,16 +255,22 @@ int tow_cluster_key_set(struct tow_cluster_key *key, const char *name)
 			return PTR_ERR(hmac);
 	}
 	mutex_lock(&key->lock);
-	swap(key->hmac, hmac);
-	strscpy_pad(key->name, name, sizeof(key->name));
+	if (use == TOW_KEY_CURRENT && name[0] &&
+	    !strcmp(name, key->name[TOW_KEY_NEXT])) {
+		swap(key->hmac[TOW_KEY_CURRENT], key->hmac[TOW_KEY_NEXT]);
+		memcpy(key->name[TOW_KEY_NEXT], key->name[TOW_KEY_CURRENT],
+		       TOW_KEY_NAME_MAX);
+	}
+	swap(key->hmac[use], hmac);
+	strscpy_pad(key->name[use], name, TOW_KEY_NAME_MAX);
 	mutex_unlock(&key->lock);
 	crypto_free_shash(hmac);
 	return 0;
 }
 
 /**
- * tow_cluster_key_there - is a key set?
- * @key: the key
+ * tow_cluster_key_there - is a current key set?
+ * @key: the keys
  *
  * Return: true: a key is set now.  That may change: tow_auth_derive() goes by
  * the handshake, not by this.
@@ -275,22 +280,130 @@ bool tow_cluster_key_there(struct tow_cluster_key *key)
 	bool there;
 
 	mutex_lock(&key->lock);
-	there = key->hmac;
+	there = key->hmac[TOW_KEY_CURRENT];
 	mutex_unlock(&key->lock);
 	return there;
 }
 
 /**
- * tow_cluster_key_name - copy the key's description
- * @key: the key
+ * tow_cluster_key_name - copy a key's description
+ * @key: the keys
+ * @use: which of them
  * @name: where to; "" if no key is set
  */
-void tow_cluster_key_name(struct tow_cluster_key *key,
+void tow_cluster_key_name(struct tow_cluster_key *key, enum tow_key_use use,
 			  char name[TOW_KEY_NAME_MAX])
 {
 	mutex_lock(&key->lock);
-	memcpy(name, key->name, TOW_KEY_NAME_MAX);
+	memcpy(name, key->name[use], TOW_KEY_NAME_MAX);
 	mutex_unlock(&key->lock);
+}
+
+/* ---- requests ---------------------------------------------------------------- */
+
+static int tow_auth_request_mac(struct crypto_shash *hmac,
+				const struct tow_handshake *handshake,
+				u8 mac[TOW_WIRE_MAC_BYTES])
+{
+	struct tow_auth_asked asked = {
+		.initiator = handshake->initiator,
+		.responder = handshake->responder,
+	};
+
+	memcpy(asked.request, &handshake->request, sizeof(asked.request));
+	return tow_auth_mac(hmac, "towline 1 request", &asked, sizeof(asked),
+			    mac);
+}
+
+static bool tow_auth_request_valid(struct crypto_shash *hmac,
+				   const struct tow_handshake *handshake)
+{
+	u8 mac[TOW_WIRE_MAC_BYTES];
+
+	return hmac && !tow_auth_request_mac(hmac, handshake, mac) &&
+	       tow_auth_equal(mac, handshake->request.mac,
+			      sizeof(handshake->request.mac));
+}
+
+/*
+ * The cluster key that a request was made with.  Caller holds the lock.  Return:
+ * NULL: none of them.
+ */
+static struct crypto_shash *tow_auth_key_of(struct tow_cluster_key *key,
+					    const struct tow_handshake *handshake)
+{
+	int use;
+
+	if (key->always)
+		return key->hmac[TOW_KEY_CURRENT];
+	for (use = 0; use < TOW_KEY_USES; use++) {
+		if (tow_auth_request_valid(key->hmac[use], handshake))
+			return key->hmac[use];
+	}
+	return NULL;
+}
+
+static bool tow_auth_keyed_request(const struct tow_handshake *handshake)
+{
+	return handshake->request.features &
+	       cpu_to_le32(TOW_WIRE_AUTHENTICATED);
+}
+
+/**
+ * tow_auth_sign_request - put the MAC into a request
+ * @key: the keys; the current one is used, or zeroes if the request says that
+ *	there is none
+ * @handshake: with both addresses, and the request but its MAC
+ *
+ * Return: 0; -ENOKEY: the key is not set any more; -ENOMEM; -ENOENT: the kernel
+ * has no HMAC-SHA256.
+ */
+int tow_auth_sign_request(struct tow_cluster_key *key,
+			  struct tow_handshake *handshake)
+{
+	struct crypto_shash *nobody = NULL, *hmac;
+	u8 mac[TOW_WIRE_MAC_BYTES];
+	int ret;
+
+	if (!tow_auth_keyed_request(handshake)) {
+		nobody = tow_auth_keyed(tow_auth_no_key,
+					sizeof(tow_auth_no_key));
+		if (IS_ERR(nobody))
+			return PTR_ERR(nobody);
+	}
+	mutex_lock(&key->lock);
+	hmac = nobody ?: key->hmac[TOW_KEY_CURRENT];
+	ret = hmac ? tow_auth_request_mac(hmac, handshake, mac) : -ENOKEY;
+	mutex_unlock(&key->lock);
+	crypto_free_shash(nobody);
+	if (!ret)
+		memcpy(handshake->request.mac, mac,
+		       sizeof(handshake->request.mac));
+	return ret;
+}
+
+/**
+ * tow_auth_check_request - does who makes a request have a cluster key of ours?
+ * @key: the keys
+ * @handshake: with both addresses and the request
+ *
+ * A request that says that there is no key is not looked at: the caller checks
+ * whether that is allowed.
+ *
+ * Return: 0: it does, or has made the request of somebody who does; -EKEYREJECTED:
+ * it does not.
+ */
+int tow_auth_check_request(struct tow_cluster_key *key,
+			   const struct tow_handshake *handshake)
+{
+	bool valid;
+
+	if (!tow_auth_keyed_request(handshake))
+		return 0;
+	mutex_lock(&key->lock);
+	valid = tow_auth_key_of(key, handshake);
+	mutex_unlock(&key->lock);
+	return valid ? 0 : -EKEYREJECTED;
 }
 
 /* ---- a session's keys ----------------------------------------------------- */
@@ -311,6 +424,7 @@ static int tow_auth_derive_from(struct tow_auth *auth,
 				u8 reply_mac[TOW_WIRE_MAC_BYTES])
 {
 	struct tow_auth_transcript transcript;
+	u8 name[TOW_WIRE_MAC_BYTES];
 	int ret;
 
 	tow_auth_write_down(&transcript, handshake);
@@ -332,8 +446,11 @@ static int tow_auth_derive_from(struct tow_auth *auth,
 				   initiator ? &auth->receive : &auth->send);
 	if (ret)
 		return ret;
-	return tow_auth_session_key(cluster, "towline 1 data", &transcript,
-				    &auth->data);
+	ret = tow_auth_mac(cluster, "towline 1 association", &transcript,
+			   sizeof(transcript), name);
+	if (!ret)
+		memcpy(auth->assoc, name, sizeof(auth->assoc));
+	return ret;
 }
 
 /*
@@ -343,7 +460,7 @@ static int tow_auth_derive_from(struct tow_auth *auth,
  */
 static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
 {
-	u32 initiator = le32_to_cpu(handshake->request.control.features);
+	u32 initiator = le32_to_cpu(handshake->request.features);
 	u32 responder = le32_to_cpu(handshake->reply.features);
 
 	if ((initiator ^ responder) & TOW_WIRE_AUTHENTICATED)
@@ -356,7 +473,8 @@ static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
  * tow_auth_derive - make the keys of a session
  * @auth: where to; zeroed, or after tow_auth_cleanup()
  * @key: tow_peers.key, or tow_peers.self for the loopback peer
- * @handshake: complete, but for the MAC in its reply
+ * @handshake: complete, but for the MAC in its reply.  The request's MAC says which
+ *	of the keys is used
  * @initiator: our end is the initiator
  * @reply_mac: where to: the reply's MAC.  The responder sends it, the initiator
  *	compares it with tow_auth_equal()
@@ -365,7 +483,7 @@ static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
  * cluster key (TOW_WIRE_AUTHENTICATED).  If both said that they have none, a
  * key of zeroes is used; the caller checks whether that is allowed.
  *
- * Return: 0; -ENOKEY: only one end said that it has a key, or @key is not set
+ * Return: 0; -ENOKEY: only one end said that it has a key, or the key is not set
  * any more; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an error
  * @auth has no keys.
  */
@@ -373,7 +491,7 @@ int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 		    const struct tow_handshake *handshake, bool initiator,
 		    u8 reply_mac[TOW_WIRE_MAC_BYTES])
 {
-	struct crypto_shash *nobody;
+	struct crypto_shash *nobody, *hmac;
 	bool keyed;
 	int ret;
 
@@ -382,9 +500,10 @@ int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 		return ret;
 	if (keyed || key->always) {
 		mutex_lock(&key->lock);
-		ret = key->hmac ? tow_auth_derive_from(auth, key->hmac,
-						       handshake, initiator,
-						       reply_mac) : -ENOKEY;
+		hmac = tow_auth_key_of(key, handshake);
+		ret = hmac ? tow_auth_derive_from(auth, hmac, handshake,
+						  initiator, reply_mac) :
+			     -ENOKEY;
 		mutex_unlock(&key->lock);
 	} else {
 		nobody = tow_auth_keyed(tow_auth_no_key,
@@ -408,69 +527,10 @@ void tow_auth_cleanup(struct tow_auth *auth)
 {
 	crypto_free_shash(auth->send);
 	crypto_free_shash(auth->receive);
-	crypto_free_shash(auth->data);
 	memzero_explicit(auth, sizeof(*auth));
 }
 
 /* ---- uses of a session's keys --------------------------------------------- */
-
-/**
- * tow_auth_data_mac - the MAC of a data queue pair's request or reply
- * @auth: the session's keys
- * @initiator: the sender of the request or reply is the session's initiator
- * @session: tow_session.id
- * @index: which of its data queue pairs
- * @qp_num: the sender's queue pair
- * @mac: where to
- *
- * Return: 0; -ENOKEY: there are no keys yet; the hash's error.
- */
-int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
-		      u32 index, u32 qp_num,
-		      u8 mac[TOW_WIRE_SHORT_MAC_BYTES])
-{
-	struct tow_auth_data data = {
-		.role		= initiator ? TOW_AUTH_INITIATOR :
-					      TOW_AUTH_RESPONDER,
-		.session	= cpu_to_le64(session),
-		.index		= cpu_to_le32(index),
-		.qp_num		= cpu_to_le32(qp_num),
-	};
-	u8 whole[TOW_WIRE_MAC_BYTES];
-	int ret;
-
-	if (!auth->data)
-		return -ENOKEY;
-	ret = tow_auth_mac(auth->data, "towline 1 data queue pair", &data,
-			   sizeof(data), whole);
-	if (!ret)
-		memcpy(mac, whole, TOW_WIRE_SHORT_MAC_BYTES);
-	memzero_explicit(whole, sizeof(whole));
-	return ret;
-}
-
-/**
- * tow_auth_assoc_name - the name of the association that begins with a session
- * @auth: the session's keys
- * @name: where to
- *
- * Both nonces are in the key, so no other association has this name.
- *
- * Return: 0; -ENOKEY: there are no keys yet; the hash's error.
- */
-int tow_auth_assoc_name(struct tow_auth *auth, u8 name[TOW_WIRE_ASSOC_BYTES])
-{
-	u8 whole[TOW_WIRE_MAC_BYTES];
-	int ret;
-
-	if (!auth->data)
-		return -ENOKEY;
-	ret = tow_auth_mac(auth->data, "towline 1 tie", NULL, 0, whole);
-	if (!ret)
-		memcpy(name, whole, TOW_WIRE_ASSOC_BYTES);
-	memzero_explicit(whole, sizeof(whole));
-	return ret;
-}
 
 /* A message's MAC, computed as if the header's @mac were zero. */
 static int tow_auth_message_mac(struct crypto_shash *hmac, const void *message,

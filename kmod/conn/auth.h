@@ -28,19 +28,32 @@ struct crypto_shash;
 #define TOW_KEY_BYTES_MAX	1024
 
 /**
- * struct tow_cluster_key - a device's cluster key
+ * enum tow_key_use - what a device's two cluster keys are for
+ * @TOW_KEY_CURRENT: to connect, and to be connected to
+ * @TOW_KEY_NEXT: only to be connected to, while all nodes get another key
+ * @TOW_KEY_USES: how many there are
+ */
+enum tow_key_use {
+	TOW_KEY_CURRENT,
+	TOW_KEY_NEXT,
+	TOW_KEY_USES
+};
+
+/**
+ * struct tow_cluster_key - a device's cluster keys
  * @lock: protects @hmac and @name
- * @hmac: a transform with the key, owned; NULL: no key is set.  The key itself
- *	is not kept
- * @always: the key is used whatever the handshake says; set before first use
- * @name: its description in the kernel's key service; "": no key is set
+ * @hmac: transforms with the keys, owned; NULL: no key is set.  The keys
+ *	themselves are not kept
+ * @always: the current key is used whatever the handshake says; set before first
+ *	use
+ * @name: their descriptions in the kernel's key service; "": no key is set
  */
 struct tow_cluster_key {
 	/* protects hmac, name */
 	struct mutex		lock;
-	struct crypto_shash	*hmac;
+	struct crypto_shash	*hmac[TOW_KEY_USES];
 	bool			always;
-	char			name[TOW_KEY_NAME_MAX];
+	char			name[TOW_KEY_USES][TOW_KEY_NAME_MAX];
 };
 
 /**
@@ -61,34 +74,35 @@ struct tow_handshake {
  * struct tow_auth - the keys of one session
  * @send: HMAC keyed for what we send
  * @receive: HMAC keyed for what we receive
- * @data: HMAC keyed for requests and replies of data queue pairs
  * @initiator_mac: the initiator's proof: the MAC in AUTH
+ * @assoc: name of the association that may begin with the session
  *
- * Owned by the session.  All are NULL before tow_auth_derive().
+ * Owned by the session.  All are NULL or zeroes before tow_auth_derive().
  */
 struct tow_auth {
 	struct crypto_shash	*send;
 	struct crypto_shash	*receive;
-	struct crypto_shash	*data;
 	u8			initiator_mac[TOW_WIRE_MAC_BYTES];
+	u8			assoc[TOW_WIRE_ASSOC_BYTES];
 };
 
 void tow_cluster_key_init(struct tow_cluster_key *key);
 void tow_cluster_key_cleanup(struct tow_cluster_key *key);
 int tow_cluster_key_random(struct tow_cluster_key *key);
-int tow_cluster_key_set(struct tow_cluster_key *key, const char *name);
+int tow_cluster_key_set(struct tow_cluster_key *key, enum tow_key_use use,
+			const char *name);
 bool tow_cluster_key_there(struct tow_cluster_key *key);
-void tow_cluster_key_name(struct tow_cluster_key *key,
+void tow_cluster_key_name(struct tow_cluster_key *key, enum tow_key_use use,
 			  char name[TOW_KEY_NAME_MAX]);
 
+int tow_auth_sign_request(struct tow_cluster_key *key,
+			  struct tow_handshake *handshake);
+int tow_auth_check_request(struct tow_cluster_key *key,
+			   const struct tow_handshake *handshake);
 int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 		    const struct tow_handshake *handshake, bool initiator,
 		    u8 reply_mac[TOW_WIRE_MAC_BYTES]);
 void tow_auth_cleanup(struct tow_auth *auth);
-int tow_auth_data_mac(struct tow_auth *auth, bool initiator, u64 session,
-		      u32 index, u32 qp_num,
-		      u8 mac[TOW_WIRE_SHORT_MAC_BYTES]);
-int tow_auth_assoc_name(struct tow_auth *auth, u8 name[TOW_WIRE_ASSOC_BYTES]);
 int tow_auth_sign(struct tow_auth *auth, void *message, size_t bytes);
 bool tow_auth_verify(struct tow_auth *auth, void *message, size_t bytes);
 bool tow_auth_equal(const u8 *one, const u8 *other, size_t bytes);

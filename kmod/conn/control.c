@@ -15,8 +15,8 @@
  *
  * The completion queue's work item handles messages one by one.  A message of
  * the wrong type, sender or size for the session's state is refused, although
- * its MAC is valid.  READY, HEARTBEAT, CREDIT and GOODBYE are handled here;
- * peer/ handles all others (tow_peer_session_receive()), and chooses what is
+ * its MAC is valid.  HEARTBEAT, CREDIT and GOODBYE are handled here, QPS and
+ * READY by data.c; peer/ handles all others (tow_peer_session_receive()), and chooses what is
  * sent next when no message is queued (tow_peer_session_fill()).
  *
  * The session owns the buffers, from tow_buffers_make() until its control queue
@@ -398,13 +398,14 @@ void tow_session_heartbeat(struct tow_session *session)
 				 "a heartbeat could not be posted");
 }
 
-/*
- * Make the responder's session READY, and send READY, both under @pump: no
- * other sender can put a message that needs a READY session before READY, and
- * no such message comes in before the session is READY.  The session is
- * AUTHENTICATED or further.
+/**
+ * tow_session_say_ready - make the responder's session READY, and send READY
+ * @session: the session, AUTHENTICATED or further
+ *
+ * Both under @pump: no other sender can put a message that needs a READY session
+ * before READY, and no such message comes in before the session is READY.
  */
-static void tow_session_say_ready(struct tow_session *session)
+void tow_session_say_ready(struct tow_session *session)
 {
 	bool done;
 	int ret = 0;
@@ -559,7 +560,9 @@ static const struct tow_rule tow_rules[] = {
 				    sizeof(struct tow_wire_auth)),
 	[TOW_WIRE_AUTHED] = TOW_FIXED(TOW_IN_OPENING, false, true,
 				      sizeof(struct tow_wire_authed)),
-	[TOW_WIRE_READY] = TOW_FIXED(TOW_IN_AUTHENTICATED, true, true, 0),
+	[TOW_WIRE_READY] = TOW_FIXED(TOW_IN_AUTHENTICATED, false, true, 0),
+	[TOW_WIRE_QPS] = TOW_AT_LEAST(TOW_IN_AUTHENTICATED,
+				      sizeof(struct tow_wire_qps)),
 	[TOW_WIRE_HEARTBEAT] = TOW_FIXED(TOW_IN_AUTHENTICATED | TOW_IN_READY,
 					 true, true, 0),
 	[TOW_WIRE_CREDIT] = TOW_FIXED(TOW_IN_AUTHENTICATED | TOW_IN_READY,
@@ -653,43 +656,6 @@ static int tow_message_goodbye(struct tow_session *session,
 	return 0;
 }
 
-/**
- * tow_accept_check_ready - make the responder's session READY if it is complete
- * @session: the session; @ready_heard or @connected has changed
- */
-void tow_accept_check_ready(struct tow_session *session)
-{
-	unsigned long flags;
-	bool complete;
-
-	spin_lock_irqsave(&session->lock, flags);
-	complete = session->ready_heard && session->connected == session->qps;
-	spin_unlock_irqrestore(&session->lock, flags);
-	if (complete)
-		tow_session_say_ready(session);
-}
-
-static int tow_message_ready(struct tow_session *session)
-{
-	unsigned long flags;
-
-	if (session->initiator) {
-		/* The responder's READY answers the initiator's. */
-		if (!READ_ONCE(session->ready_said))
-			return -EPROTO;
-		if (tow_session_set_state(session, TOW_SESSION_READY)) {
-			tow_session_beats(session);
-			tow_peer_session_ready(session);
-		}
-		return 0;
-	}
-	spin_lock_irqsave(&session->lock, flags);
-	session->ready_heard = true;
-	spin_unlock_irqrestore(&session->lock, flags);
-	tow_accept_check_ready(session);
-	return 0;
-}
-
 static int tow_message_dispatch(struct tow_session *session, u8 type,
 				u32 request, void *body, size_t bytes)
 {
@@ -699,7 +665,9 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 		return -EPROTO;
 	switch (type) {
 	case TOW_WIRE_READY:
-		return tow_message_ready(session);
+		return tow_data_ready(session);
+	case TOW_WIRE_QPS:
+		return tow_data_receive(session, body, bytes);
 	case TOW_WIRE_HEARTBEAT:
 	case TOW_WIRE_CREDIT:
 		return 0;

@@ -25,9 +25,6 @@
 #include "ops.h"
 #include "peer.h"
 
-/* Reads in flight on one data queue pair, in each direction. */
-#define TOW_LINK_READS		16
-
 /*
  * Retries when the peer has no receive posted, as credits prevent.  7: no
  * limit.
@@ -74,9 +71,6 @@ void tow_link_carry(struct tow_link *link, struct tow_session *session)
 {
 	spin_lock_bh(&link->lock);
 	link->session = session;
-	link->step = TOW_LINK_NEW;
-	link->error = 0;
-	link->parted = false;
 	spin_unlock_bh(&link->lock);
 }
 
@@ -100,16 +94,25 @@ void tow_link_qp_event(struct ib_event *event, void *context)
 		break;
 	case IB_EVENT_COMM_EST:
 		/*
-		 * Data came, but the connection manager's last message did not.
+		 * A message came, but the connection manager's last one did not.
 		 */
-		rdma_notify(link->id, IB_EVENT_COMM_EST);
+		if (link->id)
+			rdma_notify(link->id, IB_EVENT_COMM_EST);
 		break;
 	default:
 		break;
 	}
 }
 
-static int tow_link_create_control(struct tow_link *link)
+/**
+ * tow_link_create_control - create a session's control queue pair
+ * @link: its link; @id is bound to our device
+ *
+ * tow_link_destroy() undoes it.
+ *
+ * Return: 0, or the provider's error.
+ */
+int tow_link_create_control(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
 	struct ib_qp_init_attr attr = {
@@ -129,52 +132,23 @@ static int tow_link_create_control(struct tow_link *link)
 }
 
 /**
- * tow_link_create_qp - create a link's queue pair
- * @link: the link; @id is bound to our device
- *
- * tow_link_destroy() undoes it.
- *
- * Return: 0; -ENOSPC: there is no room for its receives or its completions;
- * -ENOMEM; the provider's error.
- */
-int tow_link_create_qp(struct tow_link *link)
-{
-	if (link->index == TOW_LINK_CONTROL)
-		return tow_link_create_control(link);
-	return tow_link_create_data(link);
-}
-
-/**
  * tow_link_conn_param - fill in the parameters of a connection
  * @link: the link, with its identifier
- * @asked: what the other end's request has; NULL: we make the request
  * @param: where to
  * @data: private data
  * @bytes: its size
  *
- * Each direction has no more reads in flight than both ends can have.  The
- * answer's numbers are those of the initiator's queue pair, too.
+ * One read, which nobody makes: without any, data queue pairs would get no right
+ * to reads from the connection manager, either.
  */
-void tow_link_conn_param(struct tow_link *link,
-			 const struct rdma_conn_param *asked,
-			 struct rdma_conn_param *param, const void *data, u8 bytes)
+void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
+			 const void *data, u8 bytes)
 {
-	const struct ib_device_attr *attrs =
-		&link->session->dev->ibdev->attrs;
-	unsigned int reads = link->index == TOW_LINK_CONTROL ? 1 :
-			     TOW_LINK_READS;
-
 	memset(param, 0, sizeof(*param));
 	param->private_data = data;
 	param->private_data_len = bytes;
-	param->responder_resources = min_t(int, attrs->max_qp_rd_atom, reads);
-	param->initiator_depth = min_t(int, attrs->max_qp_init_rd_atom, reads);
-	if (asked) {
-		param->responder_resources = min(param->responder_resources,
-						 asked->responder_resources);
-		param->initiator_depth = min(param->initiator_depth,
-					     asked->initiator_depth);
-	}
+	param->responder_resources = 1;
+	param->initiator_depth = 1;
 	rdma_set_min_rnr_timer(link->id, TOW_LINK_RNR_TIMER);
 	param->retry_count = link->session->settings.retry_count;
 	param->rnr_retry_count = TOW_LINK_RNR_RETRIES;
@@ -185,12 +159,6 @@ static void tow_link_note_step(struct tow_link *link, enum tow_link_step step)
 	struct tow_session *session = link->session;
 	unsigned long flags;
 
-	/* If operations are to be replayed, rma/replay.c opens the link. */
-	if (step == TOW_LINK_ESTABLISHED && !session->syncs) {
-		spin_lock_bh(&link->lock);
-		link->open = !link->over;
-		spin_unlock_bh(&link->lock);
-	}
 	spin_lock_irqsave(&session->lock, flags);
 	link->step = step;
 	spin_unlock_irqrestore(&session->lock, flags);
@@ -227,9 +195,6 @@ static void tow_link_accepted(struct tow_link *link,
 {
 	struct tow_wire_reply *reply = &link->session->handshake.reply;
 
-	/* One @data_reply is enough: links are connected one by one. */
-	if (link->index != TOW_LINK_CONTROL)
-		reply = &link->session->data_reply;
 	if (param->private_data_len < sizeof(*reply)) {
 		tow_link_note_error(link, -EPROTO);
 		return;
@@ -271,7 +236,7 @@ static int tow_link_rejected(struct rdma_cm_id *id,
 	    reject->magic != cpu_to_le32(TOW_WIRE_MAGIC))
 		return tow_link_may_ask_again(event->status) ? -EAGAIN :
 							       -ECONNREFUSED;
-	if (reject->version != cpu_to_le16(TOW_WIRE_VERSION))
+	if (reject->version < TOW_WIRE_LOWEST || reject->lowest > TOW_WIRE_VERSION)
 		return -EPROTONOSUPPORT;
 	return tow_session_error_of(le16_to_cpu(reject->reason));
 }
@@ -348,6 +313,8 @@ void tow_link_disconnect(struct tow_link *link, bool over)
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 
 	tow_ops_close(link, over);
+	if (link->qp)
+		ib_modify_qp(link->qp, &attr, IB_QP_STATE);
 	if (!link->id || !link->id->qp)
 		return;
 	if (tow_parting_possible(link->id)) {
@@ -382,6 +349,9 @@ static void tow_link_destroy_id(struct tow_link *link)
 void tow_link_destroy(struct tow_link *link)
 {
 	tow_qp_drain(link);
+	if (link->qp)
+		ib_destroy_qp(link->qp);
+	link->qp = NULL;
 	if (link->id)
 		tow_link_destroy_id(link);
 	tow_qp_gone(link);

@@ -44,8 +44,10 @@ enum tow_link_step {
  *	changed under @lock while there is no queue pair
  * @assoc: data: the association, which owns the link; control: NULL
  * @index: number of the data queue pair, or TOW_LINK_CONTROL
- * @id: the connection manager's identifier, owned, with the queue pair; NULL:
- *	none
+ * @id: control: the connection manager's identifier, owned, with the queue
+ *	pair; NULL: none
+ * @qp: data: the queue pair, owned; NULL: none
+ * @far_qp: data: number of the other end's
  * @cq: data: completion queue of what is sent; NULL: none
  * @receive_cq: data: completion queue of receives; NULL: none
  * @depth: data: work requests that may be posted
@@ -90,6 +92,8 @@ struct tow_link {
 	struct tow_assoc	*assoc;
 	int			index;
 	struct rdma_cm_id	*id;
+	struct ib_qp		*qp;
+	u32			far_qp;
 	struct tow_cq		*cq;
 	struct tow_cq		*receive_cq;
 	u32			depth;
@@ -127,13 +131,12 @@ struct tow_link {
 void tow_link_init_control(struct tow_link *link, struct tow_session *session);
 void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index);
 void tow_link_carry(struct tow_link *link, struct tow_session *session);
-int tow_link_create_qp(struct tow_link *link);
+int tow_link_create_control(struct tow_link *link);
 void tow_link_disconnect(struct tow_link *link, bool over);
 void tow_link_destroy(struct tow_link *link);
 int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
-void tow_link_conn_param(struct tow_link *link,
-			 const struct rdma_conn_param *asked,
-			 struct rdma_conn_param *param, const void *data, u8 bytes);
+void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
+			 const void *data, u8 bytes);
 void tow_link_qp_event(struct ib_event *event, void *context);
 
 /* rma/qp.c: data queue pairs */

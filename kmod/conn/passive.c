@@ -12,9 +12,7 @@
  *
  * A request for a control queue pair does not prove which node sent it.  So all
  * it can do is take one of a bounded number of half-open sessions, which end
- * soon.  The proof is in the first message, AUTH, which peer/ handles.  A
- * request for a data queue pair carries a MAC that only the other end of an
- * authenticated session can make.
+ * soon.  The proof is in the first message, AUTH, which peer/ handles.
  *
  * All of this runs in the connection manager's handler of the new connection.
  */
@@ -52,7 +50,8 @@ static void tow_accept_reject(struct rdma_cm_id *id, int error)
 {
 	struct tow_wire_reject reject = {
 		.magic		= cpu_to_le32(TOW_WIRE_MAGIC),
-		.version	= cpu_to_le16(TOW_WIRE_VERSION),
+		.version	= TOW_WIRE_VERSION,
+		.lowest		= TOW_WIRE_LOWEST,
 		.reason		= cpu_to_le16(error == -EPROTO ?
 					      TOW_WIRE_MALFORMED :
 					      tow_session_reason_of(error)),
@@ -62,16 +61,17 @@ static void tow_accept_reject(struct rdma_cm_id *id, int error)
 		    IB_CM_REJ_CONSUMER_DEFINED);
 }
 
-/* Is it a request of towline's, of our version? */
+/* Is it a request of towline's, of a version that we speak? */
 static int tow_accept_check(const struct tow_wire_request *request, u8 bytes)
 {
 	if (bytes < sizeof(*request) ||
 	    request->magic != cpu_to_le32(TOW_WIRE_MAGIC))
 		return -EPROTO;
-	if (request->version != cpu_to_le16(TOW_WIRE_VERSION))
-		return -EPROTONOSUPPORT;
-	if (request->kind != TOW_WIRE_CONTROL && request->kind != TOW_WIRE_DATA)
+	if (request->lowest > request->version)
 		return -EPROTO;
+	if (request->version < TOW_WIRE_LOWEST ||
+	    request->lowest > TOW_WIRE_VERSION)
+		return -EPROTONOSUPPORT;
 	return 0;
 }
 
@@ -85,14 +85,12 @@ static bool tow_accept_is_us(struct tow_device *dev,
 static int tow_accept_check_control(struct tow_device *dev,
 				    const struct tow_wire_request *request)
 {
-	u32 features = le32_to_cpu(request->control.features);
+	u32 features = le32_to_cpu(request->features);
 	bool have_key = tow_cluster_key_there(&dev->peers->key);
-	u16 qps = le16_to_cpu(request->control.qps);
 
-	if (request->index || !qps || qps > TOW_QPS_MAX ||
-	    features & ~TOW_WIRE_AUTHENTICATED ||
-	    memchr_inv(request->control.reserved, 0,
-		       sizeof(request->control.reserved)))
+	if (!request->qps || request->qps > TOW_QPS_MAX ||
+	    request->mtu < IB_MTU_256 || request->mtu > IB_MTU_4096 ||
+	    features & ~TOW_WIRE_AUTHENTICATED)
 		return -EPROTO;
 	/* Loopback uses tow_peers.self, and needs no cluster key. */
 	if (tow_accept_is_us(dev, request))
@@ -126,6 +124,20 @@ static bool tow_accept_address_fits(const struct rdma_cm_id *id)
 	return !memcmp(&gid, &id->route.path_rec->dgid, sizeof(gid));
 }
 
+/* The largest packet that both ends' ports take. */
+static enum ib_mtu tow_accept_mtu(const struct tow_session *session)
+{
+	enum ib_mtu mtu = session->handshake.request.mtu;
+	struct tow_device *dev = session->dev;
+	struct ib_port_attr port;
+
+	if (session->settings.mtu)
+		mtu = min(mtu, ib_mtu_int_to_enum(session->settings.mtu));
+	if (!ib_query_port(dev->ibdev, dev->port, &port))
+		mtu = min(mtu, port.active_mtu);
+	return mtu;
+}
+
 static int tow_accept_reply(struct tow_session *session)
 {
 	struct tow_handshake *handshake = &session->handshake;
@@ -133,15 +145,15 @@ static int tow_accept_reply(struct tow_session *session)
 	struct tow_device *dev = session->dev;
 
 	reply->magic = cpu_to_le32(TOW_WIRE_MAGIC);
-	reply->version = cpu_to_le16(TOW_WIRE_VERSION);
-	reply->kind = TOW_WIRE_CONTROL;
+	reply->version = min_t(u8, handshake->request.version,
+			       TOW_WIRE_VERSION);
 	memcpy(reply->incarnation, dev->incarnation,
 	       sizeof(reply->incarnation));
-	reply->session = cpu_to_le64(session->id);
 	get_random_bytes(reply->nonce, sizeof(reply->nonce));
 	reply->qp_num = cpu_to_le32(session->control.id->qp->qp_num);
-	reply->features = handshake->request.control.features;
-	reply->qps = cpu_to_le16(session->qps);
+	reply->features = handshake->request.features;
+	reply->qps = session->qps;
+	reply->mtu = tow_accept_mtu(session);
 	return tow_auth_derive(&session->auth, session->loopback ?
 			       &dev->peers->self : &dev->peers->key, handshake,
 			       false, reply->mac);
@@ -156,25 +168,20 @@ static int tow_accept_control_setup(struct tow_session *session,
 	struct rdma_conn_param answer;
 	int ret;
 
-	tow_address_of(&id->route.addr.dst_addr, &session->handshake.initiator,
-		       NULL);
 	/* The interface is not in the address of an accepted connection. */
 	if (ipv6_addr_type(&session->handshake.initiator) & IPV6_ADDR_LINKLOCAL)
 		session->scope_id = id->route.addr.dev_addr.bound_dev_if;
-	tow_address_of(&id->route.addr.src_addr, &session->handshake.responder,
-		       NULL);
 	session->control.id = id;
 	id->context = &session->control;
-	if (!tow_accept_qp_num_fits(param, request->control.qp_num))
+	if (!tow_accept_qp_num_fits(param, request->qp_num))
 		return -EPROTO;
-	session->qps = min_t(u32, le16_to_cpu(request->control.qps),
-			     session->settings.qps_per_peer);
+	session->qps = min_t(u32, request->qps, session->settings.qps_per_peer);
 	ret = tow_session_prepare(session, id);
 	if (!ret)
 		ret = tow_accept_reply(session);
 	if (ret)
 		return ret;
-	tow_link_conn_param(&session->control, param, &answer,
+	tow_link_conn_param(&session->control, &answer,
 			    &session->handshake.reply,
 			    sizeof(session->handshake.reply));
 	return rdma_accept(id, &answer);
@@ -189,11 +196,16 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 			      const struct rdma_conn_param *param)
 {
 	const struct tow_wire_request *request = param->private_data;
+	struct tow_handshake handshake = { .request = *request };
 	struct tow_conn_settings settings;
 	struct tow_session *session;
 	int ret;
 
+	tow_address_of(&id->route.addr.dst_addr, &handshake.initiator, NULL);
+	tow_address_of(&id->route.addr.src_addr, &handshake.responder, NULL);
 	ret = tow_accept_check_control(dev, request);
+	if (!ret)
+		ret = tow_auth_check_request(&dev->peers->key, &handshake);
 	if (ret)
 		return ret;
 	tow_conn_settings_read(dev->peers, &settings);
@@ -206,7 +218,7 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 		tow_session_put(session);
 		return -ENODEV;
 	}
-	session->handshake.request = *request;
+	session->handshake = handshake;
 	session->loopback = tow_accept_is_us(dev, request);
 	ret = tow_accept_control_setup(session, id, param);
 	if (ret) {
@@ -217,91 +229,6 @@ static int tow_accept_control(struct tow_device *dev, struct rdma_cm_id *id,
 	mutex_unlock(&session->setup);
 	tow_session_put(session);
 	return 0;
-}
-
-static int tow_accept_check_data(struct tow_session *session,
-				 const struct tow_wire_request *request)
-{
-	u8 mac[TOW_WIRE_SHORT_MAC_BYTES];
-	int ret;
-
-	if (READ_ONCE(session->state) != TOW_SESSION_AUTHENTICATED ||
-	    request->index >= session->qps || request->data.reserved ||
-	    session->data[request->index].id)
-		return -EPROTO;
-	ret = tow_auth_data_mac(&session->auth, true, session->id,
-				request->index,
-				le32_to_cpu(request->data.qp_num), mac);
-	if (ret)
-		return ret;
-	if (!tow_auth_equal(mac, request->data.mac, sizeof(mac)))
-		return -EKEYREJECTED;
-	return 0;
-}
-
-/* Caller holds the session's @setup. */
-static int tow_accept_data_setup(struct tow_session *session,
-				 struct rdma_cm_id *id, unsigned int index,
-				 const struct rdma_conn_param *param)
-{
-	struct tow_link *link = &session->data[index];
-	struct tow_wire_reply reply = {
-		.magic		= cpu_to_le32(TOW_WIRE_MAGIC),
-		.version	= cpu_to_le16(TOW_WIRE_VERSION),
-		.kind		= TOW_WIRE_DATA,
-		.index		= index,
-		.session	= cpu_to_le64(session->id),
-	};
-	struct rdma_conn_param answer;
-	int ret;
-
-	link->id = id;
-	id->context = link;
-	ret = tow_link_create_qp(link);
-	if (ret)
-		return ret;
-	memcpy(reply.incarnation, session->dev->incarnation,
-	       sizeof(reply.incarnation));
-	reply.qp_num = cpu_to_le32(id->qp->qp_num);
-	ret = tow_auth_data_mac(&session->auth, false, session->id, index,
-				id->qp->qp_num, reply.mac);
-	if (ret)
-		return ret;
-	tow_link_conn_param(link, param, &answer, &reply, sizeof(reply));
-	return rdma_accept(id, &answer);
-}
-
-static int tow_accept_data(struct tow_device *dev, struct rdma_cm_id *id,
-			   const struct rdma_conn_param *param)
-{
-	const struct tow_wire_request *request = param->private_data;
-	struct tow_session *session;
-	int ret;
-
-	session = tow_peer_session_find(dev,
-					le64_to_cpu(request->data.session));
-	if (!session)
-		return -ENOENT;
-	mutex_lock(&session->setup);
-	if (!tow_session_alive(session))
-		ret = -ENOENT;
-	else if (!tow_accept_qp_num_fits(param, request->data.qp_num))
-		ret = -EPROTO;
-	else
-		ret = tow_accept_check_data(session, request);
-	if (ret)
-		goto out_unlock;
-	ret = tow_accept_data_setup(session, id, request->index, param);
-	if (ret) {
-		tow_accept_reject(id, ret);
-		tow_session_fail(session, ret, tow_session_reason_of(ret),
-				 "a data queue pair could not be accepted");
-		ret = 0;
-	}
-out_unlock:
-	mutex_unlock(&session->setup);
-	tow_session_put(session);
-	return ret;
 }
 
 /*
@@ -320,29 +247,13 @@ static int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
 	if (!ret && !tow_accept_address_fits(id))
 		ret = -EPROTO;
 	if (!ret)
-		ret = request->kind == TOW_WIRE_CONTROL ?
-		      tow_accept_control(dev, id, param) :
-		      tow_accept_data(dev, id, param);
+		ret = tow_accept_control(dev, id, param);
 	if (ret) {
 		tow_address_of(&id->route.addr.dst_addr, &from, NULL);
 		tow_accept_refused(dev, &from, ret);
 		tow_accept_reject(id, ret);
 	}
 	return ret;
-}
-
-/* @link is connected: count it if it is a data queue pair's. */
-static void tow_session_established(struct tow_link *link)
-{
-	struct tow_session *session = link->session;
-	unsigned long flags;
-
-	if (link->index == TOW_LINK_CONTROL)
-		return;
-	spin_lock_irqsave(&session->lock, flags);
-	session->connected++;
-	spin_unlock_irqrestore(&session->lock, flags);
-	tow_accept_check_ready(session);
 }
 
 /* ---- listening ------------------------------------------------------------ */
@@ -379,10 +290,7 @@ static int tow_listen_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	/* A listener's context is NULL: its other events do not matter. */
 	if (!link)
 		return 0;
-	tow_link_event(id, event);
-	if (event->event == RDMA_CM_EVENT_ESTABLISHED)
-		tow_session_established(link);
-	return 0;
+	return tow_link_event(id, event);
 }
 
 static struct rdma_cm_id *tow_listen_on(struct sockaddr *address)

@@ -147,12 +147,15 @@ static void tow_session_destroy_links(struct tow_session *session, bool keep)
 	/* A handler of a message may still post; later ones see ENDING. */
 	if (session->cq)
 		flush_work(&session->cq->work);
+	/* Which it queues. */
+	tow_data_end(session);
 	for (i = 0; i < tow_session_links(session); i++)
 		tow_link_destroy(&session->data[i]);
 	tow_link_destroy(&session->control);
-	/* ib_free_cq() waits for a handler; other completions are dropped. */
 	if (session->cq) {
 		tow_rxe_run_tasklets(session->cq->device);
+		/* The last receive, too, may have invalidated a key. */
+		flush_work(&session->cq->work);
 		ib_free_cq(session->cq);
 	}
 	session->cq = NULL;
@@ -199,7 +202,7 @@ void tow_accept_refused(struct tow_device *dev, const struct in6_addr *from,
 static bool tow_session_refused(struct tow_session *session)
 {
 	return !session->initiator && !session->peer && !session->told &&
-	       session->error != -ECONNRESET &&
+	       session->error != -ECONNRESET && session->error != -EAGAIN &&
 	       !tow_session_orderly(session->reason);
 }
 
@@ -282,6 +285,7 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	tow_link_init_control(&session->control, session);
 	INIT_DELAYED_WORK(&session->timer, tow_session_tick);
 	INIT_WORK(&session->end_work, tow_session_end);
+	tow_data_init(session);
 	tow_credit_init(session);
 	ret = tow_peer_session_add(session);
 	if (ret) {
@@ -315,7 +319,7 @@ int tow_session_prepare(struct tow_session *session, struct rdma_cm_id *id)
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	session->cq = cq;
-	ret = tow_link_create_qp(&session->control);
+	ret = tow_link_create_control(&session->control);
 	if (ret)
 		return ret;
 	return tow_session_post_receives(session);

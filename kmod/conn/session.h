@@ -69,11 +69,9 @@ enum tow_session_state {
  * @peer: the peer, with a reference; NULL before the other end has proved
  *	itself
  * @index: number in tow_peers.sessions
- * @id: the session's name at both ends: the responder's @index
  * @initiator: our end made the request
  * @loopback: the other end is our own device
  * @handshake: request and reply of the control queue pair
- * @data_reply: initiator: the reply to the last request for a data queue pair
  * @auth: the keys
  * @settings: how to connect; a copy, which does not change
  * @opened_at: responder: when the request came; initiator: when the other end had
@@ -89,7 +87,7 @@ enum tow_session_state {
  *	SYNC has not come
  * @synced: SYNC was sent, or is not due; under @pump
  *
- * @lock: protects @state to @why, @connected, @ready_heard, @queue and @queued
+ * @lock: protects @state to @why, @queue and @queued
  * @state: changed by tow_session_set_state(), tow_session_fail() and
  *	tow_session_end()
  * @error: why the session ended, a negative errno; does not change after
@@ -101,13 +99,11 @@ enum tow_session_state {
  * @ready_at: when the session became READY, by tow_peers.clock; 0: not yet;
  *	under tow_peers.lock
  * @half_open: the session counts in tow_peers.half_open; under tow_peers.lock
- * @connected: responder: data queue pairs that are connected
- * @ready_heard: responder: the initiator's READY has come
- * @ready_said: initiator: READY may have been sent
+ * @ready_due: initiator: the other end may know our data queue pairs
  * @queue: struct tow_message that wait for credit, owned
  * @queued: entries of @queue
- * @wait: woken when @state (but to ENDED) or a link's @step or @error changes,
- *	and when a send completes
+ * @wait: woken when @state (but to ENDED), @control's @step or @error, or @far
+ *	changes, and when a send completes
  *
  * @setup: held while links are made, connected or accepted, after a check that
  *	the session is alive.  Accepting takes it in the connection manager's
@@ -139,6 +135,15 @@ enum tow_session_state {
  * @receive: receive buffers, owned
  * @qps: how many data queue pairs
  * @data: their links, which the association owns; NULL before @assoc
+ * @data_work: responder: makes and connects data queue pairs, and READY
+ * @made: responder: they are made; this and @joined are for @data_work only
+ * @joined: responder: they are being connected, or are
+ * @psn: number of the first packet on each
+ * @far: of the other end's data queue pairs
+ * @far.psn: likewise
+ * @far.answers: reads of ours that it can have in flight on each
+ * @far.asks: reads of its own
+ * @far.told: the other end has said QPS
  * @timer: checks @deadline until READY, then silence and idleness; sends
  *	heartbeats
  * @end_work: leads from ENDING to ENDED
@@ -149,11 +154,9 @@ struct tow_session {
 	struct tow_device	*dev;
 	struct tow_peer		*peer;
 	u64			index;
-	u64			id;
 	bool			initiator;
 	bool			loopback;
 	struct tow_handshake	handshake;
-	struct tow_wire_reply	data_reply;
 	struct tow_auth		auth;
 	struct tow_conn_settings settings;
 	u64			opened_at;
@@ -166,7 +169,7 @@ struct tow_session {
 	bool			syncs;
 	bool			synced;
 
-	/* protects state to why, connected, ready_heard, queue, queued */
+	/* protects state to why, queue, queued */
 	spinlock_t		lock;
 	enum tow_session_state	state;
 	int			error;
@@ -175,9 +178,7 @@ struct tow_session {
 	bool			told;
 	u64			ready_at;
 	bool			half_open;
-	unsigned int		connected;
-	bool			ready_heard;
-	bool			ready_said;
+	bool			ready_due;
 	struct list_head	queue;
 	unsigned int		queued;
 	wait_queue_head_t	wait;
@@ -208,6 +209,16 @@ struct tow_session {
 	struct tow_buffer	*receive;
 	unsigned int		qps;
 	struct tow_link		*data;
+	struct work_struct	data_work;
+	bool			made;
+	bool			joined;
+	u32			psn;
+	struct {
+		u32		psn;
+		u16		answers;
+		u16		asks;
+		bool		told;
+	} far;
 	struct delayed_work	timer;
 	struct work_struct	end_work;
 	struct tow_session_notify notify;
@@ -272,7 +283,7 @@ void tow_session_heartbeat(struct tow_session *session);
 int tow_session_post_receives(struct tow_session *session);
 int tow_buffers_make(struct tow_session *session);
 void tow_buffers_free(struct tow_session *session);
-void tow_accept_check_ready(struct tow_session *session);
+void tow_session_say_ready(struct tow_session *session);
 
 /* active.c */
 
@@ -280,8 +291,17 @@ void tow_accept_check_ready(struct tow_session *session);
 #define TOW_CONNECT_STEP_MS	2000
 
 int tow_connect_control(struct tow_session *session, unsigned int answer_ms);
-int tow_connect_data(struct tow_link *link);
 int tow_connect_wait_state(struct tow_session *session,
 			   enum tow_session_state state);
+
+/* data.c */
+void tow_data_init(struct tow_session *session);
+void tow_data_end(struct tow_session *session);
+int tow_data_modify(struct tow_link *link, enum ib_qp_state state);
+int tow_data_connect(struct tow_session *session);
+void tow_data_accept(struct tow_session *session);
+int tow_data_receive(struct tow_session *session,
+		     const struct tow_wire_qps *qps, size_t bytes);
+int tow_data_ready(struct tow_session *session);
 
 #endif /* TOW_SESSION_H */

@@ -72,8 +72,6 @@ u32 tow_session_reason_of(int error)
 		return TOW_WIRE_NO_ROOM;
 	case -EPROTO:
 		return TOW_WIRE_PROTOCOL;
-	case -ENOENT:
-		return TOW_WIRE_NO_SESSION;
 	case -ENODEV:
 		return TOW_WIRE_GOING;
 	default:
@@ -139,8 +137,6 @@ const char *tow_session_explain(int error)
 		return "no room for another connection";
 	case -EPROTO:
 		return "not understood";
-	case -ENOENT:
-		return "no such session";
 	case -ENODEV:
 		return "the device is going";
 	case -ETIMEDOUT:
@@ -177,7 +173,8 @@ void tow_session_note(struct tow_session *session, const char *stage,
  */
 bool tow_session_alive(const struct tow_session *session)
 {
-	return READ_ONCE(session->state) < TOW_SESSION_ENDING;
+	/* Pairs with tow_session_fail(). */
+	return smp_load_acquire(&session->state) < TOW_SESSION_ENDING;
 }
 
 /**
@@ -227,10 +224,11 @@ bool tow_session_fail(struct tow_session *session, int error, u32 reason,
 
 	spin_lock_irqsave(&session->lock, flags);
 	if (session->state < TOW_SESSION_ENDING) {
-		session->state = TOW_SESSION_ENDING;
 		session->error = error;
 		session->reason = reason;
 		session->why = why;
+		/* Pairs with tow_session_alive(): whoever sees it has the rest. */
+		smp_store_release(&session->state, TOW_SESSION_ENDING);
 		first = true;
 		/* The list's reference is put at the end of the work. */
 		queue_work(tow_wq, &session->end_work);

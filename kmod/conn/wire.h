@@ -17,22 +17,21 @@
 #include "uapi/towline.h"
 
 #define TOW_WIRE_MAGIC		0x4c574f54	/* "TOWL" */
-#define TOW_WIRE_VERSION	5
+/* What this node speaks: the present version, and those down to the lowest. */
+#define TOW_WIRE_VERSION	6
+#define TOW_WIRE_LOWEST		6
 
 #define TOW_WIRE_NONCE_BYTES	16
 #define TOW_WIRE_MAC_BYTES	32
 /*
- * A truncated MAC, where there is little room and a sender has one guess only.
+ * Truncated MACs, where there is little room and a sender has one guess only: of
+ * messages, and of requests.
  */
 #define TOW_WIRE_SHORT_MAC_BYTES 16
+#define TOW_WIRE_REQUEST_MAC_BYTES 8
 #define TOW_WIRE_ASSOC_BYTES	16
 
 /* ---- connecting ----------------------------------------------------------- */
-
-enum tow_wire_kind {
-	TOW_WIRE_CONTROL	= 1,	/* a control queue pair: begins a session */
-	TOW_WIRE_DATA		= 2	/* a data queue pair of a session */
-};
 
 /* Bits that request and reply must have in common. */
 enum tow_wire_feature {
@@ -42,85 +41,69 @@ enum tow_wire_feature {
 /**
  * struct tow_wire_request - private data of a connection request
  * @magic: TOW_WIRE_MAGIC
- * @version: TOW_WIRE_VERSION
- * @kind: enum tow_wire_kind
- * @index: DATA: which of the session's data queue pairs; CONTROL: 0
+ * @version: the highest version that the sender speaks
+ * @lowest: the lowest one
+ * @qps: data queue pairs that the sender asks for
+ * @mtu: enum ib_mtu: the largest packet that the sender's port and path take
  * @incarnation: of the sender's device
- * @control: the rest of a CONTROL request
- * @control.nonce: random, new for each request
- * @control.qp_num: the sender's control queue pair
- * @control.features: bits of enum tow_wire_feature
- * @control.qps: data queue pairs that the sender asks for
- * @data: the rest of a DATA request
- * @data.session: @session of the reply to the control request
- * @data.qp_num: the sender's data queue pair
- * @data.mac: see auth.c
+ * @nonce: random, new for each request
+ * @qp_num: the sender's control queue pair
+ * @features: bits of enum tow_wire_feature
+ * @mac: of all of the above and both addresses: see auth.c.  Also says which of
+ *	two cluster keys the session is made with
  *
  * 56 bytes: all that the connection manager leaves of 92.
  */
 struct tow_wire_request {
 	__le32	magic;
-	__le16	version;
-	__u8	kind;
-	__u8	index;
+	__u8	version;
+	__u8	lowest;
+	__u8	qps;
+	__u8	mtu;
 	__u8	incarnation[TOW_INCARNATION_BYTES];
-	union {
-		struct {
-			__u8	nonce[TOW_WIRE_NONCE_BYTES];
-			__le32	qp_num;
-			__le32	features;
-			__le16	qps;
-			__u8	reserved[6];
-		} control;
-		struct {
-			__le64	session;
-			__le32	qp_num;
-			__le32	reserved;
-			__u8	mac[TOW_WIRE_SHORT_MAC_BYTES];
-		} data;
-	};
+	__u8	nonce[TOW_WIRE_NONCE_BYTES];
+	__le32	qp_num;
+	__le32	features;
+	__u8	mac[TOW_WIRE_REQUEST_MAC_BYTES];
 };
 
 /**
  * struct tow_wire_reply - private data of an acceptance
  * @magic: TOW_WIRE_MAGIC
- * @version: TOW_WIRE_VERSION
- * @kind: as in the request
- * @index: as in the request
+ * @version: the highest version that both ends speak
+ * @qps: how many data queue pairs there will be
+ * @mtu: enum ib_mtu: their path MTU, not more than the request's
+ * @reserved0: zero
  * @incarnation: of the sender's device
- * @session: name of the session at both ends; DATA: as in the request
- * @nonce: CONTROL: random, new for each reply; DATA: zero
- * @qp_num: the sender's queue pair
- * @features: CONTROL: bits of enum tow_wire_feature; DATA: zero
- * @qps: CONTROL: how many data queue pairs there will be; DATA: zero
+ * @nonce: random, new for each reply
+ * @qp_num: the sender's control queue pair
+ * @features: as in the request
  * @reserved: zero
  * @mac: of all of the above and of the request: see auth.c
  */
 struct tow_wire_reply {
 	__le32	magic;
-	__le16	version;
-	__u8	kind;
-	__u8	index;
+	__u8	version;
+	__u8	qps;
+	__u8	mtu;
+	__u8	reserved0;
 	__u8	incarnation[TOW_INCARNATION_BYTES];
-	__le64	session;
 	__u8	nonce[TOW_WIRE_NONCE_BYTES];
 	__le32	qp_num;
 	__le32	features;
-	__le16	qps;
-	__u8	reserved[6];
+	__u8	reserved[8];
 	__u8	mac[TOW_WIRE_MAC_BYTES];
 };
 
 /* Why a request is rejected, or why a session ends. */
 enum tow_wire_reason {
 	TOW_WIRE_MALFORMED	= 1,	/* not a valid request */
-	TOW_WIRE_BAD_VERSION	= 2,	/* the version is in the reject */
+	TOW_WIRE_BAD_VERSION	= 2,	/* the versions are in the reject */
 	TOW_WIRE_NO_KEY		= 3,	/* only one end has a cluster key; or
 					 * none has, which is not allowed here
 					 */
 	TOW_WIRE_BAD_MAC	= 4,	/* the ends' cluster keys differ */
 	TOW_WIRE_BUSY		= 5,	/* no room now; try again soon */
-	TOW_WIRE_NO_SESSION	= 6,	/* DATA: no session of that name */
 	TOW_WIRE_CROSSED	= 7,	/* our own request goes on instead */
 	TOW_WIRE_GOING		= 8,	/* the device is going */
 	TOW_WIRE_NO_ROOM	= 9,	/* no more queue pairs, or no memory */
@@ -135,14 +118,16 @@ enum tow_wire_reason {
 /**
  * struct tow_wire_reject - private data of a rejection
  * @magic: TOW_WIRE_MAGIC
- * @version: TOW_WIRE_VERSION
+ * @version: the highest version that the sender speaks
+ * @lowest: the lowest one
  * @reason: enum tow_wire_reason
  *
  * Not authenticated: it ends an attempt to connect, but no session.
  */
 struct tow_wire_reject {
 	__le32	magic;
-	__le16	version;
+	__u8	version;
+	__u8	lowest;
 	__le16	reason;
 };
 
@@ -155,13 +140,14 @@ struct tow_wire_reject {
 
 enum tow_wire_type {
 	TOW_WIRE_AUTH		= 1,	/* initiator: tow_wire_auth; the first */
-	TOW_WIRE_AUTHED		= 2,	/* responder: tow_wire_authed: connect the
-					 * data queue pairs
+	TOW_WIRE_AUTHED		= 2,	/* responder: tow_wire_authed, then QPS */
+	TOW_WIRE_READY		= 3,	/* responder: all data queue pairs are
+					 * connected
 					 */
-	TOW_WIRE_READY		= 3,	/* all data queue pairs are connected */
 	TOW_WIRE_HEARTBEAT	= 4,	/* nothing else was sent for a while */
 	TOW_WIRE_CREDIT		= 5,	/* only for its header's credits */
 	TOW_WIRE_GOODBYE	= 6,	/* tow_wire_goodbye; the last */
+	TOW_WIRE_QPS		= 7,	/* tow_wire_qps */
 
 	TOW_WIRE_RESOLVE	= 16,	/* tow_wire_resolve */
 	TOW_WIRE_RESOLVE_MORE	= 17,	/* tow_wire_resolve_more */
@@ -244,6 +230,27 @@ struct tow_wire_auth {
 struct tow_wire_authed {
 	__u8	assoc[TOW_WIRE_ASSOC_BYTES];
 	__le64	dealt;
+};
+
+/**
+ * struct tow_wire_qps - the sender's data queue pairs
+ * @psn: number of the first packet on each, 24 bits
+ * @answers: reads of the receiver's that the sender can have in flight, on each
+ * @asks: reads of its own that it can have
+ * @count: how many queue pairs: as in the reply
+ * @reserved: zero
+ * @qp_num: their numbers, 24 bits
+ *
+ * Sent once by each end: by the initiator when its own are connected to the
+ * responder's.
+ */
+struct tow_wire_qps {
+	__le32	psn;
+	__le16	answers;
+	__le16	asks;
+	__le32	count;
+	__le32	reserved;
+	__le32	qp_num[];
 };
 
 /**
@@ -394,7 +401,7 @@ struct tow_wire_sync {
 
 /* The first three fit the private data that the connection manager leaves. */
 static_assert(sizeof(struct tow_wire_request) == 56);
-static_assert(sizeof(struct tow_wire_reply) == 96);
+static_assert(sizeof(struct tow_wire_reply) == 88);
 static_assert(sizeof(struct tow_wire_reject) == 8);
 static_assert(sizeof(struct tow_wire_header) == 40);
 static_assert(sizeof(struct tow_wire_auth) == 64);

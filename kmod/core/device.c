@@ -15,6 +15,8 @@
 struct workqueue_struct *tow_wq;
 /* An import's end waits for its exporter, which may wait for work in tow_wq. */
 struct workqueue_struct *tow_import_wq;
+/* Ends of sessions, in tow_wq, wait for what a responder makes. */
+struct workqueue_struct *tow_accept_wq;
 /* Attempts to connect wait for work in tow_wq. */
 struct workqueue_struct *tow_connect_wq;
 struct workqueue_struct *tow_reconnect_wq;
@@ -246,6 +248,7 @@ static const struct {
 } tow_workqueues[] = {
 	{ &tow_import_wq, "towline_import", WQ_UNBOUND },
 	{ &tow_wq, "towline", WQ_UNBOUND },
+	{ &tow_accept_wq, "towline_accept", WQ_UNBOUND },
 	{ &tow_connect_wq, "towline_connect", WQ_UNBOUND },
 	{ &tow_reconnect_wq, "towline_reconnect", WQ_UNBOUND },
 	{ &tow_cq_wq, "towline_cq", WQ_UNBOUND | WQ_HIGHPRI },

@@ -459,8 +459,7 @@ static void tow_assoc_register(struct tow_assoc *assoc, struct tow_session *sess
  *
  * tow_assoc_leave() or the association's work item ends it.
  *
- * Return: the association with a reference for the session; -ENOMEM; the hash's
- * error.
+ * Return: the association with a reference for the session; or ERR_PTR(-ENOMEM).
  */
 struct tow_assoc *tow_assoc_new(struct tow_session *session)
 {
@@ -479,9 +478,7 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 	assoc->lasts = !session->loopback;
 	assoc->tells = !session->loopback || session->initiator;
 	assoc->qps = session->qps;
-	ret = tow_auth_assoc_name(&session->auth, assoc->name);
-	if (ret)
-		goto err_free_tie;
+	memcpy(assoc->name, session->auth.assoc, sizeof(assoc->name));
 	ret = tow_assoc_log_init(&assoc->log);
 	if (ret)
 		goto err_free_tie;

@@ -46,11 +46,11 @@ int tow_peer_session_add(struct tow_session *session)
 		ret = -EAGAIN;
 	if (ret)
 		goto out_unlock;
-	session->id = ++peers->last_session;
-	ret = xa_insert(&peers->sessions, session->id, session, GFP_KERNEL);
+	ret = xa_insert(&peers->sessions, ++peers->last_session, session,
+			GFP_KERNEL);
 	if (ret)
 		goto out_unlock;
-	session->index = session->id;
+	session->index = peers->last_session;
 	session->opened_at = ++peers->clock;
 	session->half_open = !session->initiator;
 	peers->half_open += session->half_open;
@@ -60,28 +60,6 @@ int tow_peer_session_add(struct tow_session *session)
 out_unlock:
 	mutex_unlock(&peers->lock);
 	return ret;
-}
-
-/**
- * tow_peer_session_find - find a responder's session by its name
- * @dev: the device
- * @id: tow_session.id
- *
- * Return: the session with a reference for the caller, or NULL.
- */
-struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id)
-{
-	struct tow_peers *peers = dev->peers;
-	struct tow_session *session;
-
-	mutex_lock(&peers->lock);
-	session = xa_load(&peers->sessions, id);
-	if (session && session->initiator)
-		session = NULL;
-	if (session)
-		tow_session_get(session);
-	mutex_unlock(&peers->lock);
-	return session;
 }
 
 /**

@@ -12,7 +12,7 @@
  * If the peer is connecting to us, an attempt waits for that connection, but
  * not for ever: it may fail, so after a while the attempt tries again.
  *
- * conn/active.c connects each queue pair.  The decisions in between are made
+ * conn/ connects the queue pairs.  The decisions in between are made
  * here: whether there is a connection already, and which association to carry.
  */
 #include <linux/delay.h>
@@ -73,20 +73,10 @@ static int tow_connect_prove(struct tow_session *session)
 /* Connect a session from the other end's proof to READY. */
 static int tow_connect_all(struct tow_session *session)
 {
-	unsigned int i;
 	int ret;
 
 	ret = tow_connect_prove(session);
-	for (i = 0; !ret && i < session->qps; i++)
-		ret = tow_connect_data(&session->data[i]);
-	if (ret)
-		return ret;
-	/* Before sending: the answer may be handled before the call returns. */
-	WRITE_ONCE(session->ready_said, true);
-	ret = tow_session_send(session, TOW_WIRE_READY, 0, NULL, 0);
-	if (!ret)
-		ret = tow_connect_wait_state(session, TOW_SESSION_READY);
-	return ret;
+	return ret ?: tow_data_connect(session);
 }
 
 /* Wait until nothing of a session is left, before the next try. */

@@ -154,12 +154,14 @@ static int tow_accept_auth(struct tow_session *session,
 	}
 	if (!tow_session_set_state(session, TOW_SESSION_AUTHENTICATED))
 		return 0;
-	tow_session_note(session, "authenticated", session->id, 0);
+	tow_session_note(session, "authenticated", session->index, 0);
 	ret = tow_session_send(session, TOW_WIRE_AUTHED, 0, &authed,
 			       sizeof(authed));
 	if (ret)
 		tow_session_fail(session, ret, tow_session_reason_of(ret),
 				 "AUTHED could not be sent");
+	else
+		tow_data_accept(session);
 	return 0;
 }
 

@@ -259,6 +259,7 @@ bool tow_peer_lose_address(struct tow_peer *peer,
 struct tow_address tow_peer_session_address(const struct tow_session *session);
 bool tow_peer_session_leads(const struct tow_session *session,
 			    const struct tow_address *address);
+struct tow_address tow_peer_address(const struct tow_peer *peer);
 void tow_peer_add_address(struct tow_peer *peer,
 			  const struct tow_address *address);
 void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly);
@@ -275,7 +276,6 @@ void tow_peer_drop_assoc(struct tow_peer *peer, int error, bool orderly);
 
 /* collision.c */
 int tow_peer_session_add(struct tow_session *session);
-struct tow_session *tow_peer_session_find(struct tow_device *dev, u64 id);
 struct tow_session *tow_peer_session_next(struct tow_device *dev, u64 *cursor);
 void tow_sessions_look(struct tow_device *dev, u32 down);
 int tow_peer_begin(struct tow_session *session,

@@ -116,8 +116,7 @@ static int tow_assoc_carry_or_begin(struct tow_session *session,
 /*
  * Let a session carry @assoc, which is claimed; or a new association if @assoc
  * is NULL.
- * Return: 0; the session's error if it is ENDING; -EPROTO; -ENOMEM; the hash's
- * error.
+ * Return: 0; the session's error if it is ENDING; -EPROTO; -ENOMEM.
  */
 static int tow_assoc_begin(struct tow_session *session, struct tow_assoc *assoc,
 			   u64 dealt)

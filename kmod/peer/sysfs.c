@@ -90,6 +90,7 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	struct tow_peers *peers = peer->dev->peers;
 	struct tow_session *session, *other;
 	struct tow_assoc *assoc = tow_peer_assoc(peer);
+	struct tow_address address;
 	unsigned long busy_at;
 	u32 size = info->size;
 
@@ -102,9 +103,10 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	if (peer->loopback)
 		info->flags |= TOW_PEER_LOOPBACK;
 	mutex_lock(&peers->lock);
-	memcpy(info->address, &peer->addresses[0].in6, sizeof(info->address));
-	info->scope_id = peer->addresses[0].scope_id;
-	info->port = peer->addresses[0].port;
+	address = tow_peer_address(peer);
+	memcpy(info->address, &address.in6, sizeof(info->address));
+	info->scope_id = address.scope_id;
+	info->port = address.port;
 	info->state = peer->state;
 	info->last_error = peer->error;
 	info->epoch = peer->epoch;
@@ -133,7 +135,7 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	/* Read before @jiffies, so that the difference is not negative. */
 	busy_at = READ_ONCE(session->busy_at);
 	info->idle_ms = jiffies_to_msecs(jiffies - busy_at);
-	if (session->handshake.request.control.features &
+	if (session->handshake.request.features &
 	    cpu_to_le32(TOW_WIRE_AUTHENTICATED))
 		info->flags |= TOW_PEER_AUTHENTICATED;
 	tow_session_put(session);
@@ -343,7 +345,7 @@ void tow_peer_dump(struct tow_peer *peer, const char *why)
 	if (!peer)
 		return;
 	mutex_lock(&peer->dev->peers->lock);
-	address = peer->addresses[0];
+	address = tow_peer_address(peer);
 	mutex_unlock(&peer->dev->peers->lock);
 	tow_device_name(peer->dev, device);
 	tow_peer_name(&address, name);

@@ -207,6 +207,29 @@ bool tow_peer_session_leads(const struct tow_session *session,
 }
 
 /**
+ * tow_peer_address - where a peer is found
+ * @peer: the peer, with an address; caller holds tow_peers.lock
+ *
+ * Return: the address that its session uses; without a session, the first that has
+ * not moved to another peer.
+ */
+struct tow_address tow_peer_address(const struct tow_peer *peer)
+{
+	struct tow_address address;
+	int i;
+
+	lockdep_assert_held(&peer->dev->peers->lock);
+	if (peer->session) {
+		address = tow_peer_session_address(peer->session);
+		i = tow_peer_alias(peer, &address);
+		/* With its port. */
+		return i < 0 ? address : peer->addresses[i];
+	}
+	i = ffz(peer->moved);
+	return peer->addresses[i < peer->aliases ? i : 0];
+}
+
+/**
  * tow_peer_by_address - the READY peer that an address leads to
  * @dev: the device
  * @address: the address

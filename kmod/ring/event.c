@@ -105,7 +105,7 @@ static u32 tow_flow_news(const struct tow_flow *flow)
 static void tow_event_describe(const struct tow_peer *peer, u32 what,
 			       struct tow_queue_event *event)
 {
-	const struct tow_address *address = &peer->addresses[0];
+	const struct tow_address address = tow_peer_address(peer);
 
 	event->what = what;
 	event->peer = peer->id;
@@ -113,9 +113,9 @@ static void tow_event_describe(const struct tow_peer *peer, u32 what,
 	event->broken_ns = peer->events.broken_ns;
 	event->lost_ns = peer->events.lost_ns;
 	event->state = peer->state;
-	event->scope_id = address->scope_id;
-	event->port = address->port;
-	memcpy(event->address, &address->in6, sizeof(event->address));
+	event->scope_id = address.scope_id;
+	event->port = address.port;
+	memcpy(event->address, &address.in6, sizeof(event->address));
 	memcpy(event->incarnation, peer->incarnation,
 	       sizeof(event->incarnation));
 }

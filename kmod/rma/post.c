@@ -140,7 +140,7 @@ static void tow_works_post(struct tow_link *link, u32 *count)
 	last->next = NULL;
 	tow_cq_post(link->cq, *count);
 	*count = 0;
-	ret = ib_post_send(link->id->qp, &link->works[0].rdma.wr, &bad);
+	ret = ib_post_send(link->qp, &link->works[0].rdma.wr, &bad);
 	tow_cq_posted(link->cq);
 	last->next = next;
 	if (ret) {

@@ -3,7 +3,7 @@
  * A session's data queue pairs: which completion queues they use, and how they
  * are drained.
  *
- * conn/link.c connects and destroys them, as it does control queue pairs.  Work
+ * conn/data.c connects them, conn/link.c destroys them.  Work
  * requests that have not completed when their queue pair is destroyed are left
  * to the association (replay.c).
  */
@@ -31,7 +31,7 @@ static u32 tow_link_inline_bytes(struct tow_device *dev)
 
 /**
  * tow_link_create_data - give a link its data queue pair
- * @link: the link; @link->id is there, and bound to our device
+ * @link: the link; its session's control queue pair is connected
  *
  * tow_qp_drain() and tow_qp_gone() undo it.
  *
@@ -55,6 +55,7 @@ int tow_link_create_data(struct tow_link *link)
 		.qp_type		= IB_QPT_RC,
 	};
 	struct tow_cq *receive_cq, *cq;
+	struct ib_qp *qp;
 	int ret;
 
 	ret = tow_ops_prepare(link, &depth);
@@ -71,9 +72,12 @@ int tow_link_create_data(struct tow_link *link)
 	attr.send_cq = tow_cq_device_cq(cq);
 	attr.recv_cq = tow_cq_device_cq(receive_cq);
 	attr.cap.max_send_wr = depth;
-	ret = rdma_create_qp(link->id, dev->pd, &attr);
-	if (ret)
+	qp = ib_create_qp(dev->pd, &attr);
+	if (IS_ERR(qp)) {
+		ret = PTR_ERR(qp);
 		goto err_put_receive_cq;
+	}
+	link->qp = qp;
 	link->cq = cq;
 	link->depth = depth;
 	link->receive_depth = receives;
@@ -82,7 +86,7 @@ int tow_link_create_data(struct tow_link *link)
 				 attr.cap.max_inline_data);
 	/* Pairs with tow_credit_drain(). */
 	smp_store_release(&link->receive_cq, receive_cq);
-	return tow_receives_post(link);
+	return tow_data_modify(link, IB_QPS_INIT) ?: tow_receives_post(link);
 
 err_put_receive_cq:
 	tow_cq_put(dev, receive_cq, receives);

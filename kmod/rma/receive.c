@@ -120,7 +120,7 @@ static void tow_receive_done(struct ib_cq *cq, struct ib_wc *wc)
 
 /**
  * tow_receives_post - let notifications come in
- * @link: the link of a data queue pair, which is not connected yet
+ * @link: the link of a data queue pair, INIT
  *
  * Return: 0; the provider's error: some receives may be posted.
  */
@@ -132,7 +132,7 @@ int tow_receives_post(struct tow_link *link)
 	link->last_imm = U64_MAX;
 	link->receives = 0;
 	while (!ret && link->receives < link->receive_depth) {
-		ret = tow_receive_post(link, link->id->qp);
+		ret = tow_receive_post(link, link->qp);
 		link->receives += !ret;
 	}
 	return ret;

@@ -50,8 +50,8 @@ FIXTURE_TEARDOWN(addresses)
 	EXPECT_EQ(0, tow_knobs_restore(&self->knobs));
 }
 
-/* The peer that has this name; 0: none. */
-static __u64 number_of(int fd, char name)
+/* The peer that has this name: its number, and the last byte of where it is; 0: none. */
+static __u64 find(int fd, char name, char *where)
 {
 	struct tow_peer_info entries[16];
 	struct tow_peer_list call = {
@@ -63,9 +63,18 @@ static __u64 number_of(int fd, char name)
 		return 0;
 	while (call.count--)
 		if (!(entries[call.count].flags & TOW_PEER_LOOPBACK) &&
-		    entries[call.count].incarnation[15] == (uint8_t)name)
+		    entries[call.count].incarnation[15] == (uint8_t)name) {
+			*where = (char)entries[call.count].address[15];
 			return entries[call.count].peer;
+		}
 	return 0;
+}
+
+static __u64 number_of(int fd, char name)
+{
+	char where;
+
+	return find(fd, name, &where);
 }
 
 /* Whom PEER_CONNECT finds there: nobody but the node itself listens at any of its addresses. */
@@ -82,6 +91,7 @@ static __u64 found_at(int fd, char address)
 /* A node has moved to another address, and a new one has its old one. */
 TEST_F_TIMEOUT(addresses, that_is_anothers_now, 60)
 {
+	char where;
 	__u64 p;
 	int reason;
 
@@ -89,13 +99,21 @@ TEST_F_TIMEOUT(addresses, that_is_anothers_now, 60)
 	evil_end(&self->p);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
 	ASSERT_EQ(0, evil_come(&self->p, 'p', 'b', &reason));
-	p = number_of(self->fd, 'p');
+	p = find(self->fd, 'p', &where);
 	ASSERT_NE(0, p);
+	EXPECT_EQ('b', where);
 	ASSERT_EQ(0, evil_come(&self->q, 'q', 'a', &reason));
 	EXPECT_EQ(0, evil_use(&self->p));
 	EXPECT_EQ(0, evil_use(&self->q));
 	EXPECT_EQ(p, number_of(self->fd, 'p'));
 	EXPECT_EQ(2, evil_count("sessions"));
+	/* Nor is the other one told for it when it has gone. */
+	evil_end(&self->p);
+	ASSERT_EQ(1, evil_wait("sessions", 1));
+	EXPECT_EQ(p, find(self->fd, 'p', &where));
+	EXPECT_EQ('b', where);
+	EXPECT_NE(0, find(self->fd, 'q', &where));
+	EXPECT_EQ('a', where);
 }
 
 /* Its connection is by another address now: who is at the old one is asked for anew. */
@@ -163,6 +181,7 @@ TEST_F_TIMEOUT(addresses, another_life, 60)
  */
 TEST_F_TIMEOUT(addresses, a_node_that_is_another, 60)
 {
+	long long refused = evil_count("auth_refused");
 	struct evil thief;
 	int reason;
 
@@ -173,6 +192,8 @@ TEST_F_TIMEOUT(addresses, a_node_that_is_another, 60)
 	evil_end(&thief);
 	EXPECT_EQ(0, evil_use(&self->p));
 	EXPECT_EQ(1, evil_wait("sessions", 1));
+	/* Whoever is to wait was not refused. */
+	EXPECT_EQ(refused, evil_count("auth_refused"));
 	tow_test_sleep_ms(SILENT_MS);
 	ASSERT_EQ(0, evil_come(&self->q, 'p', 'b', &reason));
 	EXPECT_EQ(0, evil_use(&self->q));
@@ -182,13 +203,10 @@ TEST_F_TIMEOUT(addresses, a_node_that_is_another, 60)
 /* A request from somewhere else than it says. */
 TEST_F_TIMEOUT(addresses, an_address_that_is_not_its, 60)
 {
-	struct evil_reply reply;
 	int reason;
 
 	ASSERT_EQ(0, evil_appear_at(&self->p, 'p', 'a', 'b'));
-	EXPECT_EQ(-ECONNREFUSED, evil_connect(self->p.fd, &self->p.request,
-					      sizeof(self->p.request), &reply, sizeof(reply),
-					      &reason));
+	EXPECT_EQ(-ECONNREFUSED, evil_ask(&self->p, &reason));
 	EXPECT_EQ(R_MALFORMED, reason);
 }
 

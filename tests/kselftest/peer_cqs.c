@@ -134,22 +134,11 @@ TEST_F(cqs, smaller_than_a_queue_pair)
 /* The last data queue pair of somebody who comes finds none for what it receives. */
 TEST_F(cqs, no_room_for_who_comes)
 {
-	struct evil_request request;
-	struct evil_reply reply;
-	int fd, i, reason = -1;
-
 	ASSERT_EQ(0, device_has(ENTRIES));
 	ASSERT_EQ(0, allow("8"));
 	ASSERT_EQ(0, evil_begin(&self->e, QPS));
 	ASSERT_EQ(0, evil_prove(&self->e));
-	for (i = 0; i < QPS - 1; i++)
-		ASSERT_EQ(0, evil_connect_data(&self->e, i));
-	fd = evil_data_request(&self->e, i, &request);
-	ASSERT_LE(0, fd);
-	EXPECT_EQ(-ECONNREFUSED, evil_connect(fd, &request, sizeof(request), &reply,
-					      sizeof(reply), &reason));
-	EXPECT_EQ(R_NO_ROOM, reason);
-	close(fd);
+	EXPECT_EQ(R_NO_ROOM, evil_how_it_ends(&self->e));
 	evil_end(&self->e);
 	EXPECT_TRUE(all_gone());
 	/* Now there is. */
@@ -165,9 +154,7 @@ TEST_F(cqs, no_room_for_control)
 
 	ASSERT_EQ(0, allow("0"));
 	ASSERT_EQ(0, evil_prepare(&self->e, 1));
-	EXPECT_EQ(-ECONNREFUSED, evil_connect(self->e.fd, &self->e.request,
-					      sizeof(self->e.request), &self->e.reply,
-					      sizeof(self->e.reply), &reason));
+	EXPECT_EQ(-ECONNREFUSED, evil_ask(&self->e, &reason));
 	EXPECT_EQ(R_NO_ROOM, reason);
 	EXPECT_EQ(-ENOMEM, tow_connect_self(self->fd, &peer));
 	EXPECT_TRUE(all_gone());

@@ -6,6 +6,7 @@
  * forgotten, and the next honest node is served.
  */
 #include "tow_evil.h"
+#include "tow_halt.h"
 #include "tow_sysfs.h"
 #include "tow_rdma.h"
 
@@ -62,39 +63,40 @@ struct spoilt {
 
 #define SPOILT(field, to, why) { #field " is " #to, offsetof(struct evil_request, field), \
 		sizeof(((struct evil_request *)0)->field), to, why }
+#define VERSIONS(highest, lowest, why) { "versions " #lowest " to " #highest, \
+		offsetof(struct evil_request, version), 2, (highest) | (lowest) << 8, why }
 
 static const struct spoilt spoilt[] = {
 	SPOILT(magic, 0, R_MALFORMED),
 	SPOILT(magic, 0x4c574f55, R_MALFORMED),
-	SPOILT(version, 0, R_BAD_VERSION),
-	SPOILT(version, 1, R_BAD_VERSION),
-	SPOILT(version, EVIL_VERSION - 1, R_BAD_VERSION),
-	SPOILT(version, EVIL_VERSION + 1, R_BAD_VERSION),
-	SPOILT(version, 0x100, R_BAD_VERSION),
-	SPOILT(kind, 0, R_MALFORMED),
-	SPOILT(kind, 3, R_MALFORMED),
-	SPOILT(kind, 255, R_MALFORMED),
-	SPOILT(index, 1, R_MALFORMED),
-	SPOILT(control.qps, 0, R_MALFORMED),
-	SPOILT(control.qps, 65, R_MALFORMED),
-	SPOILT(control.qps, 0xffff, R_MALFORMED),
-	SPOILT(control.features, 2 | EVIL_KEYED, R_MALFORMED),
-	SPOILT(control.features, 0x80000001, R_MALFORMED),
-	SPOILT(control.features, 0, R_NO_KEY),
-	SPOILT(control.reserved[0], 1, R_MALFORMED),
-	SPOILT(control.reserved[5], 1, R_MALFORMED),
+	VERSIONS(0, 0, R_BAD_VERSION),
+	/* What version 5 said: it had no lowest one. */
+	VERSIONS(EVIL_VERSION - 1, 0, R_BAD_VERSION),
+	VERSIONS(EVIL_VERSION - 1, EVIL_VERSION - 1, R_BAD_VERSION),
+	VERSIONS(EVIL_VERSION + 1, EVIL_VERSION + 1, R_BAD_VERSION),
+	VERSIONS(0xff, EVIL_VERSION + 1, R_BAD_VERSION),
+	VERSIONS(EVIL_VERSION - 1, EVIL_VERSION, R_MALFORMED),
+	VERSIONS(EVIL_VERSION, EVIL_VERSION + 1, R_MALFORMED),
+	SPOILT(qps, 0, R_MALFORMED),
+	SPOILT(qps, 65, R_MALFORMED),
+	SPOILT(qps, 0xff, R_MALFORMED),
+	SPOILT(mtu, 0, R_MALFORMED),
+	SPOILT(mtu, 6, R_MALFORMED),
+	SPOILT(mtu, 0xff, R_MALFORMED),
+	SPOILT(features, 2 | EVIL_KEYED, R_MALFORMED),
+	SPOILT(features, 0x80000001, R_MALFORMED),
+	SPOILT(features, 0, R_NO_KEY),
 };
 
 static int spoil(const struct spoilt *how, int *reason)
 {
-	struct evil_reply reply;
 	struct evil e;
 	int ret = evil_prepare(&e, 1);
 
 	if (ret)
 		return ret;
 	memcpy((char *)&e.request + how->offset, &how->value, how->bytes);
-	ret = evil_connect(e.fd, &e.request, sizeof(e.request), &reply, sizeof(reply), reason);
+	ret = evil_ask(&e, reason);
 	evil_end(&e);
 	return ret;
 }
@@ -127,6 +129,49 @@ TEST_F_TIMEOUT(hostile, bad_handshakes, 1000)
 	close(log);
 }
 
+/* Who does not have the key, and changes a good request of another. */
+TEST_F(hostile, requests_of_strangers)
+{
+	struct evil e;
+	int reason;
+
+	for (int bit = 0; bit < 64; bit += 21) {
+		ASSERT_EQ(0, evil_prepare(&e, 1));
+		ASSERT_EQ(0, evil_sign(&e));
+		e.request.mac[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		EXPECT_EQ(-ECONNREFUSED, evil_connect(e.fd, &e.request, sizeof(e.request),
+						      &e.reply, sizeof(e.reply), &reason));
+		EXPECT_EQ(R_BAD_MAC, reason);
+		evil_end(&e);
+	}
+	ASSERT_EQ(0, evil_prepare(&e, 1));
+	ASSERT_EQ(0, evil_sign(&e));
+	e.request.nonce[0] ^= 1;
+	EXPECT_EQ(-ECONNREFUSED, evil_connect(e.fd, &e.request, sizeof(e.request), &e.reply,
+					      sizeof(e.reply), &reason));
+	EXPECT_EQ(R_BAD_MAC, reason);
+	evil_end(&e);
+	EXPECT_EQ(self->refused + 5, evil_count("auth_refused"));
+	EXPECT_EQ(0, evil_count("sessions"));
+}
+
+/* Who speaks later versions, too, and whose packets are small. */
+TEST_F(hostile, what_both_can)
+{
+	struct evil e;
+	int reason;
+
+	ASSERT_EQ(0, evil_prepare(&e, 1));
+	e.request.version = EVIL_VERSION + 1;
+	e.request.mtu = 1;
+	ASSERT_EQ(0, evil_ask(&e, &reason));
+	EXPECT_EQ(EVIL_VERSION, e.reply.version);
+	EXPECT_EQ(1, e.reply.mtu);
+	EXPECT_EQ(0, evil_derive(&e));
+	evil_end(&e);
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+}
+
 /* The connection manager fills up with zeroes what is short. */
 TEST_F(hostile, requests_of_other_lengths)
 {
@@ -137,8 +182,7 @@ TEST_F(hostile, requests_of_other_lengths)
 
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
 		ASSERT_EQ(0, evil_prepare(&e, 1));
-		/* So that what is cut off was not zero. */
-		memset(e.request.control.reserved, 0, sizeof(e.request.control.reserved));
+		ASSERT_EQ(0, evil_sign(&e));
 		EXPECT_GT(0, evil_connect(e.fd, &e.request, lengths[i], &reply, sizeof(reply),
 					  &reason)) {
 			TH_LOG("%zu bytes", lengths[i]);
@@ -226,9 +270,8 @@ TEST_F(hostile, the_nodes_own_name)
 		ASSERT_EQ(0, evil_prepare(&e, 1));
 		for (size_t i = 0; i < 16; i++)
 			ASSERT_EQ(1, sscanf(line + 2 * i, "%2hhx", &e.request.incarnation[i]));
-		e.request.control.features = features;
-		ASSERT_EQ(0, evil_connect(e.fd, &e.request, sizeof(e.request), &e.reply,
-					  sizeof(e.reply), &reason));
+		e.request.features = features;
+		ASSERT_EQ(0, evil_ask(&e, &reason));
 		EXPECT_EQ(-EKEYREJECTED, evil_derive(&e));
 		/* Not even its goodbye can be understood. */
 		EXPECT_GT(0, prove_with(_metadata, &e, e.auth.mac));
@@ -311,16 +354,15 @@ TEST_F(hostile, ties_that_are_none)
 /* Before it has proved anything, and before it says that it is ready. */
 TEST_F(hostile, out_of_turn)
 {
-	static const int early[] = { T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_CANCEL };
+	static const int early[] = { T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_QPS, T_CANCEL };
 	struct evil e;
-	int ret;
 
 	for (size_t i = 0; i < ARRAY_SIZE(early); i++) {
 		ASSERT_EQ(0, evil_begin(&e, 1));
 		ASSERT_EQ(0, evil_say_last(&e, early[i], early[i] == T_CANCEL, NULL, 0));
-		ret = evil_how_it_ends(&e);
-		EXPECT_TRUE(ret == R_PROTOCOL || ret == -ENOTCONN) {
-			TH_LOG("type %d, not authenticated: %d", early[i], ret);
+		/* Who is not refused hears nothing, and is cut off later. */
+		EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e)) {
+			TH_LOG("type %d, not authenticated", early[i]);
 		}
 		evil_end(&e);
 	}
@@ -333,66 +375,111 @@ TEST_F(hostile, out_of_turn)
 
 /* ---- data queue pairs ------------------------------------------------------ */
 
-struct bad_data {
-	const char *name;
-	size_t offset;
-	size_t bytes;
-	uint64_t value;
-};
-
-#define BAD_DATA(field, to) { #field " is " #to, offsetof(struct evil_request, field), \
-		sizeof(((struct evil_request *)0)->field), to }
-
-static const struct bad_data bad_data[] = {
-	BAD_DATA(data.session, 0),
-	BAD_DATA(data.session, 0xffffffffffffffff),
-	BAD_DATA(data.mac, 0),
-	BAD_DATA(data.reserved, 1),
-	BAD_DATA(data.qp_num, 0),
-	BAD_DATA(index, 1),
-	BAD_DATA(index, 255),
-};
-
-static int data_refused(struct evil *e, const struct bad_data *how)
+/* To where it is its turn to say which data queue pairs it has. */
+static int begin_to_qps(struct evil *e)
 {
-	struct evil_request request;
-	struct evil_reply reply;
-	int fd = evil_data_request(e, 0, &request);
-	int ret, reason;
+	int ret = evil_begin(e, 1);
 
-	if (fd < 0)
-		return fd;
-	if (how)
-		memset((char *)&request + how->offset, (int)how->value, how->bytes);
-	ret = evil_connect(fd, &request, sizeof(request), &reply, sizeof(reply), &reason);
-	close(fd);
-	return ret;
+	if (!ret)
+		ret = evil_prove(e);
+	if (!ret)
+		ret = evil_data_make_all(e);
+	return ret ? ret : evil_hear_qps(e);
 }
 
-TEST_F(hostile, bad_data_queue_pairs)
+TEST_F_TIMEOUT(hostile, bad_data_queue_pairs, 60)
+{
+	const long long count = ARRAY_SIZE(evil_bad_qps);
+	struct evil e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(evil_bad_qps); i++) {
+		ASSERT_EQ(0, begin_to_qps(&e));
+		ASSERT_EQ(0, evil_heard(evil_say_qps_with(&e, &evil_bad_qps[i])));
+		EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e)) {
+			TH_LOG("%s", evil_bad_qps[i].name);
+		}
+		evil_end(&e);
+	}
+	EXPECT_EQ(self->lies + count, evil_wait("hostile_messages", self->lies + count));
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+}
+
+TEST_F(hostile, data_queue_pairs_out_of_turn)
 {
 	struct evil e;
 
 	/* Its control queue pair has proved nothing. */
 	ASSERT_EQ(0, evil_begin(&e, 1));
-	EXPECT_EQ(-ECONNREFUSED, data_refused(&e, NULL));
+	ASSERT_EQ(0, evil_data_make_all(&e));
+	ASSERT_EQ(0, evil_heard(evil_say_qps(&e)));
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
+	EXPECT_EQ(self->refused + 1, evil_wait("auth_refused", self->refused + 1));
+	/* Twice is once too often. */
+	ASSERT_EQ(0, begin_to_qps(&e));
+	ASSERT_EQ(0, evil_join(&e));
+	ASSERT_EQ(0, evil_say_qps(&e));
+	ASSERT_EQ(0, evil_heard(evil_say_qps(&e)));
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
+	evil_end(&e);
+	EXPECT_EQ(self->lies + 1, evil_wait("hostile_messages", self->lies + 1));
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+}
+
+/* It need not wait for the other end's: what it says is kept until those are made. */
+TEST_F_TIMEOUT(hostile, data_queue_pairs_said_first, 60)
+{
+	struct evil e;
+
+	ASSERT_EQ(0, tow_halt_begin("tow_link_create_data"));
 	ASSERT_EQ(0, evil_begin(&e, 1));
 	ASSERT_EQ(0, evil_prove(&e));
-	for (size_t i = 0; i < ARRAY_SIZE(bad_data); i++) {
-		EXPECT_EQ(-ECONNREFUSED, data_refused(&e, &bad_data[i])) {
-			TH_LOG("%s", bad_data[i].name);
-		}
-	}
-	/* None of that has harmed it; but twice is once too often. */
-	ASSERT_EQ(0, evil_connect_data(&e, 0));
-	EXPECT_EQ(-ECONNREFUSED, data_refused(&e, NULL));
-	EXPECT_EQ(0, evil_say(&e, T_READY, 0, NULL, 0));
-	EXPECT_EQ(T_READY, evil_hear(&e, EVIL_WAIT_MS));
+	ASSERT_EQ(0, evil_data_make_all(&e));
+	EXPECT_TRUE(tow_halt_wait());
+	EXPECT_EQ(0, evil_say_qps(&e));
+	/* CREDIT comes when half of all credits are used: QPS was handled by then. */
+	for (int i = 2; i < EVIL_CREDITS / 2; i++)
+		EXPECT_EQ(0, evil_say(&e, T_HEARTBEAT, 0, NULL, 0));
+	EXPECT_EQ(T_CREDIT, evil_hear_any(&e, EVIL_WAIT_MS));
+	EXPECT_EQ(0, tow_halt_end());
+	ASSERT_EQ(0, evil_hear_qps(&e));
+	ASSERT_EQ(0, evil_join(&e));
+	e.ready = evil_hear(&e, EVIL_WAIT_MS) == T_READY;
+	ASSERT_TRUE(e.ready);
+	EXPECT_EQ(0, evil_use(&e));
 	evil_end(&e);
-	EXPECT_EQ(self->refused + 2 + (long long)ARRAY_SIZE(bad_data),
-		  evil_count("auth_refused"));
-	EXPECT_EQ(0, evil_wait("sessions", 0));
+	EXPECT_EQ(self->lies, evil_count("hostile_messages"));
+}
+
+/* No data can arrive by the first three; messages do all the same. */
+static const struct evil_qps_change odd_qps[] = {
+	EVIL_QPS_CHANGE(qp_num[0], 0, 0),
+	EVIL_QPS_CHANGE(qp_num[0], 0xffffff, 0),
+	EVIL_QPS_CHANGE(psn, 0xffffff, 0),
+	/* More than anybody has: the smaller number of both ends counts. */
+	EVIL_QPS_CHANGE(answers, 0xffff, 0),
+	EVIL_QPS_CHANGE(asks, 0xffff, 0),
+};
+
+TEST_F(hostile, odd_data_queue_pairs)
+{
+	struct evil e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(odd_qps); i++) {
+		ASSERT_EQ(0, begin_to_qps(&e));
+		ASSERT_EQ(0, evil_join(&e));
+		ASSERT_EQ(0, evil_say_qps_with(&e, &odd_qps[i]));
+		e.ready = evil_hear(&e, EVIL_WAIT_MS) == T_READY;
+		EXPECT_TRUE(e.ready) {
+			TH_LOG("%s", odd_qps[i].name);
+		}
+		EXPECT_EQ(0, evil_use(&e)) {
+			TH_LOG("%s", odd_qps[i].name);
+		}
+		evil_end(&e);
+		EXPECT_EQ(0, evil_wait("sessions", 0));
+	}
+	EXPECT_EQ(self->lies, evil_count("hostile_messages"));
 }
 
 /* ---- silence --------------------------------------------------------------- */
@@ -420,8 +507,7 @@ TEST_F_TIMEOUT(hostile, who_says_nothing, 300)
 		int ret = evil_prepare(&silent[i], 1);
 
 		ASSERT_EQ(0, ret);
-		ret = evil_connect(silent[i].fd, &silent[i].request, sizeof(silent[i].request),
-				   &silent[i].reply, sizeof(silent[i].reply), &reason);
+		ret = evil_ask(&silent[i], &reason);
 		if (!ret) {
 			accepted++;
 		} else {
@@ -457,7 +543,8 @@ struct lie {
 
 static const struct lie lies[] = {
 	{ "no type", 0, 0, 0, {} },
-	{ "a type that there is not", 7, 0, 0, {} },
+	{ "a type that there is not", 8, 0, 0, {} },
+	{ "QPS once more", T_QPS, 0, 16, {} },
 	{ "another", 15, 0, 0, {} },
 	{ "another", 25, 0, 0, {} },
 	{ "the last type", 255, 0, 0, {} },
@@ -494,9 +581,9 @@ static const struct lie lies[] = {
 	{ "REVOKE with a request", T_REVOKE, 1, 16, { 1, [8] = 1 } },
 	{ "REVOKE with more", T_REVOKE, 0, 16, { 1, [4] = 1, [8] = 1 } },
 	{ "REVOKED of none", T_REVOKED, 0, 8, {} },
-	{ "REVOKED of what was not given", T_REVOKED, 0, 16, { 1, [8] = 1 } },
+	{ "REVOKED of what was not given", T_REVOKED, 0, 16, { 1, [12] = 1 } },
 	{ "REVOKED of no name", T_REVOKED, 0, 16, { 1 } },
-	{ "RELEASE of what was not given", T_RELEASE, 0, 16, { 1, [8] = 7 } },
+	{ "RELEASE of what was not given", T_RELEASE, 0, 16, { 1, [12] = 1 } },
 	{ "RELEASE of the largest number", T_RELEASE, 0, 16,
 	  { 1, [8] = 255, 255, 255, 255, 255, 255, 255, 255 } },
 	{ "NOTIFIED of nothing", T_NOTIFIED, 0, 8, {} },

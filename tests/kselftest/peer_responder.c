@@ -101,6 +101,7 @@ enum act {
 	FORGE,		/* bits of a field are others, and the proof is not of that */
 	CUT,		/* only the first @bytes of the answer */
 	REJECT,		/* the request: @type is the reason */
+	TELL,		/* QPS, with @change */
 	SAY,		/* a message: @type */
 	SAY_UNSIGNED,
 	SAY_AHEAD	/* with a counter that is not the next */
@@ -116,6 +117,7 @@ struct lie {
 	uint64_t value;
 	int type;
 	uint32_t reason;	/* of T_GOODBYE; of REJECT: the connection manager's */
+	const struct evil_qps_change *change;
 	bool counted;		/* in hostile_messages */
 };
 
@@ -149,14 +151,21 @@ static int tell_reject(int fd, const struct lie *lie)
 {
 	struct {
 		uint32_t magic;
-		uint16_t version;
+		uint8_t version, lowest;
 		uint16_t reason;
 	} said = {
-		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .reason = (uint16_t)lie->type,
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .lowest = EVIL_VERSION, .reason = (uint16_t)lie->type,
 	};
 
 	memcpy((char *)&said + lie->offset, &lie->value, lie->bytes);
 	return evil_reject(fd, lie->reason ?: CM_CONSUMER_DEFINED, &said, sizeof(said));
+}
+
+static int tell_qps(struct evil *e, const struct lie *lie)
+{
+	int ret = lie->stage < EVIL_TOLD ? evil_data_make_all(e) : 0;
+
+	return ret ? ret : evil_heard(evil_say_qps_with(e, lie->change));
 }
 
 static int tell_message(struct evil *e, const struct lie *lie)
@@ -174,11 +183,9 @@ static int tell_message(struct evil *e, const struct lie *lie)
 }
 
 /* A connection that has been taken, to its end. */
-static int tell(struct evil *e, int listener, const struct lie *lie)
+static int tell(struct evil *e, const struct lie *lie)
 {
-	struct evil_reply data;
-	int ret = evil_serve(e, listener, lie->stage, &data);
-	bool of_data = lie->stage == EVIL_DATA_CALLED;
+	int ret = evil_serve(e, lie->stage);
 
 	if (ret || lie->act == HANG_UP)
 		return ret;
@@ -186,18 +193,13 @@ static int tell(struct evil *e, int listener, const struct lie *lie)
 	case REPLY:
 	case FORGE:
 	case CUT:
-		if (of_data) {
-			spoil(&data, lie);
-			(void)evil_accept(e->data[0], &data, sizeof(data));
-		} else {
-			ret = tell_reply(e, lie);
-		}
+		ret = tell_reply(e, lie);
 		break;
 	case REJECT:
-		ret = tell_reject(of_data ? e->data[0] : e->fd, lie);
 		/* Who rejects is not told any more of it. */
-		if (!of_data)
-			return ret;
+		return tell_reject(e->fd, lie);
+	case TELL:
+		ret = tell_qps(e, lie);
 		break;
 	case SAY:
 	case SAY_UNSIGNED:
@@ -249,35 +251,27 @@ static bool tried(const struct tries *tries, int count)
 static int play(FIXTURE_DATA(responder) *self, const struct lie *lie, struct tries *tries)
 {
 	struct connecting *work = &self->work;
-	int left[TRIES_MOST], ret;
 	double since = tow_test_now();
-	size_t count = 0;
 	struct evil e;
+	int ret;
 
 	*tries = (struct tries){};
 	ret = begin(work, self->fd);
 	while (!ret && !atomic_load(&work->done)) {
 		ret = evil_called(&e, self->listener, 100);
 		if (!ret) {
-			ret = tell(&e, self->listener, lie);
+			ret = tell(&e, lie);
 			tries->all++;
 			if (lie->act != SILENT && stood_still(&since)) {
 				tries->doubtful++;
 				ret = 0;
 			}
-		} else if (ret == -EPROTO && count < TRIES_MOST) {
-			/* A data queue pair of the last try: neither yes nor no. */
-			left[count++] = e.fd;
-			e.fd = -1;
-			ret = 0;
 		} else if (ret == -ETIMEDOUT || ret == -ENOTCONN) {
 			ret = 0;
 		}
 		evil_end(&e);
 	}
 	pthread_join(work->thread, NULL);
-	while (count)
-		close(left[--count]);
 	return ret ? ret : work->ret;
 }
 
@@ -290,7 +284,7 @@ static int called(FIXTURE_DATA(responder) *self, struct evil *e)
 		ret = evil_called(e, self->listener, EVIL_WAIT_MS);
 		if (ret)
 			evil_end(e);
-	} while (ret == -EPROTO || ret == -ENOTCONN);
+	} while (ret == -ENOTCONN);
 	return ret;
 }
 
@@ -298,7 +292,6 @@ static int called(FIXTURE_DATA(responder) *self, struct evil *e)
 static int serve(FIXTURE_DATA(responder) *self, struct evil *e, uint8_t life)
 {
 	double since = tow_test_now();
-	struct evil_reply data;
 	int ret = begin(&self->work, self->fd);
 
 	if (ret)
@@ -308,7 +301,7 @@ static int serve(FIXTURE_DATA(responder) *self, struct evil *e, uint8_t life)
 		if (ret)
 			break;
 		e->reply.incarnation[15] = life;
-		ret = evil_serve(e, self->listener, EVIL_READY, &data);
+		ret = evil_serve(e, EVIL_READY);
 		if (!ret || !stood_still(&since))
 			break;
 		evil_end(e);
@@ -321,17 +314,16 @@ static int serve(FIXTURE_DATA(responder) *self, struct evil *e, uint8_t life)
 static int serve_again(FIXTURE_DATA(responder) *self, struct evil *e)
 {
 	struct evil_auth auth;
-	struct evil_reply data;
 	int ret = called(self, e);
 
 	if (!ret)
-		ret = evil_serve(e, self->listener, EVIL_PROVED, &data);
+		ret = evil_serve(e, EVIL_PROVED);
 	if (ret)
 		return ret;
 	memcpy(&auth, e->last.data + EVIL_HEADER, sizeof(auth));
 	memcpy(e->authed.tie, auth.tie, sizeof(auth.tie));
 	e->authed.dealt = self->dealt;
-	return evil_serve_step(e, self->listener, EVIL_AUTHED, &data);
+	return evil_serve_step(e, EVIL_AUTHED);
 }
 
 /* Whatever a case has left: connections first, then peers. */
@@ -421,19 +413,19 @@ static const struct lie bad_replies[] = {
 	PROVED_AS(version, 0, -EPROTONOSUPPORT),
 	PROVED_AS(version, EVIL_VERSION - 1, -EPROTONOSUPPORT),
 	PROVED_AS(version, EVIL_VERSION + 1, -EPROTONOSUPPORT),
-	PROVED_AS(kind, EVIL_DATA, -EPROTO),
-	PROVED_AS(kind, 0, -EPROTO),
-	PROVED_AS(index, 1, -EPROTO),
 	PROVED_AS(qp_num, 1, -EPROTO),
 	PROVED_AS(features, 0, -ENOKEY),
 	PROVED_AS(features, EVIL_KEYED | 2, -ENOKEY),
 	PROVED_AS(qps, 0, -EPROTO),
 	PROVED_AS(qps, 3, -EPROTO),
-	PROVED_AS(qps, 0xffff, -EPROTO),
+	PROVED_AS(qps, 0xff, -EPROTO),
+	PROVED_AS(mtu, 0, -EPROTO),
+	/* More than it was asked for. */
+	PROVED_AS(mtu, EVIL_MTU + 1, -EPROTO),
+	PROVED_AS(reserved0, 1, -EPROTO),
 	PROVED_AS(reserved[0], 1, -EPROTO),
-	PROVED_AS(reserved[5], 1, -EPROTO),
+	PROVED_AS(reserved[7], 1, -EPROTO),
 	FORGED(incarnation[0], 1),
-	FORGED(session, 1),
 	FORGED(nonce[0], 1),
 	FORGED(qps, 3),
 	FORGED(mac[0], 1),
@@ -441,7 +433,7 @@ static const struct lie bad_replies[] = {
 	CUT_TO(0, -EPROTO),
 	CUT_TO(8, -EPROTO),
 	CUT_TO(64, -EKEYREJECTED),
-	CUT_TO(80, -EKEYREJECTED),
+	CUT_TO(72, -EKEYREJECTED),
 };
 
 TEST_F_TIMEOUT(responder, replies_that_are_none, 300)
@@ -512,8 +504,6 @@ static const struct lie rejections[] = {
 	  .offset = 0, .bytes = 4, .value = 0x1234 },
 	{ "rejected in another version", EVIL_CALLED, REJECT, -EPROTONOSUPPORT,
 	  .offset = 4, .bytes = 2, .value = 9, .type = R_NO_KEY },
-	{ "a data queue pair is rejected", EVIL_DATA_CALLED, REJECT, -EKEYREJECTED,
-	  .type = R_BAD_MAC },
 };
 
 TEST_F_TIMEOUT(responder, rejections_with_reasons, 200)
@@ -541,28 +531,48 @@ TEST_F_TIMEOUT(responder, busy_for_ever, 100)
 
 /* ---- data queue pairs ----------------------------------------------------------------- */
 
-#define DATA(field, to, why) \
-	{ "data: " #field " is " #to, EVIL_DATA_CALLED, REPLY, why, FIELD(field), .value = (to) }
-
-static const struct lie bad_data[] = {
-	DATA(magic, 0, -EPROTO),
-	DATA(version, EVIL_VERSION + 1, -EPROTO),
-	DATA(kind, EVIL_CONTROL, -EPROTO),
-	DATA(index, 1, -EPROTO),
-	DATA(session, 0, -EPROTO),
-	DATA(features, 1, -EPROTO),
-	DATA(qps, 1, -EPROTO),
-	DATA(reserved[5], 1, -EPROTO),
-	DATA(qp_num, 1, -EPROTO),
-	{ "data: the first bit of the MAC", EVIL_DATA_CALLED, FORGE, -EKEYREJECTED, FIELD(mac[0]),
-	  .value = 1 },
-	{ "data: the last one", EVIL_DATA_CALLED, FORGE, -EKEYREJECTED, FIELD(mac[15]),
-	  .value = 0x80 },
-};
-
 TEST_F_TIMEOUT(responder, data_queue_pairs_that_are_none, 300)
 {
-	play_all(_metadata, self, bad_data, ARRAY_SIZE(bad_data));
+	struct lie lies[ARRAY_SIZE(evil_bad_qps)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(lies); i++)
+		lies[i] = (struct lie) {
+			.name = evil_bad_qps[i].name, .stage = EVIL_AUTHED, .act = TELL,
+			.error = -EPROTO, .change = &evil_bad_qps[i], .counted = true,
+		};
+	play_all(_metadata, self, lies, ARRAY_SIZE(lies));
+}
+
+/* QPS as it should be, but not then. */
+static const struct lie untimely_qps[] = {
+	{ "QPS before AUTHED", EVIL_PROVED, TELL, -EPROTO, .counted = true },
+	{ "QPS once more", EVIL_TOLD, TELL, -EPROTO, .counted = true },
+	{ "QPS once more, after the answer", EVIL_HEARD, TELL, -EPROTO, .counted = true },
+};
+
+TEST_F_TIMEOUT(responder, data_queue_pairs_out_of_turn, 100)
+{
+	play_all(_metadata, self, untimely_qps, ARRAY_SIZE(untimely_qps));
+}
+
+/* The node knows of our data queue pairs, and has not said yet which it has itself. */
+TEST_F_TIMEOUT(responder, ready_before_the_answer_to_qps, 60)
+{
+	struct evil e;
+
+	ASSERT_EQ(0, tow_halt_begin("tow_link_create_data"));
+	ASSERT_EQ(0, begin(&self->work, self->fd));
+	ASSERT_EQ(0, called(self, &e));
+	ASSERT_EQ(0, evil_serve(&e, EVIL_TOLD));
+	EXPECT_TRUE(tow_halt_wait());
+	EXPECT_EQ(0, evil_say_last(&e, T_READY, 0, NULL, 0));
+	/* It is refused while the node makes its queue pairs still. */
+	EXPECT_EQ(self->lies + 1, evil_wait("hostile_messages", self->lies + 1));
+	EXPECT_EQ(0, tow_halt_end());
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
+	evil_end(&e);
+	pthread_join(self->work.thread, NULL);
+	EXPECT_EQ(-EPROTO, self->work.ret);
 }
 
 /* ---- silence, and hanging up ------------------------------------------------------------ */
@@ -576,7 +586,7 @@ static const struct lie silences[] = {
 	SILENCE(EVIL_CALLED),
 	SILENCE(EVIL_ACCEPTED),
 	SILENCE(EVIL_AUTHED),
-	SILENCE(EVIL_DATA_CALLED),
+	SILENCE(EVIL_TOLD),
 	SILENCE(EVIL_HEARD),
 };
 
@@ -585,7 +595,7 @@ static const struct lie hang_ups[] = {
 	HANGS_UP(EVIL_ACCEPTED, -ECONNRESET),
 	HANGS_UP(EVIL_PROVED, -ECONNRESET),
 	HANGS_UP(EVIL_AUTHED, -ECONNRESET),
-	HANGS_UP(EVIL_DATA_ACCEPTED, -ECONNRESET),
+	HANGS_UP(EVIL_TOLD, -ECONNRESET),
 	HANGS_UP(EVIL_HEARD, -ECONNRESET),
 };
 
@@ -618,8 +628,9 @@ static const struct lie messages[] = {
 	SAYS(EVIL_PROVED, T_CREDIT, 0),
 	SAYS(EVIL_PROVED, T_CANCEL, 0),
 	SAYS(EVIL_AUTHED, T_AUTHED, 0),
-	/* The answer to READY, and there was none. */
+	/* The answer to QPS, and there was none. */
 	SAYS(EVIL_AUTHED, T_READY, 0),
+	SAYS(EVIL_AUTHED, T_QPS, 0),
 	SAYS(EVIL_AUTHED, T_CANCEL, 0),
 	SAYS(EVIL_HEARD, T_READY, 1),
 	{ "not signed", EVIL_PROVED, SAY_UNSIGNED, -EKEYREJECTED, .type = T_AUTHED,
@@ -766,16 +777,15 @@ TEST_F_TIMEOUT(responder, a_queue_ends_while_a_tie_is_carried_on, 60)
 	evil_end(&e);
 }
 
-/* From AUTHED on: READY, and SYNC, by which operations go on; @deaf: they get no answer. */
-static int resume(FIXTURE_DATA(responder) *self, struct evil *e, bool deaf)
+/* From AUTHED on: to READY, and SYNC, by which operations go on; @deaf: they get no answer. */
+static int resume(struct evil *e, bool deaf)
 {
 	const uint32_t sync[3] = { [1] = 1 };
-	struct evil_reply data;
 	__u32 unused = 0;
 	int ret = 0;
 
-	for (int stage = EVIL_DATA_CALLED; !ret && stage <= EVIL_READY; stage++)
-		ret = evil_serve_step(e, self->listener, (enum evil_stage)stage, &data);
+	for (int stage = EVIL_TOLD; !ret && stage <= EVIL_READY; stage++)
+		ret = evil_serve_step(e, (enum evil_stage)stage);
 	if (!ret && deaf)
 		ret = tow_test_ioctl(e->data[0], TOW_HOSTILE_DEAF, &unused);
 	return ret ? ret : evil_say(e, T_SYNC, 0, sync, sizeof(sync));
@@ -796,7 +806,7 @@ TEST_F_TIMEOUT(responder, breaks_after_each_sync, 100)
 		/* It may call once more when it has given up: it names nothing then. */
 		if (ret || !memcmp(&e.authed, &none, sizeof(none)))
 			break;
-		ret = resume(self, &e, false);
+		ret = resume(&e, false);
 		syncs += !ret;
 	}
 	TH_LOG("%d sessions", syncs);
@@ -860,7 +870,7 @@ static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(respon
 			break;
 		evil_hang_up(&range.e);
 		ASSERT_EQ(0, serve_again(self, &range.e));
-		ASSERT_EQ(0, resume(self, &range.e, true));
+		ASSERT_EQ(0, resume(&range.e, true));
 	}
 	EXPECT_EQ(BROKEN_BY_ONE, syncs);
 	ASSERT_TRUE(tow_rings_take(&rings, &cqe));

@@ -30,17 +30,17 @@
 #define EVIL_CREDITS	16
 #define EVIL_QPS_MAX	4
 #define EVIL_MAGIC	0x4c574f54
-#define EVIL_VERSION	5
-#define EVIL_CONTROL	1
-#define EVIL_DATA	2
+#define EVIL_VERSION	6
 #define EVIL_KEYED	1
+/* Packets of 4096 bytes. */
+#define EVIL_MTU	5
 #define EVIL_HEADER	40
 
 enum { R_MALFORMED = 1, R_BAD_VERSION, R_NO_KEY, R_BAD_MAC, R_BUSY, R_CROSSED = 7, R_GOING,
        R_PROTOCOL = 13 };
 
 enum {
-	T_AUTH = 1, T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_GOODBYE,
+	T_AUTH = 1, T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_GOODBYE, T_QPS,
 	T_RESOLVE = 16, T_RESOLVE_MORE, T_RESOLVED, T_CANCEL, T_REVOKE, T_REVOKED, T_RELEASE,
 	T_NOTIFIED, T_SYNC
 };
@@ -49,39 +49,25 @@ static const uint8_t evil_key[32] = "the key of the cluster, 32 bytes";
 
 struct evil_request {
 	uint32_t magic;
-	uint16_t version;
-	uint8_t kind;
-	uint8_t index;
+	uint8_t version, lowest;
+	uint8_t qps, mtu;
 	uint8_t incarnation[16];
-	union {
-		struct {
-			uint8_t nonce[16];
-			uint32_t qp_num;
-			uint32_t features;
-			uint16_t qps;
-			uint8_t reserved[6];
-		} control;
-		struct {
-			uint64_t session;
-			uint32_t qp_num;
-			uint32_t reserved;
-			uint8_t mac[16];
-		} data;
-	};
+	uint8_t nonce[16];
+	uint32_t qp_num;
+	uint32_t features;
+	uint8_t mac[8];
 };
 
 struct evil_reply {
 	uint32_t magic;
-	uint16_t version;
-	uint8_t kind;
-	uint8_t index;
+	uint8_t version;
+	uint8_t qps, mtu;
+	uint8_t reserved0;
 	uint8_t incarnation[16];
-	uint64_t session;
 	uint8_t nonce[16];
 	uint32_t qp_num;
 	uint32_t features;
-	uint16_t qps;
-	uint8_t reserved[6];
+	uint8_t reserved[8];
 	uint8_t mac[32];
 };
 
@@ -109,14 +95,24 @@ struct evil_authed {
 };
 
 _Static_assert(sizeof(struct evil_request) == 56, "a request");
-_Static_assert(sizeof(struct evil_reply) == 96, "a reply");
+_Static_assert(sizeof(struct evil_reply) == 88, "a reply");
 _Static_assert(sizeof(struct evil_header) == EVIL_HEADER, "a header");
+
+struct evil_qps {
+	uint32_t psn;
+	uint16_t answers, asks;
+	uint32_t count, reserved;
+	uint32_t qp_num[EVIL_QPS_MAX];
+};
+
+#define EVIL_PSN	0xabcdef
 
 /* One connection: its control queue pair, and what it knows. */
 struct evil {
 	int fd;
 	int data[EVIL_QPS_MAX];
 	int qps;			/* asked for, then agreed on */
+	struct evil_qps own, far;	/* data queue pairs, as each end says them */
 	struct tow_hostile_prepare way;
 	struct evil_request request;
 	struct evil_reply reply;
@@ -196,11 +192,8 @@ static inline void evil_address(uint8_t address[16])
 
 /* ---- connecting ------------------------------------------------------------ */
 
-/*
- * A file with a queue pair that can be connected, where so many notifications may come
- * at once; or a negative errno.
- */
-static inline int evil_open(struct tow_hostile_prepare *way, uint16_t notifications)
+/* A file with a queue pair that can be connected; or a negative errno. */
+static inline int evil_open(struct tow_hostile_prepare *way)
 {
 	int fd = open(TOW_HOSTILE_NODE, O_RDWR | O_CLOEXEC);
 	int ret;
@@ -210,7 +203,6 @@ static inline int evil_open(struct tow_hostile_prepare *way, uint16_t notificati
 		return -errno;
 	evil_address(way->address);
 	way->port = EVIL_PORT;
-	way->notifications = notifications;
 	ret = tow_test_ioctl(fd, TOW_HOSTILE_PREPARE, way);
 	if (!ret)
 		return fd;
@@ -249,16 +241,15 @@ static inline int evil_prepare(struct evil *e, int qps)
 	e->qps = qps;
 	for (int i = 0; i < EVIL_QPS_MAX; i++)
 		e->data[i] = -1;
-	e->fd = evil_open(&e->way, 0);
+	e->fd = evil_open(&e->way);
 	if (e->fd < 0)
 		return e->fd;
 	e->request = (struct evil_request) {
-		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_CONTROL,
-		.incarnation = EVIL_LIFE,
-		.control = { .nonce = "a nonce", .qp_num = e->way.qp_num, .features = EVIL_KEYED,
-			     .qps = (uint16_t)qps },
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .lowest = EVIL_VERSION,
+		.qps = (uint8_t)qps, .mtu = EVIL_MTU, .incarnation = EVIL_LIFE, .nonce = "a nonce", .qp_num = e->way.qp_num,
+		.features = EVIL_KEYED,
 	};
-	e->request.control.nonce[15] = ++life;
+	e->request.nonce[15] = ++life;
 	return 0;
 }
 
@@ -302,34 +293,50 @@ static inline int evil_appear_at(struct evil *e, char name, char address, char s
 	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_PREPARE, &e->way);
 	if (ret)
 		evil_hang_up(e);
-	e->request.control.qp_num = e->way.qp_num;
+	e->request.qp_num = e->way.qp_num;
 	e->request.incarnation[15] = (uint8_t)name;
 	return ret;
 }
 
-/* One whose address has its name. */
-static inline int evil_appear(struct evil *e, char name)
+static inline int evil_macs(struct evil *e, struct tow_hostile_derive *call)
 {
-	return evil_appear_at(e, name, name, name);
+	call->key_bytes = sizeof(evil_key);
+	memcpy(call->key, evil_key, sizeof(evil_key));
+	memcpy(call->request, &e->request, sizeof(call->request));
+	memcpy(call->reply, &e->reply, sizeof(call->reply));
+	memcpy(call->initiator, e->way.source, sizeof(call->initiator));
+	memcpy(call->responder, e->way.address, sizeof(call->responder));
+	return tow_test_ioctl(e->fd, TOW_HOSTILE_DERIVE, call);
 }
 
 /* The session's keys, of the end that made the request or of that which answered. */
 static inline int evil_make_keys(struct evil *e, bool answered, uint8_t reply_mac[32])
 {
-	struct tow_hostile_derive call = {
-		.key_bytes = sizeof(evil_key), .answered = answered,
-	};
-	int ret;
+	struct tow_hostile_derive call = { .answered = answered };
+	int ret = evil_macs(e, &call);
 
-	memcpy(call.key, evil_key, sizeof(evil_key));
-	memcpy(call.request, &e->request, sizeof(call.request));
-	memcpy(call.reply, &e->reply, sizeof(call.reply));
-	memcpy(call.initiator, e->way.source, sizeof(call.initiator));
-	memcpy(call.responder, e->way.address, sizeof(call.responder));
-	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_DERIVE, &call);
 	memcpy(e->auth.mac, call.initiator_mac, sizeof(e->auth.mac));
 	memcpy(reply_mac, call.reply_mac, sizeof(call.reply_mac));
 	return ret;
+}
+
+/* The request is of somebody who has the key. */
+static inline int evil_sign(struct evil *e)
+{
+	struct tow_hostile_derive call = {};
+	int ret = evil_macs(e, &call);
+
+	memcpy(e->request.mac, call.request_mac, sizeof(e->request.mac));
+	return ret;
+}
+
+/* The request as it is, signed, and its answer: as evil_connect(). */
+static inline int evil_ask(struct evil *e, int *reason)
+{
+	int ret = evil_sign(e);
+
+	return ret ? ret : evil_connect(e->fd, &e->request, sizeof(e->request), &e->reply,
+					sizeof(e->reply), reason);
 }
 
 static inline int evil_derive(struct evil *e)
@@ -348,8 +355,7 @@ static inline int evil_begin(struct evil *e, int qps)
 	int reason, ret = evil_prepare(e, qps);
 
 	if (!ret)
-		ret = evil_connect(e->fd, &e->request, sizeof(e->request), &e->reply,
-				   sizeof(e->reply), &reason);
+		ret = evil_ask(e, &reason);
 	if (ret)
 		return ret;
 	e->qps = e->reply.qps;
@@ -491,57 +497,137 @@ static inline int evil_prove(struct evil *e)
 	return ret < 0 ? ret : ret == T_AUTHED ? 0 : -EPROTO;
 }
 
-/* A request for a data queue pair, as it should be. */
-static inline int evil_data_request(struct evil *e, int index, struct evil_request *request)
+/* A data queue pair of ours. */
+static inline int evil_data_make(struct evil *e, int index)
 {
-	struct tow_hostile_prepare way;
 	struct tow_hostile_data call = {
-		.session = e->reply.session, .index = (uint32_t)index,
+		.control = e->fd, .notifications = EVIL_NOTIFICATIONS,
 	};
-	int fd = evil_open(&way, EVIL_NOTIFICATIONS);
+	int fd = open(TOW_HOSTILE_NODE, O_RDWR | O_CLOEXEC);
 	int ret;
 
 	if (fd < 0)
-		return fd;
-	call.qp_num = way.qp_num;
-	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_DATA_MAC, &call);
+		return -errno;
+	ret = tow_test_ioctl(fd, TOW_HOSTILE_DATA, &call);
 	if (ret) {
 		close(fd);
 		return ret;
 	}
-	*request = (struct evil_request) {
-		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_DATA,
-		.index = (uint8_t)index,
-		.data = { .session = e->reply.session, .qp_num = way.qp_num },
-	};
-	memcpy(request->incarnation, e->request.incarnation, sizeof(request->incarnation));
-	memcpy(request->data.mac, call.mac, sizeof(call.mac));
-	return fd;
+	e->data[index] = fd;
+	e->own.qp_num[index] = call.qp_num;
+	return 0;
 }
 
-static inline int evil_connect_data(struct evil *e, int index)
+/* All of them, and what is said of them. */
+static inline int evil_data_make_all(struct evil *e)
 {
-	struct evil_request request;
-	struct evil_reply reply;
-	int fd = evil_data_request(e, index, &request);
-	int ret, reason;
+	int ret = 0;
 
-	if (fd < 0)
-		return fd;
-	ret = evil_connect(fd, &request, sizeof(request), &reply, sizeof(reply), &reason);
-	e->data[index] = fd;
+	e->own.psn = EVIL_PSN;
+	e->own.answers = 1;
+	e->own.asks = 1;
+	e->own.count = (uint32_t)e->qps;
+	for (int i = 0; !ret && i < e->qps; i++)
+		ret = evil_data_make(e, i);
 	return ret;
+}
+
+/* What the other end says of its. */
+static inline int evil_hear_qps(struct evil *e)
+{
+	int type = evil_hear(e, EVIL_WAIT_MS);
+	size_t bytes;
+
+	/* Refused; why is in the message. */
+	if (type == T_GOODBYE)
+		return -ECONNREFUSED;
+	if (type != T_QPS)
+		return type < 0 ? type : -EPROTO;
+	bytes = e->last.bytes - EVIL_HEADER;
+	if (bytes != 16 + 4 * (size_t)e->qps)
+		return -EPROTO;
+	memcpy(&e->far, e->last.data + EVIL_HEADER, bytes);
+	return e->far.count == (uint32_t)e->qps && !e->far.reserved ? 0 : -EPROTO;
+}
+
+static inline int evil_join(struct evil *e)
+{
+	int ret = 0;
+
+	for (int i = 0; !ret && i < e->qps; i++) {
+		struct tow_hostile_join call = {
+			.qp_num = e->far.qp_num[i], .far_psn = e->far.psn, .psn = e->own.psn,
+		};
+
+		ret = tow_test_ioctl(e->data[i], TOW_HOSTILE_JOIN, &call);
+	}
+	return ret;
+}
+
+/* In what QPS differs from what it should be. */
+struct evil_qps_change {
+	const char *name;
+	size_t offset;		/* of a field in struct evil_qps */
+	size_t bytes;		/* of that field */
+	uint32_t value;		/* its value */
+	int more;		/* bytes that the message has too many */
+};
+
+#define EVIL_QPS_CHANGE(field, to, more) \
+	{ "QPS whose " #field " is " #to ", " #more " bytes more", \
+	  offsetof(struct evil_qps, field), sizeof(((struct evil_qps *)0)->field), to, more }
+
+/* Of one data queue pair: neither end may take any of these. */
+static const struct evil_qps_change evil_bad_qps[] = {
+	EVIL_QPS_CHANGE(psn, 0x1000000, 0),
+	EVIL_QPS_CHANGE(psn, 0xffffffff, 0),
+	EVIL_QPS_CHANGE(answers, 0, 0),
+	EVIL_QPS_CHANGE(asks, 0, 0),
+	EVIL_QPS_CHANGE(count, 0, 0),
+	EVIL_QPS_CHANGE(count, 0, -4),
+	EVIL_QPS_CHANGE(count, 2, 0),
+	EVIL_QPS_CHANGE(count, 2, 4),
+	EVIL_QPS_CHANGE(count, 0x40000001, 0),
+	EVIL_QPS_CHANGE(reserved, 1, 0),
+	EVIL_QPS_CHANGE(qp_num[0], 0x1000000, 0),
+	EVIL_QPS_CHANGE(qp_num[0], 0xffffffff, 0),
+	/* The count is right, and the size is not. */
+	EVIL_QPS_CHANGE(count, 1, 4),
+	EVIL_QPS_CHANGE(count, 1, 1),
+	EVIL_QPS_CHANGE(count, 1, -1),
+	EVIL_QPS_CHANGE(count, 1, -4),
+	EVIL_QPS_CHANGE(count, 1, -5),
+};
+
+/* @change: NULL: as it should be. */
+static inline int evil_say_qps_with(struct evil *e, const struct evil_qps_change *change)
+{
+	size_t bytes = 16 + 4 * (size_t)e->qps;
+	struct evil_qps says = e->own;
+
+	if (change) {
+		memcpy((char *)&says + change->offset, &change->value, change->bytes);
+		bytes += (size_t)change->more;
+	}
+	return evil_say(e, T_QPS, 0, &says, bytes);
+}
+
+static inline int evil_say_qps(struct evil *e)
+{
+	return evil_say_qps_with(e, NULL);
 }
 
 /* From AUTHENTICATED to READY. */
 static inline int evil_complete(struct evil *e)
 {
-	int ret = 0;
+	int ret = evil_data_make_all(e);
 
-	for (int i = 0; !ret && i < e->qps; i++)
-		ret = evil_connect_data(e, i);
 	if (!ret)
-		ret = evil_say(e, T_READY, 0, NULL, 0);
+		ret = evil_hear_qps(e);
+	if (!ret)
+		ret = evil_join(e);
+	if (!ret)
+		ret = evil_say_qps(e);
 	if (!ret)
 		ret = evil_hear(e, EVIL_WAIT_MS);
 	e->ready = ret == T_READY;
@@ -565,8 +651,7 @@ static inline int evil_come(struct evil *e, char name, char address, int *reason
 
 	*reason = -1;
 	if (!ret)
-		ret = evil_connect(e->fd, &e->request, sizeof(e->request), &e->reply,
-				   sizeof(e->reply), reason);
+		ret = evil_ask(e, reason);
 	if (!ret)
 		ret = evil_derive(e);
 	if (ret)
@@ -576,11 +661,12 @@ static inline int evil_come(struct evil *e, char name, char address, int *reason
 	if (!ret)
 		ret = evil_hear(e, EVIL_WAIT_MS);
 	if (ret == T_AUTHED)
-		return evil_complete(e);
-	if (ret != T_GOODBYE)
-		return ret < 0 ? ret : -EPROTO;
-	memcpy(reason, e->last.data + EVIL_HEADER, sizeof(*reason));
-	return -ECONNREFUSED;
+		ret = evil_complete(e);
+	else if (ret >= 0)
+		ret = ret == T_GOODBYE ? -ECONNREFUSED : -EPROTO;
+	if (ret == -ECONNREFUSED)
+		memcpy(reason, e->last.data + EVIL_HEADER, sizeof(*reason));
+	return ret;
 }
 
 /* Asks what there is not, and is answered. */

@@ -14,10 +14,9 @@ enum evil_stage {
 	EVIL_ACCEPTED,		/* it was answered, with a proof */
 	EVIL_PROVED,		/* the other end has proved itself */
 	EVIL_AUTHED,		/* and was told so */
-	EVIL_DATA_CALLED,	/* there is a request for a data queue pair */
-	EVIL_DATA_ACCEPTED,	/* it was answered */
-	EVIL_HEARD,		/* the other end has said READY */
-	EVIL_READY		/* and so have we */
+	EVIL_TOLD,		/* and which data queue pairs we have */
+	EVIL_HEARD,		/* the other end has said which it has */
+	EVIL_READY		/* we have said READY */
 };
 
 /* A file that takes connections to a port of ours; or a negative errno. */
@@ -53,13 +52,10 @@ static inline int evil_take(int listener, uint32_t timeout_ms, struct tow_hostil
 	return ret;
 }
 
-/*
- * EVIL_CALLED: 0, and the answer as it should be but for its MAC; -EPROTO: somebody
- * called for something else than a session, and is left waiting in the file.
- */
+/* EVIL_CALLED: 0, and the answer as it should be but for its MAC. */
 static inline int evil_called(struct evil *e, int listener, uint32_t timeout_ms)
 {
-	static uint64_t life;
+	static uint8_t life;
 	struct tow_hostile_take call;
 
 	memset(e, 0, sizeof(*e));
@@ -73,12 +69,12 @@ static inline int evil_called(struct evil *e, int listener, uint32_t timeout_ms)
 	memcpy(e->way.address, call.address, sizeof(call.address));
 	e->qps = 1;
 	e->reply = (struct evil_reply) {
-		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_CONTROL,
-		.incarnation = "an evil host", .session = ++life << 32, .nonce = "its nonce",
-		.qp_num = call.qp_num, .features = e->request.control.features, .qps = 1,
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .qps = 1, .mtu = e->request.mtu,
+		.incarnation = "an evil host", .nonce = "its nonce", .qp_num = call.qp_num,
+		.features = e->request.features,
 	};
-	e->reply.nonce[15] = (uint8_t)life;
-	return e->request.kind == EVIL_CONTROL ? 0 : -EPROTO;
+	e->reply.nonce[15] = ++life;
+	return 0;
 }
 
 /* Yes, and what travels with it; it is known over there when this returns. */
@@ -112,40 +108,7 @@ static inline int evil_hear_proof(struct evil *e)
 	       -EKEYREJECTED : 0;
 }
 
-/* EVIL_DATA_CALLED: the answer as it should be. */
-static inline int evil_data_called(struct evil *e, int listener, struct evil_reply *reply)
-{
-	struct tow_hostile_data mac = { .session = e->reply.session };
-	struct tow_hostile_take call = {};
-	struct evil_request request = {};
-	int ret;
-
-	/* Those of sessions before it have waited in vain. */
-	do {
-		if (e->data[0] >= 0)
-			close(e->data[0]);
-		e->data[0] = evil_take(listener, EVIL_WAIT_MS, &call);
-		if (e->data[0] >= 0)
-			memcpy(&request, call.data, sizeof(request));
-	} while (e->data[0] == -ENOTCONN ||
-		 (e->data[0] >= 0 && request.data.session != e->reply.session));
-	if (e->data[0] < 0)
-		return e->data[0];
-	if (request.kind != EVIL_DATA || request.index)
-		return -EPROTO;
-	mac.qp_num = call.qp_num;
-	ret = tow_test_ioctl(e->fd, TOW_HOSTILE_DATA_MAC, &mac);
-	*reply = (struct evil_reply) {
-		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .kind = EVIL_DATA,
-		.session = e->reply.session, .qp_num = call.qp_num,
-	};
-	memcpy(reply->incarnation, e->reply.incarnation, sizeof(reply->incarnation));
-	memcpy(reply->mac, mac.mac, sizeof(mac.mac));
-	return ret;
-}
-
-static inline int evil_serve_step(struct evil *e, int listener, enum evil_stage stage,
-				  struct evil_reply *data)
+static inline int evil_serve_step(struct evil *e, enum evil_stage stage)
 {
 	int ret;
 
@@ -157,13 +120,12 @@ static inline int evil_serve_step(struct evil *e, int listener, enum evil_stage 
 		return evil_hear_proof(e);
 	case EVIL_AUTHED:
 		return evil_say(e, T_AUTHED, 0, &e->authed, sizeof(e->authed));
-	case EVIL_DATA_CALLED:
-		return evil_data_called(e, listener, data);
-	case EVIL_DATA_ACCEPTED:
-		return evil_accept(e->data[0], data, sizeof(*data));
+	case EVIL_TOLD:
+		ret = evil_data_make_all(e);
+		return ret ? ret : evil_say_qps(e);
 	case EVIL_HEARD:
-		ret = evil_hear(e, EVIL_WAIT_MS);
-		return ret < 0 ? ret : ret == T_READY ? 0 : -EPROTO;
+		ret = evil_hear_qps(e);
+		return ret ? ret : evil_join(e);
 	case EVIL_READY:
 		e->ready = true;
 		return evil_say(e, T_READY, 0, NULL, 0);
@@ -173,13 +135,12 @@ static inline int evil_serve_step(struct evil *e, int listener, enum evil_stage 
 }
 
 /* From EVIL_CALLED on, honestly, up to a stage. */
-static inline int evil_serve(struct evil *e, int listener, enum evil_stage until,
-			     struct evil_reply *data)
+static inline int evil_serve(struct evil *e, enum evil_stage until)
 {
 	int ret = 0;
 
 	for (int stage = EVIL_ACCEPTED; !ret && stage <= (int)until; stage++)
-		ret = evil_serve_step(e, listener, (enum evil_stage)stage, data);
+		ret = evil_serve_step(e, (enum evil_stage)stage);
 	return ret;
 }
 

@@ -76,18 +76,21 @@ class Actor:
 
     def prepare(self, key=None, allow=False, settings=None):
         """A cluster key (hexadecimal), or none; what else is to be set."""
-        if key:
-            payload = bytes.fromhex(key)
-            libc = ctypes.CDLL(None, use_errno=True)
-            if libc.syscall(ctypes.c_long(ADD_KEY), b"logon",
-                            b"towline:cluster", payload,
-                            ctypes.c_long(len(payload)),
-                            ctypes.c_long(SESSION_KEYRING)) < 0:
-                raise OSError(ctypes.get_errno(), "add_key")
-        self.set("cluster_key", "towline:cluster" if key else "none")
+        self.use_key("cluster_key", "towline:cluster", key)
         self.set("allow_unauthenticated", int(allow))
         for file, value in (settings or {}).items():
             self.set(file, value)
+
+    def use_key(self, file, name, key):
+        """A key (hexadecimal) of that name, or none, is what the file is for."""
+        if key:
+            payload = bytes.fromhex(key)
+            libc = ctypes.CDLL(None, use_errno=True)
+            if libc.syscall(ctypes.c_long(ADD_KEY), b"logon", name.encode(),
+                            payload, ctypes.c_long(len(payload)),
+                            ctypes.c_long(SESSION_KEYRING)) < 0:
+                raise OSError(ctypes.get_errno(), "add_key")
+        self.set(file, name if key else "none")
 
     def set(self, file, value):
         """Write a file of the device's."""
@@ -313,6 +316,22 @@ class Actor:
                     break
             time.sleep(pause_ms / 1000)
         return done
+
+
+    def insist(self, address, name, seconds):
+        """Connect, find a name, disconnect, all the time: how often, and the errors."""
+        end = time.monotonic() + seconds
+        done, errors = 0, []
+        while time.monotonic() < end:
+            try:
+                peer = self.connect(address, 20000)
+                handle, _ = self.resolve(peer, name)
+                self.release(handle)
+                self.disconnect(peer)
+                done += 1
+            except OSError as error:
+                errors.append(errno.errorcode[error.errno])
+        return [done, errors]
 
 
 def serve(actor):

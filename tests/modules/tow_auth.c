@@ -51,23 +51,22 @@ static void tow_auth_example(struct tow_handshake *handshake, bool keyed)
 
 	memset(handshake, 0, sizeof(*handshake));
 	request->magic = cpu_to_le32(TOW_WIRE_MAGIC);
-	request->version = cpu_to_le16(TOW_WIRE_VERSION);
-	request->kind = TOW_WIRE_CONTROL;
+	request->version = TOW_WIRE_VERSION;
+	request->lowest = TOW_WIRE_LOWEST;
 	tow_auth_fill(request->incarnation, sizeof(request->incarnation), 0x10);
-	tow_auth_fill(request->control.nonce, sizeof(request->control.nonce),
-		      0x20);
-	request->control.qp_num = cpu_to_le32(0x123456);
-	request->control.qps = cpu_to_le16(4);
+	tow_auth_fill(request->nonce, sizeof(request->nonce), 0x20);
+	request->qp_num = cpu_to_le32(0x123456);
+	request->qps = 4;
+	request->mtu = 3;
 	reply->magic = cpu_to_le32(TOW_WIRE_MAGIC);
-	reply->version = cpu_to_le16(TOW_WIRE_VERSION);
-	reply->kind = TOW_WIRE_CONTROL;
+	reply->version = TOW_WIRE_VERSION;
 	tow_auth_fill(reply->incarnation, sizeof(reply->incarnation), 0x30);
-	reply->session = cpu_to_le64(0x0123456789abcdef);
 	tow_auth_fill(reply->nonce, sizeof(reply->nonce), 0x40);
 	reply->qp_num = cpu_to_le32(0x654321);
-	reply->qps = cpu_to_le16(3);
+	reply->qps = 3;
+	reply->mtu = 2;
 	if (keyed) {
-		request->control.features = cpu_to_le32(TOW_WIRE_AUTHENTICATED);
+		request->features = cpu_to_le32(TOW_WIRE_AUTHENTICATED);
 		reply->features = cpu_to_le32(TOW_WIRE_AUTHENTICATED);
 	}
 	/* Not covered, so whatever is there must not matter. */
@@ -80,6 +79,9 @@ static int tow_auth_meet(struct tow_auth_ends *ends, struct tow_cluster_key *key
 {
 	int ret;
 
+	ret = tow_auth_sign_request(key, &ends->handshake);
+	if (ret)
+		return ret;
 	ret = tow_auth_derive(&ends->initiator, key, &ends->handshake, true,
 			      ends->initiator_says);
 	if (ret)
@@ -134,19 +136,6 @@ static int tow_auth_answer_signed(struct seq_file *file, const char *name,
 	return ret;
 }
 
-static int tow_auth_answer_data(struct seq_file *file, const char *name,
-				struct tow_auth *auth, bool initiator)
-{
-	u8 mac[TOW_WIRE_SHORT_MAC_BYTES];
-	int ret;
-
-	ret = tow_auth_data_mac(auth, initiator, 0x0123456789abcdef, 2,
-				0xabcdef, mac);
-	if (!ret)
-		tow_auth_answer(file, name, mac, sizeof(mac));
-	return ret;
-}
-
 static int answers_show(struct seq_file *file, void *unused)
 {
 	struct tow_auth_ends *ends;
@@ -159,6 +148,8 @@ static int answers_show(struct seq_file *file, void *unused)
 	ret = tow_auth_meet(ends, &tow_auth_key);
 	if (ret)
 		goto out_free;
+	tow_auth_answer(file, "request", ends->handshake.request.mac,
+			TOW_WIRE_REQUEST_MAC_BYTES);
 	tow_auth_answer(file, "reply", ends->responder_says, TOW_WIRE_MAC_BYTES);
 	tow_auth_answer(file, "initiator", ends->responder.initiator_mac,
 			TOW_WIRE_MAC_BYTES);
@@ -166,12 +157,8 @@ static int answers_show(struct seq_file *file, void *unused)
 	if (!ret)
 		ret = tow_auth_answer_signed(file, "to_initiator",
 					     &ends->responder);
-	if (!ret)
-		ret = tow_auth_answer_data(file, "data_initiator",
-					   &ends->responder, true);
-	if (!ret)
-		ret = tow_auth_answer_data(file, "data_responder",
-					   &ends->initiator, false);
+	tow_auth_answer(file, "association", ends->initiator.assoc,
+			sizeof(ends->initiator.assoc));
 	tow_auth_part(ends);
 out_free:
 	kfree(ends);
@@ -188,6 +175,8 @@ static bool tow_auth_ends_agree(struct tow_auth_ends *ends)
 	       tow_auth_equal(ends->initiator.initiator_mac,
 			      ends->responder.initiator_mac,
 			      TOW_WIRE_MAC_BYTES) &&
+	       !memcmp(ends->initiator.assoc, ends->responder.assoc,
+		       sizeof(ends->initiator.assoc)) &&
 	       !tow_auth_equal(ends->initiator_says,
 			       ends->initiator.initiator_mac,
 			       TOW_WIRE_MAC_BYTES);
@@ -238,13 +227,20 @@ static bool tow_auth_short_fails(struct tow_auth_ends *ends)
 
 static bool tow_auth_no_keys_fail(struct tow_auth_ends *ends)
 {
-	u8 message[MESSAGE_BYTES], mac[TOW_WIRE_SHORT_MAC_BYTES];
+	u8 message[MESSAGE_BYTES];
 	struct tow_auth nothing = {};
 
 	tow_auth_message(message);
 	return tow_auth_sign(&nothing, message, sizeof(message)) == -ENOKEY &&
-	       !tow_auth_verify(&nothing, message, sizeof(message)) &&
-	       tow_auth_data_mac(&nothing, true, 1, 2, 3, mac) == -ENOKEY;
+	       !tow_auth_verify(&nothing, message, sizeof(message));
+}
+
+/* Is it the request's MAC? */
+static bool tow_auth_request_signature(size_t i)
+{
+	const size_t mac = offsetof(struct tow_handshake, request.mac);
+
+	return i >= mac && i < mac + TOW_WIRE_REQUEST_MAC_BYTES;
 }
 
 /* Does any other handshake lead to the same MACs? */
@@ -260,7 +256,15 @@ static bool tow_auth_handshake_covered(struct tow_auth_ends *ends)
 
 	for (i = 0; i < sizeof(*handshake); i++) {
 		((u8 *)handshake)[i] ^= 0x80;
-		ret = tow_auth_derive(&other, &tow_auth_key, handshake, true,
+		if (tow_auth_request_signature(i)) {
+			ret = tow_auth_check_request(&tow_auth_key, handshake);
+			((u8 *)handshake)[i] ^= 0x80;
+			if (ret != -EKEYREJECTED)
+				return false;
+			continue;
+		}
+		ret = tow_auth_sign_request(&tow_auth_key, handshake) ?:
+		      tow_auth_derive(&other, &tow_auth_key, handshake, true,
 				      says);
 		((u8 *)handshake)[i] ^= 0x80;
 		if (ret)
@@ -269,12 +273,39 @@ static bool tow_auth_handshake_covered(struct tow_auth_ends *ends)
 				      sizeof(says)) ||
 		       tow_auth_equal(other.initiator_mac,
 				      ends->initiator.initiator_mac,
-				      sizeof(says));
+				      sizeof(says)) ||
+		       !memcmp(other.assoc, ends->initiator.assoc,
+			       sizeof(other.assoc));
 		tow_auth_cleanup(&other);
 		if (same != (i >= mac && i < mac + TOW_WIRE_MAC_BYTES))
 			return false;
 	}
-	return true;
+	return !tow_auth_sign_request(&tow_auth_key, handshake);
+}
+
+/* Of two keys that counts with which the request was made. */
+static bool tow_auth_either_key(struct tow_auth_ends *ends)
+{
+	const struct tow_handshake *handshake = &ends->handshake;
+	struct tow_cluster_key keys = {};
+	u8 says[TOW_WIRE_MAC_BYTES];
+	struct tow_auth other = {};
+	bool good;
+
+	tow_cluster_key_init(&keys);
+	if (tow_cluster_key_random(&keys))
+		return false;
+	keys.always = false;
+	good = tow_auth_check_request(&keys, handshake) == -EKEYREJECTED &&
+	       tow_auth_derive(&other, &keys, handshake, false, says) == -ENOKEY;
+	keys.hmac[TOW_KEY_NEXT] = tow_auth_key.hmac[TOW_KEY_CURRENT];
+	good &= !tow_auth_check_request(&keys, handshake) &&
+		!tow_auth_derive(&other, &keys, handshake, false, says) &&
+		tow_auth_equal(says, ends->responder_says, sizeof(says));
+	tow_auth_cleanup(&other);
+	keys.hmac[TOW_KEY_NEXT] = NULL;
+	tow_cluster_key_cleanup(&keys);
+	return good;
 }
 
 /* A key that only one has, or that is gone, is no key. */
@@ -283,7 +314,7 @@ static bool tow_auth_claims_fail(struct tow_auth_ends *ends)
 	struct tow_handshake *handshake = &ends->handshake;
 	u8 says[TOW_WIRE_MAC_BYTES];
 	struct tow_auth other = {};
-	struct tow_cluster_key none;
+	struct tow_cluster_key none = {};
 	bool good;
 
 	tow_cluster_key_init(&none);
@@ -295,35 +326,7 @@ static bool tow_auth_claims_fail(struct tow_auth_ends *ends)
 	good &= tow_auth_derive(&other, &tow_auth_key, handshake, false,
 				says) == -ENOKEY;
 	handshake->reply.features ^= cpu_to_le32(TOW_WIRE_AUTHENTICATED);
-	return good && !other.send && !other.receive && !other.data;
-}
-
-static bool tow_auth_data_differs(struct tow_auth_ends *ends)
-{
-	static const struct {
-		bool initiator;
-		u64 session;
-		u32 index;
-		u32 qp_num;
-	} cases[] = {
-		{ true, 5, 1, 9 }, { false, 5, 1, 9 }, { true, 6, 1, 9 },
-		{ true, 5 + BIT_ULL(63), 1, 9 }, { true, 5, 2, 9 },
-		{ true, 5, 1, 8 }, { true, 5, 9, 1 },
-	};
-	u8 macs[ARRAY_SIZE(cases)][TOW_WIRE_SHORT_MAC_BYTES];
-	size_t i, j;
-
-	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		if (tow_auth_data_mac(&ends->initiator, cases[i].initiator,
-				      cases[i].session, cases[i].index,
-				      cases[i].qp_num, macs[i]))
-			return false;
-		for (j = 0; j < i; j++) {
-			if (!memcmp(macs[i], macs[j], sizeof(macs[i])))
-				return false;
-		}
-	}
-	return true;
+	return good && !other.send && !other.receive;
 }
 
 static const struct {
@@ -336,8 +339,8 @@ static const struct {
 	{ "less than a header does not", tow_auth_short_fails },
 	{ "nothing works without keys", tow_auth_no_keys_fail },
 	{ "every byte of a handshake matters", tow_auth_handshake_covered },
+	{ "either key will do, and no other", tow_auth_either_key },
 	{ "a key that only one has is none", tow_auth_claims_fail },
-	{ "data queue pairs cannot be confused", tow_auth_data_differs },
 };
 
 static int checks_show(struct seq_file *file, void *unused)
@@ -375,7 +378,7 @@ static ssize_t key_write(struct file *file, const char __user *buf,
 	name = memdup_user_nul(buf, count);
 	if (IS_ERR(name))
 		return PTR_ERR(name);
-	ret = tow_cluster_key_set(&tow_auth_key, name);
+	ret = tow_cluster_key_set(&tow_auth_key, TOW_KEY_CURRENT, name);
 	kfree(name);
 	return ret ?: count;
 }

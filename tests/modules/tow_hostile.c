@@ -8,8 +8,9 @@
  * tow_hostile.h lists the calls of /dev/tow_hostile.
  *
  * A file is one connection, and ends with it; or it listens, and others take from
- * it the connections that somebody made.  While there is one, the RDMA device
- * must not go: it would wait for the file.
+ * it the connections that somebody made; or it is a data queue pair, and keeps the
+ * file of its control queue pair open.  While there is a connection, the RDMA
+ * device must not go: it would wait for the file.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -83,10 +84,13 @@ struct hostile_caller {
  * struct hostile_file - an open file, and its connection
  * @calls: held by each call
  * @id: the connection manager's; NULL: none
+ * @control: of a data queue pair: the file of its control queue pair, with a
+ *	reference, as its identifier keeps @device; NULL: it is none
+ * @device: the queue pair's
+ * @qp: the queue pair, also @id's; NULL: none
  * @pd: for the queue pair
  * @cq: for the queue pair
  * @auth: the session's keys
- * @responder: they are those of the end that answered
  * @wait: woken when something of what follows changes
  * @lock: protects what follows
  * @step: how far it is
@@ -108,10 +112,12 @@ struct hostile_file {
 	/* serialises calls */
 	struct mutex		calls;
 	struct rdma_cm_id	*id;
+	struct file		*control;
+	struct ib_device	*device;
+	struct ib_qp		*qp;
 	struct ib_pd		*pd;
 	struct ib_cq		*cq;
 	struct tow_auth		auth;
-	bool			responder;
 	wait_queue_head_t	wait;
 	/* protects step to caller_count */
 	spinlock_t		lock;
@@ -130,6 +136,8 @@ struct hostile_file {
 	struct hostile_buffer	out;
 	struct hostile_buffer	in[HOSTILE_RECEIVES];
 };
+
+static const struct file_operations hostile_fops;
 
 /* ---- the connection ------------------------------------------------------- */
 
@@ -317,9 +325,9 @@ static int hostile_post_receive(struct hostile_file *file,
 	};
 
 	buffer->cqe.done = hostile_received;
-	ib_dma_sync_single_for_device(file->id->device, buffer->dma,
+	ib_dma_sync_single_for_device(file->device, buffer->dma,
 				      sizeof(buffer->data), DMA_FROM_DEVICE);
-	return ib_post_recv(file->id->qp, &wr, NULL);
+	return ib_post_recv(file->qp, &wr, NULL);
 }
 
 static void hostile_sent(struct ib_cq *cq, struct ib_wc *wc)
@@ -354,9 +362,9 @@ static int hostile_post_send(struct hostile_file *file, u32 bytes, u32 key)
 		wr.ex.invalidate_rkey = key;
 	buffer->cqe.done = hostile_sent;
 	WRITE_ONCE(file->sent, false);
-	ib_dma_sync_single_for_device(file->id->device, buffer->dma,
+	ib_dma_sync_single_for_device(file->device, buffer->dma,
 				      sizeof(buffer->data), DMA_TO_DEVICE);
-	return ib_post_send(file->id->qp, &wr, NULL);
+	return ib_post_send(file->qp, &wr, NULL);
 }
 
 /* A write of nothing, with an immediate. */
@@ -373,7 +381,7 @@ static int hostile_post_notify(struct hostile_file *file, u32 immediate)
 
 	file->out.cqe.done = hostile_sent;
 	WRITE_ONCE(file->sent, false);
-	return ib_post_send(file->id->qp, &wr.wr, NULL);
+	return ib_post_send(file->qp, &wr.wr, NULL);
 }
 
 /* Until the other end has said whether it took it. */
@@ -388,9 +396,9 @@ static int hostile_wait_sent(struct hostile_file *file)
 static int hostile_map(struct hostile_file *file, struct hostile_buffer *buffer,
 		       enum dma_data_direction direction)
 {
-	buffer->dma = ib_dma_map_single(file->id->device, buffer->data,
+	buffer->dma = ib_dma_map_single(file->device, buffer->data,
 					sizeof(buffer->data), direction);
-	if (ib_dma_mapping_error(file->id->device, buffer->dma))
+	if (ib_dma_mapping_error(file->device, buffer->dma))
 		return -ENOMEM;
 	buffer->mapped = true;
 	return 0;
@@ -401,7 +409,7 @@ static void hostile_unmap(struct hostile_file *file,
 			  enum dma_data_direction direction)
 {
 	if (buffer->mapped)
-		ib_dma_unmap_single(file->id->device, buffer->dma,
+		ib_dma_unmap_single(file->device, buffer->dma,
 				    sizeof(buffer->data), direction);
 	buffer->mapped = false;
 }
@@ -423,7 +431,27 @@ static int hostile_make_buffers(struct hostile_file *file, u32 receives)
 	return ret;
 }
 
-static int hostile_make_qp(struct hostile_file *file, u32 notifications)
+/* A data queue pair, by the way that the control queue pair goes; to @join. */
+static int hostile_modify(struct hostile_file *file, enum ib_qp_state state,
+			  const struct tow_hostile_join *join)
+{
+	const struct hostile_file *control = file->control->private_data;
+	struct ib_qp_attr attr = { .qp_state = state };
+	int mask, ret;
+
+	ret = rdma_init_qp_attr(control->id, &attr, &mask);
+	if (ret)
+		return ret;
+	if (state == IB_QPS_RTR) {
+		attr.dest_qp_num = join->qp_num;
+		attr.rq_psn = join->far_psn;
+	} else if (state == IB_QPS_RTS) {
+		attr.sq_psn = join->psn;
+	}
+	return ib_modify_qp(file->qp, &attr, mask);
+}
+
+static int hostile_create_qp(struct hostile_file *file, u32 notifications)
 {
 	u32 receives = HOSTILE_RECEIVES + notifications;
 	struct ib_qp_init_attr attr = {
@@ -438,21 +466,38 @@ static int hostile_make_qp(struct hostile_file *file, u32 notifications)
 	struct ib_cq *cq;
 	int ret;
 
-	/* Who finds no receive here tries again soon. */
-	rdma_set_min_rnr_timer(file->id, 1);
-	pd = ib_alloc_pd(file->id->device, 0);
+	pd = ib_alloc_pd(file->device, 0);
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
 	file->pd = pd;
-	cq = ib_alloc_cq_any(file->id->device, file, receives + 2,
+	cq = ib_alloc_cq_any(file->device, file, receives + 2,
 			     IB_POLL_WORKQUEUE);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	file->cq = cq;
 	attr.send_cq = cq;
 	attr.recv_cq = cq;
-	ret = rdma_create_qp(file->id, pd, &attr);
+	if (file->control) {
+		file->qp = ib_create_qp(pd, &attr);
+		ret = PTR_ERR_OR_ZERO(file->qp);
+		if (ret)
+			file->qp = NULL;
+		else
+			ret = hostile_modify(file, IB_QPS_INIT, NULL);
+	} else {
+		ret = rdma_create_qp(file->id, pd, &attr);
+		if (!ret)
+			file->qp = file->id->qp;
+	}
 	return ret ?: hostile_make_buffers(file, receives);
+}
+
+static int hostile_make_qp(struct hostile_file *file)
+{
+	file->device = file->id->device;
+	/* Who finds no receive here tries again soon. */
+	rdma_set_min_rnr_timer(file->id, 1);
+	return hostile_create_qp(file, 0);
 }
 
 /* Nobody comes any more when the identifier that listens is gone. */
@@ -471,16 +516,18 @@ static void hostile_end(struct hostile_file *file)
 	unsigned int i;
 
 	tow_auth_cleanup(&file->auth);
-	if (!file->id)
+	if (!file->id && !file->device)
 		return;
-	if (file->id->event_handler == hostile_called) {
+	if (file->id && file->id->event_handler == hostile_called) {
 		rdma_destroy_id(file->id);
 		hostile_send_away(file);
 		return;
 	}
-	if (file->id->qp) {
+	if (file->qp && file->id) {
 		rdma_disconnect(file->id);
 		rdma_destroy_qp(file->id);
+	} else if (file->qp) {
+		ib_destroy_qp(file->qp);
 	}
 	if (file->cq) {
 		tow_rxe_run_tasklets(file->cq->device);
@@ -491,7 +538,10 @@ static void hostile_end(struct hostile_file *file)
 		hostile_unmap(file, &file->in[i], DMA_FROM_DEVICE);
 	if (file->pd)
 		ib_dealloc_pd(file->pd);
-	rdma_destroy_id(file->id);
+	if (file->id)
+		rdma_destroy_id(file->id);
+	if (file->control)
+		fput(file->control);
 }
 
 static int hostile_resolve(struct hostile_file *file,
@@ -533,11 +583,9 @@ static int hostile_prepare(struct hostile_file *file, void *arg)
 
 	if (file->id)
 		return -EBUSY;
-	if (call->notifications > TOW_HOSTILE_NOTIFICATIONS_MAX)
-		return -EINVAL;
 	ret = hostile_resolve(file, call);
 	if (!ret)
-		ret = hostile_make_qp(file, call->notifications);
+		ret = hostile_make_qp(file);
 	if (ret)
 		return ret;
 	tow_address_of(&file->id->route.addr.src_addr, &source, NULL);
@@ -545,7 +593,7 @@ static int hostile_prepare(struct hostile_file *file, void *arg)
 	if (memchr_inv(call->gid, 0, sizeof(call->gid)))
 		memcpy(&file->id->route.path_rec->sgid, call->gid,
 		       sizeof(call->gid));
-	call->qp_num = file->id->qp->qp_num;
+	call->qp_num = file->qp->qp_num;
 	return 0;
 }
 
@@ -562,7 +610,7 @@ static int hostile_connect(struct hostile_file *file, void *arg)
 	};
 	int ret;
 
-	if (!file->id || !file->id->qp || call->bytes > TOW_HOSTILE_DATA_MAX)
+	if (!file->id || !file->qp || call->bytes > TOW_HOSTILE_DATA_MAX)
 		return -EINVAL;
 	ret = rdma_connect(file->id, &param);
 	if (!ret)
@@ -578,6 +626,7 @@ static int hostile_derive(struct hostile_file *file, void *arg)
 {
 	struct tow_hostile_derive *call = arg;
 	struct tow_handshake handshake;
+	u8 mac[TOW_WIRE_MAC_BYTES];
 	struct crypto_shash *hmac;
 	int ret;
 
@@ -594,9 +643,10 @@ static int hostile_derive(struct hostile_file *file, void *arg)
 	if (IS_ERR(hmac))
 		return PTR_ERR(hmac);
 	tow_auth_cleanup(&file->auth);
-	file->responder = call->answered;
-	ret = tow_auth_derive_from(&file->auth, hmac, &handshake,
-				   !file->responder, call->reply_mac);
+	ret = tow_auth_request_mac(hmac, &handshake, mac) ?:
+	      tow_auth_derive_from(&file->auth, hmac, &handshake,
+				   !call->answered, call->reply_mac);
+	memcpy(call->request_mac, mac, sizeof(call->request_mac));
 	crypto_free_shash(hmac);
 	if (ret)
 		tow_auth_cleanup(&file->auth);
@@ -605,20 +655,12 @@ static int hostile_derive(struct hostile_file *file, void *arg)
 	return ret;
 }
 
-static int hostile_data_mac(struct hostile_file *file, void *arg)
-{
-	struct tow_hostile_data *call = arg;
-
-	return tow_auth_data_mac(&file->auth, !file->responder, call->session,
-				 call->index, call->qp_num, call->mac);
-}
-
 static int hostile_send(struct hostile_file *file, void *arg)
 {
 	struct tow_hostile_message *call = arg;
 	int ret = 0;
 
-	if (!file->id || !file->id->qp || (!call->bytes && !call->key) ||
+	if (!file->qp || (!call->bytes && !call->key) ||
 	    call->bytes > TOW_HOSTILE_BYTES_MAX)
 		return -EINVAL;
 	memcpy(file->out.data, call->data, call->bytes);
@@ -635,7 +677,7 @@ static int hostile_notify(struct hostile_file *file, void *arg)
 	u32 taken, immediate = call->immediate;
 	int ret = 0;
 
-	if (!file->id || !file->id->qp)
+	if (!file->qp)
 		return -EINVAL;
 	for (taken = 0; !ret && taken < call->count; taken += !ret) {
 		ret = hostile_post_notify(file, immediate);
@@ -666,9 +708,9 @@ static int hostile_deaf(struct hostile_file *file, void *arg)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
 
-	if (!file->id || !file->id->qp)
+	if (!file->qp)
 		return -EINVAL;
-	return ib_modify_qp(file->id->qp, &attr, IB_QP_STATE);
+	return ib_modify_qp(file->qp, &attr, IB_QP_STATE);
 }
 
 static struct hostile_buffer *hostile_next(struct hostile_file *file)
@@ -689,7 +731,7 @@ static int hostile_receive(struct hostile_file *file, void *arg)
 	struct tow_hostile_message *call = arg;
 	struct hostile_buffer *buffer;
 
-	if (!file->id || !file->id->qp)
+	if (!file->qp)
 		return -EINVAL;
 	wait_event_timeout(file->wait, READ_ONCE(file->down) ||
 			   !list_empty_careful(&file->received),
@@ -701,7 +743,7 @@ static int hostile_receive(struct hostile_file *file, void *arg)
 	buffer = hostile_next(file);
 	if (!buffer)
 		return READ_ONCE(file->down) ? -ENOTCONN : -ETIMEDOUT;
-	ib_dma_sync_single_for_cpu(file->id->device, buffer->dma,
+	ib_dma_sync_single_for_cpu(file->device, buffer->dma,
 				   sizeof(buffer->data), DMA_FROM_DEVICE);
 	call->bytes = buffer->bytes;
 	memcpy(call->data, buffer->data, buffer->bytes);
@@ -764,8 +806,6 @@ static int hostile_take_from(struct hostile_file *file,
 	return 0;
 }
 
-static const struct file_operations hostile_fops;
-
 static int hostile_take(struct hostile_file *file, void *arg)
 {
 	struct tow_hostile_take *call = arg;
@@ -782,11 +822,11 @@ static int hostile_take(struct hostile_file *file, void *arg)
 	fput(filp);
 	if (ret)
 		return ret;
-	ret = hostile_make_qp(file, 0);
+	ret = hostile_make_qp(file);
 	/* The connection manager makes no queue pair for what is over. */
 	if (ret)
 		return ret == -EINVAL ? -ENOTCONN : ret;
-	call->qp_num = file->id->qp->qp_num;
+	call->qp_num = file->qp->qp_num;
 	return 0;
 }
 
@@ -803,7 +843,7 @@ static int hostile_reply(struct hostile_file *file, void *arg)
 	};
 	int ret;
 
-	if (!file->id || !file->id->qp || call->bytes > TOW_HOSTILE_DATA_MAX)
+	if (!file->id || !file->qp || call->bytes > TOW_HOSTILE_DATA_MAX)
 		return -EINVAL;
 	if (call->reject)
 		return rdma_reject(file->id, call->data, call->bytes,
@@ -816,6 +856,44 @@ static int hostile_reply(struct hostile_file *file, void *arg)
 	return ret;
 }
 
+static int hostile_data(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_data *call = arg;
+	struct hostile_file *other;
+	struct file *filp;
+	int ret;
+
+	if (file->id || file->device)
+		return -EBUSY;
+	if (call->notifications > TOW_HOSTILE_NOTIFICATIONS_MAX)
+		return -EINVAL;
+	filp = fget(call->control);
+	if (!filp)
+		return -EBADF;
+	other = filp->private_data;
+	if (filp->f_op != &hostile_fops || !other->id || !other->qp) {
+		fput(filp);
+		return -EINVAL;
+	}
+	file->control = filp;
+	file->device = other->device;
+	ret = hostile_create_qp(file, call->notifications);
+	if (!ret)
+		call->qp_num = file->qp->qp_num;
+	return ret;
+}
+
+static int hostile_join(struct hostile_file *file, void *arg)
+{
+	struct tow_hostile_join *call = arg;
+	int ret;
+
+	if (!file->control || !file->qp)
+		return -EINVAL;
+	ret = hostile_modify(file, IB_QPS_RTR, call);
+	return ret ?: hostile_modify(file, IB_QPS_RTS, call);
+}
+
 static const struct {
 	int (*call)(struct hostile_file *file, void *arg);
 	size_t bytes;
@@ -823,7 +901,7 @@ static const struct {
 	{ hostile_prepare, sizeof(struct tow_hostile_prepare) },
 	{ hostile_connect, sizeof(struct tow_hostile_connect) },
 	{ hostile_derive, sizeof(struct tow_hostile_derive) },
-	{ hostile_data_mac, sizeof(struct tow_hostile_data) },
+	{ hostile_data, sizeof(struct tow_hostile_data) },
 	{ hostile_send, sizeof(struct tow_hostile_message) },
 	{ hostile_receive, sizeof(struct tow_hostile_message) },
 	{ hostile_listen, sizeof(struct tow_hostile_listen) },
@@ -832,6 +910,7 @@ static const struct {
 	{ hostile_notify, sizeof(struct tow_hostile_notify) },
 	{ hostile_noted, sizeof(struct tow_hostile_noted) },
 	{ hostile_deaf, sizeof(u32) },
+	{ hostile_join, sizeof(struct tow_hostile_join) },
 };
 
 static long hostile_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)

@@ -2,7 +2,7 @@
 /*
  * tow_hostile: what the tests ask of tow_hostile.ko, a node that says whatever
  * it is told to.  Each open file is one connection, made by it or by others, or
- * listens for those.
+ * listens for those, or is a data queue pair of another file's connection.
  */
 #ifndef TOW_HOSTILE_H
 #define TOW_HOSTILE_H
@@ -28,8 +28,7 @@
  * @gid: in: the GID that the request says it is from; zeroes: that of @source
  * @scope_id: in: interface of a link-local address
  * @port: in: where it listens
- * @notifications: in: how many may come at once, besides messages; up to
- *	TOW_HOSTILE_NOTIFICATIONS_MAX
+ * @reserved: not used
  * @qp_num: out: our queue pair
  */
 struct tow_hostile_prepare {
@@ -38,7 +37,7 @@ struct tow_hostile_prepare {
 	__u8		gid[16];
 	__u32		scope_id;
 	__u16		port;
-	__u16		notifications;
+	__u16		reserved;
 	__u32		qp_num;
 };
 
@@ -66,6 +65,7 @@ struct tow_hostile_connect {
  * @reply: in: struct tow_wire_reply
  * @initiator: in: whose request it was
  * @responder: in: who answered
+ * @request_mac: out: what must be in the request
  * @reply_mac: out: what must be in the reply
  * @initiator_mac: out: what belongs into AUTH
  */
@@ -74,26 +74,38 @@ struct tow_hostile_derive {
 	__u32		answered;
 	__u8		key[64];
 	__u8		request[56];
-	__u8		reply[96];
+	__u8		reply[88];
 	__u8		initiator[16];
 	__u8		responder[16];
+	__u8		request_mac[8];
 	__u8		reply_mac[32];
 	__u8		initiator_mac[32];
 };
 
 /**
- * struct tow_hostile_data - the MAC of a request for a data queue pair, or of
- *	the answer, by the end that this file is
- * @session: in: what both ends call the session
- * @index: in: which data queue pair
- * @qp_num: in: ours
- * @mac: out: the MAC, by the keys of this file's session
+ * struct tow_hostile_data - have a data queue pair
+ * @control: in: the file of the session's control queue pair, connected; it
+ *	stays open until this one is closed
+ * @notifications: in: how many may come at once; up to
+ *	TOW_HOSTILE_NOTIFICATIONS_MAX
+ * @qp_num: out: ours
  */
 struct tow_hostile_data {
-	__aligned_u64	session;
-	__u32		index;
+	__s32		control;
+	__u32		notifications;
 	__u32		qp_num;
-	__u8		mac[16];
+};
+
+/**
+ * struct tow_hostile_join - connect a data queue pair to one of the other end's
+ * @qp_num: in: the other end's
+ * @far_psn: in: number of the first packet from there
+ * @psn: in: of ours
+ */
+struct tow_hostile_join {
+	__u32		qp_num;
+	__u32		far_psn;
+	__u32		psn;
 };
 
 /**
@@ -200,7 +212,7 @@ struct tow_hostile_noted {
 #define TOW_HOSTILE_PREPARE	_IO(TOW_HOSTILE_TYPE, 0)
 #define TOW_HOSTILE_CONNECT	_IO(TOW_HOSTILE_TYPE, 1)
 #define TOW_HOSTILE_DERIVE	_IO(TOW_HOSTILE_TYPE, 2)
-#define TOW_HOSTILE_DATA_MAC	_IO(TOW_HOSTILE_TYPE, 3)
+#define TOW_HOSTILE_DATA	_IO(TOW_HOSTILE_TYPE, 3)
 #define TOW_HOSTILE_SEND	_IO(TOW_HOSTILE_TYPE, 4)
 #define TOW_HOSTILE_RECEIVE	_IO(TOW_HOSTILE_TYPE, 5)
 #define TOW_HOSTILE_LISTEN	_IO(TOW_HOSTILE_TYPE, 6)
@@ -210,5 +222,6 @@ struct tow_hostile_noted {
 #define TOW_HOSTILE_NOTED	_IO(TOW_HOSTILE_TYPE, 10)
 /* Say nothing on this queue pair any more, not even that something has come; __u32: not used */
 #define TOW_HOSTILE_DEAF	_IO(TOW_HOSTILE_TYPE, 11)
+#define TOW_HOSTILE_JOIN	_IO(TOW_HOSTILE_TYPE, 12)
 
 #endif /* TOW_HOSTILE_H */
