@@ -259,6 +259,22 @@ static int tow_attempt_turn(struct tow_attempt *attempt)
 }
 
 /*
+ * The peer that is sought, or is at the address, if it is READY by now: by a session
+ * that it has made, or another attempt.  With a reference for the caller; or NULL.
+ */
+static struct tow_peer *tow_attempt_there(const struct tow_goal *goal)
+{
+	struct tow_peer *sought = goal->sought;
+
+	if (!sought)
+		return tow_peer_by_address(goal->dev, &goal->address);
+	if (READ_ONCE(sought->state) != TOW_PEER_READY)
+		return NULL;
+	tow_peer_get(sought);
+	return sought;
+}
+
+/*
  * Try once.  Return: as tow_connect(); -EALREADY, -EAGAIN: try again; -ESTALE:
  * another peer has the address, or the sought peer has none.
  */
@@ -267,6 +283,9 @@ static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 	struct tow_goal *goal = &attempt->goal;
 	int ret;
 
+	*peer = tow_attempt_there(goal);
+	if (*peer)
+		return 0;
 	ret = tow_attempt_turn(attempt);
 	if (ret)
 		return ret;

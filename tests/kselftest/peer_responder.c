@@ -503,7 +503,7 @@ static const struct lie rejections[] = {
 	{ "rejected by who knows what", EVIL_CALLED, REJECT, -ECONNREFUSED,
 	  .offset = 0, .bytes = 4, .value = 0x1234 },
 	{ "rejected in another version", EVIL_CALLED, REJECT, -EPROTONOSUPPORT,
-	  .offset = 4, .bytes = 2, .value = 9, .type = R_NO_KEY },
+	  .offset = 4, .bytes = 2, .value = 0x909, .type = R_NO_KEY },
 };
 
 TEST_F_TIMEOUT(responder, rejections_with_reasons, 200)
