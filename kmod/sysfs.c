@@ -429,16 +429,23 @@ static int tow_setting_set_mtu(struct tow_device *dev, u32 value)
 
 /* ---- settings that are no number ------------------------------------------ */
 
-static ssize_t tow_key_show(struct device *node, enum tow_key_use use, char *buf)
+static enum tow_key_use tow_key_use_of(const struct device_attribute *attr)
+{
+	return strcmp(attr->attr.name, "cluster_key_next") ? TOW_KEY_CURRENT :
+							     TOW_KEY_NEXT;
+}
+
+static ssize_t tow_key_show(struct device *node, struct device_attribute *attr,
+			    char *buf)
 {
 	struct tow_device *dev = dev_get_drvdata(node);
 	char name[TOW_KEY_NAME_MAX];
 
-	tow_cluster_key_name(&dev->peers->key, use, name);
+	tow_cluster_key_name(&dev->peers->key, tow_key_use_of(attr), name);
 	return sysfs_emit(buf, "%s\n", name[0] ? name : "none");
 }
 
-static ssize_t tow_key_store(struct device *node, enum tow_key_use use,
+static ssize_t tow_key_store(struct device *node, struct device_attribute *attr,
 			     const char *buf, size_t count)
 {
 	struct tow_device *dev = dev_get_drvdata(node);
@@ -454,26 +461,9 @@ static ssize_t tow_key_store(struct device *node, enum tow_key_use use,
 		return -EINVAL;
 	memcpy(name, buf, bytes);
 	name[bytes] = '\0';
-	ret = tow_cluster_key_set(&dev->peers->key, use, name);
+	ret = tow_cluster_key_set(&dev->peers->key, tow_key_use_of(attr), name);
 	return ret ?: count;
 }
-
-#define TOW_KEY_FILE(_name, _use)					\
-	static ssize_t _name##_show(struct device *node,		\
-				    struct device_attribute *attr,	\
-				    char *buf)				\
-	{								\
-		return tow_key_show(node, _use, buf);			\
-	}								\
-	static ssize_t _name##_store(struct device *node,		\
-				     struct device_attribute *attr,	\
-				     const char *buf, size_t count)	\
-	{								\
-		return tow_key_store(node, _use, buf, count);		\
-	}
-
-TOW_KEY_FILE(cluster_key, TOW_KEY_CURRENT)
-TOW_KEY_FILE(cluster_key_next, TOW_KEY_NEXT)
 
 /* ---- stats/ --------------------------------------------------------------- */
 
@@ -586,8 +576,8 @@ static struct tow_file tow_files[] = {
 		    TOW_IN_PEERS(retry_count)),
 	TOW_SETTING(allow_unauthenticated, 0, 1,
 		    TOW_IN_PEERS(allow_unauthenticated)),
-	{ .attr = __ATTR_RW(cluster_key) },
-	{ .attr = __ATTR_RW(cluster_key_next) },
+	{ .attr = __ATTR(cluster_key, 0644, tow_key_show, tow_key_store) },
+	{ .attr = __ATTR(cluster_key_next, 0644, tow_key_show, tow_key_store) },
 };
 
 static struct tow_file tow_stat_files[] = {

@@ -186,8 +186,8 @@ int tow_data_connect(struct tow_session *session)
 
 	/* The session ends at its deadline. */
 	if (!ret)
-		wait_event(session->wait, tow_data_told(session) ||
-					  !tow_session_alive(session));
+		wait_event(session->wait, !tow_session_alive(session) ||
+			   tow_data_told(session));
 	if (!ret)
 		ret = tow_data_each(session, tow_data_join);
 	if (!ret) {

@@ -53,7 +53,7 @@ FIXTURE_TEARDOWN(addresses)
 /* The peer that has this name: its number, and the last byte of where it is; 0: none. */
 static __u64 find(int fd, char name, char *where)
 {
-	struct tow_peer_info entries[16];
+	struct tow_peer_info entries[16] = {};
 	struct tow_peer_list call = {
 		.size = sizeof(call), .entries = (uintptr_t)entries,
 		.entry_size = sizeof(entries[0]), .count = ARRAY_SIZE(entries),
