@@ -113,7 +113,9 @@ struct json_object *peer_object(const char *class_dir, const char *device,
 	ADD("messages_received", json_object_new_uint64(info->messages_received));
 	ADD("idle_ms", json_object_new_uint64(info->idle_ms));
 #undef ADD
-	add_counts(class_dir, device, address, object);
+	/* Who was never connected has no folder. */
+	if (info->epoch)
+		add_counts(class_dir, device, address, object);
 	return object;
 }
 

@@ -10,6 +10,7 @@
  */
 #include <linux/jiffies.h>
 #include <linux/limits.h>
+#include <linux/minmax.h>
 #include <linux/random.h>
 #include <linux/wait.h>
 #include <net/ipv6.h>
@@ -282,6 +283,7 @@ static int tow_connect_control_request(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
 	struct tow_wire_request *request = &session->handshake.request;
+	struct sa_path_rec *path = link->id->route.path_rec;
 	struct tow_device *dev = session->dev;
 	struct rdma_conn_param param;
 	int ret;
@@ -297,7 +299,12 @@ static int tow_connect_control_request(struct tow_link *link)
 	request->version = TOW_WIRE_VERSION;
 	request->lowest = TOW_WIRE_LOWEST;
 	request->qps = session->settings.qps_per_peer;
-	request->mtu = link->id->route.path_rec->mtu;
+	request->mtu = min_t(u8, path->mtu, IB_MTU_4096);
+	/*
+	 * The other end's control queue pair gets ours, which its port may not take.
+	 * No message is longer than this.
+	 */
+	path->mtu = min_t(u8, path->mtu, IB_MTU_512);
 	memcpy(request->incarnation, dev->incarnation,
 	       sizeof(request->incarnation));
 	get_random_bytes(request->nonce, sizeof(request->nonce));

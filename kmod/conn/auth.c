@@ -256,7 +256,8 @@ int tow_cluster_key_set(struct tow_cluster_key *key, enum tow_key_use use,
 	}
 	mutex_lock(&key->lock);
 	if (use == TOW_KEY_CURRENT && name[0] &&
-	    !strcmp(name, key->name[TOW_KEY_NEXT])) {
+	    !strcmp(name, key->name[TOW_KEY_NEXT]) &&
+	    strcmp(name, key->name[TOW_KEY_CURRENT])) {
 		swap(key->hmac[TOW_KEY_CURRENT], key->hmac[TOW_KEY_NEXT]);
 		memcpy(key->name[TOW_KEY_NEXT], key->name[TOW_KEY_CURRENT],
 		       TOW_KEY_NAME_MAX);
@@ -355,7 +356,7 @@ static bool tow_auth_keyed_request(const struct tow_handshake *handshake)
  *	there is none
  * @handshake: with both addresses, and the request but its MAC
  *
- * Return: 0; -ENOKEY: the key is not set any more; -ENOMEM; -ENOENT: the kernel
+ * Return: 0; -EAGAIN: the key is not set any more; -ENOMEM; -ENOENT: the kernel
  * has no HMAC-SHA256.
  */
 int tow_auth_sign_request(struct tow_cluster_key *key,
@@ -373,7 +374,7 @@ int tow_auth_sign_request(struct tow_cluster_key *key,
 	}
 	mutex_lock(&key->lock);
 	hmac = nobody ?: key->hmac[TOW_KEY_CURRENT];
-	ret = hmac ? tow_auth_request_mac(hmac, handshake, mac) : -ENOKEY;
+	ret = hmac ? tow_auth_request_mac(hmac, handshake, mac) : -EAGAIN;
 	mutex_unlock(&key->lock);
 	crypto_free_shash(nobody);
 	if (!ret)
@@ -387,22 +388,22 @@ int tow_auth_sign_request(struct tow_cluster_key *key,
  * @key: the keys
  * @handshake: with both addresses and the request
  *
- * A request that says that there is no key is not looked at: the caller checks
- * whether that is allowed.
- *
- * Return: 0: it does, or has made the request of somebody who does; -EKEYREJECTED:
- * it does not.
+ * Return: 0: it does, or has recorded the request of somebody who does, or neither
+ * end has a key, and the caller checks whether that is allowed; -ENOKEY: only one
+ * end has one; -EKEYREJECTED: it has another one.
  */
 int tow_auth_check_request(struct tow_cluster_key *key,
 			   const struct tow_handshake *handshake)
 {
-	bool valid;
+	bool says = tow_auth_keyed_request(handshake), have, valid;
 
-	if (!tow_auth_keyed_request(handshake))
-		return 0;
 	mutex_lock(&key->lock);
-	valid = tow_auth_key_of(key, handshake);
+	/* Without a current key we have none, but for those who have the next. */
+	have = key->hmac[TOW_KEY_CURRENT] || (says && key->hmac[TOW_KEY_NEXT]);
+	valid = !says || tow_auth_key_of(key, handshake);
 	mutex_unlock(&key->lock);
+	if (says != have)
+		return -ENOKEY;
 	return valid ? 0 : -EKEYREJECTED;
 }
 
@@ -483,8 +484,8 @@ static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
  * cluster key (TOW_WIRE_AUTHENTICATED).  If both said that they have none, a
  * key of zeroes is used; the caller checks whether that is allowed.
  *
- * Return: 0; -ENOKEY: only one end said that it has a key, or the key is not set
- * any more; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an error
+ * Return: 0; -ENOKEY: only one end said that it has a key, or there is no key that
+ * is @always used; -EAGAIN: the request's key is not set any more; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an error
  * @auth has no keys.
  */
 int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
@@ -503,7 +504,7 @@ int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 		hmac = tow_auth_key_of(key, handshake);
 		ret = hmac ? tow_auth_derive_from(auth, hmac, handshake,
 						  initiator, reply_mac) :
-			     -ENOKEY;
+			     key->always ? -ENOKEY : -EAGAIN;
 		mutex_unlock(&key->lock);
 	} else {
 		nobody = tow_auth_keyed(tow_auth_no_key,

@@ -4,8 +4,8 @@
  *
  * MACs (HMAC-SHA256) prove that a message comes from a node that holds the
  * cluster key.  Each kind of MAC covers its own label, so that a MAC is good
- * for one purpose and cannot be sent back to its sender; and both ends' nonces,
- * so that it cannot be used again.
+ * for one purpose and cannot be sent back to its sender; and, but for that of a
+ * request, both ends' nonces, so that it cannot be used again.
  *
  * auth.c and Documentation/security.md say what is covered, byte by byte.
  */

@@ -56,21 +56,24 @@ static u16 tow_data_reads(int most)
  * @link: its link; its session's control queue pair is connected
  * @state: to IB_QPS_INIT, IB_QPS_RTR or IB_QPS_RTS
  *
- * Return: 0, or the provider's error.
+ * Return: 0; -ECONNRESET: the other end has disconnected the control queue pair; the
+ * provider's error.
  */
 int tow_data_modify(struct tow_link *link, enum ib_qp_state state)
 {
 	const struct tow_session *session = link->session;
 	const struct ib_device_attr *attrs = &session->dev->ibdev->attrs;
 	struct ib_qp_attr attr = { .qp_state = state };
-	int mask;
+	int mask = 0;
 
 	/* It has none any more for what the other end has disconnected. */
 	if (rdma_init_qp_attr(session->control.id, &attr, &mask))
 		return -ECONNRESET;
 	if (state == IB_QPS_RTR) {
 		attr.path_mtu = session->handshake.reply.mtu;
-		attr.ah_attr.grh.flow_label = 0;
+		/* That of InfiniBand is the subnet manager's. */
+		if (attr.ah_attr.type == RDMA_AH_ATTR_TYPE_ROCE)
+			attr.ah_attr.grh.flow_label = 0;
 		attr.dest_qp_num = link->far_qp;
 		attr.rq_psn = session->far.psn;
 		attr.max_dest_rd_atomic =
@@ -169,7 +172,33 @@ static void tow_data_open(struct tow_session *session)
 	}
 }
 
+/*
+ * What the other end says of why it has disconnected comes soon, if it says something.
+ * Return: @error.
+ */
+static int tow_data_hear_why(struct tow_session *session, int error)
+{
+	if (error == -ECONNRESET)
+		wait_event_timeout(session->wait, !tow_session_alive(session),
+				   msecs_to_jiffies(TOW_DATA_LAST_MS));
+	return error;
+}
+
 /* ---- the initiator --------------------------------------------------------- */
+
+static bool tow_data_is_ready(const struct tow_session *session)
+{
+	return READ_ONCE(session->state) == TOW_SESSION_READY;
+}
+
+static int tow_data_await(struct tow_session *session,
+			  bool (*come)(const struct tow_session *session))
+{
+	return wait_event_timeout(session->wait, come(session) ||
+				  !tow_session_alive(session),
+				  msecs_to_jiffies(TOW_HANDSHAKE_MS)) ?
+	       0 : -ETIMEDOUT;
+}
 
 /**
  * tow_data_connect - connect the initiator's data queue pairs
@@ -177,17 +206,15 @@ static void tow_data_open(struct tow_session *session)
  *
  * Waits for the responder's.
  *
- * Return: 0: the session is READY; -ENOSPC; -ENOMEM; the provider's error; the
- * session's error if it is ENDING, which it is at its deadline at the latest.
+ * Return: 0: the session is READY; -ENOSPC; -ENOMEM; -ECONNRESET; the provider's
+ * error; -ETIMEDOUT: the other end says nothing; the session's error if it is ENDING.
  */
 int tow_data_connect(struct tow_session *session)
 {
 	int ret = tow_data_make(session);
 
-	/* The session ends at its deadline. */
 	if (!ret)
-		wait_event(session->wait, !tow_session_alive(session) ||
-			   tow_data_told(session));
+		ret = tow_data_await(session, tow_data_told);
 	if (!ret)
 		ret = tow_data_each(session, tow_data_join);
 	if (!ret) {
@@ -196,12 +223,8 @@ int tow_data_connect(struct tow_session *session)
 		ret = tow_data_tell(session);
 	}
 	if (!ret)
-		wait_event(session->wait, !tow_session_alive(session) ||
-			   READ_ONCE(session->state) == TOW_SESSION_READY);
-	/* What the other end says of why comes soon. */
-	else if (ret == -ECONNRESET)
-		wait_event_timeout(session->wait, !tow_session_alive(session),
-				   msecs_to_jiffies(TOW_DATA_LAST_MS));
+		ret = tow_data_await(session, tow_data_is_ready);
+	tow_data_hear_why(session, ret);
 	return tow_session_alive(session) ? ret : session->error;
 }
 
@@ -249,7 +272,7 @@ static void tow_data_work(struct work_struct *work)
 {
 	struct tow_session *session = container_of(work, struct tow_session,
 						   data_work);
-	int ret = tow_data_answer(session);
+	int ret = tow_data_hear_why(session, tow_data_answer(session));
 
 	if (ret)
 		tow_session_fail(session, ret, tow_session_reason_of(ret),

@@ -7,7 +7,7 @@
  *
  * The connection manager's handler only notes the link's step and wakes
  * waiters.  The initiator (active.c) or the responder (passive.c) does the
- * rest.
+ * rest; data.c connects data queue pairs, of which the handler knows nothing.
  *
  * The end
  *

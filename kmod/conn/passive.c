@@ -16,9 +16,13 @@
  *
  * All of this runs in the connection manager's handler of the new connection.
  */
+#include <linux/netdevice.h>
 #include <linux/random.h>
+#include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <net/net_namespace.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cache.h>
 #include <rdma/ib_cm.h>
 
 #include "core/address.h"
@@ -86,19 +90,17 @@ static int tow_accept_check_control(struct tow_device *dev,
 				    const struct tow_wire_request *request)
 {
 	u32 features = le32_to_cpu(request->features);
-	bool have_key = tow_cluster_key_there(&dev->peers->key);
 
+	/* Of a later version there may be others. */
+	if (request->version > TOW_WIRE_VERSION)
+		features &= TOW_WIRE_AUTHENTICATED;
 	if (!request->qps || request->qps > TOW_QPS_MAX ||
 	    request->mtu < IB_MTU_256 || request->mtu > IB_MTU_4096 ||
 	    features & ~TOW_WIRE_AUTHENTICATED)
 		return -EPROTO;
 	/* Loopback uses tow_peers.self, and needs no cluster key. */
-	if (tow_accept_is_us(dev, request))
-		return 0;
-	/* Both ends have a key; or neither has one, and that is allowed. */
-	if (have_key != !!(features & TOW_WIRE_AUTHENTICATED))
-		return -ENOKEY;
-	if (!have_key && !READ_ONCE(dev->peers->settings.allow_unauthenticated))
+	if (!features && !tow_accept_is_us(dev, request) &&
+	    !READ_ONCE(dev->peers->settings.allow_unauthenticated))
 		return -ENOKEY;
 	return 0;
 }
@@ -124,18 +126,38 @@ static bool tow_accept_address_fits(const struct rdma_cm_id *id)
 	return !memcmp(&gid, &id->route.path_rec->dgid, sizeof(gid));
 }
 
-/* The largest packet that both ends' ports take. */
-static enum ib_mtu tow_accept_mtu(const struct tow_session *session)
+/*
+ * The largest packet that our end takes.  On RoCE drivers ask with RTNL, which the
+ * handler does not wait for: the interface says it, too.
+ */
+static enum ib_mtu tow_accept_port_mtu(const struct tow_session *session)
 {
-	enum ib_mtu mtu = session->handshake.request.mtu;
+	const struct ib_gid_attr *gid =
+		session->control.id->route.addr.dev_addr.sgid_attr;
 	struct tow_device *dev = session->dev;
+	enum ib_mtu mtu = IB_MTU_256;
+	struct net_device *netdev;
 	struct ib_port_attr port;
 
-	if (session->settings.mtu)
-		mtu = min(mtu, ib_mtu_int_to_enum(session->settings.mtu));
-	if (!ib_query_port(dev->ibdev, dev->port, &port))
-		mtu = min(mtu, port.active_mtu);
+	if (dev->transport != TOW_TRANSPORT_ROCE)
+		return ib_query_port(dev->ibdev, dev->port, &port) ?
+		       IB_MTU_256 : port.active_mtu;
+	rcu_read_lock();
+	netdev = gid ? rdma_read_gid_attr_ndev_rcu(gid) : ERR_PTR(-ENODEV);
+	if (!IS_ERR(netdev))
+		mtu = iboe_get_mtu(READ_ONCE(netdev->mtu));
+	rcu_read_unlock();
 	return mtu;
+}
+
+/* The largest packet that both ends take. */
+static enum ib_mtu tow_accept_mtu(const struct tow_session *session)
+{
+	enum ib_mtu mtu = min(tow_accept_port_mtu(session),
+			      (enum ib_mtu)session->handshake.request.mtu);
+
+	return session->settings.mtu ?
+	       min(mtu, ib_mtu_int_to_enum(session->settings.mtu)) : mtu;
 }
 
 static int tow_accept_reply(struct tow_session *session)
@@ -151,7 +173,8 @@ static int tow_accept_reply(struct tow_session *session)
 	       sizeof(reply->incarnation));
 	get_random_bytes(reply->nonce, sizeof(reply->nonce));
 	reply->qp_num = cpu_to_le32(session->control.id->qp->qp_num);
-	reply->features = handshake->request.features;
+	reply->features = handshake->request.features &
+			  cpu_to_le32(TOW_WIRE_AUTHENTICATED);
 	reply->qps = session->qps;
 	reply->mtu = tow_accept_mtu(session);
 	return tow_auth_derive(&session->auth, session->loopback ?

@@ -258,8 +258,8 @@ void tow_session_watch(struct tow_session *session)
 
 /**
  * tow_session_beats - start heartbeats
- * @session: the session, which has become READY; the caller is a handler that
- *	tow_session_end() waits for before it cancels the timer
+ * @session: the session, which has become READY; the caller is a handler or work
+ *	item that tow_session_end() waits for before it cancels the timer
  *
  * The first heartbeat may be due long before the timer would run next.
  */

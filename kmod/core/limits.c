@@ -620,7 +620,7 @@ void tow_uncharge(struct tow_charge *charge)
  * tow_charge_more - charge one more for what is charged already
  * @charge: the charge
  * @resource: of what
- * @own: how many whoever takes it has; none has more than are left
+ * @own: how many whoever takes it has, at most; none has more than are left
  *
  * Return: whether it is charged.  A refusal is counted, and logged.
  */
@@ -636,8 +636,9 @@ bool tow_charge_more(struct tow_charge *charge, enum tow_resource resource,
 	const char *file;
 	bool fits;
 
-	amount[resource] = own + 1;
 	spin_lock(&account->limits->lock);
+	/* Of which some may be others': not more than those above have. */
+	amount[resource] = min(own, account->parent->used[resource]) + 1;
 	fits = tow_limits_fit(account, NULL, amount, &refusal);
 	amount[resource] = 1;
 	if (fits) {

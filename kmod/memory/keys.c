@@ -25,9 +25,6 @@
 /* It is being tried. */
 #define TOW_KEY_TRIED		xa_mk_value(2)
 
-/* Several invalidations of one key may come at once. */
-#define TOW_KEYS_PAUSE		(HZ / 100)
-
 /*
  * Register again what has a key.  The lock keeps the slab: with a memory region it is not
  * freed before tow_keys_remove().  Return: 0: it is registered, or no peer needs the key;
@@ -85,15 +82,21 @@ void tow_keys_invalidated(struct tow_device *dev, u32 key)
 {
 	struct tow_keys *keys = &dev->memory->keys;
 	char name[TOW_DEVICE_NAME_MAX];
+	void *before;
 
 	tow_stat_inc(dev, TOW_STAT_INVALIDATED_BY_PEERS);
-	if (xa_err(xa_store_bh(&keys->invalidated, key, TOW_KEY_INVALID,
-			       GFP_ATOMIC))) {
+	before = xa_store_bh(&keys->invalidated, key, TOW_KEY_INVALID,
+			     GFP_ATOMIC);
+	/* Before it was registered again, or after that. */
+	if (before == TOW_KEY_TRIED)
+		xa_cmpxchg_bh(&keys->invalidated, key, TOW_KEY_INVALID,
+			      TOW_KEY_UNKNOWN, GFP_ATOMIC);
+	if (xa_err(before)) {
 		tow_device_name(dev, name);
 		pr_warn_ratelimited("%s: a peer invalidated a key, which stays so: no memory\n",
 				    name);
 	}
-	queue_delayed_work(tow_wq, &keys->work, TOW_KEYS_PAUSE);
+	queue_delayed_work(tow_wq, &keys->work, 0);
 }
 
 /**

@@ -481,7 +481,7 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 	memcpy(assoc->name, session->auth.assoc, sizeof(assoc->name));
 	ret = tow_assoc_log_init(&assoc->log);
 	if (ret)
-		goto err_free_tie;
+		goto err_free_assoc;
 	ret = -ENOMEM;
 	assoc->data = kcalloc(assoc->qps, sizeof(*assoc->data), GFP_KERNEL);
 	if (!assoc->data)
@@ -502,7 +502,7 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 
 err_cleanup_log:
 	tow_assoc_log_cleanup(&assoc->log);
-err_free_tie:
+err_free_assoc:
 	kfree(assoc);
 	return ERR_PTR(ret);
 }

@@ -93,7 +93,7 @@ static void tow_connect_wait_gone(struct tow_session *session)
  * @dev: the device
  * @address: the peer's address
  * @settings: how to connect
- * @answer_ms: how long to wait for the answer to the first request
+ * @answer_ms: how long to wait for the answer to the request
  * @result: where to: the peer, with a reference for the caller, if
  *	tow_peer_begin() found it, also after later errors; else NULL
  *
@@ -258,6 +258,23 @@ static int tow_attempt_turn(struct tow_attempt *attempt)
 	return ret;
 }
 
+/* A READY peer's session, with a reference for the caller; or NULL. */
+static struct tow_session *tow_peer_session(struct tow_peer *peer)
+{
+	struct tow_peers *peers = peer->dev->peers;
+	struct tow_session *session;
+
+	mutex_lock(&peers->lock);
+	session = peer->session;
+	if (session && peer->state == TOW_PEER_READY &&
+	    tow_session_alive(session))
+		tow_session_get(session);
+	else
+		session = NULL;
+	mutex_unlock(&peers->lock);
+	return session;
+}
+
 /*
  * The peer that is sought, or is at the address, if it is READY by now: by a session
  * that it has made, or another attempt.  With a reference for the caller; or NULL.
@@ -265,11 +282,14 @@ static int tow_attempt_turn(struct tow_attempt *attempt)
 static struct tow_peer *tow_attempt_there(const struct tow_goal *goal)
 {
 	struct tow_peer *sought = goal->sought;
+	struct tow_session *session;
 
 	if (!sought)
 		return tow_peer_by_address(goal->dev, &goal->address);
-	if (READ_ONCE(sought->state) != TOW_PEER_READY)
+	session = tow_peer_session(sought);
+	if (!session)
 		return NULL;
+	tow_session_put(session);
 	tow_peer_get(sought);
 	return sought;
 }
@@ -562,23 +582,6 @@ int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
 
 	*result = tow_peer_by_address(dev, address);
 	return *result ? 0 : tow_attempt_make(&goal, account, timeout_ms, result);
-}
-
-/* A READY peer's session, with a reference for the caller; or NULL. */
-static struct tow_session *tow_peer_session(struct tow_peer *peer)
-{
-	struct tow_peers *peers = peer->dev->peers;
-	struct tow_session *session;
-
-	mutex_lock(&peers->lock);
-	session = peer->session;
-	if (session && peer->state == TOW_PEER_READY &&
-	    tow_session_alive(session))
-		tow_session_get(session);
-	else
-		session = NULL;
-	mutex_unlock(&peers->lock);
-	return session;
 }
 
 /* To connect to a peer: as its own settings say, or the device's. */

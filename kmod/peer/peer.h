@@ -197,7 +197,7 @@ struct tow_peer {
  * @seek: tow_peer_seek(), called by associations, which are a layer below it
  * @settings: see struct tow_conn_settings
  * @listening: the port that we listen on; 0: none; under tow_listen_lock
- * @key: the cluster key
+ * @key: the cluster keys
  * @self: a random key, for the loopback peer: needs no cluster key
  * @control_pd: protection domain of control queue pairs; no program's memory is
  *	in it

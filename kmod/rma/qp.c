@@ -35,7 +35,8 @@ static u32 tow_link_inline_bytes(struct tow_device *dev)
  *
  * tow_qp_drain() and tow_qp_gone() undo it.
  *
- * Return: 0; -ENOSPC: the device has no room; -ENOMEM; the provider's error.
+ * Return: 0; -ENOSPC: the device has no room; -ENOMEM; -ECONNRESET: see
+ * tow_data_modify(); the provider's error.
  */
 int tow_link_create_data(struct tow_link *link)
 {

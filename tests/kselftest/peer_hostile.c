@@ -163,9 +163,11 @@ TEST_F(hostile, what_both_can)
 
 	ASSERT_EQ(0, evil_prepare(&e, 1));
 	e.request.version = EVIL_VERSION + 1;
+	e.request.features |= 1U << 31;
 	e.request.mtu = 1;
 	ASSERT_EQ(0, evil_ask(&e, &reason));
 	EXPECT_EQ(EVIL_VERSION, e.reply.version);
+	EXPECT_EQ(EVIL_KEYED, e.reply.features);
 	EXPECT_EQ(1, e.reply.mtu);
 	EXPECT_EQ(0, evil_derive(&e));
 	evil_end(&e);
@@ -256,7 +258,7 @@ TEST_F(hostile, proofs_that_are_none)
 	EXPECT_EQ(0, evil_wait("sessions", 0));
 }
 
-/* Who says that he is the node itself is believed as little, with the key or not. */
+/* Who says that he is the node itself is believed as little; without the key at once. */
 TEST_F(hostile, the_nodes_own_name)
 {
 	char path[PATH_MAX], line[64];
@@ -271,10 +273,15 @@ TEST_F(hostile, the_nodes_own_name)
 		for (size_t i = 0; i < 16; i++)
 			ASSERT_EQ(1, sscanf(line + 2 * i, "%2hhx", &e.request.incarnation[i]));
 		e.request.features = features;
-		ASSERT_EQ(0, evil_ask(&e, &reason));
-		EXPECT_EQ(-EKEYREJECTED, evil_derive(&e));
-		/* Not even its goodbye can be understood. */
-		EXPECT_GT(0, prove_with(_metadata, &e, e.auth.mac));
+		if (features & EVIL_KEYED) {
+			ASSERT_EQ(0, evil_ask(&e, &reason));
+			EXPECT_EQ(-EKEYREJECTED, evil_derive(&e));
+			/* Not even its goodbye can be understood. */
+			EXPECT_GT(0, prove_with(_metadata, &e, e.auth.mac));
+		} else {
+			EXPECT_EQ(-ECONNREFUSED, evil_ask(&e, &reason));
+			EXPECT_EQ(R_NO_KEY, reason);
+		}
 		evil_end(&e);
 	}
 	EXPECT_EQ(self->refused + 2, evil_wait("auth_refused", self->refused + 2));

@@ -297,7 +297,7 @@ static bool tow_auth_either_key(struct tow_auth_ends *ends)
 		return false;
 	keys.always = false;
 	good = tow_auth_check_request(&keys, handshake) == -EKEYREJECTED &&
-	       tow_auth_derive(&other, &keys, handshake, false, says) == -ENOKEY;
+	       tow_auth_derive(&other, &keys, handshake, false, says) == -EAGAIN;
 	keys.hmac[TOW_KEY_NEXT] = tow_auth_key.hmac[TOW_KEY_CURRENT];
 	good &= !tow_auth_check_request(&keys, handshake) &&
 		!tow_auth_derive(&other, &keys, handshake, false, says) &&
@@ -318,7 +318,8 @@ static bool tow_auth_claims_fail(struct tow_auth_ends *ends)
 	bool good;
 
 	tow_cluster_key_init(&none);
-	good = tow_auth_derive(&other, &none, handshake, true, says) == -ENOKEY;
+	good = tow_auth_derive(&other, &none, handshake, true, says) == -EAGAIN &&
+	       tow_auth_check_request(&none, handshake) == -ENOKEY;
 	tow_cluster_key_cleanup(&none);
 	handshake->reply.features ^= cpu_to_le32(TOW_WIRE_AUTHENTICATED);
 	good &= tow_auth_derive(&other, &tow_auth_key, handshake, true,
