@@ -485,8 +485,8 @@ static int tow_auth_says_key(const struct tow_handshake *handshake, bool *says)
  * key of zeroes is used; the caller checks whether that is allowed.
  *
  * Return: 0; -ENOKEY: only one end said that it has a key, or there is no key that
- * is @always used; -EAGAIN: the request's key is not set any more; -ENOMEM; -ENOENT: the kernel has no HMAC-SHA256.  After an error
- * @auth has no keys.
+ * is @always used; -EAGAIN: the request's key is not set any more; -ENOMEM;
+ * -ENOENT: the kernel has no HMAC-SHA256.  After an error @auth has no keys.
  */
 int tow_auth_derive(struct tow_auth *auth, struct tow_cluster_key *key,
 		    const struct tow_handshake *handshake, bool initiator,

@@ -153,8 +153,8 @@ static enum ib_mtu tow_accept_port_mtu(const struct tow_session *session)
 /* The largest packet that both ends take. */
 static enum ib_mtu tow_accept_mtu(const struct tow_session *session)
 {
-	enum ib_mtu mtu = min(tow_accept_port_mtu(session),
-			      (enum ib_mtu)session->handshake.request.mtu);
+	enum ib_mtu mtu = min_t(enum ib_mtu, tow_accept_port_mtu(session),
+				session->handshake.request.mtu);
 
 	return session->settings.mtu ?
 	       min(mtu, ib_mtu_int_to_enum(session->settings.mtu)) : mtu;

@@ -335,6 +335,7 @@ static inline int evil_ask(struct evil *e, int *reason)
 {
 	int ret = evil_sign(e);
 
+	*reason = -1;
 	return ret ? ret : evil_connect(e->fd, &e->request, sizeof(e->request), &e->reply,
 					sizeof(e->reply), reason);
 }

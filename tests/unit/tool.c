@@ -505,11 +505,20 @@ static void test_peer_counts(void)
 	struct tow_peer_info info = a_peer();
 	struct json_object *peer;
 
+	/* Another node's, which was there before: this one's is named by where it was. */
 	make_folder("rxe0/peers");
 	make_folder("rxe0/peers/192.0.2.1");
-	write_file("rxe0/peers/192.0.2.1", "bytes_written", "18446744073709551615\n");
-	write_file("rxe0/peers/192.0.2.1", "bytes_read", "17\n");
-	write_file("rxe0/peers/192.0.2.1", "operations", "\n");
+	write_file("rxe0/peers/192.0.2.1", "incarnation", "00000000000000000000000000000001\n");
+	write_file("rxe0/peers/192.0.2.1", "bytes_read", "16\n");
+	peer = peer_object(scratch, "rxe0", &info);
+	ksft_test_result(!json_object_object_get(peer, "bytes_read"),
+			 "peer: counts of another are none\n");
+	json_object_put(peer);
+	make_folder("rxe0/peers/192.0.2.2@7");
+	write_file("rxe0/peers/192.0.2.2@7", "incarnation", "ab00cd00000000000000000000000000\n");
+	write_file("rxe0/peers/192.0.2.2@7", "bytes_written", "18446744073709551615\n");
+	write_file("rxe0/peers/192.0.2.2@7", "bytes_read", "17\n");
+	write_file("rxe0/peers/192.0.2.2@7", "operations", "\n");
 	peer = peer_object(scratch, "rxe0", &info);
 	ksft_test_result(number(peer, "bytes_written") == UINT64_MAX &&
 			 number(peer, "bytes_read") == 17 &&
@@ -636,7 +645,7 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 8 + 3 + 4 + 1 + 3 + 4 + 1 + 3 + 3 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 8 + 3 + 4 + 1 + 3 + 4 + 2 + 3 + 3 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();
