@@ -139,6 +139,7 @@ enum tow_session_state {
  * @made: responder: they are made; this and @joined are for @data_work only
  * @joined: responder: they are being connected, or are
  * @psn: number of the first packet on each
+ * @proofs: data queue pairs on which a packet as long as the path MTU has come
  * @far: of the other end's data queue pairs
  * @far.psn: likewise
  * @far.answers: reads of ours that it can have in flight on each
@@ -213,6 +214,7 @@ struct tow_session {
 	bool			made;
 	bool			joined;
 	u32			psn;
+	atomic_t		proofs;
 	struct {
 		u32		psn;
 		u16		answers;

@@ -43,8 +43,10 @@ int tow_link_create_data(struct tow_link *link)
 	struct tow_session *session = link->session;
 	struct tow_device *dev = session->dev;
 	u32 most = min(dev->ibdev->attrs.max_qp_wr, dev->ibdev->attrs.max_cqe);
-	u32 receives = min_t(u32, most, TOW_NOTIFY_WINDOW);
-	u32 depth = min(most, session->settings.queue_depth);
+	/* And one for the other end's proof of the path. */
+	u32 receives = min_t(u32, most, TOW_NOTIFY_WINDOW + 1);
+	/* Beside our own proof. */
+	u32 depth = min(most - 1, session->settings.queue_depth);
 	struct ib_qp_init_attr attr = {
 		.event_handler		= tow_link_qp_event,
 		.qp_context		= link,
@@ -62,7 +64,7 @@ int tow_link_create_data(struct tow_link *link)
 	ret = tow_ops_prepare(link, &depth);
 	if (ret)
 		return ret;
-	cq = tow_cq_get(dev, false, depth);
+	cq = tow_cq_get(dev, false, depth + 1);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	receive_cq = tow_cq_get(dev, true, receives);
@@ -72,7 +74,7 @@ int tow_link_create_data(struct tow_link *link)
 	}
 	attr.send_cq = tow_cq_device_cq(cq);
 	attr.recv_cq = tow_cq_device_cq(receive_cq);
-	attr.cap.max_send_wr = depth;
+	attr.cap.max_send_wr = depth + 1;
 	qp = ib_create_qp(dev->pd, &attr);
 	if (IS_ERR(qp)) {
 		ret = PTR_ERR(qp);
@@ -92,7 +94,7 @@ int tow_link_create_data(struct tow_link *link)
 err_put_receive_cq:
 	tow_cq_put(dev, receive_cq, receives);
 err_put_cq:
-	tow_cq_put(dev, cq, depth);
+	tow_cq_put(dev, cq, depth + 1);
 	return ret;
 }
 
@@ -132,7 +134,7 @@ void tow_qp_gone(struct tow_link *link)
 		tow_cq_flush(link->cq);
 		tow_cq_retired(link->cq,
 			       link->posted - link->retired - link->kept);
-		tow_cq_put(dev, link->cq, link->depth);
+		tow_cq_put(dev, link->cq, link->depth + 1);
 		link->cq = NULL;
 		tow_cq_flush(link->receive_cq);
 		tow_cq_put(dev, link->receive_cq, link->receive_depth);
