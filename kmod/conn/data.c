@@ -157,6 +157,17 @@ static int tow_data_tell(struct tow_session *session)
 
 /* ---- proofs of the path ---------------------------------------------------- */
 
+/*
+ * A long packet got lost.  Is it that?  Not if short ones, messages, do not arrive,
+ * either.
+ */
+static bool tow_data_too_long(const struct tow_session *session)
+{
+	return READ_ONCE(session->state) != TOW_SESSION_READY &&
+	       session->proved_at &&
+	       time_after_eq(READ_ONCE(session->heard_at), session->proved_at);
+}
+
 static void tow_data_proved(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct tow_link *link = container_of(wc->wr_cqe, struct tow_link,
@@ -164,13 +175,16 @@ static void tow_data_proved(struct ib_cq *cq, struct ib_wc *wc)
 	struct tow_session *session = link->session;
 
 	tow_cq_retired(link->cq, 1);
-	if (wc->status == IB_WC_RETRY_EXC_ERR)
+	WRITE_ONCE(link->proving, false);
+	if (wc->status == IB_WC_SUCCESS || wc->status == IB_WC_WR_FLUSH_ERR)
+		return;
+	if (tow_data_too_long(session))
 		tow_session_fail(session, -EMSGSIZE, TOW_WIRE_TOO_LONG,
 				 "packets of the path MTU do not arrive");
-	else if (wc->status != IB_WC_SUCCESS &&
-		 wc->status != IB_WC_WR_FLUSH_ERR)
-		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
-				 "a packet of the path MTU could not be sent");
+	else
+		tow_session_fail(session, wc->status == IB_WC_RETRY_EXC_ERR ?
+				 -ETIMEDOUT : -ECONNRESET, TOW_WIRE_FAILED,
+				 "a packet of the path MTU did not arrive");
 }
 
 static int tow_data_send_proof(struct tow_link *link)
@@ -193,12 +207,25 @@ static int tow_data_send_proof(struct tow_link *link)
 
 	link->proof_out.done = tow_data_proved;
 	tow_cq_post(link->cq, 1);
+	WRITE_ONCE(link->proving, true);
 	ret = ib_post_send(link->qp, &wr, NULL);
-	if (ret)
+	if (ret) {
+		WRITE_ONCE(link->proving, false);
 		tow_cq_retired(link->cq, 1);
-	else
-		tow_cq_posted(link->cq);
-	return ret;
+		return ret;
+	}
+	tow_cq_posted(link->cq);
+	return 0;
+}
+
+/* And a message, by whose arrival we know that short packets do. */
+static int tow_data_prove(struct tow_session *session)
+{
+	int ret;
+
+	session->proved_at = jiffies;
+	ret = tow_data_each(session, tow_data_send_proof);
+	return ret ?: tow_session_send(session, TOW_WIRE_CREDIT, 0, NULL, 0);
 }
 
 static bool tow_data_proofs_came(const struct tow_session *session)
@@ -212,7 +239,7 @@ static int tow_data_await(struct tow_session *session,
 	return wait_event_timeout(session->wait, come(session) ||
 				  !tow_session_alive(session),
 				  msecs_to_jiffies(TOW_HANDSHAKE_MS)) ?
-	       0 : -ETIMEDOUT;
+	       0 : tow_data_too_long(session) ? -EMSGSIZE : -ETIMEDOUT;
 }
 
 static bool tow_data_told(const struct tow_session *session)
@@ -281,7 +308,7 @@ int tow_data_connect(struct tow_session *session)
 	if (!ret)
 		ret = tow_data_await(session, tow_data_proofs_came);
 	if (!ret)
-		ret = tow_data_each(session, tow_data_send_proof);
+		ret = tow_data_prove(session);
 	if (!ret)
 		ret = tow_data_await(session, tow_data_is_ready);
 	tow_data_hear_why(session, ret);
@@ -316,15 +343,15 @@ static int tow_data_answer(struct tow_session *session)
 		session->made = true;
 		ret = tow_data_make(session) ?: tow_data_tell(session);
 	}
-	/* QPS may have come while this was running: then it is queued again. */
-	if (ret || session->joined || !tow_data_told(session))
+	/* What comes while this is running queues it again: QPS, or the last proof. */
+	if (!ret && !session->joined && tow_data_told(session)) {
+		session->joined = true;
+		ret = tow_data_each(session, tow_data_join) ?:
+		      tow_data_prove(session);
+	}
+	if (ret || session->opened || !tow_data_proofs_came(session))
 		return ret;
-	session->joined = true;
-	ret = tow_data_each(session, tow_data_join) ?:
-	      tow_data_each(session, tow_data_send_proof) ?:
-	      tow_data_await(session, tow_data_proofs_came);
-	if (ret || !tow_session_alive(session))
-		return ret;
+	session->opened = true;
 	tow_data_open(session);
 	tow_session_say_ready(session);
 	return 0;

@@ -82,6 +82,7 @@ enum tow_link_step {
  * @works: work requests that are about to be posted
  * @batch: count of @works
  * @proof_out: completion of our proof of the path
+ * @proving: it is posted
  * @proof_in: completion of the receive for the other end's, the first one
  * @receive: completion of all others; their handlers write what follows
  * @receives: receives that are posted
@@ -125,6 +126,7 @@ struct tow_link {
 	struct tow_work		*works;
 	u32			batch;
 	struct ib_cqe		proof_out;
+	bool			proving;
 	struct ib_cqe		proof_in;
 	struct ib_cqe		receive;
 	u32			receives;

@@ -114,6 +114,7 @@ bool tow_session_may_pass(struct tow_session *session)
 	return session->reason == TOW_WIRE_FAILED ||
 	       session->reason == TOW_WIRE_BUSY ||
 	       session->reason == TOW_WIRE_NO_ROOM ||
+	       session->reason == TOW_WIRE_TOO_LONG ||
 	       session->reason == TOW_WIRE_REVOKE_LATE ||
 	       session->reason == TOW_WIRE_REPLACED ||
 	       session->reason == TOW_WIRE_CROSSED;

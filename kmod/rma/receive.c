@@ -123,10 +123,11 @@ static void tow_receive_done(struct ib_cq *cq, struct ib_wc *wc)
 
 static void tow_receive_proved(struct tow_session *session)
 {
-	WRITE_ONCE(session->heard_at, jiffies);
-	atomic_inc(&session->proofs);
 	/* Pairs with tow_data_await(). */
-	wake_up_all(&session->wait);
+	if (atomic_inc_return(&session->proofs) == session->qps)
+		wake_up_all(&session->wait);
+	if (!session->initiator)
+		tow_data_accept(session);
 }
 
 /* As tow_receive_done(), of the first receive. */
@@ -145,7 +146,9 @@ static void tow_receive_proof(struct ib_cq *cq, struct ib_wc *wc)
 				 "what came was no valid request");
 	else if (tow_session_invalidated(session, wc))
 		tow_receive_refuse(session, "it invalidated a key");
-	else if (wc->status != IB_WC_SUCCESS || wc->opcode != IB_WC_RECV)
+	else if (wc->status != IB_WC_SUCCESS || wc->opcode != IB_WC_RECV ||
+		 wc->wc_flags & IB_WC_WITH_IMM ||
+		 wc->byte_len != ib_mtu_enum_to_int(session->handshake.reply.mtu))
 		tow_receive_refuse(session, "what came was no proof of the path");
 	else
 		tow_receive_proved(session);

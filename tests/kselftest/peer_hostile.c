@@ -502,7 +502,15 @@ TEST_F(hostile, proofs_of_the_path_that_are_none)
 	(void)tow_test_ioctl(e.data[0], TOW_HOSTILE_NOTIFY, &notify);
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
-	EXPECT_EQ(self->lies + 1, evil_wait("hostile_messages", self->lies + 1));
+	/* Of another length. */
+	ASSERT_EQ(0, begin_to_qps(&e));
+	ASSERT_EQ(0, evil_join(&e));
+	ASSERT_EQ(0, evil_say_qps(&e));
+	ASSERT_EQ(0, evil_hear_proofs(&e));
+	(void)evil_say_proofs(&e, EVIL_MTU_BYTES - 1);
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
+	evil_end(&e);
+	EXPECT_EQ(self->lies + 2, evil_wait("hostile_messages", self->lies + 2));
 	EXPECT_EQ(0, evil_wait("sessions", 0));
 }
 

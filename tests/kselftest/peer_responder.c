@@ -588,6 +588,7 @@ static const struct lie silences[] = {
 	SILENCE(EVIL_AUTHED),
 	SILENCE(EVIL_TOLD),
 	SILENCE(EVIL_HEARD),
+	SILENCE(EVIL_PACKETS),
 };
 
 static const struct lie hang_ups[] = {
@@ -597,6 +598,7 @@ static const struct lie hang_ups[] = {
 	HANGS_UP(EVIL_AUTHED, -ECONNRESET),
 	HANGS_UP(EVIL_TOLD, -ECONNRESET),
 	HANGS_UP(EVIL_HEARD, -ECONNRESET),
+	HANGS_UP(EVIL_PACKETS, -ECONNRESET),
 };
 
 TEST_F_TIMEOUT(responder, silent_at_every_stage, 200)

@@ -559,6 +559,7 @@ static inline int evil_join(struct evil *e)
 	for (int i = 0; !ret && i < e->qps; i++) {
 		struct tow_hostile_join call = {
 			.qp_num = e->far.qp_num[i], .far_psn = e->far.psn, .psn = e->own.psn,
+			.mtu = e->reply.mtu,
 		};
 
 		ret = tow_test_ioctl(e->data[i], TOW_HOSTILE_JOIN, &call);
