@@ -16,8 +16,8 @@
  * The completion queue's work item handles messages one by one.  A message of
  * the wrong type, sender or size for the session's state is refused, although
  * its MAC is valid.  HEARTBEAT, CREDIT and GOODBYE are handled here, QPS and
- * READY by data.c; peer/ handles all others (tow_peer_session_receive()), and chooses what is
- * sent next when no message is queued (tow_peer_session_fill()).
+ * READY by data.c; peer/ handles all others (tow_peer_session_receive()), and
+ * chooses what is sent next when no message is queued (tow_peer_session_fill()).
  *
  * The session owns the buffers, from tow_buffers_make() until its control queue
  * pair is destroyed.

@@ -9,9 +9,9 @@
  * nobody posts before the other end's queue pair is able to receive.
  *
  * All else (address, path, partition, time-outs) is as the connection manager
- * knows it of the control queue pair, but for the flow label: from 0 the driver
- * makes one of the queue pairs' numbers, so that each may go another way through
- * the network.
+ * knows it of the control queue pair, but for the path MTU, on which both ends have
+ * agreed, and on RoCE the flow label: from 0 the driver makes one of the queue pairs'
+ * numbers, so that each may go another way through the network.
  *
  * Devices take long to make queue pairs, so neither end does it in the handler of
  * a message: the initiator has a work item already, which connects; the responder
@@ -116,13 +116,14 @@ static int tow_data_join(struct tow_link *link)
 	return ret ?: tow_data_modify(link, IB_QPS_RTS);
 }
 
-/* Make this end's, and say which they are. */
+/* Make this end's. */
 static int tow_data_make(struct tow_session *session)
 {
 	session->psn = get_random_u32() % TOW_DATA_NUMBERS;
 	return tow_data_each(session, tow_link_create_data);
 }
 
+/* Say which they are. */
 static int tow_data_tell(struct tow_session *session)
 {
 	const struct ib_device_attr *attrs = &session->dev->ibdev->attrs;

@@ -3,9 +3,9 @@
  * A session's data queue pairs: which completion queues they use, and how they
  * are drained.
  *
- * conn/data.c connects them, conn/link.c destroys them.  Work
- * requests that have not completed when their queue pair is destroyed are left
- * to the association (replay.c).
+ * conn/data.c connects them, conn/link.c destroys them.  Work requests that have
+ * not completed when their queue pair is destroyed are left to the association
+ * (replay.c).
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
