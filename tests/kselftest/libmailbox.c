@@ -456,8 +456,13 @@ TEST_F_TIMEOUT(mailbox, a_crowd, 240)
 		crowd.number = i;
 		children[i] = fork();
 		if (!children[i]) {
+			int ret;
+
 			close(ends[1]);
-			_exit(be_one_of_many(&crowd) ? 1 : 0);
+			ret = be_one_of_many(&crowd);
+			if (ret)
+				fprintf(stderr, "# number %u: %d\n", i, ret);
+			_exit(ret ? 1 : 0);
 		}
 	}
 	close(ends[0]);
