@@ -17,6 +17,8 @@
 #define MESSAGES	6000U
 #define CROWD		70U
 #define BACKLOG		8U
+/* The last of the crowd is accepted after all others were. */
+#define CROWD_MS	120000U
 #define KILLED		40U
 #define THREADS		4U
 #define OF_EACH		2000U
@@ -57,14 +59,19 @@ static int status_of(struct tow_line *line)
 }
 
 /* 0, and it is open; or its status. */
-static int open_line(struct end *end, const char *name, struct tow_line **line)
+static int open_line_in(struct end *end, const char *name, uint32_t ms, struct tow_line **line)
 {
-	int ret = tow_mailbox_connect(end->box, end->side.peer, name, LATE_MS, line);
+	int ret = tow_mailbox_connect(end->box, end->side.peer, name, ms, line);
 
 	if (ret)
 		return ret;
-	ret = tow_mailbox_wait(end->box, *line, TOW_MAILBOX_ROOM, LATE_US);
+	ret = tow_mailbox_wait(end->box, *line, TOW_MAILBOX_ROOM, ms * 1000);
 	return ret == TOW_MAILBOX_ROOM ? 0 : ret < 0 ? ret : status_of(*line);
+}
+
+static int open_line(struct end *end, const char *name, struct tow_line **line)
+{
+	return open_line_in(end, name, LATE_MS, line);
 }
 
 static int accept_line(struct end *end, struct tow_line **line)
@@ -408,7 +415,7 @@ static int be_one_of_many(void *arg)
 	int ret;
 
 	ret = make_end(&other, NULL, NULL);
-	ret = ret ?: open_line(&other, NAME, &line);
+	ret = ret ?: open_line_in(&other, NAME, CROWD_MS, &line);
 	ret = ret ?: send_number(line, crowd->number, 40);
 	if (!ret && write(crowd->opened, &byte, 1) != 1)
 		ret = -EIO;
