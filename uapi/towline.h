@@ -937,12 +937,13 @@ struct tow_peer_connect {
  * the link; ECONNREFUSED: nobody listens; ETIMEDOUT: no answer;
  * EPROTONOSUPPORT: the peer speaks another version; ENOKEY: this node or the
  * peer has no cluster key, and that is not allowed; EKEYREJECTED: the cluster
- * keys differ; EPROTO: what the peer said makes no sense; ENOSPC: the peer has
- * no room, or this device is connected to peer_limit others; EAGAIN: the peer is
- * busy with too many others, or 32 other connections of the user's programs, or
- * 64 of all users', were being made here until the time was over; ECONNRESET: it
- * went away meanwhile; EINTR; ENOMEM; and what the driver says that has no more
- * queue pairs or completion queues, mostly ENOMEM.
+ * keys differ; EPROTO: what the peer said makes no sense; EMSGSIZE: packets as long
+ * as both ends' ports take do not arrive: lower @mtu, or that of the device;
+ * ENOSPC: the peer has no room, or this device is connected to peer_limit others;
+ * EAGAIN: the peer is busy with too many others, or 32 other connections of the
+ * user's programs, or 64 of all users', were being made here until the time was
+ * over; ECONNRESET: it went away meanwhile; EINTR; ENOMEM; and what the driver says
+ * that has no more queue pairs or completion queues, mostly ENOMEM.
  */
 #define TOW_IOCTL_PEER_CONNECT	_IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_CONNECT)
 

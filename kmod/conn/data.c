@@ -5,8 +5,13 @@
  *
  * Each end makes its own, and says in QPS which they are.  The responder does so
  * when it has sent AUTHED.  The initiator connects its own to those, and says
- * which they are; then the responder connects its own, is READY, and says so.  So
+ * which they are; then the responder connects its own, and says READY.  So
  * nobody posts before the other end's queue pair is able to receive.
+ *
+ * Before READY the path is proved, as what both ports take may still be more than what
+ * is between them carries, which would go unnoticed until the first long operation: on
+ * each queue pair each end sends one packet as long as the path MTU.  The responder
+ * does so when its own are connected, the initiator when all of those have come.
  *
  * All else (address, path, partition, time-outs) is as the connection manager
  * knows it of the control queue pair, but for the path MTU, on which both ends have
@@ -151,6 +156,93 @@ static int tow_data_tell(struct tow_session *session)
 	return ret;
 }
 
+/* ---- proofs of the path ---------------------------------------------------- */
+
+/*
+ * A long packet got lost.  Is it that?  Not if short ones, messages, do not arrive,
+ * either.
+ */
+static bool tow_data_too_long(const struct tow_session *session)
+{
+	return READ_ONCE(session->state) != TOW_SESSION_READY &&
+	       session->proved_at &&
+	       time_after_eq(READ_ONCE(session->heard_at), session->proved_at);
+}
+
+static void tow_data_proved(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct tow_link *link = container_of(wc->wr_cqe, struct tow_link,
+					     proof_out);
+	struct tow_session *session = link->session;
+
+	tow_cq_retired(link->cq, 1);
+	WRITE_ONCE(link->proving, false);
+	if (wc->status == IB_WC_SUCCESS || wc->status == IB_WC_WR_FLUSH_ERR)
+		return;
+	if (tow_data_too_long(session))
+		tow_session_fail(session, -EMSGSIZE, TOW_WIRE_TOO_LONG,
+				 "packets of the path MTU do not arrive");
+	else
+		tow_session_fail(session, wc->status == IB_WC_RETRY_EXC_ERR ?
+				 -ETIMEDOUT : -ECONNRESET, TOW_WIRE_FAILED,
+				 "a packet of the path MTU did not arrive");
+}
+
+static int tow_data_send_proof(struct tow_link *link)
+{
+	struct tow_session *session = link->session;
+	struct tow_device *dev = session->dev;
+	struct ib_sge sge = {
+		.addr	= dev->peers->pads.out,
+		.length	= ib_mtu_enum_to_int(session->handshake.reply.mtu),
+		.lkey	= dev->pd->local_dma_lkey,
+	};
+	struct ib_send_wr wr = {
+		.wr_cqe		= &link->proof_out,
+		.sg_list	= &sge,
+		.num_sge	= 1,
+		.opcode		= IB_WR_SEND,
+		.send_flags	= IB_SEND_SIGNALED,
+	};
+	int ret;
+
+	link->proof_out.done = tow_data_proved;
+	tow_cq_post(link->cq, 1);
+	WRITE_ONCE(link->proving, true);
+	ret = ib_post_send(link->qp, &wr, NULL);
+	if (ret) {
+		WRITE_ONCE(link->proving, false);
+		tow_cq_retired(link->cq, 1);
+		return ret;
+	}
+	tow_cq_posted(link->cq);
+	return 0;
+}
+
+/* And a message, by whose arrival we know that short packets do. */
+static int tow_data_prove(struct tow_session *session)
+{
+	int ret;
+
+	session->proved_at = jiffies;
+	ret = tow_data_each(session, tow_data_send_proof);
+	return ret ?: tow_session_send(session, TOW_WIRE_CREDIT, 0, NULL, 0);
+}
+
+static bool tow_data_proofs_came(const struct tow_session *session)
+{
+	return atomic_read(&session->proofs) == session->qps;
+}
+
+static int tow_data_await(struct tow_session *session,
+			  bool (*come)(const struct tow_session *session))
+{
+	return wait_event_timeout(session->wait, come(session) ||
+				  !tow_session_alive(session),
+				  msecs_to_jiffies(TOW_HANDSHAKE_MS)) ?
+	       0 : tow_data_too_long(session) ? -EMSGSIZE : -ETIMEDOUT;
+}
+
 static bool tow_data_told(const struct tow_session *session)
 {
 	/* Pairs with tow_data_receive(). */
@@ -192,15 +284,6 @@ static bool tow_data_is_ready(const struct tow_session *session)
 	return READ_ONCE(session->state) == TOW_SESSION_READY;
 }
 
-static int tow_data_await(struct tow_session *session,
-			  bool (*come)(const struct tow_session *session))
-{
-	return wait_event_timeout(session->wait, come(session) ||
-				  !tow_session_alive(session),
-				  msecs_to_jiffies(TOW_HANDSHAKE_MS)) ?
-	       0 : -ETIMEDOUT;
-}
-
 /**
  * tow_data_connect - connect the initiator's data queue pairs
  * @session: the session, AUTHENTICATED
@@ -224,6 +307,10 @@ int tow_data_connect(struct tow_session *session)
 		ret = tow_data_tell(session);
 	}
 	if (!ret)
+		ret = tow_data_await(session, tow_data_proofs_came);
+	if (!ret)
+		ret = tow_data_prove(session);
+	if (!ret)
 		ret = tow_data_await(session, tow_data_is_ready);
 	tow_data_hear_why(session, ret);
 	return tow_session_alive(session) ? ret : session->error;
@@ -233,11 +320,11 @@ int tow_data_connect(struct tow_session *session)
  * tow_data_ready - the responder has said READY
  * @session: the initiator's session
  *
- * Return: 0; -EPROTO: it does not know our queue pairs yet.
+ * Return: 0; -EPROTO: it does not know our queue pairs yet, or has not proved the path.
  */
 int tow_data_ready(struct tow_session *session)
 {
-	if (!READ_ONCE(session->ready_due))
+	if (!READ_ONCE(session->ready_due) || !tow_data_proofs_came(session))
 		return -EPROTO;
 	tow_data_open(session);
 	if (tow_session_set_state(session, TOW_SESSION_READY)) {
@@ -257,13 +344,15 @@ static int tow_data_answer(struct tow_session *session)
 		session->made = true;
 		ret = tow_data_make(session) ?: tow_data_tell(session);
 	}
-	/* QPS may have come while this was running: then it is queued again. */
-	if (ret || session->joined || !tow_data_told(session))
+	/* What comes while this is running queues it again: QPS, or the last proof. */
+	if (!ret && !session->joined && tow_data_told(session)) {
+		session->joined = true;
+		ret = tow_data_each(session, tow_data_join) ?:
+		      tow_data_prove(session);
+	}
+	if (ret || session->opened || !tow_data_proofs_came(session))
 		return ret;
-	session->joined = true;
-	ret = tow_data_each(session, tow_data_join);
-	if (ret)
-		return ret;
+	session->opened = true;
 	tow_data_open(session);
 	tow_session_say_ready(session);
 	return 0;

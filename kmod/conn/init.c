@@ -22,6 +22,34 @@ void tow_conn_init(struct tow_peers *peers, struct ib_device *ibdev)
 	tow_partings_init(&peers->partings);
 }
 
+static void tow_pads_free(struct ib_device *ibdev, struct tow_pads *pads)
+{
+	if (!ib_dma_mapping_error(ibdev, pads->out))
+		ib_dma_unmap_single(ibdev, pads->out, TOW_WIRE_PROOF_BYTES,
+				    DMA_TO_DEVICE);
+	if (!ib_dma_mapping_error(ibdev, pads->in))
+		ib_dma_unmap_single(ibdev, pads->in, TOW_WIRE_PROOF_BYTES,
+				    DMA_FROM_DEVICE);
+	kfree(pads->memory);
+}
+
+/* Return: 0 or -ENOMEM. */
+static int tow_pads_make(struct ib_device *ibdev, struct tow_pads *pads)
+{
+	pads->memory = kzalloc(2 * TOW_WIRE_PROOF_BYTES, GFP_KERNEL);
+	if (!pads->memory)
+		return -ENOMEM;
+	pads->out = ib_dma_map_single(ibdev, pads->memory, TOW_WIRE_PROOF_BYTES,
+				      DMA_TO_DEVICE);
+	pads->in = ib_dma_map_single(ibdev, pads->memory + TOW_WIRE_PROOF_BYTES,
+				     TOW_WIRE_PROOF_BYTES, DMA_FROM_DEVICE);
+	if (!ib_dma_mapping_error(ibdev, pads->out) &&
+	    !ib_dma_mapping_error(ibdev, pads->in))
+		return 0;
+	tow_pads_free(ibdev, pads);
+	return -ENOMEM;
+}
+
 /**
  * tow_conn_start - connections may be made
  * @dev: the device, in use from now on
@@ -40,10 +68,13 @@ int tow_conn_start(struct tow_device *dev)
 	peers->cq_pool = tow_cq_pool_new();
 	if (!peers->cq_pool)
 		return -ENOMEM;
+	ret = tow_pads_make(dev->ibdev, &peers->pads);
+	if (ret)
+		goto err_free_pool;
 	peers->control_pd = ib_alloc_pd(dev->ibdev, 0);
 	if (IS_ERR(peers->control_pd)) {
-		tow_cq_pool_free(peers->cq_pool);
-		return PTR_ERR(peers->control_pd);
+		ret = PTR_ERR(peers->control_pd);
+		goto err_free_pads;
 	}
 	ret = tow_cluster_key_random(&peers->self);
 	if (ret)
@@ -55,6 +86,12 @@ int tow_conn_start(struct tow_device *dev)
 		pr_err("%s: cannot listen on port %u: error %d (write another one to listen_port)\n",
 		       dev_name(&dev->ibdev->dev), port, ret);
 	return 0;
+
+err_free_pads:
+	tow_pads_free(dev->ibdev, &peers->pads);
+err_free_pool:
+	tow_cq_pool_free(peers->cq_pool);
+	return ret;
 }
 
 /**
@@ -70,6 +107,7 @@ void tow_conn_stop(struct tow_device *dev)
 
 	tow_partings_end(dev);
 	ib_dealloc_pd(peers->control_pd);
+	tow_pads_free(dev->ibdev, &peers->pads);
 	tow_cq_pool_free(peers->cq_pool);
 }
 

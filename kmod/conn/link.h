@@ -81,7 +81,10 @@ enum tow_link_step {
  * @watched_at: when that was, in jiffies; 0: nothing was in flight
  * @works: work requests that are about to be posted
  * @batch: count of @works
- * @receive: completion of each receive; its handler writes what follows
+ * @proof_out: completion of our proof of the path
+ * @proving: it is posted
+ * @proof_in: completion of the receive for the other end's, the first one
+ * @receive: completion of all others; their handlers write what follows
  * @receives: receives that are posted
  * @arrived: notifications that have come in the association, wrapping around
  * @last_imm: immediate of the queue pair's last notification; U64_MAX: none has
@@ -122,6 +125,9 @@ struct tow_link {
 	unsigned long		watched_at;
 	struct tow_work		*works;
 	u32			batch;
+	struct ib_cqe		proof_out;
+	bool			proving;
+	struct ib_cqe		proof_in;
 	struct ib_cqe		receive;
 	u32			receives;
 	u32			arrived;

@@ -43,6 +43,8 @@ int tow_session_error_of(u32 reason)
 		return -EPROTO;
 	case TOW_WIRE_REVOKE_LATE:
 		return -ETIMEDOUT;
+	case TOW_WIRE_TOO_LONG:
+		return -EMSGSIZE;
 	default:
 		return -ECONNRESET;
 	}
@@ -72,6 +74,8 @@ u32 tow_session_reason_of(int error)
 		return TOW_WIRE_NO_ROOM;
 	case -EPROTO:
 		return TOW_WIRE_PROTOCOL;
+	case -EMSGSIZE:
+		return TOW_WIRE_TOO_LONG;
 	case -ENODEV:
 		return TOW_WIRE_GOING;
 	default:
@@ -110,6 +114,7 @@ bool tow_session_may_pass(struct tow_session *session)
 	return session->reason == TOW_WIRE_FAILED ||
 	       session->reason == TOW_WIRE_BUSY ||
 	       session->reason == TOW_WIRE_NO_ROOM ||
+	       session->reason == TOW_WIRE_TOO_LONG ||
 	       session->reason == TOW_WIRE_REVOKE_LATE ||
 	       session->reason == TOW_WIRE_REPLACED ||
 	       session->reason == TOW_WIRE_CROSSED;

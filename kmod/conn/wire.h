@@ -112,7 +112,8 @@ enum tow_wire_reason {
 	TOW_WIRE_REPLACED	= 12,	/* a newer session takes its place */
 	TOW_WIRE_PROTOCOL	= 13,	/* a message broke the protocol */
 	TOW_WIRE_REVOKE_LATE	= 14,	/* a revoke was not acknowledged in time */
-	TOW_WIRE_FAILED		= 15	/* something else */
+	TOW_WIRE_FAILED		= 15,	/* something else */
+	TOW_WIRE_TOO_LONG	= 16	/* packets as long as the path MTU got lost */
 };
 
 /**
@@ -371,7 +372,13 @@ struct tow_wire_grants {
 /*
  * Notifications are no messages: they come on data queue pairs, with RDMA
  * writes or alone.  rma/sequence.h has their numbers and credits.
+ *
+ * Nor is what each end sends first on each data queue pair: one packet as long as
+ * the path MTU, whose bytes do not matter.
  */
+
+/* The longest. */
+#define TOW_WIRE_PROOF_BYTES	4096
 
 /**
  * struct tow_wire_notified - credits for notifications

@@ -341,6 +341,7 @@ static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 	case -ETIMEDOUT:
 		return true;
 	case -ECONNRESET:
+	case -EMSGSIZE:
 		return ++*resets < TOW_RESET_TRIES;
 	default:
 		return false;

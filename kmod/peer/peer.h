@@ -178,6 +178,18 @@ struct tow_peer {
 };
 
 /**
+ * struct tow_pads - what the packets that prove a path are sent from and received in
+ * @memory: TOW_WIRE_PROOF_BYTES of zeroes, and as many of what came; owned
+ * @out: DMA address of the first half
+ * @in: of the second
+ */
+struct tow_pads {
+	u8	*memory;
+	u64	out;
+	u64	in;
+};
+
+/**
  * struct tow_peers - a device's peers
  * @lock: protects what follows, up to @stopping; tow_session.lock may be taken
  *	within
@@ -201,6 +213,7 @@ struct tow_peer {
  * @self: a random key, for the loopback peer: needs no cluster key
  * @control_pd: protection domain of control queue pairs; no program's memory is
  *	in it
+ * @pads: for the proofs of paths
  * @cq_pool: completion queues of data queue pairs
  * @partings: identifiers that wait to be destroyed
  * @dirs: the peers' entries in sysfs and debugfs
@@ -226,6 +239,7 @@ struct tow_peers {
 	struct tow_cluster_key		key;
 	struct tow_cluster_key		self;
 	struct ib_pd			*control_pd;
+	struct tow_pads			pads;
 	struct tow_cq_pool		*cq_pool;
 	struct tow_partings		partings;
 	struct tow_peer_dirs		dirs;

@@ -43,8 +43,11 @@ int tow_link_create_data(struct tow_link *link)
 	struct tow_session *session = link->session;
 	struct tow_device *dev = session->dev;
 	u32 most = min(dev->ibdev->attrs.max_qp_wr, dev->ibdev->attrs.max_cqe);
-	u32 receives = min_t(u32, most, TOW_NOTIFY_WINDOW);
-	u32 depth = min(most, session->settings.queue_depth);
+	/* And one for the other end's proof of the path. */
+	u32 receives = min_t(u32, most, TOW_NOTIFY_WINDOW + 1);
+	u32 room = clamp(session->settings.queue_depth, 2U, most);
+	/* One is for our own proof. */
+	u32 depth = room - 1;
 	struct ib_qp_init_attr attr = {
 		.event_handler		= tow_link_qp_event,
 		.qp_context		= link,
@@ -62,7 +65,8 @@ int tow_link_create_data(struct tow_link *link)
 	ret = tow_ops_prepare(link, &depth);
 	if (ret)
 		return ret;
-	cq = tow_cq_get(dev, false, depth);
+	room = depth + 1;
+	cq = tow_cq_get(dev, false, room);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	receive_cq = tow_cq_get(dev, true, receives);
@@ -72,7 +76,7 @@ int tow_link_create_data(struct tow_link *link)
 	}
 	attr.send_cq = tow_cq_device_cq(cq);
 	attr.recv_cq = tow_cq_device_cq(receive_cq);
-	attr.cap.max_send_wr = depth;
+	attr.cap.max_send_wr = room;
 	qp = ib_create_qp(dev->pd, &attr);
 	if (IS_ERR(qp)) {
 		ret = PTR_ERR(qp);
@@ -92,7 +96,7 @@ int tow_link_create_data(struct tow_link *link)
 err_put_receive_cq:
 	tow_cq_put(dev, receive_cq, receives);
 err_put_cq:
-	tow_cq_put(dev, cq, depth);
+	tow_cq_put(dev, cq, room);
 	return ret;
 }
 
@@ -101,7 +105,8 @@ static void tow_link_drain(struct tow_link *link)
 	unsigned long end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
 
 	while ((READ_ONCE(link->posted) != READ_ONCE(link->drained) ||
-		READ_ONCE(link->receives)) && time_before(jiffies, end))
+		READ_ONCE(link->receives) || READ_ONCE(link->proving)) &&
+	       time_before(jiffies, end))
 		usleep_range(100, 1000);
 }
 
@@ -130,9 +135,10 @@ void tow_qp_gone(struct tow_link *link)
 	if (link->cq) {
 		dev = link->session->dev;
 		tow_cq_flush(link->cq);
-		tow_cq_retired(link->cq,
-			       link->posted - link->retired - link->kept);
-		tow_cq_put(dev, link->cq, link->depth);
+		tow_cq_retired(link->cq, link->proving + link->posted -
+					 link->retired - link->kept);
+		link->proving = false;
+		tow_cq_put(dev, link->cq, link->depth + 1);
 		link->cq = NULL;
 		tow_cq_flush(link->receive_cq);
 		tow_cq_put(dev, link->receive_cq, link->receive_depth);

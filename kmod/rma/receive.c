@@ -10,6 +10,9 @@
  * softirq (conn/cq.c), so that a consumer that sleeps is woken at once; each
  * receive is posted again before anything else.
  *
+ * Before them one receive is posted for the other end's proof of the path
+ * (conn/data.c), whose bytes nobody looks at: those of all queue pairs share a place.
+ *
  * The end
  *
  * Receives of a session that is ENDING are not posted again.  In the error state
@@ -118,19 +121,69 @@ static void tow_receive_done(struct ib_cq *cq, struct ib_wc *wc)
 		tow_receive_notification(link, be32_to_cpu(wc->ex.imm_data));
 }
 
+static void tow_receive_proved(struct tow_session *session)
+{
+	/* Pairs with tow_data_await(). */
+	if (atomic_inc_return(&session->proofs) == session->qps)
+		wake_up_all(&session->wait);
+	if (!session->initiator)
+		tow_data_accept(session);
+}
+
+/* As tow_receive_done(), of the first receive. */
+static void tow_receive_proof(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct tow_link *link = container_of(wc->wr_cqe, struct tow_link,
+					     proof_in);
+	struct tow_session *session = link->session;
+
+	WRITE_ONCE(link->receives, link->receives - 1);
+	if (wc->status == IB_WC_WR_FLUSH_ERR)
+		return;
+	/* As below. */
+	if (wc->status == IB_WC_REM_INV_REQ_ERR)
+		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "what came was no valid request");
+	else if (tow_session_invalidated(session, wc))
+		tow_receive_refuse(session, "it invalidated a key");
+	else if (wc->status != IB_WC_SUCCESS || wc->opcode != IB_WC_RECV ||
+		 wc->wc_flags & IB_WC_WITH_IMM ||
+		 wc->byte_len != ib_mtu_enum_to_int(session->handshake.reply.mtu))
+		tow_receive_refuse(session, "what came was no proof of the path");
+	else
+		tow_receive_proved(session);
+}
+
+static int tow_receive_post_proof(struct tow_link *link)
+{
+	struct tow_device *dev = link->session->dev;
+	struct ib_sge sge = {
+		.addr	= dev->peers->pads.in,
+		.length	= TOW_WIRE_PROOF_BYTES,
+		.lkey	= dev->pd->local_dma_lkey,
+	};
+	struct ib_recv_wr wr = {
+		.wr_cqe = &link->proof_in, .sg_list = &sge, .num_sge = 1,
+	};
+
+	link->proof_in.done = tow_receive_proof;
+	return ib_post_recv(link->qp, &wr, NULL);
+}
+
 /**
- * tow_receives_post - let notifications come in
+ * tow_receives_post - let the other end's proof and notifications come in
  * @link: the link of a data queue pair, INIT
  *
  * Return: 0; the provider's error: some receives may be posted.
  */
 int tow_receives_post(struct tow_link *link)
 {
-	int ret = 0;
+	int ret;
 
 	link->receive.done = tow_receive_done;
 	link->last_imm = U64_MAX;
-	link->receives = 0;
+	ret = tow_receive_post_proof(link);
+	link->receives = !ret;
 	while (!ret && link->receives < link->receive_depth) {
 		ret = tow_receive_post(link, link->qp);
 		link->receives += !ret;

@@ -39,7 +39,7 @@ static const struct {
 	{ EKEYREJECTED, "the peer's cluster key is another one" },
 	{ ELIBACC, "a library that this needs is not installed" },
 	{ EMLINK, "there are as many as there can be: collectives of a communicator (TOW_COLLECTIVES_MAX, 4,096), lines of a mailbox" },
-	{ EMSGSIZE, "the other end's tensors have another shape, or the message is longer than the room for it" },
+	{ EMSGSIZE, "the other end's tensors have another shape, or the message is longer than the room for it, or packets as long as both ports take do not arrive (set mtu)" },
 	{ ENETUNREACH, "the network has no route to that address" },
 	{ ENODEV, "the RDMA device was removed" },
 	{ ENOENT, "no towline device, region, peer, export or host of that name" },

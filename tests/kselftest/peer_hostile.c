@@ -451,6 +451,8 @@ TEST_F_TIMEOUT(hostile, data_queue_pairs_said_first, 60)
 	EXPECT_EQ(0, tow_halt_end());
 	ASSERT_EQ(0, evil_hear_qps(&e));
 	ASSERT_EQ(0, evil_join(&e));
+	ASSERT_EQ(0, evil_hear_proofs(&e));
+	ASSERT_EQ(0, evil_say_proofs(&e, EVIL_MTU_BYTES));
 	e.ready = evil_hear(&e, EVIL_WAIT_MS) == T_READY;
 	ASSERT_TRUE(e.ready);
 	EXPECT_EQ(0, evil_use(&e));
@@ -458,15 +460,59 @@ TEST_F_TIMEOUT(hostile, data_queue_pairs_said_first, 60)
 	EXPECT_EQ(self->lies, evil_count("hostile_messages"));
 }
 
-/* No data can arrive by the first three; messages do all the same. */
-static const struct evil_qps_change odd_qps[] = {
+/* No data can arrive there. */
+static const struct evil_qps_change lost_qps[] = {
 	EVIL_QPS_CHANGE(qp_num[0], 0, 0),
 	EVIL_QPS_CHANGE(qp_num[0], 0xffffff, 0),
-	EVIL_QPS_CHANGE(psn, 0xffffff, 0),
-	/* More than anybody has: the smaller number of both ends counts. */
+};
+
+/* More than anybody has: the smaller number of both ends counts. */
+static const struct evil_qps_change odd_qps[] = {
 	EVIL_QPS_CHANGE(answers, 0xffff, 0),
 	EVIL_QPS_CHANGE(asks, 0xffff, 0),
 };
+
+TEST_F(hostile, data_queue_pairs_that_nobody_has)
+{
+	struct evil e;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lost_qps); i++) {
+		ASSERT_EQ(0, begin_to_qps(&e));
+		ASSERT_EQ(0, evil_join(&e));
+		ASSERT_EQ(0, evil_say_qps_with(&e, &lost_qps[i]));
+		EXPECT_EQ(R_TOO_LONG, evil_how_it_ends(&e)) {
+			TH_LOG("%s", lost_qps[i].name);
+		}
+		evil_end(&e);
+	}
+	EXPECT_EQ(self->lies, evil_count("hostile_messages"));
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+}
+
+/* What should be one long packet is something else. */
+TEST_F(hostile, proofs_of_the_path_that_are_none)
+{
+	struct tow_hostile_notify notify = { .count = 1 };
+	struct evil e;
+
+	ASSERT_EQ(0, begin_to_qps(&e));
+	ASSERT_EQ(0, evil_join(&e));
+	ASSERT_EQ(0, evil_say_qps(&e));
+	ASSERT_EQ(0, evil_hear_proofs(&e));
+	(void)tow_test_ioctl(e.data[0], TOW_HOSTILE_NOTIFY, &notify);
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
+	evil_end(&e);
+	/* Of another length. */
+	ASSERT_EQ(0, begin_to_qps(&e));
+	ASSERT_EQ(0, evil_join(&e));
+	ASSERT_EQ(0, evil_say_qps(&e));
+	ASSERT_EQ(0, evil_hear_proofs(&e));
+	(void)evil_say_proofs(&e, EVIL_MTU_BYTES - 1);
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
+	evil_end(&e);
+	EXPECT_EQ(self->lies + 2, evil_wait("hostile_messages", self->lies + 2));
+	EXPECT_EQ(0, evil_wait("sessions", 0));
+}
 
 TEST_F(hostile, odd_data_queue_pairs)
 {
@@ -476,6 +522,8 @@ TEST_F(hostile, odd_data_queue_pairs)
 		ASSERT_EQ(0, begin_to_qps(&e));
 		ASSERT_EQ(0, evil_join(&e));
 		ASSERT_EQ(0, evil_say_qps_with(&e, &odd_qps[i]));
+		ASSERT_EQ(0, evil_hear_proofs(&e));
+		ASSERT_EQ(0, evil_say_proofs(&e, EVIL_MTU_BYTES));
 		e.ready = evil_hear(&e, EVIL_WAIT_MS) == T_READY;
 		EXPECT_TRUE(e.ready) {
 			TH_LOG("%s", odd_qps[i].name);

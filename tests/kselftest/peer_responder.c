@@ -420,8 +420,8 @@ static const struct lie bad_replies[] = {
 	PROVED_AS(qps, 3, -EPROTO),
 	PROVED_AS(qps, 0xff, -EPROTO),
 	PROVED_AS(mtu, 0, -EPROTO),
-	/* More than it was asked for. */
-	PROVED_AS(mtu, EVIL_MTU + 1, -EPROTO),
+	/* More than it was asked for: that is 5. */
+	PROVED_AS(mtu, 6, -EPROTO),
 	PROVED_AS(reserved0, 1, -EPROTO),
 	PROVED_AS(reserved[0], 1, -EPROTO),
 	PROVED_AS(reserved[7], 1, -EPROTO),
@@ -588,6 +588,7 @@ static const struct lie silences[] = {
 	SILENCE(EVIL_AUTHED),
 	SILENCE(EVIL_TOLD),
 	SILENCE(EVIL_HEARD),
+	SILENCE(EVIL_PACKETS),
 };
 
 static const struct lie hang_ups[] = {
@@ -597,6 +598,7 @@ static const struct lie hang_ups[] = {
 	HANGS_UP(EVIL_AUTHED, -ECONNRESET),
 	HANGS_UP(EVIL_TOLD, -ECONNRESET),
 	HANGS_UP(EVIL_HEARD, -ECONNRESET),
+	HANGS_UP(EVIL_PACKETS, -ECONNRESET),
 };
 
 TEST_F_TIMEOUT(responder, silent_at_every_stage, 200)
@@ -633,6 +635,8 @@ static const struct lie messages[] = {
 	SAYS(EVIL_AUTHED, T_QPS, 0),
 	SAYS(EVIL_AUTHED, T_CANCEL, 0),
 	SAYS(EVIL_HEARD, T_READY, 1),
+	/* No long packets have come. */
+	SAYS(EVIL_HEARD, T_READY, 0),
 	{ "not signed", EVIL_PROVED, SAY_UNSIGNED, -EKEYREJECTED, .type = T_AUTHED,
 	  .counted = true },
 	{ "one message too many", EVIL_PROVED, SAY_AHEAD, -EPROTO, .type = T_AUTHED,

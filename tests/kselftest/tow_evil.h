@@ -32,12 +32,13 @@
 #define EVIL_MAGIC	0x4c574f54
 #define EVIL_VERSION	6
 #define EVIL_KEYED	1
-/* Packets of 4096 bytes. */
-#define EVIL_MTU	5
+/* The path MTU, and what is sent first on each data queue pair. */
+#define EVIL_MTU	3
+#define EVIL_MTU_BYTES	1024
 #define EVIL_HEADER	40
 
 enum { R_MALFORMED = 1, R_BAD_VERSION, R_NO_KEY, R_BAD_MAC, R_BUSY, R_CROSSED = 7, R_GOING,
-       R_PROTOCOL = 13 };
+       R_PROTOCOL = 13, R_TOO_LONG = 16 };
 
 enum {
 	T_AUTH = 1, T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_GOODBYE, T_QPS,
@@ -558,6 +559,7 @@ static inline int evil_join(struct evil *e)
 	for (int i = 0; !ret && i < e->qps; i++) {
 		struct tow_hostile_join call = {
 			.qp_num = e->far.qp_num[i], .far_psn = e->far.psn, .psn = e->own.psn,
+			.mtu = e->reply.mtu,
 		};
 
 		ret = tow_test_ioctl(e->data[i], TOW_HOSTILE_JOIN, &call);
@@ -618,6 +620,32 @@ static inline int evil_say_qps(struct evil *e)
 	return evil_say_qps_with(e, NULL);
 }
 
+/* A packet as long as the path MTU, on each data queue pair; @bytes long. */
+static inline int evil_say_proofs(struct evil *e, uint32_t bytes)
+{
+	struct tow_hostile_message call = { .bytes = bytes };
+	int ret = 0;
+
+	for (int i = 0; !ret && i < e->qps; i++)
+		ret = tow_test_ioctl(e->data[i], TOW_HOSTILE_SEND, &call);
+	return ret;
+}
+
+/* The other end's. */
+static inline int evil_hear_proofs(struct evil *e)
+{
+	int ret = 0;
+
+	for (int i = 0; !ret && i < e->qps; i++) {
+		struct tow_hostile_message call = { .timeout_ms = EVIL_WAIT_MS };
+
+		ret = tow_test_ioctl(e->data[i], TOW_HOSTILE_RECEIVE, &call);
+		if (!ret && call.bytes != EVIL_MTU_BYTES)
+			ret = -EPROTO;
+	}
+	return ret;
+}
+
 /* From AUTHENTICATED to READY. */
 static inline int evil_complete(struct evil *e)
 {
@@ -629,6 +657,10 @@ static inline int evil_complete(struct evil *e)
 		ret = evil_join(e);
 	if (!ret)
 		ret = evil_say_qps(e);
+	if (!ret)
+		ret = evil_hear_proofs(e);
+	if (!ret)
+		ret = evil_say_proofs(e, EVIL_MTU_BYTES);
 	if (!ret)
 		ret = evil_hear(e, EVIL_WAIT_MS);
 	e->ready = ret == T_READY;

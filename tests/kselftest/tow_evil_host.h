@@ -16,6 +16,7 @@ enum evil_stage {
 	EVIL_AUTHED,		/* and was told so */
 	EVIL_TOLD,		/* and which data queue pairs we have */
 	EVIL_HEARD,		/* the other end has said which it has */
+	EVIL_PACKETS,		/* long packets have gone both ways */
 	EVIL_READY		/* we have said READY */
 };
 
@@ -69,7 +70,7 @@ static inline int evil_called(struct evil *e, int listener, uint32_t timeout_ms)
 	memcpy(e->way.address, call.address, sizeof(call.address));
 	e->qps = 1;
 	e->reply = (struct evil_reply) {
-		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .qps = 1, .mtu = e->request.mtu,
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .qps = 1, .mtu = EVIL_MTU,
 		.incarnation = "an evil host", .nonce = "its nonce", .qp_num = call.qp_num,
 		.features = e->request.features,
 	};
@@ -126,6 +127,9 @@ static inline int evil_serve_step(struct evil *e, enum evil_stage stage)
 	case EVIL_HEARD:
 		ret = evil_hear_qps(e);
 		return ret ? ret : evil_join(e);
+	case EVIL_PACKETS:
+		ret = evil_say_proofs(e, EVIL_MTU_BYTES);
+		return ret ? ret : evil_hear_proofs(e);
 	case EVIL_READY:
 		e->ready = true;
 		return evil_say(e, T_READY, 0, NULL, 0);

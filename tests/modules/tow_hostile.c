@@ -445,6 +445,7 @@ static int hostile_modify(struct hostile_file *file, enum ib_qp_state state,
 	if (state == IB_QPS_RTR) {
 		attr.dest_qp_num = join->qp_num;
 		attr.rq_psn = join->far_psn;
+		attr.path_mtu = join->mtu;
 	} else if (state == IB_QPS_RTS) {
 		attr.sq_psn = join->psn;
 	}

@@ -101,11 +101,13 @@ struct tow_hostile_data {
  * @qp_num: in: the other end's
  * @far_psn: in: number of the first packet from there
  * @psn: in: of ours
+ * @mtu: in: the path MTU, enum ib_mtu
  */
 struct tow_hostile_join {
 	__u32		qp_num;
 	__u32		far_psn;
 	__u32		psn;
+	__u32		mtu;
 };
 
 /**
