@@ -10,8 +10,10 @@
  *
  * Before READY the path is proved, as what both ports take may still be more than what
  * is between them carries, which would go unnoticed until the first long operation: on
- * each queue pair each end sends one packet as long as the path MTU.  The responder
- * does so when its own are connected, the initiator when all of those have come.
+ * each queue pair each end sends a short packet, and one as long as the path MTU.  The
+ * responder does so when its own are connected, the initiator when all of those have
+ * come.  A queue pair's packets arrive in order: where the short one has and the long
+ * one does not, it is too long.
  *
  * All else (address, path, partition, time-outs) is as the connection manager
  * knows it of the control queue pair, but for the path MTU, on which both ends have
@@ -158,15 +160,16 @@ static int tow_data_tell(struct tow_session *session)
 
 /* ---- proofs of the path ---------------------------------------------------- */
 
-/*
- * A long packet got lost.  Is it that?  Not if short ones, messages, do not arrive,
- * either.
- */
+/* Did a short packet arrive, here or there, and the long one after it not? */
 static bool tow_data_too_long(const struct tow_session *session)
 {
-	return READ_ONCE(session->state) != TOW_SESSION_READY &&
-	       session->proved_at &&
-	       time_after_eq(READ_ONCE(session->heard_at), session->proved_at);
+	unsigned int i;
+
+	for (i = 0; i < session->qps; i++)
+		if (READ_ONCE(session->data[i].proofs_acked) == 1 ||
+		    READ_ONCE(session->data[i].proofs_in) == 1)
+			return true;
+	return false;
 }
 
 static void tow_data_proved(struct ib_cq *cq, struct ib_wc *wc)
@@ -176,25 +179,27 @@ static void tow_data_proved(struct ib_cq *cq, struct ib_wc *wc)
 	struct tow_session *session = link->session;
 
 	tow_cq_retired(link->cq, 1);
-	WRITE_ONCE(link->proving, false);
-	if (wc->status == IB_WC_SUCCESS || wc->status == IB_WC_WR_FLUSH_ERR)
-		return;
-	if (tow_data_too_long(session))
+	WRITE_ONCE(link->proofs_done, link->proofs_done + 1);
+	if (wc->status == IB_WC_SUCCESS)
+		WRITE_ONCE(link->proofs_acked, link->proofs_acked + 1);
+	else if (wc->status == IB_WC_RETRY_EXC_ERR && link->proofs_acked)
 		tow_session_fail(session, -EMSGSIZE, TOW_WIRE_TOO_LONG,
 				 "packets of the path MTU do not arrive");
-	else
-		tow_session_fail(session, wc->status == IB_WC_RETRY_EXC_ERR ?
-				 -ETIMEDOUT : -ECONNRESET, TOW_WIRE_FAILED,
-				 "a packet of the path MTU did not arrive");
+	else if (wc->status == IB_WC_RETRY_EXC_ERR)
+		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
+				 "packets to a data queue pair do not arrive");
+	else if (wc->status != IB_WC_WR_FLUSH_ERR)
+		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
+				 "the path could not be proved");
 }
 
-static int tow_data_send_proof(struct tow_link *link)
+static int tow_data_prove(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
 	struct tow_device *dev = session->dev;
 	struct ib_sge sge = {
 		.addr	= dev->peers->pads.out,
-		.length	= ib_mtu_enum_to_int(session->handshake.reply.mtu),
+		.length	= 1,
 		.lkey	= dev->pd->local_dma_lkey,
 	};
 	struct ib_send_wr wr = {
@@ -204,29 +209,20 @@ static int tow_data_send_proof(struct tow_link *link)
 		.opcode		= IB_WR_SEND,
 		.send_flags	= IB_SEND_SIGNALED,
 	};
-	int ret;
+	int ret = 0;
 
 	link->proof_out.done = tow_data_proved;
-	tow_cq_post(link->cq, 1);
-	WRITE_ONCE(link->proving, true);
-	ret = ib_post_send(link->qp, &wr, NULL);
-	if (ret) {
-		WRITE_ONCE(link->proving, false);
-		tow_cq_retired(link->cq, 1);
-		return ret;
+	while (!ret && link->proofs_posted < TOW_WIRE_PROOFS) {
+		tow_cq_post(link->cq, 1);
+		ret = ib_post_send(link->qp, &wr, NULL);
+		if (!ret)
+			WRITE_ONCE(link->proofs_posted, link->proofs_posted + 1);
+		else
+			tow_cq_retired(link->cq, 1);
+		tow_cq_posted(link->cq);
+		sge.length = ib_mtu_enum_to_int(session->handshake.reply.mtu);
 	}
-	tow_cq_posted(link->cq);
-	return 0;
-}
-
-/* And a message, by whose arrival we know that short packets do. */
-static int tow_data_prove(struct tow_session *session)
-{
-	int ret;
-
-	session->proved_at = jiffies;
-	ret = tow_data_each(session, tow_data_send_proof);
-	return ret ?: tow_session_send(session, TOW_WIRE_CREDIT, 0, NULL, 0);
+	return ret;
 }
 
 static bool tow_data_proofs_came(const struct tow_session *session)
@@ -291,7 +287,8 @@ static bool tow_data_is_ready(const struct tow_session *session)
  * Waits for the responder's.
  *
  * Return: 0: the session is READY; -ENOSPC; -ENOMEM; -ECONNRESET; the provider's
- * error; -ETIMEDOUT: the other end says nothing; the session's error if it is ENDING.
+ * error; -ETIMEDOUT: the other end says nothing; -EMSGSIZE: packets of the path MTU do
+ * not arrive; the session's error if it is ENDING.
  */
 int tow_data_connect(struct tow_session *session)
 {
@@ -301,15 +298,15 @@ int tow_data_connect(struct tow_session *session)
 		ret = tow_data_await(session, tow_data_told);
 	if (!ret)
 		ret = tow_data_each(session, tow_data_join);
+	if (!ret)
+		ret = tow_data_tell(session);
+	if (!ret)
+		ret = tow_data_await(session, tow_data_proofs_came);
 	if (!ret) {
 		/* Before READY can come. */
 		WRITE_ONCE(session->ready_due, true);
-		ret = tow_data_tell(session);
+		ret = tow_data_each(session, tow_data_prove);
 	}
-	if (!ret)
-		ret = tow_data_await(session, tow_data_proofs_came);
-	if (!ret)
-		ret = tow_data_prove(session);
 	if (!ret)
 		ret = tow_data_await(session, tow_data_is_ready);
 	tow_data_hear_why(session, ret);
@@ -320,11 +317,11 @@ int tow_data_connect(struct tow_session *session)
  * tow_data_ready - the responder has said READY
  * @session: the initiator's session
  *
- * Return: 0; -EPROTO: it does not know our queue pairs yet, or has not proved the path.
+ * Return: 0; -EPROTO: it does not know our queue pairs yet, or the path is not proved.
  */
 int tow_data_ready(struct tow_session *session)
 {
-	if (!READ_ONCE(session->ready_due) || !tow_data_proofs_came(session))
+	if (!READ_ONCE(session->ready_due))
 		return -EPROTO;
 	tow_data_open(session);
 	if (tow_session_set_state(session, TOW_SESSION_READY)) {
@@ -348,7 +345,7 @@ static int tow_data_answer(struct tow_session *session)
 	if (!ret && !session->joined && tow_data_told(session)) {
 		session->joined = true;
 		ret = tow_data_each(session, tow_data_join) ?:
-		      tow_data_prove(session);
+		      tow_data_each(session, tow_data_prove);
 	}
 	if (ret || session->opened || !tow_data_proofs_came(session))
 		return ret;

@@ -81,9 +81,12 @@ enum tow_link_step {
  * @watched_at: when that was, in jiffies; 0: nothing was in flight
  * @works: work requests that are about to be posted
  * @batch: count of @works
- * @proof_out: completion of our proof of the path
- * @proving: it is posted
- * @proof_in: completion of the receive for the other end's, the first one
+ * @proof_out: completion of our proofs of the path
+ * @proofs_posted: how many of them were posted
+ * @proofs_done: how many have completed
+ * @proofs_acked: with success
+ * @proof_in: completion of the receives for the other end's, the first ones
+ * @proofs_in: how many of them have come
  * @receive: completion of all others; their handlers write what follows
  * @receives: receives that are posted
  * @arrived: notifications that have come in the association, wrapping around
@@ -126,7 +129,10 @@ struct tow_link {
 	struct tow_work		*works;
 	u32			batch;
 	struct ib_cqe		proof_out;
-	bool			proving;
+	u8			proofs_posted;
+	u8			proofs_done;
+	u8			proofs_acked;
+	u8			proofs_in;
 	struct ib_cqe		proof_in;
 	struct ib_cqe		receive;
 	u32			receives;

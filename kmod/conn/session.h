@@ -139,8 +139,8 @@ enum tow_session_state {
  * @made: responder: they are made; this and @joined are for @data_work only
  * @joined: responder: they are being connected, or are
  * @psn: number of the first packet on each
- * @proofs: data queue pairs on which a packet as long as the path MTU has come
- * @proved_at: when ours were sent, in jiffies
+ * @opened: responder: READY was said; for @data_work only
+ * @proofs: data queue pairs on which both proofs of the path have come
  * @far: of the other end's data queue pairs
  * @far.psn: likewise
  * @far.answers: reads of ours that it can have in flight on each
@@ -217,7 +217,6 @@ struct tow_session {
 	bool			opened;
 	u32			psn;
 	atomic_t		proofs;
-	unsigned long		proved_at;
 	struct {
 		u32		psn;
 		u16		answers;

@@ -373,10 +373,11 @@ struct tow_wire_grants {
  * Notifications are no messages: they come on data queue pairs, with RDMA
  * writes or alone.  rma/sequence.h has their numbers and credits.
  *
- * Nor is what each end sends first on each data queue pair: one packet as long as
- * the path MTU, whose bytes do not matter.
+ * Nor is what each end sends first on each data queue pair: a SEND of one byte, and
+ * one as long as the path MTU.  Their bytes do not matter.
  */
 
+#define TOW_WIRE_PROOFS		2
 /* The longest. */
 #define TOW_WIRE_PROOF_BYTES	4096
 

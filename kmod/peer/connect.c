@@ -28,7 +28,7 @@
 /* How long to wait for a connection that the peer makes. */
 #define TOW_CROSSED_MS		2000
 
-/* Tries when connections are reset half-way, as when the peer restarts. */
+/* Tries when connections are reset half-way, as when the peer restarts, or cannot be proved. */
 #define TOW_RESET_TRIES		3
 
 /*

@@ -43,11 +43,9 @@ int tow_link_create_data(struct tow_link *link)
 	struct tow_session *session = link->session;
 	struct tow_device *dev = session->dev;
 	u32 most = min(dev->ibdev->attrs.max_qp_wr, dev->ibdev->attrs.max_cqe);
-	/* And one for the other end's proof of the path. */
-	u32 receives = min_t(u32, most, TOW_NOTIFY_WINDOW + 1);
-	u32 room = clamp(session->settings.queue_depth, 2U, most);
-	/* One is for our own proof. */
-	u32 depth = room - 1;
+	u32 receives = min_t(u32, most, TOW_NOTIFY_WINDOW);
+	u32 room = clamp(session->settings.queue_depth, TOW_WIRE_PROOFS + 1U, most);
+	u32 depth = room - TOW_WIRE_PROOFS;
 	struct ib_qp_init_attr attr = {
 		.event_handler		= tow_link_qp_event,
 		.qp_context		= link,
@@ -65,7 +63,7 @@ int tow_link_create_data(struct tow_link *link)
 	ret = tow_ops_prepare(link, &depth);
 	if (ret)
 		return ret;
-	room = depth + 1;
+	room = depth + TOW_WIRE_PROOFS;
 	cq = tow_cq_get(dev, false, room);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
@@ -86,6 +84,10 @@ int tow_link_create_data(struct tow_link *link)
 	link->cq = cq;
 	link->depth = depth;
 	link->receive_depth = receives;
+	link->proofs_posted = 0;
+	link->proofs_done = 0;
+	link->proofs_acked = 0;
+	link->proofs_in = 0;
 	/* Not more than the provider grants. */
 	link->inline_bytes = min(tow_link_inline_bytes(dev),
 				 attr.cap.max_inline_data);
@@ -105,8 +107,8 @@ static void tow_link_drain(struct tow_link *link)
 	unsigned long end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
 
 	while ((READ_ONCE(link->posted) != READ_ONCE(link->drained) ||
-		READ_ONCE(link->receives) || READ_ONCE(link->proving)) &&
-	       time_before(jiffies, end))
+		READ_ONCE(link->proofs_posted) != READ_ONCE(link->proofs_done) ||
+		READ_ONCE(link->receives)) && time_before(jiffies, end))
 		usleep_range(100, 1000);
 }
 
@@ -135,10 +137,9 @@ void tow_qp_gone(struct tow_link *link)
 	if (link->cq) {
 		dev = link->session->dev;
 		tow_cq_flush(link->cq);
-		tow_cq_retired(link->cq, link->proving + link->posted -
-					 link->retired - link->kept);
-		link->proving = false;
-		tow_cq_put(dev, link->cq, link->depth + 1);
+		tow_cq_retired(link->cq, link->proofs_posted - link->proofs_done +
+					 link->posted - link->retired - link->kept);
+		tow_cq_put(dev, link->cq, link->depth + TOW_WIRE_PROOFS);
 		link->cq = NULL;
 		tow_cq_flush(link->receive_cq);
 		tow_cq_put(dev, link->receive_cq, link->receive_depth);

@@ -10,8 +10,8 @@
  * softirq (conn/cq.c), so that a consumer that sleeps is woken at once; each
  * receive is posted again before anything else.
  *
- * Before them one receive is posted for the other end's proof of the path
- * (conn/data.c), whose bytes nobody looks at: those of all queue pairs share a place.
+ * The first of them are for the other end's proofs of the path (conn/data.c),
+ * whose bytes nobody looks at: those of all queue pairs share a place.
  *
  * The end
  *
@@ -98,60 +98,71 @@ static void tow_receive_again(struct tow_link *link, const struct ib_wc *wc)
 				 "a receive could not be posted");
 }
 
-/* Called with bottom halves off, by one processor at a time for each link. */
-static void tow_receive_done(struct ib_cq *cq, struct ib_wc *wc)
+/*
+ * Is it what was to come?  @as_agreed: if it succeeded; @why_not: as of
+ * tow_receive_refuse().
+ */
+static bool tow_receive_valid(struct tow_link *link, const struct ib_wc *wc,
+			      bool as_agreed, const char *why_not)
 {
-	struct tow_link *link = container_of(wc->wr_cqe, struct tow_link,
-					     receive);
-
 	tow_receive_again(link, wc);
 	/* Flushed, as the queue pair broke: reported elsewhere. */
 	if (wc->status == IB_WC_WR_FLUSH_ERR)
-		return;
+		return false;
 	/* Soft-RoCE sends this when it retransmits twice; it may pass. */
 	if (wc->status == IB_WC_REM_INV_REQ_ERR)
 		tow_session_fail(link->session, -ECONNRESET, TOW_WIRE_FAILED,
 				 "what came was no valid request");
 	else if (tow_session_invalidated(link->session, wc))
 		tow_receive_refuse(link->session, "it invalidated a key");
-	else if (wc->status != IB_WC_SUCCESS || !tow_receive_notifies(wc))
-		tow_receive_refuse(link->session,
-				   "what came was no notification");
+	else if (wc->status != IB_WC_SUCCESS || !as_agreed)
+		tow_receive_refuse(link->session, why_not);
 	else
+		return true;
+	return false;
+}
+
+/* Called with bottom halves off, by one processor at a time for each link. */
+static void tow_receive_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct tow_link *link = container_of(wc->wr_cqe, struct tow_link,
+					     receive);
+
+	if (tow_receive_valid(link, wc, tow_receive_notifies(wc),
+			      "what came was no notification"))
 		tow_receive_notification(link, be32_to_cpu(wc->ex.imm_data));
 }
 
-static void tow_receive_proved(struct tow_session *session)
+static void tow_receive_proved(struct tow_link *link, u32 bytes)
 {
+	struct tow_session *session = link->session;
+	u32 expected = link->proofs_in ?
+		       ib_mtu_enum_to_int(session->handshake.reply.mtu) : 1;
+
+	WRITE_ONCE(link->proofs_in, link->proofs_in + 1);
+	if (bytes != expected) {
+		tow_receive_refuse(session, "what came was no proof of the path");
+		return;
+	}
+	if (link->proofs_in < TOW_WIRE_PROOFS)
+		return;
 	/* Pairs with tow_data_await(). */
 	if (atomic_inc_return(&session->proofs) == session->qps)
 		wake_up_all(&session->wait);
-	if (!session->initiator)
+	if (!session->initiator && tow_session_alive(session))
 		tow_data_accept(session);
 }
 
-/* As tow_receive_done(), of the first receive. */
+/* As tow_receive_done(), of the first receives. */
 static void tow_receive_proof(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct tow_link *link = container_of(wc->wr_cqe, struct tow_link,
 					     proof_in);
-	struct tow_session *session = link->session;
 
-	WRITE_ONCE(link->receives, link->receives - 1);
-	if (wc->status == IB_WC_WR_FLUSH_ERR)
-		return;
-	/* As below. */
-	if (wc->status == IB_WC_REM_INV_REQ_ERR)
-		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
-				 "what came was no valid request");
-	else if (tow_session_invalidated(session, wc))
-		tow_receive_refuse(session, "it invalidated a key");
-	else if (wc->status != IB_WC_SUCCESS || wc->opcode != IB_WC_RECV ||
-		 wc->wc_flags & IB_WC_WITH_IMM ||
-		 wc->byte_len != ib_mtu_enum_to_int(session->handshake.reply.mtu))
-		tow_receive_refuse(session, "what came was no proof of the path");
-	else
-		tow_receive_proved(session);
+	if (tow_receive_valid(link, wc, wc->opcode == IB_WC_RECV &&
+					!(wc->wc_flags & IB_WC_WITH_IMM),
+			      "what came was no proof of the path"))
+		tow_receive_proved(link, wc->byte_len);
 }
 
 static int tow_receive_post_proof(struct tow_link *link)
@@ -171,21 +182,22 @@ static int tow_receive_post_proof(struct tow_link *link)
 }
 
 /**
- * tow_receives_post - let the other end's proof and notifications come in
+ * tow_receives_post - let the other end's proofs and notifications come in
  * @link: the link of a data queue pair, INIT
  *
  * Return: 0; the provider's error: some receives may be posted.
  */
 int tow_receives_post(struct tow_link *link)
 {
-	int ret;
+	int ret = 0;
 
 	link->receive.done = tow_receive_done;
 	link->last_imm = U64_MAX;
-	ret = tow_receive_post_proof(link);
-	link->receives = !ret;
+	link->receives = 0;
 	while (!ret && link->receives < link->receive_depth) {
-		ret = tow_receive_post(link, link->qp);
+		ret = link->receives < TOW_WIRE_PROOFS ?
+		      tow_receive_post_proof(link) :
+		      tow_receive_post(link, link->qp);
 		link->receives += !ret;
 	}
 	return ret;

@@ -480,7 +480,7 @@ TEST_F(hostile, data_queue_pairs_that_nobody_has)
 		ASSERT_EQ(0, begin_to_qps(&e));
 		ASSERT_EQ(0, evil_join(&e));
 		ASSERT_EQ(0, evil_say_qps_with(&e, &lost_qps[i]));
-		EXPECT_EQ(R_TOO_LONG, evil_how_it_ends(&e)) {
+		EXPECT_EQ(-ENOTCONN, evil_how_it_ends(&e)) {
 			TH_LOG("%s", lost_qps[i].name);
 		}
 		evil_end(&e);
@@ -492,6 +492,7 @@ TEST_F(hostile, data_queue_pairs_that_nobody_has)
 /* What should be one long packet is something else. */
 TEST_F(hostile, proofs_of_the_path_that_are_none)
 {
+	struct tow_hostile_message not_short = { .bytes = 2 };
 	struct tow_hostile_notify notify = { .count = 1 };
 	struct evil e;
 
@@ -502,7 +503,15 @@ TEST_F(hostile, proofs_of_the_path_that_are_none)
 	(void)tow_test_ioctl(e.data[0], TOW_HOSTILE_NOTIFY, &notify);
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
-	/* Of another length. */
+	/* The short one is not short. */
+	ASSERT_EQ(0, begin_to_qps(&e));
+	ASSERT_EQ(0, evil_join(&e));
+	ASSERT_EQ(0, evil_say_qps(&e));
+	ASSERT_EQ(0, evil_hear_proofs(&e));
+	(void)tow_test_ioctl(e.data[0], TOW_HOSTILE_SEND, &not_short);
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
+	evil_end(&e);
+	/* The long one is of another length. */
 	ASSERT_EQ(0, begin_to_qps(&e));
 	ASSERT_EQ(0, evil_join(&e));
 	ASSERT_EQ(0, evil_say_qps(&e));
@@ -510,7 +519,7 @@ TEST_F(hostile, proofs_of_the_path_that_are_none)
 	(void)evil_say_proofs(&e, EVIL_MTU_BYTES - 1);
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
-	EXPECT_EQ(self->lies + 2, evil_wait("hostile_messages", self->lies + 2));
+	EXPECT_EQ(self->lies + 3, evil_wait("hostile_messages", self->lies + 3));
 	EXPECT_EQ(0, evil_wait("sessions", 0));
 }
 

@@ -38,7 +38,7 @@
 #define EVIL_HEADER	40
 
 enum { R_MALFORMED = 1, R_BAD_VERSION, R_NO_KEY, R_BAD_MAC, R_BUSY, R_CROSSED = 7, R_GOING,
-       R_PROTOCOL = 13, R_TOO_LONG = 16 };
+       R_PROTOCOL = 13 };
 
 enum {
 	T_AUTH = 1, T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_GOODBYE, T_QPS,
@@ -620,14 +620,19 @@ static inline int evil_say_qps(struct evil *e)
 	return evil_say_qps_with(e, NULL);
 }
 
-/* A packet as long as the path MTU, on each data queue pair; @bytes long. */
+/* A short packet, and one of @bytes, on each data queue pair. */
 static inline int evil_say_proofs(struct evil *e, uint32_t bytes)
 {
-	struct tow_hostile_message call = { .bytes = bytes };
 	int ret = 0;
 
-	for (int i = 0; !ret && i < e->qps; i++)
+	for (int i = 0; !ret && i < e->qps; i++) {
+		struct tow_hostile_message call = { .bytes = 1 };
+
 		ret = tow_test_ioctl(e->data[i], TOW_HOSTILE_SEND, &call);
+		call.bytes = bytes;
+		if (!ret)
+			ret = tow_test_ioctl(e->data[i], TOW_HOSTILE_SEND, &call);
+	}
 	return ret;
 }
 
@@ -636,11 +641,11 @@ static inline int evil_hear_proofs(struct evil *e)
 {
 	int ret = 0;
 
-	for (int i = 0; !ret && i < e->qps; i++) {
+	for (int i = 0; !ret && i < 2 * e->qps; i++) {
 		struct tow_hostile_message call = { .timeout_ms = EVIL_WAIT_MS };
 
-		ret = tow_test_ioctl(e->data[i], TOW_HOSTILE_RECEIVE, &call);
-		if (!ret && call.bytes != EVIL_MTU_BYTES)
+		ret = tow_test_ioctl(e->data[i / 2], TOW_HOSTILE_RECEIVE, &call);
+		if (!ret && call.bytes != (i % 2 ? EVIL_MTU_BYTES : 1))
 			ret = -EPROTO;
 	}
 	return ret;

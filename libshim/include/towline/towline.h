@@ -60,7 +60,8 @@
  *  -EMLINK		there are as many as there can be: a communicator's collectives,
  *			a mailbox's lines
  *  -EMSGSIZE		the other end's tensors have another shape, or a message is longer
- *			than the room for it
+ *			than the room for it, or packets as long as both ends' ports take
+ *			do not arrive
  *  -ENFILE		the machine has no descriptor left
  *  -ENETUNREACH	the network has no route to that address
  *  -ENODEV		the RDMA device was removed
