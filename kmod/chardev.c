@@ -5,6 +5,7 @@
  * An open file is a client (core.h).  It holds a reference to its tow_device
  * and, through file_operations.owner, the module; nothing of the RDMA device.
  */
+#include <linux/capability.h>
 #include <linux/compat.h>
 #include <linux/cred.h>
 #include <linux/fs.h>
@@ -155,6 +156,19 @@ static void tow_client_close(struct tow_client *client)
 	tow_client_put(client);
 }
 
+/*
+ * Who drains the device looks for clients afterwards: he finds this one, or this finds
+ * that he does.  Administrators look all the same, and end what others have.
+ */
+static int tow_file_enrol(struct tow_client *client)
+{
+	int ret = tow_account_enrol(client);
+
+	if (!ret && tow_device_draining(client->dev) && !capable(CAP_NET_ADMIN))
+		ret = -ESHUTDOWN;
+	return ret;
+}
+
 static int tow_file_open(struct inode *inode, struct file *file)
 {
 	struct tow_device *dev = tow_device_get(iminor(inode));
@@ -169,7 +183,7 @@ static int tow_file_open(struct inode *inode, struct file *file)
 		ret = PTR_ERR_OR_ZERO(client);
 	}
 	if (!ret) {
-		ret = tow_account_enrol(client);
+		ret = tow_file_enrol(client);
 		if (ret)
 			tow_client_close(client);
 	}
@@ -278,7 +292,7 @@ static const struct tow_call tow_file_calls[] = {
 	{ TOW_CALL(TOW_IOCTL_CLIENT_END, tow_client_end, 16), .changes = true,
 	  .function = tow_call_client_end },
 	{ TOW_CALL(TOW_IOCTL_REGION_CREATE, tow_region_create, 104),
-	  .changes = true, .function = tow_call_region_create },
+	  .changes = true, .begins = true, .function = tow_call_region_create },
 	{ TOW_CALL(TOW_IOCTL_REGION_DESTROY, tow_region_destroy, 16),
 	  .changes = true, .function = tow_call_region_destroy },
 	{ TOW_CALL(TOW_IOCTL_REGION_QUERY, tow_region_info,
@@ -291,31 +305,31 @@ static const struct tow_call tow_file_calls[] = {
 	{ TOW_CALL(TOW_IOCTL_REGION_FD, tow_region_fd, 24),
 	  .changes = true, .function = tow_call_region_fd },
 	{ TOW_CALL(TOW_IOCTL_REGION_FROM_FD, tow_region_from_fd, 24),
-	  .changes = true, .function = tow_call_region_from_fd },
+	  .changes = true, .begins = true, .function = tow_call_region_from_fd },
 	{ TOW_CALL(TOW_IOCTL_REGION_ATTACH, tow_region_attach, 104),
-	  .changes = true, .function = tow_call_region_attach },
+	  .changes = true, .begins = true, .function = tow_call_region_attach },
 	{ TOW_CALL(TOW_IOCTL_REGION_IMPORT_USER, tow_region_import_user, 32),
-	  .changes = true, .function = tow_call_region_import_user },
+	  .changes = true, .begins = true, .function = tow_call_region_import_user },
 	{ TOW_CALL(TOW_IOCTL_REGION_IMPORT_DMABUF, tow_region_import_dmabuf, 40),
-	  .changes = true, .function = tow_call_region_import_dmabuf },
+	  .changes = true, .begins = true, .function = tow_call_region_import_dmabuf },
 	{ TOW_CALL(TOW_IOCTL_PEER_CONNECT, tow_peer_connect, 96),
-	  .changes = true, .function = tow_call_peer_connect },
+	  .changes = true, .begins = true, .function = tow_call_peer_connect },
 	{ TOW_CALL(TOW_IOCTL_PEER_DISCONNECT, tow_peer_disconnect, 16),
 	  .changes = true, .function = tow_call_peer_disconnect },
 	{ TOW_CALL(TOW_IOCTL_PEER_LIST, tow_peer_list, 32),
 	  .listing = &tow_peer_listing },
 	{ TOW_CALL(TOW_IOCTL_EXPORT, tow_export, 304), .changes = true,
-	  .function = tow_call_export },
+	  .begins = true, .function = tow_call_export },
 	{ TOW_CALL(TOW_IOCTL_UNEXPORT, tow_unexport, 16), .changes = true,
 	  .function = tow_call_unexport },
 	{ TOW_CALL(TOW_IOCTL_EXPORT_LIST, tow_export_list, 32),
 	  .listing = &tow_export_listing },
 	{ TOW_CALL(TOW_IOCTL_RESOLVE, tow_resolve, 304), .changes = true,
-	  .function = tow_call_resolve },
+	  .begins = true, .function = tow_call_resolve },
 	{ TOW_CALL(TOW_IOCTL_RELEASE, tow_release, 16), .changes = true,
 	  .function = tow_call_release },
 	{ TOW_CALL(TOW_IOCTL_QUEUE_CREATE, tow_queue_create, 40),
-	  .changes = true, .function = tow_call_queue_create },
+	  .changes = true, .begins = true, .function = tow_call_queue_create },
 };
 
 static const struct tow_call *tow_file_find_call(unsigned int cmd)
@@ -346,6 +360,8 @@ static long tow_file_call(struct tow_client *client, unsigned int cmd,
 		if (!tow_process_is_current(client->process) ||
 		    READ_ONCE(client->ended))
 			return -EPERM;
+		if (call->begins && tow_device_draining(client->dev))
+			return -ESHUTDOWN;
 	}
 	return tow_call_run(call, client, user);
 }

@@ -385,6 +385,14 @@ static int tow_setting_set_port(struct tow_device *dev, u32 port)
 	return ret;
 }
 
+/* What is under way goes on; tow_device_draining() keeps the rest from beginning. */
+static int tow_setting_set_drain(struct tow_device *dev, u32 value)
+{
+	if (xchg(&dev->drain, value) != value)
+		tow_uevent(dev, value ? "drain" : "undrain", "");
+	return 0;
+}
+
 static int tow_setting_set_queue_depth(struct tow_device *dev, u32 value)
 {
 	int max;
@@ -537,6 +545,8 @@ static struct tow_file tow_files[] = {
 	TOW_LIMIT(poller_limit, DEVICE, POLLERS),
 	TOW_SETTING(port, 0, U32_MAX, TOW_IN(device, tow_device, port_wanted),
 		    .set = tow_setting_set_port),
+	TOW_SETTING(drain, 0, 1, TOW_IN(device, tow_device, drain),
+		    .set = tow_setting_set_drain),
 	TOW_SETTING(linger_max_s, 0, TOW_LINGER_MAX_MAX_S,
 		    .base = tow_setting_memory,
 		    .set = tow_memory_set_linger_max),

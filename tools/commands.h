@@ -12,6 +12,9 @@ int command_clients(int argc, char **argv);
 /* towline apply [--dry-run] [DEVICE...] */
 int command_apply(int argc, char **argv);
 
+/* towline drain [--timeout SECONDS] [--undo] [DEVICE...] */
+int command_drain(int argc, char **argv);
+
 /* towline exports [--all] [-d IBDEV] [--json] */
 int command_exports(int argc, char **argv);
 

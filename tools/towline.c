@@ -26,6 +26,7 @@ static const struct {
 	{ "pool", command_pool },
 	{ "clients", command_clients },
 	{ "apply", command_apply },
+	{ "drain", command_drain },
 	{ "regions", command_regions },
 	{ "exports", command_exports },
 	{ "peers", command_peers },
@@ -84,6 +85,7 @@ int main(int argc, char **argv)
 		       "  pool     the memory of each device's pool, and its limits; --set sizes it\n"
 		       "  clients  which processes use a device; --end ends their use\n"
 		       "  apply    give devices the settings of /etc/towline\n"
+		       "  drain    let nothing begin, and wait, so that the module can go\n"
 		       "  regions  who has which memory\n"
 		       "  exports  which memory peers may reach, and by which names\n"
 		       "  peers    which nodes this one knows; connect and disconnect\n"

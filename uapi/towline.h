@@ -24,6 +24,9 @@
  *	EOPNOTSUPP	soft-RoCE over a network interface outside the initial
  *			network namespace: soft-RoCE works in that one only
  *	ENOMEM		the machine has no memory
+ *	ESHUTDOWN	an administrator drains the device (see "Draining" below), and
+ *			the caller does not have CAP_NET_ADMIN in the initial user
+ *			namespace
  *
  * Signals do not interrupt it, but for one that kills the caller.
  *
@@ -62,9 +65,11 @@
  *	EPERM		this process did not open the file (it was inherited, or
  *			passed on): a client is the process that opened it; or an
  *			administrator has ended the client (CLIENT_END)
+ *	ESHUTDOWN	an administrator drains the device: only of calls that give
+ *			the client something new, which "Draining" names
  *
- * Where several apply, the order is ENODEV, ENOTTY, EBADF, EPERM, then what is
- * wrong with the size, then what is wrong with the content.
+ * Where several apply, the order is ENODEV, ENOTTY, EBADF, EPERM, ESHUTDOWN, then what
+ * is wrong with the size, then what is wrong with the content.
  *
  * Clients
  * -------
@@ -113,6 +118,22 @@
  * ring, which the program fills, and of a completion ring, which the kernel does,
  * in memory that both share.  It is a descriptor of its own, for mmap(2), poll(2)
  * and ENTER.  The section "Rings" below has all of it.
+ *
+ * Draining
+ * --------
+ * While an administrator drains a device (its file drain in sysfs is 1), so that the
+ * module can be replaced, nothing new begins on it: REGION_CREATE, REGION_ATTACH,
+ * REGION_FROM_FD, REGION_IMPORT_USER, REGION_IMPORT_DMABUF, PEER_CONNECT, EXPORT,
+ * RESOLVE, QUEUE_CREATE and CHANNEL_OPEN give ESHUTDOWN, and entries of queues that are
+ * taken from then on, but for NOP, complete with it.  What was begun goes on, and all
+ * can be given back.  Other nodes find what was exported, and read and write there, as
+ * long as they are connected; no other connects.
+ *
+ * No event of a queue says so: a program learns it from the next thing that it begins,
+ * and who looks after programs from a uevent of the device, TOWLINE_EVENT=drain.  When
+ * the administrator waits no longer the peers are told that the device goes.  Then each
+ * queue with a channel to one has an event, LOST with the error 0, and what was under way
+ * ends as "Connections that fail" says of a device that goes.
  *
  * Three errors say that there is no more memory, or no more of something else
  * that is counted:
@@ -1314,6 +1335,7 @@ struct tow_release {
  *			the client ended.  WRITE_NOTIFY: its slot is closed, see
  *			"Connections that fail"
  *	ENODEV		not begun: the RDMA device is gone
+ *	ESHUTDOWN	not begun: an administrator drains the device (see "Draining")
  *
  * Order.  Entries of one channel are sent in their order, and writes take effect
  * at the peer in that order.  A read may take effect later than a write that

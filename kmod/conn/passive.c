@@ -271,11 +271,13 @@ static int tow_accept_request(struct tow_device *dev, struct rdma_cm_id *id,
 		ret = -EPROTO;
 	if (!ret)
 		ret = tow_accept_control(dev, id, param);
-	if (ret) {
+	/* -ENODEV: nobody is wrong, and whoever was connected may ask often. */
+	if (ret && ret != -ENODEV) {
 		tow_address_of(&id->route.addr.dst_addr, &from, NULL);
 		tow_accept_refused(dev, &from, ret);
-		tow_accept_reject(id, ret);
 	}
+	if (ret)
+		tow_accept_reject(id, ret);
 	return ret;
 }
 

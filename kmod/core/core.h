@@ -251,7 +251,7 @@ enum tow_stat {
 
 /**
  * struct tow_uevent - what user space is told
- * @what: "maint_ready", "maint_failed" or "limit"
+ * @what: "drain", "undrain", "maint_ready", "maint_failed" or "limit"
  * @file: which limit; else ""
  */
 struct tow_uevent {
@@ -313,6 +313,7 @@ struct tow_uevents {
  * @name_lock: protects @name
  * @name: the RDMA device's name, for logs and queries, also when it is gone
  * @going: removal has begun: long loops end early
+ * @drain: 1: the administrator wants nothing new to begin; 0: he does not
  * @limits: what clients and users may have
  * @uevents: what user space is still to be told
  * @memory: the layer of memory/
@@ -344,6 +345,7 @@ struct tow_device {
 	spinlock_t		name_lock;
 	char			name[TOW_DEVICE_NAME_MAX];
 	bool			going;
+	u32			drain;
 	struct tow_limits	limits;
 	struct tow_uevents	uevents;
 	struct tow_memory	*memory;
@@ -375,6 +377,15 @@ static inline void tow_stat_dec(struct tow_device *dev, enum tow_stat stat)
 static inline bool tow_device_going(struct tow_device *dev)
 {
 	return READ_ONCE(dev->going);
+}
+
+/*
+ * Is the device being drained?  Then programs begin nothing (-ESHUTDOWN), and no other
+ * node connects.
+ */
+static inline bool tow_device_draining(struct tow_device *dev)
+{
+	return READ_ONCE(dev->drain);
 }
 
 /*
@@ -468,6 +479,7 @@ struct tow_listing {
  * @published: bytes of its structure in the first version that had the call
  * @changes: it changes something, so only the process that opened the file, for
  *	writing, may call it
+ * @begins: it gives the client something new: not while the device is being drained
  * @function: does the work, with the structure in @data; 0 or a negative errno
  * @listing: of a call that lists things, instead of @function
  */
@@ -476,6 +488,7 @@ struct tow_call {
 	u32				known;
 	u32				published;
 	bool				changes;
+	bool				begins;
 	int				(*function)(struct tow_client *client,
 						    void *data,
 						    const struct tow_answer *answer);

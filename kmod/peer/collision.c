@@ -31,8 +31,8 @@
  * tow_peer_session_add - put a session into the device's list
  * @session: the session, new
  *
- * Return: 0: the device's list has a reference; -ENODEV: the device is going;
- * -EAGAIN: too many are half open; -ENOMEM.
+ * Return: 0: the device's list has a reference; -ENODEV: the device is going, or
+ * being drained and others connect no more; -EAGAIN: too many are half open; -ENOMEM.
  */
 int tow_peer_session_add(struct tow_session *session)
 {
@@ -40,7 +40,8 @@ int tow_peer_session_add(struct tow_session *session)
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
-	if (peers->stopping)
+	if (peers->stopping ||
+	    (!session->initiator && tow_device_draining(session->dev)))
 		ret = -ENODEV;
 	else if (!session->initiator && peers->half_open >= TOW_HALF_OPEN_MAX)
 		ret = -EAGAIN;

@@ -667,12 +667,16 @@ void tow_peer_remember(struct tow_peer *peer,
  * tow_peer_disconnect - end the connection to a peer, or forget an idle peer
  * @peer: the peer; if it has no connection it is forgotten
  *
+ * It is told that an administrator wants that; if the device is being drained, that
+ * it goes.
+ *
  * Return: 0: the peer has no connection any more; -EINTR: a signal came; the
  * connection ends all the same.
  */
 int tow_peer_disconnect(struct tow_peer *peer)
 {
 	struct tow_peers *peers = peer->dev->peers;
+	bool going = tow_device_draining(peer->dev);
 	struct tow_session *session;
 	bool waits;
 	int ret;
@@ -694,8 +698,10 @@ int tow_peer_disconnect(struct tow_peer *peer)
 		tow_peer_forget_idle(peer);
 		return 0;
 	}
-	tow_session_fail(session, -ECONNRESET, TOW_WIRE_ADMIN,
-			 "an administrator disconnected it");
+	tow_session_fail(session, -ECONNRESET,
+			 going ? TOW_WIRE_GOING : TOW_WIRE_ADMIN,
+			 going ? "the device is being drained" :
+				 "an administrator disconnected it");
 	/* Until tow_peer_session_gone() has taken it from the peer. */
 	ret = wait_event_interruptible(peers->wait,
 				       READ_ONCE(peer->session) != session);

@@ -215,6 +215,8 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 		return tow_queue_event(queue, user);
 	if (cmd == TOW_IOCTL_CHANNEL_CLOSE)
 		return tow_queue_channel_close(queue, user);
+	if (tow_device_draining(queue->dev))
+		return -ESHUTDOWN;
 	return tow_queue_channel_open(queue, user);
 }
 

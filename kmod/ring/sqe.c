@@ -270,6 +270,10 @@ static void tow_req_fill(struct tow_req *entry, const struct tow_sqe *sqe,
 	entry->error = 0;
 	if (sqe->opcode == TOW_OP_NOP)
 		return;
+	if (unlikely(tow_device_draining(entry->queue->dev))) {
+		entry->error = -ESHUTDOWN;
+		return;
+	}
 	if (sqe->opcode == TOW_OP_WAIT) {
 		entry->error = tow_req_find_slot(entry, sqe);
 		return;

@@ -58,6 +58,7 @@ static const struct {
 	{ EPROTONOSUPPORT, "versions do not fit: the towline kernel module is older than libtowline, or the peer's speaks another language" },
 	{ EPROTOTYPE, "the other end's tensors have elements of another type" },
 	{ ERANGE, "not within the region, or not within the remote range" },
+	{ ESHUTDOWN, "not begun: an administrator drains the RDMA device (towline drain)" },
 	{ ESTALE, "what was exported is not any more, or the connection to it ended" },
 	{ ETIMEDOUT, "nothing came in time: no answer of the peer's, nobody exported the name, or nothing completed" },
 	{ EUCLEAN, "something was written before the begin of this memory, or behind its end" },

@@ -97,7 +97,7 @@ static inline uint64_t tow_sysfs_wait(const char *file, uint64_t wanted)
 static const char * const tow_knobs[] = {
 	"pool_bytes", "mr_limit", "client_bytes_limit", "user_bytes_limit", "client_mr_limit",
 	"user_mr_limit", "client_region_limit", "user_region_limit", "device_region_limit",
-	"linger_max_s", "user_grant_limit",
+	"drain", "linger_max_s", "user_grant_limit",
 	"client_export_limit", "user_export_limit", "export_limit", "client_queue_entries_limit",
 	"user_queue_entries_limit", "queue_entries_limit", "poller_limit", "inflight_bytes",
 	"stripe_bytes", "op_stall_ms", "qps_per_peer", "cqs", "peer_limit",

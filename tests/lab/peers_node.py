@@ -17,6 +17,7 @@ import fcntl
 import glob
 import ipaddress
 import json
+import mmap
 import os
 import signal
 import socket
@@ -31,6 +32,7 @@ import clock
 STATES = ("idle", "connecting", "ready", "broken", "dead", "reconnecting")
 LOOPBACK, AUTHENTICATED = 1, 2
 READ, WRITE = 1, 2
+PERSISTENT = 2
 FOREVER = 0xffffffff
 # Peers that are listed by one call.
 AT_ONCE = 64
@@ -245,6 +247,17 @@ class Actor:
             for name in names:
                 self.export(name)
         return self.child(publish)
+
+    def keeper(self, name):
+        """A process that has closed the device, and has a persistent region mapped."""
+        def keep():
+            self.open()
+            room = self.ioctl(0x10, REGION.pack(REGION.size, PERSISTENT, 65536, 0, 0, -1, 600,
+                                                name.encode()))
+            self.memory = mmap.mmap(REGION.unpack(room)[5], 65536)
+            os.close(REGION.unpack(room)[5])
+            os.close(self.fd)
+        return self.child(keep)
 
     def crowd(self, uid, addresses):
         """A user's process that connects to all of them at once, until it is killed."""

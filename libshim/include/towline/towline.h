@@ -90,6 +90,8 @@
  *  -EPROTONOSUPPORT	versions do not fit: the module is older than the
  *			library, or the peer's speaks another language
  *  -ERANGE		not within the region, or not within the remote range
+ *  -ESHUTDOWN		not begun: an administrator drains the device, so that the
+ *			module can be replaced
  *  -ESTALE		what was exported is not any more, or the connection to it
  *			ended
  *  -ETIMEDOUT		nothing came in time: no answer of the peer's, nobody
@@ -251,7 +253,8 @@ void tow_device_list_free(struct tow_device_list *list);
  * Return: 0; -EINVAL when @dev is NULL, @flags are unknown, @name cannot be
  * a device's or TOW_JOB is not 64 hexadecimal digits; -ENOPKG, -ENXIO, -ENOTUNIQ or -ENOENT when there is no such
  * device; -ENOMEDIUM when it has no node in /dev/towline; -EACCES, -EPERM or -EOPNOTSUPP when this process may not use it, or
- * not from here; -ENODEV when it is just being removed; -EPROTONOSUPPORT when
+ * not from here; -ENODEV when it is just being removed; -ESHUTDOWN when an administrator
+ * drains it; -EPROTONOSUPPORT when
  * the module is older than this library; -ENOMEM; or what open(2) returned
  * (-EMFILE, say).
  */

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * towline drain: nothing new begins on devices, who uses them is waited for, their
+ * peers are told, and what is left is named: then the module can go, or be replaced.
+ *
+ * A device is used by clients, by regions of which somebody has a descriptor or a
+ * mapping, and by those that linger, whose contents would be lost.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "commands.h"
+#include "tool.h"
+
+#define TIMEOUT_S 30
+#define TIMEOUT_MAX_S 86400
+
+/* How long programs have to end that learn of it by losing their peers, and peers to go. */
+#define PARTED_S 5
+
+#define PAUSE_MS 200
+
+struct options {
+	bool undo;
+	unsigned int timeout_s;
+	struct json_object *devices;
+	bool named;
+};
+
+/* ---- who uses a device ---- */
+
+/* For plain text; a process may call itself anything. */
+static struct json_object *command_of(int pid)
+{
+	char path[32], name[32] = "?";
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	file = fopen(path, "re");
+	if (file) {
+		if (!fgets(name, sizeof(name), file))
+			snprintf(name, sizeof(name), "?");
+		fclose(file);
+	}
+	name[strcspn(name, "\n")] = '\0';
+	return text_object((const uint8_t *)name, strlen(name));
+}
+
+static void add_client(const char *device, const struct tow_account_info *info, const void *arg,
+		       struct json_object *users)
+{
+	struct json_object *user;
+
+	(void)arg;
+	/* This program has the device open itself, to ask. */
+	if (info->pid == getpid() || info->flags & TOW_ACCOUNT_CLOSED)
+		return;
+	user = json_object_new_object();
+#define ADD(key, value) json_object_object_add(user, key, value)
+	ADD("device", json_object_new_string(device));
+	ADD("pid", json_object_new_int64(info->pid));
+	ADD("command", command_of(info->pid));
+	ADD("uid", json_object_new_int64(info->uid));
+	ADD("regions", json_object_new_int64(info->regions));
+	ADD("exports", json_object_new_int64(info->exports));
+	ADD("entries", json_object_new_int64(info->queue_entries));
+#undef ADD
+	json_object_array_add(users, user);
+}
+
+/* Is it a client's, which is named already? */
+static bool is_client(struct json_object *users, const char *device, int pid)
+{
+	struct json_object *user;
+	size_t i;
+
+	for (i = 0; i < json_object_array_length(users); i++) {
+		user = json_object_array_get_idx(users, i);
+		if (pid && json_object_get_int64(json_object_object_get(user, "pid")) == pid &&
+		    strcmp(text_of(user, "device"), device) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void add_region(const char *device, const struct tow_region_info *info,
+		       struct json_object *users)
+{
+	bool lingers = info->flags & TOW_REGION_LINGERING;
+	struct json_object *user;
+
+	if (!lingers && (!info->fds || is_client(users, device, info->pid)))
+		return;
+	user = json_object_new_object();
+#define ADD(key, value) json_object_object_add(user, key, value)
+	ADD("device", json_object_new_string(device));
+	ADD("region", json_object_new_uint64(info->id));
+	ADD("name", json_object_new_string(info->name));
+	ADD("uid", json_object_new_int64(info->uid));
+	ADD("fds", json_object_new_int64(info->fds));
+	if (lingers)
+		ADD("seconds", json_object_new_int64((info->linger_left_ms + 999) / 1000));
+#undef ADD
+	json_object_array_add(users, user);
+}
+
+static int add_regions(const char *device, struct json_object *users)
+{
+	struct tow_region_info info;
+	struct tow_regions *list;
+	struct tow_device *dev;
+	size_t i;
+	int ret;
+
+	ret = tow_device_open(device, 0, &dev);
+	if (ret)
+		return ret;
+	ret = tow_region_list_get(dev, TOW_LIST_ALL, &list);
+	tow_device_close(dev);
+	if (ret)
+		return ret;
+	for (i = 0; !ret && i < tow_region_list_count(list); i++) {
+		info.size = sizeof(info);
+		ret = tow_region_list_entry(list, i, &info);
+		if (!ret)
+			add_region(device, &info, users);
+	}
+	tow_region_list_free(list);
+	return ret;
+}
+
+static int add_users(const char *device, struct json_object *users)
+{
+	int ret = ask_accounts(device, TOW_LIST_ALL, add_client, NULL, users);
+
+	return ret ? ret : add_regions(device, users);
+}
+
+static void print_client(struct json_object *user)
+{
+	if (strcmp(text_of(user, "pid"), "0") == 0)
+		printf("%s: somebody has the file of a process of %s that is not there any more",
+		       text_of(user, "device"), user_of(user));
+	else
+		printf("%s: process %s (%s) of %s", text_of(user, "device"), text_of(user, "pid"),
+		       text_of(user, "command"), user_of(user));
+	printf(": regions %s, exports %s, queue entries %s\n", text_of(user, "regions"),
+	       text_of(user, "exports"), text_of(user, "entries"));
+}
+
+static void print_region(struct json_object *user)
+{
+	printf("%s: region %s \"%s\" of %s", text_of(user, "device"), text_of(user, "region"),
+	       text_of(user, "name"), user_of(user));
+	if (json_object_object_get(user, "seconds"))
+		printf(" lingers for %s s (towline regions --end %s)", text_of(user, "seconds"),
+		       text_of(user, "region"));
+	if (strcmp(text_of(user, "fds"), "0") != 0)
+		printf(" has descriptors or mappings: %s", text_of(user, "fds"));
+	putchar('\n');
+}
+
+static void print_users(struct json_object *users)
+{
+	struct json_object *user;
+	size_t i;
+
+	for (i = 0; i < json_object_array_length(users); i++) {
+		user = json_object_array_get_idx(users, i);
+		if (json_object_object_get(user, "pid"))
+			print_client(user);
+		else
+			print_region(user);
+	}
+	fflush(stdout);
+}
+
+/* ---- what else there is ---- */
+
+/* Connections, those that are being made or end among them. */
+static uint64_t sessions_of(const char *device)
+{
+	char text[SYSFS_TEXT];
+	uint64_t count = 0;
+
+	if (sysfs_read(SYSFS_CLASS, device, "stats/sessions", text) || size_parse(text, &count))
+		return 0;
+	return count;
+}
+
+/* The others have nothing that would have to end. */
+static bool is_connected(const struct tow_peer_info *info)
+{
+	return info->state != TOW_PEER_IDLE && info->state != TOW_PEER_DEAD;
+}
+
+static void disconnect(int fd, const struct tow_peers *list)
+{
+	struct tow_peer_info info;
+	size_t i;
+
+	for (i = 0; i < tow_peer_list_count(list); i++) {
+		info.size = sizeof(info);
+		if (!tow_peer_list_entry(list, i, &info) && is_connected(&info)) {
+			struct tow_peer_disconnect call = {
+				.size = sizeof(call), .peer = info.peer,
+			};
+
+			/* One that fails is connected still, and seen the next time. */
+			call_device(fd, TOW_IOCTL_PEER_DISCONNECT, &call);
+		}
+	}
+}
+
+/* Tell all peers that the device goes: 0 or a negative errno. */
+static int part(const char *device)
+{
+	struct tow_peers *list;
+	struct tow_device *dev;
+	int fd, ret;
+
+	fd = open_device(device, O_RDWR);
+	if (fd < 0)
+		return fd;
+	ret = tow_device_open(device, 0, &dev);
+	if (!ret) {
+		ret = tow_peer_list_get(dev, 0, &list);
+		tow_device_close(dev);
+	}
+	if (!ret) {
+		disconnect(fd, list);
+		tow_peer_list_free(list);
+	}
+	close(fd);
+	return ret;
+}
+
+/* References to the module, which this program has none of now. */
+static uint64_t references(void)
+{
+	char text[SYSFS_TEXT];
+	uint64_t count = 0;
+
+	if (sysfs_read("/sys/module", "towline", "refcnt", text) || size_parse(text, &count))
+		return 0;
+	return count;
+}
+
+/* ---- draining ---- */
+
+static const char *device_at(const struct options *options, size_t i)
+{
+	return json_object_get_string(json_object_array_get_idx(options->devices, i));
+}
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void pause_shortly(void)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000L };
+
+	nanosleep(&pause, NULL);
+}
+
+/* Who uses the devices; NULL: that cannot be known, and why was said. */
+static struct json_object *users_of(const struct options *options)
+{
+	struct json_object *users = json_object_new_array();
+	size_t i;
+	int ret;
+
+	for (i = 0; i < json_object_array_length(options->devices); i++) {
+		ret = add_users(device_at(options, i), users);
+		/* Nobody uses a device that has gone meanwhile. */
+		if (ret && ret != -ENOENT && ret != -ENODEV) {
+			complain(device_at(options, i), ret);
+			json_object_put(users);
+			return NULL;
+		}
+	}
+	return users;
+}
+
+/* Wait until nobody uses the devices; who does in the end, as users_of(). */
+static struct json_object *wait_for_users(const struct options *options, unsigned int seconds)
+{
+	double end = now() + seconds;
+	struct json_object *users;
+
+	for (;;) {
+		users = users_of(options);
+		if (!users || !json_object_array_length(users) || now() >= end)
+			return users;
+		json_object_put(users);
+		pause_shortly();
+	}
+}
+
+static uint64_t sessions(const struct options *options)
+{
+	uint64_t count = 0;
+	size_t i;
+
+	for (i = 0; i < json_object_array_length(options->devices); i++)
+		count += sessions_of(device_at(options, i));
+	return count;
+}
+
+/* Tell the peers, and wait until they have gone: 0 or a negative errno. */
+static int part_all(const struct options *options)
+{
+	double end = now() + PARTED_S;
+	int ret, first_error = 0;
+	size_t i;
+
+	do {
+		for (i = 0; i < json_object_array_length(options->devices); i++) {
+			ret = part(device_at(options, i));
+			if (ret && ret != -ENOENT && ret != -ENODEV && !first_error) {
+				complain(device_at(options, i), ret);
+				first_error = ret;
+			}
+		}
+		if (!first_error && sessions(options))
+			pause_shortly();
+	} while (!first_error && sessions(options) && now() < end);
+	return first_error;
+}
+
+/* All but those who have been named: may the module go?  Says why not. */
+static bool is_free(const struct options *options)
+{
+	double end = now() + PARTED_S;
+	uint64_t count;
+
+	/* What somebody had may end a moment after him. */
+	while ((sessions(options) || (!options->named && references())) && now() < end)
+		pause_shortly();
+	count = sessions(options);
+	if (count)
+		fprintf(stderr, "towline: %llu connections have not ended (towline peers)\n",
+			(unsigned long long)count);
+	else if (!options->named && (count = references()))
+		fprintf(stderr, "towline: something else uses the module: it has %llu references (fuser -v /dev/towline/*)\n",
+			(unsigned long long)count);
+	return !count;
+}
+
+static int drain(const struct options *options)
+{
+	struct json_object *users = wait_for_users(options, options->timeout_s);
+	bool left = users && json_object_array_length(users);
+
+	if (left) {
+		fprintf(stderr, "towline: after %u s there are still:\n", options->timeout_s);
+		print_users(users);
+	}
+	json_object_put(users);
+	if (!users || part_all(options))
+		return EXIT_FAILURE;
+	users = wait_for_users(options, left ? PARTED_S : 0);
+	left = users && json_object_array_length(users);
+	if (left) {
+		fprintf(stderr, "towline: not drained: when their peers had gone there were still:\n");
+		print_users(users);
+		fprintf(stderr, "towline: have them end (towline clients --end PID), and drain again; or go back (towline drain --undo)\n");
+	}
+	json_object_put(users);
+	if (!users || left || !is_free(options))
+		return EXIT_FAILURE;
+	printf("Drained: %s\n", options->named ? "nobody uses these devices." :
+	       "the module can go (modprobe -r towline).");
+	return EXIT_SUCCESS;
+}
+
+/* Begin or go back, on each device. */
+static int set_all(const struct options *options)
+{
+	const char *device;
+	int ret, status = EXIT_SUCCESS;
+	size_t i;
+
+	for (i = 0; i < json_object_array_length(options->devices); i++) {
+		device = device_at(options, i);
+		ret = sysfs_write(SYSFS_CLASS, device, "drain", options->undo ? "0" : "1");
+		if (!ret)
+			continue;
+		status = EXIT_FAILURE;
+		if (ret == -EACCES || ret == -EPERM)
+			fprintf(stderr, "towline: %s: draining takes root, with CAP_NET_ADMIN outside any container\n",
+				device);
+		else
+			complain(device, ret);
+	}
+	return status;
+}
+
+/* ---- the command ---- */
+
+/* All there are: 0 or a negative errno. */
+static int add_devices(struct json_object *devices)
+{
+	struct tow_device_list *list;
+	size_t i;
+	int ret;
+
+	ret = tow_device_list_get(&list);
+	if (ret) {
+		complain(NULL, ret);
+		return ret;
+	}
+	for (i = 0; i < tow_device_list_count(list); i++)
+		json_object_array_add(devices,
+				      json_object_new_string(tow_device_list_name(list, i)));
+	tow_device_list_free(list);
+	return 0;
+}
+
+static unsigned int parse_seconds(const char *text, struct argp_state *state)
+{
+	unsigned long seconds;
+	char *end;
+
+	errno = 0;
+	seconds = strtoul(text, &end, 10);
+	if (errno || *end || *text < '0' || *text > '9' || seconds > TIMEOUT_MAX_S)
+		argp_error(state, "'%s' is no number of seconds up to %d", text, TIMEOUT_MAX_S);
+	return (unsigned int)seconds;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *options = state->input;
+
+	switch (key) {
+	case 'u':
+		options->undo = true;
+		return 0;
+	case 't':
+		options->timeout_s = parse_seconds(arg, state);
+		return 0;
+	case ARGP_KEY_ARG:
+		options->named = true;
+		json_object_array_add(options->devices, json_object_new_string(arg));
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+int command_drain(int argc, char **argv)
+{
+	static const struct argp_option known[] = {
+		{ "timeout", 't', "SECONDS", 0, "how long who uses a device is waited for (30)", 0 },
+		{ "undo", 'u', NULL, 0, "let things begin again", 0 },
+		{ 0 },
+	};
+	static const struct argp argp = {
+		.options = known,
+		.parser = parse,
+		.args_doc = "[DEVICE...]",
+		.doc = "Let nothing new begin on devices, wait for who uses them, and tell their peers.\v"
+		       "Exit status: 0: nobody uses them, and without DEVICE modprobe -r towline "
+		       "succeeds; 1: something does, and is named.",
+	};
+	struct options options = {
+		.timeout_s = TIMEOUT_S, .devices = json_object_new_array(),
+	};
+	int status = EXIT_FAILURE;
+
+	if (!argp_parse(&argp, argc, argv, 0, NULL, &options) &&
+	    (options.named || !add_devices(options.devices)))
+		status = set_all(&options);
+	if (status == EXIT_SUCCESS && !options.undo)
+		status = drain(&options);
+	json_object_put(options.devices);
+	return status;
+}
