@@ -142,7 +142,7 @@ static inline bool tow_mtu_valid(u32 mtu)
  * @bytes_read: bytes that operations read from the peer, of all sessions
  * @operations: operations of all sessions
  * @recorder: what happened last
- * @node: its entries in sysfs and debugfs, under tow_peer_dirs.lock; NULL: none
+ * @node: its folder in sysfs, under tow_peer_dirs.lock; NULL: none
  */
 struct tow_peer {
 	struct kref		refs;
@@ -203,7 +203,7 @@ struct tow_peer {
  *	in it
  * @cq_pool: completion queues of data queue pairs
  * @partings: identifiers that wait to be destroyed
- * @dirs: the peers' entries in sysfs and debugfs
+ * @dirs: the peers' folders in sysfs
  */
 struct tow_peers {
 	/* protects by_id to stopping */
