@@ -187,6 +187,9 @@ TOW_PEER_NUMBER(reconnects, "%u", info->reconnects);
 TOW_PEER_NUMBER(bytes_written, "%lld", atomic64_read(&peer->bytes_written));
 TOW_PEER_NUMBER(bytes_read, "%lld", atomic64_read(&peer->bytes_read));
 TOW_PEER_NUMBER(operations, "%lld", atomic64_read(&peer->operations));
+TOW_PEER_NUMBER(replayed, "%lld", atomic64_read(&peer->replayed));
+TOW_PEER_NUMBER(rtt_ns, "%u", READ_ONCE(peer->rtt_ns));
+TOW_PEER_NUMBER(rtt_min_ns, "%u", READ_ONCE(peer->rtt_min_ns));
 TOW_PEER_NUMBER(last_error, "%d", info->last_error);
 
 static struct attribute *tow_peer_attrs[] = {
@@ -198,6 +201,9 @@ static struct attribute *tow_peer_attrs[] = {
 	&tow_peer_attr_bytes_written.attr,
 	&tow_peer_attr_bytes_read.attr,
 	&tow_peer_attr_operations.attr,
+	&tow_peer_attr_replayed.attr,
+	&tow_peer_attr_rtt_ns.attr,
+	&tow_peer_attr_rtt_min_ns.attr,
 	&tow_peer_attr_last_error.attr,
 	&tow_peer_attr_history.attr,
 	NULL
