@@ -444,7 +444,6 @@ static int __init tow_main_init(void)
 	ret = tow_workqueues_init();
 	if (ret)
 		return ret;
-	tow_debugfs_setup();
 	tow_sysfs_init();
 	ret = tow_device_setup();
 	if (ret)
@@ -458,7 +457,6 @@ static int __init tow_main_init(void)
 err_device_cleanup:
 	tow_device_cleanup();
 err_destroy_workqueues:
-	tow_debugfs_cleanup();
 	tow_workqueues_cleanup();
 	return ret;
 }
@@ -470,7 +468,6 @@ static void __exit tow_main_exit(void)
 	/* Before processes: queued work of queues may hold processes. */
 	tow_workqueues_cleanup();
 	tow_process_cleanup();
-	tow_debugfs_cleanup();
 }
 
 module_init(tow_main_init);

@@ -23,6 +23,9 @@ struct field {
 	const char *unit;
 };
 
+/* Where its driver counts what its port did: retransmissions, for one. */
+#define COUNTERS "hw_counters"
+
 #define FIELD(name, kind, unit) { #name, kind, offsetof(struct tow_device_attr, name), unit }
 
 static const struct field fields[] = {
@@ -133,6 +136,19 @@ static struct json_object *device_object(const struct tow_device_attr *attr)
 	return object;
 }
 
+/* Many drivers count, each what it likes; those that do not have no such folder. */
+static void add_counters(const struct tow_device_attr *attr, struct json_object *device)
+{
+	struct json_object *counters = json_object_new_object();
+	char folder[64];
+
+	snprintf(folder, sizeof(folder), "ports/%u/" COUNTERS, attr->port);
+	sysfs_add_folder("/sys/class/infiniband", attr->device_name, folder, counters);
+	/* How old they may be, in ms: a setting. */
+	json_object_object_del(counters, "lifespan");
+	json_object_object_add(device, COUNTERS, counters);
+}
+
 static void print_features(struct json_object *names)
 {
 	size_t i;
@@ -154,7 +170,7 @@ static void print_value(const struct field *field, struct json_object *value)
 		       field->unit ? field->unit : "");
 }
 
-/* The same values as in JSON, a line each, under the device's name. */
+/* The same as in JSON, a line each, under the device's name; counters without those at 0. */
 static void print_device(struct json_object *object)
 {
 	size_t i;
@@ -165,11 +181,16 @@ static void print_device(struct json_object *object)
 		print_value(&fields[i], json_object_object_get(object, fields[i].key));
 		putchar('\n');
 	}
+	json_object_object_foreach(json_object_object_get(object, COUNTERS), name, count) {
+		if (json_object_get_uint64(count))
+			printf("  %-20s %s\n", name, json_object_get_string(count));
+	}
 }
 
 static int ask_info(const char *name, const void *arg, struct json_object *answers)
 {
 	struct tow_device_attr attr = { .size = sizeof(attr) };
+	struct json_object *device;
 	struct tow_device *dev;
 	int ret;
 
@@ -179,9 +200,12 @@ static int ask_info(const char *name, const void *arg, struct json_object *answe
 		return ret;
 	ret = tow_device_query(dev, &attr);
 	tow_device_close(dev);
-	if (!ret)
-		json_object_array_add(answers, device_object(&attr));
-	return ret;
+	if (ret)
+		return ret;
+	device = device_object(&attr);
+	add_counters(&attr, device);
+	json_object_array_add(answers, device);
+	return 0;
 }
 
 static void print_all(struct json_object *devices)

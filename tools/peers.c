@@ -16,9 +16,13 @@
 /* What is done before peers are shown. */
 enum action { SHOW, CONNECT, DISCONNECT };
 
+/* An option without a letter. */
+enum { HISTORY = 256 };
+
 struct options {
 	struct choice choice;
 	enum action action;
+	bool history;
 	const char *address;
 };
 
@@ -35,7 +39,9 @@ static const char *const states[] = {
 static const char *const flag_names[] = { "loopback", "authenticated" };
 
 /* Files of a peer's that struct tow_peer_info has no field for. */
-static const char *const counts[] = { "bytes_written", "bytes_read", "operations" };
+static const char *const counts[] = {
+	"bytes_written", "bytes_read", "operations", "replayed", "rtt_ns", "rtt_min_ns",
+};
 
 #define FOLDER_TEXT (ADDRESS_TEXT + 32)
 
@@ -119,6 +125,36 @@ struct json_object *peer_object(const char *class_dir, const char *device,
 	return object;
 }
 
+/* The lines of @text, which is cut up. */
+static struct json_object *lines_object(char *text)
+{
+	struct json_object *lines = json_object_new_array();
+	char *rest = NULL, *line;
+
+	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+		json_object_array_add(lines, json_object_new_string(line));
+	return lines;
+}
+
+int peer_add_history(const char *class_dir, struct json_object *peer)
+{
+	char file[sizeof("peers//history") + FOLDER_TEXT], text[SYSFS_TEXT];
+	const char *device = text_of(peer, "device"), *name = text_of(peer, "incarnation");
+	char folder[FOLDER_TEXT];
+	int ret;
+
+	snprintf(folder, sizeof(folder), "%s", text_of(peer, "address"));
+	/* Who was never connected has none. */
+	if (!find_folder(class_dir, device, name, folder))
+		return 0;
+	snprintf(file, sizeof(file), "peers/%s/history", folder);
+	ret = sysfs_read_lines(class_dir, device, file, text);
+	if (!ret)
+		json_object_object_add(peer, "history", lines_object(text));
+	/* It may be gone by now. */
+	return find_folder(class_dir, device, name, folder) ? ret : 0;
+}
+
 static struct json_object *peer_here(const char *device, const struct tow_peer_info *info)
 {
 	return peer_object(SYSFS_CLASS, device, info);
@@ -128,7 +164,7 @@ DEFINE_ASK_LIST(peer, peer_here)
 
 /* ---- plain text ---- */
 
-#define ROW "%-10s %-26s %-10s %4s %6s %7s %7s %8s  %-28s %s\n"
+#define ROW "%-10s %-26s %-10s %4s %6s %7s %7s %9s %8s  %-28s %s\n"
 
 /* "192.0.2.1:18600"; peers that came to us may not have said their port. */
 static void place_of(struct json_object *peer, char *text, size_t room)
@@ -141,24 +177,46 @@ static void place_of(struct json_object *peer, char *text, size_t room)
 		snprintf(text, room, strchr(address, ':') ? "[%s]:%s" : "%s:%s", address, port);
 }
 
+/* "12.3 us": how long its device takes to acknowledge a message. */
+static const char *rtt_of(struct json_object *peer, char text[SIZE_TEXT])
+{
+	uint64_t ns = json_object_get_uint64(json_object_object_get(peer, "rtt_ns"));
+
+	if (!ns)
+		return "-";
+	snprintf(text, SIZE_TEXT, "%.1f us", (double)ns / 1e3);
+	return text;
+}
+
+static void print_history(struct json_object *lines)
+{
+	size_t i;
+
+	for (i = 0; i < json_object_array_length(lines); i++)
+		printf("  %s\n", json_object_get_string(json_object_array_get_idx(lines, i)));
+}
+
 static void print_peer(struct json_object *peer)
 {
+	struct json_object *history = json_object_object_get(peer, "history");
 	int error = json_object_get_int(json_object_object_get(peer, "last_error"));
 	uint64_t idle_ms = json_object_get_uint64(json_object_object_get(peer, "idle_ms"));
-	char place[ADDRESS_TEXT + 16], idle[32], flags[WORDS_TEXT];
+	char place[ADDRESS_TEXT + 16], idle[32], flags[WORDS_TEXT], rtt[SIZE_TEXT];
 
 	place_of(peer, place, sizeof(place));
 	snprintf(idle, sizeof(idle), "%" PRIu64 " s", idle_ms / 1000);
 	printf(ROW, text_of(peer, "device"), place, text_of(peer, "state"), text_of(peer, "qps"),
-	       text_of(peer, "epoch"), text_of(peer, "grants"), text_of(peer, "remotes"), idle,
-	       words_joined(json_object_object_get(peer, "flags"), flags),
+	       text_of(peer, "epoch"), text_of(peer, "grants"), text_of(peer, "remotes"),
+	       rtt_of(peer, rtt), idle, words_joined(json_object_object_get(peer, "flags"), flags),
 	       error ? tow_strerror(error) : "-");
+	if (history)
+		print_history(history);
 }
 
 static void print_head(void)
 {
-	printf(ROW, "DEVICE", "ADDRESS", "STATE", "QPS", "EPOCH", "GRANTS", "REMOTES", "IDLE",
-	       "FLAGS", "LAST ERROR");
+	printf(ROW, "DEVICE", "ADDRESS", "STATE", "QPS", "EPOCH", "GRANTS", "REMOTES", "RTT",
+	       "IDLE", "FLAGS", "LAST ERROR");
 }
 
 static void print_all(struct json_object *peers)
@@ -251,6 +309,21 @@ static int act(const struct options *options, struct json_object *answers)
 	return ret;
 }
 
+/* ---- history ---- */
+
+/* The first failure, said once: whoever may not read one may read none. */
+static int add_histories(struct json_object *peers)
+{
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; i < json_object_array_length(peers) && !ret; i++)
+		ret = peer_add_history(SYSFS_CLASS, json_object_array_get_idx(peers, i));
+	if (ret)
+		fprintf(stderr, "towline: what happened with peers: %s\n", tow_strerror(ret));
+	return ret;
+}
+
 /* ---- the command ---- */
 
 static void take_argument(struct options *options, const char *arg, struct argp_state *state)
@@ -270,6 +343,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	struct options *options = state->input;
 
 	switch (key) {
+	case HISTORY:
+		options->history = true;
+		return 0;
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &options->choice;
 		return 0;
@@ -279,6 +355,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (options->action != SHOW && !options->address)
 			argp_error(state, "which address?");
+		if (options->history && options->action == DISCONNECT)
+			argp_error(state, "--history shows peers");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -288,7 +366,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 int command_peers(int argc, char **argv)
 {
 	static const struct argp_child children[] = { { &choice_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp_option argp_options[] = {
+		{ "history", HISTORY, NULL, 0, "What happened last with each of them (as root)", 0 },
+		{ 0 },
+	};
 	static const struct argp argp = {
+		.options = argp_options,
 		.parser = parse,
 		.children = children,
 		.args_doc = "[connect|disconnect ADDR]",
@@ -308,6 +391,8 @@ int command_peers(int argc, char **argv)
 		ret = ask_devices(&options.choice, ask_peers, NULL, peers);
 	else
 		ret = act(&options, peers);
+	if (!ret && options.history)
+		ret = add_histories(peers);
 	return show_answers(&options.choice, ret, peers,
 			    options.action == DISCONNECT ? print_nothing : print_all);
 }

@@ -12,4 +12,10 @@
 struct json_object *peer_object(const char *class_dir, const char *device,
 				const struct tow_peer_info *info);
 
+/*
+ * Add to a peer, as peer_object() made it, the list "history": what happened last, a
+ * line each.  0, also if it has none, or a negative errno of towline's.
+ */
+int peer_add_history(const char *class_dir, struct json_object *peer);
+
 #endif /* TOW_TOOL_PEERS_H */

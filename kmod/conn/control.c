@@ -23,6 +23,7 @@
  * pair is destroyed.
  */
 #include <linux/jiffies.h>
+#include <linux/ktime.h>
 #include <linux/slab.h>
 
 #include "core/core.h"
@@ -44,6 +45,7 @@
  * @session: the session, which owns the buffer
  * @index: in the session's buffers
  * @mapped: @dma is valid
+ * @posted_ns: when the message was posted, by ktime_get_ns()
  * @dma: DMA address of @data
  * @data: the message, TOW_WIRE_MESSAGE_BYTES.  All buffers share one
  *	allocation, which the first one's @data frees
@@ -53,6 +55,7 @@ struct tow_buffer {
 	struct tow_session	*session;
 	unsigned int		index;
 	bool			mapped;
+	u64			posted_ns;
 	u64			dma;
 	u8			*data;
 };
@@ -188,18 +191,38 @@ static struct tow_buffer *tow_buffer_get(struct tow_session *session)
 	return &session->send[index];
 }
 
+/*
+ * A message was acknowledged after @ns.  Smoothed as TCP does (RFC 6298).  Two
+ * sessions of one peer may both be here: one of their times is lost then.
+ */
+static void tow_peer_measured(struct tow_peer *peer, u64 ns)
+{
+	u32 now = clamp_t(u64, ns, 1, U32_MAX);
+	u32 least = READ_ONCE(peer->rtt_min_ns);
+	s64 mean = READ_ONCE(peer->rtt_ns);
+
+	WRITE_ONCE(peer->rtt_ns, mean ? mean + (now - mean) / 8 : now);
+	if (!least || now < least)
+		WRITE_ONCE(peer->rtt_min_ns, now);
+}
+
 static void tow_message_sent(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct tow_session *session = cq->cq_context;
 	struct tow_buffer *buffer = container_of(wc->wr_cqe, struct tow_buffer,
 						 cqe);
+	u64 ns = ktime_get_ns() - buffer->posted_ns;
+	struct tow_peer *peer = READ_ONCE(session->peer);
 
 	clear_bit(buffer->index, &session->busy_buffers);
-	if (wc->status == IB_WC_SUCCESS)
+	if (wc->status == IB_WC_SUCCESS) {
 		WRITE_ONCE(session->heard_at, jiffies);
-	else
+		if (peer)
+			tow_peer_measured(peer, ns);
+	} else {
 		tow_session_fail(session, -ECONNRESET, TOW_WIRE_FAILED,
 				 "a message could not be sent");
+	}
 	wake_up_all(&session->wait);
 	tow_session_kick(session);
 }
@@ -244,6 +267,7 @@ static int tow_message_post(struct tow_session *session,
 	if (ret)
 		goto err_free_buffer;
 	buffer->cqe.done = tow_message_sent;
+	buffer->posted_ns = ktime_get_ns();
 	/* Before posting: the answer may come before ib_post_send() returns. */
 	WRITE_ONCE(session->credits_used, session->credits_used + 1);
 	ret = ib_post_send(session->control.id->qp, &wr, NULL);

@@ -35,7 +35,6 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/percpu-refcount.h>
-#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -662,12 +661,12 @@ void tow_process_cleanup(void);
 /* ---- the flight recorder --------------------------------------------------- */
 
 /*
- * The last events of a peer, in a ring.  Debugfs shows them; the log gets them
+ * The last events of a peer, in a ring.  Sysfs shows them; the log gets them
  * when something times out.
  */
 
 /* Events that are kept for each peer. */
-#define TOW_RECORDER_EVENTS	64
+#define TOW_RECORDER_EVENTS	32
 
 /* Events that go to the log when something times out. */
 #define TOW_RECORDER_DUMPED	16
@@ -675,17 +674,17 @@ void tow_process_cleanup(void);
 /**
  * struct tow_event - something that happened with a peer
  * @time_ns: when, by local_clock(), as in the log
- * @epoch: in which session of the peer
  * @stage: what happened, "connect: address resolved"; a string that is never
  *	freed
  * @subject: an export's, grant's or request's number, or 0
+ * @epoch: in which session of the peer
  * @error: a negative errno, or 0
  */
 struct tow_event {
 	u64		time_ns;
-	u32		epoch;
 	const char	*stage;
 	u64		subject;
+	u32		epoch;
 	int		error;
 };
 
@@ -710,7 +709,7 @@ void tow_recorder_init(struct tow_recorder *recorder, struct tow_device *dev,
 		       u64 peer);
 void tow_recorder_note(struct tow_recorder *recorder, u32 epoch,
 		       const char *stage, u64 subject, int error);
-void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file);
+int tow_recorder_show(struct tow_recorder *recorder, char *buf);
 void tow_recorder_dump(struct tow_recorder *recorder, const char *device,
 		       const char *peer, const char *why);
 

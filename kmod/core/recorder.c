@@ -13,13 +13,16 @@
 #include <linux/ratelimit.h>
 #include <linux/sched/clock.h>
 #include <linux/string.h>
+#include <linux/sysfs.h>
 #include <linux/time64.h>
 
 #include "core/core.h"
 #include "core/trace.h"
 
-/* Bytes of a line of the log or of the file, at most. */
-#define TOW_RECORDER_LINE	160
+/* Bytes of a line of the log or of the file, at most: a file is a page. */
+#define TOW_RECORDER_LINE	120
+
+static_assert(TOW_RECORDER_EVENTS * TOW_RECORDER_LINE < 4096);
 
 /* Dumps in each interval: the log must stay readable. */
 #define TOW_RECORDER_DUMPS	4
@@ -104,21 +107,25 @@ static bool tow_recorder_line(struct tow_recorder *recorder, u64 number,
 }
 
 /**
- * tow_recorder_show - write the events to a file, the oldest first
+ * tow_recorder_show - write the events to a file in sysfs, the oldest first
  * @recorder: the recorder
- * @file: where to; each event is a line
+ * @buf: where to, a page; each event is a line
+ *
+ * Return: bytes that were written.
  */
-void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file)
+int tow_recorder_show(struct tow_recorder *recorder, char *buf)
 {
 	u64 count = READ_ONCE(recorder->count);
 	char line[TOW_RECORDER_LINE];
 	u64 number;
+	int used = 0;
 
 	for (number = count - min_t(u64, count, TOW_RECORDER_EVENTS);
 	     number < count; number++) {
 		if (tow_recorder_line(recorder, number, line))
-			seq_printf(file, "%s\n", line);
+			used += sysfs_emit_at(buf, used, "%s\n", line);
 	}
+	return used;
 }
 
 /**
@@ -129,7 +136,7 @@ void tow_recorder_show(struct tow_recorder *recorder, struct seq_file *file)
  * @why: what went wrong: "revoke: not acknowledged in time"
  *
  * At most four dumps in ten seconds, of all peers together: where a hundred
- * peers fail at once the first ones suffice, and debugfs has the others'
+ * peers fail at once the first ones suffice, and sysfs has the others'
  * events.
  */
 void tow_recorder_dump(struct tow_recorder *recorder, const char *device,

@@ -141,8 +141,12 @@ static inline bool tow_mtu_valid(u32 mtu)
  * @bytes_written: bytes that operations wrote to the peer, of all sessions
  * @bytes_read: bytes that operations read from the peer, of all sessions
  * @operations: operations of all sessions
+ * @replayed: how often operations were posted again, in all sessions
+ * @rtt_ns: how long the peer's device takes to acknowledge a control message,
+ *	smoothed; 0: it never did
+ * @rtt_min_ns: the least of all times that went into @rtt_ns
  * @recorder: what happened last
- * @node: its entries in sysfs and debugfs, under tow_peer_dirs.lock; NULL: none
+ * @node: its folder in sysfs, under tow_peer_dirs.lock; NULL: none
  */
 struct tow_peer {
 	struct kref		refs;
@@ -173,6 +177,9 @@ struct tow_peer {
 	atomic64_t		bytes_written;
 	atomic64_t		bytes_read;
 	atomic64_t		operations;
+	atomic64_t		replayed;
+	u32			rtt_ns;
+	u32			rtt_min_ns;
 	struct tow_recorder	recorder;
 	struct tow_peer_node	*node;
 };
@@ -216,7 +223,7 @@ struct tow_pads {
  * @pads: for the proofs of paths
  * @cq_pool: completion queues of data queue pairs
  * @partings: identifiers that wait to be destroyed
- * @dirs: the peers' entries in sysfs and debugfs
+ * @dirs: the peers' folders in sysfs
  */
 struct tow_peers {
 	/* protects by_id to stopping */

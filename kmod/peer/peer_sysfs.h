@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Each peer's folder in sysfs and file in debugfs.
+ * Each peer's folder in sysfs.
  */
 #ifndef TOW_PEER_SYSFS_H
 #define TOW_PEER_SYSFS_H
@@ -11,41 +11,26 @@
 /* A peer's address as a file's name, with the terminating zero. */
 #define TOW_PEER_NAME_MAX	80
 
-struct dentry;
 struct kobject;
 struct tow_address;
 struct tow_device;
 struct tow_peer;
 
 /**
- * struct tow_debugfs_device - a device's folders
- * @device: /sys/kernel/debug/towline/<ibdev>; NULL: none
- * @peers: peers/ in @device
- */
-struct tow_debugfs_device {
-	struct dentry	*device;
-	struct dentry	*peers;
-};
-
-/**
- * struct tow_peer_dirs - entries of a device's peers in sysfs and debugfs
+ * struct tow_peer_dirs - folders of a device's peers in sysfs
  * @lock: protects all of this, and every peer's @node.  Held while folders are
  *	made and removed, and removing waits for readers: so no reader takes it.
  *	tow_peers.lock may be taken within
  * @peers: peers/ below the device's node; NULL: no node, or no memory
- * @debugfs: the same in debugfs
  * @nodes: struct tow_peer_node of all peers, owned
  */
 struct tow_peer_dirs {
 	/* protects the others, and tow_peer.node */
-	struct mutex			lock;
-	struct kobject			*peers;
-	struct tow_debugfs_device	debugfs;
-	struct list_head		nodes;
+	struct mutex		lock;
+	struct kobject		*peers;
+	struct list_head	nodes;
 };
 
-void tow_debugfs_setup(void);
-void tow_debugfs_cleanup(void);
 void tow_peer_dirs_init(struct tow_peer_dirs *dirs);
 void tow_peer_sysfs_device_add(struct tow_device *dev);
 void tow_peer_sysfs_device_remove(struct tow_device *dev);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a peer shows: in PEER_LIST, in the log, in sysfs and in debugfs.
+ * What a peer shows: in PEER_LIST, in the log and in sysfs.
  *
  * /sys/class/towline/<ibdev>/peers/<address>/ is a folder for each peer;
  * Documentation/ABI/testing/sysfs-class-towline describes each file.
@@ -12,24 +12,13 @@
  * exists while it is read.  For the same reason readers do not take
  * tow_peer_dirs.lock, and folders are not removed under tow_peers.lock, which
  * readers take.
- *
- * /sys/kernel/debug/towline/<ibdev>/peers/<address> is a file for each peer:
- * what happened last.  Nothing else depends on debugfs.
- *
- * Removing a debugfs file waits for its readers, and later readers of an open
- * file get -EIO, so no reader sees a peer that is gone.  debugfs functions
- * accept error pointers in the place of folders, so only NULL is checked here:
- * it would be the root.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/debugfs.h>
 #include <linux/device.h>
-#include <linux/err.h>
 #include <linux/kernel.h>
 #include <linux/kernfs.h>
 #include <linux/kobject.h>
-#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 #include <net/ipv6.h>
@@ -57,13 +46,11 @@ struct tow_peer_folder {
  * @peer: the peer, without a reference
  * @folder: its folder in sysfs, with a reference; NULL: the device has no node,
  *	or the folder could not be made
- * @record: its file in debugfs; NULL or an error: none
  */
 struct tow_peer_node {
 	struct list_head	link;
 	struct tow_peer		*peer;
 	struct tow_peer_folder	*folder;
-	struct dentry		*record;
 };
 
 /* ---- struct tow_peer_info ------------------------------------------------- */
@@ -141,80 +128,6 @@ void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info)
 	tow_session_put(session);
 }
 
-/* ---- debugfs -------------------------------------------------------------- */
-
-static struct dentry *tow_debugfs_root;
-
-/**
- * tow_debugfs_setup - make the module's folder
- */
-void tow_debugfs_setup(void)
-{
-	tow_debugfs_root = debugfs_create_dir("towline", NULL);
-}
-
-/**
- * tow_debugfs_cleanup - remove the module's folder and all in it
- */
-void tow_debugfs_cleanup(void)
-{
-	debugfs_remove_recursive(tow_debugfs_root);
-}
-
-/**
- * tow_debugfs_device_add - make a device's folders
- * @dir: where to; has no folders
- * @device: the device's name
- */
-static void tow_debugfs_device_add(struct tow_debugfs_device *dir,
-				   const char *device)
-{
-	dir->device = debugfs_create_dir(device, tow_debugfs_root);
-	dir->peers = debugfs_create_dir("peers", dir->device);
-}
-
-/**
- * tow_debugfs_device_remove - remove a device's folders and what is in them
- * @dir: the folders, if they are there
- *
- * Waits for readers of the files.
- */
-static void tow_debugfs_device_remove(struct tow_debugfs_device *dir)
-{
-	debugfs_remove_recursive(dir->device);
-	dir->device = NULL;
-	dir->peers = NULL;
-}
-
-static int tow_debugfs_peer_show(struct seq_file *file, void *unused)
-{
-	struct tow_peer *peer = file->private;
-
-	tow_recorder_show(&peer->recorder, file);
-	return 0;
-}
-DEFINE_SHOW_ATTRIBUTE(tow_debugfs_peer);
-
-/**
- * tow_debugfs_peer_add - make a peer's file
- * @dir: the device's folders
- * @name: the file's name
- * @peer: the peer; must outlive the file
- *
- * Return: the file, NULL or an error pointer; debugfs_remove() takes any of
- * these.
- */
-static struct dentry *tow_debugfs_peer_add(struct tow_debugfs_device *dir,
-					   const char *name,
-					   struct tow_peer *peer)
-{
-	/* NULL would be the root of debugfs. */
-	if (!dir->peers)
-		return NULL;
-	return debugfs_create_file(name, 0400, dir->peers, peer,
-				   &tow_debugfs_peer_fops);
-}
-
 /* ---- files ---------------------------------------------------------------- */
 
 /**
@@ -242,9 +155,17 @@ static ssize_t tow_peer_show_incarnation(struct tow_peer *peer,
 			  info->incarnation);
 }
 
-#define TOW_PEER_ATTR(_name)						\
+/* Names of exports are not in it, but their numbers: for the administrator. */
+static ssize_t tow_peer_show_history(struct tow_peer *peer,
+				     const struct tow_peer_info *info,
+				     char *buf)
+{
+	return tow_recorder_show(&peer->recorder, buf);
+}
+
+#define TOW_PEER_ATTR(_name, _mode)					\
 	static struct tow_peer_attr tow_peer_attr_##_name = {		\
-		.attr = { .name = #_name, .mode = 0444 },		\
+		.attr = { .name = #_name, .mode = (_mode) },		\
 		.show = tow_peer_show_##_name,				\
 	}
 
@@ -255,16 +176,20 @@ static ssize_t tow_peer_show_incarnation(struct tow_peer *peer,
 	{								\
 		return sysfs_emit(buf, _format "\n", _value);		\
 	}								\
-	TOW_PEER_ATTR(_name)
+	TOW_PEER_ATTR(_name, 0444)
 
-TOW_PEER_ATTR(state);
-TOW_PEER_ATTR(incarnation);
+TOW_PEER_ATTR(state, 0444);
+TOW_PEER_ATTR(incarnation, 0444);
+TOW_PEER_ATTR(history, 0400);
 TOW_PEER_NUMBER(epoch, "%u", info->epoch);
 TOW_PEER_NUMBER(qps, "%u", info->qps);
 TOW_PEER_NUMBER(reconnects, "%u", info->reconnects);
 TOW_PEER_NUMBER(bytes_written, "%lld", atomic64_read(&peer->bytes_written));
 TOW_PEER_NUMBER(bytes_read, "%lld", atomic64_read(&peer->bytes_read));
 TOW_PEER_NUMBER(operations, "%lld", atomic64_read(&peer->operations));
+TOW_PEER_NUMBER(replayed, "%lld", atomic64_read(&peer->replayed));
+TOW_PEER_NUMBER(rtt_ns, "%u", READ_ONCE(peer->rtt_ns));
+TOW_PEER_NUMBER(rtt_min_ns, "%u", READ_ONCE(peer->rtt_min_ns));
 TOW_PEER_NUMBER(last_error, "%d", info->last_error);
 
 static struct attribute *tow_peer_attrs[] = {
@@ -276,7 +201,11 @@ static struct attribute *tow_peer_attrs[] = {
 	&tow_peer_attr_bytes_written.attr,
 	&tow_peer_attr_bytes_read.attr,
 	&tow_peer_attr_operations.attr,
+	&tow_peer_attr_replayed.attr,
+	&tow_peer_attr_rtt_ns.attr,
+	&tow_peer_attr_rtt_min_ns.attr,
 	&tow_peer_attr_last_error.attr,
+	&tow_peer_attr_history.attr,
 	NULL
 };
 ATTRIBUTE_GROUPS(tow_peer);
@@ -407,14 +336,11 @@ static void tow_peer_node_show(struct tow_peer_dirs *dirs,
 			device, name, ret);
 		return;
 	}
-	node->record = tow_debugfs_peer_add(&dirs->debugfs, name, peer);
 }
 
 /* Waits for readers. */
 static void tow_peer_node_hide(struct tow_peer_node *node)
 {
-	debugfs_remove(node->record);
-	node->record = NULL;
 	if (!node->folder)
 		return;
 	kobject_del(&node->folder->kobj);
@@ -430,7 +356,6 @@ void tow_peer_dirs_init(struct tow_peer_dirs *dirs)
 {
 	mutex_init(&dirs->lock);
 	dirs->peers = NULL;
-	dirs->debugfs = (struct tow_debugfs_device){};
 	INIT_LIST_HEAD(&dirs->nodes);
 }
 
@@ -453,7 +378,6 @@ void tow_peer_sysfs_device_add(struct tow_device *dev)
 		pr_warn("%s: no folder for peers in sysfs\n", name);
 		goto out_unlock;
 	}
-	tow_debugfs_device_add(&dirs->debugfs, name);
 	list_for_each_entry(node, &dirs->nodes, link)
 		tow_peer_node_show(dirs, node);
 out_unlock:
@@ -474,7 +398,6 @@ void tow_peer_sysfs_device_remove(struct tow_device *dev)
 	mutex_lock(&dirs->lock);
 	list_for_each_entry(node, &dirs->nodes, link)
 		tow_peer_node_hide(node);
-	tow_debugfs_device_remove(&dirs->debugfs);
 	/* kobject_put() removes the folder with the last reference. */
 	kobject_put(dirs->peers);
 	dirs->peers = NULL;

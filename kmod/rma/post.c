@@ -73,6 +73,7 @@ void tow_op_begin_again(struct tow_op *op)
 	op->pieces = 0;
 	op->to_tell = op->slot;
 	tow_stat_inc(op->flow->peer->dev, TOW_STAT_REPLAYED);
+	atomic64_inc(&op->flow->peer->replayed);
 }
 
 /**

@@ -519,6 +519,57 @@ TEST_F(peers, quiet_with_fast_heartbeats)
 	EXPECT_EQ(0, after.last_error);
 }
 
+/* ---- what is seen of it ------------------------------------------------------------ */
+
+#define EVENTS_KEPT	32
+
+/* Lines of a history, each later than the one before; -1: one is not. */
+static int lines_in_order(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	double then = 0, now;
+	char line[256];
+	int lines = 0;
+
+	while (file && lines >= 0 && fgets(line, sizeof(line), file)) {
+		bool good = sscanf(line, "%lf epoch=", &now) == 1 && now >= then;
+
+		lines = good ? lines + 1 : -1;
+		then = now;
+	}
+	if (file)
+		fclose(file);
+	return lines;
+}
+
+/* It is kept without being asked for, and is no longer than it may be. */
+TEST_F(peers, history)
+{
+	struct tow_peer_info info;
+	int lines, most = 0;
+	char ready[32];
+	glob_t files;
+	__u64 again;
+
+	/* Each connection is some events at both of its ends. */
+	for (int i = 0; i < 6; i++) {
+		ASSERT_EQ(0, tow_disconnect(self->set.fd, self->peer));
+		ASSERT_EQ(0, tow_connect_self(self->set.fd, &again));
+	}
+	ASSERT_EQ(0, tow_peer_look(self->set.fd, again, &info));
+	snprintf(ready, sizeof(ready), " epoch=%u ready", info.epoch);
+	EXPECT_TRUE(tow_peer_recorded(ready));
+	ASSERT_EQ(0, glob("/sys/class/towline/*/peers/*/history", 0, NULL, &files));
+	for (size_t i = 0; i < files.gl_pathc; i++) {
+		lines = lines_in_order(files.gl_pathv[i]);
+		EXPECT_LE(1, lines);
+		EXPECT_GE(EVENTS_KEPT, lines);
+		most = lines > most ? lines : most;
+	}
+	globfree(&files);
+	EXPECT_EQ(EVENTS_KEPT, most);
+}
+
 /* ---- a node that stands still ------------------------------------------------------ */
 
 #define PROCESSORS_MAX	64

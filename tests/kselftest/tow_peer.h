@@ -127,7 +127,7 @@ static inline int tow_peer_look(int client, __u64 peer, struct tow_peer_info *in
 	return ret ? ret : -ENOENT;
 }
 
-/* What was recorded of a peer (its file in debugfs) has this in it. */
+/* What was recorded of a peer (its history in sysfs) has this in it. */
 static inline bool tow_peer_recorded(const char *text)
 {
 	bool found = false;
@@ -135,7 +135,7 @@ static inline bool tow_peer_recorded(const char *text)
 	glob_t files;
 	FILE *file;
 
-	if (glob("/sys/kernel/debug/towline/*/peers/*", 0, NULL, &files))
+	if (glob("/sys/class/towline/*/peers/*/history", 0, NULL, &files))
 		return false;
 	for (size_t i = 0; i < files.gl_pathc; i++) {
 		file = fopen(files.gl_pathv[i], "re");

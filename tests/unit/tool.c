@@ -519,11 +519,20 @@ static void test_peer_counts(void)
 	write_file("rxe0/peers/192.0.2.2@7", "bytes_written", "18446744073709551615\n");
 	write_file("rxe0/peers/192.0.2.2@7", "bytes_read", "17\n");
 	write_file("rxe0/peers/192.0.2.2@7", "operations", "\n");
+	write_file("rxe0/peers/192.0.2.2@7", "rtt_ns", "1700\n");
 	peer = peer_object(scratch, "rxe0", &info);
 	ksft_test_result(number(peer, "bytes_written") == UINT64_MAX &&
-			 number(peer, "bytes_read") == 17 &&
+			 number(peer, "bytes_read") == 17 && number(peer, "rtt_ns") == 1700 &&
 			 !json_object_object_get(peer, "operations"),
 			 "peer: counts are sysfs's, and numbers\n");
+	ksft_test_result(peer_add_history(scratch, peer) == -EPROTONOSUPPORT &&
+			 !json_object_object_get(peer, "history"),
+			 "peer: a kernel without histories says so\n");
+	write_file("rxe0/peers/192.0.2.2@7", "history",
+		   "1.000002 epoch=1 ready\n2.000003 epoch=1 broken error=-110\n");
+	ksft_test_result(!peer_add_history(scratch, peer) &&
+			 lists(peer, "history", "1.000002 epoch=1 ready,2.000003 epoch=1 broken error=-110"),
+			 "peer: its history, a line for each event\n");
 	json_object_put(peer);
 }
 
@@ -645,7 +654,7 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 8 + 3 + 4 + 1 + 3 + 4 + 2 + 3 + 3 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 8 + 3 + 4 + 1 + 3 + 4 + 4 + 3 + 3 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();
