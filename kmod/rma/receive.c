@@ -158,9 +158,10 @@ static void tow_receive_proof(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct tow_link *link = container_of(wc->wr_cqe, struct tow_link,
 					     proof_in);
+	bool sent = wc->opcode == IB_WC_RECV &&
+		    !(wc->wc_flags & IB_WC_WITH_IMM);
 
-	if (tow_receive_valid(link, wc, wc->opcode == IB_WC_RECV &&
-					!(wc->wc_flags & IB_WC_WITH_IMM),
+	if (tow_receive_valid(link, wc, sent,
 			      "what came was no proof of the path"))
 		tow_receive_proved(link, wc->byte_len);
 }
