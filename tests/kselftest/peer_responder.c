@@ -692,7 +692,7 @@ TEST_F_TIMEOUT(responder, breaks_after_each_sync, 100)
 		/* It may call once more when it has given up: it names nothing then. */
 		if (ret || !memcmp(&e.authed, &none, sizeof(none)))
 			break;
-		ret = evil_resume(&e, false);
+		ret = evil_resume(&e, 0, false);
 		syncs += !ret;
 	}
 	TH_LOG("%d sessions", syncs);
@@ -739,7 +739,6 @@ static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(respon
 	ASSERT_EQ(0, evil_patience(PAUSES_MS));
 	range.peer = self->host.work.call.peer;
 	ASSERT_EQ(0, evil_range_find(&range, self->host.fd));
-	self->host.dealt = 1;
 	ASSERT_EQ(0, tow_region_create(self->host.fd, EVIL_BYTES, &made));
 	ASSERT_EQ(0, tow_rings_make(self->host.fd, 8, 8, &rings));
 	ASSERT_EQ(0, tow_channel_open(rings.made.fd, range.peer, 0, &channel));
@@ -756,7 +755,7 @@ static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(respon
 			break;
 		evil_hang_up(&range.e);
 		ASSERT_EQ(0, evil_host_serve_again(&self->host, &range.e));
-		ASSERT_EQ(0, evil_resume(&range.e, true));
+		ASSERT_EQ(0, evil_resume(&range.e, 0, true));
 	}
 	EXPECT_EQ(BROKEN_BY_ONE, syncs);
 	ASSERT_TRUE(tow_rings_take(&rings, &cqe));

@@ -29,7 +29,6 @@ struct evil_host {
 	int fd;
 	int listener;
 	struct evil_connecting work;
-	uint64_t dealt;		/* messages that last, handled so far */
 };
 
 static inline void *evil_host_connect(void *arg)
@@ -117,14 +116,16 @@ static inline int evil_host_serve_again(struct evil_host *host, struct evil *e)
 		return ret;
 	memcpy(&auth, e->last.data + EVIL_HEADER, sizeof(auth));
 	memcpy(e->authed.tie, auth.tie, sizeof(auth.tie));
-	e->authed.dealt = host->dealt;
 	return evil_serve_step(e, EVIL_AUTHED);
 }
 
-/* From AUTHED on: to READY, and SYNC, by which operations go on; @deaf: they get no answer. */
-static inline int evil_resume(struct evil *e, bool deaf)
+/*
+ * From AUTHED on: to READY, and SYNC, by which operations go on.  @grant: the last one that we
+ * were told of; @deaf: operations get no answer.
+ */
+static inline int evil_resume(struct evil *e, uint64_t grant, bool deaf)
 {
-	const uint32_t sync[3] = { [1] = 1 };
+	const struct evil_sync sync = { .count = 1, .grant = grant };
 	__u32 unused = 0;
 	int ret = 0;
 
@@ -132,7 +133,17 @@ static inline int evil_resume(struct evil *e, bool deaf)
 		ret = evil_serve_step(e, (enum evil_stage)stage);
 	if (!ret && deaf)
 		ret = tow_test_ioctl(e->data[0], TOW_HOSTILE_DEAF, &unused);
-	return ret ? ret : evil_say(e, T_SYNC, 0, sync, sizeof(sync));
+	return ret ? ret : evil_say(e, T_SYNC, 0, &sync, EVIL_SYNC_BYTES);
+}
+
+/* The connection breaks without a word, and is made again. */
+static inline int evil_break(struct evil_host *host, struct evil *e, uint64_t grant)
+{
+	int ret;
+
+	evil_hang_up(e);
+	ret = evil_host_serve_again(host, e);
+	return ret ? ret : evil_resume(e, grant, false);
 }
 
 #endif /* TOW_EVIL_AGAIN_H */
