@@ -108,6 +108,7 @@ struct tow_directory {
  *	revoked then, and whose REVOKE is to be sent
  * @told: likewise, whose REVOKE was sent by the present session, and may not
  *	have been handled
+ * @ended_count: length of @ended and @told
  * @revoke_timer: waits for the deadline of the oldest grant of @revoked and
  *	@revokes; holds a reference to the association while it is queued
  * @cache: struct tow_remote by label: those that a call may share
@@ -150,6 +151,7 @@ struct tow_assoc_dir {
 	struct list_head	revoked;
 	struct list_head	ended;
 	struct list_head	told;
+	u32			ended_count;
 	struct delayed_work	revoke_timer;
 	/* the resolver's side */
 	struct tow_labels	cache;

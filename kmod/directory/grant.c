@@ -76,7 +76,8 @@ static u32 tow_grant_charge(const struct tow_grant *grant,
 		return TOW_WIRE_FORBIDDEN;
 	if (exported->slot && exported->grant_count)
 		return TOW_WIRE_TAKEN;
-	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count)
+	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count -
+		   assoc->dir.ended_count)
 		return TOW_WIRE_TOO_MANY;
 	/* Nothing waits for memory here, and the number is known only now. */
 	if (xa_reserve(&assoc->dir.grants, assoc->dir.last_grant + 1, GFP_ATOMIC))
@@ -162,6 +163,7 @@ static void tow_grant_end_apart(struct tow_grant *grant)
 	tow_grant_released(grant);
 	grant->exported = NULL;
 	list_add_tail(&grant->link, &grant->assoc->dir.ended);
+	grant->assoc->dir.ended_count++;
 }
 
 /* ---- two-phase revoke ----------------------------------------------------- */
@@ -290,12 +292,14 @@ static void tow_revoke_time(struct work_struct *work)
 /* Forget the grants that the peer knows to have ended. */
 static void tow_revoke_forget(struct tow_session *session)
 {
-	struct list_head *told = &session->assoc->dir.told;
+	struct tow_assoc_dir *sdir = &session->assoc->dir;
 	struct tow_grant *grant;
 
-	while ((grant = list_first_entry_or_null(told, struct tow_grant, link)) &&
+	while ((grant = list_first_entry_or_null(&sdir->told, struct tow_grant,
+						 link)) &&
 	       tow_session_handled(session, grant->mark)) {
 		list_del(&grant->link);
+		sdir->ended_count--;
 		kfree(grant);
 	}
 }

@@ -116,10 +116,11 @@ void tow_directory_assoc_apart(struct tow_assoc *assoc)
 	mutex_lock(&assoc->dir.lock);
 	assoc->dir.apart = true;
 	tow_request_drop_all(assoc);
+	/* What follows is long if programs ask for much. */
+	mutex_unlock(&dir->lock);
 	list_splice_init(&assoc->dir.told, &assoc->dir.ended);
 	tow_remote_assoc_apart(assoc);
 	mutex_unlock(&assoc->dir.lock);
-	mutex_unlock(&dir->lock);
 	tow_grant_assoc_apart(assoc);
 }
 
@@ -135,9 +136,9 @@ void tow_directory_assoc_lost(struct tow_assoc *assoc)
 	mutex_lock(&assoc->dir.lock);
 	assoc->dir.lost = true;
 	tow_request_drop_all(assoc);
+	mutex_unlock(&dir->lock);
 	tow_remote_assoc_lost(assoc);
 	mutex_unlock(&assoc->dir.lock);
-	mutex_unlock(&dir->lock);
 }
 
 /**

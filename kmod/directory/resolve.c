@@ -296,9 +296,8 @@ out_put:
 /* ---- REVOKE --------------------------------------------------------------- */
 
 /*
- * Caller holds tow_assoc_dir.lock.  A grant that is not found was released, and
- * its RELEASE is on the way; one that is ENDING will be acknowledged or
- * released.
+ * Caller holds tow_assoc_dir.lock.  A grant that is not found was released, or its
+ * answer got lost; one that is ENDING will be acknowledged or released.
  */
 static void tow_revoke_one(struct tow_assoc *assoc, u64 grant)
 {

@@ -215,6 +215,9 @@ int tow_peer_session_receive(struct tow_session *session, u8 type,
 	case TOW_WIRE_SYNC:
 		return tow_message_sync(session, body, bytes);
 	default:
+		/* Before SYNC has said which grants it was told of. */
+		if (READ_ONCE(session->syncs) && type != TOW_WIRE_REVOKE)
+			return -EPROTO;
 		return tow_directory_receive(session->assoc, type, request, body,
 					     bytes);
 	}
