@@ -256,6 +256,25 @@ TEST_F_TIMEOUT(resume, grants_not_heard_of_end, 100)
 	EXPECT_EQ(0, tow_end_handle(self->host.fd, TOW_IOCTL_UNEXPORT, self->exported));
 }
 
+/* Before a node has said of which grants it was told it asks for nothing. */
+TEST_F_TIMEOUT(resume, asks_before_sync, 60)
+{
+	long long lies = evil_count("hostile_messages");
+
+	ASSERT_EQ(0, tow_publish(self->host.fd, self->region.handle, "w", TOW_SLAB,
+				 &self->exported));
+	ASSERT_EQ(0, say_resolve(&self->e, 'w', 1, false));
+	ASSERT_LT(0, hear_resolved(&self->e, 1));
+	evil_hang_up(&self->e);
+	ASSERT_EQ(0, evil_host_serve_again(&self->host, &self->e));
+	for (int stage = EVIL_TOLD; stage <= EVIL_READY; stage++)
+		ASSERT_EQ(0, evil_serve_step(&self->e, (enum evil_stage)stage));
+	ASSERT_EQ(0, evil_heard(say_resolve(&self->e, 'w', 2, false)));
+	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&self->e));
+	EXPECT_EQ(lies + 1, evil_wait("hostile_messages", lies + 1));
+	EXPECT_EQ(0, tow_end_handle(self->host.fd, TOW_IOCTL_UNEXPORT, self->exported));
+}
+
 /* Who waits for a name asks again, and is answered once. */
 TEST_F_TIMEOUT(resume, waits_again, 100)
 {
