@@ -684,7 +684,7 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 {
 	if (!tow_message_in_place(session, type, bytes))
 		return -EPROTO;
-	if (request && (type < TOW_WIRE_RESOLVE || type > TOW_WIRE_CANCEL))
+	if (request && type != TOW_WIRE_RESOLVE_MORE && type != TOW_WIRE_CANCEL)
 		return -EPROTO;
 	switch (type) {
 	case TOW_WIRE_READY:

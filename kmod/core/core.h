@@ -413,6 +413,7 @@ extern struct workqueue_struct *tow_accept_wq;
 extern struct workqueue_struct *tow_connect_wq;
 extern struct workqueue_struct *tow_reconnect_wq;
 extern struct workqueue_struct *tow_cq_wq;
+extern struct workqueue_struct *tow_lookup_wq;
 extern struct workqueue_struct *tow_end_wq;
 
 /* device.c */

@@ -22,6 +22,8 @@ struct workqueue_struct *tow_connect_wq;
 struct workqueue_struct *tow_reconnect_wq;
 /* Reaping: work in the other queues waits for completions. */
 struct workqueue_struct *tow_cq_wq;
+/* Lookups of names: work for a program may wait for its other threads. */
+struct workqueue_struct *tow_lookup_wq;
 /* Ends of clients, which may wait for a removal, and that for work in the others. */
 struct workqueue_struct *tow_end_wq;
 
@@ -252,6 +254,7 @@ static const struct {
 	{ &tow_connect_wq, "towline_connect", WQ_UNBOUND },
 	{ &tow_reconnect_wq, "towline_reconnect", WQ_UNBOUND },
 	{ &tow_cq_wq, "towline_cq", WQ_UNBOUND | WQ_HIGHPRI },
+	{ &tow_lookup_wq, "towline_lookup", WQ_UNBOUND },
 	{ &tow_end_wq, "towline_end", WQ_UNBOUND },
 };
 

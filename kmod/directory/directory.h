@@ -5,6 +5,7 @@
  *
  *	init.c		what associations and devices call
  *	ioctl.c		programs' calls and handles
+ *	lookup.c	programs' lookups of names
  *	serve.c		the owner's side: answers to requests for names
  *	grant.c		giving and revoking grants; the end of an export
  *	export.c	exports

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Attempts to connect: at most one for each address or known peer at a time, for
- * any number of callers.  A work item makes the attempt.  Callers wait for it,
- * each with its own timeout.  When all of them have given up, the attempt makes
- * no further try.  A known peer is tried at each of its addresses.
+ * any number of seekers.  A work item makes the attempt.  A seeker is a call that
+ * waits for it, or is told when to look again.  When all of them have given up,
+ * the attempt makes no further try.  A known peer is tried at each of its
+ * addresses.
  *
  * A user's programs have a limited number of attempts at a time, and wait for
  * their turn.  Associations have attempts and worker threads of their own, so
@@ -155,7 +156,7 @@ struct tow_goal {
 
 /**
  * struct tow_attempt - an attempt to connect
- * @refs: held by the work item and by each caller that waits
+ * @refs: held by the work item and by each seeker
  * @link: in tow_peers.attempts, until @done
  * @goal: whom to connect to; the device and the peer with references
  * @charge: of the caller that began the attempt
@@ -165,7 +166,7 @@ struct tow_goal {
  * @again: the peer was connected before, and an association waits for it; this
  *	and what follows, up to @waiters, is written under tow_peers.lock
  * @deadline: when to give up, in jiffies
- * @waiters: callers that wait
+ * @waiters: seekers
  * @work: tow_attempt_work()
  * @done: @error and @peer are valid; the three are under tow_peers.lock
  * @error: the result: 0 or a negative errno
@@ -372,6 +373,7 @@ static void tow_attempt_work(struct work_struct *work)
 	struct tow_device *dev = attempt->goal.dev;
 	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer = NULL;
+	struct tow_seeker *seeker;
 	unsigned int resets = 0;
 	int ret;
 
@@ -393,6 +395,11 @@ static void tow_attempt_work(struct work_struct *work)
 	attempt->done = true;
 	list_del(&attempt->link);
 	WRITE_ONCE(peers->attempts_ended, peers->attempts_ended + 1);
+	/* Those without an attempt may begin one now. */
+	list_for_each_entry(seeker, &peers->seekers, link) {
+		if (!seeker->attempt || seeker->attempt == attempt)
+			seeker->wake(seeker);
+	}
 	mutex_unlock(&peers->lock);
 	wake_up_all(&peers->wait);
 	tow_attempt_put(attempt);
@@ -473,57 +480,89 @@ static struct tow_attempt *tow_attempt_begin(const struct tow_goal *goal,
 }
 
 /*
- * The attempt for a goal that is in progress, or a new one, with a reference for
- * the caller.  @account is whose program waits for it; NULL: an association
- * waits.  Return: ERR_PTR() as tow_attempt_new(); -ENODEV: the device is going.
+ * Caller holds tow_peers.lock.  The attempt for a goal that is in progress, or a new
+ * one, with a reference for the caller.  @account is whose program waits for it;
+ * NULL: an association waits.  Return: ERR_PTR() as tow_attempt_new(); -ENODEV: the
+ * device is going.
  */
 static struct tow_attempt *tow_attempt_join(const struct tow_goal *goal,
 					    struct tow_account *account)
 {
 	unsigned long deadline = jiffies + msecs_to_jiffies(goal->limit_ms);
-	struct tow_peers *peers = goal->dev->peers;
 	struct tow_attempt *attempt;
 
-	mutex_lock(&peers->lock);
-	attempt = tow_attempt_find(peers, goal);
+	attempt = tow_attempt_find(goal->dev->peers, goal);
 	if (!attempt)
 		attempt = tow_attempt_begin(goal, account);
-	if (!IS_ERR(attempt)) {
-		/* Tries continue until the latest deadline of all callers. */
-		if (time_after(deadline, attempt->deadline))
-			WRITE_ONCE(attempt->deadline, deadline);
-		if (account)
-			attempt->waiters++;
-		else
-			WRITE_ONCE(attempt->again, true);
-		kref_get(&attempt->refs);
-	}
-	mutex_unlock(&peers->lock);
+	if (IS_ERR(attempt))
+		return attempt;
+	/* Tries continue until the latest deadline of all callers. */
+	if (time_after(deadline, attempt->deadline))
+		WRITE_ONCE(attempt->deadline, deadline);
+	if (account)
+		attempt->waiters++;
+	else
+		WRITE_ONCE(attempt->again, true);
+	kref_get(&attempt->refs);
 	return attempt;
 }
 
+/* ---- seekers -------------------------------------------------------------- */
+
 /*
- * As tow_attempt_join() for a program, which waits up to @left jiffies until its
- * user may begin an attempt.  @left: where to: what is left.
+ * Look for a seeker's peer, without waiting: join an attempt, if it has none, or look
+ * at its result.  Return: 0; -EINPROGRESS: there is no result, or the user may not
+ * begin an attempt yet; else as tow_peer_reach().
  */
-static struct tow_attempt *tow_attempt_queue(const struct tow_goal *goal,
-					     struct tow_account *account,
-					     long *left)
+static int tow_seek(struct tow_seeker *seeker, const struct tow_goal *goal,
+		    struct tow_account *account, struct tow_peer **result)
 {
 	struct tow_peers *peers = goal->dev->peers;
 	struct tow_attempt *attempt;
-	unsigned long ended;
+	int ret = -EINPROGRESS;
 
-	do {
-		ended = READ_ONCE(peers->attempts_ended);
-		attempt = tow_attempt_join(goal, account);
-		if (attempt != ERR_PTR(-EAGAIN))
-			break;
-		*left = wait_event_interruptible_timeout(peers->wait, ended !=
-							 READ_ONCE(peers->attempts_ended),
-							 *left);
-	} while (*left > 0);
-	return *left < 0 ? ERR_PTR(-EINTR) : attempt;
+	mutex_lock(&peers->lock);
+	attempt = seeker->attempt ?: tow_attempt_join(goal, account);
+	if (!IS_ERR(attempt)) {
+		seeker->attempt = attempt;
+		if (attempt->done)
+			ret = attempt->error;
+		if (!ret) {
+			*result = attempt->peer;
+			tow_peer_get(*result);
+		}
+	} else if (attempt != ERR_PTR(-EAGAIN)) {
+		ret = PTR_ERR(attempt);
+	}
+	if (ret == -EINPROGRESS && seeker->wake && list_empty(&seeker->link))
+		list_add_tail(&seeker->link, &peers->seekers);
+	mutex_unlock(&peers->lock);
+	return ret;
+}
+
+/**
+ * tow_seeker_end - a seeker needs its attempt no more
+ * @seeker: from tow_seeker_init(); it is not woken any more
+ * @dev: the device
+ *
+ * The seeker may begin anew.
+ */
+void tow_seeker_end(struct tow_seeker *seeker, struct tow_device *dev)
+{
+	struct tow_attempt *attempt = seeker->attempt;
+	struct tow_peers *peers = dev->peers;
+
+	if (!attempt && list_empty(&seeker->link))
+		return;
+	mutex_lock(&peers->lock);
+	list_del_init(&seeker->link);
+	/* The try in progress is the last one if nobody waits. */
+	if (attempt && !--attempt->waiters && !attempt->again)
+		WRITE_ONCE(attempt->deadline, jiffies);
+	mutex_unlock(&peers->lock);
+	seeker->attempt = NULL;
+	if (attempt)
+		tow_attempt_put(attempt);
 }
 
 /*
@@ -536,30 +575,23 @@ static int tow_attempt_make(const struct tow_goal *goal,
 {
 	struct tow_peers *peers = goal->dev->peers;
 	long left = msecs_to_jiffies(timeout_ms);
-	struct tow_attempt *attempt;
+	struct tow_seeker seeker;
+	unsigned long ended;
 	int ret;
 
-	*result = NULL;
-	attempt = tow_attempt_queue(goal, account, &left);
-	if (IS_ERR(attempt))
-		return PTR_ERR(attempt);
-	left = wait_event_interruptible_timeout(peers->wait,
-						READ_ONCE(attempt->done), left);
-	mutex_lock(&peers->lock);
-	attempt->waiters--;
-	if (attempt->done) {
-		ret = attempt->error;
-		*result = ret ? NULL : attempt->peer;
-		if (*result)
-			tow_peer_get(*result);
-	} else {
-		ret = left < 0 ? -EINTR : -ETIMEDOUT;
-		/* The try in progress is the last one if nobody waits. */
-		if (!attempt->waiters && !attempt->again)
-			WRITE_ONCE(attempt->deadline, jiffies);
-	}
-	mutex_unlock(&peers->lock);
-	tow_attempt_put(attempt);
+	tow_seeker_init(&seeker, NULL);
+	do {
+		ended = READ_ONCE(peers->attempts_ended);
+		ret = tow_seek(&seeker, goal, account, result);
+		if (ret != -EINPROGRESS)
+			break;
+		left = wait_event_interruptible_timeout(peers->wait, ended !=
+							READ_ONCE(peers->attempts_ended),
+							left);
+	} while (left > 0);
+	if (ret == -EINPROGRESS)
+		ret = left < 0 ? -EINTR : tow_seeker_late(&seeker);
+	tow_seeker_end(&seeker, goal->dev);
 	return ret;
 }
 
@@ -626,12 +658,15 @@ static void tow_goal_init(struct tow_goal *goal, struct tow_peer *peer)
  */
 void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 {
+	struct tow_peers *peers = peer->dev->peers;
 	struct tow_attempt *attempt;
 	struct tow_goal goal;
 
 	tow_goal_init(&goal, peer);
 	goal.limit_ms = limit_ms;
+	mutex_lock(&peers->lock);
 	attempt = tow_attempt_join(&goal, NULL);
+	mutex_unlock(&peers->lock);
 	/* After an error the caller, an association's work item, asks again. */
 	if (!IS_ERR(attempt))
 		tow_attempt_put(attempt);
@@ -664,6 +699,39 @@ int tow_peer_use(struct tow_peer *peer, struct tow_account *account,
 	tow_peer_put(found);
 	*result = tow_peer_session(peer);
 	return *result ? 0 : -ECONNRESET;
+}
+
+/**
+ * tow_peer_use_begin - as tow_peer_use(), but do not wait
+ * @peer: the peer
+ * @account: the caller's
+ * @seeker: from tow_seeker_init(), for this peer; woken when to call again
+ * @result: where to: the session, with a reference for the caller
+ *
+ * Return: as tow_peer_use(); -EINPROGRESS: the peer is being connected, or the user
+ * may not begin that yet.
+ */
+int tow_peer_use_begin(struct tow_peer *peer, struct tow_account *account,
+		       struct tow_seeker *seeker, struct tow_session **result)
+{
+	struct tow_peer *found;
+	struct tow_goal goal;
+	int ret = 0;
+
+	*result = tow_peer_session(peer);
+	if (!*result) {
+		tow_goal_init(&goal, peer);
+		ret = tow_seek(seeker, &goal, account, &found);
+		if (ret == -EINPROGRESS)
+			return ret;
+		if (!ret) {
+			tow_peer_put(found);
+			*result = tow_peer_session(peer);
+			ret = *result ? 0 : -ECONNRESET;
+		}
+	}
+	tow_seeker_end(seeker, peer->dev);
+	return ret;
 }
 
 /**

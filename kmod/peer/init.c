@@ -31,6 +31,7 @@ int tow_peers_init(struct tow_device *dev)
 	xa_init(&peers->by_id);
 	xa_init(&peers->sessions);
 	INIT_LIST_HEAD(&peers->attempts);
+	INIT_LIST_HEAD(&peers->seekers);
 	init_waitqueue_head(&peers->wait);
 	peers->seek = tow_peer_seek;
 	tow_attempts_init(dev);

@@ -196,6 +196,33 @@ struct tow_pads {
 	u64	in;
 };
 
+ * struct tow_seeker - somebody who wants to be connected to a peer
+ * @link: in tow_peers.seekers while it is to be woken
+ * @wake: called with tow_peers.lock held when to look again; does not sleep; NULL:
+ *	the seeker waits for tow_peers.wait
+ * @attempt: the attempt that it waits for, with a reference; NULL: none, or its user
+ *	may not begin one yet
+ */
+struct tow_seeker {
+	struct list_head	link;
+	void			(*wake)(struct tow_seeker *seeker);
+	struct tow_attempt	*attempt;
+};
+
+static inline void tow_seeker_init(struct tow_seeker *seeker,
+				   void (*wake)(struct tow_seeker *seeker))
+{
+	INIT_LIST_HEAD(&seeker->link);
+	seeker->wake = wake;
+	seeker->attempt = NULL;
+}
+
+/* The error of a seeker whose time is over. */
+static inline int tow_seeker_late(const struct tow_seeker *seeker)
+{
+	return seeker->attempt ? -ETIMEDOUT : -EAGAIN;
+}
+
 /**
  * struct tow_peers - a device's peers
  * @lock: protects what follows, up to @stopping; tow_session.lock may be taken
@@ -205,6 +232,7 @@ struct tow_pads {
  * @count: peers in @by_id
  * @attempts: struct tow_attempt that are in progress
  * @attempts_ended: how many attempts have ended so far; also read without @lock
+ * @seekers: struct tow_seeker that are woken when an attempt ends
  * @sessions: sessions that are not ENDED, by number, each with a reference
  * @last_session: number of the youngest session
  * @clock: counts requests that came, sessions that became READY, and AUTH that
@@ -233,6 +261,7 @@ struct tow_peers {
 	unsigned int			count;
 	struct list_head		attempts;
 	unsigned long			attempts_ended;
+	struct list_head		seekers;
 	struct xarray			sessions;
 	u64				last_session;
 	u64				clock;
@@ -326,6 +355,9 @@ int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
 		   struct tow_peer **result);
 int tow_peer_use(struct tow_peer *peer, struct tow_account *account,
 		 u32 timeout_ms, struct tow_session **result);
+int tow_peer_use_begin(struct tow_peer *peer, struct tow_account *account,
+		       struct tow_seeker *seeker, struct tow_session **result);
+void tow_seeker_end(struct tow_seeker *seeker, struct tow_device *dev);
 void tow_peer_seek(struct tow_peer *peer, u32 limit_ms);
 void tow_peer_remember(struct tow_peer *peer,
 		       const struct tow_conn_settings *settings);

@@ -271,6 +271,38 @@ void tow_req_end(struct tow_req *entry, int status)
 	tow_reqs_end(&entry->op);
 }
 
+/**
+ * tow_req_answer - complete an entry that is not in the order, with a result
+ * @entry: from tow_reqs_take(), with its user_data; gone afterwards
+ * @status: 0 or a negative errno, for the program
+ * @result: for the program
+ *
+ * The caller has a reference to the queue, which has results.
+ */
+void tow_req_answer(struct tow_req *entry, int status,
+		    const struct tow_result *result)
+{
+	struct tow_queue *queue = entry->queue;
+	struct tow_result *to;
+	bool wake, last;
+
+	spin_lock(&queue->lock);
+	to = &queue->results[queue->cq_tail & (queue->cq_entries - 1)];
+	WRITE_ONCE(to->handle, result->handle);
+	WRITE_ONCE(to->bytes, result->bytes);
+	tow_cqe_write(queue, entry->user_data, status, 0);
+	tow_req_give_back(entry);
+	tow_queue_frees(queue);
+	wake = tow_queue_should_wake(queue);
+	last = !queue->busy;
+	spin_unlock(&queue->lock);
+	if (wake)
+		wake_up_all(&queue->wait);
+	/* This is not the last reference: the caller has one. */
+	if (last)
+		tow_queue_put(queue);
+}
+
 /* Begin a WAIT.  In process context, without a link's lock. */
 static void tow_req_wait(struct tow_req *entry)
 {

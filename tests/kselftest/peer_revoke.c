@@ -38,11 +38,11 @@ FIXTURE(revoke)
 /* It has found the export: the number of its grant; 0: something is wrong. */
 static uint64_t find(struct evil *e, char name, uint32_t request)
 {
-	uint8_t body[33] = { [20] = TOW_RIGHT_READ, [25] = 1, [32] = (uint8_t)name };
+	struct evil_resolve body = evil_resolve(name, request, TOW_RIGHT_READ);
 	uint32_t status;
 	uint64_t grant;
 
-	if (evil_say(e, T_RESOLVE, request, body, sizeof(body)) ||
+	if (evil_say(e, T_RESOLVE, 0, &body, sizeof(body)) ||
 	    evil_hear(e, EVIL_WAIT_MS) != T_RESOLVED)
 		return 0;
 	memcpy(&grant, e->last.data + EVIL_HEADER, sizeof(grant));
@@ -238,9 +238,11 @@ TEST_F(revoke, dead)
 /* A program of a job waits for a name.  0, or a negative errno. */
 static int wait_for_name(struct evil *e, uint8_t job, uint32_t request)
 {
-	uint8_t body[33] = { [0] = job, [20] = TOW_RIGHT_READ, [24] = 1, [25] = 1, [32] = 'n' };
+	struct evil_resolve body = evil_resolve('n', request, TOW_RIGHT_READ);
 
-	return evil_say(e, T_RESOLVE, request, body, sizeof(body));
+	body.job[0] = job;
+	body.wait = 1;
+	return evil_say(e, T_RESOLVE, 0, &body, sizeof(body));
 }
 
 /*
