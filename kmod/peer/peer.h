@@ -196,6 +196,7 @@ struct tow_pads {
 	u64	in;
 };
 
+/**
  * struct tow_seeker - somebody who wants to be connected to a peer
  * @link: in tow_peers.seekers while it is to be woken
  * @wake: called with tow_peers.lock held when to look again; does not sleep; NULL:
