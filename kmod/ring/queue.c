@@ -230,12 +230,12 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 		return tow_queue_enter(queue, user);
 	if (cmd == TOW_IOCTL_QUEUE_EVENT)
 		return tow_queue_event(queue, user);
-	if (cmd == TOW_IOCTL_QUEUE_RESOLVE)
-		return tow_queue_resolve(queue, user);
 	if (cmd == TOW_IOCTL_CHANNEL_CLOSE)
 		return tow_queue_channel_close(queue, user);
 	if (tow_device_draining(queue->dev))
 		return -ESHUTDOWN;
+	if (cmd == TOW_IOCTL_QUEUE_RESOLVE)
+		return tow_queue_resolve(queue, user);
 	return tow_queue_channel_open(queue, user);
 }
 
