@@ -6,9 +6,11 @@
  * the attempt makes no further try.  A known peer is tried at each of its
  * addresses.
  *
- * A user's programs have a limited number of attempts at a time, and wait for
- * their turn.  Associations have attempts and worker threads of their own, so
- * programs do not keep them from their peers.
+ * A user's programs have a limited number of places for attempts.  It is the
+ * attempt that waits for one, not its seekers: when another attempt has ended,
+ * the place goes to that of the user who has the fewest.  Associations have
+ * places and worker threads of their own, so programs do not keep them from
+ * their peers.
  *
  * If the peer is connecting to us, an attempt waits for that connection, but
  * not for ever: it may fail, so after a while the attempt tries again.
@@ -39,6 +41,9 @@
  */
 #define TOW_ATTEMPTS_MAX	64
 #define TOW_ATTEMPTS_USER	32
+
+/* Seekers that are woken before others may have tow_peers.lock. */
+#define TOW_SEEKERS_BATCH	64
 
 /*
  * After an outage, how long to wait for the answer to a request: TOW_ANSWER_MS,
@@ -156,17 +161,21 @@ struct tow_goal {
 
 /**
  * struct tow_attempt - an attempt to connect
- * @refs: held by the work item and by each seeker
+ * @refs: held by tow_peers.attempts or the work item, and by each seeker
  * @link: in tow_peers.attempts, until @done
  * @goal: whom to connect to; the device and the peer with references
- * @charge: of the caller that began the attempt
+ * @account: whose turn it waits for: of those who want it the one whose user has the
+ *	fewest attempts, with a reference; NULL: it did not have to wait
+ * @charge: for its place
  * @tried: how many of the sought peer's addresses were tried
  * @busy_ms: the pause before the next try if the peer is busy
  * @begun: when the attempt began, in jiffies
- * @again: the peer was connected before, and an association waits for it; this
- *	and what follows, up to @waiters, is written under tow_peers.lock
+ * @placed: it has its place, and @work is queued; this and what follows, up to
+ *	@seekers, is written under tow_peers.lock
+ * @again: the peer was connected before, and an association waits for it
  * @deadline: when to give up, in jiffies
- * @waiters: seekers
+ * @waiters: how many seekers
+ * @seekers: those that are to be woken
  * @work: tow_attempt_work()
  * @done: @error and @peer are valid; the three are under tow_peers.lock
  * @error: the result: 0 or a negative errno
@@ -176,13 +185,16 @@ struct tow_attempt {
 	struct kref			refs;
 	struct list_head		link;
 	struct tow_goal			goal;
+	struct tow_account		*account;
 	struct tow_charge		charge;
 	unsigned int			tried;
 	unsigned int			busy_ms;
 	unsigned long			begun;
+	bool				placed;
 	bool				again;
 	unsigned long			deadline;
 	unsigned int			waiters;
+	struct list_head		seekers;
 	struct work_struct		work;
 	bool				done;
 	int				error;
@@ -198,6 +210,8 @@ static void tow_attempt_release(struct kref *refs)
 		tow_peer_put(attempt->peer);
 	if (attempt->goal.sought)
 		tow_peer_put(attempt->goal.sought);
+	if (attempt->account)
+		tow_account_put(attempt->account);
 	tow_device_put(attempt->goal.dev);
 	kfree(attempt);
 }
@@ -267,6 +281,19 @@ static int tow_attempt_turn(struct tow_attempt *attempt)
 	return ret;
 }
 
+/* Caller holds tow_peers.lock.  As tow_peer_session(). */
+static struct tow_session *tow_peer_session_get(struct tow_peer *peer)
+{
+	struct tow_session *session = peer->session;
+
+	lockdep_assert_held(&peer->dev->peers->lock);
+	if (!session || peer->state != TOW_PEER_READY ||
+	    !tow_session_alive(session))
+		return NULL;
+	tow_session_get(session);
+	return session;
+}
+
 /* A READY peer's session, with a reference for the caller; or NULL. */
 static struct tow_session *tow_peer_session(struct tow_peer *peer)
 {
@@ -274,12 +301,7 @@ static struct tow_session *tow_peer_session(struct tow_peer *peer)
 	struct tow_session *session;
 
 	mutex_lock(&peers->lock);
-	session = peer->session;
-	if (session && peer->state == TOW_PEER_READY &&
-	    tow_session_alive(session))
-		tow_session_get(session);
-	else
-		session = NULL;
+	session = tow_peer_session_get(peer);
 	mutex_unlock(&peers->lock);
 	return session;
 }
@@ -366,6 +388,110 @@ static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 	}
 }
 
+/* ---- places --------------------------------------------------------------- */
+
+/*
+ * Caller holds tow_peers.lock.  An attempt begins, if there is a place for it.
+ * @account: whose; NULL: an association's.
+ */
+static bool tow_attempt_place(struct tow_attempt *attempt,
+			      struct tow_account *account)
+{
+	const u64 amount[TOW_RESOURCES] = {
+		[TOW_RES_ATTEMPTS]	= account ? 1 : 0,
+		[TOW_RES_RECONNECTS]	= account ? 0 : 1,
+	};
+	struct tow_goal *goal = &attempt->goal;
+
+	if (!tow_charge_try(&attempt->charge,
+			    account ?: &goal->dev->limits.device, amount))
+		return false;
+	WRITE_ONCE(attempt->placed, true);
+	attempt->begun = jiffies;
+	attempt->deadline = jiffies + msecs_to_jiffies(goal->limit_ms);
+	queue_work(account ? tow_connect_wq : tow_reconnect_wq, &attempt->work);
+	return true;
+}
+
+/* How many places has the user?  Of nested cgroups, the outermost. */
+static u64 tow_attempts_of(const struct tow_account *account)
+{
+	while (account->parent && account->parent->parent)
+		account = account->parent;
+	return READ_ONCE(account->used[TOW_RES_ATTEMPTS]);
+}
+
+/* Caller holds tow_peers.lock.  Somebody else wants an attempt that waits. */
+static void tow_attempt_wait(struct tow_attempt *attempt,
+			     struct tow_account *account)
+{
+	struct tow_account *old = attempt->account;
+
+	if (old && tow_attempts_of(old) <= tow_attempts_of(account))
+		return;
+	kref_get(&account->refs);
+	attempt->account = account;
+	if (old)
+		tow_account_put(old);
+}
+
+/* Caller holds tow_peers.lock.  Those that wait begin, as far as there are places. */
+static void tow_attempts_advance(struct tow_peers *peers)
+{
+	struct tow_attempt *attempt, *next;
+
+	do {
+		next = NULL;
+		list_for_each_entry(attempt, &peers->attempts, link) {
+			if (!attempt->placed &&
+			    (!next || tow_attempts_of(attempt->account) <
+				      tow_attempts_of(next->account)))
+				next = attempt;
+		}
+	} while (next && tow_attempt_place(next, next->account));
+}
+
+/**
+ * tow_attempts_stop - attempts that wait for their place fail
+ * @peers: the peers of a device that is going; caller holds tow_peers.lock
+ */
+void tow_attempts_stop(struct tow_peers *peers)
+{
+	struct tow_attempt *attempt;
+
+	lockdep_assert_held(&peers->lock);
+	list_for_each_entry(attempt, &peers->attempts, link) {
+		if (attempt->placed)
+			continue;
+		/* The first try fails. */
+		WRITE_ONCE(attempt->placed, true);
+		queue_work(tow_connect_wq, &attempt->work);
+	}
+}
+
+/* ---- the work item -------------------------------------------------------- */
+
+/* The attempt is done, so it gets no other seekers. */
+static void tow_attempt_wake(struct tow_attempt *attempt)
+{
+	struct tow_peers *peers = attempt->goal.dev->peers;
+	struct tow_seeker *seeker, *next;
+	int left;
+
+	do {
+		left = TOW_SEEKERS_BATCH;
+		mutex_lock(&peers->lock);
+		list_for_each_entry_safe(seeker, next, &attempt->seekers, link) {
+			list_del_init(&seeker->link);
+			seeker->wake(seeker);
+			if (!--left)
+				break;
+		}
+		mutex_unlock(&peers->lock);
+		cond_resched();
+	} while (!left);
+}
+
 static void tow_attempt_work(struct work_struct *work)
 {
 	struct tow_attempt *attempt = container_of(work, struct tow_attempt,
@@ -373,7 +499,6 @@ static void tow_attempt_work(struct work_struct *work)
 	struct tow_device *dev = attempt->goal.dev;
 	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer = NULL;
-	struct tow_seeker *seeker;
 	unsigned int resets = 0;
 	int ret;
 
@@ -388,22 +513,20 @@ static void tow_attempt_work(struct work_struct *work)
 		ret = -ENODEV;
 	else if (ret == -EALREADY)
 		ret = -ETIMEDOUT;
-	tow_uncharge(&attempt->charge);
 	mutex_lock(&peers->lock);
 	attempt->error = ret;
 	attempt->peer = peer;
-	attempt->done = true;
+	WRITE_ONCE(attempt->done, true);
 	list_del(&attempt->link);
-	WRITE_ONCE(peers->attempts_ended, peers->attempts_ended + 1);
-	/* Those without an attempt may begin one now. */
-	list_for_each_entry(seeker, &peers->seekers, link) {
-		if (!seeker->attempt || seeker->attempt == attempt)
-			seeker->wake(seeker);
-	}
+	tow_uncharge(&attempt->charge);
+	tow_attempts_advance(peers);
 	mutex_unlock(&peers->lock);
 	wake_up_all(&peers->wait);
+	tow_attempt_wake(attempt);
 	tow_attempt_put(attempt);
 }
+
+/* ---- who joins ------------------------------------------------------------ */
 
 static bool tow_attempt_is_for(const struct tow_attempt *attempt,
 			       const struct tow_goal *goal)
@@ -430,60 +553,48 @@ static struct tow_attempt *tow_attempt_find(struct tow_peers *peers,
 	return NULL;
 }
 
-/*
- * A new attempt, or ERR_PTR(-EAGAIN): the user, all users together, or all
- * associations together have as many as they may.
- */
-static struct tow_attempt *tow_attempt_new(const struct tow_goal *goal,
-					   struct tow_account *account)
-{
-	const u64 amount[TOW_RESOURCES] = {
-		[TOW_RES_ATTEMPTS]	= account ? 1 : 0,
-		[TOW_RES_RECONNECTS]	= account ? 0 : 1,
-	};
-	struct tow_attempt *attempt;
-
-	attempt = kzalloc(sizeof(*attempt), GFP_KERNEL);
-	if (!attempt)
-		return ERR_PTR(-ENOMEM);
-	if (!tow_charge_try(&attempt->charge,
-			    account ?: &goal->dev->limits.device, amount)) {
-		kfree(attempt);
-		return ERR_PTR(-EAGAIN);
-	}
-	kref_init(&attempt->refs);
-	kref_get(&goal->dev->refs);
-	if (goal->sought)
-		tow_peer_get(goal->sought);
-	attempt->goal = *goal;
-	attempt->begun = jiffies;
-	attempt->deadline = attempt->begun;
-	INIT_WORK(&attempt->work, tow_attempt_work);
-	return attempt;
-}
-
-/* Begin an attempt.  Return: as tow_attempt_new(). */
-static struct tow_attempt *tow_attempt_begin(const struct tow_goal *goal,
-					     struct tow_account *account)
+/* Caller holds tow_peers.lock.  A new attempt, without a place; or ERR_PTR(). */
+static struct tow_attempt *tow_attempt_new(const struct tow_goal *goal)
 {
 	struct tow_peers *peers = goal->dev->peers;
 	struct tow_attempt *attempt;
 
 	if (peers->stopping)
 		return ERR_PTR(-ENODEV);
-	attempt = tow_attempt_new(goal, account);
-	if (IS_ERR(attempt))
-		return attempt;
+	attempt = kzalloc(sizeof(*attempt), GFP_KERNEL);
+	if (!attempt)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&attempt->refs);
+	kref_get(&goal->dev->refs);
+	if (goal->sought)
+		tow_peer_get(goal->sought);
+	attempt->goal = *goal;
+	attempt->deadline = jiffies;
+	INIT_LIST_HEAD(&attempt->seekers);
+	INIT_WORK(&attempt->work, tow_attempt_work);
 	list_add_tail(&attempt->link, &peers->attempts);
-	queue_work(account ? tow_connect_wq : tow_reconnect_wq, &attempt->work);
 	return attempt;
 }
 
 /*
- * Caller holds tow_peers.lock.  The attempt for a goal that is in progress, or a new
- * one, with a reference for the caller.  @account is whose program waits for it;
- * NULL: an association waits.  Return: ERR_PTR() as tow_attempt_new(); -ENODEV: the
- * device is going.
+ * Caller holds tow_peers.lock.  Nobody wants an attempt any more.  If it waits it is
+ * gone, but for the caller's reference; else the try in progress is the last one.
+ */
+static void tow_attempt_unwanted(struct tow_attempt *attempt)
+{
+	if (attempt->placed) {
+		WRITE_ONCE(attempt->deadline, jiffies);
+		return;
+	}
+	list_del(&attempt->link);
+	tow_attempt_put(attempt);
+}
+
+/*
+ * Caller holds tow_peers.lock.  The attempt for a goal that there is, or a new one,
+ * with a reference for the caller.  @account is whose program waits for it; NULL: an
+ * association does.  Return: ERR_PTR(-ENOMEM); -ENODEV: the device is going; -EAGAIN:
+ * associations have no place.
  */
 static struct tow_attempt *tow_attempt_join(const struct tow_goal *goal,
 					    struct tow_account *account)
@@ -491,11 +602,20 @@ static struct tow_attempt *tow_attempt_join(const struct tow_goal *goal,
 	unsigned long deadline = jiffies + msecs_to_jiffies(goal->limit_ms);
 	struct tow_attempt *attempt;
 
-	attempt = tow_attempt_find(goal->dev->peers, goal);
-	if (!attempt)
-		attempt = tow_attempt_begin(goal, account);
+	attempt = tow_attempt_find(goal->dev->peers, goal) ?:
+		  tow_attempt_new(goal);
 	if (IS_ERR(attempt))
 		return attempt;
+	kref_get(&attempt->refs);
+	if (!attempt->placed && !tow_attempt_place(attempt, account)) {
+		if (!account) {
+			if (!attempt->waiters)
+				tow_attempt_unwanted(attempt);
+			tow_attempt_put(attempt);
+			return ERR_PTR(-EAGAIN);
+		}
+		tow_attempt_wait(attempt, account);
+	}
 	/* Tries continue until the latest deadline of all callers. */
 	if (time_after(deadline, attempt->deadline))
 		WRITE_ONCE(attempt->deadline, deadline);
@@ -503,41 +623,46 @@ static struct tow_attempt *tow_attempt_join(const struct tow_goal *goal,
 		attempt->waiters++;
 	else
 		WRITE_ONCE(attempt->again, true);
-	kref_get(&attempt->refs);
 	return attempt;
 }
 
 /* ---- seekers -------------------------------------------------------------- */
 
 /*
- * Look for a seeker's peer, without waiting: join an attempt, if it has none, or look
- * at its result.  Return: 0; -EINPROGRESS: there is no result, or the user may not
- * begin an attempt yet; else as tow_peer_reach().
+ * Caller holds tow_peers.lock.  Look for a seeker's peer, without waiting: join an
+ * attempt, if it has none, or look at its result.  Return: 0; -EINPROGRESS: there is no
+ * result; else as tow_peer_reach().
  */
 static int tow_seek(struct tow_seeker *seeker, const struct tow_goal *goal,
 		    struct tow_account *account, struct tow_peer **result)
 {
-	struct tow_peers *peers = goal->dev->peers;
 	struct tow_attempt *attempt;
-	int ret = -EINPROGRESS;
 
-	mutex_lock(&peers->lock);
 	attempt = seeker->attempt ?: tow_attempt_join(goal, account);
-	if (!IS_ERR(attempt)) {
-		seeker->attempt = attempt;
-		if (attempt->done)
-			ret = attempt->error;
-		if (!ret) {
-			*result = attempt->peer;
-			tow_peer_get(*result);
-		}
-	} else if (attempt != ERR_PTR(-EAGAIN)) {
-		ret = PTR_ERR(attempt);
+	if (IS_ERR(attempt))
+		return PTR_ERR(attempt);
+	seeker->attempt = attempt;
+	if (!attempt->done) {
+		if (seeker->wake && list_empty(&seeker->link))
+			list_add_tail(&seeker->link, &attempt->seekers);
+		return -EINPROGRESS;
 	}
-	if (ret == -EINPROGRESS && seeker->wake && list_empty(&seeker->link))
-		list_add_tail(&seeker->link, &peers->seekers);
-	mutex_unlock(&peers->lock);
-	return ret;
+	if (!attempt->error) {
+		*result = attempt->peer;
+		tow_peer_get(*result);
+	}
+	return attempt->error;
+}
+
+/**
+ * tow_seeker_late - the error of a seeker whose time is over
+ * @seeker: the seeker; it was told to look again
+ *
+ * Return: -ETIMEDOUT; -EAGAIN: the attempt had no place so far.
+ */
+int tow_seeker_late(const struct tow_seeker *seeker)
+{
+	return READ_ONCE(seeker->attempt->placed) ? -ETIMEDOUT : -EAGAIN;
 }
 
 /**
@@ -552,17 +677,28 @@ void tow_seeker_end(struct tow_seeker *seeker, struct tow_device *dev)
 	struct tow_attempt *attempt = seeker->attempt;
 	struct tow_peers *peers = dev->peers;
 
-	if (!attempt && list_empty(&seeker->link))
+	if (!attempt)
 		return;
 	mutex_lock(&peers->lock);
 	list_del_init(&seeker->link);
-	/* The try in progress is the last one if nobody waits. */
-	if (attempt && !--attempt->waiters && !attempt->again)
-		WRITE_ONCE(attempt->deadline, jiffies);
+	if (!--attempt->waiters && !attempt->again)
+		tow_attempt_unwanted(attempt);
 	mutex_unlock(&peers->lock);
 	seeker->attempt = NULL;
-	if (attempt)
-		tow_attempt_put(attempt);
+	tow_attempt_put(attempt);
+}
+
+/* As tow_seek(), with the lock. */
+static int tow_seek_once(struct tow_seeker *seeker, const struct tow_goal *goal,
+			 struct tow_account *account, struct tow_peer **result)
+{
+	struct tow_peers *peers = goal->dev->peers;
+	int ret;
+
+	mutex_lock(&peers->lock);
+	ret = tow_seek(seeker, goal, account, result);
+	mutex_unlock(&peers->lock);
+	return ret;
 }
 
 /*
@@ -574,23 +710,20 @@ static int tow_attempt_make(const struct tow_goal *goal,
 			    struct tow_peer **result)
 {
 	struct tow_peers *peers = goal->dev->peers;
-	long left = msecs_to_jiffies(timeout_ms);
 	struct tow_seeker seeker;
-	unsigned long ended;
+	long left;
 	int ret;
 
 	tow_seeker_init(&seeker, NULL);
-	do {
-		ended = READ_ONCE(peers->attempts_ended);
-		ret = tow_seek(&seeker, goal, account, result);
-		if (ret != -EINPROGRESS)
-			break;
-		left = wait_event_interruptible_timeout(peers->wait, ended !=
-							READ_ONCE(peers->attempts_ended),
-							left);
-	} while (left > 0);
-	if (ret == -EINPROGRESS)
-		ret = left < 0 ? -EINTR : tow_seeker_late(&seeker);
+	ret = tow_seek_once(&seeker, goal, account, result);
+	if (ret == -EINPROGRESS) {
+		left = wait_event_interruptible_timeout(peers->wait,
+							READ_ONCE(seeker.attempt->done),
+							msecs_to_jiffies(timeout_ms));
+		ret = tow_seek_once(&seeker, goal, account, result);
+		if (ret == -EINPROGRESS)
+			ret = left < 0 ? -EINTR : tow_seeker_late(&seeker);
+	}
 	tow_seeker_end(&seeker, goal->dev);
 	return ret;
 }
@@ -634,18 +767,20 @@ int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
 	return *result ? 0 : tow_attempt_make(&goal, account, timeout_ms, result);
 }
 
-/* To connect to a peer: as its own settings say, or the device's. */
+/*
+ * Caller holds tow_peers.lock.  To connect to a peer: as its own settings say, or the
+ * device's.
+ */
 static void tow_goal_init(struct tow_goal *goal, struct tow_peer *peer)
 {
 	struct tow_peers *peers = peer->dev->peers;
 
+	lockdep_assert_held(&peers->lock);
 	*goal = (struct tow_goal){ .dev = peer->dev, .sought = peer };
-	mutex_lock(&peers->lock);
 	if (peer->overridden)
 		goal->settings = peer->settings;
 	else
 		tow_conn_settings_read(peers, &goal->settings);
-	mutex_unlock(&peers->lock);
 	goal->limit_ms = goal->settings.reconnect_timeout_ms;
 }
 
@@ -662,9 +797,9 @@ void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 	struct tow_attempt *attempt;
 	struct tow_goal goal;
 
+	mutex_lock(&peers->lock);
 	tow_goal_init(&goal, peer);
 	goal.limit_ms = limit_ms;
-	mutex_lock(&peers->lock);
 	attempt = tow_attempt_join(&goal, NULL);
 	mutex_unlock(&peers->lock);
 	/* After an error the caller, an association's work item, asks again. */
@@ -685,14 +820,18 @@ void tow_peer_seek(struct tow_peer *peer, u32 limit_ms)
 int tow_peer_use(struct tow_peer *peer, struct tow_account *account,
 		 u32 timeout_ms, struct tow_session **result)
 {
+	struct tow_peers *peers = peer->dev->peers;
 	struct tow_peer *found;
 	struct tow_goal goal;
 	int ret;
 
-	*result = tow_peer_session(peer);
+	mutex_lock(&peers->lock);
+	*result = tow_peer_session_get(peer);
+	if (!*result)
+		tow_goal_init(&goal, peer);
+	mutex_unlock(&peers->lock);
 	if (*result)
 		return 0;
-	tow_goal_init(&goal, peer);
 	ret = tow_attempt_make(&goal, account, timeout_ms, &found);
 	if (ret)
 		return ret;
@@ -708,29 +847,31 @@ int tow_peer_use(struct tow_peer *peer, struct tow_account *account,
  * @seeker: from tow_seeker_init(), for this peer; woken when to call again
  * @result: where to: the session, with a reference for the caller
  *
- * Return: as tow_peer_use(); -EINPROGRESS: the peer is being connected, or the user
- * may not begin that yet.
+ * Return: as tow_peer_use(); -EINPROGRESS: the peer is being connected, or waits for
+ * its user's turn.
  */
 int tow_peer_use_begin(struct tow_peer *peer, struct tow_account *account,
 		       struct tow_seeker *seeker, struct tow_session **result)
 {
-	struct tow_peer *found;
+	struct tow_peers *peers = peer->dev->peers;
+	struct tow_peer *found = NULL;
 	struct tow_goal goal;
 	int ret = 0;
 
-	*result = tow_peer_session(peer);
+	mutex_lock(&peers->lock);
+	*result = tow_peer_session_get(peer);
 	if (!*result) {
 		tow_goal_init(&goal, peer);
 		ret = tow_seek(seeker, &goal, account, &found);
-		if (ret == -EINPROGRESS)
-			return ret;
-		if (!ret) {
-			tow_peer_put(found);
-			*result = tow_peer_session(peer);
-			ret = *result ? 0 : -ECONNRESET;
-		}
+		/* It was READY a moment ago. */
+		if (!ret)
+			ret = -ECONNRESET;
 	}
-	tow_seeker_end(seeker, peer->dev);
+	mutex_unlock(&peers->lock);
+	if (found)
+		tow_peer_put(found);
+	if (ret != -EINPROGRESS)
+		tow_seeker_end(seeker, peer->dev);
 	return ret;
 }
 

@@ -31,7 +31,6 @@ int tow_peers_init(struct tow_device *dev)
 	xa_init(&peers->by_id);
 	xa_init(&peers->sessions);
 	INIT_LIST_HEAD(&peers->attempts);
-	INIT_LIST_HEAD(&peers->seekers);
 	init_waitqueue_head(&peers->wait);
 	peers->seek = tow_peer_seek;
 	tow_attempts_init(dev);
@@ -70,6 +69,7 @@ void tow_peers_quiesce(struct tow_device *dev)
 	xa_for_each(&peers->sessions, index, session)
 		tow_session_fail(session, -ENODEV, TOW_WIRE_GOING,
 				 "the device is going");
+	tow_attempts_stop(peers);
 	mutex_unlock(&peers->lock);
 	wake_up_all(&peers->wait);
 	tow_listen_move(dev, 0);
