@@ -174,8 +174,7 @@ enum tow_wire_type {
  * @bytes: of the whole message
  * @type: enum tow_wire_type
  * @reserved: zero
- * @request: RESOLVE_MORE: a number of the sender's choice; CANCEL: that of the
- *	request for a name to cancel; others: zero
+ * @request: RESOLVE_MORE: a number of the sender's choice; others: zero
  * @counter: 1 for a direction's first message of a session, one more for each
  * @credits: how many of the receiver's messages the sender has handled in this
  *	session, wrapping around
@@ -285,6 +284,9 @@ static inline size_t tow_wire_resolve_bytes(u8 name_bytes)
 {
 	return sizeof(struct tow_wire_resolve) + ALIGN(name_bytes, 4);
 }
+
+/* CANCEL: the numbers of requests for names, __le32, at least one. */
+#define TOW_WIRE_CANCELS_MAX	(TOW_WIRE_BODY_BYTES / sizeof(__le32))
 
 /**
  * struct tow_wire_resolve_more - asks for segments that did not fit the answer

@@ -137,13 +137,25 @@ void tow_remote_make_valid(struct tow_remote *remote)
 	tow_remote_wake(remote, 0);
 }
 
+/* Where requests for a remote range wait: with those of its tenant. */
+static struct list_head *tow_remote_asks(struct tow_remote *remote)
+{
+	return &tow_remote_dir(remote)->asks[tow_label_tenant(&remote->label)];
+}
+
 /**
  * tow_remote_ask - request a remote range, or more of its segments
  * @remote: the remote range, ASKING; its request was not sent, or was answered
+ *
+ * What was begun is before what was not: a large range does not wait again for
+ * each of its messages.
  */
 void tow_remote_ask(struct tow_remote *remote)
 {
-	list_add_tail(&remote->link, &tow_remote_dir(remote)->asks);
+	if (remote->have)
+		list_add(&remote->link, tow_remote_asks(remote));
+	else
+		list_add_tail(&remote->link, tow_remote_asks(remote));
 	tow_assoc_kick(remote->assoc);
 }
 
@@ -380,10 +392,13 @@ static int tow_remote_join(struct tow_remote *remote, struct tow_assoc *assoc)
 
 	/* Memory may have to be waited for. */
 	lockdep_assert_not_held(&sdir->lock);
-	/* Number 0 means that there is no request. */
+	/*
+	 * Number 0 means that there is no request.  Not charged, as it may be a work
+	 * item that calls, but little: @remote is.
+	 */
 	if (xa_alloc_cyclic(&sdir->requests, &remote->number, NULL,
 			    XA_LIMIT(1, U32_MAX), &sdir->last_request,
-			    GFP_KERNEL_ACCOUNT) < 0) {
+			    GFP_KERNEL) < 0) {
 		remote->number = 0;
 		return -ENOMEM;
 	}
@@ -575,12 +590,14 @@ int tow_remote_close(struct tow_remote *remote)
 void tow_remote_assoc_init(struct tow_assoc *assoc)
 {
 	struct tow_assoc_dir *sdir = &assoc->dir;
+	unsigned int i;
 
 	/* Fails only with wrong parameters, not for want of memory. */
 	WARN_ON_ONCE(tow_labels_init(&sdir->cache));
 	xa_init_flags(&sdir->requests, XA_FLAGS_ALLOC);
 	xa_init(&sdir->remotes);
-	INIT_LIST_HEAD(&sdir->asks);
+	for (i = 0; i < TOW_TENANTS; i++)
+		INIT_LIST_HEAD(&sdir->asks[i]);
 	INIT_LIST_HEAD(&sdir->cancels);
 	INIT_LIST_HEAD(&sdir->acks);
 	INIT_LIST_HEAD(&sdir->releases);
@@ -593,19 +610,21 @@ void tow_remote_assoc_init(struct tow_assoc *assoc)
  * @assoc: the association; no session carries it; caller holds
  *	tow_assoc_dir.lock
  *
- * The peer has forgotten all requests: those that no call waits for end here.
+ * The peer has forgotten all requests: those that no call waits for end here, the others
+ * are sent again in their order, before those that were not sent.
  */
 void tow_remote_assoc_apart(struct tow_assoc *assoc)
 {
 	struct tow_assoc_dir *sdir = &assoc->dir;
-	struct tow_remote *remote;
+	struct tow_remote *remote, *next;
 	unsigned long number;
+	LIST_HEAD(again);
 
 	xa_for_each(&sdir->requests, number, remote) {
 		if (remote->state == TOW_REMOTE_ASKING) {
-			/* Unless it is there because it was not sent. */
+			/* Unless it was not sent. */
 			if (list_empty(&remote->link))
-				list_add_tail(&remote->link, &sdir->asks);
+				list_add_tail(&remote->link, &again);
 		} else {
 			/* It may be in tow_assoc_dir.cancels. */
 			if (remote->state == TOW_REMOTE_ENDED)
@@ -614,6 +633,8 @@ void tow_remote_assoc_apart(struct tow_assoc *assoc)
 		}
 		cond_resched();
 	}
+	list_for_each_entry_safe_reverse(remote, next, &again, link)
+		list_move(&remote->link, tow_remote_asks(remote));
 	sdir->asked = 0;
 	list_splice_init(&sdir->released, &sdir->releases);
 }

@@ -316,8 +316,9 @@ static int tow_answers_reserve(struct tow_assoc *assoc, const u8 *body,
 }
 
 /*
- * The message is sent again, whole, if there is no memory for one of its grants:
- * none of its answers is used then.
+ * If there is no memory for one of its grants none of its answers is used, and the
+ * session ends.  The next one's SYNC does not know these grants, so the owner ends
+ * them, and their names are asked for again.
  */
 static int tow_receive_resolved(struct tow_assoc *assoc, const u8 *body,
 				size_t bytes)
@@ -452,23 +453,44 @@ static size_t tow_fill_resolve(struct tow_remote *remote,
 	return bytes;
 }
 
+/* Whose request is sent next: tenants have it in turns.  NULL: no more may be sent. */
+static struct tow_remote *tow_ask_next(struct tow_assoc_dir *sdir)
+{
+	unsigned int i;
+
+	if (sdir->asked >= TOW_ASKED_MAX)
+		return NULL;
+	for (i = 0; i < TOW_TENANTS; i++) {
+		if (!list_empty(&sdir->asks[sdir->turn]))
+			return list_first_entry(&sdir->asks[sdir->turn],
+						struct tow_remote, link);
+		sdir->turn = (sdir->turn + 1) % TOW_TENANTS;
+	}
+	return NULL;
+}
+
+/* The request of tow_ask_next() is in a message. */
+static void tow_ask_sent(struct tow_assoc_dir *sdir, struct tow_remote *remote)
+{
+	list_del_init(&remote->link);
+	sdir->asked++;
+	sdir->turn = (sdir->turn + 1) % TOW_TENANTS;
+}
+
 /* As many requests for names as fit, in their order. */
 static size_t tow_fill_resolves(struct tow_assoc *assoc, u8 *body)
 {
 	struct tow_assoc_dir *sdir = &assoc->dir;
-	struct tow_remote *remote, *next;
+	struct tow_remote *remote;
 	size_t bytes, at = 0;
 
-	list_for_each_entry_safe(remote, next, &sdir->asks, link) {
-		if (remote->have || sdir->asked >= TOW_ASKED_MAX)
-			break;
+	while ((remote = tow_ask_next(sdir)) && !remote->have) {
 		bytes = tow_fill_resolve(remote, (void *)(body + at),
 					 TOW_WIRE_BODY_BYTES - at);
 		if (!bytes)
 			break;
 		at += bytes;
-		list_del_init(&remote->link);
-		sdir->asked++;
+		tow_ask_sent(sdir, remote);
 	}
 	return at;
 }
@@ -482,34 +504,32 @@ static size_t tow_fill_more(struct tow_remote *remote,
 	return sizeof(*body);
 }
 
-static size_t tow_fill_ask(struct tow_assoc *assoc, u8 *type, u32 *number,
-			   void *body)
+static size_t tow_fill_ask(struct tow_assoc *assoc, struct tow_remote *remote,
+			   u8 *type, u32 *number, void *body)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
-	struct tow_remote *remote = list_first_entry(&sdir->asks,
-						     struct tow_remote, link);
-
 	if (!remote->have) {
 		*type = TOW_WIRE_RESOLVE;
 		return tow_fill_resolves(assoc, body);
 	}
-	list_del_init(&remote->link);
-	sdir->asked++;
+	tow_ask_sent(&assoc->dir, remote);
 	*number = remote->number;
 	*type = TOW_WIRE_RESOLVE_MORE;
 	return tow_fill_more(remote, body);
 }
 
-static size_t tow_fill_cancel(struct tow_assoc *assoc, u8 *type,
-			      u32 *number)
+/* CANCEL: as many as fit. */
+static size_t tow_fill_cancels(struct tow_assoc *assoc, __le32 *numbers)
 {
-	struct tow_remote *remote = list_first_entry(&assoc->dir.cancels,
-						     struct tow_remote, link);
+	struct tow_remote *remote, *next;
+	u32 count = 0;
 
-	list_del_init(&remote->link);
-	*type = TOW_WIRE_CANCEL;
-	*number = remote->number;
-	return 0;
+	list_for_each_entry_safe(remote, next, &assoc->dir.cancels, link) {
+		if (count == TOW_WIRE_CANCELS_MAX)
+			break;
+		list_del_init(&remote->link);
+		numbers[count++] = cpu_to_le32(remote->number);
+	}
+	return count * sizeof(*numbers);
 }
 
 /**
@@ -526,6 +546,7 @@ size_t tow_answer_fill(struct tow_session *session, u8 *type, u32 *number,
 		       void *body)
 {
 	struct tow_assoc_dir *sdir = &session->assoc->dir;
+	struct tow_remote *next;
 
 	tow_answer_forget(session);
 	if (!list_empty(&sdir->acks)) {
@@ -536,9 +557,10 @@ size_t tow_answer_fill(struct tow_session *session, u8 *type, u32 *number,
 		*type = TOW_WIRE_RELEASE;
 		return tow_fill_grants(session, &sdir->releases, body);
 	}
-	if (!list_empty(&sdir->cancels))
-		return tow_fill_cancel(session->assoc, type, number);
-	if (!list_empty(&sdir->asks) && sdir->asked < TOW_ASKED_MAX)
-		return tow_fill_ask(session->assoc, type, number, body);
-	return 0;
+	if (!list_empty(&sdir->cancels)) {
+		*type = TOW_WIRE_CANCEL;
+		return tow_fill_cancels(session->assoc, body);
+	}
+	next = tow_ask_next(sdir);
+	return next ? tow_fill_ask(session->assoc, next, type, number, body) : 0;
 }

@@ -42,7 +42,8 @@
  * @number: the peer's number for it
  * @wait: of a RESOLVE: it is answered when the name is published
  * @status: the answer: enum tow_wire_status
- * @fresh: of a RESOLVE: the grant that may be given, until it is; else NULL
+ * @fresh: of a RESOLVE: the grant that may be given, until it is; else NULL, also if
+ *	there was no memory for it
  * @grant: number of the grant that was given, or that a RESOLVE_MORE is about
  * @first: number of the answer's first segment
  * @name: of @label
@@ -151,6 +152,10 @@ static void tow_request_resolve(struct tow_request *request)
 	u32 status = TOW_WIRE_NOT_FOUND;
 
 	tow_stat_inc(request->assoc->dev, TOW_STAT_RESOLVES);
+	if (!request->fresh) {
+		tow_request_answer(request, TOW_WIRE_NO_MEMORY);
+		return;
+	}
 	if (found) {
 		tow_request_grant(request,
 				  container_of(found, struct tow_exported,
@@ -273,7 +278,7 @@ static int tow_resolve_read(struct tow_assoc *assoc,
 {
 	struct tow_request *request;
 	struct tow_label label;
-	int bytes, ret;
+	int bytes, ret = 0;
 
 	bytes = tow_resolve_check(body, left, &label);
 	if (bytes < 0)
@@ -282,11 +287,11 @@ static int tow_resolve_read(struct tow_assoc *assoc,
 	if (!request)
 		return -ENOMEM;
 	tow_label_copy(&request->label, &label, request->name);
-	request->wait = body->wait;
+	/* Without memory for the grant it is answered at once. */
 	request->fresh = tow_grant_new(assoc, le32_to_cpu(body->rights));
-	ret = request->fresh ? 0 : -ENOMEM;
+	request->wait = body->wait && request->fresh;
 	/* Reserves the number.  EBUSY: a request with this number waits. */
-	if (!ret && request->wait)
+	if (request->wait)
 		ret = xa_insert(&assoc->dir.waiting, request->number, NULL,
 				GFP_KERNEL);
 	if (ret) {
@@ -325,8 +330,9 @@ static int tow_resolve_all(struct tow_assoc *assoc, struct list_head *requests)
 }
 
 /*
- * All requests of the message are made before one is answered: the message is
- * sent again, whole, if there is no memory for one of them.
+ * All requests of the message are made before one is answered: a message that is not
+ * well-formed is refused whole.  If there is no memory for one of them the session
+ * ends, and the peer asks again in the next one.
  */
 static int tow_receive_resolve(struct tow_assoc *assoc, const u8 *body,
 			       size_t bytes)
@@ -388,16 +394,22 @@ static int tow_receive_more(struct tow_assoc *assoc, u32 number,
 }
 
 /* A request that is not found is answered already. */
-static int tow_receive_cancel(struct tow_assoc *assoc, u32 number)
+static int tow_receive_cancel(struct tow_assoc *assoc, const __le32 *numbers,
+			      size_t bytes)
 {
 	struct tow_directory *dir = assoc->dev->directory;
 	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request;
+	size_t i;
 
+	if (bytes % sizeof(*numbers))
+		return -EPROTO;
 	mutex_lock(&dir->lock);
 	mutex_lock(&sdir->lock);
-	request = xa_load(&sdir->waiting, number);
-	if (request) {
+	for (i = 0; i < bytes / sizeof(*numbers); i++) {
+		request = xa_load(&sdir->waiting, le32_to_cpu(numbers[i]));
+		if (!request)
+			continue;
 		tow_request_wait_no_more(request);
 		tow_request_answer(request, TOW_WIRE_NOT_FOUND);
 	}
@@ -487,7 +499,7 @@ int tow_grant_receive(struct tow_assoc *assoc, u8 type, u32 number,
 	case TOW_WIRE_RESOLVE_MORE:
 		return tow_receive_more(assoc, number, body);
 	case TOW_WIRE_CANCEL:
-		return tow_receive_cancel(assoc, number);
+		return tow_receive_cancel(assoc, body, bytes);
 	default:
 		return tow_receive_grants(assoc, type, body, bytes);
 	}
