@@ -1607,14 +1607,16 @@ enum tow_cqe_flag {
 	/* it was late and is not over: another completion will say that it is */
 	TOW_CQE_HELD		= 1 << 0,
 	/* that other completion */
-	TOW_CQE_RELEASED	= 1 << 1
+	TOW_CQE_RELEASED	= 1 << 1,
+	/* QUEUE_RESOLVE has found something: there is a struct tow_result */
+	TOW_CQE_FOUND		= 1 << 2
 };
 
 /**
  * struct tow_cqe - an entry of the completion ring
  * @user_data: of the entry that has completed
  * @status: 0, or a negative errno
- * @flags: bits of enum tow_cqe_flag; 0 for an entry without a time-out
+ * @flags: bits of enum tow_cqe_flag; HELD and RELEASED: only of an entry with a time-out
  */
 struct tow_cqe {
 	__aligned_u64	user_data;
@@ -1624,7 +1626,7 @@ struct tow_cqe {
 
 /**
  * struct tow_result - what a completion of QUEUE_RESOLVE has found
- * @handle: the remote range's handle; 0: tow_cqe.status is not 0
+ * @handle: the remote range's handle; 0: TOW_CQE_FOUND is not set
  * @bytes: the range's size
  *
  * Written before the completion, and by no other one.
@@ -1934,13 +1936,15 @@ struct tow_queue_resolve {
  *
  * A call on the descriptor of a queue with TOW_QUEUE_RESULTS.  Each request is a
  * RESOLVE, and has one completion, in any order, when RESOLVE would return: @status
- * is 0 or its error, and struct tow_result has the handle.  Names of one peer share
- * messages, as do their answers.  A request is no entry of the submission ring: a FENCE
- * does not wait for it.
+ * is its error, or 0, then with TOW_CQE_FOUND, and struct tow_result has the handle.
+ * Names of one peer share messages, as do their answers.  A request is no entry of the
+ * submission ring: a FENCE does not wait for it.
  *
  * Answers how many requests were begun: those whose completions have room in the
  * completion ring; or as many as could be read.  When the queue ends, those that have
- * no answer end with ECANCELED, or ENODEV, and nothing was found.
+ * no answer end with ECANCELED, or ENODEV, and nothing was found.  When the descriptor is
+ * closed, the handles in completions from @cq_head on are given up: where the program has
+ * taken one over, and not gone on, it writes 0 there.
  *
  * Errors: EBUSY: none was begun, as there is no room for its completion; EFAULT;
  * EINVAL: @count or @request_size, or the queue has no results; EPERM: the client has

@@ -250,11 +250,11 @@ static const struct {
 } tow_workqueues[] = {
 	{ &tow_import_wq, "towline_import", WQ_UNBOUND },
 	{ &tow_wq, "towline", WQ_UNBOUND },
+	{ &tow_lookup_wq, "towline_lookup", WQ_UNBOUND },
 	{ &tow_accept_wq, "towline_accept", WQ_UNBOUND },
 	{ &tow_connect_wq, "towline_connect", WQ_UNBOUND },
 	{ &tow_reconnect_wq, "towline_reconnect", WQ_UNBOUND },
 	{ &tow_cq_wq, "towline_cq", WQ_UNBOUND | WQ_HIGHPRI },
-	{ &tow_lookup_wq, "towline_lookup", WQ_UNBOUND },
 	{ &tow_end_wq, "towline_end", WQ_UNBOUND },
 };
 

@@ -122,6 +122,22 @@ struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
 }
 
 /**
+ * tow_client_release_remote - end a handle of a remote range
+ * @client: the client
+ * @number: the handle's number
+ *
+ * Return: 0; -ENOENT: the client has no such handle; -ESTALE: the remote range was not
+ * VALID any more.
+ */
+int tow_client_release_remote(struct tow_client *client, u64 number)
+{
+	struct tow_remote *remote;
+
+	remote = tow_dir_take(client, number, &tow_remote_handle_ops);
+	return remote ? tow_remote_close(remote) : -ENOENT;
+}
+
+/**
  * tow_client_get_slot - the slot behind an export's handle
  * @client: the client
  * @number: the handle's number
@@ -325,10 +341,10 @@ const struct tow_listing tow_export_listing = {
  * @client: the client
  * @call: peer, name, rights and time-out
  *
- * Memory is charged to the caller.  tow_lookup_end() ends it.
+ * Memory is charged to the caller, also what the handle needs.  tow_lookup_end() ends it.
  *
- * Return: 0; -EINVAL, -ENOKEY, -ENOENT, -ENOMEM as TOW_IOCTL_RESOLVE: it has not
- * begun.
+ * Return: 0; -EINVAL, -ENOKEY, -ENOENT, -ENOMEM, -EPERM as TOW_IOCTL_RESOLVE: it has
+ * not begun.
  */
 int tow_lookup_begin(struct tow_lookup *lookup, struct tow_client *client,
 		     const struct tow_resolve *call)
@@ -345,34 +361,39 @@ int tow_lookup_begin(struct tow_lookup *lookup, struct tow_client *client,
 	peer = tow_peer_find(client->dev, call->peer);
 	if (!peer)
 		return -ENOENT;
-	tow_lookup_init(lookup, peer, call->timeout_ms);
-	lookup->account = client->account;
+	tow_lookup_init(lookup, client, peer, call->timeout_ms);
 	tow_label_of_client(&label, client, call->name, call->name_bytes);
 	lookup->fresh = tow_remote_new(&label, call->rights, call->timeout_ms);
 	lookup->handle = (struct tow_handle *)
 		tow_dir_handle_new(&tow_remote_handle_ops, NULL);
-	if (lookup->fresh && lookup->handle)
-		return 0;
-	tow_lookup_end(lookup);
-	return -ENOMEM;
+	ret = lookup->fresh && lookup->handle ?
+	      tow_client_reserve_handle(client, lookup->handle,
+					&lookup->number) : -ENOMEM;
+	if (ret)
+		tow_lookup_end(lookup);
+	return ret;
 }
 
 /**
  * tow_lookup_give - give what a lookup has found to its client
  * @lookup: the lookup; tow_lookup_step() has answered 0
- * @client: the client
  * @call: where to: handle and bytes
  *
- * Return: 0; -EPERM: the client has ended; -ENOMEM.
+ * Allocates nothing.
+ *
+ * Return: 0; -EPERM: the client has ended.
  */
-int tow_lookup_give(struct tow_lookup *lookup, struct tow_client *client,
-		    struct tow_resolve *call)
+int tow_lookup_give(struct tow_lookup *lookup, struct tow_resolve *call)
 {
 	int ret;
 
+	call->handle = lookup->number;
 	call->bytes = lookup->remote->bytes;
 	((struct tow_dir_handle *)lookup->handle)->object = lookup->remote;
-	ret = tow_client_add_handle(client, lookup->handle, &call->handle);
+	ret = tow_client_publish_handle(lookup->client, lookup->handle,
+					lookup->number);
+	/* The client's, or given back. */
+	lookup->number = 0;
 	if (ret)
 		return ret;
 	lookup->remote = NULL;
@@ -398,18 +419,21 @@ static void tow_resolve_wake(struct tow_lookup *lookup)
 static int tow_resolve_wait(struct tow_resolving *resolving)
 {
 	struct tow_lookup *lookup = &resolving->lookup;
-	long left;
+	long left = 0;
 	int ret;
 
 	while ((ret = tow_lookup_step(lookup)) == -EINPROGRESS) {
 		left = max(tow_lookup_left(lookup), 0L);
 		left = wait_for_completion_interruptible_timeout(&resolving->woken,
 								 left);
-		if (left < 0)
-			return -EINTR;
-		if (!left)
-			return tow_lookup_late(lookup);
+		if (left <= 0)
+			break;
 	}
+	/* Something may have come at the last moment. */
+	if (ret == -EINPROGRESS)
+		ret = tow_lookup_step(lookup);
+	if (ret == -EINPROGRESS)
+		ret = left < 0 ? -EINTR : tow_lookup_late(lookup);
 	return ret;
 }
 
@@ -428,7 +452,7 @@ int tow_call_resolve(struct tow_client *client, void *data,
 		return ret;
 	ret = tow_resolve_wait(&resolving);
 	if (!ret)
-		ret = tow_lookup_give(&resolving.lookup, client, call);
+		ret = tow_lookup_give(&resolving.lookup, call);
 	tow_lookup_end(&resolving.lookup);
 	if (ret)
 		return ret;
@@ -446,10 +470,7 @@ int tow_call_release(struct tow_client *client, void *data,
 		     const struct tow_answer *answer)
 {
 	const struct tow_release *call = data;
-	struct tow_remote *remote;
 
-	if (call->flags)
-		return -EINVAL;
-	remote = tow_dir_take(client, call->handle, &tow_remote_handle_ops);
-	return remote ? tow_remote_close(remote) : -ENOENT;
+	return call->flags ? -EINVAL :
+			     tow_client_release_remote(client, call->handle);
 }

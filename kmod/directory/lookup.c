@@ -13,14 +13,20 @@
 #include "remote.h"
 #include "session.h"
 
+/*
+ * Without a time-out the peer answers at once, if it is connected, and is not kept busy
+ * by others; but not for ever.
+ */
+#define TOW_LOOKUP_AT_ONCE_MS	60000
+
 /* Connect to the peer, and open the remote range. */
 static int tow_lookup_open(struct tow_lookup *lookup)
 {
 	struct tow_session *session;
 	int ret;
 
-	ret = tow_peer_use_begin(lookup->peer, lookup->account, &lookup->seeker,
-				 &session);
+	ret = tow_peer_use_begin(lookup->peer, lookup->client->account,
+				 &lookup->seeker, &session);
 	if (ret)
 		return ret;
 	lookup->session = session;
@@ -43,18 +49,18 @@ static void tow_lookup_close(struct tow_lookup *lookup)
 	lookup->session = NULL;
 }
 
-static void tow_lookup_seek_until(struct tow_lookup *lookup)
+/* How long to wait until the peer is connected. */
+static unsigned long tow_lookup_patience(const struct tow_lookup *lookup)
 {
 	const struct tow_conn_settings *settings =
 		&lookup->peer->dev->peers->settings;
 
-	lookup->seek_until = jiffies +
-		msecs_to_jiffies(READ_ONCE(settings->reconnect_timeout_ms));
+	return msecs_to_jiffies(READ_ONCE(settings->reconnect_timeout_ms));
 }
 
 /*
- * Has the session ended only because it was idle or replaced?  Then the lookup begins
- * anew, once.
+ * Was the association lost only because its session was idle, or was replaced?  Then the
+ * lookup begins anew, once.
  */
 static bool tow_lookup_again(struct tow_lookup *lookup, int error)
 {
@@ -63,7 +69,7 @@ static bool tow_lookup_again(struct tow_lookup *lookup, int error)
 	u32 reason;
 
 	if (!session || !error || error == -EINPROGRESS || lookup->again ||
-	    tow_session_alive(session))
+	    !READ_ONCE(session->assoc->dir.lost))
 		return false;
 	reason = READ_ONCE(session->reason);
 	if (reason != TOW_WIRE_IDLE && reason != TOW_WIRE_REPLACED)
@@ -75,7 +81,7 @@ static bool tow_lookup_again(struct tow_lookup *lookup, int error)
 		return false;
 	tow_lookup_close(lookup);
 	lookup->again = true;
-	tow_lookup_seek_until(lookup);
+	lookup->seek_until = jiffies + tow_lookup_patience(lookup);
 	return true;
 }
 
@@ -114,7 +120,7 @@ long tow_lookup_left(const struct tow_lookup *lookup)
  * tow_lookup_late - the error of a lookup whose time is over
  * @lookup: the lookup
  *
- * Return: -ETIMEDOUT; -EAGAIN: it was not its turn to connect.
+ * Return: -ETIMEDOUT; -EAGAIN: it was not its user's turn to connect.
  */
 int tow_lookup_late(const struct tow_lookup *lookup)
 {
@@ -132,29 +138,39 @@ static void tow_lookup_connected(struct tow_seeker *seeker)
 /**
  * tow_lookup_init - begin a lookup
  * @lookup: zeroed but for @wake
+ * @client: the program's
  * @peer: the peer, with a reference, which is the lookup's from now on
  * @timeout_ms: as in struct tow_resolve
  *
  * tow_lookup_end() ends it.
  */
-void tow_lookup_init(struct tow_lookup *lookup, struct tow_peer *peer,
-		     u32 timeout_ms)
+void tow_lookup_init(struct tow_lookup *lookup, struct tow_client *client,
+		     struct tow_peer *peer, u32 timeout_ms)
 {
+	unsigned long patience, answer;
+
 	tow_seeker_init(&lookup->seeker, tow_lookup_connected);
 	INIT_HLIST_NODE(&lookup->link);
 	lookup->peer = peer;
-	/* Without a time-out the peer answers at once, or the session ends. */
-	lookup->until = jiffies +
-		(!timeout_ms || timeout_ms == TOW_WAIT_FOREVER ?
-		 MAX_JIFFY_OFFSET : msecs_to_jiffies(timeout_ms));
-	tow_lookup_seek_until(lookup);
+	kref_get(&client->refs);
+	lookup->client = client;
+	patience = tow_lookup_patience(lookup);
+	if (!timeout_ms)
+		answer = patience + msecs_to_jiffies(TOW_LOOKUP_AT_ONCE_MS);
+	else if (timeout_ms == TOW_WAIT_FOREVER)
+		answer = MAX_JIFFY_OFFSET;
+	else
+		answer = msecs_to_jiffies(timeout_ms);
+	lookup->until = jiffies + answer;
+	lookup->seek_until = jiffies + patience;
 }
 
 /**
  * tow_lookup_end - end a lookup
  * @lookup: the lookup; it is not woken any more
  *
- * The remote range is closed, unless it was given to a handle.
+ * The remote range is closed, and the handle's number given back, unless the client has
+ * them.
  */
 void tow_lookup_end(struct tow_lookup *lookup)
 {
@@ -162,8 +178,11 @@ void tow_lookup_end(struct tow_lookup *lookup)
 	tow_lookup_close(lookup);
 	if (lookup->fresh)
 		tow_remote_put(lookup->fresh);
+	if (lookup->number)
+		tow_client_unreserve_handle(lookup->client, lookup->number);
 	/* tow_client_find_handle() may still see it. */
 	if (lookup->handle)
 		kfree_rcu(lookup->handle, rcu);
+	tow_client_put(lookup->client);
 	tow_peer_put(lookup->peer);
 }

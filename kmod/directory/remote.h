@@ -129,10 +129,11 @@ struct tow_remote {
  * @seeker: waits until the peer is connected
  * @link: in tow_remote.lookups of @remote
  * @peer: the peer, with a reference
- * @account: of the program, whose user's attempts to connect are limited
+ * @client: the program's, with a reference; its user's attempts to connect are limited
  * @fresh: for tow_remote_open(); NULL: it has got @remote
  * @remote: the remote range, opened; NULL: not yet, or given to a handle
  * @handle: for @remote, from tow_lookup_begin(); NULL: the client has it
+ * @number: reserved for @handle; 0: it is not
  * @session: in which @remote was opened, with a reference; NULL: not connected
  * @again: it was tried a second time
  * @seek_until: until when to wait for @session, in jiffies
@@ -143,10 +144,11 @@ struct tow_lookup {
 	struct tow_seeker	seeker;
 	struct hlist_node	link;
 	struct tow_peer		*peer;
-	struct tow_account	*account;
+	struct tow_client	*client;
 	struct tow_remote	*fresh;
 	struct tow_remote	*remote;
 	struct tow_handle	*handle;
+	u64			number;
 	struct tow_session	*session;
 	bool			again;
 	unsigned long		seek_until;
@@ -275,8 +277,8 @@ void tow_remote_end(struct tow_remote *remote, bool given_up);
 void tow_remote_forget(struct tow_remote *remote);
 
 /* lookup.c */
-void tow_lookup_init(struct tow_lookup *lookup, struct tow_peer *peer,
-		     u32 timeout_ms);
+void tow_lookup_init(struct tow_lookup *lookup, struct tow_client *client,
+		     struct tow_peer *peer, u32 timeout_ms);
 int tow_lookup_step(struct tow_lookup *lookup);
 long tow_lookup_left(const struct tow_lookup *lookup);
 int tow_lookup_late(const struct tow_lookup *lookup);
@@ -285,8 +287,7 @@ void tow_lookup_end(struct tow_lookup *lookup);
 /* ioctl.c */
 int tow_lookup_begin(struct tow_lookup *lookup, struct tow_client *client,
 		     const struct tow_resolve *call);
-int tow_lookup_give(struct tow_lookup *lookup, struct tow_client *client,
-		    struct tow_resolve *call);
+int tow_lookup_give(struct tow_lookup *lookup, struct tow_resolve *call);
 
 /* resolve.c */
 int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,

@@ -169,7 +169,8 @@ struct tow_chain {
  * @timer: expires when an entry is late, or would have been
  * @late: handles entries that are late
  * @look: handles lookups that were woken or are late
- * @look_at: when a lookup may be late, in jiffies; used by @look only
+ * @lookups: struct tow_queue_lookup that wait, by the time when they are late; used by
+ *	@look only
  * @free_work: frees the queue if the last reference is put where nobody may
  *	sleep
  *
@@ -191,8 +192,7 @@ struct tow_chain {
  * @polled: poll(2) was called: one completion is enough to wake
  * @waiting: struct tow_slot_wait of entries that have begun
  * @waited: those of @waiting that the queue's end has ended
- * @lookups: struct tow_queue_lookup that wait
- * @woken: those that were woken, or are new
+ * @woken: struct tow_queue_lookup that were woken, or are new
  * @cq: where the last operation completes, with a reference; or NULL.  Changed
  *	only by the @running thread, under the lock; compared without
  * @look_us: how long a call looks for completions before it sleeps, in
@@ -244,7 +244,7 @@ struct tow_queue {
 	struct hrtimer		timer;
 	struct work_struct	late;
 	struct delayed_work	look;
-	unsigned long		look_at;
+	struct timerqueue_head	lookups;
 	struct work_struct	free_work;
 
 	/* protects everything below */
@@ -265,7 +265,6 @@ struct tow_queue {
 	bool			polled;
 	struct list_head	waiting;
 	struct list_head	waited;
-	struct list_head	lookups;
 	struct list_head	woken;
 	struct tow_cq		*cq;
 	u32			look_us;
@@ -348,6 +347,7 @@ bool tow_queue_serve(struct tow_queue *queue);
 void tow_queue_init_lookups(struct tow_queue *queue);
 void tow_queue_end_lookups(struct tow_queue *queue);
 void tow_queue_stop_lookups(struct tow_queue *queue);
+void tow_queue_drop_found(struct tow_queue *queue, struct tow_client *client);
 long tow_queue_resolve(struct tow_queue *queue, void __user *user);
 
 /* cqe.c */
@@ -355,13 +355,14 @@ u32 tow_queue_completions(struct tow_queue *queue);
 bool tow_queue_has_room(struct tow_queue *queue);
 u32 tow_reqs_take(struct tow_queue *queue, u32 count,
 		  struct tow_req **first);
+struct tow_req *tow_req_take(struct tow_queue *queue);
 void tow_req_return(struct tow_req *entry, u32 needed);
 
 /* request.c */
 void tow_chain_end(struct tow_queue *queue, struct tow_step *rest);
 void tow_reqs_end(struct tow_op *ops);
 void tow_req_end(struct tow_req *entry, int status);
-void tow_req_answer(struct tow_req *entry, int status,
+bool tow_req_answer(struct tow_req *entry, int status,
 		    const struct tow_result *result);
 void tow_queue_init_run(struct tow_queue *queue);
 struct tow_step *tow_queue_add(struct tow_queue *queue,
