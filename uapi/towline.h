@@ -1250,7 +1250,8 @@ struct tow_resolve {
  * A peer that is IDLE or DEAD is connected to anew.
  *
  * Errors: ENOENT: no such peer, or, with a @timeout_ms of 0, no such name;
- * ETIMEDOUT: nobody exported the name in time; EACCES: the export does not have
+ * ETIMEDOUT: nobody exported the name in time, or, with a @timeout_ms of 0, the peer has
+ * not answered a minute after reconnect_timeout_ms; EACCES: the export does not have
  * those rights; EBUSY: NOTIFY: somebody else has the slot; EINVAL: rights as they
  * must not be, or a name; ESTALE: the export ended meanwhile, or that life of the
  * peer is over and another node has its address; ECONNRESET: the connection ended

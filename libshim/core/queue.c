@@ -321,14 +321,14 @@ TOW_PUBLIC int tow_channel_put(struct tow_channel *channel)
 /* ---- names ---- */
 
 /* Names that one call takes: they are on the stack. */
-#define NAMES_AT_ONCE 64U
+#define NAMES_AT_ONCE 256U
 
 static bool names_valid(const struct tow_queue *queue, const struct tow_name *names, uint32_t count)
 {
 	uint32_t i;
 
 	for (i = 0; i < count; i++)
-		if (!names[i].peer || !names[i].name ||
+		if (!names[i].peer || !names[i].name || names[i].flags || names[i].reserved ||
 		    towi_peer_device(names[i].peer) != towi_queue_of(queue)->dev)
 			return false;
 	return true;
@@ -382,8 +382,9 @@ TOW_PUBLIC int tow_queue_resolve(struct tow_queue *queue, const struct tow_name 
 TOW_PUBLIC int tow_queue_found(const struct tow_queue *queue, const struct tow_cqe *cqe,
 			       struct tow_remote **remote)
 {
-	const struct tow_result *results, *found;
 	const struct towi_queue *own;
+	struct tow_result *results, *found;
+	int ret;
 
 	if (!queue || !cqe || !remote)
 		return -EINVAL;
@@ -394,9 +395,15 @@ TOW_PUBLIC int tow_queue_found(const struct tow_queue *queue, const struct tow_c
 		return -EINVAL;
 	if (cqe->status)
 		return cqe->status;
-	results = (const struct tow_result *)((const char *)queue->ring + own->results_offset);
+	results = (struct tow_result *)((char *)queue->ring + own->results_offset);
 	found = &results[cqe - queue->cqes];
-	return towi_remote_new(own->dev, found->handle, found->bytes, remote);
+	if (!(cqe->flags & TOW_CQE_FOUND) || !found->handle)
+		return -EINVAL;
+	ret = towi_remote_new(own->dev, found->handle, found->bytes, remote);
+	/* The queue's end does not give it up. */
+	if (!ret)
+		found->handle = 0;
+	return ret;
 }
 
 /* ---- submitting, waiting ---- */

@@ -123,6 +123,8 @@ struct tow_channel {
  * @name: what name
  * @rights: bits of enum tow_right
  * @timeout_ms: how long to wait for somebody to export it
+ * @flags: 0
+ * @reserved: 0
  */
 struct tow_name {
 	uint64_t user_data;
@@ -130,6 +132,8 @@ struct tow_name {
 	const char *name;
 	uint32_t rights;
 	uint32_t timeout_ms;
+	uint32_t flags;
+	uint32_t reserved;
 };
 
 /* ---- a queue, and its channels ---- */
@@ -214,8 +218,8 @@ int tow_queue_fd(const struct tow_queue *queue);
  * Return: how many of @names were begun, from the first on: those whose completions have
  * room in the completion ring; -EBUSY when there is no room for one; -EINVAL when an
  * argument is NULL, @count is 0, @queue has no results, or a name or its peer is NULL or
- * of another device; -EPERM in a child, or when the client has ended; -ENODEV;
- * -EPROTONOSUPPORT.
+ * of another device, or its @flags or @reserved is not 0; -EPERM in a child, or when the
+ * client has ended; -ESHUTDOWN when an administrator drains the device; -ENODEV.
  */
 int tow_queue_resolve(struct tow_queue *queue, const struct tow_name *names, uint32_t count);
 
@@ -227,12 +231,14 @@ int tow_queue_resolve(struct tow_queue *queue, const struct tow_name *names, uin
  * @remote: where to put the remote range; the caller gives it up with
  *	tow_remote_release().  Left alone on failure.
  *
- * Called once for each completion: what was found and not asked for stays until the
- * device is closed.
+ * Called once for each completion.  What was found and not asked for before
+ * tow_queue_advance() stays until the device is closed; what the queue still has at its end
+ * is given up.
  *
  * Return: 0; the errors of tow_resolve(), but -EINTR; -ECANCELED when the queue has ended
- * before; -EINVAL when an argument is NULL, @queue has no results, or @cqe is not in it;
- * -ENOMEM: it may be called again; -EPERM in a child.
+ * before; -EINVAL when an argument is NULL, @queue has no results, @cqe is not in it or
+ * has found nothing, or this was called before; -ENOMEM: it may be called again; -EPERM in
+ * a child.
  */
 int tow_queue_found(const struct tow_queue *queue, const struct tow_cqe *cqe,
 		    struct tow_remote **remote);
