@@ -355,11 +355,13 @@ TEST_F(hostile, ties_that_are_none)
 TEST_F(hostile, out_of_turn)
 {
 	static const int early[] = { T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_QPS, T_CANCEL };
+	const uint32_t number = 1;
 	struct evil e;
 
 	for (size_t i = 0; i < ARRAY_SIZE(early); i++) {
 		ASSERT_EQ(0, evil_begin(&e, 1));
-		ASSERT_EQ(0, evil_say_last(&e, early[i], early[i] == T_CANCEL, NULL, 0));
+		ASSERT_EQ(0, evil_say_last(&e, early[i], 0, &number,
+					   early[i] == T_CANCEL ? sizeof(number) : 0));
 		/* Who is not refused hears nothing, and is cut off later. */
 		EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e)) {
 			TH_LOG("type %d, not authenticated", early[i]);
@@ -368,7 +370,7 @@ TEST_F(hostile, out_of_turn)
 	}
 	ASSERT_EQ(0, evil_begin(&e, 1));
 	ASSERT_EQ(0, evil_prove(&e));
-	ASSERT_EQ(0, evil_say_last(&e, T_CANCEL, 1, NULL, 0));
+	ASSERT_EQ(0, evil_say_last(&e, T_CANCEL, 0, &number, sizeof(number)));
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
 }
@@ -634,7 +636,9 @@ static const struct lie lies[] = {
 	{ "RESOLVE_MORE of the first", T_RESOLVE_MORE, 1, 16, { 1 } },
 	{ "RESOLVE_MORE with more", T_RESOLVE_MORE, 1, 16, { 1, [8] = 1, [12] = 1 } },
 	{ "RESOLVE_MORE that is long", T_RESOLVE_MORE, 1, 17, { 1, [8] = 1 } },
-	{ "CANCEL with a body", T_CANCEL, 1, 1, {} },
+	{ "CANCEL of nothing", T_CANCEL, 0, 0, {} },
+	{ "CANCEL of one and a half", T_CANCEL, 0, 6, { 1 } },
+	{ "CANCEL with a number", T_CANCEL, 1, 4, { 1 } },
 	{ "no answer", T_RESOLVED, 0, 0, {} },
 	{ "an answer to nothing", T_RESOLVED, 0, 40, { [16] = 1, [36] = 1 } },
 	{ "an answer with a number", T_RESOLVED, 1, 40, { [16] = 1, [36] = 1 } },
@@ -794,9 +798,9 @@ static int say_nonsense(struct evil *e, uint32_t round)
 	case 2:
 		return evil_say(e, T_RESOLVE, 0, names, sizeof(names));
 	case 3:
-		return evil_say(e, T_CANCEL, round - 1, NULL, 0);
+		return evil_cancel(e, round - 1);
 	case 4:
-		return evil_say(e, T_CANCEL, round * 77, NULL, 0);
+		return evil_cancel(e, round * 77);
 	default:
 		return evil_say(e, T_RESOLVE_MORE, round, body, 16);
 	}

@@ -270,6 +270,8 @@ TEST_F_TIMEOUT(revoke, names_that_one_job_waits_for, 120)
 {
 	enum { ROOM = 1024, FIRST = 1000, NOT_FOUND = 1, TOO_MANY = 4 };
 	struct unexporting work;
+	/* The first, one that was never asked for, and the first again. */
+	const uint32_t taken_back[] = { FIRST, 1, FIRST };
 	uint8_t job = 2;
 	uint32_t i;
 
@@ -286,7 +288,7 @@ TEST_F_TIMEOUT(revoke, names_that_one_job_waits_for, 120)
 		ASSERT_EQ(0, wait_for_name(&self->e, job++, FIRST + i));
 	} while (answered(&self->e, 500) == TOO_MANY);
 	/* One that is taken back makes room. */
-	ASSERT_EQ(0, evil_say(&self->e, T_CANCEL, FIRST, NULL, 0));
+	ASSERT_EQ(0, evil_say(&self->e, T_CANCEL, 0, taken_back, sizeof(taken_back)));
 	EXPECT_EQ(NOT_FOUND, answered(&self->e, EVIL_WAIT_MS));
 	ASSERT_EQ(0, wait_for_name(&self->e, 1, FIRST));
 	EXPECT_EQ(-ETIMEDOUT, answered(&self->e, 500));

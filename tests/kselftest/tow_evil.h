@@ -733,6 +733,12 @@ static inline struct evil_resolve evil_resolve(char name, uint32_t request, uint
 	};
 }
 
+/* Nobody waits for one name any more. */
+static inline int evil_cancel(struct evil *e, uint32_t request)
+{
+	return evil_say(e, T_CANCEL, 0, &request, sizeof(request));
+}
+
 /* Asks what there is not, and is answered. */
 static inline int evil_use(struct evil *e)
 {
