@@ -693,17 +693,3 @@ void tow_remote_assoc_gone(struct tow_assoc *assoc)
 		cond_resched();
 	}
 }
-
-/**
- * tow_directory_assoc_cleanup - undo tow_directory_assoc_init()
- * @assoc: without references
- */
-void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
-{
-	tow_labels_cleanup(&assoc->dir.cache);
-	/* They have nothing, but may have room that something did not get. */
-	xa_destroy(&assoc->dir.requests);
-	xa_destroy(&assoc->dir.remotes);
-	xa_destroy(&assoc->dir.waiting);
-	xa_destroy(&assoc->dir.grants);
-}

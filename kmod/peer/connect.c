@@ -402,13 +402,15 @@ static bool tow_attempt_place(struct tow_attempt *attempt,
 		[TOW_RES_RECONNECTS]	= account ? 0 : 1,
 	};
 	struct tow_goal *goal = &attempt->goal;
+	unsigned long deadline = jiffies + msecs_to_jiffies(goal->limit_ms);
 
 	if (!tow_charge_try(&attempt->charge,
 			    account ?: &goal->dev->limits.device, amount))
 		return false;
 	WRITE_ONCE(attempt->placed, true);
 	attempt->begun = jiffies;
-	attempt->deadline = jiffies + msecs_to_jiffies(goal->limit_ms);
+	if (time_after(deadline, attempt->deadline))
+		attempt->deadline = deadline;
 	queue_work(account ? tow_connect_wq : tow_reconnect_wq, &attempt->work);
 	return true;
 }
@@ -463,7 +465,7 @@ void tow_attempts_stop(struct tow_peers *peers)
 	list_for_each_entry(attempt, &peers->attempts, link) {
 		if (attempt->placed)
 			continue;
-		/* The first try fails. */
+		/* Nothing is tried any more. */
 		WRITE_ONCE(attempt->placed, true);
 		queue_work(tow_connect_wq, &attempt->work);
 	}
@@ -500,11 +502,13 @@ static void tow_attempt_work(struct work_struct *work)
 	struct tow_peers *peers = dev->peers;
 	struct tow_peer *peer = NULL;
 	unsigned int resets = 0;
-	int ret;
+	int ret = -ENODEV;
 
-	do {
+	while (!READ_ONCE(peers->stopping)) {
 		ret = tow_attempt_try(attempt, &peer);
-	} while (ret && tow_attempt_again(attempt, ret, &resets));
+		if (!ret || !tow_attempt_again(attempt, ret, &resets))
+			break;
+	}
 	/*
 	 * Loopback: the responder's error, as its device is going, may have
 	 * come first.
