@@ -231,7 +231,7 @@ TEST_F_TIMEOUT(resume, does_not_ask_in_vain, 60)
 /* A queue that looks for names of one letter, each with its own completion. */
 static int begin_names(FIXTURE_DATA(resume) *self, struct tow_rings *rings)
 {
-	static const char letters[NAMES] = "abc";
+	static const char letters[NAMES] = { 'a', 'b', 'c' };
 	struct tow_resolve_request requests[NAMES];
 	struct tow_queue_resolve call = {
 		.size = sizeof(call), .requests = (uintptr_t)requests, .count = NAMES,

@@ -131,7 +131,7 @@ TEST_F_TIMEOUT(turns, one_among_a_thousand, 60)
 
 	ASSERT_EQ(0, open_asker(&many, 1));
 	for (__u8 i = 0; i < OTHERS; i++)
-		ASSERT_EQ(0, open_asker(&others[i], 2 + i));
+		ASSERT_EQ(0, open_asker(&others[i], (__u8)(2 + i)));
 	ASSERT_EQ((int)NAMES, ask(&many, self->peer, "m", NAMES));
 	/* As many as may be are on their way. */
 	ASSERT_EQ(0, hear_names(&self->e));
