@@ -9,7 +9,8 @@
  * other harm.
  *
  * tow_reqs_take() and tow_req_take() make entries of tow_queue.free busy,
- * tow_req_give_back() makes them free again.  All busy entries share one reference to the queue.
+ * tow_req_give_back() makes them free again.  All busy entries share one
+ * reference to the queue.
  * What is done for each entry that ends is inline, in internal.h.
  */
 #include "internal.h"
