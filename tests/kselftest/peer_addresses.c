@@ -50,8 +50,8 @@ FIXTURE_TEARDOWN(addresses)
 	EXPECT_EQ(0, tow_knobs_restore(&self->knobs));
 }
 
-/* The peer that has this name: its number, and the last byte of where it is; 0: none. */
-static __u64 find(int fd, char name, char *where)
+/* The peer that has this name; false: there is none. */
+static bool look(int fd, char name, struct tow_peer_info *info)
 {
 	struct tow_peer_info entries[16] = {};
 	struct tow_peer_list call = {
@@ -60,14 +60,38 @@ static __u64 find(int fd, char name, char *where)
 	};
 
 	if (tow_test_ioctl(fd, TOW_IOCTL_PEER_LIST, &call))
-		return 0;
+		return false;
 	while (call.count--)
 		if (!(entries[call.count].flags & TOW_PEER_LOOPBACK) &&
 		    entries[call.count].incarnation[15] == (uint8_t)name) {
-			*where = (char)entries[call.count].address[15];
-			return entries[call.count].peer;
+			*info = entries[call.count];
+			return true;
 		}
-	return 0;
+	return false;
+}
+
+/* Its number, and the last byte of where it is; 0: none. */
+static __u64 find(int fd, char name, char *where)
+{
+	struct tow_peer_info info;
+
+	if (!look(fd, name, &info))
+		return 0;
+	*where = (char)info.address[15];
+	return info.peer;
+}
+
+/* A node hears READY a moment before it is so. */
+static int come(int fd, struct evil *e, char name, char address, int *reason)
+{
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
+	struct tow_peer_info info = {};
+	int ret = evil_come(e, name, address, reason);
+
+	while (!ret && !(look(fd, name, &info) && info.state == TOW_PEER_READY) &&
+	       tow_patient(&patience))
+		tow_test_sleep_ms(10);
+	return ret;
 }
 
 static __u64 number_of(int fd, char name)
@@ -95,14 +119,14 @@ TEST_F_TIMEOUT(addresses, that_is_anothers_now, 60)
 	__u64 p;
 	int reason;
 
-	ASSERT_EQ(0, evil_come(&self->p, 'p', 'a', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->p, 'p', 'a', &reason));
 	evil_end(&self->p);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, evil_come(&self->p, 'p', 'b', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->p, 'p', 'b', &reason));
 	p = find(self->fd, 'p', &where);
 	ASSERT_NE(0, p);
 	EXPECT_EQ('b', where);
-	ASSERT_EQ(0, evil_come(&self->q, 'q', 'a', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->q, 'q', 'a', &reason));
 	EXPECT_EQ(0, evil_use(&self->p));
 	EXPECT_EQ(0, evil_use(&self->q));
 	EXPECT_EQ(p, number_of(self->fd, 'p'));
@@ -122,10 +146,10 @@ TEST_F_TIMEOUT(addresses, nobody_is_taken_for_who_was_there, 60)
 	__u64 p, found;
 	int reason;
 
-	ASSERT_EQ(0, evil_come(&self->p, 'p', 'a', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->p, 'p', 'a', &reason));
 	evil_end(&self->p);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, evil_come(&self->p, 'p', 'b', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->p, 'p', 'b', &reason));
 	p = number_of(self->fd, 'p');
 	EXPECT_EQ(p, found_at(self->fd, 'b'));
 	found = found_at(self->fd, 'a');
@@ -141,8 +165,8 @@ TEST_F_TIMEOUT(addresses, two_that_swap, 60)
 	__u64 first, second;
 	int reason;
 
-	ASSERT_EQ(0, evil_come(&p, 'p', 'a', &reason));
-	ASSERT_EQ(0, evil_come(&q, 'q', 'b', &reason));
+	ASSERT_EQ(0, come(self->fd, &p, 'p', 'a', &reason));
+	ASSERT_EQ(0, come(self->fd, &q, 'q', 'b', &reason));
 	first = number_of(self->fd, 'p');
 	second = number_of(self->fd, 'q');
 	ASSERT_EQ(0, evil_use(&p));
@@ -151,9 +175,9 @@ TEST_F_TIMEOUT(addresses, two_that_swap, 60)
 	evil_hang_up(&p);
 	evil_hang_up(&q);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, evil_come(&self->q, 'q', 'a', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->q, 'q', 'a', &reason));
 	EXPECT_EQ(first, number_of(self->fd, 'p'));
-	ASSERT_EQ(0, evil_come(&self->p, 'p', 'b', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->p, 'p', 'b', &reason));
 	EXPECT_EQ(first, number_of(self->fd, 'p'));
 	EXPECT_EQ(second, number_of(self->fd, 'q'));
 	EXPECT_EQ(0, evil_use(&self->p));
@@ -166,13 +190,13 @@ TEST_F_TIMEOUT(addresses, another_life, 60)
 	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	int reason;
 
-	ASSERT_EQ(0, evil_come(&self->p, 'p', 'b', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->p, 'p', 'b', &reason));
 	evil_end(&self->p);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, evil_come(&self->p, 'p', 'a', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->p, 'p', 'a', &reason));
 	evil_hang_up(&self->p);
 	ASSERT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, evil_come(&self->q, 'q', 'a', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->q, 'q', 'a', &reason));
 	/* It hears READY a moment before the other one is forgotten. */
 	while (number_of(self->fd, 'p') && tow_patient(&patience))
 		tow_test_sleep_ms(10);
@@ -189,7 +213,7 @@ TEST_F_TIMEOUT(addresses, a_node_that_is_another, 60)
 	struct evil thief;
 	int reason;
 
-	ASSERT_EQ(0, evil_come(&self->p, 'p', 'a', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->p, 'p', 'a', &reason));
 	ASSERT_EQ(0, evil_use(&self->p));
 	EXPECT_EQ(-ECONNREFUSED, evil_come(&thief, 'p', 'b', &reason));
 	EXPECT_EQ(R_BUSY, reason);
@@ -199,7 +223,7 @@ TEST_F_TIMEOUT(addresses, a_node_that_is_another, 60)
 	/* Whoever is to wait was not refused. */
 	EXPECT_EQ(refused, evil_count("auth_refused"));
 	tow_test_sleep_ms(SILENT_MS);
-	ASSERT_EQ(0, evil_come(&self->q, 'p', 'b', &reason));
+	ASSERT_EQ(0, come(self->fd, &self->q, 'p', 'b', &reason));
 	EXPECT_EQ(0, evil_use(&self->q));
 	EXPECT_EQ(1, evil_wait("sessions", 1));
 }
