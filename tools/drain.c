@@ -158,7 +158,8 @@ static void print_region(struct json_object *user)
 	printf("%s: region %s \"%s\" of %s", text_of(user, "device"), text_of(user, "region"),
 	       text_of(user, "name"), user_of(user));
 	if (json_object_object_get(user, "seconds"))
-		printf(" lingers for %s s (towline regions --end %s)", text_of(user, "seconds"),
+		printf(" lingers for %s s (towline regions -d %s --end %s)",
+		       text_of(user, "seconds"), text_of(user, "device"),
 		       text_of(user, "region"));
 	if (strcmp(text_of(user, "fds"), "0") != 0)
 		printf(" has descriptors or mappings: %s", text_of(user, "fds"));
@@ -374,7 +375,7 @@ static int drain(const struct options *options)
 	if (left) {
 		fprintf(stderr, "towline: not drained: when their peers had gone there were still:\n");
 		print_users(users);
-		fprintf(stderr, "towline: have them end (towline clients --end PID), and drain again; or go back (towline drain --undo)\n");
+		fprintf(stderr, "towline: have them end (kill PID, towline regions -d DEVICE --end ID), and drain again; or go back (towline drain --undo)\n");
 	}
 	json_object_put(users);
 	if (!users || left || !is_free(options))

@@ -146,6 +146,7 @@ void tow_qp_gone(struct tow_link *link)
 		link->receive_cq = NULL;
 	}
 	link->receives = 0;
+	link->proofs_done = link->proofs_posted;
 	link->kept = link->posted - link->retired;
 	WRITE_ONCE(link->drained, link->posted);
 }

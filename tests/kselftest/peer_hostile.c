@@ -489,6 +489,16 @@ TEST_F(hostile, data_queue_pairs_that_nobody_has)
 	EXPECT_EQ(0, evil_wait("sessions", 0));
 }
 
+/* Until ours are next. */
+static int begin_to_proofs(struct evil *e)
+{
+	int ret = begin_to_qps(e);
+
+	ret = ret ? ret : evil_join(e);
+	ret = ret ? ret : evil_say_qps(e);
+	return ret ? ret : evil_hear_proofs(e);
+}
+
 /* What should be one long packet is something else. */
 TEST_F(hostile, proofs_of_the_path_that_are_none)
 {
@@ -496,26 +506,17 @@ TEST_F(hostile, proofs_of_the_path_that_are_none)
 	struct tow_hostile_notify notify = { .count = 1 };
 	struct evil e;
 
-	ASSERT_EQ(0, begin_to_qps(&e));
-	ASSERT_EQ(0, evil_join(&e));
-	ASSERT_EQ(0, evil_say_qps(&e));
-	ASSERT_EQ(0, evil_hear_proofs(&e));
+	ASSERT_EQ(0, begin_to_proofs(&e));
 	(void)tow_test_ioctl(e.data[0], TOW_HOSTILE_NOTIFY, &notify);
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
 	/* The short one is not short. */
-	ASSERT_EQ(0, begin_to_qps(&e));
-	ASSERT_EQ(0, evil_join(&e));
-	ASSERT_EQ(0, evil_say_qps(&e));
-	ASSERT_EQ(0, evil_hear_proofs(&e));
+	ASSERT_EQ(0, begin_to_proofs(&e));
 	(void)tow_test_ioctl(e.data[0], TOW_HOSTILE_SEND, &not_short);
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
 	/* The long one is of another length. */
-	ASSERT_EQ(0, begin_to_qps(&e));
-	ASSERT_EQ(0, evil_join(&e));
-	ASSERT_EQ(0, evil_say_qps(&e));
-	ASSERT_EQ(0, evil_hear_proofs(&e));
+	ASSERT_EQ(0, begin_to_proofs(&e));
 	(void)evil_say_proofs(&e, EVIL_MTU_BYTES - 1);
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
