@@ -346,7 +346,6 @@ static int tow_pump_messages(struct tow_session *session)
 		ret = tow_message_post(session, buffer, type, request, bytes);
 		if (ret)
 			return ret;
-		tow_peer_session_posted(session, type);
 	}
 	return 0;
 }
@@ -448,7 +447,7 @@ void tow_session_say_ready(struct tow_session *session)
 	tow_session_beats(session);
 	tow_peer_session_ready(session);
 	/*
-	 * Messages to be resent do not wait for the other end's next message.
+	 * What is said again does not wait for the other end's next message.
 	 */
 	tow_session_kick(session);
 }

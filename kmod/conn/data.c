@@ -160,16 +160,19 @@ static int tow_data_tell(struct tow_session *session)
 
 /* ---- proofs of the path ---------------------------------------------------- */
 
-/* Did a short packet arrive, here or there, and the long one after it not? */
+/*
+ * Did a short packet arrive, here or there, and the long one after it not?  Where only
+ * some queue pairs have that, packets got lost.
+ */
 static bool tow_data_too_long(const struct tow_session *session)
 {
 	unsigned int i;
 
 	for (i = 0; i < session->qps; i++)
-		if (READ_ONCE(session->data[i].proofs_acked) == 1 ||
-		    READ_ONCE(session->data[i].proofs_in) == 1)
-			return true;
-	return false;
+		if (READ_ONCE(session->data[i].proofs_acked) != 1 &&
+		    READ_ONCE(session->data[i].proofs_in) != 1)
+			return false;
+	return true;
 }
 
 static void tow_data_proved(struct ib_cq *cq, struct ib_wc *wc)

@@ -264,6 +264,23 @@ static inline bool tow_session_invalidated(struct tow_session *session,
 	return true;
 }
 
+/*
+ * For tow_session_handled(), of the message that is filled in now.  Caller holds
+ * @pump.
+ */
+static inline u32 tow_session_mark(const struct tow_session *session)
+{
+	lockdep_assert_held(&session->pump);
+	return session->credits_used + 1;
+}
+
+/* Has the other end handled our message with this mark, in this session? */
+static inline bool tow_session_handled(const struct tow_session *session,
+				       u32 mark)
+{
+	return (s32)(READ_ONCE(session->granted) - mark) >= 0;
+}
+
 void tow_conn_settings_init(struct tow_conn_settings *settings,
 			    struct ib_device *ibdev);
 void tow_conn_settings_read(const struct tow_peers *peers,

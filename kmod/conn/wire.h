@@ -166,15 +166,6 @@ enum tow_wire_type {
 	TOW_WIRE_SYNC		= 24	/* tow_wire_sync: association resumes */
 };
 
-/*
- * Is a message of a type that is handled once, in order, for the life of the
- * association, and resent in the next session if need be?
- */
-static inline bool tow_wire_lasts(u8 type)
-{
-	return type >= TOW_WIRE_RESOLVE && type <= TOW_WIRE_RELEASE;
-}
-
 /**
  * struct tow_wire_header - how every message begins
  * @bytes: of the whole message
@@ -209,8 +200,6 @@ struct tow_wire_header {
  *	to this responder before
  * @assoc: the association that the initiator has with the responder; zeroes:
  *	none
- * @dealt: messages of that association (tow_wire_lasts()) that the initiator
- *	has handled
  *
  * The sender has given up every earlier connection that it sent AUTH for.  AUTH
  * of two connections may arrive in any order, hence @order.
@@ -219,18 +208,15 @@ struct tow_wire_auth {
 	__u8	mac[TOW_WIRE_MAC_BYTES];
 	__le64	order;
 	__u8	assoc[TOW_WIRE_ASSOC_BYTES];
-	__le64	dealt;
 };
 
 /**
  * struct tow_wire_authed - the responder's answer
  * @assoc: the initiator's association, which resumes; zeroes: a new one begins,
  *	and any other ends
- * @dealt: as in struct tow_wire_auth
  */
 struct tow_wire_authed {
 	__u8	assoc[TOW_WIRE_ASSOC_BYTES];
-	__le64	dealt;
 };
 
 /**
@@ -327,7 +313,8 @@ enum tow_wire_status {
 
 /**
  * struct tow_wire_resolved - the answer
- * @grant: number of the grant, never used again in this association; not OK: 0
+ * @grant: number of the grant, larger than those of all grants that the sender
+ *	has given before in this association; not OK: 0
  * @bytes: size of the export
  * @status: enum tow_wire_status
  * @rights: the granted rights: those asked for
@@ -396,14 +383,18 @@ struct tow_wire_notified {
  * struct tow_wire_sync - an association resumes in this session
  * @epoch: sessions that the sender has had with the receiver
  * @count: data queue pairs
+ * @grant: the last grant of the receiver's that the sender was told of; 0: none.
+ *	Those after it end: their RESOLVED was lost
  * @notified: for each data queue pair: notifications from the receiver that
  *	have come by it in the life of the association, wrapping around
  *
- * Sent once by each end, after REVOKE of all that was revoked meanwhile.
+ * Sent once by each end, after REVOKE of all that was revoked meanwhile, and
+ * before it asks for anything.
  */
 struct tow_wire_sync {
 	__le32	epoch;
 	__le32	count;
+	__le64	grant;
 	__le32	notified[];
 };
 
@@ -412,8 +403,8 @@ static_assert(sizeof(struct tow_wire_request) == 56);
 static_assert(sizeof(struct tow_wire_reply) == 88);
 static_assert(sizeof(struct tow_wire_reject) == 8);
 static_assert(sizeof(struct tow_wire_header) == 40);
-static_assert(sizeof(struct tow_wire_auth) == 64);
-static_assert(sizeof(struct tow_wire_authed) == 24);
+static_assert(sizeof(struct tow_wire_auth) == 56);
+static_assert(sizeof(struct tow_wire_authed) == 16);
 static_assert(sizeof(struct tow_wire_resolve) == 32);
 static_assert(sizeof(struct tow_wire_resolve) + TOW_WIRE_NAME_MAX <=
 	      TOW_WIRE_BODY_BYTES);

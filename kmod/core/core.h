@@ -199,8 +199,8 @@ int tow_limits_show_cgroups(struct tow_limits *limits, char *buf);
 
 /* ---- devices --------------------------------------------------------------- */
 
-/* Minor numbers, hence devices at a time, at most. */
-#define TOW_DEVICES_MAX		256
+/* Minor numbers, hence devices at a time, at most: as many as ib_uverbs has. */
+#define TOW_DEVICES_MAX		1024
 
 /* Counters of events and of things; sysfs.c names their files in stats/. */
 enum tow_stat {

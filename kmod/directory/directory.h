@@ -44,6 +44,7 @@ struct tow_client;
 struct tow_device;
 struct tow_exported;
 struct tow_remote;
+struct tow_session;
 struct tow_assoc;
 struct tow_slot;
 
@@ -100,25 +101,32 @@ struct tow_directory {
  * @grant_count: length of @grants
  * @grants_of: how many of them each tenant has, like @waiting_of
  * @last_grant: id of the youngest grant
- * @revokes: revoked grants whose REVOKE is to be sent: first those that ended
- *	while @apart, then the others, oldest first
+ * @revokes: revoked grants whose REVOKE is to be sent, oldest first
  * @revoked: revoked grants whose REVOKE was sent, oldest first; all are older
  *	than those of @revokes
+ * @ended: grants that were revoked and ended while @apart, or were being
+ *	revoked then, and whose REVOKE is to be sent
+ * @told: likewise, whose REVOKE was sent by the present session, and may not
+ *	have been handled
+ * @ended_count: length of @ended and @told
  * @revoke_timer: waits for the deadline of the oldest grant of @revoked and
  *	@revokes; holds a reference to the association while it is queued
  * @cache: struct tow_remote by label: those that a call may share
  * @requests: struct tow_remote by the number of its request, until the answer
- *	comes, with a reference
+ *	comes, with a reference.  In each session all are sent anew
  * @last_request: number of the youngest request
  * @asked: requests that were sent and not answered
  * @remotes: struct tow_remote by grant: our grants of the peer's exports, with
  *	a reference
  * @remote_count: length of @remotes
+ * @last_heard: the last grant of the peer's that we were told of
  * @asks: struct tow_remote whose requests are to be sent
  * @cancels: struct tow_remote whose requests are to be cancelled: no call waits
  *	for the answer
  * @acks: struct tow_remote whose revoke is to be acknowledged
  * @releases: struct tow_remote that are to be released
+ * @released: struct tow_remote that were acknowledged or released in the
+ *	present session, until the peer has handled that
  * @idle: struct tow_remote that are VALID and without users, used last at the
  *	end
  * @idle_count: length of @idle
@@ -141,6 +149,9 @@ struct tow_assoc_dir {
 	u64			last_grant;
 	struct list_head	revokes;
 	struct list_head	revoked;
+	struct list_head	ended;
+	struct list_head	told;
+	u32			ended_count;
 	struct delayed_work	revoke_timer;
 	/* the resolver's side */
 	struct tow_labels	cache;
@@ -149,10 +160,12 @@ struct tow_assoc_dir {
 	unsigned int		asked;
 	struct xarray		remotes;
 	u32			remote_count;
+	u64			last_heard;
 	struct list_head	asks;
 	struct list_head	cancels;
 	struct list_head	acks;
 	struct list_head	releases;
+	struct list_head	released;
 	struct list_head	idle;
 	unsigned int		idle_count;
 };
@@ -188,6 +201,8 @@ static inline bool tow_rights_valid(u32 rights)
  *	fill	the session can send a message: fill in its type, request and
  *		body.  All messages of the directory are sent so.  Called by one
  *		task at a time, again after tow_assoc_kick()
+ *	apart	no session carries the association, and the queue pairs of the
+ *		last one are destroyed: the peer reaches nothing for now
  *	lost	the association is lost: nothing begins any more, calls that
  *		wait end with an error; operations may still be in flight
  *	gone	the queue pairs are destroyed: the peer reaches nothing
@@ -196,8 +211,9 @@ static inline bool tow_rights_valid(u32 rights)
 void tow_directory_assoc_init(struct tow_assoc *assoc);
 int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
 			  void *body, size_t bytes);
-size_t tow_directory_fill(struct tow_assoc *assoc, bool all, u8 *type, u32 *request,
+size_t tow_directory_fill(struct tow_session *session, u8 *type, u32 *request,
 			  void *body);
+void tow_directory_assoc_apart(struct tow_assoc *assoc);
 void tow_directory_assoc_lost(struct tow_assoc *assoc);
 void tow_directory_assoc_gone(struct tow_assoc *assoc);
 void tow_directory_assoc_cleanup(struct tow_assoc *assoc);

@@ -88,14 +88,15 @@ struct tow_exported {
 
 /**
  * struct tow_grant - a peer may reach an export
- * @id: its number in the association
+ * @id: its number in the association, from when it is given
  * @rights: bits of enum tow_right: what the peer asked for
+ * @mark: in tow_assoc_dir.told: tow_session_mark() of its REVOKE
  * @exported: the export, with a reference until the grant ends; then NULL, and
  *	before the grant is given
  * @assoc: the peer's association, which outlives its grants
  * @of_export: in tow_exported.grants
- * @link: in tow_assoc_dir.revokes or .revoked, under tow_assoc_dir.lock; empty:
- *	it is not revoked
+ * @link: in tow_assoc_dir.revokes, .revoked, .ended or .told, under
+ *	tow_assoc_dir.lock; empty: it is not revoked
  * @revoked_at: when it was revoked, in jiffies
  *
  * It ends when the peer has acknowledged the revoke or released it, or when the
@@ -105,6 +106,7 @@ struct tow_exported {
 struct tow_grant {
 	u64			id;
 	u32			rights;
+	u32			mark;
 	struct tow_exported	*exported;
 	struct tow_assoc	*assoc;
 	struct list_head	of_export;
@@ -141,13 +143,12 @@ int tow_exported_publish(struct tow_exported *exported);
 void tow_grant_assoc_init(struct tow_assoc *assoc);
 int tow_grant_receive(struct tow_assoc *assoc, u8 type, u32 number,
 		      void *body, size_t bytes);
-size_t tow_grant_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
+size_t tow_grant_fill(struct tow_session *session, u8 *type, u32 *number,
 		      void *body);
-void tow_grant_assoc_lost(struct tow_assoc *assoc);
+void tow_request_drop_all(struct tow_assoc *assoc);
 
 /* grant.c */
 struct tow_grant *tow_grant_new(struct tow_assoc *assoc, u32 rights);
-void tow_grant_free(struct tow_grant *grant);
 u32 tow_grant_give(struct tow_grant *grant, struct tow_exported *exported);
 void tow_grant_end(struct tow_grant *grant);
 void tow_exported_end(struct tow_exported *exported);
@@ -155,10 +156,11 @@ void tow_exported_stop(struct tow_directory *dir);
 void tow_exported_end_region(struct tow_device *dev, u64 region_id);
 void tow_grant_assoc_apart(struct tow_assoc *assoc);
 void tow_grant_assoc_carried(struct tow_assoc *assoc);
+int tow_grant_assoc_heard(struct tow_assoc *assoc, u64 last);
 void tow_grant_assoc_gone(struct tow_assoc *assoc);
 void tow_revoke_assoc_init(struct tow_assoc *assoc);
 void tow_revoke_watch(struct tow_device *dev);
-size_t tow_revoke_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
+size_t tow_revoke_fill(struct tow_session *session, u8 *type,
 		       struct tow_wire_grants *body);
 
 #endif /* TOW_EXPORT_H */

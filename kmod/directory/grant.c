@@ -12,9 +12,15 @@
  * When an export ends each peer that has a grant is sent a REVOKE, and has
  * revoke_timeout_ms to acknowledge it; else the session fails, and its queue
  * pairs are destroyed.  While no session carries the association the peer
- * reaches nothing: the grant ends at once, and the REVOKE is sent when there is
- * a session.  An association's revoked grants are in the order of their
- * revokes: the timer waits for the oldest one's deadline.
+ * reaches nothing: the grant ends at once, and the REVOKE is sent by each session
+ * until the peer has handled it.  An association's revoked grants are in the
+ * order of their revokes: the timer waits for the oldest one's deadline.
+ *
+ * Lost answers
+ *
+ * Grants are numbered in the order in which answers with them are sent.  When
+ * another session carries the association the peer says of which grant it was
+ * told last: those after it end, and the peer asks anew.
  *
  * "Both locks" are tow_directory.lock and the tow_assoc_dir.lock of the grant's
  * association.
@@ -38,43 +44,22 @@
 /* ---- grants --------------------------------------------------------------- */
 
 /**
- * tow_grant_new - make a grant, for tow_grant_give() or tow_grant_free()
- * @assoc: the peer's association; the caller handles a message of it, so no
- *	other task makes grants of it
+ * tow_grant_new - make a grant, for tow_grant_give() or kfree()
+ * @assoc: the peer's association
  * @rights: bits of enum tow_right: what the peer asks for
  *
- * Return: the grant, which has a number; or NULL: no memory.
+ * Return: the grant; or NULL: no memory.
  */
 struct tow_grant *tow_grant_new(struct tow_assoc *assoc, u32 rights)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
-	struct tow_grant *grant;
+	struct tow_grant *grant = kzalloc(sizeof(*grant), GFP_KERNEL);
 
-	grant = kzalloc(sizeof(*grant), GFP_KERNEL);
 	if (!grant)
 		return NULL;
-	grant->id = sdir->last_grant + 1;
 	grant->rights = rights;
 	grant->assoc = assoc;
 	INIT_LIST_HEAD(&grant->link);
-	/* So that tow_grant_give() allocates nothing. */
-	if (xa_reserve(&sdir->grants, grant->id, GFP_KERNEL)) {
-		kfree(grant);
-		return NULL;
-	}
-	sdir->last_grant++;
 	return grant;
-}
-
-/**
- * tow_grant_free - undo tow_grant_new()
- * @grant: the grant, not given; or NULL
- */
-void tow_grant_free(struct tow_grant *grant)
-{
-	if (grant)
-		xa_release(&grant->assoc->dir.grants, grant->id);
-	kfree(grant);
 }
 
 /*
@@ -91,8 +76,12 @@ static u32 tow_grant_charge(const struct tow_grant *grant,
 		return TOW_WIRE_FORBIDDEN;
 	if (exported->slot && exported->grant_count)
 		return TOW_WIRE_TAKEN;
-	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count)
+	if (own >= TOW_GRANTS_MAX - assoc->dir.grant_count -
+		   assoc->dir.ended_count)
 		return TOW_WIRE_TOO_MANY;
+	/* Nothing waits for memory here, and the number is known only now. */
+	if (xa_reserve(&assoc->dir.grants, assoc->dir.last_grant + 1, GFP_ATOMIC))
+		return TOW_WIRE_NO_MEMORY;
 	/* Last, as tow_grant_released() undoes it. */
 	return tow_charge_more(&exported->charge, TOW_RES_GRANTS, own) ?
 	       TOW_WIRE_OK : TOW_WIRE_TOO_MANY;
@@ -115,6 +104,7 @@ u32 tow_grant_give(struct tow_grant *grant, struct tow_exported *exported)
 
 	if (status)
 		return status;
+	grant->id = ++sdir->last_grant;
 	xa_store(&sdir->grants, grant->id, grant, 0);
 	sdir->grant_count++;
 	sdir->grants_of[tow_label_tenant(&exported->label)]++;
@@ -165,43 +155,26 @@ void tow_grant_end(struct tow_grant *grant)
 }
 
 /*
- * Caller holds both locks; no session carries the grant's association; the
- * grant's REVOKE was not sent.  The grant ends, and is kept until its REVOKE is
- * sent.
+ * Caller holds both locks; no session carries the grant's association; the grant
+ * is revoked.  It ends, and is kept until the peer knows.
  */
 static void tow_grant_end_apart(struct tow_grant *grant)
 {
 	tow_grant_released(grant);
 	grant->exported = NULL;
-	list_add(&grant->link, &grant->assoc->dir.revokes);
+	list_add_tail(&grant->link, &grant->assoc->dir.ended);
+	grant->assoc->dir.ended_count++;
 }
 
 /* ---- two-phase revoke ----------------------------------------------------- */
 
-/*
- * Caller holds tow_assoc_dir.lock.  Return: of the grants whose REVOKE was not
- * sent, the one that was revoked last, and has not ended; or NULL.
- */
-static struct tow_grant *tow_revoke_last(struct tow_assoc_dir *sdir)
-{
-	struct tow_grant *grant = list_last_entry(&sdir->revokes,
-						  struct tow_grant, link);
-
-	return list_empty(&sdir->revokes) || !grant->exported ? NULL : grant;
-}
-
 /* Caller holds tow_assoc_dir.lock.  Return: NULL: no grant is being revoked. */
 static struct tow_grant *tow_revoke_oldest(struct tow_assoc_dir *sdir)
 {
-	struct tow_grant *grant;
+	struct list_head *list = list_empty(&sdir->revoked) ? &sdir->revokes :
+							      &sdir->revoked;
 
-	if (!list_empty(&sdir->revoked))
-		return list_first_entry(&sdir->revoked, struct tow_grant, link);
-	list_for_each_entry(grant, &sdir->revokes, link) {
-		if (grant->exported)
-			return grant;
-	}
-	return NULL;
+	return list_first_entry_or_null(list, struct tow_grant, link);
 }
 
 /* The revoke's deadline in jiffies, with the present revoke_timeout_ms. */
@@ -242,7 +215,7 @@ static void tow_grant_revoke(struct tow_grant *grant)
 	if (!sdir->lost && sdir->apart) {
 		tow_grant_end_apart(grant);
 	} else if (!sdir->lost) {
-		watched = !list_empty(&sdir->revoked) || tow_revoke_last(sdir);
+		watched = tow_revoke_oldest(sdir);
 		grant->revoked_at = jiffies;
 		list_add_tail(&grant->link, &sdir->revokes);
 		if (!watched)
@@ -316,41 +289,56 @@ static void tow_revoke_time(struct work_struct *work)
 	tow_assoc_put(assoc);
 }
 
+/* Forget the grants that the peer knows to have ended. */
+static void tow_revoke_forget(struct tow_session *session)
+{
+	struct tow_assoc_dir *sdir = &session->assoc->dir;
+	struct tow_grant *grant;
+
+	while ((grant = list_first_entry_or_null(&sdir->told, struct tow_grant,
+						 link)) &&
+	       tow_session_handled(session, grant->mark)) {
+		list_del(&grant->link);
+		sdir->ended_count--;
+		kfree(grant);
+	}
+}
+
 /**
  * tow_revoke_fill - fill in a REVOKE
- * @assoc: the association; caller holds tow_assoc_dir.lock;
- *	tow_assoc_dir.revokes is not empty
- * @type: where to: TOW_WIRE_REVOKE
- * @number: where to: 0
+ * @session: the session that sends; caller holds its @pump, and
+ *	tow_assoc_dir.lock
+ * @type: where to: TOW_WIRE_REVOKE; unchanged: no grant is revoked
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: size of @body.
  */
-size_t tow_revoke_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
+size_t tow_revoke_fill(struct tow_session *session, u8 *type,
 		       struct tow_wire_grants *body)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_assoc_dir *sdir = &session->assoc->dir;
+	bool ended = !list_empty(&sdir->ended);
 	struct tow_grant *grant, *next;
 	u32 count = 0;
 
-	list_for_each_entry_safe(grant, next, &sdir->revokes, link) {
+	tow_revoke_forget(session);
+	list_for_each_entry_safe(grant, next,
+				 ended ? &sdir->ended : &sdir->revokes, link) {
 		if (count == TOW_WIRE_GRANTS_MAX)
 			break;
 		body->grants[count++] = cpu_to_le64(grant->id);
-		if (grant->exported) {
-			list_move_tail(&grant->link, &sdir->revoked);
-		} else {
-			list_del(&grant->link);
-			kfree(grant);
-		}
+		list_move_tail(&grant->link, ended ? &sdir->told : &sdir->revoked);
+		if (ended)
+			grant->mark = tow_session_mark(session);
 	}
+	if (!count)
+		return 0;
 	/* Only the first grant: the recorder is short. */
-	tow_assoc_note(assoc, "revoke: sent",
+	tow_assoc_note(session->assoc, "revoke: sent",
 		       le64_to_cpu(body->grants[0]), 0);
 	body->count = cpu_to_le32(count);
 	body->reserved = 0;
 	*type = TOW_WIRE_REVOKE;
-	*number = 0;
 	return struct_size(body, grants, count);
 }
 
@@ -364,6 +352,8 @@ void tow_revoke_assoc_init(struct tow_assoc *assoc)
 
 	INIT_LIST_HEAD(&sdir->revokes);
 	INIT_LIST_HEAD(&sdir->revoked);
+	INIT_LIST_HEAD(&sdir->ended);
+	INIT_LIST_HEAD(&sdir->told);
 	INIT_DELAYED_WORK(&sdir->revoke_timer, tow_revoke_time);
 }
 
@@ -470,8 +460,11 @@ void tow_exported_end_region(struct tow_device *dev, u64 region_id)
 
 /* ---- associations ----------------------------------------------------------------- */
 
-/* End some grants.  Caller holds no lock.  Return: there are more. */
-static bool tow_grant_end_some(struct tow_assoc *assoc)
+/*
+ * End some grants, from number @first on.  Caller holds no lock.  Return: there
+ * are more.
+ */
+static bool tow_grant_end_some(struct tow_assoc *assoc, u64 first)
 {
 	struct tow_directory *dir = assoc->dev->directory;
 	struct tow_grant *grant;
@@ -480,7 +473,7 @@ static bool tow_grant_end_some(struct tow_assoc *assoc)
 
 	mutex_lock(&dir->lock);
 	mutex_lock(&assoc->dir.lock);
-	xa_for_each(&assoc->dir.grants, id, grant) {
+	xa_for_each_start(&assoc->dir.grants, id, grant, first) {
 		if (!left--)
 			break;
 		tow_grant_end(grant);
@@ -500,12 +493,7 @@ static bool tow_grant_end_revoked(struct tow_assoc *assoc)
 
 	mutex_lock(&dir->lock);
 	mutex_lock(&sdir->lock);
-	sdir->apart = true;
-	/* The REVOKE has come, or another session resends it. */
-	for (; left && !list_empty(&sdir->revoked); left--)
-		tow_grant_end(list_first_entry(&sdir->revoked,
-					       struct tow_grant, link));
-	for (; left && (grant = tow_revoke_last(sdir)); left--)
+	for (; left && (grant = tow_revoke_oldest(sdir)); left--)
 		tow_grant_end_apart(grant);
 	mutex_unlock(&sdir->lock);
 	mutex_unlock(&dir->lock);
@@ -514,7 +502,8 @@ static bool tow_grant_end_revoked(struct tow_assoc *assoc)
 
 /**
  * tow_grant_assoc_apart - end revoked grants: the peer reaches nothing for now
- * @assoc: the association; the queue pairs of the session that carried it are destroyed
+ * @assoc: the association, which is apart; the queue pairs of the session that
+ *	carried it are destroyed
  */
 void tow_grant_assoc_apart(struct tow_assoc *assoc)
 {
@@ -535,6 +524,23 @@ void tow_grant_assoc_carried(struct tow_assoc *assoc)
 }
 
 /**
+ * tow_grant_assoc_heard - end the grants that a peer was not told of
+ * @assoc: the association; the peer has not asked for anything since another
+ *	session carries it
+ * @last: the last grant that it was told of
+ *
+ * Return: 0; -EPROTO: there is no such grant.
+ */
+int tow_grant_assoc_heard(struct tow_assoc *assoc, u64 last)
+{
+	if (last > READ_ONCE(assoc->dir.last_grant))
+		return -EPROTO;
+	while (tow_grant_end_some(assoc, last + 1))
+		cond_resched();
+	return 0;
+}
+
+/**
  * tow_grant_assoc_gone - end all grants: the peer reaches nothing any more
  * @assoc: the association, lost; its queue pairs are destroyed
  */
@@ -542,13 +548,13 @@ void tow_grant_assoc_gone(struct tow_assoc *assoc)
 {
 	struct tow_grant *grant, *next;
 
-	while (tow_grant_end_some(assoc))
+	while (tow_grant_end_some(assoc, 0))
 		cond_resched();
 	tow_revoke_assoc_gone(assoc);
 	mutex_lock(&assoc->dir.lock);
-	/* Those that ended while no session carried the association. */
-	list_for_each_entry_safe(grant, next, &assoc->dir.revokes, link)
+	list_splice_init(&assoc->dir.told, &assoc->dir.ended);
+	list_for_each_entry_safe(grant, next, &assoc->dir.ended, link)
 		kfree(grant);
-	INIT_LIST_HEAD(&assoc->dir.revokes);
+	INIT_LIST_HEAD(&assoc->dir.ended);
 	mutex_unlock(&assoc->dir.lock);
 }

@@ -75,30 +75,53 @@ int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
 
 /**
  * tow_directory_fill - fill in the directory's next message
- * @assoc: the association; its session can send a message
- * @all: of both sides; else only of the owner's side
+ * @session: the session, which can send a message; caller holds its @pump
  * @type: where to: enum tow_wire_type; 0: there is no message
  * @request: where to: for the header
  * @body: where to: the message but its header, TOW_WIRE_BODY_BYTES
  *
  * Return: size of @body.
  */
-size_t tow_directory_fill(struct tow_assoc *assoc, bool all, u8 *type, u32 *request,
+size_t tow_directory_fill(struct tow_session *session, u8 *type, u32 *request,
 			  void *body)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_assoc_dir *sdir = &session->assoc->dir;
 	size_t bytes = 0;
 
 	*type = 0;
 	*request = 0;
 	mutex_lock(&sdir->lock);
 	if (!sdir->lost) {
-		bytes = tow_grant_fill(assoc, type, request, body);
-		if (!*type && all)
-			bytes = tow_answer_fill(assoc, type, request, body);
+		bytes = tow_grant_fill(session, type, request, body);
+		if (!*type && session->synced)
+			bytes = tow_answer_fill(session, type, request, body);
 	}
 	mutex_unlock(&sdir->lock);
 	return bytes;
+}
+
+/**
+ * tow_directory_assoc_apart - no session carries an association for now
+ * @assoc: the association; the queue pairs of its last session are destroyed
+ *
+ * The next session says again what may not have been handled: the resolver
+ * asks for all that was not answered, and releases what it has released; the
+ * owner forgets what it was asked, and revokes what it has revoked.
+ */
+void tow_directory_assoc_apart(struct tow_assoc *assoc)
+{
+	struct tow_directory *dir = assoc->dev->directory;
+
+	mutex_lock(&dir->lock);
+	mutex_lock(&assoc->dir.lock);
+	assoc->dir.apart = true;
+	tow_request_drop_all(assoc);
+	/* What follows is long if programs ask for much. */
+	mutex_unlock(&dir->lock);
+	list_splice_init(&assoc->dir.told, &assoc->dir.ended);
+	tow_remote_assoc_apart(assoc);
+	mutex_unlock(&assoc->dir.lock);
+	tow_grant_assoc_apart(assoc);
 }
 
 /**
@@ -112,10 +135,10 @@ void tow_directory_assoc_lost(struct tow_assoc *assoc)
 	mutex_lock(&dir->lock);
 	mutex_lock(&assoc->dir.lock);
 	assoc->dir.lost = true;
-	tow_grant_assoc_lost(assoc);
+	tow_request_drop_all(assoc);
+	mutex_unlock(&dir->lock);
 	tow_remote_assoc_lost(assoc);
 	mutex_unlock(&assoc->dir.lock);
-	mutex_unlock(&dir->lock);
 }
 
 /**

@@ -183,14 +183,15 @@ void tow_remote_asked(struct tow_remote *remote)
  * @grant: the grant's number in the association, reserved in
  *	tow_assoc_dir.remotes
  *
- * Return: 0; -EPROTO: another remote range has this grant.
+ * Return: 0; -EPROTO: an earlier grant had this number, or a larger one.
  */
 int tow_remote_granted(struct tow_remote *remote, u64 grant)
 {
 	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
 
-	if (xa_load(&sdir->remotes, grant))
+	if (grant <= sdir->last_heard)
 		return -EPROTO;
+	sdir->last_heard = grant;
 	xa_store(&sdir->remotes, grant, remote, 0);
 	tow_remote_get(remote);
 	remote->grant = grant;
@@ -533,7 +534,38 @@ void tow_remote_assoc_init(struct tow_assoc *assoc)
 	INIT_LIST_HEAD(&sdir->cancels);
 	INIT_LIST_HEAD(&sdir->acks);
 	INIT_LIST_HEAD(&sdir->releases);
+	INIT_LIST_HEAD(&sdir->released);
 	INIT_LIST_HEAD(&sdir->idle);
+}
+
+/**
+ * tow_remote_assoc_apart - prepare to say again what was not handled
+ * @assoc: the association; no session carries it; caller holds
+ *	tow_assoc_dir.lock
+ *
+ * The peer has forgotten all requests: those that no call waits for end here.
+ */
+void tow_remote_assoc_apart(struct tow_assoc *assoc)
+{
+	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_remote *remote;
+	unsigned long number;
+
+	xa_for_each(&sdir->requests, number, remote) {
+		if (remote->state == TOW_REMOTE_ASKING) {
+			/* Unless it is there because it was not sent. */
+			if (list_empty(&remote->link))
+				list_add_tail(&remote->link, &sdir->asks);
+		} else {
+			/* It may be in tow_assoc_dir.cancels. */
+			if (remote->state == TOW_REMOTE_ENDED)
+				list_del_init(&remote->link);
+			tow_remote_drop_request(remote);
+		}
+		cond_resched();
+	}
+	sdir->asked = 0;
+	list_splice_init(&sdir->released, &sdir->releases);
 }
 
 /* End all requests: no answer will come. */

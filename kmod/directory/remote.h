@@ -81,6 +81,7 @@ struct tow_segment {
  * @known: how many bytes are in known segments
  * @segments: in the order of its bytes; while ASKING, with room for
  *	tow_answer_room() of them
+ * @mark: in tow_assoc_dir.released: tow_session_mark() of its message
  * @link: in one of the lists of tow_assoc_dir
  * @rcu: frees it
  * @name: of @label
@@ -115,6 +116,7 @@ struct tow_remote {
 	u32			have;
 	u64			known;
 	struct tow_segment	*segments;
+	u32			mark;
 	struct list_head	link;
 	struct rcu_head		rcu;
 	u8			name[];
@@ -158,6 +160,7 @@ void tow_remote_put(struct tow_remote *remote);
 void tow_remote_put_many(struct tow_remote *remote, u32 count);
 void tow_remote_reap(struct tow_directory *dir);
 void tow_remote_assoc_init(struct tow_assoc *assoc);
+void tow_remote_assoc_apart(struct tow_assoc *assoc);
 void tow_remote_assoc_lost(struct tow_assoc *assoc);
 void tow_remote_assoc_gone(struct tow_assoc *assoc);
 
@@ -240,7 +243,7 @@ void tow_remote_forget(struct tow_remote *remote);
 /* resolve.c */
 int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,
 		       void *body, size_t bytes);
-size_t tow_answer_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
+size_t tow_answer_fill(struct tow_session *session, u8 *type, u32 *number,
 		       void *body);
 
 #endif /* TOW_REMOTE_H */

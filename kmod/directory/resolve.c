@@ -296,9 +296,8 @@ out_put:
 /* ---- REVOKE --------------------------------------------------------------- */
 
 /*
- * Caller holds tow_assoc_dir.lock.  A grant that is not found was released, and
- * its RELEASE is on the way; one that is ENDING will be acknowledged or
- * released.
+ * Caller holds tow_assoc_dir.lock.  A grant that is not found was released, or its
+ * answer got lost; one that is ENDING will be acknowledged or released.
  */
 static void tow_revoke_one(struct tow_assoc *assoc, u64 grant)
 {
@@ -354,8 +353,19 @@ int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,
 
 /* ---- messages to owners -------------------------------------------------- */
 
-/* REVOKED or RELEASE: the grants have ended once the message is sent. */
-static size_t tow_fill_grants(struct tow_assoc *assoc,
+/* Forget the grants that the owner knows to have ended. */
+static void tow_answer_forget(struct tow_session *session)
+{
+	struct list_head *released = &session->assoc->dir.released;
+	struct tow_remote *remote;
+
+	while ((remote = list_first_entry_or_null(released, struct tow_remote, link)) &&
+	       tow_session_handled(session, remote->mark))
+		tow_remote_forget(remote);
+}
+
+/* REVOKED or RELEASE. */
+static size_t tow_fill_grants(struct tow_session *session,
 			      struct list_head *list,
 			      struct tow_wire_grants *body)
 {
@@ -366,7 +376,8 @@ static size_t tow_fill_grants(struct tow_assoc *assoc,
 		if (count == TOW_WIRE_GRANTS_MAX)
 			break;
 		body->grants[count++] = cpu_to_le64(remote->grant);
-		tow_remote_forget(remote);
+		remote->mark = tow_session_mark(session);
+		list_move_tail(&remote->link, &session->assoc->dir.released);
 	}
 	body->count = cpu_to_le32(count);
 	body->reserved = 0;
@@ -426,29 +437,31 @@ static size_t tow_fill_cancel(struct tow_assoc *assoc, u8 *type,
 
 /**
  * tow_answer_fill - fill in the next message to an owner
- * @assoc: the association; caller holds tow_assoc_dir.lock, and has a reference
+ * @session: the session that sends; caller holds its @pump, and
+ *	tow_assoc_dir.lock
  * @type: where to: enum tow_wire_type; unchanged: there is no message
  * @number: where to: of the request
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: size of @body.
  */
-size_t tow_answer_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
+size_t tow_answer_fill(struct tow_session *session, u8 *type, u32 *number,
 		       void *body)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_assoc_dir *sdir = &session->assoc->dir;
 
+	tow_answer_forget(session);
 	if (!list_empty(&sdir->acks)) {
 		*type = TOW_WIRE_REVOKED;
-		return tow_fill_grants(assoc, &sdir->acks, body);
+		return tow_fill_grants(session, &sdir->acks, body);
 	}
 	if (!list_empty(&sdir->releases)) {
 		*type = TOW_WIRE_RELEASE;
-		return tow_fill_grants(assoc, &sdir->releases, body);
+		return tow_fill_grants(session, &sdir->releases, body);
 	}
 	if (!list_empty(&sdir->cancels))
-		return tow_fill_cancel(assoc, type, number);
+		return tow_fill_cancel(session->assoc, type, number);
 	if (!list_empty(&sdir->asks) && sdir->asked < TOW_ASKED_MAX)
-		return tow_fill_ask(assoc, type, number, body);
+		return tow_fill_ask(session->assoc, type, number, body);
 	return 0;
 }

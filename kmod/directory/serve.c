@@ -77,7 +77,7 @@ static struct tow_request *tow_request_new(struct tow_assoc *assoc,
 
 static void tow_request_free(struct tow_request *request)
 {
-	tow_grant_free(request->fresh);
+	kfree(request->fresh);
 	kfree(request);
 }
 
@@ -501,22 +501,21 @@ static size_t tow_fill_answer(struct tow_assoc *assoc, u8 *type,
 
 /**
  * tow_grant_fill - fill in the next message to a resolver
- * @assoc: the association; caller holds tow_assoc_dir.lock
+ * @session: the session that sends; caller holds its @pump, and
+ *	tow_assoc_dir.lock
  * @type: where to: enum tow_wire_type; unchanged: there is no message
  * @number: where to: of the request
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: size of @body.
  */
-size_t tow_grant_fill(struct tow_assoc *assoc, u8 *type, u32 *number,
+size_t tow_grant_fill(struct tow_session *session, u8 *type, u32 *number,
 		      void *body)
 {
 	/* In this order: a grant's answer is sent before its REVOKE. */
-	if (!list_empty(&assoc->dir.answers))
-		return tow_fill_answer(assoc, type, number, body);
-	if (!list_empty(&assoc->dir.revokes))
-		return tow_revoke_fill(assoc, type, number, body);
-	return 0;
+	if (!list_empty(&session->assoc->dir.answers))
+		return tow_fill_answer(session->assoc, type, number, body);
+	return tow_revoke_fill(session, type, body);
 }
 
 /* ---- associations ----------------------------------------------------------------- */
@@ -536,10 +535,10 @@ void tow_grant_assoc_init(struct tow_assoc *assoc)
 }
 
 /**
- * tow_grant_assoc_lost - drop all requests of an association
- * @assoc: the association, lost; caller holds both locks
+ * tow_request_drop_all - drop all requests of an association
+ * @assoc: the association, apart or lost; caller holds both locks
  */
-void tow_grant_assoc_lost(struct tow_assoc *assoc)
+void tow_request_drop_all(struct tow_assoc *assoc)
 {
 	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request, *next;

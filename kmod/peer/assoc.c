@@ -50,7 +50,6 @@ static void tow_assoc_release(struct kref *refs)
 	for (i = 0; i < assoc->qps; i++)
 		tow_ops_cleanup(&assoc->data[i]);
 	kfree(assoc->data);
-	tow_assoc_log_cleanup(&assoc->log);
 	tow_peer_put(assoc->peer);
 	tow_device_put(assoc->dev);
 	kfree(assoc);
@@ -311,7 +310,7 @@ void tow_assoc_leave(struct tow_session *session, bool keep)
 	if (!session->assoc)
 		return;
 	if (keep)
-		tow_grant_assoc_apart(session->assoc);
+		tow_directory_assoc_apart(session->assoc);
 	else
 		tow_assoc_end(session->assoc);
 }
@@ -466,7 +465,6 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 	struct tow_peers *peers = session->dev->peers;
 	struct tow_assoc *assoc;
 	unsigned int i;
-	int ret;
 
 	assoc = kzalloc(sizeof(*assoc), GFP_KERNEL);
 	if (!assoc)
@@ -479,13 +477,11 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 	assoc->tells = !session->loopback || session->initiator;
 	assoc->qps = session->qps;
 	memcpy(assoc->name, session->auth.assoc, sizeof(assoc->name));
-	ret = tow_assoc_log_init(&assoc->log);
-	if (ret)
-		goto err_free_assoc;
-	ret = -ENOMEM;
 	assoc->data = kcalloc(assoc->qps, sizeof(*assoc->data), GFP_KERNEL);
-	if (!assoc->data)
-		goto err_cleanup_log;
+	if (!assoc->data) {
+		kfree(assoc);
+		return ERR_PTR(-ENOMEM);
+	}
 	kref_get(&session->dev->refs);
 	assoc->dev = session->dev;
 	tow_peer_get(session->peer);
@@ -499,10 +495,4 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 	tow_assoc_register(assoc, session);
 	mutex_unlock(&peers->lock);
 	return assoc;
-
-err_cleanup_log:
-	tow_assoc_log_cleanup(&assoc->log);
-err_free_assoc:
-	kfree(assoc);
-	return ERR_PTR(ret);
 }

@@ -6,7 +6,6 @@
  *
  *	assoc.c		an association begins, waits for another session, ends
  *	resume.c	which session carries it: AUTH and AUTHED
- *	resend.c	control messages that are sent again
  *	rma/replay.c	operations that are posted again
  */
 #ifndef TOW_ASSOC_H
@@ -31,43 +30,6 @@ struct tow_peer;
  * association.
  */
 #define TOW_ASSOC_QUIET_MS	1500
-
-/**
- * struct tow_logged - a message that may have to be sent again
- * @type: enum tow_wire_type
- * @request: as in the header
- * @bytes: of @body
- * @credit: tow_session.credits_used after the message was sent
- * @body: the message but its header
- */
-struct tow_logged {
-	u8	type;
-	u32	request;
-	u32	bytes;
-	u32	credit;
-	u8	body[TOW_WIRE_BODY_BYTES];
-};
-
-/**
- * struct tow_assoc_log - messages that last (tow_wire_lasts()), in both
- *	directions
- * @dealt: how many of the other end's messages were handled; written by the
- *	handler of received messages only
- * @first: number of our oldest message that the other end may not have handled;
- *	our messages count from 1.  This and what follows is under
- *	tow_session.pump of the session that carries the association
- * @next: number of the message that is sent next for the first time
- * @again: number of the message that is to be posted next; equal to @next: none
- * @messages: TOW_WIRE_CREDITS messages from @first on, by number modulo their
- *	count; owned by the association
- */
-struct tow_assoc_log {
-	u64			dealt;
-	u64			first;
-	u64			next;
-	u64			again;
-	struct tow_logged	*messages;
-};
 
 /**
  * struct tow_assoc - what we have of a peer, and the peer has of us
@@ -111,7 +73,6 @@ struct tow_assoc_log {
  * @work: has the peer connected, or ends the association; has a reference while
  *	it is queued
  * @kick: sends what the directory has to send; has a reference while it is queued
- * @log: messages that last
  */
 struct tow_assoc {
 	struct kref		refs;
@@ -142,7 +103,6 @@ struct tow_assoc {
 	struct tow_session	*session;
 	struct delayed_work	work;
 	struct work_struct	kick;
-	struct tow_assoc_log	log;
 };
 
 /* Has a session's association remote ranges or grants? */
@@ -178,18 +138,6 @@ int tow_assoc_answered(struct tow_session *session,
 /* assoc.c: caller holds tow_peers.lock */
 void tow_assoc_give_up(struct tow_assoc *assoc, int error, bool orderly);
 void tow_assoc_pause(struct tow_assoc *assoc);
-
-/* resend.c */
-int tow_assoc_log_init(struct tow_assoc_log *log);
-void tow_assoc_log_cleanup(struct tow_assoc_log *log);
-int tow_assoc_log_again(struct tow_assoc_log *log, u64 dealt);
-bool tow_assoc_log_next(struct tow_session *session, u8 *type, u32 *request,
-			void *body, size_t *bytes);
-bool tow_assoc_log_has_room(struct tow_session *session);
-void tow_assoc_log_add(struct tow_session *session, u8 type, u32 request,
-		       const void *body, size_t bytes);
-void tow_assoc_log_posted(struct tow_session *session);
-void tow_assoc_log_received(struct tow_session *session, u8 type);
 
 /* rma/replay.c */
 size_t tow_replay_fill(struct tow_assoc *assoc, void *body);

@@ -31,8 +31,8 @@
  * tow_peer_session_add - put a session into the device's list
  * @session: the session, new
  *
- * Return: 0: the device's list has a reference; -ENODEV: the device is going, or
- * being drained and others connect no more; -EAGAIN: too many are half open; -ENOMEM.
+ * Return: 0: the device's list has a reference; -ENODEV: the device is going; -EAGAIN:
+ * too many are half open; -ENOMEM.
  */
 int tow_peer_session_add(struct tow_session *session)
 {
@@ -40,8 +40,7 @@ int tow_peer_session_add(struct tow_session *session)
 	int ret = 0;
 
 	mutex_lock(&peers->lock);
-	if (peers->stopping ||
-	    (!session->initiator && tow_device_draining(session->dev)))
+	if (peers->stopping)
 		ret = -ENODEV;
 	else if (!session->initiator && peers->half_open >= TOW_HALF_OPEN_MAX)
 		ret = -EAGAIN;
@@ -402,6 +401,12 @@ int tow_peer_authenticated(struct tow_session *session, u64 order)
 	}
 	if (!tow_session_alive(session)) {
 		ret = session->error;
+		goto out_unlock;
+	}
+	/* What was begun goes on, by whichever end's connection. */
+	if (!session->initiator && !peer->assoc &&
+	    tow_device_draining(session->dev)) {
+		ret = -ENODEV;
 		goto out_unlock;
 	}
 	peers->half_open -= session->half_open;

@@ -18,6 +18,7 @@
 #include <linux/delay.h>
 #include <linux/jiffies.h>
 #include <linux/minmax.h>
+#include <linux/random.h>
 #include <linux/slab.h>
 
 #include "assoc.h"
@@ -46,8 +47,13 @@
 #define TOW_ANSWER_MS		300
 #define TOW_ANSWER_PART		4
 
-/* Pause before the next try if the peer is busy. */
+/*
+ * Pause before the next try if the peer is busy: doubled each time, plus up to
+ * half of it at random.  With the same pause for all, refusing 10,000 nodes
+ * would take a peer more time than connecting to them.
+ */
 #define TOW_BUSY_MS		100
+#define TOW_BUSY_MAX_MS		800
 
 /* ---- connecting a session ------------------------------------------------- */
 
@@ -154,6 +160,7 @@ struct tow_goal {
  * @goal: whom to connect to; the device and the peer with references
  * @charge: of the caller that began the attempt
  * @tried: how many of the sought peer's addresses were tried
+ * @busy_ms: the pause before the next try if the peer is busy
  * @begun: when the attempt began, in jiffies
  * @again: the peer was connected before, and an association waits for it; this
  *	and what follows, up to @waiters, is written under tow_peers.lock
@@ -170,6 +177,7 @@ struct tow_attempt {
 	struct tow_goal			goal;
 	struct tow_charge		charge;
 	unsigned int			tried;
+	unsigned int			busy_ms;
 	unsigned long			begun;
 	bool				again;
 	unsigned long			deadline;
@@ -294,6 +302,15 @@ static struct tow_peer *tow_attempt_there(const struct tow_goal *goal)
 	return sought;
 }
 
+static void tow_attempt_pause(struct tow_attempt *attempt)
+{
+	unsigned int ms = clamp_t(unsigned int, attempt->busy_ms, TOW_BUSY_MS,
+				  TOW_BUSY_MAX_MS);
+
+	attempt->busy_ms = 2 * ms;
+	msleep(ms + get_random_u32() % (ms / 2 + 1));
+}
+
 /*
  * Try once.  Return: as tow_connect(); -EALREADY, -EAGAIN: try again; -ESTALE:
  * another peer has the address, or the sought peer has none.
@@ -316,7 +333,7 @@ static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 	if (!ret && goal->sought && *peer != goal->sought)
 		ret = -ESTALE;
 	if (ret == -EAGAIN)
-		msleep(TOW_BUSY_MS);
+		tow_attempt_pause(attempt);
 	if (ret && *peer) {
 		tow_peer_put(*peer);
 		*peer = NULL;

@@ -10,6 +10,7 @@
 
 #include "assoc.h"
 #include "core/core.h"
+#include "export.h"
 #include "ops.h"
 #include "peer.h"
 #include "queue.h"
@@ -180,22 +181,13 @@ static int tow_message_authed(struct tow_session *session,
 	return 0;
 }
 
-static int tow_peer_session_dispatch(struct tow_session *session, u8 type,
-				     u32 request, void *body, size_t bytes)
+static int tow_message_sync(struct tow_session *session,
+			    const struct tow_wire_sync *sync, size_t bytes)
 {
-	switch (type) {
-	case TOW_WIRE_AUTH:
-		return tow_accept_auth(session, body);
-	case TOW_WIRE_AUTHED:
-		return tow_message_authed(session, body);
-	case TOW_WIRE_NOTIFIED:
-		return tow_credit_returned(session, body);
-	case TOW_WIRE_SYNC:
-		return tow_replay_receive(session, body, bytes);
-	default:
-		return tow_directory_receive(session->assoc, type, request, body,
-					     bytes);
-	}
+	int ret = tow_replay_receive(session, sync, bytes);
+
+	return ret ?: tow_grant_assoc_heard(session->assoc,
+					    le64_to_cpu(sync->grant));
 }
 
 /**
@@ -213,33 +205,22 @@ static int tow_peer_session_dispatch(struct tow_session *session, u8 type,
 int tow_peer_session_receive(struct tow_session *session, u8 type,
 			     u32 request, void *body, size_t bytes)
 {
-	int ret = tow_peer_session_dispatch(session, type, request, body,
-					    bytes);
-
-	if (!ret)
-		tow_assoc_log_received(session, type);
-	return ret;
-}
-
-/*
- * The directory's next message, or SYNC.  SYNC comes after the directory's
- * messages to resolvers, as REVOKE must come before SYNC.
- */
-static size_t tow_message_of_assoc(struct tow_session *session, u8 *type,
-				   u32 *request, void *body)
-{
-	struct tow_assoc *assoc = session->assoc;
-	size_t bytes;
-
-	bytes = tow_directory_fill(assoc, session->synced, type, request, body);
-	if (*type) {
-		tow_assoc_log_add(session, *type, *request, body, bytes);
-	} else if (!session->synced) {
-		session->synced = true;
-		*type = TOW_WIRE_SYNC;
-		bytes = tow_replay_fill(assoc, body);
+	switch (type) {
+	case TOW_WIRE_AUTH:
+		return tow_accept_auth(session, body);
+	case TOW_WIRE_AUTHED:
+		return tow_message_authed(session, body);
+	case TOW_WIRE_NOTIFIED:
+		return tow_credit_returned(session, body);
+	case TOW_WIRE_SYNC:
+		return tow_message_sync(session, body, bytes);
+	default:
+		/* Before SYNC has said which grants it was told of. */
+		if (READ_ONCE(session->syncs) && type != TOW_WIRE_REVOKE)
+			return -EPROTO;
+		return tow_directory_receive(session->assoc, type, request, body,
+					     bytes);
 	}
-	return bytes;
 }
 
 /**
@@ -250,32 +231,23 @@ static size_t tow_message_of_assoc(struct tow_session *session, u8 *type,
  * @body: where to: the message but its header, TOW_WIRE_BODY_BYTES
  * @bytes: where to: size of the body
  *
- * The caller calls tow_peer_session_posted() when the message was posted.
- *
  * Return: true; false: there is no message to be sent.
  */
 bool tow_peer_session_fill(struct tow_session *session, u8 *type,
 			   u32 *request, void *body, size_t *bytes)
 {
-	if (tow_assoc_log_next(session, type, request, body, bytes))
-		return true;
 	*type = 0;
 	*request = 0;
 	*bytes = tow_credit_fill(session, type, body);
-	if (!*type && tow_assoc_log_has_room(session))
-		*bytes = tow_message_of_assoc(session, type, request, body);
+	if (!*type)
+		*bytes = tow_directory_fill(session, type, request, body);
+	/* After REVOKE, and before the directory asks for anything. */
+	if (!*type && !session->synced) {
+		session->synced = true;
+		*type = TOW_WIRE_SYNC;
+		*bytes = tow_replay_fill(session->assoc, body);
+	}
 	return *type;
-}
-
-/**
- * tow_peer_session_posted - a message was posted
- * @session: the session that it was posted by; caller holds its @pump
- * @type: enum tow_wire_type
- */
-void tow_peer_session_posted(struct tow_session *session, u8 type)
-{
-	if (tow_wire_lasts(type))
-		tow_assoc_log_posted(session);
 }
 
 /**

@@ -313,7 +313,6 @@ int tow_peer_session_receive(struct tow_session *session, u8 type,
 			     u32 request, void *body, size_t bytes);
 bool tow_peer_session_fill(struct tow_session *session, u8 *type,
 			   u32 *request, void *body, size_t *bytes);
-void tow_peer_session_posted(struct tow_session *session, u8 type);
 bool tow_peer_session_tick(struct tow_session *session);
 bool tow_peer_session_closing(struct tow_session *session);
 void tow_peer_session_closed(struct tow_session *session, bool keep);

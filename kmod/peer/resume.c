@@ -15,11 +15,6 @@
 #include "export.h"
 #include "peer.h"
 
-static bool tow_assoc_is_named(const u8 *name)
-{
-	return memchr_inv(name, 0, TOW_WIRE_ASSOC_BYTES);
-}
-
 /* Without tow_peers.lock, which a wait_event() condition cannot take. */
 static bool tow_assoc_decided(const struct tow_assoc *assoc)
 {
@@ -93,44 +88,31 @@ static void tow_assoc_unclaim(struct tow_assoc *assoc)
 }
 
 /*
- * As tow_assoc_begin(), for a session that is alive.  Caller holds its @setup.
- */
-static int tow_assoc_carry_or_begin(struct tow_session *session,
-				    struct tow_assoc *assoc, u64 dealt)
-{
-	int ret = 0;
-
-	if (assoc) {
-		ret = tow_assoc_log_again(&assoc->log, dealt);
-		tow_assoc_get(assoc);
-		tow_assoc_carry(assoc, session, true);
-		return ret;
-	}
-	assoc = tow_assoc_new(session);
-	if (IS_ERR(assoc))
-		return PTR_ERR(assoc);
-	tow_assoc_carry(assoc, session, false);
-	return 0;
-}
-
-/*
  * Let a session carry @assoc, which is claimed; or a new association if @assoc
  * is NULL.
- * Return: 0; the session's error if it is ENDING; -EPROTO; -ENOMEM.
+ * Return: 0; the session's error if it is ENDING; -ENOMEM.
  */
-static int tow_assoc_begin(struct tow_session *session, struct tow_assoc *assoc,
-			   u64 dealt)
+static int tow_assoc_begin(struct tow_session *session, struct tow_assoc *assoc)
 {
-	int ret;
+	bool goes_on = assoc;
+	int ret = 0;
 
 	mutex_lock(&session->setup);
-	if (tow_session_alive(session)) {
-		ret = tow_assoc_carry_or_begin(session, assoc, dealt);
-	} else {
+	if (!tow_session_alive(session)) {
 		ret = session->error;
 		if (assoc)
 			tow_assoc_unclaim(assoc);
+		goto out_unlock;
 	}
+	if (assoc)
+		tow_assoc_get(assoc);
+	else
+		assoc = tow_assoc_new(session);
+	if (IS_ERR(assoc))
+		ret = PTR_ERR(assoc);
+	else
+		tow_assoc_carry(assoc, session, goes_on);
+out_unlock:
 	mutex_unlock(&session->setup);
 	return ret;
 }
@@ -138,7 +120,7 @@ static int tow_assoc_begin(struct tow_session *session, struct tow_assoc *assoc,
 /**
  * tow_assoc_ask - put the initiator's association into AUTH
  * @session: the initiator's session, the peer's present one
- * @auth: where to; @assoc and @dealt are zeroed
+ * @auth: where to; @assoc is zeroed
  *
  * Waits until nothing is left of the last session of the association.
  *
@@ -163,7 +145,6 @@ int tow_assoc_ask(struct tow_session *session, struct tow_wire_auth *auth)
 	if (assoc->qps != session->qps || READ_ONCE(assoc->giving_up))
 		return 0;
 	memcpy(auth->assoc, assoc->name, sizeof(auth->assoc));
-	auth->dealt = cpu_to_le64(READ_ONCE(assoc->log.dealt));
 	return 0;
 }
 
@@ -204,9 +185,8 @@ static struct tow_assoc *tow_assoc_meant(struct tow_session *session,
  *
  * Waits until nothing is left of the last session of the association.
  *
- * Return: 0: @session carries an association; -EPROTO: @auth is invalid;
- * -EAGAIN: the last session is not gone; -ENOMEM; the session's error if it is
- * ENDING.
+ * Return: 0: @session carries an association; -EAGAIN: the last session is not
+ * gone; -ENOMEM; the session's error if it is ENDING.
  */
 int tow_assoc_asked(struct tow_session *session, const struct tow_wire_auth *auth,
 		    struct tow_wire_authed *authed)
@@ -214,21 +194,16 @@ int tow_assoc_asked(struct tow_session *session, const struct tow_wire_auth *aut
 	struct tow_assoc *assoc;
 	int ret = 0;
 
-	if (!tow_assoc_is_named(auth->assoc) && auth->dealt)
-		return -EPROTO;
 	memset(authed, 0, sizeof(*authed));
 	assoc = tow_assoc_meant(session, auth->assoc);
 	if (assoc) {
 		tow_assoc_wait_idle(assoc);
 		ret = tow_assoc_claim(assoc);
 	}
-	if (assoc && !ret) {
+	if (assoc && !ret)
 		memcpy(authed->assoc, assoc->name, sizeof(authed->assoc));
-		authed->dealt = cpu_to_le64(assoc->log.dealt);
-	}
 	if (ret != -EAGAIN)
-		ret = tow_assoc_begin(session, ret ? NULL : assoc,
-				      le64_to_cpu(auth->dealt));
+		ret = tow_assoc_begin(session, ret ? NULL : assoc);
 	if (assoc)
 		tow_assoc_put(assoc);
 	return ret;
@@ -248,12 +223,10 @@ int tow_assoc_answered(struct tow_session *session,
 		       const struct tow_wire_authed *authed)
 {
 	struct tow_peers *peers = session->dev->peers;
-	bool named = tow_assoc_is_named(authed->assoc);
+	bool named = memchr_inv(authed->assoc, 0, sizeof(authed->assoc));
 	struct tow_assoc *assoc = session->asked;
 	int ret;
 
-	if (!named && authed->dealt)
-		return -EPROTO;
 	if (named && (!assoc || assoc->qps != session->qps ||
 		      memcmp(assoc->name, authed->assoc, sizeof(assoc->name))))
 		return -EPROTO;
@@ -266,6 +239,5 @@ int tow_assoc_answered(struct tow_session *session,
 		tow_assoc_give_up(assoc, -ESTALE, false);
 		mutex_unlock(&peers->lock);
 	}
-	return tow_assoc_begin(session, named ? assoc : NULL,
-			       le64_to_cpu(authed->dealt));
+	return tow_assoc_begin(session, named ? assoc : NULL);
 }

@@ -15,6 +15,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/capability.h>
 #include <linux/device.h>
 #include <linux/kernel.h>
 #include <linux/kernfs.h>
@@ -155,11 +156,13 @@ static ssize_t tow_peer_show_incarnation(struct tow_peer *peer,
 			  info->incarnation);
 }
 
-/* Names of exports are not in it, but their numbers: for the administrator. */
+/* Names of exports are not in it, but the numbers of all tenants': for the administrator. */
 static ssize_t tow_peer_show_history(struct tow_peer *peer,
 				     const struct tow_peer_info *info,
 				     char *buf)
 {
+	if (!capable(CAP_NET_ADMIN))
+		return -EPERM;
 	return tow_recorder_show(&peer->recorder, buf);
 }
 

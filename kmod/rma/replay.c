@@ -238,6 +238,7 @@ size_t tow_replay_fill(struct tow_assoc *assoc, void *body)
 
 	sync->epoch = cpu_to_le32(READ_ONCE(assoc->peer->epoch));
 	sync->count = cpu_to_le32(assoc->qps);
+	sync->grant = cpu_to_le64(READ_ONCE(assoc->dir.last_heard));
 	/* Nothing has arrived in this session: the peer waits for SYNC. */
 	for (i = 0; i < assoc->qps; i++)
 		sync->notified[i] =

@@ -10,11 +10,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "tow_evil_host.h"
+#include "tow_evil_again.h"
 #include "tow_evil_range.h"
 #include "tow_halt.h"
 
-#define HOST_PORT	18700
 /* One try, where tries are repeated; and long enough for an honest one. */
 #define SHORT_MS	"1500"
 #define LONG_MS		"10000"
@@ -22,8 +21,6 @@
 #define RESET_TRIES	3
 /* More than there are of any kind. */
 #define TRIES_MOST	100
-/* For so long the node waits for each step of the other end's. */
-#define STEP_S		2.0
 /* A node's lives, one after the other. */
 #define LIVES		20
 /* Sessions of one association: more than fit into this time with pauses between. */
@@ -35,41 +32,6 @@
 #define PAUSES_MS	"60000"
 
 /* ---- what the node under test does ------------------------------------------------ */
-
-/* PEER_CONNECT, by a thread. */
-struct connecting {
-	int fd;
-	struct tow_peer_connect call;
-	int ret;
-	atomic_bool done;
-	pthread_t thread;
-};
-
-static void *connect_there(void *arg)
-{
-	struct connecting *work = arg;
-
-	work->ret = tow_test_ioctl(work->fd, TOW_IOCTL_PEER_CONNECT, &work->call);
-	atomic_store(&work->done, true);
-	return NULL;
-}
-
-static int begin(struct connecting *work, int fd)
-{
-	*work = (struct connecting) {
-		.fd = fd,
-		.call = { .size = sizeof(work->call), .port = HOST_PORT, .timeout_ms = 60000 },
-	};
-	evil_address(work->call.address);
-	return -pthread_create(&work->thread, NULL, connect_there, work);
-}
-
-static int disconnect(int fd, __u64 peer)
-{
-	struct tow_peer_disconnect call = { .size = sizeof(call), .peer = peer };
-
-	return tow_test_ioctl(fd, TOW_IOCTL_PEER_DISCONNECT, &call);
-}
 
 /* The peers that it knows, and the last of them; or a negative errno. */
 static int count_peers(int fd, struct tow_peer_info *last)
@@ -216,25 +178,10 @@ static int tell(struct evil *e, const struct lie *lie)
 
 FIXTURE(responder)
 {
-	int fd;
-	int listener;
+	struct evil_host host;
 	long long refused;
 	long long lies;
-	struct connecting work;
-	uint64_t dealt;		/* messages that last, handled so far */
 };
-
-/*
- * Where the guest stood still in the middle of a try, the node may have given it up, and
- * tries again: that one says nothing.  @since: what was there before it; then its end.
- */
-static bool stood_still(double *since)
-{
-	double before = *since;
-
-	*since = tow_test_now();
-	return *since - before >= STEP_S;
-}
 
 /* Tries of the node, and those of them in whose middle the guest may have stood still. */
 struct tries {
@@ -250,19 +197,19 @@ static bool tried(const struct tries *tries, int count)
 /* As often as the node tries; @tries, and what its caller is told. */
 static int play(FIXTURE_DATA(responder) *self, const struct lie *lie, struct tries *tries)
 {
-	struct connecting *work = &self->work;
+	struct evil_connecting *work = &self->host.work;
 	double since = tow_test_now();
 	struct evil e;
 	int ret;
 
 	*tries = (struct tries){};
-	ret = begin(work, self->fd);
+	ret = evil_host_begin(work, self->host.fd);
 	while (!ret && !atomic_load(&work->done)) {
-		ret = evil_called(&e, self->listener, 100);
+		ret = evil_called(&e, self->host.listener, 100);
 		if (!ret) {
 			ret = tell(&e, lie);
 			tries->all++;
-			if (lie->act != SILENT && stood_still(&since)) {
+			if (lie->act != SILENT && evil_stood_still(&since)) {
 				tries->doubtful++;
 				ret = 0;
 			}
@@ -275,57 +222,6 @@ static int play(FIXTURE_DATA(responder) *self, const struct lie *lie, struct tri
 	return ret ? ret : work->ret;
 }
 
-/* The next that calls for a session. */
-static int called(FIXTURE_DATA(responder) *self, struct evil *e)
-{
-	int ret;
-
-	do {
-		ret = evil_called(e, self->listener, EVIL_WAIT_MS);
-		if (ret)
-			evil_end(e);
-	} while (ret == -ENOTCONN);
-	return ret;
-}
-
-/* Both ends are honest: the connection, READY; it keeps the incarnation @life. */
-static int serve(FIXTURE_DATA(responder) *self, struct evil *e, uint8_t life)
-{
-	double since = tow_test_now();
-	int ret = begin(&self->work, self->fd);
-
-	if (ret)
-		return ret;
-	while (true) {
-		ret = called(self, e);
-		if (ret)
-			break;
-		e->reply.incarnation[15] = life;
-		ret = evil_serve(e, EVIL_READY);
-		if (!ret || !stood_still(&since))
-			break;
-		evil_end(e);
-	}
-	pthread_join(self->work.thread, NULL);
-	return ret ? ret : self->work.ret;
-}
-
-/* Called once more: what both have goes on, as we say. */
-static int serve_again(FIXTURE_DATA(responder) *self, struct evil *e)
-{
-	struct evil_auth auth;
-	int ret = called(self, e);
-
-	if (!ret)
-		ret = evil_serve(e, EVIL_PROVED);
-	if (ret)
-		return ret;
-	memcpy(&auth, e->last.data + EVIL_HEADER, sizeof(auth));
-	memcpy(e->authed.tie, auth.tie, sizeof(auth.tie));
-	e->authed.dealt = self->dealt;
-	return evil_serve_step(e, EVIL_AUTHED);
-}
-
 /* Whatever a case has left: connections first, then peers. */
 static int forget_all(int fd)
 {
@@ -333,7 +229,7 @@ static int forget_all(int fd)
 	int count, tries = 0;
 
 	while ((count = count_peers(fd, &info)) > 0 && tries++ < TRIES_MOST)
-		(void)disconnect(fd, info.peer);
+		(void)evil_host_disconnect(fd, info.peer);
 	return count;
 }
 
@@ -344,11 +240,11 @@ FIXTURE_SETUP(responder)
 	ASSERT_EQ(0, evil_share_key());
 	ASSERT_EQ(0, evil_set("allow_unauthenticated", "0"));
 	ASSERT_EQ(0, evil_set("qps_per_peer", "2"));
-	self->listener = evil_listen(HOST_PORT);
-	ASSERT_LE(0, self->listener);
-	self->fd = tow_test_open(O_RDWR);
-	ASSERT_LE(0, self->fd);
-	ASSERT_EQ(0, count_peers(self->fd, &info));
+	self->host.listener = evil_listen(EVIL_HOST_PORT);
+	ASSERT_LE(0, self->host.listener);
+	self->host.fd = tow_test_open(O_RDWR);
+	ASSERT_LE(0, self->host.fd);
+	ASSERT_EQ(0, count_peers(self->host.fd, &info));
 	self->refused = evil_count("auth_refused");
 	self->lies = evil_count("hostile_messages");
 }
@@ -361,18 +257,18 @@ FIXTURE_TEARDOWN(responder)
 
 	EXPECT_EQ(0, evil_wait("sessions", 0));
 	EXPECT_EQ(0, evil_set("reconnect_timeout_ms", LONG_MS));
-	EXPECT_EQ(0, serve(self, &e, 0));
-	EXPECT_EQ(1, count_peers(self->fd, &info));
+	EXPECT_EQ(0, evil_host_serve(&self->host, &e, 0));
+	EXPECT_EQ(1, count_peers(self->host.fd, &info));
 	EXPECT_EQ(TOW_PEER_READY, info.state);
-	EXPECT_EQ(self->work.call.peer, info.peer);
+	EXPECT_EQ(self->host.work.call.peer, info.peer);
 	/* Nobody asked us for anything, hence nobody was refused. */
 	EXPECT_EQ(self->refused, evil_count("auth_refused"));
-	EXPECT_EQ(0, disconnect(self->fd, info.peer));
+	EXPECT_EQ(0, evil_host_disconnect(self->host.fd, info.peer));
 	evil_end(&e);
-	EXPECT_EQ(0, forget_all(self->fd));
+	EXPECT_EQ(0, forget_all(self->host.fd));
 	EXPECT_EQ(0, evil_wait("sessions", 0));
-	close(self->fd);
-	close(self->listener);
+	close(self->host.fd);
+	close(self->host.listener);
 }
 
 static void play_all(struct __test_metadata *_metadata, FIXTURE_DATA(responder) *self,
@@ -447,19 +343,19 @@ TEST_F_TIMEOUT(responder, a_replayed_reply, 100)
 	struct evil_reply old;
 	struct evil e;
 
-	ASSERT_EQ(0, serve(self, &e, 0));
+	ASSERT_EQ(0, evil_host_serve(&self->host, &e, 0));
 	old = e.reply;
-	ASSERT_EQ(0, disconnect(self->fd, self->work.call.peer));
+	ASSERT_EQ(0, evil_host_disconnect(self->host.fd, self->host.work.call.peer));
 	evil_end(&e);
-	ASSERT_EQ(0, begin(&self->work, self->fd));
-	ASSERT_EQ(0, evil_called(&e, self->listener, EVIL_WAIT_MS));
+	ASSERT_EQ(0, evil_host_begin(&self->host.work, self->host.fd));
+	ASSERT_EQ(0, evil_called(&e, self->host.listener, EVIL_WAIT_MS));
 	old.qp_num = e.reply.qp_num;
 	(void)evil_accept(e.fd, &old, sizeof(old));
 	/* Not even its goodbye is for us. */
 	EXPECT_GT(0, evil_how_it_ends(&e));
 	evil_end(&e);
-	pthread_join(self->work.thread, NULL);
-	EXPECT_EQ(-EKEYREJECTED, self->work.ret);
+	pthread_join(self->host.work.thread, NULL);
+	EXPECT_EQ(-EKEYREJECTED, self->host.work.ret);
 }
 
 /* What the initiator would prove with; and what only the node itself can. */
@@ -473,8 +369,8 @@ TEST_F_TIMEOUT(responder, proofs_of_others, 100)
 	tow_test_read_line(path, line, sizeof(line));
 	ASSERT_EQ(32, strlen(line));
 	for (int own = 0; own < 2; own++) {
-		ASSERT_EQ(0, begin(&self->work, self->fd));
-		ASSERT_EQ(0, evil_called(&e, self->listener, EVIL_WAIT_MS));
+		ASSERT_EQ(0, evil_host_begin(&self->host.work, self->host.fd));
+		ASSERT_EQ(0, evil_called(&e, self->host.listener, EVIL_WAIT_MS));
 		for (size_t i = 0; own && i < 16; i++)
 			ASSERT_EQ(1, sscanf(line + 2 * i, "%2hhx", &e.reply.incarnation[i]));
 		ASSERT_EQ(0, evil_make_keys(&e, true, mac));
@@ -482,8 +378,8 @@ TEST_F_TIMEOUT(responder, proofs_of_others, 100)
 		(void)evil_accept(e.fd, &e.reply, sizeof(e.reply));
 		(void)evil_how_it_ends(&e);
 		evil_end(&e);
-		pthread_join(self->work.thread, NULL);
-		EXPECT_EQ(-EKEYREJECTED, self->work.ret);
+		pthread_join(self->host.work.thread, NULL);
+		EXPECT_EQ(-EKEYREJECTED, self->host.work.ret);
 	}
 }
 
@@ -561,8 +457,8 @@ TEST_F_TIMEOUT(responder, ready_before_the_answer_to_qps, 60)
 	struct evil e;
 
 	ASSERT_EQ(0, tow_halt_begin("tow_link_create_data"));
-	ASSERT_EQ(0, begin(&self->work, self->fd));
-	ASSERT_EQ(0, called(self, &e));
+	ASSERT_EQ(0, evil_host_begin(&self->host.work, self->host.fd));
+	ASSERT_EQ(0, evil_host_called(&self->host, &e));
 	ASSERT_EQ(0, evil_serve(&e, EVIL_TOLD));
 	EXPECT_TRUE(tow_halt_wait());
 	EXPECT_EQ(0, evil_say_last(&e, T_READY, 0, NULL, 0));
@@ -571,8 +467,8 @@ TEST_F_TIMEOUT(responder, ready_before_the_answer_to_qps, 60)
 	EXPECT_EQ(0, tow_halt_end());
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
-	pthread_join(self->work.thread, NULL);
-	EXPECT_EQ(-EPROTO, self->work.ret);
+	pthread_join(self->host.work.thread, NULL);
+	EXPECT_EQ(-EPROTO, self->host.work.ret);
 }
 
 /* ---- silence, and hanging up ------------------------------------------------------------ */
@@ -678,15 +574,15 @@ TEST_F_TIMEOUT(responder, another_incarnation, 100)
 	struct evil e;
 	__u64 first;
 
-	ASSERT_EQ(0, serve(self, &e, 1));
-	first = self->work.call.peer;
+	ASSERT_EQ(0, evil_host_serve(&self->host, &e, 1));
+	first = self->host.work.call.peer;
 	evil_end(&e);
 	EXPECT_EQ(0, evil_wait("sessions", 0));
-	ASSERT_EQ(0, serve(self, &e, 2));
-	EXPECT_NE(first, self->work.call.peer);
-	EXPECT_EQ(1, count_peers(self->fd, &info));
+	ASSERT_EQ(0, evil_host_serve(&self->host, &e, 2));
+	EXPECT_NE(first, self->host.work.call.peer);
+	EXPECT_EQ(1, count_peers(self->host.fd, &info));
 	EXPECT_EQ(2, info.incarnation[15]);
-	EXPECT_EQ(-ENOENT, disconnect(self->fd, first));
+	EXPECT_EQ(-ENOENT, evil_host_disconnect(self->host.fd, first));
 	evil_end(&e);
 }
 
@@ -737,16 +633,16 @@ static int life_shown(void)
 /* Nobody sees the new life READY and an earlier one there, or none. */
 TEST_F_TIMEOUT(responder, one_life_at_a_time, 100)
 {
-	struct looker looker = { .fd = self->fd };
+	struct looker looker = { .fd = self->host.fd };
 	struct tow_peer_info info;
 	struct evil e;
 
 	ASSERT_EQ(0, pthread_create(&looker.thread, NULL, look, &looker));
 	for (int life = 1; life <= LIVES; life++) {
-		EXPECT_EQ(0, serve(self, &e, (uint8_t)life));
+		EXPECT_EQ(0, evil_host_serve(&self->host, &e, (uint8_t)life));
 		EXPECT_EQ(life, life_shown());
-		EXPECT_EQ(1, count_peers(self->fd, &info));
-		EXPECT_EQ(self->work.call.peer, info.peer);
+		EXPECT_EQ(1, count_peers(self->host.fd, &info));
+		EXPECT_EQ(self->host.work.call.peer, info.peer);
 		evil_end(&e);
 		EXPECT_EQ(0, evil_wait("sessions", 0));
 	}
@@ -765,34 +661,20 @@ TEST_F_TIMEOUT(responder, a_queue_ends_while_a_tie_is_carried_on, 60)
 	struct tow_rings rings;
 	struct evil e;
 
-	ASSERT_EQ(0, serve(self, &e, 0));
-	ASSERT_EQ(0, tow_rings_make(self->fd, 8, 8, &rings));
-	ASSERT_EQ(0, tow_channel_open(rings.made.fd, self->work.call.peer, 0, &channel));
+	ASSERT_EQ(0, evil_host_serve(&self->host, &e, 0));
+	ASSERT_EQ(0, tow_rings_make(self->host.fd, 8, 8, &rings));
+	ASSERT_EQ(0, tow_channel_open(rings.made.fd, self->host.work.call.peer, 0, &channel));
 	ASSERT_EQ(0, tow_halt_begin("tow_grant_assoc_carried"));
 	/* Without a word: it breaks, and is to go on. */
 	evil_hang_up(&e);
-	EXPECT_EQ(0, serve_again(self, &e));
+	EXPECT_EQ(0, evil_host_serve_again(&self->host, &e));
 	EXPECT_TRUE(tow_halt_wait());
 	/* What its operations wait for is looked at once more, by a work item. */
 	tow_rings_end(&rings);
 	tow_test_sleep_ms(300);
 	EXPECT_EQ(0, tow_halt_end());
-	EXPECT_EQ(0, disconnect(self->fd, self->work.call.peer));
+	EXPECT_EQ(0, evil_host_disconnect(self->host.fd, self->host.work.call.peer));
 	evil_end(&e);
-}
-
-/* From AUTHED on: to READY, and SYNC, by which operations go on; @deaf: they get no answer. */
-static int resume(struct evil *e, bool deaf)
-{
-	const uint32_t sync[3] = { [1] = 1 };
-	__u32 unused = 0;
-	int ret = 0;
-
-	for (int stage = EVIL_TOLD; !ret && stage <= EVIL_READY; stage++)
-		ret = evil_serve_step(e, (enum evil_stage)stage);
-	if (!ret && deaf)
-		ret = tow_test_ioctl(e->data[0], TOW_HOSTILE_DEAF, &unused);
-	return ret ? ret : evil_say(e, T_SYNC, 0, sync, sizeof(sync));
 }
 
 /* The peer goes on with what both have, and breaks it, again and again: it is given up. */
@@ -802,15 +684,15 @@ TEST_F_TIMEOUT(responder, breaks_after_each_sync, 100)
 	int ret = 0, syncs = 0;
 	struct evil e;
 
-	ASSERT_EQ(0, serve(self, &e, 0));
+	ASSERT_EQ(0, evil_host_serve(&self->host, &e, 0));
 	ASSERT_EQ(0, evil_patience(SYNCS_MS));
 	while (!ret && syncs < SYNCS_MOST) {
 		evil_hang_up(&e);
-		ret = serve_again(self, &e);
+		ret = evil_host_serve_again(&self->host, &e);
 		/* It may call once more when it has given up: it names nothing then. */
 		if (ret || !memcmp(&e.authed, &none, sizeof(none)))
 			break;
-		ret = resume(&e, false);
+		ret = evil_resume(&e, 0, false);
 		syncs += !ret;
 	}
 	TH_LOG("%d sessions", syncs);
@@ -853,13 +735,12 @@ static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(respon
 	int ret, syncs;
 
 	ASSERT_EQ(0, tow_pool_fresh(2 * TOW_SLAB));
-	ASSERT_EQ(0, serve(self, &range.e, 0));
+	ASSERT_EQ(0, evil_host_serve(&self->host, &range.e, 0));
 	ASSERT_EQ(0, evil_patience(PAUSES_MS));
-	range.peer = self->work.call.peer;
-	ASSERT_EQ(0, evil_range_find(&range, self->fd));
-	self->dealt = 1;
-	ASSERT_EQ(0, tow_region_create(self->fd, EVIL_BYTES, &made));
-	ASSERT_EQ(0, tow_rings_make(self->fd, 8, 8, &rings));
+	range.peer = self->host.work.call.peer;
+	ASSERT_EQ(0, evil_range_find(&range, self->host.fd));
+	ASSERT_EQ(0, tow_region_create(self->host.fd, EVIL_BYTES, &made));
+	ASSERT_EQ(0, tow_rings_make(self->host.fd, 8, 8, &rings));
 	ASSERT_EQ(0, tow_channel_open(rings.made.fd, range.peer, 0, &channel));
 	ASSERT_EQ(0, tow_test_ioctl(range.e.data[0], TOW_HOSTILE_DEAF, &unused));
 	sqe.channel = (__u16)channel.channel;
@@ -873,8 +754,8 @@ static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(respon
 		if (tow_rings_ready(&rings))
 			break;
 		evil_hang_up(&range.e);
-		ASSERT_EQ(0, serve_again(self, &range.e));
-		ASSERT_EQ(0, resume(&range.e, true));
+		ASSERT_EQ(0, evil_host_serve_again(&self->host, &range.e));
+		ASSERT_EQ(0, evil_resume(&range.e, 0, true));
 	}
 	EXPECT_EQ(BROKEN_BY_ONE, syncs);
 	ASSERT_TRUE(tow_rings_take(&rings, &cqe));
@@ -882,11 +763,11 @@ static void write_in_vain(struct __test_metadata *_metadata, FIXTURE_DATA(respon
 	EXPECT_EQ(0, cqe.flags);
 	EXPECT_EQ(late, tow_sysfs_get("stats/timeouts"));
 	tow_rings_end(&rings);
-	EXPECT_EQ(0, tow_region_end(self->fd, &made));
+	EXPECT_EQ(0, tow_region_end(self->host.fd, &made));
 	release.handle = range.remote;
 	/* It is not stale. */
-	EXPECT_EQ(0, tow_test_ioctl(self->fd, TOW_IOCTL_RELEASE, &release));
-	EXPECT_EQ(0, disconnect(self->fd, range.peer));
+	EXPECT_EQ(0, tow_test_ioctl(self->host.fd, TOW_IOCTL_RELEASE, &release));
+	EXPECT_EQ(0, evil_host_disconnect(self->host.fd, range.peer));
 	evil_end(&range.e);
 }
 

@@ -87,13 +87,21 @@ struct evil_auth {
 	uint8_t mac[32];
 	uint64_t order;
 	uint8_t tie[16];
-	uint64_t dealt;
 };
 
 struct evil_authed {
 	uint8_t tie[16];
-	uint64_t dealt;
 };
+
+/* Of one data queue pair. */
+struct evil_sync {
+	uint32_t epoch, count;
+	uint64_t grant;
+	uint32_t notified;
+	uint32_t none;			/* does not travel */
+};
+
+#define EVIL_SYNC_BYTES	20
 
 _Static_assert(sizeof(struct evil_request) == 56, "a request");
 _Static_assert(sizeof(struct evil_reply) == 88, "a reply");

@@ -287,6 +287,32 @@ class Actor:
                 pass
         return found
 
+    @staticmethod
+    def together(devices, address, timeout_ms):
+        """A client of each of these devices connects to an address, all at the same moment:
+        how many seconds each took, or what went wrong."""
+        begin, took = threading.Event(), {}
+
+        def one(device):
+            actor = Actor()
+            actor.fd = os.open(f"/dev/towline/{device}", os.O_RDWR)
+            begin.wait()
+            start = time.monotonic()
+            try:
+                actor.connect(address, timeout_ms)
+                took[device] = time.monotonic() - start
+            except OSError as error:
+                took[device] = f"{device}: {errno.errorcode[error.errno]}"
+            os.close(actor.fd)
+
+        threads = [threading.Thread(target=one, args=(device,)) for device in devices]
+        for thread in threads:
+            thread.start()
+        begin.set()
+        for thread in threads:
+            thread.join()
+        return list(took.values())
+
     def child(self, begin):
         """A process that begins so, and lives until it is killed: its id."""
         ends = os.pipe()
