@@ -89,6 +89,19 @@ static void tow_file_end_client(struct tow_client *client)
 	tow_client_drop_handles(client, &tow_region_handle_ops);
 }
 
+static void tow_client_free(struct kref *refs)
+{
+	struct tow_client *client = container_of(refs, struct tow_client, refs);
+
+	tow_process_put(client->process);
+	tow_account_put(client->account);
+	put_user_ns(client->user_ns);
+	put_pid(client->pid);
+	/* It has no handles, but may have room that one did not get. */
+	xa_destroy(&client->handles);
+	kfree(client);
+}
+
 static struct tow_client *tow_client_new(struct tow_device *dev,
 					 struct file *file)
 {
@@ -99,6 +112,7 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	if (!client)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&client->refs);
+	client->release = tow_client_free;
 	INIT_LIST_HEAD(&client->queues);
 	mutex_init(&client->poll_lock);
 	mutex_init(&client->lock);
@@ -124,28 +138,6 @@ static struct tow_client *tow_client_new(struct tow_device *dev,
 	client->pid = get_pid(task_tgid(current));
 	tow_process_add(process, client);
 	return client;
-}
-
-static void tow_client_free(struct kref *refs)
-{
-	struct tow_client *client = container_of(refs, struct tow_client, refs);
-
-	tow_process_put(client->process);
-	tow_account_put(client->account);
-	put_user_ns(client->user_ns);
-	put_pid(client->pid);
-	/* It has no handles, but may have room that one did not get. */
-	xa_destroy(&client->handles);
-	kfree(client);
-}
-
-/**
- * tow_client_put - give a reference back
- * @client: the client; may be gone afterwards
- */
-void tow_client_put(struct tow_client *client)
-{
-	kref_put(&client->refs, tow_client_free);
 }
 
 /* The file is closed. */

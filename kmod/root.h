@@ -11,8 +11,6 @@
 /* chardev.c */
 extern const struct file_operations tow_file_fops;
 
-void tow_client_put(struct tow_client *client);
-
 /* clients.c */
 extern const struct tow_listing tow_account_listing;
 

@@ -124,7 +124,7 @@
  * While an administrator drains a device (its file drain in sysfs is 1), so that the
  * module can be replaced, nothing new begins on it: REGION_CREATE, REGION_ATTACH,
  * REGION_FROM_FD, REGION_IMPORT_USER, REGION_IMPORT_DMABUF, PEER_CONNECT, EXPORT,
- * RESOLVE, QUEUE_CREATE and CHANNEL_OPEN give ESHUTDOWN, and entries of queues that are
+ * RESOLVE, QUEUE_CREATE, CHANNEL_OPEN and QUEUE_RESOLVE give ESHUTDOWN, and entries of queues that are
  * taken from then on, but for NOP, complete with it.  What was begun goes on, and all
  * can be given back.  Other nodes find what was exported, and read and write there, as
  * long as they are connected; no other connects.
@@ -158,7 +158,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	12
+#define TOW_UAPI_VERSION	13
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -190,7 +190,8 @@ enum {
 	TOW_CMD_CHANNEL_OPEN		= 0x41,
 	TOW_CMD_ENTER			= 0x42,
 	TOW_CMD_QUEUE_EVENT		= 0x43,
-	TOW_CMD_CHANNEL_CLOSE		= 0x44
+	TOW_CMD_CHANNEL_CLOSE		= 0x44,
+	TOW_CMD_QUEUE_RESOLVE		= 0x45
 };
 
 /* With the terminating zero; the RDMA subsystem's limit on device names. */
@@ -1249,7 +1250,8 @@ struct tow_resolve {
  * A peer that is IDLE or DEAD is connected to anew.
  *
  * Errors: ENOENT: no such peer, or, with a @timeout_ms of 0, no such name;
- * ETIMEDOUT: nobody exported the name in time; EACCES: the export does not have
+ * ETIMEDOUT: nobody exported the name in time, or, with a @timeout_ms of 0, the peer has
+ * not answered a minute after reconnect_timeout_ms; EACCES: the export does not have
  * those rights; EBUSY: NOTIFY: somebody else has the slot; EINVAL: rights as they
  * must not be, or a name; ESTALE: the export ended meanwhile, or that life of the
  * peer is over and another node has its address; ECONNRESET: the connection ended
@@ -1287,6 +1289,7 @@ struct tow_release {
  *	at 0			struct tow_ring: the indices
  *	at @sqes_offset		@sq_entries times struct tow_sqe
  *	at @cqes_offset		@cq_entries times struct tow_cqe
+ *	at @results_offset	TOW_QUEUE_RESULTS: @cq_entries times struct tow_result
  *
  * Indices count from 0 and wrap around at 2^32; entry number I is at index
  * I & (entries - 1), as the numbers of entries are powers of two.
@@ -1605,19 +1608,33 @@ enum tow_cqe_flag {
 	/* it was late and is not over: another completion will say that it is */
 	TOW_CQE_HELD		= 1 << 0,
 	/* that other completion */
-	TOW_CQE_RELEASED	= 1 << 1
+	TOW_CQE_RELEASED	= 1 << 1,
+	/* QUEUE_RESOLVE has found something: there is a struct tow_result */
+	TOW_CQE_FOUND		= 1 << 2
 };
 
 /**
  * struct tow_cqe - an entry of the completion ring
  * @user_data: of the entry that has completed
  * @status: 0, or a negative errno
- * @flags: bits of enum tow_cqe_flag; 0 for an entry without a time-out
+ * @flags: bits of enum tow_cqe_flag; HELD and RELEASED: only of an entry with a time-out
  */
 struct tow_cqe {
 	__aligned_u64	user_data;
 	__s32		status;
 	__u32		flags;
+};
+
+/**
+ * struct tow_result - what a completion of QUEUE_RESOLVE has found
+ * @handle: the remote range's handle; 0: TOW_CQE_FOUND is not set
+ * @bytes: the range's size
+ *
+ * Written before the completion, and by no other one.
+ */
+struct tow_result {
+	__aligned_u64	handle;
+	__aligned_u64	bytes;
 };
 
 /* Entries of a submission ring, and of a completion ring, at most. */
@@ -1633,7 +1650,12 @@ struct tow_cqe {
 /* Bits of tow_queue_create.flags. */
 enum tow_queue_flag {
 	/* entries are taken without a call: see "Polling" above */
-	TOW_QUEUE_POLL		= 1 << 0
+	TOW_QUEUE_POLL		= 1 << 0,
+	/*
+	 * for QUEUE_RESOLVE: completions have a struct tow_result.  (Before version
+	 * 13 of this header: EINVAL)
+	 */
+	TOW_QUEUE_RESULTS	= 1 << 1
 };
 
 /* How long a thread looks for entries in vain, in microseconds: by default, at most. */
@@ -1657,6 +1679,9 @@ enum tow_queue_flag {
  *	looking, in microseconds, at most TOW_POLL_IDLE_MAX_US; 0: TOW_POLL_IDLE_US.
  *	It looks for as long as one of its queues wants it to.  Otherwise 0.  out: the
  *	same, with the default filled in
+ * @results_offset: out: RESULTS: where the results begin: an array of struct
+ *	tow_result, one for each entry of the completion ring, at the same index; else 0
+ * @reserved: in: 0
  */
 struct tow_queue_create {
 	__u32		size;
@@ -1668,6 +1693,8 @@ struct tow_queue_create {
 	__u32		cqes_offset;
 	__s32		fd;
 	__u32		idle_us;
+	__u32		results_offset;
+	__u32		reserved;
 };
 
 /**
@@ -1688,7 +1715,7 @@ struct tow_queue_create {
  * none.  The thread is made with the client's first such queue, and ends with the
  * client.
  *
- * Errors: EINVAL: a number of entries, or @idle_us, as it must not be; EPERM: POLL:
+ * Errors: EINVAL: a number of entries, @idle_us or @reserved as it must not be; EPERM: POLL:
  * the caller does not have CAP_SYS_NICE, and poller_limit is 0; EMFILE, ENFILE: no
  * descriptor is left; EDQUOT, ENOSPC (POLL: also where poller_limit is reached), ENOMEM;
  * EINTR: POLL: the caller was killed meanwhile.
@@ -1865,5 +1892,66 @@ struct tow_queue_event {
  * Errors: EPERM: the caller is not the client's process.
  */
 #define TOW_IOCTL_QUEUE_EVENT	_IO(TOW_IOCTL_TYPE, TOW_CMD_QUEUE_EVENT)
+
+/* Requests that one QUEUE_RESOLVE takes, at most. */
+#define TOW_QUEUE_RESOLVE_MAX	1024
+
+/**
+ * struct tow_resolve_request - a name that is looked for
+ * @user_data: in: comes back in the completion
+ * @peer: in: as in struct tow_resolve
+ * @name: in: address of the name
+ * @name_bytes: in: as in struct tow_resolve, as are the others
+ * @rights: in
+ * @timeout_ms: in
+ * @reserved: in: 0
+ */
+struct tow_resolve_request {
+	__aligned_u64	user_data;
+	__aligned_u64	peer;
+	__aligned_u64	name;
+	__u32		name_bytes;
+	__u32		rights;
+	__u32		timeout_ms;
+	__u32		reserved;
+};
+
+/**
+ * struct tow_queue_resolve - look for many names, without waiting
+ * @size: in: sizeof(struct tow_queue_resolve)
+ * @flags: in: 0
+ * @requests: in: address of an array of struct tow_resolve_request
+ * @count: in: how many, 1 to TOW_QUEUE_RESOLVE_MAX
+ * @request_size: in: sizeof(struct tow_resolve_request)
+ */
+struct tow_queue_resolve {
+	__u32		size;
+	__u32		flags;
+	__aligned_u64	requests;
+	__u32		count;
+	__u32		request_size;
+};
+
+/**
+ * TOW_IOCTL_QUEUE_RESOLVE - look for many names, without waiting
+ *
+ * A call on the descriptor of a queue with TOW_QUEUE_RESULTS.  Each request is a
+ * RESOLVE, and has one completion, in any order, when RESOLVE would return: @status
+ * is its error, or 0, then with TOW_CQE_FOUND, and struct tow_result has the handle.
+ * Names of one peer share messages, as do their answers.  A request is no entry of the
+ * submission ring: a FENCE does not wait for it.
+ *
+ * Answers how many requests were begun: those whose completions have room in the
+ * completion ring; or as many as could be read.  When the queue ends, those that have
+ * no answer end with ECANCELED, or ENODEV, and nothing was found.  When the descriptor is
+ * closed, the handles in completions from @cq_head on are given up: where the program has
+ * taken one over, and not gone on, it writes 0 there.
+ *
+ * Errors: EBUSY: none was begun, as there is no room for its completion; EFAULT;
+ * EINVAL: @count or @request_size, or the queue has no results; EPERM: the client has
+ * ended.  In completions, beside those of RESOLVE but EINTR: EFAULT: @name;
+ * ECANCELED, ENODEV: the queue has ended.
+ */
+#define TOW_IOCTL_QUEUE_RESOLVE	_IO(TOW_IOCTL_TYPE, TOW_CMD_QUEUE_RESOLVE)
 
 #endif /* _UAPI_TOWLINE_H */

@@ -4,7 +4,7 @@
  *
  * That is done step by step: address, route, queue pair, the other end's proof.
  * Every step sleeps, in a work item.  Then the caller connects the data queue
- * pairs (data.c).  It (peer/connect.c) decides between the steps: only the
+ * pairs (data.c).  It (peer/try.c) decides between the steps: only the
  * proof says which node the other end is, and so whether it is connected
  * already.
  */

@@ -599,7 +599,7 @@ static const struct tow_rule tow_rules[] = {
 					    sizeof(struct tow_wire_resolve_more)),
 	[TOW_WIRE_RESOLVED] = TOW_AT_LEAST(TOW_IN_READY,
 					   sizeof(struct tow_wire_resolved)),
-	[TOW_WIRE_CANCEL] = TOW_FIXED(TOW_IN_READY, true, true, 0),
+	[TOW_WIRE_CANCEL] = TOW_AT_LEAST(TOW_IN_READY, sizeof(__le32)),
 	[TOW_WIRE_REVOKE] = TOW_AT_LEAST(TOW_IN_READY,
 					 sizeof(struct tow_wire_grants)),
 	[TOW_WIRE_REVOKED] = TOW_AT_LEAST(TOW_IN_READY,
@@ -684,7 +684,7 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 {
 	if (!tow_message_in_place(session, type, bytes))
 		return -EPROTO;
-	if (request && (type < TOW_WIRE_RESOLVE || type > TOW_WIRE_CANCEL))
+	if (request && type != TOW_WIRE_RESOLVE_MORE)
 		return -EPROTO;
 	switch (type) {
 	case TOW_WIRE_READY:

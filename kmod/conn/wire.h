@@ -11,6 +11,7 @@
 #ifndef TOW_WIRE_H
 #define TOW_WIRE_H
 
+#include <linux/align.h>
 #include <linux/build_bug.h>
 #include <linux/types.h>
 
@@ -150,13 +151,15 @@ enum tow_wire_type {
 	TOW_WIRE_GOODBYE	= 6,	/* tow_wire_goodbye; the last */
 	TOW_WIRE_QPS		= 7,	/* tow_wire_qps */
 
-	TOW_WIRE_RESOLVE	= 16,	/* tow_wire_resolve */
+	TOW_WIRE_RESOLVE	= 16,	/* tow_wire_resolve, one or more */
 	TOW_WIRE_RESOLVE_MORE	= 17,	/* tow_wire_resolve_more */
-	TOW_WIRE_RESOLVED	= 18,	/* tow_wire_resolved: answers both */
+	TOW_WIRE_RESOLVED	= 18,	/* tow_wire_resolved, one or more:
+					 * answers both
+					 */
 	/*
-	 * The sender does not wait for that RESOLVE any more.  The other end
-	 * answers the RESOLVE with NOT_FOUND, unless its answer is on its way
-	 * already: each RESOLVE is answered once.
+	 * The sender does not wait for that name any more.  The other end
+	 * answers the request with NOT_FOUND, unless its answer is on its way
+	 * already: each request is answered once.
 	 */
 	TOW_WIRE_CANCEL		= 19,
 	TOW_WIRE_REVOKE		= 20,	/* tow_wire_grants: owner to resolver */
@@ -171,8 +174,7 @@ enum tow_wire_type {
  * @bytes: of the whole message
  * @type: enum tow_wire_type
  * @reserved: zero
- * @request: RESOLVE, RESOLVE_MORE: a number of the sender's choice; RESOLVED:
- *	the request's; CANCEL: that of the RESOLVE to cancel; others: zero
+ * @request: RESOLVE_MORE: a number of the sender's choice; others: zero
  * @counter: 1 for a direction's first message of a session, one more for each
  * @credits: how many of the receiver's messages the sender has handled in this
  *	session, wrapping around
@@ -254,7 +256,7 @@ struct tow_wire_goodbye {
 #define TOW_WIRE_NAME_MAX	255
 
 /**
- * struct tow_wire_resolve - asks for the export of a name
+ * struct tow_wire_resolve - a request for the export of a name
  * @job_id: the job, checked by the asking kernel; zero: the own job of user
  *	@uid
  * @uid: the user, in the initial user namespace; 0 if @job_id is not zero
@@ -262,7 +264,10 @@ struct tow_wire_goodbye {
  * @wait: 1: answer when the name is there; 0: now
  * @name_bytes: 1 to TOW_WIRE_NAME_MAX
  * @reserved: zero
- * @name: the name, to the end of the message
+ * @request: a number of the asker's choice
+ * @name: the name, and up to three zeroes: see tow_wire_resolve_bytes()
+ *
+ * RESOLVE has as many of them as fit, one behind the other.
  */
 struct tow_wire_resolve {
 	__u8	job_id[TOW_JOB_ID_BYTES];
@@ -270,9 +275,18 @@ struct tow_wire_resolve {
 	__le32	rights;
 	__u8	wait;
 	__u8	name_bytes;
-	__u8	reserved[6];
+	__u8	reserved[2];
+	__le32	request;
 	__u8	name[];
 };
+
+static inline size_t tow_wire_resolve_bytes(u8 name_bytes)
+{
+	return sizeof(struct tow_wire_resolve) + ALIGN(name_bytes, 4);
+}
+
+/* CANCEL: the numbers of requests for names, __le32, at least one. */
+#define TOW_WIRE_CANCELS_MAX	(TOW_WIRE_BODY_BYTES / sizeof(__le32))
 
 /**
  * struct tow_wire_resolve_more - asks for segments that did not fit the answer
@@ -312,7 +326,7 @@ enum tow_wire_status {
 };
 
 /**
- * struct tow_wire_resolved - the answer
+ * struct tow_wire_resolved - the answer to a request
  * @grant: number of the grant, larger than those of all grants that the sender
  *	has given before in this association; not OK: 0
  * @bytes: size of the export
@@ -321,8 +335,10 @@ enum tow_wire_status {
  * @total: segments of the export
  * @first: number of the first segment here
  * @count: segments here
- * @reserved: zero
+ * @request: the request's number
  * @segments: in the order of the export's bytes
+ *
+ * RESOLVED has as many of them as fit, one behind the other.
  */
 struct tow_wire_resolved {
 	__le64	grant;
@@ -332,7 +348,7 @@ struct tow_wire_resolved {
 	__le32	total;
 	__le32	first;
 	__le32	count;
-	__le32	reserved;
+	__le32	request;
 	struct tow_wire_segment segments[];
 };
 
@@ -406,7 +422,7 @@ static_assert(sizeof(struct tow_wire_header) == 40);
 static_assert(sizeof(struct tow_wire_auth) == 56);
 static_assert(sizeof(struct tow_wire_authed) == 16);
 static_assert(sizeof(struct tow_wire_resolve) == 32);
-static_assert(sizeof(struct tow_wire_resolve) + TOW_WIRE_NAME_MAX <=
+static_assert(sizeof(struct tow_wire_resolve) + TOW_WIRE_NAME_MAX + 1 <=
 	      TOW_WIRE_BODY_BYTES);
 static_assert(sizeof(struct tow_wire_resolved) == 40);
 

@@ -413,6 +413,7 @@ extern struct workqueue_struct *tow_accept_wq;
 extern struct workqueue_struct *tow_connect_wq;
 extern struct workqueue_struct *tow_reconnect_wq;
 extern struct workqueue_struct *tow_cq_wq;
+extern struct workqueue_struct *tow_lookup_wq;
 extern struct workqueue_struct *tow_end_wq;
 
 /* device.c */
@@ -509,7 +510,9 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
 
 /**
  * struct tow_client - one open file and its opener
- * @refs: held by the file and by those who look; keeps the structure
+ * @refs: held by the file, by those who look, and by lookups of queues; keeps the
+ *	structure
+ * @release: called when the last reference is put
  * @dev: the device, with a reference
  * @end: takes away all that the client has; called once, by @end_work
  * @end_work: queued to tow_end_wq when @ended is set
@@ -538,6 +541,7 @@ int tow_call_copy_out(void __user *user, void *from, u32 known, u32 user_size);
  */
 struct tow_client {
 	struct kref		refs;
+	void			(*release)(struct kref *refs);
 	struct tow_device	*dev;
 	void			(*end)(struct tow_client *client);
 	struct work_struct	end_work;
@@ -587,6 +591,15 @@ struct tow_handle_ops {
 	int	(*publish)(struct tow_handle *handle);
 	void	(*drop)(struct tow_handle *handle, bool destroy);
 };
+
+/**
+ * tow_client_put - give a reference back
+ * @client: the client; may be gone afterwards
+ */
+static inline void tow_client_put(struct tow_client *client)
+{
+	kref_put(&client->refs, client->release);
+}
 
 /**
  * tow_client_find_handle - the handle with a number

@@ -22,6 +22,8 @@ struct workqueue_struct *tow_connect_wq;
 struct workqueue_struct *tow_reconnect_wq;
 /* Reaping: work in the other queues waits for completions. */
 struct workqueue_struct *tow_cq_wq;
+/* Lookups of names: work for a program may wait for its other threads. */
+struct workqueue_struct *tow_lookup_wq;
 /* Ends of clients, which may wait for a removal, and that for work in the others. */
 struct workqueue_struct *tow_end_wq;
 
@@ -248,6 +250,7 @@ static const struct {
 } tow_workqueues[] = {
 	{ &tow_import_wq, "towline_import", WQ_UNBOUND },
 	{ &tow_wq, "towline", WQ_UNBOUND },
+	{ &tow_lookup_wq, "towline_lookup", WQ_UNBOUND },
 	{ &tow_accept_wq, "towline_accept", WQ_UNBOUND },
 	{ &tow_connect_wq, "towline_connect", WQ_UNBOUND },
 	{ &tow_reconnect_wq, "towline_reconnect", WQ_UNBOUND },

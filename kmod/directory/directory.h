@@ -5,6 +5,7 @@
  *
  *	init.c		what associations and devices call
  *	ioctl.c		programs' calls and handles
+ *	lookup.c	programs' lookups of names
  *	serve.c		the owner's side: answers to requests for names
  *	grant.c		giving and revoking grants; the end of an export
  *	export.c	exports
@@ -120,7 +121,9 @@ struct tow_directory {
  *	a reference
  * @remote_count: length of @remotes
  * @last_heard: the last grant of the peer's that we were told of
- * @asks: struct tow_remote whose requests are to be sent
+ * @asks: struct tow_remote whose requests are to be sent, of each tenant
+ *	(tow_label_tenant()); of those that were answered in part first
+ * @turn: the tenant whose request is sent next, if it has one
  * @cancels: struct tow_remote whose requests are to be cancelled: no call waits
  *	for the answer
  * @acks: struct tow_remote whose revoke is to be acknowledged
@@ -161,7 +164,8 @@ struct tow_assoc_dir {
 	struct xarray		remotes;
 	u32			remote_count;
 	u64			last_heard;
-	struct list_head	asks;
+	struct list_head	asks[TOW_TENANTS];
+	unsigned int		turn;
 	struct list_head	cancels;
 	struct list_head	acks;
 	struct list_head	releases;
@@ -252,6 +256,7 @@ int tow_call_resolve(struct tow_client *client, void *data,
 int tow_call_release(struct tow_client *client, void *data,
 		     const struct tow_answer *answer);
 struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number);
+int tow_client_release_remote(struct tow_client *client, u64 number);
 struct tow_slot *tow_client_get_slot(struct tow_client *client, u64 number);
 
 #endif /* TOW_DIRECTORY_H */

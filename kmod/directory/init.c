@@ -45,6 +45,20 @@ void tow_directory_assoc_init(struct tow_assoc *assoc)
 }
 
 /**
+ * tow_directory_assoc_cleanup - undo tow_directory_assoc_init()
+ * @assoc: without references
+ */
+void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
+{
+	tow_labels_cleanup(&assoc->dir.cache);
+	/* They have nothing, but may have room that something did not get. */
+	xa_destroy(&assoc->dir.requests);
+	xa_destroy(&assoc->dir.remotes);
+	xa_destroy(&assoc->dir.waiting);
+	xa_destroy(&assoc->dir.grants);
+}
+
+/**
  * tow_directory_receive - handle a message of the directory
  * @assoc: the association; its session is READY
  * @type: enum tow_wire_type

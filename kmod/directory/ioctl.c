@@ -4,7 +4,8 @@
  * As in memory/ioctl.c, a call whose answer cannot be copied out is undone.  A
  * call is not a user of the device while it waits for a peer.
  */
-#include <linux/jiffies.h>
+#include <linux/completion.h>
+#include <linux/minmax.h>
 #include <linux/slab.h>
 
 #include "core/core.h"
@@ -12,7 +13,6 @@
 #include "memory/memory.h"
 #include "peer.h"
 #include "remote.h"
-#include "session.h"
 #include "slot.h"
 
 /* Size of the structure in the first version that had it. */
@@ -65,22 +65,17 @@ static const struct tow_handle_ops tow_remote_handle_ops = {
 	.drop	= tow_remote_drop_handle,
 };
 
-static int tow_dir_add_handle(struct tow_client *client,
-			      const struct tow_handle_ops *ops, void *object,
-			      u64 *number)
+static struct tow_dir_handle *
+tow_dir_handle_new(const struct tow_handle_ops *ops, void *object)
 {
-	struct tow_dir_handle *handle;
-	int ret;
+	struct tow_dir_handle *handle = kzalloc(sizeof(*handle),
+						GFP_KERNEL_ACCOUNT);
 
-	handle = kzalloc(sizeof(*handle), GFP_KERNEL_ACCOUNT);
-	if (!handle)
-		return -ENOMEM;
-	handle->handle.ops = ops;
-	handle->object = object;
-	ret = tow_client_add_handle(client, &handle->handle, number);
-	if (ret)
-		kfree_rcu(handle, handle.rcu);
-	return ret;
+	if (handle) {
+		handle->handle.ops = ops;
+		handle->object = object;
+	}
+	return handle;
 }
 
 static struct tow_dir_handle *
@@ -124,6 +119,22 @@ struct tow_remote *tow_client_get_remote(struct tow_client *client, u64 number)
 		remote = handle->object;
 	rcu_read_unlock();
 	return remote;
+}
+
+/**
+ * tow_client_release_remote - end a handle of a remote range
+ * @client: the client
+ * @number: the handle's number
+ *
+ * Return: 0; -ENOENT: the client has no such handle; -ESTALE: the remote range was not
+ * VALID any more.
+ */
+int tow_client_release_remote(struct tow_client *client, u64 number)
+{
+	struct tow_remote *remote;
+
+	remote = tow_dir_take(client, number, &tow_remote_handle_ops);
+	return remote ? tow_remote_close(remote) : -ENOENT;
 }
 
 /**
@@ -215,10 +226,15 @@ static struct tow_exported *tow_export_make(struct tow_client *client,
 static int tow_export_give(struct tow_client *client,
 			   struct tow_exported *exported, u64 *number)
 {
-	int ret = tow_dir_add_handle(client, &tow_exported_handle_ops, exported,
-				     number);
+	struct tow_dir_handle *handle;
+	int ret = -ENOMEM;
 
+	handle = tow_dir_handle_new(&tow_exported_handle_ops, exported);
+	if (handle)
+		ret = tow_client_add_handle(client, &handle->handle, number);
 	if (ret) {
+		if (handle)
+			kfree_rcu(handle, handle.rcu);
 		tow_exported_hide(exported);
 		tow_exported_put(exported);
 	}
@@ -320,114 +336,104 @@ const struct tow_listing tow_export_listing = {
 /* ---- resolve, release ----------------------------------------------------- */
 
 /**
- * struct tow_resolving - a call that looks for a name
- * @label: the name
- * @rights: bits of enum tow_right: what the program wants to do
- * @wait: the peer answers when the name is published; else at once
- * @deadline: until when the call waits for the answer, in jiffies
- * @remote: the remote range that was found
+ * tow_lookup_begin - begin a lookup for a program
+ * @lookup: zeroed but for @wake
+ * @client: the client
+ * @call: peer, name, rights and time-out
+ *
+ * Memory is charged to the caller, also what the handle needs.  tow_lookup_end() ends it.
+ *
+ * Return: 0; -EINVAL, -ENOKEY, -ENOENT, -ENOMEM, -EPERM as TOW_IOCTL_RESOLVE: it has
+ * not begun.
  */
-struct tow_resolving {
-	struct tow_label	label;
-	u32			rights;
-	bool			wait;
-	unsigned long		deadline;
-	struct tow_remote	*remote;
-};
-
-static unsigned long tow_resolve_time(const struct tow_resolving *resolving)
+int tow_lookup_begin(struct tow_lookup *lookup, struct tow_client *client,
+		     const struct tow_resolve *call)
 {
-	long left = resolving->deadline - jiffies;
-
-	return max(left, 0L);
-}
-
-static int tow_resolve_in_session(struct tow_session *session,
-				  struct tow_resolving *resolving)
-{
-	int ret;
-
-	ret = tow_remote_open(session->assoc, &resolving->label,
-			      resolving->rights, resolving->wait,
-			      &resolving->remote);
-	if (ret)
-		return ret;
-	ret = tow_remote_wait(resolving->remote, tow_resolve_time(resolving));
-	if (ret)
-		tow_remote_close(resolving->remote);
-	return ret;
-}
-
-/* Has the session ended only because it was idle or replaced? */
-static bool tow_resolve_again(struct tow_session *session, int error)
-{
-	u32 reason = READ_ONCE(session->reason);
-
-	if (!error || error == -EINTR || error == -ETIMEDOUT ||
-	    tow_session_alive(session))
-		return false;
-	return reason == TOW_WIRE_IDLE || reason == TOW_WIRE_REPLACED;
-}
-
-static int tow_resolve_at_peer(struct tow_client *client, struct tow_peer *peer,
-			       struct tow_resolving *resolving)
-{
-	struct tow_conn_settings *settings = &peer->dev->peers->settings;
-	struct tow_session *session;
-	int tries = 2;
-	bool again;
-	int ret;
-
-	do {
-		ret = tow_peer_use(peer, client->account,
-				   READ_ONCE(settings->reconnect_timeout_ms),
-				   &session);
-		if (ret)
-			return ret;
-		ret = tow_resolve_in_session(session, resolving);
-		again = tow_resolve_again(session, ret);
-		tow_session_put(session);
-	} while (again && --tries);
-	return ret;
-}
-
-static int tow_resolve_find(struct tow_client *client,
-			    const struct tow_resolve *call,
-			    struct tow_resolving *resolving)
-{
+	struct tow_label label;
 	struct tow_peer *peer;
 	int ret;
 
-	tow_label_of_client(&resolving->label, client, call->name,
-			    call->name_bytes);
-	resolving->rights = call->rights;
-	resolving->wait = call->timeout_ms;
-	/* Without a timeout the peer answers at once, or the session ends. */
-	resolving->deadline = jiffies +
-		(!call->timeout_ms || call->timeout_ms == TOW_WAIT_FOREVER ?
-		 MAX_JIFFY_OFFSET : msecs_to_jiffies(call->timeout_ms));
+	if (call->flags || call->reserved || !tow_rights_valid(call->rights))
+		return -EINVAL;
+	ret = tow_name_check(client, call->name, call->name_bytes);
+	if (ret)
+		return ret;
 	peer = tow_peer_find(client->dev, call->peer);
 	if (!peer)
 		return -ENOENT;
-	ret = tow_resolve_at_peer(client, peer, resolving);
-	tow_peer_put(peer);
+	tow_lookup_init(lookup, client, peer, call->timeout_ms);
+	tow_label_of_client(&label, client, call->name, call->name_bytes);
+	lookup->fresh = tow_remote_new(&label, call->rights, call->timeout_ms);
+	lookup->handle = (struct tow_handle *)
+		tow_dir_handle_new(&tow_remote_handle_ops, NULL);
+	ret = lookup->fresh && lookup->handle ?
+	      tow_client_reserve_handle(client, lookup->handle,
+					&lookup->number) : -ENOMEM;
+	if (ret)
+		tow_lookup_end(lookup);
 	return ret;
 }
 
-static int tow_resolve_begin(struct tow_client *client,
-			     struct tow_resolve *call)
+/**
+ * tow_lookup_give - give what a lookup has found to its client
+ * @lookup: the lookup; tow_lookup_step() has answered 0
+ * @call: where to: handle and bytes
+ *
+ * Allocates nothing.
+ *
+ * Return: 0; -EPERM: the client has ended.
+ */
+int tow_lookup_give(struct tow_lookup *lookup, struct tow_resolve *call)
 {
-	struct tow_resolving resolving;
 	int ret;
 
-	ret = tow_resolve_find(client, call, &resolving);
+	call->handle = lookup->number;
+	call->bytes = lookup->remote->bytes;
+	((struct tow_dir_handle *)lookup->handle)->object = lookup->remote;
+	ret = tow_client_publish_handle(lookup->client, lookup->handle,
+					lookup->number);
+	/* The client's, or given back. */
+	lookup->number = 0;
 	if (ret)
 		return ret;
-	call->bytes = resolving.remote->bytes;
-	ret = tow_dir_add_handle(client, &tow_remote_handle_ops,
-				 resolving.remote, &call->handle);
-	if (ret)
-		tow_remote_close(resolving.remote);
+	lookup->remote = NULL;
+	lookup->handle = NULL;
+	return 0;
+}
+
+/**
+ * struct tow_resolving - a call that looks for a name
+ * @lookup: its lookup
+ * @woken: completed when to go on
+ */
+struct tow_resolving {
+	struct tow_lookup	lookup;
+	struct completion	woken;
+};
+
+static void tow_resolve_wake(struct tow_lookup *lookup)
+{
+	complete(&container_of(lookup, struct tow_resolving, lookup)->woken);
+}
+
+static int tow_resolve_wait(struct tow_resolving *resolving)
+{
+	struct tow_lookup *lookup = &resolving->lookup;
+	long left = 0;
+	int ret;
+
+	while ((ret = tow_lookup_step(lookup)) == -EINPROGRESS) {
+		left = max(tow_lookup_left(lookup), 0L);
+		left = wait_for_completion_interruptible_timeout(&resolving->woken,
+								 left);
+		if (left <= 0)
+			break;
+	}
+	/* Something may have come at the last moment. */
+	if (ret == -EINPROGRESS)
+		ret = tow_lookup_step(lookup);
+	if (ret == -EINPROGRESS)
+		ret = left < 0 ? -EINTR : tow_lookup_late(lookup);
 	return ret;
 }
 
@@ -435,15 +441,19 @@ static int tow_resolve_begin(struct tow_client *client,
 int tow_call_resolve(struct tow_client *client, void *data,
 		     const struct tow_answer *answer)
 {
+	struct tow_resolving resolving = { .lookup.wake = tow_resolve_wake };
 	struct tow_resolve *call = data;
 	struct tow_remote *remote;
 	int ret;
 
-	if (call->flags || call->reserved || !tow_rights_valid(call->rights))
-		return -EINVAL;
-	ret = tow_name_check(client, call->name, call->name_bytes);
+	init_completion(&resolving.woken);
+	ret = tow_lookup_begin(&resolving.lookup, client, call);
+	if (ret)
+		return ret;
+	ret = tow_resolve_wait(&resolving);
 	if (!ret)
-		ret = tow_resolve_begin(client, call);
+		ret = tow_lookup_give(&resolving.lookup, call);
+	tow_lookup_end(&resolving.lookup);
 	if (ret)
 		return ret;
 	ret = tow_call_answer(answer, call);
@@ -460,10 +470,7 @@ int tow_call_release(struct tow_client *client, void *data,
 		     const struct tow_answer *answer)
 {
 	const struct tow_release *call = data;
-	struct tow_remote *remote;
 
-	if (call->flags)
-		return -EINVAL;
-	remote = tow_dir_take(client, call->handle, &tow_remote_handle_ops);
-	return remote ? tow_remote_close(remote) : -ENOENT;
+	return call->flags ? -EINVAL :
+			     tow_client_release_remote(client, call->handle);
 }

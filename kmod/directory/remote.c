@@ -27,13 +27,11 @@ static void tow_remote_release(struct kref *refs)
 	struct tow_remote *remote = container_of(refs, struct tow_remote, refs);
 	struct tow_assoc *assoc = remote->assoc;
 
-	/* It was never requested. */
-	if (remote->number)
-		xa_release(&assoc->dir.requests, remote->number);
 	kvfree(remote->segments);
 	/* tow_client_get_remote() may still see it. */
 	kfree_rcu(remote, rcu);
-	tow_assoc_put(assoc);
+	if (assoc)
+		tow_assoc_put(assoc);
 }
 
 /**
@@ -112,14 +110,17 @@ static void tow_remote_uncache(struct tow_remote *remote)
 /* ---- on the way to VALID -------------------------------------------------- */
 
 /**
- * tow_remote_wake - wake the calls that wait for the peer's answer
+ * tow_remote_wake - wake the lookups that wait for the peer's answer
  * @remote: the remote range, not ASKING any more
  * @error: why it is not VALID; 0: it is
  */
 void tow_remote_wake(struct tow_remote *remote, int error)
 {
+	struct tow_lookup *lookup;
+
 	remote->error = error;
-	complete_all(&remote->settled);
+	hlist_for_each_entry(lookup, &remote->lookups, link)
+		lookup->wake(lookup);
 }
 
 /**
@@ -136,13 +137,25 @@ void tow_remote_make_valid(struct tow_remote *remote)
 	tow_remote_wake(remote, 0);
 }
 
+/* Where requests for a remote range wait: with those of its tenant. */
+static struct list_head *tow_remote_asks(struct tow_remote *remote)
+{
+	return &tow_remote_dir(remote)->asks[tow_label_tenant(&remote->label)];
+}
+
 /**
  * tow_remote_ask - request a remote range, or more of its segments
  * @remote: the remote range, ASKING; its request was not sent, or was answered
+ *
+ * What was begun is before what was not: a large range does not wait again for
+ * each of its messages.
  */
 void tow_remote_ask(struct tow_remote *remote)
 {
-	list_add_tail(&remote->link, &tow_remote_dir(remote)->asks);
+	if (remote->have)
+		list_add(&remote->link, tow_remote_asks(remote));
+	else
+		list_add_tail(&remote->link, tow_remote_asks(remote));
 	tow_assoc_kick(remote->assoc);
 }
 
@@ -342,38 +355,65 @@ static struct tow_remote *tow_remote_find(struct tow_assoc *assoc,
 	return NULL;
 }
 
-/* Return: with a number for its request. */
-static struct tow_remote *tow_remote_new(struct tow_assoc *assoc,
-					 const struct tow_label *label,
-					 u32 rights, bool wait)
+/**
+ * tow_remote_new - make a remote range for tow_remote_open()
+ * @label: the export's name and job
+ * @rights: bits of enum tow_right: what the program wants to do
+ * @wait: the peer answers when the name is published; else at once
+ *
+ * Charged to the caller's cgroup, which may have to wait for the memory.
+ *
+ * Return: the remote range, in no association, with a reference; NULL: no memory.
+ */
+struct tow_remote *tow_remote_new(const struct tow_label *label, u32 rights,
+				  bool wait)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_remote *remote;
 
-	/* The client may have to wait for its memory, but nobody else. */
-	lockdep_assert_not_held(&sdir->lock);
 	remote = kzalloc(struct_size(remote, name, label->bytes),
 			 GFP_KERNEL_ACCOUNT);
 	if (!remote)
 		return NULL;
 	kref_init(&remote->refs);
-	tow_assoc_get(assoc);
-	remote->assoc = assoc;
 	tow_label_copy(&remote->label, label, remote->name);
 	remote->rights = rights;
 	remote->wait = wait;
 	remote->quiet = true;
 	remote->users = 1;
-	init_completion(&remote->settled);
+	INIT_HLIST_HEAD(&remote->lookups);
 	INIT_LIST_HEAD(&remote->link);
-	/* Number 0 means that there is no request. */
+	return remote;
+}
+
+/* The remote range is to be in an association: with a number for its request. */
+static int tow_remote_join(struct tow_remote *remote, struct tow_assoc *assoc)
+{
+	struct tow_assoc_dir *sdir = &assoc->dir;
+
+	/* Memory may have to be waited for. */
+	lockdep_assert_not_held(&sdir->lock);
+	/*
+	 * Number 0 means that there is no request.  Not charged, as it may be a work
+	 * item that calls, but little: @remote is.
+	 */
 	if (xa_alloc_cyclic(&sdir->requests, &remote->number, NULL,
 			    XA_LIMIT(1, U32_MAX), &sdir->last_request,
-			    GFP_KERNEL_ACCOUNT) >= 0)
-		return remote;
+			    GFP_KERNEL) < 0) {
+		remote->number = 0;
+		return -ENOMEM;
+	}
+	tow_assoc_get(assoc);
+	remote->assoc = assoc;
+	return 0;
+}
+
+/* Undo tow_remote_join(). */
+static void tow_remote_part(struct tow_remote *remote)
+{
+	xa_release(&tow_remote_dir(remote)->requests, remote->number);
 	remote->number = 0;
-	tow_remote_put(remote);
-	return NULL;
+	tow_assoc_put(remote->assoc);
+	remote->assoc = NULL;
 }
 
 /* Caller holds tow_assoc_dir.lock.  Request a new remote range. */
@@ -405,54 +445,79 @@ static int tow_remote_lost_error(struct tow_assoc *assoc)
 /**
  * tow_remote_open - become a user of a remote range, and request it if need be
  * @assoc: the association; caller has a reference
- * @label: the export's name and job
- * @rights: bits of enum tow_right: what the program wants to do
- * @wait: the peer answers when the name is published; else at once
- * @result: where to: the remote range with a reference, until
- *	tow_remote_close(); tow_remote_wait() waits for the answer
+ * @fresh: from tow_remote_new()
+ * @lookup: woken when the peer has answered
+ * @result: where to: the remote range, until tow_remote_close(): @fresh, or another
+ *	one in its place
  *
- * Return: 0; -ENOMEM; -ENODEV, -ESTALE, -ECONNRESET: the association is lost.
+ * tow_remote_look() looks whether the peer has answered.
+ *
+ * Return: 0; -ENOMEM; -ENODEV, -ESTALE, -ECONNRESET: the association is lost: @fresh
+ * stays the caller's.
  */
-int tow_remote_open(struct tow_assoc *assoc, const struct tow_label *label,
-		    u32 rights, bool wait, struct tow_remote **result)
+int tow_remote_open(struct tow_assoc *assoc, struct tow_remote *fresh,
+		    struct tow_lookup *lookup, struct tow_remote **result)
 {
-	struct tow_remote *fresh = tow_remote_new(assoc, label, rights, wait);
 	struct tow_remote *found = NULL;
-	int ret = 0;
+	int ret;
 
-	if (!fresh)
-		return -ENOMEM;
+	ret = tow_remote_join(fresh, assoc);
+	if (ret)
+		return ret;
 	mutex_lock(&assoc->dir.lock);
 	if (assoc->dir.lost)
 		ret = tow_remote_lost_error(assoc);
-	else if (rights != TOW_RIGHT_NOTIFY)
-		found = tow_remote_find(assoc, label, rights, wait);
+	else if (!tow_remote_is_slot(fresh))
+		found = tow_remote_find(assoc, &fresh->label, fresh->rights,
+					fresh->wait);
 	if (!ret && !found)
 		ret = tow_remote_begin(fresh);
+	if (!ret) {
+		*result = found ?: fresh;
+		hlist_add_head(&lookup->link, &(*result)->lookups);
+	}
 	mutex_unlock(&assoc->dir.lock);
-	*result = found ?: fresh;
 	if (ret || found)
+		tow_remote_part(fresh);
+	if (found)
 		tow_remote_put(fresh);
 	return ret;
 }
 
 /**
- * tow_remote_wait - wait until the peer has answered
+ * tow_remote_look - has the peer answered?
  * @remote: from tow_remote_open()
- * @time: for how long at most, in jiffies
+ * @lookup: the same as there; if the peer has answered it is not woken any more
  *
- * Return: 0: @remote is, or was, VALID; -ETIMEDOUT; -EINTR; or
+ * Return: 0: @remote is, or was, VALID; -EINPROGRESS: it has not; or
  * tow_remote.error.
  */
-int tow_remote_wait(struct tow_remote *remote, unsigned long time)
+int tow_remote_look(struct tow_remote *remote, struct tow_lookup *lookup)
 {
-	long left;
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
+	int ret = -EINPROGRESS;
 
-	left = wait_for_completion_interruptible_timeout(&remote->settled,
-							 time);
-	if (left < 0)
-		return -EINTR;
-	return left ? remote->error : -ETIMEDOUT;
+	mutex_lock(&sdir->lock);
+	if (remote->state != TOW_REMOTE_ASKING) {
+		hlist_del_init(&lookup->link);
+		ret = remote->error;
+	}
+	mutex_unlock(&sdir->lock);
+	return ret;
+}
+
+/**
+ * tow_remote_unlook - a lookup is not woken by a remote range any more
+ * @remote: from tow_remote_open()
+ * @lookup: the same as there
+ */
+void tow_remote_unlook(struct tow_remote *remote, struct tow_lookup *lookup)
+{
+	struct tow_assoc_dir *sdir = tow_remote_dir(remote);
+
+	mutex_lock(&sdir->lock);
+	hlist_del_init(&lookup->link);
+	mutex_unlock(&sdir->lock);
 }
 
 /* Caller holds tow_assoc_dir.lock; no call waits for the answer any more. */
@@ -525,12 +590,14 @@ int tow_remote_close(struct tow_remote *remote)
 void tow_remote_assoc_init(struct tow_assoc *assoc)
 {
 	struct tow_assoc_dir *sdir = &assoc->dir;
+	unsigned int i;
 
 	/* Fails only with wrong parameters, not for want of memory. */
 	WARN_ON_ONCE(tow_labels_init(&sdir->cache));
 	xa_init_flags(&sdir->requests, XA_FLAGS_ALLOC);
 	xa_init(&sdir->remotes);
-	INIT_LIST_HEAD(&sdir->asks);
+	for (i = 0; i < TOW_TENANTS; i++)
+		INIT_LIST_HEAD(&sdir->asks[i]);
 	INIT_LIST_HEAD(&sdir->cancels);
 	INIT_LIST_HEAD(&sdir->acks);
 	INIT_LIST_HEAD(&sdir->releases);
@@ -543,19 +610,21 @@ void tow_remote_assoc_init(struct tow_assoc *assoc)
  * @assoc: the association; no session carries it; caller holds
  *	tow_assoc_dir.lock
  *
- * The peer has forgotten all requests: those that no call waits for end here.
+ * The peer has forgotten all requests: those that no call waits for end here, the others
+ * are sent again in their order, before those that were not sent.
  */
 void tow_remote_assoc_apart(struct tow_assoc *assoc)
 {
 	struct tow_assoc_dir *sdir = &assoc->dir;
-	struct tow_remote *remote;
+	struct tow_remote *remote, *next;
 	unsigned long number;
+	LIST_HEAD(again);
 
 	xa_for_each(&sdir->requests, number, remote) {
 		if (remote->state == TOW_REMOTE_ASKING) {
-			/* Unless it is there because it was not sent. */
+			/* Unless it was not sent. */
 			if (list_empty(&remote->link))
-				list_add_tail(&remote->link, &sdir->asks);
+				list_add_tail(&remote->link, &again);
 		} else {
 			/* It may be in tow_assoc_dir.cancels. */
 			if (remote->state == TOW_REMOTE_ENDED)
@@ -564,6 +633,8 @@ void tow_remote_assoc_apart(struct tow_assoc *assoc)
 		}
 		cond_resched();
 	}
+	list_for_each_entry_safe_reverse(remote, next, &again, link)
+		list_move(&remote->link, tow_remote_asks(remote));
 	sdir->asked = 0;
 	list_splice_init(&sdir->released, &sdir->releases);
 }
@@ -621,18 +692,4 @@ void tow_remote_assoc_gone(struct tow_assoc *assoc)
 			tow_remote_forget(remote);
 		cond_resched();
 	}
-}
-
-/**
- * tow_directory_assoc_cleanup - undo tow_directory_assoc_init()
- * @assoc: without references
- */
-void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
-{
-	tow_labels_cleanup(&assoc->dir.cache);
-	/* They have nothing, but may have room that something did not get. */
-	xa_destroy(&assoc->dir.requests);
-	xa_destroy(&assoc->dir.remotes);
-	xa_destroy(&assoc->dir.waiting);
-	xa_destroy(&assoc->dir.grants);
 }

@@ -6,12 +6,12 @@
 #define TOW_REMOTE_H
 
 #include <linux/atomic.h>
-#include <linux/completion.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/llist.h>
 
 #include "directory.h"
+#include "peer.h"
 
 /**
  * enum tow_remote_state - states of a remote range
@@ -50,15 +50,16 @@ struct tow_segment {
  * @refs: held by tow_assoc_dir.requests and .remotes, by each of @users, and by
  *	requests of queues
  * @rights: bits of enum tow_right: what was asked for
- * @assoc: the association with the peer, with a reference
+ * @assoc: the association with the peer, with a reference; NULL: not opened yet
  * @label: its name and job, in tow_assoc_dir.cache if @cached
  * @wait: ASKING: the peer answers when the name is published; else at once
  * @failed: an operation failed: only the end of the queue pairs ends the grant
  * @closed: of a slot: a notification with a number was aborted, so none may be
  *	sent after it; written under the lock of the queue pair, read without it
  * @inflight: 1 while VALID, plus 1 for each operation in flight
- * @settled: completed when it is not ASKING any more
- * @error: when @settled: why it is not VALID; 0: it is, or was
+ * @lookups: struct tow_lookup that are woken when it is not ASKING any more; under
+ *	tow_assoc_dir.lock
+ * @error: when it is not ASKING: why it is not VALID; 0: it is, or was
  * @via: of a slot: the queue pair that sends its notifications, counted from 1;
  *	0: not chosen yet
  * @notified: of a slot: how many notifications were sent, including those of
@@ -97,7 +98,7 @@ struct tow_remote {
 	bool			failed;
 	bool			closed;
 	atomic_t		inflight;
-	struct completion	settled;
+	struct hlist_head	lookups;
 	int			error;
 	atomic_t		via;
 	u64			notified;
@@ -120,6 +121,38 @@ struct tow_remote {
 	struct list_head	link;
 	struct rcu_head		rcu;
 	u8			name[];
+};
+
+/**
+ * struct tow_lookup - a program looks for an export of a peer
+ * @wake: called when to call tow_lookup_step() again, with locks held; does not sleep
+ * @seeker: waits until the peer is connected
+ * @link: in tow_remote.lookups of @remote
+ * @peer: the peer, with a reference
+ * @client: the program's, with a reference; its user's attempts to connect are limited
+ * @fresh: for tow_remote_open(); NULL: it has got @remote
+ * @remote: the remote range, opened; NULL: not yet, or given to a handle
+ * @handle: for @remote, from tow_lookup_begin(); NULL: the client has it
+ * @number: reserved for @handle; 0: it is not
+ * @session: in which @remote was opened, with a reference; NULL: not connected
+ * @again: it was tried a second time
+ * @seek_until: until when to wait for @session, in jiffies
+ * @until: until when to wait for the answer; likewise
+ */
+struct tow_lookup {
+	void			(*wake)(struct tow_lookup *lookup);
+	struct tow_seeker	seeker;
+	struct hlist_node	link;
+	struct tow_peer		*peer;
+	struct tow_client	*client;
+	struct tow_remote	*fresh;
+	struct tow_remote	*remote;
+	struct tow_handle	*handle;
+	u64			number;
+	struct tow_session	*session;
+	bool			again;
+	unsigned long		seek_until;
+	unsigned long		until;
 };
 
 /**
@@ -149,9 +182,12 @@ static inline void tow_remote_enter_again(struct tow_remote *remote)
 }
 
 /* remote.c */
-int tow_remote_open(struct tow_assoc *assoc, const struct tow_label *label,
-		    u32 rights, bool wait, struct tow_remote **result);
-int tow_remote_wait(struct tow_remote *remote, unsigned long time);
+struct tow_remote *tow_remote_new(const struct tow_label *label, u32 rights,
+				  bool wait);
+int tow_remote_open(struct tow_assoc *assoc, struct tow_remote *fresh,
+		    struct tow_lookup *lookup, struct tow_remote **result);
+int tow_remote_look(struct tow_remote *remote, struct tow_lookup *lookup);
+void tow_remote_unlook(struct tow_remote *remote, struct tow_lookup *lookup);
 int tow_remote_close(struct tow_remote *remote);
 void tow_remote_get(struct tow_remote *remote);
 void tow_remote_get_many(struct tow_remote *remote, u32 count);
@@ -239,6 +275,19 @@ int tow_remote_granted(struct tow_remote *remote, u64 grant);
 void tow_remote_refuse(struct tow_remote *remote, int error);
 void tow_remote_end(struct tow_remote *remote, bool given_up);
 void tow_remote_forget(struct tow_remote *remote);
+
+/* lookup.c */
+void tow_lookup_init(struct tow_lookup *lookup, struct tow_client *client,
+		     struct tow_peer *peer, u32 timeout_ms);
+int tow_lookup_step(struct tow_lookup *lookup);
+long tow_lookup_left(const struct tow_lookup *lookup);
+int tow_lookup_late(const struct tow_lookup *lookup);
+void tow_lookup_end(struct tow_lookup *lookup);
+
+/* ioctl.c */
+int tow_lookup_begin(struct tow_lookup *lookup, struct tow_client *client,
+		     const struct tow_resolve *call);
+int tow_lookup_give(struct tow_lookup *lookup, struct tow_resolve *call);
 
 /* resolve.c */
 int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,

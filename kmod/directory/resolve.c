@@ -42,18 +42,25 @@ static int tow_answer_error(u32 status)
 	}
 }
 
-/* Is a RESOLVED well-formed?  Whether it fits the request is checked later. */
-static int tow_answer_check(const struct tow_wire_resolved *body, size_t bytes)
+static size_t tow_answer_bytes(const struct tow_wire_resolved *body)
+{
+	return struct_size(body, segments, le32_to_cpu(body->count));
+}
+
+/*
+ * Is the first answer of a RESOLVED well-formed?  Whether it fits its request is
+ * checked later.
+ */
+static int tow_answer_check(const struct tow_wire_resolved *body, size_t left)
 {
 	u32 total, first, count;
 
-	if (body->reserved)
+	if (left < sizeof(*body))
 		return -EPROTO;
 	total = le32_to_cpu(body->total);
 	first = le32_to_cpu(body->first);
 	count = le32_to_cpu(body->count);
-	if (count > TOW_WIRE_SEGMENTS_MAX ||
-	    bytes != struct_size(body, segments, count))
+	if (count > TOW_WIRE_SEGMENTS_MAX || left < tow_answer_bytes(body))
 		return -EPROTO;
 	if (body->status)
 		return le32_to_cpu(body->status) > TOW_WIRE_TAKEN ||
@@ -255,29 +262,21 @@ static struct tow_remote *tow_answer_find(struct tow_assoc *assoc,
 	return remote;
 }
 
-static int tow_receive_resolved(struct tow_assoc *assoc, u32 number,
-				const struct tow_wire_resolved *body,
-				size_t bytes)
+static int tow_receive_answer(struct tow_assoc *assoc,
+			      const struct tow_wire_resolved *body)
 {
-	u64 grant = le64_to_cpu(body->grant);
 	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_remote *remote;
 	int ret, error = 0;
 
-	ret = tow_answer_check(body, bytes);
-	if (ret)
-		return ret;
 	mutex_lock(&sdir->lock);
-	remote = tow_answer_find(assoc, number);
+	remote = tow_answer_find(assoc, le32_to_cpu(body->request));
 	ret = sdir->lost ? -ECONNRESET : -EPROTO;
 	mutex_unlock(&sdir->lock);
 	if (!remote)
 		return ret;
-	/* Nothing would release a grant that cannot be recorded. */
-	ret = grant ? xa_reserve(&sdir->remotes, grant, GFP_KERNEL) : 0;
-	if (ret)
-		goto out_put;
-	if (grant)
+	ret = 0;
+	if (body->grant)
 		error = tow_answer_make_room(remote, body);
 	mutex_lock(&sdir->lock);
 	/* Unless the association was lost meanwhile. */
@@ -286,10 +285,58 @@ static int tow_receive_resolved(struct tow_assoc *assoc, u32 number,
 		tow_remote_asked(remote);
 	}
 	mutex_unlock(&sdir->lock);
-	/* Unless it is recorded. */
-	xa_release(&sdir->remotes, grant);
-out_put:
 	tow_remote_put(remote);
+	return ret;
+}
+
+/*
+ * Check all answers of a message, and reserve their grants: nothing would release
+ * a grant that cannot be recorded.  @end: where to: up to where that is done, also
+ * after an error.
+ */
+static int tow_answers_reserve(struct tow_assoc *assoc, const u8 *body,
+			       size_t bytes, size_t *end)
+{
+	const struct tow_wire_resolved *answer;
+	u64 grant;
+	int ret;
+
+	for (*end = 0; *end < bytes; *end += tow_answer_bytes(answer)) {
+		answer = (const void *)(body + *end);
+		ret = tow_answer_check(answer, bytes - *end);
+		if (ret)
+			return ret;
+		grant = le64_to_cpu(answer->grant);
+		ret = grant ? xa_reserve(&assoc->dir.remotes, grant, GFP_KERNEL) :
+			      0;
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/*
+ * If there is no memory for one of its grants none of its answers is used, and the
+ * session ends.  The next one's SYNC does not know these grants, so the owner ends
+ * them, and their names are asked for again.
+ */
+static int tow_receive_resolved(struct tow_assoc *assoc, const u8 *body,
+				size_t bytes)
+{
+	const struct tow_wire_resolved *answer;
+	size_t at, end;
+	int ret;
+
+	ret = tow_answers_reserve(assoc, body, bytes, &end);
+	for (at = 0; at < end && !ret; at += tow_answer_bytes(answer)) {
+		answer = (const void *)(body + at);
+		ret = tow_receive_answer(assoc, answer);
+	}
+	/* Unless they are recorded. */
+	for (at = 0; at < end; at += tow_answer_bytes(answer)) {
+		answer = (const void *)(body + at);
+		xa_release(&assoc->dir.remotes, le64_to_cpu(answer->grant));
+	}
 	return ret;
 }
 
@@ -336,7 +383,7 @@ static int tow_receive_revoke(struct tow_assoc *assoc,
  * tow_answer_receive - handle a message of an owner
  * @assoc: the association
  * @type: TOW_WIRE_RESOLVED or TOW_WIRE_REVOKE
- * @number: of the request
+ * @number: from the header
  * @body: the message but its header
  * @bytes: size of @body
  *
@@ -347,7 +394,8 @@ int tow_answer_receive(struct tow_assoc *assoc, u8 type, u32 number,
 		       void *body, size_t bytes)
 {
 	if (type == TOW_WIRE_RESOLVED)
-		return tow_receive_resolved(assoc, number, body, bytes);
+		return number ? -EPROTO :
+				tow_receive_resolved(assoc, body, bytes);
 	return tow_receive_revoke(assoc, body, bytes);
 }
 
@@ -384,19 +432,66 @@ static size_t tow_fill_grants(struct tow_session *session,
 	return struct_size(body, grants, count);
 }
 
+/* Fill in a request for a name, if it fits.  Return: its size; or 0. */
 static size_t tow_fill_resolve(struct tow_remote *remote,
-			       struct tow_wire_resolve *body)
+			       struct tow_wire_resolve *body, size_t room)
 {
 	const struct tow_label *label = &remote->label;
+	size_t bytes = tow_wire_resolve_bytes(label->bytes);
 
-	memset(body, 0, sizeof(*body));
+	if (bytes > room)
+		return 0;
+	memset(body, 0, bytes);
 	memcpy(body->job_id, label->job_id, sizeof(body->job_id));
 	body->uid = cpu_to_le32(label->uid);
 	body->rights = cpu_to_le32(remote->rights);
 	body->wait = remote->wait;
 	body->name_bytes = label->bytes;
+	body->request = cpu_to_le32(remote->number);
 	memcpy(body->name, label->name, label->bytes);
-	return struct_size(body, name, label->bytes);
+	return bytes;
+}
+
+/* Whose request is sent next: tenants have it in turns.  NULL: no more may be sent. */
+static struct tow_remote *tow_ask_next(struct tow_assoc_dir *sdir)
+{
+	unsigned int i;
+
+	if (sdir->asked >= TOW_ASKED_MAX)
+		return NULL;
+	for (i = 0; i < TOW_TENANTS; i++) {
+		if (!list_empty(&sdir->asks[sdir->turn]))
+			return list_first_entry(&sdir->asks[sdir->turn],
+						struct tow_remote, link);
+		sdir->turn = (sdir->turn + 1) % TOW_TENANTS;
+	}
+	return NULL;
+}
+
+/* The request of tow_ask_next() is in a message. */
+static void tow_ask_sent(struct tow_assoc_dir *sdir, struct tow_remote *remote)
+{
+	list_del_init(&remote->link);
+	sdir->asked++;
+	sdir->turn = (sdir->turn + 1) % TOW_TENANTS;
+}
+
+/* As many requests for names as fit, in their order. */
+static size_t tow_fill_resolves(struct tow_assoc *assoc, u8 *body)
+{
+	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_remote *remote;
+	size_t bytes, at = 0;
+
+	while ((remote = tow_ask_next(sdir)) && !remote->have) {
+		bytes = tow_fill_resolve(remote, (void *)(body + at),
+					 TOW_WIRE_BODY_BYTES - at);
+		if (!bytes)
+			break;
+		at += bytes;
+		tow_ask_sent(sdir, remote);
+	}
+	return at;
 }
 
 static size_t tow_fill_more(struct tow_remote *remote,
@@ -408,31 +503,32 @@ static size_t tow_fill_more(struct tow_remote *remote,
 	return sizeof(*body);
 }
 
-static size_t tow_fill_ask(struct tow_assoc *assoc, u8 *type, u32 *number,
-			   void *body)
+static size_t tow_fill_ask(struct tow_assoc *assoc, struct tow_remote *remote,
+			   u8 *type, u32 *number, void *body)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
-	struct tow_remote *remote = list_first_entry(&sdir->asks,
-						     struct tow_remote, link);
-
-	list_del_init(&remote->link);
-	sdir->asked++;
+	if (!remote->have) {
+		*type = TOW_WIRE_RESOLVE;
+		return tow_fill_resolves(assoc, body);
+	}
+	tow_ask_sent(&assoc->dir, remote);
 	*number = remote->number;
-	*type = remote->have ? TOW_WIRE_RESOLVE_MORE : TOW_WIRE_RESOLVE;
-	return remote->have ? tow_fill_more(remote, body) :
-			      tow_fill_resolve(remote, body);
+	*type = TOW_WIRE_RESOLVE_MORE;
+	return tow_fill_more(remote, body);
 }
 
-static size_t tow_fill_cancel(struct tow_assoc *assoc, u8 *type,
-			      u32 *number)
+/* CANCEL: as many as fit. */
+static size_t tow_fill_cancels(struct tow_assoc *assoc, __le32 *numbers)
 {
-	struct tow_remote *remote = list_first_entry(&assoc->dir.cancels,
-						     struct tow_remote, link);
+	struct tow_remote *remote, *next;
+	u32 count = 0;
 
-	list_del_init(&remote->link);
-	*type = TOW_WIRE_CANCEL;
-	*number = remote->number;
-	return 0;
+	list_for_each_entry_safe(remote, next, &assoc->dir.cancels, link) {
+		if (count == TOW_WIRE_CANCELS_MAX)
+			break;
+		list_del_init(&remote->link);
+		numbers[count++] = cpu_to_le32(remote->number);
+	}
+	return count * sizeof(*numbers);
 }
 
 /**
@@ -440,7 +536,7 @@ static size_t tow_fill_cancel(struct tow_assoc *assoc, u8 *type,
  * @session: the session that sends; caller holds its @pump, and
  *	tow_assoc_dir.lock
  * @type: where to: enum tow_wire_type; unchanged: there is no message
- * @number: where to: of the request
+ * @number: where to: for the header
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: size of @body.
@@ -449,6 +545,7 @@ size_t tow_answer_fill(struct tow_session *session, u8 *type, u32 *number,
 		       void *body)
 {
 	struct tow_assoc_dir *sdir = &session->assoc->dir;
+	struct tow_remote *next;
 
 	tow_answer_forget(session);
 	if (!list_empty(&sdir->acks)) {
@@ -459,9 +556,10 @@ size_t tow_answer_fill(struct tow_session *session, u8 *type, u32 *number,
 		*type = TOW_WIRE_RELEASE;
 		return tow_fill_grants(session, &sdir->releases, body);
 	}
-	if (!list_empty(&sdir->cancels))
-		return tow_fill_cancel(session->assoc, type, number);
-	if (!list_empty(&sdir->asks) && sdir->asked < TOW_ASKED_MAX)
-		return tow_fill_ask(session->assoc, type, number, body);
-	return 0;
+	if (!list_empty(&sdir->cancels)) {
+		*type = TOW_WIRE_CANCEL;
+		return tow_fill_cancels(session->assoc, body);
+	}
+	next = tow_ask_next(sdir);
+	return next ? tow_fill_ask(session->assoc, next, type, number, body) : 0;
 }

@@ -2,8 +2,9 @@
 /*
  * The server of names: requests of peers, and their answers.
  *
- * Every RESOLVE and RESOLVE_MORE is answered exactly once: when it comes, when
- * the name is published, or when the peer cancels.  Answers, like all messages
+ * Every request is answered exactly once: when it comes, when the name is
+ * published, or when the peer cancels.  A RESOLVE has several requests, and a
+ * RESOLVED the answers to any, as many as fit.  Answers, like all messages
  * of the owner's side, are in lists until the session can send a message, so a
  * peer that asks much and reads little fills its own association's lists up to
  * a bound.
@@ -36,10 +37,13 @@
  * struct tow_request - a request of a peer, until its answer is sent
  * @label: of a RESOLVE: the name, in tow_directory.waiting while it waits
  * @assoc: the peer's association, which outlives its requests
- * @link: in tow_assoc_dir.answers, when it has an answer
+ * @link: in tow_assoc_dir.answers, when it has an answer; in a list of its
+ *	message before
  * @number: the peer's number for it
+ * @wait: of a RESOLVE: it is answered when the name is published
  * @status: the answer: enum tow_wire_status
- * @fresh: of a RESOLVE: the grant that may be given, until it is; else NULL
+ * @fresh: of a RESOLVE: the grant that may be given, until it is; else NULL, also if
+ *	there was no memory for it
  * @grant: number of the grant that was given, or that a RESOLVE_MORE is about
  * @first: number of the answer's first segment
  * @name: of @label
@@ -52,6 +56,7 @@ struct tow_request {
 	struct tow_assoc	*assoc;
 	struct list_head	link;
 	u32			number;
+	bool			wait;
 	u32			status;
 	struct tow_grant	*fresh;
 	u64			grant;
@@ -139,7 +144,7 @@ static void tow_request_wait_no_more(struct tow_request *request)
 }
 
 /* Caller holds both locks.  A new request is answered or waits. */
-static void tow_request_resolve(struct tow_request *request, bool wait)
+static void tow_request_resolve(struct tow_request *request)
 {
 	struct tow_directory *dir = request->assoc->dev->directory;
 	struct tow_label *found = tow_labels_first(&dir->exports,
@@ -147,13 +152,17 @@ static void tow_request_resolve(struct tow_request *request, bool wait)
 	u32 status = TOW_WIRE_NOT_FOUND;
 
 	tow_stat_inc(request->assoc->dev, TOW_STAT_RESOLVES);
+	if (!request->fresh) {
+		tow_request_answer(request, TOW_WIRE_NO_MEMORY);
+		return;
+	}
 	if (found) {
 		tow_request_grant(request,
 				  container_of(found, struct tow_exported,
 					       label));
 		return;
 	}
-	if (wait)
+	if (request->wait)
 		status = tow_request_wait(request);
 	if (status)
 		tow_request_answer(request, status);
@@ -234,11 +243,20 @@ int tow_exported_publish(struct tow_exported *exported)
 
 /* ---- messages of peers --------------------------------------------------- */
 
-/* Return: 0: @body is well-formed, and @label points into it. */
-static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
+/*
+ * Read the first request of a RESOLVE.  Return: how many bytes it has, and @label
+ * points into it; -EPROTO: it is not well-formed.
+ */
+static int tow_resolve_check(const struct tow_wire_resolve *body, size_t left,
 			     struct tow_label *label)
 {
-	if (bytes != sizeof(*body) + body->name_bytes)
+	size_t bytes, end;
+
+	if (left < sizeof(*body))
+		return -EPROTO;
+	bytes = tow_wire_resolve_bytes(body->name_bytes);
+	end = sizeof(*body) + body->name_bytes;
+	if (left < bytes || memchr_inv((u8 *)body + end, 0, bytes - end))
 		return -EPROTO;
 	memset(label, 0, sizeof(*label));
 	memcpy(label->job_id, body->job_id, sizeof(label->job_id));
@@ -250,50 +268,96 @@ static int tow_resolve_check(const struct tow_wire_resolve *body, size_t bytes,
 	    !tow_rights_valid(le32_to_cpu(body->rights)) ||
 	    !tow_label_valid(label))
 		return -EPROTO;
-	return 0;
+	return bytes;
 }
 
-static int tow_receive_resolve(struct tow_assoc *assoc, u32 number,
-			       const struct tow_wire_resolve *body,
-			       size_t bytes)
+/* As tow_resolve_check(); make the request, and add it to @requests. */
+static int tow_resolve_read(struct tow_assoc *assoc,
+			    const struct tow_wire_resolve *body, size_t left,
+			    struct list_head *requests)
 {
-	struct tow_directory *dir = assoc->dev->directory;
-	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request;
 	struct tow_label label;
-	int ret;
+	int bytes, ret = 0;
 
-	ret = tow_resolve_check(body, bytes, &label);
-	if (ret)
-		return ret;
-	request = tow_request_new(assoc, number, label.bytes);
+	bytes = tow_resolve_check(body, left, &label);
+	if (bytes < 0)
+		return bytes;
+	request = tow_request_new(assoc, le32_to_cpu(body->request), label.bytes);
 	if (!request)
 		return -ENOMEM;
 	tow_label_copy(&request->label, &label, request->name);
+	/* Without memory for the grant it is answered at once. */
 	request->fresh = tow_grant_new(assoc, le32_to_cpu(body->rights));
-	ret = request->fresh ? 0 : -ENOMEM;
+	request->wait = body->wait && request->fresh;
 	/* Reserves the number.  EBUSY: a request with this number waits. */
-	if (!ret && body->wait)
-		ret = xa_insert(&sdir->waiting, number, NULL, GFP_KERNEL);
+	if (request->wait)
+		ret = xa_insert(&assoc->dir.waiting, request->number, NULL,
+				GFP_KERNEL);
 	if (ret) {
 		tow_request_free(request);
 		return ret == -EBUSY ? -EPROTO : ret;
 	}
-	mutex_lock(&dir->lock);
-	mutex_lock(&sdir->lock);
+	list_add_tail(&request->link, requests);
+	return bytes;
+}
+
+/* Caller holds both locks.  The requests of one message are answered or wait. */
+static int tow_resolve_all(struct tow_assoc *assoc, struct list_head *requests)
+{
+	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_request *request, *next;
+
 	if (sdir->lost)
-		ret = -ECONNRESET;
-	else if (sdir->answer_count >= TOW_ANSWERS_MAX ||
-		 xa_load(&sdir->waiting, number))
-		ret = -EPROTO;
-	else
-		tow_request_resolve(request, body->wait);
-	mutex_unlock(&sdir->lock);
-	mutex_unlock(&dir->lock);
-	/* Unless it waits. */
-	xa_release(&sdir->waiting, number);
-	if (ret)
+		return -ECONNRESET;
+	list_for_each_entry_safe(request, next, requests, link) {
+		u32 number = request->number;
+		bool reserved = request->wait;
+
+		if (sdir->answer_count >= TOW_ANSWERS_MAX ||
+		    xa_load(&sdir->waiting, number))
+			return -EPROTO;
+		list_del_init(&request->link);
+		tow_request_resolve(request);
+		/*
+		 * Unless it waits.  A later request of the message may have reserved
+		 * the same number.
+		 */
+		if (reserved)
+			xa_release(&sdir->waiting, number);
+	}
+	return 0;
+}
+
+/*
+ * All requests of the message are made before one is answered: a message that is not
+ * well-formed is refused whole.  If there is no memory for one of them the session
+ * ends, and the peer asks again in the next one.
+ */
+static int tow_receive_resolve(struct tow_assoc *assoc, const u8 *body,
+			       size_t bytes)
+{
+	struct tow_directory *dir = assoc->dev->directory;
+	struct tow_request *request, *next;
+	LIST_HEAD(requests);
+	size_t at;
+	int ret = 0;
+
+	for (at = 0; at < bytes && ret >= 0; at += ret)
+		ret = tow_resolve_read(assoc, (const void *)(body + at),
+				       bytes - at, &requests);
+	if (ret >= 0) {
+		mutex_lock(&dir->lock);
+		mutex_lock(&assoc->dir.lock);
+		ret = tow_resolve_all(assoc, &requests);
+		mutex_unlock(&assoc->dir.lock);
+		mutex_unlock(&dir->lock);
+	}
+	list_for_each_entry_safe(request, next, &requests, link) {
+		if (request->wait)
+			xa_release(&assoc->dir.waiting, request->number);
 		tow_request_free(request);
+	}
 	return ret;
 }
 
@@ -330,16 +394,22 @@ static int tow_receive_more(struct tow_assoc *assoc, u32 number,
 }
 
 /* A request that is not found is answered already. */
-static int tow_receive_cancel(struct tow_assoc *assoc, u32 number)
+static int tow_receive_cancel(struct tow_assoc *assoc, const __le32 *numbers,
+			      size_t bytes)
 {
 	struct tow_directory *dir = assoc->dev->directory;
 	struct tow_assoc_dir *sdir = &assoc->dir;
 	struct tow_request *request;
+	size_t i;
 
+	if (bytes % sizeof(*numbers))
+		return -EPROTO;
 	mutex_lock(&dir->lock);
 	mutex_lock(&sdir->lock);
-	request = xa_load(&sdir->waiting, number);
-	if (request) {
+	for (i = 0; i < bytes / sizeof(*numbers); i++) {
+		request = xa_load(&sdir->waiting, le32_to_cpu(numbers[i]));
+		if (!request)
+			continue;
 		tow_request_wait_no_more(request);
 		tow_request_answer(request, TOW_WIRE_NOT_FOUND);
 	}
@@ -412,7 +482,7 @@ static int tow_receive_grants(struct tow_assoc *assoc, u8 type,
  * tow_grant_receive - handle a message of a resolver
  * @assoc: the association
  * @type: TOW_WIRE_RESOLVE, _RESOLVE_MORE, _CANCEL, _REVOKED or _RELEASE
- * @number: of the request
+ * @number: from the header
  * @body: the message but its header
  * @bytes: size of @body
  *
@@ -424,11 +494,12 @@ int tow_grant_receive(struct tow_assoc *assoc, u8 type, u32 number,
 {
 	switch (type) {
 	case TOW_WIRE_RESOLVE:
-		return tow_receive_resolve(assoc, number, body, bytes);
+		return number ? -EPROTO :
+				tow_receive_resolve(assoc, body, bytes);
 	case TOW_WIRE_RESOLVE_MORE:
 		return tow_receive_more(assoc, number, body);
 	case TOW_WIRE_CANCEL:
-		return tow_receive_cancel(assoc, number);
+		return tow_receive_cancel(assoc, body, bytes);
 	default:
 		return tow_receive_grants(assoc, type, body, bytes);
 	}
@@ -436,12 +507,18 @@ int tow_grant_receive(struct tow_assoc *assoc, u8 type, u32 number,
 
 /* ---- messages to resolvers ----------------------------------------------- */
 
+/* How many segments an answer has, from @first on. */
+static u32 tow_fill_count(struct tow_grant *grant, u32 first)
+{
+	return min_t(u32, tow_exported_segments(grant->exported) - first,
+		     TOW_WIRE_SEGMENTS_MAX);
+}
+
 static void tow_fill_segments(struct tow_grant *grant, u32 first,
 			      struct tow_wire_resolved *body)
 {
 	struct tow_exported *exported = grant->exported;
-	u32 total = tow_exported_segments(exported);
-	u32 count = min_t(u32, total - first, TOW_WIRE_SEGMENTS_MAX);
+	u32 count = tow_fill_count(grant, first);
 	u32 i;
 
 	for (i = 0; i < count; i++)
@@ -450,7 +527,7 @@ static void tow_fill_segments(struct tow_grant *grant, u32 first,
 	body->rights = cpu_to_le32(grant->rights);
 	body->grant = cpu_to_le64(grant->id);
 	body->bytes = cpu_to_le64(exported->bytes);
-	body->total = cpu_to_le32(total);
+	body->total = cpu_to_le32(tow_exported_segments(exported));
 	body->first = cpu_to_le32(first);
 	body->count = cpu_to_le32(count);
 }
@@ -471,32 +548,52 @@ static struct tow_grant *tow_fill_grant(struct tow_assoc *assoc,
 								NULL;
 }
 
-/* Caller holds tow_assoc_dir.lock; tow_assoc_dir.answers is not empty. */
-static size_t tow_fill_answer(struct tow_assoc *assoc, u8 *type,
-			      u32 *number, struct tow_wire_resolved *body)
+/*
+ * Caller holds tow_assoc_dir.lock.  Fill in the answer to a request, if it fits.
+ * Return: its size; 0: it has not so much room.
+ */
+static size_t tow_fill_answer(struct tow_request *request,
+			      struct tow_wire_resolved *body, size_t room)
 {
-	struct tow_assoc_dir *sdir = &assoc->dir;
-	struct tow_request *request = list_first_entry(&sdir->answers,
-						       struct tow_request,
-						       link);
-	struct tow_grant *grant;
 	u32 status = request->status;
+	struct tow_grant *grant = NULL;
+	size_t bytes;
 
-	memset(body, 0, sizeof(*body));
 	if (status == TOW_WIRE_OK) {
-		grant = tow_fill_grant(assoc, request);
-		if (grant)
-			tow_fill_segments(grant, request->first, body);
-		else
+		grant = tow_fill_grant(request->assoc, request);
+		if (!grant)
 			status = TOW_WIRE_STALE;
 	}
+	bytes = struct_size(body, segments,
+			    grant ? tow_fill_count(grant, request->first) : 0);
+	if (bytes > room)
+		return 0;
+	memset(body, 0, sizeof(*body));
+	if (grant)
+		tow_fill_segments(grant, request->first, body);
 	body->status = cpu_to_le32(status);
-	*type = TOW_WIRE_RESOLVED;
-	*number = request->number;
-	list_del(&request->link);
-	sdir->answer_count--;
-	tow_request_free(request);
-	return struct_size(body, segments, le32_to_cpu(body->count));
+	body->request = cpu_to_le32(request->number);
+	return bytes;
+}
+
+/* Caller holds tow_assoc_dir.lock.  As many answers as fit. */
+static size_t tow_fill_answers(struct tow_assoc *assoc, u8 *body)
+{
+	struct tow_assoc_dir *sdir = &assoc->dir;
+	struct tow_request *request, *next;
+	size_t bytes, at = 0;
+
+	list_for_each_entry_safe(request, next, &sdir->answers, link) {
+		bytes = tow_fill_answer(request, (void *)(body + at),
+					TOW_WIRE_BODY_BYTES - at);
+		if (!bytes)
+			break;
+		at += bytes;
+		list_del(&request->link);
+		sdir->answer_count--;
+		tow_request_free(request);
+	}
+	return at;
 }
 
 /**
@@ -504,7 +601,7 @@ static size_t tow_fill_answer(struct tow_assoc *assoc, u8 *type,
  * @session: the session that sends; caller holds its @pump, and
  *	tow_assoc_dir.lock
  * @type: where to: enum tow_wire_type; unchanged: there is no message
- * @number: where to: of the request
+ * @number: where to: for the header
  * @body: where to, TOW_WIRE_BODY_BYTES
  *
  * Return: size of @body.
@@ -513,8 +610,10 @@ size_t tow_grant_fill(struct tow_session *session, u8 *type, u32 *number,
 		      void *body)
 {
 	/* In this order: a grant's answer is sent before its REVOKE. */
-	if (!list_empty(&session->assoc->dir.answers))
-		return tow_fill_answer(session->assoc, type, number, body);
+	if (!list_empty(&session->assoc->dir.answers)) {
+		*type = TOW_WIRE_RESOLVED;
+		return tow_fill_answers(session->assoc, body);
+	}
 	return tow_revoke_fill(session, type, body);
 }
 

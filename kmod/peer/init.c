@@ -69,6 +69,7 @@ void tow_peers_quiesce(struct tow_device *dev)
 	xa_for_each(&peers->sessions, index, session)
 		tow_session_fail(session, -ENODEV, TOW_WIRE_GOING,
 				 "the device is going");
+	tow_attempts_stop(peers);
 	mutex_unlock(&peers->lock);
 	wake_up_all(&peers->wait);
 	tow_listen_move(dev, 0);

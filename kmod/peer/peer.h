@@ -197,14 +197,34 @@ struct tow_pads {
 };
 
 /**
+ * struct tow_seeker - somebody who wants to be connected to a peer
+ * @link: in tow_attempt.seekers while it is to be woken
+ * @wake: called with tow_peers.lock held when to look again; does not sleep; NULL:
+ *	the seeker waits for tow_peers.wait
+ * @attempt: the attempt that it waits for, with a reference; NULL: none
+ */
+struct tow_seeker {
+	struct list_head	link;
+	void			(*wake)(struct tow_seeker *seeker);
+	struct tow_attempt	*attempt;
+};
+
+static inline void tow_seeker_init(struct tow_seeker *seeker,
+				   void (*wake)(struct tow_seeker *seeker))
+{
+	INIT_LIST_HEAD(&seeker->link);
+	seeker->wake = wake;
+	seeker->attempt = NULL;
+}
+
+/**
  * struct tow_peers - a device's peers
  * @lock: protects what follows, up to @stopping; tow_session.lock may be taken
  *	within
  * @by_id: peers by number, each with a reference
  * @last_id: number of the youngest peer
  * @count: peers in @by_id
- * @attempts: struct tow_attempt that are in progress
- * @attempts_ended: how many attempts have ended so far; also read without @lock
+ * @attempts: struct tow_attempt that are in progress, or wait for their place
  * @sessions: sessions that are not ENDED, by number, each with a reference
  * @last_session: number of the youngest session
  * @clock: counts requests that came, sessions that became READY, and AUTH that
@@ -232,7 +252,6 @@ struct tow_peers {
 	u64				last_id;
 	unsigned int			count;
 	struct list_head		attempts;
-	unsigned long			attempts_ended;
 	struct xarray			sessions;
 	u64				last_session;
 	u64				clock;
@@ -320,12 +339,17 @@ void tow_peer_session_release(struct tow_session *session);
 
 /* connect.c */
 void tow_attempts_init(struct tow_device *dev);
+void tow_attempts_stop(struct tow_peers *peers);
 int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
 		   const struct tow_address *address,
 		   const struct tow_conn_settings *settings, u32 timeout_ms,
 		   struct tow_peer **result);
 int tow_peer_use(struct tow_peer *peer, struct tow_account *account,
 		 u32 timeout_ms, struct tow_session **result);
+int tow_peer_use_begin(struct tow_peer *peer, struct tow_account *account,
+		       struct tow_seeker *seeker, struct tow_session **result);
+int tow_seeker_late(const struct tow_seeker *seeker);
+void tow_seeker_end(struct tow_seeker *seeker, struct tow_device *dev);
 void tow_peer_seek(struct tow_peer *peer, u32 limit_ms);
 void tow_peer_remember(struct tow_peer *peer,
 		       const struct tow_conn_settings *settings);

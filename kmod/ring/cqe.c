@@ -8,8 +8,9 @@
  * it can be true: a wrong value costs the program completions, and does no
  * other harm.
  *
- * tow_reqs_take() makes entries of tow_queue.free busy, tow_req_give_back()
- * makes them free again.  All busy entries share one reference to the queue.
+ * tow_reqs_take() and tow_req_take() make entries of tow_queue.free busy,
+ * tow_req_give_back() makes them free again.  All busy entries share one
+ * reference to the queue.
  * What is done for each entry that ends is inline, in internal.h.
  */
 #include "internal.h"
@@ -92,6 +93,29 @@ u32 tow_reqs_take(struct tow_queue *queue, u32 count,
 	queue->needed = 1;
 	spin_unlock(&queue->lock);
 	return count;
+}
+
+/**
+ * tow_req_take - take an entry that is not from the submission ring
+ * @queue: the queue
+ *
+ * As tow_reqs_take(), but what the next entry of the ring needs stays as it is.
+ *
+ * Return: the entry; NULL: there is no room for its completion.
+ */
+struct tow_req *tow_req_take(struct tow_queue *queue)
+{
+	struct tow_req *entry = NULL;
+
+	spin_lock(&queue->lock);
+	if (tow_queue_room(queue)) {
+		entry = queue->free;
+		queue->free = entry->free;
+		if (!queue->busy++)
+			kref_get(&queue->refs);
+	}
+	spin_unlock(&queue->lock);
+	return entry;
 }
 
 /**

@@ -141,8 +141,12 @@ static struct tow_queue *tow_queue_first_of(struct tow_client *client)
 void tow_queue_leave_client(struct tow_queue *queue)
 {
 	struct tow_queues *queues = queue->dev->queues;
+	struct tow_client *client;
 
 	mutex_lock(&queue->submit);
+	client = queue->client;
+	if (client)
+		kref_get(&client->refs);
 	WRITE_ONCE(queue->client, NULL);
 	mutex_unlock(&queue->submit);
 	/* Not before: the client is there until its list is empty. */
@@ -150,6 +154,10 @@ void tow_queue_leave_client(struct tow_queue *queue)
 	list_del_init(&queue->of_client);
 	mutex_unlock(&queues->lock);
 	tow_queue_end(queue, -ECANCELED);
+	if (client) {
+		tow_queue_drop_found(queue, client);
+		tow_client_put(client);
+	}
 }
 
 /**

@@ -38,10 +38,21 @@ static u64 tow_queue_cqes_offset(const struct tow_queue *queue)
 	       (u64)queue->sq_entries * sizeof(struct tow_sqe);
 }
 
+/* 0: it has none. */
+static u64 tow_queue_results_offset(const struct tow_queue *queue)
+{
+	return queue->has_results ? tow_queue_cqes_offset(queue) +
+				    queue->cq_entries * sizeof(struct tow_cqe) :
+				    0;
+}
+
 static u64 tow_queue_map_bytes(const struct tow_queue *queue)
 {
+	u64 each = sizeof(struct tow_cqe) +
+		   (queue->has_results ? sizeof(struct tow_result) : 0);
+
 	return PAGE_ALIGN(tow_queue_cqes_offset(queue) +
-			  (u64)queue->cq_entries * sizeof(struct tow_cqe));
+			  queue->cq_entries * each);
 }
 
 static void tow_queue_free_ring(struct tow_queue *queue)
@@ -77,6 +88,9 @@ static int tow_queue_make_ring(struct tow_queue *queue)
 		return -ENOMEM;
 	queue->sqes = (void *)queue->ring + tow_queue_sqes_offset();
 	queue->cqes = (void *)queue->ring + tow_queue_cqes_offset(queue);
+	if (queue->has_results)
+		queue->results = (void *)queue->ring +
+				 tow_queue_results_offset(queue);
 	return 0;
 }
 
@@ -104,6 +118,7 @@ static void tow_queue_free(struct tow_queue *queue)
 	if (queue->poller)
 		tow_poller_remove(queue);
 	tow_queue_stop_deadlines(queue);
+	tow_queue_stop_lookups(queue);
 	tow_channels_free(queue);
 	if (queue->cq)
 		tow_cq_unref(queue->cq);
@@ -176,6 +191,7 @@ void tow_queue_end(struct tow_queue *queue, int error)
 	spin_unlock(&queue->lock);
 	tow_channels_stop(queue, error);
 	tow_queue_end_waits(queue, error);
+	tow_queue_end_lookups(queue);
 	if (queue->poller) {
 		tow_queue_abort_chain(queue);
 		tow_poller_leave(queue);
@@ -205,7 +221,8 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 	if (tow_device_going(queue->dev))
 		return tow_queue_gone(queue);
 	if (cmd != TOW_IOCTL_ENTER && cmd != TOW_IOCTL_CHANNEL_OPEN &&
-	    cmd != TOW_IOCTL_CHANNEL_CLOSE && cmd != TOW_IOCTL_QUEUE_EVENT)
+	    cmd != TOW_IOCTL_CHANNEL_CLOSE && cmd != TOW_IOCTL_QUEUE_EVENT &&
+	    cmd != TOW_IOCTL_QUEUE_RESOLVE)
 		return -ENOTTY;
 	if (!tow_process_is_current(queue->process))
 		return -EPERM;
@@ -217,6 +234,8 @@ static long tow_queue_ioctl(struct file *file, unsigned int cmd,
 		return tow_queue_channel_close(queue, user);
 	if (tow_device_draining(queue->dev))
 		return -ESHUTDOWN;
+	if (cmd == TOW_IOCTL_QUEUE_RESOLVE)
+		return tow_queue_resolve(queue, user);
 	return tow_queue_channel_open(queue, user);
 }
 
@@ -301,6 +320,7 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	tow_queue_init_run(queue);
 	tow_queue_init_waits(queue);
 	tow_queue_init_deadlines(queue);
+	tow_queue_init_lookups(queue);
 	INIT_WORK(&queue->free_work, tow_queue_free_later);
 	queue->wanted = U32_MAX;
 	queue->needed = 1;
@@ -351,6 +371,7 @@ static struct tow_queue *tow_queue_new(struct tow_client *client,
 		return queue;
 	queue->sq_entries = call->sq_entries;
 	queue->cq_entries = call->cq_entries;
+	queue->has_results = call->flags & TOW_QUEUE_RESULTS;
 	ret = tow_queue_find_features(queue);
 	if (!ret)
 		ret = tow_charge(&queue->charge, client->account, amount);
@@ -375,7 +396,8 @@ static int tow_queue_check_poll(struct tow_queue_create *call)
 {
 	bool polls = call->flags & TOW_QUEUE_POLL;
 
-	if (call->flags & ~TOW_QUEUE_POLL || (!polls && call->idle_us) ||
+	if (call->flags & ~(TOW_QUEUE_POLL | TOW_QUEUE_RESULTS) ||
+	    call->reserved || (!polls && call->idle_us) ||
 	    call->idle_us > TOW_POLL_IDLE_MAX_US)
 		return -EINVAL;
 	if (polls && !call->idle_us)
@@ -423,6 +445,7 @@ static int tow_queue_answer(struct tow_queue *queue,
 	call->map_bytes = tow_queue_map_bytes(queue);
 	call->sqes_offset = tow_queue_sqes_offset();
 	call->cqes_offset = tow_queue_cqes_offset(queue);
+	call->results_offset = tow_queue_results_offset(queue);
 	call->fd = tow_queue_make_file(queue, &file);
 	if (call->fd < 0) {
 		tow_queue_leave_client(queue);
@@ -450,6 +473,7 @@ int tow_call_queue_create(struct tow_client *client, void *data,
 
 	BUILD_BUG_ON(sizeof(struct tow_ring) != 256);
 	BUILD_BUG_ON(sizeof(struct tow_cqe) != 16);
+	BUILD_BUG_ON(sizeof(struct tow_result) != 16);
 
 	ret = tow_queue_check_poll(call) ?: tow_queue_check_sizes(call);
 	if (ret)

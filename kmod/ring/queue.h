@@ -8,6 +8,7 @@
  *	event.c		events of peers
  *	sqpoll.c	pollers: entries are taken without a call
  *	enter.c		ENTER: entries begin, and are waited for
+ *	lookup.c	RESOLVE without waiting: names that are looked for
  *	sqe.c		entries are taken, and checked
  *	timeout.c	entries that have a deadline
  *	op_wait.c	entries that wait for a slot
@@ -146,6 +147,8 @@ struct tow_chain {
  * @ring: @pages, mapped; the program may write to it at any time
  * @sqes: the submission ring in @ring
  * @cqes: the completion ring in @ring
+ * @results: the completions' results in @ring; NULL: it has none
+ * @has_results: it has
  * @entries: all entries, @cq_entries of them
  * @flows: its channels: struct tow_flow by number; changed under both @submit
  *	and tow_peers.lock, so either lock keeps them
@@ -165,6 +168,9 @@ struct tow_chain {
  *	while it is queued
  * @timer: expires when an entry is late, or would have been
  * @late: handles entries that are late
+ * @look: handles lookups that were woken or are late
+ * @lookups: struct tow_queue_lookup that wait, by the time when they are late; used by
+ *	@look only
  * @free_work: frees the queue if the last reference is put where nobody may
  *	sleep
  *
@@ -186,6 +192,7 @@ struct tow_chain {
  * @polled: poll(2) was called: one completion is enough to wake
  * @waiting: struct tow_slot_wait of entries that have begun
  * @waited: those of @waiting that the queue's end has ended
+ * @woken: struct tow_queue_lookup that were woken, or are new
  * @cq: where the last operation completes, with a reference; or NULL.  Changed
  *	only by the @running thread, under the lock; compared without
  * @look_us: how long a call looks for completions before it sleeps, in
@@ -216,6 +223,8 @@ struct tow_queue {
 	struct tow_ring		*ring;
 	struct tow_sqe		*sqes;
 	struct tow_cqe		*cqes;
+	struct tow_result	*results;
+	bool			has_results;
 	struct tow_req		*entries;
 	struct xarray		flows;
 	unsigned int		next_qp;
@@ -234,6 +243,8 @@ struct tow_queue {
 	struct work_struct	deal;
 	struct hrtimer		timer;
 	struct work_struct	late;
+	struct delayed_work	look;
+	struct timerqueue_head	lookups;
 	struct work_struct	free_work;
 
 	/* protects everything below */
@@ -254,6 +265,7 @@ struct tow_queue {
 	bool			polled;
 	struct list_head	waiting;
 	struct list_head	waited;
+	struct list_head	woken;
 	struct tow_cq		*cq;
 	u32			look_us;
 	u8			penance;
@@ -331,17 +343,27 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user);
 bool tow_queue_can_take(struct tow_queue *queue);
 bool tow_queue_serve(struct tow_queue *queue);
 
+/* lookup.c */
+void tow_queue_init_lookups(struct tow_queue *queue);
+void tow_queue_end_lookups(struct tow_queue *queue);
+void tow_queue_stop_lookups(struct tow_queue *queue);
+void tow_queue_drop_found(struct tow_queue *queue, struct tow_client *client);
+long tow_queue_resolve(struct tow_queue *queue, void __user *user);
+
 /* cqe.c */
 u32 tow_queue_completions(struct tow_queue *queue);
 bool tow_queue_has_room(struct tow_queue *queue);
 u32 tow_reqs_take(struct tow_queue *queue, u32 count,
 		  struct tow_req **first);
+struct tow_req *tow_req_take(struct tow_queue *queue);
 void tow_req_return(struct tow_req *entry, u32 needed);
 
 /* request.c */
 void tow_chain_end(struct tow_queue *queue, struct tow_step *rest);
 void tow_reqs_end(struct tow_op *ops);
 void tow_req_end(struct tow_req *entry, int status);
+bool tow_req_answer(struct tow_req *entry, int status,
+		    const struct tow_result *result);
 void tow_queue_init_run(struct tow_queue *queue);
 struct tow_step *tow_queue_add(struct tow_queue *queue,
 			       struct tow_step *chains, u32 plain,

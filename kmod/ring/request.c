@@ -271,6 +271,48 @@ void tow_req_end(struct tow_req *entry, int status)
 	tow_reqs_end(&entry->op);
 }
 
+/**
+ * tow_req_answer - complete an entry that is not in the order, with a result
+ * @entry: from tow_req_take(), with its user_data; gone afterwards
+ * @status: 0 or a negative errno, for the program
+ * @result: for the program; zeroes, if @status is not 0
+ *
+ * The caller has a reference to the queue, which has results.
+ *
+ * Return: false: the queue has ended, and the program is not told of @result.
+ */
+bool tow_req_answer(struct tow_req *entry, int status,
+		    const struct tow_result *result)
+{
+	const struct tow_result nothing = {};
+	struct tow_queue *queue = entry->queue;
+	struct tow_result *to;
+	bool wake, last, told;
+
+	spin_lock(&queue->lock);
+	told = status || !queue->ended;
+	if (!told) {
+		status = queue->ended;
+		result = &nothing;
+	}
+	to = &queue->results[queue->cq_tail & (queue->cq_entries - 1)];
+	WRITE_ONCE(to->handle, result->handle);
+	WRITE_ONCE(to->bytes, result->bytes);
+	tow_cqe_write(queue, entry->user_data, status,
+		      status ? 0 : TOW_CQE_FOUND);
+	tow_req_give_back(entry);
+	tow_queue_frees(queue);
+	wake = tow_queue_should_wake(queue);
+	last = !queue->busy;
+	spin_unlock(&queue->lock);
+	if (wake)
+		wake_up_all(&queue->wait);
+	/* This is not the last reference: the caller has one. */
+	if (last)
+		tow_queue_put(queue);
+	return told;
+}
+
 /* Begin a WAIT.  In process context, without a link's lock. */
 static void tow_req_wait(struct tow_req *entry)
 {

@@ -326,6 +326,12 @@ struct towi_address {
  */
 int towi_address(const char *text, struct towi_address *address);
 
+/* ---- remote.c ---- */
+
+/* A remote range that the kernel has found for @dev. */
+int towi_remote_new(const struct tow_device *dev, uint64_t handle, uint64_t bytes,
+		    struct tow_remote **remote);
+
 /* ---- peer.c ---- */
 
 const struct tow_device *towi_peer_device(const struct tow_peer *peer);

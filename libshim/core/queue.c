@@ -11,8 +11,10 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -86,6 +88,7 @@ static int map_rings(struct tow_queue *queue, const struct tow_queue_create *cre
 	if (rings == MAP_FAILED)
 		return -errno;
 	own->map_bytes = (size_t)create->map_bytes;
+	own->results_offset = create->results_offset;
 	queue->ring = rings;
 	queue->sqes = (struct tow_sqe *)((char *)rings + create->sqes_offset);
 	queue->cqes = (struct tow_cqe *)((char *)rings + create->cqes_offset);
@@ -313,6 +316,94 @@ TOW_PUBLIC int tow_channel_put(struct tow_channel *channel)
 	close_idle(own);
 	pthread_mutex_unlock(&own->lock);
 	return 0;
+}
+
+/* ---- names ---- */
+
+/* Names that one call takes: they are on the stack. */
+#define NAMES_AT_ONCE 256U
+
+static bool names_valid(const struct tow_queue *queue, const struct tow_name *names, uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		if (!names[i].peer || !names[i].name || names[i].flags || names[i].reserved ||
+		    towi_peer_device(names[i].peer) != towi_queue_of(queue)->dev)
+			return false;
+	return true;
+}
+
+static int resolve_some(const struct tow_queue *queue, const struct tow_name *names, uint32_t count)
+{
+	struct tow_resolve_request requests[NAMES_AT_ONCE] = { 0 };
+	struct tow_queue_resolve call = {
+		.size = sizeof(call),
+		.requests = (uintptr_t)requests,
+		.count = count,
+		.request_size = sizeof(requests[0]),
+	};
+	uint32_t i;
+
+	for (i = 0; i < count; i++) {
+		requests[i].user_data = names[i].user_data;
+		requests[i].peer = towi_peer_number(names[i].peer);
+		requests[i].name = (uintptr_t)names[i].name;
+		/* One that is longer is refused by the kernel. */
+		requests[i].name_bytes =
+			(uint32_t)strnlen(names[i].name, TOW_EXPORT_NAME_MAX + 1);
+		requests[i].rights = names[i].rights;
+		requests[i].timeout_ms = names[i].timeout_ms;
+	}
+	return towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_QUEUE_RESOLVE, &call);
+}
+
+TOW_PUBLIC int tow_queue_resolve(struct tow_queue *queue, const struct tow_name *names,
+				 uint32_t count)
+{
+	uint32_t begun = 0, some;
+	int ret = 0;
+
+	if (!queue || !names || !count || count > INT_MAX)
+		return -EINVAL;
+	if (!queue->ring)
+		return -EPERM;
+	if (!towi_queue_of(queue)->results_offset || !names_valid(queue, names, count))
+		return -EINVAL;
+	do {
+		some = count - begun < NAMES_AT_ONCE ? count - begun : NAMES_AT_ONCE;
+		ret = resolve_some(queue, names + begun, some);
+		if (ret > 0)
+			begun += (uint32_t)ret;
+	} while (ret == (int)some && begun < count);
+	return begun ? (int)begun : ret;
+}
+
+TOW_PUBLIC int tow_queue_found(const struct tow_queue *queue, const struct tow_cqe *cqe,
+			       struct tow_remote **remote)
+{
+	const struct towi_queue *own;
+	struct tow_result *results, *found;
+	int ret;
+
+	if (!queue || !cqe || !remote)
+		return -EINVAL;
+	if (!queue->ring)
+		return -EPERM;
+	own = towi_queue_of(queue);
+	if (!own->results_offset || cqe < queue->cqes || cqe >= queue->cqes + queue->cq_entries)
+		return -EINVAL;
+	if (cqe->status)
+		return cqe->status;
+	results = (struct tow_result *)((char *)queue->ring + own->results_offset);
+	found = &results[cqe - queue->cqes];
+	if (!(cqe->flags & TOW_CQE_FOUND) || !found->handle)
+		return -EINVAL;
+	ret = towi_remote_new(own->dev, found->handle, found->bytes, remote);
+	/* The queue's end does not give it up. */
+	if (!ret)
+		found->handle = 0;
+	return ret;
 }
 
 /* ---- submitting, waiting ---- */

@@ -21,6 +21,7 @@ struct towi_queue {
 	const struct tow_device *dev;
 	int fd;
 	size_t map_bytes;
+	uint32_t results_offset;	/* in the rings; 0: it has no results */
 	/* Protects everything below, and of a queue that copies the rest of it, too. */
 	pthread_mutex_t lock;
 	struct channel *channels;

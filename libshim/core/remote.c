@@ -75,6 +75,18 @@ TOW_PUBLIC int tow_resolve(struct tow_peer *peer, const char *name, uint32_t rig
 	return 0;
 }
 
+int towi_remote_new(const struct tow_device *dev, uint64_t handle, uint64_t bytes,
+		    struct tow_remote **remote)
+{
+	struct tow_remote *made = malloc(sizeof(*made));
+
+	if (!made)
+		return -ENOMEM;
+	*made = (struct tow_remote){ .handle = handle, .dev = dev, .bytes = bytes };
+	*remote = made;
+	return 0;
+}
+
 TOW_PUBLIC uint64_t tow_remote_bytes(const struct tow_remote *remote)
 {
 	return remote->bytes;

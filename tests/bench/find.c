@@ -12,6 +12,7 @@
  *		kept.  Whatever COUNT is, each round does the same.
  *	serve	export COUNT names, and wait to be killed
  *	find	find the COUNT names that another process serves, each once
+ *	batch	the same by one call that does not wait; microseconds for each
  *	vanish	a child exports COUNT names and is killed; seconds to make them,
  *		and until nothing is left of them
  *	memory	memory of the kernel's: of an export and of one that was found
@@ -35,6 +36,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <towline/queue.h>
 #include <towline/towline.h>
 #include "sample.h"
 
@@ -243,16 +245,21 @@ static void run_serve(struct state *state)
 		pause();
 }
 
+/* The last name is there when all are. */
+static void connect_server(struct state *state)
+{
+	connect_peer(state);
+	must("tow_remote_release",
+	     tow_remote_release(find(state, state->count, WAIT_MS)));
+}
+
 static void run_find(struct state *state)
 {
 	double *sample = calloc(state->count, sizeof(*sample));
 
 	if (!sample)
 		die("memory", ENOMEM);
-	connect_peer(state);
-	/* The last name is there when all are. */
-	must("tow_remote_release",
-	     tow_remote_release(find(state, state->count, WAIT_MS)));
+	connect_server(state);
 	for (unsigned long i = 0; i < state->count; i++) {
 		struct tow_remote *remote;
 		double before = now_us();
@@ -263,6 +270,55 @@ static void run_find(struct state *state)
 	}
 	report(sample, state->count);
 	free(sample);
+}
+
+static struct tow_name *all_names(struct state *state)
+{
+	struct tow_name *names = calloc(state->count, sizeof(*names));
+
+	for (unsigned long i = 0; names && i < state->count; i++) {
+		names[i] = (struct tow_name) {
+			.peer = state->peer, .name = strdup(name_of(i)), .rights = TOW_RIGHT_READ,
+		};
+		if (!names[i].name)
+			die("memory", ENOMEM);
+	}
+	if (!names)
+		die("memory", ENOMEM);
+	return names;
+}
+
+/* What serial calls have, too: a remote range for each, which is given up. */
+static void take_found(struct tow_queue *queue)
+{
+	const struct tow_cqe *cqe;
+	struct tow_remote *remote;
+
+	must("tow_queue_wait_cqe", tow_queue_wait_cqe(queue, &cqe, WAIT_MS * 1000));
+	must("tow_queue_found", tow_queue_found(queue, cqe, &remote));
+	tow_queue_cqe_seen(queue);
+	must("tow_remote_release", tow_remote_release(remote));
+}
+
+static void run_batch(struct state *state)
+{
+	const struct tow_queue_attr attr = { .size = sizeof(attr), .flags = TOW_QUEUE_RESULTS };
+	struct tow_queue *queue;
+	struct tow_name *names;
+	double before;
+	int begun;
+
+	connect_server(state);
+	names = all_names(state);
+	must("tow_queue_create_with",
+	     tow_queue_create_with(state->tow, 1, (uint32_t)state->count, &attr, &queue));
+	before = now_us();
+	begun = tow_queue_resolve(queue, names, (uint32_t)state->count);
+	if (begun != (int)state->count)
+		die("tow_queue_resolve", begun < 0 ? -begun : EBUSY);
+	for (unsigned long i = 0; i < state->count; i++)
+		take_found(queue);
+	printf("each_us %.2f\n", (now_us() - before) / (double)state->count);
 }
 
 /* Exports everything, says how long that took, and waits to be killed. */
@@ -361,6 +417,7 @@ static const struct {
 	{ "among", run_among, true },
 	{ "serve", run_serve, true },
 	{ "find", run_find, true },
+	{ "batch", run_batch, true },
 	/* The device's programs are to be one: the child. */
 	{ "vanish", run_vanish, false },
 	{ "memory", run_memory, true },
@@ -370,7 +427,7 @@ static const struct {
 
 static void __attribute__((noreturn)) usage(void)
 {
-	fputs("usage: find -d DEVICE -m ready|among|serve|find|vanish|memory [-a ADDRESS]\n"
+	fputs("usage: find -d DEVICE -m ready|among|serve|find|batch|vanish|memory [-a ADDRESS]\n"
 	      "            [-n COUNT] [-r ROUNDS]\n", stderr);
 	exit(2);
 }

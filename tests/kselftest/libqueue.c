@@ -922,6 +922,9 @@ static int use_as_child(void *arg)
 {
 	struct tow_queue_event event = { .size = sizeof(event) };
 	struct family *family = arg;
+	const struct tow_name name = {
+		.peer = family->peer, .name = NAME, .rights = TOW_RIGHT_READ,
+	};
 	const struct tow_cqe *cqe = NULL;
 	struct tow_channel *channel;
 	struct told told = { 0 };
@@ -949,6 +952,8 @@ static int use_as_child(void *arg)
 		return -8;
 	if (tow_queue_progress(family->queue, TOW_WAIT_FOREVER) != -EPERM)
 		return -9;
+	if (tow_queue_resolve(family->queue, &name, 1) != -EPERM)
+		return -12;
 	tow_queue_destroy(family->queue);
 	return -EPERM;
 }
@@ -975,15 +980,90 @@ TEST_F(queue, a_child_has_no_part_in_it)
 	EXPECT_EQ(0, memcmp(self->here, self->there, 4096));
 }
 
+static int make_results(struct tow_device *dev, struct tow_queue **queue)
+{
+	const struct tow_queue_attr attr = { .size = sizeof(attr), .flags = TOW_QUEUE_RESULTS };
+
+	return tow_queue_create_with(dev, 1, 8, &attr, queue);
+}
+
+TEST_F(queue, names_without_waiting)
+{
+	struct tow_name names[] = {
+		{ .user_data = 0, .peer = self->peer, .name = NAME, .rights = self->rights },
+		{ .user_data = 1, .peer = self->peer, .name = "nothing", .rights = TOW_RIGHT_READ },
+	};
+	struct tow_remote *remote = NULL, *again = NULL;
+	const struct tow_cqe *cqe;
+	struct tow_queue *queue;
+
+	EXPECT_EQ(-EINVAL, tow_queue_resolve(self->queue, names, 2));
+	ASSERT_EQ(0, make_results(self->dev, &queue));
+	EXPECT_EQ(-EINVAL, tow_queue_resolve(NULL, names, 2));
+	EXPECT_EQ(-EINVAL, tow_queue_resolve(queue, NULL, 2));
+	EXPECT_EQ(-EINVAL, tow_queue_resolve(queue, names, 0));
+	names[1].flags = 1;
+	EXPECT_EQ(-EINVAL, tow_queue_resolve(queue, names, 2));
+	names[1].flags = 0;
+	names[1].reserved = 1;
+	EXPECT_EQ(-EINVAL, tow_queue_resolve(queue, names, 2));
+	names[1].reserved = 0;
+	ASSERT_EQ(2, tow_queue_resolve(queue, names, 2));
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(0, tow_queue_wait_cqe(queue, &cqe, LATE_US));
+		if (cqe->user_data) {
+			EXPECT_EQ(-ENOENT, tow_queue_found(queue, cqe, &again));
+		} else {
+			ASSERT_EQ(0, tow_queue_found(queue, cqe, &remote));
+			EXPECT_EQ(THERE, tow_remote_bytes(remote));
+			/* Once. */
+			EXPECT_EQ(-EINVAL, tow_queue_found(queue, cqe, &again));
+		}
+		tow_queue_cqe_seen(queue);
+	}
+	EXPECT_EQ(0, tow_remote_release(remote));
+	/* Another entry's completion has found nothing. */
+	tow_prep_nop(next_entry(queue));
+	ASSERT_EQ(1, tow_queue_submit(queue));
+	ASSERT_EQ(0, tow_queue_wait_cqe(queue, &cqe, LATE_US));
+	EXPECT_EQ(0, cqe->status);
+	EXPECT_EQ(-EINVAL, tow_queue_found(queue, cqe, &again));
+	tow_queue_cqe_seen(queue);
+	/* What was taken over stays, though its completion was not dealt with. */
+	ASSERT_EQ(1, tow_queue_resolve(queue, names, 1));
+	ASSERT_EQ(0, tow_queue_wait_cqe(queue, &cqe, LATE_US));
+	ASSERT_EQ(0, tow_queue_found(queue, cqe, &remote));
+	tow_queue_destroy(queue);
+	EXPECT_EQ(0, tow_remote_release(remote));
+	EXPECT_EQ(NULL, again);
+}
+
 TEST_F(queue, a_device_that_goes_away)
 {
+	const struct tow_name name = {
+		.peer = self->peer, .name = "nothing", .rights = TOW_RIGHT_READ,
+		.timeout_ms = TOW_WAIT_FOREVER,
+	};
+	struct tow_patience patience = tow_patience(TOW_PEER_SETTLE_SECONDS);
+	struct tow_queue *names = NULL;
 	struct pollfd fd = { .fd = tow_queue_fd(self->queue), .events = POLLIN };
 	struct tow_channel *channel = NULL;
 	const struct tow_cqe *cqe = NULL;
 	struct tow_queue *queue = NULL;
 	struct told told = { 0 };
 
+	ASSERT_EQ(0, make_results(self->dev, &names));
+	ASSERT_EQ(1, tow_queue_resolve(names, &name, 1));
 	ASSERT_EQ(0, tow_rdma_link_del("rxe0"));
+	/* A name that is waited for has its completion all the same. */
+	while (tow_queue_wait_cqe(names, &cqe, LATE_US) == -ENODEV && tow_patient(&patience))
+		tow_test_sleep_ms(1);
+	ASSERT_NE(NULL, cqe);
+	EXPECT_EQ(-ENODEV, cqe->status);
+	tow_queue_cqe_seen(names);
+	EXPECT_EQ(-ENODEV, tow_queue_resolve(names, &name, 1));
+	tow_queue_destroy(names);
+	cqe = NULL;
 	EXPECT_EQ(-ENODEV, tow_queue_create(self->dev, 1, 0, &queue));
 	EXPECT_EQ(NULL, queue);
 	EXPECT_EQ(-ENODEV, tow_channel_get(self->queue, self->peer, 0, &channel));

@@ -27,7 +27,7 @@ struct resolved {
 	uint32_t total;
 	uint32_t first;
 	uint32_t count;
-	uint32_t reserved;
+	uint32_t request;
 	uint64_t address;	/* of the only segment */
 	uint32_t key;
 	uint32_t segment_bytes;
@@ -73,11 +73,11 @@ FIXTURE_TEARDOWN(hostile)
 /* It finds what has a name of one letter. */
 static int find_for(struct evil *e, char name, uint8_t rights, struct resolved *answer)
 {
-	uint8_t body[33] = { [20] = rights, [25] = 1, [32] = (uint8_t)name };
 	static uint32_t request;
+	struct evil_resolve body = evil_resolve(name, ++request, rights);
 
 	memset(answer, 0, sizeof(*answer));
-	if (evil_say(e, T_RESOLVE, ++request, body, sizeof(body)) ||
+	if (evil_say(e, T_RESOLVE, 0, &body, sizeof(body)) ||
 	    evil_hear(e, EVIL_WAIT_MS) != T_RESOLVED)
 		return -EPROTO;
 	memcpy(answer, e->last.data + EVIL_HEADER, e->last.bytes - EVIL_HEADER < sizeof(*answer) ?
@@ -405,7 +405,6 @@ static __u64 await_its_number(int client)
 /* It says that it has a slot, of number 77, at @count. */
 static int give(struct evil *e, struct finding *work, struct resolved answer)
 {
-	uint32_t request;
 	pthread_t thread;
 	int ret;
 
@@ -417,9 +416,9 @@ static int give(struct evil *e, struct finding *work, struct resolved answer)
 	ret = evil_hear(e, EVIL_WAIT_MS);
 	if (ret >= 0)
 		ret = ret == T_RESOLVE ? 0 : -EPROTO;
-	memcpy(&request, e->last.data + 4, sizeof(request));
+	answer.request = evil_asked(e);
 	if (!ret)
-		ret = evil_say(e, T_RESOLVED, request, &answer, sizeof(answer));
+		ret = evil_say(e, T_RESOLVED, 0, &answer, sizeof(answer));
 	pthread_join(thread, NULL);
 	return ret;
 }

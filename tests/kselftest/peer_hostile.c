@@ -355,11 +355,13 @@ TEST_F(hostile, ties_that_are_none)
 TEST_F(hostile, out_of_turn)
 {
 	static const int early[] = { T_AUTHED, T_READY, T_HEARTBEAT, T_CREDIT, T_QPS, T_CANCEL };
+	const uint32_t number = 1;
 	struct evil e;
 
 	for (size_t i = 0; i < ARRAY_SIZE(early); i++) {
 		ASSERT_EQ(0, evil_begin(&e, 1));
-		ASSERT_EQ(0, evil_say_last(&e, early[i], early[i] == T_CANCEL, NULL, 0));
+		ASSERT_EQ(0, evil_say_last(&e, early[i], 0, &number,
+					   early[i] == T_CANCEL ? sizeof(number) : 0));
 		/* Who is not refused hears nothing, and is cut off later. */
 		EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e)) {
 			TH_LOG("type %d, not authenticated", early[i]);
@@ -368,7 +370,7 @@ TEST_F(hostile, out_of_turn)
 	}
 	ASSERT_EQ(0, evil_begin(&e, 1));
 	ASSERT_EQ(0, evil_prove(&e));
-	ASSERT_EQ(0, evil_say_last(&e, T_CANCEL, 1, NULL, 0));
+	ASSERT_EQ(0, evil_say_last(&e, T_CANCEL, 0, &number, sizeof(number)));
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&e));
 	evil_end(&e);
 }
@@ -594,7 +596,7 @@ struct lie {
 	uint8_t body[sizeof(struct evil_auth)];
 };
 
-/* RESOLVE: job 16, uid 4, rights 4, wait 1, name_bytes 1, reserved 6, name. */
+/* RESOLVE: job 16, uid 4, rights 4, wait 1, name_bytes 1, reserved 2, request 4, name. */
 #define RIGHTS(value)	[20] = (value)
 #define WAIT(value)	[24] = (value)
 #define NAME(bytes, ...) [25] = (bytes), [32] = __VA_ARGS__
@@ -613,25 +615,36 @@ static const struct lie lies[] = {
 	{ "a heartbeat with a request", T_HEARTBEAT, 1, 0, {} },
 	{ "a goodbye that is short", T_GOODBYE, 0, 4, {} },
 	{ "a goodbye with more", T_GOODBYE, 0, 8, { 11, 0, 0, 0, 1 } },
-	{ "RESOLVE that is short", T_RESOLVE, 1, 31, { RIGHTS(1) } },
-	{ "RESOLVE without a name", T_RESOLVE, 1, 32, { RIGHTS(1) } },
-	{ "RESOLVE of a short name", T_RESOLVE, 1, 33, { RIGHTS(1), NAME(2, 'w') } },
-	{ "RESOLVE of a long name", T_RESOLVE, 1, 35, { RIGHTS(1), NAME(2, 'w') } },
-	{ "RESOLVE of a control character", T_RESOLVE, 1, 33, { RIGHTS(1), NAME(1, '\n') } },
-	{ "RESOLVE without rights", T_RESOLVE, 1, 33, { RIGHTS(0), NAME(1, 'w') } },
-	{ "RESOLVE with other rights", T_RESOLVE, 1, 33, { RIGHTS(16), NAME(1, 'w') } },
-	{ "RESOLVE of a slot to read", T_RESOLVE, 1, 33, { RIGHTS(9), NAME(1, 'w') } },
-	{ "RESOLVE with atomics alone", T_RESOLVE, 1, 33, { RIGHTS(4), NAME(1, 'w') } },
-	{ "RESOLVE that waits twice", T_RESOLVE, 1, 33, { RIGHTS(1), WAIT(2), NAME(1, 'w') } },
-	{ "RESOLVE with more", T_RESOLVE, 1, 33, { RIGHTS(1), [26] = 1, NAME(1, 'w') } },
-	{ "RESOLVE with more", T_RESOLVE, 1, 33, { RIGHTS(1), [31] = 1, NAME(1, 'w') } },
-	{ "RESOLVE of a job and a user", T_RESOLVE, 1, 33, { 1, [16] = 1, RIGHTS(1), NAME(1, 'w') } },
+	{ "RESOLVE of nothing", T_RESOLVE, 0, 0, {} },
+	{ "RESOLVE that is short", T_RESOLVE, 0, 31, { RIGHTS(1) } },
+	{ "RESOLVE without a name", T_RESOLVE, 0, 32, { RIGHTS(1) } },
+	{ "RESOLVE of a short name", T_RESOLVE, 0, 36, { RIGHTS(1), NAME(5, 'w') } },
+	{ "RESOLVE of a long name", T_RESOLVE, 0, 40, { RIGHTS(1), NAME(2, 'w', 'w') } },
+	{ "RESOLVE without its padding", T_RESOLVE, 0, 33, { RIGHTS(1), NAME(1, 'w') } },
+	{ "RESOLVE with another padding", T_RESOLVE, 0, 36, { RIGHTS(1), NAME(1, 'w', 'w') } },
+	{ "RESOLVE of a control character", T_RESOLVE, 0, 36, { RIGHTS(1), NAME(1, '\n') } },
+	{ "RESOLVE without rights", T_RESOLVE, 0, 36, { RIGHTS(0), NAME(1, 'w') } },
+	{ "RESOLVE with other rights", T_RESOLVE, 0, 36, { RIGHTS(16), NAME(1, 'w') } },
+	{ "RESOLVE of a slot to read", T_RESOLVE, 0, 36, { RIGHTS(9), NAME(1, 'w') } },
+	{ "RESOLVE with atomics alone", T_RESOLVE, 0, 36, { RIGHTS(4), NAME(1, 'w') } },
+	{ "RESOLVE that waits twice", T_RESOLVE, 0, 36, { RIGHTS(1), WAIT(2), NAME(1, 'w') } },
+	{ "RESOLVE with more", T_RESOLVE, 0, 36, { RIGHTS(1), [26] = 1, NAME(1, 'w') } },
+	{ "RESOLVE with more", T_RESOLVE, 0, 36, { RIGHTS(1), [27] = 1, NAME(1, 'w') } },
+	{ "RESOLVE with a number", T_RESOLVE, 1, 36, { RIGHTS(1), NAME(1, 'w') } },
+	{ "RESOLVE of a job and a user", T_RESOLVE, 0, 36,
+	  { 1, [16] = 1, RIGHTS(1), NAME(1, 'w') } },
+	{ "RESOLVE of a name, and of half of one", T_RESOLVE, 0, 60, { RIGHTS(1), NAME(1, 'w') } },
 	{ "RESOLVE_MORE of the first", T_RESOLVE_MORE, 1, 16, { 1 } },
 	{ "RESOLVE_MORE with more", T_RESOLVE_MORE, 1, 16, { 1, [8] = 1, [12] = 1 } },
 	{ "RESOLVE_MORE that is long", T_RESOLVE_MORE, 1, 17, { 1, [8] = 1 } },
-	{ "CANCEL with a body", T_CANCEL, 1, 1, {} },
-	{ "an answer to nothing", T_RESOLVED, 1, 40, { [16] = 1 } },
-	{ "an answer that is short", T_RESOLVED, 1, 39, {} },
+	{ "CANCEL of nothing", T_CANCEL, 0, 0, {} },
+	{ "CANCEL of one and a half", T_CANCEL, 0, 6, { 1 } },
+	{ "CANCEL with a number", T_CANCEL, 1, 4, { 1 } },
+	{ "no answer", T_RESOLVED, 0, 0, {} },
+	{ "an answer to nothing", T_RESOLVED, 0, 40, { [16] = 1, [36] = 1 } },
+	{ "an answer with a number", T_RESOLVED, 1, 40, { [16] = 1, [36] = 1 } },
+	{ "an answer that is short", T_RESOLVED, 0, 39, {} },
+	{ "an answer that says that it is long", T_RESOLVED, 0, 40, { 1, [24] = 1, [32] = 1 } },
 	{ "REVOKE of none", T_REVOKE, 0, 8, {} },
 	{ "REVOKE of more than there are", T_REVOKE, 0, 16, { 2 } },
 	{ "REVOKE of fewer than there are", T_REVOKE, 0, 24, { 1 } },
@@ -772,23 +785,23 @@ static int drain(struct evil *e)
 static int say_nonsense(struct evil *e, uint32_t round)
 {
 	uint8_t body[48] = { 1, [8] = (uint8_t)round, (uint8_t)(round >> 8), 1 };
-	static const uint8_t name[33] = { RIGHTS(1), NAME(1, 'w') };
-	uint8_t waits[33];
+	struct evil_resolve name = evil_resolve('w', round, TOW_RIGHT_READ);
+	struct evil_resolve names[] = { name, name, name };
 
-	memcpy(waits, name, sizeof(waits));
-	waits[24] = 1;
-	waits[32] = (uint8_t)('a' + round % 26);
+	names[1].wait = 1;
+	names[1].name[0] = (char)('a' + round % 26);
+	names[2].request = round + (1U << 24);
 	switch (round % 6) {
 	case 0:
 		return evil_say(e, T_HEARTBEAT, 0, NULL, 0);
 	case 1:
-		return evil_say(e, T_RESOLVE, round, name, sizeof(name));
+		return evil_say(e, T_RESOLVE, 0, &name, sizeof(name));
 	case 2:
-		return evil_say(e, T_RESOLVE, round, waits, sizeof(waits));
+		return evil_say(e, T_RESOLVE, 0, names, sizeof(names));
 	case 3:
-		return evil_say(e, T_CANCEL, round - 1, NULL, 0);
+		return evil_cancel(e, round - 1);
 	case 4:
-		return evil_say(e, T_CANCEL, round * 77, NULL, 0);
+		return evil_cancel(e, round * 77);
 	default:
 		return evil_say(e, T_RESOLVE_MORE, round, body, 16);
 	}

@@ -87,38 +87,58 @@ static long long hear_grant(struct evil *e, int type)
 	return says[0] == 1 ? (long long)says[1] : -1;
 }
 
-/* RESOLVE is next: its number; or 0. */
+/* RESOLVE is next: the number of its first request; or 0. */
 static uint32_t hear_resolve(struct evil *e)
 {
-	struct evil_header header;
+	return evil_hear(e, EVIL_WAIT_MS) == T_RESOLVE ? evil_asked(e) : 0;
+}
+
+/* RESOLVE is next, of names of one letter: how many; their numbers are added to @numbers. */
+static uint32_t hear_names(struct evil *e, uint32_t *numbers, uint32_t room)
+{
+	struct evil_resolve asked;
+	uint32_t i, count;
 
 	if (evil_hear(e, EVIL_WAIT_MS) != T_RESOLVE)
 		return 0;
-	memcpy(&header, e->last.data, sizeof(header));
-	return header.request;
+	count = (e->last.bytes - EVIL_HEADER) / (uint32_t)sizeof(asked);
+	for (i = 0; i < count && i < room; i++) {
+		memcpy(&asked, e->last.data + EVIL_HEADER + i * sizeof(asked), sizeof(asked));
+		numbers[i] = asked.request;
+	}
+	return count;
+}
+
+/* CANCEL is next, of one name: its number; or 0. */
+static uint32_t hear_cancel(struct evil *e)
+{
+	uint32_t number;
+
+	if (evil_hear(e, EVIL_WAIT_MS) != T_CANCEL ||
+	    e->last.bytes != EVIL_HEADER + sizeof(number))
+		return 0;
+	memcpy(&number, e->last.data + EVIL_HEADER, sizeof(number));
+	return number;
 }
 
 /* Ours, of a name of the node's; @wait: until it is there.  0, or a negative errno. */
 static int say_resolve(struct evil *e, char name, uint32_t request, bool wait)
 {
-	uint8_t body[33] = {
-		[20] = TOW_RIGHT_READ, [24] = wait, [25] = 1, [32] = (uint8_t)name,
-	};
+	struct evil_resolve body = evil_resolve(name, request, TOW_RIGHT_READ);
 
-	return evil_say(e, T_RESOLVE, request, body, sizeof(body));
+	body.wait = wait;
+	return evil_say(e, T_RESOLVE, 0, &body, sizeof(body));
 }
 
 /* The answer is next: the grant; or -1. */
 static long long hear_resolved(struct evil *e, uint32_t request)
 {
 	struct evil_resolved says;
-	struct evil_header header;
 
 	if (evil_hear(e, EVIL_WAIT_MS) != T_RESOLVED)
 		return -1;
-	memcpy(&header, e->last.data, sizeof(header));
 	memcpy(&says, e->last.data + EVIL_HEADER, sizeof(says));
-	return header.request == request && !says.status ? (long long)says.grant : -1;
+	return says.request == request && !says.status ? (long long)says.grant : -1;
 }
 
 /* ---- the node asks ---------------------------------------------------------------- */
@@ -165,7 +185,8 @@ TEST_F_TIMEOUT(resume, asks_and_releases_again, 100)
 	EXPECT_EQ(0, synced(&self->e));
 	EXPECT_EQ(number, hear_resolve(&self->e));
 	slot.grant = 5;
-	ASSERT_EQ(0, evil_say(&self->e, T_RESOLVED, number, &slot, sizeof(slot)));
+	slot.request = number;
+	ASSERT_EQ(0, evil_say(&self->e, T_RESOLVED, 0, &slot, sizeof(slot)));
 	ASSERT_EQ(0, pthread_join(work.thread, NULL));
 	ASSERT_EQ(0, work.ret);
 	/* What was answered is not asked for again. */
@@ -197,12 +218,115 @@ TEST_F_TIMEOUT(resume, does_not_ask_in_vain, 60)
 	ASSERT_EQ(0, begin_asking(self, &work, SHORT_MS));
 	number = hear_resolve(&self->e);
 	EXPECT_NE(0, number);
-	EXPECT_EQ(T_CANCEL, evil_hear(&self->e, EVIL_WAIT_MS));
+	EXPECT_EQ(number, hear_cancel(&self->e));
 	ASSERT_EQ(0, pthread_join(work.thread, NULL));
 	EXPECT_EQ(-ETIMEDOUT, work.ret);
 	ASSERT_EQ(0, evil_break(&self->host, &self->e, 0));
 	EXPECT_EQ(0, synced(&self->e));
 	EXPECT_TRUE(silent(&self->e));
+}
+
+#define NAMES		3U
+
+/* A queue that looks for names of one letter, each with its own completion. */
+static int begin_names(FIXTURE_DATA(resume) *self, struct tow_rings *rings)
+{
+	static const char letters[NAMES] = { 'a', 'b', 'c' };
+	struct tow_resolve_request requests[NAMES];
+	struct tow_queue_resolve call = {
+		.size = sizeof(call), .requests = (uintptr_t)requests, .count = NAMES,
+		.request_size = sizeof(requests[0]),
+	};
+	int ret;
+
+	memset(rings, 0, sizeof(*rings));
+	rings->made = (struct tow_queue_create) {
+		.size = sizeof(rings->made), .sq_entries = 1, .cq_entries = NAMES, .fd = -1,
+		.flags = TOW_QUEUE_RESULTS,
+	};
+	ret = tow_rings_made(rings, tow_test_ioctl(self->host.fd, TOW_IOCTL_QUEUE_CREATE,
+						   &rings->made));
+	if (ret)
+		return ret;
+	for (uint32_t i = 0; i < NAMES; i++)
+		requests[i] = (struct tow_resolve_request) {
+			.user_data = i, .peer = self->peer, .name = (uintptr_t)&letters[i],
+			.name_bytes = 1, .rights = TOW_RIGHT_READ, .timeout_ms = 60000,
+		};
+	ret = ioctl(rings->made.fd, TOW_IOCTL_QUEUE_RESOLVE, &call);
+	return ret < 0 ? -errno : ret;
+}
+
+/* All of them are asked for: their numbers. */
+static uint32_t hear_all(struct evil *e, uint32_t numbers[NAMES])
+{
+	uint32_t count = 0, some;
+
+	do {
+		some = hear_names(e, numbers + count, NAMES - count);
+		count += some;
+	} while (some && count < NAMES);
+	return count;
+}
+
+/* Those that were not answered are asked for again, in one message, in their order. */
+TEST_F_TIMEOUT(resume, asks_for_many_again, 100)
+{
+	struct evil_resolved says[NAMES] = {};
+	uint32_t numbers[NAMES], again[NAMES];
+	struct tow_rings rings;
+	struct tow_cqe cqe;
+
+	ASSERT_EQ((int)NAMES, begin_names(self, &rings));
+	ASSERT_EQ(NAMES, hear_all(&self->e, numbers));
+	ASSERT_EQ(0, evil_break(&self->host, &self->e, 0));
+	EXPECT_EQ(0, synced(&self->e));
+	ASSERT_EQ(NAMES, hear_names(&self->e, again, NAMES));
+	for (uint32_t i = 0; i < NAMES; i++) {
+		EXPECT_EQ(numbers[i], again[i]);
+		says[i] = (struct evil_resolved) {
+			.grant = 5 + i, .bytes = 8, .rights = TOW_RIGHT_READ, .total = 1,
+			.count = 1, .request = numbers[i], .address = 0x10000, .key = 1,
+			.segment_bytes = 8,
+		};
+	}
+	/* Two of them are answered, by one message. */
+	ASSERT_EQ(0, evil_say(&self->e, T_RESOLVED, 0, says, 2 * sizeof(says[0])));
+	for (uint32_t i = 0; i < 2; i++) {
+		ASSERT_EQ(0, tow_rings_wait(&rings, &cqe));
+		EXPECT_EQ(0, cqe.status);
+		EXPECT_EQ(TOW_CQE_FOUND, cqe.flags);
+	}
+	ASSERT_EQ(0, evil_break(&self->host, &self->e, 0));
+	EXPECT_EQ(6, synced(&self->e));
+	ASSERT_EQ(1, hear_names(&self->e, again, 1));
+	EXPECT_EQ(numbers[2], again[0]);
+	ASSERT_EQ(0, evil_say(&self->e, T_RESOLVED, 0, &says[2], sizeof(says[2])));
+	ASSERT_EQ(0, tow_rings_wait(&rings, &cqe));
+	EXPECT_EQ(0, cqe.status);
+	EXPECT_EQ(0, tow_rings_ready(&rings));
+	tow_rings_end(&rings);
+}
+
+/* A peer that does not come back answers nobody, and nobody waits for ever. */
+TEST_F_TIMEOUT(resume, nobody_comes_back, 100)
+{
+	uint32_t numbers[NAMES];
+	struct tow_rings rings;
+	struct tow_cqe cqe;
+
+	ASSERT_EQ((int)NAMES, begin_names(self, &rings));
+	ASSERT_EQ(NAMES, hear_all(&self->e, numbers));
+	ASSERT_EQ(0, evil_host_disconnect(self->host.fd, self->peer));
+	for (uint32_t i = 0; i < NAMES; i++) {
+		ASSERT_EQ(0, tow_rings_wait(&rings, &cqe));
+		EXPECT_EQ(-ECONNRESET, cqe.status);
+		EXPECT_EQ(0, cqe.flags);
+	}
+	tow_rings_end(&rings);
+	evil_end(&self->e);
+	ASSERT_EQ(0, evil_host_serve(&self->host, &self->e, 0));
+	self->peer = self->host.work.call.peer;
 }
 
 /* Grants are numbered upwards, or it is not known which were heard of. */
@@ -215,8 +339,8 @@ TEST_F_TIMEOUT(resume, numbers_that_go_back, 60)
 	for (uint64_t grant = 8; grant >= 7; grant--) {
 		ASSERT_EQ(0, begin_asking(self, &work, 60000));
 		slot.grant = grant;
-		ASSERT_EQ(0, evil_say_last(&self->e, T_RESOLVED, hear_resolve(&self->e), &slot,
-					   sizeof(slot)));
+		slot.request = hear_resolve(&self->e);
+		ASSERT_EQ(0, evil_say_last(&self->e, T_RESOLVED, 0, &slot, sizeof(slot)));
 		ASSERT_EQ(0, pthread_join(work.thread, NULL));
 		EXPECT_EQ(grant == 8 ? 0 : -EPROTO, work.ret);
 	}
@@ -272,6 +396,38 @@ TEST_F_TIMEOUT(resume, asks_before_sync, 60)
 	ASSERT_EQ(0, evil_heard(say_resolve(&self->e, 'w', 2, false)));
 	EXPECT_EQ(R_PROTOCOL, evil_how_it_ends(&self->e));
 	EXPECT_EQ(lies + 1, evil_wait("hostile_messages", lies + 1));
+	EXPECT_EQ(0, tow_end_handle(self->host.fd, TOW_IOCTL_UNEXPORT, self->exported));
+}
+
+/* Two answers in one message, which is lost: both grants end, and both are asked for again. */
+TEST_F_TIMEOUT(resume, two_answers_lost_together, 100)
+{
+	const struct evil_resolve two[] = {
+		evil_resolve('w', 1, TOW_RIGHT_READ), evil_resolve('w', 2, TOW_RIGHT_READ),
+	};
+	struct { uint32_t count, reserved; uint64_t grants[2]; } back = { .count = 2 };
+	struct evil_resolved says[2];
+
+	ASSERT_EQ(0, tow_publish(self->host.fd, self->region.handle, "w", TOW_SLAB,
+				 &self->exported));
+	ASSERT_EQ(0, evil_say(&self->e, T_RESOLVE, 0, two, sizeof(two)));
+	EXPECT_EQ(2, evil_wait("grants", 2));
+	ASSERT_EQ(0, evil_break(&self->host, &self->e, 0));
+	EXPECT_EQ(0, evil_wait("grants", 0));
+	EXPECT_EQ(0, synced(&self->e));
+	ASSERT_EQ(0, evil_say(&self->e, T_RESOLVE, 0, two, sizeof(two)));
+	ASSERT_EQ(T_RESOLVED, evil_hear(&self->e, EVIL_WAIT_MS));
+	ASSERT_EQ(EVIL_HEADER + sizeof(says), self->e.last.bytes);
+	memcpy(says, self->e.last.data + EVIL_HEADER, sizeof(says));
+	for (uint32_t i = 0; i < 2; i++) {
+		EXPECT_EQ(0, says[i].status);
+		EXPECT_EQ(i + 1, says[i].request);
+		EXPECT_LT(2, says[i].grant);
+		back.grants[i] = says[i].grant;
+	}
+	EXPECT_EQ(2, evil_count("grants"));
+	ASSERT_EQ(0, evil_say(&self->e, T_RELEASE, 0, &back, sizeof(back)));
+	EXPECT_EQ(0, evil_wait("grants", 0));
 	EXPECT_EQ(0, tow_end_handle(self->host.fd, TOW_IOCTL_UNEXPORT, self->exported));
 }
 

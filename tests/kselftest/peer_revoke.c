@@ -38,11 +38,11 @@ FIXTURE(revoke)
 /* It has found the export: the number of its grant; 0: something is wrong. */
 static uint64_t find(struct evil *e, char name, uint32_t request)
 {
-	uint8_t body[33] = { [20] = TOW_RIGHT_READ, [25] = 1, [32] = (uint8_t)name };
+	struct evil_resolve body = evil_resolve(name, request, TOW_RIGHT_READ);
 	uint32_t status;
 	uint64_t grant;
 
-	if (evil_say(e, T_RESOLVE, request, body, sizeof(body)) ||
+	if (evil_say(e, T_RESOLVE, 0, &body, sizeof(body)) ||
 	    evil_hear(e, EVIL_WAIT_MS) != T_RESOLVED)
 		return 0;
 	memcpy(&grant, e->last.data + EVIL_HEADER, sizeof(grant));
@@ -238,9 +238,11 @@ TEST_F(revoke, dead)
 /* A program of a job waits for a name.  0, or a negative errno. */
 static int wait_for_name(struct evil *e, uint8_t job, uint32_t request)
 {
-	uint8_t body[33] = { [0] = job, [20] = TOW_RIGHT_READ, [24] = 1, [25] = 1, [32] = 'n' };
+	struct evil_resolve body = evil_resolve('n', request, TOW_RIGHT_READ);
 
-	return evil_say(e, T_RESOLVE, request, body, sizeof(body));
+	body.job[0] = job;
+	body.wait = 1;
+	return evil_say(e, T_RESOLVE, 0, &body, sizeof(body));
 }
 
 /*
@@ -268,6 +270,8 @@ TEST_F_TIMEOUT(revoke, names_that_one_job_waits_for, 120)
 {
 	enum { ROOM = 1024, FIRST = 1000, NOT_FOUND = 1, TOO_MANY = 4 };
 	struct unexporting work;
+	/* The first, one that was never asked for, and the first again. */
+	const uint32_t taken_back[] = { FIRST, 1, FIRST };
 	uint8_t job = 2;
 	uint32_t i;
 
@@ -284,7 +288,7 @@ TEST_F_TIMEOUT(revoke, names_that_one_job_waits_for, 120)
 		ASSERT_EQ(0, wait_for_name(&self->e, job++, FIRST + i));
 	} while (answered(&self->e, 500) == TOO_MANY);
 	/* One that is taken back makes room. */
-	ASSERT_EQ(0, evil_say(&self->e, T_CANCEL, FIRST, NULL, 0));
+	ASSERT_EQ(0, evil_say(&self->e, T_CANCEL, 0, taken_back, sizeof(taken_back)));
 	EXPECT_EQ(NOT_FOUND, answered(&self->e, EVIL_WAIT_MS));
 	ASSERT_EQ(0, wait_for_name(&self->e, 1, FIRST));
 	EXPECT_EQ(-ETIMEDOUT, answered(&self->e, 500));

@@ -30,8 +30,8 @@ enum { CHANNEL_OPEN, CHANNEL_CLOSE, ENTER, QUEUE_EVENT };
 
 static const struct tow_call device_calls[] = {
 	[QUEUE_CREATE] = { TOW_CALL(QUEUE_CREATE, 40, tow_queue_create), .answers = true,
-		.flags = TOW_QUEUE_POLL,
-		TOW_RESERVED(tow_queue_create, idle_us) },
+		.flags = TOW_QUEUE_POLL | TOW_QUEUE_RESULTS,
+		TOW_RESERVED(tow_queue_create, reserved) },
 };
 
 static const struct tow_call queue_calls[] = {
@@ -164,6 +164,9 @@ TEST(layouts_never_change)
 	EXPECT_EQ(48, offsetof(struct tow_sqe, compare));
 	EXPECT_EQ(56, offsetof(struct tow_sqe, operand));
 	EXPECT_EQ(8, offsetof(struct tow_cqe, status));
+	EXPECT_EQ(16, sizeof(struct tow_result));
+	EXPECT_EQ(40, sizeof(struct tow_resolve_request));
+	EXPECT_EQ(24, sizeof(struct tow_queue_resolve));
 	EXPECT_EQ(16, sizeof(struct tow_channel_close));
 	EXPECT_EQ(8, offsetof(struct tow_channel_close, channel));
 }
@@ -175,7 +178,7 @@ TEST_F(queues, calls_on_the_wrong_descriptor)
 	const unsigned long devices[] = {
 		TOW_IOCTL_QUERY, TOW_IOCTL_JOIN, TOW_IOCTL_REGION_CREATE, TOW_IOCTL_REGION_LIST,
 		TOW_IOCTL_PEER_LIST, TOW_IOCTL_EXPORT, TOW_IOCTL_RESOLVE, TOW_IOCTL_QUEUE_CREATE,
-		_IO(TOW_IOCTL_TYPE, 0x45), _IO(TOW_IOCTL_TYPE, 0x7f), 0,
+		_IO(TOW_IOCTL_TYPE, 0x46), _IO(TOW_IOCTL_TYPE, 0x7f), 0,
 	};
 	union tow_request request;
 	size_t i;

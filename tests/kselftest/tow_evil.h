@@ -715,14 +715,47 @@ static inline int evil_come(struct evil *e, char name, char address, int *reason
 	return ret;
 }
 
+/* A request for a name of one letter; a message may have several. */
+struct evil_resolve {
+	uint8_t job[16];
+	uint32_t uid, rights;
+	uint8_t wait, name_bytes, reserved[2];
+	uint32_t request;
+	char name[4];
+};
+
+_Static_assert(sizeof(struct evil_resolve) == 36, "a name of one letter, and its padding");
+
+static inline struct evil_resolve evil_resolve(char name, uint32_t request, uint32_t rights)
+{
+	return (struct evil_resolve) {
+		.rights = rights, .name_bytes = 1, .request = request, .name = { name },
+	};
+}
+
+/* Nobody waits for one name any more. */
+static inline int evil_cancel(struct evil *e, uint32_t request)
+{
+	return evil_say(e, T_CANCEL, 0, &request, sizeof(request));
+}
+
 /* Asks what there is not, and is answered. */
 static inline int evil_use(struct evil *e)
 {
-	uint8_t body[33] = { [20] = TOW_RIGHT_READ, [25] = 1, [32] = '?' };
+	struct evil_resolve body = evil_resolve('?', 1, TOW_RIGHT_READ);
 
-	if (evil_say(e, T_RESOLVE, 1, body, sizeof(body)))
+	if (evil_say(e, T_RESOLVE, 0, &body, sizeof(body)))
 		return -EIO;
 	return evil_hear(e, EVIL_WAIT_MS) == T_RESOLVED ? 0 : -EPROTO;
+}
+
+/* The number of the first request in the RESOLVE that came last. */
+static inline uint32_t evil_asked(const struct evil *e)
+{
+	struct evil_resolve first;
+
+	memcpy(&first, e->last.data + EVIL_HEADER, sizeof(first));
+	return first.request;
 }
 
 #endif /* TOW_EVIL_H */

@@ -17,7 +17,7 @@
 /* What it answers to RESOLVE. */
 struct evil_resolved {
 	uint64_t grant, bytes;
-	uint32_t status, rights, total, first, count, reserved;
+	uint32_t status, rights, total, first, count, request;
 	uint64_t address;
 	uint32_t key, segment_bytes;
 };
@@ -40,14 +40,13 @@ static inline void *evil_answer_any(void *arg)
 		.grant = 77, .bytes = EVIL_BYTES, .rights = TOW_ALL_RIGHTS, .total = 1, .count = 1,
 		.address = 0x10000, .key = EVIL_WRONG_KEY, .segment_bytes = EVIL_BYTES,
 	};
-	uint32_t request;
 	int ret = evil_hear(e, EVIL_WAIT_MS);
 
 	if (ret != T_RESOLVE)
 		return (void *)(intptr_t)(ret < 0 ? ret : -EPROTO);
-	memcpy(&request, e->last.data + 4, sizeof(request));
-	says.grant += request;
-	return (void *)(intptr_t)evil_say(e, T_RESOLVED, request, &says, sizeof(says));
+	says.request = evil_asked(e);
+	says.grant += says.request;
+	return (void *)(intptr_t)evil_say(e, T_RESOLVED, 0, &says, sizeof(says));
 }
 
 static inline int evil_range_find(struct evil_range *range, int client)

@@ -289,13 +289,14 @@ TEST_F_TIMEOUT(move, while_it_is_fetched, 120)
 static bool evil_finds(struct evil *e, const char *name)
 {
 	const size_t length = strlen(name);
-	uint8_t body[32 + 8] = { [20] = TOW_RIGHT_READ, [25] = (uint8_t)length };
+	/* RESOLVE: see struct evil_resolve. */
+	uint8_t body[32 + 8] = { [20] = TOW_RIGHT_READ, [25] = (uint8_t)length, [28] = 1 };
 	uint32_t status;
 	size_t i;
 
 	for (i = 0; i < length; i++)
 		body[32 + i] = (uint8_t)name[i];
-	if (evil_say(e, T_RESOLVE, 1, body, 32 + length) ||
+	if (evil_say(e, T_RESOLVE, 0, body, 32 + (length + 3) / 4 * 4) ||
 	    evil_hear(e, EVIL_WAIT_MS) != T_RESOLVED)
 		return false;
 	memcpy(&status, e->last.data + EVIL_HEADER + 16, sizeof(status));

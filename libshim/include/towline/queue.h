@@ -86,7 +86,8 @@ struct tow_queue {
 /**
  * struct tow_queue_attr - what a queue is to be like
  * @size: sizeof(struct tow_queue_attr), as the caller was compiled
- * @flags: TOW_QUEUE_POLL: a thread of the kernel's takes its entries; or 0
+ * @flags: TOW_QUEUE_POLL: a thread of the kernel's takes its entries;
+ *	TOW_QUEUE_RESULTS: it is for tow_queue_resolve(); or 0
  * @idle_us: POLL: how long after the last entry it goes on looking for more, in
  *	microseconds, at most TOW_POLL_IDLE_MAX_US; 0: TOW_POLL_IDLE_US.  Otherwise 0
  *
@@ -113,6 +114,26 @@ struct tow_channel {
 	uint32_t number;
 	uint32_t qp;
 	uint32_t qps;
+};
+
+/**
+ * struct tow_name - a name that is looked for
+ * @user_data: comes back in the completion
+ * @peer: where: as for tow_resolve(), as are the others
+ * @name: what name
+ * @rights: bits of enum tow_right
+ * @timeout_ms: how long to wait for somebody to export it
+ * @flags: 0
+ * @reserved: 0
+ */
+struct tow_name {
+	uint64_t user_data;
+	const struct tow_peer *peer;
+	const char *name;
+	uint32_t rights;
+	uint32_t timeout_ms;
+	uint32_t flags;
+	uint32_t reserved;
 };
 
 /* ---- a queue, and its channels ---- */
@@ -182,6 +203,45 @@ void tow_queue_destroy(struct tow_queue *queue);
  * Return: the descriptor; -EINVAL when @queue is NULL.
  */
 int tow_queue_fd(const struct tow_queue *queue);
+
+/**
+ * tow_queue_resolve() - look for many names, without waiting
+ * @queue: from tow_queue_create_with(), with TOW_QUEUE_RESULTS
+ * @names: the names, which may be of several peers; not needed after the call
+ * @count: how many
+ *
+ * Each of @names that was begun has one completion, in any order, when tow_resolve()
+ * would return: tow_queue_found() says what it has found.  They are no entries of the
+ * submission ring: fences do not wait for them, and any thread may call this.  Names of
+ * one peer share messages.
+ *
+ * Return: how many of @names were begun, from the first on: those whose completions have
+ * room in the completion ring; -EBUSY when there is no room for one; -EINVAL when an
+ * argument is NULL, @count is 0, @queue has no results, or a name or its peer is NULL or
+ * of another device, or its @flags or @reserved is not 0; -EPERM in a child, or when the
+ * client has ended; -ESHUTDOWN when an administrator drains the device; -ENODEV.
+ */
+int tow_queue_resolve(struct tow_queue *queue, const struct tow_name *names, uint32_t count);
+
+/**
+ * tow_queue_found() - what a name's completion has found
+ * @queue: the queue
+ * @cqe: from tow_queue_cqe(), of tow_queue_resolve(), before tow_queue_advance(); where
+ *	it is, no copy
+ * @remote: where to put the remote range; the caller gives it up with
+ *	tow_remote_release().  Left alone on failure.
+ *
+ * Called once for each completion.  What was found and not asked for before
+ * tow_queue_advance() stays until the device is closed; what the queue still has at its end
+ * is given up.
+ *
+ * Return: 0; the errors of tow_resolve(), but -EINTR; -ECANCELED when the queue has ended
+ * before; -EINVAL when an argument is NULL, @queue has no results, @cqe is not in it or
+ * has found nothing, or this was called before; -ENOMEM: it may be called again; -EPERM in
+ * a child.
+ */
+int tow_queue_found(const struct tow_queue *queue, const struct tow_cqe *cqe,
+		    struct tow_remote **remote);
 
 /**
  * tow_queue_event() - has something happened to a peer?
