@@ -26,7 +26,7 @@ def hash_of(commit):
     done = _git("rev-parse", "--verify", "--quiet", "--short=12",
                 "--end-of-options", commit + "^{commit}")
     if done.returncode:
-        raise UserError(f"--against: there is no commit '{commit}'")
+        raise UserError(f"there is no commit '{commit}'")
     return done.stdout.decode().strip()
 
 

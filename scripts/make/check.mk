@@ -16,6 +16,7 @@
 #help                AGAINST=COMMIT compares with that commit's towline: build/bench/against.json
 #help                PROVIDER=dma: through an IOMMU, build/bench/dma/results.json
 #help soak           the long tests, to build/soak/results.json; SOAK='GLOB…', SOAK_MINUTES=N
+#help before         two nodes of 6.12, one with another commit's module: BEFORE=COMMIT
 #help flaky          how the tests went on this machine, those in trouble first
 #help coverage       tests on the debug kernel with gcov, to build/coverage
 
@@ -52,6 +53,9 @@ bench:
 soak:
 	@scripts/check/soak
 
+before:
+	@scripts/check/before '$(BEFORE)'
+
 coverage:
 	@scripts/check/coverage
 
@@ -66,4 +70,4 @@ clean-cache:
 	@mkdir -p $(cache) && flock $(cache)/lock \
 		find $(cache) -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
 
-.PHONY: flaky clean-cache setup check check-full check-quick check-host demo lint bench soak coverage
+.PHONY: flaky clean-cache setup check check-full check-quick check-host demo lint bench soak before coverage
