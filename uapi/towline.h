@@ -124,10 +124,10 @@
  * While an administrator drains a device (its file drain in sysfs is 1), so that the
  * module can be replaced, nothing new begins on it: REGION_CREATE, REGION_ATTACH,
  * REGION_FROM_FD, REGION_IMPORT_USER, REGION_IMPORT_DMABUF, PEER_CONNECT, EXPORT,
- * RESOLVE, QUEUE_CREATE, CHANNEL_OPEN and QUEUE_RESOLVE give ESHUTDOWN, and entries of
- * queues that are taken from then on, but for NOP, complete with it.  What was begun
- * goes on, and all can be given back.  Other nodes find what was exported, and read and write there, as
- * long as they are connected; no other connects.
+ * RESOLVE, QUEUE_CREATE, CHANNEL_OPEN and QUEUE_RESOLVE give ESHUTDOWN, and entries
+ * of queues that are taken from then on, but for NOP, complete with it. What was
+ * begun goes on, and all can be given back. Other nodes find what was exported, and
+ * read and write there, as long as they are connected; no other connects.
  *
  * No event of a queue says so: a program learns it from the next thing that it begins,
  * and who looks after programs from a uevent of the device, TOWLINE_EVENT=drain.  When

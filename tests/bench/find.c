@@ -319,6 +319,9 @@ static void run_batch(struct state *state)
 	for (unsigned long i = 0; i < state->count; i++)
 		take_found(queue);
 	printf("each_us %.2f\n", (now_us() - before) / (double)state->count);
+	for (unsigned long i = 0; i < state->count; i++)
+		free((void *)(uintptr_t)names[i].name);
+	free(names);
 }
 
 /* Exports everything, says how long that took, and waits to be killed. */

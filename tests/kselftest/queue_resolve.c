@@ -105,7 +105,7 @@ static int next(FIXTURE_DATA(resolve) *self, struct tow_cqe *cqe, struct tow_res
 static int publish(FIXTURE_DATA(resolve) *self, __u32 number, __u64 *handle)
 {
 	return tow_publish(self->fd, self->region.handle, self->names[number],
-			   (number + 1) * 8, handle);
+			   (number + 1) * 8ULL, handle);
 }
 
 /* Messages of both ends; or -1. */
@@ -333,11 +333,11 @@ TEST_F(resolve, the_end)
 		fill(self, i, TOW_WAIT_FOREVER);
 	ASSERT_EQ((int)NAMES / 2, begin(self, 0, NAMES / 2));
 	/* They all wait at the peer. */
-	tow_test_sleep_ms(10 * SOON_MS);
+	tow_test_sleep_ms(10L * SOON_MS);
 	said = messages(self);
 	ASSERT_LE(0, said);
 	tow_rings_end(&self->rings);
-	tow_test_sleep_ms(10 * SOON_MS);
+	tow_test_sleep_ms(10L * SOON_MS);
 	/* Those who take them back share messages, as do the answers to that. */
 	EXPECT_LT(said, messages(self));
 	EXPECT_GT(said + NAMES / 4, messages(self));
