@@ -421,6 +421,36 @@ int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
 	return *result ? 0 : tow_attempt_make(&goal, account, timeout_ms, result);
 }
 
+/**
+ * tow_peer_reach_begin - as tow_peer_reach(), with the device's settings, but do not wait
+ * @dev: the device
+ * @account: the caller's
+ * @address: the address; port 0: the device's
+ * @seeker: from tow_seeker_init(), for this address; woken when to call again
+ * @result: where to: the peer, with a reference for the caller
+ *
+ * Return: as tow_peer_reach(); -EINPROGRESS: it is being connected, or waits for its
+ * user's turn.
+ */
+int tow_peer_reach_begin(struct tow_device *dev, struct tow_account *account,
+			 const struct tow_address *address,
+			 struct tow_seeker *seeker, struct tow_peer **result)
+{
+	struct tow_goal goal = { .dev = dev, .address = *address };
+	int ret = 0;
+
+	tow_conn_settings_read(dev->peers, &goal.settings);
+	goal.limit_ms = goal.settings.reconnect_timeout_ms;
+	if (!goal.address.port)
+		goal.address.port = goal.settings.listen_port;
+	*result = tow_peer_by_address(dev, &goal.address);
+	if (!*result)
+		ret = tow_seek_once(seeker, &goal, account, result);
+	if (ret != -EINPROGRESS)
+		tow_seeker_end(seeker, dev);
+	return ret;
+}
+
 /*
  * Caller holds tow_peers.lock.  To connect to a peer: as its own settings say, or the
  * device's.
