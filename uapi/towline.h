@@ -963,9 +963,10 @@ struct tow_peer_connect {
  * as both ends' ports take do not arrive: lower @mtu, or that of the device;
  * ENOSPC: the peer has no room, or this device is connected to peer_limit others;
  * EAGAIN: the peer is busy with too many others, or 32 other connections of the
- * user's programs, or 64 of all users', were being made here until the time was
- * over; ECONNRESET: it went away meanwhile; EINTR; ENOMEM; and what the driver says
- * that has no more queue pairs or completion queues, mostly ENOMEM.
+ * user's programs, or 64 of all users', were being made here until the time was over,
+ * or 1,024 others of the user's, or 2,048 of all users', are sought already;
+ * ECONNRESET: it went away meanwhile; EINTR; ENOMEM; and what the driver says that
+ * has no more queue pairs or completion queues, mostly ENOMEM.
  */
 #define TOW_IOCTL_PEER_CONNECT	_IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_CONNECT)
 
@@ -1954,7 +1955,7 @@ struct tow_queue_resolve {
  *
  * A request without a peer is a PEER_CONNECT without settings: its completion has
  * TOW_CQE_CONNECTED and the peer's number, or one of the errors of that.  As many as may
- * be are connected to at the same time, and the others have their turn.
+ * be are connected to at the same time, and others have their turn, 1,024 of a user.
  *
  * Answers how many requests were begun: those whose completions have room in the
  * completion ring; or as many as could be read.  When the queue ends, those that have

@@ -298,6 +298,35 @@ TEST_F(resolve, nodes_that_nobody_wants)
 	self->rings.made.fd = -1;
 }
 
+/* As many as a user may seek, and more of them. */
+TEST_F(resolve, nodes_more_than_may_be)
+{
+	unsigned long long sessions = tow_sysfs_get("stats/sessions");
+	struct tow_result result;
+	struct tow_cqe cqe;
+
+	for (__u32 i = 0; i < TOW_QUEUE_RESOLVE_MAX; i++) {
+		fill_node(self, i, 0x80, 600000);
+		self->requests[i].port = (__u16)(1 + i);
+	}
+	ASSERT_EQ(TOW_QUEUE_RESOLVE_MAX, begin(self, 0, TOW_QUEUE_RESOLVE_MAX));
+	/* Each is another node, and so is this one. */
+	self->requests[0].user_data = TOW_QUEUE_RESOLVE_MAX;
+	self->requests[0].port = TOW_QUEUE_RESOLVE_MAX + 1;
+	ASSERT_EQ(1, begin(self, 0, 1));
+	ASSERT_EQ(0, next(self, &cqe, &result));
+	EXPECT_EQ(TOW_QUEUE_RESOLVE_MAX, cqe.user_data);
+	EXPECT_EQ(-EAGAIN, cqe.status);
+	/* Names of who is connected are found all the same. */
+	fill(self, 0, 0);
+	ASSERT_EQ(1, begin(self, 0, 1));
+	ASSERT_EQ(0, next(self, &cqe, &result));
+	EXPECT_EQ(-ENOENT, cqe.status);
+	tow_rings_end(&self->rings);
+	self->rings.made.fd = -1;
+	EXPECT_EQ(sessions, tow_sysfs_wait("stats/sessions", sessions));
+}
+
 #define EXPECT_STATUS(STATUS) \
 	do { \
 		struct tow_result _result; \

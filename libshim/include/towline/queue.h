@@ -265,7 +265,8 @@ int tow_queue_found(const struct tow_queue *queue, const struct tow_cqe *cqe,
  *
  * Each of @nodes that was begun has one completion, in any order, when tow_peer_connect()
  * without settings would return: tow_queue_connected() says which peer it is.  Otherwise
- * as tow_queue_resolve().  A host's name is looked up in the call.
+ * as tow_queue_resolve().  A host's name is looked up in the call.  More than 1,024 nodes
+ * of a user that are not connected complete with -EAGAIN.
  *
  * Return: how many of @nodes were begun, from the first on: those before one whose address
  * is none, or whose completion has no room; if that is the first: -EBUSY when there is no
