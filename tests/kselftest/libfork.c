@@ -174,7 +174,9 @@ static void try_memory(struct all *all)
 
 static void try_peers(struct all *all)
 {
+	const struct tow_name name = { .peer = all->peer, .name = "w", .rights = TOW_RIGHT_READ };
 	struct tow_queue_event event = { .size = sizeof(event) };
+	const struct tow_cqe completion = { 0 };
 	struct tow_peer_info info = { .size = sizeof(info) };
 	const char *address = tow_own_address();
 	struct tow_device *dev = all->me.dev;
@@ -198,6 +200,8 @@ static void try_peers(struct all *all)
 	begin_try("tow_queue_fd");
 	end_try(tow_queue_fd(all->queue) >= 0, 1);
 	TRY(-EPERM, tow_queue_event, all->queue, &event);
+	TRY(-EPERM, tow_queue_resolve, all->queue, &name, 1);
+	TRY(-EPERM, tow_queue_found, all->queue, &completion, &remote);
 	TRY(-EPERM, tow_channel_get, all->queue, all->peer, 0, &channel);
 	TRY(-EPERM, tow_channel_put, all->channel);
 	TRY(0, tow_queue_get_sqe, all->queue);
