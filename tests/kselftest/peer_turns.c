@@ -28,15 +28,7 @@ FIXTURE(turns)
 
 FIXTURE_SETUP(turns)
 {
-	ASSERT_EQ(0, evil_share_key());
-	ASSERT_EQ(0, evil_set("heartbeat_misses", "100"));
-	ASSERT_EQ(0, tow_pool_fresh(POOL_BYTES));
-	self->host.listener = evil_listen(EVIL_HOST_PORT);
-	ASSERT_LE(0, self->host.listener);
-	self->host.fd = tow_test_open(O_RDWR);
-	ASSERT_LE(0, self->host.fd);
-	ASSERT_EQ(0, evil_patience(EVIL_PATIENT));
-	ASSERT_EQ(0, evil_host_serve(&self->host, &self->e, 0));
+	ASSERT_EQ(0, evil_host_start(&self->host, &self->e, POOL_BYTES));
 	self->peer = self->host.work.call.peer;
 }
 

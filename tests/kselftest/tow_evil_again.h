@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "tow_evil_host.h"
+#include "tow_sysfs.h"
 
 #define EVIL_HOST_PORT	18700
 /* For so long the node waits for each step of the other end's. */
@@ -102,6 +103,26 @@ static inline int evil_host_serve(struct evil_host *host, struct evil *e, uint8_
 	}
 	pthread_join(host->work.thread, NULL);
 	return ret ? ret : host->work.ret;
+}
+
+/*
+ * The node under test is connected to one that listens, says nothing by itself and is given
+ * time, and has a pool of so many bytes.
+ */
+static inline int evil_host_start(struct evil_host *host, struct evil *e, uint64_t pool_bytes)
+{
+	int ret = evil_share_key();
+
+	ret = ret ? ret : evil_set("heartbeat_misses", "100");
+	ret = ret ? ret : tow_pool_fresh(pool_bytes);
+	ret = ret ? ret : evil_patience(EVIL_PATIENT);
+	if (ret)
+		return ret;
+	host->listener = evil_listen(EVIL_HOST_PORT);
+	if (host->listener < 0)
+		return host->listener;
+	host->fd = tow_test_open(O_RDWR);
+	return host->fd < 0 ? host->fd : evil_host_serve(host, e, 0);
 }
 
 /* Called once more: what both have goes on, as we say. */
