@@ -164,7 +164,8 @@ TEST_F(poller, numbers)
 		int ret;
 		__u32 made_us;
 	} cases[] = {
-		{ 0, 1, -EINVAL, 0 }, { 0, 0, 0, 0 }, { 2, 0, -EINVAL, 0 }, { 3, 5, -EINVAL, 0 },
+		{ 0, 1, -EINVAL, 0 }, { 0, 0, 0, 0 }, { TOW_QUEUE_RESULTS, 0, 0, 0 },
+		{ TOW_QUEUE_RESULTS, 1, -EINVAL, 0 }, { 4, 0, -EINVAL, 0 }, { 5, 5, -EINVAL, 0 },
 		{ TOW_QUEUE_POLL, 0, 0, TOW_POLL_IDLE_US }, { TOW_QUEUE_POLL, 1, 0, 1 },
 		{ TOW_QUEUE_POLL, TOW_POLL_IDLE_MAX_US, 0, TOW_POLL_IDLE_MAX_US },
 		{ TOW_QUEUE_POLL, TOW_POLL_IDLE_MAX_US + 1, -EINVAL, 0 },
