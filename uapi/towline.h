@@ -963,9 +963,10 @@ struct tow_peer_connect {
  * as both ends' ports take do not arrive: lower @mtu, or that of the device;
  * ENOSPC: the peer has no room, or this device is connected to peer_limit others;
  * EAGAIN: the peer is busy with too many others, or 32 other connections of the
- * user's programs, or 64 of all users', were being made here until the time was
- * over; ECONNRESET: it went away meanwhile; EINTR; ENOMEM; and what the driver says
- * that has no more queue pairs or completion queues, mostly ENOMEM.
+ * user's programs, or 64 of all users', were being made here until the time was over,
+ * or 1,024 others of the user's, or 2,048 of all users', are sought already;
+ * ECONNRESET: it went away meanwhile; EINTR; ENOMEM; and what the driver says that
+ * has no more queue pairs or completion queues, mostly ENOMEM.
  */
 #define TOW_IOCTL_PEER_CONNECT	_IO(TOW_IOCTL_TYPE, TOW_CMD_PEER_CONNECT)
 
@@ -1610,7 +1611,9 @@ enum tow_cqe_flag {
 	/* that other completion */
 	TOW_CQE_RELEASED	= 1 << 1,
 	/* QUEUE_RESOLVE has found something: there is a struct tow_result */
-	TOW_CQE_FOUND		= 1 << 2
+	TOW_CQE_FOUND		= 1 << 2,
+	/* QUEUE_RESOLVE has connected: likewise */
+	TOW_CQE_CONNECTED	= 1 << 3
 };
 
 /**
@@ -1627,8 +1630,9 @@ struct tow_cqe {
 
 /**
  * struct tow_result - what a completion of QUEUE_RESOLVE has found
- * @handle: the remote range's handle; 0: TOW_CQE_FOUND is not set
- * @bytes: the range's size
+ * @handle: TOW_CQE_FOUND: the remote range's handle; TOW_CQE_CONNECTED: the peer's
+ *	number; else 0
+ * @bytes: TOW_CQE_FOUND: the range's size; else 0
  *
  * Written before the completion, and by no other one.
  */
@@ -1897,14 +1901,18 @@ struct tow_queue_event {
 #define TOW_QUEUE_RESOLVE_MAX	1024
 
 /**
- * struct tow_resolve_request - a name that is looked for
+ * struct tow_resolve_request - a name that is looked for, or a peer that is connected to
  * @user_data: in: comes back in the completion
- * @peer: in: as in struct tow_resolve
- * @name: in: address of the name
- * @name_bytes: in: as in struct tow_resolve, as are the others
+ * @peer: in: as in struct tow_resolve; 0: the peer at @address is connected to
+ * @name: in: address of the name; without @peer it is 0, as are @name_bytes and @rights
+ * @name_bytes: in: as in struct tow_resolve, as are the next two
  * @rights: in
- * @timeout_ms: in
+ * @timeout_ms: in; without @peer as in struct tow_peer_connect
  * @reserved: in: 0
+ * @address: in: as in struct tow_peer_connect, as are the next two; all are 0 with @peer
+ * @scope_id: in
+ * @port: in
+ * @reserved1: in: 0
  */
 struct tow_resolve_request {
 	__aligned_u64	user_data;
@@ -1914,6 +1922,10 @@ struct tow_resolve_request {
 	__u32		rights;
 	__u32		timeout_ms;
 	__u32		reserved;
+	__u8		address[TOW_ADDRESS_BYTES];
+	__u32		scope_id;
+	__u16		port;
+	__u16		reserved1;
 };
 
 /**
@@ -1940,6 +1952,10 @@ struct tow_queue_resolve {
  * is its error, or 0, then with TOW_CQE_FOUND, and struct tow_result has the handle.
  * Names of one peer share messages, as do their answers.  A request is no entry of the
  * submission ring: a FENCE does not wait for it.
+ *
+ * A request without a peer is a PEER_CONNECT without settings: its completion has
+ * TOW_CQE_CONNECTED and the peer's number, or one of the errors of that.  As many as may
+ * be are connected to at the same time, and others have their turn, 1,024 of a user.
  *
  * Answers how many requests were begun: those whose completions have room in the
  * completion ring; or as many as could be read.  When the queue ends, those that have

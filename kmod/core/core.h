@@ -79,6 +79,7 @@ enum tow_resource {
 	TOW_RES_QUEUE_ENTRIES,	/* of completion rings: what may be in flight */
 	TOW_RES_POLLERS,	/* of clients without CAP_SYS_NICE */
 	TOW_RES_ATTEMPTS,	/* to connect to a peer, begun by programs */
+	TOW_RES_SOUGHT,		/* peers that programs seek: those, and those that wait */
 	TOW_RES_RECONNECTS,	/* the same, begun by associations */
 	TOW_RESOURCES
 };

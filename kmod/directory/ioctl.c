@@ -377,7 +377,7 @@ int tow_lookup_begin(struct tow_lookup *lookup, struct tow_client *client,
 /**
  * tow_lookup_give - give what a lookup has found to its client
  * @lookup: the lookup; tow_lookup_step() has answered 0
- * @call: where to: handle and bytes
+ * @call: where to: handle and bytes; the peer's number and 0 if the lookup dials
  *
  * Allocates nothing.
  *
@@ -387,6 +387,11 @@ int tow_lookup_give(struct tow_lookup *lookup, struct tow_resolve *call)
 {
 	int ret;
 
+	if (lookup->dials) {
+		call->handle = lookup->peer->id;
+		call->bytes = 0;
+		return 0;
+	}
 	call->handle = lookup->number;
 	call->bytes = lookup->remote->bytes;
 	((struct tow_dir_handle *)lookup->handle)->object = lookup->remote;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Lookups: a program looks for an export of a peer.  A lookup connects to the peer
- * if need be, and opens a remote range.  It never waits: tow_lookup_step() does what
+ * if need be, and opens a remote range; one that dials only connects, to the peer at an
+ * address.  It never waits: tow_lookup_step() does what
  * can be done, and the lookup is woken when to call it again.  RESOLVE waits itself
  * in between; the lookups of a queue are work items (ring/lookup.c).
  */
 #include <linux/jiffies.h>
+#include <linux/minmax.h>
 #include <linux/slab.h>
 
 #include "assoc.h"
@@ -53,7 +55,7 @@ static void tow_lookup_close(struct tow_lookup *lookup)
 static unsigned long tow_lookup_patience(const struct tow_lookup *lookup)
 {
 	const struct tow_conn_settings *settings =
-		&lookup->peer->dev->peers->settings;
+		&lookup->client->dev->peers->settings;
 
 	return msecs_to_jiffies(READ_ONCE(settings->reconnect_timeout_ms));
 }
@@ -85,18 +87,30 @@ static bool tow_lookup_again(struct tow_lookup *lookup, int error)
 	return true;
 }
 
+static int tow_lookup_dial(struct tow_lookup *lookup)
+{
+	struct tow_client *client = lookup->client;
+
+	return lookup->peer ? 0 :
+	       tow_peer_reach_begin(client->dev, client->account,
+				    &lookup->address, &lookup->seeker,
+				    &lookup->peer);
+}
+
 /**
  * tow_lookup_step - do what can be done for a lookup without waiting
  * @lookup: from tow_lookup_begin(); called by one task at a time
  *
- * Return: 0: the remote range is, or was, VALID; -EINPROGRESS: the lookup is woken
- * when to call again, unless tow_lookup_left() is over before; else as
- * TOW_IOCTL_RESOLVE.
+ * Return: 0: the remote range is, or was, VALID, or the peer is connected; -EINPROGRESS:
+ * the lookup is woken when to call again, unless tow_lookup_left() is over before; else
+ * as TOW_IOCTL_RESOLVE, or TOW_IOCTL_PEER_CONNECT.
  */
 int tow_lookup_step(struct tow_lookup *lookup)
 {
 	int ret;
 
+	if (lookup->dials)
+		return tow_lookup_dial(lookup);
 	do {
 		ret = lookup->remote ? 0 : tow_lookup_open(lookup);
 		if (!ret)
@@ -139,8 +153,9 @@ static void tow_lookup_connected(struct tow_seeker *seeker)
  * tow_lookup_init - begin a lookup
  * @lookup: zeroed but for @wake
  * @client: the program's
- * @peer: the peer, with a reference, which is the lookup's from now on
- * @timeout_ms: as in struct tow_resolve
+ * @peer: the peer, with a reference, which is the lookup's from now on; NULL: the lookup
+ *	dials its @address
+ * @timeout_ms: as in struct tow_resolve, or in struct tow_peer_connect
  *
  * tow_lookup_end() ends it.
  */
@@ -152,6 +167,7 @@ void tow_lookup_init(struct tow_lookup *lookup, struct tow_client *client,
 	tow_seeker_init(&lookup->seeker, tow_lookup_connected);
 	INIT_HLIST_NODE(&lookup->link);
 	lookup->peer = peer;
+	lookup->dials = !peer;
 	kref_get(&client->refs);
 	lookup->client = client;
 	patience = tow_lookup_patience(lookup);
@@ -162,7 +178,34 @@ void tow_lookup_init(struct tow_lookup *lookup, struct tow_client *client,
 	else
 		answer = msecs_to_jiffies(timeout_ms);
 	lookup->until = jiffies + answer;
+	if (lookup->dials && timeout_ms)
+		patience = msecs_to_jiffies(min_t(u32, timeout_ms, INT_MAX));
 	lookup->seek_until = jiffies + patience;
+}
+
+/**
+ * tow_lookup_begin_dial - begin a lookup that dials
+ * @lookup: zeroed but for @wake
+ * @client: the client
+ * @request: the address and the time-out
+ *
+ * tow_lookup_end() ends it.
+ *
+ * Return: 0; -EINVAL as TOW_IOCTL_PEER_CONNECT: it has not begun.
+ */
+int tow_lookup_begin_dial(struct tow_lookup *lookup, struct tow_client *client,
+			  const struct tow_resolve_request *request)
+{
+	int ret;
+
+	if (request->name || request->name_bytes || request->rights ||
+	    request->reserved || request->reserved1)
+		return -EINVAL;
+	ret = tow_address_take(&lookup->address, request->address,
+			       request->scope_id, request->port);
+	if (!ret)
+		tow_lookup_init(lookup, client, NULL, request->timeout_ms);
+	return ret;
 }
 
 /**
@@ -174,7 +217,7 @@ void tow_lookup_init(struct tow_lookup *lookup, struct tow_client *client,
  */
 void tow_lookup_end(struct tow_lookup *lookup)
 {
-	tow_seeker_end(&lookup->seeker, lookup->peer->dev);
+	tow_seeker_end(&lookup->seeker, lookup->client->dev);
 	tow_lookup_close(lookup);
 	if (lookup->fresh)
 		tow_remote_put(lookup->fresh);
@@ -183,6 +226,7 @@ void tow_lookup_end(struct tow_lookup *lookup)
 	/* tow_client_find_handle() may still see it. */
 	if (lookup->handle)
 		kfree_rcu(lookup->handle, rcu);
+	if (lookup->peer)
+		tow_peer_put(lookup->peer);
 	tow_client_put(lookup->client);
-	tow_peer_put(lookup->peer);
 }

@@ -124,11 +124,14 @@ struct tow_remote {
 };
 
 /**
- * struct tow_lookup - a program looks for an export of a peer
+ * struct tow_lookup - a program looks for an export of a peer, or for the peer at an
+ *	address
  * @wake: called when to call tow_lookup_step() again, with locks held; does not sleep
  * @seeker: waits until the peer is connected
  * @link: in tow_remote.lookups of @remote
- * @peer: the peer, with a reference
+ * @peer: the peer, with a reference; NULL: it is sought
+ * @address: where, if a peer is sought
+ * @dials: a peer is sought: what follows @client is not used, but @seek_until
  * @client: the program's, with a reference; its user's attempts to connect are limited
  * @fresh: for tow_remote_open(); NULL: it has got @remote
  * @remote: the remote range, opened; NULL: not yet, or given to a handle
@@ -144,6 +147,8 @@ struct tow_lookup {
 	struct tow_seeker	seeker;
 	struct hlist_node	link;
 	struct tow_peer		*peer;
+	struct tow_address	address;
+	bool			dials;
 	struct tow_client	*client;
 	struct tow_remote	*fresh;
 	struct tow_remote	*remote;
@@ -279,6 +284,8 @@ void tow_remote_forget(struct tow_remote *remote);
 /* lookup.c */
 void tow_lookup_init(struct tow_lookup *lookup, struct tow_client *client,
 		     struct tow_peer *peer, u32 timeout_ms);
+int tow_lookup_begin_dial(struct tow_lookup *lookup, struct tow_client *client,
+			  const struct tow_resolve_request *request);
 int tow_lookup_step(struct tow_lookup *lookup);
 long tow_lookup_left(const struct tow_lookup *lookup);
 int tow_lookup_late(const struct tow_lookup *lookup);

@@ -36,6 +36,7 @@ struct tow_goal {
  * @account: whose turn it waits for: of those who want it the one whose user has the
  *	fewest attempts, with a reference; NULL: it did not have to wait
  * @charge: for its place
+ * @sought: for being there, if a program's seeker made it
  * @tried: how many of the sought peer's addresses were tried
  * @busy_ms: the pause before the next try if the peer is busy
  * @begun: when the attempt began, in jiffies
@@ -56,6 +57,7 @@ struct tow_attempt {
 	struct tow_goal			goal;
 	struct tow_account		*account;
 	struct tow_charge		charge;
+	struct tow_charge		sought;
 	unsigned int			tried;
 	unsigned int			busy_ms;
 	unsigned long			begun;

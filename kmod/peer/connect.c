@@ -9,7 +9,8 @@
  * attempt that waits for one, not its seekers: when another attempt has ended,
  * the place goes to that of the user who has the fewest.  Associations have
  * places and worker threads of their own, so programs do not keep them from
- * their peers.
+ * their peers.  How many attempts there are of programs is limited as well, as
+ * all are looked through under tow_peers.lock.
  */
 #include <linux/jiffies.h>
 #include <linux/slab.h>
@@ -27,6 +28,10 @@
 #define TOW_ATTEMPTS_MAX	64
 #define TOW_ATTEMPTS_USER	32
 
+/* Attempts of programs with those that wait for a place, and of one user's. */
+#define TOW_SOUGHT_MAX		2048
+#define TOW_SOUGHT_USER		1024
+
 /* Seekers that are woken before others may have tow_peers.lock. */
 #define TOW_SEEKERS_BATCH	64
 
@@ -43,6 +48,7 @@ static void tow_attempt_release(struct kref *refs)
 		tow_peer_put(attempt->goal.sought);
 	if (attempt->account)
 		tow_account_put(attempt->account);
+	tow_uncharge(&attempt->sought);
 	tow_device_put(attempt->goal.dev);
 	kfree(attempt);
 }
@@ -207,9 +213,14 @@ static struct tow_attempt *tow_attempt_find(struct tow_peers *peers,
 	return NULL;
 }
 
-/* Caller holds tow_peers.lock.  A new attempt, without a place; or ERR_PTR(). */
-static struct tow_attempt *tow_attempt_new(const struct tow_goal *goal)
+/*
+ * Caller holds tow_peers.lock.  A new attempt, without a place.  @account: whose; NULL: an
+ * association's.  Return: ERR_PTR(): as tow_attempt_join().
+ */
+static struct tow_attempt *tow_attempt_new(const struct tow_goal *goal,
+					   struct tow_account *account)
 {
+	const u64 amount[TOW_RESOURCES] = { [TOW_RES_SOUGHT] = 1 };
 	struct tow_peers *peers = goal->dev->peers;
 	struct tow_attempt *attempt;
 
@@ -218,6 +229,10 @@ static struct tow_attempt *tow_attempt_new(const struct tow_goal *goal)
 	attempt = kzalloc(sizeof(*attempt), GFP_KERNEL);
 	if (!attempt)
 		return ERR_PTR(-ENOMEM);
+	if (account && !tow_charge_try(&attempt->sought, account, amount)) {
+		kfree(attempt);
+		return ERR_PTR(-EAGAIN);
+	}
 	kref_init(&attempt->refs);
 	kref_get(&goal->dev->refs);
 	if (goal->sought)
@@ -248,7 +263,7 @@ static void tow_attempt_unwanted(struct tow_attempt *attempt)
  * Caller holds tow_peers.lock.  The attempt for a goal that there is, or a new one,
  * with a reference for the caller.  @account is whose program waits for it; NULL: an
  * association does.  Return: ERR_PTR(-ENOMEM); -ENODEV: the device is going; -EAGAIN:
- * associations have no place.
+ * associations have no place, or programs seek too many others.
  */
 static struct tow_attempt *tow_attempt_join(const struct tow_goal *goal,
 					    struct tow_account *account)
@@ -257,7 +272,7 @@ static struct tow_attempt *tow_attempt_join(const struct tow_goal *goal,
 	struct tow_attempt *attempt;
 
 	attempt = tow_attempt_find(goal->dev->peers, goal) ?:
-		  tow_attempt_new(goal);
+		  tow_attempt_new(goal, account);
 	if (IS_ERR(attempt))
 		return attempt;
 	kref_get(&attempt->refs);
@@ -391,7 +406,9 @@ void tow_attempts_init(struct tow_device *dev)
 	u64 *all = dev->limits.max[TOW_LEVEL_DEVICE];
 
 	dev->limits.max[TOW_LEVEL_USER][TOW_RES_ATTEMPTS] = TOW_ATTEMPTS_USER;
+	dev->limits.max[TOW_LEVEL_USER][TOW_RES_SOUGHT] = TOW_SOUGHT_USER;
 	all[TOW_RES_ATTEMPTS] = TOW_ATTEMPTS_MAX;
+	all[TOW_RES_SOUGHT] = TOW_SOUGHT_MAX;
 	all[TOW_RES_RECONNECTS] = TOW_ATTEMPTS_MAX;
 }
 
@@ -419,6 +436,36 @@ int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
 
 	*result = tow_peer_by_address(dev, address);
 	return *result ? 0 : tow_attempt_make(&goal, account, timeout_ms, result);
+}
+
+/**
+ * tow_peer_reach_begin - as tow_peer_reach(), with the device's settings, but do not wait
+ * @dev: the device
+ * @account: the caller's
+ * @address: the address; port 0: the device's
+ * @seeker: from tow_seeker_init(), for this address; woken when to call again
+ * @result: where to: the peer, with a reference for the caller
+ *
+ * Return: as tow_peer_reach(); -EINPROGRESS: it is being connected, or waits for its
+ * user's turn.
+ */
+int tow_peer_reach_begin(struct tow_device *dev, struct tow_account *account,
+			 const struct tow_address *address,
+			 struct tow_seeker *seeker, struct tow_peer **result)
+{
+	struct tow_goal goal = { .dev = dev, .address = *address };
+	int ret = 0;
+
+	tow_conn_settings_read(dev->peers, &goal.settings);
+	goal.limit_ms = goal.settings.reconnect_timeout_ms;
+	if (!goal.address.port)
+		goal.address.port = goal.settings.listen_port;
+	*result = tow_peer_by_address(dev, &goal.address);
+	if (!*result)
+		ret = tow_seek_once(seeker, &goal, account, result);
+	if (ret != -EINPROGRESS)
+		tow_seeker_end(seeker, dev);
+	return ret;
 }
 
 /*

@@ -21,26 +21,35 @@
 	 TOW_PEER_SET_RETRY_COUNT | TOW_PEER_SET_QUEUE_DEPTH |		\
 	 TOW_PEER_SET_QPS)
 
-/* A unicast address, with a scope if and only if it is link-local. */
-static int tow_connect_address(const struct tow_peer_connect *call,
-			       struct tow_address *address)
+/**
+ * tow_address_take - a program's address of a node
+ * @address: where to
+ * @bytes: of the address, as in struct tow_peer_connect, as are the others
+ * @scope_id: the scope
+ * @port: the port; 0: the device's listen_port
+ *
+ * Return: 0; -EINVAL: it is no unicast address, or has no scope though it is link-local,
+ * or has one though it is not.
+ */
+int tow_address_take(struct tow_address *address,
+		     const u8 bytes[TOW_ADDRESS_BYTES], u32 scope_id, u16 port)
 {
 	int type;
 
-	memcpy(&address->in6, call->address, sizeof(address->in6));
-	address->scope_id = call->scope_id;
-	address->port = call->port;
+	memcpy(&address->in6, bytes, sizeof(address->in6));
+	address->scope_id = scope_id;
+	address->port = port;
 	if (ipv6_addr_v4mapped(&address->in6)) {
 		__be32 in = address->in6.s6_addr32[3];
 
 		if (!in || ipv4_is_multicast(in) || ipv4_is_lbcast(in))
 			return -EINVAL;
-		return call->scope_id ? -EINVAL : 0;
+		return scope_id ? -EINVAL : 0;
 	}
 	type = ipv6_addr_type(&address->in6);
 	if (type == IPV6_ADDR_ANY || type & IPV6_ADDR_MULTICAST)
 		return -EINVAL;
-	if (!!(type & IPV6_ADDR_LINKLOCAL) != !!call->scope_id)
+	if (!!(type & IPV6_ADDR_LINKLOCAL) != !!scope_id)
 		return -EINVAL;
 	return 0;
 }
@@ -106,7 +115,8 @@ static int tow_call_connect_reach(struct tow_client *client,
 	u32 timeout_ms;
 	int ret;
 
-	ret = tow_connect_address(call, &address);
+	ret = tow_address_take(&address, call->address, call->scope_id,
+			       call->port);
 	if (ret)
 		return ret;
 	if (!tow_device_enter(dev))

@@ -344,6 +344,9 @@ int tow_peer_reach(struct tow_device *dev, struct tow_account *account,
 		   const struct tow_address *address,
 		   const struct tow_conn_settings *settings, u32 timeout_ms,
 		   struct tow_peer **result);
+int tow_peer_reach_begin(struct tow_device *dev, struct tow_account *account,
+			 const struct tow_address *address,
+			 struct tow_seeker *seeker, struct tow_peer **result);
 int tow_peer_use(struct tow_peer *peer, struct tow_account *account,
 		 u32 timeout_ms, struct tow_session **result);
 int tow_peer_use_begin(struct tow_peer *peer, struct tow_account *account,
@@ -356,6 +359,8 @@ void tow_peer_remember(struct tow_peer *peer,
 int tow_peer_disconnect(struct tow_peer *peer);
 
 /* ioctl.c */
+int tow_address_take(struct tow_address *address,
+		     const u8 bytes[TOW_ADDRESS_BYTES], u32 scope_id, u16 port);
 extern const struct tow_listing tow_peer_listing;
 int tow_call_peer_connect(struct tow_client *client, void *data,
 			  const struct tow_answer *answer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * QUEUE_RESOLVE: many names are looked for without waiting, and each has a completion.
+ * QUEUE_RESOLVE: many names are looked for, and many peers connected to, without waiting,
+ * and each has a completion.
  *
  * Each name takes an entry, which is the room for its completion; the entry is in no
  * order.  All lookups of a queue belong to one work item, tow_queue.look, which alone
@@ -24,7 +25,7 @@
 
 /* Published sizes. */
 #define TOW_QUEUE_RESOLVE_PUBLISHED	24
-#define TOW_RESOLVE_REQUEST_PUBLISHED	40
+#define TOW_RESOLVE_REQUEST_PUBLISHED	64
 
 /* Lookups that the work item looks at before others have their turn. */
 #define TOW_LOOKUP_BUDGET		256
@@ -88,6 +89,7 @@ static void tow_queue_lookup_end(struct tow_queue *queue,
 {
 	struct tow_lookup *lookup = &of_queue->lookup;
 	struct tow_client *client = lookup->client;
+	u32 flag = lookup->dials ? TOW_CQE_CONNECTED : TOW_CQE_FOUND;
 	struct tow_req *entry = of_queue->entry;
 	struct tow_result result = {};
 	struct tow_resolve found;
@@ -110,7 +112,7 @@ static void tow_queue_lookup_end(struct tow_queue *queue,
 	/* The client has ended, and with it the queue. */
 	if (status == -EPERM)
 		status = -ECANCELED;
-	if (!tow_req_answer(entry, status, &result))
+	if (!tow_req_answer(entry, status, flag, &result) && flag == TOW_CQE_FOUND)
 		tow_client_release_remote(client, result.handle);
 	tow_client_put(client);
 }
@@ -259,6 +261,9 @@ void tow_queue_drop_found(struct tow_queue *queue, struct tow_client *client)
 static int tow_request_read(const struct tow_resolve_request *request,
 			    struct tow_resolve *call)
 {
+	if (memchr_inv(request->address, 0, sizeof(request->address)) ||
+	    request->scope_id || request->port || request->reserved1)
+		return -EINVAL;
 	if (!request->name_bytes || request->name_bytes > TOW_EXPORT_NAME_MAX)
 		return -EINVAL;
 	call->flags = 0;
@@ -280,7 +285,7 @@ static int tow_request_begin(struct tow_req *entry, struct tow_client *client,
 	struct tow_resolve call;
 	int ret;
 
-	ret = tow_request_read(request, &call);
+	ret = request->peer ? tow_request_read(request, &call) : 0;
 	if (ret)
 		return ret;
 	of_queue = kzalloc(sizeof(*of_queue), GFP_KERNEL_ACCOUNT);
@@ -292,7 +297,9 @@ static int tow_request_begin(struct tow_req *entry, struct tow_client *client,
 	timerqueue_init(&of_queue->node);
 	/* The client may have to wait for its memory, but nobody else. */
 	lockdep_assert_not_held(&entry->queue->submit);
-	ret = tow_lookup_begin(&of_queue->lookup, client, &call);
+	ret = request->peer ?
+	      tow_lookup_begin(&of_queue->lookup, client, &call) :
+	      tow_lookup_begin_dial(&of_queue->lookup, client, request);
 	if (ret)
 		kfree(of_queue);
 	else
@@ -319,7 +326,7 @@ static int tow_queue_resolve_one(struct tow_queue *queue,
 	entry->user_data = request.user_data;
 	ret = tow_request_begin(entry, client, &request, begun);
 	if (ret)
-		tow_req_answer(entry, ret, &nothing);
+		tow_req_answer(entry, ret, 0, &nothing);
 	return 0;
 }
 

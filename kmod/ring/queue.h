@@ -362,7 +362,7 @@ void tow_req_return(struct tow_req *entry, u32 needed);
 void tow_chain_end(struct tow_queue *queue, struct tow_step *rest);
 void tow_reqs_end(struct tow_op *ops);
 void tow_req_end(struct tow_req *entry, int status);
-bool tow_req_answer(struct tow_req *entry, int status,
+bool tow_req_answer(struct tow_req *entry, int status, u32 flag,
 		    const struct tow_result *result);
 void tow_queue_init_run(struct tow_queue *queue);
 struct tow_step *tow_queue_add(struct tow_queue *queue,

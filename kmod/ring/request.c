@@ -275,13 +275,14 @@ void tow_req_end(struct tow_req *entry, int status)
  * tow_req_answer - complete an entry that is not in the order, with a result
  * @entry: from tow_req_take(), with its user_data; gone afterwards
  * @status: 0 or a negative errno, for the program
+ * @flag: of enum tow_cqe_flag, if @status is 0
  * @result: for the program; zeroes, if @status is not 0
  *
  * The caller has a reference to the queue, which has results.
  *
  * Return: false: the queue has ended, and the program is not told of @result.
  */
-bool tow_req_answer(struct tow_req *entry, int status,
+bool tow_req_answer(struct tow_req *entry, int status, u32 flag,
 		    const struct tow_result *result)
 {
 	const struct tow_result nothing = {};
@@ -299,7 +300,7 @@ bool tow_req_answer(struct tow_req *entry, int status,
 	WRITE_ONCE(to->handle, result->handle);
 	WRITE_ONCE(to->bytes, result->bytes);
 	tow_cqe_write(queue, entry->user_data, status,
-		      status ? 0 : TOW_CQE_FOUND);
+		      status ? 0 : flag);
 	tow_req_give_back(entry);
 	tow_queue_frees(queue);
 	wake = tow_queue_should_wake(queue);

@@ -337,6 +337,9 @@ int towi_remote_new(const struct tow_device *dev, uint64_t handle, uint64_t byte
 const struct tow_device *towi_peer_device(const struct tow_peer *peer);
 uint64_t towi_peer_number(const struct tow_peer *peer);
 
+/* That peer of @dev: to be released with tow_peer_release().  0 or -ENOMEM. */
+int towi_peer_new(const struct tow_device *dev, uint64_t number, struct tow_peer **peer);
+
 /* The same peer once more, to be released with tow_peer_release(): 0 or -ENOMEM. */
 int towi_peer_copy(const struct tow_peer *peer, struct tow_peer **copy);
 

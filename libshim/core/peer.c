@@ -29,15 +29,20 @@ uint64_t towi_peer_number(const struct tow_peer *peer)
 	return peer->number;
 }
 
-int towi_peer_copy(const struct tow_peer *peer, struct tow_peer **copy)
+int towi_peer_new(const struct tow_device *dev, uint64_t number, struct tow_peer **peer)
 {
 	struct tow_peer *made = malloc(sizeof(*made));
 
 	if (!made)
 		return -ENOMEM;
-	*made = *peer;
-	*copy = made;
+	*made = (struct tow_peer){ .dev = dev, .number = number };
+	*peer = made;
 	return 0;
+}
+
+int towi_peer_copy(const struct tow_peer *peer, struct tow_peer **copy)
+{
+	return towi_peer_new(peer->dev, peer->number, copy);
 }
 
 static int connect_call(const char *address, const struct tow_peer_attr *attr, uint32_t timeout_ms,

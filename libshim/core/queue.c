@@ -318,7 +318,7 @@ TOW_PUBLIC int tow_channel_put(struct tow_channel *channel)
 	return 0;
 }
 
-/* ---- names ---- */
+/* ---- names, nodes ---- */
 
 /* Names that one call takes: they are on the stack. */
 #define NAMES_AT_ONCE 256U
@@ -334,59 +334,110 @@ static bool names_valid(const struct tow_queue *queue, const struct tow_name *na
 	return true;
 }
 
-static int resolve_some(const struct tow_queue *queue, const struct tow_name *names, uint32_t count)
+static void fill_name(struct tow_resolve_request *request, const struct tow_name *name)
+{
+	request->user_data = name->user_data;
+	request->peer = towi_peer_number(name->peer);
+	request->name = (uintptr_t)name->name;
+	/* One that is longer is refused by the kernel. */
+	request->name_bytes = (uint32_t)strnlen(name->name, TOW_EXPORT_NAME_MAX + 1);
+	request->rights = name->rights;
+	request->timeout_ms = name->timeout_ms;
+}
+
+static int fill_node(struct tow_resolve_request *request, const struct tow_node *node)
+{
+	struct towi_address address;
+	int ret;
+
+	if (!node->address || node->reserved)
+		return -EINVAL;
+	ret = towi_address(node->address, &address);
+	if (ret)
+		return ret;
+	request->user_data = node->user_data;
+	request->timeout_ms = node->timeout_ms;
+	memcpy(request->address, address.bytes, sizeof(request->address));
+	request->scope_id = address.scope_id;
+	request->port = address.port;
+	return 0;
+}
+
+/* Some of @names or, if that is NULL, of @nodes: how many were begun, or a negative errno. */
+static int begin_some(const struct tow_queue *queue, const struct tow_name *names,
+		      const struct tow_node *nodes, uint32_t count)
 {
 	struct tow_resolve_request requests[NAMES_AT_ONCE] = { 0 };
 	struct tow_queue_resolve call = {
 		.size = sizeof(call),
 		.requests = (uintptr_t)requests,
-		.count = count,
 		.request_size = sizeof(requests[0]),
 	};
-	uint32_t i;
+	int ret = 0;
 
-	for (i = 0; i < count; i++) {
-		requests[i].user_data = names[i].user_data;
-		requests[i].peer = towi_peer_number(names[i].peer);
-		requests[i].name = (uintptr_t)names[i].name;
-		/* One that is longer is refused by the kernel. */
-		requests[i].name_bytes =
-			(uint32_t)strnlen(names[i].name, TOW_EXPORT_NAME_MAX + 1);
-		requests[i].rights = names[i].rights;
-		requests[i].timeout_ms = names[i].timeout_ms;
+	while (!ret && call.count < count) {
+		if (names)
+			fill_name(&requests[call.count], &names[call.count]);
+		else
+			ret = fill_node(&requests[call.count], &nodes[call.count]);
+		call.count += !ret;
 	}
-	return towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_QUEUE_RESOLVE, &call);
+	return call.count ? towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_QUEUE_RESOLVE, &call) :
+			    ret;
 }
 
-TOW_PUBLIC int tow_queue_resolve(struct tow_queue *queue, const struct tow_name *names,
-				 uint32_t count)
+static int begin_all(struct tow_queue *queue, const struct tow_name *names,
+		     const struct tow_node *nodes, uint32_t count)
 {
 	uint32_t begun = 0, some;
 	int ret = 0;
 
-	if (!queue || !names || !count || count > INT_MAX)
-		return -EINVAL;
-	if (!queue->ring)
-		return -EPERM;
-	if (!towi_queue_of(queue)->results_offset || !names_valid(queue, names, count))
-		return -EINVAL;
 	do {
 		some = count - begun < NAMES_AT_ONCE ? count - begun : NAMES_AT_ONCE;
-		ret = resolve_some(queue, names + begun, some);
+		ret = begin_some(queue, names ? names + begun : NULL, nodes ? nodes + begun : NULL,
+				 some);
 		if (ret > 0)
 			begun += (uint32_t)ret;
 	} while (ret == (int)some && begun < count);
 	return begun ? (int)begun : ret;
 }
 
-TOW_PUBLIC int tow_queue_found(const struct tow_queue *queue, const struct tow_cqe *cqe,
-			       struct tow_remote **remote)
+/* 0, or why @queue takes no @count requests at @what. */
+static int begin_check(const struct tow_queue *queue, const void *what, uint32_t count)
+{
+	if (!queue || !what || !count || count > INT_MAX)
+		return -EINVAL;
+	if (!queue->ring)
+		return -EPERM;
+	return towi_queue_of(queue)->results_offset ? 0 : -EINVAL;
+}
+
+TOW_PUBLIC int tow_queue_resolve(struct tow_queue *queue, const struct tow_name *names,
+				 uint32_t count)
+{
+	int ret = begin_check(queue, names, count);
+
+	if (!ret && !names_valid(queue, names, count))
+		ret = -EINVAL;
+	return ret ? ret : begin_all(queue, names, NULL, count);
+}
+
+TOW_PUBLIC int tow_queue_connect(struct tow_queue *queue, const struct tow_node *nodes,
+				 uint32_t count)
+{
+	int ret = begin_check(queue, nodes, count);
+
+	return ret ? ret : begin_all(queue, NULL, nodes, count);
+}
+
+/* What a completion with that flag has, in @result: 0 or a negative errno. */
+static int result_of(const struct tow_queue *queue, const struct tow_cqe *cqe, uint32_t flag,
+		     struct tow_result **result)
 {
 	const struct towi_queue *own;
-	struct tow_result *results, *found;
-	int ret;
+	struct tow_result *results;
 
-	if (!queue || !cqe || !remote)
+	if (!queue || !cqe)
 		return -EINVAL;
 	if (!queue->ring)
 		return -EPERM;
@@ -396,14 +447,34 @@ TOW_PUBLIC int tow_queue_found(const struct tow_queue *queue, const struct tow_c
 	if (cqe->status)
 		return cqe->status;
 	results = (struct tow_result *)((char *)queue->ring + own->results_offset);
-	found = &results[cqe - queue->cqes];
-	if (!(cqe->flags & TOW_CQE_FOUND) || !found->handle)
-		return -EINVAL;
-	ret = towi_remote_new(own->dev, found->handle, found->bytes, remote);
+	*result = &results[cqe - queue->cqes];
+	return cqe->flags & flag && (*result)->handle ? 0 : -EINVAL;
+}
+
+TOW_PUBLIC int tow_queue_found(const struct tow_queue *queue, const struct tow_cqe *cqe,
+			       struct tow_remote **remote)
+{
+	struct tow_result *found;
+	int ret;
+
+	ret = remote ? result_of(queue, cqe, TOW_CQE_FOUND, &found) : -EINVAL;
+	if (!ret)
+		ret = towi_remote_new(towi_queue_of(queue)->dev, found->handle, found->bytes,
+				      remote);
 	/* The queue's end does not give it up. */
 	if (!ret)
 		found->handle = 0;
 	return ret;
+}
+
+TOW_PUBLIC int tow_queue_connected(const struct tow_queue *queue, const struct tow_cqe *cqe,
+				   struct tow_peer **peer)
+{
+	struct tow_result *found;
+	int ret;
+
+	ret = peer ? result_of(queue, cqe, TOW_CQE_CONNECTED, &found) : -EINVAL;
+	return ret ? ret : towi_peer_new(towi_queue_of(queue)->dev, found->handle, peer);
 }
 
 /* ---- submitting, waiting ---- */

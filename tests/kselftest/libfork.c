@@ -179,6 +179,7 @@ static void try_peers(struct all *all)
 	const struct tow_cqe completion = { 0 };
 	struct tow_peer_info info = { .size = sizeof(info) };
 	const char *address = tow_own_address();
+	const struct tow_node node = { .address = address };
 	struct tow_device *dev = all->me.dev;
 	struct tow_peer *peer, *found = NULL;
 	struct tow_channel *channel;
@@ -202,6 +203,8 @@ static void try_peers(struct all *all)
 	TRY(-EPERM, tow_queue_event, all->queue, &event);
 	TRY(-EPERM, tow_queue_resolve, all->queue, &name, 1);
 	TRY(-EPERM, tow_queue_found, all->queue, &completion, &remote);
+	TRY(-EPERM, tow_queue_connect, all->queue, &node, 1);
+	TRY(-EPERM, tow_queue_connected, all->queue, &completion, &peer);
 	TRY(-EPERM, tow_channel_get, all->queue, all->peer, 0, &channel);
 	TRY(-EPERM, tow_channel_put, all->channel);
 	TRY(0, tow_queue_get_sqe, all->queue);

@@ -1038,6 +1038,44 @@ TEST_F(queue, names_without_waiting)
 	EXPECT_EQ(NULL, again);
 }
 
+TEST_F(queue, nodes_without_waiting)
+{
+	struct tow_node nodes[] = {
+		{ .user_data = 0, .address = tow_own_address() },
+		{ .user_data = 1, .address = tow_own_address() },
+		{ .user_data = 2, .address = "this is none" },
+	};
+	struct tow_peer_info info = { .size = sizeof(info) }, own = info;
+	struct tow_remote *remote = NULL;
+	struct tow_peer *peer = NULL;
+	const struct tow_cqe *cqe;
+	struct tow_queue *queue;
+
+	EXPECT_EQ(-EINVAL, tow_queue_connect(self->queue, nodes, 1));
+	ASSERT_EQ(0, make_results(self->dev, &queue));
+	EXPECT_EQ(-EINVAL, tow_queue_connect(NULL, nodes, 1));
+	EXPECT_EQ(-EINVAL, tow_queue_connect(queue, NULL, 1));
+	EXPECT_EQ(-EINVAL, tow_queue_connect(queue, nodes, 0));
+	EXPECT_GT(0, tow_queue_connect(queue, &nodes[2], 1));
+	nodes[2] = (struct tow_node) { .address = NULL };
+	EXPECT_EQ(-EINVAL, tow_queue_connect(queue, &nodes[2], 1));
+	nodes[2] = (struct tow_node) { .address = tow_own_address(), .reserved = 1 };
+	/* Those before it begin. */
+	ASSERT_EQ(2, tow_queue_connect(queue, nodes, 3));
+	ASSERT_EQ(0, tow_peer_info(self->peer, &own));
+	for (int i = 0; i < 2; i++) {
+		ASSERT_EQ(0, tow_queue_wait_cqe(queue, &cqe, LATE_US));
+		EXPECT_EQ(-EINVAL, tow_queue_found(queue, cqe, &remote));
+		ASSERT_EQ(0, tow_queue_connected(queue, cqe, &peer));
+		ASSERT_EQ(0, tow_peer_info(peer, &info));
+		EXPECT_EQ(own.peer, info.peer);
+		tow_peer_release(peer);
+		tow_queue_cqe_seen(queue);
+	}
+	tow_queue_destroy(queue);
+	EXPECT_EQ(NULL, remote);
+}
+
 TEST_F(queue, a_device_that_goes_away)
 {
 	const struct tow_name name = {

@@ -230,6 +230,103 @@ TEST_F(resolve, one_name)
 		EXPECT_EQ(0, tow_end_handle(self->fd, TOW_IOCTL_RELEASE, results[i].handle));
 }
 
+/* Request I: to connect to the own address, with another last byte. */
+static void fill_node(FIXTURE_DATA(resolve) *self, __u32 i, __u8 last, __u32 timeout_ms)
+{
+	self->requests[i] = (struct tow_resolve_request) {
+		.user_data = i, .timeout_ms = timeout_ms,
+	};
+	tow_own_address(self->requests[i].address);
+	self->requests[i].address[TOW_ADDRESS_BYTES - 1] ^= last;
+}
+
+/* Who is there and who is not, by the same call; and names beside them. */
+TEST_F(resolve, nodes)
+{
+	struct tow_result result;
+	struct tow_cqe cqe;
+	__u64 handle;
+
+	ASSERT_EQ(0, publish(self, 3, &handle));
+	fill_node(self, 0, 0, 0);
+	/* Nobody has these addresses; at that port nobody listens. */
+	fill_node(self, 1, 0x80, SOON_MS);
+	fill_node(self, 2, 0, TOW_WAIT_MS);
+	self->requests[2].port = 1;
+	ASSERT_EQ(4, begin(self, 0, 4));
+	for (int i = 0; i < 4; i++) {
+		ASSERT_EQ(0, next(self, &cqe, &result));
+		switch (cqe.user_data) {
+		case 0:
+			EXPECT_EQ(0, cqe.status);
+			EXPECT_EQ(TOW_CQE_CONNECTED, cqe.flags);
+			EXPECT_EQ(self->peer, result.handle);
+			EXPECT_EQ(0, result.bytes);
+			break;
+		case 1:
+			EXPECT_TRUE(cqe.status == -ETIMEDOUT || cqe.status == -EHOSTUNREACH);
+			break;
+		case 2:
+			EXPECT_EQ(-ECONNREFUSED, cqe.status);
+			break;
+		default:
+			EXPECT_EQ(0, cqe.status);
+			EXPECT_EQ(TOW_CQE_FOUND, cqe.flags);
+			EXPECT_NE(0, result.handle);
+		}
+		if (cqe.status) {
+			EXPECT_EQ(0, cqe.flags);
+			EXPECT_EQ(0, result.handle);
+		}
+	}
+}
+
+/* All that seek one node share one attempt, and none of them waits when the queue ends. */
+TEST_F(resolve, nodes_that_nobody_wants)
+{
+	unsigned long long sessions = tow_sysfs_get("stats/sessions");
+
+	for (__u32 i = 0; i < 64; i++)
+		fill_node(self, i, i % 2 ? 0x80 : 0x81, 600000);
+	ASSERT_EQ(64, begin(self, 0, 64));
+	tow_test_sleep_ms(SOON_MS);
+	EXPECT_EQ(0, tow_rings_ready(&self->rings));
+	EXPECT_LT(sessions, tow_sysfs_get("stats/sessions"));
+	EXPECT_GE(sessions + 2, tow_sysfs_get("stats/sessions"));
+	tow_rings_end(&self->rings);
+	EXPECT_EQ(sessions, tow_sysfs_wait("stats/sessions", sessions));
+	self->rings.made.fd = -1;
+}
+
+/* As many as a user may seek, and more of them. */
+TEST_F(resolve, nodes_more_than_may_be)
+{
+	unsigned long long sessions = tow_sysfs_get("stats/sessions");
+	struct tow_result result;
+	struct tow_cqe cqe;
+
+	for (__u32 i = 0; i < TOW_QUEUE_RESOLVE_MAX; i++) {
+		fill_node(self, i, 0x80, 600000);
+		self->requests[i].port = (__u16)(1 + i);
+	}
+	ASSERT_EQ(TOW_QUEUE_RESOLVE_MAX, begin(self, 0, TOW_QUEUE_RESOLVE_MAX));
+	/* Each is another node, and so is this one. */
+	self->requests[0].user_data = TOW_QUEUE_RESOLVE_MAX;
+	self->requests[0].port = TOW_QUEUE_RESOLVE_MAX + 1;
+	ASSERT_EQ(1, begin(self, 0, 1));
+	ASSERT_EQ(0, next(self, &cqe, &result));
+	EXPECT_EQ(TOW_QUEUE_RESOLVE_MAX, cqe.user_data);
+	EXPECT_EQ(-EAGAIN, cqe.status);
+	/* Names of who is connected are found all the same. */
+	fill(self, 0, 0);
+	ASSERT_EQ(1, begin(self, 0, 1));
+	ASSERT_EQ(0, next(self, &cqe, &result));
+	EXPECT_EQ(-ENOENT, cqe.status);
+	tow_rings_end(&self->rings);
+	self->rings.made.fd = -1;
+	EXPECT_EQ(sessions, tow_sysfs_wait("stats/sessions", sessions));
+}
+
 #define EXPECT_STATUS(STATUS) \
 	do { \
 		struct tow_result _result; \
@@ -258,6 +355,37 @@ TEST_F(resolve, requests_that_are_wrong)
 	EXPECT_STATUS(-EFAULT);
 	self->requests[0].peer += 1000;
 	EXPECT_STATUS(-ENOENT);
+	/* Either a name or a node. */
+	self->requests[0].address[0] = 1;
+	EXPECT_STATUS(-EINVAL);
+	self->requests[0].scope_id = 1;
+	EXPECT_STATUS(-EINVAL);
+	self->requests[0].port = 1;
+	EXPECT_STATUS(-EINVAL);
+	self->requests[0].reserved1 = 1;
+	EXPECT_STATUS(-EINVAL);
+	fill_node(self, 0, 0, 0);
+	self->requests[0].name_bytes = 1;
+	EXPECT_STATUS(-EINVAL);
+	fill_node(self, 0, 0, 0);
+	self->requests[0].name = 8;
+	EXPECT_STATUS(-EINVAL);
+	fill_node(self, 0, 0, 0);
+	self->requests[0].rights = TOW_RIGHT_READ;
+	EXPECT_STATUS(-EINVAL);
+	fill_node(self, 0, 0, 0);
+	self->requests[0].reserved = 1;
+	EXPECT_STATUS(-EINVAL);
+	fill_node(self, 0, 0, 0);
+	self->requests[0].reserved1 = 1;
+	EXPECT_STATUS(-EINVAL);
+	fill_node(self, 0, 0, 0);
+	/* An IPv4 address has no scope. */
+	self->requests[0].scope_id = 1;
+	EXPECT_STATUS(-EINVAL);
+	fill_node(self, 0, 0, 0);
+	memset(self->requests[0].address, 0, TOW_ADDRESS_BYTES);
+	EXPECT_STATUS(-EINVAL);
 }
 
 TEST_F(resolve, calls_that_are_wrong)

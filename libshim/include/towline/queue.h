@@ -136,6 +136,20 @@ struct tow_name {
 	uint32_t reserved;
 };
 
+/**
+ * struct tow_node - a node that is to be connected to
+ * @user_data: comes back in the completion
+ * @address: where: as for tow_peer_connect(), as is the next one
+ * @timeout_ms: how long it may take
+ * @reserved: 0
+ */
+struct tow_node {
+	uint64_t user_data;
+	const char *address;
+	uint32_t timeout_ms;
+	uint32_t reserved;
+};
+
 /* ---- a queue, and its channels ---- */
 
 /**
@@ -242,6 +256,40 @@ int tow_queue_resolve(struct tow_queue *queue, const struct tow_name *names, uin
  */
 int tow_queue_found(const struct tow_queue *queue, const struct tow_cqe *cqe,
 		    struct tow_remote **remote);
+
+/**
+ * tow_queue_connect() - connect to many nodes, without waiting
+ * @queue: from tow_queue_create_with(), with TOW_QUEUE_RESULTS
+ * @nodes: the nodes; not needed after the call
+ * @count: how many
+ *
+ * Each of @nodes that was begun has one completion, in any order, when tow_peer_connect()
+ * without settings would return: tow_queue_connected() says which peer it is.  Otherwise
+ * as tow_queue_resolve().  A host's name is looked up in the call.  More than 1,024 nodes
+ * of a user that are not connected complete with -EAGAIN.
+ *
+ * Return: how many of @nodes were begun, from the first on: those before one whose address
+ * is none, or whose completion has no room; if that is the first: -EBUSY when there is no
+ * room; -EINVAL when its address is NULL or none, or its @reserved is not 0; what else
+ * tow_peer_connect() says of an address; -EINVAL when an argument is NULL, @count is 0, or
+ * @queue has no results; -EPERM in a child, or when the client has ended; -ESHUTDOWN when
+ * an administrator drains the device; -ENODEV.
+ */
+int tow_queue_connect(struct tow_queue *queue, const struct tow_node *nodes, uint32_t count);
+
+/**
+ * tow_queue_connected() - which peer a node's completion has connected to
+ * @queue: the queue
+ * @cqe: from tow_queue_cqe(), of tow_queue_connect(), before tow_queue_advance(); where it
+ *	is, no copy
+ * @peer: where to put the peer, freed by tow_peer_release().  Left alone on failure.
+ *
+ * Return: 0; the errors of tow_peer_connect(), but -EINTR; -ECANCELED when the queue has
+ * ended before; -EINVAL when an argument is NULL, @queue has no results, or @cqe is not in
+ * it or has not connected; -ENOMEM; -EPERM in a child.
+ */
+int tow_queue_connected(const struct tow_queue *queue, const struct tow_cqe *cqe,
+			struct tow_peer **peer);
 
 /**
  * tow_queue_event() - has something happened to a peer?
