@@ -289,7 +289,7 @@ static struct tow_attempt *tow_attempt_join(const struct tow_goal *goal,
 	if (time_after(deadline, attempt->deadline))
 		WRITE_ONCE(attempt->deadline, deadline);
 	if (account)
-		attempt->waiters++;
+		WRITE_ONCE(attempt->waiters, attempt->waiters + 1);
 	else
 		WRITE_ONCE(attempt->again, true);
 	return attempt;
@@ -350,7 +350,8 @@ void tow_seeker_end(struct tow_seeker *seeker, struct tow_device *dev)
 		return;
 	mutex_lock(&peers->lock);
 	list_del_init(&seeker->link);
-	if (!--attempt->waiters && !attempt->again)
+	WRITE_ONCE(attempt->waiters, attempt->waiters - 1);
+	if (!attempt->waiters && !attempt->again)
 		tow_attempt_unwanted(attempt);
 	mutex_unlock(&peers->lock);
 	seeker->attempt = NULL;

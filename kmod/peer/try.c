@@ -81,47 +81,6 @@ static void tow_connect_wait_gone(struct tow_session *session)
 		   xa_load(&peers->sessions, session->index) != session);
 }
 
-/**
- * tow_connect - try once to connect
- * @dev: the device
- * @address: the peer's address
- * @settings: how to connect
- * @answer_ms: how long to wait for the answer to the request
- * @result: where to: the peer, with a reference for the caller, if
- *	tow_peer_begin() found it, also after later errors; else NULL
- *
- * Return: 0: the session has become READY; -EALREADY: the peer has another
- * session, or is connecting to us; the errors of TOW_IOCTL_PEER_CONNECT;
- * -ENODEV: the device is going.
- */
-static int tow_connect(struct tow_device *dev,
-		       const struct tow_address *address,
-		       const struct tow_conn_settings *settings,
-		       unsigned int answer_ms, struct tow_peer **result)
-{
-	struct tow_session *session;
-	int ret;
-
-	*result = NULL;
-	session = tow_session_new(dev, true, settings);
-	if (IS_ERR(session))
-		return PTR_ERR(session);
-	session->target = *address;
-	ret = tow_connect_control(session, answer_ms);
-	if (!ret) {
-		ret = tow_peer_begin(session, address, result);
-		if (!ret)
-			ret = tow_connect_all(session);
-	}
-	if (ret) {
-		tow_session_fail(session, ret, tow_session_reason_of(ret),
-				 "could not be connected");
-		tow_connect_wait_gone(session);
-	}
-	tow_session_put(session);
-	return ret;
-}
-
 /* ---- tries ---------------------------------------------------------------- */
 
 static bool tow_attempt_decided(struct tow_peer *peer)
@@ -158,6 +117,15 @@ static unsigned int tow_attempt_answer_ms(const struct tow_attempt *attempt)
 		return TOW_CONNECT_STEP_MS;
 	return clamp_t(unsigned int, sought_ms / TOW_ANSWER_PART,
 		       TOW_ANSWER_MS, TOW_CONNECT_STEP_MS);
+}
+
+/* The association that began it has ended since, and no program waits for it. */
+static bool tow_attempt_vain(const struct tow_attempt *attempt)
+{
+	const struct tow_peer *sought = attempt->goal.sought;
+
+	return sought && !READ_ONCE(sought->assoc) &&
+	       !READ_ONCE(attempt->waiters);
 }
 
 /*
@@ -248,6 +216,40 @@ static void tow_attempt_pause(struct tow_attempt *attempt)
 }
 
 /*
+ * Try once to connect to the goal's address.  @result: where to: the peer, with a
+ * reference for the caller, if tow_peer_begin() found it, also after later errors; else
+ * NULL.  Return: 0: the session has become READY; -EALREADY: the peer has another session,
+ * or is connecting to us, or nobody wants it any more; the errors of
+ * TOW_IOCTL_PEER_CONNECT; -ENODEV: the device is going.
+ */
+static int tow_connect(struct tow_attempt *attempt, struct tow_peer **result)
+{
+	const struct tow_goal *goal = &attempt->goal;
+	struct tow_session *session;
+	int ret;
+
+	*result = NULL;
+	session = tow_session_new(goal->dev, true, &goal->settings);
+	if (IS_ERR(session))
+		return PTR_ERR(session);
+	session->target = goal->address;
+	ret = tow_connect_control(session, tow_attempt_answer_ms(attempt));
+	if (!ret && tow_attempt_vain(attempt))
+		ret = -EALREADY;
+	if (!ret)
+		ret = tow_peer_begin(session, &goal->address, result);
+	if (!ret)
+		ret = tow_connect_all(session);
+	if (ret) {
+		tow_session_fail(session, ret, tow_session_reason_of(ret),
+				 "could not be connected");
+		tow_connect_wait_gone(session);
+	}
+	tow_session_put(session);
+	return ret;
+}
+
+/*
  * Try once.  Return: as tow_connect(); -EALREADY, -EAGAIN: try again; -ESTALE:
  * another peer has the address, or the sought peer has none.
  */
@@ -262,8 +264,7 @@ static int tow_attempt_try(struct tow_attempt *attempt, struct tow_peer **peer)
 	ret = tow_attempt_turn(attempt);
 	if (ret)
 		return ret;
-	ret = tow_connect(goal->dev, &goal->address, &goal->settings,
-			  tow_attempt_answer_ms(attempt), peer);
+	ret = tow_connect(attempt, peer);
 	if (*peer && (!ret || ret == -EALREADY))
 		ret = tow_attempt_wait_ready(*peer);
 	if (!ret && goal->sought && *peer != goal->sought)
@@ -283,7 +284,7 @@ static bool tow_attempt_again(struct tow_attempt *attempt, int error,
 {
 	struct tow_peer *sought = attempt->goal.sought;
 
-	if (tow_device_going(attempt->goal.dev) ||
+	if (tow_device_going(attempt->goal.dev) || tow_attempt_vain(attempt) ||
 	    !time_before(jiffies, READ_ONCE(attempt->deadline)))
 		return false;
 	if (sought && attempt->tried < READ_ONCE(sought->aliases))
