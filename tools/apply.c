@@ -336,8 +336,10 @@ struct options {
 	bool failed;
 };
 
-static void apply_named(struct options *options, const char *device)
+static void apply_named(const char *device, void *arg)
 {
+	struct options *options = arg;
+
 	if (apply_device(CONF_DIR, SYSFS_CLASS, device, options->dry_run))
 		options->failed = true;
 }
@@ -352,28 +354,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		options->named = true;
-		apply_named(options, arg);
+		apply_named(arg, options);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
-}
-
-static int apply_to_all(struct options *options)
-{
-	struct tow_device_list *list;
-	size_t i;
-	int ret;
-
-	ret = tow_device_list_get(&list);
-	if (ret) {
-		complain(NULL, ret);
-		return ret;
-	}
-	for (i = 0; i < tow_device_list_count(list); i++)
-		apply_named(options, tow_device_list_name(list, i));
-	tow_device_list_free(list);
-	return 0;
 }
 
 int command_apply(int argc, char **argv)
@@ -392,7 +377,7 @@ int command_apply(int argc, char **argv)
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &options))
 		return EXIT_FAILURE;
-	if (!options.named && apply_to_all(&options))
+	if (!options.named && each_device(apply_named, &options))
 		options.failed = true;
 	return options.failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -87,6 +87,23 @@ int choose_one(const char *asked, char name[TOW_DEVICE_NAME_MAX])
 	return ret;
 }
 
+int each_device(void (*visit)(const char *device, void *arg), void *arg)
+{
+	struct tow_device_list *list;
+	size_t i;
+	int ret;
+
+	ret = tow_device_list_get(&list);
+	if (ret) {
+		complain(NULL, ret);
+		return ret;
+	}
+	for (i = 0; i < tow_device_list_count(list); i++)
+		visit(tow_device_list_name(list, i), arg);
+	tow_device_list_free(list);
+	return 0;
+}
+
 static int ask_one(const char *device, ask_function *ask, const void *arg,
 		   struct json_object *answers)
 {

@@ -88,12 +88,13 @@ static bool is_client(struct json_object *users, const char *device, int pid)
 	return false;
 }
 
-static void add_region(const char *device, const struct tow_region_info *info,
+static void add_region(const char *device, const struct tow_region_info *info, const void *arg,
 		       struct json_object *users)
 {
 	bool lingers = info->flags & TOW_REGION_LINGERING;
 	struct json_object *user;
 
+	(void)arg;
 	if (!lingers && (!info->fds || is_client(users, device, info->pid)))
 		return;
 	user = json_object_new_object();
@@ -109,36 +110,19 @@ static void add_region(const char *device, const struct tow_region_info *info,
 	json_object_array_add(users, user);
 }
 
-static int add_regions(const char *device, struct json_object *users)
-{
-	struct tow_region_info info;
-	struct tow_regions *list;
-	struct tow_device *dev;
-	size_t i;
-	int ret;
-
-	ret = tow_device_open(device, 0, &dev);
-	if (ret)
-		return ret;
-	ret = tow_region_list_get(dev, TOW_LIST_ALL, &list);
-	tow_device_close(dev);
-	if (ret)
-		return ret;
-	for (i = 0; !ret && i < tow_region_list_count(list); i++) {
-		info.size = sizeof(info);
-		ret = tow_region_list_entry(list, i, &info);
-		if (!ret)
-			add_region(device, &info, users);
-	}
-	tow_region_list_free(list);
-	return ret;
-}
-
 static int add_users(const char *device, struct json_object *users)
 {
-	int ret = ask_accounts(device, TOW_LIST_ALL, add_client, NULL, users);
+	struct tow_device *dev;
+	int ret;
 
-	return ret ? ret : add_regions(device, users);
+	ret = ask_accounts(device, TOW_LIST_ALL, add_client, NULL, users);
+	if (!ret)
+		ret = tow_device_open(device, 0, &dev);
+	if (ret)
+		return ret;
+	ret = list_regions(dev, device, add_region, NULL, users);
+	tow_device_close(dev);
+	return ret;
 }
 
 static void print_client(struct json_object *user)
@@ -409,23 +393,11 @@ static int set_all(const struct options *options)
 
 /* ---- the command ---- */
 
-/* All there are: 0 or a negative errno. */
-static int add_devices(struct json_object *devices)
+static void add_device(const char *device, void *arg)
 {
-	struct tow_device_list *list;
-	size_t i;
-	int ret;
+	struct options *options = arg;
 
-	ret = tow_device_list_get(&list);
-	if (ret) {
-		complain(NULL, ret);
-		return ret;
-	}
-	for (i = 0; i < tow_device_list_count(list); i++)
-		json_object_array_add(devices,
-				      json_object_new_string(tow_device_list_name(list, i)));
-	tow_device_list_free(list);
-	return 0;
+	json_object_array_add(options->devices, json_object_new_string(device));
 }
 
 static unsigned int parse_seconds(const char *text, struct argp_state *state)
@@ -453,7 +425,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_ARG:
 		options->named = true;
-		json_object_array_add(options->devices, json_object_new_string(arg));
+		add_device(arg, options);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -481,7 +453,7 @@ int command_drain(int argc, char **argv)
 	int status = EXIT_FAILURE;
 
 	if (!argp_parse(&argp, argc, argv, 0, NULL, &options) &&
-	    (options.named || !add_devices(options.devices)))
+	    (options.named || !each_device(add_device, &options)))
 		status = set_all(&options);
 	if (status == EXIT_SUCCESS && !options.undo)
 		status = drain(&options);

@@ -113,49 +113,28 @@ static void add_account(const char *device, const struct tow_account_info *info,
 	add_bytes(holder, "held_bytes", info->held_bytes);
 }
 
-static int add_lingering(const struct tow_regions *list, const char *device, enum holders by,
-			 struct json_object *answers)
+static void add_lingering(const char *device, const struct tow_region_info *info, const void *by,
+			  struct json_object *answers)
 {
-	struct tow_region_info info;
-	size_t i;
-	int ret;
+	enum holders holders = *(const enum holders *)by;
 
-	for (i = 0; i < tow_region_list_count(list); i++) {
-		info.size = sizeof(info);
-		ret = tow_region_list_entry(list, i, &info);
-		if (ret)
-			return ret;
-		if (info.flags & TOW_REGION_LINGERING)
-			add_bytes(holder_of(answers, device, by, by == HOLDERS_USER ?
-					    info.uid : info.cgroup_id),
-				  "lingering_bytes", info.charged_bytes);
-	}
-	return 0;
-}
-
-static int add_all_lingering(const char *device, enum holders by, struct json_object *answers)
-{
-	struct tow_regions *list;
-	struct tow_device *dev;
-	int ret;
-
-	ret = tow_device_open(device, 0, &dev);
-	if (ret)
-		return ret;
-	ret = tow_region_list_get(dev, TOW_LIST_ALL, &list);
-	tow_device_close(dev);
-	if (ret)
-		return ret;
-	ret = add_lingering(list, device, by, answers);
-	tow_region_list_free(list);
-	return ret;
+	if (info->flags & TOW_REGION_LINGERING)
+		add_bytes(holder_of(answers, device, holders, holders == HOLDERS_USER ?
+				    info->uid : info->cgroup_id),
+			  "lingering_bytes", info->charged_bytes);
 }
 
 static int users_add(const char *device, enum holders by, struct json_object *answers)
 {
-	/* Says what is wrong with the device, if something is. */
-	int ret = add_all_lingering(device, by, answers);
+	struct tow_device *dev;
+	int ret;
 
+	/* Says what is wrong with the device, if something is. */
+	ret = tow_device_open(device, 0, &dev);
+	if (ret)
+		return ret;
+	ret = list_regions(dev, device, add_lingering, &by, answers);
+	tow_device_close(dev);
 	return ret ? ret : ask_accounts(device, TOW_LIST_ALL, add_account, &by, answers);
 }
 

@@ -115,6 +115,27 @@ int ask_accounts(const char *device, uint32_t flags, add_account_function *add, 
 	return ret == -ENOTTY ? -EPROTONOSUPPORT : ret;
 }
 
+int list_regions(const struct tow_device *dev, const char *device, add_region_function *add,
+		 const void *arg, struct json_object *answers)
+{
+	struct tow_region_info info;
+	struct tow_regions *list;
+	size_t i;
+	int ret;
+
+	ret = tow_region_list_get(dev, TOW_LIST_ALL, &list);
+	if (ret)
+		return ret;
+	for (i = 0; !ret && i < tow_region_list_count(list); i++) {
+		info.size = sizeof(info);
+		ret = tow_region_list_entry(list, i, &info);
+		if (!ret)
+			add(device, &info, arg, answers);
+	}
+	tow_region_list_free(list);
+	return ret;
+}
+
 int say_end(int error)
 {
 	if (error == -EPERM)

@@ -48,6 +48,9 @@ int ask_devices(const struct choice *choice, ask_function *ask, const void *arg,
  */
 int choose_one(const char *asked, char name[TOW_DEVICE_NAME_MAX]);
 
+/* Call @visit for each device there is: 0, or a negative errno, about which everything is said. */
+int each_device(void (*visit)(const char *device, void *arg), void *arg);
+
 /* Say on standard error what a negative errno of towline's means. */
 void complain(const char *device, int error);
 
@@ -111,6 +114,12 @@ typedef void add_account_function(const char *device, const struct tow_account_i
 /* What is charged to this user's clients, or to everybody's: 0 or a negative errno. */
 int ask_accounts(const char *device, uint32_t flags, add_account_function *add, const void *arg,
 		 struct json_object *answers);
+
+/* The same of a device's regions, everybody's: of an open device that is called @device. */
+typedef void add_region_function(const char *device, const struct tow_region_info *info,
+				 const void *arg, struct json_object *answers);
+int list_regions(const struct tow_device *dev, const char *device, add_region_function *add,
+		 const void *arg, struct json_object *answers);
 
 /* Words about --end if @error has to do with it; returns @error. */
 int say_end(int error);
