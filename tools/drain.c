@@ -6,6 +6,8 @@
  * A device is used by clients, by regions of which somebody has a descriptor or a
  * mapping, and by those that linger, whose contents would be lost.
  */
+#define _GNU_SOURCE
+#include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -25,10 +27,16 @@
 
 #define PAUSE_MS 200
 
+struct device {
+	char name[TOW_DEVICE_NAME_MAX + 1];	/* one that is too long stays so */
+	bool before;				/* was it being drained already? */
+};
+
 struct options {
 	bool undo;
 	unsigned int timeout_s;
-	struct json_object *devices;
+	struct device *devices;
+	size_t count;
 	bool named;
 };
 
@@ -238,11 +246,6 @@ static uint64_t references(void)
 
 /* ---- draining ---- */
 
-static const char *device_at(const struct options *options, size_t i)
-{
-	return json_object_get_string(json_object_array_get_idx(options->devices, i));
-}
-
 static double now(void)
 {
 	struct timespec time;
@@ -265,11 +268,11 @@ static struct json_object *users_of(const struct options *options)
 	size_t i;
 	int ret;
 
-	for (i = 0; i < json_object_array_length(options->devices); i++) {
-		ret = add_users(device_at(options, i), users);
+	for (i = 0; i < options->count; i++) {
+		ret = add_users(options->devices[i].name, users);
 		/* Nobody uses a device that has gone meanwhile. */
 		if (ret && ret != -ENOENT && ret != -ENODEV) {
-			complain(device_at(options, i), ret);
+			complain(options->devices[i].name, ret);
 			json_object_put(users);
 			return NULL;
 		}
@@ -297,8 +300,8 @@ static uint64_t sessions(const struct options *options)
 	uint64_t count = 0;
 	size_t i;
 
-	for (i = 0; i < json_object_array_length(options->devices); i++)
-		count += sessions_of(device_at(options, i));
+	for (i = 0; i < options->count; i++)
+		count += sessions_of(options->devices[i].name);
 	return count;
 }
 
@@ -310,10 +313,10 @@ static int part_all(const struct options *options)
 	size_t i;
 
 	do {
-		for (i = 0; i < json_object_array_length(options->devices); i++) {
-			ret = part(device_at(options, i));
+		for (i = 0; i < options->count; i++) {
+			ret = part(options->devices[i].name);
 			if (ret && ret != -ENOENT && ret != -ENODEV && !first_error) {
-				complain(device_at(options, i), ret);
+				complain(options->devices[i].name, ret);
 				first_error = ret;
 			}
 		}
@@ -369,24 +372,68 @@ static int drain(const struct options *options)
 	return EXIT_SUCCESS;
 }
 
-/* Begin or go back, on each device. */
-static int set_all(const struct options *options)
+static int set_drain(const char *device, const char *value)
 {
-	const char *device;
-	int ret, status = EXIT_SUCCESS;
+	int ret = sysfs_write(SYSFS_CLASS, device, "drain", value);
+
+	if (ret == -EACCES || ret == -EPERM)
+		fprintf(stderr, "towline: %s: draining takes root, with CAP_NET_ADMIN outside any container\n",
+			device);
+	else if (ret)
+		complain(device, ret);
+	return ret;
+}
+
+/* Are all there?  Says which are not, and notes which are being drained already. */
+static bool look_before(struct options *options)
+{
+	bool there = true;
+	struct device *device;
+	char text[SYSFS_TEXT];
+	size_t i;
+	int ret;
+
+	for (i = 0; i < options->count; i++) {
+		device = &options->devices[i];
+		ret = sysfs_read(SYSFS_CLASS, device->name, "drain", text);
+		device->before = !ret && strcmp(text, "0") != 0;
+		if (ret) {
+			complain(device->name, ret);
+			there = false;
+		}
+	}
+	return there;
+}
+
+/*
+ * On all devices, or on none: programs heed that it begins, and the uevent, so nothing is
+ * written before all are known to be there.
+ */
+static bool begin_all(struct options *options)
+{
 	size_t i;
 
-	for (i = 0; i < json_object_array_length(options->devices); i++) {
-		device = device_at(options, i);
-		ret = sysfs_write(SYSFS_CLASS, device, "drain", options->undo ? "0" : "1");
-		if (!ret)
-			continue;
-		status = EXIT_FAILURE;
-		if (ret == -EACCES || ret == -EPERM)
-			fprintf(stderr, "towline: %s: draining takes root, with CAP_NET_ADMIN outside any container\n",
-				device);
-		else
-			complain(device, ret);
+	if (!look_before(options))
+		return false;
+	for (i = 0; i < options->count && !set_drain(options->devices[i].name, "1"); i++)
+		;
+	if (i == options->count)
+		return true;
+	while (i--) {
+		if (!options->devices[i].before)
+			set_drain(options->devices[i].name, "0");
+	}
+	return false;
+}
+
+static int undo_all(const struct options *options)
+{
+	int status = EXIT_SUCCESS;
+	size_t i;
+
+	for (i = 0; i < options->count; i++) {
+		if (set_drain(options->devices[i].name, "0"))
+			status = EXIT_FAILURE;
 	}
 	return status;
 }
@@ -396,8 +443,14 @@ static int set_all(const struct options *options)
 static void add_device(const char *device, void *arg)
 {
 	struct options *options = arg;
+	struct device *devices = reallocarray(options->devices, options->count + 1,
+					      sizeof(*devices));
 
-	json_object_array_add(options->devices, json_object_new_string(device));
+	if (!devices)
+		err(EXIT_FAILURE, NULL);
+	options->devices = devices;
+	devices[options->count] = (struct device){ 0 };
+	snprintf(devices[options->count++].name, sizeof(devices->name), "%s", device);
 }
 
 static unsigned int parse_seconds(const char *text, struct argp_state *state)
@@ -447,16 +500,16 @@ int command_drain(int argc, char **argv)
 		       "Exit status: 0: nobody uses them, and without DEVICE modprobe -r towline "
 		       "succeeds; 1: something does, and is named.",
 	};
-	struct options options = {
-		.timeout_s = TIMEOUT_S, .devices = json_object_new_array(),
-	};
+	struct options options = { .timeout_s = TIMEOUT_S };
 	int status = EXIT_FAILURE;
 
 	if (!argp_parse(&argp, argc, argv, 0, NULL, &options) &&
-	    (options.named || !each_device(add_device, &options)))
-		status = set_all(&options);
-	if (status == EXIT_SUCCESS && !options.undo)
-		status = drain(&options);
-	json_object_put(options.devices);
+	    (options.named || !each_device(add_device, &options))) {
+		if (options.undo)
+			status = undo_all(&options);
+		else if (begin_all(&options))
+			status = drain(&options);
+	}
+	free(options.devices);
 	return status;
 }
