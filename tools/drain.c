@@ -27,9 +27,12 @@
 
 #define PAUSE_MS 200
 
+/* Open files stay with a device that is renamed; names and nodes do not. */
 struct device {
 	char name[TOW_DEVICE_NAME_MAX + 1];	/* one that is too long stays so */
 	bool before;				/* was it being drained already? */
+	struct tow_device *dev;			/* NULL: it is not open */
+	int fd;
 };
 
 struct options {
@@ -118,19 +121,11 @@ static void add_region(const char *device, const struct tow_region_info *info, c
 	json_object_array_add(users, user);
 }
 
-static int add_users(const char *device, struct json_object *users)
+static int add_users(const struct device *device, struct json_object *users)
 {
-	struct tow_device *dev;
-	int ret;
+	int ret = list_accounts(device->fd, device->name, TOW_LIST_ALL, add_client, NULL, users);
 
-	ret = ask_accounts(device, TOW_LIST_ALL, add_client, NULL, users);
-	if (!ret)
-		ret = tow_device_open(device, 0, &dev);
-	if (ret)
-		return ret;
-	ret = list_regions(dev, device, add_region, NULL, users);
-	tow_device_close(dev);
-	return ret;
+	return ret ? ret : list_regions(device->dev, device->name, add_region, NULL, users);
 }
 
 static void print_client(struct json_object *user)
@@ -175,14 +170,29 @@ static void print_users(struct json_object *users)
 
 /* ---- what else there is ---- */
 
+/* Takes its present name; false: it has gone. */
+static bool is_there(struct device *device)
+{
+	struct tow_device_attr attr = { .size = sizeof(attr) };
+	int ret = tow_device_query(device->dev, &attr);
+
+	if (!ret)
+		snprintf(device->name, sizeof(device->name), "%s", attr.device_name);
+	return ret != -ENODEV;
+}
+
 /* Connections, those that are being made or end among them. */
-static uint64_t sessions_of(const char *device)
+static uint64_t sessions_of(struct device *device)
 {
 	char text[SYSFS_TEXT];
-	uint64_t count = 0;
+	uint64_t count;
 
-	if (sysfs_read(SYSFS_CLASS, device, "stats/sessions", text) || size_parse(text, &count))
+	if (!is_there(device))
 		return 0;
+	/* Its files are away while it is renamed. */
+	if (sysfs_read(SYSFS_CLASS, device->name, "stats/sessions", text) ||
+	    size_parse(text, &count))
+		return 1;
 	return count;
 }
 
@@ -211,26 +221,17 @@ static void disconnect(int fd, const struct tow_peers *list)
 }
 
 /* Tell all peers that the device goes: 0 or a negative errno. */
-static int part(const char *device)
+static int part(const struct device *device)
 {
 	struct tow_peers *list;
-	struct tow_device *dev;
-	int fd, ret;
+	int ret;
 
-	fd = open_device(device, O_RDWR);
-	if (fd < 0)
-		return fd;
-	ret = tow_device_open(device, 0, &dev);
-	if (!ret) {
-		ret = tow_peer_list_get(dev, 0, &list);
-		tow_device_close(dev);
-	}
-	if (!ret) {
-		disconnect(fd, list);
-		tow_peer_list_free(list);
-	}
-	close(fd);
-	return ret;
+	ret = tow_peer_list_get(device->dev, 0, &list);
+	if (ret)
+		return ret;
+	disconnect(device->fd, list);
+	tow_peer_list_free(list);
+	return 0;
 }
 
 /* References to the module, which this program has none of now. */
@@ -265,14 +266,16 @@ static void pause_shortly(void)
 static struct json_object *users_of(const struct options *options)
 {
 	struct json_object *users = json_object_new_array();
+	struct device *device;
 	size_t i;
 	int ret;
 
 	for (i = 0; i < options->count; i++) {
-		ret = add_users(options->devices[i].name, users);
+		device = &options->devices[i];
+		ret = is_there(device) ? add_users(device, users) : 0;
 		/* Nobody uses a device that has gone meanwhile. */
-		if (ret && ret != -ENOENT && ret != -ENODEV) {
-			complain(options->devices[i].name, ret);
+		if (ret && ret != -ENODEV) {
+			complain(device->name, ret);
 			json_object_put(users);
 			return NULL;
 		}
@@ -301,7 +304,7 @@ static uint64_t sessions(const struct options *options)
 	size_t i;
 
 	for (i = 0; i < options->count; i++)
-		count += sessions_of(options->devices[i].name);
+		count += sessions_of(&options->devices[i]);
 	return count;
 }
 
@@ -314,8 +317,8 @@ static int part_all(const struct options *options)
 
 	do {
 		for (i = 0; i < options->count; i++) {
-			ret = part(options->devices[i].name);
-			if (ret && ret != -ENOENT && ret != -ENODEV && !first_error) {
+			ret = part(&options->devices[i]);
+			if (ret && ret != -ENODEV && !first_error) {
 				complain(options->devices[i].name, ret);
 				first_error = ret;
 			}
@@ -326,6 +329,20 @@ static int part_all(const struct options *options)
 	return first_error;
 }
 
+static void close_all(const struct options *options)
+{
+	struct device *device;
+	size_t i;
+
+	for (i = 0; i < options->count; i++) {
+		device = &options->devices[i];
+		if (device->dev)
+			close(device->fd);
+		tow_device_close(device->dev);
+		device->dev = NULL;
+	}
+}
+
 /* All but those who have been named: may the module go?  Says why not. */
 static bool is_free(const struct options *options)
 {
@@ -333,13 +350,17 @@ static bool is_free(const struct options *options)
 	uint64_t count;
 
 	/* What somebody had may end a moment after him. */
-	while ((sessions(options) || (!options->named && references())) && now() < end)
+	while ((count = sessions(options)) && now() < end)
 		pause_shortly();
-	count = sessions(options);
-	if (count)
+	if (count) {
 		fprintf(stderr, "towline: %llu connections have not ended (towline peers)\n",
 			(unsigned long long)count);
-	else if (!options->named && (count = references()))
+		return false;
+	}
+	close_all(options);
+	while (!options->named && (count = references()) && now() < end)
+		pause_shortly();
+	if (count)
 		fprintf(stderr, "towline: something else uses the module: it has %llu references (fuser -v /dev/towline/*)\n",
 			(unsigned long long)count);
 	return !count;
@@ -384,6 +405,24 @@ static int set_drain(const char *device, const char *value)
 	return ret;
 }
 
+static int begin(struct device *device)
+{
+	int ret = set_drain(device->name, "1");
+
+	if (ret)
+		return ret;
+	device->fd = open_device(device->name, O_RDWR);
+	ret = device->fd < 0 ? device->fd : tow_device_open(device->name, 0, &device->dev);
+	if (!ret)
+		return 0;
+	if (device->fd >= 0)
+		close(device->fd);
+	complain(device->name, ret);
+	if (!device->before)
+		set_drain(device->name, "0");
+	return ret;
+}
+
 /* Are all there?  Says which are not, and notes which are being drained already. */
 static bool look_before(struct options *options)
 {
@@ -415,7 +454,7 @@ static bool begin_all(struct options *options)
 
 	if (!look_before(options))
 		return false;
-	for (i = 0; i < options->count && !set_drain(options->devices[i].name, "1"); i++)
+	for (i = 0; i < options->count && !begin(&options->devices[i]); i++)
 		;
 	if (i == options->count)
 		return true;
@@ -510,6 +549,7 @@ int command_drain(int argc, char **argv)
 		else if (begin_all(&options))
 			status = drain(&options);
 	}
+	close_all(&options);
 	free(options.devices);
 	return status;
 }

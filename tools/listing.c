@@ -89,19 +89,16 @@ int call_device(int fd, unsigned long command, void *arg)
 	return ioctl(fd, command, arg) < 0 ? -errno : 0;
 }
 
-int ask_accounts(const char *device, uint32_t flags, add_account_function *add, const void *arg,
-		 struct json_object *answers)
+int list_accounts(int fd, const char *device, uint32_t flags, add_account_function *add,
+		  const void *arg, struct json_object *answers)
 {
 	struct tow_account_info entries[ROOM];
 	struct tow_account_list call = {
 		.size = sizeof(call), .flags = flags, .entries = (uintptr_t)entries,
 	};
-	int fd = open_device(device, O_RDONLY), ret;
 	unsigned int i;
+	int ret;
 
-	if (fd < 0)
-		return fd;
-	/* One file for all of it: each is a client of its own. */
 	do {
 		call.entry_size = sizeof(entries[0]);
 		call.count = ROOM;
@@ -111,8 +108,20 @@ int ask_accounts(const char *device, uint32_t flags, add_account_function *add, 
 		for (i = 0; !ret && i < call.count; i++)
 			add(device, &entries[i], arg, answers);
 	} while (!ret && call.count);
-	close(fd);
 	return ret == -ENOTTY ? -EPROTONOSUPPORT : ret;
+}
+
+int ask_accounts(const char *device, uint32_t flags, add_account_function *add, const void *arg,
+		 struct json_object *answers)
+{
+	/* One file for all of it: each is a client of its own. */
+	int fd = open_device(device, O_RDONLY), ret;
+
+	if (fd < 0)
+		return fd;
+	ret = list_accounts(fd, device, flags, add, arg, answers);
+	close(fd);
+	return ret;
 }
 
 int list_regions(const struct tow_device *dev, const char *device, add_region_function *add,

@@ -115,7 +115,11 @@ typedef void add_account_function(const char *device, const struct tow_account_i
 int ask_accounts(const char *device, uint32_t flags, add_account_function *add, const void *arg,
 		 struct json_object *answers);
 
-/* The same of a device's regions, everybody's: of an open device that is called @device. */
+/* The same of a device that is open, and called @device. */
+int list_accounts(int fd, const char *device, uint32_t flags, add_account_function *add,
+		  const void *arg, struct json_object *answers);
+
+/* The same of a device's regions, everybody's. */
 typedef void add_region_function(const char *device, const struct tow_region_info *info,
 				 const void *arg, struct json_object *answers);
 int list_regions(const struct tow_device *dev, const char *device, add_region_function *add,

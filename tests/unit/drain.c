@@ -316,11 +316,31 @@ static void test_begin(void)
 			 !begun, "one is not there: nothing begins\n");
 }
 
+static void test_names(void)
+{
+	begin();
+	played[0] = (struct played){ .name = "rxe0", .next = "rxe0_new", .client = 1 };
+	rename_at = 2;
+	ksft_test_result(drain_says("1", 1, "rxe0_new: process 1 (") && asked > rename_at + 3 &&
+			 holds("rxe0_new", "1"), "renamed: it is the same device\n");
+	begin();
+	played[0] = (struct played){ .name = "rxe0", .next = "rxe0_new" };
+	rename_at = 1;
+	ksft_test_result(drain_says("1", 0, "nobody uses these devices") && played[0].told[0] > 0,
+			 "renamed: its peers are told\n");
+	begin();
+	remove_at = 2;
+	played[0].client = 1;
+	ksft_test_result(drain_says("5", 0, "nobody uses these devices"),
+			 "removed: nobody uses it\n");
+}
+
 int main(void)
 {
 	scratch_make();
 	ksft_print_header();
-	ksft_set_plan(3);
+	ksft_set_plan(3 + 3);
 	test_begin();
+	test_names();
 	ksft_finished();
 }
