@@ -10,9 +10,11 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +28,9 @@
 #define PARTED_S 5
 
 #define PAUSE_MS 200
+
+/* How long a peer's end is waited for before the next is told. */
+#define TELLING_US 1000
 
 /* Open files stay with a device that is renamed; names and nodes do not. */
 struct device {
@@ -202,11 +207,21 @@ static bool is_connected(const struct tow_peer_info *info)
 	return info->state != TOW_PEER_IDLE && info->state != TOW_PEER_DEAD;
 }
 
+static void interrupt(int signal)
+{
+	(void)signal;
+}
+
+/* Each waits until its connection has ended, which a signal cuts short: the next is told. */
 static void disconnect(int fd, const struct tow_peers *list)
 {
+	const struct sigaction action = { .sa_handler = interrupt };
+	struct itimerval every = { { .tv_usec = TELLING_US }, { .tv_usec = TELLING_US } };
 	struct tow_peer_info info;
 	size_t i;
 
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &every, NULL);
 	for (i = 0; i < tow_peer_list_count(list); i++) {
 		info.size = sizeof(info);
 		if (!tow_peer_list_entry(list, i, &info) && is_connected(&info)) {
@@ -218,6 +233,8 @@ static void disconnect(int fd, const struct tow_peers *list)
 			call_device(fd, TOW_IOCTL_PEER_DISCONNECT, &call);
 		}
 	}
+	every = (struct itimerval){ 0 };
+	setitimer(ITIMER_REAL, &every, NULL);
 }
 
 /* Tell all peers that the device goes: 0 or a negative errno. */
@@ -308,7 +325,7 @@ static uint64_t sessions(const struct options *options)
 	return count;
 }
 
-/* Tell the peers, and wait until they have gone: 0 or a negative errno. */
+/* Tell all peers, and wait for them together: 0 or a negative errno. */
 static int part_all(const struct options *options)
 {
 	double end = now() + PARTED_S;

@@ -69,6 +69,20 @@ static void move(struct played *device, const char *name)
 	snprintf(device->name, sizeof(device->name), "%s", name);
 }
 
+/* What happens while the devices are drained happens between two questions. */
+static void turn(void)
+{
+	asked++;
+	if (asked == rename_at)
+		move(&played[0], "");
+	if (asked == rename_at + 3 && *played[0].next)
+		move(&played[0], played[0].next);
+	if (asked == remove_at) {
+		move(&played[0], "");
+		played[0].gone = true;
+	}
+}
+
 static void count_sessions(const struct played *device)
 {
 	char folder[64], text[16];
@@ -117,6 +131,8 @@ int open(const char *path, int flags, ...)
 
 	if (device)
 		count_sessions(device);
+	else if (strstr(path, "/stats/sessions"))
+		turn();
 	device = device_of(path, CLASS, "/drain");
 	if (device && flags & O_WRONLY) {
 		begun++;
@@ -141,20 +157,6 @@ int access(const char *path, int mode)
 }
 
 /* ---- calls ---- */
-
-/* What happens while the devices are drained happens between two questions. */
-static void turn(void)
-{
-	asked++;
-	if (asked == rename_at)
-		move(&played[0], "");
-	if (asked == rename_at + 3 && *played[0].next)
-		move(&played[0], played[0].next);
-	if (asked == remove_at) {
-		move(&played[0], "");
-		played[0].gone = true;
-	}
-}
 
 static int list_accounts(const struct played *device, struct tow_account_list *call)
 {
@@ -335,12 +337,30 @@ static void test_names(void)
 			 "removed: nobody uses it\n");
 }
 
+/* All before the first has gone. */
+static void test_peers(void)
+{
+	double first, last;
+
+	begin();
+	ksft_test_result(drain_says("0", 0, "nobody uses these devices"), "peers have gone\n");
+	first = last = played[0].told[0];
+	for (int i = 0; i < DEVICES * PEERS; i++) {
+		double told = played[i / PEERS].told[i % PEERS];
+
+		first = told < first ? told : first;
+		last = told > last ? told : last;
+	}
+	ksft_test_result(first > 0 && last < first + PARTING_S, "peers are told together\n");
+}
+
 int main(void)
 {
 	scratch_make();
 	ksft_print_header();
-	ksft_set_plan(3 + 3);
+	ksft_set_plan(3 + 3 + 2);
 	test_begin();
 	test_names();
+	test_peers();
 	ksft_finished();
 }
