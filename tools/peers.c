@@ -136,7 +136,7 @@ static struct json_object *lines_object(char *text)
 	return lines;
 }
 
-int peer_add_history(const char *class_dir, struct json_object *peer)
+static int add_history(const char *class_dir, struct json_object *peer)
 {
 	char file[sizeof("peers//history") + FOLDER_TEXT], text[SYSFS_TEXT];
 	const char *device = text_of(peer, "device"), *name = text_of(peer, "incarnation");
@@ -153,6 +153,25 @@ int peer_add_history(const char *class_dir, struct json_object *peer)
 		json_object_object_add(peer, "history", lines_object(text));
 	/* It may be gone by now. */
 	return find_folder(class_dir, device, name, folder) ? ret : 0;
+}
+
+int peers_add_histories(const char *class_dir, struct json_object *peers)
+{
+	int ret, first_error = 0;
+	struct json_object *peer;
+	size_t i;
+
+	for (i = 0; i < json_object_array_length(peers); i++) {
+		peer = json_object_array_get_idx(peers, i);
+		ret = add_history(class_dir, peer);
+		if (ret)
+			fprintf(stderr, "towline: %s: what happened with %s: %s\n",
+				text_of(peer, "device"), text_of(peer, "address"),
+				tow_strerror(ret));
+		if (!first_error)
+			first_error = ret;
+	}
+	return first_error;
 }
 
 static struct json_object *peer_here(const char *device, const struct tow_peer_info *info)
@@ -309,21 +328,6 @@ static int act(const struct options *options, struct json_object *answers)
 	return ret;
 }
 
-/* ---- history ---- */
-
-/* The first failure, said once: whoever may not read one may read none. */
-static int add_histories(struct json_object *peers)
-{
-	size_t i;
-	int ret = 0;
-
-	for (i = 0; i < json_object_array_length(peers) && !ret; i++)
-		ret = peer_add_history(SYSFS_CLASS, json_object_array_get_idx(peers, i));
-	if (ret)
-		fprintf(stderr, "towline: what happened with peers: %s\n", tow_strerror(ret));
-	return ret;
-}
-
 /* ---- the command ---- */
 
 static void take_argument(struct options *options, const char *arg, struct argp_state *state)
@@ -382,7 +386,7 @@ int command_peers(int argc, char **argv)
 	};
 	struct options options = { 0 };
 	struct json_object *peers;
-	int ret;
+	int ret, history;
 
 	if (argp_parse(&argp, argc, argv, 0, NULL, &options))
 		return EXIT_FAILURE;
@@ -391,8 +395,7 @@ int command_peers(int argc, char **argv)
 		ret = ask_devices(&options.choice, ask_peers, NULL, peers);
 	else
 		ret = act(&options, peers);
-	if (!ret && options.history)
-		ret = add_histories(peers);
-	return show_answers(&options.choice, ret, peers,
+	history = options.history ? peers_add_histories(SYSFS_CLASS, peers) : 0;
+	return show_answers(&options.choice, ret ? ret : history, peers,
 			    options.action == DISCONNECT ? print_nothing : print_all);
 }

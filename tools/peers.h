@@ -13,9 +13,10 @@ struct json_object *peer_object(const char *class_dir, const char *device,
 				const struct tow_peer_info *info);
 
 /*
- * Add to a peer, as peer_object() made it, the list "history": what happened last, a
- * line each.  0, also if it has none, or a negative errno of towline's.
+ * Add to each of some peers, as peer_object() made them, the list "history": what
+ * happened last, a line each.  0, also for one that has none, or the first failure, a
+ * negative errno of towline's; which ones failed is said, and the others have theirs.
  */
-int peer_add_history(const char *class_dir, struct json_object *peer);
+int peers_add_histories(const char *class_dir, struct json_object *peers);
 
 #endif /* TOW_TOOL_PEERS_H */

@@ -502,8 +502,8 @@ static void test_peer_object(void)
 
 static void test_peer_counts(void)
 {
+	struct json_object *peer, *peers = json_object_new_array();
 	struct tow_peer_info info = a_peer();
-	struct json_object *peer;
 
 	/* Another node's, which was there before: this one's is named by where it was. */
 	make_folder("rxe0/peers");
@@ -525,15 +525,38 @@ static void test_peer_counts(void)
 			 number(peer, "bytes_read") == 17 && number(peer, "rtt_ns") == 1700 &&
 			 !json_object_object_get(peer, "operations"),
 			 "peer: counts are sysfs's, and numbers\n");
-	ksft_test_result(peer_add_history(scratch, peer) == -EPROTONOSUPPORT &&
+	json_object_array_add(peers, peer);
+	ksft_test_result(peers_add_histories(scratch, peers) == -EPROTONOSUPPORT &&
 			 !json_object_object_get(peer, "history"),
 			 "peer: a kernel without histories says so\n");
 	write_file("rxe0/peers/192.0.2.2@7", "history",
 		   "1.000002 epoch=1 ready\n2.000003 epoch=1 broken error=-110\n");
-	ksft_test_result(!peer_add_history(scratch, peer) &&
+	ksft_test_result(!peers_add_histories(scratch, peers) &&
 			 lists(peer, "history", "1.000002 epoch=1 ready,2.000003 epoch=1 broken error=-110"),
 			 "peer: its history, a line for each event\n");
-	json_object_put(peer);
+	json_object_put(peers);
+}
+
+/* One has none that can be read, and another has gone meanwhile. */
+static void test_peer_histories(void)
+{
+	struct json_object *peers = json_object_new_array();
+	struct tow_peer_info info = a_peer();
+
+	for (uint8_t i = 0; i < 3; i++) {
+		info.incarnation[15] = i;
+		json_object_array_add(peers, peer_object(scratch, "rxe0", &info));
+	}
+	make_folder("rxe0/peers/192.0.2.3");
+	write_file("rxe0/peers/192.0.2.3", "incarnation", "ab00cd00000000000000000000000002\n");
+	write_file("rxe0/peers/192.0.2.3", "history", "1.000002 epoch=1 ready\n");
+	scratch_remove("rxe0/peers/192.0.2.2@7/history");
+	ksft_test_result(peers_add_histories(scratch, peers) == -EPROTONOSUPPORT &&
+			 json_object_object_get(json_object_array_get_idx(peers, 2), "history"),
+			 "peer: the others' histories\n");
+	scratch_remove("rxe0/peers/192.0.2.2@7");
+	ksft_test_result(!peers_add_histories(scratch, peers), "peer: who has gone has none\n");
+	json_object_put(peers);
 }
 
 static void test_export_object(void)
@@ -654,7 +677,7 @@ int main(void)
 	make_device("old0");
 
 	ksft_print_header();
-	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 8 + 3 + 4 + 1 + 3 + 4 + 4 + 3 + 3 + 3);
+	ksft_set_plan(8 + 2 + 5 + 2 + 3 + 3 + 8 + 3 + 4 + 1 + 3 + 4 + 4 + 2 + 3 + 3 + 3);
 	test_sizes();
 	test_pool_object();
 	test_pool_errors();
@@ -668,6 +691,7 @@ int main(void)
 	test_words_joined();
 	test_peer_object();
 	test_peer_counts();
+	test_peer_histories();
 	test_export_object();
 	test_perf_places();
 	test_perf_numbers();
