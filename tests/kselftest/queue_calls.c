@@ -165,7 +165,7 @@ TEST(layouts_never_change)
 	EXPECT_EQ(56, offsetof(struct tow_sqe, operand));
 	EXPECT_EQ(8, offsetof(struct tow_cqe, status));
 	EXPECT_EQ(16, sizeof(struct tow_result));
-	EXPECT_EQ(40, sizeof(struct tow_resolve_request));
+	EXPECT_EQ(64, sizeof(struct tow_resolve_request));
 	EXPECT_EQ(24, sizeof(struct tow_queue_resolve));
 	EXPECT_EQ(16, sizeof(struct tow_channel_close));
 	EXPECT_EQ(8, offsetof(struct tow_channel_close, channel));
