@@ -445,6 +445,7 @@ static int __init tow_main_init(void)
 	if (ret)
 		return ret;
 	tow_sysfs_init();
+	tow_label_tenants_init();
 	ret = tow_device_setup();
 	if (ret)
 		goto err_destroy_workqueues;

@@ -51,6 +51,7 @@ struct tow_label *tow_labels_next(struct tow_label *label);
 void tow_label_copy(struct tow_label *label, const struct tow_label *from,
 		    u8 *name);
 bool tow_label_valid(const struct tow_label *label);
+void tow_label_tenants_init(void);
 unsigned int tow_label_tenant(const struct tow_label *label);
 
 #endif /* TOW_LABEL_H */

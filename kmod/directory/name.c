@@ -3,11 +3,13 @@
  * Labels: see label.h.
  */
 #include <linux/jhash.h>
-#include <linux/once.h>
+#include <linux/random.h>
 #include <linux/string.h>
 
 #include "core/core.h"
 #include "label.h"
+
+static u32 tow_tenant_seed __ro_after_init;
 
 static u32 tow_label_hash(const void *data, u32 length, u32 seed)
 {
@@ -156,6 +158,14 @@ bool tow_label_valid(const struct tow_label *label)
 }
 
 /**
+ * tow_label_tenants_init - choose how tow_label_tenant() numbers
+ */
+void __init tow_label_tenants_init(void)
+{
+	tow_tenant_seed = get_random_u32();
+}
+
+/**
  * tow_label_tenant - a number for the job or user of a label
  * @label: the label
  *
@@ -165,9 +175,6 @@ bool tow_label_valid(const struct tow_label *label)
  */
 unsigned int tow_label_tenant(const struct tow_label *label)
 {
-	static u32 seed __read_mostly;
-
-	get_random_once(&seed, sizeof(seed));
-	return jhash(label->job_id, TOW_JOB_ID_BYTES, seed ^ label->uid) %
-	       TOW_TENANTS;
+	return jhash(label->job_id, TOW_JOB_ID_BYTES,
+		     tow_tenant_seed ^ label->uid) % TOW_TENANTS;
 }
