@@ -158,7 +158,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	13
+#define TOW_UAPI_VERSION	14
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -1079,8 +1079,19 @@ enum tow_right {
 	/* fetch-and-add, compare-and-swap; not without WRITE */
 	TOW_RIGHT_ATOMIC	= 1 << 2,
 	/* notifications, and nothing else: a slot.  Not with other rights */
-	TOW_RIGHT_NOTIFY	= 1 << 3
+	TOW_RIGHT_NOTIFY	= 1 << 3,
+	/*
+	 * the bits of TOW_RIGHT_NOTIFY_BY().  (Before version 14 of this header:
+	 * EINVAL)
+	 */
+	TOW_RIGHT_WIDTH		= 3 << 4
 };
+
+/* A slot's width, at most: see "Notification" below. */
+#define TOW_SLOT_WIDTH_MAX	4
+
+/* RESOLVE: NOTIFY a slot by @width queue pairs, 1 to TOW_SLOT_WIDTH_MAX. */
+#define TOW_RIGHT_NOTIFY_BY(width)	(TOW_RIGHT_NOTIFY | ((width) - 1U) << 4)
 
 /**
  * struct tow_export - publish a range of a region
@@ -1091,7 +1102,7 @@ enum tow_right {
  * @bytes: in: the range's size, at least 1; NOTIFY: 8, and @offset is a multiple
  *	of it
  * @handle: out: the export's handle
- * @rights: in: bits of enum tow_right, at least one
+ * @rights: in: bits of enum tow_right but WIDTH, at least one
  * @name_bytes: in: 1 to TOW_EXPORT_NAME_MAX
  * @name: in: the name: any bytes but control characters (0 to 31, and 127)
  */
@@ -1254,11 +1265,11 @@ struct tow_resolve {
  * ETIMEDOUT: nobody exported the name in time, or, with a @timeout_ms of 0, the peer has
  * not answered a minute after reconnect_timeout_ms; EACCES: the export does not have
  * those rights; EBUSY: NOTIFY: somebody else has the slot; EINVAL: rights as they
- * must not be, or a name; ESTALE: the export ended meanwhile, or that life of the
- * peer is over and another node has its address; ECONNRESET: the connection ended
- * meanwhile; ENOSPC: too many requests wait at the peer, or have found something
- * there; ENOKEY: also if the client has no job without a key (see JOIN); EINTR;
- * EDQUOT, ENOMEM; and those of PEER_CONNECT.
+ * must not be, a width that is more than there are queue pairs, or a name; ESTALE: the
+ * export ended meanwhile, or that life of the peer is over and another node has its
+ * address; ECONNRESET: the connection ended meanwhile; ENOSPC: too many requests wait at
+ * the peer, or have found something there; ENOKEY: also if the client has no job without
+ * a key (see JOIN); EINTR; EDQUOT, ENOMEM; and those of PEER_CONNECT.
  */
 #define TOW_IOCTL_RESOLVE	_IO(TOW_IOCTL_TYPE, TOW_CMD_RESOLVE)
 
@@ -1319,7 +1330,8 @@ struct tow_release {
  *	EINVAL		an opcode, flag or channel as it must not be; a field that is
  *			not used and not 0; an atomic whose 8 bytes are not aligned,
  *			at either end; the remote range, or slot, is not the
- *			channel's peer's; the slot was used on another queue pair
+ *			channel's peer's; the slot was used on as many other queue
+ *			pairs as its width is
  *	ERANGE		not within the region, or not within the remote range
  *	EACCES		the remote range was not resolved with that right, or the
  *			region is READONLY and would be written to; what should be
@@ -1337,7 +1349,7 @@ struct tow_release {
  *	EIO		the peer's RDMA device refused it, or ours; the connection ends
  *	ECANCELED	not begun: an entry that it was to wait for has failed, or
  *			the client ended.  WRITE_NOTIFY: its slot is closed, see
- *			"Connections that fail"
+ *			"Connections that fail" and "Notification"
  *	ENODEV		not begun: the RDMA device is gone
  *	ESHUTDOWN	not begun: an administrator drains the device (see "Draining")
  *
@@ -1462,6 +1474,17 @@ struct tow_release {
  * waiting for a consumer.  A slot's notifications travel on one queue pair, that of
  * the channel it was used with first.  After ECONNRESET it is not known whether it
  * was counted.
+ *
+ * A notification vouches for nothing that other queue pairs carry, even if that has
+ * completed: an RDMA device may place it later.  So what is large, and goes by several
+ * queue pairs at once, has a slot with a width: RESOLVE with TOW_RIGHT_NOTIFY_BY(width).
+ * Its notifications travel on as many queue pairs, those of the channels it was used
+ * with first.  The kernel counts those of each, and the slot's number is the least of
+ * these counts.  So a step is one WRITE_NOTIFY by each of these channels, with a part of
+ * the data, or none; the number grows when all of the step is there.  If one of them ends
+ * with an error the slot closes, and later ones end with ECANCELED, as parts of different
+ * steps would be counted together.  What was sent by some of them only when the slot is
+ * given back counts for nobody.  Who waits for the number need not know the width.
  *
  * WAIT completes when a slot of the client is at a number or beyond; at once, if it
  * is there already.  It holds back only what LINK or FENCE say: a WRITE that it is

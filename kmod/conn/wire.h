@@ -260,7 +260,7 @@ struct tow_wire_goodbye {
  * @job_id: the job, checked by the asking kernel; zero: the own job of user
  *	@uid
  * @uid: the user, in the initial user namespace; 0 if @job_id is not zero
- * @rights: bits of enum tow_right that the asker wants
+ * @rights: bits of enum tow_right that the asker wants, a slot's width among them
  * @wait: 1: answer when the name is there; 0: now
  * @name_bytes: 1 to TOW_WIRE_NAME_MAX
  * @reserved: zero

@@ -26,6 +26,7 @@
 #ifndef TOW_DIRECTORY_H
 #define TOW_DIRECTORY_H
 
+#include <linux/bitfield.h>
 #include <linux/list.h>
 #include <linux/llist.h>
 #include <linux/mutex.h>
@@ -184,10 +185,16 @@ static inline u32 tow_wire_grants_count(const struct tow_wire_grants *body,
 	       bytes != struct_size(body, grants, count) ? 0 : count;
 }
 
+/* By how many queue pairs may a slot be notified, with these rights? */
+static inline u32 tow_rights_width(u32 rights)
+{
+	return FIELD_GET(TOW_RIGHT_WIDTH, rights) + 1;
+}
+
 /* Are these rights of a range, or NOTIFY of a slot, but not both? */
 static inline bool tow_rights_valid(u32 rights)
 {
-	if (rights == TOW_RIGHT_NOTIFY)
+	if ((rights & ~TOW_RIGHT_WIDTH) == TOW_RIGHT_NOTIFY)
 		return true;
 	return rights && !(rights & ~(TOW_RIGHT_READ | TOW_RIGHT_WRITE |
 				      TOW_RIGHT_ATOMIC)) &&

@@ -72,7 +72,7 @@ static u32 tow_grant_charge(const struct tow_grant *grant,
 	struct tow_assoc *assoc = grant->assoc;
 	u32 own = assoc->dir.grants_of[tow_label_tenant(&exported->label)];
 
-	if (grant->rights & ~exported->rights)
+	if (grant->rights & ~TOW_RIGHT_WIDTH & ~exported->rights)
 		return TOW_WIRE_FORBIDDEN;
 	if (exported->slot && exported->grant_count)
 		return TOW_WIRE_TAKEN;
@@ -113,7 +113,8 @@ u32 tow_grant_give(struct tow_grant *grant, struct tow_exported *exported)
 	list_add_tail(&grant->of_export, &exported->grants);
 	exported->grant_count++;
 	if (exported->slot)
-		tow_slot_give(exported->slot, assoc->index);
+		tow_slot_give(exported->slot, assoc->index,
+			      tow_rights_width(grant->rights));
 	atomic_inc(&assoc->users);
 	tow_stat_inc(assoc->dev, TOW_STAT_GRANTS);
 	return TOW_WIRE_OK;
@@ -128,7 +129,7 @@ static void tow_grant_released(struct tow_grant *grant)
 	if (exported->slot && assoc->dir.lost)
 		tow_slot_lost(exported->slot);
 	else if (exported->slot)
-		tow_slot_give(exported->slot, 0);
+		tow_slot_give(exported->slot, 0, 1);
 	tow_charge_less(&exported->charge, TOW_RES_GRANTS);
 	xa_erase(&assoc->dir.grants, grant->id);
 	assoc->dir.grant_count--;

@@ -264,7 +264,9 @@ int tow_call_export(struct tow_client *client, void *data,
 	struct tow_export *call = data;
 	int ret;
 
-	if (call->flags || !tow_rights_valid(call->rights))
+	/* Whoever finds a slot says its width. */
+	if (call->flags || !tow_rights_valid(call->rights) ||
+	    tow_rights_width(call->rights) > 1)
 		return -EINVAL;
 	ret = tow_name_check(client, call->name, call->name_bytes);
 	if (!ret)

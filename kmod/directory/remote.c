@@ -131,7 +131,8 @@ void tow_remote_make_valid(struct tow_remote *remote)
 {
 	remote->quiet = false;
 	if (tow_remote_is_slot(remote))
-		remote->notified = remote->segments[0].address;
+		memset16(remote->notified, remote->segments[0].address,
+			 ARRAY_SIZE(remote->notified));
 	WRITE_ONCE(remote->state, TOW_REMOTE_VALID);
 	atomic_set(&remote->inflight, 1);
 	tow_remote_wake(remote, 0);
@@ -452,8 +453,8 @@ static int tow_remote_lost_error(struct tow_assoc *assoc)
  *
  * tow_remote_look() looks whether the peer has answered.
  *
- * Return: 0; -ENOMEM; -ENODEV, -ESTALE, -ECONNRESET: the association is lost: @fresh
- * stays the caller's.
+ * Return: 0; -EINVAL: a slot of more queue pairs than there are; -ENOMEM; -ENODEV,
+ * -ESTALE, -ECONNRESET: the association is lost: @fresh stays the caller's.
  */
 int tow_remote_open(struct tow_assoc *assoc, struct tow_remote *fresh,
 		    struct tow_lookup *lookup, struct tow_remote **result)
@@ -461,6 +462,8 @@ int tow_remote_open(struct tow_assoc *assoc, struct tow_remote *fresh,
 	struct tow_remote *found = NULL;
 	int ret;
 
+	if (tow_rights_width(fresh->rights) > assoc->qps)
+		return -EINVAL;
 	ret = tow_remote_join(fresh, assoc);
 	if (ret)
 		return ret;

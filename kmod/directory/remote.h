@@ -54,16 +54,17 @@ struct tow_segment {
  * @label: its name and job, in tow_assoc_dir.cache if @cached
  * @wait: ASKING: the peer answers when the name is published; else at once
  * @failed: an operation failed: only the end of the queue pairs ends the grant
- * @closed: of a slot: a notification with a number was aborted, so none may be
- *	sent after it; written under the lock of the queue pair, read without it
+ * @closed: of a slot: none may be notified any more: see tow_remote_missed(); read
+ *	and written without a lock
  * @inflight: 1 while VALID, plus 1 for each operation in flight
  * @lookups: struct tow_lookup that are woken when it is not ASKING any more; under
  *	tow_assoc_dir.lock
  * @error: when it is not ASKING: why it is not VALID; 0: it is, or was
- * @via: of a slot: the queue pair that sends its notifications, counted from 1;
- *	0: not chosen yet
- * @notified: of a slot: how many notifications were sent, including those of
- *	its earlier holders; under the lock of the queue pair
+ * @via: of a slot, 8 bits for each of its lanes: the queue pair that sends its
+ *	notifications, counted from 1; 0: not chosen yet
+ * @notified: of a slot, for each of its lanes: how many notifications were sent,
+ *	including those of its earlier holders, as far as an immediate tells; under
+ *	the lock of the queue pair
  * @quiet_node: in tow_directory.quiet
  * @state: written under tow_assoc_dir.lock, read without it; all that follows
  *	is under this lock, but @bytes, @total and @segments do not change once
@@ -101,7 +102,7 @@ struct tow_remote {
 	struct hlist_head	lookups;
 	int			error;
 	atomic_t		via;
-	u64			notified;
+	u16			notified[TOW_SLOT_WIDTH_MAX];
 	struct llist_node	quiet_node;
 
 	enum tow_remote_state	state;
@@ -174,7 +175,21 @@ struct tow_remote_target {
 
 static inline bool tow_remote_is_slot(const struct tow_remote *remote)
 {
-	return remote->rights == TOW_RIGHT_NOTIFY;
+	return remote->rights & TOW_RIGHT_NOTIFY;
+}
+
+/**
+ * tow_remote_missed - a notification of a slot was not sent
+ * @slot: the slot
+ * @numbered: it was on its way, and had a number
+ *
+ * The peer would take the next one for it.  Of a slot with several lanes it would
+ * do so on one lane only, and count what is of different steps together.
+ */
+static inline void tow_remote_missed(struct tow_remote *slot, bool numbered)
+{
+	if (numbered || tow_rights_width(slot->rights) > 1)
+		WRITE_ONCE(slot->closed, true);
 }
 
 /*
@@ -210,7 +225,8 @@ const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
 					     u64 offset);
 int tow_remote_enter(struct tow_remote *remote);
 int tow_remote_check_slot(struct tow_remote *remote, unsigned int link);
-u32 tow_remote_notify(struct tow_remote *remote);
+u16 *tow_remote_lane(struct tow_remote *remote, unsigned int link);
+u32 tow_remote_notify(struct tow_remote *remote, unsigned int link);
 void tow_remote_leave(struct tow_remote *remote, int count, int status);
 
 /*

@@ -79,11 +79,17 @@ static void tow_req_complete(struct tow_req *entry, int status)
 	tow_req_give_back(entry);
 }
 
-/* Put the slot that is notified, and the slot that is waited for. */
-static void tow_req_put_slots(const struct tow_req *entry)
+/*
+ * Put the slot that is notified, and the slot that is waited for.  @status: how the
+ * entry ends.
+ */
+static void tow_req_put_slots(const struct tow_req *entry, int status)
 {
-	if (entry->op.slot)
+	if (entry->op.slot) {
+		if (status)
+			tow_remote_missed(entry->op.slot, false);
 		tow_remote_put(entry->op.slot);
+	}
 	if (entry->wait.slot)
 		tow_slot_put(entry->wait.slot);
 }
@@ -103,7 +109,7 @@ static void tow_timeout_disarm(struct tow_req *entry)
 }
 
 /* Put an entry's references, but that to the queue. */
-static void tow_req_put_refs(struct tow_req *entry)
+static void tow_req_put_refs(struct tow_req *entry, int status)
 {
 	if (unlikely(entry->op.claim))
 		tow_timeout_disarm(entry);
@@ -111,7 +117,7 @@ static void tow_req_put_refs(struct tow_req *entry)
 		tow_region_put(entry->op.region);
 	if (entry->op.remote)
 		tow_remote_put(entry->op.remote);
-	tow_req_put_slots(entry);
+	tow_req_put_slots(entry, status);
 }
 
 static struct tow_req *tow_req_of(struct tow_op *op)
@@ -129,7 +135,7 @@ static void tow_reqs_put_refs(struct tow_op *ops)
 		next = op->next;
 		if (unlikely(op->claim))
 			tow_timeout_disarm(tow_req_of(op));
-		tow_req_put_slots(tow_req_of(op));
+		tow_req_put_slots(tow_req_of(op), op->status);
 		regions++;
 		remotes++;
 		if (op->region && (!next || next->region != op->region))
@@ -162,12 +168,13 @@ static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 	while (rest) {
 		struct tow_req *entry = container_of(rest, struct tow_req,
 						     step);
+		int status = entry->error ?: -ECANCELED;
 
 		rest = rest->next;
-		tow_req_put_refs(entry);
+		tow_req_put_refs(entry, status);
 		spin_lock(&queue->lock);
 		tow_order_abort(&queue->order);
-		tow_req_complete(entry, entry->error ?: -ECANCELED);
+		tow_req_complete(entry, status);
 		tow_queue_frees(queue);
 		last = !queue->busy;
 		spin_unlock(&queue->lock);

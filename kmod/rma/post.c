@@ -115,9 +115,9 @@ void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
 		op->status = error;
 	op->cursor = op->bytes;
 	op->to_tell = false;
-	/* The peer would take the next notification for this one. */
-	if (op->told)
-		WRITE_ONCE(op->slot->closed, true);
+	/* Under the same hold of the lock the next one may be posted. */
+	if (op->slot)
+		tow_remote_missed(op->slot, op->told);
 	tow_op_try_complete(op, ended);
 }
 
@@ -167,12 +167,14 @@ static enum ib_wr_opcode tow_op_wr(const struct tow_op *op)
 }
 
 /* Caller holds link->lock. */
-static void tow_work_notify(struct tow_work *work, const struct tow_op *op)
+static void tow_work_notify(struct tow_work *work, const struct tow_link *link,
+			    const struct tow_op *op)
 {
 	struct ib_send_wr *wr = &work->rdma.wr;
 
 	wr->opcode = IB_WR_RDMA_WRITE_WITH_IMM;
-	wr->ex.imm_data = cpu_to_be32(tow_remote_notify(op->slot));
+	wr->ex.imm_data = cpu_to_be32(tow_remote_notify(op->slot,
+							  link->index));
 	wr->num_sge = work->sge.length ? 1 : 0;
 }
 
@@ -198,7 +200,7 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 		work->rdma.remote_addr = piece->target.address;
 		work->rdma.rkey = piece->target.key;
 		if (piece->tells)
-			tow_work_notify(work, op);
+			tow_work_notify(work, link, op);
 		return;
 	}
 	work->atomic.remote_addr = piece->target.address;

@@ -71,12 +71,13 @@ static void tow_receive_count(struct tow_session *session)
 static void tow_receive_notification(struct tow_link *link, u32 imm)
 {
 	struct tow_device *dev = link->session->dev;
-	bool counted = tow_slot_notify(dev, link->assoc->index, imm);
+	bool counted = tow_slot_notify(dev, link->assoc->index, link->index, imm);
 
 	tow_stat_inc(dev, counted ? TOW_STAT_NOTIFICATIONS :
 		     TOW_STAT_NOTIFICATIONS_IGNORED);
-	/* Received twice, sent once: Documentation/design/rings.md. */
-	if (!counted && link->last_imm == imm)
+	/* Received twice, sent once: Documentation/design/rings.md.  On RoCE only. */
+	if (!counted && link->last_imm == imm &&
+	    rdma_protocol_roce(dev->ibdev, dev->port))
 		return;
 	link->last_imm = imm;
 	WRITE_ONCE(link->arrived, link->arrived + 1);

@@ -60,7 +60,7 @@ static void tow_replay_note(struct tow_link *link, struct tow_post *post,
 	if (post->tells && !known) {
 		/* The next notification gets this number. */
 		link->notified--;
-		op->slot->notified--;
+		--*tow_remote_lane(op->slot, link->index);
 		op->told = true;
 	}
 	if (op->status)
@@ -123,8 +123,8 @@ static bool tow_replay_decide(struct tow_op *op, struct tow_op_list *ended)
 	/* An operation in its flow ends, or is posted, when its turn comes. */
 	if (in_flow)
 		return false;
-	if (op->told && op->status)
-		WRITE_ONCE(op->slot->closed, true);
+	if (op->slot && op->status)
+		tow_remote_missed(op->slot, op->told);
 	tow_op_try_complete(op, ended);
 	return false;
 }

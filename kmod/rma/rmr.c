@@ -43,27 +43,57 @@ const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
 /**
  * tow_remote_check_slot - may a queue pair notify a slot?
  * @remote: the slot; was VALID once
- * @link: index of a data queue pair of the association; the first one that is
- *	asked for becomes the slot's
+ * @link: index of a data queue pair of the association; the first ones that are
+ *	asked for become the slot's, one for each of its lanes
  *
- * Return: 0; -EINVAL: another queue pair is the slot's.
+ * Return: 0; -EINVAL: other queue pairs are the slot's.
  */
 int tow_remote_check_slot(struct tow_remote *remote, unsigned int link)
 {
-	int via = atomic_cmpxchg(&remote->via, 0, link + 1);
+	unsigned int lane, width = tow_rights_width(remote->rights);
+	int via = atomic_read(&remote->via);
 
-	return !via || via == link + 1 ? 0 : -EINVAL;
+	do {
+		for (lane = 0; (u8)(via >> 8 * lane); lane++) {
+			if ((u8)(via >> 8 * lane) == link + 1)
+				return 0;
+			if (lane + 1 == width)
+				return -EINVAL;
+		}
+	} while (!atomic_try_cmpxchg(&remote->via, &via,
+				     via | (link + 1) << 8 * lane));
+	return 0;
+}
+
+/**
+ * tow_remote_lane - the number of a slot's last notification by a queue pair
+ * @remote: the slot
+ * @link: index of the queue pair, which tow_remote_check_slot() has allowed;
+ *	caller holds the lock of its link
+ *
+ * Return: where it is: one of tow_remote.notified.
+ */
+u16 *tow_remote_lane(struct tow_remote *remote, unsigned int link)
+{
+	u32 via = atomic_read(&remote->via);
+	u16 *notified = remote->notified;
+
+	for (; (u8)via != link + 1; via >>= 8)
+		notified++;
+	return notified;
 }
 
 /**
  * tow_remote_notify - number the next notification of a slot
- * @remote: the slot; caller holds the lock of the link that notifies it
+ * @remote: as for tow_remote_lane()
+ * @link: likewise
  *
  * Return: the notification's immediate.
  */
-u32 tow_remote_notify(struct tow_remote *remote)
+u32 tow_remote_notify(struct tow_remote *remote, unsigned int link)
 {
-	return tow_imm(remote->segments[0].key, ++remote->notified);
+	return tow_imm(remote->segments[0].key,
+		       ++*tow_remote_lane(remote, link));
 }
 
 /**

@@ -2,6 +2,10 @@
 /*
  * Slots: see slot.h.
  *
+ * A slot of a width of more than 1 is notified by several queue pairs of its
+ * holder, its lanes: each carries a part of the data, and proves only what it
+ * carries.  So each is counted alone, and the slot's number is the least of them.
+ *
  * Notifications are counted in a softirq, which finds a slot by RCU and takes
  * only its lock.  The word in the region's memory is written under that lock,
  * so nobody writes it after tow_slot_end().  A wait is taken off the lists
@@ -146,11 +150,19 @@ u64 tow_slot_count(struct tow_slot *slot)
  * tow_slot_give - set the peer whose notifications count
  * @slot: the slot
  * @holder: tow_assoc.index of the peer; 0: no peer
+ * @width: by how many of its queue pairs it notifies
+ *
+ * What the peer before has sent on some of its lanes only counts for nobody.
  */
-void tow_slot_give(struct tow_slot *slot, u64 holder)
+void tow_slot_give(struct tow_slot *slot, u64 holder, u32 width)
 {
+	unsigned int i;
+
 	spin_lock_bh(&slot->lock);
 	slot->holder = holder;
+	slot->width = width;
+	for (i = 0; i < width; i++)
+		slot->lanes[i] = (struct tow_lane){ .count = slot->count };
 	spin_unlock_bh(&slot->lock);
 }
 
@@ -187,7 +199,7 @@ static void tow_slot_end_waits(struct tow_slot *slot, int status)
  */
 void tow_slot_lost(struct tow_slot *slot)
 {
-	tow_slot_give(slot, 0);
+	tow_slot_give(slot, 0, 1);
 	tow_slot_end_waits(slot, -ECONNRESET);
 }
 
@@ -220,39 +232,62 @@ void tow_slot_end(struct tow_slot *slot, struct tow_device *dev)
 }
 
 /*
- * Caller holds slot->lock.  Count up to a notification, and end a batch of
- * waits: not more, as this is a softirq.  Return: whether the notification was
- * counted.
+ * Caller holds slot->lock.  Count a notification on the lane of its queue pair,
+ * which is the next one if the queue pair has none.  Return: false: it is not
+ * ahead, or all lanes are others'.
  */
-static bool tow_slot_advance(struct tow_slot *slot, u64 holder, u32 imm)
+static bool tow_lane_advance(struct tow_slot *slot, u32 via, u32 imm)
 {
-	u32 ahead = tow_imm_ahead(imm, slot->count);
+	struct tow_lane *lane = slot->lanes, *end = lane + slot->width;
+	u32 ahead;
 
-	if (slot->holder != holder || !slot->word || !ahead)
+	while (lane != end && lane->via && lane->via != via)
+		lane++;
+	if (lane == end)
 		return false;
-	slot->count += ahead;
+	ahead = tow_imm_ahead(imm, lane->count);
+	lane->count += ahead;
+	if (ahead)
+		lane->via = via;
+	return ahead;
+}
+
+/*
+ * Caller holds slot->lock.  Store the least of the lanes' counts, and end a batch
+ * of waits: not more, as this is a softirq.
+ */
+static void tow_slot_advance(struct tow_slot *slot)
+{
+	u64 count = slot->lanes[0].count;
+	unsigned int i;
+
+	for (i = 1; i < slot->width; i++)
+		count = min(count, slot->lanes[i].count);
+	if (count == slot->count)
+		return;
+	slot->count = count;
 	/* Pairs with tow_slot_value() of the library: the data is seen, too. */
-	smp_store_release(slot->word, slot->count);
+	smp_store_release(slot->word, count);
 	if (!tow_slot_end_due(slot))
-		return true;
+		return;
 	/* While there is a word the export has a reference. */
 	tow_slot_get(slot);
 	if (!queue_work(tow_wq, &slot->work))
 		tow_slot_put(slot);
-	return true;
 }
 
 /**
  * tow_slot_notify - count a notification that has arrived
  * @dev: the device
  * @holder: tow_assoc.index of the peer that has sent it
+ * @link: index of the queue pair that it has come by
  * @imm: its immediate
  *
  * In a softirq, or with bottom halves off.
  *
  * Return: whether it was counted.
  */
-bool tow_slot_notify(struct tow_device *dev, u64 holder, u32 imm)
+bool tow_slot_notify(struct tow_device *dev, u64 holder, unsigned int link, u32 imm)
 {
 	struct tow_slot *slot;
 	bool counted = false;
@@ -261,7 +296,10 @@ bool tow_slot_notify(struct tow_device *dev, u64 holder, u32 imm)
 	slot = xa_load(&dev->notify->slots, tow_imm_slot(imm));
 	if (slot) {
 		spin_lock(&slot->lock);
-		counted = tow_slot_advance(slot, holder, imm);
+		counted = slot->holder == holder && slot->word &&
+			  tow_lane_advance(slot, link + 1, imm);
+		if (counted)
+			tow_slot_advance(slot);
 		spin_unlock(&slot->lock);
 	}
 	rcu_read_unlock();

@@ -13,7 +13,19 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+#include "uapi/towline.h"
+
 struct tow_device;
+
+/**
+ * struct tow_lane - what has come for a slot by one queue pair
+ * @via: index of the queue pair, counted from 1; 0: nothing has
+ * @count: notifications
+ */
+struct tow_lane {
+	u32	via;
+	u64	count;
+};
 
 /**
  * struct tow_slot - a slot
@@ -22,7 +34,9 @@ struct tow_device;
  * @number: what peers call the slot
  * @lock: protects the fields up to @all; taken in softirqs
  * @word: where programs read @count; NULL: the export has ended
- * @count: notifications that have arrived
+ * @count: notifications that have arrived: the least of all lanes' counts
+ * @lanes: of the holder, in the order in which they were used first
+ * @width: how many @lanes
  * @holder: tow_assoc.index of the peer whose notifications count; 0: none
  * @ended: 0; a negative errno: no wait begins any more
  * @waits: struct tow_slot_wait by number
@@ -37,6 +51,8 @@ struct tow_slot {
 	spinlock_t		lock;
 	u64			*word;
 	u64			count;
+	struct tow_lane		lanes[TOW_SLOT_WIDTH_MAX];
+	u32			width;
 	u64			holder;
 	int			ended;
 	struct rb_root_cached	waits;
@@ -70,11 +86,11 @@ int tow_slot_new(struct tow_device *dev, u64 *word, struct tow_slot **result);
 void tow_slot_get(struct tow_slot *slot);
 void tow_slot_put(struct tow_slot *slot);
 u64 tow_slot_count(struct tow_slot *slot);
-void tow_slot_give(struct tow_slot *slot, u64 holder);
+void tow_slot_give(struct tow_slot *slot, u64 holder, u32 width);
 void tow_slot_lost(struct tow_slot *slot);
 void tow_slot_close(struct tow_slot *slot);
 void tow_slot_end(struct tow_slot *slot, struct tow_device *dev);
-bool tow_slot_notify(struct tow_device *dev, u64 holder, u32 imm);
+bool tow_slot_notify(struct tow_device *dev, u64 holder, unsigned int link, u32 imm);
 int tow_slot_wait(struct tow_slot *slot, struct tow_slot_wait *wait);
 void tow_slot_wait_no_more(struct tow_slot_wait *wait, int status);
 
