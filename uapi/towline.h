@@ -1358,10 +1358,9 @@ struct tow_release {
  * follows it.  Completions come in no order that is promised; what must follow
  * something else says so by LINK or FENCE.
  *
- * A read or write of stripe_bytes (sysfs, 4 MiB) or more may travel on several queue
- * pairs of the peer at once.  Then of two such writes, one after the other, to places
- * of one remote range that do not overlap, the later may take effect first.  All
- * else is as before.
+ * An entry travels on the queue pair of its channel, however large it is.  Who wants
+ * several of the peer's at once submits an entry, with a part, on a channel of each; that
+ * is in no order, and "Notification" says how all of it is told of.
  *
  * A write may take effect more than once until it completes, so its target is not
  * used for anything else before; and in any order within, so no byte of it

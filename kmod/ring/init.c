@@ -37,7 +37,6 @@ int tow_queues_init(struct tow_device *dev)
 	INIT_LIST_HEAD(&queues->list);
 	INIT_LIST_HEAD(&queues->pollers);
 	queues->inflight_bytes = TOW_INFLIGHT_BYTES;
-	queues->stripe_bytes = TOW_STRIPE_BYTES;
 	queues->op_stall_ms = TOW_OP_STALL_MS;
 	dev->queues = queues;
 	return 0;

@@ -284,7 +284,6 @@ struct tow_queue {
  * @stopped: the device is going: nothing is added
  * @inflight_bytes: bytes that may be on their way on one queue pair; a file in
  *	sysfs, read with READ_ONCE()
- * @stripe_bytes: operations of so many bytes are striped; 0: none is; likewise
  * @op_stall_ms: a session ends when nothing completes on one of its queue pairs
  *	for so many milliseconds; 0: it does not; likewise
  */
@@ -295,7 +294,6 @@ struct tow_queues {
 	struct list_head	pollers;
 	bool			stopped;
 	u32			inflight_bytes;
-	u32			stripe_bytes;
 	u32			op_stall_ms;
 };
 

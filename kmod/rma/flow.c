@@ -5,15 +5,14 @@
  *
  * While a flow has operations it is in one of its link's two lists.
  * tow_link.flows has the flows with something to post; the first one has its
- * turn.  tow_link.starved has the flows that can post nothing for now: there is
- * no credit for a notification, or parts of a striped operation are in flight.
- * When that may have changed all of them take turns again.  tow_flow.via is the
+ * turn.  tow_link.starved has the flows that can post nothing for now, as there is
+ * no credit for a notification.  When there is all of them take turns again.  tow_flow.via is the
  * link, whose lock protects the flow meanwhile; a flow without operations may
  * join another link.
  *
  * Ended operations are handed back without locks: their ranges are left, the
  * peer's statistics are counted, and tow_flow.done is called.  This file does
- * not know how an operation is posted, or that it is striped.
+ * not know how an operation is posted.
  */
 #include "core/core.h"
 #include "internal.h"
@@ -118,7 +117,7 @@ static void tow_op_leave_slot(struct tow_op *op)
 
 /**
  * tow_flow_end - hand ended operations back to a flow's user
- * @flow: the flow; not of parts
+ * @flow: the flow
  * @ops: the operations, linked; the user's again afterwards
  *
  * Caller holds no link's lock.
@@ -164,24 +163,16 @@ static struct tow_op *tow_ops_take(struct tow_op_list *list)
 
 /**
  * tow_ops_end - hand ended operations back to their users
- * @ended: ended operations, and parts that are to begin or have ended; empty
- *	afterwards
+ * @ended: ended operations; empty afterwards
  *
- * Caller holds no link's lock: tow_flow.done may begin another operation.  An
- * operation that ends with a part is added to @ended and handed back here, not
- * within tow_flow.part().
+ * Caller holds no link's lock: tow_flow.done may begin another operation.
  */
 void tow_ops_end(struct tow_op_list *ended)
 {
 	struct tow_op *op;
 
-	while ((op = ended->first)) {
-		if (op->flow->done) {
-			op = tow_ops_take(ended);
-			tow_flow_end(op->flow, op);
-		} else {
-			tow_op_list_drop(ended);
-			op->flow->part(op, ended);
-		}
+	while (ended->first) {
+		op = tow_ops_take(ended);
+		tow_flow_end(op->flow, op);
 	}
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of rma/ share: flows and their turns, posted work requests,
- * striping.
+ * What the files of rma/ share: flows and their turns, posted work requests.
  */
 #ifndef TOW_RMA_INTERNAL_H
 #define TOW_RMA_INTERNAL_H
@@ -13,7 +12,6 @@
 #include "link.h"
 #include "ops.h"
 
-struct tow_stripes;
 struct tow_assoc;
 
 /* Bytes that a flow may post before the next flow has its turn. */
@@ -45,39 +43,6 @@ struct tow_post {
 	bool		tells;
 	int		status;
 	bool		stalled;
-};
-
-/* Queue pairs that a striped operation uses, at most. */
-#define TOW_STRIPE_QPS		8
-
-/**
- * struct tow_stripe - an operation that is striped
- * @whole: the operation
- * @link: the link of @whole, whose lock protects all other fields but @cursor
- *	and @parts
- * @number: its bit in tow_flow.striped
- * @launched: the parts were sent out
- * @left: parts that have not ended
- * @count: queue pairs in use, that of @link included
- * @share: work requests that each queue pair may have in flight
- * @chunk: bytes that are taken from @cursor at once
- * @cursor: bytes of @whole that were taken; atomic
- * @parts: an operation for each other queue pair, under the lock of the link
- *	that posts it
- *
- * An element of struct tow_stripes, which the flow owns.
- */
-struct tow_stripe {
-	struct tow_op		*whole;
-	struct tow_link		*link;
-	unsigned int		number;
-	bool			launched;
-	u32			left;
-	u32			count;
-	u32			share;
-	u32			chunk;
-	atomic64_t		cursor;
-	struct tow_op		parts[TOW_STRIPE_QPS - 1];
 };
 
 /* Remove the first operation; the list is not empty. */
@@ -195,20 +160,9 @@ void tow_ops_unpark(struct tow_assoc *assoc);
 
 /* post.c */
 void tow_op_begin_again(struct tow_op *op);
-bool tow_op_returns(struct tow_op *op);
 void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended);
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
 void tow_link_stalled(struct tow_link *link);
-
-/* stripe.c */
-struct tow_stripes *
-tow_stripes_new(struct tow_peer *peer, unsigned int index,
-		void (*part)(struct tow_op *part, struct tow_op_list *ended));
-void tow_stripes_stop(struct tow_stripes *stripes, int error);
-u32 tow_stripe_step(struct tow_link *link, struct tow_op *op, u32 most,
-		    struct tow_op_list *ended);
-bool tow_stripe_abort(struct tow_op *op);
-void tow_stripe_end(struct tow_op *op);
 
 /**
  * tow_op_try_complete - end an operation of which nothing is left
@@ -220,10 +174,7 @@ static inline void tow_op_try_complete(struct tow_op *op, struct tow_op_list *en
 {
 	if (op->pieces || op->cursor != op->bytes || op->to_tell)
 		return;
-	if (op->stripe)
-		tow_stripe_end(op);
-	if (likely(!op->again) || !tow_op_returns(op))
-		tow_op_list_add(ended, op, op);
+	tow_op_list_add(ended, op, op);
 }
 
 #endif /* TOW_RMA_INTERNAL_H */

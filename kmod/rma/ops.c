@@ -10,9 +10,8 @@
  * queue pair's depth, so a flow that comes late waits for no more than that.  A
  * large operation is cut where memory is not contiguous on either side, and
  * into pieces that leave other flows their turns; neighbouring operations
- * become one work request.  A very large operation uses several queue pairs
- * (stripe.c).  Work requests are posted in chains.  Only the last one of a
- * chain is signaled: its completion stands for all before it.
+ * become one work request.  Work requests are posted in chains.  Only the last one
+ * of a chain is signaled: its completion stands for all before it.
  *
  * The end of an operation
  *
@@ -40,65 +39,6 @@
 #include "memory/memory.h"
 #include "remote.h"
 
-/* ---- parts ---------------------------------------------------------------- */
-
-/* Caller holds no link's lock.  Count a part's end; its whole may end, too. */
-static void tow_part_end(struct tow_op *part, struct tow_op_list *ended)
-{
-	struct tow_stripe *stripe = part->stripe;
-	struct tow_op *whole = stripe->whole;
-	struct tow_link *link = stripe->link;
-
-	/* The whole and its stripe exist until this part is counted. */
-	spin_lock_bh(&link->lock);
-	stripe->left--;
-	whole->pieces--;
-	whole->tried = max(whole->tried, part->tried);
-	if (part->again) {
-		whole->again = true;
-		atomic64_set(&stripe->cursor, whole->bytes);
-	}
-	if (part->status) {
-		whole->lost |= part->lost;
-		if (!whole->status)
-			whole->status = part->status;
-		atomic64_set(&stripe->cursor, whole->bytes);
-	}
-	/* Operations that waited for the lost part must not be posted. */
-	if (part->lost)
-		link->open = false;
-	tow_flows_unpark(link);
-	tow_op_try_complete(whole, ended);
-	tow_link_push(link, ended);
-	spin_unlock_bh(&link->lock);
-}
-
-/* Caller holds no link's lock.  Return: false: the part cannot begin. */
-static bool tow_part_join(struct tow_op *part, struct tow_op_list *ended)
-{
-	struct tow_assoc *assoc = part->stripe->link->assoc;
-	struct tow_flow *flow = part->flow;
-	struct tow_link *link = &assoc->data[flow->index % assoc->qps];
-	bool joined;
-
-	spin_lock_bh(&link->lock);
-	joined = !link->over && tow_flow_join(flow, link);
-	if (joined) {
-		tow_op_list_add(&flow->ops, part, part);
-		tow_link_push(link, ended);
-	}
-	spin_unlock_bh(&link->lock);
-	return joined;
-}
-
-/* tow_flow.part: a part begins, or has ended.  The part is in no list. */
-static void tow_part_go(struct tow_op *part, struct tow_op_list *ended)
-{
-	/* A part that cannot begin leaves its bytes to the other parts. */
-	if (part->cursor == part->bytes || !tow_part_join(part, ended))
-		tow_part_end(part, ended);
-}
-
 /* ---- flows, plugs --------------------------------------------------------- */
 
 /**
@@ -116,9 +56,7 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 	flow->peer = peer;
 	flow->index = index;
 	flow->done = done;
-	flow->quantum = TOW_OPS_QUANTUM;
 	tow_op_list_init(&flow->ops);
-	flow->stripes = tow_stripes_new(peer, index, tow_part_go);
 }
 
 /**
@@ -128,7 +66,6 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 void tow_flow_cleanup(struct tow_flow *flow)
 {
 	WARN_ON_ONCE(flow->ops.first);
-	kfree(flow->stripes);
 	tow_peer_put(flow->peer);
 }
 
@@ -140,14 +77,13 @@ void tow_flow_cleanup(struct tow_flow *flow)
  * An operation that waits ends when its turn comes: something is in flight on
  * the queue pair, or the operation would not wait.  Operations that wait for
  * credit or for another session have no turn: tow_credit_wake() has these
- * looked at.  Parts of striped operations end like others.
+ * looked at.
  */
 void tow_ops_stop(struct tow_flow *flow, int error)
 {
 	struct tow_assoc *assoc;
 
 	WRITE_ONCE(flow->stopped, error);
-	tow_stripes_stop(flow->stripes, error);
 	assoc = tow_peer_assoc(flow->peer);
 	if (!assoc)
 		return;

@@ -22,12 +22,7 @@ struct tow_link;
 struct tow_peer;
 struct tow_region;
 struct tow_session;
-struct tow_stripe;
-struct tow_stripes;
 struct tow_assoc;
-
-/* Default of stripe_bytes: operations of so many bytes or more are striped. */
-#define TOW_STRIPE_BYTES	SZ_4M
 
 /*
  * Default and maximum of op_stall_ms: a session ends when nothing completes on
@@ -76,19 +71,15 @@ enum tow_claim {
  * @replayed: it was posted from its beginning once more
  * @moved: since it began, or began once more, a work request of it has
  *	completed that filled whole packets
- * @pieces: work requests in flight; of a striped operation, also its parts that
- *	have not ended
+ * @pieces: work requests in flight
  * @status: the first error, a negative errno; 0: none
  * @lost: a work request did not succeed, and will not be posted again
- * @again: a work request did not complete, and the whole operation is to be
- *	posted once more: replay.c
+ * @again: replay.c: a work request did not complete, and the whole operation is to
+ *	be posted once more
  * @tried: how often one of its work requests failed by itself, up to
  *	TOW_OP_TRIES
  * @told: its notification had a number, which was taken back
  * @mark: number of its last work request that broke, during a replay
- * @stripe: of a striped operation, or of a part; else NULL
- * @taken: striped: bytes up to which @cursor may go; more are to be taken from
- *	the stripe first
  *
  * The caller sets the fields before @next.  tow_ops_begin() sets the others,
  * which are under the lock of the operation's link.
@@ -118,8 +109,6 @@ struct tow_op {
 	u8			tried;
 	bool			told;
 	u32			mark;
-	struct tow_stripe	*stripe;
-	u64			taken;
 };
 
 /**
@@ -134,24 +123,16 @@ struct tow_op_list {
 
 /**
  * struct tow_flow - the operations of one user on one queue pair
- * @peer: the peer, with a reference; a flow of parts relies on the striped
- *	flow's
+ * @peer: the peer, with a reference
  * @index: which of the peer's data queue pairs
  * @done: called with operations that have ended, linked by @next, which are the
- *	caller's again; in process context, with no link's lock.  NULL: the
- *	operations are parts of striped ones
- * @quantum: bytes that are added to @credit for each turn
- * @stripes: owned by the flow; NULL: nothing of it is striped
+ *	caller's again; in process context, with no link's lock
  *
  * @next: in tow_link.flows or .starved while @ops is not empty; it and the
- *	fields up to @last are under the lock of @via
+ *	fields up to @credit are under the lock of @via
  * @via: the link where @ops wait; NULL: none.  Changed only while @ops is empty
  * @ops: operations that are not wholly posted, in order
  * @credit: bytes that the flow may post in this turn
- * @last: number of the last work request that is not of a striped operation, or
- *	that number plus 1
- * @striped: bit mask of @stripes in use, which later operations may have to
- *	wait for; never 0 in a flow of parts.  Atomic
  * @stopped: 0; a negative errno: nothing more is posted.  Read without a lock
  *
  * @told: the events of the peer that the program knows; under tow_peers.lock
@@ -160,28 +141,19 @@ struct tow_op_list {
  *	under tow_queue.submit
  * @ended: those of @taken that have ended, wrapping around; under
  *	tow_queue.lock
- *
- * @part: of a flow of parts: called like @done, with each part that is to begin
- *	or has ended, and with the list for operations that end with it
  */
 struct tow_flow {
 	struct tow_peer		*peer;
 	unsigned int		index;
 	void			(*done)(struct tow_op *ops);
-	s64			quantum;
-	struct tow_stripes	*stripes;
 	struct tow_flow		*next;
 	struct tow_link		*via;
 	struct tow_op_list	ops;
 	s64			credit;
-	u32			last;
-	unsigned long		striped;
 	int			stopped;
 	struct tow_peer_events	told;
 	u32			taken;
 	u32			ended;
-	void			(*part)(struct tow_op *part,
-					struct tow_op_list *ended);
 };
 
 /**
@@ -291,7 +263,6 @@ static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	op->again = false;
 	op->tried = 0;
 	op->told = false;
-	op->stripe = NULL;
 	op->status = 0;
 	if (!tow_plug_has_such(plug, op)) {
 		tow_ops_begin_first(op, plug);

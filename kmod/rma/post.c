@@ -68,35 +68,11 @@ void tow_op_begin_again(struct tow_op *op)
 	op->again = false;
 	op->replayed = true;
 	op->moved = false;
-	op->stripe = NULL;
 	op->cursor = 0;
 	op->pieces = 0;
 	op->to_tell = op->slot;
 	tow_stat_inc(op->flow->peer->dev, TOW_STAT_REPLAYED);
 	atomic64_inc(&op->flow->peer->replayed);
-}
-
-/**
- * tow_op_returns - return a striped operation to its flow, if it may be
- * @op: the operation, or a part; caller holds its link's lock, @again is set,
- *	and nothing of it is on its way
- *
- * Return: true: it waits for its turn; false: it ends.
- */
-bool tow_op_returns(struct tow_op *op)
-{
-	struct tow_link *link;
-
-	if (op->status || !op->flow->done)
-		return false;
-	link = op->stripe->link;
-	if (link->over) {
-		op->status = -ECONNRESET;
-		return false;
-	}
-	tow_op_begin_again(op);
-	tow_flow_return(link, op, op);
-	return true;
 }
 
 /**
@@ -109,8 +85,6 @@ bool tow_op_returns(struct tow_op *op)
 void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
 {
 	tow_op_leave(op->flow);
-	if (op->stripe && !tow_stripe_abort(op))
-		error = 0;
 	if (!op->status)
 		op->status = error;
 	op->cursor = op->bytes;
@@ -271,17 +245,6 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	return true;
 }
 
-/*
- * Caller holds link->lock.  Does the operation's next work request notify its
- * slot?  The last write does; in a striped operation, a work request without
- * data that follows.
- */
-static bool tow_piece_signaled(const struct tow_op *op, const struct tow_piece *piece)
-{
-	return op->to_tell && op->cursor + piece->bytes == op->bytes &&
-	       !(piece->bytes && op->stripe);
-}
-
 /* Caller holds link->lock.  Find memory for the next work request. */
 static void tow_piece_find(struct tow_op *op, u32 most,
 			   struct tow_piece *piece)
@@ -296,13 +259,9 @@ static void tow_piece_find(struct tow_op *op, u32 most,
 	piece->bytes = min3(left, here, piece->target.bytes);
 }
 
-/*
- * Caller holds link->lock.  Post something of @flow, which has its turn.
- * Operations of more than @plain bytes are striped.
- */
+/* Caller holds link->lock.  Post something of @flow, which has its turn. */
 static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
-			       u32 most, u64 plain, u32 *count,
-			       struct tow_op_list *ended)
+			       u32 most, u32 *count, struct tow_op_list *ended)
 {
 	struct tow_op *op = flow->ops.first;
 	int error = tow_op_refused(op);
@@ -312,22 +271,12 @@ static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 		tow_op_abort(op, error, ended);
 		return;
 	}
-	/* Most operations are small, and do not follow striped ones. */
-	if (unlikely(READ_ONCE(flow->striped) || op->bytes > plain)) {
-		most = tow_stripe_step(link, op, most, ended);
-		if (!most) {
-			/* Nothing is left to post, or nothing for now. */
-			tow_op_try_complete(op, ended);
-			return;
-		}
-	} else {
-		flow->last = link->posted;
-	}
 	if (op->cursor < op->bytes)
 		tow_piece_find(op, most, &piece);
 	else
 		memset(&piece, 0, sizeof(piece));
-	piece.tells = tow_piece_signaled(op, &piece);
+	/* The last write notifies the operation's slot. */
+	piece.tells = op->to_tell && op->cursor + piece.bytes == op->bytes;
 	if (piece.tells && !tow_credit_take(link->session)) {
 		/* The flow takes no turns before the peer returns credit. */
 		tow_flow_park(link);
@@ -360,8 +309,6 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 	struct tow_device *dev = link->assoc->dev;
 	u32 limit = READ_ONCE(dev->queues->inflight_bytes);
 	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
-	/* 0, which means never, becomes more than any operation has. */
-	u64 plain = (u64)READ_ONCE(dev->queues->stripe_bytes) - 1;
 	struct tow_flow *flow;
 	u32 count = 0;
 	/* The tow_link.inflight that ends a chain. */
@@ -374,11 +321,11 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 		if (!flow)
 			break;
 		if (flow->credit <= 0) {
-			flow->credit += flow->quantum;
+			flow->credit += TOW_OPS_QUANTUM;
 			tow_flow_rotate(link);
 			continue;
 		}
-		tow_flow_post_next(link, flow, most, plain, &count, ended);
+		tow_flow_post_next(link, flow, most, &count, ended);
 		if (count == link->batch || link->inflight >= enough) {
 			tow_works_post(link, &count);
 			enough = link->inflight + limit / TOW_OPS_CHAINS;
@@ -427,9 +374,6 @@ static void tow_post_end(struct tow_link *link, struct tow_post *post,
 	}
 	op->pieces--;
 	op->moved |= post->bytes > TOW_OPS_LEAST;
-	/* A striped operation may take more bytes. */
-	if (unlikely(op->stripe))
-		tow_flows_unpark(link);
 	tow_op_try_complete(op, ended);
 }
 

@@ -94,8 +94,7 @@ static void tow_replay_note_all(struct tow_link *link, u32 known)
 
 /*
  * Caller holds link->lock.  Was something of the operation not posted so far?
- * Then it is in its flow, though not necessarily the first there: a striped
- * operation may have been returned to the flow meanwhile.
+ * Then it is in its flow.
  */
 static bool tow_replay_in_flow(const struct tow_op *op)
 {
@@ -110,16 +109,13 @@ static bool tow_replay_decide(struct tow_op *op, struct tow_op_list *ended)
 {
 	bool in_flow = tow_replay_in_flow(op);
 
-	if (op->again && !op->status && !op->stripe) {
+	if (op->again && !op->status) {
 		if (in_flow || !tow_op_refused(op)) {
 			tow_op_begin_again(op);
 			return !in_flow;
 		}
 		op->status = tow_op_refused(op);
 	}
-	/* A striped operation begins again when its parts have ended. */
-	if (op->again && op->stripe)
-		tow_stripe_abort(op);
 	/* An operation in its flow ends, or is posted, when its turn comes. */
 	if (in_flow)
 		return false;

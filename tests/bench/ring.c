@@ -3,7 +3,8 @@
  * How long reads and writes take through a queue.
  *
  * The node at ADDRESS (-a) has the other end of them; without, it is our own.  With -k
- * the kernel's poller takes entries, and there are no calls.
+ * the kernel's poller takes entries, and there are no calls.  With -q they go by so many
+ * queue pairs, one after the other; not with batches.
  * work.h has the other options.  What is done (-m):
  *
  *	each	one after the other, each timed: the median, the 99th percentile
@@ -25,6 +26,7 @@
 #define REGION_BYTES	((uint64_t)64 << 10)
 #define EXPORT_BYTES	((uint64_t)4 << 10)
 #define REMOTES_MAX	1000U
+#define CHANNELS_MAX	8U
 
 struct state {
 	struct work work;
@@ -35,7 +37,8 @@ struct state {
 	uint32_t starts;
 	int device;
 	struct ring ring;
-	int channel;
+	int channels[CHANNELS_MAX];
+	uint32_t channel_count;
 	__u64 peer;
 	/* "among" has many of both, the others one. */
 	__u64 regions[REGIONS_MAX], remotes[REMOTES_MAX];
@@ -125,7 +128,8 @@ static void make_queue(struct state *state)
 {
 	must("queue", ring_make(state->device, 2 * WORK_WINDOW_MAX, state->polled,
 				&state->ring));
-	state->channel = must("channel", ring_channel(&state->ring, state->peer, 0));
+	for (uint32_t i = 0; i < state->channel_count; i++)
+		state->channels[i] = must("channel", ring_channel(&state->ring, state->peer, i));
 }
 
 /* One region at each end. */
@@ -158,7 +162,7 @@ static void prepare(struct state *state, uint32_t number, bool last)
 	*sqe = (struct tow_sqe){
 		.opcode = state->work.read ? TOW_OP_READ : TOW_OP_WRITE,
 		.flags = last ? 0 : TOW_SQE_SILENT,
-		.channel = (__u16)state->channel,
+		.channel = (__u16)state->channels[number % state->channel_count],
 		.user_data = number,
 		.region = state->regions[any_of(state, state->region_count)],
 		.offset = offset + (uint64_t)any_of(state, state->starts) * state->work.bytes,
@@ -302,7 +306,7 @@ static const struct {
 static void __attribute__((noreturn)) usage(void)
 {
 	fputs("usage: ring -m each|many|among|import|serve [-k] [-a ADDRESS] [-e EXPORTS]\n"
-	      "            [-i MEBIBYTES]\n"
+	      "            [-i MEBIBYTES] [-q QUEUE_PAIRS]\n"
 	      "            " WORK_USAGE "\n", stderr);
 	exit(2);
 }
@@ -319,11 +323,11 @@ static size_t mode_of(const char *name)
 int main(int argc, char **argv)
 {
 	static struct state state = { .work = WORK_DEFAULT, .exports = 1,
-				      .mebibytes = 1, .starts = 1 };
+				      .mebibytes = 1, .starts = 1, .channel_count = 1 };
 	size_t mode = 0;
 	int option;
 
-	while ((option = getopt(argc, argv, WORK_OPTIONS "km:a:e:i:")) != -1) {
+	while ((option = getopt(argc, argv, WORK_OPTIONS "km:a:e:i:q:")) != -1) {
 		if (option == 'm')
 			mode = mode_of(optarg);
 		else if (option == 'a')
@@ -332,6 +336,7 @@ int main(int argc, char **argv)
 			state.polled = true;
 		else if (option == 'e' ? !work_number(optarg, 1, 10000000, &state.exports) :
 			 option == 'i' ? !work_number(optarg, 1, 4096, &state.mebibytes) :
+			 option == 'q' ? !work_number(optarg, 1, CHANNELS_MAX, &state.channel_count) :
 			 !work_option(&state.work, option, optarg))
 			usage();
 	}

@@ -69,7 +69,8 @@ static int act_find(void *data)
 {
 	FIXTURE_DATA(notify_faults) *self = data;
 
-	return tow_slot_ask(self->ends.from.fd, self->ends.from.peer, "slot", &self->ends.found);
+	return tow_slot_ask(self->ends.from.fd, self->ends.from.peer, "slot", 1,
+			    &self->ends.found);
 }
 
 static int undo_find(void *data)

@@ -8,8 +8,7 @@
  * machine, while the other one disturbs it.  With inflight_bytes as large as the
  * flood is deep the same measure is far beyond the bound: so it can be seen.
  *
- * A flood that is striped has so much on its way on each of the queue pairs; the other
- * one is on one of them that has parts only.
+ * A flood by all four queue pairs has so much on its way on each of them.
  */
 #include <pthread.h>
 #include "tow_queue.h"
@@ -40,6 +39,8 @@ FIXTURE(fair)
 {
 	struct tow_knobs before;
 	struct tow_user flood;
+	__u16 channels[QPS];		/* of the flood, as many as it uses */
+	unsigned int queue_pairs;
 	struct tow_mapped from, to;
 	__u64 flooded;
 	struct tow_user small;
@@ -72,6 +73,7 @@ FIXTURE_SETUP(fair)
 				     TOW_RIGHT_WRITE, &exported));
 	ASSERT_EQ(0, tow_find_for(self->small.fd, self->small.peer, "word", TOW_RIGHT_WRITE,
 				  &self->remote));
+	self->queue_pairs = 1;
 	self->stop = false;
 	self->error = 0;
 	self->moved = 0;
@@ -105,6 +107,7 @@ static void *flood(void *arg)
 						      submitted % 2 * (FLOOD_BYTES - self->piece),
 						      self->piece);
 
+			sqe.channel = self->channels[submitted % self->queue_pairs];
 			if (!tow_rings_put(rings, &sqe))
 				break;
 		}
@@ -123,7 +126,16 @@ static void *flood(void *arg)
 static int flood_start(FIXTURE_DATA(fair) *self, size_t piece)
 {
 	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
+	struct tow_channel_open channel;
+	unsigned int i;
+	int ret;
 
+	for (i = 0; i < self->queue_pairs; i++) {
+		ret = tow_channel_open(self->flood.rings.made.fd, self->flood.peer, i, &channel);
+		if (ret)
+			return ret;
+		self->channels[i] = (__u16)channel.channel;
+	}
 	self->piece = piece;
 	if (pthread_create(&self->thread, NULL, flood, self))
 		return -EAGAIN;
@@ -181,38 +193,29 @@ static double measure(FIXTURE_DATA(fair) *self, int samples)
 FIXTURE_VARIANT(fair)
 {
 	size_t piece;
-	bool striped;
+	unsigned int queue_pairs;
 };
 
-FIXTURE_VARIANT_ADD(fair, flood_64_KiB) { .piece = 64 * TOW_KB };
-FIXTURE_VARIANT_ADD(fair, flood_256_KiB) { .piece = 256 * TOW_KB };
-FIXTURE_VARIANT_ADD(fair, flood_2_MiB) { .piece = 2 * TOW_MB };
-FIXTURE_VARIANT_ADD(fair, flood_striped_2_MiB) { .piece = 2 * TOW_MB, .striped = true };
+FIXTURE_VARIANT_ADD(fair, flood_64_KiB) { .piece = 64 * TOW_KB, .queue_pairs = 1 };
+FIXTURE_VARIANT_ADD(fair, flood_256_KiB) { .piece = 256 * TOW_KB, .queue_pairs = 1 };
+FIXTURE_VARIANT_ADD(fair, flood_2_MiB) { .piece = 2 * TOW_MB, .queue_pairs = 1 };
+FIXTURE_VARIANT_ADD(fair, flood_2_MiB_by_all) { .piece = 2 * TOW_MB, .queue_pairs = QPS };
 
 TEST_F_TIMEOUT(fair, small_beside_flood, 120)
 {
-	unsigned int queue_pairs = variant->striped ? QPS : 1, tries = 0;
-	uint64_t striped = tow_sysfs_get("stats/striped");
-	struct tow_channel_open channel;
+	unsigned int tries = 0;
 	double waited;
 
 	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", INFLIGHT));
-	ASSERT_EQ(0, tow_sysfs_set("stripe_bytes", variant->striped ? TOW_MB : 0));
-	if (variant->striped) {
-		ASSERT_EQ(0, tow_channel_open(self->small.rings.made.fd, self->small.peer, 1,
-					      &channel));
-		ASSERT_EQ(QPS, channel.qps);
-		self->small.channel = (__u16)channel.channel;
-	}
+	self->queue_pairs = variant->queue_pairs;
 	ASSERT_EQ(0, flood_start(self, variant->piece));
 	do {
 		waited = measure(self, SAMPLES);
 		TH_LOG("waited for %.2f times inflight_bytes", waited);
-	} while (waited >= BOUND * queue_pairs && ++tries < TRIES);
+	} while (waited >= BOUND * variant->queue_pairs && ++tries < TRIES);
 	flood_stop(_metadata, self);
 	EXPECT_LE(0, waited);
-	EXPECT_GT(BOUND * queue_pairs, waited);
-	EXPECT_EQ(variant->striped, tow_sysfs_get("stats/striped") > striped);
+	EXPECT_GT(BOUND * variant->queue_pairs, waited);
 }
 
 /* With all of the flood on its way there is no turn to be had: the bound can fail. */

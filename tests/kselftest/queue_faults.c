@@ -15,7 +15,6 @@
 #define POOL_BYTES	(6 * TOW_SLAB)
 #define REGION_BYTES	(64 * TOW_KB)
 #define ENTRIES		64U
-#define LARGE_BYTES	(512 * TOW_KB)
 
 FIXTURE(queue_faults)
 {
@@ -210,53 +209,6 @@ TEST_F_TIMEOUT(queue_faults, close, 600)
 TEST_F_TIMEOUT(queue_faults, enter, 600)
 {
 	sweep(_metadata, self, &actions[2], variant->fault);
-}
-
-/* A channel without the memory that striping takes: what is large goes by one queue pair. */
-TEST_F_TIMEOUT(queue_faults, open_without_striping, 120)
-{
-	struct tow_mapped own, target;
-	bool injected = true;
-	struct tow_sqe sqe;
-	uint64_t striped;
-	int without = 0;
-	__u64 remote;
-	long nth;
-
-	if (variant->fault != FAIL_SLAB)
-		return;
-	ASSERT_EQ(0, tow_sysfs_set("stripe_bytes", LARGE_BYTES));
-	ASSERT_EQ(0, tow_mapped_make(self->user.fd, LARGE_BYTES, &own));
-	ASSERT_EQ(0, tow_mapped_make(self->user.fd, LARGE_BYTES, &target));
-	ASSERT_EQ(0, tow_publish_for(self->user.fd, target.made.handle, "large", LARGE_BYTES,
-				     TOW_ALL_RIGHTS, &remote));
-	ASSERT_EQ(0, tow_find_for(self->user.fd, self->user.peer, "large", TOW_ALL_RIGHTS,
-				  &remote));
-	for (nth = 1; injected && nth < ROUNDS_MAX; nth++) {
-		int ret;
-
-		ASSERT_TRUE(filter(FAIL_SLAB, module_text()));
-		ASSERT_TRUE(begin_nth(nth));
-		ret = act_open(self);
-		injected = end_nth();
-		ASSERT_TRUE(filter(FAULTS, nothing));
-		if (ret)
-			continue;
-		striped = tow_sysfs_get("stats/striped");
-		tow_fill(own.at, LARGE_BYTES, (uint64_t)nth);
-		sqe = tow_move(&self->user, TOW_OP_WRITE, own.made.handle, 0, remote, 0,
-			       LARGE_BYTES);
-		sqe.channel = 0;
-		EXPECT_EQ(0, tow_rings_do(&self->made, &sqe));
-		EXPECT_EQ(0, tow_differs(target.at, LARGE_BYTES, (uint64_t)nth));
-		/* With all that it asked for it is striped. */
-		striped = tow_sysfs_get("stats/striped") - striped;
-		EXPECT_TRUE(injected || striped);
-		without += !striped;
-		ASSERT_EQ(0, undo_open(self));
-	}
-	EXPECT_EQ(1, without);
-	EXPECT_EQ(0, tow_sysfs_set("stripe_bytes", 4 * TOW_MB));
 }
 
 /* Anybody's allocation on towline's behalf fails, in whatever context: entries go on. */

@@ -180,35 +180,6 @@ TEST_F_TIMEOUT(held, cut, 60)
 	expect_works(_metadata, timed);
 }
 
-/* The same by several queue pairs at once, at any time: in one of a few rounds it is cut. */
-TEST_F_TIMEOUT(held, striped, 60)
-{
-	struct tow_timed *timed = &self->timed;
-	struct tow_rings *rings = &timed->user.rings;
-	uint64_t before = tow_sysfs_get("stats/striped");
-	unsigned int i, at, cut = 0;
-
-	ASSERT_EQ(0, tow_sysfs_set("stripe_bytes", 128 * TOW_KB));
-	for (i = 0; i < TRIES || (!cut && i < 4 * TRIES); i++) {
-		struct fate fates[2] = {};
-
-		at = i % TRIES;
-		renew(timed);
-		put(_metadata, rings, large(timed, TOW_OP_WRITE, 1 + at * at / 2), 0, 0);
-		/* Another one, whatever becomes of the one before. */
-		put(_metadata, rings, move(timed, TOW_OP_WRITE, 0, 8, 0), 0, 1);
-		submit(_metadata, rings, 2);
-		ASSERT_EQ(0, collect(rings, fates, 2, 2));
-		EXPECT_EQ(0, fates[1].status);
-		expect_over(_metadata, timed, &fates[0]);
-		cut += fates[0].held && fates[0].released;
-	}
-	TH_LOG("%u of %u were cut", cut, i);
-	EXPECT_LT(before, tow_sysfs_get("stats/striped"));
-	EXPECT_LT(0, cut);
-	expect_works(_metadata, timed);
-}
-
 /*
  * All of it is on its way: it takes place, HELD or not.  Of small ones that became one
  * message each has its own word.
@@ -355,15 +326,13 @@ TEST_F_TIMEOUT(held, notifications, 60)
 {
 	struct tow_timed *timed = &self->timed;
 	struct tow_rings *rings = &timed->user.rings;
-	unsigned int i, striped;
+	unsigned int i;
 
 	for (i = 0; i < 2 * TRIES; i++) {
 		__u64 number = tow_slot_number(timed->own.at);
 		struct fate fate = {};
 		struct tow_sqe sqe;
 
-		striped = i % 2;
-		ASSERT_EQ(0, tow_sysfs_set("stripe_bytes", striped ? 128 * TOW_KB : 0));
 		renew(timed);
 		sqe = tow_write_notify(&timed->user, timed->own.made.handle, 4096, timed->remote,
 				       4096, LARGE_BYTES - 4096, timed->slot);
@@ -639,8 +608,7 @@ TEST_F_TIMEOUT(held, by_chance, 120)
 	ASSERT_EQ(0, tow_channel_open(rings.made.fd, timed->user.peer, 0, &channel));
 	for (; left > 0; left -= (int)count) {
 		count = left < (int)PLACES - 8 ? (unsigned int)left : (unsigned int)PLACES - 8;
-		ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", rounds % 2 ? MUCH : 4 * LITTLE));
-		ASSERT_EQ(0, tow_sysfs_set("stripe_bytes", rounds++ % 3 ? TOW_MB : 0));
+		ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", rounds++ % 2 ? MUCH : 4 * LITTLE));
 		one_round(_metadata, chances, &rings, count);
 		for (i = 0; i < count; i++) {
 			held += chances->fates[i].held;

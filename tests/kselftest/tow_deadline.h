@@ -53,8 +53,6 @@ static inline int tow_timed_make(struct tow_timed *timed)
 	if (!ret)
 		ret = tow_sysfs_set("inflight_bytes", LITTLE);
 	if (!ret)
-		ret = tow_sysfs_set("stripe_bytes", 0);
-	if (!ret)
 		ret = tow_user_make(user, ENTRIES, 0);
 	if (!ret)
 		ret = tow_make_target(user, LARGE_BYTES, &timed->own, &timed->target,

@@ -32,10 +32,11 @@ static inline int tow_slot_make(int client, __u64 region, __u64 offset, const ch
 }
 
 /* Once, without waiting for the name. */
-static inline int tow_slot_ask(int client, __u64 peer, const char *name, __u64 *handle)
+static inline int tow_slot_ask(int client, __u64 peer, const char *name, unsigned int width,
+			       __u64 *handle)
 {
 	struct tow_resolve call = {
-		.size = sizeof(call), .peer = peer, .rights = TOW_RIGHT_NOTIFY,
+		.size = sizeof(call), .peer = peer, .rights = TOW_RIGHT_NOTIFY_BY(width),
 		.name_bytes = (__u32)strlen(name),
 	};
 	int ret;
@@ -47,15 +48,21 @@ static inline int tow_slot_ask(int client, __u64 peer, const char *name, __u64 *
 }
 
 /* Until whoever had it has given it back. */
-static inline int tow_slot_find(int client, __u64 peer, const char *name, __u64 *handle)
+static inline int tow_slot_find_by(int client, __u64 peer, const char *name, unsigned int width,
+				   __u64 *handle)
 {
 	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
 	int ret;
 
-	while ((ret = tow_slot_ask(client, peer, name, handle)) == -EBUSY &&
+	while ((ret = tow_slot_ask(client, peer, name, width, handle)) == -EBUSY &&
 	       tow_patient(&patience))
 		tow_test_sleep_ms(5);
 	return ret;
+}
+
+static inline int tow_slot_find(int client, __u64 peer, const char *name, __u64 *handle)
+{
+	return tow_slot_find_by(client, peer, name, 1, handle);
 }
 
 /* How far it has come, with all the data before it. */
