@@ -218,6 +218,11 @@ TEST_F(notify, what_finds_a_slot)
 		}
 		EXPECT_EQ(-EINVAL, find_with(user, "slot", rights | TOW_RIGHT_NOTIFY, 0));
 	}
+	/* A width is a slot's: notify_width.c. */
+	EXPECT_EQ(-EINVAL, find_with(user, "slot", TOW_RIGHT_WIDTH, 0));
+	EXPECT_EQ(-EINVAL, find_with(user, "data", TOW_RIGHT_WIDTH | TOW_RIGHT_READ, 0));
+	EXPECT_EQ(-EINVAL, find_with(user, "slot", TOW_RIGHT_NOTIFY_BY(2) | TOW_RIGHT_READ, 0));
+	EXPECT_EQ(-EACCES, find_with(user, "data", TOW_RIGHT_NOTIFY_BY(2), 0));
 	EXPECT_EQ(-EACCES, find_with(user, "data", TOW_RIGHT_NOTIFY, 0));
 	EXPECT_EQ(-EACCES, find_with(user, "data", TOW_RIGHT_NOTIFY, TOW_WAIT_MS));
 	EXPECT_EQ(-EINVAL, find_with(user, "slot", 0, 0));

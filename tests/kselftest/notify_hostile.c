@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A node that notifies as it likes (tow_hostile.ko): slots that are another's, that it
- * had, or that are none; numbers that make no sense; more than it may; and that
- * invalidates others' keys.
+ * had, or that are none; numbers that make no sense, or do not agree; more than it may;
+ * and that invalidates others' keys.
  * Nothing of it counts for anybody else.  And one that is notified and never says that
  * it has dealt with anything: no more than the window is sent to it, and others do not
  * wait.
@@ -171,7 +171,20 @@ TEST_F_TIMEOUT(hostile, one_that_comes_again, 60)
 	EXPECT_EQ(2, tow_slot_await(word, 2));
 }
 
-/* It has come round, and only looks like the one before it on the queue pair. */
+static int let_go(struct evil *e, int type, uint64_t grant)
+{
+	struct {
+		uint32_t count, reserved;
+		uint64_t grant;
+	} says = { .count = 1, .grant = grant };
+
+	return evil_say(e, type, 0, &says, sizeof(says));
+}
+
+/*
+ * It has come round, by another queue pair when that had the slot, and only looks like
+ * the one before it on its own.
+ */
 TEST_F(hostile, one_that_looks_like_the_last)
 {
 	const void *word = self->honest.memory.at + 64;
@@ -184,12 +197,63 @@ TEST_F(hostile, one_that_looks_like_the_last)
 	ASSERT_EQ(0, find(&self->e, 's', &mine));
 	EXPECT_EQ(1, notify(&self->e, mine.key, 1, 0, 1));
 	EXPECT_EQ(1, tow_slot_await(word, 1));
+	ASSERT_EQ(0, let_go(&self->e, T_RELEASE, mine.grant));
+	ASSERT_EQ(0, find(&self->e, 's', &mine));
+	EXPECT_EQ(1, mine.address);
 	for (i = 0; i < ARRAY_SIZE(others); i++) {
 		EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, others[i], 0, 1));
 		EXPECT_EQ(others[i], tow_slot_await(word, others[i]));
 	}
+	ASSERT_EQ(0, let_go(&self->e, T_RELEASE, mine.grant));
+	ASSERT_EQ(0, find(&self->e, 's', &mine));
+	EXPECT_EQ(4096, mine.address);
 	EXPECT_EQ(1, notify(&self->e, mine.key, 4097, 0, 1));
 	EXPECT_EQ(4097, tow_slot_await(word, 4097));
+}
+
+/* A slot that is as wide as its queue pairs are many, and they do not agree. */
+TEST_F(hostile, lanes_that_do_not_agree)
+{
+	const void *word = self->honest.memory.at + 64;
+	struct resolved mine;
+	__u64 slot;
+
+	ASSERT_EQ(0, make(self, 's', 64, &slot));
+	ASSERT_EQ(0, find_for(&self->e, 's', TOW_RIGHT_NOTIFY_BY(2), &mine));
+	EXPECT_EQ(TOW_RIGHT_NOTIFY_BY(2), mine.rights);
+	EXPECT_EQ(8, notify(&self->e, mine.key, 1, 1, 8));
+	/* What was, and what is too far, is ignored on its own lane. */
+	EXPECT_EQ(1, notify(&self->e, mine.key, 8 + 2048, 0, 1));
+	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 2048, 0, 1));
+	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 0, 0, 1));
+	EXPECT_EQ(self->ignored + 3, evil_wait("notifications_ignored", self->ignored + 3));
+	EXPECT_EQ(0, tow_slot_number(word));
+	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 3, 0, 1));
+	EXPECT_EQ(3, tow_slot_await(word, 3));
+	/* Far ahead, which is as far as the other one is. */
+	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 2000, 0, 1));
+	EXPECT_EQ(8, tow_slot_await(word, 8));
+	/* With the slot all that goes. */
+	ASSERT_EQ(0, let_go(&self->e, T_RELEASE, mine.grant));
+	ASSERT_EQ(0, find(&self->e, 's', &mine));
+	EXPECT_EQ(8, mine.address);
+	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 9, 0, 1));
+	EXPECT_EQ(9, tow_slot_await(word, 9));
+	/* It is as wide as that now. */
+	EXPECT_EQ(1, notify(&self->e, mine.key, 10, 0, 1));
+	EXPECT_EQ(self->ignored + 4, evil_wait("notifications_ignored", self->ignored + 4));
+	EXPECT_EQ(9, tow_slot_number(word));
+}
+
+/* Wider than its queue pairs are many: it is no request. */
+TEST_F(hostile, a_slot_that_is_too_wide)
+{
+	struct resolved mine;
+	__u64 slot;
+
+	ASSERT_EQ(0, make(self, 's', 64, &slot));
+	EXPECT_EQ(-EPROTO, find_for(&self->e, 's', TOW_RIGHT_NOTIFY_BY(3), &mine));
+	EXPECT_EQ(2, evil_wait("sessions", 2));
 }
 
 /* With a slot of its own it may notify; others' do not move, whatever their numbers. */
@@ -218,16 +282,6 @@ TEST_F(hostile, slots_of_others)
 	EXPECT_EQ(0, tow_slot_number(self->honest.memory.at + 64));
 	EXPECT_EQ(1, notify(&self->e, mine.key, 1, 0, 1));
 	EXPECT_EQ(1, tow_slot_await(self->honest.memory.at + 64, 1));
-}
-
-static int let_go(struct evil *e, int type, uint64_t grant)
-{
-	struct {
-		uint32_t count, reserved;
-		uint64_t grant;
-	} says = { .count = 1, .grant = grant };
-
-	return evil_say(e, type, 0, &says, sizeof(says));
 }
 
 /* What it has given back is not its any more. */
