@@ -5,9 +5,13 @@
  * A queue has as many records of copies as it has completions, made with the first
  * copy; an entry's user_data is its record's number.  A record is free again when its
  * completion is taken off the ring, so who finds one finds room for a completion, too.
+ *
+ * A large copy is several entries, its parts, by a queue pair each.  The record of the first
+ * has the copy, and is free when all have ended.
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "internal.h"
@@ -17,12 +21,16 @@
 #define TAKEN_MAX	64
 
 struct copy {
-	/* NULL: nobody has the record. */
-	tow_copy_done *done;
+	/* The copy that it is a part of, or itself; NULL: nobody has the record. */
+	struct copy *whole;
 	union {
 		void *arg;		/* somebody has it */
 		struct copy *free;	/* nobody has it: the next such one */
 	};
+	/* Of a whole: parts that have not ended, and the first error. */
+	tow_copy_done *done;
+	uint32_t left;
+	int status;
 };
 
 struct copies {
@@ -48,76 +56,121 @@ static struct copies *new_copies(uint32_t count)
 }
 
 /* Called with the lock, as all functions up to tow_memcpy(). */
-static int take_copy(struct tow_queue *queue, struct copy **copy)
+static void give_copy(struct copies *copies, struct copy *copy)
+{
+	copy->whole = NULL;
+	copy->free = copies->free;
+	copies->free = copy;
+}
+
+/* All of @count, or none: 0, -ENOMEM or -EBUSY. */
+static int take_copies(struct tow_queue *queue, uint32_t count, struct copy **parts)
 {
 	struct towi_queue *own = towi_queue_of(queue);
+	uint32_t taken;
 
 	if (!own->copies)
 		own->copies = new_copies(queue->cq_entries);
 	if (!own->copies)
 		return -ENOMEM;
-	*copy = own->copies->free;
-	if (!*copy)
-		return -EBUSY;
-	own->copies->free = (*copy)->free;
-	return 0;
+	for (taken = 0; taken < count && own->copies->free; taken++) {
+		parts[taken] = own->copies->free;
+		parts[taken]->whole = parts[0];
+		own->copies->free = parts[taken]->free;
+	}
+	if (taken == count)
+		return 0;
+	while (taken)
+		give_copy(own->copies, parts[--taken]);
+	return -EBUSY;
 }
 
-static void give_copy(struct copies *copies, struct copy *copy)
+/*
+ * @count entries: how many are not in the ring, the last ones, and @error says why.  Who
+ * fails to wake a poller knows that nobody will take what nobody has.
+ */
+static uint32_t submit(struct tow_queue *queue, uint32_t count, int *error)
 {
-	copy->done = NULL;
-	copy->free = copies->free;
-	copies->free = copy;
-}
-
-/* Who fails to wake somebody knows that nobody will take the entry, if nobody has. */
-static int submit_one_polled(struct tow_queue *queue)
-{
-	int ret = towi_queue_publish(queue);
-
-	return !ret || tow_load_acquire(&queue->ring->sq_head) == queue->sq_tail ? 1 : ret;
-}
-
-/* One entry, all by itself: 0, or a negative errno, and it is not in the ring. */
-static int submit_one(struct tow_queue *queue)
-{
+	uint32_t left;
 	int ret;
 
 	if (queue->flags & TOW_QUEUE_POLL) {
-		ret = submit_one_polled(queue);
+		ret = towi_queue_publish(queue);
+		if (!ret)
+			return 0;
 	} else {
 		tow_store_release(&queue->ring->sq_tail, queue->sq_tail);
-		ret = tow_queue_enter(queue, 1, 0, 0);
+		ret = tow_queue_enter(queue, count, 0, 0);
 	}
-	if (ret > 0)
-		return 0;
-	queue->sq_tail--;
+	left = queue->sq_tail - tow_load_acquire(&queue->ring->sq_head);
+	if (left > count)
+		left = count;
+	queue->sq_tail -= left;
 	tow_store_release(&queue->ring->sq_tail, queue->sq_tail);
-	return ret ? ret : -EBUSY;
+	*error = ret < 0 ? ret : -EBUSY;
+	return left;
 }
 
-static int begin_copy(struct tow_queue *queue, const struct tow_sqe *wanted, tow_copy_done *done,
-		      void *arg)
+/* Part @index of @count, in whole pages but for the last one. */
+static void prepare_part(struct tow_sqe *sqe, const struct tow_sqe *wanted, uint32_t index,
+			 uint32_t count, uint16_t channel)
 {
+	uint64_t each = wanted->bytes / count & ~(uint64_t)4095, from = index * each;
+
+	*sqe = *wanted;
+	sqe->channel = channel;
+	sqe->offset += from;
+	sqe->remote_offset += from;
+	sqe->bytes = index + 1 < count ? each : wanted->bytes - from;
+}
+
+static bool has_room(struct tow_queue *queue, uint32_t count)
+{
+	queue->sq_head = tow_load_acquire(&queue->ring->sq_head);
+	return queue->sq_entries - (queue->sq_tail - queue->sq_head) >= count;
+}
+
+/* By @count channels. */
+static int begin_copy(struct tow_queue *queue, const struct tow_sqe *wanted, uint32_t count,
+		      const uint16_t *channels, tow_copy_done *done, void *arg)
+{
+	struct copy *parts[TOW_SLOT_WIDTH_MAX];
+	struct copies *copies;
 	struct tow_sqe *sqe;
-	struct copy *copy;
+	uint32_t i, left;
 	int ret;
 
-	ret = take_copy(queue, &copy);
+	ret = has_room(queue, count) ? take_copies(queue, count, parts) : -EBUSY;
 	if (ret)
 		return ret;
-	copy->done = done;
-	copy->arg = arg;
-	sqe = tow_queue_get_sqe(queue);
-	ret = -EBUSY;
-	if (sqe) {
-		*sqe = *wanted;
-		tow_sqe_set_data(sqe, (uint64_t)(copy - towi_queue_of(queue)->copies->all));
-		ret = submit_one(queue);
+	copies = towi_queue_of(queue)->copies;
+	for (i = 0; i < count; i++) {
+		sqe = tow_queue_get_sqe(queue);
+		prepare_part(sqe, wanted, i, count, channels[i]);
+		tow_sqe_set_data(sqe, (uint64_t)(parts[i] - copies->all));
 	}
-	if (ret)
-		give_copy(towi_queue_of(queue)->copies, copy);
-	return ret;
+	left = submit(queue, count, &ret);
+	for (i = count - left; i < count; i++)
+		give_copy(copies, parts[i]);
+	if (left == count)
+		return ret;
+	/* If a part of it has begun it ends with that. */
+	*parts[0] = (struct copy){
+		.whole = parts[0], .arg = arg, .done = done, .left = count - left,
+		.status = left ? ret : 0,
+	};
+	return 0;
+}
+
+/* By how many channels a copy goes. */
+static uint32_t channels_of(struct tow_channel *channel, uint64_t bytes, uint16_t *channels)
+{
+	uint32_t most = channel->queue->sq_entries;
+
+	if (bytes < TOW_CUT_BYTES)
+		most = 1;
+	return towi_channels_beside(channel, most < TOW_SLOT_WIDTH_MAX ? most : TOW_SLOT_WIDTH_MAX,
+				    channels);
 }
 
 TOW_PUBLIC int tow_memcpy(struct tow_channel *channel, const struct tow_region *region,
@@ -125,8 +178,10 @@ TOW_PUBLIC int tow_memcpy(struct tow_channel *channel, const struct tow_region *
 			  uint64_t bytes, enum tow_direction direction, tow_copy_done *done,
 			  void *arg)
 {
+	uint16_t channels[TOW_SLOT_WIDTH_MAX];
 	struct tow_queue *queue;
 	struct tow_sqe wanted;
+	uint32_t count;
 	int ret;
 
 	if (!channel || !region || !remote || !done)
@@ -140,8 +195,9 @@ TOW_PUBLIC int tow_memcpy(struct tow_channel *channel, const struct tow_region *
 	queue = channel->queue;
 	if (!queue->ring)
 		return -EPERM;
+	count = channels_of(channel, bytes, channels);
 	pthread_mutex_lock(&towi_queue_of(queue)->lock);
-	ret = begin_copy(queue, &wanted, done, arg);
+	ret = begin_copy(queue, &wanted, count, channels, done, arg);
 	pthread_mutex_unlock(&towi_queue_of(queue)->lock);
 	return ret;
 }
@@ -158,8 +214,8 @@ static uint32_t take_ended(struct tow_queue *queue, struct ended ended[TAKEN_MAX
 {
 	struct copies *copies = towi_queue_of(queue)->copies;
 	const struct tow_cqe *cqe;
+	struct copy *copy, *whole;
 	uint32_t index, count = 0;
-	struct copy *copy;
 
 	/* Nobody has copied: nothing in the ring is a copy's. */
 	if (!copies)
@@ -169,10 +225,17 @@ static uint32_t take_ended(struct tow_queue *queue, struct ended ended[TAKEN_MAX
 			break;
 		copy = cqe->user_data < copies->count ? &copies->all[cqe->user_data] : NULL;
 		/* An entry that was none of ours. */
-		if (!copy || !copy->done)
+		if (!copy || !copy->whole)
 			continue;
-		ended[count++] = (struct ended){ copy->done, copy->arg, cqe->status };
-		give_copy(copies, copy);
+		whole = copy->whole;
+		if (!whole->status)
+			whole->status = cqe->status;
+		if (copy != whole)
+			give_copy(copies, copy);
+		if (--whole->left)
+			continue;
+		ended[count++] = (struct ended){ whole->done, whole->arg, whole->status };
+		give_copy(copies, whole);
 	}
 	if (index != queue->cq_head)
 		tow_queue_advance(queue, index - queue->cq_head);

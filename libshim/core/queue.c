@@ -30,12 +30,15 @@
 
 /*
  * A channel of the kernel's, which counts nobody.  With @users 0 nobody has it, and it is
- * closed as soon as its entries have ended; until then it is found again.
+ * closed as soon as its entries have ended; until then it is found again.  One that copies
+ * by other channels to its peer use stays as long as somebody has one of these.
  */
 struct channel {
 	struct tow_channel shown;	/* first */
 	struct channel *next;
+	uint64_t peer;
 	uint32_t users;
+	bool beside;
 };
 
 struct towi_queue *towi_queue_of(const struct tow_queue *queue)
@@ -199,12 +202,23 @@ static bool close_channel(struct towi_queue *own, const struct channel *channel)
 }
 
 /* Called with the lock. */
+static bool is_used(const struct towi_queue *own, const struct channel *channel)
+{
+	const struct channel *other = channel->beside ? own->channels : NULL;
+
+	for (; other; other = other->next)
+		if (other->peer == channel->peer && other->users)
+			return true;
+	return channel->users;
+}
+
+/* Called with the lock. */
 static void close_idle(struct towi_queue *own)
 {
 	struct channel **link = &own->channels, *channel;
 
 	while ((channel = *link) && !own->keeps) {
-		if (channel->users || !close_channel(own, channel)) {
+		if (is_used(own, channel) || !close_channel(own, channel)) {
 			link = &channel->next;
 			continue;
 		}
@@ -234,6 +248,7 @@ static struct channel *keep_channel(struct tow_queue *queue, const struct tow_ch
 		channel->shown.number = open->channel;
 		channel->shown.qp = open->qp;
 		channel->shown.qps = open->qps;
+		channel->peer = open->peer;
 		channel->next = own->channels;
 		own->channels = channel;
 		*fresh = NULL;
@@ -300,6 +315,58 @@ TOW_PUBLIC int tow_channel_get(struct tow_queue *queue, const struct tow_peer *p
 	if (!ret)
 		*channel = &opened->shown;
 	return ret;
+}
+
+/* One that is there already; or NULL. */
+static struct channel *find_beside(struct towi_queue *own, uint64_t peer, uint32_t qp)
+{
+	struct channel *channel;
+
+	pthread_mutex_lock(&own->lock);
+	for (channel = own->channels; channel; channel = channel->next)
+		if (channel->peer == peer && channel->shown.qp == qp)
+			break;
+	if (channel)
+		channel->beside = true;
+	pthread_mutex_unlock(&own->lock);
+	return channel;
+}
+
+static struct channel *open_beside(struct tow_queue *queue, uint64_t peer, uint32_t qp)
+{
+	struct tow_channel_open open = { .size = sizeof(open), .peer = peer, .qp = qp };
+	struct channel *fresh = calloc(1, sizeof(*fresh)), *opened;
+	int ret;
+
+	if (!fresh)
+		return NULL;
+	ret = open_channel(queue, &open, &fresh, &opened);
+	free(fresh);
+	if (ret)
+		return NULL;
+	pthread_mutex_lock(&towi_queue_of(queue)->lock);
+	opened->beside = true;
+	opened->users--;
+	pthread_mutex_unlock(&towi_queue_of(queue)->lock);
+	return opened;
+}
+
+uint32_t towi_channels_beside(struct tow_channel *channel, uint32_t count, uint16_t *numbers)
+{
+	const struct channel *first = (struct channel *)channel, *beside;
+	uint32_t qp, found = 1;
+
+	numbers[0] = (uint16_t)channel->number;
+	for (; found < count && found < channel->qps; found++) {
+		qp = (channel->qp + found) % channel->qps;
+		beside = find_beside(towi_queue_of(channel->queue), first->peer, qp);
+		if (!beside)
+			beside = open_beside(channel->queue, first->peer, qp);
+		if (!beside)
+			break;
+		numbers[found] = (uint16_t)beside->shown.number;
+	}
+	return found;
 }
 
 TOW_PUBLIC int tow_channel_put(struct tow_channel *channel)

@@ -521,6 +521,51 @@ static void test_room(void)
 	end_queue();
 }
 
+/* One that is cut: what it is made of, and how it ends. */
+static void test_large(void)
+{
+	const struct tow_sqe *one = &kernel.taken[0], *other = &kernel.taken[1];
+	struct told told[CQ_ENTRIES] = { { 0 } };
+	const uint64_t large = TOW_CUT_BYTES + 4097;
+	bool good;
+
+	make_queue();
+	good = copy(TOW_CUT_BYTES - 3, TOW_TO_REMOTE, &told[0]) == 0 && kernel.count == 1 &&
+	       count_open() == 1;
+	complete(0, 0);
+	good = good && tow_queue_progress(queue, 0) == 1 &&
+	       copy(large, TOW_TO_REMOTE, &told[1]) == 0 && kernel.count == QPS &&
+	       one->opcode == TOW_OP_WRITE && other->opcode == TOW_OP_WRITE &&
+	       one->channel == CHANNEL && other->channel == CHANNEL + 1 &&
+	       one->offset == large && one->remote_offset == large + 1 &&
+	       one->bytes == (large + 2) / QPS / 4096 * 4096 &&
+	       other->offset == large + one->bytes &&
+	       other->remote_offset == large + 1 + one->bytes &&
+	       one->bytes + other->bytes == large + 2;
+	ksft_test_result(good && told[1].calls == 0, "a large copy is an entry by each queue pair\n");
+	complete(1, -EIO);
+	good = tow_queue_progress(queue, 0) == 0 && told[1].calls == 0;
+	complete(0, -ECONNRESET);
+	ksft_test_result(good && tow_queue_progress(queue, 0) == 1 && was_told(&told[1], -EIO),
+			 "and ends with the last of them, as the first that failed\n");
+	/* All of it has room, or none has. */
+	memset(told, 0, sizeof(told));
+	good = true;
+	for (uint32_t i = 0; i < CQ_ENTRIES - QPS + 1; i++)
+		good = good && copy(i, TOW_FROM_REMOTE, &told[i]) == 0;
+	good = good && copy(large, TOW_FROM_REMOTE, &told[CQ_ENTRIES - 1]) == -EBUSY &&
+	       kernel.count == CQ_ENTRIES - QPS + 1 &&
+	       copy(0, TOW_FROM_REMOTE, &told[CQ_ENTRIES - 1]) == 0;
+	while (kernel.count)
+		complete(0, 0);
+	good = good && tow_queue_progress(queue, 0) == CQ_ENTRIES &&
+	       was_told(&told[CQ_ENTRIES - 1], 0);
+	ksft_test_result(good, "that is not begun in part\n");
+	ksft_test_result(tow_channel_put(channel) == 0 && count_open() == 0,
+			 "and the channels beside its own go with that\n");
+	end_queue();
+}
+
 static int ends(void *arg)
 {
 	(void)arg;
@@ -673,7 +718,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 6 + 1 + 1 + 1 + 4 + 3 + 3 + 1 + 1 + 1 + 1);
+	ksft_set_plan(2 + 6 + 1 + 1 + 1 + 4 + 3 + 4 + 3 + 1 + 1 + 1 + 1);
 	if (tow_peer_connect(&device, "192.0.2.1", NULL, 0, &peer) ||
 	    tow_peer_connect(&device, "192.0.2.2", NULL, 0, &other_peer) ||
 	    tow_peer_connect(&device, "192.0.2.3", NULL, 0, &third_peer))
@@ -685,6 +730,7 @@ int main(void)
 	test_threads();
 	test_entry();
 	test_room();
+	test_large();
 	test_refused();
 	test_foreign();
 	test_many();

@@ -724,6 +724,9 @@ static inline void tow_queue_cqe_seen(struct tow_queue *queue)
 
 /* ---- copies ---- */
 
+/* What is so large goes by up to TOW_SLOT_WIDTH_MAX queue pairs of the peer at once. */
+#define TOW_CUT_BYTES	((uint64_t)4 << 20)
+
 /**
  * enum tow_direction - which way a copy goes
  * @TOW_TO_REMOTE: from the region to the remote range
@@ -755,7 +758,9 @@ typedef void tow_copy_done(void *arg, int status);
  * @arg: for @done
  *
  * Begins the copy and returns.  Copies of one channel begin in their order, and end
- * in any.  Until one has ended, the same rules hold for its bytes as for
+ * in any.  One of TOW_CUT_BYTES or more is cut, and goes by queue pairs beside the channel's,
+ * too: it is in no order with others, and takes up to TOW_SLOT_WIDTH_MAX of the queue's
+ * completions.  Until one has ended, the same rules hold for its bytes as for
  * tow_prep_write() and tow_prep_read().  A queue that is used by it is used for no
  * other entries.
  *
@@ -765,8 +770,8 @@ typedef void tow_copy_done(void *arg, int status);
  *
  * Return: 0: it has begun, and @done will be called; else it has not, and @done is
  * not called: -EINVAL when an argument but @arg is NULL, or there is no such
- * @direction; -EBUSY when as many copies as the queue has completions have not
- * ended: call tow_queue_progress(); -ENOMEM; -EPERM; -ENODEV.
+ * @direction; -EBUSY when as many copies, or parts of some, as the queue has completions have
+ * not ended: call tow_queue_progress(); -ENOMEM; -EPERM; -ENODEV.
  */
 int tow_memcpy(struct tow_channel *channel, const struct tow_region *region, uint64_t offset,
 	       const struct tow_remote *remote, uint64_t remote_offset, uint64_t bytes,
