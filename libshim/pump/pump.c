@@ -226,14 +226,23 @@ static void end_op(struct towi_pump *pump, struct towi_op *op, int status)
 {
 	struct towi_runner *runner = op->runner;
 
-	op->busy = false;
-	if (op == &pump->nudge)
+	if (op == &pump->nudge) {
+		op->busy = false;
 		return;
+	}
 	if (op->waits)
 		runner->waiting--;
 	else
 		runner->busy--;
 	pump->in_flight -= !op->reserved;
+	if (op->failed)
+		status = op->failed;
+	op->failed = op->more ? status : 0;
+	if (op->more) {
+		op->more--;
+		return;
+	}
+	op->busy = false;
 	op->ended(op, status);
 	towi_pump_ready(runner);
 }

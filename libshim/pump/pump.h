@@ -75,6 +75,8 @@ struct towi_op {
 	/* It has ended, and its runner goes on after this.  Whoever began it has the record again. */
 	void (*ended)(struct towi_op *op, int status);
 	struct towi_runner *runner;
+	uint32_t more;			/* entries that it has beside one: it ends with the last */
+	int failed;			/* the first error of those that have ended before */
 	bool busy;
 	bool waits;			/* for a slot, */
 	bool reserved;			/* and has a completion of its own */
@@ -226,7 +228,10 @@ uint32_t towi_pump_free(const struct towi_pump *pump);
 /* An entry, to be prepared, and then begun; NULL: as towi_pump_room(). */
 struct tow_sqe *towi_pump_entry(struct towi_runner *runner);
 
-/* @sqe is of @op, whose runner has got it.  One record may be of several, and is busy until one ends. */
+/*
+ * @sqe is of @op, whose runner has got it.  One record may be of several: it is busy until one ends, and
+ * each is told of; or, with op->more counted up for each but one, until all have, and that is told of.
+ */
 void towi_pump_begun(struct tow_sqe *sqe, struct towi_op *op);
 
 /* So many more of its operations have ended: of a chain, that say nothing. */

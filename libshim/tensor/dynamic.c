@@ -350,20 +350,24 @@ static void answer(struct tow_edge *edge, struct intake *intake, int status)
 
 static bool begin_read(struct tow_edge *edge, struct intake *intake)
 {
+	uint32_t lane, lanes = intake->letter.bytes < TOW_CUT_BYTES ? 1 : edge->lanes;
+	uint64_t offset, from, bytes;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
-	uint64_t offset;
 
-	if (towi_edge_place(edge, intake->data, &region, &offset))
+	if (towi_edge_place(edge, intake->data, &region, &offset) ||
+	    !towi_pump_room(&edge->runner, lanes))
 		return false;
-	sqe = towi_pump_entry(&edge->runner);
-	if (!sqe)
-		return false;
-	tow_prep_read(sqe, edge->channel, region, offset, intake->view->remote,
-		      intake->letter.source.offset, intake->letter.bytes);
-	if (intake->letter.flags & LETTER_COPIED)
-		tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
-	towi_pump_begun(sqe, &intake->read);
+	for (lane = 0; lane < lanes; lane++) {
+		bytes = towi_part(intake->letter.bytes, lanes, lane, &from);
+		sqe = towi_pump_entry(&edge->runner);
+		tow_prep_read(sqe, towi_edge_lane(edge, lane), region, offset + from,
+			      intake->view->remote, intake->letter.source.offset + from, bytes);
+		if (intake->letter.flags & LETTER_COPIED)
+			tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
+		intake->read.more += lane > 0;
+		towi_pump_begun(sqe, &intake->read);
+	}
 	intake->view->busy++;
 	intake->status = 0;
 	intake->state = READING;
@@ -736,6 +740,7 @@ TOW_PUBLIC int tow_dynamic_receiver(struct tow_worker *worker, struct tow_peer *
 	if (!made)
 		return -ENOMEM;
 	made->edge.kind = &receiver_kind;
+	made->edge.large = true;
 	made->edge.mine.slots = slots;
 	ret = make_intakes(made, slots);
 	if (ret) {

@@ -388,6 +388,26 @@ static int join(struct tow_edge *edge)
 	return ret;
 }
 
+/* What is large goes by several, if it may: as many as it gets. */
+static int get_channels(struct tow_edge *edge)
+{
+	struct towi_pump *pump = edge->runner.pump;
+	int ret = tow_channel_get(pump->queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
+	uint32_t qps;
+
+	edge->lanes = 1;
+	if (ret || !edge->large)
+		return ret;
+	qps = edge->channel->qps;
+	/* All parts are begun at once. */
+	while (edge->lanes < TOW_SLOT_WIDTH_MAX && edge->lanes < qps &&
+	       edge->lanes < pump->queue->sq_entries && edge->lanes < pump->in_flight_max &&
+	       !tow_channel_get(pump->queue, edge->peer, (edge->channel->qp + edge->lanes) % qps,
+				&edge->beside[edge->lanes - 1]))
+		edge->lanes++;
+	return 0;
+}
+
 int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_peer *peer,
 		   const char *name, struct tow_edge **made)
 {
@@ -407,7 +427,7 @@ int towi_edge_make(struct tow_edge *edge, struct tow_worker *worker, struct tow_
 	towi_pump_unlock(&worker->pump);
 	ret = join(edge);
 	if (!ret)
-		ret = tow_channel_get(worker->pump.queue, peer, TOW_CHANNEL_ANY, &edge->channel);
+		ret = get_channels(edge);
 	if (!ret)
 		ret = towi_edge_memory(edge);
 	if (ret) {
@@ -532,7 +552,8 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 	tow_remote_release(edge->range);
 	tow_remote_release(edge->tensors_there);
 	tow_remote_release(edge->other);
-	tow_channel_put(edge->channel);
+	for (uint32_t i = 0; i < TOW_SLOT_WIDTH_MAX; i++)
+		tow_channel_put(towi_edge_lane(edge, i));
 	if (leave(edge))
 		bury(&edge->runner);
 	if (joined)

@@ -9,7 +9,8 @@
  * other one has gone.
  *
  * Of most kinds letters are messages on that line.  Of a static edge they are tensors in the range,
- * behind the headers, and each of them is one more notification of the slot.
+ * behind the headers, and each of them is one more notification of the slot.  Large ones go by several
+ * queue pairs, a part by each, and the slot is as wide: whatever notifies it does so on each lane.
  *
  * Everything is called with the pump's lock, but for what says otherwise.
  */
@@ -156,6 +157,9 @@ struct tow_edge {
 	_Atomic int error;			/* what has ended it */
 	struct tow_peer *peer;
 	struct tow_channel *channel;
+	bool large;				/* what this end moves may be: it has other lanes, */
+	struct tow_channel *beside[TOW_SLOT_WIDTH_MAX - 1];
+	uint32_t lanes;				/* so many with that one; so wide is the slot */
 	struct tow_tensor_type type;		/* of a static edge's tensors, and their size */
 	uint64_t bytes;
 	struct towi_letters mine, theirs;	/* without slots: there is no range */
@@ -202,6 +206,21 @@ int towi_edge_compare(const struct tow_edge *edge, const struct towi_header *hea
  * looks, also without the lock.
  */
 int towi_edge_greets(const struct tow_edge *edge);
+
+/* The channel of one of the lanes, from 0 on. */
+static inline struct tow_channel *towi_edge_lane(const struct tow_edge *edge, uint32_t lane)
+{
+	return lane ? edge->beside[lane - 1] : edge->channel;
+}
+
+/* Which of @bytes go by one of @lanes: so many of them, from there on. */
+static inline uint64_t towi_part(uint64_t bytes, uint32_t lanes, uint32_t lane, uint64_t *from)
+{
+	uint64_t each = bytes / lanes / TOWI_LINE * TOWI_LINE;
+
+	*from = lane * each;
+	return lane + 1 < lanes ? each : bytes - *from;
+}
 
 /* ---- way.c ---- */
 
@@ -270,7 +289,7 @@ char *towi_letter(const struct tow_edge *edge, uint64_t number);
 uint64_t towi_letter_at(const struct tow_edge *edge, uint64_t number);
 
 /*
- * The rest of @edge, of which the kind has filled in kind, sends, type, bytes and mine; all
+ * The rest of @edge, of which the kind has filled in kind, sends, large, type, bytes and mine; all
  * else is 0.  Called without the lock.  0, or a negative errno, and it is
  * gone.
  */

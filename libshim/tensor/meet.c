@@ -62,6 +62,7 @@ struct towi_header towi_edge_header(const struct tow_edge *edge)
 /* Read the receiver's header, or write this one's, and tell. */
 static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 {
+	uint32_t lane, lanes = meeting == TOWI_READING ? 1 : edge->lanes;
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
@@ -70,9 +71,9 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 	ret = towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset);
 	if (ret)
 		return ret;
-	sqe = towi_pump_entry(&edge->runner);
-	if (!sqe)
+	if (!towi_pump_room(&edge->runner, lanes))
 		return -EBUSY;
+	sqe = towi_pump_entry(&edge->runner);
 	if (meeting == TOWI_READING)
 		tow_prep_read(sqe, edge->channel, region, offset, edge->range, TOWI_HEADER_AT,
 			      TOWI_HELLO_AT + sizeof(struct towi_header));
@@ -80,6 +81,12 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 		tow_prep_write_notify(sqe, edge->channel, region, offset + TOWI_HELLO_AT, edge->range,
 				      TOWI_HELLO_AT, sizeof(struct towi_header), edge->other);
 	towi_pump_begun(sqe, &edge->once);
+	for (lane = 1; lane < lanes; lane++) {
+		sqe = towi_pump_entry(&edge->runner);
+		tow_prep_notify(sqe, towi_edge_lane(edge, lane), edge->other);
+		edge->once.more++;
+		towi_pump_begun(sqe, &edge->once);
+	}
 	edge->meeting = meeting;
 	return 0;
 }
@@ -275,8 +282,15 @@ static int wait_for_greeting(struct tow_edge *edge, uint64_t until)
 
 static int find_slot(struct tow_edge *edge, uint64_t until)
 {
+	int ret;
+
 	if (!edge->kind->other)
 		return 0;
+	ret = find(edge, edge->kind->other, TOW_RIGHT_NOTIFY_BY(edge->lanes), until, &edge->other);
+	if (ret != -EINVAL || edge->lanes == 1)
+		return ret;
+	/* There are fewer queue pairs by now, or the module knows of no width. */
+	edge->lanes = 1;
 	return find(edge, edge->kind->other, TOW_RIGHT_NOTIFY, until, &edge->other);
 }
 

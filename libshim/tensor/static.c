@@ -3,8 +3,9 @@
  * Static edges.
  *
  * The receiver's letters are the tensors' memory.  Each notification after the first is a
- * step, in letter step - 1.  The receiver notifies NAME/read for each step that was read;
- * the sender begins step N when N - slots were.
+ * step, in letter step - 1; of a large tensor one by each lane of the slot, with a part.  The
+ * receiver notifies NAME/read for each step that was read; the sender begins step N when
+ * N - slots were.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -68,18 +69,24 @@ static void step_ended(struct towi_op *op, int status)
 	towi_steps_over(edge, (struct towi_step *)op, status);
 }
 
-static void prepare_step(struct tow_edge *edge, const struct towi_step *step,
-			 const struct tow_region *region, uint64_t offset, struct tow_sqe *sqe)
+/* The part of it that goes by one lane: all of it, if there is but one. */
+static void begin_part(struct tow_edge *edge, struct towi_step *step,
+		       const struct tow_region *region, uint64_t offset, uint32_t lane)
 {
+	struct tow_sqe *sqe = towi_pump_entry(&edge->runner);
+	uint64_t from, bytes = towi_part(edge->bytes, edge->lanes, lane, &from);
+
 	if (region)
-		tow_prep_write_notify(sqe, edge->channel, region, offset,
+		tow_prep_write_notify(sqe, towi_edge_lane(edge, lane), region, offset + from,
 				      edge->tensors_there ? edge->tensors_there : edge->range,
-				      towi_letter_at(edge, step->number - 1), edge->bytes,
+				      towi_letter_at(edge, step->number - 1) + from, bytes,
 				      edge->other);
 	else
 		tow_prep_notify(sqe, edge->channel, edge->other);
 	if (step->staged)
 		tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
+	step->op.more += lane > 0;
+	towi_pump_begun(sqe, &step->op);
 }
 
 /* False: it cannot begin now. */
@@ -87,7 +94,7 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 {
 	struct tow_region *region = NULL;
 	uint64_t offset = 0;
-	struct tow_sqe *sqe;
+	uint32_t lane;
 
 	if (step->number > read_steps(edge) + edge->theirs.slots)
 		return false;
@@ -97,11 +104,10 @@ static bool begin_step(struct tow_edge *edge, struct towi_step *step)
 		towi_edge_fail(edge, -EFAULT);
 		return false;
 	}
-	sqe = towi_pump_entry(&edge->runner);
-	if (!sqe)
+	if (!towi_pump_room(&edge->runner, edge->lanes))
 		return false;
-	prepare_step(edge, step, region, offset, sqe);
-	towi_pump_begun(sqe, &step->op);
+	for (lane = 0; lane < edge->lanes; lane++)
+		begin_part(edge, step, region, offset, lane);
 	towi_steps_begun(edge, step);
 	return true;
 }
@@ -376,6 +382,7 @@ TOW_PUBLIC int tow_static_sender(struct tow_worker *worker, struct tow_peer *pee
 		return -ENOMEM;
 	made->edge.kind = &sender_kind;
 	made->edge.sends = true;
+	made->edge.large = bytes >= TOW_CUT_BYTES;
 	made->edge.type = *type;
 	made->edge.bytes = bytes;
 	ret = towi_steps_make(&made->edge, step_ended);

@@ -25,6 +25,8 @@
 #define LATE_MS		20000U
 #define LATE_US		20000000U
 #define PEER		((struct tow_peer *)(void *)&node)
+/* The first of them is what any is. */
+#define QPS		3U
 
 /* ---- the node ---- */
 
@@ -34,7 +36,9 @@ struct thing {
 	struct thing *next;
 	char name[TOW_EXPORT_NAME_MAX + 1];
 	char *at;			/* of a range; or */
-	uint64_t *number;		/* of a slot */
+	uint64_t *number;		/* of a slot, and by each of its queue pairs, */
+	uint64_t lanes[QPS];
+	uint32_t width;			/* as many as who holds it said */
 	uint64_t bytes;
 	bool held;			/* somebody has the slot */
 	bool gone;
@@ -53,6 +57,8 @@ static struct {
 	uint32_t count;
 	int cut;			/* chains that ended in the middle */
 	bool spoils;			/* what is read is another byte */
+	bool narrow;			/* it knows of no width */
+	int parts;			/* that came by other queue pairs than the first */
 	_Atomic int channels;		/* that edges and lines have, */
 	_Atomic int peers;		/* and lines */
 } node = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -149,6 +155,16 @@ static void move(const struct tow_sqe *sqe, const struct thing *thing)
 	own[0] = (char)(own[0] + node.spoils);
 }
 
+static uint64_t least(const struct thing *slot)
+{
+	uint64_t number = slot->lanes[0];
+
+	for (uint32_t i = 1; i < slot->width; i++)
+		if (slot->lanes[i] < number)
+			number = slot->lanes[i];
+	return number;
+}
+
 /* Its status; 1: it waits. */
 static int carry_out(struct tow_queue *queue, const struct tow_sqe *sqe)
 {
@@ -171,12 +187,16 @@ static int carry_out(struct tow_queue *queue, const struct tow_sqe *sqe)
 		if (taken_back && is_far((void *)(uintptr_t)sqe->region))
 			return -EFAULT;
 		move(sqe, thing_of(sqe->remote));
+		node.parts += sqe->channel != 0;
 	}
 	if (sqe->opcode == TOW_OP_WRITE_NOTIFY) {
 		slot = thing_of(sqe->operand);
 		if (slot->gone)
 			return -ESTALE;
-		__atomic_add_fetch(slot->number, 1, __ATOMIC_ACQ_REL);
+		if (sqe->channel >= slot->width)
+			ksft_exit_fail_msg("a notification by another queue pair\n");
+		slot->lanes[sqe->channel]++;
+		__atomic_store_n(slot->number, least(slot), __ATOMIC_RELEASE);
 		end_waits(slot);
 	}
 	return 0;
@@ -257,12 +277,14 @@ void __wrap_tow_queue_destroy(struct tow_queue *queue)
 int __wrap_tow_channel_get(struct tow_queue *queue, const struct tow_peer *peer, uint32_t qp,
 			   struct tow_channel **channel)
 {
-	static struct tow_channel only = { .qps = 1 };
+	static struct tow_channel all[QPS] = {
+		{ .number = 0, .qp = 0, .qps = QPS }, { .number = 1, .qp = 1, .qps = QPS },
+		{ .number = 2, .qp = 2, .qps = QPS },
+	};
 
 	(void)queue;
 	(void)peer;
-	(void)qp;
-	*channel = &only;
+	*channel = &all[qp == TOW_CHANNEL_ANY ? 0 : qp];
 	node.channels++;
 	return 0;
 }
@@ -316,9 +338,14 @@ int __wrap_tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights,
 	for (thing = node.things; thing; thing = thing->next)
 		if (!thing->gone && !strcmp(thing->name, name))
 			break;
-	if (thing) {
+	if (rights & TOW_RIGHT_WIDTH && node.narrow) {
+		ret = -EINVAL;
+	} else if (thing) {
 		ret = thing->held ? -EBUSY : 0;
-		thing->held = rights == TOW_RIGHT_NOTIFY;
+		thing->held = rights & TOW_RIGHT_NOTIFY;
+		thing->width = (rights & TOW_RIGHT_WIDTH) / (TOW_RIGHT_NOTIFY_BY(2) & TOW_RIGHT_WIDTH) + 1;
+		for (uint32_t i = 0; thing->number && i < QPS; i++)
+			thing->lanes[i] = *thing->number;
 		*found = ret ? NULL : (struct tow_remote *)thing;
 	}
 	pthread_mutex_unlock(&node.lock);
@@ -475,7 +502,7 @@ static bool end(void)
 
 /* ---- edges ---- */
 
-#define BIG		(3 * MIB)
+#define BIG		(5 * MIB)
 
 struct pair {
 	struct tow_edge *out, *in;
@@ -597,6 +624,38 @@ static void test_static(void)
 	ksft_test_result(end() && good, "static\n");
 }
 
+/* Large ones, which go by all queue pairs; a module that knows of no width has one. */
+static void test_wide(bool narrow)
+{
+	struct tow_tensor_type type = type_of(TOW_CUT_BYTES + 1000);
+	unsigned char *tensor = malloc(TOW_CUT_BYTES + 1000);
+	struct told told = { 0 };
+	struct pair pair = { 0 };
+	uint64_t step;
+	void *data;
+	bool good;
+
+	begin(0, false);
+	node.narrow = narrow;
+	node.parts = 0;
+	good = tensor && !tow_static_receiver(&workers[1], PEER, "wide", &type, 2, &pair.in) &&
+	       !tow_static_sender(&workers[0], PEER, "wide", &type, &pair.out) && meet(&pair);
+	for (uint64_t i = 1; good && i <= 10; i++) {
+		fill(tensor, TOW_CUT_BYTES + 1000, i);
+		good = !send_static(pair.out, tensor, &told) &&
+		       !tow_edge_wait(pair.in, LATE_US, &data, &step) && step == i &&
+		       holds(data, TOW_CUT_BYTES + 1000, i) && !tow_edge_consumed(pair.in) &&
+		       !tow_edge_test(pair.in, &data, &step) && finish(pair.out);
+	}
+	good = good && told.count == 10 && !told.status &&
+	       node.parts == (narrow ? 0 : 10 * ((int)QPS - 1));
+	good = close_pair(&pair) && good;
+	node.narrow = false;
+	free(tensor);
+	ksft_test_result(end() && good, "static, %s\n", narrow ? "large, by one queue pair" :
+								 "large, in parts");
+}
+
 /* Of all sizes, from where it is or not; regions are made and windows found meanwhile. */
 static void test_dynamic(bool sums)
 {
@@ -609,6 +668,7 @@ static void test_dynamic(bool sums)
 	bool good;
 
 	begin(0, sums);
+	node.parts = 0;
 	ordinary = malloc(BIG);
 	good = ordinary && make_dynamic(&pair, "dynamic", 2);
 	for (uint64_t i = 1; good && i <= 60; i++) {
@@ -623,7 +683,8 @@ static void test_dynamic(bool sums)
 		if (i % 20 == 0)
 			tow_arena_trim(workers[1].arena, 0);
 	}
-	good = good && told.count == 60 && !told.status;
+	/* The large ones, by each queue pair. */
+	good = good && told.count == 60 && !told.status && node.parts == 10 * ((int)QPS - 1);
 	good = close_pair(&pair) && good;
 	free(ordinary);
 	ksft_test_result(end() && good, "dynamic, %s\n", sums ? "with sums" : "without");
@@ -1135,10 +1196,12 @@ static void test_many(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(16);
+	ksft_set_plan(18);
 	device.process = towi_process();
 	towi_mapped_begin(&device);
 	test_static();
+	test_wide(false);
+	test_wide(true);
 	test_dynamic(false);
 	test_dynamic(true);
 	test_spoilt();

@@ -11,6 +11,10 @@
  *	the producer	tow_resolve() with TOW_RIGHT_NOTIFY, then tow_prep_write_notify()
  *			for each piece of data that it has
  *
+ * A producer that sends what is large by several queue pairs at once finds the slot with
+ * TOW_RIGHT_NOTIFY_BY(), and as many channels.  Each step of it is an entry by each of
+ * these, with a part of the data, or none, and counts when all parts are in place.
+ *
  * When the number says N, all the data of the first N notifications is in place, and
  * of this one too.  Nothing has to be cleared: numbers only grow.
  *
@@ -92,7 +96,8 @@ static inline uint64_t tow_slot_value(const struct tow_slot *slot)
 /**
  * tow_prep_write_notify() - an entry that writes to a peer, and then tells it
  * @sqe: from tow_queue_get_sqe()
- * @channel: as for tow_prep_write(); the same one for all that notifies by @slot
+ * @channel: as for tow_prep_write(); the same one for all that notifies by @slot, or
+ *	one of as many as @slot was found for
  * @region: as for tow_prep_write(), as are all that follow
  * @offset: where, in bytes
  * @remote: where it is written; of the same peer as @slot

@@ -8,10 +8,11 @@
  *
  *	static edge	type and shape are known before, and the receiver has memory for
  *			some steps: section 3.2 of "Fast Distributed Deep Learning over
- *			RDMA" (EuroSys '19).  A step is one WRITE_NOTIFY; a slot's number
- *			takes the place of the paper's flag byte, and a second one, at
- *			the sender, says how many steps were read, so that none is
- *			overwritten before.
+ *			RDMA" (EuroSys '19).  A step is one WRITE_NOTIFY, or with
+ *			TOW_CUT_BYTES or more one by each of up to four queue pairs; a
+ *			slot's number takes the place of the paper's flag byte, and a
+ *			second one, at the sender, says how many steps were read, so that
+ *			none is overwritten before.
  *
  *	dynamic edge	type and shape are known when the tensor is: section 3.3.  The sender
  *			writes what it is and where it is, the receiver allocates in its

@@ -898,7 +898,8 @@ void tow_export_list_free(struct tow_exports *list);
  * tow_resolve() - find an export on a peer by its name
  * @peer: whose export it is; connected to anew if it is not connected
  * @name: as for tow_export(); looked up in the client's job
- * @rights: bits of enum tow_right: what the caller will do with it, at least one
+ * @rights: bits of enum tow_right: what the caller will do with it, at least one; or
+ *	TOW_RIGHT_NOTIFY_BY()
  * @timeout_ms: how long to wait for somebody to export the name; 0: not at all;
  *	TOW_WAIT_FOREVER
  * @remote: where to put the remote range; the caller gives it up with
@@ -907,8 +908,9 @@ void tow_export_list_free(struct tow_exports *list);
  * Implements "get remote access to memory" of Xue et al., EuroSys '19, section 3,
  * for the side that uses it.
  *
- * Return: 0; -EINVAL when @peer, @name or @remote is NULL, or @name or @rights
- * are not as above; -ENOENT when there is no such export and @timeout_ms is 0, or
+ * Return: 0; -EINVAL when @peer, @name or @remote is NULL, @name or @rights
+ * are not as above, or a slot is to be notified by more queue pairs than the peer has;
+ * -ENOENT when there is no such export and @timeout_ms is 0, or
  * the peer is not known any more; -ETIMEDOUT when nobody exported the name in
  * time; -EACCES when the export has not all of @rights; -ESTALE when it ended
  * meanwhile, or another node is at the peer's address now; -EBUSY when it is a slot
