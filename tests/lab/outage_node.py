@@ -15,17 +15,19 @@ from queue_node import (WRITE, READ, FETCH_ADD, CQE, CQ_HEAD, CQ_TAIL, HELD,
                         RELEASED)
 
 WRITE_NOTIFY = 5
-NOTIFY = 8
+# By one queue pair, and by two.
+NOTIFY, NOTIFY_BY_TWO = 8, 24
 
 # What is published, and where what is in it.
 SHARED = 3 << 20
-COUNTER, STEPS, SOURCE, PLACES, LARGE = 0, 4096, 256 << 10, 1 << 20, 2 << 20
-STEPS_MAX = 16384
+COUNTER, STEPS, PARTS, SOURCE, PLACES, LARGE = (
+    0, 4096, 128 << 10, 256 << 10, 1 << 20, 2 << 20)
+STEPS_MAX = 15872
 SOURCE_BYTES = 256 << 10
 # At home, behind that; the slot's number is at the other end's.
-HOME_STEPS, HOME_OLD, HOME_READS, HOME_WRITES, HOME_LARGE, SLOT = (
-    SHARED + place for place in (0, 256 << 10, 512 << 10, 1 << 20, 2 << 20,
-                                 (3 << 20) - 4096))
+HOME_STEPS, HOME_PARTS, HOME_OLD, HOME_READS, HOME_WRITES, HOME_LARGE, SLOT = (
+    SHARED + place for place in (0, 128 << 10, 256 << 10, 512 << 10, 1 << 20,
+                                 2 << 20, (3 << 20) - 4096))
 PIECE, PLACES_COUNT = 4096, 8
 LARGE_BYTES = 256 << 10
 IN_FLIGHT = 48
@@ -49,7 +51,10 @@ class Load:
 
     def __init__(self, node, channel, remote, slot, at_once):
         self.node, self.channel, self.at_once = node, channel, at_once
-        self.remote, self.slot = remote, slot
+        self.remote = remote
+        self.slot, self.beside = slot
+        # The other half of the last step.
+        self.part = None
         self.busy = {}
         self.free = {"write": list(range(32)), "read": list(range(32)),
                      "large": [0], "fetch": [0]}
@@ -65,6 +70,9 @@ class Load:
 
     def next(self):
         """An entry, what it is, and what it takes; None: none of it is free."""
+        if self.part:
+            part, self.part = self.part, None
+            return part
         kind = TURN[self.turn % len(TURN)]
         self.turn += 1
         if kind == "step":
@@ -91,12 +99,17 @@ class Load:
             WRITE, 0, home, self.remote, there, size, 0]
 
     def step(self):
-        """A notification, behind the number of its step."""
+        """A notification, behind the number of its step; and another one by another
+        queue pair."""
         if self.steps == STEPS_MAX:
             return None
         at = self.steps * 8
         self.steps += 1
         self.node.word(HOME_STEPS + at, self.steps)
+        self.node.word(HOME_PARTS + at, self.steps)
+        self.part = "part", self.steps, [
+            WRITE_NOTIFY, 0, HOME_PARTS + at, self.remote, PARTS + at, 8,
+            self.slot, self.beside]
         return "step", self.steps, [WRITE_NOTIFY, 0, HOME_STEPS + at,
                                     self.remote, STEPS + at, 8, self.slot]
 
@@ -104,7 +117,7 @@ class Load:
         """As much as there is room for."""
         entries = []
         first = self.node.number
-        while len(self.busy) < IN_FLIGHT:
+        while len(self.busy) < IN_FLIGHT or self.part:
             chosen = self.next()
             if not chosen:
                 continue
@@ -331,7 +344,7 @@ class Actor(queue_node.Actor):
             if count < seen:
                 wrong.append(f"{count} after {seen}")
             for at in range(seen, count):
-                if self.word(STEPS + at * 8) != at + 1:
+                if not self.word(STEPS + at * 8) == self.word(PARTS + at * 8) == at + 1:
                     wrong.append(f"step {at + 1} is not there")
             seen = count
             if stop:

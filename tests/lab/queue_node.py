@@ -111,13 +111,14 @@ class Actor(peers_node.Actor):
         return struct.unpack_from("<I", self.rings, place)[0]
 
     def submit(self, channel, entries, wait=0, seconds=30, timeout_ms=0):
-        """Fill them in, and ENTER: how many were taken, or will be."""
+        """Fill them in, and ENTER: how many were taken, or will be.  Behind an entry
+        may be a channel of its own."""
         _, count, _, sqes, _ = self.queue
         tail = self.index(SQ_TAIL)
-        for opcode, flags, place, remote, there, size, operand in entries:
+        for opcode, flags, place, remote, there, size, operand, *via in entries:
             region = self.region if opcode != NOP else 0
             SQE.pack_into(self.rings, sqes + tail % count * SQE.size, opcode,
-                          flags, channel if opcode != NOP else 0, timeout_ms,
+                          flags, (*via, channel)[0] if opcode != NOP else 0, timeout_ms,
                           self.number, region, place, remote, there, size,
                           operand)
             self.number += 1
