@@ -145,10 +145,10 @@ static void tow_work_notify(struct tow_work *work, const struct tow_link *link,
 			    const struct tow_op *op)
 {
 	struct ib_send_wr *wr = &work->rdma.wr;
+	u32 imm = tow_remote_notify(op->slot, link->index);
 
 	wr->opcode = IB_WR_RDMA_WRITE_WITH_IMM;
-	wr->ex.imm_data = cpu_to_be32(tow_remote_notify(op->slot,
-							  link->index));
+	wr->ex.imm_data = cpu_to_be32(imm);
 	wr->num_sge = work->sge.length ? 1 : 0;
 }
 

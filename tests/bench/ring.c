@@ -336,7 +336,8 @@ int main(int argc, char **argv)
 			state.polled = true;
 		else if (option == 'e' ? !work_number(optarg, 1, 10000000, &state.exports) :
 			 option == 'i' ? !work_number(optarg, 1, 4096, &state.mebibytes) :
-			 option == 'q' ? !work_number(optarg, 1, CHANNELS_MAX, &state.channel_count) :
+			 option == 'q' ? !work_number(optarg, 1, CHANNELS_MAX,
+						      &state.channel_count) :
 			 !work_option(&state.work, option, optarg))
 			usage();
 	}
