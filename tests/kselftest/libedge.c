@@ -56,6 +56,7 @@ FIXTURE_VARIANT(edge)
 	struct tow_tensor_type type;
 	uint32_t slots;
 	int steps;
+	int lanes;			/* 0: it goes by one queue pair */
 };
 
 FIXTURE_VARIANT_ADD(edge, nothing) { .type = FLOATS(2, { 5, 0 }), .slots = 2, .steps = 10 };
@@ -67,10 +68,15 @@ FIXTURE_VARIANT_ADD(edge, eight_dims) {
 	.type = FLOATS(8, { 1, 2, 3, 2, 1, 2, 3, 2 }), .slots = 4, .steps = 30,
 };
 FIXTURE_VARIANT_ADD(edge, large) { .type = FLOATS(2, { 512, 1024 }), .slots = 2, .steps = 6 };
+/* TOW_CUT_BYTES and more, by four queue pairs. */
+FIXTURE_VARIANT_ADD(edge, in_parts) {
+	.type = FLOATS(2, { 1025, 1031 }), .slots = 2, .steps = 6, .lanes = 4,
+};
 
 /* Each step is read by who waits for it, and sent from where it is. */
 TEST_F_TIMEOUT(edge, every_byte_in_order, 120)
 {
+	long long notified = tow_get_count("stats/notifications");
 	long long copied = tow_get_count("stats/copied_bytes");
 	struct sent sent = { 0 };
 	unsigned char *tensor;
@@ -99,6 +105,9 @@ TEST_F_TIMEOUT(edge, every_byte_in_order, 120)
 	EXPECT_EQ(0, tow_worker_copied(self->side.worker));
 	ASSERT_LE(0, copied);
 	EXPECT_EQ(copied, tow_get_count("stats/copied_bytes"));
+	/* The greeting and each step, by each queue pair. */
+	EXPECT_LE(notified + variant->lanes * (variant->steps + 1),
+		  tow_get_count("stats/notifications"));
 	EXPECT_EQ(-EINVAL, tow_edge_consumed(self->receiver));
 	EXPECT_EQ(0, tow_arena_free(self->side.arena, tensor));
 }

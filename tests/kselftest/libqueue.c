@@ -727,6 +727,50 @@ TEST_F_TIMEOUT(queue, copies_both_ways, LONG_SECONDS)
 	free(want[1]);
 }
 
+/* Those that are cut, to places that are not aligned; the bytes around them stay. */
+TEST_F_TIMEOUT(queue, large_copies, LONG_SECONDS)
+{
+	const size_t bytes = TOW_CUT_BYTES + 4097, room = bytes + 2 * 4096;
+	struct tow_region *large, *target;
+	unsigned char *here, *there, *want;
+	struct tow_exported *exported;
+	struct tow_remote *remote;
+	struct told late = { 0 };
+
+	ASSERT_EQ(0, tow_region_create(self->dev, room, NULL, &large));
+	ASSERT_EQ(0, tow_region_create(self->dev, room, NULL, &target));
+	ASSERT_EQ(0, map_whole(large, &here));
+	ASSERT_EQ(0, map_whole(target, &there));
+	ASSERT_EQ(0, tow_export(target, 0, room, "large", ALL_RIGHTS, &exported));
+	ASSERT_EQ(0, tow_resolve(self->peer, "large", ALL_RIGHTS, 0, &remote));
+	want = malloc(room);
+	ASSERT_NE(NULL, want);
+	for (uint64_t i = 0; i < 4; i++) {
+		bool reads = i % 2;
+		struct told told = { 0 };
+
+		fill(here, room, 2 * i);
+		fill(there, room, 2 * i + 1);
+		memcpy(want, reads ? here : there, room);
+		memcpy(want + (reads ? 4096 : 1), reads ? there + 1 : here + 4096, bytes);
+		ASSERT_EQ(0, tow_memcpy(self->channel, large, 4096, remote, 1, bytes,
+					reads ? TOW_FROM_REMOTE : TOW_TO_REMOTE, tell, &told));
+		ASSERT_EQ(0, progress_until(self->queue, &told));
+		EXPECT_EQ(1, told.calls);
+		EXPECT_EQ(0, memcmp(want, reads ? here : there, room));
+	}
+	free(want);
+	/* Only the last part of one is behind the end. */
+	ASSERT_EQ(0, tow_memcpy(self->channel, large, 0, remote, room - bytes + 1, bytes,
+				TOW_TO_REMOTE, tell, &late));
+	EXPECT_EQ(-ERANGE, progress_until(self->queue, &late));
+	EXPECT_EQ(1, late.calls);
+	EXPECT_EQ(0, tow_remote_release(remote));
+	EXPECT_EQ(0, tow_unexport(exported));
+	EXPECT_EQ(0, tow_region_destroy(target));
+	EXPECT_EQ(0, tow_region_destroy(large));
+}
+
 TEST_F(queue, copies_fail_and_say_why)
 {
 	struct told told = { 0 };
