@@ -106,7 +106,7 @@ TEST_F_TIMEOUT(edge, every_byte_in_order, 120)
 	ASSERT_LE(0, copied);
 	EXPECT_EQ(copied, tow_get_count("stats/copied_bytes"));
 	/* The greeting and each step, by each queue pair. */
-	EXPECT_LE(notified + variant->lanes * (variant->steps + 1),
+	EXPECT_LE(notified + (long long)variant->lanes * (variant->steps + 1),
 		  tow_get_count("stats/notifications"));
 	EXPECT_EQ(-EINVAL, tow_edge_consumed(self->receiver));
 	EXPECT_EQ(0, tow_arena_free(self->side.arena, tensor));

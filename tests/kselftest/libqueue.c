@@ -730,7 +730,7 @@ TEST_F_TIMEOUT(queue, copies_both_ways, LONG_SECONDS)
 /* Those that are cut, to places that are not aligned; the bytes around them stay. */
 TEST_F_TIMEOUT(queue, large_copies, LONG_SECONDS)
 {
-	const size_t bytes = TOW_CUT_BYTES + 4097, room = bytes + 2 * 4096;
+	const size_t bytes = TOW_CUT_BYTES + 4097, room = bytes + 8192;
 	struct tow_region *large, *target;
 	unsigned char *here, *there, *want;
 	struct tow_exported *exported;
