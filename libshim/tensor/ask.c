@@ -428,6 +428,12 @@ static void await_tensor(struct asker *own, const struct towi_reply *reply)
 	own->last_arriving = &want->arrives_next;
 }
 
+/* Whose number it says. */
+static const struct tow_slot *slot_of(const struct tow_edge *edge, const struct towi_reply *reply)
+{
+	return reply->flags & TOWI_REPLY_LARGE ? edge->large_slot : edge->slot;
+}
+
 static bool asker_came(struct tow_edge *edge, const struct towi_record *record, const void *data)
 {
 	struct asker *own = asker_of(edge);
@@ -438,7 +444,7 @@ static bool asker_came(struct tow_edge *edge, const struct towi_record *record, 
 	memcpy(&reply, data, sizeof(reply));
 	if (edge->error || !edge->there)
 		return true;
-	if (reply.number > tow_slot_value(edge->slot))
+	if (reply.number > tow_slot_value(slot_of(edge, &reply)))
 		await_tensor(own, &reply);
 	else
 		take_reply(own, &reply);
@@ -453,7 +459,7 @@ static void take_arrived(struct tow_edge *edge)
 	struct want *want;
 
 	while (!edge->error && (want = own->arriving) &&
-	       want->reply.number <= tow_slot_value(edge->slot)) {
+	       want->reply.number <= tow_slot_value(slot_of(edge, &want->reply))) {
 		own->arriving = want->arrives_next;
 		if (!own->arriving)
 			own->last_arriving = &own->arriving;
@@ -507,7 +513,8 @@ static void asker_goes_on(struct tow_edge *edge)
 	if (edge->error)
 		end_all(own);
 	else if (own->arriving)
-		towi_edge_wait_for(edge, own->arriving->reply.number);
+		towi_edge_wait_at(edge, slot_of(edge, &own->arriving->reply),
+				  own->arriving->reply.number);
 }
 
 /* The sender is told that it is not wanted any more, if it knows that it was. */
@@ -594,6 +601,7 @@ static bool asker_lost(struct tow_edge *edge)
 static const struct towi_kind asker_kind = {
 	.number = TOWI_RENDEZVOUS,
 	.slot = "/data",
+	.large = "/large",
 	.compare = compare,
 	.go_on = asker_goes_on,
 	.came = asker_came,

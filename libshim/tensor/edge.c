@@ -101,14 +101,20 @@ void towi_edge_op(struct tow_edge *edge, struct towi_op *op)
 	*op = (struct towi_op){ .ended = towi_edge_op_ended, .runner = &edge->runner };
 }
 
-int towi_edge_wait_for(struct tow_edge *edge, uint64_t number)
+int towi_edge_wait_at(struct tow_edge *edge, const struct tow_slot *slot, uint64_t number)
 {
 	/* One that is not connected may wait, too. */
 	int ret = towi_pump_reserve(&edge->wait);
 
+	edge->wait_slot = slot;
 	if (!ret)
-		towi_pump_wait_for(&edge->wait, edge->slot, number);
+		towi_pump_wait_for(&edge->wait, slot, number);
 	return ret;
+}
+
+int towi_edge_wait_for(struct tow_edge *edge, uint64_t number)
+{
+	return towi_edge_wait_at(edge, edge->slot, number);
 }
 
 /* ---- a function for each step ----------------------------------------------- */
@@ -211,8 +217,8 @@ static void go_on(struct towi_runner *runner)
 		return;
 	if (edge->kind->go_on)
 		edge->kind->go_on(edge);
-	if (!edge->error && edge->slot)
-		towi_pump_wait_on(&edge->wait, edge->slot);
+	if (!edge->error && edge->slot && edge->wait_slot)
+		towi_pump_wait_on(&edge->wait, edge->wait_slot);
 	towi_edge_watch_on(edge);
 }
 
@@ -495,14 +501,19 @@ static int end_exports(struct tow_edge *edge)
 /* From now on nothing is done for it. */
 static int end_slot(struct tow_edge *edge)
 {
-	struct tow_slot *slot;
+	struct tow_slot *slot, *large;
+	int ret, error;
 
 	towi_pump_lock(&edge->worker->pump);
 	slot = edge->slot;
+	large = edge->large_slot;
 	edge->slot = NULL;
+	edge->large_slot = NULL;
 	edge->there = false;
 	towi_pump_unlock(&edge->worker->pump);
-	return tow_slot_destroy(slot);
+	ret = tow_slot_destroy(slot);
+	error = tow_slot_destroy(large);
+	return ret ? ret : error;
 }
 
 /*
@@ -552,6 +563,7 @@ TOW_PUBLIC int tow_edge_close(struct tow_edge *edge)
 	tow_remote_release(edge->range);
 	tow_remote_release(edge->tensors_there);
 	tow_remote_release(edge->other);
+	tow_remote_release(edge->large_other);
 	for (uint32_t i = 0; i < TOW_SLOT_WIDTH_MAX; i++)
 		tow_channel_put(towi_edge_lane(edge, i));
 	if (leave(edge))

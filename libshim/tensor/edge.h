@@ -10,7 +10,8 @@
  *
  * Of most kinds letters are messages on that line.  Of a static edge they are tensors in the range,
  * behind the headers, and each of them is one more notification of the slot.  Large ones go by several
- * queue pairs, a part by each, and the slot is as wide: whatever notifies it does so on each lane.
+ * queue pairs, a part by each, and the slot is as wide: whatever notifies it does so on each lane.  Of
+ * a rendezvous, where tensors are large or not, those that are have a slot of their own.
  *
  * Everything is called with the pump's lock, but for what says otherwise.
  */
@@ -77,6 +78,7 @@ struct towi_kind {
 	enum towi_kind_number number;	/* in headers */
 	const char *slot;	/* what its name ends with, of this end's; */
 	const char *other;	/* and of the other end's that this one notifies; or NULL */
+	const char *large;	/* the same for what is large, as wide as there are lanes; or NULL */
 	/* Does the other end fit this one?  0; -EPROTO: it cannot be; or what differs. */
 	int (*compare)(const struct tow_edge *edge, const struct towi_header *header);
 	/* The receiver had steps before; NULL: it has none. */
@@ -159,13 +161,15 @@ struct tow_edge {
 	struct tow_channel *channel;
 	bool large;				/* what this end moves may be: it has other lanes, */
 	struct tow_channel *beside[TOW_SLOT_WIDTH_MAX - 1];
-	uint32_t lanes;				/* so many with that one; so wide is the slot */
+	uint32_t lanes;				/* so many with that one */
 	struct tow_tensor_type type;		/* of a static edge's tensors, and their size */
 	uint64_t bytes;
 	struct towi_letters mine, theirs;	/* without slots: there is no range */
 	char *own;				/* memory that nobody reaches */
 	struct tow_slot *slot;			/* that the other end notifies */
 	struct tow_remote *other;		/* the slot that this end does */
+	struct tow_slot *large_slot;		/* the same for what is large, if there are two */
+	struct tow_remote *large_other;
 	struct tow_remote *range;		/* of the other end */
 	struct tow_remote *tensors_there;	/* its letters, if they are not in that */
 	char *letters;				/* this end's range, or NULL */
@@ -177,7 +181,8 @@ struct tow_edge {
 	uint64_t before;			/* steps that came before this end did */
 	struct tow_exported *exported;
 	struct towi_steps *steps;		/* steps.h: a sender's that has such, or NULL */
-	struct towi_wait wait;			/* for the slot */
+	struct towi_wait wait;			/* for one of the slots: */
+	const struct tow_slot *wait_slot;
 	struct towi_op once;			/* of tow_edge_connect() */
 	int once_status;
 	enum towi_meeting meeting;
@@ -211,6 +216,12 @@ int towi_edge_greets(const struct tow_edge *edge);
 static inline struct tow_channel *towi_edge_lane(const struct tow_edge *edge, uint32_t lane)
 {
 	return lane ? edge->beside[lane - 1] : edge->channel;
+}
+
+/* How wide is the slot that it notifies first? */
+static inline uint32_t towi_edge_width(const struct tow_edge *edge)
+{
+	return edge->kind->large ? 1 : edge->lanes;
 }
 
 /* Which of @bytes go by one of @lanes: so many of them, from there on. */
@@ -280,6 +291,8 @@ void towi_edge_op(struct tow_edge *edge, struct towi_op *op);
 
 /* Go on when the slot's number is @number; it may be by now.  0 or -EOVERFLOW. */
 int towi_edge_wait_for(struct tow_edge *edge, uint64_t number);
+/* The same of @slot, when those that it waited for before have come. */
+int towi_edge_wait_at(struct tow_edge *edge, const struct tow_slot *slot, uint64_t number);
 
 /* If the step that is shown next is, and nobody was told of it, somebody is. */
 void towi_edge_watch_on(struct tow_edge *edge);

@@ -62,7 +62,7 @@ struct towi_header towi_edge_header(const struct tow_edge *edge)
 /* Read the receiver's header, or write this one's, and tell. */
 static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 {
-	uint32_t lane, lanes = meeting == TOWI_READING ? 1 : edge->lanes;
+	uint32_t lane, lanes = meeting == TOWI_READING ? 1 : towi_edge_width(edge);
 	struct tow_region *region;
 	struct tow_sqe *sqe;
 	uint64_t offset;
@@ -286,12 +286,18 @@ static int find_slot(struct tow_edge *edge, uint64_t until)
 
 	if (!edge->kind->other)
 		return 0;
-	ret = find(edge, edge->kind->other, TOW_RIGHT_NOTIFY_BY(edge->lanes), until, &edge->other);
-	if (ret != -EINVAL || edge->lanes == 1)
-		return ret;
+	ret = find(edge, edge->kind->other, TOW_RIGHT_NOTIFY_BY(towi_edge_width(edge)), until,
+		   &edge->other);
 	/* There are fewer queue pairs by now, or the module knows of no width. */
-	edge->lanes = 1;
-	return find(edge, edge->kind->other, TOW_RIGHT_NOTIFY, until, &edge->other);
+	if (ret == -EINVAL && edge->lanes > 1) {
+		edge->lanes = 1;
+		ret = find(edge, edge->kind->other, TOW_RIGHT_NOTIFY, until, &edge->other);
+	}
+	/* Or the receiver knows of none: it has made all before it could be found. */
+	if (!ret && edge->kind->large && edge->lanes > 1 &&
+	    find(edge, edge->kind->large, TOW_RIGHT_NOTIFY_BY(edge->lanes), 0, &edge->large_other))
+		edge->lanes = 1;
+	return ret;
 }
 
 static int find_receiver(struct tow_edge *edge, uint64_t until)

@@ -11,17 +11,27 @@
 #define KEPT_MAGIC	0x7470656b776f74ULL	/* "towkept" */
 /* In memory that nobody reaches but the kernel. */
 #define NUMBER_AT	0U
+#define LARGE_NUMBER_AT	64U
 
-static int make_slot(struct tow_edge *edge)
+static int make_slot(struct tow_edge *edge, const char *end, char *number, struct tow_slot **slot)
 {
 	struct tow_region *region;
 	uint64_t offset;
-	int ret;
+	int ret = towi_edge_place(edge, number, &region, &offset);
 
-	ret = towi_edge_place(edge, edge->kept ? (char *)&edge->kept->number :
-					    edge->own + NUMBER_AT, &region, &offset);
-	return ret ? ret : tow_slot_create(region, offset, towi_edge_name(edge, edge->kind->slot),
-					   &edge->slot);
+	return ret ? ret : tow_slot_create(region, offset, towi_edge_name(edge, end), slot);
+}
+
+static int make_slots(struct tow_edge *edge)
+{
+	int ret = make_slot(edge, edge->kind->slot,
+			    edge->kept ? (char *)&edge->kept->number : edge->own + NUMBER_AT,
+			    &edge->slot);
+
+	if (!ret && edge->kind->large)
+		ret = make_slot(edge, edge->kind->large, edge->own + LARGE_NUMBER_AT,
+				&edge->large_slot);
+	return ret;
 }
 
 /* The letters, where the tensors are to come to. */
@@ -134,7 +144,7 @@ int towi_edge_memory(struct tow_edge *edge)
 	if (!ret)
 		ret = towi_take_memory(edge->worker->words, TOWI_OWN_BYTES, &edge->own);
 	if (!ret && edge->kind->slot)
-		ret = make_slot(edge);
+		ret = make_slots(edge);
 	/* Last: who finds it finds all of it. */
 	if (!ret && !edge->sends)
 		ret = make_range(edge);

@@ -44,7 +44,7 @@ struct offerer {
 	uint32_t offers;			/* of them */
 	struct match *first, **last;		/* to be replied to */
 	struct note *first_note, **last_note;
-	uint64_t moved;				/* tensors */
+	uint64_t moved, moved_large;		/* tensors */
 	uint32_t asked;				/* requests without a reply */
 	struct match *kept;
 };
@@ -174,21 +174,47 @@ static void write_ended(struct towi_op *op, int status)
 	finish(offerer_of(towi_edge_of(op)), match);
 }
 
-/* The tensor: number own->moved, by the channel.  There is room. */
+/* By how many channels it goes. */
+static uint32_t lanes_of(const struct offerer *own, const struct match *match)
+{
+	return match->bytes < TOW_CUT_BYTES ? 1 : own->edge.lanes;
+}
+
+/* The tensor, which is the next one of those that go by as many.  There is room. */
 static void send_tensor(struct offerer *own, struct match *match, struct tow_region *region,
 			uint64_t offset)
 {
+	uint32_t lane, lanes = lanes_of(own, match);
 	struct tow_edge *edge = &own->edge;
+	uint64_t from, bytes;
 	struct tow_sqe *sqe;
 
-	sqe = towi_pump_entry(&edge->runner);
-	tow_prep_write_notify(sqe, edge->channel, region, offset, match->view->remote,
-			      match->request.target.offset, match->bytes, edge->other);
-	if (match->staged)
-		tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
+	for (lane = 0; lane < lanes; lane++) {
+		bytes = towi_part(match->bytes, lanes, lane, &from);
+		sqe = towi_pump_entry(&edge->runner);
+		tow_prep_write_notify(sqe, towi_edge_lane(edge, lane), region, offset + from,
+				      match->view->remote, match->request.target.offset + from,
+				      bytes, lanes > 1 ? edge->large_other : edge->other);
+		if (match->staged)
+			tow_sqe_set_flags(sqe, edge->runner.pump->copied_flag);
+		match->write.more += lane > 0;
+		towi_pump_begun(sqe, &match->write);
+	}
 	match->view->busy++;
-	own->moved++;
-	towi_pump_begun(sqe, &match->write);
+	if (lanes > 1)
+		own->moved_large++;
+	else
+		own->moved++;
+}
+
+/* Which number says that it is there. */
+static void say_number(const struct offerer *own, const struct match *match,
+		       struct towi_reply *reply)
+{
+	bool large = lanes_of(own, match) > 1;
+
+	reply->number = large ? own->moved_large + 1 : TOWI_HELLO + own->moved + 1;
+	reply->flags = large ? TOWI_REPLY_LARGE : 0;
 }
 
 /* It is what the receiver has made room for. */
@@ -217,14 +243,15 @@ static int serve(struct offerer *own, struct match *match)
 	if (!ret && moves && towi_edge_place(&own->edge, match->staged ? match->staged : match->data,
 					     &region, &offset))
 		ret = -EFAULT;
-	if (!ret && moves && !towi_pump_room(&own->edge.runner, 1))
+	if (!ret && moves && !towi_pump_room(&own->edge.runner, lanes_of(own, match)))
 		ret = -EBUSY;
 	if (ret)
 		return ret;
-	reply.number = moves ? TOWI_HELLO + own->moved + 1 : 0;
+	if (moves)
+		say_number(own, match, &reply);
 	reply.type = match->type;
 	if (whole && match->summed) {
-		reply.flags = TOWI_REPLY_CRC32C;
+		reply.flags |= TOWI_REPLY_CRC32C;
 		reply.crc32c = match->crc32c;
 	}
 	if (!match->error && !whole)
@@ -417,6 +444,7 @@ static void offerer_free(struct tow_edge *edge)
 static const struct towi_kind offerer_kind = {
 	.number = TOWI_RENDEZVOUS,
 	.other = "/data",
+	.large = "/large",
 	.go_on = offerer_goes_on,
 	.came = offerer_came,
 	.pending = offerer_pending,
@@ -556,6 +584,7 @@ TOW_PUBLIC int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer 
 		return -ENOMEM;
 	made->edge.kind = &offerer_kind;
 	made->edge.sends = true;
+	made->edge.large = true;
 	made->edge.mine.slots = TOWI_LETTERS_OF(requests);
 	made->last = &made->first;
 	made->last_note = &made->first_note;

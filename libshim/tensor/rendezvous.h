@@ -9,7 +9,8 @@
  *
  * A tensor and its reply go by different channels, so either may be there first.  Each tensor
  * notifies the receiver's slot, NAME/data, after the sender's header and all by one channel, and
- * the reply says which of the slot's numbers says that it is there: nothing else does.
+ * the reply says which of the slot's numbers says that it is there: nothing else does.  A large one
+ * goes by several channels, and notifies a slot that is as wide, NAME/large.
  *
  * The receiver has no more requests without a reply than the sender has room for; what is cancelled
  * is one more.
@@ -53,6 +54,7 @@ struct towi_reply {
 
 #define TOWI_REPLY_TYPE		(1U << 0)	/* that is what it is: ask again */
 #define TOWI_REPLY_CRC32C	(1U << 1)
+#define TOWI_REPLY_LARGE	(1U << 2)	/* the number is the other slot's */
 
 /* How many of so many may be without a reply: each may be cancelled, which is one more. */
 #define TOWI_LETTERS_OF(requests) (2 * (requests))

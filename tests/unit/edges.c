@@ -1006,6 +1006,7 @@ static void test_rendezvous(bool sums)
 	bool good;
 
 	begin(0, sums);
+	node.parts = 0;
 	tensor = malloc(BIG);
 	good = tensor &&
 	       !tow_rendezvous_receiver(&workers[1], PEER, "keys", 3, &pair.in) &&
@@ -1019,7 +1020,9 @@ static void test_rendezvous(bool sums)
 						   tensor, 0, note, &told);
 	}
 	good = good && finish(pair.in) && finish(pair.out) && asked.count == 60 && !asked.status &&
-	       !asked.wrong && told.count == 60 && !told.status;
+	       !asked.wrong && told.count == 60 && !told.status &&
+	       /* The large ones, by each queue pair. */
+	       node.parts == 16 * ((int)QPS - 1);
 	if (!good)
 		ksft_print_msg("%d came, %d of them wrong, status %d; %d were sent, status %d\n",
 			       (int)asked.count, (int)asked.wrong, asked.status, (int)told.count,
