@@ -6,9 +6,9 @@
  * While a flow has operations it is in one of its link's two lists.
  * tow_link.flows has the flows with something to post; the first one has its
  * turn.  tow_link.starved has the flows that can post nothing for now, as there is
- * no credit for a notification.  When there is all of them take turns again.  tow_flow.via is the
- * link, whose lock protects the flow meanwhile; a flow without operations may
- * join another link.
+ * no credit for a notification.  When there is, all of them take turns again.
+ * tow_flow.via is the link, whose lock protects the flow meanwhile; a flow without
+ * operations may join another link.
  *
  * Ended operations are handed back without locks: their ranges are left, the
  * peer's statistics are counted, and tow_flow.done is called.  This file does
