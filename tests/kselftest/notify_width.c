@@ -6,7 +6,6 @@
  * notify_hostile.c has a peer whose queue pairs do not agree; lab/outage connections
  * that break.
  */
-/* build: also 32-bit */
 #include <pthread.h>
 #include "tow_notify.h"
 
