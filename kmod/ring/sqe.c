@@ -230,12 +230,8 @@ static int tow_req_find_all(struct tow_req *entry,
 	struct tow_op *op = &entry->op;
 	int ret;
 
-	if (notifies) {
-		op->slot = tow_client_get_remote(entry->queue->client,
-						 sqe->operand);
-		if (!op->slot)
-			return -EBADF;
-	}
+	if (notifies && !op->slot)
+		return -EBADF;
 	if (notifies && !sqe->bytes)
 		ret = tow_req_find_only_slot(entry, sqe, known);
 	else
@@ -263,6 +259,10 @@ static void tow_req_fill(struct tow_req *entry, const struct tow_sqe *sqe,
 	op->claim = NULL;
 	op->bytes = 0;
 	entry->wait.slot = NULL;
+	/* Before anything is refused: then its slot is to know. */
+	if (sqe->opcode == TOW_OP_WRITE_NOTIFY)
+		op->slot = tow_client_get_remote(entry->queue->client,
+						 sqe->operand);
 	if (!tow_sqe_well_formed(entry->queue, sqe)) {
 		entry->error = -EINVAL;
 		return;

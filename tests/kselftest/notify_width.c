@@ -205,6 +205,32 @@ TEST_F(width, a_part_that_fails)
 	EXPECT_EQ(1U + (closes ? 0 : 2), comes_to(self, 1U + (closes ? 0 : 2)));
 }
 
+/* One that is refused as it is taken: of a device that is drained, or as it is no entry. */
+TEST_F(width, a_part_that_is_refused)
+{
+	bool closes = variant->width > 1;
+	struct tow_ends *ends = &self->ends;
+	struct tow_sqe bad;
+	int tries;
+
+	for (tries = 0; tries < 2; tries++) {
+		__u64 number = tow_ends_number(ends);
+
+		ASSERT_EQ(0, find_by(self, variant->width));
+		if (closes) {
+			EXPECT_EQ(0, notify(self, 0));
+		}
+		bad = tow_notify(&ends->from, ends->found);
+		bad.flags = tries ? 0x80 : 0;
+		ASSERT_EQ(0, tow_sysfs_set("drain", !tries));
+		EXPECT_EQ(tries ? -EINVAL : -ESHUTDOWN, do_one(self, variant->width - 1, bad));
+		ASSERT_EQ(0, tow_sysfs_set("drain", 0));
+		EXPECT_EQ(closes ? -ECANCELED : 0, notify(self, variant->width - 1));
+		EXPECT_EQ(number + !closes, comes_to(self, number + !closes));
+		ASSERT_EQ(0, let_go(self));
+	}
+}
+
 /* With fewer queue pairs there are no so wide slots. */
 TEST_F_TIMEOUT(width, queue_pairs_that_there_are, 60)
 {
