@@ -13,12 +13,12 @@
  *
  * Late entries
  *
- * The program is told at once, and nothing else happens at once.  The entry
- * keeps its place in the order, in its flow, or on its way.  When its turn
- * comes nothing of it is done, and what was posted completes as it would have.
- * So no queue pair is touched, and nothing is searched for.  The bits of enum
- * tow_claim decide, between this file and the code that posts, whether any of
- * it was posted.
+ * The program is told at once, and nothing else happens at once, but that a slot
+ * that it would have notified may close.  The entry keeps its place in the order,
+ * in its flow, or on its way.  When its turn comes nothing of it is done, and what
+ * was posted completes as it would have.  So no queue pair is touched, and nothing
+ * is searched for.  The bits of enum tow_claim decide, between this file and the
+ * code that posts, whether any of it was posted.
  *
  *	has not begun		ETIMEDOUT.  The entry ends in its place, and the
  *				rest of its chain then
@@ -99,6 +99,9 @@ static struct tow_step *tow_req_is_late(struct tow_req *entry)
 		tow_credit_wake(entry->op.slot->assoc);
 	entry->told = true;
 	entry->held = claims & TOW_CLAIM_POSTED;
+	/* Before the program knows, and sends what is next. */
+	if (entry->op.slot && !entry->held)
+		tow_remote_missed(entry->op.slot, false);
 	trace_tow_entry(entry, -ETIMEDOUT);
 	tow_stat_inc(queue->dev, TOW_STAT_TIMEOUTS);
 	tow_cqe_write(queue, entry->user_data, -ETIMEDOUT,

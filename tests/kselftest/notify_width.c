@@ -231,6 +231,40 @@ TEST_F(width, a_part_that_is_refused)
 	}
 }
 
+/* One that is late counts as missing when that is told, though its turn has not come. */
+TEST_F(width, a_part_that_is_late)
+{
+	bool closes = variant->width > 1;
+	struct tow_ends *ends = &self->ends;
+	struct tow_rings *rings = &ends->from.rings;
+	struct tow_sqe wait, late;
+	struct tow_cqe cqe;
+	__u64 slot;
+
+	ASSERT_EQ(0, tow_slot_make(ends->from.fd, ends->own.made.handle, 0, "held", &slot));
+	ASSERT_EQ(0, find_by(self, variant->width));
+	if (closes) {
+		EXPECT_EQ(0, notify(self, 0));
+	}
+	wait = tow_wait_for(slot, 1);
+	wait.flags = TOW_SQE_LINK;
+	late = tow_notify(&ends->from, ends->found);
+	late.channel = self->channels[variant->width - 1];
+	late.timeout_ms = 10;
+	ASSERT_TRUE(tow_rings_put(rings, &wait));
+	ASSERT_TRUE(tow_rings_put(rings, &late));
+	ASSERT_EQ(2, tow_rings_enter(rings, 1, TOW_LONG_US));
+	ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
+	EXPECT_EQ(-ETIMEDOUT, cqe.status);
+	EXPECT_EQ(closes ? -ECANCELED : 0, notify(self, variant->width - 1));
+	EXPECT_EQ(!closes, comes_to(self, !closes));
+	/* And it has come to nothing in its turn. */
+	ASSERT_EQ(0, tow_end_handle(ends->from.fd, TOW_IOCTL_UNEXPORT, slot));
+	ASSERT_EQ(0, tow_rings_wait(rings, &cqe));
+	EXPECT_EQ(-ESTALE, cqe.status);
+	EXPECT_EQ(!closes, comes_to(self, !closes));
+}
+
 /* With fewer queue pairs there are no so wide slots. */
 TEST_F_TIMEOUT(width, queue_pairs_that_there_are, 60)
 {
