@@ -1265,11 +1265,12 @@ struct tow_resolve {
  * ETIMEDOUT: nobody exported the name in time, or, with a @timeout_ms of 0, the peer has
  * not answered a minute after reconnect_timeout_ms; EACCES: the export does not have
  * those rights; EBUSY: NOTIFY: somebody else has the slot; EINVAL: rights as they
- * must not be, a width that is more than there are queue pairs, or a name; ESTALE: the
- * export ended meanwhile, or that life of the peer is over and another node has its
- * address; ECONNRESET: the connection ended meanwhile; ENOSPC: too many requests wait at
- * the peer, or have found something there; ENOKEY: also if the client has no job without
- * a key (see JOIN); EINTR; EDQUOT, ENOMEM; and those of PEER_CONNECT.
+ * must not be, a width that is more than there are queue pairs, or than 1 if the peer's
+ * module knows of none, or a name; ESTALE: the export ended meanwhile, or that life of
+ * the peer is over and another node has its address; ECONNRESET: the connection ended
+ * meanwhile; ENOSPC: too many requests wait at the peer, or have found something there;
+ * ENOKEY: also if the client has no job without a key (see JOIN); EINTR; EDQUOT, ENOMEM;
+ * and those of PEER_CONNECT.
  */
 #define TOW_IOCTL_RESOLVE	_IO(TOW_IOCTL_TYPE, TOW_CMD_RESOLVE)
 

@@ -19,8 +19,10 @@
 
 #define TOW_WIRE_MAGIC		0x4c574f54	/* "TOWL" */
 /* What this node speaks: the present version, and those down to the lowest. */
-#define TOW_WIRE_VERSION	6
+#define TOW_WIRE_VERSION	7
 #define TOW_WIRE_LOWEST		6
+/* The first in which slots have a width. */
+#define TOW_WIRE_WIDTHS		7
 
 #define TOW_WIRE_NONCE_BYTES	16
 #define TOW_WIRE_MAC_BYTES	32

@@ -453,7 +453,7 @@ static int tow_remote_lost_error(struct tow_assoc *assoc)
  *
  * tow_remote_look() looks whether the peer has answered.
  *
- * Return: 0; -EINVAL: a slot of more queue pairs than there are; -ENOMEM; -ENODEV,
+ * Return: 0; -EINVAL: a slot that is wider than @assoc allows; -ENOMEM; -ENODEV,
  * -ESTALE, -ECONNRESET: the association is lost: @fresh stays the caller's.
  */
 int tow_remote_open(struct tow_assoc *assoc, struct tow_remote *fresh,
@@ -462,7 +462,7 @@ int tow_remote_open(struct tow_assoc *assoc, struct tow_remote *fresh,
 	struct tow_remote *found = NULL;
 	int ret;
 
-	if (tow_rights_width(fresh->rights) > assoc->qps)
+	if (tow_rights_width(fresh->rights) > assoc->width)
 		return -EINVAL;
 	ret = tow_remote_join(fresh, assoc);
 	if (ret)

@@ -283,7 +283,7 @@ static int tow_resolve_read(struct tow_assoc *assoc,
 	bytes = tow_resolve_check(body, left, &label);
 	if (bytes < 0)
 		return bytes;
-	if (tow_rights_width(le32_to_cpu(body->rights)) > assoc->qps)
+	if (tow_rights_width(le32_to_cpu(body->rights)) > assoc->width)
 		return -EPROTO;
 	request = tow_request_new(assoc, le32_to_cpu(body->request), label.bytes);
 	if (!request)

@@ -476,6 +476,8 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 	assoc->lasts = !session->loopback;
 	assoc->tells = !session->loopback || session->initiator;
 	assoc->qps = session->qps;
+	assoc->width = session->handshake.reply.version < TOW_WIRE_WIDTHS ?
+		       1 : session->qps;
 	memcpy(assoc->name, session->auth.assoc, sizeof(assoc->name));
 	assoc->data = kcalloc(assoc->qps, sizeof(*assoc->data), GFP_KERNEL);
 	if (!assoc->data) {

@@ -43,6 +43,7 @@ struct tow_peer;
  * @name: the association's name at both ends
  * @lasts: the association may outlive its session; set under tow_peers.lock
  * @qps: data queue pairs
+ * @width: of slots, at most: 1 if the peer, for its life, knows of none
  * @data: their links, owned
  * @turn: counts calls of tow_ops_unpark(): which link is unparked first
  * @users: remote ranges and grants; the session is not idle while there are any
@@ -82,6 +83,7 @@ struct tow_assoc {
 	u8			name[TOW_WIRE_ASSOC_BYTES];
 	bool			lasts;
 	unsigned int		qps;
+	unsigned int		width;
 	struct tow_link		*data;
 	atomic_t		turn;
 	atomic_t		users;

@@ -68,6 +68,35 @@ FIXTURE_TEARDOWN(hostile)
 	EXPECT_EQ(0, tow_module_unload("tow_hostile"));
 }
 
+/* The other peer, not the node itself; 0: it is not READY. */
+static __u64 its_number(int client)
+{
+	struct tow_peer_info entries[16];
+	struct tow_peer_list call = {
+		.size = sizeof(call), .entries = (uintptr_t)entries,
+		.entry_size = sizeof(entries[0]), .count = 16,
+	};
+	__u32 i;
+
+	if (tow_test_ioctl(client, TOW_IOCTL_PEER_LIST, &call))
+		return 0;
+	for (i = 0; i < call.count; i++)
+		if (!(entries[i].flags & TOW_PEER_LOOPBACK) && entries[i].state == TOW_PEER_READY)
+			return entries[i].peer;
+	return 0;
+}
+
+/* The node says READY before it lists it so. */
+static __u64 await_its_number(int client)
+{
+	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
+	__u64 peer;
+
+	while (!(peer = its_number(client)) && tow_patient(&patience))
+		tow_test_sleep_ms(1);
+	return peer;
+}
+
 /* ---- as who notifies ----------------------------------------------------------------- */
 
 /* It finds what has a name of one letter. */
@@ -256,6 +285,30 @@ TEST_F(hostile, a_slot_that_is_too_wide)
 	EXPECT_EQ(2, evil_wait("sessions", 2));
 }
 
+/* One that does not know of widths is asked for none, and asks for none. */
+TEST_F(hostile, the_version_before)
+{
+	const void *word = self->honest.memory.at + 64;
+	struct resolved mine;
+	__u64 slot, peer;
+
+	evil_end(&self->e);
+	ASSERT_EQ(2, evil_wait("sessions", 2));
+	ASSERT_EQ(0, evil_begin_as(&self->e, 2, EVIL_LOWEST));
+	EXPECT_EQ(EVIL_LOWEST, self->e.reply.version);
+	ASSERT_EQ(0, evil_prove(&self->e));
+	ASSERT_EQ(0, evil_complete(&self->e));
+	peer = await_its_number(self->honest.from.fd);
+	EXPECT_EQ(-EINVAL, tow_slot_ask(self->honest.from.fd, peer, "e", 2, &slot));
+	ASSERT_EQ(0, make(self, 's', 64, &slot));
+	ASSERT_EQ(0, find(&self->e, 's', &mine));
+	EXPECT_EQ(1, notify(&self->e, mine.key, 1, 0, 1));
+	EXPECT_EQ(1, tow_slot_await(word, 1));
+	ASSERT_EQ(0, let_go(&self->e, T_RELEASE, mine.grant));
+	EXPECT_EQ(-EPROTO, find_for(&self->e, 's', TOW_RIGHT_NOTIFY_BY(2), &mine));
+	EXPECT_EQ(2, evil_wait("sessions", 2));
+}
+
 /* With a slot of its own it may notify; others' do not move, whatever their numbers. */
 TEST_F(hostile, slots_of_others)
 {
@@ -425,35 +478,6 @@ static void *find_its_slot(void *arg)
 	work->ret = tow_test_ioctl(work->self->honest.from.fd, TOW_IOCTL_RESOLVE, &call);
 	work->handle = call.handle;
 	return NULL;
-}
-
-/* The other peer, not the node itself; 0: it is not READY. */
-static __u64 its_number(int client)
-{
-	struct tow_peer_info entries[16];
-	struct tow_peer_list call = {
-		.size = sizeof(call), .entries = (uintptr_t)entries,
-		.entry_size = sizeof(entries[0]), .count = 16,
-	};
-	__u32 i;
-
-	if (tow_test_ioctl(client, TOW_IOCTL_PEER_LIST, &call))
-		return 0;
-	for (i = 0; i < call.count; i++)
-		if (!(entries[i].flags & TOW_PEER_LOOPBACK) && entries[i].state == TOW_PEER_READY)
-			return entries[i].peer;
-	return 0;
-}
-
-/* The node says READY before it lists it so. */
-static __u64 await_its_number(int client)
-{
-	struct tow_patience patience = tow_patience(TOW_SETTLE_SECONDS);
-	__u64 peer;
-
-	while (!(peer = its_number(client)) && tow_patient(&patience))
-		tow_test_sleep_ms(1);
-	return peer;
 }
 
 /* It says that it has a slot, of number 77, at @count. */

@@ -307,7 +307,7 @@ static const struct lie bad_replies[] = {
 	PROVED_AS(magic, 0, -EPROTO),
 	PROVED_AS(magic, 0x4c574f55, -EPROTO),
 	PROVED_AS(version, 0, -EPROTONOSUPPORT),
-	PROVED_AS(version, EVIL_VERSION - 1, -EPROTONOSUPPORT),
+	PROVED_AS(version, EVIL_LOWEST - 1, -EPROTONOSUPPORT),
 	PROVED_AS(version, EVIL_VERSION + 1, -EPROTONOSUPPORT),
 	PROVED_AS(qp_num, 1, -EPROTO),
 	PROVED_AS(features, 0, -ENOKEY),

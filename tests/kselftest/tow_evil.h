@@ -30,7 +30,8 @@
 #define EVIL_CREDITS	16
 #define EVIL_QPS_MAX	4
 #define EVIL_MAGIC	0x4c574f54
-#define EVIL_VERSION	6
+#define EVIL_VERSION	7
+#define EVIL_LOWEST	6
 #define EVIL_KEYED	1
 /* The path MTU, and what is sent first on each data queue pair. */
 #define EVIL_MTU	3
@@ -254,7 +255,7 @@ static inline int evil_prepare(struct evil *e, int qps)
 	if (e->fd < 0)
 		return e->fd;
 	e->request = (struct evil_request) {
-		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .lowest = EVIL_VERSION,
+		.magic = EVIL_MAGIC, .version = EVIL_VERSION, .lowest = EVIL_LOWEST,
 		.qps = (uint8_t)qps, .mtu = EVIL_MTU, .incarnation = EVIL_LIFE, .nonce = "a nonce", .qp_num = e->way.qp_num,
 		.features = EVIL_KEYED,
 	};
@@ -359,17 +360,23 @@ static inline int evil_derive(struct evil *e)
 	return ret ? ret : memcmp(mac, e->reply.mac, sizeof(mac)) ? -EKEYREJECTED : 0;
 }
 
-/* To where the other end has proved itself. */
-static inline int evil_begin(struct evil *e, int qps)
+/* To where the other end has proved itself; @version: the highest that is spoken. */
+static inline int evil_begin_as(struct evil *e, int qps, uint8_t version)
 {
 	int reason, ret = evil_prepare(e, qps);
 
+	e->request.version = version;
 	if (!ret)
 		ret = evil_ask(e, &reason);
 	if (ret)
 		return ret;
 	e->qps = e->reply.qps;
 	return evil_derive(e);
+}
+
+static inline int evil_begin(struct evil *e, int qps)
+{
+	return evil_begin_as(e, qps, EVIL_VERSION);
 }
 
 /* ---- saying and hearing ---------------------------------------------------- */

@@ -99,19 +99,21 @@ class Load:
             WRITE, 0, home, self.remote, there, size, 0]
 
     def step(self):
-        """A notification, behind the number of its step; and another one by another
-        queue pair."""
+        """A notification, behind the number of its step; and before that another one by
+        another queue pair, or, if there is none, a write."""
         if self.steps == STEPS_MAX:
             return None
         at = self.steps * 8
         self.steps += 1
         self.node.word(HOME_STEPS + at, self.steps)
         self.node.word(HOME_PARTS + at, self.steps)
-        self.part = "part", self.steps, [
-            WRITE_NOTIFY, 0, HOME_PARTS + at, self.remote, PARTS + at, 8,
-            self.slot, self.beside]
-        return "step", self.steps, [WRITE_NOTIFY, 0, HOME_STEPS + at,
-                                    self.remote, STEPS + at, 8, self.slot]
+        self.part = "step", self.steps, [
+            WRITE_NOTIFY, 0, HOME_STEPS + at, self.remote, STEPS + at, 8,
+            self.slot]
+        part = [WRITE, 0, HOME_PARTS + at, self.remote, PARTS + at, 8, 0]
+        if self.beside is not None:
+            part = [WRITE_NOTIFY, *part[1:6], self.slot, self.beside]
+        return "part", self.steps, part
 
     def submit(self):
         """As much as there is room for."""
