@@ -269,6 +269,8 @@ static int call_all(struct tow_queue *queue)
 
 TOW_PUBLIC int tow_queue_progress(struct tow_queue *queue, uint32_t timeout_us)
 {
+	uint32_t left = timeout_us;
+	uint64_t until;
 	int called, ret;
 
 	if (!queue)
@@ -278,9 +280,14 @@ TOW_PUBLIC int tow_queue_progress(struct tow_queue *queue, uint32_t timeout_us)
 	called = call_all(queue);
 	if (called || !timeout_us)
 		return called;
-	ret = tow_queue_enter(queue, 0, 1, timeout_us);
-	/* Also when waiting failed: what has ended is told. */
-	called = call_all(queue);
+	until = towi_until(timeout_us);
+	/* What has ended may be a part, or another thread's to tell of. */
+	do {
+		ret = tow_queue_enter(queue, 0, 1, left);
+		/* Also when waiting failed: what has ended is told. */
+		called = call_all(queue);
+		left = towi_left_us(until);
+	} while (!called && ret >= 0 && left);
 	if (called || ret >= 0 || ret == -ETIMEDOUT)
 		return called;
 	return ret;

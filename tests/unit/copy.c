@@ -45,6 +45,8 @@ static struct {
 	int refuse;
 	/* The next ENTER completes what is in flight, whatever it answers. */
 	bool completes;
+	/* Each ENTER completes one. */
+	bool trickles;
 	struct tow_ring *ring;
 	struct tow_sqe *sqes;
 	struct tow_cqe *cqes;
@@ -136,6 +138,8 @@ static int enter(const struct tow_enter *call)
 	while (kernel.completes && kernel.count)
 		complete(0, 0);
 	kernel.completes = false;
+	if (kernel.trickles && kernel.count)
+		complete(0, 0);
 	if (!ret && call->to_submit)
 		ret = take_entries(call->to_submit);
 	if (!ret && call->min_complete > unseen())
@@ -548,6 +552,12 @@ static void test_large(void)
 	complete(0, -ECONNRESET);
 	ksft_test_result(good && tow_queue_progress(queue, 0) == 1 && was_told(&told[1], -EIO),
 			 "and ends with the last of them, as the first that failed\n");
+	memset(told, 0, sizeof(told));
+	good = copy(large, TOW_TO_REMOTE, &told[0]) == 0;
+	kernel.trickles = true;
+	good = good && tow_queue_progress(queue, TOW_WAIT_FOREVER) == 1 && was_told(&told[0], 0);
+	kernel.trickles = false;
+	ksft_test_result(good, "who waits for a copy waits for all of its parts\n");
 	/* All of it has room, or none has. */
 	memset(told, 0, sizeof(told));
 	good = true;
@@ -718,7 +728,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 6 + 1 + 1 + 1 + 4 + 3 + 4 + 3 + 1 + 1 + 1 + 1);
+	ksft_set_plan(2 + 6 + 1 + 1 + 1 + 4 + 3 + 5 + 3 + 1 + 1 + 1 + 1);
 	if (tow_peer_connect(&device, "192.0.2.1", NULL, 0, &peer) ||
 	    tow_peer_connect(&device, "192.0.2.2", NULL, 0, &other_peer) ||
 	    tow_peer_connect(&device, "192.0.2.3", NULL, 0, &third_peer))
