@@ -1754,10 +1754,16 @@ struct tow_queue_create {
 /* Any queue pair: the kernel takes one after the other. */
 #define TOW_CHANNEL_ANY		0xffffffffU
 
+/*
+ * Only if the peer is connected now, without waiting.  (Before version 14 of this header:
+ * EINVAL)
+ */
+#define TOW_CHANNEL_CONNECTED	1U
+
 /**
  * struct tow_channel_open - a channel to a peer
  * @size: in: sizeof(struct tow_channel_open); out: bytes filled in
- * @flags: in: 0
+ * @flags: in: 0 or TOW_CHANNEL_CONNECTED
  * @peer: in: the peer's number, from PEER_CONNECT
  * @qp: in: which of its data queue pairs, counted from 0, or TOW_CHANNEL_ANY;
  *	out: which
@@ -1785,7 +1791,8 @@ struct tow_channel_open {
  *
  * Errors: ENOENT: no such peer; EINVAL: @qp is beyond its queue pairs; ESTALE:
  * that life of the peer is over; EPERM: the client has ended; ENOSPC:
- * TOW_CHANNELS_MAX are open; ENOMEM; and those of PEER_CONNECT.
+ * TOW_CHANNELS_MAX are open; ENOTCONN: CONNECTED, and the peer is not; ENOMEM; and
+ * those of PEER_CONNECT.
  */
 #define TOW_IOCTL_CHANNEL_OPEN	_IO(TOW_IOCTL_TYPE, TOW_CMD_CHANNEL_OPEN)
 

@@ -74,7 +74,6 @@ struct tow_attempt {
 
 /* try.c */
 struct tow_session *tow_peer_session_get(struct tow_peer *peer);
-struct tow_session *tow_peer_session(struct tow_peer *peer);
 int tow_attempt_run(struct tow_attempt *attempt, struct tow_peer **peer);
 
 #endif /* TOW_ATTEMPT_H */

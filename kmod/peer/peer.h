@@ -358,6 +358,9 @@ void tow_peer_remember(struct tow_peer *peer,
 		       const struct tow_conn_settings *settings);
 int tow_peer_disconnect(struct tow_peer *peer);
 
+/* try.c */
+struct tow_session *tow_peer_session(struct tow_peer *peer);
+
 /* ioctl.c */
 int tow_address_take(struct tow_address *address,
 		     const u8 bytes[TOW_ADDRESS_BYTES], u32 scope_id, u16 port);

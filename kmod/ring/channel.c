@@ -113,13 +113,16 @@ static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,
 {
 	struct tow_device *dev = queue->dev;
 	struct tow_session *session;
-	int ret;
+	int ret = 0;
 
-	ret = tow_peer_use(peer, queue->charge.account,
-			   READ_ONCE(dev->peers->settings.reconnect_timeout_ms),
-			   &session);
-	if (ret)
-		return ret;
+	if (call->flags)
+		session = tow_peer_session(peer);
+	else
+		ret = tow_peer_use(peer, queue->charge.account,
+				   READ_ONCE(dev->peers->settings.reconnect_timeout_ms),
+				   &session);
+	if (ret || !session)
+		return ret ?: -ENOTCONN;
 	call->qps = session->qps;
 	tow_session_put(session);
 	mutex_lock(&queue->submit);
@@ -156,7 +159,7 @@ int tow_queue_channel_open(struct tow_queue *queue, void __user *user)
 			       &user_size);
 	if (ret)
 		return ret;
-	if (call.flags || call.reserved)
+	if (call.flags & ~TOW_CHANNEL_CONNECTED || call.reserved)
 		return -EINVAL;
 	peer = tow_peer_find(queue->dev, call.peer);
 	if (!peer)

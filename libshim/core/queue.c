@@ -334,7 +334,10 @@ static struct channel *find_beside(struct towi_queue *own, uint64_t peer, uint32
 
 static struct channel *open_beside(struct tow_queue *queue, uint64_t peer, uint32_t qp)
 {
-	struct tow_channel_open open = { .size = sizeof(open), .peer = peer, .qp = qp };
+	/* A copy does not wait for that. */
+	struct tow_channel_open open = {
+		.size = sizeof(open), .flags = TOW_CHANNEL_CONNECTED, .peer = peer, .qp = qp,
+	};
 	struct channel *fresh = calloc(1, sizeof(*fresh)), *opened;
 	int ret;
 

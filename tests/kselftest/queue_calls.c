@@ -36,7 +36,8 @@ static const struct tow_call device_calls[] = {
 
 static const struct tow_call queue_calls[] = {
 	[CHANNEL_OPEN] = { TOW_CALL(CHANNEL_OPEN, 32, tow_channel_open), .answers = true,
-		.stays = true, TOW_RESERVED(tow_channel_open, reserved) },
+		.stays = true, .flags = TOW_CHANNEL_CONNECTED,
+		TOW_RESERVED(tow_channel_open, reserved) },
 	[CHANNEL_CLOSE] = { TOW_CALL(CHANNEL_CLOSE, 16, tow_channel_close),
 		TOW_RESERVED(tow_channel_close, reserved) },
 	[ENTER] = { TOW_CALL(ENTER, 24, tow_enter), TOW_RESERVED(tow_enter, reserved) },
@@ -297,6 +298,24 @@ TEST_F(queues, channels)
 		EXPECT_EQ(any.channel, again.channel);
 	}
 	EXPECT_EQ((1U << first.qps) - 1, seen);
+}
+
+/* Who does not want to wait is told so, and nobody connects for that. */
+TEST_F(queues, channels_of_who_is_connected)
+{
+	int queue = self->user.rings.made.fd;
+	struct tow_channel_open open = {
+		.size = sizeof(open), .flags = TOW_CHANNEL_CONNECTED, .peer = self->user.peer,
+	};
+
+	EXPECT_EQ(0, tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_OPEN, &open));
+	EXPECT_EQ(self->user.channel, open.channel);
+	ASSERT_EQ(0, tow_disconnect(self->user.fd, self->user.peer));
+	EXPECT_EQ(-ENOTCONN, tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_OPEN, &open));
+	EXPECT_EQ(-ENOTCONN, tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_OPEN, &open));
+	open.flags = 0;
+	EXPECT_EQ(0, tow_test_ioctl(queue, TOW_IOCTL_CHANNEL_OPEN, &open));
+	EXPECT_EQ(self->user.channel, open.channel);
 }
 
 TEST_F(queues, channels_are_closed)

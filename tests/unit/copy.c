@@ -61,6 +61,9 @@ static struct {
 		uint32_t qp;
 	} channels[CHANNELS];
 	uint32_t next_qp;
+	/* No peer is connected: who does not say that he will not wait would. */
+	bool apart;
+	uint32_t waits;
 	/* It is of before channels were closed. */
 	bool old;
 	uint32_t closes;
@@ -166,7 +169,10 @@ static int open_channel(struct tow_channel_open *open)
 	struct tow_channel *meanwhile;
 	uint32_t i;
 
+	if (kernel.apart && open->flags & TOW_CHANNEL_CONNECTED)
+		return -ENOTCONN;
 	pthread_mutex_lock(&kernel.lock);
+	kernel.waits += kernel.apart;
 	/* One after the other. */
 	if (open->qp == TOW_CHANNEL_ANY)
 		open->qp = kernel.next_qp++ % QPS;
@@ -537,8 +543,15 @@ static void test_large(void)
 	good = copy(TOW_CUT_BYTES - 3, TOW_TO_REMOTE, &told[0]) == 0 && kernel.count == 1 &&
 	       count_open() == 1;
 	complete(0, 0);
+	kernel.apart = true;
 	good = good && tow_queue_progress(queue, 0) == 1 &&
-	       copy(large, TOW_TO_REMOTE, &told[1]) == 0 && kernel.count == QPS &&
+	       copy(large, TOW_TO_REMOTE, &told[2]) == 0 && kernel.count == 1 &&
+	       one->bytes == large + 2 && kernel.waits == 0;
+	kernel.apart = false;
+	complete(0, 0);
+	ksft_test_result(good && tow_queue_progress(queue, 0) == 1 && was_told(&told[2], 0),
+			 "one that would have to wait for other queue pairs has none\n");
+	good = copy(large, TOW_TO_REMOTE, &told[1]) == 0 && kernel.count == QPS &&
 	       one->opcode == TOW_OP_WRITE && other->opcode == TOW_OP_WRITE &&
 	       one->channel == CHANNEL && other->channel == CHANNEL + 1 &&
 	       one->offset == large && one->remote_offset == large + 1 &&
@@ -728,7 +741,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 6 + 1 + 1 + 1 + 4 + 3 + 5 + 3 + 1 + 1 + 1 + 1);
+	ksft_set_plan(2 + 6 + 1 + 1 + 1 + 4 + 3 + 6 + 3 + 1 + 1 + 1 + 1);
 	if (tow_peer_connect(&device, "192.0.2.1", NULL, 0, &peer) ||
 	    tow_peer_connect(&device, "192.0.2.2", NULL, 0, &other_peer) ||
 	    tow_peer_connect(&device, "192.0.2.3", NULL, 0, &third_peer))
