@@ -49,11 +49,22 @@ void towi_pump_ready(struct towi_runner *runner)
 		put_in(runner, &runner->pump->ready);
 }
 
-static void starve(struct towi_runner *runner)
+static void starve(struct towi_runner *runner, uint32_t entries)
 {
-	if (!runner->in && !runner->pump->over)
-		put_in(runner, &runner->pump->starved);
+	struct towi_pump *pump = runner->pump;
+
+	if (runner->in || pump->over)
+		return;
+	runner->needs = entries;
+	runner->in = &pump->starved;
+	/* It keeps its place if others had some of it since. */
+	if (pump->fed == runner)
+		TAILQ_INSERT_HEAD(&pump->starved, runner, next);
+	else
+		TAILQ_INSERT_TAIL(&pump->starved, runner, next);
 }
+
+static void feed(struct towi_pump *pump);
 
 /* Each once: who is ready again by then has its turn after all others. */
 static void run_ready(struct towi_pump *pump)
@@ -68,6 +79,9 @@ static void run_ready(struct towi_pump *pump)
 		runner->ops->go_on(runner);
 		/* Whoever is about to sleep may have looked before that. */
 		pump->news++;
+		if (pump->fed == runner)
+			pump->fed = NULL;
+		feed(pump);
 	}
 }
 
@@ -93,15 +107,21 @@ uint32_t towi_pump_free(const struct towi_pump *pump)
 
 bool towi_pump_room(struct towi_runner *runner, uint32_t entries)
 {
-	if (towi_pump_free(runner->pump) >= entries)
+	const struct towi_pump *pump = runner->pump;
+
+	/* Or who needs several would wait for ever behind those who need one. */
+	if ((pump->fed == runner || TAILQ_EMPTY(&pump->starved)) && towi_pump_free(pump) >= entries)
 		return true;
-	starve(runner);
+	starve(runner, entries);
 	return false;
 }
 
 struct tow_sqe *towi_pump_entry(struct towi_runner *runner)
 {
-	return towi_pump_room(runner, 1) ? tow_queue_get_sqe(runner->pump->queue) : NULL;
+	if (towi_pump_free(runner->pump))
+		return tow_queue_get_sqe(runner->pump->queue);
+	starve(runner, 1);
+	return NULL;
 }
 
 void towi_pump_begun(struct tow_sqe *sqe, struct towi_op *op)
@@ -137,21 +157,21 @@ void towi_pump_nudge(struct towi_pump *pump)
 	put_nudge(pump);
 }
 
-/* There is more room than there was: for who has found none first, and then for others. */
+/*
+ * There may be more room than there was: for who has found too little first, as soon as it is
+ * enough, and when it has gone on for the next one.
+ */
 static void feed(struct towi_pump *pump)
 {
-	struct towi_runner *first = TAILQ_FIRST(&pump->ready), *runner;
-	uint32_t room = towi_pump_free(pump);
+	struct towi_runner *runner = TAILQ_FIRST(&pump->starved);
 
 	put_nudge(pump);
-	while (room-- && (runner = TAILQ_FIRST(&pump->starved))) {
-		put_in(runner, NULL);
-		runner->in = &pump->ready;
-		if (first)
-			TAILQ_INSERT_BEFORE(first, runner, next);
-		else
-			TAILQ_INSERT_TAIL(&pump->ready, runner, next);
-	}
+	if (pump->fed || !runner || towi_pump_free(pump) < runner->needs)
+		return;
+	put_in(runner, NULL);
+	runner->in = &pump->ready;
+	TAILQ_INSERT_HEAD(&pump->ready, runner, next);
+	pump->fed = runner;
 }
 
 void towi_pump_silent(struct towi_runner *runner, uint32_t entries)
@@ -197,7 +217,7 @@ void towi_pump_wait_for(struct towi_wait *wait, const struct tow_slot *slot, uin
 		return;
 	sqe = tow_queue_get_sqe(pump->queue);
 	if (!sqe) {
-		starve(runner);
+		starve(runner, 1);
 		return;
 	}
 	tow_prep_wait(sqe, slot, number);
@@ -781,6 +801,9 @@ bool towi_pump_leave(struct towi_runner *runner)
 	struct towi_pump *pump = runner->pump;
 
 	put_in(runner, NULL);
+	if (pump->fed == runner)
+		pump->fed = NULL;
+	feed(pump);
 	TAILQ_REMOVE(&pump->all, runner, all);
 	if (runner->ops->tick)
 		TAILQ_REMOVE(&pump->turns, runner, turn);

@@ -63,6 +63,7 @@ struct towi_runner {
 	TAILQ_ENTRY(towi_runner) turn;	/* of those with a tick */
 	TAILQ_ENTRY(towi_runner) next;
 	struct towi_runners *in;	/* which list that is: ready, starved, or NULL */
+	uint32_t needs;			/* entries, if it is starved */
 	/* Of it, and 0 before it may go: */
 	uint32_t busy;			/* operations but waits, and errands */
 	uint32_t waiting;		/* waits that the kernel has */
@@ -133,6 +134,7 @@ struct towi_pump {
 	/* The device has gone, or the client ended: nothing is begun any more. */
 	int over;
 	struct towi_runners all, turns, ready, starved;
+	struct towi_runner *fed;	/* it was starved, and is ready; or NULL */
 	/* They left with operations that never ended; buried when the queue is. */
 	struct towi_runners graves;
 	/* Entries whose completion nobody has seen, but for those with a completion of their own. */
@@ -217,15 +219,15 @@ void towi_pump_settle(struct towi_pump *pump, const uint32_t *count, uint64_t un
 /* ---- operations ---- */
 
 /*
- * Is there room for so many entries, and for their completions?  Then they are handed over
- * together.  False: not now; @runner goes on when there is more.
+ * Is there room for so many entries, and for their completions, and has nobody found too little
+ * before?  Then they are handed over together.  False: not now; @runner goes on when it is its turn.
  */
 bool towi_pump_room(struct towi_runner *runner, uint32_t entries);
 
 /* As many as there is room for. */
 uint32_t towi_pump_free(const struct towi_pump *pump);
 
-/* An entry, to be prepared, and then begun; NULL: as towi_pump_room(). */
+/* An entry, to be prepared, and then begun, whoever waits; NULL: no room, as towi_pump_room(). */
 struct tow_sqe *towi_pump_entry(struct towi_runner *runner);
 
 /*

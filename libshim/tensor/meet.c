@@ -71,7 +71,8 @@ static int begin_meeting(struct tow_edge *edge, enum towi_meeting meeting)
 	ret = towi_edge_place(edge, edge->own + TOWI_SCRATCH_AT, &region, &offset);
 	if (ret)
 		return ret;
-	if (!towi_pump_room(&edge->runner, lanes))
+	/* Not only when it is its turn, as this thread would notice too late. */
+	if (towi_pump_free(edge->runner.pump) < lanes && !towi_pump_room(&edge->runner, lanes))
 		return -EBUSY;
 	sqe = towi_pump_entry(&edge->runner);
 	if (meeting == TOWI_READING)

@@ -260,9 +260,9 @@ static int consume(struct tow_edge *edge)
 		count(edge);
 		return 0;
 	}
-	sqe = op->busy ? NULL : towi_pump_entry(&edge->runner);
-	if (!sqe)
+	if (op->busy || !towi_pump_room(&edge->runner, 1))
 		return -EBUSY;
+	sqe = towi_pump_entry(&edge->runner);
 	tow_prep_notify(sqe, edge->channel, edge->other);
 	towi_edge_op(edge, op);
 	towi_pump_begun(sqe, op);

@@ -250,6 +250,7 @@ struct one {
 	struct towi_errand errand;
 	struct tow_slot slot;
 	struct tow_sqe *last;
+	uint32_t at_once;		/* that it begins together; 0: one by one */
 	uint32_t wants, begun, ended, gone_on, told, late, tries;
 	uint32_t order;			/* when it went on, of all */
 	int status;
@@ -288,6 +289,17 @@ static bool begin(struct one *one)
 	return true;
 }
 
+static bool begin_some(struct one *one)
+{
+	if (!one->at_once)
+		return begin(one);
+	if (!towi_pump_room(&one->runner, one->at_once))
+		return false;
+	for (uint32_t i = 0; i < one->at_once; i++)
+		begin(one);
+	return true;
+}
+
 static void go_on(struct towi_runner *runner)
 {
 	struct one *one = one_of(runner);
@@ -299,7 +311,7 @@ static void go_on(struct towi_runner *runner)
 	one->again = false;
 	if (one->slot.number)
 		towi_pump_wait_on(&one->wait, &one->slot);
-	while (one->begun < one->wants && begin(one))
+	while (one->begun < one->wants && begin_some(one))
 		;
 }
 
@@ -480,6 +492,38 @@ static void test_starved(void)
 	ksft_test_result(ones[0].ended == ROOM + 10 && ones[0].begun == ROOM + 10 &&
 			 ones[1].ended == 1, "and all of it is done\n");
 	end(ones, 3);
+}
+
+/* Of one who needs four at once and of others there is none who is always first. */
+static void test_needs(void)
+{
+	struct one *ones = make(3);
+	bool good = true;
+
+	ones[0].wants = ROOM + 10;
+	ones[0].at_once = 1;
+	ones[1].wants = 4;
+	ones[1].at_once = 4;
+	ones[2].wants = 1;
+	ones[2].at_once = 1;
+	for (uint32_t i = 0; i < 3; i++) {
+		towi_pump_ready(&ones[i].runner);
+		turn();
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		complete(0, 0);
+		turn();
+		good = good && ones[0].begun == ROOM && !ones[1].begun && !ones[2].begun;
+	}
+	complete(0, 0);
+	turn();
+	good = good && ones[0].begun == ROOM && ones[1].begun == 4 && !ones[2].begun;
+	ksft_test_result(good, "who needs several has them in turn\n");
+	complete(0, 0);
+	turn();
+	ksft_test_result(good && ones[0].begun == ROOM && ones[2].begun == 1,
+			 "and who needs one after that\n");
+	ksft_test_result(end(ones, 3), "and all of it is done\n");
 }
 
 static void test_waits(void)
@@ -876,11 +920,12 @@ static void test_threads(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 1 + 1 + 3 + 4 + 1 + 1 + 2 + 1 + 1 + 3 + 2 + 1 + 1 + 1 + 2);
+	ksft_set_plan(2 + 1 + 1 + 3 + 3 + 4 + 1 + 1 + 2 + 1 + 1 + 3 + 2 + 1 + 1 + 1 + 2);
 	test_owner();
 	test_ready();
 	test_ready_sleeps();
 	test_starved();
+	test_needs();
 	test_waits();
 	test_chain();
 	test_nudge();
