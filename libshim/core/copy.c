@@ -162,15 +162,16 @@ static int begin_copy(struct tow_queue *queue, const struct tow_sqe *wanted, uin
 	return 0;
 }
 
-/* By how many channels a copy goes. */
-static uint32_t channels_of(struct tow_channel *channel, uint64_t bytes, uint16_t *channels)
+/* By how many channels a copy may go. */
+static uint32_t channels_of(const struct tow_channel *channel, uint64_t bytes)
 {
 	uint32_t most = channel->queue->sq_entries;
 
 	if (bytes < TOW_CUT_BYTES)
-		most = 1;
-	return towi_channels_beside(channel, most < TOW_SLOT_WIDTH_MAX ? most : TOW_SLOT_WIDTH_MAX,
-				    channels);
+		return 1;
+	if (most > channel->qps)
+		most = channel->qps;
+	return most < TOW_SLOT_WIDTH_MAX ? most : TOW_SLOT_WIDTH_MAX;
 }
 
 TOW_PUBLIC int tow_memcpy(struct tow_channel *channel, const struct tow_region *region,
@@ -195,8 +196,10 @@ TOW_PUBLIC int tow_memcpy(struct tow_channel *channel, const struct tow_region *
 	queue = channel->queue;
 	if (!queue->ring)
 		return -EPERM;
-	count = channels_of(channel, bytes, channels);
+	count = channels_of(channel, bytes);
+	towi_channels_open_beside(channel, count);
 	pthread_mutex_lock(&towi_queue_of(queue)->lock);
+	count = towi_channels_beside(channel, count, channels);
 	ret = begin_copy(queue, &wanted, count, channels, done, arg);
 	pthread_mutex_unlock(&towi_queue_of(queue)->lock);
 	return ret;

@@ -212,13 +212,14 @@ static bool is_used(const struct towi_queue *own, const struct channel *channel)
 	return channel->users;
 }
 
-/* Called with the lock. */
-static void close_idle(struct towi_queue *own)
+/* Called with the lock; @spare: those that others use beside their own, too. */
+static void close_idle(struct towi_queue *own, bool spare)
 {
 	struct channel **link = &own->channels, *channel;
 
 	while ((channel = *link) && !own->keeps) {
-		if (is_used(own, channel) || !close_channel(own, channel)) {
+		if ((spare ? channel->users : is_used(own, channel)) ||
+		    !close_channel(own, channel)) {
 			link = &channel->next;
 			continue;
 		}
@@ -275,23 +276,28 @@ static int open_channel(struct tow_queue *queue, struct tow_channel_open *open,
 			struct channel **fresh, struct channel **channel)
 {
 	struct towi_queue *own = towi_queue_of(queue);
-	bool opened = false;
+	bool opened = false, spare = false;
 	uint32_t closed;
 	int ret;
 
-	do {
+	for (*channel = NULL; !*channel;) {
 		pthread_mutex_lock(&own->lock);
-		close_idle(own);
+		close_idle(own, spare);
 		closed = own->closed;
 		pthread_mutex_unlock(&own->lock);
 		ret = towi_ioctl(own->fd, TOW_IOCTL_CHANNEL_OPEN, open);
+		/* One of the program's comes before those that only copies use. */
+		if (ret == -ENOSPC && !spare && !open->flags) {
+			spare = true;
+			continue;
+		}
 		if (ret < 0 && opened)
 			drop_channel(own, open->channel);
 		if (ret < 0)
 			return ret;
 		opened = true;
 		*channel = keep_channel(queue, open, closed, fresh);
-	} while (!*channel);
+	}
 	return 0;
 }
 
@@ -317,56 +323,75 @@ TOW_PUBLIC int tow_channel_get(struct tow_queue *queue, const struct tow_peer *p
 	return ret;
 }
 
-/* One that is there already; or NULL. */
-static struct channel *find_beside(struct towi_queue *own, uint64_t peer, uint32_t qp)
+/* The queue pair that is so far beside that of @channel. */
+static uint32_t qp_beside(const struct tow_channel *channel, uint32_t index)
 {
+	return (channel->qp + index) % channel->qps;
+}
+
+/* Called with the lock: one that is there already; or NULL. */
+static struct channel *find_beside(const struct towi_queue *own, const struct tow_channel *first,
+				   uint32_t index)
+{
+	uint64_t peer = ((const struct channel *)first)->peer;
+	uint32_t qp = qp_beside(first, index);
 	struct channel *channel;
 
-	pthread_mutex_lock(&own->lock);
 	for (channel = own->channels; channel; channel = channel->next)
 		if (channel->peer == peer && channel->shown.qp == qp)
 			break;
-	if (channel)
-		channel->beside = true;
-	pthread_mutex_unlock(&own->lock);
 	return channel;
 }
 
-static struct channel *open_beside(struct tow_queue *queue, uint64_t peer, uint32_t qp)
+static bool open_beside(const struct tow_channel *first, uint32_t index)
 {
 	/* A copy does not wait for that. */
 	struct tow_channel_open open = {
-		.size = sizeof(open), .flags = TOW_CHANNEL_CONNECTED, .peer = peer, .qp = qp,
+		.size = sizeof(open), .flags = TOW_CHANNEL_CONNECTED,
+		.peer = ((const struct channel *)first)->peer, .qp = qp_beside(first, index),
 	};
 	struct channel *fresh = calloc(1, sizeof(*fresh)), *opened;
 	int ret;
 
 	if (!fresh)
-		return NULL;
-	ret = open_channel(queue, &open, &fresh, &opened);
+		return false;
+	ret = open_channel(first->queue, &open, &fresh, &opened);
 	free(fresh);
 	if (ret)
-		return NULL;
-	pthread_mutex_lock(&towi_queue_of(queue)->lock);
+		return false;
+	pthread_mutex_lock(&towi_queue_of(first->queue)->lock);
 	opened->beside = true;
 	opened->users--;
-	pthread_mutex_unlock(&towi_queue_of(queue)->lock);
-	return opened;
+	pthread_mutex_unlock(&towi_queue_of(first->queue)->lock);
+	return true;
+}
+
+void towi_channels_open_beside(struct tow_channel *channel, uint32_t count)
+{
+	struct towi_queue *own = towi_queue_of(channel->queue);
+	uint32_t i;
+	bool there;
+
+	for (i = 1; i < count; i++) {
+		pthread_mutex_lock(&own->lock);
+		there = find_beside(own, channel, i);
+		pthread_mutex_unlock(&own->lock);
+		if (!there && !open_beside(channel, i))
+			break;
+	}
 }
 
 uint32_t towi_channels_beside(struct tow_channel *channel, uint32_t count, uint16_t *numbers)
 {
-	const struct channel *first = (struct channel *)channel, *beside;
-	uint32_t qp, found = 1;
+	struct channel *beside;
+	uint32_t found;
 
 	numbers[0] = (uint16_t)channel->number;
-	for (; found < count && found < channel->qps; found++) {
-		qp = (channel->qp + found) % channel->qps;
-		beside = find_beside(towi_queue_of(channel->queue), first->peer, qp);
-		if (!beside)
-			beside = open_beside(channel->queue, first->peer, qp);
+	for (found = 1; found < count; found++) {
+		beside = find_beside(towi_queue_of(channel->queue), channel, found);
 		if (!beside)
 			break;
+		beside->beside = true;
 		numbers[found] = (uint16_t)beside->shown.number;
 	}
 	return found;
@@ -383,7 +408,7 @@ TOW_PUBLIC int tow_channel_put(struct tow_channel *channel)
 	own = towi_queue_of(channel->queue);
 	pthread_mutex_lock(&own->lock);
 	((struct channel *)channel)->users--;
-	close_idle(own);
+	close_idle(own, false);
 	pthread_mutex_unlock(&own->lock);
 	return 0;
 }

@@ -41,9 +41,12 @@ struct towi_queue *towi_queue_of(const struct tow_queue *queue);
 int towi_queue_publish(struct tow_queue *queue);
 
 /*
- * Up to @count channels to the peer of @channel, which is the first, of a queue pair each: how
- * many @numbers.  Without the lock; they are there as long as the caller has @channel.
+ * Channels to the peer of @channel, which is the first, of a queue pair each, @count of which it
+ * has.  Those that are missing are opened, if that takes no waiting; without the lock.
  */
+void towi_channels_open_beside(struct tow_channel *channel, uint32_t count);
+
+/* Up to @count of them that there are: how many @numbers.  With the lock, as others close them. */
 uint32_t towi_channels_beside(struct tow_channel *channel, uint32_t count, uint16_t *numbers);
 
 #endif /* TOW_CORE_QUEUE_H */

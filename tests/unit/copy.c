@@ -427,6 +427,36 @@ static void test_room_again(void)
 	end_queue();
 }
 
+/* Those that copies use beside the program's own are in its way no more than in a copy's. */
+static void test_spare(void)
+{
+	struct tow_channel *mine[CHANNELS] = { NULL };
+	struct told told[3] = { { 0 } };
+	const uint64_t large = TOW_CUT_BYTES;
+	bool good;
+
+	make_queue();
+	good = copy(large, TOW_TO_REMOTE, &told[0]) == 0 && kernel.count == QPS;
+	mine[0] = channel;
+	mine[1] = channel = get(other_peer, 0);
+	good = good && copy(large, TOW_TO_REMOTE, &told[1]) == 0 && count_open() == CHANNELS &&
+	       tow_channel_get(queue, third_peer, 0, &mine[2]) == -ENOSPC;
+	while (kernel.count)
+		complete(0, 0);
+	good = good && tow_queue_progress(queue, 0) == 2;
+	mine[2] = get(third_peer, 0);
+	mine[3] = get(third_peer, 1);
+	good = good && count_open() == CHANNELS;
+	for (uint32_t i = 0; i < CHANNELS; i++)
+		good = good && is_open(mine[i], i < 2 ? i + 1 : 3);
+	ksft_test_result(good, "those beside make room for the program's own\n");
+	good = copy(large, TOW_TO_REMOTE, &told[2]) == 0 && kernel.count == 1;
+	complete(0, 0);
+	ksft_test_result(good && tow_queue_progress(queue, 0) == 1 && was_told(&told[2], 0),
+			 "and a copy does without\n");
+	end_queue();
+}
+
 /* A module that does not know how is asked once. */
 static void test_kept(void)
 {
@@ -741,7 +771,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 6 + 1 + 1 + 1 + 4 + 3 + 6 + 3 + 1 + 1 + 1 + 1);
+	ksft_set_plan(2 + 6 + 1 + 2 + 1 + 1 + 4 + 3 + 6 + 3 + 1 + 1 + 1 + 1);
 	if (tow_peer_connect(&device, "192.0.2.1", NULL, 0, &peer) ||
 	    tow_peer_connect(&device, "192.0.2.2", NULL, 0, &other_peer) ||
 	    tow_peer_connect(&device, "192.0.2.3", NULL, 0, &third_peer))
@@ -749,6 +779,7 @@ int main(void)
 	test_channels();
 	test_given_back();
 	test_room_again();
+	test_spare();
 	test_kept();
 	test_threads();
 	test_entry();
