@@ -760,9 +760,10 @@ typedef void tow_copy_done(void *arg, int status);
  * Begins the copy and returns.  Copies of one channel begin in their order, and end
  * in any.  One of TOW_CUT_BYTES or more is cut, and goes by queue pairs beside the channel's,
  * too: it is in no order with others, and takes up to TOW_SLOT_WIDTH_MAX of the queue's
- * completions.  Until one has ended, the same rules hold for its bytes as for
- * tow_prep_write() and tow_prep_read().  A queue that is used by it is used for no
- * other entries.
+ * completions.  A notification vouches for nothing of it, also if @done was called before:
+ * who is to tell the peer fills in entries, by a slot with a width (tow_resolve()).  Until
+ * one has ended, the same rules hold for its bytes as for tow_prep_write() and
+ * tow_prep_read().  A queue that is used by it is used for no other entries.
  *
  * Implements Memcpy of Xue et al., EuroSys '19, section 3: (address, region) of both
  * sides are offsets in a region and in a remote range here, which name the same
@@ -770,8 +771,8 @@ typedef void tow_copy_done(void *arg, int status);
  *
  * Return: 0: it has begun, and @done will be called; else it has not, and @done is
  * not called: -EINVAL when an argument but @arg is NULL, or there is no such
- * @direction; -EBUSY when as many copies, or parts of some, as the queue has completions have
- * not ended: call tow_queue_progress(); -ENOMEM; -EPERM; -ENODEV.
+ * @direction; -EBUSY when the queue has no room for all of its parts, as too many have not
+ * ended: call tow_queue_progress(); -ENOMEM; -EPERM; -ENODEV.
  */
 int tow_memcpy(struct tow_channel *channel, const struct tow_region *region, uint64_t offset,
 	       const struct tow_remote *remote, uint64_t remote_offset, uint64_t bytes,
