@@ -1482,11 +1482,11 @@ struct tow_release {
  * with first.  The kernel counts those of each, and the slot's number is the least of
  * these counts.  So a step is one WRITE_NOTIFY by each of these channels, with a part of
  * the data, or none; the number grows when all of the step is there.  If one of them ends
- * with an error the slot closes, and later ones end with ECANCELED, as parts of different
- * steps would be counted together.  It has closed when that error is told; of a chain that
- * fails, when those of its entries that notify it are told of, too.  What was sent by some
- * of them only when the slot is given back counts for nobody.  Who waits for the number
- * need not know the width.
+ * with an error the slot closes, as parts of different steps would be counted together:
+ * what was not sent by then ends with ECANCELED, be it of that step, of one before or
+ * later.  It has closed when that error is told; of a chain that fails, when those of its
+ * entries that notify it are told of, too.  What was sent by some of them only when the
+ * slot is given back counts for nobody.  Who waits for the number need not know the width.
  *
  * WAIT completes when a slot of the client is at a number or beyond; at once, if it
  * is there already.  It holds back only what LINK or FENCE say: a WRITE that it is

@@ -909,9 +909,9 @@ void tow_export_list_free(struct tow_exports *list);
  * for the side that uses it.
  *
  * Return: 0; -EINVAL when @peer, @name or @remote is NULL, @name or @rights
- * are not as above, or a slot is to be notified by more queue pairs than the peer has;
- * -ENOENT when there is no such export and @timeout_ms is 0, or
- * the peer is not known any more; -ETIMEDOUT when nobody exported the name in
+ * are not as above, or a slot is to be notified by more queue pairs than the peer has,
+ * or than 1 and its module, or this node's, knows of no widths; -ENOENT when there is no
+ * such export and @timeout_ms is 0, or the peer is not known any more; -ETIMEDOUT when nobody exported the name in
  * time; -EACCES when the export has not all of @rights; -ESTALE when it ended
  * meanwhile, or another node is at the peer's address now; -EBUSY when it is a slot
  * that somebody else has; -ECONNRESET when the connection ended; -ENOSPC when too many
