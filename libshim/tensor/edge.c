@@ -399,7 +399,7 @@ static int get_channels(struct tow_edge *edge)
 {
 	struct towi_pump *pump = edge->runner.pump;
 	int ret = tow_channel_get(pump->queue, edge->peer, TOW_CHANNEL_ANY, &edge->channel);
-	uint32_t qps;
+	uint32_t qps, qp;
 
 	edge->lanes = 1;
 	if (ret || !edge->large)
@@ -407,10 +407,15 @@ static int get_channels(struct tow_edge *edge)
 	qps = edge->channel->qps;
 	/* All parts are begun at once. */
 	while (edge->lanes < TOW_SLOT_WIDTH_MAX && edge->lanes < qps &&
-	       edge->lanes < pump->queue->sq_entries && edge->lanes < pump->in_flight_max &&
-	       !tow_channel_get(pump->queue, edge->peer, (edge->channel->qp + edge->lanes) % qps,
-				&edge->beside[edge->lanes - 1]))
+	       edge->lanes < pump->queue->sq_entries && edge->lanes < pump->in_flight_max) {
+		qp = edge->channel->qp + edge->lanes;
+		/* Without a gap: they are as many if there are fewer queue pairs one day. */
+		if (qp >= qps)
+			qp = qps - 1 - edge->lanes;
+		if (tow_channel_get(pump->queue, edge->peer, qp, &edge->beside[edge->lanes - 1]))
+			break;
 		edge->lanes++;
+	}
 	return 0;
 }
 

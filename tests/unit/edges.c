@@ -27,6 +27,9 @@
 #define PEER		((struct tow_peer *)(void *)&node)
 /* The first of them is what any is. */
 #define QPS		3U
+/* Where some have gone since channels were opened, of which any is the last one. */
+#define QPS_BEFORE	5U
+#define QPS_AFTER	4U
 
 /* ---- the node ---- */
 
@@ -37,8 +40,9 @@ struct thing {
 	char name[TOW_EXPORT_NAME_MAX + 1];
 	char *at;			/* of a range; or */
 	uint64_t *number;		/* of a slot, and by each of its queue pairs, */
-	uint64_t lanes[QPS];
-	uint32_t width;			/* as many as who holds it said */
+	uint64_t lanes[QPS_AFTER];
+	uint32_t width;			/* as many as who holds it said, and */
+	uint32_t used;			/* a bit for each that was */
 	uint64_t bytes;
 	bool held;			/* somebody has the slot */
 	bool gone;
@@ -58,6 +62,7 @@ static struct {
 	int cut;			/* chains that ended in the middle */
 	bool spoils;			/* what is read is another byte */
 	bool narrow;			/* it knows of no width */
+	bool shrunk;			/* some of its queue pairs have gone */
 	int parts;			/* that came by other queue pairs than the first */
 	_Atomic int channels;		/* that edges and lines have, */
 	_Atomic int peers;		/* and lines */
@@ -157,10 +162,12 @@ static void move(const struct tow_sqe *sqe, const struct thing *thing)
 
 static uint64_t least(const struct thing *slot)
 {
-	uint64_t number = slot->lanes[0];
+	uint64_t number = UINT64_MAX;
 
-	for (uint32_t i = 1; i < slot->width; i++)
-		if (slot->lanes[i] < number)
+	if ((uint32_t)__builtin_popcount(slot->used) < slot->width)
+		return *slot->number;
+	for (uint32_t i = 0; i < QPS_AFTER; i++)
+		if (slot->used & 1U << i && slot->lanes[i] < number)
 			number = slot->lanes[i];
 	return number;
 }
@@ -168,6 +175,7 @@ static uint64_t least(const struct thing *slot)
 /* Its status; 1: it waits. */
 static int carry_out(struct tow_queue *queue, const struct tow_sqe *sqe)
 {
+	uint32_t qp = sqe->channel % (node.shrunk ? QPS_AFTER : QPS);
 	struct thing *slot;
 
 	if (sqe->opcode == TOW_OP_WAIT) {
@@ -187,15 +195,16 @@ static int carry_out(struct tow_queue *queue, const struct tow_sqe *sqe)
 		if (taken_back && is_far((void *)(uintptr_t)sqe->region))
 			return -EFAULT;
 		move(sqe, thing_of(sqe->remote));
-		node.parts += sqe->channel != 0;
+		node.parts += qp != 0;
 	}
 	if (sqe->opcode == TOW_OP_WRITE_NOTIFY) {
 		slot = thing_of(sqe->operand);
 		if (slot->gone)
 			return -ESTALE;
-		if (sqe->channel >= slot->width)
+		slot->used |= 1U << qp;
+		if ((uint32_t)__builtin_popcount(slot->used) > slot->width)
 			ksft_exit_fail_msg("a notification by another queue pair\n");
-		slot->lanes[sqe->channel]++;
+		slot->lanes[qp]++;
 		__atomic_store_n(slot->number, least(slot), __ATOMIC_RELEASE);
 		end_waits(slot);
 	}
@@ -280,11 +289,20 @@ int __wrap_tow_channel_get(struct tow_queue *queue, const struct tow_peer *peer,
 	static struct tow_channel all[QPS] = {
 		{ .number = 0, .qp = 0, .qps = QPS }, { .number = 1, .qp = 1, .qps = QPS },
 		{ .number = 2, .qp = 2, .qps = QPS },
+	}, more[QPS_BEFORE] = {
+		{ .number = 0, .qp = 0, .qps = QPS_BEFORE },
+		{ .number = 1, .qp = 1, .qps = QPS_BEFORE },
+		{ .number = 2, .qp = 2, .qps = QPS_BEFORE },
+		{ .number = 3, .qp = 3, .qps = QPS_BEFORE },
+		{ .number = 4, .qp = 4, .qps = QPS_BEFORE },
 	};
 
 	(void)queue;
 	(void)peer;
-	*channel = &all[qp == TOW_CHANNEL_ANY ? 0 : qp];
+	if (node.shrunk)
+		*channel = &more[qp == TOW_CHANNEL_ANY ? QPS_BEFORE - 1 : qp];
+	else
+		*channel = &all[qp == TOW_CHANNEL_ANY ? 0 : qp];
 	node.channels++;
 	return 0;
 }
@@ -344,7 +362,8 @@ int __wrap_tow_resolve(struct tow_peer *peer, const char *name, uint32_t rights,
 		ret = thing->held ? -EBUSY : 0;
 		thing->held = rights & TOW_RIGHT_NOTIFY;
 		thing->width = (rights & TOW_RIGHT_WIDTH) / (TOW_RIGHT_NOTIFY_BY(2) & TOW_RIGHT_WIDTH) + 1;
-		for (uint32_t i = 0; thing->number && i < QPS; i++)
+		thing->used = 0;
+		for (uint32_t i = 0; thing->number && i < QPS_AFTER; i++)
 			thing->lanes[i] = *thing->number;
 		*found = ret ? NULL : (struct tow_remote *)thing;
 	}
@@ -624,8 +643,8 @@ static void test_static(void)
 	ksft_test_result(end() && good, "static\n");
 }
 
-/* Large ones, which go by all queue pairs; a module that knows of no width has one. */
-static void test_wide(bool narrow)
+/* Large ones, which go by several queue pairs; and how many parts by others than the first. */
+static void test_wide(const char *name, int parts)
 {
 	struct tow_tensor_type type = type_of(TOW_CUT_BYTES + 1000);
 	unsigned char *tensor = malloc(TOW_CUT_BYTES + 1000);
@@ -636,7 +655,6 @@ static void test_wide(bool narrow)
 	bool good;
 
 	begin(0, false);
-	node.narrow = narrow;
 	node.parts = 0;
 	good = tensor && !tow_static_receiver(&workers[1], PEER, "wide", &type, 2, &pair.in) &&
 	       !tow_static_sender(&workers[0], PEER, "wide", &type, &pair.out) && meet(&pair);
@@ -647,13 +665,10 @@ static void test_wide(bool narrow)
 		       holds(data, TOW_CUT_BYTES + 1000, i) && !tow_edge_consumed(pair.in) &&
 		       !tow_edge_test(pair.in, &data, &step) && finish(pair.out);
 	}
-	good = good && told.count == 10 && !told.status &&
-	       node.parts == (narrow ? 0 : 10 * ((int)QPS - 1));
+	good = good && told.count == 10 && !told.status && node.parts == 10 * parts;
 	good = close_pair(&pair) && good;
-	node.narrow = false;
 	free(tensor);
-	ksft_test_result(end() && good, "static, %s\n", narrow ? "large, by one queue pair" :
-								 "large, in parts");
+	ksft_test_result(end() && good, "static, large, %s\n", name);
 }
 
 /* Of all sizes, from where it is or not; regions are made and windows found meanwhile. */
@@ -1199,12 +1214,17 @@ static void test_many(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(18);
+	ksft_set_plan(19);
 	device.process = towi_process();
 	towi_mapped_begin(&device);
 	test_static();
-	test_wide(false);
-	test_wide(true);
+	test_wide("in parts", QPS - 1);
+	node.narrow = true;
+	test_wide("by one queue pair", 0);
+	node.narrow = false;
+	node.shrunk = true;
+	test_wide("by fewer than there were", QPS_AFTER - 1);
+	node.shrunk = false;
 	test_dynamic(false);
 	test_dynamic(true);
 	test_spoilt();
