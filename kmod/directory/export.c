@@ -61,11 +61,14 @@ u32 tow_exported_segments(const struct tow_exported *exported)
 	return exported->slot ? 1 : exported->count;
 }
 
-/* A slot's segment has its count as the address and its number as the key. */
+/*
+ * A slot's segment has the number after which notifications begin as the address,
+ * and the slot's number as the key.
+ */
 static void tow_exported_slot_segment(struct tow_exported *exported,
 				      struct tow_wire_segment *segment)
 {
-	segment->address = cpu_to_le64(tow_slot_count(exported->slot));
+	segment->address = cpu_to_le64(tow_slot_begin(exported->slot));
 	segment->key = cpu_to_le32(exported->slot->number);
 	segment->bytes = cpu_to_le32(exported->bytes);
 }

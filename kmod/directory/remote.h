@@ -35,7 +35,8 @@ enum tow_remote_state {
 
 /**
  * struct tow_segment - a part of a remote range under one remote key
- * @address: of its first byte, under @key; of a slot: the slot's count
+ * @address: of its first byte, under @key; of a slot: after which number
+ *	notifications begin
  * @offset: of its first byte in the remote range
  * @key: the remote key; of a slot: the slot's number
  */

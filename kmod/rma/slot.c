@@ -131,19 +131,19 @@ void tow_slot_put(struct tow_slot *slot)
 }
 
 /**
- * tow_slot_count - how many notifications have arrived?
- * @slot: the slot
+ * tow_slot_begin - after which number do a new holder's begin?
+ * @slot: the slot, which its holder has not notified so far
  *
- * Return: the number.
+ * Return: the number, which is the same for all lanes.
  */
-u64 tow_slot_count(struct tow_slot *slot)
+u64 tow_slot_begin(struct tow_slot *slot)
 {
-	u64 count;
+	u64 number;
 
 	spin_lock_bh(&slot->lock);
-	count = slot->count;
+	number = slot->count + slot->skipped;
 	spin_unlock_bh(&slot->lock);
-	return count;
+	return number;
 }
 
 /**
@@ -152,17 +152,23 @@ u64 tow_slot_count(struct tow_slot *slot)
  * @holder: tow_assoc.index of the peer; 0: no peer
  * @width: by how many of its queue pairs it notifies
  *
- * What the peer before has sent on some of its lanes only counts for nobody.
+ * What the peer before has sent on some of its lanes only counts for nobody, now or
+ * if it comes a second time: all lanes begin where the first of them was.
  */
 void tow_slot_give(struct tow_slot *slot, u64 holder, u32 width)
 {
 	unsigned int i;
+	u64 most;
 
 	spin_lock_bh(&slot->lock);
+	most = slot->count + slot->skipped;
+	for (i = 0; i < slot->width; i++)
+		most = max(most, slot->lanes[i].count);
+	slot->skipped = most - slot->count;
 	slot->holder = holder;
 	slot->width = width;
 	for (i = 0; i < width; i++)
-		slot->lanes[i] = (struct tow_lane){ .count = slot->count };
+		slot->lanes[i] = (struct tow_lane){ .count = most };
 	spin_unlock_bh(&slot->lock);
 }
 
@@ -263,6 +269,7 @@ static void tow_slot_advance(struct tow_slot *slot)
 
 	for (i = 1; i < slot->width; i++)
 		count = min(count, slot->lanes[i].count);
+	count -= slot->skipped;
 	if (count == slot->count)
 		return;
 	slot->count = count;

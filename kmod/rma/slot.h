@@ -34,7 +34,10 @@ struct tow_lane {
  * @number: what peers call the slot
  * @lock: protects the fields up to @all; taken in softirqs
  * @word: where programs read @count; NULL: the export has ended
- * @count: notifications that have arrived: the least of all lanes' counts
+ * @count: notifications that have arrived: the least of all lanes' counts, less
+ *	@skipped
+ * @skipped: what earlier holders have sent on some of their lanes only; their
+ *	numbers are not given again
  * @lanes: of the holder, in the order in which they were used first
  * @width: how many @lanes
  * @holder: tow_assoc.index of the peer whose notifications count; 0: none
@@ -51,6 +54,7 @@ struct tow_slot {
 	spinlock_t		lock;
 	u64			*word;
 	u64			count;
+	u64			skipped;
 	struct tow_lane		lanes[TOW_SLOT_WIDTH_MAX];
 	u32			width;
 	u64			holder;
@@ -85,7 +89,7 @@ struct tow_slot_wait {
 int tow_slot_new(struct tow_device *dev, u64 *word, struct tow_slot **result);
 void tow_slot_get(struct tow_slot *slot);
 void tow_slot_put(struct tow_slot *slot);
-u64 tow_slot_count(struct tow_slot *slot);
+u64 tow_slot_begin(struct tow_slot *slot);
 void tow_slot_give(struct tow_slot *slot, u64 holder, u32 width);
 void tow_slot_lost(struct tow_slot *slot);
 void tow_slot_close(struct tow_slot *slot);

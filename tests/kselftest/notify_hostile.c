@@ -262,16 +262,26 @@ TEST_F(hostile, lanes_that_do_not_agree)
 	/* Far ahead, which is as far as the other one is. */
 	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 2000, 0, 1));
 	EXPECT_EQ(8, tow_slot_await(word, 8));
-	/* With the slot all that goes. */
+	/* With the slot all that goes, and what comes again of it is nobody's. */
 	ASSERT_EQ(0, let_go(&self->e, T_RELEASE, mine.grant));
 	ASSERT_EQ(0, find(&self->e, 's', &mine));
-	EXPECT_EQ(8, mine.address);
-	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 9, 0, 1));
+	EXPECT_EQ(2000, mine.address);
+	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 2000, 0, 1));
+	EXPECT_EQ(self->ignored + 4, evil_wait("notifications_ignored", self->ignored + 4));
+	EXPECT_EQ(8, tow_slot_number(word));
+	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 2001, 0, 1));
 	EXPECT_EQ(9, tow_slot_await(word, 9));
 	/* It is as wide as that now. */
-	EXPECT_EQ(1, notify(&self->e, mine.key, 10, 0, 1));
-	EXPECT_EQ(self->ignored + 4, evil_wait("notifications_ignored", self->ignored + 4));
+	EXPECT_EQ(1, notify(&self->e, mine.key, 2002, 0, 1));
+	EXPECT_EQ(self->ignored + 5, evil_wait("notifications_ignored", self->ignored + 5));
 	EXPECT_EQ(9, tow_slot_number(word));
+	/* By the number that programs see it goes on, once more as wide. */
+	ASSERT_EQ(0, let_go(&self->e, T_RELEASE, mine.grant));
+	ASSERT_EQ(0, find_for(&self->e, 's', TOW_RIGHT_NOTIFY_BY(2), &mine));
+	EXPECT_EQ(2001, mine.address);
+	EXPECT_EQ(1, notify(&self->e, mine.key, 2002, 0, 1));
+	EXPECT_EQ(1, notify_by(self->e.data[1], mine.key, 2002, 0, 1));
+	EXPECT_EQ(10, tow_slot_await(word, 10));
 }
 
 /* Wider than its queue pairs are many: it is no request. */
