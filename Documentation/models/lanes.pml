@@ -15,7 +15,7 @@
  *	(2) a number is counted once, and in order			poll()
  *
  * What may happen, MAX_FAULTS times: a part is not sent (it was refused, late or
- * canceled); the connection breaks, and what was not counted is sent again; what is to
+ * canceled), of which A's program is told, so it sends what is next; the connection breaks, and what was not counted is sent again; what is to
  * be sent again must not be any more; and once A gives the slot back, at any moment when
  * nothing is on its way, and the next holder counts on.
  *
@@ -38,6 +38,9 @@ typedef Lane {
 }
 Lane lane[LANES];
 bool closed;			/* the slot */
+#ifdef CLOSE_LATER
+bool owed;			/* it is to be closed */
+#endif
 bool gave_back;
 byte faults = MAX_FAULTS;
 #define FAULT	(faults > 0)
@@ -71,10 +74,14 @@ inline tell()
 
 inline missed()
 {
-#ifndef NO_CLOSE
-	closed = true
-#else
+#ifdef NO_CLOSE
 	skip
+#else
+#ifdef CLOSE_LATER
+	owed = true
+#else
+	closed = true
+#endif
 #endif
 }
 
@@ -153,6 +160,9 @@ proctype others()
 	byte n, number;
 end:
 	do
+#ifdef CLOSE_LATER
+	:: atomic { owed -> owed = false; closed = true }
+#endif
 	/* The connection breaks, and another one takes its place. */
 	:: atomic {
 		FAULT ->
