@@ -1123,8 +1123,8 @@ struct tow_export {
  *
  * Errors: ENOENT: this client has no such region; EINVAL: an empty range, or one
  * that is not within the region's bytes; a name as it must not be; no rights, or
- * ATOMIC without WRITE, or NOTIFY with others; NOTIFY with a size that is not 8,
- * or not aligned; ENOKEY: the client has no job without a key (see JOIN);
+ * ATOMIC without WRITE, or NOTIFY with others, or WIDTH; NOTIFY with a size that is
+ * not 8, or not aligned; ENOKEY: the client has no job without a key (see JOIN);
  * EACCES: rights beyond READ for a region that is READONLY;
  * EOPNOTSUPP: ATOMIC on a device that has no atomics; NOTIFY for a dma-buf;
  * EFAULT: the region is INVALID; EEXIST: the job has an export of that name on
