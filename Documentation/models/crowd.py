@@ -22,7 +22,7 @@ HALF_OPEN = 64          # requests at a time whose senders have not proved thems
 ATTEMPTS = 64           # attempts at a time, of all programs of a node
 STEP = 2.0              # the answer to one step
 BUSY = 0.1              # pause after BUSY; doubled, and up to a half more
-BUSY_MAX = 0.8
+BUSY_MAX = 3.2
 HEARTBEAT = 1.0         # of which each end says two
 # A handshake: at which end each step is, and what share of the end's work it is.  Steps 0
 # to 2 are request, its answer, proof; the last is that the initiator reads READY.

@@ -29,18 +29,21 @@
 /*
  * After an outage, how long to wait for the answer to a request: TOW_ANSWER_MS,
  * or the time since the attempt began divided by TOW_ANSWER_PART if that is
- * longer.
+ * longer, but not more than TOW_ANSWER_MAX_MS: the connection manager has repeated
+ * the request by then.
  */
 #define TOW_ANSWER_MS		300
+#define TOW_ANSWER_MAX_MS	8000
 #define TOW_ANSWER_PART		4
 
 /*
  * Pause before the next try if the peer is busy: doubled each time, plus up to
  * half of it at random.  With the same pause for all, refusing 10,000 nodes
- * would take a peer more time than connecting to them.
+ * would take a peer more time than connecting to them, and so would refusing
+ * those that come back too soon: then none of them gets through.
  */
 #define TOW_BUSY_MS		100
-#define TOW_BUSY_MAX_MS		800
+#define TOW_BUSY_MAX_MS		3200
 
 /* ---- connecting a session ------------------------------------------------- */
 
@@ -116,7 +119,7 @@ static unsigned int tow_attempt_answer_ms(const struct tow_attempt *attempt)
 		       READ_ONCE(attempt->deadline)))
 		return TOW_CONNECT_STEP_MS;
 	return clamp_t(unsigned int, sought_ms / TOW_ANSWER_PART,
-		       TOW_ANSWER_MS, TOW_CONNECT_STEP_MS);
+		       TOW_ANSWER_MS, TOW_ANSWER_MAX_MS);
 }
 
 /* The association that began it has ended since, and no program waits for it. */
