@@ -1396,9 +1396,7 @@ struct tow_release {
  * given back when its turn comes.
  *
  * WAIT: ETIMEDOUT says that the slot was not at the number in time.  A queue whose
- * completion ring has one entry takes no time-outs: EINVAL.  A chain in a queue with
- * TOW_QUEUE_POLL ends, too, where the completion ring would have no room for more of it,
- * however much is dealt with.
+ * completion ring has one entry takes no time-outs: EINVAL.
  *
  * Connections that fail
  * ---------------------
@@ -1444,9 +1442,9 @@ struct tow_release {
  * meanwhile.  So who has dealt with completions while there are entries that were not
  * taken does the same: cq_head, barrier, sq_flags.
  *
- * All entries that the thread sees by one look at sq_tail are taken as if by one
- * ENTER, however long it takes: a chain (LINK) whose entries the program has published
- * by one write to sq_tail is one chain.
+ * A chain (LINK) is taken when its last entry, the one without LINK, is there.  One that
+ * is longer than the submission ring, or that needs more completions than the completion
+ * ring has, never is: ENTER says so (EINVAL), whatever else it was called for.
  *
  * The bit stays set when there is no thread any more, as the client has ended or the
  * RDMA device is gone: ENTER says which (EPERM, ENODEV), and poll(2) says POLLERR and
@@ -1572,8 +1570,9 @@ enum tow_sqe_flag {
 	/*
 	 * The next entry begins when this one has succeeded; if it fails the rest
 	 * of the chain ends with ECANCELED.  A chain ends with the first entry
-	 * without LINK, or with the last that one ENTER takes (see "Polling" for
-	 * queues that need none).  A chain with an
+	 * without LINK, or with the last that one ENTER is to take (see "Polling"
+	 * for queues that need none).  It is taken as a whole, when there is room for
+	 * all its completions, or not at all.  A chain with an
 	 * entry as it must not be is not begun: that entry says why, the others
 	 * end with ECANCELED.
 	 */
@@ -1850,8 +1849,8 @@ struct tow_enter {
  *
  * A call on the queue's descriptor.  Answers the number of entries that were
  * taken, which is less than @to_submit if there were no more, or if there was no
- * room for more completions.  If one was taken, that number is the answer also
- * where waiting ends with one of the errors below.
+ * room for more completions, of a chain for all of its own.  If one was taken, that
+ * number is the answer also where waiting ends with one of the errors below.
  *
  * Of a queue with TOW_QUEUE_POLL nothing is taken here: if there are entries that were
  * not taken, the thread that takes them is woken, and waiting is as for others.
@@ -1859,8 +1858,8 @@ struct tow_enter {
  * Errors: EBUSY: none was taken, as there is no room for its completion;
  * ETIMEDOUT: none was to be taken, and there were not enough completions in
  * time; EINTR: the same, and a signal came; EINVAL: @min_complete is beyond the
- * completion ring, or @to_submit is not 0 and the queue has TOW_QUEUE_POLL; EPERM: the
- * client has ended.
+ * completion ring, or the first chain needs more completions than that has, or
+ * @to_submit is not 0 and the queue has TOW_QUEUE_POLL; EPERM: the client has ended.
  */
 #define TOW_IOCTL_ENTER		_IO(TOW_IOCTL_TYPE, TOW_CMD_ENTER)
 

@@ -43,20 +43,21 @@ static u32 tow_queue_room(struct tow_queue *queue)
 }
 
 /**
- * tow_queue_has_room - could another entry be taken?
- * @queue: the queue, which has a poller
+ * tow_queue_has_room - could entries be taken?
+ * @queue: the queue
+ * @completions: that they need room for
  *
  * If not, an entry that ends and so makes room wakes the poller
  * (tow_queue_frees()).
  *
- * Return: whether there is room for the completions of the next entry.
+ * Return: whether there is room.
  */
-bool tow_queue_has_room(struct tow_queue *queue)
+bool tow_queue_has_room(struct tow_queue *queue, u32 completions)
 {
 	bool has;
 
 	spin_lock(&queue->lock);
-	has = tow_queue_room(queue) >= queue->needed;
+	has = tow_queue_room(queue) >= completions;
 	queue->starved = !has;
 	spin_unlock(&queue->lock);
 	return has;
@@ -66,31 +67,35 @@ bool tow_queue_has_room(struct tow_queue *queue)
  * tow_reqs_take - take entries, each with room for its completion
  * @queue: the queue
  * @count: how many, at most
- * @first: becomes the first one; the others follow by tow_req.free
+ * @least: how many, at least; or none
+ * @list: the entries are put before those that it has, linked by tow_req.free
  *
  * All busy entries have one reference to the queue.  Each entry ends in
- * tow_reqs_end(), or in tow_req_return().
+ * tow_reqs_end(), or in tow_reqs_return().
  *
  * Return: how many entries were taken.
  */
-u32 tow_reqs_take(struct tow_queue *queue, u32 count,
-		  struct tow_req **first)
+u32 tow_reqs_take(struct tow_queue *queue, u32 count, u32 least,
+		  struct tow_req **list)
 {
-	struct tow_req *entry;
+	struct tow_req **end = &queue->free, *first;
 	u32 room, i;
 
 	spin_lock(&queue->lock);
 	room = tow_queue_room(queue);
 	queue->starved = count > room;
-	count = min(count, room);
-	*first = queue->free;
-	for (i = 0, entry = queue->free; i < count; i++)
-		entry = entry->free;
-	queue->free = entry;
+	count = room < least ? 0 : min(count, room);
+	first = queue->free;
+	for (i = 0; i < count; i++)
+		end = &(*end)->free;
+	if (count) {
+		queue->free = *end;
+		*end = *list;
+		*list = first;
+	}
 	if (count && !queue->busy)
 		kref_get(&queue->refs);
 	queue->busy += count;
-	queue->needed = 1;
 	spin_unlock(&queue->lock);
 	return count;
 }
@@ -99,7 +104,7 @@ u32 tow_reqs_take(struct tow_queue *queue, u32 count,
  * tow_req_take - take an entry that is not from the submission ring
  * @queue: the queue
  *
- * As tow_reqs_take(), but what the next entry of the ring needs stays as it is.
+ * As tow_reqs_take().
  *
  * Return: the entry; NULL: there is no room for its completion.
  */
@@ -119,18 +124,23 @@ struct tow_req *tow_req_take(struct tow_queue *queue)
 }
 
 /**
- * tow_req_return - give back an entry that has no room for a second completion
- * @entry: the entry; the caller has a reference to its queue
- * @needed: how many completions it needs room for
+ * tow_reqs_return - give back entries that were not used
+ * @queue: the queue; the caller has a reference
+ * @list: the entries, linked by tow_req.free
+ * @count: how many
  */
-void tow_req_return(struct tow_req *entry, u32 needed)
+void tow_reqs_return(struct tow_queue *queue, struct tow_req *list, u32 count)
 {
-	struct tow_queue *queue = entry->queue;
+	struct tow_req *next;
 	bool last;
 
+	if (!count)
+		return;
 	spin_lock(&queue->lock);
-	tow_req_give_back(entry);
-	queue->needed = needed;
+	for (; count; count--, list = next) {
+		next = list->free;
+		tow_req_give_back(list);
+	}
 	last = !queue->busy;
 	spin_unlock(&queue->lock);
 	if (last)

@@ -262,8 +262,10 @@ static bool tow_queue_untaken(const struct tow_queue *queue)
  */
 bool tow_queue_can_take(struct tow_queue *queue)
 {
+	u32 needs = tow_queue_needs(queue);
+
 	return !READ_ONCE(queue->ended) && !tow_device_going(queue->dev) &&
-	       tow_queue_untaken(queue) && tow_queue_has_room(queue);
+	       needs && tow_queue_has_room(queue, needs);
 }
 
 /**
@@ -301,6 +303,7 @@ static int tow_queue_enter_polled(struct tow_queue *queue,
 		mutex_unlock(&queue->submit);
 	} else if (tow_queue_untaken(queue)) {
 		tow_poller_wake(queue->poller);
+		return tow_queue_stuck(queue) ? -EINVAL : 0;
 	}
 	return 0;
 }

@@ -192,10 +192,8 @@ void tow_queue_end(struct tow_queue *queue, int error)
 	tow_channels_stop(queue, error);
 	tow_queue_end_waits(queue, error);
 	tow_queue_end_lookups(queue);
-	if (queue->poller) {
-		tow_queue_abort_chain(queue);
+	if (queue->poller)
 		tow_poller_leave(queue);
-	}
 	tow_queue_run(queue);
 	wake_up_all(&queue->wait);
 }
@@ -323,7 +321,6 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	tow_queue_init_lookups(queue);
 	INIT_WORK(&queue->free_work, tow_queue_free_later);
 	queue->wanted = U32_MAX;
-	queue->needed = 1;
 	queue->look_us = TOW_LOOK_US;
 	init_waitqueue_head(&queue->wait);
 	return queue;

@@ -115,20 +115,6 @@ struct tow_req {
 };
 
 /**
- * struct tow_chain - a chain of which not all entries were taken so far
- * @first: its first entry; NULL: there is no chain
- * @last: the entry that was taken last
- * @room: completions that it has room for
- * @bad: one of its entries is not valid
- */
-struct tow_chain {
-	struct tow_req		*first;
-	struct tow_req		*last;
-	u32			room;
-	bool			bad;
-};
-
-/**
  * struct tow_queue - a queue
  * @refs: held by its descriptor, by queued work, and one by all @busy entries
  *	together
@@ -160,8 +146,6 @@ struct tow_chain {
  * @client: the client; NULL: it has ended, or the descriptor is closed
  * @sqe: the copy of the entry that is being taken; under @submit
  * @sq_head: entries that were taken, wrapping around; written under @submit
- * @sq_seen: POLL: up to this entry all are taken as by one ENTER; under @submit
- * @chain: POLL: the chain that continues with the next entry; under @submit
  * @due: struct tow_slot_wait that have ended; needs no lock
  * @callers: calls that will look at @due again
  * @deal: handles @due if there are no @callers; has a reference to the queue
@@ -182,8 +166,6 @@ struct tow_chain {
  * @free: entries that are free
  * @busy: how many entries are not free; the poller reads it without the lock
  * @starved: entries were not taken for want of room
- * @needed: completions that the next entry to be taken needs, as far as is
- *	known
  * @deadlines: struct tow_deadline by time
  * @alarm: when @timer expires; KTIME_MAX: it is not set
  * @cq_tail: completions that were written, wrapping around
@@ -231,13 +213,11 @@ struct tow_queue {
 	struct tow_poller	*poller;
 	struct list_head	poll_link;
 	u32			idle_us;
-	/* protects flows, next_qp, client, sqe, sq_head, sq_seen, chain */
+	/* protects flows, next_qp, client, sqe, sq_head */
 	struct mutex		submit;
 	struct tow_client	*client;
 	struct tow_sqe		sqe;
 	u32			sq_head;
-	u32			sq_seen;
-	struct tow_chain	chain;
 	struct llist_head	due;
 	atomic_t		callers;
 	struct work_struct	deal;
@@ -256,7 +236,6 @@ struct tow_queue {
 	struct tow_req		*free;
 	u32			busy;
 	bool			starved;
-	u32			needed;
 	struct timerqueue_head	deadlines;
 	ktime_t			alarm;
 	u32			cq_tail;
@@ -334,7 +313,8 @@ int tow_queue_channel_close(struct tow_queue *queue, void __user *user);
 int tow_queue_ended_error(struct tow_queue *queue);
 int tow_queue_submit(struct tow_queue *queue, u32 count,
 		     struct tow_taken *result);
-void tow_queue_abort_chain(struct tow_queue *queue);
+u32 tow_queue_needs(const struct tow_queue *queue);
+bool tow_queue_stuck(struct tow_queue *queue);
 
 /* enter.c */
 long tow_queue_enter(struct tow_queue *queue, void __user *user);
@@ -350,11 +330,11 @@ long tow_queue_resolve(struct tow_queue *queue, void __user *user);
 
 /* cqe.c */
 u32 tow_queue_completions(struct tow_queue *queue);
-bool tow_queue_has_room(struct tow_queue *queue);
-u32 tow_reqs_take(struct tow_queue *queue, u32 count,
-		  struct tow_req **first);
+bool tow_queue_has_room(struct tow_queue *queue, u32 completions);
+u32 tow_reqs_take(struct tow_queue *queue, u32 count, u32 least,
+		  struct tow_req **list);
 struct tow_req *tow_req_take(struct tow_queue *queue);
-void tow_req_return(struct tow_req *entry, u32 needed);
+void tow_reqs_return(struct tow_queue *queue, struct tow_req *list, u32 count);
 
 /* request.c */
 void tow_chain_end(struct tow_queue *queue, struct tow_step *rest);

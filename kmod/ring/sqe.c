@@ -290,14 +290,21 @@ static void tow_req_fill(struct tow_req *entry, const struct tow_sqe *sqe,
 			     sqe->bytes);
 }
 
+/* An entry of the submission ring, so many after the one that is next. */
+static const struct tow_sqe *tow_queue_sqe(const struct tow_queue *queue, u32 ahead)
+{
+	u32 index = READ_ONCE(queue->sq_head) + ahead;
+
+	return &queue->sqes[index & (queue->sq_entries - 1)];
+}
+
 /*
  * Caller holds queue->submit.  Copy an entry, each word read once.  The copy is
  * in the queue, as one on the stack would be zeroed before.
  */
 static const struct tow_sqe *tow_sqe_read(struct tow_queue *queue)
 {
-	const u64 *from = (const u64 *)&queue->sqes[queue->sq_head &
-						    (queue->sq_entries - 1)];
+	const u64 *from = (const u64 *)tow_queue_sqe(queue, 0);
 	u64 *to = (u64 *)&queue->sqe;
 
 	BUILD_BUG_ON(sizeof(queue->sqe) != 8 * sizeof(u64));
@@ -313,16 +320,85 @@ static const struct tow_sqe *tow_sqe_read(struct tow_queue *queue)
 	return &queue->sqe;
 }
 
+/* ---- chains --------------------------------------------------------------- */
+
+/* How many entries are there to be taken?  By @queue->submit, or the poller. */
+static u32 tow_queue_there(const struct tow_queue *queue)
+{
+	/* Pairs with tow_queue_submit_and_wait() of the library. */
+	return min(smp_load_acquire(&queue->ring->sq_tail) -
+		   READ_ONCE(queue->sq_head), queue->sq_entries);
+}
+
+/*
+ * The chain that is next, of the @most entries that may be taken: it ends with the
+ * first that has no LINK.  Where ENTER takes entries it ends with the last of them,
+ * too.  The program may change what is looked at here: a chain is what was seen.
+ * @room: completions that it needs room for.
+ *
+ * Return: how many entries it has; 0: its end is not there.
+ */
+static u32 tow_queue_chain(const struct tow_queue *queue, u32 most, u32 *room)
+{
+	const struct tow_sqe *sqe;
+	u32 count = 0;
+
+	*room = 0;
+	while (count < most) {
+		sqe = tow_queue_sqe(queue, count++);
+		*room += READ_ONCE(sqe->timeout_ms) && tow_queue_times(queue) ?
+			 2 : 1;
+		if (!(READ_ONCE(sqe->flags) & TOW_SQE_LINK))
+			return count;
+	}
+	return queue->poller ? 0 : count;
+}
+
+/**
+ * tow_queue_needs - completions that the next chain needs room for
+ * @queue: the queue, of a poller, which calls
+ *
+ * Return: how many; 0: there is no chain, or its end is not there.
+ */
+u32 tow_queue_needs(const struct tow_queue *queue)
+{
+	u32 room;
+
+	return tow_queue_chain(queue, tow_queue_there(queue), &room) ? room : 0;
+}
+
+/**
+ * tow_queue_stuck - is there a chain that can never be taken?
+ * @queue: the queue, of a poller
+ *
+ * Return: true: the next chain is longer than the submission ring, or needs more
+ * completions than the completion ring has.
+ */
+bool tow_queue_stuck(struct tow_queue *queue)
+{
+	u32 there, room;
+	bool whole;
+
+	mutex_lock(&queue->submit);
+	there = tow_queue_there(queue);
+	whole = tow_queue_chain(queue, there, &room);
+	mutex_unlock(&queue->submit);
+	return room > queue->cq_entries ||
+	       (!whole && there == queue->sq_entries);
+}
+
+/* ---- taking --------------------------------------------------------------- */
+
 /**
  * struct tow_taking - entries that are being taken
- * @chains: chains that are complete, linked by tow_step.later
+ * @chains: chains that were taken, linked by tow_step.later
  * @end: where the next chain is linked
- * @open: the chain that is not complete yet
  * @count: how many @chains
  * @fenced: one of @chains is fenced
  * @known: what the last entry has named
  * @free: entries that are to be used, linked by tow_req.free
  * @left: how many entries in @free
+ * @spares: those of @free that are for deadlines of the chain that is being taken
  * @now: the time; 0: it was not read so far
  * @deadlines: deadlines that are to count, linked by @next
  * @last: where the next deadline is linked
@@ -330,112 +406,50 @@ static const struct tow_sqe *tow_sqe_read(struct tow_queue *queue)
 struct tow_taking {
 	struct tow_step		*chains;
 	struct tow_step		**end;
-	struct tow_chain	open;
 	u32			count;
 	bool			fenced;
 	struct tow_known	known;
 	struct tow_req		*free;
 	u32			left;
+	u32			spares;
 	ktime_t			now;
 	struct tow_deadline	*deadlines;
 	struct tow_deadline	**last;
 };
 
-static void tow_taking_add_chain(struct tow_taking *taking, struct tow_step *first)
+/* Caller holds queue->submit.  Has @taking entries for @room completions? */
+static bool tow_taking_has_room(struct tow_queue *queue,
+				struct tow_taking *taking, u32 room)
 {
-	first->later = NULL;
-	*taking->end = first;
-	taking->end = &first->later;
-	taking->count++;
-	taking->fenced |= first->fence;
-}
+	u32 more = room - min(room, taking->left);
 
-static void tow_taking_close(struct tow_taking *taking)
-{
-	struct tow_chain *open = &taking->open;
-	struct tow_step *step;
-
-	if (!open->first)
-		return;
-	for (step = &open->first->step; step && open->bad; step = step->next) {
-		struct tow_req *entry = container_of(step, struct tow_req,
-						     step);
-
-		if (!entry->error)
-			entry->error = -ECANCELED;
-	}
-	tow_taking_add_chain(taking, &open->first->step);
-	open->first = NULL;
-	open->room = 0;
-	open->bad = false;
-}
-
-static void tow_taking_add(struct tow_taking *taking, struct tow_req *entry)
-{
-	struct tow_chain *open = &taking->open;
-
-	/* Most are a chain by themselves. */
-	if (!open->first && !(entry->flags & TOW_SQE_LINK)) {
-		tow_taking_add_chain(taking, &entry->step);
-		return;
-	}
-	if (open->first) {
-		open->last->step.next = &entry->step;
-		open->first->step.fence |= entry->step.fence;
-	} else {
-		open->first = entry;
-	}
-	open->last = entry;
-	open->room += entry->op.claim ? 2 : 1;
-	open->bad |= entry->error;
-	if (!(entry->flags & TOW_SQE_LINK))
-		tow_taking_close(taking);
-}
-
-/*
- * Caller holds queue->submit.  Return: how many entries there are to be taken.
- * A poller takes the entries that it has seen at once as one ENTER would,
- * though it may need several turns.
- */
-static u32 tow_queue_there(struct tow_queue *queue)
-{
-	u32 there;
-
-	if (!queue->poller || queue->sq_seen == queue->sq_head) {
-		/* Pairs with tow_queue_submit_and_wait() of the library. */
-		there = smp_load_acquire(&queue->ring->sq_tail) -
-			queue->sq_head;
-		queue->sq_seen = queue->sq_head + min(there, queue->sq_entries);
-	}
-	return queue->sq_seen - queue->sq_head;
+	if (more)
+		taking->left += tow_reqs_take(queue, more, more, &taking->free);
+	return taking->left >= room;
 }
 
 static struct tow_req *tow_taking_use(struct tow_taking *taking)
 {
 	struct tow_req *entry = taking->free;
 
-	if (!taking->left)
-		return NULL;
 	taking->free = entry->free;
 	taking->left--;
 	return entry;
 }
 
-/* Caller holds queue->submit.  Return: a spare entry; NULL: no room. */
-static struct tow_req *tow_taking_spare(struct tow_queue *queue,
-					struct tow_taking *taking)
+/* Give an entry a deadline, with its spare. */
+static void tow_taking_time(struct tow_taking *taking, struct tow_req *entry,
+			    u32 timeout_ms)
 {
 	struct tow_req *spare;
 
-	/* Others first: then as many entries as possible are taken. */
-	if (tow_reqs_take(queue, 1, &spare))
-		return spare;
-	return tow_taking_use(taking);
-}
-
-static void tow_taking_time(struct tow_taking *taking, struct tow_req *entry,
-			    struct tow_req *spare, u32 timeout_ms)
-{
+	/* The program has changed it since tow_queue_chain() looked. */
+	if (!taking->spares) {
+		entry->error = -EINVAL;
+		return;
+	}
+	taking->spares--;
+	spare = tow_taking_use(taking);
 	if (!taking->now)
 		taking->now = ktime_get();
 	tow_timeout_set(entry, spare, ktime_add_ms(taking->now, timeout_ms));
@@ -444,62 +458,84 @@ static void tow_taking_time(struct tow_taking *taking, struct tow_req *entry,
 	taking->last = &spare->deadline.next;
 }
 
-/* Caller holds queue->submit.  Take an entry.  Return: false: no room. */
-static bool tow_queue_take_one(struct tow_queue *queue,
-			       struct tow_taking *taking)
+/* Caller holds queue->submit.  Take an entry; there is room. */
+static struct tow_req *tow_queue_take_one(struct tow_queue *queue,
+					  struct tow_taking *taking)
 {
-	struct tow_req *entry = tow_taking_use(taking), *spare = NULL;
-	const struct tow_sqe *sqe;
+	struct tow_req *entry = tow_taking_use(taking);
+	const struct tow_sqe *sqe = tow_sqe_read(queue);
 
-	if (!entry)
-		return false;
-	sqe = tow_sqe_read(queue);
-	if (unlikely(sqe->timeout_ms) && tow_queue_times(queue)) {
-		spare = tow_taking_spare(queue, taking);
-		if (!spare) {
-			tow_req_return(entry, 2);
-			return false;
-		}
-	}
 	WRITE_ONCE(queue->sq_head, queue->sq_head + 1);
 	tow_req_fill(entry, sqe, &taking->known);
-	if (spare)
-		tow_taking_time(taking, entry, spare, sqe->timeout_ms);
-	tow_taking_add(taking, entry);
-	return true;
+	if (unlikely(sqe->timeout_ms) && tow_queue_times(queue))
+		tow_taking_time(taking, entry, sqe->timeout_ms);
+	return entry;
+}
+
+/* None of a chain begins, as one of its entries is not valid. */
+static void tow_chain_refuse(struct tow_step *step)
+{
+	for (; step; step = step->next) {
+		struct tow_req *entry = container_of(step, struct tow_req,
+						     step);
+
+		if (!entry->error)
+			entry->error = -ECANCELED;
+	}
+}
+
+/* Caller holds queue->submit.  Take the next @length entries, as a chain. */
+static void tow_queue_take_chain(struct tow_queue *queue,
+				 struct tow_taking *taking, u32 length)
+{
+	struct tow_req *entry = tow_queue_take_one(queue, taking);
+	struct tow_step *first = &entry->step, *last = first;
+	bool bad = entry->error;
+
+	while (--length) {
+		entry = tow_queue_take_one(queue, taking);
+		bad |= entry->error;
+		first->fence |= entry->step.fence;
+		last->next = &entry->step;
+		last = &entry->step;
+	}
+	if (bad)
+		tow_chain_refuse(first);
+	first->later = NULL;
+	*taking->end = first;
+	taking->end = &first->later;
+	taking->count++;
+	taking->fenced |= first->fence;
 }
 
 /*
- * Caller holds queue->submit.  Does the chain that is not complete end here?
- * It must also where there never will be room for its next entry, as none of
- * its entries has begun.
+ * Caller holds queue->submit.  Take chains, each as a whole: for ENTER at most
+ * @count entries; for a poller, chains until there are as many.  Return: 0; -EBUSY:
+ * the first chain has no room; -EINVAL: it never has.
  */
-static bool tow_taking_ends(struct tow_queue *queue,
-			    const struct tow_taking *taking)
-{
-	return !queue->poller || queue->sq_head == queue->sq_seen ||
-	       taking->open.room + READ_ONCE(queue->needed) > queue->cq_entries;
-}
-
-/* Caller holds queue->submit.  Take entries.  Return: 0 or -EBUSY. */
 static int tow_queue_take(struct tow_queue *queue, u32 count,
 			  struct tow_taken *result)
 {
 	struct tow_taking taking = {};
-	u32 taken = 0;
+	u32 most = tow_queue_there(queue), taken = 0, length, room = 0;
 
 	taking.end = &taking.chains;
 	taking.last = &taking.deadlines;
-	taking.open = queue->chain;
-	count = min(count, tow_queue_there(queue));
-	taking.left = tow_reqs_take(queue, count, &taking.free);
-	while (tow_queue_take_one(queue, &taking))
-		taken++;
-	if (tow_taking_ends(queue, &taking))
-		tow_taking_close(&taking);
-	queue->chain = taking.open;
-	if (!taken && !taking.chains)
-		return count ? -EBUSY : 0;
+	count = min(count, most);
+	if (!queue->poller)
+		most = count;
+	taking.left = tow_reqs_take(queue, count, 0, &taking.free);
+	while (taken < count) {
+		length = tow_queue_chain(queue, most - taken, &room);
+		if (!length || !tow_taking_has_room(queue, &taking, room))
+			break;
+		taking.spares = room - length;
+		tow_queue_take_chain(queue, &taking, length);
+		taken += length;
+	}
+	tow_reqs_return(queue, taking.free, taking.left);
+	if (!taken)
+		return room > queue->cq_entries ? -EINVAL : count ? -EBUSY : 0;
 	/* Before any of the entries begins, and may end. */
 	tow_known_hold_region(&taking.known);
 	tow_known_hold_remote(&taking.known);
@@ -535,8 +571,8 @@ int tow_queue_ended_error(struct tow_queue *queue)
  * @result: zeroed by the caller; becomes the entries that were taken, for
  *	tow_queue_begin(); left alone if none were
  *
- * Return: 0; -EBUSY: there was no room for any entry; -EPERM, -ENODEV: the
- * queue has ended.
+ * Return: 0; -EBUSY: there was no room for the first chain; -EINVAL: there never is;
+ * -EPERM, -ENODEV: the queue has ended.
  */
 int tow_queue_submit(struct tow_queue *queue, u32 count,
 		     struct tow_taken *result)
@@ -552,29 +588,4 @@ int tow_queue_submit(struct tow_queue *queue, u32 count,
 		      tow_queue_take(queue, count, result);
 	mutex_unlock(&queue->submit);
 	return ret;
-}
-
-/**
- * tow_queue_abort_chain - end the chain of which more entries were to be taken
- * @queue: the queue, of a poller, ended
- *
- * Nothing is taken any more on return.  May sleep.
- */
-void tow_queue_abort_chain(struct tow_queue *queue)
-{
-	struct tow_taking taking = {};
-	struct tow_step *step = NULL;
-	struct tow_cq *cq = NULL;
-
-	mutex_lock(&queue->submit);
-	taking.end = &taking.chains;
-	taking.open = queue->chain;
-	queue->chain.first = NULL;
-	tow_taking_close(&taking);
-	if (taking.chains)
-		step = tow_queue_add(queue, taking.chains, 0, &cq);
-	mutex_unlock(&queue->submit);
-	if (cq)
-		tow_cq_unref(cq);
-	tow_queue_begin(queue, step);
 }

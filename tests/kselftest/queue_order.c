@@ -272,32 +272,56 @@ TEST_F(order, chains_end_with_the_batch)
 	collect(_metadata, self, bad, 2, place);
 }
 
-/* So does the last one for whose completion there is room. */
-TEST_F(order, chains_end_where_there_is_no_room)
+/* A chain is taken as a whole, when there is room for all its completions. */
+TEST_F(order, chains_are_whole)
 {
-	struct tow_sqe sqe = { .flags = LINK };
+	struct tow_sqe sqe = { 0 };
 	struct tow_rings rings;
 	struct tow_cqe cqe;
 	unsigned int i;
 
 	ASSERT_EQ(0, tow_rings_make(self->user.fd, 4, 4, &rings));
 	for (i = 0; i < 2; i++)
-		ASSERT_EQ(0, tow_rings_put(&rings, &sqe) ? 0 : -EXFULL);
+		ASSERT_TRUE(tow_rings_put(&rings, &sqe));
 	ASSERT_EQ(2, tow_rings_enter(&rings, 2, TOW_LONG_US));
-	for (i = 0; i < 4; i++) {
+	for (i = 0; i < 3; i++) {
+		sqe.flags = i < 2 ? LINK : 0;
 		sqe.user_data = i;
-		/* Had it been of the first two's chain, they would not have begun. */
 		sqe.operand = i == 2;
 		ASSERT_TRUE(tow_rings_put(&rings, &sqe));
 	}
-	ASSERT_EQ(2, tow_rings_enter(&rings, 4, TOW_LONG_US));
-	tow_rings_seen(&rings, 2);
-	ASSERT_EQ(2, tow_rings_enter(&rings, 4, TOW_LONG_US));
-	for (i = 0; i < 4; i++) {
+	EXPECT_EQ(-EBUSY, tow_rings_enter(&rings, 0, 0));
+	EXPECT_EQ(3, tow_rings_untaken(&rings));
+	tow_rings_seen(&rings, 1);
+	ASSERT_EQ(3, tow_rings_enter(&rings, 4, TOW_LONG_US));
+	tow_rings_seen(&rings, 1);
+	/* Had the first two been taken before, they would have begun. */
+	for (i = 0; i < 3; i++) {
 		ASSERT_TRUE(tow_rings_take(&rings, &cqe));
-		EXPECT_EQ(cqe.user_data == 2 ? -EINVAL : cqe.user_data == 3 ? -ECANCELED : 0,
-			  cqe.status);
+		EXPECT_EQ(cqe.user_data == 2 ? -EINVAL : -ECANCELED, cqe.status);
 	}
+	tow_rings_end(&rings);
+}
+
+/* Two completions for each of three entries are more than the ring ever has. */
+TEST_F(order, chains_without_room)
+{
+	struct tow_sqe sqe = { .timeout_ms = TOW_LONG_US / 1000 };
+	struct tow_rings rings;
+	unsigned int i;
+
+	ASSERT_EQ(0, tow_rings_make(self->user.fd, 4, 4, &rings));
+	for (i = 0; i < 3; i++) {
+		sqe.flags = i < 2 ? LINK : 0;
+		ASSERT_TRUE(tow_rings_put(&rings, &sqe));
+	}
+	EXPECT_EQ(-EINVAL, tow_rings_enter(&rings, 0, 0));
+	EXPECT_EQ(3, tow_rings_untaken(&rings));
+	rings.sqes[0].timeout_ms = 0;
+	rings.sqes[1].timeout_ms = 0;
+	EXPECT_EQ(3, tow_rings_enter(&rings, 3, TOW_LONG_US));
+	for (i = 0; i < 3; i++)
+		EXPECT_EQ(0, tow_rings_look(&rings, i).status);
 	tow_rings_end(&rings);
 }
 

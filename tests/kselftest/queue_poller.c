@@ -515,34 +515,69 @@ TEST_F_TIMEOUT(poller, room_that_silent_ones_make, 60)
 	tow_rings_end(&self->rings);
 }
 
-/* However many turns it takes, and however long there is no room in between. */
-TEST_F(poller, chains_are_whole)
+/* Of 256 entries, the last of which is not valid: all of them end so. */
+static void expect_refused(struct __test_metadata *_metadata, struct tow_rings *rings)
 {
 	struct tow_cqe cqe;
 	__u32 i;
 
+	ASSERT_TRUE(come(rings, 256));
+	for (i = 0; i < 256; i++) {
+		ASSERT_TRUE(tow_rings_take(rings, &cqe));
+		ASSERT_EQ(cqe.user_data == 255 ? -EINVAL : -ECANCELED, cqe.status)
+			TH_LOG("entry %llu", cqe.user_data);
+	}
+}
+
+/* However long they are: none of it is taken before there is room for all of it. */
+TEST_F(poller, chains_are_whole)
+{
+	struct tow_sqe *last;
+
 	ASSERT_EQ(0, make(self, 256, 256, RESTLESS_US));
-	ASSERT_TRUE(put_nops(&self->rings, 256, TOW_SQE_LINK));
-	self->rings.sqes[255].operand = 1;
+	last = &self->rings.sqes[255];
+	ASSERT_TRUE(put_nops(&self->rings, 128, 0));
 	ASSERT_LE(0, tow_rings_offer(&self->rings));
-	ASSERT_TRUE(come(&self->rings, 256));
-	/* These fill up the ring, but for some: half of the chain is not taken. */
+	ASSERT_TRUE(come(&self->rings, 128));
+	tow_rings_seen(&self->rings, 127);
+	ASSERT_TRUE(put_nops(&self->rings, 128, 0));
+	ASSERT_LE(0, tow_rings_offer(&self->rings));
+	ASSERT_TRUE(come(&self->rings, 129));
 	tow_rings_seen(&self->rings, 128);
 	ASSERT_TRUE(put_nops(&self->rings, 256, TOW_SQE_LINK));
-	self->rings.sqes[255].operand = 1;
+	last->flags = 0;
+	last->operand = 1;
 	ASSERT_LE(0, tow_rings_offer(&self->rings));
 	expect_asleep(_metadata, &self->rings);
-	EXPECT_EQ(128, tow_rings_untaken(&self->rings));
-	EXPECT_EQ(128, tow_rings_ready(&self->rings));
-	for (i = 128; i < 512; i++) {
-		if (i == 256)
-			ASSERT_LE(0, tow_rings_offer(&self->rings));
-		ASSERT_TRUE(come(&self->rings, 1));
-		ASSERT_TRUE(tow_rings_take(&self->rings, &cqe));
-		ASSERT_EQ(i % 256, cqe.user_data);
-		ASSERT_EQ(i % 256 == 255 ? -EINVAL : -ECANCELED, cqe.status)
-			TH_LOG("entry %u", i);
-	}
+	EXPECT_EQ(256, tow_rings_untaken(&self->rings));
+	tow_rings_seen(&self->rings, 1);
+	ASSERT_LE(0, tow_rings_offer(&self->rings));
+	expect_refused(_metadata, &self->rings);
+	tow_rings_end(&self->rings);
+}
+
+/* A chain whose end is not there waits for it; one that cannot have an end is no chain. */
+TEST_F(poller, chains_have_an_end)
+{
+	ASSERT_EQ(0, make(self, 4, 4, RESTLESS_US));
+	ASSERT_TRUE(put_nops(&self->rings, 1, TOW_SQE_LINK));
+	ASSERT_LE(0, tow_rings_offer(&self->rings));
+	expect_asleep(_metadata, &self->rings);
+	EXPECT_EQ(0, tow_enter(self->rings.made.fd, 0, 0, 0));
+	EXPECT_EQ(1, tow_rings_untaken(&self->rings));
+	ASSERT_TRUE(put_nops(&self->rings, 1, 0));
+	ASSERT_LE(0, tow_rings_offer(&self->rings));
+	ASSERT_TRUE(come(&self->rings, 2));
+	tow_rings_seen(&self->rings, 2);
+	ASSERT_TRUE(put_nops(&self->rings, 4, TOW_SQE_LINK));
+	tow_rings_publish(&self->rings);
+	EXPECT_EQ(-EINVAL, tow_enter(self->rings.made.fd, 0, 0, 0));
+	expect_asleep(_metadata, &self->rings);
+	EXPECT_EQ(4, tow_rings_untaken(&self->rings));
+	/* The last one is at place 1. */
+	self->rings.sqes[1].flags = 0;
+	EXPECT_EQ(0, tow_enter(self->rings.made.fd, 0, 4, TOW_LONG_US));
+	EXPECT_EQ(4, tow_rings_ready(&self->rings));
 	tow_rings_end(&self->rings);
 }
 
