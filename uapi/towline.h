@@ -158,7 +158,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	14
+#define TOW_UAPI_VERSION	15
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -1735,8 +1735,9 @@ struct tow_queue_create {
  * MAP_SHARED (EINVAL otherwise).
  *
  * poll(2) of the descriptor says POLLIN when there are completions, POLLPRI when
- * something has happened to a peer (QUEUE_EVENT), and POLLERR and POLLHUP when the
- * client has ended or the RDMA device is gone.
+ * something has happened to a peer (QUEUE_EVENT), POLLOUT when there is room for the
+ * completion of another entry (since version 15 of this header), and POLLERR and POLLHUP
+ * when the client has ended or the RDMA device is gone.
  *
  * POLL is for who has CAP_SYS_NICE in the initial user namespace.  Clients without it
  * may have as many threads together as the device's file poller_limit says, at first
@@ -1823,17 +1824,30 @@ struct tow_channel_close {
  */
 #define TOW_IOCTL_CHANNEL_CLOSE	_IO(TOW_IOCTL_TYPE, TOW_CMD_CHANNEL_CLOSE)
 
+/* Bits of tow_enter.flags.  (Before version 15 of this header: EINVAL) */
+enum tow_enter_flag {
+	/* wait for completions after @since, whoever has dealt with them meanwhile */
+	TOW_ENTER_SINCE		= 1 << 0,
+	/*
+	 * If there is no room for the first chain, and all completions are dealt with,
+	 * wait until entries that complete without a word have made room
+	 */
+	TOW_ENTER_ROOM		= 1 << 1
+};
+
 /**
  * struct tow_enter - submit entries, and wait for completions
  * @size: in: sizeof(struct tow_enter)
- * @flags: in: 0
+ * @flags: in: bits of enum tow_enter_flag
  * @to_submit: in: entries to take, at most; those between sq_head and sq_tail
  *	are there to be taken.  0 for a queue with TOW_QUEUE_POLL
  * @min_complete: in: completions to wait for: until as many are there that the
  *	program has not dealt with; 0: not at all.  At most the entries of the
  *	completion ring
- * @timeout_us: in: how long to wait, in microseconds; TOW_WAIT_FOREVER
- * @reserved: in: 0
+ * @timeout_us: in: how long to wait, for room and completions, in microseconds;
+ *	TOW_WAIT_FOREVER
+ * @since: in: SINCE: a value of cq_tail: as many completions as @min_complete says are
+ *	to be written after it; otherwise 0
  */
 struct tow_enter {
 	__u32		size;
@@ -1841,7 +1855,7 @@ struct tow_enter {
 	__u32		to_submit;
 	__u32		min_complete;
 	__u32		timeout_us;
-	__u32		reserved;
+	__u32		since;
 };
 
 /**
@@ -1855,9 +1869,12 @@ struct tow_enter {
  * Of a queue with TOW_QUEUE_POLL nothing is taken here: if there are entries that were
  * not taken, the thread that takes them is woken, and waiting is as for others.
  *
- * Errors: EBUSY: none was taken, as there is no room for its completion;
+ * Errors: EBUSY: none was taken, as there is no room for its completion, and, with
+ * ROOM, there are completions to be dealt with;
  * ETIMEDOUT: none was to be taken, and there were not enough completions in
- * time; EINTR: the same, and a signal came; EINVAL: @min_complete is beyond the
+ * time, or there was no room in time; EINTR: the same, and a signal came; EINVAL:
+ * @flags or @since are not as above, or ROOM was asked for with TOW_QUEUE_POLL,
+ * @min_complete is beyond the
  * completion ring, or the first chain needs more completions than that has, or
  * @to_submit is not 0 and the queue has TOW_QUEUE_POLL; EPERM: the client has ended.
  */

@@ -34,20 +34,12 @@ u32 tow_queue_completions(struct tow_queue *queue)
 	return min_t(u32, unseen, queue->cq_entries);
 }
 
-/* Caller holds queue->lock.  Return: how many entries may be taken. */
-static u32 tow_queue_room(struct tow_queue *queue)
-{
-	u32 room = queue->cq_entries - tow_queue_unseen(queue);
-
-	return room - min(room, queue->busy);
-}
-
 /**
  * tow_queue_has_room - could entries be taken?
  * @queue: the queue
  * @completions: that they need room for
  *
- * If not, an entry that ends and so makes room wakes the poller
+ * If not, an entry that ends and so makes room wakes those who wait for that
  * (tow_queue_frees()).
  *
  * Return: whether there is room.

@@ -24,18 +24,51 @@
 /* Entries that a poller takes in one turn. */
 #define TOW_POLL_BUDGET		64
 
+/**
+ * struct tow_wait - a call that waits
+ * @wanted: completions that it waits for
+ * @after: it waits for completions that were written after @since, and not for
+ *	those that were not handled
+ * @since: as of tow_queue.cq_tail
+ * @room: it waits for room for so many completions, as well; 0: it does not
+ * @timeout_us: how long it waits, at most, in microseconds
+ * @looked_us: how long it looked for completions, at most, in microseconds; 0:
+ *	it did not look
+ * @begun: when it began to look, or to sleep; 0: it did neither
+ */
+struct tow_wait {
+	u32	wanted;
+	bool	after;
+	u32	since;
+	u32	room;
+	u32	timeout_us;
+	u32	looked_us;
+	ktime_t	begun;
+};
+
 /* ---- waiting -------------------------------------------------------------- */
 
-static bool tow_queue_has(struct tow_queue *queue, u32 wanted)
+static bool tow_queue_has_wanted(struct tow_queue *queue,
+				 const struct tow_wait *wait)
 {
-	return tow_queue_completions(queue) >= wanted ||
-	       READ_ONCE(queue->ended);
+	if (wait->room && tow_queue_has_room(queue, wait->room))
+		return true;
+	if (!wait->after)
+		return tow_queue_completions(queue) >= wait->wanted;
+	/* Pairs with tow_cqe_write(). */
+	return (s32)(smp_load_acquire(&queue->cq_tail) - wait->since) >=
+	       (s32)wait->wanted;
+}
+
+static bool tow_queue_has(struct tow_queue *queue, const struct tow_wait *wait)
+{
+	return tow_queue_has_wanted(queue, wait) || READ_ONCE(queue->ended);
 }
 
 /* As tow_queue_has(); or have waits ended that the caller is to handle? */
-static bool tow_queue_stirs(struct tow_queue *queue, u32 wanted)
+static bool tow_queue_stirs(struct tow_queue *queue, const struct tow_wait *wait)
 {
-	return !llist_empty(&queue->due) || tow_queue_has(queue, wanted);
+	return !llist_empty(&queue->due) || tow_queue_has(queue, wait);
 }
 
 /* Return: where the last operation completes, with a reference; or NULL. */
@@ -50,21 +83,6 @@ static struct tow_cq *tow_queue_cq(struct tow_queue *queue)
 	spin_unlock(&queue->lock);
 	return cq;
 }
-
-/**
- * struct tow_wait - a call that waits
- * @wanted: completions that it waits for
- * @timeout_us: how long it waits, at most, in microseconds
- * @looked_us: how long it looked for completions, at most, in microseconds; 0:
- *	it did not look
- * @since: when it began to look
- */
-struct tow_wait {
-	u32	wanted;
-	u32	timeout_us;
-	u32	looked_us;
-	ktime_t	since;
-};
 
 /* Count longer looks in vain.  Return: waits that must look only shortly. */
 static u8 tow_queue_repent(struct tow_queue *queue,
@@ -97,7 +115,7 @@ static u8 tow_queue_repent(struct tow_queue *queue,
 static void tow_queue_learn(struct tow_queue *queue,
 			    const struct tow_wait *wait, bool found)
 {
-	s64 us = ktime_us_delta(ktime_get(), wait->since) * 3 / 2;
+	s64 us = ktime_us_delta(ktime_get(), wait->begun) * 3 / 2;
 	s64 before = READ_ONCE(queue->look_us);
 
 	if (us < TOW_LOOK_US || us > TOW_LOOK_MAX_US)
@@ -115,11 +133,11 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	ktime_t end;
 
 	tow_cq_look(cq);
-	if (tow_queue_stirs(queue, wait->wanted))
+	if (tow_queue_stirs(queue, wait))
 		return;
 	wait->looked_us = min(READ_ONCE(queue->look_us), wait->timeout_us);
-	wait->since = ktime_get();
-	end = ktime_add_us(wait->since, wait->looked_us);
+	wait->begun = ktime_get();
+	end = ktime_add_us(wait->begun, wait->looked_us);
 	/*
 	 * A task that sends or receives for us may need this processor; and
 	 * other callers must not wait while we count as looking and do not run.
@@ -128,7 +146,7 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	       ktime_before(ktime_get(), end)) {
 		cpu_relax();
 		tow_cq_look(cq);
-		if (tow_queue_stirs(queue, wait->wanted)) {
+		if (tow_queue_stirs(queue, wait)) {
 			tow_queue_learn(queue, wait, true);
 			return;
 		}
@@ -189,18 +207,18 @@ static void tow_queue_go(struct tow_queue *queue, struct tow_taken *taken,
 	tow_cq_unref(cq);
 }
 
-/* @end: when to stop; 0: never */
-static int tow_queue_sleep(struct tow_queue *queue, u32 wanted, ktime_t end)
+static int tow_queue_sleep(struct tow_queue *queue, const struct tow_wait *wait)
 {
-	ktime_t now = end ? ktime_get() : 0;
+	ktime_t end = ktime_add_us(wait->begun, wait->timeout_us);
+	ktime_t now = ktime_get();
 	int ret;
 
-	if (!end)
+	if (wait->timeout_us == TOW_WAIT_FOREVER)
 		ret = wait_event_interruptible(queue->wait,
-					       tow_queue_stirs(queue, wanted));
+					       tow_queue_stirs(queue, wait));
 	else
 		ret = wait_event_interruptible_hrtimeout(queue->wait,
-							 tow_queue_stirs(queue, wanted),
+							 tow_queue_stirs(queue, wait),
 							 ktime_after(end, now) ?
 							 ktime_sub(end, now) : 0);
 	if (ret == -ETIME)
@@ -209,8 +227,12 @@ static int tow_queue_sleep(struct tow_queue *queue, u32 wanted, ktime_t end)
 }
 
 /* How many completions wake a call; @by: 1: a call is to sleep; -1: it has. */
-static void tow_queue_count_waiter(struct tow_queue *queue, u32 wanted, int by)
+static void tow_queue_count_waiter(struct tow_queue *queue,
+				   const struct tow_wait *wait, int by)
 {
+	/* Others may have handled those that it waits for. */
+	u32 wanted = wait->after ? 0 : wait->wanted;
+
 	spin_lock(&queue->lock);
 	queue->waiters += by;
 	if (!queue->waiters)
@@ -220,29 +242,55 @@ static void tow_queue_count_waiter(struct tow_queue *queue, u32 wanted, int by)
 	spin_unlock(&queue->lock);
 }
 
-static int tow_queue_wait(struct tow_queue *queue, const struct tow_wait *wait)
+static int tow_queue_wait(struct tow_queue *queue, struct tow_wait *wait)
 {
-	ktime_t end = 0;
 	bool slept = false;
 	int ret = 0;
 
 	for (;;) {
 		if (!llist_empty(&queue->due))
 			tow_queue_handle_waits(queue);
-		if (ret || tow_queue_has(queue, wait->wanted))
+		if (ret || tow_queue_has(queue, wait))
 			break;
-		if (!end && wait->timeout_us != TOW_WAIT_FOREVER)
-			end = ktime_add_us(ktime_get(), wait->timeout_us);
-		tow_queue_count_waiter(queue, wait->wanted, 1);
-		ret = tow_queue_sleep(queue, wait->wanted, end);
-		tow_queue_count_waiter(queue, wait->wanted, -1);
+		if (!wait->begun)
+			wait->begun = ktime_get();
+		tow_queue_count_waiter(queue, wait, 1);
+		ret = tow_queue_sleep(queue, wait);
+		tow_queue_count_waiter(queue, wait, -1);
 		slept = true;
 	}
 	/* A wait that was given up does not show how long completions take. */
 	if (slept && !ret && wait->looked_us)
 		tow_queue_learn(queue, wait, false);
-	return tow_queue_completions(queue) >= wait->wanted ? 0 :
+	return tow_queue_has_wanted(queue, wait) ? 0 :
 	       tow_queue_ended_error(queue) ?: ret;
+}
+
+/*
+ * Take entries.  Where the first chain has no room, and there is no completion to be
+ * handled, the call may wait until entries that complete silently have made room.
+ */
+static int tow_queue_submit_wait(struct tow_queue *queue, struct tow_enter *call,
+				 struct tow_taken *taken)
+{
+	struct tow_wait wait = { .wanted = 1, .timeout_us = call->timeout_us };
+	s64 left;
+	int ret;
+
+	while ((ret = tow_queue_submit(queue, call->to_submit, taken)) == -EBUSY &&
+	       call->flags & TOW_ENTER_ROOM && !tow_queue_completions(queue)) {
+		wait.room = tow_queue_needs(queue, call->to_submit);
+		tow_queue_call_begin(queue);
+		ret = tow_queue_wait(queue, &wait);
+		tow_queue_call_end(queue);
+		if (ret)
+			break;
+	}
+	if (wait.begun && wait.timeout_us != TOW_WAIT_FOREVER) {
+		left = wait.timeout_us - ktime_us_delta(ktime_get(), wait.begun);
+		call->timeout_us = max_t(s64, left, 0);
+	}
+	return ret;
 }
 
 /* ---- for a poller --------------------------------------------------------- */
@@ -262,7 +310,7 @@ static bool tow_queue_untaken(const struct tow_queue *queue)
  */
 bool tow_queue_can_take(struct tow_queue *queue)
 {
-	u32 needs = tow_queue_needs(queue);
+	u32 needs = tow_queue_needs(queue, queue->sq_entries);
 
 	return !READ_ONCE(queue->ended) && !tow_device_going(queue->dev) &&
 	       needs && tow_queue_has_room(queue, needs);
@@ -296,7 +344,7 @@ bool tow_queue_serve(struct tow_queue *queue)
 static int tow_queue_enter_polled(struct tow_queue *queue,
 				  const struct tow_enter *call)
 {
-	if (call->to_submit)
+	if (call->to_submit || call->flags & TOW_ENTER_ROOM)
 		return -EINVAL;
 	if (READ_ONCE(queue->ended)) {
 		mutex_lock(&queue->submit);
@@ -331,19 +379,22 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user)
 			       &user_size);
 	if (ret)
 		return ret;
-	if (call.flags || call.reserved ||
+	if (call.flags & ~(TOW_ENTER_SINCE | TOW_ENTER_ROOM) ||
+	    (call.since && !(call.flags & TOW_ENTER_SINCE)) ||
 	    call.min_complete > queue->cq_entries)
 		return -EINVAL;
 	ret = queue->poller ? tow_queue_enter_polled(queue, &call) : 0;
 	if (!ret)
 		ret = tow_queue_ended_error(queue);
 	if (!ret && call.to_submit)
-		ret = tow_queue_submit(queue, call.to_submit, &taken);
+		ret = tow_queue_submit_wait(queue, &call, &taken);
 	if (ret)
 		return ret;
 	wait.wanted = call.min_complete;
+	wait.after = call.flags & TOW_ENTER_SINCE;
+	wait.since = call.since;
 	wait.timeout_us = call.timeout_us;
-	if (!taken.count && !tow_queue_has(queue, wait.wanted))
+	if (!taken.count && !tow_queue_has(queue, &wait))
 		taken.cq = tow_queue_cq(queue);
 	if (wait.wanted)
 		tow_queue_call_begin(queue);

@@ -12,6 +12,7 @@
 
 #include "assoc.h"
 #include "core/core.h"
+#include "internal.h"
 #include "peer.h"
 #include "queue.h"
 
@@ -42,7 +43,7 @@ static void tow_queues_notify_events(struct tow_queues *queues,
 		if (!tow_queue_knows(queue, peer))
 			continue;
 		WRITE_ONCE(queue->events, queue->events + 1);
-		wake_up_all(&queue->wait);
+		tow_queue_wake(queue, TOW_WAKE_POLL);
 	}
 	mutex_unlock(&queues->lock);
 }

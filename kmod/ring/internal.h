@@ -90,23 +90,58 @@ static inline void tow_req_give_back(struct tow_req *entry)
 	queue->busy--;
 }
 
+/* Caller holds queue->lock.  Return: how many entries may be taken. */
+static inline u32 tow_queue_room(struct tow_queue *queue)
+{
+	u32 room = queue->cq_entries - tow_queue_unseen(queue);
+
+	return room - min(room, queue->busy);
+}
+
 /**
- * tow_queue_should_wake - are there as many completions as a call waits for?
+ * enum tow_queue_sleepers - who is to be woken
+ * @TOW_WAKE_CALLS: calls of ENTER
+ * @TOW_WAKE_POLL: poll(2)
+ */
+enum tow_queue_sleepers {
+	TOW_WAKE_CALLS	= 1 << 0,
+	TOW_WAKE_POLL	= 1 << 1
+};
+
+/**
+ * tow_queue_sleepers - are there as many completions as somebody waits for?
  * @queue: the queue; caller holds @queue->lock, and has written completions
  *
- * Return: whether to wake the tasks that sleep.
+ * Return: bits of enum tow_queue_sleepers, for tow_queue_wake().
  */
-static inline bool tow_queue_should_wake(struct tow_queue *queue)
+static inline unsigned int tow_queue_sleepers(struct tow_queue *queue)
 {
+	unsigned int who = 0;
+
 	/*
-	 * Has a barrier, which pairs with those of tow_queue_sleep() and
-	 * tow_queue_poll(): the sleeper sees the completion, or we see the
-	 * sleeper.
+	 * Pairs with those of tow_queue_sleep() and tow_queue_poll(): the
+	 * sleeper sees the completion, or we see the sleeper.
 	 */
-	if (!wq_has_sleeper(&queue->wait))
-		return false;
-	return tow_queue_unseen(queue) >=
-	       (READ_ONCE(queue->polled) ? 1 : queue->wanted);
+	smp_mb();
+	if (waitqueue_active(&queue->wait) &&
+	    tow_queue_unseen(queue) >= queue->wanted)
+		who = TOW_WAKE_CALLS;
+	if (waitqueue_active(&queue->poll_wait))
+		who |= TOW_WAKE_POLL;
+	return who;
+}
+
+/**
+ * tow_queue_wake - wake those who sleep
+ * @queue: the queue
+ * @who: bits of enum tow_queue_sleepers
+ */
+static inline void tow_queue_wake(struct tow_queue *queue, unsigned int who)
+{
+	if (who & TOW_WAKE_CALLS)
+		wake_up_all(&queue->wait);
+	if (who & TOW_WAKE_POLL)
+		wake_up_all(&queue->poll_wait);
 }
 
 #endif /* TOW_RING_INTERNAL_H */

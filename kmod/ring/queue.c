@@ -195,7 +195,7 @@ void tow_queue_end(struct tow_queue *queue, int error)
 	if (queue->poller)
 		tow_poller_leave(queue);
 	tow_queue_run(queue);
-	wake_up_all(&queue->wait);
+	tow_queue_wake(queue, TOW_WAKE_CALLS | TOW_WAKE_POLL);
 }
 
 /* ---- the descriptor ------------------------------------------------------- */
@@ -259,12 +259,14 @@ static __poll_t tow_queue_poll(struct file *file, poll_table *table)
 	struct tow_queue *queue = file->private_data;
 	__poll_t events = 0;
 
-	WRITE_ONCE(queue->polled, true);
-	poll_wait(file, &queue->wait, table);
-	/* Pairs with tow_queue_should_wake(). */
+	poll_wait(file, &queue->poll_wait, table);
+	/* Pairs with tow_queue_sleepers(). */
 	smp_mb();
 	if (tow_queue_completions(queue))
 		events |= EPOLLIN | EPOLLRDNORM;
+	if (poll_requested_events(table) & (EPOLLOUT | EPOLLWRNORM) &&
+	    tow_queue_has_room(queue, 1))
+		events |= EPOLLOUT | EPOLLWRNORM;
 	if (READ_ONCE(queue->ended))
 		events |= EPOLLERR | EPOLLHUP;
 	else if (tow_queue_has_event(queue))
@@ -323,6 +325,7 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	queue->wanted = U32_MAX;
 	queue->look_us = TOW_LOOK_US;
 	init_waitqueue_head(&queue->wait);
+	init_waitqueue_head(&queue->poll_wait);
 	return queue;
 }
 

@@ -170,8 +170,8 @@ struct tow_req {
  * @alarm: when @timer expires; KTIME_MAX: it is not set
  * @cq_tail: completions that were written, wrapping around
  * @waiters: calls that sleep
- * @wanted: completions that the least demanding of @waiters waits for
- * @polled: poll(2) was called: one completion is enough to wake
+ * @wanted: completions that the least demanding of @waiters waits for; 0: each is
+ *	to wake it
  * @waiting: struct tow_slot_wait of entries that have begun
  * @waited: those of @waiting that the queue's end has ended
  * @woken: struct tow_queue_lookup that were woken, or are new
@@ -183,7 +183,9 @@ struct tow_req {
  * @vain: how many longer looks were in vain, one after the other
  * @waits: some of the operations that began last wait for their turn; read and
  *	written without the lock
- * @wait: woken when there are @wanted completions, and at the queue's end
+ * @wait: calls: woken when there are @wanted completions, when there is room where
+ *	@starved, and at the queue's end
+ * @poll_wait: poll(2): woken for each completion, for events, and as @wait
  * @events: counts events of peers that the queue has channels to; written under
  *	tow_peers.lock, like @events_told
  * @events_told: what @events was when all of them had been reported
@@ -241,7 +243,6 @@ struct tow_queue {
 	u32			cq_tail;
 	unsigned int		waiters;
 	u32			wanted;
-	bool			polled;
 	struct list_head	waiting;
 	struct list_head	waited;
 	struct list_head	woken;
@@ -251,6 +252,7 @@ struct tow_queue {
 	u8			vain;
 	bool			waits;
 	wait_queue_head_t	wait;
+	wait_queue_head_t	poll_wait;
 	u32			events;
 	u32			events_told;
 };
@@ -313,7 +315,7 @@ int tow_queue_channel_close(struct tow_queue *queue, void __user *user);
 int tow_queue_ended_error(struct tow_queue *queue);
 int tow_queue_submit(struct tow_queue *queue, u32 count,
 		     struct tow_taken *result);
-u32 tow_queue_needs(const struct tow_queue *queue);
+u32 tow_queue_needs(const struct tow_queue *queue, u32 most);
 bool tow_queue_stuck(struct tow_queue *queue);
 
 /* enter.c */

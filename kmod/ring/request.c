@@ -150,15 +150,17 @@ static void tow_reqs_put_refs(struct tow_op *ops)
 }
 
 /*
- * Caller holds queue->lock.  Wake a poller that sleeps for want of room: nobody
- * else knows of the room that silent entries make.
+ * Caller holds queue->lock.  Wake those who sleep for want of room: nobody else
+ * knows of the room that silent entries make.
  */
 static void tow_queue_frees(struct tow_queue *queue)
 {
-	if (!queue->starved || !queue->poller)
+	if (likely(!queue->starved) || !tow_queue_room(queue))
 		return;
 	queue->starved = false;
-	tow_poller_wake(queue->poller);
+	if (queue->poller)
+		tow_poller_wake(queue->poller);
+	tow_queue_wake(queue, TOW_WAKE_CALLS | TOW_WAKE_POLL);
 }
 
 static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
@@ -237,7 +239,8 @@ void tow_reqs_end(struct tow_op *ops)
 {
 	struct tow_queue *queue = tow_req_of(ops)->queue;
 	struct tow_step *failed, *rest;
-	bool wake, more, last;
+	unsigned int wake;
+	bool more, last;
 
 	/* First: a program that sees the completion finds nothing held. */
 	tow_reqs_put_refs(ops);
@@ -245,7 +248,8 @@ void tow_reqs_end(struct tow_op *ops)
 	/* Under one hold: then there is room, and later chains do not fail. */
 	failed = tow_reqs_complete(queue, ops);
 	tow_queue_frees(queue);
-	wake = failed || tow_queue_should_wake(queue);
+	wake = failed ? TOW_WAKE_CALLS | TOW_WAKE_POLL :
+			tow_queue_sleepers(queue);
 	more = failed || tow_queue_may_begin(queue);
 	last = !queue->busy;
 	/* With the last entry its reference is ours; else take one. */
@@ -256,8 +260,7 @@ void tow_reqs_end(struct tow_op *ops)
 		rest = failed->later;
 		tow_chain_end(queue, failed);
 	}
-	if (wake)
-		wake_up_all(&queue->wait);
+	tow_queue_wake(queue, wake);
 	if (more)
 		tow_queue_run(queue);
 	if (wake || more || last)
@@ -295,7 +298,8 @@ bool tow_req_answer(struct tow_req *entry, int status, u32 flag,
 	const struct tow_result nothing = {};
 	struct tow_queue *queue = entry->queue;
 	struct tow_result *to;
-	bool wake, last, told;
+	unsigned int wake;
+	bool last, told;
 
 	spin_lock(&queue->lock);
 	told = status || !queue->ended;
@@ -310,11 +314,10 @@ bool tow_req_answer(struct tow_req *entry, int status, u32 flag,
 		      status ? 0 : flag);
 	tow_req_give_back(entry);
 	tow_queue_frees(queue);
-	wake = tow_queue_should_wake(queue);
+	wake = tow_queue_sleepers(queue);
 	last = !queue->busy;
 	spin_unlock(&queue->lock);
-	if (wake)
-		wake_up_all(&queue->wait);
+	tow_queue_wake(queue, wake);
 	/* This is not the last reference: the caller has one. */
 	if (last)
 		tow_queue_put(queue);

@@ -322,7 +322,7 @@ static const struct tow_sqe *tow_sqe_read(struct tow_queue *queue)
 
 /* ---- chains --------------------------------------------------------------- */
 
-/* How many entries are there to be taken?  By @queue->submit, or the poller. */
+/* How many entries are there to be taken? */
 static u32 tow_queue_there(const struct tow_queue *queue)
 {
 	/* Pairs with tow_queue_submit_and_wait() of the library. */
@@ -356,15 +356,18 @@ static u32 tow_queue_chain(const struct tow_queue *queue, u32 most, u32 *room)
 
 /**
  * tow_queue_needs - completions that the next chain needs room for
- * @queue: the queue, of a poller, which calls
+ * @queue: the queue
+ * @most: entries that may be taken
  *
- * Return: how many; 0: there is no chain, or its end is not there.
+ * Return: how many, if nobody takes it meanwhile; 0: there is no chain, or its end is
+ * not there.
  */
-u32 tow_queue_needs(const struct tow_queue *queue)
+u32 tow_queue_needs(const struct tow_queue *queue, u32 most)
 {
 	u32 room;
 
-	return tow_queue_chain(queue, tow_queue_there(queue), &room) ? room : 0;
+	most = min(most, tow_queue_there(queue));
+	return tow_queue_chain(queue, most, &room) ? room : 0;
 }
 
 /**

@@ -138,7 +138,8 @@ static bool tow_queue_handle_late(struct tow_queue *queue)
 {
 	struct tow_step *failed, *rest;
 	int left = TOW_LATE_BATCH;
-	bool wake, more;
+	unsigned int wake;
+	bool more;
 
 	spin_lock(&queue->lock);
 	failed = tow_reqs_late(queue, &left);
@@ -147,14 +148,14 @@ static bool tow_queue_handle_late(struct tow_queue *queue)
 		tow_queue_set_alarm(queue);
 	}
 	more = failed;
-	wake = more || tow_queue_should_wake(queue);
+	wake = more ? TOW_WAKE_CALLS | TOW_WAKE_POLL :
+		      tow_queue_sleepers(queue);
 	spin_unlock(&queue->lock);
 	for (; failed; failed = rest) {
 		rest = failed->later;
 		tow_chain_end(queue, failed);
 	}
-	if (wake)
-		wake_up_all(&queue->wait);
+	tow_queue_wake(queue, wake);
 	/* Fences may have waited for nothing but these chains. */
 	if (more)
 		tow_queue_run(queue);

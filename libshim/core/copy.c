@@ -245,26 +245,27 @@ static uint32_t take_ended(struct tow_queue *queue, struct ended ended[TAKEN_MAX
 	return count;
 }
 
-/* How many functions were called. */
-static int call_some(struct tow_queue *queue)
+/* How many functions were called; up to @seen all completions are dealt with. */
+static int call_some(struct tow_queue *queue, uint32_t *seen)
 {
 	struct ended ended[TAKEN_MAX];
 	uint32_t i, count;
 
 	pthread_mutex_lock(&towi_queue_of(queue)->lock);
 	count = take_ended(queue, ended);
+	*seen = queue->cq_head;
 	pthread_mutex_unlock(&towi_queue_of(queue)->lock);
 	for (i = 0; i < count; i++)
 		ended[i].done(ended[i].arg, ended[i].status);
 	return (int)count;
 }
 
-static int call_all(struct tow_queue *queue)
+static int call_all(struct tow_queue *queue, uint32_t *seen)
 {
 	int some, called = 0;
 
 	do {
-		some = call_some(queue);
+		some = call_some(queue, seen);
 		called += some;
 	} while (some == TAKEN_MAX && called < (int)queue->cq_entries);
 	return called;
@@ -272,7 +273,7 @@ static int call_all(struct tow_queue *queue)
 
 TOW_PUBLIC int tow_queue_progress(struct tow_queue *queue, uint32_t timeout_us)
 {
-	uint32_t left = timeout_us;
+	uint32_t left = timeout_us, seen;
 	uint64_t until;
 	int called, ret;
 
@@ -280,15 +281,15 @@ TOW_PUBLIC int tow_queue_progress(struct tow_queue *queue, uint32_t timeout_us)
 		return -EINVAL;
 	if (!queue->ring)
 		return -EPERM;
-	called = call_all(queue);
+	called = call_all(queue, &seen);
 	if (called || !timeout_us)
 		return called;
 	until = towi_until(timeout_us);
 	/* What has ended may be a part, or another thread's to tell of. */
 	do {
-		ret = tow_queue_enter(queue, 0, 1, left);
+		ret = towi_queue_wait_since(queue, seen, left);
 		/* Also when waiting failed: what has ended is told. */
-		called = call_all(queue);
+		called = call_all(queue, &seen);
 		left = towi_left_us(until);
 	} while (!called && ret >= 0 && left);
 	if (called || ret >= 0 || ret == -ETIMEDOUT)

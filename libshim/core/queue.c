@@ -574,23 +574,47 @@ TOW_PUBLIC int tow_queue_connected(const struct tow_queue *queue, const struct t
 
 /* ---- submitting, waiting ---- */
 
+static int enter_queue(const struct tow_queue *queue, struct tow_enter *enter)
+{
+	bool waits = enter->min_complete || enter->flags & TOW_ENTER_ROOM;
+	uint64_t until = waits ? towi_until(enter->timeout_us) : 0;
+	int ret;
+
+	enter->size = sizeof(*enter);
+	/* Nothing was taken, or that would be the answer. */
+	while ((ret = towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_ENTER, enter)) == -EINTR &&
+	       towi_goes_on())
+		enter->timeout_us = towi_left_us(until);
+	return ret;
+}
+
 TOW_PUBLIC int tow_queue_enter(struct tow_queue *queue, uint32_t to_submit, uint32_t min_complete,
 			       uint32_t timeout_us)
 {
 	struct tow_enter enter = {
-		.size = sizeof(enter),
 		.to_submit = to_submit,
 		.min_complete = min_complete,
 		.timeout_us = timeout_us,
 	};
-	uint64_t until = min_complete ? towi_until(timeout_us) : 0;
-	int ret;
 
-	/* Nothing was taken, or that would be the answer. */
-	while ((ret = towi_ioctl(towi_queue_of(queue)->fd, TOW_IOCTL_ENTER, &enter)) == -EINTR &&
-	       towi_goes_on())
-		enter.timeout_us = towi_left_us(until);
-	return ret;
+	return enter_queue(queue, &enter);
+}
+
+/* Of a module that does not know TOW_ENTER_SINCE: another thread may deal with what came. */
+#define OLD_WAIT_US 100000U
+
+int towi_queue_wait_since(struct tow_queue *queue, uint32_t since, uint32_t timeout_us)
+{
+	struct tow_enter enter = {
+		.flags = TOW_ENTER_SINCE, .since = since, .min_complete = 1,
+		.timeout_us = timeout_us,
+	};
+	int ret = enter_queue(queue, &enter);
+
+	if (ret != -EINVAL)
+		return ret;
+	ret = tow_queue_enter(queue, 0, 1, timeout_us < OLD_WAIT_US ? timeout_us : OLD_WAIT_US);
+	return ret == -ETIMEDOUT ? 0 : ret;
 }
 
 /*
@@ -647,6 +671,20 @@ TOW_PUBLIC int tow_queue_submit_and_wait(struct tow_queue *queue, uint32_t count
 		return 0;
 	tow_store_release(&queue->ring->sq_tail, queue->sq_tail);
 	return tow_queue_enter(queue, to_submit, count, TOW_WAIT_FOREVER);
+}
+
+TOW_PUBLIC int tow_queue_submit_room(struct tow_queue *queue, uint32_t timeout_us)
+{
+	struct tow_enter enter = { .flags = TOW_ENTER_ROOM, .timeout_us = timeout_us };
+
+	if (!queue->ring)
+		return -EPERM;
+	if (queue->flags & TOW_QUEUE_POLL)
+		return -EINVAL;
+	queue->sq_head = tow_load_acquire(&queue->ring->sq_head);
+	enter.to_submit = queue->sq_tail - queue->sq_head;
+	tow_store_release(&queue->ring->sq_tail, queue->sq_tail);
+	return enter.to_submit ? enter_queue(queue, &enter) : 0;
 }
 
 TOW_PUBLIC int tow_queue_submit(struct tow_queue *queue)

@@ -40,6 +40,9 @@ struct towi_queue *towi_queue_of(const struct tow_queue *queue);
  */
 int towi_queue_publish(struct tow_queue *queue);
 
+/* Wait for a completion after @since, whoever deals with it: as tow_queue_enter(). */
+int towi_queue_wait_since(struct tow_queue *queue, uint32_t since, uint32_t timeout_us);
+
 /*
  * Channels to the peer of @channel, which is the first, of a queue pair each, @count of which it
  * has.  Those that are missing are opened, if that takes no waiting; without the lock.

@@ -210,6 +210,7 @@ static void try_peers(struct all *all)
 	TRY(0, tow_queue_get_sqe, all->queue);
 	TRY(-EPERM, tow_queue_submit, all->queue);
 	TRY(-EPERM, tow_queue_submit_and_wait, all->queue, 1);
+	TRY(-EPERM, tow_queue_submit_room, all->queue, 0);
 	TRY(-EPERM, tow_queue_enter, all->queue, 0, 1, LATE_US);
 	TRY(-EPERM, tow_queue_peek_cqe, all->queue, &cqe);
 	TRY(-EPERM, tow_queue_wait_cqe, all->queue, &cqe, LATE_US);

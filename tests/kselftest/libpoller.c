@@ -117,7 +117,7 @@ TEST_F(polled, attributes)
 		{ { .size = 0 }, -EINVAL },
 		{ { .size = sizeof(uint32_t) }, -EINVAL },
 		{ { .size = 4097, .flags = TOW_QUEUE_POLL }, -EINVAL },
-		{ { .size = sizeof(struct tow_queue_attr), .flags = 2 }, -EINVAL },
+		{ { .size = sizeof(struct tow_queue_attr), .flags = 4 }, -EINVAL },
 		{ { .size = sizeof(struct tow_queue_attr), .idle_us = 1 }, -EINVAL },
 		{ { .size = sizeof(struct tow_queue_attr), .flags = TOW_QUEUE_POLL,
 		    .idle_us = TOW_POLL_IDLE_MAX_US + 1 }, -EINVAL },

@@ -40,7 +40,8 @@ static const struct tow_call queue_calls[] = {
 		TOW_RESERVED(tow_channel_open, reserved) },
 	[CHANNEL_CLOSE] = { TOW_CALL(CHANNEL_CLOSE, 16, tow_channel_close),
 		TOW_RESERVED(tow_channel_close, reserved) },
-	[ENTER] = { TOW_CALL(ENTER, 24, tow_enter), TOW_RESERVED(tow_enter, reserved) },
+	[ENTER] = { TOW_CALL(ENTER, 24, tow_enter), .flags = TOW_ENTER_SINCE | TOW_ENTER_ROOM,
+		TOW_RESERVED(tow_enter, since) },
 	[QUEUE_EVENT] = { TOW_CALL(QUEUE_EVENT, 88, tow_queue_event), .answers = true,
 		.stays = true },
 };

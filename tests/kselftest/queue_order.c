@@ -666,4 +666,151 @@ TEST_F(order, each_waits_for_his_own)
 	tow_rings_seen(rings, 3);
 }
 
+/* ---- two that deal with completions of one queue ----------------------------------------------- */
+
+static int enter_since(const struct tow_rings *rings, __u32 since, __u32 complete, __u32 timeout_us)
+{
+	struct tow_enter call = {
+		.size = sizeof(call), .flags = TOW_ENTER_SINCE, .since = since,
+		.min_complete = complete, .timeout_us = timeout_us,
+	};
+
+	return ioctl(rings->made.fd, TOW_IOCTL_ENTER, &call) < 0 ? -errno : 0;
+}
+
+struct since {
+	struct tow_rings *rings;
+	__u32 tail;
+};
+
+static void *wait_since(void *arg)
+{
+	const struct since *since = arg;
+
+	return (void *)(intptr_t)enter_since(since->rings, since->tail, 1, TOW_LONG_US);
+}
+
+/* Who waits for what comes after what he has seen is woken, though another one has dealt with it. */
+TEST_F(order, waits_for_what_others_deal_with)
+{
+	struct since since = { .rings = &self->user.rings };
+	struct tow_sqe nop = { 0 };
+	double start = tow_test_now();
+	pthread_t thread;
+	unsigned int i;
+	void *ret;
+
+	since.tail = __atomic_load_n(&since.rings->ring->cq_tail, __ATOMIC_ACQUIRE);
+	for (i = 0; i < 20; i++) {
+		ASSERT_EQ(0, pthread_create(&thread, NULL, wait_since, &since));
+		tow_test_sleep_ms(i % 2 ? 20 : 0);
+		ASSERT_EQ(0, tow_rings_do(since.rings, &nop));
+		EXPECT_EQ(0, tow_rings_ready(since.rings));
+		ASSERT_EQ(0, pthread_join(thread, &ret));
+		EXPECT_EQ(0, (intptr_t)ret);
+		EXPECT_EQ(-ETIMEDOUT, enter_since(since.rings, since.tail, 2, 1000));
+		EXPECT_EQ(0, enter_since(since.rings, since.tail++, 1, 0));
+	}
+	TOW_WITHIN(start, 10000);
+}
+
+/* ---- room -------------------------------------------------------------------------------------- */
+
+/* @count entries that say nothing, of which the first takes a while. */
+static void put_silent(struct __test_metadata *_metadata, FIXTURE_DATA(order) *self,
+		       struct tow_rings *rings, unsigned int count, __u16 channel)
+{
+	struct tow_sqe sqe = entry(self, LONG);
+
+	sqe.channel = channel;
+	for (sqe.flags = SILENT; count; count--) {
+		ASSERT_TRUE(tow_rings_put(rings, &sqe));
+		sqe.bytes = 8;
+	}
+}
+
+static int enter_room(struct tow_rings *rings, __u32 timeout_us)
+{
+	struct tow_enter call = {
+		.size = sizeof(call), .flags = TOW_ENTER_ROOM, .timeout_us = timeout_us,
+		.to_submit = tow_rings_untaken(rings),
+	};
+	int ret;
+
+	tow_rings_publish(rings);
+	ret = ioctl(rings->made.fd, TOW_IOCTL_ENTER, &call);
+	return ret < 0 ? -errno : ret;
+}
+
+TEST_F_TIMEOUT(order, waits_for_room, 60)
+{
+	struct tow_channel_open open;
+	struct tow_sqe nop = { 0 };
+	struct tow_rings rings;
+	unsigned int i, waited = 0;
+	int ret;
+
+	ASSERT_EQ(0, tow_rings_make(self->user.fd, 4, 4, &rings));
+	ASSERT_EQ(0, tow_channel_open(rings.made.fd, self->user.peer, 0, &open));
+	for (i = 0; i < 50; i++) {
+		put_silent(_metadata, self, &rings, 4, (__u16)open.channel);
+		ret = enter_room(&rings, TOW_LONG_US);
+		ASSERT_LT(0, ret);
+		while (tow_rings_untaken(&rings)) {
+			ret = enter_room(&rings, TOW_LONG_US);
+			ASSERT_LT(0, ret);
+			waited++;
+		}
+	}
+	/* Nothing says that they have ended, but that there is room. */
+	nop.flags = FENCE;
+	ASSERT_TRUE(tow_rings_put(&rings, &nop));
+	ASSERT_EQ(1, enter_room(&rings, TOW_LONG_US));
+	ASSERT_EQ(0, tow_enter(rings.made.fd, 0, 1, TOW_LONG_US));
+	nop.flags = 0;
+	/* What is to be dealt with first is. */
+	for (i = 0; i < 3; i++)
+		ASSERT_TRUE(tow_rings_put(&rings, &nop));
+	ASSERT_EQ(3, tow_rings_enter(&rings, 4, TOW_LONG_US));
+	ASSERT_TRUE(tow_rings_put(&rings, &nop));
+	EXPECT_EQ(-EBUSY, enter_room(&rings, TOW_LONG_US));
+	tow_rings_end(&rings);
+	TH_LOG("waited %u times", waited);
+}
+
+static short writable(const struct tow_rings *rings, int timeout_ms)
+{
+	struct pollfd waiter = { .fd = rings->made.fd, .events = POLLOUT };
+
+	return poll(&waiter, 1, timeout_ms) < 0 ? -1 : waiter.revents;
+}
+
+/* Silent entries end without a word; who polls for room is told. */
+TEST_F_TIMEOUT(order, polling_for_room, 60)
+{
+	struct tow_channel_open open;
+	struct tow_sqe nop = { 0 };
+	struct tow_rings rings;
+	unsigned int i;
+
+	ASSERT_EQ(0, tow_rings_make(self->user.fd, 4, 4, &rings));
+	ASSERT_EQ(0, tow_channel_open(rings.made.fd, self->user.peer, 0, &open));
+	EXPECT_EQ(POLLOUT, writable(&rings, 0));
+	for (i = 0; i < 4; i++)
+		ASSERT_TRUE(tow_rings_put(&rings, &nop));
+	ASSERT_EQ(4, tow_rings_enter(&rings, 4, TOW_LONG_US));
+	EXPECT_EQ(0, writable(&rings, 0));
+	tow_rings_seen(&rings, 4);
+	for (i = 0; i < 50; i++) {
+		put_silent(_metadata, self, &rings, 4, (__u16)open.channel);
+		ASSERT_LT(0, tow_rings_enter(&rings, 0, 0));
+		while (tow_rings_untaken(&rings)) {
+			ASSERT_EQ(POLLOUT, writable(&rings, TOW_WAIT_MS));
+			ASSERT_LT(0, tow_rings_enter(&rings, 0, 0));
+		}
+		ASSERT_EQ(POLLOUT, writable(&rings, TOW_WAIT_MS));
+	}
+	tow_rings_end(&rings);
+}
+
 TEST_HARNESS_MAIN

@@ -210,7 +210,8 @@ void tow_queue_destroy(struct tow_queue *queue);
  * tow_queue_fd() - a queue's descriptor, for poll(2)
  * @queue: from tow_queue_create()
  *
- * POLLIN: there are completions; POLLPRI: tow_queue_event() has something to tell;
+ * POLLIN: there are completions; POLLOUT: there is room for the completion of another
+ * entry; POLLPRI: tow_queue_event() has something to tell;
  * POLLERR and POLLHUP: the client has ended, or the RDMA device is gone.  The descriptor
  * stays the queue's.
  *
@@ -565,6 +566,20 @@ static inline void tow_sqe_set_timeout(struct tow_sqe *sqe, uint32_t timeout_ms)
  * taken now that were not before, whether there is room for them or not.
  */
 int tow_queue_submit(struct tow_queue *queue);
+
+/**
+ * tow_queue_submit_room() - hand over entries, and wait for room
+ * @queue: from tow_queue_create(), without TOW_QUEUE_POLL
+ * @timeout_us: how long to wait, in microseconds; TOW_WAIT_FOREVER
+ *
+ * Where there is no room for the completion of any of them, and all completions are dealt
+ * with, waits until entries that complete without one (TOW_SQE_SILENT) have ended.
+ *
+ * Return: as tow_queue_submit(): -EBUSY says that there are completions to be dealt with;
+ * also -ETIMEDOUT when there was no room in time; -EINTR (tow_on_signal()); -EINVAL when
+ * @queue has TOW_QUEUE_POLL: there poll(2) says POLLOUT; or the module is older than this.
+ */
+int tow_queue_submit_room(struct tow_queue *queue, uint32_t timeout_us);
 
 /**
  * tow_queue_submit_and_wait() - hand over entries, and wait for completions
