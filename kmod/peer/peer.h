@@ -118,6 +118,7 @@ static inline bool tow_mtu_valid(u32 mtu)
  *	@settings, is under tow_peers.lock
  * @error: last_error of struct tow_peer_info
  * @events: events for programs
+ * @channels: struct tow_channel of queues that have channels to the peer
  * @epoch: number of sessions so far
  * @order: the largest @order in the peer's AUTH so far; 0: none
  * @aliases: how many of @addresses
@@ -146,6 +147,7 @@ static inline bool tow_mtu_valid(u32 mtu)
  *	smoothed; 0: it never did
  * @rtt_min_ns: the least of all times that went into @rtt_ns
  * @recorder: what happened last
+ * @next_qp: the data queue pair of the next channel that may have any
  * @node: its folder in sysfs, under tow_peer_dirs.lock; NULL: none
  */
 struct tow_peer {
@@ -157,6 +159,7 @@ struct tow_peer {
 	enum tow_peer_state	state;
 	int			error;
 	struct tow_peer_events	events;
+	struct list_head	channels;
 	u32			epoch;
 	u64			order;
 	unsigned int		aliases;
@@ -181,6 +184,7 @@ struct tow_peer {
 	u32			rtt_ns;
 	u32			rtt_min_ns;
 	struct tow_recorder	recorder;
+	atomic_t		next_qp;
 	struct tow_peer_node	*node;
 };
 

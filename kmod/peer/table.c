@@ -308,6 +308,7 @@ static struct tow_peer *tow_peer_alloc(struct tow_device *dev,
 	peer->used_at = jiffies;
 	peer->made_at = jiffies;
 	peer->heard_at = jiffies;
+	INIT_LIST_HEAD(&peer->channels);
 	memcpy(peer->incarnation, incarnation, sizeof(peer->incarnation));
 	peer->loopback = !memcmp(incarnation, dev->incarnation,
 				 sizeof(peer->incarnation));

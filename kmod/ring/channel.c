@@ -25,13 +25,21 @@
  */
 void tow_channels_init(struct tow_queue *queue)
 {
-	xa_init_flags(&queue->flows, XA_FLAGS_ALLOC);
+	xa_init_flags(&queue->channels, XA_FLAGS_ALLOC);
+	INIT_LIST_HEAD(&queue->news);
 }
 
-static void tow_channel_free(struct tow_flow *flow)
+/* Caller holds queue->submit, or the queue has no references. */
+static void tow_channel_free(struct tow_channel *channel)
 {
-	tow_flow_cleanup(flow);
-	kfree(flow);
+	struct tow_peers *peers = channel->queue->dev->peers;
+
+	mutex_lock(&peers->lock);
+	list_del(&channel->of_peer);
+	list_del(&channel->news);
+	mutex_unlock(&peers->lock);
+	tow_flow_cleanup(&channel->flow);
+	kfree(channel);
 }
 
 /**
@@ -40,12 +48,12 @@ static void tow_channel_free(struct tow_flow *flow)
  */
 void tow_channels_free(struct tow_queue *queue)
 {
-	struct tow_flow *flow;
+	struct tow_channel *channel;
 	unsigned long number;
 
-	xa_for_each(&queue->flows, number, flow)
-		tow_channel_free(flow);
-	xa_destroy(&queue->flows);
+	xa_for_each(&queue->channels, number, channel)
+		tow_channel_free(channel);
+	xa_destroy(&queue->channels);
 }
 
 /**
@@ -55,57 +63,57 @@ void tow_channels_free(struct tow_queue *queue)
  */
 void tow_channels_stop(struct tow_queue *queue, int error)
 {
-	struct tow_flow *flow;
+	struct tow_channel *channel;
 	unsigned long number;
 
 	mutex_lock(&queue->submit);
-	xa_for_each(&queue->flows, number, flow)
-		tow_ops_stop(flow, error);
+	xa_for_each(&queue->channels, number, channel)
+		tow_ops_stop(&channel->flow, error);
 	mutex_unlock(&queue->submit);
 }
 
-static int tow_queue_add_flow(struct tow_queue *queue, struct tow_peer *peer,
-			      unsigned int index, u32 *number)
+static int tow_channel_add(struct tow_queue *queue, struct tow_peer *peer,
+			   unsigned int index, u32 *number)
 {
 	struct tow_peers *peers = peer->dev->peers;
-	struct tow_flow *flow;
+	struct tow_channel *channel;
 	int ret;
 
-	flow = kzalloc(sizeof(*flow), GFP_KERNEL_ACCOUNT);
-	if (!flow)
+	channel = kzalloc(sizeof(*channel), GFP_KERNEL_ACCOUNT);
+	if (!channel)
 		return -ENOMEM;
-	tow_flow_init(flow, peer, index, tow_reqs_end);
-	/* The client may have to wait for its memory, but nobody else. */
-	lockdep_assert_not_held(&peers->lock);
-	ret = xa_alloc(&queue->flows, number, NULL,
+	channel->queue = queue;
+	INIT_LIST_HEAD(&channel->news);
+	tow_flow_init(&channel->flow, peer, index, tow_reqs_end);
+	mutex_lock(&peers->lock);
+	channel->told = peer->events;
+	list_add_tail(&channel->of_peer, &peer->channels);
+	mutex_unlock(&peers->lock);
+	ret = xa_alloc(&queue->channels, number, channel,
 		       XA_LIMIT(0, TOW_CHANNELS_MAX - 1), GFP_KERNEL_ACCOUNT);
 	if (ret) {
-		tow_channel_free(flow);
+		tow_channel_free(channel);
 		return ret == -EBUSY ? -ENOSPC : ret;
 	}
-	mutex_lock(&peers->lock);
-	flow->told = peer->events;
-	xa_store(&queue->flows, *number, flow, 0);
-	mutex_unlock(&peers->lock);
-	/* The queue may have ended before this flow could be found. */
+	/* The queue may have ended before this could be found. */
 	if (READ_ONCE(queue->ended))
-		tow_ops_stop(flow, queue->ended);
+		tow_ops_stop(&channel->flow, queue->ended);
 	return 0;
 }
 
-static int tow_queue_find_flow(struct tow_queue *queue, struct tow_peer *peer,
-			       unsigned int index, u32 *result)
+static int tow_channel_find(struct tow_queue *queue, struct tow_peer *peer,
+			    unsigned int index, u32 *result)
 {
-	struct tow_flow *flow;
+	struct tow_channel *channel;
 	unsigned long number;
 
-	xa_for_each(&queue->flows, number, flow) {
-		if (flow->peer == peer && flow->index == index) {
+	xa_for_each(&queue->channels, number, channel) {
+		if (channel->flow.peer == peer && channel->flow.index == index) {
 			*result = number;
 			return 0;
 		}
 	}
-	return tow_queue_add_flow(queue, peer, index, result);
+	return tow_channel_add(queue, peer, index, result);
 }
 
 static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,
@@ -127,14 +135,13 @@ static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,
 	tow_session_put(session);
 	mutex_lock(&queue->submit);
 	if (call->qp == TOW_CHANNEL_ANY)
-		call->qp = queue->next_qp++ % call->qps;
+		call->qp = (u32)atomic_fetch_inc(&peer->next_qp) % call->qps;
 	if (!queue->client)
 		ret = -EPERM;
 	else if (call->qp >= call->qps)
 		ret = -EINVAL;
 	else
-		ret = tow_queue_find_flow(queue, peer, call->qp,
-					  &call->channel);
+		ret = tow_channel_find(queue, peer, call->qp, &call->channel);
 	mutex_unlock(&queue->submit);
 	return ret;
 }
@@ -172,34 +179,29 @@ int tow_queue_channel_open(struct tow_queue *queue, void __user *user)
 
 /* Caller holds queue->submit.  Is an entry that names the channel busy? */
 static bool tow_channel_is_busy(struct tow_queue *queue,
-				const struct tow_flow *flow)
+				const struct tow_channel *channel)
 {
 	bool busy;
 
 	spin_lock(&queue->lock);
-	busy = flow->ended != flow->taken;
+	busy = channel->ended != channel->taken;
 	spin_unlock(&queue->lock);
 	return busy;
 }
 
-/* Caller holds queue->submit.  Return: 0: the flow is the caller's. */
-static int tow_channel_take_away(struct tow_queue *queue, u32 number,
-				 struct tow_flow **result)
+/* Caller holds queue->submit. */
+static int tow_channel_close(struct tow_queue *queue, u32 number)
 {
-	struct tow_peers *peers = queue->dev->peers;
-	struct tow_flow *flow = xa_load(&queue->flows, number);
+	struct tow_channel *channel = xa_load(&queue->channels, number);
 
 	if (!queue->client)
 		return -EPERM;
-	if (!flow)
+	if (!channel)
 		return -ENOENT;
-	if (tow_channel_is_busy(queue, flow))
+	if (tow_channel_is_busy(queue, channel))
 		return -EBUSY;
-	mutex_lock(&peers->lock);
-	xa_erase(&queue->flows, number);
-	tow_event_recount(queue);
-	mutex_unlock(&peers->lock);
-	*result = flow;
+	xa_erase(&queue->channels, number);
+	tow_channel_free(channel);
 	return 0;
 }
 
@@ -213,7 +215,6 @@ static int tow_channel_take_away(struct tow_queue *queue, u32 number,
 int tow_queue_channel_close(struct tow_queue *queue, void __user *user)
 {
 	struct tow_channel_close call;
-	struct tow_flow *flow;
 	u32 user_size;
 	int ret;
 
@@ -226,9 +227,7 @@ int tow_queue_channel_close(struct tow_queue *queue, void __user *user)
 	if (call.flags || call.reserved)
 		return -EINVAL;
 	mutex_lock(&queue->submit);
-	ret = tow_channel_take_away(queue, call.channel, &flow);
+	ret = tow_channel_close(queue, call.channel);
 	mutex_unlock(&queue->submit);
-	if (!ret)
-		tow_channel_free(flow);
 	return ret;
 }

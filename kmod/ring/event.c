@@ -21,31 +21,15 @@
 
 /* ---- events --------------------------------------------------------------- */
 
-static bool tow_queue_knows(struct tow_queue *queue, const struct tow_peer *peer)
+static void tow_event_announce(struct tow_peer *peer)
 {
-	struct tow_flow *flow;
-	unsigned long number;
+	struct tow_channel *channel;
 
-	xa_for_each(&queue->flows, number, flow) {
-		if (flow->peer == peer)
-			return true;
+	list_for_each_entry(channel, &peer->channels, of_peer) {
+		if (list_empty(&channel->news))
+			list_add_tail(&channel->news, &channel->queue->news);
+		tow_queue_wake(channel->queue, TOW_WAKE_POLL);
 	}
-	return false;
-}
-
-static void tow_queues_notify_events(struct tow_queues *queues,
-				     const struct tow_peer *peer)
-{
-	struct tow_queue *queue;
-
-	mutex_lock(&queues->lock);
-	list_for_each_entry(queue, &queues->list, link) {
-		if (!tow_queue_knows(queue, peer))
-			continue;
-		WRITE_ONCE(queue->events, queue->events + 1);
-		tow_queue_wake(queue, TOW_WAKE_POLL);
-	}
-	mutex_unlock(&queues->lock);
 }
 
 /**
@@ -59,7 +43,7 @@ void tow_event_broken(struct tow_peer *peer, int error)
 	peer->events.broken++;
 	peer->events.broken_ns = ktime_get_ns();
 	peer->events.error = error;
-	tow_queues_notify_events(peer->dev->queues, peer);
+	tow_event_announce(peer);
 }
 
 /**
@@ -70,7 +54,7 @@ void tow_event_back(struct tow_peer *peer)
 {
 	lockdep_assert_held(&peer->dev->peers->lock);
 	peer->events.back++;
-	tow_queues_notify_events(peer->dev->queues, peer);
+	tow_event_announce(peer);
 }
 
 /**
@@ -84,21 +68,21 @@ void tow_event_lost(struct tow_peer *peer, int error)
 	peer->events.lost++;
 	peer->events.lost_ns = ktime_get_ns();
 	peer->events.error = error;
-	tow_queues_notify_events(peer->dev->queues, peer);
+	tow_event_announce(peer);
 }
 
 /* ---- reports -------------------------------------------------------------- */
 
-static u32 tow_flow_news(const struct tow_flow *flow)
+static u32 tow_channel_news(const struct tow_channel *channel)
 {
-	const struct tow_peer_events *now = &flow->peer->events;
+	const struct tow_peer_events *now = &channel->flow.peer->events;
 	u32 what = 0;
 
-	if (now->broken != flow->told.broken)
+	if (now->broken != channel->told.broken)
 		what |= TOW_QUEUE_EVENT_BROKEN;
-	if (now->back != flow->told.back)
+	if (now->back != channel->told.back)
 		what |= TOW_QUEUE_EVENT_BACK;
-	if (now->lost != flow->told.lost)
+	if (now->lost != channel->told.lost)
 		what |= TOW_QUEUE_EVENT_LOST;
 	return what;
 }
@@ -130,24 +114,18 @@ static struct tow_peer *tow_queue_find_event(struct tow_queue *queue,
 					     struct tow_peer_events *now)
 {
 	struct tow_peers *peers = queue->dev->peers;
+	struct tow_channel *channel;
 	struct tow_peer *peer = NULL;
-	struct tow_flow *flow;
-	unsigned long number;
-	u32 what;
 
 	mutex_lock(&peers->lock);
-	xa_for_each(&queue->flows, number, flow) {
-		what = tow_flow_news(flow);
-		if (!what)
-			continue;
-		peer = flow->peer;
+	channel = list_first_entry_or_null(&queue->news, struct tow_channel,
+					   news);
+	if (channel) {
+		peer = channel->flow.peer;
 		tow_peer_get(peer);
-		tow_event_describe(peer, what, event);
+		tow_event_describe(peer, tow_channel_news(channel), event);
 		*now = peer->events;
-		break;
 	}
-	if (!peer)
-		WRITE_ONCE(queue->events_told, queue->events);
 	mutex_unlock(&peers->lock);
 	return peer;
 }
@@ -167,30 +145,7 @@ static void tow_event_delivered(u32 *told, u32 now)
  */
 bool tow_queue_has_event(const struct tow_queue *queue)
 {
-	return READ_ONCE(queue->events) != READ_ONCE(queue->events_told);
-}
-
-static bool tow_queue_has_news(struct tow_queue *queue)
-{
-	struct tow_flow *flow;
-	unsigned long number;
-
-	xa_for_each(&queue->flows, number, flow) {
-		if (tow_flow_news(flow))
-			return true;
-	}
-	return false;
-}
-
-/**
- * tow_event_recount - note that all events are reported, if they are
- * @queue: the queue; the caller has tow_peers.lock
- */
-void tow_event_recount(struct tow_queue *queue)
-{
-	lockdep_assert_held(&queue->dev->peers->lock);
-	if (tow_queue_has_event(queue) && !tow_queue_has_news(queue))
-		WRITE_ONCE(queue->events_told, queue->events);
+	return !list_empty_careful(&queue->news);
 }
 
 /* The program knows the peer's events up to @now. */
@@ -198,18 +153,18 @@ static void tow_queue_event_delivered(struct tow_queue *queue, const struct tow_
 				      const struct tow_peer_events *now)
 {
 	struct tow_peers *peers = queue->dev->peers;
-	struct tow_flow *flow;
-	unsigned long number;
+	struct tow_channel *channel;
 
 	mutex_lock(&peers->lock);
-	xa_for_each(&queue->flows, number, flow) {
-		if (flow->peer != peer)
+	list_for_each_entry(channel, &peer->channels, of_peer) {
+		if (channel->queue != queue)
 			continue;
-		tow_event_delivered(&flow->told.broken, now->broken);
-		tow_event_delivered(&flow->told.back, now->back);
-		tow_event_delivered(&flow->told.lost, now->lost);
+		tow_event_delivered(&channel->told.broken, now->broken);
+		tow_event_delivered(&channel->told.back, now->back);
+		tow_event_delivered(&channel->told.lost, now->lost);
+		if (!tow_channel_news(channel))
+			list_del_init(&channel->news);
 	}
-	tow_event_recount(queue);
 	mutex_unlock(&peers->lock);
 }
 

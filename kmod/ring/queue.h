@@ -115,6 +115,33 @@ struct tow_req {
 };
 
 /**
+ * struct tow_channel - a queue's way to a peer
+ * @flow: the operations of its entries
+ * @queue: the queue
+ * @of_peer: in tow_peer.channels; under tow_peers.lock, like the next two
+ * @news: in tow_queue.news, while @told is not what has happened; else empty
+ * @told: the events of the peer that the program knows
+ * @taken: entries that named it when they were taken, wrapping around; under
+ *	tow_queue.submit
+ * @ended: those of @taken that have ended, wrapping around; under
+ *	tow_queue.lock
+ */
+struct tow_channel {
+	struct tow_flow		flow;
+	struct tow_queue	*queue;
+	struct list_head	of_peer;
+	struct list_head	news;
+	struct tow_peer_events	told;
+	u32			taken;
+	u32			ended;
+};
+
+static inline struct tow_channel *tow_channel_of(struct tow_flow *flow)
+{
+	return container_of(flow, struct tow_channel, flow);
+}
+
+/**
  * struct tow_queue - a queue
  * @refs: held by its descriptor, by queued work, and one by all @busy entries
  *	together
@@ -136,9 +163,9 @@ struct tow_req {
  * @results: the completions' results in @ring; NULL: it has none
  * @has_results: it has
  * @entries: all entries, @cq_entries of them
- * @flows: its channels: struct tow_flow by number; changed under both @submit
- *	and tow_peers.lock, so either lock keeps them
- * @next_qp: the queue pair of the next channel that may have any; under @submit
+ * @channels: struct tow_channel by number; under @submit
+ * @news: struct tow_channel with events to report, the first one first; under
+ *	tow_peers.lock
  * @poller: takes the queue's entries, with a reference; NULL: ENTER does
  * @poll_link: in tow_poller.queues, until the queue is freed
  * @idle_us: how long the poller looks for more entries, in microseconds
@@ -186,9 +213,6 @@ struct tow_req {
  * @wait: calls: woken when there are @wanted completions, when there is room where
  *	@starved, and at the queue's end
  * @poll_wait: poll(2): woken for each completion, for events, and as @wait
- * @events: counts events of peers that the queue has channels to; written under
- *	tow_peers.lock, like @events_told
- * @events_told: what @events was when all of them had been reported
  */
 struct tow_queue {
 	struct kref		refs;
@@ -210,12 +234,12 @@ struct tow_queue {
 	struct tow_result	*results;
 	bool			has_results;
 	struct tow_req		*entries;
-	struct xarray		flows;
-	unsigned int		next_qp;
+	struct xarray		channels;
+	struct list_head	news;
 	struct tow_poller	*poller;
 	struct list_head	poll_link;
 	u32			idle_us;
-	/* protects flows, next_qp, client, sqe, sq_head */
+	/* protects channels, client, sqe, sq_head */
 	struct mutex		submit;
 	struct tow_client	*client;
 	struct tow_sqe		sqe;
@@ -253,8 +277,6 @@ struct tow_queue {
 	bool			waits;
 	wait_queue_head_t	wait;
 	wait_queue_head_t	poll_wait;
-	u32			events;
-	u32			events_told;
 };
 
 /**
@@ -369,7 +391,6 @@ void tow_deadlines_start(struct tow_queue *queue,
 
 /* event.c */
 bool tow_queue_has_event(const struct tow_queue *queue);
-void tow_event_recount(struct tow_queue *queue);
 int tow_queue_event(struct tow_queue *queue, void __user *user);
 
 #endif /* TOW_QUEUE_H */

@@ -75,7 +75,7 @@ static void tow_req_complete(struct tow_req *entry, int status)
 	}
 	/* The channel may be closed as soon as the lock is released. */
 	if (entry->op.flow)
-		entry->op.flow->ended++;
+		tow_channel_of(entry->op.flow)->ended++;
 	tow_req_give_back(entry);
 }
 

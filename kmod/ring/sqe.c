@@ -86,7 +86,7 @@ static int tow_req_check_region(const struct tow_req *entry,
 /**
  * struct tow_known - what the entry before has named
  * @channel: its channel
- * @flow: the flow of @channel; NULL: none was named
+ * @way: the channel; NULL: none was named
  * @region: its region, which that entry holds until all are taken; NULL: none
  *	was named
  * @region_number: the handle of @region
@@ -103,7 +103,7 @@ static int tow_req_check_region(const struct tow_req *entry,
  */
 struct tow_known {
 	u16			channel;
-	struct tow_flow		*flow;
+	struct tow_channel	*way;
 	struct tow_region	*region;
 	u64			region_number;
 	u32			region_more;
@@ -116,14 +116,15 @@ struct tow_known {
 static struct tow_flow *tow_known_flow(struct tow_queue *queue, u16 channel,
 				       struct tow_known *known)
 {
-	if (!known->flow || known->channel != channel) {
-		known->flow = xa_load(&queue->flows, channel);
+	if (!known->way || known->channel != channel) {
+		known->way = xa_load(&queue->channels, channel);
 		known->channel = channel;
 	}
-	/* The flow stays until the caller's entry ends. */
-	if (known->flow)
-		known->flow->taken++;
-	return known->flow;
+	if (!known->way)
+		return NULL;
+	/* It stays until the caller's entry ends. */
+	known->way->taken++;
+	return &known->way->flow;
 }
 
 static void tow_known_hold_region(struct tow_known *known)

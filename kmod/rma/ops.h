@@ -134,13 +134,6 @@ struct tow_op_list {
  * @ops: operations that are not wholly posted, in order
  * @credit: bytes that the flow may post in this turn
  * @stopped: 0; a negative errno: nothing more is posted.  Read without a lock
- *
- * @told: the events of the peer that the program knows; under tow_peers.lock
- *
- * @taken: entries that named this flow when they were taken, wrapping around;
- *	under tow_queue.submit
- * @ended: those of @taken that have ended, wrapping around; under
- *	tow_queue.lock
  */
 struct tow_flow {
 	struct tow_peer		*peer;
@@ -151,9 +144,6 @@ struct tow_flow {
 	struct tow_op_list	ops;
 	s64			credit;
 	int			stopped;
-	struct tow_peer_events	told;
-	u32			taken;
-	u32			ended;
 };
 
 /**
