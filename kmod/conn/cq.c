@@ -155,14 +155,18 @@ static int tow_cq_reap(struct tow_cq *cq, int budget)
  */
 static void tow_cq_arm(struct tow_cq *cq)
 {
+	int ret;
+
 	if (xchg(&cq->armed, 1))
 		return;
-	if (ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP |
-			     IB_CQ_REPORT_MISSED_EVENTS) <= 0)
+	ret = ib_req_notify_cq(cq->cq, IB_CQ_NEXT_COMP |
+			       IB_CQ_REPORT_MISSED_EVENTS);
+	if (!ret)
 		return;
-	/* Completions may be there for which no event comes. */
 	WRITE_ONCE(cq->armed, 0);
-	queue_work(tow_cq_wq, &cq->work);
+	/* Completions may be there for which no event comes. */
+	if (ret > 0)
+		queue_work(tow_cq_wq, &cq->work);
 }
 
 static void tow_cq_serve(struct tow_cq *cq)
@@ -240,12 +244,12 @@ void tow_cq_look_begin(struct tow_cq *cq)
 }
 
 /**
- * tow_cq_look - reap completions, unless @poll is held
+ * tow_cq_look - reap completions, unless @poll is held or there can be none
  * @cq: the queue, after tow_cq_look_begin()
  */
 void tow_cq_look(struct tow_cq *cq)
 {
-	if (!mutex_trylock(&cq->poll))
+	if (!atomic_read(&cq->inflight) || !mutex_trylock(&cq->poll))
 		return;
 	tow_cq_reap(cq, TOW_CQ_BATCH);
 	mutex_unlock(&cq->poll);
@@ -398,6 +402,46 @@ static void tow_cq_release(struct kref *refs)
 void tow_cq_unref(struct tow_cq *cq)
 {
 	kref_put(&cq->refs, tow_cq_release);
+}
+
+/**
+ * tow_cqs_have - is a completion queue one of several?
+ * @cqs: these
+ * @cq: the queue
+ *
+ * Return: true: it is.
+ */
+bool tow_cqs_have(const struct tow_cqs *cqs, const struct tow_cq *cq)
+{
+	unsigned int i;
+
+	for (i = 0; i < cqs->count; i++) {
+		if (cqs->cq[i] == cq)
+			return true;
+	}
+	return false;
+}
+
+/**
+ * tow_cqs_ref - take a reference to each
+ * @cqs: completion queues
+ */
+void tow_cqs_ref(const struct tow_cqs *cqs)
+{
+	unsigned int i;
+
+	for (i = 0; i < cqs->count; i++)
+		tow_cq_ref(cqs->cq[i]);
+}
+
+/**
+ * tow_cqs_unref - give the references back
+ * @cqs: completion queues; empty afterwards
+ */
+void tow_cqs_unref(struct tow_cqs *cqs)
+{
+	while (cqs->count)
+		tow_cq_unref(cqs->cq[--cqs->count]);
 }
 
 static struct tow_cq *tow_cq_find(struct tow_cq_pool *pool, bool receives,

@@ -156,6 +156,19 @@ int tow_link_create_data(struct tow_link *link);
 void tow_qp_drain(struct tow_link *link);
 void tow_qp_gone(struct tow_link *link);
 
+/* Completion queues that one call looks at, at most. */
+#define TOW_CQS_SEEN		4
+
+/**
+ * struct tow_cqs - completion queues
+ * @count: how many
+ * @cq: each once
+ */
+struct tow_cqs {
+	unsigned int	count;
+	struct tow_cq	*cq[TOW_CQS_SEEN];
+};
+
 /* cq.c: the completion queues of data queue pairs */
 struct tow_cq_pool;
 
@@ -168,6 +181,9 @@ void tow_cq_put(struct tow_device *dev, struct tow_cq *cq,
 struct ib_cq *tow_cq_device_cq(struct tow_cq *cq);
 void tow_cq_ref(struct tow_cq *cq);
 void tow_cq_unref(struct tow_cq *cq);
+bool tow_cqs_have(const struct tow_cqs *cqs, const struct tow_cq *cq);
+void tow_cqs_ref(const struct tow_cqs *cqs);
+void tow_cqs_unref(struct tow_cqs *cqs);
 void tow_cq_look_begin(struct tow_cq *cq);
 void tow_cq_look(struct tow_cq *cq);
 void tow_cq_look_end(struct tow_cq *cq, bool looked);

@@ -71,19 +71,6 @@ static bool tow_queue_stirs(struct tow_queue *queue, const struct tow_wait *wait
 	return !llist_empty(&queue->due) || tow_queue_has(queue, wait);
 }
 
-/* Return: where the last operation completes, with a reference; or NULL. */
-static struct tow_cq *tow_queue_cq(struct tow_queue *queue)
-{
-	struct tow_cq *cq;
-
-	spin_lock(&queue->lock);
-	cq = queue->cq;
-	if (cq)
-		tow_cq_ref(cq);
-	spin_unlock(&queue->lock);
-	return cq;
-}
-
 /* Count longer looks in vain.  Return: waits that must look only shortly. */
 static u8 tow_queue_repent(struct tow_queue *queue,
 			   const struct tow_wait *wait, bool found)
@@ -126,13 +113,39 @@ static void tow_queue_learn(struct tow_queue *queue,
 	WRITE_ONCE(queue->look_us, us);
 }
 
+static void tow_cqs_look(const struct tow_cqs *cqs)
+{
+	unsigned int i;
+
+	for (i = 0; i < cqs->count; i++)
+		tow_cq_look(cqs->cq[i]);
+}
+
+static void tow_cqs_look_begin(const struct tow_cqs *cqs)
+{
+	unsigned int i;
+
+	for (i = 0; i < cqs->count; i++)
+		tow_cq_look_begin(cqs->cq[i]);
+}
+
+/* Look no more; @looked: as of tow_cq_look_end().  May sleep. */
+static void tow_cqs_look_end(struct tow_cqs *cqs, bool looked)
+{
+	unsigned int i;
+
+	for (i = 0; i < cqs->count; i++)
+		tow_cq_look_end(cqs->cq[i], looked);
+	tow_cqs_unref(cqs);
+}
+
 /* Look for completions: once, and for a while if there are not enough. */
-static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
+static void tow_queue_look(struct tow_queue *queue, const struct tow_cqs *cqs,
 			   struct tow_wait *wait)
 {
 	ktime_t end;
 
-	tow_cq_look(cq);
+	tow_cqs_look(cqs);
 	if (tow_queue_stirs(queue, wait))
 		return;
 	wait->looked_us = min(READ_ONCE(queue->look_us), wait->timeout_us);
@@ -145,7 +158,7 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	while (!need_resched() && !signal_pending(current) &&
 	       ktime_before(ktime_get(), end)) {
 		cpu_relax();
-		tow_cq_look(cq);
+		tow_cqs_look(cqs);
 		if (tow_queue_stirs(queue, wait)) {
 			tow_queue_learn(queue, wait, true);
 			return;
@@ -153,26 +166,30 @@ static void tow_queue_look(struct tow_queue *queue, struct tow_cq *cq,
 	}
 }
 
-/*
- * Operations that have begun may complete in another completion queue than
- * those before: look there then.  Return: that queue, with a reference; or
- * NULL.
- */
-static struct tow_cq *tow_queue_pick_waiter(struct tow_queue *queue,
-					    struct tow_cq *cq)
+/* Are they tow_queue.cqs?  While we have references no others are at their places. */
+static bool tow_cqs_are_of(const struct tow_cqs *cqs,
+			   const struct tow_queue *queue)
 {
-	/* While we have a reference no other queue is at the same address. */
-	if (READ_ONCE(queue->cq) == cq)
-		return cq;
-	/* First, as it may sleep, which a looker must not. */
-	if (cq) {
-		tow_cq_look_end(cq, false);
-		tow_cq_unref(cq);
+	unsigned int i;
+
+	if (READ_ONCE(queue->cqs.count) != cqs->count)
+		return false;
+	for (i = 0; i < cqs->count; i++) {
+		if (READ_ONCE(queue->cqs.cq[i]) != cqs->cq[i])
+			return false;
 	}
-	cq = tow_queue_cq(queue);
-	if (cq)
-		tow_cq_look_begin(cq);
-	return cq;
+	return true;
+}
+
+/* Operations that have begun may complete elsewhere than those before: look there. */
+static void tow_cqs_look_anew(struct tow_cqs *cqs, struct tow_queue *queue)
+{
+	if (likely(tow_cqs_are_of(cqs, queue)))
+		return;
+	/* First, as it may sleep, which a looker must not. */
+	tow_cqs_look_end(cqs, false);
+	tow_queue_cqs_get(queue, cqs);
+	tow_cqs_look_begin(cqs);
 }
 
 /*
@@ -181,30 +198,24 @@ static struct tow_cq *tow_queue_pick_waiter(struct tow_queue *queue,
  * would begin all that its completions let begin.
  *
  * The caller counts as a looker before it posts, as soft-RoCE of 6.1 completes
- * operations while they are posted, and must not sleep meanwhile.  It looks at
- * the completion queue of the operation before, until tow_queue_pick_waiter()
- * finds another one.
+ * operations while they are posted, and must not sleep meanwhile.
  */
 static void tow_queue_go(struct tow_queue *queue, struct tow_taken *taken,
 			 struct tow_wait *wait)
 {
-	struct tow_cq *cq = taken->cq;
+	struct tow_cqs *cqs = &taken->cqs;
 	bool looks;
 
-	if (cq)
-		tow_cq_look_begin(cq);
+	tow_cqs_look_begin(cqs);
 	tow_queue_begin(queue, taken->step);
 	if (taken->step)
-		cq = tow_queue_pick_waiter(queue, cq);
-	if (!cq)
-		return;
+		tow_cqs_look_anew(cqs, queue);
 	looks = wait->wanted || !READ_ONCE(queue->waits);
-	if (wait->wanted)
-		tow_queue_look(queue, cq, wait);
+	if (wait->wanted && cqs->count)
+		tow_queue_look(queue, cqs, wait);
 	else if (looks)
-		tow_cq_look(cq);
-	tow_cq_look_end(cq, looks);
-	tow_cq_unref(cq);
+		tow_cqs_look(cqs);
+	tow_cqs_look_end(cqs, looks);
 }
 
 static int tow_queue_sleep(struct tow_queue *queue, const struct tow_wait *wait)
@@ -331,8 +342,8 @@ bool tow_queue_serve(struct tow_queue *queue)
 
 	if (tow_queue_untaken(queue))
 		tow_queue_submit(queue, TOW_POLL_BUDGET, &taken);
-	if (!taken.count && !taken.cq && READ_ONCE(queue->busy))
-		taken.cq = tow_queue_cq(queue);
+	if (!taken.count && READ_ONCE(queue->busy))
+		tow_queue_cqs_get(queue, &taken.cqs);
 	tow_queue_go(queue, &taken, &wait);
 	return taken.count;
 }
@@ -395,7 +406,7 @@ long tow_queue_enter(struct tow_queue *queue, void __user *user)
 	wait.since = call.since;
 	wait.timeout_us = call.timeout_us;
 	if (!taken.count && !tow_queue_has(queue, &wait))
-		taken.cq = tow_queue_cq(queue);
+		tow_queue_cqs_get(queue, &taken.cqs);
 	if (wait.wanted)
 		tow_queue_call_begin(queue);
 	tow_queue_go(queue, &taken, &wait);

@@ -120,8 +120,7 @@ static void tow_queue_free(struct tow_queue *queue)
 	tow_queue_stop_deadlines(queue);
 	tow_queue_stop_lookups(queue);
 	tow_channels_free(queue);
-	if (queue->cq)
-		tow_cq_unref(queue->cq);
+	tow_cqs_unref(&queue->cqs);
 	kvfree(queue->entries);
 	tow_queue_free_ring(queue);
 	tow_uncharge(&queue->charge);

@@ -37,6 +37,7 @@
 #include <linux/xarray.h>
 
 #include "core/core.h"
+#include "link.h"
 #include "memory/memory.h"
 #include "ops.h"
 #include "order.h"
@@ -202,7 +203,7 @@ static inline struct tow_channel *tow_channel_of(struct tow_flow *flow)
  * @waiting: struct tow_slot_wait of entries that have begun
  * @waited: those of @waiting that the queue's end has ended
  * @woken: struct tow_queue_lookup that were woken, or are new
- * @cq: where the last operation completes, with a reference; or NULL.  Changed
+ * @cqs: where operations complete, with references, the latest ones.  Changed
  *	only by the @running thread, under the lock; compared without
  * @look_us: how long a call looks for completions before it sleeps, in
  *	microseconds; read and written without the lock, like @penance and @vain
@@ -270,7 +271,8 @@ struct tow_queue {
 	struct list_head	waiting;
 	struct list_head	waited;
 	struct list_head	woken;
-	struct tow_cq		*cq;
+	struct tow_cqs		cqs;
+	unsigned int		cqs_turn;
 	u32			look_us;
 	u8			penance;
 	u8			vain;
@@ -304,12 +306,12 @@ struct tow_queues {
  * struct tow_taken - entries that tow_queue_submit() has taken
  * @count: how many
  * @step: from tow_queue_add()
- * @cq: from tow_queue_add(), with a reference
+ * @cqs: from tow_queue_add(), with references
  */
 struct tow_taken {
 	u32		count;
 	struct tow_step	*step;
-	struct tow_cq	*cq;
+	struct tow_cqs	cqs;
 };
 
 /* init.c */
@@ -369,7 +371,8 @@ bool tow_req_answer(struct tow_req *entry, int status, u32 flag,
 void tow_queue_init_run(struct tow_queue *queue);
 struct tow_step *tow_queue_add(struct tow_queue *queue,
 			       struct tow_step *chains, u32 plain,
-			       struct tow_cq **cq);
+			       struct tow_cqs *cqs);
+void tow_queue_cqs_get(struct tow_queue *queue, struct tow_cqs *cqs);
 void tow_queue_begin(struct tow_queue *queue, struct tow_step *step);
 void tow_queue_run(struct tow_queue *queue);
 

@@ -365,21 +365,42 @@ static void tow_req_begin(struct tow_req *entry, struct tow_plug *plug)
 	tow_ops_begin(&entry->op, plug);
 }
 
-/* Post operations, and remember where the last one completes. */
+/*
+ * Caller holds queue->lock.  Remember a completion queue.  Return: one that is
+ * forgotten for it, whose reference is the caller's; NULL: none.
+ */
+static struct tow_cq *tow_queue_note_cq(struct tow_queue *queue,
+					struct tow_cq *cq)
+{
+	struct tow_cqs *cqs = &queue->cqs;
+	struct tow_cq *old = NULL;
+	unsigned int at = cqs->count;
+
+	if (at == TOW_CQS_SEEN) {
+		at = queue->cqs_turn++ % TOW_CQS_SEEN;
+		old = cqs->cq[at];
+	}
+	WRITE_ONCE(cqs->cq[at], cq);
+	if (!old)
+		WRITE_ONCE(cqs->count, at + 1);
+	return old;
+}
+
+/* Post operations, and remember where they complete. */
 static void tow_queue_flush(struct tow_queue *queue, struct tow_plug *plug)
 {
-	/* Only the running thread, which this is, changes queue->cq. */
-	struct tow_cq *cq = tow_ops_flush(plug, queue->cq), *old;
+	struct tow_cq *old;
 
+	tow_ops_flush(plug);
 	WRITE_ONCE(queue->waits, plug->waits);
-	if (!cq)
-		return;
-	spin_lock(&queue->lock);
-	old = queue->cq;
-	WRITE_ONCE(queue->cq, cq);
-	spin_unlock(&queue->lock);
-	if (old)
-		tow_cq_unref(old);
+	while (unlikely(plug->fresh.count)) {
+		spin_lock(&queue->lock);
+		old = tow_queue_note_cq(queue,
+					plug->fresh.cq[--plug->fresh.count]);
+		spin_unlock(&queue->lock);
+		if (old)
+			tow_cq_unref(old);
+	}
 }
 
 /*
@@ -412,7 +433,8 @@ static int tow_steps_begin(struct tow_queue *queue, struct tow_step *step)
 	struct tow_plug plug;
 	int count = 0;
 
-	tow_plug_init(&plug);
+	/* Only the running thread, which this is, changes queue->cqs. */
+	tow_plug_init(&plug, &queue->cqs);
 	for (; step; step = next) {
 		next = step->later;
 		tow_req_begin(container_of(step, struct tow_req, step),
@@ -505,19 +527,31 @@ static void tow_queue_line_up(struct tow_queue *queue, struct tow_step *chains)
 }
 
 /**
+ * tow_queue_cqs_get - where does what a queue has begun complete?
+ * @queue: the queue
+ * @cqs: becomes tow_queue.cqs, with references
+ */
+void tow_queue_cqs_get(struct tow_queue *queue, struct tow_cqs *cqs)
+{
+	spin_lock(&queue->lock);
+	*cqs = queue->cqs;
+	tow_cqs_ref(cqs);
+	spin_unlock(&queue->lock);
+}
+
+/**
  * tow_queue_add - add chains to a queue's order
  * @queue: the queue
  * @chains: their first steps, linked by tow_step.later
  * @plain: the number of chains, if none of them is fenced; or 0
- * @cq: becomes the completion queue of the last operation, with a reference; or
- *	NULL
+ * @cqs: becomes tow_queue.cqs, with references
  *
  * Return: the steps that begin now, for tow_queue_begin(); NULL: none, or
  * another thread begins them.
  */
 struct tow_step *tow_queue_add(struct tow_queue *queue,
 			       struct tow_step *chains, u32 plain,
-			       struct tow_cq **cq)
+			       struct tow_cqs *cqs)
 {
 	struct tow_step *begin = NULL;
 
@@ -530,9 +564,8 @@ struct tow_step *tow_queue_add(struct tow_queue *queue,
 		if (!queue->running)
 			begin = tow_queue_claim(queue);
 	}
-	*cq = queue->cq;
-	if (*cq)
-		tow_cq_ref(*cq);
+	*cqs = queue->cqs;
+	tow_cqs_ref(cqs);
 	spin_unlock(&queue->lock);
 	return begin;
 }

@@ -550,7 +550,7 @@ static int tow_queue_take(struct tow_queue *queue, u32 count,
 	/* The chains are added together: none begins before. */
 	result->step = tow_queue_add(queue, taking.chains,
 				     taking.fenced ? 0 : taking.count,
-				     &result->cq);
+				     &result->cqs);
 	result->count = taken;
 	return 0;
 }

@@ -94,14 +94,37 @@ void tow_ops_stop(struct tow_flow *flow, int error)
 /**
  * tow_plug_init - prepare an empty plug
  * @plug: the plug
+ * @known: completion queues that the caller knows; they stay as they are
  */
-void tow_plug_init(struct tow_plug *plug)
+void tow_plug_init(struct tow_plug *plug, const struct tow_cqs *known)
 {
-	plug->link = NULL;
-	plug->assoc = NULL;
-	plug->waits = false;
+	plug->count = 0;
 	plug->last = NULL;
-	tow_op_list_init(&plug->ops);
+	plug->waits = false;
+	plug->known = known;
+	plug->fresh.count = 0;
+}
+
+/* The part of a plug that is for a link, which is added if need be. */
+static struct tow_plug_link *tow_plug_part(struct tow_plug *plug,
+					   struct tow_link *link,
+					   struct tow_assoc *assoc)
+{
+	struct tow_plug_link *part;
+	unsigned int i;
+
+	for (i = 0; i < plug->count; i++) {
+		if (plug->links[i].link == link)
+			return &plug->links[i];
+	}
+	if (plug->count == TOW_PLUG_LINKS)
+		tow_ops_flush(plug);
+	part = &plug->links[plug->count++];
+	tow_assoc_get(assoc);
+	part->assoc = assoc;
+	part->link = link;
+	tow_op_list_init(&part->ops);
+	return part;
 }
 
 /* ---- beginning ------------------------------------------------------------ */
@@ -197,7 +220,6 @@ void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 {
 	struct tow_assoc *assoc = op->remote->assoc;
 	struct tow_link *link;
-	struct tow_cq *cq;
 
 	op->status = tow_op_enter(op);
 	if (op->status) {
@@ -209,14 +231,7 @@ void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 		return;
 	}
 	link = &assoc->data[op->flow->index % assoc->qps];
-	if (plug->link != link) {
-		cq = tow_ops_flush(plug, NULL);
-		if (cq)
-			tow_cq_unref(cq);
-		tow_assoc_get(assoc);
-		plug->assoc = assoc;
-		plug->link = link;
-	}
+	plug->at = tow_plug_part(plug, link, assoc);
 	tow_plug_add(plug, op);
 }
 
@@ -252,40 +267,49 @@ static void tow_link_join(struct tow_link *link, struct tow_op_list *ops,
 	tow_op_list_init(ops);
 }
 
-/**
- * tow_ops_flush - post a plug's operations, or let them wait for their turn
- * @plug: the plug; empty afterwards
- * @known: a completion queue that the caller knows, or NULL
- *
- * Calls for one flow must not run at the same time.
- *
- * Return: the completion queue of the operations, with a reference; NULL: it is
- * @known, or the plug was empty, or the connection has ended.
- */
-struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known)
+/* Caller holds link->lock.  Remember where operations complete, if it is news. */
+static void tow_plug_note(struct tow_plug *plug, struct tow_link *link)
 {
-	struct tow_link *link = plug->link;
-	struct tow_cq *cq = NULL;
+	struct tow_cqs *fresh = &plug->fresh;
+
+	if (!link->open || tow_cqs_have(plug->known, link->cq) ||
+	    tow_cqs_have(fresh, link->cq) || fresh->count == TOW_CQS_SEEN)
+		return;
+	tow_cq_ref(link->cq);
+	fresh->cq[fresh->count++] = link->cq;
+}
+
+static void tow_plug_flush(struct tow_plug *plug, struct tow_plug_link *part)
+{
+	struct tow_link *link = part->link;
 	struct tow_op_list ended;
 
-	if (!link)
-		return NULL;
 	tow_op_list_init(&ended);
 	spin_lock_bh(&link->lock);
-	if (link->open && link->cq != known) {
-		cq = link->cq;
-		tow_cq_ref(cq);
-	}
-	tow_link_join(link, &plug->ops, &ended);
+	tow_plug_note(plug, link);
+	tow_link_join(link, &part->ops, &ended);
 	tow_link_push(link, &ended);
 	if (link->flows)
 		plug->waits = true;
 	spin_unlock_bh(&link->lock);
 	tow_ops_end(&ended);
-	plug->link = NULL;
+	tow_assoc_put(part->assoc);
+}
+
+/**
+ * tow_ops_flush - post a plug's operations, or let them wait for their turn
+ * @plug: the plug; without operations afterwards
+ *
+ * Calls for one flow must not run at the same time.
+ */
+void tow_ops_flush(struct tow_plug *plug)
+{
+	unsigned int i;
+
+	for (i = 0; i < plug->count; i++)
+		tow_plug_flush(plug, &plug->links[i]);
+	plug->count = 0;
 	plug->last = NULL;
-	tow_assoc_put(plug->assoc);
-	return cq;
 }
 
 /* ---- links ---------------------------------------------------------------- */

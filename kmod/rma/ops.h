@@ -11,14 +11,13 @@
 #include <rdma/ib_verbs.h>
 
 #include "event.h"
+#include "link.h"
 #include "memory/memory.h"
 #include "remote.h"
 #include "uapi/towline.h"
 
-struct tow_cq;
 struct tow_device;
 struct tow_flow;
-struct tow_link;
 struct tow_peer;
 struct tow_region;
 struct tow_session;
@@ -146,20 +145,39 @@ struct tow_flow {
 	int			stopped;
 };
 
+/* Links that the operations of one plug are for, at most. */
+#define TOW_PLUG_LINKS		4
+
 /**
- * struct tow_plug - operations that begin together
- * @link: the link of @ops; NULL: there are none
+ * struct tow_plug_link - operations of a plug that are for one link
+ * @link: the link
  * @assoc: the association of @link, with a reference
- * @waits: operations that were flushed could not all be posted at once
  * @ops: the operations, in order
- * @last: the last of @ops; NULL: there are none
  */
-struct tow_plug {
+struct tow_plug_link {
 	struct tow_link		*link;
 	struct tow_assoc	*assoc;
-	bool			waits;
 	struct tow_op_list	ops;
+};
+
+/**
+ * struct tow_plug - operations that begin together
+ * @links: the operations, by link
+ * @count: how many of @links
+ * @at: the one of @links that @last is for
+ * @last: the operation that was added last; NULL: there is none
+ * @waits: operations that were flushed could not all be posted at once
+ * @known: completion queues that the caller knows
+ * @fresh: others, where operations that were flushed complete, with references
+ */
+struct tow_plug {
+	struct tow_plug_link	links[TOW_PLUG_LINKS];
+	unsigned int		count;
+	struct tow_plug_link	*at;
 	struct tow_op		*last;
+	bool			waits;
+	const struct tow_cqs	*known;
+	struct tow_cqs		fresh;
 };
 
 static inline void tow_op_list_init(struct tow_op_list *list)
@@ -179,7 +197,7 @@ static inline void tow_op_list_add(struct tow_op_list *list,
 
 static inline void tow_plug_add(struct tow_plug *plug, struct tow_op *op)
 {
-	tow_op_list_add(&plug->ops, op, op);
+	tow_op_list_add(&plug->at->ops, op, op);
 	plug->last = op;
 }
 
@@ -211,11 +229,11 @@ static inline bool tow_op_claim(const struct tow_op *op, enum tow_claim claim)
 void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 		   unsigned int index, void (*done)(struct tow_op *ops));
 void tow_flow_cleanup(struct tow_flow *flow);
-void tow_plug_init(struct tow_plug *plug);
+void tow_plug_init(struct tow_plug *plug, const struct tow_cqs *known);
 int tow_ops_check(struct tow_op *op);
 int tow_ops_check_slot(struct tow_op *op);
 void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug);
-struct tow_cq *tow_ops_flush(struct tow_plug *plug, const struct tow_cq *known);
+void tow_ops_flush(struct tow_plug *plug);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link, bool over);
 bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms);
@@ -234,7 +252,7 @@ static inline bool tow_plug_has_such(const struct tow_plug *plug,
  * @op: the operation, complete, which tow_ops_check() has accepted.  Its flow's
  *	@done may be called before this returns
  * @plug: holds the operation until tow_ops_flush(), which is called here if the
- *	plug has operations of another queue pair
+ *	plug has operations of too many other queue pairs
  *
  * In process context, like all functions below.  The status that @done finds:
  * 0; -ESTALE: the export or the connection had ended before; -ECONNRESET: the
