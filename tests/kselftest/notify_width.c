@@ -364,4 +364,66 @@ TEST_F_TIMEOUT(width, all_is_there, 120)
 	EXPECT_EQ(0, self->wrong);
 }
 
+/* ---- data that comes late ------------------------------------------------------------------ */
+
+#define LATE	"/sys/module/rxe_hostile/parameters/late"
+
+static int write_word(const char *path, const char *word)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC), ret = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (write(fd, word, strlen(word)) < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
+/* Each part is written by its own queue pair, and acknowledged; one of them tells of all. */
+static int tell_of_acknowledged(FIXTURE_DATA(width) *self, __u64 number, unsigned int width)
+{
+	struct tow_ends *ends = &self->ends;
+	size_t at = number % PLACES * PIECE, part = PIECE / width;
+	unsigned int i;
+	int ret = 0;
+
+	tow_fill(ends->own.at + at, PIECE, number);
+	for (i = 0; !ret && i < width; i++)
+		ret = do_one(self, i, tow_move(&ends->from, TOW_OP_WRITE, ends->own.made.handle,
+					       at + i * part, ends->remote, at + i * part, part));
+	return ret ? ret : notify(self, 0);
+}
+
+/*
+ * Where a queue pair's data may come late, acknowledgements prove nothing: what one queue
+ * pair tells of is not there.  With a part of the notification by each it is.
+ */
+TEST_F_TIMEOUT(width, acknowledged_is_not_there, 120)
+{
+	__u64 number, wrong = 0;
+
+	if (write_word(LATE, "Y"))
+		SKIP(return, "no device that places late");
+	ASSERT_EQ(0, find_by(self, 1));
+	for (number = 1; number <= 8; number++) {
+		EXPECT_EQ(0, tell_of_acknowledged(self, number, variant->width));
+		ASSERT_EQ(number, tow_slot_await(tow_ends_word(&self->ends), number));
+		wrong += tow_differs(self->ends.memory.at + TOW_DATA_AT + number % PLACES * PIECE,
+				     PIECE, number) != 0;
+	}
+	ASSERT_EQ(0, let_go(self));
+	EXPECT_EQ(variant->width > 1, wrong > 0)
+		TH_LOG("%llu of 8 were not there", wrong);
+	ASSERT_EQ(0, find_by(self, variant->width));
+	for (number = 1; number <= 16; number++) {
+		EXPECT_EQ(0, tell(self, number, variant->width));
+		ASSERT_EQ(8 + number, tow_slot_await(tow_ends_word(&self->ends), 8 + number));
+		EXPECT_EQ(0, tow_differs(self->ends.memory.at + TOW_DATA_AT +
+					 number % PLACES * PIECE, PIECE, number));
+		tow_rings_seen(&self->ends.from.rings, tow_rings_ready(&self->ends.from.rings));
+	}
+	EXPECT_EQ(0, write_word(LATE, "N"));
+}
+
 TEST_HARNESS_MAIN

@@ -6,6 +6,9 @@
  * Parameters, all of them off at first, and to be changed at any time:
  *	placement	a write's bytes arrive from the last to the first, and its first
  *			packet behind all others
+ *	late		a write's first packet is placed when its queue pair brings an
+ *			immediate, a read or an atomic, or after 50 ms; it is acknowledged at
+ *			once.  Its memory must not be taken back meanwhile
  *	lost_acks	one ACK of so many is not sent; 0: all are
  *	malformed	one write of several packets of so many is no valid request, says
  *			the other end when its last packet has come; 0: all are.  Soft-RoCE
@@ -15,8 +18,9 @@
  *	tiny		devices that are made from now on have the smallest limits that
  *			hardware of today is sold with, or less
  *
- * Sources: the InfiniBand specification promises no order of placement within a message
- * (9.5); an ACK may be lost, or stand for those before it (9.7.5.1); completions
+ * Sources: PCI Express' relaxed ordering, which mlx5 asks for, lets what one queue pair
+ * brings pass what another has brought, and acknowledged; the InfiniBand specification
+ * promises no order of placement within a message (9.5); an ACK may be lost, or stand for those before it (9.7.5.1); completions
  * of a destroyed queue pair may be gone (11.2.4.4).
  */
 #include <linux/atomic.h>
@@ -34,6 +38,10 @@
 static bool placement;
 module_param(placement, bool, 0644);
 MODULE_PARM_DESC(placement, "Place what is written from its end to its beginning");
+
+static bool late;
+module_param(late, bool, 0644);
+MODULE_PARM_DESC(late, "Place the beginning of a write when its queue pair tells of it");
 
 static uint lost_acks;
 module_param(lost_acks, uint, 0644);
@@ -55,6 +63,10 @@ MODULE_PARM_DESC(tiny, "New devices have small limits");
 static uint held;
 module_param(held, uint, 0444);
 MODULE_PARM_DESC(held, "First packets of writes that were placed last");
+
+static uint delayed;
+module_param(delayed, uint, 0444);
+MODULE_PARM_DESC(delayed, "First packets of writes that were placed late");
 
 static uint lost;
 module_param(lost, uint, 0444);
@@ -109,6 +121,82 @@ static bool hostile_hold(struct hostile_held *first, struct rxe_pkt_info *pkt,
 }
 
 /**
+ * struct hostile_late - a packet that is placed later
+ * @link: in hostile_lates
+ * @qp: its queue pair; compared only
+ * @mr: its memory, with a reference
+ * @iova: where it goes
+ * @bytes: size of @data
+ * @data: what is in it
+ */
+struct hostile_late {
+	struct list_head	link;
+	struct rxe_qp		*qp;
+	struct rxe_mr		*mr;
+	u64			iova;
+	int			bytes;
+	u8			data[];
+};
+
+#define HOSTILE_LATE_MS		50
+
+static DEFINE_SPINLOCK(hostile_lock);
+static LIST_HEAD(hostile_lates);
+
+/* Place what a queue pair has brought; NULL: all of them. */
+static void hostile_settle(const struct rxe_qp *qp)
+{
+	struct hostile_late *piece, *next;
+	LIST_HEAD(due);
+
+	spin_lock_bh(&hostile_lock);
+	list_for_each_entry_safe(piece, next, &hostile_lates, link) {
+		if (!qp || piece->qp == qp)
+			list_move_tail(&piece->link, &due);
+	}
+	spin_unlock_bh(&hostile_lock);
+	list_for_each_entry_safe(piece, next, &due, link) {
+		hostile_copy(piece->mr, piece->iova, piece->data, piece->bytes);
+		rxe_put(piece->mr);
+		kfree(piece);
+		WRITE_ONCE(delayed, delayed + 1);
+	}
+}
+
+static void hostile_settle_all(struct work_struct *work)
+{
+	hostile_settle(NULL);
+}
+
+static DECLARE_DELAYED_WORK(hostile_settling, hostile_settle_all);
+
+/* Return: true: the packet is placed later. */
+static bool hostile_delays(struct rxe_qp *qp, const struct rxe_pkt_info *pkt,
+			   u64 iova, const void *from, int bytes)
+{
+	struct hostile_late *piece;
+
+	if (!READ_ONCE(late) || !bytes || !(pkt->mask & RXE_START_MASK) ||
+	    pkt->mask & RXE_IMMDT_MASK)
+		return false;
+	piece = kmalloc(struct_size(piece, data, bytes), GFP_ATOMIC);
+	if (!piece)
+		return false;
+	piece->qp = qp;
+	piece->mr = qp->resp.mr;
+	rxe_get(piece->mr);
+	piece->iova = iova;
+	piece->bytes = bytes;
+	memcpy(piece->data, from, bytes);
+	spin_lock_bh(&hostile_lock);
+	list_add_tail(&piece->link, &hostile_lates);
+	spin_unlock_bh(&hostile_lock);
+	schedule_delayed_work(&hostile_settling,
+			      msecs_to_jiffies(HOSTILE_LATE_MS));
+	return true;
+}
+
+/**
  * hostile_place - a packet of a write has come
  * @qp: the responder
  * @pkt: the packet
@@ -124,6 +212,10 @@ int hostile_place(struct rxe_qp *qp, struct rxe_pkt_info *pkt, u64 iova,
 	struct hostile_held *first = &qp->hostile;
 	int err;
 
+	if (pkt->mask & RXE_IMMDT_MASK)
+		hostile_settle(qp);
+	if (hostile_delays(qp, pkt, iova, from, bytes))
+		return 0;
 	if (!READ_ONCE(placement) && !first->data)
 		return rxe_mr_copy(qp->resp.mr, iova, from, bytes,
 				   RXE_TO_MR_OBJ);
@@ -167,6 +259,8 @@ bool hostile_refuses(const struct rxe_pkt_info *pkt)
 {
 	uint every = READ_ONCE(malformed);
 
+	if (pkt->mask & RXE_READ_OR_ATOMIC_MASK)
+		hostile_settle(pkt->qp);
 	if (!every || !(pkt->mask & RXE_WRITE_MASK) ||
 	    !(pkt->mask & RXE_END_MASK) || pkt->mask & RXE_START_MASK ||
 	    (uint)atomic_inc_return(&writes) % every)
@@ -189,6 +283,10 @@ void hostile_purge(struct rxe_cq *cq, struct rxe_qp *qp)
 	unsigned long flags;
 	u32 at, end, gone = 0;
 
+	/* The module may go as soon as no queue pair is left. */
+	hostile_settle(qp);
+	cancel_delayed_work_sync(&hostile_settling);
+	hostile_settle(NULL);
 	if (!READ_ONCE(purge) || !cq || cq->is_user)
 		return;
 	queue = cq->queue;
