@@ -1736,8 +1736,9 @@ struct tow_queue_create {
  *
  * poll(2) of the descriptor says POLLIN when there are completions, POLLPRI when
  * something has happened to a peer (QUEUE_EVENT), POLLOUT when there is room for the
- * completion of another entry (since version 15 of this header), and POLLERR and POLLHUP
- * when the client has ended or the RDMA device is gone.
+ * completion of another entry (since version 15 of this header; who waits is not woken by
+ * what the program itself deals with), and POLLERR and POLLHUP when the client has ended
+ * or the RDMA device is gone.
  *
  * POLL is for who has CAP_SYS_NICE in the initial user namespace.  Clients without it
  * may have as many threads together as the device's file poller_limit says, at first

@@ -342,13 +342,14 @@ static void tow_link_destroy_id(struct tow_link *link)
 /**
  * tow_link_destroy - destroy a link's queue pair and identifier
  * @link: the link, disconnected; may have no queue pair or identifier
+ * @end: until when to wait for what was posted, in jiffies
  *
  * On return the other end reaches no memory by this queue pair.  Operations
  * that have not completed stay in the link, for the association.
  */
-void tow_link_destroy(struct tow_link *link)
+void tow_link_destroy(struct tow_link *link, unsigned long end)
 {
-	tow_qp_drain(link);
+	tow_qp_drain(link, end);
 	if (link->qp)
 		ib_destroy_qp(link->qp);
 	link->qp = NULL;

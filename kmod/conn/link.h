@@ -145,15 +145,18 @@ void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index);
 void tow_link_carry(struct tow_link *link, struct tow_session *session);
 int tow_link_create_control(struct tow_link *link);
 void tow_link_disconnect(struct tow_link *link, bool over);
-void tow_link_destroy(struct tow_link *link);
+void tow_link_destroy(struct tow_link *link, unsigned long end);
 int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
 void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
 			 const void *data, u8 bytes);
 void tow_link_qp_event(struct ib_event *event, void *context);
 
+/* All of a queue pair in the error state completes at once, or never. */
+#define TOW_LINK_DRAIN_MS	1000
+
 /* rma/qp.c: data queue pairs */
 int tow_link_create_data(struct tow_link *link);
-void tow_qp_drain(struct tow_link *link);
+void tow_qp_drain(struct tow_link *link, unsigned long end);
 void tow_qp_gone(struct tow_link *link);
 
 /* Completion queues that one call looks at, at most. */

@@ -139,6 +139,7 @@ static unsigned int tow_session_links(const struct tow_session *session)
 
 static void tow_session_destroy_links(struct tow_session *session, bool keep)
 {
+	unsigned long end;
 	unsigned int i;
 
 	for (i = 0; i < tow_session_links(session); i++)
@@ -149,9 +150,11 @@ static void tow_session_destroy_links(struct tow_session *session, bool keep)
 		flush_work(&session->cq->work);
 	/* Which it queues. */
 	tow_data_end(session);
+	/* All of them flush at the same time. */
+	end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
 	for (i = 0; i < tow_session_links(session); i++)
-		tow_link_destroy(&session->data[i]);
-	tow_link_destroy(&session->control);
+		tow_link_destroy(&session->data[i], end);
+	tow_link_destroy(&session->control, end);
 	if (session->cq) {
 		tow_rxe_run_tasklets(session->cq->device);
 		/* The last receive, too, may have invalidated a key. */

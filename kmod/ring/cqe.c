@@ -50,7 +50,7 @@ bool tow_queue_has_room(struct tow_queue *queue, u32 completions)
 
 	spin_lock(&queue->lock);
 	has = tow_queue_room(queue) >= completions;
-	queue->starved = !has;
+	queue->starved |= !has;
 	spin_unlock(&queue->lock);
 	return has;
 }
@@ -75,7 +75,7 @@ u32 tow_reqs_take(struct tow_queue *queue, u32 count, u32 least,
 
 	spin_lock(&queue->lock);
 	room = tow_queue_room(queue);
-	queue->starved = count > room;
+	queue->starved |= count > room;
 	count = room < least ? 0 : min(count, room);
 	first = queue->free;
 	for (i = 0; i < count; i++)

@@ -291,6 +291,9 @@ static int tow_queue_submit_wait(struct tow_queue *queue, struct tow_enter *call
 	while ((ret = tow_queue_submit(queue, call->to_submit, taken)) == -EBUSY &&
 	       call->flags & TOW_ENTER_ROOM && !tow_queue_completions(queue)) {
 		wait.room = tow_queue_needs(queue, call->to_submit);
+		/* Another call has taken it. */
+		if (!wait.room)
+			continue;
 		tow_queue_call_begin(queue);
 		ret = tow_queue_wait(queue, &wait);
 		tow_queue_call_end(queue);

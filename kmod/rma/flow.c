@@ -14,6 +14,8 @@
  * peer's statistics are counted, and tow_flow.done is called.  This file does
  * not know how an operation is posted.
  */
+#include <linux/sched.h>
+
 #include "core/core.h"
 #include "internal.h"
 #include "peer.h"
@@ -174,5 +176,7 @@ void tow_ops_end(struct tow_op_list *ended)
 	while (ended->first) {
 		op = tow_ops_take(ended);
 		tow_flow_end(op->flow, op);
+		if (ended->first)
+			cond_resched();
 	}
 }

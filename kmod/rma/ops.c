@@ -314,17 +314,25 @@ void tow_ops_flush(struct tow_plug *plug)
 
 /* ---- links ---------------------------------------------------------------- */
 
-/* Caller holds link->lock.  End all operations in the link's flows. */
-static void tow_link_abort_ops(struct tow_link *link, struct tow_op_list *ended)
+/* Operations that are refused before the lock is released. */
+#define TOW_ABORT_BUDGET	512
+
+/*
+ * Caller holds link->lock.  End operations in the link's flows.  Return: false: there
+ * are none left.
+ */
+static bool tow_link_abort_ops(struct tow_link *link, struct tow_op_list *ended)
 {
+	int left = TOW_ABORT_BUDGET;
 	struct tow_op *op;
 
 	tow_flows_unpark(link);
-	while (link->flows) {
+	while (link->flows && left--) {
 		op = link->flows->ops.first;
 		tow_op_abort(op, op->cursor || op->replayed ? -ECONNRESET :
 			     -ESTALE, ended);
 	}
+	return link->flows;
 }
 
 /**
@@ -335,16 +343,17 @@ static void tow_link_abort_ops(struct tow_link *link, struct tow_op_list *ended)
 void tow_ops_close(struct tow_link *link, bool over)
 {
 	struct tow_op_list ended;
+	bool more;
 
 	tow_op_list_init(&ended);
-	spin_lock_bh(&link->lock);
-	link->open = false;
-	if (over) {
-		link->over = true;
-		tow_link_abort_ops(link, &ended);
-	}
-	spin_unlock_bh(&link->lock);
-	tow_ops_end(&ended);
+	do {
+		spin_lock_bh(&link->lock);
+		link->open = false;
+		link->over |= over;
+		more = over && tow_link_abort_ops(link, &ended);
+		spin_unlock_bh(&link->lock);
+		tow_ops_end(&ended);
+	} while (more);
 }
 
 /*
@@ -354,10 +363,14 @@ void tow_ops_close(struct tow_link *link, bool over)
 static void tow_link_sweep(struct tow_link *link, struct tow_op_list *ended)
 {
 	struct tow_flow *flow, *last = NULL;
-	int error;
+	int error, left = TOW_ABORT_BUDGET;
 
 	while ((flow = link->flows) && flow != last) {
 		error = tow_op_refused(flow->ops.first);
+		if (error && !left--) {
+			tow_credit_wake(link->assoc);
+			break;
+		}
 		if (error) {
 			tow_op_abort(flow->ops.first, error, ended);
 			continue;

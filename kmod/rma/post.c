@@ -11,6 +11,7 @@
 #include "core/core.h"
 #include "internal.h"
 #include "memory/memory.h"
+#include "notify.h"
 #include "queue.h"
 #include "remote.h"
 
@@ -24,6 +25,13 @@
 
 /* Bytes that even the smallest work request counts. */
 #define TOW_OPS_LEAST		SZ_4K
+
+/*
+ * Operations that are posted, merged or refused before the lock is released; and of
+ * one flow refused before the next one has its turn.
+ */
+#define TOW_PUSH_BUDGET		512
+#define TOW_REFUSE_BUDGET	64
 
 /* A work request that fails by itself is posted again so many times. */
 #define TOW_OP_TRIES		8
@@ -259,8 +267,11 @@ static void tow_piece_find(struct tow_op *op, u32 most,
 	piece->bytes = min3(left, here, piece->target.bytes);
 }
 
-/* Caller holds link->lock.  Post something of @flow, which has its turn. */
-static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
+/*
+ * Caller holds link->lock.  Post something of @flow, which has its turn, or refuse its
+ * first operation.  Return: false: refused.
+ */
+static bool tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 			       u32 most, u32 *count, struct tow_op_list *ended)
 {
 	struct tow_op *op = flow->ops.first;
@@ -269,7 +280,7 @@ static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 
 	if (error) {
 		tow_op_abort(op, error, ended);
-		return;
+		return false;
 	}
 	if (op->cursor < op->bytes)
 		tow_piece_find(op, most, &piece);
@@ -280,13 +291,13 @@ static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 	if (piece.tells && !tow_credit_take(link->session)) {
 		/* The flow takes no turns before the peer returns credit. */
 		tow_flow_park(link);
-		return;
+		return true;
 	}
 	if (!tow_op_claim(op, TOW_CLAIM_POSTED)) {
 		if (piece.tells)
 			tow_credit_untake(link->session);
 		tow_op_abort(op, -ETIMEDOUT, ended);
-		return;
+		return false;
 	}
 	if (!tow_piece_merge(link, op, &piece, most, *count))
 		tow_piece_add(link, op, &piece, count);
@@ -296,6 +307,7 @@ static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 		op->to_tell = false;
 	if (op->cursor == op->bytes && !op->to_tell)
 		tow_op_leave(flow);
+	return true;
 }
 
 /**
@@ -303,14 +315,16 @@ static void tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
  * @link: the link; caller holds @link->lock
  * @ended: the list that operations which have ended are added to; for
  *	tow_ops_end()
+ *
+ * Where there is much to do a work item does the rest.
  */
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 {
 	struct tow_device *dev = link->assoc->dev;
 	u32 limit = READ_ONCE(dev->queues->inflight_bytes);
 	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
+	u32 count = 0, left = TOW_PUSH_BUDGET, refused = 0;
 	struct tow_flow *flow;
-	u32 count = 0;
 	/* The tow_link.inflight that ends a chain. */
 	u64 enough = link->inflight + limit / TOW_OPS_CHAINS;
 
@@ -318,20 +332,25 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 	while (link->open && link->inflight < limit &&
 	       link->posted - link->retired < link->depth) {
 		flow = link->flows;
-		if (!flow)
+		if (!flow || !left)
 			break;
+		left--;
 		if (flow->credit <= 0) {
 			flow->credit += TOW_OPS_QUANTUM;
 			tow_flow_rotate(link);
 			continue;
 		}
-		tow_flow_post_next(link, flow, most, &count, ended);
+		if (!tow_flow_post_next(link, flow, most, &count, ended) &&
+		    ++refused % TOW_REFUSE_BUDGET == 0 && link->flows == flow)
+			tow_flow_rotate(link);
 		if (count == link->batch || link->inflight >= enough) {
 			tow_works_post(link, &count);
 			enough = link->inflight + limit / TOW_OPS_CHAINS;
 		}
 	}
 	tow_works_post(link, &count);
+	if (!left && link->flows)
+		tow_credit_wake(link->assoc);
 }
 
 /* ---- completions ---------------------------------------------------------- */

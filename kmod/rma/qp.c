@@ -16,9 +16,6 @@
 #include "ops.h"
 #include "sequence.h"
 
-/* All of a queue pair in the error state completes at once, or never. */
-#define TOW_LINK_DRAIN_MS	1000
-
 /*
  * Inline data saves the provider the look-up of our memory when it sends.  The
  * provider copies inline data from a kernel address, which only a software
@@ -102,10 +99,8 @@ err_put_cq:
 	return ret;
 }
 
-static void tow_link_drain(struct tow_link *link)
+static void tow_link_drain(struct tow_link *link, unsigned long end)
 {
-	unsigned long end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
-
 	while ((READ_ONCE(link->posted) != READ_ONCE(link->drained) ||
 		READ_ONCE(link->proofs_posted) != READ_ONCE(link->proofs_done) ||
 		READ_ONCE(link->receives)) && time_before(jiffies, end))
@@ -115,12 +110,13 @@ static void tow_link_drain(struct tow_link *link)
 /**
  * tow_qp_drain - wait until a data queue pair is drained
  * @link: its link, disconnected; the queue pair may not be there
+ * @end: until when, at most, in jiffies
  *
  * SYNC reports tow_link.arrived, which is final afterwards.
  */
-void tow_qp_drain(struct tow_link *link)
+void tow_qp_drain(struct tow_link *link, unsigned long end)
 {
-	tow_link_drain(link);
+	tow_link_drain(link, end);
 	/* No receive is being posted again afterwards. */
 	if (link->receive_cq)
 		tow_cq_flush(link->receive_cq);
