@@ -123,9 +123,11 @@ static inline unsigned int tow_queue_sleepers(struct tow_queue *queue)
 	 * sleeper sees the completion, or we see the sleeper.
 	 */
 	smp_mb();
+	/* After the barrier above. */
 	if (waitqueue_active(&queue->wait) &&
 	    tow_queue_unseen(queue) >= queue->wanted)
 		who = TOW_WAKE_CALLS;
+	/* Likewise. */
 	if (waitqueue_active(&queue->poll_wait))
 		who |= TOW_WAKE_POLL;
 	return who;

@@ -205,6 +205,7 @@ static inline struct tow_channel *tow_channel_of(struct tow_flow *flow)
  * @woken: struct tow_queue_lookup that were woken, or are new
  * @cqs: where operations complete, with references, the latest ones.  Changed
  *	only by the @running thread, under the lock; compared without
+ * @cqs_turn: which of @cqs makes room for the next one
  * @look_us: how long a call looks for completions before it sleeps, in
  *	microseconds; read and written without the lock, like @penance and @vain
  * @penance: how many waits look no longer than TOW_LOOK_US

@@ -19,9 +19,10 @@
  *			hardware of today is sold with, or less
  *
  * Sources: PCI Express' relaxed ordering, which mlx5 asks for, lets what one queue pair
- * brings pass what another has brought, and acknowledged; the InfiniBand specification
- * promises no order of placement within a message (9.5); an ACK may be lost, or stand for those before it (9.7.5.1); completions
- * of a destroyed queue pair may be gone (11.2.4.4).
+ * brings pass what another has brought, and acknowledged.  The InfiniBand specification
+ * promises no order of placement within a message (9.5); an ACK may be lost, or stand
+ * for those before it (9.7.5.1); completions of a destroyed queue pair may be gone
+ * (11.2.4.4).
  */
 #include <linux/atomic.h>
 #include <linux/moduleparam.h>
