@@ -104,14 +104,7 @@ struct tow_req *tow_req_take(struct tow_queue *queue)
 {
 	struct tow_req *entry = NULL;
 
-	spin_lock(&queue->lock);
-	if (tow_queue_room(queue)) {
-		entry = queue->free;
-		queue->free = entry->free;
-		if (!queue->busy++)
-			kref_get(&queue->refs);
-	}
-	spin_unlock(&queue->lock);
+	tow_reqs_take(queue, 1, 1, &entry);
 	return entry;
 }
 
