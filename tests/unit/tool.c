@@ -14,6 +14,7 @@
 
 #include <kselftest.h>
 
+#include "tow_says.h"
 #include "tow_scratch.h"
 
 #include "tools/apply.h"
@@ -228,31 +229,14 @@ static int apply(bool dry_run)
 	return apply_device(conf_dir, scratch, "conf0", dry_run);
 }
 
-/* Does it end so, with these words on its standard output or error? */
+static int apply_as(const void *dry_run)
+{
+	return apply(*(const bool *)dry_run);
+}
+
 static bool apply_says(bool dry_run, int want, const char *words)
 {
-	int pair[2] = { dup(STDOUT_FILENO), dup(STDERR_FILENO) }, ret;
-	char *text = NULL;
-	FILE *file = tmpfile();
-	size_t room = 0;
-	bool found;
-
-	fflush(NULL);
-	dup2(fileno(file), STDOUT_FILENO);
-	dup2(fileno(file), STDERR_FILENO);
-	ret = apply(dry_run);
-	fflush(NULL);
-	dup2(pair[0], STDOUT_FILENO);
-	dup2(pair[1], STDERR_FILENO);
-	close(pair[0]);
-	close(pair[1]);
-	rewind(file);
-	found = getdelim(&text, &room, '\0', file) > 0 && strstr(text, words);
-	fclose(file);
-	if (ret != want || !found)
-		ksft_print_msg("%d, '%s' does not say '%s'\n", ret, text, words);
-	free(text);
-	return ret == want && found;
+	return command_says(apply_as, &dry_run, want, words);
 }
 
 /* As they were before there were any settings. */
