@@ -225,7 +225,8 @@ void tow_remote_assoc_gone(struct tow_assoc *assoc);
 const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
 					     u64 offset);
 int tow_remote_enter(struct tow_remote *remote);
-int tow_remote_check_slot(struct tow_remote *remote, unsigned int link);
+int tow_remote_check_slot(const struct tow_remote *remote, unsigned int link);
+int tow_remote_bind_slot(struct tow_remote *remote, unsigned int link);
 u16 *tow_remote_lane(struct tow_remote *remote, unsigned int link);
 u32 tow_remote_notify(struct tow_remote *remote, unsigned int link);
 void tow_remote_leave(struct tow_remote *remote, int count, int status);

@@ -45,7 +45,8 @@ struct tow_peer;
  * @qps: data queue pairs
  * @width: of slots, at most: 1 if the peer, for its life, knows of none
  * @data: their links, owned
- * @turn: counts calls of tow_ops_unpark(): which link is unparked first
+ * @turn: which link tow_ops_unpark() unparks first, modulo their number; read and
+ *	written without a lock
  * @users: remote ranges and grants; the session is not idle while there are any
  * @dir: the directory's part
  * @error: why the association is lost, a negative errno; written under
@@ -85,7 +86,7 @@ struct tow_assoc {
 	unsigned int		qps;
 	unsigned int		width;
 	struct tow_link		*data;
-	atomic_t		turn;
+	unsigned int		turn;
 	atomic_t		users;
 	struct tow_assoc_dir	dir;
 	int			error;

@@ -29,6 +29,7 @@ struct tow_assoc;
  * @bytes: what it adds to tow_link.inflight
  * @tells: it notifies the operation's slot
  * @status: 0; a negative errno: it must not be posted again
+ * @refused: the provider did not post it: what was posted in its place does nothing
  * @stalled: it was the oldest one when its link stalled, and was counted for that
  *
  * An element of tow_link.posts; all fields but @cqe and @link are under the
@@ -42,6 +43,7 @@ struct tow_post {
 	u32		bytes;
 	bool		tells;
 	int		status;
+	bool		refused;
 	bool		stalled;
 };
 

@@ -206,6 +206,12 @@ static int tow_op_enter(struct tow_op *op)
 	/* Of two associations with a peer one has ended. */
 	ret = op->slot->assoc == op->remote->assoc ?
 	      tow_remote_enter(op->slot) : -ESTALE;
+	if (!ret) {
+		ret = tow_remote_bind_slot(op->slot, op->flow->index %
+					   op->slot->assoc->qps);
+		if (ret)
+			tow_remote_leave(op->slot, 1, 0);
+	}
 	if (ret)
 		tow_remote_leave(op->remote, 1, 0);
 	return ret;
@@ -385,12 +391,13 @@ static void tow_link_sweep(struct tow_link *link, struct tow_op_list *ended)
  * tow_ops_unpark - unpark the flows of an association
  * @assoc: the association
  *
- * Each call begins with another queue pair, as the first one may take all
- * credit.
+ * Each call begins behind the first queue pair with parked flows of the call before, as
+ * that may have taken all credit.
  */
 void tow_ops_unpark(struct tow_assoc *assoc)
 {
-	unsigned int turn = atomic_inc_return(&assoc->turn);
+	unsigned int turn = READ_ONCE(assoc->turn);
+	bool first = true;
 	unsigned int i;
 
 	for (i = 0; i < assoc->qps; i++) {
@@ -399,6 +406,10 @@ void tow_ops_unpark(struct tow_assoc *assoc)
 
 		tow_op_list_init(&ended);
 		spin_lock_bh(&link->lock);
+		if (first && link->starved) {
+			WRITE_ONCE(assoc->turn, turn + i + 1);
+			first = false;
+		}
 		tow_flows_unpark(link);
 		if (link->open)
 			tow_link_push(link, &ended);

@@ -103,14 +103,54 @@ void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
 	tow_op_try_complete(op, ended);
 }
 
+static bool tow_post_try_again(const struct tow_post *post);
+
+/*
+ * Caller holds link->lock.  The provider refuses @work, one of the last @count work
+ * requests, by @error.  Its operations end with that; in its place a write of no bytes
+ * is posted, so that completions say the same as ever.  Return: NULL: it cannot be
+ * replaced.
+ */
+static const struct ib_send_wr *tow_work_replace(struct tow_link *link,
+						 struct tow_work *work,
+						 u32 count, int error)
+{
+	u32 number = link->posted - count + (work - link->works);
+	struct tow_post *post = &link->posts[number & link->post_mask];
+	struct ib_send_wr *wr = &work->rdma.wr;
+
+	/* A queue pair that takes nothing is not the work request's fault. */
+	if (post->refused) {
+		post->refused = false;
+		post->status = 0;
+		return NULL;
+	}
+	if (error != -EINVAL && error != -EOPNOTSUPP)
+		return NULL;
+	/* The notification has its number. */
+	if (post->tells) {
+		if (!tow_post_try_again(post))
+			post->status = error;
+		return NULL;
+	}
+	post->refused = true;
+	post->status = error;
+	wr->opcode = IB_WR_RDMA_WRITE;
+	wr->send_flags &= IB_SEND_SIGNALED;
+	wr->num_sge = 0;
+	work->rdma.remote_addr = 0;
+	work->rdma.rkey = 0;
+	return wr;
+}
+
 /*
  * Caller holds link->lock.  The last work request is signaled, else only those
  * of operations that have failed by themselves.
  */
 static void tow_works_post(struct tow_link *link, u32 *count)
 {
+	const struct ib_send_wr *from = &link->works[0].rdma.wr, *bad = NULL;
 	struct tow_session *session = link->session;
-	const struct ib_send_wr *bad;
 	struct ib_send_wr *last, *next;
 	int ret;
 
@@ -122,8 +162,14 @@ static void tow_works_post(struct tow_link *link, u32 *count)
 	next = last->next;
 	last->next = NULL;
 	tow_cq_post(link->cq, *count);
+	do {
+		ret = ib_post_send(link->qp, from, &bad);
+		from = ret && bad ?
+		       tow_work_replace(link, container_of(bad, struct tow_work,
+							   rdma.wr),
+					*count, ret) : NULL;
+	} while (from);
 	*count = 0;
-	ret = ib_post_send(link->qp, &link->works[0].rdma.wr, &bad);
 	tow_cq_posted(link->cq);
 	last->next = next;
 	if (ret) {
@@ -203,6 +249,7 @@ static void tow_piece_add(struct tow_link *link, struct tow_op *op,
 	post->bytes = max_t(u32, piece->bytes, TOW_OPS_LEAST);
 	post->tells = piece->tells;
 	post->status = 0;
+	post->refused = false;
 	post->stalled = false;
 	link->notified += piece->tells;
 	WRITE_ONCE(link->posted, link->posted + 1);
@@ -378,7 +425,7 @@ static void tow_post_end(struct tow_link *link, struct tow_post *post,
 	link->inflight -= post->bytes;
 	if (status) {
 		for (;; op = op->next) {
-			op->lost = true;
+			op->lost |= !post->refused;
 			if (!op->status)
 				op->status = status;
 			if (op == post->last)

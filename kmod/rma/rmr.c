@@ -40,26 +40,56 @@ const struct tow_segment *tow_remote_segment(const struct tow_remote *remote,
 	return &remote->segments[low];
 }
 
+/*
+ * The lane of a queue pair, or a free one.  @via: tow_remote.via.  Return: -EINVAL:
+ * other queue pairs are the slot's.
+ */
+static int tow_remote_find_lane(const struct tow_remote *remote, u32 via,
+				unsigned int link)
+{
+	unsigned int lane, width = tow_rights_width(remote->rights);
+	u8 who;
+
+	for (lane = 0; lane < width; lane++) {
+		who = via >> 8 * lane;
+		if (!who || who == link + 1)
+			return lane;
+	}
+	return -EINVAL;
+}
+
 /**
  * tow_remote_check_slot - may a queue pair notify a slot?
  * @remote: the slot; was VALID once
- * @link: index of a data queue pair of the association; the first ones that are
- *	asked for become the slot's, one for each of its lanes
+ * @link: index of a data queue pair of the association
  *
  * Return: 0; -EINVAL: other queue pairs are the slot's.
  */
-int tow_remote_check_slot(struct tow_remote *remote, unsigned int link)
+int tow_remote_check_slot(const struct tow_remote *remote, unsigned int link)
 {
-	unsigned int lane, width = tow_rights_width(remote->rights);
-	int via = atomic_read(&remote->via);
+	int lane = tow_remote_find_lane(remote, atomic_read(&remote->via), link);
+
+	return min(lane, 0);
+}
+
+/**
+ * tow_remote_bind_slot - a queue pair is about to notify a slot
+ * @remote: as for tow_remote_check_slot()
+ * @link: likewise; the first ones that are bound become the slot's, one for each of
+ *	its lanes
+ *
+ * Return: as tow_remote_check_slot().
+ */
+int tow_remote_bind_slot(struct tow_remote *remote, unsigned int link)
+{
+	int via = atomic_read(&remote->via), lane;
 
 	do {
-		for (lane = 0; (u8)(via >> 8 * lane); lane++) {
-			if ((u8)(via >> 8 * lane) == link + 1)
-				return 0;
-			if (lane + 1 == width)
-				return -EINVAL;
-		}
+		lane = tow_remote_find_lane(remote, via, link);
+		if (lane < 0)
+			return lane;
+		if ((u8)(via >> 8 * lane) == link + 1)
+			return 0;
 	} while (!atomic_try_cmpxchg(&remote->via, &via,
 				     via | (link + 1) << 8 * lane));
 	return 0;
@@ -68,7 +98,7 @@ int tow_remote_check_slot(struct tow_remote *remote, unsigned int link)
 /**
  * tow_remote_lane - the number of a slot's last notification by a queue pair
  * @remote: the slot
- * @link: index of the queue pair, which tow_remote_check_slot() has allowed;
+ * @link: index of the queue pair, which tow_remote_bind_slot() has allowed;
  *	caller holds the lock of its link
  *
  * Return: where it is: one of tow_remote.notified.

@@ -138,6 +138,30 @@ TEST_F(width, other_queue_pairs)
 	EXPECT_EQ(variant->width > 1 ? -ECANCELED : 0, notify(self, 0));
 }
 
+/* A notification that was never begun has no queue pair. */
+TEST_F(width, not_begun)
+{
+	struct tow_rings *rings = &self->ends.from.rings;
+	struct tow_sqe bad = { .flags = TOW_SQE_LINK, .operand = 1 }, sqe;
+	struct tow_cqe cqe;
+	unsigned int i;
+
+	if (variant->width != 1)
+		SKIP(return, "a wider one closes, as a part is missing");
+	ASSERT_EQ(0, find_by(self, 1));
+	sqe = tow_notify(&self->ends.from, self->ends.found);
+	sqe.channel = self->channels[1];
+	ASSERT_TRUE(tow_rings_put(rings, &bad));
+	ASSERT_TRUE(tow_rings_put(rings, &sqe));
+	ASSERT_EQ(2, tow_rings_enter(rings, 2, TOW_LONG_US));
+	for (i = 0; i < 2; i++) {
+		ASSERT_TRUE(tow_rings_take(rings, &cqe));
+	}
+	EXPECT_EQ(-ECANCELED, cqe.status);
+	EXPECT_EQ(0, notify(self, 0));
+	EXPECT_EQ(-EINVAL, notify(self, 1));
+}
+
 /* What some queue pairs have brought is forgotten; which they were, too. */
 TEST_F(width, the_next_holder)
 {
@@ -366,20 +390,6 @@ TEST_F_TIMEOUT(width, all_is_there, 120)
 
 /* ---- data that comes late ------------------------------------------------------------------ */
 
-#define LATE	"/sys/module/rxe_hostile/parameters/late"
-
-static int write_word(const char *path, const char *word)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC), ret = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (write(fd, word, strlen(word)) < 0)
-		ret = -errno;
-	close(fd);
-	return ret;
-}
-
 /* Each part is written by its own queue pair, and acknowledged; one of them tells of all. */
 static int tell_of_acknowledged(FIXTURE_DATA(width) *self, __u64 number, unsigned int width)
 {
@@ -401,7 +411,7 @@ static int tell_of_acknowledged(FIXTURE_DATA(width) *self, __u64 number, unsigne
  */
 TEST_F_TIMEOUT(width, acknowledged_is_not_there, 120)
 {
-	bool late = !write_word(LATE, "Y");
+	bool late = !tow_hostile_set("late", "Y");
 	__u64 number, wrong = 0;
 
 	ASSERT_EQ(0, find_by(self, 1));
@@ -423,7 +433,7 @@ TEST_F_TIMEOUT(width, acknowledged_is_not_there, 120)
 					 number % PLACES * PIECE, PIECE, number));
 		tow_rings_seen(&self->ends.from.rings, tow_rings_ready(&self->ends.from.rings));
 	}
-	EXPECT_EQ(late ? 0 : -ENOENT, write_word(LATE, "N"));
+	EXPECT_EQ(late ? 0 : -ENOENT, tow_hostile_set("late", "N"));
 }
 
 TEST_HARNESS_MAIN

@@ -666,6 +666,51 @@ TEST_F(order, each_waits_for_his_own)
 	tow_rings_seen(rings, 3);
 }
 
+/* ---- what the RDMA device does not take --------------------------------------------------------- */
+
+#define UNPOSTABLE	4093
+
+/*
+ * The operation that the device refuses to post ends with that, and no other: those before it
+ * are on their way, those behind it go, and the connection stays.
+ */
+TEST_F(order, what_cannot_be_posted)
+{
+	__u32 epoch = tow_peer_epoch(self->user.fd, self->user.peer);
+	struct tow_rings *rings = &self->user.rings;
+	unsigned int i, at, too, round;
+	struct tow_cqe cqe;
+
+	if (tow_hostile_set("unpostable", "4093"))
+		SKIP(return, "no device that refuses");
+	for (round = 0; round < 16; round++) {
+		/* Wherever it is; and two of them. */
+		at = round % 8;
+		too = round < 8 ? at : 7 - at;
+		for (i = 0; i < 8; i++) {
+			struct tow_sqe sqe = entry(self, LONG);
+
+			sqe.bytes = i == at || i == too ? UNPOSTABLE : 8 * i + 8;
+			sqe.offset = (__u64)i * 8 * TOW_KB;
+			sqe.remote_offset = sqe.offset;
+			sqe.user_data = i;
+			self->ours.at[sqe.offset] = (char)(i + round + 1);
+			ASSERT_TRUE(tow_rings_put(rings, &sqe));
+		}
+		ASSERT_EQ(8, tow_rings_enter(rings, 8, TOW_LONG_US));
+		while (tow_rings_take(rings, &cqe)) {
+			bool bad = cqe.user_data == at || cqe.user_data == too;
+
+			EXPECT_EQ(bad ? -EINVAL : 0, cqe.status)
+				TH_LOG("round %u, entry %llu", round, cqe.user_data);
+			EXPECT_EQ(!bad, self->theirs.at[cqe.user_data * 8 * TOW_KB] ==
+				  (char)(cqe.user_data + round + 1));
+		}
+	}
+	EXPECT_EQ(0, tow_hostile_set("unpostable", "0"));
+	EXPECT_EQ(epoch, tow_peer_epoch(self->user.fd, self->user.peer));
+}
+
 /* ---- two that deal with completions of one queue ----------------------------------------------- */
 
 static int enter_since(const struct tow_rings *rings, __u32 since, __u32 complete, __u32 timeout_us)

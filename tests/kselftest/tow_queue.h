@@ -312,6 +312,22 @@ static inline int tow_find_for(int client, __u64 peer, const char *name, __u32 r
 }
 
 /* Sessions that there were; 0: it cannot be seen. */
+/* A parameter of soft-RoCE as hardware may be: -ENOENT: the device is as others. */
+static inline int tow_hostile_set(const char *name, const char *value)
+{
+	char path[128];
+	int fd, ret = 0;
+
+	snprintf(path, sizeof(path), "/sys/module/rxe_hostile/parameters/%s", name);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	if (write(fd, value, strlen(value)) < 0)
+		ret = -errno;
+	close(fd);
+	return ret;
+}
+
 static inline __u32 tow_peer_epoch(int client, __u64 peer)
 {
 	struct tow_peer_info info;

@@ -13,6 +13,7 @@
  *	malformed	one write of several packets of so many is no valid request, says
  *			the other end when its last packet has come; 0: all are.  Soft-RoCE
  *			does send such, when it sends again twice
+ *	unpostable	a work request of so many bytes is refused when it is posted; 0: none
  *	purge		what a queue pair has completed, and nobody has polled, goes with
  *			it when it is destroyed
  *	tiny		devices that are made from now on have the smallest limits that
@@ -51,6 +52,10 @@ MODULE_PARM_DESC(lost_acks, "Do not send one ACK of so many; 0: send all");
 static uint malformed;
 module_param(malformed, uint, 0644);
 MODULE_PARM_DESC(malformed, "One write of so many is no valid request; 0: all are");
+
+static uint unpostable;
+module_param(unpostable, uint, 0644);
+MODULE_PARM_DESC(unpostable, "Refuse work requests of so many bytes; 0: none");
 
 static bool purge;
 module_param(purge, bool, 0644);
@@ -268,6 +273,19 @@ bool hostile_refuses(const struct rxe_pkt_info *pkt)
 		return false;
 	WRITE_ONCE(refused, refused + 1);
 	return true;
+}
+
+/**
+ * hostile_posts - a work request is about to be posted
+ * @bytes: of its data
+ *
+ * Return: 0; -EINVAL: it is refused.
+ */
+int hostile_posts(unsigned int bytes)
+{
+	uint refuse = READ_ONCE(unpostable);
+
+	return refuse && bytes == refuse ? -EINVAL : 0;
 }
 
 /* ---- the end of a queue pair ------------------------------------------------ */

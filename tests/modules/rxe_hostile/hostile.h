@@ -29,6 +29,7 @@ int hostile_place(struct rxe_qp *qp, struct rxe_pkt_info *pkt, u64 iova,
 void hostile_forget(struct hostile_held *first);
 bool hostile_loses_ack(void);
 bool hostile_refuses(const struct rxe_pkt_info *pkt);
+int hostile_posts(unsigned int bytes);
 void hostile_limits(struct rxe_dev *rxe);
 void hostile_purge(struct rxe_cq *cq, struct rxe_qp *qp);
 
