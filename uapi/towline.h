@@ -1328,7 +1328,8 @@ struct tow_release {
  *
  *	EBADF		no such region, remote range, export or channel of this
  *			client
- *	EINVAL		an opcode, flag or channel as it must not be; a field that is
+ *	EINVAL		an opcode, flag or channel as it must not be, or that our RDMA
+ *			device's driver does not take; a field that is
  *			not used and not 0; an atomic whose 8 bytes are not aligned,
  *			at either end; the remote range, or slot, is not the
  *			channel's peer's; the slot was used on as many other queue
@@ -1339,7 +1340,7 @@ struct tow_release {
  *			a slot is none
  *	ETIMEDOUT	it took longer than its @timeout_ms; and see "Connections that
  *			fail" below
- *	EOPNOTSUPP	the device has no atomics
+ *	EOPNOTSUPP	the device has no atomics, or its driver does not take them
  *	EFAULT		the region is INVALID: its exporter has taken the memory back.
  *			How much of it has taken place is not known
  *	ESTALE		the export or its connection had ended before; what was

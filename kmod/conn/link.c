@@ -46,7 +46,7 @@ void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index)
 	link->assoc = assoc;
 	link->index = index;
 	spin_lock_init(&link->lock);
-	link->flows_end = &link->flows;
+	link->shares_end = &link->shares;
 	link->starved_end = &link->starved;
 }
 

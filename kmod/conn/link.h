@@ -17,6 +17,7 @@ struct tow_device;
 struct tow_flow;
 struct tow_post;
 struct tow_session;
+struct tow_share;
 struct tow_assoc;
 struct tow_work;
 
@@ -62,8 +63,8 @@ enum tow_link_step {
  *	unlock
  * @open: operations may be posted
  * @over: the link takes no operations, and never will again
- * @flows: flows that may post, the next one first; NULL: none
- * @flows_end: where the next one is added
+ * @shares: those whose flows may post, the next one first; NULL: none
+ * @shares_end: where the next one is added
  * @starved: parked flows, whose next notification has no credit; NULL: none
  * @starved_end: where the next one is added
  * @posts: posted work requests, by number modulo their count, a power of two
@@ -112,8 +113,8 @@ struct tow_link {
 	spinlock_t		lock;
 	bool			open;
 	bool			over;
-	struct tow_flow		*flows;
-	struct tow_flow		**flows_end;
+	struct tow_share	*shares;
+	struct tow_share	**shares_end;
 	struct tow_flow		*starved;
 	struct tow_flow		**starved_end;
 	struct tow_post		*posts;

@@ -33,13 +33,55 @@ void tow_channels_init(struct tow_queue *queue)
 static void tow_channel_free(struct tow_channel *channel)
 {
 	struct tow_peers *peers = channel->queue->dev->peers;
+	bool last;
 
 	mutex_lock(&peers->lock);
 	list_del(&channel->of_peer);
 	list_del(&channel->news);
+	last = !--channel->of_client->count;
 	mutex_unlock(&peers->lock);
 	tow_flow_cleanup(&channel->flow);
+	if (last)
+		kfree(channel->of_client);
 	kfree(channel);
+}
+
+/*
+ * Caller holds tow_peers.lock.  Another channel of the client by that queue pair.
+ * Return: NULL: there is none.
+ */
+static struct tow_channel *tow_channel_like(const struct tow_queue *queue,
+					    struct tow_peer *peer,
+					    unsigned int index)
+{
+	struct tow_channel *channel;
+
+	list_for_each_entry(channel, &peer->channels, of_peer) {
+		if (channel->queue->charge.account == queue->charge.account &&
+		    channel->flow.index == index)
+			return channel;
+	}
+	return NULL;
+}
+
+/* Let the queues that have channels to the peer know of another one. */
+static void tow_channel_publish(struct tow_channel *channel,
+				struct tow_channels *fresh)
+{
+	struct tow_peer *peer = channel->flow.peer;
+	struct tow_peers *peers = peer->dev->peers;
+	struct tow_channel *like;
+
+	mutex_lock(&peers->lock);
+	like = tow_channel_like(channel->queue, peer, channel->flow.index);
+	channel->of_client = like ? like->of_client : fresh;
+	channel->of_client->count++;
+	channel->told = peer->events;
+	list_add_tail(&channel->of_peer, &peer->channels);
+	mutex_unlock(&peers->lock);
+	channel->flow.shared = &channel->of_client->share;
+	if (like)
+		kfree(fresh);
 }
 
 /**
@@ -75,20 +117,22 @@ void tow_channels_stop(struct tow_queue *queue, int error)
 static int tow_channel_add(struct tow_queue *queue, struct tow_peer *peer,
 			   unsigned int index, u32 *number)
 {
-	struct tow_peers *peers = peer->dev->peers;
+	struct tow_channels *of_client;
 	struct tow_channel *channel;
 	int ret;
 
 	channel = kzalloc(sizeof(*channel), GFP_KERNEL_ACCOUNT);
-	if (!channel)
+	of_client = kzalloc(sizeof(*of_client), GFP_KERNEL_ACCOUNT);
+	if (!channel || !of_client) {
+		kfree(channel);
+		kfree(of_client);
 		return -ENOMEM;
+	}
+	tow_share_init(&of_client->share);
 	channel->queue = queue;
 	INIT_LIST_HEAD(&channel->news);
 	tow_flow_init(&channel->flow, peer, index, tow_reqs_end);
-	mutex_lock(&peers->lock);
-	channel->told = peer->events;
-	list_add_tail(&channel->of_peer, &peer->channels);
-	mutex_unlock(&peers->lock);
+	tow_channel_publish(channel, of_client);
 	ret = xa_alloc(&queue->channels, number, channel,
 		       XA_LIMIT(0, TOW_CHANNELS_MAX - 1), GFP_KERNEL_ACCOUNT);
 	if (ret) {

@@ -116,8 +116,19 @@ struct tow_req {
 };
 
 /**
+ * struct tow_channels - those of one client to a peer that are by the same queue pair
+ * @share: they take turns together
+ * @count: how many; under tow_peers.lock
+ */
+struct tow_channels {
+	struct tow_share	share;
+	unsigned int		count;
+};
+
+/**
  * struct tow_channel - a queue's way to a peer
  * @flow: the operations of its entries
+ * @of_client: with others of the queue's client, owned by all of them together
  * @queue: the queue
  * @of_peer: in tow_peer.channels; under tow_peers.lock, like the next two
  * @news: in tow_queue.news, while @told is not what has happened; else empty
@@ -129,6 +140,7 @@ struct tow_req {
  */
 struct tow_channel {
 	struct tow_flow		flow;
+	struct tow_channels	*of_client;
 	struct tow_queue	*queue;
 	struct list_head	of_peer;
 	struct list_head	news;

@@ -4,7 +4,8 @@
  * back.
  *
  * While a flow has operations it is in one of its link's two lists.
- * tow_link.flows has the flows with something to post; the first one has its
+ * tow_link.shares has the flows with something to post: each share those of one client,
+ * which has one turn however many it is; the first flow of the first share has its
  * turn.  tow_link.starved has the flows that can post nothing for now, as there is
  * no credit for a notification.  When there is, all of them take turns again.
  * tow_flow.via is the link, whose lock protects the flow meanwhile; a flow without
@@ -44,10 +45,12 @@ void tow_flow_park(struct tow_link *link)
  */
 void tow_flows_unpark(struct tow_link *link)
 {
-	if (!link->starved)
-		return;
-	*link->flows_end = link->starved;
-	link->flows_end = link->starved_end;
+	struct tow_flow *flow, *next;
+
+	for (flow = link->starved; flow; flow = next) {
+		next = flow->next;
+		tow_flow_add(link, flow);
+	}
 	link->starved = NULL;
 	link->starved_end = &link->starved;
 }
@@ -69,8 +72,7 @@ void tow_flow_return(struct tow_link *link, struct tow_op *first,
 	if (last->next)
 		return;
 	flow->ops.end = &last->next;
-	flow->via = link;
-	tow_flow_add(link, flow);
+	WARN_ON_ONCE(!tow_flow_join(flow, link));
 }
 
 /* ---- ended operations ----------------------------------------------------- */

@@ -63,36 +63,85 @@ void tow_flow_return(struct tow_link *link, struct tow_op *first,
 void tow_flow_end(struct tow_flow *flow, struct tow_op *ops);
 void tow_ops_end(struct tow_op_list *ended);
 
+/* Caller holds link->lock. */
+static inline void tow_share_add(struct tow_link *link, struct tow_share *share)
+{
+	share->next = NULL;
+	*link->shares_end = share;
+	link->shares_end = &share->next;
+}
+
+/* Caller holds link->lock; link->shares is not empty.  Remove the first share. */
+static inline struct tow_share *tow_share_take(struct tow_link *link)
+{
+	struct tow_share *share = link->shares;
+
+	link->shares = share->next;
+	if (!link->shares)
+		link->shares_end = &link->shares;
+	return share;
+}
+
 /**
  * tow_flow_add - give a flow turns on a link
  * @link: the link; caller holds @link->lock
- * @flow: the flow; it is in no link's lists
+ * @flow: the flow, which has joined it; it is in no link's lists
  */
 static inline void tow_flow_add(struct tow_link *link, struct tow_flow *flow)
 {
+	struct tow_share *share = flow->share;
+
+	if (!share->flows)
+		tow_share_add(link, share);
 	flow->next = NULL;
-	*link->flows_end = flow;
-	link->flows_end = &flow->next;
+	*share->flows_end = flow;
+	share->flows_end = &flow->next;
 }
 
-/* Caller holds link->lock; link->flows is not empty.  Remove the first flow. */
+/**
+ * tow_flow_take - remove the flow that has its turn
+ * @link: the link; caller holds @link->lock, and @link->shares is not empty
+ *
+ * Return: the flow.
+ */
 static inline struct tow_flow *tow_flow_take(struct tow_link *link)
 {
-	struct tow_flow *flow = link->flows;
+	struct tow_share *share = link->shares;
+	struct tow_flow *flow = share->flows;
 
-	link->flows = flow->next;
-	if (!link->flows)
-		link->flows_end = &link->flows;
+	share->flows = flow->next;
+	if (!share->flows) {
+		share->flows_end = &share->flows;
+		tow_share_take(link);
+	}
 	return flow;
 }
 
 /**
- * tow_flow_rotate - give the next flow its turn
- * @link: the link; caller holds @link->lock, and @link->flows is not empty
+ * tow_flow_rotate - give the next share its turn, and later the next flow of this one
+ * @link: the link; caller holds @link->lock, and @link->shares is not empty
  */
 static inline void tow_flow_rotate(struct tow_link *link)
 {
+	struct tow_share *share = link->shares;
+
 	tow_flow_add(link, tow_flow_take(link));
+	/* It has others. */
+	if (link->shares == share && share->next)
+		tow_share_add(link, tow_share_take(link));
+}
+
+/**
+ * tow_flow_leave - a flow without operations has left its link
+ * @flow: the flow, in no link's lists; caller holds the lock of @flow->via
+ */
+static inline void tow_flow_leave(struct tow_flow *flow)
+{
+	/* Pairs with tow_share_join(): another link may take the share. */
+	if (!--flow->share->joined)
+		smp_store_release(&flow->share->via, NULL);
+	/* Pairs with tow_flow_join(): another link may take the flow. */
+	smp_store_release(&flow->via, NULL);
 }
 
 /**
@@ -106,8 +155,20 @@ static inline void tow_op_leave(struct tow_flow *flow)
 	if (flow->ops.first)
 		return;
 	tow_flow_take(flow->via);
-	/* Pairs with tow_flow_join(): another link may take the flow. */
-	smp_store_release(&flow->via, NULL);
+	tow_flow_leave(flow);
+}
+
+/* Caller holds link->lock.  Return: false: the share has flows on another link. */
+static inline bool tow_share_join(struct tow_share *share, struct tow_link *link)
+{
+	/* Pairs with tow_flow_leave(), which another link's lock protects. */
+	struct tow_link *via = cmpxchg(&share->via, NULL, link);
+
+	if (via && via != link)
+		return false;
+	if (!share->joined++)
+		share->credit = min_t(s64, share->credit, TOW_OPS_QUANTUM);
+	return true;
 }
 
 /**
@@ -119,13 +180,17 @@ static inline void tow_op_leave(struct tow_flow *flow)
  */
 static inline bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
 {
-	/* Pairs with tow_op_leave(), which another link's lock protects. */
+	/* Pairs with tow_flow_leave(), which another link's lock protects. */
 	struct tow_link *via = smp_load_acquire(&flow->via);
 
 	if (via)
 		return via == link;
 	flow->via = link;
-	flow->credit = min_t(s64, flow->credit, TOW_OPS_QUANTUM);
+	flow->share = flow->shared;
+	if (!tow_share_join(flow->share, link)) {
+		flow->share = &flow->own;
+		tow_share_join(flow->share, link);
+	}
 	tow_flow_add(link, flow);
 	return true;
 }
@@ -162,6 +227,7 @@ void tow_ops_unpark(struct tow_assoc *assoc);
 
 /* post.c */
 void tow_op_begin_again(struct tow_op *op);
+void tow_op_refuse(struct tow_op *op, int error, struct tow_op_list *ended);
 void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended);
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended);
 void tow_link_stalled(struct tow_link *link);

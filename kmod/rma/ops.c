@@ -42,8 +42,17 @@
 /* ---- flows, plugs --------------------------------------------------------- */
 
 /**
+ * tow_share_init - prepare a share
+ * @share: the share, zeroed
+ */
+void tow_share_init(struct tow_share *share)
+{
+	share->flows_end = &share->flows;
+}
+
+/**
  * tow_flow_init - prepare a flow
- * @flow: the flow
+ * @flow: the flow; the caller sets @flow->shared before it is used
  * @peer: the peer; the flow takes a reference
  * @index: which of its data queue pairs, modulo their number
  * @done: see struct tow_flow
@@ -56,6 +65,7 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 	flow->peer = peer;
 	flow->index = index;
 	flow->done = done;
+	tow_share_init(&flow->own);
 	tow_op_list_init(&flow->ops);
 }
 
@@ -295,7 +305,7 @@ static void tow_plug_flush(struct tow_plug *plug, struct tow_plug_link *part)
 	tow_plug_note(plug, link);
 	tow_link_join(link, &part->ops, &ended);
 	tow_link_push(link, &ended);
-	if (link->flows)
+	if (link->shares)
 		plug->waits = true;
 	spin_unlock_bh(&link->lock);
 	tow_ops_end(&ended);
@@ -333,12 +343,12 @@ static bool tow_link_abort_ops(struct tow_link *link, struct tow_op_list *ended)
 	struct tow_op *op;
 
 	tow_flows_unpark(link);
-	while (link->flows && left--) {
-		op = link->flows->ops.first;
+	while (link->shares && left--) {
+		op = link->shares->flows->ops.first;
 		tow_op_abort(op, op->cursor || op->replayed ? -ECONNRESET :
 			     -ESTALE, ended);
 	}
-	return link->flows;
+	return link->shares;
 }
 
 /**
@@ -368,23 +378,32 @@ void tow_ops_close(struct tow_link *link, bool over)
  */
 static void tow_link_sweep(struct tow_link *link, struct tow_op_list *ended)
 {
-	struct tow_flow *flow, *last = NULL;
+	struct tow_flow *flow, *all = NULL;
 	int error, left = TOW_ABORT_BUDGET;
+	struct tow_op *op;
 
-	while ((flow = link->flows) && flow != last) {
-		error = tow_op_refused(flow->ops.first);
-		if (error && !left--) {
-			tow_credit_wake(link->assoc);
-			break;
-		}
-		if (error) {
-			tow_op_abort(flow->ops.first, error, ended);
-			continue;
-		}
-		tow_flow_rotate(link);
-		if (!last)
-			last = flow;
+	while (link->shares) {
+		flow = tow_flow_take(link);
+		flow->next = all;
+		all = flow;
 	}
+	while ((flow = all)) {
+		all = flow->next;
+		while ((op = flow->ops.first) && left) {
+			error = tow_op_refused(op);
+			if (!error)
+				break;
+			tow_op_list_drop(&flow->ops);
+			tow_op_refuse(op, error, ended);
+			left--;
+		}
+		if (op)
+			tow_flow_add(link, flow);
+		else
+			tow_flow_leave(flow);
+	}
+	if (!left && link->shares)
+		tow_credit_wake(link->assoc);
 }
 
 /**

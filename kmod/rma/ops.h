@@ -121,27 +121,50 @@ struct tow_op_list {
 };
 
 /**
+ * struct tow_share - flows that share their turns on a link: those of one client
+ * @via: the link where they have joined; NULL: none has.  All but this is under the
+ *	lock of @via
+ * @joined: how many of them
+ * @next: in tow_link.shares while @flows is not empty
+ * @flows: those that may post, the next one first; NULL: none
+ * @flows_end: where the next one is added
+ * @credit: bytes that they may post in this turn
+ */
+struct tow_share {
+	struct tow_link		*via;
+	unsigned int		joined;
+	struct tow_share	*next;
+	struct tow_flow		*flows;
+	struct tow_flow		**flows_end;
+	s64			credit;
+};
+
+/**
  * struct tow_flow - the operations of one user on one queue pair
  * @peer: the peer, with a reference
  * @index: which of the peer's data queue pairs
  * @done: called with operations that have ended, linked by @next, which are the
  *	caller's again; in process context, with no link's lock
+ * @shared: the client's share for @index; the caller keeps it
+ * @own: used while @shared is used on another link, of an association that ends
  *
- * @next: in tow_link.flows or .starved while @ops is not empty; it and the
- *	fields up to @credit are under the lock of @via
+ * @next: in tow_share.flows or tow_link.starved while @ops is not empty; it and the
+ *	fields up to @ops are under the lock of @via
  * @via: the link where @ops wait; NULL: none.  Changed only while @ops is empty
+ * @share: while @via is not NULL: @shared or @own
  * @ops: operations that are not wholly posted, in order
- * @credit: bytes that the flow may post in this turn
  * @stopped: 0; a negative errno: nothing more is posted.  Read without a lock
  */
 struct tow_flow {
 	struct tow_peer		*peer;
 	unsigned int		index;
 	void			(*done)(struct tow_op *ops);
+	struct tow_share	*shared;
+	struct tow_share	own;
 	struct tow_flow		*next;
 	struct tow_link		*via;
+	struct tow_share	*share;
 	struct tow_op_list	ops;
-	s64			credit;
 	int			stopped;
 };
 
@@ -226,6 +249,7 @@ static inline bool tow_op_claim(const struct tow_op *op, enum tow_claim claim)
 }
 
 /* ops.c */
+void tow_share_init(struct tow_share *share);
 void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 		   unsigned int index, void (*done)(struct tow_op *ops));
 void tow_flow_cleanup(struct tow_flow *flow);

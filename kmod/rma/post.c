@@ -84,15 +84,14 @@ void tow_op_begin_again(struct tow_op *op)
 }
 
 /**
- * tow_op_abort - post nothing more of an operation
- * @op: the operation, the first of the flow that has its turn; caller holds the
- *	lock of its link
+ * tow_op_refuse - post nothing more of an operation
+ * @op: the operation, which its flow does not list any more; caller holds the lock of
+ *	its link
  * @error: the operation's status, if it has none so far
  * @ended: the list that it is added to if it has ended; for tow_ops_end()
  */
-void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
+void tow_op_refuse(struct tow_op *op, int error, struct tow_op_list *ended)
 {
-	tow_op_leave(op->flow);
 	if (!op->status)
 		op->status = error;
 	op->cursor = op->bytes;
@@ -101,6 +100,18 @@ void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
 	if (op->slot)
 		tow_remote_missed(op->slot, op->told);
 	tow_op_try_complete(op, ended);
+}
+
+/**
+ * tow_op_abort - tow_op_refuse() for the operation that has its turn
+ * @op: the operation, the first of the flow that has its turn
+ * @error: as for tow_op_refuse()
+ * @ended: likewise
+ */
+void tow_op_abort(struct tow_op *op, int error, struct tow_op_list *ended)
+{
+	tow_op_leave(op->flow);
+	tow_op_refuse(op, error, ended);
 }
 
 static bool tow_post_try_again(const struct tow_post *post);
@@ -254,7 +265,7 @@ static void tow_piece_add(struct tow_link *link, struct tow_op *op,
 	link->notified += piece->tells;
 	WRITE_ONCE(link->posted, link->posted + 1);
 	link->inflight += post->bytes;
-	op->flow->credit -= post->bytes;
+	op->flow->share->credit -= post->bytes;
 	tow_work_fill(&link->works[(*count)++], link, op, piece, &post->cqe);
 }
 
@@ -296,7 +307,7 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	link->inflight -= post->bytes;
 	post->bytes = max_t(u32, work->sge.length, TOW_OPS_LEAST);
 	link->inflight += post->bytes;
-	op->flow->credit -= piece->bytes;
+	op->flow->share->credit -= piece->bytes;
 	return true;
 }
 
@@ -371,6 +382,7 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 	u32 limit = READ_ONCE(dev->queues->inflight_bytes);
 	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
 	u32 count = 0, left = TOW_PUSH_BUDGET, refused = 0;
+	struct tow_share *share;
 	struct tow_flow *flow;
 	/* The tow_link.inflight that ends a chain. */
 	u64 enough = link->inflight + limit / TOW_OPS_CHAINS;
@@ -378,17 +390,18 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 	lockdep_assert_held(&link->lock);
 	while (link->open && link->inflight < limit &&
 	       link->posted - link->retired < link->depth) {
-		flow = link->flows;
-		if (!flow || !left)
+		share = link->shares;
+		if (!share || !left)
 			break;
 		left--;
-		if (flow->credit <= 0) {
-			flow->credit += TOW_OPS_QUANTUM;
+		if (share->credit <= 0) {
+			share->credit += TOW_OPS_QUANTUM;
 			tow_flow_rotate(link);
 			continue;
 		}
+		flow = share->flows;
 		if (!tow_flow_post_next(link, flow, most, &count, ended) &&
-		    ++refused % TOW_REFUSE_BUDGET == 0 && link->flows == flow)
+		    ++refused % TOW_REFUSE_BUDGET == 0 && link->shares == share)
 			tow_flow_rotate(link);
 		if (count == link->batch || link->inflight >= enough) {
 			tow_works_post(link, &count);
@@ -396,7 +409,7 @@ void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 		}
 	}
 	tow_works_post(link, &count);
-	if (!left && link->flows)
+	if (!left && link->shares)
 		tow_credit_wake(link->assoc);
 }
 

@@ -236,4 +236,111 @@ TEST_F_TIMEOUT(fair, the_bound_is_seen_to_fail, 120)
 	EXPECT_LT(BOUND, waited);
 }
 
+/* ---- a client with several queues --------------------------------------------------------- */
+
+#define QUEUES		6
+#define IN_FLIGHT	48U
+#define MEASURED_MS	1500
+
+/* A queue that always has something to send. */
+struct sender {
+	struct tow_rings rings;
+	struct tow_sqe sqe;
+	const bool *stop;
+	uint64_t moved;			/* operations */
+	int error;
+	pthread_t thread;
+};
+
+static void *send_always(void *arg)
+{
+	struct sender *sender = arg;
+	unsigned int under_way = 0;
+	struct tow_cqe cqe;
+	int ret;
+
+	while (!sender->error) {
+		bool stop = __atomic_load_n(sender->stop, __ATOMIC_RELAXED);
+
+		while (!stop && under_way < IN_FLIGHT && tow_rings_put(&sender->rings,
+								       &sender->sqe))
+			under_way++;
+		if (!under_way)
+			break;
+		ret = tow_rings_enter(&sender->rings, 1, TOW_LONG_US);
+		if (ret < 0)
+			sender->error = ret;
+		for (; tow_rings_take(&sender->rings, &cqe); under_way--) {
+			if (cqe.status)
+				sender->error = cqe.status;
+			__atomic_fetch_add(&sender->moved, 1, __ATOMIC_RELAXED);
+		}
+	}
+	return NULL;
+}
+
+static int sender_start(struct sender *sender, const struct tow_user *user, struct tow_sqe sqe,
+			const bool *stop)
+{
+	struct tow_channel_open channel;
+	int ret;
+
+	*sender = (struct sender){ .sqe = sqe, .stop = stop };
+	ret = tow_rings_make(user->fd, 64, 0, &sender->rings);
+	if (!ret)
+		ret = tow_channel_open(sender->rings.made.fd, user->peer, 0, &channel);
+	sender->sqe.channel = (__u16)channel.channel;
+	return ret ? ret : -pthread_create(&sender->thread, NULL, send_always, sender);
+}
+
+/* One client sends by several queues, the other one by one: each has the same of the queue pair. */
+TEST_F_TIMEOUT(fair, clients_not_queues, 120)
+{
+	struct sender senders[QUEUES + 1];
+	uint64_t before[2] = { 0 }, moved[2] = { 0 };
+	struct tow_mapped wide;
+	__u64 exported, remote;
+	double ratio = 0;
+	int i, tries;
+
+	if (variant->piece != 64 * TOW_KB)
+		return;
+	ASSERT_EQ(0, tow_sysfs_set("inflight_bytes", INFLIGHT));
+	ASSERT_EQ(0, tow_mapped_make(self->small.fd, 2 * variant->piece, &wide));
+	ASSERT_EQ(0, tow_publish_for(self->small.fd, wide.made.handle, "wide", 2 * variant->piece,
+				     TOW_RIGHT_WRITE, &exported));
+	ASSERT_EQ(0, tow_find_for(self->small.fd, self->small.peer, "wide", TOW_RIGHT_WRITE,
+				  &remote));
+	for (i = 0; i < QUEUES; i++)
+		ASSERT_EQ(0, sender_start(&senders[i], &self->flood,
+					  tow_move(&self->flood, TOW_OP_WRITE,
+						   self->from.made.handle, 0, self->flooded, 0,
+						   variant->piece), &self->stop));
+	ASSERT_EQ(0, sender_start(&senders[QUEUES], &self->small,
+				  tow_move(&self->small, TOW_OP_WRITE, wide.made.handle, 0, remote,
+					   variant->piece, variant->piece), &self->stop));
+	/* A processor that is away spoils it: one of so many times tells. */
+	for (tries = 0; tries <= TRIES && (!tries || ratio > 2 || ratio < 0.5); tries++) {
+		tow_test_sleep_ms(MEASURED_MS);
+		moved[0] = 0;
+		for (i = 0; i < QUEUES; i++)
+			moved[0] += __atomic_load_n(&senders[i].moved, __ATOMIC_RELAXED);
+		moved[1] = __atomic_load_n(&senders[QUEUES].moved, __ATOMIC_RELAXED);
+		/* The first time only warms up. */
+		if (tries)
+			ratio = (double)(moved[0] - before[0]) / (double)(moved[1] - before[1] + 1);
+		memcpy(before, moved, sizeof(before));
+	}
+	__atomic_store_n(&self->stop, true, __ATOMIC_RELAXED);
+	for (i = 0; i <= QUEUES; i++) {
+		ASSERT_EQ(0, pthread_join(senders[i].thread, NULL));
+		EXPECT_EQ(0, senders[i].error);
+		tow_rings_end(&senders[i].rings);
+	}
+	EXPECT_GE(2.0, ratio)
+		TH_LOG("%.2f as much", ratio);
+	EXPECT_LE(0.5, ratio);
+	TH_LOG("%d queues moved %.2f times as much as one", QUEUES, ratio);
+}
+
 TEST_HARNESS_MAIN
