@@ -1671,7 +1671,7 @@ struct tow_result {
 #define TOW_CQ_ENTRIES_MAX	65536
 
 /* Channels of a queue, at most. */
-#define TOW_CHANNELS_MAX	1024
+#define TOW_CHANNELS_MAX	16384
 
 /* Slots of a device, at most. */
 #define TOW_SLOTS_MAX		1048576

@@ -139,25 +139,31 @@ static int tow_channel_add(struct tow_queue *queue, struct tow_peer *peer,
 		tow_channel_free(channel);
 		return ret == -EBUSY ? -ENOSPC : ret;
 	}
+	channel->number = *number;
 	/* The queue may have ended before this could be found. */
 	if (READ_ONCE(queue->ended))
 		tow_ops_stop(&channel->flow, queue->ended);
 	return 0;
 }
 
+/* Caller holds queue->submit, so the queue's channels stay. */
 static int tow_channel_find(struct tow_queue *queue, struct tow_peer *peer,
 			    unsigned int index, u32 *result)
 {
+	struct tow_peers *peers = peer->dev->peers;
 	struct tow_channel *channel;
-	unsigned long number;
+	bool found = false;
 
-	xa_for_each(&queue->channels, number, channel) {
-		if (channel->flow.peer == peer && channel->flow.index == index) {
-			*result = number;
-			return 0;
-		}
+	mutex_lock(&peers->lock);
+	list_for_each_entry(channel, &peer->channels, of_peer) {
+		found = channel->queue == queue && channel->flow.index == index;
+		if (found)
+			break;
 	}
-	return tow_channel_add(queue, peer, index, result);
+	if (found)
+		*result = channel->number;
+	mutex_unlock(&peers->lock);
+	return found ? 0 : tow_channel_add(queue, peer, index, result);
 }
 
 static int tow_channel_open(struct tow_queue *queue, struct tow_peer *peer,

@@ -130,6 +130,7 @@ struct tow_channels {
  * @flow: the operations of its entries
  * @of_client: with others of the queue's client, owned by all of them together
  * @queue: the queue
+ * @number: which of its channels; under tow_queue.submit
  * @of_peer: in tow_peer.channels; under tow_peers.lock, like the next two
  * @news: in tow_queue.news, while @told is not what has happened; else empty
  * @told: the events of the peer that the program knows
@@ -142,6 +143,7 @@ struct tow_channel {
 	struct tow_flow		flow;
 	struct tow_channels	*of_client;
 	struct tow_queue	*queue;
+	u32			number;
 	struct list_head	of_peer;
 	struct list_head	news;
 	struct tow_peer_events	told;
