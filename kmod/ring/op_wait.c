@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Entries that wait for a slot.
+ * Entries that wait for a slot; and entries that ended in another program's call.
  *
  * A wait ends in a softirq, or with a slot, an association or a queue; but an
  * entry is completed in process context, as it lets others begin.  So waits
@@ -14,6 +14,9 @@
  * any more (tow_queue_call_end()).  tow_queue_wait_ended() adds to the list
  * first, and looks at the count afterwards, with a barrier between.  So one of
  * the two sees the other.
+ *
+ * So are operations whose completions another program has found when it looked for its
+ * own (tow_reqs_end()).
  *
  * How a WAIT begins is in request.c (tow_req_wait()).
  */
@@ -31,19 +34,20 @@ static struct tow_req *tow_wait_entry(struct tow_slot_wait *wait)
 }
 
 /**
- * tow_queue_wait_ended - an entry's wait has ended
- * @wait: the wait, with its status.  May be gone afterwards
+ * tow_queue_hand_over - have ended entries dealt with in a call of their program
+ * @entry: a WAIT that has ended; or the first of operations for tow_reqs_finish().
+ *	May be gone afterwards
  *
  * In any context.
  */
-void tow_queue_wait_ended(struct tow_slot_wait *wait)
+void tow_queue_hand_over(struct tow_req *entry)
 {
-	struct tow_queue *queue = tow_wait_entry(wait)->queue;
+	struct tow_queue *queue = entry->queue;
 
 	/* The entry's reference may be put once the wait is in the list. */
 	kref_get(&queue->refs);
 	/* Has a barrier: see tow_queue_call_begin(), tow_queue_call_end(). */
-	llist_add(&wait->due, &queue->due);
+	llist_add(&entry->wait.due, &queue->due);
 	if (atomic_read(&queue->callers))
 		wake_up_all(&queue->wait);
 	else if (queue_work(tow_cq_wq, &queue->deal))
@@ -52,7 +56,18 @@ void tow_queue_wait_ended(struct tow_slot_wait *wait)
 }
 
 /**
- * tow_queue_handle_waits - complete the entries whose waits have ended
+ * tow_queue_wait_ended - an entry's wait has ended
+ * @wait: the wait, with its status.  May be gone afterwards
+ *
+ * In any context.
+ */
+void tow_queue_wait_ended(struct tow_slot_wait *wait)
+{
+	tow_queue_hand_over(tow_wait_entry(wait));
+}
+
+/**
+ * tow_queue_handle_waits - complete the entries that were handed over
  * @queue: the queue; the caller has a reference
  *
  * In process context, without a lock.
@@ -64,10 +79,16 @@ void tow_queue_handle_waits(struct tow_queue *queue)
 
 	all = llist_reverse_order(all);
 	llist_for_each_entry_safe(wait, next, all, due) {
-		spin_lock(&queue->lock);
-		list_del(&wait->of_queue);
-		spin_unlock(&queue->lock);
-		tow_req_end(tow_wait_entry(wait), wait->status);
+		struct tow_req *entry = tow_wait_entry(wait);
+
+		if (entry->opcode == TOW_OP_WAIT) {
+			spin_lock(&queue->lock);
+			list_del(&wait->of_queue);
+			spin_unlock(&queue->lock);
+			tow_req_end(entry, wait->status);
+		} else {
+			tow_reqs_finish(&entry->op);
+		}
 		cond_resched();
 	}
 }

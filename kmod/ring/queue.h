@@ -188,7 +188,8 @@ static inline struct tow_channel *tow_channel_of(struct tow_flow *flow)
  * @client: the client; NULL: it has ended, or the descriptor is closed
  * @sqe: the copy of the entry that is being taken; under @submit
  * @sq_head: entries that were taken, wrapping around; written under @submit
- * @due: struct tow_slot_wait that have ended; needs no lock
+ * @due: struct tow_slot_wait of entries that have ended, and were not dealt with;
+ *	needs no lock
  * @callers: calls that will look at @due again
  * @deal: handles @due if there are no @callers; has a reference to the queue
  *	while it is queued
@@ -379,6 +380,7 @@ void tow_reqs_return(struct tow_queue *queue, struct tow_req *list, u32 count);
 
 /* request.c */
 void tow_chain_end(struct tow_queue *queue, struct tow_step *rest);
+void tow_reqs_finish(struct tow_op *ops);
 void tow_reqs_end(struct tow_op *ops);
 void tow_req_end(struct tow_req *entry, int status);
 bool tow_req_answer(struct tow_req *entry, int status, u32 flag,
@@ -394,6 +396,7 @@ void tow_queue_run(struct tow_queue *queue);
 /* op_wait.c */
 void tow_queue_init_waits(struct tow_queue *queue);
 void tow_queue_wait_ended(struct tow_slot_wait *wait);
+void tow_queue_hand_over(struct tow_req *entry);
 void tow_queue_handle_waits(struct tow_queue *queue);
 void tow_queue_call_begin(struct tow_queue *queue);
 void tow_queue_call_end(struct tow_queue *queue);

@@ -7,13 +7,15 @@
  * looks again before it stops.  So entries of one channel join their queue pair
  * in their order, whether ENTER or a completion lets them begin.
  *
- * Each entry ends exactly once, in tow_reqs_end(), tow_req_end() or
+ * Each entry ends exactly once, in tow_reqs_finish(), tow_req_end() or
  * tow_chain_end().  An entry with a deadline leaves the queue's deadlines
  * first, so timeout.c finds only entries that have not ended.  Then its
  * references are put.  Last, under one hold of queue->lock, its completion is
  * written, if it has one, the entry becomes free, and entries that waited for
  * it may begin.
  */
+#include <linux/sched.h>
+
 #include "core/core.h"
 #include "core/trace.h"
 #include "internal.h"
@@ -228,14 +230,14 @@ static struct tow_step *tow_reqs_complete(struct tow_queue *queue,
 }
 
 /**
- * tow_reqs_end - end entries
+ * tow_reqs_finish - end entries
  * @ops: the entries' operations, linked by @next, each with its status for the
  *	program; all of one queue, whose tow_queue_run() began them; gone
  *	afterwards
  *
  * In process context, without a link's lock.
  */
-void tow_reqs_end(struct tow_op *ops)
+void tow_reqs_finish(struct tow_op *ops)
 {
 	struct tow_queue *queue = tow_req_of(ops)->queue;
 	struct tow_step *failed, *rest;
@@ -267,6 +269,36 @@ void tow_reqs_end(struct tow_op *ops)
 		tow_queue_put(queue);
 }
 
+/* Is the caller one whose time is the queue's, or nobody's? */
+static bool tow_queue_is_at_home(const struct tow_queue *queue)
+{
+	if (current->flags & PF_WQ_WORKER)
+		return true;
+	if (current->flags & PF_KTHREAD)
+		return queue->poller &&
+		       READ_ONCE(queue->poller->thread) == current;
+	return tow_process_is_current(queue->process);
+}
+
+/**
+ * tow_reqs_end - end entries, or have their own program end them
+ * @ops: as of tow_reqs_finish()
+ *
+ * A program that looks for its completions finds other programs', too: what follows
+ * from these, up to beginning their next entries, is not for its time.
+ *
+ * In process context, without a link's lock.
+ */
+void tow_reqs_end(struct tow_op *ops)
+{
+	struct tow_queue *queue = tow_req_of(ops)->queue;
+
+	if (likely(tow_queue_is_at_home(queue)))
+		tow_reqs_finish(ops);
+	else
+		tow_queue_hand_over(tow_req_of(ops));
+}
+
 /**
  * tow_req_end - end an entry that is no operation
  * @entry: the entry, which tow_queue_run() began; gone afterwards
@@ -278,7 +310,7 @@ void tow_req_end(struct tow_req *entry, int status)
 {
 	entry->op.status = status;
 	entry->op.next = NULL;
-	tow_reqs_end(&entry->op);
+	tow_reqs_finish(&entry->op);
 }
 
 /**
