@@ -157,11 +157,11 @@ static int tow_channel_find(struct tow_queue *queue, struct tow_peer *peer,
 	mutex_lock(&peers->lock);
 	list_for_each_entry(channel, &peer->channels, of_peer) {
 		found = channel->queue == queue && channel->flow.index == index;
-		if (found)
+		if (found) {
+			*result = channel->number;
 			break;
+		}
 	}
-	if (found)
-		*result = channel->number;
 	mutex_unlock(&peers->lock);
 	return found ? 0 : tow_channel_add(queue, peer, index, result);
 }

@@ -137,8 +137,8 @@ static inline void tow_flow_rotate(struct tow_link *link)
  */
 static inline void tow_flow_leave(struct tow_flow *flow)
 {
-	/* Pairs with tow_share_join(): another link may take the share. */
 	if (!--flow->share->joined)
+		/* Pairs with tow_share_join(): another link may take it. */
 		smp_store_release(&flow->share->via, NULL);
 	/* Pairs with tow_flow_join(): another link may take the flow. */
 	smp_store_release(&flow->via, NULL);
