@@ -289,8 +289,10 @@ static int sender_start(struct sender *sender, const struct tow_user *user, stru
 	ret = tow_rings_make(user->fd, 64, 0, &sender->rings);
 	if (!ret)
 		ret = tow_channel_open(sender->rings.made.fd, user->peer, 0, &channel);
+	if (ret)
+		return ret;
 	sender->sqe.channel = (__u16)channel.channel;
-	return ret ? ret : -pthread_create(&sender->thread, NULL, send_always, sender);
+	return -pthread_create(&sender->thread, NULL, send_always, sender);
 }
 
 /* One client sends by several queues, the other one by one: each has the same of the queue pair. */
