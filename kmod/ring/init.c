@@ -16,6 +16,7 @@
 
 #include "core/core.h"
 #include "internal.h"
+#include "notify.h"
 #include "queue.h"
 
 /* Default of inflight_bytes. */
@@ -23,7 +24,7 @@
 
 /**
  * tow_queues_init - prepare a device's queues
- * @dev: the device
+ * @dev: the device, after tow_notify_init()
  *
  * Return: 0 or -ENOMEM.
  */
@@ -39,6 +40,7 @@ int tow_queues_init(struct tow_device *dev)
 	queues->inflight_bytes = TOW_INFLIGHT_BYTES;
 	queues->op_stall_ms = TOW_OP_STALL_MS;
 	dev->queues = queues;
+	dev->notify->wait_ended = tow_queue_wait_ended;
 	return 0;
 }
 

@@ -20,6 +20,7 @@
 struct tow_device;
 struct tow_link;
 struct tow_session;
+struct tow_slot_wait;
 struct tow_assoc;
 struct tow_wire_notified;
 
@@ -27,10 +28,13 @@ struct tow_wire_notified;
  * struct tow_notify - what a device keeps for notifications
  * @slots: struct tow_slot by number; looked up by RCU
  * @next_slot: where the search for a free number begins
+ * @wait_ended: an entry's wait has ended, and has its status; it may be gone
+ *	afterwards.  In any context, with tow_slot.lock held
  */
 struct tow_notify {
 	struct xarray	slots;
 	u32		next_slot;
+	void		(*wait_ended)(struct tow_slot_wait *wait);
 };
 
 /**

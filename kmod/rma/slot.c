@@ -17,7 +17,6 @@
 
 #include "core/core.h"
 #include "notify.h"
-#include "queue.h"
 #include "sequence.h"
 #include "slot.h"
 
@@ -31,7 +30,7 @@ static void tow_wait_end(struct tow_slot *slot, struct tow_slot_wait *wait,
 	rb_erase_cached(&wait->node, &slot->waits);
 	list_del_init(&wait->of_slot);
 	wait->status = status;
-	tow_queue_wait_ended(wait);
+	slot->notify->wait_ended(wait);
 }
 
 /*
@@ -87,6 +86,7 @@ int tow_slot_new(struct tow_device *dev, u64 *word, struct tow_slot **result)
 	if (!slot)
 		return -ENOMEM;
 	kref_init(&slot->refs);
+	slot->notify = notify;
 	spin_lock_init(&slot->lock);
 	slot->waits = RB_ROOT_CACHED;
 	INIT_LIST_HEAD(&slot->all);
@@ -331,7 +331,7 @@ static void tow_slot_enter(struct tow_slot *slot, struct tow_slot_wait *wait)
  * @slot: the slot
  * @wait: the wait, with its number
  *
- * Return: 0: the slot is; -EINPROGRESS: tow_queue_wait_ended() will be called;
+ * Return: 0: the slot is; -EINPROGRESS: tow_notify.wait_ended will be called;
  * -ESTALE: the export has ended.
  */
 int tow_slot_wait(struct tow_slot *slot, struct tow_slot_wait *wait)

@@ -16,6 +16,7 @@
 #include "uapi/towline.h"
 
 struct tow_device;
+struct tow_notify;
 
 /**
  * struct tow_lane - what has come for a slot by one queue pair
@@ -31,6 +32,7 @@ struct tow_lane {
  * struct tow_slot - a slot
  * @refs: held by its export, by each struct tow_slot_wait, and by @work while
  *	it is queued
+ * @notify: where it is found
  * @number: what peers call the slot
  * @lock: protects the fields up to @all; taken in softirqs
  * @word: where programs read @count; NULL: the export has ended
@@ -49,6 +51,7 @@ struct tow_lane {
  */
 struct tow_slot {
 	struct kref		refs;
+	struct tow_notify	*notify;
 	u32			number;
 	/* protects everything below */
 	spinlock_t		lock;
