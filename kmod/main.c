@@ -14,6 +14,7 @@
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
+#include "assoc.h"
 #include "core/compat.h"
 #include "core/core.h"
 #include "core/trace.h"
@@ -181,6 +182,10 @@ static const struct tow_memory_ops tow_main_memory_ops = {
 	.revoke_timeout_ms	= tow_main_revoke_timeout_ms,
 };
 
+static const struct tow_assoc_client *const tow_main_clients[] = {
+	&tow_rma_client, &tow_directory_client, &tow_ring_client, NULL
+};
+
 static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 {
 	struct tow_device *dev;
@@ -207,7 +212,7 @@ static struct tow_device *tow_device_alloc(struct ib_device *ibdev)
 	ret = tow_memory_init(dev, &tow_main_memory_ops);
 	if (ret)
 		goto err_exit_users;
-	ret = tow_peers_init(dev);
+	ret = tow_peers_init(dev, &tow_qp_link_ops, tow_main_clients);
 	if (ret)
 		goto err_cleanup_memory;
 	ret = tow_notify_init(dev);

@@ -16,8 +16,8 @@
  * The completion queue's work item handles messages one by one.  A message of
  * the wrong type, sender or size for the session's state is refused, although
  * its MAC is valid.  HEARTBEAT, CREDIT and GOODBYE are handled here, QPS and
- * READY by data.c; peer/ handles all others (tow_peer_session_receive()), and
- * chooses what is sent next when no message is queued (tow_peer_session_fill()).
+ * READY by data.c; peer/ handles all others (tow_session_ops.receive), and
+ * chooses what is sent next when no message is queued (tow_session_ops.fill).
  *
  * The session owns the buffers, from tow_buffers_make() until its control queue
  * pair is destroyed.
@@ -323,7 +323,8 @@ static bool tow_message_take(struct tow_session *session,
 		return true;
 	}
 	return READ_ONCE(session->state) == TOW_SESSION_READY &&
-	       tow_peer_session_fill(session, type, request, body, bytes);
+	       tow_session_ops(session)->fill(session, type, request, body,
+					      bytes);
 }
 
 static int tow_pump_messages(struct tow_session *session)
@@ -385,7 +386,7 @@ static int tow_pump_credit(struct tow_session *session)
  * tow_session_kick - send what is to be sent, as far as credits allow
  * @session: the session
  *
- * In process context.  Caller holds no lock that tow_directory_fill() takes.
+ * In process context.  Caller holds no lock that tow_session_ops.fill takes.
  */
 void tow_session_kick(struct tow_session *session)
 {
@@ -445,7 +446,7 @@ void tow_session_say_ready(struct tow_session *session)
 	if (!done)
 		return;
 	tow_session_beats(session);
-	tow_peer_session_ready(session);
+	tow_session_ops(session)->ready(session);
 	/*
 	 * What is said again does not wait for the other end's next message.
 	 */
@@ -697,8 +698,8 @@ static int tow_message_dispatch(struct tow_session *session, u8 type,
 	case TOW_WIRE_GOODBYE:
 		return tow_message_goodbye(session, body);
 	default:
-		return tow_peer_session_receive(session, type, request, body,
-						bytes);
+		return tow_session_ops(session)->receive(session, type, request,
+							 body, bytes);
 	}
 }
 

@@ -127,7 +127,7 @@ static int tow_data_join(struct tow_link *link)
 static int tow_data_make(struct tow_session *session)
 {
 	session->psn = get_random_u32() % TOW_DATA_NUMBERS;
-	return tow_data_each(session, tow_link_create_data);
+	return tow_data_each(session, session->dev->peers->link_ops->create);
 }
 
 /* Say which they are. */
@@ -329,7 +329,7 @@ int tow_data_ready(struct tow_session *session)
 	tow_data_open(session);
 	if (tow_session_set_state(session, TOW_SESSION_READY)) {
 		tow_session_beats(session);
-		tow_peer_session_ready(session);
+		tow_session_ops(session)->ready(session);
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * One queue pair of a session: making, connecting and destroying it.  rma/qp.c
- * has what only data queue pairs need.
+ * One queue pair of a session: making, connecting and destroying it; data queue
+ * pairs are made and destroyed by those above (struct tow_link_ops).
  *
  * Normal operation
  *
@@ -17,13 +17,13 @@
  * effect.  Only then may memory that the queue pair reached be used for
  * something else.
  */
+#include <linux/slab.h>
 #include <linux/string.h>
 #include <rdma/ib_cm.h>
 
-#include "assoc.h"
 #include "core/core.h"
-#include "ops.h"
 #include "peer.h"
+#include "session.h"
 
 /*
  * Retries when the peer has no receive posted, as credits prevent.  7: no
@@ -39,6 +39,8 @@
  * @link: the link
  * @assoc: the association that owns it
  * @index: which of the association's data queue pairs
+ *
+ * tow_link_cleanup() undoes it.
  */
 void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index)
 {
@@ -48,6 +50,18 @@ void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index)
 	spin_lock_init(&link->lock);
 	link->shares_end = &link->shares;
 	link->starved_end = &link->starved;
+}
+
+/**
+ * tow_link_cleanup - free what posting on a link needed
+ * @link: the link, on which nothing is posted; there may be nothing to free
+ */
+void tow_link_cleanup(struct tow_link *link)
+{
+	kfree(link->works);
+	link->works = NULL;
+	kvfree(link->posts);
+	link->posts = NULL;
 }
 
 /**
@@ -108,7 +122,7 @@ void tow_link_qp_event(struct ib_event *event, void *context)
  * tow_link_create_control - create a session's control queue pair
  * @link: its link; @id is bound to our device
  *
- * tow_link_destroy() undoes it.
+ * tow_link_destroy_control() undoes it.
  *
  * Return: 0, or the provider's error.
  */
@@ -305,14 +319,12 @@ int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 
 /**
  * tow_link_disconnect - disconnect, and let everything that was posted complete
- * @link: the link; may have no queue pair
- * @over: the link takes no operations any more, and gets no other queue pair
+ * @link: the link, on which nothing is posted any more; may have no queue pair
  */
-void tow_link_disconnect(struct tow_link *link, bool over)
+void tow_link_disconnect(struct tow_link *link)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
 
-	tow_ops_close(link, over);
 	if (link->qp)
 		ib_modify_qp(link->qp, &attr, IB_QP_STATE);
 	if (!link->id || !link->id->qp)
@@ -324,12 +336,19 @@ void tow_link_disconnect(struct tow_link *link, bool over)
 	ib_modify_qp(link->id->qp, &attr, IB_QP_STATE);
 }
 
-static void tow_link_destroy_id(struct tow_link *link)
+/**
+ * tow_link_destroy_control - destroy a control queue pair and its identifier
+ * @link: its link, disconnected; may have no queue pair or identifier
+ */
+void tow_link_destroy_control(struct tow_link *link)
 {
 	struct rdma_cm_id *id = link->id;
-	/* No connection was requested or accepted without a queue pair. */
-	bool asked = id->qp;
+	bool asked;
 
+	if (!id)
+		return;
+	/* No connection was requested or accepted without a queue pair. */
+	asked = id->qp;
 	if (asked)
 		rdma_destroy_qp(id);
 	if (asked && !link->parted)
@@ -337,23 +356,4 @@ static void tow_link_destroy_id(struct tow_link *link)
 	else
 		rdma_destroy_id(id);
 	link->id = NULL;
-}
-
-/**
- * tow_link_destroy - destroy a link's queue pair and identifier
- * @link: the link, disconnected; may have no queue pair or identifier
- * @end: until when to wait for what was posted, in jiffies
- *
- * On return the other end reaches no memory by this queue pair.  Operations
- * that have not completed stay in the link, for the association.
- */
-void tow_link_destroy(struct tow_link *link, unsigned long end)
-{
-	tow_qp_drain(link, end);
-	if (link->qp)
-		ib_destroy_qp(link->qp);
-	link->qp = NULL;
-	if (link->id)
-		tow_link_destroy_id(link);
-	tow_qp_gone(link);
 }

@@ -143,10 +143,11 @@ struct tow_link {
 
 void tow_link_init_control(struct tow_link *link, struct tow_session *session);
 void tow_link_init(struct tow_link *link, struct tow_assoc *assoc, int index);
+void tow_link_cleanup(struct tow_link *link);
 void tow_link_carry(struct tow_link *link, struct tow_session *session);
 int tow_link_create_control(struct tow_link *link);
-void tow_link_disconnect(struct tow_link *link, bool over);
-void tow_link_destroy(struct tow_link *link, unsigned long end);
+void tow_link_disconnect(struct tow_link *link);
+void tow_link_destroy_control(struct tow_link *link);
 int tow_link_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
 void tow_link_conn_param(struct tow_link *link, struct rdma_conn_param *param,
 			 const void *data, u8 bytes);
@@ -155,10 +156,21 @@ void tow_link_qp_event(struct ib_event *event, void *context);
 /* All of a queue pair in the error state completes at once, or never. */
 #define TOW_LINK_DRAIN_MS	1000
 
-/* rma/qp.c: data queue pairs */
-int tow_link_create_data(struct tow_link *link);
-void tow_qp_drain(struct tow_link *link, unsigned long end);
-void tow_qp_gone(struct tow_link *link);
+/**
+ * struct tow_link_ops - how data queue pairs are made and destroyed
+ * @create: give a link its data queue pair; its session's control queue pair is
+ *	connected.  -ENOSPC: the device has no room; -ENOMEM; -ECONNRESET: see
+ *	tow_data_modify(); the provider's error.  @destroy follows after errors,
+ *	too
+ * @destroy: wait until the queue pair of a link, which is disconnected, is
+ *	drained, but no longer than until so many jiffies, and destroy it: the
+ *	other end reaches no memory by it any more.  There may be none.
+ *	Operations that have not completed stay in the link, for the association
+ */
+struct tow_link_ops {
+	int	(*create)(struct tow_link *link);
+	void	(*destroy)(struct tow_link *link, unsigned long end);
+};
 
 /* Completion queues that one call looks at, at most. */
 #define TOW_CQS_SEEN		4

@@ -13,9 +13,9 @@
  * The end
  *
  * tow_session_fail() ends a session, from any context.  The first call counts.
- * A work item does the rest: nothing new begins (tow_peer_session_closing()),
+ * A work item does the rest: nothing new begins (tow_session_ops.closing),
  * GOODBYE is sent, the queue pairs are destroyed, and only then is memory
- * released that the other end could reach by them (tow_peer_session_closed()).
+ * released that the other end could reach by them (tow_session_ops.closed).
  *
  * The session is freed with its last reference.  It owns its identifiers, queue
  * pairs and buffers, which are gone when it is ENDED.
@@ -49,7 +49,7 @@ static void tow_session_release(struct kref *refs)
 						   refs);
 
 	tow_auth_cleanup(&session->auth);
-	tow_peer_session_release(session);
+	tow_session_ops(session)->release(session);
 	tow_device_put(session->dev);
 	kfree(session);
 }
@@ -96,16 +96,12 @@ static void tow_session_watch_ready(struct tow_session *session)
 	struct tow_conn_settings *settings = &session->dev->peers->settings;
 	unsigned long beat = msecs_to_jiffies(READ_ONCE(settings->heartbeat_ms));
 	u32 misses = READ_ONCE(settings->heartbeat_misses);
+	bool silent = tow_session_silent(session, beat, misses);
 
-	if (tow_session_silent(session, beat, misses)) {
-		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
-				 "silent for too long");
-		tow_peer_dump(session->peer, "silent for too long");
-	} else if (!tow_peer_session_tick(session) &&
-		   time_after_eq(jiffies, READ_ONCE(session->said_at) +
-				 beat / 2)) {
+	tow_session_ops(session)->tick(session, silent);
+	if (tow_session_alive(session) &&
+	    time_after_eq(jiffies, READ_ONCE(session->said_at) + beat / 2))
 		tow_session_heartbeat(session);
-	}
 }
 
 static void tow_session_tick(struct work_struct *work)
@@ -137,14 +133,15 @@ static unsigned int tow_session_links(const struct tow_session *session)
 	return session->data ? session->qps : 0;
 }
 
-static void tow_session_destroy_links(struct tow_session *session, bool keep)
+static void tow_session_destroy_links(struct tow_session *session)
 {
+	const struct tow_link_ops *ops = session->dev->peers->link_ops;
 	unsigned long end;
 	unsigned int i;
 
 	for (i = 0; i < tow_session_links(session); i++)
-		tow_link_disconnect(&session->data[i], !keep);
-	tow_link_disconnect(&session->control, true);
+		tow_link_disconnect(&session->data[i]);
+	tow_link_disconnect(&session->control);
 	/* A handler of a message may still post; later ones see ENDING. */
 	if (session->cq)
 		flush_work(&session->cq->work);
@@ -153,8 +150,8 @@ static void tow_session_destroy_links(struct tow_session *session, bool keep)
 	/* All of them flush at the same time. */
 	end = jiffies + msecs_to_jiffies(TOW_LINK_DRAIN_MS);
 	for (i = 0; i < tow_session_links(session); i++)
-		tow_link_destroy(&session->data[i], end);
-	tow_link_destroy(&session->control, end);
+		ops->destroy(&session->data[i], end);
+	tow_link_destroy_control(&session->control);
 	if (session->cq) {
 		tow_rxe_run_tasklets(session->cq->device);
 		/* The last receive, too, may have invalidated a key. */
@@ -213,6 +210,7 @@ static void tow_session_end(struct work_struct *work)
 {
 	struct tow_session *session = container_of(work, struct tow_session,
 						   end_work);
+	const struct tow_session_ops *ops = tow_session_ops(session);
 	bool keep;
 
 	/*
@@ -222,24 +220,23 @@ static void tow_session_end(struct work_struct *work)
 	 */
 	mutex_lock(&session->setup);
 	mutex_unlock(&session->setup);
-	keep = tow_peer_session_closing(session);
+	keep = ops->closing(session);
 	/* Whether the session has a peer does not change any more. */
 	tow_session_log_end(session);
 	if (tow_session_refused(session))
 		tow_accept_refused(session->dev, &session->handshake.initiator,
 				   session->error);
 	tow_session_close(session);
-	tow_session_destroy_links(session, keep);
+	tow_session_destroy_links(session);
 	/* Only now: handlers of the connection manager start the timer, too. */
 	cancel_delayed_work_sync(&session->timer);
-	tow_peer_session_closed(session, keep);
+	ops->closed(session, keep);
 	tow_session_note(session, "queue pairs destroyed", 0, 0);
 	spin_lock_irq(&session->lock);
 	session->state = TOW_SESSION_ENDED;
 	spin_unlock_irq(&session->lock);
 	/* Puts the list's reference. */
-	tow_peer_session_gone(session, tow_session_orderly(session->reason),
-			      keep);
+	ops->gone(session, keep);
 }
 
 /* ---- the beginning -------------------------------------------------------- */
@@ -289,8 +286,7 @@ struct tow_session *tow_session_new(struct tow_device *dev, bool initiator,
 	INIT_DELAYED_WORK(&session->timer, tow_session_tick);
 	INIT_WORK(&session->end_work, tow_session_end);
 	tow_data_init(session);
-	tow_credit_init(session);
-	ret = tow_peer_session_add(session);
+	ret = tow_session_ops(session)->add(session);
 	if (ret) {
 		tow_session_put(session);
 		return ERR_PTR(ret);

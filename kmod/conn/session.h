@@ -228,6 +228,49 @@ struct tow_session {
 	struct tow_session_notify notify;
 };
 
+/**
+ * struct tow_session_ops - what a session asks of its peer
+ * @add: a session begins: give it a number, and put it into the device's list,
+ *	with a reference.  -ENODEV: the device is going; -EAGAIN: too many are
+ *	half open; -ENOMEM
+ * @receive: handle a message that is not the control channel's own; one at a
+ *	time.  Its type is allowed in the session's state, and its body is not
+ *	shorter than the type says.  -EPROTO, -EKEYREJECTED: the message breaks
+ *	the protocol; another negative errno: it could not be handled
+ * @fill: choose the next message of a session that is READY; caller holds its
+ *	@pump.  The body has room for TOW_WIRE_BODY_BYTES.  false: there is no
+ *	message to be sent
+ * @ready: the session has become READY
+ * @tick: end a READY session that has to end; called twice in a heartbeat's
+ *	interval, with whether its other end was silent for too long
+ * @closing: the session is ENDING, and its links are not changed any more: let
+ *	nothing begin.  true: another session may carry its association; this is
+ *	told the next two as well
+ * @closed: its queue pairs are destroyed: release what the other end reached
+ * @gone: it is ENDED: take it from the device's list, and put the list's
+ *	reference
+ * @release: it is about to be freed: put the references that it has
+ */
+struct tow_session_ops {
+	int	(*add)(struct tow_session *session);
+	int	(*receive)(struct tow_session *session, u8 type, u32 request,
+			   void *body, size_t bytes);
+	bool	(*fill)(struct tow_session *session, u8 *type, u32 *request,
+			void *body, size_t *bytes);
+	void	(*ready)(struct tow_session *session);
+	void	(*tick)(struct tow_session *session, bool silent);
+	bool	(*closing)(struct tow_session *session);
+	void	(*closed)(struct tow_session *session, bool keep);
+	void	(*gone)(struct tow_session *session, bool keep);
+	void	(*release)(struct tow_session *session);
+};
+
+static inline const struct tow_session_ops *
+tow_session_ops(const struct tow_session *session)
+{
+	return session->dev->peers->session_ops;
+}
+
 /* init.c */
 void tow_conn_init(struct tow_peers *peers, struct ib_device *ibdev);
 int tow_conn_start(struct tow_device *dev);

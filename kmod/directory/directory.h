@@ -48,6 +48,7 @@ struct tow_exported;
 struct tow_remote;
 struct tow_session;
 struct tow_assoc;
+struct tow_assoc_client;
 struct tow_slot;
 
 /* Segments of one export, one for each slab: 2 TiB, if slabs are of 2 MiB. */
@@ -201,35 +202,7 @@ static inline bool tow_rights_valid(u32 rights)
 	       (!(rights & TOW_RIGHT_ATOMIC) || rights & TOW_RIGHT_WRITE);
 }
 
-/*
- * Called by associations, in process context.  May sleep, but not for long: the
- * association handles no other message meanwhile.
- *
- *	init	the association was made
- *	receive	a message of the directory came, in a READY session.  Messages
- *		are received one at a time, in order; the callee may change
- *		@body.  An error ends the session, and -EPROTO the association
- *	fill	the session can send a message: fill in its type, request and
- *		body.  All messages of the directory are sent so.  Called by one
- *		task at a time, again after tow_assoc_kick()
- *	apart	no session carries the association, and the queue pairs of the
- *		last one are destroyed: the peer reaches nothing for now
- *	lost	the association is lost: nothing begins any more, calls that
- *		wait end with an error; operations may still be in flight
- *	gone	the queue pairs are destroyed: the peer reaches nothing
- *	cleanup	the last reference is gone
- */
-void tow_directory_assoc_init(struct tow_assoc *assoc);
-int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
-			  void *body, size_t bytes);
-size_t tow_directory_fill(struct tow_session *session, u8 *type, u32 *request,
-			  void *body);
-void tow_directory_assoc_apart(struct tow_assoc *assoc);
-void tow_directory_assoc_lost(struct tow_assoc *assoc);
-void tow_directory_assoc_gone(struct tow_assoc *assoc);
-void tow_directory_assoc_cleanup(struct tow_assoc *assoc);
-void tow_directory_assoc_numbers(struct tow_assoc *assoc, u32 *grants,
-				 u32 *remotes);
+extern const struct tow_assoc_client tow_directory_client;
 
 /* Called by main.c. */
 int tow_directory_init(struct tow_device *dev);

@@ -33,22 +33,14 @@ static void tow_directory_dead_work(struct work_struct *work)
 
 /* ---- associations ----------------------------------------------------------------- */
 
-/**
- * tow_directory_assoc_init - an association was made
- * @assoc: the association
- */
-void tow_directory_assoc_init(struct tow_assoc *assoc)
+static void tow_directory_assoc_init(struct tow_assoc *assoc)
 {
 	mutex_init(&assoc->dir.lock);
 	tow_grant_assoc_init(assoc);
 	tow_remote_assoc_init(assoc);
 }
 
-/**
- * tow_directory_assoc_cleanup - undo tow_directory_assoc_init()
- * @assoc: without references
- */
-void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
+static void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
 {
 	tow_labels_cleanup(&assoc->dir.cache);
 	/* They have nothing, but may have room that something did not get. */
@@ -58,20 +50,12 @@ void tow_directory_assoc_cleanup(struct tow_assoc *assoc)
 	xa_destroy(&assoc->dir.grants);
 }
 
-/**
- * tow_directory_receive - handle a message of the directory
- * @assoc: the association; its session is READY
- * @type: enum tow_wire_type
- * @request: from the header
- * @body: the message but its header
- * @bytes: size of @body
- *
- * Return: 0; -EPROTO: the peer must not send such a message; -ENOMEM;
- * -ECONNRESET: the association is lost.
- */
-int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
-			  void *body, size_t bytes)
+static int tow_directory_receive(struct tow_session *session, u8 type,
+				 u32 request, void *body, size_t bytes)
 {
+	struct tow_assoc *assoc = session->assoc;
+	const struct tow_wire_sync *sync = body;
+
 	switch (type) {
 	case TOW_WIRE_RESOLVE:
 	case TOW_WIRE_RESOLVE_MORE:
@@ -82,28 +66,19 @@ int tow_directory_receive(struct tow_assoc *assoc, u8 type, u32 request,
 	case TOW_WIRE_RESOLVED:
 	case TOW_WIRE_REVOKE:
 		return tow_answer_receive(assoc, type, request, body, bytes);
+	case TOW_WIRE_SYNC:
+		return tow_grant_assoc_heard(assoc, le64_to_cpu(sync->grant));
 	default:
-		return -EPROTO;
+		return 0;
 	}
 }
 
-/**
- * tow_directory_fill - fill in the directory's next message
- * @session: the session, which can send a message; caller holds its @pump
- * @type: where to: enum tow_wire_type; 0: there is no message
- * @request: where to: for the header
- * @body: where to: the message but its header, TOW_WIRE_BODY_BYTES
- *
- * Return: size of @body.
- */
-size_t tow_directory_fill(struct tow_session *session, u8 *type, u32 *request,
-			  void *body)
+static size_t tow_directory_fill(struct tow_session *session, u8 *type,
+				 u32 *request, void *body)
 {
 	struct tow_assoc_dir *sdir = &session->assoc->dir;
 	size_t bytes = 0;
 
-	*type = 0;
-	*request = 0;
 	mutex_lock(&sdir->lock);
 	if (!sdir->lost) {
 		bytes = tow_grant_fill(session, type, request, body);
@@ -114,15 +89,12 @@ size_t tow_directory_fill(struct tow_session *session, u8 *type, u32 *request,
 	return bytes;
 }
 
-/**
- * tow_directory_assoc_apart - no session carries an association for now
- * @assoc: the association; the queue pairs of its last session are destroyed
- *
+/*
  * The next session says again what may not have been handled: the resolver
  * asks for all that was not answered, and releases what it has released; the
  * owner forgets what it was asked, and revokes what it has revoked.
  */
-void tow_directory_assoc_apart(struct tow_assoc *assoc)
+static void tow_directory_assoc_apart(struct tow_assoc *assoc)
 {
 	struct tow_directory *dir = assoc->dev->directory;
 
@@ -138,11 +110,7 @@ void tow_directory_assoc_apart(struct tow_assoc *assoc)
 	tow_grant_assoc_apart(assoc);
 }
 
-/**
- * tow_directory_assoc_lost - nothing begins in this association any more
- * @assoc: the association; no session will carry it any more
- */
-void tow_directory_assoc_lost(struct tow_assoc *assoc)
+static void tow_directory_assoc_lost(struct tow_assoc *assoc)
 {
 	struct tow_directory *dir = assoc->dev->directory;
 
@@ -155,11 +123,7 @@ void tow_directory_assoc_lost(struct tow_assoc *assoc)
 	mutex_unlock(&assoc->dir.lock);
 }
 
-/**
- * tow_directory_assoc_gone - the queue pairs of an association are destroyed
- * @assoc: the association, lost
- */
-void tow_directory_assoc_gone(struct tow_assoc *assoc)
+static void tow_directory_assoc_gone(struct tow_assoc *assoc)
 {
 	tow_grant_assoc_gone(assoc);
 	mutex_lock(&assoc->dir.lock);
@@ -168,18 +132,16 @@ void tow_directory_assoc_gone(struct tow_assoc *assoc)
 	mutex_unlock(&assoc->dir.lock);
 }
 
-/**
- * tow_directory_assoc_numbers - count an association's grants and remote ranges
- * @assoc: the association
- * @grants: where to: how many grants of our exports the peer has
- * @remotes: where to: how many grants of the peer's exports we have
- */
-void tow_directory_assoc_numbers(struct tow_assoc *assoc, u32 *grants,
-				 u32 *remotes)
-{
-	*grants = READ_ONCE(assoc->dir.grant_count);
-	*remotes = READ_ONCE(assoc->dir.remote_count);
-}
+const struct tow_assoc_client tow_directory_client = {
+	.receive	= tow_directory_receive,
+	.fill		= tow_directory_fill,
+	.init		= tow_directory_assoc_init,
+	.carried	= tow_grant_assoc_carried,
+	.apart		= tow_directory_assoc_apart,
+	.lost		= tow_directory_assoc_lost,
+	.gone		= tow_directory_assoc_gone,
+	.release	= tow_directory_assoc_cleanup,
+};
 
 /* ---- the device ----------------------------------------------------------- */
 

@@ -15,10 +15,7 @@
 
 #include "assoc.h"
 #include "core/core.h"
-#include "export.h"
-#include "ops.h"
 #include "peer.h"
-#include "remote.h"
 
 /* The responder reconnects after so long, plus up to half of it at random. */
 #define TOW_ASSOC_LATER_MS	300
@@ -46,9 +43,9 @@ static void tow_assoc_release(struct kref *refs)
 	struct tow_assoc *assoc = container_of(refs, struct tow_assoc, refs);
 	unsigned int i;
 
-	tow_directory_assoc_cleanup(assoc);
+	tow_clients_call(assoc->dev, release, assoc);
 	for (i = 0; i < assoc->qps; i++)
-		tow_ops_cleanup(&assoc->data[i]);
+		tow_link_cleanup(&assoc->data[i]);
 	kfree(assoc->data);
 	tow_peer_put(assoc->peer);
 	tow_device_put(assoc->dev);
@@ -173,17 +170,13 @@ static void tow_assoc_end(struct tow_assoc *assoc)
 {
 	struct tow_peers *peers = assoc->dev->peers;
 	struct tow_session *session;
-	unsigned int i;
 
 	/* The work is not queued again; not the last reference. */
 	if (cancel_delayed_work(&assoc->work))
 		tow_assoc_put(assoc);
-	tow_directory_assoc_lost(assoc);
-	for (i = 0; i < assoc->qps; i++)
-		tow_ops_close(&assoc->data[i], true);
-	for (i = 0; i < assoc->qps; i++)
-		tow_ops_abandon(&assoc->data[i]);
-	tow_directory_assoc_gone(assoc);
+	tow_clients_call(assoc->dev, lost, assoc);
+	tow_clients_call(assoc->dev, suspend, assoc, true);
+	tow_clients_call(assoc->dev, gone, assoc);
 	spin_lock_bh(&assoc->lock);
 	session = assoc->session;
 	assoc->session = NULL;
@@ -214,7 +207,7 @@ static void tow_assoc_unregister(struct tow_assoc *assoc)
 static void tow_assoc_notify(struct tow_assoc *assoc)
 {
 	if (assoc->settled && assoc->tells && !assoc->dev->peers->stopping)
-		tow_event_lost(assoc->peer, assoc->orderly ? 0 : assoc->error);
+		tow_peer_lost(assoc->peer, assoc->orderly ? 0 : assoc->error);
 }
 
 static void tow_assoc_queue(struct tow_assoc *assoc, unsigned int ms)
@@ -310,7 +303,7 @@ void tow_assoc_leave(struct tow_session *session, bool keep)
 	if (!session->assoc)
 		return;
 	if (keep)
-		tow_directory_assoc_apart(session->assoc);
+		tow_clients_call(session->dev, apart, session->assoc);
 	else
 		tow_assoc_end(session->assoc);
 }
@@ -426,7 +419,7 @@ void tow_assoc_went_on(struct tow_session *session)
 	if (tow_session_alive(session)) {
 		/* Never 0, which means that none has. */
 		assoc->resumed_at = jiffies | 1;
-		tow_event_back(assoc->peer);
+		tow_peer_back(assoc->peer);
 	}
 	mutex_unlock(&peers->lock);
 	tow_assoc_note(assoc, "goes on", assoc->index, 0);
@@ -490,7 +483,7 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 	assoc->peer = session->peer;
 	for (i = 0; i < assoc->qps; i++)
 		tow_link_init(&assoc->data[i], assoc, i);
-	tow_directory_assoc_init(assoc);
+	tow_clients_call(assoc->dev, init, assoc);
 	INIT_DELAYED_WORK(&assoc->work, tow_assoc_work);
 	INIT_WORK(&assoc->kick, tow_assoc_kick_work);
 	mutex_lock(&peers->lock);

@@ -108,6 +108,64 @@ struct tow_assoc {
 	struct work_struct	kick;
 };
 
+/**
+ * struct tow_assoc_client - who uses associations
+ * @session_init: a session begins
+ * @session_gone: its queue pairs are destroyed
+ * @tick: twice in a heartbeat's interval of a session that is READY, and heard
+ * @receive: as tow_session_ops.receive, of a session that is READY.  0 for another
+ *	client's types; -EPROTO ends the association, too.  The body may be
+ *	changed
+ * @fill: fill in the next message of a session that is READY, and give its body's
+ *	size; caller holds its @pump, and has set type and request to 0.  If the
+ *	type stays 0 there is none.  Called again after tow_assoc_kick()
+ * @init: an association was made
+ * @carried: another session carries it, and has no data queue pairs yet; caller
+ *	holds the session's @setup
+ * @suspend: nothing more is posted; if it is over nothing will be again, and what
+ *	waits ends
+ * @apart: no session carries it for now; the queue pairs of the last one are
+ *	destroyed: the peer reaches nothing
+ * @lost: nothing begins any more, calls that wait end with an error; operations
+ *	may still be in flight.  May be called twice
+ * @gone: likewise, but the queue pairs are destroyed: the peer reaches nothing
+ * @release: the last reference is gone
+ * @event: tow_peer.events have changed; caller holds tow_peers.lock
+ *
+ * Each may be NULL.  In process context; may sleep, but not for long: a session
+ * handles no other message meanwhile.  tow_peers.clients has all of a device.
+ */
+struct tow_assoc_client {
+	void	(*session_init)(struct tow_session *session);
+	void	(*session_gone)(struct tow_session *session);
+	void	(*tick)(struct tow_session *session);
+	int	(*receive)(struct tow_session *session, u8 type, u32 request,
+			   void *body, size_t bytes);
+	size_t	(*fill)(struct tow_session *session, u8 *type, u32 *request,
+			void *body);
+	void	(*init)(struct tow_assoc *assoc);
+	void	(*carried)(struct tow_assoc *assoc);
+	void	(*suspend)(struct tow_assoc *assoc, bool over);
+	void	(*apart)(struct tow_assoc *assoc);
+	void	(*lost)(struct tow_assoc *assoc);
+	void	(*gone)(struct tow_assoc *assoc);
+	void	(*release)(struct tow_assoc *assoc);
+	void	(*event)(struct tow_peer *peer);
+};
+
+/* Call @what of each client that has it, in their order. */
+#define tow_clients_call(dev, what, ...)				\
+do {									\
+	const struct tow_assoc_client *const *_at = (dev)->peers->clients; \
+									\
+	for (; *_at; _at++) {						\
+		__auto_type _call = (**_at).what;			\
+									\
+		if (_call)						\
+			_call(__VA_ARGS__);				\
+	}								\
+} while (0)
+
 /* Has a session's association remote ranges or grants? */
 static inline bool tow_session_used(const struct tow_session *session)
 {
@@ -141,10 +199,5 @@ int tow_assoc_answered(struct tow_session *session,
 /* assoc.c: caller holds tow_peers.lock */
 void tow_assoc_give_up(struct tow_assoc *assoc, int error, bool orderly);
 void tow_assoc_pause(struct tow_assoc *assoc);
-
-/* rma/replay.c */
-size_t tow_replay_fill(struct tow_assoc *assoc, void *body);
-int tow_replay_receive(struct tow_session *session,
-		       const struct tow_wire_sync *body, size_t bytes);
 
 #endif /* TOW_ASSOC_H */

@@ -242,7 +242,7 @@ static void tow_peer_install(struct tow_peer *peer, struct tow_session *session)
 	 * here.
 	 */
 	if (peer->state == TOW_PEER_READY && peer->assoc)
-		tow_event_broken(peer, -ECONNRESET);
+		tow_peer_broken(peer, -ECONNRESET);
 	if (peer->state == TOW_PEER_READY || peer->state == TOW_PEER_CONNECTING)
 		tow_peer_transition(peer, TOW_EVENT_BROKE);
 	if (peer->session)
@@ -529,7 +529,7 @@ void tow_peer_session_ending(struct tow_session *session, bool orderly, bool kee
 		peer->heard_at = READ_ONCE(session->heard_at);
 		peer->error = orderly ? 0 : session->error;
 		if (keep && peer->state == TOW_PEER_READY)
-			tow_event_broken(peer, session->error);
+			tow_peer_broken(peer, session->error);
 		tow_peer_transition(peer, TOW_EVENT_BROKE);
 		other = peer->other_end;
 	} else if (peer && peer->other_end == session) {
@@ -556,12 +556,12 @@ static enum tow_peer_event tow_peer_end_event(struct tow_peer *peer, bool orderl
 /**
  * tow_peer_session_gone - take a session that is ENDED from the device's list
  * @session: the session; the list's reference is put
- * @orderly: as for tow_peer_session_ending()
- * @keep: likewise; true: its association is idle from now on
+ * @keep: as for tow_peer_session_ending(); true: its association is idle from
+ *	now on
  */
-void tow_peer_session_gone(struct tow_session *session, bool orderly,
-			   bool keep)
+void tow_peer_session_gone(struct tow_session *session, bool keep)
 {
+	bool orderly = tow_session_orderly(session->reason);
 	struct tow_peers *peers = session->dev->peers;
 	struct tow_session *drop = NULL;
 	struct tow_peer *peer;

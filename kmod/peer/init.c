@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The life of a device's peers as a whole; and what conn/ calls for a session
- * (tow_peer_session_*()): handling messages that are not the control channel's
+ * The life of a device's peers as a whole; and what sessions call
+ * (tow_peer_session_ops): handling messages that are not the control channel's
  * own, choosing the next message, and ending or keeping the association at the
  * session's end.
  */
@@ -10,18 +10,21 @@
 
 #include "assoc.h"
 #include "core/core.h"
-#include "export.h"
-#include "ops.h"
 #include "peer.h"
-#include "queue.h"
+
+/* What sessions call: below. */
+static const struct tow_session_ops tow_peer_session_ops;
 
 /**
  * tow_peers_init - make an empty table of peers
  * @dev: the device
+ * @link_ops: for data queue pairs
+ * @clients: of associations, in the order in which they are called; then NULL
  *
  * Return: 0 or -ENOMEM.
  */
-int tow_peers_init(struct tow_device *dev)
+int tow_peers_init(struct tow_device *dev, const struct tow_link_ops *link_ops,
+		   const struct tow_assoc_client *const *clients)
 {
 	struct tow_peers *peers = kzalloc(sizeof(*peers), GFP_KERNEL);
 
@@ -33,6 +36,9 @@ int tow_peers_init(struct tow_device *dev)
 	INIT_LIST_HEAD(&peers->attempts);
 	init_waitqueue_head(&peers->wait);
 	peers->seek = tow_peer_seek;
+	peers->session_ops = &tow_peer_session_ops;
+	peers->link_ops = link_ops;
+	peers->clients = clients;
 	tow_attempts_init(dev);
 	tow_conn_init(peers, dev->ibdev);
 	tow_peer_dirs_init(&peers->dirs);
@@ -182,156 +188,126 @@ static int tow_message_authed(struct tow_session *session,
 	return 0;
 }
 
-static int tow_message_sync(struct tow_session *session,
-			    const struct tow_wire_sync *sync, size_t bytes)
-{
-	int ret = tow_replay_receive(session, sync, bytes);
-
-	return ret ?: tow_grant_assoc_heard(session->assoc,
-					    le64_to_cpu(sync->grant));
-}
-
-/**
- * tow_peer_session_receive - handle a message that is not the control channel's
- *	own
- * @session: the session that received it, one message at a time
- * @type: enum tow_wire_type; allowed in the session's state
- * @request: as in the header
- * @body: the message but its header
- * @bytes: of @body; at least the size that @type has
- *
- * Return: 0; -EPROTO, -EKEYREJECTED: the message breaks the protocol; another
- * negative errno: it could not be handled.
+/*
+ * Handle a message that is not the control channel's own: the proofs here, all
+ * others by who uses the association.
  */
-int tow_peer_session_receive(struct tow_session *session, u8 type,
-			     u32 request, void *body, size_t bytes)
+static int tow_peer_session_receive(struct tow_session *session, u8 type,
+				    u32 request, void *body, size_t bytes)
 {
+	const struct tow_assoc_client *const *at = session->dev->peers->clients;
+	int ret = 0;
+
 	switch (type) {
 	case TOW_WIRE_AUTH:
 		return tow_accept_auth(session, body);
 	case TOW_WIRE_AUTHED:
 		return tow_message_authed(session, body);
 	case TOW_WIRE_NOTIFIED:
-		return tow_credit_returned(session, body);
 	case TOW_WIRE_SYNC:
-		return tow_message_sync(session, body, bytes);
+	case TOW_WIRE_REVOKE:
+		break;
 	default:
 		/* Before SYNC has said which grants it was told of. */
-		if (READ_ONCE(session->syncs) && type != TOW_WIRE_REVOKE)
+		if (READ_ONCE(session->syncs))
 			return -EPROTO;
-		return tow_directory_receive(session->assoc, type, request, body,
-					     bytes);
 	}
+	for (; *at && !ret; at++)
+		if ((*at)->receive)
+			ret = (*at)->receive(session, type, request, body,
+					     bytes);
+	return ret;
 }
 
-/**
- * tow_peer_session_fill - choose the next message to a peer
- * @session: the session, READY; caller holds its @pump
- * @type: where to: enum tow_wire_type
- * @request: where to: for the header
- * @body: where to: the message but its header, TOW_WIRE_BODY_BYTES
- * @bytes: where to: size of the body
- *
- * Return: true; false: there is no message to be sent.
- */
-bool tow_peer_session_fill(struct tow_session *session, u8 *type,
-			   u32 *request, void *body, size_t *bytes)
+/* Fill in SYNC: what we had received before.  Return: the body's size. */
+static size_t tow_sync_fill(struct tow_assoc *assoc, struct tow_wire_sync *sync)
 {
+	unsigned int i;
+
+	sync->epoch = cpu_to_le32(READ_ONCE(assoc->peer->epoch));
+	sync->count = cpu_to_le32(assoc->qps);
+	sync->grant = cpu_to_le64(READ_ONCE(assoc->dir.last_heard));
+	/* Nothing has arrived in this session: the peer waits for SYNC. */
+	for (i = 0; i < assoc->qps; i++)
+		sync->notified[i] =
+			cpu_to_le32(READ_ONCE(assoc->data[i].arrived));
+	return struct_size(sync, notified, assoc->qps);
+}
+
+static bool tow_peer_session_fill(struct tow_session *session, u8 *type,
+				  u32 *request, void *body, size_t *bytes)
+{
+	const struct tow_assoc_client *const *at = session->dev->peers->clients;
+
 	*type = 0;
 	*request = 0;
-	*bytes = tow_credit_fill(session, type, body);
-	if (!*type)
-		*bytes = tow_directory_fill(session, type, request, body);
+	for (; *at && !*type; at++)
+		if ((*at)->fill)
+			*bytes = (*at)->fill(session, type, request, body);
 	/* After REVOKE, and before the directory asks for anything. */
 	if (!*type && !session->synced) {
 		session->synced = true;
 		*type = TOW_WIRE_SYNC;
-		*bytes = tow_replay_fill(session->assoc, body);
+		*bytes = tow_sync_fill(session->assoc, body);
 	}
 	return *type;
 }
 
-/**
- * tow_peer_session_tick - end a session that stalls, is idle or cannot resume
- * @session: the session, READY; its other end was heard lately
- *
- * Called twice in a heartbeat's interval.
- *
- * Return: true: the session ends.
- */
-bool tow_peer_session_tick(struct tow_session *session)
+/* End a session that is silent, stalls, is idle or cannot resume. */
+static void tow_peer_session_tick(struct tow_session *session, bool silent)
 {
-	struct tow_device *dev = session->dev;
-	u32 idle_s = READ_ONCE(dev->peers->settings.peer_idle_s);
+	struct tow_peers *peers = session->dev->peers;
+	u32 idle_s = READ_ONCE(peers->settings.peer_idle_s);
 
-	if (tow_ops_stall(session->assoc, READ_ONCE(dev->queues->op_stall_ms))) {
-		tow_stat_inc(dev, TOW_STAT_STALLS);
+	if (silent) {
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
-				 "nothing completes for too long");
-		tow_peer_dump(session->peer, "nothing completes for too long");
-	} else if (READ_ONCE(session->syncs) &&
-		   time_after(jiffies, READ_ONCE(session->deadline))) {
+				 "silent for too long");
+		tow_peer_dump(session->peer, "silent for too long");
+		return;
+	}
+	tow_clients_call(session->dev, tick, session);
+	if (READ_ONCE(session->syncs) &&
+	    time_after(jiffies, READ_ONCE(session->deadline)))
 		tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
 				 "the other end does not go on");
-	} else if (idle_s && !tow_session_used(session) &&
-		   time_after(jiffies, READ_ONCE(session->busy_at) +
-			      idle_s * HZ)) {
+	else if (idle_s && !tow_session_used(session) &&
+		 time_after(jiffies, READ_ONCE(session->busy_at) + idle_s * HZ))
 		tow_session_fail(session, -ECONNRESET, TOW_WIRE_IDLE, "idle");
-	} else {
-		return false;
-	}
-	return true;
+}
+
+static int tow_peer_session_begin(struct tow_session *session)
+{
+	tow_clients_call(session->dev, session_init, session);
+	return tow_peer_session_add(session);
 }
 
 /*
- * Post no more operations.  Operations that wait stay for another session if
- * @keep; else they are aborted, and their flows may be used with another
- * association.
+ * Let nothing begin any more.  Operations that wait stay for another session if
+ * the association is kept; else they are aborted, and their flows may be used
+ * with another association.
  */
-static void tow_session_close_links(struct tow_session *session, bool keep)
+static bool tow_peer_session_closing(struct tow_session *session)
 {
-	unsigned int i;
-
-	for (i = 0; session->data && i < session->qps; i++)
-		tow_ops_close(&session->data[i], !keep);
-}
-
-/**
- * tow_peer_session_closing - a session is ENDING: let nothing begin any more
- * @session: the session; its links are not changed any more
- *
- * Return: true: its association may be carried by another session; an argument
- * for tow_peer_session_closed() and tow_peer_session_gone().
- */
-bool tow_peer_session_closing(struct tow_session *session)
-{
+	struct tow_assoc *assoc = session->assoc;
 	bool keep = tow_assoc_keeps(session);
 
 	/* First: tow_peer_session_ending() lets the next session begin. */
-	tow_session_close_links(session, keep);
+	if (assoc)
+		tow_clients_call(session->dev, suspend, assoc, !keep);
 	tow_peer_session_ending(session, tow_session_orderly(session->reason),
 				keep);
-	if (session->assoc && !keep)
-		tow_directory_assoc_lost(session->assoc);
+	if (assoc && !keep)
+		tow_clients_call(session->dev, lost, assoc);
 	return keep;
 }
 
-/**
- * tow_peer_session_closed - release what the other end could reach by a session
- * @session: the session, ENDING; its queue pairs are destroyed
- * @keep: from tow_peer_session_closing()
- */
-void tow_peer_session_closed(struct tow_session *session, bool keep)
+static void tow_peer_session_closed(struct tow_session *session, bool keep)
 {
-	tow_credit_gone(session);
+	tow_clients_call(session->dev, session_gone, session);
 	tow_assoc_leave(session, keep);
 }
 
-/**
- * tow_peer_session_release - put the references that a session has
- * @session: the session, about to be freed
- */
-void tow_peer_session_release(struct tow_session *session)
+static void tow_peer_session_release(struct tow_session *session)
 {
 	if (session->asked)
 		tow_assoc_put(session->asked);
@@ -340,3 +316,15 @@ void tow_peer_session_release(struct tow_session *session)
 	if (session->peer)
 		tow_peer_put(session->peer);
 }
+
+static const struct tow_session_ops tow_peer_session_ops = {
+	.add		= tow_peer_session_begin,
+	.receive	= tow_peer_session_receive,
+	.fill		= tow_peer_session_fill,
+	.ready		= tow_peer_session_ready,
+	.tick		= tow_peer_session_tick,
+	.closing	= tow_peer_session_closing,
+	.closed		= tow_peer_session_closed,
+	.gone		= tow_peer_session_gone,
+	.release	= tow_peer_session_release,
+};

@@ -18,18 +18,20 @@
 #include "auth.h"
 #include "core/address.h"
 #include "core/core.h"
-#include "event.h"
 #include "parting.h"
 #include "peer_sysfs.h"
 #include "state.h"
 #include "uapi/towline.h"
 
 struct ib_device;
+struct tow_assoc;
+struct tow_assoc_client;
 struct tow_client;
 struct tow_cq_pool;
 struct tow_device;
+struct tow_link_ops;
 struct tow_session;
-struct tow_assoc;
+struct tow_session_ops;
 
 /**
  * struct tow_conn_settings - how to connect, and how to keep a connection
@@ -105,6 +107,26 @@ static inline bool tow_mtu_valid(u32 mtu)
 
 /* Addresses that one peer is known by. */
 #define TOW_PEER_ALIASES	8
+
+/**
+ * struct tow_peer_events - what has happened to a peer
+ * @broken: how often its connection has failed; wraps around, like the next two
+ * @back: how often another session has carried its association
+ * @lost: how often its association was lost
+ * @error: why, the last time, a negative errno
+ * @broken_ns: when it broke last, CLOCK_MONOTONIC
+ * @lost_ns: when it was lost last, CLOCK_MONOTONIC
+ *
+ * A peer's are under tow_peers.lock.
+ */
+struct tow_peer_events {
+	u32	broken;
+	u32	back;
+	u32	lost;
+	int	error;
+	u64	broken_ns;
+	u64	lost_ns;
+};
 
 /**
  * struct tow_peer - one life of another node, or of this one as its own peer
@@ -238,6 +260,9 @@ static inline void tow_seeker_init(struct tow_seeker *seeker,
  * @stopping: the device is going; also read without @lock
  * @wait: woken when a peer, an attempt, a session or an association changes
  * @seek: tow_peer_seek(), called by associations, which are a layer below it
+ * @session_ops: for sessions
+ * @link_ops: for data queue pairs
+ * @clients: of associations, in the order in which they are called; then NULL
  * @settings: see struct tow_conn_settings
  * @listening: the port that we listen on; 0: none; under tow_listen_lock
  * @key: the cluster keys
@@ -264,6 +289,9 @@ struct tow_peers {
 	bool				stopping;
 	wait_queue_head_t		wait;
 	void (*seek)(struct tow_peer *peer, u32 limit_ms);
+	const struct tow_session_ops	*session_ops;
+	const struct tow_link_ops	*link_ops;
+	const struct tow_assoc_client	*const *clients;
 	struct tow_conn_settings	settings;
 	u16				listening;
 	struct tow_cluster_key		key;
@@ -276,7 +304,8 @@ struct tow_peers {
 };
 
 /* init.c */
-int tow_peers_init(struct tow_device *dev);
+int tow_peers_init(struct tow_device *dev, const struct tow_link_ops *link_ops,
+		   const struct tow_assoc_client *const *clients);
 int tow_peers_start(struct tow_device *dev);
 void tow_peers_quiesce(struct tow_device *dev);
 void tow_peers_stop(struct tow_device *dev);
@@ -307,6 +336,9 @@ struct tow_address tow_peer_address(const struct tow_peer *peer);
 void tow_peer_add_address(struct tow_peer *peer,
 			  const struct tow_address *address);
 void tow_peer_waits_no_more(struct tow_peer *peer, bool orderly);
+void tow_peer_broken(struct tow_peer *peer, int error);
+void tow_peer_back(struct tow_peer *peer);
+void tow_peer_lost(struct tow_peer *peer, int error);
 
 /* sysfs.c */
 void tow_peer_describe(struct tow_peer *peer, struct tow_peer_info *info);
@@ -328,18 +360,7 @@ int tow_peer_authenticated(struct tow_session *session, u64 order);
 void tow_peer_session_ready(struct tow_session *session);
 void tow_peer_session_ending(struct tow_session *session, bool orderly,
 			     bool keep);
-void tow_peer_session_gone(struct tow_session *session, bool orderly,
-			   bool keep);
-
-/* init.c: called by conn/ */
-int tow_peer_session_receive(struct tow_session *session, u8 type,
-			     u32 request, void *body, size_t bytes);
-bool tow_peer_session_fill(struct tow_session *session, u8 *type,
-			   u32 *request, void *body, size_t *bytes);
-bool tow_peer_session_tick(struct tow_session *session);
-bool tow_peer_session_closing(struct tow_session *session);
-void tow_peer_session_closed(struct tow_session *session, bool keep);
-void tow_peer_session_release(struct tow_session *session);
+void tow_peer_session_gone(struct tow_session *session, bool keep);
 
 /* connect.c */
 void tow_attempts_init(struct tow_device *dev);

@@ -12,7 +12,6 @@
 
 #include "assoc.h"
 #include "core/core.h"
-#include "export.h"
 #include "peer.h"
 
 /* Without tow_peers.lock, which a wait_event() condition cannot take. */
@@ -56,7 +55,7 @@ static void tow_assoc_carry(struct tow_assoc *assoc, struct tow_session *session
 	spin_unlock_bh(&assoc->lock);
 	if (before)
 		tow_session_put(before);
-	tow_grant_assoc_carried(assoc);
+	tow_clients_call(assoc->dev, carried, assoc);
 }
 
 /*

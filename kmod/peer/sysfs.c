@@ -59,13 +59,10 @@ struct tow_peer_node {
 static void tow_peer_add_numbers(struct tow_assoc *assoc,
 				 struct tow_peer_info *info)
 {
-	u32 grants, remotes;
-
 	if (!assoc)
 		return;
-	tow_directory_assoc_numbers(assoc, &grants, &remotes);
-	info->grants += grants;
-	info->remotes += remotes;
+	info->grants += READ_ONCE(assoc->dir.grant_count);
+	info->remotes += READ_ONCE(assoc->dir.remote_count);
 }
 
 /**

@@ -11,6 +11,7 @@
  * decides which session is the present one, whose events change it.
  */
 #include <linux/jiffies.h>
+#include <linux/ktime.h>
 #include <linux/slab.h>
 
 #include "assoc.h"
@@ -459,4 +460,48 @@ bool tow_peer_forget_oldest(struct tow_device *dev)
 	 * again.
 	 */
 	return true;
+}
+
+/* ---- events --------------------------------------------------------------- */
+
+static void tow_peer_tell(struct tow_peer *peer)
+{
+	lockdep_assert_held(&peer->dev->peers->lock);
+	tow_clients_call(peer->dev, event, peer);
+}
+
+/**
+ * tow_peer_broken - a peer's connection has failed
+ * @peer: the peer; the caller has tow_peers.lock
+ * @error: why
+ */
+void tow_peer_broken(struct tow_peer *peer, int error)
+{
+	peer->events.broken++;
+	peer->events.broken_ns = ktime_get_ns();
+	peer->events.error = error;
+	tow_peer_tell(peer);
+}
+
+/**
+ * tow_peer_back - another session carries a peer's association
+ * @peer: the peer; the caller has tow_peers.lock
+ */
+void tow_peer_back(struct tow_peer *peer)
+{
+	peer->events.back++;
+	tow_peer_tell(peer);
+}
+
+/**
+ * tow_peer_lost - a peer's association is lost
+ * @peer: the peer; the caller has tow_peers.lock
+ * @error: why
+ */
+void tow_peer_lost(struct tow_peer *peer, int error)
+{
+	peer->events.lost++;
+	peer->events.lost_ns = ktime_get_ns();
+	peer->events.error = error;
+	tow_peer_tell(peer);
 }

@@ -7,7 +7,6 @@
  * what happens twice before the program asks is reported once, and nothing is
  * missed.
  */
-#include <linux/ktime.h>
 #include <linux/string.h>
 
 #include "assoc.h"
@@ -21,6 +20,7 @@
 
 /* ---- events --------------------------------------------------------------- */
 
+/* Something has happened to a peer.  Caller holds tow_peers.lock. */
 static void tow_event_announce(struct tow_peer *peer)
 {
 	struct tow_channel *channel;
@@ -32,44 +32,9 @@ static void tow_event_announce(struct tow_peer *peer)
 	}
 }
 
-/**
- * tow_event_broken - a peer's connection has failed
- * @peer: the peer; the caller has tow_peers.lock
- * @error: why
- */
-void tow_event_broken(struct tow_peer *peer, int error)
-{
-	lockdep_assert_held(&peer->dev->peers->lock);
-	peer->events.broken++;
-	peer->events.broken_ns = ktime_get_ns();
-	peer->events.error = error;
-	tow_event_announce(peer);
-}
-
-/**
- * tow_event_back - another session carries a peer's association
- * @peer: the peer; the caller has tow_peers.lock
- */
-void tow_event_back(struct tow_peer *peer)
-{
-	lockdep_assert_held(&peer->dev->peers->lock);
-	peer->events.back++;
-	tow_event_announce(peer);
-}
-
-/**
- * tow_event_lost - a peer's association is lost
- * @peer: the peer; the caller has tow_peers.lock
- * @error: why
- */
-void tow_event_lost(struct tow_peer *peer, int error)
-{
-	lockdep_assert_held(&peer->dev->peers->lock);
-	peer->events.lost++;
-	peer->events.lost_ns = ktime_get_ns();
-	peer->events.error = error;
-	tow_event_announce(peer);
-}
+const struct tow_assoc_client tow_ring_client = {
+	.event	= tow_event_announce,
+};
 
 /* ---- reports -------------------------------------------------------------- */
 

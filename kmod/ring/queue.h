@@ -53,6 +53,7 @@
 #define TOW_LOOK_MAX_US		400
 
 struct page;
+struct tow_assoc_client;
 struct tow_client;
 struct tow_cq;
 struct tow_device;
@@ -411,6 +412,7 @@ void tow_deadlines_start(struct tow_queue *queue,
 			 struct tow_deadline *deadlines);
 
 /* event.c */
+extern const struct tow_assoc_client tow_ring_client;
 bool tow_queue_has_event(const struct tow_queue *queue);
 int tow_queue_event(struct tow_queue *queue, void __user *user);
 

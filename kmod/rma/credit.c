@@ -27,7 +27,7 @@ void tow_credit_drain(struct tow_assoc *assoc)
 	unsigned int i;
 
 	for (i = 0; i < assoc->qps; i++) {
-		/* Pairs with tow_link_create_data(). */
+		/* Pairs with tow_qp_create(). */
 		cq = smp_load_acquire(&assoc->data[i].receive_cq);
 		if (cq)
 			tow_cq_flush(cq);
@@ -38,11 +38,13 @@ void tow_credit_drain(struct tow_assoc *assoc)
  * tow_credit_fill - fill in a message that returns credit, if it is time
  * @session: the session, which can send a message; caller holds @session->pump
  * @type: becomes the message's type; left alone if there is none
+ * @request: left alone
  * @body: the message's body, of TOW_WIRE_BODY_BYTES
  *
  * Return: the body's size; 0: there is no message.
  */
-size_t tow_credit_fill(struct tow_session *session, u8 *type, void *body)
+size_t tow_credit_fill(struct tow_session *session, u8 *type, u32 *request,
+		       void *body)
 {
 	struct tow_session_notify *notify = &session->notify;
 	u32 arrived = atomic_read(&notify->arrived);

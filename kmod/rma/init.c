@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Notifications of a device and of a session begin and end, and the peer
- * returns credit.
+ * returns credit; what associations call (tow_rma_client).
  *
  * A session's part is there as long as the session.
  */
@@ -9,19 +9,14 @@
 #include "core/core.h"
 #include "internal.h"
 #include "notify.h"
+#include "queue.h"
 #include "sequence.h"
 
 /* ---- sessions ------------------------------------------------------------- */
 
-/**
- * tow_credit_returned - handle a message that returns credit
- * @session: the session
- * @body: the message
- *
- * Return: 0; -EPROTO: the message is not valid.
- */
-int tow_credit_returned(struct tow_session *session,
-			const struct tow_wire_notified *body)
+/* Handle a message that returns credit. */
+static int tow_credit_returned(struct tow_session *session,
+			       const struct tow_wire_notified *body)
 {
 	struct tow_session_notify *notify = &session->notify;
 	u32 count = le32_to_cpu(body->count);
@@ -53,11 +48,7 @@ static void tow_credit_wake_work(struct work_struct *work)
 	tow_session_put(session);
 }
 
-/**
- * tow_credit_init - prepare a session's notifications
- * @session: the session, new
- */
-void tow_credit_init(struct tow_session *session)
+static void tow_credit_init(struct tow_session *session)
 {
 	struct tow_session_notify *notify = &session->notify;
 
@@ -66,14 +57,64 @@ void tow_credit_init(struct tow_session *session)
 	INIT_WORK(&notify->go_on, tow_credit_wake_work);
 }
 
-/**
- * tow_credit_gone - end a session's notifications
- * @session: the session; its queue pairs are destroyed
- */
-void tow_credit_gone(struct tow_session *session)
+static void tow_credit_gone(struct tow_session *session)
 {
 	cancel_work_sync(&session->notify.tell);
 }
+
+/* End a session on which nothing completes. */
+static void tow_rma_tick(struct tow_session *session)
+{
+	struct tow_device *dev = session->dev;
+
+	if (!tow_ops_stall(session->assoc, READ_ONCE(dev->queues->op_stall_ms)))
+		return;
+	tow_stat_inc(dev, TOW_STAT_STALLS);
+	tow_session_fail(session, -ETIMEDOUT, TOW_WIRE_FAILED,
+			 "nothing completes for too long");
+	tow_peer_dump(session->peer, "nothing completes for too long");
+}
+
+static int tow_rma_receive(struct tow_session *session, u8 type, u32 request,
+			   void *body, size_t bytes)
+{
+	switch (type) {
+	case TOW_WIRE_NOTIFIED:
+		return tow_credit_returned(session, body);
+	case TOW_WIRE_SYNC:
+		return tow_replay_receive(session, body, bytes);
+	default:
+		return 0;
+	}
+}
+
+/* ---- associations --------------------------------------------------------- */
+
+static void tow_rma_suspend(struct tow_assoc *assoc, bool over)
+{
+	unsigned int i;
+
+	for (i = 0; i < assoc->qps; i++)
+		tow_ops_close(&assoc->data[i], over);
+}
+
+static void tow_rma_gone(struct tow_assoc *assoc)
+{
+	unsigned int i;
+
+	for (i = 0; i < assoc->qps; i++)
+		tow_ops_abandon(&assoc->data[i]);
+}
+
+const struct tow_assoc_client tow_rma_client = {
+	.session_init	= tow_credit_init,
+	.session_gone	= tow_credit_gone,
+	.tick		= tow_rma_tick,
+	.receive	= tow_rma_receive,
+	.fill		= tow_credit_fill,
+	.suspend	= tow_rma_suspend,
+	.gone		= tow_rma_gone,
+};
 
 /* ---- the device ----------------------------------------------------------- */
 

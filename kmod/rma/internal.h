@@ -13,6 +13,8 @@
 #include "ops.h"
 
 struct tow_assoc;
+struct tow_session;
+struct tow_wire_sync;
 
 /* Bytes that a flow may post before the next flow has its turn. */
 #define TOW_OPS_QUANTUM		SZ_64K
@@ -224,6 +226,10 @@ static inline int tow_op_refused(const struct tow_op *op)
 
 /* ops.c */
 void tow_ops_unpark(struct tow_assoc *assoc);
+
+/* replay.c */
+int tow_replay_receive(struct tow_session *session,
+		       const struct tow_wire_sync *body, size_t bytes);
 
 /* post.c */
 void tow_op_begin_again(struct tow_op *op);

@@ -17,12 +17,13 @@
 #include <linux/workqueue.h>
 #include <linux/xarray.h>
 
+struct tow_assoc;
+struct tow_assoc_client;
 struct tow_device;
 struct tow_link;
+struct tow_link_ops;
 struct tow_session;
 struct tow_slot_wait;
-struct tow_assoc;
-struct tow_wire_notified;
 
 /**
  * struct tow_notify - what a device keeps for notifications
@@ -59,17 +60,18 @@ struct tow_session_notify {
 /* init.c */
 int tow_notify_init(struct tow_device *dev);
 void tow_notify_cleanup(struct tow_device *dev);
-void tow_credit_init(struct tow_session *session);
-void tow_credit_gone(struct tow_session *session);
-int tow_credit_returned(struct tow_session *session,
-			const struct tow_wire_notified *body);
+extern const struct tow_assoc_client tow_rma_client;
+
+/* qp.c */
+extern const struct tow_link_ops tow_qp_link_ops;
 
 /* receive.c */
 int tow_receives_post(struct tow_link *link);
 
 /* credit.c */
 void tow_credit_drain(struct tow_assoc *assoc);
-size_t tow_credit_fill(struct tow_session *session, u8 *type, void *body);
+size_t tow_credit_fill(struct tow_session *session, u8 *type, u32 *request,
+		       void *body);
 bool tow_credit_take(struct tow_session *session);
 void tow_credit_untake(struct tow_session *session);
 void tow_credit_wake(struct tow_assoc *assoc);

@@ -10,7 +10,6 @@
 #include <linux/types.h>
 #include <rdma/ib_verbs.h>
 
-#include "event.h"
 #include "link.h"
 #include "memory/memory.h"
 #include "remote.h"
@@ -308,6 +307,5 @@ static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 /* post.c */
 int tow_ops_prepare(struct tow_link *link, u32 *depth);
 void tow_ops_abandon(struct tow_link *link);
-void tow_ops_cleanup(struct tow_link *link);
 
 #endif /* TOW_OPS_H */

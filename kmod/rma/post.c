@@ -643,7 +643,7 @@ static void tow_works_prepare(struct tow_link *link, u32 posts)
  * @depth: work requests of its queue pair; becomes less if an earlier queue
  *	pair of the link had less
  *
- * tow_ops_cleanup() undoes it, when the link gets no queue pair any more.
+ * tow_link_cleanup() undoes it, when the link gets no queue pair any more.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -662,23 +662,11 @@ int tow_ops_prepare(struct tow_link *link, u32 *depth)
 	link->works = kcalloc(link->batch, sizeof(*link->works), GFP_KERNEL);
 	link->post_mask = count - 1;
 	if (!link->posts || !link->works) {
-		tow_ops_cleanup(link);
+		tow_link_cleanup(link);
 		return -ENOMEM;
 	}
 	tow_works_prepare(link, count);
 	return 0;
-}
-
-/**
- * tow_ops_cleanup - undo tow_ops_prepare()
- * @link: the link, on which nothing is posted; need not be prepared
- */
-void tow_ops_cleanup(struct tow_link *link)
-{
-	kfree(link->works);
-	link->works = NULL;
-	kvfree(link->posts);
-	link->posts = NULL;
 }
 
 /**

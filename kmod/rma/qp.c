@@ -3,9 +3,8 @@
  * A session's data queue pairs: which completion queues they use, and how they
  * are drained.
  *
- * conn/data.c connects them, conn/link.c destroys them.  Work requests that have
- * not completed when their queue pair is destroyed are left to the association
- * (replay.c).
+ * conn/data.c connects them.  Work requests that have not completed when their
+ * queue pair is destroyed are left to the association (replay.c).
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>
@@ -26,16 +25,7 @@ static u32 tow_link_inline_bytes(struct tow_device *dev)
 	return ib_uses_virt_dma(dev->ibdev) ? 64 : 0;
 }
 
-/**
- * tow_link_create_data - give a link its data queue pair
- * @link: the link; its session's control queue pair is connected
- *
- * tow_qp_drain() and tow_qp_gone() undo it.
- *
- * Return: 0; -ENOSPC: the device has no room; -ENOMEM; -ECONNRESET: see
- * tow_data_modify(); the provider's error.
- */
-int tow_link_create_data(struct tow_link *link)
+static int tow_qp_create(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
 	struct tow_device *dev = session->dev;
@@ -99,39 +89,27 @@ err_put_cq:
 	return ret;
 }
 
-static void tow_link_drain(struct tow_link *link, unsigned long end)
+/* tow_link.arrived, which SYNC reports, is final afterwards. */
+static void tow_qp_drain(struct tow_link *link, unsigned long end)
 {
 	while ((READ_ONCE(link->posted) != READ_ONCE(link->drained) ||
 		READ_ONCE(link->proofs_posted) != READ_ONCE(link->proofs_done) ||
 		READ_ONCE(link->receives)) && time_before(jiffies, end))
 		usleep_range(100, 1000);
-}
-
-/**
- * tow_qp_drain - wait until a data queue pair is drained
- * @link: its link, disconnected; the queue pair may not be there
- * @end: until when, at most, in jiffies
- *
- * SYNC reports tow_link.arrived, which is final afterwards.
- */
-void tow_qp_drain(struct tow_link *link, unsigned long end)
-{
-	tow_link_drain(link, end);
 	/* No receive is being posted again afterwards. */
 	if (link->receive_cq)
 		tow_cq_flush(link->receive_cq);
 }
 
-/**
- * tow_qp_gone - a data queue pair was destroyed
- * @link: its link, after tow_qp_drain(); the queue pair may not have been there
- */
-void tow_qp_gone(struct tow_link *link)
+static void tow_qp_destroy(struct tow_link *link, unsigned long end)
 {
-	struct tow_device *dev;
+	struct tow_device *dev = link->session->dev;
 
+	tow_qp_drain(link, end);
+	if (link->qp)
+		ib_destroy_qp(link->qp);
+	link->qp = NULL;
 	if (link->cq) {
-		dev = link->session->dev;
 		tow_cq_flush(link->cq);
 		tow_cq_retired(link->cq, link->proofs_posted - link->proofs_done +
 					 link->posted - link->retired - link->kept);
@@ -146,3 +124,8 @@ void tow_qp_gone(struct tow_link *link)
 	link->kept = link->posted - link->retired;
 	WRITE_ONCE(link->drained, link->posted);
 }
+
+const struct tow_link_ops tow_qp_link_ops = {
+	.create		= tow_qp_create,
+	.destroy	= tow_qp_destroy,
+};

@@ -219,25 +219,3 @@ int tow_replay_receive(struct tow_session *session,
 		tow_replay_open(&assoc->data[i], session);
 	return 0;
 }
-
-/**
- * tow_replay_fill - fill in SYNC: what we had received before
- * @assoc: the association
- * @body: the message's body, of TOW_WIRE_BODY_BYTES
- *
- * Return: the body's size.
- */
-size_t tow_replay_fill(struct tow_assoc *assoc, void *body)
-{
-	struct tow_wire_sync *sync = body;
-	unsigned int i;
-
-	sync->epoch = cpu_to_le32(READ_ONCE(assoc->peer->epoch));
-	sync->count = cpu_to_le32(assoc->qps);
-	sync->grant = cpu_to_le64(READ_ONCE(assoc->dir.last_heard));
-	/* Nothing has arrived in this session: the peer waits for SYNC. */
-	for (i = 0; i < assoc->qps; i++)
-		sync->notified[i] =
-			cpu_to_le32(READ_ONCE(assoc->data[i].arrived));
-	return struct_size(sync, notified, assoc->qps);
-}

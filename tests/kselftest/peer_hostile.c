@@ -433,7 +433,7 @@ TEST_F_TIMEOUT(hostile, data_queue_pairs_said_first, 60)
 {
 	struct evil e;
 
-	ASSERT_EQ(0, tow_halt_begin("tow_link_create_data"));
+	ASSERT_EQ(0, tow_halt_begin("tow_qp_create"));
 	ASSERT_EQ(0, evil_begin(&e, 1));
 	ASSERT_EQ(0, evil_prove(&e));
 	ASSERT_EQ(0, evil_data_make_all(&e));

@@ -456,7 +456,7 @@ TEST_F_TIMEOUT(responder, ready_before_the_answer_to_qps, 60)
 {
 	struct evil e;
 
-	ASSERT_EQ(0, tow_halt_begin("tow_link_create_data"));
+	ASSERT_EQ(0, tow_halt_begin("tow_qp_create"));
 	ASSERT_EQ(0, evil_host_begin(&self->host.work, self->host.fd));
 	ASSERT_EQ(0, evil_host_called(&self->host, &e));
 	ASSERT_EQ(0, evil_serve(&e, EVIL_TOLD));
