@@ -104,21 +104,33 @@ static void tow_import_unmap_user(struct tow_import *import)
 	tow_stat_inc(import->dev, TOW_STAT_DMA_UNMAPS);
 }
 
+/* Find where each slab begins among the pages, so that nobody looks for it again. */
+static void tow_import_find_slabs(struct tow_import *import)
+{
+	u64 at = 0, begin = 0;
+	unsigned int slab = 0, i;
+	struct scatterlist *sg;
+
+	for_each_sgtable_sg(&import->pages.sgt, sg, i) {
+		for (; slab < import->slab_count && begin < at + sg->length;
+		     begin += import->slab_bytes) {
+			import->slabs[slab]->pages = sg;
+			import->slabs[slab++]->pages_skip = begin - at;
+		}
+		at += sg->length;
+		cond_resched();
+	}
+}
+
 static struct page *tow_import_page(const struct tow_region *region,
 				    unsigned int index, u64 offset)
 {
-	const struct tow_import *import = container_of(region->backing,
-						       struct tow_import,
-						       backing);
-	struct scatterlist *sg;
-	unsigned int i;
+	const struct tow_slab *slab = region->slabs[index];
+	struct scatterlist *sg = slab->pages;
 
-	offset += index * region->slab_bytes;
-	for_each_sgtable_sg(&import->pages.sgt, sg, i) {
-		if (offset < sg->length)
-			break;
+	offset += slab->pages_skip;
+	for (; offset >= sg->length; sg = sg_next(sg))
 		offset -= sg->length;
-	}
 	return sg_page(sg) + (offset >> PAGE_SHIFT);
 }
 
@@ -151,7 +163,10 @@ static int tow_import_user_fill(struct tow_import *import,
 		if (!tow_import_account(import))
 			return -ENOMEM;
 	}
-	return tow_import_pin(import, address) ?: tow_import_map(import);
+	ret = tow_import_pin(import, address) ?: tow_import_map(import);
+	if (!ret)
+		tow_import_find_slabs(import);
+	return ret;
 }
 
 /**

@@ -45,6 +45,7 @@
 
 struct dma_buf;
 struct pid;
+struct scatterlist;
 struct tow_client;
 struct tow_device;
 struct tow_region;
@@ -142,6 +143,8 @@ struct tow_chunk {
  *	it is wanted elsewhere
  * @page_bytes: for each of them, the size of its pages
  * @exposed: how many exports of each kind there are
+ * @pages: of an import of a process's pages: the segment that the slab begins in
+ * @pages_skip: bytes of @pages that are before the slab
  * @mapped: how many of its chunks, from the first on, we mapped for DMA
  * @chunk_count: how many chunks
  * @chunks: in the order of the slab's bytes
@@ -160,6 +163,8 @@ struct tow_slab {
 	struct ib_mr		*mr[TOW_RIGHTS];
 	u32			page_bytes[TOW_RIGHTS];
 	unsigned int		exposed[TOW_RIGHTS];
+	struct scatterlist	*pages;
+	u64			pages_skip;
 	unsigned int		mapped;
 	unsigned int		chunk_count;
 	struct tow_chunk	chunks[];
@@ -305,6 +310,8 @@ static inline struct page *tow_region_page(const struct tow_region *region,
 	       tow_slab_page(region->slabs[index], offset);
 }
 
+int tow_region_read(const struct tow_region *region, u64 offset, void *to,
+		    size_t bytes);
 void tow_region_release(struct kref *refs);
 
 /* The caller has a reference. */

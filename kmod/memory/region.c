@@ -674,3 +674,48 @@ struct tow_region *tow_client_get_region(struct tow_client *client, u64 number,
 	rcu_read_unlock();
 	return region;
 }
+
+/* ---- bytes ------------------------------------------------------------------ */
+
+/* Return: how many of the region's bytes from there on are in one page. */
+static size_t tow_region_read_page(const struct tow_region *region, u64 offset,
+				   void *to, size_t bytes)
+{
+	u64 rest;
+	u32 index = div64_u64_rem(region->skip + offset, region->slab_bytes,
+				  &rest);
+	const char *from = page_address(tow_region_page(region, index, rest));
+
+	bytes = min_t(size_t, bytes, PAGE_SIZE - offset_in_page(rest));
+	memcpy(to, from + offset_in_page(rest), bytes);
+	return bytes;
+}
+
+/**
+ * tow_region_read - copy bytes of a region
+ * @region: the region; programs may write to it meanwhile
+ * @offset: of the first byte
+ * @to: where to
+ * @bytes: how many
+ *
+ * May sleep.
+ *
+ * Return: 0; -ERANGE: the bytes are not all in the region; -EOPNOTSUPP: it is another
+ * device's memory.
+ */
+int tow_region_read(const struct tow_region *region, u64 offset, void *to,
+		    size_t bytes)
+{
+	u64 size = max(region->bytes, region->map_bytes);
+	size_t done;
+
+	if (bytes > size || offset > size - bytes)
+		return -ERANGE;
+	if (region->backing && !region->backing->ops->page)
+		return -EOPNOTSUPP;
+	for (; bytes; bytes -= done, offset += done, to += done) {
+		done = tow_region_read_page(region, offset, to, bytes);
+		cond_resched();
+	}
+	return 0;
+}
