@@ -158,7 +158,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	15
+#define TOW_UAPI_VERSION	16
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -1330,8 +1330,9 @@ struct tow_release {
  *			client
  *	EINVAL		an opcode, flag or channel as it must not be, or that our RDMA
  *			device's driver does not take; a field that is
- *			not used and not 0; an atomic whose 8 bytes are not aligned,
- *			at either end; the remote range, or slot, is not the
+ *			not used and not 0; a list, or a piece, as it must not be; an
+ *			atomic whose 8 bytes are not aligned, at either end; the
+ *			remote range, or slot, is not the
  *			channel's peer's; the slot was used on as many other queue
  *			pairs as its width is
  *	ERANGE		not within the region, or not within the remote range
@@ -1340,7 +1341,9 @@ struct tow_release {
  *			a slot is none
  *	ETIMEDOUT	it took longer than its @timeout_ms; and see "Connections that
  *			fail" below
- *	EOPNOTSUPP	the device has no atomics, or its driver does not take them
+ *	EOPNOTSUPP	the device has no atomics, or its driver does not take them;
+ *			the list of a vector is in another device's memory
+ *	EDQUOT, ENOSPC, ENOMEM	there is no more memory for the list of a vector
  *	EFAULT		the region is INVALID: its exporter has taken the memory back.
  *			How much of it has taken place is not known
  *	ESTALE		the export or its connection had ended before; what was
@@ -1367,6 +1370,30 @@ struct tow_release {
  * A write may take effect more than once until it completes, so its target is not
  * used for anything else before; and in any order within, so no byte of it
  * tells that the others are there.
+ *
+ * Vectors
+ * -------
+ * A WRITE, READ or WRITE_NOTIFY with TOW_SQE_VECTOR moves many pieces, and is one entry in
+ * all else: one completion, one deadline, one notification when all of them are there, one
+ * place in a chain.  A list says which: an array of struct tow_vector, in a region of the
+ * client's, which may be the one that they are in.  Of the entry
+ *
+ *	vector		is the handle of the region that has the list
+ *	vector_offset	is where it begins there, in bytes, a multiple of 8
+ *	bytes		is its size: sizeof(struct tow_vector) for each piece, 1 to
+ *			TOW_VECTOR_MAX of them
+ *
+ * and all else is as ever, @region and @remote for all pieces.  Each of them is what an
+ * entry of its own could be, but not of 0 bytes; if one is not, the entry ends with what
+ * that would have ended with, and nothing is moved.  Pieces are moved in any order, and may
+ * be so more than once: where two overlap, at the peer or in what is read, either may be
+ * there in the end.  Neighbours are not made one: that is for who writes the list.
+ *
+ * The list is read once, when the entry is taken: from then on (sq_head has passed it) the
+ * program may change it, or give up its region.  It is pool memory, or the process's own
+ * that was imported.  While the entry is under way the copy counts against the limits of
+ * queue entries, every 8 pieces as one entry; with TOW_QUEUE_POLL it is not charged to a
+ * cgroup.
  *
  * Deadlines
  * ---------
@@ -1586,7 +1613,27 @@ enum tow_sqe_flag {
 	 * are counted when it is taken (stats/copied_bytes in sysfs).  WRITE, READ,
 	 * and WRITE_NOTIFY that writes.  (Before version 9 of this header: EINVAL)
 	 */
-	TOW_SQE_COPIED		= 1 << 3
+	TOW_SQE_COPIED		= 1 << 3,
+	/*
+	 * it moves many pieces: see "Vectors" above.  WRITE, READ, WRITE_NOTIFY.  (Before
+	 * version 16 of this header: EINVAL)
+	 */
+	TOW_SQE_VECTOR		= 1 << 4
+};
+
+/* Pieces of a vector, at most. */
+#define TOW_VECTOR_MAX		4096
+
+/**
+ * struct tow_vector - a piece of an entry with TOW_SQE_VECTOR
+ * @offset: in the entry's region, in bytes
+ * @remote_offset: in its remote range, in bytes
+ * @bytes: how much, at least 1
+ */
+struct tow_vector {
+	__aligned_u64	offset;
+	__aligned_u64	remote_offset;
+	__aligned_u64	bytes;
 };
 
 /**
@@ -1599,9 +1646,12 @@ enum tow_sqe_flag {
  * @user_data: comes back in the completion
  * @region: handle of a region; WAIT: of an export
  * @offset: in the region, in bytes
+ * @vector: VECTOR: handle of the region that has the list
  * @remote: handle of a remote range
  * @remote_offset: in the remote range, in bytes
- * @bytes: WRITE, READ: how much; 0: only checked.  WRITE_NOTIFY: how much
+ * @vector_offset: VECTOR: where the list begins in @vector, in bytes
+ * @bytes: WRITE, READ: how much; 0: only checked.  WRITE_NOTIFY: how much.  VECTOR: size
+ *	of the list
  * @compare: COMPARE_SWAP
  * @operand: FETCH_ADD, COMPARE_SWAP; WRITE_NOTIFY: handle of a slot; WAIT: the
  *	number; else 0
@@ -1615,11 +1665,25 @@ struct tow_sqe {
 	__u32		timeout_ms;
 	__aligned_u64	user_data;
 	__aligned_u64	region;
-	__aligned_u64	offset;
-	__aligned_u64	remote;
-	__aligned_u64	remote_offset;
 
 	/* private: for C99, which has no unnamed unions */
+	__extension__
+	/* public: */
+	union {
+		__aligned_u64	offset;
+		__aligned_u64	vector;
+	};
+	__aligned_u64	remote;
+
+	/* private: likewise */
+	__extension__
+	/* public: */
+	union {
+		__aligned_u64	remote_offset;
+		__aligned_u64	vector_offset;
+	};
+
+	/* private: likewise */
 	__extension__
 	/* public: */
 	union {

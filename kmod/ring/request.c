@@ -82,10 +82,10 @@ static void tow_req_complete(struct tow_req *entry, int status)
 }
 
 /*
- * Put the slot that is notified, and the slot that is waited for.  @status: how the
- * entry ends.
+ * Put the slot that is notified, the slot that is waited for, and the vector.
+ * @status: how the entry ends.
  */
-static void tow_req_put_slots(const struct tow_req *entry, int status)
+static void tow_req_put_own(const struct tow_req *entry, int status)
 {
 	if (entry->op.slot) {
 		if (status)
@@ -94,6 +94,8 @@ static void tow_req_put_slots(const struct tow_req *entry, int status)
 	}
 	if (entry->wait.slot)
 		tow_slot_put(entry->wait.slot);
+	if (unlikely(entry->op.vec))
+		tow_vec_free(entry->op.vec);
 }
 
 /*
@@ -119,7 +121,7 @@ static void tow_req_put_refs(struct tow_req *entry, int status)
 		tow_region_put(entry->op.region);
 	if (entry->op.remote)
 		tow_remote_put(entry->op.remote);
-	tow_req_put_slots(entry, status);
+	tow_req_put_own(entry, status);
 }
 
 static struct tow_req *tow_req_of(struct tow_op *op)
@@ -137,7 +139,7 @@ static void tow_reqs_put_refs(struct tow_op *ops)
 		next = op->next;
 		if (unlikely(op->claim))
 			tow_timeout_disarm(tow_req_of(op));
-		tow_req_put_slots(tow_req_of(op), op->status);
+		tow_req_put_own(tow_req_of(op), op->status);
 		regions++;
 		remotes++;
 		if (op->region && (!next || next->region != op->region))

@@ -7,6 +7,8 @@
  * and only the copy is looked at.  The kernel reads only the index that the
  * program writes, and believes it no further than it can be true.
  */
+#include <linux/overflow.h>
+
 #include "core/core.h"
 #include "link.h"
 #include "memory/memory.h"
@@ -14,7 +16,7 @@
 #include "remote.h"
 
 #define TOW_SQE_FLAGS		(TOW_SQE_FENCE | TOW_SQE_LINK | TOW_SQE_SILENT | \
-				 TOW_SQE_COPIED)
+				 TOW_SQE_COPIED | TOW_SQE_VECTOR)
 
 static bool tow_sqe_is_atomic(const struct tow_sqe *sqe)
 {
@@ -29,6 +31,17 @@ static bool tow_sqe_moves(const struct tow_sqe *sqe)
 	       (sqe->opcode == TOW_OP_WRITE_NOTIFY && sqe->bytes);
 }
 
+/* Is an entry with COPIED or VECTOR as it must be? */
+static bool tow_sqe_moves_well(const struct tow_sqe *sqe)
+{
+	if (!tow_sqe_moves(sqe))
+		return false;
+	return !(sqe->flags & TOW_SQE_VECTOR) ||
+	       (sqe->bytes && !(sqe->bytes % sizeof(struct tow_vector)) &&
+		sqe->bytes <= TOW_VECTOR_MAX * sizeof(struct tow_vector) &&
+		IS_ALIGNED(sqe->vector_offset, sizeof(u64)));
+}
+
 /* An entry with a time-out needs room for two completions. */
 static bool tow_queue_times(const struct tow_queue *queue)
 {
@@ -40,7 +53,8 @@ static bool tow_sqe_well_formed(const struct tow_queue *queue,
 				const struct tow_sqe *sqe)
 {
 	if (sqe->flags & ~TOW_SQE_FLAGS ||
-	    (sqe->flags & TOW_SQE_COPIED && !tow_sqe_moves(sqe)) ||
+	    (sqe->flags & (TOW_SQE_COPIED | TOW_SQE_VECTOR) &&
+	     !tow_sqe_moves_well(sqe)) ||
 	    (sqe->timeout_ms && !tow_queue_times(queue)))
 		return false;
 	switch (sqe->opcode) {
@@ -168,13 +182,66 @@ static struct tow_remote *tow_known_remote(struct tow_queue *queue, u64 number,
 	return known->remote;
 }
 
+static int tow_req_check(struct tow_req *entry, u32 flags)
+{
+	return tow_req_check_region(entry, entry->op.region, flags) ?:
+	       tow_ops_check(&entry->op);
+}
+
+/* Caller holds queue->submit.  Copy the list of an entry with VECTOR. */
+static int tow_req_read_vector(struct tow_req *entry, const struct tow_sqe *sqe)
+{
+	struct tow_client *client = entry->queue->client;
+	struct tow_region *region;
+	struct tow_vec *vec;
+	u32 flags;
+
+	region = tow_client_get_region(client, sqe->vector, &flags);
+	if (!region)
+		return -EBADF;
+	vec = tow_vec_new(client->account, region, sqe->vector_offset,
+			  sqe->bytes / sizeof(struct tow_vector));
+	tow_region_put(region);
+	if (IS_ERR(vec))
+		return PTR_ERR(vec);
+	entry->op.vec = vec;
+	return 0;
+}
+
+/*
+ * Caller holds queue->submit.  Check each piece as if it were an entry of its own.
+ * @flags: of the handle of the operation's region.
+ */
+static int tow_req_find_vector(struct tow_req *entry, const struct tow_sqe *sqe,
+			       u32 flags)
+{
+	int ret = tow_req_read_vector(entry, sqe);
+	struct tow_op *op = &entry->op;
+	const struct tow_vector *piece;
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; !ret && i < op->vec->count; i++) {
+		piece = &op->vec->pieces[i];
+		op->offset = piece->offset;
+		op->remote_offset = piece->remote_offset;
+		op->bytes = piece->bytes;
+		ret = tow_req_check(entry, flags);
+		if (!piece->bytes)
+			ret = -EINVAL;
+		else if (!ret && check_add_overflow(sum, piece->bytes, &sum))
+			ret = -ERANGE;
+	}
+	op->bytes = sum;
+	return ret;
+}
+
 /* Caller holds queue->submit; the queue's client has not ended. */
 static int tow_req_find(struct tow_req *entry, const struct tow_sqe *sqe,
 			struct tow_known *known)
 {
 	struct tow_queue *queue = entry->queue;
 	struct tow_op *op = &entry->op;
-	int ret;
 
 	if (tow_sqe_is_atomic(sqe) &&
 	    (!queue->atomics || tow_memory_lacks_atomics(queue->dev)))
@@ -188,8 +255,9 @@ static int tow_req_find(struct tow_req *entry, const struct tow_sqe *sqe,
 	op->remote = tow_known_remote(queue, sqe->remote, known);
 	if (!op->remote)
 		return -EBADF;
-	ret = tow_req_check_region(entry, op->region, known->flags);
-	return ret ?: tow_ops_check(op);
+	if (unlikely(sqe->flags & TOW_SQE_VECTOR))
+		return tow_req_find_vector(entry, sqe, known->flags);
+	return tow_req_check(entry, known->flags);
 }
 
 /* Caller holds queue->submit.  Find the slot that a WAIT is for. */
@@ -258,6 +326,7 @@ static void tow_req_fill(struct tow_req *entry, const struct tow_sqe *sqe,
 	op->remote = NULL;
 	op->slot = NULL;
 	op->claim = NULL;
+	op->vec = NULL;
 	op->bytes = 0;
 	entry->wait.slot = NULL;
 	/* Before anything is refused: then its slot is to know. */
@@ -288,7 +357,7 @@ static void tow_req_fill(struct tow_req *entry, const struct tow_sqe *sqe,
 	entry->error = tow_req_find_all(entry, sqe, known);
 	if (sqe->flags & TOW_SQE_COPIED && !entry->error)
 		tow_stat_add(entry->queue->dev, TOW_STAT_COPIED_BYTES,
-			     sqe->bytes);
+			     op->bytes);
 }
 
 /* An entry of the submission ring, so many after the one that is next. */

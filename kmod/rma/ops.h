@@ -15,6 +15,7 @@
 #include "remote.h"
 #include "uapi/towline.h"
 
+struct tow_account;
 struct tow_device;
 struct tow_flow;
 struct tow_peer;
@@ -47,6 +48,23 @@ enum tow_claim {
 };
 
 /**
+ * struct tow_vec - the pieces of an operation
+ * @charge: for its memory
+ * @index: the piece that has the operation's cursor, or ends there
+ * @before: bytes of the pieces before that one.  Both are 0 at first, and under the
+ *	lock of the operation's link
+ * @count: how many @pieces
+ * @pieces: in order, none of them empty
+ */
+struct tow_vec {
+	struct tow_charge	charge;
+	u32			index;
+	u64			before;
+	u32			count;
+	struct tow_vector	pieces[];
+};
+
+/**
  * struct tow_op - one operation on a remote range
  * @flow: the flow that it belongs to
  * @region: memory on our side, kept by the caller until tow_flow.done
@@ -60,6 +78,8 @@ enum tow_claim {
  * @operand: of an atomic: the number to add, or the new value
  * @compare: of a compare-and-swap: the expected value
  * @claim: bits of enum tow_claim; NULL: the operation has no deadline
+ * @vec: its pieces, owned by the caller: @bytes is their sum, and @offset and
+ *	@remote_offset are not used; NULL: it is one piece
  * @opcode: enum tow_opcode: one of the operations
  *
  * @next: in a struct tow_op_list, or in the same work request
@@ -93,6 +113,7 @@ struct tow_op {
 	u64			operand;
 	u64			compare;
 	atomic_t		*claim;
+	struct tow_vec		*vec;
 	u8			opcode;
 
 	struct tow_op		*next;
@@ -303,6 +324,12 @@ static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	tow_remote_enter_again(op->remote);
 	tow_plug_add(plug, op);
 }
+
+/* vector.c */
+struct tow_vec *tow_vec_new(struct tow_account *account,
+			    const struct tow_region *region, u64 offset,
+			    u32 count);
+void tow_vec_free(struct tow_vec *vec);
 
 /* post.c */
 int tow_ops_prepare(struct tow_link *link, u32 *depth);

@@ -77,6 +77,10 @@ void tow_op_begin_again(struct tow_op *op)
 	op->replayed = true;
 	op->moved = false;
 	op->cursor = 0;
+	if (op->vec) {
+		op->vec->index = 0;
+		op->vec->before = 0;
+	}
 	op->pieces = 0;
 	op->to_tell = op->slot;
 	tow_stat_inc(op->flow->peer->dev, TOW_STAT_REPLAYED);
@@ -311,17 +315,45 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	return true;
 }
 
+/*
+ * Caller holds link->lock.  What is next of an operation, of which something is left:
+ * all, or of a vector what is left of a piece.
+ */
+static struct tow_vector tow_op_next(struct tow_op *op)
+{
+	struct tow_vector rest = {
+		.offset		= op->offset,
+		.remote_offset	= op->remote_offset,
+		.bytes		= op->bytes,
+	};
+	struct tow_vec *vec = op->vec;
+	u64 done = op->cursor;
+
+	if (unlikely(vec)) {
+		rest = vec->pieces[vec->index];
+		if (done == vec->before + rest.bytes) {
+			vec->before = done;
+			rest = vec->pieces[++vec->index];
+		}
+		done -= vec->before;
+	}
+	rest.offset += done;
+	rest.remote_offset += done;
+	rest.bytes -= done;
+	return rest;
+}
+
 /* Caller holds link->lock.  Find memory for the next work request. */
 static void tow_piece_find(struct tow_op *op, u32 most,
 			   struct tow_piece *piece)
 {
-	u64 left = min_t(u64, op->bytes - op->cursor, most);
+	struct tow_vector rest = tow_op_next(op);
+	u64 left = min_t(u64, rest.bytes, most);
 	u64 here;
 
-	tow_remote_locate(op->remote, op->remote_offset + op->cursor, left,
+	tow_remote_locate(op->remote, rest.remote_offset, left,
 			  &piece->target);
-	here = tow_region_locate(op->region, op->offset + op->cursor,
-				 &piece->local);
+	here = tow_region_locate(op->region, rest.offset, &piece->local);
 	piece->bytes = min3(left, here, piece->target.bytes);
 }
 

@@ -162,6 +162,12 @@ TEST(layouts_never_change)
 	EXPECT_EQ(128, offsetof(struct tow_ring, sq_head));
 	EXPECT_EQ(132, offsetof(struct tow_ring, sq_flags));
 	EXPECT_EQ(192, offsetof(struct tow_ring, cq_tail));
+	EXPECT_EQ(offsetof(struct tow_sqe, offset), offsetof(struct tow_sqe, vector));
+	EXPECT_EQ(offsetof(struct tow_sqe, remote_offset),
+		  offsetof(struct tow_sqe, vector_offset));
+	EXPECT_EQ(24, sizeof(struct tow_vector));
+	EXPECT_EQ(8, offsetof(struct tow_vector, remote_offset));
+	EXPECT_EQ(16, offsetof(struct tow_vector, bytes));
 	EXPECT_EQ(48, offsetof(struct tow_sqe, bytes));
 	EXPECT_EQ(48, offsetof(struct tow_sqe, compare));
 	EXPECT_EQ(56, offsetof(struct tow_sqe, operand));

@@ -5,8 +5,8 @@
  * injection.
  *
  * What fails may fail, with the one error that says so.  Then nothing has happened,
- * nothing stays, and the same thing done again succeeds.  Entries allocate nothing:
- * they do not fail at all, even if every allocation does.
+ * nothing stays, and the same thing done again succeeds.  Entries allocate nothing, but
+ * for the list of a vector: others do not fail at all, even if every allocation does.
  */
 #include "tow_calls.h"
 #include "tow_faults.h"
@@ -136,6 +136,34 @@ static int undo_enter(void *data)
 	return count == 32 ? 0 : -ENOMSG;
 }
 
+/* What becomes of it. */
+static int act_vector(void *data)
+{
+	FIXTURE_DATA(queue_faults) *self = data;
+	const struct tow_vector list[] = { { 4096, 0, 100 }, { 8192, 200, 100 } };
+	struct tow_sqe sqe = tow_move(&self->user, TOW_OP_WRITE, self->own.made.handle,
+				      self->own.made.handle, self->remote, 0, sizeof(list));
+	struct tow_rings *rings = &self->user.rings;
+	struct tow_cqe cqe;
+	int ret;
+
+	memcpy(self->own.at, list, sizeof(list));
+	sqe.flags = TOW_SQE_VECTOR;
+	/* That of the last time may not have been taken. */
+	if (rings->tail == rings->ring->sq_head)
+		tow_rings_put(rings, &sqe);
+	ret = tow_rings_enter(rings, 1, TOW_LONG_US);
+	if (ret != 1)
+		return ret < 0 ? ret : -EXFULL;
+	return tow_rings_take(rings, &cqe) ? cqe.status : -ENOMSG;
+}
+
+static int undo_nothing(void *data)
+{
+	(void)data;
+	return 0;
+}
+
 /* Nothing is left of what was done last. */
 static bool is_settled(void *data)
 {
@@ -162,6 +190,7 @@ static const struct action actions[] = {
 	{ "enter", act_enter, undo_enter, { false, false, true } },
 	{ "create polled", act_create_polled, undo_create, { true, true, true } },
 	{ "close", act_close, act_open, { false, false, true } },
+	{ "vector", act_vector, undo_nothing, { true, false, true } },
 };
 
 static void sweep_until(struct __test_metadata *_metadata, FIXTURE_DATA(queue_faults) *self,
@@ -209,6 +238,11 @@ TEST_F_TIMEOUT(queue_faults, close, 600)
 TEST_F_TIMEOUT(queue_faults, enter, 600)
 {
 	sweep(_metadata, self, &actions[2], variant->fault);
+}
+
+TEST_F_TIMEOUT(queue_faults, vector, 600)
+{
+	sweep(_metadata, self, &actions[5], variant->fault);
 }
 
 /* Anybody's allocation on towline's behalf fails, in whatever context: entries go on. */

@@ -201,6 +201,29 @@ TEST_F(vgpu, read_only)
 	EXPECT_EQ(0, tow_region_destroy(gpu->user.fd, gpu->region));
 }
 
+/* Pieces of an entry are in it as anywhere; the list of them, which the kernel reads, is not. */
+TEST_F(vgpu, vectors)
+{
+	struct tow_gpu *gpu = &self->gpu;
+	struct tow_vector *list = (struct tow_vector *)gpu->own.at;
+	const size_t there = TOW_SLAB - PAGE / 2;
+	struct tow_sqe sqe;
+
+	ASSERT_EQ(0, tow_gpu_have(gpu, TOW_GPU_BYTES, 0, 0, 0));
+	tow_fill(gpu->own.at + PAGE, 2 * PAGE, 5);
+	list[0] = (struct tow_vector){ 2 * PAGE, there + PAGE, PAGE };
+	list[1] = (struct tow_vector){ PAGE, there, PAGE };
+	sqe = tow_gpu_far(gpu, TOW_OP_WRITE, gpu->own.made.handle, 0, 2 * sizeof(*list));
+	sqe.flags = TOW_SQE_VECTOR;
+	ASSERT_EQ(0, tow_gpu_do(gpu, sqe));
+	memset(gpu->own.at + PAGE, 0, 2 * PAGE);
+	ASSERT_EQ(0, tow_gpu_read(gpu->node, gpu->buffer, there, gpu->own.at + PAGE, 2 * PAGE));
+	EXPECT_EQ(0, tow_differs(gpu->own.at + PAGE, 2 * PAGE, 5));
+	sqe.vector = gpu->region;
+	EXPECT_EQ(-EOPNOTSUPP, tow_gpu_do(gpu, sqe));
+	EXPECT_EQ(0, tow_region_destroy(gpu->user.fd, gpu->region));
+}
+
 /* As amdgpu does it: who does not say that it can do peer-to-peer gets a copy. */
 TEST_F(vgpu, stays_in_the_device)
 {
