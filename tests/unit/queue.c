@@ -143,6 +143,20 @@ static void test_prepare(void)
 	want.timeout_ms = UINT32_MAX - 1;
 	tow_sqe_set_timeout(&sqe, UINT32_MAX - 1);
 	ksft_test_result(is(&sqe, &want), "a time-out\n");
+
+	want.opcode = TOW_OP_WRITE;
+	want.flags = TOW_SQE_VECTOR | TOW_SQE_FENCE;
+	want.user_data = 0;
+	want.timeout_ms = 0;
+	want.vector = remote_object.handle;
+	want.vector_offset = 1ULL << 41;
+	want.bytes = TOW_VECTOR_MAX * sizeof(struct tow_vector);
+	want.operand = 0;
+	tow_prep_write(&sqe, &channel, a_region(), 1, a_remote(), 3, 5);
+	tow_sqe_set_vector(&sqe, (const struct tow_region *)a_remote(), 1ULL << 41,
+			   TOW_VECTOR_MAX);
+	tow_sqe_set_flags(&sqe, TOW_SQE_FENCE);
+	ksft_test_result(is(&sqe, &want), "a vector, which it stays\n");
 }
 
 static void test_prepare_notify(void)
@@ -362,7 +376,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(7 + 3 + 3 + 4 + 2 + 5 + 3);
+	ksft_set_plan(8 + 3 + 3 + 4 + 2 + 5 + 3);
 	test_prepare();
 	test_prepare_notify();
 	test_submission();

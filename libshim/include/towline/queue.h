@@ -516,6 +516,30 @@ static inline void tow_prep_compare_swap(struct tow_sqe *sqe, const struct tow_c
 }
 
 /**
+ * tow_sqe_set_vector() - the entry moves many pieces
+ * @sqe: prepared by tow_prep_write(), tow_prep_read() or tow_prep_write_notify(), whose
+ *	offsets and bytes do not matter then
+ * @list: has an array of struct tow_vector, which says what is moved: where in the entry's
+ *	region, where in its remote range, and how much
+ * @list_offset: where in it: a multiple of 8
+ * @count: how many there are: 1 to TOW_VECTOR_MAX
+ *
+ * It is one entry in all else: it completes once, and notifies once, when all of them are
+ * there.  When the kernel has taken it (tow_queue_submit()) the array may be changed, and
+ * @list given up.  @list is no memory of another device's.
+ *
+ * With a module older than version 16 of <towline/uapi.h> it completes with -EINVAL.
+ */
+static inline void tow_sqe_set_vector(struct tow_sqe *sqe, const struct tow_region *list,
+				      uint64_t list_offset, uint32_t count)
+{
+	sqe->flags |= TOW_SQE_VECTOR;
+	sqe->vector = tow_handle_of(list);
+	sqe->vector_offset = list_offset;
+	sqe->bytes = (uint64_t)count * sizeof(struct tow_vector);
+}
+
+/**
  * tow_sqe_set_data() - what comes back in the entry's completion
  * @sqe: prepared
  * @data: any number
@@ -528,11 +552,11 @@ static inline void tow_sqe_set_data(struct tow_sqe *sqe, uint64_t data)
 /**
  * tow_sqe_set_flags() - how the entry stands to others
  * @sqe: prepared
- * @flags: bits of enum tow_sqe_flag
+ * @flags: bits of enum tow_sqe_flag; what tow_sqe_set_vector() has set stays
  */
 static inline void tow_sqe_set_flags(struct tow_sqe *sqe, uint8_t flags)
 {
-	sqe->flags = flags;
+	sqe->flags = (uint8_t)((sqe->flags & TOW_SQE_VECTOR) | flags);
 }
 
 /**
