@@ -30,6 +30,9 @@ HOME_STEPS, HOME_PARTS, HOME_OLD, HOME_READS, HOME_WRITES, HOME_LARGE, SLOT = (
                                  2 << 20, (3 << 20) - 4096))
 PIECE, PLACES_COUNT = 4096, 8
 LARGE_BYTES = 256 << 10
+# A large write is of many pieces, which a list there has.
+VECTOR, PIECES = 1 << 4, 256
+HOME_LIST = HOME_LARGE + 2 * LARGE_BYTES
 IN_FLIGHT = 48
 # What those that are timed may take.  There is a new one of each kind after a fifth of
 # that, or after this pause.
@@ -67,6 +70,15 @@ class Load:
         self.last = [0] * PLACES_COUNT
         self.large = 0
         self.wrong = []
+        self.list()
+
+    def list(self):
+        """The pieces of a large write, the last one first."""
+        size = LARGE_BYTES // PIECES
+        for i in range(PIECES):
+            at = (PIECES - 1 - i) * size
+            struct.pack_into("<QQQ", self.node.memory, HOME_LIST + 24 * i,
+                             HOME_LARGE + at, LARGE + at, size)
 
     def next(self):
         """An entry, what it is, and what it takes; None: none of it is free."""
@@ -93,10 +105,11 @@ class Load:
         home = HOME_LARGE if kind == "large" else HOME_WRITES + at * PIECE
         size = LARGE_BYTES if kind == "large" else PIECE
         place = self.writes % PLACES_COUNT
-        there = LARGE if kind == "large" else PLACES + place * PIECE
         self.node.memory[home:home + size] = stuff(self.writes, size)
         return kind, (at, place, self.writes), [
-            WRITE, 0, home, self.remote, there, size, 0]
+            WRITE, VECTOR, self.node.region, self.remote, HOME_LIST, 24 * PIECES, 0
+        ] if kind == "large" else [
+            WRITE, 0, home, self.remote, PLACES + place * PIECE, size, 0]
 
     def step(self):
         """A notification, behind the number of its step; and before that another one by
