@@ -11,6 +11,7 @@
  *		and the mean in microseconds
  *	many	as many at a time as the window has: what one takes, and how much
  *		that makes in a second
+ *	list	the same, with each batch as one entry of many pieces
  *	among	the same with EXPORTS (-e) exports over at most 500 regions, of which
  *		1,000 are used (all, if there are fewer), by chance
  *	import	as many, from places by chance in MEBIBYTES (-i) of our own memory, whose
@@ -40,6 +41,9 @@ struct state {
 	int channels[CHANNELS_MAX];
 	uint32_t channel_count;
 	__u64 peer;
+	/* "list": of a batch; NULL: each operation is an entry. */
+	struct tow_vector *list;
+	__u64 list_region;
 	/* "among" has many of both, the others one. */
 	__u64 regions[REGIONS_MAX], remotes[REMOTES_MAX];
 	uint32_t region_count, remote_count;
@@ -172,6 +176,41 @@ static void prepare(struct state *state, uint32_t number, bool last)
 	};
 }
 
+/* A batch from a number on, as one entry. */
+static void prepare_list(struct state *state, uint32_t number)
+{
+	struct tow_sqe *sqe = ring_next(&state->ring);
+
+	for (uint32_t i = 0; i < state->work.batch; i++) {
+		uint64_t offset = work_offset(&state->work, number + i);
+
+		state->list[i] = (struct tow_vector){
+			.offset = offset, .remote_offset = offset, .bytes = state->work.bytes,
+		};
+	}
+	*sqe = (struct tow_sqe){
+		.opcode = state->work.read ? TOW_OP_READ : TOW_OP_WRITE,
+		.flags = TOW_SQE_VECTOR,
+		.channel = (__u16)state->channels[0],
+		.user_data = number,
+		.region = state->regions[0],
+		.vector = state->list_region,
+		.remote = state->remotes[0],
+		.bytes = state->work.batch * sizeof(struct tow_vector),
+	};
+}
+
+static void prepare_batch(struct state *state, uint32_t number)
+{
+	uint32_t batch = state->work.batch;
+
+	if (state->list)
+		prepare_list(state, number);
+	else
+		for (uint32_t i = 0; i < batch; i++)
+			prepare(state, number + i, i == batch - 1);
+}
+
 static void reap(struct state *state, uint32_t *completed)
 {
 	int status = 0;
@@ -189,8 +228,10 @@ static void run(struct state *state, uint32_t count)
 	while (completed < count) {
 		bool room = posted < count && posted - completed + work->batch <= work->window;
 
-		for (uint32_t i = 0; room && i < work->batch; i++)
-			prepare(state, posted++, i == work->batch - 1);
+		if (room) {
+			prepare_batch(state, posted);
+			posted += work->batch;
+		}
 		room = posted < count && posted - completed + work->batch <= work->window;
 		must("enter", ring_enter(&state->ring, room ? 0 : 1));
 		reap(state, &completed);
@@ -235,6 +276,21 @@ static void time_many(struct state *state)
 static void run_many(struct state *state)
 {
 	make_ends(state);
+	time_many(state);
+}
+
+static void run_list(struct state *state)
+{
+	struct tow_region_create call = {
+		.size = sizeof(call), .bytes = WORK_LIST_MAX * sizeof(*state->list),
+	};
+
+	make_ends(state);
+	must("list", ring_call(state->device, TOW_IOCTL_REGION_CREATE, &call));
+	state->list_region = call.handle;
+	state->list = mmap(NULL, call.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, call.fd, 0);
+	if (state->list == MAP_FAILED)
+		die("list", errno);
 	time_many(state);
 }
 
@@ -297,15 +353,15 @@ static const struct {
 	const char *name;
 	void (*run)(struct state *state);
 } modes[] = {
-	{ "each", run_each }, { "many", run_many }, { "among", run_among },
-	{ "import", run_import }, { "serve", run_serve },
+	{ "each", run_each }, { "many", run_many }, { "list", run_list },
+	{ "among", run_among }, { "import", run_import }, { "serve", run_serve },
 };
 
 /* ---- the program ----------------------------------------------------------- */
 
 static void __attribute__((noreturn)) usage(void)
 {
-	fputs("usage: ring -m each|many|among|import|serve [-k] [-a ADDRESS] [-e EXPORTS]\n"
+	fputs("usage: ring -m each|many|list|among|import|serve [-k] [-a ADDRESS] [-e EXPORTS]\n"
 	      "            [-i MEBIBYTES] [-q QUEUE_PAIRS]\n"
 	      "            " WORK_USAGE "\n", stderr);
 	exit(2);

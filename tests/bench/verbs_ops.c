@@ -44,8 +44,8 @@ struct state {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[ENDS];
 	struct ibv_mr *mr[ENDS];
-	struct ibv_send_wr wr[WORK_WINDOW_MAX];
-	struct ibv_sge sge[WORK_WINDOW_MAX];
+	struct ibv_send_wr wr[WORK_LIST_MAX];
+	struct ibv_sge sge[WORK_LIST_MAX];
 };
 
 /* ---- two ends ---------------------------------------------------------------- */
@@ -71,7 +71,8 @@ static void make_qp(struct state *state, enum end end)
 		.recv_cq = state->cq,
 		.qp_type = IBV_QPT_RC,
 		.cap = {
-			.max_send_wr = WORK_WINDOW_MAX,
+			.max_send_wr = state->work.window > WORK_WINDOW_MAX ?
+				       WORK_LIST_MAX : WORK_WINDOW_MAX,
 			.max_recv_wr = 1,
 			.max_send_sge = 1,
 			.max_recv_sge = 1,

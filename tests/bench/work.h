@@ -8,6 +8,7 @@
  *	-s BYTES	how much
  *	-g BYTES	between one place and the next; 0: they are neighbours
  *	-p PLACES	operation I is at place I modulo this, at both ends
+ *	-r		places follow one another in no order
  *	-n COUNT	how many, a multiple of -b
  *	-b BATCH	how many are posted at a time; only the last one tells when it
  *			has completed
@@ -24,19 +25,24 @@
 #include <string.h>
 #include "sample.h"
 
-#define WORK_OPTIONS	"d:o:s:g:p:n:b:w:"
+#define WORK_OPTIONS	"d:o:s:g:p:rn:b:w:"
 #define WORK_USAGE	"-d DEVICE [-o write|read] [-s BYTES] [-g GAP] [-p PLACES]\n" \
-			"            [-n COUNT] [-b BATCH] [-w WINDOW]"
+			"            [-r] [-n COUNT] [-b BATCH] [-w WINDOW]"
 
 /* Memory at each end: so much at least, and as much as the work takes. */
 #define WORK_MEMORY	((size_t)2 << 20)
 #define WORK_MEMORY_MAX	((size_t)64 << 20)
 
+/* Most work has no more in flight than this; what is posted as one list may have. */
 #define WORK_WINDOW_MAX	1024U
+#define WORK_LIST_MAX	2048U
+
+/* A prime: places that are so far apart follow one another. */
+#define WORK_STRIDE	7919ULL
 
 struct work {
 	const char *device;
-	bool read;
+	bool read, scattered;
 	uint32_t bytes, gap, places, count, batch, window;
 };
 
@@ -73,9 +79,12 @@ static inline bool work_option(struct work *work, int option, const char *value)
 	case 's': return work_number(value, 1, WORK_MEMORY_MAX, &work->bytes);
 	case 'g': return work_number(value, 0, WORK_MEMORY_MAX, &work->gap);
 	case 'p': return work_number(value, 1, WORK_MEMORY_MAX, &work->places);
+	case 'r':
+		work->scattered = true;
+		return true;
 	case 'n': return work_number(value, 1, 100000000, &work->count);
-	case 'b': return work_number(value, 1, WORK_WINDOW_MAX, &work->batch);
-	case 'w': return work_number(value, 1, WORK_WINDOW_MAX, &work->window);
+	case 'b': return work_number(value, 1, WORK_LIST_MAX, &work->batch);
+	case 'w': return work_number(value, 1, WORK_LIST_MAX, &work->window);
 	default: return false;
 	}
 }
@@ -97,13 +106,16 @@ static inline size_t work_memory(const struct work *work)
 static inline bool work_valid(const struct work *work)
 {
 	return work->device && !(work->window % work->batch) && !(work->count % work->batch) &&
+	       (work->window <= WORK_WINDOW_MAX || work->window == work->batch) &&
 	       work_span(work) <= WORK_MEMORY_MAX;
 }
 
 /* Where the operation of a number is, at both ends. */
 static inline uint64_t work_offset(const struct work *work, uint32_t number)
 {
-	return ((uint64_t)work->bytes + work->gap) * (number % work->places);
+	uint64_t place = work->scattered ? number * WORK_STRIDE : number;
+
+	return ((uint64_t)work->bytes + work->gap) * (place % work->places);
 }
 
 /* What @count operations of @bytes in so much time come to. */
