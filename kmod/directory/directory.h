@@ -20,6 +20,7 @@
  *
  *	tow_directory.lock
  *	tow_assoc_dir.lock	of one association at a time
+ *	tow_assoc_dir.reach
  *
  * Nothing waits for memory with these locks held.
  */
@@ -31,6 +32,7 @@
 #include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/overflow.h>
+#include <linux/rwsem.h>
 #include <linux/sizes.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
@@ -101,6 +103,8 @@ struct tow_directory {
  * @answers: struct tow_request whose answers are to be sent
  * @answer_count: length of @answers
  * @grants: struct tow_grant by id: the peer's grants of our exports
+ * @reach: held for writing while one of @grants ends; who has it for reading, and not
+ *	@lock, may copy what they reach (rma/copy.c)
  * @grant_count: length of @grants
  * @grants_of: how many of them each tenant has, like @waiting_of
  * @last_grant: id of the youngest grant
@@ -149,6 +153,7 @@ struct tow_assoc_dir {
 	struct list_head	answers;
 	unsigned int		answer_count;
 	struct xarray		grants;
+	struct rw_semaphore	reach;
 	u32			grant_count;
 	u32			grants_of[TOW_TENANTS];
 	u64			last_grant;

@@ -131,7 +131,10 @@ static void tow_grant_released(struct tow_grant *grant)
 	else if (exported->slot)
 		tow_slot_give(exported->slot, 0, 1);
 	tow_charge_less(&exported->charge, TOW_RES_GRANTS);
+	/* Whoever copies has copied, or does not find the grant. */
+	down_write(&assoc->dir.reach);
 	xa_erase(&assoc->dir.grants, grant->id);
+	up_write(&assoc->dir.reach);
 	assoc->dir.grant_count--;
 	assoc->dir.grants_of[tow_label_tenant(&exported->label)]--;
 	list_del(&grant->link);

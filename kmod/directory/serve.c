@@ -631,6 +631,7 @@ void tow_grant_assoc_init(struct tow_assoc *assoc)
 
 	xa_init(&sdir->waiting);
 	xa_init(&sdir->grants);
+	init_rwsem(&sdir->reach);
 	INIT_LIST_HEAD(&sdir->answers);
 	tow_revoke_assoc_init(assoc);
 }

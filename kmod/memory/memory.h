@@ -31,6 +31,7 @@
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/math64.h>
+#include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/sizes.h>
@@ -287,6 +288,29 @@ static inline u64 tow_region_locate(const struct tow_region *region, u64 offset,
 	rest -= chunk->at;
 	*dma = chunk->dma + rest;
 	return chunk->bytes - rest;
+}
+
+/**
+ * tow_region_address - where does the kernel see a region's byte?
+ * @region: the region, of the pool; the device's memory is there
+ * @offset: of the byte in the region
+ * @bytes: where to: how many from there on it sees one after the other
+ *
+ * Return: the byte's address.
+ */
+static inline void *tow_region_address(const struct tow_region *region, u64 offset,
+				       u64 *bytes)
+{
+	const struct tow_chunk *chunk;
+	const struct tow_slab *slab;
+	u64 rest;
+
+	slab = region->slabs[div64_u64_rem(region->skip + offset,
+					   region->slab_bytes, &rest)];
+	chunk = tow_slab_chunk(slab, rest);
+	rest -= chunk->at;
+	*bytes = chunk->bytes - rest;
+	return page_address(chunk->page) + rest;
 }
 
 /**

@@ -47,6 +47,8 @@ static void tow_assoc_release(struct kref *refs)
 	for (i = 0; i < assoc->qps; i++)
 		tow_link_cleanup(&assoc->data[i]);
 	kfree(assoc->data);
+	if (assoc->other_end)
+		tow_assoc_put(assoc->other_end);
 	tow_peer_put(assoc->peer);
 	tow_device_put(assoc->dev);
 	kfree(assoc);
@@ -445,6 +447,23 @@ static void tow_assoc_register(struct tow_assoc *assoc, struct tow_session *sess
 	peer->assoc = assoc;
 }
 
+/*
+ * Caller holds tow_peers.lock; @session is loopback's initiator.  The responder has begun
+ * its association before it answered.
+ */
+static void tow_assoc_find_other_end(struct tow_assoc *assoc,
+				     struct tow_session *session)
+{
+	struct tow_session *far = session->peer->other_end;
+	/* Pairs with tow_assoc_carry(). */
+	struct tow_assoc *other = far ? smp_load_acquire(&far->assoc) : NULL;
+
+	if (!other || memcmp(other->name, assoc->name, sizeof(assoc->name)))
+		return;
+	tow_assoc_get(other);
+	assoc->other_end = other;
+}
+
 /**
  * tow_assoc_new - make an association that begins with a session
  * @session: the session, which has a peer and is to carry the association
@@ -487,6 +506,8 @@ struct tow_assoc *tow_assoc_new(struct tow_session *session)
 	INIT_DELAYED_WORK(&assoc->work, tow_assoc_work);
 	INIT_WORK(&assoc->kick, tow_assoc_kick_work);
 	mutex_lock(&peers->lock);
+	if (session->loopback && session->initiator)
+		tow_assoc_find_other_end(assoc, session);
 	tow_assoc_register(assoc, session);
 	mutex_unlock(&peers->lock);
 	return assoc;

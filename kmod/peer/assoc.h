@@ -34,10 +34,12 @@ struct tow_peer;
 /**
  * struct tow_assoc - what we have of a peer, and the peer has of us
  * @refs: held by tow_peer.assoc, by sessions (@assoc, @asked), by remote ranges
- *	and plugs, by the directory's queued revoke timer, by @work and @kick
- *	while they are queued, and by callers
+ *	and plugs, by @other_end of another one, by the directory's queued revoke
+ *	timer, by @work and @kick while they are queued, and by callers
  * @dev: the device, with a reference
  * @peer: the peer, with a reference
+ * @other_end: of loopback's initiator: the responder's association, with a
+ *	reference; else NULL
  * @index: number of the first session that carried the association; identifies
  *	the association to slots
  * @name: the association's name at both ends
@@ -80,6 +82,7 @@ struct tow_assoc {
 	struct kref		refs;
 	struct tow_device	*dev;
 	struct tow_peer		*peer;
+	struct tow_assoc	*other_end;
 	u64			index;
 	u8			name[TOW_WIRE_ASSOC_BYTES];
 	bool			lasts;

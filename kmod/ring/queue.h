@@ -306,6 +306,8 @@ struct tow_queue {
  * @stopped: the device is going: nothing is added
  * @inflight_bytes: bytes that may be on their way on one queue pair; a file in
  *	sysfs, read with READ_ONCE()
+ * @loopback_copy_bytes: operations of up to so many bytes to our own node are copied
+ *	by the kernel; 0: none; likewise
  * @op_stall_ms: a session ends when nothing completes on one of its queue pairs
  *	for so many milliseconds; 0: it does not; likewise
  */
@@ -316,6 +318,7 @@ struct tow_queues {
 	struct list_head	pollers;
 	bool			stopped;
 	u32			inflight_bytes;
+	u32			loopback_copy_bytes;
 	u32			op_stall_ms;
 };
 

@@ -130,8 +130,10 @@ void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
 {
 	u64 count = 0, read = 0, written = 0;
 	struct tow_op *op;
+	int all = 0;
 
 	for (op = ops; op; op = op->next) {
+		all++;
 		if (op->slot)
 			tow_op_leave_slot(op);
 		if (op->status)
@@ -145,6 +147,9 @@ void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
 	tow_op_count(flow->peer, count, read, written);
 	for (op = ops; op; op = op->next)
 		op = tow_ops_leave(op);
+	/* Pairs with tow_op_copy(): what they did is done. */
+	if (unlikely(flow->loopback))
+		atomic_sub_return_release(all, &flow->busy);
 	flow->done(ops);
 }
 

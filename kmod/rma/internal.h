@@ -199,7 +199,7 @@ static inline bool tow_flow_join(struct tow_flow *flow, struct tow_link *link)
 
 /**
  * tow_op_refused - must nothing more of an operation be posted?
- * @op: the operation; caller holds its link's lock
+ * @op: the operation; caller holds its link's lock, or has just begun it
  *
  * Return: the operation's error; 0: it may be posted.
  */
@@ -230,6 +230,9 @@ void tow_ops_unpark(struct tow_assoc *assoc);
 /* replay.c */
 int tow_replay_receive(struct tow_session *session,
 		       const struct tow_wire_sync *body, size_t bytes);
+
+/* copy.c */
+bool tow_op_copy(struct tow_op *op, struct tow_link *link);
 
 /* post.c */
 void tow_op_begin_again(struct tow_op *op);

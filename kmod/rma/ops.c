@@ -64,6 +64,7 @@ void tow_flow_init(struct tow_flow *flow, struct tow_peer *peer,
 	tow_peer_get(peer);
 	flow->peer = peer;
 	flow->index = index;
+	flow->loopback = peer->loopback;
 	flow->done = done;
 	tow_share_init(&flow->own);
 	tow_op_list_init(&flow->ops);
@@ -236,17 +237,23 @@ void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 {
 	struct tow_assoc *assoc = op->remote->assoc;
 	struct tow_link *link;
+	bool done;
 
 	op->status = tow_op_enter(op);
 	if (op->status) {
 		op->flow->done(op);
 		return;
 	}
-	if (!op->bytes && !op->slot) {
+	link = &assoc->data[op->flow->index % assoc->qps];
+	done = !op->bytes && !op->slot;
+	if (unlikely(op->flow->loopback)) {
+		atomic_inc(&op->flow->busy);
+		done = done || tow_op_copy(op, link);
+	}
+	if (done) {
 		tow_flow_end(op->flow, op);
 		return;
 	}
-	link = &assoc->data[op->flow->index % assoc->qps];
 	plug->at = tow_plug_part(plug, link, assoc);
 	tow_plug_add(plug, op);
 }

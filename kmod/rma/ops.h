@@ -163,6 +163,7 @@ struct tow_share {
  * struct tow_flow - the operations of one user on one queue pair
  * @peer: the peer, with a reference
  * @index: which of the peer's data queue pairs
+ * @loopback: the peer is our own node
  * @done: called with operations that have ended, linked by @next, which are the
  *	caller's again; in process context, with no link's lock
  * @shared: the client's share for @index; the caller keeps it
@@ -174,10 +175,13 @@ struct tow_share {
  * @share: while @via is not NULL: @shared or @own
  * @ops: operations that are not wholly posted, in order
  * @stopped: 0; a negative errno: nothing more is posted.  Read without a lock
+ * @busy: of @loopback: operations that have begun and not ended.  More only where they
+ *	begin, one after the other; less anywhere
  */
 struct tow_flow {
 	struct tow_peer		*peer;
 	unsigned int		index;
+	bool			loopback;
 	void			(*done)(struct tow_op *ops);
 	struct tow_share	*shared;
 	struct tow_share	own;
@@ -186,6 +190,7 @@ struct tow_flow {
 	struct tow_share	*share;
 	struct tow_op_list	ops;
 	int			stopped;
+	atomic_t		busy;
 };
 
 /* Links that the operations of one plug are for, at most. */
@@ -322,6 +327,8 @@ static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 	}
 	/* The plug's last operation keeps the range in flight. */
 	tow_remote_enter_again(op->remote);
+	if (unlikely(op->flow->loopback))
+		atomic_inc(&op->flow->busy);
 	tow_plug_add(plug, op);
 }
 

@@ -71,7 +71,8 @@ static void tow_receive_count(struct tow_session *session)
 static void tow_receive_notification(struct tow_link *link, u32 imm)
 {
 	struct tow_device *dev = link->session->dev;
-	bool counted = tow_slot_notify(dev, link->assoc->index, link->index, imm);
+	bool counted = tow_slot_notify(dev, link->assoc->index, link->index, imm,
+				       TOW_IMM_NUMBERS);
 
 	tow_stat_inc(dev, counted ? TOW_STAT_NOTIFICATIONS :
 		     TOW_STAT_NOTIFICATIONS_IGNORED);

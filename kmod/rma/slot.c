@@ -240,9 +240,9 @@ void tow_slot_end(struct tow_slot *slot, struct tow_device *dev)
 /*
  * Caller holds slot->lock.  Count a notification on the lane of its queue pair,
  * which is the next one if the queue pair has none.  Return: false: it is not
- * ahead, or all lanes are others'.
+ * ahead, or more than @most; or all lanes are others'.
  */
-static bool tow_lane_advance(struct tow_slot *slot, u32 via, u32 imm)
+static bool tow_lane_advance(struct tow_slot *slot, u32 via, u32 imm, u32 most)
 {
 	struct tow_lane *lane = slot->lanes, *end = lane + slot->width;
 	u32 ahead;
@@ -252,6 +252,8 @@ static bool tow_lane_advance(struct tow_slot *slot, u32 via, u32 imm)
 	if (lane == end)
 		return false;
 	ahead = tow_imm_ahead(imm, lane->count);
+	if (ahead > most)
+		return false;
 	lane->count += ahead;
 	if (ahead)
 		lane->via = via;
@@ -289,12 +291,14 @@ static void tow_slot_advance(struct tow_slot *slot)
  * @holder: tow_assoc.index of the peer that has sent it
  * @link: index of the queue pair that it has come by
  * @imm: its immediate
+ * @most: by how many numbers it may be ahead: 1: all before it have been counted
  *
  * In a softirq, or with bottom halves off.
  *
  * Return: whether it was counted.
  */
-bool tow_slot_notify(struct tow_device *dev, u64 holder, unsigned int link, u32 imm)
+bool tow_slot_notify(struct tow_device *dev, u64 holder, unsigned int link, u32 imm,
+		     u32 most)
 {
 	struct tow_slot *slot;
 	bool counted = false;
@@ -304,7 +308,7 @@ bool tow_slot_notify(struct tow_device *dev, u64 holder, unsigned int link, u32 
 	if (slot) {
 		spin_lock(&slot->lock);
 		counted = slot->holder == holder && slot->word &&
-			  tow_lane_advance(slot, link + 1, imm);
+			  tow_lane_advance(slot, link + 1, imm, most);
 		if (counted)
 			tow_slot_advance(slot);
 		spin_unlock(&slot->lock);

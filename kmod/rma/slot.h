@@ -97,7 +97,8 @@ void tow_slot_give(struct tow_slot *slot, u64 holder, u32 width);
 void tow_slot_lost(struct tow_slot *slot);
 void tow_slot_close(struct tow_slot *slot);
 void tow_slot_end(struct tow_slot *slot, struct tow_device *dev);
-bool tow_slot_notify(struct tow_device *dev, u64 holder, unsigned int link, u32 imm);
+bool tow_slot_notify(struct tow_device *dev, u64 holder, unsigned int link, u32 imm,
+		     u32 most);
 int tow_slot_wait(struct tow_slot *slot, struct tow_slot_wait *wait);
 void tow_slot_wait_no_more(struct tow_slot_wait *wait, int status);
 

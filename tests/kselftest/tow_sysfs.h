@@ -100,6 +100,7 @@ static const char * const tow_knobs[] = {
 	"drain", "linger_max_s", "user_grant_limit",
 	"client_export_limit", "user_export_limit", "export_limit", "client_queue_entries_limit",
 	"user_queue_entries_limit", "queue_entries_limit", "poller_limit", "inflight_bytes",
+	"loopback_copy_bytes",
 	"op_stall_ms", "qps_per_peer", "cqs", "peer_limit",
 	"queue_depth", "listen_port", "peer_idle_s", "heartbeat_ms", "heartbeat_misses",
 	"reconnect_timeout_ms", "revoke_timeout_ms", "pkey_index", "sl", "mtu",
