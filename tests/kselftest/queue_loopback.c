@@ -234,7 +234,8 @@ TEST_F(places, errors)
 		EXPECT_EQ(-EACCES, tow_rings_do(&self->user.rings, &sqe));
 		sqe = tow_move(&self->user, TOW_OP_READ, own->region, 0, only_read, 93, 8);
 		EXPECT_EQ(-ERANGE, tow_rings_do(&self->user.rings, &sqe));
-		sqe = tow_move(&self->user, TOW_OP_READ, own->region, own->bytes - 7, only_read, 0, 8);
+		sqe = tow_move(&self->user, TOW_OP_READ, own->region, own->mapped.bytes - 7,
+			       only_read, 0, 8);
 		EXPECT_EQ(-ERANGE, tow_rings_do(&self->user.rings, &sqe));
 	}
 	EXPECT_EQ(before, copied());
@@ -441,15 +442,39 @@ TEST_F(ends, revoked_in_the_middle)
 		EXPECT_EQ(-ESTALE, writer.status);
 		EXPECT_EQ(0, tow_differs(to, BYTES, 99));
 		EXPECT_LE(LIMIT * 9, copied() - before);
-		tow_user_end(&ends->from);
-		tow_user_end(&ends->to);
 		ASSERT_EQ(0, tow_mapped_end(&ends->own));
 		ASSERT_EQ(0, tow_mapped_end(&ends->memory));
+		tow_ends_end(ends);
 		ASSERT_EQ(0, tow_ends_make(ends, ENTRIES, BYTES));
 		tow_fill(ends->own.at, BYTES, 77);
 		to = ends->memory.at + TOW_DATA_AT;
 	}
 	EXPECT_EQ(late, tow_sysfs_get("stats/revokes_late"));
+}
+
+/* The connection ends, which nobody waits for: the memory can be another's at once. */
+TEST_F(ends, disconnected_in_the_middle)
+{
+	struct tow_ends *ends = &self->ends;
+	struct writer writer;
+	unsigned int i;
+
+	for (i = 0; i < REVOKES; i++) {
+		tow_fill(ends->own.at, BYTES, 77);
+		ASSERT_EQ(0, writer_begin(&writer, ends, TOW_OP_WRITE));
+		ASSERT_EQ(0, tow_disconnect(ends->to.fd, ends->to.peer));
+		ASSERT_EQ(0, tow_end_handle(ends->to.fd, TOW_IOCTL_UNEXPORT, ends->data));
+		tow_fill(ends->memory.at + TOW_DATA_AT, BYTES, 99);
+		pthread_join(writer.thread, NULL);
+		EXPECT_TRUE(writer.status == -ESTALE || writer.status == -ECONNRESET)
+			TH_LOG("%s", strerror(-writer.status));
+		EXPECT_EQ(0, tow_differs(ends->memory.at + TOW_DATA_AT, BYTES, 99));
+		ASSERT_EQ(0, tow_mapped_end(&ends->own));
+		ASSERT_EQ(0, tow_mapped_end(&ends->memory));
+		tow_ends_end(ends);
+		ASSERT_EQ(0, tow_ends_make(ends, ENTRIES, BYTES));
+	}
+	self->epoch = tow_peer_epoch(ends->from.fd, ends->from.peer);
 }
 
 TEST_HARNESS_MAIN
