@@ -34,8 +34,9 @@
 #define RAW_TIMEOUT		14	/* 4.096 us * 2^14: 67 ms */
 #define RAW_RETRIES		6
 #define RAW_MIN_RNR		12
-/* As many as towline's own queue pairs have. */
+/* As towline's own queue pairs have. */
 #define RAW_READS		16
+#define RAW_INLINE		64
 
 #define RAW_ORDER		get_order(TOW_RAW_MEMORY)
 #define RAW_PAGES		(TOW_RAW_MEMORY / PAGE_SIZE)
@@ -57,6 +58,8 @@ enum tow_raw_end { ASKS, ANSWERS, ENDS };
  * @cqe: of all requests
  * @wr: room for a batch
  * @sge: likewise
+ * @inline_bytes: writes up to this size take their data along, as towline's do: only
+ *	software copies it from the address that it is given
  * @completed: operations
  * @status: of the first that failed, or IB_WC_SUCCESS
  */
@@ -73,6 +76,7 @@ struct tow_raw {
 	struct ib_cqe		cqe;
 	struct ib_rdma_wr	*wr;
 	struct ib_sge		*sge;
+	u32			inline_bytes;
 	u32			completed;
 	enum ib_wc_status	status;
 };
@@ -123,6 +127,8 @@ static void tow_raw_prepare(struct tow_raw *raw)
 		wr->num_sge = 1;
 		wr->opcode = run->op == TOW_RAW_READ ? IB_WR_RDMA_READ : IB_WR_RDMA_WRITE;
 		wr->send_flags = last ? IB_SEND_SIGNALED : 0;
+		if (run->op == TOW_RAW_WRITE && run->bytes <= raw->inline_bytes)
+			wr->send_flags |= IB_SEND_INLINE;
 	}
 }
 
@@ -195,12 +201,15 @@ static struct ib_qp *tow_raw_make_qp(struct tow_raw *raw)
 		.cap = {
 			.max_send_wr = TOW_RAW_WINDOW_MAX, .max_recv_wr = 1,
 			.max_send_sge = 1, .max_recv_sge = 1,
+			.max_inline_data = ib_uses_virt_dma(raw->ibdev) ? RAW_INLINE : 0,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = IB_QPT_RC,
 	};
+	struct ib_qp *qp = ib_create_qp(raw->pd, &attr);
 
-	return ib_create_qp(raw->pd, &attr);
+	raw->inline_bytes = ib_uses_virt_dma(raw->ibdev) ? attr.cap.max_inline_data : 0;
+	return qp;
 }
 
 static int tow_raw_to_init(struct ib_qp *qp)
