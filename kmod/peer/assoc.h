@@ -40,6 +40,8 @@ struct tow_peer;
  * @peer: the peer, with a reference
  * @other_end: of loopback's initiator: the responder's association, with a
  *	reference; else NULL
+ * @copied_at: when an operation was copied to @other_end last, in jiffies; read and
+ *	written without a lock
  * @index: number of the first session that carried the association; identifies
  *	the association to slots
  * @name: the association's name at both ends
@@ -83,6 +85,7 @@ struct tow_assoc {
 	struct tow_device	*dev;
 	struct tow_peer		*peer;
 	struct tow_assoc	*other_end;
+	unsigned long		copied_at;
 	u64			index;
 	u8			name[TOW_WIRE_ASSOC_BYTES];
 	bool			lasts;

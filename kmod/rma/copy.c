@@ -17,6 +17,7 @@
  * been counted by then, so its data is there.  It takes no credit and no receive, and is
  * none of those that have arrived by the queue pair.
  */
+#include <linux/jiffies.h>
 #include <linux/sched.h>
 #include <linux/uaccess.h>
 
@@ -103,6 +104,22 @@ static bool tow_op_notify(struct tow_op *op, struct tow_link *link)
 	return counted;
 }
 
+/* Its session was used, as by what it carries.  Said once in a jiffy. */
+static void tow_copy_note(struct tow_assoc *assoc)
+{
+	unsigned long now = jiffies;
+	struct tow_session *session;
+
+	if (READ_ONCE(assoc->copied_at) == now)
+		return;
+	WRITE_ONCE(assoc->copied_at, now);
+	session = tow_assoc_session(assoc);
+	if (!session)
+		return;
+	WRITE_ONCE(session->busy_at, now);
+	tow_session_put(session);
+}
+
 /**
  * tow_op_copy - do an operation to our own node without the RDMA device
  * @op: the operation, which has begun, and is not in its plug
@@ -130,5 +147,6 @@ bool tow_op_copy(struct tow_op *op, struct tow_link *link)
 	if (op->slot && !tow_op_notify(op, link))
 		return false;
 	tow_stat_add(assoc->dev, TOW_STAT_LOOPBACK_COPIED_BYTES, op->bytes);
+	tow_copy_note(assoc);
 	return true;
 }

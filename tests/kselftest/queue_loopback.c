@@ -197,6 +197,20 @@ TEST_F(places, numbers_of_the_peer)
 	EXPECT_EQ(operations + 2, of_peer("operations"));
 }
 
+/* Nor is it idle, which only heartbeats would leave it. */
+TEST_F(places, nor_is_the_peer_idle)
+{
+	struct tow_place *own = &self->place[TOW_PLACE_LARGE], *far = &self->place[TOW_PLACE_SMALL];
+	struct tow_peer_info info;
+	double begin;
+
+	tow_test_sleep_ms(300);
+	begin = tow_test_now();
+	move(_metadata, self, TOW_OP_WRITE, own, far, 8, true);
+	ASSERT_EQ(0, tow_peer_look(self->user.fd, self->user.peer, &info));
+	EXPECT_GE((tow_test_now() - begin) * 1e3 + 50, (double)info.idle_ms);
+}
+
 /* With a time-out, too: it is not late, and completes once. */
 TEST_F(places, in_time)
 {
