@@ -29,6 +29,7 @@
  * tasklet reaps, under tow_cq.lock, and arms the queue when it is empty.
  */
 #include <linux/interrupt.h>
+#include <linux/irq_work.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
@@ -66,6 +67,7 @@
  * @work: reaps after a completion event
  * @later: reaps after tow_cq_look_end() found @poll held
  * @lock: taken instead of @poll to reap receives, with bottom halves off
+ * @irq: schedules @tasklet
  * @tasklet: reaps receives
  */
 struct tow_cq {
@@ -84,6 +86,7 @@ struct tow_cq {
 	struct work_struct	later;
 	/* protects cq, wcs if the completions are of receives */
 	spinlock_t		lock;
+	struct irq_work		irq;
 	struct tasklet_struct	tasklet;
 };
 
@@ -226,12 +229,23 @@ static void tow_cq_tasklet(struct tasklet_struct *tasklet)
 		tasklet_schedule(tasklet);
 }
 
-/* As tow_cq_event(), for receives. */
+static void tow_cq_irq(struct irq_work *irq)
+{
+	tasklet_schedule(&container_of(irq, struct tow_cq, irq)->tasklet);
+}
+
+/*
+ * As tow_cq_event(), for receives.  A softirq that process context raises, as
+ * soft-RoCE of 6.12 would here, is left to ksoftirqd; after an interrupt it runs.
+ */
 static void tow_cq_event_receives(struct ib_cq *ibcq, void *context)
 {
 	struct tow_cq *cq = context;
 
-	tasklet_schedule(&cq->tasklet);
+	if (in_interrupt())
+		tasklet_schedule(&cq->tasklet);
+	else
+		irq_work_queue(&cq->irq);
 }
 
 /**
@@ -473,6 +487,7 @@ static struct tow_cq *tow_cq_make(struct tow_device *dev, bool receives,
 	cq->receives = receives;
 	mutex_init(&cq->poll);
 	spin_lock_init(&cq->lock);
+	init_irq_work(&cq->irq, tow_cq_irq);
 	tasklet_setup(&cq->tasklet, tow_cq_tasklet);
 	INIT_WORK(&cq->work, tow_cq_work);
 	INIT_WORK(&cq->later, tow_cq_later_work);
@@ -544,6 +559,7 @@ static void tow_cq_destroy(struct tow_cq *cq)
 	tow_rxe_run_tasklets(ibcq->device);
 	ib_destroy_cq(ibcq);
 	cancel_work_sync(&cq->work);
+	irq_work_sync(&cq->irq);
 	tasklet_kill(&cq->tasklet);
 	tow_cq_unref(cq);
 }
