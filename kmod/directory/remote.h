@@ -11,6 +11,7 @@
 #include <linux/llist.h>
 
 #include "directory.h"
+#include "memory/memory.h"
 #include "peer.h"
 
 /**
@@ -162,18 +163,6 @@ struct tow_lookup {
 	unsigned long		until;
 };
 
-/**
- * struct tow_remote_target - where an operation goes
- * @address: under @key
- * @key: the remote key
- * @bytes: how many bytes are under @key from @address on, of those asked for
- */
-struct tow_remote_target {
-	u64	address;
-	u32	key;
-	u64	bytes;
-};
-
 static inline bool tow_remote_is_slot(const struct tow_remote *remote)
 {
 	return remote->rights & TOW_RIGHT_NOTIFY;
@@ -194,12 +183,12 @@ static inline void tow_remote_missed(struct tow_remote *slot, bool numbered)
 }
 
 /*
- * As tow_remote_enter(), while another operation of the caller is in flight on
- * the remote range: this cannot fail.
+ * As tow_remote_enter() for @count operations, while another one of the caller is
+ * in flight on the remote range: this cannot fail.
  */
-static inline void tow_remote_enter_again(struct tow_remote *remote)
+static inline void tow_remote_enter_again(struct tow_remote *remote, int count)
 {
-	atomic_inc(&remote->inflight);
+	atomic_add(count, &remote->inflight);
 }
 
 /* remote.c */
@@ -246,6 +235,13 @@ static inline bool tow_remote_usable(const struct tow_remote *remote)
 	return READ_ONCE(remote->state) == TOW_REMOTE_VALID;
 }
 
+/* Are the bytes within the remote range, which was VALID once? */
+static inline bool tow_remote_has(const struct tow_remote *remote, u64 offset,
+				  u64 bytes)
+{
+	return bytes <= remote->bytes && offset <= remote->bytes - bytes;
+}
+
 /**
  * tow_remote_check - has a remote range these bytes and these rights?
  * @remote: was VALID once
@@ -261,20 +257,17 @@ static inline int tow_remote_check(const struct tow_remote *remote, u64 offset,
 {
 	if (rights & ~remote->rights)
 		return -EACCES;
-	if (bytes > remote->bytes || offset > remote->bytes - bytes)
-		return -ERANGE;
-	return 0;
+	return tow_remote_has(remote, offset, bytes) ? 0 : -ERANGE;
 }
 
 /**
- * tow_remote_locate - address and key of bytes of a remote range
+ * tow_remote_reach - which bytes of a remote range are under one key?
  * @remote: was VALID once
- * @offset: of the first byte
- * @bytes: how many, at least 1; tow_remote_check() has allowed them
- * @target: where to: the first part, if they are under several keys
+ * @offset: of one of them, in the range
+ * @reach: becomes all of them
  */
-static inline void tow_remote_locate(const struct tow_remote *remote, u64 offset,
-				     u64 bytes, struct tow_remote_target *target)
+static inline void tow_remote_reach(const struct tow_remote *remote, u64 offset,
+				    struct tow_reach *reach)
 {
 	const struct tow_segment *segment = remote->segments;
 	u64 end = remote->bytes;
@@ -284,9 +277,10 @@ static inline void tow_remote_locate(const struct tow_remote *remote, u64 offset
 		if (segment != &remote->segments[remote->total - 1])
 			end = segment[1].offset;
 	}
-	target->address = segment->address + (offset - segment->offset);
-	target->key = segment->key;
-	target->bytes = min(bytes, end - offset);
+	reach->start = segment->offset;
+	reach->bytes = end - segment->offset;
+	reach->address = segment->address;
+	reach->key = segment->key;
 }
 
 /* Called by resolve.c with tow_assoc_dir.lock held. */

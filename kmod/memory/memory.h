@@ -268,26 +268,58 @@ struct tow_region {
 };
 
 /**
- * tow_region_locate - where does the RDMA device see a region's byte?
- * @region: the region; the device is not gone
- * @offset: of the byte in the region
- * @dma: where to
- *
- * Return: how many bytes from there on it sees one after the other.
+ * struct tow_reach - bytes of a range that one work request can name
+ * @start: where they begin in the range; of a region: maybe before 0, modulo 2^64
+ * @bytes: how many
+ * @address: of the first one, as work requests give it
+ * @key: of a remote range: the remote key
  */
-static inline u64 tow_region_locate(const struct tow_region *region, u64 offset,
-				    u64 *dma)
+struct tow_reach {
+	u64	start;
+	u64	bytes;
+	u64	address;
+	u32	key;
+};
+
+/* Are they all within reach? */
+static inline bool tow_reach_has(const struct tow_reach *reach, u64 offset,
+				 u64 bytes)
+{
+	offset -= reach->start;
+	return bytes <= reach->bytes && offset <= reach->bytes - bytes;
+}
+
+/* Return: the address of a byte that is within reach. */
+static inline u64 tow_reach_address(const struct tow_reach *reach, u64 offset)
+{
+	return reach->address + (offset - reach->start);
+}
+
+/* Return: how many bytes are within reach from @offset on, which is. */
+static inline u64 tow_reach_left(const struct tow_reach *reach, u64 offset)
+{
+	return reach->bytes - (offset - reach->start);
+}
+
+/**
+ * tow_region_reach - which bytes of a region does the RDMA device see in one piece?
+ * @region: the region; the device is not gone
+ * @offset: of one of them, in the region
+ * @reach: becomes all of them
+ */
+static inline void tow_region_reach(const struct tow_region *region, u64 offset,
+				    struct tow_reach *reach)
 {
 	const struct tow_chunk *chunk;
-	const struct tow_slab *slab;
 	u64 rest;
+	const struct tow_slab *slab =
+		region->slabs[div64_u64_rem(region->skip + offset,
+					    region->slab_bytes, &rest)];
 
-	slab = region->slabs[div64_u64_rem(region->skip + offset,
-					   region->slab_bytes, &rest)];
 	chunk = tow_slab_chunk(slab, rest);
-	rest -= chunk->at;
-	*dma = chunk->dma + rest;
-	return chunk->bytes - rest;
+	reach->start = offset - (rest - chunk->at);
+	reach->bytes = chunk->bytes;
+	reach->address = chunk->dma;
 }
 
 /**

@@ -24,7 +24,7 @@
  */
 u32 tow_queue_completions(struct tow_queue *queue)
 {
-	/* Pairs with tow_cqe_write(). */
+	/* Pairs with tow_cqes_publish(). */
 	u32 tail = smp_load_acquire(&queue->cq_tail);
 	s32 unseen = tail - READ_ONCE(queue->ring->cq_head);
 

@@ -55,7 +55,7 @@ static bool tow_queue_has_wanted(struct tow_queue *queue,
 		return true;
 	if (!wait->after)
 		return tow_queue_completions(queue) >= wait->wanted;
-	/* Pairs with tow_cqe_write(). */
+	/* Pairs with tow_cqes_publish(). */
 	return (s32)(smp_load_acquire(&queue->cq_tail) - wait->since) >=
 	       (s32)wait->wanted;
 }

@@ -49,7 +49,7 @@ static inline u32 tow_queue_unseen(struct tow_queue *queue)
 }
 
 /**
- * tow_cqe_write - write a completion
+ * tow_cqe_write - write a completion, for tow_cqes_publish()
  * @queue: the queue; caller holds @queue->lock, and has an entry for it
  *	(tow_reqs_take())
  * @user_data: of the entry
@@ -59,19 +59,29 @@ static inline u32 tow_queue_unseen(struct tow_queue *queue)
 static inline void tow_cqe_write(struct tow_queue *queue, u64 user_data,
 				 int status, u32 flags)
 {
-	struct tow_cqe *cqe = &queue->cqes[queue->cq_tail &
+	struct tow_cqe *cqe = &queue->cqes[queue->cq_next++ &
 					   (queue->cq_entries - 1)];
 
 	WRITE_ONCE(cqe->user_data, user_data);
 	WRITE_ONCE(cqe->status, status);
 	WRITE_ONCE(cqe->flags, flags);
+}
+
+/**
+ * tow_cqes_publish - show the program the completions that were written
+ * @queue: the queue; caller has held @queue->lock since
+ */
+static inline void tow_cqes_publish(struct tow_queue *queue)
+{
+	if (queue->cq_tail == queue->cq_next)
+		return;
 	/* Pairs with tow_queue_cqe() of the library. */
-	smp_store_release(&queue->ring->cq_tail, queue->cq_tail + 1);
+	smp_store_release(&queue->ring->cq_tail, queue->cq_next);
 	/*
 	 * Pairs with tow_queue_completions(): a completion that a call has
 	 * counted is in the ring.
 	 */
-	smp_store_release(&queue->cq_tail, queue->cq_tail + 1);
+	smp_store_release(&queue->cq_tail, queue->cq_next);
 }
 
 /**

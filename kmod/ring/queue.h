@@ -83,6 +83,9 @@ struct tow_deadline {
  * @op: its operation, if it is one; others use some fields, as @op.claim
  * @deadline: of an entry that is another one's @spare: the deadline of that one
  * @wait: its wait, if it is a WAIT; of others @wait.slot is NULL
+ * @run: 0; or so many entries, this one first, are for tow_ops_begin_run(), if they
+ *	begin together.  They are linked by tow_step.later, too
+ * @run_last: the last one of @run
  * @queue: its queue
  * @spare: of an entry with a deadline: the entry that stands for a second
  *	completion; NULL: it was given back
@@ -105,6 +108,8 @@ struct tow_req {
 		struct tow_deadline	deadline;
 	};
 	struct tow_slot_wait	wait;
+	u32			run;
+	struct tow_req		*run_last;
 	struct tow_queue	*queue;
 	struct tow_req		*spare;
 	atomic_t		claim;
@@ -212,7 +217,8 @@ static inline struct tow_channel *tow_channel_of(struct tow_flow *flow)
  * @starved: entries were not taken for want of room
  * @deadlines: struct tow_deadline by time
  * @alarm: when @timer expires; KTIME_MAX: it is not set
- * @cq_tail: completions that were written, wrapping around
+ * @cq_next: completions that were written, wrapping around
+ * @cq_tail: those of them that the program may see
  * @waiters: calls that sleep
  * @wanted: completions that the least demanding of @waiters waits for; 0: each is
  *	to wake it
@@ -282,6 +288,7 @@ struct tow_queue {
 	bool			starved;
 	struct timerqueue_head	deadlines;
 	ktime_t			alarm;
+	u32			cq_next;
 	u32			cq_tail;
 	unsigned int		waiters;
 	u32			wanted;

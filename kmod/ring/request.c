@@ -181,6 +181,7 @@ static void tow_chain_cancel(struct tow_queue *queue, struct tow_step *rest)
 		spin_lock(&queue->lock);
 		tow_order_abort(&queue->order);
 		tow_req_complete(entry, status);
+		tow_cqes_publish(queue);
 		tow_queue_frees(queue);
 		last = !queue->busy;
 		spin_unlock(&queue->lock);
@@ -228,6 +229,7 @@ static struct tow_step *tow_reqs_complete(struct tow_queue *queue,
 		}
 		tow_req_complete(entry, op->status);
 	}
+	tow_cqes_publish(queue);
 	return failed;
 }
 
@@ -346,6 +348,7 @@ bool tow_req_answer(struct tow_req *entry, int status, u32 flag,
 	WRITE_ONCE(to->bytes, result->bytes);
 	tow_cqe_write(queue, entry->user_data, status,
 		      status ? 0 : flag);
+	tow_cqes_publish(queue);
 	tow_req_give_back(entry);
 	tow_queue_frees(queue);
 	wake = tow_queue_sleepers(queue);
@@ -470,9 +473,18 @@ static int tow_steps_begin(struct tow_queue *queue, struct tow_step *step)
 	/* Only the running thread, which this is, changes queue->cqs. */
 	tow_plug_init(&plug, &queue->cqs);
 	for (; step; step = next) {
+		struct tow_req *entry = container_of(step, struct tow_req,
+						     step);
+
+		if (entry->run) {
+			next = entry->run_last->step.later;
+			count += entry->run;
+			tow_ops_begin_run(&entry->op, &entry->run_last->op,
+					  entry->run, &plug);
+			continue;
+		}
 		next = step->later;
-		tow_req_begin(container_of(step, struct tow_req, step),
-			      &plug);
+		tow_req_begin(entry, &plug);
 		count++;
 	}
 	tow_queue_flush(queue, &plug);
@@ -556,6 +568,7 @@ static void tow_queue_line_up(struct tow_queue *queue, struct tow_step *chains)
 
 	for (; chains; chains = next) {
 		next = chains->later;
+		container_of(chains, struct tow_req, step)->run = 0;
 		tow_order_add(&queue->order, chains);
 	}
 }

@@ -81,20 +81,24 @@ static bool tow_sqe_well_formed(const struct tow_queue *queue,
 	}
 }
 
+static bool tow_region_has(const struct tow_region *region, u64 offset, u64 bytes)
+{
+	u64 size = max(region->bytes, region->map_bytes);
+
+	return bytes <= size && offset <= size - bytes;
+}
+
 /* May the operation use the region, and is the region large enough? */
 static int tow_req_check_region(const struct tow_req *entry,
 				const struct tow_region *region, u32 flags)
 {
 	const struct tow_op *op = &entry->op;
-	u64 size = max(region->bytes, region->map_bytes);
 
 	if (entry->opcode != TOW_OP_WRITE &&
 	    entry->opcode != TOW_OP_WRITE_NOTIFY &&
 	    (flags | region->flags) & TOW_REGION_READONLY)
 		return -EACCES;
-	if (op->bytes > size || op->offset > size - op->bytes)
-		return -ERANGE;
-	return 0;
+	return tow_region_has(region, op->offset, op->bytes) ? 0 : -ERANGE;
 }
 
 /**
@@ -321,6 +325,7 @@ static void tow_req_fill(struct tow_req *entry, const struct tow_sqe *sqe,
 	entry->user_data = sqe->user_data;
 	entry->opcode = sqe->opcode;
 	entry->flags = sqe->flags;
+	entry->run = 0;
 	op->flow = NULL;
 	op->region = NULL;
 	op->remote = NULL;
@@ -390,7 +395,7 @@ static const struct tow_sqe *tow_sqe_read(struct tow_queue *queue)
 	return &queue->sqe;
 }
 
-/* ---- chains --------------------------------------------------------------- */
+/* ---- what is there -------------------------------------------------------- */
 
 /* How many entries are there to be taken? */
 static u32 tow_queue_there(const struct tow_queue *queue)
@@ -545,6 +550,135 @@ static struct tow_req *tow_queue_take_one(struct tow_queue *queue,
 	return entry;
 }
 
+/* ---- runs ----------------------------------------------------------------- */
+
+/**
+ * struct tow_run - an entry, and those that are like it
+ * @kind: the first word of their submission entries: opcode, flags, channel, and no
+ *	time-out
+ * @first: the first one
+ * @last: the last one
+ * @count: how many
+ */
+struct tow_run {
+	u64		kind;
+	struct tow_req	*first;
+	struct tow_req	*last;
+	u32		count;
+};
+
+/* Return: false: nothing is like the entry, a chain by itself, that was taken last. */
+static bool tow_run_begin(struct tow_run *run, const struct tow_queue *queue,
+			  struct tow_req *entry)
+{
+	const struct tow_sqe *sqe = &queue->sqe;
+
+	run->kind = *(const u64 *)sqe;
+	run->first = entry;
+	run->last = entry;
+	run->count = 1;
+	return (sqe->opcode == TOW_OP_WRITE || sqe->opcode == TOW_OP_READ) &&
+	       !(sqe->flags & ~TOW_SQE_SILENT) && !sqe->timeout_ms &&
+	       sqe->bytes && !entry->error;
+}
+
+/*
+ * Caller holds queue->submit.  Take the entry @ahead of the one that is next, if it
+ * is like the run's first, and what it names has the bytes.  Each word is read once.
+ */
+static struct tow_req *tow_run_take(struct tow_queue *queue,
+				    struct tow_taking *taking,
+				    const struct tow_run *run, u32 ahead)
+{
+	const struct tow_known *known = &taking->known;
+	const u64 *from = (const u64 *)tow_queue_sqe(queue, ahead);
+	u64 offset, to, bytes;
+	struct tow_req *entry;
+
+	if (READ_ONCE(from[0]) != run->kind ||
+	    READ_ONCE(from[2]) != known->region_number ||
+	    READ_ONCE(from[4]) != known->remote_number || READ_ONCE(from[7]))
+		return NULL;
+	offset = READ_ONCE(from[3]);
+	to = READ_ONCE(from[5]);
+	bytes = READ_ONCE(from[6]);
+	if (!bytes || !tow_region_has(known->region, offset, bytes) ||
+	    !tow_remote_has(known->remote, to, bytes))
+		return NULL;
+	entry = tow_taking_use(taking);
+	entry->user_data = READ_ONCE(from[1]);
+	entry->op.offset = offset;
+	entry->op.remote_offset = to;
+	entry->op.bytes = bytes;
+	return entry;
+}
+
+/* Fill in what is the same as in the run's first entry. */
+static void tow_run_add(struct tow_run *run, struct tow_req *entry)
+{
+	const struct tow_req *first = run->first;
+	struct tow_op *op = &entry->op;
+
+	entry->step.next = NULL;
+	entry->step.fence = false;
+	entry->step.failed = false;
+	entry->opcode = first->opcode;
+	entry->flags = first->flags;
+	entry->error = 0;
+	entry->run = 0;
+	entry->wait.slot = NULL;
+	op->flow = first->op.flow;
+	op->region = first->op.region;
+	op->remote = first->op.remote;
+	op->slot = NULL;
+	op->claim = NULL;
+	op->vec = NULL;
+	op->opcode = first->op.opcode;
+	tow_op_begin_state(op, true);
+	run->last->op.next = op;
+	run->last = entry;
+	run->count++;
+}
+
+/*
+ * Caller holds queue->submit.  Take entries that are like @entry, which was taken
+ * last, at most @most.  Return: how many.
+ */
+static u32 tow_queue_take_run(struct tow_queue *queue, struct tow_taking *taking,
+			      struct tow_req *entry, u32 most)
+{
+	struct tow_known *known = &taking->known;
+	struct tow_run run;
+	u32 more;
+
+	if (!most || !tow_run_begin(&run, queue, entry))
+		return 0;
+	most = min(most, taking->left);
+	while (run.count <= most) {
+		entry = tow_run_take(queue, taking, &run, run.count - 1);
+		if (!entry)
+			break;
+		tow_run_add(&run, entry);
+		*taking->end = &entry->step;
+		taking->end = &entry->step.later;
+	}
+	more = run.count - 1;
+	if (!more)
+		return 0;
+	*taking->end = NULL;
+	WRITE_ONCE(queue->sq_head, queue->sq_head + more);
+	run.last->op.next = NULL;
+	run.first->run = run.count;
+	run.first->run_last = run.last;
+	taking->count += more;
+	known->way->taken += more;
+	known->region_more += more;
+	known->remote_more += more;
+	return more;
+}
+
+/* ---- chains --------------------------------------------------------------- */
+
 /* None of a chain begins, as one of its entries is not valid. */
 static void tow_chain_refuse(struct tow_step *step)
 {
@@ -557,9 +691,12 @@ static void tow_chain_refuse(struct tow_step *step)
 	}
 }
 
-/* Caller holds queue->submit.  Take the next @length entries, as a chain. */
-static void tow_queue_take_chain(struct tow_queue *queue,
-				 struct tow_taking *taking, u32 length)
+/*
+ * Caller holds queue->submit.  Take the next @length entries, as a chain.  Return: the
+ * first one.
+ */
+static struct tow_req *tow_queue_take_chain(struct tow_queue *queue,
+					    struct tow_taking *taking, u32 length)
 {
 	struct tow_req *entry = tow_queue_take_one(queue, taking);
 	struct tow_step *first = &entry->step, *last = first;
@@ -579,6 +716,7 @@ static void tow_queue_take_chain(struct tow_queue *queue,
 	taking->end = &first->later;
 	taking->count++;
 	taking->fenced |= first->fence;
+	return container_of(first, struct tow_req, step);
 }
 
 /*
@@ -591,6 +729,7 @@ static int tow_queue_take(struct tow_queue *queue, u32 count,
 {
 	struct tow_taking taking = {};
 	u32 most = tow_queue_there(queue), taken = 0, length, room = 0;
+	struct tow_req *first;
 
 	taking.end = &taking.chains;
 	taking.last = &taking.deadlines;
@@ -603,8 +742,11 @@ static int tow_queue_take(struct tow_queue *queue, u32 count,
 		if (!length || !tow_taking_has_room(queue, &taking, room))
 			break;
 		taking.spares = room - length;
-		tow_queue_take_chain(queue, &taking, length);
+		first = tow_queue_take_chain(queue, &taking, length);
 		taken += length;
+		if (length == 1)
+			taken += tow_queue_take_run(queue, &taking, first,
+						    count - taken);
 	}
 	tow_reqs_return(queue, taking.free, taking.left);
 	if (!taken)

@@ -130,6 +130,7 @@ static struct tow_step *tow_reqs_late(struct tow_queue *queue, int *left)
 			failed = rest;
 		}
 	}
+	tow_cqes_publish(queue);
 	return failed;
 }
 

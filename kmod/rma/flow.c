@@ -69,8 +69,11 @@ void tow_flow_return(struct tow_link *link, struct tow_op *first,
 
 	last->next = flow->ops.first;
 	flow->ops.first = first;
-	if (last->next)
+	if (last->next) {
+		/* What it was like has gone. */
+		last->next->like = false;
 		return;
+	}
 	flow->ops.end = &last->next;
 	WARN_ON_ONCE(!tow_flow_join(flow, link));
 }
@@ -92,27 +95,8 @@ static void tow_op_count(struct tow_peer *peer, u64 count, u64 read,
 		atomic64_add(written, &peer->bytes_written);
 }
 
-/*
- * Leave the remote range of @op, for all operations from @op on that follow
- * each other and name it.  Return: the last of them.
- */
-static struct tow_op *tow_ops_leave(struct tow_op *op)
-{
-	struct tow_remote *remote = op->remote;
-	int count = 1;
-
-	while (op->next && op->next->remote == remote &&
-	       !op->lost && !op->next->lost) {
-		op = op->next;
-		count++;
-	}
-	/* If all pieces completed nothing is in flight, failed or not. */
-	tow_remote_leave(remote, count, op->lost ? op->status : 0);
-	return op;
-}
-
 /* Leave the slot that an operation was to notify. */
-static void tow_op_leave_slot(struct tow_op *op)
+static void tow_op_leave_slot(const struct tow_op *op)
 {
 	if (!op->status)
 		tow_stat_inc(op->flow->peer->dev, TOW_STAT_NOTIFICATIONS_SENT);
@@ -129,13 +113,23 @@ static void tow_op_leave_slot(struct tow_op *op)
 void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
 {
 	u64 count = 0, read = 0, written = 0;
-	struct tow_op *op;
-	int all = 0;
+	const struct tow_op *op, *next;
+	int all = 0, same = 0;
 
-	for (op = ops; op; op = op->next) {
+	for (op = ops; op; op = next) {
+		next = op->next;
 		all++;
 		if (op->slot)
 			tow_op_leave_slot(op);
+		/* Those of one range that follow each other leave it together. */
+		same++;
+		if (!next || next->remote != op->remote || op->lost ||
+		    next->lost) {
+			/* If all pieces completed nothing is in flight. */
+			tow_remote_leave(op->remote, same,
+					 op->lost ? op->status : 0);
+			same = 0;
+		}
 		if (op->status)
 			continue;
 		count++;
@@ -145,8 +139,6 @@ void tow_flow_end(struct tow_flow *flow, struct tow_op *ops)
 			written += op->bytes;
 	}
 	tow_op_count(flow->peer, count, read, written);
-	for (op = ops; op; op = op->next)
-		op = tow_ops_leave(op);
 	/* Pairs with tow_op_copy(): what they did is done. */
 	if (unlikely(flow->loopback))
 		atomic_sub_return_release(all, &flow->busy);

@@ -146,6 +146,14 @@ static inline void tow_flow_leave(struct tow_flow *flow)
 	smp_store_release(&flow->via, NULL);
 }
 
+/* Nothing is left of the flow that has its turn; caller holds the lock of @flow->via. */
+static inline void tow_flow_is_done(struct tow_flow *flow)
+{
+	flow->ops.end = &flow->ops.first;
+	tow_flow_take(flow->via);
+	tow_flow_leave(flow);
+}
+
 /**
  * tow_op_leave - remove an operation of which nothing is left to post
  * @flow: the flow, which has its turn and whose first operation it is; caller
@@ -154,10 +162,8 @@ static inline void tow_flow_leave(struct tow_flow *flow)
 static inline void tow_op_leave(struct tow_flow *flow)
 {
 	tow_op_list_drop(&flow->ops);
-	if (flow->ops.first)
-		return;
-	tow_flow_take(flow->via);
-	tow_flow_leave(flow);
+	if (!flow->ops.first)
+		tow_flow_is_done(flow);
 }
 
 /* Caller holds link->lock.  Return: false: the share has flows on another link. */

@@ -147,23 +147,22 @@ static u32 tow_op_right(const struct tow_op *op)
 	return tow_op_is_read(op) ? TOW_RIGHT_READ : TOW_RIGHT_WRITE;
 }
 
-/* Are an atomic's eight bytes contiguous and aligned, on both sides? */
-static bool tow_op_aligned(struct tow_op *op,
-			   const struct tow_remote_target *target)
+/* Are an atomic's eight bytes in one piece? */
+static bool tow_op_aligned(const struct tow_op *op, u64 offset,
+			   const struct tow_reach *reach)
 {
-	u64 local;
-
-	return tow_region_locate(op->region, op->offset, &local) >= op->bytes &&
-	       target->bytes >= op->bytes && IS_ALIGNED(local, op->bytes) &&
-	       IS_ALIGNED(target->address, op->bytes);
+	return tow_reach_has(reach, offset, op->bytes) &&
+	       IS_ALIGNED(tow_reach_address(reach, offset), op->bytes);
 }
 
-static int tow_op_check_atomic(struct tow_op *op)
+static int tow_op_check_atomic(const struct tow_op *op)
 {
-	struct tow_remote_target target;
+	struct tow_reach near, far;
 
-	tow_remote_locate(op->remote, op->remote_offset, op->bytes, &target);
-	return tow_op_aligned(op, &target) ? 0 : -EINVAL;
+	tow_region_reach(op->region, op->offset, &near);
+	tow_remote_reach(op->remote, op->remote_offset, &far);
+	return tow_op_aligned(op, op->offset, &near) &&
+	       tow_op_aligned(op, op->remote_offset, &far) ? 0 : -EINVAL;
 }
 
 /**
@@ -256,6 +255,37 @@ void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug)
 	}
 	plug->at = tow_plug_part(plug, link, assoc);
 	tow_plug_add(plug, op);
+}
+
+/**
+ * tow_ops_begin_run - begin operations that are alike
+ * @first: the first one, for tow_ops_begin()
+ * @last: the last one; all are linked by @next.  Those after @first, in the state of
+ *	tow_op_begin_state(), differ from it only in where they read and write, and
+ *	how much, which is not nothing; a run has no atomics, slots, or deadlines
+ * @count: how many
+ * @plug: see tow_ops_begin()
+ */
+void tow_ops_begin_run(struct tow_op *first, struct tow_op *last, u32 count,
+		       struct tow_plug *plug)
+{
+	struct tow_op *op = first->next, *next;
+
+	tow_ops_begin(first, plug);
+	if (plug->last == first) {
+		/* The first one keeps the range in flight. */
+		tow_remote_enter_again(op->remote, count - 1);
+		if (unlikely(op->flow->loopback))
+			atomic_add(count - 1, &op->flow->busy);
+		tow_op_list_add(&plug->at->ops, op, last);
+		plug->last = last;
+		return;
+	}
+	while (--count) {
+		next = op->next;
+		tow_ops_begin(op, plug);
+		op = next;
+	}
 }
 
 /* Return: the last one of the operations after @first that are of its flow. */

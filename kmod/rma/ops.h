@@ -85,18 +85,20 @@ struct tow_vec {
  * @next: in a struct tow_op_list, or in the same work request
  * @cursor: where the next work request begins, in bytes; @bytes: there is no
  *	more data to post
+ * @pieces: work requests in flight
+ * @status: the first error, a negative errno; 0: none
+ * @like: no work request of it was posted, and the operation before it in its
+ *	flow is like it (tow_ops_begin_run())
  * @to_tell: the notification of @slot was not posted yet
  * @replayed: it was posted from its beginning once more
  * @moved: since it began, or began once more, a work request of it has
  *	completed that filled whole packets
- * @pieces: work requests in flight
- * @status: the first error, a negative errno; 0: none
  * @lost: a work request did not succeed, and will not be posted again
  * @again: replay.c: a work request did not complete, and the whole operation is to
  *	be posted once more
+ * @told: its notification had a number, which was taken back
  * @tried: how often one of its work requests failed by itself, up to
  *	TOW_OP_TRIES
- * @told: its notification had a number, which was taken back
  * @mark: number of its last work request that broke, during a replay
  *
  * The caller sets the fields before @next.  tow_ops_begin() sets the others,
@@ -118,15 +120,16 @@ struct tow_op {
 
 	struct tow_op		*next;
 	u64			cursor;
+	u32			pieces;
+	int			status;
+	bool			like;
 	bool			to_tell;
 	bool			replayed;
 	bool			moved;
-	u32			pieces;
-	int			status;
 	bool			lost;
 	bool			again;
-	u8			tried;
 	bool			told;
+	u8			tried;
 	u32			mark;
 };
 
@@ -282,11 +285,29 @@ void tow_plug_init(struct tow_plug *plug, const struct tow_cqs *known);
 int tow_ops_check(struct tow_op *op);
 int tow_ops_check_slot(struct tow_op *op);
 void tow_ops_begin_first(struct tow_op *op, struct tow_plug *plug);
+void tow_ops_begin_run(struct tow_op *first, struct tow_op *last, u32 count,
+		       struct tow_plug *plug);
 void tow_ops_flush(struct tow_plug *plug);
 void tow_ops_stop(struct tow_flow *flow, int error);
 void tow_ops_close(struct tow_link *link, bool over);
 bool tow_ops_stall(struct tow_assoc *assoc, u32 limit_ms);
 void tow_ops_look(struct tow_device *dev, unsigned int look);
+
+/* Nothing has happened to an operation; it has no slot.  @like: see struct tow_op. */
+static inline void tow_op_begin_state(struct tow_op *op, bool like)
+{
+	op->cursor = 0;
+	op->pieces = 0;
+	op->status = 0;
+	op->like = like;
+	op->to_tell = false;
+	op->replayed = false;
+	op->moved = false;
+	op->lost = false;
+	op->again = false;
+	op->told = false;
+	op->tried = 0;
+}
 
 /* Has the plug's last operation the same flow and remote range as @op? */
 static inline bool tow_plug_has_such(const struct tow_plug *plug,
@@ -311,22 +332,14 @@ static inline bool tow_plug_has_such(const struct tow_plug *plug,
 static inline void tow_ops_begin(struct tow_op *op, struct tow_plug *plug)
 {
 	op->next = NULL;
-	op->cursor = 0;
+	tow_op_begin_state(op, false);
 	op->to_tell = op->slot;
-	op->replayed = false;
-	op->moved = false;
-	op->pieces = 0;
-	op->lost = false;
-	op->again = false;
-	op->tried = 0;
-	op->told = false;
-	op->status = 0;
 	if (!tow_plug_has_such(plug, op)) {
 		tow_ops_begin_first(op, plug);
 		return;
 	}
 	/* The plug's last operation keeps the range in flight. */
-	tow_remote_enter_again(op->remote);
+	tow_remote_enter_again(op->remote, 1);
 	if (unlikely(op->flow->loopback))
 		atomic_inc(&op->flow->busy);
 	tow_plug_add(plug, op);

@@ -52,16 +52,44 @@ struct tow_work {
 
 /**
  * struct tow_piece - what the next work request of an operation does
- * @target: the peer's memory
+ * @address: the peer's memory, under @key
  * @local: our memory, as the RDMA device sees it
+ * @key: the remote key
  * @bytes: size of the data; 0: the work request only notifies
  * @tells: the work request notifies the operation's slot
  */
 struct tow_piece {
-	struct tow_remote_target	target;
-	u64				local;
-	u32				bytes;
-	bool				tells;
+	u64	address;
+	u64	local;
+	u32	key;
+	u32	bytes;
+	bool	tells;
+};
+
+/**
+ * struct tow_push - one call of tow_link_push()
+ * @limit: bytes that may be in flight
+ * @enough: the tow_link.inflight that ends a chain
+ * @most: bytes that a work request carries, at most
+ * @count: work requests in tow_link.works
+ * @left: how much more may be done before the lock is released
+ * @refused: operations that were refused
+ * @region: what @near is of; NULL: nothing
+ * @near: our memory, of the last operation
+ * @remote: what @far is of; NULL: nothing
+ * @far: the peer's memory, of the last operation
+ */
+struct tow_push {
+	u64			limit;
+	u64			enough;
+	u32			most;
+	u32			count;
+	u32			left;
+	u32			refused;
+	const struct tow_region	*region;
+	struct tow_reach	near;
+	const struct tow_remote	*remote;
+	struct tow_reach	far;
 };
 
 /* ---- posting -------------------------------------------------------------- */
@@ -74,6 +102,7 @@ struct tow_piece {
 void tow_op_begin_again(struct tow_op *op)
 {
 	op->again = false;
+	op->like = false;
 	op->replayed = true;
 	op->moved = false;
 	op->cursor = 0;
@@ -221,6 +250,19 @@ static void tow_work_notify(struct tow_work *work, const struct tow_link *link,
 	wr->num_sge = work->sge.length ? 1 : 0;
 }
 
+/* A work request whose opcode is set is of @bytes at @local. */
+static void tow_work_aim(struct tow_work *work, const struct tow_link *link,
+			 u64 local, u32 bytes)
+{
+	struct ib_send_wr *wr = &work->rdma.wr;
+
+	work->sge.addr = local;
+	work->sge.length = bytes;
+	wr->num_sge = 1;
+	wr->send_flags = wr->opcode == IB_WR_RDMA_WRITE &&
+			 bytes <= link->inline_bytes ? IB_SEND_INLINE : 0;
+}
+
 /* Fill in what tow_works_prepare() has not set. */
 static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 			  const struct tow_op *op,
@@ -228,49 +270,83 @@ static void tow_work_fill(struct tow_work *work, struct tow_link *link,
 {
 	struct ib_send_wr *wr = &work->rdma.wr;
 
-	work->sge.addr = piece->local;
-	work->sge.length = piece->bytes;
 	wr->wr_cqe = cqe;
-	wr->num_sge = 1;
 	wr->opcode = tow_op_wr(op);
-	wr->send_flags = wr->opcode == IB_WR_RDMA_WRITE &&
-			 piece->bytes <= link->inline_bytes ?
-			 IB_SEND_INLINE : 0;
+	tow_work_aim(work, link, piece->local, piece->bytes);
 	/* If another one stalls, this one is known to have completed. */
 	if (op->tried)
 		wr->send_flags |= IB_SEND_SIGNALED;
 	if (!tow_op_is_atomic(op)) {
-		work->rdma.remote_addr = piece->target.address;
-		work->rdma.rkey = piece->target.key;
+		work->rdma.remote_addr = piece->address;
+		work->rdma.rkey = piece->key;
 		if (piece->tells)
 			tow_work_notify(work, link, op);
 		return;
 	}
-	work->atomic.remote_addr = piece->target.address;
-	work->atomic.rkey = piece->target.key;
+	work->atomic.remote_addr = piece->address;
+	work->atomic.rkey = piece->key;
 	work->atomic.compare_add = op->opcode == TOW_OP_FETCH_ADD ?
 				   op->operand : op->compare;
 	work->atomic.swap = op->operand;
 }
 
-/* Caller holds link->lock.  Make a work request of a piece. */
-static void tow_piece_add(struct tow_link *link, struct tow_op *op,
-			  const struct tow_piece *piece, u32 *count)
+/* Caller holds link->lock.  The next work request is @op's.  Return: it. */
+static struct tow_post *tow_post_next(struct tow_link *link, struct tow_op *op,
+				      u32 bytes)
 {
 	struct tow_post *post = &link->posts[link->posted & link->post_mask];
 
 	post->ops = op;
 	post->last = op;
-	post->bytes = max_t(u32, piece->bytes, TOW_OPS_LEAST);
-	post->tells = piece->tells;
+	post->bytes = max_t(u32, bytes, TOW_OPS_LEAST);
 	post->status = 0;
+	post->tells = false;
 	post->refused = false;
 	post->stalled = false;
-	link->notified += piece->tells;
 	WRITE_ONCE(link->posted, link->posted + 1);
 	link->inflight += post->bytes;
 	op->flow->share->credit -= post->bytes;
-	tow_work_fill(&link->works[(*count)++], link, op, piece, &post->cqe);
+	return post;
+}
+
+/* Caller holds link->lock.  Make a work request of a piece. */
+static void tow_piece_add(struct tow_link *link, struct tow_op *op,
+			  const struct tow_piece *piece, struct tow_push *push)
+{
+	struct tow_post *post = tow_post_next(link, op, piece->bytes);
+
+	post->tells = piece->tells;
+	link->notified += piece->tells;
+	tow_work_fill(&link->works[push->count++], link, op, piece,
+		      &post->cqe);
+}
+
+/* Caller holds link->lock.  Add @op, all of it, to the last work request. */
+static void tow_work_extend(struct tow_link *link, struct tow_work *work,
+			    struct tow_op *op)
+{
+	struct tow_post *post = &link->posts[(link->posted - 1) &
+					     link->post_mask];
+
+	work->sge.length += op->bytes;
+	if (work->sge.length > link->inline_bytes)
+		work->rdma.wr.send_flags &= ~IB_SEND_INLINE;
+	/* A merged operation has left its flow: tow_op.next is free. */
+	post->last->next = op;
+	post->last = op;
+	link->inflight -= post->bytes;
+	post->bytes = max_t(u32, work->sge.length, TOW_OPS_LEAST);
+	link->inflight += post->bytes;
+	op->flow->share->credit -= op->bytes;
+}
+
+/* Does memory follow that of a work request of no more than @most bytes with it? */
+static bool tow_work_borders(const struct tow_work *work, u64 local, u64 address,
+			     u64 bytes, u32 most)
+{
+	return work->rdma.remote_addr + work->sge.length == address &&
+	       work->sge.addr + work->sge.length == local &&
+	       bytes <= most - min(most, work->sge.length);
 }
 
 /*
@@ -280,38 +356,28 @@ static void tow_piece_add(struct tow_link *link, struct tow_op *op,
  * false: the two do not fit.
  */
 static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
-			    const struct tow_piece *piece, u32 most, u32 count)
+			    const struct tow_piece *piece,
+			    const struct tow_push *push)
 {
 	struct tow_post *post;
 	struct tow_work *work;
 
-	if (!count || tow_op_is_atomic(op) || op->slot || op->tried ||
+	if (!push->count || tow_op_is_atomic(op) || op->slot || op->tried ||
 	    op->bytes != piece->bytes)
 		return false;
 	post = &link->posts[(link->posted - 1) & link->post_mask];
-	work = &link->works[count - 1];
+	work = &link->works[push->count - 1];
 	/* What differs most often comes first. */
-	if (work->rdma.remote_addr + work->sge.length !=
-		    piece->target.address ||
-	    work->sge.addr + work->sge.length != piece->local ||
-	    work->rdma.rkey != piece->target.key ||
+	if (!tow_work_borders(work, piece->local, piece->address, piece->bytes,
+			      push->most) ||
+	    work->rdma.rkey != piece->key ||
 	    work->rdma.wr.opcode != tow_op_wr(op) ||
 	    post->last->flow != op->flow || post->ops->tried ||
 	    /* A piece of a larger operation is not merged. */
 	    post->ops->bytes > work->sge.length ||
-	    post->ops->cursor != post->ops->bytes ||
-	    piece->bytes > most - min(most, work->sge.length))
+	    post->ops->cursor != post->ops->bytes)
 		return false;
-	work->sge.length += piece->bytes;
-	if (work->sge.length > link->inline_bytes)
-		work->rdma.wr.send_flags &= ~IB_SEND_INLINE;
-	/* A merged operation has left its flow: tow_op.next is free. */
-	post->last->next = op;
-	post->last = op;
-	link->inflight -= post->bytes;
-	post->bytes = max_t(u32, work->sge.length, TOW_OPS_LEAST);
-	link->inflight += post->bytes;
-	op->flow->share->credit -= piece->bytes;
+	tow_work_extend(link, work, op);
 	return true;
 }
 
@@ -344,17 +410,82 @@ static struct tow_vector tow_op_next(struct tow_op *op)
 }
 
 /* Caller holds link->lock.  Find memory for the next work request. */
-static void tow_piece_find(struct tow_op *op, u32 most,
+static void tow_piece_find(struct tow_op *op, struct tow_push *push,
 			   struct tow_piece *piece)
 {
 	struct tow_vector rest = tow_op_next(op);
-	u64 left = min_t(u64, rest.bytes, most);
-	u64 here;
+	u64 left = min_t(u64, rest.bytes, push->most);
 
-	tow_remote_locate(op->remote, rest.remote_offset, left,
-			  &piece->target);
-	here = tow_region_locate(op->region, rest.offset, &piece->local);
-	piece->bytes = min3(left, here, piece->target.bytes);
+	if (push->region != op->region ||
+	    !tow_reach_has(&push->near, rest.offset, 1))
+		tow_region_reach(op->region, rest.offset, &push->near);
+	if (push->remote != op->remote ||
+	    !tow_reach_has(&push->far, rest.remote_offset, 1))
+		tow_remote_reach(op->remote, rest.remote_offset, &push->far);
+	push->region = op->region;
+	push->remote = op->remote;
+	piece->local = tow_reach_address(&push->near, rest.offset);
+	piece->address = tow_reach_address(&push->far, rest.remote_offset);
+	piece->key = push->far.key;
+	piece->bytes = min3(left, tow_reach_left(&push->near, rest.offset),
+			    tow_reach_left(&push->far, rest.remote_offset));
+}
+
+/* Caller holds link->lock.  May another work request join the chain that is made? */
+static bool tow_push_has_room(const struct tow_link *link,
+			      const struct tow_push *push)
+{
+	return push->left && push->count < link->batch &&
+	       link->inflight < push->enough && link->inflight < push->limit &&
+	       link->posted - link->retired < link->depth;
+}
+
+/*
+ * Caller holds link->lock.  The last work request has all of an operation of @flow, for
+ * which tow_piece_find() was called.  Post those that are like it.
+ */
+static void tow_flow_post_like(struct tow_link *link, struct tow_flow *flow,
+			       struct tow_push *push)
+{
+	struct tow_work *work = &link->works[push->count - 1];
+	enum ib_wr_opcode opcode = work->rdma.wr.opcode;
+	u64 local, address;
+	struct tow_op *op;
+
+	while ((op = flow->ops.first) && op->like && op->bytes <= push->most &&
+	       flow->share->credit > 0 && tow_push_has_room(link, push) &&
+	       tow_reach_has(&push->near, op->offset, op->bytes) &&
+	       tow_reach_has(&push->far, op->remote_offset, op->bytes)) {
+		local = tow_reach_address(&push->near, op->offset);
+		address = tow_reach_address(&push->far, op->remote_offset);
+		/* The next one has it as well. */
+		flow->ops.first = op->next;
+		if (tow_work_borders(work, local, address, op->bytes,
+				     push->most)) {
+			tow_work_extend(link, work, op);
+		} else {
+			work = &link->works[push->count++];
+			work->rdma.wr.wr_cqe =
+				&tow_post_next(link, op, op->bytes)->cqe;
+			work->rdma.wr.opcode = opcode;
+			tow_work_aim(work, link, local, op->bytes);
+			work->rdma.remote_addr = address;
+			work->rdma.rkey = push->far.key;
+		}
+		op->like = false;
+		op->pieces = 1;
+		op->cursor = op->bytes;
+		push->left--;
+	}
+	if (!flow->ops.first)
+		tow_flow_is_done(flow);
+}
+
+/* All of it is in one work request, and nothing is special about it. */
+static bool tow_op_is_whole(const struct tow_op *op, const struct tow_piece *piece)
+{
+	return op->bytes == piece->bytes && !op->slot && !op->claim &&
+	       !op->tried && !tow_op_is_atomic(op);
 }
 
 /*
@@ -362,9 +493,9 @@ static void tow_piece_find(struct tow_op *op, u32 most,
  * first operation.  Return: false: refused.
  */
 static bool tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
-			       u32 most, u32 *count, struct tow_op_list *ended)
+			       struct tow_push *push, struct tow_op_list *ended)
 {
-	struct tow_op *op = flow->ops.first;
+	struct tow_op *op = flow->ops.first, *next = op->next;
 	int error = tow_op_refused(op);
 	struct tow_piece piece;
 
@@ -373,7 +504,7 @@ static bool tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 		return false;
 	}
 	if (op->cursor < op->bytes)
-		tow_piece_find(op, most, &piece);
+		tow_piece_find(op, push, &piece);
 	else
 		memset(&piece, 0, sizeof(piece));
 	/* The last write notifies the operation's slot. */
@@ -389,15 +520,32 @@ static bool tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 		tow_op_abort(op, -ETIMEDOUT, ended);
 		return false;
 	}
-	if (!tow_piece_merge(link, op, &piece, most, *count))
-		tow_piece_add(link, op, &piece, count);
+	if (!tow_piece_merge(link, op, &piece, push))
+		tow_piece_add(link, op, &piece, push);
+	op->like = false;
 	op->pieces++;
 	op->cursor += piece.bytes;
 	if (piece.tells)
 		op->to_tell = false;
 	if (op->cursor == op->bytes && !op->to_tell)
 		tow_op_leave(flow);
+	if (next && next->like && tow_op_is_whole(op, &piece))
+		tow_flow_post_like(link, flow, push);
 	return true;
+}
+
+static void tow_push_init(struct tow_push *push, struct tow_link *link)
+{
+	struct tow_device *dev = link->assoc->dev;
+
+	push->limit = READ_ONCE(dev->queues->inflight_bytes);
+	push->enough = link->inflight + push->limit / TOW_OPS_CHAINS;
+	push->most = min_t(u32, push->limit / TOW_OPS_PIECES, dev->max_msg_bytes);
+	push->count = 0;
+	push->left = TOW_PUSH_BUDGET;
+	push->refused = 0;
+	push->region = NULL;
+	push->remote = NULL;
 }
 
 /**
@@ -410,38 +558,37 @@ static bool tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
  */
 void tow_link_push(struct tow_link *link, struct tow_op_list *ended)
 {
-	struct tow_device *dev = link->assoc->dev;
-	u32 limit = READ_ONCE(dev->queues->inflight_bytes);
-	u32 most = min(limit / TOW_OPS_PIECES, dev->max_msg_bytes);
-	u32 count = 0, left = TOW_PUSH_BUDGET, refused = 0;
 	struct tow_share *share;
+	struct tow_push push;
 	struct tow_flow *flow;
-	/* The tow_link.inflight that ends a chain. */
-	u64 enough = link->inflight + limit / TOW_OPS_CHAINS;
 
 	lockdep_assert_held(&link->lock);
-	while (link->open && link->inflight < limit &&
+	if (!link->shares)
+		return;
+	tow_push_init(&push, link);
+	while (link->open && link->inflight < push.limit &&
 	       link->posted - link->retired < link->depth) {
 		share = link->shares;
-		if (!share || !left)
+		if (!share || !push.left)
 			break;
-		left--;
+		push.left--;
 		if (share->credit <= 0) {
 			share->credit += TOW_OPS_QUANTUM;
 			tow_flow_rotate(link);
 			continue;
 		}
 		flow = share->flows;
-		if (!tow_flow_post_next(link, flow, most, &count, ended) &&
-		    ++refused % TOW_REFUSE_BUDGET == 0 && link->shares == share)
+		if (!tow_flow_post_next(link, flow, &push, ended) &&
+		    ++push.refused % TOW_REFUSE_BUDGET == 0 &&
+		    link->shares == share)
 			tow_flow_rotate(link);
-		if (count == link->batch || link->inflight >= enough) {
-			tow_works_post(link, &count);
-			enough = link->inflight + limit / TOW_OPS_CHAINS;
+		if (push.count == link->batch || link->inflight >= push.enough) {
+			tow_works_post(link, &push.count);
+			push.enough = link->inflight + push.limit / TOW_OPS_CHAINS;
 		}
 	}
-	tow_works_post(link, &count);
-	if (!left && link->shares)
+	tow_works_post(link, &push.count);
+	if (!push.left && link->shares)
 		tow_credit_wake(link->assoc);
 }
 
