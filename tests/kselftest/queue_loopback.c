@@ -99,7 +99,11 @@ FIXTURE_SETUP(places)
 
 FIXTURE_TEARDOWN(places)
 {
+	int i;
+
 	EXPECT_EQ(0, copy_up_to(0));
+	for (i = 0; i < TOW_PLACE_KINDS; i++)
+		free(self->place[i].shadow);
 }
 
 /* One way; was as much copied as must be? */
@@ -324,7 +328,7 @@ TEST_F(ends, notified_and_waited_for)
 	uint64_t counted = tow_sysfs_get("stats/notifications"), before = copied();
 	__u64 number;
 
-	for (number = 1; number <= 3 * TOW_NOTIFY_WINDOW; number++) {
+	for (number = 1; number <= 3ULL * TOW_NOTIFY_WINDOW; number++) {
 		struct tow_sqe sqe = number % 3 ? step(ends, TOW_OP_WRITE_NOTIFY, 0, 8) :
 						  tow_notify(&ends->from, ends->found);
 
@@ -339,7 +343,7 @@ TEST_F(ends, notified_and_waited_for)
 	}
 	EXPECT_EQ(3 * TOW_NOTIFY_WINDOW, tow_sysfs_get("stats/notifications_sent") - sent);
 	EXPECT_EQ(3 * TOW_NOTIFY_WINDOW, tow_sysfs_get("stats/notifications") - counted);
-	EXPECT_EQ(2 * TOW_NOTIFY_WINDOW * 8, copied() - before);
+	EXPECT_EQ(16ULL * TOW_NOTIFY_WINDOW, copied() - before);
 }
 
 /* Large and small ones by turns on one slot: each number has its data, none is missing. */

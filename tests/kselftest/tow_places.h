@@ -104,7 +104,7 @@ static inline int tow_place_make(int client, enum tow_place_kind kind, struct to
 {
 	int ret;
 
-	memset(place, 0, sizeof(*place));
+	*place = (struct tow_place) { 0 };
 	if (kind == TOW_PLACE_IMPORT)
 		ret = tow_place_make_import(client, place);
 	else
