@@ -19,6 +19,7 @@
  *	serve	be the other end, until killed
  */
 #include <getopt.h>
+#include <poll.h>
 #include "ring.h"
 #include "work.h"
 
@@ -112,13 +113,12 @@ static void import_memory(struct state *state)
 	state->starts = (uint32_t)(import.bytes / state->work.bytes);
 }
 
-static void publish(struct state *state)
+static void publish(struct state *state, const char *name)
 {
 	__u64 region = 0;
 
 	must("region", ring_region(state->device, work_memory(&state->work), &region));
-	must("export", ring_export(state->device, region, 0, work_memory(&state->work),
-			   NAME));
+	must("export", ring_export(state->device, region, 0, work_memory(&state->work), name));
 }
 
 static void connect_peer(struct state *state)
@@ -139,12 +139,17 @@ static void make_queue(struct state *state)
 /* One region at each end. */
 static void make_ends(struct state *state)
 {
+	char name[32] = NAME;
+
 	open_device(state);
 	make_memory(state);
-	if (!state->address)
-		publish(state);
+	/* Others of our user may do the same. */
+	if (!state->address) {
+		snprintf(name, sizeof(name), NAME "-%d", (int)getpid());
+		publish(state, name);
+	}
 	connect_peer(state);
-	must("resolve", ring_resolve(state->device, state->peer, NAME, &state->remotes[0]));
+	must("resolve", ring_resolve(state->device, state->peer, name, &state->remotes[0]));
 	state->remote_count = 1;
 	make_queue(state);
 }
@@ -240,6 +245,15 @@ static void run(struct state *state, uint32_t count)
 
 /* ---- what is done ---------------------------------------------------------- */
 
+/* As a program does that waits for other things, too. */
+static void sleep_for_one(struct state *state)
+{
+	struct pollfd wait = { .fd = state->ring.fd, .events = POLLIN };
+
+	if (poll(&wait, 1, RING_WAIT_MS) != 1)
+		die("poll", errno);
+}
+
 static void run_each(struct state *state)
 {
 	double *sample = calloc(state->work.count, sizeof(*sample));
@@ -253,7 +267,9 @@ static void run_each(struct state *state)
 	before = now_us();
 	for (uint32_t i = 0; i < state->work.count; i++) {
 		prepare(state, i, true);
-		must("enter", ring_enter(&state->ring, 1));
+		must("enter", ring_enter(&state->ring, state->work.asleep ? 0 : 1));
+		if (state->work.asleep)
+			sleep_for_one(state);
 		reap(state, &completed);
 		after = now_us();
 		sample[i] = after - before;
@@ -333,7 +349,7 @@ static void run_import(struct state *state)
 {
 	open_device(state);
 	import_memory(state);
-	publish(state);
+	publish(state, NAME);
 	connect_peer(state);
 	must("resolve", ring_resolve(state->device, state->peer, NAME, &state->remotes[0]));
 	state->remote_count = 1;
@@ -344,7 +360,7 @@ static void run_import(struct state *state)
 static void run_serve(struct state *state)
 {
 	open_device(state);
-	publish(state);
+	publish(state, NAME);
 	for (;;)
 		pause();
 }

@@ -4,7 +4,8 @@
  * raw.c measure, by a program that does it as quickly as verbs let it.
  *
  * Two queue pairs on the device, which so talks to itself.  Small writes are
- * handed over with their request (inline), completions are polled for.
+ * handed over with their request (inline), completions are polled for, or (-z) come by
+ * a channel.
  *
  * work.h has most options, and
  *
@@ -41,6 +42,7 @@ struct state {
 	uint32_t gid_index, merged;
 	struct ibv_context *context;
 	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[ENDS];
 	struct ibv_mr *mr[ENDS];
@@ -140,7 +142,13 @@ static void make_ends(struct state *state)
 	state->pd = ibv_alloc_pd(state->context);
 	if (!state->pd)
 		die("ibv_alloc_pd", errno);
-	state->cq = ibv_create_cq(state->context, 2 * (int)WORK_WINDOW_MAX, NULL, NULL, 0);
+	if (state->work.asleep) {
+		state->channel = ibv_create_comp_channel(state->context);
+		if (!state->channel)
+			die("ibv_create_comp_channel", errno);
+	}
+	state->cq = ibv_create_cq(state->context, 2 * (int)WORK_WINDOW_MAX, NULL,
+				  state->channel, 0);
 	if (!state->cq)
 		die("ibv_create_cq", errno);
 	for (enum end end = 0; end < ENDS; end++) {
@@ -190,12 +198,27 @@ static void post(struct state *state, uint32_t first)
 		die("ibv_post_send", errno);
 }
 
+/* Sleep until something has completed; the queue was armed before it was posted. */
+static void sleep_for_one(struct state *state)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	if (ibv_get_cq_event(state->channel, &cq, &context))
+		die("ibv_get_cq_event", errno);
+	ibv_ack_cq_events(cq, 1);
+	if (ibv_req_notify_cq(cq, 0))
+		die("ibv_req_notify_cq", errno);
+}
+
 /* Wait for completions: how many operations have completed. */
 static uint32_t await(struct state *state)
 {
 	struct ibv_wc wc[16];
 	int found;
 
+	if (state->channel)
+		sleep_for_one(state);
 	do {
 		found = ibv_poll_cq(state->cq, 16, wc);
 	} while (!found);
@@ -276,6 +299,8 @@ int main(int argc, char **argv)
 		goto usage;
 	make_ends(&state);
 	prepare(&state);
+	if (state.channel && ibv_req_notify_cq(state.cq, 0))
+		die("ibv_req_notify_cq", errno);
 	run(&state, state.work.window);
 	if (state.each)
 		run_each(&state);

@@ -13,6 +13,7 @@
  *	-b BATCH	how many are posted at a time; only the last one tells when it
  *			has completed
  *	-w WINDOW	how many are in flight at most, a multiple of -b
+ *	-z		sleep until something has completed; only one after the other
  */
 #ifndef TOW_WORK_H
 #define TOW_WORK_H
@@ -25,9 +26,9 @@
 #include <string.h>
 #include "sample.h"
 
-#define WORK_OPTIONS	"d:o:s:g:p:rn:b:w:"
+#define WORK_OPTIONS	"d:o:s:g:p:rn:b:w:z"
 #define WORK_USAGE	"-d DEVICE [-o write|read] [-s BYTES] [-g GAP] [-p PLACES]\n" \
-			"            [-r] [-n COUNT] [-b BATCH] [-w WINDOW]"
+			"            [-r] [-n COUNT] [-b BATCH] [-w WINDOW] [-z]"
 
 /* Memory at each end: so much at least, and as much as the work takes. */
 #define WORK_MEMORY	((size_t)2 << 20)
@@ -42,7 +43,7 @@
 
 struct work {
 	const char *device;
-	bool read, scattered;
+	bool read, scattered, asleep;
 	uint32_t bytes, gap, places, count, batch, window;
 };
 
@@ -85,6 +86,9 @@ static inline bool work_option(struct work *work, int option, const char *value)
 	case 'n': return work_number(value, 1, 100000000, &work->count);
 	case 'b': return work_number(value, 1, WORK_LIST_MAX, &work->batch);
 	case 'w': return work_number(value, 1, WORK_LIST_MAX, &work->window);
+	case 'z':
+		work->asleep = true;
+		return true;
 	default: return false;
 	}
 }
