@@ -75,17 +75,13 @@ static int be_ended(struct tow_user *user, struct tow_region_create *made)
 	return tow_test_open(O_RDWR) < 0 ? 4 : 0;
 }
 
-static void on_signal(int number)
-{
-	(void)number;
-}
-
 /* A process that is one, until a signal comes or it is killed; or a negative number. */
 static pid_t start_client(void)
 {
 	struct tow_region_create made;
 	struct tow_user user;
-	int ends[2];
+	int ends[2], number;
+	sigset_t signals;
 	char byte;
 	pid_t child;
 
@@ -94,11 +90,14 @@ static pid_t start_client(void)
 	child = fork();
 	if (!child) {
 		close(ends[0]);
-		signal(SIGUSR1, on_signal);
+		/* Blocked: it may come before it is waited for. */
+		sigemptyset(&signals);
+		sigaddset(&signals, SIGUSR1);
+		sigprocmask(SIG_BLOCK, &signals, NULL);
 		if (be_client(&user, &made) || write(ends[1], "", 1) != 1)
 			_exit(1);
 		close(ends[1]);
-		pause();
+		sigwait(&signals, &number);
 		_exit(be_ended(&user, &made));
 	}
 	close(ends[1]);
