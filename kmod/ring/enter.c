@@ -15,9 +15,12 @@
 #define TOW_ENTER_PUBLISHED	24
 
 /*
- * After so many longer looks in vain, one after the other, so many waits look
- * only for TOW_LOOK_US.
+ * How long a call looks for completions before it sleeps, in microseconds; and
+ * after TOW_LOOK_VAIN such looks in vain, one after the other, for
+ * TOW_LOOK_PENANCE waits.
  */
+#define TOW_LOOK_US		400
+#define TOW_LOOK_SHORT_US	20
 #define TOW_LOOK_VAIN		4
 #define TOW_LOOK_PENANCE	16
 
@@ -71,9 +74,12 @@ static bool tow_queue_stirs(struct tow_queue *queue, const struct tow_wait *wait
 	return !llist_empty(&queue->due) || tow_queue_has(queue, wait);
 }
 
-/* Count longer looks in vain.  Return: waits that must look only shortly. */
-static u8 tow_queue_repent(struct tow_queue *queue,
-			   const struct tow_wait *wait, bool found)
+/*
+ * Choose how long the next calls look.  Several looks in vain show that
+ * something else needs the processor, or that what they wait for takes longer.
+ */
+static void tow_queue_learn(struct tow_queue *queue,
+			    const struct tow_wait *wait, bool found)
 {
 	u8 penance = READ_ONCE(queue->penance), vain = READ_ONCE(queue->vain);
 
@@ -81,7 +87,7 @@ static u8 tow_queue_repent(struct tow_queue *queue,
 		penance--;
 	if (found)
 		vain = 0;
-	else if (wait->looked_us > TOW_LOOK_US)
+	else if (wait->looked_us > TOW_LOOK_SHORT_US)
 		vain++;
 	if (vain == TOW_LOOK_VAIN) {
 		penance = TOW_LOOK_PENANCE;
@@ -89,28 +95,6 @@ static u8 tow_queue_repent(struct tow_queue *queue,
 	}
 	WRITE_ONCE(queue->penance, penance);
 	WRITE_ONCE(queue->vain, vain);
-	return penance;
-}
-
-/*
- * Choose how long the next call looks: half as long again as the last wait
- * took, if that is not too long; and not much less than the time before, as of
- * waits that differ the longer ones count.  If looking was in vain several
- * times, something else needs the processor, or the time cannot be foreseen:
- * then calls look only for TOW_LOOK_US for a while.
- */
-static void tow_queue_learn(struct tow_queue *queue,
-			    const struct tow_wait *wait, bool found)
-{
-	s64 us = ktime_us_delta(ktime_get(), wait->begun) * 3 / 2;
-	s64 before = READ_ONCE(queue->look_us);
-
-	if (us < TOW_LOOK_US || us > TOW_LOOK_MAX_US)
-		us = TOW_LOOK_US;
-	us = max(us, before - before / 8);
-	if (tow_queue_repent(queue, wait, found))
-		us = TOW_LOOK_US;
-	WRITE_ONCE(queue->look_us, us);
 }
 
 static void tow_cqs_look(const struct tow_cqs *cqs)
@@ -148,16 +132,18 @@ static void tow_queue_look(struct tow_queue *queue, const struct tow_cqs *cqs,
 	tow_cqs_look(cqs);
 	if (tow_queue_stirs(queue, wait))
 		return;
-	wait->looked_us = min(READ_ONCE(queue->look_us), wait->timeout_us);
+	wait->looked_us = min_t(u32, wait->timeout_us, READ_ONCE(queue->penance) ?
+				TOW_LOOK_SHORT_US : TOW_LOOK_US);
 	wait->begun = ktime_get();
 	end = ktime_add_us(wait->begun, wait->looked_us);
 	/*
 	 * A task that sends or receives for us may need this processor; and
 	 * other callers must not wait while we count as looking and do not run.
+	 * Without cpu_relax(): a look is long itself, and under QEMU a relaxed
+	 * processor is late to see the completion.
 	 */
 	while (!need_resched() && !signal_pending(current) &&
 	       ktime_before(ktime_get(), end)) {
-		cpu_relax();
 		tow_cqs_look(cqs);
 		if (tow_queue_stirs(queue, wait)) {
 			tow_queue_learn(queue, wait, true);

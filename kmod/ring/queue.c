@@ -322,7 +322,6 @@ static struct tow_queue *tow_queue_alloc(struct tow_client *client)
 	tow_queue_init_lookups(queue);
 	INIT_WORK(&queue->free_work, tow_queue_free_later);
 	queue->wanted = U32_MAX;
-	queue->look_us = TOW_LOOK_US;
 	init_waitqueue_head(&queue->wait);
 	init_waitqueue_head(&queue->poll_wait);
 	return queue;

@@ -44,14 +44,6 @@
 #include "slot.h"
 #include "uapi/towline.h"
 
-/*
- * How long a call looks for completions before it sleeps, in microseconds: at
- * least, and at most.  It looks longer than the least if earlier calls have
- * found completions in that time.
- */
-#define TOW_LOOK_US		20
-#define TOW_LOOK_MAX_US		400
-
 struct page;
 struct tow_assoc_client;
 struct tow_client;
@@ -228,9 +220,8 @@ static inline struct tow_channel *tow_channel_of(struct tow_flow *flow)
  * @cqs: where operations complete, with references, the latest ones.  Changed
  *	only by the @running thread, under the lock; compared without
  * @cqs_turn: which of @cqs makes room for the next one
- * @look_us: how long a call looks for completions before it sleeps, in
- *	microseconds; read and written without the lock, like @penance and @vain
- * @penance: how many waits look no longer than TOW_LOOK_US
+ * @penance: how many waits look only shortly for completions before they
+ *	sleep; read and written without the lock, like @vain
  * @vain: how many longer looks were in vain, one after the other
  * @waits: some of the operations that began last wait for their turn; read and
  *	written without the lock
@@ -297,7 +288,6 @@ struct tow_queue {
 	struct list_head	woken;
 	struct tow_cqs		cqs;
 	unsigned int		cqs_turn;
-	u32			look_us;
 	u8			penance;
 	u8			vain;
 	bool			waits;
