@@ -158,7 +158,7 @@
  * its meaning, so a program needs a kernel that is at least as new as the
  * calls it makes, and nothing more.
  */
-#define TOW_UAPI_VERSION	16
+#define TOW_UAPI_VERSION	17
 
 #define TOW_IOCTL_TYPE		0xBA
 
@@ -1395,6 +1395,11 @@ struct tow_release {
  * queue entries, every 8 pieces as one entry; with TOW_QUEUE_POLL it is not charged to a
  * cgroup.
  *
+ * Inline data
+ * -----------
+ * A WRITE or WRITE_NOTIFY with TOW_SQE_INLINE has its data in itself: the first @bytes of
+ * @payload, 1 to TOW_INLINE_MAX.  It needs no region.
+ *
  * Deadlines
  * ---------
  * An entry with a @timeout_ms that has not completed so many milliseconds after it was
@@ -1618,8 +1623,16 @@ enum tow_sqe_flag {
 	 * it moves many pieces: see "Vectors" above.  WRITE, READ, WRITE_NOTIFY.  (Before
 	 * version 16 of this header: EINVAL)
 	 */
-	TOW_SQE_VECTOR		= 1 << 4
+	TOW_SQE_VECTOR		= 1 << 4,
+	/*
+	 * its data is in itself: see "Inline data" above.  WRITE, and WRITE_NOTIFY that
+	 * writes; without VECTOR.  (Before version 17 of this header: EINVAL)
+	 */
+	TOW_SQE_INLINE		= 1 << 5
 };
+
+/* Bytes of inline data, at most. */
+#define TOW_INLINE_MAX	16
 
 /* Pieces of a vector, at most. */
 #define TOW_VECTOR_MAX		4096
@@ -1647,11 +1660,12 @@ struct tow_vector {
  * @region: handle of a region; WAIT: of an export
  * @offset: in the region, in bytes
  * @vector: VECTOR: handle of the region that has the list
+ * @payload: INLINE: the data
  * @remote: handle of a remote range
  * @remote_offset: in the remote range, in bytes
  * @vector_offset: VECTOR: where the list begins in @vector, in bytes
  * @bytes: WRITE, READ: how much; 0: only checked.  WRITE_NOTIFY: how much.  VECTOR: size
- *	of the list
+ *	of the list.  INLINE: at least 1
  * @compare: COMPARE_SWAP
  * @operand: FETCH_ADD, COMPARE_SWAP; WRITE_NOTIFY: handle of a slot; WAIT: the
  *	number; else 0
@@ -1664,14 +1678,26 @@ struct tow_sqe {
 	__u16		channel;
 	__u32		timeout_ms;
 	__aligned_u64	user_data;
-	__aligned_u64	region;
 
 	/* private: for C99, which has no unnamed unions */
 	__extension__
 	/* public: */
 	union {
-		__aligned_u64	offset;
-		__aligned_u64	vector;
+		/* private: likewise */
+		__extension__
+		/* public: */
+		struct {
+			__aligned_u64	region;
+
+			/* private: likewise */
+			__extension__
+			/* public: */
+			union {
+				__aligned_u64	offset;
+				__aligned_u64	vector;
+			};
+		};
+		__u8	payload[TOW_INLINE_MAX];
 	};
 	__aligned_u64	remote;
 

@@ -54,6 +54,9 @@ enum tow_link_step {
  * @depth: data: work requests that may be posted
  * @receive_depth: data: receives
  * @inline_bytes: data: writes up to this size are sent inline
+ * @payloads: data: of @qp: inline data of its work requests, TOW_INLINE_MAX for each
+ *	of @posts
+ * @payloads_dma: data: @payloads as the RDMA device sees it
  * @step: how far connecting has come; this and @error are under the session's
  *	lock
  * @error: the first error before the queue pair was connected, a negative errno
@@ -106,6 +109,8 @@ struct tow_link {
 	u32			depth;
 	u32			receive_depth;
 	u32			inline_bytes;
+	u8			*payloads;
+	u64			payloads_dma;
 	enum tow_link_step	step;
 	int			error;
 	bool			parted;

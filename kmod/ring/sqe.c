@@ -16,7 +16,11 @@
 #include "remote.h"
 
 #define TOW_SQE_FLAGS		(TOW_SQE_FENCE | TOW_SQE_LINK | TOW_SQE_SILENT | \
-				 TOW_SQE_COPIED | TOW_SQE_VECTOR)
+				 TOW_SQE_COPIED | TOW_SQE_VECTOR | \
+				 TOW_SQE_INLINE)
+
+/* Flags that say something of what is moved. */
+#define TOW_SQE_MOVES		(TOW_SQE_COPIED | TOW_SQE_VECTOR | TOW_SQE_INLINE)
 
 static bool tow_sqe_is_atomic(const struct tow_sqe *sqe)
 {
@@ -31,11 +35,15 @@ static bool tow_sqe_moves(const struct tow_sqe *sqe)
 	       (sqe->opcode == TOW_OP_WRITE_NOTIFY && sqe->bytes);
 }
 
-/* Is an entry with COPIED or VECTOR as it must be? */
+/* Is an entry with one of TOW_SQE_MOVES as it must be? */
 static bool tow_sqe_moves_well(const struct tow_sqe *sqe)
 {
 	if (!tow_sqe_moves(sqe))
 		return false;
+	if (sqe->flags & TOW_SQE_INLINE)
+		return sqe->opcode != TOW_OP_READ && sqe->bytes &&
+		       sqe->bytes <= TOW_INLINE_MAX &&
+		       !(sqe->flags & TOW_SQE_VECTOR);
 	return !(sqe->flags & TOW_SQE_VECTOR) ||
 	       (sqe->bytes && !(sqe->bytes % sizeof(struct tow_vector)) &&
 		sqe->bytes <= TOW_VECTOR_MAX * sizeof(struct tow_vector) &&
@@ -53,8 +61,7 @@ static bool tow_sqe_well_formed(const struct tow_queue *queue,
 				const struct tow_sqe *sqe)
 {
 	if (sqe->flags & ~TOW_SQE_FLAGS ||
-	    (sqe->flags & (TOW_SQE_COPIED | TOW_SQE_VECTOR) &&
-	     !tow_sqe_moves_well(sqe)) ||
+	    (sqe->flags & TOW_SQE_MOVES && !tow_sqe_moves_well(sqe)) ||
 	    (sqe->timeout_ms && !tow_queue_times(queue)))
 		return false;
 	switch (sqe->opcode) {
@@ -240,6 +247,18 @@ static int tow_req_find_vector(struct tow_req *entry, const struct tow_sqe *sqe,
 	return ret;
 }
 
+/* Caller holds queue->submit.  Find the rest of an entry with INLINE. */
+static int tow_req_find_inline(struct tow_req *entry, const struct tow_sqe *sqe,
+			       struct tow_known *known)
+{
+	struct tow_op *op = &entry->op;
+
+	op->offset = 0;
+	memcpy(op->payload, sqe->payload, sizeof(op->payload));
+	op->remote = tow_known_remote(entry->queue, sqe->remote, known);
+	return op->remote ? tow_ops_check(op) : -EBADF;
+}
+
 /* Caller holds queue->submit; the queue's client has not ended. */
 static int tow_req_find(struct tow_req *entry, const struct tow_sqe *sqe,
 			struct tow_known *known)
@@ -253,6 +272,8 @@ static int tow_req_find(struct tow_req *entry, const struct tow_sqe *sqe,
 	op->flow = tow_known_flow(queue, sqe->channel, known);
 	if (!op->flow)
 		return -EBADF;
+	if (unlikely(sqe->flags & TOW_SQE_INLINE))
+		return tow_req_find_inline(entry, sqe, known);
 	op->region = tow_known_region(queue, sqe->region, known);
 	if (!op->region)
 		return -EBADF;

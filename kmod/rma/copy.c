@@ -136,7 +136,7 @@ bool tow_op_copy(struct tow_op *op, struct tow_link *link)
 	u32 most = READ_ONCE(assoc->dev->queues->loopback_copy_bytes);
 
 	if (!most || op->bytes > most || !assoc->other_end || op->vec ||
-	    tow_op_is_atomic(op) || tow_op_refused(op))
+	    tow_op_is_inline(op) || tow_op_is_atomic(op) || tow_op_refused(op))
 		return false;
 	/* Pairs with tow_flow_end(): what was before has taken place. */
 	if (atomic_read_acquire(&op->flow->busy) != 1)

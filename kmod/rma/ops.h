@@ -67,7 +67,8 @@ struct tow_vec {
 /**
  * struct tow_op - one operation on a remote range
  * @flow: the flow that it belongs to
- * @region: memory on our side, kept by the caller until tow_flow.done
+ * @region: memory on our side, kept by the caller until tow_flow.done; NULL: there is
+ *	no data, or it is @payload, and @offset is 0
  * @offset: where the data begins in @region, in bytes
  * @remote: memory on the peer's side, kept by the caller until tow_flow.done
  * @remote_offset: where the data begins in @remote, in bytes
@@ -77,6 +78,7 @@ struct tow_vec {
  *	as its @remote, and @bytes is 0
  * @operand: of an atomic: the number to add, or the new value
  * @compare: of a compare-and-swap: the expected value
+ * @payload: of a write without @region: the data
  * @claim: bits of enum tow_claim; NULL: the operation has no deadline
  * @vec: its pieces, owned by the caller: @bytes is their sum, and @offset and
  *	@remote_offset are not used; NULL: it is one piece
@@ -112,8 +114,13 @@ struct tow_op {
 	u64			remote_offset;
 	u64			bytes;
 	struct tow_remote	*slot;
-	u64			operand;
-	u64			compare;
+	union {
+		struct {
+			u64	operand;
+			u64	compare;
+		};
+		u8		payload[TOW_INLINE_MAX];
+	};
 	atomic_t		*claim;
 	struct tow_vec		*vec;
 	u8			opcode;
@@ -261,6 +268,12 @@ static inline bool tow_op_is_atomic(const struct tow_op *op)
 {
 	return op->opcode == TOW_OP_FETCH_ADD ||
 	       op->opcode == TOW_OP_COMPARE_SWAP;
+}
+
+/* Is what it writes in the operation itself? */
+static inline bool tow_op_is_inline(const struct tow_op *op)
+{
+	return !op->region && op->bytes;
 }
 
 /* Has the operation's deadline passed? */

@@ -352,8 +352,8 @@ static bool tow_work_borders(const struct tow_work *work, u64 local, u64 address
 /*
  * Caller holds link->lock.  Merge an operation that is one piece into the last
  * work request, which is not posted yet.  An operation that has failed by itself
- * is posted alone, so that no other operation fails with it again.  Return:
- * false: the two do not fit.
+ * is posted alone, so that no other operation fails with it again; inline data
+ * has a place for each.  Return: false: the two do not fit.
  */
 static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 			    const struct tow_piece *piece,
@@ -363,7 +363,7 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	struct tow_work *work;
 
 	if (!push->count || tow_op_is_atomic(op) || op->slot || op->tried ||
-	    op->bytes != piece->bytes)
+	    !op->region || op->bytes != piece->bytes)
 		return false;
 	post = &link->posts[(link->posted - 1) & link->post_mask];
 	work = &link->works[push->count - 1];
@@ -373,6 +373,7 @@ static bool tow_piece_merge(struct tow_link *link, struct tow_op *op,
 	    work->rdma.rkey != piece->key ||
 	    work->rdma.wr.opcode != tow_op_wr(op) ||
 	    post->last->flow != op->flow || post->ops->tried ||
+	    !post->ops->region ||
 	    /* A piece of a larger operation is not merged. */
 	    post->ops->bytes > work->sge.length ||
 	    post->ops->cursor != post->ops->bytes)
@@ -409,15 +410,31 @@ static struct tow_vector tow_op_next(struct tow_op *op)
 	return rest;
 }
 
+/* Caller holds link->lock.  Copy inline data to the next work request's.  Return: there. */
+static u64 tow_payload_copy(struct tow_link *link, const struct tow_op *op)
+{
+	u32 at = (link->posted & link->post_mask) * TOW_INLINE_MAX;
+
+	memcpy(link->payloads + at, op->payload, TOW_INLINE_MAX);
+	ib_dma_sync_single_for_device(link->qp->device, link->payloads_dma + at,
+				      TOW_INLINE_MAX, DMA_TO_DEVICE);
+	return link->payloads_dma + at;
+}
+
 /* Caller holds link->lock.  Find memory for the next work request. */
-static void tow_piece_find(struct tow_op *op, struct tow_push *push,
-			   struct tow_piece *piece)
+static void tow_piece_find(struct tow_link *link, struct tow_op *op,
+			   struct tow_push *push, struct tow_piece *piece)
 {
 	struct tow_vector rest = tow_op_next(op);
 	u64 left = min_t(u64, rest.bytes, push->most);
 
-	if (push->region != op->region ||
-	    !tow_reach_has(&push->near, rest.offset, 1))
+	if (unlikely(tow_op_is_inline(op)))
+		push->near = (struct tow_reach){
+			.address = tow_payload_copy(link, op),
+			.bytes = TOW_INLINE_MAX,
+		};
+	else if (push->region != op->region ||
+		 !tow_reach_has(&push->near, rest.offset, 1))
 		tow_region_reach(op->region, rest.offset, &push->near);
 	if (push->remote != op->remote ||
 	    !tow_reach_has(&push->far, rest.remote_offset, 1))
@@ -504,7 +521,7 @@ static bool tow_flow_post_next(struct tow_link *link, struct tow_flow *flow,
 		return false;
 	}
 	if (op->cursor < op->bytes)
-		tow_piece_find(op, push, &piece);
+		tow_piece_find(link, op, push, &piece);
 	else
 		memset(&piece, 0, sizeof(piece));
 	/* The last write notifies the operation's slot. */

@@ -25,6 +25,35 @@ static u32 tow_link_inline_bytes(struct tow_device *dev)
 	return ib_uses_virt_dma(dev->ibdev) ? 64 : 0;
 }
 
+/* Memory for inline data, as many as work requests may be posted. */
+static int tow_payloads_map(struct tow_link *link, struct ib_device *ibdev)
+{
+	size_t bytes = (size_t)(link->post_mask + 1) * TOW_INLINE_MAX;
+	u8 *payloads = kzalloc(bytes, GFP_KERNEL);
+
+	if (!payloads)
+		return -ENOMEM;
+	link->payloads_dma = ib_dma_map_single(ibdev, payloads, bytes,
+					       DMA_TO_DEVICE);
+	if (ib_dma_mapping_error(ibdev, link->payloads_dma)) {
+		kfree(payloads);
+		return -ENOMEM;
+	}
+	link->payloads = payloads;
+	return 0;
+}
+
+static void tow_payloads_unmap(struct tow_link *link, struct ib_device *ibdev)
+{
+	if (!link->payloads)
+		return;
+	ib_dma_unmap_single(ibdev, link->payloads_dma,
+			    (size_t)(link->post_mask + 1) * TOW_INLINE_MAX,
+			    DMA_TO_DEVICE);
+	kfree(link->payloads);
+	link->payloads = NULL;
+}
+
 static int tow_qp_create(struct tow_link *link)
 {
 	struct tow_session *session = link->session;
@@ -59,13 +88,16 @@ static int tow_qp_create(struct tow_link *link)
 		ret = PTR_ERR(receive_cq);
 		goto err_put_cq;
 	}
+	ret = tow_payloads_map(link, dev->ibdev);
+	if (ret)
+		goto err_put_receive_cq;
 	attr.send_cq = tow_cq_device_cq(cq);
 	attr.recv_cq = tow_cq_device_cq(receive_cq);
 	attr.cap.max_send_wr = room;
 	qp = ib_create_qp(dev->pd, &attr);
 	if (IS_ERR(qp)) {
 		ret = PTR_ERR(qp);
-		goto err_put_receive_cq;
+		goto err_unmap_payloads;
 	}
 	link->qp = qp;
 	link->cq = cq;
@@ -82,6 +114,8 @@ static int tow_qp_create(struct tow_link *link)
 	smp_store_release(&link->receive_cq, receive_cq);
 	return tow_data_modify(link, IB_QPS_INIT) ?: tow_receives_post(link);
 
+err_unmap_payloads:
+	tow_payloads_unmap(link, dev->ibdev);
 err_put_receive_cq:
 	tow_cq_put(dev, receive_cq, receives);
 err_put_cq:
@@ -109,6 +143,7 @@ static void tow_qp_destroy(struct tow_link *link, unsigned long end)
 	if (link->qp)
 		ib_destroy_qp(link->qp);
 	link->qp = NULL;
+	tow_payloads_unmap(link, dev->ibdev);
 	if (link->cq) {
 		tow_cq_flush(link->cq);
 		tow_cq_retired(link->cq, link->proofs_posted - link->proofs_done +

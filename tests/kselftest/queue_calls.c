@@ -165,6 +165,8 @@ TEST(layouts_never_change)
 	EXPECT_EQ(offsetof(struct tow_sqe, offset), offsetof(struct tow_sqe, vector));
 	EXPECT_EQ(offsetof(struct tow_sqe, remote_offset),
 		  offsetof(struct tow_sqe, vector_offset));
+	EXPECT_EQ(offsetof(struct tow_sqe, region), offsetof(struct tow_sqe, payload));
+	EXPECT_EQ(16, sizeof(((struct tow_sqe *)0)->payload));
 	EXPECT_EQ(24, sizeof(struct tow_vector));
 	EXPECT_EQ(8, offsetof(struct tow_vector, remote_offset));
 	EXPECT_EQ(16, offsetof(struct tow_vector, bytes));

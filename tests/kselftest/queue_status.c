@@ -133,7 +133,7 @@ TEST_F(status, unknown_flags)
 	int opcode, bit;
 
 	EACH_OPCODE(opcode) {
-		for (bit = 5; bit < 8; bit++) {
+		for (bit = 6; bit < 8; bit++) {
 			sqe = good(self, (__u8)opcode);
 			sqe.flags = (__u8)(1 << bit);
 			refused(_metadata, self, -EINVAL, &sqe);

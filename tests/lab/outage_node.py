@@ -11,7 +11,7 @@ import time
 import clock
 import peers_node
 import queue_node
-from queue_node import (WRITE, READ, FETCH_ADD, CQE, CQ_HEAD, CQ_TAIL, HELD,
+from queue_node import (INLINE, WRITE, READ, FETCH_ADD, CQE, CQ_HEAD, CQ_TAIL, HELD,
                         RELEASED)
 
 WRITE_NOTIFY = 5
@@ -25,8 +25,8 @@ COUNTER, STEPS, PARTS, SOURCE, PLACES, LARGE = (
 STEPS_MAX = 15872
 SOURCE_BYTES = 256 << 10
 # At home, behind that; the slot's number is at the other end's.
-HOME_STEPS, HOME_PARTS, HOME_OLD, HOME_READS, HOME_WRITES, HOME_LARGE, SLOT = (
-    SHARED + place for place in (0, 128 << 10, 256 << 10, 512 << 10, 1 << 20,
+HOME_PARTS, HOME_OLD, HOME_READS, HOME_WRITES, HOME_LARGE, SLOT = (
+    SHARED + place for place in (128 << 10, 256 << 10, 512 << 10, 1 << 20,
                                  2 << 20, (3 << 20) - 4096))
 PIECE, PLACES_COUNT = 4096, 8
 LARGE_BYTES = 256 << 10
@@ -118,10 +118,9 @@ class Load:
             return None
         at = self.steps * 8
         self.steps += 1
-        self.node.word(HOME_STEPS + at, self.steps)
         self.node.word(HOME_PARTS + at, self.steps)
         self.part = "step", self.steps, [
-            WRITE_NOTIFY, 0, HOME_STEPS + at, self.remote, STEPS + at, 8,
+            WRITE_NOTIFY, INLINE, self.steps, self.remote, STEPS + at, 8,
             self.slot]
         part = [WRITE, 0, HOME_PARTS + at, self.remote, PARTS + at, 8, 0]
         if self.beside is not None:

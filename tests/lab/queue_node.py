@@ -29,6 +29,8 @@ CQE = struct.Struct("<QiI")
 # Of struct tow_ring.
 SQ_TAIL, CQ_HEAD, SQ_HEAD, SQ_FLAGS, CQ_TAIL = 0, 64, 128, 132, 192
 POLL, NEED_WAKEUP = 1, 1
+# An entry whose data is in the place of region and offset.
+INLINE = 1 << 5
 
 
 def pattern(seed, size):
@@ -112,11 +114,13 @@ class Actor(peers_node.Actor):
 
     def submit(self, channel, entries, wait=0, seconds=30, timeout_ms=0):
         """Fill them in, and ENTER: how many were taken, or will be.  Behind an entry
-        may be a channel of its own."""
+        may be a channel of its own.  With INLINE @place is the data, as a number."""
         _, count, _, sqes, _ = self.queue
         tail = self.index(SQ_TAIL)
         for opcode, flags, place, remote, there, size, operand, *via in entries:
             region = self.region if opcode != NOP else 0
+            if flags & INLINE:
+                region, place = place, 0
             SQE.pack_into(self.rings, sqes + tail % count * SQE.size, opcode,
                           flags, (*via, channel)[0] if opcode != NOP else 0, timeout_ms,
                           self.number, region, place, remote, there, size,

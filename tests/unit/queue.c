@@ -157,6 +157,16 @@ static void test_prepare(void)
 			   TOW_VECTOR_MAX);
 	tow_sqe_set_flags(&sqe, TOW_SQE_FENCE);
 	ksft_test_result(is(&sqe, &want), "a vector, which it stays\n");
+
+	want.flags = TOW_SQE_INLINE | TOW_SQE_FENCE;
+	memset(want.payload, 0, sizeof(want.payload));
+	memcpy(want.payload, "seventeen letters", 9);
+	want.remote_offset = 3;
+	want.bytes = 9;
+	tow_prep_write(&sqe, &channel, NULL, 1, a_remote(), 3, 5);
+	tow_sqe_set_inline(&sqe, "seventeen letters", 9);
+	tow_sqe_set_flags(&sqe, TOW_SQE_FENCE);
+	ksft_test_result(is(&sqe, &want), "inline data, which it stays\n");
 }
 
 static void test_prepare_notify(void)
@@ -376,7 +386,7 @@ static void test_child(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(8 + 3 + 3 + 4 + 2 + 5 + 3);
+	ksft_set_plan(9 + 3 + 3 + 4 + 2 + 5 + 3);
 	test_prepare();
 	test_prepare_notify();
 	test_submission();

@@ -36,6 +36,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <towline/barrier.h>
 #include <towline/towline.h>
@@ -381,7 +382,7 @@ static inline struct tow_sqe *tow_queue_get_sqe(struct tow_queue *queue)
 /* What regions and remote ranges begin with: the kernel's handle. */
 static inline uint64_t tow_handle_of(const void *object)
 {
-	return *(const uint64_t *)object;
+	return object ? *(const uint64_t *)object : 0;
 }
 
 /**
@@ -540,6 +541,25 @@ static inline void tow_sqe_set_vector(struct tow_sqe *sqe, const struct tow_regi
 }
 
 /**
+ * tow_sqe_set_inline() - the entry has its data in itself
+ * @sqe: prepared by tow_prep_write() or tow_prep_write_notify(), whose region, offset and
+ *	bytes do not matter then: the region may be NULL
+ * @data: what is written
+ * @bytes: how much of it: 1 to TOW_INLINE_MAX
+ *
+ * @data is copied here, and the program's again.
+ *
+ * With a module older than version 17 of <towline/uapi.h> it completes with -EINVAL.
+ */
+static inline void tow_sqe_set_inline(struct tow_sqe *sqe, const void *data, size_t bytes)
+{
+	sqe->flags |= TOW_SQE_INLINE;
+	memset(sqe->payload, 0, sizeof(sqe->payload));
+	memcpy(sqe->payload, data, bytes < sizeof(sqe->payload) ? bytes : sizeof(sqe->payload));
+	sqe->bytes = bytes;
+}
+
+/**
  * tow_sqe_set_data() - what comes back in the entry's completion
  * @sqe: prepared
  * @data: any number
@@ -552,11 +572,12 @@ static inline void tow_sqe_set_data(struct tow_sqe *sqe, uint64_t data)
 /**
  * tow_sqe_set_flags() - how the entry stands to others
  * @sqe: prepared
- * @flags: bits of enum tow_sqe_flag; what tow_sqe_set_vector() has set stays
+ * @flags: bits of enum tow_sqe_flag; what tow_sqe_set_vector() and tow_sqe_set_inline() have
+ *	set stays
  */
 static inline void tow_sqe_set_flags(struct tow_sqe *sqe, uint8_t flags)
 {
-	sqe->flags = (uint8_t)((sqe->flags & TOW_SQE_VECTOR) | flags);
+	sqe->flags = (uint8_t)((sqe->flags & (TOW_SQE_VECTOR | TOW_SQE_INLINE)) | flags);
 }
 
 /**
