@@ -61,7 +61,7 @@ FIXTURE_SETUP(width)
 	ASSERT_EQ(0, open_channels(self));
 	/* It was found as wide as any. */
 	ASSERT_EQ(0, let_go(self));
-	self->count = tow_test_slow() ? 15 : 60;
+	self->count = (__u64)tow_test_count(tow_test_slow() ? 15 : 60);
 	self->wrong = 0;
 	self->checked = 0;
 	self->stop = false;
