@@ -92,7 +92,7 @@ static int check_attr(const struct tow_comm *comm, const struct tow_collective_a
 	uint64_t bytes;
 	int ret;
 
-	if (attr->kind > TOW_BARRIER || attr->reduction > TOW_MAX ||
+	if (attr->kind > TOW_BARRIER || attr->reduction > TOW_BXOR ||
 	    attr->algorithm > TOW_ALGORITHM_DIRECT || attr->piece_bytes % TOWI_LINE ||
 	    (!is_reduction(attr->kind) && attr->reduction) ||
 	    (attr->kind != TOW_ALLREDUCE && attr->algorithm) ||
@@ -102,7 +102,7 @@ static int check_attr(const struct tow_comm *comm, const struct tow_collective_a
 		return check_barrier(attr);
 	ret = check_dtype(attr, &bytes);
 	if (!ret && is_reduction(attr->kind))
-		ret = towi_reduce_type(attr->dtype, &type);
+		ret = towi_reduce_type(attr->dtype, attr->reduction, &type);
 	return ret ? ret : check_arrays(comm, attr, bytes);
 }
 
@@ -127,11 +127,17 @@ static void alone_close(struct tow_collective *collective)
 	(void)collective;
 }
 
-/* What all have together is what it has. */
+/* What all have together is what it has; of bools 0 or 1. */
 static void alone_start(struct tow_collective *collective)
 {
-	if (is_reduction(collective->attr.kind) && collective->in.at != collective->out.at)
-		memcpy(collective->out.at, collective->in.at, collective->out.bytes);
+	char *in = collective->in.at, *out = collective->out.at;
+
+	if (!is_reduction(collective->attr.kind))
+		return;
+	if (collective->type == TOWI_REDUCE_BOOL)
+		towi_reduce(TOW_BOR, TOWI_REDUCE_BOOL, out, in, in, collective->out.bytes);
+	else if (in != out)
+		memcpy(out, in, collective->out.bytes);
 }
 
 static bool alone_go_on(struct tow_collective *collective)
@@ -544,9 +550,7 @@ static struct tow_collective *new_collective(struct tow_comm *comm,
 	made->comm = comm;
 	made->attr = *attr;
 	if (is_reduction(attr->kind))
-		towi_reduce_type(attr->dtype, &made->type);
-	made->op = attr->reduction == TOW_MIN ? TOWI_MIN :
-		   attr->reduction == TOW_MAX ? TOWI_MAX : TOWI_SUM;
+		towi_reduce_type(attr->dtype, attr->reduction, &made->type);
 	made->number = number;
 	shape(made, element_of(attr));
 	return made;

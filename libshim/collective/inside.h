@@ -173,7 +173,6 @@ struct tow_collective {
 	struct tow_comm *comm;
 	struct tow_collective *next;
 	struct tow_collective_attr attr;
-	enum towi_reduce_op op;
 	enum towi_reduce_type type;
 	uint64_t number;		/* in names */
 	uint32_t place;			/* on this rank's board, */

@@ -228,7 +228,7 @@ void towi_combine(const struct tow_collective *collective, void *to, const void 
 		towi_avg_add(collective->type, collective->comm->ranks, one_is_ranks, to, one,
 			     other, count);
 	else
-		towi_reduce(collective->op, collective->type, to, one, other, count);
+		towi_reduce(collective->attr.reduction, collective->type, to, one, other, count);
 }
 
 void towi_average(const struct tow_collective *collective, void *values, uint64_t bytes)

@@ -97,11 +97,12 @@ static inline brain brain_of_float(float value)
 /* ---- loops -------------------------------------------------------------------- */
 
 #define SUM(one, other)		((one) + (other))
+#define PRODUCT(one, other)	((one) * (other))
 #define MIN(one, other)		((one) < (other) || (one) != (one) ? (one) : (other))
 #define MAX(one, other)		((one) > (other) || (one) != (one) ? (one) : (other))
-/* Signed numbers may not overflow, those without a sign wrap around. */
-#define SUM_INT32(one, other)	((int32_t)((uint32_t)(one) + (uint32_t)(other)))
-#define SUM_INT64(one, other)	((int64_t)((uint64_t)(one) + (uint64_t)(other)))
+#define BAND(one, other)	((one) & (other))
+#define BOR(one, other)		((one) | (other))
+#define BXOR(one, other)	((one) ^ (other))
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): types have none */
 #define DEFINE_LOOP(name, type, wide, load, store, combine)					\
@@ -111,16 +112,11 @@ static inline brain brain_of_float(float value)
 		type *out = to;									\
 												\
 		for (size_t i = 0; i < count; i++) {						\
-			wide left = load(a[i]), right = load(b[i]);				\
+			wide left = (wide)load(a[i]), right = (wide)load(b[i]);			\
 												\
 			out[i] = store(combine(left, right));					\
 		}										\
 	}
-
-#define DEFINE_LOOPS(name, type, wide, load, store, sum)					\
-	DEFINE_LOOP(sum_##name, type, wide, load, store, sum)					\
-	DEFINE_LOOP(min_##name, type, wide, load, store, MIN)					\
-	DEFINE_LOOP(max_##name, type, wide, load, store, MAX)
 
 #define DEFINE_DIVISION(name, type, wide, load, store)						\
 	LOOPS static void divide_##name(void *values, size_t count, uint32_t by)		\
@@ -130,20 +126,38 @@ static inline brain brain_of_float(float value)
 		for (size_t i = 0; i < count; i++)						\
 			out[i] = store((wide)load(out[i]) / (wide)by);				\
 	}
+
+#define DEFINE_FLOATS(name, type, wide, load, store)						\
+	DEFINE_LOOP(sum_##name, type, wide, load, store, SUM)					\
+	DEFINE_LOOP(product_##name, type, wide, load, store, PRODUCT)				\
+	DEFINE_LOOP(min_##name, type, wide, load, store, MIN)					\
+	DEFINE_LOOP(max_##name, type, wide, load, store, MAX)					\
+	DEFINE_DIVISION(name, type, wide, load, store)
+
+/* Signed numbers may not overflow; those without a sign, as which they are added, wrap around. */
+#define DEFINE_INTEGERS(name, type, wraps)							\
+	DEFINE_LOOP(sum_##name, type, wraps, AS_IT_IS, (type), SUM)				\
+	DEFINE_LOOP(product_##name, type, wraps, AS_IT_IS, (type), PRODUCT)			\
+	DEFINE_LOOP(min_##name, type, type, AS_IT_IS, AS_IT_IS, MIN)				\
+	DEFINE_LOOP(max_##name, type, type, AS_IT_IS, AS_IT_IS, MAX)				\
+	DEFINE_LOOP(band_##name, type, wraps, AS_IT_IS, (type), BAND)				\
+	DEFINE_LOOP(bor_##name, type, wraps, AS_IT_IS, (type), BOR)				\
+	DEFINE_LOOP(bxor_##name, type, wraps, AS_IT_IS, (type), BXOR)				\
+	DEFINE_DIVISION(name, type, int64_t, AS_IT_IS, (type))
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-DEFINE_LOOPS(f32, float, float, AS_IT_IS, AS_IT_IS, SUM)
-DEFINE_LOOPS(f64, double, double, AS_IT_IS, AS_IT_IS, SUM)
-DEFINE_LOOPS(f16, half, float, float_of_half, half_of_float, SUM)
-DEFINE_LOOPS(bf16, brain, float, float_of_brain, brain_of_float, SUM)
-DEFINE_LOOPS(i32, int32_t, int32_t, AS_IT_IS, AS_IT_IS, SUM_INT32)
-DEFINE_LOOPS(i64, int64_t, int64_t, AS_IT_IS, AS_IT_IS, SUM_INT64)
-DEFINE_DIVISION(f32, float, float, AS_IT_IS, AS_IT_IS)
-DEFINE_DIVISION(f64, double, double, AS_IT_IS, AS_IT_IS)
-DEFINE_DIVISION(f16, half, float, float_of_half, half_of_float)
-DEFINE_DIVISION(bf16, brain, float, float_of_brain, brain_of_float)
-DEFINE_DIVISION(i32, int32_t, int64_t, AS_IT_IS, (int32_t))
-DEFINE_DIVISION(i64, int64_t, int64_t, AS_IT_IS, AS_IT_IS)
+DEFINE_FLOATS(f32, float, float, AS_IT_IS, AS_IT_IS)
+DEFINE_FLOATS(f64, double, double, AS_IT_IS, AS_IT_IS)
+DEFINE_FLOATS(f16, half, float, float_of_half, half_of_float)
+DEFINE_FLOATS(bf16, brain, float, float_of_brain, brain_of_float)
+DEFINE_INTEGERS(i32, int32_t, uint32_t)
+DEFINE_INTEGERS(i64, int64_t, uint64_t)
+DEFINE_INTEGERS(i8, int8_t, uint32_t)
+DEFINE_INTEGERS(u8, uint8_t, uint32_t)
+/* As bool, whatever is not 0 is 1. */
+DEFINE_LOOP(and_bool, uint8_t, bool, AS_IT_IS, (uint8_t), BAND)
+DEFINE_LOOP(or_bool, uint8_t, bool, AS_IT_IS, (uint8_t), BOR)
+DEFINE_LOOP(xor_bool, uint8_t, bool, AS_IT_IS, (uint8_t), BXOR)
 
 /* ---- averages of float16 ------------------------------------------------------- */
 
@@ -236,6 +250,7 @@ F16C static inline __m256 most(__m256 one, __m256 other)
 	}
 
 DEFINE_F16C(sum, _mm256_add_ps)
+DEFINE_F16C(product, _mm256_mul_ps)
 DEFINE_F16C(min, least)
 DEFINE_F16C(max, most)
 
@@ -284,19 +299,33 @@ F16C static void end_parts_f16c(half *values, float part, float ranks, size_t co
 typedef void loop(void *to, const void *one, const void *other, size_t count);
 typedef void division(void *values, size_t count, uint32_t by);
 
+/* What has no loop is refused.  Averages are sums at first. */
 struct type {
 	size_t bytes;
-	loop *loops[TOWI_MAX + 1];
+	loop *loops[TOW_BXOR + 1];
 	division *divide;
 };
 
+#define NUMBERS(name)										\
+	[TOW_SUM] = sum_##name, [TOW_AVG] = sum_##name, [TOW_PRODUCT] = product_##name,		\
+	[TOW_MIN] = min_##name, [TOW_MAX] = max_##name
+#define BITS(name)										\
+	[TOW_BAND] = band_##name, [TOW_BOR] = bor_##name, [TOW_BXOR] = bxor_##name
+
 static const struct type types[TOWI_REDUCE_TYPES] = {
-	[TOWI_REDUCE_F32] = { 4, { sum_f32, min_f32, max_f32 }, divide_f32 },
-	[TOWI_REDUCE_F64] = { 8, { sum_f64, min_f64, max_f64 }, divide_f64 },
-	[TOWI_REDUCE_F16] = { 2, { sum_f16, min_f16, max_f16 }, divide_f16 },
-	[TOWI_REDUCE_BF16] = { 2, { sum_bf16, min_bf16, max_bf16 }, divide_bf16 },
-	[TOWI_REDUCE_I32] = { 4, { sum_i32, min_i32, max_i32 }, divide_i32 },
-	[TOWI_REDUCE_I64] = { 8, { sum_i64, min_i64, max_i64 }, divide_i64 },
+	[TOWI_REDUCE_F32] = { 4, { NUMBERS(f32) }, divide_f32 },
+	[TOWI_REDUCE_F64] = { 8, { NUMBERS(f64) }, divide_f64 },
+	[TOWI_REDUCE_F16] = { 2, { NUMBERS(f16) }, divide_f16 },
+	[TOWI_REDUCE_BF16] = { 2, { NUMBERS(bf16) }, divide_bf16 },
+	[TOWI_REDUCE_I32] = { 4, { NUMBERS(i32), BITS(i32) }, divide_i32 },
+	[TOWI_REDUCE_I64] = { 8, { NUMBERS(i64), BITS(i64) }, divide_i64 },
+	[TOWI_REDUCE_I8] = { 1, { NUMBERS(i8), BITS(i8) }, divide_i8 },
+	[TOWI_REDUCE_U8] = { 1, { NUMBERS(u8), BITS(u8) }, divide_u8 },
+	[TOWI_REDUCE_BOOL] = { 1, {
+		[TOW_SUM] = or_bool, [TOW_MAX] = or_bool, [TOW_BOR] = or_bool,
+		[TOW_PRODUCT] = and_bool, [TOW_MIN] = and_bool, [TOW_BAND] = and_bool,
+		[TOW_BXOR] = xor_bool,
+	}, NULL },
 };
 
 bool towi_reduce_plainly;
@@ -311,7 +340,7 @@ static bool has_f16c(void)
 static const struct type *type_of(enum towi_reduce_type type)
 {
 #ifdef __x86_64__
-	static const struct type f16c = { 2, { sum_f16c, min_f16c, max_f16c }, divide_f16c };
+	static const struct type f16c = { 2, { NUMBERS(f16c) }, divide_f16c };
 
 	if (type == TOWI_REDUCE_F16 && has_f16c())
 		return &f16c;
@@ -319,7 +348,7 @@ static const struct type *type_of(enum towi_reduce_type type)
 	return &types[type];
 }
 
-int towi_reduce_type(struct tow_dtype dtype, enum towi_reduce_type *type)
+int towi_reduce_type(struct tow_dtype dtype, enum tow_reduction op, enum towi_reduce_type *type)
 {
 	static const struct {
 		uint8_t code, bits;
@@ -328,13 +357,15 @@ int towi_reduce_type(struct tow_dtype dtype, enum towi_reduce_type *type)
 		{ TOW_DTYPE_FLOAT, 32, TOWI_REDUCE_F32 }, { TOW_DTYPE_FLOAT, 64, TOWI_REDUCE_F64 },
 		{ TOW_DTYPE_FLOAT, 16, TOWI_REDUCE_F16 }, { TOW_DTYPE_BFLOAT, 16, TOWI_REDUCE_BF16 },
 		{ TOW_DTYPE_INT, 32, TOWI_REDUCE_I32 }, { TOW_DTYPE_INT, 64, TOWI_REDUCE_I64 },
+		{ TOW_DTYPE_INT, 8, TOWI_REDUCE_I8 }, { TOW_DTYPE_UINT, 8, TOWI_REDUCE_U8 },
+		{ TOW_DTYPE_BOOL, 8, TOWI_REDUCE_BOOL },
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (known[i].code == dtype.code && known[i].bits == dtype.bits &&
 		    dtype.lanes == 1) {
 			*type = known[i].type;
-			return 0;
+			return types[*type].loops[op] ? 0 : -EOPNOTSUPP;
 		}
 	}
 	return -EOPNOTSUPP;
@@ -345,7 +376,7 @@ size_t towi_reduce_bytes(enum towi_reduce_type type)
 	return types[type].bytes;
 }
 
-void towi_reduce(enum towi_reduce_op op, enum towi_reduce_type type, void *to, const void *one,
+void towi_reduce(enum tow_reduction op, enum towi_reduce_type type, void *to, const void *one,
 		 const void *other, size_t count)
 {
 	type_of(type)->loops[op](to, one, other, count);
@@ -362,7 +393,7 @@ void towi_avg_add(enum towi_reduce_type type, uint32_t ranks, bool one_is_ranks,
 	float part = part_of(ranks), of_one = one_is_ranks ? part : 1;
 
 	if (type != TOWI_REDUCE_F16) {
-		towi_reduce(TOWI_SUM, type, to, one, other, count);
+		towi_reduce(TOW_SUM, type, to, one, other, count);
 		return;
 	}
 #ifdef __x86_64__

@@ -2,9 +2,14 @@
 /*
  * Elements of one buffer combined with those of another.
  *
- * What comes out depends on nothing but what goes in and in which order: sums of float16 and
- * bfloat16 are made in float32 and rounded to nearest, ties to even, each time; integers wrap
- * around; of minimum and maximum with a NaN the result is a NaN.
+ * What comes out depends on nothing but what goes in and in which order:
+ * - float16 and bfloat16 are added and multiplied in float32 and rounded to nearest, ties to even,
+ *   each time;
+ * - integers wrap around;
+ * - bool: what is not 0 is true; sum, maximum and bor are its or, product, minimum and band its and;
+ *   results are 0 or 1;
+ * - with a NaN the result is a NaN; of two that are equal, as 0 and -0, minimum and maximum are the
+ *   other.
  */
 #ifndef TOW_REDUCE_H
 #define TOW_REDUCE_H
@@ -13,11 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <towline/tensor.h>
+#include <towline/collective.h>
 
-enum towi_reduce_op { TOWI_SUM, TOWI_MIN, TOWI_MAX };
-
-/* What can be reduced: float32, float64, float16, bfloat16, int32, int64. */
+/* What can be reduced: float32, float64, float16, bfloat16, int32, int64, int8, uint8, bool. */
 enum towi_reduce_type {
 	TOWI_REDUCE_F32,
 	TOWI_REDUCE_F64,
@@ -25,26 +28,29 @@ enum towi_reduce_type {
 	TOWI_REDUCE_BF16,
 	TOWI_REDUCE_I32,
 	TOWI_REDUCE_I64,
+	TOWI_REDUCE_I8,
+	TOWI_REDUCE_U8,
+	TOWI_REDUCE_BOOL,
 	TOWI_REDUCE_TYPES
 };
 
 /* For tests: without the processor's instructions for float16. */
 extern bool towi_reduce_plainly;
 
-/* 0, and *type; or -EOPNOTSUPP. */
-int towi_reduce_type(struct tow_dtype dtype, enum towi_reduce_type *type);
+/* 0, and *type; or -EOPNOTSUPP: no such type, or bits of floats, or the average of bools. */
+int towi_reduce_type(struct tow_dtype dtype, enum tow_reduction op, enum towi_reduce_type *type);
 
 /* Of an element, in bytes. */
 size_t towi_reduce_bytes(enum towi_reduce_type type);
 
 /*
  * to[i] = one[i] op other[i], for @count elements, each aligned to its size.  @to may be @one or
- * @other.
+ * @other.  TOW_AVG only adds.
  */
-void towi_reduce(enum towi_reduce_op op, enum towi_reduce_type type, void *to, const void *one,
+void towi_reduce(enum tow_reduction op, enum towi_reduce_type type, void *to, const void *one,
 		 const void *other, size_t count);
 
-/* values[i] /= divisor; integers are cut off towards 0. */
+/* values[i] /= divisor; integers are cut off towards 0; no bools. */
 void towi_divide(enum towi_reduce_type type, void *values, size_t count, uint32_t divisor);
 
 /*

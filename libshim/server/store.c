@@ -64,7 +64,7 @@ static const void *average(struct tow_store *store, const struct variable *varia
 	uint32_t i;
 
 	for (i = 1; i < count; i++) {
-		towi_reduce(TOWI_SUM, type, store->sum, sum, at(gradients[i], variable, from),
+		towi_reduce(TOW_SUM, type, store->sum, sum, at(gradients[i], variable, from),
 			    block);
 		sum = store->sum;
 	}

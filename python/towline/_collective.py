@@ -21,7 +21,7 @@ from ._memory import Arena, values_of
 from ._types import address_of, dtype_of, whole
 
 ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, BARRIER = range(5)
-REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3}
+REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3, "product": 4, "band": 5, "bor": 6, "bxor": 7}
 ALGORITHMS = {"any": 0, "ring": 1, "direct": 2}
 # In one call, which other threads that use the communicator wait for.
 SLICE_S = 0.02
@@ -101,9 +101,11 @@ class Comm(Object):
                   algorithm: str = "any") -> "Collective":
         """All ranks get the reduction of all ranks' arrays, element by element.
 
-        array: this rank's; float16, float32, float64, bfloat16, int32 or int64.
+        array: this rank's; float16, float32, float64, bfloat16, int8, int32, int64, uint8 or bool.
         out: where to put it, of the same shape and type; None: @array itself.
-        op: "sum", "avg", "min", "max".
+        op: "sum", "product", "min", "max"; "avg", but of bools; "band", "bor", "bxor": of the bits,
+            but of floats.  Integers wrap around; sum and max of bools are their or, product and
+            min their and.
         algorithm: "ring", "direct", or "any": as suits the size.
         """
         out = array if out is None else out

@@ -55,8 +55,12 @@ def given(rank, count, dtype):
 def wanted(count, dtype, op="sum"):
     """What comes of all of them."""
     every = np.stack([given(rank, count, dtype) for rank in range(RANKS)])
-    return {"sum": every.sum(0), "avg": every.sum(0) / RANKS, "min": every.min(0),
-            "max": every.max(0)}[op].astype(dtype)
+    if op == "avg":
+        return (every.sum(0) / RANKS).astype(dtype)
+    # NumPy adds and multiplies bools and small integers as larger integers, which are cut off here.
+    return {"sum": np.add, "product": np.multiply, "min": np.minimum, "max": np.maximum,
+            "band": np.bitwise_and, "bor": np.bitwise_or,
+            "bxor": np.bitwise_xor}[op].reduce(every, 0).astype(dtype)
 
 
 def check_meeting(me):
@@ -76,7 +80,10 @@ def check_allreduce(me):
     """All reductions, types and algorithms; in the arena and not, in place and not."""
     for op, dtype, algorithm in (("sum", "f4", "ring"), ("avg", "f8", "direct"),
                                  ("min", "i4", "any"), ("max", "i8", "any"),
-                                 ("sum", "f2", "any")):
+                                 ("sum", "f2", "any"), ("product", "i1", "ring"),
+                                 ("sum", "u1", "direct"), ("sum", "?", "ring"),
+                                 ("product", "?", "direct"), ("band", "u1", "any"),
+                                 ("bor", "i4", "any"), ("bxor", "i8", "any")):
         array = me.arena.array(given(me.rank, 1003, dtype))
         reduce = me.comm.allreduce(array, op=op, algorithm=algorithm)
         for _ in range(2):
@@ -95,7 +102,7 @@ def check_allreduce(me):
         with pytest.raises(ValueError):
             me.comm.allreduce(array, bad)
     with pytest.raises(towline.Error) as caught:
-        me.comm.allreduce(np.zeros(3, "u1"))
+        me.comm.allreduce(np.zeros(3, "u2"))
     assert caught.value.errno == errno.EOPNOTSUPP
 
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Elements combined with others: every type and operation, against what arithmetic of more bits
- * says; all numbers of 16 bits; not-a-number and infinity; any length, at any place.
+ * says; all numbers of 16 bits; not-a-number, infinity, zeros with their signs, and what is not
+ * normalised; any length, at any place.
  */
 #include <errno.h>
 #include <math.h>
@@ -18,7 +19,13 @@
 #define PARTNERS	24
 #define LARGEST		65504.0
 
-static const char *const op_names[] = { "sum", "min", "max" };
+static const char *const op_names[] = {
+	"sum", "avg", "min", "max", "product", "band", "bor", "bxor",
+};
+
+/* Of averages towi_reduce() has the sum. */
+#define FLOATS_END	(TOW_PRODUCT + 1)
+#define OPS_END		(TOW_BXOR + 1)
 
 static uint64_t state = 0x726564756365;
 
@@ -69,7 +76,7 @@ static bool is_nearest(const struct format *format, uint16_t bits, double exact)
 
 	if (isnan(exact) || isnan(own))
 		return isnan(exact) && isnan(own);
-	if (!signbit(exact) != !(bits & 0x8000) && want != 0)
+	if (!signbit(exact) != !(bits & 0x8000))
 		return false;
 	low = magnitude ? decode(format, (uint16_t)(magnitude - 1)) : 0;
 	if (magnitude == infinite) {
@@ -90,18 +97,21 @@ static bool is_nearest(const struct format *format, uint16_t bits, double exact)
 	return want < (own + high) / 2 || (want == (own + high) / 2 && !(bits & 1));
 }
 
-static double combined(enum towi_reduce_op op, double one, double other)
+static double combined(enum tow_reduction op, double one, double other)
 {
-	if (op == TOWI_SUM)
+	/* Of numbers of up to 11 bits it is exact, but where float32 has no room for what is small. */
+	if (op == TOW_PRODUCT)
+		return (double)(float)(one * other);
+	if (op == TOW_SUM || op == TOW_AVG)
 		return one + other;
 	if (isnan(one) || isnan(other))
 		return NAN;
-	return op == TOWI_MIN ? (one < other ? one : other) : (one > other ? one : other);
+	return op == TOW_MIN ? (one < other ? one : other) : (one > other ? one : other);
 }
 
 static uint16_t ones[65536], others[65536], sums[65536];
 
-static bool all_of_format(const struct format *format, enum towi_reduce_op op)
+static bool all_of_format(const struct format *format, enum tow_reduction op)
 {
 	for (int partner = 0; partner < PARTNERS; partner++) {
 		for (int i = 0; i < 65536; i++) {
@@ -230,7 +240,7 @@ static void test_averages(const char *how)
 static void test_formats(const char *how)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
-		for (enum towi_reduce_op op = TOWI_SUM; op <= TOWI_MAX; op++)
+		for (enum tow_reduction op = TOW_SUM; op < FLOATS_END; op++)
 			ksft_test_result(all_of_format(&formats[i], op), "%s, %s%s\n",
 					 formats[i].name, op_names[op], how);
 		ksft_test_result(divides(&formats[i]), "%s, divided%s\n", formats[i].name, how);
@@ -242,29 +252,79 @@ static bool differ(const void *one, const void *other, size_t bytes)
 	return memcmp(one, other, bytes);
 }
 
+/* As the processor has them, and as it is done without: the same bits, but for which NaN. */
+static bool same_bits(enum tow_reduction op)
+{
+	static uint16_t plainly[65536];
+
+	for (int partner = 0; partner < PARTNERS; partner++) {
+		for (int i = 0; i < 65536; i++) {
+			ones[i] = (uint16_t)i;
+			others[i] = (uint16_t)chance();
+		}
+		towi_reduce(op, TOWI_REDUCE_F16, sums, ones, others, 65536);
+		towi_reduce_plainly = true;
+		towi_reduce(op, TOWI_REDUCE_F16, plainly, ones, others, 65536);
+		towi_reduce_plainly = false;
+		for (int i = 0; i < 65536; i++)
+			if (sums[i] != plainly[i] && !isnan(decode(&formats[0], sums[i])))
+				return false;
+	}
+	return true;
+}
+
 /* ---- the others ----------------------------------------------------------------------- */
 
-#define DEFINE_WIDE(name, type, what, equal)						\
-	static bool wide_##name(enum towi_reduce_op op)						\
+/* What integers are, of which the lowest bits count. */
+static __int128 whole(enum tow_reduction op, __int128 one, __int128 other)
+{
+	switch (op) {
+	case TOW_MIN:
+		return one < other ? one : other;
+	case TOW_MAX:
+		return one > other ? one : other;
+	case TOW_PRODUCT:
+		return one * other;
+	case TOW_BAND:
+		return one & other;
+	case TOW_BOR:
+		return one | other;
+	case TOW_BXOR:
+		return one ^ other;
+	default:
+		return one + other;
+	}
+}
+
+static bool truth(enum tow_reduction op, bool one, bool other)
+{
+	if (op == TOW_BXOR)
+		return one != other;
+	return op == TOW_PRODUCT || op == TOW_MIN || op == TOW_BAND ? one && other : one || other;
+}
+
+static double exact(enum tow_reduction op, double one, double other)
+{
+	return op == TOW_PRODUCT ? one * other : combined(op, one, other);
+}
+
+#define DEFINE_WIDE(name, type, what, some, wanted, equal)					\
+	static bool wide_##name(enum tow_reduction op)						\
 	{											\
-		type one[LENGTHS + 2], other[LENGTHS + 2], to[LENGTHS + 2], want;		\
+		type one[LENGTHS + 2], other[LENGTHS + 2], to[LENGTHS + 2];			\
 												\
 		for (size_t length = 0; length < LENGTHS; length++) {				\
 			for (size_t i = 0; i < LENGTHS + 2; i++) {				\
-				one[i] = some_##name();						\
-				other[i] = some_##name();					\
+				one[i] = some;							\
+				other[i] = some;						\
 				to[i] = 42;							\
 			}									\
 			towi_reduce(op, what, to + 1, one + 1, other + 1, length);		\
 			if (!equal(to[0], (type)42) || !equal(to[length + 1], (type)42))	\
 				return false;							\
-			for (size_t i = 1; i <= length; i++) {					\
-				want = op == TOWI_SUM ? sum_##name(one[i], other[i]) :		\
-				       op == TOWI_MIN ? (one[i] < other[i] ? one[i] : other[i]) : \
-							(one[i] > other[i] ? one[i] : other[i]); \
-				if (!equal(to[i], want))					\
+			for (size_t i = 1; i <= length; i++)					\
+				if (!equal(to[i], (type)wanted(op, one[i], other[i])))		\
 					return false;						\
-			}									\
 			/* To where one of them is. */						\
 			memcpy(to, one, sizeof(to));						\
 			towi_reduce(op, what, to, to, other, length);				\
@@ -276,72 +336,56 @@ static bool differ(const void *one, const void *other, size_t bytes)
 	}
 
 #define SAME(one, other)	((one) == (other))
+/* Of floats the sign of 0, too; a NaN is a NaN. */
+#define ALIKE(one, other)	(isnan(other) ? isnan(one) : (one) == (other) &&		\
+				 !signbit(one) == !signbit(other))
 
 static float some_f32(void)
 {
+	static const float specials[] = {
+		0, -0.0F, NAN, -NAN, INFINITY, -INFINITY, 0x1p-149F, -0x1p-130F, 0x1.fffffep127F, 1,
+	};
+
+	if (chance() % 2)
+		return specials[chance() % ARRAY_SIZE(specials)];
 	return ldexpf((float)(int32_t)chance(), (int)(chance() % 60) - 45);
 }
 
 static double some_f64(void)
 {
+	static const double specials[] = {
+		0, -0.0, NAN, -NAN, INFINITY, -INFINITY, 0x1p-1074, -0x1p-1030, 0x1.fffffffffffffp1023, 1,
+	};
+
+	if (chance() % 2)
+		return specials[chance() % ARRAY_SIZE(specials)];
 	return ldexp((double)(int64_t)chance(), (int)(chance() % 600) - 300);
 }
 
-static int32_t some_i32(void)
+DEFINE_WIDE(f32, float, TOWI_REDUCE_F32, some_f32(), exact, ALIKE)
+DEFINE_WIDE(f64, double, TOWI_REDUCE_F64, some_f64(), exact, ALIKE)
+DEFINE_WIDE(i32, int32_t, TOWI_REDUCE_I32, (int32_t)chance(), whole, SAME)
+DEFINE_WIDE(i64, int64_t, TOWI_REDUCE_I64, (int64_t)chance(), whole, SAME)
+DEFINE_WIDE(i8, int8_t, TOWI_REDUCE_I8, (int8_t)chance(), whole, SAME)
+DEFINE_WIDE(u8, uint8_t, TOWI_REDUCE_U8, (uint8_t)chance(), whole, SAME)
+/* Half of them false. */
+DEFINE_WIDE(bool, uint8_t, TOWI_REDUCE_BOOL, (uint8_t)(chance() % 2 * chance()), truth, SAME)
+
+static void test_others(void)
 {
-	return (int32_t)chance();
-}
-
-static int64_t some_i64(void)
-{
-	return (int64_t)chance();
-}
-
-static float sum_f32(float one, float other)
-{
-	return one + other;
-}
-
-static double sum_f64(double one, double other)
-{
-	return one + other;
-}
-
-static int32_t sum_i32(int32_t one, int32_t other)
-{
-	return (int32_t)(uint32_t)((uint64_t)(uint32_t)one + (uint32_t)other);
-}
-
-static int64_t sum_i64(int64_t one, int64_t other)
-{
-	int64_t sum;
-
-	return __builtin_add_overflow(one, other, &sum) ? sum : one + other;
-}
-
-DEFINE_WIDE(f32, float, TOWI_REDUCE_F32, SAME)
-DEFINE_WIDE(f64, double, TOWI_REDUCE_F64, SAME)
-DEFINE_WIDE(i32, int32_t, TOWI_REDUCE_I32, SAME)
-DEFINE_WIDE(i64, int64_t, TOWI_REDUCE_I64, SAME)
-
-/* A NaN on either side is one; infinities are what they are. */
-static bool specials(void)
-{
-	float one[] = { NAN, 1, INFINITY, INFINITY, -INFINITY }, other[] = { 1, NAN, -INFINITY, 1, 1 };
-	float sum[5], min[5], max[5];
-	double wide_one[] = { NAN, 1 }, wide_other[] = { 1, NAN }, wide[2];
-
-	towi_reduce(TOWI_SUM, TOWI_REDUCE_F32, sum, one, other, 5);
-	towi_reduce(TOWI_MIN, TOWI_REDUCE_F32, min, one, other, 5);
-	towi_reduce(TOWI_MAX, TOWI_REDUCE_F32, max, one, other, 5);
-	for (enum towi_reduce_op op = TOWI_SUM; op <= TOWI_MAX; op++) {
-		towi_reduce(op, TOWI_REDUCE_F64, wide, wide_one, wide_other, 2);
-		if (!isnan(wide[0]) || !isnan(wide[1]))
-			return false;
+	for (enum tow_reduction op = TOW_SUM; op < FLOATS_END; op++) {
+		ksft_test_result(same_bits(op), "float16, %s, the same both ways\n", op_names[op]);
+		ksft_test_result(wide_f32(op), "float32, %s\n", op_names[op]);
+		ksft_test_result(wide_f64(op), "float64, %s\n", op_names[op]);
 	}
-	return isnan(sum[0]) && isnan(sum[1]) && isnan(sum[2]) && isinf(sum[3]) && isinf(sum[4]) &&
-	       isnan(min[0]) && isnan(min[1]) && min[2] < 0 && min[3] == 1 && isinf(min[4]) &&
-	       isnan(max[0]) && isnan(max[1]) && max[2] > 0 && isinf(max[3]) && max[4] == 1;
+	for (enum tow_reduction op = TOW_SUM; op < OPS_END; op++) {
+		ksft_test_result(wide_i32(op), "int32, %s\n", op_names[op]);
+		ksft_test_result(wide_i64(op), "int64, %s\n", op_names[op]);
+		ksft_test_result(wide_i8(op), "int8, %s\n", op_names[op]);
+		ksft_test_result(wide_u8(op), "uint8, %s\n", op_names[op]);
+		if (op != TOW_AVG)
+			ksft_test_result(wide_bool(op), "bool, %s\n", op_names[op]);
+	}
 }
 
 static bool divisions(void)
@@ -350,14 +394,21 @@ static bool divisions(void)
 	double f64[] = { 9, -1, 1 };
 	int32_t i32[] = { 10, -10, INT32_MIN };
 	int64_t i64[] = { 10, -10, INT64_MIN };
+	int8_t i8[] = { 10, -10, INT8_MIN };
+	uint8_t u8[] = { 10, 11, UINT8_MAX };
 
 	towi_divide(TOWI_REDUCE_F32, f32, 3, 3);
 	towi_divide(TOWI_REDUCE_F64, f64, 3, 3);
 	towi_divide(TOWI_REDUCE_I32, i32, 3, 3);
 	towi_divide(TOWI_REDUCE_I64, i64, 3, 3);
+	towi_divide(TOWI_REDUCE_I8, i8, 3, 3);
+	towi_divide(TOWI_REDUCE_U8, u8, 3, 1024);
+	if (u8[0] || u8[1] || u8[2])
+		return false;
 	return f32[0] == 3 && f32[1] == -1.0F / 3 && f32[2] == 1.0F / 3 && f64[0] == 3 &&
 	       f64[1] == -1.0 / 3 && i32[0] == 3 && i32[1] == -3 && i32[2] == -715827882 &&
-	       i64[0] == 3 && i64[1] == -3 && i64[2] == -3074457345618258602;
+	       i64[0] == 3 && i64[1] == -3 && i64[2] == -3074457345618258602 &&
+	       i8[0] == 3 && i8[1] == -3 && i8[2] == -42;
 }
 
 static bool types(void)
@@ -370,15 +421,19 @@ static bool types(void)
 		{ { TOW_DTYPE_FLOAT, 32, 1 }, 0, 4 }, { { TOW_DTYPE_FLOAT, 64, 1 }, 0, 8 },
 		{ { TOW_DTYPE_FLOAT, 16, 1 }, 0, 2 }, { { TOW_DTYPE_BFLOAT, 16, 1 }, 0, 2 },
 		{ { TOW_DTYPE_INT, 32, 1 }, 0, 4 }, { { TOW_DTYPE_INT, 64, 1 }, 0, 8 },
-		{ { TOW_DTYPE_INT, 8, 1 }, -EOPNOTSUPP, 0 },
+		{ { TOW_DTYPE_INT, 8, 1 }, 0, 1 }, { { TOW_DTYPE_UINT, 8, 1 }, 0, 1 },
+		{ { TOW_DTYPE_BOOL, 8, 1 }, 0, 1 },
+		{ { TOW_DTYPE_INT, 16, 1 }, -EOPNOTSUPP, 0 },
 		{ { TOW_DTYPE_UINT, 32, 1 }, -EOPNOTSUPP, 0 },
+		{ { TOW_DTYPE_BOOL, 32, 1 }, -EOPNOTSUPP, 0 },
 		{ { TOW_DTYPE_FLOAT, 32, 2 }, -EOPNOTSUPP, 0 },
 		{ { TOW_DTYPE_BFLOAT, 32, 1 }, -EOPNOTSUPP, 0 },
+		{ { TOW_DTYPE_FLOAT8_E5M2, 8, 1 }, -EOPNOTSUPP, 0 },
 	};
 	enum towi_reduce_type type;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		if (towi_reduce_type(cases[i].dtype, &type) != cases[i].ret)
+		if (towi_reduce_type(cases[i].dtype, TOW_SUM, &type) != cases[i].ret)
 			return false;
 		if (!cases[i].ret && towi_reduce_bytes(type) != cases[i].bytes)
 			return false;
@@ -386,10 +441,32 @@ static bool types(void)
 	return true;
 }
 
+/* Bits of floats, and averages of bools. */
+static bool ops(void)
+{
+	static const uint8_t codes[] = {
+		TOW_DTYPE_FLOAT, TOW_DTYPE_BFLOAT, TOW_DTYPE_INT, TOW_DTYPE_UINT, TOW_DTYPE_BOOL,
+	};
+	enum towi_reduce_type type;
+	struct tow_dtype dtype;
+	int want;
+
+	for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
+		dtype = (struct tow_dtype){ codes[i], i < 2 ? 16 : 8, 1 };
+		for (enum tow_reduction op = TOW_SUM; op < OPS_END; op++) {
+			want = (i < 2 && op >= TOW_BAND) ||
+			       (codes[i] == TOW_DTYPE_BOOL && op == TOW_AVG) ? -EOPNOTSUPP : 0;
+			if (towi_reduce_type(dtype, op, &type) != want)
+				return false;
+		}
+	}
+	return true;
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(35);
+	ksft_set_plan(85);
 	test_formats("");
 	test_averages("");
 	/* Without the processor's instructions for it. */
@@ -397,14 +474,9 @@ int main(void)
 	test_formats(", plainly");
 	test_averages(", plainly");
 	towi_reduce_plainly = false;
-	for (enum towi_reduce_op op = TOWI_SUM; op <= TOWI_MAX; op++) {
-		ksft_test_result(wide_f32(op), "float32, %s\n", op_names[op]);
-		ksft_test_result(wide_f64(op), "float64, %s\n", op_names[op]);
-		ksft_test_result(wide_i32(op), "int32, %s\n", op_names[op]);
-		ksft_test_result(wide_i64(op), "int64, %s\n", op_names[op]);
-	}
-	ksft_test_result(specials(), "not-a-number and infinity\n");
+	test_others();
 	ksft_test_result(divisions(), "divisions\n");
 	ksft_test_result(types(), "types\n");
+	ksft_test_result(ops(), "operations\n");
 	ksft_finished();
 }

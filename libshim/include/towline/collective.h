@@ -120,18 +120,30 @@ enum tow_collective_kind {
 
 /**
  * enum tow_reduction - how elements are combined
- * @TOW_SUM: they are added; integers wrap around
- * @TOW_AVG: the same, divided by the number of ranks; integers are cut off towards 0.  Of finite
- *	float16 it is finite, whatever their sum is: they are added as a power of two smaller, which
- *	costs bits where the sum is less than 2^-12 times the number of ranks
- * @TOW_MIN: the least; of a NaN and something else a NaN
- * @TOW_MAX: the greatest; the same holds
+ * @TOW_SUM: they are added; integers wrap around; of bools it is their or
+ * @TOW_AVG: the same, divided by the number of ranks; integers are cut off towards 0, after their
+ *	sum has wrapped around.  Of finite float16 it is finite, whatever their sum is: they are added
+ *	as a power of two smaller, which costs bits where the sum is less than 2^-12 times the number
+ *	of ranks.  Not of bools
+ * @TOW_MIN: the least; of a NaN and something else a NaN; of 0 and -0 either; of bools their and
+ * @TOW_MAX: the greatest; the same holds; of bools their or
+ * @TOW_PRODUCT: they are multiplied; integers wrap around; of bools it is their and
+ * @TOW_BAND: bits that all have; of integers and bools
+ * @TOW_BOR: bits that any has; of integers and bools
+ * @TOW_BXOR: bits that an odd number of them have; of integers and bools
+ *
+ * Sums and products of float16 and bfloat16 are made in float32 and rounded to nearest, ties to even,
+ * with each rank's.  A bool is true if it is not 0; what comes out is 0 or 1.
  */
 enum tow_reduction {
 	TOW_SUM			= 0,
 	TOW_AVG			= 1,
 	TOW_MIN			= 2,
-	TOW_MAX			= 3
+	TOW_MAX			= 3,
+	TOW_PRODUCT		= 4,
+	TOW_BAND		= 5,
+	TOW_BOR			= 6,
+	TOW_BXOR		= 7
 };
 
 /**
@@ -159,8 +171,9 @@ struct tow_collective;
  * @kind: enum tow_collective_kind
  * @reduction: enum tow_reduction; 0 where nothing is reduced
  * @algorithm: enum tow_algorithm; 0 where nothing is reduced to all
- * @dtype: what an element is: of those with one lane float32, float64, float16, bfloat16, int32 and
- *	int64 where something is reduced, else any of whole bytes; {0} for barriers
+ * @dtype: what an element is: of those with one lane float32, float64, float16, bfloat16, int64,
+ *	int32, int8, uint8 and bool of 8 bits where something is reduced, else any of whole bytes;
+ *	{0} for barriers
  * @root: of a broadcast: whose elements; else 0
  * @count: how many elements; see enum tow_collective_kind
  * @in: what this rank has; NULL: where it is in @out: there at once (AllReduce, broadcast), at
