@@ -8,8 +8,8 @@
  * - integers wrap around;
  * - bool: what is not 0 is true; sum, maximum and bor are its or, product, minimum and band its and;
  *   results are 0 or 1;
- * - with a NaN the result is a NaN; of two that are equal, as 0 and -0, minimum and maximum are the
- *   other.
+ * - with a NaN the result is a NaN, which one is not said;
+ * - of two that are equal, as 0 and -0, minimum and maximum are the other.
  */
 #ifndef TOW_REDUCE_H
 #define TOW_REDUCE_H

@@ -111,7 +111,11 @@ static void all_take_part(struct __test_metadata *_metadata, struct tow_ranks *r
 static const struct tow_dtype dtypes[] = {
 	{ TOW_DTYPE_FLOAT, 32, 1 }, { TOW_DTYPE_FLOAT, 64, 1 }, { TOW_DTYPE_FLOAT, 16, 1 },
 	{ TOW_DTYPE_BFLOAT, 16, 1 }, { TOW_DTYPE_INT, 32, 1 }, { TOW_DTYPE_INT, 64, 1 },
+	{ TOW_DTYPE_INT, 8, 1 }, { TOW_DTYPE_UINT, 8, 1 }, { TOW_DTYPE_BOOL, 8, 1 },
 };
+
+/* As many of them hold all sums of given(). */
+#define ROOMY	6
 
 /* Of numbers that it has exactly. */
 static uint16_t half_of(double value)
@@ -137,7 +141,9 @@ static void put(void *array, size_t at, struct tow_dtype dtype, double value)
 	float narrow = (float)value;
 	uint32_t bits;
 
-	if (dtype.code == TOW_DTYPE_BFLOAT) {
+	if (dtype.bits == 8) {
+		((uint8_t *)array)[at] = (uint8_t)(int)value;
+	} else if (dtype.code == TOW_DTYPE_BFLOAT) {
 		memcpy(&bits, &narrow, sizeof(bits));
 		((uint16_t *)array)[at] = (uint16_t)(bits >> 16);
 	} else if (dtype.code == TOW_DTYPE_INT && dtype.bits == 32) {
@@ -163,6 +169,9 @@ static double get(const void *array, size_t at, struct tow_dtype dtype)
 		memcpy(&narrow, &bits, sizeof(narrow));
 		return (double)narrow;
 	}
+	if (dtype.bits == 8)
+		return dtype.code == TOW_DTYPE_INT ? ((const int8_t *)array)[at] :
+						     ((const uint8_t *)array)[at];
 	if (dtype.code == TOW_DTYPE_INT)
 		return dtype.bits == 32 ? ((const int32_t *)array)[at] :
 					  (double)((const int64_t *)array)[at];
@@ -432,7 +441,7 @@ static const uint64_t counts[] = { 0, 1, 2, 7, 31, 1021, 65537, 131101 };
 
 /* All pairs of what may be chosen are tried, and in as few runs as chance finds. */
 static const uint32_t choices[FACTORS] = {
-	2 /* algorithm */, 4 /* reduction */, ARRAY_SIZE(dtypes), ARRAY_SIZE(counts), 2 /* apart */,
+	2 /* algorithm */, 4 /* reduction */, ROOMY, ARRAY_SIZE(counts), 2 /* apart */,
 	2 /* outside */
 };
 
@@ -526,7 +535,7 @@ static int other_kinds(struct me *me, uint32_t arg)
 		how.count = sizes[i / 4];
 		how.apart = i & 1;
 		how.outside = i & 2;
-		how.dtype = (i + arg) % ARRAY_SIZE(dtypes);
+		how.dtype = (i + arg) % ROOMY;
 		how.kind = TOW_REDUCE_SCATTER;
 		how.reduction = i % 4;
 		how.root = 0;
@@ -798,6 +807,125 @@ TEST_F_TIMEOUT(collective, same_bits_directly, 60)
 						      .arg = TOW_ALGORITHM_DIRECT });
 }
 
+/* ---- types and operations ---------------------------------------------------- */
+
+/* Not a multiple of the ranks' number; shards of less than a line, too. */
+#define FEW	1021
+
+/* Of up to three ranks: products have no more bits than any type, but for those that wrap around. */
+static int small(uint32_t rank, uint32_t at)
+{
+	return (int)((at * 7 + rank * 5) % 3) * 3;
+}
+
+static int reduced(uint32_t reduction, int one, int other)
+{
+	switch (reduction) {
+	case TOW_MIN:
+		return one < other ? one : other;
+	case TOW_MAX:
+		return one > other ? one : other;
+	case TOW_PRODUCT:
+		return one * other;
+	case TOW_BAND:
+		return one & other;
+	case TOW_BOR:
+		return one | other;
+	case TOW_BXOR:
+		return one ^ other;
+	default:
+		return one + other;
+	}
+}
+
+/* Whatever is not 0 is true, before and after. */
+static int of_type(struct tow_dtype dtype, int value)
+{
+	if (dtype.code == TOW_DTYPE_BOOL)
+		return !!value;
+	return dtype.code == TOW_DTYPE_INT && dtype.bits == 8 ? (int8_t)value : value;
+}
+
+static int small_wanted(uint32_t ranks, uint32_t at, struct tow_dtype dtype, uint32_t reduction)
+{
+	int value = of_type(dtype, small(0, at));
+
+	for (uint32_t rank = 1; rank < ranks; rank++)
+		value = reduced(reduction, value, of_type(dtype, small(rank, at)));
+	return of_type(dtype, reduction == TOW_AVG ? value / (int)ranks : value);
+}
+
+static int one_type(const struct me *me, struct tow_collective_attr *attr)
+{
+	struct tow_collective *collective;
+	int ret = 0;
+
+	for (uint32_t i = 0; i < FEW; i++)
+		put(attr->out, i, attr->dtype, small(me->rank, i));
+	if (tow_collective_create(me->comm, attr, &collective, NULL))
+		return 75;
+	if (tow_collective_start(collective) || tow_collective_wait(collective, NULL))
+		ret = 76;
+	for (uint32_t i = 0; !ret && i < FEW; i++) {
+		int want = small_wanted(me->ranks, i, attr->dtype, attr->reduction);
+		double is = get(attr->out, i, attr->dtype);
+
+		if (is == want)
+			continue;
+		fprintf(stderr, "# type %u of %u bits, op %u: [%u] is %g, not %d\n",
+			attr->dtype.code, attr->dtype.bits, attr->reduction, i, is, want);
+		ret = 77;
+	}
+	tow_collective_destroy(collective);
+	return ret;
+}
+
+/* Bits of floats, and averages of bools. */
+static bool has_none(struct tow_dtype dtype, uint32_t reduction)
+{
+	if (dtype.code == TOW_DTYPE_FLOAT || dtype.code == TOW_DTYPE_BFLOAT)
+		return reduction >= TOW_BAND;
+	return dtype.code == TOW_DTYPE_BOOL && reduction == TOW_AVG;
+}
+
+static int all_types(struct me *me, uint32_t arg)
+{
+	struct tow_collective_attr attr = {
+		.size = sizeof(attr), .count = FEW, .algorithm = arg,
+		.out = tow_arena_zeroed(me->arena, FEW, sizeof(double)),
+	};
+	struct tow_collective *collective;
+	int ret = 0;
+
+	for (uint32_t i = 0; !ret && i < ARRAY_SIZE(dtypes) * (TOW_BXOR + 1); i++) {
+		attr.dtype = dtypes[i / (TOW_BXOR + 1)];
+		attr.reduction = i % (TOW_BXOR + 1);
+		if (!has_none(attr.dtype, attr.reduction))
+			ret = one_type(me, &attr);
+		else if (tow_collective_create(me->comm, &attr, &collective, NULL) != -EOPNOTSUPP)
+			ret = 78;
+	}
+	tow_arena_free(me->arena, attr.out);
+	return ret;
+}
+
+TEST_F_TIMEOUT(collective, all_types_by_ring, 60)
+{
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = all_types,
+						      .arg = TOW_ALGORITHM_RING });
+}
+
+TEST_F_TIMEOUT(collective, all_types_directly, 60)
+{
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = all_types,
+						      .arg = TOW_ALGORITHM_DIRECT });
+}
+
+TEST_F_TIMEOUT(collective, all_types_of_one, 60)
+{
+	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 1, .then = all_types });
+}
+
 /* ---- barriers, and what is sent ---------------------------------------------- */
 
 /* Nobody is through before the last one has come. */
@@ -895,7 +1023,7 @@ static int refused(struct me *me, uint32_t arg)
 	} while (0)
 	REFUSES(-EINVAL, attr.size = 4);
 	REFUSES(-EINVAL, attr.kind = 5);
-	REFUSES(-EINVAL, attr.reduction = 4);
+	REFUSES(-EINVAL, attr.reduction = TOW_BXOR + 1);
 	REFUSES(-EINVAL, attr.algorithm = 3);
 	REFUSES(-EINVAL, attr.root = 1);
 	REFUSES(-EINVAL, attr.out = NULL);
