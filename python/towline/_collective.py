@@ -103,9 +103,9 @@ class Comm(Object):
 
         array: this rank's; float16, float32, float64, bfloat16, int8, int32, int64, uint8 or bool.
         out: where to put it, of the same shape and type; None: @array itself.
-        op: "sum", "product", "min", "max"; "avg", but of bools; "band", "bor", "bxor": of the bits,
-            but of floats.  Integers wrap around; sum and max of bools are their or, product and
-            min their and.
+        op: "sum", "product", "min", "max"; "avg", not of bools; "band", "bor" and "bxor", not of
+            floats.  Integers wrap around; sum and max of bools are their or, product and min
+            their and.
         algorithm: "ring", "direct", or "any": as suits the size.
         """
         out = array if out is None else out
