@@ -130,7 +130,7 @@ struct towi_schedule {
 	uint32_t first;			/* position that is counted from */
 	uint32_t position;		/* this rank's, from there */
 	uint32_t depth;			/* 2^depth is the number of ranks, or more */
-	uint64_t pieces;		/* of the largest part; or of the whole where there are none */
+	uint64_t pieces;		/* of the largest part, or of the whole */
 	uint64_t round, rounds;
 	uint32_t turn, turns;		/* steps of a round, at most */
 };
