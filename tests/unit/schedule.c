@@ -327,6 +327,24 @@ static bool is_refused(void)
 	       refuses(BUT(kind, TOWI_PLAN_BARRIER)) && refuses(BUT(ranks, 0));
 }
 
+/* WORK is of a few pieces, and these of no more elements than a part has; or there is none. */
+static bool works_with_little(void)
+{
+	struct towi_plan plan = {
+		.kind = TOWI_PLAN_REDUCE_SCATTER, .way = TOWI_PLAN_RING, .ranks = 4,
+		.count = 10, .piece = 1000, .window = 2,
+	};
+	uint64_t small = towi_schedule_work(&plan), large, none;
+
+	plan.count = 1000000;
+	large = towi_schedule_work(&plan);
+	plan.ranks = 2;
+	none = towi_schedule_work(&plan);
+	plan.ranks = 4;
+	plan.kind = TOWI_PLAN_ALLREDUCE;
+	return small == 4ULL * 3 && large == 4ULL * 1000 && !none && !towi_schedule_work(&plan);
+}
+
 /* The largest one, from its beginning, and its window's end. */
 static bool is_endless(void)
 {
@@ -385,11 +403,12 @@ static bool is_by_node(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(ARRAY_SIZE(ways) + 4);
+	ksft_set_plan(ARRAY_SIZE(ways) + 5);
 	for (uint32_t way = 0; way < ARRAY_SIZE(ways); way++)
 		ksft_test_result(all_ranks(way), "%s\n", ways[way].name);
 	ksft_test_result(is_refused(), "what is refused\n");
 	ksft_test_result(is_endless(), "as many elements as there may be\n");
+	ksft_test_result(works_with_little(), "how much is to be lent\n");
 	ksft_test_result(is_alone(), "a cursor minds no other\n");
 	ksft_test_result(is_by_node(), "order by node\n");
 	ksft_finished();

@@ -105,6 +105,7 @@ struct play {
 	struct towi_plan plan;
 	bool in_place, direct;
 	uint32_t slots;
+	uint32_t late;			/* a rank that does nothing yet */
 	struct player players[RANKS_MAX];
 	struct pair pairs[RANKS_MAX][RANKS_MAX];	/* from, to */
 	const char *wrong;
@@ -445,6 +446,8 @@ static bool something(struct play *play, uint32_t rank)
 	uint32_t first = chance(ARRAY_SIZE(what)), often = 1 + chance(4);
 	bool any = false;
 
+	if (rank == play->late)
+		return false;
 	for (uint32_t i = 0; !any && i < ARRAY_SIZE(what); i++)
 		for (uint32_t j = 0; j < often; j++)
 			any |= what[(first + i) % ARRAY_SIZE(what)](play, rank);
@@ -470,13 +473,30 @@ static bool somebody(struct play *play)
 	return has_open(play);
 }
 
-static void go_on(struct play *play)
+static bool has_ended(const struct player *player)
 {
+	return !player->sends.more && !player->writes.more;
+}
+
+/* A barrier is nobody's end before all have begun. */
+static void all_but_one_go_on(struct play *play)
+{
+	play->late = chance(play->plan.ranks);
 	while (!play->wrong && somebody(play))
 		;
 	for (uint32_t rank = 0; rank < play->plan.ranks; rank++)
-		expect(play, !play->players[rank].sends.more && !play->players[rank].writes.more,
-		       "nobody can go on");
+		expect(play, play->plan.kind != TOWI_PLAN_BARRIER || play->plan.ranks == 1 ||
+		       !has_ended(&play->players[rank]), "a barrier waits for somebody not");
+	play->late = RANKS_MAX;
+}
+
+static void go_on(struct play *play)
+{
+	all_but_one_go_on(play);
+	while (!play->wrong && somebody(play))
+		;
+	for (uint32_t rank = 0; rank < play->plan.ranks; rank++)
+		expect(play, has_ended(&play->players[rank]), "nobody can go on");
 }
 
 /* ---- life of a play ---------------------------------------------------------------------- */
