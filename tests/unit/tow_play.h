@@ -32,7 +32,7 @@ static uint32_t chance(uint32_t below)
 	state ^= state << 13;
 	state ^= state >> 7;
 	state ^= state << 17;
-	return (uint32_t)((state >> 16) % below);
+	return (uint32_t)((state >> 32) * below >> 32);
 }
 
 /* ---- elements -------------------------------------------------------------------------- */
