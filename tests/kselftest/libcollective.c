@@ -809,13 +809,13 @@ TEST_F_TIMEOUT(collective, same_bits_directly, 60)
 
 /* ---- types and operations ---------------------------------------------------- */
 
-/* Not a multiple of the ranks' number; shards of less than a line, too. */
+/* Not a multiple of the ranks' number. */
 #define FEW	1021
 
-/* Of up to three ranks: products have no more bits than any type, but for those that wrap around. */
+/* Of up to three ranks floats have all products, 8 bits do not; averages are whole. */
 static int small(uint32_t rank, uint32_t at)
 {
-	return (int)((at * 7 + rank * 5) % 3) * 3;
+	return (int)((at * 7 + rank * 5) % 3) * 6;
 }
 
 static int reduced(uint32_t reduction, int one, int other)
@@ -843,7 +843,9 @@ static int of_type(struct tow_dtype dtype, int value)
 {
 	if (dtype.code == TOW_DTYPE_BOOL)
 		return !!value;
-	return dtype.code == TOW_DTYPE_INT && dtype.bits == 8 ? (int8_t)value : value;
+	if (dtype.bits == 8)
+		return dtype.code == TOW_DTYPE_INT ? (int8_t)value : (uint8_t)value;
+	return value;
 }
 
 static int small_wanted(uint32_t ranks, uint32_t at, struct tow_dtype dtype, uint32_t reduction)
