@@ -11,9 +11,15 @@
 
 /* ---- what is to come out ----------------------------------------------------------------- */
 
+/* A position that may be once round. */
+static uint32_t wrapped(const struct towi_plan *plan, uint32_t position)
+{
+	return position < plan->ranks ? position : position - plan->ranks;
+}
+
 static uint32_t ordered(const struct towi_plan *plan, uint32_t position)
 {
-	position %= plan->ranks;
+	position = wrapped(plan, position);
 	return plan->order && plan->way != TOWI_PLAN_DIRECT ? plan->order[position] : position;
 }
 
@@ -31,7 +37,7 @@ static uint32_t distance(const struct towi_plan *plan, uint32_t rank)
 {
 	uint32_t first = plan->kind == TOWI_PLAN_ALLREDUCE ? 0 : position_of(plan, plan->root);
 
-	return (position_of(plan, rank) + plan->ranks - first) % plan->ranks;
+	return wrapped(plan, position_of(plan, rank) + plan->ranks - first);
 }
 
 static struct element one_by_one(const struct towi_plan *plan, uint32_t first, uint64_t index)
@@ -226,11 +232,13 @@ static const struct {
 
 static void shuffle(uint32_t *order, uint32_t ranks)
 {
-	for (uint32_t i = 0; i < ranks; i++) {
-		uint32_t other = chance(i + 1);
+	for (uint32_t i = 0; i < ranks; i++)
+		order[i] = i;
+	for (uint32_t i = 1; i < ranks; i++) {
+		uint32_t other = chance(i + 1), rank = order[i];
 
 		order[i] = order[other];
-		order[other] = i;
+		order[other] = rank;
 	}
 }
 

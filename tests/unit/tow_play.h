@@ -140,6 +140,8 @@ static struct towi_plan plan_of(const struct play *play, uint32_t rank)
 
 static uint64_t part_count(const struct towi_plan *plan, uint32_t rank)
 {
+	if (rank >= plan->ranks)
+		return 0;
 	return plan->count / plan->ranks + (rank < plan->count % plan->ranks);
 }
 
