@@ -15,12 +15,11 @@
 #include "queue.h"
 #include "remote.h"
 
-#define TOW_SQE_FLAGS		(TOW_SQE_FENCE | TOW_SQE_LINK | TOW_SQE_SILENT | \
-				 TOW_SQE_COPIED | TOW_SQE_VECTOR | \
-				 TOW_SQE_INLINE)
-
 /* Flags that say something of what is moved. */
 #define TOW_SQE_MOVES		(TOW_SQE_COPIED | TOW_SQE_VECTOR | TOW_SQE_INLINE)
+
+#define TOW_SQE_FLAGS		(TOW_SQE_FENCE | TOW_SQE_LINK | TOW_SQE_SILENT | \
+				 TOW_SQE_MOVES)
 
 static bool tow_sqe_is_atomic(const struct tow_sqe *sqe)
 {

@@ -21,21 +21,6 @@ static struct tow_sqe in_itself(const struct tow_user *user, __u8 opcode, __u64 
 	return sqe;
 }
 
-/* The first error of so many completions. */
-static int collect(struct tow_rings *rings, unsigned int count)
-{
-	struct tow_cqe cqe;
-	int ret = 0, error;
-
-	while (count--) {
-		error = tow_rings_wait(rings, &cqe);
-		if (error)
-			return error;
-		ret = ret ? ret : cqe.status;
-	}
-	return ret;
-}
-
 FIXTURE(in_itself)
 {
 	struct tow_random random;
@@ -132,7 +117,7 @@ TEST_F_TIMEOUT(in_itself, among_others, 60)
 			ASSERT_TRUE(tow_rings_put(&self->user.rings, &sqe));
 		}
 		ASSERT_EQ((int)ENTRIES, tow_rings_enter(&self->user.rings, 0, 0));
-		ASSERT_EQ(0, collect(&self->user.rings, ENTRIES));
+		ASSERT_EQ(0, tow_rings_collect(&self->user.rings, ENTRIES));
 		ASSERT_TRUE(tow_place_good(far));
 	}
 }
@@ -154,7 +139,7 @@ TEST_F(in_itself, taken_once)
 	}
 	ASSERT_EQ((int)ENTRIES, tow_rings_enter(rings, 0, 0));
 	memset(rings->sqes, 0xff, ENTRIES * sizeof(rings->sqes[0]));
-	ASSERT_EQ(0, collect(rings, ENTRIES));
+	ASSERT_EQ(0, tow_rings_collect(rings, ENTRIES));
 	EXPECT_TRUE(tow_place_good(far));
 }
 
@@ -233,7 +218,7 @@ TEST(notified)
 		sqe.operand = ends.found;
 		ASSERT_EQ(0, tow_ends_begin_wait(&ends, i, 0));
 		ASSERT_EQ(0, tow_rings_do(&ends.from.rings, &sqe));
-		ASSERT_EQ(0, collect(&ends.to.rings, 1));
+		ASSERT_EQ(0, tow_rings_collect(&ends.to.rings, 1));
 		ASSERT_EQ(i, *there);
 		ASSERT_EQ(i, tow_ends_number(&ends));
 	}

@@ -58,21 +58,6 @@ static int hand_over(struct tow_user *user, __u32 count)
 	return ret < 0 ? ret : ret == (int)count ? 0 : -EXFULL;
 }
 
-/* The first error of so many completions. */
-static int collect(struct tow_user *user, __u32 count)
-{
-	struct tow_cqe cqe;
-	int ret = 0, error;
-
-	while (count--) {
-		error = tow_rings_wait(&user->rings, &cqe);
-		if (error)
-			return error;
-		ret = ret ? ret : cqe.status;
-	}
-	return ret;
-}
-
 /* ---- memory of every kind -------------------------------------------------------------- */
 
 FIXTURE(places)
@@ -314,7 +299,7 @@ TEST_F(ends, behind_a_large_one)
 				 tow_move(&ends->from, TOW_OP_WRITE, ends->own.made.handle, BIG,
 					  ends->remote, BIG - LIMIT, LIMIT)));
 		ASSERT_EQ(0, hand_over(&ends->from, 3 - calls));
-		ASSERT_EQ(0, collect(&ends->from, 2));
+		ASSERT_EQ(0, tow_rings_collect(&ends->from.rings, 2));
 		ASSERT_EQ(0, memcmp(to, ends->own.at, BIG - LIMIT));
 		ASSERT_EQ(0, memcmp(to + BIG - LIMIT, ends->own.at + BIG, LIMIT));
 	}
@@ -371,7 +356,7 @@ TEST_F(ends, both_on_one_slot)
 			ASSERT_LE(++number, tow_slot_await(tow_ends_word(ends), number));
 			ASSERT_EQ(0, memcmp(to + at, ends->own.at + at, bytes[i]));
 		}
-		ASSERT_EQ(0, collect(&ends->from, count));
+		ASSERT_EQ(0, tow_rings_collect(&ends->from.rings, count));
 		ASSERT_EQ(number, tow_ends_number(ends));
 	}
 }
@@ -398,8 +383,8 @@ TEST_F(ends, not_ahead_of_another_queue)
 		ASSERT_EQ(0, hand_over(&second, 1));
 		ASSERT_EQ(2 * i + 2, tow_slot_await(tow_ends_word(ends), 2 * i + 2));
 		ASSERT_EQ(0, memcmp(to, ends->own.at, BIG));
-		ASSERT_EQ(0, collect(&ends->from, 1));
-		ASSERT_EQ(0, collect(&second, 1));
+		ASSERT_EQ(0, tow_rings_collect(&ends->from.rings, 1));
+		ASSERT_EQ(0, tow_rings_collect(&second.rings, 1));
 	}
 	tow_rings_end(&second.rings);
 }

@@ -244,6 +244,21 @@ static inline int tow_rings_wait(struct tow_rings *rings, struct tow_cqe *cqe)
 	return tow_rings_take(rings, cqe) ? 0 : -ENOMSG;
 }
 
+/* Wait for so many completions: the first error. */
+static inline int tow_rings_collect(struct tow_rings *rings, __u32 count)
+{
+	struct tow_cqe cqe;
+	int ret = 0, error;
+
+	while (count--) {
+		error = tow_rings_wait(rings, &cqe);
+		if (error)
+			return error;
+		ret = ret ? ret : cqe.status;
+	}
+	return ret;
+}
+
 /*
  * Submit one entry on an empty queue, and wait for it: its status.  What is no
  * status of an entry: EILSEQ: another's completion; ENOMSG: none; EXFULL: it was
