@@ -765,7 +765,8 @@ static int make_asker(struct asker *own, uint32_t requests, const struct tow_wor
 	own->free_tags = calloc(requests, sizeof(*own->free_tags));
 	ret = own->tags && own->free_tags ? 0 : -ENOMEM;
 	if (!ret)
-		ret = towi_windows_begin(&own->windows, worker, TOW_RIGHT_WRITE);
+		ret = towi_windows_begin(&own->windows, worker->arena, worker->dev,
+					 TOW_RIGHT_WRITE);
 	if (ret)
 		return ret;
 	for (uint32_t tag = 0; tag < requests; tag++)

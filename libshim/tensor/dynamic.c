@@ -482,8 +482,8 @@ static void begin_intake(struct tow_edge *edge, struct intake *intake)
 		answer(edge, intake, 0);
 		return;
 	}
-	ret = towi_view(edge, &dynamic_of(edge)->views, &intake->letter.source,
-			intake->letter.bytes, TOW_RIGHT_READ, &intake->view);
+	ret = towi_view(&dynamic_of(edge)->views, &intake->letter.source, intake->letter.bytes,
+			TOW_RIGHT_READ, &intake->view);
 	if (!ret)
 		begin_read(edge, intake);
 	else if (ret != -EAGAIN)
@@ -742,6 +742,7 @@ TOW_PUBLIC int tow_dynamic_receiver(struct tow_worker *worker, struct tow_peer *
 	made->edge.kind = &receiver_kind;
 	made->edge.large = true;
 	made->edge.mine.slots = slots;
+	made->views.viewer = (struct towi_viewer){ &made->edge.runner, peer, &made->edge.error };
 	ret = make_intakes(made, slots);
 	if (ret) {
 		free(made->waiting);
@@ -769,7 +770,8 @@ TOW_PUBLIC int tow_dynamic_sender(struct tow_worker *worker, struct tow_peer *pe
 	made->letters = calloc(STEPS, sizeof(*made->letters));
 	ret = made->letters ? towi_steps_make(&made->edge, towi_edge_op_ended) : -ENOMEM;
 	if (!ret)
-		ret = towi_windows_begin(&made->windows, worker, TOW_RIGHT_READ);
+		ret = towi_windows_begin(&made->windows, worker->arena, worker->dev,
+					 TOW_RIGHT_READ);
 	if (ret) {
 		sender_free(&made->edge);
 		free(made);

@@ -19,7 +19,7 @@
 #define TOW_EDGE_INSIDE_H
 
 #include "../pump/line.h"
-#include "windows.h"
+#include "../pump/windows.h"
 #include "worker.h"
 
 /*

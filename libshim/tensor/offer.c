@@ -237,8 +237,8 @@ static int serve(struct offerer *own, struct match *match)
 	int ret = 0;
 
 	if (moves)
-		ret = towi_view(&own->edge, &own->views, &match->request.target, match->bytes,
-				TOW_RIGHT_WRITE, &match->view);
+		ret = towi_view(&own->views, &match->request.target, match->bytes, TOW_RIGHT_WRITE,
+				&match->view);
 	/* The program's, and it has freed it. */
 	if (!ret && moves && towi_edge_place(&own->edge, match->staged ? match->staged : match->data,
 					     &region, &offset))
@@ -586,6 +586,7 @@ TOW_PUBLIC int tow_rendezvous_sender(struct tow_worker *worker, struct tow_peer 
 	made->edge.sends = true;
 	made->edge.large = true;
 	made->edge.mine.slots = TOWI_LETTERS_OF(requests);
+	made->views.viewer = (struct towi_viewer){ &made->edge.runner, peer, &made->edge.error };
 	made->last = &made->first;
 	made->last_note = &made->first_note;
 	return towi_edge_make(&made->edge, worker, peer, name, edge);

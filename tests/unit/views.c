@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What an edge keeps of the other end's windows: each is found once, and not lost while it is used. */
+/* What one end keeps of the other's windows: each is found once, and not lost while it is used. */
 /* build: link -Wl,--wrap=tow_resolve -Wl,--wrap=tow_remote_bytes -Wl,--wrap=tow_remote_release -Wl,--wrap=tow_queue_enter */
 #include <errno.h>
 #include <stdatomic.h>
 
 #include <kselftest.h>
 
-#include "../tensor/edge.h"
+#include "../pump/windows.h"
 #include "tow_ring.h"
 
-#define EDGE		7U
+#define NUMBER		7U
 #define WINDOW_BYTES	4096U
 #define MANY		64U
 
@@ -48,7 +48,7 @@ int __wrap_tow_remote_release(struct tow_remote *of)
 	return 0;
 }
 
-/* ---- an edge ------------------------------------------------------------------- */
+/* ---- who looks ----------------------------------------------------------------- */
 
 static void ring_turn(struct tow_queue *queue)
 {
@@ -62,17 +62,18 @@ static void go_on(struct towi_runner *runner)
 
 static const struct towi_runner_ops ops = { .go_on = go_on };
 static struct towi_pump pump = { .wake_fd = -1 };
-static struct tow_edge edge = { .runner.ops = &ops };
-static struct towi_views views;
+static struct towi_runner runner = { .ops = &ops };
+static _Atomic int over;
+static struct towi_views views = { .viewer = { .runner = &runner, .error = &over } };
 
 /* What is said of a window at once; the view, if it was found. */
 static int ask(uint64_t window, struct towi_view **view)
 {
-	const struct towi_place place = { .edge = EDGE, .window = window };
+	const struct towi_place place = { .edge = NUMBER, .window = window };
 	int ret;
 
 	towi_pump_lock(&pump);
-	ret = towi_view(&edge, &views, &place, WINDOW_BYTES, TOW_RIGHT_READ, view);
+	ret = towi_view(&views, &place, WINDOW_BYTES, TOW_RIGHT_READ, view);
 	towi_pump_unlock_quietly(&pump);
 	return ret;
 }
@@ -141,12 +142,23 @@ static bool tells_once(void)
 	return good && !find(1000000, &view) && resolves(1);
 }
 
+static bool finds_nothing(void)
+{
+	struct towi_view *view;
+	bool good;
+
+	over = -ECANCELED;
+	good = find(2000000, &view) == -ECANCELED && resolves(0);
+	over = 0;
+	return good && !find(2000000, &view) && resolves(1);
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(5);
+	ksft_set_plan(6);
 	towi_pump_init(&pump, ring_make(16), 0, 0);
-	towi_pump_join(&pump, &edge.runner);
+	towi_pump_join(&pump, &runner);
 	/* In turn: what was found longest ago is wanted next. */
 	ksft_test_result(finds_all(1, MANY) && finds_all(1, MANY) && finds_all(1, MANY) &&
 			 resolves(MANY), "each of many is found once\n");
@@ -154,6 +166,7 @@ int main(void)
 			 resolves(TOWI_VIEWS_MAX), "the oldest goes when there are too many\n");
 	ksft_test_result(waits_for_room(), "none goes that is in use\n");
 	ksft_test_result(tells_once(), "that one could not be found is told once\n");
+	ksft_test_result(finds_nothing(), "nothing is looked for any more by who is over\n");
 	released = 0;
 	towi_views_free(&views);
 	ksft_test_result(released == TOWI_VIEWS_MAX, "all are given back\n");

@@ -2,7 +2,7 @@
 /*
  * Windows and views.
  *
- * Finding a view waits for the other node, and nobody who only looks whether a tensor has
+ * Finding a view waits for the other node, and nobody who only looks whether something has
  * come may wait: it is an errand.
  */
 #define _GNU_SOURCE
@@ -13,7 +13,7 @@
 #include <sys/random.h>
 
 #include "../core/internal.h"
-#include "edge.h"
+#include "windows.h"
 
 #define NAME_BYTES	64
 
@@ -24,9 +24,9 @@ struct towi_window {
 	struct tow_exported *exported;
 };
 
-static void name_window(char name[NAME_BYTES], uint64_t edge, uint64_t window, uint32_t rights)
+static void name_window(char name[NAME_BYTES], uint64_t number, uint64_t window, uint32_t rights)
 {
-	snprintf(name, NAME_BYTES, "tow/%016" PRIx64 "/%" PRIu64 "/%c", edge, window,
+	snprintf(name, NAME_BYTES, "tow/%016" PRIx64 "/%" PRIu64 "/%c", number, window,
 		 rights & TOW_RIGHT_WRITE ? 'w' : 'r');
 }
 
@@ -64,8 +64,8 @@ static void gone(struct towi_watch *watch, uint64_t region)
 	end_windows((struct towi_windows *)watch, region);
 }
 
-int towi_windows_begin(struct towi_windows *windows, const struct tow_worker *worker,
-		       uint32_t rights)
+int towi_windows_begin(struct towi_windows *windows, struct tow_arena *arena,
+		       struct tow_device *dev, uint32_t rights)
 {
 	if (getrandom(&windows->number, sizeof(windows->number), 0) < 0)
 		return -errno;
@@ -74,19 +74,20 @@ int towi_windows_begin(struct towi_windows *windows, const struct tow_worker *wo
 	windows->rights = rights;
 	windows->watch.gone = gone;
 	pthread_mutex_init(&windows->lock, NULL);
-	windows->worker = worker;
-	towi_watch(worker->dev, &windows->watch);
+	windows->arena = arena;
+	windows->dev = dev;
+	towi_watch(dev, &windows->watch);
 	return 0;
 }
 
 void towi_windows_end(struct towi_windows *windows)
 {
-	if (!windows->worker)
+	if (!windows->dev)
 		return;
-	towi_unwatch(windows->worker->dev, &windows->watch);
+	towi_unwatch(windows->dev, &windows->watch);
 	end_windows(windows, 0);
 	pthread_mutex_destroy(&windows->lock);
-	windows->worker = NULL;
+	windows->dev = NULL;
 }
 
 /* Called with the lock; NULL: it is none. */
@@ -155,8 +156,7 @@ int towi_window(struct towi_windows *windows, const void *ptr, uint64_t bytes, b
 	uint64_t number;
 	int ret;
 
-	ret = towi_place(windows->worker->arena, windows->worker->dev, ptr, bytes, &region,
-			 &place->offset);
+	ret = towi_place(windows->arena, windows->dev, ptr, bytes, &region, &place->offset);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&windows->lock);
@@ -225,7 +225,8 @@ static int add_view(struct towi_views *views, const struct towi_place *place,
 
 	if (!view)
 		return -ENOMEM;
-	*view = (struct towi_view){ .number = place->edge, .window = place->window };
+	*view = (struct towi_view){ .number = place->edge, .window = place->window,
+				    .viewer = &views->viewer };
 	if (views->count >= TOWI_VIEWS_MAX) {
 		view->stale = drop_oldest(views);
 		if (!view->stale) {
@@ -247,18 +248,20 @@ static struct towi_view *view_of(struct towi_errand *errand)
 /* Without the lock. */
 static int find(struct towi_errand *errand)
 {
-	struct tow_edge *edge = (struct tow_edge *)errand->runner;
 	struct towi_view *view = view_of(errand);
+	const struct towi_viewer *viewer = view->viewer;
 	char name[NAME_BYTES];
+	int error;
 
 	tow_remote_release(view->stale);
 	view->stale = NULL;
-	/* Of an edge that is over, or is to be closed, nothing is to be found. */
-	if (edge->error)
-		return edge->error;
+	/* Nothing is to be found by a viewer that is over, or is to be closed. */
+	error = *viewer->error;
+	if (error)
+		return error;
 	name_window(name, view->number, view->window, view->rights);
 	/* Whoever told of it has it: nobody waits for it to come. */
-	return tow_resolve(edge->peer, name, view->rights, 0, &view->remote);
+	return tow_resolve(viewer->peer, name, view->rights, 0, &view->remote);
 }
 
 /* Whoever looks for the view takes it, and what has become of it. */
@@ -270,11 +273,12 @@ static void found(struct towi_errand *errand, int ret)
 	view->looking = false;
 }
 
-static int look_for(struct tow_edge *edge, struct towi_view *view, uint32_t rights)
+static int look_for(struct towi_view *view, uint32_t rights)
 {
 	view->looking = true;
 	view->rights = rights;
-	view->errand = (struct towi_errand){ .runner = &edge->runner, .run = find, .done = found };
+	view->errand = (struct towi_errand){ .runner = view->viewer->runner, .run = find,
+					     .done = found };
 	return towi_pump_errand(&view->errand);
 }
 
@@ -296,8 +300,8 @@ static int result_of(struct towi_views *views, struct towi_view *view,
 	return 0;
 }
 
-int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi_place *place,
-	      uint64_t bytes, uint32_t rights, struct towi_view **shown)
+int towi_view(struct towi_views *views, const struct towi_place *place, uint64_t bytes,
+	      uint32_t rights, struct towi_view **shown)
 {
 	struct towi_view look = { .number = place->edge, .window = place->window }, *view;
 	int ret;
@@ -315,7 +319,7 @@ int towi_view(struct tow_edge *edge, struct towi_views *views, const struct towi
 	if (ret)
 		return ret;
 	view->used = ++views->uses;
-	ret = look_for(edge, view, rights);
+	ret = look_for(view, rights);
 	if (ret)
 		drop_view(views, view);
 	return ret ? ret : -EAGAIN;
