@@ -45,7 +45,7 @@ static uint64_t offset_of(const struct towi_board *board, const uint64_t *word)
 	return board->offset + (uint64_t)(word - board->heard) * sizeof(*word);
 }
 
-static bool has_left(const struct tow_comm *comm, uint32_t rank)
+bool towi_board_has_left(const struct tow_comm *comm, uint32_t rank)
 {
 	return tow_load_acquire64(&comm->board->heard[rank]) == LEFT;
 }
@@ -59,7 +59,7 @@ static void cannot_reach(struct towi_member *member, int status)
 
 	/* It may have said why. */
 	towi_board_look(comm);
-	if (comm->error || has_left(comm, member->rank))
+	if (comm->error || towi_board_has_left(comm, member->rank))
 		return;
 	towi_comm_fail(comm, status, status == -ENODEV ? comm->rank : member->rank);
 }
@@ -97,7 +97,7 @@ static bool is_dead(const struct tow_comm *comm, uint32_t rank)
 static bool is_to_be_told(const struct tow_comm *comm, uint32_t rank)
 {
 	return rank != comm->rank && comm->members[rank].board && !is_dead(comm, rank) &&
-	       !has_left(comm, rank);
+	       !towi_board_has_left(comm, rank);
 }
 
 bool towi_board_go_on(struct tow_comm *comm)
@@ -217,7 +217,7 @@ static bool ask_some(struct tow_comm *comm, const uint64_t *places)
 		/* What it was told before must have come back. */
 		if (!member->to_ask || member->op.busy)
 			continue;
-		if (!ask(member, places[rank]))
+		if (!ask(member, places ? places[rank] : TOWI_PLACE_OF_CALLS))
 			break;
 		member->to_ask = false;
 		member->asked = true;
@@ -299,7 +299,7 @@ static void name_of(const struct tow_comm *comm, uint32_t rank,
 
 int towi_board_make(struct tow_comm *comm)
 {
-	uint64_t shown = comm->ranks + (uint64_t)TOW_COLLECTIVES_MAX;
+	uint64_t shown = comm->ranks + TOWI_PLACE_OF_CALLS + 1ULL;
 	struct towi_board *board = calloc(1, sizeof(*board));
 	char name[TOW_EXPORT_NAME_MAX + 1];
 	uint32_t rank;
@@ -350,7 +350,7 @@ int towi_board_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed)
 		name_of(comm, rank, name);
 		ret = tow_resolve(member->peer, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE,
 				  towi_left_ms(until), &member->board);
-		if (!ret && tow_remote_bytes(member->board) != calls_at(comm, TOW_COLLECTIVES_MAX))
+		if (!ret && tow_remote_bytes(member->board) != calls_at(comm, TOWI_PLACE_OF_CALLS + 1ULL))
 			ret = -EPROTO;
 		if (ret) {
 			*blamed = rank;

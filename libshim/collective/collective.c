@@ -14,96 +14,27 @@
 /* Up to so many bytes, two steps are better than 2 (P - 1) of 1/P each. */
 #define DIRECT_BYTES	(256U << 10)
 #define DIRECT_RANKS	16U
-/* No array is larger. */
-#define BYTES_MAX	(1ULL << 46)
-/* How often others are asked whether they are there, while nothing comes. */
-#define PROBE_US	250000U
 
 /* ---- what is asked for -------------------------------------------------------- */
-
-static bool is_reduction(uint32_t kind)
-{
-	return kind == TOW_ALLREDUCE || kind == TOW_REDUCE_SCATTER;
-}
 
 static int check_barrier(const struct tow_collective_attr *attr)
 {
 	static const struct tow_dtype nothing;
 
 	return memcmp(&attr->dtype, &nothing, sizeof(nothing)) || attr->count || attr->in ||
-	       attr->out || attr->piece_bytes ? -EINVAL : 0;
-}
-
-/* How large elements are. */
-static int check_dtype(const struct tow_collective_attr *attr, uint64_t *bytes)
-{
-	uint64_t bits = (uint64_t)attr->dtype.bits * attr->dtype.lanes;
-
-	if (!bits)
-		return -EINVAL;
-	*bytes = bits / 8;
-	return bits % 8 || !*bytes ? -EOPNOTSUPP : 0;
-}
-
-/*
- * May they be where they are?  In the same place, or, where one of them is of all ranks, at
- * this one's place there: what is written is read no more.  @bytes is one rank's part.
- */
-static bool lie_well(const struct tow_comm *comm, const struct tow_collective_attr *attr,
-		     uint64_t bytes)
-{
-	uintptr_t in = (uintptr_t)attr->in, out = (uintptr_t)attr->out;
-	uint64_t all = bytes * comm->ranks, place = bytes * comm->rank;
-
-	switch (attr->kind) {
-	case TOW_REDUCE_SCATTER:
-		return out == in + place || out + bytes <= in || in + all <= out;
-	case TOW_ALLGATHER:
-		return in == out + place || in + bytes <= out || out + all <= in;
-	case TOW_BROADCAST:
-		if (comm->rank != attr->root)
-			return true;
-		/* fallthrough */
-	default:
-		return in == out || in + bytes <= out || out + bytes <= in;
-	}
-}
-
-static int check_arrays(const struct tow_comm *comm, const struct tow_collective_attr *attr,
-			uint64_t bytes)
-{
-	uint64_t all;
-
-	if (__builtin_mul_overflow(attr->count, bytes * comm->ranks, &all) || all > BYTES_MAX)
-		return -EOVERFLOW;
-	if (!attr->count)
-		return 0;
-	if (!attr->out || (attr->kind == TOW_REDUCE_SCATTER && !attr->in) ||
-	    (attr->in && !lie_well(comm, attr, attr->count * bytes)))
-		return -EINVAL;
-	if (!is_reduction(attr->kind))
-		return 0;
-	return (uintptr_t)attr->in % bytes || (uintptr_t)attr->out % bytes ? -EINVAL : 0;
+	       attr->out || attr->piece_bytes || attr->reduction ? -EINVAL : 0;
 }
 
 static int check_attr(const struct tow_comm *comm, const struct tow_collective_attr *attr)
 {
 	enum towi_reduce_type type;
-	uint64_t bytes;
-	int ret;
 
-	if (attr->kind > TOW_BARRIER || attr->reduction > TOW_BXOR ||
-	    attr->algorithm > TOW_ALGORITHM_DIRECT || attr->piece_bytes % TOWI_LINE ||
-	    (!is_reduction(attr->kind) && attr->reduction) ||
+	if (attr->kind > TOW_BARRIER || attr->algorithm > TOW_ALGORITHM_DIRECT ||
+	    (!towi_is_reduction(attr->kind) && attr->reduction) ||
 	    (attr->kind != TOW_ALLREDUCE && attr->algorithm) ||
-	    (attr->kind == TOW_BROADCAST ? attr->root >= comm->ranks : attr->root))
+	    (attr->kind != TOW_BROADCAST && attr->root))
 		return -EINVAL;
-	if (attr->kind == TOW_BARRIER)
-		return check_barrier(attr);
-	ret = check_dtype(attr, &bytes);
-	if (!ret && is_reduction(attr->kind))
-		ret = towi_reduce_type(attr->dtype, attr->reduction, &type);
-	return ret ? ret : check_arrays(comm, attr, bytes);
+	return attr->kind == TOW_BARRIER ? check_barrier(attr) : towi_check_asked(comm, attr, &type);
 }
 
 /* ---- one rank alone ----------------------------------------------------------- */
@@ -132,7 +63,7 @@ static void alone_start(struct tow_collective *collective)
 {
 	char *in = collective->in.at, *out = collective->out.at;
 
-	if (!is_reduction(collective->attr.kind))
+	if (!towi_is_reduction(collective->attr.kind))
 		return;
 	if (collective->type == TOWI_REDUCE_BOOL)
 		towi_reduce(TOW_BOR, TOWI_REDUCE_BOOL, out, in, in, collective->out.bytes);
@@ -249,18 +180,10 @@ void towi_cut(struct tow_collective *collective, uint32_t lanes)
 static int take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
 		      struct towi_array *array)
 {
-	int ret;
+	int ret = towi_take_array(comm, given, bytes, array);
 
-	*array = (struct towi_array){ .at = given, .bytes = bytes };
-	if (!bytes)
-		return 0;
-	ret = towi_place(comm->arena, towi_group_device(comm->group), given, bytes,
-			 &array->region, &array->offset);
-	/* Sums and copies are the processor's. */
-	if (!ret && towi_region_far(array->region, given))
-		return -EOPNOTSUPP;
-	if (!ret && !towi_region_readonly(array->region))
-		return 0;
+	if (ret || !bytes || (array->region && !towi_region_readonly(array->region)))
+		return ret;
 	ret = towi_array_make(comm, bytes, array);
 	array->given = given;
 	return ret;
@@ -272,19 +195,12 @@ static void plain_array(void *given, uint64_t bytes, struct towi_array *array)
 	*array = (struct towi_array){ .at = given, .bytes = bytes };
 }
 
-/* What this rank has: it is sent from there, and not written to. */
-static void *in_of(const struct tow_collective_attr *attr)
-{
-	/* NOLINTNEXTLINE(performance-no-int-to-ptr): arrays are of one type */
-	return (void *)(uintptr_t)attr->in;
-}
-
 /* Both arrays of a reduction to all, which may be one. */
 static int take_both(struct tow_collective *collective)
 {
 	const struct tow_collective_attr *attr = &collective->attr;
 	uint64_t bytes = collective->whole_bytes;
-	void *in = in_of(attr);
+	void *in = towi_in_of(attr);
 	int ret = take_array(collective->comm, attr->out, bytes, &collective->out);
 
 	if (ret)
@@ -300,7 +216,7 @@ static int take_arrays(struct tow_collective *collective)
 {
 	const struct tow_collective_attr *attr = &collective->attr;
 	uint64_t own = collective->comm->rank * collective->shard_bytes;
-	void *in = in_of(attr);
+	void *in = towi_in_of(attr);
 	int ret;
 
 	switch (attr->kind) {
@@ -549,7 +465,7 @@ static struct tow_collective *new_collective(struct tow_comm *comm,
 	made->algorithm = algorithm;
 	made->comm = comm;
 	made->attr = *attr;
-	if (is_reduction(attr->kind))
+	if (towi_is_reduction(attr->kind))
 		towi_reduce_type(attr->dtype, attr->reduction, &made->type);
 	made->number = number;
 	shape(made, element_of(attr));
@@ -695,7 +611,7 @@ TOW_PUBLIC int tow_collective_start(struct tow_collective *collective)
 	collective->begun++;
 	towi_board_started(comm, collective->place, collective->begun);
 	collective->until = towi_until(comm->timeout_ms * 1000ULL);
-	comm->probe_us = towi_until(PROBE_US);
+	comm->probe_us = towi_until(TOWI_PROBE_US);
 	collective->running = true;
 	collective->algorithm->start(collective);
 	towi_comm_progress(comm);
@@ -724,9 +640,9 @@ static void doubt(struct tow_collective *collective, bool any, uint64_t now_us)
 	if (now_us >= collective->until) {
 		be_late(collective);
 	} else if (any) {
-		comm->probe_us = now_us + PROBE_US;
+		comm->probe_us = now_us + TOWI_PROBE_US;
 	} else if (now_us >= comm->probe_us) {
-		comm->probe_us = now_us + PROBE_US;
+		comm->probe_us = now_us + TOWI_PROBE_US;
 		towi_board_probe(comm);
 	}
 }

@@ -11,7 +11,7 @@
 #include <sys/random.h>
 
 #include "../bootstrap/inside.h"
-#include "inside.h"
+#include "calls.h"
 
 #define VERSION		2U
 #define ENTRIES		256U
@@ -68,6 +68,8 @@ bool towi_comm_progress(struct tow_comm *comm)
 	comm->moved = false;
 	/* What comes is seen in slots. */
 	towi_pump_ready(&comm->runner);
+	if (comm->calls)
+		towi_pump_ready(&comm->calls->runner);
 	for (collective = comm->collectives; collective; collective = collective->next)
 		if (collective->running)
 			towi_pump_ready(&collective->runner);
@@ -213,13 +215,38 @@ static int find_others(struct tow_comm *comm, uint32_t *blamed)
 	return towi_board_find(comm, until, blamed);
 }
 
+/* This node, by a number that others hardly have. */
+static uint64_t node_of(const struct tow_comm *comm)
+{
+	struct tow_device_attr attr = { .size = sizeof(attr) };
+	uint64_t halves[TOW_INCARNATION_BYTES / sizeof(uint64_t)] = { 0 };
+
+	if (!tow_device_query(towi_group_device(comm->group), &attr))
+		memcpy(halves, attr.incarnation, sizeof(halves));
+	return halves[0] ^ halves[1];
+}
+
+/* What others find; and which ranks are on one node. */
+static int make_found(struct tow_comm *comm, uint32_t *blamed)
+{
+	uint64_t *nodes = calloc(comm->ranks, sizeof(*nodes));
+	int ret = nodes ? towi_board_make(comm) : -ENOMEM;
+
+	if (!ret)
+		ret = towi_calls_make(comm);
+	ret = towi_comm_agree(comm, ret, node_of(comm), nodes, blamed);
+	if (!ret)
+		ret = towi_calls_order(comm, nodes);
+	free(nodes);
+	return ret;
+}
+
 static int meet(struct tow_comm *comm, const struct tow_comm_attr *attr, uint32_t *blamed)
 {
 	int ret = agree_on_number(comm, make_own(comm, attr), blamed);
 
-	if (ret)
-		return ret;
-	ret = towi_comm_agree(comm, towi_board_make(comm), 0, NULL, blamed);
+	if (!ret)
+		ret = make_found(comm, blamed);
 	if (ret)
 		return ret;
 	return towi_comm_agree(comm, find_others(comm, blamed), 0, NULL, blamed);
@@ -227,6 +254,7 @@ static int meet(struct tow_comm *comm, const struct tow_comm_attr *attr, uint32_
 
 static void free_comm(struct tow_comm *comm)
 {
+	towi_calls_end(comm);
 	towi_board_free(comm);
 	if (comm->pump.queue)
 		towi_pump_end(&comm->pump);
@@ -298,6 +326,7 @@ TOW_PUBLIC int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 static void forget_comm(struct tow_comm *comm)
 {
 	towi_pump_forget(&comm->pump);
+	free(comm->calls);
 	free(comm->board);
 	free(comm->members);
 	free(comm);
@@ -311,9 +340,10 @@ TOW_PUBLIC int tow_comm_destroy(struct tow_comm *comm)
 		forget_comm(comm);
 		return -EPERM;
 	}
-	if (comm->collectives)
+	if (comm->collectives || towi_calls_busy(comm))
 		return -EBUSY;
 	towi_pump_lock(&comm->pump);
+	towi_calls_flush(comm);
 	if (!comm->error)
 		towi_board_leave(comm);
 	towi_comm_tell(comm);

@@ -23,6 +23,8 @@
 
 /* What pieces and shards are aligned to, in bytes. */
 #define TOWI_LINE	64U
+/* How often others are asked whether they are there, while nothing comes. */
+#define TOWI_PROBE_US	250000U
 
 /* ---- comm.c: communicators ---- */
 
@@ -39,6 +41,7 @@ struct towi_member {
 };
 
 struct towi_board;
+struct towi_calls;
 
 /* With the pump's lock, all of it, once it is made. */
 struct tow_comm {
@@ -52,13 +55,14 @@ struct tow_comm {
 	uint64_t value;			/* that rank 0 told last */
 	uint64_t made;			/* collectives that were to be, ever: at all ranks alike */
 	bool moved;			/* a collective has done something */
-	int error;			/* it has failed */
+	_Atomic int error;		/* it has failed */
 	uint32_t blamed;
 	uint64_t probe_us;		/* when to ask whether others are there, if nothing comes */
 	struct towi_board *board;
 	struct towi_member *members;	/* by rank */
 	uint64_t used[TOW_COLLECTIVES_MAX / 64];
 	struct tow_collective *collectives;
+	struct towi_calls *calls;
 };
 
 /*
@@ -116,7 +120,13 @@ void towi_board_look(struct tow_comm *comm);
 /* What is due: true: nothing is, any more, and nothing on its way. */
 bool towi_board_go_on(struct tow_comm *comm);
 
-/* A collective was started so often. */
+/* Has it, and says so? */
+bool towi_board_has_left(const struct tow_comm *comm, uint32_t rank);
+
+/* What is at the place of calls. */
+#define TOWI_PLACE_OF_CALLS	TOW_COLLECTIVES_MAX
+
+/* A collective was started so often; or so many calls were. */
 void towi_board_started(struct tow_comm *comm, uint32_t place, uint64_t calls);
 
 /* Are others there?  Who is not fails the communicator, soon. */
@@ -128,22 +138,44 @@ void towi_board_leave(struct tow_comm *comm);
 
 /*
  * The first that does not answer within a second, or has not started so often what it has at that
- * place, by rank; or TOW_NO_RANK.
+ * place, by rank, or as many calls (NULL); or TOW_NO_RANK.
  */
 uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t calls);
 
-/* ---- collective.c ---- */
+/* ---- asked.c: what is asked for ---- */
+
+/* A kind that only calls have: one rank gets the reduction. */
+#define TOWI_REDUCE	(TOW_BARRIER + 1U)
+
+bool towi_is_reduction(uint32_t kind);
+
+/* Kind and algorithm are such that it is to be asked: 0 or a negative errno. */
+int towi_check_asked(const struct tow_comm *comm, const struct tow_collective_attr *attr,
+		     enum towi_reduce_type *type);
+
+/* What this rank has: it is sent from there, and not written to. */
+static inline void *towi_in_of(const struct tow_collective_attr *attr)
+{
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): arrays are of one type */
+	return (void *)(uintptr_t)attr->in;
+}
 
 /* An array of this rank's. */
 struct towi_array {
-	char *at;			/* in the arena */
-	struct tow_region *region;
+	char *at;
+	struct tow_region *region;	/* that it is in; or NULL */
 	uint64_t offset;
 	uint64_t bytes;
 	uint64_t from;			/* where it begins in the whole */
 	char *given;			/* the caller's, if that is not in the arena */
 	bool owned;			/* is freed with the collective */
 };
+
+/* One of the caller's, and the region that it is in, if any: 0; -EOPNOTSUPP. */
+int towi_take_array(const struct tow_comm *comm, void *given, uint64_t bytes,
+		    struct towi_array *array);
+
+/* ---- collective.c ---- */
 
 struct towi_algorithm {
 	/* What begins with the collective, and how much more each rank takes. */

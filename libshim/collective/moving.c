@@ -225,8 +225,8 @@ void towi_combine(const struct tow_collective *collective, void *to, const void 
 	uint64_t count = bytes / towi_reduce_bytes(collective->type);
 
 	if (collective->attr.reduction == TOW_AVG)
-		towi_avg_add(collective->type, collective->comm->ranks, one_is_ranks, to, one,
-			     other, count);
+		towi_avg_add(collective->type, collective->comm->ranks, one_is_ranks, true, to,
+			     one, other, count);
 	else
 		towi_reduce(collective->attr.reduction, collective->type, to, one, other, count);
 }

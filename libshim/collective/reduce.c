@@ -387,10 +387,11 @@ void towi_divide(enum towi_reduce_type type, void *values, size_t count, uint32_
 	type_of(type)->divide(values, count, divisor);
 }
 
-void towi_avg_add(enum towi_reduce_type type, uint32_t ranks, bool one_is_ranks, void *to,
-		  const void *one, const void *other, size_t count)
+void towi_avg_add(enum towi_reduce_type type, uint32_t ranks, bool one_is_ranks,
+		  bool other_is_ranks, void *to, const void *one, const void *other, size_t count)
 {
-	float part = part_of(ranks), of_one = one_is_ranks ? part : 1;
+	float of_one = one_is_ranks ? part_of(ranks) : 1;
+	float of_other = other_is_ranks ? part_of(ranks) : 1;
 
 	if (type != TOWI_REDUCE_F16) {
 		towi_reduce(TOW_SUM, type, to, one, other, count);
@@ -398,11 +399,11 @@ void towi_avg_add(enum towi_reduce_type type, uint32_t ranks, bool one_is_ranks,
 	}
 #ifdef __x86_64__
 	if (has_f16c()) {
-		add_parts_f16c(to, one, of_one, other, part, count);
+		add_parts_f16c(to, one, of_one, other, of_other, count);
 		return;
 	}
 #endif
-	add_parts(to, one, of_one, other, part, count);
+	add_parts(to, one, of_one, other, of_other, count);
 }
 
 void towi_avg_end(enum towi_reduce_type type, uint32_t ranks, void *values, size_t count)

@@ -62,9 +62,9 @@ void towi_divide(enum towi_reduce_type type, void *values, size_t count, uint32_
  * it is so small that it is not normalised.  The average of finite numbers is finite.
  */
 
-/* to[i] = one[i] + other[i]: other is a rank's, and so is @one if that is so, or else it is a sum. */
-void towi_avg_add(enum towi_reduce_type type, uint32_t ranks, bool one_is_ranks, void *to,
-		  const void *one, const void *other, size_t count);
+/* to[i] = one[i] + other[i]: each is as a rank gave it, or else it is a sum. */
+void towi_avg_add(enum towi_reduce_type type, uint32_t ranks, bool one_is_ranks,
+		  bool other_is_ranks, void *to, const void *one, const void *other, size_t count);
 void towi_avg_end(enum towi_reduce_type type, uint32_t ranks, void *values, size_t count);
 
 #endif /* TOW_REDUCE_H */

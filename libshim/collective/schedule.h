@@ -97,7 +97,7 @@ struct towi_plan {
 	uint32_t window;		/* pieces that follow each other before one comes back */
 };
 
-enum towi_place {
+enum towi_operand {
 	TOWI_NOWHERE,			/* there is no such operand */
 	TOWI_RECEIVED,			/* where the peer's piece has landed */
 	TOWI_IN, TOWI_OUT, TOWI_WORK,
@@ -112,7 +112,7 @@ enum towi_step_what {
 struct towi_step {
 	enum towi_step_what what;
 	uint32_t peer;			/* rank; of SEND and RECEIVE */
-	enum towi_place to, left, right;
+	enum towi_operand to, left, right;
 	bool left_given, right_given;	/* as a rank gave it, and not reduced */
 	bool reduced;			/* what comes out has all ranks' elements */
 	uint64_t at;			/* the first element, in IN and OUT, */

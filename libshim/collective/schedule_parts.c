@@ -49,7 +49,7 @@ static struct spot ring_spot(const struct towi_schedule *schedule)
 	};
 }
 
-static enum towi_place ring_partial(const struct towi_plan *plan)
+static enum towi_operand ring_partial(const struct towi_plan *plan)
 {
 	return plan->kind == TOWI_PLAN_ALLREDUCE ? TOWI_OUT : TOWI_WORK;
 }

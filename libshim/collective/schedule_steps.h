@@ -96,7 +96,7 @@ static inline bool towi_elements_of_all(const struct towi_schedule *schedule, ui
 
 /* ---- what a step does --------------------------------------------------------------------- */
 
-static inline bool towi_step_send(struct towi_step *step, uint32_t peer, enum towi_place from,
+static inline bool towi_step_send(struct towi_step *step, uint32_t peer, enum towi_operand from,
 				  uint64_t after)
 {
 	step->what = TOWI_STEP_SEND;
@@ -106,7 +106,7 @@ static inline bool towi_step_send(struct towi_step *step, uint32_t peer, enum to
 	return true;
 }
 
-static inline bool towi_step_store(struct towi_step *step, uint32_t peer, enum towi_place to,
+static inline bool towi_step_store(struct towi_step *step, uint32_t peer, enum towi_operand to,
 				   uint64_t after)
 {
 	step->what = TOWI_STEP_RECEIVE;
@@ -132,8 +132,8 @@ static inline bool towi_step_copy_all(const struct towi_schedule *schedule, stru
 }
 
 /* to = left op right. */
-static inline void towi_step_combine(struct towi_step *step, enum towi_place to,
-				     enum towi_place left, enum towi_place right)
+static inline void towi_step_combine(struct towi_step *step, enum towi_operand to,
+				     enum towi_operand left, enum towi_operand right)
 {
 	step->what = TOWI_STEP_RECEIVE;
 	step->to = to;

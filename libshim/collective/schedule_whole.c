@@ -82,7 +82,7 @@ static uint64_t tree_works(const struct towi_schedule *schedule)
 	return (uint64_t)schedule->depth + schedule->plan.window;
 }
 
-static enum towi_place tree_partial(const struct towi_schedule *schedule)
+static enum towi_operand tree_partial(const struct towi_schedule *schedule)
 {
 	return schedule->plan.kind == TOWI_PLAN_REDUCE && schedule->position ? TOWI_WORK :
 									       TOWI_OUT;
@@ -110,7 +110,7 @@ static bool up_sends(const struct towi_schedule *schedule, struct towi_step *ste
 static bool up_writes(const struct towi_schedule *schedule, uint32_t bit, struct towi_step *step)
 {
 	uint64_t piece = schedule->round - bit, works;
-	enum towi_place partial = tree_partial(schedule);
+	enum towi_operand partial = tree_partial(schedule);
 
 	if (bit >= children(schedule) || schedule->round < bit ||
 	    !towi_elements_of_all(schedule, piece, step))

@@ -60,7 +60,7 @@ static struct towi_write *free_write(struct tow_line *line)
 {
 	uint32_t i;
 
-	for (i = 0; i < TOWI_WRITES; i++)
+	for (i = 0; i < TOWI_WIRE_WRITES; i++)
 		if (!line->writes[i].op.busy)
 			return &line->writes[i];
 	return NULL;
@@ -455,7 +455,7 @@ static void begin_ops(struct tow_line *line)
 	struct towi_runner *runner = &line->runner;
 	uint32_t i;
 
-	for (i = 0; i < TOWI_WRITES; i++)
+	for (i = 0; i < TOWI_WIRE_WRITES; i++)
 		line->writes[i].op = (struct towi_op){ .ended = write_ended, .runner = runner };
 	line->probe = (struct towi_op){ .ended = probe_ended, .runner = runner };
 	line->wait.op = (struct towi_op){ .ended = wait_ended, .runner = runner };

@@ -157,7 +157,7 @@ struct tow_line {
 	uint32_t place;			/* of a spare: in the door */
 	uint64_t found_ns;		/* when the other end was looked for, and found */
 	struct towi_wire wire;
-	struct towi_write writes[TOWI_WRITES];
+	struct towi_write writes[TOWI_WIRE_WRITES];
 	/* This end. */
 	char *inbox, *desk, *outbox;	/* in the arena */
 	struct tow_exported *exported;

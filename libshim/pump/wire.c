@@ -31,7 +31,7 @@ static struct towi_batch *open_batch(struct towi_wire *wire)
 	return batch;
 }
 
-static uint64_t room(const struct towi_wire *wire)
+uint64_t towi_wire_units(const struct towi_wire *wire)
 {
 	uint64_t places = towi_places(wire->theirs) - (wire->composed - wire->done);
 	uint64_t messages = wire->theirs - (wire->sent - wire->freed);
@@ -46,7 +46,7 @@ int towi_wire_put(struct towi_wire *wire, const struct towi_record *record, cons
 	struct towi_record own = *record;
 	unsigned char *at = place(wire->out, wire->theirs, wire->composed);
 
-	if (record->kind == TOWI_MESSAGE ? units > room(wire) :
+	if (record->kind == TOWI_MESSAGE ? units > towi_wire_units(wire) :
 	    wire->composed + units - wire->done > towi_places(wire->theirs))
 		return -EAGAIN;
 	own.position = wire->composed;
@@ -67,7 +67,7 @@ bool towi_wire_batch(struct towi_wire *wire, uint64_t *offset, uint64_t *bytes)
 	unsigned char *at = place(wire->out, wire->theirs, batch->begin);
 	uint32_t units = (uint32_t)(batch->end - batch->begin);
 
-	if (towi_wire_written(wire) || wire->next - wire->first >= TOWI_WRITES)
+	if (towi_wire_written(wire) || wire->next - wire->first >= TOWI_WIRE_WRITES)
 		return false;
 	memcpy(at + offsetof(struct towi_record, batch), &units, sizeof(units));
 	memcpy(at + offsetof(struct towi_record, taken), &wire->taken, sizeof(wire->taken));
@@ -93,7 +93,7 @@ bool towi_wire_idle(const struct towi_wire *wire)
 
 uint32_t towi_wire_room(const struct towi_wire *wire)
 {
-	uint64_t units = room(wire);
+	uint64_t units = towi_wire_units(wire);
 
 	return units < TOWI_RECORD_UNITS ? (uint32_t)units : TOWI_RECORD_UNITS;
 }

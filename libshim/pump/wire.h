@@ -34,9 +34,9 @@
 /* Bytes of the longest message. */
 #define TOWI_MESSAGE_MAX	2016U
 /* Writes that may be on their way: who sends less than that, and looks no more, has sent it. */
-#define TOWI_WRITES		64U
+#define TOWI_WIRE_WRITES		64U
 /* Batches that are, and those that were composed: the ring's end cuts them twice at most. */
-#define TOWI_BATCHES		(TOWI_WRITES + 4U)
+#define TOWI_BATCHES		(TOWI_WIRE_WRITES + 4U)
 
 enum towi_record_kind {
 	TOWI_HELLO	= 1,	/* who has begun the line: its first record */
@@ -128,6 +128,9 @@ static inline bool towi_wire_written(const struct towi_wire *wire)
 
 /* And has ended. */
 bool towi_wire_idle(const struct towi_wire *wire);
+
+/* Units that messages may take now, in all. */
+uint64_t towi_wire_units(const struct towi_wire *wire);
 
 /* The longest message that towi_wire_put() takes now, in units; 0: none. */
 uint32_t towi_wire_room(const struct towi_wire *wire);

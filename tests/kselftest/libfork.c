@@ -33,6 +33,7 @@
 /* What a child may take that is not refused at once. */
 #define CHILD_SECONDS	20.0
 #define KINDS		3
+#define LAST_STEP	3U
 
 /* What a child is in, and the first answer that was none it should have had. */
 struct said {
@@ -84,6 +85,8 @@ struct all {
 	struct tow_comm *comm;
 	struct tow_collective *sum, *barrier;
 	float *sums;
+	struct tow_work *work;		/* of a call that is on its way */
+	float *called;
 	struct tow_ps *ps;
 	struct tow_feed *feed;
 	/* All of the arenas' memory, and what was in it. */
@@ -438,6 +441,29 @@ static void try_collectives(struct all *all)
 	TRY(0, tow_collective_stats, all->sum, &stats);
 }
 
+static void try_calls(struct all *all)
+{
+	struct tow_comm_stats stats = { .size = sizeof(stats) };
+	const struct tow_dtype type = floats.dtype;
+	struct tow_comm *comm = all->comm;
+	float *data = all->called;
+	struct tow_work *work;
+	uint32_t blamed;
+
+	TRY(-EPERM, tow_allreduce, comm, NULL, data, COUNT, type, TOW_SUM, NULL, &work);
+	TRY(-EPERM, tow_allreduce, comm, NULL, data, COUNT, type, TOW_SUM, NULL, NULL);
+	TRY(-EPERM, tow_reduce_scatter, comm, data, all->sums, COUNT / RANKS, type, TOW_SUM,
+	    NULL, &work);
+	TRY(-EPERM, tow_allgather, comm, NULL, data, COUNT / RANKS, type, NULL, &work);
+	TRY(-EPERM, tow_broadcast, comm, data, COUNT, type, 0, NULL, &work);
+	TRY(-EPERM, tow_reduce, comm, NULL, data, COUNT, type, TOW_SUM, 0, NULL, &work);
+	TRY(-EPERM, tow_barrier, comm, NULL, &work);
+	TRY(-EPERM, tow_work_test, all->work, &blamed);
+	TRY(-EPERM, tow_work_wait, all->work, LATE_US, &blamed);
+	TRY(-EPERM, tow_comm_abort, comm);
+	TRY(-EPERM, tow_comm_stats, comm, &stats);
+}
+
 static void try_stores(struct all *all)
 {
 	const void *gradients[] = { all->tensor };
@@ -493,6 +519,7 @@ static void try_ends(struct all *all)
 	TRY_VOID(tow_ps_destroy, all->ps);
 	TRY(all->served ? -EPERM : 0, tow_store_destroy, all->served);
 	TRY(-EPERM, tow_store_destroy, all->store);
+	TRY_VOID(tow_work_free, all->work);
 	TRY_VOID(tow_collective_destroy, all->sum);
 	TRY_VOID(tow_collective_destroy, all->barrier);
 	TRY(-EPERM, tow_comm_destroy, all->comm);
@@ -532,6 +559,7 @@ static void try_everything(struct all *all)
 	try_mailboxes(all);
 	try_group(all);
 	try_collectives(all);
+	try_calls(all);
 	try_stores(all);
 	try_servers(all);
 	try_ends(all);
@@ -962,10 +990,39 @@ static int wait_for_barrier(struct all *all)
 	return ret ?: tow_collective_wait(all->barrier, NULL);
 }
 
+static int begin_call(struct all *all)
+{
+	for (uint32_t i = 0; i < COUNT; i++)
+		all->called[i] = (float)(i + all->me.rank);
+	return tow_allreduce(all->comm, NULL, all->called, COUNT, floats.dtype, TOW_SUM, NULL,
+			     &all->work);
+}
+
+static int end_call(struct all *all)
+{
+	int ret = tow_work_wait(all->work, LATE_US, NULL);
+
+	for (uint32_t i = 0; ret == 1 && i < COUNT; i++)
+		ret = all->called[i] == RANKS * (float)i + 1 ? 1 : -EIO;
+	tow_work_free(all->work);
+	all->work = NULL;
+	if (ret == 1)
+		return 0;
+	return ret ?: -ETIMEDOUT;
+}
+
+/* Between two steps, when there are children, one is on its way. */
+static int call_step(struct all *all, uint32_t number)
+{
+	int ret = number > 1 ? end_call(all) : 0;
+
+	return ret ?: number < LAST_STEP ? begin_call(all) : 0;
+}
+
 /* Each of these says in its place which of them it was. */
 static int go_on(struct all *all, uint32_t number)
 {
-	int ret[9];
+	int ret[10];
 
 	ret[0] = static_step(all);
 	ret[1] = dynamic_step(all);
@@ -974,8 +1031,9 @@ static int go_on(struct all *all, uint32_t number)
 	ret[4] = all->me.rank ? worker_step(all, number) : server_step(all, number);
 	ret[5] = begin_sum(all) ?: finish_sum(all);
 	ret[6] = wait_for_barrier(all);
-	ret[7] = tow_group_gather(all->me.group, NULL, 0, NULL, NULL);
-	ret[8] = message_step(all);
+	ret[7] = call_step(all, number);
+	ret[8] = tow_group_gather(all->me.group, NULL, 0, NULL, NULL);
+	ret[9] = message_step(all);
 	for (size_t i = 0; i < ARRAY_SIZE(ret); i++) {
 		if (!ret[i])
 			continue;
@@ -1024,7 +1082,9 @@ static int make_arenas(struct all *all)
 	all->block[2] = tow_arena_alloc(all->small, 3 * MIB);
 	all->tensor = tow_arena_alloc(all->me.arena, COUNT * sizeof(float));
 	all->sums = tow_arena_alloc(all->me.arena, COUNT * sizeof(float));
-	if (!all->block[0] || !all->block[1] || !all->block[2] || !all->tensor || !all->sums)
+	all->called = tow_arena_alloc(all->me.arena, COUNT * sizeof(float));
+	if (!all->block[0] || !all->block[1] || !all->block[2] || !all->tensor || !all->sums ||
+	    !all->called)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < COUNT; i++)
 		all->tensor[i] = (float)(i % 100);
@@ -1318,7 +1378,7 @@ static int be_rank(const void *part, const char *session)
 		ret = refused_to_waiting(all);
 	else if (!ret)
 		ret = tow_becomes(&board->may_reduce, 1) ? begin_sum(all) ?: finish_sum(all) : 13;
-	ret = ret ?: go_on(all, 3);
+	ret = ret ?: go_on(all, LAST_STEP);
 	ret = ret ?: end_all(all) ? 14 : 0;
 	/* The other one need not wait. */
 	if (ret)

@@ -68,7 +68,7 @@ static void begin_writes(struct way *way)
 			return;
 		way->count++;
 		way->begun++;
-		if (way->from->next - way->from->first > TOWI_WRITES)
+		if (way->from->next - way->from->first > TOWI_WIRE_WRITES)
 			ksft_exit_fail_msg("too many writes\n");
 	}
 }

@@ -206,7 +206,7 @@ static struct element *at(struct play *play, const struct stretch *stretch, uint
 }
 
 /* In place IN and OUT are one, where both have an element. */
-static struct element *place(struct play *play, uint32_t rank, enum towi_place where,
+static struct element *place(struct play *play, uint32_t rank, enum towi_operand where,
 			     const struct towi_step *step)
 {
 	struct player *player = &play->players[rank];
@@ -398,7 +398,7 @@ static void compute(struct play *play, const struct towi_step *step, struct elem
 	}
 }
 
-static struct element *operand(struct play *play, uint32_t rank, enum towi_place where,
+static struct element *operand(struct play *play, uint32_t rank, enum towi_operand where,
 			       const struct towi_step *step, struct message *message)
 {
 	if (where == TOWI_NOWHERE)

@@ -2,10 +2,16 @@
 /*
  * libtowline: what all ranks of a group do together to their arrays.
  *
- * A communicator is what a group needs for that; a collective is one thing that its ranks do, as
+ * A communicator is what a group needs for that.  There are two ways to use one:
+ *
+ *	calls		tow_allreduce() and its like take any arrays at any time, as NCCL's and gloo's
+ *			do; nothing was agreed upon before but that all ranks call them in the same
+ *			order.  A call gives a work, which tow_work_test() and tow_work_wait() ask
+ *	collectives	tow_collective_create() makes one for its arrays, to be called again and again
+ *
+ * A collective is one thing that its ranks do, as
  * often as they like, to the same arrays: AllReduce, reduce-scatter, all-gather, broadcast,
- * barrier.  All memory, names and ways to other ranks are found when it is made
- * (tow_collective_create()); then each
+ * barrier.  All memory, names and ways to other ranks are found when it is made; then each
  *
  *	tow_collective_start(), tow_collective_wait() or tow_collective_test()
  *
@@ -23,8 +29,9 @@
  * When a rank's process dies, its node does, or it comes too late, all others are told which rank
  * that was, and the communicator has failed: see tow_collective_wait().
  *
- * A communicator and its collectives are used by one thread at a time.  In a child that was forked
- * all functions return -EPERM, and no other rank hears of what it destroys.
+ * Calls and works may be used by any number of threads at once, a communicator's collectives by one
+ * at a time, and not while others are in its functions.  In a child that was forked all functions
+ * return -EPERM, and no other rank hears of what it destroys.
  */
 #ifndef TOW_COLLECTIVE_H
 #define TOW_COLLECTIVE_H
@@ -155,12 +162,16 @@ enum tow_reduction {
  * @TOW_ALGORITHM_DIRECT: rank R reduces 1/P of the elements, which all others write to it, and
  *	writes what comes out to all others: two steps ("MiMatrix", 2018)
  *
- * All others go by the ring.
+ * @TOW_ALGORITHM_TREE: by a binomial tree of the ranks, whole arrays; of calls only
+ *
+ * Collectives other than AllReduce go by the ring.  Calls: AllReduce by any; reduce-scatter and
+ * all-gather by the ring or directly; a broadcast by the ring or the tree; a reduction by the tree.
  */
 enum tow_algorithm {
 	TOW_ALGORITHM_ANY	= 0,
 	TOW_ALGORITHM_RING	= 1,
-	TOW_ALGORITHM_DIRECT	= 2
+	TOW_ALGORITHM_DIRECT	= 2,
+	TOW_ALGORITHM_TREE	= 3
 };
 
 struct tow_collective;
@@ -326,6 +337,213 @@ struct tow_collective_stats {
  */
 int tow_collective_stats(const struct tow_collective *collective,
 			 struct tow_collective_stats *stats);
+
+/* ---- calls ---- */
+
+struct tow_work;
+
+/**
+ * struct tow_call_attr - how a call is done
+ * @size: sizeof(struct tow_call_attr), as the caller was compiled
+ * @algorithm: enum tow_algorithm
+ * @piece_bytes: how much is sent at once, at most, a multiple of 64; 0: as suits its size.  No
+ *	more than 256 KiB
+ * @timeout_ms: how long it may take, in milliseconds from its start, before somebody is blamed;
+ *	0: as long as the communicator's may
+ *
+ * The first two are the same at all ranks.  Later versions of the library add fields at the end only.
+ */
+struct tow_call_attr {
+	uint32_t size;
+	uint32_t algorithm;
+	uint64_t piece_bytes;
+	uint32_t timeout_ms;
+};
+
+/**
+ * tow_allreduce() - all ranks get the reduction of what each has
+ * @comm: from tow_comm_create()
+ * @in: @count elements of this rank's; NULL: they are in @out
+ * @out: where @count elements go; may be @in, and overlaps it in no other way
+ * @count: how many, the same at all ranks; may be 0
+ * @dtype: what an element is: one of those that are reduced (struct tow_collective_attr)
+ * @reduction: enum tow_reduction
+ * @attr: how, or NULL
+ * @work: where to put what asks for its end; ended by tow_work_free().  NULL: the call returns
+ *	when it has ended, with what tow_work_wait() returns then, or 0.  Left alone on failure
+ *
+ * Begins, and waits for nobody: for no other rank, and for no call before it.  All ranks make the
+ * same calls in the same order, which is that in which they take the communicator's lock; a call
+ * that another one makes otherwise ends with -EPROTO at all ranks that have not ended it, and
+ * those after it are as good as any.
+ *
+ * @in is not changed, and @out not used, until it has ended; both stay where they are until then,
+ * also when @work was freed.  Arrays in regions that may be written, as tow_arena_alloc() gives
+ * them, are sent from where they are and written where they are to be; what is in other memory is
+ * copied to and from the communicator's.
+ *
+ * Return: 0; -EINVAL: an argument is NULL, or not as above; -E2BIG: @attr asks for what this
+ * library does not know; -EOPNOTSUPP: elements cannot be reduced that way, the algorithm does not
+ * do that, or an array is in another device's memory; -EOVERFLOW: there are too many; -ENOMEM;
+ * -ENOSPC: the pool has no room; -EPERM: in a child that was forked; or what the communicator has
+ * failed with.  After an error no call was made at this rank.
+ */
+int tow_allreduce(struct tow_comm *comm, const void *in, void *out, uint64_t count,
+		  struct tow_dtype dtype, enum tow_reduction reduction,
+		  const struct tow_call_attr *attr, struct tow_work **work);
+
+/**
+ * tow_reduce_scatter() - each rank gets its part of the reduction
+ * @comm: as for tow_allreduce()
+ * @in: of ranks times @count elements
+ * @out: where @count elements go, of those from rank times @count on; may be that place in @in
+ * @count: how many each rank gets
+ * @dtype: as for tow_allreduce(), as are all that follow
+ * @reduction: how
+ * @attr: how
+ * @work: what asks for its end
+ *
+ * Return: as tow_allreduce().
+ */
+int tow_reduce_scatter(struct tow_comm *comm, const void *in, void *out, uint64_t count,
+		       struct tow_dtype dtype, enum tow_reduction reduction,
+		       const struct tow_call_attr *attr, struct tow_work **work);
+
+/**
+ * tow_allgather() - all ranks get what all have
+ * @comm: as for tow_allreduce()
+ * @in: @count elements of this rank's; NULL: they are at their place in @out
+ * @out: where ranks times @count elements go, by rank; @in may be this rank's place there
+ * @count: how many each rank has
+ * @dtype: any of whole bytes
+ * @attr: as for tow_allreduce()
+ * @work: as for tow_allreduce()
+ *
+ * Return: as tow_allreduce().
+ */
+int tow_allgather(struct tow_comm *comm, const void *in, void *out, uint64_t count,
+		  struct tow_dtype dtype, const struct tow_call_attr *attr,
+		  struct tow_work **work);
+
+/**
+ * tow_broadcast() - all ranks get what one has
+ * @comm: as for tow_allreduce()
+ * @data: @count elements: of @root what it has, of others where that goes
+ * @count: how many
+ * @dtype: any of whole bytes
+ * @root: whose, by rank
+ * @attr: as for tow_allreduce()
+ * @work: as for tow_allreduce()
+ *
+ * Return: as tow_allreduce().
+ */
+int tow_broadcast(struct tow_comm *comm, void *data, uint64_t count, struct tow_dtype dtype,
+		  uint32_t root, const struct tow_call_attr *attr, struct tow_work **work);
+
+/**
+ * tow_reduce() - one rank gets the reduction of what each has
+ * @comm: as for tow_allreduce()
+ * @in: @count elements of this rank's; NULL: they are in @out
+ * @out: where @count elements go, of @root; may be @in.  Of others it is not touched, and may be
+ *	NULL if @in is not
+ * @count: how many
+ * @dtype: as for tow_allreduce()
+ * @reduction: how
+ * @root: who gets it, by rank
+ * @attr: as for tow_allreduce()
+ * @work: as for tow_allreduce()
+ *
+ * Return: as tow_allreduce().
+ */
+int tow_reduce(struct tow_comm *comm, const void *in, void *out, uint64_t count,
+	       struct tow_dtype dtype, enum tow_reduction reduction, uint32_t root,
+	       const struct tow_call_attr *attr, struct tow_work **work);
+
+/**
+ * tow_barrier() - nobody ends it before all have begun
+ * @comm: as for tow_allreduce()
+ * @attr: how, or NULL; no algorithm and no piece_bytes
+ * @work: as for tow_allreduce()
+ *
+ * Return: as tow_allreduce().
+ */
+int tow_barrier(struct tow_comm *comm, const struct tow_call_attr *attr, struct tow_work **work);
+
+/**
+ * tow_work_test() - has the call ended?
+ * @work: from tow_allreduce() and the like
+ * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
+ *
+ * Goes on with all that the communicator has on its way.
+ *
+ * Return: 1: it has, and its arrays may be used; 0: it has not; -EPROTO: @blamed has made another
+ * call than rank 0 in its place, and others are not disturbed; else as tow_collective_wait(), and
+ * then all calls that had not ended have the same error.
+ */
+int tow_work_test(struct tow_work *work, uint32_t *blamed);
+
+/**
+ * tow_work_wait() - until the call has ended
+ * @work: from tow_allreduce() and the like
+ * @timeout_us: how long, in microseconds; TOW_WAIT_FOREVER
+ * @blamed: as for tow_work_test()
+ *
+ * Goes on with all that the communicator has on its way, and sleeps meanwhile.
+ *
+ * Return: as tow_work_test(): 0 when the time is over and nothing has failed; -EINTR:
+ * tow_on_signal(), it goes on and may be waited for again.
+ */
+int tow_work_wait(struct tow_work *work, uint32_t timeout_us, uint32_t *blamed);
+
+/**
+ * tow_work_free() - ask no more
+ * @work: from tow_allreduce() and the like, which no other thread uses; or NULL
+ *
+ * A call that has not ended goes on.
+ */
+void tow_work_free(struct tow_work *work);
+
+/**
+ * tow_comm_abort() - end all that a communicator does
+ * @comm: from tow_comm_create()
+ *
+ * Returns at once; may be called by any thread, while others wait.  All calls and collectives end
+ * with -ECANCELED, here and at all other ranks, who blame this one; tow_comm_destroy() waits until
+ * nobody reads or writes their arrays any more.
+ *
+ * Return: 0; -EINVAL: @comm is NULL; -EPERM: in a child that was forked.
+ */
+int tow_comm_abort(struct tow_comm *comm);
+
+/**
+ * struct tow_comm_stats - what a communicator's calls have done, at this rank
+ * @size: sizeof(struct tow_comm_stats), as the caller was compiled
+ * @calls: how many have ended
+ * @sent_bytes: to other ranks
+ * @eager_bytes: of these, what was small enough to travel with messages, by a copy at each end
+ * @staged_bytes: copied before they were sent, as they were in no region
+ * @copied_bytes: of what came and was not reduced, what was copied to its place, as that is in no
+ *	region that may be written
+ */
+struct tow_comm_stats {
+	uint32_t size;
+	uint32_t reserved;
+	uint64_t calls;
+	uint64_t sent_bytes;
+	uint64_t eager_bytes;
+	uint64_t staged_bytes;
+	uint64_t copied_bytes;
+};
+
+/**
+ * tow_comm_stats() - what a communicator's calls have done
+ * @comm: from tow_comm_create()
+ * @stats: told here; @stats->size is set before
+ *
+ * Return: 0; -EINVAL: an argument is NULL, or the size is none that there ever was; -EPERM: in a
+ * child that was forked.
+ */
+int tow_comm_stats(struct tow_comm *comm, struct tow_comm_stats *stats);
 
 #ifdef __cplusplus
 }

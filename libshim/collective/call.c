@@ -1,0 +1,706 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * Calls: works are carried out, step by step of their schedules.
+ *
+ * One thread at a time goes on with all that can go on; what another one sees meanwhile it leaves
+ * to that one.  So the lock is let go of for what takes long, and nothing that is looked at here
+ * changes but by operations that end.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../bootstrap/inside.h"
+#include "calls.h"
+
+/* What takes long to copy or reduce: others may have the lock meanwhile. */
+#define LONG_BYTES	(16U << 10)
+
+/* ---- where a step is ------------------------------------------------------------- */
+
+static void advance(struct towi_cursor *cursor)
+{
+	cursor->more = towi_schedule_next(&cursor->schedule, &cursor->step);
+}
+
+static uint64_t bytes_of(const struct towi_joint *joint, const struct towi_step *step)
+{
+	return step->count * joint->element;
+}
+
+static bool is_small(const struct towi_joint *joint, const struct towi_step *step)
+{
+	return bytes_of(joint, step) <= joint->work.comm->calls->eager_bytes;
+}
+
+/* The next one that needs a credit. */
+static void advance_grants(struct towi_joint *joint)
+{
+	struct towi_cursor *cursor = &joint->grants;
+
+	do {
+		advance(cursor);
+	} while (cursor->more && (cursor->step.what == TOWI_STEP_LOCAL ||
+				  is_small(joint, &cursor->step)));
+}
+
+static uint64_t sends_round(const struct towi_joint *joint)
+{
+	const struct towi_sent *first = TAILQ_FIRST(&joint->work.open);
+
+	if (first)
+		return first->round;
+	return joint->sends.more ? joint->sends.step.round : UINT64_MAX;
+}
+
+static uint64_t writes_round(const struct towi_joint *joint)
+{
+	return joint->writes.more ? joint->writes.step.round : UINT64_MAX;
+}
+
+static const struct towi_array *array_of(const struct towi_joint *joint, enum towi_operand operand)
+{
+	switch (operand) {
+	case TOWI_IN:
+		return &joint->in;
+	case TOWI_OUT:
+		return &joint->out;
+	case TOWI_WORK:
+		return &joint->sums;
+	default:
+		return NULL;
+	}
+}
+
+/* Where in that array. */
+static uint64_t offset_of(const struct towi_joint *joint, enum towi_operand operand,
+			  const struct towi_step *step)
+{
+	if (operand == TOWI_WORK)
+		return step->work_at * joint->element;
+	return step->at * joint->element - array_of(joint, operand)->from;
+}
+
+static char *place_of(const struct towi_joint *joint, enum towi_operand operand,
+		      const struct towi_step *step, char *received)
+{
+	const struct towi_array *array = array_of(joint, operand);
+
+	if (operand == TOWI_RECEIVED)
+		return received;
+	return array ? array->at + offset_of(joint, operand, step) : NULL;
+}
+
+/* ---- sending ----------------------------------------------------------------------- */
+
+static bool send_small(struct towi_joint *joint, struct towi_pair *pair)
+{
+	const struct towi_step *step = &joint->sends.step;
+	const struct towi_part head = { .call = joint->number, .mark = joint->mark,
+					.bytes = (uint32_t)bytes_of(joint, step) };
+	struct tow_comm_stats *stats = &joint->work.comm->calls->stats;
+
+	if (!towi_pair_send(pair, &head, place_of(joint, step->left, step, NULL)))
+		return false;
+	stats->eager_bytes += head.bytes;
+	stats->sent_bytes += head.bytes;
+	return true;
+}
+
+static bool send_large(struct towi_joint *joint, struct towi_pair *pair)
+{
+	const struct towi_step *step = &joint->sends.step;
+	struct towi_track *track = &pair->tracks[TOWI_OF_CALLS];
+	const struct towi_credit *credit = towi_track_credit(track);
+	struct towi_answer answer = {
+		.array = array_of(joint, step->left),
+		.offset = offset_of(joint, step->left, step),
+		.work = &joint->work,
+		.round = step->round,
+	};
+
+	if (!credit || credit->call != joint->number)
+		return false;
+	if (credit->bytes != bytes_of(joint, step)) {
+		towi_comm_fail(pair->comm, -EPROTO, pair->rank);
+		return false;
+	}
+	return towi_track_answer(track, &answer);
+}
+
+static bool send_step(struct towi_joint *joint)
+{
+	const struct towi_step *step = &joint->sends.step;
+	struct towi_pair *pair;
+
+	if (writes_round(joint) < step->after)
+		return false;
+	pair = towi_pair_of(joint->work.comm, step->peer);
+	if (!pair)
+		return false;
+	if (pair->over) {
+		towi_comm_fail(joint->work.comm, -ESTALE, pair->rank);
+		return false;
+	}
+	return is_small(joint, step) ? send_small(joint, pair) : send_large(joint, pair);
+}
+
+static bool sends(struct towi_joint *joint)
+{
+	bool any = false;
+
+	while (joint->sends.more && !joint->work.comm->error && send_step(joint)) {
+		advance(&joint->sends);
+		any = true;
+	}
+	return any;
+}
+
+/* ---- writing ----------------------------------------------------------------------- */
+
+static void reduce(const struct towi_joint *joint, const struct towi_step *step, char *to,
+		   const char *left, const char *right)
+{
+	uint32_t ranks = joint->plan.ranks;
+
+	if (joint->reduction != TOW_AVG) {
+		towi_reduce(joint->reduction, joint->type, to, left, right, step->count);
+		return;
+	}
+	towi_avg_add(joint->type, ranks, step->left_given, step->right_given, to, left, right,
+		     step->count);
+	if (step->reduced)
+		towi_avg_end(joint->type, ranks, to, step->count);
+}
+
+/* Of one rank alone bools are 0 or 1, too. */
+static bool makes_bools(const struct towi_joint *joint)
+{
+	return joint->plan.ranks == 1 && joint->type == TOWI_REDUCE_BOOL && joint->reduces;
+}
+
+static void compute(const struct towi_joint *joint, const struct towi_step *step, char *received)
+{
+	char *to = place_of(joint, step->to, step, received);
+	const char *left = place_of(joint, step->left, step, received);
+	const char *right = place_of(joint, step->right, step, received);
+
+	if (right)
+		reduce(joint, step, to, left, right);
+	else if (makes_bools(joint))
+		towi_reduce(TOW_BOR, TOWI_REDUCE_BOOL, to, left, left, step->count);
+	else if (to && to != left)
+		memcpy(to, left, bytes_of(joint, step));
+}
+
+/* Without the lock, if it takes long; what is to be sent is on its way before. */
+static void carry_out(struct towi_joint *joint, char *received)
+{
+	const struct towi_step *step = &joint->writes.step;
+	struct towi_pump *pump = &joint->work.comm->pump;
+
+	if (bytes_of(joint, step) < LONG_BYTES) {
+		compute(joint, step, received);
+		return;
+	}
+	towi_pump_submit(pump);
+	towi_pump_unlock_plainly(pump);
+	compute(joint, step, received);
+	towi_pump_lock(pump);
+}
+
+static bool write_small(struct towi_joint *joint, struct towi_pair *pair)
+{
+	struct towi_early *early = towi_pair_early(pair, joint->number);
+
+	if (!early)
+		return false;
+	if (early->head.bytes == bytes_of(joint, &joint->writes.step))
+		carry_out(joint, early->data);
+	else
+		towi_comm_fail(joint->work.comm, -EPROTO, pair->rank);
+	towi_pair_take_early(pair, early);
+	return true;
+}
+
+static bool write_large(struct towi_joint *joint, struct towi_pair *pair)
+{
+	struct towi_calls *calls = joint->work.comm->calls;
+	struct towi_track *track = &pair->tracks[TOWI_OF_CALLS];
+	uint64_t number;
+	int slot;
+
+	if (!towi_grant_of(track, joint->number, &number) || !towi_grant_landed(track, number))
+		return false;
+	slot = towi_grant_at(track, number)->slot;
+	if (slot >= 0) {
+		if (joint->writes.step.right == TOWI_NOWHERE && joint->writes.step.to == TOWI_OUT)
+			calls->stats.copied_bytes += bytes_of(joint, &joint->writes.step);
+		carry_out(joint, towi_slot_at(&calls->pools[TOWI_OF_CALLS], slot));
+	}
+	towi_grant_end(track, number);
+	return true;
+}
+
+static bool write_step(struct towi_joint *joint)
+{
+	const struct towi_step *step = &joint->writes.step;
+	struct towi_pair *pair;
+
+	if (sends_round(joint) < step->after)
+		return false;
+	if (step->what == TOWI_STEP_LOCAL) {
+		carry_out(joint, NULL);
+		return true;
+	}
+	pair = towi_pair_of(joint->work.comm, step->peer);
+	if (!pair)
+		return false;
+	return is_small(joint, step) ? write_small(joint, pair) : write_large(joint, pair);
+}
+
+static bool writes(struct towi_joint *joint)
+{
+	bool any = false;
+
+	while (joint->writes.more && !joint->work.comm->error && write_step(joint)) {
+		advance(&joint->writes);
+		any = true;
+		/* While this rank reduces, what it has reduced travels. */
+		sends(joint);
+	}
+	return any;
+}
+
+/* ---- credits ----------------------------------------------------------------------- */
+
+/* What is only stored comes to the array, if others can write there. */
+static bool lands_there(const struct towi_joint *joint, const struct towi_step *step)
+{
+	return step->to == TOWI_OUT && step->right == TOWI_NOWHERE && joint->out_place.edge;
+}
+
+/* Where the next piece may land: false: not now. */
+static bool find_place(struct towi_joint *joint, struct towi_credit *credit, int *slot)
+{
+	const struct towi_step *step = &joint->grants.step;
+	struct towi_slots *pool = &joint->work.comm->calls->pools[TOWI_OF_CALLS];
+
+	if (lands_there(joint, step)) {
+		if (sends_round(joint) < step->after)
+			return false;
+		*slot = -1;
+		credit->place = joint->out_place;
+		credit->place.offset += offset_of(joint, TOWI_OUT, step);
+		return true;
+	}
+	*slot = towi_slots_take(pool);
+	credit->place = pool->place;
+	credit->place.offset += (uint64_t)*slot * TOWI_SLOT_BYTES;
+	return *slot >= 0;
+}
+
+static bool grant(struct towi_joint *joint)
+{
+	const struct towi_step *step = &joint->grants.step;
+	struct towi_credit credit = { .call = joint->number, .mark = joint->mark,
+				      .bytes = bytes_of(joint, step) };
+	struct towi_pair *pair = towi_pair_of(joint->work.comm, step->peer);
+	int slot;
+
+	return pair && !pair->over && towi_track_has_room(&pair->tracks[TOWI_OF_CALLS]) &&
+	       find_place(joint, &credit, &slot) &&
+	       towi_track_grant(&pair->tracks[TOWI_OF_CALLS], &credit, slot);
+}
+
+/* The next one behind it whose credits are not all given. */
+static void grant_next(struct towi_calls *calls)
+{
+	do {
+		calls->granting = TAILQ_NEXT(calls->granting, next);
+	} while (calls->granting && !calls->granting->grants.more);
+}
+
+static bool grants(struct tow_comm *comm)
+{
+	struct towi_calls *calls = comm->calls;
+	bool any = false;
+
+	while (calls->granting && !comm->error) {
+		if (calls->granting->grants.more) {
+			if (calls->granting->disputed || !grant(calls->granting))
+				break;
+			advance_grants(calls->granting);
+			any = true;
+		} else {
+			grant_next(calls);
+		}
+	}
+	return any;
+}
+
+/* A credit that nobody uses, as its call has ended here, or is to. */
+static bool is_unused(const struct tow_comm *comm, const struct towi_credit *credit)
+{
+	const struct towi_joint *joint = towi_call_of(comm, credit->call);
+
+	return credit->call < comm->calls->made && (!joint || joint->work.status);
+}
+
+static bool answer(struct towi_pair *pair)
+{
+	struct towi_track *track = &pair->tracks[TOWI_OF_CALLS];
+	const struct towi_credit *credit = towi_track_credit(track);
+
+	return !pair->over && credit && is_unused(pair->comm, credit) &&
+	       towi_track_answer(track, NULL);
+}
+
+static bool answers(struct tow_comm *comm)
+{
+	struct towi_pair *pair;
+	bool any = false;
+
+	TAILQ_FOREACH(pair, &comm->calls->pairs, next)
+		while (!comm->error && answer(pair))
+			any = true;
+	return any;
+}
+
+/* ---- ends ---------------------------------------------------------------------------- */
+
+/* Nobody may write to what its credits name any more. */
+static bool all_landed(struct towi_joint *joint)
+{
+	struct towi_track *track;
+	struct towi_pair *pair;
+	uint64_t number;
+
+	TAILQ_FOREACH(pair, &joint->work.comm->calls->pairs, next) {
+		track = &pair->tracks[TOWI_OF_CALLS];
+		while (towi_grant_of(track, joint->number, &number)) {
+			if (!towi_grant_landed(track, number))
+				return false;
+			towi_grant_end(track, number);
+		}
+	}
+	return true;
+}
+
+static void forget_early(struct towi_joint *joint)
+{
+	struct towi_early *early, *next;
+	struct towi_pair *pair;
+
+	TAILQ_FOREACH(pair, &joint->work.comm->calls->pairs, next)
+		STAILQ_FOREACH_SAFE(early, &pair->early, next, next)
+			if (early->head.call == joint->number)
+				towi_pair_take_early(pair, early);
+}
+
+static void end(struct towi_joint *joint)
+{
+	struct tow_comm *comm = joint->work.comm;
+	struct towi_calls *calls = comm->calls;
+
+	if (calls->granting == joint)
+		grant_next(calls);
+	TAILQ_REMOVE(&calls->joints, joint, next);
+	forget_early(joint);
+	towi_array_free(comm, &joint->sums);
+	calls->stats.calls += !joint->work.status;
+	towi_work_end(&joint->work);
+}
+
+static bool ends(struct towi_joint *joint)
+{
+	struct tow_comm *comm = joint->work.comm;
+
+	if (comm->error && !joint->work.status)
+		towi_call_fail(joint, comm->error, comm->blamed);
+	if (!TAILQ_EMPTY(&joint->work.open) ||
+	    (!comm->error && !towi_pairs_said(comm, joint->number)))
+		return false;
+	if (joint->work.status ? !comm->error && !all_landed(joint) :
+			   joint->sends.more || joint->writes.more)
+		return false;
+	end(joint);
+	return true;
+}
+
+void towi_call_fail(struct towi_joint *joint, int status, uint32_t blamed)
+{
+	if (joint->work.status)
+		return;
+	joint->work.status = status;
+	joint->work.blamed = blamed;
+	joint->grants.more = false;
+}
+
+/* ---- going on ------------------------------------------------------------------------ */
+
+static bool goes_on(struct towi_joint *joint)
+{
+	bool any;
+
+	if (joint->work.status || joint->disputed)
+		return false;
+	any = sends(joint);
+	return writes(joint) || any;
+}
+
+/* Those that are carried out: one, or NULL. */
+static struct towi_joint *carried_out(struct towi_joint *joint, uint64_t behind)
+{
+	return joint && joint->number < behind ? joint : NULL;
+}
+
+static bool joints_go_on(struct tow_comm *comm, uint64_t behind)
+{
+	struct towi_joint *joint = carried_out(TAILQ_FIRST(&comm->calls->joints), behind);
+	bool any = false;
+
+	for (; joint; joint = carried_out(TAILQ_NEXT(joint, next), behind))
+		any |= goes_on(joint);
+	return any;
+}
+
+static bool joints_end(struct tow_comm *comm, uint64_t behind)
+{
+	struct towi_joint *joint = carried_out(TAILQ_FIRST(&comm->calls->joints), behind), *next;
+	bool any = false;
+
+	for (; joint; joint = next) {
+		next = carried_out(TAILQ_NEXT(joint, next), behind);
+		any |= ends(joint);
+	}
+	return any;
+}
+
+static bool go_once(struct tow_comm *comm)
+{
+	uint64_t behind = towi_calls_ended(comm) + TOWI_CALLS_OPEN;
+	bool any = false;
+
+	if (!comm->error) {
+		any = towi_pairs_look(comm);
+		any |= grants(comm);
+		any |= joints_go_on(comm, behind);
+		any |= answers(comm);
+		any |= towi_pairs_go_on(comm);
+	}
+	return joints_end(comm, comm->error ? UINT64_MAX : behind) || any;
+}
+
+static void go_on(struct towi_runner *runner)
+{
+	struct towi_calls *calls = (struct towi_calls *)runner;
+
+	calls->again = true;
+	if (calls->going || calls->over)
+		return;
+	calls->going = true;
+	while (calls->again) {
+		calls->again = go_once(calls->comm);
+		calls->comm->moved |= calls->again;
+	}
+	calls->going = false;
+}
+
+/* ---- calls --------------------------------------------------------------------------- */
+
+static void begin_cursor(struct towi_joint *joint, struct towi_cursor *cursor, enum towi_side side)
+{
+	/* Its plan is good. */
+	towi_schedule_begin(&cursor->schedule, &joint->plan, side);
+}
+
+void towi_call_begin(struct towi_joint *joint)
+{
+	struct tow_comm *comm = joint->work.comm;
+	struct towi_calls *calls = comm->calls;
+
+	towi_work_begin(&joint->work);
+	joint->number = calls->made++;
+	calls->marks[joint->number % TOWI_CALLS_KNOWN] = joint->mark;
+	begin_cursor(joint, &joint->sends, TOWI_SENDS);
+	begin_cursor(joint, &joint->writes, TOWI_WRITES);
+	begin_cursor(joint, &joint->grants, TOWI_WRITES);
+	advance(&joint->sends);
+	advance(&joint->writes);
+	advance_grants(joint);
+	TAILQ_INSERT_TAIL(&calls->joints, joint, next);
+	if (!calls->granting && joint->grants.more)
+		calls->granting = joint;
+	towi_board_started(comm, TOWI_PLACE_OF_CALLS, calls->made);
+	towi_quarrel_begun(joint);
+	towi_pump_ready(&calls->runner);
+}
+
+struct towi_joint *towi_call_of(const struct tow_comm *comm, uint64_t number)
+{
+	struct towi_joint *joint;
+
+	TAILQ_FOREACH(joint, &comm->calls->joints, next)
+		if (joint->number >= number)
+			return joint->number == number ? joint : NULL;
+	return NULL;
+}
+
+uint64_t towi_calls_ended(const struct tow_comm *comm)
+{
+	const struct towi_joint *first = TAILQ_FIRST(&comm->calls->joints);
+
+	return first ? first->number : comm->calls->made;
+}
+
+uint32_t towi_call_waits_for(const struct tow_work *work)
+{
+	const struct towi_joint *joint = (const struct towi_joint *)work;
+
+	if (joint->writes.more && joint->writes.step.what == TOWI_STEP_RECEIVE)
+		return joint->writes.step.peer;
+	return joint->sends.more ? joint->sends.step.peer : TOW_NO_RANK;
+}
+
+/* It may be that the other one does something else. */
+void towi_call_waits(struct tow_work *work)
+{
+	struct towi_joint *joint = (struct towi_joint *)work;
+	const struct towi_mark mark = { joint->number, joint->mark };
+	uint32_t rank = work->waits_for(work);
+	struct towi_pair *pair;
+
+	if (joint->told || rank == TOW_NO_RANK)
+		return;
+	pair = towi_pair_of(work->comm, rank);
+	if (!pair)
+		return;
+	joint->told = true;
+	towi_pair_tell(pair, TOWI_TAG_MARK, mark.call, &mark, sizeof(mark));
+	towi_pump_ready(&work->comm->calls->runner);
+}
+
+/* Somebody is to blame. */
+void towi_call_late(struct tow_work *work)
+{
+	struct tow_comm *comm = work->comm;
+	uint32_t late;
+
+	/* Another thread is finding out. */
+	if (comm->calls->asking)
+		return;
+	comm->calls->asking = true;
+	late = towi_board_late(comm, NULL, ((struct towi_joint *)work)->number + 1);
+	comm->calls->asking = false;
+	if (late == TOW_NO_RANK)
+		late = work->waits_for(work);
+	if (!work->ended)
+		towi_comm_fail(comm, -ETIMEDOUT, late);
+}
+
+/* ---- life ---------------------------------------------------------------------------- */
+
+static void bury(struct towi_runner *runner)
+{
+	struct towi_calls *calls = (struct towi_calls *)runner;
+	struct tow_comm *comm = calls->comm;
+
+	comm->calls = calls;
+	towi_pairs_free(comm);
+	towi_slots_free(comm, &calls->pools[TOWI_OF_CALLS]);
+	towi_slots_free(comm, &calls->pools[TOWI_OF_LETTERS]);
+	towi_slots_free(comm, &calls->stage);
+	towi_quarrels_free(comm);
+	comm->calls = NULL;
+	free(calls->order);
+	free(calls);
+}
+
+static const struct towi_runner_ops ops = { .go_on = go_on, .bury = bury };
+
+int towi_calls_make(struct tow_comm *comm)
+{
+	struct towi_calls *calls = calloc(1, sizeof(*calls));
+	int ret;
+
+	if (!calls)
+		return -ENOMEM;
+	calls->comm = comm;
+	calls->runner.ops = &ops;
+	calls->stats.size = sizeof(calls->stats);
+	TAILQ_INIT(&calls->pairs);
+	TAILQ_INIT(&calls->joints);
+	LIST_INIT(&calls->all);
+	comm->calls = calls;
+	towi_pump_join(&comm->pump, &calls->runner);
+	calls->order = calloc(comm->ranks, sizeof(*calls->order));
+	if (!calls->order)
+		return -ENOMEM;
+	ret = towi_windows_begin(&calls->windows, comm->arena, towi_group_device(comm->group),
+				 TOW_RIGHT_WRITE);
+	return ret ? ret : towi_pairs_make(comm);
+}
+
+int towi_calls_order(struct tow_comm *comm, const uint64_t *nodes)
+{
+	uint32_t *numbers = calloc(comm->ranks, sizeof(*numbers)), rank, other;
+
+	if (!numbers)
+		return -ENOMEM;
+	for (rank = 0; rank < comm->ranks; rank++) {
+		for (other = 0; nodes[other] != nodes[rank]; other++)
+			;
+		numbers[rank] = other;
+	}
+	towi_schedule_order(numbers, comm->ranks, comm->calls->order);
+	free(numbers);
+	return 0;
+}
+
+bool towi_calls_busy(struct tow_comm *comm)
+{
+	bool busy;
+
+	towi_pump_lock(&comm->pump);
+	busy = !comm->error && !TAILQ_EMPTY(&comm->calls->joints);
+	towi_pump_unlock(&comm->pump);
+	return busy;
+}
+
+void towi_calls_flush(struct tow_comm *comm)
+{
+	uint64_t until = towi_until(comm->timeout_ms * 1000ULL);
+
+	while (!comm->error && towi_left_us(until)) {
+		towi_comm_progress(comm);
+		if (towi_pairs_idle(comm))
+			break;
+		towi_comm_sleep(comm, until);
+	}
+}
+
+void towi_calls_end(struct tow_comm *comm)
+{
+	struct towi_calls *calls = comm->calls;
+	bool idle;
+
+	if (!calls)
+		return;
+	towi_pump_lock(&comm->pump);
+	calls->over = true;
+	towi_pump_unlock(&comm->pump);
+	towi_pairs_hide(comm);
+	towi_windows_end(&calls->windows);
+	towi_pump_lock(&comm->pump);
+	towi_comm_settle(comm, &calls->runner.busy);
+	towi_comm_settle(comm, &calls->runner.waiting);
+	towi_pairs_release(comm);
+	towi_works_leave(comm);
+	comm->calls = NULL;
+	idle = towi_pump_leave(&calls->runner);
+	towi_pump_unlock(&comm->pump);
+	/* What the device did not end, it may still read. */
+	if (idle)
+		bury(&calls->runner);
+}

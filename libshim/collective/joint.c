@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/* Calls of all ranks, as programs make them: what they ask for, and how it is done. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../bootstrap/inside.h"
+#include "calls.h"
+
+/* Of a structure, when it was first published. */
+#define CALL_ATTR_SIZE_FIRST \
+	(offsetof(struct tow_call_attr, timeout_ms) + sizeof(uint32_t))
+
+/* Up to so many bytes, and ranks, all send to all: two steps. */
+#define DIRECT_BYTES	(256U << 10)
+#define DIRECT_RANKS	16U
+/* Up to so many bytes, log P steps are better than pieces that follow each other. */
+#define TREE_BYTES	(64U << 10)
+/* What is large is sent in about so many pieces, of no less than that. */
+#define PIECES		8U
+#define PIECE_BYTES_MIN	(32U << 10)
+/* Pieces that are on their way before one comes back: what an all-gather sends needs no time. */
+#define WINDOW		4U
+#define WINDOW_GATHER	8U
+
+/* A call, before it is one. */
+struct asked {
+	struct tow_collective_attr attr;
+	uint32_t timeout_ms;
+};
+
+/* ---- how it is done ----------------------------------------------------------------- */
+
+static enum towi_plan_kind kind_of(uint32_t kind)
+{
+	static const enum towi_plan_kind kinds[] = {
+		[TOW_ALLREDUCE] = TOWI_PLAN_ALLREDUCE,
+		[TOW_REDUCE_SCATTER] = TOWI_PLAN_REDUCE_SCATTER,
+		[TOW_ALLGATHER] = TOWI_PLAN_ALLGATHER,
+		[TOW_BROADCAST] = TOWI_PLAN_BROADCAST,
+		[TOW_BARRIER] = TOWI_PLAN_BARRIER,
+		[TOWI_REDUCE] = TOWI_PLAN_REDUCE,
+	};
+
+	return kinds[kind];
+}
+
+static enum towi_plan_way choose_way(const struct towi_joint *joint, uint32_t kind)
+{
+	uint64_t bytes = joint->plan.count * joint->element;
+	bool few = joint->plan.ranks <= DIRECT_RANKS;
+
+	switch (kind) {
+	case TOW_BARRIER:
+		return TOWI_PLAN_DISSEMINATION;
+	case TOWI_REDUCE:
+		return TOWI_PLAN_TREE;
+	case TOW_BROADCAST:
+		return bytes <= TREE_BYTES ? TOWI_PLAN_TREE : TOWI_PLAN_RING;
+	case TOW_ALLREDUCE:
+		if (!few && bytes <= TREE_BYTES)
+			return TOWI_PLAN_TREE;
+		/* fallthrough */
+	default:
+		return few && bytes <= DIRECT_BYTES ? TOWI_PLAN_DIRECT : TOWI_PLAN_RING;
+	}
+}
+
+static enum towi_plan_way way_of(const struct towi_joint *joint, const struct asked *asked)
+{
+	switch (asked->attr.algorithm) {
+	case TOW_ALGORITHM_RING:
+		return TOWI_PLAN_RING;
+	case TOW_ALGORITHM_DIRECT:
+		return TOWI_PLAN_DIRECT;
+	case TOW_ALGORITHM_TREE:
+		return TOWI_PLAN_TREE;
+	default:
+		return choose_way(joint, asked->attr.kind);
+	}
+}
+
+/* What is cut into pieces, in bytes. */
+static uint64_t largest(const struct towi_joint *joint)
+{
+	const struct towi_plan *plan = &joint->plan;
+	bool whole = plan->way == TOWI_PLAN_TREE || plan->kind == TOWI_PLAN_BROADCAST;
+	uint64_t elements = whole ? plan->count : (plan->count + plan->ranks - 1) / plan->ranks;
+
+	return elements * joint->element;
+}
+
+/* In bytes. */
+static uint64_t choose_piece(const struct towi_joint *joint, uint64_t wanted)
+{
+	uint64_t bytes = largest(joint), piece;
+
+	if (wanted)
+		return wanted;
+	if (bytes <= joint->work.comm->calls->eager_bytes)
+		return bytes;
+	piece = (bytes / PIECES + TOWI_LINE - 1) / TOWI_LINE * TOWI_LINE;
+	if (piece < PIECE_BYTES_MIN)
+		return PIECE_BYTES_MIN;
+	return piece < TOWI_SLOT_BYTES ? piece : TOWI_SLOT_BYTES;
+}
+
+/* Of what only moves bytes are the elements. */
+static void count_elements(struct towi_joint *joint, const struct tow_collective_attr *attr)
+{
+	uint64_t count = attr->count;
+
+	joint->element = 1;
+	if (joint->reduces)
+		joint->element = (uint32_t)towi_reduce_bytes(joint->type);
+	else
+		count *= (uint64_t)attr->dtype.bits * attr->dtype.lanes / 8;
+	if (attr->kind == TOW_REDUCE_SCATTER || attr->kind == TOW_ALLGATHER)
+		count *= joint->work.comm->ranks;
+	joint->plan.count = count;
+}
+
+static void plan(struct towi_joint *joint, const struct asked *asked)
+{
+	const struct tow_comm *comm = joint->work.comm;
+	uint64_t piece;
+
+	joint->reduction = asked->attr.reduction;
+	joint->reduces = towi_is_reduction(asked->attr.kind);
+	joint->plan = (struct towi_plan){
+		.kind = kind_of(asked->attr.kind),
+		.rank = comm->rank,
+		.ranks = comm->ranks,
+		.root = asked->attr.root,
+		.order = comm->calls->order,
+		.window = asked->attr.kind == TOW_ALLGATHER ? WINDOW_GATHER : WINDOW,
+	};
+	count_elements(joint, &asked->attr);
+	joint->plan.way = way_of(joint, asked);
+	piece = choose_piece(joint, asked->attr.piece_bytes) / joint->element;
+	joint->plan.piece = piece ? piece : 1;
+}
+
+/* ---- what all ranks have to ask for alike --------------------------------------------- */
+
+static uint64_t mixed(uint64_t mark, uint64_t value)
+{
+	mark = (mark ^ value) * 0x9e3779b97f4a7c15;
+	return mark ^ mark >> 32;
+}
+
+static uint64_t mark_of(const struct towi_joint *joint, const struct asked *asked)
+{
+	const struct tow_dtype *dtype = &asked->attr.dtype;
+	uint64_t mark = mixed(1, asked->attr.kind);
+
+	mark = mixed(mark, (uint64_t)dtype->code << 32 | (uint64_t)dtype->bits << 16 | dtype->lanes);
+	mark = mixed(mark, (uint64_t)asked->attr.reduction << 32 | asked->attr.root);
+	mark = mixed(mark, asked->attr.count);
+	return mixed(mixed(mark, joint->plan.way), joint->plan.piece);
+}
+
+/* ---- arrays ----------------------------------------------------------------------------- */
+
+static uint64_t part_bytes(const struct towi_joint *joint)
+{
+	return joint->plan.count / joint->plan.ranks * joint->element;
+}
+
+static int take_arrays(struct towi_joint *joint, const struct tow_collective_attr *attr)
+{
+	uint64_t whole = joint->plan.count * joint->element, part = part_bytes(joint);
+	uint64_t own = joint->plan.rank * part;
+	bool gathers = attr->kind == TOW_ALLGATHER, scatters = attr->kind == TOW_REDUCE_SCATTER;
+	int ret;
+
+	ret = towi_take_array(joint->work.comm, towi_in_of(attr), gathers ? part : whole, &joint->in);
+	if (!ret)
+		ret = towi_take_array(joint->work.comm, attr->out, scatters ? part : whole, &joint->out);
+	joint->in.from = gathers ? own : 0;
+	joint->out.from = scatters ? own : 0;
+	return ret;
+}
+
+static int take_sums(struct towi_joint *joint)
+{
+	struct tow_comm *comm = joint->work.comm;
+	uint64_t bytes = towi_schedule_work(&joint->plan) * joint->element;
+
+	if (!bytes)
+		return 0;
+	joint->sums.at = tow_arena_alloc(comm->arena, bytes);
+	if (!joint->sums.at)
+		return -errno;
+	joint->sums.owned = true;
+	return tow_arena_find(comm->arena, joint->sums.at, &joint->sums.region,
+			      &joint->sums.offset) ? -ENOSPC : 0;
+}
+
+/* Of what is large, where it can land, and what it is sent from. */
+static int take_places(struct towi_joint *joint)
+{
+	struct tow_comm *comm = joint->work.comm;
+	struct towi_calls *calls = comm->calls;
+	int ret;
+
+	if (joint->plan.piece * joint->element <= calls->eager_bytes || comm->ranks == 1)
+		return 0;
+	/* Where others cannot write they write to the pool. */
+	if (joint->out.region && towi_window(&calls->windows, joint->out.at, joint->out.bytes, true,
+					    &joint->out_place))
+		joint->out_place = (struct towi_place){ 0 };
+	ret = towi_slots_need(comm, &calls->pools[TOWI_OF_CALLS], true);
+	if (!ret && !(joint->in.region && joint->out.region))
+		ret = towi_slots_need(comm, &calls->stage, false);
+	return ret;
+}
+
+/* ---- a call ----------------------------------------------------------------------------- */
+
+static int check(struct tow_comm *comm, const struct asked *asked, enum towi_reduce_type *type)
+{
+	if (asked->attr.kind == TOW_BARRIER)
+		return 0;
+	if (asked->attr.piece_bytes > TOWI_SLOT_BYTES)
+		return -EINVAL;
+	return towi_check_asked(comm, &asked->attr, type);
+}
+
+static int prepare(struct towi_joint *joint, const struct asked *asked)
+{
+	struct towi_schedule schedule;
+	int ret;
+
+	plan(joint, asked);
+	if (towi_schedule_begin(&schedule, &joint->plan, TOWI_SENDS))
+		return -EOPNOTSUPP;
+	joint->mark = mark_of(joint, asked);
+	ret = take_arrays(joint, &asked->attr);
+	if (!ret)
+		ret = take_sums(joint);
+	return ret ? ret : take_places(joint);
+}
+
+static void begin(struct towi_joint *joint, uint32_t timeout_ms)
+{
+	struct tow_comm *comm = joint->work.comm;
+
+	towi_pump_lock(&comm->pump);
+	joint->work.until_us = towi_until((timeout_ms ? timeout_ms : comm->timeout_ms) * 1000ULL);
+	towi_call_begin(joint);
+	towi_pump_unlock(&comm->pump);
+}
+
+static int make(struct tow_comm *comm, const struct asked *asked, struct tow_work **made)
+{
+	enum towi_reduce_type type = TOWI_REDUCE_TYPES;
+	struct towi_joint *joint;
+	int ret = check(comm, asked, &type);
+
+	if (ret)
+		return ret;
+	joint = calloc(1, sizeof(*joint));
+	if (!joint)
+		return -ENOMEM;
+	joint->work.comm = comm;
+	joint->work.waits_for = towi_call_waits_for;
+	joint->work.waits = towi_call_waits;
+	joint->work.late = towi_call_late;
+	joint->type = type;
+	ret = prepare(joint, asked);
+	if (ret) {
+		towi_array_free(comm, &joint->sums);
+		free(joint);
+		return ret;
+	}
+	begin(joint, asked->timeout_ms);
+	*made = &joint->work;
+	return 0;
+}
+
+static int call(struct tow_comm *comm, const struct tow_call_attr *attr, struct asked asked,
+		struct tow_work **work)
+{
+	struct tow_call_attr known;
+	struct tow_work *made = NULL;
+	int ret;
+
+	if (!comm)
+		return -EINVAL;
+	ret = towi_take(attr, CALL_ATTR_SIZE_FIRST, &known, sizeof(known));
+	if (!ret && (known.algorithm > TOW_ALGORITHM_TREE ||
+		     (asked.attr.kind == TOW_BARRIER && (known.algorithm || known.piece_bytes))))
+		ret = -EINVAL;
+	if (!ret)
+		ret = towi_comm_usable(comm);
+	if (ret)
+		return ret;
+	asked.attr.algorithm = known.algorithm;
+	asked.attr.piece_bytes = known.piece_bytes;
+	asked.timeout_ms = known.timeout_ms;
+	ret = make(comm, &asked, &made);
+	return ret ? ret : towi_work_give(made, work);
+}
+
+TOW_PUBLIC int tow_allreduce(struct tow_comm *comm, const void *in, void *out, uint64_t count,
+			     struct tow_dtype dtype, enum tow_reduction reduction,
+			     const struct tow_call_attr *attr, struct tow_work **work)
+{
+	struct asked asked = {
+		.attr = { .kind = TOW_ALLREDUCE, .reduction = reduction, .dtype = dtype,
+			  .count = count, .in = in ? in : out, .out = out },
+	};
+
+	return call(comm, attr, asked, work);
+}
+
+TOW_PUBLIC int tow_reduce_scatter(struct tow_comm *comm, const void *in, void *out, uint64_t count,
+				  struct tow_dtype dtype, enum tow_reduction reduction,
+				  const struct tow_call_attr *attr, struct tow_work **work)
+{
+	struct asked asked = {
+		.attr = { .kind = TOW_REDUCE_SCATTER, .reduction = reduction, .dtype = dtype,
+			  .count = count, .in = in, .out = out },
+	};
+
+	return call(comm, attr, asked, work);
+}
+
+TOW_PUBLIC int tow_allgather(struct tow_comm *comm, const void *in, void *out, uint64_t count,
+			     struct tow_dtype dtype, const struct tow_call_attr *attr,
+			     struct tow_work **work)
+{
+	uint64_t bytes = (uint64_t)dtype.bits * dtype.lanes / 8 * count;
+	struct asked asked = {
+		.attr = { .kind = TOW_ALLGATHER, .dtype = dtype, .count = count, .in = in,
+			  .out = out },
+	};
+
+	if (comm && !in && out)
+		asked.attr.in = (char *)out + comm->rank * bytes;
+	return call(comm, attr, asked, work);
+}
+
+TOW_PUBLIC int tow_broadcast(struct tow_comm *comm, void *data, uint64_t count,
+			     struct tow_dtype dtype, uint32_t root,
+			     const struct tow_call_attr *attr, struct tow_work **work)
+{
+	struct asked asked = {
+		.attr = { .kind = TOW_BROADCAST, .dtype = dtype, .root = root, .count = count,
+			  .in = data, .out = data },
+	};
+
+	return call(comm, attr, asked, work);
+}
+
+TOW_PUBLIC int tow_reduce(struct tow_comm *comm, const void *in, void *out, uint64_t count,
+			  struct tow_dtype dtype, enum tow_reduction reduction, uint32_t root,
+			  const struct tow_call_attr *attr, struct tow_work **work)
+{
+	struct asked asked = {
+		.attr = { .kind = TOWI_REDUCE, .reduction = reduction, .dtype = dtype,
+			  .root = root, .count = count, .in = in ? in : out, .out = out },
+	};
+
+	/* Nobody writes there. */
+	if (comm && comm->rank != root)
+		asked.attr.out = towi_in_of(&asked.attr);
+	return call(comm, attr, asked, work);
+}
+
+TOW_PUBLIC int tow_barrier(struct tow_comm *comm, const struct tow_call_attr *attr,
+			   struct tow_work **work)
+{
+	return call(comm, attr, (struct asked){ .attr = { .kind = TOW_BARRIER } }, work);
+}
+
