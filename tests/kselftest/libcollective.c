@@ -7,9 +7,8 @@
 /* build: link -ltowline */
 #include <math.h>
 
-#include <towline/collective.h>
-
-#include "tow_ranks.h"
+#include "tow_elements.h"
+#include "tow_mates.h"
 
 #define SOON_MS		5000U
 #define RANKS_MAX	8
@@ -27,23 +26,6 @@ struct board {
 };
 
 static struct board *board;
-
-/* One of them. */
-struct me {
-	uint32_t rank, ranks;
-	struct tow_device *dev;
-	struct tow_group *group;
-	struct tow_arena *arena;
-	struct tow_comm *comm;
-};
-
-struct part {
-	uint32_t rank, ranks, restart;
-	uint32_t timeout_ms;
-	uint32_t arg;
-	int (*then)(struct me *me, uint32_t arg);
-	bool leaves;			/* the communicator as it is */
-};
 
 FIXTURE(collective)
 {
@@ -63,122 +45,10 @@ FIXTURE_TEARDOWN(collective)
 	munmap(board, sizeof(*board));
 }
 
-static int meet(struct me *me, const struct part *part, const char *session)
-{
-	struct tow_comm_attr attr = { .size = sizeof(attr), .timeout_ms = part->timeout_ms };
-	struct tow_me with = { .rank = part->rank, .ranks = part->ranks };
-	int ret = tow_meet_anew(&with, part->restart, session);
-
-	*me = (struct me){ with.rank, with.ranks, with.dev, with.group, with.arena, NULL };
-	return ret ? ret : tow_comm_create(me->group, me->arena, &attr, &me->comm, NULL);
-}
-
-static int take_part(const void *arg, const char *session)
-{
-	const struct part *part = arg;
-	struct me me = { 0 };
-	int ret = meet(&me, part, session);
-
-	if (ret) {
-		fprintf(stderr, "# rank %u: %d\n", part->rank, ret);
-		return 10;
-	}
-	ret = part->then(&me, part->arg);
-	if (part->leaves)
-		return ret;
-	if (tow_comm_destroy(me.comm))
-		return 11;
-	tow_group_destroy(me.group);
-	if (tow_arena_destroy(me.arena))
-		return 12;
-	tow_device_close(me.dev);
-	return ret;
-}
-
-static void all_take_part(struct __test_metadata *_metadata, struct tow_ranks *ranks,
-			  struct part part)
-{
-	uint32_t first = ranks->started;
-
-	for (part.rank = part.ranks; part.rank--;)
-		tow_ranks_start(ranks, take_part, &part);
-	for (uint32_t i = 0; i < part.ranks; i++)
-		EXPECT_EQ(0, tow_ranks_end_of(ranks, first + i));
-}
-
 /* ---- elements ---------------------------------------------------------------- */
-
-static const struct tow_dtype dtypes[] = {
-	{ TOW_DTYPE_FLOAT, 32, 1 }, { TOW_DTYPE_FLOAT, 64, 1 }, { TOW_DTYPE_FLOAT, 16, 1 },
-	{ TOW_DTYPE_BFLOAT, 16, 1 }, { TOW_DTYPE_INT, 32, 1 }, { TOW_DTYPE_INT, 64, 1 },
-	{ TOW_DTYPE_INT, 8, 1 }, { TOW_DTYPE_UINT, 8, 1 }, { TOW_DTYPE_BOOL, 8, 1 },
-};
 
 /* As many of them hold all sums of given(). */
 #define ROOMY	6
-
-/* Of numbers that it has exactly. */
-static uint16_t half_of(double value)
-{
-	int exponent;
-	double fraction = frexp(fabs(value), &exponent);
-
-	if (fraction == 0)
-		return 0;
-	return (uint16_t)((value < 0 ? 0x8000 : 0) | (exponent + 14) << 10 |
-			  ((int)(fraction * 2048) & 0x3ff));
-}
-
-static double of_half(uint16_t bits)
-{
-	double value = bits & 0x7fff ? ldexp((bits & 0x3ff) + 1024, (bits >> 10 & 31) - 25) : 0;
-
-	return bits & 0x8000 ? -value : value;
-}
-
-static void put(void *array, size_t at, struct tow_dtype dtype, double value)
-{
-	float narrow = (float)value;
-	uint32_t bits;
-
-	if (dtype.bits == 8) {
-		((uint8_t *)array)[at] = (uint8_t)(int)value;
-	} else if (dtype.code == TOW_DTYPE_BFLOAT) {
-		memcpy(&bits, &narrow, sizeof(bits));
-		((uint16_t *)array)[at] = (uint16_t)(bits >> 16);
-	} else if (dtype.code == TOW_DTYPE_INT && dtype.bits == 32) {
-		((int32_t *)array)[at] = (int32_t)value;
-	} else if (dtype.code == TOW_DTYPE_INT) {
-		((int64_t *)array)[at] = (int64_t)value;
-	} else if (dtype.bits == 16) {
-		((uint16_t *)array)[at] = half_of(value);
-	} else if (dtype.bits == 32) {
-		((float *)array)[at] = narrow;
-	} else {
-		((double *)array)[at] = value;
-	}
-}
-
-static double get(const void *array, size_t at, struct tow_dtype dtype)
-{
-	uint32_t bits;
-	float narrow;
-
-	if (dtype.code == TOW_DTYPE_BFLOAT) {
-		bits = (uint32_t)((const uint16_t *)array)[at] << 16;
-		memcpy(&narrow, &bits, sizeof(narrow));
-		return (double)narrow;
-	}
-	if (dtype.bits == 8)
-		return dtype.code == TOW_DTYPE_INT ? ((const int8_t *)array)[at] :
-						     ((const uint8_t *)array)[at];
-	if (dtype.code == TOW_DTYPE_INT)
-		return dtype.bits == 32 ? ((const int32_t *)array)[at] :
-					  (double)((const int64_t *)array)[at];
-	if (dtype.bits == 16)
-		return of_half(((const uint16_t *)array)[at]);
-	return dtype.bits == 32 ? (double)((const float *)array)[at] : ((const double *)array)[at];
-}
 
 /*
  * Small enough that all sums are exact in all types, and that averages are whole; not the same
@@ -226,51 +96,29 @@ struct arrays {
 	size_t element;
 };
 
-/* A region of its own. */
-static void *import(const struct me *me, uint64_t bytes)
-{
-	struct tow_region *region;
-	void *at = calloc(1, bytes);
-
-	if (!at || tow_region_from_memory(me->dev, at, bytes, 0, &region))
-		_exit(60);
-	return at;
-}
-
-static void end_import(const struct me *me, void *at)
-{
-	struct tow_region *region;
-	uint64_t offset;
-
-	if (tow_region_find(me->dev, at, &region, &offset, NULL) || offset ||
-	    tow_region_destroy(region))
-		_exit(61);
-	free(at);
-}
-
-static void *allocate(const struct me *me, const struct how *how, uint64_t bytes)
+static void *allocate(const struct tow_mate *me, const struct how *how, uint64_t bytes)
 {
 	if (how->imported)
-		return import(me, bytes + 64);
+		return tow_import(me->dev, bytes + 64);
 	return how->outside ? calloc(1, bytes + 64) : tow_arena_zeroed(me->arena, 1, bytes + 64);
 }
 
-static void release(const struct me *me, const struct how *how, void *at)
+static void release(const struct tow_mate *me, const struct how *how, void *at)
 {
 	if (how->imported)
-		end_import(me, at);
+		tow_end_import(me->dev, at);
 	else if (how->outside)
 		free(at);
 	else
 		tow_arena_free(me->arena, at);
 }
 
-static void make_arrays(const struct me *me, const struct how *how, struct arrays *arrays)
+static void make_arrays(const struct tow_mate *me, const struct how *how, struct arrays *arrays)
 {
 	bool scatters = how->kind == TOW_REDUCE_SCATTER, gathers = how->kind == TOW_ALLGATHER;
 
 	memset(arrays, 0, sizeof(*arrays));
-	arrays->element = dtypes[how->dtype].bits / 8;
+	arrays->element = tow_dtypes[how->dtype].bits / 8;
 	arrays->own = how->count;
 	arrays->whole = scatters || gathers ? how->count * me->ranks : how->count;
 	arrays->out = allocate(me, how, arrays->whole * arrays->element);
@@ -287,7 +135,7 @@ static void make_arrays(const struct me *me, const struct how *how, struct array
 }
 
 /* Where the rank's own elements are before the call, and which of the whole they are. */
-static char *before(const struct me *me, const struct how *how, const struct arrays *arrays,
+static char *before(const struct tow_mate *me, const struct how *how, const struct arrays *arrays,
 		    uint64_t *first, uint64_t *count)
 {
 	*first = 0;
@@ -300,7 +148,7 @@ static char *before(const struct me *me, const struct how *how, const struct arr
 	return how->apart ? arrays->in : arrays->out;
 }
 
-static void fill(const struct me *me, const struct how *how, const struct arrays *arrays,
+static void fill(const struct tow_mate *me, const struct how *how, const struct arrays *arrays,
 		 uint32_t call)
 {
 	uint64_t first, count;
@@ -313,10 +161,10 @@ static void fill(const struct me *me, const struct how *how, const struct arrays
 		return;
 	}
 	for (uint64_t i = 0; i < count; i++)
-		put(at, i, dtypes[how->dtype], given(me->rank, me->ranks, first + i, call));
+		tow_put(at, i, tow_dtypes[how->dtype], given(me->rank, me->ranks, first + i, call));
 }
 
-static double want(const struct me *me, const struct how *how, const struct arrays *arrays,
+static double want(const struct tow_mate *me, const struct how *how, const struct arrays *arrays,
 		   uint64_t at, uint32_t call)
 {
 	if (how->kind == TOW_ALLGATHER)
@@ -328,13 +176,13 @@ static double want(const struct me *me, const struct how *how, const struct arra
 	return wanted(me->ranks, at, call, how->reduction);
 }
 
-static bool is_right(const struct me *me, const struct how *how, const struct arrays *arrays,
+static bool is_right(const struct tow_mate *me, const struct how *how, const struct arrays *arrays,
 		     uint32_t call)
 {
 	uint64_t count = how->kind == TOW_REDUCE_SCATTER ? arrays->own : arrays->whole;
 
 	for (uint64_t i = 0; i < count; i++) {
-		double is = get(arrays->result, i, dtypes[how->dtype]);
+		double is = tow_get(arrays->result, i, tow_dtypes[how->dtype]);
 
 		if (is == want(me, how, arrays, i, call))
 			continue;
@@ -354,7 +202,7 @@ static struct tow_collective_attr attr_of(const struct how *how, const struct ar
 		.kind = how->kind,
 		.reduction = how->reduction,
 		.algorithm = how->algorithm,
-		.dtype = dtypes[how->dtype],
+		.dtype = tow_dtypes[how->dtype],
 		.root = how->root,
 		.count = how->count,
 		.in = arrays->given,
@@ -363,7 +211,7 @@ static struct tow_collective_attr attr_of(const struct how *how, const struct ar
 	};
 }
 
-static int do_calls(const struct me *me, const struct how *how, const struct arrays *arrays,
+static int do_calls(const struct tow_mate *me, const struct how *how, const struct arrays *arrays,
 		    struct tow_collective *collective)
 {
 	uint32_t blamed;
@@ -391,8 +239,8 @@ static int do_calls(const struct me *me, const struct how *how, const struct arr
 }
 
 /* As many copies as there are arrays outside that others reach, and no call without its bytes. */
-static int look_at_stats(const struct me *me, const struct how *how, const struct arrays *arrays,
-			 const struct tow_collective *collective)
+static int look_at_stats(const struct tow_mate *me, const struct how *how,
+			 const struct arrays *arrays, const struct tow_collective *collective)
 {
 	struct tow_collective_stats stats = { .size = sizeof(stats) };
 
@@ -406,7 +254,7 @@ static int look_at_stats(const struct me *me, const struct how *how, const struc
 	return 0;
 }
 
-static int do_one(const struct me *me, const struct how *how)
+static int do_one(const struct tow_mate *me, const struct how *how)
 {
 	struct tow_collective *collective;
 	struct tow_collective_attr attr;
@@ -468,7 +316,7 @@ static uint32_t pairs(void)
 	return count;
 }
 
-static int all_pairs(struct me *me, uint32_t arg)
+static int all_pairs(struct tow_mate *me, uint32_t arg)
 {
 	static bool seen[FACTORS][8][FACTORS][8];
 	uint32_t choice[FACTORS], tried = 0;
@@ -506,26 +354,28 @@ static int all_pairs(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, all_pairs_of_two, 120)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = all_pairs });
+	tow_all_meet(_metadata, &self->ranks, (struct tow_part){ .ranks = 2, .then = all_pairs });
 }
 
 TEST_F_TIMEOUT(collective, all_pairs_of_three, 120)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = all_pairs, .arg = 1 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 3, .then = all_pairs, .arg = 1 });
 }
 
 TEST_F_TIMEOUT(collective, all_pairs_of_four, 120)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = all_pairs, .arg = 2 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 4, .then = all_pairs, .arg = 2 });
 }
 
 TEST_F_TIMEOUT(collective, all_pairs_of_one, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 1, .then = all_pairs });
+	tow_all_meet(_metadata, &self->ranks, (struct tow_part){ .ranks = 1, .then = all_pairs });
 }
 
 /* The other kinds: in place or not, in the arena or not, for each root. */
-static int other_kinds(struct me *me, uint32_t arg)
+static int other_kinds(struct tow_mate *me, uint32_t arg)
 {
 	const uint64_t sizes[] = { 0, 1, 1021, 65537 };
 	struct how how = { .calls = 3, .piece_bytes = 16384 };
@@ -553,21 +403,22 @@ static int other_kinds(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, other_kinds, 120)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = other_kinds });
+	tow_all_meet(_metadata, &self->ranks, (struct tow_part){ .ranks = 3, .then = other_kinds });
 }
 
 TEST_F_TIMEOUT(collective, other_kinds_of_two, 120)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = other_kinds, .arg = 1 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 2, .then = other_kinds, .arg = 1 });
 }
 
 TEST_F_TIMEOUT(collective, other_kinds_of_one, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 1, .then = other_kinds });
+	tow_all_meet(_metadata, &self->ranks, (struct tow_part){ .ranks = 1, .then = other_kinds });
 }
 
 /* Nothing is copied: look_at_stats(). */
-static int imported(struct me *me, uint32_t arg)
+static int imported(struct tow_mate *me, uint32_t arg)
 {
 	struct how how = { .imported = true, .calls = 3, .count = 65537, .algorithm = arg,
 			   .piece_bytes = 16384 };
@@ -594,14 +445,15 @@ static int imported(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, in_other_regions, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = imported,
-						      .arg = TOW_ALGORITHM_RING });
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = imported,
-						      .arg = TOW_ALGORITHM_DIRECT, .restart = 1 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 3, .then = imported, .arg = TOW_ALGORITHM_RING });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 3, .then = imported, .arg = TOW_ALGORITHM_DIRECT,
+					.restart = 1 });
 }
 
 /* What others must not write is copied, and written by this process. */
-static int readonly(struct me *me, uint32_t arg)
+static int readonly(struct tow_mate *me, uint32_t arg)
 {
 	struct how how = { .outside = true, .apart = true, .calls = 2, .count = 5000 };
 	struct tow_region *in = NULL, *out = NULL;
@@ -629,10 +481,10 @@ static int readonly(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, in_readonly_regions, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = readonly });
+	tow_all_meet(_metadata, &self->ranks, (struct tow_part){ .ranks = 2, .then = readonly });
 }
 
-static int many_calls(struct me *me, uint32_t arg)
+static int many_calls(struct tow_mate *me, uint32_t arg)
 {
 	return do_one(me, &(struct how){ .algorithm = arg, .count = 10007, .calls = 150,
 					 .piece_bytes = 4096, .delays = true });
@@ -640,26 +492,29 @@ static int many_calls(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, again_and_again, 120)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = many_calls,
-						      .arg = TOW_ALGORITHM_RING });
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = many_calls,
-						      .arg = TOW_ALGORITHM_DIRECT, .restart = 1 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 4, .then = many_calls,
+					.arg = TOW_ALGORITHM_RING });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 4, .then = many_calls, .arg = TOW_ALGORITHM_DIRECT,
+					.restart = 1 });
 }
 
-static int large_one(struct me *me, uint32_t arg)
+static int large_one(struct tow_mate *me, uint32_t arg)
 {
 	return do_one(me, &(struct how){ .algorithm = arg, .count = 4U << 20, .calls = 2 });
 }
 
 TEST_F_TIMEOUT(collective, of_16_mib, 120)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = large_one,
-						      .arg = TOW_ALGORITHM_RING });
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = large_one,
-						      .arg = TOW_ALGORITHM_DIRECT, .restart = 1 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 2, .then = large_one, .arg = TOW_ALGORITHM_RING });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 2, .then = large_one, .arg = TOW_ALGORITHM_DIRECT,
+					.restart = 1 });
 }
 
-static int of_many(struct me *me, uint32_t arg)
+static int of_many(struct tow_mate *me, uint32_t arg)
 {
 	(void)arg;
 	for (uint32_t by = TOW_ALGORITHM_RING; by <= TOW_ALGORITHM_DIRECT; by++)
@@ -670,7 +525,8 @@ static int of_many(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, of_eight_ranks, 120)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = RANKS_MAX, .then = of_many });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = RANKS_MAX, .then = of_many });
 }
 
 /* ---- several at once --------------------------------------------------------- */
@@ -678,7 +534,7 @@ TEST_F_TIMEOUT(collective, of_eight_ranks, 120)
 #define SEVERAL	5
 
 /* Each rank starts and waits in another order. */
-static int several(struct me *me, uint32_t arg)
+static int several(struct tow_mate *me, uint32_t arg)
 {
 	static const struct how hows[SEVERAL] = {
 		{ .count = 40009, .algorithm = TOW_ALGORITHM_RING, .piece_bytes = 8192 },
@@ -725,7 +581,8 @@ static int several(struct me *me, uint32_t arg)
 TEST_F_TIMEOUT(collective, several_at_once, 120)
 {
 	/* Steps of up to 3 through 5 find them all. */
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = several, .arg = 20 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 3, .then = several, .arg = 20 });
 }
 
 /* ---- bits -------------------------------------------------------------------- */
@@ -744,21 +601,12 @@ static float odd_number(uint32_t rank, uint32_t at)
 	return ldexpf((float)(int32_t)state, (int)(state >> 40 & 31) - 31);
 }
 
-static uint64_t digest(const void *data, size_t bytes)
-{
-	uint64_t hash = 0xcbf29ce484222325ULL;
-
-	for (size_t i = 0; i < bytes; i++)
-		hash = (hash ^ ((const unsigned char *)data)[i]) * 0x100000001b3ULL;
-	return hash;
-}
-
 /* Sums that depend on the order; not a number, and infinity.  Alike, and from call to call. */
-static int same_bits(struct me *me, uint32_t arg)
+static int same_bits(struct tow_mate *me, uint32_t arg)
 {
 	float *data = tow_arena_zeroed(me->arena, BITS, sizeof(*data)), *first = NULL;
 	struct tow_collective_attr attr = {
-		.size = sizeof(attr), .dtype = dtypes[0], .count = BITS, .out = data,
+		.size = sizeof(attr), .dtype = tow_dtypes[0], .count = BITS, .out = data,
 		.algorithm = arg, .piece_bytes = 1024,
 	};
 	struct tow_collective *collective;
@@ -775,7 +623,8 @@ static int same_bits(struct me *me, uint32_t arg)
 			return 81;
 		if (!call)
 			memcpy(first, data, BITS * sizeof(*data));
-		wrong += digest(first, BITS * sizeof(*data)) != digest(data, BITS * sizeof(*data));
+		wrong += tow_digest(first, BITS * sizeof(*data)) !=
+			 tow_digest(data, BITS * sizeof(*data));
 	}
 	for (uint32_t i = 0; i < BITS; i++) {
 		uint32_t rank = i % 97;
@@ -783,7 +632,7 @@ static int same_bits(struct me *me, uint32_t arg)
 		if (rank < me->ranks && (rank % 2 == 0 || i % 2) && i % 2 && !isnan(data[i]))
 			wrong++;
 	}
-	atomic_store(&board->digests[me->rank], digest(data, BITS * sizeof(*data)));
+	atomic_store(&board->digests[me->rank], tow_digest(data, BITS * sizeof(*data)));
 	atomic_fetch_add(&board->there, 1);
 	if (!tow_becomes(&board->there, me->ranks))
 		return 82;
@@ -797,14 +646,15 @@ static int same_bits(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, same_bits_by_ring, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = same_bits,
-						      .arg = TOW_ALGORITHM_RING });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 4, .then = same_bits, .arg = TOW_ALGORITHM_RING });
 }
 
 TEST_F_TIMEOUT(collective, same_bits_directly, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = same_bits,
-						      .arg = TOW_ALGORITHM_DIRECT });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 4, .then = same_bits,
+					.arg = TOW_ALGORITHM_DIRECT });
 }
 
 /* ---- types and operations ---------------------------------------------------- */
@@ -818,59 +668,29 @@ static int small(uint32_t rank, uint32_t at)
 	return (int)((at * 7 + rank * 5) % 3) * 6;
 }
 
-static int reduced(uint32_t reduction, int one, int other)
-{
-	switch (reduction) {
-	case TOW_MIN:
-		return one < other ? one : other;
-	case TOW_MAX:
-		return one > other ? one : other;
-	case TOW_PRODUCT:
-		return one * other;
-	case TOW_BAND:
-		return one & other;
-	case TOW_BOR:
-		return one | other;
-	case TOW_BXOR:
-		return one ^ other;
-	default:
-		return one + other;
-	}
-}
-
-/* Whatever is not 0 is true, before and after. */
-static int of_type(struct tow_dtype dtype, int value)
-{
-	if (dtype.code == TOW_DTYPE_BOOL)
-		return !!value;
-	if (dtype.bits == 8)
-		return dtype.code == TOW_DTYPE_INT ? (int8_t)value : (uint8_t)value;
-	return value;
-}
-
 static int small_wanted(uint32_t ranks, uint32_t at, struct tow_dtype dtype, uint32_t reduction)
 {
-	int value = of_type(dtype, small(0, at));
+	int value = tow_of_type(dtype, small(0, at));
 
 	for (uint32_t rank = 1; rank < ranks; rank++)
-		value = reduced(reduction, value, of_type(dtype, small(rank, at)));
-	return of_type(dtype, reduction == TOW_AVG ? value / (int)ranks : value);
+		value = tow_reduced(reduction, value, tow_of_type(dtype, small(rank, at)));
+	return tow_of_type(dtype, reduction == TOW_AVG ? value / (int)ranks : value);
 }
 
-static int one_type(const struct me *me, struct tow_collective_attr *attr)
+static int one_type(const struct tow_mate *me, struct tow_collective_attr *attr)
 {
 	struct tow_collective *collective;
 	int ret = 0;
 
 	for (uint32_t i = 0; i < FEW; i++)
-		put(attr->out, i, attr->dtype, small(me->rank, i));
+		tow_put(attr->out, i, attr->dtype, small(me->rank, i));
 	if (tow_collective_create(me->comm, attr, &collective, NULL))
 		return 75;
 	if (tow_collective_start(collective) || tow_collective_wait(collective, NULL))
 		ret = 76;
 	for (uint32_t i = 0; !ret && i < FEW; i++) {
 		int want = small_wanted(me->ranks, i, attr->dtype, attr->reduction);
-		double is = get(attr->out, i, attr->dtype);
+		double is = tow_get(attr->out, i, attr->dtype);
 
 		if (is == want)
 			continue;
@@ -882,15 +702,7 @@ static int one_type(const struct me *me, struct tow_collective_attr *attr)
 	return ret;
 }
 
-/* Bits of floats, and averages of bools. */
-static bool has_none(struct tow_dtype dtype, uint32_t reduction)
-{
-	if (dtype.code == TOW_DTYPE_FLOAT || dtype.code == TOW_DTYPE_BFLOAT)
-		return reduction >= TOW_BAND;
-	return dtype.code == TOW_DTYPE_BOOL && reduction == TOW_AVG;
-}
-
-static int all_types(struct me *me, uint32_t arg)
+static int all_types(struct tow_mate *me, uint32_t arg)
 {
 	struct tow_collective_attr attr = {
 		.size = sizeof(attr), .count = FEW, .algorithm = arg,
@@ -899,10 +711,10 @@ static int all_types(struct me *me, uint32_t arg)
 	struct tow_collective *collective;
 	int ret = 0;
 
-	for (uint32_t i = 0; !ret && i < ARRAY_SIZE(dtypes) * (TOW_BXOR + 1); i++) {
-		attr.dtype = dtypes[i / (TOW_BXOR + 1)];
+	for (uint32_t i = 0; !ret && i < ARRAY_SIZE(tow_dtypes) * (TOW_BXOR + 1); i++) {
+		attr.dtype = tow_dtypes[i / (TOW_BXOR + 1)];
 		attr.reduction = i % (TOW_BXOR + 1);
-		if (!has_none(attr.dtype, attr.reduction))
+		if (!tow_never_reduced(attr.dtype, attr.reduction))
 			ret = one_type(me, &attr);
 		else if (tow_collective_create(me->comm, &attr, &collective, NULL) != -EOPNOTSUPP)
 			ret = 78;
@@ -913,25 +725,26 @@ static int all_types(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, all_types_by_ring, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = all_types,
-						      .arg = TOW_ALGORITHM_RING });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 3, .then = all_types, .arg = TOW_ALGORITHM_RING });
 }
 
 TEST_F_TIMEOUT(collective, all_types_directly, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = all_types,
-						      .arg = TOW_ALGORITHM_DIRECT });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 2, .then = all_types,
+					.arg = TOW_ALGORITHM_DIRECT });
 }
 
 TEST_F_TIMEOUT(collective, all_types_of_one, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 1, .then = all_types });
+	tow_all_meet(_metadata, &self->ranks, (struct tow_part){ .ranks = 1, .then = all_types });
 }
 
 /* ---- barriers, and what is sent ---------------------------------------------- */
 
 /* Nobody is through before the last one has come. */
-static int barriers(struct me *me, uint32_t arg)
+static int barriers(struct tow_mate *me, uint32_t arg)
 {
 	struct tow_collective_attr attr = { .size = sizeof(attr), .kind = TOW_BARRIER };
 	struct tow_collective *barrier;
@@ -954,11 +767,11 @@ static int barriers(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, barriers, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = barriers });
+	tow_all_meet(_metadata, &self->ranks, (struct tow_part){ .ranks = 4, .then = barriers });
 }
 
 /* 2 N (P - 1) / P bytes, within 2 %, and nothing allocated for calls. */
-static int counts_bytes(struct me *me, uint32_t arg)
+static int counts_bytes(struct tow_mate *me, uint32_t arg)
 {
 	struct tow_arena_stats before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
 	struct tow_collective_stats stats = { .size = sizeof(stats) };
@@ -989,25 +802,27 @@ static int counts_bytes(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, sends_no_more_than_it_must, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = counts_bytes,
-						      .arg = TOW_ALGORITHM_RING });
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = counts_bytes,
-						      .arg = TOW_ALGORITHM_DIRECT, .restart = 1 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 4, .then = counts_bytes,
+					.arg = TOW_ALGORITHM_RING });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 4, .then = counts_bytes,
+					.arg = TOW_ALGORITHM_DIRECT, .restart = 1 });
 }
 
 /* ---- what is refused --------------------------------------------------------- */
 
-static int refuses_attr(struct me *me, const struct tow_collective_attr *attr, int error)
+static int refuses_attr(struct tow_mate *me, const struct tow_collective_attr *attr, int error)
 {
 	struct tow_collective *collective = NULL;
 
 	return tow_collective_create(me->comm, attr, &collective, NULL) != error || collective;
 }
 
-static int refused(struct me *me, uint32_t arg)
+static int refused(struct tow_mate *me, uint32_t arg)
 {
 	static float data[16];
-	const struct tow_collective_attr good = { .size = sizeof(good), .dtype = dtypes[0],
+	const struct tow_collective_attr good = { .size = sizeof(good), .dtype = tow_dtypes[0],
 						  .count = 4, .out = data };
 	struct tow_collective_attr attr;
 	struct tow_collective *collective;
@@ -1065,15 +880,15 @@ static int refused(struct me *me, uint32_t arg)
 
 TEST_F(collective, refused)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = refused });
+	tow_all_meet(_metadata, &self->ranks, (struct tow_part){ .ranks = 2, .then = refused });
 }
 
 /* Ranks ask for different things: all are told who does. */
-static int disagree(struct me *me, uint32_t arg)
+static int disagree(struct tow_mate *me, uint32_t arg)
 {
 	float *data = tow_arena_zeroed(me->arena, 64, sizeof(*data));
-	struct tow_collective_attr attr = { .size = sizeof(attr), .dtype = dtypes[0], .count = 64,
-					    .out = data };
+	struct tow_collective_attr attr = { .size = sizeof(attr), .dtype = tow_dtypes[0],
+					    .count = 64, .out = data };
 	struct tow_collective *collective = NULL;
 	uint32_t blamed;
 
@@ -1096,11 +911,11 @@ static int disagree(struct me *me, uint32_t arg)
 
 TEST_F(collective, of_one_mind)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = disagree });
+	tow_all_meet(_metadata, &self->ranks, (struct tow_part){ .ranks = 3, .then = disagree });
 }
 
 /* Started twice; in a child; destroyed while it runs. */
-static int at_the_wrong_time(struct me *me, uint32_t arg)
+static int at_the_wrong_time(struct tow_mate *me, uint32_t arg)
 {
 	struct tow_collective_attr attr = { .size = sizeof(attr), .kind = TOW_BARRIER };
 	struct tow_collective *barrier, *other = NULL;
@@ -1136,13 +951,14 @@ static int at_the_wrong_time(struct me *me, uint32_t arg)
 
 TEST_F(collective, at_the_wrong_time)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = at_the_wrong_time });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 2, .then = at_the_wrong_time });
 }
 
 /* ---- ranks that do not go on ------------------------------------------------- */
 
 /* Calls until something is wrong: which, and who is to blame. */
-static int call_on(struct me *me, uint32_t algorithm, int *ret, uint32_t *blamed)
+static int call_on(struct tow_mate *me, uint32_t algorithm, int *ret, uint32_t *blamed)
 {
 	struct how how = { .count = 50021, .algorithm = algorithm, .piece_bytes = 4096 };
 	struct tow_collective *collective;
@@ -1175,7 +991,7 @@ static int call_on(struct me *me, uint32_t algorithm, int *ret, uint32_t *blamed
 	return 0;
 }
 
-static int until_one_dies(struct me *me, uint32_t arg)
+static int until_one_dies(struct tow_mate *me, uint32_t arg)
 {
 	uint32_t blamed = TOW_NO_RANK;
 	int ret, end = call_on(me, arg, &ret, &blamed);
@@ -1202,7 +1018,7 @@ static uint64_t sent_by(const struct tow_collective *collective)
 }
 
 /* @arg: the algorithm, and the eighths behind which rank 1 dies.  It does not come back. */
-static int die_behind(struct me *me, uint32_t arg)
+static int die_behind(struct tow_mate *me, uint32_t arg)
 {
 	struct how how = { .count = 50021, .algorithm = arg & 0xff, .piece_bytes = 4096 };
 	struct tow_collective *collective;
@@ -1230,7 +1046,7 @@ static int die_behind(struct me *me, uint32_t arg)
 	return 146;
 }
 
-static int until_rank_1_dies(struct me *me, uint32_t arg)
+static int until_rank_1_dies(struct tow_mate *me, uint32_t arg)
 {
 	return me->rank == 1 ? die_behind(me, arg) : until_one_dies(me, arg & 0xff);
 }
@@ -1240,16 +1056,14 @@ static void one_dies(struct __test_metadata *_metadata, FIXTURE_DATA(collective)
 		     uint32_t algorithm)
 {
 	static const uint32_t behind[] = { 0, 1, EIGHTHS / 2, EIGHTHS - 1, EIGHTHS };
-	struct part part = { .ranks = 4, .then = until_rank_1_dies };
+	struct tow_part part = { .ranks = 4, .then = until_rank_1_dies };
+	uint32_t first;
 	double begin;
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(behind); i++) {
-		uint32_t first = self->ranks.started;
-
 		part.arg = algorithm | behind[i] << 8;
 		part.restart = i;
-		for (part.rank = 0; part.rank < 4; part.rank++)
-			tow_ranks_start(&self->ranks, take_part, &part);
+		first = tow_all_start(&self->ranks, part);
 		EXPECT_EQ(SIGKILL, tow_ranks_end_of(&self->ranks, first + 1));
 		begin = tow_test_now();
 		EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, first));
@@ -1272,10 +1086,10 @@ TEST_F_TIMEOUT(collective, a_rank_dies_directly, 120)
 }
 
 /* One of them stops, and lives: all, itself as well, are told that it was late. */
-static int until_one_is_late(struct me *me, uint32_t arg)
+static int until_one_is_late(struct tow_mate *me, uint32_t arg)
 {
 	struct tow_collective_attr attr = { .size = sizeof(attr), .kind = TOW_ALLREDUCE,
-					    .dtype = dtypes[0], .count = 1024 };
+					    .dtype = tow_dtypes[0], .count = 1024 };
 	struct tow_collective *collective;
 	uint32_t blamed;
 	int ret;
@@ -1305,23 +1119,23 @@ static int until_one_is_late(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, a_rank_is_late_in_the_ring, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = until_one_is_late,
-						      .timeout_ms = SOON_MS,
-						      .arg = TOW_ALGORITHM_RING });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 4, .then = until_one_is_late,
+					.timeout_ms = SOON_MS, .arg = TOW_ALGORITHM_RING });
 }
 
 TEST_F_TIMEOUT(collective, a_rank_is_late_directly, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = until_one_is_late,
-						      .timeout_ms = SOON_MS,
-						      .arg = TOW_ALGORITHM_DIRECT });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 4, .then = until_one_is_late,
+					.timeout_ms = SOON_MS, .arg = TOW_ALGORITHM_DIRECT });
 }
 
 /* Who has ended a call, and destroyed what it was of, is not late in it: another one is. */
-static int until_one_sleeps_in_it(struct me *me, uint32_t arg)
+static int until_one_sleeps_in_it(struct tow_mate *me, uint32_t arg)
 {
 	struct tow_collective_attr attr = { .size = sizeof(attr), .kind = TOW_BROADCAST,
-					    .dtype = dtypes[0], .count = 1024 };
+					    .dtype = tow_dtypes[0], .count = 1024 };
 	struct tow_collective *collective;
 	uint32_t blamed = TOW_NO_RANK;
 	int ret;
@@ -1351,12 +1165,13 @@ static int until_one_sleeps_in_it(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, who_has_ended_is_not_late, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .timeout_ms = SOON_MS,
-						      .then = until_one_sleeps_in_it });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 3, .timeout_ms = SOON_MS,
+					.then = until_one_sleeps_in_it });
 }
 
 /* One breaks off what it has started: the others are told who. */
-static int until_one_breaks_off(struct me *me, uint32_t arg)
+static int until_one_breaks_off(struct tow_mate *me, uint32_t arg)
 {
 	struct tow_collective_attr attr = { .size = sizeof(attr), .kind = TOW_BARRIER };
 	struct tow_collective *first, *second;
@@ -1383,11 +1198,12 @@ static int until_one_breaks_off(struct me *me, uint32_t arg)
 
 TEST_F_TIMEOUT(collective, a_rank_breaks_off, 60)
 {
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = until_one_breaks_off });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 3, .then = until_one_breaks_off });
 }
 
 /* Some have ended all and left, while others have not heard of it: nobody has died. */
-static int leave_early(struct me *me, uint32_t arg)
+static int leave_early(struct tow_mate *me, uint32_t arg)
 {
 	(void)arg;
 	if (do_one(me, &(struct how){ .count = 1000, .calls = 3 }))
@@ -1398,26 +1214,25 @@ static int leave_early(struct me *me, uint32_t arg)
 TEST_F_TIMEOUT(collective, leaving_is_not_dying, 60)
 {
 	for (uint32_t i = 0; i < 5; i++)
-		all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 4, .then = leave_early,
-							      .restart = i });
+		tow_all_meet(_metadata, &self->ranks,
+			     (struct tow_part){ .ranks = 4, .then = leave_early, .restart = i });
 }
 
 /* Whoever is left goes on without it; then with its next life. */
 TEST_F_TIMEOUT(collective, going_on_without_one, 60)
 {
-	struct part part = { .ranks = 3, .then = until_one_dies, .arg = TOW_ALGORITHM_RING };
+	struct tow_part part = { .ranks = 3, .then = until_one_dies, .arg = TOW_ALGORITHM_RING };
 
-	for (part.rank = 0; part.rank < 3; part.rank++)
-		tow_ranks_start(&self->ranks, take_part, &part);
+	tow_all_start(&self->ranks, part);
 	ASSERT_TRUE(tow_becomes(&board->there, 3));
 	kill(self->ranks.pids[1], SIGKILL);
 	EXPECT_NE(0, tow_ranks_end_of(&self->ranks, 1));
 	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 0));
 	EXPECT_EQ(0, tow_ranks_end_of(&self->ranks, 2));
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 2, .then = leave_early,
-						      .restart = 1 });
-	all_take_part(_metadata, &self->ranks, (struct part){ .ranks = 3, .then = leave_early,
-						      .restart = 2 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 2, .then = leave_early, .restart = 1 });
+	tow_all_meet(_metadata, &self->ranks,
+		     (struct tow_part){ .ranks = 3, .then = leave_early, .restart = 2 });
 }
 
 TEST_HARNESS_MAIN
