@@ -123,13 +123,8 @@ static bool all_gone(void)
 		node.objects[i].kind = 0;
 	}
 	for (int i = 0; i < processes; i++) {
-		struct node_process *process = &node.processes[i];
-
-		good = good && !process->waits;
-		node_forget_entries(process->first);
-		if (process->ring)
-			munmap(process->ring, process->map_bytes);
-		*process = (struct node_process){ 0 };
+		good = good && !node_waits(i);
+		node_forget(i);
 	}
 	processes = 0;
 	while (!sem_trywait(&there))
@@ -377,7 +372,7 @@ static bool goes(uint32_t who, enum how how, int others)
 static void let_end(const struct rank *me)
 {
 	pthread_mutex_lock(&node.lock);
-	while (node.processes[me->index].first)
+	while (node_is_busy(me->index))
 		node_turn_locked();
 	pthread_mutex_unlock(&node.lock);
 }

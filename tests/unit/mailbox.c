@@ -54,10 +54,8 @@ static bool end_side(struct side *side)
 	for (uint32_t i = 1; i <= node.used; i++)
 		if (node.objects[i].kind && node.objects[i].process == side->index)
 			good = false;
-	good = good && !node.processes[side->index].waits;
-	node_forget_entries(node.processes[side->index].first);
-	munmap(node.processes[side->index].ring, node.processes[side->index].map_bytes);
-	memset(&node.processes[side->index], 0, sizeof(node.processes[0]));
+	good = good && !node_waits(side->index);
+	node_forget(side->index);
 	pthread_mutex_unlock(&node.lock);
 	if (side->index == sides - 1)
 		sides--;

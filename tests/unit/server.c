@@ -245,17 +245,6 @@ static void *take_part(void *arg)
 static struct rank lost[8];
 static uint32_t lost_count;
 
-static void forget(uint32_t index)
-{
-	struct node_process *process = &node.processes[index];
-
-	node_forget_entries(process->first);
-	node_forget_entries(process->waits);
-	if (process->ring)
-		munmap(process->ring, process->map_bytes);
-	*process = (struct node_process){ 0 };
-}
-
 /* Nothing of all these processes is left. */
 static bool all_gone(void)
 {
@@ -272,8 +261,8 @@ static bool all_gone(void)
 		node.objects[i].kind = 0;
 	}
 	for (uint32_t rank = 0; rank < job.ranks; rank++) {
-		good = good && (node.processes[rank].dead || !node.processes[rank].waits);
-		forget(rank);
+		good = good && !node_waits((int)rank);
+		node_forget((int)rank);
 	}
 	return good;
 }

@@ -3,9 +3,10 @@
  * A node that is played here, and its own peer: ioctl(2) and poll(2) are this file's.  After
  * <kselftest.h>, in one source file.
  *
- * Processes are devices: of node_device[I], which are opened by node_begin().  Entries of a queue
- * take effect in the order of its channel, in node_turn(), which whoever waits calls; of what is on
- * its way a share goes on each time.  node_kill() ends a process, node_lose() the connection.
+ * Processes are devices: of node_device[I], which are opened by node_begin(), with a few queues
+ * each.  Entries of a queue take effect in the order of their channel, in node_turn(), which whoever
+ * waits calls; of what is on its way a share goes on each time.  Channels have one queue pair,
+ * or node.qps.  node_kill() ends a process, node_lose() the connection.
  */
 #ifndef TOW_NODE_H
 #define TOW_NODE_H
@@ -27,6 +28,8 @@
 #include "internal.h"
 
 #define NODE_PROCESSES	100
+#define NODE_QUEUES	4
+#define NODE_QPS	4
 #define NODE_DEVICE_FD	100000
 #define NODE_HANDLES	65536
 #define NODE_PEER	7
@@ -56,17 +59,26 @@ struct node_entry {
 	struct tow_sqe sqe;
 };
 
-struct node_process {
-	bool dead;
-	int queue_fd;
+/* What is on its way by a queue pair. */
+struct node_way {
+	struct node_entry *first, **last;
+};
+
+struct node_queue {
+	int fd;				/* -1: it is closed */
 	size_t map_bytes;
-	struct tow_ring *ring;
+	struct tow_ring *ring;		/* NULL: there is no such queue */
 	struct tow_sqe *sqes;
 	struct tow_cqe *cqes;
 	uint32_t sq_entries, cq_entries;
-	struct node_entry *first, **last;	/* on their way */
+	struct node_way ways[NODE_QPS];
 	struct node_entry *waits;
 	uint64_t told;			/* how often the peer was lost */
+};
+
+struct node_process {
+	bool dead;
+	struct node_queue queues[NODE_QUEUES];
 	int no_export, no_channel, no_enter;	/* what those calls of it return, or 0 */
 	uint64_t notified;		/* how often it has begun to */
 	uint64_t freezes_at;		/* it stands still when it has so often; 0: never */
@@ -77,6 +89,7 @@ static struct {
 	struct node_object objects[NODE_HANDLES];
 	struct node_process processes[NODE_PROCESSES];
 	uint32_t used;
+	uint32_t qps;			/* of a channel; 0: 1 */
 	uint64_t lost, lost_ns;
 	bool stopped;			/* nothing on its way goes on */
 	uint64_t stops_at;		/* the same from so many entries on; 0: never */
@@ -193,21 +206,20 @@ static inline int node_export(int process, struct tow_export *call)
 	return 0;
 }
 
-static inline void node_complete(struct node_process *process, const struct tow_sqe *sqe,
+static inline void node_complete(struct node_queue *queue, const struct tow_sqe *sqe,
 				 int status)
 {
-	uint32_t tail = process->ring->cq_tail;
-	struct tow_cqe *cqe = &process->cqes[tail & (process->cq_entries - 1)];
+	uint32_t tail = queue->ring->cq_tail;
+	struct tow_cqe *cqe = &queue->cqes[tail & (queue->cq_entries - 1)];
 
 	*cqe = (struct tow_cqe){ .user_data = sqe->user_data, .status = status };
-	tow_store_release(&process->ring->cq_tail, tail + 1);
+	tow_store_release(&queue->ring->cq_tail, tail + 1);
 }
 
-/* Those that wait for it, if it is there; or have ended so. */
-static inline void node_wake(int index, uint64_t handle, int status)
+/* Those of a queue that wait for it, if it is there; or have ended so. */
+static inline void node_wake_queue(struct node_queue *queue, uint64_t handle, int status)
 {
-	struct node_process *process = &node.processes[index];
-	struct node_entry **link = &process->waits, *entry;
+	struct node_entry **link = &queue->waits, *entry;
 
 	while ((entry = *link)) {
 		if (entry->sqe.region != handle ||
@@ -216,9 +228,15 @@ static inline void node_wake(int index, uint64_t handle, int status)
 			continue;
 		}
 		*link = entry->next;
-		node_complete(process, &entry->sqe, status);
+		node_complete(queue, &entry->sqe, status);
 		free(entry);
 	}
+}
+
+static inline void node_wake(int index, uint64_t handle, int status)
+{
+	for (int i = 0; i < NODE_QUEUES; i++)
+		node_wake_queue(&node.processes[index].queues[i], handle, status);
 }
 
 static inline void node_end_export(uint32_t handle)
@@ -286,11 +304,65 @@ static inline int node_release(int process, const struct tow_release *call)
 
 /* ---- queues ---- */
 
+static inline void node_forget_entries(struct node_entry *entry)
+{
+	struct node_entry *next;
+
+	for (; entry; entry = next) {
+		next = entry->next;
+		free(entry);
+	}
+}
+
+static inline void node_begin_ways(struct node_queue *queue)
+{
+	for (int i = 0; i < NODE_QPS; i++) {
+		queue->ways[i].first = NULL;
+		queue->ways[i].last = &queue->ways[i].first;
+	}
+}
+
+/* It is none any more. */
+static inline void node_forget_queue(struct node_queue *queue)
+{
+	if (!queue->ring)
+		return;
+	for (int i = 0; i < NODE_QPS; i++)
+		node_forget_entries(queue->ways[i].first);
+	node_forget_entries(queue->waits);
+	munmap(queue->ring, queue->map_bytes);
+	*queue = (struct node_queue){ 0 };
+}
+
+/* One that there is not, or that was closed. */
+static inline struct node_queue *node_new_queue(int index)
+{
+	for (int i = 0; i < NODE_QUEUES; i++) {
+		struct node_queue *queue = &node.processes[index].queues[i];
+
+		if (queue->ring && queue->fd >= 0)
+			continue;
+		node_forget_queue(queue);
+		return queue;
+	}
+	ksft_exit_fail_msg("too many queues\n");
+}
+
+/* Whose that descriptor was has closed it. */
+static inline void node_take_fd(int fd)
+{
+	for (int i = 0; i < NODE_PROCESSES; i++)
+		for (int j = 0; j < NODE_QUEUES; j++)
+			if (node.processes[i].queues[j].fd == fd)
+				node.processes[i].queues[j].fd = -1;
+}
+
 static inline int node_queue_create(int index, struct tow_queue_create *create)
 {
-	struct node_process *process = &node.processes[index];
 	uint32_t sq = 1, cq = 1;
+	struct node_queue *queue;
 	char *rings;
+	int fd;
 
 	while (sq < create->sq_entries)
 		sq *= 2;
@@ -302,28 +374,24 @@ static inline int node_queue_create(int index, struct tow_queue_create *create)
 	create->cqes_offset = create->sqes_offset + sq * (uint32_t)sizeof(struct tow_sqe);
 	create->map_bytes = create->cqes_offset + cq * sizeof(struct tow_cqe);
 	create->map_bytes = (create->map_bytes + 4095) / 4096 * 4096;
-	process->queue_fd = memfd_create("queue", MFD_CLOEXEC);
-	if (process->queue_fd < 0 || ftruncate(process->queue_fd, (off_t)create->map_bytes))
+	/* The library closes it. */
+	fd = memfd_create("queue", MFD_CLOEXEC);
+	if (fd < 0 || ftruncate(fd, (off_t)create->map_bytes))
 		ksft_exit_fail_perror("memfd");
-	rings = mmap(NULL, create->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, process->queue_fd,
-		     0);
+	node_take_fd(fd);
+	queue = node_new_queue(index);
+	rings = mmap(NULL, create->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (rings == MAP_FAILED)
 		ksft_exit_fail_perror("mmap");
-	process->map_bytes = create->map_bytes;
-	process->ring = (struct tow_ring *)(void *)rings;
-	process->sqes = (struct tow_sqe *)(void *)(rings + create->sqes_offset);
-	process->cqes = (struct tow_cqe *)(void *)(rings + create->cqes_offset);
-	process->sq_entries = sq;
-	process->cq_entries = cq;
-	process->last = &process->first;
-	/* The library closes its own. */
-	create->fd = dup(process->queue_fd);
-	close(process->queue_fd);
-	/* Whose it was has closed it. */
-	for (int i = 0; i < NODE_PROCESSES; i++)
-		if (node.processes[i].queue_fd == create->fd)
-			node.processes[i].queue_fd = -1;
-	process->queue_fd = create->fd;
+	queue->map_bytes = create->map_bytes;
+	queue->ring = (struct tow_ring *)(void *)rings;
+	queue->sqes = (struct tow_sqe *)(void *)(rings + create->sqes_offset);
+	queue->cqes = (struct tow_cqe *)(void *)(rings + create->cqes_offset);
+	queue->sq_entries = sq;
+	queue->cq_entries = cq;
+	node_begin_ways(queue);
+	queue->fd = fd;
+	create->fd = fd;
 	return 0;
 }
 
@@ -382,75 +450,104 @@ static inline bool node_stands(void)
 	return node.stopped || (node.stops_at && node.entries >= node.stops_at);
 }
 
+static inline void node_turn_way(int index, struct node_queue *queue, struct node_way *way)
+{
+	uint32_t most = node_chance(4);
+
+	while (!node_stands() && way->first && most--) {
+		struct node_entry *entry = way->first;
+
+		way->first = entry->next;
+		if (!way->first)
+			way->last = &way->first;
+		node_complete(queue, &entry->sqe, node_carry_out(index, &entry->sqe));
+		free(entry);
+	}
+}
+
 /* Some of what is on its way. */
 static inline void node_turn_locked(void)
 {
-	for (int i = 0; i < NODE_PROCESSES; i++) {
-		struct node_process *process = &node.processes[i];
-		uint32_t most = node_chance(4);
+	for (int i = 0; i < NODE_PROCESSES; i++)
+		for (int j = 0; j < NODE_QUEUES; j++) {
+			struct node_queue *queue = &node.processes[i].queues[j];
 
-		while (!node_stands() && process->first && most--) {
-			struct node_entry *entry = process->first;
-
-			process->first = entry->next;
-			if (!process->first)
-				process->last = &process->first;
-			node_complete(process, &entry->sqe, node_carry_out(i, &entry->sqe));
-			free(entry);
+			for (uint32_t qp = 0; queue->ring && qp < NODE_QPS; qp++)
+				if (queue->ways[qp].first)
+					node_turn_way(i, queue, &queue->ways[qp]);
 		}
-	}
 }
 
-static inline void node_take(int index, uint32_t count)
+/* For who only looks, and does not wait. */
+static inline void node_turn(void)
 {
-	struct node_process *process = &node.processes[index];
+	pthread_mutex_lock(&node.lock);
+	node_turn_locked();
+	pthread_mutex_unlock(&node.lock);
+}
 
-	for (; count && process->ring->sq_head != tow_load_acquire(&process->ring->sq_tail); count--) {
+/* What it has begun to wait for is there already, or is nothing. */
+static inline void node_take_wait(int index, struct node_queue *queue, struct node_entry *entry)
+{
+	entry->next = queue->waits;
+	queue->waits = entry;
+	node_wake_queue(queue, entry->sqe.region,
+			node_find(entry->sqe.region, NODE_EXPORT, index) ? 0 : -EBADF);
+}
+
+static inline void node_take(int index, struct node_queue *queue, uint32_t count)
+{
+	for (; count && queue->ring->sq_head != tow_load_acquire(&queue->ring->sq_tail); count--) {
 		struct node_entry *entry = calloc(1, sizeof(*entry));
+		struct node_way *way;
 
 		if (!entry)
 			ksft_exit_fail_perror("calloc");
-		entry->sqe = process->sqes[process->ring->sq_head & (process->sq_entries - 1)];
-		tow_store_release(&process->ring->sq_head, process->ring->sq_head + 1);
+		entry->sqe = queue->sqes[queue->ring->sq_head & (queue->sq_entries - 1)];
+		tow_store_release(&queue->ring->sq_head, queue->ring->sq_head + 1);
 		if (entry->sqe.opcode == TOW_OP_WAIT) {
-			entry->next = process->waits;
-			process->waits = entry;
-			if (node_find(entry->sqe.region, NODE_EXPORT, index))
-				node_wake(index, entry->sqe.region, 0);
-			else
-				node_wake(index, entry->sqe.region, -EBADF);
-		} else {
-			process->notified += entry->sqe.opcode == TOW_OP_WRITE_NOTIFY;
-			*process->last = entry;
-			process->last = &entry->next;
+			node_take_wait(index, queue, entry);
+			continue;
 		}
+		node.processes[index].notified += entry->sqe.opcode == TOW_OP_WRITE_NOTIFY;
+		way = &queue->ways[entry->sqe.channel % NODE_QPS];
+		*way->last = entry;
+		way->last = &entry->next;
 	}
 }
 
-static inline int node_enter(int index, const struct tow_enter *enter)
+static inline int node_enter(int index, struct node_queue *queue, const struct tow_enter *enter)
 {
-	struct node_process *process = &node.processes[index];
-	uint32_t before = process->ring->sq_head, unseen;
+	uint32_t before = queue->ring->sq_head, unseen;
 
-	node_take(index, enter->to_submit);
+	node_take(index, queue, enter->to_submit);
 	if (enter->to_submit)
-		return (int)(process->ring->sq_head - before);
+		return (int)(queue->ring->sq_head - before);
 	node_turn_locked();
-	unseen = process->ring->cq_tail - tow_load_acquire(&process->ring->cq_head);
+	unseen = queue->ring->cq_tail - tow_load_acquire(&queue->ring->cq_head);
 	return unseen < enter->min_complete ? -ETIMEDOUT : 0;
 }
 
-static inline int node_event(int index, struct tow_queue_event *event)
+static inline int node_event(struct node_queue *queue, struct tow_queue_event *event)
 {
-	if (node.processes[index].told == node.lost) {
+	if (queue->told == node.lost) {
 		event->peer = 0;
 		return 0;
 	}
-	node.processes[index].told = node.lost;
+	queue->told = node.lost;
 	event->peer = NODE_PEER;
 	event->what = TOW_QUEUE_EVENT_LOST;
 	event->error = -ECONNRESET;
 	event->lost_ns = node.lost_ns;
+	return 0;
+}
+
+/* A channel is a queue pair's. */
+static inline int node_channel_open(struct tow_channel_open *open)
+{
+	open->qps = node.qps ? node.qps : 1;
+	open->qp %= open->qps;
+	open->channel = open->qp + 1;
 	return 0;
 }
 
@@ -514,45 +611,46 @@ static inline int node_call(int process, unsigned long command, void *arg)
 	}
 }
 
-static inline int node_queue_call(int process, unsigned long command, void *arg)
+static inline int node_queue_call(int process, struct node_queue *queue, unsigned long command,
+				  void *arg)
 {
-	struct tow_channel_open *open = arg;
-
 	if (node.processes[process].dead)
 		return -EPERM;
 	switch (command) {
 	case TOW_IOCTL_ENTER:
 		if (node.processes[process].no_enter)
 			return node.processes[process].no_enter;
-		return node_enter(process, arg);
+		return node_enter(process, queue, arg);
 	case TOW_IOCTL_QUEUE_EVENT:
-		return node_event(process, arg);
+		return node_event(queue, arg);
 	case TOW_IOCTL_CHANNEL_OPEN:
 		if (node.processes[process].no_channel)
 			return node.processes[process].no_channel;
-		open->qp = 0;
-		open->channel = 1;
-		open->qps = 1;
-		return 0;
+		return node_channel_open(arg);
 	default:
 		return -ENOTTY;
 	}
 }
 
-/* Whose that descriptor is; or -1. */
-static inline int node_process_of(int fd)
+/* Whose that descriptor is, and which queue, or NULL: the device; or -1. */
+static inline int node_process_of(int fd, struct node_queue **queue)
 {
+	*queue = NULL;
 	if (fd >= NODE_DEVICE_FD && fd < NODE_DEVICE_FD + NODE_PROCESSES)
 		return fd - NODE_DEVICE_FD;
 	for (int i = 0; i < NODE_PROCESSES; i++)
-		if (node.processes[i].ring && node.processes[i].queue_fd == fd)
-			return i;
+		for (int j = 0; j < NODE_QUEUES; j++) {
+			*queue = &node.processes[i].queues[j];
+			if ((*queue)->ring && (*queue)->fd == fd)
+				return i;
+		}
 	return -1;
 }
 
 static inline bool node_is_frozen(int fd)
 {
-	int process = node_process_of(fd);
+	struct node_queue *queue;
+	int process = node_process_of(fd, &queue);
 
 	return process >= 0 && node.processes[process].freezes_at &&
 	       node.processes[process].notified >= node.processes[process].freezes_at;
@@ -572,12 +670,13 @@ static inline void node_wait_until_thawed(int fd)
 
 static inline int node_answer(int fd, unsigned long command, void *arg)
 {
-	int process = node_process_of(fd);
+	struct node_queue *queue;
+	int process = node_process_of(fd, &queue);
 
 	if (process < 0)
 		return -ENOTTY;
-	return fd >= NODE_DEVICE_FD ? node_call(process, command, arg) :
-				      node_queue_call(process, command, arg);
+	return queue ? node_queue_call(process, queue, command, arg) :
+		       node_call(process, command, arg);
 }
 
 /* Instead of the C library's, for everything in this program. */
@@ -668,33 +767,63 @@ static inline void node_stop_after(uint64_t entries)
 	pthread_mutex_unlock(&node.lock);
 }
 
-static inline void node_forget_entries(struct node_entry *entry)
+/* Of a process: nothing waits; nothing is on its way; and there is none. */
+static inline bool node_waits(int index)
 {
-	struct node_entry *next;
-
-	for (; entry; entry = next) {
-		next = entry->next;
-		free(entry);
-	}
+	for (int i = 0; i < NODE_QUEUES; i++)
+		if (node.processes[index].queues[i].waits)
+			return true;
+	return false;
 }
 
-/* What a process that is killed leaves behind: what it had begun has ended, one way or the other. */
+static inline bool node_is_busy(int index)
+{
+	for (int i = 0; i < NODE_QUEUES; i++)
+		for (int qp = 0; qp < NODE_QPS; qp++)
+			if (node.processes[index].queues[i].ways[qp].first)
+				return true;
+	return false;
+}
+
+static inline void node_forget(int index)
+{
+	for (int i = 0; i < NODE_QUEUES; i++)
+		node_forget_queue(&node.processes[index].queues[i]);
+	node.processes[index] = (struct node_process){ 0 };
+}
+
+static inline void node_end_entries(struct node_queue *queue, struct node_entry *first)
+{
+	for (struct node_entry *entry = first; entry; entry = entry->next)
+		node_complete(queue, &entry->sqe, -ENODEV);
+	node_forget_entries(first);
+}
+
+/* What it had begun has ended, one way or the other. */
+static inline void node_end_queue(int index, struct node_queue *queue)
+{
+	for (int qp = 0; qp < NODE_QPS; qp++) {
+		for (struct node_entry *entry = queue->ways[qp].first; entry; entry = entry->next)
+			if (node_chance(2))
+				node_carry_out(index, &entry->sqe);
+			else
+				break;
+	}
+	for (int qp = 0; qp < NODE_QPS; qp++)
+		node_end_entries(queue, queue->ways[qp].first);
+	node_end_entries(queue, queue->waits);
+	queue->waits = NULL;
+	node_begin_ways(queue);
+}
+
+/* What a process that is killed leaves behind; to itself its device seems to be gone. */
 static inline void node_kill(int index)
 {
-	struct node_process *process = &node.processes[index];
-
 	pthread_mutex_lock(&node.lock);
-	for (struct node_entry *entry = process->first; entry; entry = entry->next)
-		if (node_chance(2))
-			node_carry_out(index, &entry->sqe);
-		else
-			break;
-	process->dead = true;
-	node_forget_entries(process->first);
-	node_forget_entries(process->waits);
-	process->first = NULL;
-	process->last = &process->first;
-	process->waits = NULL;
+	node.processes[index].dead = true;
+	for (int i = 0; i < NODE_QUEUES; i++)
+		if (node.processes[index].queues[i].ring)
+			node_end_queue(index, &node.processes[index].queues[i]);
 	for (uint32_t i = 1; i <= node.used; i++) {
 		if (node.objects[i].process != index)
 			continue;

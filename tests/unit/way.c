@@ -66,10 +66,8 @@ static bool end_side(struct side *side)
 	good = !tow_worker_destroy(side->worker) && good;
 	tow_peer_release(side->peer);
 	good = !tow_arena_destroy(side->arena) && good;
-	good = !count_objects(side->index) && !node.processes[side->index].waits && good;
-	node_forget_entries(node.processes[side->index].first);
-	munmap(node.processes[side->index].ring, node.processes[side->index].map_bytes);
-	memset(&node.processes[side->index], 0, sizeof(node.processes[0]));
+	good = !count_objects(side->index) && !node_waits(side->index) && good;
+	node_forget(side->index);
 	sides--;
 	return good;
 }
@@ -243,7 +241,7 @@ static void test_killed(void)
 		tow_edge_close(out[i]);
 	tow_edge_close(back[1]);
 	/* Of the one that was killed nothing is freed here. */
-	good = !one.worker->edges && !one.worker->box && !node.processes[one.index].waits;
+	good = !one.worker->edges && !one.worker->box && !node_waits(one.index);
 	good = !tow_worker_destroy(one.worker) && good;
 	tow_peer_release(one.peer);
 	ksft_test_result(!tow_arena_destroy(one.arena) && !count_objects(one.index) && good,
