@@ -11,7 +11,8 @@ ends under an array that lives.  Errors are towline.Error.  Functions that wait 
 run, and Ctrl-C, or what another signal's handler raises, ends them.
 """
 
-from ._collective import Collective, CollectiveReport, Comm
+from ._calls import Work
+from ._collective import Collective, CollectiveReport, Comm, CommReport
 from ._device import Device, Peer, devices
 from ._edge import (DynamicReceiver, DynamicSender, Edge, RendezvousReceiver, RendezvousSender,
                     Request, StaticReceiver, StaticSender, static_bytes)
@@ -29,10 +30,10 @@ from ._worker import Pending, Sent, Worker
 __version__ = "0.1.0"
 
 __all__ = [
-    "Arena", "Collective", "CollectiveReport", "Comm", "Device", "DynamicReceiver",
+    "Arena", "Collective", "CollectiveReport", "Comm", "CommReport", "Device", "DynamicReceiver",
     "DynamicSender", "Edge", "Error", "FedWorker", "FeedReport", "FeedWorker", "Group", "JOINS",
     "JobServer", "Line", "Mailbox", "ParameterServer", "ParameterWorker", "Peer", "Pending",
     "PsReport", "Region", "RendezvousReceiver", "RendezvousSender", "Report", "Request", "Sent",
-    "StaticReceiver", "StaticSender", "Stats", "Store", "Timeout", "Tracer", "UNKNOWN", "Worker",
-    "World", "ZERO_COPY", "allocator", "bfloat16", "devices", "static_bytes",
+    "StaticReceiver", "StaticSender", "Stats", "Store", "Timeout", "Tracer", "UNKNOWN", "Work",
+    "Worker", "World", "ZERO_COPY", "allocator", "bfloat16", "devices", "static_bytes",
 ]

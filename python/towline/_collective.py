@@ -3,30 +3,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import collections
+import contextlib
 import ctypes
 import threading
 import time
 from errno import ETIMEDOUT
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, Type
 
 import numpy as np
 
+from ._calls import SLICE_S, Calls, Work, looked
 from ._group import Group
-from ._lib import (FOREVER, NO_RANK, CollectiveAttr, CollectiveStats, CommAttr, Deadline, failure, lib,
-                   milliseconds)
+from ._lib import (FOREVER, NO_RANK, CallAttr, CollectiveAttr, CollectiveStats, CommAttr, CommStats,
+                   Deadline, check, failure, lib, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Arena, values_of
 from ._types import address_of, dtype_of, whole
 
 ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, BARRIER = range(5)
 REDUCTIONS = {"sum": 0, "avg": 1, "min": 2, "max": 3, "product": 4, "band": 5, "bor": 6, "bxor": 7}
-ALGORITHMS = {"any": 0, "ring": 1, "direct": 2}
-# In one call, which other threads that use the communicator wait for.
-SLICE_S = 0.02
-# The longest pause between two looks of run(), and how much of the time so far it may be.
-PAUSE_S, PAUSE_PART = 0.005, 8
+ALGORITHMS = {"any": 0, "ring": 1, "direct": 2, "tree": 3}
 
 
 class _Turn:
@@ -63,6 +60,15 @@ class _Turn:
                 self._lock.release()
 
 
+class CommReport(NamedTuple):
+    """What a communicator's calls have done at this rank, as struct tow_comm_stats."""
+    calls: int
+    sent_bytes: int
+    eager_bytes: int
+    staged_bytes: int
+    copied_bytes: int
+
+
 class Comm(Object):
     """What a group needs to do something together.
 
@@ -70,14 +76,24 @@ class Comm(Object):
     arena: for what is needed, and for the arrays that are not copied.
     timeout: how long a collective may take before somebody is blamed, in seconds; None: for ever.
 
-    All ranks make it, and collectives of it, in the same order; making one waits for all.  A
-    collective is made once, for the same arrays, and called as often as one likes.  Several may
-    be on their way at once.  Any number of threads may use it; one at a time is at work.
+    All ranks make it.  There are two ways to use it, and both may be used:
+
+    calls: iallreduce() and all that begin with an i take any arrays at any time, as MPI's do.  They
+        begin, wait for nobody, and return a Work.  Nothing is agreed upon before but that all ranks
+        make the same calls in the same order.
+    collectives: allreduce() and its like make one, which waits for all ranks: all make them in the
+        same order, between calls that all have ended.  It is called for the same arrays as often as
+        one likes.
+
+    Several may be on their way at once.  Any number of threads may use it; with collectives one at
+    a time is at work.
 
     When a rank dies, or comes too late, everything raises the same Error ever after, with blamed
     the same rank at all ranks.  Whoever is left makes a new group, of another name or restart.
 
-    close() closes its collectives first.
+    close() waits for calls to end, for as long as they may take, and closes its collectives.  Who
+    leaves a with block by an exception waits for nothing, nor do the garbage collector and the
+    interpreter's end: calls that have not ended are broken off, as by abort().
 
     Raises Error: ENOSPC: the pool has no room; ECANCELED: blamed could not; as Group.gather().
     """
@@ -85,10 +101,11 @@ class Comm(Object):
     def __init__(self, group: Group, arena: Arena, timeout: Optional[float] = 600.0) -> None:
         attr = CommAttr(timeout_ms=milliseconds(timeout))
         made, blamed = ctypes.c_void_p(), ctypes.c_uint32(FOREVER)
+        self._calls = Calls()
         with group._handle as ranks, arena._handle as memory, Interruptible() as waiting:
             result = lib.tow_comm_create(ranks, memory, attr, made, blamed)
             if not result:
-                self._own(Handle(made.value, lib.tow_comm_destroy, group._handle, arena._handle))
+                self._own(Handle(made.value, self._calls.end, group._handle, arena._handle))
         waiting.over()
         if result:
             raise failure(result, "making a communicator", blamed.value)
@@ -96,6 +113,124 @@ class Comm(Object):
         self.arena = arena
         self.rank, self.size = group.rank, group.size
         self._turn = _Turn()
+
+    def close(self) -> None:
+        """Wait for calls to end, and end it; see Comm."""
+        if self._handle.ours:
+            with contextlib.suppress(ValueError):   # Somebody else closes it.
+                self._calls.finish(self._handle)
+        super().close()
+
+    def __exit__(self, kind: Optional[Type[BaseException]] = None, *_: Any) -> None:
+        if kind is None:
+            self.close()
+        else:
+            super().close()
+
+    # ---- calls ----
+
+    def iallreduce(self, array: np.ndarray, out: Optional[np.ndarray] = None, op: str = "sum",
+                   algorithm: str = "any", timeout: Optional[float] = None) -> Work:
+        """All ranks get the reduction of all ranks' arrays, element by element.
+
+        array, out, op: as for allreduce().  As for all calls, arrays in the arena are sent from
+            where they are and written where they are to be; others are copied on the way.  Until
+            it has ended the first is not changed, and the second is not used.
+        algorithm: "ring", "direct", "tree", or "any": as suits the size.
+        timeout: how long it may take before somebody is blamed and the communicator has failed, in
+            seconds; None: as long as the communicator's may.
+
+        Raises Error: EINVAL: arrays overlap otherwise than by being one; EOPNOTSUPP: such elements
+        cannot be reduced, or not so; ENOSPC, ENOMEM; or as Work.wait().  Then no call was made.
+        """
+        out = array if out is None else out
+        self._alike(array, out, whole(array, "array").shape)
+        return self._begin("iallreduce", lib.tow_allreduce, array, address_of(out),
+                           array.size, dtype_of(array.dtype), REDUCTIONS[op],
+                           algorithm=algorithm, timeout=timeout, out=out)
+
+    def ireduce_scatter(self, array: np.ndarray, out: Optional[np.ndarray] = None,
+                        op: str = "sum", algorithm: str = "any",
+                        timeout: Optional[float] = None) -> Work:
+        """Rank R gets the R-th part of the reduction of all ranks' arrays.
+
+        array, out, op: as for reduce_scatter(); @out may be that part of @array.
+        algorithm: "ring", "direct", or "any".
+        """
+        out = self._part(array, out)
+        return self._begin("ireduce_scatter", lib.tow_reduce_scatter, array, address_of(out),
+                           out.size, dtype_of(array.dtype), REDUCTIONS[op],
+                           algorithm=algorithm, timeout=timeout, out=out)
+
+    def iallgather(self, array: np.ndarray, out: Optional[np.ndarray] = None,
+                   algorithm: str = "any", timeout: Optional[float] = None) -> Work:
+        """All ranks get all ranks' arrays, one behind the other.
+
+        array, out: as for allgather().
+        algorithm: "ring", "direct", or "any".
+        """
+        out = self._places(array, out)
+        return self._begin("iallgather", lib.tow_allgather, array, address_of(out),
+                           array.size, dtype_of(array.dtype), algorithm=algorithm,
+                           timeout=timeout, out=out)
+
+    def ibroadcast(self, array: np.ndarray, root: int = 0, algorithm: str = "any",
+                   timeout: Optional[float] = None) -> Work:
+        """All ranks get what rank @root has in @array, in theirs; of any type.
+
+        algorithm: "ring", "tree", or "any".
+        """
+        whole(array, "array", writable=self.rank != root)
+        return self._begin("ibroadcast", lib.tow_broadcast, array, array.size,
+                           dtype_of(array.dtype), root, algorithm=algorithm, timeout=timeout,
+                           out=array)
+
+    def ireduce(self, array: np.ndarray, out: Optional[np.ndarray] = None, op: str = "sum",
+                root: int = 0, timeout: Optional[float] = None) -> Work:
+        """Rank @root gets the reduction of all ranks' arrays, element by element.
+
+        array, op: as for iallreduce(); other ranks' arrays stay as they are.
+        out: where to put it, at @root; None: @array itself.  Other ranks' is not looked at, and
+            their wait() returns None.
+        """
+        if self.rank == root:
+            out = array if out is None else out
+            self._alike(array, out, whole(array, "array").shape)
+        else:
+            out = None
+        return self._begin("ireduce", lib.tow_reduce, whole(array, "array"),
+                           None if out is None else address_of(out), array.size,
+                           dtype_of(array.dtype), REDUCTIONS[op], root, timeout=timeout, out=out)
+
+    def ibarrier(self, timeout: Optional[float] = None) -> Work:
+        """Nobody ends it before all have begun."""
+        return self._begin("ibarrier", lib.tow_barrier, None, timeout=timeout)
+
+    def _begin(self, what: str, function: Callable[..., int], array: Optional[np.ndarray],
+               *words: Any, algorithm: str = "any", timeout: Optional[float] = None,
+               out: Optional[np.ndarray] = None) -> Work:
+        attr = CallAttr(algorithm=ALGORITHMS[algorithm],
+                        timeout_ms=0 if timeout is None else milliseconds(timeout))
+        first = () if array is None else (address_of(array),)
+        with self._handle as pointer:
+            call = self._calls.make(
+                what, lambda work: function(pointer, *first, *words, attr, work), (array, out))
+        return Work(self, call, what, out)
+
+    def abort(self) -> None:
+        """End all calls and collectives, here and at all other ranks, with Error: ECANCELED, and
+        this rank blamed.  Waits for nobody; any thread may call it, while others wait."""
+        with self._handle as pointer:
+            check(lib.tow_comm_abort(pointer), "aborting a communicator")
+
+    def stats(self) -> CommReport:
+        """What its calls have done so far at this rank; sizes in bytes."""
+        stats = CommStats()
+        with self._handle as pointer:
+            check(lib.tow_comm_stats(pointer, stats), "asking a communicator")
+        return values_of(stats, CommReport)
+
+    # ---- collectives ----
 
     def allreduce(self, array: np.ndarray, out: Optional[np.ndarray] = None, op: str = "sum",
                   algorithm: str = "any") -> "Collective":
@@ -120,11 +255,7 @@ class Comm(Object):
         array: this rank's, of as many times @out's elements as there are ranks.
         out: where to put the part; None: a new array in the arena, of one dimension.
         """
-        if whole(array, "array").size % self.size:
-            raise ValueError(f"{array.size} elements are not for {self.size} ranks")
-        if out is None:
-            out = self.arena.empty(array.size // self.size, array.dtype)
-        self._alike(array, out, None, out.size * self.size)
+        out = self._part(array, out)
         return Collective(self, REDUCE_SCATTER, array, out, out.size, REDUCTIONS[op])
 
     def allgather(self, array: np.ndarray, out: Optional[np.ndarray] = None) -> "Collective":
@@ -133,11 +264,7 @@ class Comm(Object):
         array: this rank's, of any type; it may be its own place in @out.
         out: where to put them; None: a new array in the arena, one dimension more.
         """
-        if out is None:
-            out = self.arena.empty((self.size, *whole(array, "array").shape), array.dtype)
-        self._alike(array, out, None, out.size // self.size)
-        if out.size != array.size * self.size:
-            raise ValueError(f"{out.size} elements are not those of {self.size} ranks")
+        out = self._places(array, out)
         return Collective(self, ALLGATHER, array, out, array.size)
 
     def broadcast(self, array: np.ndarray, root: int = 0) -> "Collective":
@@ -149,17 +276,35 @@ class Comm(Object):
         """Nobody goes on before all have come: comm.barrier()() makes one and waits."""
         return Collective(self, BARRIER)
 
+    def _part(self, array: np.ndarray, out: Optional[np.ndarray]) -> np.ndarray:
+        """Where a rank's part of @array goes."""
+        if whole(array, "array").size % self.size:
+            raise ValueError(f"{array.size} elements are not for {self.size} ranks")
+        if out is None:
+            out = self.arena.empty(array.size // self.size, array.dtype)
+        self._alike(array, out)
+        if array.size != out.size * self.size:
+            raise ValueError(f"{array.size} elements do not go with {out.size}")
+        return out
+
+    def _places(self, array: np.ndarray, out: Optional[np.ndarray]) -> np.ndarray:
+        """Where all ranks' arrays go."""
+        if out is None:
+            out = self.arena.empty((self.size, *whole(array, "array").shape), array.dtype)
+        self._alike(array, out)
+        if out.size != array.size * self.size:
+            raise ValueError(f"{out.size} elements are not those of {self.size} ranks")
+        return out
+
     @staticmethod
-    def _alike(array: np.ndarray, out: np.ndarray, shape: Optional[tuple[int, ...]],
-               size: Optional[int] = None) -> None:
+    def _alike(array: np.ndarray, out: np.ndarray,
+               shape: Optional[tuple[int, ...]] = None) -> None:
         whole(array, "array")
         whole(out, "out", writable=True)
         if array.dtype != out.dtype:
             raise ValueError(f"out is of {out.dtype}, not {array.dtype}")
         if shape is not None and out.shape != shape:
             raise ValueError(f"out is of {out.shape}, not {shape}")
-        if size is not None and array.size != size:
-            raise ValueError(f"{array.size} elements do not go with {out.size}")
 
 
 class CollectiveReport(NamedTuple):
@@ -286,10 +431,7 @@ class Collective(Object):
         it has taken so far, 5 ms at most.  If the task is cancelled the collective goes on.
         """
         self.start()
-        began = time.monotonic()
-        while not self.test():
-            pause = (time.monotonic() - began) / PAUSE_PART
-            await asyncio.sleep(min(pause, PAUSE_S) if pause > 0.0005 else 0)
+        await looked(self.test)
         return self.out
 
     def stats(self) -> CollectiveReport:

@@ -143,6 +143,19 @@ class CollectiveStats(Sized):
                 ("copied_bytes", c_uint64), ("forwarded", c_uint64)]
 
 
+class CallAttr(Sized):
+    """struct tow_call_attr"""
+    _fields_ = [("size", c_uint32), ("algorithm", c_uint32), ("piece_bytes", c_uint64),
+                ("timeout_ms", c_uint32)]
+
+
+class CommStats(Sized):
+    """struct tow_comm_stats"""
+    _fields_ = [("size", c_uint32), ("reserved", c_uint32), ("calls", c_uint64),
+                ("sent_bytes", c_uint64), ("eager_bytes", c_uint64), ("staged_bytes", c_uint64),
+                ("copied_bytes", c_uint64)]
+
+
 class WorkerAttr(Sized):
     """struct tow_worker_attr"""
     _fields_ = [("size", c_uint32), ("entries", c_uint32), ("timeout_ms", c_uint32)]
@@ -215,9 +228,9 @@ class FeedStats(Sized):
 
 STRUCTURES = {(cls.__doc__ or "").split()[1].rstrip(";"): cls for cls in (
     DeviceAttr, RegionAttr, RegionInfo, ArenaAttr, ArenaStats, WorldStruct, GroupAttr, CommAttr,
-    DType, TensorType, CollectiveAttr, CollectiveStats, WorkerAttr, MailboxAttr, LineInfo,
-    RendezvousTensor, TracerReport, StoreAttr, PsAttr, PsStats, FeedAttr, FeedWorkerStruct,
-    FeedStats)}
+    DType, TensorType, CollectiveAttr, CollectiveStats, CallAttr, CommStats, WorkerAttr,
+    MailboxAttr, LineInfo, RendezvousTensor, TracerReport, StoreAttr, PsAttr, PsStats, FeedAttr,
+    FeedWorkerStruct, FeedStats)}
 
 # ---- functions ----
 
@@ -233,6 +246,7 @@ _P = c_void_p               # a handle
 _O = POINTER(c_void_p)      # where one is stored
 _U = POINTER(c_uint32)
 _T = POINTER(TensorType)
+_A = POINTER(CallAttr)
 
 # What each returns, and takes.
 FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
@@ -275,6 +289,16 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_collective_wait_for": (c_int, [_P, c_uint32, _U]),
     "tow_collective_late": (c_int, [_P, _U]),
     "tow_collective_stats": (c_int, [_P, POINTER(CollectiveStats)]),
+    "tow_allreduce": (c_int, [_P, _P, _P, c_uint64, DType, c_uint32, _A, _O]),
+    "tow_reduce_scatter": (c_int, [_P, _P, _P, c_uint64, DType, c_uint32, _A, _O]),
+    "tow_allgather": (c_int, [_P, _P, _P, c_uint64, DType, _A, _O]),
+    "tow_broadcast": (c_int, [_P, _P, c_uint64, DType, c_uint32, _A, _O]),
+    "tow_reduce": (c_int, [_P, _P, _P, c_uint64, DType, c_uint32, c_uint32, _A, _O]),
+    "tow_barrier": (c_int, [_P, _A, _O]),
+    "tow_work_wait": (c_int, [_P, c_uint32, _U]),
+    "tow_work_free": (None, [_P]),
+    "tow_comm_abort": (c_int, [_P]),
+    "tow_comm_stats": (c_int, [_P, POINTER(CommStats)]),
     "tow_worker_create": (c_int, [_P, _P, POINTER(WorkerAttr), _O]),
     "tow_worker_destroy": (c_int, [_P]),
     "tow_worker_fd": (c_int, [_P]),

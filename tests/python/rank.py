@@ -56,6 +56,8 @@ def together(group, comm, arena):
         comm.allreduce(array, algorithm=algorithm)()
         assert (array == np.arange(array.size) % 7 * 4 + 6).all()
     assert comm.allgather(np.array([group.rank]))().ravel().tolist() == [0, 1, 2, 3]
+    works = [comm.iallreduce(np.arange(count) + group.rank) for count in range(0, 100000, 5000)]
+    assert all((work.wait() == 4 * np.arange(work.out.size) + 6).all() for work in works)
     with towline.Worker(group.device, arena) as worker:
         asyncio.run(pass_on(worker, group))
     print("done")

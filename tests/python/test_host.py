@@ -72,7 +72,7 @@ def kind_of(argument):
     if "*" in argument or "[" in argument or re.search(r"\btow_edge_(done|came)\b", argument):
         return "pointer"
     return {"int": "c_int", "uint32_t": "c_uint", "uint64_t": "c_ulong", "size_t": "c_ulong",
-            "float": "c_float"}[argument.split()[-2]]
+            "float": "c_float", "tow_reduction": "c_uint", "tow_dtype": "DType"}[argument.split()[-2]]
 
 
 def kind_of_ctypes(kind):
@@ -107,6 +107,7 @@ def test_numbers():
         "TOW_BAND": _collective.REDUCTIONS["band"], "TOW_BOR": _collective.REDUCTIONS["bor"],
         "TOW_BXOR": _collective.REDUCTIONS["bxor"],
         "TOW_ALGORITHM_DIRECT": _collective.ALGORITHMS["direct"],
+        "TOW_ALGORITHM_TREE": _collective.ALGORITHMS["tree"],
         "TOW_TRACER_ZERO_COPY": towline.ZERO_COPY, "TOW_TRACER_JOINS": towline.JOINS,
         "TOW_TRACER_UNKNOWN": towline.UNKNOWN, "TOW_DTYPE_BFLOAT": _types._BFLOAT,
         "TOW_DTYPE_BOOL": _types._BOOL, "TOW_DTYPE_FLOAT8_E5M2": _types._FLOAT8["float8_e5m2"],

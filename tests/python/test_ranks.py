@@ -531,13 +531,13 @@ with towline.Device() as dev, towline.Arena(dev) as arena:
 """
 
 
-def launch(rank):
+def launch(rank, program=PROGRAM):
     """A program of its own, as a launcher starts it, which closes nothing at its end."""
     os.environ.update(TOW_RANK=str(rank), TOW_WORLD_SIZE="2", TOW_LOCAL_RANK=str(rank),
                       TOW_LOCAL_SIZE="2", TOW_SESSION=SESSION)
     os.dup2(os.open(str(pathlib.Path(os.environ["TOW_TEST_SAID"]) / str(rank)),
                     os.O_CREAT | os.O_WRONLY, 0o600), 1)
-    os.execv(sys.executable, [sys.executable, "-c", PROGRAM])
+    os.execv(sys.executable, [sys.executable, "-c", program])
 
 
 def test_launched(children, tmp_path, monkeypatch):
