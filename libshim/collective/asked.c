@@ -7,9 +7,6 @@
 #include "../bootstrap/inside.h"
 #include "inside.h"
 
-/* No array is larger. */
-#define BYTES_MAX	(1ULL << 46)
-
 bool towi_is_reduction(uint32_t kind)
 {
 	return kind == TOW_ALLREDUCE || kind == TOW_REDUCE_SCATTER || kind == TOWI_REDUCE;
@@ -55,7 +52,7 @@ static int check_arrays(const struct tow_comm *comm, const struct tow_collective
 {
 	uint64_t all;
 
-	if (__builtin_mul_overflow(attr->count, bytes * comm->ranks, &all) || all > BYTES_MAX)
+	if (__builtin_mul_overflow(attr->count, bytes * comm->ranks, &all) || all > TOWI_BYTES_MAX)
 		return -EOVERFLOW;
 	if (!attr->count)
 		return 0;

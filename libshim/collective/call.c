@@ -58,18 +58,13 @@ static uint64_t writes_round(const struct towi_joint *joint)
 	return joint->writes.more ? joint->writes.step.round : UINT64_MAX;
 }
 
-static const struct towi_array *array_of(const struct towi_joint *joint, enum towi_operand operand)
+/* Of one that is an array. */
+static const struct towi_array *array_of(const struct towi_joint *joint,
+					 enum towi_operand operand)
 {
-	switch (operand) {
-	case TOWI_IN:
-		return &joint->in;
-	case TOWI_OUT:
-		return &joint->out;
-	case TOWI_WORK:
+	if (operand == TOWI_WORK)
 		return &joint->sums;
-	default:
-		return NULL;
-	}
+	return operand == TOWI_OUT ? &joint->out : &joint->in;
 }
 
 /* Where in that array. */
@@ -84,11 +79,10 @@ static uint64_t offset_of(const struct towi_joint *joint, enum towi_operand oper
 static char *place_of(const struct towi_joint *joint, enum towi_operand operand,
 		      const struct towi_step *step, char *received)
 {
-	const struct towi_array *array = array_of(joint, operand);
-
 	if (operand == TOWI_RECEIVED)
 		return received;
-	return array ? array->at + offset_of(joint, operand, step) : NULL;
+	return operand == TOWI_NOWHERE ? NULL : array_of(joint, operand)->at +
+						offset_of(joint, operand, step);
 }
 
 /* ---- sending ----------------------------------------------------------------------- */
@@ -189,7 +183,7 @@ static void compute(const struct towi_joint *joint, const struct towi_step *step
 		reduce(joint, step, to, left, right);
 	else if (makes_bools(joint))
 		towi_reduce(TOW_BOR, TOWI_REDUCE_BOOL, to, left, left, step->count);
-	else if (to && to != left)
+	else if (to && left && to != left)
 		memcpy(to, left, bytes_of(joint, step));
 }
 
@@ -487,8 +481,10 @@ static bool go_once(struct tow_comm *comm)
 		any |= grants(comm);
 		any |= joints_go_on(comm, behind);
 		any |= answers(comm);
+		any |= towi_letters_go_on(comm);
 		any |= towi_pairs_go_on(comm);
 	}
+	any |= towi_letters_end(comm);
 	return joints_end(comm, comm->error ? UINT64_MAX : behind) || any;
 }
 
@@ -554,7 +550,7 @@ uint64_t towi_calls_ended(const struct tow_comm *comm)
 	return first ? first->number : comm->calls->made;
 }
 
-uint32_t towi_call_waits_for(const struct tow_work *work)
+static uint32_t waits_for(const struct tow_work *work)
 {
 	const struct towi_joint *joint = (const struct towi_joint *)work;
 
@@ -564,11 +560,11 @@ uint32_t towi_call_waits_for(const struct tow_work *work)
 }
 
 /* It may be that the other one does something else. */
-void towi_call_waits(struct tow_work *work)
+static void waits(struct tow_work *work)
 {
 	struct towi_joint *joint = (struct towi_joint *)work;
 	const struct towi_mark mark = { joint->number, joint->mark };
-	uint32_t rank = work->waits_for(work);
+	uint32_t rank = waits_for(work);
 	struct towi_pair *pair;
 
 	if (joint->told || rank == TOW_NO_RANK)
@@ -582,22 +578,34 @@ void towi_call_waits(struct tow_work *work)
 }
 
 /* Somebody is to blame. */
-void towi_call_late(struct tow_work *work)
+static void late(struct tow_work *work)
 {
 	struct tow_comm *comm = work->comm;
-	uint32_t late;
+	uint32_t blamed;
 
 	/* Another thread is finding out. */
 	if (comm->calls->asking)
 		return;
 	comm->calls->asking = true;
-	late = towi_board_late(comm, NULL, ((struct towi_joint *)work)->number + 1);
+	blamed = towi_board_late(comm, NULL, ((struct towi_joint *)work)->number + 1);
 	comm->calls->asking = false;
-	if (late == TOW_NO_RANK)
-		late = work->waits_for(work);
+	if (blamed == TOW_NO_RANK)
+		blamed = waits_for(work);
 	if (!work->ended)
-		towi_comm_fail(comm, -ETIMEDOUT, late);
+		towi_comm_fail(comm, -ETIMEDOUT, blamed);
 }
+
+static void gone(struct tow_work *work, uint32_t rank)
+{
+	towi_comm_fail(work->comm, -ESTALE, rank);
+}
+
+const struct towi_work_ops towi_call_ops = {
+	.waits_for = waits_for,
+	.waits = waits,
+	.gone = gone,
+	.late = late,
+};
 
 /* ---- life ---------------------------------------------------------------------------- */
 
@@ -612,6 +620,7 @@ static void bury(struct towi_runner *runner)
 	towi_slots_free(comm, &calls->pools[TOWI_OF_LETTERS]);
 	towi_slots_free(comm, &calls->stage);
 	towi_quarrels_free(comm);
+	towi_letters_free(comm);
 	comm->calls = NULL;
 	free(calls->order);
 	free(calls);
@@ -631,6 +640,10 @@ int towi_calls_make(struct tow_comm *comm)
 	calls->stats.size = sizeof(calls->stats);
 	TAILQ_INIT(&calls->pairs);
 	TAILQ_INIT(&calls->joints);
+	TAILQ_INIT(&calls->wanted);
+	TAILQ_INIT(&calls->to_self);
+	TAILQ_INIT(&calls->ending);
+	TAILQ_INIT(&calls->came);
 	LIST_INIT(&calls->all);
 	comm->calls = calls;
 	towi_pump_join(&comm->pump, &calls->runner);
@@ -663,7 +676,7 @@ bool towi_calls_busy(struct tow_comm *comm)
 	bool busy;
 
 	towi_pump_lock(&comm->pump);
-	busy = !comm->error && !TAILQ_EMPTY(&comm->calls->joints);
+	busy = !comm->error && (!TAILQ_EMPTY(&comm->calls->joints) || comm->calls->letters);
 	towi_pump_unlock(&comm->pump);
 	return busy;
 }

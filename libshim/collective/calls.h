@@ -73,17 +73,26 @@ static inline char *towi_slot_at(const struct towi_slots *slots, int slot)
 struct tow_work {
 	LIST_ENTRY(tow_work) all;	/* among those that were not freed */
 	struct tow_comm *comm;		/* NULL: it has ended, too */
-	bool ended, freed;
+	_Atomic bool ended;
+	bool freed;
 	int status;			/* when it has ended, or is to */
 	uint32_t blamed;
 	uint64_t until_us;
 	TAILQ_HEAD(towi_sents, towi_sent) open;	/* in the order of their rounds */
+	const struct towi_work_ops *ops;
+};
+
+struct towi_work_ops {
 	/* Whom it waits for; or TOW_NO_RANK. */
 	uint32_t (*waits_for)(const struct tow_work *work);
-	/* It has waited for a while. */
+	/* It has waited for a while.  Or NULL. */
 	void (*waits)(struct tow_work *work);
+	/* Whom it waits for has left. */
+	void (*gone)(struct tow_work *work, uint32_t rank);
 	/* Its time is over. */
 	void (*late)(struct tow_work *work);
+	/* What it was, when it has ended.  Or NULL. */
+	void (*tell)(const struct tow_work *work, struct tow_work_info *info);
 };
 
 /* Something large that is on its way. */
@@ -97,6 +106,9 @@ struct towi_sent {
 	int slot;			/* that it was copied to, or -1 */
 	bool ended;
 };
+
+/* As towi_take(). */
+int towi_take_call_attr(const struct tow_call_attr *attr, struct tow_call_attr *known);
 
 /* May it go on?  0 or a negative errno. */
 int towi_comm_usable(const struct tow_comm *comm);
@@ -123,7 +135,12 @@ enum towi_tag {
 	TOWI_TAG_MARK,			/* struct towi_mark: what one who waits does */
 	TOWI_TAG_DISPUTE,		/* struct towi_dispute, to rank 0 */
 	TOWI_TAG_VERDICT,		/* struct towi_verdict, of rank 0 */
+	TOWI_TAG_LETTER,		/* struct towi_letter_head, and a part of the letter */
+	TOWI_TAG_REQUEST,		/* the same, of a letter that comes when it is wanted */
+	TOWI_TAG_WANTED,		/* uint64_t: the number of a small one */
 	TOWI_TAG_LETTER_CREDIT,		/* struct towi_credit */
+	TOWI_TAG_TAKEN,			/* uint64_t: letters that were, as they are counted */
+	TOWI_TAG_REFUSED,		/* uint64_t: the number of one that is too long */
 };
 
 struct towi_part {
@@ -152,6 +169,12 @@ struct towi_verdict {
 	uint64_t call;
 	uint32_t blamed;
 	uint32_t reserved;
+};
+
+struct towi_letter_head {
+	uint64_t number, bytes;
+	uint32_t tag;
+	uint32_t at;			/* where in it a part is */
 };
 
 /* A record that found no room. */
@@ -209,6 +232,38 @@ struct towi_track {
 	uint64_t grants_done, grants_given;
 };
 
+TAILQ_HEAD(towi_letters, towi_letter);
+
+/* What a rank has asked for of one other. */
+struct towi_letter {
+	struct tow_work work;		/* first */
+	TAILQ_ENTRY(towi_letter) next;
+	struct towi_letters *in;	/* which list that is, or NULL */
+	struct towi_pair *pair;		/* NULL: to this rank itself, or from any */
+	uint32_t rank, tag;		/* that are wanted, or what it has */
+	uint64_t number;
+	struct towi_array array;
+	struct towi_place place;	/* .edge 0: what comes lands in the pool */
+	uint64_t bytes;			/* its own; before it has come, what there is room for */
+	uint64_t done, granted;		/* bytes that were sent, or have landed; and may come */
+};
+
+TAILQ_HEAD(towi_came, came);
+
+/* Letters of a pair. */
+struct towi_post {
+	struct towi_letters to_say;	/* nothing was said of them */
+	struct towi_letters put;	/* small, in the wire */
+	struct towi_letters said;	/* the other end knows of them, */
+	uint32_t said_count;		/* so many, and does not want them so far */
+	struct towi_letters called;	/* small, that the other end wants */
+	struct towi_letters coming;	/* to this rank, by credits */
+	uint64_t made;			/* to the other end, ever */
+	/* Of small ones, with what each is counted more: */
+	uint64_t sent, theirs_taken;	/* to the other end, and what it does not keep any more */
+	uint64_t heard, taken, told_taken;	/* from it, and what this one does not keep */
+};
+
 struct towi_pair {
 	TAILQ_ENTRY(towi_pair) next;
 	struct tow_comm *comm;
@@ -236,6 +291,7 @@ struct towi_pair {
 	uint64_t told_ended;		/* calls here, as far as the other end was told */
 	struct towi_track tracks[TOWI_TRACKS];
 	struct towi_views views;
+	struct towi_post post;
 };
 
 TAILQ_HEAD(towi_pairs, towi_pair);
@@ -272,6 +328,10 @@ void towi_pair_tell(struct towi_pair *pair, enum towi_tag tag, uint64_t call, co
 
 /* A whole message; false: not now. */
 bool towi_pair_send(struct towi_pair *pair, const struct towi_part *head, const char *data);
+
+/* The same of a letter. */
+bool towi_pair_send_letter(struct towi_pair *pair, const struct towi_letter_head *head,
+			   const char *data);
 
 /* Something sent there has failed; or something there was not found. */
 void towi_pair_failed(struct towi_pair *pair, int status);
@@ -396,6 +456,11 @@ struct towi_calls {
 	struct towi_windows windows;
 	struct towi_slots pools[TOWI_TRACKS], stage;
 	struct towi_joints joints;
+	struct towi_letters wanted;	/* that have not come */
+	struct towi_letters to_self;	/* that nobody has wanted */
+	struct towi_letters ending;	/* when nothing of them is on its way */
+	struct towi_came came;		/* that nobody has wanted */
+	uint64_t letters;		/* that have not ended */
 	LIST_HEAD(, tow_work) all;
 	struct towi_joint *granting;	/* whose credits go out, or NULL */
 	uint64_t made;			/* calls */
@@ -412,7 +477,7 @@ struct towi_calls {
 int towi_calls_make(struct tow_comm *comm);
 /* Ranks with the same number are neighbours. */
 int towi_calls_order(struct tow_comm *comm, const uint64_t *nodes);
-/* Is there a call that has not ended, and may? */
+/* Is there anything that has not ended, and may? */
 bool towi_calls_busy(struct tow_comm *comm);
 /* What ended calls have said has arrived, or it takes too long. */
 void towi_calls_flush(struct tow_comm *comm);
@@ -421,9 +486,7 @@ void towi_calls_end(struct tow_comm *comm);
 
 /* A call begins.  With the lock. */
 void towi_call_begin(struct towi_joint *joint);
-uint32_t towi_call_waits_for(const struct tow_work *work);
-void towi_call_waits(struct tow_work *work);
-void towi_call_late(struct tow_work *work);
+extern const struct towi_work_ops towi_call_ops;
 
 /* The open one of that number, or NULL. */
 struct towi_joint *towi_call_of(const struct tow_comm *comm, uint64_t number);
@@ -433,6 +496,21 @@ void towi_call_fail(struct towi_joint *joint, int status, uint32_t blamed);
 
 /* How many have ended, before the first that has not. */
 uint64_t towi_calls_ended(const struct tow_comm *comm);
+
+/* ---- letter.c: from one rank to one other ---- */
+
+/* What has come.  False: it makes no sense. */
+bool towi_letter_part(struct towi_pair *pair, const struct towi_letter_head *head, const char *data,
+		      uint32_t bytes);
+bool towi_letter_request(struct towi_pair *pair, const struct towi_letter_head *head);
+bool towi_letter_taken(struct towi_pair *pair, uint64_t taken);
+bool towi_letter_wanted(struct towi_pair *pair, uint64_t number);
+bool towi_letter_refused(struct towi_pair *pair, uint64_t number);
+
+/* What can be done now: true: something was. */
+bool towi_letters_go_on(struct tow_comm *comm);
+bool towi_letters_end(struct tow_comm *comm);
+void towi_letters_free(struct tow_comm *comm);
 
 /* ---- quarrel.c: ranks that make different calls ---- */
 

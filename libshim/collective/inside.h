@@ -147,6 +147,9 @@ uint32_t towi_board_late(struct tow_comm *comm, const uint64_t *places, uint64_t
 /* A kind that only calls have: one rank gets the reduction. */
 #define TOWI_REDUCE	(TOW_BARRIER + 1U)
 
+/* No array is larger. */
+#define TOWI_BYTES_MAX	(1ULL << 46)
+
 bool towi_is_reduction(uint32_t kind);
 
 /* Kind and algorithm are such that it is to be asked: 0 or a negative errno. */

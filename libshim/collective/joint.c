@@ -7,10 +7,6 @@
 #include "../bootstrap/inside.h"
 #include "calls.h"
 
-/* Of a structure, when it was first published. */
-#define CALL_ATTR_SIZE_FIRST \
-	(offsetof(struct tow_call_attr, timeout_ms) + sizeof(uint32_t))
-
 /* Up to so many bytes, and ranks, all send to all: two steps. */
 #define DIRECT_BYTES	(256U << 10)
 #define DIRECT_RANKS	16U
@@ -264,9 +260,7 @@ static int make(struct tow_comm *comm, const struct asked *asked, struct tow_wor
 	if (!joint)
 		return -ENOMEM;
 	joint->work.comm = comm;
-	joint->work.waits_for = towi_call_waits_for;
-	joint->work.waits = towi_call_waits;
-	joint->work.late = towi_call_late;
+	joint->work.ops = &towi_call_ops;
 	joint->type = type;
 	ret = prepare(joint, asked);
 	if (ret) {
@@ -288,7 +282,7 @@ static int call(struct tow_comm *comm, const struct tow_call_attr *attr, struct 
 
 	if (!comm)
 		return -EINVAL;
-	ret = towi_take(attr, CALL_ATTR_SIZE_FIRST, &known, sizeof(known));
+	ret = towi_take_call_attr(attr, &known);
 	if (!ret && (known.algorithm > TOW_ALGORITHM_TREE ||
 		     (asked.attr.kind == TOW_BARRIER && (known.algorithm || known.piece_bytes))))
 		ret = -EINVAL;

@@ -20,6 +20,7 @@
 #define UNITS_MAX	1024U
 /* Of a record, what is of the message. */
 #define PART_BYTES	(TOWI_MESSAGE_MAX - sizeof(struct towi_part))
+_Static_assert(sizeof(struct towi_part) == sizeof(struct towi_letter_head), "as many units");
 #define EAGER_MAX	(16U << 10)
 
 static struct towi_calls *calls_of(const struct towi_pair *pair)
@@ -66,8 +67,10 @@ static int make_slots(struct tow_comm *comm)
 	int ret = 0;
 
 	calls->slots = calloc(comm->ranks, sizeof(struct tow_slot *));
+	if (!calls->slots)
+		return -ENOMEM;
 	calls->pair = calloc(comm->ranks, sizeof(struct towi_pair *));
-	if (!calls->slots || !calls->pair)
+	if (!calls->pair)
 		return -ENOMEM;
 	for (rank = 0; !ret && rank < comm->ranks; rank++)
 		if (rank != comm->rank)
@@ -300,6 +303,11 @@ static struct towi_pair *new_pair(struct tow_comm *comm, uint32_t rank)
 		pair->unsaid = UINT64_MAX;
 		STAILQ_INIT(&pair->early);
 		STAILQ_INIT(&pair->later);
+		TAILQ_INIT(&pair->post.to_say);
+		TAILQ_INIT(&pair->post.put);
+		TAILQ_INIT(&pair->post.said);
+		TAILQ_INIT(&pair->post.called);
+		TAILQ_INIT(&pair->post.coming);
 		pair->views.viewer = (struct towi_viewer){ &comm->calls->runner,
 							   comm->members[rank].peer, &comm->error };
 		begin_ops(pair);
@@ -392,34 +400,52 @@ static uint64_t first_open(const struct towi_pair *pair, uint64_t call)
 	return pair->sent_first > pair->theirs_ended ? pair->sent_first : pair->theirs_ended;
 }
 
-static void put_parts(struct towi_pair *pair, struct towi_part head, const char *data)
+/* @at is where the head, which each part has, says where that is. */
+static void put_parts(struct towi_pair *pair, uint8_t tag, const void *head, uint32_t *at,
+		      const char *data, uint32_t all)
 {
 	char part[TOWI_MESSAGE_MAX];
 	uint32_t bytes;
 
 	do {
-		bytes = least(head.bytes - head.at, PART_BYTES);
-		memcpy(part, &head, sizeof(head));
+		bytes = least(all - *at, PART_BYTES);
+		memcpy(part, head, sizeof(struct towi_part));
 		if (bytes)
-			memcpy(part + sizeof(head), data + head.at, bytes);
-		put(pair, TOWI_TAG_MESSAGE, part, (uint32_t)sizeof(head) + bytes);
-		head.at += bytes;
-	} while (head.at < head.bytes);
+			memcpy(part + sizeof(struct towi_part), data + *at, bytes);
+		put(pair, tag, part, (uint32_t)sizeof(struct towi_part) + bytes);
+		*at += bytes;
+	} while (*at < all);
+}
+
+static bool has_room(const struct towi_pair *pair, uint32_t bytes)
+{
+	return STAILQ_EMPTY(&pair->later) && towi_wire_units(&pair->wire) >= units_of(bytes);
 }
 
 bool towi_pair_send(struct towi_pair *pair, const struct towi_part *head, const char *data)
 {
 	uint64_t first = first_open(pair, head->call);
+	struct towi_part part = *head;
 
 	/* The other end has memory for so many. */
-	if (head->call >= first + TOWI_CALLS_OPEN || !STAILQ_EMPTY(&pair->later) ||
-	    towi_wire_units(&pair->wire) < units_of(head->bytes))
+	if (head->call >= first + TOWI_CALLS_OPEN || !has_room(pair, head->bytes))
 		return false;
 	pair->sent_first = first;
 	if (pair->sent_call <= head->call)
 		pair->sent_call = head->call + 1;
 	has_to_say(pair, head->call);
-	put_parts(pair, *head, data);
+	put_parts(pair, TOWI_TAG_MESSAGE, &part, &part.at, data, head->bytes);
+	return true;
+}
+
+bool towi_pair_send_letter(struct towi_pair *pair, const struct towi_letter_head *head,
+			   const char *data)
+{
+	struct towi_letter_head part = *head;
+
+	if (!has_room(pair, (uint32_t)head->bytes))
+		return false;
+	put_parts(pair, TOWI_TAG_LETTER, &part, &part.at, data, (uint32_t)head->bytes);
 	return true;
 }
 
@@ -634,15 +660,40 @@ static void take_verdict(struct towi_pair *pair, const char *data)
 		towi_quarrel_end(pair->comm, &verdict);
 }
 
+/* Of letters.  False: it makes no sense. */
+static bool take_letters(struct towi_pair *pair, const struct towi_record *record, const char *data)
+{
+	struct towi_letter_head head;
+	uint64_t number;
+
+	if (record->tag == TOWI_TAG_LETTER_CREDIT && record->bytes == sizeof(struct towi_credit)) {
+		take_credit(pair, TOWI_OF_LETTERS, data);
+		return true;
+	}
+	if (record->tag == TOWI_TAG_LETTER || record->tag == TOWI_TAG_REQUEST) {
+		if (record->bytes < sizeof(head))
+			return false;
+		memcpy(&head, data, sizeof(head));
+		return record->tag == TOWI_TAG_REQUEST ? towi_letter_request(pair, &head) :
+		       towi_letter_part(pair, &head, data + sizeof(head),
+					record->bytes - (uint32_t)sizeof(head));
+	}
+	if (record->bytes != sizeof(number))
+		return false;
+	memcpy(&number, data, sizeof(number));
+	if (record->tag == TOWI_TAG_TAKEN)
+		return towi_letter_taken(pair, number);
+	if (record->tag == TOWI_TAG_WANTED)
+		return towi_letter_wanted(pair, number);
+	return record->tag == TOWI_TAG_REFUSED && towi_letter_refused(pair, number);
+}
+
 static void take_record(struct towi_pair *pair, const struct towi_record *record, const char *data)
 {
 	if (record->tag == TOWI_TAG_MESSAGE && record->bytes >= sizeof(struct towi_part))
 		take_part(pair, data, record->bytes);
 	else if (record->tag == TOWI_TAG_CREDIT && record->bytes == sizeof(struct towi_credit))
 		take_credit(pair, TOWI_OF_CALLS, data);
-	else if (record->tag == TOWI_TAG_LETTER_CREDIT &&
-		 record->bytes == sizeof(struct towi_credit))
-		take_credit(pair, TOWI_OF_LETTERS, data);
 	else if (record->tag == TOWI_TAG_ENDED && record->bytes == sizeof(uint64_t))
 		take_ended(pair, data);
 	else if (record->tag == TOWI_TAG_MARK && record->bytes == sizeof(struct towi_mark))
@@ -651,7 +702,7 @@ static void take_record(struct towi_pair *pair, const struct towi_record *record
 		take_dispute(pair, data);
 	else if (record->tag == TOWI_TAG_VERDICT && record->bytes == sizeof(struct towi_verdict))
 		take_verdict(pair, data);
-	else
+	else if (!take_letters(pair, record, data))
 		nonsense(pair);
 }
 

@@ -344,7 +344,7 @@ bool towi_track_answer(struct towi_track *track, const struct towi_answer *answe
 	const struct towi_lane *lane = &track->lanes[track->credits_used % TOWI_LANES];
 	bool done;
 
-	if (!towi_track_found(track))
+	if (!credit || !towi_track_found(track))
 		return false;
 	done = answer ? answer_with(track, answer, credit, lane) : answer_without(track, lane);
 	track->credits_used += done;

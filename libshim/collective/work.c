@@ -6,11 +6,20 @@
 
 #include "calls.h"
 
-/* Of a structure, when it was first published. */
+/* Of structures, when they were first published. */
+#define CALL_ATTR_SIZE_FIRST \
+	(offsetof(struct tow_call_attr, timeout_ms) + sizeof(uint32_t))
+#define WORK_INFO_SIZE_FIRST \
+	(offsetof(struct tow_work_info, bytes) + sizeof(uint64_t))
 #define COMM_STATS_SIZE_FIRST \
 	(offsetof(struct tow_comm_stats, copied_bytes) + sizeof(uint64_t))
 
 /* ---- life -------------------------------------------------------------------------------- */
+
+int towi_take_call_attr(const struct tow_call_attr *attr, struct tow_call_attr *known)
+{
+	return towi_take(attr, CALL_ATTR_SIZE_FIRST, known, sizeof(*known));
+}
 
 int towi_comm_usable(const struct tow_comm *comm)
 {
@@ -55,12 +64,12 @@ void towi_works_leave(struct tow_comm *comm)
 static void look_who_left(struct tow_work *work)
 {
 	struct tow_comm *comm = work->comm;
-	uint32_t rank = work->waits_for(work);
+	uint32_t rank = work->ops->waits_for(work);
 
 	if (rank == TOW_NO_RANK || !towi_board_has_left(comm, rank))
 		return;
-	if (!towi_comm_progress(comm) && !work->ended && work->waits_for(work) == rank)
-		towi_comm_fail(comm, -ESTALE, rank);
+	if (!towi_comm_progress(comm) && !work->ended && work->ops->waits_for(work) == rank)
+		work->ops->gone(work, rank);
 }
 
 /* While nothing comes others may be gone, or late. */
@@ -71,15 +80,15 @@ static void doubt(struct tow_work *work, bool any, uint64_t now_us)
 	if (comm->error)
 		return;
 	if (now_us >= work->until_us) {
-		work->late(work);
+		work->ops->late(work);
 	} else if (any) {
 		comm->probe_us = now_us + TOWI_PROBE_US;
 	} else if (now_us >= comm->probe_us) {
 		comm->probe_us = now_us + TOWI_PROBE_US;
 		towi_board_probe(comm);
 		look_who_left(work);
-		if (!work->ended)
-			work->waits(work);
+		if (!work->ended && work->ops->waits)
+			work->ops->waits(work);
 	}
 }
 
@@ -150,6 +159,19 @@ TOW_PUBLIC int tow_work_test(struct tow_work *work, uint32_t *blamed)
 TOW_PUBLIC int tow_work_wait(struct tow_work *work, uint32_t timeout_us, uint32_t *blamed)
 {
 	return ask(work, towi_until(timeout_us), blamed);
+}
+
+TOW_PUBLIC int tow_work_info(const struct tow_work *work, struct tow_work_info *info)
+{
+	struct tow_work_info known = { .size = sizeof(known), .rank = TOW_NO_RANK };
+
+	if (!work || !info)
+		return -EINVAL;
+	if (!work->ended)
+		return -EBUSY;
+	if (work->ops->tell)
+		work->ops->tell(work, &known);
+	return towi_give(&known, WORK_INFO_SIZE_FIRST, info);
 }
 
 TOW_PUBLIC void tow_work_free(struct tow_work *work)

@@ -157,7 +157,7 @@ static double part_of(uint32_t ranks)
 {
 	uint16_t one = 0x3c00, none = 0, part;
 
-	towi_avg_add(TOWI_REDUCE_F16, ranks, true, &part, &one, &none, 1);
+	towi_avg_add(TOWI_REDUCE_F16, ranks, true, true, &part, &one, &none, 1);
 	return decode(&formats[0], part);
 }
 
@@ -171,11 +171,12 @@ static bool averages(uint32_t ranks)
 		ones[i] = (uint16_t)i;
 		others[i] = (uint16_t)chance();
 	}
-	for (int first = 0; first < 2; first++) {
-		towi_avg_add(TOWI_REDUCE_F16, ranks, first, sums, ones, others, 65536);
+	for (int given = 0; given < 4; given++) {
+		towi_avg_add(TOWI_REDUCE_F16, ranks, given & 1, given & 2, sums, ones, others,
+			     65536);
 		for (int i = 0; i < 65536; i++) {
-			exact = decode(format, ones[i]) * (first ? part : 1) +
-				decode(format, others[i]) * part;
+			exact = decode(format, ones[i]) * (given & 1 ? part : 1) +
+				decode(format, others[i]) * (given & 2 ? part : 1);
 			if (is_nearest(format, sums[i], exact))
 				continue;
 			ksft_print_msg("of %u: %04x and %04x are %04x\n", ranks, ones[i],
@@ -211,7 +212,8 @@ static bool stays_in_range(uint32_t ranks)
 		for (uint32_t rank = 1; rank < ranks; rank++) {
 			next = bits ^ (rank & 1);
 			exact += decode(format, next);
-			towi_avg_add(TOWI_REDUCE_F16, ranks, rank == 1, &sum, &sum, &next, 1);
+			towi_avg_add(TOWI_REDUCE_F16, ranks, rank == 1, true, &sum, &sum, &next,
+				     1);
 		}
 		towi_avg_end(TOWI_REDUCE_F16, ranks, &sum, 1);
 		exact /= ranks;

@@ -469,6 +469,78 @@ int tow_reduce(struct tow_comm *comm, const void *in, void *out, uint64_t count,
  */
 int tow_barrier(struct tow_comm *comm, const struct tow_call_attr *attr, struct tow_work **work);
 
+/* For tow_receive(): from whomever, and with whatever tag. */
+#define TOW_ANY_RANK		UINT32_MAX
+#define TOW_ANY_TAG		UINT32_MAX
+
+/**
+ * tow_send() - send to one rank
+ * @comm: as for tow_allreduce()
+ * @data: @count elements
+ * @count: how many; may be 0
+ * @dtype: any of whole bytes
+ * @to: which rank; may be this one
+ * @tag: by which it is received; not TOW_ANY_TAG
+ * @attr: how, or NULL; no algorithm and no piece_bytes.  Without timeout_ms it takes as long as it
+ *	takes; with it, what nobody has received by then ends with -ETIMEDOUT, and harms nobody if it
+ *	was not begun; else the communicator fails
+ * @work: as for tow_allreduce()
+ *
+ * Those of one rank to another are received in the order in which they were sent, of those that a
+ * receiver's tag is for.  It has ended when @data may be used again: of up to 16 KiB, when they are
+ * on their way and will be kept at the other end, which keeps 64 KiB of each rank's; of more, when
+ * they are there.  What nobody receives holds up no call of all ranks.
+ *
+ * Return: as tow_allreduce().  Its work ends with -EMSGSIZE if the receiver had too little room and
+ * it was not kept there, and with -ESTALE if it has left.
+ */
+int tow_send(struct tow_comm *comm, const void *data, uint64_t count, struct tow_dtype dtype,
+	     uint32_t to, uint32_t tag, const struct tow_call_attr *attr, struct tow_work **work);
+
+/**
+ * tow_receive() - receive from one rank
+ * @comm: as for tow_allreduce()
+ * @data: where it goes
+ * @count: how many elements there is room for
+ * @dtype: any of whole bytes
+ * @from: which rank; or TOW_ANY_RANK
+ * @tag: which tag; or TOW_ANY_TAG
+ * @attr: as for tow_send()
+ * @work: as for tow_allreduce(); tow_work_info() says what has come
+ *
+ * Return: as tow_allreduce().  Its work ends with -EMSGSIZE if it is longer, and then it is gone;
+ * and with -ESTALE if @from has left.
+ */
+int tow_receive(struct tow_comm *comm, void *data, uint64_t count, struct tow_dtype dtype,
+		uint32_t from, uint32_t tag, const struct tow_call_attr *attr,
+		struct tow_work **work);
+
+/**
+ * struct tow_work_info - what has been sent or received
+ * @size: sizeof(struct tow_work_info), as the caller was compiled
+ * @rank: from whom, or to whom; TOW_NO_RANK of calls of all ranks
+ * @tag: with which tag; 0 of those
+ * @reserved: 0
+ * @bytes: how much; 0 of those
+ */
+struct tow_work_info {
+	uint32_t size;
+	uint32_t rank;
+	uint32_t tag;
+	uint32_t reserved;
+	uint64_t bytes;
+};
+
+/**
+ * tow_work_info() - what has been sent or received
+ * @work: that has ended
+ * @info: told here; @info->size is set before
+ *
+ * Return: 0; -EINVAL: an argument is NULL, or the size is none that there ever was; -EBUSY: it has
+ * not ended.
+ */
+int tow_work_info(const struct tow_work *work, struct tow_work_info *info);
+
 /**
  * tow_work_test() - has the call ended?
  * @work: from tow_allreduce() and the like
