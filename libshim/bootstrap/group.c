@@ -416,15 +416,12 @@ uint32_t towi_group_timeout_ms(const struct tow_group *group)
 
 /* ---- nodes ------------------------------------------------------------------ */
 
-TOW_PUBLIC int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow_peer **peer)
+int towi_group_peer(struct tow_group *group, uint32_t rank, uint32_t timeout_ms,
+		    struct tow_peer **peer)
 {
 	uint32_t first = 0;
 	int ret = 0;
 
-	if (!group || !peer || rank >= group->world.world_size)
-		return -EINVAL;
-	if (!towi_group_ours(group))
-		return -EPERM;
 	while (!same_node(group, first, rank))
 		first++;
 	pthread_mutex_lock(&group->lock);
@@ -432,9 +429,18 @@ TOW_PUBLIC int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow
 		ret = -EADDRNOTAVAIL;
 	else if (!group->peers[first])
 		ret = tow_peer_connect(group->dev, address_of(group, first), NULL,
-				       group->timeout_ms, &group->peers[first]);
+				       timeout_ms, &group->peers[first]);
 	if (!ret)
 		*peer = group->peers[first];
 	pthread_mutex_unlock(&group->lock);
 	return ret;
+}
+
+TOW_PUBLIC int tow_group_peer(struct tow_group *group, uint32_t rank, struct tow_peer **peer)
+{
+	if (!group || !peer || rank >= group->world.world_size)
+		return -EINVAL;
+	if (!towi_group_ours(group))
+		return -EPERM;
+	return towi_group_peer(group, rank, group->timeout_ms, peer);
 }

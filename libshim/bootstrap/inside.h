@@ -45,6 +45,10 @@ bool towi_group_ours(const struct tow_group *group);
 /* The group's device, which was open before it. */
 struct tow_device *towi_group_device(const struct tow_group *group);
 
+/* As tow_group_peer(), with a time for connecting; by any thread. */
+int towi_group_peer(struct tow_group *group, uint32_t rank, uint32_t timeout_ms,
+		    struct tow_peer **peer);
+
 /*
  * As tow_group_gather(), to memory of the group's, until the next one: whoever has no memory takes
  * part all the same, so that others are told and do not wait.

@@ -136,10 +136,32 @@ void towi_board_probe(struct tow_comm *comm)
 	tell_all(comm);
 }
 
+/* Those that nobody has needed so far, too: they may wait for those who fail. */
+static void find_all(struct tow_comm *comm)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < comm->ranks; rank++)
+		if (rank != comm->rank && !is_dead(comm, rank))
+			towi_member_found(&comm->members[rank]);
+}
+
+void towi_board_found(struct towi_member *member)
+{
+	struct tow_comm *comm = member->comm;
+
+	if (!comm->error && !comm->leaving)
+		return;
+	member->due = is_to_be_told(comm, member->rank);
+	comm->board->due = true;
+}
+
 void towi_board_alarm(struct tow_comm *comm)
 {
-	if (!comm->board)
+	/* Who leaves has said so. */
+	if (!comm->board || comm->leaving)
 		return;
+	find_all(comm);
 	__atomic_store_n(comm->board->said,
 			 (uint64_t)(uint32_t)-comm->error << ERROR_SHIFT |
 				 (uint32_t)(comm->blamed + 1), __ATOMIC_RELEASE);
@@ -148,6 +170,7 @@ void towi_board_alarm(struct tow_comm *comm)
 
 void towi_board_leave(struct tow_comm *comm)
 {
+	comm->leaving = true;
 	__atomic_store_n(comm->board->said, LEFT, __ATOMIC_RELEASE);
 	tell_all(comm);
 }
@@ -294,7 +317,7 @@ static void name_of(const struct tow_comm *comm, uint32_t rank,
 		    char name[TOW_EXPORT_NAME_MAX + 1])
 {
 	snprintf(name, TOW_EXPORT_NAME_MAX + 1, "towline/comm/%016" PRIx64 "/board/%" PRIu32,
-		 comm->number, rank);
+		 comm->numbers[rank], rank);
 }
 
 int towi_board_make(struct tow_comm *comm)
@@ -336,28 +359,17 @@ free_board:
 	return ret;
 }
 
-int towi_board_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed)
+int towi_board_find(struct towi_member *member)
 {
+	const struct tow_comm *comm = member->comm;
 	char name[TOW_EXPORT_NAME_MAX + 1];
-	uint32_t rank;
 	int ret;
 
-	for (rank = 0; rank < comm->ranks; rank++) {
-		struct towi_member *member = &comm->members[rank];
-
-		if (rank == comm->rank)
-			continue;
-		name_of(comm, rank, name);
-		ret = tow_resolve(member->peer, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE,
-				  towi_left_ms(until), &member->board);
-		if (!ret && tow_remote_bytes(member->board) != calls_at(comm, TOWI_PLACE_OF_CALLS + 1ULL))
-			ret = -EPROTO;
-		if (ret) {
-			*blamed = rank;
-			return ret;
-		}
-	}
-	return 0;
+	name_of(comm, member->rank, name);
+	ret = tow_resolve(member->seen_peer, name, TOW_RIGHT_READ | TOW_RIGHT_WRITE, 0,
+			  &member->seen_board);
+	return !ret && tow_remote_bytes(member->seen_board) !=
+			       calls_at(comm, TOWI_PLACE_OF_CALLS + 1ULL) ? -EPROTO : ret;
 }
 
 void towi_board_free(struct tow_comm *comm)
@@ -366,7 +378,7 @@ void towi_board_free(struct tow_comm *comm)
 	uint32_t rank;
 
 	for (rank = 0; rank < comm->ranks; rank++)
-		tow_remote_release(comm->members[rank].board);
+		tow_remote_release(comm->members[rank].seen_board);
 	if (!board)
 		return;
 	tow_unexport(board->exported);

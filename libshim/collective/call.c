@@ -687,7 +687,7 @@ void towi_calls_flush(struct tow_comm *comm)
 
 	while (!comm->error && towi_left_us(until)) {
 		towi_comm_progress(comm);
-		if (towi_pairs_idle(comm))
+		if (towi_pairs_found(comm) && towi_pairs_idle(comm))
 			break;
 		towi_comm_sleep(comm, until);
 	}

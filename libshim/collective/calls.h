@@ -319,6 +319,9 @@ bool towi_pairs_said(const struct tow_comm *comm, uint64_t call);
 /* All records have arrived. */
 bool towi_pairs_idle(const struct tow_comm *comm);
 
+/* All are found, if they can be, that this rank knows, or that know it. */
+bool towi_pairs_found(struct tow_comm *comm);
+
 /* Something comes when there is a record, or what was granted: false: there is already. */
 bool towi_pairs_arm(struct tow_comm *comm);
 

@@ -429,8 +429,14 @@ static int make(struct tow_collective *collective, uint32_t *blamed)
 {
 	struct tow_comm *comm = collective->comm;
 	uint32_t other = TOW_NO_RANK;
+	uint32_t missing = TOW_NO_RANK;
 	int ret;
 
+	ret = towi_members_find(comm, towi_until(comm->timeout_ms * 1000ULL), &missing);
+	if (ret) {
+		*blamed = missing;
+		return towi_comm_agree(comm, ret, 0, NULL, blamed);
+	}
 	ret = agree_on_places(collective, blamed);
 	if (ret)
 		return ret;

@@ -13,7 +13,7 @@
 #include "../bootstrap/inside.h"
 #include "calls.h"
 
-#define VERSION		2U
+#define VERSION		3U
 #define ENTRIES		256U
 #define ENTRIES_MIN	16U
 #define SPIN_US		20U
@@ -24,11 +24,12 @@
 /* The longest sleep: others may have something to say. */
 #define LOOK_US		20000U
 
-/* What ranks tell each other of a step. */
+/* What ranks tell each other of a step; of the first one, what their names have, and their node. */
 struct card {
 	uint32_t version;
 	int32_t status;
 	uint64_t value;
+	uint64_t node;
 };
 
 /* ---- the pump ------------------------------------------------------------------ */
@@ -131,26 +132,35 @@ static int compare(const struct tow_comm *comm, int status, const struct card *c
 	return 0;
 }
 
-int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t *values,
-		    uint32_t *blamed)
+/* 0, and what all have told, until the next time; the own error; or -ECANCELED, and whose. */
+static int gather(struct tow_comm *comm, const struct card *own, const struct card **cards,
+		  uint32_t *blamed)
 {
-	struct card own = { .version = VERSION, .status = status, .value = value };
-	uint32_t who = TOW_NO_RANK, rank;
-	const struct card *cards;
+	uint32_t who = TOW_NO_RANK;
 	void *told;
 	int ret;
 
-	ret = towi_group_gather(comm->group, &own, sizeof(own), &told, &who);
-	cards = told;
+	ret = towi_group_gather(comm->group, own, sizeof(*own), &told, &who);
+	*cards = told;
 	if (!ret)
-		ret = compare(comm, status, cards, &who);
-	if (!ret)
-		comm->value = cards[0].value;
-	for (rank = 0; !ret && values && rank < comm->ranks; rank++)
-		values[rank] = cards[rank].value;
+		ret = compare(comm, own->status, *cards, &who);
 	if (*blamed == TOW_NO_RANK)
 		*blamed = who;
-	return status ? status : ret;
+	return own->status ? own->status : ret;
+}
+
+int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t *values,
+		    uint32_t *blamed)
+{
+	const struct card own = { .version = VERSION, .status = status, .value = value };
+	const struct card *cards;
+	uint32_t rank;
+	int ret;
+
+	ret = gather(comm, &own, &cards, blamed);
+	for (rank = 0; !ret && values && rank < comm->ranks; rank++)
+		values[rank] = cards[rank].value;
+	return ret;
 }
 
 /* Others wait for a rank that has no memory, too: they are told. */
@@ -161,19 +171,6 @@ static int decline(struct tow_group *group, int status)
 
 	towi_group_gather(group, &own, sizeof(own), &told, NULL);
 	return status;
-}
-
-/* All have the number of rank 0's choice. */
-static int agree_on_number(struct tow_comm *comm, int status, uint32_t *blamed)
-{
-	uint64_t number = 0;
-	int ret;
-
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
-		status = -errno;
-	ret = towi_comm_agree(comm, status, number, NULL, blamed);
-	comm->number = comm->value;
-	return ret;
 }
 
 static int make_own(struct tow_comm *comm, const struct tow_comm_attr *attr)
@@ -190,31 +187,6 @@ static int make_own(struct tow_comm *comm, const struct tow_comm_attr *attr)
 	return 0;
 }
 
-static int find_member(struct tow_comm *comm, uint32_t rank)
-{
-	struct towi_member *member = &comm->members[rank];
-	int ret = tow_group_peer(comm->group, rank, &member->peer);
-
-	return ret ? ret : tow_channel_get(comm->pump.queue, member->peer, 0, &member->channel);
-}
-
-/* The ways to others, and what they wait for. */
-static int find_others(struct tow_comm *comm, uint32_t *blamed)
-{
-	uint64_t until = towi_until(comm->timeout_ms * 1000ULL);
-	uint32_t rank;
-	int ret;
-
-	for (rank = 0; rank < comm->ranks; rank++) {
-		ret = find_member(comm, rank);
-		if (ret) {
-			*blamed = rank;
-			return ret;
-		}
-	}
-	return towi_board_find(comm, until, blamed);
-}
-
 /* This node, by a number that others hardly have. */
 static uint64_t node_of(const struct tow_comm *comm)
 {
@@ -226,38 +198,61 @@ static uint64_t node_of(const struct tow_comm *comm)
 	return halves[0] ^ halves[1];
 }
 
-/* What others find; and which ranks are on one node. */
-static int make_found(struct tow_comm *comm, uint32_t *blamed)
+/* What others find, by a number of this rank's. */
+static int make_found(struct tow_comm *comm, const struct tow_comm_attr *attr)
+{
+	uint64_t *own = &comm->numbers[comm->rank];
+	int ret;
+
+	if (getrandom(own, sizeof(*own), 0) != sizeof(*own))
+		return -errno;
+	ret = make_own(comm, attr);
+	if (!ret)
+		ret = towi_board_make(comm);
+	return ret ? ret : towi_calls_make(comm);
+}
+
+/* Ranks of a node are neighbours. */
+static int take_cards(struct tow_comm *comm, const struct card *cards)
 {
 	uint64_t *nodes = calloc(comm->ranks, sizeof(*nodes));
-	int ret = nodes ? towi_board_make(comm) : -ENOMEM;
+	uint32_t rank;
+	int ret;
 
-	if (!ret)
-		ret = towi_calls_make(comm);
-	ret = towi_comm_agree(comm, ret, node_of(comm), nodes, blamed);
-	if (!ret)
-		ret = towi_calls_order(comm, nodes);
+	if (!nodes)
+		return -ENOMEM;
+	for (rank = 0; rank < comm->ranks; rank++) {
+		comm->numbers[rank] = cards[rank].value;
+		nodes[rank] = cards[rank].node;
+	}
+	ret = towi_calls_order(comm, nodes);
 	free(nodes);
 	return ret;
 }
 
 static int meet(struct tow_comm *comm, const struct tow_comm_attr *attr, uint32_t *blamed)
 {
-	int ret = agree_on_number(comm, make_own(comm, attr), blamed);
+	struct card own = { .version = VERSION };
+	const struct card *cards;
+	int ret;
 
-	if (!ret)
-		ret = make_found(comm, blamed);
-	if (ret)
-		return ret;
-	return towi_comm_agree(comm, find_others(comm, blamed), 0, NULL, blamed);
+	own.status = make_found(comm, attr);
+	own.value = comm->numbers[comm->rank];
+	own.node = node_of(comm);
+	ret = gather(comm, &own, &cards, blamed);
+	return ret ? ret : take_cards(comm, cards);
 }
 
 static void free_comm(struct tow_comm *comm)
 {
+	comm->leaving = true;
+	if (comm->pump.queue)
+		towi_pump_quiet(&comm->pump);
 	towi_calls_end(comm);
 	towi_board_free(comm);
 	if (comm->pump.queue)
 		towi_pump_end(&comm->pump);
+	free(comm->numbers);
 	free(comm->members);
 	free(comm);
 }
@@ -278,7 +273,10 @@ static struct tow_comm *new_comm(struct tow_group *group, struct tow_arena *aren
 	made->spin_us = attr->spin_us ? attr->spin_us : SPIN_US;
 	made->blamed = TOW_NO_RANK;
 	made->members = calloc(made->ranks, sizeof(*made->members));
-	if (!made->members) {
+	made->numbers = calloc(made->ranks, sizeof(*made->numbers));
+	if (!made->members || !made->numbers) {
+		free(made->numbers);
+		free(made->members);
 		free(made);
 		return NULL;
 	}
@@ -328,6 +326,7 @@ static void forget_comm(struct tow_comm *comm)
 	towi_pump_forget(&comm->pump);
 	free(comm->calls);
 	free(comm->board);
+	free(comm->numbers);
 	free(comm->members);
 	free(comm);
 }

@@ -35,9 +35,17 @@ struct towi_member {
 	uint32_t rank;
 	bool due;			/* is to be told what this rank says */
 	bool to_ask, asked;		/* while it is found out who is late */
+	/* NULL before it is found: */
 	struct tow_peer *peer;
 	struct tow_channel *channel;
 	struct tow_remote *board;
+	bool finding;
+	int error;			/* why it was not */
+	struct towi_errand finds;
+	/* The errand's. */
+	struct tow_peer *seen_peer;
+	struct tow_channel *seen_channel;
+	struct tow_remote *seen_board;
 };
 
 struct towi_board;
@@ -51,8 +59,8 @@ struct tow_comm {
 	struct tow_arena *arena;
 	uint32_t rank, ranks;
 	uint32_t timeout_ms, spin_us;
-	uint64_t number;		/* in all names */
-	uint64_t value;			/* that rank 0 told last */
+	uint64_t *numbers;		/* in the names of what each rank has */
+	bool leaving;
 	uint64_t made;			/* collectives that were to be, ever: at all ranks alike */
 	bool moved;			/* a collective has done something */
 	_Atomic int error;		/* it has failed */
@@ -100,18 +108,29 @@ void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed);
 
 /*
  * All ranks tell @status and @value, and each learns what others told, by rank (or @values is
- * NULL), and what rank 0 did (@comm->value): 0; the own error; or -ECANCELED with who could not.
+ * NULL): 0; the own error; or -ECANCELED with who could not.
  */
 int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t *values,
 		    uint32_t *blamed);
+
+/* ---- member.c: other ranks ---- */
+
+/* Its board can be written to; if it is looked for, its runners go on when it is, or has an error. */
+bool towi_member_found(struct towi_member *member);
+
+/* All of them, by @until: 0 or a negative errno, and whose it is. */
+int towi_members_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed);
 
 /* ---- board.c: what ranks write to each other when something is wrong ---- */
 
 /* Make this rank's; 0 or a negative errno. */
 int towi_board_make(struct tow_comm *comm);
 
-/* Find those of others, by @until: 0 or a negative errno, and whose it is. */
-int towi_board_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed);
+/* Find that one's: 0 or a negative errno.  Without the lock. */
+int towi_board_find(struct towi_member *member);
+
+/* It has been: it is told what this rank says, if that is anything. */
+void towi_board_found(struct towi_member *member);
 void towi_board_free(struct tow_comm *comm);
 
 /* Has somebody said that something is wrong?  Then the communicator fails. */

@@ -69,7 +69,7 @@ static struct name name_of(const struct tow_collective *collective, const char *
 
 	snprintf(name.text, sizeof(name.text),
 		 "towline/comm/%016" PRIx64 "/%" PRIu64 "/%s/%" PRIu32 "/%" PRIu32 "/%" PRIu32,
-		 collective->comm->number, collective->number, what, index, of, to);
+		 collective->comm->numbers[of], collective->number, what, index, of, to);
 	return name;
 }
 

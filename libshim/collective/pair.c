@@ -36,7 +36,8 @@ struct towi_pair_name towi_pair_name(const struct tow_comm *comm, const char *wh
 	struct towi_pair_name name;
 
 	snprintf(name.text, sizeof(name.text),
-		 "towline/comm/%016" PRIx64 "/%s/%" PRIu32 "/%" PRIu32 "/%" PRIu32, comm->number,
+		 "towline/comm/%016" PRIx64 "/%s/%" PRIu32 "/%" PRIu32 "/%" PRIu32,
+		 comm->numbers[of],
 		 what, index, of, to);
 	return name;
 }
@@ -236,8 +237,15 @@ static void found(struct towi_errand *errand, int ret)
 
 static bool is_found(struct towi_pair *pair)
 {
+	struct towi_member *member = &pair->comm->members[pair->rank];
+
 	if (pair->found || pair->finding)
 		return pair->found;
+	if (!towi_member_found(member)) {
+		if (member->error)
+			towi_pair_failed(pair, member->error);
+		return false;
+	}
 	pair->finds = (struct towi_errand){ .runner = &calls_of(pair)->runner,
 					    .run = find, .done = found };
 	pair->finding = !towi_pump_errand(&pair->finds);
@@ -308,8 +316,8 @@ static struct towi_pair *new_pair(struct tow_comm *comm, uint32_t rank)
 		TAILQ_INIT(&pair->post.said);
 		TAILQ_INIT(&pair->post.called);
 		TAILQ_INIT(&pair->post.coming);
-		pair->views.viewer = (struct towi_viewer){ &comm->calls->runner,
-							   comm->members[rank].peer, &comm->error };
+		pair->views.viewer = (struct towi_viewer){ .runner = &comm->calls->runner,
+							   .error = &comm->error };
 		begin_ops(pair);
 		ret = make_memory(pair);
 	}
@@ -532,6 +540,17 @@ bool towi_pairs_idle(const struct tow_comm *comm)
 		if (!pair->over && (!towi_wire_idle(&pair->wire) || !STAILQ_EMPTY(&pair->later)))
 			return false;
 	return true;
+}
+
+bool towi_pairs_found(struct tow_comm *comm)
+{
+	struct towi_pair *pair;
+	bool all = true;
+
+	TAILQ_FOREACH(pair, &comm->calls->pairs, next)
+		all &= towi_member_found(&comm->members[pair->rank]) ||
+		       comm->members[pair->rank].error;
+	return all;
 }
 
 /* ---- what comes -------------------------------------------------------------------- */

@@ -132,6 +132,7 @@ static void found(struct towi_errand *errand, int ret)
 
 	track->finding = false;
 	track->found = !ret;
+	track->pair->views.viewer.peer = comm_of(track)->members[track->pair->rank].peer;
 	if (ret)
 		towi_pair_not_found(track->pair, ret);
 }
@@ -139,9 +140,15 @@ static void found(struct towi_errand *errand, int ret)
 bool towi_track_found(struct towi_track *track)
 {
 	struct tow_comm *comm = comm_of(track);
+	struct towi_member *member = &comm->members[track->pair->rank];
 
 	if (track->found || track->finding)
 		return track->found;
+	if (!towi_member_found(member)) {
+		if (member->error)
+			towi_pair_failed(track->pair, member->error);
+		return false;
+	}
 	track->finds = (struct towi_errand){ .runner = &comm->calls->runner,
 					     .run = find, .done = found };
 	track->finding = !towi_pump_errand(&track->finds);

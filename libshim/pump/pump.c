@@ -749,6 +749,8 @@ static int begin_thread(struct towi_pump *pump)
 	sigset_t all, before;
 	int ret;
 
+	if (pump->ends)
+		return -ECANCELED;
 	if (pump->has_thread)
 		return 0;
 	sigfillset(&all);
@@ -777,13 +779,31 @@ int towi_pump_errand(struct towi_errand *errand)
 
 static void end_thread(struct towi_pump *pump)
 {
-	if (!pump->has_thread)
-		return;
+	bool has_thread;
+
 	towi_pump_lock(pump);
 	pump->ends = true;
+	has_thread = pump->has_thread;
+	pump->has_thread = false;
 	pthread_cond_signal(&pump->called);
 	pthread_mutex_unlock(&pump->lock);
-	pthread_join(pump->runs, NULL);
+	if (has_thread)
+		pthread_join(pump->runs, NULL);
+}
+
+void towi_pump_quiet(struct towi_pump *pump)
+{
+	struct towi_errand *errand;
+
+	end_thread(pump);
+	towi_pump_lock(pump);
+	while ((errand = STAILQ_FIRST(&pump->errands))) {
+		STAILQ_REMOVE_HEAD(&pump->errands, next);
+		errand->ret = -ECANCELED;
+		STAILQ_INSERT_TAIL(&pump->finished, errand, next);
+	}
+	finish_errands(pump);
+	towi_pump_unlock_plainly(pump);
 }
 
 /* ---- begin and end ---------------------------------------------------------- */

@@ -171,6 +171,9 @@ int towi_pump_begin(struct towi_pump *pump, struct tow_device *dev, uint32_t ent
 void towi_pump_init(struct towi_pump *pump, struct tow_queue *queue, uint32_t waits,
 		    uint32_t timeout_ms);
 
+/* No errand is run any more: those that were not end with -ECANCELED.  Without the lock. */
+void towi_pump_quiet(struct towi_pump *pump);
+
 /* Without the lock, without runners. */
 void towi_pump_end(struct towi_pump *pump);
 
@@ -265,7 +268,7 @@ void towi_pump_untime(struct towi_pump *pump, struct towi_timed *timed);
 /* @call's runner and run are filled in. */
 void towi_pump_call(struct towi_call *call);
 
-/* Its runner, run and done are filled in.  0; -ENOMEM: there is no thread to run it. */
+/* Its runner, run and done are filled in.  0; -ENOMEM: there is no thread to run it; -ECANCELED. */
 int towi_pump_errand(struct towi_errand *errand);
 
 /* ---- waiting ---- */

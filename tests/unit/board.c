@@ -19,6 +19,7 @@
 
 static struct tow_comm comm;
 static struct towi_member members[RANKS];
+static uint64_t numbers[RANKS];
 /* A rank's board is found by its rank: what a remote range begins with, and no more. */
 static struct { uint64_t handle; } boards[RANKS];
 static uint64_t calls[RANKS];
@@ -85,6 +86,7 @@ static void begin(struct tow_arena *arena, uint32_t entries)
 
 	comm = (struct tow_comm){ .runner.ops = &ops, .pump.wake_fd = -1, .arena = arena,
 				  .rank = OWN, .ranks = RANKS, .members = members };
+	comm.numbers = numbers;
 	towi_pump_init(&comm.pump, ring_make(entries), 0, 0);
 	towi_pump_join(&comm.pump, &comm.runner);
 	memset(members, 0, sizeof(members));

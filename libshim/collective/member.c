@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: LGPL-2.1-only OR MIT
+/*
+ * Members: other ranks, as this one finds them when it first needs to.
+ *
+ * What a rank has others find by a number of its own, which all learn when the communicator is made.
+ * Looking for it waits for another node, and is an errand.
+ */
+#include <errno.h>
+
+#include "../bootstrap/inside.h"
+#include "calls.h"
+
+/* How long a node is given to be connected to. */
+#define CONNECT_MS	10000U
+
+static int find(struct towi_errand *errand)
+{
+	struct towi_member *member = TOWI_OUTER(errand, struct towi_member, finds);
+	struct tow_comm *comm = member->comm;
+	int ret;
+
+	ret = towi_group_peer(comm->group, member->rank, CONNECT_MS, &member->seen_peer);
+	if (!ret)
+		ret = tow_channel_get(comm->pump.queue, member->seen_peer, 0,
+				      &member->seen_channel);
+	return ret ? ret : towi_board_find(member);
+}
+
+/* There was such a name; so if there is none any more, it has ended. */
+static void found(struct towi_errand *errand, int ret)
+{
+	struct towi_member *member = TOWI_OUTER(errand, struct towi_member, finds);
+	struct tow_comm *comm = member->comm;
+
+	member->finding = false;
+	if (ret) {
+		member->error = ret == -ENOENT || ret == -ETIMEDOUT ? -ESTALE : ret;
+	} else {
+		member->peer = member->seen_peer;
+		member->channel = member->seen_channel;
+		member->board = member->seen_board;
+		towi_board_found(member);
+	}
+	if (comm->calls)
+		towi_pump_ready(&comm->calls->runner);
+}
+
+bool towi_member_found(struct towi_member *member)
+{
+	struct tow_comm *comm = member->comm;
+
+	if (member->board || member->finding || member->error)
+		return member->board;
+	member->finds = (struct towi_errand){ .runner = &comm->runner, .run = find,
+					      .done = found };
+	member->finding = !towi_pump_errand(&member->finds);
+	if (!member->finding)
+		member->error = -ENOMEM;
+	return false;
+}
+
+/* The first that is not; or how many there are. */
+static uint32_t first_missing(struct tow_comm *comm)
+{
+	uint32_t rank, first = comm->ranks;
+
+	for (rank = comm->ranks; rank--;)
+		if (rank != comm->rank && !towi_member_found(&comm->members[rank]))
+			first = rank;
+	return first;
+}
+
+static int error_of(const struct tow_comm *comm, uint32_t *blamed)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < comm->ranks; rank++) {
+		if (comm->members[rank].error) {
+			*blamed = rank;
+			return comm->members[rank].error;
+		}
+	}
+	return 0;
+}
+
+int towi_members_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed)
+{
+	uint32_t missing;
+	int ret;
+
+	while ((missing = first_missing(comm)) != comm->ranks) {
+		ret = error_of(comm, blamed);
+		if (ret)
+			return ret;
+		ret = towi_pump_sleep(&comm->pump, until);
+		if (ret && ret != -EINTR) {
+			*blamed = missing;
+			return ret;
+		}
+	}
+	return 0;
+}
