@@ -128,7 +128,8 @@ static void tell_all(struct tow_comm *comm)
 	for (rank = 0; rank < comm->ranks; rank++)
 		comm->members[rank].due = is_to_be_told(comm, rank);
 	comm->board->due = true;
-	towi_board_go_on(comm);
+	/* Not at once, which might let go of the lock: nobody expects that of what only fails. */
+	towi_pump_ready(&comm->runner);
 }
 
 void towi_board_probe(struct tow_comm *comm)

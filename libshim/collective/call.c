@@ -341,13 +341,24 @@ static bool is_unused(const struct tow_comm *comm, const struct towi_credit *cre
 	return credit->call < comm->calls->made && (!joint || joint->work.status);
 }
 
+/* Else what is notified would be taken for the message: true: the other end knows better. */
+static bool is_void(struct towi_pair *pair, uint64_t call)
+{
+	if (pair->voided != call + 1) {
+		pair->voided = call + 1;
+		pair->void_heard = false;
+		towi_pair_tell(pair, TOWI_TAG_VOID, call, &call, sizeof(call));
+	}
+	return pair->void_heard;
+}
+
 static bool answer(struct towi_pair *pair)
 {
 	struct towi_track *track = &pair->tracks[TOWI_OF_CALLS];
 	const struct towi_credit *credit = towi_track_credit(track);
 
 	return !pair->over && credit && is_unused(pair->comm, credit) &&
-	       towi_track_answer(track, NULL);
+	       is_void(pair, credit->call) && towi_track_answer(track, NULL);
 }
 
 static bool answers(struct tow_comm *comm)
@@ -493,7 +504,7 @@ static void go_on(struct towi_runner *runner)
 	struct towi_calls *calls = (struct towi_calls *)runner;
 
 	calls->again = true;
-	if (calls->going || calls->over)
+	if (calls->going || calls->held || calls->over)
 		return;
 	calls->going = true;
 	while (calls->again) {
@@ -553,9 +564,14 @@ uint64_t towi_calls_ended(const struct tow_comm *comm)
 static uint32_t waits_for(const struct tow_work *work)
 {
 	const struct towi_joint *joint = (const struct towi_joint *)work;
+	const struct towi_step *step = &joint->writes.step;
 
-	if (joint->writes.more && joint->writes.step.what == TOWI_STEP_RECEIVE)
-		return joint->writes.step.peer;
+	if (joint->disputed)
+		return 0;
+	/* It may have come, and wait for what this rank sends to others. */
+	if (joint->writes.more && step->what == TOWI_STEP_RECEIVE &&
+	    sends_round(joint) >= step->after)
+		return step->peer;
 	return joint->sends.more ? joint->sends.step.peer : TOW_NO_RANK;
 }
 
@@ -567,7 +583,7 @@ static void waits(struct tow_work *work)
 	uint32_t rank = waits_for(work);
 	struct towi_pair *pair;
 
-	if (joint->told || rank == TOW_NO_RANK)
+	if (joint->told || joint->disputed || joint->work.status || rank == TOW_NO_RANK)
 		return;
 	pair = towi_pair_of(work->comm, rank);
 	if (!pair)
@@ -623,6 +639,7 @@ static void bury(struct towi_runner *runner)
 	towi_letters_free(comm);
 	comm->calls = NULL;
 	free(calls->order);
+	free(calls->waited_us);
 	free(calls);
 }
 
@@ -647,27 +664,20 @@ int towi_calls_make(struct tow_comm *comm)
 	LIST_INIT(&calls->all);
 	comm->calls = calls;
 	towi_pump_join(&comm->pump, &calls->runner);
-	calls->order = calloc(comm->ranks, sizeof(*calls->order));
-	if (!calls->order)
+	calls->waited_us = calloc(comm->ranks, sizeof(*calls->waited_us));
+	if (!calls->waited_us)
 		return -ENOMEM;
 	ret = towi_windows_begin(&calls->windows, comm->arena, towi_group_device(comm->group),
 				 TOW_RIGHT_WRITE);
 	return ret ? ret : towi_pairs_make(comm);
 }
 
-int towi_calls_order(struct tow_comm *comm, const uint64_t *nodes)
+int towi_calls_order(struct tow_comm *comm)
 {
-	uint32_t *numbers = calloc(comm->ranks, sizeof(*numbers)), rank, other;
-
-	if (!numbers)
+	comm->calls->order = calloc(comm->ranks, sizeof(*comm->calls->order));
+	if (!comm->calls->order)
 		return -ENOMEM;
-	for (rank = 0; rank < comm->ranks; rank++) {
-		for (other = 0; nodes[other] != nodes[rank]; other++)
-			;
-		numbers[rank] = other;
-	}
-	towi_schedule_order(numbers, comm->ranks, comm->calls->order);
-	free(numbers);
+	towi_schedule_order(comm->nodes, comm->ranks, comm->calls->order);
 	return 0;
 }
 

@@ -7,7 +7,8 @@
  * its joint wants it.  A larger one is written where the receiver has said, by a credit: a slot of
  * its pool, or its array.  Each credit is answered by one notification of its lane, also when its
  * call has failed; so the number of a lane's slot says which credits were answered, and messages
- * have no headers.
+ * have no headers.  Who answers one without a message says so before, and is heard: what is notified
+ * and what a record says come in any order.
  *
  * Credits go out in the order of calls, and within one in that of its writes; they are used in the
  * order in which they came.  Records are taken as they come, whoever they are for.  So no call waits
@@ -75,6 +76,7 @@ struct tow_work {
 	struct tow_comm *comm;		/* NULL: it has ended, too */
 	_Atomic bool ended;
 	bool freed;
+	int fd;				/* an eventfd, if it was asked for: plus 1 */
 	int status;			/* when it has ended, or is to */
 	uint32_t blamed;
 	uint64_t until_us;
@@ -125,6 +127,10 @@ void towi_work_end(struct tow_work *work);
 /* The communicator ends; those that were not freed say how they have ended. */
 void towi_works_leave(struct tow_comm *comm);
 
+/* Its own thread, if it is to have one: 0 or -ENOMEM; and without it. */
+int towi_comm_drive(struct tow_comm *comm);
+void towi_comm_drive_end(struct tow_comm *comm);
+
 /* ---- pair.c: this rank and another one ---- */
 
 /* What a record is about: its tag. */
@@ -135,6 +141,8 @@ enum towi_tag {
 	TOWI_TAG_MARK,			/* struct towi_mark: what one who waits does */
 	TOWI_TAG_DISPUTE,		/* struct towi_dispute, to rank 0 */
 	TOWI_TAG_VERDICT,		/* struct towi_verdict, of rank 0 */
+	TOWI_TAG_VOID,			/* uint64_t: nothing comes for that call's credits, */
+	TOWI_TAG_HEARD,			/* uint64_t: and the other end waits for nothing of it */
 	TOWI_TAG_LETTER,		/* struct towi_letter_head, and a part of the letter */
 	TOWI_TAG_REQUEST,		/* the same, of a letter that comes when it is wanted */
 	TOWI_TAG_WANTED,		/* uint64_t: the number of a small one */
@@ -290,6 +298,8 @@ struct towi_pair {
 	uint64_t heard_call;		/* behind the last one that the other end has sent for */
 	uint64_t told_ended;		/* calls here, as far as the other end was told */
 	struct towi_track tracks[TOWI_TRACKS];
+	uint64_t voided;		/* behind the last call that is void at this end, */
+	bool void_heard;		/* as the other one knows */
 	struct towi_views views;
 	struct towi_post post;
 };
@@ -316,7 +326,7 @@ bool towi_pairs_go_on(struct tow_comm *comm);
 /* All that was to be said for that call, and those before, is on its way. */
 bool towi_pairs_said(const struct tow_comm *comm, uint64_t call);
 
-/* All records have arrived. */
+/* All records have arrived, and all answers. */
 bool towi_pairs_idle(const struct tow_comm *comm);
 
 /* All are found, if they can be, that this rank knows, or that know it. */
@@ -437,7 +447,8 @@ struct towi_joint {
 	struct towi_array in, out, sums;
 	struct towi_place out_place;	/* .edge 0: what comes to it lands in the pool */
 	struct towi_cursor sends, writes, grants;
-	bool disputed;			/* it stands still until rank 0 has said who is to blame */
+	/* It stands still until rank 0 has said who is to blame; and will, if another one knows that. */
+	bool disputed;
 	bool told;			/* whom it waits for knows its mark */
 };
 
@@ -473,13 +484,15 @@ struct towi_calls {
 	bool going, again;		/* a thread goes on with them, and is to do so once more */
 	bool asking;			/* a thread finds out who is late */
 	bool over;			/* nothing goes on any more */
+	uint32_t held;			/* nothing goes on so far: how often that was asked for */
+	uint64_t *waited_us;		/* by rank */
 	struct tow_comm_stats stats;
 };
 
 /* What others find: 0 or a negative errno.  Without the lock; ended in any case. */
 int towi_calls_make(struct tow_comm *comm);
-/* Ranks with the same number are neighbours. */
-int towi_calls_order(struct tow_comm *comm, const uint64_t *nodes);
+/* Ranks of one node are neighbours: 0 or -ENOMEM. */
+int towi_calls_order(struct tow_comm *comm);
 /* Is there anything that has not ended, and may? */
 bool towi_calls_busy(struct tow_comm *comm);
 /* What ended calls have said has arrived, or it takes too long. */

@@ -111,6 +111,9 @@ void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed)
 	comm->error = error;
 	comm->blamed = blamed;
 	towi_board_alarm(comm);
+	/* Calls end, whoever asks for them. */
+	if (comm->calls)
+		towi_pump_ready(&comm->calls->runner);
 }
 
 /* ---- life --------------------------------------------------------------------- */
@@ -198,36 +201,38 @@ static uint64_t node_of(const struct tow_comm *comm)
 	return halves[0] ^ halves[1];
 }
 
+/* Who finds the board finds the rest. */
+static int make_names(struct tow_comm *comm, const struct tow_comm_attr *attr)
+{
+	int ret = make_own(comm, attr);
+
+	if (!ret)
+		ret = towi_calls_make(comm);
+	return ret ? ret : towi_board_make(comm);
+}
+
 /* What others find, by a number of this rank's. */
 static int make_found(struct tow_comm *comm, const struct tow_comm_attr *attr)
 {
 	uint64_t *own = &comm->numbers[comm->rank];
-	int ret;
 
 	if (getrandom(own, sizeof(*own), 0) != sizeof(*own))
 		return -errno;
-	ret = make_own(comm, attr);
-	if (!ret)
-		ret = towi_board_make(comm);
-	return ret ? ret : towi_calls_make(comm);
+	return make_names(comm, attr);
 }
 
-/* Ranks of a node are neighbours. */
 static int take_cards(struct tow_comm *comm, const struct card *cards)
 {
-	uint64_t *nodes = calloc(comm->ranks, sizeof(*nodes));
-	uint32_t rank;
-	int ret;
+	uint32_t rank, first;
 
-	if (!nodes)
-		return -ENOMEM;
 	for (rank = 0; rank < comm->ranks; rank++) {
+		for (first = 0; cards[first].node != cards[rank].node; first++)
+			;
 		comm->numbers[rank] = cards[rank].value;
-		nodes[rank] = cards[rank].node;
+		comm->nodes[rank] = first;
+		comm->places[rank] = rank;
 	}
-	ret = towi_calls_order(comm, nodes);
-	free(nodes);
-	return ret;
+	return towi_calls_order(comm);
 }
 
 static int meet(struct tow_comm *comm, const struct tow_comm_attr *attr, uint32_t *blamed)
@@ -243,8 +248,18 @@ static int meet(struct tow_comm *comm, const struct tow_comm_attr *attr, uint32_
 	return ret ? ret : take_cards(comm, cards);
 }
 
+static void free_memory(struct tow_comm *comm)
+{
+	free(comm->places);
+	free(comm->nodes);
+	free(comm->numbers);
+	free(comm->members);
+	free(comm);
+}
+
 static void free_comm(struct tow_comm *comm)
 {
+	towi_comm_drive_end(comm);
 	comm->leaving = true;
 	if (comm->pump.queue)
 		towi_pump_quiet(&comm->pump);
@@ -252,39 +267,60 @@ static void free_comm(struct tow_comm *comm)
 	towi_board_free(comm);
 	if (comm->pump.queue)
 		towi_pump_end(&comm->pump);
-	free(comm->numbers);
-	free(comm->members);
-	free(comm);
+	free_memory(comm);
 }
 
-static struct tow_comm *new_comm(struct tow_group *group, struct tow_arena *arena,
-				 const struct tow_comm_attr *attr)
+static struct tow_comm *new_comm(struct tow_group *group, struct tow_arena *arena, uint32_t rank,
+				 uint32_t ranks, const struct tow_comm_attr *attr)
 {
 	struct tow_comm *made = calloc(1, sizeof(*made));
-	uint32_t rank;
+	uint32_t i;
 
 	if (!made)
 		return NULL;
 	made->group = group;
 	made->arena = arena;
-	made->rank = tow_group_rank(group);
-	made->ranks = tow_group_size(group);
+	made->rank = rank;
+	made->ranks = ranks;
 	made->timeout_ms = attr->timeout_ms ? attr->timeout_ms : TOWI_TIMEOUT_MS;
 	made->spin_us = attr->spin_us ? attr->spin_us : SPIN_US;
 	made->blamed = TOW_NO_RANK;
-	made->members = calloc(made->ranks, sizeof(*made->members));
-	made->numbers = calloc(made->ranks, sizeof(*made->numbers));
-	if (!made->members || !made->numbers) {
-		free(made->numbers);
-		free(made->members);
-		free(made);
+	made->members = calloc(ranks, sizeof(*made->members));
+	made->numbers = calloc(ranks, sizeof(*made->numbers));
+	made->nodes = calloc(ranks, sizeof(*made->nodes));
+	made->places = calloc(ranks, sizeof(*made->places));
+	if (!made->members || !made->numbers || !made->nodes || !made->places) {
+		free_memory(made);
 		return NULL;
 	}
-	for (rank = 0; rank < made->ranks; rank++) {
-		made->members[rank].comm = made;
-		made->members[rank].rank = rank;
+	for (i = 0; i < ranks; i++) {
+		made->members[i].comm = made;
+		made->members[i].rank = i;
 	}
 	return made;
+}
+
+static int take_attr(const struct tow_comm_attr *attr, struct tow_comm_attr *known)
+{
+	int ret = towi_take(attr, TOWI_COMM_ATTR_SIZE_FIRST, known, sizeof(*known));
+
+	if (ret)
+		return ret;
+	if (known->flags & ~(uint32_t)TOW_COMM_THREAD)
+		return -E2BIG;
+	return known->reserved ? -EINVAL : 0;
+}
+
+/* It is the caller's, with a thread if that is asked for; or gone. */
+static int give(struct tow_comm *made, const struct tow_comm_attr *attr, struct tow_comm **comm)
+{
+	int ret = attr->flags & TOW_COMM_THREAD ? towi_comm_drive(made) : 0;
+
+	if (ret)
+		free_comm(made);
+	else
+		*comm = made;
+	return ret;
 }
 
 TOW_PUBLIC int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
@@ -302,12 +338,12 @@ TOW_PUBLIC int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 		return -EINVAL;
 	if (!towi_group_ours(group))
 		return -EPERM;
-	ret = towi_take(attr, TOWI_COMM_ATTR_SIZE_FIRST, &known, sizeof(known));
+	ret = take_attr(attr, &known);
 	if (ret)
 		return ret;
 	if (tow_group_size(group) > TOW_COMM_RANKS_MAX)
 		return -ENOSPC;
-	made = new_comm(group, arena, &known);
+	made = new_comm(group, arena, tow_group_rank(group), tow_group_size(group), &known);
 	if (!made)
 		return decline(group, -ENOMEM);
 	ret = meet(made, &known, &rank);
@@ -315,10 +351,86 @@ TOW_PUBLIC int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 		*blamed = rank;
 	if (ret)
 		free_comm(made);
-	else
-		*comm = made;
-	return ret;
+	return ret ? ret : give(made, &known, comm);
 }
+
+/* ---- of some ranks -------------------------------------------------------------- */
+
+static uint64_t mixed(uint64_t number, uint64_t with)
+{
+	number = (number ^ with) * 0x9e3779b97f4a7c15;
+	return number ^ number >> 32;
+}
+
+/* This rank's among @ranks; or an error. */
+static int place_among(const struct tow_comm *comm, const uint32_t *ranks, uint32_t count,
+		       uint32_t *own)
+{
+	uint32_t i, j;
+
+	*own = TOW_NO_RANK;
+	for (i = 0; i < count; i++) {
+		if (ranks[i] >= comm->ranks)
+			return -EINVAL;
+		for (j = 0; j < i; j++)
+			if (ranks[j] == ranks[i])
+				return -EINVAL;
+		if (ranks[i] == comm->rank)
+			*own = i;
+	}
+	return *own == TOW_NO_RANK ? -EINVAL : 0;
+}
+
+/* All that others tell of themselves elsewhere follows from what all know. */
+static void number_split(struct tow_comm *split, const struct tow_comm *comm,
+			 const uint32_t *ranks, uint64_t tag)
+{
+	uint64_t mark = mixed(1, tag);
+	uint32_t i, first;
+
+	for (i = 0; i < split->ranks; i++)
+		mark = mixed(mark, ranks[i]);
+	for (i = 0; i < split->ranks; i++) {
+		for (first = 0; comm->nodes[ranks[first]] != comm->nodes[ranks[i]]; first++)
+			;
+		split->numbers[i] = mixed(mark, comm->numbers[ranks[i]]);
+		split->nodes[i] = first;
+		split->places[i] = comm->places[ranks[i]];
+	}
+	split->split = true;
+}
+
+TOW_PUBLIC int tow_comm_split(struct tow_comm *comm, const uint32_t *ranks, uint32_t count,
+			      uint64_t tag, const struct tow_comm_attr *attr,
+			      struct tow_comm **split)
+{
+	struct tow_comm_attr known;
+	struct tow_comm *made;
+	uint32_t own;
+	int ret;
+
+	if (!comm || !ranks || !split)
+		return -EINVAL;
+	ret = take_attr(attr, &known);
+	if (!ret)
+		ret = towi_comm_usable(comm);
+	if (!ret)
+		ret = place_among(comm, ranks, count, &own);
+	if (ret)
+		return ret;
+	made = new_comm(comm->group, comm->arena, own, count, &known);
+	if (!made)
+		return -ENOMEM;
+	number_split(made, comm, ranks, tag);
+	ret = make_names(made, &known);
+	if (!ret)
+		ret = towi_calls_order(made);
+	if (ret)
+		free_comm(made);
+	return ret ? ret : give(made, &known, split);
+}
+
+/* ---- ends --------------------------------------------------------------------- */
 
 /* A child's copy: all of it that no thread can have been changing. */
 static void forget_comm(struct tow_comm *comm)
@@ -326,9 +438,7 @@ static void forget_comm(struct tow_comm *comm)
 	towi_pump_forget(&comm->pump);
 	free(comm->calls);
 	free(comm->board);
-	free(comm->numbers);
-	free(comm->members);
-	free(comm);
+	free_memory(comm);
 }
 
 TOW_PUBLIC int tow_comm_destroy(struct tow_comm *comm)

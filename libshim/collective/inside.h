@@ -43,6 +43,7 @@ struct towi_member {
 	int error;			/* why it was not */
 	struct towi_errand finds;
 	/* The errand's. */
+	uint64_t until_us;
 	struct tow_peer *seen_peer;
 	struct tow_channel *seen_channel;
 	struct tow_remote *seen_board;
@@ -71,6 +72,12 @@ struct tow_comm {
 	uint64_t used[TOW_COLLECTIVES_MAX / 64];
 	struct tow_collective *collectives;
 	struct towi_calls *calls;
+	uint32_t *places;		/* in the group, by rank */
+	uint32_t *nodes;		/* the first rank on the same one, by rank */
+	bool split;			/* others may not have made theirs so far */
+	/* Of its own thread. */
+	pthread_t drives;
+	bool driven, drive_ends;
 };
 
 /*
@@ -103,7 +110,7 @@ void towi_comm_tell(struct tow_comm *comm);
 /* Until one of a collective's numbers is 0, or it seems never to be. */
 void towi_comm_settle(struct tow_comm *comm, const uint32_t *count);
 
-/* The first error counts; all others are told. */
+/* The first error counts; all others are told, soon.  Keeps the lock. */
 void towi_comm_fail(struct tow_comm *comm, int error, uint32_t blamed);
 
 /*

@@ -766,6 +766,8 @@ static int ask(const struct asked *asked, const struct tow_call_attr *attr, stru
 	ret = towi_take_call_attr(attr, &known);
 	if (!ret)
 		ret = towi_comm_usable(asked->comm);
+	if (!ret && !work && asked->comm->calls->held)
+		ret = -EBUSY;
 	if (!ret)
 		ret = make(asked, &known, &made);
 	return ret ? ret : towi_work_give(made, work);

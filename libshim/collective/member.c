@@ -13,17 +13,25 @@
 /* How long a node is given to be connected to. */
 #define CONNECT_MS	10000U
 
+static bool is_missing(int error)
+{
+	return error == -ENOENT || error == -ETIMEDOUT;
+}
+
 static int find(struct towi_errand *errand)
 {
 	struct towi_member *member = TOWI_OUTER(errand, struct towi_member, finds);
 	struct tow_comm *comm = member->comm;
 	int ret;
 
-	ret = towi_group_peer(comm->group, member->rank, CONNECT_MS, &member->seen_peer);
-	if (!ret)
+	ret = towi_group_peer(comm->group, comm->places[member->rank], CONNECT_MS,
+			      &member->seen_peer);
+	if (!ret && !member->seen_channel)
 		ret = tow_channel_get(comm->pump.queue, member->seen_peer, 0,
 				      &member->seen_channel);
-	return ret ? ret : towi_board_find(member);
+	if (!ret)
+		ret = towi_board_find(member);
+	return is_missing(ret) && towi_left_us(member->until_us) ? -EAGAIN : ret;
 }
 
 /* There was such a name; so if there is none any more, it has ended. */
@@ -34,7 +42,7 @@ static void found(struct towi_errand *errand, int ret)
 
 	member->finding = false;
 	if (ret) {
-		member->error = ret == -ENOENT || ret == -ETIMEDOUT ? -ESTALE : ret;
+		member->error = is_missing(ret) ? -ESTALE : ret;
 	} else {
 		member->peer = member->seen_peer;
 		member->channel = member->seen_channel;
@@ -51,6 +59,8 @@ bool towi_member_found(struct towi_member *member)
 
 	if (member->board || member->finding || member->error)
 		return member->board;
+	/* Where all have met there is such a name, or it is over. */
+	member->until_us = comm->split ? towi_until(comm->timeout_ms * 1000ULL) : 0;
 	member->finds = (struct towi_errand){ .runner = &comm->runner, .run = find,
 					      .done = found };
 	member->finding = !towi_pump_errand(&member->finds);

@@ -204,10 +204,15 @@ void towi_pair_failed(struct towi_pair *pair, int status)
 		towi_comm_fail(comm, status, status == -ENODEV ? comm->rank : pair->rank);
 }
 
-/* There was such a name; so if there is none any more, it has ended. */
+/* There was such a name; so if there is none any more, it has ended.  Else it is this rank that cannot. */
 void towi_pair_not_found(struct towi_pair *pair, int status)
 {
-	towi_pair_failed(pair, status == -ENOENT || status == -ETIMEDOUT ? -ESTALE : status);
+	if (status == -ENOENT || status == -ETIMEDOUT || status == -ESTALE)
+		towi_pair_failed(pair, -ESTALE);
+	else if (status == -ECONNRESET)
+		towi_pair_failed(pair, status);
+	else
+		towi_comm_fail(pair->comm, status, pair->comm->rank);
 }
 
 /* Without the lock. */
@@ -532,14 +537,29 @@ bool towi_pairs_said(const struct tow_comm *comm, uint64_t call)
 	return true;
 }
 
+/* A credit of a call that was made here is answered, also when that has ended. */
+static bool owes_answer(const struct towi_pair *pair)
+{
+	const struct towi_credit *credit = towi_track_credit(&pair->tracks[TOWI_OF_CALLS]);
+
+	return credit && credit->call < pair->comm->calls->made;
+}
+
+static bool is_idle(const struct towi_pair *pair)
+{
+	return pair->over || (towi_wire_idle(&pair->wire) && STAILQ_EMPTY(&pair->later) &&
+			      !owes_answer(pair));
+}
+
 bool towi_pairs_idle(const struct tow_comm *comm)
 {
 	const struct towi_pair *pair;
 
 	TAILQ_FOREACH(pair, &comm->calls->pairs, next)
-		if (!pair->over && (!towi_wire_idle(&pair->wire) || !STAILQ_EMPTY(&pair->later)))
+		if (!is_idle(pair))
 			return false;
-	return true;
+	/* Answers, too, have arrived. */
+	return !comm->calls->runner.busy;
 }
 
 bool towi_pairs_found(struct tow_comm *comm)
@@ -656,6 +676,26 @@ static void take_mark(struct towi_pair *pair, const char *data)
 	towi_quarrel_hear_mark(pair->comm, &mark, pair->rank);
 }
 
+/* The other end's has ended, or is to, and this one's will be: rank 0 has said, or will say, how. */
+static bool take_void(struct towi_pair *pair, uint64_t call)
+{
+	struct towi_joint *joint;
+
+	if (call >= calls_of(pair)->made)
+		return false;
+	joint = towi_call_of(pair->comm, call);
+	if (joint)
+		joint->disputed = true;
+	towi_pair_tell(pair, TOWI_TAG_HEARD, call, &call, sizeof(call));
+	return true;
+}
+
+static bool take_heard(struct towi_pair *pair, uint64_t call)
+{
+	pair->void_heard |= call + 1 == pair->voided;
+	return call + 1 == pair->voided;
+}
+
 static void take_dispute(struct towi_pair *pair, const char *data)
 {
 	struct tow_comm *comm = pair->comm;
@@ -679,8 +719,8 @@ static void take_verdict(struct towi_pair *pair, const char *data)
 		towi_quarrel_end(pair->comm, &verdict);
 }
 
-/* Of letters.  False: it makes no sense. */
-static bool take_letters(struct towi_pair *pair, const struct towi_record *record, const char *data)
+/* Of letters, and numbers.  False: it makes no sense. */
+static bool take_other(struct towi_pair *pair, const struct towi_record *record, const char *data)
 {
 	struct towi_letter_head head;
 	uint64_t number;
@@ -700,6 +740,10 @@ static bool take_letters(struct towi_pair *pair, const struct towi_record *recor
 	if (record->bytes != sizeof(number))
 		return false;
 	memcpy(&number, data, sizeof(number));
+	if (record->tag == TOWI_TAG_VOID)
+		return take_void(pair, number);
+	if (record->tag == TOWI_TAG_HEARD)
+		return take_heard(pair, number);
 	if (record->tag == TOWI_TAG_TAKEN)
 		return towi_letter_taken(pair, number);
 	if (record->tag == TOWI_TAG_WANTED)
@@ -721,7 +765,7 @@ static void take_record(struct towi_pair *pair, const struct towi_record *record
 		take_dispute(pair, data);
 	else if (record->tag == TOWI_TAG_VERDICT && record->bytes == sizeof(struct towi_verdict))
 		take_verdict(pair, data);
-	else if (!take_letters(pair, record, data))
+	else if (!take_other(pair, record, data))
 		nonsense(pair);
 }
 
@@ -792,6 +836,9 @@ bool towi_pairs_arm(struct tow_comm *comm)
 	struct towi_pair *pair;
 	uint32_t i;
 
+	/* What comes is not looked at any more: what was sent ends with completions. */
+	if (comm->error)
+		return true;
 	TAILQ_FOREACH(pair, &comm->calls->pairs, next) {
 		if (!pair->over &&
 		    !towi_sleep_for(&pair->sleeper, pair->slot, pair->wire.batches_in + 1))

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1-only OR MIT
 /* Works: what a program has asked for, and waits for. */
+#define _GNU_SOURCE
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "calls.h"
+
+/* How long the communicator's thread sleeps while nothing is asked for. */
+#define IDLE_US		1000000U
+
 
 /* Of structures, when they were first published. */
 #define CALL_ATTR_SIZE_FIRST \
@@ -26,6 +34,23 @@ int towi_comm_usable(const struct tow_comm *comm)
 	return towi_comm_ours(comm) ? comm->error : -EPERM;
 }
 
+static void forget(struct tow_work *work)
+{
+	LIST_REMOVE(work, all);
+	if (work->fd)
+		close(work->fd - 1);
+	free(work);
+}
+
+static void tell_fd(const struct tow_work *work)
+{
+	static const uint64_t one = 1;
+
+	/* It is empty. */
+	if (work->fd && write(work->fd - 1, &one, sizeof(one)) < 0)
+		return;
+}
+
 void towi_work_begin(struct tow_work *work)
 {
 	struct tow_comm *comm = work->comm;
@@ -35,6 +60,9 @@ void towi_work_begin(struct tow_work *work)
 	LIST_INSERT_HEAD(&comm->calls->all, work, all);
 	comm->probe_us = towi_until(TOWI_PROBE_US);
 	towi_pump_ready(&comm->calls->runner);
+	/* It sleeps, and looks for what it knew of. */
+	if (comm->driven)
+		towi_pump_wake(&comm->pump);
 }
 
 void towi_work_end(struct tow_work *work)
@@ -42,8 +70,9 @@ void towi_work_end(struct tow_work *work)
 	struct tow_comm *comm = work->comm;
 
 	work->ended = true;
+	tell_fd(work);
 	if (work->freed)
-		free(work);
+		forget(work);
 	/* Who waits for it may be another thread. */
 	towi_pump_wake(&comm->pump);
 }
@@ -53,6 +82,13 @@ void towi_works_leave(struct tow_comm *comm)
 	struct tow_work *work;
 
 	while ((work = LIST_FIRST(&comm->calls->all))) {
+		if (!work->ended && !work->status)
+			work->status = -ECANCELED;
+		work->ended = true;
+		if (work->freed) {
+			forget(work);
+			continue;
+		}
 		LIST_REMOVE(work, all);
 		work->comm = NULL;
 	}
@@ -66,9 +102,11 @@ static void look_who_left(struct tow_work *work)
 	struct tow_comm *comm = work->comm;
 	uint32_t rank = work->ops->waits_for(work);
 
-	if (rank == TOW_NO_RANK || !towi_board_has_left(comm, rank))
+	/* What another thread goes on with may be what it has sent. */
+	if (rank == TOW_NO_RANK || !towi_board_has_left(comm, rank) || comm->calls->going)
 		return;
-	if (!towi_comm_progress(comm) && !work->ended && work->ops->waits_for(work) == rank)
+	if (!towi_comm_progress(comm) && !comm->calls->going && !work->ended &&
+	    work->ops->waits_for(work) == rank)
 		work->ops->gone(work, rank);
 }
 
@@ -115,15 +153,27 @@ static int sleep_for_it(struct tow_work *work, uint64_t end)
 	return towi_comm_sleep(comm, work->until_us < end ? work->until_us : end);
 }
 
+/* Nothing came since then. */
+static void count_waiting(struct tow_work *work, uint64_t since_us, uint64_t now_us)
+{
+	uint32_t rank = work->ops->waits_for(work);
+
+	if (since_us && rank != TOW_NO_RANK)
+		work->comm->calls->waited_us[rank] += now_us - since_us;
+}
+
 static int wait_until(struct tow_work *work, uint64_t end)
 {
 	struct towi_pump *pump = &work->comm->pump;
-	uint64_t now, busy_until = 0;
+	uint64_t now, before = 0, busy_until = 0;
 	bool any = false;
 	int ret, slept = 0;
 
 	towi_pump_lock(pump);
 	while (!(ret = look(work, &any, &now)) && now < end && !slept) {
+		if (!any)
+			count_waiting(work, before, now);
+		before = now;
 		if (any || !busy_until)
 			busy_until = now + work->comm->spin_us;
 		else if (now >= busy_until)
@@ -161,6 +211,29 @@ TOW_PUBLIC int tow_work_wait(struct tow_work *work, uint32_t timeout_us, uint32_
 	return ask(work, towi_until(timeout_us), blamed);
 }
 
+TOW_PUBLIC int tow_work_fd(struct tow_work *work)
+{
+	int fd;
+
+	if (!work)
+		return -EINVAL;
+	if (work->comm && !towi_comm_ours(work->comm))
+		return -EPERM;
+	if (work->comm)
+		towi_pump_lock(&work->comm->pump);
+	fd = work->fd ? work->fd - 1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (fd < 0)
+		fd = -errno;
+	else if (!work->fd) {
+		work->fd = fd + 1;
+		if (work->ended)
+			tell_fd(work);
+	}
+	if (work->comm)
+		towi_pump_unlock(&work->comm->pump);
+	return fd;
+}
+
 TOW_PUBLIC int tow_work_info(const struct tow_work *work, struct tow_work_info *info)
 {
 	struct tow_work_info known = { .size = sizeof(known), .rank = TOW_NO_RANK };
@@ -181,17 +254,102 @@ TOW_PUBLIC void tow_work_free(struct tow_work *work)
 	if (!work)
 		return;
 	if (!work->comm || !towi_comm_ours(work->comm)) {
+		if (work->fd)
+			close(work->fd - 1);
 		free(work);
 		return;
 	}
 	pump = &work->comm->pump;
 	towi_pump_lock(pump);
-	LIST_REMOVE(work, all);
 	work->freed = true;
 	if (work->ended)
-		free(work);
+		forget(work);
 	towi_pump_unlock(pump);
 }
+
+/* ---- by a thread of the communicator's ----------------------------------------------------- */
+
+/* What its works wait for may be late, or gone. */
+static void doubt_all(struct tow_comm *comm, bool any, uint64_t now_us)
+{
+	struct tow_work *work;
+
+	LIST_FOREACH(work, &comm->calls->all, all) {
+		if (work->ended || (now_us < work->until_us && now_us < comm->probe_us && !any))
+			continue;
+		doubt(work, any, now_us);
+		/* That may have let go of the lock. */
+		break;
+	}
+}
+
+static bool has_works(const struct tow_comm *comm)
+{
+	const struct tow_work *work;
+
+	LIST_FOREACH(work, &comm->calls->all, all)
+		if (!work->ended)
+			return true;
+	return false;
+}
+
+static void rest(struct tow_comm *comm)
+{
+	if (!comm->calls->going && !towi_pairs_arm(comm))
+		return;
+	if (has_works(comm))
+		towi_comm_sleep(comm, UINT64_MAX);
+	else
+		towi_pump_sleep(&comm->pump, towi_until(IDLE_US));
+}
+
+static void *drive(void *arg)
+{
+	struct tow_comm *comm = arg;
+	uint64_t now, busy_until = 0;
+	bool any;
+
+	towi_pump_lock(&comm->pump);
+	while (!comm->drive_ends) {
+		any = towi_comm_progress(comm);
+		now = towi_now_ns() / 1000;
+		doubt_all(comm, any, now);
+		if (any)
+			busy_until = now + comm->spin_us;
+		else if (now >= busy_until && !comm->drive_ends)
+			rest(comm);
+	}
+	towi_pump_unlock(&comm->pump);
+	return NULL;
+}
+
+int towi_comm_drive(struct tow_comm *comm)
+{
+	sigset_t all, before;
+	int ret;
+
+	/* Signals are the program's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&comm->drives, NULL, drive, comm);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	comm->driven = !ret;
+	return ret ? -ENOMEM : 0;
+}
+
+void towi_comm_drive_end(struct tow_comm *comm)
+{
+	if (!comm->driven)
+		return;
+	towi_pump_lock(&comm->pump);
+	comm->drive_ends = true;
+	towi_pump_wake(&comm->pump);
+	towi_pump_unlock(&comm->pump);
+	pthread_join(comm->drives, NULL);
+	comm->driven = false;
+}
+
+/* ---- works, given ---------------------------------------------------------------------------- */
 
 int towi_work_give(struct tow_work *work, struct tow_work **given)
 {
@@ -217,10 +375,65 @@ TOW_PUBLIC int tow_comm_abort(struct tow_comm *comm)
 		return -EPERM;
 	towi_pump_lock(&comm->pump);
 	towi_comm_fail(comm, -ECANCELED, comm->rank);
-	towi_pump_ready(&comm->calls->runner);
 	towi_pump_wake(&comm->pump);
 	towi_pump_unlock(&comm->pump);
 	return 0;
+}
+
+TOW_PUBLIC int tow_calls_begin(struct tow_comm *comm)
+{
+	if (!comm)
+		return -EINVAL;
+	if (!towi_comm_ours(comm))
+		return -EPERM;
+	towi_pump_lock(&comm->pump);
+	comm->calls->held++;
+	towi_pump_unlock(&comm->pump);
+	return 0;
+}
+
+TOW_PUBLIC int tow_calls_end(struct tow_comm *comm)
+{
+	int ret = 0;
+
+	if (!comm)
+		return -EINVAL;
+	if (!towi_comm_ours(comm))
+		return -EPERM;
+	towi_pump_lock(&comm->pump);
+	if (!comm->calls->held)
+		ret = -EINVAL;
+	else if (!--comm->calls->held)
+		towi_pump_ready(&comm->calls->runner);
+	towi_pump_unlock(&comm->pump);
+	return ret;
+}
+
+TOW_PUBLIC int tow_comm_error(struct tow_comm *comm, uint32_t *blamed)
+{
+	int ret;
+
+	if (!comm)
+		return -EINVAL;
+	ret = towi_comm_usable(comm);
+	if (blamed)
+		*blamed = ret && ret != -EPERM ? comm->blamed : TOW_NO_RANK;
+	return ret;
+}
+
+TOW_PUBLIC int tow_comm_waited(struct tow_comm *comm, uint64_t *us, uint32_t count)
+{
+	uint32_t rank;
+
+	if (!comm || !us)
+		return -EINVAL;
+	if (!towi_comm_ours(comm))
+		return -EPERM;
+	towi_pump_lock(&comm->pump);
+	for (rank = 0; rank < comm->ranks && rank < count; rank++)
+		us[rank] = comm->calls->waited_us[rank];
+	towi_pump_unlock(&comm->pump);
+	return (int)comm->ranks;
 }
 
 TOW_PUBLIC int tow_comm_stats(struct tow_comm *comm, struct tow_comm_stats *stats)

@@ -57,6 +57,11 @@ extern "C" {
 
 struct tow_comm;
 
+/* For struct tow_comm_attr. */
+enum tow_comm_flag {
+	TOW_COMM_THREAD		= 1 << 0	/* calls go on by a thread of the communicator's */
+};
+
 /**
  * struct tow_comm_attr - how a communicator is to be made
  * @size: sizeof(struct tow_comm_attr), as the caller was compiled
@@ -64,14 +69,20 @@ struct tow_comm;
  *	is blamed; 0: 600,000
  * @entries: of its queue, at least 16; 0: 256
  * @spin_us: how long to look for what comes before sleeping, in microseconds; 0: 20
+ * @flags: bits of enum tow_comm_flag
+ * @reserved: 0
  *
- * Later versions of the library add fields at the end only.
+ * Without TOW_COMM_THREAD calls go on in the library's functions only, of any thread: also when this
+ * rank has ended its own, others may wait for what it passes on.  Later versions of the library
+ * add fields at the end only.
  */
 struct tow_comm_attr {
 	uint32_t size;
 	uint32_t timeout_ms;
 	uint32_t entries;
 	uint32_t spin_us;
+	uint32_t flags;
+	uint32_t reserved;
 };
 
 /**
@@ -95,14 +106,44 @@ int tow_comm_create(struct tow_group *group, struct tow_arena *arena,
 		    const struct tow_comm_attr *attr, struct tow_comm **comm, uint32_t *blamed);
 
 /**
+ * tow_comm_split() - make a communicator of some ranks
+ * @comm: in which they are; they need it no more when this has returned
+ * @ranks: which ranks of @comm, each once; in their order they are ranks 0, 1, 2 of the new one
+ * @count: how many
+ * @tag: a number that the same ranks have for no other one that there is
+ * @attr: as for tow_comm_create()
+ * @split: where to put it; ended by tow_comm_destroy().  Left alone on failure.
+ *
+ * Those ranks call it, with the same arguments but @attr, and no others; nobody waits for anybody:
+ * who has not called it so far is waited for by the first call that needs it.
+ *
+ * Return: 0; -EINVAL: an argument is NULL, this rank is not among @ranks, one of them is none or is
+ * there twice, or @attr is not as for tow_comm_create(); -E2BIG: @attr asks for what this library does
+ * not know; -EEXIST: there is one of these ranks and @tag; -EPERM: in a child that was forked;
+ * what @comm has failed with; what tow_queue_create(), tow_arena_alloc() and tow_export() return.
+ */
+int tow_comm_split(struct tow_comm *comm, const uint32_t *ranks, uint32_t count, uint64_t tag,
+		   const struct tow_comm_attr *attr, struct tow_comm **split);
+
+/**
+ * tow_comm_error() - has it failed?
+ * @comm: from tow_comm_create()
+ * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
+ *
+ * Return: 0: not so far; what tow_collective_wait() returns of one that has failed; -EINVAL: @comm is
+ * NULL; -EPERM: in a child that was forked.
+ */
+int tow_comm_error(struct tow_comm *comm, uint32_t *blamed);
+
+/**
  * tow_comm_destroy() - end a communicator
  * @comm: from tow_comm_create(), or NULL
  *
  * Other ranks are told that this one has left, and not that it died.  Comes before the
  * group's and the arena's end.
  *
- * Return: 0; -EBUSY: it has collectives, and nothing was done; -EPERM: in a child that was forked,
- * where nothing but its copy ends.
+ * Return: 0; -EBUSY: it has collectives, or calls that have not ended, and nothing was done; -EPERM:
+ * in a child that was forked, where nothing but its copy ends.
  */
 int tow_comm_destroy(struct tow_comm *comm);
 
@@ -542,6 +583,26 @@ struct tow_work_info {
 int tow_work_info(const struct tow_work *work, struct tow_work_info *info);
 
 /**
+ * tow_calls_begin() - calls that are made from now on are to begin together
+ * @comm: from tow_comm_create()
+ *
+ * What they have to say to a rank first travels in one write, and is handed over by one system call;
+ * for many that are small that is most of their time.  Until tow_calls_end() nothing of the
+ * communicator's goes on, and calls without a work return -EBUSY.  May be nested.
+ *
+ * Return: 0; -EINVAL: @comm is NULL; -EPERM: in a child that was forked.
+ */
+int tow_calls_begin(struct tow_comm *comm);
+
+/**
+ * tow_calls_end() - and now they begin
+ * @comm: for which tow_calls_begin() was called
+ *
+ * Return: 0; -EINVAL: @comm is NULL, or they had begun; -EPERM: in a child that was forked.
+ */
+int tow_calls_end(struct tow_comm *comm);
+
+/**
  * tow_work_test() - has the call ended?
  * @work: from tow_allreduce() and the like
  * @blamed: where to put the rank that is to blame, or TOW_NO_RANK; or NULL
@@ -566,6 +627,19 @@ int tow_work_test(struct tow_work *work, uint32_t *blamed);
  * tow_on_signal(), it goes on and may be waited for again.
  */
 int tow_work_wait(struct tow_work *work, uint32_t timeout_us, uint32_t *blamed);
+
+/**
+ * tow_work_fd() - a descriptor that can be read when the call has ended
+ * @work: from tow_allreduce() and the like
+ *
+ * For poll(2) and event loops.  It is the work's, and is closed by tow_work_free(); nothing need be
+ * read.  Something has to go on with the communicator meanwhile: its own thread (TOW_COMM_THREAD), or
+ * other threads' calls.
+ *
+ * Return: the descriptor; -EINVAL: @work is NULL; -EMFILE, -ENFILE, -ENOMEM; -EPERM: in a child
+ * that was forked.
+ */
+int tow_work_fd(struct tow_work *work);
 
 /**
  * tow_work_free() - ask no more
@@ -606,6 +680,19 @@ struct tow_comm_stats {
 	uint64_t staged_bytes;
 	uint64_t copied_bytes;
 };
+
+/**
+ * tow_comm_waited() - for whom this rank has waited
+ * @comm: from tow_comm_create()
+ * @us: how long for each, by rank, in microseconds of tow_work_wait() and of calls without a work,
+ *	is put here
+ * @count: for how many ranks there is room
+ *
+ * Who comes late has others wait for it, and hardly waits itself.
+ *
+ * Return: how many ranks there are; -EINVAL: an argument is NULL; -EPERM: in a child that was forked.
+ */
+int tow_comm_waited(struct tow_comm *comm, uint64_t *us, uint32_t count);
 
 /**
  * tow_comm_stats() - what a communicator's calls have done
