@@ -173,6 +173,7 @@ static void take(struct towi_letter *letter, struct came *came)
 	bool fits = came->head.bytes <= letter->bytes;
 
 	letter->rank = sender_of(comm, came);
+	letter->pair = came->pair;
 	letter->tag = came->head.tag;
 	letter->bytes = came->head.bytes;
 	TAILQ_REMOVE(&comm->calls->came, came, next);
@@ -263,7 +264,9 @@ static bool take_part(struct towi_letter *letter, const struct towi_letter_head 
 {
 	if (!is_small(letter) || head->at != letter->done || bytes > letter->bytes - letter->done)
 		return false;
-	memcpy(letter->array.at + letter->done, data, bytes);
+	/* One of no bytes may be nowhere. */
+	if (bytes)
+		memcpy(letter->array.at + letter->done, data, bytes);
 	letter->done += bytes;
 	if (letter->done == letter->bytes)
 		end(letter, 0);
@@ -704,13 +707,13 @@ static void begin_send(struct towi_letter *letter)
 static int begin(struct towi_letter *letter, bool sends, uint32_t timeout_ms)
 {
 	struct tow_comm *comm = letter->work.comm;
-	int ret = 0;
+	int ret;
 
 	towi_pump_lock(&comm->pump);
-	if (letter->rank != TOW_ANY_RANK && letter->rank != comm->rank) {
+	if (letter->rank != TOW_ANY_RANK && letter->rank != comm->rank)
 		letter->pair = towi_pair_of(comm, letter->rank);
-		ret = letter->pair ? 0 : comm->error;
-	}
+	/* What had come is matched no more when it has failed. */
+	ret = comm->error;
 	if (!ret) {
 		letter->work.until_us = timeout_ms ? towi_until(timeout_ms * 1000ULL) : UINT64_MAX;
 		towi_work_begin(&letter->work);
