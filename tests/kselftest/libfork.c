@@ -458,6 +458,9 @@ static void try_calls(struct all *all)
 	TRY(-EPERM, tow_broadcast, comm, data, COUNT, type, 0, NULL, &work);
 	TRY(-EPERM, tow_reduce, comm, NULL, data, COUNT, type, TOW_SUM, 0, NULL, &work);
 	TRY(-EPERM, tow_barrier, comm, NULL, &work);
+	TRY(-EPERM, tow_send, comm, data, COUNT, type, 0, 0, NULL, &work);
+	TRY(-EPERM, tow_receive, comm, data, COUNT, type, TOW_ANY_RANK, TOW_ANY_TAG, NULL, &work);
+	TRY(-EINVAL, tow_work_info, all->work, NULL);
 	TRY(-EPERM, tow_work_test, all->work, &blamed);
 	TRY(-EPERM, tow_work_wait, all->work, LATE_US, &blamed);
 	TRY(-EPERM, tow_comm_abort, comm);

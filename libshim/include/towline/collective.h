@@ -142,8 +142,8 @@ int tow_comm_error(struct tow_comm *comm, uint32_t *blamed);
  * Other ranks are told that this one has left, and not that it died.  Comes before the
  * group's and the arena's end.
  *
- * Return: 0; -EBUSY: it has collectives, or calls that have not ended, and nothing was done; -EPERM:
- * in a child that was forked, where nothing but its copy ends.
+ * Return: 0; -EBUSY: it has collectives, or calls or letters that have not ended, and nothing was
+ * done; -EPERM: in a child that was forked, where nothing but its copy ends.
  */
 int tow_comm_destroy(struct tow_comm *comm);
 
@@ -528,9 +528,10 @@ int tow_barrier(struct tow_comm *comm, const struct tow_call_attr *attr, struct 
  * @work: as for tow_allreduce()
  *
  * Those of one rank to another are received in the order in which they were sent, of those that a
- * receiver's tag is for.  It has ended when @data may be used again: of up to 16 KiB, when they are
- * on their way and will be kept at the other end, which keeps 64 KiB of each rank's; of more, when
- * they are there.  What nobody receives holds up no call of all ranks.
+ * receiver's tag is for.  It has ended when @data may be used again: of up to 16 KiB, or less where
+ * there are more than 16 ranks, when they are on their way and will be kept at the other end, which
+ * keeps 64 KiB of each rank's; of more, and to itself, when they have been received.  What nobody
+ * receives holds up no call of all ranks.
  *
  * Return: as tow_allreduce().  Its work ends with -EMSGSIZE if the receiver had too little room and
  * it was not kept there, and with -ESTALE if it has left.
