@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Callable, Generator, Optional
 
 import numpy as np
 
-from ._lib import FOREVER, Deadline, failure, lib
+from ._lib import FOREVER, Deadline, WorkInfo, failure, lib
 from ._life import Handle
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ SLICE_S = 0.02
 SLICE_US = 20000
 # The longest pause between two looks of an event loop, and how much of the time so far it may be.
 PAUSE_S, PAUSE_PART = 0.005, 8
+# Calls that have not ended, at which a sweep looks: more than can be added by one call.
+LOOKED_AT = 2
 
 
 async def looked(ended: Callable[[], bool]) -> None:
@@ -42,11 +44,13 @@ async def looked(ended: Callable[[], bool]) -> None:
 class Call:
     """One, with what the library uses until it has ended."""
 
-    __slots__ = ("pointer", "arrays", "result", "blamed")
+    __slots__ = ("pointer", "arrays", "info", "result", "blamed")
 
-    def __init__(self, arrays: tuple[Optional[np.ndarray], ...]) -> None:
+    def __init__(self, arrays: tuple[Optional[np.ndarray], ...],
+                 info: Optional[WorkInfo] = None) -> None:
         self.pointer = ctypes.c_void_p()
         self.arrays = arrays
+        self.info = info    # of what one rank has sent to one: filled in when it has ended
         self.result = 0     # 1: it has ended; or a negative errno
         self.blamed = FOREVER
 
@@ -55,6 +59,8 @@ class Call:
         blamed = ctypes.c_uint32(FOREVER)
         result = self.result or lib.tow_work_wait(self.pointer, timeout_us, blamed)
         if not self.result and result != -errno.EINTR:
+            if result and self.info is not None:
+                lib.tow_work_info(self.pointer, self.info)
             self.blamed, self.result = blamed.value, result
         if self.result > 0:
             self.arrays = ()
@@ -72,10 +78,10 @@ class Calls:
         self._lock = threading.RLock()
 
     def make(self, what: str, function: Callable[[ctypes.c_void_p], int],
-             arrays: tuple[Optional[np.ndarray], ...]) -> Call:
-        """Of a function that is told where to put the work."""
+             arrays: tuple[Optional[np.ndarray], ...], info: Optional[WorkInfo] = None) -> Call:
+        """Of a function that is told where to put the work; @info: of a letter's."""
         self._sweep()
-        call = Call(arrays)
+        call = Call(arrays, info)
         # Whatever is raised from here on, the arrays stay.
         self._every.add(call)
         result = function(call.pointer)
@@ -90,15 +96,22 @@ class Calls:
 
     def note(self, call: Call) -> None:
         """The communicator may have failed with that one, and then blames the same rank again."""
-        if call.result < 0:
+        # What a letter fails with may be its own.
+        if call.result < 0 and call.info is None:
             self._failed[call.result] = call.blamed
 
     def _sweep(self) -> None:
-        """Let go of those that have ended, in their order, of which nobody has anything left."""
+        """Let go of those that have ended, of which nobody has anything left."""
         if not self._forgotten or not self._lock.acquire(blocking=False):
             return
         try:
-            while self._forgotten and self._forgotten[0].look():
+            # Calls end in their order, more or less; a letter that nobody takes stands in no way.
+            waiting = 0
+            while waiting < min(LOOKED_AT, len(self._forgotten)):
+                if not self._forgotten[0].look():
+                    self._forgotten.rotate(-1)
+                    waiting += 1
+                    continue
                 call = self._forgotten.popleft()
                 self.note(call)
                 pointer, call.pointer = call.pointer, ctypes.c_void_p()
@@ -160,6 +173,29 @@ class Work:
         if call.result < 0:
             raise failure(call.result, self._what, call.blamed)
         return self.out
+
+    def _told(self) -> Optional[WorkInfo]:
+        known = self._call.result > 0 or self._call.result == -errno.EMSGSIZE
+        return self._call.info if known else None
+
+    @property
+    def source(self) -> Optional[int]:
+        """Of irecv(), when it has ended, well or too long: who has sent it; of isend(): to whom.
+        Else None, as the next two."""
+        told = self._told()
+        return None if told is None else told.rank
+
+    @property
+    def tag(self) -> Optional[int]:
+        """With which tag."""
+        told = self._told()
+        return None if told is None else told.tag
+
+    @property
+    def nbytes(self) -> Optional[int]:
+        """How much, in bytes."""
+        told = self._told()
+        return None if told is None else told.bytes
 
     @property
     def done(self) -> bool:

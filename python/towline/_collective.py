@@ -15,8 +15,8 @@ import numpy as np
 
 from ._calls import SLICE_S, Calls, Work, looked
 from ._group import Group
-from ._lib import (FOREVER, NO_RANK, CallAttr, CollectiveAttr, CollectiveStats, CommAttr, CommStats,
-                   Deadline, check, failure, lib, milliseconds)
+from ._lib import (ANY, FOREVER, NO_RANK, CallAttr, CollectiveAttr, CollectiveStats, CommAttr,
+                   CommStats, Deadline, WorkInfo, check, failure, lib, milliseconds)
 from ._life import Handle, Interruptible, Object
 from ._memory import Arena, values_of
 from ._types import address_of, dtype_of, whole
@@ -80,7 +80,7 @@ class Comm(Object):
 
     calls: iallreduce() and all that begin with an i take any arrays at any time, as MPI's do.  They
         begin, wait for nobody, and return a Work.  Nothing is agreed upon before but that all ranks
-        make the same calls in the same order.
+        make the same calls in the same order; isend() and irecv() are of two ranks.
     collectives: allreduce() and its like make one, which waits for all ranks: all make them in the
         same order, between calls that all have ended.  It is called for the same arrays as often as
         one likes.
@@ -206,15 +206,50 @@ class Comm(Object):
         """Nobody ends it before all have begun."""
         return self._begin("ibarrier", lib.tow_barrier, None, timeout=timeout)
 
+    def isend(self, array: np.ndarray, to: int, tag: int = 0,
+              timeout: Optional[float] = None) -> Work:
+        """Send @array, of any type, to rank @to, which may be this one.
+
+        tag: by which it is received.
+        timeout: how long it may take, in seconds; None: as long as it takes.  After that it ends
+            with Timeout, and the communicator has failed, unless the other rank knows nothing of it.
+
+        It has ended when @array may be changed again: of up to 16 KiB, when it is kept at the other
+        end, which keeps 64 KiB of each rank's; of more, and to itself, when it was received.  What
+        nobody receives holds up nothing else, but for close(), which waits for it.
+
+        Its wait() raises Error: EMSGSIZE: it was too long for who receives it; ESTALE: that rank
+        has left, and others are not disturbed; or as that of other calls.
+        """
+        return self._begin("isend", lib.tow_send, whole(array, "array"), array.size,
+                           dtype_of(array.dtype), to, tag, timeout=timeout, info=WorkInfo())
+
+    def irecv(self, array: np.ndarray, source: Optional[int] = None, tag: Optional[int] = None,
+              timeout: Optional[float] = None) -> Work:
+        """Receive to @array, of any type, from rank @source; None: from any, or with any @tag.
+
+        Of those that it is for it gets the first one, in the order in which a rank has sent them;
+        it may be shorter than @array.  The work's source, tag and nbytes say what has come.
+        timeout: as for isend(); what has not begun to come harms nothing.
+
+        Its wait() returns @array, and raises Error: EMSGSIZE: it was longer, and is gone; ESTALE:
+        @source has left, and others are not disturbed; or as that of other calls.
+        """
+        whole(array, "array", writable=True)
+        return self._begin("irecv", lib.tow_receive, array, array.size, dtype_of(array.dtype),
+                           ANY if source is None else source, ANY if tag is None else tag,
+                           timeout=timeout, out=array, info=WorkInfo())
+
     def _begin(self, what: str, function: Callable[..., int], array: Optional[np.ndarray],
                *words: Any, algorithm: str = "any", timeout: Optional[float] = None,
-               out: Optional[np.ndarray] = None) -> Work:
+               out: Optional[np.ndarray] = None, info: Optional[WorkInfo] = None) -> Work:
         attr = CallAttr(algorithm=ALGORITHMS[algorithm],
                         timeout_ms=0 if timeout is None else milliseconds(timeout))
         first = () if array is None else (address_of(array),)
         with self._handle as pointer:
             call = self._calls.make(
-                what, lambda work: function(pointer, *first, *words, attr, work), (array, out))
+                what, lambda work: function(pointer, *first, *words, attr, work), (array, out),
+                info)
         return Work(self, call, what, out)
 
     def abort(self) -> None:

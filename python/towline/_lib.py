@@ -18,6 +18,7 @@ from typing import Any, Optional
 SONAME = "libtowline.so.0"
 FOREVER = 0xffffffff
 NO_RANK = 0xffffffff
+ANY = 0xffffffff
 DIMS_MAX = 8
 GATHER_MAX = 224
 MESSAGE_MAX = 2016
@@ -147,6 +148,12 @@ class CallAttr(Sized):
     """struct tow_call_attr"""
     _fields_ = [("size", c_uint32), ("algorithm", c_uint32), ("piece_bytes", c_uint64),
                 ("timeout_ms", c_uint32)]
+
+
+class WorkInfo(Sized):
+    """struct tow_work_info"""
+    _fields_ = [("size", c_uint32), ("rank", c_uint32), ("tag", c_uint32), ("reserved", c_uint32),
+                ("bytes", c_uint64)]
 
 
 class CommStats(Sized):
@@ -295,6 +302,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     "tow_broadcast": (c_int, [_P, _P, c_uint64, DType, c_uint32, _A, _O]),
     "tow_reduce": (c_int, [_P, _P, _P, c_uint64, DType, c_uint32, c_uint32, _A, _O]),
     "tow_barrier": (c_int, [_P, _A, _O]),
+    "tow_send": (c_int, [_P, _P, c_uint64, DType, c_uint32, c_uint32, _A, _O]),
+    "tow_receive": (c_int, [_P, _P, c_uint64, DType, c_uint32, c_uint32, _A, _O]),
+    "tow_work_info": (c_int, [_P, POINTER(WorkInfo)]),
     "tow_work_wait": (c_int, [_P, c_uint32, _U]),
     "tow_work_free": (None, [_P]),
     "tow_comm_abort": (c_int, [_P]),
