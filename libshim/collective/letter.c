@@ -526,9 +526,11 @@ bool towi_letters_go_on(struct tow_comm *comm)
 	bool any = false;
 
 	TAILQ_FOREACH(pair, &comm->calls->pairs, next) {
-		if (pair->over || comm->error)
-			continue;
+		if (comm->error)
+			break;
 		any |= land_some(pair);
+		if (pair->over)
+			continue;
 		any |= grant_some(pair);
 		any |= say_some(pair);
 		any |= answer_some(pair);
@@ -536,13 +538,12 @@ bool towi_letters_go_on(struct tow_comm *comm)
 	return any;
 }
 
-/* Who has left takes nothing, and has sent what there is. */
+/* Who has left takes nothing; all that it has told of had come before, seen or not so far. */
 static void end_of_over(struct towi_pair *pair)
 {
 	fail_list(&pair->post.to_say, -ESTALE, pair->rank);
 	fail_list(&pair->post.said, -ESTALE, pair->rank);
 	fail_list(&pair->post.called, -ESTALE, pair->rank);
-	fail_list(&pair->post.coming, -ESTALE, pair->rank);
 }
 
 bool towi_letters_end(struct tow_comm *comm)
