@@ -1,0 +1,973 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Calls (tow_allreduce() and its like) of ranks which are threads here and processes of a node that
+ * is played: all kinds, many at once, by many threads; ranks that make different calls, die, abort,
+ * leave early, or are refused something.
+ */
+/* build: also tsan */
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <kselftest.h>
+#include <towline/collective.h>
+
+#include "tow_node.h"
+
+/* No call takes so long. */
+#define ENDS_MS		60000U
+#define RANKS_MAX	17U
+/* A prime: what comes to another place, in pieces of any size, is wrong there. */
+#define PERIOD		251U
+/* What looks for races takes many times as long. */
+#ifdef __SANITIZE_THREAD__
+#define SLOW		1U
+#else
+#define SLOW		0U
+#endif
+#define KILLS		(SLOW ? 12U : 50U)
+#define ABORTS		(SLOW ? 8U : 20U)
+
+/* A rank: what it is, and what came of it. */
+struct rank {
+	pthread_t thread;
+	int index;			/* of its process */
+	uint32_t rank, ranks;
+	uint32_t seed;
+	int (*then)(struct rank *rank);	/* the line at which it went wrong, or 0 */
+	void (*before)(struct rank *rank);	/* it has a communicator; or NULL */
+	struct tow_group *group;
+	struct tow_arena *arena;
+	struct tow_comm *comm;
+	int ret;			/* of meeting, or what its calls failed with, */
+	uint32_t blamed;		/* and who is to blame for that */
+	int wrong;			/* a line */
+};
+
+static struct rank ranks[RANKS_MAX];
+static pthread_barrier_t told;
+
+/* What this test's ranks do depends on it. */
+static uint32_t variant;
+
+static uint32_t chance(uint32_t *seed, uint32_t below)
+{
+	*seed = *seed * 1103515245 + 12345;
+	return (*seed >> 16) % below;
+}
+
+/* For a while, or not at all. */
+static void linger(struct rank *me)
+{
+	if (!chance(&me->seed, 4))
+		usleep(chance(&me->seed, 2000));
+}
+
+/* ---- ranks ------------------------------------------------------------------- */
+
+static void make_comm(struct rank *me)
+{
+	const struct tow_arena_attr arena = { .size = sizeof(arena), .region_bytes = 16 << 20 };
+	const struct tow_comm_attr attr = { .size = sizeof(attr), .timeout_ms = ENDS_MS };
+
+	if (tow_arena_create(&node_device[me->index], &arena, &me->arena))
+		ksft_exit_fail_msg("no arena\n");
+	if (me->before)
+		me->before(me);
+	me->ret = tow_comm_create(me->group, me->arena, &attr, &me->comm, &me->blamed);
+}
+
+/* All of it that there is. */
+static void end_comm(struct rank *me)
+{
+	int ret = tow_comm_destroy(me->comm);
+
+	if (ret && !me->wrong)
+		me->wrong = __LINE__;
+	ret = tow_arena_destroy(me->arena);
+	if (ret && !me->wrong && !node.processes[me->index].dead)
+		me->wrong = __LINE__;
+	tow_group_destroy(me->group);
+}
+
+static void *take_part(void *arg)
+{
+	struct rank *me = arg;
+	struct tow_world world = { .size = sizeof(world), .rank = me->rank, .world_size = me->ranks,
+				   .session = "unit" };
+	const struct tow_group_attr attr = { .size = sizeof(attr), .timeout_ms = ENDS_MS,
+					     .address = "192.0.2.1" };
+
+	if (tow_group_create(&node_device[me->index], &world, &attr, &me->group, &me->blamed))
+		ksft_exit_fail_msg("no group\n");
+	make_comm(me);
+	pthread_barrier_wait(&told);
+	if (!me->ret)
+		me->wrong = me->then(me);
+	end_comm(me);
+	return NULL;
+}
+
+static void start(uint32_t count, int (*then)(struct rank *rank),
+		  void (*before)(struct rank *rank))
+{
+	pthread_barrier_init(&told, NULL, count + 1);
+	for (uint32_t i = 0; i < count; i++) {
+		ranks[i] = (struct rank){ .index = (int)i, .rank = i, .ranks = count,
+					  .seed = variant * 1000 + i, .then = then,
+					  .before = before, .blamed = TOW_NO_RANK };
+		if (pthread_create(&ranks[i].thread, NULL, take_part, &ranks[i]))
+			ksft_exit_fail_msg("no thread\n");
+	}
+	pthread_barrier_wait(&told);
+}
+
+/* Nothing of all these processes is left, but for the memory of those that were killed. */
+static bool all_gone(uint32_t count)
+{
+	bool good = true;
+
+	for (uint32_t i = 1; i <= node.used; i++) {
+		struct node_object *object = &node.objects[i];
+
+		if (!object->kind)
+			continue;
+		good = good && node.processes[object->process].dead;
+		if (object->kind == NODE_REGION) {
+			munmap(object->memory, object->bytes);
+			close(object->fd);
+		}
+		object->kind = 0;
+	}
+	node.used = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		good = good && !node_waits((int)i);
+		node_forget((int)i);
+	}
+	if (!good)
+		ksft_print_msg("something stays\n");
+	return good;
+}
+
+static bool ended(uint32_t count)
+{
+	bool good = true;
+
+	for (uint32_t i = 0; i < count; i++)
+		pthread_join(ranks[i].thread, NULL);
+	for (uint32_t i = 0; i < count; i++) {
+		if (!ranks[i].wrong)
+			continue;
+		ksft_print_msg("rank %u of %u: line %d: %d, and %d is to blame\n", i, count,
+			       ranks[i].wrong, ranks[i].ret, (int)ranks[i].blamed);
+		good = false;
+	}
+	pthread_barrier_destroy(&told);
+	return all_gone(count) && good;
+}
+
+static bool all_do(uint32_t count, int (*then)(struct rank *rank))
+{
+	start(count, then, NULL);
+	return ended(count);
+}
+
+/* ---- what is given, and what is to come out ---------------------------------- */
+
+/* enum tow_collective_kind, and tow_reduce(). */
+#define REDUCE		(TOW_BARRIER + 1U)
+#define KINDS		(REDUCE + 1U)
+/* Reduced, and not one rank's. */
+#define ALL_RANKS	UINT32_MAX
+
+/* A call: 0 is AllReduce, by any algorithm, in the arena, in place. */
+struct how {
+	uint32_t kind, algorithm, root;
+	uint64_t count, piece_bytes;
+	bool outside, apart;
+	uint32_t salt;			/* calls of another one have other elements */
+};
+
+struct call {
+	struct how how;
+	float *in, *out;		/* one of them is in the other, unless they are apart */
+	struct tow_work *work;
+};
+
+static int number(uint32_t rank, uint32_t section, uint32_t salt, uint32_t at)
+{
+	return (int)((at * 7 + rank * 5 + section * 3 + salt * 11 + at * at) % 17) - 8;
+}
+
+static uint64_t draw(float *pattern, const struct call *call, uint32_t rank, uint32_t count,
+		     uint32_t section)
+{
+	uint32_t least = call->how.count < PERIOD ? (uint32_t)call->how.count : PERIOD;
+
+	for (uint32_t at = 0; at < least; at++) {
+		int sum = 0;
+
+		for (uint32_t i = 0; i < count; i++)
+			if (rank == i || rank == ALL_RANKS)
+				sum += number(i, section, call->how.salt, at);
+		pattern[at] = (float)sum;
+	}
+	return least;
+}
+
+static void fill(const struct rank *me, const struct call *call, float *to, uint32_t section)
+{
+	uint64_t count = call->how.count, done, step;
+	float pattern[PERIOD];
+
+	done = draw(pattern, call, me->rank, me->ranks, section);
+	memcpy(to, pattern, done * sizeof(*to));
+	for (; done < count; done += step) {
+		step = done < count - done ? done / PERIOD * PERIOD : count - done;
+		memcpy(to + done, to, step * sizeof(*to));
+	}
+}
+
+static bool holds(const struct rank *me, const struct call *call, const float *from,
+		  uint32_t rank, uint32_t section)
+{
+	float pattern[PERIOD];
+	uint64_t least = draw(pattern, call, rank, me->ranks, section);
+
+	return !memcmp(from, pattern, least * sizeof(*from)) &&
+	       (least == call->how.count ||
+		!memcmp(from + least, from, (call->how.count - least) * sizeof(*from)));
+}
+
+static bool scatters(const struct call *call)
+{
+	return call->how.kind == TOW_REDUCE_SCATTER;
+}
+
+static bool gathers(const struct call *call)
+{
+	return call->how.kind == TOW_ALLGATHER;
+}
+
+static float *take(const struct rank *me, const struct call *call, bool all)
+{
+	uint64_t bytes = call->how.count * sizeof(float) * (all ? me->ranks : 1) + 1;
+	float *at = call->how.outside ? malloc(bytes) : tow_arena_alloc(me->arena, bytes);
+
+	if (!at)
+		ksft_exit_fail_msg("no memory\n");
+	return at;
+}
+
+static void give(const struct rank *me, const struct call *call, float *at)
+{
+	if (call->how.outside)
+		free(at);
+	else
+		tow_arena_free(me->arena, at);
+}
+
+static void prepare(const struct rank *me, struct call *call)
+{
+	uint64_t own = me->rank * call->how.count;
+
+	call->work = NULL;
+	call->in = NULL;
+	if (!gathers(call) || call->how.apart)
+		call->in = take(me, call, scatters(call));
+	if (call->how.apart || gathers(call))
+		call->out = take(me, call, gathers(call));
+	else
+		call->out = call->in + (scatters(call) ? own : 0);
+	if (!call->in)
+		call->in = call->out + own;
+	for (uint32_t i = 0; i < (scatters(call) ? me->ranks : 1); i++)
+		fill(me, call, call->in + i * call->how.count, i);
+}
+
+static void end_call(const struct rank *me, struct call *call)
+{
+	if (call->how.apart || !gathers(call))
+		give(me, call, call->in);
+	if (call->how.apart || gathers(call))
+		give(me, call, call->out);
+}
+
+static const struct tow_dtype f32 = { .code = TOW_DTYPE_FLOAT, .bits = 32, .lanes = 1 };
+
+static int make(const struct rank *me, struct call *call, bool waits)
+{
+	const struct tow_call_attr attr = { .size = sizeof(attr), .algorithm = call->how.algorithm,
+					    .piece_bytes = call->how.piece_bytes };
+	struct tow_work **work = waits ? NULL : &call->work;
+	uint64_t count = call->how.count;
+	uint32_t root = call->how.root;
+
+	switch (call->how.kind) {
+	case TOW_ALLREDUCE:
+		return tow_allreduce(me->comm, call->in, call->out, count, f32, TOW_SUM, &attr, work);
+	case TOW_REDUCE_SCATTER:
+		return tow_reduce_scatter(me->comm, call->in, call->out, count, f32, TOW_SUM, &attr,
+					  work);
+	case TOW_ALLGATHER:
+		return tow_allgather(me->comm, call->in, call->out, count, f32, &attr, work);
+	case TOW_BROADCAST:
+		return tow_broadcast(me->comm, call->in, count, f32, root, &attr, work);
+	case REDUCE:
+		return tow_reduce(me->comm, call->in, call->out, count, f32, TOW_SUM, root, &attr,
+				  work);
+	default:
+		return tow_barrier(me->comm, NULL, work);
+	}
+}
+
+static bool came(const struct rank *me, const struct call *call)
+{
+	switch (call->how.kind) {
+	case TOW_ALLREDUCE:
+	case TOW_REDUCE_SCATTER:
+		return holds(me, call, call->out, ALL_RANKS, scatters(call) ? me->rank : 0);
+	case TOW_ALLGATHER:
+		for (uint32_t i = 0; i < me->ranks; i++)
+			if (!holds(me, call, call->out + i * call->how.count, i, 0))
+				return false;
+		return true;
+	case TOW_BROADCAST:
+		return holds(me, call, call->in, call->how.root, 0);
+	case REDUCE:
+		return me->rank != call->how.root || holds(me, call, call->out, ALL_RANKS, 0);
+	default:
+		return true;
+	}
+}
+
+/* Its result is there, and what is only read was not written to. */
+static bool is_right(const struct rank *me, const struct call *call)
+{
+	bool kept = call->how.apart && call->how.kind != TOW_BROADCAST;
+
+	for (uint32_t i = 0; kept && i < (scatters(call) ? me->ranks : 1); i++)
+		if (!holds(me, call, call->in + i * call->how.count, me->rank, i))
+			return false;
+	return came(me, call);
+}
+
+/* It has ended well, and is freed: the line at which it has not. */
+static int finish(struct rank *me, struct call *call)
+{
+	me->ret = tow_work_wait(call->work, TOW_WAIT_FOREVER, &me->blamed);
+	if (me->ret != 1)
+		return __LINE__;
+	tow_work_free(call->work);
+	if (!is_right(me, call))
+		return __LINE__;
+	end_call(me, call);
+	return 0;
+}
+
+/* ---- all kinds --------------------------------------------------------------- */
+
+/* By kind: a bit for each algorithm that does it. */
+static const uint32_t ways[KINDS] = {
+	[TOW_ALLREDUCE] = 0xf,
+	[TOW_REDUCE_SCATTER] = 0x7,
+	[TOW_ALLGATHER] = 0x7,
+	[TOW_BROADCAST] = 0xb,
+	[TOW_BARRIER] = 0x1,
+	[REDUCE] = 0x9,
+};
+
+static int do_one(struct rank *me, struct how how)
+{
+	struct call call = { .how = how };
+	bool right;
+
+	prepare(me, &call);
+	linger(me);
+	me->ret = make(me, &call, true);
+	right = !me->ret && is_right(me, &call);
+	end_call(me, &call);
+	if (right)
+		return 0;
+	ksft_print_msg("kind %u, algorithm %u, %u elements%s%s\n", how.kind, how.algorithm,
+		       (uint32_t)how.count, how.outside ? ", outside" : "",
+		       how.apart ? ", apart" : "");
+	return __LINE__;
+}
+
+static int do_count(struct rank *me, uint64_t count)
+{
+	uint32_t salt = 0;
+	int wrong = 0;
+
+	for (uint32_t kind = 0; kind < KINDS; kind++)
+		for (uint32_t way = 0; way <= TOW_ALGORITHM_TREE; way++)
+			for (uint32_t i = 0; !wrong && i < 4 && ways[kind] & 1U << way; i++)
+				wrong = do_one(me, (struct how){
+					.kind = kind, .algorithm = way, .count = count,
+					.root = salt % me->ranks, .outside = i & 1,
+					.apart = i & 2, .salt = salt++ });
+	return wrong;
+}
+
+static int do_all_kinds(struct rank *me)
+{
+	static const uint32_t counts[] = { 0, 1, 1000, 70001 };
+	int wrong = 0;
+
+	for (uint32_t i = 0; !wrong && i < 4 - SLOW; i++)
+		wrong = do_count(me, counts[i]);
+	return wrong;
+}
+
+/* What would take too long with all of it. */
+static int do_large(struct rank *me)
+{
+	int wrong = 0;
+
+	for (uint32_t kind = 0; kind < KINDS; kind++)
+		for (uint32_t way = 0; way <= TOW_ALGORITHM_TREE; way++)
+			if (!wrong && ways[kind] & 1U << way)
+				wrong = do_one(me, (struct how){
+					.kind = kind, .algorithm = way, .count = SLOW ? 100003 : 400003,
+					.root = kind % me->ranks, .outside = (kind + way) & 1,
+					.apart = way & 2, .salt = way });
+	return wrong;
+}
+
+static int do_small(struct rank *me)
+{
+	static const uint32_t counts[] = { 0, 1, 1000 };
+	int wrong = 0;
+
+	for (uint32_t i = 0; !wrong && i < 3; i++)
+		wrong = do_count(me, counts[i]);
+	return wrong;
+}
+
+static void test_kinds(void)
+{
+	for (uint32_t count = 1; count <= 5; count++) {
+		ksft_test_result(all_do(count, do_all_kinds), "all kinds: %u\n", count);
+		ksft_test_result(all_do(count, do_large), "large ones: %u\n", count);
+	}
+	ksft_test_result(all_do(9, do_small), "all kinds: 9\n");
+	ksft_test_result(all_do(17, do_small), "all kinds: 17\n");
+}
+
+/* ---- many at once ------------------------------------------------------------ */
+
+#define AT_ONCE		200U
+
+/* All ranks have the same. */
+static struct how nth(uint32_t n, uint32_t count)
+{
+	static const uint32_t counts[] = { 5, 20000, 1000, 0, 3001, 40000, 70001 };
+	uint32_t seed = n * 77 + variant, kind, way;
+
+	chance(&seed, 2);
+	kind = chance(&seed, KINDS);
+	do {
+		way = chance(&seed, TOW_ALGORITHM_TREE + 1);
+	} while (!(ways[kind] & 1U << way));
+	return (struct how){ .kind = kind, .algorithm = way, .count = counts[chance(&seed, 7)],
+			     .root = chance(&seed, count), .salt = n };
+}
+
+/* Each its own. */
+static struct how own(struct rank *me, struct how how)
+{
+	how.outside = chance(&me->seed, 2);
+	how.apart = chance(&me->seed, 2);
+	return how;
+}
+
+static int do_many(struct rank *me)
+{
+	struct call calls[AT_ONCE];
+	uint32_t i, other;
+	int wrong = 0;
+
+	for (i = 0; i < AT_ONCE; i++) {
+		calls[i].how = own(me, nth(i, me->ranks));
+		prepare(me, &calls[i]);
+		linger(me);
+		me->ret = make(me, &calls[i], false);
+		if (me->ret)
+			return __LINE__;
+	}
+	for (i = AT_ONCE; !wrong && i; i--) {
+		struct call last = calls[i - 1];
+
+		other = chance(&me->seed, i);
+		wrong = finish(me, &calls[other]);
+		calls[other] = last;
+	}
+	return wrong;
+}
+
+/* Nobody waits for others when all is done. */
+static int do_and_leave(struct rank *me)
+{
+	struct call call;
+	int wrong = 0;
+
+	for (uint32_t i = 0; !wrong && i < 10; i++) {
+		call.how = own(me, nth(i + 1000, me->ranks));
+		prepare(me, &call);
+		linger(me);
+		me->ret = make(me, &call, true);
+		wrong = !me->ret && is_right(me, &call) ? 0 : __LINE__;
+		end_call(me, &call);
+	}
+	return wrong;
+}
+
+static void test_many(void)
+{
+	bool good = true;
+
+	ksft_test_result(all_do(2, do_many) && all_do(4, do_many), "many at once\n");
+	for (variant = 0; variant < 8; variant++)
+		good = all_do(2 + variant % 3, do_and_leave) && good;
+	variant = 0;
+	ksft_test_result(good, "they leave after the last one\n");
+}
+
+/* ---- threads ----------------------------------------------------------------- */
+
+#define HELPERS		5U
+#define EACH		24U
+
+struct helper {
+	pthread_t thread;
+	uint32_t what;			/* 3: tests; 4: frees; else: waits */
+	struct rank *rank;
+	struct call calls[EACH];
+	sem_t made;
+	int wrong;
+};
+
+static int look_after(struct helper *helper, struct call *call)
+{
+	int ret = 0;
+
+	if (helper->what == 4) {
+		tow_work_free(call->work);
+		return 0;
+	}
+	while (!ret) {
+		if (helper->what == 3)
+			node_turn();
+		ret = helper->what == 3 ? tow_work_test(call->work, NULL) :
+					  tow_work_wait(call->work, 3000, NULL);
+	}
+	if (ret != 1)
+		return __LINE__;
+	tow_work_free(call->work);
+	return is_right(helper->rank, call) ? 0 : __LINE__;
+}
+
+static void *help(void *arg)
+{
+	struct helper *helper = arg;
+
+	for (uint32_t i = 0; i < EACH; i++) {
+		sem_wait(&helper->made);
+		if (!helper->wrong)
+			helper->wrong = look_after(helper, &helper->calls[i]);
+	}
+	return NULL;
+}
+
+/* Until all have ended at all ranks: those that were freed do while there are others. */
+static int end_freed(struct rank *me, uint64_t made)
+{
+	struct tow_comm_stats stats = { .size = sizeof(stats) };
+	float left;
+
+	do {
+		me->ret = tow_comm_stats(me->comm, &stats);
+		left = stats.calls < made;
+		if (!me->ret)
+			me->ret = tow_allreduce(me->comm, NULL, &left, 1, f32, TOW_SUM, NULL, NULL);
+		made++;
+	} while (!me->ret && left > 0);
+	return me->ret ? __LINE__ : 0;
+}
+
+static int join_helpers(struct rank *me, struct helper *helpers)
+{
+	int wrong = 0;
+
+	for (uint32_t i = 0; i < HELPERS; i++) {
+		pthread_join(helpers[i].thread, NULL);
+		if (!wrong)
+			wrong = helpers[i].wrong;
+	}
+	if (!wrong)
+		wrong = end_freed(me, (uint64_t)HELPERS * EACH);
+	for (uint32_t i = 0; !wrong && i < HELPERS * EACH; i++) {
+		struct call *call = &helpers[i % HELPERS].calls[i / HELPERS];
+
+		wrong = is_right(me, call) ? 0 : __LINE__;
+		end_call(me, call);
+	}
+	return wrong;
+}
+
+static int do_with_helpers(struct rank *me)
+{
+	struct helper *helpers = calloc(HELPERS, sizeof(*helpers));
+	int wrong;
+
+	for (uint32_t i = 0; i < HELPERS; i++) {
+		helpers[i].what = i;
+		helpers[i].rank = me;
+		sem_init(&helpers[i].made, 0, 0);
+		if (pthread_create(&helpers[i].thread, NULL, help, &helpers[i]))
+			ksft_exit_fail_msg("no thread\n");
+	}
+	for (uint32_t i = 0; i < HELPERS * EACH; i++) {
+		struct helper *helper = &helpers[i % HELPERS];
+		struct call *call = &helper->calls[i / HELPERS];
+
+		call->how = own(me, nth(i + 2000, me->ranks));
+		prepare(me, call);
+		linger(me);
+		if (make(me, call, false))
+			ksft_exit_fail_msg("a call cannot be made\n");
+		sem_post(&helper->made);
+	}
+	wrong = join_helpers(me, helpers);
+	free(helpers);
+	return wrong;
+}
+
+/* Threads that make the same calls, in whatever order. */
+static void *make_same(void *arg)
+{
+	struct rank me = *(struct rank *)arg;
+	intptr_t wrong = 0;
+
+	for (uint32_t i = 0; !wrong && i < 20; i++) {
+		struct call call = { .how = { .count = 40000 } };
+
+		prepare(&me, &call);
+		wrong = make(&me, &call, false) ? __LINE__ : finish(&me, &call);
+	}
+	return (void *)wrong;
+}
+
+static int do_by_threads(struct rank *me)
+{
+	pthread_t threads[3];
+	void *wrong;
+	int any = 0;
+
+	for (uint32_t i = 0; i < 3; i++)
+		if (pthread_create(&threads[i], NULL, make_same, me))
+			ksft_exit_fail_msg("no thread\n");
+	for (uint32_t i = 0; i < 3; i++) {
+		pthread_join(threads[i], &wrong);
+		any = any ? any : (int)(intptr_t)wrong;
+	}
+	return any;
+}
+
+static void test_threads(void)
+{
+	ksft_test_result(all_do(3, do_with_helpers), "threads wait, test and free\n");
+	ksft_test_result(all_do(3, do_by_threads), "threads make calls\n");
+}
+
+/* ---- different calls --------------------------------------------------------- */
+
+#define SPOILT		12U
+
+/* What one rank makes of a call that others make. */
+static struct how spoil(struct how how, uint32_t n)
+{
+	switch (n % 6) {
+	case 0:
+		how.count++;
+		break;
+	case 1:
+		how.count = how.count > 10000 ? 1 : 50000;
+		break;
+	case 2:
+		how.kind = how.kind == TOW_BROADCAST ? TOW_ALLREDUCE : TOW_BROADCAST;
+		how.algorithm = TOW_ALGORITHM_ANY;
+		break;
+	case 3:
+		how.kind = how.kind == TOW_BARRIER ? REDUCE : TOW_BARRIER;
+		how.algorithm = TOW_ALGORITHM_ANY;
+		break;
+	case 4:
+		how.kind = TOW_BROADCAST;
+		how.algorithm = TOW_ALGORITHM_TREE;
+		how.root = 1;
+		break;
+	default:
+		how.kind = TOW_ALLGATHER;
+		how.algorithm = TOW_ALGORITHM_ANY;
+	}
+	return how;
+}
+
+static uint32_t odd_one(const struct rank *me, uint32_t n)
+{
+	return (n + variant) % me->ranks;
+}
+
+/* It may have ended before anybody knew. */
+static int finish_spoilt(struct rank *me, struct call *call, uint32_t n)
+{
+	uint32_t odd = odd_one(me, n);
+	int ret = tow_work_wait(call->work, TOW_WAIT_FOREVER, &me->blamed);
+
+	me->ret = ret;
+	tow_work_free(call->work);
+	if (ret == 1 && !is_right(me, call))
+		return __LINE__;
+	if (ret != 1 && ret != -EPROTO)
+		return __LINE__;
+	if (ret == -EPROTO && (odd ? me->blamed != odd : !me->blamed || me->blamed >= me->ranks))
+		return __LINE__;
+	end_call(me, call);
+	return 0;
+}
+
+static int do_different(struct rank *me)
+{
+	struct call calls[SPOILT * 3];
+	int wrong = 0;
+
+	for (uint32_t i = 0; i < SPOILT * 3; i++) {
+		struct how how = nth(i + 3000, me->ranks);
+
+		if (i % 3 == 1 && how.count < 2)
+			how.count = 30000;
+		if (i % 3 == 1 && odd_one(me, i) == me->rank)
+			how = spoil(how, i / 3 + variant);
+		calls[i].how = own(me, how);
+		prepare(me, &calls[i]);
+		linger(me);
+		me->ret = make(me, &calls[i], false);
+		if (me->ret)
+			return __LINE__;
+	}
+	for (uint32_t i = 0; !wrong && i < SPOILT * 3; i++)
+		wrong = i % 3 == 1 ? finish_spoilt(me, &calls[i], i) : finish(me, &calls[i]);
+	return wrong;
+}
+
+/* The last one waits for the second, who has ended that call, and knows nothing of it. */
+static int do_wrong_root(struct rank *me)
+{
+	struct call call = { .how = { .kind = TOW_BROADCAST, .algorithm = TOW_ALGORITHM_TREE,
+				      .count = 70001, .root = me->rank == 2 } };
+	int wrong;
+
+	prepare(me, &call);
+	if (me->rank == 2)
+		usleep(50000);
+	me->ret = make(me, &call, false);
+	wrong = me->ret ? __LINE__ : finish_spoilt(me, &call, 2);
+	if (!wrong)
+		wrong = do_one(me, (struct how){ .count = 1000 });
+	return wrong;
+}
+
+static void test_different(void)
+{
+	bool good = true;
+
+	for (variant = 0; variant < (SLOW ? 6 : 12); variant++)
+		good = all_do(2 + variant % 4, do_different) && good;
+	ksft_test_result(good, "ranks make different calls\n");
+	variant = 0;
+	ksft_test_result(all_do(3, do_wrong_root), "one waits for another root\n");
+}
+
+/* ---- ranks that die, and abort ----------------------------------------------- */
+
+#define OPEN		8U
+
+/* Until something goes wrong: all that is open ends alike. */
+static int do_for_ever(struct rank *me)
+{
+	struct call calls[OPEN] = { 0 };
+	uint32_t blamed, i;
+	int ret;
+
+	for (i = 0;; i++) {
+		struct call *call = &calls[i % OPEN];
+
+		if (call->work && finish(me, call))
+			break;
+		call->how = own(me, nth(i, me->ranks));
+		prepare(me, call);
+		linger(me);
+		ret = make(me, call, false);
+		if (!ret)
+			continue;
+		end_call(me, call);
+		call->work = NULL;
+		me->ret = ret;
+		break;
+	}
+	for (i = 0; i < OPEN; i++) {
+		if (!calls[i].work)
+			continue;
+		ret = tow_work_wait(calls[i].work, TOW_WAIT_FOREVER, &blamed);
+		tow_work_free(calls[i].work);
+		if (ret < 0 && me->ret != ret)
+			return __LINE__;
+		if (ret < 0)
+			me->blamed = blamed;
+	}
+	tow_comm_destroy(me->comm);
+	me->comm = NULL;
+	for (i = 0; i < OPEN; i++)
+		if (calls[i].work)
+			end_call(me, &calls[i]);
+	return 0;
+}
+
+static void wait_for_entries(uint64_t entries)
+{
+	bool there = false;
+
+	while (!there) {
+		usleep(100);
+		pthread_mutex_lock(&node.lock);
+		there = node.entries >= entries;
+		pthread_mutex_unlock(&node.lock);
+	}
+}
+
+static bool one_goes(uint32_t round, bool dies)
+{
+	uint32_t count = 2 + round % 4, seed = round, who = chance(&seed, count);
+	int first = dies ? -ESTALE : -ECANCELED;
+	bool good;
+
+	variant = round;
+	node.entries = 0;
+	start(count, do_for_ever, NULL);
+	wait_for_entries(chance(&seed, 400));
+	if (dies)
+		node_kill((int)who);
+	else
+		tow_comm_abort(ranks[who].comm);
+	good = ended(count);
+	for (uint32_t i = 0; i < count; i++) {
+		if (i == who && dies)
+			continue;
+		/* Whose calls had all ended has nobody to ask. */
+		if (ranks[i].ret == first &&
+		    (ranks[i].blamed == who || ranks[i].blamed == TOW_NO_RANK))
+			continue;
+		ksft_print_msg("round %u, rank %u of %u: %d, and %d is to blame, not %u\n", round, i,
+			       count, ranks[i].ret, (int)ranks[i].blamed, who);
+		good = false;
+	}
+	return good;
+}
+
+static void test_going(void)
+{
+	bool good = true;
+
+	for (uint32_t round = 0; round < KILLS; round++)
+		good = one_goes(round, true) && good;
+	ksft_test_result(good, "one is killed\n");
+	good = true;
+	for (uint32_t round = 0; round < ABORTS; round++)
+		good = one_goes(round, false) && good;
+	ksft_test_result(good, "one aborts\n");
+	variant = 0;
+}
+
+/* ---- what is refused --------------------------------------------------------- */
+
+static int nothing(struct rank *me)
+{
+	(void)me;
+	return __LINE__;
+}
+
+static void lack_channels(struct rank *me)
+{
+	if (me->rank == 1)
+		node_refuse(&node.processes[me->index].no_channel, -ENOSPC);
+}
+
+static void lack_exports(struct rank *me)
+{
+	if (me->rank == 1)
+		node_refuse(&node.processes[me->index].no_export, -EDQUOT);
+}
+
+/* One cannot, and says why; others say that it could not. */
+static bool only_second(int ret)
+{
+	bool good = ended(3);
+
+	for (uint32_t i = 0; i < 3; i++) {
+		bool as_told = i == 1 ? ranks[i].ret == ret :
+			       ranks[i].ret == -ECANCELED && ranks[i].blamed == 1;
+
+		if (!as_told)
+			ksft_print_msg("rank %u: %d, and %d is to blame\n", i, ranks[i].ret,
+				       (int)ranks[i].blamed);
+		good = good && as_told;
+	}
+	return good;
+}
+
+/* What is large needs channels that there are not yet. */
+static int do_without(struct rank *me)
+{
+	struct call call = { .how = { .count = 70001, .outside = true } };
+
+	if (do_one(me, (struct how){ .count = 10 }))
+		return __LINE__;
+	lack_channels(me);
+	prepare(me, &call);
+	me->ret = make(me, &call, false);
+	if (!me->ret) {
+		me->ret = tow_work_wait(call.work, TOW_WAIT_FOREVER, &me->blamed);
+		tow_work_free(call.work);
+	}
+	tow_comm_destroy(me->comm);
+	me->comm = NULL;
+	end_call(me, &call);
+	return 0;
+}
+
+static void test_refused(void)
+{
+	start(3, nothing, lack_channels);
+	ksft_test_result(only_second(-ENOSPC), "no communicator without channels\n");
+	start(3, nothing, lack_exports);
+	ksft_test_result(only_second(-EDQUOT), "no communicator without names\n");
+	start(3, do_without, NULL);
+	ksft_test_result(only_second(-ENOSPC), "no more channels\n");
+}
+
+int main(void)
+{
+	ksft_print_header();
+	ksft_set_plan(23);
+	node_begin();
+	node.qps = 2;
+	test_kinds();
+	test_many();
+	test_threads();
+	test_different();
+	test_going();
+	test_refused();
+	ksft_finished();
+}
