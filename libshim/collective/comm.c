@@ -91,7 +91,7 @@ void towi_comm_tell(struct tow_comm *comm)
 
 	do {
 		towi_pump_look(&comm->pump);
-		if (towi_board_go_on(comm))
+		if (towi_board_go_on(comm) && !towi_members_are_sought(comm))
 			break;
 		towi_comm_sleep(comm, until);
 	} while (!comm->pump.over && towi_left_us(until));

@@ -125,6 +125,9 @@ int towi_comm_agree(struct tow_comm *comm, int status, uint64_t value, uint64_t 
 /* Its board can be written to; if it is looked for, its runners go on when it is, or has an error. */
 bool towi_member_found(struct towi_member *member);
 
+/* Is one looked for? */
+bool towi_members_are_sought(const struct tow_comm *comm);
+
 /* All of them, by @until: 0 or a negative errno, and whose it is. */
 int towi_members_find(struct tow_comm *comm, uint64_t until, uint32_t *blamed);
 

@@ -69,6 +69,16 @@ bool towi_member_found(struct towi_member *member)
 	return false;
 }
 
+bool towi_members_are_sought(const struct tow_comm *comm)
+{
+	uint32_t rank;
+
+	for (rank = 0; rank < comm->ranks; rank++)
+		if (comm->members[rank].finding)
+			return true;
+	return false;
+}
+
 /* The first that is not; or how many there are. */
 static uint32_t first_missing(struct tow_comm *comm)
 {

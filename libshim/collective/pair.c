@@ -204,7 +204,10 @@ void towi_pair_failed(struct towi_pair *pair, int status)
 		towi_comm_fail(comm, status, status == -ENODEV ? comm->rank : pair->rank);
 }
 
-/* There was such a name; so if there is none any more, it has ended.  Else it is this rank that cannot. */
+/*
+ * There was such a name; so if there is none any more, it has ended.  Else it is this rank that
+ * cannot.
+ */
 void towi_pair_not_found(struct towi_pair *pair, int status)
 {
 	if (status == -ENOENT || status == -ETIMEDOUT || status == -ESTALE)
@@ -248,7 +251,7 @@ static bool is_found(struct towi_pair *pair)
 		return pair->found;
 	if (!towi_member_found(member)) {
 		if (member->error)
-			towi_pair_failed(pair, member->error);
+			towi_pair_not_found(pair, member->error);
 		return false;
 	}
 	pair->finds = (struct towi_errand){ .runner = &calls_of(pair)->runner,
@@ -676,7 +679,7 @@ static void take_mark(struct towi_pair *pair, const char *data)
 	towi_quarrel_hear_mark(pair->comm, &mark, pair->rank);
 }
 
-/* The other end's has ended, or is to, and this one's will be: rank 0 has said, or will say, how. */
+/* The other end's has ended, or is to, and so will this one's: rank 0 has said, or will, how. */
 static bool take_void(struct towi_pair *pair, uint64_t call)
 {
 	struct towi_joint *joint;

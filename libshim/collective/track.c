@@ -146,7 +146,7 @@ bool towi_track_found(struct towi_track *track)
 		return track->found;
 	if (!towi_member_found(member)) {
 		if (member->error)
-			towi_pair_failed(track->pair, member->error);
+			towi_pair_not_found(track->pair, member->error);
 		return false;
 	}
 	track->finds = (struct towi_errand){ .runner = &comm->calls->runner,
