@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * AllReduce of float32 sums by the ranks of a job, in place:
+ * What the ranks of a job do together to arrays of float32; what is reduced is added:
  *
- *	allreduce -r RANK [-p RANKS] [-a ROOT] [-k any|ring|direct] [-s BYTES] [-n CALLS]
- *		[-b PIECE] [-w]
+ *	allreduce -r RANK [-p RANKS] [-a ROOT] [-o WHAT] [-c] [-m] [-k any|ring|direct|tree]
+ *		[-s BYTES] [-n CALLS] [-b PIECE] [-w]
  *
- * Each rank is a process; ROOT is the address of rank 0's node.  -b: bytes that are sent at once,
- * as of struct tow_collective_attr.  -w: pieces are as large as shards, so nothing overlaps.
- * Rank 0 prints first_us, of the very first call, and what report() has of those after it;
- * sent_bytes is of a call.
+ * Each rank is a process; ROOT is the address of rank 0's node.  WHAT is allreduce (in place),
+ * reduce_scatter, allgather, broadcast, barrier or reduce, or create: a communicator of the group,
+ * that is made CALLS times.  BYTES are the larger array's of a rank.  -c: calls, as
+ * tow_allreduce(); else a collective that is made once.  Who is the root of a call takes turns.
+ * -m: in memory of the process's own, not the arena's.  -b: bytes that are sent at once, as of
+ * struct tow_collective_attr.  -w: pieces are as large as shards, so nothing overlaps.
+ *
+ * Rank 0 prints first_us, of the very first call, and what report() has of those after it: where
+ * roots take turns, of those after each was one once.  sent_bytes is of a call, by rank 0.
  */
 /* build: link -ltowline */
 #include <errno.h>
@@ -23,6 +28,20 @@
 
 #define CALLS_MAX	100000UL
 
+/* The first of them are enum tow_collective_kind. */
+enum { REDUCE = TOW_BARRIER + 1, CREATE };
+
+struct job {
+	struct tow_world world;
+	struct tow_collective_attr attr;	/* .count is that of the larger array at first */
+	unsigned long calls;
+	bool by_calls, plain, whole;
+	struct tow_group *group;
+	struct tow_arena *arena;
+	struct tow_comm *comm;
+	struct tow_collective *collective;	/* NULL: calls */
+};
+
 static void __attribute__((noreturn)) die(const char *what, int error)
 {
 	fprintf(stderr, "allreduce: %s: %s\n", what, tow_strerror(error));
@@ -35,26 +54,129 @@ static void must(const char *what, int ret)
 		die(what, ret);
 }
 
-static struct tow_comm *meet(const struct tow_world *world, struct tow_arena **arena)
+static void meet(struct job *job)
 {
-	struct tow_group *group = NULL;
 	struct tow_device *dev = NULL;
-	struct tow_comm *comm = NULL;
 
 	must("device", tow_device_open(NULL, 0, &dev));
-	must("meeting", tow_group_create(dev, world, NULL, &group, NULL));
-	must("arena", tow_arena_create(dev, NULL, arena));
-	must("connecting", tow_comm_create(group, *arena, NULL, &comm, NULL));
-	return comm;
+	must("meeting", tow_group_create(dev, &job->world, NULL, &job->group, NULL));
+	must("arena", tow_arena_create(dev, NULL, &job->arena));
 }
 
-static double call(struct tow_collective *collective)
+static void gather(struct job *job)
+{
+	must("gathering", tow_group_gather(job->group, NULL, 0, NULL, NULL));
+}
+
+/* All have come before it begins, and it ends when all have one. */
+static double create(struct job *job)
+{
+	double begin, took;
+
+	gather(job);
+	begin = now_us();
+	must("connecting", tow_comm_create(job->group, job->arena, NULL, &job->comm, NULL));
+	took = now_us() - begin;
+	gather(job);
+	tow_comm_destroy(job->comm);
+	job->comm = NULL;
+	return took;
+}
+
+static bool takes_turns(const struct job *job)
+{
+	return job->by_calls && (job->attr.kind == TOW_BROADCAST || job->attr.kind == REDUCE);
+}
+
+static int call(struct job *job, uint32_t root)
+{
+	const struct tow_collective_attr *attr = &job->attr;
+	const struct tow_call_attr how = { .size = sizeof(how), .algorithm = attr->algorithm,
+					   .piece_bytes = attr->piece_bytes };
+
+	switch (attr->kind) {
+	case TOW_ALLREDUCE:
+		return tow_allreduce(job->comm, NULL, attr->out, attr->count, attr->dtype, TOW_SUM,
+				     &how, NULL);
+	case TOW_REDUCE_SCATTER:
+		return tow_reduce_scatter(job->comm, attr->in, attr->out, attr->count, attr->dtype,
+					  TOW_SUM, &how, NULL);
+	case TOW_ALLGATHER:
+		return tow_allgather(job->comm, attr->in, attr->out, attr->count, attr->dtype,
+				     &how, NULL);
+	case TOW_BROADCAST:
+		return tow_broadcast(job->comm, attr->out, attr->count, attr->dtype, root, &how,
+				     NULL);
+	case REDUCE:
+		return tow_reduce(job->comm, attr->in, attr->out, attr->count, attr->dtype,
+				  TOW_SUM, root, &how, NULL);
+	default:
+		return tow_barrier(job->comm, NULL, NULL);
+	}
+}
+
+static int start_and_wait(struct job *job)
+{
+	int ret = tow_collective_start(job->collective);
+
+	return ret ? ret : tow_collective_wait(job->collective, NULL);
+}
+
+static double once(struct job *job, unsigned long number)
 {
 	double begin = now_us();
 
-	must("starting", tow_collective_start(collective));
-	must("reducing", tow_collective_wait(collective, NULL));
+	if (job->attr.kind == CREATE)
+		return create(job);
+	must("it", job->by_calls ? call(job, (uint32_t)(number % job->world.world_size)) :
+				   start_and_wait(job));
 	return now_us() - begin;
+}
+
+static uint64_t sent_bytes(const struct job *job)
+{
+	struct tow_collective_stats stats = { .size = sizeof(stats) };
+	struct tow_comm_stats all = { .size = sizeof(all) };
+
+	if (job->collective) {
+		must("asking", tow_collective_stats(job->collective, &stats));
+		return stats.sent_bytes / stats.calls;
+	}
+	if (!job->comm)
+		return 0;
+	must("asking", tow_comm_stats(job->comm, &all));
+	return all.sent_bytes / all.calls;
+}
+
+static void measure(struct job *job)
+{
+	double *samples = calloc(job->calls, sizeof(*samples)), first;
+	unsigned long warm = takes_turns(job) ? job->world.world_size : 1, number;
+
+	if (!samples)
+		die("memory", -ENOMEM);
+	first = once(job, 0);
+	for (number = 1; number < warm; number++)
+		once(job, number);
+	for (number = 0; number < job->calls; number++)
+		samples[number] = once(job, number);
+	if (!job->world.rank) {
+		printf("first_us %.2f sent_bytes %" PRIu64 "\n", first, sent_bytes(job));
+		report(samples, job->calls);
+	}
+	free(samples);
+}
+
+static float *zeroes(struct job *job, uint64_t count)
+{
+	float *array = job->plain ? malloc(count * sizeof(float)) :
+				    tow_arena_zeroed(job->arena, count, sizeof(float));
+
+	if (!array)
+		die("memory", -ENOMEM);
+	/* Also written to, so that it is there. */
+	memset(array, 0, count * sizeof(float));
+	return array;
 }
 
 /* Zeroes stay zeroes, however often they are added. */
@@ -65,71 +187,91 @@ static void look(const float *data, uint64_t count)
 			die("what came out", -EILSEQ);
 }
 
-static uint32_t algorithm_of(const char *name)
+static void make_arrays(struct job *job)
 {
-	if (!strcmp(name, "ring"))
-		return TOW_ALGORITHM_RING;
-	return strcmp(name, "direct") ? TOW_ALGORITHM_ANY : TOW_ALGORITHM_DIRECT;
+	struct tow_collective_attr *attr = &job->attr;
+	uint64_t larger = attr->count;
+
+	if (attr->kind == TOW_REDUCE_SCATTER || attr->kind == TOW_ALLGATHER)
+		attr->count /= job->world.world_size;
+	attr->out = zeroes(job, attr->kind == TOW_REDUCE_SCATTER ? attr->count : larger);
+	if (attr->kind == TOW_REDUCE_SCATTER || attr->kind == REDUCE)
+		attr->in = zeroes(job, larger);
+	if (attr->kind == TOW_ALLGATHER)
+		attr->in = zeroes(job, attr->count);
+	if (job->whole)
+		attr->piece_bytes = (attr->count * sizeof(float) + 63) / 64 * 64;
 }
 
-static void measure(struct tow_collective *collective, const struct tow_world *world,
-		    unsigned long calls)
+static void make(struct job *job)
 {
-	struct tow_collective_stats stats = { .size = sizeof(stats) };
-	double *samples = calloc(calls, sizeof(*samples)), first;
+	must("connecting", tow_comm_create(job->group, job->arena, NULL, &job->comm, NULL));
+	if (job->attr.kind != TOW_BARRIER)
+		make_arrays(job);
+	else
+		job->attr.dtype = (struct tow_dtype){ 0 };
+	if (job->by_calls)
+		return;
+	must("preparing", tow_collective_create(job->comm, &job->attr, &job->collective, NULL));
+}
 
-	if (!samples)
-		die("memory", -ENOMEM);
-	first = call(collective);
-	for (unsigned long i = 0; i < calls; i++)
-		samples[i] = call(collective);
-	must("asking", tow_collective_stats(collective, &stats));
-	if (!world->rank) {
-		printf("first_us %.2f sent_bytes %" PRIu64 "\n", first,
-		       stats.sent_bytes / stats.calls);
-		report(samples, calls);
+static uint32_t one_of(const char *const *names, const char *name)
+{
+	uint32_t number = 0;
+
+	while (names[number] && strcmp(names[number], name))
+		number++;
+	if (!names[number])
+		exit(2);
+	return number;
+}
+
+static bool parse(int argc, char **argv, struct job *job)
+{
+	/* enum tow_algorithm */
+	static const char *const algorithms[] = { "any", "ring", "direct", "tree", NULL };
+	static const char *const kinds[] = { "allreduce", "reduce_scatter", "allgather",
+					     "broadcast", "barrier", "reduce", "create", NULL };
+	int option;
+
+	while ((option = getopt(argc, argv, "r:p:a:o:cmk:s:n:b:w")) != -1) {
+		switch (option) {
+		case 'r': job->world.rank = (uint32_t)strtoul(optarg, NULL, 10); break;
+		case 'p': job->world.world_size = (uint32_t)strtoul(optarg, NULL, 10); break;
+		case 'a': snprintf(job->world.root, sizeof(job->world.root), "%s", optarg); break;
+		case 'o': job->attr.kind = one_of(kinds, optarg); break;
+		case 'c': job->by_calls = true; break;
+		case 'm': job->plain = true; break;
+		case 'k': job->attr.algorithm = one_of(algorithms, optarg); break;
+		case 's': job->attr.count = strtoull(optarg, NULL, 10) / sizeof(float); break;
+		case 'n': job->calls = strtoul(optarg, NULL, 10); break;
+		case 'b': job->attr.piece_bytes = strtoull(optarg, NULL, 10); break;
+		case 'w': job->whole = true; break;
+		default: return false;
+		}
 	}
-	free(samples);
+	return job->calls && job->calls <= CALLS_MAX && job->world.world_size && optind == argc;
 }
 
 int main(int argc, char **argv)
 {
-	struct tow_world world = { .size = sizeof(world), .world_size = 2, .session = "bench" };
-	struct tow_collective_attr attr = { .size = sizeof(attr),
-					    .dtype = { TOW_DTYPE_FLOAT, 32, 1 }, .count = 1024 };
-	struct tow_collective *collective = NULL;
-	struct tow_arena *arena = NULL;
-	unsigned long calls = 100;
-	struct tow_comm *comm;
-	bool whole = false;
-	int option;
+	struct job job = {
+		.world = { .size = sizeof(job.world), .world_size = 2, .session = "bench" },
+		.attr = { .size = sizeof(job.attr), .dtype = { TOW_DTYPE_FLOAT, 32, 1 },
+			  .count = 1024 },
+		.calls = 100,
+	};
 
-	while ((option = getopt(argc, argv, "r:p:a:k:s:n:b:w")) != -1) {
-		switch (option) {
-		case 'r': world.rank = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'p': world.world_size = (uint32_t)strtoul(optarg, NULL, 10); break;
-		case 'a': snprintf(world.root, sizeof(world.root), "%s", optarg); break;
-		case 'k': attr.algorithm = algorithm_of(optarg); break;
-		case 's': attr.count = strtoull(optarg, NULL, 10) / sizeof(float); break;
-		case 'n': calls = strtoul(optarg, NULL, 10); break;
-		case 'b': attr.piece_bytes = strtoull(optarg, NULL, 10); break;
-		case 'w': whole = true; break;
-		default: return 2;
-		}
-	}
-	if (!calls || calls > CALLS_MAX || optind != argc)
+	if (!parse(argc, argv, &job))
 		return 2;
-	world.local_rank = world.rank;
-	if (whole)
-		attr.piece_bytes = (attr.count * sizeof(float) + 63) / 64 * 64;
-	comm = meet(&world, &arena);
-	attr.out = tow_arena_zeroed(arena, attr.count, sizeof(float));
-	if (!attr.out)
-		die("memory", -ENOMEM);
-	must("preparing", tow_collective_create(comm, &attr, &collective, NULL));
-	measure(collective, &world, calls);
-	look(attr.out, attr.count);
-	tow_collective_destroy(collective);
-	tow_comm_destroy(comm);
+	job.world.local_rank = job.world.rank;
+	meet(&job);
+	if (job.attr.kind != CREATE)
+		make(&job);
+	measure(&job);
+	if (job.attr.out)
+		look(job.attr.out, job.attr.count);
+	tow_collective_destroy(job.collective);
+	tow_comm_destroy(job.comm);
 	return 0;
 }

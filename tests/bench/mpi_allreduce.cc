@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What allreduce.c does, by MPI_Allreduce():
+ * What allreduce.c does, by MPI_Allreduce() and its like:
  *
- *	mpirun … mpi_allreduce [-s BYTES] [-n CALLS]
+ *	mpirun … mpi_allreduce [-o WHAT] [-s BYTES] [-n CALLS]
  *
  * Rank 0 prints the same as there, but for sent_bytes.
  */
@@ -11,34 +11,77 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "sample.h"
 
 namespace {
 
-double call(std::vector<float> &data)
-{
-	double begin = now_us();
+struct Job {
+	std::string what = "allreduce";
+	unsigned long bytes = 4096, calls = 100;
+	int rank = 0, ranks = 1;
+	std::vector<float> in, out;
 
-	MPI_Allreduce(MPI_IN_PLACE, data.data(), static_cast<int>(data.size()), MPI_FLOAT, MPI_SUM,
-		      MPI_COMM_WORLD);
-	return now_us() - begin;
-}
+	bool takes_turns() const
+	{
+		return what == "broadcast" || what == "reduce";
+	}
 
-void measure(unsigned long bytes, unsigned long calls)
+	void make_arrays()
+	{
+		size_t larger = bytes / sizeof(float);
+		size_t shard = larger / static_cast<size_t>(ranks);
+
+		in.resize(what == "allgather" ? shard : larger);
+		out.resize(what == "reduce_scatter" ? shard : larger);
+	}
+
+	void call(int root)
+	{
+		int ins = static_cast<int>(in.size()), outs = static_cast<int>(out.size());
+
+		if (what == "allreduce")
+			MPI_Allreduce(MPI_IN_PLACE, out.data(), outs, MPI_FLOAT, MPI_SUM,
+				      MPI_COMM_WORLD);
+		else if (what == "reduce_scatter")
+			MPI_Reduce_scatter_block(in.data(), out.data(), outs, MPI_FLOAT, MPI_SUM,
+						 MPI_COMM_WORLD);
+		else if (what == "allgather")
+			MPI_Allgather(in.data(), ins, MPI_FLOAT, out.data(), ins, MPI_FLOAT,
+				      MPI_COMM_WORLD);
+		else if (what == "broadcast")
+			MPI_Bcast(out.data(), outs, MPI_FLOAT, root, MPI_COMM_WORLD);
+		else if (what == "reduce")
+			MPI_Reduce(in.data(), out.data(), ins, MPI_FLOAT, MPI_SUM, root,
+				   MPI_COMM_WORLD);
+		else
+			MPI_Barrier(MPI_COMM_WORLD);
+	}
+
+	double once(unsigned long number)
+	{
+		double begin = now_us();
+
+		call(static_cast<int>(number % static_cast<unsigned long>(ranks)));
+		return now_us() - begin;
+	}
+};
+
+void measure(Job &job)
 {
-	std::vector<float> data(bytes / sizeof(float));
+	unsigned long warm = job.takes_turns() ? static_cast<unsigned long>(job.ranks) : 1;
 	std::vector<double> samples;
 	double first;
-	int rank;
 
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Barrier(MPI_COMM_WORLD);
-	first = call(data);
-	for (unsigned long i = 0; i < calls; i++)
-		samples.push_back(call(data));
-	if (rank)
+	first = job.once(0);
+	for (unsigned long i = 1; i < warm; i++)
+		job.once(i);
+	for (unsigned long i = 0; i < job.calls; i++)
+		samples.push_back(job.once(i));
+	if (job.rank)
 		return;
 	printf("first_us %.2f\n", first);
 	report(samples.data(), samples.size());
@@ -48,20 +91,24 @@ void measure(unsigned long bytes, unsigned long calls)
 
 int main(int argc, char **argv)
 {
-	unsigned long bytes = 4096, calls = 100;
+	Job job;
 	int option;
 
 	MPI_Init(&argc, &argv);
-	while ((option = getopt(argc, argv, "s:n:")) != -1) {
+	while ((option = getopt(argc, argv, "o:s:n:")) != -1) {
 		switch (option) {
-		case 's': bytes = strtoul(optarg, nullptr, 10); break;
-		case 'n': calls = strtoul(optarg, nullptr, 10); break;
+		case 'o': job.what = optarg; break;
+		case 's': job.bytes = strtoul(optarg, nullptr, 10); break;
+		case 'n': job.calls = strtoul(optarg, nullptr, 10); break;
 		default: return 2;
 		}
 	}
-	if (!calls || bytes > 1UL << 30)
+	if (!job.calls || job.bytes > 1UL << 30)
 		return 2;
-	measure(bytes, calls);
+	MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &job.ranks);
+	job.make_arrays();
+	measure(job);
 	MPI_Finalize();
 	return 0;
 }
