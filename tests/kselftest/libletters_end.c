@@ -53,10 +53,23 @@ static int freed_early(struct tow_mate *me)
 	return 0;
 }
 
+/* When all that was freed has ended, too. */
+static int end_in_time(struct tow_mate *me)
+{
+	struct tow_patience patience = tow_patience(ENDS_MS / 1e3);
+	int ret;
+
+	while ((ret = tow_comm_destroy(me->comm)) == -EBUSY && tow_patient(&patience))
+		MUST(goes_on(me, me->rank, me->rank));
+	MUST(!ret);
+	me->comm = NULL;
+	return 0;
+}
+
 static int all_works(struct tow_mate *me, uint32_t arg)
 {
 	(void)arg;
-	return is_told(me) ?: freed_early(me);
+	return is_told(me) ?: freed_early(me) ?: end_in_time(me);
 }
 
 TEST_F_TIMEOUT(letters, works, 60)
