@@ -30,7 +30,7 @@ static uint64_t bytes_of(const struct towi_joint *joint, const struct towi_step 
 
 static bool is_small(const struct towi_joint *joint, const struct towi_step *step)
 {
-	return bytes_of(joint, step) <= joint->work.comm->calls->eager_bytes;
+	return !joint->all_large && bytes_of(joint, step) <= joint->work.comm->calls->eager_bytes;
 }
 
 /* The next one that needs a credit. */
@@ -46,7 +46,7 @@ static void advance_grants(struct towi_joint *joint)
 
 static uint64_t sends_round(const struct towi_joint *joint)
 {
-	const struct towi_sent *first = TAILQ_FIRST(&joint->work.open);
+	const struct towi_sent *first = STAILQ_FIRST(&joint->work.open);
 
 	if (first)
 		return first->round;
@@ -423,7 +423,7 @@ static bool ends(struct towi_joint *joint)
 
 	if (comm->error && !joint->work.status)
 		towi_call_fail(joint, comm->error, comm->blamed);
-	if (!TAILQ_EMPTY(&joint->work.open) ||
+	if (!STAILQ_EMPTY(&joint->work.open) ||
 	    (!comm->error && !towi_pairs_said(comm, joint->number)))
 		return false;
 	if (joint->work.status ? !comm->error && !all_landed(joint) :
@@ -686,7 +686,7 @@ bool towi_calls_busy(struct tow_comm *comm)
 	bool busy;
 
 	towi_pump_lock(&comm->pump);
-	busy = !comm->error && (!TAILQ_EMPTY(&comm->calls->joints) || comm->calls->letters);
+	busy = !comm->error && towi_works_open(comm, false);
 	towi_pump_unlock(&comm->pump);
 	return busy;
 }
@@ -697,7 +697,7 @@ void towi_calls_flush(struct tow_comm *comm)
 
 	while (!comm->error && towi_left_us(until)) {
 		towi_comm_progress(comm);
-		if (towi_pairs_found(comm) && towi_pairs_idle(comm))
+		if (!towi_works_open(comm, true) && towi_pairs_found(comm) && towi_pairs_idle(comm))
 			break;
 		towi_comm_sleep(comm, until);
 	}

@@ -34,8 +34,8 @@
 #define TOWI_LANES		4U
 /* Credits that a rank may have and not have answered, of each other rank. */
 #define TOWI_CREDITS		16U
-/* Messages that were not wanted yet, in bytes, of each other rank. */
-#define TOWI_EARLY_BYTES	(16U << 20)
+/* Of a call's array, so many pieces may come that are not wanted yet; of more each needs a credit. */
+#define TOWI_EARLY_PIECES	16U
 
 /* ---- slots.c: memory of the communicator's ---- */
 
@@ -80,7 +80,7 @@ struct tow_work {
 	int status;			/* when it has ended, or is to */
 	uint32_t blamed;
 	uint64_t until_us;
-	TAILQ_HEAD(towi_sents, towi_sent) open;	/* in the order of their rounds */
+	STAILQ_HEAD(towi_sents, towi_sent) open;	/* in the order of their rounds */
 	const struct towi_work_ops *ops;
 };
 
@@ -100,7 +100,7 @@ struct towi_work_ops {
 /* Something large that is on its way. */
 struct towi_sent {
 	struct towi_op op;		/* first */
-	TAILQ_ENTRY(towi_sent) next;
+	STAILQ_ENTRY(towi_sent) next;
 	struct tow_work *work;		/* NULL: a credit that nobody uses is answered */
 	struct towi_pair *pair;
 	struct towi_view *view;		/* or NULL */
@@ -123,6 +123,9 @@ void towi_work_begin(struct tow_work *work);
 
 /* It has ended, as its status says, and may be gone when this returns. */
 void towi_work_end(struct tow_work *work);
+
+/* Have some not ended, those that were @freed included? */
+bool towi_works_open(const struct tow_comm *comm, bool freed);
 
 /* The communicator ends; those that were not freed say how they have ended. */
 void towi_works_leave(struct tow_comm *comm);
@@ -444,6 +447,7 @@ struct towi_joint {
 	enum tow_reduction reduction;
 	enum towi_reduce_type type;
 	uint32_t element;		/* bytes */
+	bool all_large;			/* pieces need credits, small as they are */
 	struct towi_array in, out, sums;
 	struct towi_place out_place;	/* .edge 0: what comes to it lands in the pool */
 	struct towi_cursor sends, writes, grants;
@@ -474,7 +478,6 @@ struct towi_calls {
 	struct towi_letters to_self;	/* that nobody has wanted */
 	struct towi_letters ending;	/* when nothing of them is on its way */
 	struct towi_came came;		/* that nobody has wanted */
-	uint64_t letters;		/* that have not ended */
 	LIST_HEAD(, tow_work) all;
 	struct towi_joint *granting;	/* whose credits go out, or NULL */
 	uint64_t made;			/* calls */

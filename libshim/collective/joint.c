@@ -135,6 +135,7 @@ static void plan(struct towi_joint *joint, const struct asked *asked)
 	joint->plan.way = way_of(joint, asked);
 	piece = choose_piece(joint, asked->attr.piece_bytes) / joint->element;
 	joint->plan.piece = piece ? piece : 1;
+	joint->all_large = largest(joint) > TOWI_EARLY_PIECES * joint->plan.piece * joint->element;
 }
 
 /* ---- what all ranks have to ask for alike --------------------------------------------- */
@@ -200,7 +201,8 @@ static int take_places(struct towi_joint *joint)
 	struct towi_calls *calls = comm->calls;
 	int ret;
 
-	if (joint->plan.piece * joint->element <= calls->eager_bytes || comm->ranks == 1)
+	if (comm->ranks == 1 || (!joint->all_large && joint->plan.piece * joint->element <=
+							calls->eager_bytes))
 		return 0;
 	/* Where others cannot write they write to the pool. */
 	if (joint->out.region && towi_window(&calls->windows, joint->out.at, joint->out.bytes, true,

@@ -65,10 +65,9 @@ static bool end_some(struct towi_calls *calls)
 	bool any = false;
 
 	TAILQ_FOREACH_SAFE(letter, &calls->ending, next, next) {
-		if (!TAILQ_EMPTY(&letter->work.open))
+		if (!STAILQ_EMPTY(&letter->work.open))
 			continue;
 		leave(letter);
-		calls->letters--;
 		any = true;
 		towi_work_end(&letter->work);
 	}
@@ -718,7 +717,6 @@ static int begin(struct towi_letter *letter, bool sends, uint32_t timeout_ms)
 	if (!ret) {
 		letter->work.until_us = timeout_ms ? towi_until(timeout_ms * 1000ULL) : UINT64_MAX;
 		towi_work_begin(&letter->work);
-		comm->calls->letters++;
 		if (sends) {
 			begin_send(letter);
 		} else {

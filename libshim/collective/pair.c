@@ -61,18 +61,19 @@ static void size_inboxes(struct tow_comm *comm)
 		calls->eager_bytes = EAGER_MAX;
 }
 
-static int make_slots(struct tow_comm *comm)
+static int make_tables(struct towi_calls *calls, uint32_t ranks)
+{
+	calls->slots = calloc(ranks, sizeof(struct tow_slot *));
+	calls->pair = calloc(ranks, sizeof(struct towi_pair *));
+	return calls->slots && calls->pair ? 0 : -ENOMEM;
+}
+
+static int make_slots(const struct tow_comm *comm)
 {
 	struct towi_calls *calls = comm->calls;
 	uint32_t rank;
 	int ret = 0;
 
-	calls->slots = calloc(comm->ranks, sizeof(struct tow_slot *));
-	if (!calls->slots)
-		return -ENOMEM;
-	calls->pair = calloc(comm->ranks, sizeof(struct towi_pair *));
-	if (!calls->pair)
-		return -ENOMEM;
 	for (rank = 0; !ret && rank < comm->ranks; rank++)
 		if (rank != comm->rank)
 			ret = tow_slot_create(calls->numbers.region,
@@ -91,7 +92,9 @@ int towi_pairs_make(struct tow_comm *comm)
 	if (comm->ranks == 1)
 		return 0;
 	size_inboxes(comm);
-	ret = towi_array_make(comm, comm->ranks * sizeof(uint64_t), &calls->numbers);
+	ret = make_tables(calls, comm->ranks);
+	if (!ret)
+		ret = towi_array_make(comm, comm->ranks * sizeof(uint64_t), &calls->numbers);
 	if (!ret)
 		ret = towi_array_make(comm, comm->ranks * inbox_bytes(calls), &calls->inboxes);
 	if (!ret)
@@ -595,12 +598,20 @@ static struct towi_early *unfinished(struct towi_pair *pair, uint64_t call)
 	return NULL;
 }
 
+/* A call has no more messages of one rank than that: pieces, or steps of a ring. */
+static uint64_t early_most(const struct towi_calls *calls)
+{
+	uint64_t messages = TOWI_EARLY_PIECES + 2ULL * calls->comm->ranks;
+
+	return TOWI_CALLS_OPEN * messages * calls->eager_bytes;
+}
+
 static struct towi_early *new_early(struct towi_pair *pair, const struct towi_part *head)
 {
 	struct towi_early *early = NULL;
 
 	if (head->bytes > calls_of(pair)->eager_bytes ||
-	    pair->early_bytes + head->bytes > TOWI_EARLY_BYTES) {
+	    pair->early_bytes + head->bytes > early_most(calls_of(pair))) {
 		nonsense(pair);
 		return NULL;
 	}

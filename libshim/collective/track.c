@@ -221,15 +221,23 @@ void towi_track_take(struct towi_track *track, const struct towi_credit *credit)
 		track->credits[track->credits_come++ % TOWI_CREDITS] = *credit;
 }
 
-/* Those that have ended, up to the first that has not. */
+/* Of those that have ended, up to the first that has not: one, or NULL. */
+static struct towi_sent *take_ended(struct tow_work *work)
+{
+	struct towi_sent *first = STAILQ_FIRST(&work->open);
+
+	if (!first || !first->ended)
+		return NULL;
+	STAILQ_REMOVE_HEAD(&work->open, next);
+	return first;
+}
+
 static void end_sents(struct tow_work *work)
 {
 	struct towi_sent *sent;
 
-	while ((sent = TAILQ_FIRST(&work->open)) && sent->ended) {
-		TAILQ_REMOVE(&work->open, sent, next);
+	while ((sent = take_ended(work)))
 		free(sent);
-	}
 }
 
 static void sent_ended(struct towi_op *op, int status)
@@ -328,7 +336,7 @@ static bool answer_with(struct towi_track *track, const struct towi_answer *answ
 	view->busy++;
 	prep(sqe, sent, lane, answer, credit);
 	towi_pump_begun(sqe, &sent->op);
-	TAILQ_INSERT_TAIL(&answer->work->open, sent, next);
+	STAILQ_INSERT_TAIL(&answer->work->open, sent, next);
 	calls->stats.sent_bytes += credit->bytes;
 	return true;
 }

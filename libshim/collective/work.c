@@ -34,12 +34,18 @@ int towi_comm_usable(const struct tow_comm *comm)
 	return towi_comm_ours(comm) ? comm->error : -EPERM;
 }
 
-static void forget(struct tow_work *work)
+/* It is in no list. */
+static void discard(struct tow_work *work)
 {
-	LIST_REMOVE(work, all);
 	if (work->fd)
 		close(work->fd - 1);
 	free(work);
+}
+
+static void forget(struct tow_work *work)
+{
+	LIST_REMOVE(work, all);
+	discard(work);
 }
 
 static void tell_fd(const struct tow_work *work)
@@ -55,7 +61,7 @@ void towi_work_begin(struct tow_work *work)
 {
 	struct tow_comm *comm = work->comm;
 
-	TAILQ_INIT(&work->open);
+	STAILQ_INIT(&work->open);
 	work->blamed = TOW_NO_RANK;
 	LIST_INSERT_HEAD(&comm->calls->all, work, all);
 	comm->probe_us = towi_until(TOWI_PROBE_US);
@@ -77,21 +83,29 @@ void towi_work_end(struct tow_work *work)
 	towi_pump_wake(&comm->pump);
 }
 
+bool towi_works_open(const struct tow_comm *comm, bool freed)
+{
+	const struct tow_work *work;
+
+	LIST_FOREACH(work, &comm->calls->all, all)
+		if (!work->ended && (freed || !work->freed))
+			return true;
+	return false;
+}
+
 void towi_works_leave(struct tow_comm *comm)
 {
-	struct tow_work *work;
+	struct tow_work *work, *next;
 
-	while ((work = LIST_FIRST(&comm->calls->all))) {
+	LIST_FOREACH_SAFE(work, &comm->calls->all, all, next) {
 		if (!work->ended && !work->status)
 			work->status = -ECANCELED;
 		work->ended = true;
-		if (work->freed) {
-			forget(work);
-			continue;
-		}
-		LIST_REMOVE(work, all);
 		work->comm = NULL;
+		if (work->freed)
+			discard(work);
 	}
+	LIST_INIT(&comm->calls->all);
 }
 
 /* ---- waiting ----------------------------------------------------------------------------- */
@@ -254,9 +268,7 @@ TOW_PUBLIC void tow_work_free(struct tow_work *work)
 	if (!work)
 		return;
 	if (!work->comm || !towi_comm_ours(work->comm)) {
-		if (work->fd)
-			close(work->fd - 1);
-		free(work);
+		discard(work);
 		return;
 	}
 	pump = &work->comm->pump;
@@ -283,21 +295,11 @@ static void doubt_all(struct tow_comm *comm, bool any, uint64_t now_us)
 	}
 }
 
-static bool has_works(const struct tow_comm *comm)
-{
-	const struct tow_work *work;
-
-	LIST_FOREACH(work, &comm->calls->all, all)
-		if (!work->ended)
-			return true;
-	return false;
-}
-
 static void rest(struct tow_comm *comm)
 {
 	if (!comm->calls->going && !towi_pairs_arm(comm))
 		return;
-	if (has_works(comm))
+	if (towi_works_open(comm, true))
 		towi_comm_sleep(comm, UINT64_MAX);
 	else
 		towi_pump_sleep(&comm->pump, towi_until(IDLE_US));

@@ -779,6 +779,36 @@ static int do_wrong_root(struct rank *me)
 	return wrong;
 }
 
+/* Many small pieces, while the other end has not begun: it is to keep few of them. */
+static int do_early(struct rank *me)
+{
+	if (me->rank)
+		usleep(50000);
+	return do_one(me, (struct how){ .kind = TOW_BROADCAST, .algorithm = TOW_ALGORITHM_RING,
+					.count = SLOW ? 1 << 20 : 6 << 20, .piece_bytes = 16384 });
+}
+
+/* What was freed ends before the communicator does. */
+static int do_freed(struct rank *me)
+{
+	struct call call = { .how = { .count = 70001 } };
+	int wrong = 0;
+
+	prepare(me, &call);
+	if (me->rank)
+		usleep(50000);
+	me->ret = make(me, &call, false);
+	if (me->ret)
+		return __LINE__;
+	tow_work_free(call.work);
+	me->ret = tow_comm_destroy(me->comm);
+	me->comm = NULL;
+	if (me->ret || !is_right(me, &call))
+		wrong = __LINE__;
+	end_call(me, &call);
+	return wrong;
+}
+
 static void test_different(void)
 {
 	bool good = true;
@@ -788,6 +818,8 @@ static void test_different(void)
 	ksft_test_result(good, "ranks make different calls\n");
 	variant = 0;
 	ksft_test_result(all_do(3, do_wrong_root), "one waits for another root\n");
+	ksft_test_result(all_do(2, do_early), "many small pieces come early\n");
+	ksft_test_result(all_do(3, do_freed), "works are freed before the communicator ends\n");
 }
 
 /* ---- ranks that die, and abort ----------------------------------------------- */
@@ -972,7 +1004,7 @@ static void test_refused(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(23);
+	ksft_set_plan(25);
 	node_begin();
 	node.qps = 2;
 	test_kinds();

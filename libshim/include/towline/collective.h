@@ -625,7 +625,8 @@ int tow_work_test(struct tow_work *work, uint32_t *blamed);
  * Goes on with all that the communicator has on its way, and sleeps meanwhile.
  *
  * Return: as tow_work_test(): 0 when the time is over and nothing has failed; -EINTR:
- * tow_on_signal(), it goes on and may be waited for again.
+ * tow_on_signal(), it goes on and may be waited for again; a call without a work goes on, too, and
+ * its arrays are in use until the communicator has been destroyed.
  */
 int tow_work_wait(struct tow_work *work, uint32_t timeout_us, uint32_t *blamed);
 
