@@ -695,8 +695,9 @@ void towi_calls_flush(struct tow_comm *comm)
 {
 	uint64_t until = towi_until(comm->timeout_ms * 1000ULL);
 
+	towi_letters_withdraw(comm);
 	while (!comm->error && towi_left_us(until)) {
-		towi_comm_progress(comm);
+		towi_works_doubt(comm, towi_comm_progress(comm));
 		if (!towi_works_open(comm, true) && towi_pairs_found(comm) && towi_pairs_idle(comm))
 			break;
 		towi_comm_sleep(comm, until);

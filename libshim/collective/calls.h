@@ -127,6 +127,9 @@ void towi_work_end(struct tow_work *work);
 /* Have some not ended, those that were @freed included? */
 bool towi_works_open(const struct tow_comm *comm, bool freed);
 
+/* What they wait for may be late, or gone.  @any: something has come. */
+void towi_works_doubt(struct tow_comm *comm, bool any);
+
 /* The communicator ends; those that were not freed say how they have ended. */
 void towi_works_leave(struct tow_comm *comm);
 
@@ -236,6 +239,7 @@ struct towi_track {
 	struct towi_lane lanes[TOWI_LANES];
 	struct towi_errand finds;
 	bool made, finding, found;
+	uint64_t seen;			/* answers to this end's credits, when they were looked at */
 	/* Credits of the other end's, by number, and of this one's. */
 	struct towi_credit credits[TOWI_CREDITS];
 	uint64_t credits_used, credits_come;
@@ -371,8 +375,11 @@ void towi_track_begin(struct towi_track *track, struct towi_pair *pair);
 void towi_track_hide(struct towi_track *track);
 void towi_track_release(struct towi_track *track);
 
-/* Something comes when what was granted has landed. */
-void towi_track_arm(struct towi_track *track);
+/* What lands from now on has not been looked at. */
+void towi_track_look(struct towi_track *track);
+
+/* Something comes when what was granted has landed: false: something has, since that. */
+bool towi_track_arm(struct towi_track *track);
 
 /* Ways to answer credits: false: they are looked for. */
 bool towi_track_found(struct towi_track *track);
@@ -529,6 +536,8 @@ bool towi_letter_refused(struct towi_pair *pair, uint64_t number);
 /* What can be done now: true: something was. */
 bool towi_letters_go_on(struct tow_comm *comm);
 bool towi_letters_end(struct tow_comm *comm);
+/* What was freed, and nobody has sent. */
+void towi_letters_withdraw(struct tow_comm *comm);
 void towi_letters_free(struct tow_comm *comm);
 
 /* ---- quarrel.c: ranks that make different calls ---- */

@@ -607,6 +607,15 @@ static bool withdraw(struct towi_letter *letter, int error)
 	return true;
 }
 
+void towi_letters_withdraw(struct tow_comm *comm)
+{
+	struct towi_letter *letter, *next;
+
+	TAILQ_FOREACH_SAFE(letter, &comm->calls->wanted, next, next)
+		if (letter->work.freed)
+			withdraw(letter, -ECANCELED);
+}
+
 static void late(struct tow_work *work)
 {
 	struct towi_letter *letter = letter_of_work(work);

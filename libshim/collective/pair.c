@@ -815,6 +815,10 @@ bool towi_pairs_look(struct tow_comm *comm)
 	uint32_t rank;
 	bool any = false;
 
+	TAILQ_FOREACH(pair, &calls->pairs, next) {
+		towi_track_look(&pair->tracks[TOWI_OF_CALLS]);
+		towi_track_look(&pair->tracks[TOWI_OF_LETTERS]);
+	}
 	for (rank = 0; calls->slots && rank < comm->ranks && !comm->error; rank++) {
 		if (!calls->slots[rank])
 			continue;
@@ -858,7 +862,8 @@ bool towi_pairs_arm(struct tow_comm *comm)
 		    !towi_sleep_for(&pair->sleeper, pair->slot, pair->wire.batches_in + 1))
 			return false;
 		for (i = 0; i < TOWI_TRACKS; i++)
-			towi_track_arm(&pair->tracks[i]);
+			if (!towi_track_arm(&pair->tracks[i]))
+				return false;
 	}
 	return true;
 }

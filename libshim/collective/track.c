@@ -91,8 +91,23 @@ void towi_track_release(struct towi_track *track)
 	}
 }
 
-/* What has landed was looked at, and is not wanted yet. */
-void towi_track_arm(struct towi_track *track)
+/* Credits that were answered, ever. */
+static uint64_t landed(const struct towi_track *track)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; track->made && i < TOWI_LANES; i++)
+		sum += tow_slot_value(track->lanes[i].slot);
+	return sum;
+}
+
+void towi_track_look(struct towi_track *track)
+{
+	track->seen = landed(track);
+}
+
+bool towi_track_arm(struct towi_track *track)
 {
 	struct towi_lane *lane;
 	uint64_t number;
@@ -102,6 +117,8 @@ void towi_track_arm(struct towi_track *track)
 		if (!towi_grant_landed(track, number))
 			towi_sleep_for(&lane->sleeper, lane->slot, number / TOWI_LANES + 1);
 	}
+	/* What had landed was looked at, and is not wanted yet. */
+	return landed(track) == track->seen;
 }
 
 /* ---- the other end -------------------------------------------------------------- */

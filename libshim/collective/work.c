@@ -281,9 +281,9 @@ TOW_PUBLIC void tow_work_free(struct tow_work *work)
 
 /* ---- by a thread of the communicator's ----------------------------------------------------- */
 
-/* What its works wait for may be late, or gone. */
-static void doubt_all(struct tow_comm *comm, bool any, uint64_t now_us)
+void towi_works_doubt(struct tow_comm *comm, bool any)
 {
+	uint64_t now_us = towi_now_ns() / 1000;
 	struct tow_work *work;
 
 	LIST_FOREACH(work, &comm->calls->all, all) {
@@ -315,7 +315,7 @@ static void *drive(void *arg)
 	while (!comm->drive_ends) {
 		any = towi_comm_progress(comm);
 		now = towi_now_ns() / 1000;
-		doubt_all(comm, any, now);
+		towi_works_doubt(comm, any);
 		if (any)
 			busy_until = now + comm->spin_us;
 		else if (now >= busy_until && !comm->drive_ends)
