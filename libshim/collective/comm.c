@@ -456,6 +456,8 @@ TOW_PUBLIC int tow_comm_destroy(struct tow_comm *comm)
 	if (!comm->error)
 		towi_board_leave(comm);
 	towi_comm_tell(comm);
+	while (comm->aborting)
+		towi_comm_sleep(comm, UINT64_MAX);
 	towi_pump_unlock(&comm->pump);
 	free_comm(comm);
 	return 0;

@@ -78,6 +78,7 @@ struct tow_comm {
 	/* Of its own thread. */
 	pthread_t drives;
 	bool driven, drive_ends;
+	uint32_t aborting;		/* threads that end it, and have not returned */
 };
 
 /*

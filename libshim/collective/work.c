@@ -376,9 +376,15 @@ TOW_PUBLIC int tow_comm_abort(struct tow_comm *comm)
 	if (!towi_comm_ours(comm))
 		return -EPERM;
 	towi_pump_lock(&comm->pump);
+	comm->aborting++;
 	towi_comm_fail(comm, -ECANCELED, comm->rank);
 	towi_pump_wake(&comm->pump);
 	towi_pump_unlock(&comm->pump);
+	/* Whoever was told may want to destroy it. */
+	towi_pump_lock(&comm->pump);
+	comm->aborting--;
+	towi_pump_wake(&comm->pump);
+	towi_pump_unlock_plainly(&comm->pump);
 	return 0;
 }
 

@@ -116,7 +116,7 @@ class GroupAttr(Sized):
 class CommAttr(Sized):
     """struct tow_comm_attr"""
     _fields_ = [("size", c_uint32), ("timeout_ms", c_uint32), ("entries", c_uint32),
-                ("spin_us", c_uint32)]
+                ("spin_us", c_uint32), ("flags", c_uint32), ("reserved", c_uint32)]
 
 
 class DType(ctypes.Structure):

@@ -447,6 +447,9 @@ static void try_calls(struct all *all)
 	const struct tow_dtype type = floats.dtype;
 	struct tow_comm *comm = all->comm;
 	float *data = all->called;
+	const uint32_t all_ranks[RANKS] = { 0, 1 };
+	uint64_t waited[RANKS];
+	struct tow_comm *split;
 	struct tow_work *work;
 	uint32_t blamed;
 
@@ -463,6 +466,12 @@ static void try_calls(struct all *all)
 	TRY(-EINVAL, tow_work_info, all->work, NULL);
 	TRY(-EPERM, tow_work_test, all->work, &blamed);
 	TRY(-EPERM, tow_work_wait, all->work, LATE_US, &blamed);
+	TRY(-EPERM, tow_work_fd, all->work);
+	TRY(-EPERM, tow_calls_begin, comm);
+	TRY(-EPERM, tow_calls_end, comm);
+	TRY(-EPERM, tow_comm_split, comm, all_ranks, RANKS, 1, NULL, &split);
+	TRY(-EPERM, tow_comm_error, comm, &blamed);
+	TRY(-EPERM, tow_comm_waited, comm, waited, RANKS);
 	TRY(-EPERM, tow_comm_abort, comm);
 	TRY(-EPERM, tow_comm_stats, comm, &stats);
 }
