@@ -273,7 +273,9 @@ struct towi_post {
 	uint32_t said_count;		/* so many, and does not want them so far */
 	struct towi_letters called;	/* small, that the other end wants */
 	struct towi_letters coming;	/* to this rank, by credits */
-	uint64_t made;			/* to the other end, ever */
+	uint64_t made;			/* to the other end, ever, */
+	uint64_t heard_count;		/* and from it */
+	uint32_t kept_count;		/* that it has told of, and nobody has wanted so far */
 	/* Of small ones, with what each is counted more: */
 	uint64_t sent, theirs_taken;	/* to the other end, and what it does not keep any more */
 	uint64_t heard, taken, told_taken;	/* from it, and what this one does not keep */
@@ -491,6 +493,7 @@ struct towi_calls {
 	uint64_t marks[TOWI_CALLS_KNOWN];
 	uint64_t judged[TOWI_CALLS_KNOWN / 64];	/* at rank 0: a bit each */
 	struct towi_quarrels *quarrels;
+	uint32_t quarrels_count;
 	bool going, again;		/* a thread goes on with them, and is to do so once more */
 	bool asking;			/* a thread finds out who is late */
 	bool over;			/* nothing goes on any more */
@@ -554,6 +557,8 @@ void towi_quarrel_end(struct tow_comm *comm, const struct towi_verdict *verdict)
 
 /* A call has begun, of which others may have said something. */
 void towi_quarrel_begun(struct towi_joint *joint);
+/* Ranks that are as they should be do not say so much before it is due. */
+bool towi_quarrels_full(const struct tow_comm *comm);
 void towi_quarrels_free(struct tow_comm *comm);
 
 #endif /* TOW_CALLS_H */

@@ -153,6 +153,7 @@ static void take_small(struct towi_letter *letter, const struct came *came, bool
 
 static void take_said(struct towi_letter *letter, const struct came *came, bool fits)
 {
+	came->pair->post.kept_count--;
 	letter->number = came->head.number;
 	if (fits) {
 		put_in(letter, &came->pair->post.coming);
@@ -239,6 +240,12 @@ static struct came *unfinished(struct towi_pair *pair)
 	return NULL;
 }
 
+/* Letters are said in their order, each once. */
+static bool is_next(struct towi_post *post, const struct towi_letter_head *head)
+{
+	return head->number == post->heard_count++;
+}
+
 static bool may_come(const struct towi_pair *pair, const struct towi_letter_head *head)
 {
 	const struct towi_post *post = &pair->post;
@@ -281,7 +288,7 @@ bool towi_letter_part(struct towi_pair *pair, const struct towi_letter_head *hea
 	if (letter)
 		return take_part(letter, head, data, bytes);
 	if (!head->at) {
-		if (came || !may_come(pair, head))
+		if (came || !is_next(&pair->post, head) || !may_come(pair, head))
 			return false;
 		pair->post.heard += weight_of(head->bytes);
 		came = new_came(pair->comm, pair, head, head->bytes);
@@ -302,12 +309,13 @@ bool towi_letter_request(struct towi_pair *pair, const struct towi_letter_head *
 {
 	struct came *came;
 
-	if (unfinished(pair))
+	if (unfinished(pair) || !is_next(&pair->post, head) || pair->post.kept_count == SAID_MAX)
 		return false;
 	came = new_came(pair->comm, pair, head, 0);
 	if (!came)
 		return true;
 	came->said = true;
+	pair->post.kept_count++;
 	match_came(pair->comm, came);
 	return true;
 }

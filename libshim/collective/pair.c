@@ -598,12 +598,18 @@ static struct towi_early *unfinished(struct towi_pair *pair, uint64_t call)
 	return NULL;
 }
 
+/* Of an empty one, too, something is kept. */
+static uint64_t weight_of(uint32_t bytes)
+{
+	return (uint64_t)bytes + TOWI_UNIT;
+}
+
 /* A call has no more messages of one rank than that: pieces, or steps of a ring. */
 static uint64_t early_most(const struct towi_calls *calls)
 {
 	uint64_t messages = TOWI_EARLY_PIECES + 2ULL * calls->comm->ranks;
 
-	return TOWI_CALLS_OPEN * messages * calls->eager_bytes;
+	return TOWI_CALLS_OPEN * messages * weight_of(calls->eager_bytes);
 }
 
 static struct towi_early *new_early(struct towi_pair *pair, const struct towi_part *head)
@@ -611,14 +617,14 @@ static struct towi_early *new_early(struct towi_pair *pair, const struct towi_pa
 	struct towi_early *early = NULL;
 
 	if (head->bytes > calls_of(pair)->eager_bytes ||
-	    pair->early_bytes + head->bytes > early_most(calls_of(pair))) {
+	    pair->early_bytes + weight_of(head->bytes) > early_most(calls_of(pair))) {
 		nonsense(pair);
 		return NULL;
 	}
 	if (!posix_memalign((void **)&early, TOWI_LINE, sizeof(*early) + head->bytes)) {
 		early->head = *head;
 		STAILQ_INSERT_TAIL(&pair->early, early, next);
-		pair->early_bytes += head->bytes;
+		pair->early_bytes += weight_of(head->bytes);
 	} else {
 		early = NULL;
 		towi_comm_fail(pair->comm, -ENOMEM, pair->comm->rank);
@@ -687,7 +693,10 @@ static void take_mark(struct towi_pair *pair, const char *data)
 	struct towi_mark mark;
 
 	memcpy(&mark, data, sizeof(mark));
-	towi_quarrel_hear_mark(pair->comm, &mark, pair->rank);
+	if (towi_quarrels_full(pair->comm))
+		nonsense(pair);
+	else
+		towi_quarrel_hear_mark(pair->comm, &mark, pair->rank);
 }
 
 /* The other end's has ended, or is to, and so will this one's: rank 0 has said, or will, how. */
@@ -716,7 +725,8 @@ static void take_dispute(struct towi_pair *pair, const char *data)
 	struct towi_dispute dispute;
 
 	memcpy(&dispute, data, sizeof(dispute));
-	if (comm->rank || dispute.ranks[0] >= comm->ranks || dispute.ranks[1] >= comm->ranks)
+	if (comm->rank || towi_quarrels_full(comm) || dispute.ranks[0] >= comm->ranks ||
+	    dispute.ranks[1] >= comm->ranks)
 		nonsense(pair);
 	else
 		towi_quarrel_hear(comm, &dispute);
@@ -727,7 +737,7 @@ static void take_verdict(struct towi_pair *pair, const char *data)
 	struct towi_verdict verdict;
 
 	memcpy(&verdict, data, sizeof(verdict));
-	if (pair->rank || verdict.blamed >= pair->comm->ranks)
+	if (pair->rank || towi_quarrels_full(pair->comm) || verdict.blamed >= pair->comm->ranks)
 		nonsense(pair);
 	else
 		towi_quarrel_end(pair->comm, &verdict);
@@ -843,7 +853,7 @@ struct towi_early *towi_pair_early(struct towi_pair *pair, uint64_t call)
 void towi_pair_take_early(struct towi_pair *pair, struct towi_early *early)
 {
 	STAILQ_REMOVE(&pair->early, early, towi_early, next);
-	pair->early_bytes -= early->head.bytes;
+	pair->early_bytes -= weight_of(early->head.bytes);
 	free(early);
 }
 

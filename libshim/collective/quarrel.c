@@ -40,7 +40,13 @@ static struct towi_quarrels *keep(struct tow_comm *comm, enum towi_tag tag, uint
 	kept->call = call;
 	kept->next = comm->calls->quarrels;
 	comm->calls->quarrels = kept;
+	comm->calls->quarrels_count++;
 	return kept;
+}
+
+bool towi_quarrels_full(const struct tow_comm *comm)
+{
+	return comm->calls->quarrels_count >= 2 * TOWI_CALLS_OPEN * comm->ranks;
 }
 
 void towi_quarrels_free(struct tow_comm *comm)
@@ -198,6 +204,7 @@ static struct towi_quarrels *take_kept(struct tow_comm *comm, uint64_t call)
 	for (link = &comm->calls->quarrels; (kept = *link); link = &kept->next) {
 		if (kept->call == call) {
 			*link = kept->next;
+			comm->calls->quarrels_count--;
 			return kept;
 		}
 	}
